@@ -50,10 +50,8 @@ func (w Waits) equal(o Waits) bool {
 func (pl *planner) waits(now time.Time) Waits {
 	out := Waits{Domain: pl.work.Domain}
 	out.PutOff, out.Wait = pl.retries.stats.part()
-	due := pl.dueByShard(now)
-	for i, s := range pl.shards {
-		out.add(pl.waitOf(now, s, due[i]))
-	}
+	due := pl.dueByReason(now)
+	out.add(pl.askable(now, due))
 	if n := pl.weighed(); n > 0 {
 		w := inspect.Wait{Addresses: n, For: inspect.ForControl, Until: after(now, pl.controls.at())}
 		if pl.resting(now) {
@@ -74,17 +72,14 @@ func (pl *planner) waits(now time.Time) Waits {
 }
 
 // addPutOff says what those wait for that were put off for a reason and are not due.
-func (pl *planner) addPutOff(now time.Time, out *Waits, r smtp.Reason, due []map[smtp.Reason]int) {
+func (pl *planner) addPutOff(now time.Time, out *Waits, r smtp.Reason, due map[smtp.Reason]int) {
 	c := pl.retries.stats.of(r)
-	n := c.addresses
-	for i := range due {
-		n -= due[i][r]
-	}
+	n := c.addresses - due[r]
 	if n <= 0 {
 		return
 	}
 	out.add(inspect.Wait{Addresses: n, For: inspect.ForRetry, Reason: r.String(),
-		Receiver: pl.route.key, Until: after(now, pl.start.Add(max(c.first, pl.nextDue()))),
+		Receiver: pl.route.key, Until: after(now, pl.start.Add(max(c.first, pl.backlog.nextDue()))),
 		Last: after(now, pl.start.Add(c.last))})
 	ends, gaveUp := max(c.ends, c.last), max(c.last, c.since+pl.options.GiveUpAfter)
 	switch _, known := pl.habit(now, pl.answering()).CatchAll(); {
@@ -103,8 +98,9 @@ func (w *Waits) add(n inspect.Wait) {
 	}
 }
 
-// waitOf says what the addresses of a shard wait for that could be asked now.
-func (pl *planner) waitOf(now time.Time, s *shard, due map[smtp.Reason]int) inspect.Wait {
+// askable says what the addresses wait for that could be asked now.
+func (pl *planner) askable(now time.Time, due map[smtp.Reason]int) inspect.Wait {
+	s := &pl.backlog
 	w := inspect.Wait{Addresses: len(s.ready) + len(s.ordinals) - s.next, For: inspect.ForReceiver}
 	for _, n := range due {
 		w.Addresses += n
@@ -112,7 +108,7 @@ func (pl *planner) waitOf(now time.Time, s *shard, due map[smtp.Reason]int) insp
 	for _, o := range s.chunks {
 		w.Addresses += len(o.left)
 	}
-	if pl.controls.asking && pl.shardOf(controlOrdinal) == s && pl.retries.stats.control == 0 {
+	if pl.controls.asking && pl.retries.stats.control == 0 {
 		w.Addresses-- // it is no address of the file
 	}
 	switch rest := pl.restUntil(); {
@@ -121,7 +117,7 @@ func (pl *planner) waitOf(now time.Time, s *shard, due map[smtp.Reason]int) insp
 	case pl.route.hosts == nil:
 		w.For = inspect.ForRoute
 	default:
-		w.Receiver, w.Cause = pl.shardKey(s.number), inspect.Causes[wire.Cause_FREE]
+		w.Receiver, w.Cause = pl.route.key, inspect.Causes[wire.Cause_FREE]
 		switch {
 		case pl.held || s.reaching && s.failures > missedMax:
 			w.Cause = inspect.Causes[wire.Cause_NO_SHARE]
@@ -133,39 +129,23 @@ func (pl *planner) waitOf(now time.Time, s *shard, due map[smtp.Reason]int) insp
 	return w
 }
 
-// dueByShard counts the addresses that were put off and could be asked again now, if
-// the receivers let us.
-func (pl *planner) dueByShard(now time.Time) []map[smtp.Reason]int {
-	out := make([]map[smtp.Reason]int, len(pl.shards))
-	room, since := dueMax, pl.since(now)
-	for i, s := range pl.shards {
-		out[i] = map[smtp.Reason]int{}
-		room -= s.countDue(since, room, out[i])
-	}
-	if room > 0 {
+// dueByReason counts the addresses that were put off and could be asked again now, if
+// the receiver lets us.
+func (pl *planner) dueByReason(now time.Time) map[smtp.Reason]int {
+	out := map[smtp.Reason]int{}
+	if pl.backlog.countDue(pl.since(now), dueMax, out) < dueMax {
 		return out
 	}
-	for i, s := range pl.shards { // more than are looked at: as good as all of them
-		clear(out[i])
-		for _, r := range pl.retries.stats.reasons() {
-			out[i][r] = pl.retries.stats.of(r).addresses * len(s.deferred) / max(1, pl.putOffTotal())
-		}
+	clear(out)
+	for _, r := range pl.retries.stats.reasons() { // more than are looked at: as good as all of them
+		out[r] = pl.retries.stats.of(r).addresses
 	}
 	return out
 }
 
-// putOffTotal is how many addresses are put off, and the control probe.
-func (pl *planner) putOffTotal() int {
-	n := 0
-	for _, s := range pl.shards {
-		n += len(s.deferred)
-	}
-	return n
-}
-
 // countDue counts the addresses whose time has come, at most so many: those of a heap
 // lie together at its top.
-func (s *shard) countDue(since time.Duration, most int, by map[smtp.Reason]int) int {
+func (s *backlog) countDue(since time.Duration, most int, by map[smtp.Reason]int) int {
 	n := 0
 	var below func(i int)
 	below = func(i int) {
@@ -182,15 +162,12 @@ func (s *shard) countDue(since time.Duration, most int, by map[smtp.Reason]int) 
 	return n
 }
 
-// nextDue is not later than when the first address is asked again.
-func (pl *planner) nextDue() time.Duration {
-	first, known := time.Duration(0), false
-	for _, s := range pl.shards {
-		if len(s.deferred) > 0 && (!known || s.deferred[0].due < first) {
-			first, known = s.deferred[0].due, true
-		}
+// nextDue is when the first address is asked again.
+func (s *backlog) nextDue() time.Duration {
+	if len(s.deferred) == 0 {
+		return 0
 	}
-	return first
+	return s.deferred[0].due
 }
 
 // after is a time, or the zero time when it is over.

@@ -46,7 +46,7 @@ func (i *Inspector) Explain(ctx context.Context, name string) (Explanation, erro
 		return i.explainSource(ctx, name)
 	}
 	out, base := Explanation{Key: name}, ""
-	if !strings.ContainsAny(name, ":/#") { // else it is a key
+	if !strings.ContainsAny(name, ":/") { // else it is a key
 		clean, err := throttle.CleanName(name)
 		if err != nil {
 			return out, err
@@ -60,9 +60,6 @@ func (i *Inspector) Explain(ctx context.Context, name string) (Explanation, erro
 		base = baseOf(out.Key)
 	}
 	table := i.options.Table
-	if n := table.Shards(out.Key); n > 1 {
-		out.Shards = n
-	}
 	var asked sync.WaitGroup
 	asked.Go(func() { _ = i.options.Guard.Run("inspect", func() { i.compare(ctx, &out) }) })
 	all, err := i.Receivers(ctx)
@@ -74,9 +71,9 @@ func (i *Inspector) Explain(ctx context.Context, name string) (Explanation, erro
 	out.Silent = all.Silent
 	out.Fields = fields(table.Explain(out.Key))
 	out.Narrower = narrower(table, throttle.NameOf(out.Key))
-	out.Beside = beside(table, living, base, throttle.Unsharded(out.Key))
+	out.Beside = beside(table, living, base, out.Key)
 	for _, r := range living {
-		if throttle.Unsharded(r.Key) == throttle.Unsharded(out.Key) {
+		if r.Key == out.Key {
 			out.Receiver = append(out.Receiver, r)
 		}
 	}
@@ -231,7 +228,7 @@ func beside(t *throttle.Table, living []Receiver, base, key string) []string {
 	}
 	for _, r := range living {
 		if baseOf(r.Key) == base {
-			out = append(out, throttle.Unsharded(r.Key))
+			out = append(out, r.Key)
 		}
 	}
 	if base != "" {
@@ -245,7 +242,7 @@ func beside(t *throttle.Table, living []Receiver, base, key string) []string {
 // taught puts what the receiver has taught, and what it makes us pay for, over what is
 // allowed.
 func (i *Inspector) taught(ctx context.Context, out *Explanation) {
-	details, err := i.Receiver(ctx, throttle.Unsharded(out.Key))
+	details, err := i.Receiver(ctx, out.Key)
 	if err != nil {
 		return // it is gone since
 	}

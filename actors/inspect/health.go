@@ -19,6 +19,7 @@ type Health struct {
 	Findings []HealthFinding `json:"findings,omitempty"`       // those that are to be seen to first
 	More     int             `json:"more,omitempty"`           // findings that were left out
 	Unread   int             `json:"unread_replies,omitempty"` // that no rule knew, since the node began
+	Foreign  int             `json:"intercepted,omitempty"`    // times that somebody else answered in place of a receiver
 }
 
 // HealthFinding is what one check found at one source.

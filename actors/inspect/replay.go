@@ -48,12 +48,11 @@ func Replay(records []Record, o ReplayOptions) Replayed {
 	for _, record := range records {
 		for i := range record.Receivers {
 			r := &record.Receivers[i]
-			key := throttle.Unsharded(r.Key)
-			t := tanks[key]
+			t := tanks[r.Key]
 			if t == nil {
-				t = &tank{key: key, minutes: map[int64]*Minute{}}
-				tanks[key] = t
-				keys = append(keys, key)
+				t = &tank{key: r.Key, minutes: map[int64]*Minute{}}
+				tanks[r.Key] = t
+				keys = append(keys, r.Key)
 			}
 			t.add(r)
 		}
@@ -105,7 +104,7 @@ func bound(out *Replayed) {
 	}
 }
 
-// tank is one receiver, all its shards and nodes together.
+// tank is one receiver, all nodes together.
 type tank struct {
 	key     string
 	domain  string
@@ -120,7 +119,7 @@ type tank struct {
 	never                    bool    // under the candidate the last one is not asked within replayDays
 }
 
-// add takes the record of one node or shard.
+// add takes the record of one node.
 func (t *tank) add(r *ReceiverRecord) {
 	if t.domain == "" {
 		t.domain = r.Domain
@@ -196,7 +195,7 @@ func (t *tank) replay(o ReplayOptions) (out ReceiverReplay, differs bool) {
 	if o.Now == nil || o.Candidate == nil {
 		return out, false
 	}
-	before, after := o.Now.Whole(t.key), o.Candidate.Whole(t.key)
+	before, after := o.Now.For(t.key), o.Candidate.For(t.key)
 	for _, f := range throttle.Fields() {
 		if f.OfReceiver() && before.Text(f) != after.Text(f) {
 			out.Changes = append(out.Changes, FieldChange{Field: f.String(), Now: before.Text(f),

@@ -192,9 +192,8 @@ func TestReplayOfTheSameRulesFindsNoDifference(t *testing.T) {
 	}
 }
 
-func TestReplayTakesNodesAndShardsTogether(t *testing.T) {
+func TestReplayTakesNodesTogether(t *testing.T) {
 	one, two := recordOf(60, busy), recordOf(60, busy)
-	one[0].Receivers[0].Key, two[0].Receivers[0].Key = "example.net#0.2", "example.net#1.2"
 	now := table(t, "example.net", map[string]string{"rcpt_rate": "10/s"})
 	half := table(t, "example.net", map[string]string{"rcpt_rate": "5/s"})
 	got := Replay(append(one, two...), ReplayOptions{Now: now, Candidate: half})

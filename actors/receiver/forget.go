@@ -21,7 +21,7 @@ func (l *Registry) Forget(ctx context.Context, key, what string) []inspect.Forgo
 }
 
 // ForgetKept does the same for a receiver that lives on no node: only what is kept for later
-// is there. It looks for the key, for it as that of a suffix, and for shards of both.
+// is there. It looks for the key, for it as that of a suffix.
 func (l *Registry) ForgetKept(ctx context.Context, key, what string) ([]inspect.Forgotten, error) {
 	l.mu.Lock()
 	facts := l.facts
@@ -29,7 +29,7 @@ func (l *Registry) ForgetKept(ctx context.Context, key, what string) ([]inspect.
 	if facts == nil {
 		return nil, nil
 	}
-	known, err := facts.Known(ctx, keptKeys(key))
+	known, err := facts.Known(ctx, []string{key, throttle.SuffixKey(key)})
 	if err != nil {
 		return nil, fmt.Errorf("read what is known of %s: %w", key, err)
 	}
@@ -54,19 +54,4 @@ func (l *Registry) ForgetKept(ctx context.Context, key, what string) ([]inspect.
 		return nil, fmt.Errorf("keep what is left of %s: %w", key, err)
 	}
 	return out, nil
-}
-
-// keptKeys are the keys under which something may be kept of a name. Shards beyond few are
-// not looked for: 1,000 keys are a question, and who has that many is never without work.
-func keptKeys(name string) []string {
-	const few = 8
-	var out []string
-	for _, key := range []string{name, throttle.SuffixKey(name)} {
-		for of := 1; of <= few; of++ {
-			for i := range of {
-				out = append(out, throttle.ShardKey(key, i, of))
-			}
-		}
-	}
-	return out
 }

@@ -24,7 +24,7 @@ func (l *Registry) Survey(ctx context.Context) []inspect.Receiver {
 }
 
 // Detail says everything about the receivers that a key, or the name of a rule, stands
-// for: each shard is one. It ends with ctx, as Survey does.
+// for. It ends with ctx, as Survey does.
 func (l *Registry) Detail(ctx context.Context, key string) []inspect.ReceiverDetail {
 	return inquire(ctx, l, standsFor(key), (*scheduler.Scheduler).Detail)
 }
@@ -81,7 +81,7 @@ func sourceOf(s egress.SourceState, sessions int, now time.Time) inspect.Source 
 // standsFor says which receiver keys a key or the name of a rule stands for.
 func standsFor(name string) func(key string) bool {
 	return func(key string) bool {
-		return key == name || throttle.NameOf(key) == name || throttle.Unsharded(key) == name
+		return key == name || throttle.NameOf(key) == name
 	}
 }
 

@@ -16,7 +16,7 @@ const (
 	Every = 100 * time.Millisecond
 
 	// long and short are how many goroutines wait in the mean for each processor, above which the window shrinks
-	// and below which it grows. Measured: see docs/measured.md.
+	// and below which it grows. Measured: see docs/developers/measured.md.
 	long, short = 4, 2
 
 	// shrink and grow are what the window is multiplied by, and begin is what it has at first: to grow from 64 by a tenth took

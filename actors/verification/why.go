@@ -10,7 +10,6 @@ import (
 	"rollcall/actors/inspect"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
-	"rollcall/smtp/throttle"
 )
 
 // nameMax bounds the name of a receiver in what a customer is told: that of a domain.
@@ -115,10 +114,9 @@ func places(waits []inspect.Wait) []place {
 	return list
 }
 
-// shownName is the key of a receiver as customers see it, without its shard; "" when it is no name
+// shownName is the key of a receiver as customers see it; "" when it is no name
 // of a host or domain.
-func shownName(key string) string {
-	name := throttle.Unsharded(key)
+func shownName(name string) string {
 	strange := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(".-_", r)
 	}

@@ -11,7 +11,6 @@ import (
 	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/smtp"
-	"rollcall/smtp/throttle"
 )
 
 // TestWhatACustomerIsToldOfAWait: who is waited for, why, and until when.
@@ -45,8 +44,8 @@ func TestWhatACustomerIsToldOfAWait(t *testing.T) {
 			at(10, "c.example", "allowance")}, late,
 			"35 addresses wait for a.example, to which no more connections may be opened now, and 40 for 2 other receivers; " +
 				"the last is expected on 3 January 2030 at 18:00 UTC."},
-		{[]inspect.Wait{at(3, throttle.ShardKey("a.example", 1, 4), "no share"), at(3, throttle.ShardKey("a.example", 2, 4), "no share")},
-			late, "6 addresses wait for a.example, which this service cannot ask at the moment; " +
+		{[]inspect.Wait{at(3, "a.example", "no share"), at(3, "a.example", "no share")}, late,
+			"6 addresses wait for a.example, which this service cannot ask at the moment; " +
 				"the last is expected on 3 January 2030 at 18:00 UTC."},
 		{[]inspect.Wait{free, {Addresses: 1, For: inspect.ForControl, Receiver: "b.example"}, {Addresses: 9, For: inspect.ForLedger}}, soon,
 			"3 addresses wait for mx.example, which is being asked now, and 1 for another receiver; " +

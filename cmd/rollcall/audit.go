@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
@@ -43,13 +43,13 @@ func newAudit(e environment) *cobra.Command {
 		}
 		view := newAuditView(report, read, time.Since(began))
 		if *asJSON {
-			err = printJSON(c.OutOrStdout(), view)
+			err = term.PrintJSON(c.OutOrStdout(), view)
 		} else {
 			err = view.print(c.OutOrStdout())
 		}
 		if err == nil && report.Found > 0 {
 			err = fmt.Errorf("%w (violations: %s): stop granting and selling credits until this is understood",
-				errViolations, grouped(report.Found))
+				errViolations, term.Grouped(report.Found))
 		}
 		return err
 	}
@@ -58,9 +58,9 @@ func newAudit(e environment) *cobra.Command {
 
 // audit asks for a report, and says whom.
 func audit(ctx context.Context, from *ledgerFlags) (report ledger.AuditReport, read reading, err error) {
-	err = from.read(ctx, func(client *adminClient, at reading) error {
+	err = from.read(ctx, func(client *client.Admin, at reading) error {
 		read = at
-		return client.call(ctx, "GET", "/v1/audit", nil, &report)
+		return client.Call(ctx, "GET", "/v1/audit", nil, &report)
 	}, func(book *sqlstore.Store, _ config.Config, at reading) (err error) {
 		read = at
 		report, err = book.Audit(ctx)
@@ -106,10 +106,10 @@ func newAuditView(r ledger.AuditReport, read reading, took time.Duration) auditV
 // print writes the tables, within 80 columns.
 func (a auditView) print(w io.Writer) error {
 	fmt.Fprintf(w, "audit of %s\n\n", a.Read)
-	err := printTable(w, []string{"READ", "NUMBER"}, [][]string{
-		{"workspaces", grouped(a.Workspaces)}, {"verifications", grouped(a.Verifications)},
-		{"upload chunks", grouped(a.Chunks)}, {"settlements", grouped(a.Settlements)},
-		{"outcomes", grouped(a.Outcomes)}, {"entries", grouped(a.Entries)}})
+	err := term.PrintTable(w, []string{"READ", "NUMBER"}, [][]string{
+		{"workspaces", term.Grouped(a.Workspaces)}, {"verifications", term.Grouped(a.Verifications)},
+		{"upload chunks", term.Grouped(a.Chunks)}, {"settlements", term.Grouped(a.Settlements)},
+		{"outcomes", term.Grouped(a.Outcomes)}, {"entries", term.Grouped(a.Entries)}})
 	if err != nil {
 		return err
 	}
@@ -120,9 +120,9 @@ func (a auditView) print(w io.Writer) error {
 	for _, i := range a.Invariants {
 		holds := "yes"
 		if i.Violations > 0 {
-			holds = "NO: " + grouped(int64(i.Violations))
+			holds = "NO: " + term.Grouped(int64(i.Violations))
 		}
-		fmt.Fprintf(w, "%-11s  %-9s  %s\n", i.ID, holds, wrapped(i.Holds, 24))
+		fmt.Fprintf(w, "%-11s  %-9s  %s\n", i.ID, holds, term.Wrapped(i.Holds, 24))
 	}
 	a.printCorrections(w)
 	if a.Found == 0 {
@@ -138,38 +138,14 @@ func (a auditView) printViolations(w io.Writer) error {
 		if i.Violations == 0 {
 			continue
 		}
-		fmt.Fprintf(w, "\n%s: %s\n\n    To do: %s\n\n", i.ID, wrapped(i.Holds, len(i.ID)+2), wrapped(i.Do, 11))
+		fmt.Fprintf(w, "\n%s: %s\n\n    To do: %s\n\n", i.ID, term.Wrapped(i.Holds, len(i.ID)+2), term.Wrapped(i.Do, 11))
 		for _, v := range a.Violations {
 			if v.Invariant == i.ID {
-				fmt.Fprintf(w, "    %s\n        %s\n", v.Subject, wrapped(v.Detail, 8))
+				fmt.Fprintf(w, "    %s\n        %s\n", v.Subject, term.Wrapped(v.Detail, 8))
 			}
 		}
 	}
-	_, err := fmt.Fprintf(w, "\n%s violations were found, %s are listed; read in %.1f s\n", grouped(a.Found),
-		grouped(int64(len(a.Violations))), a.Took)
+	_, err := fmt.Fprintf(w, "\n%s violations were found, %s are listed; read in %.1f s\n", term.Grouped(a.Found),
+		term.Grouped(int64(len(a.Violations))), a.Took)
 	return err
-}
-
-// columns is what a terminal has at least.
-const columns = 80
-
-// wrapped breaks a text into lines that fit beside an indent; the first line
-// stands where it is written.
-func wrapped(text string, indent int) string {
-	var b strings.Builder
-	at := indent
-	for i, word := range strings.Fields(text) {
-		switch length := utf8.RuneCountInString(word); {
-		case i == 0:
-			at += length
-		case at+1+length > columns:
-			b.WriteString("\n" + strings.Repeat(" ", indent))
-			at = indent + length
-		default:
-			b.WriteByte(' ')
-			at += 1 + length
-		}
-		b.WriteString(word)
-	}
-	return b.String()
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/http/admin"
 	"rollcall/ledger"
@@ -27,7 +29,7 @@ func newAuditCorrect(from *ledgerFlags) *cobra.Command {
 			"What is wrong with a verification that is over stays as it is and is noted as known, word for word: an audit\n" +
 			"finds it no more, and names the correction instead. If credits are owed to the customer, grant them.\n\n" +
 			"A violation that can be mended is refused, such as bytes that should be erased. Understand the cause first: see\n" +
-			"docs/operations.md. The correction stands in `rollcall log` too.",
+			"docs/operators/operations.md. The correction stands in `rollcall log` too.",
 		Example: "  rollcall audit correct 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --reason 'credits added by hand on 3 March'",
 		Args:    wantArgs("SUBJECT"), ValidArgsFunction: completeFinding(from.node),
 	}
@@ -36,7 +38,7 @@ func newAuditCorrect(from *ledgerFlags) *cobra.Command {
 	c.Flags().BoolVar(&call.Keep, "keep-account", false, "leave the account of the workspace as it is")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if call.Reason == "" {
-			return usageError{"--reason is missing: write what happened, for whoever reads the book later"}
+			return term.UsageError("--reason is missing: write what happened, for whoever reads the book later")
 		}
 		call.Subject = args[0]
 		done, err := correct(c.Context(), from, call)
@@ -44,7 +46,7 @@ func newAuditCorrect(from *ledgerFlags) *cobra.Command {
 			return err
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), done)
+			return term.PrintJSON(c.OutOrStdout(), done)
 		}
 		return done.print(c.OutOrStdout())
 	}
@@ -59,9 +61,9 @@ type correctionView struct {
 
 // correct has a correction made, by the node or in the ledger itself.
 func correct(ctx context.Context, from *ledgerFlags, call admin.CorrectionCall) (done correctionView, err error) {
-	err = from.at(func(client *adminClient, at reading) error {
+	err = from.at(func(client *client.Admin, at reading) error {
 		done.Read = at
-		return client.call(ctx, "POST", "/v1/audit/corrections", call, &done.Correction)
+		return client.Call(ctx, "POST", "/v1/audit/corrections", call, &done.Correction)
 	}, func(c config.Config, at reading) error {
 		author, err := from.node.author()
 		if err != nil {
@@ -81,9 +83,9 @@ func correct(ctx context.Context, from *ledgerFlags, call admin.CorrectionCall) 
 
 // print writes the correction, within 80 columns.
 func (c correctionView) print(w io.Writer) error {
-	fmt.Fprintf(w, "in %s\n\ncorrection %s of %s\n\n", c.Read, c.ID, printable(c.Subject))
+	fmt.Fprintf(w, "in %s\n\ncorrection %s of %s\n\n", c.Read, c.ID, term.Printable(c.Subject))
 	for _, v := range c.Findings {
-		fmt.Fprintf(w, "%-11s  %s\n", v.Invariant, wrapped(v.Detail, 13))
+		fmt.Fprintf(w, "%-11s  %s\n", v.Invariant, term.Wrapped(v.Detail, 13))
 	}
 	if len(c.Entries) == 0 {
 		_, err := fmt.Fprintf(w, "\nnoted as known; no credits moved\n")
@@ -96,9 +98,9 @@ func (c correctionView) print(w io.Writer) error {
 		if e.Number == ledger.CorrectionMoved {
 			what = "moved now"
 		}
-		rows = append(rows, []string{string(e.Kind), grouped(int64(e.Amount)), what})
+		rows = append(rows, []string{string(e.Kind), term.Grouped(int64(e.Amount)), what})
 	}
-	return printTable(w, []string{"ENTRY", "CREDITS", "WHAT"}, rows)
+	return term.PrintTable(w, []string{"ENTRY", "CREDITS", "WHAT"}, rows)
 }
 
 // completeFinding offers what an audit finds something about, if it is quick.
@@ -112,7 +114,7 @@ func completeFinding(node *adminFlags) cobra.CompletionFunc {
 		defer cancel()
 		var report ledger.AuditReport
 		told := map[string]bool{}
-		if err := client.call(ctx, "GET", "/v1/audit", nil, &report); err == nil {
+		if err := client.Call(ctx, "GET", "/v1/audit", nil, &report); err == nil {
 			for _, v := range report.Violations {
 				if !told[v.Subject] {
 					subjects = append(subjects, v.Subject+"\t"+v.Invariant)
@@ -132,10 +134,10 @@ func (a auditView) printCorrections(w io.Writer) {
 	for _, c := range a.Corrections {
 		by := ""
 		if c.Author != "" {
-			by = " by " + printable(c.Author)
+			by = " by " + term.Printable(c.Author)
 		}
 		text := fmt.Sprintf("findings: %d; corrected %s%s: %s", len(c.Findings), c.At.UTC().Format(time.RFC3339), by,
-			printable(c.Reason))
-		fmt.Fprintf(w, "    %s\n        %s\n", printable(c.Subject), wrapped(text, 8))
+			term.Printable(c.Reason))
+		fmt.Fprintf(w, "    %s\n        %s\n", term.Printable(c.Subject), term.Wrapped(text, 8))
 	}
 }

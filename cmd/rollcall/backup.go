@@ -4,17 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
-	"rollcall/http/admin"
 	"rollcall/ledger/sqlstore"
 )
 
@@ -30,7 +29,7 @@ func newBackup(e environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Copy the embedded ledger to FILE while the node works",
-		Long: "Copy the embedded ledger to FILE while the node works. docs/operations.md has the restore.\n\n" +
+		Long: "Copy the embedded ledger to FILE while the node works. docs/operators/operations.md has the restore.\n\n" +
 			"A ledger that is named is copied itself; when none is, the node of this machine is asked, and its ledger is\n" +
 			"copied when it does not run. The first line says which it was.\n" +
 			"FILE is made here, for you alone to read, and has its name only when it is whole and checked; nothing\n" +
@@ -50,9 +49,10 @@ func newBackup(e environment) *cobra.Command {
 		}
 		view := backupView{Read: read, File: args[0], Bytes: info.Size(), Took: time.Since(began).Seconds()}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), view)
+			return term.PrintJSON(c.OutOrStdout(), view)
 		}
-		_, err = fmt.Fprintf(c.OutOrStdout(), "copied %s\n%s: %s bytes in %.1f s, checked\n", read, view.File, grouped(view.Bytes),
+		_, err = fmt.Fprintf(c.OutOrStdout(), "copied %s\n%s: %s bytes in %.1f s, checked\n", read, view.File,
+			term.Grouped(view.Bytes),
 			view.Took)
 		return err
 	}
@@ -68,9 +68,9 @@ func backup(ctx context.Context, from *ledgerFlags, path string) (read reading, 
 	if _, err := os.Lstat(part); err == nil {
 		return read, fmt.Errorf("%s is there: another backup writes it now, or one was cut short; then delete it", part)
 	}
-	err = from.read(ctx, func(client *adminClient, at reading) error {
+	err = from.read(ctx, func(client *client.Admin, at reading) error {
 		read = at
-		return client.backup(ctx, part)
+		return client.Backup(ctx, part)
 	}, func(book *sqlstore.Store, _ config.Config, at reading) error {
 		read = at
 		return book.Backup(ctx, part)
@@ -98,36 +98,6 @@ func nameOnce(part, path string) error {
 		return fmt.Errorf("give the backup its name: %w", err)
 	}
 	return nil
-}
-
-// backup has the node's copy sent to the new file part, and checks it. After an
-// error there is no file of ours.
-func (c *adminClient) backup(ctx context.Context, part string) (err error) {
-	answer, err := c.do(ctx, http.MethodGet, "/v1/backup", nil)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if answer.Header.Get("Content-Type") != admin.BackupType {
-		return c.stranger()
-	}
-	f, err := os.OpenFile(part, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("write the backup: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(part))
-		}
-	}()
-	_, err = io.Copy(f, answer.Body)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write the backup: %w", err)
-	}
-	return sqlstore.CheckBackup(ctx, part)
 }
 
 // syncFolder makes the names in a folder durable.

@@ -6,9 +6,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
-
-	"rollcall/http/admin"
 )
 
 func newCluster(e environment) *cobra.Command {
@@ -20,14 +17,10 @@ func newCluster(e environment) *cobra.Command {
 			"`rollcall cluster members` shows them.",
 	})
 	node := addAdminFlags(c, e)
-	c.AddCommand(newClusterMembers(node), newClusterDrain(node), newClusterUndrain(node), newClusterForget(node), newClusterKeys(node),
+	c.AddCommand(newClusterMembers(node), newClusterDrain(node), newClusterUndrain(node), newClusterForget(node),
+		newClusterKeys(node),
 		newClusterCert(e))
 	return c
-}
-
-// members asks a node who is in the cluster.
-func (c *adminClient) members(ctx context.Context) (m admin.Membership, err error) {
-	return m, c.ask(ctx, "GET", "/v1/cluster/members", nil, &m)
 }
 
 // nodeBody is the body of a call about one node; "" is the node that is asked.
@@ -48,7 +41,7 @@ func completeNode(node *adminFlags) cobra.CompletionFunc {
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
 		defer cancel()
-		known, err := client.members(ctx)
+		known, err := client.Members(ctx)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -57,23 +50,5 @@ func completeNode(node *adminFlags) cobra.CompletionFunc {
 			names = append(names, fmt.Sprintf("%s\t%s, %s", m.Name, m.State, m.Node))
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-// isTerminal says whether a stream is a person's.
-func isTerminal(stream any) bool {
-	f, ok := fileOf(stream)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
-
-// waitFor waits, and says whether it waited to the end.
-func waitFor(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

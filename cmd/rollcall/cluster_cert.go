@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/cluster/secure"
+	"rollcall/cmd/rollcall/term"
 )
 
 // The files of a certificate folder.
@@ -69,7 +70,7 @@ func newClusterCertInit() *cobra.Command {
 		}
 		view.Key = filepath.Join(*dir, caName+keySuffix)
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), view)
+			return term.PrintJSON(c.OutOrStdout(), view)
 		}
 		fmt.Fprintf(c.OutOrStdout(), "%s  the CA, valid until %s: copy it to every node\n"+
 			"%s  its key: keep it off the nodes, whoever has it can make members\n\n"+
@@ -91,11 +92,11 @@ func newClusterCertNode() *cobra.Command {
 	renew := c.Flags().Bool("renew", false, "replace the files of this name if they are there")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if *days < 1 || *days > daysMax {
-			return usageError{fmt.Sprintf("--days %d: 1 to %d are possible", *days, daysMax)}
+			return term.UsageError(fmt.Sprintf("--days %d: 1 to %d are possible", *days, daysMax))
 		}
 		if err := secure.CheckName(args[0]); err != nil || args[0] == caName {
-			return usageError{fmt.Sprintf("%q cannot be a node's name: lower-case letters, digits, hyphens and "+
-				"dots, as in node-1.example.net", args[0])}
+			return term.UsageError(fmt.Sprintf("%q cannot be a node's name: lower-case letters, digits, hyphens and "+
+				"dots, as in node-1.example.net", args[0]))
 		}
 		if err := issueCert(*dir, args[0], time.Duration(*days)*24*time.Hour, *renew); err != nil {
 			return err
@@ -141,7 +142,7 @@ func printNodeCert(c *cobra.Command, dir, name string, asJSON bool) error {
 	view.Key = filepath.Join(dir, name+keySuffix)
 	view.CAFile = filepath.Join(dir, caName+certSuffix)
 	if asJSON {
-		return printJSON(c.OutOrStdout(), view)
+		return term.PrintJSON(c.OutOrStdout(), view)
 	}
 	fmt.Fprintf(c.OutOrStdout(), "%s  the certificate of %s, valid until %s\n"+
 		"%s  its key\n\n"+
@@ -165,9 +166,9 @@ func newClusterCertShow() *cobra.Command {
 			return err
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), view)
+			return term.PrintJSON(c.OutOrStdout(), view)
 		}
-		return printTable(c.OutOrStdout(), []string{"NAME", "ISSUER", "BEGINS", "EXPIRES"},
+		return term.PrintTable(c.OutOrStdout(), []string{"NAME", "ISSUER", "BEGINS", "EXPIRES"},
 			[][]string{{view.Name, view.Issuer, view.Begins, view.Expires}})
 	}
 	return c

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/http/admin"
 )
 
@@ -34,7 +37,8 @@ func newClusterDrain(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "drain [NODE]",
 		Short: "Have a node give its work away and take no more",
-		Long: "Have a node give its work away and take no more. Without NODE, and with --yes, it is the one that is asked.\n\n" +
+		Long: "Have a node give its work away and take no more. Without NODE, and with --yes, it is the one that is " +
+			"asked.\n\n" +
 			"It gives its leases back and its receivers to the other nodes, which go on within seconds, and its /readyz\n" +
 			"answers 503. When no other node serves, all files wait. It goes on to run: stop it when it has nothing left.\n" +
 			"It takes work again when it is started again, or after `rollcall cluster undrain NODE`.",
@@ -48,15 +52,16 @@ func newClusterDrain(node *adminFlags) *cobra.Command {
 	yes := c.Flags().Bool("yes", false, "without NODE: yes, the node that is asked")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 && !*yes {
-			return usageError{"NODE is missing: name one of `rollcall cluster members`, or give --yes for the node that is " +
-				"asked. It takes no more work until it is started again or undrained"}
+			return term.UsageError("NODE is missing: name one of `rollcall cluster members`, or give --yes for the node that " +
+				"is " +
+				"asked. It takes no more work until it is started again or undrained")
 		}
 		client, err := node.client()
 		if err != nil {
 			return err
 		}
 		d := drain{client: client, tell: c.ErrOrStderr()}
-		m, err := d.ask(c.Context(), firstSet(args...))
+		m, err := d.ask(c.Context(), cmp.Or(args...))
 		if err == nil && *wait {
 			m, err = d.wait(c.Context(), m, drainEvery)
 		}
@@ -64,7 +69,7 @@ func newClusterDrain(node *adminFlags) *cobra.Command {
 		case err != nil:
 			return err
 		case *asJSON:
-			return printJSON(c.OutOrStdout(), m)
+			return term.PrintJSON(c.OutOrStdout(), m)
 		case *wait:
 			fmt.Fprintf(c.OutOrStdout(), "%s has no leases and no receivers left: it can be stopped.\n", nodeTitle(m))
 		default:
@@ -86,16 +91,16 @@ func oneNodeAtMost(c *cobra.Command, args []string) error {
 
 // drain has a node drained and looks at it.
 type drain struct {
-	client *adminClient
+	client *client.Admin
 	tell   io.Writer
 }
 
 // ask asks for the drain, and tells when nobody is left to work.
 func (d drain) ask(ctx context.Context, node string) (m admin.Member, err error) {
-	if err := d.client.ask(ctx, "POST", "/v1/cluster/drain", nodeBody{node}, &m); err != nil {
+	if err := d.client.Ask(ctx, "POST", "/v1/cluster/drain", nodeBody{node}, &m); err != nil {
 		return m, err
 	}
-	known, err := d.client.members(ctx)
+	known, err := d.client.Members(ctx)
 	if err != nil { // the drain is asked for all the same
 		return m, nil
 	}
@@ -131,11 +136,11 @@ func (d drain) wait(ctx context.Context, m admin.Member, every time.Duration) (a
 // watchNode looks at a process until ended says that there is nothing more to wait for, and
 // gives it as it then is. It tells what changes. A process whose end is so long ago that it is
 // not shown any more has left. Its error wraps errDeaf when nodes do not answer.
-func watchNode(ctx context.Context, client *adminClient, tell io.Writer, m admin.Member, every time.Duration,
+func watchNode(ctx context.Context, client *client.Admin, tell io.Writer, m admin.Member, every time.Duration,
 	what string, ended func(admin.Member) (bool, error)) (admin.Member, error) {
 	deaf, told := 0, ""
 	for {
-		known, err := client.members(ctx)
+		known, err := client.Members(ctx)
 		if err == nil {
 			deaf = 0
 			i := slices.IndexFunc(known.Members, func(o admin.Member) bool { return o.Session == m.Session })
@@ -147,15 +152,15 @@ func watchNode(ctx context.Context, client *adminClient, tell io.Writer, m admin
 			if done, err := ended(m); done {
 				return m, err
 			}
-			if text := fmt.Sprintf("%s: leases %s, addresses %s, receivers %s", m.State, grouped(int64(m.Leases)),
-				grouped(m.Addresses), grouped(int64(m.Receivers))); text != told {
+			if text := fmt.Sprintf("%s: leases %s, addresses %s, receivers %s", m.State, term.Grouped(int64(m.Leases)),
+				term.Grouped(m.Addresses), term.Grouped(int64(m.Receivers))); text != told {
 				told = text
 				fmt.Fprintln(tell, text)
 			}
 		} else if deaf++; deaf >= deafMax {
 			return m, fmt.Errorf("the %s was asked for, but %w: %w", what, errDeaf, err)
 		}
-		if !waitFor(ctx, every) {
+		if term.Sleep(ctx, every) != nil {
 			return m, fmt.Errorf("no longer waiting (%w); what was asked for stays asked for", ctx.Err())
 		}
 	}

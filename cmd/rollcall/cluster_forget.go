@@ -1,15 +1,14 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/term"
 	"rollcall/http/admin"
 )
 
@@ -37,7 +36,7 @@ func newClusterForget(node *adminFlags) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		known, err := client.members(c.Context())
+		known, err := client.Members(c.Context())
 		if err != nil {
 			return err
 		}
@@ -46,18 +45,18 @@ func newClusterForget(node *adminFlags) *cobra.Command {
 			return err
 		}
 		if !*yes {
-			if !isTerminal(c.InOrStdin()) {
-				return usageError{"there is no terminal to ask at: give --yes if you know that " + nodeTitle(m) + " is dead"}
+			if !term.IsTerminal(c.InOrStdin()) {
+				return term.UsageError("there is no terminal to ask at: give --yes if you know that " + nodeTitle(m) + " is dead")
 			}
 			if err := confirmForget(c.InOrStdin(), c.ErrOrStderr(), m); err != nil {
 				return err
 			}
 		}
-		if err := client.ask(c.Context(), "POST", "/v1/cluster/forget", nodeBody{m.Node.String()}, &m); err != nil {
+		if err := client.Ask(c.Context(), "POST", "/v1/cluster/forget", nodeBody{m.Node.String()}, &m); err != nil {
 			return err
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), m)
+			return term.PrintJSON(c.OutOrStdout(), m)
 		}
 		fmt.Fprintln(c.OutOrStdout(), nodeTitle(m), "is forgotten.")
 		return nil
@@ -67,21 +66,8 @@ func newClusterForget(node *adminFlags) *cobra.Command {
 
 // confirmForget asks a person; errNotForgotten is any answer but yes.
 func confirmForget(in io.Reader, out io.Writer, m admin.Member) error {
-	return confirm(in, out, fmt.Sprintf("%s, id %s, is %s for %s.\nTo forget it says: I know that its process is dead. If it is not, "+
-		"limits of\nreceivers may be exceeded.\nForget it? [y/N] ", printable(m.Name), m.Node, m.State,
-		span(time.Since(time.Time(m.Since)))), errNotForgotten)
-}
-
-// confirm asks a person; any answer but yes is the error otherwise.
-func confirm(in io.Reader, out io.Writer, question string, otherwise error) error {
-	fmt.Fprint(out, question)
-	answer, err := bufio.NewReader(in).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read the answer: %w", err)
-	}
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return nil
-	}
-	return otherwise
+	return term.Confirm(in, out, fmt.Sprintf("%s, id %s, is %s for %s.\nTo forget it says: I know that its process is "+
+		"dead. If it is not, "+
+		"limits of\nreceivers may be exceeded.\nForget it? [y/N] ", term.Printable(m.Name), m.Node, m.State,
+		term.Span(time.Since(time.Time(m.Since)))), errNotForgotten)
 }

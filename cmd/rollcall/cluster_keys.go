@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	keyring "rollcall/cluster/gossip"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/http/admin"
 )
 
@@ -71,9 +73,9 @@ func newKeysNew() *cobra.Command {
 			return err
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), newKeyFileView{args[0], fingerprint})
+			return term.PrintJSON(c.OutOrStdout(), newKeyFileView{args[0], fingerprint})
 		}
-		return printTable(c.OutOrStdout(), []string{"FILE", "FINGERPRINT"}, [][]string{{args[0], fingerprint}})
+		return term.PrintTable(c.OutOrStdout(), []string{"FILE", "FINGERPRINT"}, [][]string{{args[0], fingerprint}})
 	}
 	return c
 }
@@ -96,7 +98,8 @@ func newKeysAdd(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add FILE",
 		Short: "Give every node the key of a file; - reads it from standard input",
-		Long: "Give every node the key of a file, or of standard input with -, so that it reads what is encrypted with it.\n" +
+		Long: "Give every node the key of a file, or of standard input with -, so that it reads what is encrypted with " +
+			"it.\n" +
 			"A key is never an argument: process lists and shell histories show those.",
 		Example: "  rollcall cluster keys add next.key\n" +
 			"  ssh vault cat next.key | rollcall cluster keys add -",
@@ -139,8 +142,8 @@ func newKeysChange(node *adminFlags, op admin.KeyOp, short string) *cobra.Comman
 func refuseKeys(args []string) error {
 	for _, a := range args {
 		if key, err := base64.StdEncoding.DecodeString(a); err == nil && len(key) == gossipKeyBytes {
-			return usageError{"this is a key itself, and process lists and your shell's history have it: " +
-				"throw it away, make another with `rollcall cluster keys new FILE`, and give FILE"}
+			return term.UsageError("this is a key itself, and process lists and your shell's history have it: " +
+				"throw it away, make another with `rollcall cluster keys new FILE`, and give FILE")
 		}
 	}
 	return nil
@@ -154,9 +157,9 @@ func wantKey(name string) cobra.PositionalArgs {
 		}
 		switch {
 		case len(args) == 0:
-			return usageError{name + " is missing"}
+			return term.UsageError(name + " is missing")
 		case len(args) > 1:
-			return usageError{"one argument is enough: " + name}
+			return term.UsageError("one argument is enough: " + name)
 		}
 		return nil
 	}
@@ -263,15 +266,15 @@ func (k keysCall) do(ctx context.Context, body keyBody) error {
 	}
 	var answer admin.KeyAnswer
 	if body.Op == admin.KeyList {
-		err = client.ask(ctx, "GET", "/v1/cluster/keys", nil, &answer)
+		err = client.Ask(ctx, "GET", "/v1/cluster/keys", nil, &answer)
 	} else {
-		err = client.ask(ctx, "POST", "/v1/cluster/keys", body, &answer)
+		err = client.Ask(ctx, "POST", "/v1/cluster/keys", body, &answer)
 	}
 	if err != nil {
 		return err
 	}
 	if k.asJSON {
-		err = printJSON(k.out, answer)
+		err = term.PrintJSON(k.out, answer)
 	} else {
 		err = printKeys(k.out, body.Op, answer)
 	}
@@ -319,18 +322,18 @@ func printKeys(w io.Writer, op admin.KeyOp, answer admin.KeyAnswer) error {
 		result := "done"
 		if r.Error != "" {
 			result = "FAILED"
-			notes = append(notes, fmt.Sprintf("%s (%.8s): %s", clipped(r.Name, nameMost), r.Node, printable(r.Error)))
+			notes = append(notes, fmt.Sprintf("%s (%.8s): %s", term.Clipped(r.Name, nameMost), r.Node, term.Printable(r.Error)))
 		}
 		others := slices.DeleteFunc(slices.Clone(r.Keys), func(k string) bool { return k == r.Primary })
-		rows = append(rows, []string{r.Node.String()[:8], clipped(r.Name, keyNameMost), result,
-			printable(firstSet(r.Primary, "-")), printable(firstSet(strings.Join(others, " "), "-"))})
+		rows = append(rows, []string{r.Node.String()[:8], term.Clipped(r.Name, keyNameMost), result,
+			term.Printable(cmp.Or(r.Primary, "-")), term.Printable(cmp.Or(strings.Join(others, " "), "-"))})
 	}
-	if err := printTable(w, []string{"NODE", "NAME", "RESULT", "USES", "READS TOO"}, rows); err != nil {
+	if err := term.PrintTable(w, []string{"NODE", "NAME", "RESULT", "USES", "READS TOO"}, rows); err != nil {
 		return err
 	}
 	text := ""
 	for _, note := range notes {
-		text += "\n" + wrapped(note, 0) + "\n"
+		text += "\n" + term.Wrapped(note, 0) + "\n"
 	}
 	if next := keysNext[op]; next != "" && len(notes) == 0 {
 		text += "\n" + fmt.Sprintf(next, answer.Fingerprint) + "\n"

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/http/admin"
 )
 
@@ -36,11 +38,11 @@ func newClusterMembers(node *adminFlags) *cobra.Command {
 			return err
 		}
 		v := membersScreen{client: client, out: c.OutOrStdout(), asJSON: *asJSON,
-			redraw: isTerminal(c.OutOrStdout()) && !*asJSON}
+			redraw: term.IsTerminal(c.OutOrStdout()) && !*asJSON}
 		if *watch {
 			return v.watch(c.Context(), watchEvery)
 		}
-		known, err := client.members(c.Context())
+		known, err := client.Members(c.Context())
 		if err != nil {
 			return err
 		}
@@ -51,7 +53,7 @@ func newClusterMembers(node *adminFlags) *cobra.Command {
 
 // membersScreen shows the members of a cluster, once or again and again.
 type membersScreen struct {
-	client *adminClient
+	client *client.Admin
 	out    io.Writer
 	asJSON bool
 	redraw bool // on the screen, in place of what is there
@@ -59,9 +61,9 @@ type membersScreen struct {
 
 func (v membersScreen) print(known admin.Membership) error {
 	if v.asJSON {
-		return printJSON(v.out, known)
+		return term.PrintJSON(v.out, known)
 	}
-	return membersTable{known, time.Now()}.print(v.out, tableWidth(v.out))
+	return membersTable{known, time.Now()}.print(v.out, term.TableWidth(v.out))
 }
 
 // clearScreen takes the cursor home and clears what a terminal shows (ECMA-48).
@@ -71,7 +73,7 @@ const clearScreen = "\x1b[H\x1b[2J"
 // has answered once may go away and come back.
 func (v membersScreen) watch(ctx context.Context, every time.Duration) error {
 	for first := true; ; first = false {
-		known, err := v.client.members(ctx)
+		known, err := v.client.Members(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -81,7 +83,7 @@ func (v membersScreen) watch(ctx context.Context, every time.Duration) error {
 		if err = v.frame(known, err); err != nil {
 			return err
 		}
-		if !waitFor(ctx, every) {
+		if term.Sleep(ctx, every) != nil {
 			return nil
 		}
 	}
@@ -91,7 +93,7 @@ func (v membersScreen) watch(ctx context.Context, every time.Duration) error {
 func (v membersScreen) frame(known admin.Membership, failed error) error {
 	if v.asJSON {
 		if failed != nil {
-			return printJSON(v.out, map[string]string{"error": failed.Error()})
+			return term.PrintJSON(v.out, map[string]string{"error": failed.Error()})
 		}
 		return v.print(known)
 	}
@@ -103,7 +105,7 @@ func (v membersScreen) frame(known admin.Membership, failed error) error {
 	switch {
 	case err != nil:
 	case failed != nil:
-		_, err = fmt.Fprintln(v.out, wrapped(failed.Error(), 0))
+		_, err = fmt.Fprintln(v.out, term.Wrapped(failed.Error(), 0))
 	default:
 		err = v.print(known)
 	}

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
+	"rollcall/cmd/rollcall/term"
 	"rollcall/http/admin"
 )
 
@@ -37,13 +37,13 @@ func (t membersTable) print(w io.Writer, width int) error {
 	rows := [][]string{memberColumns}
 	for _, m := range t.Members {
 		if m.This {
-			by = clipped(m.Name, 30)
+			by = term.Clipped(m.Name, 30)
 		}
-		rows = append(rows, []string{m.Node.String()[:8], printable(m.Name), string(m.State),
-			middle(m.Version, versionMost), span(t.now.Sub(time.Time(m.Since))), short(int64(m.Leases)),
-			short(m.Addresses), short(int64(m.Receivers))})
+		rows = append(rows, []string{m.Node.String()[:8], term.Printable(m.Name), string(m.State),
+			term.Middle(m.Version, versionMost), term.Span(t.now.Sub(time.Time(m.Since))), term.Short(int64(m.Leases)),
+			term.Short(m.Addresses), term.Short(int64(m.Receivers))})
 	}
-	fmt.Fprintf(&b, "cluster %s as %s sees it\n\n", clipped(t.Cluster, 30), by)
+	fmt.Fprintf(&b, "cluster %s as %s sees it\n\n", term.Clipped(t.Cluster, 30), by)
 	widths := columnWidths(rows, width)
 	for i, row := range rows {
 		line := "  "
@@ -52,7 +52,7 @@ func (t membersTable) print(w io.Writer, width int) error {
 		}
 		for j, cell := range row {
 			if j == nameColumn {
-				cell = clipped(cell, widths[j])
+				cell = term.Clipped(cell, widths[j])
 			}
 			if pad := strings.Repeat(" ", widths[j]-utf8.RuneCountInString(cell)); j >= numberColumns {
 				line += pad + cell + "  "
@@ -63,7 +63,7 @@ func (t membersTable) print(w io.Writer, width int) error {
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 	for _, note := range t.notes() {
-		b.WriteString("\n" + wrapped(note, 0) + "\n")
+		b.WriteString("\n" + term.Wrapped(note, 0) + "\n")
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("write the output: %w", err)
@@ -127,10 +127,10 @@ var troubles = []trouble{
 }
 
 func beatsLate(m admin.Member) (string, bool) {
-	if m.BeatAge == nil || m.State.Ended() || seconds(*m.BeatAge) < beatLate {
+	if m.BeatAge == nil || m.State.Ended() || term.Seconds(*m.BeatAge) < beatLate {
 		return "", false
 	}
-	return "for " + span(seconds(*m.BeatAge)), true
+	return "for " + term.Span(term.Seconds(*m.BeatAge)), true
 }
 
 func clockIsOff(m admin.Member) (string, bool) {
@@ -142,16 +142,16 @@ func clockIsOff(m admin.Member) (string, bool) {
 	if off < 0 {
 		side = "behind"
 	}
-	return span(off.Abs()) + " " + side, off.Abs() >= clockOff
+	return term.Span(off.Abs()) + " " + side, off.Abs() >= clockOff
 }
 
 func disagrees(m admin.Member) (string, bool) { return "", !m.Agreed && !m.State.Ended() }
 
 // notes says what is not as it should be, and what to do.
 func (t membersTable) notes() (notes []string) {
-	if age := seconds(t.LedgerAge); age >= ledgerOld {
+	if age := term.Seconds(t.LedgerAge); age >= ledgerOld {
 		notes = append(notes, fmt.Sprintf("This node has not read the ledger for %s: beats, loads and who has ended "+
-			"are as old as that. Check [ledger] url and the database.", span(age)))
+			"are as old as that. Check [ledger] url and the database.", term.Span(age)))
 	}
 	for _, x := range troubles {
 		var names []string
@@ -161,11 +161,11 @@ func (t membersTable) notes() (notes []string) {
 			}
 		}
 		if len(names) > 0 {
-			notes = append(notes, fmt.Sprintf("%s: %s. %s", x.what, some(names), x.do))
+			notes = append(notes, fmt.Sprintf("%s: %s. %s", x.what, term.Some(names), x.do))
 		}
 	}
 	if runs := t.versions(); len(runs) > 1 {
-		notes = append(notes, fmt.Sprintf("Several versions run: %s.", some(runs)))
+		notes = append(notes, fmt.Sprintf("Several versions run: %s.", term.Some(runs)))
 	}
 	return notes
 }
@@ -175,7 +175,7 @@ func (t membersTable) versions() (runs []string) {
 	count := map[string]int{}
 	for _, m := range t.Members {
 		if !m.State.Ended() {
-			count[printable(m.Version)]++
+			count[term.Printable(m.Version)]++
 		}
 	}
 	for _, version := range slices.Sorted(maps.Keys(count)) {
@@ -184,71 +184,7 @@ func (t membersTable) versions() (runs []string) {
 	return runs
 }
 
-// namesMost is how many names a note has: what a person reads.
-const namesMost = 8
-
-// some writes a list that may be long.
-func some(names []string) string {
-	if more := len(names) - namesMost; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:namesMost], ", "), more)
-	}
-	return strings.Join(names, ", ")
-}
-
 // nodeTitle is how a node is named in a sentence.
 func nodeTitle(m admin.Member) string {
-	return fmt.Sprintf("%s (%.8s)", clipped(m.Name, nameMost), m.Node)
-}
-
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-
-// span writes how long something is, with one unit: 45s, 12m, 5h, 12d.
-func span(d time.Duration) string {
-	switch {
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%ds", int(max(0, d).Seconds()))
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	}
-	return fmt.Sprintf("%dd", int(d.Hours()/24))
-}
-
-// short writes a count in nine characters at most.
-func short(n int64) string {
-	if n < 10_000_000 {
-		return grouped(n)
-	}
-	return grouped(n/1_000_000) + "M"
-}
-
-// printable replaces what could move the cursor: names come from other machines.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, text)
-}
-
-// clipped shortens a text to at most n characters; what is lost is at its end.
-func clipped(text string, n int) string {
-	runes := []rune(printable(text))
-	if len(runes) <= n {
-		return string(runes)
-	}
-	return string(runes[:n-1]) + "…"
-}
-
-// middle shortens a text to at most n characters; what is lost is in its middle,
-// since versions differ at both ends.
-func middle(text string, n int) string {
-	runes := []rune(printable(text))
-	if len(runes) <= n {
-		return string(runes)
-	}
-	tail := (n - 1) / 2
-	return string(runes[:n-1-tail]) + "…" + string(runes[len(runes)-tail:])
+	return fmt.Sprintf("%s (%.8s)", term.Clipped(m.Name, nameMost), m.Node)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/http/admin"
 )
 
@@ -33,14 +36,15 @@ func newClusterUndrain(node *adminFlags) *cobra.Command {
 	yes := c.Flags().Bool("yes", false, "without NODE: yes, the node that is asked")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 && !*yes {
-			return usageError{"NODE is missing: name one of `rollcall cluster members`, or give --yes for the node that is asked"}
+			return term.UsageError("NODE is missing: name one of `rollcall cluster members`, or give --yes for the node that " +
+				"is asked")
 		}
 		client, err := node.client()
 		if err != nil {
 			return err
 		}
 		var m admin.Member
-		err = client.ask(c.Context(), "POST", "/v1/cluster/undrain", nodeBody{firstSet(args...)}, &m)
+		err = client.Ask(c.Context(), "POST", "/v1/cluster/undrain", nodeBody{cmp.Or(args...)}, &m)
 		if err == nil && *wait {
 			m, err = waitServing(c.Context(), client, c.ErrOrStderr(), m, drainEvery)
 		}
@@ -48,7 +52,7 @@ func newClusterUndrain(node *adminFlags) *cobra.Command {
 		case err != nil:
 			return err
 		case *asJSON:
-			return printJSON(c.OutOrStdout(), m)
+			return term.PrintJSON(c.OutOrStdout(), m)
 		case *wait:
 			fmt.Fprintf(c.OutOrStdout(), "%s takes work.\n", nodeTitle(m))
 		default:
@@ -61,14 +65,15 @@ func newClusterUndrain(node *adminFlags) *cobra.Command {
 
 // waitServing returns when a process takes work, and gives it as it then is. Its error
 // wraps errNotServing when that will not be by itself, errDeaf when nodes do not answer.
-func waitServing(ctx context.Context, client *adminClient, tell io.Writer, m admin.Member,
+func waitServing(ctx context.Context, client *client.Admin, tell io.Writer, m admin.Member,
 	every time.Duration) (admin.Member, error) {
 	return watchNode(ctx, client, tell, m, every, "undrain", func(m admin.Member) (bool, error) {
 		switch m.State {
 		case admin.StateServing:
 			return true, nil
 		case admin.StateLeft, admin.StateLost:
-			return true, fmt.Errorf("%s %w: it has ended (%s). Start it, and it takes work", nodeTitle(m), errNotServing, m.State)
+			return true, fmt.Errorf("%s %w: it has ended (%s). Start it, and it takes work", nodeTitle(m), errNotServing,
+				m.State)
 		case admin.StateUnfit:
 			return true, fmt.Errorf("%s %w: it does not drain, but its identity fails a check: run `rollcall doctor` there",
 				nodeTitle(m), errNotServing)

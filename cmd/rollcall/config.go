@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/node"
 	"rollcall/config"
 )
 
@@ -28,10 +29,10 @@ func newConfigCheck(e environment) *cobra.Command {
 			if _, err := config.LoadThrottle(loaded.Throttle); err != nil {
 				return err
 			}
-			if _, err := loadRules(loaded.Verdict); err != nil {
+			if _, err := node.LoadRules(loaded.Verdict); err != nil {
 				return err
 			}
-			if _, err := providerOf(loaded.Dashboard); err != nil {
+			if _, err := node.ProviderOf(loaded.Dashboard); err != nil {
 				return err
 			}
 			warnUnknown(c, e)

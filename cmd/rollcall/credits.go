@@ -1,22 +1,15 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"strconv"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
-)
 
-// balanceView is a workspace's account: granted = available + held + spent.
-type balanceView struct {
-	Granted   int64 `json:"granted"`
-	Available int64 `json:"available"`
-	Held      int64 `json:"held"`
-	Spent     int64 `json:"spent"`
-}
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
+)
 
 func newCredits(e environment) *cobra.Command {
 	c := asGroup(&cobra.Command{
@@ -42,13 +35,13 @@ func newCreditsGrant(admin *adminFlags) *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
 		n, err := strconv.ParseInt(args[0], 10, 64)
 		if err != nil || n < 1 {
-			return usageError{fmt.Sprintf("%q is not a number of credits: write a whole number from 1", args[0])}
+			return term.UsageError(fmt.Sprintf("%q is not a number of credits: write a whole number from 1", args[0]))
 		}
 		client, err := admin.client()
 		if err != nil {
 			return err
 		}
-		b, err := client.grant(c.Context(), *workspace, n, *reason)
+		b, err := client.Grant(c.Context(), *workspace, n, *reason)
 		if err != nil {
 			return err
 		}
@@ -68,7 +61,7 @@ func newCreditsShow(admin *adminFlags) *cobra.Command {
 	all := c.Flags().Bool("all", false, fmt.Sprintf("all its entries, not only the newest %d", entriesShown))
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if *all && *verification == "" {
-			return usageError{"--all is for the entries of a verification: give --verification"}
+			return term.UsageError("--all is for the entries of a verification: give --verification")
 		}
 		client, err := admin.client()
 		if err != nil {
@@ -78,7 +71,7 @@ func newCreditsShow(admin *adminFlags) *cobra.Command {
 			list := entriesList{client: client, workspace: *workspace, verification: *verification, all: *all}
 			return list.print(c.Context(), c.OutOrStdout(), *asJSON)
 		}
-		b, err := client.balance(c.Context(), *workspace)
+		b, err := client.Balance(c.Context(), *workspace)
 		if err != nil {
 			return err
 		}
@@ -87,22 +80,10 @@ func newCreditsShow(admin *adminFlags) *cobra.Command {
 	return c
 }
 
-func printBalance(w io.Writer, b balanceView, asJSON bool) error {
+func printBalance(w io.Writer, b client.Balance, asJSON bool) error {
 	if asJSON {
-		return printJSON(w, b)
+		return term.PrintJSON(w, b)
 	}
-	return printTable(w, []string{"GRANTED", "AVAILABLE", "HELD", "SPENT"},
-		[][]string{{grouped(b.Granted), grouped(b.Available), grouped(b.Held), grouped(b.Spent)}})
-}
-
-// grant gives credits; the id of the grant makes sure that a proxy that repeats
-// the request grants once.
-func (c *adminClient) grant(ctx context.Context, workspace string, n int64, reason string) (b balanceView,
-	err error) {
-	body := map[string]any{"id": uuid.NewString(), "credits": n, "reason": reason}
-	return b, c.ask(ctx, "POST", "/v1/workspaces/"+workspace+"/credits", body, &b)
-}
-
-func (c *adminClient) balance(ctx context.Context, workspace string) (b balanceView, err error) {
-	return b, c.ask(ctx, "GET", "/v1/workspaces/"+workspace+"/credits", nil, &b)
+	return term.PrintTable(w, []string{"GRANTED", "AVAILABLE", "HELD", "SPENT"},
+		[][]string{{term.Grouped(b.Granted), term.Grouped(b.Available), term.Grouped(b.Held), term.Grouped(b.Spent)}})
 }

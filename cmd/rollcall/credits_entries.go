@@ -7,6 +7,9 @@ import (
 	"io"
 	"net/url"
 	"strconv"
+
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 )
 
 const (
@@ -48,7 +51,7 @@ func (s statementView) addsUp() bool { return s.Held-s.Charged-s.Released == s.S
 
 // entriesList reads the entries of one verification.
 type entriesList struct {
-	client                  *adminClient
+	client                  *client.Admin
 	workspace, verification string
 	all                     bool
 }
@@ -65,7 +68,7 @@ func (l entriesList) page(ctx context.Context, after string) (s statementView, e
 	}
 	path := "/v1/workspaces/" + url.PathEscape(l.workspace) + "/verifications/" +
 		url.PathEscape(l.verification) + "/entries?" + query.Encode()
-	return s, l.client.ask(ctx, "GET", path, nil, &s)
+	return s, l.client.Ask(ctx, "GET", path, nil, &s)
 }
 
 // print shows what was asked for: as a table, page by page, or as JSON.
@@ -83,7 +86,7 @@ func (l entriesList) print(ctx context.Context, w io.Writer, asJSON bool) error 
 		if err != nil {
 			return err
 		}
-		return errors.Join(printJSON(w, first), first.check())
+		return errors.Join(term.PrintJSON(w, first), first.check())
 	}
 	if err := printStatement(w, first); err != nil {
 		return err
@@ -98,7 +101,7 @@ func (l entriesList) print(ctx context.Context, w io.Writer, asJSON bool) error 
 		}
 	}
 	if shown < first.Count {
-		fmt.Fprintf(w, "\nthe newest %s of %s entries; --all shows all\n", grouped(shown), grouped(first.Count))
+		fmt.Fprintf(w, "\nthe newest %s of %s entries; --all shows all\n", term.Grouped(shown), term.Grouped(first.Count))
 	}
 	return first.check()
 }
@@ -115,9 +118,9 @@ func (s statementView) check() error {
 func printStatement(w io.Writer, s statementView) error {
 	addresses := "not counted yet"
 	if s.Addresses >= 0 {
-		addresses = grouped(s.Addresses)
+		addresses = term.Grouped(s.Addresses)
 	}
-	err := printTable(w, []string{"VERIFICATION", "STATUS", "ADDRESSES"},
+	err := term.PrintTable(w, []string{"VERIFICATION", "STATUS", "ADDRESSES"},
 		[][]string{{s.Verification, s.Status, addresses}})
 	if err != nil {
 		return err
@@ -126,8 +129,8 @@ func printStatement(w io.Writer, s statementView) error {
 	if !s.addsUp() {
 		sign = "is not"
 	}
-	fmt.Fprintf(w, "\nheld %s %s charged %s + released %s + still held %s\n\n", grouped(s.Held), sign,
-		grouped(s.Charged), grouped(s.Released), grouped(s.StillHeld))
+	fmt.Fprintf(w, "\nheld %s %s charged %s + released %s + still held %s\n\n", term.Grouped(s.Held), sign,
+		term.Grouped(s.Charged), term.Grouped(s.Released), term.Grouped(s.StillHeld))
 	if s.Count == 0 {
 		fmt.Fprintln(w, "there are no entries: nothing was held")
 		return nil
@@ -146,9 +149,9 @@ func printEntries(w io.Writer, headings []string, list []entryView) error {
 	for _, e := range list {
 		settlement := "-"
 		if e.Settlement != nil {
-			settlement = grouped(*e.Settlement)
+			settlement = term.Grouped(*e.Settlement)
 		}
-		if _, err := fmt.Fprintf(w, entryColumns, e.At, e.Kind, settlement, grouped(e.Credits)); err != nil {
+		if _, err := fmt.Fprintf(w, entryColumns, e.At, e.Kind, settlement, term.Grouped(e.Credits)); err != nil {
 			return fmt.Errorf("write the output: %w", err)
 		}
 	}

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 )
 
 // apiDefault is where a node's API is when nothing else is said.
@@ -26,17 +30,17 @@ func addCustomerFlags(c *cobra.Command, e environment) *customerFlags {
 
 // base is the URL of the service.
 func (f *customerFlags) base() string {
-	return firstSet(f.url, f.environ.value("ROLLCALL_API"), apiDefault)
+	return cmp.Or(f.url, f.environ.value("ROLLCALL_API"), apiDefault)
 }
 
 // client makes a client from flags and environment, which tells what makes it wait on standard error.
-func (f *customerFlags) client(c *cobra.Command) (*apiClient, error) {
-	key := firstSet(f.key, f.environ.value("ROLLCALL_KEY"))
+func (f *customerFlags) client(c *cobra.Command) (*client.API, error) {
+	key := cmp.Or(f.key, f.environ.value("ROLLCALL_KEY"))
 	if key == "" {
-		return nil, usageError{"the API key is missing: set ROLLCALL_KEY or give --key"}
+		return nil, term.UsageError("the API key is missing: set ROLLCALL_KEY or give --key")
 	}
 	if err := checkBase("--api", f.base(), apiDefault); err != nil {
 		return nil, err
 	}
-	return newAPIClient(f.base(), key, func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }), nil
+	return client.NewAPI(f.base(), key, func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }), nil
 }

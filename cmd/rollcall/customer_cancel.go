@@ -1,12 +1,12 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/http/api"
 	"rollcall/ledger"
 )
@@ -22,13 +22,13 @@ func newCancel(e environment) *cobra.Command {
 	}
 	service, asJSON := addCustomerFlags(c, e), jsonFlag(c)
 	c.ValidArgsFunction = completeVerification(service)
-	c.RunE = service.ofVerification(func(c *cobra.Command, client *apiClient, id string) error {
-		done, err := client.cancel(c.Context(), id)
+	c.RunE = service.ofVerification(func(c *cobra.Command, client *client.API, id string) error {
+		done, err := client.Cancel(c.Context(), id)
 		if err != nil {
 			return err
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), done)
+			return term.PrintJSON(c.OutOrStdout(), done)
 		}
 		_, err = fmt.Fprintln(c.OutOrStdout(), cancelText(done))
 		return err
@@ -45,10 +45,4 @@ func cancelText(done api.Cancellation) string {
 		return fmt.Sprintf("%s is %s already: there is nothing to cancel", done.ID, done.Status)
 	}
 	return fmt.Sprintf("%s is %s: what is not checked yet is given back", done.ID, done.Status)
-}
-
-// cancel ends what is not finished of a verification.
-func (c *apiClient) cancel(ctx context.Context, id string) (done api.Cancellation, err error) {
-	_, err = c.askJSON(ctx, http.MethodPost, "/v1/verifications/"+id+"/cancel", nil, &done)
-	return done, err
 }

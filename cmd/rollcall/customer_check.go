@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/term"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -27,7 +28,8 @@ func newCheck(e environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check ADDRESS",
 		Short: "Verify one address through a service, wait for its outcome and print it",
-		Long: "Verify one address through a service, wait for its outcome and print it. It is a file of one row, costs what\n" +
+		Long: "Verify one address through a service, wait for its outcome and print it. It is a file of one row, costs " +
+			"what\n" +
 			"such a file costs, and is in the history. An address that was checked before gives the outcome of then and\n" +
 			"costs nothing, unless --again has it checked anew. The exit code is 0 whatever the outcome is.",
 		Example: "  rollcall check anna@example.com --api https://rollcall.example",
@@ -37,7 +39,7 @@ func newCheck(e environment) *cobra.Command {
 	addAgainFlag(c, &again)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if _, err := smtp.ParseAddress(args[0]); err != nil {
-			return usageError{fmt.Sprintf("%q is no email address", args[0])}
+			return term.UsageError(fmt.Sprintf("%q is no email address", args[0]))
 		}
 		client, err := service.client(c)
 		if err != nil {
@@ -50,16 +52,16 @@ func newCheck(e environment) *cobra.Command {
 		defer in.Close()
 		r := &verifyRun{flags: verifyFlags{api: service.base(), again: again}, input: in,
 			view: newProgressView(c.ErrOrStderr()), stdout: c.OutOrStdout(), client: client}
-		client.notice = r.view.notice
+		client.Notice = r.view.notice
 		found, err := r.one(c.Context())
 		r.view.stop()
 		if err != nil {
 			return r.left(err)
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), found)
+			return term.PrintJSON(c.OutOrStdout(), found)
 		}
-		_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s: %s\n", printable(found.Email), found.Result, found.Message)
+		_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s: %s\n", term.Printable(found.Email), found.Result, found.Message)
 		return err
 	}
 	return c
@@ -97,7 +99,7 @@ func (r *verifyRun) one(ctx context.Context) (checkedView, error) {
 		return checkedView{}, err
 	}
 	var found *checkedView
-	err = r.client.eachResult(ctx, d.ID, io.Discard, func(row []string) error {
+	err = r.client.EachResult(ctx, d.ID, io.Discard, func(row []string) error {
 		found = &checkedView{d.ID, resultOf(row)}
 		return nil
 	})

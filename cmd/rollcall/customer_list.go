@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -9,15 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/http/api"
-	"rollcall/ledger"
 )
 
 // listShown is how many verifications are listed by default.
 const listShown = 20
-
-// issuesShown bounds for how many verifications the list says what they wait for: each is a request of its own.
-const issuesShown = 5
 
 func newList(e environment) *cobra.Command {
 	c := &cobra.Command{
@@ -32,18 +29,18 @@ func newList(e environment) *cobra.Command {
 	limit := c.Flags().Int("limit", listShown, "list at most so many; 0: all")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if *limit < 0 {
-			return usageError{"--limit must not be below 0"}
+			return term.UsageError("--limit must not be below 0")
 		}
-		client, err := service.client(c)
+		customer, err := service.client(c)
 		if err != nil {
 			return err
 		}
 		all := api.History{Verifications: []api.Summary{}}
-		size := historyPageMax
+		size := client.HistoryPageMax
 		if *limit > 0 {
-			size = min(*limit, historyPageMax)
+			size = min(*limit, client.HistoryPageMax)
 		}
-		for page, err := range client.pages(c.Context(), size) {
+		for page, err := range customer.Pages(c.Context(), size) {
 			if err != nil {
 				return err
 			}
@@ -57,54 +54,36 @@ func newList(e environment) *cobra.Command {
 			all.Verifications, all.NextCursor = all.Verifications[:*limit], nil // the cursor is behind the whole page
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), all)
+			return term.PrintJSON(c.OutOrStdout(), all)
 		}
-		waiting := client.waiting(c.Context(), all.Verifications)
+		waiting := customer.Waiting(c.Context(), all.Verifications)
 		return printHistory(c.OutOrStdout(), all.Verifications, waiting, time.Now())
 	}
 	return c
 }
 
 // historyGrid has a row for each verification.
-func historyGrid(list []api.Summary, now time.Time) *grid {
-	g := &grid{columns: []gridColumn{{name: "ID", least: 9}, {name: "STATUS", least: 9}, {name: "CREATED"},
-		{name: "DONE", right: true}, {name: "FILE", least: 10}}}
+func historyGrid(list []api.Summary, now time.Time) *term.Table {
+	g := &term.Table{Columns: []term.Column{{Name: "ID", Least: 9}, {Name: "STATUS", Least: 9}, {Name: "CREATED"},
+		{Name: "DONE", Right: true}, {Name: "FILE", Least: 10}}}
 	for _, v := range list {
-		g.add(v.ID, v.Status, clock(time.Time(v.CreatedAt), now), doneText(v.Progress), fileName(v.Filename))
+		g.Add(v.ID, v.Status, term.Clock(time.Time(v.CreatedAt), now), doneText(v.Progress), client.FileName(v.Filename))
 	}
 	return g
 }
 
-// waiting reads the newest of a list that wait, as far as the service answers: the list is there without them.
-func (c *apiClient) waiting(ctx context.Context, list []api.Summary) (found []api.Detail) {
-	for _, v := range list {
-		if v.Status != string(ledger.Waiting) {
-			continue
-		}
-		if len(found) == issuesShown {
-			break
-		}
-		d, _, err := c.detail(ctx, v.ID)
-		if err != nil {
-			break
-		}
-		found = append(found, d)
-	}
-	return found
-}
-
 func printHistory(w io.Writer, list []api.Summary, waiting []api.Detail, now time.Time) error {
 	var b strings.Builder
-	historyGrid(list, now).write(&b, tableWidth(w))
+	historyGrid(list, now).Write(&b, term.TableWidth(w))
 	for _, d := range waiting {
 		if d.Issue != nil { // it may have gone on meanwhile
-			fmt.Fprintf(&b, "%s\n", foldedTo(d.ID+" waits: "+issueText(d.Issue), 0, widthOf(w)))
+			fmt.Fprintf(&b, "%s\n", term.FoldedTo(d.ID+" waits: "+client.IssueText(d.Issue), 0, term.WidthOf(w)))
 		}
 	}
 	if len(list) == 0 {
 		b.WriteString("There is no verification yet.\n")
 	}
-	return emit(w, &b)
+	return term.Emit(w, &b)
 }
 
 // doneText is how much is final, as "12 of 62".
@@ -112,26 +91,27 @@ func doneText(p api.Progress) string {
 	if p.Total == nil {
 		return "-"
 	}
-	return grouped(p.Completed+p.Errors+p.Cancelled) + " of " + grouped(*p.Total)
+	return term.Grouped(p.Completed+p.Errors+p.Cancelled) + " of " + term.Grouped(*p.Total)
 }
 
 func newStatus(e environment) *cobra.Command {
 	c := &cobra.Command{
-		Use:     "status ID",
-		Short:   "Show how far one of your verifications is",
-		Long:    "Show how far one of your verifications is, and what it needs of you. Of the id the first 4 characters are enough\nif no other verification has them.",
+		Use:   "status ID",
+		Short: "Show how far one of your verifications is",
+		Long: "Show how far one of your verifications is, and what it needs of you. Of the id the first 4 characters " +
+			"are enough\nif no other verification has them.",
 		Example: "  rollcall status 0b6f2c9e --api https://rollcall.example",
 		Args:    wantArgs("ID"),
 	}
 	service, asJSON := addCustomerFlags(c, e), jsonFlag(c)
 	c.ValidArgsFunction = completeVerification(service)
-	c.RunE = service.ofVerification(func(c *cobra.Command, client *apiClient, id string) error {
-		d, _, err := client.detail(c.Context(), id)
+	c.RunE = service.ofVerification(func(c *cobra.Command, client *client.API, id string) error {
+		d, _, err := client.Detail(c.Context(), id)
 		if err != nil {
 			return err
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), d)
+			return term.PrintJSON(c.OutOrStdout(), d)
 		}
 		return printDetail(c.OutOrStdout(), d, time.Now())
 	})
@@ -142,28 +122,30 @@ func newStatus(e environment) *cobra.Command {
 func printDetail(w io.Writer, d api.Detail, now time.Time) error {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-*s%s\n", evidenceIndent, name, foldedTo(fmt.Sprintf(format, args...), evidenceIndent, widthOf(w)))
+		fmt.Fprintf(&b, "%-*s%s\n", term.NameWidth, name, term.FoldedTo(fmt.Sprintf(format, args...), term.NameWidth,
+			term.WidthOf(w)))
 	}
 	line("verification", "%s", d.ID)
 	line("status", "%s", d.Status)
 	if d.Issue != nil {
-		line("issue", "%s (%s)", issueText(d.Issue), d.Issue.Code)
+		line("issue", "%s (%s)", client.IssueText(d.Issue), d.Issue.Code)
 	}
-	line("file", "%s", fileName(d.Filename))
+	line("file", "%s", client.FileName(d.Filename))
 	if d.Input != nil {
-		line("input", "%s, %s", counted(d.Input.Rows, "row"), counted(d.Input.Duplicates, "duplicate"))
+		line("input", "%s, %s", term.Counted(d.Input.Rows, "row"), term.Counted(d.Input.Duplicates, "duplicate"))
 	}
 	if d.Progress.Total != nil {
-		line("done", "%s: %s completed, %s with an error, %s cancelled", doneText(d.Progress), grouped(d.Progress.Completed),
-			grouped(d.Progress.Errors), grouped(d.Progress.Cancelled))
+		line("done", "%s: %s completed, %s with an error, %s cancelled", doneText(d.Progress),
+			term.Grouped(d.Progress.Completed),
+			term.Grouped(d.Progress.Errors), term.Grouped(d.Progress.Cancelled))
 	}
-	line("created", "%s", clock(time.Time(d.CreatedAt), now))
+	line("created", "%s", term.Clock(time.Time(d.CreatedAt), now))
 	if d.CompletedAt != nil {
-		line("over", "%s", clock(time.Time(*d.CompletedAt), now))
+		line("over", "%s", term.Clock(time.Time(*d.CompletedAt), now))
 	}
 	if d.Upload != nil {
 		line("upload", "bytes are missing; `rollcall verify` with the same file goes on until %s",
-			clock(time.Time(d.Upload.ExpiresAt), now))
+			term.Clock(time.Time(d.Upload.ExpiresAt), now))
 	}
-	return emit(w, &b)
+	return term.Emit(w, &b)
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/http/api"
 )
 
@@ -14,7 +16,8 @@ func newResults(e environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "results ID",
 		Short: "Get the results of one of your verifications, also while it goes on",
-		Long: "Get the results of one of your verifications as CSV, with a closing table on standard error. While it goes on\n" +
+		Long: "Get the results of one of your verifications as CSV, with a closing table on standard error. While it goes " +
+			"on\n" +
 			"they are those that are final so far, and a line says so. Reading results costs nothing.",
 		Example: "  rollcall results 0b6f2c9e --api https://rollcall.example --out results.csv",
 		Args:    wantArgs("ID"),
@@ -23,8 +26,8 @@ func newResults(e environment) *cobra.Command {
 	addOutFlags(c, &f.out)
 	addFormFlags(c, &f)
 	c.ValidArgsFunction = completeVerification(service)
-	get := service.ofVerification(func(c *cobra.Command, client *apiClient, id string) error {
-		d, _, err := client.detail(c.Context(), id)
+	get := service.ofVerification(func(c *cobra.Command, client *client.API, id string) error {
+		d, _, err := client.Detail(c.Context(), id)
 		if err != nil {
 			return err
 		}
@@ -39,7 +42,7 @@ func newResults(e environment) *cobra.Command {
 		if err := f.checkForm(); err != nil {
 			return err
 		}
-		if err := f.out.check(nil, c.OutOrStdout()); err != nil {
+		if err := f.out.Check(nil, c.OutOrStdout()); err != nil {
 			return err
 		}
 		return get(c, args)
@@ -60,13 +63,13 @@ func tenantCredits(group *cobra.Command, e environment) *cobra.Command {
 			return fmt.Errorf("%w; an operator asks for a workspace with `rollcall credits show --workspace ID`", err)
 		}
 		var balance api.Credits
-		if _, err := client.askJSON(c.Context(), http.MethodGet, "/v1/credits", nil, &balance); err != nil {
+		if _, err := client.AskJSON(c.Context(), http.MethodGet, "/v1/credits", nil, &balance); err != nil {
 			return err
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), balance)
+			return term.PrintJSON(c.OutOrStdout(), balance)
 		}
-		_, err = fmt.Fprintf(c.OutOrStdout(), "%s available\n", counted(balance.Credits, "credit"))
+		_, err = fmt.Fprintf(c.OutOrStdout(), "%s available\n", term.Counted(balance.Credits, "credit"))
 		return err
 	}
 	return group

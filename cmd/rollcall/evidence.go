@@ -9,6 +9,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/http/admin"
 	"rollcall/ledger"
@@ -39,7 +41,7 @@ func newEvidence(e environment) *cobra.Command {
 		case err != nil:
 			return err
 		case *asJSON:
-			return printJSON(c.OutOrStdout(), found)
+			return term.PrintJSON(c.OutOrStdout(), found)
 		}
 		fmt.Fprintf(c.OutOrStdout(), "from %s\n\n", found.Read)
 		return printEvidence(c.OutOrStdout(), found.Explanation)
@@ -50,7 +52,7 @@ func newEvidence(e environment) *cobra.Command {
 func verificationArg(text string) (uuid.UUID, error) {
 	id, err := uuid.Parse(text)
 	if err != nil {
-		return id, usageError{fmt.Sprintf("VERIFICATION %q is no id: give the UUID that its customer sees", text)}
+		return id, term.UsageError(fmt.Sprintf("VERIFICATION %q is no id: give the UUID that its customer sees", text))
 	}
 	return id, nil
 }
@@ -62,10 +64,11 @@ type evidenceView struct {
 }
 
 // findEvidence looks for one address.
-func findEvidence(ctx context.Context, from *ledgerFlags, id uuid.UUID, address string) (found evidenceView, err error) {
-	err = from.read(ctx, func(client *adminClient, at reading) error {
+func findEvidence(ctx context.Context, from *ledgerFlags, id uuid.UUID, address string) (found evidenceView,
+	err error) {
+	err = from.read(ctx, func(client *client.Admin, at reading) error {
 		found.Read = at
-		return client.call(ctx, http.MethodPost, "/v1/verifications/"+id.String()+"/evidence",
+		return client.Call(ctx, http.MethodPost, "/v1/verifications/"+id.String()+"/evidence",
 			map[string]string{"address": address}, &found.Explanation)
 	}, func(book *sqlstore.Store, _ config.Config, at reading) error {
 		found.Read = at
@@ -82,7 +85,7 @@ func whyNot(err error, status ledger.Status) error {
 		ledger.ErrResultsExpired} {
 		if errors.Is(err, refusal) {
 			_, message := admin.WhyNoEvidence(err, status)
-			return errors.New(inCommands(message))
+			return errors.New(client.InCommands(message))
 		}
 	}
 	return err

@@ -6,27 +6,23 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
+	"rollcall/cmd/rollcall/term"
 	"rollcall/http/admin"
 	"rollcall/smtp"
 )
-
-// evidenceIndent is where the values of a finding stand.
-const evidenceIndent = 14
 
 // printEvidence writes a finding within 80 columns.
 func printEvidence(w io.Writer, f admin.Explanation) error {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-*s%s\n", evidenceIndent, name, folded(fmt.Sprintf(format, args...), evidenceIndent))
+		fmt.Fprintf(&b, "%-*s%s\n", term.NameWidth, name, term.Folded(fmt.Sprintf(format, args...), term.NameWidth))
 	}
 	line("verification", "%s, %s", f.Verification, f.Status)
 	line("address", "%s", f.Address)
 	line("outcome", "%s: %s", f.Outcome, f.Message)
-	line("settled", "%s, in settlement %s, as address %s of the file", stamp(time.Time(f.SettledAt)),
-		grouped(f.Settlement), grouped(f.Ordinal+1))
+	line("settled", "%s, in settlement %s, as address %s of the file", term.Stamp(time.Time(f.SettledAt)),
+		term.Grouped(f.Settlement), term.Grouped(f.Ordinal+1))
 	if c := f.Case; c != nil {
 		for _, text := range routeLines(*c) {
 			line("route", "%s", text)
@@ -39,7 +35,7 @@ func printEvidence(w io.Writer, f admin.Explanation) error {
 		}
 		writeAttempts(&b, *c)
 	} else {
-		b.WriteString("\n" + folded("No evidence was kept with this outcome: it was settled by a version that "+
+		b.WriteString("\n" + term.Folded("No evidence was kept with this outcome: it was settled by a version that "+
 			"kept none, or the node's log of that time says why.", 0) + "\n")
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
@@ -47,9 +43,6 @@ func printEvidence(w io.Writer, f admin.Explanation) error {
 	}
 	return nil
 }
-
-// stamp writes a time as the results file does.
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 func routeLines(c admin.CaseView) []string {
 	switch {
@@ -79,11 +72,11 @@ func habitLine(c admin.CaseView, judged time.Time) string {
 	if h.First != nil && h.Last != nil {
 		first, last := time.Time(*h.First), time.Time(*h.Last)
 		if span := last.Sub(first); span > 0 {
-			text += " over " + rough(span)
+			text += " over " + term.Rough(span)
 		}
-		text += ", the last at " + stamp(last)
+		text += ", the last at " + term.Stamp(last)
 		if age := judged.Sub(last); age >= time.Second {
-			text += ", " + rough(age) + " before the outcome"
+			text += ", " + term.Rough(age) + " before the outcome"
 		}
 	}
 	switch {
@@ -93,17 +86,6 @@ func habitLine(c admin.CaseView, judged time.Time) string {
 		return text + ": it accepts every address"
 	}
 	return text + ": it tells mailboxes apart"
-}
-
-// rough writes a duration to two figures or so.
-func rough(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < time.Minute:
-		return d.Round(100 * time.Millisecond).String()
-	}
-	return d.Round(time.Second).String()
 }
 
 func gaveUpLine(c admin.CaseView) string {
@@ -123,8 +105,8 @@ func writeAttempts(b *strings.Builder, c admin.CaseView) {
 		writeAttemptTable(b, "ATTEMPT", c.Attempts)
 	}
 	if c.Omitted > 0 {
-		fmt.Fprintf(b, "\n%s\n", folded(fmt.Sprintf("%s attempts behind the first ones are left out.",
-			grouped(int64(c.Omitted))), 0))
+		fmt.Fprintf(b, "\n%s\n", term.Folded(fmt.Sprintf("%s attempts behind the first ones are left out.",
+			term.Grouped(int64(c.Omitted))), 0))
 	}
 	if len(c.Habit.Controls) > 0 {
 		writeAttemptTable(b, "CONTROL OR WITNESS", c.Habit.Controls)
@@ -150,13 +132,13 @@ func writeAttempt(b *strings.Builder, a admin.AttemptView) {
 	if outcome == "undecided" {
 		outcome = "ask again"
 	}
-	fmt.Fprintf(b, "%-26s%-10s%-5s%-6s%-10s%s\n", stamp(time.Time(a.At)), a.Stage, tls, code,
-		dash(a.Enhanced), outcome)
+	fmt.Fprintf(b, "%-26s%-10s%-5s%-6s%-10s%s\n", term.Stamp(time.Time(a.At)), a.Stage, tls, code,
+		term.Dash(a.Enhanced), outcome)
 	under := func(format string, args ...any) {
-		text := folded(fmt.Sprintf(format, args...), attemptIndent)
+		text := term.Folded(fmt.Sprintf(format, args...), attemptIndent)
 		fmt.Fprintf(b, "%*s%s\n", attemptIndent, "", text)
 	}
-	where := "host " + dash(a.Host)
+	where := "host " + term.Dash(a.Host)
 	if a.Source != "" {
 		where += ", from " + a.Source
 	}
@@ -203,33 +185,5 @@ func scopeWords(scope string) string {
 	case "receiver":
 		return "the whole receiver"
 	}
-	return dash(scope)
-}
-
-func dash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
-// folded is wrapped for texts of strangers: what a terminal would not print is a
-// question mark, and a word that is wider than the rest of a line is cut.
-func folded(text string, indent int) string {
-	text = strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, strings.Join(strings.Fields(text), " "))
-	var words []string
-	for _, word := range strings.Fields(text) {
-		letters := []rune(word)
-		for len(letters) > columns-indent {
-			words = append(words, string(letters[:columns-indent]))
-			letters = letters[columns-indent:]
-		}
-		words = append(words, string(letters))
-	}
-	return wrapped(strings.Join(words, " "), indent)
+	return term.Dash(scope)
 }

@@ -1,27 +1,15 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"net/url"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
+
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 )
-
-// keyView is an API key as the admin listener shows it.
-type keyView struct {
-	ID      string  `json:"id"`
-	Label   string  `json:"label"`
-	Created string  `json:"created_at"`
-	Revoked *string `json:"revoked_at"`
-}
-
-// newKeyView is a key at the one moment at which it is shown.
-type newKeyView struct {
-	ID  string `json:"id"`
-	Key string `json:"key"`
-}
 
 func newKey(e environment) *cobra.Command {
 	c := asGroup(&cobra.Command{Use: "key", Short: "Create, list and revoke API keys"})
@@ -35,10 +23,10 @@ func workspaceFlag(c *cobra.Command) *string {
 	id := c.Flags().String("workspace", "", "the workspace's id, from 'rollcall workspace list' (required)")
 	c.PreRunE = func(*cobra.Command, []string) error {
 		if *id == "" {
-			return usageError{"--workspace is missing: give the id from `rollcall workspace list`"}
+			return term.UsageError("--workspace is missing: give the id from `rollcall workspace list`")
 		}
 		if _, err := uuid.Parse(*id); err != nil {
-			return usageError{fmt.Sprintf("--workspace %q is not an id: see `rollcall workspace list`", *id)}
+			return term.UsageError(fmt.Sprintf("--workspace %q is not an id: see `rollcall workspace list`", *id))
 		}
 		return nil
 	}
@@ -55,15 +43,15 @@ func newKeyCreate(admin *adminFlags) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		k, err := client.createKey(c.Context(), *workspace, *label)
+		k, err := client.CreateKey(c.Context(), *workspace, *label)
 		if err != nil {
 			return err
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), k)
+			return term.PrintJSON(c.OutOrStdout(), k)
 		}
 		fmt.Fprintln(c.ErrOrStderr(), "Keep the key now: it is not shown again.")
-		return printTable(c.OutOrStdout(), []string{"ID", "KEY"}, [][]string{{k.ID, k.Key}})
+		return term.PrintTable(c.OutOrStdout(), []string{"ID", "KEY"}, [][]string{{k.ID, k.Key}})
 	}
 	return c
 }
@@ -72,18 +60,18 @@ func newKeyList(admin *adminFlags) *cobra.Command {
 	c := &cobra.Command{Use: "list --workspace ID", Short: "List a workspace's API keys", Args: wantArgs()}
 	workspace, asJSON := workspaceFlag(c), jsonFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		client, err := admin.client()
+		node, err := admin.client()
 		if err != nil {
 			return err
 		}
 		var list struct {
-			Keys []keyView `json:"keys"`
+			Keys []client.Key `json:"keys"`
 		}
-		if err := client.ask(c.Context(), "GET", "/v1/workspaces/"+*workspace+"/keys", nil, &list); err != nil {
+		if err := node.Ask(c.Context(), "GET", "/v1/workspaces/"+*workspace+"/keys", nil, &list); err != nil {
 			return err
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), list)
+			return term.PrintJSON(c.OutOrStdout(), list)
 		}
 		rows := make([][]string, len(list.Keys))
 		for i, k := range list.Keys {
@@ -93,7 +81,7 @@ func newKeyList(admin *adminFlags) *cobra.Command {
 			}
 			rows[i] = []string{k.ID, k.Label, k.Created, revoked}
 		}
-		return printTable(c.OutOrStdout(), []string{"ID", "LABEL", "CREATED", "REVOKED"}, rows)
+		return term.PrintTable(c.OutOrStdout(), []string{"ID", "LABEL", "CREATED", "REVOKED"}, rows)
 	}
 	return c
 }
@@ -111,18 +99,14 @@ func newKeyRevoke(admin *adminFlags) *cobra.Command {
 			ID      string `json:"id"`
 			Revoked string `json:"revoked_at"`
 		}
-		if err := client.ask(c.Context(), "POST", "/v1/keys/"+url.PathEscape(args[0])+"/revoke", nil,
+		if err := client.Ask(c.Context(), "POST", "/v1/keys/"+url.PathEscape(args[0])+"/revoke", nil,
 			&revoked); err != nil {
 			return err
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), revoked)
+			return term.PrintJSON(c.OutOrStdout(), revoked)
 		}
-		return printTable(c.OutOrStdout(), []string{"ID", "REVOKED"}, [][]string{{revoked.ID, revoked.Revoked}})
+		return term.PrintTable(c.OutOrStdout(), []string{"ID", "REVOKED"}, [][]string{{revoked.ID, revoked.Revoked}})
 	}
 	return c
-}
-
-func (c *adminClient) createKey(ctx context.Context, workspace, label string) (k newKeyView, err error) {
-	return k, c.ask(ctx, "POST", "/v1/workspaces/"+workspace+"/keys", map[string]string{"label": label}, &k)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/term"
 	"rollcall/smtp/smtplab"
 )
 
@@ -88,14 +89,14 @@ func newLab() *cobra.Command {
 func (f labFlags) put(o *smtplab.Options) error {
 	var err error
 	if o.DNSListen, err = netip.ParseAddrPort(f.dns); err != nil {
-		return usageError{fmt.Sprintf("--dns %q is not an address and port: write one such as 127.0.0.1:5353",
-			f.dns)}
+		return term.UsageError(fmt.Sprintf("--dns %q is not an address and port: write one such as 127.0.0.1:5353",
+			f.dns))
 	}
 	if o.Network, err = netip.ParsePrefix(f.network); err != nil {
-		return usageError{fmt.Sprintf("--network %q is not a network: write one such as 10.77.0.0/16", f.network)}
+		return term.UsageError(fmt.Sprintf("--network %q is not a network: write one such as 10.77.0.0/16", f.network))
 	}
 	if err := o.Validate(); err != nil {
-		return usageError{err.Error()}
+		return term.UsageError(err.Error())
 	}
 	return nil
 }
@@ -114,7 +115,7 @@ func runLab(c *cobra.Command, o smtplab.Options, flags labFlags) error {
 		AllowNetworks: []string{lab.Network().String()},
 		Sheet:         sheet.url}
 	if flags.json {
-		err = printJSON(c.OutOrStdout(), view)
+		err = term.PrintJSON(c.OutOrStdout(), view)
 	} else {
 		fmt.Fprintf(c.OutOrStdout(), "The lab is running. Ctrl-C ends it and prints the manners sheet.\n"+
 			"A configuration file that leads a node to it:\n\n"+
@@ -171,7 +172,7 @@ func (s sheetServer) close() error {
 
 func printSample(c *cobra.Command, seed uint64, n, domains int) error {
 	if n < 1 || domains < 0 {
-		return usageError{"--sample and --domains must be 1 or more"}
+		return term.UsageError("--sample and --domains must be 1 or more")
 	}
 	if domains == 0 {
 		domains = max(n/20, 1)

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/term"
 	"rollcall/smtp"
 	"rollcall/smtp/smtplab"
 )
@@ -31,7 +32,7 @@ func printPersonalities(c *cobra.Command, asJSON bool) error {
 		})
 	}
 	if asJSON {
-		return printJSON(c.OutOrStdout(), views)
+		return term.PrintJSON(c.OutOrStdout(), views)
 	}
 	var rows [][]string
 	for _, v := range views {
@@ -41,5 +42,5 @@ func printPersonalities(c *cobra.Command, asJSON bool) error {
 		}
 		rows = append(rows, []string{v.Name, v.Family, v.Right, under, v.About})
 	}
-	return printTable(c.OutOrStdout(), []string{"NAME", "FAMILY", "RIGHT", "MX BENEATH", "WHAT IT DOES"}, rows)
+	return term.PrintTable(c.OutOrStdout(), []string{"NAME", "FAMILY", "RIGHT", "MX BENEATH", "WHAT IT DOES"}, rows)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/term"
 	"rollcall/smtp/smtplab"
 )
 
@@ -50,7 +51,7 @@ func newLabScore() *cobra.Command {
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON for programs")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if f.addresses < 1 || f.addresses > scoreMax {
-			return usageError{fmt.Sprintf("--addresses must be from 1 to %d", scoreMax)}
+			return term.UsageError(fmt.Sprintf("--addresses must be from 1 to %d", scoreMax))
 		}
 		return runScore(c, f)
 	}
@@ -62,8 +63,8 @@ func runScore(c *cobra.Command, f scoreFlags) error {
 	mixes := scorePage
 	if f.mix != everyMix {
 		if !slices.Contains(scoreMixes(), f.mix) {
-			return usageError{fmt.Sprintf("there is no mix %q: choose of %s, %s", f.mix,
-				strings.Join(scoreMixes(), ", "), everyMix)}
+			return term.UsageError(fmt.Sprintf("there is no mix %q: choose of %s, %s", f.mix,
+				strings.Join(scoreMixes(), ", "), everyMix))
 		}
 		mixes = []string{f.mix}
 	}
@@ -87,7 +88,7 @@ func runScore(c *cobra.Command, f scoreFlags) error {
 	}
 	var err error
 	if f.json {
-		err = printJSON(c.OutOrStdout(), map[string][]scoreReport{"reports": reports})
+		err = term.PrintJSON(c.OutOrStdout(), map[string][]scoreReport{"reports": reports})
 	}
 	if f.out != "" {
 		err = errors.Join(err, writeAccuracy(f.out, reports))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"rollcall/cmd/rollcall/term"
 	"rollcall/smtp/smtplab"
 )
 
@@ -40,7 +41,7 @@ func scoreList(lab *smtplab.Lab, mix string, n int, seed uint64) ([]labelled, er
 	}
 	labels, err := lab.List(o)
 	if err != nil {
-		return nil, usageError{fmt.Sprintf("%v: choose of %v", err, scoreMixes())}
+		return nil, term.UsageError(fmt.Sprintf("%v: choose of %v", err, scoreMixes()))
 	}
 	list := make([]labelled, 0, n)
 	for l := range labels {

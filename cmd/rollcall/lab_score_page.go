@@ -7,20 +7,23 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"rollcall/cmd/rollcall/node"
+	"rollcall/cmd/rollcall/term"
 )
 
-// writeAccuracy writes reports as the page docs/accuracy.md.
+// writeAccuracy writes reports as a page; docs/developers/measured.md has the last figures.
 func writeAccuracy(path string, reports []scoreReport) error {
 	var page bytes.Buffer
 	fmt.Fprintf(&page, "# Accuracy\n%s\n", accuracyHead)
 	fmt.Fprintf(&page, "Made on %s with version `%s`. `make accuracy` writes this page anew.\n",
-		time.Now().UTC().Format("2 January 2006"), versionOf(debug.ReadBuildInfo()).Version)
+		time.Now().UTC().Format("2 January 2006"), node.VersionOf(debug.ReadBuildInfo()).Version)
 	for i := range reports {
 		r := &reports[i]
 		fmt.Fprintf(&page, "\n## Mix %s\n\n`rollcall lab score --mix %s --addresses %d --seed %d --within %s`\n\n",
 			r.Mix, r.Mix, r.Addresses, r.Seed, r.Within)
-		fmt.Fprintf(&page, "%s addresses at %s domains of %d personalities.\n\n", grouped(int64(r.Addresses)),
-			grouped(int64(r.Domains)), r.Personalities)
+		fmt.Fprintf(&page, "%s addresses at %s domains of %d personalities.\n\n", term.Grouped(int64(r.Addresses)),
+			term.Grouped(int64(r.Domains)), r.Personalities)
 		writeTable(&page, []string{"What", "Figure", "Wanted"}, [][]string{
 			{"wrong statements", fmt.Sprint(r.Wrong), "0"},
 			{"accuracy of what can be known",

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"rollcall/cmd/rollcall/term"
 	"rollcall/smtp"
 )
 
@@ -16,22 +17,22 @@ const worstShown = 12
 // printScore writes a report for people, as text or as a page of the docs.
 func printScore(w io.Writer, r *scoreReport) error {
 	fmt.Fprintf(w, "Mix %s, seed %d: %s addresses at %s domains of %d personalities\n", r.Mix, r.Seed,
-		grouped(int64(r.Addresses)), grouped(int64(r.Domains)), r.Personalities)
+		term.Grouped(int64(r.Addresses)), term.Grouped(int64(r.Domains)), r.Personalities)
 	fmt.Fprintf(w, "in %.0f s, %.0f addresses/s; an hour lasts %v, for the lab and the node\n\n", r.TookSeconds,
 		r.PerSecond, trialHour)
 	fmt.Fprintf(w, "Wrong statements      %d\n", r.Wrong)
 	fmt.Fprintf(w, "Accuracy              %.2f %%: %s of the %s that can be known, %s with the right reason\n",
-		r.accuracy()*100, grouped(int64(r.Found)), grouped(int64(r.Knowable)), grouped(int64(r.Reasoned)))
+		r.accuracy()*100, term.Grouped(int64(r.Found)), term.Grouped(int64(r.Knowable)), term.Grouped(int64(r.Reasoned)))
 	if r.Unfinished > 0 {
 		fmt.Fprintf(w, "Unfinished            %s still waited for an allowance or a rest when the time was up\n",
-			grouped(int64(r.Unfinished)))
+			term.Grouped(int64(r.Unfinished)))
 	}
 	fmt.Fprintf(w, "Replayed              %s from their evidence, %d came out otherwise\n",
-		grouped(int64(r.Replayed)), r.Changed)
+		term.Grouped(int64(r.Replayed)), r.Changed)
 	fmt.Fprintf(w, "Guards tripped        %d\n\n", r.Manners.tripped())
 	for _, t := range r.tables() {
 		fmt.Fprintln(w, t.title)
-		if err := printTable(w, t.headings, t.rows); err != nil {
+		if err := term.PrintTable(w, t.headings, t.rows); err != nil {
 			return err
 		}
 		fmt.Fprintln(w)
@@ -77,7 +78,7 @@ func (r *scoreReport) confusionTable() scoreTable {
 				row[0] = "can't be known"
 			}
 			for _, o := range smtp.Outcomes {
-				row = append(row, grouped(said[o.String()]))
+				row = append(row, term.Grouped(said[o.String()]))
 			}
 			t.rows = append(t.rows, row)
 		}
@@ -90,7 +91,7 @@ func (r *scoreReport) unknownTable() scoreTable {
 		headings: []string{"BLAME", "ADDRESSES", "SHARE OF ALL"}}
 	for _, b := range smtp.Blames {
 		if n := r.Unknown[b.String()]; n > 0 {
-			t.rows = append(t.rows, []string{blameName(b), grouped(n),
+			t.rows = append(t.rows, []string{blameName(b), term.Grouped(n),
 				fmt.Sprintf("%.1f %%", float64(n)*100/float64(r.Addresses))})
 		}
 	}
@@ -144,7 +145,7 @@ func (r *scoreReport) mannersTable() scoreTable {
 		{"talked before the greeting", m.EarlyTalk}, {"sessions left without QUIT", m.HungUp},
 		{"DNS questions", m.DNSQueries}, {"domains looked up", m.DNSZones},
 	} {
-		t.rows = append(t.rows, []string{row.name, grouped(int64(row.n))})
+		t.rows = append(t.rows, []string{row.name, term.Grouped(int64(row.n))})
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Tripped)) {
 		t.rows = append(t.rows, []string{"guard tripped: " + name, fmt.Sprint(m.Tripped[name])})

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"rollcall/cmd/rollcall/client"
 	"rollcall/smtp"
 	"rollcall/smtp/smtplab"
 )
@@ -30,9 +31,9 @@ type scoreReport struct {
 
 	// Confusion counts by what is right, then by what was said. What a careful engine
 	// may miss, such as at a receiver that is hard to understand, has hardly behind it.
-	Confusion map[string]tally `json:"confusion"`
+	Confusion map[string]client.Tally `json:"confusion"`
 
-	Unknown       tally              `json:"unknown_by_blame"`
+	Unknown       client.Tally       `json:"unknown_by_blame"`
 	Statements    []wrongStatement   `json:"wrong_statements"`
 	Worst         []personalityScore `json:"personalities_below_all"` // those where not all that can be known is
 	Manners       scoreManners       `json:"manners"`
@@ -57,10 +58,10 @@ type wrongStatement struct {
 
 // personalityScore is how one personality came out.
 type personalityScore struct {
-	Name     string `json:"name"`
-	Knowable int    `json:"knowable"`
-	Found    int    `json:"found"`
-	Missed   tally  `json:"missed_reasons"` // of what can be known and is not
+	Name     string       `json:"name"`
+	Knowable int          `json:"knowable"`
+	Found    int          `json:"found"`
+	Missed   client.Tally `json:"missed_reasons"` // of what can be known and is not
 }
 
 // scoreManners is how the receivers were treated, from the lab's sheet.
@@ -104,7 +105,7 @@ func (r *scoreReport) accuracy() float64 {
 
 // newScoreReport counts what came of lists.
 func newScoreReport(parts []part, took time.Duration) scoreReport {
-	r := scoreReport{Confusion: map[string]tally{}, Unknown: tally{}, TookSeconds: took.Seconds()}
+	r := scoreReport{Confusion: map[string]client.Tally{}, Unknown: client.Tally{}, TookSeconds: took.Seconds()}
 	r.Manners.Tripped = map[string]int{}
 	domains := map[string]bool{}
 	by := map[string]*personalityScore{}
@@ -117,7 +118,7 @@ func newScoreReport(parts []part, took time.Duration) scoreReport {
 			domains[j.address[strings.LastIndexByte(j.address, '@')+1:]] = true
 			p := by[j.personality]
 			if p == nil {
-				p = &personalityScore{Name: j.personality, Missed: tally{}}
+				p = &personalityScore{Name: j.personality, Missed: client.Tally{}}
 				by[j.personality] = p
 			}
 			r.count(j, p)
@@ -161,7 +162,7 @@ func (r *scoreReport) count(j judged, p *personalityScore) {
 		truth += hardly
 	}
 	if r.Confusion[truth] == nil {
-		r.Confusion[truth] = tally{}
+		r.Confusion[truth] = client.Tally{}
 	}
 	r.Confusion[truth][j.outcome.String()]++
 	if j.outcome == smtp.Unknown {

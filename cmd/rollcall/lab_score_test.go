@@ -31,7 +31,8 @@ func TestLabScoreOfHonestReceivers(t *testing.T) {
 		t.Fatalf("%v: %s", err, stdout)
 	}
 	r := got.Reports[0]
-	if r.Wrong != 0 || r.Found != r.Knowable || r.Knowable < 20 || r.Replayed != r.Addresses-r.Unfinished || r.Replayed < 20 || r.Changed != 0 ||
+	if r.Wrong != 0 || r.Found != r.Knowable || r.Knowable < 20 || r.Replayed != r.Addresses-r.Unfinished ||
+		r.Replayed < 20 || r.Changed != 0 ||
 		r.Manners.Data != 0 || r.Addresses != 120 {
 		t.Errorf("%+v", r)
 	}

@@ -16,6 +16,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/node"
 	"rollcall/config"
 	"rollcall/ledger"
 	"rollcall/smtp"
@@ -68,16 +70,16 @@ type trialOptions struct {
 type trial struct {
 	options trialOptions
 	lab     *smtplab.Lab
-	node    *node
-	client  *apiClient
-	tenant  tenant
+	node    *node.Node
+	client  *client.API
+	tenant  client.Tenant
 }
 
 // trialLab is the lab of a trial.
 func trialLab() smtplab.Options {
 	o := smtplab.Defaults()
 	o.GreylistWait, o.HourLasts = trialGreylist, trialHour
-	o.SessionsMax = 2 * sessionsMax // its only client is this node, which bounds itself
+	o.SessionsMax = 2 * node.SessionsMax // its only client is this node, which bounds itself
 	return o
 }
 
@@ -96,27 +98,27 @@ func startTrial(ctx context.Context, o trialOptions) (t *trial, err error) {
 	if o.change != nil {
 		o.change(begun.lab, &c)
 	}
-	if begun.node, err = startNode(ctx, c, nodeOptions{Log: o.log, Hour: trialHour}); err != nil {
+	if begun.node, err = node.Start(ctx, c, node.Options{Log: o.log, Hour: trialHour}); err != nil {
 		return nil, err
 	}
-	token, err := readToken(o.folder)
+	token, err := client.ReadToken(o.folder)
 	if err != nil {
 		return nil, err
 	}
-	begun.tenant, err = openTenant(ctx, newAdminClient(begun.node.AdminURL, token), tenantOptions{
-		file: filepath.Join(o.folder, "tenant.json"), workspace: "lab score", credits: c.Limits.MaxRows,
+	begun.tenant, err = client.OpenTenant(ctx, client.NewAdmin(begun.node.AdminURL, token), client.TenantOptions{
+		File: filepath.Join(o.folder, "tenant.json"), Workspace: "lab score", Credits: c.Limits.MaxRows,
 	})
 	if err != nil {
 		return nil, err
 	}
-	begun.client = newAPIClient(begun.node.APIURL, begun.tenant.Key, o.view.notice)
+	begun.client = client.NewAPI(begun.node.APIURL, begun.tenant.Key, o.view.notice)
 	return begun, nil
 }
 
 // trialConfig is the configuration of the node of a trial: the defaults, but for its
 // place, the lab, and the waits.
 func trialConfig(folder string, lab *smtplab.Lab) config.Config {
-	c := localConfig(config.Default(), folder, false)
+	c := node.LocalConfig(config.Default(), folder, false)
 	c.Throttle.File = ""
 	c.DNS.Servers = []string{lab.DNSAddr()}
 	c.SMTP.Port = lab.SMTPPort()
@@ -133,7 +135,7 @@ func trialConfig(folder string, lab *smtplab.Lab) config.Config {
 // stop ends the node, then the lab.
 func (t *trial) stop(ctx context.Context) (err error) {
 	if t.node != nil {
-		err = stopNode(ctx, t.node)
+		err = node.StopNode(ctx, t.node)
 	}
 	if t.lab != nil {
 		err = errors.Join(err, stopLabWithin(ctx, t.lab))
@@ -152,14 +154,14 @@ func (t *trial) verify(ctx context.Context, list []labelled,
 		file.WriteByte('\n')
 	}
 	size := int64(file.Len())
-	made, err := t.client.create(ctx, uuid.New(), size, "labelled.csv")
+	made, err := t.client.Create(ctx, uuid.New(), size, "labelled.csv")
 	if err != nil {
 		return nil, uuid.Nil, err
 	}
 	if made.Upload == nil || made.Upload.Method != "" && made.Upload.Method != http.MethodPut {
 		return nil, uuid.Nil, errors.New("the node wants no upload by PUT: that is a fault of this program")
 	}
-	err = t.client.upload(ctx, made.Upload.URL, bytes.NewReader(file.Bytes()), size, func(int64) {})
+	err = t.client.Upload(ctx, made.Upload.URL, bytes.NewReader(file.Bytes()), size, func(int64) {})
 	if err != nil {
 		return nil, uuid.Nil, err
 	}
@@ -197,7 +199,7 @@ func csvField(s string) string {
 func (t *trial) judge(ctx context.Context, id string, list []labelled) ([]judged, error) {
 	outcomes, reasons := resultWords()
 	rows := make(map[string]judged, len(list))
-	err := t.client.eachResult(ctx, id, io.Discard, func(row []string) error {
+	err := t.client.EachResult(ctx, id, io.Discard, func(row []string) error {
 		outcome, known := outcomes[row[1]]
 		reason, explained := reasons[row[2]]
 		if !known || !explained {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/cluster"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
@@ -45,15 +46,16 @@ func newLedgerRenew(e environment) *cobra.Command {
 			"It asks no node, but the ledger of the configuration, with the URL of its owner, as `rollcall migrate` does.\n" +
 			"It also removes what the ledger says of nodes. It refuses while a node works on the ledger, and for 10\n" +
 			"seconds after one did. Nodes of a renewed ledger must not have run before: stop them first.",
-		Example: "  ROLLCALL_LEDGER_URL=postgres://rollcall_owner@db/rehearsal rollcall ledger renew --reason 'copy for a rehearsal'",
-		Args:    wantArgs(),
+		Example: "  ROLLCALL_LEDGER_URL=postgres://rollcall_owner@db/rehearsal rollcall ledger renew --reason 'copy for a " +
+			"rehearsal'",
+		Args: wantArgs(),
 	}
 	file, asJSON := configFlag(c), jsonFlag(c)
 	reason := c.Flags().String("reason", "", "why, for the operator log; required")
 	yes := c.Flags().Bool("yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if *reason == "" {
-			return usageError{"--reason is missing: write why, for whoever reads the operator log later"}
+			return term.UsageError("--reason is missing: write why, for whoever reads the operator log later")
 		}
 		loaded, err := config.Load(*file, e)
 		if err != nil {
@@ -65,11 +67,12 @@ func newLedgerRenew(e environment) *cobra.Command {
 		}
 		name := ledgerName(loaded.Ledger.URL)
 		if !*yes {
-			if !isTerminal(c.InOrStdin()) {
-				return usageError{"there is no terminal to ask at: give --yes to renew the ledger " + name}
+			if !term.IsTerminal(c.InOrStdin()) {
+				return term.UsageError("there is no terminal to ask at: give --yes to renew the ledger " + name)
 			}
-			question := fmt.Sprintf("The ledger %s gets a new identity. Nodes that know the old one are refused.\nRenew it? [y/N] ", name)
-			if err := confirm(c.InOrStdin(), c.ErrOrStderr(), question, errNotRenewed); err != nil {
+			question := fmt.Sprintf("The ledger %s gets a new identity. Nodes that know the old one are refused.\nRenew it? "+
+				"[y/N] ", name)
+			if err := term.Confirm(c.InOrStdin(), c.ErrOrStderr(), question, errNotRenewed); err != nil {
 				return err
 			}
 		}
@@ -79,7 +82,7 @@ func newLedgerRenew(e environment) *cobra.Command {
 			return err
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), view)
+			return term.PrintJSON(c.OutOrStdout(), view)
 		}
 		fmt.Fprintf(c.OutOrStdout(), "the ledger %s has a new identity:\n%s, was %s\n", name, view.Is, view.Was)
 		return nil
@@ -95,7 +98,8 @@ func renew(ctx context.Context, url, reason string) (was, is uuid.UUID, err erro
 	}
 	defer func() { err = errors.Join(err, book.Close()) }()
 	if book.Embedded() {
-		return was, is, errors.New("an embedded ledger has one node, which compares its identity with nobody: there is nothing to renew")
+		return was, is, errors.New("an embedded ledger has one node, which compares its identity with nobody: there is " +
+			"nothing to renew")
 	}
 	was, is, err = book.RenewIdentity(ctx, cluster.DefaultTimes().Lost, reason)
 	if errors.Is(err, ledger.ErrNodeAlive) {

@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+
+	"rollcall/cmd/rollcall/term"
 )
 
 // The exit codes of the operators' contract.
@@ -20,7 +22,7 @@ const (
 
 // gcPercent is how much the heap may grow between two collections, unless GOGC
 // says otherwise: through 1,000,000 addresses the peak is a sixth lower than with
-// Go's 100, for about a tenth more processor time (docs/measured.md).
+// Go's 100, for about a tenth more processor time (docs/developers/measured.md).
 const gcPercent = 50
 
 func main() {
@@ -38,13 +40,13 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	out := &output{to: stdout, stop: stop}
+	out := &term.Output{To: stdout, Stop: stop}
 	root := newRoot(os.Environ())
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(stderr)
 	command, err := root.ExecuteContextC(ctx)
-	if failed := out.failed(); failed != nil {
+	if failed := out.Failed(); failed != nil {
 		err = failed // whatever the command says, it is for this
 	}
 	if err == nil {

@@ -38,7 +38,8 @@ func TestTheLeastLimitOfAllCgroupsAroundCounts(t *testing.T) {
 		want  int64
 		from  string
 	}{
-		"version 2": {map[string]string{"proc/self/cgroup": "0::/system.slice/rollcall.service", "proc/self/mountinfo": mountTwo,
+		"version 2": {map[string]string{"proc/self/cgroup": "0::/system.slice/rollcall.service",
+			"proc/self/mountinfo": mountTwo,
 			"sys/fs/cgroup/system.slice/rollcall.service/memory.max": "1000000"},
 			1000000, "/sys/fs/cgroup/system.slice/rollcall.service/memory.max"},
 		"memory.high is less": {map[string]string{"proc/self/cgroup": "0::/a", "proc/self/mountinfo": mountTwo,
@@ -62,7 +63,8 @@ func TestTheLeastLimitOfAllCgroupsAroundCounts(t *testing.T) {
 			"sys/fs/cgroup/memory/a/b/memory.limit_in_bytes": "9223372036854771712",
 			"sys/fs/cgroup/memory/a/memory.limit_in_bytes":   "300000"},
 			300000, "/sys/fs/cgroup/memory/a/memory.limit_in_bytes"},
-		"both": {map[string]string{"proc/self/cgroup": "4:memory:/a\n0::/a", "proc/self/mountinfo": mountTwo + "\n" + mountOne,
+		"both": {map[string]string{"proc/self/cgroup": "4:memory:/a\n0::/a", "proc/self/mountinfo": mountTwo + "\n" +
+			mountOne,
 			"sys/fs/cgroup/memory/a/memory.limit_in_bytes": "300000", "sys/fs/cgroup/a/memory.max": "200000"},
 			200000, "/sys/fs/cgroup/a/memory.max"},
 		"no cgroups": {map[string]string{"proc/self/status": ""}, 0, ""},

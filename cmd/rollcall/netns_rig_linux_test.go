@@ -246,7 +246,8 @@ func (r *netRig) startLab(t *testing.T, turn time.Duration) {
 	home.ip(t, "route add local "+labNetwork+" dev lo")
 	r.hub.ip(t, "route add "+labNetwork+" via "+home.addr)
 	c := r.command(context.Background(), "lab", "--json", "--network", labNetwork, "--dns", labDNS,
-		"--smtp-port", "25", "--greylist-wait", "1s", "--latency", turn.String(), "--events", fmt.Sprint(netEvents), "--sheet",
+		"--smtp-port", "25", "--greylist-wait", "1s", "--latency", turn.String(), "--events", fmt.Sprint(netEvents),
+		"--sheet",
 		home.addr+":8025")
 	ready := newSignalWriter("smtp_port")
 	c.Stdout, c.Stderr = ready, ready

@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"rollcall/cmd/rollcall/term"
 	"rollcall/ledger"
 	"rollcall/smtp/smtplab"
 )
@@ -102,7 +103,7 @@ func (st *stage) giveUp() {
 	for _, id := range st.ids() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(st.ctx), serveWithin)
 		defer cancel()
-		answer, err := st.client().ask(ctx, http.MethodPost, "/v1/verifications/"+id.String()+"/cancel", nil)
+		answer, err := st.client().Ask(ctx, http.MethodPost, "/v1/verifications/"+id.String()+"/cancel", nil)
 		if err != nil {
 			st.t.Logf("cancel: %v", err)
 			continue
@@ -173,7 +174,7 @@ func (c *customer) peek() error {
 // pause lets a fault last.
 func (st *stage) pause(d time.Duration) {
 	st.t.Helper()
-	if err := sleep(st.ctx, d); err != nil {
+	if err := term.Sleep(st.ctx, d); err != nil {
 		st.t.Fatalf("the story takes too long: %d settled", st.settled())
 	}
 }
@@ -369,11 +370,11 @@ func (r *netRig) poll(ctx context.Context) *polls {
 	p := &polls{cancel: cancel}
 	key := r.tenant.Key
 	for _, n := range r.nodes {
-		client := &http.Client{Timeout: pollWithin, Transport: &http.Transport{DisableKeepAlives: true,
+		asks := &http.Client{Timeout: pollWithin, Transport: &http.Transport{DisableKeepAlives: true,
 			DialContext: r.hub.places[outside].dial}}
 		p.ended.Go(func() {
-			for sleep(ctx, pollEvery) == nil {
-				p.ask(ctx, client, n, key)
+			for term.Sleep(ctx, pollEvery) == nil {
+				p.ask(ctx, asks, n, key)
 			}
 		})
 	}

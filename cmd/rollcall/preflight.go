@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"rollcall/actors/intake"
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/node"
 	"rollcall/config"
 	"rollcall/http/api"
 	"rollcall/smtp"
@@ -49,7 +51,7 @@ func preflight(ctx context.Context, c config.Config, in *input) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", in.name, err)
 	}
-	resolver, err := newResolver(c, nil)
+	resolver, err := node.NewResolver(c, nil)
 	if err != nil {
 		return err
 	}
@@ -68,7 +70,7 @@ func preflight(ctx context.Context, c config.Config, in *input) error {
 	}
 	domains := file.Domains()
 	hosts := hostsOf(asking, resolver, domains[:min(len(domains), preflightDomains)])
-	allowed, err := allowNetworks(c)
+	allowed, err := node.AllowNetworks(c)
 	if err != nil {
 		return err
 	}
@@ -112,7 +114,7 @@ func defectError(name string, d *intake.Defect) error {
 	if d.Row > 0 {
 		issue.Row = &d.Row
 	}
-	return fmt.Errorf("%s: %s (%s)", name, issueText(&issue), d.Code)
+	return fmt.Errorf("%s: %s (%s)", name, client.IssueText(&issue), d.Code)
 }
 
 // hostsOf gives an address of the first host of each domain that takes mail.

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
+	"rollcall/config/effort"
 )
 
 // queuedAt is how many addresses wait for a receiver, as both tables say at one moment.
@@ -32,7 +35,7 @@ const (
 // mailboxes put us off for two seconds, again and again, so that addresses that are due pile up behind
 // what the receiver has been handed.
 func TestTheTwoTablesAgree(t *testing.T) {
-	aWholeNode(t)
+	effort.NotShort(t, "a whole node")
 	t.Parallel()
 	j := newJudged(t, `greylist_waits = ["2s"]
 give_up_after = "6s"
@@ -53,11 +56,11 @@ retry_waits = ["2s"]
 		}
 		fmt.Fprintf(&file, "%s.%s@queued-clean.test\n", kind, letters(i)[:min(5, len(letters(i)))])
 	}
-	token, err := readToken(filepath.Join(j.folder, "rollcall-data"))
+	token, err := client.ReadToken(filepath.Join(j.folder, "rollcall-data"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	operator, c := newAdminClient(j.admin, token), j.client()
+	operator, c := client.NewAdmin(j.admin, token), j.client()
 	id := j.submit(ctx, c, file.Bytes())
 	var all []queuedAt
 	for {
@@ -71,7 +74,7 @@ retry_waits = ["2s"]
 		if one, ok := queuedNow(ctx, operator, id); ok {
 			all = append(all, one)
 		}
-		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+		if err := term.Sleep(ctx, 100*time.Millisecond); err != nil {
 			t.Fatalf("no end in sight: %+v", d)
 		}
 	}
@@ -79,14 +82,14 @@ retry_waits = ["2s"]
 }
 
 // queuedNow asks both at once.
-func queuedNow(ctx context.Context, operator *adminClient, id string) (one queuedAt, ok bool) {
+func queuedNow(ctx context.Context, operator *client.Admin, id string) (one queuedAt, ok bool) {
 	one.at = time.Now()
 	var both sync.WaitGroup
 	var found inspect.Receivers
 	var waits inspect.Verification
 	var err1, err2 error
-	both.Go(func() { found, err1 = operator.receivers(ctx) })
-	both.Go(func() { err2 = operator.ask(ctx, "GET", "/v1/verifications/"+id+"/waits", nil, &waits) })
+	both.Go(func() { found, err1 = operator.Receivers(ctx) })
+	both.Go(func() { err2 = operator.Ask(ctx, "GET", "/v1/verifications/"+id+"/waits", nil, &waits) })
 	both.Wait()
 	for _, r := range found.Receivers {
 		one.receivers += r.Queued

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/ledger/sqlstore"
 )
@@ -79,18 +81,19 @@ func (f *ledgerFlags) named() string {
 
 // at calls ask with a node or own with the configuration of a ledger: with the one that is named; when none is, with
 // the node of this machine and, when it does not run, with its ledger. Naming both is refused.
-func (f *ledgerFlags) at(ask func(*adminClient, reading) error, own func(config.Config, reading) error) error {
+func (f *ledgerFlags) at(ask func(*client.Admin, reading) error, own func(config.Config, reading) error) error {
 	ledger, node := f.named(), f.node.namedBy()
 	if ledger != "" && node != "" {
-		return usageError{fmt.Sprintf("%s names a ledger and %s names a node, which may work on another one: give only one of them",
-			ledger, node)}
+		return term.UsageError(fmt.Sprintf("%s names a ledger and %s names a node, which may work on another one: give "+
+			"only one of them",
+			ledger, node))
 	}
 	if ledger == "" {
-		client, err := f.node.client()
+		asked, err := f.node.client()
 		if err != nil {
 			return err
 		}
-		if err = ask(client, reading{Node: client.base}); !errors.Is(err, errNoNode) || node != "" {
+		if err = ask(asked, reading{Node: asked.Base}); !errors.Is(err, client.ErrNoNode) || node != "" {
 			return err
 		}
 	}
@@ -110,13 +113,14 @@ func (f *ledgerFlags) itself(own func(config.Config, reading) error) error {
 }
 
 // read is at, with own given the ledger itself, open for reading.
-func (f *ledgerFlags) read(ctx context.Context, ask func(*adminClient, reading) error,
+func (f *ledgerFlags) read(ctx context.Context, ask func(*client.Admin, reading) error,
 	own func(*sqlstore.Store, config.Config, reading) error) error {
 	return f.at(ask, opened(ctx, own))
 }
 
 // opened is own given the ledger itself, open for reading.
-func opened(ctx context.Context, own func(*sqlstore.Store, config.Config, reading) error) func(config.Config, reading) error {
+func opened(ctx context.Context, own func(*sqlstore.Store, config.Config, reading) error) func(config.Config,
+	reading) error {
 	return func(c config.Config, at reading) error {
 		book, err := sqlstore.OpenReadOnly(ctx, c.Ledger.URL, sqlstore.Options{})
 		if err != nil {

@@ -2,10 +2,8 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"io"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -13,17 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 )
-
-// receiverDetails is the answer about one receiver.
-type receiverDetails struct {
-	Receivers []inspect.ReceiverDetail `json:"receivers"`
-}
-
-// receiver asks a node for everything about one receiver.
-func (c *adminClient) receiver(ctx context.Context, key string) (d receiverDetails, err error) {
-	return d, c.ask(ctx, "GET", "/v1/receivers/detail?key="+url.QueryEscape(key), nil, &d)
-}
 
 func newReceivers(e environment) *cobra.Command {
 	c := &cobra.Command{
@@ -48,10 +38,10 @@ func newReceivers(e environment) *cobra.Command {
 	c.Flags().IntVar(&v.limit, "limit", 0, "show at most so many (default: all, or what a watched screen holds)")
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
 		if _, known := receiverOrders[v.sort]; !known {
-			return usageError{fmt.Sprintf("--sort %q: write queued, rate, refused or deferred", v.sort)}
+			return term.UsageError(fmt.Sprintf("--sort %q: write queued, rate, refused or deferred", v.sort))
 		}
 		if v.limit < 0 {
-			return usageError{"--limit must not be below 0"}
+			return term.UsageError("--limit must not be below 0")
 		}
 		if len(args) > 0 {
 			v.part = strings.ToLower(args[0])
@@ -63,7 +53,7 @@ func newReceivers(e environment) *cobra.Command {
 		if *watch {
 			return v.watch(c.Context())
 		}
-		found, err := v.client.receivers(c.Context())
+		found, err := v.client.Receivers(c.Context())
 		if err != nil {
 			return err
 		}
@@ -71,9 +61,9 @@ func newReceivers(e environment) *cobra.Command {
 			return fmt.Errorf("no receiver that is asked now has %q in its key: `rollcall receivers` lists all", v.part)
 		}
 		if v.asJSON {
-			return printJSON(v.out, v.pick(found))
+			return term.PrintJSON(v.out, v.pick(found))
 		}
-		return tableOf{v, tableWidth(v.out), 0}.write(v.out, found)
+		return tableOf{v, term.TableWidth(v.out), 0}.write(v.out, found)
 	}
 	must(c.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions([]string{"queued", "rate", "refused",
 		"deferred"},
@@ -101,7 +91,7 @@ var receiverOrders = map[string]func(r inspect.Receiver) float64{
 
 // receiversScreen shows the receivers, once or again and again.
 type receiversScreen struct {
-	client *adminClient
+	client *client.Admin
 	out    io.Writer
 	asJSON bool
 	sort   string
@@ -149,13 +139,13 @@ func (t tableOf) write(w io.Writer, found inspect.Receivers) error {
 		rows := receiverRows(r, now, t.width)
 		need := 0
 		for _, row := range rows {
-			need += 1 + row.belowLines(t.width)
+			need += 1 + row.BelowLines(t.width)
 		}
 		if t.lines > 0 && used+need > t.lines && shown > 0 {
 			break
 		}
 		used, shown = used+need, shown+1
-		g.rows = append(g.rows, rows...)
+		g.Rows = append(g.Rows, rows...)
 	}
 	if len(found.Receivers) == 0 {
 		text := "No receiver is asked now.\n"
@@ -164,48 +154,49 @@ func (t tableOf) write(w io.Writer, found inspect.Receivers) error {
 		}
 		b.WriteString(text)
 	} else {
-		g.write(&b, t.width)
+		g.Write(&b, t.width)
 	}
 	if more := found.More + len(found.Receivers) - shown; more > 0 {
-		fmt.Fprintf(&b, "\nand %s more\n", grouped(int64(more)))
+		fmt.Fprintf(&b, "\nand %s more\n", term.Grouped(int64(more)))
 	}
 	for _, s := range found.Silent {
-		b.WriteString("\n" + foldedTo(fmt.Sprintf("Without %s, which does not answer: %s", s.Node, s.Why), 0,
+		b.WriteString("\n" + term.FoldedTo(fmt.Sprintf("Without %s, which does not answer: %s", s.Node, s.Why), 0,
 			t.width) +
 			"\n")
 	}
-	return emit(w, &b)
+	return term.Emit(w, &b)
 }
 
-func receiversGrid() *grid {
-	return &grid{columns: []gridColumn{{name: "RECEIVER", least: 15}, {name: "SESS", right: true},
-		{name: "RCPT/S", right: true}, {name: "BUDGET", right: true}, {name: "REF", right: true},
-		{name: "DEF", right: true}, {name: "QUEUED", right: true}, {name: "OLD", right: true},
-		{name: "STATE", least: 12, wrap: true}}}
+func receiversGrid() *term.Table {
+	return &term.Table{Columns: []term.Column{{Name: "RECEIVER", Least: 15}, {Name: "SESS", Right: true},
+		{Name: "RCPT/S", Right: true}, {Name: "BUDGET", Right: true}, {Name: "REF", Right: true},
+		{Name: "DEF", Right: true}, {Name: "QUEUED", Right: true}, {Name: "OLD", Right: true},
+		{Name: "STATE", Least: 12, Wrap: true}}}
 }
 
 // receiverRows are the row of a receiver and, when it has several, those of its sources.
-func receiverRows(r inspect.Receiver, now time.Time, width int) []gridRow {
+func receiverRows(r inspect.Receiver, now time.Time, width int) []term.Row {
 	oldest := "-"
 	if r.Queued > 0 {
-		oldest = span(seconds(r.Oldest))
+		oldest = term.Span(term.Seconds(r.Oldest))
 	}
-	rows := []gridRow{{cells: []string{r.Key, fmt.Sprintf("%d/%d", r.Sessions, r.Most),
-		figure(r.Rcpts) + "/" + figure(r.Allowed), short(int64(r.Budget)), percent(r.Refused), percent(r.Deferred),
-		short(int64(r.Queued)), oldest, stateText(r, now)}}}
+	rows := []term.Row{{Cells: []string{r.Key, fmt.Sprintf("%d/%d", r.Sessions, r.Most),
+		term.Figure(r.Rcpts) + "/" + term.Figure(r.Allowed), term.Short(int64(r.Budget)), term.Percent(r.Refused),
+		term.Percent(r.Deferred),
+		term.Short(int64(r.Queued)), oldest, stateText(r, now)}}}
 	if len(r.Sources) > 1 {
 		for _, s := range r.Sources {
 			state := s.State
 			if !s.Until.IsZero() {
-				state += " " + left(s.Until, now)
+				state += " " + term.Left(s.Until, now)
 			}
-			rows = append(rows, gridRow{cells: []string{"  " + sourceName(s.Source), fmt.Sprint(s.Sessions),
-				"-/" + figure(s.Tempo.Rate), short(int64(s.Budget)), "", "", "", "", state}})
+			rows = append(rows, term.Row{Cells: []string{"  " + sourceName(s.Source), fmt.Sprint(s.Sessions),
+				"-/" + term.Figure(s.Tempo.Rate), term.Short(int64(s.Budget)), "", "", "", "", state}})
 		}
 	}
 	last := replyText(r.Last)
 	if last != "" && r.LastAt > 0 {
-		last += ", " + span(seconds(r.LastAt)) + " ago"
+		last += ", " + term.Span(term.Seconds(r.LastAt)) + " ago"
 	}
 	below := []string{}
 	switch {
@@ -219,7 +210,7 @@ func receiverRows(r inspect.Receiver, now time.Time, width int) []gridRow {
 			below = append(below, "last: "+last)
 		}
 	}
-	rows[len(rows)-1].below = below
+	rows[len(rows)-1].Below = below
 	return rows
 }
 
@@ -233,7 +224,7 @@ func stateText(r inspect.Receiver, now time.Time) string {
 		}
 	}
 	if r.Until.After(now.Add(time.Second)) { // sooner is now for a person
-		text += " " + left(r.Until, now)
+		text += " " + term.Left(r.Until, now)
 	}
 	return text
 }
@@ -250,5 +241,5 @@ func replyText(r inspect.Reply) string {
 	if text != "" && r.Stage != "" {
 		text = r.Stage + ": " + text
 	}
-	return printable(text)
+	return term.Printable(text)
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/http/admin"
 	"rollcall/smtp/throttle"
 )
@@ -92,14 +94,14 @@ func newResume(r restCommand) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		ended, err := client.clear(c.Context(), admin.ClearCall{Key: key, Only: throttle.FieldPause.String(),
+		ended, err := client.Clear(c.Context(), admin.ClearCall{Key: key, Only: throttle.FieldPause.String(),
 			Reason: *reason})
 		if err != nil {
 			return err
 		}
-		rests := client.stillRests(c.Context(), key, ended)
+		rests := stillRests(c.Context(), client, key, ended)
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), map[string]any{"cleared": ended, "still": rests})
+			return term.PrintJSON(c.OutOrStdout(), map[string]any{"cleared": ended, "still": rests})
 		}
 		if err := printResumed(c.OutOrStdout(), args[0], ended, rests); err != nil {
 			return err
@@ -111,12 +113,12 @@ func newResume(r restCommand) *cobra.Command {
 
 // stillRests says who else keeps it at rest; nil: nobody does. The node may follow a
 // moment later.
-func (c *adminClient) stillRests(ctx context.Context, key string,
+func stillRests(ctx context.Context, client *client.Admin, key string,
 	ended []admin.ThrottleRule) *inspect.ExplainedField {
 	ctx, cancel := context.WithTimeout(ctx, followWithin)
 	defer cancel()
 	for {
-		x, err := c.explain(ctx, key)
+		x, err := client.Explain(ctx, key)
 		if err != nil {
 			return nil
 		}
@@ -132,7 +134,7 @@ func (c *adminClient) stillRests(ctx context.Context, key string,
 			}
 			return nil
 		}
-		if !waitFor(ctx, followEvery) {
+		if term.Sleep(ctx, followEvery) != nil {
 			return nil
 		}
 	}
@@ -156,8 +158,8 @@ func printResumed(w io.Writer, name string, ended []admin.ThrottleRule, still *i
 		text = fmt.Sprintf("%s still has pause=%s, by %s: change it there.", name, still.Value,
 			strings.TrimSpace(still.Layer+" "+from(still.Said, now)))
 	}
-	b.WriteString(foldedTo(text, 0, widthOf(w)) + "\n")
-	return emit(w, &b)
+	b.WriteString(term.FoldedTo(text, 0, term.WidthOf(w)) + "\n")
+	return term.Emit(w, &b)
 }
 
 func newReceiversClose(node *adminFlags) *cobra.Command {
@@ -180,14 +182,14 @@ func newReceiversClose(node *adminFlags) *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
 		number, err := strconv.Atoi(args[1])
 		if err != nil || number < 1 {
-			return usageError{fmt.Sprintf("SESSION %q is no number: see `rollcall receivers show %s`", args[1], args[0])}
+			return term.UsageError(fmt.Sprintf("SESSION %q is no number: see `rollcall receivers show %s`", args[1], args[0]))
 		}
 		client, err := node.client()
 		if err != nil {
 			return err
 		}
 		if *on == "" {
-			if *on, err = client.onlyNode(c.Context(), args[0], number); err != nil {
+			if *on, err = onlyNodeWith(c.Context(), client, args[0], number); err != nil {
 				return err
 			}
 		}
@@ -196,24 +198,24 @@ func newReceiversClose(node *adminFlags) *cobra.Command {
 			Node    string `json:"node"`
 			Session int    `json:"session"`
 		}
-		err = client.ask(c.Context(), "POST", "/v1/receivers/close",
+		err = client.Ask(c.Context(), "POST", "/v1/receivers/close",
 			map[string]any{"key": args[0], "node": *on, "session": number}, &done)
 		if err != nil {
 			return err
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), done)
+			return term.PrintJSON(c.OutOrStdout(), done)
 		}
-		fmt.Fprintf(c.OutOrStdout(), "Session %d of %s on %s is asked to end.\n", number, printable(done.Key),
-			printable(done.Node))
+		fmt.Fprintf(c.OutOrStdout(), "Session %d of %s on %s is asked to end.\n", number, term.Printable(done.Key),
+			term.Printable(done.Node))
 		return nil
 	}
 	return c
 }
 
-// onlyNode gives the node that has a session of a receiver.
-func (c *adminClient) onlyNode(ctx context.Context, key string, session int) (string, error) {
-	found, err := c.receiver(ctx, key)
+// onlyNodeWith gives the node that has a session of a receiver.
+func onlyNodeWith(ctx context.Context, client *client.Admin, key string, session int) (string, error) {
+	found, err := client.Receiver(ctx, key)
 	if err != nil {
 		return "", err
 	}
@@ -231,6 +233,6 @@ func (c *adminClient) onlyNode(ctx context.Context, key string, session int) (st
 	case 1:
 		return nodes[0], nil
 	}
-	return "", usageError{fmt.Sprintf("several nodes have a session %d of it: give --node, one of %s", session,
-		strings.Join(nodes, ", "))}
+	return "", term.UsageError(fmt.Sprintf("several nodes have a session %d of it: give --node, one of %s", session,
+		strings.Join(nodes, ", ")))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/term"
 )
 
 func newReceiversForget(node *adminFlags) *cobra.Command {
@@ -31,23 +32,23 @@ func newReceiversForget(node *adminFlags) *cobra.Command {
 	must(c.RegisterFlagCompletionFunc("what", cobra.FixedCompletions(inspect.Forgets[:], cobra.ShellCompDirectiveNoFileComp)))
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if !slices.Contains(inspect.Forgets[:], *what) {
-			return usageError{fmt.Sprintf("--what %q is none of %s", *what, strings.Join(inspect.Forgets[:], ", "))}
+			return term.UsageError(fmt.Sprintf("--what %q is none of %s", *what, strings.Join(inspect.Forgets[:], ", ")))
 		}
 		if strings.TrimSpace(*reason) == "" {
-			return usageError{"--reason is missing: say why, for those who read the operator log"}
+			return term.UsageError("--reason is missing: say why, for those who read the operator log")
 		}
 		client, err := node.client()
 		if err != nil {
 			return err
 		}
 		var done forgottenAnswer
-		err = client.ask(c.Context(), "POST", "/v1/receivers/forget",
+		err = client.Ask(c.Context(), "POST", "/v1/receivers/forget",
 			map[string]any{"key": args[0], "what": *what, "reason": *reason}, &done)
 		if err != nil {
 			return err
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), done)
+			return term.PrintJSON(c.OutOrStdout(), done)
 		}
 		return printForgotten(c.OutOrStdout(), done, *what)
 	}
@@ -63,7 +64,7 @@ type forgottenAnswer struct {
 // printForgotten says each thing that was dropped on a line of its own.
 func printForgotten(w io.Writer, done forgottenAnswer, what string) error {
 	var b strings.Builder
-	width := widthOf(w)
+	width := term.WidthOf(w)
 	for _, f := range done.Receivers {
 		at := "on " + f.Node
 		if f.Node == "" {
@@ -73,14 +74,15 @@ func printForgotten(w io.Writer, done forgottenAnswer, what string) error {
 		if len(f.Dropped) == 0 {
 			head = fmt.Sprintf("%s, %s: nothing was learned that --what %s names.", f.Key, at, what)
 		}
-		b.WriteString(foldedTo(head, 0, width) + "\n")
+		b.WriteString(term.FoldedTo(head, 0, width) + "\n")
 		for _, text := range f.Dropped {
-			b.WriteString("  - " + foldedTo(text, 4, width) + "\n")
+			b.WriteString("  - " + term.FoldedTo(text, 4, width) + "\n")
 		}
 	}
 	for _, s := range done.Silent {
-		b.WriteString(foldedTo(fmt.Sprintf("Without %s, which does not answer and may still know it: %s. Do it again when it "+
+		b.WriteString(term.FoldedTo(fmt.Sprintf("Without %s, which does not answer and may still know it: %s. Do it again "+
+			"when it "+
 			"does.", s.Node, s.Why), 0, width) + "\n")
 	}
-	return emit(w, &b)
+	return term.Emit(w, &b)
 }

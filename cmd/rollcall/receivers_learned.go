@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/smtp/throttle"
 )
 
@@ -61,7 +62,7 @@ func limitLesson(l inspect.Limit, now time.Time) string {
 		text = fmt.Sprintf("%s is %s", l.Field, l.Value)
 	}
 	if !l.Since.IsZero() {
-		text += ", learned at " + clock(l.Since, now)
+		text += ", learned at " + term.Clock(l.Since, now)
 	}
 	if l.From != "" {
 		text += " because " + l.From
@@ -69,7 +70,7 @@ func limitLesson(l inspect.Limit, now time.Time) string {
 	if l.Until.IsZero() {
 		return text + "."
 	}
-	text += ", " + till(l.Until, now)
+	text += ", " + term.Until(l.Until, now)
 	if known {
 		text += "; then " + words.then
 	}
@@ -82,9 +83,10 @@ func paceLesson(s inspect.ReceiverSource, now time.Time) string {
 	if t.Rate <= 0 || t.Rate >= t.Ceiling {
 		return ""
 	}
-	text := fmt.Sprintf("Asked %s/s of the %s/s allowed from %s", figure(t.Rate), figure(t.Ceiling), sourceName(s.Source))
+	text := fmt.Sprintf("Asked %s/s of the %s/s allowed from %s", term.Figure(t.Rate), term.Figure(t.Ceiling),
+		sourceName(s.Source))
 	if !t.Since.IsZero() {
-		text += " since " + clock(t.Since, now)
+		text += " since " + term.Clock(t.Since, now)
 	}
 	if t.Phase != "" {
 		text += " (" + t.Phase + ")"
@@ -93,7 +95,7 @@ func paceLesson(s inspect.ReceiverSource, now time.Time) string {
 		text += " because " + t.Why
 	}
 	if t.Edge > 0 {
-		text += fmt.Sprintf("; %s/s was too fast", figure(t.Edge))
+		text += fmt.Sprintf("; %s/s was too fast", term.Figure(t.Edge))
 	}
 	return text + "; until higher rates go well."
 }
@@ -108,7 +110,7 @@ func restLesson(s inspect.ReceiverSource, now time.Time) string {
 		text += " because of " + s.Reason
 	}
 	if !s.Until.IsZero() {
-		text += ", " + till(s.Until, now)
+		text += ", " + term.Until(s.Until, now)
 	}
 	return text + "."
 }

@@ -9,13 +9,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/term"
 )
 
 func newReceiversShow(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show KEY",
 		Short: "Show everything about one receiver: why it waits, pace, sessions, queues, what made us slow down",
-		Long: "Show everything about one receiver, for each node and shard where it lives: why it waits, the pace that\n" +
+		Long: "Show everything about one receiver, for each node where it lives: why it waits, the pace that\n" +
 			"each source has found and why it changed, sessions, what each verification has waiting, the last hour\n" +
 			"minute by minute, what made us slow down or rest, with the rule and the reply, and what it has taught us.",
 		Example:           "  rollcall receivers show example.net",
@@ -28,12 +29,12 @@ func newReceiversShow(node *adminFlags) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		found, err := client.receiver(c.Context(), args[0])
+		found, err := client.Receiver(c.Context(), args[0])
 		if err != nil {
 			return err
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), found)
+			return term.PrintJSON(c.OutOrStdout(), found)
 		}
 		return printReceivers(c.OutOrStdout(), found.Receivers, time.Now())
 	}
@@ -46,7 +47,7 @@ func printReceivers(w io.Writer, list []inspect.ReceiverDetail, now time.Time) e
 		if i > 0 {
 			b.WriteString("\n")
 		}
-		s := receiverSheet{&b, d, now, widthOf(w), tableWidth(w)}
+		s := receiverSheet{&b, d, now, term.WidthOf(w), term.TableWidth(w)}
 		s.head()
 		s.hour()
 		s.sources()
@@ -55,7 +56,7 @@ func printReceivers(w io.Writer, list []inspect.ReceiverDetail, now time.Time) e
 		s.firings()
 		s.learned()
 	}
-	return emit(w, &b)
+	return term.Emit(w, &b)
 }
 
 // receiverSheet writes everything about one receiver.
@@ -69,13 +70,13 @@ type receiverSheet struct {
 
 // line writes a value behind its name.
 func (s receiverSheet) line(name, format string, args ...any) {
-	fmt.Fprintf(s.b, "%-*s%s\n", evidenceIndent, name, foldedTo(fmt.Sprintf(format, args...), evidenceIndent,
+	fmt.Fprintf(s.b, "%-*s%s\n", term.NameWidth, name, term.FoldedTo(fmt.Sprintf(format, args...), term.NameWidth,
 		s.width))
 }
 
 // indented writes a line that belongs to the one above.
 func (s receiverSheet) indented(text string) {
-	s.b.WriteString("    " + foldedTo(text, 4, s.width) + "\n")
+	s.b.WriteString("    " + term.FoldedTo(text, 4, s.width) + "\n")
 }
 
 func (s receiverSheet) head() {
@@ -89,29 +90,29 @@ func (s receiverSheet) head() {
 		s.line([]string{"believed", ""}[min(i, 1)], "%s", cause)
 	}
 	if d.Until.After(s.now.Add(time.Second)) {
-		s.line("until", "%s (%s left)", clock(d.Until, s.now), left(d.Until, s.now))
+		s.line("until", "%s (%s left)", term.Clock(d.Until, s.now), term.Left(d.Until, s.now))
 	}
 	if d.Software != nil {
 		s.line("software", "%s", softwareLine(d.Software))
 	}
 	s.line("sessions", "%d of %d", d.Sessions, d.Most)
-	s.line("asked", "%s/s of %s/s allowed, %d on the wire", figure(d.Rcpts), figure(d.Allowed), d.InFlight)
-	queued := grouped(int64(d.Queued))
+	s.line("asked", "%s/s of %s/s allowed, %d on the wire", term.Figure(d.Rcpts), term.Figure(d.Allowed), d.InFlight)
+	queued := term.Grouped(int64(d.Queued))
 	if d.Queued > 0 {
-		queued += ", the oldest for " + span(seconds(d.Oldest))
+		queued += ", the oldest for " + term.Span(term.Seconds(d.Oldest))
 	}
 	if d.Behind > 0 {
-		queued += fmt.Sprintf("; %s of them are not handed over to it yet", grouped(int64(d.Behind)))
+		queued += fmt.Sprintf("; %s of them are not handed over to it yet", term.Grouped(int64(d.Behind)))
 	}
 	if d.PerHour > 0 {
-		queued += fmt.Sprintf("; about %s an hour as things are", grouped(int64(d.PerHour)))
+		queued += fmt.Sprintf("; about %s an hour as things are", term.Grouped(int64(d.PerHour)))
 	}
 	s.line("queued", "%s", queued)
 	s.line("answers", "%s refused, %s deferred, in the last ten minutes; %s more refusals may be caused this hour",
-		percent(d.Refused), percent(d.Deferred), grouped(int64(d.Budget)))
+		term.Percent(d.Refused), term.Percent(d.Deferred), term.Grouped(int64(d.Budget)))
 	if last := replyText(d.Last); last != "" {
 		s.line("last reply", "%q", last)
-		s.line("", "%s", s.judged(d.Last, seconds(d.LastAt)))
+		s.line("", "%s", s.judged(d.Last, term.Seconds(d.LastAt)))
 	}
 }
 
@@ -119,7 +120,7 @@ func (s receiverSheet) head() {
 func (s receiverSheet) judged(r inspect.Reply, ago time.Duration) string {
 	parts := []string{}
 	if ago > 0 {
-		parts = append(parts, span(ago)+" ago")
+		parts = append(parts, term.Span(ago)+" ago")
 	}
 	if r.Host != "" {
 		parts = append(parts, "by "+r.Host)
@@ -137,7 +138,7 @@ func (s receiverSheet) judged(r inspect.Reply, ago time.Duration) string {
 		parts = append(parts, "rule "+r.Rule)
 	}
 	if !r.Until.IsZero() {
-		parts = append(parts, till(r.Until, s.now))
+		parts = append(parts, term.Until(r.Until, s.now))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -162,7 +163,7 @@ func (s receiverSheet) hour() {
 		{"queued", func(m inspect.Minute) float64 { return float64(m.Queued) }},
 	} {
 		if line, most := spark(minutes, row.of); most > 0 {
-			fmt.Fprintf(s.b, "%-10s%8s  %s\n", row.name, figure(most), line)
+			fmt.Fprintf(s.b, "%-10s%8s  %s\n", row.name, term.Figure(most), line)
 		}
 	}
 }
@@ -195,65 +196,67 @@ func (s receiverSheet) sources() {
 	if len(s.d.Sources) == 0 {
 		return
 	}
-	g := grid{columns: []gridColumn{{name: "SOURCE", least: 12}, {name: "STATE", least: 8, wrap: true}, {name: "SESS",
-		right: true},
-		{name: "BUDGET", right: true}, {name: "PACE/S", right: true}, {name: "FLOOR", right: true},
-		{name: "CEILING", right: true}, {name: "EDGE", right: true}, {name: "PHASE", least: 8, wrap: true}}}
+	g := term.Table{Columns: []term.Column{{Name: "SOURCE", Least: 12}, {Name: "STATE", Least: 8, Wrap: true},
+		{Name: "SESS",
+			Right: true},
+		{Name: "BUDGET", Right: true}, {Name: "PACE/S", Right: true}, {Name: "FLOOR", Right: true},
+		{Name: "CEILING", Right: true}, {Name: "EDGE", Right: true}, {Name: "PHASE", Least: 8, Wrap: true}}}
 	for _, one := range s.d.Sources {
 		state := one.State
 		if !one.Until.IsZero() {
-			state += " " + left(one.Until, s.now)
+			state += " " + term.Left(one.Until, s.now)
 		}
 		edge := "-"
 		if one.Tempo.Edge > 0 {
-			edge = figure(one.Tempo.Edge)
+			edge = term.Figure(one.Tempo.Edge)
 		}
-		row := gridRow{cells: []string{sourceName(one.Source), state, fmt.Sprint(one.Sessions),
-			short(int64(one.Budget)),
-			figure(one.Tempo.Rate), figure(one.Tempo.Floor), figure(one.Tempo.Ceiling), edge, one.Tempo.Phase}}
+		row := term.Row{Cells: []string{sourceName(one.Source), state, fmt.Sprint(one.Sessions),
+			term.Short(int64(one.Budget)),
+			term.Figure(one.Tempo.Rate), term.Figure(one.Tempo.Floor), term.Figure(one.Tempo.Ceiling), edge, one.Tempo.Phase}}
 		if one.Reason != "" {
-			row.below = append(row.below, one.Reason)
+			row.Below = append(row.Below, one.Reason)
 		}
 		if why := one.Tempo.Why; why != "" {
 			if !one.Tempo.Since.IsZero() {
-				why += ", " + span(s.now.Sub(one.Tempo.Since)) + " ago"
+				why += ", " + term.Span(s.now.Sub(one.Tempo.Since)) + " ago"
 			}
-			row.below = append(row.below, "pace: "+why)
+			row.Below = append(row.Below, "pace: "+why)
 		}
-		g.rows = append(g.rows, row)
+		g.Rows = append(g.Rows, row)
 	}
 	s.b.WriteString("\n")
-	g.write(s.b, s.table)
+	g.Write(s.b, s.table)
 }
 
 func (s receiverSheet) sessions() {
 	if len(s.d.SessionList) == 0 {
 		return
 	}
-	g := grid{columns: []gridColumn{{name: "SESSION", right: true}, {name: "SOURCE", least: 10}, {name: "HOST",
-		least: 10},
-		{name: "STATE"}, {name: "AGE", right: true}, {name: "RCPTS", right: true}, {name: "REFUSED", right: true},
-		{name: "TLS", least: 3}}}
+	g := term.Table{Columns: []term.Column{{Name: "SESSION", Right: true}, {Name: "SOURCE", Least: 10}, {Name: "HOST",
+		Least: 10},
+		{Name: "STATE"}, {Name: "AGE", Right: true}, {Name: "RCPTS", Right: true}, {Name: "REFUSED", Right: true},
+		{Name: "TLS", Least: 3}}}
 	for _, one := range s.d.SessionList {
-		g.add(fmt.Sprint(one.ID), sourceName(one.Source), one.Host, one.State, span(seconds(one.Age)),
-			grouped(int64(one.Rcpts)), grouped(int64(one.Refused)), dash(one.TLS))
+		g.Add(fmt.Sprint(one.ID), sourceName(one.Source), one.Host, one.State, term.Span(term.Seconds(one.Age)),
+			term.Grouped(int64(one.Rcpts)), term.Grouped(int64(one.Refused)), term.Dash(one.TLS))
 	}
 	s.b.WriteString("\n")
-	g.write(s.b, s.table)
+	g.Write(s.b, s.table)
 }
 
 func (s receiverSheet) queues() {
 	if len(s.d.Queues) == 0 {
 		return
 	}
-	g := grid{columns: []gridColumn{{name: "VERIFICATION"}, {name: "WORKSPACE", least: 8}, {name: "QUEUED",
-		right: true},
-		{name: "OLD", right: true}, {name: "WEIGHT", right: true}}}
+	g := term.Table{Columns: []term.Column{{Name: "VERIFICATION"}, {Name: "WORKSPACE", Least: 8}, {Name: "QUEUED",
+		Right: true},
+		{Name: "OLD", Right: true}, {Name: "WEIGHT", Right: true}}}
 	for _, q := range s.d.Queues {
-		g.add(q.Verification, q.Workspace, grouped(int64(q.Queued)), span(seconds(q.Oldest)), fmt.Sprint(q.Weight))
+		g.Add(q.Verification, q.Workspace, term.Grouped(int64(q.Queued)), term.Span(term.Seconds(q.Oldest)),
+			fmt.Sprint(q.Weight))
 	}
 	s.b.WriteString("\n")
-	g.write(s.b, s.table)
+	g.Write(s.b, s.table)
 }
 
 // firings shows what made us slow down, rest or change in the last hour.
@@ -263,8 +266,8 @@ func (s receiverSheet) firings() {
 	}
 	s.b.WriteString("\nWhat made us slow down, rest or change in the last hour:\n")
 	for _, f := range s.d.Firings {
-		at := "  " + clock(f.At, s.now) + "  "
-		fmt.Fprintf(s.b, "%s%s\n", at, foldedTo(s.judged(f, 0), len(at), s.width))
+		at := "  " + term.Clock(f.At, s.now) + "  "
+		fmt.Fprintf(s.b, "%s%s\n", at, term.FoldedTo(s.judged(f, 0), len(at), s.width))
 		if text := replyText(f); text != "" {
 			s.indented(fmt.Sprintf("%q", text))
 		}

@@ -5,9 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/smtp"
@@ -206,7 +205,7 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 	holds(t, explained, "Now, on node-2: allowance. 5 addresses a second", "    believed: It counts by the minute")
 	holds(t, unfolded(explained), "At most 20 addresses in a session (rcpts_per_connection), learned at ",
 		"Z because it ended sessions after as many, until ", "Asked 2.5/s of the 5.0/s allowed from 192.0.2.7 since ")
-	var found receiverDetails
+	var found client.ReceiverDetails
 	if err := json.Unmarshal([]byte(b.must("receivers", "show", "example.test", "--json")), &found); err != nil ||
 		len(found.Receivers) != 2 {
 		t.Errorf("%v", err)
@@ -256,7 +255,8 @@ func TestSoftwareIsShown(t *testing.T) {
 		want     string
 	}{
 		{inspect.Software{Name: postfix.Name, By: postfix.By, Where: postfix.Where, PerSession: 8, Decides: true},
-			"Postfix, by its greeting; at most 8 refusals in a session, any number in an hour (postconf(5): smtpd_soft_error_limit"},
+			"Postfix, by its greeting; at most 8 refusals in a session, any number in an hour (postconf(5): " +
+				"smtpd_soft_error_limit"},
 		{inspect.Software{Name: postfix.Name, By: postfix.By, Where: postfix.Where, PerSession: 8},
 			"Postfix, by its greeting; not used, because refused_per_hour is set (postconf(5): "},
 		{inspect.Software{Name: cisco.Name, By: cisco.By, Where: cisco.Where, Host: "mx1.iphmx.com"},
@@ -268,7 +268,7 @@ func TestSoftwareIsShown(t *testing.T) {
 		show := b.must("receivers", "show", "example.test")
 		holds(t, unfolded(show), " software "+tc.want)
 		holds(t, unfolded(b.must("throttle", "explain", "example.test")), " software: "+tc.want)
-		var found receiverDetails
+		var found client.ReceiverDetails
 		if err := json.Unmarshal([]byte(b.must("receivers", "show", "example.test", "--json")), &found); err != nil ||
 			len(found.Receivers) != 1 || found.Receivers[0].Software == nil || *found.Receivers[0].Software != tc.software {
 			t.Errorf("%+v, %v", found, err)
@@ -297,7 +297,8 @@ func TestEveryLessonIsASentence(t *testing.T) {
 		{Field: "connections", Value: "2", Since: now.Add(-time.Minute), From: "more at once were refused",
 			Until: now.Add(time.Minute)}, {Field: "session_age", Value: "1m"}}}
 	d.Sources = []inspect.ReceiverSource{
-		{Source: "", State: "resting", Reason: "source_blocked", Until: now.Add(time.Hour), Tempo: inspect.Tempo{Rate: 5, Ceiling: 5}},
+		{Source: "", State: "resting", Reason: "source_blocked", Until: now.Add(time.Hour), Tempo: inspect.Tempo{Rate: 5,
+			Ceiling: 5}},
 		{Source: "192.0.2.7", State: "used", Tempo: inspect.Tempo{Rate: 1, Ceiling: 5}}}
 	want := []string{"At most 2 sessions at once (connections), learned at 11:59:00Z because more at once were refused, " +
 		"until 12:01:00Z (60s left); then one more is tried.", "session_age is 1m.",
@@ -331,7 +332,8 @@ func TestWhatAReceiverTaughtIsForgotten(t *testing.T) {
 		`"silent":[{"node":"node-3","why":"lost"}]`, `"dropped":[]`)
 	holds(t, b.must("log", "--limit", "1"), "receiver forget", "anna@desk", "x")
 	for _, wrong := range []string{"example.test", "example.test --reason x --what rest", "--reason x"} {
-		if _, _, err := b.run(t.Context(), append([]string{"receivers", "forget"}, strings.Fields(wrong)...)...); !isUsage(err) {
+		if _, _, err := b.run(t.Context(), append([]string{"receivers", "forget"},
+			strings.Fields(wrong)...)...); !isUsage(err) {
 			t.Errorf("%q: %v", wrong, err)
 		}
 	}
@@ -348,7 +350,7 @@ func TestReasonsAreNotCut(t *testing.T) {
 		Cause: "no healthy source", Until: until, Why: strings.Repeat("because of everything ", 12) + "and the end",
 		Sources: []inspect.ReceiverSource{{Source: "192.0.2.7", State: "resting", Until: until, Reason: "source_blocked",
 			Tempo: inspect.Tempo{Phase: "backing off", Why: strings.Repeat("it said so ", 12) + "at last", Since: receiversNow}}}}
-	for _, width := range []int{widthLeast + 40, 100, 200} {
+	for _, width := range []int{term.WidthLeast + 40, 100, 200} {
 		tables := map[string]string{}
 		var b strings.Builder
 		if err := (tableOf{receiversScreen{sort: "queued"}, width, 0}).write(&b, inspect.Receivers{At: receiversNow,
@@ -373,10 +375,11 @@ func TestReasonsAreNotCut(t *testing.T) {
 			}
 		}
 	}
-	g := grid{columns: []gridColumn{{name: "A", least: 3}, {name: "WHY", least: 6, wrap: true}, {name: "N", right: true}}}
-	g.add("abcdefgh", "one two three four", "7")
+	g := term.Table{Columns: []term.Column{{Name: "A", Least: 3}, {Name: "WHY", Least: 6, Wrap: true}, {Name: "N",
+		Right: true}}}
+	g.Add("abcdefgh", "one two three four", "7")
 	var b strings.Builder
-	g.write(&b, 18)
+	g.Write(&b, 18)
 	if !strings.Contains(b.String(), "one two  7\n") || !strings.Contains(b.String(), " three\n") ||
 		!strings.Contains(b.String(), " four\n") {
 		t.Errorf("got\n%s", b.String())
@@ -456,13 +459,13 @@ func TestATraceSaysThatThereIsNothingToFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key, quiet := range map[string]bool{"a.test": true, "SUFFIX:a.test": true, "no-such": false} {
-		if texts := client.unheardOf(t.Context(), key, ""); (len(texts) == 0) != quiet {
+		if texts := unheardOf(t.Context(), client, key, ""); (len(texts) == 0) != quiet {
 			t.Errorf("%s: %q", key, texts)
 		}
 	}
 	b.survey.sources = []inspect.Source{{Node: "node-1", Source: "192.0.2.7"}, {Node: "node-1"}}
 	for source, quiet := range map[string]bool{"192.0.2.7": true, "default": true, "192.0.2.8": false} {
-		if texts := client.unheardOf(t.Context(), "a.test", source); (len(texts) == 0) != quiet {
+		if texts := unheardOf(t.Context(), client, "a.test", source); (len(texts) == 0) != quiet {
 			t.Errorf("%s: %q", source, texts)
 		}
 	}
@@ -480,34 +483,6 @@ func TestATraceSaysThatThereIsNothingToFollow(t *testing.T) {
 	}
 	if _, _, err := b.run(t.Context(), "receivers", "trace", "a.test", "--source", "x"); !isUsage(err) {
 		t.Errorf("no address: %v", err)
-	}
-}
-
-// TestErrorsNameCommands and no paths of the API, whatever a node answers.
-func TestErrorsNameCommands(t *testing.T) {
-	path := regexp.MustCompile(`(GET|POST|PUT|DELETE) /v1/[^ ;:,")` + "`" + `]*`)
-	files, err := filepath.Glob("../../http/admin/*.go")
-	if err != nil || len(files) == 0 {
-		t.Fatal(err)
-	}
-	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(text)) {
-			if strings.HasPrefix(line, "//") || strings.Contains(line, "HandleFunc") || strings.HasSuffix(name, "_test.go") {
-				continue
-			}
-			if found := path.FindString(inCommands(line)); found != "" {
-				t.Errorf("%s: a person is told of %s", filepath.Base(name), found)
-			}
-		}
-	}
-	client := newAdminClient("http://node", "")
-	err = client.refusal(404, []byte(`{"error":{"code":"x","message":"see GET /v1/throttle/explain"}}`))
-	if err.Error() != "see `rollcall throttle explain`" {
-		t.Error(err)
 	}
 }
 

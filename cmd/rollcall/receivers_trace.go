@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/smtp/throttle"
 )
 
@@ -40,11 +42,11 @@ func newReceiversTrace(node *adminFlags) *cobra.Command {
 			}
 			*source = sourceName(strings.TrimPrefix(key, throttle.SourcePrefix))
 		}
-		for _, text := range client.unheardOf(c.Context(), args[0], *source) {
-			fmt.Fprintln(c.ErrOrStderr(), foldedTo("rollcall: "+text, 0, widthOf(c.ErrOrStderr())))
+		for _, text := range unheardOf(c.Context(), client, args[0], *source) {
+			fmt.Fprintln(c.ErrOrStderr(), term.FoldedTo("rollcall: "+text, 0, term.WidthOf(c.ErrOrStderr())))
 		}
 		t := tracing{client: client, key: args[0], source: *source, out: c.OutOrStdout(), asJSON: *asJSON}
-		if width, height := sizeOf(t.out); height > 0 {
+		if width, height := term.SizeOf(t.out); height > 0 {
 			t.width = width
 		}
 		return t.follow(c.Context(), traceEvery)
@@ -54,19 +56,19 @@ func newReceiversTrace(node *adminFlags) *cobra.Command {
 
 // unheardOf says that nothing is asked of a receiver now, or that no node has a source: there
 // is nothing to follow then, unless that changes.
-func (c *adminClient) unheardOf(ctx context.Context, key, source string) (texts []string) {
-	if known, err := c.receivers(ctx); err == nil && known.More == 0 && len(known.Silent) == 0 {
+func unheardOf(ctx context.Context, client *client.Admin, key, source string) (texts []string) {
+	if known, err := client.Receivers(ctx); err == nil && known.More == 0 && len(known.Silent) == 0 {
 		key = strings.ToLower(key)
 		lives := func(r inspect.Receiver) bool {
-			return key == r.Key || key == throttle.NameOf(r.Key) || key == throttle.Unsharded(r.Key)
+			return key == r.Key || key == throttle.NameOf(r.Key)
 		}
 		if !slices.ContainsFunc(known.Receivers, lives) {
 			texts = append(texts, fmt.Sprintf("nothing is asked of a receiver %q now (`rollcall receivers` lists those that "+
-				"live); its lines follow when something is. Ctrl-C ends this", printable(key)))
+				"live); its lines follow when something is. Ctrl-C ends this", term.Printable(key)))
 		}
 	}
 	var known sourcesAnswer
-	if source == "" || c.ask(ctx, "GET", "/v1/sources", nil, &known) != nil {
+	if source == "" || client.Ask(ctx, "GET", "/v1/sources", nil, &known) != nil {
 		return texts
 	}
 	if !slices.ContainsFunc(known.Sources, func(s inspect.Source) bool { return sourceName(s.Source) == source }) {
@@ -83,7 +85,7 @@ const traceIndent = 6
 
 // tracing follows the sessions of a receiver.
 type tracing struct {
-	client      *adminClient
+	client      *client.Admin
 	key, source string
 	out         io.Writer
 	asJSON      bool
@@ -105,7 +107,7 @@ func (t *tracing) follow(ctx context.Context, every time.Duration) error {
 		if err := t.write(lines); err != nil {
 			return err
 		}
-		if !waitFor(ctx, every) {
+		if term.Sleep(ctx, every) != nil {
 			return nil
 		}
 	}
@@ -122,7 +124,7 @@ func (t *tracing) fetch(ctx context.Context) ([]inspect.TraceLine, error) {
 		After map[string]uint64   `json:"after"`
 	}
 	q := url.Values{"key": {t.key}, "source": {t.source}, "after": {string(after)}}
-	if err := t.client.ask(ctx, "GET", "/v1/receivers/trace?"+q.Encode(), nil, &answer); err != nil {
+	if err := t.client.Ask(ctx, "GET", "/v1/receivers/trace?"+q.Encode(), nil, &answer); err != nil {
 		return nil, err
 	}
 	t.after = answer.After
@@ -132,12 +134,12 @@ func (t *tracing) fetch(ctx context.Context) ([]inspect.TraceLine, error) {
 func (t *tracing) write(lines []inspect.TraceLine) (err error) {
 	for _, l := range lines {
 		if t.asJSON {
-			err = printJSON(t.out, l)
+			err = term.PrintJSON(t.out, l)
 		} else {
-			text := fmt.Sprintf("%s %s %s#%d %s", l.At.UTC().Format("15:04:05.000"), printable(l.Node),
-				printable(dash(l.Host)), l.Session, printable(l.Line))
+			text := fmt.Sprintf("%s %s %s#%d %s", l.At.UTC().Format("15:04:05.000"), term.Printable(l.Node),
+				term.Printable(term.Dash(l.Host)), l.Session, term.Printable(l.Line))
 			if t.width > 0 {
-				text = brokenAt(text, traceIndent, t.width)
+				text = term.BrokenAt(text, traceIndent, t.width)
 			}
 			_, err = fmt.Fprintln(t.out, text)
 		}

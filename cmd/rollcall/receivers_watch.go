@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/term"
 )
 
 // receiversEvery is how often a watched table of receivers is renewed.
@@ -26,14 +27,14 @@ const (
 // watch shows the receivers each second until ctx ends, which is no error. A node that
 // has answered once may go away and come back.
 func (v receiversScreen) watch(ctx context.Context) error {
-	found, err := v.client.receivers(ctx)
+	found, err := v.client.Receivers(ctx)
 	if ctx.Err() != nil {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	redraw := isTerminal(v.out) && !v.asJSON
+	redraw := term.IsTerminal(v.out) && !v.asJSON
 	if redraw {
 		if _, err := io.WriteString(v.out, screenOpen); err != nil {
 			return fmt.Errorf("write the output: %w", err)
@@ -45,13 +46,13 @@ func (v receiversScreen) watch(ctx context.Context) error {
 			return err
 		}
 		next = next.Add(v.every)
-		if !waitFor(ctx, max(time.Until(next), v.every/4)) {
+		if term.Sleep(ctx, max(time.Until(next), v.every/4)) != nil {
 			return nil
 		}
 		if late := time.Now(); next.Before(late.Add(-v.every)) {
 			next = late
 		}
-		if found, err = v.client.receivers(ctx); ctx.Err() != nil {
+		if found, err = v.client.Receivers(ctx); ctx.Err() != nil {
 			return nil
 		}
 	}
@@ -61,11 +62,11 @@ func (v receiversScreen) watch(ctx context.Context) error {
 func (v receiversScreen) frame(found inspect.Receivers, failed error, redraw bool) error {
 	if v.asJSON {
 		if failed != nil {
-			return printJSON(v.out, map[string]string{"error": failed.Error()})
+			return term.PrintJSON(v.out, map[string]string{"error": failed.Error()})
 		}
-		return printJSON(v.out, v.pick(found))
+		return term.PrintJSON(v.out, v.pick(found))
 	}
-	width, height := sizeOf(v.out)
+	width, height := term.SizeOf(v.out)
 	var body bytes.Buffer
 	head := fmt.Sprintf("%s  receivers by %s", time.Now().UTC().Format("15:04:05Z"), v.sort)
 	if v.part != "" {
@@ -73,7 +74,7 @@ func (v receiversScreen) frame(found inspect.Receivers, failed error, redraw boo
 	}
 	fmt.Fprintf(&body, "%s\n\n", head)
 	if failed != nil {
-		body.WriteString(foldedTo(failed.Error(), 0, width) + "\n")
+		body.WriteString(term.FoldedTo(failed.Error(), 0, width) + "\n")
 	} else {
 		t := tableOf{v, width, 0}
 		if redraw {

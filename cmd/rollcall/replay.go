@@ -13,6 +13,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/node"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/http/admin"
 	"rollcall/ledger/evidence"
@@ -47,8 +50,8 @@ func newReplay(e environment) *cobra.Command {
 		}
 		w := c.OutOrStdout()
 		if *asJSON {
-			r.read = func(at reading) error { return printJSON(w, map[string]reading{"read": at}) }
-			return r.run(c.Context(), func(l admin.ReplayLine) error { return printJSON(w, l) })
+			r.read = func(at reading) error { return term.PrintJSON(w, map[string]reading{"read": at}) }
+			return r.run(c.Context(), func(l admin.ReplayLine) error { return term.PrintJSON(w, l) })
 		}
 		r.read = func(at reading) error {
 			_, err := fmt.Fprintf(w, "from %s\n\n", at)
@@ -69,7 +72,7 @@ func readRules(name string) (string, error) {
 		return "", fmt.Errorf("read the rules: %w", err)
 	}
 	if len(text) == 0 {
-		return "", usageError{fmt.Sprintf("%s is empty: without --rules the rules of now judge", name)}
+		return "", term.UsageError(fmt.Sprintf("%s is empty: without --rules the rules of now judge", name))
 	}
 	return string(text), nil
 }
@@ -85,7 +88,7 @@ type replay struct {
 
 // run calls yield for each line, the summary last.
 func (r replay) run(ctx context.Context, yield func(admin.ReplayLine) error) error {
-	return r.from.read(ctx, func(client *adminClient, at reading) error { return r.ask(ctx, client, at, yield) },
+	return r.from.read(ctx, func(client *client.Admin, at reading) error { return r.ask(ctx, client, at, yield) },
 		func(book *sqlstore.Store, c config.Config, at reading) error {
 			rules, err := r.own(c)
 			if err == nil {
@@ -108,22 +111,22 @@ func (r replay) own(c config.Config) (*verdict.Rules, error) {
 	if r.rules != "" {
 		return verdict.Load(admin.RulesName, []byte(r.rules))
 	}
-	return loadRules(c.Verdict)
+	return node.LoadRules(c.Verdict)
 }
 
 // errCut ends a replay of which the end is missing.
 var errCut = errors.New("the replay was cut short: run it again")
 
 // ask has the node replay.
-func (r replay) ask(ctx context.Context, client *adminClient, at reading, yield func(admin.ReplayLine) error) error {
-	answer, err := client.do(ctx, http.MethodPost, "/v1/verifications/"+r.id.String()+"/replay",
+func (r replay) ask(ctx context.Context, client *client.Admin, at reading, yield func(admin.ReplayLine) error) error {
+	answer, err := client.Do(ctx, http.MethodPost, "/v1/verifications/"+r.id.String()+"/replay",
 		map[string]any{"rules": r.rules, "all": r.all})
 	if err != nil {
 		return err
 	}
 	defer answer.Body.Close()
 	if answer.Header.Get("Content-Type") != admin.ReplayType {
-		return client.stranger()
+		return client.Stranger()
 	}
 	if err := r.read(at); err != nil {
 		return err
@@ -158,7 +161,7 @@ func printReplay(w io.Writer, l admin.ReplayLine) error {
 }
 
 func writeReplayed(b *strings.Builder, r evidence.Replayed) {
-	fmt.Fprintf(b, "%s\n", folded(r.Address, 0))
+	fmt.Fprintf(b, "%s\n", term.Folded(r.Address, 0))
 	for _, one := range []struct {
 		when  string
 		judge evidence.Judged
@@ -171,7 +174,7 @@ func writeReplayed(b *strings.Builder, r evidence.Replayed) {
 			by = "rule " + one.judge.Rule
 		}
 		text := fmt.Sprintf("%s, %s, by %s", one.judge.Outcome, one.judge.Reason, by)
-		fmt.Fprintf(b, "    %s  %s\n", one.when, folded(text, 9))
+		fmt.Fprintf(b, "    %s  %s\n", one.when, term.Folded(text, 9))
 	}
 }
 
@@ -179,25 +182,25 @@ func writeReplaySummary(b *strings.Builder, s evidence.Summary) {
 	if s.Outcomes+s.Reasons > 0 {
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(b, "%s\n", folded(fmt.Sprintf("%s settled addresses of a verification that is %s, %s of them "+
+	fmt.Fprintf(b, "%s\n", term.Folded(fmt.Sprintf("%s settled addresses of a verification that is %s, %s of them "+
 		"with evidence: %s stay the same, %s would have another outcome, %s another reason.",
-		grouped(s.Addresses), s.Status, grouped(s.Replayed), grouped(s.Same), grouped(s.Outcomes),
-		grouped(s.Reasons)), 0))
+		term.Grouped(s.Addresses), s.Status, term.Grouped(s.Replayed), term.Grouped(s.Same), term.Grouped(s.Outcomes),
+		term.Grouped(s.Reasons)), 0))
 	if len(s.Changes) > 0 {
 		fmt.Fprintf(b, "\n%-12s%-12s%12s\n", "WAS", "NOW", "ADDRESSES")
 		undecided := false
 		for _, c := range s.Changes {
-			fmt.Fprintf(b, "%-12s%-12s%12s\n", c.Before, c.After, grouped(c.Count))
+			fmt.Fprintf(b, "%-12s%-12s%12s\n", c.Before, c.After, term.Grouped(c.Count))
 			undecided = undecided || c.After == "undecided"
 		}
 		if undecided {
-			b.WriteString("\n" + folded("undecided: these rules would have gone on asking.", 0) + "\n")
+			b.WriteString("\n" + term.Folded("undecided: these rules would have gone on asking.", 0) + "\n")
 		}
 	}
 	if s.Unexplained > 0 {
-		fmt.Fprintf(b, "\n%s\n", folded(fmt.Sprintf("%s outcomes are not what their own evidence gave when they "+
-			"were settled: a fault of the program, please report it.", grouped(s.Unexplained)), 0))
+		fmt.Fprintf(b, "\n%s\n", term.Folded(fmt.Sprintf("%s outcomes are not what their own evidence gave when they "+
+			"were settled: a fault of the program, please report it.", term.Grouped(s.Unexplained)), 0))
 	}
-	b.WriteString("\n" + folded("Nothing was charged or written, and no receiver was asked: this is what is "+
+	b.WriteString("\n" + term.Folded("Nothing was charged or written, and no receiver was asked: this is what is "+
 		"stored, judged anew.", 0) + "\n")
 }

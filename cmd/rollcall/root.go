@@ -8,20 +8,12 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"rollcall/cmd/rollcall/node"
+	"rollcall/cmd/rollcall/term"
 )
 
-// errUsage is in every error about how the command was called.
-var errUsage = errors.New("wrong usage")
-
-// usageError is a line about how the command was called.
-type usageError struct{ text string }
-
-func (e usageError) Error() string { return e.text }
-
-// Is makes errors.Is(err, errUsage) true.
-func (e usageError) Is(target error) bool { return target == errUsage }
-
-func isUsage(err error) bool { return errors.Is(err, errUsage) }
+func isUsage(err error) bool { return errors.Is(err, term.ErrUsage) }
 
 // newRoot makes the whole command tree. environ is in the form of os.Environ.
 func newRoot(environ []string) *cobra.Command {
@@ -36,9 +28,9 @@ func newRoot(environ []string) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.Version = versionOf(debug.ReadBuildInfo()).String()
+	root.Version = node.VersionOf(debug.ReadBuildInfo()).String()
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err.Error()} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return term.UsageError(err.Error()) })
 	lab := newLab()
 	lab.AddCommand(newLabScore())
 	root.AddCommand(
@@ -85,13 +77,13 @@ func asGroup(group *cobra.Command) *cobra.Command {
 	group.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			fmt.Fprint(c.ErrOrStderr(), c.UsageString())
-			return usageError{fmt.Sprintf("%q needs a command", c.CommandPath())}
+			return term.UsageError(fmt.Sprintf("%q needs a command", c.CommandPath()))
 		}
 		text := fmt.Sprintf("unknown command %q for %q", args[0], c.CommandPath())
 		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
 			text += ": did you mean " + strings.Join(near, " or ") + "?"
 		}
-		return usageError{text}
+		return term.UsageError(text)
 	}
 	return group
 }
@@ -101,9 +93,9 @@ func wantArgs(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {
 		case len(args) < len(names):
-			return usageError{fmt.Sprintf("%s is missing", names[len(args)])}
+			return term.UsageError(fmt.Sprintf("%s is missing", names[len(args)]))
 		case len(args) > len(names):
-			return usageError{fmt.Sprintf("unexpected argument %q", args[len(names)])}
+			return term.UsageError(fmt.Sprintf("unexpected argument %q", args[len(names)]))
 		}
 		return nil
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,8 +13,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
-	"rollcall/actors/inspect"
-	"rollcall/http/admin"
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/ledger"
 	"rollcall/smtp/throttle"
 )
@@ -29,7 +28,7 @@ func newThrottle(e environment) *cobra.Command {
 			"field by field; of rules with the same name an override goes before the throttle file, the file before what\n" +
 			"is known of operators, and that before the default. A rule for source:ADDRESS is for one of our sources.\n" +
 			"An override holds for all nodes within two seconds, and ends by itself.\n\n" +
-			foldedTo("Fields: "+strings.Join(fieldNames(), ", ")+".", 0, helpWidth),
+			term.FoldedTo("Fields: "+strings.Join(fieldNames(), ", ")+".", 0, helpWidth),
 	})
 	node := addAdminFlags(c, e)
 	c.AddCommand(newThrottleList(node), newThrottleExplain(node), newThrottleSet(node), newThrottleClear(node),
@@ -46,35 +45,6 @@ func fieldNames() (names []string) {
 		names = append(names, f.String())
 	}
 	return names
-}
-
-// rules asks a node for the rules of all layers.
-func (c *adminClient) rules(ctx context.Context) (r admin.ThrottleRules, err error) {
-	return r, c.ask(ctx, "GET", "/v1/throttle", nil, &r)
-}
-
-// explainRules asks a node what its rules hold for a name. It needs no DNS.
-func (c *adminClient) explainRules(ctx context.Context, name string) (x inspect.Explanation, err error) {
-	return x, c.ask(ctx, "GET", "/v1/throttle/explain?by=name&name="+url.QueryEscape(name), nil, &x)
-}
-
-// explain asks a node what holds for a name.
-func (c *adminClient) explain(ctx context.Context, name string) (x inspect.Explanation, err error) {
-	return x, c.ask(ctx, "GET", "/v1/throttle/explain?name="+url.QueryEscape(name), nil, &x)
-}
-
-// receivers asks a node for the live table of the cluster.
-func (c *adminClient) receivers(ctx context.Context) (r inspect.Receivers, err error) {
-	return r, c.ask(ctx, "GET", "/v1/receivers", nil, &r)
-}
-
-// clear asks a node to end overrides.
-func (c *adminClient) clear(ctx context.Context, call admin.ClearCall) ([]admin.ThrottleRule, error) {
-	var answer struct {
-		Cleared []admin.ThrottleRule `json:"cleared"`
-	}
-	err := c.ask(ctx, "POST", "/v1/throttle/clear", call, &answer)
-	return answer.Cleared, err
 }
 
 // dayHours is written "d" in lengths of time, as 2d.
@@ -97,15 +67,15 @@ func parseSpan(text string) (time.Duration, error) {
 // parseFor reads how long an override shall hold.
 func parseFor(text string) (time.Duration, error) {
 	if text == "" {
-		return 0, usageError{"--for is missing: say how long it shall hold, as --for 2h"}
+		return 0, term.UsageError("--for is missing: say how long it shall hold, as --for 2h")
 	}
 	d, err := parseSpan(text)
 	if err != nil {
-		return 0, usageError{fmt.Sprintf("--for %q is no length of time: write 30m, 2h or 3d", text)}
+		return 0, term.UsageError(fmt.Sprintf("--for %q is no length of time: write 30m, 2h or 3d", text))
 	}
 	if d < ledger.OverrideMin || d > ledger.OverrideMax {
-		return 0, usageError{fmt.Sprintf("--for %s: an override holds for 1s to %dd; what shall stay belongs into the "+
-			"throttle file", text, ledger.OverrideMax/dayHours)}
+		return 0, term.UsageError(fmt.Sprintf("--for %s: an override holds for 1s to %dd; what shall stay belongs into the "+
+			"throttle file", text, ledger.OverrideMax/dayHours))
 	}
 	return d, nil
 }
@@ -116,18 +86,18 @@ func parseFields(args []string) (map[string]string, error) {
 	for _, arg := range args {
 		name, value, found := strings.Cut(arg, "=")
 		if !found {
-			return nil, usageError{fmt.Sprintf("%q is no FIELD=VALUE, such as rcpt_rate=2/s", arg)}
+			return nil, term.UsageError(fmt.Sprintf("%q is no FIELD=VALUE, such as rcpt_rate=2/s", arg))
 		}
 		if _, known := throttle.ParseField(name); !known {
-			return nil, usageError{unknownField(name)}
+			return nil, term.UsageError(unknownField(name))
 		}
 		if _, twice := fields[name]; twice {
-			return nil, usageError{name + " is set twice"}
+			return nil, term.UsageError(name + " is set twice")
 		}
 		fields[name] = value
 	}
 	if _, err := throttle.ParseOverride(fields); err != nil {
-		return nil, usageError{strings.TrimPrefix(err.Error(), throttle.ErrLimits.Error()+": ")}
+		return nil, term.UsageError(strings.TrimPrefix(err.Error(), throttle.ErrLimits.Error()+": "))
 	}
 	return fields, nil
 }
@@ -162,16 +132,16 @@ func completeKey(node *adminFlags, more func(args []string, typed string) []stri
 		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
 		defer cancel()
 		var names []string
-		if known, err := client.receivers(ctx); err == nil {
+		if known, err := client.Receivers(ctx); err == nil {
 			for _, r := range known.Receivers {
-				names = append(names, fmt.Sprintf("%s\t%s queued, %s", printable(r.Key), grouped(int64(r.Queued)),
-					printable(r.State)))
+				names = append(names, fmt.Sprintf("%s\t%s queued, %s", term.Printable(r.Key), term.Grouped(int64(r.Queued)),
+					term.Printable(r.State)))
 			}
 		}
-		if known, err := client.rules(ctx); err == nil {
+		if known, err := client.Rules(ctx); err == nil {
 			for _, r := range known.Rules {
 				if r.Name != "" && r.Layer != throttle.LayerKnown.String() {
-					names = append(names, fmt.Sprintf("%s\t%s", printable(r.Name), printable(r.Layer)))
+					names = append(names, fmt.Sprintf("%s\t%s", term.Printable(r.Name), term.Printable(r.Layer)))
 				}
 			}
 		}
@@ -195,11 +165,11 @@ func completeFields(args []string, _ string) (offers []string) {
 }
 
 // overrideID reads --id: a whole id, or the beginning of one of those that hold.
-func overrideID(ctx context.Context, client *adminClient, text string) (uuid.UUID, error) {
+func overrideID(ctx context.Context, client *client.Admin, text string) (uuid.UUID, error) {
 	if id, err := uuid.Parse(text); err == nil {
 		return id, nil
 	}
-	known, err := client.rules(ctx)
+	known, err := client.Rules(ctx)
 	if err != nil {
 		return uuid.Nil, err
 	}

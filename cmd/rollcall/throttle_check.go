@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 )
 
@@ -53,7 +54,7 @@ func newThrottleCheck(e environment) *cobra.Command {
 			if out.Findings == nil {
 				out.Findings = []config.Finding{}
 			}
-			err = printJSON(c.OutOrStdout(), out)
+			err = term.PrintJSON(c.OutOrStdout(), out)
 		} else {
 			err = printCheck(c, out)
 		}
@@ -70,23 +71,23 @@ func times(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
 	}
-	return fmt.Sprintf("%s %s", grouped(int64(n)), thing)
+	return fmt.Sprintf("%s %s", term.Grouped(int64(n)), thing)
 }
 
 func printCheck(c *cobra.Command, out checkView) error {
 	var b strings.Builder
-	width := widthOf(c.OutOrStdout())
+	width := term.WidthOf(c.OutOrStdout())
 	for _, f := range out.Findings {
-		b.WriteString(foldedTo(fmt.Sprintf("%s: %s", f.Severity, f), 4, width) + "\n")
+		b.WriteString(term.FoldedTo(fmt.Sprintf("%s: %s", f.Severity, f), 4, width) + "\n")
 	}
 	if out.OK {
 		text := fmt.Sprintf("%s can be used: %s with those of the configuration", out.File, times(out.Rules, "rule"))
 		if n := len(out.Findings); n > 0 {
 			text += ", " + times(n, "warning")
 		}
-		b.WriteString(foldedTo(text+".", 0, width) + "\n")
+		b.WriteString(term.FoldedTo(text+".", 0, width) + "\n")
 	}
-	return emit(c.OutOrStdout(), &b)
+	return term.Emit(c.OutOrStdout(), &b)
 }
 
 // faultsOf gives the faults of a throttle file as one error; warnings are none.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/smtp/throttle"
 )
 
@@ -33,17 +35,16 @@ func newThrottleExplain(node *adminFlags) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		found, err := client.explain(c.Context(), sourceKey(args[0]))
+		found, err := client.Explain(c.Context(), sourceKey(args[0]))
 		if err != nil {
 			return err
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), found)
+			return term.PrintJSON(c.OutOrStdout(), found)
 		}
-		x := explanation{Explanation: found, all: *all, now: time.Now(), width: widthOf(c.OutOrStdout())}
+		x := explanation{Explanation: found, all: *all, now: time.Now(), width: term.WidthOf(c.OutOrStdout())}
 		if len(found.Receiver) > 0 {
-			var detail receiverDetails
-			if detail, err = client.receiver(c.Context(), found.Key); err == nil {
+			if detail, err := client.Receiver(c.Context(), found.Key); err == nil {
 				x.details = detail.Receivers
 			}
 		}
@@ -75,7 +76,7 @@ const valueMost = 13
 
 func (x explanation) print(w io.Writer) error {
 	var b strings.Builder
-	b.WriteString(foldedTo(x.title(), 0, x.width) + "\n\n")
+	b.WriteString(term.FoldedTo(x.title(), 0, x.width) + "\n\n")
 	layer := "%-23s%-*s%-10s%s\n"
 	fmt.Fprintf(&b, layer, "FIELD", valueMost+2, "VALUE", "LAYER", "FROM")
 	for _, f := range x.Fields {
@@ -87,12 +88,12 @@ func (x explanation) print(w io.Writer) error {
 		}
 	}
 	for _, note := range x.notes() {
-		b.WriteString("\n" + foldedTo(note, 0, x.width) + "\n")
+		b.WriteString("\n" + term.FoldedTo(note, 0, x.width) + "\n")
 	}
 	for _, d := range x.details {
 		x.present(&b, d)
 	}
-	return emit(w, &b)
+	return term.Emit(w, &b)
 }
 
 // title says what is explained.
@@ -101,24 +102,21 @@ func (x explanation) title() string {
 	if x.Domain != "" {
 		text = fmt.Sprintf("%s is asked at receiver %s", x.Domain, x.Key)
 		if len(x.Hosts) > 0 {
-			text += " (hosts " + some(x.Hosts) + ")"
+			text += " (hosts " + term.Some(x.Hosts) + ")"
 		}
-	}
-	if x.Shards > 1 {
-		text += fmt.Sprintf(", in %d shards that share what it allows", x.Shards)
 	}
 	return text + "."
 }
 
 // line writes a field and who has set it.
 func (x explanation) line(b *strings.Builder, field, value string, said inspect.Said) {
-	value = printable(dash(value))
+	value = term.Printable(term.Dash(value))
 	indent := 23 + valueMost + 2 + 10
 	head := fmt.Sprintf("%-23s%-*s%-10s", field, valueMost+2, value, said.Layer)
 	if utf8.RuneCountInString(value) > valueMost {
 		head = fmt.Sprintf("%-23s%s\n%-*s%-10s", field, value, 23+valueMost+2, "", said.Layer)
 	}
-	b.WriteString(strings.TrimRight(head+foldedTo(from(said, x.now), indent, x.width), " ") + "\n")
+	b.WriteString(strings.TrimRight(head+term.FoldedTo(from(said, x.now), indent, x.width), " ") + "\n")
 }
 
 // from says who said something: the rule, its place, and of an override its end.
@@ -129,12 +127,12 @@ func from(said inspect.Said, now time.Time) string {
 	}
 	switch {
 	case said.ID != "":
-		parts = append(parts, fmt.Sprintf("override %.8s by %s", said.ID, firstSet(said.Author, "nobody named")))
+		parts = append(parts, fmt.Sprintf("override %.8s by %s", said.ID, cmp.Or(said.Author, "nobody named")))
 	case said.Where != "":
 		parts = append(parts, said.Where)
 	}
 	if !said.Until.IsZero() {
-		parts = append(parts, till(said.Until, now))
+		parts = append(parts, term.Until(said.Until, now))
 	}
 	text := strings.Join(parts, ", ")
 	if said.Reason != "" {
@@ -146,11 +144,11 @@ func from(said inspect.Said, now time.Time) string {
 // notes says what the table does not show.
 func (x explanation) notes() (notes []string) {
 	if len(x.Narrower) > 0 {
-		notes = append(notes, "Narrower names with rules of their own, which go before these: "+some(x.Narrower)+".")
+		notes = append(notes, "Narrower names with rules of their own, which go before these: "+term.Some(x.Narrower)+".")
 	}
 	if len(x.Beside) > 0 {
 		notes = append(notes, "Other receivers of the same operator, each with an allowance of its own: "+
-			some(x.Beside)+".")
+			term.Some(x.Beside)+".")
 	}
 	var a throttle.Limits
 	isReceiver := false
@@ -163,7 +161,8 @@ func (x explanation) notes() (notes []string) {
 	if isReceiver && throttle.StrangerLimits(a) != a {
 		notes = append(notes,
 			fmt.Sprintf("Sessions end after %d refusals all the same: this receiver is not known to "+
-				"bear many. With refused_per_hour of %d or more, or a refused_share, refused_per_session holds.", throttle.StrangerRefused,
+				"bear many. With refused_per_hour of %d or more, or a refused_share, refused_per_session holds.",
+				throttle.StrangerRefused,
 				throttle.StrangerBelow))
 	}
 	switch {
@@ -174,26 +173,26 @@ func (x explanation) notes() (notes []string) {
 		notes = append(notes, "Nothing is asked of it now.")
 	}
 	for _, note := range x.Notes {
-		notes = append(notes, printable(note))
+		notes = append(notes, term.Printable(note))
 	}
 	return append(notes, filesState(x.Others, x.Silent)...)
 }
 
 // present writes how a receiver stands where it lives.
 func (x explanation) present(b *strings.Builder, d inspect.ReceiverDetail) {
-	fmt.Fprintf(b, "\n%s\n", foldedTo(fmt.Sprintf("Now, on %s: %s. %s", d.Node, stateText(d.Receiver, x.now),
+	fmt.Fprintf(b, "\n%s\n", term.FoldedTo(fmt.Sprintf("Now, on %s: %s. %s", d.Node, stateText(d.Receiver, x.now),
 		d.Why), 0,
 		x.width))
 	for _, cause := range d.Causes {
-		b.WriteString("    " + foldedTo("believed: "+cause, 4, x.width) + "\n")
+		b.WriteString("    " + term.FoldedTo("believed: "+cause, 4, x.width) + "\n")
 	}
 	if d.Software != nil {
-		b.WriteString("    " + foldedTo("software: "+softwareLine(d.Software), 4, x.width) + "\n")
+		b.WriteString("    " + term.FoldedTo("software: "+softwareLine(d.Software), 4, x.width) + "\n")
 	}
 	for _, text := range lessons(d, x.now) {
-		b.WriteString("    " + foldedTo(text, 4, x.width) + "\n")
+		b.WriteString("    " + term.FoldedTo(text, 4, x.width) + "\n")
 	}
 }
 
 // sourceName names a source to a person.
-func sourceName(source string) string { return firstSet(source, "default") }
+func sourceName(source string) string { return cmp.Or(source, "default") }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/http/admin"
 	"rollcall/smtp/throttle"
 )
@@ -33,7 +35,7 @@ func newThrottleList(node *adminFlags) *cobra.Command {
 			return err
 		}
 		var known admin.ThrottleRules
-		if err := client.ask(c.Context(), "GET", "/v1/throttle?files=all", nil, &known); err != nil {
+		if err := client.Ask(c.Context(), "GET", "/v1/throttle?files=all", nil, &known); err != nil {
 			return err
 		}
 		known.Rules = slices.DeleteFunc(known.Rules, func(r admin.ThrottleRule) bool {
@@ -41,7 +43,7 @@ func newThrottleList(node *adminFlags) *cobra.Command {
 			return !own && !*all || len(args) > 0 && !strings.Contains(r.Name, strings.ToLower(args[0]))
 		})
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), known)
+			return term.PrintJSON(c.OutOrStdout(), known)
 		}
 		return printRules(c.OutOrStdout(), known)
 	}
@@ -52,7 +54,7 @@ func newThrottleList(node *adminFlags) *cobra.Command {
 func mostArgs(most int) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) > most {
-			return usageError{fmt.Sprintf("unexpected argument %q", args[most])}
+			return term.UsageError(fmt.Sprintf("unexpected argument %q", args[most]))
 		}
 		return nil
 	}
@@ -61,7 +63,7 @@ func mostArgs(most int) cobra.PositionalArgs {
 // printRules writes the strongest layer first, since that is what somebody changed last.
 func printRules(w io.Writer, known admin.ThrottleRules) error {
 	var b strings.Builder
-	width := widthOf(w)
+	width := term.WidthOf(w)
 	layers := []throttle.Layer{throttle.LayerOverride, throttle.LayerFile, throttle.LayerKnown, throttle.LayerDefault}
 	titles := []string{"OVERRIDE", "FILE", "KNOWN", "DEFAULT"}
 	shown := 0
@@ -80,30 +82,31 @@ func printRules(w io.Writer, known admin.ThrottleRules) error {
 		b.WriteString("No override holds, and no throttle file sets a rule.\n")
 	}
 	if text := fileState(known.File, time.Time(known.Now)); text != "" {
-		b.WriteString("\n" + foldedTo(text, 0, width) + "\n")
+		b.WriteString("\n" + term.FoldedTo(text, 0, width) + "\n")
 	}
 	for _, text := range filesState(known.Others, known.Silent) {
-		b.WriteString("\n" + foldedTo(text, 0, width) + "\n")
+		b.WriteString("\n" + term.FoldedTo(text, 0, width) + "\n")
 	}
-	return emit(w, &b)
+	return term.Emit(w, &b)
 }
 
 // filesState says of which nodes the throttle file differs from that of the node that was
 // asked, and of which nothing is known.
 func filesState(others []inspect.OtherFile, silent []inspect.Silent) (texts []string) {
 	for _, o := range others {
-		node := printable(o.Node)
+		node := term.Printable(o.Node)
 		if o.Differs {
 			texts = append(texts, fmt.Sprintf("Other rules of a throttle file hold on %s: what lives there is asked by "+
 				"them. Ask that node with --admin.", node))
 		}
 		if o.Fault != "" {
 			texts = append(texts, fmt.Sprintf("%s does not use its throttle file as it is now: %s.", node,
-				strings.TrimSuffix(printable(o.Fault), ".")))
+				strings.TrimSuffix(term.Printable(o.Fault), ".")))
 		}
 	}
 	for _, s := range silent {
-		texts = append(texts, fmt.Sprintf("Without %s, which does not answer: %s", printable(s.Node), printable(s.Why)))
+		texts = append(texts, fmt.Sprintf("Without %s, which does not answer: %s", term.Printable(s.Node),
+			term.Printable(s.Why)))
 	}
 	return texts
 }
@@ -119,30 +122,30 @@ func writeRule(b *strings.Builder, r admin.ThrottleRule, t ruleTitle) {
 	head := t.layer + " " + ruleTarget(r.Name)
 	if r.Until != nil {
 		until := time.Time(*r.Until)
-		head += fmt.Sprintf(", %s left, until %s", left(until, t.now), clock(until, t.now))
+		head += fmt.Sprintf(", %s left, until %s", term.Left(until, t.now), term.Clock(until, t.now))
 	}
 	whole := beatenBy(r)
 	if whole != "" {
 		head += ", beaten by " + whole + ": nothing of it holds"
 	}
-	b.WriteString(foldedTo(head, 4, t.width) + "\n")
+	b.WriteString(term.FoldedTo(head, 4, t.width) + "\n")
 	if r.ID != "" {
-		for _, text := range []string{r.ID + ", by " + firstSet(r.Author, "nobody named"), r.Reason} {
-			b.WriteString("    " + foldedTo(text, 4, t.width) + "\n")
+		for _, text := range []string{r.ID + ", by " + cmp.Or(r.Author, "nobody named"), r.Reason} {
+			b.WriteString("    " + term.FoldedTo(text, 4, t.width) + "\n")
 		}
 	}
 	for _, group := range byPlace(r.Fields) {
 		var set []string
 		for _, f := range group {
-			text := f.Field + "=" + dash(f.Value)
+			text := f.Field + "=" + term.Dash(f.Value)
 			if f.Beaten != "" && whole == "" {
 				text += " (beaten by " + layerWord(r, f.Beaten) + ")"
 			}
 			set = append(set, text)
 		}
-		b.WriteString("    " + foldedTo(strings.Join(set, " "), 4, t.width) + "\n")
+		b.WriteString("    " + term.FoldedTo(strings.Join(set, " "), 4, t.width) + "\n")
 		if where := group[0].Where; where != "" {
-			b.WriteString("        " + foldedTo(where, 8, t.width) + "\n")
+			b.WriteString("        " + term.FoldedTo(where, 8, t.width) + "\n")
 		}
 	}
 }
@@ -203,9 +206,9 @@ func fileState(f admin.ThrottleFile, now time.Time) string {
 		return fmt.Sprintf("%s not used: %s. Nothing of it holds.", f.File, strings.TrimSuffix(f.Fault, "."))
 	case f.Fault != "":
 		return fmt.Sprintf("%s not used: %s. What was read at %s holds on.", f.File, strings.TrimSuffix(f.Fault, "."),
-			clock(time.Time(*f.Loaded), now))
+			term.Clock(time.Time(*f.Loaded), now))
 	case f.Loaded == nil:
 		return fmt.Sprintf("%s is not there; when it is, it is read within a second.", f.File)
 	}
-	return fmt.Sprintf("%s is in use, read at %s.", f.File, clock(time.Time(*f.Loaded), now))
+	return fmt.Sprintf("%s is in use, read at %s.", f.File, term.Clock(time.Time(*f.Loaded), now))
 }

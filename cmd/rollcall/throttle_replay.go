@@ -12,13 +12,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/term"
 )
 
 func newThrottleReplay(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "replay [FILE]",
 		Short: "Try a throttle file, or verdict rules, on what was recorded in the last hours",
-		Long: "Try a throttle file, or a file of verdict rules with --rules, on what the nodes recorded in the last hours:\n" +
+		Long: "Try a throttle file, or a file of verdict rules with --rules, on what the nodes recorded in the last " +
+			"hours:\n" +
 			"which fields would have held receivers back and how often, how many addresses could have been asked and how\n" +
 			"much later the last one, and which replies would have been taken for something else. Nothing is changed and\n" +
 			"no receiver is asked. What receivers would have answered to more than they were asked nobody knows, and the\n" +
@@ -33,7 +35,7 @@ func newThrottleReplay(node *adminFlags) *cobra.Command {
 			"with the program")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 && *rules == "" {
-			return usageError{"FILE is missing: give a throttle file, or --rules with a rule file"}
+			return term.UsageError("FILE is missing: give a throttle file, or --rules with a rule file")
 		}
 		body, err := candidates(args, *rules)
 		if err != nil {
@@ -46,11 +48,11 @@ func newThrottleReplay(node *adminFlags) *cobra.Command {
 		ctx, cancel := context.WithTimeout(c.Context(), replayTimeout)
 		defer cancel()
 		var found inspect.Replayed
-		if err := client.call(ctx, "POST", "/v1/throttle/replay", body, &found); err != nil {
+		if err := client.Call(ctx, "POST", "/v1/throttle/replay", body, &found); err != nil {
 			return err
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), found)
+			return term.PrintJSON(c.OutOrStdout(), found)
 		}
 		return printThrottleReplay(c.OutOrStdout(), found)
 	}
@@ -73,7 +75,7 @@ func candidates(args []string, rules string) (body candidateBody, err error) {
 			return body, err
 		}
 		if strings.TrimSpace(body.Throttle) == "" {
-			return body, usageError{args[0] + " is empty: there is nothing to try"}
+			return body, term.UsageError(args[0] + " is empty: there is nothing to try")
 		}
 		if err = faultsOf(args[0]); err != nil {
 			return body, err
@@ -87,21 +89,21 @@ func candidates(args []string, rules string) (body candidateBody, err error) {
 
 func printThrottleReplay(w io.Writer, r inspect.Replayed) error {
 	var b strings.Builder
-	width := widthOf(w)
+	width := term.WidthOf(w)
 	paragraph := func(format string, args ...any) {
-		b.WriteString(foldedTo(fmt.Sprintf(format, args...), 0, width) + "\n")
+		b.WriteString(term.FoldedTo(fmt.Sprintf(format, args...), 0, width) + "\n")
 	}
 	paragraph("The record reaches back %s: %s addresses were asked. %s of the receivers in it would see no difference, "+
-		"%s would.", reach(r.Hours), grouped(int64(r.Asked)),
-		grouped(int64(r.Same)), grouped(int64(len(r.Receivers))))
+		"%s would.", reach(r.Hours), term.Grouped(int64(r.Asked)),
+		term.Grouped(int64(r.Same)), term.Grouped(int64(len(r.Receivers))))
 	for _, one := range r.Receivers {
 		writeReceiverReplay(&b, one, width)
 	}
 	if len(r.Verdicts) > 0 {
 		fmt.Fprintf(&b, "\nReplies that would be taken for something else:\n\n")
 		for _, v := range r.Verdicts {
-			paragraph("%s, %s times: %q", v.Receiver, grouped(int64(v.Times)), printable(v.Sample))
-			b.WriteString("    was  " + foldedTo(v.Now, 9, width) + "\n    now  " + foldedTo(v.Would, 9, width) + "\n")
+			paragraph("%s, %s times: %q", v.Receiver, term.Grouped(int64(v.Times)), term.Printable(v.Sample))
+			b.WriteString("    was  " + term.FoldedTo(v.Now, 9, width) + "\n    now  " + term.FoldedTo(v.Would, 9, width) + "\n")
 		}
 	}
 	for _, text := range r.Warnings {
@@ -114,7 +116,7 @@ func printThrottleReplay(w io.Writer, r inspect.Replayed) error {
 	}
 	b.WriteString("\n")
 	paragraph("Nothing was changed, and no receiver was asked: this is what was recorded, reckoned anew.")
-	return emit(w, &b)
+	return term.Emit(w, &b)
 }
 
 // reach says how far back a record goes, in whole minutes and never more.
@@ -123,33 +125,33 @@ func reach(hours float64) string {
 	if d < time.Minute {
 		return "less than a minute"
 	}
-	return rough((d + time.Millisecond).Truncate(time.Minute)) // what is told has been through a fraction
+	return term.Rough((d + time.Millisecond).Truncate(time.Minute)) // what is told has been through a fraction
 }
 
 func writeReceiverReplay(b *strings.Builder, one inspect.ReceiverReplay, width int) {
 	delay := "at the same time"
-	switch d := seconds(one.Delay); {
+	switch d := term.Seconds(one.Delay); {
 	case d >= time.Second:
-		delay = rough(d) + " later"
+		delay = term.Rough(d) + " later"
 	case d <= -time.Second:
-		delay = rough(-d) + " sooner"
+		delay = term.Rough(-d) + " sooner"
 	}
-	fmt.Fprintf(b, "\n%s\n", printable(one.Key))
-	indented := func(text string) { b.WriteString("    " + foldedTo(text, 4, width) + "\n") }
+	fmt.Fprintf(b, "\n%s\n", term.Printable(one.Key))
+	indented := func(text string) { b.WriteString("    " + term.FoldedTo(text, 4, width) + "\n") }
 	for _, c := range one.Changes {
-		indented(fmt.Sprintf("%s: %s now, %s then", c.Field, dash(c.Now), dash(c.Would)))
+		indented(fmt.Sprintf("%s: %s now, %s then", c.Field, term.Dash(c.Now), term.Dash(c.Would)))
 	}
 	bound := "at most"
 	if one.AtLeast {
 		bound, delay = "at least", delay+", or even sooner: more waited than the record shows"
 	}
-	indented(fmt.Sprintf("asked %s, then %s %s; the last of them %s", grouped(int64(one.Asked)), bound,
-		grouped(int64(one.Would)), delay))
+	indented(fmt.Sprintf("asked %s, then %s %s; the last of them %s", term.Grouped(int64(one.Asked)), bound,
+		term.Grouped(int64(one.Would)), delay))
 	for _, field := range slices.SortedFunc(maps.Keys(one.Fired), func(a, b string) int {
 		return one.Fired[b] - one.Fired[a]
 	}) {
 		if n := one.Fired[field]; n > 0 {
-			indented(fmt.Sprintf("%s would have held it back in %s of the minutes", field, grouped(int64(n))))
+			indented(fmt.Sprintf("%s would have held it back in %s of the minutes", field, term.Grouped(int64(n))))
 		}
 	}
 	if one.Unknown != "" {

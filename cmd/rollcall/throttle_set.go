@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/http/admin"
 	"rollcall/smtp/throttle"
 )
@@ -23,12 +25,12 @@ func newThrottleSet(node *adminFlags) *cobra.Command {
 			"within two seconds. It ends by itself; `rollcall throttle clear` ends it before. No session is dropped for\n" +
 			"it, unless pause=yes says so.\n\n" +
 			"What would allow more than an operator is known to bear is refused without --force.\n\n" +
-			foldedTo("Fields: "+strings.Join(fieldNames(), ", ")+".", 0, helpWidth),
+			term.FoldedTo("Fields: "+strings.Join(fieldNames(), ", ")+".", 0, helpWidth),
 		Example: "  rollcall throttle set example.net rcpt_rate=2/s connections=1 --for 1h --reason \"they complained\"\n" +
 			"  rollcall throttle set source:192.0.2.7 rcpts_per_day=5000 --for 7d --reason warm-up",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 {
-				return usageError{[]string{"KEY", "FIELD=VALUE"}[len(args)] + " is missing"}
+				return term.UsageError([]string{"KEY", "FIELD=VALUE"}[len(args)] + " is missing")
 			}
 			return nil
 		},
@@ -84,7 +86,7 @@ func (s setting) run(c *cobra.Command, node *adminFlags, change *changeFlags) er
 		return err
 	}
 	if strings.TrimSpace(change.reason) == "" {
-		return usageError{"--reason is missing: say why, for those who find it at night"}
+		return term.UsageError("--reason is missing: say why, for those who find it at night")
 	}
 	client, err := node.client()
 	if err != nil {
@@ -92,37 +94,37 @@ func (s setting) run(c *cobra.Command, node *adminFlags, change *changeFlags) er
 	}
 	s.call.ID, s.call.Seconds, s.call.Reason = uuid.New(), int64(holds/time.Second), change.reason
 	var out setView
-	if x, err := client.explainRules(c.Context(), s.call.Key); err == nil {
+	if x, err := client.ExplainRules(c.Context(), s.call.Key); err == nil {
 		out.Before = &x
 	}
-	if err := client.ask(c.Context(), "POST", "/v1/throttle/overrides", s.call, &out.Override); err != nil {
+	if err := client.Ask(c.Context(), "POST", "/v1/throttle/overrides", s.call, &out.Override); err != nil {
 		return err
 	}
 	if out.Before != nil {
-		out.After = client.followed(c.Context(), s.call.Key, out.Override.ID)
+		out.After = followed(c.Context(), client, s.call.Key, out.Override.ID)
 	}
 	if s.asJSON {
-		return printJSON(c.OutOrStdout(), out)
+		return term.PrintJSON(c.OutOrStdout(), out)
 	}
 	if err := printSet(c.OutOrStdout(), out); err != nil {
 		return err
 	}
-	if text := client.unknownName(c.Context(), out); text != "" {
-		fmt.Fprintln(c.ErrOrStderr(), foldedTo("rollcall: warning: "+text, 0, columns))
+	if text := unknownName(c.Context(), client, out); text != "" {
+		fmt.Fprintln(c.ErrOrStderr(), term.FoldedTo("rollcall: warning: "+text, 0, term.Columns))
 	}
 	return nil
 }
 
 // followed waits until the node's rules for a name have an override; nil: it does not in time.
-func (c *adminClient) followed(ctx context.Context, key, id string) *inspect.Explanation {
+func followed(ctx context.Context, client *client.Admin, key, id string) *inspect.Explanation {
 	ctx, cancel := context.WithTimeout(ctx, followWithin)
 	defer cancel()
 	for {
-		x, err := c.explainRules(ctx, key)
+		x, err := client.ExplainRules(ctx, key)
 		if err == nil && says(x, id) {
 			return &x
 		}
-		if !waitFor(ctx, followEvery) {
+		if term.Sleep(ctx, followEvery) != nil {
 			return nil
 		}
 	}
@@ -144,11 +146,11 @@ func says(x inspect.Explanation, id string) bool {
 }
 
 // unknownName says that nobody knows the name of an override: it may have a typing error.
-func (c *adminClient) unknownName(ctx context.Context, out setView) string {
+func unknownName(ctx context.Context, client *client.Admin, out setView) string {
 	name := out.Override.Name
 	if strings.HasPrefix(name, throttle.SourcePrefix) {
 		var known sourcesAnswer
-		if err := c.ask(ctx, "GET", "/v1/sources", nil, &known); err != nil {
+		if err := client.Ask(ctx, "GET", "/v1/sources", nil, &known); err != nil {
 			return ""
 		}
 		for _, s := range known.Sources {
@@ -159,7 +161,7 @@ func (c *adminClient) unknownName(ctx context.Context, out setView) string {
 		return fmt.Sprintf("no node has a source %s: `rollcall sources` lists them",
 			sourceName(strings.TrimPrefix(name, throttle.SourcePrefix)))
 	}
-	known, err := c.rules(ctx)
+	known, err := client.Rules(ctx)
 	if err != nil {
 		return ""
 	}
@@ -168,7 +170,7 @@ func (c *adminClient) unknownName(ctx context.Context, out setView) string {
 			return ""
 		}
 	}
-	live, err := c.receivers(ctx)
+	live, err := client.Receivers(ctx)
 	if err != nil {
 		return ""
 	}
@@ -177,7 +179,7 @@ func (c *adminClient) unknownName(ctx context.Context, out setView) string {
 			return ""
 		}
 	}
-	if x, err := c.explain(ctx, name); err == nil && len(x.Receiver)+len(x.Hosts) > 0 {
+	if x, err := client.Explain(ctx, name); err == nil && len(x.Receiver)+len(x.Hosts) > 0 {
 		return ""
 	}
 	return fmt.Sprintf("it is set, but no receiver that is asked now and no other rule is called %s: check the spelling",
@@ -187,12 +189,12 @@ func (c *adminClient) unknownName(ctx context.Context, out setView) string {
 // printSet shows what an override changes.
 func printSet(w io.Writer, out setView) error {
 	var b strings.Builder
-	now, width := time.Now(), widthOf(w)
+	now, width := time.Now(), term.WidthOf(w)
 	until := time.Time(*out.Override.Until)
-	fmt.Fprintf(&b, "%s\n\n", foldedTo(fmt.Sprintf("Set for %s until %s (%s), override %s.",
-		ruleTarget(out.Override.Name), clock(until, now), left(until, now), out.Override.ID), 0, width))
-	g := grid{columns: []gridColumn{{name: "FIELD"}, {name: "BEFORE", least: 8}, {name: "NOW", least: 8},
-		{name: "FROM BEFORE", least: 20}}}
+	fmt.Fprintf(&b, "%s\n\n", term.FoldedTo(fmt.Sprintf("Set for %s until %s (%s), override %s.",
+		ruleTarget(out.Override.Name), term.Clock(until, now), term.Left(until, now), out.Override.ID), 0, width))
+	g := term.Table{Columns: []term.Column{{Name: "FIELD"}, {Name: "BEFORE", Least: 8}, {Name: "NOW", Least: 8},
+		{Name: "FROM BEFORE", Least: 20}}}
 	var beaten []string
 	for _, f := range out.Override.Fields {
 		before, said := fieldOf(out.Before, f.Field)
@@ -200,27 +202,27 @@ func printSet(w io.Writer, out setView) error {
 		if out.After == nil {
 			after = f.Value
 		} else if by.ID != out.Override.ID {
-			beaten = append(beaten, fmt.Sprintf("%s stays %s, by %s %s", f.Field, dash(after), by.Layer, from(by, now)))
+			beaten = append(beaten, fmt.Sprintf("%s stays %s, by %s %s", f.Field, term.Dash(after), by.Layer, from(by, now)))
 		}
-		g.add(f.Field, dash(before), dash(after), strings.TrimSpace(said.Layer+" "+from(said, now)))
+		g.Add(f.Field, term.Dash(before), term.Dash(after), strings.TrimSpace(said.Layer+" "+from(said, now)))
 	}
-	g.write(&b, width)
+	g.Write(&b, width)
 	notes := []string{}
 	if len(beaten) > 0 {
 		notes = append(notes, "Something goes before it: "+strings.Join(beaten, "; ")+".")
 	}
 	switch {
 	case out.After != nil && len(out.After.Narrower) > 0:
-		notes = append(notes, "Narrower names with rules of their own go before it: "+some(out.After.Narrower)+".")
+		notes = append(notes, "Narrower names with rules of their own go before it: "+term.Some(out.After.Narrower)+".")
 	case out.Before != nil && out.After == nil:
 		notes = append(notes,
 			"The node that was asked does not follow yet: look again with `rollcall throttle explain "+
 				ruleKey(out.Override.Name)+"`.")
 	}
 	for _, note := range notes {
-		b.WriteString("\n" + foldedTo(note, 0, width) + "\n")
+		b.WriteString("\n" + term.FoldedTo(note, 0, width) + "\n")
 	}
-	return emit(w, &b)
+	return term.Emit(w, &b)
 }
 
 // ruleKey writes the name of a rule as a command takes it.
@@ -259,7 +261,7 @@ func newThrottleClear(node *adminFlags) *cobra.Command {
 	reason := c.Flags().String("reason", "", "why, for the operator log")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 && *id == "" {
-			return usageError{"KEY is missing: say whose overrides shall end, or give --id"}
+			return term.UsageError("KEY is missing: say whose overrides shall end, or give --id")
 		}
 		client, err := node.client()
 		if err != nil {
@@ -274,12 +276,12 @@ func newThrottleClear(node *adminFlags) *cobra.Command {
 				return err
 			}
 		}
-		ended, err := client.clear(c.Context(), call)
+		ended, err := client.Clear(c.Context(), call)
 		if err != nil {
 			return err
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), map[string]any{"cleared": ended})
+			return term.PrintJSON(c.OutOrStdout(), map[string]any{"cleared": ended})
 		}
 		return printCleared(c.OutOrStdout(), of, ended)
 	}
@@ -290,18 +292,19 @@ func newThrottleClear(node *adminFlags) *cobra.Command {
 func printCleared(w io.Writer, key string, ended []admin.ThrottleRule) error {
 	var b strings.Builder
 	if len(ended) == 0 {
-		b.WriteString(foldedTo(fmt.Sprintf("No override of %s holds: nothing was ended. `rollcall throttle list` shows "+
-			"those that do.", key), 0, widthOf(w)) + "\n")
-		return emit(w, &b)
+		b.WriteString(term.FoldedTo(fmt.Sprintf("No override of %s holds: nothing was ended. `rollcall throttle list` shows "+
+			"those that do.", key), 0, term.WidthOf(w)) + "\n")
+		return term.Emit(w, &b)
 	}
-	g := grid{columns: []gridColumn{{name: "ENDED"}, {name: "NAME", least: 20}, {name: "WHAT IT SET", least: 15, wrap: true}}}
+	g := term.Table{Columns: []term.Column{{Name: "ENDED"}, {Name: "NAME", Least: 20}, {Name: "WHAT IT SET", Least: 15,
+		Wrap: true}}}
 	for _, r := range ended {
 		var set []string
 		for _, f := range r.Fields {
 			set = append(set, f.Field+"="+f.Value)
 		}
-		g.add(fmt.Sprintf("%.8s", r.ID), ruleKey(r.Name), strings.Join(set, " "))
+		g.Add(fmt.Sprintf("%.8s", r.ID), ruleKey(r.Name), strings.Join(set, " "))
 	}
-	g.write(&b, widthOf(w))
-	return emit(w, &b)
+	g.Write(&b, term.WidthOf(w))
+	return term.Emit(w, &b)
 }

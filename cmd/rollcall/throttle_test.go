@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/http/admin"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
@@ -99,7 +100,8 @@ func (s *toldSurvey) Forget(_ context.Context, key, what string) ([]inspect.Forg
 	if key == "none.test" {
 		return nil, nil, inspect.ErrNotThere
 	}
-	return []inspect.Forgotten{{Key: key, Node: "node-1", Dropped: []string{"the rest of the host mx1.example.test until 12:34:56 (" +
+	return []inspect.Forgotten{{Key: key, Node: "node-1", Dropped: []string{"the rest of the host mx1.example.test until " +
+		"12:34:56 (" +
 		strings.Repeat("long ", 20) + ")", "the learned limit connections=2"}}, {Key: key, Node: "node-2"}}, s.silent, nil
 }
 
@@ -257,7 +259,7 @@ func (b *throttleBench) follow() {
 // screen shows 80 columns, as a terminal does.
 type screen struct{ *bytes.Buffer }
 
-func (screen) columns() int { return columns }
+func (screen) Columns() int { return term.Columns }
 
 // piped runs a command of the operator whose output goes to another program.
 func (b *throttleBench) piped(args ...string) string {
@@ -287,7 +289,7 @@ func (b *throttleBench) run(ctx context.Context, args ...string) (stdout, stderr
 	err = root.ExecuteContext(ctx)
 	for line := range strings.Lines(out.String() + errs.String()) {
 		line = strings.TrimSuffix(line, "\n")
-		if n := utf8.RuneCountInString(line); n > columns && line[0] != '{' {
+		if n := utf8.RuneCountInString(line); n > term.Columns && line[0] != '{' {
 			b.t.Errorf("rollcall %q: %d columns: %q", args, n, line)
 		}
 		if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r == 0x7f }) {

@@ -11,27 +11,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/node"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/verdict"
 )
-
-// loadRules gives the rules in effect: those that come with the program and, before
-// them, those of the operator's file. Only the file of the default name may be absent.
-func loadRules(c config.Verdict) (*verdict.Rules, error) {
-	if c.File == "" {
-		return verdict.Builtin(), nil
-	}
-	rules, err := verdict.LoadFile(c.File)
-	if errors.Is(err, fs.ErrNotExist) {
-		if c.File == config.Default().Verdict.File {
-			return verdict.Builtin(), nil
-		}
-		return nil, fmt.Errorf("there is no file %s: check verdict.file: %w", c.File, err)
-	}
-	return rules, err
-}
 
 func newVerdict(e environment) *cobra.Command {
 	c := asGroup(&cobra.Command{
@@ -56,7 +42,7 @@ func newVerdictList() *cobra.Command {
 	file, asJSON := rulesFlag(c), jsonFlag(c)
 	scope := c.Flags().String("scope", "", "only the rules for the receivers under this suffix, such as google.com")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		rules, err := loadRules(config.Verdict{File: *file})
+		rules, err := node.LoadRules(config.Verdict{File: *file})
 		if err != nil {
 			return err
 		}
@@ -68,14 +54,14 @@ func newVerdictList() *cobra.Command {
 			}
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), list)
+			return term.PrintJSON(c.OutOrStdout(), list)
 		}
 		rows := make([][]string, len(list))
 		for i, r := range list {
 			rows[i] = []string{r.ID, shortList(r.Scope, "any"), shortList(r.Stage, ""), shortList(r.Code, "refusals"),
 				shortList(r.Enhanced, "any"), shortList(r.Words, "any"), saysOf(r), r.Reason, r.Source, r.Date}
 		}
-		return printTable(c.OutOrStdout(), []string{"RULE", "SCOPE", "STAGE", "CODE", "ENHANCED", "WORDS", "SAYS",
+		return term.PrintTable(c.OutOrStdout(), []string{"RULE", "SCOPE", "STAGE", "CODE", "ENHANCED", "WORDS", "SAYS",
 			"REASON", "SOURCE", "DATE"}, rows)
 	}
 	return c
@@ -142,7 +128,7 @@ func newVerdictCheck() *cobra.Command {
 			changes[i] = changeView{change.Sample, viewVerdict(rules, change.Was), viewVerdict(rules, change.Now)}
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), map[string]any{"rules": own, "changes": changes})
+			return term.PrintJSON(c.OutOrStdout(), map[string]any{"rules": own, "changes": changes})
 		}
 		out := c.OutOrStdout()
 		fmt.Fprintf(out, "%s is fine: %d rules\n", args[0], own)
@@ -214,11 +200,11 @@ func newVerdictJudge() *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
 		switch {
 		case len(args) == 0 && *replies == "":
-			return usageError{`REPLY is missing: write it like "550 5.1.1 User unknown", or name a --file`}
+			return term.UsageError(`REPLY is missing: write it like "550 5.1.1 User unknown", or name a --file`)
 		case len(args) > 0 && *replies != "":
-			return usageError{"REPLY and --file are both there: leave one out"}
+			return term.UsageError("REPLY and --file are both there: leave one out")
 		}
-		rules, err := loadRules(config.Verdict{File: *file})
+		rules, err := node.LoadRules(config.Verdict{File: *file})
 		if err != nil {
 			return err
 		}
@@ -228,20 +214,20 @@ func newVerdictJudge() *cobra.Command {
 		}
 		if *address != "" {
 			if raw.Address, err = smtp.ParseAddress(*address); err != nil {
-				return usageError{err.Error()}
+				return term.UsageError(err.Error())
 			}
 		}
 		if *replies != "" {
 			return judgeFile(c, rules, raw, *replies, *asJSON)
 		}
 		if raw.Reply, err = verdict.ParseReply(strings.Join(args, " / ")); err != nil {
-			return usageError{err.Error()}
+			return term.UsageError(err.Error())
 		}
 		attempt := evidence.Note(raw)
 		view := viewVerdict(rules, rules.Judge(attempt))
 		view.Text = attempt.Text
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), view)
+			return term.PrintJSON(c.OutOrStdout(), view)
 		}
 		return printVerdict(c.OutOrStdout(), view)
 	}
@@ -254,7 +240,7 @@ func parseStage(name string) (smtp.Stage, error) {
 			return s, nil
 		}
 	}
-	return smtp.StageNone, usageError{fmt.Sprintf("%q is no stage: write greeting, hello, tls, mail or rcpt", name)}
+	return smtp.StageNone, term.UsageError(fmt.Sprintf("%q is no stage: write greeting, hello, tls, mail or rcpt", name))
 }
 
 func printVerdict(w io.Writer, v verdictView) error {
@@ -267,5 +253,5 @@ func printVerdict(w io.Writer, v verdictView) error {
 	if v.Bare {
 		outcome += ", if another address of the domain is accepted soon after; else asked again"
 	}
-	return printTable(w, []string{"outcome", outcome}, rows)
+	return term.PrintTable(w, []string{"outcome", outcome}, rows)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/term"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/verdict"
 )
@@ -70,7 +71,7 @@ func judgeFile(c *cobra.Command, rules *verdict.Rules, raw evidence.Raw, name st
 	if !asJSON && len(kinds) > 0 {
 		fmt.Fprintln(out)
 		for _, says := range slices.Sorted(maps.Keys(kinds)) {
-			fmt.Fprintf(out, "%6s  %s\n", grouped(int64(kinds[says])), says)
+			fmt.Fprintf(out, "%6s  %s\n", term.Grouped(int64(kinds[says])), says)
 		}
 	}
 	if err := out.Flush(); err != nil {

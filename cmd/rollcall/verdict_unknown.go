@@ -14,6 +14,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/node"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
@@ -51,13 +53,13 @@ func newVerdictUnknown(e environment) *cobra.Command {
 	most := c.Flags().Int("limit", unknownShown, "list so many replies")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if *days < 1 || *most < 1 {
-			return usageError{"--days and --limit are 1 or more"}
+			return term.UsageError("--days and --limit are 1 or more")
 		}
 		if c.Flags().Changed("admin") {
-			return usageError{"only the ledger has the replies: give --ledger or --config in place of --admin"}
+			return term.UsageError("only the ledger has the replies: give --ledger or --config in place of --admin")
 		}
 		return from.itself(opened(c.Context(), func(book *sqlstore.Store, conf config.Config, _ reading) error {
-			rules, err := loadRules(conf.Verdict)
+			rules, err := node.LoadRules(conf.Verdict)
 			if err != nil {
 				return err
 			}
@@ -76,7 +78,7 @@ func newVerdictUnknown(e environment) *cobra.Command {
 				return printUnknown(c.OutOrStdout(), list)
 			}
 			for _, r := range list {
-				if err := printJSON(c.OutOrStdout(), r); err != nil {
+				if err := term.PrintJSON(c.OutOrStdout(), r); err != nil {
 					return err
 				}
 			}
@@ -158,9 +160,9 @@ func printUnknown(w io.Writer, list []*unknownReply) error {
 		b.WriteString("# no such reply\n")
 	}
 	for _, r := range list {
-		fmt.Fprintf(&b, "# %s times; addresses:", grouped(r.Count))
+		fmt.Fprintf(&b, "# %s times; addresses:", term.Grouped(r.Count))
 		for _, outcome := range slices.Sorted(maps.Keys(r.Ended)) {
-			fmt.Fprintf(&b, " %s %s", grouped(r.Ended[outcome]), outcome)
+			fmt.Fprintf(&b, " %s %s", term.Grouped(r.Ended[outcome]), outcome)
 		}
 		b.WriteString("\n" + r.Reply + "\n")
 	}

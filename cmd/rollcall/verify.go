@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/http/api"
 	"rollcall/ledger"
@@ -28,7 +31,7 @@ type verifyFlags struct {
 	spreadsheet      bool
 	api, key, config string
 	again            string
-	out              outFile
+	out              term.OutFile
 }
 
 func newVerify(e environment) *cobra.Command {
@@ -58,9 +61,9 @@ func newVerify(e environment) *cobra.Command {
 	addFormFlags(c, &f)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if f.api == "" && f.key != "" {
-			return usageError{"--key needs --api URL"}
+			return term.UsageError("--key needs --api URL")
 		}
-		f.key = firstSet(f.key, e.value("ROLLCALL_KEY"))
+		f.key = cmp.Or(f.key, e.value("ROLLCALL_KEY"))
 		if err := f.check(); err != nil {
 			return err
 		}
@@ -73,12 +76,13 @@ func newVerify(e environment) *cobra.Command {
 			return err
 		}
 		defer in.Close()
-		if err := f.out.check(in.File, c.OutOrStdout()); err != nil {
+		if err := f.out.Check(in.File, c.OutOrStdout()); err != nil {
 			return err
 		}
 		r := &verifyRun{environ: e, flags: f, input: in, view: newProgressView(c.ErrOrStderr()), stdout: c.OutOrStdout()}
 		if header := in.doubtfulHeader(); header != "" {
-			r.view.notice(fmt.Sprintf("%s: row 1, %q, is no address: it is taken for the header and not checked", in.name, header))
+			r.view.notice(fmt.Sprintf("%s: row 1, %q, is no address: it is taken for the header and not checked", in.name,
+				header))
 		}
 		if f.api != "" {
 			err = verifyRemote(c.Context(), r)
@@ -93,7 +97,8 @@ func newVerify(e environment) *cobra.Command {
 
 // addAgainFlag adds --again to a command.
 func addAgainFlag(c *cobra.Command, again *string) {
-	c.Flags().StringVar(again, "again", "", "with --api: have the same content verified once more, and charged once more, under "+
+	c.Flags().StringVar(again, "again", "", "with --api: have the same content verified once more, and charged once "+
+		"more, under "+
 		"a\n`NAME` of yours, such as a date; the same NAME is the same verification")
 }
 
@@ -106,8 +111,8 @@ func addFormFlags(c *cobra.Command, f *verifyFlags) {
 
 // checkForm refuses flags for the form of results that don't go together.
 func (f verifyFlags) checkForm() error {
-	if f.spreadsheet && f.json && f.out.name == "" {
-		return usageError{"--spreadsheet and --json don't go together: JSON has no formulas; give --out for the results"}
+	if f.spreadsheet && f.json && f.out.Name == "" {
+		return term.UsageError("--spreadsheet and --json don't go together: JSON has no formulas; give --out for the results")
 	}
 	return nil
 }
@@ -116,13 +121,13 @@ func (f verifyFlags) checkForm() error {
 func (f verifyFlags) check() error {
 	switch {
 	case f.again != "" && f.api == "":
-		return usageError{"--again needs --api URL: in this process every run after the end of the last begins anew"}
+		return term.UsageError("--again needs --api URL: in this process every run after the end of the last begins anew")
 	case f.api != "" && f.lab:
-		return usageError{"--lab and --api don't go together: the service has its own receivers"}
+		return term.UsageError("--lab and --api don't go together: the service has its own receivers")
 	case f.api != "" && f.config != "":
-		return usageError{"--config and --api don't go together: the service has its own configuration"}
+		return term.UsageError("--config and --api don't go together: the service has its own configuration")
 	case f.api != "" && f.key == "":
-		return usageError{"the API key is missing: set ROLLCALL_KEY or give --key"}
+		return term.UsageError("the API key is missing: set ROLLCALL_KEY or give --key")
 	case f.api != "":
 		if err := checkBase("--api", f.api, apiDefault); err != nil {
 			return err
@@ -138,7 +143,7 @@ type verifyRun struct {
 	input   *input
 	view    *progressView
 	stdout  io.Writer
-	client  *apiClient
+	client  *client.API
 	memory  *memory
 	poll    time.Duration // longest wait between two looks; 0: as long as the service says
 
@@ -149,7 +154,7 @@ type verifyRun struct {
 
 // verifyRemote has the file verified by a running service.
 func verifyRemote(ctx context.Context, r *verifyRun) error {
-	r.client = newAPIClient(r.flags.api, r.flags.key, r.view.notice)
+	r.client = client.NewAPI(r.flags.api, r.flags.key, r.view.notice)
 	return r.run(ctx)
 }
 
@@ -181,7 +186,7 @@ func (r *verifyRun) finish(ctx context.Context) (d api.Detail, err error) {
 	if err != nil {
 		return d, err
 	}
-	made, fresh, err := r.client.createFresh(ctx, identity, r.input.size, filepath.Base(r.input.name))
+	made, fresh, err := r.client.CreateFresh(ctx, identity, r.input.size, filepath.Base(r.input.name))
 	if err != nil {
 		return d, err
 	}
@@ -192,7 +197,7 @@ func (r *verifyRun) finish(ctx context.Context) (d api.Detail, err error) {
 		}
 		r.view.phase("uploading")
 		sent := func(n int64) { r.view.uploaded(n, r.input.size) }
-		if err := r.client.upload(ctx, made.Upload.URL, r.input, r.input.size, sent); err != nil {
+		if err := r.client.Upload(ctx, made.Upload.URL, r.input, r.input.size, sent); err != nil {
 			return d, err
 		}
 	}
@@ -235,14 +240,14 @@ func (r *verifyRun) failure(d api.Detail) error {
 	if !strings.HasPrefix(string(d.Issue.Code), "csv_") { // no other content would help
 		hint = r.anew("to have it verified after all")
 	}
-	return fmt.Errorf("%s: %s (%s)%s", r.input.name, issueText(d.Issue), d.Issue.Code, hint)
+	return fmt.Errorf("%s: %s (%s)%s", r.input.name, client.IssueText(d.Issue), d.Issue.Code, hint)
 }
 
 // wait looks at the verification until it is final.
 func (r *verifyRun) wait(ctx context.Context, id string) (api.Detail, error) {
-	counted := tally{}
+	counted := client.Tally{}
 	for {
-		d, wait, err := r.client.detail(ctx, id)
+		d, wait, err := r.client.Detail(ctx, id)
 		if err != nil {
 			return d, err
 		}
@@ -252,8 +257,8 @@ func (r *verifyRun) wait(ctx context.Context, id string) (api.Detail, error) {
 			r.stage = stageFinal
 		}
 		settled := d.Progress.Completed + d.Progress.Errors
-		if counted.behind(settled) || final && counted.sum() != settled {
-			if counted, err = r.client.tally(ctx, id); err != nil {
+		if counted.Behind(settled) || final && counted.Sum() != settled {
+			if counted, err = r.client.Tally(ctx, id); err != nil {
 				return d, r.expired(err)
 			}
 		}
@@ -264,7 +269,7 @@ func (r *verifyRun) wait(ctx context.Context, id string) (api.Detail, error) {
 		if r.poll > 0 {
 			wait = min(wait, r.poll)
 		}
-		if err := sleep(ctx, wait-time.Since(answered)); err != nil { // counting takes long in a large file
+		if err := term.Sleep(ctx, wait-time.Since(answered)); err != nil { // counting takes long in a large file
 			return d, err
 		}
 	}

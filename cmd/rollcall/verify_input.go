@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/cmd/rollcall/term"
 	"rollcall/smtp"
 )
 
@@ -77,7 +78,8 @@ func (in *input) doubtfulHeader() string {
 	if _, err := smtp.ParseAddress(text); err == nil {
 		return ""
 	}
-	if strings.ContainsAny(text, "@＠") || strings.Contains(text, ".") && !strings.ContainsAny(strings.TrimSpace(text), " \t") {
+	if strings.ContainsAny(text, "@＠") || strings.Contains(text, ".") && !strings.ContainsAny(strings.TrimSpace(text),
+		" \t") {
 		return text
 	}
 	return ""
@@ -122,43 +124,13 @@ func (m *memory) identity() (uuid.UUID, error) {
 		return uuid.Nil, fmt.Errorf("read what the last run left: %w", err)
 	}
 	kept.Identity = uuid.New()
-	return kept.Identity, writeFileSafely(m.file, kept)
+	return kept.Identity, term.WriteFileSafely(m.file, kept)
 }
 
 // forget removes the memory: the next run is a new verification.
 func (m *memory) forget() error {
 	if err := os.Remove(m.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove what this run left: %w", err)
-	}
-	return nil
-}
-
-// writeFileSafely writes v as JSON for this user only, all or nothing.
-func writeFileSafely(name string, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	return writeTextSafely(name, text)
-}
-
-// writeTextSafely writes a line of text for this user only, all or nothing, also
-// when the disk is full.
-func writeTextSafely(name string, text []byte) error {
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		return fmt.Errorf("make the data folder: %w", err)
-	}
-	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	_, err = f.Write(append(text, '\n'))
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", name, err), os.Remove(f.Name()))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"rollcall/cmd/rollcall/client"
 	"rollcall/http/api"
 	"rollcall/ledger"
 )
@@ -74,7 +75,8 @@ func (r *verifyRun) tellKnown(d api.Detail) {
 		r.view.notice(fmt.Sprintf("This content was sent before: going on with verification %s of %s", d.ID, created))
 		return
 	}
-	text := fmt.Sprintf("This content was sent before, on %s: this is verification %s again, and nothing is charged", created,
+	text := fmt.Sprintf("This content was sent before, on %s: this is verification %s again, and nothing is charged",
+		created,
 		d.ID)
 	if d.Status != string(ledger.Failed) && d.Status != string(ledger.Cancelled) { // these are told as errors, with what to do
 		text += r.anew("to have it verified and charged anew")
@@ -87,12 +89,13 @@ func (r *verifyRun) anew(what string) string {
 	if !r.remote() {
 		return ""
 	}
-	return fmt.Sprintf("\n%s, add --again NAME with a NAME of yours, such as %s", what, time.Now().UTC().Format(time.DateOnly))
+	return fmt.Sprintf("\n%s, add --again NAME with a NAME of yours, such as %s", what,
+		time.Now().UTC().Format(time.DateOnly))
 }
 
 // expired says what to do about results that are not kept any more.
 func (r *verifyRun) expired(err error) error {
-	if hasCode(err, api.ResultsExpired) {
+	if client.HasCode(err, api.ResultsExpired) {
 		return fmt.Errorf("%w%s", err, r.anew("to have it verified and charged anew"))
 	}
 	return err

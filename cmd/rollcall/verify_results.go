@@ -8,78 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"time"
 
+	"rollcall/cmd/rollcall/client"
 	"rollcall/http/api"
 	"rollcall/smtp"
 )
-
-// resultColumns are the columns of the results file.
-const resultColumns = 4
-
-// tally counts outcomes by their words.
-type tally map[string]int64
-
-// sum is the number of outcomes counted.
-func (t tally) sum() (n int64) {
-	for _, count := range t {
-		n += count
-	}
-	return n
-}
-
-// countFresh is how many outcomes are counted anew at every look: reading them
-// takes milliseconds. Above it a count waits until a quarter more is settled, so
-// that all counting together reads a file about five times.
-const countFresh = 5_000
-
-// behind says whether it is worth counting again when so many are settled.
-func (t tally) behind(settled int64) bool {
-	counted := t.sum()
-	return settled != counted && (settled <= countFresh || settled > counted+counted/4)
-}
-
-// charged is the number of credits that the outcomes cost.
-func (t tally) charged() int64 { return t.sum() - t[smtp.Unknown.String()] }
-
-// tally counts the outcomes that there are so far.
-func (c *apiClient) tally(ctx context.Context, id string) (tally, error) {
-	counted := tally{}
-	return counted, c.eachResult(ctx, id, io.Discard, func(row []string) error {
-		counted[row[1]]++
-		return nil
-	})
-}
-
-// eachResult reads the results that there are, copies their bytes to raw, and
-// calls visit with each row below the header; the row is only good until visit returns.
-func (c *apiClient) eachResult(ctx context.Context, id string, raw io.Writer,
-	visit func(row []string) error) error {
-	answer, err := c.ask(ctx, http.MethodGet, "/v1/verifications/"+id+"/results", nil)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	reader := csv.NewReader(io.TeeReader(answer.Body, raw))
-	reader.FieldsPerRecord, reader.ReuseRecord = resultColumns, true
-	for n := 0; ; n++ {
-		row, err := reader.Read()
-		if errors.Is(err, io.EOF) && n > 0 {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read the results: %w: run the command again to get them", err)
-		}
-		if n == 0 {
-			continue
-		}
-		if err := visit(row); err != nil {
-			return err
-		}
-	}
-}
 
 // verifySummary is what verify --json prints, beside the results.
 type verifySummary struct {
@@ -89,11 +24,11 @@ type verifySummary struct {
 	Duplicates int64         `json:"duplicates"`
 	Total      int64         `json:"total"`
 	Cancelled  int64         `json:"cancelled"`
-	Outcomes   tally         `json:"outcomes"`
+	Outcomes   client.Tally  `json:"outcomes"`
 	Credits    creditSummary `json:"credits"`
 	Out        *string       `json:"out"`
 	took       time.Duration
-	full       tally // of mailbox_full
+	full       client.Tally // of mailbox_full
 }
 
 // creditSummary says what a verification cost.
@@ -119,7 +54,8 @@ var fullReason, _, _ = strings.Cut(smtp.MailboxFull.Message(), " ")
 
 // deliver writes the results to where they belong and counts them.
 func (r *verifyRun) deliver(ctx context.Context, d api.Detail) (verifySummary, error) {
-	s := verifySummary{ID: d.ID, Status: d.Status, Cancelled: d.Progress.Cancelled, Outcomes: tally{}, full: tally{}}
+	s := verifySummary{ID: d.ID, Status: d.Status, Cancelled: d.Progress.Cancelled, Outcomes: client.Tally{},
+		full: client.Tally{}}
 	for _, o := range smtp.Outcomes {
 		s.Outcomes[o.String()] = 0
 	}
@@ -135,9 +71,9 @@ func (r *verifyRun) deliver(ctx context.Context, d api.Detail) (verifySummary, e
 	r.view.stop()
 	var err error
 	switch {
-	case r.flags.out.name != "":
-		s.Out = &r.flags.out.name
-		err = r.flags.out.write(func(w io.Writer) error { return r.toCSV(ctx, d.ID, w, &s) })
+	case r.flags.out.Name != "":
+		s.Out = &r.flags.out.Name
+		err = r.flags.out.Write(func(w io.Writer) error { return r.toCSV(ctx, d.ID, w, &s) })
 	case r.flags.json:
 		err = r.toJSON(ctx, d.ID, &s)
 	default:
@@ -145,7 +81,7 @@ func (r *verifyRun) deliver(ctx context.Context, d api.Detail) (verifySummary, e
 		err = r.toCSV(ctx, d.ID, out, &s)
 		err = errors.Join(err, out.Flush())
 	}
-	s.Credits = creditSummary{Charged: s.Outcomes.charged(), Released: s.Outcomes[smtp.Unknown.String()] +
+	s.Credits = creditSummary{Charged: s.Outcomes.Charged(), Released: s.Outcomes[smtp.Unknown.String()] +
 		s.Cancelled}
 	return s, err
 }
@@ -163,12 +99,12 @@ func (s *verifySummary) count(row []string) error {
 // a spreadsheet takes for text.
 func (r *verifyRun) toCSV(ctx context.Context, id string, out io.Writer, s *verifySummary) error {
 	if !r.flags.spreadsheet {
-		return r.client.eachResult(ctx, id, out, s.count)
+		return r.client.EachResult(ctx, id, out, s.count)
 	}
 	rows := csv.NewWriter(out)
 	err := rows.Write(resultHeadings)
 	if err == nil {
-		err = r.client.eachResult(ctx, id, io.Discard, func(row []string) error {
+		err = r.client.EachResult(ctx, id, io.Discard, func(row []string) error {
 			if err := s.count(row); err != nil {
 				return err
 			}
@@ -199,7 +135,7 @@ func (r *verifyRun) toJSON(ctx context.Context, id string, s *verifySummary) err
 	out := bufio.NewWriter(r.stdout)
 	out.WriteString(`{"results":[`)
 	separator := "\n"
-	err := r.client.eachResult(ctx, id, io.Discard, func(row []string) error {
+	err := r.client.EachResult(ctx, id, io.Discard, func(row []string) error {
 		text, err := json.Marshal(resultOf(row))
 		if err != nil {
 			return fmt.Errorf("write the output: %w", err)

@@ -8,19 +8,14 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/ledger"
 )
 
-// workspaceView is a workspace as the admin listener shows it.
-type workspaceView struct {
-	ID      string `json:"id"`
-	Name    string `json:"name"`
-	Created string `json:"created_at,omitempty"`
-	Weight  int    `json:"weight,omitempty"`
-}
-
 func newWorkspace(e environment) *cobra.Command {
-	c := asGroup(&cobra.Command{Use: "workspace", Short: "Create and list workspaces, the paying tenants, weigh and limit them"})
+	c := asGroup(&cobra.Command{Use: "workspace", Short: "Create and list workspaces, the paying tenants, weigh and " +
+		"limit them"})
 	admin := addAdminFlags(c, e)
 	c.AddCommand(newWorkspaceCreate(admin), newWorkspaceList(admin), newWorkspaceWeight(admin),
 		newWorkspaceLimits(admin))
@@ -31,18 +26,18 @@ func newWorkspaceCreate(admin *adminFlags) *cobra.Command {
 	c := &cobra.Command{Use: "create NAME", Short: "Create a workspace", Args: wantArgs("NAME")}
 	asJSON := jsonFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := admin.client()
+		operator, err := admin.client()
 		if err != nil {
 			return err
 		}
-		w, err := client.createWorkspace(c.Context(), args[0])
+		w, err := operator.CreateWorkspace(c.Context(), args[0])
 		if err != nil {
 			return err
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), workspaceView{ID: w.ID, Name: w.Name})
+			return term.PrintJSON(c.OutOrStdout(), client.Workspace{ID: w.ID, Name: w.Name})
 		}
-		return printTable(c.OutOrStdout(), []string{"WORKSPACE", "NAME"}, [][]string{{w.ID, w.Name}})
+		return term.PrintTable(c.OutOrStdout(), []string{"WORKSPACE", "NAME"}, [][]string{{w.ID, w.Name}})
 	}
 	return c
 }
@@ -51,24 +46,24 @@ func newWorkspaceList(admin *adminFlags) *cobra.Command {
 	c := &cobra.Command{Use: "list", Short: "List the workspaces", Args: wantArgs()}
 	asJSON := jsonFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		client, err := admin.client()
+		operator, err := admin.client()
 		if err != nil {
 			return err
 		}
 		var list struct {
-			Workspaces []workspaceView `json:"workspaces"`
+			Workspaces []client.Workspace `json:"workspaces"`
 		}
-		if err := client.ask(c.Context(), "GET", "/v1/workspaces", nil, &list); err != nil {
+		if err := operator.Ask(c.Context(), "GET", "/v1/workspaces", nil, &list); err != nil {
 			return err
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), list)
+			return term.PrintJSON(c.OutOrStdout(), list)
 		}
 		rows := make([][]string, len(list.Workspaces))
 		for i, w := range list.Workspaces {
 			rows[i] = []string{w.ID, w.Name, fmt.Sprint(w.Weight), w.Created}
 		}
-		return printTable(c.OutOrStdout(), []string{"WORKSPACE", "NAME", "WEIGHT", "CREATED"}, rows)
+		return term.PrintTable(c.OutOrStdout(), []string{"WORKSPACE", "NAME", "WEIGHT", "CREATED"}, rows)
 	}
 	return c
 }
@@ -87,25 +82,25 @@ func newWorkspaceWeight(node *adminFlags) *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
 		id, err := uuid.Parse(args[0])
 		if err != nil {
-			return usageError{fmt.Sprintf("WORKSPACE %q is no id: see `rollcall workspace list`", args[0])}
+			return term.UsageError(fmt.Sprintf("WORKSPACE %q is no id: see `rollcall workspace list`", args[0]))
 		}
 		n, err := strconv.Atoi(args[1])
 		if err != nil || n < 1 || n > ledger.WeightMax {
-			return usageError{fmt.Sprintf("N %q: write a whole number from 1 to %d", args[1], ledger.WeightMax)}
+			return term.UsageError(fmt.Sprintf("N %q: write a whole number from 1 to %d", args[1], ledger.WeightMax))
 		}
-		client, err := node.client()
+		operator, err := node.client()
 		if err != nil {
 			return err
 		}
-		var w workspaceView
-		if err := client.ask(c.Context(), "POST", "/v1/workspaces/"+id.String()+"/weight", map[string]int{"weight": n},
+		var w client.Workspace
+		if err := operator.Ask(c.Context(), "POST", "/v1/workspaces/"+id.String()+"/weight", map[string]int{"weight": n},
 			&w); err != nil {
 			return err
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), w)
+			return term.PrintJSON(c.OutOrStdout(), w)
 		}
-		return printTable(c.OutOrStdout(), []string{"WORKSPACE", "NAME", "WEIGHT"},
+		return term.PrintTable(c.OutOrStdout(), []string{"WORKSPACE", "NAME", "WEIGHT"},
 			[][]string{{w.ID, w.Name, fmt.Sprint(w.Weight)}})
 	}
 	return c
@@ -114,31 +109,20 @@ func newWorkspaceWeight(node *adminFlags) *cobra.Command {
 // completeWorkspace offers the ids of the workspaces, with their names.
 func completeWorkspace(node *adminFlags) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, _ string) (ids []string, _ cobra.ShellCompDirective) {
-		client, err := node.client()
+		operator, err := node.client()
 		if err != nil || len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
 		defer cancel()
 		var list struct {
-			Workspaces []workspaceView `json:"workspaces"`
+			Workspaces []client.Workspace `json:"workspaces"`
 		}
-		if err := client.ask(ctx, "GET", "/v1/workspaces", nil, &list); err == nil {
+		if err := operator.Ask(ctx, "GET", "/v1/workspaces", nil, &list); err == nil {
 			for _, w := range list.Workspaces {
-				ids = append(ids, w.ID+"\t"+printable(w.Name))
+				ids = append(ids, w.ID+"\t"+term.Printable(w.Name))
 			}
 		}
 		return ids, cobra.ShellCompDirectiveNoFileComp
 	}
-}
-
-func (c *adminClient) createWorkspace(ctx context.Context, name string) (w workspaceView, err error) {
-	return w, c.ask(ctx, "POST", "/v1/workspaces", map[string]string{"name": name}, &w)
-}
-
-// ask is call with the bound adminTimeout.
-func (c *adminClient) ask(ctx context.Context, method, path string, in, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
-	defer cancel()
-	return c.call(ctx, method, path, in, out)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/term"
 	"rollcall/http/admin"
 )
 
@@ -17,7 +18,8 @@ func newWorkspaceLimits(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "limits WORKSPACE",
 		Short: "Show what a workspace may have and has, or change it",
-		Long: "Show how many unfinished verifications a workspace may have, how many bytes it may have stored, and how many\n" +
+		Long: "Show how many unfinished verifications a workspace may have, how many bytes it may have stored, and how " +
+			"many\n" +
 			"verifications of a day may end or wait without credits; and what of it is used now.\n\n" +
 			"With a flag the limit is changed first, from the next create on, on all nodes. Nothing that is there is\n" +
 			"ended or erased for it. A limit that nobody set is that of the configuration: see [limits].",
@@ -30,7 +32,7 @@ func newWorkspaceLimits(node *adminFlags) *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
 		id, err := uuid.Parse(args[0])
 		if err != nil {
-			return usageError{fmt.Sprintf("WORKSPACE %q is no id: see `rollcall workspace list`", args[0])}
+			return term.UsageError(fmt.Sprintf("WORKSPACE %q is no id: see `rollcall workspace list`", args[0]))
 		}
 		change, err := f.change()
 		if err != nil {
@@ -43,15 +45,15 @@ func newWorkspaceLimits(node *adminFlags) *cobra.Command {
 		var out admin.WorkspaceLimits
 		path := "/v1/workspaces/" + id.String() + "/limits"
 		if change == nil {
-			err = client.ask(c.Context(), "GET", path, nil, &out)
+			err = client.Ask(c.Context(), "GET", path, nil, &out)
 		} else {
-			err = client.ask(c.Context(), "POST", path, change, &out)
+			err = client.Ask(c.Context(), "POST", path, change, &out)
 		}
 		if err != nil {
 			return err
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), out)
+			return term.PrintJSON(c.OutOrStdout(), out)
 		}
 		return printLimits(c.OutOrStdout(), out)
 	}
@@ -93,14 +95,14 @@ func (f *limitFlags) change() (*admin.LimitsCall, error) {
 			n, err = parseSize(l.text)
 		}
 		if err != nil || n < 1 {
-			return nil, usageError{fmt.Sprintf("--%s %q: write a number from 1%s, or --default", l.name, l.text,
-				map[string]string{"stored": " with a unit, such as 50GiB or 500MB"}[l.name])}
+			return nil, term.UsageError(fmt.Sprintf("--%s %q: write a number from 1%s, or --default", l.name, l.text,
+				map[string]string{"stored": " with a unit, such as 50GiB or 500MB"}[l.name]))
 		}
 		*l.to = &n
 	}
 	if change.Open == nil && change.Stored == nil && change.Unpaid == nil {
 		if f.reason != "" {
-			return nil, usageError{"--reason is given and no limit: name --open, --stored, --unpaid or --default"}
+			return nil, term.UsageError("--reason is given and no limit: name --open, --stored, --unpaid or --default")
 		}
 		return nil, nil
 	}
@@ -141,7 +143,7 @@ func bytesOf(n int64) string {
 }
 
 func printLimits(w io.Writer, l admin.WorkspaceLimits) error {
-	fmt.Fprintf(w, "workspace %s  %s\n\n", l.ID, printable(l.Name))
+	fmt.Fprintf(w, "workspace %s  %s\n\n", l.ID, term.Printable(l.Name))
 	row := func(name string, is admin.Limit, text func(int64) string) []string {
 		from := "set"
 		if is.Default {
@@ -149,10 +151,10 @@ func printLimits(w io.Writer, l admin.WorkspaceLimits) error {
 		}
 		return []string{name, text(is.Limit), from, text(is.Used)}
 	}
-	return printTable(w, []string{"LIMIT", "VALUE", "FROM", "USED"}, [][]string{
-		row("unfinished verifications", l.Open, grouped),
+	return term.PrintTable(w, []string{"LIMIT", "VALUE", "FROM", "USED"}, [][]string{
+		row("unfinished verifications", l.Open, term.Grouped),
 		row("stored bytes", l.Stored, bytesOf),
-		row("verifications of 24 h without credits", l.Unpaid, grouped),
+		row("verifications of 24 h without credits", l.Unpaid, term.Grouped),
 		{"weight at receivers", fmt.Sprint(l.Weight), map[bool]string{true: "default", false: "set"}[l.Weight == 1], ""},
 	})
 }

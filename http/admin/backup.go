@@ -20,7 +20,7 @@ const backupPause = time.Minute
 func (s *Server) backup(w http.ResponseWriter, r *http.Request) {
 	if s.options.Backup == nil {
 		refuse(w, http.StatusConflict, "not_embedded", "the ledger is a database server, not a file of this node: "+
-			"use its own tools, BACKUP INTO of CockroachDB or pg_dump of PostgreSQL; see docs/operations.md")
+			"use its own tools, BACKUP INTO of CockroachDB or pg_dump of PostgreSQL; see docs/operators/operations.md")
 		return
 	}
 	select {

@@ -29,7 +29,7 @@
 //	                                  a rule file to try, "" is as the node judges
 //	GET  /v1/verifications/{id}/waits inspect.Verification: what its open addresses wait for, and until when
 //	GET  /v1/receivers                inspect.Receivers
-//	GET  /v1/receivers/detail?key=    {"receivers":[inspect.ReceiverDetail]}, one for each node and shard
+//	GET  /v1/receivers/detail?key=    {"receivers":[inspect.ReceiverDetail]}, one for each node
 //	POST /v1/receivers/close          {"key","node","session"} -> the same: ends one session
 //	POST /v1/receivers/forget         {"key","what","reason"} -> {"receivers":[inspect.Forgotten],"silent"}; what is
 //	                                  pace, sessions, block or all

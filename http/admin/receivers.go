@@ -112,7 +112,7 @@ func (d receiverOps) Receivers(ctx context.Context) (inspect.Receivers, error) {
 	return found, nil
 }
 
-// Receiver gives everything about one: one value for each node and shard where it lives.
+// Receiver gives everything about one: one value for each node where it lives.
 func (d receiverOps) Receiver(ctx context.Context, text string) ([]inspect.ReceiverDetail, error) {
 	return askNodes(ctx, d.common, "show receiver", func(ctx context.Context, s Survey) ([]inspect.ReceiverDetail, error) {
 		key, err := keyOf("key", text)

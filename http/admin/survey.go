@@ -12,7 +12,7 @@ import (
 type Survey interface {
 	Receivers(ctx context.Context) (inspect.Receivers, error)
 	// Receiver gives everything about one, by its key or the name of a rule: one value for
-	// each node and shard where it lives. inspect.ErrNotThere; a inspect.Unheard when a node that
+	// each node where it lives. inspect.ErrNotThere; a inspect.Unheard when a node that
 	// does not answer may have it.
 	Receiver(ctx context.Context, key string) ([]inspect.ReceiverDetail, error)
 	Sources(ctx context.Context) ([]inspect.Source, []inspect.Silent, error)

@@ -162,7 +162,6 @@ func overrideOf(o ledger.ThrottleOverride) ThrottleRule {
 }
 
 // ruleName gives the one form of the name of a rule, also for the key of a receiver.
-// A rule for a shard holds for the whole receiver.
 func ruleName(key string, set throttle.Override) (string, error) {
 	if !strings.HasPrefix(key, throttle.SourcePrefix) {
 		key = throttle.NameOf(key)

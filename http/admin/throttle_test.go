@@ -280,7 +280,6 @@ func TestWhatIsNoOverride(t *testing.T) {
 		"forced":       overrideBody(uuid.NewString(), "google.com", `"connections":"9"`, `,"force":true`),
 		"less":         overrideBody(uuid.NewString(), "google.com", `"connections":"1"`, ""),
 		"the same":     overrideBody(uuid.NewString(), "google.com", `"connections":"2"`, ""),
-		"a shard":      overrideBody(uuid.NewString(), "a.test#1.4", `"connections":"1"`, ""),
 		"a domain key": overrideBody(uuid.NewString(), "domain:b.test/a.test", `"connections":"1"`, ""),
 		"a source":     overrideBody(uuid.NewString(), "source:192.0.2.1", `"pause":"yes"`, ""),
 		"the system's": overrideBody(uuid.NewString(), "source:", `"pause":"yes"`, ""),

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 // auditPage is the number of verifications that an audit reads at once. Guess.
@@ -91,7 +91,7 @@ func scan(rows *sql.Rows, into ...any) error {
 func (a *audit) files(t *tx) error {
 	after := []byte{}
 	for {
-		var page []*rules.Row
+		var page []*transitions.Row
 		err := t.each(func(rows *sql.Rows) error {
 			v, err := scanVerification(func(into ...any) error { return scan(rows, into...) })
 			page = append(page, v)
@@ -114,7 +114,7 @@ func (a *audit) files(t *tx) error {
 }
 
 // file checks one verification.
-func (a *audit) file(t *tx, v *rules.Row) error {
+func (a *audit) file(t *tx, v *transitions.Row) error {
 	a.report.Verifications++
 	a.held[v.Workspace] += v.Held
 	check := ledger.NewFileCheck(v.Verification)
@@ -166,7 +166,7 @@ func (a *audit) file(t *tx, v *rules.Row) error {
 }
 
 // settlement checks one.
-func (a *audit) settlement(check *ledger.FileCheck, v *rules.Row, rows *sql.Rows) error {
+func (a *audit) settlement(check *ledger.FileCheck, v *transitions.Row, rows *sql.Rows) error {
 	var number, epoch, first, last int64
 	var c ledger.Counts
 	var digest, payload sql.RawBytes
@@ -333,7 +333,7 @@ func (a *audit) workspaces(t *tx) error {
 	if err != nil {
 		return fmt.Errorf("add up entries: %w", err)
 	}
-	a.report.Newest = rules.Clock(newest)
+	a.report.Newest = transitions.Clock(newest)
 	if a.entries != a.report.Entries {
 		a.add(ledger.Violation{Invariant: "I3", Subject: "entries",
 			Detail: fmt.Sprintf("%d belong to no verification", a.report.Entries-a.entries)})

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 const (
@@ -94,7 +94,7 @@ func (s *Store) checkClock(ctx context.Context) (now int64, err error) {
 	c := s.clock
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := look{ledger: rules.Clock(now), swept: rules.Clock(swept), ran: c.ran()}
+	l := look{ledger: transitions.Clock(now), swept: transitions.Clock(swept), ran: c.ran()}
 	if !s.Embedded() {
 		l.node = c.node()
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 const correctionColumns = `id, subject, number, workspace, created, author, reason, findings`
@@ -22,7 +22,7 @@ func scanCorrection(scan func(into ...any) error) (c ledger.Correction, err erro
 	if err != nil {
 		return c, err
 	}
-	c.At = rules.Clock(created)
+	c.At = transitions.Clock(created)
 	if err := json.Unmarshal(findings, &c.Findings); err != nil {
 		return c, fmt.Errorf("%w: findings of correction %s: %w", errRow, c.ID, err)
 	}

@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"strings"
@@ -10,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 // The entries, and what they add up to on each day.
@@ -33,7 +32,7 @@ type dayKind struct {
 }
 
 // Enter writes entries, and counts them on their day. The key of the table refuses a second one.
-func (t *tx) Enter(entries ...rules.Entry) error {
+func (t *tx) Enter(entries ...transitions.Entry) error {
 	if len(entries) == 0 {
 		return nil
 	}
@@ -54,7 +53,7 @@ func (t *tx) Enter(entries ...rules.Entry) error {
 func dayOf(created int64) int64 { return created - created%ledger.Day.Milliseconds() }
 
 // countOn adds entries to a day: one row for each workspace and kind.
-func (t *tx) countOn(day int64, entries []rules.Entry) error {
+func (t *tx) countOn(day int64, entries []transitions.Entry) error {
 	var keys []dayKind
 	sums := map[dayKind]ledger.Credits{}
 	for _, e := range entries {
@@ -105,44 +104,6 @@ func (a *audit) days(t *tx) error {
 	return t.off(func(key dayKind, low ledger.Credits) {
 		a.add(ledger.Violation{Invariant: ledger.Days, Subject: "credit_days",
 			Detail: fmt.Sprintf("on %s the entries of kind %s of workspace %s make %d credits more than their day has",
-				rules.Clock(key.day).Format(time.DateOnly), key.kind, key.workspace, low)})
+				transitions.Clock(key.day).Format(time.DateOnly), key.kind, key.workspace, low)})
 	})
-}
-
-// recount sets right the days that are off: nodes of an older version write entries and know nothing of days.
-func (s *Store) recount(ctx context.Context) error {
-	var list []uuid.UUID
-	err := s.update(ctx, func(t *tx) error {
-		list = nil
-		return t.off(func(key dayKind, _ ledger.Credits) {
-			if n := len(list); n == 0 || list[n-1] != key.workspace {
-				list = append(list, key.workspace)
-			}
-		})
-	})
-	for _, workspace := range list {
-		if err != nil {
-			break
-		}
-		err = s.update(ctx, func(t *tx) error { return t.recount(workspace) })
-	}
-	if err != nil {
-		return fmt.Errorf("count the days of credits: %w", err)
-	}
-	return nil
-}
-
-// recount counts the days of a workspace from its entries. Nobody writes an entry meanwhile: they all change the
-// account first, whose row is locked here.
-func (t *tx) recount(workspace uuid.UUID) error {
-	var locked int
-	if err := t.row(`SELECT 1 FROM workspaces WHERE id = ? {lock}`, workspace[:]).Scan(&locked); err != nil {
-		return err
-	}
-	if _, err := t.exec(`DELETE FROM credit_days WHERE workspace = ?`, workspace[:]); err != nil {
-		return err
-	}
-	_, err := t.exec(`INSERT INTO credit_days (workspace, day, kind, credits) `+entryDays+`
-		WHERE workspace = ? GROUP BY workspace, created - created % 86400000, kind`, workspace[:])
-	return err
 }

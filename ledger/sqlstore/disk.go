@@ -106,14 +106,14 @@ func (d *disk) room() error {
 // Create makes a verification, or recovers the one of the same workspace and identity.
 func (s *Store) Create(ctx context.Context, n ledger.NewVerification) (ledger.Verification, bool, error) {
 	s.lookForRoom(ctx)
-	return s.Book.Create(ctx, n)
+	return s.Engine.Create(ctx, n)
 }
 
 // AppendChunk stores data at offset.
 func (s *Store) AppendChunk(ctx context.Context, id uuid.UUID, writer, offset int64, data []byte) (ledger.Upload,
 	error) {
 	s.lookForRoom(ctx)
-	return s.Book.AppendChunk(ctx, id, writer, offset, data)
+	return s.Engine.AppendChunk(ctx, id, writer, offset, data)
 }
 
 // registerDisk tells of the disk of an embedded ledger.

@@ -3,7 +3,7 @@
 // Store does what ledger.Book asks for: each method is one transaction that
 // derives its amounts from the rows it changes, and changes them on a
 // condition, so that running it again changes nothing more. The transitions
-// themselves are those of package rules; here are the tables they run over.
+// themselves are those of package transitions; here are the tables they run over.
 //
 // The database is CockroachDB, PostgreSQL 15, or SQLite, as the URL says. The SQL
 // stays inside what all of them do; what differs is a dialect: sqlite.go and

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 // Entries gives one page of the entries of a verification, newest first, with the
@@ -50,14 +50,14 @@ func (t *tx) entries(q ledger.EntriesQuery, st *ledger.Statement) error {
 	args := []any{q.Verification[:]}
 	if a := q.After; a != nil {
 		query += ` AND (created, number, kind) < (?, ?, ?)`
-		args = append(args, rules.Millis(a.At), a.Number, a.Kind)
+		args = append(args, transitions.Millis(a.At), a.Number, a.Kind)
 	}
 	query += ` ORDER BY created DESC, number DESC, kind DESC LIMIT ?`
 	return t.each(func(rows *sql.Rows) error {
 		var e ledger.Entry
 		var created int64
 		err := rows.Scan(&e.Kind, &e.Number, &e.Amount, &created)
-		e.At = rules.Clock(created)
+		e.At = transitions.Clock(created)
 		st.Entries = append(st.Entries, e)
 		return err
 	}, query, append(args, min(max(q.Limit, 0), ledger.EntriesMax))...)

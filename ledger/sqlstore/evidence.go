@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 const oneKept = `SELECT s.epoch, s.created, s.payload, e.data FROM settlements s
@@ -54,6 +54,6 @@ func (s *Store) kept(ctx context.Context, id uuid.UUID, k *ledger.Kept) error {
 	if len(payload) == 0 {
 		return ledger.ErrResultsExpired // erased since the start
 	}
-	k.At = rules.Clock(created)
+	k.At = transitions.Clock(created)
 	return k.Results.Decode(payload)
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 // handfuls are the numbers of facts that one statement is about, so that there are
@@ -29,7 +29,7 @@ func (t *tx) Learn(facts []ledger.Fact) error {
 	return inHandfuls(facts, func(part []ledger.Fact) error {
 		args := make([]any, 0, 3*len(part))
 		for _, f := range part {
-			args = append(args, f.Key, append([]byte{}, f.Data...), rules.Millis(f.Expires))
+			args = append(args, f.Key, append([]byte{}, f.Data...), transitions.Millis(f.Expires))
 		}
 		_, err := t.exec(`INSERT INTO receiver_facts (receiver, data, expires, updated) VALUES (?, ?, ?, {now})`+
 			strings.Repeat(`, (?, ?, ?, {now})`, len(part)-1)+`
@@ -52,7 +52,7 @@ func (t *tx) Known(keys []string) (facts []ledger.Fact, err error) {
 			var expires int64
 			err := rows.Scan(&f.Key, &data, &expires)
 			f.Data = append(f.Data, data...) // an empty one may be read as nil
-			f.Expires = rules.Clock(expires)
+			f.Expires = transitions.Clock(expires)
 			facts = append(facts, f)
 			return err
 		}, `SELECT receiver, data, expires FROM receiver_facts WHERE receiver IN (?`+

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 // TestWritersAtOneAccountAllGetThrough lets all writers of two nodes change one
@@ -130,7 +130,7 @@ func TestTheGateIsForOneAloneAfterTwoConflicts(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, postgresDialect())
 	var alone []bool
-	err := s.updateIn(t.Context(), rules.Scope{Workspace: s.a}, func(*tx) error {
+	err := s.updateIn(t.Context(), transitions.Scope{Workspace: s.a}, func(*tx) error {
 		s.gate.mu.Lock()
 		places := s.gate.lanes[s.a].places
 		s.gate.mu.Unlock()

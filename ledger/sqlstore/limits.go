@@ -9,16 +9,16 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
-// statements are a transaction of a store for the transitions of package rules.
+// statements are a transaction of a store for the transitions of package transitions.
 type statements struct {
 	*tx
 	store *Store
 }
 
-var _ rules.Tables = statements{}
+var _ transitions.Tables = statements{}
 
 // Room is ledger.ErrNoRoom while the disk of an embedded ledger is nearly full.
 func (t statements) Room() error { return t.store.disk.room() }
@@ -61,7 +61,7 @@ const countUnpaid = `SELECT count(*), coalesce(min(created), 0), {now} FROM veri
 	WHERE workspace = ? AND paid = 0 AND created > {now} - ?`
 
 // Unpaid counts the verifications of late that never held a credit.
-func (t *tx) Unpaid(workspace uuid.UUID) (u rules.Unpaid, err error) {
+func (t *tx) Unpaid(workspace uuid.UUID) (u transitions.Unpaid, err error) {
 	err = t.row(countUnpaid, workspace[:], ledger.UnpaidWithin.Milliseconds()).Scan(&u.Count, &u.Oldest, &u.Now)
 	return u, err
 }

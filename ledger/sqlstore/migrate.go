@@ -16,7 +16,7 @@ var migrationFiles embed.FS
 
 // SchemaVersion is the schema that this program reads and writes: the number
 // of its last migration.
-const SchemaVersion = 13
+const SchemaVersion = 1
 
 // migrationName gives the file of a migration, counted from 1.
 func migrationName(version int) (string, error) {
@@ -31,8 +31,7 @@ func migrationName(version int) (string, error) {
 }
 
 const (
-	// tableLockTime is how long a step waits for a table that somebody reads, such as a dump
-	// or an audit. All others that ask for the table meanwhile wait behind the step. Above one second,
+	// tableLockTime is how long a step waits for a table that a long transaction uses. All others that ask for the table meanwhile wait behind the step. Above one second,
 	// after which PostgreSQL ends its own vacuum so that others get the table.
 	tableLockTime = 1500 * time.Millisecond
 	// tableLockPause is how long a step then lets the others go on.
@@ -44,7 +43,7 @@ const (
 // Migrate brings the schema of the ledger at url to SchemaVersion; an embedded
 // ledger that does not exist yet is made, a server must have the database. It is
 // safe to run again, and to run twice at once. While nodes work, it locks tables for
-// moments only. While somebody reads a table for long, it waits up to ten minutes, and calls each
+// moments only. While a long transaction uses a table, it waits up to ten minutes, and calls each
 // of tell with a line that says for whom. ErrURL, ErrInUse, ErrSchemaNew, ErrIsolation, ErrDurability,
 // ErrTableInUse, ErrSchemaChange.
 func Migrate(ctx context.Context, url string, tell ...func(line string)) error {
@@ -53,7 +52,7 @@ func Migrate(ctx context.Context, url string, tell ...func(line string)) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(s.recount(ctx), s.Close())
+		return s.Close()
 	}
 	db, err := connector(url, access{patient: true})
 	if err != nil {
@@ -67,10 +66,7 @@ func Migrate(ctx context.Context, url string, tell ...func(line string)) error {
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
-	if err = s.migrate(ctx, tell...); err == nil {
-		err = s.recount(ctx)
-	}
-	if err != nil {
+	if err = s.migrate(ctx, tell...); err != nil {
 		err = fmt.Errorf("migrate ledger: %w", err)
 	}
 	return errors.Join(err, s.Close())
@@ -170,10 +166,10 @@ func (s *Store) repeatStep(ctx context.Context, do func() error, tell []func(lin
 		case state != lockNotAvailable:
 			return err
 		case time.Since(begun) > s.tableLocks:
-			return fmt.Errorf("%w: %s", ErrTableInUse, s.reader(ctx))
+			return fmt.Errorf("%w: %s", ErrTableInUse, s.user(ctx))
 		}
 		for _, t := range tell {
-			t("waiting for a table, while the nodes go on: " + s.reader(ctx))
+			t("waiting for a table, while the nodes go on: " + s.user(ctx))
 		}
 		pause := time.NewTimer(tableLockPause)
 		select {
@@ -185,8 +181,8 @@ func (s *Store) repeatStep(ctx context.Context, do func() error, tell []func(lin
 	}
 }
 
-// reader names who has had a table of the ledger for the longest time.
-func (s *Store) reader(ctx context.Context) string {
+// user names who has had a table of the ledger for the longest time.
+func (s *Store) user(ctx context.Context) string {
 	var pid int64
 	var user, program, table string
 	err := s.writer.db.QueryRowContext(ctx, `SELECT a.pid, a.usename, a.application_name, c.relname FROM pg_locks l
@@ -197,7 +193,7 @@ func (s *Store) reader(ctx context.Context) string {
 	if err != nil { // it has just ended, or this database does not say
 		return "another transaction has it"
 	}
-	return fmt.Sprintf("process %d of user %s (%q) reads %s", pid, user, program, table)
+	return fmt.Sprintf("process %d of user %s (%q) uses %s", pid, user, program, table)
 }
 
 // definition tells statements that change the schema from those that change rows.

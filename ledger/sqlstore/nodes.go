@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 // The statements that the rules of a cluster's processes are made of.
@@ -64,7 +64,7 @@ func (s *Store) RenewIdentity(ctx context.Context, within time.Duration, reason 
 		if err != nil || bytes.Equal(stands, value) { // a run before this one was committed without our knowing
 			return err
 		}
-		if err := rules.Clear(statements{t, s}, within); err != nil {
+		if err := transitions.Clear(statements{t, s}, within); err != nil {
 			return err
 		}
 		if _, err := t.exec(`UPDATE secrets SET value = ?, created = {now} WHERE name = ?`, value, identitySecret); err != nil {
@@ -93,7 +93,7 @@ const sets = `node = ?, cluster = ?, name = ?, version = ?, actors = ?, draining
 	read_turn = ?, silent = ?, leases = ?, addresses = ?, receivers = ?, seen = {now}`
 
 func written(b ledger.Beat) []any {
-	return []any{b.Node[:], b.Cluster, b.Name, b.Version, b.Actors, stored(b.Draining), rules.Millis(b.Started),
+	return []any{b.Node[:], b.Cluster, b.Name, b.Version, b.Actors, stored(b.Draining), transitions.Millis(b.Started),
 		b.Read, packedHashes(b.Silent), b.Leases, b.Addresses, b.Receivers}
 }
 
@@ -134,7 +134,7 @@ func (t *tx) Enrol(b ledger.Beat, turn int64) (int64, error) {
 }
 
 // End writes the end of a row if it is as before.
-func (t *tx) End(before *ledger.NodeRow, e rules.Ending) (int64, error) {
+func (t *tx) End(before *ledger.NodeRow, e transitions.Ending) (int64, error) {
 	return t.exec(`UPDATE nodes SET standing = ?, turn = ?, dead = ?,
 		since = CASE WHEN standing = ? THEN since ELSE {now} END,
 		before_view = CASE WHEN read_turn >= turn THEN NULL ELSE before_view END,
@@ -168,7 +168,7 @@ func scanNode(scan func(into ...any) error, more ...any) (ledger.NodeRow, error)
 		return n, err
 	}
 	n.Draining, n.Dead, n.DrainAsked = draining != 0, dead != 0, asked != 0
-	n.Started, n.Since, n.Seen = rules.Clock(started), rules.Clock(since), rules.Clock(seen)
+	n.Started, n.Since, n.Seen = transitions.Clock(started), transitions.Clock(since), transitions.Clock(seen)
 	n.View, n.Silent = unpacked(view), unpackedHashes(silent)
 	if len(before) > 0 { // an empty one may be read as nil
 		n.Before = unpacked(before)
@@ -200,7 +200,7 @@ func (t *tx) Roll() (ledger.Roll, error) {
 		return err
 	}, `SELECT `+nodeColumns+`, (SELECT turn FROM cluster_turn WHERE one = 1), {now}
 		FROM nodes ORDER BY session`)
-	roll.Now = rules.Clock(now)
+	roll.Now = transitions.Clock(now)
 	return roll, err
 }
 

@@ -18,7 +18,7 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 // readersMax bounds the connections that read at once. A read takes tens of
@@ -51,18 +51,18 @@ type Options struct {
 
 // Store is a ledger.Book in SQL. Safe for concurrent use.
 type Store struct {
-	rules.Book // the transitions
-	dialect    dialect
-	writer     *pool    // embedded: one session, so that writers queue here; nil: read only
-	gate       *gate    // before the writers
-	readers    *pool    // nil until the schema is right
-	lock       *os.File // what makes this process the owner; nil: read only, or a server
-	folder     string   // Options.Folder
-	retryWait  time.Duration
-	log        *slog.Logger
-	meters     meters
-	once       sync.Once
-	writes     atomic.Uint64 // see Writes
+	transitions.Engine // the transitions
+	dialect            dialect
+	writer             *pool    // embedded: one session, so that writers queue here; nil: read only
+	gate               *gate    // before the writers
+	readers            *pool    // nil until the schema is right
+	lock               *os.File // what makes this process the owner; nil: read only, or a server
+	folder             string   // Options.Folder
+	retryWait          time.Duration
+	log                *slog.Logger
+	meters             meters
+	once               sync.Once
+	writes             atomic.Uint64 // see Writes
 
 	// erased counts what was erased, and folded is that number when nothing of it was left in
 	// the write-ahead log. They differ at first, since the process before may have been killed.
@@ -86,7 +86,7 @@ func newStore(d dialect, o Options) (*Store, error) {
 	if s.retryWait == 0 {
 		s.retryWait = waitMin
 	}
-	s.Book = rules.New(database{s})
+	s.Engine = transitions.New(database{s})
 	s.erased.Store(1)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

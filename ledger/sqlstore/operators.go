@@ -15,7 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 // Log writes a line of the operator log.
@@ -48,7 +48,7 @@ func scanOverride(scan func(into ...any) error) (o ledger.ThrottleOverride, err 
 	if err := scan(&o.ID, &o.Key, &fields, &o.Author, &o.Reason, &created, &expires); err != nil {
 		return o, err
 	}
-	o.Created, o.Expires = rules.Clock(created), rules.Clock(expires)
+	o.Created, o.Expires = transitions.Clock(created), transitions.Clock(expires)
 	if err := json.Unmarshal(fields, &o.Fields); err != nil {
 		return o, fmt.Errorf("fields of override %s: %w", o.ID, err)
 	}
@@ -143,7 +143,7 @@ func (s *Store) Tuning(ctx context.Context) (ledger.Tuning, error) {
 		if err := t.row(`SELECT {now}`).Scan(&now); err != nil {
 			return err
 		}
-		tuning.Now = rules.Clock(now)
+		tuning.Now = transitions.Clock(now)
 		if tuning.Overrides, err = t.Holding(""); err != nil {
 			return err
 		}
@@ -239,7 +239,7 @@ func (s *Store) OperatorLog(ctx context.Context, q ledger.LogQuery) ([]ledger.Lo
 			var created int64
 			err := rows.Scan(&l.ID, &created, &l.Action, &l.Author, &l.Workspace, &l.Subject, &l.Old, &l.New,
 				&l.Reason)
-			l.At = rules.Clock(created)
+			l.At = transitions.Clock(created)
 			page = append(page, l)
 			return err
 		}, query, args...)

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 // hashed reads a column into a hash; an empty one is the zero hash.
@@ -44,7 +44,7 @@ func (t *tx) Now() (time.Time, error) {
 	if err := t.row(`SELECT {now}`).Scan(&now); err != nil {
 		return time.Time{}, fmt.Errorf("read the clock: %w", err)
 	}
-	return rules.Clock(now), nil
+	return transitions.Clock(now), nil
 }
 
 const userColumns = `id, email, name, password, oidc, totp, created, disabled`
@@ -52,7 +52,7 @@ const userColumns = `id, email, name, password, oidc, totp, created, disabled`
 func scanUser(scan func(into ...any) error) (u ledger.User, err error) {
 	var created, disabled int64
 	err = scan(&u.ID, &u.Email, &u.Name, &u.Password, &u.OIDC, &u.TOTP, &created, &disabled)
-	u.Created, u.Disabled = rules.Clock(created), rules.Clock(disabled)
+	u.Created, u.Disabled = transitions.Clock(created), transitions.Clock(disabled)
 	return u, err
 }
 
@@ -92,7 +92,7 @@ func (t *tx) UserOfOIDC(identity string) (*ledger.User, error) {
 // AddUser writes a new user.
 func (t *tx) AddUser(u ledger.User) error {
 	_, err := t.exec(`INSERT INTO users (`+userColumns+`, folded) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, u.ID[:], u.Email, u.Name,
-		u.Password, u.OIDC, u.TOTP, rules.Millis(u.Created), rules.Millis(u.Disabled), []byte(ledger.FoldEmail(u.Email)))
+		u.Password, u.OIDC, u.TOTP, transitions.Millis(u.Created), transitions.Millis(u.Disabled), []byte(ledger.FoldEmail(u.Email)))
 	if err != nil {
 		return fmt.Errorf("write user: %w", err)
 	}
@@ -102,7 +102,7 @@ func (t *tx) AddUser(u ledger.User) error {
 // ChangeUser writes password, OIDC, TOTP and disabled of a user.
 func (t *tx) ChangeUser(u ledger.User) (int64, error) {
 	return t.exec(`UPDATE users SET password = ?, oidc = ?, totp = ?, disabled = ? WHERE id = ?`, u.Password, u.OIDC, u.TOTP,
-		rules.Millis(u.Disabled), u.ID[:])
+		transitions.Millis(u.Disabled), u.ID[:])
 }
 
 // Member reads the role of a user in a workspace; "": none.
@@ -142,7 +142,7 @@ func (t *tx) OwnersBut(workspace, user uuid.UUID) (n int, err error) {
 func (t *tx) SetMember(workspace, user uuid.UUID, role ledger.Role, now time.Time) error {
 	_, err := t.exec(`INSERT INTO memberships (workspace, user_id, role, created) VALUES (?, ?, ?, ?)
 		ON CONFLICT (workspace, user_id) DO UPDATE SET role = excluded.role`,
-		workspace[:], user[:], role, rules.Millis(now))
+		workspace[:], user[:], role, transitions.Millis(now))
 	if err != nil {
 		return fmt.Errorf("write membership: %w", err)
 	}
@@ -156,19 +156,19 @@ func (t *tx) DropMember(workspace, user uuid.UUID) (int64, error) {
 
 const linkColumns = `id, purpose, workspace, email, role, made_by, created, expires, ends, used_by`
 
-func scanLink(scan func(into ...any) error) (l rules.LinkRow, err error) {
+func scanLink(scan func(into ...any) error) (l transitions.LinkRow, err error) {
 	var created, expires, ends int64
 	err = scan(hashed{&l.ID}, &l.Purpose, &l.Workspace, &l.Email, &l.Role, &l.MadeBy, &created, &expires, &ends,
 		hashed{&l.Session})
-	l.Created, l.Expires = rules.Clock(created), rules.Clock(expires)
+	l.Created, l.Expires = transitions.Clock(created), transitions.Clock(expires)
 	if ends < expires {
-		l.Used = rules.Clock(ends)
+		l.Used = transitions.Clock(ends)
 	}
 	return l, err
 }
 
 // LinkRow reads a link; nil when there is none.
-func (t *tx) LinkRow(id ledger.Hash) (*rules.LinkRow, error) {
+func (t *tx) LinkRow(id ledger.Hash) (*transitions.LinkRow, error) {
 	l, err := scanLink(t.row(`SELECT `+linkColumns+` FROM links WHERE id = ?`, id[:]).Scan)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
@@ -182,8 +182,8 @@ func (t *tx) LinkRow(id ledger.Hash) (*rules.LinkRow, error) {
 // AddLink writes a new link.
 func (t *tx) AddLink(l ledger.Link) error {
 	_, err := t.exec(`INSERT INTO links (`+linkColumns+`, folded) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		l.ID[:], l.Purpose, l.Workspace[:], l.Email, l.Role, l.MadeBy, rules.Millis(l.Created), rules.Millis(l.Expires),
-		rules.Millis(l.Expires), []byte{}, []byte(ledger.FoldEmail(l.Email)))
+		l.ID[:], l.Purpose, l.Workspace[:], l.Email, l.Role, l.MadeBy, transitions.Millis(l.Created), transitions.Millis(l.Expires),
+		transitions.Millis(l.Expires), []byte{}, []byte(ledger.FoldEmail(l.Email)))
 	if err != nil {
 		return fmt.Errorf("write link: %w", err)
 	}
@@ -197,7 +197,7 @@ func (t *tx) UseLink(id, session ledger.Hash, now time.Time) (int64, error) {
 }
 
 // endLinks is how the open links of some are ended.
-func endLinks(of rules.Links, now time.Time) (query string, args []any) {
+func endLinks(of transitions.Links, now time.Time) (query string, args []any) {
 	query, args = `UPDATE links SET ends = ? WHERE ends > ?`, []any{now.UnixMilli(), now.UnixMilli()}
 	where := func(is bool, column string, value any) {
 		if is {
@@ -212,7 +212,7 @@ func endLinks(of rules.Links, now time.Time) (query string, args []any) {
 }
 
 // EndLinks ends the open links of some.
-func (t *tx) EndLinks(of rules.Links, now time.Time) error {
+func (t *tx) EndLinks(of transitions.Links, now time.Time) error {
 	query, args := endLinks(of, now)
 	if _, err := t.exec(query, args...); err != nil {
 		return fmt.Errorf("end links: %w", err)
@@ -236,7 +236,7 @@ func (t *tx) LogIn(workspace uuid.UUID, l ledger.WorkspaceLine) error {
 
 // LinkByID reads a link that can be used, and says whether there is a user with its email.
 func (s *Store) LinkByID(ctx context.Context, id ledger.Hash) (l ledger.Link, known bool, err error) {
-	var row rules.LinkRow
+	var row transitions.LinkRow
 	var user sql.Null[[]byte]
 	var disabled, now int64
 	err = s.view(ctx, func(t *tx) error {
@@ -247,7 +247,7 @@ func (s *Store) LinkByID(ctx context.Context, id ledger.Hash) (l ledger.Link, kn
 		})
 		return err
 	})
-	if errors.Is(err, sql.ErrNoRows) || err == nil && (!row.Open(rules.Clock(now)) || disabled != 0) {
+	if errors.Is(err, sql.ErrNoRows) || err == nil && (!row.Open(transitions.Clock(now)) || disabled != 0) {
 		err = ledger.ErrNoSuchLink
 	}
 	if err != nil {
@@ -334,7 +334,7 @@ func (s *Store) Members(ctx context.Context, workspace uuid.UUID) (list []ledger
 			m := ledger.Membership{Workspace: workspace}
 			var created, seen, disabled int64
 			err := rows.Scan(&m.User, &m.Email, &m.Name, &m.Role, &created, &seen, &disabled, &m.WorkspaceName)
-			m.Created, m.Seen, m.Disabled = rules.Clock(created), rules.Clock(seen), disabled != 0
+			m.Created, m.Seen, m.Disabled = transitions.Clock(created), transitions.Clock(seen), disabled != 0
 			list = append(list, m)
 			return err
 		}, members, workspace[:])
@@ -384,14 +384,14 @@ func (s *Store) WorkspaceLog(ctx context.Context, q ledger.WorkspaceLogQuery) (p
 	}
 	query, args := newestWorkspaceLines, []any{q.Workspace[:], q.Limit}
 	if q.After != nil {
-		query, args = olderWorkspaceLines, []any{q.Workspace[:], rules.Millis(q.After.Created), q.After.ID[:], q.Limit}
+		query, args = olderWorkspaceLines, []any{q.Workspace[:], transitions.Millis(q.After.Created), q.After.ID[:], q.Limit}
 	}
 	err = s.view(ctx, func(t *tx) error {
 		err := t.each(func(rows *sql.Rows) error {
 			var l ledger.WorkspaceLine
 			var created int64
 			err := rows.Scan(&l.ID, &created, &l.Actor, &l.Action, &l.Subject, &l.Detail)
-			l.At = rules.Clock(created)
+			l.At = transitions.Clock(created)
 			page = append(page, l)
 			return err
 		}, query, args...)

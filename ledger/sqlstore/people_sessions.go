@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 const sessionColumns = `id, user_id, created, seen, ends, agent, network`
@@ -22,7 +22,7 @@ const sessionColumns = `id, user_id, created, seen, ends, agent, network`
 func scanSession(scan func(into ...any) error) (s ledger.Session, err error) {
 	var created, seen, ends int64
 	err = scan(hashed{&s.ID}, &s.User, &created, &seen, &ends, &s.Agent, &s.Network)
-	s.Created, s.Seen, s.Ends = rules.Clock(created), rules.Clock(seen), rules.Clock(ends)
+	s.Created, s.Seen, s.Ends = transitions.Clock(created), transitions.Clock(seen), transitions.Clock(ends)
 	return s, err
 }
 
@@ -58,10 +58,10 @@ func (t *tx) Holds(user uuid.UUID, now time.Time) (list []ledger.Session, err er
 // AddSession writes a new one, and notes that its user was seen.
 func (t *tx) AddSession(s ledger.Session) error {
 	_, err := t.exec(`INSERT INTO user_sessions (`+sessionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?)`, s.ID[:], s.User[:],
-		rules.Millis(s.Created), rules.Millis(s.Seen), rules.Millis(s.Ends), s.Agent, s.Network)
+		transitions.Millis(s.Created), transitions.Millis(s.Seen), transitions.Millis(s.Ends), s.Agent, s.Network)
 	if err == nil {
-		_, err = t.exec(`UPDATE users SET seen = ? WHERE id = ? AND seen < ?`, rules.Millis(s.Seen), s.User[:],
-			rules.Millis(s.Seen))
+		_, err = t.exec(`UPDATE users SET seen = ? WHERE id = ? AND seen < ?`, transitions.Millis(s.Seen), s.User[:],
+			transitions.Millis(s.Seen))
 	}
 	if err != nil {
 		return fmt.Errorf("write session: %w", err)
@@ -120,7 +120,7 @@ func scanMayDo(scan func(into ...any) error, in *ledger.SignedIn) (m *ledger.Mem
 		return nil, err
 	}
 	return &ledger.Membership{Workspace: workspace.UUID, WorkspaceName: name.String, User: in.User.ID, Email: in.User.Email,
-		Name: in.User.Name, Role: ledger.Role(role.String), Created: rules.Clock(created.Int64), Seen: rules.Clock(seen)}, nil
+		Name: in.User.Name, Role: ledger.Role(role.String), Created: transitions.Clock(created.Int64), Seen: transitions.Clock(seen)}, nil
 }
 
 // UseSessions notes that sessions were used now, and that their users were seen.
@@ -160,14 +160,14 @@ func (t *tx) used(ids []ledger.Hash, now time.Time) error {
 }
 
 // Attempts reads those of some subjects.
-func (t *tx) Attempts(subjects []ledger.Hash) (list []rules.Attempts, err error) {
+func (t *tx) Attempts(subjects []ledger.Hash) (list []transitions.Attempts, err error) {
 	err = inHandfuls(subjects, func(part []ledger.Hash) error {
 		args := make([]any, 0, len(part))
 		for i := range part {
 			args = append(args, part[i][:])
 		}
 		return t.each(func(rows *sql.Rows) error {
-			var a rules.Attempts
+			var a transitions.Attempts
 			err := rows.Scan(hashed{&a.Subject}, &a.Failures, &a.Since, &a.Refused, &a.Ends, &a.Call)
 			list = append(list, a)
 			return err
@@ -181,7 +181,7 @@ func (t *tx) Attempts(subjects []ledger.Hash) (list []rules.Attempts, err error)
 }
 
 // KeepAttempts writes those of a subject, in place of what was.
-func (t *tx) KeepAttempts(a rules.Attempts) error {
+func (t *tx) KeepAttempts(a transitions.Attempts) error {
 	_, err := t.exec(`INSERT INTO sign_in_attempts (subject, failures, since, refused, ends, last_call)
 		VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (subject) DO UPDATE SET failures = excluded.failures,
 		since = excluded.since, refused = excluded.refused, ends = excluded.ends, last_call = excluded.last_call`,

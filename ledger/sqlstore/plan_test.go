@@ -16,7 +16,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 	"rollcall/smtp"
 )
 
@@ -25,7 +25,7 @@ import (
 func hotQueries() []hotQuery {
 	const ids = `SELECT id FROM verifications WHERE `
 	const cursor = ` AND (created, id) < (?, ?)`
-	ends := func(of rules.Links) string {
+	ends := func(of transitions.Links) string {
 		query, _ := endLinks(of, time.Now())
 		return query
 	}
@@ -59,9 +59,9 @@ func hotQueries() []hotQuery {
 		{"sessions of a day ago", dueSessions.ask("id"), "user_sessions_ends"},
 		{"open invitations", openLinks, "links_workspace"},
 		{"members and invitations", countMembers, "links_workspace"},
-		{"links of somebody", ends(rules.Links{Folded: "x"}), "links_folded"},
-		{"links for a password of somebody", ends(rules.Links{Folded: "x", Purpose: ledger.PasswordLink}), "links_folded"},
-		{"invitations to a workspace that somebody made", ends(rules.Links{MadeBy: "x", Workspace: uuid.New()}), "links_workspace"},
+		{"links of somebody", ends(transitions.Links{Folded: "x"}), "links_folded"},
+		{"links for a password of somebody", ends(transitions.Links{Folded: "x", Purpose: ledger.PasswordLink}), "links_folded"},
+		{"invitations to a workspace that somebody made", ends(transitions.Links{MadeBy: "x", Workspace: uuid.New()}), "links_workspace"},
 		{"links of long ago", dueLinks.ask("id"), "links_ends"},
 		{"failed sign-ins past their time", dueAttempts.ask("subject"), "sign_in_attempts_ends"},
 		{"the newest of a workspace's log", newestWorkspaceLines, "workspace_log_newest"},

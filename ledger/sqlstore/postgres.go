@@ -69,7 +69,7 @@ func postgresDialect() dialect {
 		lock: "FOR UPDATE",
 		now:  "CAST(floor(extract(epoch FROM statement_timestamp()) * 1000) AS BIGINT)",
 		types: strings.NewReplacer("{blob}", "BYTEA", "{int}", "BIGINT",
-			"{strict}", "", "{keyed}", "", "{absent}", "IF NOT EXISTS"),
+			"{strict}", "", "{keyed}", ""),
 		oneMigrates: "LOCK TABLE schema_steps IN EXCLUSIVE MODE", // before the snapshot is taken
 		numbered:    true, driven: true,
 		judge: judgePostgres, control: controlPostgres,

@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 	"rollcall/smtp"
 )
 
@@ -83,7 +83,7 @@ func (s *Store) recent(ctx context.Context, q ledger.RecentQuery) (ledger.Recent
 }
 
 // ofQuery reads the verification of a query, whose results are kept.
-func (s *Store) ofQuery(ctx context.Context, q ledger.RecentQuery) (v *rules.Row, err error) {
+func (s *Store) ofQuery(ctx context.Context, q ledger.RecentQuery) (v *transitions.Row, err error) {
 	err = s.view(ctx, func(t *tx) (err error) {
 		v, err = t.ReadOf(q.Workspace, q.Verification)
 		return err

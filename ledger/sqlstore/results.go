@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 // pageSettlements is the number of settlements that one question reads, so that
@@ -21,10 +21,10 @@ const pageSettlements = 64
 // Results calls yield for each settled address in ordinal order, as of the
 // settlements at the start, since what is settled never changes. All of the
 // ledger is read before the first yield: a slow yield holds neither a session nor
-// more memory than a part of a spool.
+// more memory than a part of a sorter.
 func (s *Store) Results(ctx context.Context, workspace, id uuid.UUID,
 	yield func(ledger.Result) error) (err error) {
-	var v *rules.Row
+	var v *transitions.Row
 	err = s.view(ctx, func(t *tx) (err error) {
 		v, err = t.ReadOf(workspace, id)
 		return err
@@ -38,7 +38,7 @@ func (s *Store) Results(ctx context.Context, workspace, id uuid.UUID,
 	if v.Settlements == 0 {
 		return nil
 	}
-	ordered := newSpool(s.scratch(), v.Total)
+	ordered := newSorter(s.scratch(), v.Total)
 	defer func() { err = errors.Join(err, ordered.close()) }()
 	if err := s.fill(ctx, ordered, v); err != nil {
 		return fmt.Errorf("read results of verification %s: %w", id, err)
@@ -58,8 +58,8 @@ func (s *Store) scratch() string {
 const pageOfSettlements = `SELECT payload FROM settlements WHERE verification = ?
 	AND number >= ? AND number < ? ORDER BY number`
 
-// fill puts all settlements of v into a spool.
-func (s *Store) fill(ctx context.Context, ordered *spool, v *rules.Row) error {
+// fill puts all settlements of v into a sorter.
+func (s *Store) fill(ctx context.Context, ordered *sorter, v *transitions.Row) error {
 	if err := s.walk(ctx, v, ordered.add); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (s *Store) fill(ctx context.Context, ordered *spool, v *rules.Row) error {
 }
 
 // walk calls take with each settlement of v, by number; the batch is good until take returns.
-func (s *Store) walk(ctx context.Context, v *rules.Row, take func(b *ledger.Batch) error) error {
+func (s *Store) walk(ctx context.Context, v *transitions.Row, take func(b *ledger.Batch) error) error {
 	var batch ledger.Batch
 	number := int64(1) // of the next one
 	next := func(rows *sql.Rows) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 	"rollcall/smtp"
 )
 
@@ -35,7 +35,7 @@ func refusesWhatMustNeverBe(t *testing.T, url string) {
 	if _, err := s.CreateWorkspace(t.Context(), w, "schema"); err != nil {
 		t.Fatal(err)
 	}
-	entry := rules.Entry{Subject: file.ID, Number: 1, Kind: ledger.EntryCharge, Workspace: w, Amount: 1}
+	entry := transitions.Entry{Subject: file.ID, Number: 1, Kind: ledger.EntryCharge, Workspace: w, Amount: 1}
 	settlement := ledger.Settlement{Lease: ledger.Lease{Verification: file.ID, Epoch: 1}, Number: 1,
 		Results:  []ledger.Result{{Email: "a@b.test", Outcome: smtp.Valid, Reason: smtp.Internal}},
 		Evidence: []byte("x")}
@@ -85,7 +85,7 @@ type refused struct {
 }
 
 // whatMustNeverBe are such changes beside rows that are there.
-func whatMustNeverBe(file ledger.NewVerification, entry rules.Entry, settlement ledger.Settlement,
+func whatMustNeverBe(file ledger.NewVerification, entry transitions.Entry, settlement ledger.Settlement,
 	payload ledger.Payload) []refused {
 	w := file.Workspace
 	credit := func(b ledger.Balance) func(t *tx) error {
@@ -110,13 +110,13 @@ func whatMustNeverBe(file ledger.NewVerification, entry rules.Entry, settlement 
 		{"a verification of no workspace", func(t *tx) error { return t.Insert(nowhere, "") }},
 		{"an entry twice", func(t *tx) error { return t.Enter(entry) }},
 		{"an entry of nothing", func(t *tx) error {
-			return t.Enter(rules.Entry{Subject: unknown, Kind: ledger.EntryGrant, Workspace: w})
+			return t.Enter(transitions.Entry{Subject: unknown, Kind: ledger.EntryGrant, Workspace: w})
 		}},
 		{"less than nothing on a day", func(t *tx) error {
-			return t.countOn(0, []rules.Entry{{Kind: ledger.EntryGrant, Workspace: w, Amount: -1}})
+			return t.countOn(0, []transitions.Entry{{Kind: ledger.EntryGrant, Workspace: w, Amount: -1}})
 		}},
 		{"a day that begins at noon", func(t *tx) error {
-			return t.countOn(ledger.Day.Milliseconds()/2, []rules.Entry{{Kind: ledger.EntryGrant, Workspace: w, Amount: 1}})
+			return t.countOn(ledger.Day.Milliseconds()/2, []transitions.Entry{{Kind: ledger.EntryGrant, Workspace: w, Amount: 1}})
 		}},
 		{"a settlement twice", func(t *tx) error { return t.Settle(settlement, payload) }},
 		{"evidence twice", func(t *tx) error { return t.KeepEvidence(settlement) }},
@@ -130,7 +130,7 @@ func whatMustNeverBe(file ledger.NewVerification, entry rules.Entry, settlement 
 			return err
 		}},
 		{"an entry of no workspace", func(t *tx) error {
-			return t.Enter(rules.Entry{Subject: unknown, Kind: ledger.EntryGrant, Workspace: unknown, Amount: 1})
+			return t.Enter(transitions.Entry{Subject: unknown, Kind: ledger.EntryGrant, Workspace: unknown, Amount: 1})
 		}},
 		{"a settlement of no verification", func(t *tx) error { return t.Settle(stray, payload) }},
 		{"a chunk of no verification", func(t *tx) error { return t.Append(unknown, 0, []byte("x")) }},

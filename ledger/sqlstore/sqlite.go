@@ -22,8 +22,7 @@ func sqliteDialect() dialect {
 		snapshot: "BEGIN",
 		now:      "CAST(round(unixepoch('subsec') * 1000) AS INTEGER)",
 		types: strings.NewReplacer("{blob}", "BLOB", "{int}", "INTEGER",
-			"{strict}", "STRICT", "{keyed}", "STRICT, WITHOUT ROWID",
-			"{absent}", ""),
+			"{strict}", "STRICT", "{keyed}", "STRICT, WITHOUT ROWID"),
 		judge: judgeSQLite,
 		control: func(ctx context.Context, conn *sql.Conn, statement string) error {
 			_, err := conn.ExecContext(ctx, statement)

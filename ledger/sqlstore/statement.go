@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 // What moved the credits of a workspace, newest first, and what was spent from a day on.
@@ -58,7 +58,7 @@ func (t *tx) spent(workspace uuid.UUID, st *ledger.WorkspaceStatement) error {
 	day := ledger.Day.Milliseconds()
 	first := dayOf(now.UnixMilli()) - (ledger.StatementDays-1)*day
 	for i := range int64(ledger.StatementDays) {
-		st.Days = append(st.Days, ledger.DaySpent{Day: rules.Clock(first + i*day)})
+		st.Days = append(st.Days, ledger.DaySpent{Day: transitions.Clock(first + i*day)})
 	}
 	return t.each(func(rows *sql.Rows) error {
 		var on int64
@@ -106,7 +106,7 @@ func (t *tx) turned(q ledger.StatementQuery, scan func(rows *sql.Rows) error, ne
 	if q.After == nil {
 		return t.each(scan, newest, q.Workspace[:], q.Limit+1)
 	}
-	return t.each(scan, older, q.Workspace[:], rules.Millis(q.After.Created), q.After.ID[:], q.Limit+1)
+	return t.each(scan, older, q.Workspace[:], transitions.Millis(q.After.Created), q.After.ID[:], q.Limit+1)
 }
 
 // grants adds those of the page.
@@ -115,7 +115,7 @@ func (t *tx) grants(q ledger.StatementQuery, st *ledger.WorkspaceStatement) erro
 		m := ledger.Move{Kind: ledger.MoveGrant}
 		var created int64
 		err := rows.Scan(&created, &m.ID, &m.Granted, &m.Reason, &m.Author)
-		m.At = rules.Clock(created)
+		m.At = transitions.Clock(created)
 		st.Moves = append(st.Moves, m)
 		return err
 	}, newestGrants, olderGrants)
@@ -132,7 +132,7 @@ func (t *tx) correctionMoves(q ledger.StatementQuery, st *ledger.WorkspaceStatem
 		m := ledger.Move{Kind: ledger.MoveCorrection}
 		var created int64
 		err := rows.Scan(&created, &m.ID, &m.Reason, &m.Author)
-		m.At = rules.Clock(created)
+		m.At = transitions.Clock(created)
 		st.Moves = append(st.Moves, m)
 		return err
 	}, correctionsOf+newestFirst, correctionsOf+olderThan+newestFirst)

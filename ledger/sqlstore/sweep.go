@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 	silentMax = 3
 	// These bound what one transaction erases, so that other writers wait some ten
 	// milliseconds at most: 16 MiB of the first two, and mostly of the third.
-	chunksErased   = rules.ErasedMax
+	chunksErased   = transitions.ErasedMax
 	payloadsErased = 512
 	evidenceErased = 64
 	factsErased    = 1000

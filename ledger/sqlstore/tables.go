@@ -11,11 +11,11 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 	"rollcall/smtp"
 )
 
-// The statements that the transitions of package rules are made of.
+// The statements that the transitions of package transitions are made of.
 
 // Doubt says whether a run before this one may have been committed.
 func (t *tx) Doubt() bool { return t.doubt }
@@ -39,12 +39,12 @@ func (t *tx) Credit(workspace uuid.UUID, by ledger.Balance, available ledger.Cre
 }
 
 // Granted reads the entry of a grant.
-func (t *tx) Granted(id uuid.UUID) (rules.Entry, bool, error) {
-	e := rules.Entry{Subject: id, Kind: ledger.EntryGrant}
+func (t *tx) Granted(id uuid.UUID) (transitions.Entry, bool, error) {
+	e := transitions.Entry{Subject: id, Kind: ledger.EntryGrant}
 	const known = `SELECT workspace, amount FROM entries WHERE subject = ? AND number = 0 AND kind = ?`
 	err := t.row(known, id[:], e.Kind).Scan(&e.Workspace, &e.Amount)
 	if errors.Is(err, sql.ErrNoRows) {
-		return rules.Entry{}, false, nil
+		return transitions.Entry{}, false, nil
 	}
 	return e, err == nil, err
 }
@@ -58,8 +58,8 @@ const verificationColumns = `id, workspace, identity, kind, filename, single_ema
 	waiting_since, wake_at, crashes, paid, upload_deleted, results_deleted, made_by, {now}`
 
 // scanVerification reads verificationColumns. ErrNoSuchVerification.
-func scanVerification(scan func(into ...any) error) (*rules.Row, error) {
-	var v rules.Row
+func scanVerification(scan func(into ...any) error) (*transitions.Row, error) {
+	var v transitions.Row
 	var issue ledger.Issue
 	var outcome, expires, created, completed, next, expected, upload, results int64
 	c := &v.Counts
@@ -81,32 +81,32 @@ func scanVerification(scan func(into ...any) error) (*rules.Row, error) {
 		v.Issue = &issue
 	}
 	v.SingleOutcome = smtp.Outcome(outcome)
-	v.UploadExpires, v.Created = rules.Clock(expires), rules.Clock(created)
-	v.Completed, v.NextTry, v.Expected = rules.Clock(completed), rules.Clock(next), rules.Clock(expected)
+	v.UploadExpires, v.Created = transitions.Clock(expires), transitions.Clock(created)
+	v.Completed, v.NextTry, v.Expected = transitions.Clock(completed), transitions.Clock(next), transitions.Clock(expected)
 	v.UploadDeleted, v.ResultsDeleted = upload != 0, results != 0
 	return &v, nil
 }
 
 // Read reads one verification by its id.
-func (t *tx) Read(id uuid.UUID) (*rules.Row, error) {
+func (t *tx) Read(id uuid.UUID) (*transitions.Row, error) {
 	const read = `SELECT ` + verificationColumns + ` FROM verifications WHERE id = ?`
 	return scanVerification(t.row(read, id[:]).Scan)
 }
 
 // Await is Read that waits for a transaction which is changing the row.
-func (t *tx) Await(id uuid.UUID) (*rules.Row, error) {
+func (t *tx) Await(id uuid.UUID) (*transitions.Row, error) {
 	const read = `SELECT ` + verificationColumns + ` FROM verifications WHERE id = ? {lock}`
 	return scanVerification(t.row(read, id[:]).Scan)
 }
 
 // ReadOf reads one of a workspace; those of others do not exist for it.
-func (t *tx) ReadOf(workspace, id uuid.UUID) (*rules.Row, error) {
+func (t *tx) ReadOf(workspace, id uuid.UUID) (*transitions.Row, error) {
 	const read = `SELECT ` + verificationColumns + ` FROM verifications WHERE id = ? AND workspace = ?`
 	return scanVerification(t.row(read, id[:], workspace[:]).Scan)
 }
 
 // ReadIdentity reads the one with an idempotency key.
-func (t *tx) ReadIdentity(workspace, identity uuid.UUID) (*rules.Row, error) {
+func (t *tx) ReadIdentity(workspace, identity uuid.UUID) (*transitions.Row, error) {
 	const read = `SELECT ` + verificationColumns + ` FROM verifications WHERE workspace = ? AND identity = ?`
 	return scanVerification(t.row(read, workspace[:], identity[:]).Scan)
 }
@@ -124,7 +124,7 @@ const covered = `workspace = ? AND issue_code = 'credits_required'
 	AND total <= (SELECT available FROM workspaces WHERE id = ?)`
 
 // Unfunded gives the oldest verification that waits for credits and is covered.
-func (t *tx) Unfunded(workspace uuid.UUID) (*rules.Row, error) {
+func (t *tx) Unfunded(workspace uuid.UUID) (*transitions.Row, error) {
 	const next = `SELECT ` + verificationColumns + ` FROM verifications WHERE ` + covered + `
 		ORDER BY created, id LIMIT 1`
 	v, err := scanVerification(t.row(next, workspace[:], workspace[:]).Scan)
@@ -178,7 +178,7 @@ func (t *tx) Insert(n ledger.NewVerification, single string) error {
 // issueOf is the issue of a verification as the table has it. That of one that waits for receivers has no
 // code there: by the empty column the index verifications_due finds what can be worked on, and
 // a program that knows nothing of this issue does too.
-func issueOf(v *rules.Row) ledger.Issue {
+func issueOf(v *transitions.Row) ledger.Issue {
 	if v.Issue == nil {
 		return ledger.Issue{}
 	}
@@ -190,7 +190,7 @@ func issueOf(v *rules.Row) ledger.Issue {
 }
 
 // Move writes where a verification is.
-func (t *tx) Move(s rules.Step) (int64, error) {
+func (t *tx) Move(s transitions.Step) (int64, error) {
 	v, issue := s.After, issueOf(s.After)
 	var node any // NULL for nobody
 	if v.Node != uuid.Nil {
@@ -202,14 +202,14 @@ func (t *tx) Move(s rules.Step) (int64, error) {
 		upload_deleted = CASE WHEN ? = 0 THEN 0 WHEN upload_deleted = 0 THEN {now} ELSE upload_deleted END,
 		lease_node = ?, lease_expires = ?
 		WHERE id = ? AND status = ? AND epoch = ? AND settlements = ?`,
-		v.Status, issue.Code, issue.Message, issue.Row, rules.Millis(v.NextTry), rules.Millis(v.Expected),
-		v.Held, v.Counts.Cancelled, rules.Millis(v.Completed), v.WaitingSince, v.WakeAt, v.Crashes, bit(v.Paid),
+		v.Status, issue.Code, issue.Message, issue.Row, transitions.Millis(v.NextTry), transitions.Millis(v.Expected),
+		v.Held, v.Counts.Cancelled, transitions.Millis(v.Completed), v.WaitingSince, v.WakeAt, v.Crashes, bit(v.Paid),
 		bit(v.UploadDeleted), node, v.LeaseExpires,
 		v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
 }
 
 // Measure writes what intake found.
-func (t *tx) Measure(s rules.Step) (int64, error) {
+func (t *tx) Measure(s transitions.Step) (int64, error) {
 	v := s.After
 	return t.exec(`UPDATE verifications SET records = ?, duplicates = ?, total = ?
 		WHERE id = ? AND status = ? AND epoch = ? AND settlements = ?`,
@@ -280,13 +280,13 @@ func (t *tx) passing(text string) string {
 }
 
 // Free lists verifications that can be worked on now and that nobody has.
-func (t statements) Free(limit int, except []uuid.UUID) ([]*rules.Row, error) {
+func (t statements) Free(limit int, except []uuid.UUID) ([]*transitions.Row, error) {
 	at, _ := t.store.bounds.get(leasing)
 	return t.free(at, limit, except)
 }
 
 // free is Free, from a bound.
-func (t *tx) free(from bound, limit int, except []uuid.UUID) ([]*rules.Row, error) {
+func (t *tx) free(from bound, limit int, except []uuid.UUID) ([]*transitions.Row, error) {
 	at := slices.IndexFunc(exceptSizes[:], func(size int) bool { return len(except) <= size })
 	if at < 0 {
 		return nil, fmt.Errorf("pass over %d workspaces: %w", len(except), ledger.ErrIllegal)
@@ -369,13 +369,13 @@ func (t *tx) KeepEvidence(n ledger.Settlement) error {
 }
 
 // Count writes what a settlement changes in its verification.
-func (t *tx) Count(s rules.Step) (int64, error) {
+func (t *tx) Count(s transitions.Step) (int64, error) {
 	v, c := s.After, s.After.Counts
 	return t.exec(`UPDATE verifications SET settlements = ?, held = ?, count_valid = ?, count_invalid = ?,
 		count_catch_all = ?, count_unknown = ?, count_error = ?, single_outcome = ?, expected = ?, issue_message = ?
 		WHERE id = ? AND status = ? AND epoch = ? AND settlements = ?`,
 		v.Settlements, v.Held, c.Valid, c.Invalid, c.CatchAll, c.Unknown, c.Error, v.SingleOutcome,
-		rules.Millis(v.Expected), issueOf(v).Message, v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
+		transitions.Millis(v.Expected), issueOf(v).Message, v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
 }
 
 // Settled reads epoch and digest of a settlement. ErrStaleEpoch when there is none.

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 const workspaceColumns = `id, name, created,
@@ -23,7 +23,7 @@ func scanWorkspace(scan func(into ...any) error) (w ledger.Workspace, err error)
 	if err = scan(&w.ID, &w.Name, &created, &w.Weight); errors.Is(err, sql.ErrNoRows) {
 		err = ledger.ErrNoSuchWorkspace
 	}
-	w.Created = rules.Clock(created)
+	w.Created = transitions.Clock(created)
 	return w, err
 }
 
@@ -80,7 +80,7 @@ func scanKey(scan func(into ...any) error) (k ledger.Key, err error) {
 		err = ledger.ErrNoSuchKey
 	}
 	copy(k.SecretSHA256[:], secret)
-	k.Created, k.Revoked, k.LastUsed = rules.Clock(created), rules.Clock(revoked), rules.Clock(used)
+	k.Created, k.Revoked, k.LastUsed = transitions.Clock(created), transitions.Clock(revoked), transitions.Clock(used)
 	return k, err
 }
 

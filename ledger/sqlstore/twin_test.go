@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger/ledgertest/simulation"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 var twins = flag.Uint64("twins", 3, "how many simulated lives run beside SQLite, and a third of them beside PostgreSQL")
@@ -68,7 +68,7 @@ func (b *beside) Workspace(id uuid.UUID) error {
 
 // Transaction runs do at a time and commits when it says so. In between the store looks over what can be worked on, so
 // that it is asked for from the bounds that a node has.
-func (b *beside) Transaction(now int64, do func(t rules.Tables) (commit bool)) error {
+func (b *beside) Transaction(now int64, do func(t transitions.Tables) (commit bool)) error {
 	b.ran = max(b.ran, 5*now) // so that it looks over often
 	if _, whole := b.store.bounds.get(leasing); whole {
 		b.looks++

@@ -12,7 +12,7 @@ import (
 
 	"rollcall/actors/span"
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 const (
@@ -196,13 +196,13 @@ func (s *Store) moment(ctx context.Context, short bool, do func(t *tx) error) er
 
 // update is updateIn for the workspace that ctx names.
 func (s *Store) update(ctx context.Context, do func(t *tx) error) error {
-	return s.updateIn(ctx, rules.Scope{}, do)
+	return s.updateIn(ctx, transitions.Scope{}, do)
 }
 
 // updateIn runs do in one transaction and commits it. do may run several times:
 // it has no effect outside the transaction but on variables that it sets anew
 // each time. ErrReadOnly, ErrUnavailable, ErrUnknown.
-func (s *Store) updateIn(ctx context.Context, in rules.Scope, do func(t *tx) error) (err error) {
+func (s *Store) updateIn(ctx context.Context, in transitions.Scope, do func(t *tx) error) (err error) {
 	if s.writer == nil {
 		return ErrReadOnly
 	}
@@ -242,7 +242,7 @@ type again struct {
 
 // run is one run of a transaction. Between two runs a transaction keeps neither a session nor its turn at the
 // account. While it waits for that turn it keeps no session.
-func (s *Store) run(ctx context.Context, in rules.Scope, a again, do func(t *tx) error) (fault, error) {
+func (s *Store) run(ctx context.Context, in transitions.Scope, a again, do func(t *tx) error) (fault, error) {
 	arrived := time.Now()
 	if in.Account {
 		leave, err := s.gate.account(ctx, in.Workspace)

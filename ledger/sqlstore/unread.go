@@ -10,13 +10,13 @@ import (
 
 // Refuse ends a verification in Preparing with the defect of its file.
 func (s *Store) Refuse(ctx context.Context, l ledger.Lease, issue ledger.Issue) (ledger.Verification, error) {
-	v, err := s.Book.Refuse(ctx, l, issue)
+	v, err := s.Engine.Refuse(ctx, l, issue)
 	return v, s.eraseRest(ctx, v, err)
 }
 
 // Cancel asks for the end of a verification.
 func (s *Store) Cancel(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error) {
-	v, err := s.Book.Cancel(ctx, workspace, id)
+	v, err := s.Engine.Cancel(ctx, workspace, id)
 	return v, s.eraseRest(ctx, v, err)
 }
 

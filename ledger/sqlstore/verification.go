@@ -10,19 +10,19 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 // database gives the transitions their transactions.
 type database struct{ store *Store }
 
 // Update runs do in one transaction.
-func (d database) Update(ctx context.Context, in rules.Scope, do func(t rules.Tables) error) error {
+func (d database) Update(ctx context.Context, in transitions.Scope, do func(t transitions.Tables) error) error {
 	return d.store.updateIn(ctx, in, func(t *tx) error { return do(statements{t, d.store}) })
 }
 
 // View runs do on a session for reading.
-func (d database) View(ctx context.Context, do func(t rules.Tables) error) error {
+func (d database) View(ctx context.Context, do func(t transitions.Tables) error) error {
 	return d.store.view(ctx, func(t *tx) error { return do(statements{t, d.store}) })
 }
 
@@ -40,7 +40,7 @@ func (s *Store) Balance(ctx context.Context, workspace uuid.UUID) (ledger.Balanc
 }
 
 // verification reads one by its id.
-func (s *Store) verification(ctx context.Context, id uuid.UUID) (v *rules.Row, err error) {
+func (s *Store) verification(ctx context.Context, id uuid.UUID) (v *transitions.Row, err error) {
 	err = s.view(ctx, func(t *tx) (err error) {
 		v, err = t.Read(id)
 		return err
@@ -50,7 +50,7 @@ func (s *Store) verification(ctx context.Context, id uuid.UUID) (v *rules.Row, e
 
 // Verification reads one of a workspace: ErrNoSuchVerification also for those of others.
 func (s *Store) Verification(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error) {
-	var v *rules.Row
+	var v *transitions.Row
 	err := s.view(ctx, func(t *tx) (err error) {
 		v, err = t.ReadOf(workspace, id)
 		return err
@@ -77,7 +77,7 @@ func (s *Store) History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Ve
 	}
 	if q.After != nil {
 		query += ` AND (created, id) < (?, ?)`
-		args = append(args, rules.Millis(q.After.Created), q.After.ID[:])
+		args = append(args, transitions.Millis(q.After.Created), q.After.ID[:])
 	}
 	query += newestFirst
 	page := make([]ledger.Verification, 0, max(q.Limit, 0))
@@ -97,12 +97,12 @@ func (s *Store) History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Ve
 }
 
 // withLease gives a verification with who has it, until when, and until when it rests.
-func withLease(v *rules.Row) ledger.Verification {
+func withLease(v *transitions.Row) ledger.Verification {
 	if v.Node != uuid.Nil && v.LeaseExpires > v.Now {
-		v.LeasedUntil = rules.Clock(v.LeaseExpires)
+		v.LeasedUntil = transitions.Clock(v.LeaseExpires)
 	}
 	if v.WakeAt > v.Now {
-		v.RestsUntil = rules.Clock(v.WakeAt)
+		v.RestsUntil = transitions.Clock(v.WakeAt)
 	}
 	v.LeasedBy = v.Node
 	return v.Verification
@@ -138,7 +138,7 @@ func (s *Store) VerificationsSince(ctx context.Context, since time.Time, limit i
 				list = append(list, v.ID)
 			}
 			return err
-		}, `SELECT `+verificationColumns+` FROM verifications WHERE created >= ?`+newestFirst, rules.Millis(since), max(limit, 0))
+		}, `SELECT `+verificationColumns+` FROM verifications WHERE created >= ?`+newestFirst, transitions.Millis(since), max(limit, 0))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list verifications since %s: %w", since.UTC().Format(time.DateOnly), err)

@@ -26,6 +26,8 @@ type Metrics struct {
 	handed  prometheus.Counter
 	unread  atomic.Int64 // of answers, those to replies that no rule knew
 
+	intercepted atomic.Int64 // times that somebody else answered in place of a host
+
 	sourcesRested, sourcesOut prometheus.Counter
 
 	rcpts         prometheus.Counter
@@ -62,6 +64,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	unread := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rollcall_replies_unread_total",
 		Help: "Verdicts on probes by the code of a reply alone, because no rule knew its words."},
 		func() float64 { return float64(m.unread.Load()) })
+	intercepted := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rollcall_network_intercepted_total",
+		Help: "Sessions and acceptances from which nothing was judged, because somebody else answered in place of " +
+			"the receiver."}, func() float64 { return float64(m.intercepted.Load()) })
 	m.rcpts = counter("rcpts_total", "RCPT commands sent.")
 	waiting := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rollcall_receiver_waiting",
 		Help: "Addresses that wait for receivers, handed over yet or not, by what keeps their receiver " +
@@ -73,12 +78,18 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		m.waitingNow[i], m.waitedSeconds[i] = waiting.WithLabelValues(cause), waited.WithLabelValues(cause)
 	}
 	r.MustRegister(m.rcpts, waiting, waited, m.answers, m.pauses, m.moved, m.resent, m.stale, m.doubled, m.silent,
-		m.handed, m.sourcesRested, m.sourcesOut, unread)
+		m.handed, m.sourcesRested, m.sourcesOut, unread, intercepted)
 	return m
 }
 
 // Unread is how many replies no rule knew since the node began.
 func (m *Metrics) Unread() int64 { return m.unread.Load() }
+
+// Intercepted is how often somebody else answered in place of a receiver since the node began.
+func (m *Metrics) Intercepted() int64 { return m.intercepted.Load() }
+
+// CountIntercepted counts one session, or acceptance, of somebody else in place of a receiver.
+func (m *Metrics) CountIntercepted() { m.intercepted.Add(1) }
 
 // countAnswer counts a verdict. Its counter is looked up by its labels only once.
 func (m *Metrics) countAnswer(v *verdict.Verdict) {

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
 	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/state"
@@ -111,8 +109,8 @@ func (sc *Scheduler) Offer(now time.Time, from Client, m *wire.Offer) {
 		return
 	}
 	t.listen(now)
-	t.space, _ = uuid.FromBytes(m.GetWorkspace()) // none: that of nobody
-	if len(m.GetProbes()) == 0 {                  // it only says what is behind
+	t.belongTo(m.GetWorkspace())
+	if len(m.GetProbes()) == 0 { // it only says what is behind
 		sc.inbox.tasks.tell(t, behindOf(now, m))
 		sc.inbox.tasks.rest(now, t)
 		return

@@ -57,6 +57,7 @@ type task struct {
 	epoch   int64
 	client  Client
 	space   uuid.UUID // workspace, as the newest offer names it
+	tenant  string    // the same for the law of pace, which compares nothing else
 	chunks  []*chunk
 	queue   *hostQueue        // of the newest of them
 	done    []doneChunk       // oldest first
@@ -80,6 +81,13 @@ type behind struct {
 type doneChunk struct {
 	number uint64
 	until  time.Time
+}
+
+// belongTo notes the workspace of a task; none: that of nobody.
+func (t *task) belongTo(workspace []byte) {
+	if id, _ := uuid.FromBytes(workspace); id != t.space || t.tenant == "" {
+		t.space, t.tenant = id, string(id[:])
+	}
 }
 
 // find gives an open chunk, or nil.

@@ -3,14 +3,14 @@ package mutants
 import "slices"
 
 const (
-	settleRules  = "ledger/rules/settle.go"
-	creditRules  = "ledger/rules/credits.go"
-	leaseRules   = "ledger/rules/lease.go"
-	uploadRules  = "ledger/rules/upload.go"
-	nodeRules    = "ledger/rules/nodes.go"
-	factRules    = "ledger/rules/facts.go"
-	bookRules    = "ledger/rules/book.go"
-	tableRules   = "ledger/rules/tables.go"
+	settleRules  = "ledger/transitions/settle.go"
+	creditRules  = "ledger/transitions/credits.go"
+	leaseRules   = "ledger/transitions/lease.go"
+	uploadRules  = "ledger/transitions/upload.go"
+	nodeRules    = "ledger/transitions/nodes.go"
+	factRules    = "ledger/transitions/facts.go"
+	bookRules    = "ledger/transitions/engine.go"
+	tableRules   = "ledger/transitions/tables.go"
 	stateRules   = "ledger/states.go"
 	typeWords    = "ledger/types.go"
 	checkRules   = "ledger/invariants.go"
@@ -35,20 +35,18 @@ const (
 	sqlMigration = "ledger/sqlstore/migrations/0001_book.sql"
 
 	operatorWords = "ledger/operators.go"
-	operatorRules = "ledger/rules/operators.go"
+	operatorRules = "ledger/transitions/operators.go"
 	sqlOperators  = "ledger/sqlstore/operators.go"
-	sqlOperator4  = "ledger/sqlstore/migrations/0004_operators.sql"
 
-	limitRules = "ledger/rules/limits.go"
+	limitRules = "ledger/transitions/limits.go"
 	limitWords = "ledger/limits.go"
 	sqlLimits  = "ledger/sqlstore/limits.go"
 	sqlUnread  = "ledger/sqlstore/unread.go"
 	sqlDisk    = "ledger/sqlstore/disk.go"
-	sqlLimits7 = "ledger/sqlstore/migrations/0007_limits.sql"
 
-	settledRules    = "ledger/rules/settled.go"
+	settledRules    = "ledger/transitions/settled.go"
 	correctionWords = "ledger/corrections.go"
-	correctionRules = "ledger/rules/corrections.go"
+	correctionRules = "ledger/transitions/corrections.go"
 	sqlCorrections  = "ledger/sqlstore/corrections.go"
 )
 
@@ -288,7 +286,7 @@ var list = append([]mutant{
 		renewals},
 	{"SQL: ledger not renewed", sqlNodes, "UPDATE secrets SET value = ?, created = {now} WHERE name = ?",
 		"UPDATE secrets SET value = ?, created = {now} WHERE name > ?", renewals},
-	{"wish to drain that stays", nodeRules, "b.wantDrain(ctx, node, false,", "b.wantDrain(ctx, node, true,", lives},
+	{"wish to drain that stays", nodeRules, "e.wantDrain(ctx, node, false,", "e.wantDrain(ctx, node, true,", lives},
 	{"wish to drain taken back only once it is gone", nodeRules, "row.DrainAsked == asked {", "row.DrainAsked {", lives},
 	{"wish to drain taken back as if it was said", nodeRules, "node, false, \"node undrain\"", "node, false, \"node drain\"", books},
 	{"SQL: wish to drain taken back everywhere", sqlNodes, "SET drain_asked = ? WHERE session = ?`, stored(asked), session[:])",
@@ -372,12 +370,14 @@ var list = append([]mutant{
 		"0-overridesKept.Milliseconds()", books},
 	{"SQL: overrides forgotten at once", sqlSweep, "w.now-overridesKept.Milliseconds()",
 		"w.now-0*overridesKept.Milliseconds()", books},
-	{"SQL: override that ends when it begins", sqlOperator4, "CHECK (expires > created)",
+	{"SQL: override that ends when it begins", sqlMigration, "CHECK (expires > created)",
 		"CHECK (expires >= created)", books},
-	{"SQL: override that ends after its time", sqlOperator4, "CHECK (ends <= expires)", "CHECK (ends > 0)", books},
-	{"SQL: weight of less than one", sqlOperator4, "weight >= 1 AND ", "", books},
-	{"SQL: weight of more than all", sqlOperator4, " AND weight <= 100", "", books},
-	{"SQL: weight of no workspace", sqlOperator4, " REFERENCES workspaces (id)", "", books},
+	{"SQL: override that ends after its time", sqlMigration, "ends_in_its_time CHECK (ends <= expires),\n\tCONSTRAINT expires",
+		"ends_in_its_time CHECK (ends > 0),\n\tCONSTRAINT expires", books},
+	{"SQL: weight of less than one", sqlMigration, "weight >= 1 AND ", "", books},
+	{"SQL: weight of more than all", sqlMigration, " AND weight <= 100", "", books},
+	{"SQL: weight of no workspace", sqlMigration,
+		"PRIMARY KEY REFERENCES workspaces (id),\n\tweight", "PRIMARY KEY,\n\tweight", books},
 
 	// What becomes of a commit that is not answered.
 	{"lease of the run before the last forgotten", leaseRules, "leased, err = still(t, node, taken)",
@@ -441,8 +441,9 @@ var list = append([]mutant{
 	{"SQL: a full disk taken for one with room", sqlDisk, "d.free+d.inside >= d.reserve && d.free", "d.free", disks},
 	{"SQL: erased pages that are no room", sqlDisk, "d.free+d.inside >= d.reserve", "d.free >= d.reserve", disks},
 	{"SQL: no room for the log", sqlDisk, " && d.free >= d.reserve/4 {", " {", disks},
-	{"SQL: limit of nothing", sqlLimits7, "stored > 0 AND ", "", books},
-	{"SQL: limits of no workspace", sqlLimits7, " REFERENCES workspaces (id)", "", books},
+	{"SQL: limit of nothing", sqlMigration, "stored > 0 AND ", "", books},
+	{"SQL: limits of no workspace", sqlMigration,
+		"PRIMARY KEY REFERENCES workspaces (id),\n\topen", "PRIMARY KEY,\n\topen", books},
 
 	// Who waits for whom.
 	{"all writers of an account in the database", sqlAttempts, "if in.Account {", "if in.Account && a.before {", locks},
@@ -497,7 +498,7 @@ var list = append([]mutant{
 		"\tbefore := len(set.slices)\n\tset.add(ordinals[1:])", lives},
 	{"gap in what is settled", settledRules, "set.upTo != number-1 {", "set.upTo > number-1 {", memories},
 	{"settlements read but for the first", settledRules, "\t\tset.add(ordinals)\n\t\tif err", "\t\tset.add(ordinals[:0])\n\t\tif err", lives},
-	{"settlements read too late", settleRules, "n.Number > 1 && !b.settled.knows(", "n.Number < 1 && !b.settled.knows(", unknowns},
+	{"settlements read too late", settleRules, "n.Number > 1 && !e.settled.knows(", "n.Number < 1 && !e.settled.knows(", unknowns},
 	{"next ordinal taken for settled", settledRules, "ordinal%sliceOrdinals/64]&(1<<(ordinal%64)) != 0",
 		"ordinal%sliceOrdinals/64]&(1<<(ordinal%63)) != 0", memories},
 	{"slice of another place", settledRules, "slice := s.slices[ordinal/sliceOrdinals]\n\treturn", "slice := s.slices[ordinal/sliceOrdinals%2]\n\treturn",

@@ -2,9 +2,9 @@ package mutants
 
 const (
 	peopleWords  = "ledger/people.go"
-	peopleRules  = "ledger/rules/people.go"
-	factorRules  = "ledger/rules/people_factors.go"
-	sessionRules = "ledger/rules/people_sessions.go"
+	peopleRules  = "ledger/transitions/people.go"
+	factorRules  = "ledger/transitions/people_factors.go"
+	sessionRules = "ledger/transitions/people_sessions.go"
 	sqlPeople    = "ledger/sqlstore/people.go"
 	sqlSessions  = "ledger/sqlstore/people_sessions.go"
 )
@@ -57,8 +57,8 @@ var ofPeople = []mutant{
 	{"SQL: use of a user's session that is over", sqlSessions, "FROM user_sessions WHERE ends > ? AND id", "FROM user_sessions WHERE ends + 0 * ? > 0 AND id", books},
 	{"SQL: disabled owners count", sqlPeople, "'owner' AND u.disabled = 0 AND", "'owner' AND", books},
 	{"SQL: invitations take no place", sqlPeople, "(SELECT count(*)` + openInvitations", "0 * (SELECT count(*)` + openInvitations", books},
-	{"SQL: link read after its time", sqlPeople, "(!row.Open(rules.Clock(now)) || disabled != 0)", "(disabled != 0)", books},
-	{"SQL: link of somebody disabled read", sqlPeople, "(!row.Open(rules.Clock(now)) || disabled != 0)", "(!row.Open(rules.Clock(now)))", books},
+	{"SQL: link read after its time", sqlPeople, "(!row.Open(transitions.Clock(now)) || disabled != 0)", "(disabled != 0)", books},
+	{"SQL: link of somebody disabled read", sqlPeople, "(!row.Open(transitions.Clock(now)) || disabled != 0)", "(!row.Open(transitions.Clock(now)))", books},
 	{"SQL: links for a password end others", sqlPeople, `where(of.Purpose != "", "purpose"`, `where(false, "purpose"`, books},
 	{"SQL: invitations to other workspaces end", sqlPeople, `where(of.Workspace != uuid.Nil,`, `where(false,`, books},
 	{"SQL: invitations that others made end", sqlPeople, `where(of.MadeBy != "",`, `where(false,`, books},

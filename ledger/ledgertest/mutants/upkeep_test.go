@@ -45,7 +45,6 @@ var upkeep = []mutant{
 	{"steps recorded for ever", sqlMigrate, "schema_steps WHERE version <= ?", "schema_steps WHERE version < ?", migrations},
 	{"a failed change of the schema not told", sqlMigrate, "case state == schemaChangeFailed:", `case state == "never":`, migrations},
 	{"a failed change of the schema run again", sqlPostgres, "case schemaChangeFailed: //", `case "never": //`, migrations},
-	{"steps that do not look", sqlPostgres, `"{absent}", "IF NOT EXISTS"`, `"{absent}", ""`, migrations},
 	{"changes of the schema not apart", sqlPostgres, `d.apart, d.oneMigrates = true, ""`, `d.apart, d.oneMigrates = false, ""`, migrations},
 	{"a migration that nobody passes", sqlPostgres, `"0", milliseconds(tableLockTime)`, `"0", "0"`, migrations},
 	{"a migration that waits for ever", sqlMigrate, "time.Since(begun) > s.tableLocks:", "time.Since(begun) < 0:", migrations},

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 const (
@@ -373,7 +373,7 @@ func (h *humans) checkCommit() {
 }
 
 // checkMaker: an invitation that can be used was made by an operator, or by who is an owner now.
-func (h *humans) checkMaker(now *people, l rules.LinkRow) {
+func (h *humans) checkMaker(now *people, l transitions.LinkRow) {
 	text, is := strings.CutPrefix(l.MadeBy, "user:")
 	id, err := uuid.Parse(text)
 	if !is || err != nil || l.Purpose != ledger.InviteLink || !l.Open(time.UnixMilli(h.memory.ran)) {

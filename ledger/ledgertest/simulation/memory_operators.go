@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 // overridden is one row of the overrides.
@@ -37,7 +37,7 @@ func (m *memory) HowMany() (n int, err error) {
 	return n, m.statement()
 }
 
-func (o overridden) holds(now int64) bool { return !o.cleared && rules.Millis(o.Expires) > now }
+func (o overridden) holds(now int64) bool { return !o.cleared && transitions.Millis(o.Expires) > now }
 
 // Holding lists the overrides that hold, of a key or of all, oldest first.
 func (m *memory) Holding(key string) (list []ledger.ThrottleOverride, err error) {
@@ -61,7 +61,7 @@ func (m *memory) Overrule(o ledger.ThrottleOverride, holds time.Duration) error 
 		m.aborted = true
 		return errKey
 	}
-	o.Created, o.Expires = rules.Clock(m.now), rules.Clock(m.now+holds.Milliseconds())
+	o.Created, o.Expires = transitions.Clock(m.now), transitions.Clock(m.now+holds.Milliseconds())
 	m.alter().overrides[o.ID] = overridden{ThrottleOverride: o}
 	return nil
 }

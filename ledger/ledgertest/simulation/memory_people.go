@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 // membership is the key of one.
@@ -19,16 +19,16 @@ type membership struct{ workspace, user uuid.UUID }
 type people struct {
 	users    map[uuid.UUID]ledger.User
 	members  map[membership]ledger.Membership
-	links    map[ledger.Hash]rules.LinkRow
+	links    map[ledger.Hash]transitions.LinkRow
 	sessions map[ledger.Hash]ledger.Session
-	attempts map[ledger.Hash]rules.Attempts
+	attempts map[ledger.Hash]transitions.Attempts
 	lines    []ledger.WorkspaceLine // it only grows
 }
 
 func newPeople() people {
 	return people{users: map[uuid.UUID]ledger.User{}, members: map[membership]ledger.Membership{},
-		links: map[ledger.Hash]rules.LinkRow{}, sessions: map[ledger.Hash]ledger.Session{},
-		attempts: map[ledger.Hash]rules.Attempts{}}
+		links: map[ledger.Hash]transitions.LinkRow{}, sessions: map[ledger.Hash]ledger.Session{},
+		attempts: map[ledger.Hash]transitions.Attempts{}}
 }
 
 // copied gives people who share nothing that changes.
@@ -73,12 +73,12 @@ func found[K comparable, V any](m *memory, rows func(p *people) map[K]V, key K) 
 	return &row, nil
 }
 
-func users(p *people) map[uuid.UUID]ledger.User         { return p.users }
-func links(p *people) map[ledger.Hash]rules.LinkRow     { return p.links }
-func sessions(p *people) map[ledger.Hash]ledger.Session { return p.sessions }
+func users(p *people) map[uuid.UUID]ledger.User           { return p.users }
+func links(p *people) map[ledger.Hash]transitions.LinkRow { return p.links }
+func sessions(p *people) map[ledger.Hash]ledger.Session   { return p.sessions }
 
 // Now is the time.
-func (m *memory) Now() (time.Time, error) { return rules.Clock(m.now), m.statement() }
+func (m *memory) Now() (time.Time, error) { return transitions.Clock(m.now), m.statement() }
 
 // User reads one by id.
 func (m *memory) User(id uuid.UUID) (*ledger.User, error) { return found(m, users, id) }
@@ -184,11 +184,11 @@ func (m *memory) DropMember(workspace, user uuid.UUID) (int64, error) {
 }
 
 // LinkRow reads a link.
-func (m *memory) LinkRow(id ledger.Hash) (*rules.LinkRow, error) { return found(m, links, id) }
+func (m *memory) LinkRow(id ledger.Hash) (*transitions.LinkRow, error) { return found(m, links, id) }
 
 // AddLink writes a new link.
 func (m *memory) AddLink(l ledger.Link) error {
-	return added(m, links, l.ID, rules.LinkRow{Link: l})
+	return added(m, links, l.ID, transitions.LinkRow{Link: l})
 }
 
 // UseLink ends a link that is open.
@@ -207,7 +207,7 @@ func (m *memory) UseLink(id, session ledger.Hash, now time.Time) (int64, error) 
 }
 
 // EndLinks ends the open links of some.
-func (m *memory) EndLinks(of rules.Links, now time.Time) error {
+func (m *memory) EndLinks(of transitions.Links, now time.Time) error {
 	p, err := m.alterPeople()
 	if err != nil {
 		return err
@@ -259,7 +259,7 @@ func (m *memory) EndSessionAt(id ledger.Hash, now time.Time) (int64, error) {
 func (m *memory) SignedIn(id ledger.Hash, idle time.Duration) (*ledger.SignedIn, error) {
 	p, err := m.people()
 	s, found := p.sessions[id]
-	u, now := p.users[s.User], rules.Clock(m.now)
+	u, now := p.users[s.User], transitions.Clock(m.now)
 	if err != nil || !found || !s.Ends.After(now) || now.Sub(s.Seen) > idle || !u.Disabled.IsZero() {
 		return nil, err
 	}
@@ -275,7 +275,7 @@ func (m *memory) SignedIn(id ledger.Hash, idle time.Duration) (*ledger.SignedIn,
 }
 
 // Attempts reads those of some subjects.
-func (m *memory) Attempts(subjects []ledger.Hash) (list []rules.Attempts, err error) {
+func (m *memory) Attempts(subjects []ledger.Hash) (list []transitions.Attempts, err error) {
 	p, err := m.people()
 	for _, s := range subjects {
 		if a, found := p.attempts[s]; found {
@@ -286,7 +286,7 @@ func (m *memory) Attempts(subjects []ledger.Hash) (list []rules.Attempts, err er
 }
 
 // KeepAttempts writes those of a subject.
-func (m *memory) KeepAttempts(a rules.Attempts) error {
+func (m *memory) KeepAttempts(a transitions.Attempts) error {
 	p, err := m.alterPeople()
 	if err != nil {
 		return err
@@ -301,7 +301,7 @@ func (m *memory) LogIn(_ uuid.UUID, l ledger.WorkspaceLine) error {
 	if err != nil {
 		return err
 	}
-	l.At = rules.Clock(m.now)
+	l.At = transitions.Clock(m.now)
 	p.lines = append(p.lines, l)
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 func (t *twin) Now() (time.Time, error) {
@@ -62,9 +62,9 @@ func (t *twin) DropMember(workspace, user uuid.UUID) (int64, error) {
 	return same(t, "drop member", got, err, func() (int64, error) { return t.second.DropMember(workspace, user) })
 }
 
-func (t *twin) LinkRow(id ledger.Hash) (*rules.LinkRow, error) {
+func (t *twin) LinkRow(id ledger.Hash) (*transitions.LinkRow, error) {
 	got, err := t.first.LinkRow(id)
-	return same(t, "link", got, err, func() (*rules.LinkRow, error) { return t.second.LinkRow(id) })
+	return same(t, "link", got, err, func() (*transitions.LinkRow, error) { return t.second.LinkRow(id) })
 }
 
 func (t *twin) AddLink(l ledger.Link) error {
@@ -76,7 +76,7 @@ func (t *twin) UseLink(id, session ledger.Hash, now time.Time) (int64, error) {
 	return same(t, "use link", got, err, func() (int64, error) { return t.second.UseLink(id, session, now) })
 }
 
-func (t *twin) EndLinks(of rules.Links, now time.Time) error {
+func (t *twin) EndLinks(of transitions.Links, now time.Time) error {
 	return done(t, "end links", t.first.EndLinks(of, now), func() error { return t.second.EndLinks(of, now) })
 }
 
@@ -112,12 +112,12 @@ func (t *twin) SignedIn(id ledger.Hash, idle time.Duration) (*ledger.SignedIn, e
 	})
 }
 
-func (t *twin) Attempts(subjects []ledger.Hash) ([]rules.Attempts, error) {
+func (t *twin) Attempts(subjects []ledger.Hash) ([]transitions.Attempts, error) {
 	got, err := list(t.first.Attempts(subjects))
-	return same(t, "attempts", got, err, func() ([]rules.Attempts, error) { return list(t.second.Attempts(subjects)) })
+	return same(t, "attempts", got, err, func() ([]transitions.Attempts, error) { return list(t.second.Attempts(subjects)) })
 }
 
-func (t *twin) KeepAttempts(a rules.Attempts) error {
+func (t *twin) KeepAttempts(a transitions.Attempts) error {
 	return done(t, "keep attempts", t.first.KeepAttempts(a), func() error { return t.second.KeepAttempts(a) })
 }
 

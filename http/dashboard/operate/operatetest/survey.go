@@ -117,7 +117,7 @@ func (g *Rig) Health(context.Context) ([]inspect.Health, []inspect.Silent, error
 	}
 	own := admin.HealthOf(finding())
 	own.Node, own.This = "node-1", true
-	return []inspect.Health{own, {Node: "node-2", Known: true, Enforced: true, Unread: 1200, Why: "ptr of 192.0.2.9: no name <b>", Checked: time.Now(),
+	return []inspect.Health{own, {Node: "node-2", Known: true, Enforced: true, Unread: 1200, Foreign: 40, Why: "ptr of 192.0.2.9: no name <b>", Checked: time.Now(),
 			Findings: []inspect.HealthFinding{{Check: "ptr", Source: "192.0.2.9", State: "fail", Saw: "no name <b>", Next: "Ask the owner of the network for a name."},
 				{Check: "spf", Source: "192.0.2.9", State: "warn", Saw: "softfail", Next: "Add it to the record."}, {Check: "clock", State: "ok", Saw: "12 ms"}}},
 			{Node: "node-4", Known: true, Probing: true, Checked: time.Now(), Findings: []inspect.HealthFinding{{Check: "clock", State: "ok", Saw: "3 ms"}}}},
