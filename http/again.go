@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"rollcall/ledger"
 )
@@ -42,7 +43,8 @@ func RetryAfter(v ledger.Verification, now time.Time) int {
 	return 0
 }
 
-// looksKept is how many keys have a plan, of some 400 bytes and 60 for each file. At the bound some are forgotten.
+// looksKept is how many keys have a plan, of some 400 bytes and 60 for each file. At the bound that of the key is forgotten that has looked at
+// nothing for longest.
 const looksKept = 16384
 
 // looks plans when the clients of a key look again at its files, so that those who wait as long as they are told don't
@@ -53,7 +55,7 @@ type looks struct {
 	nodes func() int // see Options.Nodes
 
 	mu   sync.Mutex
-	keys map[string]*lookPlan // guarded by mu; by key id
+	keys *lru.Cache[string, *lookPlan] // plans guarded by mu; by key id
 }
 
 // look is one of a key at a verification.
@@ -70,10 +72,7 @@ type lookPlan struct {
 }
 
 func newLooks(reads Rate, nodes func() int) *looks {
-	if nodes == nil {
-		nodes = func() int { return 1 }
-	}
-	return &looks{most: int(min(reads.PerSecond, float64(reads.Burst))) / 2, nodes: nodes, keys: make(map[string]*lookPlan)}
+	return &looks{most: int(min(reads.PerSecond, float64(reads.Burst))) / 2, nodes: nodes, keys: newLRU[*lookPlan](looksKept)}
 }
 
 // plan gives the seconds after which to look again: wanted, or more when the key has planned too much by then.
@@ -82,13 +81,10 @@ func (l *looks) plan(of look, now time.Time, wanted int) int {
 	most := max(l.most/max(l.nodes(), 1), 1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := l.keys[of.key]
-	if p == nil {
-		if len(l.keys) >= looksKept {
-			forgetSome(l.keys, looksKept)
-		}
+	p, known := l.keys.Get(of.key)
+	if !known {
 		p = &lookPlan{at: make(map[uuid.UUID]int64)}
-		l.keys[of.key] = p
+		l.keys.Add(of.key, p)
 	}
 	second := now.Unix()
 	p.pass(second)

@@ -27,6 +27,10 @@ type Ask struct {
 	// for all. A group may hold several transactions.
 	PerTransaction int
 
+	// Sizes is called before each group and gives PerTransaction and Depth anew, as the answers until
+	// then allow. Nil: they stay.
+	Sizes func() (perTransaction, depth int)
+
 	// RefusedMax is after how many 5xx answers to RCPT the probe stops; 0 means
 	// never. No group is larger than what is left of it.
 	RefusedMax int
@@ -150,6 +154,9 @@ func (p *probe) run(ctx context.Context) error {
 	for p.skip(); p.done < len(p.addrs) && !p.stopped && p.s.open; p.skip() {
 		if p.ask.Hold != nil && p.ask.Hold() {
 			return nil
+		}
+		if p.ask.Sizes != nil {
+			p.ask.PerTransaction, p.ask.Depth = p.ask.Sizes()
 		}
 		p.s.out, p.s.due = p.s.out[:0], p.s.due[:0]
 		if p.ask.Pipelining && p.s.offers.pipelining {

@@ -36,7 +36,7 @@ func (pl *planner) disregard(now time.Time, p pending, c evidence.Case) {
 func (pl *planner) disregardFor(now time.Time, p pending, c evidence.Case, wait time.Duration) {
 	voidAcceptances(c)
 	m := answerOf{reason: smtp.BackupOnly, wait: wait}
-	pl.again(now, pl.shardOf(p.ordinal), p, c, m)
+	pl.again(now, p, c, m)
 }
 
 // voidAcceptances marks the acceptances of a case as worth nothing.
@@ -226,12 +226,7 @@ func (pl *planner) weighed() int {
 
 // busy says whether there are other addresses to be asked, or that are.
 func (pl *planner) busy(now time.Time) bool {
-	for _, s := range pl.shards {
-		if len(s.chunks) > 0 || s.waiting(pl.since(now)) {
-			return true
-		}
-	}
-	return false
+	return len(pl.backlog.chunks) > 0 || pl.backlog.waiting(pl.since(now))
 }
 
 // prove notes that a control probe was refused at a time: what was accepted before,
@@ -266,9 +261,7 @@ func (pl *planner) rest(now time.Time) {
 	for _, p := range accepted {
 		c := pl.retries.log.take(&p)
 		voidAcceptances(c)
-		pl.again(now, pl.shardOf(p.ordinal), p, c, answerOf{reason: smtp.HarvestGuard, wait: wait})
+		pl.again(now, p, c, answerOf{reason: smtp.HarvestGuard, wait: wait})
 	}
-	for _, s := range pl.shards {
-		pl.recall(s)
-	}
+	pl.recall()
 }

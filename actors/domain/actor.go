@@ -10,7 +10,7 @@ import (
 
 	"rollcall/actors/alarm"
 	"rollcall/actors/guard"
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/mx"
@@ -26,15 +26,15 @@ const routeTimeout = 10 * time.Minute
 
 // Actor is the shell around a planner.
 type Actor struct {
-	options   Options
-	planner   *planner
-	receivers map[int]*actor.PID // by shard
-	alarm     alarm.Alarm
-	quiet     time.Time // what the parent was told last
-	told      Waits     // the same
-	toldAt    time.Time
-	ctx       context.Context
-	cancel    context.CancelFunc
+	options  Options
+	planner  *planner
+	receiver *actor.PID // nil: not known
+	alarm    alarm.Alarm
+	quiet    time.Time // what the parent was told last
+	told     Waits     // the same
+	toldAt   time.Time
+	ctx      context.Context
+	cancel   context.CancelFunc
 }
 
 type (
@@ -43,9 +43,8 @@ type (
 		err   error
 	}
 	receiverDone struct {
-		shard int
-		key   string
-		pid   *actor.PID
+		key string
+		pid *actor.PID
 	}
 	recallDone struct{}
 	panicked   struct{} // what was done beside the actor
@@ -57,8 +56,7 @@ func New(o Options, w Work) actor.Actor {
 	var seed [32]byte
 	_, _ = crypto.Read(seed[:]) // never fails: crypto/rand ends the process instead
 	now := time.Now()
-	return &Actor{options: o, planner: newPlanner(now, o, w, seed), toldAt: now,
-		receivers: map[int]*actor.PID{}, ctx: ctx, cancel: cancel}
+	return &Actor{options: o, planner: newPlanner(now, o, w, seed), toldAt: now, ctx: ctx, cancel: cancel}
 }
 
 // Receive implements actor.Actor. Nothing here blocks.
@@ -70,7 +68,7 @@ func (a *Actor) Receive(c actor.Context) {
 		a.stop(c)
 		return
 	case *actor.Stopped: // who remembers this actor's name remembers the actor, and nothing else then
-		a.planner, a.receivers, a.told = nil, nil, Waits{}
+		a.planner, a.receiver, a.told = nil, nil, Waits{}
 		return
 	case *wire.OfferAck:
 		a.planner.acked(now, m)
@@ -97,7 +95,7 @@ func (a *Actor) Receive(c actor.Context) {
 	case recallDone:
 		a.planner.controls.recallOver()
 	case panicked:
-		panic("what this actor had begun panicked") // so that its parent begins it anew
+		panic("a task of this domain panicked") // so that its parent begins it anew
 	case alarm.WakeUp:
 		if _, ok := a.alarm.Rings(m, now); !ok {
 			return
@@ -139,7 +137,7 @@ func (a *Actor) tell(c actor.Context, now, wake time.Time) time.Time {
 func (a *Actor) concluded() bool {
 	before := 0
 	for _, w := range a.told.Waits {
-		if w.For == view.ForControl {
+		if w.For == inspect.ForControl {
 			before += w.Addresses
 		}
 	}
@@ -185,10 +183,10 @@ func (a *Actor) do(c actor.Context, s step) {
 			root.Send(self, routeDone{route, err})
 		}, failed)
 	case findReceiver:
-		key := a.planner.shardKey(s.shard)
+		key := a.planner.route.key
 		resolve := func() {
 			if ctx.Err() == nil {
-				root.Send(self, receiverDone{s.shard, key, a.options.Resolve(key)})
+				root.Send(self, receiverDone{key, a.options.Resolve(key)})
 			}
 		}
 		if s.after > 0 {
@@ -204,8 +202,8 @@ func (a *Actor) do(c actor.Context, s step) {
 			root.Send(self, recallDone{})
 		}, failed)
 	case tell:
-		if pid := a.receivers[s.shard]; pid != nil {
-			c.Request(pid, s.msg)
+		if a.receiver != nil {
+			c.Request(a.receiver, s.msg)
 		}
 	case reply:
 		if c.Sender() != nil {
@@ -214,9 +212,9 @@ func (a *Actor) do(c actor.Context, s step) {
 	case guardSeen:
 		a.warn(s)
 	case leave:
-		if pid := a.receivers[s.shard]; pid != nil {
-			c.Unwatch(pid)
-			delete(a.receivers, s.shard)
+		if a.receiver != nil {
+			c.Unwatch(a.receiver)
+			a.receiver = nil
 		}
 	}
 }
@@ -228,16 +226,15 @@ func (a *Actor) warn(s guardSeen) {
 }
 
 func (a *Actor) reach(c actor.Context, m receiverDone) {
-	if a.planner.found(m.shard, m.key, m.pid != nil) && m.pid != nil {
-		a.receivers[m.shard] = m.pid
+	if a.planner.found(m.key, m.pid != nil) && m.pid != nil {
+		a.receiver = m.pid
 		c.Watch(m.pid)
 	}
 }
 
 // current says whether a message about a task comes from the receiver it is with.
 func (a *Actor) current(sender *actor.PID, t *wire.Task) bool {
-	s := a.planner.mine(t)
-	return s != nil && a.receivers[s.number] != nil && a.receivers[s.number].Equal(sender)
+	return a.planner.mine(t) && a.receiver != nil && a.receiver.Equal(sender)
 }
 
 // pulsed hands a pulse to the planner. A receiver that thinks it has our work, and
@@ -245,7 +242,7 @@ func (a *Actor) current(sender *actor.PID, t *wire.Task) bool {
 func (a *Actor) pulsed(c actor.Context, now time.Time, m *wire.Pulse) {
 	if a.current(c.Sender(), m.GetTask()) {
 		a.planner.pulsed(now, m)
-	} else if c.Sender() != nil && a.planner.mine(m.GetTask()) != nil {
+	} else if c.Sender() != nil && a.planner.mine(m.GetTask()) {
 		c.Send(c.Sender(), &wire.Cancel{Task: m.GetTask()})
 	}
 }
@@ -253,25 +250,24 @@ func (a *Actor) pulsed(c actor.Context, now time.Time, m *wire.Pulse) {
 // terminated tells the planner of the end of a receiver. One that stopped may have
 // failed over what it was asked; one that is not to be reached has not.
 func (a *Actor) terminated(now time.Time, m *actor.Terminated) {
-	for shard, pid := range a.receivers {
-		if m.Who.Equal(pid) {
-			suspicion := 0
-			if m.Why == actor.TerminatedReason_Stopped {
-				suspicion = lostSure
-			}
-			a.planner.gone(now, a.planner.shards[shard], suspicion)
-		}
+	if a.receiver == nil || !m.Who.Equal(a.receiver) {
+		return
 	}
+	suspicion := 0
+	if m.Why == actor.TerminatedReason_Stopped {
+		suspicion = lostSure
+	}
+	a.planner.gone(now, suspicion)
 }
 
 // stop takes back what the receiver still has.
 func (a *Actor) stop(c actor.Context) {
 	a.cancel()
 	a.alarm.Stop()
-	for shard, pid := range a.receivers {
-		c.Unwatch(pid) // which keeps a list of who watches it
-		if s := a.planner.shards[shard]; len(s.chunks) > 0 || s.told > 0 {
-			c.Send(pid, &wire.Cancel{Task: s.task})
+	if a.receiver != nil {
+		c.Unwatch(a.receiver) // which keeps a list of who watches it
+		if s := &a.planner.backlog; len(s.chunks) > 0 || s.told > 0 {
+			c.Send(a.receiver, &wire.Cancel{Task: s.task})
 		}
 	}
 	a.planner.end()

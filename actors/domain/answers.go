@@ -8,37 +8,32 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// mine gives the shard that a message is about, nil when it is about another task
-// or epoch.
-func (pl *planner) mine(t *wire.Task) *shard {
-	key := t.Key()
-	if t.GetEpoch() != pl.work.Epoch || key.Verification != pl.work.Verification ||
-		key.Domain != pl.work.Domain || uint64(key.Shard) >= uint64(len(pl.shards)) {
-		return nil
-	}
-	return pl.shards[key.Shard]
+// mine reports whether a message is about this task and epoch.
+func (pl *planner) mine(t *wire.Task) bool {
+	return t.GetEpoch() == pl.work.Epoch &&
+		t.Key() == wire.TaskKey{Verification: pl.work.Verification, Domain: pl.work.Domain}
 }
 
 // moved takes the notice that the receiver goes away. It is its last word: what was
 // on the wire it has answered before, and all that is left is to be offered again.
 func (pl *planner) moved(now time.Time, m *wire.Moved) {
-	s := pl.mine(m.GetTask())
-	if s == nil {
+	if !pl.mine(m.GetTask()) {
 		return
 	}
+	s := &pl.backlog
 	suspicion := 1
 	for _, o := range s.chunks {
 		if now.Sub(o.sent) < lostSoon {
 			suspicion = lostSure
 		}
 	}
-	pl.gone(now, s, suspicion)
+	pl.gone(now, suspicion)
 }
 
 // acked takes the answer to an offer.
 func (pl *planner) acked(now time.Time, m *wire.OfferAck) {
-	s := pl.mine(m.GetTask())
-	if s == nil || s.chunks[m.GetChunk()] == nil {
+	s := &pl.backlog
+	if !pl.mine(m.GetTask()) || s.chunks[m.GetChunk()] == nil {
 		return
 	}
 	o := s.chunks[m.GetChunk()]
@@ -48,53 +43,48 @@ func (pl *planner) acked(now time.Time, m *wire.OfferAck) {
 	case wire.Refusal_NONE:
 		o.acked = true
 	default: // full, or an epoch that is over: a pulse or our parent will tell
-		pl.close(s, m.GetChunk())
-		pl.giveBack(s, o)
+		pl.close(m.GetChunk())
+		pl.giveBack(o)
 		if o.retries {
 			s.retryAt = now.Add(refusedPause)
 		} else {
 			s.credit = 0 // whatever it says: the same offer would be refused again at once
 		}
 		if len(s.chunks) == 0 {
-			pl.leave(s) // and ask again after a pause
+			pl.leave() // and ask again after a pause
 			s.failures++
 		}
 	}
 }
 
-// pulsed notes that the receiver lives, and takes back chunks that it has lost. It
-// is also when a change of the split is noticed: the old shards get no allowance.
+// pulsed notes that the receiver lives, and takes back chunks that it has lost.
 func (pl *planner) pulsed(now time.Time, m *wire.Pulse) {
-	s := pl.mine(m.GetTask())
-	if s == nil {
+	if !pl.mine(m.GetTask()) {
 		return
 	}
-	if pl.options.shards(pl.route.key) != len(pl.shards) {
-		pl.place(now)
-		return
-	}
+	s := &pl.backlog
 	s.heard, s.credit = now, m.GetCredit()
 	s.cause, s.perHour = m.GetCause(), m.GetPerHour()
 	s.hold(now, wire.Until(now, m.GetWaitingMs()))
-	pl.noteBarren(now, s, m)
+	pl.noteBarren(now, m)
 	held := map[uint64]bool{}
 	for _, number := range m.GetChunks() {
 		held[number] = true
 	}
 	for number, o := range s.chunks {
 		if o.acked && !held[number] && now.Sub(o.sent) > silenceMax {
-			pl.close(s, number)
-			pl.giveBack(s, o)
+			pl.close(number)
+			pl.giveBack(o)
 		}
 	}
 }
 
 // results takes answers; what was taken before is acknowledged and ignored.
 func (pl *planner) results(now time.Time, m *wire.Results) {
-	s := pl.mine(m.GetTask())
-	if s == nil {
+	if !pl.mine(m.GetTask()) {
 		return
 	}
+	s := &pl.backlog
 	pl.steps = append(pl.steps, reply{&wire.ResultsAck{Task: s.task, Chunk: m.GetChunk(), Batch: m.GetBatch()}})
 	o := s.chunks[m.GetChunk()]
 	if o == nil {
@@ -112,20 +102,20 @@ func (pl *planner) results(now time.Time, m *wire.Results) {
 		if _, left := o.left[answer.GetOrdinal()]; left {
 			delete(o.left, answer.GetOrdinal())
 			pl.options.Load.give(pl.work.Workspace, 1)
-			pl.answer(now, s, answer, reader.AttemptsOf(answer))
+			pl.answer(now, answer, reader.AttemptsOf(answer))
 		}
 	}
 	if len(o.left) == 0 {
-		pl.close(s, m.GetChunk())
+		pl.close(m.GetChunk())
 		if !o.retries {
 			s.resize(now.Sub(o.sent))
 		}
 	}
-	pl.noteBarren(now, s, m)
+	pl.noteBarren(now, m)
 }
 
 // resize chooses the size of the next chunk by how long this one took.
-func (s *shard) resize(took time.Duration) {
+func (s *backlog) resize(took time.Duration) {
 	if took <= chunkSoon {
 		s.size = min(2*s.size, wire.AddressesMax)
 	} else {
@@ -142,8 +132,8 @@ type answerOf struct {
 
 // answer follows what came of one probe. An answer without an attempt says nothing
 // about the address: nobody was asked.
-func (pl *planner) answer(now time.Time, s *shard, m *wire.Answer, attempts []evidence.Attempt) {
-	p := pl.begin(now, s, m.GetOrdinal())
+func (pl *planner) answer(now time.Time, m *wire.Answer, attempts []evidence.Attempt) {
+	p := pl.begin(now, m.GetOrdinal())
 	c := pl.retries.log.take(&p)
 	if len(c.Attempts) == 0 {
 		c.Attempts = attempts[:0] // where they are put again
@@ -165,12 +155,12 @@ func (pl *planner) answer(now time.Time, s *shard, m *wire.Answer, attempts []ev
 		say.reason = smtp.Protocol
 	}
 	if m.GetOrdinal() == controlOrdinal {
-		pl.controlled(now, s, p, c, say)
+		pl.controlled(now, p, c, say)
 		return
 	}
 	last, asked := c.Last()
 	if !asked || len(attempts) == 0 {
-		pl.again(now, s, p, c, say)
+		pl.again(now, p, c, say)
 		return
 	}
 	pl.passed(now, p, last)
@@ -204,5 +194,5 @@ func (pl *planner) answer(now time.Time, s *shard, m *wire.Answer, attempts []ev
 		pl.retries.stats.asked(p.reason, false)
 		return
 	}
-	pl.again(now, s, p, c, say)
+	pl.again(now, p, c, say)
 }

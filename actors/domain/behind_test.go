@@ -48,7 +48,7 @@ func TestOffersTellWhatIsBehindThem(t *testing.T) {
 
 func TestAddressesThatAreDueAreCounted(t *testing.T) {
 	effort.Check(t, func(t *rapid.T) {
-		s := &shard{stats: newPlanner(morning, testOptions(), Work{}, testSeed).retries.stats}
+		s := &backlog{stats: newPlanner(morning, testOptions(), Work{}, testSeed).retries.stats}
 		want := 0
 		for range rapid.IntRange(0, 50).Draw(t, "deferred") {
 			due := time.Duration(rapid.IntRange(0, 20).Draw(t, "due")) * time.Second
@@ -99,7 +99,7 @@ func TestTheReceiverHearsWhatIsDueWithoutAnOffer(t *testing.T) {
 		t.Errorf("the receiver never hears of %d", want)
 	}
 	putOff(first)
-	b.only().size = wire.AddressesMax / 3 // so that not all that are due go out at once
+	b.backlog.size = wire.AddressesMax / 3 // so that not all that are due go out at once
 	b.pass(3 * time.Second)
 	behind += len(first.GetProbes())
 	for _, next := range b.offers() {

@@ -9,7 +9,7 @@ import (
 	"rollcall/smtp"
 )
 
-// fastReceiver answers the chunks of one shard: so many addresses in each tick, due retries first.
+// fastReceiver answers the chunks of a planner: so many addresses in each tick, due retries first.
 type fastReceiver struct {
 	*bench
 	open   []*wire.Offer

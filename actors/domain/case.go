@@ -37,8 +37,9 @@ const (
 )
 
 // begin is the record of an address that is answered for the first time, or the one
-// that was kept of it, which is taken out of the shard.
-func (pl *planner) begin(now time.Time, s *shard, ordinal uint32) pending {
+// that was kept of it, which is taken out of the history.
+func (pl *planner) begin(now time.Time, ordinal uint32) pending {
+	s := &pl.backlog
 	p, before := s.history[ordinal]
 	delete(s.history, ordinal)
 	if !before {
@@ -76,18 +77,10 @@ func caseTime(now time.Time, c evidence.Case) time.Time {
 // next: cases are large, and the parent has to keep up.
 func (pl *planner) cut() bool { return len(pl.finals) >= finalsMax }
 
-// drain takes what is not out from all shards, as far as it is due or all, until
-// finalsMax are final. It says whether there was nothing left.
-func (pl *planner) drain(now time.Time, all bool, do func(*shard, pending, evidence.Case)) bool {
-	for _, s := range pl.shards {
-		if !pl.drainShard(now, s, all, do) {
-			return false
-		}
-	}
-	return true
-}
-
-func (pl *planner) drainShard(now time.Time, s *shard, all bool, do func(*shard, pending, evidence.Case)) bool {
+// drain takes what is not out, as far as it is due or all, until finalsMax are final. It
+// reports whether there was nothing left.
+func (pl *planner) drain(now time.Time, all bool, do func(pending, evidence.Case)) bool {
+	s := &pl.backlog
 	for !pl.cut() {
 		ordinal, ok := s.take(pl.since(now), false)
 		if !ok {
@@ -99,8 +92,8 @@ func (pl *planner) drainShard(now time.Time, s *shard, all bool, do func(*shard,
 		if !ok {
 			return true
 		}
-		p := pl.begin(now, s, ordinal)
-		do(s, p, pl.retries.log.take(&p))
+		p := pl.begin(now, ordinal)
+		do(p, pl.retries.log.take(&p))
 	}
 	return false
 }
@@ -116,7 +109,7 @@ func (pl *planner) closeAll(now time.Time) {
 		c.NoRoute = pl.route.closed
 		pl.conclude(now, p.ordinal, c)
 	}
-	pl.drain(now, true, func(_ *shard, p pending, c evidence.Case) {
+	pl.drain(now, true, func(p pending, c evidence.Case) {
 		if p.ordinal != controlOrdinal {
 			c.NoRoute = pl.route.closed
 			pl.conclude(now, p.ordinal, c)
@@ -127,7 +120,7 @@ func (pl *planner) closeAll(now time.Time) {
 // putOff makes every address that could be offered now come later: there is no route.
 // It goes on in later turns until all are put off.
 func (pl *planner) putOff(now time.Time) {
-	pl.route.silent = !pl.drain(now, false, func(s *shard, p pending, c evidence.Case) {
-		pl.again(now, s, p, c, answerOf{reason: smtp.DNSFailed})
+	pl.route.silent = !pl.drain(now, false, func(p pending, c evidence.Case) {
+		pl.again(now, p, c, answerOf{reason: smtp.DNSFailed})
 	})
 }

@@ -110,12 +110,12 @@ func TestCasesOfWhatIsGivenUp(t *testing.T) {
 		}, smtp.DNSFailed, 0, smtp.DNSFailed},
 		{"receivers fail over it", func(b *bench) {
 			for len(b.done) == 0 {
-				b.only().lost = lostMax
-				if b.receivers(true); len(b.only().chunks) == 0 {
+				b.backlog.lost = lostMax
+				if b.receivers(true); len(b.backlog.chunks) == 0 {
 					b.pass(5 * time.Minute)
 					b.receivers(true)
 				}
-				b.gone(b.now, b.only(), lostSure)
+				b.gone(b.now, lostSure)
 				b.look()
 			}
 		}, 0, smtp.Internal, smtp.Internal},
@@ -346,17 +346,16 @@ func BenchmarkDeferred(b *testing.B) {
 				o := testOptions()
 				var before, after runtime.MemStats
 				a := newPlanner(morning, o, Work{Ordinals: make([]uint32, 1), Domain: "example.test"}, testSeed)
-				s := a.shards[0]
 				runtime.GC()
 				runtime.ReadMemStats(&before)
-				s.deferred = make(deferrals, 0, addresses)
+				a.backlog.deferred = make(deferrals, 0, addresses)
 				for i := range uint32(addresses) {
 					p := pending{ordinal: i}
 					var c evidence.Case
 					for n := range attempts {
 						c.Add(greylisted.attempts(morning.Add(time.Duration(n) * time.Minute))[0])
 					}
-					a.again(morning, s, p, c, answerOf{reason: smtp.Greylisted, wait: time.Minute})
+					a.again(morning, p, c, answerOf{reason: smtp.Greylisted, wait: time.Minute})
 				}
 				runtime.GC()
 				runtime.ReadMemStats(&after)

@@ -106,7 +106,7 @@ func (pl *planner) control(now time.Time) {
 func (pl *planner) offerControl(now time.Time) {
 	p := pending{ordinal: controlOrdinal, since: pl.since(now), due: pl.since(now) - 1} // never 0: see deferralStats.control
 	pl.retries.stats.push(&p, p.due)
-	heap.Push(&pl.shardOf(controlOrdinal).deferred, p)
+	heap.Push(&pl.backlog.deferred, p)
 }
 
 // controlBehind is behind how many addresses of a domain's first chunk the first control probe goes with them.
@@ -116,20 +116,16 @@ const controlBehind = 4
 
 // controlEarly begins the first control probe when it is its turn in a chunk, and reports whether it
 // belongs there.
-func (pl *planner) controlEarly(now time.Time, s *shard, o *open) bool {
+func (pl *planner) controlEarly(now time.Time, o *open) bool {
 	k := &pl.controls
-	if len(o.left) != controlBehind || !s.unasked() || !pl.offeredAt.IsZero() || k.asking || !pl.controls.recallBy.IsZero() {
+	if len(o.left) != controlBehind || !pl.backlog.unasked() || !pl.offeredAt.IsZero() || k.asking || !pl.controls.recallBy.IsZero() {
 		return false
 	}
 	if _, known := pl.habit(now, pl.answering()).CatchAll(); known {
 		return false
 	}
 	pl.controls.begin()
-	if pl.shardOf(controlOrdinal) == s {
-		return true
-	}
-	pl.offerControl(now)
-	return false
+	return true
 }
 
 // pauseControls lets some time pass before the next control probe.
@@ -174,7 +170,7 @@ func kindOf(a evidence.Attempt) int {
 }
 
 // controlled takes the answer to a control probe.
-func (pl *planner) controlled(now time.Time, s *shard, p pending, c evidence.Case, m answerOf) {
+func (pl *planner) controlled(now time.Time, p pending, c evidence.Case, m answerOf) {
 	if pl.controls.witness {
 		pl.testified(now, c, m)
 		return
@@ -214,7 +210,7 @@ func (pl *planner) controlled(now time.Time, s *shard, p pending, c evidence.Cas
 		if last.Reason == smtp.NotAccepted && m.wait == 0 {
 			m.wait = pl.options.Facts.Hour.Of(staysRefusedFor)
 		}
-		pl.again(now, s, p, c, m)
+		pl.again(now, p, c, m)
 	default:
 		pl.unclear(now, last.Reason)
 	}

@@ -17,22 +17,20 @@ func isControl(o *wire.Offer) bool {
 	return len(o.GetProbes()) == 1 && o.GetProbes()[0].GetOrdinal() == controlOrdinal
 }
 
-// lives lets some time pass in which the receivers say every second that they have
-// what they were offered, and gives what they are offered meanwhile.
+// lives lets some time pass in which the receiver says every second that it has
+// what it was offered, and gives what it is offered meanwhile.
 func (b *bench) lives(d time.Duration) (offers []*wire.Offer) {
 	b.t.Helper()
 	for d > 0 {
 		step := min(d, time.Second)
 		d -= step
 		b.now = b.now.Add(step)
-		for _, s := range b.shards {
-			pulse := &wire.Pulse{Task: s.task, Credit: 1}
-			for number := range s.chunks {
-				pulse.Chunks = append(pulse.Chunks, number)
-			}
-			if len(pulse.Chunks) > 0 {
-				b.pulsed(b.now, pulse)
-			}
+		pulse := &wire.Pulse{Task: b.backlog.task, Credit: 1}
+		for number := range b.backlog.chunks {
+			pulse.Chunks = append(pulse.Chunks, number)
+		}
+		if len(pulse.Chunks) > 0 {
+			b.pulsed(b.now, pulse)
 		}
 		b.look()
 		offers = append(offers, b.offers()...)
@@ -331,7 +329,7 @@ func TestCasesShowTheNewestControlProbes(t *testing.T) {
 func behindRefusals(t *testing.T, o Options, refusals uint32) (*bench, *wire.Offer) {
 	t.Helper()
 	b := newBench(t, o, 30)
-	b.only().size = 30
+	b.backlog.size = 30
 	b.reach()
 	offer := b.offered()
 	for i := range refusals {
@@ -411,9 +409,9 @@ func TestGuardSeenByAnother(t *testing.T) {
 	b, _ := behindRefusals(t, o, suspectAfter)
 	o.Facts.Guard(testHabit, b.now.Add(guardFor))
 	b.look()
-	if len(b.only().chunks) > 0 || len(b.controls.accepted) > 0 || len(b.steps) != 1 ||
+	if len(b.backlog.chunks) > 0 || len(b.controls.accepted) > 0 || len(b.steps) != 1 ||
 		!b.quiet(b.now).Equal(b.now.Add(guardFor)) {
-		t.Fatalf("%d chunks out, %d accepted, steps %v", len(b.only().chunks), len(b.controls.accepted), b.steps)
+		t.Fatalf("%d chunks out, %d accepted, steps %v", len(b.backlog.chunks), len(b.controls.accepted), b.steps)
 	}
 	if cancel, ok := b.steps[0].(tell); !ok || cancel.msg.(*wire.Cancel) == nil {
 		t.Errorf("told %v, want a cancel", b.steps[0])

@@ -156,11 +156,9 @@ func (pl *planner) hurried(waited time.Duration) {
 	}
 	was := *c
 	c.addresses = 0
-	for _, s := range pl.shards {
-		for i := range s.deferred {
-			if p := &s.deferred[i]; p.reason == smtp.Greylisted {
-				pl.retries.stats.push(p, pl.passes(p))
-			}
+	for i := range pl.backlog.deferred {
+		if p := &pl.backlog.deferred[i]; p.reason == smtp.Greylisted {
+			pl.retries.stats.push(p, pl.passes(p))
 		}
 	}
 	c.again, c.answered = was.again, was.answered

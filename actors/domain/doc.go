@@ -13,14 +13,11 @@
 // Behind many refusals an acceptance is believed only when a control probe is refused
 // behind it, because some guards then accept everything in silence.
 //
-// A receiver whose allowance is too large for one actor has several: an address
-// always goes to the same shard (throttle.ShardOf), so that a greylisted one comes
-// back from the same place. That an actor cannot be reached, moves or falls silent
+// That a receiver's actor cannot be reached, moves or falls silent
 // is trouble of our own and no attempt at an address: it is looked for, seconds
 // apart, for as long as the work is ours.
 //
-// What to do next is decided by planner, which is plain Go, and for one receiver
-// actor by shard; Actor is their shell. The attempt log keeps the attempts at addresses
+// What to do next is decided by planner, which is plain Go; Actor is its shell. The attempt log keeps the attempts at addresses
 // that wait, for there may be a million. Facts are what domains have learned for one
 // another, on this node and, through a Store, on all.
 //

@@ -55,10 +55,11 @@ func (pl *planner) outOfTime(now time.Time, p *pending, c evidence.Case) bool {
 
 // noteBarren takes from the receiver for how long its hosts gave nobody a good answer. It counts from the
 // first offer of this work at most, or from the end of the last time in which our ledger stalled. What is with a receiver that answers nobody is taken back.
-func (pl *planner) noteBarren(now time.Time, s *shard, m interface {
+func (pl *planner) noteBarren(now time.Time, m interface {
 	GetBarrenMs() int64
 	GetBarrenReason() uint32
 }) {
+	s := &pl.backlog
 	s.barren = smtp.ReasonNone
 	lasting := min(wire.Until(now, m.GetBarrenMs()).Sub(now), now.Sub(pl.offeredAt))
 	if m.GetBarrenMs() <= 0 || lasting < pl.options.GiveUpAfter {
@@ -69,18 +70,18 @@ func (pl *planner) noteBarren(now time.Time, s *shard, m interface {
 		s.barren = smtp.Reason(n)
 	}
 	if s.reached && len(s.chunks) > 0 {
-		pl.steps = append(pl.steps, tell{s.number, &wire.Cancel{Task: s.task, GiveBack: true}})
+		pl.steps = append(pl.steps, tell{&wire.Cancel{Task: s.task, GiveBack: true}})
 	}
 }
 
 // giveUpBarren ends everything that waits for a receiver that answers nobody. What is out comes back from there.
-func (pl *planner) giveUpBarren(now time.Time, s *shard) {
-	pl.drainShard(now, s, true, func(s *shard, p pending, c evidence.Case) { pl.giveUpAt(now, s, p, c) })
+func (pl *planner) giveUpBarren(now time.Time) {
+	pl.drain(now, true, func(p pending, c evidence.Case) { pl.giveUpAt(now, p, c) })
 }
 
 // giveUpAt gives up an address of a receiver that answers nobody.
-func (pl *planner) giveUpAt(now time.Time, s *shard, p pending, c evidence.Case) {
-	why := s.barren
+func (pl *planner) giveUpAt(now time.Time, p pending, c evidence.Case) {
+	why := pl.backlog.barren
 	if _, asked := c.Last(); asked {
 		why = smtp.ReasonNone
 	}
@@ -104,7 +105,7 @@ func (pl *planner) giveUpOne(now time.Time, p pending, c evidence.Case, why smtp
 // What is out comes back from there.
 func (pl *planner) expire(now time.Time) {
 	since := pl.since(now)
-	pl.drain(now, true, func(_ *shard, p pending, c evidence.Case) {
+	pl.drain(now, true, func(p pending, c evidence.Case) {
 		why := smtp.ReceiverRateLimited
 		if _, asked := c.Last(); asked && p.due > since {
 			why = smtp.ReasonNone

@@ -41,7 +41,7 @@ func TestReceiverThatAnswersNobody(t *testing.T) {
 		}
 	}
 	b.barren = b.options.GiveUpAfter
-	for _, o := range b.only().chunks { // what had not begun comes back
+	for _, o := range b.backlog.chunks { // what had not begun comes back
 		if len(b.done) == all {
 			t.Error("given up while it may be on the wire")
 		}

@@ -7,7 +7,7 @@ import (
 
 func TestWorkThatNobodyTakesIsSaidToWait(t *testing.T) {
 	start := time.Unix(1e9, 0)
-	s := &shard{reaching: true, failures: missedMax}
+	s := &backlog{reaching: true, failures: missedMax}
 	if until, busy := s.quiet(start, start); !busy {
 		t.Errorf("after %d searches it waits until %s", s.failures, until)
 	}

@@ -54,10 +54,8 @@ type ParkedControl struct {
 // park stops what is under way and says what is left; false when that is not the time for it.
 func (pl *planner) park(now time.Time) (Parked, bool) {
 	until := pl.quiet(now)
-	for _, s := range pl.shards {
-		if len(s.chunks) > 0 && s.served() {
-			return Parked{}, false
-		}
+	if len(pl.backlog.chunks) > 0 && pl.backlog.served() {
+		return Parked{}, false
 	}
 	if until.IsZero() || !until.After(now) || len(pl.witnesses.doubted)+len(pl.controls.proven) > 0 || !pl.controls.recallBy.IsZero() {
 		return Parked{}, false
@@ -68,7 +66,7 @@ func (pl *planner) park(now time.Time) (Parked, bool) {
 
 // served says whether the receiver asks what its limits let it ask: who leaves it then loses its
 // turn there.
-func (s *shard) served() bool {
+func (s *backlog) served() bool {
 	switch s.cause {
 	case wire.Cause_FREE, wire.Cause_ALLOWANCE, wire.Cause_CONNECTIONS, wire.Cause_BUDGET:
 		return true
@@ -88,13 +86,11 @@ func (pl *planner) export() Parked {
 	if k := &pl.controls; k.asking && !k.witness {
 		out.Control = &ParkedControl{Local: k.local, Asked: k.asked, Notes: evidence.Case{Attempts: k.notes}}
 	}
-	for _, s := range pl.shards {
-		for _, p := range s.deferred {
-			pl.exportOne(&out, p, false)
-		}
-		for _, p := range s.history {
-			pl.exportOne(&out, p, false)
-		}
+	for _, p := range pl.backlog.deferred {
+		pl.exportOne(&out, p, false)
+	}
+	for _, p := range pl.backlog.history {
+		pl.exportOne(&out, p, false)
 	}
 	for _, p := range pl.controls.accepted {
 		pl.exportOne(&out, p, true)
@@ -138,7 +134,7 @@ func (pl *planner) restore(now time.Time, left *Parked) {
 	for i := range left.Addresses {
 		known[left.Addresses[i].Ordinal] = &left.Addresses[i]
 	}
-	s := pl.shards[0]
+	s := &pl.backlog
 	s.ordinals = make([]uint32, 0, len(pl.work.Ordinals))
 	for _, ordinal := range pl.work.Ordinals { // without those that have become final
 		if one := known[ordinal]; one != nil {
@@ -165,5 +161,5 @@ func (pl *planner) restoreOne(now time.Time, ordinal uint32, one *ParkedAddress)
 		return
 	}
 	pl.retries.stats.push(&p, pl.passes(&p))
-	heap.Push(&pl.shards[0].deferred, p)
+	heap.Push(&pl.backlog.deferred, p)
 }

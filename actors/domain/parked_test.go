@@ -93,7 +93,7 @@ func (s *script) runs(t *testing.T, addresses int, park bool) (done map[uint32]F
 			}
 		}
 		b.lives(time.Second)
-		if b.now.Before(b.wakes) && len(b.shards[0].chunks) == 0 {
+		if b.now.Before(b.wakes) && len(b.backlog.chunks) == 0 {
 			b.now = b.wakes
 			b.look()
 		}
@@ -112,7 +112,7 @@ func (b *bench) answerAll(s *script) {
 				b.routed(b.now, testRoute, nil)
 				found = true
 			case findReceiver:
-				b.found(0, b.shardKey(0), true)
+				b.found(b.route.key, true)
 				found = true
 			}
 		}

@@ -8,7 +8,6 @@ import (
 
 	"rollcall/actors/wire"
 	"rollcall/smtp"
-	"rollcall/smtp/throttle"
 )
 
 const (
@@ -76,18 +75,12 @@ type step any
 
 type (
 	findRoute    struct{}
-	findReceiver struct { // of the route
-		shard int
-		after time.Duration
-	}
-	leave struct{ shard int } // forget the receiver
-	tell  struct {            // to the receiver
-		shard int
-		msg   proto.Message
-	}
-	reply     struct{ msg proto.Message } // to the sender of the message at hand
-	recall    struct{ keys []string }     // what the cluster knows of hosts: see habitKey
-	guardSeen struct{ until time.Time }   // tell people that nothing is asked before
+	findReceiver struct{ after time.Duration } // of the route
+	leave        struct{}                      // forget the receiver
+	tell         struct{ msg proto.Message }   // to the receiver
+	reply        struct{ msg proto.Message }   // to the sender of the message at hand
+	recall       struct{ keys []string }       // what the cluster knows of hosts: see habitKey
+	guardSeen    struct{ until time.Time }     // tell people that nothing is asked before
 )
 
 // planner decides what is to be done for one domain. It is plain Go: times and
@@ -101,10 +94,8 @@ type planner struct {
 	// would keep all of the planner.
 	verification, workspace []byte
 
-	route  route
-	shards []*shard // at least one; together they have every address that is left
-	chunk  uint64   // the newest; numbers are never used twice, whatever the shard
-
+	route     route
+	backlog   backlog // every address that is left
 	controls  controls
 	witnesses witnesses
 	retries   retries
@@ -123,10 +114,10 @@ type planner struct {
 func newPlanner(now time.Time, o Options, w Work, seed [32]byte) *planner {
 	pl := &planner{options: o, start: now, work: w, verification: bytes.Clone(w.Verification[:]),
 		workspace: bytes.Clone(w.Workspace[:]), left: len(w.Ordinals), retries: newRetries(o.Load),
-		controls: controls{locals: newRandomLocals(seed)},
-		chunk:    uint64(w.Tries) << triesShift}
-	pl.shards = pl.newShards(1)
-	pl.shards[0].ordinals = w.Ordinals
+		controls: controls{locals: newRandomLocals(seed)}}
+	pl.backlog = backlog{ordinals: w.Ordinals, chunk: uint64(w.Tries) << triesShift, size: wire.AddressesMax,
+		stats: pl.retries.stats, history: map[uint32]pending{}, chunks: map[uint64]*open{},
+		task: &wire.Task{Verification: pl.verification, Epoch: w.Epoch, Domain: w.Domain}}
 	if w.Left != nil {
 		pl.restore(now, w.Left)
 	}
@@ -135,11 +126,9 @@ func newPlanner(now time.Time, o Options, w Work, seed [32]byte) *planner {
 
 // plan says what to do now, what has become final, and when to ask again.
 func (pl *planner) plan(now time.Time) ([]step, []Final, time.Time) {
-	pl.follow(now)
+	pl.follow()
 	pl.crowded = false
-	for _, s := range pl.shards {
-		pl.listen(now, s)
-	}
+	pl.listen(now)
 	if !pl.controls.recallBy.IsZero() && !now.Before(pl.controls.recallBy) {
 		pl.controls.recallOver()
 	}
@@ -151,10 +140,8 @@ func (pl *planner) plan(now time.Time) ([]step, []Final, time.Time) {
 	case pl.route.silent:
 		pl.putOff(now)
 	}
-	for _, s := range pl.shards {
-		if s.barren != smtp.ReasonNone && !pl.cut() {
-			pl.giveUpBarren(now, s)
-		}
+	if pl.backlog.barren != smtp.ReasonNone && !pl.cut() {
+		pl.giveUpBarren(now)
 	}
 	if pl.resting(now) {
 		pl.rest(now)
@@ -162,12 +149,7 @@ func (pl *planner) plan(now time.Time) ([]step, []Final, time.Time) {
 	pl.weigh(now)
 	pl.weighDoubted(now)
 	pl.advance(now)
-	say := time.Time{}
-	for _, s := range pl.shards {
-		if at := pl.sayBehind(now, s); !at.IsZero() {
-			say = earlier(say, at)
-		}
-	}
+	say := pl.sayBehind(now)
 	steps, finals := pl.steps, pl.finals
 	pl.draining = pl.cut() && pl.left > 0
 	pl.steps, pl.finals = nil, nil
@@ -183,32 +165,19 @@ func (pl *planner) since(now time.Time) time.Duration { return now.Sub(pl.start)
 
 // advance does the next thing that addresses are ready for.
 func (pl *planner) advance(now time.Time) {
-	waiting, out, unreached := false, false, false
-	for _, s := range pl.shards {
-		waits := s.waiting(pl.since(now))
-		waiting = waiting || waits
-		unreached = unreached || waits && !s.reached && !s.reaching
-		out = out || len(s.chunks) > 0 || s.reaching
-	}
-	if !waiting || pl.route.asked || pl.held || pl.cut() || pl.route.silent || pl.resting(now) {
+	s := &pl.backlog
+	if !s.waiting(pl.since(now)) || pl.route.asked || pl.held || pl.cut() || pl.route.silent || pl.resting(now) {
 		return
 	}
-	if pl.route.hosts == nil || now.After(pl.route.Expires) && !out {
+	if pl.route.hosts == nil || now.After(pl.route.Expires) && len(s.chunks) == 0 && !s.reaching {
 		pl.route.asked = true
 		pl.steps = append(pl.steps, findRoute{})
 		return
 	}
-	if unreached {
-		pl.place(now)
+	if !s.reached && !s.reaching {
+		pl.place()
 	}
-	for _, s := range pl.shards {
-		pl.advanceShard(now, s)
-	}
-}
-
-// shardKey is the key of the receiver actor of a shard.
-func (pl *planner) shardKey(shard int) string {
-	return throttle.ShardKey(pl.route.key, shard, len(pl.shards))
+	pl.offerMore(now)
 }
 
 // resting says whether nothing is asked, because a guard was seen at work.
@@ -228,11 +197,6 @@ func (pl *planner) restUntil() time.Time {
 	return until
 }
 
-// shardOf is the shard that an address, or the control probe, belongs to.
-func (pl *planner) shardOf(ordinal uint32) *shard {
-	return pl.shards[throttle.ShardOf(pl.local(ordinal), pl.work.Domain, len(pl.shards))]
-}
-
 func (pl *planner) local(ordinal uint32) string {
 	if ordinal == controlOrdinal {
 		return pl.controls.local
@@ -249,10 +213,8 @@ func (pl *planner) hold(now time.Time, on bool) {
 		pl.excuse(now, now.Sub(pl.heldAt))
 	}
 	pl.held = on
-	for _, s := range pl.shards {
-		if on {
-			pl.recall(s)
-		}
+	if on {
+		pl.recall()
 	}
 }
 
@@ -260,15 +222,13 @@ func (pl *planner) hold(now time.Time, on bool) {
 // does not count towards giving them up, and nobody learns from it.
 func (pl *planner) excuse(now time.Time, lost time.Duration) {
 	excused := func(since time.Duration) time.Duration { return max(since, min(since+lost, pl.since(now))) }
-	for _, s := range pl.shards {
-		for i := range s.deferred {
-			p := &s.deferred[i]
-			p.since, p.marks = excused(p.since), p.marks|markHeld
-		}
-		for ordinal, p := range s.history {
-			p.since, p.marks = excused(p.since), p.marks|markHeld
-			s.history[ordinal] = p
-		}
+	for i := range pl.backlog.deferred {
+		p := &pl.backlog.deferred[i]
+		p.since, p.marks = excused(p.since), p.marks|markHeld
+	}
+	for ordinal, p := range pl.backlog.history {
+		p.since, p.marks = excused(p.since), p.marks|markHeld
+		pl.backlog.history[ordinal] = p
 	}
 	for _, c := range pl.retries.stats.by {
 		c.since = excused(c.since)
@@ -289,13 +249,11 @@ func (pl *planner) wake(now time.Time) time.Time {
 	if rest := pl.restUntil(); rest.After(now) {
 		at = earlier(at, rest)
 	}
-	for _, s := range pl.shards {
-		if len(s.deferred) > 0 && !s.due(pl.since(now)) { // what is due waits for a message
-			at = earlier(at, pl.start.Add(s.deferred[0].due))
-		}
-		if len(s.chunks) > 0 {
-			at = earlier(at, now.Add(time.Second))
-		}
+	if s := &pl.backlog; len(s.deferred) > 0 && !s.due(pl.since(now)) { // what is due waits for a message
+		at = earlier(at, pl.start.Add(s.deferred[0].due))
+	}
+	if len(pl.backlog.chunks) > 0 {
+		at = earlier(at, now.Add(time.Second))
 	}
 	if len(pl.witnesses.doubted) > 0 {
 		at = earlier(at, pl.witnesses.nextDoubt(now))
@@ -329,14 +287,12 @@ func (pl *planner) quiet(now time.Time) time.Time {
 	if len(pl.witnesses.doubted) > 0 {
 		first = earlier(first, pl.witnesses.nextDoubt(now))
 	}
-	for _, s := range pl.shards {
-		until, busy := s.quiet(now, pl.start)
-		if busy {
-			return time.Time{}
-		}
-		if !until.IsZero() {
-			first = earlier(first, until)
-		}
+	until, busy := pl.backlog.quiet(now, pl.start)
+	switch {
+	case busy:
+		return time.Time{}
+	case !until.IsZero():
+		return earlier(first, until)
 	}
 	return first
 }

@@ -91,19 +91,10 @@ func (b *bench) look() {
 	}
 }
 
-// only is the shard of a planner that has one.
-func (b *bench) only() *shard {
-	b.t.Helper()
-	if len(b.shards) != 1 {
-		b.t.Fatalf("%d shards, want 1", len(b.shards))
-	}
-	return b.shards[0]
-}
-
-// finds answers the question for the only receiver, and looks.
+// finds answers the question for the receiver, and looks.
 func (b *bench) finds(ok bool) {
 	b.t.Helper()
-	b.found(b.only().number, b.shardKey(0), ok)
+	b.found(b.route.key, ok)
 	b.look()
 }
 
@@ -363,7 +354,7 @@ func TestWaitsBetweenAttempts(t *testing.T) {
 					b.is(0, smtp.Unknown, smtp.Greylisted)
 					return
 				}
-				if len(b.only().history) != 0 {
+				if len(b.backlog.history) != 0 {
 					t.Error("a deferred address is kept twice")
 				}
 				if until := b.quiet(b.now); !until.Equal(morning.Add(at)) || !b.wakes.Equal(until) {
@@ -406,8 +397,8 @@ func TestAnswersNobodyKnowsAreAskedAgain(t *testing.T) {
 		b := newBench(t, testOptions(), 1)
 		b.reach()
 		b.answers(b.offered(), 1, c)
-		if len(b.done) != 0 || len(b.only().deferred) != 1 {
-			t.Errorf("%+v: %d final, %d deferred; want it asked again", c, len(b.done), len(b.only().deferred))
+		if len(b.done) != 0 || len(b.backlog.deferred) != 1 {
+			t.Errorf("%+v: %d final, %d deferred; want it asked again", c, len(b.done), len(b.backlog.deferred))
 		}
 	}
 }
@@ -460,10 +451,10 @@ func TestCredit(t *testing.T) {
 	if len(b.offers()) != 0 {
 		t.Fatal("offered without credit")
 	}
-	b.pulsed(b.now, &wire.Pulse{Task: b.only().task, Chunks: []uint64{1}, Credit: 7})
+	b.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, Credit: 7})
 	b.look()
 	second := b.offered()
-	b.pulsed(b.now, &wire.Pulse{Task: b.only().task, Chunks: []uint64{1, 2}, Credit: 7})
+	b.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1, 2}, Credit: 7})
 	b.look()
 	if len(b.offers()) != 0 {
 		t.Fatal("more than two chunks are open")
@@ -485,11 +476,11 @@ func TestChunksGrowWithTheReceiversSpeed(t *testing.T) {
 		b.ack(offer, 0, wire.Refusal_NONE)
 		for step := time.Second; took > step; took -= step { // it lives
 			b.now = b.now.Add(step)
-			b.pulsed(b.now, &wire.Pulse{Task: b.only().task, Chunks: []uint64{offer.GetChunk()}})
+			b.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{offer.GetChunk()}})
 			b.look()
 		}
 		b.now = b.now.Add(took)
-		m := &wire.Results{Task: b.only().task, Chunk: offer.GetChunk(), Batch: 1, Credit: 1}
+		m := &wire.Results{Task: b.backlog.task, Chunk: offer.GetChunk(), Batch: 1, Credit: 1}
 		var texts wire.Texts
 		for _, p := range offer.GetProbes() {
 			m.Answers = append(m.Answers, refused.answer(&texts, p.GetOrdinal(), b.now))
@@ -507,7 +498,7 @@ func TestChunksGrowWithTheReceiversSpeed(t *testing.T) {
 func TestLittleIsOfferedWhileMuchIsOut(t *testing.T) {
 	o := testOptions()
 	b := newBench(t, o, 400)
-	b.only().size = 200
+	b.backlog.size = 200
 	another := uuid.UUID{9}
 	for range loadMax / 2 { // two others have it
 		o.Load.take(another)
@@ -524,7 +515,7 @@ func TestLittleIsOfferedWhileMuchIsOut(t *testing.T) {
 		t.Error("a second chunk is out")
 	}
 	o.Load.give(another, loadMax)
-	b.pulsed(b.now, &wire.Pulse{Task: b.only().task, Chunks: []uint64{1}, Credit: 1})
+	b.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, Credit: 1})
 	b.look()
 	second := b.offered()
 	if n := len(second.GetProbes()); n != 200 {
@@ -532,7 +523,7 @@ func TestLittleIsOfferedWhileMuchIsOut(t *testing.T) {
 	}
 	b.answers(first, 1, refused)
 	b.answers(second, 1, refused)
-	b.gone(b.now, b.only(), lostSure)
+	b.gone(b.now, lostSure)
 	if out := o.Load.Addresses(); out != loadMax/2 {
 		t.Errorf("%d addresses count as out when only another's are", out)
 	}
@@ -611,7 +602,7 @@ func TestRefusedOfferBehindAnotherWaitsForCredit(t *testing.T) {
 	if len(b.steps) != 0 {
 		t.Fatalf("steps after the refusal: %+v, want none", b.steps)
 	}
-	b.pulsed(b.now, &wire.Pulse{Task: b.only().task, Chunks: []uint64{1}, Credit: 1})
+	b.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, Credit: 1})
 	b.look()
 	if got := b.offered().GetProbes()[0].GetOrdinal(); got != wire.AddressesMax {
 		t.Errorf("ordinal %d is offered, want what was refused", got)
@@ -646,7 +637,7 @@ func TestPulsesTellOfLostChunks(t *testing.T) {
 	b.ack(first, 0, wire.Refusal_NONE)
 	for range 6 {
 		b.now = b.now.Add(time.Second)
-		b.pulsed(b.now, &wire.Pulse{Task: b.only().task})
+		b.pulsed(b.now, &wire.Pulse{Task: b.backlog.task})
 		b.look()
 	}
 	if again := b.offered(); again.GetChunk() != 2 || len(again.GetProbes()) != 2 {
@@ -659,7 +650,7 @@ func TestHeldUntilIsQuiet(t *testing.T) {
 	b.reach()
 	b.ack(b.offered(), 0, wire.Refusal_NONE)
 	until := morning.Add(10 * time.Minute)
-	b.pulsed(b.now, &wire.Pulse{Task: b.only().task, Chunks: []uint64{1}, WaitingMs: wire.Left(b.now, until)})
+	b.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, WaitingMs: wire.Left(b.now, until)})
 	b.look()
 	if got := b.quiet(b.now); !got.Equal(until) {
 		t.Errorf("quiet until %v, want %v", got, until)
@@ -675,8 +666,8 @@ func TestWhatIsNotOursIsIgnored(t *testing.T) {
 	offer := b.offered()
 	for name, task := range map[string]*wire.Task{
 		"no task":          nil,
-		"another epoch":    {Verification: b.only().task.GetVerification(), Epoch: 2, Domain: "example.test"},
-		"another domain":   {Verification: b.only().task.GetVerification(), Epoch: 3, Domain: "example.com"},
+		"another epoch":    {Verification: b.backlog.task.GetVerification(), Epoch: 2, Domain: "example.test"},
+		"another domain":   {Verification: b.backlog.task.GetVerification(), Epoch: 3, Domain: "example.com"},
 		"another customer": {Verification: make([]byte, 16), Epoch: 3, Domain: "example.test"},
 	} {
 		b.acked(b.now, &wire.OfferAck{Task: task, Chunk: 1, Refusal: wire.Refusal_FULL})
@@ -699,22 +690,22 @@ func TestRepeatedResultsAreAcknowledgedAndCountedOnce(t *testing.T) {
 	offer := b.offered()
 	for range 2 {
 		b.answers(offer, 1, greylisted, 0)
-		want := reply{&wire.ResultsAck{Task: b.only().task, Chunk: 1, Batch: 1}}
+		want := reply{&wire.ResultsAck{Task: b.backlog.task, Chunk: 1, Batch: 1}}
 		if len(b.steps) != 1 || !reflect.DeepEqual(b.steps[0], want) {
 			t.Fatalf("steps are %+v, want %+v", b.steps, want)
 		}
 	}
 	b.answers(offer, 2, refused) // also for the one that was answered before
-	if len(b.done) != 1 || len(b.only().deferred) != 1 {
-		t.Errorf("%d final, %d deferred, want 1 and 1", len(b.done), len(b.only().deferred))
+	if len(b.done) != 1 || len(b.backlog.deferred) != 1 {
+		t.Errorf("%d final, %d deferred, want 1 and 1", len(b.done), len(b.backlog.deferred))
 	}
 }
 
 // An actor that is begun anew must not use the chunk numbers of the one that crashed.
 func TestTriesHaveChunkNumbersOfTheirOwn(t *testing.T) {
 	w := Work{Ordinals: []uint32{1}, Tries: 2}
-	if a := newPlanner(morning, testOptions(), w, testSeed); a.chunk != 2<<32 {
-		t.Errorf("the first chunk is behind %d, want %d", a.chunk, uint64(2)<<32)
+	if a := newPlanner(morning, testOptions(), w, testSeed); a.backlog.chunk != 2<<32 {
+		t.Errorf("the first chunk is behind %d, want %d", a.backlog.chunk, uint64(2)<<32)
 	}
 }
 

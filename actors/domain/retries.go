@@ -11,7 +11,7 @@ import (
 
 // When an address is asked again: as the receiver names it, and if it names nothing by the configured waits, the
 // last of which repeats; a greylisted one early, when another one that was greylisted has passed. When its
-// time is over instead, see give_up.go. What is due goes before what was never asked: see shard.go.
+// time is over instead, see give_up.go. What is due goes before what was never asked: see backlog.go.
 
 // retries are what is known of the addresses that have no outcome.
 type retries struct {
@@ -60,9 +60,9 @@ func putOff(list []evidence.Attempt) bool {
 // again puts an address off, or gives it up when its time is over. A wait that the
 // receiver named is never cut short. What it waits while nobody asks for it uses none of
 // its time; of a control probe's it does, so that what was accepted never waits for it longer.
-func (pl *planner) again(now time.Time, s *shard, p pending, c evidence.Case, m answerOf) {
-	if s.barren != smtp.ReasonNone {
-		pl.giveUpAt(now, s, p, c)
+func (pl *planner) again(now time.Time, p pending, c evidence.Case, m answerOf) {
+	if pl.backlog.barren != smtp.ReasonNone {
+		pl.giveUpAt(now, p, c)
 		return
 	}
 	if last, asked := c.Last(); asked && len(m.attempts) > 0 && m.reason == smtp.Greylisted {
@@ -96,7 +96,7 @@ func (pl *planner) again(now time.Time, s *shard, p pending, c evidence.Case, m 
 		}
 		p.reason = m.reason
 		pl.retries.stats.push(&p, pl.passes(&p))
-		heap.Push(&s.deferred, p)
+		heap.Push(&pl.backlog.deferred, p)
 	case p.ordinal == controlOrdinal:
 		pl.uncontrolled(now, m.reason)
 	default:
@@ -134,16 +134,14 @@ func (pl *planner) passed(now time.Time, p pending, last evidence.Attempt) {
 		return // what waits was looked at for about as short a time: not all of it each time
 	}
 	pl.retries.greyWaits[p.from] = waited
-	for _, s := range pl.shards {
-		pl.hurry(now, s, p.from, waited)
-	}
+	pl.hurry(now, p.from, waited)
 	pl.hurried(waited)
 }
 
-// hurry has the greylisted addresses of a shard asked as soon as they waited so long.
+// hurry has the greylisted addresses asked as soon as they waited so long.
 // Those whose wait the receiver named keep it.
-func (pl *planner) hurry(now time.Time, s *shard, from uint16, waited time.Duration) {
-	at := pl.since(now)
+func (pl *planner) hurry(now time.Time, from uint16, waited time.Duration) {
+	s, at := &pl.backlog, pl.since(now)
 	for i := range s.deferred {
 		p := &s.deferred[i]
 		if due := max(at, p.grey+waited); p.from == from && p.marks&(markNamed|markEarly) == 0 && due < p.due {
@@ -157,9 +155,9 @@ func (pl *planner) hurry(now time.Time, s *shard, from uint16, waited time.Durat
 
 // probe makes the question about an address; a greylisted one says since when, unless our
 // ledger stalled meanwhile: that it waited for so long says nothing about the receiver.
-func (pl *planner) probe(now time.Time, s *shard, ordinal uint32) *wire.Probe {
+func (pl *planner) probe(now time.Time, ordinal uint32) *wire.Probe {
 	q := &wire.Probe{Ordinal: ordinal, Local: pl.local(ordinal)}
-	p, before := s.history[ordinal]
+	p, before := pl.backlog.history[ordinal]
 	q.Asked = p.marks&markAsked != 0
 	if q.Retry = before; p.from != 0 && p.marks&markHeld == 0 {
 		q.Greylist(pl.since(now)-p.grey, pl.retries.log.sources[p.from-1])

@@ -21,7 +21,7 @@ type route struct {
 	silent   bool            // DNS said nothing; addresses are being put off
 	closed   smtp.Reason     // why the domain takes no mail, as DNS says
 	hosts    []*wire.Host
-	key      string // of the receiver, without shards; empty: not known yet
+	key      string // of the receiver; empty: not known yet
 	version  uint64 // of what key rests on
 }
 
@@ -65,7 +65,7 @@ func (pl *planner) routed(now time.Time, r mx.Route, err error) {
 		return
 	}
 	pl.route.Route, pl.route.hosts = r, wire.Hosts(r.Hosts)
-	pl.place(now)
+	pl.place()
 	pl.askCluster(now)
 }
 
@@ -95,33 +95,19 @@ func (r *route) hostsOf(c evidence.Case) int {
 	return hosts
 }
 
-// place finds the key of the route's receiver and the number of its shards, and
-// leaves those that it has when they are others.
-func (pl *planner) place(now time.Time) {
+// place finds the key of the route's receiver, and leaves the receiver of another one.
+func (pl *planner) place() {
 	pl.route.version = pl.options.version()
-	key := pl.options.Match(pl.route.Route)
-	n := pl.options.shards(key)
-	if key == pl.route.key && n == len(pl.shards) {
-		return
-	}
-	pl.route.key = key
-	before := pl.shards
-	for _, s := range before {
-		pl.abandon(now, s)
-	}
-	if n == len(before) {
-		return
-	}
-	pl.shards = pl.newShards(n)
-	for _, s := range before {
-		pl.deal(s)
+	if key := pl.options.Match(pl.route.Route); key != pl.route.key {
+		pl.route.key = key
+		pl.abandon()
 	}
 }
 
 // follow looks for the receiver anew when what its key rests on has changed. A receiver
 // that has work of ours sends a pulse each second, so it is not long until then.
-func (pl *planner) follow(now time.Time) {
+func (pl *planner) follow() {
 	if pl.route.key != "" && pl.options.version() != pl.route.version {
-		pl.place(now)
+		pl.place()
 	}
 }

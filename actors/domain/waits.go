@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 )
@@ -24,7 +24,7 @@ const (
 // what its addresses wait for that have no outcome.
 type Waits struct {
 	Domain string
-	Waits  []view.Wait // each address once
+	Waits  []inspect.Wait // each address once
 
 	// Ends is when the last of them is expected to be final if receivers let us ask as
 	// soon as there is somebody to ask for; zero: none waits for a time.
@@ -38,7 +38,7 @@ type Waits struct {
 
 // equal says whether there is nothing new in another one.
 func (w Waits) equal(o Waits) bool {
-	return w.Ends.Equal(o.Ends) && slices.EqualFunc(w.Waits, o.Waits, func(a, b view.Wait) bool {
+	return w.Ends.Equal(o.Ends) && slices.EqualFunc(w.Waits, o.Waits, func(a, b inspect.Wait) bool {
 		same := a.Until.Equal(b.Until) && a.Last.Equal(b.Last)
 		a.Until, a.Last, b.Until, b.Last = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 		return same && a == b
@@ -50,12 +50,10 @@ func (w Waits) equal(o Waits) bool {
 func (pl *planner) waits(now time.Time) Waits {
 	out := Waits{Domain: pl.work.Domain}
 	out.PutOff, out.Wait = pl.retries.stats.part()
-	due := pl.dueByShard(now)
-	for i, s := range pl.shards {
-		out.add(pl.waitOf(now, s, due[i]))
-	}
+	due := pl.dueByReason(now)
+	out.add(pl.askable(now, due))
 	if n := pl.weighed(); n > 0 {
-		w := view.Wait{Addresses: n, For: view.ForControl, Until: after(now, pl.controls.at())}
+		w := inspect.Wait{Addresses: n, For: inspect.ForControl, Until: after(now, pl.controls.at())}
 		if pl.resting(now) {
 			w.Until = pl.restUntil()
 		}
@@ -74,17 +72,14 @@ func (pl *planner) waits(now time.Time) Waits {
 }
 
 // addPutOff says what those wait for that were put off for a reason and are not due.
-func (pl *planner) addPutOff(now time.Time, out *Waits, r smtp.Reason, due []map[smtp.Reason]int) {
+func (pl *planner) addPutOff(now time.Time, out *Waits, r smtp.Reason, due map[smtp.Reason]int) {
 	c := pl.retries.stats.of(r)
-	n := c.addresses
-	for i := range due {
-		n -= due[i][r]
-	}
+	n := c.addresses - due[r]
 	if n <= 0 {
 		return
 	}
-	out.add(view.Wait{Addresses: n, For: view.ForRetry, Reason: r.String(),
-		Receiver: pl.route.key, Until: after(now, pl.start.Add(max(c.first, pl.nextDue()))),
+	out.add(inspect.Wait{Addresses: n, For: inspect.ForRetry, Reason: r.String(),
+		Receiver: pl.route.key, Until: after(now, pl.start.Add(max(c.first, pl.backlog.nextDue()))),
 		Last: after(now, pl.start.Add(c.last))})
 	ends, gaveUp := max(c.ends, c.last), max(c.last, c.since+pl.options.GiveUpAfter)
 	switch _, known := pl.habit(now, pl.answering()).CatchAll(); {
@@ -97,75 +92,60 @@ func (pl *planner) addPutOff(now time.Time, out *Waits, r smtp.Reason, due []map
 	out.Ends = later(out.Ends, pl.start.Add(min(ends, gaveUp)))
 }
 
-func (w *Waits) add(n view.Wait) {
+func (w *Waits) add(n inspect.Wait) {
 	if n.Addresses > 0 {
 		w.Waits = append(w.Waits, n)
 	}
 }
 
-// waitOf says what the addresses of a shard wait for that could be asked now.
-func (pl *planner) waitOf(now time.Time, s *shard, due map[smtp.Reason]int) view.Wait {
-	w := view.Wait{Addresses: len(s.ready) + len(s.ordinals) - s.next, For: view.ForReceiver}
+// askable says what the addresses wait for that could be asked now.
+func (pl *planner) askable(now time.Time, due map[smtp.Reason]int) inspect.Wait {
+	s := &pl.backlog
+	w := inspect.Wait{Addresses: len(s.ready) + len(s.ordinals) - s.next, For: inspect.ForReceiver}
 	for _, n := range due {
 		w.Addresses += n
 	}
 	for _, o := range s.chunks {
 		w.Addresses += len(o.left)
 	}
-	if pl.controls.asking && pl.shardOf(controlOrdinal) == s && pl.retries.stats.control == 0 {
+	if pl.controls.asking && pl.retries.stats.control == 0 {
 		w.Addresses-- // it is no address of the file
 	}
 	switch rest := pl.restUntil(); {
 	case rest.After(now):
-		w.For, w.Reason, w.Until, w.Last = view.ForRetry, smtp.HarvestGuard.String(), rest, rest
+		w.For, w.Reason, w.Until, w.Last = inspect.ForRetry, smtp.HarvestGuard.String(), rest, rest
 	case pl.route.hosts == nil:
-		w.For = view.ForRoute
+		w.For = inspect.ForRoute
 	default:
-		w.Receiver, w.Cause = pl.shardKey(s.number), view.Causes[wire.Cause_FREE]
+		w.Receiver, w.Cause = pl.route.key, inspect.Causes[wire.Cause_FREE]
 		switch {
 		case pl.held || s.reaching && s.failures > missedMax:
-			w.Cause = view.Causes[wire.Cause_NO_SHARE]
-		case int(s.cause) < len(view.Causes):
-			w.Cause = view.Causes[s.cause]
+			w.Cause = inspect.Causes[wire.Cause_NO_SHARE]
+		case int(s.cause) < len(inspect.Causes):
+			w.Cause = inspect.Causes[s.cause]
 		}
 		w.Until, w.PerHour = after(now, s.heldUntil), int(s.perHour)
 	}
 	return w
 }
 
-// dueByShard counts the addresses that were put off and could be asked again now, if
-// the receivers let us.
-func (pl *planner) dueByShard(now time.Time) []map[smtp.Reason]int {
-	out := make([]map[smtp.Reason]int, len(pl.shards))
-	room, since := dueMax, pl.since(now)
-	for i, s := range pl.shards {
-		out[i] = map[smtp.Reason]int{}
-		room -= s.countDue(since, room, out[i])
-	}
-	if room > 0 {
+// dueByReason counts the addresses that were put off and could be asked again now, if
+// the receiver lets us.
+func (pl *planner) dueByReason(now time.Time) map[smtp.Reason]int {
+	out := map[smtp.Reason]int{}
+	if pl.backlog.countDue(pl.since(now), dueMax, out) < dueMax {
 		return out
 	}
-	for i, s := range pl.shards { // more than are looked at: as good as all of them
-		clear(out[i])
-		for _, r := range pl.retries.stats.reasons() {
-			out[i][r] = pl.retries.stats.of(r).addresses * len(s.deferred) / max(1, pl.putOffTotal())
-		}
+	clear(out)
+	for _, r := range pl.retries.stats.reasons() { // more than are looked at: as good as all of them
+		out[r] = pl.retries.stats.of(r).addresses
 	}
 	return out
 }
 
-// putOffTotal is how many addresses are put off, and the control probe.
-func (pl *planner) putOffTotal() int {
-	n := 0
-	for _, s := range pl.shards {
-		n += len(s.deferred)
-	}
-	return n
-}
-
 // countDue counts the addresses whose time has come, at most so many: those of a heap
 // lie together at its top.
-func (s *shard) countDue(since time.Duration, most int, by map[smtp.Reason]int) int {
+func (s *backlog) countDue(since time.Duration, most int, by map[smtp.Reason]int) int {
 	n := 0
 	var below func(i int)
 	below = func(i int) {
@@ -182,15 +162,12 @@ func (s *shard) countDue(since time.Duration, most int, by map[smtp.Reason]int) 
 	return n
 }
 
-// nextDue is not later than when the first address is asked again.
-func (pl *planner) nextDue() time.Duration {
-	first, known := time.Duration(0), false
-	for _, s := range pl.shards {
-		if len(s.deferred) > 0 && (!known || s.deferred[0].due < first) {
-			first, known = s.deferred[0].due, true
-		}
+// nextDue is when the first address is asked again.
+func (s *backlog) nextDue() time.Duration {
+	if len(s.deferred) == 0 {
+		return 0
 	}
-	return first
+	return s.deferred[0].due
 }
 
 // after is a time, or the zero time when it is over.

@@ -122,7 +122,7 @@ func (pl *planner) putDoubtedOff(now time.Time) {
 		}
 		w.doubted = w.doubted[1:]
 		c := pl.retries.log.take(&p)
-		pl.again(now, pl.shardOf(p.ordinal), p, c, answerOf{reason: smtp.Policy, attempts: c.Attempts})
+		pl.again(now, p, c, answerOf{reason: smtp.Policy, attempts: c.Attempts})
 	}
 	w.doubted = slices.Clone(w.doubted)
 }

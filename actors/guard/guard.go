@@ -26,6 +26,7 @@ const stacksEvery = 10 * time.Second
 type Guard struct {
 	log    *slog.Logger
 	panics *prometheus.CounterVec
+	pool   pool
 
 	mu     sync.Mutex
 	logged map[string]*place // by where
@@ -39,7 +40,7 @@ type place struct {
 
 // New makes a guard and registers its metric.
 func New(r prometheus.Registerer, log *slog.Logger) *Guard {
-	g := &Guard{log: log, logged: map[string]*place{}, panics: prometheus.NewCounterVec(prometheus.CounterOpts{
+	g := &Guard{log: log, logged: map[string]*place{}, pool: pool{work: make(chan func())}, panics: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rollcall_panics_total",
 		Help: "Panics that were recovered, by what panicked; each is a fault of this program.",
 	}, []string{"where"})}
@@ -64,7 +65,13 @@ func (g *Guard) Run(where string, work func()) (err error) {
 
 // Go does work in a goroutine of its own, and failed there when that panicked; nil: nothing. Locks
 // that work holds must be given back by a defer.
-func (g *Guard) Go(where string, work, failed func()) { go g.run(where, work, failed) }
+func (g *Guard) Go(where string, work, failed func()) {
+	if g == nil {
+		go g.run(where, work, failed)
+		return
+	}
+	g.pool.do(func() { g.run(where, work, failed) })
+}
 
 // After is Go in a while, unless the timer is stopped before.
 func (g *Guard) After(wait time.Duration, where string, work, failed func()) *time.Timer {

@@ -49,7 +49,7 @@ func Kinds(o Options) (map[string]*actor.Props, error) {
 	stop := actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
 	return map[string]*actor.Props{kind: actor.PropsFromProducer(func() actor.Actor {
 		return newActor(o, scheduling, w, idleLife)
-	}, actor.WithSupervisor(stop), actor.WithReceiverMiddleware(politely))}, nil
+	}, actor.WithSupervisor(stop), actor.WithReceiverMiddleware(politely), o.Guard.Dispatch())}, nil
 }
 
 // politely turns the request to stop after what is in the mailbox, which is how a
@@ -230,7 +230,7 @@ func (a *Actor) do(c actor.Context, s scheduler.Step) {
 	case scheduler.OpenSession:
 		pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor {
 			return newSessionActor(a.scheduling, a.options.pauses, a.options.Tracer, s.Slot)
-		}))
+		}, a.options.Guard.Dispatch()))
 		a.sessions[s.ID], a.ids[pid.Id] = pid, s.ID
 		a.options.Metrics.sessions.Inc()
 		a.options.Metrics.opened.Inc()

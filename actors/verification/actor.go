@@ -171,7 +171,7 @@ func (a *Actor) Receive(c actor.Context) {
 	case parkResult:
 		a.given(c, now, m)
 	case panicked:
-		panic("what this actor had begun panicked") // so that the dispatcher gives it back
+		panic("a task of this verification panicked") // so that the dispatcher gives it back
 	case beginAnew:
 		if a.mode == working && a.open(m.domain) != nil {
 			a.spawn(c, now, m.domain)
@@ -340,7 +340,8 @@ func (a *Actor) spawn(c actor.Context, now time.Time, name string) {
 		Domain: name, Tries: open.crashes, Ordinals: a.plan.ordinals(open), Deadline: a.deadline, Left: a.plan.left[name],
 		Local: func(ordinal uint32) string { return file.Address(int(ordinal)).Local }}
 	delete(a.plan.left, name) // a domain that crashed over it begins anew
-	pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor { return domain.New(a.options.Domain, w) }))
+	pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor { return domain.New(a.options.Domain, w) },
+		guard.Of(c.ActorSystem()).Dispatch()))
 	c.Watch(pid)
 	a.domains[name], a.names[pid.Id] = pid, name
 	if a.held {

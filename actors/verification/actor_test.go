@@ -643,9 +643,17 @@ func TestOutcomesOfACrashedDomainActorStand(t *testing.T) {
 	}
 }
 
+// rowsOf gives rows of a domain that counts for one of those at work.
+func rowsOf(domain string) (rows []string) {
+	for i := range wholeDomain {
+		rows = append(rows, fmt.Sprintf("yes%d@%s", i, domain))
+	}
+	return rows
+}
+
 // TestABusyNodeHasFewDomainsAtWork: no more than its window, in turn until all are answered.
 func TestABusyNodeHasFewDomainsAtWork(t *testing.T) {
-	w := newWorld(t, 100)
+	w := newWorld(t, 40*wholeDomain)
 	o := w.options(w.book)
 	o.Window = runqueue.New(prometheus.NewRegistry(), 2, 2)
 	var busy, most atomic.Int64
@@ -659,9 +667,9 @@ func TestABusyNodeHasFewDomainsAtWork(t *testing.T) {
 	}
 	var rows []string
 	for i := range 40 {
-		rows = append(rows, fmt.Sprintf("yes@d%d.test", i))
+		rows = append(rows, rowsOf(fmt.Sprintf("d%d.test", i))...)
 	}
-	if got := w.finishes(o, w.uploads(rows...).ID); got.Status != ledger.Completed || got.Counts.Valid != 40 {
+	if got := w.finishes(o, w.uploads(rows...).ID); got.Status != ledger.Completed || got.Counts.Valid != 40*wholeDomain {
 		t.Errorf("ended %s with %+v", got.Status, got.Counts)
 	}
 	if most.Load() > 2 {

@@ -61,7 +61,7 @@ type (
 	Look struct{}
 	// Drain asks it to settle what it has, give its lease back and end.
 	Drain struct{}
-	// Ask asks what its open addresses wait for; it responds with a view.Verification.
+	// Ask asks what its open addresses wait for; it responds with a inspect.Verification.
 	Ask struct{}
 	// Lost says that its lease is gone: it must end and write nothing more.
 	Lost struct{}

@@ -47,6 +47,7 @@ type plan struct {
 	took     lasted           // how long the small domains took that are done
 	open     map[string]*work // domains that have an actor, by name
 	resting  int              // of open, how many only wait for a time
+	busy     int              // what the others count for together, see work.weight
 	crowded  bool             // the node has as many domains at work as it may have of this workspace
 	answered bitset           // has its final outcome, settled or not
 	pending  []ledger.Result  // answered, not settled
@@ -124,10 +125,17 @@ func (p *plan) takeUp(list []domain.Parked) {
 // remaining is how many addresses have no outcome yet.
 func (p *plan) remaining() int { return len(p.order) - p.final }
 
-// mayBegin says whether another domain may be begun: while fewer than busyMax
+// wholeDomain is how many addresses make a domain count as one of those at work. One with fewer counts for as much
+// less: it is over after a few turns, most of them spent on opening its session.
+const wholeDomain = 32
+
+// weight is what a domain counts for beside others at work, in parts of wholeDomain.
+func (w *work) weight() int { return min(w.size, wholeDomain) }
+
+// mayBegin reports whether another domain may be begun: while fewer than busyMax
 // have something to do. The others only wait, and hold nobody up but memory.
 func (p *plan) mayBegin(busyMax int) bool {
-	return p.next < len(p.ids) && len(p.open)-p.resting < busyMax && len(p.open) < heldMax &&
+	return p.next < len(p.ids) && p.busy/wholeDomain < busyMax && len(p.open) < heldMax &&
 		len(p.pending) < unsettledMax
 }
 
@@ -141,7 +149,9 @@ func (p *plan) begin(busyMax int) (string, bool) {
 	name := p.file.Domains()[id]
 	size := int(p.starts[id+1] - p.starts[id])
 	p.began += size
-	p.open[name] = &work{id: id, size: size, left: size}
+	w := &work{id: id, size: size, left: size}
+	p.open[name] = w
+	p.busy += w.weight()
 	return name, true
 }
 
@@ -241,9 +251,11 @@ func (p *plan) settled(now time.Time) {
 func (p *plan) rest(w *work, until time.Time) {
 	if !w.quiet.IsZero() {
 		p.resting--
+		p.busy += w.weight()
 	}
 	if w.quiet = until; !until.IsZero() {
 		p.resting++
+		p.busy -= w.weight()
 	}
 }
 
@@ -259,6 +271,7 @@ func (p *plan) done(now time.Time, name string) {
 func (p *plan) end(name string) {
 	if w := p.open[name]; w != nil {
 		p.rest(w, time.Time{})
+		p.busy -= w.weight()
 		delete(p.open, name)
 	}
 }

@@ -135,7 +135,7 @@ func TestPlanRepeatsTheSameBatch(t *testing.T) {
 }
 
 func TestPlanBeginsNoMoreThanItMay(t *testing.T) {
-	f := readLines(t, "a@one.test", "a@two.test", "a@three.test")
+	f := readLines(t, slices.Concat(rowsOf("one.test"), rowsOf("two.test"), rowsOf("three.test"))...)
 	p := newPlan(f, newBitset(f.Len()))
 	for i, want := range []bool{true, true, false} {
 		if _, ok := p.begin(2); ok != want {
@@ -153,8 +153,25 @@ func TestPlanBeginsNoMoreThanItMay(t *testing.T) {
 	}
 }
 
+// TestSmallDomainsCountForLess: as many begin as have the addresses of one that is whole.
+func TestSmallDomainsCountForLess(t *testing.T) {
+	var rows []string
+	for i := range 2 * wholeDomain {
+		rows = append(rows, fmt.Sprintf("a@d%d.test", i))
+	}
+	f := readLines(t, rows...)
+	p := newPlan(f, newBitset(f.Len()))
+	n := 0
+	for _, ok := p.begin(1); ok; _, ok = p.begin(1) {
+		n++
+	}
+	if n != wholeDomain {
+		t.Errorf("%d domains of one address were begun, want %d", n, wholeDomain)
+	}
+}
+
 func TestDomainsThatOnlyWaitMakeRoomForOthers(t *testing.T) {
-	f := readLines(t, "a@one.test", "a@two.test", "a@three.test")
+	f := readLines(t, slices.Concat(rowsOf("one.test"), rowsOf("two.test"), rowsOf("three.test"))...)
 	p := newPlan(f, newBitset(f.Len()))
 	p.begin(1)
 	if name, ok := p.begin(1); ok {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"rollcall/cmd/rollcall/client"
 	"rollcall/http/api"
 )
 
@@ -19,7 +20,7 @@ func newCustomerCLI(t *testing.T, more ...string) (c *cli, service string, node 
 	c = newCLI(t)
 	node, service = startDev(c, more...)
 	text, err := os.ReadFile(filepath.Join(c.folder, "rollcall-data", "dev.json"))
-	var dev tenant
+	var dev client.Tenant
 	if err == nil {
 		err = json.Unmarshal(text, &dev)
 	}

@@ -15,10 +15,10 @@ import (
 )
 
 // rightful makes a ledger on PostgreSQL, and its users with the rights that stand
-// in docs/cockroachdb.md. It gives the URL of the owner.
+// in docs/start/database.md. It gives the URL of the owner.
 func rightful(t *testing.T) (owner string) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/cockroachdb.md")
+	text, err := os.ReadFile("../../docs/start/database.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,6 +53,12 @@ func TestClean(t *testing.T) {
 		{"no.such.user@example.com...user unknown", "^...user unknown"},
 		{"jane@ is gone, @mail.test stays", "~ is gone, ~mail.test stays"},
 
+		// The address that was asked, inside a sentence without spaces or between its signs.
+		{"用户“no.such.user@example.com”不存在", "用户“^”不存在"},
+		{"no.such.user@example.comは不明なユーザーです", "^は不明なユーザーです"},
+		{"ñno.such.user@example.com jane.no.such.user@example.com", "~ ~"},
+		{"用户jane@example.com不存在", "~"},
+
 		// URLs keep their words.
 		{"https://help.test/c=rdns&ip=1", "https://help.test/c=rdns&ip=1"},
 		{"http://jane:pw@help.test/x?a=jane%40mail.test&p=ipv6_guidelines", "http://~help.test/x?a=~&p=ipv6_guidelines"},

@@ -23,5 +23,18 @@ func (t *Together) OnOther() { t.OnSplit(t.most / 2) }
 // OnSplit notes that no more than n were taken.
 func (t *Together) OnSplit(n int) { t.most, t.plain = min(max(1, n), max(1, t.most)), 0 }
 
+// Growing is a Together while a session works: it grows from Least by the answers that the session gets, up to Most,
+// and never falls below Least, because the session was granted so many transactions.
+type Growing struct {
+	Together
+	Least, Most int
+}
+
+// OnPlain notes a plain answer.
+func (g *Growing) OnPlain() { g.Together.OnPlain(g.Most) }
+
+// Now is how many may go together.
+func (g *Growing) Now() int { return max(g.Least, g.Together.Now(g.Most)) }
+
 // Now is how many may go together where so many are told.
 func (t *Together) Now(told int) int { return max(1, min(t.most, told)) }

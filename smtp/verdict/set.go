@@ -18,6 +18,16 @@ type found [rulesMax / 64]uint64
 func (f *found) set(i int)      { f[i/64] |= 1 << (i % 64) }
 func (f *found) has(i int) bool { return f[i/64]>>(i%64)&1 == 1 }
 
+// meets reports whether both have a bit.
+func (f *found) meets(other *found) bool {
+	for w := range f {
+		if f[w]&other[w] != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Rules is a set of rules, ready for use. Safe for concurrent use.
 type Rules struct {
 	rules    []*rule    // in the order of judging
@@ -29,12 +39,15 @@ type Rules struct {
 	guards   found              // rules for every host that find words about us
 	guarded  found              // the rules that those go before
 	unlinked found              // rules to which words inside links are no words: all but those that say so
+	aside    found              // rules to which words of asides are no words
+	general  found              // rules for anything at any host, to which names of products are no words
 	hosts    scopes
 	phrases  machine // of those in ASCII: it is narrow, and scanned most
 	foreign  machine // of the others
 	marked   machine // of those that name a mark
 	pairs    []pair
 	doubts   doubts
+	products machine // of words in names of products
 	accepted Verdict // to 250 at RCPT where no rule knows better
 	changes  []Change
 }
@@ -98,12 +111,17 @@ func compile(files []*ruleFile) *Rules {
 	for _, r := range s.rules {
 		r.verdict.Version = r.version()
 	}
-	s.doubts = newDoubts(s.rules)
+	s.doubts, s.products = newDoubts(s.rules), productNames()
 	var phrases, foreign, marked []phrase
 	for i, r := range s.rules {
 		s.compiled = append(s.compiled, compiled{enhanced: r.enhanced, wide: r.doc.Wide, verdict: r.verdict})
+		generic := strings.HasPrefix(r.file.name, genericPrefix)
+		if generic {
+			s.general.set(i)
+		}
 		add := func(texts []string, bit int) {
 			for _, text := range texts {
+				text = apart(text)
 				to := &phrases
 				switch {
 				case hasMark(text):
@@ -111,7 +129,7 @@ func compile(files []*ruleFile) *Rules {
 				case !isASCII(text):
 					to = &foreign
 				}
-				*to = append(*to, phrase{text: apart(text), rule: bit})
+				*to = append(*to, phrase{text: text, rule: bit})
 			}
 		}
 		add(r.phrases, i)
@@ -119,16 +137,21 @@ func compile(files []*ruleFile) *Rules {
 			p := pair{rule: i, with: len(s.rules) + len(s.pairs)}
 			add(r.with, p.with)
 			s.unlinked.set(p.with)
+			if generic {
+				s.general.set(p.with)
+			}
 			s.pairs = append(s.pairs, p)
 		}
 		if len(r.phrases) == 0 {
 			s.wordless.set(i)
 		}
-		generic := strings.HasPrefix(r.file.name, genericPrefix)
 		if !r.file.own && len(r.scope) == 0 && len(r.phrases) > 0 && r.verdict.Blame == smtp.BlameSource {
 			s.guards.set(i)
 		}
 		relay := r.verdict.Reason == smtp.DomainNotHosted // at the only host that is as good as invalid
+		if r.doc.Asides {
+			s.aside.set(i)
+		}
 		if !r.doc.Links {
 			s.unlinked.set(i)
 		}
@@ -212,9 +235,12 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 	if code < codeMin || code > codeMax || int(a.Stage) >= numStages {
 		return notAnAnswer
 	}
-	text := withoutLinks(a.Text)
-	linked := len(text) < len(a.Text)
-	text = apart(text)
+	linked := apart(a.Text)
+	named := linked
+	if plain := withoutLinks(a.Text); len(plain) < len(a.Text) {
+		named = apart(plain)
+	}
+	text := s.withoutProducts(named)
 	rules, worded := s.masks[s.asked[a.Stage][code-codeMin]], uint64(0)
 	subject := &s.subjects[subjectOf(enhanced)]
 	for w := range rules {
@@ -223,11 +249,11 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 	}
 	if worded != 0 {
 		seen := s.find(text)
-		if linked {
-			all := s.find(apart(a.Text))
-			for w := range seen {
-				seen[w] |= all[w] &^ s.unlinked[w]
-			}
+		if text != named {
+			s.add(&seen, named, &s.general)
+		}
+		if named != linked {
+			s.add(&seen, linked, &s.unlinked)
 		}
 		for w := range rules {
 			rules[w] &= seen[w]
@@ -236,6 +262,12 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 			if rules.has(p.rule) && !seen.has(p.with) {
 				rules[p.rule/64] &^= 1 << (p.rule % 64)
 			}
+		}
+	}
+	if rules.meets(&s.aside) {
+		seen := s.find(withoutAsides(text))
+		for w := range rules {
+			rules[w] &= seen[w] | ^s.aside[w]
 		}
 	}
 	if i := s.first(&rules, a, enhanced); i < 0 {
@@ -270,6 +302,14 @@ func (s *Rules) find(text string) found {
 		s.marked.scan(text, &seen)
 	}
 	return seen
+}
+
+// add adds the rules that have a phrase in text, but for some.
+func (s *Rules) add(seen *found, text string, but *found) {
+	more := s.find(text)
+	for w := range seen {
+		seen[w] |= more[w] &^ but[w]
+	}
 }
 
 // first gives the first of rules whose other conditions hold; below 0: none.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/registry"
-	"rollcall/actors/view"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
@@ -134,7 +134,7 @@ func (al *allowance) allowedWhole() throttle.Limits {
 
 // softwareStatus says what is known of the receiver's software, and whether it decides how many
 // addresses may be refused; nil: nothing is known.
-func (al *allowance) softwareStatus() *view.Software {
+func (al *allowance) softwareStatus() *inspect.Software {
 	ss := &al.software
 	s, host := ss.least, ss.host
 	if ss.keepsHour {
@@ -145,7 +145,7 @@ func (al *allowance) softwareStatus() *view.Software {
 	} else if !s.CountsBySession() {
 		return nil // no session was open yet
 	}
-	return &view.Software{Name: s.Name, By: s.By, Where: s.Where, Host: host, PerSession: s.PerSession,
+	return &inspect.Software{Name: s.Name, By: s.By, Where: s.Where, Host: host, PerSession: s.PerSession,
 		PerHour: s.PerHour, Decides: al.decides}
 }
 
@@ -232,6 +232,14 @@ func (al *allowance) turnsPerAddress() float64 {
 	}
 	n := float64(min(a.RcptsPerTransaction, workMax))
 	return (turnsPerProbe - 1 + n) / n
+}
+
+// sizes is how many RCPTs go together in a transaction and in a group, and what they may grow to while a session works.
+func (al *allowance) sizes(now time.Time) (transaction, group throttle.Growing) {
+	told, l := &al.before, &al.learned
+	return throttle.Growing{Together: l.Transaction, Least: al.limits.RcptsPerTransaction,
+			Most: l.PerTransaction.Apply(told.RcptsPerTransaction, now)},
+		throttle.Growing{Together: l.Group, Least: al.limits.PipeliningDepth, Most: told.PipeliningDepth}
 }
 
 // ofWhole is what n, seen under our share, means for the receiver as a whole: what is

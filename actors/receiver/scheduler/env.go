@@ -11,6 +11,7 @@ import (
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/state"
 	"rollcall/smtp"
+	"rollcall/smtp/throttle"
 )
 
 // env is what every part of a scheduler has in common.
@@ -63,16 +64,16 @@ type OpenSession struct {
 
 // AskProbes gives probes to an open session.
 type AskProbes struct {
-	ID             int
-	After          time.Duration // to wait first
-	Probes         []*Probe
-	PerTransaction int
-	RefusedMax     int
-	Pipelining     bool
-	Depth          int    // of a group of RCPTs; 0: not bounded
-	Rested         bool   // the session was idle for long: it may be gone
-	Version        uint64 // under which that is permitted
-	Pauses         uint64 // long pauses of the process before; the shell knows
+	ID          int
+	After       time.Duration // to wait first
+	Probes      []*Probe
+	RefusedMax  int
+	Pipelining  bool
+	Transaction throttle.Growing // RCPTs of one
+	Group       throttle.Growing // RCPTs of a group of commands
+	Rested      bool             // the session was idle for long: it may be gone
+	Version     uint64           // under which that is permitted
+	Pauses      uint64           // long pauses of the process before; the shell knows
 }
 
 // QuitSession ends a session politely.

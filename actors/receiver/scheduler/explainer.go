@@ -5,9 +5,9 @@ import (
 	"math"
 	"time"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/status"
-	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/smtp/throttle"
 )
@@ -211,10 +211,9 @@ func (ex *explainer) explainNoSource(now time.Time) string {
 	for _, o := range ex.paths.all {
 		today := ex.options.ledgerTime(now)
 		if most := egress.DailyCap(ex.options.Sources.Limits(o.index), today); most > 0 && !now.Before(o.until) {
-			name := view.SourceName(o.name)
+			name := inspect.SourceName(o.name)
 			if left, _ := ex.options.Sources.Remaining(o.index, "", today, false); left > 0 {
-				return fmt.Sprintf("our source %s may ask %d addresses today; other receivers have their part of "+
-					"the %d that are left", name, most, left)
+				return fmt.Sprintf("source %s: %d addresses left today for this receiver (%d in total)", name, most, left)
 			}
 			return fmt.Sprintf("our source %s has asked the %d addresses that it may ask today", name, most)
 		}

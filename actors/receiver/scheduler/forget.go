@@ -6,13 +6,13 @@ import (
 	"strings"
 	"time"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/state"
-	"rollcall/actors/view"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
 
-// What an operator can have forgotten of a receiver: view.Forgets.
+// What an operator can have forgotten of a receiver: inspect.Forgets.
 const (
 	ForgetPace     = "pace"     // how fast each of our sources may ask it
 	ForgetSessions = "sessions" // how many sessions it takes, and how long they may be
@@ -24,7 +24,7 @@ const (
 func forgets(what, part string) bool { return what == part || what == ForgetAll }
 
 // sourceWords names a source of ours in a sentence.
-func sourceWords(name string) string { return "our source " + view.SourceName(name) }
+func sourceWords(name string) string { return "our source " + inspect.SourceName(name) }
 
 // inWords names a queue in a sentence, by its hosts.
 func (l *hostQueue) inWords() string { return strings.TrimSuffix(l.Key(), ",") }

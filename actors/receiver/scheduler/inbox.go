@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/fairqueue"
-	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
@@ -288,12 +288,12 @@ func (in *inbox) countUnanswered() int {
 }
 
 // queueStatus says who waits, the longest queue first.
-func (in *inbox) queueStatus(now time.Time) []view.Queue {
-	of := map[string]*view.Queue{}
-	queue := func(t *task) *view.Queue {
+func (in *inbox) queueStatus(now time.Time) []inspect.Queue {
+	of := map[string]*inspect.Queue{}
+	queue := func(t *task) *inspect.Queue {
 		id := t.key.Verification.String()
 		if of[id] == nil {
-			of[id] = &view.Queue{Verification: id, Workspace: t.space.String(), Weight: in.tasks.flow(t).Weight()}
+			of[id] = &inspect.Queue{Verification: id, Workspace: t.space.String(), Weight: in.tasks.flow(t).Weight()}
 		}
 		return of[id]
 	}
@@ -311,13 +311,13 @@ func (in *inbox) queueStatus(now time.Time) []view.Queue {
 			}
 		}
 	}
-	out := []view.Queue{}
+	out := []inspect.Queue{}
 	for _, q := range of {
 		if q.Queued > 0 {
 			out = append(out, *q)
 		}
 	}
-	slices.SortFunc(out, func(a, b view.Queue) int {
+	slices.SortFunc(out, func(a, b inspect.Queue) int {
 		return cmp.Or(cmp.Compare(b.Queued, a.Queued), cmp.Compare(a.Verification, b.Verification))
 	})
 	return out[:min(len(out), listedMax)]

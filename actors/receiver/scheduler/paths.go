@@ -8,10 +8,10 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/state"
 	"rollcall/actors/receiver/status"
-	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -444,10 +444,10 @@ func (ps *paths) permittedRate(now time.Time) float64 {
 }
 
 // sourceStatus says how each of our sources does here.
-func (ps *paths) sourceStatus(now time.Time) []view.ReceiverSource {
-	out := make([]view.ReceiverSource, 0, len(ps.all))
+func (ps *paths) sourceStatus(now time.Time) []inspect.ReceiverSource {
+	out := make([]inspect.ReceiverSource, 0, len(ps.all))
 	for _, o := range ps.all {
-		one := view.ReceiverSource{Source: o.name, State: "spare"}
+		one := inspect.ReceiverSource{Source: o.name, State: "spare"}
 		for _, s := range ps.pool.sessions {
 			if s.path == o {
 				one.Sessions++
@@ -478,8 +478,8 @@ func (ps *paths) sourceStatus(now time.Time) []view.ReceiverSource {
 }
 
 // rateStatus is how fast the receiver lets a source go.
-func (ps *paths) rateStatus(now time.Time, o *egressPath) view.Tempo {
+func (ps *paths) rateStatus(now time.Time, o *egressPath) inspect.Tempo {
 	e := o.pace.Explain(now)
-	return view.Tempo{Rate: e.Rate, Floor: e.Floor, Ceiling: e.Ceiling, Edge: e.Edge, Phase: string(e.Phase),
+	return inspect.Tempo{Rate: e.Rate, Floor: e.Floor, Ceiling: e.Ceiling, Edge: e.Edge, Phase: string(e.Phase),
 		Since: e.Since, Why: e.Why}
 }

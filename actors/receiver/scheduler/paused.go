@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/status"
-	"rollcall/actors/view"
 	"rollcall/smtp/throttle"
 )
 
@@ -108,7 +108,7 @@ func (ps *paths) pausedBecause() string {
 	}
 	for _, o := range ps.all {
 		if o.pause == throttle.PauseYes || o.pause == throttle.PauseDrain {
-			return ps.pausedBy(throttle.SourcePrefix+o.name, "our source "+view.SourceName(o.name), o.pause)
+			return ps.pausedBy(throttle.SourcePrefix+o.name, "our source "+inspect.SourceName(o.name), o.pause)
 		}
 	}
 	return "an operator has paused the sources of ours that it takes"

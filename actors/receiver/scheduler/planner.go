@@ -270,10 +270,10 @@ func (pl *planner) giveProbes(now time.Time, s *session, probes []*Probe, a thro
 	s.given, s.at = probes, now
 	s.grouped = a.Pipelining && s.groups && s.queue.takesGroups(now)
 	s.transactions += (len(probes) + a.RcptsPerTransaction - 1) / a.RcptsPerTransaction
+	transaction, group := pl.allowance.sizes(now)
 	pl.steps = append(pl.steps, AskProbes{ID: s.id, After: after, Probes: probes,
-		PerTransaction: a.RcptsPerTransaction, RefusedMax: a.RefusedPerSession - s.refused,
-		Pipelining: s.grouped, Depth: a.PipeliningDepth, Rested: now.Sub(s.idle) > restedAfter,
-		Version: pl.allowance.version})
+		RefusedMax: a.RefusedPerSession - s.refused, Pipelining: s.grouped, Transaction: transaction, Group: group,
+		Rested: now.Sub(s.idle) > restedAfter, Version: pl.allowance.version})
 }
 
 // openSessions dials where probes wait: first for queues that have no session at all,

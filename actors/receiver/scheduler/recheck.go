@@ -84,8 +84,11 @@ func (n *note) sentence() string { return n.at.UTC().Format(time.TimeOnly) + ": 
 // tryOf is an answer as the law of pace takes it.
 func tryOf(a *Answered, r throttle.Result) throttle.Try {
 	p := a.Probe
-	return throttle.Try{Sent: a.Sent, Result: r, Kind: words(a.Told.Attempt), Domain: p.Address.Domain,
-		Tenant: string(p.chunk.task.space[:]), Greylisted: saysGreylisted(&a.Told)}
+	t := throttle.Try{Sent: a.Sent, Result: r, Domain: p.Address.Domain, Tenant: p.chunk.task.tenant}
+	if r != throttle.Answered {
+		t.Kind, t.Greylisted = words(a.Told.Attempt), saysGreylisted(&a.Told)
+	}
+	return t
 }
 
 // saysGreylisted reports whether a reply says in words that it is greylisting. Many greylist without a word, but many others give

@@ -7,11 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/state"
-	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
@@ -111,8 +109,8 @@ func (sc *Scheduler) Offer(now time.Time, from Client, m *wire.Offer) {
 		return
 	}
 	t.listen(now)
-	t.space, _ = uuid.FromBytes(m.GetWorkspace()) // none: that of nobody
-	if len(m.GetProbes()) == 0 {                  // it only says what is behind
+	t.belongTo(m.GetWorkspace())
+	if len(m.GetProbes()) == 0 { // it only says what is behind
 		sc.inbox.tasks.tell(t, behindOf(now, m))
 		sc.inbox.tasks.rest(now, t)
 		return
@@ -447,10 +445,10 @@ func (sc *Scheduler) Forget(now time.Time, what string) []string {
 }
 
 // Status says what the receiver does now.
-func (sc *Scheduler) Status(now time.Time) view.Receiver { return sc.explainer.status(now) }
+func (sc *Scheduler) Status(now time.Time) inspect.Receiver { return sc.explainer.status(now) }
 
 // Detail says everything about the receiver.
-func (sc *Scheduler) Detail(now time.Time) view.ReceiverDetail { return sc.explainer.detail(now) }
+func (sc *Scheduler) Detail(now time.Time) inspect.ReceiverDetail { return sc.explainer.detail(now) }
 
 // HandingOff reports whether the receiver moves to another node.
 func (sc *Scheduler) HandingOff() bool { return sc.handingOff }

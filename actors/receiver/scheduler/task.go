@@ -38,8 +38,8 @@ const (
 	heartbeatEvery = time.Second      // a task that hears nothing for 5 s believes us dead
 	flushEvery     = 200 * time.Millisecond
 
-	// behindFor is how long it counts what the client of a task without a chunk has said
-	// that it has behind: it would have offered more by then.
+	// behindFor is how long a client's reported backlog is trusted without a new offer: it
+	// would have offered more by then.
 	behindFor = 10 * time.Second
 )
 
@@ -57,6 +57,7 @@ type task struct {
 	epoch   int64
 	client  Client
 	space   uuid.UUID // workspace, as the newest offer names it
+	tenant  string    // the same for the law of pace, which compares nothing else
 	chunks  []*chunk
 	queue   *hostQueue        // of the newest of them
 	done    []doneChunk       // oldest first
@@ -80,6 +81,13 @@ type behind struct {
 type doneChunk struct {
 	number uint64
 	until  time.Time
+}
+
+// belongTo notes the workspace of a task; none: that of nobody.
+func (t *task) belongTo(workspace []byte) {
+	if id, _ := uuid.FromBytes(workspace); id != t.space || t.tenant == "" {
+		t.space, t.tenant = id, string(id[:])
+	}
 }
 
 // find gives an open chunk, or nil.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/status"
-	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/smtp/throttle"
 )
@@ -35,11 +35,11 @@ func (ex *explainer) observePlan(now time.Time) {
 }
 
 // status says what the scheduler does now.
-func (ex *explainer) status(now time.Time) view.Receiver {
+func (ex *explainer) status(now time.Time) inspect.Receiver {
 	st := &ex.recorder.record
 	b := ex.explainBlocked(now)
 	recent := st.minutes.Sum(now.Unix() / 60)
-	out := view.Receiver{Key: ex.key, Cause: b.Word(), Until: b.Until, Why: b.Why,
+	out := inspect.Receiver{Key: ex.key, Cause: b.Word(), Until: b.Until, Why: b.Why,
 		Queued: ex.inbox.countUnanswered(), Behind: ex.inbox.tasks.behind,
 		Sessions: len(ex.pool.sessions), Most: ex.allowance.limits.Connections, Allowed: ex.paths.permittedRate(now),
 		Ceiling: ex.allowance.limits.RcptRate.PerSecond(),
@@ -90,14 +90,14 @@ func (ex *explainer) stateWord(now time.Time, cause wire.Cause, asks bool) strin
 }
 
 // detail says everything about the scheduler.
-func (ex *explainer) detail(now time.Time) view.ReceiverDetail {
-	out := view.ReceiverDetail{Receiver: ex.status(now), Queues: ex.inbox.queueStatus(now),
+func (ex *explainer) detail(now time.Time) inspect.ReceiverDetail {
+	out := inspect.ReceiverDetail{Receiver: ex.status(now), Queues: ex.inbox.queueStatus(now),
 		Learned: learnedStatus(&ex.allowance.learned, now), Software: ex.allowance.softwareStatus(),
-		SessionList: []view.Session{}, Firings: []view.Reply{}, Minutes: []view.Minute{}}
+		SessionList: []inspect.Session{}, Firings: []inspect.Reply{}, Minutes: []inspect.Minute{}}
 	for _, s := range ex.pool.sessions {
 		out.SessionList = append(out.SessionList, s.status(now))
 	}
-	slices.SortFunc(out.SessionList, func(a, b view.Session) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(out.SessionList, func(a, b inspect.Session) int { return cmp.Compare(a.ID, b.ID) })
 	out.SessionList = out.SessionList[:min(len(out.SessionList), listedMax)]
 	for _, f := range slices.Backward(ex.recorder.record.firings) {
 		if now.Sub(f.At) < firingsFor {

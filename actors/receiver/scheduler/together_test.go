@@ -59,7 +59,7 @@ func (g *dialogue) play(t *testing.T, a throttle.Limits, n int) *Scheduler {
 func (g *dialogue) ask(now time.Time, m AskProbes) Report {
 	r := Report{ID: m.ID, Rest: m.Probes}
 	for i, p := range m.Probes {
-		nth := i%m.PerTransaction + 1
+		nth := i%m.Transaction.Now() + 1
 		g.rcpts[m.ID]++
 		reply := g.reply(m.ID, g.rcpts[m.ID], nth)
 		if reply.Code == 0 {
@@ -91,13 +91,13 @@ func TestRCPTsGoTogetherAsTheyAreBorne(t *testing.T) {
 	g := &dialogue{shown: throttle.Shown{Groups: true}, reply: accepts}
 	d := g.play(t, wide(20), 300)
 	for i, m := range g.given {
-		if m.Depth > 64 || m.PerTransaction > 20 || !m.Pipelining || i > 0 && m.Depth < g.given[i-1].Depth {
-			t.Errorf("given %d: %d in a group, %d in a transaction, pipelining %v", i, m.Depth, m.PerTransaction, m.Pipelining)
+		if m.Group.Now() > 64 || m.Transaction.Now() > 20 || !m.Pipelining || i > 0 && m.Group.Now() < g.given[i-1].Group.Now() {
+			t.Errorf("given %d: %d in a group, %d in a transaction, pipelining %v", i, m.Group.Now(), m.Transaction.Now(), m.Pipelining)
 		}
 	}
 	first, last := g.given[0], g.given[len(g.given)-1]
-	if first.Depth != 1 || first.PerTransaction != 1 || last.Depth != 64 || last.PerTransaction != 20 {
-		t.Errorf("first %d and %d, last %d and %d", first.Depth, first.PerTransaction, last.Depth, last.PerTransaction)
+	if first.Group.Now() != 1 || first.Transaction.Now() != 1 || last.Group.Now() != 64 || last.Transaction.Now() != 20 {
+		t.Errorf("first %d and %d, last %d and %d", first.Group.Now(), first.Transaction.Now(), last.Group.Now(), last.Transaction.Now())
 	}
 	d.Forget(begin.Add(time.Hour), ForgetSessions)
 	if n := d.takeAllowance(begin.Add(time.Hour)).PipeliningDepth; n != 1 {

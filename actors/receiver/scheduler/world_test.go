@@ -306,8 +306,8 @@ func (w *world) ask(m AskProbes) {
 		w.after(0, func() { w.scheduler.SessionWorked(w.now, Report{ID: m.ID, Rest: m.Probes}) })
 		return
 	}
-	if len(m.Probes) == 0 || m.PerTransaction > w.limit.RcptsPerTransaction {
-		w.t.Errorf("%d probes, %d in a transaction", len(m.Probes), m.PerTransaction)
+	if len(m.Probes) == 0 || m.Transaction.Most > w.limit.RcptsPerTransaction {
+		w.t.Errorf("%d probes, %d in a transaction", len(m.Probes), m.Transaction.Most)
 	}
 	r := Report{ID: m.ID, Rest: m.Probes}
 	t := w.now.Add(m.After)
@@ -317,7 +317,7 @@ func (w *world) ask(m AskProbes) {
 		}
 		t = t.Add(w.turn) // MAIL
 		var stop bool
-		if t, stop = w.transaction(s, &r, m, t); stop {
+		if t, stop = w.transaction(s, &r, &m, t); stop {
 			break
 		}
 	}
@@ -327,8 +327,9 @@ func (w *world) ask(m AskProbes) {
 	})
 }
 
-func (w *world) transaction(s *simSession, r *Report, m AskProbes, t time.Time) (time.Time, bool) {
-	for nth := 1; nth <= m.PerTransaction && len(r.Rest) > 0 && r.Refused < m.RefusedMax; nth++ {
+func (w *world) transaction(s *simSession, r *Report, m *AskProbes, t time.Time) (time.Time, bool) {
+	most := m.Transaction.Now()
+	for nth := 1; nth <= most && len(r.Rest) > 0 && r.Refused < m.RefusedMax; nth++ {
 		p, took := r.Rest[0], w.step()
 		w.rcpts = append(w.rcpts, t.Add(took-w.turn)) // all jitter is on the way there
 		if s.rcpts++; s.rcpts > w.limit.RcptsPerConnection || s.refused >= w.limit.RefusedPerSession {
@@ -348,6 +349,9 @@ func (w *world) transaction(s *simSession, r *Report, m AskProbes, t time.Time) 
 		told := judgedAt(t, s.host, p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Reply: reply})
 		r.Answered = append(r.Answered, Answered{Probe: p, Told: told, Sent: sent, At: t, Nth: nth})
 		r.Rest = r.Rest[1:]
+		if told.Verdict.Outcome != smtp.Undecided {
+			m.Transaction.OnPlain()
+		}
 		if reply.Permanent() {
 			r.Refused++
 			s.refused++

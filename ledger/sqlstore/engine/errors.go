@@ -34,7 +34,7 @@ var (
 	ErrClosed = errors.New("the ledger is closed")
 	// ErrNotEmbedded means that the ledger is no file that this program can copy.
 	ErrNotEmbedded = errors.New("the ledger is a database server: back it up with its own tools, " +
-		"BACKUP INTO of CockroachDB or pg_dump of PostgreSQL; see docs/operations.md")
+		"BACKUP INTO of CockroachDB or pg_dump of PostgreSQL; see docs/operators/operations.md")
 	// ErrBackupExists means that a backup would overwrite a file.
 	ErrBackupExists = errors.New("there is a file of this name already: choose another one")
 	// ErrBackupRoom means that a backup would fill the disk.
