@@ -105,7 +105,8 @@ func TestLinks(t *testing.T) {
 			continue // a part of a document that is written elsewhere
 		}
 		for _, m := range named.FindAllStringSubmatch(text, -1) {
-			if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
+			_, err := os.Stat(filepath.Join(root, m[1]))
+			if _, beside := os.Stat(filepath.Join(root, path.Dir(name), m[1])); err != nil && beside != nil {
 				t.Errorf("%s names %s: %v", name, m[1], err)
 			}
 		}
