@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/uuid"
 
-	spans "rollcall/actors/span"
 	"rollcall/config"
+	"rollcall/ledger/tracing"
 )
 
 // lastSpansWithin bounds how long a node that stops waits for its collector. Guess: a
@@ -18,7 +18,7 @@ const lastSpansWithin = 2 * time.Second
 
 // startTracing makes what sends spans; nothing when tracing is off.
 func (n *Node) startTracing(ctx context.Context, c config.Config, id uuid.UUID, log *slog.Logger) (err error) {
-	n.tracer, err = spans.New(ctx, spans.Options{Endpoint: c.Tracing.Endpoint, Sample: c.Tracing.Sample, Node: id,
+	n.tracer, err = tracing.New(ctx, tracing.Options{Endpoint: c.Tracing.Endpoint, Sample: c.Tracing.Sample, Node: id,
 		Version: VersionOf(debug.ReadBuildInfo()).Version, Log: log})
 	if n.tracer == nil {
 		return err
