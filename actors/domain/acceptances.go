@@ -10,7 +10,7 @@ import (
 
 const (
 	// recalledHosts is of how many of a route's hosts, the preferred ones, the cluster is asked: nearly always the
-	// first answers. Guess.
+	// first answers, and the second while it is down.
 	recalledHosts = 2
 
 	// backupFor is how long a backup that accepts everything has to do so before that is believed of a domain whose

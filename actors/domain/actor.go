@@ -17,7 +17,7 @@ import (
 )
 
 // resolveJitter: pauses before a receiver is looked for are longer by up to one
-// part in this many, so that not all domains ask at once when a node is lost. Guess.
+// part in this many, so that not all domains ask at once when a node is lost: they spread over a second and more.
 const resolveJitter = 4
 
 // routeTimeout bounds one question for a route, with the wait for its turn; the resolver's
@@ -132,7 +132,7 @@ func (a *Actor) tell(c actor.Context, now, wake time.Time) time.Time {
 	return wake
 }
 
-// concluded says whether addresses that waited for control probes became final since the
+// concluded reports whether addresses that waited for control probes became final since the
 // parent was told of them: it would take them for some that wait at the receiver.
 func (a *Actor) concluded() bool {
 	before := 0
@@ -232,7 +232,7 @@ func (a *Actor) reach(c actor.Context, m receiverDone) {
 	}
 }
 
-// current says whether a message about a task comes from the receiver it is with.
+// current reports whether a message about a task comes from the receiver it is with.
 func (a *Actor) current(sender *actor.PID, t *wire.Task) bool {
 	return a.planner.backlog.is(t) && a.receiver != nil && a.receiver.Equal(sender)
 }

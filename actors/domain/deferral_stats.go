@@ -94,7 +94,7 @@ func (t *deferralStats) asked(r smtp.Reason, again bool) {
 	}
 }
 
-// hopeless says whether those that were put off for a reason are expected to be put off
+// hopeless reports whether those that were put off for a reason are expected to be put off
 // until they are given up.
 func (c *deferralCount) hopeless(r smtp.Reason) bool {
 	switch r {

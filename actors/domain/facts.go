@@ -23,8 +23,8 @@ const (
 	// positive for 7 days and a negative for 3 hours.
 	factLife = 6 * time.Hour
 
-	// partLife is the same for acceptances that are too few to be believed. Guess. It
-	// is no part of Facts.Hour: it has to outlive the pauses of control probes.
+	// partLife is the same for acceptances that are too few to be believed. It has to
+	// outlive the pauses of control probes, so it is no part of Facts.Hour.
 	partLife = time.Hour
 )
 
@@ -70,7 +70,7 @@ func (k fact) habit() evidence.Habit {
 	return evidence.Habit{Accepted: k.accepted, Refused: k.refused, First: k.first, Last: k.last}
 }
 
-// decided says whether a fact is enough to know whether the domain accepts everything.
+// decided reports whether a fact is enough to know whether the domain accepts everything.
 func (k fact) decided() bool {
 	_, known := k.habit().CatchAll()
 	return known
@@ -88,7 +88,7 @@ func ShareFacts(store Store, log *slog.Logger) *Facts {
 	return f
 }
 
-// Shared says whether others may know what is not known here: see Recall.
+// Shared reports whether others may know what is not known here: see Recall.
 func (f *Facts) Shared() bool { return f.store != nil }
 
 // Habit gives what is known of a domain.

@@ -12,7 +12,7 @@ import (
 
 // finalsMax is how many addresses become final in one turn before their parent is told, and drainPause is before
 // the next turn then: a million cases at once would take some hundred megabytes, and whoever is told has to get
-// a word in. Guesses.
+// a word in.
 const (
 	finalsMax  = 1000
 	drainPause = time.Millisecond

@@ -48,7 +48,7 @@ func (l *Load) pools() (open, out *quota.Pool[uuid.UUID]) {
 	return l.open, l.out
 }
 
-// Begin says whether a workspace may have another domain at work, and counts it.
+// Begin reports whether a workspace may have another domain at work, and counts it.
 func (l *Load) Begin(workspace uuid.UUID) bool {
 	open, _ := l.pools()
 	return open.Take(workspace, l.Weight(workspace), 1)
@@ -66,7 +66,7 @@ func (l *Load) Addresses() int64 {
 	return out.Used()
 }
 
-// take says whether a workspace may have another address at receivers, and counts it.
+// take reports whether a workspace may have another address at receivers, and counts it.
 func (l *Load) take(workspace uuid.UUID) bool {
 	_, out := l.pools()
 	return out.Take(workspace, l.Weight(workspace), 1)
@@ -79,7 +79,7 @@ func (l *Load) give(workspace uuid.UUID, n int) {
 
 func (l *Load) heavy() bool { return l.Addresses() > loadMax }
 
-// keep says whether there is room for so many bytes more, and takes it.
+// keep reports whether there is room for so many bytes more, and takes it.
 func (l *Load) keep(bytes int) bool {
 	if l.texts.Add(int64(bytes)) > textsMax {
 		l.texts.Add(int64(-bytes))

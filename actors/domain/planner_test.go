@@ -470,7 +470,8 @@ func TestChunksGrowWithTheReceiversSpeed(t *testing.T) {
 	b := newBench(t, testOptions(), 4000)
 	b.reach()
 	var sizes []int
-	for _, took := range []time.Duration{0, chunkSoon, chunkSoon + 1, time.Minute, time.Minute, time.Minute, time.Minute, time.Minute, 0} {
+	for _, took := range slices.Concat([]time.Duration{0, chunkSoon, chunkSoon + 1},
+		slices.Repeat([]time.Duration{time.Minute}, 5), []time.Duration{0}) {
 		offer := b.offers()[0]
 		sizes = append(sizes, len(offer.GetProbes()))
 		b.ack(offer, 0, wire.Refusal_NONE)

@@ -14,7 +14,7 @@ const (
 
 	// resolvePause is before a receiver actor that was lost, or is not to be had, is
 	// looked for again, doubled each time up to resolveMax: some seconds after a
-	// cluster has healed everybody works again. Guesses.
+	// cluster has healed everybody works again.
 	resolvePause = 100 * time.Millisecond
 	resolveMax   = 5 * time.Second
 
@@ -29,9 +29,9 @@ const (
 	lostSoon = 3 * time.Second
 
 	// heldJitter is by how much the end of a wait may come sooner from one pulse to the
-	// next, for which nobody is told: it is named as a duration. It may come later by up
-	// to the heldPart-th part of what was left: a receiver that does not know the end
-	// names one that moves along. Guesses.
+	// next, for which nobody is told: it is named as a duration, and pulses are a second
+	// apart. It may come later by up to the heldPart-th part of what was left: a receiver
+	// that does not know the end names one that moves along.
 	heldJitter = time.Second
 	heldPart   = 2
 

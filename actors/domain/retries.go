@@ -191,7 +191,7 @@ func (r *retries) nextWait(now time.Time, p *pending, m answerOf) time.Duration 
 }
 
 // earlyApart is the time between two addresses that are asked again early, so that
-// they do not all come at once; the receiver's pacing does the rest. Guess.
+// they do not all come at once: ten a second; the receiver's pacing does the rest.
 const earlyApart = 100 * time.Millisecond
 
 // noteGreylisted notes that an address was greylisted, from where, and since when. From

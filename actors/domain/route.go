@@ -100,7 +100,9 @@ func (r *route) rank(host string) (uint16, bool) {
 // isBackup reports whether a host goes behind another one of the route that has not told about a mailbox.
 func (r *route) isBackup(host string) bool {
 	rank, ranked := r.rank(host)
-	return ranked && slices.ContainsFunc(r.Hosts, func(h mx.Host) bool { return h.Preference < rank && !r.heard[h.Name] })
+	return ranked && slices.ContainsFunc(r.Hosts, func(h mx.Host) bool {
+		return h.Preference < rank && !r.heard[h.Name]
+	})
 }
 
 // outranked reports whether a host that accepts everything says nothing about the domain's mailboxes, because

@@ -17,22 +17,22 @@ type Store interface {
 
 const (
 	// recallWithin is how long an acceptance waits for what the cluster knows; then
-	// the control probe costs less than waiting on. Guess.
+	// the control probe costs less than waiting on.
 	recallWithin = 2 * time.Second
 
 	// gatherFor is how long questions are gathered that go to the store together.
-	// Guess: far below what the control probe takes that it may save.
+	// It is far below what the control probe takes that it may save.
 	gatherFor = 10 * time.Millisecond
 
 	// saveEvery is how long facts are gathered that are written together: a node
-	// that dies costs the next owners a control probe for each of these. Guess.
+	// that dies costs the next owners a control probe for each of these.
 	saveEvery = 2 * time.Second
 
 	// storeWithin bounds one call of the store.
 	storeWithin = 5 * time.Second
 
 	// unsavedMax and askedMax bound what waits for the store. What is beyond is not
-	// shared, or not asked for. Guesses: some megabytes, ten and more calls' worth.
+	// shared, or not asked for. That is some megabytes, and many calls' worth.
 	unsavedMax = 20_000
 	askedMax   = 20_000
 
@@ -136,7 +136,7 @@ func (f *Facts) answer(ctx context.Context) {
 	}
 }
 
-// ask makes one call for those that wait, and says whether there were any.
+// ask makes one call for those that wait, and reports whether there were any.
 func (f *Facts) ask(ctx context.Context) bool {
 	f.mu.Lock()
 	waiting := map[string]chan struct{}{}

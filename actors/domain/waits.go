@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// tellEvery is how often a domain says what its addresses wait for, at most. Guess:
+	// tellEvery is how often a domain says what its addresses wait for, at most:
 	// as soon as a person looks again, and no work at all beside a question each.
 	tellEvery = 2 * time.Second
 
@@ -36,7 +36,7 @@ type Waits struct {
 	Wait   time.Duration
 }
 
-// equal says whether there is nothing new in another one.
+// equal reports whether there is nothing new in another one.
 func (w Waits) equal(o Waits) bool {
 	return w.Ends.Equal(o.Ends) && slices.EqualFunc(w.Waits, o.Waits, func(a, b inspect.Wait) bool {
 		same := a.Until.Equal(b.Until) && a.Last.Equal(b.Last)

@@ -13,7 +13,7 @@ import (
 const witnessAfter = evidence.WitnessWithin / 4
 
 // heardMax bounds the acceptances that are kept as witnesses, one for each host and
-// source. Guess: routes have 5 hosts that are tried, and nodes a few sources.
+// source: routes have 5 hosts that are tried, and nodes a few sources.
 const heardMax = 64
 
 // witnesses are what decides about refusals in bare words, which may mean us as well as
