@@ -70,8 +70,8 @@ func (k fact) habit() evidence.Habit {
 	return evidence.Habit{Accepted: k.accepted, Refused: k.refused, First: k.first, Last: k.last}
 }
 
-// decided reports whether a fact is enough to know whether the domain accepts everything.
-func (k fact) decided() bool {
+// isDecided reports whether a fact is enough to know whether the domain accepts everything.
+func (k fact) isDecided() bool {
 	_, known := k.habit().CatchAll()
 	return known
 }
@@ -95,11 +95,11 @@ func (f *Facts) Shared() bool { return f.store != nil }
 func (f *Facts) Habit(domain string, now time.Time) evidence.Habit {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.known(domain, now).habit()
+	return f.knownOf(domain, now).habit()
 }
 
-// known gives the fact about a domain that is believed yet. The caller has the lock.
-func (f *Facts) known(domain string, now time.Time) fact {
+// knownOf gives the fact about a domain that is believed yet. The caller has the lock.
+func (f *Facts) knownOf(domain string, now time.Time) fact {
 	k, ok := f.domains[domain]
 	if !ok || now.After(k.until) {
 		return fact{}
@@ -112,7 +112,7 @@ func (f *Facts) known(domain string, now time.Time) fact {
 func (f *Facts) Learn(domain string, accepted bool, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	k := f.known(domain, now)
+	k := f.knownOf(domain, now)
 	now = now.Truncate(time.Millisecond)
 	if k.first.IsZero() {
 		k.first = now
@@ -122,22 +122,22 @@ func (f *Facts) Learn(domain string, accepted bool, now time.Time) {
 		k.accepted++
 	} else {
 		k.refused++
-		r := f.counted(domain)
+		r := f.refusalsOf(domain)
 		r.add(now)
 		r.guard = time.Time{} // it was honest
 	}
 	k.until = now.Add(partLife)
-	if k.decided() {
+	if k.isDecided() {
 		k.until = now.Add(f.Hour.Of(factLife))
 	}
-	f.remember(domain, k, now)
+	f.rememberFact(domain, k, now)
 	if f.store != nil && len(f.unsaved) < unsavedMax {
 		f.unsaved[domain] = k
 	}
 }
 
-// remember keeps a fact in memory. The caller has the lock.
-func (f *Facts) remember(domain string, k fact, now time.Time) {
+// rememberFact keeps a fact in memory. The caller has the lock.
+func (f *Facts) rememberFact(domain string, k fact, now time.Time) {
 	if len(f.domains) >= factsMax {
 		f.makeRoom(now)
 	}

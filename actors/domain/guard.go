@@ -35,8 +35,8 @@ type refusals struct {
 	guard time.Time // seen at work: nothing is asked before; zero: none, since a control probe was refused
 }
 
-// counted gives what is noted of a domain's refusals. The caller has the lock.
-func (f *Facts) counted(domain string) *refusals {
+// refusalsOf gives what is noted of a domain's refusals. The caller has the lock.
+func (f *Facts) refusalsOf(domain string) *refusals {
 	r := f.refusals[domain]
 	if r != nil {
 		return r
@@ -57,7 +57,7 @@ func (f *Facts) counted(domain string) *refusals {
 func (f *Facts) Refused(domain string, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.counted(domain).add(now)
+	f.refusalsOf(domain).add(now)
 }
 
 func (r *refusals) add(now time.Time) {
@@ -69,7 +69,7 @@ func (r *refusals) add(now time.Time) {
 func (f *Facts) Guard(domain string, until time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	*f.counted(domain) = refusals{guard: until}
+	*f.refusalsOf(domain) = refusals{guard: until}
 	f.guarded.Store(true)
 }
 
@@ -99,5 +99,5 @@ func (f *Facts) Suspect(domain string, now time.Time) bool {
 	}
 	oldest := r.times[r.next]
 	many := !oldest.IsZero() && now.Sub(oldest) <= f.Hour.Of(suspectWithin)
-	return many || !r.guard.IsZero() && (now.Before(r.guard) || f.known(domain, now).refused > 0)
+	return many || !r.guard.IsZero() && (now.Before(r.guard) || f.knownOf(domain, now).refused > 0)
 }

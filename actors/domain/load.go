@@ -66,21 +66,21 @@ func (l *Load) Addresses() int64 {
 	return out.Used()
 }
 
-// take reports whether a workspace may have another address at receivers, and counts it.
-func (l *Load) take(workspace uuid.UUID) bool {
+// takeAddress reports whether a workspace may have another address at receivers, and counts it.
+func (l *Load) takeAddress(workspace uuid.UUID) bool {
 	_, out := l.pools()
 	return out.Take(workspace, l.Weight(workspace), 1)
 }
 
-func (l *Load) give(workspace uuid.UUID, n int) {
+func (l *Load) giveAddresses(workspace uuid.UUID, n int) {
 	_, out := l.pools()
 	out.Return(workspace, int64(n))
 }
 
-func (l *Load) heavy() bool { return l.Addresses() > loadMax }
+func (l *Load) isHeavy() bool { return l.Addresses() > loadMax }
 
-// keep reports whether there is room for so many bytes more, and takes it.
-func (l *Load) keep(bytes int) bool {
+// keepBytes reports whether there is room for so many bytes more, and takes it.
+func (l *Load) keepBytes(bytes int) bool {
 	if l.texts.Add(int64(bytes)) > textsMax {
 		l.texts.Add(int64(-bytes))
 		return false
@@ -88,4 +88,4 @@ func (l *Load) keep(bytes int) bool {
 	return true
 }
 
-func (l *Load) forget(bytes int) { l.texts.Add(int64(-bytes)) }
+func (l *Load) forgetBytes(bytes int) { l.texts.Add(int64(-bytes)) }
