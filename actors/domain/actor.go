@@ -95,7 +95,7 @@ func (a *Actor) Receive(c actor.Context) {
 	case recallDone:
 		a.planner.controls.recallOver()
 	case panicked:
-		panic("what this actor had begun panicked") // so that its parent begins it anew
+		panic("a task of this domain panicked") // so that its parent begins it anew
 	case alarm.WakeUp:
 		if _, ok := a.alarm.Rings(m, now); !ok {
 			return

@@ -203,6 +203,8 @@ func (k *controls) takeAnswer(now time.Time, p pending, c evidence.Case, m answe
 	case answered && last.Outcome == smtp.Invalid && last.Bare && k.witnesses.known:
 		k.bare = last
 		k.askWitness(now)
+	case answered && last.Unreadable() && verdict.Unread(last.Rule): // and stays so
+		k.giveUpAccepted(now, last.Reason)
 	case !answered || last.Outcome == smtp.Undecided && !closed(c):
 		if last.Reason == smtp.NotAccepted && m.wait == 0 {
 			m.wait = k.options.Facts.Hour.Of(staysRefusedFor)

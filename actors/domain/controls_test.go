@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -277,6 +278,42 @@ func TestDoubtIsRemembered(t *testing.T) {
 	b.answers(offer, 3, accepted, 2)
 	b.nextControl(0, refused)
 	b.is(2, smtp.Valid, smtp.MailboxExists)
+}
+
+// TestAnUnreadableRefusalCostsOneControl draws refusals of control probes: one in a charset that nobody can tell stays
+// so, and isn't asked for again; words that only no rule knows are.
+func TestAnUnreadableRefusalCostsOneControl(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 28))
+		unreadable := seed%2 == 0
+		say := told{reason: smtp.Policy, code: 550 + r.IntN(5), text: "^: what it says", rule: "5xx"}
+		if unreadable {
+			say.text = []string{"^: ~~~~~~~ ~~~~ ~~", "~~ ~~~~", "sorry ~~~~~~ ~~~~~~~~", "~~~~ (#5)", "еунб бнпр",
+				"рџ ђѕђё"}[r.IntN(6)]
+		}
+		w := &fastReceiver{bench: newBench(t, testOptions(), 3+r.IntN(30)), probes: map[uint64][]*wire.Probe{}}
+		controls := 0
+		w.truth = func(p *wire.Probe) told {
+			if p.GetOrdinal() != controlOrdinal {
+				return accepted
+			}
+			controls++
+			return say
+		}
+		w.reach()
+		w.take()
+		for w.left > 0 && w.now.Before(morning.Add(2*time.Hour)) {
+			w.tick(5, time.Second)
+		}
+		if unreadable != (controls == 1) || w.left > 0 && unreadable {
+			t.Errorf("seed %d, %q: %d control probes, %d are left", seed, say.text, controls, w.left)
+		}
+		for ordinal, f := range w.done {
+			if f.Outcome != smtp.Unknown || f.Reason != smtp.Policy {
+				t.Errorf("seed %d: %d is %v %v", seed, ordinal, f.Outcome, f.Reason)
+			}
+		}
+	}
 }
 
 // TestCasesShowTheNewestControlProbes: and no more than evidence.ControlsMax.

@@ -204,6 +204,8 @@ type told struct {
 	silent  bool       // without an attempt
 	others  bool       // the attempt is another address's
 	stage   smtp.Stage // its zero value: RCPT
+	text    string     // empty: the usual one
+	rule    string     // empty: the usual one
 }
 
 // attempts is the evidence for what is told.
@@ -224,6 +226,12 @@ func (say told) attempts(at time.Time) []evidence.Attempt {
 	}
 	if say.stage != 0 {
 		a.Stage = say.stage
+	}
+	if say.text != "" {
+		a.Text = say.text
+	}
+	if say.rule != "" {
+		a.Rule = say.rule
 	}
 	if a.Source == "" {
 		a.Source = "192.0.2.77"

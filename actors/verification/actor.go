@@ -171,7 +171,7 @@ func (a *Actor) Receive(c actor.Context) {
 	case parkResult:
 		a.given(c, now, m)
 	case panicked:
-		panic("what this actor had begun panicked") // so that the dispatcher gives it back
+		panic("a task of this verification panicked") // so that the dispatcher gives it back
 	case beginAnew:
 		if a.mode == working && a.open(m.domain) != nil {
 			a.spawn(c, now, m.domain)

@@ -33,7 +33,7 @@ func (m *metrics) register(to prometheus.Registerer) error {
 		Help: "Uploads refused because less than ledger.disk_reserve was free on the disk of the ledger.",
 	})
 	m.receiving = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "rollcall_uploads_receiving", Help: "Places of uploads that are taken: uploads that send bytes.",
+		Name: "rollcall_uploads_receiving", Help: "Uploads that are sending bytes.",
 	})
 	m.took = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "rollcall_upload_request_seconds",

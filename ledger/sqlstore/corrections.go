@@ -125,7 +125,7 @@ func (a *audit) corrections(t *tx) error {
 	if err != nil {
 		return fmt.Errorf("read corrections: %w", err)
 	}
-	// Their entries are of no verification and of no grant.
+	// Correction entries belong to neither a verification nor a grant.
 	var n int64
 	err = t.row(`SELECT count(*) FROM entries e JOIN corrections c ON c.id = e.subject WHERE e.kind <> 'grant'`).Scan(&n)
 	a.entries += n

@@ -122,7 +122,7 @@ func (s *Store) registerDisk(to prometheus.Registerer) error {
 		name, help string
 		value      func(d *disk) int64
 	}{
-		{"rollcall_ledger_disk_free_bytes", "What is free on the disk of the embedded ledger.",
+		{"rollcall_ledger_disk_free_bytes", "Free bytes on the disk of the embedded ledger.",
 			func(d *disk) int64 { return d.free }},
 		{"rollcall_ledger_file_free_bytes", "What is free inside of the file of the embedded ledger, of what was erased. " +
 			"It is used before the file grows.", func(d *disk) int64 { return d.inside }},

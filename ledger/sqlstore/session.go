@@ -86,7 +86,7 @@ func (s *session) control(ctx context.Context, statement string) error {
 // lost says whether the connection has ended.
 func (s *session) lost() bool { return s.conn == nil || s.says(s.dialect.lost) }
 
-// says asks a driver's connection; one that is not there any more says yes.
+// says reports what a check says of the driver's connection; a lost connection counts as true.
 func (s *session) says(what func(driverConn any) bool) bool {
 	var answer bool
 	err := s.conn.Raw(func(c any) error {

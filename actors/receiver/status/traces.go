@@ -85,7 +85,7 @@ func (t *Traces) expire(now time.Time) {
 	t.on.Store(int32(len(t.of)))
 }
 
-// On reports whether anybody looks at a receiver of this node.
+// On reports whether any trace is open on this node.
 func (t *Traces) On() bool { return t.on.Load() > 0 }
 
 // Add puts a line into the traces of a receiver.

@@ -94,7 +94,7 @@ func nodeIdentity(c config.Config) (uuid.UUID, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		id := uuid.New()
-		return id, term.WriteTextSafely(path, []byte(id.String()))
+		return id, term.WriteText(path, []byte(id.String()))
 	}
 	if err != nil {
 		return uuid.Nil, fmt.Errorf("read the node's identity: %w", err)

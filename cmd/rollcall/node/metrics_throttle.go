@@ -27,7 +27,7 @@ func newThrottleMetrics(r prometheus.Registerer, table *throttle.Table) *throttl
 			"1: the throttle file is in force as it is, or there is none. 0: it has a fault, and the rules before "+
 				"it are in force.")),
 		loaded: prometheus.NewGauge(gauge("file_loaded_timestamp_seconds",
-			"When what is in force of the throttle file was read; at first the start of the node.")),
+			"When the throttle rules in force were read; at first the start of the node.")),
 		says: prometheus.NewGauge(gauge("rules_fingerprint",
 			"A number made of what these rules say: two nodes with other rules have another one, also when they have as "+
 				"many.")),
