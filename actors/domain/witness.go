@@ -59,12 +59,11 @@ func (w *witnesses) nextDoubt(now time.Time) time.Time {
 	return w.doubtedBy()
 }
 
-// habitBeside gives the domain's habit with the witness that an attempt needs, if there is one.
-func (k *controls) habitBeside(now time.Time, t evidence.Attempt) evidence.Habit {
-	h := k.habitOf(now, t.Host)
-	if w, heard := k.witnesses.heard[place{t.Host, t.Source}]; heard {
+// addWitness gives a habit with the witness that an attempt needs, if there is one.
+func (w *witnesses) addWitness(h evidence.Habit, t evidence.Attempt) evidence.Habit {
+	if accepted, heard := w.heard[place{t.Host, t.Source}]; heard {
 		probe := controlProbe{notes: h.Controls}
-		probe.noteAttempts([]evidence.Attempt{w})
+		probe.noteAttempts([]evidence.Attempt{accepted})
 		h.Controls = probe.notes
 	}
 	return h
@@ -131,7 +130,7 @@ func (k *controls) deferDoubted(now time.Time, busy bool) {
 func (k *controls) holdAgainst(now time.Time, p pending) {
 	c := k.retries.log.takeCase(&p)
 	last, _ := c.Last()
-	if c.Habit = k.habitBeside(now, last); !k.conclude(now, p.ordinal, c) {
+	if c.Habit = k.witnesses.addWitness(k.habitOf(now, last.Host), last); !k.conclude(now, p.ordinal, c) {
 		c.Habit = evidence.Habit{}
 		k.retries.log.keepCase(&p, c)
 		k.witnesses.doubted = append(k.witnesses.doubted, p)
