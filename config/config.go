@@ -155,7 +155,7 @@ type Upload struct {
 	Connections int `toml:"connections"`
 
 	// BytesPerSecond bounds what this node reads of one workspace's uploads; they become slow, and
-	// none is cut. 0 is unlimited. Default 0. 0, or at least 262144.
+	// none is cut. 0 means no bound; otherwise at least 262144. Default 0.
 	BytesPerSecond int64 `toml:"bytes_per_second"`
 }
 

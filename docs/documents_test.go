@@ -155,11 +155,11 @@ func TestStatesAreDrawn(t *testing.T) {
 	}
 }
 
-// TestRulesAreWhereTheTableSays: each file of the table exists and has the rule's name.
-func TestRulesAreWhereTheTableSays(t *testing.T) {
-	rows := regexp.MustCompile("(?m)^\\| ([^|`]+) \\| `([^`]+)` \\| `([^`]+)` \\|$").FindAllStringSubmatch(read(t, architecture), -1)
+// TestRulesAreWhereTheListSays: each file of the list exists and has the rule's name.
+func TestRulesAreWhereTheListSays(t *testing.T) {
+	rows := regexp.MustCompile("(?m)^- ([^:`]+): `([^`]+)`, `([^`]+)`$").FindAllStringSubmatch(read(t, architecture), -1)
 	if len(rows) != 20 {
-		t.Errorf("the table has %d rules, want 20", len(rows))
+		t.Errorf("the list has %d rules, want 20", len(rows))
 	}
 	for _, row := range rows {
 		code, err := os.ReadFile(filepath.Join(root, row[2]))

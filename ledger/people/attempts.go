@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
+	"rollcall/ledger/sqlstore/engine"
 )
 
 // attempts are the failed sign-ins of one subject.
@@ -26,7 +27,7 @@ type attempts struct {
 
 // attempts reads those of some subjects.
 func (t rows) attempts(subjects []ledger.Hash) (list []attempts, err error) {
-	err = inHandfuls(subjects, func(part []ledger.Hash) error {
+	err = engine.InHandfuls(subjects, func(part []ledger.Hash) error {
 		args := make([]any, 0, len(part))
 		for i := range part {
 			args = append(args, part[i][:])

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
+	"rollcall/ledger/sqlstore/engine"
 )
 
 // Tx is one transaction of the ledger's database, or some reading. It is used by one goroutine.
@@ -16,7 +17,7 @@ type Tx interface {
 	// Exec runs a statement and gives the number of rows that it changed.
 	Exec(statement string, args ...any) (int64, error)
 	// Row asks for at most one row: sql.ErrNoRows from Scan when there is none.
-	Row(query string, args ...any) Row
+	Row(query string, args ...any) engine.Row
 	// Each calls scan for each row of the answer.
 	Each(scan func(rows *sql.Rows) error, query string, args ...any) error
 
@@ -28,9 +29,6 @@ type Tx interface {
 	LogIn(workspace uuid.UUID, l ledger.WorkspaceLine) error
 	Log(l ledger.LogLine) error
 }
-
-// Row is a question for one row.
-type Row interface{ Scan(into ...any) error }
 
 // Database runs transactions, as transitions.Database does.
 type Database interface {
@@ -123,21 +121,6 @@ func blob(h ledger.Hash) []byte {
 		return []byte{}
 	}
 	return h[:]
-}
-
-// handfuls are the numbers of rows that one statement is about, so that there are few statements to plan.
-var handfuls = [...]int{128, 16, 1}
-
-// inHandfuls calls do for parts of a list, each as long as one of handfuls.
-func inHandfuls[T any](list []T, do func(part []T) error) error {
-	for _, n := range handfuls {
-		for ; len(list) >= n; list = list[n:] {
-			if err := do(list[:n]); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // Query is a statement and the index that it is to use, with the columns of a key that has no name.

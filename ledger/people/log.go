@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
+	"rollcall/ledger/sqlstore/engine"
 )
 
 // LogWorkspace writes a line about what the ledger does not do itself.
@@ -82,7 +83,7 @@ func (t rows) emails(page []ledger.WorkspaceLine) error {
 			}
 		}
 	}
-	err := inHandfuls(users, func(part []uuid.UUID) error {
+	err := engine.InHandfuls(users, func(part []uuid.UUID) error {
 		args := make([]any, 0, len(part))
 		for _, id := range part {
 			args = append(args, id[:])

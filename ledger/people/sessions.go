@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rollcall/ledger"
+	"rollcall/ledger/sqlstore/engine"
 
 	"github.com/google/uuid"
 )
@@ -273,7 +274,7 @@ func (b *Book) UseSessions(ctx context.Context, ids []ledger.Hash) error {
 		if err != nil {
 			return err
 		}
-		return inHandfuls(ids, func(part []ledger.Hash) error { return t.used(part, now) })
+		return engine.InHandfuls(ids, func(part []ledger.Hash) error { return t.used(part, now) })
 	})
 	if err != nil {
 		return fmt.Errorf("note the use of %d sessions: %w", len(ids), err)
