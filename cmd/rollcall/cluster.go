@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -376,71 +375,34 @@ type membersTable struct {
 	now time.Time
 }
 
-// memberColumns are the headings; the numbers at the end stand on the right.
-var memberColumns = []string{"NODE", "NAME", "STATE", "VERSION", "SINCE", "LEASES", "ADDRESSES", "RECEIVERS"}
-
 const (
-	nameColumn    = 1 // takes what the others leave
-	numberColumns = 5 // where the numbers begin
-	nameLeast     = 6
-	versionMost   = 10
-	nameMost      = 40 // in a sentence
+	nameLeast   = 6
+	versionMost = 10
+	nameMost    = 40 // in a sentence
 )
 
 // print writes the table and what is to be said of it; the table is no wider than width if the names allow it.
 func (t membersTable) print(w io.Writer, width int) error {
 	var b strings.Builder
 	by := "a node"
-	rows := [][]string{memberColumns}
+	g := term.Table{Columns: []term.Column{{Name: "  NODE"}, {Name: "NAME", Least: nameLeast}, {Name: "STATE"},
+		{Name: "VERSION"}, {Name: "SINCE"}, {Name: "LEASES", Right: true}, {Name: "ADDRESSES", Right: true},
+		{Name: "RECEIVERS", Right: true}}}
 	for _, m := range t.Members {
+		mark := "  "
 		if m.This {
-			by = term.Clipped(m.Name, 30)
+			mark, by = "* ", term.Clipped(m.Name, 30)
 		}
-		rows = append(rows, []string{m.Node.String()[:8], term.Printable(m.Name), string(m.State),
-			term.Middle(m.Version, versionMost), term.Span(t.now.Sub(time.Time(m.Since))), term.Short(int64(m.Leases)),
-			term.Short(m.Addresses), term.Short(int64(m.Receivers))})
+		g.Add(mark+m.Node.String()[:8], term.Printable(m.Name), string(m.State), term.Middle(m.Version, versionMost),
+			term.Span(t.now.Sub(time.Time(m.Since))), term.Short(int64(m.Leases)), term.Short(m.Addresses),
+			term.Short(int64(m.Receivers)))
 	}
 	fmt.Fprintf(&b, "cluster %s as %s sees it\n\n", term.Clipped(t.Cluster, 30), by)
-	widths := columnWidths(rows, width)
-	for i, row := range rows {
-		line := "  "
-		if i > 0 && t.Members[i-1].This {
-			line = "* "
-		}
-		for j, cell := range row {
-			if j == nameColumn {
-				cell = term.Clipped(cell, widths[j])
-			}
-			if pad := strings.Repeat(" ", widths[j]-utf8.RuneCountInString(cell)); j >= numberColumns {
-				line += pad + cell + "  "
-			} else {
-				line += cell + pad + "  "
-			}
-		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
-	}
+	g.Write(&b, width)
 	for _, note := range t.notes() {
 		b.WriteString("\n" + term.Wrapped(note, 0) + "\n")
 	}
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return fmt.Errorf("write the output: %w", err)
-	}
-	return nil
-}
-
-// columnWidths fits the rows into the columns of a terminal, at the cost of the name.
-func columnWidths(rows [][]string, width int) []int {
-	widths, sum := make([]int, len(memberColumns)), 0
-	for j := range widths {
-		for _, row := range rows {
-			widths[j] = max(widths[j], utf8.RuneCountInString(row[j]))
-		}
-		sum += widths[j] + 2
-	}
-	if over := sum - width; over > 0 {
-		widths[nameColumn] = max(nameLeast, widths[nameColumn]-over)
-	}
-	return widths
+	return term.Emit(w, &b)
 }
 
 // Ages from which on something is told about a member.
