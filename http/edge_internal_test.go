@@ -176,7 +176,7 @@ func TestRateLimiterStaysBounded(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsAsToldGetsAToken also for rates that no nanosecond divides, and while others are refused at the same time.
+// TestWhoWaitsAsToldGetsAToken also for rates that no nanosecond divides, and while others are refused at that time.
 func TestWhoWaitsAsToldGetsAToken(t *testing.T) {
 	for _, r := range []Rate{{20, 40}, {3, 7}, {1.0 / 3, 1}, {0.7, 2}, {997, 13}} {
 		now := time.Now()

@@ -66,11 +66,14 @@ func TestLimitsGoByTheClientsAddress(t *testing.T) {
 		{"an IPv6 /64 is one client", "127.0.0.1", []string{proxied("2001:db9::1"), proxied("2001:db9::ffff:2"),
 			proxied("2001:db9::3"), proxied("2001:db9:0:1::3")}, "401 401 429 401"},
 		{"a PROXY header goes before the stranger's X-Forwarded-For", "127.0.0.1", []string{
-			listentest.ProxyHeader("192.0.2.1") + forwarded("192.0.2.7"), listentest.ProxyHeader("192.0.2.1") + forwarded("192.0.2.8"),
+			listentest.ProxyHeader("192.0.2.1") + forwarded("192.0.2.7"),
+			listentest.ProxyHeader("192.0.2.1") + forwarded("192.0.2.8"),
 			listentest.ProxyHeader("192.0.2.1") + forwarded("192.0.2.9")}, "401 401 429"},
 		{"a trusted proxy behind a trusted proxy", "127.0.0.1,10.0.0.0/8", []string{
-			listentest.ProxyHeader("10.1.1.1") + forwarded("192.0.2.7"), listentest.ProxyHeader("10.1.1.2") + forwarded("192.0.2.7"),
-			listentest.ProxyHeader("10.1.1.3") + forwarded("192.0.2.7"), listentest.ProxyHeader("10.1.1.3") + forwarded("192.0.2.8")},
+			listentest.ProxyHeader("10.1.1.1") + forwarded("192.0.2.7"),
+			listentest.ProxyHeader("10.1.1.2") + forwarded("192.0.2.7"),
+			listentest.ProxyHeader("10.1.1.3") + forwarded("192.0.2.7"),
+			listentest.ProxyHeader("10.1.1.3") + forwarded("192.0.2.8")},
 			"401 401 429 401"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

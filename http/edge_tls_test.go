@@ -44,8 +44,9 @@ func TestTLS(t *testing.T) {
 		t.Error("TLS 1.1 is spoken")
 		_ = c.Close()
 	}
-	for name, text := range map[string]string{"no TLS": good, "a malformed PROXY header": listentest.ProxyHeader("192.0.2.1")[:13] +
-		"\x12\x00\x00" + good} {
+	for name, text := range map[string]string{"no TLS": good,
+		"a malformed PROXY header": listentest.ProxyHeader("192.0.2.1")[:13] +
+			"\x12\x00\x00" + good} {
 		c, err := net.Dial("tcp", at)
 		if err != nil {
 			t.Fatal(err)

@@ -64,8 +64,8 @@ type pageKeyType struct{}
 
 var pageKey pageKeyType
 
-// WithPage gives a context that has a PageRequest, for what is done about it. Contexts of fasthttp are no parents: whoever
-// waits for one reads what the end of the server writes.
+// WithPage gives a context that has a PageRequest, for what is done about it. Contexts of fasthttp are no parents:
+// whoever waits for one reads what the end of the server writes.
 func WithPage(ctx context.Context, p *PageRequest) context.Context {
 	return context.WithValue(ctx, pageKey, p)
 }
@@ -78,8 +78,9 @@ func PageRequestOf(ctx context.Context) *PageRequest {
 	return &PageRequest{}
 }
 
-// BelongsTo says whose request it is, a workspace or a user, as soon as that is known. From then on it takes one of their places
-// among the requests in work, and none of those that strangers share. False: they have as many as they may.
+// BelongsTo says whose request it is, a workspace or a user, as soon as that is known. From then on it takes one of
+// their places among the requests in work, and none of those that strangers share. False: they have as many as they
+// may.
 func (p *PageRequest) BelongsTo(tenant uuid.UUID) bool { return p.move == nil || p.move(tenant) }
 
 // Do makes the server act when Options.Pages has returned. The answer that it has written is dropped.

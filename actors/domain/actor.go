@@ -71,14 +71,14 @@ func (a *Actor) Receive(c actor.Context) {
 		a.planner, a.receiver, a.told = nil, nil, Waits{}
 		return
 	case *wire.OfferAck:
-		a.planner.acked(now, m)
+		a.planner.backlog.acked(now, m)
 	case *wire.Results:
 		a.planner.results(now, m)
 	case *wire.Pulse:
 		a.pulsed(c, now, m)
 	case *wire.Moved:
 		if a.current(c.Sender(), m.GetTask()) {
-			a.planner.moved(now, m)
+			a.planner.backlog.moved(now, m)
 		}
 	case *actor.Terminated:
 		a.terminated(now, m)
@@ -87,7 +87,7 @@ func (a *Actor) Receive(c actor.Context) {
 	case Park:
 		a.park(c, now)
 	case Resume:
-		a.planner.resume()
+		a.planner.held = false
 	case routeDone:
 		a.planner.routed(now, m.route, m.err)
 	case receiverDone:
@@ -141,7 +141,7 @@ func (a *Actor) concluded() bool {
 			before += w.Addresses
 		}
 	}
-	return a.planner.weighed() < before && !a.planner.draining
+	return a.planner.controls.weighed() < before && !a.planner.draining
 }
 
 func (a *Actor) plan(c actor.Context, now time.Time) {
@@ -234,15 +234,15 @@ func (a *Actor) reach(c actor.Context, m receiverDone) {
 
 // current says whether a message about a task comes from the receiver it is with.
 func (a *Actor) current(sender *actor.PID, t *wire.Task) bool {
-	return a.planner.mine(t) && a.receiver != nil && a.receiver.Equal(sender)
+	return a.planner.backlog.is(t) && a.receiver != nil && a.receiver.Equal(sender)
 }
 
 // pulsed hands a pulse to the planner. A receiver that thinks it has our work, and
 // is not the one that we work with, is told that it has not.
 func (a *Actor) pulsed(c actor.Context, now time.Time, m *wire.Pulse) {
 	if a.current(c.Sender(), m.GetTask()) {
-		a.planner.pulsed(now, m)
-	} else if c.Sender() != nil && a.planner.mine(m.GetTask()) {
+		a.planner.backlog.pulsed(now, m)
+	} else if c.Sender() != nil && a.planner.backlog.is(m.GetTask()) {
 		c.Send(c.Sender(), &wire.Cancel{Task: m.GetTask()})
 	}
 }
@@ -257,7 +257,7 @@ func (a *Actor) terminated(now time.Time, m *actor.Terminated) {
 	if m.Why == actor.TerminatedReason_Stopped {
 		suspicion = lostSure
 	}
-	a.planner.gone(now, suspicion)
+	a.planner.backlog.gone(now, suspicion)
 }
 
 // stop takes back what the receiver still has.
@@ -266,8 +266,8 @@ func (a *Actor) stop(c actor.Context) {
 	a.alarm.Stop()
 	if a.receiver != nil {
 		c.Unwatch(a.receiver) // which keeps a list of who watches it
-		if s := &a.planner.backlog; len(s.chunks) > 0 || s.told > 0 {
-			c.Send(a.receiver, &wire.Cancel{Task: s.task})
+		if b := &a.planner.backlog; len(b.chunks) > 0 || b.receiver.told > 0 {
+			c.Send(a.receiver, &wire.Cancel{Task: b.task})
 		}
 	}
 	a.planner.end()

@@ -103,7 +103,7 @@ func (a *adversary) do(s step) {
 
 // offered takes an offer, or does not.
 func (a *adversary) offered(m *wire.Offer) {
-	if !a.b.mine(m.GetTask()) || a.b.backlog.chunks[m.GetChunk()] == nil {
+	if !a.b.backlog.is(m.GetTask()) || a.b.backlog.chunkOf(m.GetChunk()) == nil {
 		return // taken back in the same breath: Cancel comes behind
 	}
 	for _, p := range m.GetProbes() {
@@ -126,7 +126,7 @@ func (a *adversary) offered(m *wire.Offer) {
 		a.open[m.GetChunk()] = m
 		a.keys[m.GetChunk()] = a.b.route.key
 	}
-	a.post(func() { a.b.acked(a.now, ack) })
+	a.post(func() { a.b.backlog.acked(a.now, ack) })
 }
 
 // census checks that every address is in exactly one place.
@@ -141,7 +141,7 @@ func (a *adversary) census() {
 	for _, ordinal := range slices.Concat(s.ready, s.ordinals[s.next:]) {
 		places[ordinal]++
 	}
-	for _, d := range s.deferred {
+	for _, d := range a.b.retries.deferred {
 		places[d.ordinal]++
 	}
 	for _, f := range slices.Concat(a.b.controls.accepted, a.b.controls.proven) {
@@ -168,11 +168,11 @@ func (a *adversary) work() {
 		a.t.Fatalf("%d chunks are open, and %d of due retries", s.out(false), s.out(true))
 	}
 	switch {
-	case !s.reached:
+	case !s.receiver.reached:
 	case a.chance(1):
-		a.b.gone(a.now, rapid.IntRange(0, lostSure).Draw(a.t, "suspicion"))
+		a.b.backlog.gone(a.now, rapid.IntRange(0, lostSure).Draw(a.t, "suspicion"))
 	case a.chance(1):
-		a.b.moved(a.now, &wire.Moved{Task: s.task})
+		a.b.backlog.moved(a.now, &wire.Moved{Task: s.task})
 	}
 	if a.chance(5) {
 		clear(a.open) // forgotten
@@ -203,8 +203,8 @@ func (a *adversary) work() {
 	}
 	for _, key := range slices.Sorted(maps.Keys(pulses)) {
 		a.post(func() {
-			if a.b.mine(pulses[key].GetTask()) && a.b.route.key == key {
-				a.b.pulsed(a.now, pulses[key]) // the shell lets no others through
+			if a.b.backlog.is(pulses[key].GetTask()) && a.b.route.key == key {
+				a.b.backlog.pulsed(a.now, pulses[key]) // the shell lets no others through
 			}
 		})
 	}
@@ -345,7 +345,7 @@ func TestAdversary(t *testing.T) {
 			a.work()
 			a.plan()
 			a.census()
-			rested = rested || a.b.resting(a.now)
+			rested = rested || a.b.route.resting(a.now)
 			most := 9 * time.Hour // more than the time to give up, from the last lost chunk on
 			if rested {
 				most = w.Deadline.Sub(morning) + 10*time.Minute // what is out then comes back
@@ -354,7 +354,7 @@ func TestAdversary(t *testing.T) {
 				t.Fatalf("%d of %d are final after %s, a guard made it rest: %v", len(a.final), n, took, rested)
 			}
 		}
-		deferred, history := len(a.b.backlog.deferred), len(a.b.backlog.history)
+		deferred, history := len(a.b.retries.deferred), len(a.b.retries.again)
 		if a.b.left != 0 || deferred > 1 || history > 1 {
 			t.Fatalf("at the end %d are left, %d deferred, %d in the history", a.b.left, deferred, history)
 		}

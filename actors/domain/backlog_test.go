@@ -34,7 +34,7 @@ func TestTheReceiverChanges(t *testing.T) {
 	deferred := first.GetProbes()[0].GetOrdinal()
 	b.answers(first, 1, told{reason: smtp.Greylisted, wait: time.Hour / 2}, deferred)
 	key = "suffix:receiver.test"
-	b.pulsed(b.now, &wire.Pulse{Task: first.GetTask(), Chunks: []uint64{first.GetChunk()}})
+	b.backlog.pulsed(b.now, &wire.Pulse{Task: first.GetTask(), Chunks: []uint64{first.GetChunk()}})
 	b.look()
 	cancelled := 0
 	for _, s := range b.steps {
@@ -74,7 +74,7 @@ func TestAttemptsCountAtAnotherReceiver(t *testing.T) {
 	b.pass(ladder[0])
 	again := b.offered()
 	key = "suffix:receiver.test"
-	b.pulsed(b.now, &wire.Pulse{Task: again.GetTask()})
+	b.backlog.pulsed(b.now, &wire.Pulse{Task: again.GetTask()})
 	b.look()
 	b.receivers(true)
 	b.answers(b.offered(), 1, greylisted)
@@ -100,7 +100,6 @@ func (b *bench) offersInOrder() (list []*wire.Offer) {
 	for _, o := range b.backlog.chunks {
 		list = append(list, o.offer)
 	}
-	slices.SortFunc(list, func(a, b *wire.Offer) int { return int(a.GetChunk()) - int(b.GetChunk()) })
 	return list
 }
 
@@ -140,7 +139,7 @@ func BenchmarkPlanner(b *testing.B) {
 	a.found(a.route.key, true)
 	for a.left > 0 {
 		a.plan(morning)
-		for _, c := range a.backlog.chunks {
+		for _, c := range slices.Clone(a.backlog.chunks) {
 			m := &wire.Results{Task: a.backlog.task, Chunk: c.offer.GetChunk(), Batch: 1, Credit: 1}
 			var texts wire.Texts
 			for _, p := range c.offer.GetProbes() {

@@ -129,38 +129,3 @@ func (t *deferralStats) reasons() []smtp.Reason {
 	}
 	return out
 }
-
-// passes is when an address that is put off is expected to be answered.
-func (pl *planner) passes(p *pending) time.Duration {
-	if p.reason != smtp.Greylisted || p.from == 0 || p.marks&markNamed != 0 {
-		return p.due
-	}
-	least, known := pl.retries.greyWaits[p.from]
-	if known {
-		return max(p.due, p.grey+least)
-	}
-	least = greyPrior
-	at, waits := p.due, pl.options.waits(pl.route.key)
-	for i := int(p.waits); i < greyTries && at-p.grey < least; i++ {
-		at += waits[min(i, len(waits)-1)]
-	}
-	return at
-}
-
-// hurried counts anew when those of one reason are asked sooner than they were to be.
-func (pl *planner) hurried(waited time.Duration) {
-	c := pl.retries.stats.of(smtp.Greylisted)
-	c.wait = min(c.wait, waited)
-	if c.addresses == 0 {
-		return
-	}
-	was := *c
-	c.addresses = 0
-	for i := range pl.backlog.deferred {
-		if p := &pl.backlog.deferred[i]; p.reason == smtp.Greylisted {
-			pl.retries.stats.push(p, pl.passes(p))
-		}
-	}
-	c.again, c.answered = was.again, was.answered
-	c.wait = min(c.wait, waited)
-}

@@ -17,8 +17,11 @@
 // is trouble of our own and no attempt at an address: it is looked for, seconds
 // apart, for as long as the work is ours.
 //
-// What to do next is decided by planner, which is plain Go; Actor is its shell. The attempt log keeps the attempts at addresses
-// that wait, for there may be a million. Facts are what domains have learned for one
+// What to do next is decided by planner, which is plain Go; Actor is its shell. A planner has
+// four parts, which share a job: route is where the addresses are asked, retries are those that
+// were answered and have no outcome, controls find out what an acceptance is worth, and backlog
+// is what was never asked and what is out. The attempt log keeps the attempts at addresses that
+// wait, for there may be a million. Facts are what domains have learned for one
 // another, on this node and, through a Store, on all.
 //
 // Of the ledger the package sees Store alone, which is a memory that may be lost. It

@@ -233,14 +233,14 @@ func TestWhatIsServedIsNotParked(t *testing.T) {
 		if _, ok := b.planner.park(b.now); ok {
 			t.Errorf("%v: parked while it is asked", cause)
 		}
-		b.pulsed(b.now, &wire.Pulse{Task: o.GetTask(), Chunks: []uint64{o.GetChunk()}, Cause: cause,
+		b.backlog.pulsed(b.now, &wire.Pulse{Task: o.GetTask(), Chunks: []uint64{o.GetChunk()}, Cause: cause,
 			WaitingMs: (10 * time.Minute).Milliseconds(), Credit: 1})
 		left, ok := b.planner.park(b.now)
 		if ok != want || len(left.Addresses) > 0 {
 			t.Errorf("%v: parked is %v with %+v, want %v with nothing that was answered", cause, ok, left, want)
 		}
 		if ok {
-			b.resume()
+			b.planner.held = false
 			b.look()
 			if len(b.offered().GetProbes()) != 3 {
 				t.Errorf("%v: not all is offered again", cause)

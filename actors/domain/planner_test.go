@@ -65,7 +65,7 @@ func newBench(t *testing.T, o Options, addresses int) *bench {
 		Local: func(ordinal uint32) string { return fmt.Sprintf("user%d", ordinal) }}
 	b := &bench{t: t, now: morning, done: map[uint32]Final{},
 		planner: newPlanner(morning, o, w, testSeed)}
-	b.offeredAt = morning // so no control probe comes with the first chunk, which has a test of its own
+	b.backlog.offeredAt = morning // so no control probe comes with the first chunk, which has a test of its own
 	b.look()
 	return b
 }
@@ -187,7 +187,7 @@ func locals(o *wire.Offer) (list []string) {
 
 func (b *bench) ack(o *wire.Offer, credit uint32, why wire.Refusal) {
 	b.t.Helper()
-	b.acked(b.now, &wire.OfferAck{Task: o.GetTask(), Chunk: o.GetChunk(), Refusal: why, Credit: credit})
+	b.backlog.acked(b.now, &wire.OfferAck{Task: o.GetTask(), Chunk: o.GetChunk(), Refusal: why, Credit: credit})
 	b.look()
 }
 
@@ -204,6 +204,8 @@ type told struct {
 	silent  bool       // without an attempt
 	others  bool       // the attempt is another address's
 	stage   smtp.Stage // its zero value: RCPT
+	text    string     // empty: the usual one
+	rule    string     // empty: the usual one
 }
 
 // attempts is the evidence for what is told.
@@ -224,6 +226,12 @@ func (say told) attempts(at time.Time) []evidence.Attempt {
 	}
 	if say.stage != 0 {
 		a.Stage = say.stage
+	}
+	if say.text != "" {
+		a.Text = say.text
+	}
+	if say.rule != "" {
+		a.Rule = say.rule
 	}
 	if a.Source == "" {
 		a.Source = "192.0.2.77"
@@ -354,7 +362,7 @@ func TestWaitsBetweenAttempts(t *testing.T) {
 					b.is(0, smtp.Unknown, smtp.Greylisted)
 					return
 				}
-				if len(b.backlog.history) != 0 {
+				if len(b.retries.again) != 0 {
 					t.Error("a deferred address is kept twice")
 				}
 				if until := b.quiet(b.now); !until.Equal(morning.Add(at)) || !b.wakes.Equal(until) {
@@ -397,8 +405,8 @@ func TestAnswersNobodyKnowsAreAskedAgain(t *testing.T) {
 		b := newBench(t, testOptions(), 1)
 		b.reach()
 		b.answers(b.offered(), 1, c)
-		if len(b.done) != 0 || len(b.backlog.deferred) != 1 {
-			t.Errorf("%+v: %d final, %d deferred; want it asked again", c, len(b.done), len(b.backlog.deferred))
+		if len(b.done) != 0 || len(b.retries.deferred) != 1 {
+			t.Errorf("%+v: %d final, %d deferred; want it asked again", c, len(b.done), len(b.retries.deferred))
 		}
 	}
 }
@@ -412,7 +420,7 @@ func TestNoMailAfterAnAcceptance(t *testing.T) {
 	b.answers(b.offered(), 1, greylisted) // the control probe
 	b.answers(offer, 2, greylisted, 1)
 	b.answers(offer, 3, told{reason: smtp.Greylisted, wait: 50 * time.Minute}, 2)
-	b.planner.route.Expires = b.now
+	b.route.Expires = b.now
 	b.pass(time.Minute)
 	b.wants(findRoute{})
 	b.routed(b.now, mx.Route{NoMail: smtp.NoMailService}, nil)
@@ -426,7 +434,7 @@ func TestRouteThatMovesToAnotherReceiver(t *testing.T) {
 	b := newBench(t, testOptions(), 1)
 	b.reach()
 	b.answers(b.offered(), 1, greylisted)
-	b.planner.route.Expires = b.now
+	b.route.Expires = b.now
 	b.pass(time.Minute)
 	b.wants(findRoute{})
 	moved := testRoute
@@ -451,10 +459,10 @@ func TestCredit(t *testing.T) {
 	if len(b.offers()) != 0 {
 		t.Fatal("offered without credit")
 	}
-	b.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, Credit: 7})
+	b.backlog.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, Credit: 7})
 	b.look()
 	second := b.offered()
-	b.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1, 2}, Credit: 7})
+	b.backlog.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1, 2}, Credit: 7})
 	b.look()
 	if len(b.offers()) != 0 {
 		t.Fatal("more than two chunks are open")
@@ -476,7 +484,7 @@ func TestChunksGrowWithTheReceiversSpeed(t *testing.T) {
 		b.ack(offer, 0, wire.Refusal_NONE)
 		for step := time.Second; took > step; took -= step { // it lives
 			b.now = b.now.Add(step)
-			b.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{offer.GetChunk()}})
+			b.backlog.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{offer.GetChunk()}})
 			b.look()
 		}
 		b.now = b.now.Add(took)
@@ -515,7 +523,7 @@ func TestLittleIsOfferedWhileMuchIsOut(t *testing.T) {
 		t.Error("a second chunk is out")
 	}
 	o.Load.give(another, loadMax)
-	b.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, Credit: 1})
+	b.backlog.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, Credit: 1})
 	b.look()
 	second := b.offered()
 	if n := len(second.GetProbes()); n != 200 {
@@ -523,7 +531,7 @@ func TestLittleIsOfferedWhileMuchIsOut(t *testing.T) {
 	}
 	b.answers(first, 1, refused)
 	b.answers(second, 1, refused)
-	b.gone(b.now, lostSure)
+	b.backlog.gone(b.now, lostSure)
 	if out := o.Load.Addresses(); out != loadMax/2 {
 		t.Errorf("%d addresses count as out when only another's are", out)
 	}
@@ -602,7 +610,7 @@ func TestRefusedOfferBehindAnotherWaitsForCredit(t *testing.T) {
 	if len(b.steps) != 0 {
 		t.Fatalf("steps after the refusal: %+v, want none", b.steps)
 	}
-	b.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, Credit: 1})
+	b.backlog.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, Credit: 1})
 	b.look()
 	if got := b.offered().GetProbes()[0].GetOrdinal(); got != wire.AddressesMax {
 		t.Errorf("ordinal %d is offered, want what was refused", got)
@@ -637,7 +645,7 @@ func TestPulsesTellOfLostChunks(t *testing.T) {
 	b.ack(first, 0, wire.Refusal_NONE)
 	for range 6 {
 		b.now = b.now.Add(time.Second)
-		b.pulsed(b.now, &wire.Pulse{Task: b.backlog.task})
+		b.backlog.pulsed(b.now, &wire.Pulse{Task: b.backlog.task})
 		b.look()
 	}
 	if again := b.offered(); again.GetChunk() != 2 || len(again.GetProbes()) != 2 {
@@ -650,7 +658,7 @@ func TestHeldUntilIsQuiet(t *testing.T) {
 	b.reach()
 	b.ack(b.offered(), 0, wire.Refusal_NONE)
 	until := morning.Add(10 * time.Minute)
-	b.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, WaitingMs: wire.Left(b.now, until)})
+	b.backlog.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, WaitingMs: wire.Left(b.now, until)})
 	b.look()
 	if got := b.quiet(b.now); !got.Equal(until) {
 		t.Errorf("quiet until %v, want %v", got, until)
@@ -670,9 +678,9 @@ func TestWhatIsNotOursIsIgnored(t *testing.T) {
 		"another domain":   {Verification: b.backlog.task.GetVerification(), Epoch: 3, Domain: "example.com"},
 		"another customer": {Verification: make([]byte, 16), Epoch: 3, Domain: "example.test"},
 	} {
-		b.acked(b.now, &wire.OfferAck{Task: task, Chunk: 1, Refusal: wire.Refusal_FULL})
-		b.moved(b.now, &wire.Moved{Task: task})
-		b.pulsed(b.now, &wire.Pulse{Task: task, Credit: 2})
+		b.backlog.acked(b.now, &wire.OfferAck{Task: task, Chunk: 1, Refusal: wire.Refusal_FULL})
+		b.backlog.moved(b.now, &wire.Moved{Task: task})
+		b.backlog.pulsed(b.now, &wire.Pulse{Task: task, Credit: 2})
 		b.results(b.now, &wire.Results{Task: task, Chunk: 1, Batch: 1, Answers: []*wire.Answer{{
 			Outcome: uint32(smtp.Invalid), Reason: uint32(smtp.MailboxNotFound)}}})
 		b.look()
@@ -696,8 +704,8 @@ func TestRepeatedResultsAreAcknowledgedAndCountedOnce(t *testing.T) {
 		}
 	}
 	b.answers(offer, 2, refused) // also for the one that was answered before
-	if len(b.done) != 1 || len(b.backlog.deferred) != 1 {
-		t.Errorf("%d final, %d deferred, want 1 and 1", len(b.done), len(b.backlog.deferred))
+	if len(b.done) != 1 || len(b.retries.deferred) != 1 {
+		t.Errorf("%d final, %d deferred, want 1 and 1", len(b.done), len(b.retries.deferred))
 	}
 }
 

@@ -233,7 +233,8 @@ func TestWhatASilentNodeMayHaveIsNotDenied(t *testing.T) {
 func TestANodeAnswersForItself(t *testing.T) {
 	c := newInspector(t)
 	ctx := t.Context()
-	if all, err := c.Receivers(ctx); err != nil || len(all.Receivers) != 0 || len(all.Silent) != 0 || !all.At.Equal(began) {
+	if all, err := c.Receivers(ctx); err != nil || len(all.Receivers) != 0 || len(all.Silent) != 0 ||
+		!all.At.Equal(began) {
 		t.Errorf("receivers %+v, %v", all, err)
 	}
 	if _, err := c.Receiver(ctx, "a"); !errors.Is(err, ErrNotThere) {
@@ -490,7 +491,8 @@ func TestSoftwareThatDecidesIsNamed(t *testing.T) {
 		if is := perHour + " " + byHour.Layer + ", " + perSession + " " + bySession.Layer; is != tc.want {
 			t.Errorf("%+v: %s", tc, is)
 		}
-		if tc.decides && (byHour.Reason != "Exchange, by its greeting (a manual)" || !strings.HasPrefix(byHour.Where, "node ")) {
+		if tc.decides && (byHour.Reason != "Exchange, by its greeting (a manual)" ||
+			!strings.HasPrefix(byHour.Where, "node ")) {
 			t.Errorf("%+v: %+v", tc, byHour)
 		}
 	}

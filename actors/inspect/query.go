@@ -47,7 +47,7 @@ func (q Query[Ask, Answer]) askAll(ctx context.Context, i *Inspector, ask Ask) (
 	if node == nil {
 		return nil, errAlone
 	}
-	body, err := q.write(ask)
+	body, err := q.writeQuestion(ask)
 	if err != nil {
 		return nil, err
 	}
@@ -71,14 +71,14 @@ func (q Query[Ask, Answer]) askOne(ctx context.Context, i *Inspector, name strin
 	if node == nil {
 		return reply[Answer]{node: name, err: errAlone}
 	}
-	body, err := q.write(ask)
+	body, err := q.writeQuestion(ask)
 	if err != nil {
 		return reply[Answer]{node: name, err: err}
 	}
 	return read[Answer]((*node).ErrandTo(ctx, name, body))
 }
 
-func (q Query[Ask, Answer]) write(ask Ask) ([]byte, error) {
+func (q Query[Ask, Answer]) writeQuestion(ask Ask) ([]byte, error) {
 	body, err := json.Marshal(ask)
 	if err == nil {
 		body, err = json.Marshal(question{q.name, body})
@@ -117,8 +117,8 @@ type answerer interface {
 
 // shorter is an answer that may be too long for cluster.AnswerMax.
 type shorter interface {
-	// shorten leaves half of the answer out; false: nothing can be left out.
-	shorten() bool
+	// leaveHalfOut leaves half of the answer out; false: nothing can be left out.
+	leaveHalfOut() bool
 }
 
 // Answer answers a question of this node or of another one: it is the Answer of cluster.Options.
@@ -146,7 +146,7 @@ func (i *Inspector) answer(ctx context.Context, q question) ([]byte, error) {
 		for {
 			packed, err := pack(value)
 			long, can := value.(shorter)
-			if err != nil || len(packed) <= cluster.AnswerMax || !can || !long.shorten() {
+			if err != nil || len(packed) <= cluster.AnswerMax || !can || !long.leaveHalfOut() {
 				return packed, err
 			}
 		}

@@ -22,8 +22,8 @@ const (
 	// the bounds of a record can fill.
 	recordPages = 64
 
-	// detailsMax bounds the details in one answer: more shards and nodes than any
-	// receiver has. Guess.
+	// detailsMax bounds the details in one answer: more receivers than the name of a rule
+	// stands for. Guess.
 	detailsMax = 64
 )
 
@@ -39,26 +39,26 @@ type receiverTable struct {
 	More      int        `json:"more,omitempty"` // that were left out
 }
 
-// bound leaves out what is too much for one table, the least important ones.
-func (t *receiverTable) bound(most int) {
+// keepMost leaves out what is too much for one table, the least important ones.
+func (t *receiverTable) keepMost(most int) {
 	SortReceivers(t.Receivers)
 	if n := len(t.Receivers); n > most {
 		t.Receivers, t.More = t.Receivers[:most], t.More+n-most
 	}
 }
 
-// shorten implements shorter: names and texts of receivers may be long.
-func (t *receiverTable) shorten() bool {
+// leaveHalfOut implements shorter: names and texts of receivers may be long.
+func (t *receiverTable) leaveHalfOut() bool {
 	if len(t.Receivers) < 2 {
 		return false
 	}
-	t.bound(len(t.Receivers) / 2)
+	t.keepMost(len(t.Receivers) / 2)
 	return true
 }
 
 func (i *Inspector) ownReceivers(ctx context.Context, _ none) (*receiverTable, error) {
 	t := &receiverTable{Receivers: i.options.Receivers.Survey(ctx)}
-	t.bound(ReceiversMax)
+	t.keepMost(ReceiversMax)
 	return t, nil
 }
 
@@ -79,7 +79,7 @@ func (i *Inspector) Receivers(ctx context.Context) (Receivers, error) {
 		}
 		t.Receivers, t.More = append(t.Receivers, r.value.Receivers...), t.More+r.value.More
 	}
-	t.bound(ReceiversMax)
+	t.keepMost(ReceiversMax)
 	return Receivers{At: i.options.Clock(), Receivers: t.Receivers, More: t.More, Silent: silent(all)}, nil
 }
 
@@ -99,7 +99,7 @@ func (i *Inspector) ownDetails(ctx context.Context, of ofReceiver) ([]ReceiverDe
 }
 
 // Receiver gives everything about one receiver, by its key or the name of a rule: one
-// value for each node and shard where it lives. ErrNotThere; an Unheard when a node
+// value for each node where it lives. ErrNotThere; an Unheard when a node
 // that does not answer may have it.
 func (i *Inspector) Receiver(ctx context.Context, key string) ([]ReceiverDetail, error) {
 	all, err := detailQuery.askAll(ctx, i, ofReceiver{Key: key})

@@ -239,7 +239,8 @@ func (a *sessionActor) noteGreeter(code int, control bool) {
 	case code/100 == 2 && control && a.greeter != "" && sources.NoteAccepted(a.greeter, a.smtp.Host(), a.at, now):
 		a.options.Log.Error("network intercepted: one server answers on port 25 in place of unrelated mail servers and accepts everything; "+
 			"nothing is judged from it, let this node reach port 25 directly",
-			"reason", smtp.Intercepted.String(), "greeting", a.greeter, "host", a.smtp.Host(), "source", nameOf(a.smtp.Source(), a.source))
+			"reason", smtp.Intercepted.String(), "greeting", a.greeter, "host", a.smtp.Host(),
+			"source", nameOf(a.smtp.Source(), a.source))
 	}
 }
 

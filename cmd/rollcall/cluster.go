@@ -223,7 +223,7 @@ func newClusterForget(node *adminFlags) *cobra.Command {
 		Short: "Say that you know that a lost node is dead",
 		Long: "Say that you know that a lost node is dead.\n\n" +
 			"Nobody in the cluster can tell a dead node from one behind a broken network, which may still speak to\n" +
-			"receivers. So those that it was speaking to rest, for 5 minutes at most, so that no limit is exceeded.\n" +
+			"receivers. Receivers it was connected to are paused for up to 5 minutes, so that no limit is exceeded.\n" +
 			"When you have seen its process or its machine dead, say so: its receivers are used in full at once. If it\n" +
 			"is alive after all, limits of receivers may be exceeded. A node that beats in the ledger cannot be forgotten.",
 		Example: "  rollcall cluster forget node-3\n" +

@@ -122,7 +122,8 @@ var mayImport = map[string][]string{
 	"actors/receiver/receivertest": {"actors/receiver/egress", "actors/receiver/registry", "actors/wire", "smtp"},
 	"actors/receiver/registry":     {"actors/guard", "actors/receiver/status", "ledger/quota", "smtp"},
 	"actors/receiver/scheduler": {"actors/guard", "actors/receiver/egress", "actors/receiver/fairqueue",
-		"actors/receiver/registry", "actors/receiver/state", "actors/receiver/status", "actors/inspect", "actors/wire", "smtp"},
+		"actors/receiver/registry", "actors/receiver/state", "actors/receiver/status", "actors/inspect", "actors/wire",
+		"smtp"},
 	"actors/receiver/state":  {"actors/guard", "smtp"},
 	"actors/receiver/status": {"actors/inspect", "actors/wire", "smtp"},
 }

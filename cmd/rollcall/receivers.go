@@ -463,7 +463,7 @@ func newReceiversForget(node *adminFlags) *cobra.Command {
 		Long: "Forget what a receiver taught us, on all nodes at once and in what is kept for later:\n" +
 			"  pace      how fast each of our sources may ask; the search begins anew\n" +
 			"  sessions  how many sessions it takes at once, and how long they may be\n" +
-			"  block     that it, one of its hosts, or one of our sources there rests\n" +
+			"  block     pauses of the receiver, its hosts and our source addresses\n" +
 			"  all       that, how long it greylists, its TLS and its software\n\n" +
 			"What the allowance says still holds, and refusals of this hour still count. Addresses that it put off\n" +
 			"come back when they were told to.",
@@ -472,7 +472,8 @@ func newReceiversForget(node *adminFlags) *cobra.Command {
 	}
 	what := c.Flags().String("what", "all", strings.Join(inspect.Forgets[:], ", "))
 	reason := c.Flags().String("reason", "", "why, for the operator log")
-	must(c.RegisterFlagCompletionFunc("what", cobra.FixedCompletions(inspect.Forgets[:], cobra.ShellCompDirectiveNoFileComp)))
+	must(c.RegisterFlagCompletionFunc("what", cobra.FixedCompletions(inspect.Forgets[:],
+		cobra.ShellCompDirectiveNoFileComp)))
 	return adminCommand(node, c, func(client *client.Admin, args []string) (done forgottenAnswer, err error) {
 		if !slices.Contains(inspect.Forgets[:], *what) {
 			return done, term.UsageError(fmt.Sprintf("--what %q is none of %s", *what, strings.Join(inspect.Forgets[:], ", ")))

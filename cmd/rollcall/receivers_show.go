@@ -129,7 +129,7 @@ func newReceiversShow(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show KEY",
 		Short: "Show everything about one receiver: why it waits, pace, sessions, queues, what made us slow down",
-		Long: "Show everything about one receiver, for each node where it lives: why it waits, the pace that\n" +
+		Long: "Show everything about one receiver, for each node and shard where it lives: why it waits, the pace that\n" +
 			"each source has found and why it changed, sessions, what each verification has waiting, the last hour\n" +
 			"minute by minute, what made us slow down or rest, with the rule and the reply, and what it has taught us.",
 		Example:           "  rollcall receivers show example.net",

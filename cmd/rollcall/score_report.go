@@ -19,7 +19,7 @@ import (
 	"rollcall/smtp/smtplab"
 )
 
-// writeAccuracy writes reports as the page docs/accuracy.md.
+// writeAccuracy writes reports as a page; docs/developers/measured.md has the last figures.
 func writeAccuracy(path string, reports []scoreReport) error {
 	var page bytes.Buffer
 	fmt.Fprintf(&page, "# Accuracy\n%s\n", accuracyHead)

@@ -84,7 +84,9 @@ func TestAWorkspaceHasNoMoreUploadsThanAreFree(t *testing.T) {
 		_, path := r.create(total)
 		c := r.dial()
 		c.begin(path, total, "half of it")
-		listentest.Within(t, "the place to be taken", func() bool { return listentest.Value(t, registry, "rollcall_uploads_receiving") == want })
+		listentest.Within(t, "the place to be taken", func() bool {
+			return listentest.Value(t, registry, "rollcall_uploads_receiving") == want
+		})
 		return c
 	}
 	over := func() {
@@ -114,7 +116,9 @@ func TestAWorkspaceHasNoMoreUploadsThanAreFree(t *testing.T) {
 		t.Errorf("counted %q", n)
 	}
 	_ = first.Conn.Close()
-	listentest.Within(t, "the place to come back", func() bool { return listentest.Value(t, registry, "rollcall_uploads_receiving") == 3 })
+	listentest.Within(t, "the place to come back", func() bool {
+		return listentest.Value(t, registry, "rollcall_uploads_receiving") == 3
+	})
 }
 
 // TestStorageBehindAProxy takes a header of a trusted proxy, and refuses that of a stranger.

@@ -274,7 +274,9 @@ func TestEndedSessionIsGoneForData(t *testing.T) {
 
 func TestPreflightIsForListedOriginsOnly(t *testing.T) {
 	t.Parallel()
-	rig := newStorageRig(t, func(o *upload.Options) { o.PagesOrigin = func() string { return "http://pages.example:8080" } })
+	rig := newStorageRig(t, func(o *upload.Options) {
+		o.PagesOrigin = func() string { return "http://pages.example:8080" }
+	})
 	_, path := rig.create(10)
 	cases := []struct {
 		name, origin string

@@ -144,17 +144,12 @@ type tasks struct {
 	stale   bool                  // dropped probes are still in queues
 	waiters map[*task]struct{}    // with something behind
 	behind  int                   // of all waiters
-	queue   *fairqueue.Queue[*Probe]
+	fair    *fairqueue.Queue[*Probe]
 }
 
-func newTasks(weight func(uuid.UUID) int) tasks {
-	return tasks{all: map[wire.TaskKey]*task{}, busy: map[*task]struct{}{},
-		waiters: map[*task]struct{}{},
-		queue:   fairqueue.New[*Probe](weight)}
+func newTasks(fair *fairqueue.Queue[*Probe]) tasks {
+	return tasks{all: map[wire.TaskKey]*task{}, busy: map[*task]struct{}{}, waiters: map[*task]struct{}{}, fair: fair}
 }
-
-// flow returns the flow of a task's verification.
-func (t *tasks) flow(k *task) *flow { return t.queue.Flow(k.space, k.key.Verification) }
 
 // room reports whether n more probes of a task may be queued, due retries or others: there is
 // always a place for a small task, whatever the others have waiting.
@@ -164,7 +159,7 @@ func (t *tasks) room(k *task, n int, retries bool) bool {
 		most += queueMax / 2
 	}
 	open, all := k.count(retries)
-	return all < 2*chunksPerTask && open < chunksPerTask && n <= t.queue.Room(t.flow(k), most)
+	return all < 2*chunksPerTask && open < chunksPerTask && n <= t.fair.Room(t.fair.Flow(k.space, k.key.Verification), most)
 }
 
 // credit is how many more chunks of a task are welcome now beside those of due retries.

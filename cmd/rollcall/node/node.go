@@ -136,7 +136,8 @@ type engineOptions struct {
 }
 
 // startEngine starts the actors: receivers on the cluster, then who gives them work.
-func (n *Node) startEngine(ctx context.Context, c config.Config, id uuid.UUID, o engineOptions) (wake func(), err error) {
+func (n *Node) startEngine(ctx context.Context, c config.Config, id uuid.UUID, o engineOptions) (wake func(),
+	err error) {
 	if err := n.newMember(c, id, o); err != nil {
 		return nil, err
 	}

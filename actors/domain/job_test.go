@@ -100,7 +100,7 @@ func TestCasesOfWhatIsGivenUp(t *testing.T) {
 		}, 0, smtp.ReceiverRateLimited, smtp.ReceiverRateLimited},
 		{"name servers are silent at last", func(b *bench) {
 			b.answers(b.offered(), 1, greylisted)
-			b.planner.route.Expires = b.now
+			b.route.Expires = b.now
 			for range 20 {
 				if b.pass(5 * time.Minute); b.route.asked {
 					b.routed(b.now, mx.Route{}, errDNS)
@@ -110,12 +110,12 @@ func TestCasesOfWhatIsGivenUp(t *testing.T) {
 		}, smtp.DNSFailed, 0, smtp.DNSFailed},
 		{"receivers fail over it", func(b *bench) {
 			for len(b.done) == 0 {
-				b.backlog.lost = lostMax
+				b.backlog.receiver.lost = lostMax
 				if b.receivers(true); len(b.backlog.chunks) == 0 {
 					b.pass(5 * time.Minute)
 					b.receivers(true)
 				}
-				b.gone(b.now, lostSure)
+				b.backlog.gone(b.now, lostSure)
 				b.look()
 			}
 		}, 0, smtp.Internal, smtp.Internal},
@@ -159,7 +159,7 @@ func TestEveryHostMustDeny(t *testing.T) {
 			}
 			other := testRoute // the route changes to a host that was not asked
 			other.Hosts = []mx.Host{{Name: "new.receiver.test", Addrs: testRoute.Hosts[0].Addrs}}
-			b.planner.route.Expires = b.now
+			b.route.Expires = b.now
 			b.pass(time.Minute)
 			b.routed(b.now, other, nil)
 			b.look()
@@ -348,14 +348,14 @@ func BenchmarkDeferred(b *testing.B) {
 				a := newPlanner(morning, o, Work{Ordinals: make([]uint32, 1), Domain: "example.test"}, testSeed)
 				runtime.GC()
 				runtime.ReadMemStats(&before)
-				a.backlog.deferred = make(deferrals, 0, addresses)
+				a.retries.deferred = make(deferrals, 0, addresses)
 				for i := range uint32(addresses) {
 					p := pending{ordinal: i}
 					var c evidence.Case
 					for n := range attempts {
 						c.Add(greylisted.attempts(morning.Add(time.Duration(n) * time.Minute))[0])
 					}
-					a.again(morning, p, c, answerOf{reason: smtp.Greylisted, wait: time.Minute})
+					a.controls.again(morning, p, c, answerOf{reason: smtp.Greylisted, wait: time.Minute})
 				}
 				runtime.GC()
 				runtime.ReadMemStats(&after)

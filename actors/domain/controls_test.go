@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -26,11 +27,11 @@ func (b *bench) lives(d time.Duration) (offers []*wire.Offer) {
 		d -= step
 		b.now = b.now.Add(step)
 		pulse := &wire.Pulse{Task: b.backlog.task, Credit: 1}
-		for number := range b.backlog.chunks {
-			pulse.Chunks = append(pulse.Chunks, number)
+		for _, o := range b.backlog.chunks {
+			pulse.Chunks = append(pulse.Chunks, o.offer.Chunk)
 		}
 		if len(pulse.Chunks) > 0 {
-			b.pulsed(b.now, pulse)
+			b.backlog.pulsed(b.now, pulse)
 		}
 		b.look()
 		offers = append(offers, b.offers()...)
@@ -227,35 +228,6 @@ func TestControlProbeThatNobodyNeedsAnyMore(t *testing.T) {
 	}
 }
 
-// TestKindOfAnswers: where in a session an answer came, and its code, decide.
-func TestKindOfAnswers(t *testing.T) {
-	plain := evidence.Attempt{Stage: smtp.StageRcpt, Code: 550, Outcome: smtp.Invalid,
-		Reason: smtp.MailboxNotFound}
-	for name, c := range map[string]struct {
-		change func(a *evidence.Attempt)
-		want   int
-	}{
-		"refused":           {func(*evidence.Attempt) {}, refusesIt},
-		"refused for now":   {func(a *evidence.Attempt) { a.Code = 450 }, tellsNothing},
-		"refused at MAIL":   {func(a *evidence.Attempt) { a.Stage = smtp.StageMail }, tellsNothing},
-		"no reply":          {func(a *evidence.Attempt) { a.Code = 0 }, tellsNothing},
-		"void":              {func(a *evidence.Attempt) { a.Void = true }, tellsNothing},
-		"domain not hosted": {func(a *evidence.Attempt) { a.Reason = smtp.DomainNotHosted }, tellsNothing},
-		"accepted": {func(a *evidence.Attempt) {
-			a.Code, a.Outcome, a.Reason = 250, smtp.Valid, smtp.MailboxExists
-		}, acceptsIt},
-		"will be forwarded": {func(a *evidence.Attempt) {
-			a.Code, a.Outcome, a.Reason = 251, smtp.Valid, smtp.MailboxExists
-		}, acceptsIt},
-	} {
-		a := plain
-		c.change(&a)
-		if got := kindOf(a); got != c.want {
-			t.Errorf("%s: kind %d, want %d", name, got, c.want)
-		}
-	}
-}
-
 func TestKnownHabitsNeedNoControlProbe(t *testing.T) {
 	for catchAll, want := range map[bool]smtp.Outcome{true: smtp.CatchAll, false: smtp.Valid} {
 		o := testOptions()
@@ -306,6 +278,42 @@ func TestDoubtIsRemembered(t *testing.T) {
 	b.answers(offer, 3, accepted, 2)
 	b.nextControl(0, refused)
 	b.is(2, smtp.Valid, smtp.MailboxExists)
+}
+
+// TestAnUnreadableRefusalCostsOneControl draws refusals of control probes: one in a charset that nobody can tell stays
+// so, and isn't asked for again; words that only no rule knows are.
+func TestAnUnreadableRefusalCostsOneControl(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 28))
+		unreadable := seed%2 == 0
+		say := told{reason: smtp.Policy, code: 550 + r.IntN(5), text: "^: what it says", rule: "5xx"}
+		if unreadable {
+			say.text = []string{"^: ~~~~~~~ ~~~~ ~~", "~~ ~~~~", "sorry ~~~~~~ ~~~~~~~~", "~~~~ (#5)", "еунб бнпр",
+				"рџ ђѕђё"}[r.IntN(6)]
+		}
+		w := &fastReceiver{bench: newBench(t, testOptions(), 3+r.IntN(30)), probes: map[uint64][]*wire.Probe{}}
+		controls := 0
+		w.truth = func(p *wire.Probe) told {
+			if p.GetOrdinal() != controlOrdinal {
+				return accepted
+			}
+			controls++
+			return say
+		}
+		w.reach()
+		w.take()
+		for w.left > 0 && w.now.Before(morning.Add(2*time.Hour)) {
+			w.tick(5, time.Second)
+		}
+		if unreadable != (controls == 1) || w.left > 0 && unreadable {
+			t.Errorf("seed %d, %q: %d control probes, %d are left", seed, say.text, controls, w.left)
+		}
+		for ordinal, f := range w.done {
+			if f.Outcome != smtp.Unknown || f.Reason != smtp.Policy {
+				t.Errorf("seed %d: %d is %v %v", seed, ordinal, f.Outcome, f.Reason)
+			}
+		}
+	}
 }
 
 // TestCasesShowTheNewestControlProbes: and no more than evidence.ControlsMax.

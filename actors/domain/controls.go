@@ -1,0 +1,296 @@
+package domain
+
+import (
+	"slices"
+	"time"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/verdict"
+)
+
+const (
+	// controlOrdinal names the control probes; addresses number below it.
+	controlOrdinal = wire.ControlOrdinal
+
+	// unclearMax is how many control probes in a row may tell nothing, such as those
+	// that a policy refuses, before what was accepted is given up. Guess.
+	unclearMax = 3
+
+	// unclearFor is how long no control probe is asked then; what is accepted
+	// meanwhile is given up too. Guess: long enough not to be a nuisance, short
+	// enough that a large file is not lost.
+	unclearFor = 10 * time.Minute
+
+	// controlBehind is behind how many addresses of a domain's first chunk the first control probe goes with them.
+	// Nearly always one of so many is accepted, and it would be asked then anyway, a round trip and a queue
+	// later. A domain with fewer may not need it.
+	controlBehind = 4
+
+	// staysRefusedFor is how long a control probe is refused for now, as a mailbox that doesn't exist, until that
+	// is a refusal. Greylisting says nothing of mailboxes, and a verification that is under way takes seconds.
+	// Guess.
+	staysRefusedFor = time.Minute
+)
+
+// defaultControlPauses are long enough for another session and to see a guard that
+// counts by the minute, and short enough that a small file of a domain that accepts
+// everything ends in half a minute. Guesses.
+var defaultControlPauses = []time.Duration{2 * time.Second, 15 * time.Second}
+
+// controls find out what an acceptance is worth: by control probes, by what other control probes showed, and by
+// witnesses.
+type controls struct {
+	*job
+	route   *route
+	retries *retries
+
+	controlProbe
+	acceptances
+	witnesses witnesses
+
+	unclear int // control probes in a row that told nothing
+	doubt   smtp.Reason
+	until   time.Time // no control probe before, because of doubt
+}
+
+// controlProbe is the question about a mailbox that nobody has: each about another unless a greylist let one
+// through, one at a time and with growing pauses.
+type controlProbe struct {
+	locals  randomLocals
+	local   string           // of the one that is asked
+	let     string           // of one that was greylisted and then refused: asked again it is not put off; empty: none
+	witness bool             // that is one that was accepted, and not a random one
+	bare    evidence.Attempt // a random one was refused so, and needs a witness; its zero value: none was
+	asking  bool             // it is ready, out or deferred
+	asked   int              // since the need arose
+	next    time.Time
+	notes   []evidence.Attempt // for the Habit; never changed, only replaced
+}
+
+// note files an attempt at a control probe.
+func (k *controlProbe) note(list []evidence.Attempt) {
+	notes := slices.Concat(k.notes, list)
+	k.notes = notes[max(0, len(notes)-evidence.ControlsMax):]
+}
+
+// localOf is the local part of an address or of the control probe.
+func (k *controls) localOf(ordinal uint32) string {
+	if ordinal == controlOrdinal {
+		return k.local
+	}
+	return k.work.Local(ordinal)
+}
+
+// at is when the next control probe is due; zero: it is not waited for.
+func (k *controls) at() time.Time {
+	if len(k.accepted) == 0 || k.asking {
+		return time.Time{}
+	}
+	if k.next.Before(k.canaryBy) {
+		return k.canaryBy
+	}
+	return k.next
+}
+
+// ask sees to it that a control probe is asked, at once or after the pause.
+func (k *controls) ask(now time.Time) {
+	if k.asking || now.Before(k.next) {
+		return
+	}
+	k.begin()
+	k.offer(now)
+}
+
+// begin makes another control probe, which goes to the receiver now.
+func (k *controls) begin() {
+	k.endCanary()
+	k.asking, k.witness, k.next, k.local = true, false, time.Time{}, k.let
+	if k.local == "" {
+		k.local = k.locals.next()
+	}
+	k.asked++
+}
+
+// beginEarly begins the first control probe with the first chunk, and reports whether it belongs there.
+func (k *controls) beginEarly(now time.Time) bool {
+	if k.asking || k.recalling() {
+		return false
+	}
+	if _, known := k.habit(now, k.route.answering()).CatchAll(); known {
+		return false
+	}
+	k.begin()
+	return true
+}
+
+// offer offers the control probe as what is due: many addresses may wait for it.
+func (k *controls) offer(now time.Time) {
+	k.retries.push(pending{ordinal: controlOrdinal, since: k.since(now), due: k.since(now) - 1}) // never 0: see deferralStats.control
+}
+
+// end: nothing has to be known any more. A control probe that is out comes back.
+func (k *controls) end() {
+	k.asking, k.asked, k.unclear = false, 0, 0
+	k.next = time.Time{}
+}
+
+// pause lets some time pass before the next control probe.
+func (k *controls) pause(now time.Time) {
+	pauses := k.options.controlPauses()
+	k.asking = false
+	k.next = now.Add(pauses[min(k.asked, len(pauses))-1])
+}
+
+// endsAt is when it is expected to be known whether the domain takes everything:
+// nearly all refuse the first control probe, and one that does not, refuses none.
+func (k *controls) endsAt(now time.Time) time.Time {
+	end, pauses := later(now, k.at()), k.options.controlPauses()
+	if put := k.retries.stats.control; put > 0 {
+		end = later(end, k.start.Add(put))
+	}
+	if accepted := k.habit(now, k.host).Accepted; accepted > 0 {
+		for i := accepted + 1; i < evidence.ControlsEnough; i++ {
+			end = end.Add(pauses[min(i-1, len(pauses)-1)])
+		}
+	}
+	return end
+}
+
+// needed reports whether something waits for a control probe, or a witness.
+func (k *controls) needed() bool {
+	return len(k.accepted) > 0 || k.witness && len(k.witnesses.doubted) > 0
+}
+
+// answer takes the answer to a control probe.
+func (k *controls) answer(now time.Time, p pending, c evidence.Case, m answerOf) {
+	if k.witness {
+		k.testified(now, c, m)
+		return
+	}
+	last, asked := c.Last()
+	answered := asked && len(m.attempts) > 0
+	var accepted, refused bool
+	if answered {
+		accepted, refused = verdict.Control(last)
+	}
+	if accepted || refused {
+		k.route.hear(last)
+	}
+	if accepted && k.options.Facts.Suspect(habitKey(k.work.Domain, last.Host), now) {
+		m.attempts[len(m.attempts)-1].Void = true
+		k.note(m.attempts)
+		k.end()
+		k.guarded(now)
+		return
+	}
+	k.note(m.attempts)
+	switch {
+	case refused || k.staysRefused(c):
+		if p.from != 0 {
+			k.let = k.local
+		}
+		k.tellsApart(now, last)
+	case accepted:
+		k.let = ""
+		k.options.Facts.Learn(habitKey(k.work.Domain, last.Host), true, now)
+		k.unclear = 0
+		k.pause(now)
+		k.moveTo(now, last.Host)
+	case answered && last.Outcome == smtp.Invalid && last.Bare && k.witnesses.known:
+		k.bare = last
+		k.askWitness(now)
+	case answered && last.Unreadable() && verdict.Unread(last.Rule): // and stays so
+		k.uncontrolled(now, last.Reason)
+	case !answered || last.Outcome == smtp.Undecided && !closed(c):
+		if last.Reason == smtp.NotAccepted && m.wait == 0 {
+			m.wait = k.options.Facts.Hour.Of(staysRefusedFor)
+		}
+		k.again(now, p, c, m)
+	default:
+		k.tellsNothing(now, last.Reason)
+	}
+}
+
+// staysRefused reports whether a receiver that refuses missing mailboxes for now only has refused a control probe
+// again, while others are accepted: the same name, by the same host.
+func (k *controls) staysRefused(c evidence.Case) bool {
+	last, _ := c.Last()
+	return last.Reason == smtp.NotAccepted && len(k.accepted) > 0 && k.host == last.Host &&
+		slices.ContainsFunc(c.Attempts, func(t evidence.Attempt) bool {
+			return t.Reason == smtp.NotAccepted && !t.Void && !t.Others && t.Host == last.Host &&
+				last.At.Sub(t.At) >= k.options.Facts.Hour.Of(staysRefusedFor)
+		})
+}
+
+// closed reports whether a case has an outcome.
+func closed(c evidence.Case) bool {
+	outcome, _ := verdict.Conclude(c)
+	return outcome.Final()
+}
+
+// tellsApart: a mailbox that nobody has was refused.
+func (k *controls) tellsApart(now time.Time, refused evidence.Attempt) {
+	k.options.Facts.Learn(habitKey(k.work.Domain, refused.Host), false, now)
+	k.end()
+	k.moveTo(now, refused.Host)
+	k.prove(k.retries.log, refused.At)
+}
+
+// moveTo has everything asked again that waits for control probes at another host than the one that answers
+// now: it says nothing about that one.
+func (k *controls) moveTo(now time.Time, host string) {
+	if k.host == host {
+		return
+	}
+	for _, p := range k.takeAccepted() {
+		c := k.retries.log.take(&p)
+		k.disregard(now, p, c)
+	}
+}
+
+// tellsNothing: a control probe was answered, and nothing is known.
+func (k *controls) tellsNothing(now time.Time, reason smtp.Reason) {
+	k.pause(now)
+	if k.unclear++; k.unclear >= unclearMax {
+		k.uncontrolled(now, reason)
+	}
+}
+
+// uncontrolled gives up what was accepted: nobody knows what that is worth.
+func (k *controls) uncontrolled(now time.Time, reason smtp.Reason) {
+	k.end()
+	k.doubt, k.until = reason, now.Add(unclearFor)
+}
+
+// inDoubt reports whether acceptances cannot be believed at present, nor be examined.
+func (k *controls) inDoubt(now time.Time) bool { return now.Before(k.until) }
+
+// guarded: a mailbox that nobody has was accepted behind many refusals, so a guard is
+// at work that accepts everything in silence.
+func (k *controls) guarded(now time.Time) {
+	until := now.Add(k.options.Facts.Hour.Of(guardFor))
+	k.options.Facts.Guard(habitKey(k.work.Domain, k.route.answering()), until)
+	k.add(guardSeen{until})
+}
+
+// again has an address, or the control probe, asked again later, or gives it up when its time is over.
+func (k *controls) again(now time.Time, p pending, c evidence.Case, m answerOf) {
+	if why, over := k.retries.putOff(now, p, c, m); over {
+		k.giveUp(now, p, c, why)
+	}
+}
+
+// giveUp gives up an address, or what rests on the control probe that it is. why is smtp.ReasonNone when the last
+// attempt says it.
+func (k *controls) giveUp(now time.Time, p pending, c evidence.Case, why smtp.Reason) {
+	if p.ordinal != controlOrdinal {
+		k.job.giveUp(now, p.ordinal, c, why)
+		return
+	}
+	if last, asked := c.Last(); asked && why == smtp.ReasonNone {
+		why = last.Reason
+	}
+	k.uncontrolled(now, why)
+}
