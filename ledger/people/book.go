@@ -45,19 +45,19 @@ func New(db Database) *Book { return &Book{db} }
 // rows are the statements of this package in one transaction.
 type rows struct{ Tx }
 
-func (b *Book) update(ctx context.Context, do func(t rows) error) error {
+func (b *Book) runUpdate(ctx context.Context, do func(t rows) error) error {
 	return b.db.UpdatePeople(ctx, func(t Tx) error { return do(rows{t}) })
 }
 
-func (b *Book) view(ctx context.Context, do func(t rows) error) error {
+func (b *Book) runView(ctx context.Context, do func(t rows) error) error {
 	return b.db.ViewPeople(ctx, func(t Tx) error { return do(rows{t}) })
 }
 
 // operator is who makes changes by the command line.
 const operator = "operator"
 
-// told writes what a change is told by: a line of the log of its workspace, and a line of the operator log when an operator
-// made it or it is of no workspace.
+// told writes what a change is told by: a line of the log of its workspace, and a line of the operator log when an
+// operator made it or it is of no workspace.
 func told(t rows, actor string, workspace uuid.UUID, l ledger.WorkspaceLine) error {
 	l.Actor = actor
 	if err := l.Check(); err != nil {
@@ -74,10 +74,10 @@ func told(t rows, actor string, workspace uuid.UUID, l ledger.WorkspaceLine) err
 	return t.Log(ledger.LogLine{Action: l.Action, Workspace: workspace, Subject: l.Subject, New: l.Detail})
 }
 
-// isWorkspace refuses a workspace that is none. It is asked before a transaction: a workspace never goes, and who reads its
-// row in a transaction is in the way of those who move its credits. ErrNoSuchWorkspace.
+// isWorkspace refuses a workspace that is none. It is asked before a transaction: a workspace never goes, and who reads
+// its row in a transaction is in the way of those who move its credits. ErrNoSuchWorkspace.
 func (b *Book) isWorkspace(ctx context.Context, workspace uuid.UUID) error {
-	return b.view(ctx, func(t rows) error {
+	return b.runView(ctx, func(t rows) error {
 		_, err := t.Account(workspace)
 		return err
 	})
@@ -129,7 +129,7 @@ type Query struct{ Name, Text, Index string }
 // Queries are what requests ask all the time. A test asks the databases for their plans.
 func Queries() []Query {
 	ends := func(of links) string {
-		query, _ := of.end(time.Time{})
+		query, _ := of.endStatement(time.Time{})
 		return query
 	}
 	return []Query{

@@ -18,13 +18,14 @@ import (
 // The invitations to a workspace that can be used at a time, and how many there are together with the members.
 const (
 	openInvitations = ` FROM links WHERE workspace = ? AND ends > ?`
-	countMembers    = `SELECT (SELECT count(*) FROM memberships WHERE workspace = ?) + (SELECT count(*)` + openInvitations + `)`
-	countOwners     = `SELECT count(*) FROM memberships m JOIN users u ON u.id = m.user_id
+	countMembers    = `SELECT (SELECT count(*) FROM memberships WHERE workspace = ?) +
+		(SELECT count(*)` + openInvitations + `)`
+	countOwners = `SELECT count(*) FROM memberships m JOIN users u ON u.id = m.user_id
 		WHERE m.workspace = ? AND m.role = 'owner' AND u.disabled = 0 AND m.user_id <> ?`
 )
 
-// role reads the role of a user in a workspace; "": none.
-func (t rows) role(workspace, user uuid.UUID) (role ledger.Role, err error) {
+// readRole reads the role of a user in a workspace; "": none.
+func (t rows) readRole(workspace, user uuid.UUID) (role ledger.Role, err error) {
 	err = t.Row(`SELECT role FROM memberships WHERE workspace = ? AND user_id = ?`, workspace[:], user[:]).Scan(&role)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return "", fmt.Errorf("read membership: %w", err)
@@ -70,7 +71,7 @@ const members = `SELECT m.user_id, u.email, u.name, m.role, m.created, u.seen, u
 
 // Members lists the members of a workspace by email.
 func (b *Book) Members(ctx context.Context, workspace uuid.UUID) (list []ledger.Membership, err error) {
-	err = b.view(ctx, func(t rows) error {
+	err = b.runView(ctx, func(t rows) error {
 		if _, err := t.Account(workspace); err != nil {
 			return err
 		}
@@ -95,7 +96,8 @@ func (b *Book) Members(ctx context.Context, workspace uuid.UUID) (list []ledger.
 // userActor is what the actor of a user begins with.
 const userActor = "user:"
 
-// onlyOwner refuses a user who is no owner of a workspace: a node may believe for some seconds that they are. ErrNotOwner.
+// onlyOwner refuses a user who is no owner of a workspace: a node may believe for some seconds that they are.
+// ErrNotOwner.
 func onlyOwner(t rows, actor string, workspace uuid.UUID) error {
 	text, is := strings.CutPrefix(actor, userActor)
 	if !is {
@@ -105,7 +107,7 @@ func onlyOwner(t rows, actor string, workspace uuid.UUID) error {
 	if err != nil {
 		return ledger.ErrNotOwner
 	}
-	role, err := t.role(workspace, id)
+	role, err := t.readRole(workspace, id)
 	if err == nil && role != ledger.Owner {
 		err = ledger.ErrNotOwner
 	}
@@ -114,7 +116,7 @@ func onlyOwner(t rows, actor string, workspace uuid.UUID) error {
 
 // join makes the user of an invitation a member, or gives a member the role if it is the higher.
 func join(t rows, actor string, l *linkRow, u *ledger.User, now time.Time) error {
-	is, err := t.role(l.Workspace, u.ID)
+	is, err := t.readRole(l.Workspace, u.ID)
 	if err != nil || is.Allows(l.Role) {
 		return err
 	}
@@ -137,7 +139,7 @@ func roleLine(email string, old, now ledger.Role) ledger.WorkspaceLine {
 func (b *Book) SetRole(ctx context.Context, workspace, user uuid.UUID, role ledger.Role) error {
 	err := b.isWorkspace(ctx, workspace)
 	if err == nil {
-		err = b.update(ctx, func(t rows) error { return setRole(t, ledger.Actor(ctx), workspace, user, role) })
+		err = b.runUpdate(ctx, func(t rows) error { return setRole(t, ledger.Actor(ctx), workspace, user, role) })
 	}
 	if err != nil {
 		return fmt.Errorf("set the role of user %s in workspace %s: %w", user, workspace, err)
@@ -146,7 +148,7 @@ func (b *Book) SetRole(ctx context.Context, workspace, user uuid.UUID, role ledg
 }
 
 func setRole(t rows, actor string, workspace, user uuid.UUID, role ledger.Role) error {
-	is, err := t.role(workspace, user)
+	is, err := t.readRole(workspace, user)
 	switch {
 	case err != nil || is == "" && role == "":
 		return err
@@ -169,7 +171,7 @@ func setRole(t rows, actor string, workspace, user uuid.UUID, role ledger.Role) 
 			return ledger.ErrLastOwner
 		}
 	}
-	u, err := t.user(user)
+	u, err := t.readUser(user)
 	if err != nil {
 		return err
 	}
@@ -195,8 +197,8 @@ func setRole(t rows, actor string, workspace, user uuid.UUID, role ledger.Role) 
 	return told(t, actor, workspace, line)
 }
 
-// endInvitations ends the open invitations to a workspace that a member made, and those of their email: with one they could
-// take back a role that they lost.
+// endInvitations ends the open invitations to a workspace that a member made, and those of their email: with one
+// they could take back a role that they lost.
 func endInvitations(t rows, workspace uuid.UUID, u *ledger.User, now time.Time) error {
 	made := links{madeBy: userActor + u.ID.String(), purpose: ledger.InviteLink, workspace: workspace}
 	if err := t.endLinks(made, now); err != nil {

@@ -25,8 +25,8 @@ var (
 	databases atomic.Int64
 )
 
-// Main runs the tests of a package that use Shared, and ends its server. Unless there are benchmarks, which measure disks too,
-// files are in memory: no such test is about the disk, since a process may die, and not the machine.
+// Main runs the tests of a package that use Shared, and ends its server. Unless there are benchmarks, which measure
+// disks too, files are in memory: no such test is about the disk, since a process may die, and not the machine.
 func Main(m *testing.M) int {
 	flag.Parse()
 	measures := flag.Lookup("test.bench").Value.String() != ""

@@ -19,7 +19,8 @@ func TestWhichClocksAreBelieved(t *testing.T) {
 	}{
 		{"both run", 0, false, []step{{}, {ran: time.Minute}, {ran: 90 * day}}},
 		{"a pause of less than an hour", 0, false, []step{{}, {ran: time.Minute, ledger: jumpMax}}},
-		{"a jump while a process runs", 0, false, []step{{}, {ran: time.Minute, ledger: jumpMax + time.Second, doubted: true}}},
+		{"a jump while a process runs", 0, false, []step{{},
+			{ran: time.Minute, ledger: jumpMax + time.Second, doubted: true}}},
 		{"a jump of many small ones", 0, false, []step{{}, {ledger: 20 * time.Minute}, {ledger: 40 * time.Minute},
 			{ledger: 65 * time.Minute}, {ledger: 126 * time.Minute, doubted: true}}},
 		{"a jump that is mended", 0, false, []step{{}, {ran: 1, ledger: 40 * day, doubted: true}, {ran: 2}}},
@@ -33,7 +34,8 @@ func TestWhichClocksAreBelieved(t *testing.T) {
 		{"a clock that goes back, and is right again", 0, false, []step{{}, {ran: time.Minute, ledger: -9 * day},
 			{ran: 2 * time.Minute}, {ran: 3 * time.Minute, ledger: 2 * jumpMax, doubted: true}}},
 		{"a night without nodes", day, false, []step{{}}},
-		{"a long standstill", 40 * day, false, []step{{doubted: true}, {ran: day - 1, doubted: true}, {ran: day}, {ran: day + 1}}},
+		{"a long standstill", 40 * day, false, []step{
+			{doubted: true}, {ran: day - 1, doubted: true}, {ran: day}, {ran: day + 1}}},
 		{"a server whose clock is near", 0, true, []step{{ledger: apartMax}, {ledger: -apartMax}, {node: apartMax}}},
 		{"a server ahead of the node", 0, true, []step{{ledger: apartMax + 1, doubted: true}, {}}},
 		{"a server behind the node", 0, true, []step{{node: apartMax + 1, doubted: true}, {}}},
@@ -41,7 +43,8 @@ func TestWhichClocksAreBelieved(t *testing.T) {
 			{ran: 3 * day, ledger: 40 * day, doubted: true}}},
 		{"both jump", 0, true, []step{{}, {ran: 1, ledger: 40 * day, node: 40 * day, doubted: true},
 			{ran: day + 1, ledger: 40 * day, node: 40 * day}}},
-		{"both jump, and then the server alone", 0, true, []step{{}, {ran: 1, ledger: 40 * day, node: 40 * day, doubted: true},
+		{"both jump, and then the server alone", 0, true, []step{{},
+			{ran: 1, ledger: 40 * day, node: 40 * day, doubted: true},
 			{ran: day, ledger: 40 * day, doubted: true}, {ran: day + 1, ledger: 40 * day, node: 40 * day, doubted: true}}},
 	} {
 		began := time.UnixMilli(1_700_000_000_000)

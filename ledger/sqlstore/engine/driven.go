@@ -8,7 +8,7 @@ import (
 )
 
 // restartsMax bounds how often CockroachDB runs one attempt again from its
-// savepoint, without a pause. From RELIABILITY 1.3; 0 would be without end.
+// savepoint, without a pause; 0 would be without end.
 const restartsMax = 5
 
 // driven runs a transaction that has begun by way of cockroach-go. On PostgreSQL

@@ -32,8 +32,9 @@ func (m Schema) name(version int) (string, error) {
 }
 
 const (
-	// tableLockTime is how long a step waits for a table that a long transaction uses. All others that ask for the table meanwhile wait behind the step. Above one second,
-	// after which PostgreSQL ends its own vacuum so that others get the table.
+	// tableLockTime is how long a step waits for a table that a long transaction uses. All others that ask for
+	// the table meanwhile wait behind the step. Above one second, after which PostgreSQL ends its own vacuum so that
+	// others get the table.
 	tableLockTime = 1500 * time.Millisecond
 	// tableLockPause is how long a step then lets the others go on.
 	tableLockPause = 1500 * time.Millisecond

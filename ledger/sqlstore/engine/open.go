@@ -81,7 +81,8 @@ type DB struct {
 
 // newDB makes a DB that is not connected.
 func newDB(d dialect, m Schema, o Options) (*DB, error) {
-	s := &DB{dialect: d, schema: m, folder: o.Folder, retryWait: o.RetryWait, Log: o.Log, meters: newMeters(), clock: newClockWatch()}
+	s := &DB{dialect: d, schema: m, folder: o.Folder, retryWait: o.RetryWait, Log: o.Log, meters: newMeters(),
+		clock: newClockWatch()}
 	if o.Seams.Clock != "" {
 		s.dialect.now = o.Seams.Clock
 	}
@@ -223,7 +224,8 @@ func openServer(ctx context.Context, url string, m Schema, o Options, a access) 
 	s.writeBy(db, writersMax)
 	asking, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
-	if err := db.PingContext(asking); err != nil { // a connection that may not write is refused now, not at the first write
+	// A connection that may not write is refused now, not at the first write.
+	if err := db.PingContext(asking); err != nil {
 		return nil, errors.Join(fmt.Errorf("open ledger: %w", err), s.Close())
 	}
 	return s, nil

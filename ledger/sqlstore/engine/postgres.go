@@ -152,7 +152,8 @@ func judgeState(code string, f failure) fault {
 		return passing(whyConflict, false)
 	case "40003": // statement completion unknown
 		return passing(whyUnknown, true)
-	case "23505", "42P07", "42710", "42701": // unique violation, duplicate table, type or column: run again, it sees the other's
+	case "23505", "42P07", "42710", "42701":
+		// Unique violation, duplicate table, type or column: run again, it sees the other's.
 		return fault{why: whyDuplicate, again: true}
 	case "25P02": // an earlier error was dropped
 		return passing(whyAborted, false)

@@ -332,7 +332,8 @@ func TestAConnectionThatIsNotSerializableIsRefused(t *testing.T) {
 
 func TestTheDatabaseIsKnownByItsVersion(t *testing.T) {
 	for _, c := range []struct{ name, version, want, audits string }{
-		{"cockroachdb", "CockroachDB CCL v25.2.1 (x86_64-pc-linux-gnu, built 2025/06/01, go1.23)", "cockroachdb", "AS OF SYSTEM TIME"},
+		{"cockroachdb", "CockroachDB CCL v25.2.1 (x86_64-pc-linux-gnu, built 2025/06/01, go1.23)", "cockroachdb",
+			"AS OF SYSTEM TIME"},
 		{"imitated", "CockroachDB, imitated", "cockroachdb", "READ ONLY; SET"},
 		{"postgresql", "PostgreSQL 15.18 (Debian 15.18-0+deb12u1) on x86_64-pc-linux-gnu", "postgresql", "DEFERRABLE"},
 	} {

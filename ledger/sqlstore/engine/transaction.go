@@ -213,7 +213,8 @@ func (s *DB) Update(ctx context.Context, do func(t *Tx) error) error {
 	return s.UpdateIn(ctx, Scope{}, do)
 }
 
-// Scope says what a transaction is about, so that those which would meet at the same rows can take turns before they begin.
+// Scope says what a transaction is about, so that those which would meet at the same rows can take turns
+// before they begin.
 type Scope struct {
 	Workspace uuid.UUID // zero: of whom the context says, see ledger.TenantOf
 	Account   bool      // the account of the workspace may change
@@ -234,7 +235,8 @@ func (s *DB) UpdateIn(ctx context.Context, in Scope, do func(t *Tx) error) (err 
 	conflicts, busy, doubt := 0, false, false
 	return s.repeat(ctx, func(ctx context.Context) (fault, error) {
 		meter.runs++
-		f, err := s.run(ctx, in, again{before: meter.runs > 1, alone: conflicts%(crowdedRuns+1) == crowdedRuns}, func(t *Tx) error {
+		is := again{before: meter.runs > 1, alone: conflicts%(crowdedRuns+1) == crowdedRuns}
+		f, err := s.run(ctx, in, is, func(t *Tx) error {
 			t.Passes, t.Doubt = busy, doubt
 			return do(t)
 		})

@@ -161,7 +161,8 @@ func TestWritesCountsBothEndsOfATransaction(t *testing.T) {
 	if _, still := (&DB{dialect: postgresDialect(), writer: s.writer}).Writes(); still {
 		t.Error("a server keeps still, where other nodes write")
 	}
-	reader, err := OpenReadOnly(t.Context(), "sqlite:"+filepath.Join(filepath.Dir(s.lock.Name()), "ledger.db"), book, Options{})
+	path := filepath.Join(filepath.Dir(s.lock.Name()), "ledger.db")
+	reader, err := OpenReadOnly(t.Context(), "sqlite:"+path, book, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
