@@ -556,10 +556,15 @@ func newClusterUndrain(node *adminFlags) *cobra.Command {
 	return c
 }
 
+// unfitLooks is how many looks find a node unfit before that is believed: until its next heartbeat a node that was
+// undrained has the view of its drain, in which it is not.
+const unfitLooks = 5
+
 // waitServing returns when a process takes work, and gives it as it then is. Its error
 // wraps errNotServing when that will not be by itself, errDeaf when nodes do not answer.
 func waitServing(ctx context.Context, client *client.Admin, tell io.Writer, m admin.Member,
 	every time.Duration) (admin.Member, error) {
+	unfit := 0
 	return watchNode(ctx, client, tell, m, every, "undrain", func(m admin.Member) (bool, error) {
 		switch m.State {
 		case admin.StateServing:
@@ -568,6 +573,9 @@ func waitServing(ctx context.Context, client *client.Admin, tell io.Writer, m ad
 			return true, fmt.Errorf("%s %w: it has ended (%s). Start it, and it takes work", nodeTitle(m), errNotServing,
 				m.State)
 		case admin.StateUnfit:
+			if unfit++; unfit < unfitLooks {
+				return false, nil
+			}
 			return true, fmt.Errorf("%s %w: it does not drain, but its identity fails a check: run `rollcall doctor` there",
 				nodeTitle(m), errNotServing)
 		}

@@ -240,8 +240,10 @@ func (v membersView) Forget(ctx context.Context, node uuid.UUID) error {
 // Keys implements admin.Cluster.
 func (v membersView) Keys(ctx context.Context, c admin.KeyCommand) ([]admin.KeyResult, error) {
 	operations := map[admin.KeyOp]clusterwire.KeysAsk_Operation{admin.KeyAdd: clusterwire.KeysAsk_ADD,
-		admin.KeyUse: clusterwire.KeysAsk_USE, admin.KeyRemove: clusterwire.KeysAsk_REMOVE, admin.KeyList: clusterwire.KeysAsk_LIST}
-	rings, err := v.node.Keys(ctx, &clusterwire.KeysAsk{Operation: operations[c.Op], Key: c.Key, Fingerprint: c.Fingerprint})
+		admin.KeyUse: clusterwire.KeysAsk_USE, admin.KeyRemove: clusterwire.KeysAsk_REMOVE,
+		admin.KeyList: clusterwire.KeysAsk_LIST}
+	rings, err := v.node.Keys(ctx, &clusterwire.KeysAsk{Operation: operations[c.Op], Key: c.Key,
+		Fingerprint: c.Fingerprint})
 	if errors.Is(err, cluster.ErrNoKeyring) {
 		return nil, admin.ErrNoKeyring
 	}
