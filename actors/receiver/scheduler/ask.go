@@ -90,7 +90,7 @@ func (ss *sessions) makesRoom(now time.Time, s *session) bool {
 		return false
 	}
 	return s.queue.Queued() == 0 || s.queue.Sessions() > 1 || now.Sub(s.opened) >= turnFor ||
-		ss.small != nil && ss.closing < max(1, len(ss.all)/2) && ss.isLarge(s.queue)
+		ss.small != nil && ss.closing < max(1, len(ss.all)/2) && s.queue.isLarge()
 }
 
 // claim returns how many addresses a session is given now, which are booked with its source, and notes what it waits for.

@@ -50,7 +50,7 @@ func (ss *sessions) poisonOthers(now time.Time, s *session, r Report) {
 // bookReport counts what was asked, and what came of it.
 func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 	fresh, asked, refused, faults, last := s.rcpts == 0, 0, 0, 0, time.Time{}
-	s.agreed = ss.agreesOnLength(s, r)
+	s.agreed = s.agreesOnLength(r, &ss.allowance.learned)
 	for _, a := range r.Answered {
 		a.waited, last = a.At.Sub(later(a.Sent, last)), a.At
 		if a.Told.Attempt.Code == 0 { // cannot be asked at this host: nothing was sent
@@ -110,18 +110,6 @@ func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 	}
 }
 
-// agreesOnLength reports whether the receiver ended a session after as many answers as one
-// before: it is about the length of sessions, and not about who was asked last.
-func (ss *sessions) agreesOnLength(s *session, r *Report) bool {
-	told := s.told
-	for i := range r.Answered {
-		if code := r.Answered[i].Told.Attempt.Code; code != 0 && code != 421 {
-			told++
-		}
-	}
-	return r.Failure != nil && r.Cut && ss.allowance.learned.Agrees(told)
-}
-
 // badSequence is how a server answers a command that came before its time (RFC 5321 §4.2.2).
 const badSequence = 503
 
@@ -157,4 +145,16 @@ func (ss *sessions) learnTogether(now time.Time, s *session, r *Report) {
 	if outOfStep && s.grouped {
 		s.queue.alone = now.Add(throttle.LearnedFor)
 	}
+}
+
+// agreesOnLength reports whether the receiver ended a session after as many answers as one
+// before: it is about the length of sessions, and not about who was asked last.
+func (s *session) agreesOnLength(r *Report, learned *throttle.Learned) bool {
+	told := s.told
+	for i := range r.Answered {
+		if code := r.Answered[i].Told.Attempt.Code; code != 0 && code != 421 {
+			told++
+		}
+	}
+	return r.Failure != nil && r.Cut && learned.Agrees(told)
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"rollcall/actors/receiver/state"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
@@ -125,43 +124,6 @@ func (l *route) knowsSomething(now time.Time) bool {
 // inWords names a queue in a sentence, by its hosts.
 func (l *route) inWords() string { return strings.TrimSuffix(l.key, ",") }
 
-// noteTo adds what a queue knows to a snapshot.
-func (l *route) noteTo(now time.Time, m *state.Snapshot) {
-	one := state.Lane{Key: l.key, Rests: l.noteRests(now)}
-	if mode := l.tlsModeNow(now); mode != smtp.TLSOpportunistic {
-		one.TLS, one.Left = uint8(mode), l.tlsUntil.Sub(now).Milliseconds()
-	}
-	if (one.TLS > 0 || len(one.Rests) > 0) && len(m.Lanes) < state.HostsMax {
-		m.Lanes = append(m.Lanes, one)
-	}
-	for _, c := range l.candidates {
-		if c.failures > 0 && now.Before(c.until.Add(throttle.LearnedFor)) && len(m.Hosts) < state.HostsMax {
-			m.Hosts = append(m.Hosts, state.Host{Host: c.host, At: c.at.String(),
-				Left: max(0, c.until.Sub(now).Milliseconds()), Failures: min(c.failures, state.CountMax),
-				Last: state.AttemptOf(c.last.Attempt)})
-		}
-	}
-}
-
-// noteRests gives the sources that a queue refuses.
-func (l *route) noteRests(now time.Time) []state.Suspension {
-	var out []state.Suspension
-	for o, r := range l.refusals {
-		if left := r.until.Sub(now); left > 0 && len(out) < state.SourcesMax {
-			out = append(out, state.Suspension{Source: o.name, Left: left.Milliseconds(),
-				Rests: min(r.count, state.CountMax), Last: state.AttemptOf(r.last.Attempt)})
-		}
-	}
-	return out
-}
-
-// restored is what came of a snapshot and waits for its queues to be made.
-type restored struct {
-	queues map[string]state.Lane
-	hosts  map[string]state.Host // by host and address
-	read   time.Time
-}
-
 // routeTo gives what is known of a set of hosts.
 func (ps *paths) routeTo(now time.Time, hosts []*wire.Host) *route {
 	key := hostsKey(hosts)
@@ -175,46 +137,6 @@ func (ps *paths) routeTo(now time.Time, hosts []*wire.Host) *route {
 	}
 	l.learnHosts(hosts)
 	return l
-}
-
-// remindRoute tells a route what is remembered of its hosts.
-func (ps *paths) remindRoute(now time.Time, l *route) {
-	m := ps.restored
-	if m == nil {
-		return
-	}
-	until := func(ms int64) time.Time {
-		return m.read.Add(state.Millis(ms, state.HoldMost))
-	}
-	one, ok := m.queues[l.key]
-	if ok {
-		ps.remindRests(now, l, one.Rests, until)
-	}
-	if ok && one.Left > 0 && one.TLS <= uint8(smtp.TLSOffHELO) && now.Before(until(one.Left)) {
-		l.tls, l.tlsUntil = smtp.TLSMode(one.TLS), until(one.Left)
-	}
-	for _, c := range l.candidates {
-		h, ok := m.hosts[c.host+" "+c.at.String()]
-		if !ok || c.failures > 0 || !now.Before(until(h.Left).Add(throttle.LearnedFor)) {
-			continue
-		}
-		c.until, c.failures, c.last = until(h.Left), state.Count(h.Failures), ps.options.judgeRecalled(h.Last)
-	}
-}
-
-// remindRests tells a queue which sources it refused. Of what is known already the
-// stricter holds.
-func (ps *paths) remindRests(now time.Time, l *route, noted []state.Suspension, until func(ms int64) time.Time) {
-	for _, m := range noted[:min(len(noted), state.SourcesMax)] {
-		for _, o := range ps.all {
-			if o.name != m.Source || !now.Before(until(m.Left)) {
-				continue
-			}
-			if r := l.refusalOf(o); until(m.Left).After(r.until) {
-				r.until, r.count, r.last = until(m.Left), max(1, state.Count(m.Rests)), ps.options.judgeRecalled(m.Last)
-			}
-		}
-	}
 }
 
 // doubtHost lets the other hosts of a queue go first where one gives nothing but bad answers: for 2, 4, 8 … 60 s.

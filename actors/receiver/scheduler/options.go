@@ -77,3 +77,11 @@ func (o *Options) Bind() {
 
 // scaleHour gives how long d lasts where an hour is that of the sources.
 func (o *Options) scaleHour(d time.Duration) time.Duration { return o.Sources.Hour.Of(d) }
+
+// ledgerTime gives the time of the ledger.
+func (o Options) ledgerTime(now time.Time) time.Time {
+	if o.Clock != nil {
+		return o.Clock()
+	}
+	return now
+}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/status"
 	"rollcall/actors/view"
 	"rollcall/actors/wire"
@@ -16,9 +17,9 @@ import (
 // recorder remembers what the receiver said, for those who ask what it does.
 type recorder struct {
 	*env
-	allowance *allowance
-	record    record
-	kinds     []kind // of the report at hand
+	handle *registry.Handle
+	record record
+	kinds  []kind // of the report at hand
 }
 
 const (
@@ -182,7 +183,7 @@ func (re *recorder) openHistory(now time.Time) *status.History {
 	if st.history == nil && (st.tried.IsZero() || now.Sub(st.tried) >= roomEvery) {
 		first := st.tried.IsZero()
 		st.tried = now
-		st.history = re.allowance.handle.Histories().Open(re.key, now, first)
+		st.history = re.handle.Histories().Open(re.key, now, first)
 	}
 	return st.history
 }
