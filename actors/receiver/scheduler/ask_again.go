@@ -82,6 +82,39 @@ func resultOf(told *Judgement) throttle.Result {
 	return throttle.PutOff
 }
 
+// takeFact follows what is said of an address here.
+func (qs *queues) takeFact(now time.Time, l *hostQueue, at place, f Fact) {
+	a, p := f.about, f.about.Probe
+	switch f.what {
+	case untouched:
+		qs.pushProbe(l, p)
+		return
+	case worthless:
+		a.Told.Attempt.Void = true
+	case goneWith:
+		qs.retryProbe(l, *a)
+		return
+	case guardWoke, overRefused, wasCut, troubled:
+		return
+	}
+	p.note(a.Told)
+	switch f.what {
+	case answered:
+		if !a.Told.Verdict.Bare { // which may mean us as well as the mailbox
+			qs.answeredWell(now, at, a)
+		}
+		qs.answerProbe(p, a.Told, a.At)
+	case worthless, tooMany, underTLS: // a receiver that rests tells it when to come back
+		qs.pushProbe(l, p)
+	case notHere:
+		qs.nextHosts(now, at, *a)
+	case suspicious, suspected:
+		qs.answeredBadly(now, at, *a)
+	case unaskable:
+		qs.answerProbe(p, a.Told, a.At)
+	}
+}
+
 // answeredWell takes an answer that says something about its address.
 func (qs *queues) answeredWell(now time.Time, at place, a *Answered) {
 	o, p := at.path, a.Probe

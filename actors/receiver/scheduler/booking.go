@@ -158,3 +158,24 @@ func (s *session) agreesOnLength(r *Report, learned *throttle.Learned) bool {
 	}
 	return r.Failure != nil && r.Cut && learned.Agrees(told)
 }
+
+// takeFact learns what sessions bear here.
+func (ss *sessions) takeFact(now time.Time, s *session, f Fact) {
+	learned, a := &ss.allowance.learned, f.about
+	ss.dirty = ss.dirty || f.what != answered && f.what != worthless && f.what != untouched
+	switch {
+	case f.what == tooMany:
+		learned.PerTransaction.Tighten(a.Nth-1, now)
+		learned.Transaction.OnSplit(a.Nth - 1)
+	case f.what == suspicious && a.Told.Verdict.Action == verdict.ActSplit:
+		// As many went before in a transaction: it may be the session that has had enough. Two that agree teach how long sessions
+		// are. As it may be our pace as well, it is a bad answer like others.
+		s.doomed = s.doomed || learned.SessionFull(a.told, now)
+	case f.what == guardWoke:
+		learned.Refused.Tighten(s.refused-1, now)
+	case f.what == overRefused:
+		learned.Refused.Tighten(s.refused, now)
+	case f.what == wasCut:
+		learned.SessionEnded(s.told, s.refused, now)
+	}
+}

@@ -227,3 +227,16 @@ func later(a, b time.Time) time.Time {
 	}
 	return b
 }
+
+// takeFact learns whether a source is taken, whether TLS is, and what keeps us away.
+func (ps *paths) takeFact(now time.Time, at place, f Fact) {
+	switch f.what {
+	case answered:
+		ps.receiver.inRow = 0
+		ps.noteTaken(now, at.route, at.path)
+	case underTLS:
+		at.route.setMode(smtp.TLSRequired, now)
+	case guardWoke:
+		ps.pauseReceiver(now, f.about.Told)
+	}
+}

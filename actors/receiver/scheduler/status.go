@@ -39,9 +39,7 @@ func (sc *Scheduler) observePlan(now time.Time) {
 // Status says what the receiver does now.
 func (sc *Scheduler) Status(now time.Time) view.Receiver {
 	st := &sc.recorder.record
-	s := sc.standing(now)
-	b := explain(&s)
-	b.Why = sc.sentence(&s, b.Cause)
+	b := sc.explainBlocked(now)
 	recent := st.minutes.Sum(now.Unix() / 60)
 	out := view.Receiver{Key: sc.key, Cause: b.Word(), Until: b.Until, Why: b.Why,
 		Queued: sc.queues.countUnanswered(), Behind: sc.queues.tasks.behind,
@@ -66,6 +64,7 @@ func (sc *Scheduler) Status(now time.Time) view.Receiver {
 	for _, o := range out.Sources {
 		out.Budget = max(out.Budget, o.Budget)
 	}
+	s := sc.standing(now)
 	out.State = s.word(b.Cause, out.InFlight > 0 || out.Rcpts > 0, sc.handingOff)
 	out.PerHour = int(sc.perHour(now))
 	for _, n := range slices.Backward(sc.notes) {
@@ -191,4 +190,46 @@ func (sc *Scheduler) perHour(now time.Time) float64 {
 		n = min(n, 3600*float64(a.Connections)/(sc.allowance.turnsPerAddress()*turn+opening))
 	}
 	return n
+}
+
+// standing gathers what explain goes by, as far as it is asked for.
+func (sc *Scheduler) standing(now time.Time) Standing {
+	s := Standing{now: now, limits: sc.limits, share: sc.allowance.share, ready: sc.options.Facts == nil || sc.memory.ready,
+		readyBy: sc.memory.asked.Add(knowWithin), rests: sc.paths.receiver.until, sources: sc.paths.sourcesUnavailable(now),
+		queued: sc.fair.Queued(), open: len(sc.sessions.all) - sc.sessions.closing, asking: sc.sessions.isAsking(),
+		blocks: sc.sessions.lately.last}
+	if s.limits.Pause == throttle.PauseYes || s.limits.Pause == throttle.PauseDrain {
+		s.paused = sc.pauseEnds(now, sc.key)
+	}
+	if s.sources.Cause == wire.Cause_PAUSED {
+		s.sources.Until = sc.paths.sourcesPaused(now, s.sources.Until)
+	}
+	if s.sources.Cause == wire.Cause_NO_SOURCE || s.blocks.found[wire.Cause_NO_SOURCE] {
+		s.capEnds = sc.paths.capEnds(now)
+	}
+	if o := sc.paths.all.firstToResume(now); o != nil {
+		s.resumes = o.pace.Explain(now)
+	}
+	if !s.unavailable().Free() {
+		return s
+	}
+	if s.hosts = sc.queues.unreachable(now); s.queued > 0 && s.hosts.Free() {
+		ok, at := sc.paths.mayBeRefused(now)
+		s.budget, s.budgetAt = !ok, at
+		s.rated, s.crowded = sc.sessions.lately.over(now, wire.Cause_ALLOWANCE), sc.sessions.lately.over(now, wire.Cause_CONNECTIONS)
+	}
+	return s
+}
+
+// explainBlocked returns what keeps us from asking more, in a sentence.
+func (sc *Scheduler) explainBlocked(now time.Time) status.Blocked {
+	s := sc.standing(now)
+	s.details = details{permitted: sc.paths.all.permittedRate(now, sc.limits.RcptRate), excuse: sc.paths.receiver.excuse,
+		pausedBy: sc.paths.pausedBecause(), noSource: sc.paths.noSourceBecause(now), slotless: sc.sessions.slotless}
+	if o := sc.paths.all.slowedPath(now); o != nil {
+		s.details.slowed = o.pace.Explain(now).Why
+	}
+	b := explain(&s)
+	b.Why = sentenceOf(&s, b.Cause)
+	return b
 }

@@ -1,0 +1,130 @@
+package scheduler
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"rollcall/actors/receiver/egress"
+	"rollcall/actors/receiver/status"
+	"rollcall/actors/view"
+	"rollcall/smtp/throttle"
+)
+
+// soonEnds is when a pause whose end is over is expected to be ended here.
+const soonEnds = time.Second
+
+// whoSaid gives who says what of a field of a receiver, or of one of our sources; none:
+// nobody knows.
+func (e *env) whoSaid(name string, f throttle.Field) []throttle.Said {
+	if e.options.Said == nil {
+		return nil
+	}
+	return e.options.Said(name, f)
+}
+
+// hostTime turns a time of the ledger's clock into one of this host's, which is not over.
+func (e *env) hostTime(now, at time.Time) time.Time {
+	return now.Add(max(soonEnds, at.Sub(e.options.ledgerTime(now))))
+}
+
+// pauseEnds is until when a name is paused; zero: until somebody ends it.
+func (e *env) pauseEnds(now time.Time, name string) time.Time {
+	var until time.Time
+	for _, s := range slices.Backward(e.whoSaid(name, throttle.FieldPause)) {
+		switch {
+		case s.Text == string(throttle.PauseNo): // what holds when those before are over
+			return until
+		case s.Until.IsZero():
+			return time.Time{}
+		}
+		until = later(until, e.hostTime(now, s.Until))
+	}
+	return until
+}
+
+// sourcesPaused is until when the first of our sources is used again that the receiver
+// takes and that is paused, or until a time before.
+func (ps *paths) sourcesPaused(now, until time.Time) time.Time {
+	for _, o := range ps.all {
+		if o.pause != throttle.PauseYes && o.pause != throttle.PauseDrain || now.Before(o.until) {
+			continue
+		}
+		ends := ps.pauseEnds(now, throttle.SourcePrefix+o.name)
+		if until.IsZero() || !ends.IsZero() && ends.Before(until) {
+			until = ends
+		}
+	}
+	return until
+}
+
+// pausedBy says who has paused a name, and why; what names it in the sentence.
+func (e *env) pausedBy(name, what string, how throttle.Pause) string {
+	by, reason := "an operator", ""
+	if said := e.whoSaid(name, throttle.FieldPause); len(said) > 0 {
+		s := said[len(said)-1]
+		switch {
+		case s.Author != "":
+			by = s.Author
+		case s.Where != "":
+			by = s.Where
+		}
+		if s.Reason != "" {
+			reason = ": " + status.Clip(s.Reason)
+		}
+	}
+	if how == throttle.PauseDrain {
+		return fmt.Sprintf("%s drains %s, no session is opened any more%s", by, what, reason)
+	}
+	return fmt.Sprintf("%s paused %s%s", by, what, reason)
+}
+
+// pausedBecause says who has paused the receiver, or our sources.
+func (ps *paths) pausedBecause() string {
+	if how := ps.limits.Pause; how == throttle.PauseYes || how == throttle.PauseDrain {
+		return ps.pausedBy(ps.key, "it", how)
+	}
+	for _, o := range ps.all {
+		if o.pause == throttle.PauseYes || o.pause == throttle.PauseDrain {
+			return ps.pausedBy(throttle.SourcePrefix+o.name, "our source "+view.SourceName(o.name), o.pause)
+		}
+	}
+	return "an operator has paused the sources of ours that it takes"
+}
+
+// capEnds is when the first override ends that says how much one of our sources may ask in a day; zero: none ends.
+func (ps *paths) capEnds(now time.Time) (first time.Time) {
+	today := ps.options.ledgerTime(now)
+	for _, o := range ps.all {
+		if now.Before(o.until) || egress.DailyCap(ps.options.Sources.Limits(o.index), today) == 0 {
+			continue
+		}
+		if ok, _ := ps.options.Sources.Usable(o.index, ps.key, now); !ok {
+			continue
+		}
+		said := ps.whoSaid(throttle.SourcePrefix+o.name, throttle.FieldRcptsPerDay)
+		if len(said) == 0 || said[len(said)-1].Until.IsZero() {
+			continue
+		}
+		if ends := ps.hostTime(now, said[len(said)-1].Until); first.IsZero() || ends.Before(first) {
+			first = ends
+		}
+	}
+	return first
+}
+
+// noSourceBecause says why none of our sources may ask.
+func (ps *paths) noSourceBecause(now time.Time) string {
+	for _, o := range ps.all {
+		today := ps.options.ledgerTime(now)
+		if most := egress.DailyCap(ps.options.Sources.Limits(o.index), today); most > 0 && !now.Before(o.until) {
+			name := view.SourceName(o.name)
+			if left, _ := ps.options.Sources.Remaining(o.index, "", today, false); left > 0 {
+				return fmt.Sprintf("our source %s may ask %d addresses today; other receivers have their part of "+
+					"the %d that are left", name, most, left)
+			}
+			return fmt.Sprintf("our source %s has asked the %d addresses that it may ask today", name, most)
+		}
+	}
+	return "our sources rest, because many receivers refuse them"
+}
