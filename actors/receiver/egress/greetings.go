@@ -11,7 +11,7 @@ import (
 
 const (
 	// interceptedAt is how many unrelated receivers, at as many addresses, one stranger has to answer for, and
-	// accept everything, until it is believed that our network is intercepted. Guess: two may be customers of one
+	// accept everything, until it is believed that our network is intercepted. Two may be customers of one
 	// host that have names of their own.
 	interceptedAt = 3
 

@@ -16,7 +16,7 @@ import (
 
 // HardAfter is how long sessions above a share may end what they are asking
 // before they are closed without a word. It is far below the time after which a
-// process that did not acknowledge a turn is taken for lost. Guess: some slow turns.
+// process that did not acknowledge a turn is taken for lost, and four turns of half a second.
 const HardAfter = 2 * time.Second
 
 // Fraction is a share: k of n parts of an allowance.

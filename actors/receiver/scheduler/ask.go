@@ -12,7 +12,7 @@ import (
 
 const (
 	// turnFor is how long a queue that has more to ask keeps its only session while
-	// another queue has none. Guess: two sessions change hands 24 times a minute
+	// another queue has none: two sessions change hands 24 times a minute
 	// then, within the connection rate that strangers get.
 	turnFor = 5 * time.Second
 

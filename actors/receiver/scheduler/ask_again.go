@@ -541,8 +541,8 @@ func (d *deferredBefore) first(p *Probe) (time.Time, bool) {
 
 const (
 	// shortRest is up to how long a source rests without a word to those who wait; what
-	// takes longer is told to them, and sessions end. Guess: below it telling them and
-	// having their probes again is more work than waiting.
+	// takes longer is told to them, and sessions end: telling it costs each task a message, and its addresses
+	// come again, which is not worth it for less.
 	shortRest = time.Minute
 )
 

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// guardLeast is how many refusals of an hour may wake a guard. Guess: none is known that counts
-	// to fewer than five.
+	// guardLeast is how many refusals of an hour may wake a guard: none is known that counts
+	// to fewer than five, and two may be the made-up addresses of two domains.
 	guardLeast = 3
 
 	// slowBy is how much longer a refusal takes that is held back as a warning. The
 	// first slowRefusals of a session warn of nothing. Postfix waits for a second from
-	// the tenth error on. Guess.
+	// the tenth error on, and its timer may be early by a tick.
 	slowBy       = time.Second - 50*time.Millisecond
 	slowRefusals = 2
 )

@@ -18,7 +18,7 @@ type memory struct {
 }
 
 const (
-	// noteEvery is how often one receiver is noted at most: 1,000 receivers at work write 1,000 rows a second then.
+	// noteEvery is how often one receiver is noted at most: the writer of a node gathers for two seconds anyway.
 	noteEvery = time.Second
 
 	// worthShare: refusals are worth noting when they are one part in this many of what an hour allows: most receivers see a few

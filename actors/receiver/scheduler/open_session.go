@@ -9,10 +9,10 @@ import (
 
 const (
 	// asideFor is how long a queue that cannot have a session is left out of the turns, when
-	// it is not known until when that is so. Guess.
+	// it is not known until when that is so: windows of a second open again in it.
 	asideFor = time.Second
 
-	slotEvery = 500 * time.Millisecond // looking again for a free slot of the node; guess
+	slotEvery = 500 * time.Millisecond // looking again for a free slot of the node: a session is short beside it
 )
 
 // openSessions dials where probes wait: first for queues that have no session at all,

@@ -17,7 +17,7 @@ const (
 	downTells = 7
 
 	// alone is how long no session is opened before one is to tell whether sessions at once or
-	// openings in a second were too many. Guess: longer than the second that receivers count over.
+	// openings in a second were too many: longer than the second that receivers count over.
 	alone = 1200 * time.Millisecond
 
 	// relapseWithin is how soon after an outage the next one is our own doing. Guess.

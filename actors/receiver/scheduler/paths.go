@@ -76,7 +76,7 @@ const (
 
 	// queuesInRow is how many queues of a receiver refuse a source, without an answer
 	// about an address between them, before it is rested at all of them: an operator's
-	// customers have lists of their own. Guess.
+	// customers have lists of their own, and three of them don't agree by chance.
 	queuesInRow = 3
 )
 

@@ -133,7 +133,7 @@ func (ps *paths) consequenceOf(now time.Time, at place) time.Time {
 const (
 	// brokenFor is how long a host is left alone that has served us, when one connection to it
 	// breaks: if only some of them do, all addresses would wait for minutes each time.
-	// Guess.
+	// Two seconds are more than a process needs that forks anew.
 	brokenFor = 2 * time.Second
 )
 

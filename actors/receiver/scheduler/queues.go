@@ -230,7 +230,7 @@ type (
 )
 
 // smallFlow is of how many addresses a verification is not interrupted for another one of
-// which nothing was asked. Guess.
+// which nothing was asked: they are done within some seconds anyway.
 const smallFlow = 50
 
 // knowsSomething reports whether something is known of the hosts that is worth keeping.

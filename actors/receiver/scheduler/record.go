@@ -70,7 +70,7 @@ type kind struct {
 	times int32
 }
 
-// kindsMax bounds the newest kinds among which one is looked for. Guess: who says more is told by each one.
+// kindsMax bounds the newest kinds among which one is looked for: a report has 64 replies at most, and few kinds.
 const kindsMax = 16
 
 // isLike reports whether people would take two remarks for the same.

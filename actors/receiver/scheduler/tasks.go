@@ -17,12 +17,12 @@ const (
 	chunksPerTask = 2
 
 	// queueMax bounds the probes waiting here over all tasks. At the bound offers
-	// are refused as full and nothing is lost. Guess: 100 bytes each, 20 MB. Due retries
+	// are refused as full and nothing is lost: 100 bytes each, 20 MB. Due retries
 	// find room beyond it: half as much again.
 	queueMax = 200_000
 
 	// restingMax bounds the tasks of which nothing is here any more, but whose chunks or
-	// answers are remembered. Beyond it the oldest keep their epoch alone. Guess: 1.5 KB
+	// answers are remembered. Beyond it the oldest keep their epoch alone: 1.5 KB
 	// each, 15 MB.
 	restingMax = 10_000
 
