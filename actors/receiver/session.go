@@ -248,7 +248,7 @@ func (a *sessionActor) begin(m scheduler.AskProbes) scheduler.Report {
 	return r
 }
 
-// held says whether not one more RCPT may be sent for this work. It waits while that is not known.
+// held reports whether not one more RCPT may be sent for this work. It waits while that is not known.
 func (a *sessionActor) held(m *scheduler.AskProbes) bool {
 	over := func() bool {
 		return a.leaving.Load() || a.socket.Halted.Load() || !a.socket.MayGoOn(m.Version) || a.options.Fenced() ||

@@ -28,7 +28,7 @@ type inbox struct {
 // after resendEvery, so that one lost message is not silence.
 const silentFor = 3 * time.Second
 
-// silent says whether the task's client has left results unacknowledged for too long.
+// silent reports whether the task's client has left results unacknowledged for too long.
 func (t *task) silent(now time.Time) bool {
 	return !t.owed.IsZero() && now.Sub(t.owed) >= silentFor
 }

@@ -168,8 +168,8 @@ func (ss *sessions) takeFact(now time.Time, s *session, f Fact) {
 		learned.PerTransaction.Tighten(a.Nth-1, now)
 		learned.Transaction.OnSplit(a.Nth - 1)
 	case f.what == suspicious && a.Told.Verdict.Action == verdict.ActSplit:
-		// As many went before in a transaction: it may be the session that has had enough. Two that agree teach how long sessions
-		// are. As it may be our pace as well, it is a bad answer like others.
+		// As many went before in a transaction: it may be the session that has had enough. Two that agree teach how
+		// long sessions are. As it may be our pace as well, it is a bad answer like others.
 		s.doomed = s.doomed || learned.SessionFull(a.told, now)
 	case f.what == guardWoke:
 		learned.Refused.Tighten(s.refused-1, now)

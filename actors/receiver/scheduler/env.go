@@ -57,7 +57,8 @@ type Halt struct {
 
 // names reports whether a session is one of these.
 func (h *Halt) names(s *session) bool {
-	return (h.path == nil || s.path == h.path) && (h.route == nil || s.queue.route == h.route) && (h.host == "" || s.host.host == h.host)
+	return (h.path == nil || s.path == h.path) && (h.route == nil || s.queue.route == h.route) &&
+		(h.host == "" || s.host.host == h.host)
 }
 
 // halt sees to it that sessions begin nothing more of what they were given.

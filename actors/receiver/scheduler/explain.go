@@ -11,16 +11,16 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// Why a file waits for a receiver is found here alone: explain makes the one Blocked of what holds, and sentenceOf puts it into
-// words. Heartbeats, metrics, lists and pages tell this one.
+// Why a file waits for a receiver is found here alone: explain makes the one Blocked of what holds, and sentenceOf
+// puts it into words. Heartbeats, metrics, lists and pages tell this one.
 
 const (
-	// latelySpan is over what it is judged whether the rate or the sessions hold a receiver back: several times what most RCPTs
-	// wait for each other, so that a list doesn't flicker.
+	// latelySpan is over what it is judged whether the rate or the sessions hold a receiver back: several times
+	// what most RCPTs wait for each other, so that a list doesn't flicker.
 	latelySpan = 2 * time.Second
 
-	// latelyPart is for which part of that span sessions have to wait for the rate, before that is what holds the receiver back:
-	// more sessions would not make it faster, and they wait for each other's answers beside.
+	// latelyPart is for which part of that span sessions have to wait for the rate, before that is what holds the
+	// receiver back: more sessions would not make it faster, and they wait for each other's answers beside.
 	latelyPart = 0.25
 )
 
@@ -116,8 +116,8 @@ func sentenceOf(s *Standing, cause wire.Cause) string {
 	switch cause {
 	case wire.Cause_ALLOWANCE:
 		if s.details.slowed != "" {
-			return fmt.Sprintf("RCPT commands at %.3g/s are let go here now, of %s that are allowed: %s", s.details.permitted,
-				a.RcptRate, s.details.slowed)
+			return fmt.Sprintf("RCPT commands at %.3g/s are let go here now, of %s that are allowed: %s",
+				s.details.permitted, a.RcptRate, s.details.slowed)
 		}
 		return fmt.Sprintf("RCPT commands at %s are permitted here now, and used", a.RcptRate)
 	case wire.Cause_CONNECTIONS:
@@ -127,8 +127,8 @@ func sentenceOf(s *Standing, cause wire.Cause) string {
 		return fmt.Sprintf("%d of %d sessions are open, and %s may be opened", s.open, a.Connections, a.ConnectionRate)
 	case wire.Cause_BUDGET:
 		if a.RefusedShare > 0 {
-			return fmt.Sprintf("it may refuse %d addresses in an hour, or %d %% of its answers, and has", a.RefusedPerHour,
-				a.RefusedShare)
+			return fmt.Sprintf("it may refuse %d addresses in an hour, or %d %% of its answers, and has",
+				a.RefusedPerHour, a.RefusedShare)
 		}
 		return fmt.Sprintf("it may refuse %d addresses in an hour, and has", a.RefusedPerHour)
 	case wire.Cause_PAUSED:
@@ -140,8 +140,8 @@ func sentenceOf(s *Standing, cause wire.Cause) string {
 		case !excuse.wasAsked():
 			return "it wanted less of us, and rests"
 		}
-		return fmt.Sprintf("it wanted less of us, and rests: %d %s, %s (rule %s)", excuse.Attempt.Code, excuse.Attempt.Enhanced,
-			excuse.Verdict.Reason, excuse.Verdict.Rule)
+		return fmt.Sprintf("it wanted less of us, and rests: %d %s, %s (rule %s)", excuse.Attempt.Code,
+			excuse.Attempt.Enhanced, excuse.Verdict.Reason, excuse.Verdict.Rule)
 	case wire.Cause_NO_SOURCE:
 		return s.details.noSource
 	case wire.Cause_NO_SHARE:
@@ -149,7 +149,8 @@ func sentenceOf(s *Standing, cause wire.Cause) string {
 		case s.share.IsNone():
 			return "this node has no share of the allowance, or has lost the ledger"
 		case nothingAllowed(*a):
-			return fmt.Sprintf("this node's share of the allowance, %d of %d, is too small to ask anything", s.share.K, s.share.N)
+			return fmt.Sprintf("this node's share of the allowance, %d of %d, is too small to ask anything",
+				s.share.K, s.share.N)
 		}
 		return "what other nodes know of it is being read"
 	case wire.Cause_UNREACHED:

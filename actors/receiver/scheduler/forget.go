@@ -19,7 +19,7 @@ const (
 	ForgetAll      = "all"      // that, how it greylists, its TLS and its software
 )
 
-// forgets says whether what an operator named has a part in it.
+// forgets reports whether what an operator named has a part in it.
 func forgets(what, part string) bool { return what == part || what == ForgetAll }
 
 // ForgetSnapshot drops parts of a snapshot and says what, in a sentence each.

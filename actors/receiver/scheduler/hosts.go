@@ -26,8 +26,8 @@ type candidate struct {
 	fails  int       // bad first tries, less good answers
 }
 
-// route is one set of hosts as our sources find them: which can be dialled, which of our sources they refuse, and how they
-// are spoken to.
+// route is one set of hosts as our sources find them: which can be dialled, which of our sources they refuse, and
+// how they are spoken to.
 type route struct {
 	key        string // their names
 	candidates []*candidate
@@ -108,7 +108,7 @@ func (l *route) suspensionOf(now time.Time, o *egressPath) *suspension {
 	return nil
 }
 
-// knowsSomething says whether something is known of the hosts that is worth keeping: TLS,
+// knowsSomething reports whether something is known of the hosts that is worth keeping: TLS,
 // refusals of our sources, failures, whose number makes the next wait longer, and for how long they lasted.
 func (l *route) knowsSomething(now time.Time) bool {
 	for _, r := range l.refusals {
@@ -116,9 +116,8 @@ func (l *route) knowsSomething(now time.Time) bool {
 			return true
 		}
 	}
-	return !l.takesGroups(now) || l.tlsModeNow(now) != smtp.TLSOpportunistic || slices.ContainsFunc(l.candidates, func(c *candidate) bool {
-		return c.failures > 0 && now.Before(c.until.Add(throttle.LearnedFor))
-	})
+	known := func(c *candidate) bool { return c.failures > 0 && now.Before(c.until.Add(throttle.LearnedFor)) }
+	return !l.takesGroups(now) || l.tlsModeNow(now) != smtp.TLSOpportunistic || slices.ContainsFunc(l.candidates, known)
 }
 
 // inWords names a queue in a sentence, by its hosts.

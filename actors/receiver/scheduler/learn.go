@@ -8,8 +8,8 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// Fact is one thing that follows from a report. learn makes all of them, and queues, sessions and paths each take those that
-// are theirs: none of them knows what the others make of it.
+// Fact is one thing that follows from a report. learn makes all of them, and queues, sessions and paths each take
+// those that are theirs: none of them knows what the others make of it.
 type Fact struct {
 	what  finding
 	about *Answered // an address; of the end of a session, with its failure
@@ -58,7 +58,8 @@ func learn(now time.Time, r *Report, in situation) []Fact {
 		what := untouched
 		if i == 0 && r.OnWire > 0 && r.Failure != nil && !r.Stale { // the others are not what ended the session
 			one.Told, one.Sent, what = *r.Failure, in.sent, suspected
-			if in.agreed || !in.void.IsZero() || r.Poisoned && in.guard || r.Failure.Attempt.Trouble == evidence.TroubleOurs {
+			ours := r.Failure.Attempt.Trouble == evidence.TroubleOurs
+			if in.agreed || !in.void.IsZero() || r.Poisoned && in.guard || ours {
 				what = goneWith
 			}
 		}

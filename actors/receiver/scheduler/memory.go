@@ -21,15 +21,16 @@ const (
 	// noteEvery is how often one receiver is noted at most: the writer of a node gathers for two seconds anyway.
 	noteEvery = time.Second
 
-	// worthShare: refusals are worth noting when they are one part in this many of what an hour allows: most receivers see a few
-	// and need no place in the ledger. So a move costs a quarter of the hour's refusals more at most.
+	// worthShare: refusals are worth noting when they are one part in this many of what an hour allows: most
+	// receivers see a few and need no place in the ledger. So a move costs a quarter of the hour's refusals more at
+	// most.
 	worthShare = 4
 
 	// knowWithin is how long an actor waits for what is known about its receiver. Then it begins as after a loss.
 	knowWithin = state.KnowWithin
 
-	// lossShare: after a loss one part in this many of the hour's refusals counts as used, so that two losses in an hour
-	// come to what is allowed.
+	// lossShare: after a loss one part in this many of the hour's refusals counts as used, so that two losses in an
+	// hour come to what is allowed.
 	lossShare = 2
 )
 
@@ -46,8 +47,8 @@ func (me *memory) isDue(now time.Time, urgent bool) bool {
 	return true
 }
 
-// askKnown sees to it that it is known here what others have learned, and reports whether that was given up. A place that has
-// no share has to look again: others may be here.
+// askKnown sees to it that it is known here what others have learned, and reports whether that was given up. A
+// place that has no share has to look again: others may be here.
 func (me *memory) askKnown(now time.Time, hasShare bool) (lost bool) {
 	switch {
 	case me.options.Facts == nil:
@@ -89,8 +90,8 @@ func (sc *Scheduler) keepSnapshot(now time.Time, urgent bool) {
 	}
 }
 
-// Recall takes what an earlier actor noted of this receiver. Of what is known already the stricter holds. Nil, or what cannot be
-// read: nothing is known.
+// Recall takes what an earlier actor noted of this receiver. Of what is known already the stricter holds. Nil, or
+// what cannot be read: nothing is known.
 func (sc *Scheduler) Recall(now time.Time, data []byte) {
 	sc.memory.ready = true
 	if len(data) == 0 {

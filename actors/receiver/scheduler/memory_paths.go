@@ -30,8 +30,9 @@ func (ps *paths) noteSources(now time.Time) []state.Source {
 		most := o.refusals.PerHour
 		if most < throttle.RefusalsUnlimited && o.refusals.RefusedAt(now)*worthShare >= max(1, most) {
 			for _, one := range o.refusals.Minutes {
-				m.Minutes = append(m.Minutes, state.Minute{Ago: now.Sub(one.Began).Milliseconds(), Accepted: one.Accepted,
-					Refused: one.Refused})
+				m.Minutes = append(m.Minutes, state.Minute{Ago: now.Sub(one.Began).Milliseconds(),
+					Accepted: one.Accepted,
+					Refused:  one.Refused})
 			}
 		}
 		if !m.Empty() && len(out) < state.SourcesMax {

@@ -16,12 +16,12 @@ func behindOf(now time.Time, m *wire.Offer) behind {
 		since: now.Add(-time.Duration(max(0, m.GetWaitingMs())) * time.Millisecond)}
 }
 
-// usable says whether an offer has hosts with addresses and a bearable size.
+// usable reports whether an offer has hosts with addresses and a bearable size.
 func usable(m *wire.Offer) bool {
 	return len(m.GetProbes()) > 0 && len(m.GetProbes()) <= wire.AddressesMax && reachable(m.GetHosts())
 }
 
-// reachable says whether one of the hosts has an address.
+// reachable reports whether one of the hosts has an address.
 func reachable(hosts []*wire.Host) bool {
 	for _, h := range hosts {
 		if len(h.Addresses()) > 0 {
@@ -87,7 +87,8 @@ func (qs *queues) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 		}
 		one := &page[i%probesPage]
 		*one = Probe{chunk: c, ordinal: p.GetOrdinal(), hosts: m.GetHosts(), all: len(m.GetHosts()),
-			retry: p.GetRetry(), asked: p.GetAsked(), Address: smtp.Address{Local: p.GetLocal(), Domain: t.key.Domain}, offered: now}
+			retry: p.GetRetry(), asked: p.GetAsked(), offered: now,
+			Address: smtp.Address{Local: p.GetLocal(), Domain: t.key.Domain}}
 		one.greyAgo, one.greyFrom, _ = p.Greylisted()
 		if one.greyAgo > 0 {
 			l.greyed = later(l.greyed, now.Add(-one.greyAgo))
@@ -121,10 +122,10 @@ type chunk struct {
 	shed     bool // its client is silent: what waits is not asked
 }
 
-// done says whether nothing of the chunk is left to do.
+// done reports whether nothing of the chunk is left to do.
 func (c *chunk) done() bool { return c.open == 0 && len(c.answers) == 0 && len(c.sent) == 0 }
 
-// gone says whether what waits of the chunk is not to be asked any more.
+// gone reports whether what waits of the chunk is not to be asked any more.
 func (c *chunk) gone() bool { return c.dropped || c.shed }
 
 // unanswered is how many addresses of a file it holds that have no answer, those on the wire counted

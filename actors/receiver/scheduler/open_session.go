@@ -169,7 +169,8 @@ func (ss *sessions) takeSlot(v *View, f *flow) *registry.ConnSlot {
 }
 
 // dialHost opens a session.
-func (ss *sessions) dialHost(now time.Time, l *hostQueue, f *flow, c *candidate, o *egressPath, slot *registry.ConnSlot) {
+func (ss *sessions) dialHost(now time.Time, l *hostQueue, f *flow, c *candidate, o *egressPath,
+	slot *registry.ConnSlot) {
 	ss.allowance.dials.Begin(now, 1)
 	ss.opening.window.Begin(now, 1)
 	ss.opening.noteDialled(now)

@@ -52,7 +52,7 @@ func (o *egressPath) beginRate(b throttle.RateBounds, now time.Time) {
 // errFamily says that a host has no address that an operator lets us dial.
 var errFamily = errors.New("addresses of this family are not to be dialled (address_family)")
 
-// reaches says whether addresses of a host's family may be dialled.
+// reaches reports whether addresses of a host's family may be dialled.
 func reaches(f throttle.Family, at netip.Addr) bool {
 	switch f {
 	case throttle.FamilyV4:
@@ -131,7 +131,8 @@ func orderSources(key string, s *egress.Pool, a throttle.Limits) sources {
 	score := make(map[*egressPath]uint64, len(out))
 	for i := range out {
 		o := &egressPath{Source: s.Source(i), index: i, name: s.Source(i).Name(),
-			refusals: throttle.NewRefusalBudget(a.RefusedPerHour, a.RefusedShare, s.Hour), refusing: map[string]struct{}{}}
+			refusals: throttle.NewRefusalBudget(a.RefusedPerHour, a.RefusedShare, s.Hour),
+			refusing: map[string]struct{}{}}
 		h := fnv.New64a()
 		_, _ = h.Write([]byte(key + " " + o.name))
 		out[i], score[o] = o, h.Sum64()
@@ -151,7 +152,7 @@ func (ps *paths) readSourcePauses() {
 	}
 }
 
-// sourceBlocked says whether a source may be used toward this receiver, as far as it is not the
+// sourceBlocked reports whether a source may be used toward this receiver, as far as it is not the
 // receiver that keeps it away; and if not, until when and why.
 func (ps *paths) sourceBlocked(now time.Time, o *egressPath) status.Blocked {
 	if o.pause == throttle.PauseYes || o.pause == throttle.PauseDrain {
@@ -167,7 +168,7 @@ func (ps *paths) sourceBlocked(now time.Time, o *egressPath) status.Blocked {
 	return status.Blocked{}
 }
 
-// waitsForSources says whether a queue of which no host can be dialled only waits for sources of ours
+// waitsForSources reports whether a queue of which no host can be dialled only waits for sources of ours
 // that rest, are paused, or have had their day, and until when; zero: it is not known.
 func (ps *paths) waitsForSources(now time.Time, l *route) (bool, time.Time) {
 	var soonest time.Time
@@ -205,7 +206,7 @@ func (ps *paths) choosePath(now time.Time, l *route, at netip.Addr) *egressPath 
 	return nil
 }
 
-// sourcesUnavailable says whether this node may not speak to the receiver for a while though the
+// sourcesUnavailable reports whether this node may not speak to the receiver for a while though the
 // receiver takes one of its sources, because they are paused, rested altogether, or have
 // asked what they may in a day; until when, zero for a pause; and why.
 func (ps *paths) sourcesUnavailable(now time.Time) (first status.Blocked) {
@@ -224,7 +225,7 @@ func (ps *paths) sourcesUnavailable(now time.Time) (first status.Blocked) {
 	return first
 }
 
-// mayBeRefused says whether a source has refusals left that it may cause within the
+// mayBeRefused reports whether a source has refusals left that it may cause within the
 // hour, and if not, when one will have; zero: when an open probe is answered.
 func (ps *paths) mayBeRefused(now time.Time) (bool, time.Time) {
 	var soonest time.Time

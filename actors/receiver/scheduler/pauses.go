@@ -50,7 +50,8 @@ func (ps *paths) pauseReceiver(now time.Time, told Judgement) {
 		told.Verdict.Reason.String(), "until", ps.receiver.until)
 }
 
-// throttled follows a word about haste that was said of no address, as to MAIL. The whole receiver rests when a time was named.
+// throttled follows a word about haste that was said of no address, as to MAIL. The whole receiver rests when a
+// time was named.
 func (ps *paths) throttled(now, sent time.Time, o *egressPath, told Judgement) {
 	ps.dirty = true
 	if told.Verdict.Wait > 0 && told.Verdict.Reason != smtp.Greylisted { // which waits for its address

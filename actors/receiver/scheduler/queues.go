@@ -78,7 +78,7 @@ func (qs *queues) popProbe(l *hostQueue) *Probe {
 	return p
 }
 
-// unreachable says whether no host can be dialled now, or from none of our sources, and until when:
+// unreachable reports whether no host can be dialled now, or from none of our sources, and until when:
 // UNREACHED when nobody answers there, PENALTY when they answer that they don't want us now.
 func (qs *queues) unreachable(now time.Time) (b status.Blocked) {
 	for _, l := range qs.all {
@@ -178,7 +178,8 @@ func (qs *queues) returnProbe(now time.Time, p *Probe) {
 func (qs *queues) dropUnused(now time.Time) {
 	for key, l := range qs.all {
 		l.Forget()
-		if l.Queued() == 0 && !l.Aside() && l.Sessions() == 0 && (!l.knowsSomething(now) || len(qs.all) > hostQueuesMax) {
+		unused := l.Queued() == 0 && !l.Aside() && l.Sessions() == 0
+		if unused && (!l.knowsSomething(now) || len(qs.all) > hostQueuesMax) {
 			delete(qs.all, key)
 		}
 	}
@@ -238,7 +239,7 @@ func (l *hostQueue) knowsSomething(now time.Time) bool {
 	return l.barren.worthKeeping(now) || l.route.knowsSomething(now)
 }
 
-// isLarge says whether of everything that waits in a queue enough was asked already.
+// isLarge reports whether of everything that waits in a queue enough was asked already.
 func (l *hostQueue) isLarge() bool {
 	for f := range l.Flows() {
 		if f.Charged() < smallFlow {

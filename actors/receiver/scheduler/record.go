@@ -87,20 +87,20 @@ type firing struct {
 	path  *egressPath
 }
 
-// answersEnd says whether the failure of a report is its last answer.
+// answersEnd reports whether the failure of a report is its last answer.
 func answersEnd(r *Report) bool {
 	n := len(r.Answered)
 	return n > 0 && r.Answered[n-1].Told.Attempt == r.Failure.Attempt
 }
 
-// aboutUs says whether a verdict speaks of us or the receiver rather than of an address.
+// aboutUs reports whether a verdict speaks of us or the receiver rather than of an address.
 func aboutUs(told *Judgement) bool {
 	v := &told.Verdict
 	ofUs := v.Blame == smtp.BlameReceiver || v.Blame == smtp.BlameSource
 	return !v.Outcome.Final() && ofUs && v.Reason != smtp.Greylisted
 }
 
-// changesSending says whether a verdict changes how its receiver is spoken to.
+// changesSending reports whether a verdict changes how its receiver is spoken to.
 func changesSending(told *Judgement) bool {
 	switch told.Verdict.Action {
 	case verdict.ActSlow, verdict.ActPause, verdict.ActOtherSource, verdict.ActTLS, verdict.ActSplit,
@@ -116,7 +116,8 @@ func (r *remark) view() view.Reply {
 	if r.at.IsZero() {
 		return view.Reply{}
 	}
-	out := view.Reply{At: r.at, Stage: a.Stage.String(), Code: a.Code, Text: status.Clip(status.Redact(a.Text, r.local)),
+	out := view.Reply{At: r.at, Stage: a.Stage.String(), Code: a.Code,
+		Text: status.Clip(status.Redact(a.Text, r.local)),
 		Rule: v.Rule, Reason: v.Reason.String(), Source: a.Source, Host: a.Host}
 	if a.Code == 0 {
 		out.Text = a.Trouble.String()

@@ -16,13 +16,13 @@ type Judgement struct {
 	NoHELO  bool             // EHLO was refused, and what HELO gets is not known: see smtp.Failure
 }
 
-// wasAsked says whether there was an attempt.
+// wasAsked reports whether there was an attempt.
 func (v *Judgement) wasAsked() bool { return v.Attempt != (evidence.Attempt{}) }
 
-// isPermanent says whether the receiver answered with a 5xx.
+// isPermanent reports whether the receiver answered with a 5xx.
 func (v *Judgement) isPermanent() bool { return v.Attempt.Code/100 == 5 }
 
-// isAccepted says whether the receiver answered with a 2xx.
+// isAccepted reports whether the receiver answered with a 2xx.
 func (v *Judgement) isAccepted() bool { return v.Attempt.Code/100 == 2 }
 
 // Judge makes an attempt of a raw answer and judges it.
@@ -70,7 +70,7 @@ func EndsBatch(told *Judgement) bool {
 	return stopsSession(v.Action) || v.Outcome == smtp.Undecided && told.Attempt.Code != 0
 }
 
-// stopsSession says whether an action makes the next RCPT of this session wrong.
+// stopsSession reports whether an action makes the next RCPT of this session wrong.
 func stopsSession(a verdict.Action) bool {
 	switch a {
 	case verdict.ActSlow, verdict.ActPause, verdict.ActOtherSource, verdict.ActTLS, verdict.ActSplit,

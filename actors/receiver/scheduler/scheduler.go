@@ -40,8 +40,8 @@ func New(h *registry.Handle, o Options, now time.Time) *Scheduler {
 	sc.allowance = newAllowance(e, h, now)
 	sc.recorder = &recorder{env: e, handle: h}
 	sc.paths = newPaths(e, sc.allowance.rateBounds(o.Allow(e.key)), now)
-	sc.queues = &queues{env: e, inbox: inbox{env: e, tasks: newTasks(e.fair)}, paths: sc.paths, all: map[string]*hostQueue{},
-		parked: map[string]*heldDomain{}}
+	sc.queues = &queues{env: e, inbox: inbox{env: e, tasks: newTasks(e.fair)}, paths: sc.paths,
+		all: map[string]*hostQueue{}, parked: map[string]*heldDomain{}}
 	sc.opening = &openings{env: e, allowance: sc.allowance}
 	sc.opening.beginSearch(now)
 	sc.sessions = &sessions{env: e, allowance: sc.allowance, opening: sc.opening, paths: sc.paths, queues: sc.queues,
@@ -169,7 +169,8 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 	}
 	muted := sc.paths.sourcesUnavailable(now)
 	sc.wakeAt(muted.Until)
-	barred, resting := nothingAllowed(a) || !sc.memory.ready || a.Pause == throttle.PauseYes, now.Before(sc.paths.receiver.until)
+	barred := nothingAllowed(a) || !sc.memory.ready || a.Pause == throttle.PauseYes
+	resting := now.Before(sc.paths.receiver.until)
 	isLong := sc.paths.receiver.until.Sub(sc.paths.receiver.since) > shortRest
 	if resting && isLong && a.Pause != throttle.PauseYes { // a pause by us tells nobody
 		sc.queues.tellWaiting(now)

@@ -47,7 +47,7 @@ func (ss *sessions) vacateQueue(s *session) {
 	}
 }
 
-// closeSession lets a session end after what is on the wire, and says whether there is one.
+// closeSession lets a session end after what is on the wire, and reports whether there is one.
 func (ss *sessions) closeSession(id int) bool {
 	s := ss.all[id]
 	if s == nil || s.closing {
@@ -58,7 +58,7 @@ func (ss *sessions) closeSession(id int) bool {
 	return true
 }
 
-// isAsking says whether a session is asking something.
+// isAsking reports whether a session is asking something.
 func (ss *sessions) isAsking() bool { return len(ss.all) > len(ss.free)+ss.closing }
 
 // countSessions counts the sessions that are open, and those on their way.

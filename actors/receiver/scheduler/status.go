@@ -43,7 +43,8 @@ func (sc *Scheduler) Status(now time.Time) view.Receiver {
 	recent := st.minutes.Sum(now.Unix() / 60)
 	out := view.Receiver{Key: sc.key, Cause: b.Word(), Until: b.Until, Why: b.Why,
 		Queued: sc.queues.countUnanswered(), Behind: sc.queues.tasks.behind,
-		Sessions: len(sc.sessions.all), Most: sc.limits.Connections, Allowed: sc.paths.all.permittedRate(now, sc.limits.RcptRate),
+		Sessions: len(sc.sessions.all), Most: sc.limits.Connections,
+		Allowed: sc.paths.all.permittedRate(now, sc.limits.RcptRate),
 		Ceiling: sc.limits.RcptRate.PerSecond(),
 		Rcpts:   float64(st.seconds.Sum(now.Unix()-1).Asked) / status.Spans,
 		Refused: part32(recent.Refused, recent.Told), Deferred: part32(recent.Deferred, recent.Told)}
@@ -194,8 +195,9 @@ func (sc *Scheduler) perHour(now time.Time) float64 {
 
 // standing gathers what explain goes by, as far as it is asked for.
 func (sc *Scheduler) standing(now time.Time) Standing {
-	s := Standing{now: now, limits: sc.limits, share: sc.allowance.share, ready: sc.options.Facts == nil || sc.memory.ready,
-		readyBy: sc.memory.asked.Add(knowWithin), rests: sc.paths.receiver.until, sources: sc.paths.sourcesUnavailable(now),
+	s := Standing{now: now, limits: sc.limits, share: sc.allowance.share,
+		ready: sc.options.Facts == nil || sc.memory.ready, readyBy: sc.memory.asked.Add(knowWithin),
+		rests: sc.paths.receiver.until, sources: sc.paths.sourcesUnavailable(now),
 		queued: sc.fair.Queued(), open: len(sc.sessions.all) - sc.sessions.closing, asking: sc.sessions.isAsking(),
 		blocks: sc.sessions.lately.last}
 	if s.limits.Pause == throttle.PauseYes || s.limits.Pause == throttle.PauseDrain {
@@ -216,7 +218,8 @@ func (sc *Scheduler) standing(now time.Time) Standing {
 	if s.hosts = sc.queues.unreachable(now); s.queued > 0 && s.hosts.Free() {
 		ok, at := sc.paths.mayBeRefused(now)
 		s.budget, s.budgetAt = !ok, at
-		s.rated, s.crowded = sc.sessions.lately.over(now, wire.Cause_ALLOWANCE), sc.sessions.lately.over(now, wire.Cause_CONNECTIONS)
+		lately := sc.sessions.lately
+		s.rated, s.crowded = lately.over(now, wire.Cause_ALLOWANCE), lately.over(now, wire.Cause_CONNECTIONS)
 	}
 	return s
 }
@@ -224,8 +227,9 @@ func (sc *Scheduler) standing(now time.Time) Standing {
 // explainBlocked returns what keeps us from asking more, in a sentence.
 func (sc *Scheduler) explainBlocked(now time.Time) status.Blocked {
 	s := sc.standing(now)
-	s.details = details{permitted: sc.paths.all.permittedRate(now, sc.limits.RcptRate), excuse: sc.paths.receiver.excuse,
-		pausedBy: sc.paths.pausedBecause(), noSource: sc.paths.noSourceBecause(now), slotless: sc.sessions.slotless}
+	s.details = details{permitted: sc.paths.all.permittedRate(now, sc.limits.RcptRate),
+		excuse: sc.paths.receiver.excuse, pausedBy: sc.paths.pausedBecause(),
+		noSource: sc.paths.noSourceBecause(now), slotless: sc.sessions.slotless}
 	if o := sc.paths.all.slowedPath(now); o != nil {
 		s.details.slowed = o.pace.Explain(now).Why
 	}

@@ -100,7 +100,7 @@ func (t *task) find(number uint64) *chunk {
 	return nil
 }
 
-// knows says whether a chunk is here or was done a short while ago.
+// knows reports whether a chunk is here or was done a short while ago.
 func (t *task) knows(now time.Time, number uint64) bool {
 	for len(t.done) > 0 && now.After(t.done[0].until) {
 		t.done = t.done[1:]
@@ -159,7 +159,8 @@ func (t *tasks) room(k *task, n int, retries bool) bool {
 		most += queueMax / 2
 	}
 	open, all := k.count(retries)
-	return all < 2*chunksPerTask && open < chunksPerTask && n <= t.fair.Room(t.fair.Flow(k.space, k.key.Verification), most)
+	return all < 2*chunksPerTask && open < chunksPerTask &&
+		n <= t.fair.Room(t.fair.Flow(k.space, k.key.Verification), most)
 }
 
 // credit is how many more chunks of a task are welcome now beside those of due retries.
