@@ -43,9 +43,7 @@ func (e *env) jitter(most time.Duration) time.Duration {
 
 // wakeAt asks to be woken no later than t.
 func (e *env) wakeAt(t time.Time) {
-	if !t.IsZero() && (e.wake.IsZero() || t.Before(e.wake)) {
-		e.wake = t
-	}
+	e.wake = sooner(e.wake, t)
 }
 
 // Halt names the sessions that are to begin nothing more of what they were given; its zero value: all.

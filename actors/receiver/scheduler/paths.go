@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"hash/fnv"
+	"iter"
 	"math"
 	"net/netip"
 	"slices"
@@ -33,6 +34,17 @@ type paths struct {
 
 // sources are ours, in the order in which a receiver gets to know them.
 type sources []*egressPath
+
+// taken gives those that the receiver takes.
+func (all sources) taken(now time.Time) iter.Seq[*egressPath] {
+	return func(yield func(*egressPath) bool) {
+		for _, o := range all {
+			if !now.Before(o.until) && !yield(o) {
+				return
+			}
+		}
+	}
+}
 
 func newPaths(e *env, b throttle.RateBounds, now time.Time) *paths {
 	ps := &paths{env: e, routes: map[string]*route{}, all: orderSources(e.key, e.options.Sources, e.limits)}
@@ -210,10 +222,7 @@ func (ps *paths) choosePath(now time.Time, l *route, at netip.Addr) *egressPath 
 // receiver takes one of its sources, because they are paused, rested altogether, or have
 // asked what they may in a day; until when, zero for a pause; and why.
 func (ps *paths) sourcesUnavailable(now time.Time) (first status.Blocked) {
-	for _, o := range ps.all {
-		if now.Before(o.until) {
-			continue
-		}
+	for o := range ps.all.taken(now) {
 		b := ps.sourceBlocked(now, o)
 		switch {
 		case b.Free():
@@ -230,10 +239,7 @@ func (ps *paths) sourcesUnavailable(now time.Time) (first status.Blocked) {
 func (ps *paths) mayBeRefused(now time.Time) (bool, time.Time) {
 	var soonest time.Time
 	usable := false
-	for _, o := range ps.all {
-		if now.Before(o.until) {
-			continue
-		}
+	for o := range ps.all.taken(now) {
 		usable = true
 		n, next := o.refusals.Ready(now)
 		if rests := o.pace.Explain(now).Until; now.Before(rests) {
@@ -242,9 +248,7 @@ func (ps *paths) mayBeRefused(now time.Time) (bool, time.Time) {
 		if n > 0 {
 			return true, time.Time{}
 		}
-		if !next.IsZero() && (soonest.IsZero() || next.Before(soonest)) {
-			soonest = next
-		}
+		soonest = sooner(soonest, next)
 	}
 	return !usable, soonest // none usable: the queues will be told
 }
@@ -409,10 +413,7 @@ func (o *egressPath) rateStatus(now time.Time) view.Tempo {
 // firstToResume gives the source that is the first to speak again when all of ours that the
 // receiver takes rest for a short while, by their rates; nil: one may speak.
 func (all sources) firstToResume(now time.Time) (first *egressPath) {
-	for _, o := range all {
-		if now.Before(o.until) {
-			continue
-		}
+	for o := range all.taken(now) {
 		rests := o.pace.Explain(now).Until
 		if !now.Before(rests) {
 			return nil
@@ -427,13 +428,11 @@ func (all sources) firstToResume(now time.Time) (first *egressPath) {
 // slowedPath gives the source whose rate, rather than the allowance, says how fast the
 // receiver is asked; nil: it is the allowance.
 func (all sources) slowedPath(now time.Time) *egressPath {
-	for _, o := range all {
-		if !now.Before(o.until) {
-			if o.pace.Limits(now) {
-				return o
-			}
-			return nil
+	for o := range all.taken(now) {
+		if o.pace.Limits(now) {
+			return o
 		}
+		return nil
 	}
 	return nil
 }
@@ -452,11 +451,9 @@ func (all sources) answered() (accepted, refused int) {
 // allowed here, and what a source that the receiver takes was found to be let go.
 func (all sources) permittedRate(now time.Time, allowed throttle.Rate) float64 {
 	found := 0.0
-	for _, o := range all {
-		if !now.Before(o.until) {
-			rate, _ := o.pace.Permits(now)
-			found = max(found, rate.PerSecond())
-		}
+	for o := range all.taken(now) {
+		rate, _ := o.pace.Permits(now)
+		found = max(found, rate.PerSecond())
 	}
 	return min(allowed.PerSecond(), found)
 }
@@ -478,8 +475,8 @@ func (qs *queues) chargeRefusal(now time.Time, l *hostQueue, o *egressPath, p *P
 // perHourByRefusals is how many addresses can be asked in an hour where such a part of them is refused.
 // What is allowed comes in steps of an hour, so it depends on how many wait.
 func (ps *paths) perHourByRefusals(now time.Time, part float64, wait int) float64 {
-	for _, o := range ps.all {
-		if now.Before(o.until) || wait == 0 || ps.limits.RefusedShare > 0 {
+	for o := range ps.all.taken(now) {
+		if wait == 0 || ps.limits.RefusedShare > 0 {
 			continue
 		}
 		if t := o.refusals.TimeFor(int(math.Ceil(float64(wait)*part)), now); t > 0 {

@@ -46,13 +46,9 @@ func (e *env) pauseEnds(now time.Time, name string) time.Time {
 // sourcesPaused is until when the first of our sources is used again that the receiver
 // takes and that is paused, or until a time before.
 func (ps *paths) sourcesPaused(now, until time.Time) time.Time {
-	for _, o := range ps.all {
-		if o.pause != throttle.PauseYes && o.pause != throttle.PauseDrain || now.Before(o.until) {
-			continue
-		}
-		ends := ps.pauseEnds(now, throttle.SourcePrefix+o.name)
-		if until.IsZero() || !ends.IsZero() && ends.Before(until) {
-			until = ends
+	for o := range ps.all.taken(now) {
+		if o.pause == throttle.PauseYes || o.pause == throttle.PauseDrain {
+			until = sooner(until, ps.pauseEnds(now, throttle.SourcePrefix+o.name))
 		}
 	}
 	return until
@@ -95,8 +91,8 @@ func (ps *paths) pausedBecause() string {
 // capEnds is when the first override ends that says how much one of our sources may ask in a day; zero: none ends.
 func (ps *paths) capEnds(now time.Time) (first time.Time) {
 	today := ps.options.ledgerTime(now)
-	for _, o := range ps.all {
-		if now.Before(o.until) || egress.DailyCap(ps.options.Sources.Limits(o.index), today) == 0 {
+	for o := range ps.all.taken(now) {
+		if egress.DailyCap(ps.options.Sources.Limits(o.index), today) == 0 {
 			continue
 		}
 		if ok, _ := ps.options.Sources.Usable(o.index, ps.key, now); !ok {
@@ -106,18 +102,16 @@ func (ps *paths) capEnds(now time.Time) (first time.Time) {
 		if len(said) == 0 || said[len(said)-1].Until.IsZero() {
 			continue
 		}
-		if ends := ps.hostTime(now, said[len(said)-1].Until); first.IsZero() || ends.Before(first) {
-			first = ends
-		}
+		first = sooner(first, ps.hostTime(now, said[len(said)-1].Until))
 	}
 	return first
 }
 
 // noSourceBecause says why none of our sources may ask.
 func (ps *paths) noSourceBecause(now time.Time) string {
-	for _, o := range ps.all {
-		today := ps.options.ledgerTime(now)
-		if most := egress.DailyCap(ps.options.Sources.Limits(o.index), today); most > 0 && !now.Before(o.until) {
+	today := ps.options.ledgerTime(now)
+	for o := range ps.all.taken(now) {
+		if most := egress.DailyCap(ps.options.Sources.Limits(o.index), today); most > 0 {
 			name := view.SourceName(o.name)
 			if left, _ := ps.options.Sources.Remaining(o.index, "", today, false); left > 0 {
 				return fmt.Sprintf("our source %s may ask %d addresses today; other receivers have their part of "+

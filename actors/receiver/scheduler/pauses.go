@@ -222,6 +222,15 @@ func (e *env) downFor(failures int) time.Duration {
 	return e.options.Stretched(wait + e.jitter(wait/10))
 }
 
+// sooner returns the earlier of two times; zero is none.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// later returns the later of two times.
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

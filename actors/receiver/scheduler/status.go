@@ -42,14 +42,15 @@ func (sc *Scheduler) Status(now time.Time) view.Receiver {
 	b := sc.explainBlocked(now)
 	recent := st.minutes.Sum(now.Unix() / 60)
 	out := view.Receiver{Key: sc.key, Cause: b.Word(), Until: b.Until, Why: b.Why,
-		Queued: sc.queues.countUnanswered(), Behind: sc.queues.tasks.behind,
+		Behind:   sc.queues.tasks.behind,
 		Sessions: len(sc.sessions.all), Most: sc.limits.Connections,
 		Allowed: sc.paths.all.permittedRate(now, sc.limits.RcptRate),
 		Ceiling: sc.limits.RcptRate.PerSecond(),
 		Rcpts:   float64(st.seconds.Sum(now.Unix()-1).Asked) / status.Spans,
 		Refused: part32(recent.Refused, recent.Told), Deferred: part32(recent.Deferred, recent.Told)}
-	if since := sc.queues.oldestWaiting(); !since.IsZero() {
-		out.Oldest = now.Sub(since).Seconds()
+	n, oldest := sc.queues.countUnanswered()
+	if out.Queued = n; !oldest.IsZero() {
+		out.Oldest = now.Sub(oldest).Seconds()
 	}
 	for _, one := range sc.sessions.all {
 		out.InFlight += len(one.given)
