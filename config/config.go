@@ -223,8 +223,8 @@ type Limits struct {
 	// least 1.
 	StoredBytes int64 `toml:"stored_bytes"`
 
-	// UnpaidPerDay is how many verifications of 24 hours a workspace may have that never held a
-	// credit: not uploaded, refused, cancelled early, or waiting for credits. One more gets 429.
+	// UnpaidPerDay is how many verifications that never held a credit a workspace may create in 24
+	// hours: not uploaded, refused, cancelled early, or waiting for credits. One more gets 429.
 	// Default 1000. At least 1.
 	UnpaidPerDay int `toml:"unpaid_per_day"`
 }

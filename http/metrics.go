@@ -8,8 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"rollcall/actors/span"
 	"rollcall/http/listen"
+	"rollcall/ledger/tracing"
 )
 
 // metrics are the counters of the API listener.
@@ -130,10 +130,10 @@ func (s *Server) finished(r *request, began time.Time) {
 		s.metrics.observer(r.route, status).Observe(took.Seconds())
 	}
 	if r.span.On() {
-		r.span.Word(span.Route, name)
-		r.span.Word(span.Method, methodName(r.Method()))
-		r.span.Count(span.Status, int64(status))
-		r.span.ID(span.Verification, r.id)
+		r.span.Word(tracing.Route, name)
+		r.span.Word(tracing.Method, methodName(r.Method()))
+		r.span.Count(tracing.Status, int64(status))
+		r.span.ID(tracing.Verification, r.id)
 	}
 	r.span.End(status >= 500)
 	if s.log.Enabled(r.RequestCtx, slog.LevelDebug) {

@@ -11,9 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 
-	"rollcall/actors/span"
 	"rollcall/http/listen"
 	"rollcall/ledger"
+	"rollcall/ledger/tracing"
 )
 
 // Book is what the API needs of the ledger; ledger.Book is one.
@@ -86,7 +86,7 @@ type Options struct {
 	Wake           func()                    // the ledger has something new; may be nil, must not block
 	Log            *slog.Logger              // access lines at debug level
 	Registerer     prometheus.Registerer     // gets rollcall_http_*
-	Tracer         *span.Tracer              // nil: nothing is traced
+	Tracer         *tracing.Tracer           // nil: nothing is traced
 	Now            func() time.Time          // for limits and Retry-After; nil: time.Now
 }
 

@@ -10,10 +10,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/valyala/fasthttp"
 
-	"rollcall/actors/span"
 	"rollcall/http/api"
 	"rollcall/http/listen"
 	"rollcall/ledger"
+	"rollcall/ledger/tracing"
 )
 
 // route is one path of the API.
@@ -63,7 +63,7 @@ type request struct {
 	read     bool // GET or HEAD
 	placed   bool // it has a place among the requests in work
 	hugeBody bool // a body over bodyMax was announced and not read
-	span     span.Span
+	span     tracing.Span
 
 	page     *PageRequest // of a page; nil for the API
 	rows     Rows         // of results
@@ -107,7 +107,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) { s.serve(ctx, false) }
 func (s *Server) serve(ctx *fasthttp.RequestCtx, hugeBody bool) {
 	began := time.Now()
 	r := &request{RequestCtx: ctx, hugeBody: hugeBody}
-	_, r.span = s.options.Tracer.Begin(context.Background(), span.Request)
+	_, r.span = s.options.Tracer.Begin(context.Background(), tracing.Request)
 	working := s.work.Add(1)
 	defer func() {
 		if p := recover(); p != nil {

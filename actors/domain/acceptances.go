@@ -10,7 +10,7 @@ import (
 
 const (
 	// recalledHosts is of how many of a route's hosts, the preferred ones, the cluster is asked: nearly always the
-	// first answers. Guess.
+	// first answers, and the second while it is down.
 	recalledHosts = 2
 
 	// backupFor is how long a backup that accepts everything has to do so before that is believed of a domain whose
@@ -42,11 +42,11 @@ func (a *acceptances) takeAccepted() []pending {
 	return accepted
 }
 
-// prove notes that a control probe was refused at a time: what was accepted before, was by an honest receiver.
-func (a *acceptances) prove(log *attemptLog, at time.Time) {
+// proveBefore notes that a control probe was refused at a time: what was accepted before, was by an honest receiver.
+func (a *acceptances) proveBefore(log *attemptLog, at time.Time) {
 	rest := a.accepted[:0]
 	for _, p := range a.accepted {
-		if log.time(p).After(at) {
+		if log.newestTime(p).After(at) {
 			rest = append(rest, p)
 		} else {
 			a.proven = append(a.proven, p)
@@ -56,8 +56,8 @@ func (a *acceptances) prove(log *attemptLog, at time.Time) {
 	a.endCanary()
 }
 
-// recalling reports whether they wait for what the cluster knows.
-func (a *acceptances) recalling() bool { return !a.recallBy.IsZero() }
+// isRecalling reports whether they wait for what the cluster knows.
+func (a *acceptances) isRecalling() bool { return !a.recallBy.IsZero() }
 
 // recallOver goes on when the cluster has told what it knows.
 func (a *acceptances) recallOver() { a.recallBy = time.Time{} }
@@ -78,7 +78,7 @@ func (a *acceptances) setCanary(now time.Time, longest time.Duration) {
 // askCluster has it found out what other nodes know of the domain's hosts: what is accepted waits for that
 // before control probes are asked.
 func (k *controls) askCluster(now time.Time) {
-	if _, known := k.habit(now, k.route.answering()).CatchAll(); known || k.recalled || !k.options.Facts.Shared() {
+	if _, known := k.habitOf(now, k.route.answeringHost()).CatchAll(); known || k.recalled || !k.options.Facts.Shared() {
 		return
 	}
 	k.recalled, k.recallBy = true, now.Add(recallWithin)
@@ -86,16 +86,16 @@ func (k *controls) askCluster(now time.Time) {
 	for _, h := range k.route.Hosts[:min(len(k.route.Hosts), recalledHosts)] {
 		keys = append(keys, habitKey(k.work.Domain, h.Name))
 	}
-	k.add(recall{keys})
+	k.addStep(recall{keys})
 }
 
-// habit is what is known now of how a host answers for the domain, with the control probes of this run. A
+// habitOf is what is known now of how a host answers for the domain, with the control probes of this run. A
 // habit belongs to a host: a backup may accept everything that the primary tells apart.
 //
 // That a real address was refused as one that does not exist is no part of it: some
 // receivers refuse by pattern, or from a list of names that once were abused, and
 // accept everything else. Only control probes count.
-func (k *controls) habit(now time.Time, host string) evidence.Habit {
+func (k *controls) habitOf(now time.Time, host string) evidence.Habit {
 	h := k.options.Facts.Habit(k.route.habitKey(host), now)
 	others := func(note evidence.Attempt) bool { return note.Host != host }
 	if h.Controls = k.notes; slices.ContainsFunc(h.Controls, others) {
@@ -104,53 +104,53 @@ func (k *controls) habit(now time.Time, host string) evidence.Habit {
 	return h
 }
 
-// believes reports whether the worth of an acceptance is known. Behind many refusals it
+// knowsWorth reports whether the worth of an acceptance is known. Behind many refusals it
 // is not: some guards accept everything from then on, and so silence who asks. A
 // control probe that is refused behind the acceptance proves that none was at work,
 // for guards do not tire within minutes.
-func (k *controls) believes(h evidence.Habit, host string, now time.Time) bool {
+func (k *controls) knowsWorth(h evidence.Habit, host string, now time.Time) bool {
 	catchAll, known := h.CatchAll()
 	return known && (catchAll || !k.options.Facts.Suspect(k.route.habitKey(host), now))
 }
 
-// accept ends an address that was accepted, or files it until it is known what that is worth.
-func (k *controls) accept(now time.Time, p pending, c evidence.Case) {
+// takeAcceptance ends an address that was accepted, or files it until it is known what that is worth.
+func (k *controls) takeAcceptance(now time.Time, p pending, c evidence.Case) {
 	last, _ := c.Last()
-	if h := k.habit(now, last.Host); !k.believes(h, last.Host, now) || !k.settle(now, p, c, h) {
-		k.file(now, p, c)
+	if h := k.habitOf(now, last.Host); !k.knowsWorth(h, last.Host, now) || !k.settleByHabit(now, p, c, h) {
+		k.fileAcceptance(now, p, c)
 	}
 }
 
-// file has an acceptance wait. Those of another host than the one that the others wait for are asked again.
-func (k *controls) file(now time.Time, p pending, c evidence.Case) {
+// fileAcceptance has an acceptance wait. Those of another host than the one that the others wait for are asked again.
+func (k *controls) fileAcceptance(now time.Time, p pending, c evidence.Case) {
 	last, _ := c.Last()
 	if len(k.accepted) > 0 && k.host != last.Host {
-		k.disregard(now, p, c)
+		k.voidAcceptance(now, p, c)
 		return
 	}
 	k.host = last.Host
-	k.retries.log.keep(&p, c)
+	k.retries.log.keepCase(&p, c)
 	k.accepted = append(k.accepted, p)
 }
 
-// disregard asks an address again whose acceptance counts for nothing: soon at first, then by the configured
+// voidAcceptance asks an address again whose acceptance counts for nothing: soon at first, then by the configured
 // waits.
-func (k *controls) disregard(now time.Time, p pending, c evidence.Case) {
+func (k *controls) voidAcceptance(now time.Time, p pending, c evidence.Case) {
 	wait := time.Duration(0)
 	if p.waits < namedInRow {
 		wait = time.Second << (3 * p.waits)
 	}
-	k.disregardFor(now, p, c, answerOf{reason: smtp.BackupOnly, wait: wait})
+	k.voidAcceptanceFor(now, p, c, answerOf{reason: smtp.BackupOnly, wait: wait})
 }
 
-// disregardFor is disregard with a reason, and the time until the address is asked again; 0: as configured.
-func (k *controls) disregardFor(now time.Time, p pending, c evidence.Case, m answerOf) {
+// voidAcceptanceFor is voidAcceptance with a reason, and the time until the address is asked again; 0: as configured.
+func (k *controls) voidAcceptanceFor(now time.Time, p pending, c evidence.Case, m answerOf) {
 	for i := range c.Attempts {
 		if o := c.Attempts[i].Outcome; o == smtp.Valid || o == smtp.CatchAll && c.Attempts[i].Code/100 == 2 {
 			c.Attempts[i].Void = true
 		}
 	}
-	k.again(now, p, c, m)
+	k.askAgain(now, p, c, m)
 }
 
 // acceptedBefore reports whether an address was accepted before its last attempt, by the same host.
@@ -160,41 +160,41 @@ func acceptedBefore(c evidence.Case, last evidence.Attempt) bool {
 	})
 }
 
-// settle ends an address that was accepted by the habit h of its host, or has it asked again where that host
+// settleByHabit ends an address that was accepted by the habit h of its host, or has it asked again where that host
 // counts for nothing. False: the habit is not known.
-func (k *controls) settle(now time.Time, p pending, c evidence.Case, h evidence.Habit) bool {
+func (k *controls) settleByHabit(now time.Time, p pending, c evidence.Case, h evidence.Habit) bool {
 	last, _ := c.Last()
 	if last.Outcome == smtp.Valid {
 		c.Habit = h
 	}
 	catchAll, _ := c.Habit.CatchAll()
 	switch everything := catchAll || last.Outcome == smtp.CatchAll && last.Code/100 == 2; {
-	case everything && k.route.outranked(now, last.Host):
+	case everything && k.route.isOutranked(now, last.Host):
 		c.Habit = evidence.Habit{}
-		k.disregard(now, p, c)
+		k.voidAcceptance(now, p, c)
 		return true
 	case everything && k.route.isBackup(last.Host) && !acceptedBefore(c, last):
 		c.Habit = evidence.Habit{}
-		k.disregardFor(now, p, c, answerOf{reason: smtp.BackupOnly, wait: k.options.Facts.Hour.Of(backupFor)})
+		k.voidAcceptanceFor(now, p, c, answerOf{reason: smtp.BackupOnly, wait: k.options.Facts.Hour.Of(backupFor)})
 		return true
 	}
 	return k.conclude(now, p.ordinal, c)
 }
 
-// weigh goes on with what was accepted: it is believed as far as the domain's habit is
+// weighAccepted goes on with what was accepted: it is believed as far as the domain's habit is
 // known, or a control probe is asked, or it is given up. busy: there are others to ask.
-func (k *controls) weigh(now time.Time, busy bool) {
-	if len(k.accepted)+len(k.proven) == 0 || k.recalling() {
+func (k *controls) weighAccepted(now time.Time, busy bool) {
+	if len(k.accepted)+len(k.proven) == 0 || k.isRecalling() {
 		return
 	}
-	h := k.habit(now, k.host)
-	if k.believes(h, k.host, now) {
+	h := k.habitOf(now, k.host)
+	if k.knowsWorth(h, k.host, now) {
 		k.proven = append(k.proven, k.takeAccepted()...)
 	}
-	for len(k.proven) > 0 && !k.cut() {
+	for len(k.proven) > 0 && !k.isCut() {
 		p, c := k.retries.popOf(&k.proven)
-		if !k.settle(now, p, c, h) { // what was known is over
-			k.file(now, p, c)
+		if !k.settleByHabit(now, p, c, h) { // what was known is over
+			k.fileAcceptance(now, p, c)
 			break
 		}
 	}
@@ -205,37 +205,39 @@ func (k *controls) weigh(now time.Time, busy bool) {
 	switch {
 	case len(k.accepted) == 0:
 	case k.inDoubt(now):
-		for len(k.accepted) > 0 && !k.cut() {
+		for len(k.accepted) > 0 && !k.isCut() {
 			p, c := k.retries.popOf(&k.accepted)
 			c.Habit = h
 			k.giveUp(now, p, c, k.doubt)
 		}
 	case known && now.Before(k.canaryBy) && busy:
 	default:
-		k.ask(now)
+		k.askControl(now)
 	}
 }
 
-// weighed is how many addresses wait to be believed.
-func (k *controls) weighed() int { return len(k.accepted) + len(k.proven) + len(k.witnesses.doubted) }
+// countWeighed is how many addresses wait to be believed.
+func (k *controls) countWeighed() int {
+	return len(k.accepted) + len(k.proven) + len(k.witnesses.doubted)
+}
 
-// rest, while a guard is at work that this or another actor of the node saw, makes void what was accepted since
-// the last good control probe: it is asked again when the guard has had time to forget us.
-func (k *controls) rest(now time.Time) {
+// voidAccepted, while a guard is at work that this or another actor of the node saw, makes void what was accepted
+// since the last good control probe: it is asked again when the guard has had time to forget us.
+func (k *controls) voidAccepted(now time.Time) {
 	wait := k.route.restUntil().Sub(now)
 	for _, p := range k.takeAccepted() {
-		c := k.retries.log.take(&p)
-		k.disregardFor(now, p, c, answerOf{reason: smtp.HarvestGuard, wait: wait})
+		c := k.retries.log.takeCase(&p)
+		k.voidAcceptanceFor(now, p, c, answerOf{reason: smtp.HarvestGuard, wait: wait})
 	}
 }
 
 // closeAll makes everything that waits invalid: DNS says that the domain takes no mail, also not for an address
 // that was accepted before.
 func (k *controls) closeAll(now time.Time) {
-	k.end()
+	k.endControl()
 	k.accepted = slices.Concat(k.accepted, k.proven, k.witnesses.doubted)
 	k.proven, k.witnesses.doubted = nil, nil
-	for len(k.accepted) > 0 && !k.cut() {
+	for len(k.accepted) > 0 && !k.isCut() {
 		p, c := k.retries.popOf(&k.accepted)
 		c.NoRoute = k.route.closed
 		k.conclude(now, p.ordinal, c)

@@ -22,11 +22,12 @@ const (
 	// by one of half its size, of chunkLeast at least; a faster one by one twice as large. So a fast receiver
 	// never runs dry, and what a slow one has waiting, which costs memory, is about a minute's work. chunkLeast
 	// is also the size while the node has many addresses out. Measured: to begin with 25 cost 20,000 addresses
-	// at 20 ms a turn a second of 5 to 6. Guesses: the others.
+	// at 20 ms a turn a second of 5 to 6.
 	chunkLeast = 25
 	chunkSoon  = 20 * time.Second
 
-	// crowdedPause is before a domain looks again whether its workspace may offer more. Guess.
+	// crowdedPause is before a domain looks again whether its workspace may offer more: as often as receivers send
+	// pulses.
 	crowdedPause = time.Second
 
 	// triesShift leaves room for four billion chunks of one try at a domain, so
@@ -74,34 +75,34 @@ type backlog struct {
 func newBacklog(j *job, k *controls, r *retries) backlog {
 	// Receivers on this node keep what is sent: a slice of those ids in work would keep all of the planner.
 	return backlog{job: j, controls: k, retries: r, workspace: bytes.Clone(j.work.Workspace[:]),
-		task:     &wire.Task{Verification: bytes.Clone(j.work.Verification[:]), Epoch: j.work.Epoch, Domain: j.work.Domain},
-		ordinals: j.work.Ordinals, chunk: uint64(j.work.Tries) << triesShift,
+		task: &wire.Task{Verification: bytes.Clone(j.work.Verification[:]), Epoch: j.work.Epoch,
+			Domain: j.work.Domain}, ordinals: j.work.Ordinals, chunk: uint64(j.work.Tries) << triesShift,
 		size: wire.AddressesMax}
 }
 
-// is reports whether a message is about this task and epoch.
-func (b *backlog) is(t *wire.Task) bool {
+// isMine reports whether a message is about this task and epoch.
+func (b *backlog) isMine(t *wire.Task) bool {
 	return t.GetEpoch() == b.work.Epoch &&
 		t.Key() == wire.TaskKey{Verification: b.work.Verification, Domain: b.work.Domain}
 }
 
 // hasFresh reports whether there is an address to be offered that was never put off.
-func (b *backlog) hasFresh() bool { return b.fresh() > 0 }
+func (b *backlog) hasFresh() bool { return b.countFresh() > 0 }
 
-// fresh is how many those are.
-func (b *backlog) fresh() int { return len(b.ordinals) - b.next + len(b.ready) }
+// countFresh is how many those are.
+func (b *backlog) countFresh() int { return len(b.ordinals) - b.next + len(b.ready) }
 
-// waiting reports whether there is an address to be offered.
-func (b *backlog) waiting(now time.Time) bool { return b.hasFresh() || b.retries.due(now) }
+// hasWaiting reports whether there is an address to be offered.
+func (b *backlog) hasWaiting(now time.Time) bool { return b.hasFresh() || b.retries.hasDue(now) }
 
-// busy reports whether there are addresses to be asked, or that are.
-func (b *backlog) busy(now time.Time) bool { return len(b.chunks) > 0 || b.waiting(now) }
+// isBusy reports whether there are addresses to be asked, or that are.
+func (b *backlog) isBusy(now time.Time) bool { return len(b.chunks) > 0 || b.hasWaiting(now) }
 
-// take returns the next address to be offered of those that are due again, or of the others.
-func (b *backlog) take(now time.Time, retries bool) (ordinal uint32, ok bool) {
+// takeNext returns the next address to be offered of those that are due again, or of the others.
+func (b *backlog) takeNext(now time.Time, retries bool) (ordinal uint32, ok bool) {
 	switch {
-	case retries && b.retries.due(now):
-		return b.retries.pop(), true
+	case retries && b.retries.hasDue(now):
+		return b.retries.popDue(), true
 	case retries:
 		return 0, false
 	case len(b.ready) > 0:
@@ -134,8 +135,8 @@ func (b *backlog) chunkOf(number uint64) *open {
 	return nil
 }
 
-// out returns how many chunks are out, of due retries or of others.
-func (b *backlog) out(retries bool) (n int) {
+// countOut returns how many chunks are out, of due retries or of others.
+func (b *backlog) countOut(retries bool) (n int) {
 	for _, o := range b.chunks {
 		if o.retries == retries {
 			n++
@@ -144,30 +145,30 @@ func (b *backlog) out(retries bool) (n int) {
 	return n
 }
 
-// quiet says until when nothing can be done; the zero time when nothing ever has
+// quietUntil says until when nothing can be done; the zero time when nothing ever has
 // to be. busy: something can be done now, or is being done.
-func (b *backlog) quiet(now time.Time) (until time.Time, busy bool) {
+func (b *backlog) quietUntil(now time.Time) (until time.Time, busy bool) {
 	switch r := &b.receiver; {
-	case r.missed(): // nobody may probe, as when no node is fit: the work waits, and says so
+	case r.isMissed(): // nobody may probe, as when no node is fit: the work waits, and says so
 		return now.Truncate(missedFor).Add(2 * missedFor), false
 	case r.reaching:
 		return time.Time{}, true
 	case len(b.chunks) > 0:
 		return r.heldUntil, !r.heldUntil.After(now)
-	case b.waiting(now):
+	case b.hasWaiting(now):
 		return time.Time{}, true
 	}
 	return b.retries.nextDue(), false
 }
 
-// listen sends offers again that nobody answered, and gives up on a silent receiver.
-func (b *backlog) listen(now time.Time) {
+// checkSilence sends offers again that nobody answered, and gives up on a silent receiver.
+func (b *backlog) checkSilence(now time.Time) {
 	b.crowded = false
 	if len(b.chunks) == 0 {
 		return
 	}
 	if now.Sub(b.receiver.heard) >= silenceMax {
-		b.gone(now, 0)
+		b.loseReceiver(now, 0)
 		return
 	}
 	for _, o := range b.chunks {
@@ -177,7 +178,7 @@ func (b *backlog) listen(now time.Time) {
 				Probes: o.offer.Probes, Workspace: o.offer.Workspace,
 				ExpiresInMs: wire.Left(now, b.work.Deadline)} // what was sent stays
 			b.tellBehind(now, o.offer)
-			b.add(tell{o.offer})
+			b.addStep(tell{o.offer})
 		}
 	}
 }
@@ -186,20 +187,20 @@ func (b *backlog) listen(now time.Time) {
 func (b *backlog) offerMore(now time.Time, hosts []*wire.Host) {
 	r := &b.receiver
 	switch {
-	case !b.waiting(now) || r.reaching || b.retries.barren != smtp.ReasonNone:
+	case !b.hasWaiting(now) || r.reaching || b.retries.barren != smtp.ReasonNone:
 	case !r.reached:
 		r.reaching = true
-		b.add(findReceiver{r.pause()})
+		b.addStep(findReceiver{r.nextPause()})
 	default:
 		if len(b.chunks) == 0 {
 			r.credit = max(1, r.credit) // nobody will tell us of more: ask
 		}
-		for b.retries.due(now) && !b.crowded && b.out(true) < b.chunksNow() && !now.Before(b.retryAt) {
-			b.offer(now, hosts, true)
+		for b.retries.hasDue(now) && !b.crowded && b.countOut(true) < b.chunksNow() && !now.Before(b.retryAt) {
+			b.offerChunk(now, hosts, true)
 		}
-		for b.hasFresh() && !b.crowded && b.out(false) < b.chunksNow() && r.credit > 0 {
+		for b.hasFresh() && !b.crowded && b.countOut(false) < b.chunksNow() && r.credit > 0 {
 			r.credit--
-			b.offer(now, hosts, false)
+			b.offerChunk(now, hosts, false)
 		}
 	}
 }
@@ -207,14 +208,14 @@ func (b *backlog) offerMore(now time.Time, hosts []*wire.Host) {
 // chunksNow is how many chunks may be out, and of due retries beside them: one, while the node has many addresses
 // out, so that all domains go on, each with little.
 func (b *backlog) chunksNow() int {
-	if b.options.Load.heavy() {
+	if b.options.Load.isHeavy() {
 		return 1
 	}
 	return chunksMax
 }
 
-// offer sends the next chunk, of due retries or of others.
-func (b *backlog) offer(now time.Time, hosts []*wire.Host, retries bool) {
+// offerChunk sends the next chunk, of due retries or of others.
+func (b *backlog) offerChunk(now time.Time, hosts []*wire.Host, retries bool) {
 	if len(b.chunks) == 0 {
 		b.receiver.heard = now
 	}
@@ -223,21 +224,21 @@ func (b *backlog) offer(now time.Time, hosts []*wire.Host, retries bool) {
 		offer: &wire.Offer{Task: b.task, Chunk: b.chunk, Hosts: hosts, Workspace: b.workspace,
 			ExpiresInMs: wire.Left(now, b.work.Deadline)}}
 	size := b.size
-	if b.options.Load.heavy() {
+	if b.options.Load.isHeavy() {
 		size = chunkLeast
 	}
 	for len(o.left) < size {
-		if !b.options.Load.take(b.work.Workspace) {
+		if !b.options.Load.takeAddress(b.work.Workspace) {
 			b.crowded = true
 			break
 		}
 		ordinal, ok := b.nextFor(now, o)
 		if !ok {
-			b.options.Load.give(b.work.Workspace, 1)
+			b.options.Load.giveAddresses(b.work.Workspace, 1)
 			break
 		}
 		o.left[ordinal] = struct{}{}
-		o.offer.Probes = append(o.offer.Probes, b.retries.probe(now, ordinal, b.controls.localOf(ordinal)))
+		o.offer.Probes = append(o.offer.Probes, b.retries.makeProbe(now, ordinal, b.controls.localOf(ordinal)))
 	}
 	if len(o.left) == 0 {
 		return
@@ -247,30 +248,30 @@ func (b *backlog) offer(now time.Time, hosts []*wire.Host, retries bool) {
 		b.offeredAt = now
 	}
 	b.chunks = append(b.chunks, o)
-	b.add(tell{o.offer})
+	b.addStep(tell{o.offer})
 }
 
 // nextFor takes the next address for a chunk, or the control probe.
 func (b *backlog) nextFor(now time.Time, o *open) (ordinal uint32, ok bool) {
-	if len(o.left) == controlBehind && b.hasFresh() && b.offeredAt.IsZero() && b.controls.beginEarly(now) {
+	if len(o.left) == controlBehind && b.hasFresh() && b.offeredAt.IsZero() && b.controls.beginControlEarly(now) {
 		return controlOrdinal, true
 	}
-	ordinal, ok = b.take(now, o.retries)
-	if ok && ordinal == controlOrdinal && o.retries && !b.controls.needed() { // meanwhile others found out
+	ordinal, ok = b.takeNext(now, o.retries)
+	if ok && ordinal == controlOrdinal && o.retries && !b.controls.isNeeded() { // meanwhile others found out
 		delete(b.retries.again, ordinal)
-		b.controls.end()
-		return b.take(now, o.retries)
+		b.controls.endControl()
+		return b.takeNext(now, o.retries)
 	}
 	return ordinal, ok
 }
 
-// behind is how many addresses of the file wait to be offered, and for how long the oldest has.
-func (b *backlog) behind(now time.Time) (n int, oldest time.Duration) {
-	n = b.fresh() + b.retries.countRipe(now)
+// countBehind is how many addresses of the file wait to be offered, and for how long the oldest has.
+func (b *backlog) countBehind(now time.Time) (n int, oldest time.Duration) {
+	n = b.countFresh() + b.retries.countRipe(now)
 	switch {
 	case b.hasFresh():
 		oldest = b.since(now)
-	case b.retries.due(now):
+	case b.retries.hasDue(now):
 		oldest = now.Sub(b.retries.nextDue())
 	}
 	return n, oldest
@@ -278,7 +279,7 @@ func (b *backlog) behind(now time.Time) (n int, oldest time.Duration) {
 
 // tellBehind says in an offer what waits beside it.
 func (b *backlog) tellBehind(now time.Time, m *wire.Offer) {
-	n, oldest := b.behind(now)
+	n, oldest := b.countBehind(now)
 	m.Behind, m.WaitingMs = uint32(n), oldest.Milliseconds()
 	b.receiver.told, b.receiver.toldAt = n, now
 }
@@ -292,7 +293,7 @@ func (b *backlog) sayBehind(now time.Time, resting bool) (wake time.Time) {
 		r.told = 0
 		return time.Time{}
 	}
-	n, _ := b.behind(now)
+	n, _ := b.countBehind(now)
 	if resting {
 		n = 0
 	}
@@ -312,17 +313,17 @@ func (b *backlog) sayBehind(now time.Time, resting bool) (wake time.Time) {
 		b.tellBehind(now, m)
 	}
 	r.told, r.toldAt = n, now
-	b.add(tell{m})
+	b.addStep(tell{m})
 	if again {
 		return now.Add(sayAgain)
 	}
 	return time.Time{}
 }
 
-// acked takes the answer to an offer.
-func (b *backlog) acked(now time.Time, m *wire.OfferAck) {
+// takeAck takes the answer to an offer.
+func (b *backlog) takeAck(now time.Time, m *wire.OfferAck) {
 	o := b.chunkOf(m.GetChunk())
-	if !b.is(m.GetTask()) || o == nil {
+	if !b.isMine(m.GetTask()) || o == nil {
 		return
 	}
 	b.receiver.heard, b.receiver.credit = now, m.GetCredit()
@@ -337,15 +338,15 @@ func (b *backlog) acked(now time.Time, m *wire.OfferAck) {
 		b.receiver.credit = 0 // whatever it says: the same offer would be refused again at once
 	}
 	if len(b.chunks) == 0 {
-		b.leave() // and ask again after a pause
+		b.leaveReceiver() // and ask again after a pause
 		b.receiver.failures++
 	}
 }
 
-// answered notes that results came of a chunk, and returns it; nil when they were taken before, or the chunk was
+// takeResults notes that results came of a chunk, and returns it; nil when they were taken before, or the chunk was
 // given back, perhaps to another receiver.
-func (b *backlog) answered(now time.Time, m *wire.Results) *open {
-	b.add(reply{&wire.ResultsAck{Task: b.task, Chunk: m.GetChunk(), Batch: m.GetBatch()}})
+func (b *backlog) takeResults(now time.Time, m *wire.Results) *open {
+	b.addStep(reply{&wire.ResultsAck{Task: b.task, Chunk: m.GetChunk(), Batch: m.GetBatch()}})
 	o := b.chunkOf(m.GetChunk())
 	if o == nil {
 		return nil
@@ -361,22 +362,22 @@ func (b *backlog) answered(now time.Time, m *wire.Results) *open {
 	return o
 }
 
-// answer takes an address off a chunk, and reports whether it was out.
-func (b *backlog) answer(o *open, ordinal uint32) bool {
+// takeOff takes an address off a chunk, and reports whether it was out.
+func (b *backlog) takeOff(o *open, ordinal uint32) bool {
 	if _, left := o.left[ordinal]; !left {
 		return false
 	}
 	delete(o.left, ordinal)
-	b.options.Load.give(b.work.Workspace, 1)
+	b.options.Load.giveAddresses(b.work.Workspace, 1)
 	return true
 }
 
-// finish ends a chunk when all of it is answered, and chooses the size of the next one by how long it took.
-func (b *backlog) finish(now time.Time, o *open) {
+// finishChunk ends a chunk when all of it is answered, and chooses the size of the next one by how long it took.
+func (b *backlog) finishChunk(now time.Time, o *open) {
 	if len(o.left) > 0 {
 		return
 	}
-	b.close(o)
+	b.closeChunk(o)
 	switch took := now.Sub(o.sent); {
 	case o.retries:
 	case took <= chunkSoon:
@@ -386,20 +387,20 @@ func (b *backlog) finish(now time.Time, o *open) {
 	}
 }
 
-// close takes a chunk off the list of those that are out.
-func (b *backlog) close(o *open) {
-	b.options.Load.give(b.work.Workspace, len(o.left))
+// closeChunk takes a chunk off the list of those that are out.
+func (b *backlog) closeChunk(o *open) {
+	b.options.Load.giveAddresses(b.work.Workspace, len(o.left))
 	b.chunks = slices.DeleteFunc(b.chunks, func(other *open) bool { return other == o })
 }
 
 // takeBack closes a chunk and makes what it had ready for the next one.
 func (b *backlog) takeBack(o *open) {
-	b.close(o)
+	b.closeChunk(o)
 	for _, ordinal := range o.unanswered() {
 		switch {
 		case b.retries.giveBack(ordinal):
 		case ordinal == controlOrdinal: // of the first chunk: it is asked when it is needed
-			b.controls.end()
+			b.controls.endControl()
 		default:
 			b.ready = append(b.ready, ordinal)
 		}

@@ -69,8 +69,8 @@ type controlProbe struct {
 	notes   []evidence.Attempt // for the Habit; never changed, only replaced
 }
 
-// note files an attempt at a control probe.
-func (k *controlProbe) note(list []evidence.Attempt) {
+// noteAttempts files an attempt at a control probe.
+func (k *controlProbe) noteAttempts(list []evidence.Attempt) {
 	notes := slices.Concat(k.notes, list)
 	k.notes = notes[max(0, len(notes)-evidence.ControlsMax):]
 }
@@ -83,8 +83,8 @@ func (k *controls) localOf(ordinal uint32) string {
 	return k.work.Local(ordinal)
 }
 
-// at is when the next control probe is due; zero: it is not waited for.
-func (k *controls) at() time.Time {
+// nextControl is when the next control probe is due; zero: it is not waited for.
+func (k *controls) nextControl() time.Time {
 	if len(k.accepted) == 0 || k.asking {
 		return time.Time{}
 	}
@@ -94,17 +94,17 @@ func (k *controls) at() time.Time {
 	return k.next
 }
 
-// ask sees to it that a control probe is asked, at once or after the pause.
-func (k *controls) ask(now time.Time) {
+// askControl sees to it that a control probe is asked, at once or after the pause.
+func (k *controls) askControl(now time.Time) {
 	if k.asking || now.Before(k.next) {
 		return
 	}
-	k.begin()
-	k.offer(now)
+	k.beginControl()
+	k.offerControl(now)
 }
 
-// begin makes another control probe, which goes to the receiver now.
-func (k *controls) begin() {
+// beginControl makes another control probe, which goes to the receiver now.
+func (k *controls) beginControl() {
 	k.endCanary()
 	k.asking, k.witness, k.next, k.local = true, false, time.Time{}, k.let
 	if k.local == "" {
@@ -113,31 +113,33 @@ func (k *controls) begin() {
 	k.asked++
 }
 
-// beginEarly begins the first control probe with the first chunk, and reports whether it belongs there.
-func (k *controls) beginEarly(now time.Time) bool {
-	if k.asking || k.recalling() {
+// beginControlEarly begins the first control probe with the first chunk, and reports whether it belongs there.
+func (k *controls) beginControlEarly(now time.Time) bool {
+	if k.asking || k.isRecalling() {
 		return false
 	}
-	if _, known := k.habit(now, k.route.answering()).CatchAll(); known {
+	if _, known := k.habitOf(now, k.route.answeringHost()).CatchAll(); known {
 		return false
 	}
-	k.begin()
+	k.beginControl()
 	return true
 }
 
-// offer offers the control probe as what is due: many addresses may wait for it.
-func (k *controls) offer(now time.Time) {
-	k.retries.push(pending{ordinal: controlOrdinal, since: k.since(now), due: k.since(now) - 1}) // never 0: see deferralStats.control
+// offerControl offers the control probe as what is due: many addresses may wait for it.
+func (k *controls) offerControl(now time.Time) {
+	since := k.since(now)
+	p := pending{ordinal: controlOrdinal, since: since, due: since - 1} // never 0: see deferralStats.control
+	k.retries.pushDeferred(p)
 }
 
-// end: nothing has to be known any more. A control probe that is out comes back.
-func (k *controls) end() {
+// endControl: nothing has to be known any more. A control probe that is out comes back.
+func (k *controls) endControl() {
 	k.asking, k.asked, k.unclear = false, 0, 0
 	k.next = time.Time{}
 }
 
-// pause lets some time pass before the next control probe.
-func (k *controls) pause(now time.Time) {
+// pauseControls lets some time pass before the next control probe.
+func (k *controls) pauseControls(now time.Time) {
 	pauses := k.options.controlPauses()
 	k.asking = false
 	k.next = now.Add(pauses[min(k.asked, len(pauses))-1])
@@ -146,11 +148,11 @@ func (k *controls) pause(now time.Time) {
 // endsAt is when it is expected to be known whether the domain takes everything:
 // nearly all refuse the first control probe, and one that does not, refuses none.
 func (k *controls) endsAt(now time.Time) time.Time {
-	end, pauses := later(now, k.at()), k.options.controlPauses()
+	end, pauses := later(now, k.nextControl()), k.options.controlPauses()
 	if put := k.retries.stats.control; put > 0 {
 		end = later(end, k.start.Add(put))
 	}
-	if accepted := k.habit(now, k.host).Accepted; accepted > 0 {
+	if accepted := k.habitOf(now, k.host).Accepted; accepted > 0 {
 		for i := accepted + 1; i < evidence.ControlsEnough; i++ {
 			end = end.Add(pauses[min(i-1, len(pauses)-1)])
 		}
@@ -158,15 +160,15 @@ func (k *controls) endsAt(now time.Time) time.Time {
 	return end
 }
 
-// needed reports whether something waits for a control probe, or a witness.
-func (k *controls) needed() bool {
+// isNeeded reports whether something waits for a control probe, or a witness.
+func (k *controls) isNeeded() bool {
 	return len(k.accepted) > 0 || k.witness && len(k.witnesses.doubted) > 0
 }
 
-// answer takes the answer to a control probe.
-func (k *controls) answer(now time.Time, p pending, c evidence.Case, m answerOf) {
+// takeAnswer takes the answer to a control probe.
+func (k *controls) takeAnswer(now time.Time, p pending, c evidence.Case, m answerOf) {
 	if k.witness {
-		k.testified(now, c, m)
+		k.takeTestimony(now, c, m)
 		return
 	}
 	last, asked := c.Last()
@@ -176,16 +178,16 @@ func (k *controls) answer(now time.Time, p pending, c evidence.Case, m answerOf)
 		accepted, refused = verdict.Control(last)
 	}
 	if accepted || refused {
-		k.route.hear(last)
+		k.route.hearHost(last)
 	}
 	if accepted && k.options.Facts.Suspect(habitKey(k.work.Domain, last.Host), now) {
 		m.attempts[len(m.attempts)-1].Void = true
-		k.note(m.attempts)
-		k.end()
-		k.guarded(now)
+		k.noteAttempts(m.attempts)
+		k.endControl()
+		k.noteGuard(now)
 		return
 	}
-	k.note(m.attempts)
+	k.noteAttempts(m.attempts)
 	switch {
 	case refused || k.staysRefused(c):
 		if p.from != 0 {
@@ -196,18 +198,18 @@ func (k *controls) answer(now time.Time, p pending, c evidence.Case, m answerOf)
 		k.let = ""
 		k.options.Facts.Learn(habitKey(k.work.Domain, last.Host), true, now)
 		k.unclear = 0
-		k.pause(now)
+		k.pauseControls(now)
 		k.moveTo(now, last.Host)
 	case answered && last.Outcome == smtp.Invalid && last.Bare && k.witnesses.known:
 		k.bare = last
 		k.askWitness(now)
 	case answered && last.Unreadable() && verdict.Unread(last.Rule): // and stays so
-		k.uncontrolled(now, last.Reason)
+		k.giveUpAccepted(now, last.Reason)
 	case !answered || last.Outcome == smtp.Undecided && !closed(c):
 		if last.Reason == smtp.NotAccepted && m.wait == 0 {
 			m.wait = k.options.Facts.Hour.Of(staysRefusedFor)
 		}
-		k.again(now, p, c, m)
+		k.askAgain(now, p, c, m)
 	default:
 		k.tellsNothing(now, last.Reason)
 	}
@@ -233,9 +235,9 @@ func closed(c evidence.Case) bool {
 // tellsApart: a mailbox that nobody has was refused.
 func (k *controls) tellsApart(now time.Time, refused evidence.Attempt) {
 	k.options.Facts.Learn(habitKey(k.work.Domain, refused.Host), false, now)
-	k.end()
+	k.endControl()
 	k.moveTo(now, refused.Host)
-	k.prove(k.retries.log, refused.At)
+	k.proveBefore(k.retries.log, refused.At)
 }
 
 // moveTo has everything asked again that waits for control probes at another host than the one that answers
@@ -245,38 +247,38 @@ func (k *controls) moveTo(now time.Time, host string) {
 		return
 	}
 	for _, p := range k.takeAccepted() {
-		c := k.retries.log.take(&p)
-		k.disregard(now, p, c)
+		c := k.retries.log.takeCase(&p)
+		k.voidAcceptance(now, p, c)
 	}
 }
 
 // tellsNothing: a control probe was answered, and nothing is known.
 func (k *controls) tellsNothing(now time.Time, reason smtp.Reason) {
-	k.pause(now)
+	k.pauseControls(now)
 	if k.unclear++; k.unclear >= unclearMax {
-		k.uncontrolled(now, reason)
+		k.giveUpAccepted(now, reason)
 	}
 }
 
-// uncontrolled gives up what was accepted: nobody knows what that is worth.
-func (k *controls) uncontrolled(now time.Time, reason smtp.Reason) {
-	k.end()
+// giveUpAccepted gives up what was accepted: nobody knows what that is worth.
+func (k *controls) giveUpAccepted(now time.Time, reason smtp.Reason) {
+	k.endControl()
 	k.doubt, k.until = reason, now.Add(unclearFor)
 }
 
 // inDoubt reports whether acceptances cannot be believed at present, nor be examined.
 func (k *controls) inDoubt(now time.Time) bool { return now.Before(k.until) }
 
-// guarded: a mailbox that nobody has was accepted behind many refusals, so a guard is
+// noteGuard: a mailbox that nobody has was accepted behind many refusals, so a guard is
 // at work that accepts everything in silence.
-func (k *controls) guarded(now time.Time) {
+func (k *controls) noteGuard(now time.Time) {
 	until := now.Add(k.options.Facts.Hour.Of(guardFor))
-	k.options.Facts.Guard(habitKey(k.work.Domain, k.route.answering()), until)
-	k.add(guardSeen{until})
+	k.options.Facts.Guard(habitKey(k.work.Domain, k.route.answeringHost()), until)
+	k.addStep(guardSeen{until})
 }
 
-// again has an address, or the control probe, asked again later, or gives it up when its time is over.
-func (k *controls) again(now time.Time, p pending, c evidence.Case, m answerOf) {
+// askAgain has an address, or the control probe, asked again later, or gives it up when its time is over.
+func (k *controls) askAgain(now time.Time, p pending, c evidence.Case, m answerOf) {
 	if why, over := k.retries.putOff(now, p, c, m); over {
 		k.giveUp(now, p, c, why)
 	}
@@ -292,5 +294,5 @@ func (k *controls) giveUp(now time.Time, p pending, c evidence.Case, why smtp.Re
 	if last, asked := c.Last(); asked && why == smtp.ReasonNone {
 		why = last.Reason
 	}
-	k.uncontrolled(now, why)
+	k.giveUpAccepted(now, why)
 }

@@ -13,7 +13,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// isControl says whether an offer is one control probe and nothing else.
+// isControl reports whether an offer is one control probe and nothing else.
 func isControl(o *wire.Offer) bool {
 	return len(o.GetProbes()) == 1 && o.GetProbes()[0].GetOrdinal() == controlOrdinal
 }
@@ -31,7 +31,7 @@ func (b *bench) lives(d time.Duration) (offers []*wire.Offer) {
 			pulse.Chunks = append(pulse.Chunks, o.offer.Chunk)
 		}
 		if len(pulse.Chunks) > 0 {
-			b.backlog.pulsed(b.now, pulse)
+			b.backlog.takePulse(b.now, pulse)
 		}
 		b.look()
 		offers = append(offers, b.offers()...)
@@ -174,9 +174,9 @@ func TestControlProbesAreSpread(t *testing.T) {
 		names = append(names, b.nextControl(time.Minute, say).GetProbes()[0].GetLocal())
 		asked = append(asked, b.now.Sub(morning))
 		if i < 2 && (len(b.done) > 0 || !b.wakes.Equal(b.now.Add(o.ControlPauses[i])) ||
-			!b.quiet(b.now).Equal(b.wakes)) {
+			!b.quietUntil(b.now).Equal(b.wakes)) {
 			t.Fatalf("after control probe %d: %d final, woken at %v, quiet until %v", i, len(b.done),
-				b.wakes.Sub(morning), b.quiet(b.now).Sub(morning))
+				b.wakes.Sub(morning), b.quietUntil(b.now).Sub(morning))
 		}
 	}
 	if want := []time.Duration{0, 3 * time.Second, 23 * time.Second}; !slices.Equal(asked, want) {
@@ -374,8 +374,8 @@ func TestSilentGuard(t *testing.T) {
 				t.Fatalf("%d are final, want the refusals alone", len(b.done))
 			}
 			seen := slices.ContainsFunc(b.steps, func(s step) bool { _, ok := s.(guardSeen); return ok })
-			if until := b.now.Add(guardFor); !seen || !b.quiet(b.now).Equal(until) || !b.wakes.Equal(until) {
-				t.Fatalf("told: %v, quiet until %v, woken at %v", seen, b.quiet(b.now), b.wakes)
+			if until := b.now.Add(guardFor); !seen || !b.quietUntil(b.now).Equal(until) || !b.wakes.Equal(until) {
+				t.Fatalf("told: %v, quiet until %v, woken at %v", seen, b.quietUntil(b.now), b.wakes)
 			}
 			b.answers(offer, 1002, accepted, 20) // too late: it was taken back
 			if notes := b.controls.notes; !notes[len(notes)-1].Void {
@@ -418,7 +418,7 @@ func TestGuardSeenByAnother(t *testing.T) {
 	o.Facts.Guard(testHabit, b.now.Add(guardFor))
 	b.look()
 	if len(b.backlog.chunks) > 0 || len(b.controls.accepted) > 0 || len(b.steps) != 1 ||
-		!b.quiet(b.now).Equal(b.now.Add(guardFor)) {
+		!b.quietUntil(b.now).Equal(b.now.Add(guardFor)) {
 		t.Fatalf("%d chunks out, %d accepted, steps %v", len(b.backlog.chunks), len(b.controls.accepted), b.steps)
 	}
 	if cancel, ok := b.steps[0].(tell); !ok || cancel.msg.(*wire.Cancel) == nil {
@@ -469,7 +469,7 @@ func TestAcceptedBehindTheCanary(t *testing.T) {
 	m := &wire.Results{Task: canary.GetTask(), Chunk: canary.GetChunk(), Batch: 1, Answers: []*wire.Answer{
 		refused.answer(&texts, controlOrdinal, at)}}
 	m.Texts = texts.List()
-	b.results(b.now, m)
+	b.takeResults(b.now, m)
 	b.look()
 	b.is(suspectAfter, smtp.Valid, smtp.MailboxExists)
 	if _, early := b.done[suspectAfter+1]; early {

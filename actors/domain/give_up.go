@@ -11,7 +11,7 @@ import (
 
 // An address is given up, which makes it unknown as its last attempt says,
 //   - GiveUpAfter after the first attempt that was made for it (outOfTime), or when its next one would be later,
-//   - when the file's deadline has come (expire),
+//   - when the file's deadline has come (expireAll),
 //   - when its receiver has given nobody a good answer for GiveUpAfter though it was asked, also when nobody
 //     could ask about this address (giveUpBarren).
 //
@@ -39,12 +39,12 @@ func (r *retries) outOfTime(now time.Time, p *pending, c evidence.Case) bool {
 	return r.since(now)-p.since >= r.options.GiveUpAfter
 }
 
-// expire ends all that is not out when the deadline has come. What waited for a time
+// expireAll ends all that is not out when the deadline has come. What waited for a time
 // is what its last attempt says; for all else the receiver never let us ask in time.
 // What is out comes back from there.
-func (pl *planner) expire(now time.Time) {
+func (pl *planner) expireAll(now time.Time) {
 	since := pl.since(now)
-	pl.drain(now, true, func(p pending, c evidence.Case) {
+	pl.drainWaiting(now, true, func(p pending, c evidence.Case) {
 		why := smtp.ReceiverRateLimited
 		if _, asked := c.Last(); asked && p.due > since {
 			why = smtp.ReasonNone
@@ -53,7 +53,7 @@ func (pl *planner) expire(now time.Time) {
 	})
 	pl.controls.endDoubt(now)
 	if len(pl.controls.accepted) > 0 && !pl.controls.asking && !pl.controls.inDoubt(now) {
-		pl.controls.uncontrolled(now, smtp.ReceiverRateLimited)
+		pl.controls.giveUpAccepted(now, smtp.ReceiverRateLimited)
 	}
 }
 
@@ -74,7 +74,7 @@ func (b *backlog) noteBarren(now time.Time, m interface {
 		b.retries.barren = smtp.Reason(n)
 	}
 	if b.receiver.reached && len(b.chunks) > 0 {
-		b.add(tell{&wire.Cancel{Task: b.task, GiveBack: true}})
+		b.addStep(tell{&wire.Cancel{Task: b.task, GiveBack: true}})
 	}
 }
 
@@ -89,7 +89,7 @@ func (r *retries) whyBarren(c evidence.Case) smtp.Reason {
 
 // giveUpBarren ends everything that waits for a receiver that answers nobody. What is out comes back from there.
 func (pl *planner) giveUpBarren(now time.Time) {
-	pl.drain(now, true, func(p pending, c evidence.Case) {
+	pl.drainWaiting(now, true, func(p pending, c evidence.Case) {
 		pl.controls.giveUp(now, p, c, pl.retries.whyBarren(c))
 	})
 }

@@ -12,7 +12,7 @@ import (
 // pulse says that the only chunk is alive, and for how long the receiver has answered nobody.
 func (b *bench) pulse(o *wire.Offer, barren time.Duration, cause wire.Cause) {
 	b.t.Helper()
-	b.backlog.pulsed(b.now, &wire.Pulse{Task: o.GetTask(), Chunks: []uint64{o.GetChunk()}, Cause: cause,
+	b.backlog.takePulse(b.now, &wire.Pulse{Task: o.GetTask(), Chunks: []uint64{o.GetChunk()}, Cause: cause,
 		BarrenMs: barren.Milliseconds(), BarrenReason: uint32(smtp.Protocol)})
 	b.pass(time.Second)
 }

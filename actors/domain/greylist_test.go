@@ -170,9 +170,9 @@ func TestEarlyOnce(t *testing.T) {
 	b := newBench(t, testOptions(), 1)
 	b.reach()
 	b.answers(b.offered(), 1, greyFrom(sourceA))
-	s, from := &b.retries, b.retries.log.source(sourceA)
-	b.retries.hurry(b.now, from, 30*time.Second)
-	b.retries.hurry(b.now, from, 10*time.Second)
+	s, from := &b.retries, b.retries.log.sourceNumber(sourceA)
+	b.retries.hurryGreylisted(b.now, from, 30*time.Second)
+	b.retries.hurryGreylisted(b.now, from, 10*time.Second)
 	if due := s.deferred[0].due; due != 30*time.Second {
 		t.Errorf("due after %v, want what the first that passed had waited", due)
 	}
@@ -182,11 +182,11 @@ func TestEarlyOnce(t *testing.T) {
 func TestSourcesAreBounded(t *testing.T) {
 	r := newAttemptLog(&Load{})
 	for i := range sourcesMax {
-		if n := r.source(time.Duration(i).String()); n != uint16(i+1) {
+		if n := r.sourceNumber(time.Duration(i).String()); n != uint16(i+1) {
 			t.Fatalf("source %d has number %d", i, n)
 		}
 	}
-	if r.source("one more") != 0 || r.source("0s") != 1 {
+	if r.sourceNumber("one more") != 0 || r.sourceNumber("0s") != 1 {
 		t.Error("the bound does not hold")
 	}
 	var p pending

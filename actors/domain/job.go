@@ -12,7 +12,7 @@ import (
 
 // finalsMax is how many addresses become final in one turn before their parent is told, and drainPause is before
 // the next turn then: a million cases at once would take some hundred megabytes, and whoever is told has to get
-// a word in. Guesses.
+// a word in.
 const (
 	finalsMax  = 1000
 	drainPause = time.Millisecond
@@ -44,12 +44,12 @@ type job struct {
 // since turns a time into the form of pending.
 func (j *job) since(now time.Time) time.Duration { return now.Sub(j.start) }
 
-// add has the shell do something.
-func (j *job) add(s step) { j.steps = append(j.steps, s) }
+// addStep has the shell do something.
+func (j *job) addStep(s step) { j.steps = append(j.steps, s) }
 
-// cut reports whether so much has become final in this turn that the rest waits for the next: cases are large,
+// isCut reports whether so much has become final in this turn that the rest waits for the next: cases are large,
 // and the parent has to keep up.
-func (j *job) cut() bool { return len(j.finals) >= finalsMax }
+func (j *job) isCut() bool { return len(j.finals) >= finalsMax }
 
 // conclude gives an address its outcome, if its case is closed. It is the only place where a Final is made, and
 // verdict.Conclude the only one where an outcome is.

@@ -31,7 +31,7 @@ func TestCaseOfAnAddress(t *testing.T) {
 	m := &wire.Results{Task: told.GetTask(), Chunk: told.GetChunk(), Batch: 1,
 		Answers: []*wire.Answer{refused.answer(&texts, 0, evidence)}}
 	m.Texts = texts.List()
-	b.results(b.now, m)
+	b.takeResults(b.now, m)
 	b.look()
 	c := b.done[0].Case
 	var reasons []smtp.Reason
@@ -95,7 +95,7 @@ func TestCasesOfWhatIsGivenUp(t *testing.T) {
 			b.work.Deadline = b.now.Add(30 * time.Minute)
 			b.pass(time.Minute)
 			b.lives(29 * time.Minute)
-			b.hold(b.now, true)
+			b.holdWork(b.now, true)
 			b.look()
 		}, 0, smtp.ReceiverRateLimited, smtp.ReceiverRateLimited},
 		{"name servers are silent at last", func(b *bench) {
@@ -103,7 +103,7 @@ func TestCasesOfWhatIsGivenUp(t *testing.T) {
 			b.route.Expires = b.now
 			for range 20 {
 				if b.pass(5 * time.Minute); b.route.asked {
-					b.routed(b.now, mx.Route{}, errDNS)
+					b.takeRoute(b.now, mx.Route{}, errDNS)
 					b.look()
 				}
 			}
@@ -115,7 +115,7 @@ func TestCasesOfWhatIsGivenUp(t *testing.T) {
 					b.pass(5 * time.Minute)
 					b.receivers(true)
 				}
-				b.backlog.gone(b.now, lostSure)
+				b.backlog.loseReceiver(b.now, lostSure)
 				b.look()
 			}
 		}, 0, smtp.Internal, smtp.Internal},
@@ -146,7 +146,7 @@ func TestEveryHostMustDeny(t *testing.T) {
 	}{"the only one": {testRoute, true}, "one of two": {two, false}} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, testOptions(), 1)
-			b.routed(b.now, c.route, nil)
+			b.takeRoute(b.now, c.route, nil)
 			b.look()
 			b.finds(true)
 			b.answers(b.offered(), 1, denied)
@@ -161,7 +161,7 @@ func TestEveryHostMustDeny(t *testing.T) {
 			other.Hosts = []mx.Host{{Name: "new.receiver.test", Addrs: testRoute.Hosts[0].Addrs}}
 			b.route.Expires = b.now
 			b.pass(time.Minute)
-			b.routed(b.now, other, nil)
+			b.takeRoute(b.now, other, nil)
 			b.look()
 			b.answers(b.offered(), 1, told{reason: smtp.TimedOut, code: 450, host: "new.receiver.test"})
 			if len(b.done) > 0 {
@@ -175,13 +175,13 @@ func TestEveryHostMustDeny(t *testing.T) {
 func TestManyBecomeFinalInTurns(t *testing.T) {
 	n := 2*finalsMax + 5
 	for name, do := range map[string]func(b *bench){
-		"closed":  func(b *bench) { b.routed(b.now, mx.Route{NoMail: smtp.NoMailService}, nil) },
+		"closed":  func(b *bench) { b.takeRoute(b.now, mx.Route{NoMail: smtp.NoMailService}, nil) },
 		"expired": func(b *bench) { b.work.Deadline = b.now },
 		"silent": func(b *bench) {
 			b.options.GiveUpAfter = time.Nanosecond
 			b.planner.options.Waits = []time.Duration{time.Hour}
 			b.now = b.now.Add(time.Hour)
-			b.routed(b.now, mx.Route{}, errDNS)
+			b.takeRoute(b.now, mx.Route{}, errDNS)
 			b.look()
 			b.now = b.now.Add(time.Hour)
 		},
@@ -214,7 +214,7 @@ func TestManyBecomeFinalInTurns(t *testing.T) {
 				}
 				switch {
 				case b.route.asked:
-					b.routed(b.now, mx.Route{}, errDNS)
+					b.takeRoute(b.now, mx.Route{}, errDNS)
 				case !b.draining:
 					b.now = b.wakes
 				}
@@ -243,20 +243,20 @@ func TestArchiveKeepsCases(t *testing.T) {
 		for i := range rapid.IntRange(1, 120).Draw(t, "attempts") {
 			n := rapid.IntRange(0, len(records)-1).Draw(t, "address")
 			a := anyAttempt(t, i)
-			c := r.take(&records[n])
+			c := r.takeCase(&records[n])
 			c.Add(a)
 			want[n].Add(a)
-			r.keep(&records[n], c)
+			r.keepCase(&records[n], c)
 		}
 		for i := range records {
-			got := r.take(&records[i])
+			got := r.takeCase(&records[i])
 			if got.Omitted != want[i].Omitted || len(got.Attempts) != len(want[i].Attempts) ||
 				len(got.Attempts) > 0 && !reflect.DeepEqual(got.Attempts, want[i].Attempts) {
 				t.Fatalf("address %d has %+v, want %+v", i, got, want[i])
 			}
 		}
-		if r.different() != 0 || len(r.places) != 0 {
-			t.Fatalf("%d are kept of nothing, %d places", r.different(), len(r.places))
+		if r.countSaid() != 0 || len(r.places) != 0 {
+			t.Fatalf("%d are kept of nothing, %d places", r.countSaid(), len(r.places))
 		}
 	})
 }
@@ -274,16 +274,16 @@ func TestArchiveIsBounded(t *testing.T) {
 	var list []pending
 	add := func(attempts ...evidence.Attempt) evidence.Case {
 		var p pending
-		r.keep(&p, evidence.Case{Attempts: attempts})
+		r.keepCase(&p, evidence.Case{Attempts: attempts})
 		list = append(list, p)
-		c := r.take(&p)
-		r.keep(&p, c)
+		c := r.takeCase(&p)
+		r.keepCase(&p, c)
 		list[len(list)-1] = p
 		return c
 	}
 	n := 0
 	next := func() evidence.Attempt { n++; return say(n, smtp.Undecided) }
-	for r.different() < saidMax {
+	for r.countSaid() < saidMax {
 		if c := add(next(), next()); len(c.Attempts) != 2 {
 			t.Fatalf("below the bound %d attempts are kept of 2", len(c.Attempts))
 		}
@@ -309,14 +309,14 @@ func TestArchiveIsBounded(t *testing.T) {
 	for i := range 1000 {
 		add(say(n+i, smtp.Valid))
 	}
-	if got := r.different(); got > saidMax+textsMax/1000 {
+	if got := r.countSaid(); got > saidMax+textsMax/1000 {
 		t.Errorf("%d are kept", got)
 	}
 	for i := range list {
-		r.take(&list[i])
+		r.takeCase(&list[i])
 	}
-	if used := load.texts.Load(); used != 0 || r.different() != 0 {
-		t.Errorf("at the end %d bytes count, %d are kept", used, r.different())
+	if used := load.texts.Load(); used != 0 || r.countSaid() != 0 {
+		t.Errorf("at the end %d bytes count, %d are kept", used, r.countSaid())
 	}
 }
 
@@ -325,7 +325,7 @@ func TestTheEndGivesBackTheNodesShare(t *testing.T) {
 	load := &Load{}
 	r := newAttemptLog(load)
 	for i := range saidMax + 10 {
-		r.keep(&pending{}, evidence.Case{Attempts: []evidence.Attempt{{Text: fmt.Sprint(i)}}})
+		r.keepCase(&pending{}, evidence.Case{Attempts: []evidence.Attempt{{Text: fmt.Sprint(i)}}})
 	}
 	if load.texts.Load() == 0 {
 		t.Fatal("nothing counts")
@@ -355,7 +355,7 @@ func BenchmarkDeferred(b *testing.B) {
 					for n := range attempts {
 						c.Add(greylisted.attempts(morning.Add(time.Duration(n) * time.Minute))[0])
 					}
-					a.controls.again(morning, p, c, answerOf{reason: smtp.Greylisted, wait: time.Minute})
+					a.controls.askAgain(morning, p, c, answerOf{reason: smtp.Greylisted, wait: time.Minute})
 				}
 				runtime.GC()
 				runtime.ReadMemStats(&after)

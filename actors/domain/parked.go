@@ -54,11 +54,11 @@ func (pl *planner) park(now time.Time) (Parked, bool) {
 	if len(pl.backlog.chunks) > 0 && pl.backlog.receiver.serves() {
 		return Parked{}, false
 	}
-	k, until := &pl.controls, pl.quiet(now)
-	if !until.After(now) || len(k.witnesses.doubted)+len(k.proven) > 0 || k.recalling() {
+	k, until := &pl.controls, pl.quietUntil(now)
+	if !until.After(now) || len(k.witnesses.doubted)+len(k.proven) > 0 || k.isRecalling() {
 		return Parked{}, false
 	}
-	pl.hold(now, true)
+	pl.holdWork(now, true)
 	return pl.export(), true
 }
 
@@ -72,7 +72,7 @@ func (pl *planner) export() Parked {
 		out.Control = &ParkedControl{Local: k.local, Asked: k.asked, Notes: evidence.Case{Attempts: k.notes}}
 	}
 	for _, p := range pl.retries.deferred {
-		one := pl.retries.export(p)
+		one := pl.retries.exportAddress(p)
 		if p.ordinal != controlOrdinal {
 			out.Addresses = append(out.Addresses, one)
 		} else if out.Control != nil {
@@ -80,7 +80,7 @@ func (pl *planner) export() Parked {
 		}
 	}
 	for _, p := range pl.controls.accepted {
-		one := pl.retries.export(p)
+		one := pl.retries.exportAddress(p)
 		one.Accepted = true
 		out.Addresses = append(out.Addresses, one)
 	}
@@ -88,11 +88,11 @@ func (pl *planner) export() Parked {
 	return out
 }
 
-// export gives one address, which stays as it is.
-func (r *retries) export(p pending) ParkedAddress {
+// exportAddress gives one address, which stays as it is.
+func (r *retries) exportAddress(p pending) ParkedAddress {
 	wall := func(d time.Duration) int64 { return r.start.Add(d).UnixMilli() }
 	one := ParkedAddress{Ordinal: p.ordinal, Since: wall(p.since), Due: wall(p.due),
-		Reason: p.reason, Waits: p.waits, Marks: p.marks, Case: r.log.copy(p)}
+		Reason: p.reason, Waits: p.waits, Marks: p.marks, Case: r.log.copyCase(p)}
 	if p.from != 0 {
 		one.IsGrey, one.Grey, one.From = true, wall(p.grey), r.log.sources[p.from-1]
 	}
@@ -102,17 +102,17 @@ func (r *retries) export(p pending) ParkedAddress {
 // restore goes on with what another planner has left.
 func (pl *planner) restore(now time.Time, left *Parked) {
 	for source, wait := range left.GreyWaits {
-		if number := pl.retries.log.source(source); number != 0 {
+		if number := pl.retries.log.sourceNumber(source); number != 0 {
 			pl.retries.greyWaits[number] = time.Duration(wait) * time.Millisecond
 		}
 	}
 	if k := left.Control; k != nil && k.Local != "" {
 		pl.controls.asking, pl.controls.local, pl.controls.asked = true, k.Local, max(k.Asked, 1)
-		pl.controls.note(k.Notes.Attempts)
+		pl.controls.noteAttempts(k.Notes.Attempts)
 		if k.Again != nil {
 			pl.restoreOne(now, controlOrdinal, k.Again)
 		} else {
-			pl.controls.offer(now)
+			pl.controls.offerControl(now)
 		}
 	}
 	known := make(map[uint32]*ParkedAddress, len(left.Addresses))
@@ -136,11 +136,11 @@ func (pl *planner) restoreOne(now time.Time, ordinal uint32, one *ParkedAddress)
 	p := pending{ordinal: ordinal, since: since(one.Since), due: since(one.Due), reason: one.Reason,
 		waits: one.Waits, marks: one.Marks}
 	if one.IsGrey {
-		p.from, p.grey = pl.retries.log.source(one.From), since(one.Grey)
+		p.from, p.grey = pl.retries.log.sourceNumber(one.From), since(one.Grey)
 	}
-	pl.retries.log.keep(&p, one.Case)
+	pl.retries.log.keepCase(&p, one.Case)
 	if !one.Accepted {
-		pl.retries.push(p)
+		pl.retries.pushDeferred(p)
 		return
 	}
 	last, _ := one.Case.Last()

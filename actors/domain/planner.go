@@ -37,49 +37,49 @@ func newPlanner(now time.Time, o Options, w Work, seed [32]byte) *planner {
 	return pl
 }
 
-// routed takes the answer of DNS. Nothing is out when it comes.
-func (pl *planner) routed(now time.Time, r mx.Route, err error) {
-	if pl.route.take(r, err) {
-		pl.match()
+// takeRoute takes the answer of DNS. Nothing is out when it comes.
+func (pl *planner) takeRoute(now time.Time, r mx.Route, err error) {
+	if pl.route.takeRoute(r, err) {
+		pl.matchReceiver()
 		pl.controls.askCluster(now)
 	}
 }
 
-// match finds the receiver of the route, and leaves another one.
-func (pl *planner) match() {
-	if pl.route.match() {
-		pl.backlog.abandon()
+// matchReceiver finds the receiver of the route, and leaves another one.
+func (pl *planner) matchReceiver() {
+	if pl.route.matchKey() {
+		pl.backlog.abandonReceiver()
 	}
 }
 
-// found notes that the receiver actor of a key is known, or that it is not to be had now. It reports whether that
-// is what the planner wants to know: a key of another time is not.
-func (pl *planner) found(key string, ok bool) bool {
-	return key == pl.route.key && pl.backlog.found(ok)
+// foundReceiver notes that the receiver actor of a key is known, or that it is not to be had now. It reports whether
+// that is what the planner wants to know: a key of another time is not.
+func (pl *planner) foundReceiver(key string, ok bool) bool {
+	return key == pl.route.key && pl.backlog.foundReceiver(ok)
 }
 
-// results takes answers; what was taken before is acknowledged and ignored.
-func (pl *planner) results(now time.Time, m *wire.Results) {
-	if !pl.backlog.is(m.GetTask()) {
+// takeResults takes answers; what was taken before is acknowledged and ignored.
+func (pl *planner) takeResults(now time.Time, m *wire.Results) {
+	if !pl.backlog.isMine(m.GetTask()) {
 		return
 	}
-	o := pl.backlog.answered(now, m)
+	o := pl.backlog.takeResults(now, m)
 	if o == nil {
 		return
 	}
 	reader := wire.NewReader(m)
 	for _, answer := range m.GetAnswers() {
-		if pl.backlog.answer(o, answer.GetOrdinal()) {
-			pl.answer(now, answer, reader.AttemptsOf(answer))
+		if pl.backlog.takeOff(o, answer.GetOrdinal()) {
+			pl.takeAnswer(now, answer, reader.AttemptsOf(answer))
 		}
 	}
-	pl.backlog.finish(now, o)
+	pl.backlog.finishChunk(now, o)
 	pl.backlog.noteBarren(now, m)
 }
 
-// answer follows what came of one probe.
-func (pl *planner) answer(now time.Time, m *wire.Answer, attempts []evidence.Attempt) {
-	p, c := pl.retries.take(now, m.GetOrdinal())
+// takeAnswer follows what came of one probe.
+func (pl *planner) takeAnswer(now time.Time, m *wire.Answer, attempts []evidence.Attempt) {
+	p, c := pl.retries.takeCase(now, m.GetOrdinal())
 	if len(c.Attempts) == 0 {
 		c.Attempts = attempts[:0] // where they are put again
 	}
@@ -101,86 +101,87 @@ func (pl *planner) answer(now time.Time, m *wire.Answer, attempts []evidence.Att
 	}
 	switch last, asked := c.Last(); {
 	case m.GetOrdinal() == controlOrdinal:
-		pl.controls.answer(now, p, c, say)
+		pl.controls.takeAnswer(now, p, c, say)
 	case !asked || len(attempts) == 0: // nobody was asked: it says nothing about the address
-		pl.controls.again(now, p, c, say)
+		pl.controls.askAgain(now, p, c, say)
 	default:
-		pl.note(now, p, last)
-		if pl.follow(now, p, c, last) {
-			pl.retries.stats.asked(p.reason, false)
+		pl.noteAttempt(now, p, last)
+		if pl.followAttempt(now, p, c, last) {
+			pl.retries.stats.noteAsked(p.reason, false)
 		} else {
-			pl.controls.again(now, p, c, say)
+			pl.controls.askAgain(now, p, c, say)
 		}
 	}
 }
 
-// note keeps what the newest attempt at an address says about its receiver.
-func (pl *planner) note(now time.Time, p pending, last evidence.Attempt) {
+// noteAttempt keeps what the newest attempt at an address says about its receiver.
+func (pl *planner) noteAttempt(now time.Time, p pending, last evidence.Attempt) {
 	pl.retries.notePassed(now, p, last)
 	// A guard counts each refusal, whether or not our rules can tell what it means.
 	if last.Stage == smtp.StageRcpt && (last.Outcome == smtp.Invalid || last.Code >= 500) {
 		pl.options.Facts.Refused(pl.route.habitKey(last.Host), now)
 	}
-	pl.route.hear(last)
+	pl.route.hearHost(last)
 	if last.Stage == smtp.StageRcpt && last.Code/100 == 2 {
-		pl.controls.witnesses.hear(p.ordinal, last)
+		pl.controls.witnesses.hearAccepted(p.ordinal, last)
 	}
 }
 
-// follow goes on with an address by its newest attempt: to its outcome, or until it is known what an acceptance or
-// a refusal in bare words is worth. False: it has to be asked again.
-func (pl *planner) follow(now time.Time, p pending, c evidence.Case, last evidence.Attempt) bool {
+// followAttempt goes on with an address by its newest attempt: to its outcome, or until it is known what an
+// acceptance or a refusal in bare words is worth. False: it has to be asked again.
+func (pl *planner) followAttempt(now time.Time, p pending, c evidence.Case, last evidence.Attempt) bool {
 	answered := p
 	answered.reason = smtp.ReasonNone // it is not put off any more
 	switch {
 	case last.Outcome == smtp.Invalid && last.Bare:
 		pl.controls.doubtRefusal(now, answered, c)
 	case last.Outcome == smtp.Valid:
-		pl.controls.accept(now, answered, c)
+		pl.controls.takeAcceptance(now, answered, c)
+	case last.Outcome == smtp.CatchAll && pl.controls.settleByHabit(now, p, c, c.Habit):
 	default:
-		return last.Outcome == smtp.CatchAll && pl.controls.settle(now, p, c, c.Habit) || pl.conclude(now, p.ordinal, c)
+		return pl.conclude(now, p.ordinal, c)
 	}
 	return true
 }
 
 // plan says what to do now, what has become final, and when to ask again.
 func (pl *planner) plan(now time.Time) ([]step, []Final, time.Time) {
-	if pl.route.outdated() { // a receiver that has work of ours sends a pulse each second: not long until then
-		pl.match()
+	if pl.route.isOutdated() { // a receiver that has work of ours sends a pulse each second: not long until then
+		pl.matchReceiver()
 	}
-	pl.backlog.listen(now)
-	if k := &pl.controls; k.recalling() && !now.Before(k.recallBy) {
+	pl.backlog.checkSilence(now)
+	if k := &pl.controls; k.isRecalling() && !now.Before(k.recallBy) {
 		k.recallOver()
 	}
 	switch d := pl.work.Deadline; {
 	case pl.route.closed != smtp.ReasonNone:
 		pl.closeAll(now)
 	case !d.IsZero() && !now.Before(d):
-		pl.expire(now)
+		pl.expireAll(now)
 	case pl.route.silent:
 		pl.deferAll(now)
 	}
-	if pl.retries.barren != smtp.ReasonNone && !pl.cut() {
+	if pl.retries.barren != smtp.ReasonNone && !pl.isCut() {
 		pl.giveUpBarren(now)
 	}
-	if pl.route.resting(now) {
-		pl.controls.rest(now)
-		pl.backlog.recall()
+	if pl.route.isResting(now) {
+		pl.controls.voidAccepted(now)
+		pl.backlog.recallChunks()
 	}
-	pl.controls.weigh(now, pl.backlog.busy(now))
-	pl.controls.weighDoubted(now, pl.backlog.busy(now))
+	pl.controls.weighAccepted(now, pl.backlog.isBusy(now))
+	pl.controls.weighDoubted(now, pl.backlog.isBusy(now))
 	pl.advance(now)
-	say := pl.backlog.sayBehind(now, pl.route.resting(now))
+	say := pl.backlog.sayBehind(now, pl.route.isResting(now))
 	steps, finals := pl.steps, pl.finals
-	pl.draining = pl.cut() && pl.left > 0
+	pl.draining = pl.isCut() && pl.left > 0
 	pl.steps, pl.finals = nil, nil
-	return steps, finals, earlier(pl.wake(now), say)
+	return steps, finals, earlier(pl.wakeAt(now), say)
 }
 
 // closeAll makes everything that is left invalid: DNS says that the domain takes no mail.
 func (pl *planner) closeAll(now time.Time) {
 	pl.controls.closeAll(now)
-	pl.drain(now, true, func(p pending, c evidence.Case) {
+	pl.drainWaiting(now, true, func(p pending, c evidence.Case) {
 		if p.ordinal != controlOrdinal {
 			c.NoRoute = pl.route.closed
 			pl.conclude(now, p.ordinal, c)
@@ -191,26 +192,26 @@ func (pl *planner) closeAll(now time.Time) {
 // deferAll makes every address that could be offered now come later: there is no route.
 // It goes on in later turns until all are put off.
 func (pl *planner) deferAll(now time.Time) {
-	pl.route.silent = !pl.drain(now, false, func(p pending, c evidence.Case) {
-		pl.controls.again(now, p, c, answerOf{reason: smtp.DNSFailed})
+	pl.route.silent = !pl.drainWaiting(now, false, func(p pending, c evidence.Case) {
+		pl.controls.askAgain(now, p, c, answerOf{reason: smtp.DNSFailed})
 	})
 }
 
-// drain takes what is not out, as far as it is due or all, until finalsMax are final. It
+// drainWaiting takes what is not out, as far as it is due or all, until finalsMax are final. It
 // reports whether there was nothing left.
-func (pl *planner) drain(now time.Time, all bool, do func(pending, evidence.Case)) bool {
-	for !pl.cut() {
-		ordinal, ok := pl.backlog.take(now, false)
+func (pl *planner) drainWaiting(now time.Time, all bool, do func(pending, evidence.Case)) bool {
+	for !pl.isCut() {
+		ordinal, ok := pl.backlog.takeNext(now, false)
 		if !ok {
-			ordinal, ok = pl.backlog.take(now, true)
+			ordinal, ok = pl.backlog.takeNext(now, true)
 		}
 		if !ok && all && len(pl.retries.deferred) > 0 {
-			ordinal, ok = pl.retries.pop(), true
+			ordinal, ok = pl.retries.popDue(), true
 		}
 		if !ok {
 			return true
 		}
-		do(pl.retries.take(now, ordinal))
+		do(pl.retries.takeCase(now, ordinal))
 	}
 	return false
 }
@@ -219,28 +220,29 @@ func (pl *planner) drain(now time.Time, all bool, do func(pending, evidence.Case
 func (pl *planner) advance(now time.Time) {
 	r := &pl.backlog.receiver
 	switch out := len(pl.backlog.chunks) > 0 || r.reaching; {
-	case !pl.backlog.waiting(now) || pl.route.asked || pl.held || pl.cut() || pl.route.silent || pl.route.resting(now):
+	case !pl.backlog.hasWaiting(now) || pl.held || pl.isCut(),
+		pl.route.asked || pl.route.silent || pl.route.isResting(now):
 		return
 	case pl.route.hosts == nil || now.After(pl.route.Expires) && !out:
 		pl.route.asked = true
-		pl.add(findRoute{})
+		pl.addStep(findRoute{})
 		return
 	case !r.reached && !r.reaching:
-		pl.match()
+		pl.matchReceiver()
 	}
 	pl.backlog.offerMore(now, pl.route.hosts)
 }
 
-// wake is when plan should be asked again if nothing happens.
-func (pl *planner) wake(now time.Time) time.Time {
+// wakeAt is when plan should be asked again if nothing happens.
+func (pl *planner) wakeAt(now time.Time) time.Time {
 	if pl.draining {
 		return now.Add(drainPause)
 	}
 	at := earlier(pl.work.Deadline, pl.controls.recallBy)
-	at = earlier(at, pl.controls.at())
+	at = earlier(at, pl.controls.nextControl())
 	at = earlier(at, after(now, pl.route.restUntil()))
 	at = earlier(at, pl.controls.witnesses.nextDoubt(now))
-	if !pl.retries.due(now) { // what is due waits for a message
+	if !pl.retries.hasDue(now) { // what is due waits for a message
 		at = earlier(at, pl.retries.nextDue())
 	}
 	if len(pl.backlog.chunks) > 0 {
@@ -252,42 +254,42 @@ func (pl *planner) wake(now time.Time) time.Time {
 	return at
 }
 
-// quiet says until when nothing can be done; the zero time: something can.
-func (pl *planner) quiet(now time.Time) time.Time {
+// quietUntil says until when nothing can be done; the zero time: something can.
+func (pl *planner) quietUntil(now time.Time) time.Time {
 	if pl.route.asked || pl.draining {
 		return time.Time{}
 	}
 	if rest := pl.route.restUntil(); rest.After(now) {
 		return rest
 	}
-	until, busy := pl.backlog.quiet(now)
+	until, busy := pl.backlog.quietUntil(now)
 	if busy {
 		return time.Time{}
 	}
-	return earlier(earlier(pl.controls.at(), pl.controls.witnesses.nextDoubt(now)), until)
+	return earlier(earlier(pl.controls.nextControl(), pl.controls.witnesses.nextDoubt(now)), until)
 }
 
-// hold takes back what is out and not answered, and offers nothing more, or goes on: the time between doesn't
+// holdWork takes back what is out and not answered, and offers nothing more, or goes on: the time between doesn't
 // count for those who wait.
-func (pl *planner) hold(now time.Time, on bool) {
+func (pl *planner) holdWork(now time.Time, on bool) {
 	switch {
 	case on && !pl.held:
 		pl.heldAt = now
 	case pl.held && !on:
-		pl.retries.excuse(now, now.Sub(pl.heldAt))
+		pl.retries.excuseWait(now, now.Sub(pl.heldAt))
 		if !pl.backlog.offeredAt.IsZero() {
 			pl.backlog.offeredAt = now
 		}
 	}
 	if pl.held = on; on {
-		pl.backlog.recall()
+		pl.backlog.recallChunks()
 	}
 }
 
-// end forgets everything that counts for the node: the work is over.
-func (pl *planner) end() {
+// endWork forgets everything that counts for the node: the work is over.
+func (pl *planner) endWork() {
 	pl.retries.log.close()
 	for len(pl.backlog.chunks) > 0 {
-		pl.backlog.close(pl.backlog.chunks[0])
+		pl.backlog.closeChunk(pl.backlog.chunks[0])
 	}
 }

@@ -94,7 +94,7 @@ func (b *bench) look() {
 // finds answers the question for the receiver, and looks.
 func (b *bench) finds(ok bool) {
 	b.t.Helper()
-	b.found(b.route.key, ok)
+	b.foundReceiver(b.route.key, ok)
 	b.look()
 }
 
@@ -114,7 +114,7 @@ var testRoute = mx.Route{Domain: "example.test", Receiver: "receiver.test",
 // reach answers the questions for route and receiver.
 func (b *bench) reach() {
 	b.t.Helper()
-	b.routed(b.now, testRoute, nil)
+	b.takeRoute(b.now, testRoute, nil)
 	b.look()
 	if b.options.Facts.Shared() {
 		b.wants(recall{[]string{testHabit}}, findReceiver{})
@@ -187,7 +187,7 @@ func locals(o *wire.Offer) (list []string) {
 
 func (b *bench) ack(o *wire.Offer, credit uint32, why wire.Refusal) {
 	b.t.Helper()
-	b.backlog.acked(b.now, &wire.OfferAck{Task: o.GetTask(), Chunk: o.GetChunk(), Refusal: why, Credit: credit})
+	b.backlog.takeAck(b.now, &wire.OfferAck{Task: o.GetTask(), Chunk: o.GetChunk(), Refusal: why, Credit: credit})
 	b.look()
 }
 
@@ -264,7 +264,7 @@ func (b *bench) answers(o *wire.Offer, batch uint64, say told, which ...uint32) 
 		}
 	}
 	m.Texts = texts.List()
-	b.results(b.now, m)
+	b.takeResults(b.now, m)
 	b.look()
 }
 
@@ -297,7 +297,7 @@ func TestRouteAnswers(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, testOptions(), 3)
 			b.wants(findRoute{})
-			b.routed(b.now, c.route, c.err)
+			b.takeRoute(b.now, c.route, c.err)
 			b.look()
 			b.wants(c.want...)
 			if c.final != smtp.ReasonNone {
@@ -320,7 +320,7 @@ func TestSilentNameServersAreAskedAlongTheLadderUntilTheTimeIsUp(t *testing.T) {
 	for len(b.done) < 2 {
 		b.wants(findRoute{})
 		asked = append(asked, b.now.Sub(morning))
-		b.routed(b.now, mx.Route{}, errDNS)
+		b.takeRoute(b.now, mx.Route{}, errDNS)
 		b.look()
 		b.wants()
 		if len(b.done) == 0 {
@@ -365,7 +365,7 @@ func TestWaitsBetweenAttempts(t *testing.T) {
 				if len(b.retries.again) != 0 {
 					t.Error("a deferred address is kept twice")
 				}
-				if until := b.quiet(b.now); !until.Equal(morning.Add(at)) || !b.wakes.Equal(until) {
+				if until := b.quietUntil(b.now); !until.Equal(morning.Add(at)) || !b.wakes.Equal(until) {
 					t.Fatalf("quiet until %v, woken at %v, want %v", until.Sub(morning), b.wakes.Sub(morning),
 						at)
 				}
@@ -423,7 +423,7 @@ func TestNoMailAfterAnAcceptance(t *testing.T) {
 	b.route.Expires = b.now
 	b.pass(time.Minute)
 	b.wants(findRoute{})
-	b.routed(b.now, mx.Route{NoMail: smtp.NoMailService}, nil)
+	b.takeRoute(b.now, mx.Route{NoMail: smtp.NoMailService}, nil)
 	b.look()
 	for i := range uint32(3) {
 		b.is(i, smtp.Invalid, smtp.NoMailService)
@@ -439,7 +439,7 @@ func TestRouteThatMovesToAnotherReceiver(t *testing.T) {
 	b.wants(findRoute{})
 	moved := testRoute
 	moved.Receiver = "other.test"
-	b.routed(b.now, moved, nil)
+	b.takeRoute(b.now, moved, nil)
 	b.look()
 	b.wants(leave{}, findReceiver{})
 	b.finds(true)
@@ -459,10 +459,10 @@ func TestCredit(t *testing.T) {
 	if len(b.offers()) != 0 {
 		t.Fatal("offered without credit")
 	}
-	b.backlog.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, Credit: 7})
+	b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, Credit: 7})
 	b.look()
 	second := b.offered()
-	b.backlog.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1, 2}, Credit: 7})
+	b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1, 2}, Credit: 7})
 	b.look()
 	if len(b.offers()) != 0 {
 		t.Fatal("more than two chunks are open")
@@ -478,13 +478,14 @@ func TestChunksGrowWithTheReceiversSpeed(t *testing.T) {
 	b := newBench(t, testOptions(), 4000)
 	b.reach()
 	var sizes []int
-	for _, took := range []time.Duration{0, chunkSoon, chunkSoon + 1, time.Minute, time.Minute, time.Minute, time.Minute, time.Minute, 0} {
+	for _, took := range slices.Concat([]time.Duration{0, chunkSoon, chunkSoon + 1},
+		slices.Repeat([]time.Duration{time.Minute}, 5), []time.Duration{0}) {
 		offer := b.offers()[0]
 		sizes = append(sizes, len(offer.GetProbes()))
 		b.ack(offer, 0, wire.Refusal_NONE)
 		for step := time.Second; took > step; took -= step { // it lives
 			b.now = b.now.Add(step)
-			b.backlog.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{offer.GetChunk()}})
+			b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{offer.GetChunk()}})
 			b.look()
 		}
 		b.now = b.now.Add(took)
@@ -494,7 +495,7 @@ func TestChunksGrowWithTheReceiversSpeed(t *testing.T) {
 			m.Answers = append(m.Answers, refused.answer(&texts, p.GetOrdinal(), b.now))
 		}
 		m.Texts = texts.List()
-		b.results(b.now, m)
+		b.takeResults(b.now, m)
 		b.look()
 	}
 	want := []int{500, 500, 500, 250, 125, 62, 31, 25, 25}
@@ -509,10 +510,10 @@ func TestLittleIsOfferedWhileMuchIsOut(t *testing.T) {
 	b.backlog.size = 200
 	another := uuid.UUID{9}
 	for range loadMax / 2 { // two others have it
-		o.Load.take(another)
-		o.Load.take(uuid.UUID{8})
+		o.Load.takeAddress(another)
+		o.Load.takeAddress(uuid.UUID{8})
 	}
-	o.Load.take(another)
+	o.Load.takeAddress(another)
 	b.reach()
 	first := b.offered()
 	if n := len(first.GetProbes()); n != chunkLeast {
@@ -522,8 +523,8 @@ func TestLittleIsOfferedWhileMuchIsOut(t *testing.T) {
 	if len(b.offers()) != 0 {
 		t.Error("a second chunk is out")
 	}
-	o.Load.give(another, loadMax)
-	b.backlog.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, Credit: 1})
+	o.Load.giveAddresses(another, loadMax)
+	b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, Credit: 1})
 	b.look()
 	second := b.offered()
 	if n := len(second.GetProbes()); n != 200 {
@@ -531,7 +532,7 @@ func TestLittleIsOfferedWhileMuchIsOut(t *testing.T) {
 	}
 	b.answers(first, 1, refused)
 	b.answers(second, 1, refused)
-	b.backlog.gone(b.now, lostSure)
+	b.backlog.loseReceiver(b.now, lostSure)
 	if out := o.Load.Addresses(); out != loadMax/2 {
 		t.Errorf("%d addresses count as out when only another's are", out)
 	}
@@ -542,7 +543,7 @@ func TestNothingIsOfferedAboveTheShareOfAWorkspace(t *testing.T) {
 	o := testOptions()
 	b := newBench(t, o, 3)
 	taken := 0
-	for ; o.Load.take(b.work.Workspace); taken++ {
+	for ; o.Load.takeAddress(b.work.Workspace); taken++ {
 	}
 	if taken != outMax/2 {
 		t.Errorf("one workspace has %d addresses out, want %d", taken, outMax/2)
@@ -551,7 +552,7 @@ func TestNothingIsOfferedAboveTheShareOfAWorkspace(t *testing.T) {
 	if len(b.offers()) != 0 || b.wakes.Sub(b.now) != crowdedPause {
 		t.Errorf("%d offers above the share, looked at again in %v", len(b.offers()), b.wakes.Sub(b.now))
 	}
-	o.Load.give(b.work.Workspace, 2)
+	o.Load.giveAddresses(b.work.Workspace, 2)
 	b.pass(crowdedPause)
 	if n := len(b.offered().GetProbes()); n != 2 {
 		t.Errorf("%d probes in an offer with room for 2", n)
@@ -610,7 +611,7 @@ func TestRefusedOfferBehindAnotherWaitsForCredit(t *testing.T) {
 	if len(b.steps) != 0 {
 		t.Fatalf("steps after the refusal: %+v, want none", b.steps)
 	}
-	b.backlog.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, Credit: 1})
+	b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, Credit: 1})
 	b.look()
 	if got := b.offered().GetProbes()[0].GetOrdinal(); got != wire.AddressesMax {
 		t.Errorf("ordinal %d is offered, want what was refused", got)
@@ -645,7 +646,7 @@ func TestPulsesTellOfLostChunks(t *testing.T) {
 	b.ack(first, 0, wire.Refusal_NONE)
 	for range 6 {
 		b.now = b.now.Add(time.Second)
-		b.backlog.pulsed(b.now, &wire.Pulse{Task: b.backlog.task})
+		b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task})
 		b.look()
 	}
 	if again := b.offered(); again.GetChunk() != 2 || len(again.GetProbes()) != 2 {
@@ -658,12 +659,12 @@ func TestHeldUntilIsQuiet(t *testing.T) {
 	b.reach()
 	b.ack(b.offered(), 0, wire.Refusal_NONE)
 	until := morning.Add(10 * time.Minute)
-	b.backlog.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, WaitingMs: wire.Left(b.now, until)})
+	b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, WaitingMs: wire.Left(b.now, until)})
 	b.look()
-	if got := b.quiet(b.now); !got.Equal(until) {
+	if got := b.quietUntil(b.now); !got.Equal(until) {
 		t.Errorf("quiet until %v, want %v", got, until)
 	}
-	if got := b.quiet(until); !got.IsZero() {
+	if got := b.quietUntil(until); !got.IsZero() {
 		t.Errorf("quiet until %v when the time has come", got)
 	}
 }
@@ -678,10 +679,10 @@ func TestWhatIsNotOursIsIgnored(t *testing.T) {
 		"another domain":   {Verification: b.backlog.task.GetVerification(), Epoch: 3, Domain: "example.com"},
 		"another customer": {Verification: make([]byte, 16), Epoch: 3, Domain: "example.test"},
 	} {
-		b.backlog.acked(b.now, &wire.OfferAck{Task: task, Chunk: 1, Refusal: wire.Refusal_FULL})
-		b.backlog.moved(b.now, &wire.Moved{Task: task})
-		b.backlog.pulsed(b.now, &wire.Pulse{Task: task, Credit: 2})
-		b.results(b.now, &wire.Results{Task: task, Chunk: 1, Batch: 1, Answers: []*wire.Answer{{
+		b.backlog.takeAck(b.now, &wire.OfferAck{Task: task, Chunk: 1, Refusal: wire.Refusal_FULL})
+		b.backlog.takeMoved(b.now, &wire.Moved{Task: task})
+		b.backlog.takePulse(b.now, &wire.Pulse{Task: task, Credit: 2})
+		b.takeResults(b.now, &wire.Results{Task: task, Chunk: 1, Batch: 1, Answers: []*wire.Answer{{
 			Outcome: uint32(smtp.Invalid), Reason: uint32(smtp.MailboxNotFound)}}})
 		b.look()
 		if len(b.steps) != 0 || len(b.done) != 0 {

@@ -14,7 +14,7 @@ const (
 
 	// resolvePause is before a receiver actor that was lost, or is not to be had, is
 	// looked for again, doubled each time up to resolveMax: some seconds after a
-	// cluster has healed everybody works again. Guesses.
+	// cluster has healed everybody works again.
 	resolvePause = 100 * time.Millisecond
 	resolveMax   = 5 * time.Second
 
@@ -29,9 +29,9 @@ const (
 	lostSoon = 3 * time.Second
 
 	// heldJitter is by how much the end of a wait may come sooner from one pulse to the
-	// next, for which nobody is told: it is named as a duration. It may come later by up
-	// to the heldPart-th part of what was left: a receiver that does not know the end
-	// names one that moves along. Guesses.
+	// next, for which nobody is told: it is named as a duration, and pulses are a second
+	// apart. It may come later by up to the heldPart-th part of what was left: a receiver
+	// that does not know the end names one that moves along.
 	heldJitter = time.Second
 	heldPart   = 2
 
@@ -57,8 +57,8 @@ type receiver struct {
 	toldAt    time.Time  // when
 }
 
-// pause is how long to wait before it is looked for.
-func (r *receiver) pause() time.Duration {
+// nextPause is how long to wait before it is looked for.
+func (r *receiver) nextPause() time.Duration {
 	if r.failures == 0 {
 		return 0
 	}
@@ -80,11 +80,11 @@ func (r *receiver) forget() {
 	*r = receiver{failures: r.failures, lost: r.lost, heard: r.heard, reaching: r.reaching, toldAt: r.toldAt}
 }
 
-// missed reports whether it was looked for in vain for so long that its work waits.
-func (r *receiver) missed() bool { return r.reaching && r.failures > missedMax }
+// isMissed reports whether it was looked for in vain for so long that its work waits.
+func (r *receiver) isMissed() bool { return r.reaching && r.failures > missedMax }
 
-// hold notes until when it may not ask; zero: it may.
-func (r *receiver) hold(now, until time.Time) {
+// holdUntil notes until when it may not ask; zero: it may.
+func (r *receiver) holdUntil(now, until time.Time) {
 	later := until.Sub(r.heldUntil)
 	if later < -heldJitter || later > max(heldJitter, r.heldUntil.Sub(now)/heldPart) {
 		r.heldUntil = until
@@ -100,15 +100,15 @@ func (r *receiver) serves() bool {
 	return false
 }
 
-// pulsed notes that the receiver lives, and takes back chunks that it has lost.
-func (b *backlog) pulsed(now time.Time, m *wire.Pulse) {
-	if !b.is(m.GetTask()) {
+// takePulse notes that the receiver lives, and takes back chunks that it has lost.
+func (b *backlog) takePulse(now time.Time, m *wire.Pulse) {
+	if !b.isMine(m.GetTask()) {
 		return
 	}
 	r := &b.receiver
 	r.heard, r.credit = now, m.GetCredit()
 	r.cause, r.perHour = m.GetCause(), m.GetPerHour()
-	r.hold(now, wire.Until(now, m.GetWaitingMs()))
+	r.holdUntil(now, wire.Until(now, m.GetWaitingMs()))
 	b.noteBarren(now, m)
 	for _, o := range slices.Clone(b.chunks) {
 		if o.acked && now.Sub(o.sent) > silenceMax && !slices.Contains(m.GetChunks(), o.offer.Chunk) {
@@ -117,9 +117,9 @@ func (b *backlog) pulsed(now time.Time, m *wire.Pulse) {
 	}
 }
 
-// found notes that the receiver actor is known, or that it is not to be had now; then it is looked for again, for
-// as long as the work is ours. It reports whether it was looked for.
-func (b *backlog) found(ok bool) bool {
+// foundReceiver notes that the receiver actor is known, or that it is not to be had now; then it is looked for again,
+// for as long as the work is ours. It reports whether it was looked for.
+func (b *backlog) foundReceiver(ok bool) bool {
 	if !b.receiver.reaching {
 		return false
 	}
@@ -127,17 +127,17 @@ func (b *backlog) found(ok bool) bool {
 	return true
 }
 
-// leave forgets the receiver.
-func (b *backlog) leave() {
+// leaveReceiver forgets the receiver.
+func (b *backlog) leaveReceiver() {
 	b.receiver.forget()
 	b.retries.barren = smtp.ReasonNone
-	b.add(leave{})
+	b.addStep(leave{})
 }
 
-// moved takes the notice that the receiver goes away. It is its last word: what was
+// takeMoved takes the notice that the receiver goes away. It is its last word: what was
 // on the wire it has answered before, and all that is left is to be offered again.
-func (b *backlog) moved(now time.Time, m *wire.Moved) {
-	if !b.is(m.GetTask()) {
+func (b *backlog) takeMoved(now time.Time, m *wire.Moved) {
+	if !b.isMine(m.GetTask()) {
 		return
 	}
 	suspicion := 1
@@ -146,16 +146,16 @@ func (b *backlog) moved(now time.Time, m *wire.Moved) {
 			suspicion = lostSure
 		}
 	}
-	b.gone(now, suspicion)
+	b.loseReceiver(now, suspicion)
 }
 
-// gone forgets a receiver that is lost and takes back what it had, which is under
+// loseReceiver forgets a receiver that is lost and takes back what it had, which is under
 // so much more suspicion. At the bound it comes later: it may be the fault.
-func (b *backlog) gone(now time.Time, suspicion int) {
+func (b *backlog) loseReceiver(now time.Time, suspicion int) {
 	if !b.receiver.reached {
 		return
 	}
-	b.leave()
+	b.leaveReceiver()
 	b.receiver.failures++
 	if len(b.chunks) > 0 {
 		b.receiver.lost += suspicion
@@ -166,28 +166,28 @@ func (b *backlog) gone(now time.Time, suspicion int) {
 	}
 	for len(b.chunks) > 0 {
 		o := b.chunks[0]
-		b.close(o)
+		b.closeChunk(o)
 		for _, ordinal := range o.unanswered() {
-			p, c := b.retries.take(now, ordinal)
-			b.controls.again(now, p, c, answerOf{reason: smtp.Internal})
+			p, c := b.retries.takeCase(now, ordinal)
+			b.controls.askAgain(now, p, c, answerOf{reason: smtp.Internal})
 		}
 	}
 }
 
-// abandon leaves the receiver because another one is right. What it has not begun it must not begin.
-func (b *backlog) abandon() {
-	b.recall()
+// abandonReceiver leaves the receiver because another one is right. What it has not begun it must not begin.
+func (b *backlog) abandonReceiver() {
+	b.recallChunks()
 	if b.receiver.reached {
-		b.leave()
+		b.leaveReceiver()
 	}
 	b.receiver.reaching = false
 	b.takeAllBack()
 }
 
-// recall takes back what the receiver has not asked.
-func (b *backlog) recall() {
+// recallChunks takes back what the receiver has not asked.
+func (b *backlog) recallChunks() {
 	if b.receiver.reached && len(b.chunks) > 0 {
-		b.add(tell{&wire.Cancel{Task: b.task}})
+		b.addStep(tell{&wire.Cancel{Task: b.task}})
 		b.takeAllBack()
 		b.receiver.told = 0 // it forgets that too
 	}

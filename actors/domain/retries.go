@@ -32,8 +32,8 @@ func newRetries(j *job, r *route) retries {
 		stats: deferralStats{by: map[smtp.Reason]*deferralCount{}}, greyWaits: map[uint16]time.Duration{}}
 }
 
-// due reports whether the time of a deferred address has come.
-func (r *retries) due(now time.Time) bool {
+// hasDue reports whether the time of a deferred address has come.
+func (r *retries) hasDue(now time.Time) bool {
 	return len(r.deferred) > 0 && r.deferred[0].due <= r.since(now)
 }
 
@@ -45,14 +45,14 @@ func (r *retries) nextDue() time.Time {
 	return r.start.Add(r.deferred[0].due)
 }
 
-// push defers an address.
-func (r *retries) push(p pending) {
-	r.stats.push(&p, r.passes(&p))
+// pushDeferred defers an address.
+func (r *retries) pushDeferred(p pending) {
+	r.stats.push(&p, r.expectAnswer(&p))
 	heap.Push(&r.deferred, p)
 }
 
-// pop takes the address that is deferred for the shortest time, to be asked again.
-func (r *retries) pop() uint32 {
+// popDue takes the address that is deferred for the shortest time, to be asked again.
+func (r *retries) popDue() uint32 {
 	p := heap.Pop(&r.deferred).(pending)
 	if p.ordinal != controlOrdinal {
 		r.ripe = max(0, r.ripe-1)
@@ -69,16 +69,16 @@ func (r *retries) giveBack(ordinal uint32) bool {
 		return false
 	}
 	delete(r.again, ordinal)
-	r.push(p)
+	r.pushDeferred(p)
 	if ordinal != controlOrdinal {
 		r.ripe++ // its time had come
 	}
 	return true
 }
 
-// take is the record and the case of an address that is answered, or ended: the one that was kept of it, or
+// takeCase is the record and the case of an address that is answered, or ended: the one that was kept of it, or
 // another one.
-func (r *retries) take(now time.Time, ordinal uint32) (pending, evidence.Case) {
+func (r *retries) takeCase(now time.Time, ordinal uint32) (pending, evidence.Case) {
 	p, before := r.again[ordinal]
 	delete(r.again, ordinal)
 	if !before {
@@ -87,7 +87,7 @@ func (r *retries) take(now time.Time, ordinal uint32) (pending, evidence.Case) {
 	if !before || ordinal == controlOrdinal && p.reason == smtp.ReasonNone {
 		p.since = r.since(now)
 	}
-	c := r.log.take(&p)
+	c := r.log.takeCase(&p)
 	return p, c
 }
 
@@ -98,7 +98,7 @@ func (r *retries) popOf(list *[]pending) (pending, evidence.Case) {
 	if *list = (*list)[:n]; n == 0 {
 		*list = nil
 	}
-	c := r.log.take(&p)
+	c := r.log.takeCase(&p)
 	return p, c
 }
 
@@ -162,12 +162,12 @@ func (r *retries) putOff(now time.Time, p pending, c evidence.Case, m answerOf) 
 	if r.outOfTime(now, &p, c) {
 		return m.reason, true
 	}
-	r.log.keep(&p, c)
+	r.log.keepCase(&p, c)
 	if len(m.attempts) > 0 {
-		r.stats.asked(p.reason, true)
+		r.stats.noteAsked(p.reason, true)
 	}
 	p.reason = m.reason
-	r.push(p)
+	r.pushDeferred(p)
 	return smtp.ReasonNone, false
 }
 
@@ -191,14 +191,14 @@ func (r *retries) nextWait(now time.Time, p *pending, m answerOf) time.Duration 
 }
 
 // earlyApart is the time between two addresses that are asked again early, so that
-// they do not all come at once; the receiver's pacing does the rest. Guess.
+// they do not all come at once: ten a second; the receiver's pacing does the rest.
 const earlyApart = 100 * time.Millisecond
 
 // noteGreylisted notes that an address was greylisted, from where, and since when. From
 // another source it begins anew: most implementations know a client by its address,
 // so what was waited for before is worth nothing there.
 func (r *retries) noteGreylisted(now time.Time, p *pending, from evidence.Attempt) {
-	number := r.log.source(from.Source)
+	number := r.log.sourceNumber(from.Source)
 	if number == p.from && number != 0 {
 		return // its clock runs
 	}
@@ -212,7 +212,7 @@ func (r *retries) noteGreylisted(now time.Time, p *pending, from evidence.Attemp
 // one did, because some make those wait longer that come too early.
 func (r *retries) notePassed(now time.Time, p pending, last evidence.Attempt) {
 	if p.from == 0 || last.Stage != smtp.StageRcpt || last.Outcome == smtp.Undecided ||
-		r.log.source(last.Source) != p.from {
+		r.log.sourceNumber(last.Source) != p.from {
 		return
 	}
 	waited := r.since(now) - p.grey
@@ -220,13 +220,13 @@ func (r *retries) notePassed(now time.Time, p pending, last evidence.Attempt) {
 		return // what waits was looked at for about as short a time: not all of it each time
 	}
 	r.greyWaits[p.from] = waited
-	r.hurry(now, p.from, waited)
-	r.recount(waited)
+	r.hurryGreylisted(now, p.from, waited)
+	r.recountGreylisted(waited)
 }
 
-// hurry has the greylisted addresses asked as soon as they waited so long. Those whose wait the receiver named
-// keep it.
-func (r *retries) hurry(now time.Time, from uint16, waited time.Duration) {
+// hurryGreylisted has the greylisted addresses asked as soon as they waited so long. Those whose wait the receiver
+// named keep it.
+func (r *retries) hurryGreylisted(now time.Time, from uint16, waited time.Duration) {
 	at := r.since(now)
 	for i := range r.deferred {
 		p := &r.deferred[i]
@@ -239,23 +239,23 @@ func (r *retries) hurry(now time.Time, from uint16, waited time.Duration) {
 	heap.Init(&r.deferred)
 }
 
-// recount counts those that are greylisted anew when they are asked sooner than they were to be.
-func (r *retries) recount(waited time.Duration) {
-	c := r.stats.of(smtp.Greylisted)
+// recountGreylisted counts those that are greylisted anew when they are asked sooner than they were to be.
+func (r *retries) recountGreylisted(waited time.Duration) {
+	c := r.stats.countOf(smtp.Greylisted)
 	if c.wait = min(c.wait, waited); c.addresses == 0 {
 		return
 	}
 	c.addresses = 0
 	for i := range r.deferred {
 		if p := &r.deferred[i]; p.reason == smtp.Greylisted {
-			r.stats.push(p, r.passes(p))
+			r.stats.push(p, r.expectAnswer(p))
 		}
 	}
 	c.wait = min(c.wait, waited)
 }
 
-// passes is when an address that is put off is expected to be answered.
-func (r *retries) passes(p *pending) time.Duration {
+// expectAnswer is when an address that is put off is expected to be answered.
+func (r *retries) expectAnswer(p *pending) time.Duration {
 	if p.reason != smtp.Greylisted || p.from == 0 || p.marks&markNamed != 0 {
 		return p.due
 	}
@@ -271,9 +271,9 @@ func (r *retries) passes(p *pending) time.Duration {
 	return at
 }
 
-// probe makes the question about an address; a greylisted one says since when, unless our
+// makeProbe makes the question about an address; a greylisted one says since when, unless our
 // ledger stalled meanwhile: that it waited for so long says nothing about the receiver.
-func (r *retries) probe(now time.Time, ordinal uint32, local string) *wire.Probe {
+func (r *retries) makeProbe(now time.Time, ordinal uint32, local string) *wire.Probe {
 	q := &wire.Probe{Ordinal: ordinal, Local: local}
 	p, before := r.again[ordinal]
 	q.Asked = p.marks&markAsked != 0
@@ -283,9 +283,9 @@ func (r *retries) probe(now time.Time, ordinal uint32, local string) *wire.Probe
 	return q
 }
 
-// excuse gives the addresses that wait the time back in which nothing could be asked: it
+// excuseWait gives the addresses that wait the time back in which nothing could be asked: it
 // does not count towards giving them up, and nobody learns from it.
-func (r *retries) excuse(now time.Time, lost time.Duration) {
+func (r *retries) excuseWait(now time.Time, lost time.Duration) {
 	excused := func(since time.Duration) time.Duration { return max(since, min(since+lost, r.since(now))) }
 	for i := range r.deferred {
 		p := &r.deferred[i]
@@ -314,7 +314,7 @@ func (r *retries) countDue(now time.Time) map[smtp.Reason]int {
 		return out
 	}
 	for _, reason := range r.stats.reasons() {
-		out[reason] = r.stats.of(reason).addresses
+		out[reason] = r.stats.countOf(reason).addresses
 	}
 	return out
 }

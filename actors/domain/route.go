@@ -27,8 +27,8 @@ type route struct {
 	keyOf    string          // its habitKey
 }
 
-// take takes the answer of DNS and reports whether there is a host to dial.
-func (r *route) take(found mx.Route, err error) bool {
+// takeRoute takes the answer of DNS and reports whether there is a host to dial.
+func (r *route) takeRoute(found mx.Route, err error) bool {
 	r.asked = false
 	switch {
 	case err == nil && found.NoMail != smtp.ReasonNone:
@@ -47,18 +47,18 @@ func reachable(r mx.Route) bool {
 	return slices.ContainsFunc(r.Hosts, func(h mx.Host) bool { return len(h.Addrs) > 0 })
 }
 
-// match finds the key of the receiver, and reports whether it is another one than before.
-func (r *route) match() bool {
+// matchKey finds the key of the receiver, and reports whether it is another one than before.
+func (r *route) matchKey() bool {
 	before := r.key
 	r.version, r.key = r.options.version(), r.options.Match(r.Route)
 	return r.key != before
 }
 
-// outdated reports whether what the key rests on has changed.
-func (r *route) outdated() bool { return r.key != "" && r.options.version() != r.version }
+// isOutdated reports whether what the key rests on has changed.
+func (r *route) isOutdated() bool { return r.key != "" && r.options.version() != r.version }
 
-// hear notes which host told about a mailbox, if an answer does.
-func (r *route) hear(t evidence.Attempt) {
+// hearHost notes which host told about a mailbox, if an answer does.
+func (r *route) hearHost(t evidence.Attempt) {
 	tells := t.Outcome == smtp.Valid || t.Outcome == smtp.Invalid || t.Outcome == smtp.CatchAll
 	if t.Stage != smtp.StageRcpt || t.Others || !tells {
 		return
@@ -69,9 +69,9 @@ func (r *route) hear(t evidence.Attempt) {
 	r.heard[t.Host], r.answered = true, t.Host
 }
 
-// answering is the host whose answers are expected next: the one that answered last about an address, or the
+// answeringHost is the host whose answers are expected next: the one that answered last about an address, or the
 // first of the route. Empty while there is no route.
-func (r *route) answering() string {
+func (r *route) answeringHost() string {
 	if r.answered == "" && len(r.Hosts) > 0 {
 		return r.Hosts[0].Name
 	}
@@ -87,8 +87,8 @@ func (r *route) habitKey(host string) string {
 	return r.keyOf
 }
 
-// rank is the preference of a host of the route; false: it is no host of it.
-func (r *route) rank(host string) (uint16, bool) {
+// rankOf is the preference of a host of the route; false: it is no host of it.
+func (r *route) rankOf(host string) (uint16, bool) {
 	for _, h := range r.Hosts {
 		if h.Name == host {
 			return h.Preference, true
@@ -99,15 +99,17 @@ func (r *route) rank(host string) (uint16, bool) {
 
 // isBackup reports whether a host goes behind another one of the route that has not told about a mailbox.
 func (r *route) isBackup(host string) bool {
-	rank, ranked := r.rank(host)
-	return ranked && slices.ContainsFunc(r.Hosts, func(h mx.Host) bool { return h.Preference < rank && !r.heard[h.Name] })
+	rank, ranked := r.rankOf(host)
+	return ranked && slices.ContainsFunc(r.Hosts, func(h mx.Host) bool {
+		return h.Preference < rank && !r.heard[h.Name]
+	})
 }
 
-// outranked reports whether a host that accepts everything says nothing about the domain's mailboxes, because
+// isOutranked reports whether a host that accepts everything says nothing about the domain's mailboxes, because
 // mail goes to another host of the route that tells them apart: one of the same preference that is known to, or
 // one that goes before it (RFC 5321 section 5.1) and has answered in this run, unless it accepts everything too.
-func (r *route) outranked(now time.Time, host string) bool {
-	rank, ranked := r.rank(host)
+func (r *route) isOutranked(now time.Time, host string) bool {
+	rank, ranked := r.rankOf(host)
 	return slices.ContainsFunc(r.Hosts, func(h mx.Host) bool {
 		if h.Name == host || ranked && h.Preference > rank {
 			return false
@@ -144,5 +146,5 @@ func (r *route) restUntil() time.Time {
 	return until
 }
 
-// resting reports whether nothing is asked, because a guard was seen at work.
-func (r *route) resting(now time.Time) bool { return now.Before(r.restUntil()) }
+// isResting reports whether nothing is asked, because a guard was seen at work.
+func (r *route) isResting(now time.Time) bool { return now.Before(r.restUntil()) }

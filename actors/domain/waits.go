@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// tellEvery is how often a domain says what its addresses wait for, at most. Guess:
+	// tellEvery is how often a domain says what its addresses wait for, at most:
 	// as soon as a person looks again, and no work at all beside a question each.
 	tellEvery = 2 * time.Second
 
@@ -36,7 +36,7 @@ type Waits struct {
 	Wait   time.Duration
 }
 
-// equal says whether there is nothing new in another one.
+// equal reports whether there is nothing new in another one.
 func (w Waits) equal(o Waits) bool {
 	return w.Ends.Equal(o.Ends) && slices.EqualFunc(w.Waits, o.Waits, func(a, b inspect.Wait) bool {
 		same := a.Until.Equal(b.Until) && a.Last.Equal(b.Last)
@@ -49,13 +49,13 @@ func (w Waits) equal(o Waits) bool {
 // many there are.
 func (pl *planner) waits(now time.Time) Waits {
 	out := Waits{Domain: pl.work.Domain}
-	out.PutOff, out.Wait = pl.retries.stats.part()
+	out.PutOff, out.Wait = pl.retries.stats.expectDeferred()
 	due := pl.retries.countDue(now)
 	out.add(pl.waitForReceiver(now, due))
-	if n := pl.controls.weighed(); n > 0 {
+	if n := pl.controls.countWeighed(); n > 0 {
 		w := inspect.Wait{Addresses: n, For: inspect.ForControl, Receiver: pl.route.key,
-			Until: after(now, pl.controls.at()), Last: after(now, pl.controls.endsAt(now))}
-		if pl.route.resting(now) {
+			Until: after(now, pl.controls.nextControl()), Last: after(now, pl.controls.endsAt(now))}
+		if pl.route.isResting(now) {
 			w.Until = pl.route.restUntil()
 		}
 		out.add(w)
@@ -78,7 +78,7 @@ func (w *Waits) add(n inspect.Wait) {
 
 // addDeferred says what those wait for that were put off for a reason and are not due.
 func (pl *planner) addDeferred(now time.Time, out *Waits, r smtp.Reason, due int) {
-	c := pl.retries.stats.of(r)
+	c := pl.retries.stats.countOf(r)
 	n := c.addresses - due
 	if n <= 0 {
 		return
@@ -86,8 +86,8 @@ func (pl *planner) addDeferred(now time.Time, out *Waits, r smtp.Reason, due int
 	out.add(inspect.Wait{Addresses: n, For: inspect.ForRetry, Reason: r.String(), Receiver: pl.route.key,
 		Until: after(now, later(pl.start.Add(c.first), pl.retries.nextDue())), Last: after(now, pl.start.Add(c.last))})
 	ends, gaveUp := max(c.ends, c.last), max(c.last, c.since+pl.options.GiveUpAfter)
-	switch _, known := pl.controls.habit(now, pl.route.answering()).CatchAll(); {
-	case c.hopeless(r):
+	switch _, known := pl.controls.habitOf(now, pl.route.answeringHost()).CatchAll(); {
+	case c.isHopeless(r):
 		ends = gaveUp
 	case r == smtp.Greylisted && !known: // the control probe behind them is put off too
 		ends += c.wait
@@ -98,7 +98,7 @@ func (pl *planner) addDeferred(now time.Time, out *Waits, r smtp.Reason, due int
 
 // waitForReceiver says what the addresses wait for that could be asked now.
 func (pl *planner) waitForReceiver(now time.Time, due map[smtp.Reason]int) inspect.Wait {
-	w := inspect.Wait{Addresses: pl.backlog.fresh(), For: inspect.ForReceiver}
+	w := inspect.Wait{Addresses: pl.backlog.countFresh(), For: inspect.ForReceiver}
 	for _, n := range due {
 		w.Addresses += n
 	}
@@ -117,7 +117,7 @@ func (pl *planner) waitForReceiver(now time.Time, due map[smtp.Reason]int) inspe
 		r := &pl.backlog.receiver
 		w.Receiver, w.Cause = pl.route.key, inspect.Causes[wire.Cause_FREE]
 		switch {
-		case pl.held || r.missed():
+		case pl.held || r.isMissed():
 			w.Cause = inspect.Causes[wire.Cause_NO_SHARE]
 		case int(r.cause) < len(inspect.Causes):
 			w.Cause = inspect.Causes[r.cause]

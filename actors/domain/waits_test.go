@@ -41,7 +41,7 @@ func checkWaits(t failer, a *planner, now time.Time) {
 			continue
 		}
 		by[p.reason]++
-		if c := a.retries.stats.of(p.reason); p.due < c.first || p.due > c.last || c.ends < p.due {
+		if c := a.retries.stats.countOf(p.reason); p.due < c.first || p.due > c.last || c.ends < p.due {
 			t.Fatalf("an address is due at %v, and told for %v is %v to %v, and %v", p.due, p.reason,
 				c.first, c.last, c.ends)
 		}
@@ -76,7 +76,7 @@ func TestWaitsAreTold(t *testing.T) {
 	b.says(inspect.Wait{Addresses: 4, For: inspect.ForReceiver, Receiver: at, Cause: "free"})
 	o := b.offered()
 	b.ack(o, 1, wire.Refusal_NONE)
-	b.backlog.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{o.GetChunk()}, Cause: wire.Cause_BUDGET,
+	b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{o.GetChunk()}, Cause: wire.Cause_BUDGET,
 		PerHour: 40, WaitingMs: 60_000})
 	b.says(inspect.Wait{Addresses: 4, For: inspect.ForReceiver, Receiver: at, Cause: "budget",
 		PerHour: 40})
@@ -101,7 +101,7 @@ func TestWaitsAreTold(t *testing.T) {
 	if want := morning.Add(b.options.GiveUpAfter); !got.Ends.Equal(want) {
 		t.Errorf("ends at %v, want %v: a mailbox that is full stays so", got.Ends, want)
 	}
-	b.backlog.leave() // and what was due waits for the receiver
+	b.backlog.leaveReceiver() // and what was due waits for the receiver
 	b.now = b.now.Add(ladder[0])
 	b.says(inspect.Wait{Addresses: 3, For: inspect.ForReceiver, Receiver: at, Cause: "free"},
 		inspect.Wait{Addresses: 1, For: inspect.ForControl, Receiver: at})
@@ -111,7 +111,7 @@ func TestWaitsAreTold(t *testing.T) {
 func TestUnknownCauseIsFree(t *testing.T) {
 	b := newBench(t, testOptions(), 1)
 	b.reach()
-	b.backlog.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Cause: 99})
+	b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Cause: 99})
 	b.says(inspect.Wait{Addresses: 1, For: inspect.ForReceiver, Receiver: "receiver.test", Cause: "free"})
 }
 
@@ -188,7 +188,7 @@ func TestAChangedTableIsFollowed(t *testing.T) {
 		t.Fatalf("key %s, asked %d times for it while nothing changed", b.route.key, asked-before)
 	}
 	version++
-	b.backlog.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{b.backlog.chunk}})
+	b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{b.backlog.chunk}})
 	b.look()
 	if b.route.key != key || b.backlog.receiver.reached || len(b.backlog.chunks) != 0 {
 		t.Fatalf("key %s after the change, reached %v, %d chunks out", b.route.key, b.backlog.receiver.reached,
@@ -223,7 +223,7 @@ func TestWaitsOfAReceiver(t *testing.T) {
 			b := newBench(t, o, 1)
 			b.reach()
 			b.answers(b.offered(), 1, told{reason: smtp.Greylisted})
-			if got := b.quiet(b.now).Sub(b.now); got != c.want {
+			if got := b.quietUntil(b.now).Sub(b.now); got != c.want {
 				t.Errorf("asked again after %v, want %v", got, c.want)
 			}
 		})

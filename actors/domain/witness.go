@@ -13,7 +13,7 @@ import (
 const witnessAfter = evidence.WitnessWithin / 4
 
 // heardMax bounds the acceptances that are kept as witnesses, one for each host and
-// source. Guess: routes have 5 hosts that are tried, and nodes a few sources.
+// source: routes have 5 hosts that are tried, and nodes a few sources.
 const heardMax = 64
 
 // witnesses are what decides about refusals in bare words, which may mean us as well as
@@ -32,8 +32,8 @@ type witnesses struct {
 // place is where an answer came from, and to whom.
 type place struct{ host, source string }
 
-// hear notes that an address was accepted.
-func (w *witnesses) hear(ordinal uint32, t evidence.Attempt) {
+// hearAccepted notes that an address was accepted.
+func (w *witnesses) hearAccepted(ordinal uint32, t evidence.Attempt) {
 	if w.heard == nil || len(w.heard) >= heardMax {
 		w.heard = map[place]evidence.Attempt{}
 	}
@@ -59,12 +59,11 @@ func (w *witnesses) nextDoubt(now time.Time) time.Time {
 	return w.doubtedBy()
 }
 
-// beside gives the domain's habit with the witness that an attempt needs, if there is one.
-func (k *controls) beside(now time.Time, t evidence.Attempt) evidence.Habit {
-	h := k.habit(now, t.Host)
-	if w, heard := k.witnesses.heard[place{t.Host, t.Source}]; heard {
+// addWitness gives a habit with the witness that an attempt needs, if there is one.
+func (w *witnesses) addWitness(h evidence.Habit, t evidence.Attempt) evidence.Habit {
+	if accepted, heard := w.heard[place{t.Host, t.Source}]; heard {
 		probe := controlProbe{notes: h.Controls}
-		probe.note([]evidence.Attempt{w})
+		probe.noteAttempts([]evidence.Attempt{accepted})
 		h.Controls = probe.notes
 	}
 	return h
@@ -73,7 +72,7 @@ func (k *controls) beside(now time.Time, t evidence.Attempt) evidence.Habit {
 // doubtRefusal files an address that was refused in bare words, until it is known whether others are accepted.
 func (k *controls) doubtRefusal(now time.Time, p pending, c evidence.Case) {
 	w := &k.witnesses
-	k.retries.log.keep(&p, c)
+	k.retries.log.keepCase(&p, c)
 	p.due = k.since(now)
 	if len(w.doubted) == 0 {
 		w.since, w.asked = now, false
@@ -91,7 +90,7 @@ func (k *controls) weighDoubted(now time.Time, busy bool) {
 		doubted := w.doubted
 		w.doubted = nil
 		for i, p := range doubted {
-			if k.cut() {
+			if k.isCut() {
 				w.doubted, w.news = append(w.doubted, doubted[i:]...), true
 				break
 			}
@@ -100,9 +99,9 @@ func (k *controls) weighDoubted(now time.Time, busy bool) {
 	}
 	soon, inTime := now.Before(w.since.Add(witnessAfter)), now.Before(w.doubtedBy())
 	switch {
-	case len(w.doubted) == 0 || k.cut() || k.asking && inTime:
+	case len(w.doubted) == 0 || k.isCut() || k.asking && inTime:
 	case soon && busy:
-	case w.known && !w.asked && inTime && !k.route.resting(now):
+	case w.known && !w.asked && inTime && !k.route.isResting(now):
 		w.asked = true
 		k.askWitness(now)
 	case inTime && busy:
@@ -114,33 +113,33 @@ func (k *controls) weighDoubted(now time.Time, busy bool) {
 // deferDoubted sees to it that those are asked again for whom a witness would come too late, or none comes.
 func (k *controls) deferDoubted(now time.Time, busy bool) {
 	w := &k.witnesses
-	for len(w.doubted) > 0 && !k.cut() {
+	for len(w.doubted) > 0 && !k.isCut() {
 		p := w.doubted[0]
 		if w.since = k.start.Add(p.due); busy && now.Before(w.doubtedBy()) {
 			w.asked = false
 			return
 		}
 		w.doubted = w.doubted[1:]
-		c := k.retries.log.take(&p)
-		k.again(now, p, c, answerOf{reason: smtp.Policy, attempts: c.Attempts})
+		c := k.retries.log.takeCase(&p)
+		k.askAgain(now, p, c, answerOf{reason: smtp.Policy, attempts: c.Attempts})
 	}
 	w.doubted = slices.Clone(w.doubted)
 }
 
 // holdAgainst concludes about an address that was refused in bare words, if it can.
 func (k *controls) holdAgainst(now time.Time, p pending) {
-	c := k.retries.log.take(&p)
+	c := k.retries.log.takeCase(&p)
 	last, _ := c.Last()
-	if c.Habit = k.beside(now, last); !k.conclude(now, p.ordinal, c) {
+	if c.Habit = k.witnesses.addWitness(k.habitOf(now, last.Host), last); !k.conclude(now, p.ordinal, c) {
 		c.Habit = evidence.Habit{}
-		k.retries.log.keep(&p, c)
+		k.retries.log.keepCase(&p, c)
 		k.witnesses.doubted = append(k.witnesses.doubted, p)
 	}
 }
 
 // endDoubt gives up what was refused in bare words.
 func (k *controls) endDoubt(now time.Time) {
-	for len(k.witnesses.doubted) > 0 && !k.cut() {
+	for len(k.witnesses.doubted) > 0 && !k.isCut() {
 		p, c := k.retries.popOf(&k.witnesses.doubted)
 		k.giveUp(now, p, c, smtp.Policy)
 	}
@@ -149,19 +148,19 @@ func (k *controls) endDoubt(now time.Time) {
 // askWitness asks an address once more that was accepted, in place of a control probe.
 func (k *controls) askWitness(now time.Time) {
 	k.asking, k.witness, k.local = true, true, k.work.Local(k.witnesses.ordinal)
-	k.offer(now)
+	k.offerControl(now)
 }
 
-// testified takes the answer to that.
-func (k *controls) testified(now time.Time, c evidence.Case, m answerOf) {
+// takeTestimony takes the answer to that.
+func (k *controls) takeTestimony(now time.Time, c evidence.Case, m answerOf) {
 	k.asking, k.witness = false, false
 	refused := k.bare
 	k.bare = evidence.Attempt{}
 	last, asked := c.Last()
 	if asked && len(m.attempts) > 0 && last.Stage == smtp.StageRcpt && last.Code/100 == 2 {
 		last.Witness = true
-		k.note([]evidence.Attempt{last})
-		k.witnesses.hear(controlOrdinal, last)
+		k.noteAttempts([]evidence.Attempt{last})
+		k.witnesses.hearAccepted(controlOrdinal, last)
 		if h := (evidence.Habit{Controls: k.notes}); !refused.At.IsZero() && h.Witnessed(&refused) {
 			k.tellsApart(now, refused)
 		}

@@ -86,8 +86,8 @@ var mayImport = map[string][]string{
 	"http":   {"ledger", "smtp"},
 	"actors": {"actors", "ledger", "cluster", "smtp"},
 	// It never sees money.
-	"actors/receiver": {"actors/alarm", "actors/guard", "actors/inspect", "actors/span", "actors/wire", "cluster",
-		"ledger/quota", "smtp"},
+	"actors/receiver": {"actors/alarm", "actors/guard", "actors/inspect", "actors/wire", "cluster",
+		"ledger/quota", "ledger/tracing", "smtp"},
 	"actors/domain":       {"actors/alarm", "actors/guard", "actors/inspect", "actors/wire", "ledger", "smtp"},
 	"actors/alarm":        {"actors/guard"},
 	"actors/guard":        {}, // a leaf, for whoever starts a goroutine
@@ -97,10 +97,10 @@ var mayImport = map[string][]string{
 	"actors/wire":         {"smtp"},
 	"actors/inspect":      {"actors/guard", "cluster", "smtp"},
 	"actors/intake":       {"smtp"},
-	"actors/span":         {}, // a leaf, so that the ledger may tell how long it took
 	"ledger":              {"ledger", "smtp"},
 	"ledger/transitions":  {"ledger"},
 	"ledger/people":       {"ledger"},
+	"ledger/tracing":      {}, // a leaf, for whatever tells how long it took
 	"ledger/quota":        {}, // a leaf, for whatever tenants share
 	"cluster/clustertest": {"cluster", "config/effort", "ledger"},
 	"cluster":             {"ledger"},
@@ -141,7 +141,7 @@ var staysIn = map[string][]string{
 	"github.com/spf13/cobra":            {"cmd"},
 	"github.com/pires/go-proxyproto":    {"http/listen"},
 	"github.com/pelletier/go-toml":      {"config", "smtp/verdict"},
-	"go.opentelemetry.io":               {"actors/span"},
+	"go.opentelemetry.io":               {"ledger/tracing"},
 	"github.com/coreos/go-oidc":         {"http/dashboard/signin/provider"},
 	"golang.org/x/oauth2":               {"http/dashboard/signin/provider"},
 	"rsc.io/qr":                         {"http/dashboard/signin/totp"},

@@ -27,7 +27,7 @@ func RefuseTransferEncoding(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	switch raw := h.RawHeaders(); {
 	case HasFoldedLine(raw):
 		mark = FoldedMark
-	case h.ContentLength() == -1 || HasTransferEncoding(raw):
+	case h.ContentLength() == -1 || hasTransferEncoding(raw):
 		mark = "1"
 	}
 	if mark != "" {
@@ -49,8 +49,8 @@ func HasFoldedLine(raw []byte) bool {
 	return false
 }
 
-// HasTransferEncoding looks for the header at the start of a line.
-func HasTransferEncoding(raw []byte) bool {
+// hasTransferEncoding looks for the header at the start of a line.
+func hasTransferEncoding(raw []byte) bool {
 	const name = "transfer-encoding:"
 	for len(raw) > 0 {
 		line, rest, _ := bytes.Cut(raw, []byte("\n"))

@@ -10,10 +10,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/valyala/fasthttp"
 
-	"rollcall/actors/span"
 	"rollcall/http/api"
 	"rollcall/http/listen"
 	"rollcall/ledger"
+	"rollcall/ledger/tracing"
 )
 
 // methods is what the storage URL takes.
@@ -28,7 +28,7 @@ const noRoomRetryAfter = 60
 // recovered serves one request and turns a bug into an answer.
 func (s *Server) recovered(ctx *fasthttp.RequestCtx) {
 	began := time.Now()
-	_, told := s.o.Tracer.Begin(s.root, span.Upload)
+	_, told := s.o.Tracer.Begin(s.root, tracing.Upload)
 	if told.On() {
 		ctx.SetUserValue(spanOfRequest, told)
 	}
@@ -40,7 +40,7 @@ func (s *Server) recovered(ctx *fasthttp.RequestCtx) {
 		}
 		status := ctx.Response.StatusCode()
 		s.metrics.finished(status, time.Since(began))
-		told.Count(span.Status, int64(status))
+		told.Count(tracing.Status, int64(status))
 		told.End(status >= 500)
 		s.o.Log.Debug("storage request", "request", listen.RequestID(ctx), "status", status, "took", time.Since(began))
 	}()
@@ -94,8 +94,8 @@ const tenantOfRequest = "tenant"
 const spanOfRequest = "span"
 
 // spanOf is the span of a request; the zero Span when it is not traced.
-func spanOf(ctx *fasthttp.RequestCtx) span.Span {
-	told, _ := ctx.UserValue(spanOfRequest).(span.Span)
+func spanOf(ctx *fasthttp.RequestCtx) tracing.Span {
+	told, _ := ctx.UserValue(spanOfRequest).(tracing.Span)
 	return told
 }
 

@@ -10,10 +10,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/valyala/fasthttp"
 
-	"rollcall/actors/span"
 	"rollcall/http/api"
 	"rollcall/http/listen"
 	"rollcall/ledger"
+	"rollcall/ledger/tracing"
 )
 
 // put is one PUT to the URL of a session.
@@ -78,7 +78,7 @@ func (p *put) decide(token string) (Decision, error) {
 		}
 		return Decision{}, errNoSuchUpload
 	}
-	spanOf(p.ctx).ID(span.Verification, id)
+	spanOf(p.ctx).ID(tracing.Verification, id)
 	p.state.Verification = id
 	if err := p.ask(p.s.o.Book.UploadState); err != nil {
 		return Decision{}, err
@@ -277,8 +277,8 @@ func (p *put) flush() error {
 	}
 	call, cancel := p.s.call(p.ctx)
 	defer cancel()
-	call, told := span.Within(call, span.Append)
-	told.Count(span.Bytes, int64(len(p.pending)))
+	call, told := tracing.Within(call, tracing.Append)
+	told.Count(tracing.Bytes, int64(len(p.pending)))
 	state, err := p.s.o.Book.AppendChunk(call, p.state.Verification, p.state.Writer, p.state.Durable, p.pending)
 	told.End(err != nil)
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 
-	"rollcall/actors/span"
 	"rollcall/http/listen"
 	"rollcall/ledger"
 	"rollcall/ledger/quota"
+	"rollcall/ledger/tracing"
 )
 
 // Book is what the storage listener needs of the ledger. ledger.Files has it.
@@ -72,7 +72,7 @@ type Options struct {
 	Wake       func() // called after each upload that became complete; must not block
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
-	Tracer     *span.Tracer // nil: nothing is traced
+	Tracer     *tracing.Tracer // nil: nothing is traced
 }
 
 // ChunkBytes is the size of one stored chunk, the last of a request aside.

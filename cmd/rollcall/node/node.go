@@ -18,13 +18,13 @@ import (
 	"rollcall/actors/guard"
 	"rollcall/actors/receiver"
 	"rollcall/actors/runqueue"
-	spans "rollcall/actors/span"
 	"rollcall/actors/watchdog"
 	"rollcall/cluster"
 	"rollcall/config"
 	"rollcall/http/admin"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
+	"rollcall/ledger/tracing"
 	"rollcall/smtp/mx"
 	"rollcall/smtp/smtplab"
 	"rollcall/smtp/throttle"
@@ -53,7 +53,7 @@ type Node struct {
 	watchdog *watchdog.Watchdog
 	window   *runqueue.Window
 	rules    *liveRules
-	tracer   *spans.Tracer // nil: nothing is traced
+	tracer   *tracing.Tracer // nil: nothing is traced
 	work     *workload
 	*throttling
 	self  *selfCheck

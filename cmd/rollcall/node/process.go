@@ -15,9 +15,9 @@ import (
 
 	"github.com/google/uuid"
 
-	spans "rollcall/actors/span"
 	"rollcall/config"
 	"rollcall/http/admin"
+	"rollcall/ledger/tracing"
 )
 
 // errNotOurs is a folder or file that somebody else could have written.
@@ -55,7 +55,7 @@ const lastSpansWithin = 2 * time.Second
 
 // startTracing makes what sends spans; nothing when tracing is off.
 func (n *Node) startTracing(ctx context.Context, c config.Config, id uuid.UUID, log *slog.Logger) (err error) {
-	n.tracer, err = spans.New(ctx, spans.Options{Endpoint: c.Tracing.Endpoint, Sample: c.Tracing.Sample, Node: id,
+	n.tracer, err = tracing.New(ctx, tracing.Options{Endpoint: c.Tracing.Endpoint, Sample: c.Tracing.Sample, Node: id,
 		Version: VersionOf(debug.ReadBuildInfo()).Version, Log: log})
 	if n.tracer == nil {
 		return err

@@ -248,8 +248,7 @@ func newThrottleMetrics(r prometheus.Registerer, table *throttle.Table) *throttl
 		loaded: prometheus.NewGauge(gauge("file_loaded_timestamp_seconds",
 			"When the throttle rules in force were read; at first the start of the node.")),
 		says: prometheus.NewGauge(gauge("rules_fingerprint",
-			"A number made of what these rules say: two nodes with other rules have another one, also when they have as "+
-				"many.")),
+			"A hash of the rules: nodes with different rules have different values.")),
 	}
 	r.MustRegister(m.fileUsed, m.loaded, m.says,
 		prometheus.NewGaugeFunc(gauge("rules", "Rules of the configuration and the throttle file that are in force."),

@@ -9,8 +9,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"rollcall/actors/span"
 	"rollcall/ledger"
+	"rollcall/ledger/tracing"
 )
 
 // The values of the label kind.
@@ -101,19 +101,19 @@ func (m meters) fails(kind string, err error) {
 type underWay struct {
 	meters
 	began time.Time
-	span  span.Span
+	span  tracing.Span
 	runs  int64
 }
 
 func (m meters) write(ctx context.Context) (context.Context, *underWay) {
 	w := &underWay{meters: m, began: time.Now()}
-	ctx, w.span = span.Within(ctx, span.LedgerWrite)
+	ctx, w.span = tracing.Within(ctx, tracing.LedgerWrite)
 	return ctx, w
 }
 
 func (w *underWay) end(err error) {
 	w.took.Observe(time.Since(w.began).Seconds())
 	w.fails(kindWrite, err)
-	w.span.Count(span.Attempts, w.runs)
+	w.span.Count(tracing.Attempts, w.runs)
 	w.span.End(err != nil)
 }

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/actors/span"
 	"rollcall/ledger"
+	"rollcall/ledger/tracing"
 )
 
 const (
@@ -157,7 +157,7 @@ func (s *session) stream(ctx context.Context, scan func(rows *sql.Rows) error, q
 // runs once; a statement that fails before its first row for a passing reason is
 // asked again.
 func (s *DB) View(ctx context.Context, do func(t *Tx) error) (err error) {
-	ctx, told := span.Within(ctx, span.LedgerRead)
+	ctx, told := tracing.Within(ctx, tracing.LedgerRead)
 	defer func() {
 		s.meters.fails(kindRead, err)
 		told.End(err != nil)
