@@ -18,6 +18,7 @@ import (
 	"rollcall/ledger/tracing"
 	"rollcall/config"
 	"rollcall/http/admin"
+	"rollcall/ledger/tracing"
 )
 
 // errNotOurs is a folder or file that somebody else could have written.
