@@ -15,8 +15,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/ledger/tracing"
-	"rollcall/config"
 	"rollcall/http/admin"
 	"rollcall/ledger/tracing"
 )
