@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config"
 	"rollcall/http/admin"
 	"rollcall/ledger/tracing"
 )
