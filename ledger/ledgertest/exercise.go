@@ -17,7 +17,7 @@ func Exercise(t *testing.T, open func(t *testing.T) ledger.Book) {
 		{"settlements", settlements}, {"evidence", evidences}, {"cancel", cancels}, {"reading", readings}, {"sweep", sweeps},
 		{"refusals", refusals}, {"limits", limits}, {"quotas", quotas}, {"repeats", repeats}, {"races", races},
 		{"processes", processes}, {"facts", facts}, {"operators", operators}, {"outlooks", outlooks},
-		{"people", people}, {"people sessions", peopleSessions}, {"people factors", peopleFactors}, {"single checks", singles},
+		{"people", people}, {"people sessions", peopleSessions}, {"single checks", singles},
 		{"recent results", recents}, {"statements", statements},
 	} {
 		t.Run(group.name, func(t *testing.T) {

@@ -92,7 +92,7 @@ func (a *audit) files(t *tx) error {
 	after := []byte{}
 	for {
 		var page []*transitions.Row
-		err := t.each(func(rows *sql.Rows) error {
+		err := t.Each(func(rows *sql.Rows) error {
 			v, err := scanVerification(func(into ...any) error { return scan(rows, into...) })
 			page = append(page, v)
 			return err
@@ -119,7 +119,7 @@ func (a *audit) file(t *tx, v *transitions.Row) error {
 	a.held[v.Workspace] += v.Held
 	check := ledger.NewFileCheck(v.Verification)
 	n := 0 // entries that a verification may have
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.Each(func(rows *sql.Rows) error {
 		var number int64
 		var kind ledger.EntryKind
 		var workspace uuid.UUID
@@ -139,7 +139,7 @@ func (a *audit) file(t *tx, v *transitions.Row) error {
 		a.add(ledger.Violation{Invariant: ledger.Paid, Subject: v.ID.String(),
 			Detail: fmt.Sprintf("the row says %v, there are %d entries", v.Paid, n)})
 	}
-	err = t.each(func(rows *sql.Rows) error { return a.settlement(check, v, rows) }, `SELECT number, epoch,
+	err = t.Each(func(rows *sql.Rows) error { return a.settlement(check, v, rows) }, `SELECT number, epoch,
 		first_ordinal, last_ordinal, count_valid, count_invalid, count_catch_all, count_unknown, count_error,
 		digest, payload FROM settlements WHERE verification = ? ORDER BY number`, v.ID[:])
 	if err != nil {
@@ -249,7 +249,7 @@ func (a *audit) orphans(t *tx) error {
 // erased looks for evidence that outlived its results: what customers were promised
 // to be gone must be.
 func (a *audit) erased(t *tx) error {
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.Each(func(rows *sql.Rows) error {
 		var id uuid.UUID
 		var n int64
 		err := scan(rows, &id, &n)
@@ -267,7 +267,7 @@ func (a *audit) erased(t *tx) error {
 
 // identities looks for two verifications of one workspace with one idempotency key (I11).
 func (a *audit) identities(t *tx) error {
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.Each(func(rows *sql.Rows) error {
 		var workspace, identity uuid.UUID
 		var n int64
 		err := scan(rows, &workspace, &identity, &n)
@@ -292,7 +292,7 @@ func (a *audit) operators(t *tx) error {
 		{`SELECT id, ends - expires FROM throttle_overrides WHERE ends > expires OR expires <= created`,
 			"the override ends %d ms after its time, or its time was never"},
 	} {
-		err := t.each(func(rows *sql.Rows) error {
+		err := t.Each(func(rows *sql.Rows) error {
 			var id uuid.UUID
 			var n int64
 			err := scan(rows, &id, &n)
@@ -310,7 +310,7 @@ func (a *audit) operators(t *tx) error {
 func (a *audit) workspaces(t *tx) error {
 	sums := map[uuid.UUID]*ledger.Sums{}
 	var newest int64
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.Each(func(rows *sql.Rows) error {
 		var workspace uuid.UUID
 		var kind ledger.EntryKind
 		var n, last int64
@@ -333,12 +333,12 @@ func (a *audit) workspaces(t *tx) error {
 	if err != nil {
 		return fmt.Errorf("add up entries: %w", err)
 	}
-	a.report.Newest = transitions.Clock(newest)
+	a.report.Newest = ledger.Clock(newest)
 	if a.entries != a.report.Entries {
 		a.add(ledger.Violation{Invariant: "I3", Subject: "entries",
 			Detail: fmt.Sprintf("%d belong to no verification", a.report.Entries-a.entries)})
 	}
-	err = t.each(func(rows *sql.Rows) error {
+	err = t.Each(func(rows *sql.Rows) error {
 		var id uuid.UUID
 		var b ledger.Balance
 		if err := scan(rows, &id, &b.Granted, &b.Available, &b.Held, &b.Spent); err != nil {

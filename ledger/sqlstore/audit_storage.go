@@ -21,7 +21,7 @@ func (a *audit) storage(t *tx) error {
 	if !t.session.dialect.embedded() {
 		return nil
 	}
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.Each(func(rows *sql.Rows) error {
 		var said string
 		err := scan(rows, &said)
 		if err == nil && said != "ok" {

@@ -102,7 +102,7 @@ func (s *Store) lookOver(ctx context.Context) error {
 			return err
 		}
 		found.from -= lateMax.Milliseconds()
-		return t.each(func(rows *sql.Rows) error {
+		return t.Each(func(rows *sql.Rows) error {
 			var id uuid.UUID
 			var wakes int64
 			err := rows.Scan(&id, &wakes)
@@ -142,7 +142,7 @@ func (t *tx) below(at bound, limit int, except []uuid.UUID) (list []*transitions
 	for i := range belowMax {
 		args = append(args, at.below[min(i, len(at.below)-1)][:])
 	}
-	err = t.each(func(rows *sql.Rows) error {
+	err = t.Each(func(rows *sql.Rows) error {
 		v, err := scanVerification(rows.Scan)
 		if err == nil && v.State().Runnable() && !slices.Contains(except, v.Workspace) {
 			list = append(list, v)

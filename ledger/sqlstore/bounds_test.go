@@ -33,7 +33,7 @@ func (h *drawn) at(now int64) {
 	h.t.Helper()
 	h.now = now
 	err := h.store.update(h.t.Context(), func(t *tx) error {
-		_, err := t.exec(`UPDATE clock SET now = ? WHERE one = 1`, now)
+		_, err := t.Exec(`UPDATE clock SET now = ? WHERE one = 1`, now)
 		return err
 	})
 	if err != nil {
@@ -155,7 +155,7 @@ func (h *drawn) compares(r ledger.Retention) {
 			}
 			var lists [2][]string
 			for i, from := range []int64{0, from} {
-				err := t.each(func(rows *sql.Rows) error {
+				err := t.Each(func(rows *sql.Rows) error {
 					var id string
 					err := rows.Scan(&id)
 					lists[i] = append(lists[i], id)

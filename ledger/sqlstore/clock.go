@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"rollcall/ledger"
-	"rollcall/ledger/transitions"
 )
 
 const (
@@ -94,7 +93,7 @@ func (s *Store) checkClock(ctx context.Context) (now int64, err error) {
 	c := s.clock
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := look{ledger: transitions.Clock(now), swept: transitions.Clock(swept), ran: c.ran()}
+	l := look{ledger: ledger.Clock(now), swept: ledger.Clock(swept), ran: c.ran()}
 	if !s.Embedded() {
 		l.node = c.node()
 	}
@@ -107,7 +106,7 @@ func (s *Store) checkClock(ctx context.Context) (now int64, err error) {
 		return now, nil
 	}
 	return now, s.update(ctx, func(t *tx) error {
-		_, err := t.exec(`UPDATE ledger_clock SET swept = ?`, now)
+		_, err := t.Exec(`UPDATE ledger_clock SET swept = ?`, now)
 		return err
 	})
 }

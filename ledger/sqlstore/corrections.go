@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/transitions"
 )
 
 const correctionColumns = `id, subject, number, workspace, created, author, reason, findings`
@@ -22,7 +21,7 @@ func scanCorrection(scan func(into ...any) error) (c ledger.Correction, err erro
 	if err != nil {
 		return c, err
 	}
-	c.At = transitions.Clock(created)
+	c.At = ledger.Clock(created)
 	if err := json.Unmarshal(findings, &c.Findings); err != nil {
 		return c, fmt.Errorf("%w: findings of correction %s: %w", errRow, c.ID, err)
 	}
@@ -39,7 +38,7 @@ func (t *tx) Correction(id uuid.UUID) (*ledger.Correction, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read correction: %w", err)
 	}
-	err = t.each(func(rows *sql.Rows) error {
+	err = t.Each(func(rows *sql.Rows) error {
 		var e ledger.CorrectionEntry
 		err := rows.Scan(&e.Number, &e.Kind, &e.Amount)
 		c.Entries = append(c.Entries, e)
@@ -63,7 +62,7 @@ func (t *tx) Correct(c ledger.Correction) error {
 	if err != nil {
 		return fmt.Errorf("write findings: %w", err)
 	}
-	_, err = t.exec(`INSERT INTO corrections (`+correctionColumns+`) VALUES (?, ?, ?, ?, {now}, ?, ?, ?)`,
+	_, err = t.Exec(`INSERT INTO corrections (`+correctionColumns+`) VALUES (?, ?, ?, ?, {now}, ?, ?, ?)`,
 		c.ID[:], c.Subject, c.Number, c.Workspace[:], c.Author, c.Reason, string(findings))
 	return err
 }
@@ -106,7 +105,7 @@ func (s *Store) Correct(ctx context.Context, call ledger.CorrectionCall) (ledger
 // corrections reads what was set right: the report names the newest, and what they are about is
 // no violation.
 func (a *audit) corrections(t *tx) error {
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.Each(func(rows *sql.Rows) error {
 		c, err := scanCorrection(func(into ...any) error { return scan(rows, into...) })
 		if err != nil {
 			return err

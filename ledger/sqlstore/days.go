@@ -41,7 +41,7 @@ func (t *tx) Enter(entries ...transitions.Entry) error {
 		args = append(args, e.Subject[:], e.Number, e.Kind, e.Workspace[:], e.Amount, e.Reason, e.Author)
 	}
 	var created int64 // the same of all: they are of one statement
-	err := t.each(func(rows *sql.Rows) error { return rows.Scan(&created) },
+	err := t.Each(func(rows *sql.Rows) error { return rows.Scan(&created) },
 		enterOne+strings.Repeat(enterMore, len(entries)-1)+` RETURNING created`, args...)
 	if err != nil {
 		return fmt.Errorf("write %s entry: %w", entries[0].Kind, err)
@@ -67,7 +67,7 @@ func (t *tx) countOn(day int64, entries []transitions.Entry) error {
 	for _, key := range keys {
 		args = append(args, key.workspace[:], key.day, key.kind, sums[key])
 	}
-	if _, err := t.exec(countOne+strings.Repeat(countMore, len(keys)-1)+countDay, args...); err != nil {
+	if _, err := t.Exec(countOne+strings.Repeat(countMore, len(keys)-1)+countDay, args...); err != nil {
 		return fmt.Errorf("count %s entry: %w", entries[0].Kind, err)
 	}
 	return nil
@@ -84,7 +84,7 @@ const daysOff = `SELECT workspace, day, kind, CAST(sum(credits) AS BIGINT) FROM 
 
 // off calls yield for each day whose sums are not those of the entries.
 func (t *tx) off(yield func(key dayKind, low ledger.Credits)) error {
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.Each(func(rows *sql.Rows) error {
 		var key dayKind
 		var low ledger.Credits
 		err := scan(rows, &key.workspace, &key.day, &key.kind, &low)
@@ -104,6 +104,6 @@ func (a *audit) days(t *tx) error {
 	return t.off(func(key dayKind, low ledger.Credits) {
 		a.add(ledger.Violation{Invariant: ledger.Days, Subject: "credit_days",
 			Detail: fmt.Sprintf("on %s the entries of kind %s of workspace %s make %d credits more than their day has",
-				transitions.Clock(key.day).Format(time.DateOnly), key.kind, key.workspace, low)})
+				ledger.Clock(key.day).Format(time.DateOnly), key.kind, key.workspace, low)})
 	})
 }

@@ -36,7 +36,7 @@ func TestDaysAddUpTheEntriesOfOneStatement(t *testing.T) {
 	got := map[sum]int64{}
 	if err := s.view(t.Context(), func(t *tx) error {
 		clear(got)
-		return t.each(func(rows *sql.Rows) error {
+		return t.Each(func(rows *sql.Rows) error {
 			var one sum
 			var credits int64
 			err := rows.Scan(&one.workspace, &one.kind, &credits)

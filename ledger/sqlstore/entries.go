@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"rollcall/ledger"
-	"rollcall/ledger/transitions"
 )
 
 // Entries gives one page of the entries of a verification, newest first, with the
@@ -31,7 +30,7 @@ func (s *Store) Entries(ctx context.Context, q ledger.EntriesQuery) (st ledger.S
 
 // sums adds up all entries by kind. They are read by their key.
 func (t *tx) sums(q ledger.EntriesQuery, st *ledger.Statement) error {
-	return t.each(func(rows *sql.Rows) error {
+	return t.Each(func(rows *sql.Rows) error {
 		var kind ledger.EntryKind
 		var n int64
 		var amount ledger.Credits
@@ -50,14 +49,14 @@ func (t *tx) entries(q ledger.EntriesQuery, st *ledger.Statement) error {
 	args := []any{q.Verification[:]}
 	if a := q.After; a != nil {
 		query += ` AND (created, number, kind) < (?, ?, ?)`
-		args = append(args, transitions.Millis(a.At), a.Number, a.Kind)
+		args = append(args, ledger.Millis(a.At), a.Number, a.Kind)
 	}
 	query += ` ORDER BY created DESC, number DESC, kind DESC LIMIT ?`
-	return t.each(func(rows *sql.Rows) error {
+	return t.Each(func(rows *sql.Rows) error {
 		var e ledger.Entry
 		var created int64
 		err := rows.Scan(&e.Kind, &e.Number, &e.Amount, &created)
-		e.At = transitions.Clock(created)
+		e.At = ledger.Clock(created)
 		st.Entries = append(st.Entries, e)
 		return err
 	}, query, append(args, min(max(q.Limit, 0), ledger.EntriesMax))...)

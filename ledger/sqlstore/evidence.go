@@ -7,7 +7,6 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/transitions"
 )
 
 const oneKept = `SELECT s.epoch, s.created, s.payload, e.data FROM settlements s
@@ -54,6 +53,6 @@ func (s *Store) kept(ctx context.Context, id uuid.UUID, k *ledger.Kept) error {
 	if len(payload) == 0 {
 		return ledger.ErrResultsExpired // erased since the start
 	}
-	k.At = transitions.Clock(created)
+	k.At = ledger.Clock(created)
 	return k.Results.Decode(payload)
 }

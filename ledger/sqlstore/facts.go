@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"rollcall/ledger"
-	"rollcall/ledger/transitions"
 )
 
 // handfuls are the numbers of facts that one statement is about, so that there are
@@ -29,9 +28,9 @@ func (t *tx) Learn(facts []ledger.Fact) error {
 	return inHandfuls(facts, func(part []ledger.Fact) error {
 		args := make([]any, 0, 3*len(part))
 		for _, f := range part {
-			args = append(args, f.Key, append([]byte{}, f.Data...), transitions.Millis(f.Expires))
+			args = append(args, f.Key, append([]byte{}, f.Data...), ledger.Millis(f.Expires))
 		}
-		_, err := t.exec(`INSERT INTO receiver_facts (receiver, data, expires, updated) VALUES (?, ?, ?, {now})`+
+		_, err := t.Exec(`INSERT INTO receiver_facts (receiver, data, expires, updated) VALUES (?, ?, ?, {now})`+
 			strings.Repeat(`, (?, ?, ?, {now})`, len(part)-1)+`
 			ON CONFLICT (receiver) DO UPDATE SET data = excluded.data, expires = excluded.expires,
 			updated = excluded.updated`, args...)
@@ -46,13 +45,13 @@ func (t *tx) Known(keys []string) (facts []ledger.Fact, err error) {
 		for _, key := range part {
 			args = append(args, key)
 		}
-		return t.each(func(rows *sql.Rows) error {
+		return t.Each(func(rows *sql.Rows) error {
 			f := ledger.Fact{Data: []byte{}}
 			var data []byte
 			var expires int64
 			err := rows.Scan(&f.Key, &data, &expires)
 			f.Data = append(f.Data, data...) // an empty one may be read as nil
-			f.Expires = transitions.Clock(expires)
+			f.Expires = ledger.Clock(expires)
 			facts = append(facts, f)
 			return err
 		}, `SELECT receiver, data, expires FROM receiver_facts WHERE receiver IN (?`+

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"testing"
@@ -21,6 +22,16 @@ func inviting(d *ledgertest.Desk, id byte) ledger.Link {
 	l.ID[31] = id
 	return l
 }
+
+// Rows as package people writes them, but for what does not matter here.
+const (
+	insertUser = `INSERT INTO users (id, email, folded, name, password, created) VALUES (?, ?, ?, '', '', 1)`
+	insertLink = `INSERT INTO links (id, purpose, workspace, email, folded, role, made_by, created, expires, ends, used_by)
+		VALUES (?, 'invite', ?, '0@acme.test', ?, 'viewer', '', 1, ?, 1, ?)`
+)
+
+// linkRow are the arguments of insertLink.
+func linkRow(id []byte, expires int64) []any { return []any{id, []byte{}, []byte{}, expires, []byte{}} }
 
 // begins signs a user in.
 func begins(t testing.TB, s *Store, user uuid.UUID, id ledger.Hash) {
@@ -51,20 +62,10 @@ func believesNobodyDisabled(t *testing.T, s *Store, user uuid.UUID) {
 // boundsMembers: members and open invitations together are as many as allowed; one that is over makes room.
 func boundsMembers(t *testing.T, s *Store) {
 	d := ledgertest.NewDesk(t, s, 0)
-	err := s.update(t.Context(), func(t *tx) error {
-		for i := range ledger.MembersMax - 2 {
-			u := ledger.User{ID: uuid.New(), Email: "member" + strconv.Itoa(i) + "@bound.test"}
-			if err := t.AddUser(u); err != nil {
-				return err
-			}
-			if err := t.SetMember(d.Workspace, u.ID, ledger.Viewer, time.UnixMilli(1)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
+	for i := range ledger.MembersMax - 2 {
+		user := uuid.New()
+		run(t, s, insertUser, user[:], fmt.Sprint("member", i, "@bound.test"), fmt.Append(nil, "member", i, "@bound.test"))
+		run(t, s, `INSERT INTO memberships (workspace, user_id, role, created) VALUES (?, ?, 'viewer', 1)`, d.Workspace[:], user[:])
 	}
 	for id := range byte(2) {
 		if _, err := s.MakeLink(t.Context(), inviting(d, id)); err != nil {
@@ -211,9 +212,7 @@ func forgetsPeople(t *testing.T, s *Store) {
 	}
 	err := s.update(t.Context(), func(t *tx) error {
 		for i := range 2*peopleErased + 1 { // for three transactions
-			var l ledger.Link
-			l.ID[0], l.ID[1], l.ID[2], l.Email, l.Expires = 1, byte(i>>8), byte(i), "0@acme.test", time.UnixMilli(1)
-			if err := t.AddLink(l); err != nil {
+			if _, err := t.Exec(insertLink, linkRow([]byte{1, byte(i >> 8), byte(i)}, 1)...); err != nil {
 				return err
 			}
 		}

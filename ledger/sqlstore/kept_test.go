@@ -54,7 +54,7 @@ func TestWhatTheTablesKeep(t *testing.T) {
 func run(t testing.TB, s *Store, statement string, args ...any) {
 	t.Helper()
 	err := s.update(t.Context(), func(t *tx) error {
-		_, err := t.exec(statement, args...)
+		_, err := t.Exec(statement, args...)
 		return err
 	})
 	if err != nil {
@@ -215,7 +215,7 @@ func logsOperators(t *testing.T, s *Store) {
 	}
 	got := map[line]int{}
 	err := s.view(t.Context(), func(t *tx) error {
-		return t.each(func(rows *sql.Rows) error {
+		return t.Each(func(rows *sql.Rows) error {
 			var workspace uuid.UUID
 			var l line
 			err := rows.Scan(&l.action, &workspace, &l.subject, &l.detail, &l.reason)

@@ -26,7 +26,7 @@ func (t statements) Room() error { return t.store.disk.room() }
 // EraseUpload deletes chunks of an upload; at the next sweep they leave the write-ahead log.
 func (t statements) EraseUpload(id uuid.UUID, most int64) (left bool, err error) {
 	t.store.erased.Add(1)
-	n, err := t.exec(eraseChunks, id[:], id[:], most)
+	n, err := t.Exec(eraseChunks, id[:], id[:], most)
 	return n == most, err
 }
 
@@ -125,7 +125,7 @@ func (s *Store) SetLimits(ctx context.Context, c ledger.LimitsChange) (u ledger.
 
 // limit writes the limits of a workspace.
 func (t *tx) limit(workspace uuid.UUID, l ledger.Limits) error {
-	_, err := t.exec(`INSERT INTO workspace_limits (workspace, open, stored, unpaid)
+	_, err := t.Exec(`INSERT INTO workspace_limits (workspace, open, stored, unpaid)
 		VALUES (?, nullif(?, 0), nullif(?, 0), nullif(?, 0)) ON CONFLICT (workspace) DO UPDATE
 		SET open = excluded.open, stored = excluded.stored, unpaid = excluded.unpaid`,
 		workspace[:], l.Open, l.Stored, l.Unpaid)

@@ -93,7 +93,7 @@ func TestATransactionOfAPausedNodeEnds(t *testing.T) {
 			return err
 		}
 		if runs == 1 {
-			if _, err := tx.exec(`SET idle_in_transaction_session_timeout = '50ms'`); err != nil { // idleTime in short
+			if _, err := tx.Exec(`SET idle_in_transaction_session_timeout = '50ms'`); err != nil { // idleTime in short
 				return err
 			}
 			// It waits for the row, and only the end of the transaction lets it have that.

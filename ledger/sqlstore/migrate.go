@@ -230,7 +230,7 @@ func (s *Store) step(ctx context.Context, version, step int, statement string) e
 				return err
 			}
 		}
-		_, err = t.exec(`INSERT INTO schema_steps (version, step, applied) VALUES (?, ?, {now})`, version, step)
+		_, err = t.Exec(`INSERT INTO schema_steps (version, step, applied) VALUES (?, ?, {now})`, version, step)
 		return err
 	})
 }
@@ -261,10 +261,10 @@ func (t *tx) stepped(version, step int) (bool, error) {
 
 // migrated notes that all steps of a migration were run.
 func (t *tx) migrated(version int) error {
-	_, err := t.exec(`INSERT INTO schema_versions (version, applied) VALUES (?, {now})
+	_, err := t.Exec(`INSERT INTO schema_versions (version, applied) VALUES (?, {now})
 		ON CONFLICT (version) DO NOTHING`, version)
 	if err == nil {
-		_, err = t.exec(`DELETE FROM schema_steps WHERE version <= ?`, version)
+		_, err = t.Exec(`DELETE FROM schema_steps WHERE version <= ?`, version)
 	}
 	return err
 }

@@ -67,7 +67,7 @@ func (s *Store) RenewIdentity(ctx context.Context, within time.Duration, reason 
 		if err := transitions.Clear(statements{t, s}, within); err != nil {
 			return err
 		}
-		if _, err := t.exec(`UPDATE secrets SET value = ?, created = {now} WHERE name = ?`, value, identitySecret); err != nil {
+		if _, err := t.Exec(`UPDATE secrets SET value = ?, created = {now} WHERE name = ?`, value, identitySecret); err != nil {
 			return err
 		}
 		return t.Log(ledger.LogLine{Action: "ledger renew", Old: was.String(), New: is.String(), Reason: reason})
@@ -93,7 +93,7 @@ const sets = `node = ?, cluster = ?, name = ?, version = ?, actors = ?, draining
 	read_turn = ?, silent = ?, leases = ?, addresses = ?, receivers = ?, seen = {now}`
 
 func written(b ledger.Beat) []any {
-	return []any{b.Node[:], b.Cluster, b.Name, b.Version, b.Actors, stored(b.Draining), transitions.Millis(b.Started),
+	return []any{b.Node[:], b.Cluster, b.Name, b.Version, b.Actors, stored(b.Draining), ledger.Millis(b.Started),
 		b.Read, packedHashes(b.Silent), b.Leases, b.Addresses, b.Receivers}
 }
 
@@ -107,20 +107,20 @@ func stored(b bool) int64 {
 
 // Refresh writes a beat that changes nobody's share.
 func (t *tx) Refresh(b ledger.Beat) (int64, error) {
-	return t.exec(`UPDATE nodes SET `+sets+`
+	return t.Exec(`UPDATE nodes SET `+sets+`
 		WHERE session = ? AND standing = 0 AND current_view = ? AND cluster = ?`,
 		append(written(b), b.Session[:], packed(b.View), b.Cluster)...)
 }
 
 // Publish writes a beat with another view.
 func (t *tx) Publish(b ledger.Beat, turn int64) (int64, error) {
-	return t.exec(`UPDATE nodes SET `+sets+`, before_view = current_view, current_view = ?, turn = ?
+	return t.Exec(`UPDATE nodes SET `+sets+`, before_view = current_view, current_view = ?, turn = ?
 		WHERE session = ? AND standing = 0`, append(written(b), packed(b.View), turn, b.Session[:])...)
 }
 
 // Enrol writes a beat in a new row, or in place of the one that stood.
 func (t *tx) Enrol(b ledger.Beat, turn int64) (int64, error) {
-	return t.exec(`INSERT INTO nodes (node, cluster, name, version, actors, draining, started,
+	return t.Exec(`INSERT INTO nodes (node, cluster, name, version, actors, draining, started,
 		read_turn, silent, leases, addresses, receivers, current_view, turn, session, standing, since, seen)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, {now}, {now})
 		ON CONFLICT (session) DO UPDATE SET node = excluded.node, cluster = excluded.cluster,
@@ -135,7 +135,7 @@ func (t *tx) Enrol(b ledger.Beat, turn int64) (int64, error) {
 
 // End writes the end of a row if it is as before.
 func (t *tx) End(before *ledger.NodeRow, e transitions.Ending) (int64, error) {
-	return t.exec(`UPDATE nodes SET standing = ?, turn = ?, dead = ?,
+	return t.Exec(`UPDATE nodes SET standing = ?, turn = ?, dead = ?,
 		since = CASE WHEN standing = ? THEN since ELSE {now} END,
 		before_view = CASE WHEN read_turn >= turn THEN NULL ELSE before_view END,
 		silent = CASE WHEN ? = 1 THEN NULL ELSE silent END
@@ -145,12 +145,12 @@ func (t *tx) End(before *ledger.NodeRow, e transitions.Ending) (int64, error) {
 
 // AskDrain notes in a row whether an operator wants its process to drain.
 func (t *tx) AskDrain(session uuid.UUID, asked bool) (int64, error) {
-	return t.exec(`UPDATE nodes SET drain_asked = ? WHERE session = ?`, stored(asked), session[:])
+	return t.Exec(`UPDATE nodes SET drain_asked = ? WHERE session = ?`, stored(asked), session[:])
 }
 
 // Remove deletes a row.
 func (t *tx) Remove(session uuid.UUID) (int64, error) {
-	return t.exec(`DELETE FROM nodes WHERE session = ?`, session[:])
+	return t.Exec(`DELETE FROM nodes WHERE session = ?`, session[:])
 }
 
 const nodeColumns = `session, node, cluster, name, version, actors, draining, started, current_view,
@@ -168,7 +168,7 @@ func scanNode(scan func(into ...any) error, more ...any) (ledger.NodeRow, error)
 		return n, err
 	}
 	n.Draining, n.Dead, n.DrainAsked = draining != 0, dead != 0, asked != 0
-	n.Started, n.Since, n.Seen = transitions.Clock(started), transitions.Clock(since), transitions.Clock(seen)
+	n.Started, n.Since, n.Seen = ledger.Clock(started), ledger.Clock(since), ledger.Clock(seen)
 	n.View, n.Silent = unpacked(view), unpackedHashes(silent)
 	if len(before) > 0 { // an empty one may be read as nil
 		n.Before = unpacked(before)
@@ -194,13 +194,13 @@ func (t *tx) Node(session uuid.UUID) (*ledger.NodeRow, int64, error) {
 func (t *tx) Roll() (ledger.Roll, error) {
 	var roll ledger.Roll
 	var now int64
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.Each(func(rows *sql.Rows) error {
 		n, err := scanNode(rows.Scan, &roll.Turn, &now)
 		roll.Nodes = append(roll.Nodes, n)
 		return err
 	}, `SELECT `+nodeColumns+`, (SELECT turn FROM cluster_turn WHERE one = 1), {now}
 		FROM nodes ORDER BY session`)
-	roll.Now = transitions.Clock(now)
+	roll.Now = ledger.Clock(now)
 	return roll, err
 }
 

@@ -18,6 +18,7 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"rollcall/ledger"
+	"rollcall/ledger/people"
 	"rollcall/ledger/transitions"
 )
 
@@ -52,6 +53,7 @@ type Options struct {
 // Store is a ledger.Book in SQL. Safe for concurrent use.
 type Store struct {
 	transitions.Engine // the transitions
+	*people.Book       // those who sign in
 	dialect            dialect
 	writer             *pool    // embedded: one session, so that writers queue here; nil: read only
 	gate               *gate    // before the writers
@@ -86,7 +88,7 @@ func newStore(d dialect, o Options) (*Store, error) {
 	if s.retryWait == 0 {
 		s.retryWait = waitMin
 	}
-	s.Engine = transitions.New(database{s})
+	s.Engine, s.Book = transitions.New(database{s}), people.New(database{s})
 	s.erased.Store(1)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -170,10 +172,10 @@ func (s *Store) open(ctx context.Context, path string, pragmas []string) error {
 	const forget = `UPDATE verifications SET lease_node = NULL, lease_expires = 0
 		WHERE lease_node IS NOT NULL`
 	return s.update(ctx, func(t *tx) error {
-		if _, err := t.exec(forget); err != nil {
+		if _, err := t.Exec(forget); err != nil {
 			return fmt.Errorf("forget old leases: %w", err)
 		}
-		if _, err := t.exec(`DELETE FROM nodes`); err != nil {
+		if _, err := t.Exec(`DELETE FROM nodes`); err != nil {
 			return fmt.Errorf("forget the processes of before: %w", err)
 		}
 		return nil

@@ -15,7 +15,6 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/transitions"
 )
 
 // Log writes a line of the operator log.
@@ -27,7 +26,7 @@ func (t *tx) Log(l ledger.LogLine) error {
 	if l.ID == uuid.Nil {
 		l.ID = newLine()
 	}
-	_, err := t.exec(`INSERT INTO operator_log (id, created, action, author, workspace, subject, old, detail, reason)
+	_, err := t.Exec(`INSERT INTO operator_log (id, created, action, author, workspace, subject, old, detail, reason)
 		VALUES (?, {now}, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		l.ID[:], l.Action, author, l.Workspace[:], l.Subject, l.Old, l.New, l.Reason)
 	if err != nil {
@@ -48,7 +47,7 @@ func scanOverride(scan func(into ...any) error) (o ledger.ThrottleOverride, err 
 	if err := scan(&o.ID, &o.Key, &fields, &o.Author, &o.Reason, &created, &expires); err != nil {
 		return o, err
 	}
-	o.Created, o.Expires = transitions.Clock(created), transitions.Clock(expires)
+	o.Created, o.Expires = ledger.Clock(created), ledger.Clock(expires)
 	if err := json.Unmarshal(fields, &o.Fields); err != nil {
 		return o, fmt.Errorf("fields of override %s: %w", o.ID, err)
 	}
@@ -89,7 +88,7 @@ func (t *tx) Holding(key string) (list []ledger.ThrottleOverride, err error) {
 	if key != "" {
 		query, args = query+` AND name = ?`, append(args, key)
 	}
-	err = t.each(func(rows *sql.Rows) error {
+	err = t.Each(func(rows *sql.Rows) error {
 		o, err := scanOverride(rows.Scan)
 		list = append(list, o)
 		return err
@@ -109,7 +108,7 @@ func (t *tx) Overrule(o ledger.ThrottleOverride, holds time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("write fields of override: %w", err)
 	}
-	_, err = t.exec(`INSERT INTO throttle_overrides (`+overrideColumns+`, ends)
+	_, err = t.Exec(`INSERT INTO throttle_overrides (`+overrideColumns+`, ends)
 		VALUES (?, ?, ?, ?, ?, {now}, {now} + ?, {now} + ?)`,
 		o.ID[:], o.Key, string(fields), o.Author, o.Reason, holds.Milliseconds(), holds.Milliseconds())
 	if err != nil {
@@ -120,7 +119,7 @@ func (t *tx) Overrule(o ledger.ThrottleOverride, holds time.Duration) error {
 
 // Lift ends an override that holds.
 func (t *tx) Lift(id uuid.UUID) (int64, error) {
-	return t.exec(`UPDATE throttle_overrides SET ends = {now} WHERE id = ? AND ends > {now}`, id[:])
+	return t.Exec(`UPDATE throttle_overrides SET ends = {now} WHERE id = ? AND ends > {now}`, id[:])
 }
 
 // Lifted reports whether an override was ended before its time. It waits for a transaction that is changing it.
@@ -143,11 +142,11 @@ func (s *Store) Tuning(ctx context.Context) (ledger.Tuning, error) {
 		if err := t.row(`SELECT {now}`).Scan(&now); err != nil {
 			return err
 		}
-		tuning.Now = transitions.Clock(now)
+		tuning.Now = ledger.Clock(now)
 		if tuning.Overrides, err = t.Holding(""); err != nil {
 			return err
 		}
-		return t.each(func(rows *sql.Rows) error {
+		return t.Each(func(rows *sql.Rows) error {
 			var workspace uuid.UUID
 			var weight int
 			err := rows.Scan(&workspace, &weight)
@@ -190,7 +189,7 @@ func (s *Store) SetWeight(ctx context.Context, workspace uuid.UUID, weight int) 
 
 // weigh writes the weight of a workspace.
 func (t *tx) weigh(workspace uuid.UUID, weight int) error {
-	_, err := t.exec(`INSERT INTO workspace_weights (workspace, weight) VALUES (?, ?)
+	_, err := t.Exec(`INSERT INTO workspace_weights (workspace, weight) VALUES (?, ?)
 		ON CONFLICT (workspace) DO UPDATE SET weight = excluded.weight`, workspace[:], weight)
 	if err != nil {
 		return fmt.Errorf("write weight: %w", err)
@@ -234,12 +233,12 @@ func (s *Store) OperatorLog(ctx context.Context, q ledger.LogQuery) ([]ledger.Lo
 	}
 	page := make([]ledger.LogLine, 0, q.Limit)
 	err := s.view(ctx, func(t *tx) error {
-		return t.each(func(rows *sql.Rows) error {
+		return t.Each(func(rows *sql.Rows) error {
 			var l ledger.LogLine
 			var created int64
 			err := rows.Scan(&l.ID, &created, &l.Action, &l.Author, &l.Workspace, &l.Subject, &l.Old, &l.New,
 				&l.Reason)
-			l.At = transitions.Clock(created)
+			l.At = ledger.Clock(created)
 			page = append(page, l)
 			return err
 		}, query, args...)

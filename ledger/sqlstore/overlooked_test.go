@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,7 +67,7 @@ func openNoted(t *testing.T) (*Store, [2]*notebook) {
 // turn: the caller is told every time, and nothing of what the transaction had
 // done is there. Then the same call does its work.
 func TestNoFailedStatementIsOverlooked(t *testing.T) {
-	for _, c := range slices.Concat(calls, callsOfPeople) {
+	for _, c := range calls {
 		t.Run(c.name, func(t *testing.T) {
 			s, notes := openNoted(t)
 			call := c.make(ledgertest.NewDesk(t, s, 5))
@@ -118,7 +117,7 @@ func tables(t *testing.T, s *Store) string {
 		"throttle_overrides", "workspace_weights", "workspace_limits", "users", "memberships", "user_sessions", "links",
 		"sign_in_attempts", "workspace_log"} {
 		err := s.view(t.Context(), func(t *tx) error {
-			return t.each(func(rows *sql.Rows) error {
+			return t.Each(func(rows *sql.Rows) error {
 				columns, err := rows.Columns()
 				if err != nil {
 					return err

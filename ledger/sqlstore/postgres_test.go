@@ -102,7 +102,7 @@ func (s *server) does(t *testing.T, statements string) {
 
 // rename is a transaction that changes one workspace.
 func rename(t *tx, id uuid.UUID, name string) error {
-	_, err := t.exec(`UPDATE workspaces SET name = ? WHERE id = ?`, name, id[:])
+	_, err := t.Exec(`UPDATE workspaces SET name = ? WHERE id = ?`, name, id[:])
 	return err
 }
 
@@ -217,14 +217,14 @@ func TestWhatEndsATransaction(t *testing.T) {
 			}, nil, 2},
 			{"a lost connection", func(t *tx, run int) error {
 				if run == 1 {
-					_, err := t.exec(`SELECT pg_terminate_backend(pg_backend_pid())`)
+					_, err := t.Exec(`SELECT pg_terminate_backend(pg_backend_pid())`)
 					return err
 				}
 				return nil
 			}, nil, 2},
 			{"a lost connection that a sentinel hides", func(t *tx, run int) error {
 				if run == 1 {
-					_, _ = t.exec(`SELECT pg_terminate_backend(pg_backend_pid())`)
+					_, _ = t.Exec(`SELECT pg_terminate_backend(pg_backend_pid())`)
 					return ledger.ErrIllegal
 				}
 				return nil
@@ -246,7 +246,7 @@ func TestWhatEndsATransaction(t *testing.T) {
 				ErrUnavailable, attemptsMax},
 			{"a refusal by the rules", func(*tx, int) error { return ledger.ErrIllegal }, ledger.ErrIllegal, 1},
 			{"a broken constraint", func(t *tx, _ int) error {
-				_, err := t.exec(`UPDATE workspaces SET held = -1`)
+				_, err := t.Exec(`UPDATE workspaces SET held = -1`)
 				return err
 			}, errSomething, 1},
 		} {
@@ -560,7 +560,7 @@ func TestRowsAreCutOffInTheMiddle(t *testing.T) {
 	s := newServer(t, postgresDialect())
 	rows := 0
 	err := s.view(t.Context(), func(tx *tx) error {
-		return tx.each(func(r *sql.Rows) error {
+		return tx.Each(func(r *sql.Rows) error {
 			if rows++; rows == 1 {
 				s.does(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 					WHERE datname = current_database() AND pid <> pg_backend_pid()`)

@@ -63,7 +63,7 @@ func (s *Store) recent(ctx context.Context, q ledger.RecentQuery) (ledger.Recent
 	for most := recentFirst; r.next.Settlement > last && !r.full(); most = min(2*most, recentMost) {
 		before := r.page.Looked
 		err := s.view(ctx, func(t *tx) error {
-			return t.each(r.take, recentOf[q.Outcome], q.Verification[:], r.next.Settlement, last+1,
+			return t.Each(r.take, recentOf[q.Outcome], q.Verification[:], r.next.Settlement, last+1,
 				min(most, ledger.RecentLooked-before))
 		})
 		if cut := errors.Is(err, ErrUnavailable) && r.page.Looked > before; cut && ctx.Err() == nil {

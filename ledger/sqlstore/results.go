@@ -87,7 +87,7 @@ func (s *Store) walk(ctx context.Context, v *transitions.Row, take func(b *ledge
 	for number <= v.Settlements {
 		begun, end := number, min(number+pageSettlements, v.Settlements+1)
 		err := s.view(ctx, func(t *tx) error {
-			return t.each(next, pageOfSettlements, v.ID[:], begun, end)
+			return t.Each(next, pageOfSettlements, v.ID[:], begun, end)
 		})
 		// What is settled never changes: a page that was cut goes on where it was cut.
 		if cut := errors.Is(err, ErrUnavailable) && number > begun; cut && ctx.Err() == nil {

@@ -57,10 +57,10 @@ func refusesWhatMustNeverBe(t *testing.T, url string) {
 			func() error { return t.limit(w, ledger.Limits{}) },
 			func() error { return t.limit(w, ledger.Limits{Open: 1, Stored: 1, Unpaid: 1}) },
 			func() error { return t.weigh(w, ledger.WeightMax) },
-			func() error { return t.AddUser(ledger.User{ID: w, Email: "Anna@a.test", OIDC: "https://a.test 1"}) },
-			func() error { return t.SetMember(w, w, ledger.Owner, time.UnixMilli(1)) },
-			func() error { return t.AddSession(ledger.Session{ID: ledger.Hash{1}, User: w}) },
-			func() error { return t.AddLink(ledger.Link{ID: ledger.Hash{1}, Expires: time.UnixMilli(9)}) },
+			func() error { return addUser(w, "anna@a.test", "https://a.test 1")(t) },
+			func() error { return addMember(w, w, "owner")(t) },
+			func() error { return addSession(1, w)(t) },
+			func() error { return addLink(1)(t) },
 		} {
 			if err := do(); err != nil {
 				return err
@@ -93,7 +93,7 @@ func whatMustNeverBe(file ledger.NewVerification, entry transitions.Entry, settl
 	}
 	set := func(column string, value int64) func(t *tx) error {
 		return func(t *tx) error {
-			_, err := t.exec(`UPDATE verifications SET `+column+` = ? WHERE id = ?`, value, file.ID[:])
+			_, err := t.Exec(`UPDATE verifications SET `+column+` = ? WHERE id = ?`, value, file.ID[:])
 			return err
 		}
 	}
@@ -125,7 +125,7 @@ func whatMustNeverBe(file ledger.NewVerification, entry transitions.Entry, settl
 		{"a chunk twice", func(t *tx) error { return t.Append(file.ID, 0, []byte("y")) }},
 		{"credits from nowhere", credit(ledger.Balance{Available: 1})},
 		{"a key of no workspace", func(t *tx) error {
-			_, err := t.exec(`INSERT INTO api_keys (id, workspace, label, secret, created) VALUES ('k', ?, '', ?, 1)`,
+			_, err := t.Exec(`INSERT INTO api_keys (id, workspace, label, secret, created) VALUES ('k', ?, '', ?, 1)`,
 				unknown[:], unknown[:])
 			return err
 		}},
@@ -142,7 +142,7 @@ func whatMustNeverBe(file ledger.NewVerification, entry transitions.Entry, settl
 		{"a verification that holds less than nothing", set("held", -1)},
 		{"a turn of two processes", func(t *tx) error { _, err := t.Enrol(beatOf(uuid.UUID{2}), 7); return err }},
 		{"a process of no standing", func(t *tx) error {
-			_, err := t.exec(`UPDATE nodes SET standing = 3 WHERE turn = 7`)
+			_, err := t.Exec(`UPDATE nodes SET standing = 3 WHERE turn = 7`)
 			return err
 		}},
 		{"a correction twice", func(t *tx) error {
@@ -156,7 +156,7 @@ func whatMustNeverBe(file ledger.NewVerification, entry transitions.Entry, settl
 			return t.Overrule(ledger.ThrottleOverride{ID: unknown}, 0)
 		}},
 		{"an override that ends after its time", func(t *tx) error {
-			_, err := t.exec(`UPDATE throttle_overrides SET ends = expires + 1`)
+			_, err := t.Exec(`UPDATE throttle_overrides SET ends = expires + 1`)
 			return err
 		}},
 		{"a weight of nothing", func(t *tx) error { return t.weigh(w, 0) }},
@@ -166,33 +166,29 @@ func whatMustNeverBe(file ledger.NewVerification, entry transitions.Entry, settl
 		{"less than none unpaid", func(t *tx) error { return t.limit(w, ledger.Limits{Unpaid: -1}) }},
 		{"limits of no workspace", func(t *tx) error { return t.limit(unknown, ledger.Limits{Open: 1}) }},
 		{"a verification gone from its settlements", func(t *tx) error {
-			_, err := t.exec(`DELETE FROM verifications WHERE id = ?`, file.ID[:])
+			_, err := t.Exec(`DELETE FROM verifications WHERE id = ?`, file.ID[:])
 			return err
 		}},
 		{"a weight of no workspace", func(t *tx) error { return t.weigh(unknown, 2) }},
-		{"one email, two users", func(t *tx) error { return t.AddUser(ledger.User{ID: unknown, Email: "anna@A.test"}) }},
-		{"one identity, two users", func(t *tx) error {
-			return t.AddUser(ledger.User{ID: unknown, Email: "ben@a.test", OIDC: "https://a.test 1"})
-		}},
-		{"a user twice", func(t *tx) error { return t.AddUser(ledger.User{ID: w, Email: "ben@a.test"}) }},
-		{"a member of no workspace", func(t *tx) error { return t.SetMember(unknown, w, ledger.Owner, time.UnixMilli(1)) }},
-		{"a member who is nobody", func(t *tx) error { return t.SetMember(w, unknown, ledger.Owner, time.UnixMilli(1)) }},
-		{"a member of no role", func(t *tx) error { return t.SetMember(w, w, "king", time.UnixMilli(1)) }},
-		{"a session of nobody", func(t *tx) error {
-			return t.AddSession(ledger.Session{ID: ledger.Hash{2}, User: unknown})
-		}},
-		{"a session twice", func(t *tx) error { return t.AddSession(ledger.Session{ID: ledger.Hash{1}, User: w}) }},
-		{"a link twice", func(t *tx) error { return t.AddLink(ledger.Link{ID: ledger.Hash{1}}) }},
+		{"one email, two users", addUser(unknown, "anna@a.test", "")},
+		{"one identity, two users", addUser(unknown, "ben@a.test", "https://a.test 1")},
+		{"a user twice", addUser(w, "ben@a.test", "")},
+		{"a member of no workspace", addMember(unknown, w, "owner")},
+		{"a member who is nobody", addMember(w, unknown, "owner")},
+		{"a member of no role", addMember(w, w, "king")},
+		{"a session of nobody", addSession(2, unknown)},
+		{"a session twice", addSession(1, w)},
+		{"a link twice", addLink(1)},
 		{"a link that ends after its time", func(t *tx) error {
-			_, err := t.exec(`UPDATE links SET ends = expires + 1`)
+			_, err := t.Exec(`UPDATE links SET ends = expires + 1`)
 			return err
 		}},
 		{"a user gone from the workspace", func(t *tx) error {
-			_, err := t.exec(`DELETE FROM users`)
+			_, err := t.Exec(`DELETE FROM users`)
 			return err
 		}},
 		{"another counter of turns", func(t *tx) error {
-			_, err := t.exec(`INSERT INTO cluster_turn (one, turn) VALUES (2, 0)`)
+			_, err := t.Exec(`INSERT INTO cluster_turn (one, turn) VALUES (2, 0)`)
 			return err
 		}},
 	}
@@ -207,6 +203,30 @@ func whatMustNeverBe(file ledger.NewVerification, entry transitions.Entry, settl
 	}
 	return cases
 }
+
+// added is a change that writes one row about people.
+func added(statement string, args ...any) func(t *tx) error {
+	return func(t *tx) error {
+		_, err := t.Exec(statement, args...)
+		return err
+	}
+}
+
+func addUser(id uuid.UUID, email, oidc string) func(t *tx) error {
+	return added(`INSERT INTO users (id, email, folded, name, password, oidc, created) VALUES (?, ?, ?, '', '', ?, 1)`,
+		id[:], email, []byte(email), oidc)
+}
+
+func addMember(workspace, user uuid.UUID, role string) func(t *tx) error {
+	return added(`INSERT INTO memberships (workspace, user_id, role, created) VALUES (?, ?, ?, 1)`, workspace[:], user[:], role)
+}
+
+func addSession(id byte, user uuid.UUID) func(t *tx) error {
+	return added(`INSERT INTO user_sessions (id, user_id, created, seen, ends, agent, network) VALUES (?, ?, 1, 1, 9, '', '')`,
+		[]byte{id}, user[:])
+}
+
+func addLink(id byte) func(t *tx) error { return added(insertLink, linkRow([]byte{id}, 9)...) }
 
 // once runs a transaction a single time.
 func once(t *testing.T, s *Store, do func(t *tx) error) error {

@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/transitions"
 )
 
 // What moved the credits of a workspace, newest first, and what was spent from a day on.
@@ -58,9 +57,9 @@ func (t *tx) spent(workspace uuid.UUID, st *ledger.WorkspaceStatement) error {
 	day := ledger.Day.Milliseconds()
 	first := dayOf(now.UnixMilli()) - (ledger.StatementDays-1)*day
 	for i := range int64(ledger.StatementDays) {
-		st.Days = append(st.Days, ledger.DaySpent{Day: transitions.Clock(first + i*day)})
+		st.Days = append(st.Days, ledger.DaySpent{Day: ledger.Clock(first + i*day)})
 	}
-	return t.each(func(rows *sql.Rows) error {
+	return t.Each(func(rows *sql.Rows) error {
 		var on int64
 		var kind ledger.EntryKind
 		var n ledger.Credits
@@ -104,9 +103,9 @@ func (t *tx) moves(q ledger.StatementQuery, st *ledger.WorkspaceStatement) error
 // turned asks for a page of one sort: query, the place where it goes on, and the end of the query.
 func (t *tx) turned(q ledger.StatementQuery, scan func(rows *sql.Rows) error, newest, older string) error {
 	if q.After == nil {
-		return t.each(scan, newest, q.Workspace[:], q.Limit+1)
+		return t.Each(scan, newest, q.Workspace[:], q.Limit+1)
 	}
-	return t.each(scan, older, q.Workspace[:], transitions.Millis(q.After.Created), q.After.ID[:], q.Limit+1)
+	return t.Each(scan, older, q.Workspace[:], ledger.Millis(q.After.Created), q.After.ID[:], q.Limit+1)
 }
 
 // grants adds those of the page.
@@ -115,7 +114,7 @@ func (t *tx) grants(q ledger.StatementQuery, st *ledger.WorkspaceStatement) erro
 		m := ledger.Move{Kind: ledger.MoveGrant}
 		var created int64
 		err := rows.Scan(&created, &m.ID, &m.Granted, &m.Reason, &m.Author)
-		m.At = transitions.Clock(created)
+		m.At = ledger.Clock(created)
 		st.Moves = append(st.Moves, m)
 		return err
 	}, newestGrants, olderGrants)
@@ -132,7 +131,7 @@ func (t *tx) correctionMoves(q ledger.StatementQuery, st *ledger.WorkspaceStatem
 		m := ledger.Move{Kind: ledger.MoveCorrection}
 		var created int64
 		err := rows.Scan(&created, &m.ID, &m.Reason, &m.Author)
-		m.At = transitions.Clock(created)
+		m.At = ledger.Clock(created)
 		st.Moves = append(st.Moves, m)
 		return err
 	}, correctionsOf+newestFirst, correctionsOf+olderThan+newestFirst)

@@ -241,7 +241,7 @@ func (s *Store) due(ctx context.Context, a aged, until int64, most int) (ids []u
 	from, whole := s.since(a, until)
 	oldest := until
 	err = s.view(ctx, func(t *tx) error {
-		return t.each(func(rows *sql.Rows) error {
+		return t.Each(func(rows *sql.Rows) error {
 			var id uuid.UUID
 			var at int64
 			err := rows.Scan(&id, &at)
@@ -279,7 +279,7 @@ func (s *Store) forgetUnpaid(ctx context.Context, id uuid.UUID) error {
 		return err
 	}
 	return s.update(ctx, func(t *tx) error {
-		_, err := t.exec(`DELETE FROM verifications WHERE id = ? AND completed > 0 AND paid = 0
+		_, err := t.Exec(`DELETE FROM verifications WHERE id = ? AND completed > 0 AND paid = 0
 			AND NOT EXISTS (SELECT 1 FROM entries WHERE subject = verifications.id)`, id[:])
 		return err
 	})
@@ -295,7 +295,7 @@ func (s *Store) eraseUpload(ctx context.Context, id uuid.UUID) error {
 		return err
 	}
 	return s.update(ctx, func(t *tx) error {
-		_, err := t.exec(`UPDATE verifications SET upload_deleted = {now} WHERE id = ?`, id[:])
+		_, err := t.Exec(`UPDATE verifications SET upload_deleted = {now} WHERE id = ?`, id[:])
 		return err
 	})
 }
@@ -312,7 +312,7 @@ func (s *Store) eraseEvidence(ctx context.Context, id uuid.UUID) error {
 func (s *Store) eraseSlices(ctx context.Context, id uuid.UUID, erase string, most int64) error {
 	for erased := most; erased == most; {
 		err := s.update(ctx, func(t *tx) (err error) {
-			erased, err = t.exec(erase, id[:], id[:], most)
+			erased, err = t.Exec(erase, id[:], id[:], most)
 			return err
 		})
 		if err != nil {
@@ -337,7 +337,7 @@ func (s *Store) eraseResults(ctx context.Context, id uuid.UUID) error {
 	const erase = `UPDATE settlements SET payload = ? WHERE verification = ? AND number > ? AND number <= ?`
 	for from := int64(0); from < v.Settlements; from += payloadsErased {
 		err := s.update(ctx, func(t *tx) error {
-			_, err := t.exec(erase, []byte{}, id[:], from, from+payloadsErased)
+			_, err := t.Exec(erase, []byte{}, id[:], from, from+payloadsErased)
 			return err
 		})
 		if err != nil {
@@ -345,7 +345,7 @@ func (s *Store) eraseResults(ctx context.Context, id uuid.UUID) error {
 		}
 	}
 	return s.update(ctx, func(t *tx) error {
-		_, err := t.exec(`UPDATE verifications SET results_deleted = {now}, single_email = '' WHERE id = ?`,
+		_, err := t.Exec(`UPDATE verifications SET results_deleted = {now}, single_email = '' WHERE id = ?`,
 			id[:])
 		return err
 	})
@@ -387,7 +387,7 @@ func (s *Store) forgetProcesses(ctx context.Context, now int64) error {
 	var failed []error
 	for _, session := range ended {
 		err := s.update(ctx, func(t *tx) error {
-			_, err := t.exec(`DELETE FROM nodes WHERE session = ? AND standing <> 0`, session[:])
+			_, err := t.Exec(`DELETE FROM nodes WHERE session = ? AND standing <> 0`, session[:])
 			return err
 		})
 		if err != nil {
@@ -412,7 +412,7 @@ func (s *Store) deleteDue(ctx context.Context, a aged, until int64, most int) er
 			break
 		}
 		err = s.update(ctx, func(t *tx) error {
-			_, err := t.exec(`DELETE FROM `+a.table+` WHERE `+a.id+` IN (`+a.ask(a.id)+`)`, from, until, most)
+			_, err := t.Exec(`DELETE FROM `+a.table+` WHERE `+a.id+` IN (`+a.ask(a.id)+`)`, from, until, most)
 			return err
 		})
 		if err != nil {
@@ -428,7 +428,7 @@ func (s *Store) deleteDue(ctx context.Context, a aged, until int64, most int) er
 // endedNodes lists the sessions of processes that ended long ago.
 func (s *Store) endedNodes(ctx context.Context, now int64) (sessions []uuid.UUID, err error) {
 	err = s.view(ctx, func(t *tx) error {
-		return t.each(func(rows *sql.Rows) error {
+		return t.Each(func(rows *sql.Rows) error {
 			var session uuid.UUID
 			err := rows.Scan(&session)
 			sessions = append(sessions, session)

@@ -33,7 +33,7 @@ func (t *tx) Account(workspace uuid.UUID) (ledger.Balance, error) {
 
 // Credit adds by to a workspace's account if at least this much is available.
 func (t *tx) Credit(workspace uuid.UUID, by ledger.Balance, available ledger.Credits) (int64, error) {
-	return t.exec(`UPDATE workspaces SET granted = granted + ?, available = available + ?, held = held + ?,
+	return t.Exec(`UPDATE workspaces SET granted = granted + ?, available = available + ?, held = held + ?,
 		spent = spent + ? WHERE id = ? AND available >= ?`,
 		by.Granted, by.Available, by.Held, by.Spent, workspace[:], available)
 }
@@ -81,8 +81,8 @@ func scanVerification(scan func(into ...any) error) (*transitions.Row, error) {
 		v.Issue = &issue
 	}
 	v.SingleOutcome = smtp.Outcome(outcome)
-	v.UploadExpires, v.Created = transitions.Clock(expires), transitions.Clock(created)
-	v.Completed, v.NextTry, v.Expected = transitions.Clock(completed), transitions.Clock(next), transitions.Clock(expected)
+	v.UploadExpires, v.Created = ledger.Clock(expires), ledger.Clock(created)
+	v.Completed, v.NextTry, v.Expected = ledger.Clock(completed), ledger.Clock(next), ledger.Clock(expected)
 	v.UploadDeleted, v.ResultsDeleted = upload != 0, results != 0
 	return &v, nil
 }
@@ -140,7 +140,7 @@ func (t *tx) Unfunded(workspace uuid.UUID) (*transitions.Row, error) {
 // Short lists how much each verification of a workspace waits for.
 func (t *tx) Short(workspace uuid.UUID) (map[uuid.UUID]int64, error) {
 	needed := map[uuid.UUID]int64{}
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.Each(func(rows *sql.Rows) error {
 		var id uuid.UUID
 		var total int64
 		err := rows.Scan(&id, &total)
@@ -156,7 +156,7 @@ func (t *tx) Short(workspace uuid.UUID) (map[uuid.UUID]int64, error) {
 
 // Tell renews the message of a verification that waits for credits.
 func (t *tx) Tell(id uuid.UUID, message string) error {
-	if _, err := t.exec(`UPDATE verifications SET issue_message = ? WHERE id = ?`, message, id[:]); err != nil {
+	if _, err := t.Exec(`UPDATE verifications SET issue_message = ? WHERE id = ?`, message, id[:]); err != nil {
 		return fmt.Errorf("renew message: %w", err)
 	}
 	return nil
@@ -168,7 +168,7 @@ func (t *tx) Insert(n ledger.NewVerification, single string) error {
 	if single != "" {
 		kind = ledger.Single
 	}
-	_, err := t.exec(`INSERT INTO verifications (id, workspace, identity, kind, filename, single_email, bytes,
+	_, err := t.Exec(`INSERT INTO verifications (id, workspace, identity, kind, filename, single_email, bytes,
 		upload_expires, status, created, wake_at, made_by) VALUES (?, ?, ?, ?, ?, ?, ?, {now} + ?, ?, {now}, {now}, ?)`,
 		n.ID[:], n.Workspace[:], n.Identity[:], kind, n.Filename, single, n.Bytes,
 		n.UploadExpiry.Milliseconds(), ledger.Uploading, n.MadeBy)
@@ -196,14 +196,14 @@ func (t *tx) Move(s transitions.Step) (int64, error) {
 	if v.Node != uuid.Nil {
 		node = v.Node[:]
 	}
-	return t.exec(`UPDATE verifications SET status = ?, issue_code = ?, issue_message = ?, issue_row = ?,
+	return t.Exec(`UPDATE verifications SET status = ?, issue_code = ?, issue_message = ?, issue_row = ?,
 		next_try = ?, expected = ?, held = ?, count_cancelled = ?, completed = ?, waiting_since = ?,
 		wake_at = ?, crashes = ?, paid = ?,
 		upload_deleted = CASE WHEN ? = 0 THEN 0 WHEN upload_deleted = 0 THEN {now} ELSE upload_deleted END,
 		lease_node = ?, lease_expires = ?
 		WHERE id = ? AND status = ? AND epoch = ? AND settlements = ?`,
-		v.Status, issue.Code, issue.Message, issue.Row, transitions.Millis(v.NextTry), transitions.Millis(v.Expected),
-		v.Held, v.Counts.Cancelled, transitions.Millis(v.Completed), v.WaitingSince, v.WakeAt, v.Crashes, bit(v.Paid),
+		v.Status, issue.Code, issue.Message, issue.Row, ledger.Millis(v.NextTry), ledger.Millis(v.Expected),
+		v.Held, v.Counts.Cancelled, ledger.Millis(v.Completed), v.WaitingSince, v.WakeAt, v.Crashes, bit(v.Paid),
 		bit(v.UploadDeleted), node, v.LeaseExpires,
 		v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
 }
@@ -211,14 +211,14 @@ func (t *tx) Move(s transitions.Step) (int64, error) {
 // Measure writes what intake found.
 func (t *tx) Measure(s transitions.Step) (int64, error) {
 	v := s.After
-	return t.exec(`UPDATE verifications SET records = ?, duplicates = ?, total = ?
+	return t.Exec(`UPDATE verifications SET records = ?, duplicates = ?, total = ?
 		WHERE id = ? AND status = ? AND epoch = ? AND settlements = ?`,
 		v.Rows, v.Duplicates, v.Total, v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
 }
 
 // Fence makes a newer writer of an upload.
 func (t *tx) Fence(id uuid.UUID, from, to int64) (int64, error) {
-	return t.exec(`UPDATE verifications SET writer = ? WHERE id = ? AND writer = ?`, to, id[:], from)
+	return t.Exec(`UPDATE verifications SET writer = ? WHERE id = ? AND writer = ?`, to, id[:], from)
 }
 
 const fetchChunk = `SELECT data FROM upload_chunks WHERE verification = ? AND at_byte = ?`
@@ -234,14 +234,14 @@ func (t *tx) Chunk(id uuid.UUID, offset int64) (data []byte, err error) {
 
 // Append stores a chunk.
 func (t *tx) Append(id uuid.UUID, offset int64, data []byte) error {
-	_, err := t.exec(`INSERT INTO upload_chunks (verification, at_byte, data) VALUES (?, ?, ?)`,
+	_, err := t.Exec(`INSERT INTO upload_chunks (verification, at_byte, data) VALUES (?, ?, ?)`,
 		id[:], offset, data)
 	return err
 }
 
 // Lengthen counts stored bytes.
 func (t *tx) Lengthen(id uuid.UUID, writer, from, to int64) (int64, error) {
-	return t.exec(`UPDATE verifications SET durable = ? WHERE id = ? AND durable = ? AND writer = ?`,
+	return t.Exec(`UPDATE verifications SET durable = ? WHERE id = ? AND durable = ? AND writer = ?`,
 		to, id[:], from, writer)
 }
 
@@ -303,7 +303,7 @@ func (t *tx) free(from bound, limit int, except []uuid.UUID) ([]*transitions.Row
 		}
 		args = append(args, one[:])
 	}
-	err = t.each(func(rows *sql.Rows) error {
+	err = t.Each(func(rows *sql.Rows) error {
 		v, err := scanVerification(rows.Scan)
 		list = append(list, v)
 		return err
@@ -313,20 +313,20 @@ func (t *tx) free(from bound, limit int, except []uuid.UUID) ([]*transitions.Row
 
 // KeepParked writes the state of a verification's work.
 func (t *tx) KeepParked(id uuid.UUID, state []byte) error {
-	_, err := t.exec(`INSERT INTO parked_work (verification, data) VALUES (?, ?)
+	_, err := t.Exec(`INSERT INTO parked_work (verification, data) VALUES (?, ?)
 		ON CONFLICT (verification) DO UPDATE SET data = excluded.data`, id[:], state)
 	return err
 }
 
 // ForgetParked deletes it.
 func (t *tx) ForgetParked(id uuid.UUID) error {
-	_, err := t.exec(`DELETE FROM parked_work WHERE verification = ?`, id[:])
+	_, err := t.Exec(`DELETE FROM parked_work WHERE verification = ?`, id[:])
 	return err
 }
 
 // Take gives a verification to a node at the next epoch.
 func (t *tx) Take(id, node uuid.UUID, epoch int64, ttl time.Duration) (int64, error) {
-	return t.exec(`UPDATE verifications SET lease_node = ?, lease_expires = {now} + ?, epoch = epoch + 1
+	return t.Exec(`UPDATE verifications SET lease_node = ?, lease_expires = {now} + ?, epoch = epoch + 1
 		WHERE id = ? AND epoch = ?`, node[:], ttl.Milliseconds(), id[:], epoch)
 }
 
@@ -335,7 +335,7 @@ const renewLeases = `UPDATE verifications SET lease_expires = {now} + ?
 
 // Renew prolongs all leases of a node that have not expired and names them.
 func (t *tx) Renew(node uuid.UUID, ttl time.Duration) (leases []ledger.Lease, err error) {
-	err = t.each(func(rows *sql.Rows) error {
+	err = t.Each(func(rows *sql.Rows) error {
 		l := ledger.Lease{Node: node}
 		err := rows.Scan(&l.Verification, &l.Epoch)
 		leases = append(leases, l)
@@ -346,14 +346,14 @@ func (t *tx) Renew(node uuid.UUID, ttl time.Duration) (leases []ledger.Lease, er
 
 // Drop ends a lease.
 func (t *tx) Drop(id uuid.UUID, epoch int64) (int64, error) {
-	return t.exec(`UPDATE verifications SET lease_node = NULL, lease_expires = 0 WHERE id = ? AND epoch = ?`,
+	return t.Exec(`UPDATE verifications SET lease_node = NULL, lease_expires = 0 WHERE id = ? AND epoch = ?`,
 		id[:], epoch)
 }
 
 // Settle appends the results of one settlement.
 func (t *tx) Settle(n ledger.Settlement, p ledger.Payload) error {
 	c := p.Counts
-	_, err := t.exec(`INSERT INTO settlements (verification, number, epoch, created,
+	_, err := t.Exec(`INSERT INTO settlements (verification, number, epoch, created,
 		first_ordinal, last_ordinal, count_valid, count_invalid, count_catch_all, count_unknown, count_error,
 		digest, payload) VALUES (?, ?, ?, {now}, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		n.Lease.Verification[:], n.Number, n.Lease.Epoch, p.First, p.Last,
@@ -363,7 +363,7 @@ func (t *tx) Settle(n ledger.Settlement, p ledger.Payload) error {
 
 // KeepEvidence appends the evidence of a settlement that stands.
 func (t *tx) KeepEvidence(n ledger.Settlement) error {
-	_, err := t.exec(`INSERT INTO evidence (verification, number, data) VALUES (?, ?, ?)`,
+	_, err := t.Exec(`INSERT INTO evidence (verification, number, data) VALUES (?, ?, ?)`,
 		n.Lease.Verification[:], n.Number, n.Evidence)
 	return err
 }
@@ -371,11 +371,11 @@ func (t *tx) KeepEvidence(n ledger.Settlement) error {
 // Count writes what a settlement changes in its verification.
 func (t *tx) Count(s transitions.Step) (int64, error) {
 	v, c := s.After, s.After.Counts
-	return t.exec(`UPDATE verifications SET settlements = ?, held = ?, count_valid = ?, count_invalid = ?,
+	return t.Exec(`UPDATE verifications SET settlements = ?, held = ?, count_valid = ?, count_invalid = ?,
 		count_catch_all = ?, count_unknown = ?, count_error = ?, single_outcome = ?, expected = ?, issue_message = ?
 		WHERE id = ? AND status = ? AND epoch = ? AND settlements = ?`,
 		v.Settlements, v.Held, c.Valid, c.Invalid, c.CatchAll, c.Unknown, c.Error, v.SingleOutcome,
-		transitions.Millis(v.Expected), issueOf(v).Message, v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
+		ledger.Millis(v.Expected), issueOf(v).Message, v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
 }
 
 // Settled reads epoch and digest of a settlement. ErrStaleEpoch when there is none.

@@ -12,7 +12,6 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/transitions"
 )
 
 const workspaceColumns = `id, name, created,
@@ -23,7 +22,7 @@ func scanWorkspace(scan func(into ...any) error) (w ledger.Workspace, err error)
 	if err = scan(&w.ID, &w.Name, &created, &w.Weight); errors.Is(err, sql.ErrNoRows) {
 		err = ledger.ErrNoSuchWorkspace
 	}
-	w.Created = transitions.Clock(created)
+	w.Created = ledger.Clock(created)
 	return w, err
 }
 
@@ -34,7 +33,7 @@ func (s *Store) CreateWorkspace(ctx context.Context, id uuid.UUID, name string) 
 		return w, fmt.Errorf("create workspace %s: %w", id, err)
 	}
 	err := s.update(ctx, func(t *tx) error {
-		n, err := t.exec(`INSERT INTO workspaces (id, name, created) VALUES (?, ?, {now})
+		n, err := t.Exec(`INSERT INTO workspaces (id, name, created) VALUES (?, ?, {now})
 			ON CONFLICT DO NOTHING`, id[:], name)
 		if err != nil {
 			return err
@@ -58,7 +57,7 @@ func (s *Store) CreateWorkspace(ctx context.Context, id uuid.UUID, name string) 
 func (s *Store) Workspaces(ctx context.Context) ([]ledger.Workspace, error) {
 	var list []ledger.Workspace
 	err := s.view(ctx, func(t *tx) error {
-		return t.each(func(rows *sql.Rows) error {
+		return t.Each(func(rows *sql.Rows) error {
 			w, err := scanWorkspace(rows.Scan)
 			list = append(list, w)
 			return err
@@ -80,7 +79,7 @@ func scanKey(scan func(into ...any) error) (k ledger.Key, err error) {
 		err = ledger.ErrNoSuchKey
 	}
 	copy(k.SecretSHA256[:], secret)
-	k.Created, k.Revoked, k.LastUsed = transitions.Clock(created), transitions.Clock(revoked), transitions.Clock(used)
+	k.Created, k.Revoked, k.LastUsed = ledger.Clock(created), ledger.Clock(revoked), ledger.Clock(used)
 	return k, err
 }
 
@@ -103,7 +102,7 @@ func (s *Store) CreateKey(ctx context.Context, k ledger.Key) (made ledger.Key, e
 		if err := errors.Join(ledger.CheckText(k.ID+k.Label), ledger.CheckOperatorText("actor", actor)); err != nil {
 			return err
 		}
-		n, err := t.exec(`INSERT INTO api_keys (id, workspace, label, secret, created, made_by)
+		n, err := t.Exec(`INSERT INTO api_keys (id, workspace, label, secret, created, made_by)
 			VALUES (?, ?, ?, ?, {now}, ?)
 			ON CONFLICT DO NOTHING`, k.ID, k.Workspace[:], k.Label, k.SecretSHA256[:], actor)
 		if err != nil {
@@ -150,7 +149,7 @@ func (s *Store) UseKeys(ctx context.Context, ids []string) error {
 			for _, id := range part {
 				args = append(args, id)
 			}
-			_, err := t.exec(`UPDATE api_keys SET last_used = {now} WHERE revoked = 0 AND last_used < {now} AND id IN (?`+
+			_, err := t.Exec(`UPDATE api_keys SET last_used = {now} WHERE revoked = 0 AND last_used < {now} AND id IN (?`+
 				strings.Repeat(`, ?`, len(part)-1)+`)`, args...)
 			return err
 		})
@@ -168,7 +167,7 @@ func (s *Store) Keys(ctx context.Context, workspace uuid.UUID) ([]ledger.Key, er
 		if _, err := t.Account(workspace); err != nil {
 			return err
 		}
-		return t.each(func(rows *sql.Rows) error {
+		return t.Each(func(rows *sql.Rows) error {
 			k, err := scanKey(rows.Scan)
 			list = append(list, k)
 			return err
@@ -203,7 +202,7 @@ func (s *Store) RevokeKey(ctx context.Context, id string) (k ledger.Key, err err
 		if err = ledger.CheckOperatorText("actor", actor); err != nil {
 			return err
 		}
-		if _, err = t.exec(`UPDATE api_keys SET revoked = {now}, revoked_by = ? WHERE id = ?`, actor, id); err != nil {
+		if _, err = t.Exec(`UPDATE api_keys SET revoked = {now}, revoked_by = ? WHERE id = ?`, actor, id); err != nil {
 			return err
 		}
 		if k, err = t.key(id); err != nil {
@@ -229,7 +228,7 @@ func (s *Store) Secret(ctx context.Context, name string, size int) (value []byte
 		return nil, fmt.Errorf("make secret %s: %w", name, err)
 	}
 	err = s.update(ctx, func(t *tx) error {
-		_, err := t.exec(`INSERT INTO secrets (name, value, created) VALUES (?, ?, {now})
+		_, err := t.Exec(`INSERT INTO secrets (name, value, created) VALUES (?, ?, {now})
 			ON CONFLICT DO NOTHING`,
 			name, fresh)
 		if err != nil {

@@ -63,8 +63,8 @@ func (t *tx) ask(question func(ctx context.Context) error) error {
 	return t.store.repeatOn(t.ctx, t.session, question)
 }
 
-// exec runs a statement and gives the number of rows it changed.
-func (t *tx) exec(statement string, args ...any) (int64, error) {
+// Exec runs a statement and gives the number of rows it changed.
+func (t *tx) Exec(statement string, args ...any) (int64, error) {
 	prepared, err := t.session.statement(t.ctx, statement)
 	if err != nil {
 		return 0, err
@@ -97,9 +97,9 @@ func (r row) Scan(into ...any) error {
 	})
 }
 
-// each calls scan for each row of the answer, and closes it. Once scan was called
+// Each calls scan for each row of the answer, and closes it. Once scan was called
 // the question is not asked again.
-func (t *tx) each(scan func(rows *sql.Rows) error, query string, args ...any) error {
+func (t *tx) Each(scan func(rows *sql.Rows) error, query string, args ...any) error {
 	begun, cut := false, error(nil)
 	err := t.ask(func(ctx context.Context) error {
 		err := t.session.stream(ctx, func(rows *sql.Rows) error {

@@ -31,7 +31,7 @@ func openForTest(t *testing.T) (*Store, uuid.UUID) {
 func spoiled(w uuid.UUID, err error) func(t *tx) error {
 	return func(t *tx) error {
 		const steal = `UPDATE workspaces SET granted = granted + 1, available = available + 1 WHERE id = ?`
-		if _, failed := t.exec(steal, w[:]); failed != nil {
+		if _, failed := t.Exec(steal, w[:]); failed != nil {
 			return failed
 		}
 		return err
@@ -50,14 +50,14 @@ func TestAFailedTransactionLeavesNothing(t *testing.T) {
 			return s.update(ctx, func(t *tx) error {
 				err := spoiled(w, nil)(t)
 				cancel()
-				_, stopped := t.exec(`UPDATE workspaces SET name = 'late'`)
+				_, stopped := t.Exec(`UPDATE workspaces SET name = 'late'`)
 				return errors.Join(err, stopped)
 			})
 		},
 		"rolled back by the database itself": func() error {
 			return s.update(t.Context(), func(t *tx) error {
 				err := spoiled(w, nil)(t)
-				_, rolled := t.exec(`ROLLBACK`)
+				_, rolled := t.Exec(`ROLLBACK`)
 				return errors.Join(err, rolled, wrong)
 			})
 		},

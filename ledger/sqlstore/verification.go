@@ -77,12 +77,12 @@ func (s *Store) History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Ve
 	}
 	if q.After != nil {
 		query += ` AND (created, id) < (?, ?)`
-		args = append(args, transitions.Millis(q.After.Created), q.After.ID[:])
+		args = append(args, ledger.Millis(q.After.Created), q.After.ID[:])
 	}
 	query += newestFirst
 	page := make([]ledger.Verification, 0, max(q.Limit, 0))
 	err := s.view(ctx, func(t *tx) error {
-		return t.each(func(rows *sql.Rows) error {
+		return t.Each(func(rows *sql.Rows) error {
 			v, err := scanVerification(rows.Scan)
 			if err == nil {
 				page = append(page, v.Verification)
@@ -99,10 +99,10 @@ func (s *Store) History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Ve
 // withLease gives a verification with who has it, until when, and until when it rests.
 func withLease(v *transitions.Row) ledger.Verification {
 	if v.Node != uuid.Nil && v.LeaseExpires > v.Now {
-		v.LeasedUntil = transitions.Clock(v.LeaseExpires)
+		v.LeasedUntil = ledger.Clock(v.LeaseExpires)
 	}
 	if v.WakeAt > v.Now {
-		v.RestsUntil = transitions.Clock(v.WakeAt)
+		v.RestsUntil = ledger.Clock(v.WakeAt)
 	}
 	v.LeasedBy = v.Node
 	return v.Verification
@@ -113,7 +113,7 @@ func (s *Store) OpenVerifications(ctx context.Context, limit int) ([]ledger.Veri
 	page := []ledger.Verification{}
 	err := s.view(ctx, func(t *tx) error {
 		page = page[:0]
-		return t.each(func(rows *sql.Rows) error {
+		return t.Each(func(rows *sql.Rows) error {
 			v, err := scanVerification(rows.Scan)
 			if err == nil {
 				page = append(page, withLease(v))
@@ -132,13 +132,13 @@ func (s *Store) VerificationsSince(ctx context.Context, since time.Time, limit i
 	list := []uuid.UUID{}
 	err := s.view(ctx, func(t *tx) error {
 		list = list[:0]
-		return t.each(func(rows *sql.Rows) error {
+		return t.Each(func(rows *sql.Rows) error {
 			v, err := scanVerification(rows.Scan)
 			if err == nil {
 				list = append(list, v.ID)
 			}
 			return err
-		}, `SELECT `+verificationColumns+` FROM verifications WHERE created >= ?`+newestFirst, transitions.Millis(since), max(limit, 0))
+		}, `SELECT `+verificationColumns+` FROM verifications WHERE created >= ?`+newestFirst, ledger.Millis(since), max(limit, 0))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list verifications since %s: %w", since.UTC().Format(time.DateOnly), err)

@@ -59,8 +59,8 @@ const WakeBack = 30 * time.Second
 // step makes a move in the row and in v. ErrIllegal when there is no such step.
 func step(t Tables, v *Row, m move) error {
 	before := *v
-	v.Status, v.Issue, v.NextTry, v.Held = m.to, m.issue, Clock(m.next), m.held
-	v.Expected = Clock(m.expected)
+	v.Status, v.Issue, v.NextTry, v.Held = m.to, m.issue, ledger.Clock(m.next), m.held
+	v.Expected = ledger.Clock(m.expected)
 	v.Counts.Cancelled += m.more
 	if err := ledger.Step(before.State(), v.State()); err != nil {
 		return err
@@ -77,7 +77,7 @@ func step(t Tables, v *Row, m move) error {
 		v.UploadDeleted = !left
 	}
 	if m.to.Final() {
-		v.Completed = Clock(max(v.Now, Millis(v.Created))) // a clock set back makes no negative time
+		v.Completed = ledger.Clock(max(v.Now, ledger.Millis(v.Created))) // a clock set back makes no negative time
 	}
 	v.WaitingSince = 0
 	if v.State() == ledger.WaitingCredits {
@@ -87,7 +87,7 @@ func step(t Tables, v *Row, m move) error {
 		v.Node, v.LeaseExpires = uuid.Nil, 0
 	}
 	if m.wake == 0 && v.State().Runnable() && !before.State().Runnable() {
-		m.wake = Millis(v.Created)
+		m.wake = ledger.Millis(v.Created)
 	}
 	if m.wake > 0 {
 		v.WakeAt = max(m.wake, v.Now-WakeBack.Milliseconds())

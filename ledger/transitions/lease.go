@@ -195,11 +195,11 @@ func (e Engine) Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (led
 		if err != nil {
 			return err
 		}
-		if v.Status == to && Millis(v.NextTry) == Millis(o.Next) && Millis(v.Expected) == Millis(o.Expected) &&
+		if v.Status == to && ledger.Millis(v.NextTry) == ledger.Millis(o.Next) && ledger.Millis(v.Expected) == ledger.Millis(o.Expected) &&
 			sameIssue(v.Issue, issue) {
 			return nil
 		}
-		return step(t, v, move{to: to, issue: issue, next: Millis(o.Next), expected: Millis(o.Expected), held: v.Held,
+		return step(t, v, move{to: to, issue: issue, next: ledger.Millis(o.Next), expected: ledger.Millis(o.Expected), held: v.Held,
 			lease: true})
 	})
 	if err != nil {
@@ -228,7 +228,7 @@ func sameIssue(a, b *ledger.Issue) bool {
 func (e Engine) Park(ctx context.Context, l ledger.Lease, o ledger.Outlook, state []byte) (
 	ledger.Verification, error) {
 	again := func(v *Row) bool { // at this epoch nobody else gives it back
-		return v.Node == uuid.Nil && v.State() == ledger.WaitingReceivers && v.WakeAt >= Millis(o.Next) && v.NextTry.Equal(Clock(Millis(o.Next)))
+		return v.Node == uuid.Nil && v.State() == ledger.WaitingReceivers && v.WakeAt >= ledger.Millis(o.Next) && v.NextTry.Equal(ledger.Clock(ledger.Millis(o.Next)))
 	}
 	v, err := e.worked(ctx, l, again, func(t Tables, v *Row) error {
 		switch {
@@ -244,8 +244,8 @@ func (e Engine) Park(ctx context.Context, l ledger.Lease, o ledger.Outlook, stat
 		if err := t.KeepParked(v.ID, state); err != nil {
 			return fmt.Errorf("keep the state of its work: %w", err)
 		}
-		return step(t, v, move{to: ledger.Waiting, issue: issue, next: Millis(o.Next), expected: Millis(o.Expected),
-			held: v.Held, wake: Millis(o.Next)})
+		return step(t, v, move{to: ledger.Waiting, issue: issue, next: ledger.Millis(o.Next), expected: ledger.Millis(o.Expected),
+			held: v.Held, wake: ledger.Millis(o.Next)})
 	})
 	if err != nil {
 		return v, fmt.Errorf("park verification %s: %w", l.Verification, err)
@@ -260,7 +260,7 @@ func (e Engine) Crashed(ctx context.Context, l ledger.Lease) (ledger.Verificatio
 	v, err := e.paid(ctx, l, again, func(t Tables, v *Row) error {
 		v.Crashes++
 		if v.Crashes < ledger.CrashesMax || v.Status == ledger.Cancelling {
-			return step(t, v, move{to: v.Status, issue: v.Issue, next: Millis(v.NextTry), expected: Millis(v.Expected),
+			return step(t, v, move{to: v.Status, issue: v.Issue, next: ledger.Millis(v.NextTry), expected: ledger.Millis(v.Expected),
 				held: v.Held, wake: v.Now + ledger.CrashPause.Milliseconds()})
 		}
 		free := v.Held

@@ -94,7 +94,7 @@ func (e Engine) Leave(ctx context.Context, session uuid.UUID) error {
 func (e Engine) Retire(ctx context.Context, session uuid.UUID, after time.Duration, dead bool) error {
 	err := e.db.Update(ctx, Scope{}, func(t Tables) error {
 		row, now, err := t.Node(session)
-		if err != nil || row == nil || fresh(Clock(now), row, after) {
+		if err != nil || row == nil || fresh(ledger.Clock(now), row, after) {
 			return err
 		}
 		return retire(t, row, dead)

@@ -130,7 +130,7 @@ func settle(t Tables, v *Row, n ledger.Settlement, p ledger.Payload) error {
 		v.SingleOutcome = n.Results[0].Outcome
 	}
 	v.Settlements, v.Held, v.Counts = n.Number, v.Held-count, v.Counts.Plus(p.Counts)
-	v.Expected = Clock(Millis(n.Expected))
+	v.Expected = ledger.Clock(ledger.Millis(n.Expected))
 	if n.Why != "" && v.State() == ledger.WaitingReceivers {
 		v.Issue = &ledger.Issue{Code: ledger.ReceiversWait, Message: n.Why}
 	}
@@ -175,7 +175,7 @@ func cancel(t Tables, v *Row, by string) error {
 	case err != nil:
 		return err
 	case v.State().Funded() && (v.Leased() || v.Left() > ledger.SettlementMax):
-		return step(t, v, move{to: ledger.Cancelling, held: v.Held, lease: true, wake: Millis(v.Created)})
+		return step(t, v, move{to: ledger.Cancelling, held: v.Held, lease: true, wake: ledger.Millis(v.Created)})
 	}
 	return finishCancel(t, v)
 }

@@ -196,7 +196,9 @@ type Tables interface {
 	Lift(id uuid.UUID) (int64, error)
 	Lifted(id uuid.UUID) (bool, error)
 
-	People
+	// LogIn writes a line of the log of a workspace: its time is now. A nil ID is made up, a line that is there is not
+	// written again.
+	LogIn(workspace uuid.UUID, l ledger.WorkspaceLine) error
 }
 
 // Ending is how a process's row ends.
@@ -227,21 +229,5 @@ func (r *Row) unread() bool { return r.Status == ledger.Uploading || r.Status ==
 func (r *Row) Upload() ledger.Upload {
 	return ledger.Upload{
 		Verification: r.ID, Workspace: r.Workspace, Status: r.Status, Issue: r.Issue, Bytes: r.Bytes,
-		Durable: r.Durable, Expired: Millis(r.UploadExpires) <= r.Now, Writer: r.Writer}
-}
-
-// Millis is the number that is stored for a time; 0 for the zero time.
-func Millis(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMilli()
-}
-
-// Clock is the time of a stored number; the zero time for 0.
-func Clock(ms int64) time.Time {
-	if ms == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms).UTC()
+		Durable: r.Durable, Expired: ledger.Millis(r.UploadExpires) <= r.Now, Writer: r.Writer}
 }

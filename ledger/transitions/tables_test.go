@@ -37,7 +37,7 @@ func TestALeaseEndsAtItsMillisecond(t *testing.T) {
 func TestAnUploadIsToldAsItsRowHasIt(t *testing.T) {
 	id, space, issue := uuid.UUID{2}, uuid.UUID{3}, &ledger.Issue{Code: ledger.UploadExpired}
 	r := transitions.Row{Writer: 3, Verification: ledger.Verification{ID: id, Workspace: space, Status: ledger.Failed, Issue: issue,
-		Bytes: 9, Durable: 4, UploadExpires: transitions.Clock(100)}}
+		Bytes: 9, Durable: 4, UploadExpires: ledger.Clock(100)}}
 	for now, expired := range map[int64]bool{99: false, 100: true, 101: true} {
 		r.Now = now
 		want := ledger.Upload{Verification: id, Workspace: space, Status: ledger.Failed, Issue: issue, Bytes: 9, Durable: 4,
@@ -60,10 +60,10 @@ func TestTimesAreStoredAsMilliseconds(t *testing.T) {
 		{"some time", at, at.UnixMilli(), at.Truncate(time.Millisecond).UTC()},
 		{"the first millisecond", time.UnixMilli(1), 1, time.UnixMilli(1).UTC()},
 	} {
-		if got := transitions.Millis(c.at); got != c.ms {
+		if got := ledger.Millis(c.at); got != c.ms {
 			t.Errorf("%s: got %d, want %d", c.name, got, c.ms)
 		}
-		if got := transitions.Clock(c.ms); got != c.back {
+		if got := ledger.Clock(c.ms); got != c.back {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.back)
 		}
 	}

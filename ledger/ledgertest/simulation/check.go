@@ -112,14 +112,14 @@ func (w *world) checkFailure(before *transitions.Row, issue *ledger.Issue) {
 	if issue != nil {
 		code = issue.Code
 	}
-	now := transitions.Clock(w.memory.ran)
+	now := ledger.Clock(w.memory.ran)
 	switch before.State() {
 	case "uploading":
 		if code != ledger.UploadExpired || before.UploadExpires.After(now) {
 			w.wrong("expiry", "%q at %v, the upload may last until %v", code, now, before.UploadExpires)
 		}
 	case "waiting_credits":
-		since := transitions.Clock(before.WaitingSince)
+		since := ledger.Clock(before.WaitingSince)
 		if code != ledger.FundingExpired || since.Add(fundLife).After(now) {
 			w.wrong("expiry", "%q at %v, has waited for credits since %v", code, now, since)
 		}

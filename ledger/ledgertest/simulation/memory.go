@@ -97,7 +97,7 @@ func newMemory() *memory {
 	return &memory{now: 1_700_000_000_000, accounts: map[uuid.UUID]*account{}, byID: map[uuid.UUID]*file{},
 		byIdentity: map[identity]*file{}, grants: map[uuid.UUID]transitions.Entry{}, failAfter: -1,
 		cluster: &cluster{nodes: map[uuid.UUID]ledger.NodeRow{}, facts: map[string]ledger.Fact{},
-			overrides: map[uuid.UUID]overridden{}, people: newPeople()}}
+			overrides: map[uuid.UUID]overridden{}}}
 }
 
 // begin starts a transaction whose statement number after fails; negative: none does.
@@ -449,8 +449,8 @@ func (m *memory) Insert(n ledger.NewVerification, single string) error {
 	}
 	f := &file{row: transitions.Row{Verification: ledger.Verification{
 		ID: n.ID, Workspace: n.Workspace, Identity: n.Identity, Kind: kind, Filename: n.Filename, SingleEmail: single,
-		Bytes: n.Bytes, UploadExpires: transitions.Clock(m.now + n.UploadExpiry.Milliseconds()),
-		Status: ledger.Uploading, Created: transitions.Clock(m.now), Total: -1, MadeBy: n.MadeBy}, WakeAt: m.now}}
+		Bytes: n.Bytes, UploadExpires: ledger.Clock(m.now + n.UploadExpiry.Milliseconds()),
+		Status: ledger.Uploading, Created: ledger.Clock(m.now), Total: -1, MadeBy: n.MadeBy}, WakeAt: m.now}}
 	m.add(f)
 	return nil
 }

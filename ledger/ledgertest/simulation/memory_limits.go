@@ -24,7 +24,7 @@ func (m *memory) Stored(workspace uuid.UUID) (sum int64, err error) {
 func (m *memory) Unpaid(workspace uuid.UUID) (transitions.Unpaid, error) {
 	u := transitions.Unpaid{Now: m.now}
 	for _, f := range m.files { // oldest first
-		created := transitions.Millis(f.row.Created)
+		created := ledger.Millis(f.row.Created)
 		if f.row.Workspace != workspace || f.row.Paid || created <= m.now-ledger.UnpaidWithin.Milliseconds() {
 			continue
 		}

@@ -290,3 +290,7 @@ func (t *twin) Ordinals(id uuid.UUID, number int64) ([]int64, error) {
 	got, err := t.first.Ordinals(id, number)
 	return same(t, "ordinals", got, err, func() ([]int64, error) { return t.second.Ordinals(id, number) })
 }
+
+func (t *twin) LogIn(workspace uuid.UUID, l ledger.WorkspaceLine) error {
+	return done(t, "log", t.first.LogIn(workspace, l), func() error { return t.second.LogIn(workspace, l) })
+}

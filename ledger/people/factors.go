@@ -1,4 +1,4 @@
-package transitions
+package people
 
 import (
 	"context"
@@ -11,11 +11,11 @@ import (
 )
 
 // freeIdentity refuses an identity that is none, and one of another user. ErrIllegal, ErrIdentityTaken.
-func freeIdentity(t Tables, user uuid.UUID, identity string) error {
+func freeIdentity(t rows, user uuid.UUID, identity string) error {
 	if err := ledger.CheckIdentity(identity); err != nil {
 		return err
 	}
-	has, err := t.UserOfOIDC(identity)
+	has, err := t.userOfOIDC(identity)
 	if err == nil && has != nil && has.ID != user {
 		err = ledger.ErrIdentityTaken
 	}
@@ -23,21 +23,16 @@ func freeIdentity(t Tables, user uuid.UUID, identity string) error {
 }
 
 // BindOIDC lets a user sign in by a provider.
-func (e Engine) BindOIDC(ctx context.Context, user uuid.UUID, identity string) error {
-	err := e.changeUser(ctx, user, func(t Tables, u *ledger.User, _ time.Time) error {
+func (b *Book) BindOIDC(ctx context.Context, user uuid.UUID, identity string) error {
+	err := b.changeUser(ctx, user, func(t rows, u *ledger.User, now time.Time) error {
 		if u.OIDC == identity && identity != "" {
 			return nil // it is so
 		}
-		const action = "user provider on"
 		if err := freeIdentity(t, user, identity); err != nil {
 			return err
 		}
 		u.OIDC = identity
-		n, err := t.ChangeUser(*u)
-		if err := one(n, err, action); err != nil {
-			return err
-		}
-		return told(t, ledger.Actor(ctx), uuid.Nil, ledger.WorkspaceLine{Action: action, Subject: u.Email})
+		return t.write(ctx, u, now, change{action: "user provider on"})
 	})
 	if err != nil {
 		return fmt.Errorf("bind user %s to a provider: %w", user, err)
@@ -46,24 +41,16 @@ func (e Engine) BindOIDC(ctx context.Context, user uuid.UUID, identity string) e
 }
 
 // UnbindOIDC ends that a user signs in by a provider.
-func (e Engine) UnbindOIDC(ctx context.Context, user uuid.UUID, but ledger.Hash) error {
-	err := e.changeUser(ctx, user, func(t Tables, u *ledger.User, now time.Time) error {
+func (b *Book) UnbindOIDC(ctx context.Context, user uuid.UUID, but ledger.Hash) error {
+	err := b.changeUser(ctx, user, func(t rows, u *ledger.User, now time.Time) error {
 		if u.OIDC == "" {
 			return nil // this call, or the same before it, has done it
 		}
-		const action = "user provider off"
 		if u.Password == "" {
 			return ledger.ErrIllegal // they could not sign in any more
 		}
 		u.OIDC = ""
-		n, err := t.ChangeUser(*u)
-		if err := one(n, err, action); err != nil {
-			return err
-		}
-		if _, err := endAll(t, user, but, now); err != nil {
-			return err
-		}
-		return told(t, ledger.Actor(ctx), uuid.Nil, ledger.WorkspaceLine{Action: action, Subject: u.Email})
+		return t.write(ctx, u, now, change{action: "user provider off", ends: true, but: but})
 	})
 	if err != nil {
 		return fmt.Errorf("unbind user %s from a provider: %w", user, err)
@@ -72,8 +59,8 @@ func (e Engine) UnbindOIDC(ctx context.Context, user uuid.UUID, but ledger.Hash)
 }
 
 // SetTOTP begins to ask a user for codes, or ends that.
-func (e Engine) SetTOTP(ctx context.Context, user uuid.UUID, state string, but ledger.Hash) error {
-	err := e.changeUser(ctx, user, func(t Tables, u *ledger.User, now time.Time) error {
+func (b *Book) SetTOTP(ctx context.Context, user uuid.UUID, state string, but ledger.Hash) error {
+	err := b.changeUser(ctx, user, func(t rows, u *ledger.User, now time.Time) error {
 		if u.TOTP == state {
 			return nil // this call, or the same before it, has done it
 		}
@@ -88,14 +75,7 @@ func (e Engine) SetTOTP(ctx context.Context, user uuid.UUID, state string, but l
 			}
 		}
 		u.TOTP = state
-		n, err := t.ChangeUser(*u)
-		if err := one(n, err, action); err != nil {
-			return err
-		}
-		if _, err := endAll(t, user, but, now); err != nil {
-			return err
-		}
-		return told(t, ledger.Actor(ctx), uuid.Nil, ledger.WorkspaceLine{Action: action, Subject: u.Email})
+		return t.write(ctx, u, now, change{action: action, ends: true, but: but})
 	})
 	if err != nil {
 		return fmt.Errorf("set the codes of user %s: %w", user, err)
@@ -104,24 +84,24 @@ func (e Engine) SetTOTP(ctx context.Context, user uuid.UUID, state string, but l
 }
 
 // UseTOTP replaces the state of the codes of a user by the next one.
-func (e Engine) UseTOTP(ctx context.Context, user uuid.UUID, was, state string) error {
-	if err := e.replaceTOTP(ctx, user, was, state, ""); err != nil {
+func (b *Book) UseTOTP(ctx context.Context, user uuid.UUID, was, state string) error {
+	if err := b.replaceTOTP(ctx, user, was, state, ""); err != nil {
 		return fmt.Errorf("use a code of user %s: %w", user, err)
 	}
 	return nil
 }
 
 // RenewTOTP replaces the state of the codes of a user by one with new codes of one use.
-func (e Engine) RenewTOTP(ctx context.Context, user uuid.UUID, was, state string) error {
-	if err := e.replaceTOTP(ctx, user, was, state, "user codes renewed"); err != nil {
+func (b *Book) RenewTOTP(ctx context.Context, user uuid.UUID, was, state string) error {
+	if err := b.replaceTOTP(ctx, user, was, state, "user codes renewed"); err != nil {
 		return fmt.Errorf("renew the codes of user %s: %w", user, err)
 	}
 	return nil
 }
 
 // replaceTOTP replaces the state that was read. An action is written into the logs; "" is not.
-func (e Engine) replaceTOTP(ctx context.Context, user uuid.UUID, was, state, action string) error {
-	return e.changeUser(ctx, user, func(t Tables, u *ledger.User, _ time.Time) error {
+func (b *Book) replaceTOTP(ctx context.Context, user uuid.UUID, was, state, action string) error {
+	return b.changeUser(ctx, user, func(t rows, u *ledger.User, now time.Time) error {
 		switch {
 		case u.TOTP == state && state != "":
 			return nil // a run before this one has done it: each state is sealed anew, so no other call has
@@ -132,10 +112,6 @@ func (e Engine) replaceTOTP(ctx context.Context, user uuid.UUID, was, state, act
 			return err
 		}
 		u.TOTP = state
-		n, err := t.ChangeUser(*u)
-		if err := one(n, err, "replace the state of codes"); err != nil || action == "" {
-			return err
-		}
-		return told(t, ledger.Actor(ctx), uuid.Nil, ledger.WorkspaceLine{Action: action, Subject: u.Email})
+		return t.write(ctx, u, now, change{action: action})
 	})
 }
