@@ -390,6 +390,24 @@ func TestOneCodeSignsInOnce(t *testing.T) {
 	}
 }
 
+func TestTheSameStepAndCodeAtOnceIsOneSession(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	secret, _ := g.codesOn()
+	step, code := g.step(), g.code(secret, 0)
+	cookies := make([]string, 4)
+	var all sync.WaitGroup
+	for i := range cookies {
+		all.Go(func() { cookies[i] = g.give(step, code).cookie() })
+	}
+	all.Wait()
+	for _, c := range cookies {
+		if c == "" || c != cookies[0] {
+			t.Fatalf("sessions %q", cookies)
+		}
+	}
+}
+
 func TestCodesAreSwitchedOffWithPasswordAndCode(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
@@ -554,5 +572,24 @@ func TestAnInvitationGivesNoPasswordToAUser(t *testing.T) {
 	}
 	if a := g.as["nobody"].signIn("sso@acme.test", "a password of a thief", "/"); a.status != 401 {
 		t.Errorf("signed in with it: %d", a.status)
+	}
+}
+
+func TestANewPasswordWantsTheCodeWhereCodesAreOn(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	secret, _ := g.codesOn()
+	owner, fresh := g.as["owner"], "another horse that nobody rides"
+	if page := owner.get("/you").body; !strings.Contains(page, `id="change-code"`) {
+		t.Error("/you does not ask for a code with a new password")
+	}
+	for _, code := range []string{"", "000000"} {
+		a := owner.post("/you/password", "old", password, "password", fresh, "code", code)
+		if a.status != 422 || !strings.Contains(a.body, "code is wrong") {
+			t.Errorf("with the code %q: %d", code, a.status)
+		}
+	}
+	if a := owner.post("/you/password", "old", password, "password", fresh, "code", g.code(secret, 0)); a.status != 303 || a.cookie() == "" {
+		t.Errorf("with the code: %d", a.status)
 	}
 }

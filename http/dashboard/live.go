@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	httpd "rollcall/http"
 	"rollcall/http/dashboard/view"
 	"rollcall/ledger"
 )
@@ -136,10 +135,7 @@ func (d *Dashboard) liveViewOf(r *request, v ledger.Verification) (show liveView
 	if show.Single && v.Status.Final() && r.may(ledger.Member) {
 		show.Again = "/w/" + r.workspace().String() + "/check"
 	}
-	now := d.now()
-	if again := httpd.RetryAfter(v, now); again > 0 {
-		show.Every = strconv.Itoa(d.polls.next(now, openPage{r.in.Session.ID, v.ID}, again)) + "s"
-	}
+	show.Every = everyOf(v)
 	if v.Status == ledger.Uploading && r.may(ledger.Member) {
 		show.Go = "/w/" + r.workspace().String() + "/upload"
 	}
@@ -159,6 +155,22 @@ func (d *Dashboard) liveViewOf(r *request, v ledger.Verification) (show liveView
 		show.Say += ", " + view.Thin(show.Done) + " of " + view.Thin(v.Total) + " final"
 	}
 	return show, money, nil
+}
+
+// everyOf says how often the part of a verification asks again; "": it won't change any more. Nobody's pages change the pace of
+// others: how often one user asks at most, the server bounds.
+func everyOf(v ledger.Verification) string {
+	switch {
+	case v.Status.Final():
+		return ""
+	case v.Kind == ledger.Single:
+		return "1s"
+	case v.State() == ledger.WaitingReceivers:
+		return "10s"
+	case v.State() == ledger.WaitingCredits:
+		return "5s"
+	}
+	return "2s"
 }
 
 // partKey tells apart what parts show.

@@ -5,9 +5,12 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	httpd "rollcall/http"
 	"rollcall/http/dashboard"
 	"rollcall/http/dashboard/view"
 	"rollcall/ledger"
@@ -84,6 +87,53 @@ func TestPartsThatShowSomethingElseHaveAnotherKey(t *testing.T) {
 	for _, path := range []string{"V", "Outcomes", "Waits", "Every"} { // what the test itself must not miss
 		if _, ok := reflect.TypeOf(show).FieldByName(path); !ok {
 			t.Errorf("there is no field %s", path)
+		}
+	}
+}
+
+// TestOneUserSlowsNobodyElsesPages: whoever asks too much is told to wait. Pages of others ask as often as before.
+func TestOneUserSlowsNobodyElsesPages(t *testing.T) {
+	t.Parallel()
+	g := newRigWith(t, func(*dashboard.Options) {}, func(l *httpd.Limits) { l.Pages = httpd.DefaultLimits().Pages })
+	path := g.path("/verifications/" + g.verification("list.csv", 9).ID.String() + "/live")
+	var asked, told atomic.Int64
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			for range 30 {
+				asked.Add(1)
+				if a := g.as["viewer"].get(path); a.status == 429 && a.header.Get("Retry-After") != "" {
+					told.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if told.Load() == 0 || asked.Load()-told.Load() < 60 {
+		t.Errorf("of %d requests at once %d were told to wait", asked.Load(), told.Load())
+	}
+	if a := g.as["viewer"].get(g.path("")); a.status == 429 && !strings.Contains(a.body, "Too much at once") {
+		t.Errorf("a page: %d %s", a.status, a.body)
+	}
+	if a := g.as["member"].get(path); a.status != 200 || !strings.Contains(a.body, `data-hx-trigger="every 2s"`) {
+		t.Errorf("another user: %d %s", a.status, a.body)
+	}
+}
+
+func TestPartsAskAgainAsTheirStateSays(t *testing.T) {
+	t.Parallel()
+	credits := &ledger.Issue{Code: ledger.CreditsRequired}
+	for _, c := range []struct {
+		v    ledger.Verification
+		want string
+	}{
+		{ledger.Verification{Status: ledger.Uploading}, "2s"}, {ledger.Verification{Status: ledger.Verifying}, "2s"},
+		{ledger.Verification{Status: ledger.Waiting}, "10s"}, {ledger.Verification{Status: ledger.Waiting, Issue: credits}, "5s"},
+		{ledger.Verification{Status: ledger.Verifying, Kind: ledger.Single}, "1s"}, {ledger.Verification{Status: ledger.Cancelling}, "2s"},
+		{ledger.Verification{Status: ledger.Completed}, ""}, {ledger.Verification{Status: ledger.Failed}, ""},
+	} {
+		if got := dashboard.EveryOf(c.v); got != c.want {
+			t.Errorf("%s %v: %q, want %q", c.v.Status, c.v.Issue, got, c.want)
 		}
 	}
 }

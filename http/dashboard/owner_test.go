@@ -109,7 +109,7 @@ func TestKeysOfOthersAndBrokenFormsAreRefused(t *testing.T) {
 	}
 	for name, values := range map[string]url.Values{"no label": {"form": {uuid.NewString()}, "label": {" "}},
 		"a long label": {"form": {uuid.NewString()}, "label": {strings.Repeat("x", 201)}}, "no form": {"label": {"x"}},
-		"NUL": {"form": {uuid.NewString()}, "label": {"a\x00"}}} {
+		"NUL": {"form": {uuid.NewString()}, "label": {"a\x00"}}, "turned text": {"form": {uuid.NewString()}, "label": {"a\u202eb"}}} {
 		a := g.as["owner"].send(http.MethodPost, g.path("/keys"), values)
 		if a.status != 422 || !strings.Contains(a.body, `id="problem"`) || keyPattern.MatchString(a.body) {
 			t.Errorf("%s: %d", name, a.status)

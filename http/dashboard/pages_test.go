@@ -191,7 +191,7 @@ func TestTheLivePartChangesWhenTheVerificationDoes(t *testing.T) {
 	viewer := g.as["viewer"]
 	first := viewer.get(base + "/live")
 	tag := first.header.Get("ETag")
-	if first.status != 200 || tag == "" || !strings.Contains(first.body, `data-hx-trigger="every 1s"`) ||
+	if first.status != 200 || tag == "" || !strings.Contains(first.body, `data-hx-trigger="every 2s"`) ||
 		!strings.Contains(first.body, `data-etag="`+html.EscapeString(tag)) || len(first.body) > 4096 {
 		t.Errorf("%d %q, %d bytes: %s", first.status, tag, len(first.body), first.body)
 	}

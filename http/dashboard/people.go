@@ -106,8 +106,6 @@ func invite(d *Dashboard, w http.ResponseWriter, r *request) {
 	_, err := d.o.Book.MakeLink(r.Context(), ledger.Link{ID: id, Purpose: ledger.InviteLink, Workspace: r.workspace(),
 		Email: v.Email, Role: v.Role, MadeBy: "user:" + r.in.User.ID.String()})
 	switch {
-	case errors.Is(err, ledger.ErrNotOwner):
-		d.noOwner(w, r)
 	case errors.Is(err, ledger.ErrTooManyMembers):
 		v.Problem = "The workspace has reached its limit of members and invitations. Remove a member or withdraw an invitation first."
 		d.showPeople(w, r, http.StatusConflict, v)
@@ -120,13 +118,6 @@ func invite(d *Dashboard, w http.ResponseWriter, r *request) {
 		d.showPeople(w, r, http.StatusOK, peopleView{Role: ledger.Member, MadeFor: v.Email,
 			Made: strings.TrimSuffix(d.o.PublicURL(), "/") + "/link/" + string(token)})
 	}
-}
-
-// noOwner answers somebody who was an owner until a moment ago.
-func (d *Dashboard) noOwner(w http.ResponseWriter, r *request) {
-	d.signin.Changed(r.in.User.ID)
-	d.fail(w, r.Request, failure{Status: http.StatusForbidden, Title: "Your role doesn't allow this",
-		Text: "You aren't an owner of this workspace any more.", Next: "Ask an owner for another role.", Link: "/", Label: "Back"})
 }
 
 // endLink answers POST /w/{ws}/people/links: withdraws an invitation. A second time changes nothing.
@@ -205,8 +196,6 @@ func setRole(d *Dashboard, w http.ResponseWriter, r *request) {
 	user, _ := parseID(r.PathValue("user"))
 	err := d.o.Book.SetRole(r.Context(), r.workspace(), user, role)
 	switch {
-	case errors.Is(err, ledger.ErrNotOwner):
-		d.noOwner(w, r)
 	case errors.Is(err, ledger.ErrNoSuchUser):
 		d.notFound(w, r.Request)
 	case errors.Is(err, ledger.ErrLastOwner):
@@ -235,11 +224,11 @@ func endMemberSessions(d *Dashboard, w http.ResponseWriter, r *request) {
 		return
 	}
 	form, _ := parseID(r.PostFormValue("form"))
-	_, err := d.signin.EndOthers(r.Context(), ledger.User{ID: m.User}, ledger.Hash{})
-	if err == nil {
-		line := uuid.NewSHA1(form, m.User[:]) // of this form about this member: the browser chooses the form
-		err = d.o.Book.LogWorkspace(r.Context(), r.workspace(), ledger.WorkspaceLine{ID: line, Action: "member sessions end",
-			Subject: m.Email})
+	line := uuid.NewSHA1(form, m.User[:]) // of this form about this member: the browser chooses the form
+	err := d.o.Book.LogWorkspace(r.Context(), r.workspace(), ledger.WorkspaceLine{ID: line, Action: "member sessions end",
+		Subject: m.Email})
+	if err == nil { // last: it may be the session that acts
+		_, err = d.signin.EndOthers(r.Context(), ledger.User{ID: m.User}, ledger.Hash{})
 	}
 	if err != nil {
 		d.unavailable(w, r.Request, "end sessions", err)

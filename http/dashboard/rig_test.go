@@ -128,7 +128,7 @@ func newRigWith(t testing.TB, change func(o *dashboard.Options), limit ...func(l
 	}
 	wide := httpd.Rate{PerSecond: 1e6, Burst: 1e6}
 	limits := httpd.DefaultLimits()
-	limits.Reads, limits.Creates = wide, wide
+	limits.Reads, limits.Creates, limits.Pages = wide, wide, wide
 	for _, set := range limit {
 		set(&limits)
 	}

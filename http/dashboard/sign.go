@@ -281,7 +281,7 @@ func passwordProblem(err error) string {
 
 // cleanName is a name that the ledger takes.
 func cleanName(text string) string {
-	text = strings.TrimSpace(strings.ReplaceAll(strings.ToValidUTF8(text, ""), "\x00", ""))
+	text = strings.TrimSpace(ledger.CleanName(text))
 	for len(text) > ledger.NameMax {
 		_, last := utf8.DecodeLastRuneInString(text)
 		text = text[:len(text)-last]

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"encoding/hex"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -77,7 +78,7 @@ func (d *Dashboard) boundTo(u ledger.User) bool {
 // changePassword answers POST /you/password.
 func (d *Dashboard) changePassword(w http.ResponseWriter, r *request) {
 	token, err := d.signin.ChangePassword(strangers(r), r.in, r.PostFormValue("old"), r.PostFormValue("password"),
-		browserOf(r))
+		r.PostFormValue("code"), browserOf(r))
 	if err == nil {
 		d.setCookie(w, token)
 		http.Redirect(w, r.Request, "/you?done=password", http.StatusSeeOther)
@@ -85,8 +86,10 @@ func (d *Dashboard) changePassword(w http.ResponseWriter, r *request) {
 	}
 	status, problem := d.signInProblem(w, err)
 	switch {
-	case status == http.StatusUnauthorized:
+	case errors.Is(err, signin.ErrWrong):
 		status, problem = http.StatusUnprocessableEntity, "The old password is wrong."
+	case status == http.StatusUnauthorized:
+		status = http.StatusUnprocessableEntity
 	case status == 0:
 		status, problem = http.StatusUnprocessableEntity, passwordProblem(err)
 	}

@@ -216,6 +216,9 @@ func (s *Store) updateIn(ctx context.Context, in transitions.Scope, do func(t *t
 		meter.runs++
 		f, err := s.run(ctx, in, again{before: meter.runs > 1, alone: conflicts%(crowdedRuns+1) == crowdedRuns}, func(t *tx) error {
 			t.passes, t.doubt = busy, doubt
+			if err := t.mayAct(); err != nil {
+				return err
+			}
 			return do(t)
 		})
 		if f.why == whyConflict {

@@ -84,9 +84,6 @@ type limitRow struct {
 // keyView is an API key.
 type keyView struct{ ledger.Key }
 
-// Works reports whether the key is not revoked.
-func (k keyView) Works() bool { return k.Revoked.IsZero() }
-
 // Name is what the key is called.
 func (k keyView) Name() string {
 	if k.Label != "" {

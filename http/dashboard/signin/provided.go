@@ -101,7 +101,7 @@ func (s *Service) bind(ctx context.Context, user uuid.UUID, in *ledger.SignedIn,
 	if in == nil || in.User.ID != user || !isEmail(who, in.User.Email) {
 		return ErrNotInvited
 	}
-	err := s.book.BindOIDC(ctx, user, who.Identity)
+	err := s.book.BindOIDC(s.Acting(ctx, *in, uuid.Nil, ""), user, who.Identity)
 	if errors.Is(err, ledger.ErrIdentityTaken) {
 		err = ErrNotInvited
 	}
@@ -117,7 +117,7 @@ func (s *Service) Unbind(ctx context.Context, in ledger.SignedIn, password, code
 	}
 	u, err := s.prove(ctx, in.User.Email, password, b)
 	if err != nil || u.OIDC == "" {
-		return err
+		return err // also the same form again, whose code is used
 	}
 	if u.TOTP != "" {
 		if err := s.proveCode(ctx, u, code, b); err != nil {
@@ -229,7 +229,7 @@ func keyedID(random [32]byte) uuid.UUID {
 // tidyName is a name of the provider's that the ledger takes; "" for one that it does not.
 func tidyName(name string) string {
 	name = strings.TrimSpace(name)
-	if len(name) > ledger.NameMax || ledger.CheckText(name) != nil {
+	if len(name) > ledger.NameMax || ledger.CheckName(name) != nil {
 		return ""
 	}
 	return name

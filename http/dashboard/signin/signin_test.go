@@ -416,13 +416,13 @@ func TestAChangedPasswordEndsAllOtherSessions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.service.ChangePassword(ctx, in, "wrong old password", "another good password", here); !errors.Is(err, signin.ErrWrong) {
+	if _, err := g.service.ChangePassword(ctx, in, "wrong old password", "another good password", "", here); !errors.Is(err, signin.ErrWrong) {
 		t.Errorf("with a wrong old one: %v", err)
 	}
-	if _, err := g.service.ChangePassword(ctx, in, good, "anna@example.com", here); !errors.Is(err, signin.ErrEmail) {
+	if _, err := g.service.ChangePassword(ctx, in, good, "anna@example.com", "", here); !errors.Is(err, signin.ErrEmail) {
 		t.Errorf("to the email: %v", err)
 	}
-	fresh, err := g.service.ChangePassword(ctx, in, good, "another good password", here)
+	fresh, err := g.service.ChangePassword(ctx, in, good, "another good password", "", here)
 	if err != nil {
 		t.Fatal(err)
 	}
