@@ -2,11 +2,13 @@ package dashboard
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -139,6 +141,10 @@ func (d *Dashboard) enter(w http.ResponseWriter, r *request, to route) bool {
 			return false
 		}
 		r.Request = r.Request.WithContext(ledger.WithTenant(r.Context(), id))
+		if !to.part && lastWorkspace(r.Request) != id.String() {
+			http.SetCookie(w, &http.Cookie{Name: workspaceCookie, Value: id.String(), Path: "/", Secure: true, HttpOnly: true,
+				SameSite: http.SameSiteLaxMode, MaxAge: int((365 * 24 * time.Hour).Seconds())})
+		}
 		return true
 	}
 	d.notFound(w, r.Request)
@@ -157,6 +163,16 @@ func rolesWith(needed ledger.Role) string {
 func parseID(text string) (uuid.UUID, bool) {
 	id, err := uuid.Parse(text)
 	return id, err == nil && id.String() == text
+}
+
+// parseHash reads a hash as forms have it.
+func parseHash(text string) (id ledger.Hash, ok bool) {
+	bytes, err := hex.DecodeString(text)
+	if err != nil || len(bytes) != len(id) {
+		return id, false
+	}
+	copy(id[:], bytes)
+	return id, true
 }
 
 // cookieOf is the session's cookie; two of them are none.
@@ -178,6 +194,17 @@ func (d *Dashboard) setCookie(w http.ResponseWriter, token signin.Token) {
 func dropCookie(w http.ResponseWriter) {
 	http.SetCookie(w, &http.Cookie{Name: cookieName, Path: "/", Secure: true, HttpOnly: true,
 		SameSite: http.SameSiteLaxMode, MaxAge: -1})
+}
+
+// workspaceCookie names the workspace that this browser showed last. It opens nothing.
+const workspaceCookie = "__Host-rollcall-workspace"
+
+// lastWorkspace is the one that this browser showed last, as it says; "" when it says nothing.
+func lastWorkspace(r *http.Request) string {
+	if c, err := r.Cookie(workspaceCookie); err == nil {
+		return c.Value
+	}
+	return ""
 }
 
 // browserOf says where a request comes from.

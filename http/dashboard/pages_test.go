@@ -299,11 +299,12 @@ func TestDownloadsHoldWhatWasAskedFor(t *testing.T) {
 		result(1, "=b@x.test", smtp.Invalid, smtp.MailboxNotFound), result(2, "c@x.test", smtp.Invalid, smtp.MailboxFull))
 	path := "/w/" + g.workspace.String() + "/verifications/" + v.ID.String() + "/results.csv"
 	for query, want := range map[string]struct{ emails, name string }{
-		"":                          {"a@ =b@ c@", "my_list-results.csv"},
-		"?outcome=invalid":          {"=b@ c@", "my_list-results-invalid.csv"},
-		"?outcome=&reason=":         {"a@ =b@ c@", "my_list-results.csv"},
+		"":                          {"a@ '=b@ c@", "my_list-results.csv"},
+		"?outcome=invalid":          {"'=b@ c@", "my_list-results-invalid.csv"},
+		"?outcome=&reason=":         {"a@ '=b@ c@", "my_list-results.csv"},
 		"?reason=mailbox_full":      {"c@", "my_list-results-mailbox_full.csv"},
-		"?for=spreadsheet":          {"a@ '=b@ c@", "my_list-results.csv"},
+		"?for=program":              {"a@ =b@ c@", "my_list-results.csv"},
+		"?for=spreadsheet":          {"", ""},
 		"?outcome=valid&reason=eai": {"", ""}, "?for=other": {"", ""}, "?outcome=none": {"", ""},
 	} {
 		a := g.as["viewer"].get(path + query)

@@ -122,12 +122,8 @@ func invite(d *Dashboard, w http.ResponseWriter, r *request) {
 
 // endLink answers POST /w/{ws}/people/links: withdraws an invitation. A second time changes nothing.
 func endLink(d *Dashboard, w http.ResponseWriter, r *request) {
-	var id ledger.Hash
-	bytes, err := hex.DecodeString(r.PostFormValue("link"))
-	if err == nil && len(bytes) == len(id) {
-		copy(id[:], bytes)
-	}
-	err = d.o.Book.EndLink(r.Context(), r.workspace(), id)
+	id, _ := parseHash(r.PostFormValue("link"))
+	err := d.o.Book.EndLink(r.Context(), r.workspace(), id)
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchLink):
 		d.showPeople(w, r, http.StatusConflict, peopleView{Role: ledger.Member,

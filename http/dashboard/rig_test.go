@@ -275,7 +275,7 @@ func (b *browser) sendBody(method, path, text string, headers ...string) answer 
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	if b.session != "" {
+	if b.session != "" && req.Header.Get("Cookie") == "" {
 		req.Header.Set("Cookie", "__Host-rollcall="+b.session)
 	}
 	res, err := http.DefaultTransport.RoundTrip(req)

@@ -110,13 +110,11 @@ func (d *Dashboard) endSessions(w http.ResponseWriter, r *request) {
 		http.Redirect(w, r.Request, "/you?done=sessions", http.StatusSeeOther)
 		return
 	}
-	var id ledger.Hash
-	bytes, err := hex.DecodeString(r.PostFormValue("session"))
-	if err != nil || len(bytes) != len(id) {
+	id, ok := parseHash(r.PostFormValue("session"))
+	if !ok {
 		d.showYou(w, r, http.StatusUnprocessableEntity, youView{Problem: "There is no such session."})
 		return
 	}
-	copy(id[:], bytes)
 	if err := d.signin.End(strangers(r), r.in.User, id); err != nil {
 		d.unavailable(w, r.Request, "end session", err)
 		return
