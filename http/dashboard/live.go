@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"rollcall/http/dashboard/view"
 	"rollcall/ledger"
@@ -28,6 +27,8 @@ type liveView struct {
 	Cancel   bool
 	Results  bool
 	Go       string // where an upload goes on; "" for who may not
+	Anew     string // where the corrected file of a failed one is uploaded; "" for who may not
+	Expected string // when the last address is expected to be final; "": it is not known or over
 	Missing  string // what is missing of credits; "" unless it waits for them
 	Say      string // what a reader is told when it changes
 	Waits    []waitLine
@@ -136,6 +137,12 @@ func (d *Dashboard) liveViewOf(r *request, v ledger.Verification) (show liveView
 		show.Again = "/w/" + r.workspace().String() + "/check"
 	}
 	show.Every = everyOf(v)
+	if !v.Expected.IsZero() && !v.Status.Final() {
+		show.Expected = view.Soon(v.Expected, d.now())
+	}
+	if v.Status == ledger.Failed && !show.Single && r.may(ledger.Member) {
+		show.Anew = "/w/" + r.workspace().String() + "/upload"
+	}
 	if v.Status == ledger.Uploading && r.may(ledger.Member) {
 		show.Go = "/w/" + r.workspace().String() + "/upload"
 	}
@@ -210,12 +217,4 @@ func (t *partTags) put(key partKey, tag string) {
 		t.kept = map[partKey]string{}
 	}
 	t.kept[key] = tag
-}
-
-// Expected says when the last address is expected to be final; nothing when it is not known or over.
-func (l liveView) Expected() *time.Time {
-	if l.V.Expected.IsZero() || l.V.Status.Final() {
-		return nil
-	}
-	return &l.V.Expected
 }

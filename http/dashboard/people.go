@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,7 @@ type peopleView struct {
 	Done    string
 	Made    string // the link that was just made, at the one moment at which it is shown
 	MadeFor string
+	Again   bool // the link replaces an older one
 	Roles   []ledger.Role
 }
 
@@ -101,9 +103,25 @@ func invite(d *Dashboard, w http.ResponseWriter, r *request) {
 		d.showPeople(w, r, http.StatusUnprocessableEntity, v)
 		return
 	}
+	members, err := d.o.Book.Members(r.Context(), r.workspace())
+	var older []ledger.Link
+	if err == nil {
+		older, err = d.o.Book.OpenLinks(r.Context(), r.workspace())
+	}
+	if err != nil {
+		d.unavailable(w, r.Request, "read members", err)
+		return
+	}
+	for _, m := range members {
+		if ledger.FoldEmail(m.Email) == ledger.FoldEmail(v.Email) {
+			v.Problem = m.Email + " is already a member, as " + string(m.Role) + ". To change the role, open their page in the list."
+			d.showPeople(w, r, http.StatusConflict, v)
+			return
+		}
+	}
 	token := d.signin.TokenOf("invite", r.workspace().String(), r.in.User.ID.String(), form.String())
 	id, _ := token.Hash()
-	_, err := d.o.Book.MakeLink(r.Context(), ledger.Link{ID: id, Purpose: ledger.InviteLink, Workspace: r.workspace(),
+	_, err = d.o.Book.MakeLink(r.Context(), ledger.Link{ID: id, Purpose: ledger.InviteLink, Workspace: r.workspace(),
 		Email: v.Email, Role: v.Role, MadeBy: "user:" + r.in.User.ID.String()})
 	switch {
 	case errors.Is(err, ledger.ErrTooManyMembers):
@@ -115,7 +133,10 @@ func invite(d *Dashboard, w http.ResponseWriter, r *request) {
 	case err != nil:
 		d.unavailable(w, r.Request, "make link", err)
 	default:
-		d.showPeople(w, r, http.StatusOK, peopleView{Role: ledger.Member, MadeFor: v.Email,
+		again := slices.ContainsFunc(older, func(l ledger.Link) bool {
+			return l.ID != id && ledger.FoldEmail(l.Email) == ledger.FoldEmail(v.Email)
+		})
+		d.showPeople(w, r, http.StatusOK, peopleView{Role: ledger.Member, MadeFor: v.Email, Again: again,
 			Made: strings.TrimSuffix(d.o.PublicURL(), "/") + "/link/" + string(token)})
 	}
 }
