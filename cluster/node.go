@@ -406,7 +406,7 @@ func (n *Node) wish(drain bool) {
 		return
 	}
 	if err := n.gossip.Drain(n.Draining()); err != nil {
-		n.log.Warn("members not told by gossip whether this node drains", "err", err)
+		n.log.Warn("could not gossip drain state", "err", err)
 	}
 	n.wake()
 }

@@ -155,7 +155,7 @@ type Upload struct {
 	Connections int `toml:"connections"`
 
 	// BytesPerSecond bounds what this node reads of one workspace's uploads; they become slow, and
-	// none is cut. 0 is unlimited. Default 0. 0, or at least 262144.
+	// none is cut. 0 means no bound; otherwise at least 262144. Default 0.
 	BytesPerSecond int64 `toml:"bytes_per_second"`
 }
 
@@ -223,8 +223,8 @@ type Limits struct {
 	// least 1.
 	StoredBytes int64 `toml:"stored_bytes"`
 
-	// UnpaidPerDay is how many verifications of 24 hours a workspace may have that never held a
-	// credit: not uploaded, refused, cancelled early, or waiting for credits. One more gets 429.
+	// UnpaidPerDay is how many verifications that never held a credit a workspace may create in 24
+	// hours: not uploaded, refused, cancelled early, or waiting for credits. One more gets 429.
 	// Default 1000. At least 1.
 	UnpaidPerDay int `toml:"unpaid_per_day"`
 }
@@ -268,9 +268,9 @@ type SMTP struct {
 	// point probes at your own network. Default none.
 	AllowNetworks []string `toml:"allow_networks"`
 
-	// ReceiversAtOnce is how many receivers a node has in memory, shared by workspace, of 20 KB each
-	// and 60 KB more with an SMTP session. Idle ones make room; where all have work the next one
-	// waits, which customers see as "connections". Default 2048. From 16 to 100000.
+	// ReceiversAtOnce is how many receivers a node has in memory, shared by workspace. Each takes 20
+	// KB, and 60 KB more with an SMTP session. Idle receivers make room. If all have work the next
+	// one waits, which customers see as "connections". Default 2048. From 16 to 100000.
 	ReceiversAtOnce int `toml:"receivers_at_once"`
 }
 
@@ -362,9 +362,9 @@ type Allowance struct {
 	// bear more. Default 20: guards against harvesting are known to count 25 or more. At least 1.
 	RefusedPerHour *int `toml:"refused_per_hour,omitempty"`
 
-	// RefusedShare lets more be refused while they are at most so many percent of the answers of an
-	// hour: for receivers known to judge by the share. Default 0; 20 or 30 for those that the
-	// program knows. From 0 to 90.
+	// RefusedShare allows more refusals while they are at most this percentage of an hour's answers:
+	// for receivers known to judge by the share. Default 0; 20 or 30 for those that the program
+	// knows. From 0 to 90.
 	RefusedShare *int `toml:"refused_share,omitempty"`
 
 	// Pipelining allows several commands in one packet where the receiver
@@ -383,8 +383,8 @@ type Allowance struct {
 	IdleTime *Duration `toml:"idle_time,omitempty"`
 
 	// TLS is opportunistic (encrypted where it is offered, RFC 7435), required (no
-	// session without it) or off. Certificates are not checked: receivers of mail have
-	// any. Default opportunistic; required for those that the program knows to want it.
+	// session without it) or off. Certificates are not checked: many receivers
+	// have none that anybody signed. Default opportunistic; required for those that the program knows to want it.
 	TLS *string `toml:"tls,omitempty"`
 
 	// AddressFamily is which addresses of hosts may be dialled: any, ipv4 or ipv6. Default any.
@@ -410,8 +410,8 @@ type Source struct {
 	// 0 is not bounded. Default 0. At least 0.
 	RcptsPerDay *int `toml:"rcpts_per_day,omitempty"`
 
-	// WarmUpFrom is the first day of a warm-up, such as "2026-11-21": RcptsPerDay holds on
-	// it and doubles on each day after it. Default none.
+	// WarmUpFrom is the first day of a warm-up, such as "2026-11-21". RcptsPerDay holds on that day
+	// and doubles on each day after it. Default none.
 	WarmUpFrom *string `toml:"warm_up_from,omitempty"`
 }
 

@@ -91,16 +91,24 @@ func TestShelves(t *testing.T) {
 var (
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	named   = regexp.MustCompile("`([a-z][a-z_]*/[a-z0-9_/]+\\.go)`")
 	unsaid  = regexp.MustCompile(`[^a-z0-9 _-]`)
 	fenced  = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
 )
 
-// TestLinks: what a document leads to exists, with the headline that it names.
+// TestLinks: what a document leads to exists, with the headline that it names, and so do the
+// Go files that it names by their path.
 func TestLinks(t *testing.T) {
 	texts := documents(t)
 	for name, text := range texts {
 		if strings.Contains(name, "/testdata/") {
 			continue // a part of a document that is written elsewhere
+		}
+		for _, m := range named.FindAllStringSubmatch(text, -1) {
+			_, err := os.Stat(filepath.Join(root, m[1]))
+			if _, beside := os.Stat(filepath.Join(root, path.Dir(name), m[1])); err != nil && beside != nil {
+				t.Errorf("%s names %s: %v", name, m[1], err)
+			}
 		}
 		for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
 			to, anchor, _ := strings.Cut(m[1], "#")
@@ -155,11 +163,11 @@ func TestStatesAreDrawn(t *testing.T) {
 	}
 }
 
-// TestRulesAreWhereTheTableSays: each file of the table exists and has the rule's name.
-func TestRulesAreWhereTheTableSays(t *testing.T) {
-	rows := regexp.MustCompile("(?m)^\\| ([^|`]+) \\| `([^`]+)` \\| `([^`]+)` \\|$").FindAllStringSubmatch(read(t, architecture), -1)
+// TestRulesAreWhereTheListSays: each file of the list exists and has the rule's name.
+func TestRulesAreWhereTheListSays(t *testing.T) {
+	rows := regexp.MustCompile("(?m)^- ([^:`]+): `([^`]+)`, `([^`]+)`$").FindAllStringSubmatch(read(t, architecture), -1)
 	if len(rows) != 20 {
-		t.Errorf("the table has %d rules, want 20", len(rows))
+		t.Errorf("the list has %d rules, want 20", len(rows))
 	}
 	for _, row := range rows {
 		code, err := os.ReadFile(filepath.Join(root, row[2]))

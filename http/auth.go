@@ -8,7 +8,7 @@ import (
 
 	"rollcall/http/api"
 	"rollcall/http/apikey"
-	"rollcall/http/proxies"
+	"rollcall/http/listen"
 	"rollcall/ledger"
 )
 
@@ -25,8 +25,8 @@ func (s *Server) admit(ctx context.Context, r *request) bool {
 		return false
 	}
 	r.key = key
-	if s.foreignOrigin(r) && r.route != routeCredits {
-		writeIssue(r.RequestCtx, api.OriginNotAllowed, 0)
+	if s.origins.Foreign(r.RequestCtx) && r.route != routeCredits {
+		listen.WriteIssue(r.RequestCtx, api.OriginNotAllowed, 0)
 		return false
 	}
 	bucket, name := s.limits.reads, "reads"
@@ -44,10 +44,10 @@ func (s *Server) admit(ctx context.Context, r *request) bool {
 // none that is good. Only keys that are rejected count against their network
 // address, and only they are refused for it: others may share that address.
 func (s *Server) identify(ctx context.Context, r *request) (key ledger.Key, ok bool) {
-	address := addressOf(s.client(r))
+	address := listen.NetworkOf(s.client(r))
 	values := r.Request.Header.PeekAll(headerAPIKey)
 	if len(values) == 0 || len(values) == 1 && len(values[0]) == 0 {
-		writeIssue(r.RequestCtx, api.MissingAPIKey, 0) // no guess
+		listen.WriteIssue(r.RequestCtx, api.MissingAPIKey, 0) // no guess
 		return ledger.Key{}, false
 	}
 	known := keyRejected
@@ -79,7 +79,7 @@ func (s *Server) identify(ctx context.Context, r *request) (key ledger.Key, ok b
 
 // client gives the address that a request comes from, by what trusted proxies say.
 func (s *Server) client(r *request) netip.Addr {
-	return s.options.Trusted.Client(proxies.AddrOf(r.RemoteAddr()), r.Request.Header.PeekAll(headerForwarded))
+	return s.options.Trusted.Client(listen.IPOf(r.RemoteAddr()), r.Request.Header.PeekAll(headerForwarded))
 }
 
 // lookUp asks the ledger about a key. rejected gives the wait of a key that is not
@@ -105,20 +105,20 @@ func (s *Server) reject(r *request, code api.Code, wait time.Duration) {
 		s.limited(r, "bad_keys", wait)
 		return
 	}
-	writeIssue(r.RequestCtx, code, 0)
+	listen.WriteIssue(r.RequestCtx, code, 0)
 }
 
 // limited answers 429 with the time to the next token.
 func (s *Server) limited(r *request, limit string, wait time.Duration) {
 	s.metrics.limited.WithLabelValues(limit).Inc()
-	writeIssue(r.RequestCtx, api.RateLimited, seconds(wait, 1, 60))
+	listen.WriteIssue(r.RequestCtx, api.RateLimited, seconds(wait, 1, 60))
 }
 
 // unavailable answers 503 for a ledger that did not answer. The error is logged,
 // not more than one in complaintEvery; it holds no address and no secret by the
 // rules of the ledger.
 func (s *Server) unavailable(r *request, step string, err error) {
-	s.noAnswer.warn(time.Now(), "stage", step, "route", routeNames[r.route],
-		"request", requestID(r.RequestCtx), "err", err)
-	s.refuse(r, api.ServiceUnavailable, jitter(5, 5))
+	s.noAnswer.Write(time.Now(), "stage", step, "route", routeNames[r.route],
+		"request", listen.RequestID(r.RequestCtx), "err", err)
+	s.refuse(r, api.ServiceUnavailable, listen.Jitter(5, 5))
 }

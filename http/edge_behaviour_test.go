@@ -16,6 +16,7 @@ import (
 
 	httpd "rollcall/http"
 	"rollcall/http/api"
+	"rollcall/http/listen/listentest"
 )
 
 // TestOrigins is the table of browser origins: only the listed one, to the letter.
@@ -169,7 +170,7 @@ func TestDownloadsAtOnce(t *testing.T) {
 		t.Errorf("second download: %d %s", a.status, a.body)
 	}
 	_ = slow.Body.Close() // the client goes away
-	within(t, "the slot to come back", func() bool {
+	listentest.Within(t, "the slot to come back", func() bool {
 		return e.do(call{method: "HEAD",
 			path: path}).status == 200
 	})
@@ -206,22 +207,6 @@ func TestANodeHasItsPartOfTheLimits(t *testing.T) {
 		}
 		if granted != c.granted {
 			t.Errorf("%s: %d requests are let in, want %d", c.name, granted, c.granted)
-		}
-	}
-}
-
-// within waits for a condition, at most ten seconds.
-func within(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(10 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("waited too long for %s", what)
-		case <-tick.C:
 		}
 	}
 }

@@ -2,7 +2,6 @@ package http
 
 import (
 	"math"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -49,11 +48,7 @@ type rateLimiter struct {
 }
 
 func newRateLimiter(all Rate, nodes func() int, now func() time.Time) *rateLimiter {
-	buckets, err := lru.New[string, *rate.Limiter](bucketsMax)
-	if err != nil {
-		panic(err) // the size is a constant above 0
-	}
-	return &rateLimiter{all: all, nodes: nodes, now: now, buckets: buckets}
+	return &rateLimiter{all: all, nodes: nodes, now: now, buckets: newLRU[*rate.Limiter](bucketsMax)}
 }
 
 // takeToken takes a token and returns 0, or the time until there is one.
@@ -119,17 +114,4 @@ func (s *slots) releaseSlot(name string) {
 func seconds(wait time.Duration, least, most int) int {
 	n := (wait + time.Second - 1) / time.Second
 	return int(min(max(n, time.Duration(least)), time.Duration(most)))
-}
-
-// addressOf names the network address that limits count: one IPv4 address, or
-// one IPv6 /64, which is what one customer line gets (RFC 6177).
-func addressOf(a netip.Addr) string {
-	if a = a.Unmap(); a.Is4() {
-		return string(a.AsSlice())
-	}
-	p, err := a.Prefix(64)
-	if err != nil {
-		return ""
-	}
-	return string(p.Addr().AsSlice())
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"rollcall/http/api"
+	"rollcall/http/listen"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -94,7 +95,7 @@ func (s *Server) newDownload(r *request, giveSlot func()) *download {
 	ctx, cancel := context.WithCancel(ledger.WithTenant(context.Background(), r.key.Workspace))
 	d := &download{stall: time.AfterFunc(ledgerTimeout, cancel), patience: ledgerTimeout,
 		panicked: s.metrics.panics.Inc}
-	workspace, id, request, wanted := r.key.Workspace, r.id, requestID(r.RequestCtx), r.rows
+	workspace, id, request, wanted := r.key.Workspace, r.id, listen.RequestID(r.RequestCtx), r.rows
 	d.release = func() {
 		cancel()
 		giveSlot()

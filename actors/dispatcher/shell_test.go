@@ -234,7 +234,7 @@ func newOffice(t *testing.T) *office {
 	guard.New(prometheus.NewRegistry(), log).Install(o.system)
 	t.Cleanup(func() {
 		o.system.Shutdown()
-		<-time.After(10 * deadLetters)
+		<-time.After(10*deadLetters + 2*time.Second) // the goroutines that the guard keeps end too
 		if err := store.Close(); err != nil {
 			t.Error(err)
 		}

@@ -289,7 +289,8 @@ func TestActorTellsDoublesToStop(t *testing.T) {
 
 // TestActorAsksTheCluster: what another node has learned saves the control probe.
 func TestActorAsksTheCluster(t *testing.T) {
-	m := &memory{facts: map[string]ledger.Fact{"domain/example.test/mx.receiver.test": {Key: "domain/example.test/mx.receiver.test",
+	const key = "domain/example.test/mx.receiver.test"
+	m := &memory{facts: map[string]ledger.Fact{key: {Key: key,
 		Data: []byte("habit1 accepted=3 refused=0 first=1 last=2"), Expires: morning.AddDate(100, 0, 0)}}}
 	var facts *Facts
 	withActorOf(t, func(_ *stage, o *Options) {

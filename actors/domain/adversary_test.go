@@ -74,7 +74,7 @@ func (a *adversary) do(s step) {
 	case findRoute:
 		a.mail = append(a.mail, delivery{a.now.Add(time.Millisecond), func() {
 			if a.chance(20) {
-				a.b.routed(a.now, mx.Route{}, errDNS)
+				a.b.takeRoute(a.now, mx.Route{}, errDNS)
 				return
 			}
 			r := testRoute
@@ -82,11 +82,11 @@ func (a *adversary) do(s step) {
 			if a.chance(20) {
 				r.Receiver = "other.test"
 			}
-			a.b.routed(a.now, r, nil)
+			a.b.takeRoute(a.now, r, nil)
 		}})
 	case findReceiver:
 		key := a.b.route.key
-		a.mail = append(a.mail, delivery{a.now.Add(s.after), func() { a.b.found(key, !a.chance(20)) }})
+		a.mail = append(a.mail, delivery{a.now.Add(s.after), func() { a.b.foundReceiver(key, !a.chance(20)) }})
 	case recall:
 		a.mail = append(a.mail, delivery{a.now.Add(time.Second), func() { a.b.controls.recallOver() }})
 	case tell:
@@ -103,7 +103,7 @@ func (a *adversary) do(s step) {
 
 // offered takes an offer, or does not.
 func (a *adversary) offered(m *wire.Offer) {
-	if !a.b.mine(m.GetTask()) || a.b.backlog.chunks[m.GetChunk()] == nil {
+	if !a.b.backlog.isMine(m.GetTask()) || a.b.backlog.chunkOf(m.GetChunk()) == nil {
 		return // taken back in the same breath: Cancel comes behind
 	}
 	for _, p := range m.GetProbes() {
@@ -126,7 +126,7 @@ func (a *adversary) offered(m *wire.Offer) {
 		a.open[m.GetChunk()] = m
 		a.keys[m.GetChunk()] = a.b.route.key
 	}
-	a.post(func() { a.b.acked(a.now, ack) })
+	a.post(func() { a.b.backlog.takeAck(a.now, ack) })
 }
 
 // census checks that every address is in exactly one place.
@@ -141,7 +141,7 @@ func (a *adversary) census() {
 	for _, ordinal := range slices.Concat(s.ready, s.ordinals[s.next:]) {
 		places[ordinal]++
 	}
-	for _, d := range s.deferred {
+	for _, d := range a.b.retries.deferred {
 		places[d.ordinal]++
 	}
 	for _, f := range slices.Concat(a.b.controls.accepted, a.b.controls.proven) {
@@ -164,15 +164,15 @@ func (a *adversary) census() {
 // work answers a part of what is open, and misbehaves.
 func (a *adversary) work() {
 	s := &a.b.backlog
-	if s.out(false) > chunksMax || s.out(true) > chunksMax {
-		a.t.Fatalf("%d chunks are open, and %d of due retries", s.out(false), s.out(true))
+	if s.countOut(false) > chunksMax || s.countOut(true) > chunksMax {
+		a.t.Fatalf("%d chunks are open, and %d of due retries", s.countOut(false), s.countOut(true))
 	}
 	switch {
-	case !s.reached:
+	case !s.receiver.reached:
 	case a.chance(1):
-		a.b.gone(a.now, rapid.IntRange(0, lostSure).Draw(a.t, "suspicion"))
+		a.b.backlog.loseReceiver(a.now, rapid.IntRange(0, lostSure).Draw(a.t, "suspicion"))
 	case a.chance(1):
-		a.b.moved(a.now, &wire.Moved{Task: s.task})
+		a.b.backlog.takeMoved(a.now, &wire.Moved{Task: s.task})
 	}
 	if a.chance(5) {
 		clear(a.open) // forgotten
@@ -203,8 +203,8 @@ func (a *adversary) work() {
 	}
 	for _, key := range slices.Sorted(maps.Keys(pulses)) {
 		a.post(func() {
-			if a.b.mine(pulses[key].GetTask()) && a.b.route.key == key {
-				a.b.pulsed(a.now, pulses[key]) // the shell lets no others through
+			if a.b.backlog.isMine(pulses[key].GetTask()) && a.b.route.key == key {
+				a.b.backlog.takePulse(a.now, pulses[key]) // the shell lets no others through
 			}
 		})
 	}
@@ -228,7 +228,7 @@ func (a *adversary) answer(m *wire.Offer, probes []*wire.Probe) {
 		r.Answers = append(r.Answers, say.answer(&texts, p.GetOrdinal(), a.now))
 	}
 	r.Texts = texts.List()
-	a.post(func() { a.b.results(a.now, r) })
+	a.post(func() { a.b.takeResults(a.now, r) })
 }
 
 // guardAfter is the number of refusals behind which the adversary's guard accepts all.
@@ -345,7 +345,7 @@ func TestAdversary(t *testing.T) {
 			a.work()
 			a.plan()
 			a.census()
-			rested = rested || a.b.resting(a.now)
+			rested = rested || a.b.route.isResting(a.now)
 			most := 9 * time.Hour // more than the time to give up, from the last lost chunk on
 			if rested {
 				most = w.Deadline.Sub(morning) + 10*time.Minute // what is out then comes back
@@ -354,7 +354,7 @@ func TestAdversary(t *testing.T) {
 				t.Fatalf("%d of %d are final after %s, a guard made it rest: %v", len(a.final), n, took, rested)
 			}
 		}
-		deferred, history := len(a.b.backlog.deferred), len(a.b.backlog.history)
+		deferred, history := len(a.b.retries.deferred), len(a.b.retries.again)
 		if a.b.left != 0 || deferred > 1 || history > 1 {
 			t.Fatalf("at the end %d are left, %d deferred, %d in the history", a.b.left, deferred, history)
 		}

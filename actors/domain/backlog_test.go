@@ -18,7 +18,7 @@ func newMovingBench(t *testing.T, key *string, addresses int) *bench {
 	o.Match = func(mx.Route) string { return *key }
 	o.Version = func() uint64 { return uint64(len(*key)) }
 	b := newBench(t, o, addresses)
-	b.routed(b.now, testRoute, nil)
+	b.takeRoute(b.now, testRoute, nil)
 	b.look()
 	return b
 }
@@ -34,7 +34,7 @@ func TestTheReceiverChanges(t *testing.T) {
 	deferred := first.GetProbes()[0].GetOrdinal()
 	b.answers(first, 1, told{reason: smtp.Greylisted, wait: time.Hour / 2}, deferred)
 	key = "suffix:receiver.test"
-	b.pulsed(b.now, &wire.Pulse{Task: first.GetTask(), Chunks: []uint64{first.GetChunk()}})
+	b.backlog.takePulse(b.now, &wire.Pulse{Task: first.GetTask(), Chunks: []uint64{first.GetChunk()}})
 	b.look()
 	cancelled := 0
 	for _, s := range b.steps {
@@ -47,7 +47,7 @@ func TestTheReceiverChanges(t *testing.T) {
 	if cancelled != 1 {
 		t.Fatalf("%d receivers are told to drop what they have", cancelled)
 	}
-	if b.found("receiver.test", true) {
+	if b.foundReceiver("receiver.test", true) {
 		t.Error("the receiver of before is taken")
 	}
 	b.receivers(true)
@@ -74,7 +74,7 @@ func TestAttemptsCountAtAnotherReceiver(t *testing.T) {
 	b.pass(ladder[0])
 	again := b.offered()
 	key = "suffix:receiver.test"
-	b.pulsed(b.now, &wire.Pulse{Task: again.GetTask()})
+	b.backlog.takePulse(b.now, &wire.Pulse{Task: again.GetTask()})
 	b.look()
 	b.receivers(true)
 	b.answers(b.offered(), 1, greylisted)
@@ -100,7 +100,6 @@ func (b *bench) offersInOrder() (list []*wire.Offer) {
 	for _, o := range b.backlog.chunks {
 		list = append(list, o.offer)
 	}
-	slices.SortFunc(list, func(a, b *wire.Offer) int { return int(a.GetChunk()) - int(b.GetChunk()) })
 	return list
 }
 
@@ -135,19 +134,19 @@ func BenchmarkPlanner(b *testing.B) {
 	b.ResetTimer()
 	a := newPlanner(morning, testOptions(), w, testSeed)
 	a.plan(morning)
-	a.routed(morning, testRoute, nil)
+	a.takeRoute(morning, testRoute, nil)
 	a.plan(morning)
-	a.found(a.route.key, true)
+	a.foundReceiver(a.route.key, true)
 	for a.left > 0 {
 		a.plan(morning)
-		for _, c := range a.backlog.chunks {
+		for _, c := range slices.Clone(a.backlog.chunks) {
 			m := &wire.Results{Task: a.backlog.task, Chunk: c.offer.GetChunk(), Batch: 1, Credit: 1}
 			var texts wire.Texts
 			for _, p := range c.offer.GetProbes() {
 				m.Answers = append(m.Answers, refused.answer(&texts, p.GetOrdinal(), morning))
 			}
 			m.Texts = texts.List()
-			a.results(morning, m)
+			a.takeResults(morning, m)
 		}
 	}
 }

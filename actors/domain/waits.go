@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// tellEvery is how often a domain says what its addresses wait for, at most. Guess:
+	// tellEvery is how often a domain says what its addresses wait for, at most:
 	// as soon as a person looks again, and no work at all beside a question each.
 	tellEvery = 2 * time.Second
 
@@ -36,7 +36,7 @@ type Waits struct {
 	Wait   time.Duration
 }
 
-// equal says whether there is nothing new in another one.
+// equal reports whether there is nothing new in another one.
 func (w Waits) equal(o Waits) bool {
 	return w.Ends.Equal(o.Ends) && slices.EqualFunc(w.Waits, o.Waits, func(a, b inspect.Wait) bool {
 		same := a.Until.Equal(b.Until) && a.Last.Equal(b.Last)
@@ -49,47 +49,25 @@ func (w Waits) equal(o Waits) bool {
 // many there are.
 func (pl *planner) waits(now time.Time) Waits {
 	out := Waits{Domain: pl.work.Domain}
-	out.PutOff, out.Wait = pl.retries.stats.part()
-	due := pl.dueByReason(now)
-	out.add(pl.askable(now, due))
-	if n := pl.weighed(); n > 0 {
-		w := inspect.Wait{Addresses: n, For: inspect.ForControl, Until: after(now, pl.controls.at())}
-		if pl.resting(now) {
-			w.Until = pl.restUntil()
+	out.PutOff, out.Wait = pl.retries.stats.expectDeferred()
+	due := pl.retries.countDue(now)
+	out.add(pl.waitForReceiver(now, due))
+	if n := pl.controls.countWeighed(); n > 0 {
+		w := inspect.Wait{Addresses: n, For: inspect.ForControl, Receiver: pl.route.key,
+			Until: after(now, pl.controls.nextControl()), Last: after(now, pl.controls.endsAt(now))}
+		if pl.route.isResting(now) {
+			w.Until = pl.route.restUntil()
 		}
-		w.Last = after(now, pl.controlsEnd(now))
-		w.Receiver = pl.route.key
 		out.add(w)
 		out.Ends = w.Last
 	}
 	for _, r := range pl.retries.stats.reasons() {
-		pl.addPutOff(now, &out, r, due)
+		pl.addDeferred(now, &out, r, due[r])
 	}
 	if d := pl.work.Deadline; !d.IsZero() && out.Ends.After(d) {
 		out.Ends = d
 	}
 	return out
-}
-
-// addPutOff says what those wait for that were put off for a reason and are not due.
-func (pl *planner) addPutOff(now time.Time, out *Waits, r smtp.Reason, due map[smtp.Reason]int) {
-	c := pl.retries.stats.of(r)
-	n := c.addresses - due[r]
-	if n <= 0 {
-		return
-	}
-	out.add(inspect.Wait{Addresses: n, For: inspect.ForRetry, Reason: r.String(),
-		Receiver: pl.route.key, Until: after(now, pl.start.Add(max(c.first, pl.backlog.nextDue()))),
-		Last: after(now, pl.start.Add(c.last))})
-	ends, gaveUp := max(c.ends, c.last), max(c.last, c.since+pl.options.GiveUpAfter)
-	switch _, known := pl.habit(now, pl.answering()).CatchAll(); {
-	case c.hopeless(r):
-		ends = gaveUp
-	case r == smtp.Greylisted && !known: // the control probe behind them is put off too
-		ends += c.wait
-		gaveUp += c.wait
-	}
-	out.Ends = later(out.Ends, pl.start.Add(min(ends, gaveUp)))
 }
 
 func (w *Waits) add(n inspect.Wait) {
@@ -98,90 +76,53 @@ func (w *Waits) add(n inspect.Wait) {
 	}
 }
 
-// askable says what the addresses wait for that could be asked now.
-func (pl *planner) askable(now time.Time, due map[smtp.Reason]int) inspect.Wait {
-	s := &pl.backlog
-	w := inspect.Wait{Addresses: len(s.ready) + len(s.ordinals) - s.next, For: inspect.ForReceiver}
+// addDeferred says what those wait for that were put off for a reason and are not due.
+func (pl *planner) addDeferred(now time.Time, out *Waits, r smtp.Reason, due int) {
+	c := pl.retries.stats.countOf(r)
+	n := c.addresses - due
+	if n <= 0 {
+		return
+	}
+	out.add(inspect.Wait{Addresses: n, For: inspect.ForRetry, Reason: r.String(), Receiver: pl.route.key,
+		Until: after(now, later(pl.start.Add(c.first), pl.retries.nextDue())), Last: after(now, pl.start.Add(c.last))})
+	ends, gaveUp := max(c.ends, c.last), max(c.last, c.since+pl.options.GiveUpAfter)
+	switch _, known := pl.controls.habitOf(now, pl.route.answeringHost()).CatchAll(); {
+	case c.isHopeless(r):
+		ends = gaveUp
+	case r == smtp.Greylisted && !known: // the control probe behind them is put off too
+		ends += c.wait
+		gaveUp += c.wait
+	}
+	out.Ends = later(out.Ends, pl.start.Add(min(ends, gaveUp)))
+}
+
+// waitForReceiver says what the addresses wait for that could be asked now.
+func (pl *planner) waitForReceiver(now time.Time, due map[smtp.Reason]int) inspect.Wait {
+	w := inspect.Wait{Addresses: pl.backlog.countFresh(), For: inspect.ForReceiver}
 	for _, n := range due {
 		w.Addresses += n
 	}
-	for _, o := range s.chunks {
+	for _, o := range pl.backlog.chunks {
 		w.Addresses += len(o.left)
 	}
 	if pl.controls.asking && pl.retries.stats.control == 0 {
 		w.Addresses-- // it is no address of the file
 	}
-	switch rest := pl.restUntil(); {
+	switch rest := pl.route.restUntil(); {
 	case rest.After(now):
 		w.For, w.Reason, w.Until, w.Last = inspect.ForRetry, smtp.HarvestGuard.String(), rest, rest
 	case pl.route.hosts == nil:
 		w.For = inspect.ForRoute
 	default:
+		r := &pl.backlog.receiver
 		w.Receiver, w.Cause = pl.route.key, inspect.Causes[wire.Cause_FREE]
 		switch {
-		case pl.held || s.reaching && s.failures > missedMax:
+		case pl.held || r.isMissed():
 			w.Cause = inspect.Causes[wire.Cause_NO_SHARE]
-		case int(s.cause) < len(inspect.Causes):
-			w.Cause = inspect.Causes[s.cause]
+		case int(r.cause) < len(inspect.Causes):
+			w.Cause = inspect.Causes[r.cause]
 		}
-		w.Until, w.PerHour = after(now, s.heldUntil), int(s.perHour)
+		w.Until, w.PerHour = after(now, r.heldUntil), int(r.perHour)
 	}
 	return w
-}
-
-// dueByReason counts the addresses that were put off and could be asked again now, if
-// the receiver lets us.
-func (pl *planner) dueByReason(now time.Time) map[smtp.Reason]int {
-	out := map[smtp.Reason]int{}
-	if pl.backlog.countDue(pl.since(now), dueMax, out) < dueMax {
-		return out
-	}
-	clear(out)
-	for _, r := range pl.retries.stats.reasons() { // more than are looked at: as good as all of them
-		out[r] = pl.retries.stats.of(r).addresses
-	}
-	return out
-}
-
-// countDue counts the addresses whose time has come, at most so many: those of a heap
-// lie together at its top.
-func (s *backlog) countDue(since time.Duration, most int, by map[smtp.Reason]int) int {
-	n := 0
-	var below func(i int)
-	below = func(i int) {
-		if i >= len(s.deferred) || n >= most || s.deferred[i].due > since {
-			return
-		}
-		if n++; s.deferred[i].ordinal != controlOrdinal {
-			by[s.deferred[i].reason]++
-		}
-		below(2*i + 1)
-		below(2*i + 2)
-	}
-	below(0)
-	return n
-}
-
-// nextDue is when the first address is asked again.
-func (s *backlog) nextDue() time.Duration {
-	if len(s.deferred) == 0 {
-		return 0
-	}
-	return s.deferred[0].due
-}
-
-// after is a time, or the zero time when it is over.
-func after(now, t time.Time) time.Time {
-	if t.After(now) {
-		return t
-	}
-	return time.Time{}
-}
-
-// later is the later of two times.
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

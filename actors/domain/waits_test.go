@@ -32,16 +32,16 @@ func checkWaits(t failer, a *planner, now time.Time) {
 	if sum != a.left {
 		t.Fatalf("%d addresses are open, and %d wait: %+v", a.left, sum, w.Waits)
 	}
-	if len(a.backlog.deferred) > 1000 {
+	if len(a.retries.deferred) > 1000 {
 		return // each turn would take long
 	}
 	by := map[smtp.Reason]int{}
-	for _, p := range a.backlog.deferred {
+	for _, p := range a.retries.deferred {
 		if p.ordinal == controlOrdinal {
 			continue
 		}
 		by[p.reason]++
-		if c := a.retries.stats.of(p.reason); p.due < c.first || p.due > c.last || c.ends < p.due {
+		if c := a.retries.stats.countOf(p.reason); p.due < c.first || p.due > c.last || c.ends < p.due {
 			t.Fatalf("an address is due at %v, and told for %v is %v to %v, and %v", p.due, p.reason,
 				c.first, c.last, c.ends)
 		}
@@ -76,7 +76,7 @@ func TestWaitsAreTold(t *testing.T) {
 	b.says(inspect.Wait{Addresses: 4, For: inspect.ForReceiver, Receiver: at, Cause: "free"})
 	o := b.offered()
 	b.ack(o, 1, wire.Refusal_NONE)
-	b.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{o.GetChunk()}, Cause: wire.Cause_BUDGET,
+	b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{o.GetChunk()}, Cause: wire.Cause_BUDGET,
 		PerHour: 40, WaitingMs: 60_000})
 	b.says(inspect.Wait{Addresses: 4, For: inspect.ForReceiver, Receiver: at, Cause: "budget",
 		PerHour: 40})
@@ -101,7 +101,7 @@ func TestWaitsAreTold(t *testing.T) {
 	if want := morning.Add(b.options.GiveUpAfter); !got.Ends.Equal(want) {
 		t.Errorf("ends at %v, want %v: a mailbox that is full stays so", got.Ends, want)
 	}
-	b.leave() // and what was due waits for the receiver
+	b.backlog.leaveReceiver() // and what was due waits for the receiver
 	b.now = b.now.Add(ladder[0])
 	b.says(inspect.Wait{Addresses: 3, For: inspect.ForReceiver, Receiver: at, Cause: "free"},
 		inspect.Wait{Addresses: 1, For: inspect.ForControl, Receiver: at})
@@ -111,7 +111,7 @@ func TestWaitsAreTold(t *testing.T) {
 func TestUnknownCauseIsFree(t *testing.T) {
 	b := newBench(t, testOptions(), 1)
 	b.reach()
-	b.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Cause: 99})
+	b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Cause: 99})
 	b.says(inspect.Wait{Addresses: 1, For: inspect.ForReceiver, Receiver: "receiver.test", Cause: "free"})
 }
 
@@ -131,7 +131,7 @@ func TestGreylistingTeachesTheEnd(t *testing.T) {
 	}
 	b.pass(time.Minute)
 	b.answers(b.offered(), 1, told{reason: smtp.MailboxNotFound, outcome: smtp.Invalid, source: "192.0.2.9"}, 0)
-	b.answers(b.backlog.newest(), 2, grey, 1)
+	b.answers(b.backlog.chunks[len(b.backlog.chunks)-1].offer, 2, grey, 1)
 	w := b.waits(b.now)
 	if want := b.now.Add(10 * time.Minute); w.Ends.Before(want) {
 		t.Errorf("ends at %v, want %v or later", w.Ends.Sub(morning), want.Sub(morning))
@@ -141,17 +141,6 @@ func TestGreylistingTeachesTheEnd(t *testing.T) {
 	}
 }
 
-// newest is the offer of the newest chunk.
-func (s *backlog) newest() *wire.Offer {
-	var last *wire.Offer
-	for _, o := range s.chunks {
-		if last == nil || o.offer.GetChunk() > last.GetChunk() {
-			last = o.offer
-		}
-	}
-	return last
-}
-
 // TestManyThatAreDueAreNotLookedAt: beyond a bound all that are put off are said to wait
 // for the receiver.
 func TestManyThatAreDueAreNotLookedAt(t *testing.T) {
@@ -159,7 +148,7 @@ func TestManyThatAreDueAreNotLookedAt(t *testing.T) {
 	for i := range uint32(dueMax + 100) {
 		p := pending{ordinal: i, due: time.Duration(i), reason: smtp.Greylisted}
 		b.retries.stats.push(&p, p.due)
-		b.backlog.deferred = append(b.backlog.deferred, p) // sorted is a heap
+		b.retries.deferred = append(b.retries.deferred, p) // sorted is a heap
 	}
 	b.backlog.next = len(b.backlog.ordinals)
 	b.route.hosts, b.route.key = wire.Hosts(testRoute.Hosts), "receiver.test"
@@ -199,10 +188,10 @@ func TestAChangedTableIsFollowed(t *testing.T) {
 		t.Fatalf("key %s, asked %d times for it while nothing changed", b.route.key, asked-before)
 	}
 	version++
-	b.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{b.backlog.chunk}})
+	b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{b.backlog.chunk}})
 	b.look()
-	if b.route.key != key || b.backlog.reached || len(b.backlog.chunks) != 0 {
-		t.Fatalf("key %s after the change, reached %v, %d chunks out", b.route.key, b.backlog.reached,
+	if b.route.key != key || b.backlog.receiver.reached || len(b.backlog.chunks) != 0 {
+		t.Fatalf("key %s after the change, reached %v, %d chunks out", b.route.key, b.backlog.receiver.reached,
 			len(b.backlog.chunks))
 	}
 	b.finds(true)
@@ -211,7 +200,7 @@ func TestAChangedTableIsFollowed(t *testing.T) {
 	}
 	version++ // of others
 	b.pass(time.Second)
-	if !b.backlog.reached || len(b.backlog.chunks) != 1 {
+	if !b.backlog.receiver.reached || len(b.backlog.chunks) != 1 {
 		t.Error("a change that is of others took the work away")
 	}
 }
@@ -234,7 +223,7 @@ func TestWaitsOfAReceiver(t *testing.T) {
 			b := newBench(t, o, 1)
 			b.reach()
 			b.answers(b.offered(), 1, told{reason: smtp.Greylisted})
-			if got := b.quiet(b.now).Sub(b.now); got != c.want {
+			if got := b.quietUntil(b.now).Sub(b.now); got != c.want {
 				t.Errorf("asked again after %v, want %v", got, c.want)
 			}
 		})

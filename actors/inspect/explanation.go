@@ -4,16 +4,17 @@ import "time"
 
 // Explanation says what holds for a mail domain, a key or one of our sources, and who said so.
 type Explanation struct {
-	Domain   string           `json:"domain,omitempty"` // that was asked about; "": it was a key
-	Hosts    []string         `json:"hosts,omitempty"`  // of its MX, in the order to try
-	Key      string           `json:"key"`              // of the receiver
-	Fields   []ExplainedField `json:"fields"`
-	Beside   []string         `json:"beside,omitempty"`   // keys that speak to the same operator with an allowance of their own
-	Narrower []string         `json:"narrower,omitempty"` // names below this one with rules that go before its own
-	Receiver []Receiver       `json:"receiver,omitempty"` // as it is now, where it lives
-	Notes    []string         `json:"notes,omitempty"`    // what else there is to know, in sentences
-	Others   []OtherFile      `json:"others,omitempty"`   // nodes that may ask by other rules
-	Silent   []Silent         `json:"silent,omitempty"`
+	Domain string           `json:"domain,omitempty"` // that was asked about; "": it was a key
+	Hosts  []string         `json:"hosts,omitempty"`  // of its MX, in the order to try
+	Key    string           `json:"key"`              // of the receiver
+	Fields []ExplainedField `json:"fields"`
+	// Keys that speak to the same operator with an allowance of their own.
+	Beside   []string    `json:"beside,omitempty"`
+	Narrower []string    `json:"narrower,omitempty"` // names below this one with rules that go before its own
+	Receiver []Receiver  `json:"receiver,omitempty"` // as it is now, where it lives
+	Notes    []string    `json:"notes,omitempty"`    // what else there is to know, in sentences
+	Others   []OtherFile `json:"others,omitempty"`   // nodes that may ask by other rules
+	Silent   []Silent    `json:"silent,omitempty"`
 }
 
 // OtherFile is a node whose throttle file says something else than that of the node that was

@@ -16,7 +16,8 @@ type Receiver struct {
 	Until time.Time `json:"until,omitzero"`
 	Why   string    `json:"why"` // Cause in a sentence, with the numbers
 
-	Queued   int     `json:"queued"`    // addresses that could be asked now and have no answer, Behind and InFlight counted in
+	// Addresses that could be asked now and have no answer, Behind and InFlight counted in.
+	Queued   int     `json:"queued"`
 	Behind   int     `json:"behind"`    // of these, that their verifications have not handed over yet
 	Oldest   float64 `json:"oldest"`    // seconds that the oldest of them has waited
 	InFlight int     `json:"in_flight"` // RCPTs on the wire
@@ -101,10 +102,11 @@ type ReceiverDetail struct {
 	Receiver
 	SessionList []Session `json:"session_list"` // at most 100
 	Queues      []Queue   `json:"queues"`       // at most 100, longest first
-	Firings     []Reply   `json:"firings"`      // of the last hour, newest first, at most 20: what made us slow down, rest or change
-	Minutes     []Minute  `json:"minutes"`      // of the last hour, oldest first
-	Learned     []Limit   `json:"learned"`
-	Software    *Software `json:"software,omitempty"` // nil: nothing is known of it
+	// Of the last hour, newest first, at most 20: what made us slow down, rest or change.
+	Firings  []Reply   `json:"firings"`
+	Minutes  []Minute  `json:"minutes"` // of the last hour, oldest first
+	Learned  []Limit   `json:"learned"`
+	Software *Software `json:"software,omitempty"` // nil: nothing is known of it
 }
 
 // Software is what the hosts of a receiver showed of their software, and what follows.
@@ -153,10 +155,11 @@ type Minute struct {
 
 // Source is one of our sources on one node.
 type Source struct {
-	Node     string    `json:"node"`
-	Source   string    `json:"source"`
-	Hello    string    `json:"hello"`
-	State    string    `json:"state"` // "used", "resting", "on trial", "draining", "paused" or "spent" (its day is used up)
+	Node   string `json:"node"`
+	Source string `json:"source"`
+	Hello  string `json:"hello"`
+	// "used", "resting", "on trial", "draining", "paused" or "spent" (its day is used up).
+	State    string    `json:"state"`
 	Until    time.Time `json:"until,omitzero"`
 	Reason   string    `json:"reason,omitempty"`
 	Sessions int       `json:"sessions"`

@@ -55,9 +55,11 @@ type ReceiverReplay struct {
 	AtLeast bool `json:"at_least,omitempty"`
 	// Delay is how much later the last of the recorded addresses would have been asked, those
 	// that waited at its end counted in, in seconds; below 0: sooner.
-	Delay   float64        `json:"delay"`
-	Fired   map[string]int `json:"fired"`             // minutes in which each field of the candidate would have been the one that holds back
-	Unknown string         `json:"unknown,omitempty"` // why more is allowed and nobody can know what the receiver would have made of it
+	Delay float64 `json:"delay"`
+	// Minutes in which each field of the candidate would have been the one that holds back.
+	Fired map[string]int `json:"fired"`
+	// Why more is allowed and nobody can know what the receiver would have made of it.
+	Unknown string `json:"unknown,omitempty"`
 }
 
 // FieldChange is a field that would be another.

@@ -13,7 +13,7 @@ import (
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
-	"rollcall/actors/span"
+	"rollcall/ledger/tracing"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/throttle"
@@ -45,8 +45,8 @@ const lateEvery = 50 * time.Millisecond
 // goroutine, and tells its parent when that is done; nothing blocks its mailbox.
 type sessionActor struct {
 	options scheduler.Options
-	pauses  func() uint64 // Options.pauses
-	spans   *span.Tracer  // nil: nothing is traced
+	pauses  func() uint64   // Options.pauses
+	spans   *tracing.Tracer // nil: nothing is traced
 	socket  *registry.ConnSlot
 	source  *egress.Source  // from which it speaks; set when it opens
 	ctx     context.Context // what the goroutine does ends with it
@@ -62,13 +62,13 @@ type sessionActor struct {
 	refuses bool       // it refused somebody for good
 
 	repeated scheduler.Repeated // as smtp
-	span     span.Span          // as smtp
+	span     tracing.Span       // as smtp
 	broken   bool               // as smtp: it failed
 
 	gone <-chan struct{} // as smtp, of one that could not be opened: Failure.Gone
 }
 
-func newSessionActor(o scheduler.Options, pauses func() uint64, spans *span.Tracer, s *registry.ConnSlot) *sessionActor {
+func newSessionActor(o scheduler.Options, pauses func() uint64, spans *tracing.Tracer, s *registry.ConnSlot) *sessionActor {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &sessionActor{options: o, pauses: pauses, spans: spans, socket: s, ctx: ctx, cancel: cancel}
 }
@@ -239,7 +239,8 @@ func (a *sessionActor) noteGreeter(code int, control bool) {
 	case code/100 == 2 && control && a.greeter != "" && sources.NoteAccepted(a.greeter, a.smtp.Host(), a.at, now):
 		a.options.Log.Error("network intercepted: one server answers on port 25 in place of unrelated mail servers and accepts everything; "+
 			"nothing is judged from it, let this node reach port 25 directly",
-			"reason", smtp.Intercepted.String(), "greeting", a.greeter, "host", a.smtp.Host(), "source", nameOf(a.smtp.Source(), a.source))
+			"reason", smtp.Intercepted.String(), "greeting", a.greeter, "host", a.smtp.Host(),
+			"source", nameOf(a.smtp.Source(), a.source))
 	}
 }
 

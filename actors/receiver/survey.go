@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rollcall/actors/inspect"
+	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
 	"rollcall/smtp/throttle"
@@ -40,6 +41,41 @@ func (l *Registry) Record(now time.Time, after string, most int) (out inspect.Re
 func (l *Registry) Close(ctx context.Context, key string, session int) bool {
 	end := func(s *scheduler.Scheduler, _ time.Time) bool { return s.CloseSession(session) }
 	return slices.Contains(inquire(ctx, l, standsFor(key), end), true)
+}
+
+// SurveySources says how the sources of this node do.
+func (l *Registry) SurveySources(ctx context.Context, pool *egress.Pool) []inspect.Source {
+	now := time.Now()
+	sessions := map[string]int{}
+	for _, r := range l.Survey(ctx) {
+		for _, s := range r.Sources {
+			sessions[s.Source] += s.Sessions
+		}
+	}
+	out := []inspect.Source{}
+	for _, s := range pool.State(now) {
+		out = append(out, sourceOf(s, sessions[s.Source], now))
+	}
+	return out
+}
+
+// sourceOf is a source's state as people are shown it.
+func sourceOf(s egress.SourceState, sessions int, now time.Time) inspect.Source {
+	out := inspect.Source{Source: s.Source, Hello: s.Hello, State: "used", Sessions: sessions, Today: s.Today,
+		PerDay: s.PerDay, Spoken: s.Spoken, Blocked: s.Blocked}
+	switch {
+	case s.Pause == throttle.PauseYes:
+		out.State = "paused"
+	case s.Pause == throttle.PauseDrain:
+		out.State = "draining"
+	case now.Before(s.SuspendedUntil):
+		out.State, out.Until, out.Reason = "resting", s.SuspendedUntil, s.Reason.String()
+	case s.PerDay > 0 && s.Today >= s.PerDay:
+		out.State, out.Until = "spent", now.UTC().Truncate(24*time.Hour).Add(24*time.Hour) // midnight UTC
+	case s.OnTrial:
+		out.State, out.Reason = "on trial", s.Reason.String()
+	}
+	return out
 }
 
 // standsFor says which receiver keys a key or the name of a rule stands for.

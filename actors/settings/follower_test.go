@@ -33,7 +33,8 @@ func TestOverridesHoldToTheirEnd(t *testing.T) {
 			Expires: now.Add(time.Minute)},
 	}}
 	var failure error
-	follower := &Follower{options: Options{Table: table, Clock: func() time.Time { return now }, Replan: func() { replans++ },
+	follower := &Follower{options: Options{Table: table, Clock: func() time.Time { return now },
+		Replan: func() { replans++ },
 		Log:  slog.New(slog.DiscardHandler),
 		Read: func(context.Context) (ledger.Tuning, error) { return found, failure }}}
 	check := func(when string, rate string, connections, replanned int) {

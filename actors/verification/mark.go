@@ -96,7 +96,7 @@ func (a *Actor) mark(c actor.Context, now time.Time) {
 	})
 }
 
-// news says whether what is expected now is worth telling, after what was told last.
+// news reports whether the new estimate differs enough from the published one.
 func (o outlooks) news(now time.Time, next ledger.Outlook) bool {
 	return moved(now, o.Next, next.Next) || moved(now, o.Expected, next.Expected)
 }

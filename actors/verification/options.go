@@ -11,8 +11,8 @@ import (
 
 	"rollcall/actors/domain"
 	"rollcall/actors/runqueue"
-	"rollcall/actors/span"
 	"rollcall/ledger"
+	"rollcall/ledger/tracing"
 )
 
 // Book is what a verification actor needs of the ledger.
@@ -41,7 +41,7 @@ type Options struct {
 	Left       *atomic.Int64    // addresses that this node has and that are not settled
 	Log        *slog.Logger
 	Metrics    *Metrics
-	Tracer     *span.Tracer // nil: nothing is traced
+	Tracer     *tracing.Tracer // nil: nothing is traced
 }
 
 // Validate says which option is missing.

@@ -29,8 +29,8 @@ type Options struct {
 	Unfit  string         // why it must not probe when it starts; "": it may
 }
 
-// serve makes the node a member.
-func (o Options) serve(ctx context.Context) (*cluster.Node, error) {
+// startNode makes the node a member.
+func (o Options) startNode(ctx context.Context) (*cluster.Node, error) {
 	n, err := cluster.New(o.Options)
 	if err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (n *Node) start() {
 	ctx, n.cancel = context.WithCancel(context.Background())
 	go func() {
 		defer close(n.started)
-		n.Node, n.err = n.options.serve(ctx)
+		n.Node, n.err = n.options.startNode(ctx)
 	}()
 	select {
 	case <-n.book.arrived:

@@ -198,7 +198,7 @@ func (c *cli) correctsTheBooks(node *background, workspace string) {
 		c.t.Errorf("audit: got code %d, %s%s", code, stdout, stderr)
 	}
 	code, stdout, stderr = c.run("audit", "correct", workspace, "--reason", "again")
-	if code != exitFailed || !strings.Contains(stderr, "finds nothing about this subject") {
+	if code != exitFailed || !strings.Contains(stderr, "no open finding for this subject") {
 		c.t.Errorf("again: got code %d, %s%s", code, stdout, stderr)
 	}
 	code, stdout, _ = c.run("log", "--json")

@@ -210,6 +210,7 @@ func lastLines(stderr string) (lines string) {
 }
 
 func TestVersionAndCompletion(t *testing.T) {
+	t.Parallel()
 	c := newCLI(t)
 	var v node.Version
 	code, stdout, _ := c.run("version", "--json")

@@ -72,7 +72,7 @@ func TestInterruptedTheServiceGoesOn(t *testing.T) {
 		t.Fatalf("cancel: got code %d, %q and %q", code, stdout, stderr)
 	}
 	code, _, stderr = c.run("verify", "list.csv", "--api", service)
-	if code != exitFailed || !strings.Contains(stderr, "somebody cancelled the verification") ||
+	if code != exitFailed || !strings.Contains(stderr, "verification was cancelled") ||
 		!strings.Contains(stderr, "cancelled  ") {
 		t.Errorf("the same command: got code %d and %q, want the verification that was cancelled", code, stderr)
 	}

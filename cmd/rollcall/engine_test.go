@@ -175,6 +175,7 @@ func TestSampleOfTheLabIsAnsweredRightWithManners(t *testing.T) {
 
 // TestALowerLimitOfRowsIsForNewFiles: a node that is started with it goes on with what was accepted.
 func TestALowerLimitOfRowsIsForNewFiles(t *testing.T) {
+	t.Parallel()
 	folder, v := t.TempDir(), ledger.Verification{}
 	t.Run("accepted", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

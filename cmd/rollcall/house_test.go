@@ -81,14 +81,13 @@ var parsed = sync.OnceValues(func() (all []source, err error) {
 // mayImport says which folders of the house a folder may use, the narrowest
 // entry for it; a folder may always use those below itself.
 var mayImport = map[string][]string{
-	"cmd":          {"config", "http", "actors", "ledger", "cluster", "smtp"},
-	"config":       {"smtp"},
-	"http":         {"ledger", "smtp"},
-	"http/proxies": {},
-	"actors":       {"actors", "ledger", "cluster", "smtp"},
+	"cmd":    {"config", "http", "actors", "ledger", "cluster", "smtp"},
+	"config": {"smtp"},
+	"http":   {"ledger", "smtp"},
+	"actors": {"actors", "ledger", "cluster", "smtp"},
 	// It never sees money.
-	"actors/receiver": {"actors/alarm", "actors/guard", "actors/inspect", "actors/span", "actors/wire", "cluster",
-		"ledger/quota", "smtp"},
+	"actors/receiver": {"actors/alarm", "actors/guard", "actors/inspect", "actors/wire", "cluster",
+		"ledger/quota", "ledger/tracing", "smtp"},
 	"actors/domain":       {"actors/alarm", "actors/guard", "actors/inspect", "actors/wire", "ledger", "smtp"},
 	"actors/alarm":        {"actors/guard"},
 	"actors/guard":        {}, // a leaf, for whoever starts a goroutine
@@ -96,12 +95,12 @@ var mayImport = map[string][]string{
 	"actors/runqueue":     {}, // a leaf, for whoever has much to do
 	"actors/settings":     {"ledger", "smtp"},
 	"actors/wire":         {"smtp"},
-	"actors/inspect":      {},
+	"actors/inspect":      {"actors/guard", "cluster", "smtp"},
 	"actors/intake":       {"smtp"},
-	"actors/span":         {}, // a leaf, so that the ledger may tell how long it took
 	"ledger":              {"ledger", "smtp"},
 	"ledger/transitions":  {"ledger"},
 	"ledger/people":       {"ledger"},
+	"ledger/tracing":      {}, // a leaf, for whatever tells how long it took
 	"ledger/quota":        {}, // a leaf, for whatever tenants share
 	"cluster/clustertest": {"cluster", "config/effort", "ledger"},
 	"cluster":             {"ledger"},
@@ -123,7 +122,8 @@ var mayImport = map[string][]string{
 	"actors/receiver/receivertest": {"actors/receiver/egress", "actors/receiver/registry", "actors/wire", "smtp"},
 	"actors/receiver/registry":     {"actors/guard", "actors/receiver/status", "ledger/quota", "smtp"},
 	"actors/receiver/scheduler": {"actors/guard", "actors/receiver/egress", "actors/receiver/fairqueue",
-		"actors/receiver/registry", "actors/receiver/state", "actors/receiver/status", "actors/inspect", "actors/wire", "smtp"},
+		"actors/receiver/registry", "actors/receiver/state", "actors/receiver/status", "actors/inspect", "actors/wire",
+		"smtp"},
 	"actors/receiver/state":  {"actors/guard", "smtp"},
 	"actors/receiver/status": {"actors/inspect", "actors/wire", "smtp"},
 }
@@ -139,12 +139,13 @@ var staysIn = map[string][]string{
 	"github.com/miekg/dns":              {"smtp/mx", "smtp/smtplab", "smtp/identity"},
 	"github.com/asynkron/protoactor-go": {"actors", "cluster"},
 	"github.com/spf13/cobra":            {"cmd"},
-	"github.com/pires/go-proxyproto":    {"http/proxies"},
+	"github.com/pires/go-proxyproto":    {"http/listen"},
 	"github.com/pelletier/go-toml":      {"config", "smtp/verdict"},
-	"go.opentelemetry.io":               {"actors/span"},
+	"go.opentelemetry.io":               {"ledger/tracing"},
 	"github.com/coreos/go-oidc":         {"http/dashboard/signin/provider"},
 	"golang.org/x/oauth2":               {"http/dashboard/signin/provider"},
 	"rsc.io/qr":                         {"http/dashboard/signin/totp"},
+	"github.com/google/renameio":        {"cmd/rollcall/term"},
 }
 
 // within says whether folder is one of parents or lies below one.

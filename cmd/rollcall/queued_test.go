@@ -38,7 +38,7 @@ func TestTheTwoTablesAgree(t *testing.T) {
 	effort.NotShort(t, "a whole node")
 	t.Parallel()
 	j := newJudged(t, `greylist_waits = ["2s"]
-give_up_after = "6s"
+give_up_after = "4s"
 [throttle.receivers."queued-clean.test"]
 connections = 2
 connection_rate = "50/s"
@@ -49,7 +49,7 @@ retry_waits = ["2s"]
 	defer cancel()
 	var file bytes.Buffer
 	file.WriteString("email\n")
-	for i := range 120 {
+	for i := range 60 {
 		kind := "one"
 		if i%2 == 0 {
 			kind = "overquota"
@@ -132,7 +132,7 @@ func judgeTables(t *testing.T, all []queuedAt) {
 				q.at.Sub(all[0].at).Round(100*time.Millisecond), q.receivers, q.at.Sub(out), least, highest)
 		}
 	}
-	if judged < 30 || most < 80 {
+	if judged < 30 || most < 40 {
 		t.Fatalf("only %d looks, and at most %d waited: that shows nothing", judged, most)
 	}
 	t.Logf("%d looks in %s; at most %d waited", judged, all[len(all)-1].at.Sub(all[0].at).Round(time.Second), most)

@@ -1,44 +1,146 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
+	"rollcall/smtp/throttle"
 )
+
+// limitWords are learned limits in words: what is at most so much, and what comes after its
+// end.
+var limitWords = map[string]struct{ what, then string }{
+	throttle.FieldConnections.String():         {"sessions at once", "one more is tried"},
+	throttle.FieldRcptsPerConnection.String():  {"addresses in a session", "the allowance is believed again"},
+	throttle.FieldRefusedPerSession.String():   {"refusals in a session", "the allowance is believed again"},
+	throttle.FieldRcptsPerTransaction.String(): {"addresses in a transaction", "the allowance is believed again"},
+}
+
+// lessons says what was learned of a receiver that is below its allowance, in a sentence each:
+// the value, since when, from what, and until when.
+func lessons(d inspect.ReceiverDetail, now time.Time) (texts []string) {
+	for _, l := range d.Learned {
+		texts = append(texts, limitLesson(l, now))
+	}
+	for _, s := range d.Sources {
+		if text := paceLesson(s, now); text != "" {
+			texts = append(texts, text)
+		}
+		if text := restLesson(s, now); text != "" {
+			texts = append(texts, text)
+		}
+	}
+	return texts
+}
+
+// softwareLine says which software a receiver runs, what follows for its refusals, and who says so.
+func softwareLine(s *inspect.Software) string {
+	text := s.Words() + "; "
+	switch {
+	case s.Decides && s.PerHour > 0:
+		text += fmt.Sprintf("at most %d refusals in an hour", s.PerHour)
+	case s.Decides:
+		text += fmt.Sprintf("at most %d refusals in a session, any number in an hour", s.PerSession)
+	case s.PerSession > 0, s.PerHour > 0:
+		text += "not used, because refused_per_hour is set"
+	default:
+		text += "refused_per_hour holds"
+	}
+	if s.Where != "" {
+		text += " (" + s.Where + ")"
+	}
+	return text
+}
+
+// limitLesson is the sentence about a learned limit.
+func limitLesson(l inspect.Limit, now time.Time) string {
+	words, known := limitWords[l.Field]
+	text := fmt.Sprintf("At most %s %s (%s)", l.Value, words.what, l.Field)
+	if !known {
+		text = fmt.Sprintf("%s is %s", l.Field, l.Value)
+	}
+	if !l.Since.IsZero() {
+		text += ", learned at " + term.Clock(l.Since, now)
+	}
+	if l.From != "" {
+		text += " because " + l.From
+	}
+	if l.Until.IsZero() {
+		return text + "."
+	}
+	text += ", " + term.Until(l.Until, now)
+	if known {
+		text += "; then " + words.then
+	}
+	return text + "."
+}
+
+// paceLesson is the sentence about the pace of a source; "": nothing below the allowance.
+func paceLesson(s inspect.ReceiverSource, now time.Time) string {
+	t := s.Tempo
+	if t.Rate <= 0 || t.Rate >= t.Ceiling {
+		return ""
+	}
+	text := fmt.Sprintf("Asked %s/s of the %s/s allowed from %s", term.Figure(t.Rate), term.Figure(t.Ceiling),
+		sourceName(s.Source))
+	if !t.Since.IsZero() {
+		text += " since " + term.Clock(t.Since, now)
+	}
+	if t.Phase != "" {
+		text += " (" + t.Phase + ")"
+	}
+	if t.Why != "" {
+		text += " because " + t.Why
+	}
+	if t.Edge > 0 {
+		text += fmt.Sprintf("; %s/s was too fast", term.Figure(t.Edge))
+	}
+	return text + "; until higher rates go well."
+}
+
+// restLesson is the sentence about a source that is kept away; "": it is not.
+func restLesson(s inspect.ReceiverSource, now time.Time) string {
+	if s.State != "resting" && s.State != "paused" && s.State != "draining" {
+		return ""
+	}
+	text := fmt.Sprintf("%s is %s here", sourceName(s.Source), s.State)
+	if s.Reason != "" {
+		text += " because of " + s.Reason
+	}
+	if !s.Until.IsZero() {
+		text += ", " + term.Until(s.Until, now)
+	}
+	return text + "."
+}
 
 func newReceiversShow(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show KEY",
 		Short: "Show everything about one receiver: why it waits, pace, sessions, queues, what made us slow down",
-		Long: "Show everything about one receiver, for each node where it lives: why it waits, the pace that\n" +
+		Long: "Show everything about one receiver, for each node and shard where it lives: why it waits, the pace that\n" +
 			"each source has found and why it changed, sessions, what each verification has waiting, the last hour\n" +
 			"minute by minute, what made us slow down or rest, with the rule and the reply, and what it has taught us.",
 		Example:           "  rollcall receivers show example.net",
 		Args:              wantArgs("KEY"),
 		ValidArgsFunction: completeKey(node, nil),
 	}
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := node.client()
-		if err != nil {
-			return err
-		}
-		found, err := client.Receiver(c.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), found)
-		}
-		return printReceivers(c.OutOrStdout(), found.Receivers, time.Now())
-	}
-	return c
+	return adminCommand(node, c, func(client *client.Admin, args []string) (found client.ReceiverDetails, err error) {
+		return client.Receiver(c.Context(), args[0])
+	}, func(w io.Writer, found client.ReceiverDetails) error {
+		return printReceivers(w, found.Receivers, time.Now())
+	})
 }
 
 func printReceivers(w io.Writer, list []inspect.ReceiverDetail, now time.Time) error {
@@ -284,4 +386,222 @@ func (s receiverSheet) learned() {
 	for _, text := range texts {
 		s.indented(text)
 	}
+}
+
+func newReceiversTrace(node *adminFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "trace KEY",
+		Short: "Follow the SMTP sessions of a receiver line by line, until Ctrl-C",
+		Long: "Follow the SMTP sessions of a receiver line by line, on all nodes, until Ctrl-C. Local parts of addresses\n" +
+			"are replaced, and replies are cleaned of them. Nodes keep lines only while somebody looks.",
+		Example:           "  rollcall receivers trace example.net --source 192.0.2.7",
+		Args:              wantArgs("KEY"),
+		ValidArgsFunction: completeKey(node, nil),
+	}
+	asJSON := jsonFlag(c)
+	source := c.Flags().String("source", "", "only the sessions from this address of ours")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		client, err := node.client()
+		if err != nil {
+			return err
+		}
+		if *source != "" {
+			key, err := keyOfSource(*source)
+			if err != nil {
+				return err
+			}
+			*source = sourceName(strings.TrimPrefix(key, throttle.SourcePrefix))
+		}
+		for _, text := range unheardOf(c.Context(), client, args[0], *source) {
+			fmt.Fprintln(c.ErrOrStderr(), term.FoldedTo("rollcall: "+text, 0, term.WidthOf(c.ErrOrStderr())))
+		}
+		t := tracing{client: client, key: args[0], source: *source, out: c.OutOrStdout(), asJSON: *asJSON}
+		if width, height := term.SizeOf(t.out); height > 0 {
+			t.width = width
+		}
+		return t.follow(c.Context(), traceEvery)
+	}
+	return c
+}
+
+// unheardOf says that nothing is asked of a receiver now, or that no node has a source: there
+// is nothing to follow then, unless that changes.
+func unheardOf(ctx context.Context, client *client.Admin, key, source string) (texts []string) {
+	if known, err := client.Receivers(ctx); err == nil && known.More == 0 && len(known.Silent) == 0 {
+		key = strings.ToLower(key)
+		lives := func(r inspect.Receiver) bool {
+			return key == r.Key || key == throttle.NameOf(r.Key)
+		}
+		if !slices.ContainsFunc(known.Receivers, lives) {
+			texts = append(texts, fmt.Sprintf("nothing is asked of a receiver %q now (`rollcall receivers` lists those that "+
+				"live); its lines follow when something is. Ctrl-C ends this", term.Printable(key)))
+		}
+	}
+	var known sourcesAnswer
+	if source == "" || client.Ask(ctx, "GET", "/v1/sources", nil, &known) != nil {
+		return texts
+	}
+	if !slices.ContainsFunc(known.Sources, func(s inspect.Source) bool { return sourceName(s.Source) == source }) {
+		texts = append(texts, fmt.Sprintf("no node that answers has a source %s: `rollcall sources` lists them", source))
+	}
+	return texts
+}
+
+// traceEvery is how often lines are fetched: nodes keep the newest thousand.
+const traceEvery = time.Second
+
+// traceIndent stands before the lines that a long line goes on in.
+const traceIndent = 6
+
+// tracing follows the sessions of a receiver.
+type tracing struct {
+	client      *client.Admin
+	key, source string
+	out         io.Writer
+	asJSON      bool
+	width       int // of the terminal; 0: it is none, and lines stay whole
+	after       map[string]uint64
+}
+
+// follow writes lines until ctx ends, which is no error. A node that has answered once
+// may go away and come back.
+func (t *tracing) follow(ctx context.Context, every time.Duration) error {
+	for first := true; ; first = false {
+		lines, err := t.fetch(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil && first {
+			return err
+		}
+		if err := t.write(lines); err != nil {
+			return err
+		}
+		if term.Sleep(ctx, every) != nil {
+			return nil
+		}
+	}
+}
+
+// fetch gives what is new.
+func (t *tracing) fetch(ctx context.Context) ([]inspect.TraceLine, error) {
+	after, err := json.Marshal(t.after)
+	if err != nil {
+		return nil, fmt.Errorf("write the request: %w", err)
+	}
+	var answer struct {
+		Lines []inspect.TraceLine `json:"lines"`
+		After map[string]uint64   `json:"after"`
+	}
+	q := url.Values{"key": {t.key}, "source": {t.source}, "after": {string(after)}}
+	if err := t.client.Ask(ctx, "GET", "/v1/receivers/trace?"+q.Encode(), nil, &answer); err != nil {
+		return nil, err
+	}
+	t.after = answer.After
+	return answer.Lines, nil
+}
+
+func (t *tracing) write(lines []inspect.TraceLine) (err error) {
+	for _, l := range lines {
+		if t.asJSON {
+			err = term.PrintJSON(t.out, l)
+		} else {
+			text := fmt.Sprintf("%s %s %s#%d %s", l.At.UTC().Format("15:04:05.000"), term.Printable(l.Node),
+				term.Printable(term.Dash(l.Host)), l.Session, term.Printable(l.Line))
+			if t.width > 0 {
+				text = term.BrokenAt(text, traceIndent, t.width)
+			}
+			_, err = fmt.Fprintln(t.out, text)
+		}
+		if err != nil {
+			return fmt.Errorf("write the output: %w", err)
+		}
+	}
+	return nil
+}
+
+// receiversEvery is how often a watched table of receivers is renewed.
+const receiversEvery = time.Second
+
+// What a terminal is told (ECMA-48, and xterm's private modes 25 and 1049).
+const (
+	screenOpen  = "\x1b[?1049h\x1b[?25l" // another screen, no cursor
+	screenClose = "\x1b[?25h\x1b[?1049l" // the cursor and what was there before
+	screenHome  = "\x1b[H"
+	screenLine  = "\x1b[K" // clears the rest of a line
+	screenRest  = "\x1b[J" // clears what is below
+)
+
+// watch shows the receivers each second until ctx ends, which is no error. A node that
+// has answered once may go away and come back.
+func (v receiversScreen) watch(ctx context.Context) error {
+	found, err := v.client.Receivers(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	redraw := term.IsTerminal(v.out) && !v.asJSON
+	if redraw {
+		if _, err := io.WriteString(v.out, screenOpen); err != nil {
+			return fmt.Errorf("write the output: %w", err)
+		}
+		defer func() { _, _ = io.WriteString(v.out, screenClose) }()
+	}
+	for next := time.Now(); ; {
+		if err := v.frame(found, err, redraw); err != nil {
+			return err
+		}
+		next = next.Add(v.every)
+		if term.Sleep(ctx, max(time.Until(next), v.every/4)) != nil {
+			return nil
+		}
+		if late := time.Now(); next.Before(late.Add(-v.every)) {
+			next = late
+		}
+		if found, err = v.client.Receivers(ctx); ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// frame shows what a node said, or why it said nothing.
+func (v receiversScreen) frame(found inspect.Receivers, failed error, redraw bool) error {
+	if v.asJSON {
+		if failed != nil {
+			return term.PrintJSON(v.out, map[string]string{"error": failed.Error()})
+		}
+		return term.PrintJSON(v.out, v.pick(found))
+	}
+	width, height := term.SizeOf(v.out)
+	var body bytes.Buffer
+	head := fmt.Sprintf("%s  receivers by %s", time.Now().UTC().Format("15:04:05Z"), v.sort)
+	if v.part != "" {
+		head += fmt.Sprintf(", with %q", v.part)
+	}
+	fmt.Fprintf(&body, "%s\n\n", head)
+	if failed != nil {
+		body.WriteString(term.FoldedTo(failed.Error(), 0, width) + "\n")
+	} else {
+		t := tableOf{v, width, 0}
+		if redraw {
+			t.lines = max(height-4, 4)
+		}
+		if err := t.write(&body, found); err != nil {
+			return err
+		}
+	}
+	text := body.String() + "\n"
+	if redraw {
+		lines := strings.Split(strings.TrimRight(body.String(), "\n"), "\n")
+		if height > 1 && len(lines) > height {
+			lines = lines[:height]
+		}
+		text = screenHome + strings.Join(lines, screenLine+"\r\n") + screenLine + screenRest
+	}
+	if _, err := io.WriteString(v.out, text); err != nil {
+		return fmt.Errorf("write the output: %w", err)
+	}
+	return nil
 }

@@ -261,7 +261,8 @@ func TestSoftwareIsShown(t *testing.T) {
 			"Postfix, by its greeting; not used, because refused_per_hour is set (postconf(5): "},
 		{inspect.Software{Name: cisco.Name, By: cisco.By, Where: cisco.Where, Host: "mx1.iphmx.com"},
 			"Cisco, by the name of its host; refused_per_hour holds (AsyncOS user guide: "},
-		{inspect.Software{Host: "mx2.example.test"}, "mx2.example.test shows no software that is known; refused_per_hour holds"},
+		{inspect.Software{Host: "mx2.example.test"}, "mx2.example.test shows no software that is known; refused_per_hour " +
+			"holds"},
 	} {
 		d.Software = &tc.software
 		b.survey.details = []inspect.ReceiverDetail{d}
@@ -349,7 +350,8 @@ func TestReasonsAreNotCut(t *testing.T) {
 	r := inspect.Receiver{Key: "suffix:" + strings.Repeat("long-name.", 20) + "test", Node: "node-2", State: "waiting",
 		Cause: "no healthy source", Until: until, Why: strings.Repeat("because of everything ", 12) + "and the end",
 		Sources: []inspect.ReceiverSource{{Source: "192.0.2.7", State: "resting", Until: until, Reason: "source_blocked",
-			Tempo: inspect.Tempo{Phase: "backing off", Why: strings.Repeat("it said so ", 12) + "at last", Since: receiversNow}}}}
+			Tempo: inspect.Tempo{Phase: "backing off", Why: strings.Repeat("it said so ", 12) + "at last",
+				Since: receiversNow}}}}
 	for _, width := range []int{term.WidthLeast + 40, 100, 200} {
 		tables := map[string]string{}
 		var b strings.Builder

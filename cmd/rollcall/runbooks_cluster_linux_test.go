@@ -243,7 +243,8 @@ func TestTheRunbooksOfAClusterThatIsHurt(t *testing.T) {
 	c.configures("node-3", freePort(t))
 	c.serves("node-3")
 	untilPrinted(c.cli, "Unseen: ", "cluster", "members")
-	c.script(script{document: "operators/runbooks/partition.md", names: map[string]string{"/etc/rollcall/node.crt": "certs/node-1.crt"}})
+	c.script(script{document: "operators/runbooks/partition.md",
+		names: map[string]string{"/etc/rollcall/node.crt": "certs/node-1.crt"}})
 	c.ends("node-3", syscall.SIGTERM)
 	c.configures("node-3", c.ports[3])
 	c.serves("node-3")

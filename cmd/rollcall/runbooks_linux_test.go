@@ -13,7 +13,7 @@ import (
 	"github.com/miekg/dns"
 
 	"rollcall/cmd/rollcall/term"
-	"rollcall/http/certificate/certificatetest"
+	"rollcall/http/listen/listentest"
 	"rollcall/smtp/smtplab"
 )
 
@@ -176,7 +176,8 @@ func TestTheRunbooksOfReceivers(t *testing.T) {
 	n.script(script{document: "operators/runbooks/verdict-file.md", names: here,
 		fails: map[string]int{"rollcall verdict check verdict.toml": exitFailed}})
 	n.write("replies.txt", "550 5.1.1 User unknown\n452 4.2.2 Mailbox full\n")
-	n.script(script{document: "operators/verdicts.md", fails: map[string]int{"rollcall verdict check verdict.toml": exitFailed,
+	n.script(script{document: "operators/verdicts.md", fails: map[string]int{"rollcall verdict check " +
+		"verdict.toml": exitFailed,
 		"rollcall verdict unknown --days 3 > replies.txt": exitFailed}}) // it judges by that file
 }
 
@@ -190,7 +191,8 @@ func TestTheRunbooksOfTheLedgersDisk(t *testing.T) {
 	const audit = "rollcall audit                                                    # the subject is the id below each " +
 		"violation"
 	n.spoilsTheBooks()
-	out := n.script(script{document: "operators/operations.md", names: names, fails: map[string]int{"rollcall audit": exitFailed},
+	out := n.script(script{document: "operators/operations.md", names: names,
+		fails: map[string]int{"rollcall audit": exitFailed},
 		before: map[string]func(){audit: func() {
 			_, stdout, _ := n.run("audit")
 			names["SUBJECT"] = report(t, stdout)
@@ -256,8 +258,8 @@ func TestTheRunbookOfCertificates(t *testing.T) {
 	t.Parallel()
 	n := newScriptNode(t, "", nil)
 	folder, next := filepath.Join(n.folder, "etc"), t.TempDir()
-	certFile, keyFile, _ := certificatetest.Write(t, folder, time.Now().Add(time.Hour))
-	certificatetest.Write(t, next, time.Now().Add(2*time.Hour))
+	certFile, keyFile, _ := listentest.WriteCertificate(t, folder, time.Now().Add(time.Hour))
+	listentest.WriteCertificate(t, next, time.Now().Add(2*time.Hour))
 	n.environ = append(n.environ, "ROLLCALL_HTTP_TLS_CERT="+certFile, "ROLLCALL_HTTP_TLS_KEY="+keyFile)
 	n.starts()
 	replace := func(name string) {
@@ -286,7 +288,8 @@ func TestTheRunbookOfCertificates(t *testing.T) {
 func TestTheAdminListenerOfTheDocs(t *testing.T) {
 	t.Parallel()
 	encrypted, local := newScriptNode(t, "", nil), newScriptNode(t, "", nil)
-	certFile, keyFile, _ := certificatetest.Write(t, filepath.Join(encrypted.folder, "etc"), time.Now().Add(time.Hour))
+	certFile, keyFile, _ := listentest.WriteCertificate(t, filepath.Join(encrypted.folder, "etc"),
+		time.Now().Add(time.Hour))
 	socket := filepath.Join(t.TempDir(), "admin.sock")
 	const token = "token-of-both-nodes"
 	for n, environ := range map[*scriptNode][]string{

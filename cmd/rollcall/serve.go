@@ -1,11 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"path/filepath"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 
 	"rollcall/cmd/rollcall/client"
@@ -43,7 +46,7 @@ func serve(c *cobra.Command, e environment, loaded config.Config, dev bool) erro
 	for _, name := range config.UnknownEnviron(e) {
 		log.Warn("environment variable is no setting", "name", name)
 	}
-	limitMemory(e, log)
+	limitMemory(log)
 	options := node.Options{Log: log}
 	if dev {
 		options = node.LabOptions(log)
@@ -99,6 +102,20 @@ func printDev(c *cobra.Command, n *node.Node, loaded config.Config) error {
 		"  rollcall verify examples/contacts.csv --api $API\n\n%s",
 		n.APIURL, n.UploadURL, n.AdminURL, t.Workspace, t.Key, n.APIURL, t.Key, inBrowser)
 	return nil
+}
+
+// limitMemory tells Go to use nine tenths of what the cgroups of this process allow, so that it collects garbage
+// sooner instead of being killed; the rest is for what Go does not count, such as the embedded ledger's files in
+// memory. GOMEMLIMIT, when somebody has set it, stays.
+func limitMemory(log *slog.Logger) {
+	limit, err := memlimit.Set()
+	switch {
+	case errors.Is(err, memlimit.ErrNoCgroup), errors.Is(err, memlimit.ErrCgroupsNotSupported):
+	case err != nil:
+		log.Warn("memory limit not set from the cgroup", "err", err)
+	case limit < math.MaxInt64:
+		log.Info("memory limit of Go", "limit", limit)
+	}
 }
 
 // newLogger makes the process's logger; c has passed config's Validate.

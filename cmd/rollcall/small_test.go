@@ -69,6 +69,7 @@ func TestHelpAndVersionAnswerWhatIsAsked(t *testing.T) {
 
 // TestAHeaderThatLooksLikeAnAddressIsTold before the upload.
 func TestAHeaderThatLooksLikeAnAddressIsTold(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"email\na@a.test\n": "", "a@a.test\n": "", "\ufeffa@a.test\n": "", "\"a@a.test\"\r\n": "",
 		"e-mail address of a customer.\n": "",

@@ -21,7 +21,8 @@ import (
 	"rollcall/smtp/smtplab/yardstick"
 )
 
-// These are the figures of docs/developers/measured.md about speed: a built binary as the node, the lab and a client in the
+// These are the figures of docs/developers/measured.md about speed: a built binary as the node, the lab and a client
+// in the
 // test's process. -binaries measures several binaries in turn on the same lists, -rounds all of them again.
 //
 //	go test ./cmd/rollcall -run '^TestSpeed$/^Z' -long -v -timeout 60m -rounds 3 -binaries /tmp/before,/tmp/after

@@ -12,7 +12,7 @@ import (
 
 	"rollcall/cmd/rollcall/client"
 	"rollcall/config/effort"
-	"rollcall/http/certificate/certificatetest"
+	"rollcall/http/listen/listentest"
 )
 
 // TestANodeWithTLS is reached by its commands over TLS and at a unix socket.
@@ -20,7 +20,7 @@ func TestANodeWithTLS(t *testing.T) {
 	t.Parallel()
 	effort.NotShort(t, "a whole node")
 	c := newCLI(t)
-	certFile, keyFile, _ := certificatetest.Write(t, c.folder, time.Now().Add(time.Hour))
+	certFile, keyFile, _ := listentest.WriteCertificate(t, c.folder, time.Now().Add(time.Hour))
 	socket := filepath.Join(os.TempDir(), "rollcall-"+filepath.Base(filepath.Dir(c.folder))+".sock")
 	if len(socket) > 100 {
 		socket = socket[:100]

@@ -18,11 +18,11 @@ import (
 	trace "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	spans "rollcall/actors/span"
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/node"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
+	spans "rollcall/ledger/tracing"
 )
 
 // otlp is a collector of spans that keeps what it gets.

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/http/admin"
 )
@@ -34,21 +35,14 @@ func newUserInvite(node *adminFlags) *cobra.Command {
 		Example: "  rollcall user invite --workspace 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --role owner anna@example.com",
 		Args:    wantArgs("EMAIL"),
 	}
-	workspace, asJSON := workspaceFlag(c), jsonFlag(c)
+	workspace := workspaceFlag(c)
 	role := c.Flags().String("role", "member", "viewer (sees), member (also uploads, checks and cancels) or owner (also "+
 		"keys, people and the log)")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := node.client()
-		if err != nil {
-			return err
-		}
-		l, err := client.Invite(c.Context(), *workspace, args[0], *role)
-		if err != nil {
-			return err
-		}
-		return printLink(c.OutOrStdout(), c.ErrOrStderr(), l, *asJSON)
-	}
-	return c
+	return adminCommand(node, c, func(client *client.Admin, args []string) (l admin.UserLink, err error) {
+		return client.Invite(c.Context(), *workspace, args[0], *role)
+	}, func(w io.Writer, l admin.UserLink) error {
+		return printLink(w, c.ErrOrStderr(), l)
+	})
 }
 
 func newUserPassword(node *adminFlags) *cobra.Command {
@@ -60,26 +54,15 @@ func newUserPassword(node *adminFlags) *cobra.Command {
 			"older link of this kind ends at once.",
 		Args: wantArgs("EMAIL"),
 	}
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := node.client()
-		if err != nil {
-			return err
-		}
-		l, err := client.PasswordLink(c.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		return printLink(c.OutOrStdout(), c.ErrOrStderr(), l, *asJSON)
-	}
-	return c
+	return adminCommand(node, c, func(client *client.Admin, args []string) (l admin.UserLink, err error) {
+		return client.PasswordLink(c.Context(), args[0])
+	}, func(w io.Writer, l admin.UserLink) error {
+		return printLink(w, c.ErrOrStderr(), l)
+	})
 }
 
 // printLink shows a link, once.
-func printLink(w, notes io.Writer, l admin.UserLink, asJSON bool) error {
-	if asJSON {
-		return term.PrintJSON(w, l)
-	}
+func printLink(w, notes io.Writer, l admin.UserLink) error {
 	fmt.Fprintf(notes, "Pass the link on now: it is not shown again. It can be used once, until %s.\n",
 		time.Time(l.ExpiresAt).UTC().Format("2006-01-02 15:04 UTC"))
 	_, err := fmt.Fprintln(w, l.URL)
@@ -153,49 +136,30 @@ func newUserEnable(node *adminFlags) *cobra.Command {
 // userSwitch is a command that disables a user or enables them again.
 func userSwitch(node *adminFlags, use, short string, disabled bool) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, Args: wantArgs("EMAIL")}
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := node.client()
-		if err != nil {
-			return err
-		}
-		var u admin.UserLine
-		if err := client.Ask(c.Context(), "POST", "/v1/users/disable", map[string]any{"email": args[0], "disabled": disabled},
-			&u); err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), u)
-		}
-		return printUsers(c.OutOrStdout(), []admin.UserLine{u}, false)
-	}
-	return c
+	return adminCommand(node, c, func(client *client.Admin, args []string) (u admin.UserLine, err error) {
+		return u, client.Ask(c.Context(), "POST", "/v1/users/disable", map[string]any{"email": args[0], "disabled": disabled},
+			&u)
+	}, func(w io.Writer, u admin.UserLine) error {
+		return printUsers(w, []admin.UserLine{u}, false)
+	})
+}
+
+// endedSessions is what the node answers.
+type endedSessions struct {
+	Email string `json:"email"`
+	Ended int    `json:"ended"`
 }
 
 func newUserEndSessions(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{Use: "end-sessions EMAIL", Short: "Sign somebody out everywhere, within 5 seconds",
 		Args: wantArgs("EMAIL")}
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := node.client()
-		if err != nil {
-			return err
-		}
-		var out struct {
-			Email string `json:"email"`
-			Ended int    `json:"ended"`
-		}
-		if err := client.Ask(c.Context(), "POST", "/v1/users/end-sessions", map[string]string{"email": args[0]},
-			&out); err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), out)
-		}
-		_, err = fmt.Fprintf(c.OutOrStdout(), "%d sessions of %s ended.\n", out.Ended, term.Printable(out.Email))
+	return adminCommand(node, c, func(client *client.Admin, args []string) (out endedSessions, err error) {
+		return out, client.Ask(c.Context(), "POST", "/v1/users/end-sessions", map[string]string{"email": args[0]},
+			&out)
+	}, func(w io.Writer, out endedSessions) error {
+		_, err := fmt.Fprintf(w, "%d sessions of %s ended.\n", out.Ended, term.Printable(out.Email))
 		return err
-	}
-	return c
+	})
 }
 
 // signsInWith says how somebody signs in; "" where it was not asked.
@@ -224,21 +188,10 @@ func newUserResetTOTP(node *adminFlags) *cobra.Command {
 			"signs them out everywhere. Make sure first that it is them who asks: their password alone then signs them in.",
 		Args: wantArgs("EMAIL"),
 	}
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := node.client()
-		if err != nil {
-			return err
-		}
-		var u admin.UserLine
-		if err := client.Ask(c.Context(), "POST", "/v1/users/reset-totp", map[string]string{"email": args[0]},
-			&u); err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), u)
-		}
-		return printUsers(c.OutOrStdout(), []admin.UserLine{u}, false)
-	}
-	return c
+	return adminCommand(node, c, func(client *client.Admin, args []string) (u admin.UserLine, err error) {
+		return u, client.Ask(c.Context(), "POST", "/v1/users/reset-totp", map[string]string{"email": args[0]},
+			&u)
+	}, func(w io.Writer, u admin.UserLine) error {
+		return printUsers(w, []admin.UserLine{u}, false)
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
 )
 
@@ -25,31 +26,21 @@ func newVerification(e environment) *cobra.Command {
 			"  rollcall verification 0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11 --limit 0",
 		Args: wantArgs("ID"),
 	}
-	node, asJSON := addAdminFlags(c, e), jsonFlag(c)
+	node := addAdminFlags(c, e)
 	limit := c.Flags().Int("limit", waitsShown, "show at most so many rows, those with the most addresses; 0: all. "+
 		"--json has all")
-	c.RunE = func(c *cobra.Command, args []string) error {
+	return adminCommand(node, c, func(client *client.Admin, args []string) (found inspect.Verification, err error) {
 		if *limit < 0 {
-			return term.UsageError("--limit must not be below 0")
+			return found, term.UsageError("--limit must not be below 0")
 		}
 		id, err := verificationArg(args[0])
 		if err != nil {
-			return err
+			return found, err
 		}
-		client, err := node.client()
-		if err != nil {
-			return err
-		}
-		var found inspect.Verification
-		if err := client.Ask(c.Context(), "GET", "/v1/verifications/"+id.String()+"/waits", nil, &found); err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), found)
-		}
-		return printVerification(c.OutOrStdout(), found, *limit)
-	}
-	return c
+		return found, client.Ask(c.Context(), "GET", "/v1/verifications/"+id.String()+"/waits", nil, &found)
+	}, func(w io.Writer, found inspect.Verification) error {
+		return printVerification(w, found, *limit)
+	})
 }
 
 // waitsShown is how many rows are shown by default: what fits on a screen with what stands

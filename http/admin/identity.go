@@ -20,7 +20,7 @@ type Identity struct {
 	Checked  *api.Time `json:"checked_at"`               // null: not yet
 	Findings []Finding `json:"findings"`                 // by check and source
 	Unread   int       `json:"unread_replies,omitempty"` // that no rule knew, since the node began
-	Foreign  int       `json:"intercepted,omitempty"`    // times that somebody else answered in place of a receiver
+	Foreign  int       `json:"intercepted,omitempty"`    // times that another answered in a receiver's place
 }
 
 // Finding is what one check found at one source.
@@ -51,7 +51,8 @@ func IdentityOf(r identity.Report, enforced bool) Identity {
 
 // HealthOf puts it in the form in which nodes tell each other.
 func HealthOf(i Identity) inspect.Health {
-	out := inspect.Health{Known: true, Probing: i.Probing, Enforced: i.Enforced, Why: i.Why, Unread: i.Unread, Foreign: i.Foreign}
+	out := inspect.Health{Known: true, Probing: i.Probing, Enforced: i.Enforced, Why: i.Why, Unread: i.Unread,
+		Foreign: i.Foreign}
 	if i.Checked != nil {
 		out.Checked = time.Time(*i.Checked)
 	}

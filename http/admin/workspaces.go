@@ -379,7 +379,7 @@ func (d workspaceOps) correct(ctx context.Context, in CorrectionCall) (c ledger.
 	switch {
 	case errors.Is(err, ledger.ErrNothingFound):
 		return c, refusal(http.StatusNotFound, "nothing_to_correct",
-			"an audit finds nothing about this subject that is not set right already; see GET /v1/audit")
+			"nothing to correct: the audit has no open finding for this subject; see GET /v1/audit")
 	case errors.Is(err, ledger.ErrUncorrectable):
 		return c, refusal(http.StatusConflict, "uncorrectable", err.Error())
 	case err != nil:

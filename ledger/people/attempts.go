@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
+	"rollcall/ledger/sqlstore/engine"
 )
 
 // attempts are the failed sign-ins of one subject.
@@ -24,9 +25,9 @@ type attempts struct {
 	call     uuid.UUID // which counted last
 }
 
-// attempts reads those of some subjects.
-func (t rows) attempts(subjects []ledger.Hash) (list []attempts, err error) {
-	err = inHandfuls(subjects, func(part []ledger.Hash) error {
+// readAttempts reads those of some subjects.
+func (t rows) readAttempts(subjects []ledger.Hash) (list []attempts, err error) {
+	err = engine.InHandfuls(subjects, func(part []ledger.Hash) error {
 		args := make([]any, 0, len(part))
 		for i := range part {
 			args = append(args, part[i][:])
@@ -66,7 +67,7 @@ func (b *Book) FailedSignIn(ctx context.Context, subjects []ledger.Hash, r ledge
 		err = checkBatch(subjects)
 	}
 	if err == nil && len(subjects) > 0 {
-		err = b.update(ctx, func(t rows) error {
+		err = b.runUpdate(ctx, func(t rows) error {
 			now, err := t.Now()
 			if err != nil {
 				return err
@@ -85,16 +86,18 @@ func (b *Book) FailedSignIn(ctx context.Context, subjects []ledger.Hash, r ledge
 }
 
 // fail counts a failure under each subject, and says until when each is refused.
-func fail(t rows, subjects []ledger.Hash, r ledger.AttemptRule, call uuid.UUID, now int64) (map[ledger.Hash]time.Time, error) {
+func fail(t rows, subjects []ledger.Hash, r ledger.AttemptRule, call uuid.UUID, now int64) (
+	map[ledger.Hash]time.Time, error) {
 	subjects = differing(subjects)
-	known, err := t.attempts(subjects)
+	known, err := t.readAttempts(subjects)
 	if err != nil {
 		return nil, err
 	}
 	until := map[ledger.Hash]time.Time{}
 	for _, subject := range subjects {
 		a := attempts{subject: subject, since: now}
-		if at := slices.IndexFunc(known, func(a attempts) bool { return a.subject == subject }); at >= 0 && known[at].ends > now {
+		at := slices.IndexFunc(known, func(a attempts) bool { return a.subject == subject })
+		if at >= 0 && known[at].ends > now {
 			a = known[at]
 		}
 		if a.call != call { // a run before this one may have counted
@@ -133,12 +136,12 @@ func (b *Book) SignInWaits(ctx context.Context, subjects []ledger.Hash) ([]time.
 	waits := make([]time.Time, len(subjects))
 	err := checkBatch(subjects)
 	if err == nil && len(subjects) > 0 {
-		err = b.view(ctx, func(t rows) error {
+		err = b.runView(ctx, func(t rows) error {
 			now, err := t.Now()
 			if err != nil {
 				return err
 			}
-			known, err := t.attempts(differing(subjects))
+			known, err := t.readAttempts(differing(subjects))
 			for i, s := range subjects {
 				if at := slices.IndexFunc(known, func(a attempts) bool { return a.subject == s }); at >= 0 {
 					waits[i] = refused(known[at], now.UnixMilli())
@@ -155,7 +158,7 @@ func (b *Book) SignInWaits(ctx context.Context, subjects []ledger.Hash) ([]time.
 
 // ForgetFailures forgets those of a subject.
 func (b *Book) ForgetFailures(ctx context.Context, subject ledger.Hash) error {
-	err := b.update(ctx, func(t rows) error {
+	err := b.runUpdate(ctx, func(t rows) error {
 		_, err := t.Exec(`DELETE FROM sign_in_attempts WHERE subject = ?`, subject[:])
 		return err
 	})

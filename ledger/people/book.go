@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
+	"rollcall/ledger/sqlstore/engine"
 )
 
 // Tx is one transaction of the ledger's database, or some reading. It is used by one goroutine.
@@ -16,7 +17,7 @@ type Tx interface {
 	// Exec runs a statement and gives the number of rows that it changed.
 	Exec(statement string, args ...any) (int64, error)
 	// Row asks for at most one row: sql.ErrNoRows from Scan when there is none.
-	Row(query string, args ...any) Row
+	Row(query string, args ...any) engine.Row
 	// Each calls scan for each row of the answer.
 	Each(scan func(rows *sql.Rows) error, query string, args ...any) error
 
@@ -28,9 +29,6 @@ type Tx interface {
 	LogIn(workspace uuid.UUID, l ledger.WorkspaceLine) error
 	Log(l ledger.LogLine) error
 }
-
-// Row is a question for one row.
-type Row interface{ Scan(into ...any) error }
 
 // Database runs transactions, as transitions.Database does.
 type Database interface {
@@ -47,19 +45,19 @@ func New(db Database) *Book { return &Book{db} }
 // rows are the statements of this package in one transaction.
 type rows struct{ Tx }
 
-func (b *Book) update(ctx context.Context, do func(t rows) error) error {
+func (b *Book) runUpdate(ctx context.Context, do func(t rows) error) error {
 	return b.db.UpdatePeople(ctx, func(t Tx) error { return do(rows{t}) })
 }
 
-func (b *Book) view(ctx context.Context, do func(t rows) error) error {
+func (b *Book) runView(ctx context.Context, do func(t rows) error) error {
 	return b.db.ViewPeople(ctx, func(t Tx) error { return do(rows{t}) })
 }
 
 // operator is who makes changes by the command line.
 const operator = "operator"
 
-// told writes what a change is told by: a line of the log of its workspace, and a line of the operator log when an operator
-// made it or it is of no workspace.
+// told writes what a change is told by: a line of the log of its workspace, and a line of the operator log when an
+// operator made it or it is of no workspace.
 func told(t rows, actor string, workspace uuid.UUID, l ledger.WorkspaceLine) error {
 	l.Actor = actor
 	if err := l.Check(); err != nil {
@@ -76,10 +74,10 @@ func told(t rows, actor string, workspace uuid.UUID, l ledger.WorkspaceLine) err
 	return t.Log(ledger.LogLine{Action: l.Action, Workspace: workspace, Subject: l.Subject, New: l.Detail})
 }
 
-// isWorkspace refuses a workspace that is none. It is asked before a transaction: a workspace never goes, and who reads its
-// row in a transaction is in the way of those who move its credits. ErrNoSuchWorkspace.
+// isWorkspace refuses a workspace that is none. It is asked before a transaction: a workspace never goes, and who reads
+// its row in a transaction is in the way of those who move its credits. ErrNoSuchWorkspace.
 func (b *Book) isWorkspace(ctx context.Context, workspace uuid.UUID) error {
-	return b.view(ctx, func(t rows) error {
+	return b.runView(ctx, func(t rows) error {
 		_, err := t.Account(workspace)
 		return err
 	})
@@ -125,28 +123,13 @@ func blob(h ledger.Hash) []byte {
 	return h[:]
 }
 
-// handfuls are the numbers of rows that one statement is about, so that there are few statements to plan.
-var handfuls = [...]int{128, 16, 1}
-
-// inHandfuls calls do for parts of a list, each as long as one of handfuls.
-func inHandfuls[T any](list []T, do func(part []T) error) error {
-	for _, n := range handfuls {
-		for ; len(list) >= n; list = list[n:] {
-			if err := do(list[:n]); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // Query is a statement and the index that it is to use, with the columns of a key that has no name.
 type Query struct{ Name, Text, Index string }
 
 // Queries are what requests ask all the time. A test asks the databases for their plans.
 func Queries() []Query {
 	ends := func(of links) string {
-		query, _ := of.end(time.Time{})
+		query, _ := of.endStatement(time.Time{})
 		return query
 	}
 	return []Query{

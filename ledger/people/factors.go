@@ -32,7 +32,7 @@ func (b *Book) BindOIDC(ctx context.Context, user uuid.UUID, identity string) er
 			return err
 		}
 		u.OIDC = identity
-		return t.write(ctx, u, now, change{action: "user provider on"})
+		return t.writeUser(ctx, u, now, change{action: "user provider on"})
 	})
 	if err != nil {
 		return fmt.Errorf("bind user %s to a provider: %w", user, err)
@@ -50,7 +50,7 @@ func (b *Book) UnbindOIDC(ctx context.Context, user uuid.UUID, but ledger.Hash) 
 			return ledger.ErrIllegal // they could not sign in any more
 		}
 		u.OIDC = ""
-		return t.write(ctx, u, now, change{action: "user provider off", ends: true, but: but})
+		return t.writeUser(ctx, u, now, change{action: "user provider off", ends: true, but: but})
 	})
 	if err != nil {
 		return fmt.Errorf("unbind user %s from a provider: %w", user, err)
@@ -75,7 +75,7 @@ func (b *Book) SetTOTP(ctx context.Context, user uuid.UUID, state string, but le
 			}
 		}
 		u.TOTP = state
-		return t.write(ctx, u, now, change{action: action, ends: true, but: but})
+		return t.writeUser(ctx, u, now, change{action: action, ends: true, but: but})
 	})
 	if err != nil {
 		return fmt.Errorf("set the codes of user %s: %w", user, err)
@@ -112,6 +112,6 @@ func (b *Book) replaceTOTP(ctx context.Context, user uuid.UUID, was, state, acti
 			return err
 		}
 		u.TOTP = state
-		return t.write(ctx, u, now, change{action: action})
+		return t.writeUser(ctx, u, now, change{action: action})
 	})
 }

@@ -42,8 +42,8 @@ func scanLink(scan func(into ...any) error) (l linkRow, err error) {
 	return l, err
 }
 
-// link reads a link; nil when there is none.
-func (t rows) link(id ledger.Hash) (*linkRow, error) {
+// readLink reads a link; nil when there is none.
+func (t rows) readLink(id ledger.Hash) (*linkRow, error) {
 	l, err := scanLink(t.Row(`SELECT `+linkColumns+` FROM links WHERE id = ?`, id[:]).Scan)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
@@ -71,8 +71,8 @@ func (t rows) useLink(id, session ledger.Hash, now time.Time) (int64, error) {
 		now.UnixMilli(), blob(session), id[:], now.UnixMilli())
 }
 
-// end is the statement that ends those that are open.
-func (of links) end(now time.Time) (query string, args []any) {
+// endStatement is the statement that ends those that are open.
+func (of links) endStatement(now time.Time) (query string, args []any) {
 	query, args = `UPDATE links SET ends = ? WHERE ends > ?`, []any{now.UnixMilli(), now.UnixMilli()}
 	where := func(is bool, column string, value any) {
 		if is {
@@ -88,7 +88,7 @@ func (of links) end(now time.Time) (query string, args []any) {
 
 // endLinks ends the open links of some.
 func (t rows) endLinks(of links, now time.Time) error {
-	query, args := of.end(now)
+	query, args := of.endStatement(now)
 	if _, err := t.Exec(query, args...); err != nil {
 		return fmt.Errorf("end links: %w", err)
 	}
@@ -101,7 +101,7 @@ func (b *Book) MakeLink(ctx context.Context, l ledger.Link) (made ledger.Link, e
 		err = b.isWorkspace(ctx, l.Workspace)
 	}
 	if err == nil {
-		err = b.update(ctx, func(t rows) (err error) {
+		err = b.runUpdate(ctx, func(t rows) (err error) {
 			made, err = makeLink(t, ledger.Actor(ctx), l)
 			return err
 		})
@@ -113,7 +113,7 @@ func (b *Book) MakeLink(ctx context.Context, l ledger.Link) (made ledger.Link, e
 }
 
 func makeLink(t rows, actor string, l ledger.Link) (ledger.Link, error) {
-	known, err := t.link(l.ID)
+	known, err := t.readLink(l.ID)
 	if err != nil {
 		return l, err
 	}
@@ -174,7 +174,7 @@ func mayBeInvited(t rows, l ledger.Link, now time.Time) error {
 
 // AcceptLink uses a link up and begins a session.
 func (b *Book) AcceptLink(ctx context.Context, a ledger.Accept) (ledger.SignedIn, error) {
-	err := b.update(ctx, func(t rows) error { return accept(ctx, t, a) })
+	err := b.runUpdate(ctx, func(t rows) error { return accept(ctx, t, a) })
 	var in *ledger.SignedIn
 	if err == nil {
 		in, err = b.signedIn(ctx, a.Session.ID, forEver, ledger.ErrNoSuchLink)
@@ -186,7 +186,7 @@ func (b *Book) AcceptLink(ctx context.Context, a ledger.Accept) (ledger.SignedIn
 }
 
 func accept(ctx context.Context, t rows, a ledger.Accept) error {
-	l, err := t.link(a.Link)
+	l, err := t.readLink(a.Link)
 	if err != nil {
 		return err
 	}
@@ -235,9 +235,10 @@ func accept(ctx context.Context, t rows, a ledger.Accept) error {
 	return begin(t, a.Session, now)
 }
 
-// userOfLink makes or changes the user of a link, and gives them. An invitation changes no user who is there: whoever made
-// it has its link.
-func userOfLink(ctx context.Context, t rows, l *linkRow, u *ledger.User, a ledger.Accept, now time.Time) (*ledger.User, error) {
+// userOfLink makes or changes the user of a link, and gives them. An invitation changes no user who is there:
+// whoever made it has its link.
+func userOfLink(ctx context.Context, t rows, l *linkRow, u *ledger.User, a ledger.Accept, now time.Time) (
+	*ledger.User, error) {
 	if u != nil && l.Purpose != ledger.PasswordLink {
 		if a.Password != "" || a.OIDC != "" && a.OIDC != u.OIDC {
 			return nil, fmt.Errorf("a link of this kind does not change how a user signs in: %w", ledger.ErrIllegal)
@@ -251,7 +252,7 @@ func userOfLink(ctx context.Context, t rows, l *linkRow, u *ledger.User, a ledge
 	}
 	if u != nil {
 		u.Password = a.Password
-		return u, t.write(ctx, u, now, change{ends: true})
+		return u, t.writeUser(ctx, u, now, change{ends: true})
 	}
 	if err := mayBeNew(t, a); err != nil {
 		return nil, err
@@ -268,7 +269,7 @@ func mayBeNew(t rows, a ledger.Accept) error {
 	if err := ledger.CheckName(a.Name); err != nil {
 		return err
 	}
-	taken, err := t.user(a.User)
+	taken, err := t.readUser(a.User)
 	if err != nil {
 		return err
 	}
@@ -283,8 +284,8 @@ func mayBeNew(t rows, a ledger.Accept) error {
 
 // EndLink ends an invitation to a workspace before its time.
 func (b *Book) EndLink(ctx context.Context, workspace uuid.UUID, id ledger.Hash) error {
-	err := b.update(ctx, func(t rows) error {
-		l, err := t.link(id)
+	err := b.runUpdate(ctx, func(t rows) error {
+		l, err := t.readLink(id)
 		if err != nil {
 			return err
 		}
@@ -313,7 +314,7 @@ func (b *Book) LinkByID(ctx context.Context, id ledger.Hash) (l ledger.Link, kno
 	var row linkRow
 	var user sql.Null[[]byte]
 	var disabled, now int64
-	err = b.view(ctx, func(t rows) error {
+	err = b.runView(ctx, func(t rows) error {
 		row, err = scanLink(func(into ...any) error {
 			return t.Row(`SELECT `+linkOf+`, u.id, coalesce(u.disabled, 0), {now}
 				FROM links l LEFT JOIN users u ON u.folded = l.folded WHERE l.id = ?`, id[:]).
@@ -357,7 +358,7 @@ func (b *Book) Invitations(ctx context.Context, email string) ([]ledger.Link, er
 
 // newestLinks lists links, newest first.
 func (b *Book) newestLinks(ctx context.Context, query string, arg any) (list []ledger.Link, err error) {
-	err = b.view(ctx, func(t rows) error {
+	err = b.runView(ctx, func(t rows) error {
 		return t.Each(func(rows *sql.Rows) error {
 			l, err := scanLink(rows.Scan)
 			list = append(list, l.Link)

@@ -9,12 +9,13 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
+	"rollcall/ledger/sqlstore/engine"
 )
 
 // LogWorkspace writes a line about what the ledger does not do itself.
 func (b *Book) LogWorkspace(ctx context.Context, workspace uuid.UUID, l ledger.WorkspaceLine) error {
 	l.Actor = ledger.Actor(ctx)
-	err := b.view(ctx, func(t rows) error {
+	err := b.runView(ctx, func(t rows) error {
 		_, err := t.Account(workspace)
 		return err
 	})
@@ -25,7 +26,7 @@ func (b *Book) LogWorkspace(ctx context.Context, workspace uuid.UUID, l ledger.W
 		if l.ID == uuid.Nil {
 			l.ID = uuid.Must(uuid.NewV7()) // before the transaction, which may run several times
 		}
-		err = b.update(ctx, func(t rows) error { return t.LogIn(workspace, l) })
+		err = b.runUpdate(ctx, func(t rows) error { return t.LogIn(workspace, l) })
 	}
 	if err != nil {
 		return fmt.Errorf("write the log of workspace %s: %w", workspace, err)
@@ -50,7 +51,7 @@ func (b *Book) WorkspaceLog(ctx context.Context, q ledger.WorkspaceLogQuery) (pa
 	if q.After != nil {
 		query, args = olderWorkspaceLines, []any{q.Workspace[:], ledger.Millis(q.After.Created), q.After.ID[:], q.Limit}
 	}
-	err = b.view(ctx, func(t rows) error {
+	err = b.runView(ctx, func(t rows) error {
 		err := t.Each(func(rows *sql.Rows) error {
 			var l ledger.WorkspaceLine
 			var created int64
@@ -62,7 +63,7 @@ func (b *Book) WorkspaceLog(ctx context.Context, q ledger.WorkspaceLogQuery) (pa
 		if err != nil {
 			return err
 		}
-		return t.emails(page)
+		return t.fillEmails(page)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the log of workspace %s: %w", q.Workspace, err)
@@ -70,8 +71,8 @@ func (b *Book) WorkspaceLog(ctx context.Context, q ledger.WorkspaceLogQuery) (pa
 	return page, nil
 }
 
-// emails fills in those of the users who are the actors of lines.
-func (t rows) emails(page []ledger.WorkspaceLine) error {
+// fillEmails fills in those of the users who are the actors of lines.
+func (t rows) fillEmails(page []ledger.WorkspaceLine) error {
 	of := map[uuid.UUID]string{}
 	var users []uuid.UUID
 	for _, l := range page {
@@ -82,7 +83,7 @@ func (t rows) emails(page []ledger.WorkspaceLine) error {
 			}
 		}
 	}
-	err := inHandfuls(users, func(part []uuid.UUID) error {
+	err := engine.InHandfuls(users, func(part []uuid.UUID) error {
 		args := make([]any, 0, len(part))
 		for _, id := range part {
 			args = append(args, id[:])

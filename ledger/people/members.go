@@ -18,15 +18,16 @@ import (
 // The invitations to a workspace that can be used at a time, and how many there are together with the members.
 const (
 	openInvitations = ` FROM links WHERE workspace = ? AND ends > ?`
-	countMembers    = `SELECT (SELECT count(*) FROM memberships WHERE workspace = ?) + (SELECT count(*)` + openInvitations + `)`
-	activeOwners    = `SELECT count(*) FROM memberships m JOIN users u ON u.id = m.user_id
+	countMembers    = `SELECT (SELECT count(*) FROM memberships WHERE workspace = ?) +
+		(SELECT count(*)` + openInvitations + `)`
+	activeOwners = `SELECT count(*) FROM memberships m JOIN users u ON u.id = m.user_id
 		WHERE m.workspace = ? AND m.role = 'owner' AND u.disabled = 0 AND m.user_id `
 	countOwners     = activeOwners + `<> ?`
 	countOwnerships = activeOwners + `= ?`
 )
 
-// role reads the role of a user in a workspace; "": none.
-func (t rows) role(workspace, user uuid.UUID) (role ledger.Role, err error) {
+// readRole reads the role of a user in a workspace; "": none.
+func (t rows) readRole(workspace, user uuid.UUID) (role ledger.Role, err error) {
 	err = t.Row(`SELECT role FROM memberships WHERE workspace = ? AND user_id = ?`, workspace[:], user[:]).Scan(&role)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return "", fmt.Errorf("read membership: %w", err)
@@ -72,7 +73,7 @@ const members = `SELECT m.user_id, u.email, u.name, m.role, m.created, u.seen, u
 
 // Members lists the members of a workspace by email.
 func (b *Book) Members(ctx context.Context, workspace uuid.UUID) (list []ledger.Membership, err error) {
-	err = b.view(ctx, func(t rows) error {
+	err = b.runView(ctx, func(t rows) error {
 		if _, err := t.Account(workspace); err != nil {
 			return err
 		}
@@ -120,7 +121,7 @@ func onlyOwner(t rows, actor string, workspace uuid.UUID) error {
 
 // join makes the user of an invitation a member, or gives a member the role if it is the higher.
 func join(t rows, actor string, l *linkRow, u *ledger.User, now time.Time) error {
-	is, err := t.role(l.Workspace, u.ID)
+	is, err := t.readRole(l.Workspace, u.ID)
 	if err != nil || is.Allows(l.Role) {
 		return err
 	}
@@ -143,7 +144,7 @@ func roleLine(email string, old, now ledger.Role) ledger.WorkspaceLine {
 func (b *Book) SetRole(ctx context.Context, workspace, user uuid.UUID, role ledger.Role) error {
 	err := b.isWorkspace(ctx, workspace)
 	if err == nil {
-		err = b.update(ctx, func(t rows) error { return setRole(t, ledger.Actor(ctx), workspace, user, role) })
+		err = b.runUpdate(ctx, func(t rows) error { return setRole(t, ledger.Actor(ctx), workspace, user, role) })
 	}
 	if err != nil {
 		return fmt.Errorf("set the role of user %s in workspace %s: %w", user, workspace, err)
@@ -152,7 +153,7 @@ func (b *Book) SetRole(ctx context.Context, workspace, user uuid.UUID, role ledg
 }
 
 func setRole(t rows, actor string, workspace, user uuid.UUID, role ledger.Role) error {
-	is, err := t.role(workspace, user)
+	is, err := t.readRole(workspace, user)
 	switch {
 	case err != nil || is == "" && role == "":
 		return err
@@ -175,7 +176,7 @@ func setRole(t rows, actor string, workspace, user uuid.UUID, role ledger.Role) 
 			return ledger.ErrLastOwner
 		}
 	}
-	u, err := t.user(user)
+	u, err := t.readUser(user)
 	if err != nil {
 		return err
 	}
@@ -201,8 +202,8 @@ func setRole(t rows, actor string, workspace, user uuid.UUID, role ledger.Role) 
 	return told(t, actor, workspace, line)
 }
 
-// endInvitations ends the open invitations to a workspace that a member made, and those of their email: with one they could
-// take back a role that they lost.
+// endInvitations ends the open invitations to a workspace that a member made, and those of their email: with one
+// they could take back a role that they lost.
 func endInvitations(t rows, workspace uuid.UUID, u *ledger.User, now time.Time) error {
 	made := links{madeBy: userActor + u.ID.String(), purpose: ledger.InviteLink, workspace: workspace}
 	if err := t.endLinks(made, now); err != nil {

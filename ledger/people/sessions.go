@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rollcall/ledger"
+	"rollcall/ledger/sqlstore/engine"
 
 	"github.com/google/uuid"
 )
@@ -25,8 +26,8 @@ func scanSession(scan func(into ...any) error) (s ledger.Session, err error) {
 	return s, err
 }
 
-// session reads one, whether it is over or not; nil when there is none.
-func (t rows) session(id ledger.Hash) (*ledger.Session, error) {
+// readSession reads one, whether it is over or not; nil when there is none.
+func (t rows) readSession(id ledger.Hash) (*ledger.Session, error) {
 	s, err := scanSession(t.Row(`SELECT `+sessionColumns+` FROM user_sessions WHERE id = ?`, id[:]).Scan)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
@@ -40,8 +41,8 @@ func (t rows) session(id ledger.Hash) (*ledger.Session, error) {
 // heldSessions are the sessions of a user whose end has not come.
 const heldSessions = `SELECT ` + sessionColumns + ` FROM user_sessions WHERE user_id = ? AND ends > ?`
 
-// held lists those of a user whose end has not come.
-func (t rows) held(user uuid.UUID, now time.Time) (list []ledger.Session, err error) {
+// listHeld lists those of a user whose end has not come.
+func (t rows) listHeld(user uuid.UUID, now time.Time) (list []ledger.Session, err error) {
 	err = t.Each(func(rows *sql.Rows) error {
 		s, err := scanSession(rows.Scan)
 		list = append(list, s)
@@ -69,7 +70,8 @@ func (t rows) addSession(s ledger.Session) error {
 
 // mayDo is what a session may do now: a line for each membership of its user, or one without.
 const mayDo = `SELECT s.id, s.user_id, s.created, s.seen, s.ends, s.agent, s.network,
-	u.id, u.email, u.name, u.password, u.oidc, u.totp, u.created, u.disabled, u.seen, m.workspace, w.name, m.role, m.created
+	u.id, u.email, u.name, u.password, u.oidc, u.totp, u.created, u.disabled, u.seen,
+	m.workspace, w.name, m.role, m.created
 	FROM user_sessions s JOIN users u ON u.id = s.user_id
 	LEFT JOIN memberships m ON m.user_id = u.id LEFT JOIN workspaces w ON w.id = m.workspace
 	WHERE s.id = ? AND s.ends > {now} AND s.seen >= {now} - ? AND u.disabled = 0`
@@ -112,8 +114,9 @@ func scanMayDo(scan func(into ...any) error, in *ledger.SignedIn) (m *ledger.Mem
 	if err != nil || !workspace.Valid {
 		return nil, err
 	}
-	return &ledger.Membership{Workspace: workspace.UUID, WorkspaceName: name.String, User: in.User.ID, Email: in.User.Email,
-		Name: in.User.Name, Role: ledger.Role(role.String), Created: ledger.Clock(created.Int64), Seen: ledger.Clock(seen)}, nil
+	return &ledger.Membership{Workspace: workspace.UUID, WorkspaceName: name.String, User: in.User.ID,
+		Email: in.User.Email, Name: in.User.Name, Role: ledger.Role(role.String), Created: ledger.Clock(created.Int64),
+		Seen: ledger.Clock(seen)}, nil
 }
 
 // forEver is longer than any session holds.
@@ -153,7 +156,7 @@ func stillProved(n ledger.NewSession, u *ledger.User) error {
 
 // begin makes a session, or finds that it is made. One that would be too many ends the one that was used least lately.
 func begin(t rows, n ledger.NewSession, now time.Time) error {
-	known, err := t.session(n.ID)
+	known, err := t.readSession(n.ID)
 	switch {
 	case err != nil:
 		return err
@@ -175,8 +178,9 @@ const endLeastUsed = `UPDATE user_sessions SET ends = ? WHERE id IN (SELECT id F
 	WHERE user_id = ? AND ends > ? ORDER BY seen DESC, created DESC, id DESC LIMIT 1000000 OFFSET ?)`
 
 // signedIn reads what a session may do now; none is the error when it holds no more.
-func (b *Book) signedIn(ctx context.Context, id ledger.Hash, idle time.Duration, none error) (in *ledger.SignedIn, err error) {
-	err = b.view(ctx, func(t rows) (err error) {
+func (b *Book) signedIn(ctx context.Context, id ledger.Hash, idle time.Duration, none error) (
+	in *ledger.SignedIn, err error) {
+	err = b.runView(ctx, func(t rows) (err error) {
 		in, err = t.signedIn(id, idle)
 		return err
 	})
@@ -197,12 +201,12 @@ func (b *Book) SessionByID(ctx context.Context, id ledger.Hash, idle time.Durati
 
 // Sessions lists those of a user that hold, the one used last first.
 func (b *Book) Sessions(ctx context.Context, user uuid.UUID, idle time.Duration) (list []ledger.Session, err error) {
-	err = b.view(ctx, func(t rows) error {
+	err = b.runView(ctx, func(t rows) error {
 		now, err := t.Now()
 		if err != nil {
 			return err
 		}
-		list, err = t.held(user, now)
+		list, err = t.listHeld(user, now)
 		list = slices.DeleteFunc(list, func(s ledger.Session) bool { return now.Sub(s.Seen) > idle })
 		return err
 	})
@@ -222,8 +226,8 @@ func (t rows) endSessions(user uuid.UUID, but ledger.Hash, now time.Time) (ended
 		err := rows.Scan(hashed{&id})
 		ended = append(ended, id)
 		return err
-	}, `UPDATE user_sessions SET ends = ? WHERE user_id = ? AND ends > ? AND id <> ? RETURNING id`, now.UnixMilli(), user[:],
-		now.UnixMilli(), but[:])
+	}, `UPDATE user_sessions SET ends = ? WHERE user_id = ? AND ends > ? AND id <> ? RETURNING id`,
+		now.UnixMilli(), user[:], now.UnixMilli(), but[:])
 	if err != nil {
 		return nil, fmt.Errorf("end sessions: %w", err)
 	}
@@ -232,8 +236,9 @@ func (t rows) endSessions(user uuid.UUID, but ledger.Hash, now time.Time) (ended
 
 // EndSession ends one, of this user only.
 func (b *Book) EndSession(ctx context.Context, user uuid.UUID, id ledger.Hash) error {
-	err := b.update(ctx, func(t rows) error {
-		_, err := t.Exec(`UPDATE user_sessions SET ends = {now} WHERE id = ? AND user_id = ? AND ends > {now}`, id[:], user[:])
+	err := b.runUpdate(ctx, func(t rows) error {
+		_, err := t.Exec(`UPDATE user_sessions SET ends = {now} WHERE id = ? AND user_id = ? AND ends > {now}`,
+			id[:], user[:])
 		return err
 	})
 	if err != nil {
@@ -268,12 +273,12 @@ func (b *Book) UseSessions(ctx context.Context, ids []ledger.Hash) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	err := b.update(ctx, func(t rows) error {
+	err := b.runUpdate(ctx, func(t rows) error {
 		now, err := t.Now()
 		if err != nil {
 			return err
 		}
-		return inHandfuls(ids, func(part []ledger.Hash) error { return t.used(part, now) })
+		return engine.InHandfuls(ids, func(part []ledger.Hash) error { return t.noteUse(part, now) })
 	})
 	if err != nil {
 		return fmt.Errorf("note the use of %d sessions: %w", len(ids), err)
@@ -281,8 +286,8 @@ func (b *Book) UseSessions(ctx context.Context, ids []ledger.Hash) error {
 	return nil
 }
 
-// used notes the use of some sessions.
-func (t rows) used(ids []ledger.Hash, now time.Time) error {
+// noteUse notes the use of some sessions.
+func (t rows) noteUse(ids []ledger.Hash, now time.Time) error {
 	in := ` IN (?` + strings.Repeat(`, ?`, len(ids)-1) + `)`
 	args := []any{now.UnixMilli(), now.UnixMilli(), now.UnixMilli()}
 	for i := range ids {

@@ -41,8 +41,8 @@ const (
 	pageOfUsers = `SELECT ` + userColumns + ` FROM users WHERE folded > ? ORDER BY folded LIMIT ?`
 )
 
-// user reads one by id; nil when there is none.
-func (t rows) user(id uuid.UUID) (*ledger.User, error) { return t.oneUser(userByID, id[:]) }
+// readUser reads one by id; nil when there is none.
+func (t rows) readUser(id uuid.UUID) (*ledger.User, error) { return t.oneUser(userByID, id[:]) }
 
 // userOf reads one by email; nil when there is none. What is no email, no database need be asked for.
 func (t rows) userOf(email string) (*ledger.User, error) {
@@ -62,7 +62,8 @@ func (t rows) userOfOIDC(identity string) (*ledger.User, error) {
 
 // addUser writes a new user.
 func (t rows) addUser(u ledger.User) error {
-	_, err := t.Exec(`INSERT INTO users (`+userColumns+`, folded) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, u.ID[:], u.Email, u.Name,
+	_, err := t.Exec(`INSERT INTO users (`+userColumns+`, folded) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		u.ID[:], u.Email, u.Name,
 		u.Password, u.OIDC, u.TOTP, ledger.Millis(u.Created), ledger.Millis(u.Disabled), []byte(ledger.FoldEmail(u.Email)))
 	if err != nil {
 		return fmt.Errorf("write user: %w", err)
@@ -77,10 +78,10 @@ type change struct {
 	but    ledger.Hash // that does not end
 }
 
-// write writes password, OIDC, TOTP and disabled of a user, who is there.
-func (t rows) write(ctx context.Context, u *ledger.User, now time.Time, c change) error {
-	_, err := t.Exec(`UPDATE users SET password = ?, oidc = ?, totp = ?, disabled = ? WHERE id = ?`, u.Password, u.OIDC, u.TOTP,
-		ledger.Millis(u.Disabled), u.ID[:])
+// writeUser writes password, OIDC, TOTP and disabled of a user, who is there.
+func (t rows) writeUser(ctx context.Context, u *ledger.User, now time.Time, c change) error {
+	_, err := t.Exec(`UPDATE users SET password = ?, oidc = ?, totp = ?, disabled = ? WHERE id = ?`,
+		u.Password, u.OIDC, u.TOTP, ledger.Millis(u.Disabled), u.ID[:])
 	if err == nil && c.ends {
 		_, err = t.endSessions(u.ID, c.but, now)
 	}
@@ -94,9 +95,10 @@ func (t rows) write(ctx context.Context, u *ledger.User, now time.Time, c change
 }
 
 // changeUser runs do on a user, in one transaction. ErrNoSuchUser.
-func (b *Book) changeUser(ctx context.Context, id uuid.UUID, do func(t rows, u *ledger.User, now time.Time) error) error {
-	return b.update(ctx, func(t rows) error {
-		u, err := t.user(id)
+func (b *Book) changeUser(ctx context.Context, id uuid.UUID,
+	do func(t rows, u *ledger.User, now time.Time) error) error {
+	return b.runUpdate(ctx, func(t rows) error {
+		u, err := t.readUser(id)
 		if err != nil {
 			return err
 		}
@@ -113,18 +115,18 @@ func (b *Book) changeUser(ctx context.Context, id uuid.UUID, do func(t rows, u *
 
 // UserByEmail finds who signs in.
 func (b *Book) UserByEmail(ctx context.Context, email string) (ledger.User, error) {
-	return b.find(ctx, "email", func(t rows) (*ledger.User, error) { return t.userOf(email) })
+	return b.findUser(ctx, "email", func(t rows) (*ledger.User, error) { return t.userOf(email) })
 }
 
 // UserByOIDC finds who signs in by a provider.
 func (b *Book) UserByOIDC(ctx context.Context, identity string) (ledger.User, error) {
-	return b.find(ctx, "identity", func(t rows) (*ledger.User, error) { return t.userOfOIDC(identity) })
+	return b.findUser(ctx, "identity", func(t rows) (*ledger.User, error) { return t.userOfOIDC(identity) })
 }
 
-// find reads a user by something. ErrNoSuchUser.
-func (b *Book) find(ctx context.Context, by string, read func(t rows) (*ledger.User, error)) (ledger.User, error) {
+// findUser reads a user by something. ErrNoSuchUser.
+func (b *Book) findUser(ctx context.Context, by string, read func(t rows) (*ledger.User, error)) (ledger.User, error) {
 	var u *ledger.User
-	err := b.view(ctx, func(t rows) (err error) {
+	err := b.runView(ctx, func(t rows) (err error) {
 		u, err = read(t)
 		return err
 	})
@@ -142,7 +144,7 @@ func (b *Book) Users(ctx context.Context, after string, limit int) (list []ledge
 	if limit < 1 || limit > ledger.UsersMax {
 		return nil, fmt.Errorf("list %d users, 1 to %d are allowed: %w", limit, ledger.UsersMax, ledger.ErrIllegal)
 	}
-	err = b.view(ctx, func(t rows) error {
+	err = b.runView(ctx, func(t rows) error {
 		return t.Each(func(rows *sql.Rows) error {
 			u, err := scanUser(rows.Scan)
 			list = append(list, u)
@@ -162,7 +164,7 @@ func (b *Book) SetPassword(ctx context.Context, user uuid.UUID, password string,
 			return err
 		}
 		u.Password = password
-		return t.write(ctx, u, now, change{ends: true, but: but})
+		return t.writeUser(ctx, u, now, change{ends: true, but: but})
 	})
 	if err != nil {
 		return fmt.Errorf("set the password of user %s: %w", user, err)
@@ -187,7 +189,7 @@ func (b *Book) DisableUser(ctx context.Context, user uuid.UUID, disabled bool) (
 				}
 			}
 		}
-		return t.write(ctx, &after, now, c)
+		return t.writeUser(ctx, &after, now, c)
 	})
 	if err != nil {
 		return ledger.User{}, fmt.Errorf("disable user %s: %w", user, err)

@@ -15,12 +15,12 @@ const actingRole = `SELECT coalesce(m.role, '') FROM user_sessions s JOIN users 
 
 // mayAct refuses the changes of a session that is over, and of a user whose role does not suffice any more.
 func (t *tx) mayAct() error {
-	a, is := ledger.ActingOf(t.ctx)
+	a, is := ledger.ActingOf(t.Context())
 	if !is {
 		return nil
 	}
 	var role ledger.Role
-	err := t.row(actingRole, a.Workspace[:], a.Session[:], a.Idle.Milliseconds()).Scan(&role)
+	err := t.Row(actingRole, a.Workspace[:], a.Session[:], a.Idle.Milliseconds()).Scan(&role)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return ledger.ErrNoSuchSession

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
+	"rollcall/ledger/sqlstore/engine"
 	"rollcall/ledger/transitions"
 )
 
@@ -25,7 +26,7 @@ const auditPage = 500
 //
 // A ledger that is damaged so that it cannot be read to its end gives a report
 // about ledger.Storage; an error says that the database did not answer.
-func (s *Store) Audit(ctx context.Context) (ledger.AuditReport, error) {
+func (s auditor) Audit(ctx context.Context) (ledger.AuditReport, error) {
 	a, err := s.audit(ctx)
 	if err != nil {
 		return ledger.AuditReport{}, fmt.Errorf("audit: %w", err)
@@ -34,7 +35,7 @@ func (s *Store) Audit(ctx context.Context) (ledger.AuditReport, error) {
 }
 
 // audit is one run of an audit.
-func (s *Store) audit(ctx context.Context) (*audit, error) {
+func (s auditor) audit(ctx context.Context) (*audit, error) {
 	a := &audit{held: map[uuid.UUID]ledger.Credits{}, settled: map[ledger.Violation]bool{},
 		known: map[uuid.UUID]bool{}, corrected: map[string]int64{}, accounts: map[string]ledger.AuditedAccount{},
 		report: ledger.AuditReport{Violations: []ledger.Violation{}, Corrections: []ledger.Correction{}}}
@@ -148,7 +149,7 @@ func (a *audit) file(t *tx, v *transitions.Row) error {
 	a.add(check.Finish()...)
 	a.report.Found += max(check.Found()-ledger.ViolationsMax, 0) // what is not listed
 	var chunks, bytes int64
-	err = t.row(`SELECT count(*), coalesce(CAST(sum(length(data)) AS BIGINT), 0) FROM upload_chunks
+	err = t.Row(`SELECT count(*), coalesce(CAST(sum(length(data)) AS BIGINT), 0) FROM upload_chunks
 		WHERE verification = ?`, v.ID[:]).Scan(&chunks, &bytes)
 	if err != nil {
 		return fmt.Errorf("read chunks: %w", err)
@@ -235,7 +236,7 @@ func (a *audit) orphans(t *tx) error {
 			WHERE NOT EXISTS (SELECT 1 FROM workspaces WHERE id = l.workspace)`},
 	} {
 		var n int64
-		if err := t.row(o.query).Scan(&n); err != nil {
+		if err := t.Row(o.query).Scan(&n); err != nil {
 			return fmt.Errorf("look for %s without %s: %w", o.table, o.of, err)
 		}
 		if n > 0 {
@@ -359,4 +360,36 @@ func (a *audit) workspaces(t *tx) error {
 		return fmt.Errorf("read workspaces: %w", err)
 	}
 	return nil
+}
+
+// storageFindings bounds what the embedded database tells about its own damage. Guess.
+const storageFindings = 20
+
+// storage has the embedded database check its pages, indexes and constraints;
+// what it says names tables and pages and no values. A server does that on its own.
+func (a *audit) storage(t *tx) error {
+	if !t.Embedded() {
+		return nil
+	}
+	err := t.Each(func(rows *sql.Rows) error {
+		var said string
+		err := scan(rows, &said)
+		if err == nil && said != "ok" {
+			a.add(ledger.Violation{Invariant: ledger.Storage, Subject: "database", Detail: said})
+		}
+		return err
+	}, fmt.Sprintf("PRAGMA integrity_check(%d)", storageFindings))
+	if err != nil {
+		return fmt.Errorf("check the database: %w", err)
+	}
+	return nil
+}
+
+// damaged says whether err means that what is stored cannot be read, and not that
+// the database is away or busy.
+func damaged(err error) bool {
+	if errors.Is(err, errRow) {
+		return true
+	}
+	return engine.Damaged(err)
 }

@@ -98,7 +98,7 @@ func (s *Store) lookOver(ctx context.Context) error {
 	}
 	var found bound
 	err := s.view(ctx, func(t *tx) error {
-		if err := t.row(`SELECT {now}`).Scan(&found.from); err != nil {
+		if err := t.Row(`SELECT {now}`).Scan(&found.from); err != nil {
 			return err
 		}
 		found.from -= lateMax.Milliseconds()
@@ -134,7 +134,7 @@ var freeBelow = `SELECT ` + verificationColumns + ` FROM verifications WHERE id 
 
 // below lists what can be worked on now and that nobody has, of what was below the bound at the last look from the
 // beginning.
-func (t *tx) below(at bound, limit int, except []uuid.UUID) (list []*transitions.Row, err error) {
+func (t verificationRows) below(at bound, limit int, except []uuid.UUID) (list []*transitions.Row, err error) {
 	if len(at.below) == 0 {
 		return nil, nil
 	}

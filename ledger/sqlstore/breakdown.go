@@ -16,7 +16,7 @@ import (
 )
 
 // Breakdown reads all outcomes of a final verification once.
-func (s *Store) Breakdown(ctx context.Context, workspace, id uuid.UUID) (ledger.Breakdown, error) {
+func (s files) Breakdown(ctx context.Context, workspace, id uuid.UUID) (ledger.Breakdown, error) {
 	var v *transitions.Row
 	err := s.view(ctx, func(t *tx) (err error) {
 		v, err = t.ReadOf(workspace, id)

@@ -29,9 +29,9 @@ func scanCorrection(scan func(into ...any) error) (c ledger.Correction, err erro
 }
 
 // Correction reads a correction with its entries; nil when there is none.
-func (t *tx) Correction(id uuid.UUID) (*ledger.Correction, error) {
+func (t accountRows) Correction(id uuid.UUID) (*ledger.Correction, error) {
 	const read = `SELECT ` + correctionColumns + ` FROM corrections WHERE id = ?`
-	c, err := scanCorrection(t.row(read, id[:]).Scan)
+	c, err := scanCorrection(t.Row(read, id[:]).Scan)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -51,13 +51,13 @@ func (t *tx) Correction(id uuid.UUID) (*ledger.Correction, error) {
 }
 
 // Corrected counts the corrections of a subject.
-func (t *tx) Corrected(subject string) (n int64, err error) {
-	err = t.row(`SELECT count(*) FROM corrections WHERE subject = ?`, subject).Scan(&n)
+func (t accountRows) Corrected(subject string) (n int64, err error) {
+	err = t.Row(`SELECT count(*) FROM corrections WHERE subject = ?`, subject).Scan(&n)
 	return n, err
 }
 
 // Correct writes one.
-func (t *tx) Correct(c ledger.Correction) error {
+func (t accountRows) Correct(c ledger.Correction) error {
 	findings, err := json.Marshal(c.Findings)
 	if err != nil {
 		return fmt.Errorf("write findings: %w", err)
@@ -125,9 +125,9 @@ func (a *audit) corrections(t *tx) error {
 	if err != nil {
 		return fmt.Errorf("read corrections: %w", err)
 	}
-	// Their entries are of no verification and of no grant.
+	// Correction entries belong to neither a verification nor a grant.
 	var n int64
-	err = t.row(`SELECT count(*) FROM entries e JOIN corrections c ON c.id = e.subject WHERE e.kind <> 'grant'`).Scan(&n)
+	err = t.Row(`SELECT count(*) FROM entries e JOIN corrections c ON c.id = e.subject WHERE e.kind <> 'grant'`).Scan(&n)
 	a.entries += n
 	if err != nil {
 		return fmt.Errorf("count the entries of corrections: %w", err)

@@ -19,7 +19,7 @@ import (
 )
 
 // Log writes a line of the operator log.
-func (t *tx) Log(l ledger.LogLine) error {
+func (t operatorRows) Log(l ledger.LogLine) error {
 	author, err := t.author()
 	if err != nil {
 		return err
@@ -40,14 +40,14 @@ func (t *tx) Log(l ledger.LogLine) error {
 }
 
 // author is who makes a change, as a line names them: an operator, or the email of a user.
-func (t *tx) author() (string, error) {
-	author := ledger.Author(t.ctx)
-	text, is := strings.CutPrefix(ledger.Actor(t.ctx), "user:")
+func (t operatorRows) author() (string, error) {
+	author := ledger.Author(t.Context())
+	text, is := strings.CutPrefix(ledger.Actor(t.Context()), "user:")
 	user, err := uuid.Parse(text)
 	if author != "" || !is || err != nil {
 		return author, nil
 	}
-	err = t.row(`SELECT email FROM users WHERE id = ?`, user[:]).Scan(&author)
+	err = t.Row(`SELECT email FROM users WHERE id = ?`, user[:]).Scan(&author)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return "", fmt.Errorf("read who makes a change: %w", err)
 	}
@@ -74,9 +74,9 @@ func scanOverride(scan func(into ...any) error) (o ledger.ThrottleOverride, err 
 }
 
 // Override reads an override, whether it holds or not; nil when there is none.
-func (t *tx) Override(id uuid.UUID) (*ledger.ThrottleOverride, error) {
+func (t operatorRows) Override(id uuid.UUID) (*ledger.ThrottleOverride, error) {
 	const read = `SELECT ` + overrideColumns + ` FROM throttle_overrides WHERE id = ?`
-	o, err := scanOverride(t.row(read, id[:]).Scan)
+	o, err := scanOverride(t.Row(read, id[:]).Scan)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -94,15 +94,15 @@ const (
 )
 
 // HowMany counts the overrides that hold.
-func (t *tx) HowMany() (n int, err error) {
-	if err = t.row(countHolding).Scan(&n); err != nil {
+func (t operatorRows) HowMany() (n int, err error) {
+	if err = t.Row(countHolding).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count overrides: %w", err)
 	}
 	return n, nil
 }
 
 // Holding lists the overrides that hold, of a key or of all, oldest first.
-func (t *tx) Holding(key string) (list []ledger.ThrottleOverride, err error) {
+func (t operatorRows) Holding(key string) (list []ledger.ThrottleOverride, err error) {
 	query, args := holdingOverrides, []any{}
 	if key != "" {
 		query, args = query+` AND name = ?`, append(args, key)
@@ -122,7 +122,7 @@ func (t *tx) Holding(key string) (list []ledger.ThrottleOverride, err error) {
 }
 
 // Overrule writes an override that holds from now on for so long.
-func (t *tx) Overrule(o ledger.ThrottleOverride, holds time.Duration) error {
+func (t operatorRows) Overrule(o ledger.ThrottleOverride, holds time.Duration) error {
 	fields, err := json.Marshal(o.Fields)
 	if err != nil {
 		return fmt.Errorf("write fields of override: %w", err)
@@ -137,14 +137,14 @@ func (t *tx) Overrule(o ledger.ThrottleOverride, holds time.Duration) error {
 }
 
 // Lift ends an override that holds.
-func (t *tx) Lift(id uuid.UUID) (int64, error) {
+func (t operatorRows) Lift(id uuid.UUID) (int64, error) {
 	return t.Exec(`UPDATE throttle_overrides SET ends = {now} WHERE id = ? AND ends > {now}`, id[:])
 }
 
 // Lifted reports whether an override was ended before its time. It waits for a transaction that is changing it.
-func (t *tx) Lifted(id uuid.UUID) (lifted bool, err error) {
+func (t operatorRows) Lifted(id uuid.UUID) (lifted bool, err error) {
 	const read = `SELECT ends < expires FROM throttle_overrides WHERE id = ? {lock}`
-	err = t.row(read, id[:]).Scan(&lifted)
+	err = t.Row(read, id[:]).Scan(&lifted)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) { // there is none: it was never set, or a sweep has deleted it since
 		return false, fmt.Errorf("look whether an override was cleared: %w", err)
 	}
@@ -154,11 +154,11 @@ func (t *tx) Lifted(id uuid.UUID) (lifted bool, err error) {
 const setWeights = `SELECT workspace, weight FROM workspace_weights WHERE weight <> 1`
 
 // Tuning reads what every node follows.
-func (s *Store) Tuning(ctx context.Context) (ledger.Tuning, error) {
+func (s operators) Tuning(ctx context.Context) (ledger.Tuning, error) {
 	tuning := ledger.Tuning{Weights: map[uuid.UUID]int{}}
 	err := s.view(ctx, func(t *tx) (err error) {
 		var now int64
-		if err := t.row(`SELECT {now}`).Scan(&now); err != nil {
+		if err := t.Row(`SELECT {now}`).Scan(&now); err != nil {
 			return err
 		}
 		tuning.Now = ledger.Clock(now)
@@ -180,10 +180,10 @@ func (s *Store) Tuning(ctx context.Context) (ledger.Tuning, error) {
 }
 
 // SetWeight says how many turns a workspace has for one of another.
-func (s *Store) SetWeight(ctx context.Context, workspace uuid.UUID, weight int) (w ledger.Workspace, err error) {
+func (s operators) SetWeight(ctx context.Context, workspace uuid.UUID, weight int) (w ledger.Workspace, err error) {
 	const read = `SELECT ` + workspaceColumns + ` FROM workspaces WHERE id = ?`
 	err = s.update(ctx, func(t *tx) error {
-		if w, err = scanWorkspace(t.row(read, workspace[:]).Scan); err != nil {
+		if w, err = scanWorkspace(t.Row(read, workspace[:]).Scan); err != nil {
 			return err
 		}
 		if weight < 1 || weight > ledger.WeightMax {
@@ -207,7 +207,7 @@ func (s *Store) SetWeight(ctx context.Context, workspace uuid.UUID, weight int) 
 }
 
 // weigh writes the weight of a workspace.
-func (t *tx) weigh(workspace uuid.UUID, weight int) error {
+func (t tenantRows) weigh(workspace uuid.UUID, weight int) error {
 	_, err := t.Exec(`INSERT INTO workspace_weights (workspace, weight) VALUES (?, ?)
 		ON CONFLICT (workspace) DO UPDATE SET weight = excluded.weight`, workspace[:], weight)
 	if err != nil {
@@ -217,7 +217,7 @@ func (t *tx) weigh(workspace uuid.UUID, weight int) error {
 }
 
 // Note writes a line of the operator log about what the ledger does not do itself.
-func (s *Store) Note(ctx context.Context, l ledger.LogLine) error {
+func (s operators) Note(ctx context.Context, l ledger.LogLine) error {
 	err := l.Check()
 	if err == nil {
 		if l.ID == uuid.Nil {
@@ -239,7 +239,7 @@ const (
 )
 
 // OperatorLog gives one page, newest first, as one range read of an index.
-func (s *Store) OperatorLog(ctx context.Context, q ledger.LogQuery) ([]ledger.LogLine, error) {
+func (s operators) OperatorLog(ctx context.Context, q ledger.LogQuery) ([]ledger.LogLine, error) {
 	if q.Limit < 1 || q.Limit > ledger.LogLinesMax {
 		return nil, fmt.Errorf("read operator log: %d lines, 1 to %d are allowed: %w", q.Limit,
 			ledger.LogLinesMax, ledger.ErrIllegal)
@@ -266,4 +266,18 @@ func (s *Store) OperatorLog(ctx context.Context, q ledger.LogQuery) ([]ledger.Lo
 		return nil, fmt.Errorf("read operator log: %w", err)
 	}
 	return page, nil
+}
+
+// LogIn writes a line of the log of a workspace.
+func (t operatorRows) LogIn(workspace uuid.UUID, l ledger.WorkspaceLine) error {
+	if l.ID == uuid.Nil {
+		l.ID = newLine()
+	}
+	_, err := t.Exec(`INSERT INTO workspace_log (id, workspace, created, actor, action, subject, detail)
+		VALUES (?, ?, {now}, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		l.ID[:], workspace[:], l.Actor, l.Action, l.Subject, l.Detail)
+	if err != nil {
+		return fmt.Errorf("write the log of a workspace: %w", err)
+	}
+	return nil
 }

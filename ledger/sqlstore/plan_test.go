@@ -14,6 +14,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"rollcall/ledger/people"
+	"rollcall/ledger/sqlstore/engine"
 	"rollcall/smtp"
 )
 
@@ -105,7 +106,12 @@ func TestHotQueriesAreCompiledOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	c, err := s.readers.db.Driver().Open(dsn(path, nil, "rw"))
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	c, err := db.Driver().Open("file:" + path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +119,7 @@ func TestHotQueriesAreCompiledOnce(t *testing.T) {
 	tls := libc.NewTLS()
 	defer tls.Close()
 	for _, q := range hotQueries() {
-		stmt, err := c.Prepare(s.dialect.text(q.query))
+		stmt, err := c.Prepare(s.db.Text(q.query))
 		if err != nil {
 			t.Fatalf("%s: %v", q.name, err)
 		}
@@ -202,7 +208,7 @@ const manyVerifications = `
 // TestHotQueriesUseTheirIndexOnPostgreSQL asks its planner, which knows what is in
 // the tables and not the arguments, as for a statement that is prepared once.
 func TestHotQueriesUseTheirIndexOnPostgreSQL(t *testing.T) {
-	s := newServer(t, postgresDialect())
+	s := newServer(t, engine.Seams{})
 	s.does(t, manyVerifications+`; SET plan_cache_mode = force_generic_plan`)
 	for i, c := range hotQueries() {
 		want := strings.Replace(c.index, "settlements of verification", "settlements_pkey", 1)
@@ -211,7 +217,7 @@ func TestHotQueriesUseTheirIndexOnPostgreSQL(t *testing.T) {
 		want = strings.Replace(want, "users by email", "email_once", 1)
 		want = strings.Replace(want, "days of workspace", "credit_days_pkey", 1)
 		name, nulls := "hot"+strconv.Itoa(i), strings.Repeat(", NULL", strings.Count(c.query, "?"))
-		s.does(t, `PREPARE `+name+` AS `+s.dialect.text(c.query))
+		s.does(t, `PREPARE `+name+` AS `+s.db.Text(c.query))
 		if nulls != "" {
 			nulls = `(` + strings.TrimPrefix(nulls, ", ") + `)`
 		}

@@ -5,11 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
+	"rollcall/ledger/sqlstore/engine"
 	"rollcall/ledger/transitions"
 )
 
@@ -22,7 +22,7 @@ const pageSettlements = 64
 // settlements at the start, since what is settled never changes. All of the
 // ledger is read before the first yield: a slow yield holds neither a session nor
 // more memory than a part of a sorter.
-func (s *Store) Results(ctx context.Context, workspace, id uuid.UUID,
+func (s files) Results(ctx context.Context, workspace, id uuid.UUID,
 	yield func(ledger.Result) error) (err error) {
 	var v *transitions.Row
 	err = s.view(ctx, func(t *tx) (err error) {
@@ -38,7 +38,7 @@ func (s *Store) Results(ctx context.Context, workspace, id uuid.UUID,
 	if v.Settlements == 0 {
 		return nil
 	}
-	ordered := newSorter(s.scratch(), v.Total)
+	ordered := newSorter(s.db.Scratch(), v.Total)
 	defer func() { err = errors.Join(err, ordered.close()) }()
 	if err := s.fill(ctx, ordered, v); err != nil {
 		return fmt.Errorf("read results of verification %s: %w", id, err)
@@ -46,20 +46,11 @@ func (s *Store) Results(ctx context.Context, workspace, id uuid.UUID,
 	return ordered.drain(yield)
 }
 
-// scratch is the folder for files that end with what they are for: beside the
-// embedded ledger, otherwise the system's.
-func (s *Store) scratch() string {
-	if s.lock == nil {
-		return s.folder
-	}
-	return filepath.Dir(s.lock.Name())
-}
-
 const pageOfSettlements = `SELECT payload FROM settlements WHERE verification = ?
 	AND number >= ? AND number < ? ORDER BY number`
 
 // fill puts all settlements of v into a sorter.
-func (s *Store) fill(ctx context.Context, ordered *sorter, v *transitions.Row) error {
+func (s files) fill(ctx context.Context, ordered *sorter, v *transitions.Row) error {
 	if err := s.walk(ctx, v, ordered.add); err != nil {
 		return err
 	}
@@ -67,7 +58,7 @@ func (s *Store) fill(ctx context.Context, ordered *sorter, v *transitions.Row) e
 }
 
 // walk calls take with each settlement of v, by number; the batch is good until take returns.
-func (s *Store) walk(ctx context.Context, v *transitions.Row, take func(b *ledger.Batch) error) error {
+func (s files) walk(ctx context.Context, v *transitions.Row, take func(b *ledger.Batch) error) error {
 	var batch ledger.Batch
 	number := int64(1) // of the next one
 	next := func(rows *sql.Rows) error {
@@ -90,7 +81,7 @@ func (s *Store) walk(ctx context.Context, v *transitions.Row, take func(b *ledge
 			return t.Each(next, pageOfSettlements, v.ID[:], begun, end)
 		})
 		// What is settled never changes: a page that was cut goes on where it was cut.
-		if cut := errors.Is(err, ErrUnavailable) && number > begun; cut && ctx.Err() == nil {
+		if cut := errors.Is(err, engine.ErrUnavailable) && number > begun; cut && ctx.Err() == nil {
 			continue
 		}
 		if err != nil {

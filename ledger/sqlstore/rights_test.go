@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"rollcall/ledger/ledgertest"
+	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/ledger/sqlstore"
 )
 
@@ -141,7 +142,7 @@ func as(t *testing.T, address, user string) string {
 
 // TestTheNextHostIsTried: a URL may name several nodes of a database.
 func TestTheNextHostIsTried(t *testing.T) {
-	address := sqlstore.NewDatabase(t)
+	address := postgres.Empty(t)
 	u, err := url.Parse(address)
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
+	"rollcall/ledger/sqlstore/engine"
 )
 
 const workspaceColumns = `id, name, created,
@@ -27,7 +28,7 @@ func scanWorkspace(scan func(into ...any) error) (w ledger.Workspace, err error)
 }
 
 // CreateWorkspace makes a workspace, or answers the one that has the id.
-func (s *Store) CreateWorkspace(ctx context.Context, id uuid.UUID, name string) (ledger.Workspace, error) {
+func (s tenants) CreateWorkspace(ctx context.Context, id uuid.UUID, name string) (ledger.Workspace, error) {
 	var w ledger.Workspace
 	if err := ledger.CheckName(name); err != nil {
 		return w, fmt.Errorf("create workspace %s: %w", id, err)
@@ -44,7 +45,7 @@ func (s *Store) CreateWorkspace(ctx context.Context, id uuid.UUID, name string) 
 				return err
 			}
 		}
-		w, err = scanWorkspace(t.row(`SELECT `+workspaceColumns+` FROM workspaces WHERE id = ?`, id[:]).Scan)
+		w, err = scanWorkspace(t.Row(`SELECT `+workspaceColumns+` FROM workspaces WHERE id = ?`, id[:]).Scan)
 		return err
 	})
 	if err != nil {
@@ -54,7 +55,7 @@ func (s *Store) CreateWorkspace(ctx context.Context, id uuid.UUID, name string) 
 }
 
 // Workspaces lists all, oldest first.
-func (s *Store) Workspaces(ctx context.Context) ([]ledger.Workspace, error) {
+func (s tenants) Workspaces(ctx context.Context) ([]ledger.Workspace, error) {
 	var list []ledger.Workspace
 	err := s.view(ctx, func(t *tx) error {
 		return t.Each(func(rows *sql.Rows) error {
@@ -84,25 +85,25 @@ func scanKey(scan func(into ...any) error) (k ledger.Key, err error) {
 }
 
 // key reads one. An id that no database can keep is nobody's. ErrNoSuchKey.
-func (t *tx) key(id string) (k ledger.Key, err error) {
+func (t tenantRows) key(id string) (k ledger.Key, err error) {
 	if ledger.CheckText(id) != nil {
 		return k, ledger.ErrNoSuchKey
 	}
-	if k, err = scanKey(t.row(`SELECT `+keyColumns+` FROM api_keys WHERE id = ?`, id).Scan); err == nil {
+	if k, err = scanKey(t.Row(`SELECT `+keyColumns+` FROM api_keys WHERE id = ?`, id).Scan); err == nil {
 		k.Suspended, err = t.suspended(k)
 	}
 	return k, err
 }
 
 // suspended reports whether a key was made by a user who is disabled or no owner of its workspace now.
-func (t *tx) suspended(k ledger.Key) (bool, error) {
+func (t tenantRows) suspended(k ledger.Key) (bool, error) {
 	text, is := strings.CutPrefix(k.MadeBy, "user:")
 	maker, err := uuid.Parse(text)
 	if !is || err != nil {
 		return false, nil
 	}
 	var owns int
-	err = t.row(`SELECT count(*) FROM memberships m JOIN users u ON u.id = m.user_id
+	err = t.Row(`SELECT count(*) FROM memberships m JOIN users u ON u.id = m.user_id
 		WHERE m.workspace = ? AND m.user_id = ? AND m.role = 'owner' AND u.disabled = 0`, k.Workspace[:], maker[:]).Scan(&owns)
 	if err != nil {
 		return false, fmt.Errorf("read who made the key: %w", err)
@@ -112,7 +113,7 @@ func (t *tx) suspended(k ledger.Key) (bool, error) {
 
 // CreateKey stores a key; its times are the ledger's, and who made it is told by ledger.WithActor. Run again with the same
 // key it changes nothing; another key with the same id is ErrIllegal.
-func (s *Store) CreateKey(ctx context.Context, k ledger.Key) (made ledger.Key, err error) {
+func (s tenants) CreateKey(ctx context.Context, k ledger.Key) (made ledger.Key, err error) {
 	err = s.update(ctx, func(t *tx) error {
 		if _, err := t.Account(k.Workspace); err != nil {
 			return err
@@ -146,7 +147,7 @@ func (s *Store) CreateKey(ctx context.Context, k ledger.Key) (made ledger.Key, e
 
 // logKey writes a line about a key, in the operator log and in the log of its workspace.
 func (t *tx) logKey(action string, k ledger.Key) error {
-	l := ledger.WorkspaceLine{Actor: ledger.Actor(t.ctx), Action: action, Subject: k.ID, Detail: k.Label}
+	l := ledger.WorkspaceLine{Actor: ledger.Actor(t.Context()), Action: action, Subject: k.ID, Detail: k.Label}
 	if err := t.LogIn(k.Workspace, l); err != nil {
 		return err
 	}
@@ -154,7 +155,7 @@ func (t *tx) logKey(action string, k ledger.Key) error {
 }
 
 // UseKeys notes that keys were used now. An id that no database can keep is nobody's.
-func (s *Store) UseKeys(ctx context.Context, ids []string) error {
+func (s tenants) UseKeys(ctx context.Context, ids []string) error {
 	if len(ids) > ledger.BatchMax {
 		return fmt.Errorf("note the use of %d keys, %d are allowed: %w", len(ids), ledger.BatchMax, ledger.ErrIllegal)
 	}
@@ -163,7 +164,7 @@ func (s *Store) UseKeys(ctx context.Context, ids []string) error {
 		return nil
 	}
 	err := s.update(ctx, func(t *tx) error {
-		return inHandfuls(ids, func(part []string) error {
+		return engine.InHandfuls(ids, func(part []string) error {
 			args := make([]any, 0, len(part))
 			for _, id := range part {
 				args = append(args, id)
@@ -180,7 +181,7 @@ func (s *Store) UseKeys(ctx context.Context, ids []string) error {
 }
 
 // Keys lists the keys of a workspace, revoked ones too, oldest first.
-func (s *Store) Keys(ctx context.Context, workspace uuid.UUID) ([]ledger.Key, error) {
+func (s tenants) Keys(ctx context.Context, workspace uuid.UUID) ([]ledger.Key, error) {
 	var list []ledger.Key
 	err := s.view(ctx, func(t *tx) error {
 		if _, err := t.Account(workspace); err != nil {
@@ -214,7 +215,7 @@ func (s *Store) Keys(ctx context.Context, workspace uuid.UUID) ([]ledger.Key, er
 }
 
 // KeyByID reads one key, also a revoked one.
-func (s *Store) KeyByID(ctx context.Context, id string) (ledger.Key, error) {
+func (s tenants) KeyByID(ctx context.Context, id string) (ledger.Key, error) {
 	var k ledger.Key
 	err := s.view(ctx, func(t *tx) (err error) {
 		k, err = t.key(id)
@@ -227,7 +228,7 @@ func (s *Store) KeyByID(ctx context.Context, id string) (ledger.Key, error) {
 }
 
 // RevokeKey ends a key; the time of the first revocation stays.
-func (s *Store) RevokeKey(ctx context.Context, id string) (k ledger.Key, err error) {
+func (s tenants) RevokeKey(ctx context.Context, id string) (k ledger.Key, err error) {
 	err = s.update(ctx, func(t *tx) error {
 		if k, err = t.key(id); err != nil || !k.Revoked.IsZero() {
 			return err
@@ -251,9 +252,9 @@ func (s *Store) RevokeKey(ctx context.Context, id string) (k ledger.Key, err err
 }
 
 // Secret gives the named random value, made once at first use.
-func (s *Store) Secret(ctx context.Context, name string, size int) (value []byte, err error) {
+func (s secrets) Secret(ctx context.Context, name string, size int) (value []byte, err error) {
 	const read = `SELECT value FROM secrets WHERE name = ?`
-	err = s.view(ctx, func(t *tx) error { return t.row(read, name).Scan(&value) })
+	err = s.view(ctx, func(t *tx) error { return t.Row(read, name).Scan(&value) })
 	if err == nil {
 		return value, nil
 	}
@@ -268,7 +269,7 @@ func (s *Store) Secret(ctx context.Context, name string, size int) (value []byte
 		if err != nil {
 			return err
 		}
-		return t.row(read, name).Scan(&value)
+		return t.Row(read, name).Scan(&value)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make secret %s: %w", name, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger/ledgertest/simulation"
+	"rollcall/ledger/sqlstore/engine"
 	"rollcall/ledger/transitions"
 )
 
@@ -34,10 +35,8 @@ func newBeside(t *testing.T, url string) *beside {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() })
 	err = s.update(t.Context(), func(t *tx) error {
-		if _, err := t.Exec(s.dialect.types.Replace(`CREATE TABLE clock (
-			one {int} NOT NULL PRIMARY KEY, now {int} NOT NULL)`)); err != nil {
+		if _, err := t.Exec(`CREATE TABLE clock (one BIGINT NOT NULL PRIMARY KEY, now BIGINT NOT NULL)`); err != nil {
 			return err
 		}
 		_, err := t.Exec(`INSERT INTO clock (one, now) VALUES (1, 0)`)
@@ -46,15 +45,14 @@ func newBeside(t *testing.T, url string) *beside {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// From here on: the connection that made the table has no prepared statement yet.
-	s.dialect.now = `(SELECT now FROM clock WHERE one = 1)`
-	for _, p := range []*pool{s.writer, s.readers} {
-		for range cap(p.free) {
-			session := <-p.free
-			session.dialect = s.dialect
-			p.free <- session
-		}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
 	}
+	o := Options{Seams: engine.Seams{Clock: `(SELECT now FROM clock WHERE one = 1)`}}
+	if s, err = Open(t.Context(), url, o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
 	b := &beside{t: t, store: s}
 	s.bounds.ran = func() time.Duration { return time.Duration(b.ran) * time.Millisecond }
 	return b
@@ -84,7 +82,7 @@ func (b *beside) Transaction(now int64, do func(t transitions.Tables) (commit bo
 		if _, err := t.Exec(`UPDATE clock SET now = ? WHERE one = 1`, now); err != nil {
 			return err
 		}
-		if !do(statements{t, b.store}) {
+		if !do(t) {
 			return errUndo
 		}
 		return nil

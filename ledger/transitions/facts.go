@@ -44,7 +44,7 @@ func (e Engine) Known(ctx context.Context, keys []string) (facts []ledger.Fact, 
 		return nil, nil
 	}
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
-	// What no fact can have as its key, no database need be asked for.
+	// Skip the lookup for keys that cannot exist.
 	keys = slices.DeleteFunc(keys, func(key string) bool { return ledger.CheckText(key) != nil })
 	err = e.db.View(ctx, func(t Tables) (err error) {
 		facts, err = t.Known(keys)

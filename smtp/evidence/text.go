@@ -240,7 +240,8 @@ type asked struct{ local, domain string }
 // letters of a script without spaces, or signs such as „ and 」, touch it: they are the sentence's.
 func (a *asked) edges(text []byte, left, at, right int) (int, int) {
 	start, end := at-len(a.local), at+1+len(a.domain)
-	if a.local == "" || a.domain == "" || start < left || end > right || string(text[start:at]) != a.local || string(text[at+1:end]) != a.domain {
+	if a.local == "" || a.domain == "" || start < left || end > right ||
+		string(text[start:at]) != a.local || string(text[at+1:end]) != a.domain {
 		return left, right
 	}
 	before, _ := utf8.DecodeLastRune(text[left:start])

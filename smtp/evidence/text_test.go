@@ -78,6 +78,27 @@ func TestClean(t *testing.T) {
 }
 
 // "user" is a word of replies, whoever is called so.
+func TestUnreadable(t *testing.T) {
+	for _, tc := range []struct {
+		line string
+		code int
+		want bool
+	}{
+		{"\x85\x93\x8d\x81 \x81\x8d\x8f\x90 \x9d", 550, true}, // as KOI8-R, which it isn't
+		{"\xff\xfe\xff\xfe \x00\xff", 550, true},
+		{"\xff\xfe\xff\xfe \x00\xff", 450, false},
+		{"user \x81\x8d unknown", 550, false},
+		{"<no.such.user@example.com>", 550, false},
+		{"", 550, false},
+	} {
+		raw := rawOf(tc.line)
+		raw.Stage, raw.Reply.Code = smtp.StageRcpt, tc.code
+		if a := Note(raw); a.Unreadable() != tc.want {
+			t.Errorf("%d %q: %q is unreadable: %v", tc.code, tc.line, a.Text, !tc.want)
+		}
+	}
+}
+
 func TestCleanKeepsAPlainWord(t *testing.T) {
 	for _, local := range []string{"user", "-user", "user+", "`user`"} {
 		r := rawOf("user unknown")

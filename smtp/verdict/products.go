@@ -13,23 +13,24 @@ import (
 
 // makers are names of products and of those who make them.
 var makers = wordSet(`amavis amavisd antispameurope appriver astaro avast avg axigen barracuda bitdefender brightmail
-	cisco clamav cloudmark communigate courier cyren commtouch domino drweb edgewave eset exchange exchangedefender exim
-	fireeye forcepoint forefront fortimail fortinet gfi groupwise halon haraka hexamail hmailserver hornetsecurity icewarp
-	interscan ironport kaspersky kerio libraesva magicmail mailassure mailchannels mailcleaner mailenable mailessentials
-	mailmarshal mailprotector mailscanner mailsecurity mcafee mdaemon merak messagelabs mimecast modusgate modusmail
-	mxguarddog mxlogic norton panda postfix postini proofpoint proxmox puremessage qmail reflexion retarus rspamd securence
-	securityplus sendio sendmail smartermail smoothwall sonicwall sophos spamassassin spambrella spamexperts spamhero
-	spamina spamtitan symantec titanhq trellix trendmicro trustwave untangle vade vaderetro vircom watchguard websense
-	xeams zerospam zimbra zix`)
+	cisco clamav cloudmark communigate courier cyren commtouch domino drweb edgewave eset exchange
+	exchangedefender exim fireeye forcepoint forefront fortimail fortinet gfi groupwise halon haraka
+	hexamail hmailserver hornetsecurity icewarp interscan ironport kaspersky kerio libraesva magicmail
+	mailassure mailchannels mailcleaner mailenable mailessentials mailmarshal mailprotector mailscanner
+	mailsecurity mcafee mdaemon merak messagelabs mimecast modusgate modusmail mxguarddog mxlogic norton
+	panda postfix postini proofpoint proxmox puremessage qmail reflexion retarus rspamd securence
+	securityplus sendio sendmail smartermail smoothwall sonicwall sophos spamassassin spambrella
+	spamexperts spamhero spamina spamtitan symantec titanhq trellix trendmicro trustwave untangle vade
+	vaderetro vircom watchguard websense xeams zerospam zimbra zix`)
 
 // devices are what such products are; the last word of a name that is not among the makers.
 var devices = wordSet(`antispam antivirus appliance firewall gateway security suite`)
 
 // things are further words of their names, and of what is said of them without a word about a refusal.
 var things = wordSet(`a advanced and anti by cloud content corp defence defender defense e edition email engine enterprise
-	essentials filter filtering for gmbh inc is ltd mail malware messaging micro network networks of on plus powered
-	protected protection provided running runs scanned secure secured server service services software solution
-	solutions spam system the this threat trend uses using version virus with`)
+	essentials filter filtering for gmbh inc is ltd mail malware messaging micro network networks of on
+	plus powered protected protection provided running runs scanned secure secured server service
+	services software solution solutions spam system the this threat trend uses using version virus with`)
 
 func wordSet(list string) map[string]bool {
 	set := map[string]bool{}
@@ -101,7 +102,7 @@ func (s *Rules) isProduct(words []string, bracketed bool) bool {
 	}
 	others := words[:0:0]
 	for _, word := range words {
-		if !makers[word] && !devices[word] && !things[word] && strings.Trim(word, "v0123456789") != "" {
+		if !isOfProduct(word) {
 			others = append(others, word)
 		}
 	}
@@ -113,18 +114,29 @@ func (s *Rules) isProduct(words []string, bracketed bool) bool {
 	return bracketed && devices[words[len(words)-1]] && len(others) == 1 && !refuses.has(0)
 }
 
+// behind are words that say what a product did, or where it stands, beside those of things.
+var behind = []string{"at", "from", "in", "through", "via"}
+
 // productTail gives how many words at the end name a product, from its maker on, behind no word such as "by".
 func productTail(words []string) int {
-	for i := len(words) - 1; i > 0; i-- {
-		switch word := words[i]; {
-		case makers[word]:
-			if before := words[i-1]; i+1 < len(words) && !things[before] && !devices[before] && !makers[before] && before != "at" &&
-				before != "from" && before != "in" && before != "through" && before != "via" {
-				return len(words) - i
-			}
-		case !devices[word] && !things[word]:
-			return 0
-		}
+	from := len(words)
+	for from > 0 && isOfProduct(words[from-1]) {
+		from--
 	}
-	return 0
+	maker := slices.IndexFunc(words[from:], func(word string) bool { return makers[word] })
+	if maker < 0 || from+maker+1 == len(words) {
+		return 0
+	}
+	if maker += from; maker >= 2 && words[maker-2] == "trend" && words[maker-1] == "micro" {
+		maker -= 2
+	}
+	if maker == 0 || isOfProduct(words[maker-1]) || slices.Contains(behind, words[maker-1]) {
+		return 0
+	}
+	return len(words) - maker
+}
+
+// isOfProduct reports whether a word may be part of a product's name, or a number of its version.
+func isOfProduct(word string) bool {
+	return makers[word] || devices[word] || things[word] || strings.Trim(word, "v0123456789") == ""
 }

@@ -18,16 +18,6 @@ type found [rulesMax / 64]uint64
 func (f *found) set(i int)      { f[i/64] |= 1 << (i % 64) }
 func (f *found) has(i int) bool { return f[i/64]>>(i%64)&1 == 1 }
 
-// meets reports whether both have a bit.
-func (f *found) meets(other *found) bool {
-	for w := range f {
-		if f[w]&other[w] != 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // Rules is a set of rules, ready for use. Safe for concurrent use.
 type Rules struct {
 	rules    []*rule    // in the order of judging
@@ -264,13 +254,15 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 			}
 		}
 	}
-	if rules.meets(&s.aside) {
+	i := s.first(&rules, a, enhanced)
+	if i >= 0 && s.aside.has(i) {
 		seen := s.find(withoutAsides(text))
 		for w := range rules {
 			rules[w] &= seen[w] | ^s.aside[w]
 		}
+		i = s.first(&rules, a, enhanced)
 	}
-	if i := s.first(&rules, a, enhanced); i < 0 {
+	if i < 0 {
 		return notAnAnswer
 	} else if s.guarded.has(i) {
 		// A refusal of us often borrows the words of a missing mailbox, or speaks of relays.

@@ -157,10 +157,13 @@ func isLinkedHost(name, rest string) bool {
 // opens the sentence.
 var asides = regexp.MustCompile(`(^|[^a-zа-я])(((smtp|delivery|server|lmtp|mail) )?(error|failure|failed)|fehler|` +
 	`erreur|errore?|erro|ошибка|blad|reason|grund|motivo|motif|причина) ?:` +
-	`|(^| )(on|at|in|by|to) (this|our|the|that) (local |remote |)(mail |smtp |e-?mail |)(server|system|service)s?( |[.,;:!)]|$)` +
-	`|(^| )(auf|an|bei) (diesem|unserem|dem) (mail|)server|(^| )(sur|par) (ce|notre|le) serveur( de messagerie| mail|)` +
+	`|(^| )(on|at|in|by|to) (this|our|the|that) (local |remote |)(mail |smtp |e-?mail |)(server|system|service)s?` +
+	`( |[.,;:!)]|$)` +
+	`|(^| )(auf|an|bei) (diesem|unserem|dem) (mail|)server` +
+	`|(^| )(sur|par) (ce|notre|le) serveur( de messagerie| mail|)` +
 	`|(^| )en (este|nuestro|el) servidor( de correo|)|(^| )(neste|no|nesse|nosso) servidor( de e-?mail|)` +
-	`|(^| )(su|in|da) (questo|nostro) server|(^| )(op|bij) (deze|onze) server|(^| )на (этом|нашем|данном|цьому|нашому) сервер[еі]` +
+	`|(^| )(su|in|da) (questo|nostro) server|(^| )(op|bij) (deze|onze) server` +
+	`|(^| )на (этом|нашем|данном|цьому|нашому) сервер[еі]` +
 	`|(^| )na (tym|naszym|tomto|tem) serw?[ev]r(ze|u|i)`)
 
 func withoutAsides(text string) string { return asides.ReplaceAllString(text, " ") }

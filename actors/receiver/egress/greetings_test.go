@@ -58,7 +58,8 @@ func TestAnInterceptedNetwork(t *testing.T) {
 			domains[fmt.Sprint(i)], addresses[addr] = true, true
 		}
 		want := !refused && len(domains) >= enough(greeter) && len(addresses) >= enough(greeter)
-		if got := p.Intercepts(greeter, now); got != want || want && found != 1 || p.Intercepts("", now) || p.Intercepts("x.example", now) {
+		if got := p.Intercepts(greeter, now); got != want || want && found != 1 ||
+			p.Intercepts("", now) || p.Intercepts("x.example", now) {
 			t.Errorf("seed %d: %v and told %d times; want %v", seed, got, found, want)
 		}
 		if p.Intercepts(greeter, now.Add(interceptedFor)) {

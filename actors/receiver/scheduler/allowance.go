@@ -8,7 +8,6 @@ import (
 	"rollcall/actors/receiver/registry"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
-	"rollcall/smtp/verdict"
 )
 
 // allowance is what may be asked here: what is permitted, our share of it, and what the
@@ -18,7 +17,6 @@ type allowance struct {
 	handle    *registry.Handle
 	version   uint64            // of the standing that was last looked at
 	share     registry.Fraction // that is used; none while we are fenced
-	limits    throttle.Limits   // as they were last permitted
 	before    throttle.Limits   // the same before shares and lessons
 	learned   throttle.Learned
 	software  shownSoftware
@@ -35,7 +33,8 @@ type allowance struct {
 func newAllowance(e *env, h *registry.Handle, now time.Time) *allowance {
 	stand := h.Share()
 	a := stand.Of(e.options.Allow(e.key))
-	return &allowance{env: e, handle: h, version: stand.Version, share: stand.Fraction, limits: a,
+	e.limits = a
+	return &allowance{env: e, handle: h, version: stand.Version, share: stand.Fraction,
 		dials: throttle.NewWindow(a.ConnectionRate, now), rcpts: throttle.NewWindow(a.RcptRate, now)}
 }
 
@@ -190,28 +189,6 @@ func (al *allowance) rateBounds(whole throttle.Limits) throttle.RateBounds {
 	return b
 }
 
-// penaltyWaits are those of a penalty that names no time.
-func (al *allowance) penaltyWaits() []time.Duration {
-	if own := al.limits.Waits.List(); len(own) > 0 {
-		return own
-	}
-	return al.options.Waits
-}
-
-// firstWait is the shortest time after which an address is asked again, when a receiver names none.
-func (al *allowance) firstWait() time.Duration { return al.penaltyWaits()[0] }
-
-// restFirst is how long a source rests when it is refused for the first time: no longer than firstWait.
-func (al *allowance) restFirst() time.Duration {
-	return min(al.options.restHour().Of(suspendFirst), al.firstWait())
-}
-
-// restUntold is the longest rest of our sources that those who wait aren't told of: the first rest is below
-// it, and the next one above.
-func (al *allowance) restUntold() time.Duration {
-	return min(suspendUntold, al.firstWait()*4/3)
-}
-
 // undoRcpts takes back n RCPTs that were permitted and not sent.
 func (al *allowance) undoRcpts(s *session, n int) {
 	al.rcpts.Undo(n)
@@ -252,34 +229,17 @@ func (al *allowance) ofWhole(n int) int {
 	return int((int64(n)*int64(al.share.N) + k - 1) / k) // rounded up: our part of it is n again, not 0
 }
 
-// penaltyWait is how long the nth trouble in a row keeps us away.
-func (al *allowance) penaltyWait(v verdict.Verdict, nth int) time.Duration {
-	if v.Wait > 0 {
-		return v.Wait
-	}
-	waits := al.penaltyWaits()
-	wait := waits[min(nth, len(waits)-1)]
-	if v.Reason == smtp.HarvestGuard {
-		wait = max(wait, al.options.scaleHour(harvestFor))
-	}
-	return wait
+// nothingAllowed says whether an allowance is too small a share to ask anything.
+func nothingAllowed(a throttle.Limits) bool {
+	return a.Connections <= 0 || a.ConnectionRate.Events <= 0 || a.RcptRate.Events <= 0
 }
 
-// sessionsWorth is how many sessions are worth it for so many addresses: one, and more only when
-// one alone would be long at it, which is known from its first answers on, and
-// when the RCPT rate can feed them.
-func (al *allowance) sessionsWorth(left int, a throttle.Limits) int {
-	if al.options.Busy != nil && al.options.Busy() {
-		return 1
+// view gives what the decisions of one plan go by.
+func (al *allowance) view(now time.Time) View {
+	v := View{now: now, limits: al.limits, lead: al.lead.Known(), turn: al.replies.Lowest, expect: al.replies.Lowest,
+		opening: al.openings.Lowest, turns: al.turnsPerAddress(), busy: al.options.Busy != nil && al.options.Busy()}
+	if al.replies.Samples == 0 {
+		v.expect = v.opening / 3
 	}
-	turn := al.replies.Lowest
-	perSecond := float64(a.RcptRate.Events) / a.RcptRate.Per.Seconds()
-	alone := time.Duration(float64(left) * al.turnsPerAddress() * float64(turn))
-	alone += time.Duration(left/a.RcptsPerConnection) * 2 * al.openings.Lowest // and QUIT takes its turn
-	fed := perSecond * turnsPerProbe * turn.Seconds()
-	worth := worthShort
-	if turn >= turnShort {
-		worth = time.Duration(float64(worthOpening) * float64(turnShort) / float64(turn))
-	}
-	return 1 + min(left/min(probesPerSession, a.RcptsPerConnection), int(alone/worth), 1+int(2*fed))
+	return v
 }

@@ -52,13 +52,13 @@ func (b *barren) worthKeeping(now time.Time) bool {
 // passBarren takes note of a time for which something kept the receiver from being asked: it doesn't count
 // when that was a limit of ours, or an operator. It does count, without a try, while not one session may be
 // opened because the receiver may still hold those that we ended.
-func (qs *queues) passBarren(now time.Time, cause wire.Cause, passed time.Duration, slotless bool) {
+func (qs *queues) passBarren(now time.Time, cause wire.Cause, passed time.Duration, nobody bool) {
 	ours, held := false, false
 	switch cause {
 	case wire.Cause_PAUSED, wire.Cause_BUDGET, wire.Cause_NO_SOURCE, wire.Cause_NO_SHARE:
 		ours = true
 	case wire.Cause_CONNECTIONS:
-		held = len(qs.pool.sessions) == 0 && !slotless
+		held = nobody
 	}
 	if !ours && !held {
 		return

@@ -37,7 +37,7 @@ func TestADeskTellsWhatIsBehindItsChunks(t *testing.T) {
 		t.Helper()
 		w.plan()
 		all := w.scheduler.explainer.detail(w.now)
-		queued := w.scheduler.inbox.tasks.queue.Queued()
+		queued := w.scheduler.fair.Queued()
 		if all.Queued != here+behind || all.Behind != behind || all.Oldest != oldest.Seconds() {
 			t.Errorf("%s: %d queued, %d behind, the oldest for %v s; want %d, %d, %v", when, all.Queued, all.Behind,
 				all.Oldest, here+behind, behind, oldest)
@@ -59,27 +59,27 @@ func TestADeskTellsWhatIsBehindItsChunks(t *testing.T) {
 	check("after the second", 4, 900, 2*time.Minute)
 	w.offer(behindOffer(3, 700, 2*time.Minute)) // one too many
 	check("after one that is refused", 4, 702, 2*time.Minute)
-	w.scheduler.inbox.cancelTask(w.now, &wire.Cancel{Task: behindOffer(1, 0, 0).GetTask()})
-	w.scheduler.inbox.tasks.sweep(w.now)
+	w.scheduler.queues.cancelTask(w.now, &wire.Cancel{Task: behindOffer(1, 0, 0).GetTask()})
+	w.scheduler.queues.tasks.sweep(w.now)
 	check("when it is cancelled", 0, 0, 0)
 }
 
 func TestWhatIsBehindIsForgottenWithItsClient(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	w.offer(behindOffer(1, 1000, 0))
-	task := w.scheduler.inbox.tasks.all[behindOffer(1, 0, 0).GetTask().Key()]
-	w.scheduler.inbox.tasks.forget(w.now, task.chunks[0])
-	w.scheduler.inbox.tasks.sweep(w.now.Add(behindFor - 1))
-	if n := w.scheduler.inbox.tasks.behind; n != 1000 {
+	task := w.scheduler.queues.tasks.all[behindOffer(1, 0, 0).GetTask().Key()]
+	w.scheduler.queues.tasks.forget(w.now, task.chunks[0])
+	w.scheduler.queues.tasks.sweep(w.now.Add(behindFor - 1))
+	if n := w.scheduler.queues.tasks.behind; n != 1000 {
 		t.Errorf("%d are behind between two chunks", n)
 	}
-	w.scheduler.inbox.tasks.sweep(w.now.Add(behindFor))
-	if n := w.scheduler.inbox.tasks.behind; n != 0 || len(w.scheduler.inbox.tasks.waiters) != 0 {
+	w.scheduler.queues.tasks.sweep(w.now.Add(behindFor))
+	if n := w.scheduler.queues.tasks.behind; n != 0 || len(w.scheduler.queues.tasks.waiters) != 0 {
 		t.Errorf("%d are behind a task that offers nothing", n)
 	}
 	w.offer(behindOffer(2, 1000, 0))
-	w.scheduler.inbox.shedLost(task.client.Address)
-	if n := w.scheduler.inbox.tasks.behind; n != 0 {
+	w.scheduler.queues.shedLost(task.client.Address)
+	if n := w.scheduler.queues.tasks.behind; n != 0 {
 		t.Errorf("%d are behind a client that is lost", n)
 	}
 }

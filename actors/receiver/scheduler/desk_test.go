@@ -24,7 +24,7 @@ func (w *world) heard() map[string][]*wire.Answer {
 			d := m.GetTask().GetDomain()
 			all[d] = append(all[d], m.GetAnswers()...)
 			w.after(0, func() {
-				w.scheduler.inbox.takeAck(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+				w.scheduler.queues.takeAck(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
 			})
 		}
 	}
@@ -276,13 +276,13 @@ func TestPause(t *testing.T) {
 		t.Errorf("%d of 50 are told what others were told; %d were asked", others, len(w.rcpts))
 	}
 	told := Judgement{Verdict: again(smtp.ReceiverBusy, "test")}
-	until := w.scheduler.penalties.paused
-	w.scheduler.penalties.pauseReceiver(w.now, told) // said by a session beside: within the pause
-	if told.Verdict.Wait = time.Hour; !w.scheduler.penalties.paused.Equal(until) {
+	until := w.scheduler.paths.receiver.until
+	w.scheduler.paths.pauseReceiver(w.now, told) // said by a session beside: within the pause
+	if told.Verdict.Wait = time.Hour; !w.scheduler.paths.receiver.until.Equal(until) {
 		t.Error("a pause was changed by one that names no time")
 	}
-	w.scheduler.penalties.pauseReceiver(w.now, told)
-	if !w.scheduler.penalties.paused.Equal(w.now.Add(time.Hour)) {
+	w.scheduler.paths.pauseReceiver(w.now, told)
+	if !w.scheduler.paths.receiver.until.Equal(w.now.Add(time.Hour)) {
 		t.Error("a longer pause was not kept")
 	}
 }
@@ -339,8 +339,8 @@ func TestTasksAreBounded(t *testing.T) {
 		d.steps = nil
 	}
 	known := func() (tasks, epochs int) {
-		e := &d.inbox.tasks.epochs
-		return len(d.inbox.tasks.all), len(e.young) + len(e.old)
+		e := &d.queues.tasks.epochs
+		return len(d.queues.tasks.all), len(e.young) + len(e.old)
 	}
 	for n := range restingMax + 100 {
 		offer(begin, n, 2)
@@ -368,7 +368,7 @@ func TestTasksAreBounded(t *testing.T) {
 		t.Error("a later owner was not let in")
 	}
 	for n := range epochsMax + 100 {
-		d.inbox.tasks.epochs.remember(at, uuid.UUID{1, byte(n >> 16), byte(n >> 8), byte(n)}, 1)
+		d.queues.tasks.epochs.remember(at, uuid.UUID{1, byte(n >> 16), byte(n >> 8), byte(n)}, 1)
 	}
 	if _, epochs := known(); epochs > epochsMax {
 		t.Errorf("%d epochs are remembered", epochs)
@@ -400,7 +400,7 @@ func BenchmarkPlan(b *testing.B) {
 		if len(w.queue) == 0 {
 			b.Fatal("nothing left to do")
 		}
-		if w.run(w.queue[0].at); w.scheduler.inbox.tasks.queue.Queued() < 1000 {
+		if w.run(w.queue[0].at); w.scheduler.fair.Queued() < 1000 {
 			b.StopTimer()
 			for n := range lanes {
 				w.scheduler.Offer(w.now, Client{}, offerOf(byte(n%9), fmt.Sprintf("e%d-%d.example", events, n), 1, 20,

@@ -11,7 +11,6 @@
 //	pool         the sessions
 //	paths        our source addresses, as this receiver takes them
 //	queues       what waits for each set of hosts
-//	penalties    what keeps us away for a while: from the receiver, a host, or with a source
 //	rechecks     what bad answers are about (smtp/throttle/README.md)
 //	opening      how many sessions may be opened in a second
 //	outcomes     what follows from the report of a session

@@ -187,7 +187,7 @@ func TestTLSAsWanted(t *testing.T) {
 			w.reply = func(*Probe, *simSession) smtp.Reply { return demands }
 		}
 		w.offer(offerOf(1, "d.example", 1, 1, hosts("mx1")))
-		for _, s := range w.scheduler.pool.sessions {
+		for _, s := range w.scheduler.sessions.all {
 			if s.tls != tc.want {
 				t.Errorf("%s: opened with %v", tc.tls, s.tls)
 			}
@@ -204,7 +204,7 @@ func TestTLSAsWanted(t *testing.T) {
 	a.TLS = throttle.TLSRequired
 	w.wake()
 	w.run(w.now.Add(3 * time.Second))
-	for _, s := range w.scheduler.pool.sessions {
+	for _, s := range w.scheduler.sessions.all {
 		if s.tls != smtp.TLSRequired {
 			t.Errorf("a session that was opened with %v goes on", s.tls)
 		}
@@ -286,7 +286,7 @@ func TestCloseSession(t *testing.T) {
 	w := tuned(t, &a)
 	w.offer(offerOf(1, "d.example", 1, 200, hosts("mx1")))
 	w.run(begin.Add(time.Second))
-	if !w.scheduler.pool.closeSession(1) || w.scheduler.pool.closeSession(99) {
+	if !w.scheduler.sessions.closeSession(1) || w.scheduler.sessions.closeSession(99) {
 		t.Error("not the session that there is")
 	}
 	w.wake()
@@ -321,8 +321,8 @@ func TestHolds(t *testing.T) {
 		{"paused", func(a *throttle.Limits) { a.Pause = throttle.PauseYes }, func(*world) {},
 			wire.Cause_PAUSED, false},
 		{"penalty", func(*throttle.Limits) {}, func(w *world) {
-			w.scheduler.penalties.pauseReceiver(w.now, Judgement{Verdict: again(smtp.ReceiverBusy, "test")})
-			w.scheduler.penalties.paused = begin.Add(time.Hour)
+			w.scheduler.paths.pauseReceiver(w.now, Judgement{Verdict: again(smtp.ReceiverBusy, "test")})
+			w.scheduler.paths.receiver.until = begin.Add(time.Hour)
 		}, wire.Cause_PENALTY, true},
 		{"no share", func(*throttle.Limits) {}, func(w *world) { inForce(w.living, of(0, 2)) },
 			wire.Cause_NO_SHARE, false},
@@ -360,7 +360,7 @@ func TestPerHour(t *testing.T) {
 	w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
 	w.run(begin.Add(2 * time.Second))
 	d := w.scheduler
-	mine := d.inbox.tasks.all[offerOf(1, "d.example", 1, 0, nil).GetTask().Key()]
+	mine := d.queues.tasks.all[offerOf(1, "d.example", 1, 0, nil).GetTask().Key()]
 	if got := d.explainer.perHourOf(w.now, mine); got != 36_000 {
 		t.Errorf("%d an hour at ten a second", got)
 	}

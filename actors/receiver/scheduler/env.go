@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"rollcall/actors/receiver/egress"
+	"rollcall/actors/receiver/fairqueue"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/state"
 	"rollcall/smtp"
@@ -18,12 +19,17 @@ import (
 type env struct {
 	options    Options
 	key        string
-	rand       *rand.Rand // for waits that should not all end at once
-	steps      []Step     // that the next plan gives
-	now        time.Time  // of the newest plan
-	wake       time.Time  // earliest reason to plan again
-	dirty      bool       // something was learned and not noted
-	handingOff bool       // the place has moved
+	rand       *rand.Rand               // for waits that should not all end at once
+	steps      []Step                   // that the next plan gives
+	now        time.Time                // of the newest plan
+	limits     throttle.Limits          // what is allowed here now: our share, less what was learned
+	fair       *fairqueue.Queue[*Probe] // what waits, by turns
+	halts      []Halt                   // of sessions, not carried out yet
+	arrivals   []arrival                // at queues whose sessions work
+	notes      []note                   // what was found out of late, for people
+	wake       time.Time                // earliest reason to plan again
+	dirty      bool                     // something was learned and not noted
+	handingOff bool                     // the place has moved
 }
 
 func (e *env) emitTo(to Client, msg proto.Message) {
@@ -41,6 +47,50 @@ func (e *env) wakeAt(t time.Time) {
 		e.wake = t
 	}
 }
+
+// Halt names the sessions that are to begin nothing more of what they were given; its zero value: all.
+type Halt struct {
+	path  *egressPath
+	route *route
+	host  string
+}
+
+// names reports whether a session is one of these.
+func (h *Halt) names(s *session) bool {
+	return (h.path == nil || s.path == h.path) && (h.route == nil || s.queue.route == h.route) && (h.host == "" || s.host.host == h.host)
+}
+
+// halt sees to it that sessions begin nothing more of what they were given.
+func (e *env) halt(h Halt) { e.halts = append(e.halts, h) }
+
+// arrival is an address of a verification that came to a queue with sessions.
+type arrival struct {
+	flow  *flow
+	queue *hostQueue
+}
+
+// notesMax bounds the sentences about what was found out.
+const notesMax = 8
+
+// note is what was found out about a receiver, and when.
+type note struct {
+	at  time.Time
+	why string
+}
+
+// sentence says it for people.
+func (n *note) sentence() string { return n.at.UTC().Format(time.TimeOnly) + ": " + n.why }
+
+// record keeps what was found out, for people.
+func (e *env) record(now time.Time, why string) {
+	e.notes = append(e.notes, note{now, why})
+	if len(e.notes) > notesMax {
+		e.notes = e.notes[1:]
+	}
+}
+
+// flowOf returns the flow of a task's verification.
+func (e *env) flowOf(t *task) *flow { return e.fair.Flow(t.space, t.key.Verification) }
 
 // Step is one thing that the shell has to do.
 type Step any

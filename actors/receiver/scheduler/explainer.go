@@ -17,13 +17,9 @@ type explainer struct {
 	*env
 	allowance *allowance
 	recorder  *recorder
-	inbox     *inbox
-	pool      *pool
+	sessions  *sessions
 	paths     *paths
 	queues    *queues
-	penalties *penalties
-	rechecks  *rechecks
-	planner   *planner
 	memory    *memory
 }
 
@@ -113,15 +109,15 @@ func (ex *explainer) findBlocked(now time.Time) status.Blocked {
 	if b := ex.unavailable(now); !b.Free() {
 		return b
 	}
-	if b := ex.queues.unreachable(now); !b.Free() || ex.inbox.tasks.queue.Queued() == 0 {
+	if b := ex.queues.unreachable(now); !b.Free() || ex.fair.Queued() == 0 {
 		return b
 	}
-	h := &ex.planner.lately
+	h := &ex.sessions.lately
 	if ok, next := ex.paths.mayBeRefused(now); !ok {
 		return status.Blocked{Cause: wire.Cause_BUDGET, Until: next}
 	}
 	for _, cause := range [...]wire.Cause{wire.Cause_BUDGET, wire.Cause_NO_SOURCE} {
-		if h.last.found[cause] && !ex.pool.isAsking() {
+		if h.last.found[cause] && !ex.sessions.isAsking() {
 			return h.last.blocked(cause)
 		}
 	}
@@ -136,7 +132,7 @@ func (ex *explainer) findBlocked(now time.Time) status.Blocked {
 
 // unavailable is holds for what lets nothing be asked at all; FREE: there is no such thing.
 func (ex *explainer) unavailable(now time.Time) status.Blocked {
-	a, working := ex.allowance.limits, len(ex.pool.sessions) > ex.pool.closing
+	a, working := ex.limits, len(ex.sessions.all) > ex.sessions.closing
 	switch {
 	case a.Pause == throttle.PauseYes, a.Pause == throttle.PauseDrain && !working:
 		return status.Blocked{Cause: wire.Cause_PAUSED, Until: ex.paths.pauseEnds(now, ex.key)}
@@ -144,8 +140,8 @@ func (ex *explainer) unavailable(now time.Time) status.Blocked {
 		return status.Blocked{Cause: wire.Cause_NO_SHARE}
 	case ex.options.Facts != nil && !ex.memory.ready:
 		return status.Blocked{Cause: wire.Cause_NO_SHARE, Until: ex.memory.asked.Add(knowWithin)}
-	case now.Before(ex.penalties.paused):
-		return status.Blocked{Cause: wire.Cause_PENALTY, Until: ex.penalties.paused}
+	case now.Before(ex.paths.receiver.until):
+		return status.Blocked{Cause: wire.Cause_PENALTY, Until: ex.paths.receiver.until}
 	}
 	b := ex.paths.sourcesUnavailable(now)
 	if !b.Free() && !(b.Cause == wire.Cause_PAUSED && working) { // else they are drained
@@ -162,7 +158,7 @@ func (ex *explainer) unavailable(now time.Time) status.Blocked {
 
 // explainCause puts what holds the scheduler back into a sentence.
 func (ex *explainer) explainCause(now time.Time, cause wire.Cause) string {
-	a := ex.allowance.limits
+	a := ex.limits
 	switch cause {
 	case wire.Cause_ALLOWANCE:
 		if o := ex.paths.slowedPath(now); o != nil {
@@ -171,10 +167,10 @@ func (ex *explainer) explainCause(now time.Time, cause wire.Cause) string {
 		}
 		return fmt.Sprintf("RCPT commands at %s are permitted here now, and used", a.RcptRate)
 	case wire.Cause_CONNECTIONS:
-		if ex.planner.slotless {
+		if ex.sessions.slotless {
 			return "its workspaces have all the SMTP sessions of this node that they may have at once"
 		}
-		return fmt.Sprintf("%d of %d sessions are open, and %s may be opened", len(ex.pool.sessions)-ex.pool.closing,
+		return fmt.Sprintf("%d of %d sessions are open, and %s may be opened", len(ex.sessions.all)-ex.sessions.closing,
 			a.Connections, a.ConnectionRate)
 	case wire.Cause_BUDGET:
 		if a.RefusedShare > 0 {
@@ -185,14 +181,14 @@ func (ex *explainer) explainCause(now time.Time, cause wire.Cause) string {
 	case wire.Cause_PAUSED:
 		return ex.paths.pausedBecause()
 	case wire.Cause_PENALTY:
-		if o := ex.paths.firstToResume(now); o != nil && !now.Before(ex.penalties.paused) {
+		if o := ex.paths.firstToResume(now); o != nil && !now.Before(ex.paths.receiver.until) {
 			return o.pace.Explain(now).Why
 		}
-		if !ex.penalties.excuse.wasAsked() {
+		if !ex.paths.receiver.excuse.wasAsked() {
 			return "it wanted less of us, and rests"
 		}
-		return fmt.Sprintf("it wanted less of us, and rests: %d %s, %s (rule %s)", ex.penalties.excuse.Attempt.Code,
-			ex.penalties.excuse.Attempt.Enhanced, ex.penalties.excuse.Verdict.Reason, ex.penalties.excuse.Verdict.Rule)
+		return fmt.Sprintf("it wanted less of us, and rests: %d %s, %s (rule %s)", ex.paths.receiver.excuse.Attempt.Code,
+			ex.paths.receiver.excuse.Attempt.Enhanced, ex.paths.receiver.excuse.Verdict.Reason, ex.paths.receiver.excuse.Verdict.Rule)
 	case wire.Cause_NO_SOURCE:
 		return ex.explainNoSource(now)
 	case wire.Cause_NO_SHARE:
@@ -200,7 +196,7 @@ func (ex *explainer) explainCause(now time.Time, cause wire.Cause) string {
 	case wire.Cause_UNREACHED:
 		return "its hosts cannot be reached"
 	}
-	if ex.inbox.tasks.queue.Queued() == 0 {
+	if ex.fair.Queued() == 0 {
 		return "nothing waits"
 	}
 	return "it asks as fast as it is answered"
@@ -213,8 +209,7 @@ func (ex *explainer) explainNoSource(now time.Time) string {
 		if most := egress.DailyCap(ex.options.Sources.Limits(o.index), today); most > 0 && !now.Before(o.until) {
 			name := inspect.SourceName(o.name)
 			if left, _ := ex.options.Sources.Remaining(o.index, "", today, false); left > 0 {
-				return fmt.Sprintf("our source %s may ask %d addresses today; other receivers have their part of "+
-					"the %d that are left", name, most, left)
+				return fmt.Sprintf("source %s: %d addresses left today for this receiver (%d in total)", name, most, left)
 			}
 			return fmt.Sprintf("our source %s has asked the %d addresses that it may ask today", name, most)
 		}
@@ -227,7 +222,7 @@ func (ex *explainer) explainNoShare() string {
 	switch {
 	case ex.allowance.share.IsNone():
 		return "this node has no share of the allowance, or has lost the ledger"
-	case nothingAllowed(ex.allowance.limits):
+	case nothingAllowed(ex.limits):
 		return fmt.Sprintf("this node's share of the allowance, %d of %d, is too small to ask anything",
 			ex.allowance.share.K, ex.allowance.share.N)
 	}
@@ -258,14 +253,14 @@ func (ex *explainer) perHourOf(now time.Time, t *task) int64 {
 	if all <= 0 {
 		return 0
 	}
-	return max(1, int64(all*ex.inbox.tasks.queue.Fraction(ex.inbox.tasks.flow(t))))
+	return max(1, int64(all*ex.fair.Fraction(ex.flowOf(t))))
 }
 
 // perHour is how many addresses the scheduler expects to ask in an hour as things are, by what
 // is permitted, by how many are refused, and by how fast it is answered; 0: it cannot say.
 // In a rest or a pause of which the end is known it is what is expected after it.
 func (ex *explainer) perHour(now time.Time) float64 {
-	a := ex.allowance.limits
+	a := ex.limits
 	switch b := ex.unavailable(now); {
 	case b.Free(), b.Cause == wire.Cause_PENALTY:
 	case b.Cause == wire.Cause_PAUSED && !b.Until.IsZero():
@@ -278,7 +273,7 @@ func (ex *explainer) perHour(now time.Time) float64 {
 	if refused >= max(1, min(tellingRefusals, a.RefusedPerHour)) {
 		part := float64(refused) / float64(accepted+refused)
 		if part*100 > float64(a.RefusedShare) {
-			n = min(n, ex.paths.perHourByRefusals(now, part))
+			n = min(n, ex.paths.perHourByRefusals(now, part, ex.fair.Queued()+ex.queues.tasks.behind))
 		}
 		perSession = max(1, min(perSession, float64(a.RefusedPerSession)/part))
 	}
@@ -291,7 +286,7 @@ func (ex *explainer) perHour(now time.Time) float64 {
 }
 
 func (ex *explainer) sendHeartbeat(now time.Time, t *task) {
-	m := &wire.Pulse{Task: t.chunks[0].named, Credit: ex.inbox.tasks.credit(t)}
+	m := &wire.Pulse{Task: t.chunks[0].named, Credit: ex.queues.tasks.credit(t)}
 	for _, c := range t.chunks {
 		if !c.shed {
 			m.Chunks = append(m.Chunks, c.number)

@@ -46,7 +46,7 @@ func (ps parties) listen(w *world) {
 		domain := m.GetTask().GetDomain()
 		p.chunkLeft[domain] -= len(m.GetAnswers())
 		w.after(0, func() {
-			w.scheduler.inbox.takeAck(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+			w.scheduler.queues.takeAck(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
 			if p.chunkLeft[domain] == 0 {
 				p.offer()
 			}
@@ -65,9 +65,9 @@ func (p *party) offer() bool {
 	domain := fmt.Sprintf("d%d.example", p.offered)
 	m := offerOf(p.file, domain, 1, n, p.route(p.offered))
 	m.Workspace = id(p.space)
-	before := p.w.scheduler.inbox.tasks.queue.Queued()
+	before := p.w.scheduler.fair.Queued()
 	p.w.scheduler.Offer(p.w.now, Client{Name: p.name()}, m)
-	if p.w.scheduler.inbox.tasks.queue.Queued() == before {
+	if p.w.scheduler.fair.Queued() == before {
 		return false // full
 	}
 	p.offered++
@@ -153,8 +153,8 @@ func TestSmallBehindMillion(t *testing.T) {
 				big.fill()
 				w.plan()
 				w.run(begin.Add(time.Minute))
-				if behind > 0 && (w.scheduler.inbox.tasks.queue.Queued() < 40_000 || big.done == 0) {
-					t.Fatalf("%d addresses wait, %d were answered", w.scheduler.inbox.tasks.queue.Queued(), big.done)
+				if behind > 0 && (w.scheduler.fair.Queued() < 40_000 || big.done == 0) {
+					t.Fatalf("%d addresses wait, %d were answered", w.scheduler.fair.Queued(), big.done)
 				}
 				came := w.now
 				small.fill()
@@ -195,7 +195,7 @@ func TestWeights(t *testing.T) {
 			a := openedWide()
 			tc.allow(&a)
 			w := newWorld(t, a, 1)
-			w.scheduler.inbox.tasks.queue = fairqueue.New[*Probe](func(workspace uuid.UUID) int { return map[byte]int{1: 3, 2: 1}[workspace[15]] })
+			w.scheduler.fair = fairqueue.New[*Probe](func(workspace uuid.UUID) int { return map[byte]int{1: 3, 2: 1}[workspace[15]] })
 			heavy := newParty(w, 1, 1, weighed, 20, tc.route[0])
 			light := newParty(w, 2, 2, weighed, 20, tc.route[1])
 			parties{heavy, light}.listen(w)
@@ -238,7 +238,7 @@ func TestNobodyStarves(t *testing.T) {
 			p := newParty(w, space, byte(n+1), 1_000_000, size, ownHost(prefix, lanes))
 			ps = append(ps, p)
 		}
-		w.scheduler.inbox.tasks.queue = fairqueue.New[*Probe](func(workspace uuid.UUID) int { return weights[workspace[15]] })
+		w.scheduler.fair = fairqueue.New[*Probe](func(workspace uuid.UUID) int { return weights[workspace[15]] })
 		ps.listen(w)
 		for _, p := range ps {
 			for range 20 { // some domains at a time
@@ -285,7 +285,7 @@ func TestSharedLaneTakesNoTurnsAway(t *testing.T) {
 	a.RcptRate = throttle.Rate{Events: 5, Per: time.Second}
 	a.RcptsPerConnection = 5
 	w := newWorld(t, a, 1)
-	w.scheduler.inbox.tasks.queue = fairqueue.New[*Probe](func(workspace uuid.UUID) int { return map[byte]int{1: 1, 3: 3}[workspace[15]] })
+	w.scheduler.fair = fairqueue.New[*Probe](func(workspace uuid.UUID) int { return map[byte]int{1: 1, 3: 3}[workspace[15]] })
 	alone := newParty(w, 3, 2, 1_000_000, 7, ownHost("other", 2))
 	beside := newParty(w, 3, 4, 1_000_000, 7, ownHost("mx", 2))
 	other := newParty(w, 1, 3, 1_000_000, 1, ownHost("mx", 2))

@@ -3,7 +3,6 @@ package scheduler
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"rollcall/actors/inspect"
@@ -25,9 +24,6 @@ func forgets(what, part string) bool { return what == part || what == ForgetAll 
 
 // sourceWords names a source of ours in a sentence.
 func sourceWords(name string) string { return "our source " + inspect.SourceName(name) }
-
-// inWords names a queue in a sentence, by its hosts.
-func (l *hostQueue) inWords() string { return strings.TrimSuffix(l.Key(), ",") }
 
 // ForgetSnapshot drops parts of a snapshot and says what, in a sentence each.
 func ForgetSnapshot(m *state.Snapshot, what string) (dropped []string) {
@@ -171,16 +167,16 @@ func (me *memory) forgetBlock(now time.Time) (dropped []string) {
 				until.UTC().Format(time.TimeOnly), told.Verdict.Reason))
 		}
 	}
-	gone(me.penalties.paused, me.penalties.excuse, "the rest of the whole receiver")
-	me.penalties.forgetPause()
+	gone(me.paths.receiver.until, me.paths.receiver.excuse, "the rest of the whole receiver")
+	me.paths.receiver = pause{}
 	for _, o := range me.paths.all {
 		o.pace.Wake(now)
 		gone(o.until, o.last, "the rest of %s at the whole receiver", sourceWords(o.name))
 		o.suspension = suspension{}
 		clear(o.refusing)
 	}
-	me.queues.restored = nil // of hosts and queues that were not met yet
-	for _, l := range me.queues.all {
+	me.paths.restored = nil // of hosts and queues that were not met yet
+	for _, l := range me.paths.routes {
 		for o, r := range l.refusals {
 			gone(r.until, r.last, "the rest of %s at %s", sourceWords(o.name), l.inWords())
 		}
@@ -207,11 +203,14 @@ func (me *memory) forgetRest(now time.Time) (dropped []string) {
 		}
 		o.grey = throttle.Greylist{}
 	}
-	for _, l := range me.queues.all {
+	for _, l := range me.paths.routes {
 		if mode := l.tlsModeNow(now); mode != smtp.TLSOpportunistic {
 			dropped = append(dropped, "the TLS mode of "+l.inWords())
 		}
-		l.tls, l.tlsUntil, l.greyed, l.alone = smtp.TLSOpportunistic, time.Time{}, time.Time{}, time.Time{}
+		l.tls, l.tlsUntil, l.alone = smtp.TLSOpportunistic, time.Time{}, time.Time{}
+	}
+	for _, l := range me.queues.all {
+		l.greyed = time.Time{}
 	}
 	if text := me.allowance.software.words(); text != "" {
 		dropped = append(dropped, text)

@@ -34,7 +34,7 @@ func knows(d *Scheduler, now time.Time) (parts string) {
 	if d.allowance.learned != (throttle.Learned{}) {
 		parts += " sessions"
 	}
-	if now.Before(d.penalties.paused) || d.penalties.pauses > 0 || now.Before(o.until) || l.refusals[o] != nil ||
+	if now.Before(d.paths.receiver.until) || d.paths.receiver.inRow > 0 || now.Before(o.until) || l.refusals[o] != nil ||
 		l.candidates[0].failures > 0 || l.candidates[0].doubts > 0 || now.Before(l.candidates[0].aside) {
 		parts += " block"
 	}

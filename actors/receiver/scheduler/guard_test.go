@@ -102,16 +102,17 @@ func busyWith(t *testing.T, sources ...string) *world {
 	w.turn = time.Second
 	w.offer(offerOf(1, "d.example", 1, 400, hosts("mx1")))
 	w.run(begin.Add(30 * time.Second))
-	if len(w.scheduler.pool.sessions) < 2 {
-		t.Fatalf("%d sessions", len(w.scheduler.pool.sessions))
+	if len(w.scheduler.sessions.all) < 2 {
+		t.Fatalf("%d sessions", len(w.scheduler.sessions.all))
 	}
 	return w
 }
 
 // halted counts the sessions that may ask nothing more.
 func (w *world) halted() int {
+	w.scheduler.sessions.carryOutHalts()
 	n := 0
-	for _, s := range w.scheduler.pool.sessions {
+	for _, s := range w.scheduler.sessions.all {
 		if s.slot.Halted.Load() {
 			n++
 		}
@@ -128,34 +129,36 @@ func TestWhatIsGivenIsHalted(t *testing.T) {
 	if n := w.halted(); n != 0 {
 		t.Fatalf("%d halted for no reason", n)
 	}
-	w.scheduler.penalties.pauseReceiver(w.now, told)
-	if n := w.halted(); n != len(w.scheduler.pool.sessions) {
-		t.Errorf("%d of %d halted by a pause", n, len(w.scheduler.pool.sessions))
+	w.scheduler.paths.pauseReceiver(w.now, told)
+	if n := w.halted(); n != len(w.scheduler.sessions.all) {
+		t.Errorf("%d of %d halted by a pause", n, len(w.scheduler.sessions.all))
 	}
 	w = busyWith(t, sourceA)
-	w.scheduler.penalties.suspendSource(w.now, w.scheduler.queues.all["mx1"], w.scheduler.paths.all[0], told)
-	if n := w.halted(); n != len(w.scheduler.pool.sessions) {
-		t.Errorf("%d of %d halted by a rest", n, len(w.scheduler.pool.sessions))
+	w.scheduler.paths.suspendSource(w.now, w.scheduler.queues.all["mx1"].route, w.scheduler.paths.all[0], told)
+	if n := w.halted(); n != len(w.scheduler.sessions.all) {
+		t.Errorf("%d of %d halted by a rest", n, len(w.scheduler.sessions.all))
 	}
 	w = busyWith(t, sourceA)
-	for _, s := range w.scheduler.pool.sessions {
+	for _, s := range w.scheduler.sessions.all {
 		s.refused = guardLeast - 1
-		w.scheduler.outcomes.poisonOthers(begin, s, Report{Failure: &told, Poisoned: true})
+		w.scheduler.sessions.poisonOthers(begin, s, Report{Failure: &told, Poisoned: true})
 		if n := w.halted(); n != 0 {
 			t.Errorf("%d halted by one odd mailbox", n)
 		}
 		s.refused = guardLeast
-		w.scheduler.outcomes.poisonOthers(begin, s, Report{Failure: &told, Poisoned: true})
+		w.scheduler.sessions.poisonOthers(begin, s, Report{Failure: &told, Poisoned: true})
 		break
 	}
-	if n := w.halted(); n != len(w.scheduler.pool.sessions)-1 {
-		t.Errorf("%d of %d halted by a guard", n, len(w.scheduler.pool.sessions))
+	if n := w.halted(); n != len(w.scheduler.sessions.all)-1 {
+		t.Errorf("%d of %d halted by a guard", n, len(w.scheduler.sessions.all))
 	}
-	for _, s := range w.scheduler.pool.sessions {
-		if spent := w.scheduler.planner.isSpent(w.now, s, openedWide()); spent != s.slot.Halted.Load() {
+	v := w.scheduler.allowance.view(w.now)
+	v.limits = openedWide()
+	for _, s := range w.scheduler.sessions.all {
+		if spent := w.scheduler.sessions.isSpent(&v, s); spent != s.slot.Halted.Load() {
 			t.Errorf("a session is used again after a guard has spoken: %v", !spent)
 		}
-		w.scheduler.planner.giveProbes(w.now, s, []*Probe{{}}, openedWide())
+		w.scheduler.sessions.giveProbes(&v, s, []*Probe{{}})
 	}
 	if n := w.halted(); n != 0 {
 		t.Errorf("%d halted for ever", n)
@@ -382,7 +385,7 @@ func TestAGreylistedConnectionIsNotComeBackTo(t *testing.T) {
 		{"nothing was asked yet", 0, 0, 1, time.Second, false},
 	} {
 		queue := fairqueue.New[*Probe](nil)
-		l := newHostQueue(queue.NewHostQueue("mx1.example"), nil)
+		l := &hostQueue{waiting: queue.NewHostQueue("mx1.example")}
 		for range c.queued {
 			l.Push(queue.Flow(uuid.Nil, uuid.Nil), &Probe{}, fairqueue.Normal)
 		}

@@ -75,8 +75,8 @@ func (in *inbox) waitingBeside(p *Probe, mayAsk func(domain string) bool) (w thr
 	return w
 }
 
-// putOff gives a probe back that is to be asked again later.
-func (in *inbox) putOff(p *Probe, told Judgement, at time.Time) {
+// deferProbe gives a probe back that is to be asked again later.
+func (in *inbox) deferProbe(p *Probe, told Judgement, at time.Time) {
 	told.Verdict.Outcome, told.Verdict.Action = smtp.Undecided, verdict.ActRetry
 	in.answerProbe(p, told, at)
 }
@@ -293,7 +293,7 @@ func (in *inbox) queueStatus(now time.Time) []inspect.Queue {
 	queue := func(t *task) *inspect.Queue {
 		id := t.key.Verification.String()
 		if of[id] == nil {
-			of[id] = &inspect.Queue{Verification: id, Workspace: t.space.String(), Weight: in.tasks.flow(t).Weight()}
+			of[id] = &inspect.Queue{Verification: id, Workspace: t.space.String(), Weight: in.flowOf(t).Weight()}
 		}
 		return of[id]
 	}

@@ -35,7 +35,7 @@ func TestSessionsThatFailTogether(t *testing.T) {
 			l := d.queues.hostQueue(begin, hosts("mx1"))
 			c := l.candidates[0]
 			for range 2 {
-				d.outcomes.followTrouble(begin, &session{queue: l, host: c, path: d.paths.all[0]}, tc.told)
+				d.takeTrouble(begin, &session{queue: l, host: c, path: d.paths.all[0]}, tc.told)
 			}
 			if l.tls != tc.tls || c.failures != tc.failures || begin.Before(c.until) != (tc.failures > 0) {
 				t.Errorf("tls %d, %d failures, avoided until %s", l.tls, c.failures, c.until)
@@ -54,7 +54,7 @@ func TestProbeThatEndsSessions(t *testing.T) {
 	lost := judged(p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Err: errors.New("reset")})
 	for n := range triesMax {
 		waits := n < triesMax-1
-		d.outcomes.retryProbe(l, Answered{Probe: p, Told: lost, At: begin})
+		d.queues.retryProbe(l, Answered{Probe: p, Told: lost, At: begin})
 		if (l.Queued() == 2) != waits || (p.chunk.open == 1) == waits {
 			t.Fatalf("after %d sessions: %d wait, %d are open", n+1, l.Queued(), p.chunk.open)
 		}
@@ -85,26 +85,26 @@ func TestFailuresAreForgotten(t *testing.T) {
 			begun := func() *session {
 				s := &session{queue: l, host: c, path: d.paths.all[0], dialled: begin, slot: &registry.ConnSlot{}}
 				if tc.opens {
-					d.opening.wasOpened(begin, s)
+					d.opening.wasOpened(begin, s, 0, 0)
 					s.ready = true
 				}
 				return s
 			}
 			for n := range 3 {
 				c.until = begin
-				d.outcomes.followTrouble(begin, begun(), judgedAt(begin, "mx1", smtp.Address{}, tc.fails))
+				d.takeTrouble(begin, begun(), judgedAt(begin, "mx1", smtp.Address{}, tc.fails))
 				if c.failures != n+1 {
 					t.Fatalf("%d failures after %d", c.failures, n+1)
 				}
 			}
 			s := begun()
-			if d.opening.wasOpened(begin, s); (c.failures == 0) == tc.opens {
+			if d.opening.wasOpened(begin, s, 0, 0); (c.failures == 0) == tc.opens {
 				t.Errorf("%d failures of a host that can be opened", c.failures)
 			}
-			d.pool.sessions[s.id], s.ready, s.opened = s, true, begin
+			d.sessions.all[s.id], s.ready, s.opened = s, true, begin
 			told := judgedAt(begin, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt, Reply: smtp.Reply{Code: 250}})
 			d.Offer(begin, Client{}, offerOf(1, "d.example", 1, 1, hosts("mx1")))
-			d.outcomes.settleReport(begin, s, Report{Answered: []Answered{{Probe: d.queues.popProbe(l), Told: told, Sent: begin, At: begin, Nth: 1}}})
+			d.takeReport(begin, s, &Report{Answered: []Answered{{Probe: d.queues.popProbe(l), Told: told, Sent: begin, At: begin, Nth: 1}}})
 			if c.failures != 0 {
 				t.Errorf("%d failures of a host that answers", c.failures)
 			}
@@ -124,8 +124,8 @@ func TestPoisonedSession(t *testing.T) {
 	}
 	w.offer(offerOf(1, "d.example", 1, 10, hosts("mx1")))
 	w.run(begin.Add(30 * time.Second))
-	if a := w.scheduler.takeAllowance(w.now); a.RefusedPerSession != 4 || w.scheduler.penalties.pauses != 1 {
-		t.Errorf("%d refusals in a session from now on, after %d pauses", a.RefusedPerSession, w.scheduler.penalties.pauses)
+	if a := w.scheduler.takeAllowance(w.now); a.RefusedPerSession != 4 || w.scheduler.paths.receiver.inRow != 1 {
+		t.Errorf("%d refusals in a session from now on, after %d pauses", a.RefusedPerSession, w.scheduler.paths.receiver.inRow)
 	}
 }
 
@@ -168,10 +168,10 @@ func TestCancelEmptiesTheQueue(t *testing.T) {
 	w.offer(m)
 	w.offer(offerOf(2, "kept.example", 1, 3, hosts("mx1")))
 	w.run(begin.Add(time.Second))
-	w.scheduler.inbox.cancelTask(w.now, &wire.Cancel{Task: m.GetTask()})
+	w.scheduler.queues.cancelTask(w.now, &wire.Cancel{Task: m.GetTask()})
 	w.plan()
 	w.run(w.now.Add(2 * heartbeatEvery))
-	if n := w.scheduler.inbox.tasks.queue.Queued(); n != 3 {
+	if n := w.scheduler.fair.Queued(); n != 3 {
 		t.Errorf("%d probes wait, 3 are wanted", n)
 	}
 }
@@ -185,12 +185,12 @@ func TestSlowAcknowledgements(t *testing.T) {
 		c.sent = append(c.sent, &wire.Results{Batch: n + 1})
 	}
 	task.chunks = []*chunk{c}
-	d.inbox.tasks.all[task.key], d.inbox.tasks.busy[task] = task, struct{}{}
+	d.queues.tasks.all[task.key], d.queues.tasks.busy[task] = task, struct{}{}
 	at := begin
 	for n := range uint64(4) {
 		at = at.Add(resendFor - time.Second)
-		d.inbox.takeAck(at, &wire.ResultsAck{Task: &wire.Task{Domain: "d.example"}, Chunk: 1, Batch: n + 1})
-		d.inbox.resendAnswers(at, c)
+		d.queues.takeAck(at, &wire.ResultsAck{Task: &wire.Task{Domain: "d.example"}, Chunk: 1, Batch: n + 1})
+		d.queues.resendAnswers(at, c)
 		for _, r := range c.sent[len(c.sent):cap(c.sent)] {
 			if r != nil {
 				t.Fatal("what was acknowledged stays in memory")
@@ -200,7 +200,7 @@ func TestSlowAcknowledgements(t *testing.T) {
 			t.Fatalf("%d results kept after %d acknowledgements", len(c.sent), n+1)
 		}
 	}
-	if d.inbox.resendAnswers(at.Add(resendFor), c); len(c.sent) != 0 {
+	if d.queues.resendAnswers(at.Add(resendFor), c); len(c.sent) != 0 {
 		t.Errorf("%d results kept though nobody listens", len(c.sent))
 	}
 }

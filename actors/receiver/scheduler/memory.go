@@ -15,10 +15,9 @@ import (
 type memory struct {
 	*env
 	allowance *allowance
-	pool      *pool
+	sessions  *sessions
 	paths     *paths
 	queues    *queues
-	penalties *penalties
 	opening   *openings
 
 	ready   bool      // what others learned of the receiver has been read, or given up
@@ -44,31 +43,6 @@ const (
 	// used. Guess.
 	lossShare = 2
 )
-
-// restored is what came of a snapshot and waits for its queues to be made.
-type restored struct {
-	queues map[string]state.Lane
-	hosts  map[string]state.Host // by host and address
-	read   time.Time
-}
-
-// noteTo adds what a queue knows to a snapshot.
-func (l *hostQueue) noteTo(now time.Time, m *state.Snapshot) {
-	one := state.Lane{Key: l.Key(), Rests: l.noteRests(now)}
-	if mode := l.tlsModeNow(now); mode != smtp.TLSOpportunistic {
-		one.TLS, one.Left = uint8(mode), l.tlsUntil.Sub(now).Milliseconds()
-	}
-	if (one.TLS > 0 || len(one.Rests) > 0) && len(m.Lanes) < state.HostsMax {
-		m.Lanes = append(m.Lanes, one)
-	}
-	for _, c := range l.candidates {
-		if c.failures > 0 && now.Before(c.until.Add(throttle.LearnedFor)) && len(m.Hosts) < state.HostsMax {
-			m.Hosts = append(m.Hosts, state.Host{Host: c.host, At: c.at.String(),
-				Left: max(0, c.until.Sub(now).Milliseconds()), Failures: min(c.failures, state.CountMax),
-				Last: state.AttemptOf(c.last.Attempt)})
-		}
-	}
-}
 
 // judgeRecalled gives the verdict on what was noted, which is to come back later: what
 // the rules of today take for an answer about an address is none for another one.
@@ -151,12 +125,12 @@ func (o Options) ledgerTime(now time.Time) time.Time {
 func (me *memory) snapshot(now time.Time) (state.Fact, bool) {
 	learned := &me.allowance.learned
 	m := state.Snapshot{V: state.Version, At: me.options.ledgerTime(now).UnixMilli(),
-		Pauses: min(me.penalties.pauses, state.CountMax), Limits: noteLearned(learned, now),
+		Pauses: min(me.paths.receiver.inRow, state.CountMax), Limits: noteLearned(learned, now),
 		Capacity: noteCapacity(&learned.Connections, now), Sources: me.paths.noteSources(now)}
-	if left := me.penalties.paused.Sub(now); left > 0 {
-		m.Paused, m.Excuse = left.Milliseconds(), state.AttemptOf(me.penalties.excuse.Attempt)
+	if left := me.paths.receiver.until.Sub(now); left > 0 {
+		m.Paused, m.Excuse = left.Milliseconds(), state.AttemptOf(me.paths.receiver.excuse.Attempt)
 	}
-	for _, l := range me.queues.all {
+	for _, l := range me.paths.routes {
 		l.noteTo(now, &m)
 	}
 	if m.Empty() && !me.emptied {
@@ -185,22 +159,22 @@ func (me *memory) recallSnapshot(now time.Time, data []byte) {
 	if age < throttle.LearnedFor {
 		recallCapacity(&me.allowance.learned.Connections, now, m.Capacity, left(m.Capacity.Left))
 	}
-	if until := left(m.Paused); m.Paused > 0 && until.After(now) && until.After(me.penalties.paused) {
-		me.penalties.paused, me.penalties.excuse = until, me.options.judgeRecalled(m.Excuse)
+	if until := left(m.Paused); m.Paused > 0 && until.After(now) && until.After(me.paths.receiver.until) {
+		me.paths.receiver.until, me.paths.receiver.excuse = until, me.options.judgeRecalled(m.Excuse)
 	}
 	if age < throttle.LearnedFor {
-		me.penalties.pauses = max(me.penalties.pauses, state.Count(m.Pauses))
+		me.paths.receiver.inRow = max(me.paths.receiver.inRow, state.Count(m.Pauses))
 	}
-	me.paths.recallSources(now, age, m.Sources)
-	me.queues.restored = &restored{queues: map[string]state.Lane{}, hosts: map[string]state.Host{}, read: now.Add(-age)}
+	me.paths.recallSources(now, age, m.Sources, len(me.sessions.all) == 0)
+	me.paths.restored = &restored{queues: map[string]state.Lane{}, hosts: map[string]state.Host{}, read: now.Add(-age)}
 	for _, l := range m.Lanes {
-		me.queues.restored.queues[l.Key] = l
+		me.paths.restored.queues[l.Key] = l
 	}
 	for _, h := range m.Hosts {
-		me.queues.restored.hosts[h.Host+" "+h.At] = h
+		me.paths.restored.hosts[h.Host+" "+h.At] = h
 	}
-	for _, l := range me.queues.all {
-		me.queues.remindQueue(now, l)
+	for _, l := range me.paths.routes {
+		me.paths.remindRoute(now, l)
 	}
 }
 

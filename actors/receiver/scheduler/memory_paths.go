@@ -16,18 +16,6 @@ func noteRate(t *throttle.Pace) state.Rate {
 	return state.RateOf(m)
 }
 
-// noteRests gives the sources that a queue refuses.
-func (l *hostQueue) noteRests(now time.Time) []state.Suspension {
-	var out []state.Suspension
-	for o, r := range l.refusals {
-		if left := r.until.Sub(now); left > 0 && len(out) < state.SourcesMax {
-			out = append(out, state.Suspension{Source: o.name, Left: left.Milliseconds(),
-				Rests: min(r.count, state.CountMax), Last: state.AttemptOf(r.last.Attempt)})
-		}
-	}
-	return out
-}
-
 // noteSources gives what our sources did and what was read of those of other nodes.
 func (ps *paths) noteSources(now time.Time) []state.Source {
 	var out []state.Source
@@ -67,13 +55,13 @@ func (ps *paths) noteSources(now time.Time) []state.Source {
 }
 
 // recallSources takes what was noted of our sources, and keeps what is of others.
-func (ps *paths) recallSources(now time.Time, age time.Duration, noted []state.Source) {
+func (ps *paths) recallSources(now time.Time, age time.Duration, noted []state.Source, unused bool) {
 	ps.others, ps.othersAt = nil, now.Add(-age)
 	for _, m := range noted[:min(len(noted), state.SourcesMax)] {
 		ours := false
 		for _, o := range ps.all {
 			if o.name == m.Source {
-				ps.recallOutlet(now, age, o, &m)
+				ps.recallPath(now, age, o, &m, unused)
 				ours = true
 			}
 		}
@@ -83,9 +71,9 @@ func (ps *paths) recallSources(now time.Time, age time.Duration, noted []state.S
 	}
 }
 
-// recallOutlet takes what was noted of one source. Of what is known already the
+// recallPath takes what was noted of one source. Of what is known already the
 // stricter holds.
-func (ps *paths) recallOutlet(now time.Time, age time.Duration, o *egressPath, m *state.Source) {
+func (ps *paths) recallPath(now time.Time, age time.Duration, o *egressPath, m *state.Source, unused bool) {
 	left := state.Millis(m.Left, state.HoldMost)
 	if until := now.Add(min(left-age, state.HoldMost)); m.Left > 0 && until.After(now) && until.After(o.until) {
 		o.until, o.last = until, ps.options.judgeRecalled(m.Last)
@@ -100,11 +88,13 @@ func (ps *paths) recallOutlet(now time.Time, age time.Duration, o *egressPath, m
 		o.grey = throttle.Greylist{Enough: state.Millis(m.Enough, state.GreyFor),
 			Short: state.Millis(m.Short, state.GreyFor)}
 	}
-	ps.recallQuota(now, age, o, m.Minutes)
+	if unused {
+		ps.recallRefusals(now, age, o, m.Minutes)
+	}
 }
 
-// recallQuota books the refusals of the last hour that others counted.
-func (ps *paths) recallQuota(now time.Time, age time.Duration, o *egressPath, noted []state.Minute) {
+// recallRefusals books the refusals of the last hour that others counted.
+func (ps *paths) recallRefusals(now time.Time, age time.Duration, o *egressPath, noted []state.Minute) {
 	var minutes []throttle.RefusalMinute
 	for _, n := range noted {
 		began := now.Add(-age - state.Millis(n.Ago, state.HoldMost))
@@ -115,7 +105,7 @@ func (ps *paths) recallQuota(now time.Time, age time.Duration, o *egressPath, no
 		minutes = append(minutes, throttle.RefusalMinute{Began: began, Accepted: max(0, n.Accepted),
 			Refused: max(0, n.Refused)})
 	}
-	if len(minutes) > 0 && len(ps.pool.sessions) == 0 {
+	if len(minutes) > 0 {
 		o.refusals = o.refusals.Inherit(minutes)
 	}
 }
@@ -124,23 +114,8 @@ func (ps *paths) recallQuota(now time.Time, age time.Duration, o *egressPath, no
 func (me *memory) beginAfterLoss(now time.Time) {
 	me.ready = true
 	for _, o := range me.paths.all {
-		if most := o.refusals.PerHour; most < throttle.RefusalsUnlimited && len(me.pool.sessions) == 0 {
+		if most := o.refusals.PerHour; most < throttle.RefusalsUnlimited && len(me.sessions.all) == 0 {
 			o.refusals = o.refusals.Inherit([]throttle.RefusalMinute{{Began: now, Refused: most / lossShare}})
-		}
-	}
-}
-
-// remindRests tells a queue which sources it refused. Of what is known already the
-// stricter holds.
-func (qs *queues) remindRests(now time.Time, l *hostQueue, noted []state.Suspension, until func(ms int64) time.Time) {
-	for _, m := range noted[:min(len(noted), state.SourcesMax)] {
-		for _, o := range qs.paths.all {
-			if o.name != m.Source || !now.Before(until(m.Left)) {
-				continue
-			}
-			if r := l.refusalOf(o); until(m.Left).After(r.until) {
-				r.until, r.count, r.last = until(m.Left), max(1, state.Count(m.Rests)), qs.options.judgeRecalled(m.Last)
-			}
 		}
 	}
 }

@@ -37,13 +37,13 @@ func taught(now time.Time) *Scheduler {
 	d.paths.all[0].pace.Recall(throttle.RateMemory{Rate: 700_000, Edge: 1_000_000}, now)
 	l.setMode(smtp.TLSRequired, now)
 	down := judged(smtp.Address{}, errors.New("connection refused"))
-	d.penalties.avoidHost(now.Add(-time.Hour), l.candidates[0], down, time.Second)
-	d.penalties.avoidHost(now, l.candidates[0], down, 10*time.Minute)
+	l.candidates[0].avoid(now.Add(-time.Hour), down, time.Second)
+	l.candidates[0].avoid(now, down, 10*time.Minute)
 	for n := range 6 {
 		d.paths.all[0].refusals.Begin(1)
 		d.paths.all[0].refusals.Refused(now.Add(time.Duration(n-6) * 5 * time.Minute))
 	}
-	d.penalties.pauseReceiver(now, judgedAt(now, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt,
+	d.paths.pauseReceiver(now, judgedAt(now, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt,
 		Reply: smtp.Reply{Code: 451, Lines: []string{"greylisted, come back"}}}))
 	return d
 }
@@ -73,10 +73,10 @@ func TestMemorySurvivesAMove(t *testing.T) {
 	if n, _ := d.paths.all[0].refusals.Ready(there); n != 14 {
 		t.Errorf("%d refusals left, want 14", n)
 	}
-	if left := d.penalties.paused.Sub(there); left != 500*time.Millisecond || d.penalties.pauses != 1 {
-		t.Errorf("rests for %s, %d pauses", left, d.penalties.pauses)
+	if left := d.paths.receiver.until.Sub(there); left != 500*time.Millisecond || d.paths.receiver.inRow != 1 {
+		t.Errorf("rests for %s, %d pauses", left, d.paths.receiver.inRow)
 	}
-	if v := d.penalties.excuse; v.Verdict.Reason != smtp.Greylisted || v.Attempt.Code != 451 ||
+	if v := d.paths.receiver.excuse; v.Verdict.Reason != smtp.Greylisted || v.Attempt.Code != 451 ||
 		v.Attempt.Text != "greylisted, come back" || v.Attempt.Stage != smtp.StageRcpt || v.Attempt.Host != "mx1" ||
 		!v.Attempt.At.Equal(begin) {
 		t.Errorf("excuse %+v", v)
@@ -139,10 +139,10 @@ func TestMemoryThatCannotBeRead(t *testing.T) {
 		d := rememberer(begin, 0)
 		before := d.takeAllowance(begin)
 		d.memory.recallSnapshot(begin, []byte(tc.data))
-		if rests := d.penalties.paused.Sub(begin); !d.memory.ready || rests > tc.rests {
+		if rests := d.paths.receiver.until.Sub(begin); !d.memory.ready || rests > tc.rests {
 			t.Errorf("%s: known %v, rests for %s", tc.name, d.memory.ready, rests)
 		}
-		if same := d.takeAllowance(begin) == before; tc.untouched && (!same || d.queues.restored != nil) {
+		if same := d.takeAllowance(begin) == before; tc.untouched && (!same || d.paths.restored != nil) {
 			t.Errorf("%s: something was read", tc.name)
 		}
 	}
@@ -163,7 +163,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		name := fmt.Sprintf("mx%d.%s.example", n, strings.Repeat("x", 200))
 		l := d.queues.hostQueue(begin, []*wire.Host{{Name: name, Addrs: [][]byte{{10, 0, 0, byte(n)}}}})
 		l.setMode(smtp.TLSOff, begin)
-		d.penalties.avoidHost(begin, l.candidates[0], down, time.Minute)
+		l.candidates[0].avoid(begin, down, time.Minute)
 	}
 	for n := range 60 {
 		d.paths.all[0].refusals.Refused(begin.Add(time.Duration(n-60) * time.Minute))
@@ -228,7 +228,7 @@ func TestLooksAgainWhenItsShareComesBack(t *testing.T) {
 	w.scheduler.options.Facts = nowhere{}
 	w.plan()
 	w.scheduler.memory.recallSnapshot(w.now, nil)
-	w.scheduler.penalties.pauseReceiver(w.now, Judgement{Verdict: again(smtp.ReceiverRateLimited, "test")})
+	w.scheduler.paths.pauseReceiver(w.now, Judgement{Verdict: again(smtp.ReceiverRateLimited, "test")})
 	w.scheduler.dirty = true
 	living := w.living
 	for _, k := range []int{1, 0, 1} {
@@ -250,8 +250,8 @@ func FuzzRecall(f *testing.F) {
 		d.memory.recallSnapshot(begin, data)
 		l := d.queues.hostQueue(begin, hosts("mx1"))
 		l.tlsModeNow(begin)
-		_ = d.penalties.excuse.Attempt.Stage.String() + l.candidates[0].last.Attempt.Stage.String()
-		if rests := d.penalties.paused.Sub(begin); rests > state.HoldMost || l.candidates[0].until.Sub(begin) > state.HoldMost {
+		_ = d.paths.receiver.excuse.Attempt.Stage.String() + l.candidates[0].last.Attempt.Stage.String()
+		if rests := d.paths.receiver.until.Sub(begin); rests > state.HoldMost || l.candidates[0].until.Sub(begin) > state.HoldMost {
 			t.Errorf("rests for %s", rests)
 		}
 		if a := d.takeAllowance(begin); a.Connections < 1 || a.RcptRate.Events < 1 {

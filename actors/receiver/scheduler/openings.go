@@ -29,9 +29,6 @@ const (
 type openings struct {
 	*env
 	allowance *allowance
-	pool      *pool
-	paths     *paths
-	penalties *penalties
 
 	rate   *throttle.OpeningRate
 	window *throttle.Window // that keeps to the rate
@@ -62,7 +59,7 @@ func (op *openings) beginSearch(now time.Time) {
 
 // forgetSearch knows nothing any more.
 func (op *openings) forgetSearch(now time.Time) {
-	*op = openings{env: op.env, allowance: op.allowance, pool: op.pool, paths: op.paths, penalties: op.penalties}
+	*op = openings{env: op.env, allowance: op.allowance}
 	op.beginSearch(now)
 }
 
@@ -128,15 +125,13 @@ func comeLater(told *Judgement) bool {
 
 // roomToOpen reports whether one more may be on its way: no more than are open already, or were, or
 // were on their way when none failed, so that a limit on either is met by few.
-func (op *openings) roomToOpen() bool {
-	ready, opening := op.pool.countSessions()
+func (op *openings) roomToOpen(ready, opening int) bool {
 	return opening < max(1, ready, op.borne-ready, op.room)
 }
 
 // wasOpened learns from a session that could be opened.
-func (op *openings) wasOpened(now time.Time, s *session) {
+func (op *openings) wasOpened(now time.Time, s *session, n, opening int) {
 	op.rate.Opened(s.dialled, now)
-	n, opening := op.pool.countSessions()
 	if opening >= op.room { // what is not used is not proven
 		op.room = opening + 1
 	}
@@ -161,11 +156,11 @@ func (op *openings) wasOpened(now time.Time, s *session) {
 
 // notOpened follows a session that could not be opened because its host is down, or because we
 // have too many, or open them too fast. False: it was told something else.
-func (op *openings) notOpened(now time.Time, s *session, told Judgement) bool {
+func (op *openings) notOpened(now time.Time, s *session, told Judgement, open int) bool {
 	if !comeLater(&told) {
 		return false
 	}
-	n := max(s.beside, op.pool.countOpenAt(s.host.host))
+	n := max(s.beside, open)
 	op.room = 1
 	before := op.dialledLately(s.dialled)
 	first := op.failedAt.IsZero() // what fails after it says nothing more
@@ -176,7 +171,7 @@ func (op *openings) notOpened(now time.Time, s *session, told Judgement) bool {
 		if sent, _, bad := s.path.pace.LastBad(); first && !(bad && now.Sub(sent) < throttle.PenaltyWithin) { // one of the three at a time
 			op.noteCrowded(now, s, told, n)
 		}
-		if op.pool.countOpenAt(s.host.host) > 0 {
+		if open > 0 {
 			return true
 		}
 	}
@@ -191,7 +186,7 @@ func (op *openings) notOpened(now time.Time, s *session, told Judgement) bool {
 	case first && told.Attempt.Code != 0 && !s.path.pace.Alone(): // it has turned to nobody, just when it put somebody off
 		op.turnedAway(now, s)
 	}
-	op.penalties.avoidHost(now, s.host, told, op.penalties.downFor(s.host.failures))
+	s.host.avoid(now, told, op.downFor(s.host.failures))
 	return true
 }
 
@@ -258,30 +253,5 @@ func (op *openings) tellsDown(failures int) bool {
 		return failures > 1
 	}
 	tried := time.Second<<(failures-1) - time.Second // since the first that failed
-	return op.options.Stretched(tried) > op.allowance.firstWait()
-}
-
-// backSoon is when a queue of which no host can be asked now can be asked again, if that is soon
-// enough for those who wait to stay; zero: they are told, also when no source of ours can ever ask.
-func (op *openings) backSoon(now time.Time, l *hostQueue) (soonest time.Time) {
-	for _, c := range l.candidates {
-		if now.Before(c.until) && op.tellsDown(c.failures) {
-			return time.Time{}
-		}
-		_, until, rests := op.paths.hostUnavailable(now, l, c)
-		isWell := !now.Before(c.until) // then it is our sources that rest
-		if isWell && until.Sub(now) > op.allowance.restUntold() {
-			return time.Time{}
-		}
-		if !rests {
-			continue
-		}
-		if soonest.IsZero() || until.Before(soonest) {
-			soonest = until
-		}
-	}
-	if soonest.Sub(now) > op.options.Stretched(downMost*11/10) {
-		return time.Time{}
-	}
-	return soonest
+	return op.options.Stretched(tried) > op.firstWait()
 }

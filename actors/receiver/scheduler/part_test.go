@@ -59,7 +59,7 @@ func TestYesterdayIsNotGivenBack(t *testing.T) {
 	var s *session
 	for s == nil {
 		w.run(w.now.Add(10 * time.Millisecond))
-		for _, one := range w.scheduler.pool.sessions {
+		for _, one := range w.scheduler.sessions.all {
 			if len(one.given) > 0 {
 				s = one
 			}
@@ -71,7 +71,7 @@ func TestYesterdayIsNotGivenBack(t *testing.T) {
 	if used() != got || got == 0 {
 		t.Fatalf("%d taken, %d counted", got, used())
 	}
-	w.scheduler.outcomes.settleReport(w.now, s, Report{ID: s.id, Rest: s.given}) // halted before it sent anything
+	w.scheduler.takeReport(w.now, s, &Report{ID: s.id, Rest: s.given}) // halted before it sent anything
 	if now := used(); now != got {
 		t.Errorf("%d of today count, and were %d", now, got)
 	}

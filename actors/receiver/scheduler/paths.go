@@ -23,15 +23,16 @@ import (
 type paths struct {
 	*env
 	allowance *allowance
-	inbox     *inbox
-	pool      *pool
-	all       []*egressPath  // in the order in which this receiver gets to know them
+	all       []*egressPath // in the order in which this receiver gets to know them
+	routes    map[string]*route
+	receiver  pause
+	restored  *restored      // what was read of hosts; nil: nothing
 	others    []state.Source // what was read of the sources of other nodes
 	othersAt  time.Time
 }
 
-func newPaths(e *env, a *allowance, in *inbox, po *pool, now time.Time) *paths {
-	ps := &paths{env: e, allowance: a, inbox: in, pool: po, all: egressPaths(e.key, e.options.Sources, a.limits)}
+func newPaths(e *env, a *allowance, now time.Time) *paths {
+	ps := &paths{env: e, routes: map[string]*route{}, allowance: a, all: egressPaths(e.key, e.options.Sources, a.limits)}
 	ps.beginRates(now, e.options.Allow(e.key))
 	return ps
 }
@@ -85,7 +86,15 @@ type egressPath struct {
 	cause      evidence.Cause      // what the pace was changed for last, for evidence
 	suspension                     // at all of this receiver
 	takenAt    time.Time           // when the pool was told last that the receiver takes it
+	asking     int                 // sessions that ask something from it
 	refusing   map[string]struct{} // queues that rested it, without an answer about an address since
+}
+
+// place is where an address was asked.
+type place struct {
+	route *route
+	host  *candidate
+	path  *egressPath
 }
 
 // suspension is how a source is kept away. The zero value: it is not.
@@ -100,36 +109,6 @@ func (r *suspension) extend(now time.Time, told Judgement, first, most time.Dura
 	r.until = now.Add(max(told.Verdict.Wait, min(first<<min(r.count, 24), most)))
 	r.count++
 	r.last = told
-}
-
-// refusalOfSource is what a queue has against one of our sources.
-type refusalOfSource struct {
-	suspension
-}
-
-// refusalOf gives what a queue has against a source; to be changed.
-func (l *hostQueue) refusalOf(o *egressPath) *refusalOfSource {
-	if l.refusals == nil {
-		l.refusals = map[*egressPath]*refusalOfSource{}
-	}
-	r := l.refusals[o]
-	if r == nil {
-		r = &refusalOfSource{}
-		l.refusals[o] = r
-	}
-	return r
-}
-
-// suspensionOf gives the rest that keeps a source from a queue, nil when none does.
-func (l *hostQueue) suspensionOf(now time.Time, o *egressPath) *suspension {
-	r := l.refusals[o]
-	switch {
-	case r != nil && now.Before(r.until) && !r.until.Before(o.until):
-		return &r.suspension
-	case now.Before(o.until):
-		return &o.suspension
-	}
-	return nil
 }
 
 // egressPaths puts a node's sources in the order in which a receiver gets to know
@@ -154,7 +133,7 @@ func (ps *paths) readSourcePauses() {
 	for _, o := range ps.all {
 		pause := ps.options.Sources.Limits(o.index).Pause
 		if pause == throttle.PauseYes && o.pause != pause {
-			ps.pool.haltSessions(func(s *session) bool { return s.path == o })
+			ps.halt(Halt{path: o})
 		}
 		o.pause = pause
 	}
@@ -166,7 +145,7 @@ func (ps *paths) sourceBlocked(now time.Time, o *egressPath) status.Blocked {
 	if o.pause == throttle.PauseYes || o.pause == throttle.PauseDrain {
 		return status.Blocked{Cause: wire.Cause_PAUSED}
 	}
-	today, waits := ps.options.ledgerTime(now), ps.inbox.tasks.queue.Queued() > 0
+	today, waits := ps.options.ledgerTime(now), ps.fair.Queued() > 0
 	if left, next := ps.options.Sources.Remaining(o.index, ps.key, today, waits); left == 0 {
 		return status.Blocked{Cause: wire.Cause_NO_SOURCE, Until: now.Add(next)}
 	}
@@ -178,11 +157,11 @@ func (ps *paths) sourceBlocked(now time.Time, o *egressPath) status.Blocked {
 
 // waitsForSources says whether a queue of which no host can be dialled only waits for sources of ours
 // that rest, are paused, or have had their day, and until when; zero: it is not known.
-func (ps *paths) waitsForSources(now time.Time, l *hostQueue) (bool, time.Time) {
+func (ps *paths) waitsForSources(now time.Time, l *route) (bool, time.Time) {
 	var soonest time.Time
 	waits := false
 	for _, c := range l.candidates {
-		if now.Before(c.until) || !reaches(ps.allowance.limits.Family, c.at) {
+		if now.Before(c.until) || !reaches(ps.limits.Family, c.at) {
 			continue
 		}
 		for _, o := range ps.all {
@@ -253,7 +232,7 @@ func (ps *paths) answered() (accepted, refused int) {
 
 // choosePath gives the source from which an address of a queue may be dialled now, nil
 // when there is none.
-func (ps *paths) choosePath(now time.Time, l *hostQueue, at netip.Addr) *egressPath {
+func (ps *paths) choosePath(now time.Time, l *route, at netip.Addr) *egressPath {
 	for _, o := range ps.all {
 		if !o.Reaches(at) || l.suspensionOf(now, o) != nil {
 			continue
@@ -310,9 +289,9 @@ func (ps *paths) mayBeRefused(now time.Time) (bool, time.Time) {
 
 // nextCandidate gives the best candidate of a queue that may be dialled now, and from where. One that is aside
 // is the best when there is no other.
-func (ps *paths) nextCandidate(now time.Time, l *hostQueue) (best *candidate, from *egressPath) {
+func (ps *paths) nextCandidate(now time.Time, l *route) (best *candidate, from *egressPath) {
 	for _, c := range l.candidates {
-		if best != nil && now.Before(c.aside) || now.Before(c.until) || !reaches(ps.allowance.limits.Family, c.at) {
+		if best != nil && now.Before(c.aside) || now.Before(c.until) || !reaches(ps.limits.Family, c.at) {
 			continue
 		}
 		o := ps.choosePath(now, l, c.at)
@@ -327,10 +306,10 @@ func (ps *paths) nextCandidate(now time.Time, l *hostQueue) (best *candidate, fr
 }
 
 // otherHost gives a candidate of another host of a queue that may be asked from a source now, nil when there is none.
-func (ps *paths) otherHost(now time.Time, l *hostQueue, o *egressPath, host string) *candidate {
+func (ps *paths) otherHost(now time.Time, l *route, o *egressPath, host string) *candidate {
 	for _, c := range l.candidates {
 		if c.host != host && !now.Before(c.until) && !now.Before(c.aside) && o.Reaches(c.at) &&
-			reaches(ps.allowance.limits.Family, c.at) {
+			reaches(ps.limits.Family, c.at) {
 			return c
 		}
 	}
@@ -339,13 +318,13 @@ func (ps *paths) otherHost(now time.Time, l *hostQueue, o *egressPath, host stri
 
 // hostUnavailable says why a candidate may not be dialled now, until when, and whether it or our sources
 // rest: else none of ours can ask it at all. Of our sources, that speaks which may be used first.
-func (ps *paths) hostUnavailable(now time.Time, l *hostQueue, c *candidate) (told Judgement, until time.Time, rests bool) {
+func (ps *paths) hostUnavailable(now time.Time, l *route, c *candidate) (told Judgement, until time.Time, rests bool) {
 	if now.Before(c.until) {
 		return c.last, c.until, true
 	}
-	if !reaches(ps.allowance.limits.Family, c.at) {
+	if !reaches(ps.limits.Family, c.at) {
 		told = ps.options.Judge(evidence.Raw{At: now, Stage: smtp.StageConnect, Host: c.host, Err: errFamily})
-		return told, now.Add(ps.allowance.penaltyWait(told.Verdict, len(ps.options.Waits))), false
+		return told, now.Add(ps.penaltyWait(told.Verdict, len(ps.options.Waits))), false
 	}
 	var first *suspension
 	for _, o := range ps.all {
@@ -355,7 +334,7 @@ func (ps *paths) hostUnavailable(now time.Time, l *hostQueue, c *candidate) (tol
 	}
 	if first == nil {
 		told = ps.options.Judge(evidence.Raw{At: now, Stage: smtp.StageConnect, Host: c.host, Err: errNoSource})
-		return told, now.Add(ps.allowance.penaltyWait(told.Verdict, len(ps.options.Waits))), false
+		return told, now.Add(ps.penaltyWait(told.Verdict, len(ps.options.Waits))), false
 	}
 	return first.last, first.until, true
 }
@@ -365,7 +344,7 @@ func (ps *paths) hostUnavailable(now time.Time, l *hostQueue, c *candidate) (tol
 // reasons of all hosts, that one last: one for each host, and of several addresses
 // one that does not say that there is no mail at all (RFC 7504 §3), because that
 // has to be said by all of them.
-func (ps *paths) hostsUnavailable(now time.Time, l *hostQueue) (told Judgement, why []Judgement) {
+func (ps *paths) hostsUnavailable(now time.Time, l *route) (told Judgement, why []Judgement) {
 	reasons, untils := map[string]Judgement{}, map[string]time.Time{}
 	var names []string
 	first, until := "", time.Time{}
@@ -409,9 +388,8 @@ func (ps *paths) blameSource(now time.Time, o *egressPath, told Judgement) {
 }
 
 // noteTaken notes that the receiver has answered about an address to one of our sources.
-func (ps *paths) noteTaken(now time.Time, s *session) {
-	o := s.path
-	if r := s.queue.refusals[o]; r != nil {
+func (ps *paths) noteTaken(now time.Time, l *route, o *egressPath) {
+	if r := l.refusals[o]; r != nil {
 		r.count = 0
 	}
 	o.count = 0
@@ -440,19 +418,14 @@ func (ps *paths) permittedRate(now time.Time) float64 {
 			found = max(found, rate.PerSecond())
 		}
 	}
-	return min(ps.allowance.limits.RcptRate.PerSecond(), found)
+	return min(ps.limits.RcptRate.PerSecond(), found)
 }
 
 // sourceStatus says how each of our sources does here.
-func (ps *paths) sourceStatus(now time.Time) []inspect.ReceiverSource {
+func (ps *paths) sourceStatus(now time.Time, sessions map[*egressPath]int) []inspect.ReceiverSource {
 	out := make([]inspect.ReceiverSource, 0, len(ps.all))
 	for _, o := range ps.all {
-		one := inspect.ReceiverSource{Source: o.name, State: "spare"}
-		for _, s := range ps.pool.sessions {
-			if s.path == o {
-				one.Sessions++
-			}
-		}
+		one := inspect.ReceiverSource{Source: o.name, State: "spare", Sessions: sessions[o]}
 		budget, _ := o.refusals.Ready(now)
 		one.Budget = max(0, budget)
 		one.Tempo = ps.rateStatus(now, o)

@@ -103,7 +103,7 @@ func (ps *paths) pausedBy(name, what string, how throttle.Pause) string {
 
 // pausedBecause says who has paused the receiver, or our sources.
 func (ps *paths) pausedBecause() string {
-	if how := ps.allowance.limits.Pause; how == throttle.PauseYes || how == throttle.PauseDrain {
+	if how := ps.limits.Pause; how == throttle.PauseYes || how == throttle.PauseDrain {
 		return ps.pausedBy(ps.key, "it", how)
 	}
 	for _, o := range ps.all {

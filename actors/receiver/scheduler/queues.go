@@ -1,58 +1,65 @@
 package scheduler
 
 import (
+	"maps"
 	"slices"
 	"time"
 
 	"rollcall/actors/receiver/fairqueue"
-	"rollcall/actors/receiver/state"
 	"rollcall/actors/receiver/status"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
-	"rollcall/smtp/throttle"
 )
+
+// hostQueuesMax is beyond how many queues those without work are forgotten whatever they know: 10 MB.
+const hostQueuesMax = 10_000
+
+// asideQueue is a queue that is out of the turns for a while.
+type asideQueue struct {
+	queue *hostQueue
+	until time.Time
+}
 
 // queues are the sets of hosts of this receiver, and what waits for each.
 type queues struct {
+	inbox
 	*env
-	inbox    *inbox
-	pool     *pool
-	paths    *paths
-	all      map[string]*hostQueue
-	aside    fairqueue.FIFO[asideQueue] // that cannot have a session yet, though their hosts are well
-	restored *restored                  // what was read of hosts; nil: nothing
+	paths *paths
+	all   map[string]*hostQueue
+	aside fairqueue.FIFO[asideQueue] // that cannot have a session yet, though their hosts are well
+
+	waiting  []*recheck             // addresses that are asked again here in a moment
+	parked   map[string]*heldDomain // domains that let others go first
+	deferred deferredBefore
 }
 
 // hostQueue gives the queue of a set of hosts.
 func (qs *queues) hostQueue(now time.Time, hosts []*wire.Host) *hostQueue {
-	key := hostsKey(hosts)
-	l := qs.all[key]
+	r := qs.paths.routeTo(now, hosts)
+	l := qs.all[r.key]
 	if l == nil {
-		l = newHostQueue(qs.inbox.tasks.queue.NewHostQueue(key), hosts)
-		qs.all[key] = l
-		qs.remindQueue(now, l)
-		return l
+		l = &hostQueue{waiting: qs.fair.NewHostQueue(r.key), route: r}
+		qs.all[r.key] = l
 	}
-	l.learnHosts(hosts)
 	return l
 }
 
 func (qs *queues) pushProbe(l *hostQueue, p *Probe) {
 	if p.chunk.gone() || qs.handingOff {
 		p.chunk.open--
-		qs.inbox.tasks.stale = qs.inbox.tasks.stale || p.chunk.shed // it may be done: purge forgets it
+		qs.tasks.stale = qs.tasks.stale || p.chunk.shed // it may be done: purge forgets it
 		return
 	}
 	if p.chunk.returned {
 		qs.returnProbe(qs.now, p)
 		return
 	}
-	if known := qs.all[l.Key()]; known == nil { // it was forgotten while the probe was put by
-		qs.all[l.Key()] = l
+	if known := qs.all[l.key]; known == nil { // it was forgotten while the probe was put by
+		qs.all[l.key], qs.paths.routes[l.key] = l, l.route
 	} else {
 		l = known
 	}
-	f := qs.inbox.tasks.flow(p.chunk.task)
+	f := qs.flowOf(p.chunk.task)
 	class := fairqueue.ClassOf(p.Address.Local)
 	switch {
 	case p.recheck != nil: // it is asked again
@@ -62,7 +69,7 @@ func (qs *queues) pushProbe(l *hostQueue, p *Probe) {
 	}
 	l.Push(f, p, class)
 	if l.Sessions() > 0 {
-		qs.pool.interruptFor(f, l)
+		qs.arrivals = append(qs.arrivals, arrival{f, l})
 	}
 }
 
@@ -79,10 +86,10 @@ func (qs *queues) unreachable(now time.Time) (b status.Blocked) {
 			return status.Blocked{}
 		}
 		for _, c := range l.candidates {
-			if qs.paths.choosePath(now, l, c.at) != nil && !now.Before(c.until) {
+			if qs.paths.choosePath(now, l.route, c.at) != nil && !now.Before(c.until) {
 				return status.Blocked{}
 			}
-			told, until, _ := qs.paths.hostUnavailable(now, l, c)
+			told, until, _ := qs.paths.hostUnavailable(now, l.route, c)
 			if b.Until.IsZero() || until.Before(b.Until) {
 				b = status.Blocked{Cause: wire.Cause_UNREACHED, Until: until}
 				if told.Attempt.Code != 0 {
@@ -92,31 +99,6 @@ func (qs *queues) unreachable(now time.Time) (b status.Blocked) {
 		}
 	}
 	return b
-}
-
-// remindQueue tells a queue what is remembered of its hosts.
-func (qs *queues) remindQueue(now time.Time, l *hostQueue) {
-	m := qs.restored
-	if m == nil {
-		return
-	}
-	until := func(ms int64) time.Time {
-		return m.read.Add(state.Millis(ms, state.HoldMost))
-	}
-	one, ok := m.queues[l.Key()]
-	if ok {
-		qs.remindRests(now, l, one.Rests, until)
-	}
-	if ok && one.Left > 0 && one.TLS <= uint8(smtp.TLSOffHELO) && now.Before(until(one.Left)) {
-		l.tls, l.tlsUntil = smtp.TLSMode(one.TLS), until(one.Left)
-	}
-	for _, c := range l.candidates {
-		h, ok := m.hosts[c.host+" "+c.at.String()]
-		if !ok || c.failures > 0 || !now.Before(until(h.Left).Add(throttle.LearnedFor)) {
-			continue
-		}
-		c.until, c.failures, c.last = until(h.Left), state.Count(h.Failures), qs.options.judgeRecalled(h.Last)
-	}
 }
 
 // setAside takes a queue out of the turns: it cannot have a session now, and nothing is
@@ -145,10 +127,10 @@ func (qs *queues) readmitAside(now time.Time) {
 
 // purgeGone takes probes that nobody wants asked out of the queues.
 func (qs *queues) purgeGone(now time.Time) {
-	if !qs.inbox.tasks.stale {
+	if !qs.tasks.stale {
 		return
 	}
-	qs.inbox.tasks.stale = false
+	qs.tasks.stale = false
 	for _, l := range qs.all {
 		l.Remove(func(p *Probe) bool {
 			if !p.chunk.gone() {
@@ -158,10 +140,10 @@ func (qs *queues) purgeGone(now time.Time) {
 			return true
 		})
 	}
-	for t := range qs.inbox.tasks.busy {
+	for t := range qs.tasks.busy {
 		for _, c := range slices.Clone(t.chunks) {
 			if c.shed && c.done() {
-				qs.inbox.tasks.forget(now, c)
+				qs.tasks.forget(now, c)
 			}
 		}
 	}
@@ -169,7 +151,7 @@ func (qs *queues) purgeGone(now time.Time) {
 
 // returnTask answers what has not begun of a task, unless an older owner asks for it.
 func (qs *queues) returnTask(now time.Time, m *wire.Cancel) {
-	t := qs.inbox.tasks.all[m.GetTask().Key()]
+	t := qs.tasks.all[m.GetTask().Key()]
 	if t == nil || m.GetTask().GetEpoch() < t.epoch {
 		return
 	}
@@ -189,7 +171,7 @@ func (qs *queues) returnTask(now time.Time, m *wire.Cancel) {
 
 // returnProbe answers a probe that is not to be asked any more.
 func (qs *queues) returnProbe(now time.Time, p *Probe) {
-	qs.inbox.answerProbe(p, Judgement{Verdict: again(smtp.ReceiverRateLimited, "given back")}, now)
+	qs.answerProbe(p, Judgement{Verdict: again(smtp.ReceiverRateLimited, "given back")}, now)
 }
 
 // dropUnused forgets hosts that nobody asks for and nothing is known against.
@@ -198,6 +180,25 @@ func (qs *queues) dropUnused(now time.Time) {
 		l.Forget()
 		if l.Queued() == 0 && !l.Aside() && l.Sessions() == 0 && (!l.knowsSomething(now) || len(qs.all) > hostQueuesMax) {
 			delete(qs.all, key)
+		}
+	}
+	maps.DeleteFunc(qs.paths.routes, func(key string, _ *route) bool { return qs.all[key] == nil })
+}
+
+// tellWaiting tells every waiting probe to come back when the pause is over.
+func (qs *queues) tellWaiting(now time.Time) {
+	told := qs.paths.receiver.excuse
+	told.Attempt.Others = true
+	told.Verdict.Wait = qs.paths.receiver.until.Sub(now)
+	if qs.fair.Queued() == 0 {
+		return
+	}
+	for _, l := range qs.all {
+		for l.Queued() > 0 {
+			p := qs.popProbe(l)
+			p.recheck = nil
+			p.note(told)
+			qs.answerProbe(p, told, now)
 		}
 	}
 }

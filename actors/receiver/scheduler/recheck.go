@@ -15,22 +15,6 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// rechecks ask addresses again that got a bad answer, a moment later and in the same place, to learn whether it was about
-// the address or about us. No wording is exempt.
-type rechecks struct {
-	*env
-	inbox     *inbox
-	pool      *pool
-	paths     *paths
-	queues    *queues
-	penalties *penalties
-
-	waiting  []*recheck             // that are asked again here
-	parked   map[string]*heldDomain // domains that let others go first
-	deferred deferredBefore
-	notes    []note // what was found out of late, for people
-}
-
 const (
 	// recheckAfter is how long an address waits until it is asked again: longer than the second that many receivers count
 	// over. Up to half of it is added at random: at an even pace the same place in the next second would be one too many again.
@@ -52,9 +36,6 @@ const (
 
 	// theDeferred is the name of no domain, for those that were deferred before and let new ones go first.
 	theDeferred = ""
-
-	// notesMax bounds the sentences about what was found out.
-	notesMax = 8
 )
 
 // recheck is an address that got a bad answer and waits to be asked again here.
@@ -71,15 +52,6 @@ type heldDomain struct {
 	until  time.Time
 	probes []*Probe
 }
-
-// note is what was found out about a receiver, and when.
-type note struct {
-	at  time.Time
-	why string
-}
-
-// sentence says it for people.
-func (n *note) sentence() string { return n.at.UTC().Format(time.TimeOnly) + ": " + n.why }
 
 // tryOf is an answer as the law of pace takes it.
 func tryOf(a *Answered, r throttle.Result) throttle.Try {
@@ -111,25 +83,25 @@ func resultOf(told *Judgement) throttle.Result {
 }
 
 // answeredWell takes an answer that says something about its address.
-func (re *rechecks) answeredWell(now time.Time, s *session, a *Answered) {
-	o, p := s.path, a.Probe
-	s.host.fails = max(0, s.host.fails-1)
-	if s.host.fails == 0 {
-		s.host.doubts = 0
+func (qs *queues) answeredWell(now time.Time, at place, a *Answered) {
+	o, p := at.path, a.Probe
+	at.host.fails = max(0, at.host.fails-1)
+	if at.host.fails == 0 {
+		at.host.doubts = 0
 	}
 	if one := p.recheck; one != nil {
 		p.recheck = nil
 		if o.pace.Alone() || o.pace.Greylisting() {
 			o.grey.Passed(a.Sent.Sub(one.first.Sent))
 		}
-		re.follow(now, s, o.pace.Again(one.first, a.Sent, true, now), a)
+		qs.follow(now, at, o.pace.Again(one.first, a.Sent, true, now), a)
 		return
 	}
-	if waited, again := re.waited(p, a, o); again {
-		re.follow(now, s, o.pace.Retried(a.Sent, true, true, now), a)
+	if waited, again := qs.waited(p, a, o); again {
+		qs.follow(now, at, o.pace.Retried(a.Sent, true, true, now), a)
 		if waited > 0 && (o.pace.Greylisting() || p.greyAgo > 0) {
 			o.grey.Passed(waited)
-			re.dirty = true
+			qs.dirty = true
 		}
 		return
 	}
@@ -138,42 +110,42 @@ func (re *rechecks) answeredWell(now time.Time, s *session, a *Answered) {
 
 // answeredBadly takes an answer that may be about more than its address. Whoever got it waits to be asked again, or is
 // deferred.
-func (re *rechecks) answeredBadly(now time.Time, s *session, a Answered) {
-	o, p := s.path, a.Probe
-	re.dirty = true
+func (qs *queues) answeredBadly(now time.Time, at place, a Answered) {
+	o, p := at.path, a.Probe
+	qs.dirty = true
 	if p.recheck != nil {
-		re.failedAgain(now, s, a)
+		qs.failedAgain(now, at, a)
 		return
 	}
-	if waited, again := re.waited(p, &a, o); again {
+	if waited, again := qs.waited(p, &a, o); again {
 		due := o.grey.Enough > 0 && waited >= o.grey.Enough
-		re.follow(now, s, o.pace.Retried(a.Sent, false, due, now), &a)
+		qs.follow(now, at, o.pace.Retried(a.Sent, false, due, now), &a)
 		if p.greyAgo > 0 || o.pace.Greylisting() {
 			o.grey.Again(waited)
 		}
-		re.putOff(now, s, a)
+		qs.putOff(now, at, a)
 		return
 	}
 	first := tryOf(&a, resultOf(&a.Told))
-	re.doubtHost(now, s, first.Result)
-	re.follow(now, s, o.pace.Bad(first, now), &a)
+	qs.paths.doubtHost(now, at, first.Result)
+	qs.follow(now, at, o.pace.Bad(first, now), &a)
 	if rateLimited(a.Told.Verdict) && a.Told.Verdict.Wait > shortRest && o.pace.InRow() >= toldInRow {
-		re.penalties.pauseReceiver(now, a.Told)
+		qs.paths.pauseReceiver(now, a.Told)
 	}
 	long := a.Told.Verdict.Wait > shortRest || o.pace.Greylisting()
-	if long || len(re.waiting) >= rechecksMost || !o.pace.Worth(first.Kind) {
-		re.putOff(now, s, a)
+	if long || len(qs.waiting) >= rechecksMost || !o.pace.Worth(first.Kind) {
+		qs.putOff(now, at, a)
 		return
 	}
 	one := &recheck{probe: p, first: first, told: a.Told, until: now.Add(recheckWithin),
-		due: now.Add(max(recheckAfter, a.Told.Verdict.Wait) + re.jitter(recheckAfter/2))}
+		due: now.Add(max(recheckAfter, a.Told.Verdict.Wait) + qs.jitter(recheckAfter/2))}
 	p.recheck = one
-	re.waiting = append(re.waiting, one)
+	qs.waiting = append(qs.waiting, one)
 }
 
 // failedAgain takes a bad answer to an address that got one a moment before: while others pass it is about the address.
-func (re *rechecks) failedAgain(now time.Time, s *session, a Answered) {
-	o, p := s.path, a.Probe
+func (qs *queues) failedAgain(now time.Time, at place, a Answered) {
+	o, p := at.path, a.Probe
 	one := p.recheck
 	p.recheck = nil
 	if o.pace.InRow() == 0 && !o.pace.Alone() {
@@ -181,41 +153,41 @@ func (re *rechecks) failedAgain(now time.Time, s *session, a Answered) {
 			"asked again %s later it got %s again, while others were answered",
 			max(time.Second, a.Sent.Sub(one.first.Sent).Round(time.Second)), words(a.Told.Attempt))))
 	}
-	re.follow(now, s, o.pace.Again(one.first, a.Sent, false, now), &a)
-	re.deferred.note(p, one.first.Sent)
-	re.putOff(now, s, a)
+	qs.follow(now, at, o.pace.Again(one.first, a.Sent, false, now), &a)
+	qs.deferred.note(p, one.first.Sent)
+	qs.putOff(now, at, a)
 }
 
 // putOff gives an address back that is asked again later: where every address is greylisted, when that is over.
-func (re *rechecks) putOff(now time.Time, s *session, a Answered) {
-	re.deferred.note(a.Probe, a.Sent)
+func (qs *queues) putOff(now time.Time, at place, a Answered) {
+	qs.deferred.note(a.Probe, a.Sent)
 	v := &a.Told.Verdict
-	if v.Reason == smtp.Greylisted || s.path.pace.Greylisting() {
-		v.Reason, v.Wait = smtp.Greylisted, max(v.Wait, re.greyWait(s.path, a.Probe, a.Sent))
+	if v.Reason == smtp.Greylisted || at.path.pace.Greylisting() {
+		v.Reason, v.Wait = smtp.Greylisted, max(v.Wait, qs.greyWait(at.path, a.Probe, a.Sent))
 	}
-	if s.path.pace.Alone() && v.Wait == 0 { // those who wait for different lengths show how long is enough
-		first, _ := re.deferred.first(a.Probe)
+	if at.path.pace.Alone() && v.Wait == 0 { // those who wait for different lengths show how long is enough
+		first, _ := qs.deferred.first(a.Probe)
 		v.Wait = max(2*recheckAfter, a.Sent.Sub(first))
-		v.Wait = v.Wait/2 + re.jitter(v.Wait)
+		v.Wait = v.Wait/2 + qs.jitter(v.Wait)
 	}
-	re.inbox.putOff(a.Probe, a.Told, a.At)
+	qs.deferProbe(a.Probe, a.Told, a.At)
 }
 
 // greyWait is how long an address that was just deferred has to wait where one source is greylisted; 0: that is not known.
-func (re *rechecks) greyWait(o *egressPath, p *Probe, sent time.Time) time.Duration {
+func (qs *queues) greyWait(o *egressPath, p *Probe, sent time.Time) time.Duration {
 	wait := o.grey.Wait()
-	if first, known := re.deferred.first(p); known && wait > 0 {
+	if first, known := qs.deferred.first(p); known && wait > 0 {
 		return max(time.Second, wait-sent.Sub(first))
 	}
 	return wait
 }
 
 // waited is for how long an address has waited since it was first deferred here; false: it is new.
-func (re *rechecks) waited(p *Probe, a *Answered, o *egressPath) (time.Duration, bool) {
+func (qs *queues) waited(p *Probe, a *Answered, o *egressPath) (time.Duration, bool) {
 	if p.greyAgo > 0 && (p.greyFrom == o.name || o.name == "" || p.greyFrom == "") {
 		return p.greyAgo + a.Sent.Sub(p.offered), true
 	}
-	first, known := re.deferred.first(p)
+	first, known := qs.deferred.first(p)
 	if !known { // it was deferred at another node, or long ago
 		first = a.Sent
 	}
@@ -223,220 +195,221 @@ func (re *rechecks) waited(p *Probe, a *Answered, o *egressPath) (time.Duration,
 }
 
 // isDeferred reports whether an address was deferred before.
-func (re *rechecks) isDeferred(p *Probe) bool {
-	_, known := re.deferred.first(p)
+func (qs *queues) isDeferred(p *Probe) bool {
+	_, known := qs.deferred.first(p)
 	return known || p.asked
 }
 
 // follow does what the law of pace says.
-func (re *rechecks) follow(now time.Time, s *session, e throttle.Effect, a *Answered) {
+func (qs *queues) follow(now time.Time, at place, e throttle.Effect, a *Answered) {
 	if e == throttle.Unchanged {
 		return
 	}
-	o := s.path
-	re.dirty = true
+	o := at.path
+	qs.dirty = true
 	x := o.pace.Explain(now)
-	re.pool.haltSessions(func(other *session) bool { return other.path == o })
+	qs.halt(Halt{path: o})
 	if x.Since.Equal(now) {
-		re.record(now, x.Why)
-		re.options.Log.Info("pace changed", "receiver", re.key, "source", o.name, "rate", x.Rate, "why", x.Why)
+		qs.record(now, x.Why)
+		qs.options.Log.Info("pace changed", "receiver", qs.key, "source", o.name, "rate", x.Rate, "why", x.Why)
 	}
-	if e != throttle.Slower && re.letOthersGo(now, o, a.Probe) {
+	if e != throttle.Slower && qs.letOthersGo(now, o, a.Probe) {
 		e = throttle.NothingPasses
 	}
 	if e != throttle.Refused {
 		o.cause = evidence.NewCause(evidence.ScopeReceiver, x.Why)
-		re.setCauses(a, o.cause)
+		qs.setCauses(a, o.cause)
 		return
 	}
 	o.cause = evidence.NewCause(evidence.ScopeSource, x.Why)
-	re.setCauses(a, o.cause)
+	qs.setCauses(a, o.cause)
 	told := a.Told
 	told.Attempt.Cause = o.cause
-	re.penalties.suspendSource(now, s.queue, o, told)
+	qs.paths.suspendSource(now, at.route, o, told)
 }
 
 // setCauses notes a cause for an answer and for those that wait to be asked again at the same source.
-func (re *rechecks) setCauses(a *Answered, c evidence.Cause) {
+func (qs *queues) setCauses(a *Answered, c evidence.Cause) {
 	a.Probe.setCause(c)
-	for _, one := range re.waiting {
+	for _, one := range qs.waiting {
 		if one.told.Attempt.Source == a.Told.Attempt.Source {
 			one.probe.setCause(c)
 		}
 	}
 }
 
-// record keeps what was found out, for people.
-func (re *rechecks) record(now time.Time, why string) {
-	re.notes = append(re.notes, note{now, why})
-	if len(re.notes) > notesMax {
-		re.notes = re.notes[1:]
-	}
-}
-
-// doubtHost lets the other hosts of a queue go first where one gives nothing but bad answers: for 2, 4, 8 … 60 s.
-func (re *rechecks) doubtHost(now time.Time, s *session, r throttle.Result) {
-	if s.host.fails++; r == throttle.RefusedUs { // a block is soon known
-		s.host.fails += 2
-	}
-	if s.host.fails < hostFails || now.Before(s.host.aside) {
-		return
-	}
-	if other := re.paths.otherHost(now, s.queue, s.path, s.host.host); other == nil || 4*other.fails > hostFails {
-		return // they are no better
-	}
-	host := s.host.host
-	s.host.doubts++
-	until := now.Add(re.penalties.downFor(s.host.doubts))
-	for _, c := range s.queue.candidates {
-		if c.host == host {
-			c.aside, c.doubts, c.fails = until, s.host.doubts, hostFails/2
-		}
-	}
-	re.pool.haltSessions(func(o *session) bool { return o.queue == s.queue && o.host.host == host })
-	s.path.pace.Ignore(now)
-	re.record(now, fmt.Sprintf("the host %s gives mostly bad answers: others are asked first", host))
-}
-
 // letOthersGo lets the domain, or the customer's addresses, that got all bad answers wait a moment, and reports whether others
 // wait beside it.
-func (re *rechecks) letOthersGo(now time.Time, o *egressPath, p *Probe) bool {
+func (qs *queues) letOthersGo(now time.Time, o *egressPath, p *Probe) bool {
 	domain, tenant := o.pace.Nothing().Failing()
-	w := re.inbox.waitingBeside(p, func(domain string) bool { return re.parked[domain] == nil })
+	w := qs.waitingBeside(p, func(domain string) bool { return qs.parked[domain] == nil })
 	if !(domain != "" && w.OtherDomain || tenant != "" && w.OtherTenant) {
 		return false
 	}
-	if re.parked[p.Address.Domain] == nil {
-		re.parked[p.Address.Domain] = &heldDomain{until: now.Add(asideWhile)}
+	if qs.parked[p.Address.Domain] == nil {
+		qs.parked[p.Address.Domain] = &heldDomain{until: now.Add(asideWhile)}
 	}
 	return true
 }
 
 // parkProbe keeps a probe whose domain lets others go first, and while nothing passes one that was deferred before, until it is its turn.
-func (re *rechecks) parkProbe(now time.Time, o *egressPath, p *Probe) bool {
-	h := re.parked[p.Address.Domain]
-	if o.pace.Alone() && !p.turn && p.recheck == nil && re.isDeferred(p) {
-		if h = re.parked[theDeferred]; h == nil {
+func (qs *queues) parkProbe(now time.Time, o *egressPath, p *Probe) bool {
+	h := qs.parked[p.Address.Domain]
+	if o.pace.Alone() && !p.turn && p.recheck == nil && qs.isDeferred(p) {
+		if h = qs.parked[theDeferred]; h == nil {
 			h = &heldDomain{until: now.Add(asideWhile)}
-			re.parked[theDeferred] = h
+			qs.parked[theDeferred] = h
 		}
 	}
 	if p.turn = false; h == nil || p.recheck != nil || !now.Before(h.until) {
 		return false
 	}
 	h.probes = append(h.probes, p)
-	re.wakeAt(h.until)
+	qs.wakeAt(h.until)
 	return true
 }
 
 // readmit brings back what waits: domains whose moment is over, and addresses that are asked again, as soon as others are
 // answered, or nobody else waits.
-func (re *rechecks) readmit(now time.Time) {
-	re.readmitLongest(now)
-	for domain, h := range re.parked {
+func (qs *queues) readmit(now time.Time) {
+	qs.readmitLongest(now)
+	for domain, h := range qs.parked {
 		if now.Before(h.until) {
-			re.wakeAt(h.until)
+			qs.wakeAt(h.until)
 			continue
 		}
 		for _, p := range h.probes {
-			re.comeBack(now, p)
+			qs.comeBack(now, p)
 		}
-		delete(re.parked, domain)
+		delete(qs.parked, domain)
 	}
-	kept := re.waiting[:0]
-	for _, one := range re.waiting {
+	kept := qs.waiting[:0]
+	for _, one := range qs.waiting {
 		may, alone := false, false
 		if !now.Before(one.due) {
-			may, alone = re.mayAskAgain(now, one.probe)
+			may, alone = qs.mayAskAgain(now, one.probe)
 		}
 		switch {
 		case one.probe.chunk.gone():
 			one.probe.recheck = nil
-			re.comeBack(now, one.probe) // which drops it
+			qs.comeBack(now, one.probe) // which drops it
 		case !now.Before(one.until) && (!alone || now.Sub(one.until) >= recheckWithin):
 			one.probe.recheck = nil
-			re.deferred.note(one.probe, one.first.Sent)
-			re.inbox.putOff(one.probe, one.told, now)
+			qs.deferred.note(one.probe, one.first.Sent)
+			qs.deferProbe(one.probe, one.told, now)
 		case may && !alone:
-			re.comeBack(now, one.probe)
+			qs.comeBack(now, one.probe)
 		default:
-			re.wakeAt(later(one.due, now.Add(recheckAfter/4)))
+			qs.wakeAt(later(one.due, now.Add(recheckAfter/4)))
 			kept = append(kept, one)
 		}
 	}
-	clear(re.waiting[len(kept):])
-	re.waiting = kept
+	clear(qs.waiting[len(kept):])
+	qs.waiting = kept
 }
 
 // readmitLongest keeps those that were deferred before for as long as nothing passes. When it is the turn of one of them, that is who
 // has waited longest: greylisting is found by it.
-func (re *rechecks) readmitLongest(now time.Time) {
-	h := re.parked[theDeferred]
+func (qs *queues) readmitLongest(now time.Time) {
+	h := qs.parked[theDeferred]
 	var longest *Probe
 	var since time.Time
 	look := func(p *Probe, first time.Time) {
 		if longest == nil || first.Before(since) {
-			if may, alone := re.mayAskAgain(now, p); may && alone {
+			if may, alone := qs.mayAskAgain(now, p); may && alone {
 				longest, since = p, first
 			}
 		}
 	}
-	for _, one := range re.waiting {
+	for _, one := range qs.waiting {
 		if !now.Before(one.due) && !one.probe.chunk.gone() {
 			look(one.probe, one.first.Sent)
 		}
 	}
 	if h != nil && len(h.probes) > 0 {
 		for _, p := range h.probes {
-			first, _ := re.deferred.first(p)
+			first, _ := qs.deferred.first(p)
 			look(p, first)
 		}
-		if _, o := re.paths.nextCandidate(now, re.queues.hostQueue(now, h.probes[0].hosts)); o != nil && o.pace.Alone() {
+		if _, o := qs.paths.nextCandidate(now, qs.paths.routeTo(now, h.probes[0].hosts)); o != nil && o.pace.Alone() {
 			h.until = now.Add(asideWhile)
 		}
 	}
 	if longest == nil {
 		return
 	}
-	_, o := re.paths.nextCandidate(now, re.queues.hostQueue(now, longest.hosts))
+	_, o := qs.paths.nextCandidate(now, qs.paths.routeTo(now, longest.hosts))
 	o.pace.Nothing().TakeTurn()
 	if longest.turn = true; longest.recheck != nil {
-		re.waiting = slices.DeleteFunc(re.waiting, func(one *recheck) bool { return one.probe == longest })
+		qs.waiting = slices.DeleteFunc(qs.waiting, func(one *recheck) bool { return one.probe == longest })
 	} else {
 		h.probes = slices.DeleteFunc(h.probes, func(p *Probe) bool { return p == longest })
 	}
-	re.comeBack(now, longest)
+	qs.comeBack(now, longest)
 }
 
 // mayAskAgain reports whether an address may be asked again: others are answered, nobody else is
 // there to be asked, or nothing passes, one is asked alone, and it is the turn of one of these.
-func (re *rechecks) mayAskAgain(now time.Time, p *Probe) (may, alone bool) {
-	_, o := re.paths.nextCandidate(now, re.queues.hostQueue(now, p.hosts))
+func (qs *queues) mayAskAgain(now time.Time, p *Probe) (may, alone bool) {
+	_, o := qs.paths.nextCandidate(now, qs.paths.routeTo(now, p.hosts))
 	switch {
 	case o == nil:
-		return re.inbox.tasks.queue.Queued() == 0, false
+		return qs.fair.Queued() == 0, false
 	case o.pace.Alone():
-		return (o.pace.Nothing().AsksAgain() || re.inbox.tasks.queue.Queued() == 0) && !re.pool.asksFrom(o), true
+		return (o.pace.Nothing().AsksAgain() || qs.fair.Queued() == 0) && o.asking == 0, true
 	}
-	return o.pace.Calm(now) || o.pace.Greylisting() || re.inbox.tasks.queue.Queued() == 0, false
+	return o.pace.Calm(now) || o.pace.Greylisting() || qs.fair.Queued() == 0, false
 }
 
 // comeBack queues a probe that was let aside.
-func (re *rechecks) comeBack(now time.Time, p *Probe) {
-	re.queues.pushProbe(re.queues.hostQueue(now, p.hosts), p)
+func (qs *queues) comeBack(now time.Time, p *Probe) {
+	qs.pushProbe(qs.hostQueue(now, p.hosts), p)
 }
 
 // letGo gives back everything that was let aside.
-func (re *rechecks) letGo(now time.Time) {
-	for _, one := range re.waiting {
-		re.comeBack(now, one.probe)
+func (qs *queues) letGo(now time.Time) {
+	for _, one := range qs.waiting {
+		qs.comeBack(now, one.probe)
 	}
-	for _, h := range re.parked {
+	for _, h := range qs.parked {
 		for _, p := range h.probes {
-			re.comeBack(now, p)
+			qs.comeBack(now, p)
 		}
 	}
-	re.waiting, re.parked = nil, map[string]*heldDomain{}
+	qs.waiting, qs.parked = nil, map[string]*heldDomain{}
+}
+
+const (
+	// triesMax is how many sessions may end under one probe before it is told
+	// to come back later: it may be the one that ends them.
+	triesMax = 3
+)
+
+// retryProbe puts a probe back that was on the wire when its session ended. When that
+// happens again and again it comes back later: it may be what ends them.
+func (qs *queues) retryProbe(l *hostQueue, a Answered) {
+	a.Probe.note(a.Told)
+	if a.Probe.tries++; a.Probe.tries < triesMax {
+		qs.pushProbe(l, a.Probe)
+		return
+	}
+	a.Told.Verdict.Outcome, a.Told.Verdict.Action = smtp.Undecided, verdict.ActRetry
+	qs.answerProbe(a.Probe, a.Told, a.At)
+}
+
+// nextHosts moves a probe on to the other hosts of its route. It is the domain's
+// fault only when every one of them has said that it does not serve it, which
+// verdict.Conclude finds.
+func (qs *queues) nextHosts(now time.Time, at place, a Answered) {
+	p := a.Probe
+	p.hosts = slices.DeleteFunc(slices.Clone(p.hosts), func(h *wire.Host) bool {
+		return h.GetName() == at.host.host
+	})
+	if reachable(p.hosts) {
+		qs.pushProbe(qs.hostQueue(now, p.hosts), p)
+		return
+	}
+	qs.concludeProbe(p, a.Told, a.At)
 }
 
 // setCause notes what the newest attempt at an address is believed to be about.

@@ -82,7 +82,7 @@ func (k *kind) isLike(told *Judgement, said string) bool {
 // firing is a remark that made us slow down, rest or change.
 type firing struct {
 	inspect.Reply
-	queue *hostQueue
+	route *route
 	path  *egressPath
 }
 
@@ -278,7 +278,7 @@ func (re *recorder) recordFiring(s *session, r remark) {
 	if len(st.firings) == firingsMax {
 		st.firings = slices.Delete(st.firings, 0, 1)
 	}
-	st.firings = append(st.firings, firing{r.view(), s.queue, s.path})
+	st.firings = append(st.firings, firing{r.view(), s.queue.route, s.path})
 	st.fresh = min(st.fresh+1, firingsMax)
 }
 

@@ -8,23 +8,22 @@ import (
 // refusalWeight returns how many RCPTs one refusal of a source costs everybody; 1: refusals are not
 // scarce there.
 func (ps *paths) refusalWeight(o *egressPath) float64 {
-	return o.refusals.WeighRefusal(min(ps.allowance.limits.RcptRate.PerSecond(), o.pace.Lasting()))
+	return o.refusals.WeighRefusal(min(ps.limits.RcptRate.PerSecond(), o.pace.Lasting()))
 }
 
 // chargeRefusal charges a refusal to the flow and the tenant whose address was refused, where refusals are
 // scarce: so tenants, and the files of one, share them by weight.
-func (qs *queues) chargeRefusal(now time.Time, s *session, p *Probe) {
-	if w := qs.paths.refusalWeight(s.path); w > 1 && !p.chunk.gone() {
-		s.queue.ChargeScarce(now, qs.inbox.tasks.flow(p.chunk.task), w-1, w*float64(s.path.refusals.CountAllowed()))
+func (qs *queues) chargeRefusal(now time.Time, l *hostQueue, o *egressPath, p *Probe) {
+	if w := qs.paths.refusalWeight(o); w > 1 && !p.chunk.gone() {
+		l.ChargeScarce(now, qs.flowOf(p.chunk.task), w-1, w*float64(o.refusals.CountAllowed()))
 	}
 }
 
 // perHourByRefusals is how many addresses can be asked in an hour where such a part of them is refused.
 // What is allowed comes in steps of an hour, so it depends on how many wait.
-func (ps *paths) perHourByRefusals(now time.Time, part float64) float64 {
-	wait := ps.inbox.tasks.queue.Queued() + ps.inbox.tasks.behind
+func (ps *paths) perHourByRefusals(now time.Time, part float64, wait int) float64 {
 	for _, o := range ps.all {
-		if now.Before(o.until) || wait == 0 || ps.allowance.limits.RefusedShare > 0 {
+		if now.Before(o.until) || wait == 0 || ps.limits.RefusedShare > 0 {
 			continue
 		}
 		if t := o.refusals.TimeFor(int(math.Ceil(float64(wait)*part)), now); t > 0 {
@@ -32,28 +31,5 @@ func (ps *paths) perHourByRefusals(now time.Time, part float64) float64 {
 		}
 		return math.Inf(1)
 	}
-	return float64(ps.allowance.limits.RefusedPerHour) / part / ps.options.Sources.Hour.Of(time.Hour).Hours()
-}
-
-// refusalsFor returns how many probes of a queue may begin now by the budget of a source, and when
-// none may, when to ask again. A queue whose tenants have used more than those of another queue with
-// a session leaves these their part of what is left.
-func (qs *queues) refusalsFor(now time.Time, l *hostQueue, o *egressPath) (n int, next time.Time) {
-	n, next = o.refusals.Ready(now)
-	weight := qs.paths.refusalWeight(o)
-	if n <= 0 || weight <= 1 || l.Queued() == 0 {
-		return n, next
-	}
-	rank := l.Rank()
-	for _, s := range qs.pool.sessions {
-		if s.queue == l || s.path != o || s.closing || s.queue.Queued() == 0 || !rank.Ahead(s.queue.Rank(), weight) {
-			continue
-		}
-		part := 1 - qs.inbox.tasks.queue.Fraction(l.First())
-		if n -= int(math.Ceil(part * float64(o.refusals.CountAllowed()))); n <= 0 {
-			return 0, now.Add(asideFor)
-		}
-		return n, next
-	}
-	return n, next
+	return float64(ps.limits.RefusedPerHour) / part / ps.options.Sources.Hour.Of(time.Hour).Hours()
 }

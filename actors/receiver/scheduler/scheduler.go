@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rollcall/actors/inspect"
+	"rollcall/actors/receiver/fairqueue"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/state"
 	"rollcall/actors/wire"
@@ -21,15 +22,10 @@ type Scheduler struct {
 	*env
 	allowance *allowance
 	recorder  *recorder
-	inbox     *inbox
-	pool      *pool
+	sessions  *sessions
 	paths     *paths
 	queues    *queues
-	penalties *penalties
-	rechecks  *rechecks
 	opening   *openings
-	outcomes  *outcomes
-	planner   *planner
 	memory    *memory
 	explainer *explainer
 
@@ -42,29 +38,21 @@ type Scheduler struct {
 // New makes the scheduler of the receiver that a handle names.
 func New(h *registry.Handle, o Options, now time.Time) *Scheduler {
 	o.Bind()
-	e := &env{options: o, key: h.Key, rand: randOf(h.Key, now)}
+	e := &env{options: o, key: h.Key, rand: randOf(h.Key, now), fair: fairqueue.New[*Probe](o.Weight)}
 	sc := &Scheduler{env: e, swept: now, lastUsed: now}
 	sc.allowance = newAllowance(e, h, now)
 	sc.recorder = &recorder{env: e, allowance: sc.allowance}
-	sc.inbox = &inbox{env: e, tasks: newTasks(o.Weight)}
-	sc.pool = &pool{env: e, inbox: sc.inbox, sessions: map[int]*session{}}
-	sc.paths = newPaths(e, sc.allowance, sc.inbox, sc.pool, now)
-	sc.queues = &queues{env: e, inbox: sc.inbox, pool: sc.pool, paths: sc.paths, all: map[string]*hostQueue{}}
-	sc.penalties = &penalties{env: e, allowance: sc.allowance, inbox: sc.inbox, pool: sc.pool, paths: sc.paths,
-		queues: sc.queues}
-	sc.rechecks = &rechecks{env: e, inbox: sc.inbox, pool: sc.pool, paths: sc.paths, queues: sc.queues, penalties: sc.penalties,
+	sc.paths = newPaths(e, sc.allowance, now)
+	sc.queues = &queues{env: e, inbox: inbox{env: e, tasks: newTasks(e.fair)}, paths: sc.paths, all: map[string]*hostQueue{},
 		parked: map[string]*heldDomain{}}
-	sc.penalties.rechecks = sc.rechecks
-	sc.opening = &openings{env: e, allowance: sc.allowance, pool: sc.pool, paths: sc.paths, penalties: sc.penalties}
+	sc.opening = &openings{env: e, allowance: sc.allowance}
 	sc.opening.beginSearch(now)
-	sc.outcomes = &outcomes{env: e, allowance: sc.allowance, recorder: sc.recorder, inbox: sc.inbox, pool: sc.pool,
-		paths: sc.paths, queues: sc.queues, penalties: sc.penalties, rechecks: sc.rechecks, opening: sc.opening}
-	sc.planner = &planner{env: e, allowance: sc.allowance, recorder: sc.recorder, inbox: sc.inbox, pool: sc.pool,
-		paths: sc.paths, queues: sc.queues, rechecks: sc.rechecks, opening: sc.opening}
-	sc.memory = &memory{env: e, allowance: sc.allowance, pool: sc.pool, paths: sc.paths, queues: sc.queues,
-		penalties: sc.penalties, opening: sc.opening}
-	sc.explainer = &explainer{env: e, allowance: sc.allowance, recorder: sc.recorder, inbox: sc.inbox, pool: sc.pool,
-		paths: sc.paths, queues: sc.queues, penalties: sc.penalties, rechecks: sc.rechecks, planner: sc.planner,
+	sc.sessions = &sessions{env: e, allowance: sc.allowance, opening: sc.opening, paths: sc.paths, queues: sc.queues,
+		all: map[int]*session{}}
+	sc.memory = &memory{env: e, allowance: sc.allowance, sessions: sc.sessions, paths: sc.paths, queues: sc.queues,
+		opening: sc.opening}
+	sc.explainer = &explainer{env: e, allowance: sc.allowance, recorder: sc.recorder, sessions: sc.sessions,
+		paths: sc.paths, queues: sc.queues,
 		memory: sc.memory}
 	return sc
 }
@@ -102,7 +90,7 @@ func (sc *Scheduler) Offer(now time.Time, from Client, m *wire.Offer) {
 		sc.emitTo(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: wire.Refusal_DRAINING})
 		return
 	}
-	t := sc.inbox.tasks.claim(m.GetTask().Key(), m.GetTask().GetEpoch(), from)
+	t := sc.queues.tasks.claim(m.GetTask().Key(), m.GetTask().GetEpoch(), from)
 	if t == nil {
 		sc.options.Metrics.stale.Inc()
 		sc.emitTo(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: wire.Refusal_STALE_EPOCH})
@@ -111,24 +99,24 @@ func (sc *Scheduler) Offer(now time.Time, from Client, m *wire.Offer) {
 	t.listen(now)
 	t.belongTo(m.GetWorkspace())
 	if len(m.GetProbes()) == 0 { // it only says what is behind
-		sc.inbox.tasks.tell(t, behindOf(now, m))
-		sc.inbox.tasks.rest(now, t)
+		sc.queues.tasks.tell(t, behindOf(now, m))
+		sc.queues.tasks.rest(now, t)
 		return
 	}
 	refusal, waiting := wire.Refusal_NONE, behindOf(now, m)
 	switch {
 	case t.knows(now, m.GetChunk()): // a late copy
 		sc.options.Metrics.doubled.Inc()
-	case !usable(m) || !sc.inbox.tasks.room(t, len(m.GetProbes()), m.Retries()):
+	case !usable(m) || !sc.queues.tasks.room(t, len(m.GetProbes()), m.Retries()):
 		refusal = wire.Refusal_FULL
 		waiting.n += len(m.GetProbes())
 	default:
 		sc.acceptOffer(now, t, m)
 	}
-	sc.inbox.tasks.tell(t, waiting)
-	sc.inbox.tasks.rest(now, t)
+	sc.queues.tasks.tell(t, waiting)
+	sc.queues.tasks.rest(now, t)
 	sc.emitTo(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: refusal,
-		Credit: sc.inbox.tasks.credit(t)})
+		Credit: sc.queues.tasks.credit(t)})
 }
 
 // probesPage is how many probes are made at once. One that waits keeps the others of its page in memory.
@@ -140,9 +128,9 @@ func (sc *Scheduler) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 		retries: m.Retries()}
 	t.chunks = append(t.chunks, c)
 	t.beatAt = now
-	sc.inbox.tasks.busy[t] = struct{}{}
+	sc.queues.tasks.busy[t] = struct{}{}
 	l := sc.queues.hostQueue(now, m.GetHosts())
-	sc.inbox.tasks.moveTo(t, l)
+	sc.queues.tasks.moveTo(t, l)
 	var page []Probe
 	for i, p := range m.GetProbes() {
 		c.control = c.control || p.GetOrdinal() == wire.ControlOrdinal
@@ -156,7 +144,7 @@ func (sc *Scheduler) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 		if one.greyAgo > 0 {
 			l.greyed = later(l.greyed, now.Add(-one.greyAgo))
 		}
-		if !sc.inbox.handOver(now, one) {
+		if !sc.queues.handOver(now, one) {
 			sc.queues.pushProbe(l, one)
 		}
 	}
@@ -164,17 +152,17 @@ func (sc *Scheduler) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 
 // IdleSince says since when the scheduler has had nothing at all to do; false while it has.
 func (sc *Scheduler) IdleSince() (time.Time, bool) {
-	return sc.lastUsed, len(sc.inbox.tasks.busy) == 0 && len(sc.pool.sessions) == 0 && sc.inbox.tasks.queue.Queued() == 0 &&
-		len(sc.rechecks.waiting) == 0
+	return sc.lastUsed, len(sc.queues.tasks.busy) == 0 && len(sc.sessions.all) == 0 && sc.fair.Queued() == 0 &&
+		len(sc.queues.waiting) == 0
 }
 
 // HasWork reports whether something waits, is being asked, or was answered and not acknowledged. Open
 // sessions alone are no work.
 func (sc *Scheduler) HasWork() bool {
-	if len(sc.inbox.tasks.busy) > 0 || sc.inbox.tasks.queue.Queued() > 0 || len(sc.rechecks.waiting) > 0 {
+	if len(sc.queues.tasks.busy) > 0 || sc.fair.Queued() > 0 || len(sc.queues.waiting) > 0 {
 		return true
 	}
-	for _, s := range sc.pool.sessions {
+	for _, s := range sc.sessions.all {
 		if len(s.given) > 0 || !s.ready {
 			return true
 		}
@@ -182,10 +170,13 @@ func (sc *Scheduler) HasWork() bool {
 	return false
 }
 
+// fenceEvery is how soon it is looked again whether we may speak: a fence ends with the first answer of the ledger.
+const fenceEvery = time.Second
+
 // keepRates keeps the rate of every source, and its Window, to what is allowed now.
 func (sc *Scheduler) keepRates(now time.Time, whole throttle.Limits) {
 	b := sc.allowance.rateBounds(whole)
-	sc.opening.keepRate(b, whole.ConnectionRate, sc.allowance.limits.ConnectionRate, now)
+	sc.opening.keepRate(b, whole.ConnectionRate, sc.limits.ConnectionRate, now)
 	for _, o := range sc.paths.all {
 		o.pace.Set(b, now)
 		rate, until := o.pace.Permits(now)
@@ -202,9 +193,9 @@ func (sc *Scheduler) HandOff(now time.Time) {
 	if sc.handingOff {
 		return
 	}
-	sc.rechecks.letGo(now)
+	sc.queues.letGo(now)
 	sc.handingOff, sc.handOffBy = true, now.Add(sc.options.Stretched(leaveWithin))
-	sc.pool.haltSessions(func(*session) bool { return true })
+	sc.sessions.haltSessions(func(*session) bool { return true })
 	for _, l := range sc.queues.all {
 		for l.Queued() > 0 {
 			sc.queues.popProbe(l).chunk.open--
@@ -214,14 +205,14 @@ func (sc *Scheduler) HandOff(now time.Time) {
 
 // planHandOff decides what to do now on the way out.
 func (sc *Scheduler) planHandOff(now time.Time) ([]Step, time.Time) {
-	for _, s := range sc.pool.free {
-		sc.pool.quitSession(s)
+	for _, s := range sc.sessions.free {
+		sc.sessions.quitSession(s)
 	}
-	sc.pool.free = nil
-	over := len(sc.pool.sessions) == 0 || !now.Before(sc.handOffBy)
-	for t := range sc.inbox.tasks.busy {
+	sc.sessions.free = nil
+	over := len(sc.sessions.all) == 0 || !now.Before(sc.handOffBy)
+	for t := range sc.queues.tasks.busy {
 		if over || t.open() == 0 {
-			sc.inbox.releaseClient(now, t)
+			sc.queues.releaseClient(now, t)
 		}
 	}
 	if over && !sc.gone {
@@ -238,7 +229,7 @@ func (sc *Scheduler) planHandOff(now time.Time) ([]Step, time.Time) {
 
 // lastStep is the last step of all.
 func (sc *Scheduler) lastStep(now time.Time) Depart {
-	last := Depart{InTime: len(sc.pool.sessions) == 0}
+	last := Depart{InTime: len(sc.sessions.all) == 0}
 	if sc.options.Facts != nil && sc.dirty {
 		if fact, worth := sc.memory.snapshot(now); worth {
 			last.Fact = &fact
@@ -250,8 +241,8 @@ func (sc *Scheduler) lastStep(now time.Time) Depart {
 // ReleaseClients is what all clients are told when the actor ends at once.
 func (sc *Scheduler) ReleaseClients(now time.Time) []Step {
 	sc.steps = nil
-	for t := range sc.inbox.tasks.busy {
-		sc.inbox.releaseClient(now, t)
+	for t := range sc.queues.tasks.busy {
+		sc.queues.releaseClient(now, t)
 	}
 	return sc.steps
 }
@@ -264,31 +255,38 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 		return sc.planHandOff(now)
 	}
 	a := sc.takeAllowance(now)
+	sc.sessions.carryOutHalts()
 	known := sc.memory.askKnown(now, sc.allowance.share)
 	muted := sc.paths.sourcesUnavailable(now)
 	sc.wakeAt(muted.Until)
-	barred, resting := nothingAllowed(a) || !known || a.Pause == throttle.PauseYes, now.Before(sc.penalties.paused)
-	isLong := sc.penalties.paused.Sub(sc.penalties.pausedAt) > shortRest
+	barred, resting := nothingAllowed(a) || !known || a.Pause == throttle.PauseYes, now.Before(sc.paths.receiver.until)
+	isLong := sc.paths.receiver.until.Sub(sc.paths.receiver.since) > shortRest
 	if resting && isLong && a.Pause != throttle.PauseYes { // a pause by us tells nobody
-		sc.penalties.tellWaiting(now)
-		sc.wakeAt(sc.penalties.paused)
+		sc.queues.tellWaiting(now)
+		sc.wakeAt(sc.paths.receiver.until)
 	}
-	sc.planner.blocks = blocksNow{}
-	sc.rechecks.readmit(now)
-	sc.planner.tendFree(now, a, resting || barred)
-	sc.planner.pressed, sc.planner.small, sc.planner.slotless = false, nil, false
+	sc.sessions.blocks = blocksNow{}
+	v := sc.allowance.view(now)
+	sc.queues.readmit(now)
+	sc.sessions.tendFree(&v, resting || barred)
+	sc.sessions.pressed, sc.sessions.small, sc.sessions.slotless = false, nil, false
 	if !resting && !barred && muted.Free() && a.Pause != throttle.PauseDrain {
-		sc.planner.openSessions(now, a)
+		sc.sessions.openSessions(&v)
 	}
-	sc.planner.lately.note(now, sc.planner.blocks)
-	sc.inbox.flushAnswers(now)
+	for _, step := range sc.steps {
+		if _, dialled := step.(OpenSession); dialled {
+			sc.recorder.recordDial(now)
+		}
+	}
+	sc.sessions.lately.note(now, sc.sessions.blocks)
+	sc.queues.flushAnswers(now)
 	sc.doTimely(now)
 	sc.memory.keepSnapshot(now, false)
 	if _, idle := sc.IdleSince(); !idle {
 		sc.lastUsed = now
 	}
 	if st := &sc.recorder.record; !st.observed.IsZero() {
-		sc.queues.passBarren(now, st.cause, now.Sub(st.observed), sc.planner.slotless)
+		sc.queues.passBarren(now, st.cause, now.Sub(st.observed), len(sc.sessions.all) == 0 && !sc.sessions.slotless)
 	}
 	sc.explainer.observePlan(now)
 	steps := sc.steps
@@ -310,11 +308,11 @@ func (sc *Scheduler) takeAllowance(now time.Time) throttle.Limits {
 	sc.allowance.noteRaised(allowed, now)
 	whole := sc.allowance.learned.Apply(allowed, sc.opening.failedAt.IsZero(), now)
 	a := sc.allowance.share.Of(whole)
-	if a != sc.allowance.limits {
-		if a.Pause == throttle.PauseYes && sc.allowance.limits.Pause != a.Pause {
-			sc.pool.haltSessions(func(*session) bool { return true })
+	if a != sc.limits {
+		if a.Pause == throttle.PauseYes && sc.limits.Pause != a.Pause {
+			sc.halt(Halt{})
 		}
-		sc.allowance.limits = a
+		sc.limits = a
 		sc.allowance.dials.Set(a.ConnectionRate)
 		sc.allowance.rcpts.Set(a.RcptRate)
 		sc.paths.setRefusalBudgets(a)
@@ -328,32 +326,32 @@ func (sc *Scheduler) takeAllowance(now time.Time) throttle.Limits {
 func (sc *Scheduler) doTimely(now time.Time) {
 	every := sc.options.Stretched(heartbeatEvery)
 	if now.Sub(sc.swept) < every {
-		if len(sc.inbox.tasks.busy) > 0 || sc.inbox.tasks.stale || len(sc.inbox.tasks.waiters) > 0 {
+		if len(sc.queues.tasks.busy) > 0 || sc.queues.tasks.stale || len(sc.queues.tasks.waiters) > 0 {
 			sc.wakeAt(sc.swept.Add(every))
 		}
-		sc.inbox.tasks.wakeToSweep(sc.env, sc.swept.Add(every))
+		sc.queues.tasks.wakeToSweep(sc.env, sc.swept.Add(every))
 		return
 	}
 	sc.swept = now
-	for t := range sc.inbox.tasks.busy {
+	for t := range sc.queues.tasks.busy {
 		for _, c := range slices.Clone(t.chunks) {
-			sc.inbox.resendAnswers(now, c)
+			sc.queues.resendAnswers(now, c)
 		}
 		if t.silent(now) {
-			sc.inbox.shedTask(t)
+			sc.queues.shedTask(t)
 		}
 		if len(t.chunks) > 0 && now.Sub(t.beatAt) >= every {
 			sc.explainer.sendHeartbeat(now, t)
 		}
 	}
-	sc.inbox.tasks.sweep(now)
+	sc.queues.tasks.sweep(now)
 	sc.queues.purgeGone(now)
-	sc.inbox.tasks.queue.Sweep(now)
+	sc.fair.Sweep(now)
 	sc.queues.dropUnused(now)
-	if len(sc.inbox.tasks.busy) > 0 || len(sc.inbox.tasks.waiters) > 0 {
+	if len(sc.queues.tasks.busy) > 0 || len(sc.queues.tasks.waiters) > 0 {
 		sc.wakeAt(now.Add(every))
 	}
-	sc.inbox.tasks.wakeToSweep(sc.env, now.Add(every))
+	sc.queues.tasks.wakeToSweep(sc.env, now.Add(every))
 }
 
 // randOf is drawn from a receiver and the time when it began: the same trials lead to the same decisions.
@@ -369,13 +367,13 @@ func (sc *Scheduler) Key() string { return sc.key }
 // NotePause gives up all that waits, after a pause of the process: others may have taken it over. Who
 // offered it hears that it is not here any more and offers it again. Sessions stay.
 func (sc *Scheduler) NotePause() {
-	for t := range sc.inbox.tasks.busy {
-		sc.inbox.shedTask(t)
+	for t := range sc.queues.tasks.busy {
+		sc.queues.shedTask(t)
 	}
 }
 
 // Acked forgets results that have arrived.
-func (sc *Scheduler) Acked(now time.Time, m *wire.ResultsAck) { sc.inbox.takeAck(now, m) }
+func (sc *Scheduler) Acked(now time.Time, m *wire.ResultsAck) { sc.queues.takeAck(now, m) }
 
 // Cancel drops what a task has waiting, or gives it back, unless an older owner asks for it.
 func (sc *Scheduler) Cancel(now time.Time, m *wire.Cancel) {
@@ -383,43 +381,19 @@ func (sc *Scheduler) Cancel(now time.Time, m *wire.Cancel) {
 		sc.queues.returnTask(now, m)
 		return
 	}
-	sc.inbox.cancelTask(now, m)
+	sc.queues.cancelTask(now, m)
 }
 
 // LoseClients gives up what waits for the clients at an address that is out of reach.
-func (sc *Scheduler) LoseClients(address string) { sc.inbox.shedLost(address) }
-
-// SessionOpened notes that a session is ready, with what its host showed, or why it is not.
-func (sc *Scheduler) SessionOpened(now time.Time, id int, shown throttle.Shown, failed *Judgement) {
-	if failed == nil {
-		sc.allowance.noteShown(sc.pool.sessions[id], shown)
-	} else if s := sc.pool.sessions[id]; s != nil {
-		s.queue.barren.note(s.dialled, now, failed)
-	}
-	sc.outcomes.sessionOpened(now, id, failed)
-}
-
-// SessionWorked takes the answers of a session.
-func (sc *Scheduler) SessionWorked(now time.Time, r Report) {
-	if s := sc.pool.sessions[r.ID]; s != nil {
-		s.queue.barren.noteReport(s.sent(), now, &r)
-	}
-	sc.outcomes.sessionWorked(now, r)
-}
-
-// SessionClosed frees the place of a session that has ended, or was given up before it began.
-func (sc *Scheduler) SessionClosed(now time.Time, id int) { sc.outcomes.sessionClosed(now, id) }
-
-// SessionCrashed takes back what a session was doing that ended by a fault of ours.
-func (sc *Scheduler) SessionCrashed(now time.Time, id int) { sc.outcomes.sessionCrashed(now, id) }
+func (sc *Scheduler) LoseClients(address string) { sc.queues.shedLost(address) }
 
 // CloseSession lets a session end after what is on the wire, and reports whether there is one.
-func (sc *Scheduler) CloseSession(id int) bool { return sc.pool.closeSession(id) }
+func (sc *Scheduler) CloseSession(id int) bool { return sc.sessions.closeSession(id) }
 
 // Slots are the connections of the sessions, by the numbers of these.
 func (sc *Scheduler) Slots() iter.Seq2[int, *registry.ConnSlot] {
 	return func(yield func(int, *registry.ConnSlot) bool) {
-		for id, s := range sc.pool.sessions {
+		for id, s := range sc.sessions.all {
 			if !yield(id, s.slot) {
 				return
 			}
@@ -454,7 +428,7 @@ func (sc *Scheduler) Detail(now time.Time) inspect.ReceiverDetail { return sc.ex
 func (sc *Scheduler) HandingOff() bool { return sc.handingOff }
 
 // HasNoShare reports whether nothing may be asked here, because our share is too small.
-func (sc *Scheduler) HasNoShare() bool { return nothingAllowed(sc.allowance.limits) }
+func (sc *Scheduler) HasNoShare() bool { return nothingAllowed(sc.limits) }
 
 // Close takes the receiver out of what is told of its node.
 func (sc *Scheduler) Close(now time.Time) {

@@ -46,6 +46,23 @@ type session struct {
 	taken        int  // RCPTs of one of its transactions that were answered, the most
 }
 
+// place is where it asks.
+func (s *session) place() place { return place{s.queue.route, s.host, s.path} }
+
+// give notes what a session is asking from now on.
+func (s *session) give(probes []*Probe, now time.Time) {
+	s.given, s.at = probes, now
+	s.path.asking++
+}
+
+// takeBack notes that it asks nothing any more.
+func (s *session) takeBack() {
+	if len(s.given) > 0 {
+		s.given = nil
+		s.path.asking--
+	}
+}
+
 // transactionsLeft is how many more transactions a session may begin.
 func (s *session) transactionsLeft() int {
 	if s.perMail == 0 {
@@ -69,4 +86,10 @@ func (s *session) stage() smtp.Stage {
 		return smtp.StageRcpt
 	}
 	return smtp.StageConnect
+}
+
+// situation is what the facts of its report depend on.
+func (s *session) situation(now time.Time, a throttle.Limits) situation {
+	return situation{void: s.void, agreed: s.agreed, sent: s.sent(), guard: s.mayWakeGuard(now),
+		mayTLS: s.tls != smtp.TLSRequired && a.TLS != throttle.TLSOff, taken: s.taken, told: s.told}
 }

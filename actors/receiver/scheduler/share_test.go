@@ -274,7 +274,7 @@ func TestRestingWithoutAShare(t *testing.T) {
 	inForce(w.living, of(0, 2))
 	long := again(smtp.ReceiverRateLimited, "test")
 	long.Wait = 2 * shortRest
-	w.scheduler.penalties.pauseReceiver(begin, Judgement{Verdict: long})
+	w.scheduler.paths.pauseReceiver(begin, Judgement{Verdict: long})
 	w.offer(offerOf(1, "d.example", 1, 3, hosts("mx1")))
 	w.run(begin.Add(500 * time.Millisecond))
 	if len(all["d.example"]) != 3 {

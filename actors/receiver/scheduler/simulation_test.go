@@ -210,7 +210,7 @@ func (c *crowd) change(o *owner) {
 	cancel := &wire.Cancel{Task: o.task}
 	switch c.w.rand.IntN(3) {
 	case 0:
-		c.w.scheduler.inbox.cancelTask(c.w.now, cancel)
+		c.w.scheduler.queues.cancelTask(c.w.now, cancel)
 	case 1: // crashed, and begun anew by its parent
 		c.add(o.task, o.route)
 	case 2: // taken over by another node; the old owner does not know it yet
@@ -219,7 +219,7 @@ func (c *crowd) change(o *owner) {
 		c.add(next, o.route)
 		c.w.after(10*time.Millisecond, func() {
 			c.w.scheduler.Offer(c.w.now, Client{Name: o.name}, offerTo(o.task, o.route))
-			c.w.scheduler.inbox.cancelTask(c.w.now, cancel)
+			c.w.scheduler.queues.cancelTask(c.w.now, cancel)
 		})
 	}
 }
@@ -296,7 +296,7 @@ func (c *crowd) results(o *owner, m *wire.Results) {
 	g := o.chunks[m.GetChunk()]
 	if g == nil { // late: it was given up
 		c.w.after(time.Millisecond, func() {
-			c.w.scheduler.inbox.takeAck(c.w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+			c.w.scheduler.queues.takeAck(c.w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
 		})
 		return
 	}
@@ -311,7 +311,7 @@ func (c *crowd) results(o *owner, m *wire.Results) {
 	}
 	for range c.w.rand.IntN(3) { // none: it was lost, and the results come again
 		c.w.after(time.Millisecond, func() {
-			c.w.scheduler.inbox.takeAck(c.w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+			c.w.scheduler.queues.takeAck(c.w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
 		})
 	}
 }

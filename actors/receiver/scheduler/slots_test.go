@@ -51,7 +51,7 @@ func TestASessionIsOpenedForWhoMayHaveOne(t *testing.T) {
 	if n := opened(sc); n != 1 {
 		t.Fatalf("%d sessions are opened", n)
 	}
-	for _, s := range sc.pool.sessions {
+	for _, s := range sc.sessions.all {
 		if s.name.Workspace() != (uuid.UUID{2}) {
 			t.Errorf("it is opened in the name of %s", s.name.Workspace())
 		}

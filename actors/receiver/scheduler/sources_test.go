@@ -278,7 +278,7 @@ func TestRestOfAnOperator(t *testing.T) {
 			t.Errorf("%s: rested at the whole receiver: %v", tc.name, whole)
 		}
 		o, l := w.scheduler.paths.all[0], w.scheduler.queues.all["mx0"]
-		w.scheduler.paths.noteTaken(w.now, &session{queue: l, path: o})
+		w.scheduler.paths.noteTaken(w.now, l.route, o)
 		if o.count != 0 || l.refusalOf(o).count != 0 || len(o.refusing) != 0 {
 			t.Errorf("%s: an answer about an address leaves %+v", tc.name, o.suspension)
 		}
@@ -327,8 +327,8 @@ func TestRestedEverywhere(t *testing.T) {
 	}
 	w.offer(offerOf(1, "d.example", 1, 5, hosts("mx1")))
 	w.run(begin.Add(suspendedFor - time.Second))
-	if answers > 0 || len(w.dials) > 0 || w.scheduler.inbox.tasks.queue.Queued() != 5 {
-		t.Fatalf("%d answers, %d dials, %d wait", answers, len(w.dials), w.scheduler.inbox.tasks.queue.Queued())
+	if answers > 0 || len(w.dials) > 0 || w.scheduler.fair.Queued() != 5 {
+		t.Fatalf("%d answers, %d dials, %d wait", answers, len(w.dials), w.scheduler.fair.Queued())
 	}
 	sources.Use(0, "another", begin.Add(suspendedFor)) // was faster
 	w.run(begin.Add(suspendedFor + trialFor - time.Second))
@@ -364,7 +364,7 @@ func TestMemoryOfSources(t *testing.T) {
 		name := fmt.Sprintf("mx%d", n)
 		told := judgedAt(begin, name, smtp.Address{}, blockedAtGreeting)
 		told.Verdict.Wait = rest
-		first.penalties.suspendSource(begin, first.queues.hostQueue(begin, hosts(name)), first.paths.all[0], told)
+		first.paths.suspendSource(begin, first.queues.hostQueue(begin, hosts(name)).route, first.paths.all[0], told)
 	}
 	fact, worth := first.memory.snapshot(begin)
 	if !worth {

@@ -71,8 +71,8 @@ func TestADeskTellsWhatItDoes(t *testing.T) {
 	if got.Rcpts < 19 || got.Rcpts > 20 || got.Allowed != 20 || got.PerHour < 60_000 || got.PerHour > 72_000 {
 		t.Errorf("%v RCPT/s of %v, %d an hour", got.Rcpts, got.Allowed, got.PerHour)
 	}
-	looked := len(w.scheduler.rechecks.waiting) // wait to be looked at again
-	if got.Queued != w.scheduler.inbox.tasks.queue.Queued()+looked+got.InFlight || got.InFlight == 0 || got.Queued < 1300 || got.Oldest != 30 {
+	looked := len(w.scheduler.queues.waiting) // wait to be looked at again
+	if got.Queued != w.scheduler.fair.Queued()+looked+got.InFlight || got.InFlight == 0 || got.Queued < 1300 || got.Oldest != 30 {
 		t.Errorf("%d queued (%d asked), the oldest for %v s", got.Queued, asked, got.Oldest)
 	}
 	if got.Refused != 0.05 && (got.Refused < 0.04 || got.Refused > 0.06) ||
@@ -98,7 +98,7 @@ func TestADeskTellsWhatItDoes(t *testing.T) {
 	for _, m := range all.Minutes {
 		sum += m.Asked
 	}
-	if len(all.Minutes) != 1 || sum < asked-w.scheduler.allowance.limits.Connections*64 || sum > asked ||
+	if len(all.Minutes) != 1 || sum < asked-w.scheduler.limits.Connections*64 || sum > asked ||
 		all.Minutes[0].Cause != "allowance" || all.Minutes[0].Allowed != 20 || all.Minutes[0].AllowedLast != 20 {
 		t.Errorf("minutes %+v with %d of %d asked", all.Minutes, sum, asked)
 	}
@@ -135,7 +135,7 @@ func TestAPenaltyIsToldWithTheReplyThatMadeIt(t *testing.T) {
 func TestFiringsAreBounded(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	d := w.scheduler
-	s := &session{queue: newHostQueue(d.inbox.tasks.queue.NewHostQueue("mx1.example"), nil), path: d.paths.all[0]}
+	s := &session{queue: &hostQueue{route: &route{}}, path: d.paths.all[0]}
 	for i := range 3 * firingsMax {
 		at := begin.Add(time.Duration(i) * firingsApart)
 		told := judgedAt(at, "mx1.example", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt,
@@ -170,12 +170,12 @@ func TestWaitingAddressesAreCountedByCause(t *testing.T) {
 		sum += valueOf(t, o.Metrics.waitingNow[i])
 		most = max(most, valueOf(t, o.Metrics.waitingNow[i]))
 	}
-	if sum != float64(w.scheduler.inbox.tasks.queue.Queued()) || most != sum || sum == 0 {
-		t.Errorf("%v addresses wait by cause, %v for one, and %d are queued", sum, most, w.scheduler.inbox.tasks.queue.Queued())
+	if sum != float64(w.scheduler.fair.Queued()) || most != sum || sum == 0 {
+		t.Errorf("%v addresses wait by cause, %v for one, and %d are queued", sum, most, w.scheduler.fair.Queued())
 	}
 	waited := valueOf(t, o.Metrics.waitedSeconds[wire.Cause_ALLOWANCE])
-	if waited < 0.9*20*float64(w.scheduler.inbox.tasks.queue.Queued()) || waited > 20*1000 {
-		t.Errorf("they waited %v s for the allowance, %d for 20 s", waited, w.scheduler.inbox.tasks.queue.Queued())
+	if waited < 0.9*20*float64(w.scheduler.fair.Queued()) || waited > 20*1000 {
+		t.Errorf("they waited %v s for the allowance, %d for 20 s", waited, w.scheduler.fair.Queued())
 	}
 	if got := valueOf(t, o.Metrics.rcpts); got < 190 || got > 210 {
 		t.Errorf("%v RCPTs in 20 s at 10/s", got)

@@ -38,8 +38,8 @@ const (
 	heartbeatEvery = time.Second      // a task that hears nothing for 5 s believes us dead
 	flushEvery     = 200 * time.Millisecond
 
-	// behindFor is how long it counts what the client of a task without a chunk has said
-	// that it has behind: it would have offered more by then.
+	// behindFor is how long a client's reported backlog is trusted without a new offer: it
+	// would have offered more by then.
 	behindFor = 10 * time.Second
 )
 
@@ -144,17 +144,12 @@ type tasks struct {
 	stale   bool                  // dropped probes are still in queues
 	waiters map[*task]struct{}    // with something behind
 	behind  int                   // of all waiters
-	queue   *fairqueue.Queue[*Probe]
+	fair    *fairqueue.Queue[*Probe]
 }
 
-func newTasks(weight func(uuid.UUID) int) tasks {
-	return tasks{all: map[wire.TaskKey]*task{}, busy: map[*task]struct{}{},
-		waiters: map[*task]struct{}{},
-		queue:   fairqueue.New[*Probe](weight)}
+func newTasks(fair *fairqueue.Queue[*Probe]) tasks {
+	return tasks{all: map[wire.TaskKey]*task{}, busy: map[*task]struct{}{}, waiters: map[*task]struct{}{}, fair: fair}
 }
-
-// flow returns the flow of a task's verification.
-func (t *tasks) flow(k *task) *flow { return t.queue.Flow(k.space, k.key.Verification) }
 
 // room reports whether n more probes of a task may be queued, due retries or others: there is
 // always a place for a small task, whatever the others have waiting.
@@ -164,7 +159,7 @@ func (t *tasks) room(k *task, n int, retries bool) bool {
 		most += queueMax / 2
 	}
 	open, all := k.count(retries)
-	return all < 2*chunksPerTask && open < chunksPerTask && n <= t.queue.Room(t.flow(k), most)
+	return all < 2*chunksPerTask && open < chunksPerTask && n <= t.fair.Room(t.fair.Flow(k.space, k.key.Verification), most)
 }
 
 // credit is how many more chunks of a task are welcome now beside those of due retries.

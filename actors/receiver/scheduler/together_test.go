@@ -142,7 +142,7 @@ func TestALargeGroupIsNoWarning(t *testing.T) {
 		r.Answered = append(r.Answered, Answered{Probe: p, Told: told, Sent: begin, Nth: 1,
 			At: begin.Add(time.Duration(i+1) * 50 * time.Millisecond)})
 	}
-	d.outcomes.settleReport(begin.Add(4*time.Second), s, r)
+	d.takeReport(begin.Add(4*time.Second), s, &r)
 	if most := d.allowance.learned.Refused.Apply(1000, begin); most != 1000 || s.slow {
 		t.Errorf("%d refusals in a session from now on", most)
 	}

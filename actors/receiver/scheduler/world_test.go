@@ -179,7 +179,7 @@ func newWorld(t tester, a throttle.Limits, seed uint64) *world {
 func (w *world) acknowledge(_ Client, msg proto.Message) {
 	if m, ok := msg.(*wire.Results); ok {
 		w.after(0, func() {
-			w.scheduler.inbox.takeAck(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+			w.scheduler.queues.takeAck(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
 		})
 	}
 }
@@ -214,7 +214,7 @@ func (w *world) plan() {
 }
 
 func (w *world) do(s Step) {
-	if _, told := s.(Send); !told && w.now.Before(w.scheduler.penalties.paused) {
+	if _, told := s.(Send); !told && w.now.Before(w.scheduler.paths.receiver.until) {
 		switch s.(type) {
 		case OpenSession, AskProbes:
 			w.t.Errorf("%T while the receiver rests", s)
@@ -226,7 +226,7 @@ func (w *world) do(s Step) {
 	case OpenSession:
 		if !s.Slot.Begin(s.Version, nil) { // the share has changed since
 			w.open[s.ID] = &simSession{socket: s.Slot}
-			w.after(0, func() { w.scheduler.outcomes.sessionClosed(w.now, s.ID) })
+			w.after(0, func() { w.scheduler.SessionClosed(w.now, s.ID) })
 			return
 		}
 		w.dials = append(w.dials, w.now)
@@ -242,7 +242,7 @@ func (w *world) do(s Step) {
 	case KeepFact:
 		w.keeps++
 	case QuitSession:
-		w.after(w.turn, func() { w.scheduler.outcomes.sessionClosed(w.now, s.ID) })
+		w.after(w.turn, func() { w.scheduler.SessionClosed(w.now, s.ID) })
 	case DropSession:
 		if w.open[s.ID] == nil {
 			w.t.Errorf("session %d dropped twice", s.ID)
@@ -375,20 +375,20 @@ func (w *world) checkEmpty() {
 	w.t.Helper()
 	w.run(w.now.Add(2 * time.Hour))
 	d := w.scheduler
-	if n := receivertest.FreeSlots(d.options.Slots); n != slotsOfWorld || len(d.pool.sessions) > 0 || len(w.open) > 0 ||
-		len(d.pool.free) > 0 || d.pool.closing != 0 {
+	if n := receivertest.FreeSlots(d.options.Slots); n != slotsOfWorld || len(d.sessions.all) > 0 || len(w.open) > 0 ||
+		len(d.sessions.free) > 0 || d.sessions.closing != 0 {
 		w.t.Errorf("left: %d slots of %d, %d sessions, %d open, %d free, %d closing",
-			n, slotsOfWorld, len(d.pool.sessions), len(w.open), len(d.pool.free), d.pool.closing)
+			n, slotsOfWorld, len(d.sessions.all), len(w.open), len(d.sessions.free), d.sessions.closing)
 	}
-	if len(d.queues.all) > 0 || len(d.pool.served) > 0 || d.queues.aside.Len() > 0 || d.inbox.unsent.Len() > 0 ||
-		len(d.inbox.finished) > 0 {
+	if len(d.queues.all) > 0 || len(d.sessions.served) > 0 || d.queues.aside.Len() > 0 || d.queues.unsent.Len() > 0 ||
+		len(d.queues.finished) > 0 {
 		w.t.Errorf("left: %d lanes, %d manned, %d aside, %d unsent, %d finished",
-			len(d.queues.all), len(d.pool.served), d.queues.aside.Len(), d.inbox.unsent.Len(), len(d.inbox.finished))
+			len(d.queues.all), len(d.sessions.served), d.queues.aside.Len(), d.queues.unsent.Len(), len(d.queues.finished))
 	}
-	if t := &d.inbox.tasks; len(t.all) > 0 || len(t.busy) > 0 || t.resting.Len() > 0 || t.queue.Tenants() > 0 ||
-		t.queue.Queued() != 0 || t.queue.Unserved() != 0 {
+	if t := &d.queues.tasks; len(t.all) > 0 || len(t.busy) > 0 || t.resting.Len() > 0 || t.fair.Tenants() > 0 ||
+		t.fair.Queued() != 0 || t.fair.Unserved() != 0 {
 		w.t.Errorf("left: %d tasks, %d busy, %d resting, %d workspaces, %d queued, %d host queues unserved",
-			len(t.all), len(t.busy), t.resting.Len(), t.queue.Tenants(), t.queue.Queued(), t.queue.Unserved())
+			len(t.all), len(t.busy), t.resting.Len(), t.fair.Tenants(), t.fair.Queued(), t.fair.Unserved())
 	}
 }
 

@@ -68,15 +68,12 @@ func (t *Traces) Read(
 	out := []inspect.TraceLine{}
 	for i := range one.lines {
 		line := &one.lines[(one.next+i)%len(one.lines)]
-		if line.Number > after && (source == AnySource || line.Source == source) {
+		if line.Number > after && (source == inspect.AnySource || line.Source == source) {
 			out = append(out, *line)
 		}
 	}
 	return out, nil
 }
-
-// AnySource stands for all sources of a node; "" is the one that the system chooses.
-const AnySource = "*"
 
 // expire ends the traces that nobody asks for any more. Under mu.
 func (t *Traces) expire(now time.Time) {
@@ -88,7 +85,7 @@ func (t *Traces) expire(now time.Time) {
 	t.on.Store(int32(len(t.of)))
 }
 
-// On reports whether anybody looks at a receiver of this node.
+// On reports whether any trace is open on this node.
 func (t *Traces) On() bool { return t.on.Load() > 0 }
 
 // Add puts a line into the traces of a receiver.

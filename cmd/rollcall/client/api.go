@@ -110,7 +110,7 @@ func (c *API) AskJSON(ctx context.Context, method, path string, header http.Head
 func (c *API) read(answer *http.Response, out any) error {
 	defer answer.Body.Close()
 	if err := json.NewDecoder(io.LimitReader(answer.Body, answerBytesMax)).Decode(out); err != nil {
-		return fmt.Errorf("%s is no Rollcall API: its answer is no JSON of ours: check --api", c.Base)
+		return fmt.Errorf("%s did not answer like a Rollcall API; check --api", c.Base)
 	}
 	return nil
 }

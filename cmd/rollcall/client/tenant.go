@@ -60,5 +60,5 @@ func makeTenant(ctx context.Context, admin *Admin, o TenantOptions) (Tenant, err
 		return Tenant{}, err
 	}
 	t := Tenant{Workspace: w.ID, Key: k.Key}
-	return t, term.WriteFileSafely(o.File, t)
+	return t, term.WriteJSON(o.File, t)
 }

@@ -140,7 +140,7 @@ func (s *selfAudit) compare(report ledger.AuditReport) {
 			"entries", report.Entries, "newest", report.Newest, "before", before.Entries,
 			"newest_before", before.Newest)
 	}
-	if err := term.WriteFileSafely(s.file, auditMark{Entries: report.Entries, Newest: report.Newest}); err != nil {
+	if err := term.WriteJSON(s.file, auditMark{Entries: report.Entries, Newest: report.Newest}); err != nil {
 		s.log.Warn("self-audit not remembered", "err", err)
 	}
 }

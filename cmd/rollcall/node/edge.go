@@ -16,7 +16,7 @@ import (
 	httpd "rollcall/http"
 	"rollcall/http/admin"
 	"rollcall/http/dashboard/operate"
-	"rollcall/http/proxies"
+	"rollcall/http/listen"
 	"rollcall/http/upload"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
@@ -27,7 +27,7 @@ type edgeOptions struct {
 	log      *slog.Logger
 	token    string
 	wake     func()
-	trusted  proxies.Trusted // the proxies in front of API and storage
+	trusted  listen.Trusted // the proxies in front of API and storage
 	certs    *certificates
 }
 
@@ -45,7 +45,7 @@ func (n *Node) nodes() (in int) {
 
 // startEdge starts the three listeners; the storage first, because the API tells its address.
 func (n *Node) startEdge(ctx context.Context, c config.Config, book *sqlstore.Store, o edgeOptions) (err error) {
-	if o.trusted, err = proxies.Parse(c.HTTP.TrustedProxies); err != nil {
+	if o.trusted, err = listen.ParseTrusted(c.HTTP.TrustedProxies); err != nil {
 		return err
 	}
 	o.certs = newCertificates(o.registry, o.log)
@@ -70,12 +70,13 @@ func (n *Node) startStorage(ctx context.Context, c config.Config, book *sqlstore
 	if err != nil {
 		return nil, err
 	}
-	storage := httpd.DefaultStorageOptions()
+	storage := upload.DefaultOptions()
 	storage.Listen, storage.Book, storage.Tokens = c.Upload.Listen, book, tokens
 	storage.AllowedOrigins, storage.Wake, storage.Log, storage.Registerer = c.HTTP.AllowedOrigins, o.wake, o.log,
 		o.registry
 	storage.Tracer, storage.Trusted, storage.PagesOrigin = n.tracer, o.trusted, n.pagesOrigin
-	storage.UploadsMax, storage.BytesPerSecond, storage.Weight = c.Upload.AtOnce, c.Upload.BytesPerSecond, n.settings.Weight
+	storage.UploadsMax, storage.BytesPerSecond, storage.Weight = c.Upload.AtOnce, c.Upload.BytesPerSecond,
+		n.settings.Weight
 	storage.ConnectionsMax = max(connectionPlaces(c.Upload.Connections, 8, o.log, "upload"), c.Upload.AtOnce+1)
 	cert, key := c.UploadTLS()
 	settings, unfollow, err := o.certs.follow(ctx, "upload", cert, key)
@@ -84,7 +85,7 @@ func (n *Node) startStorage(ctx context.Context, c config.Config, book *sqlstore
 	}
 	n.add("certificate of storage", unfollow)
 	storage.TLS = settings
-	files, err := httpd.NewStorage(storage)
+	files, err := upload.New(storage)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +141,7 @@ func (n *Node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 		Cluster: membersView{c.Cluster.Name, n.Cluster}, Ready: n.Cluster.Ready,
 		Identity: n.Identity, CheckIdentity: n.CheckIdentity, Rules: n.rules.Now, Throttle: n.table,
 		ThrottleFile: func() admin.ThrottleFile { return throttleFileView(n.file.State()) },
-		Survey:       n.clerk, Tuned: n.settings.Wake,
+		Survey:       n.inspector, Tuned: n.settings.Wake,
 		ReplayThrottle: func(ctx context.Context, throttle, rules string) (inspect.Replayed, error) {
 			return n.replay(ctx, c.Throttle, throttle, rules)
 		},

@@ -213,7 +213,7 @@ func IdentityOptions(c config.Config) (identity.Options, error) {
 	if len(c.Identity.BlockLists) > 0 {
 		path := filepath.Join(c.DataDir, listsFile)
 		o.Lists = identity.NewLists(c.Identity.BlockLists, func() ([]byte, error) { return readIfThere(path) },
-			func(text []byte) error { return term.WriteTextSafely(path, text) })
+			func(text []byte) error { return term.WriteText(path, text) })
 	}
 	if len(c.Identity.Reach) > 0 {
 		o.Ways, err = waysOut(c)

@@ -18,13 +18,13 @@ import (
 	"rollcall/actors/guard"
 	"rollcall/actors/receiver"
 	"rollcall/actors/runqueue"
-	spans "rollcall/actors/span"
 	"rollcall/actors/watchdog"
 	"rollcall/cluster"
 	"rollcall/config"
 	"rollcall/http/admin"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
+	"rollcall/ledger/tracing"
 	"rollcall/smtp/mx"
 	"rollcall/smtp/smtplab"
 	"rollcall/smtp/throttle"
@@ -53,7 +53,7 @@ type Node struct {
 	watchdog *watchdog.Watchdog
 	window   *runqueue.Window
 	rules    *liveRules
-	tracer   *spans.Tracer // nil: nothing is traced
+	tracer   *tracing.Tracer // nil: nothing is traced
 	work     *workload
 	*throttling
 	self  *selfCheck
@@ -136,7 +136,8 @@ type engineOptions struct {
 }
 
 // startEngine starts the actors: receivers on the cluster, then who gives them work.
-func (n *Node) startEngine(ctx context.Context, c config.Config, id uuid.UUID, o engineOptions) (wake func(), err error) {
+func (n *Node) startEngine(ctx context.Context, c config.Config, id uuid.UUID, o engineOptions) (wake func(),
+	err error) {
 	if err := n.newMember(c, id, o); err != nil {
 		return nil, err
 	}
@@ -157,7 +158,7 @@ func (n *Node) startEngine(ctx context.Context, c config.Config, id uuid.UUID, o
 	if err != nil {
 		return nil, err
 	}
-	if err := n.openClerk(receivers, resolver); err != nil {
+	if err := n.openInspector(receivers, resolver); err != nil {
 		return nil, err
 	}
 	n.self.sources, n.self.metrics = receivers.Sources, receivers.Metrics
@@ -166,7 +167,7 @@ func (n *Node) startEngine(ctx context.Context, c config.Config, id uuid.UUID, o
 	if err != nil {
 		return nil, err
 	}
-	if err := n.Cluster.Serve(ctx, kinds, n.clerk.Answer); err != nil {
+	if err := n.Cluster.Serve(ctx, kinds, n.inspector.Answer); err != nil {
 		return nil, err
 	}
 	n.add("what receivers taught", n.work.receivers.Flush)

@@ -27,7 +27,8 @@ func (n *Node) addPages(ctx context.Context, c config.Config, book *sqlstore.Sto
 	served, err := pages.New(ctx, pages.Options{Book: book, PublicURL: n.pagesURL, UploadURL: n.UploadURL,
 		MaxFileBytes: c.Limits.MaxFileBytes, MaxRows: c.Limits.MaxRows, Contact: c.Dashboard.Contact,
 		SessionIdle: c.Dashboard.SessionIdle.Duration, SessionLife: c.Dashboard.SessionLife.Duration,
-		PerWorkspace: public.PerWorkspace, Waits: n.clerk.Verification, Provider: asked, Wake: public.Wake, Log: public.Log,
+		PerWorkspace: public.PerWorkspace, Waits: n.inspector.Verification, Provider: asked, Wake: public.Wake,
+		Log:        public.Log,
 		Registerer: public.Registerer})
 	if err != nil {
 		return fmt.Errorf("start the pages: %w", err)

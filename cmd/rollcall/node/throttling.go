@@ -5,14 +5,17 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"time"
 
-	"rollcall/actors/clerk"
+	"github.com/prometheus/client_golang/prometheus"
+
 	"rollcall/actors/inspect"
 	"rollcall/actors/receiver"
 	"rollcall/actors/settings"
 	"rollcall/config"
 	"rollcall/http/admin"
+	"rollcall/http/api"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp/mx"
@@ -26,11 +29,11 @@ const noteWithin = 10 * time.Second
 // throttling is what a node knows of how receivers may be asked: its rules, where they come
 // from, and who answers questions about them.
 type throttling struct {
-	table    *throttle.Table
-	file     *config.ThrottleFile // and why it is not used, if it is not
-	shown    *throttleMetrics
-	settings *settings.Follower
-	clerk    *clerk.Clerk
+	table     *throttle.Table
+	file      *config.ThrottleFile // and why it is not used, if it is not
+	shown     *throttleMetrics
+	settings  *settings.Follower
+	inspector *inspect.Inspector
 }
 
 // startThrottling loads the rules and follows their changes: those of the file, and those
@@ -143,13 +146,14 @@ func (n *Node) receivers(c config.Config, o engineOptions) (receiver.Options, er
 	return r, nil
 }
 
-// openClerk makes who answers operators' questions about this node, and asks the others.
-func (n *Node) openClerk(r receiver.Options, resolver *mx.Resolver) (err error) {
-	n.clerk, err = clerk.New(clerk.Options{Living: r.Registry, Sources: r.Sources, Table: n.table,
+// openInspector makes who answers operators' questions about this node, and asks the others.
+func (n *Node) openInspector(r receiver.Options, resolver *mx.Resolver) (err error) {
+	sources := func(ctx context.Context) []inspect.Source { return r.Registry.SurveySources(ctx, r.Sources) }
+	n.inspector, err = inspect.New(inspect.Options{Receivers: r.Registry, Sources: sources, Table: n.table,
 		Route: resolver.Lookup, Clock: n.clock, Guard: r.Guard, Lookup: n.work.lookup, Health: n.self.health,
 		Fault: func() string { return throttleFileView(n.file.State()).Fault }})
 	if err == nil {
-		n.clerk.Join(n.Cluster)
+		n.inspector.Join(n.Cluster)
 	}
 	return err
 }
@@ -157,7 +161,7 @@ func (n *Node) openClerk(r receiver.Options, resolver *mx.Resolver) (err error) 
 // replay runs candidate rules over what all nodes recorded: a throttle file, or that of now
 // when the text is empty, and a file of verdict rules, or none. Overrides stay as they are.
 func (n *Node) replay(ctx context.Context, base config.Throttle, limits, rules string) (inspect.Replayed, error) {
-	o := clerk.ReplayOptions{Now: n.table, Candidate: n.table}
+	o := inspect.ReplayOptions{Now: n.table, Candidate: n.table}
 	var warnings []string
 	if limits != "" {
 		candidate, findings := config.CheckThrottleText("candidate", []byte(limits), base)
@@ -197,16 +201,100 @@ func (n *Node) replayOverride(ctx context.Context, name string, set throttle.Ove
 	if err != nil {
 		return inspect.Replayed{}, fmt.Errorf("%w: %w", admin.ErrCandidate, err)
 	}
-	return n.replayRecord(ctx, clerk.ReplayOptions{Now: n.table, Candidate: table}, nil)
+	return n.replayRecord(ctx, inspect.ReplayOptions{Now: n.table, Candidate: table}, nil)
 }
 
 // replayRecord asks all nodes for what they recorded and runs candidates over it.
-func (n *Node) replayRecord(ctx context.Context, o clerk.ReplayOptions, warnings []string) (inspect.Replayed, error) {
-	records, silent, err := n.clerk.Record(ctx)
+func (n *Node) replayRecord(ctx context.Context, o inspect.ReplayOptions, warnings []string) (inspect.Replayed, error) {
+	records, silent, err := n.inspector.Record(ctx)
 	if err != nil {
 		return inspect.Replayed{}, err
 	}
-	out := clerk.Replay(records, o)
+	out := inspect.Replay(records, o)
 	out.Warnings, out.Silent = append(warnings, out.Warnings...), silent
 	return out, nil
+}
+
+// throttleFileView shows operators how the throttle file of a node stands.
+func throttleFileView(s config.ThrottleState) admin.ThrottleFile {
+	out := admin.ThrottleFile{File: s.File}
+	if s.Found {
+		loaded := api.Time(s.At)
+		out.Loaded = &loaded
+	}
+	if s.Err != nil {
+		out.Fault = s.Err.Error()
+	}
+	return out
+}
+
+// throttleMetrics shows what operators and their file have made of allowances.
+type throttleMetrics struct {
+	fileUsed prometheus.Gauge
+	loaded   prometheus.Gauge
+	says     prometheus.Gauge
+	table    *throttle.Table
+}
+
+// newThrottleMetrics registers them; the table is read at each scrape.
+func newThrottleMetrics(r prometheus.Registerer, table *throttle.Table) *throttleMetrics {
+	gauge := func(name, help string) prometheus.GaugeOpts {
+		return prometheus.GaugeOpts{Name: "rollcall_throttle_" + name, Help: help}
+	}
+	m := &throttleMetrics{table: table,
+		fileUsed: prometheus.NewGauge(gauge("file_used",
+			"1: the throttle file is in force as it is, or there is none. 0: it has a fault, and the rules before "+
+				"it are in force.")),
+		loaded: prometheus.NewGauge(gauge("file_loaded_timestamp_seconds",
+			"When the throttle rules in force were read; at first the start of the node.")),
+		says: prometheus.NewGauge(gauge("rules_fingerprint",
+			"A hash of the rules: nodes with different rules have different values.")),
+	}
+	r.MustRegister(m.fileUsed, m.loaded, m.says,
+		prometheus.NewGaugeFunc(gauge("rules", "Rules of the configuration and the throttle file that are in force."),
+			func() float64 { return float64(len(table.Rules(throttle.LayerFile))) }),
+		prometheus.NewGaugeFunc(gauge("overrides", "Overrides of operators that are in force."),
+			func() float64 { return float64(len(table.Rules(throttle.LayerOverride))) }),
+		prometheus.NewGaugeFunc(gauge("override_ends_timestamp_seconds",
+			"When the first of the overrides in force ends; 0 when there is none."),
+			func() float64 { return firstEnd(table.Rules(throttle.LayerOverride)) }))
+	m.file(nil)
+	return m
+}
+
+// file notes that the throttle file was read, or why it is not used.
+func (m *throttleMetrics) file(err error) {
+	if err != nil {
+		m.fileUsed.Set(0)
+		return
+	}
+	m.fileUsed.Set(1)
+	m.says.Set(fingerprint(m.table.Rules(throttle.LayerFile)))
+	m.loaded.SetToCurrentTime()
+}
+
+// fingerprint is throttle.Fingerprint as a number that a float64 bears exactly.
+func fingerprint(rules []throttle.Rule) float64 {
+	n, err := strconv.ParseUint(throttle.Fingerprint(rules)[:fingerprintDigits], 16, 64)
+	if err != nil {
+		panic(err) // it has hexadecimal digits only
+	}
+	return float64(n)
+}
+
+// fingerprintDigits are 48 bits: two other files have the same ones once in 2^48 times.
+const fingerprintDigits = 12
+
+// firstEnd is when the first of some overrides ends, in Unix seconds.
+func firstEnd(overrides []throttle.Rule) float64 {
+	var first time.Time
+	for _, o := range overrides {
+		if first.IsZero() || o.Until.Before(first) {
+			first = o.Until
+		}
+	}
+	if first.IsZero() {
+		return 0
+	}
+	return float64(first.UnixMilli()) / 1e3
 }

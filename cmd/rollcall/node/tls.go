@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/config"
-	"rollcall/http/certificate"
+	"rollcall/http/listen"
 )
 
 // certificatesEvery is how often the files of certificates are looked at.
@@ -53,7 +53,7 @@ func (c *certificates) follow(ctx context.Context, listener, certFile, keyFile s
 	}
 	// First what is watched, then what is loaded: a change in between is seen.
 	watched := []*config.FileWatch{config.WatchFile(certFile), config.WatchFile(keyFile)}
-	pair, err := certificate.Load(certFile, keyFile)
+	pair, err := listen.LoadPair(certFile, keyFile)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -77,7 +77,7 @@ func (c *certificates) follow(ctx context.Context, listener, certFile, keyFile s
 }
 
 // look loads the files again when one of them has changed.
-func (c *certificates) look(listener string, pair *certificate.Pair, watched []*config.FileWatch) {
+func (c *certificates) look(listener string, pair *listen.Pair, watched []*config.FileWatch) {
 	changed := false
 	for _, w := range watched {
 		changed = w.Changed() || changed
@@ -96,7 +96,7 @@ func (c *certificates) look(listener string, pair *certificate.Pair, watched []*
 }
 
 // took tells of a pair that came into force.
-func (c *certificates) took(listener string, pair *certificate.Pair) {
+func (c *certificates) took(listener string, pair *listen.Pair) {
 	c.used.WithLabelValues(listener).Set(1)
 	c.ends.WithLabelValues(listener).Set(float64(pair.End().Unix()))
 	if time.Now().After(pair.End()) {

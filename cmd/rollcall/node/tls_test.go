@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"rollcall/http/certificate/certificatetest"
+	"rollcall/http/listen/listentest"
 )
 
 // TestCertificatesAreFollowed: a new pair is served without a restart, and one that can't
@@ -21,7 +21,7 @@ func TestCertificatesAreFollowed(t *testing.T) {
 	const endsMetric = "rollcall_tls_certificate_not_after_timestamp_seconds"
 	folder, registry, logged := t.TempDir(), prometheus.NewRegistry(), make(chan string, 100)
 	first, second := time.Now().Add(time.Hour), time.Now().Add(2*time.Hour)
-	certFile, keyFile, _ := certificatetest.Write(t, folder, first)
+	certFile, keyFile, _ := listentest.WriteCertificate(t, folder, first)
 	certs := newCertificates(registry, slog.New(slog.NewTextHandler(eachLine(logged), nil)))
 	settings, stop, err := certs.follow(t.Context(), "admin", certFile, keyFile)
 	if err != nil {
@@ -76,10 +76,10 @@ func TestCertificatesAreFollowed(t *testing.T) {
 	}
 	waitFor("new certificate refused")
 	want("nonsense", first, 0)
-	certificatetest.Write(t, folder, second)
+	listentest.WriteCertificate(t, folder, second)
 	waitFor("new certificate in force")
 	want("a good one", second, 1)
-	certificatetest.Write(t, folder, time.Now().Add(-time.Hour))
+	listentest.WriteCertificate(t, folder, time.Now().Add(-time.Hour))
 	waitFor("not valid now")
 	want("one that has ended", second, 0)
 	if err := stop(context.Background()); err != nil {

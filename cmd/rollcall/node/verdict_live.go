@@ -49,7 +49,7 @@ func openRules(c config.Verdict, r prometheus.Registerer) (*liveRules, error) {
 		fileUsed: gauge("file_used", "1: the file of verdict rules is in force as it is, or there is none. 0: it has a "+
 			"fault, and the rules before it are in force."),
 		loaded: gauge("file_loaded_timestamp_seconds",
-			"When what is in force of the file of verdict rules was read; at first the start of the node."),
+			"When the verdict rules in force were read; at first the start of the node."),
 		own: gauge("own_rules", "Verdict rules of the operator's file that are in force."),
 	}
 	if err := l.load(); err != nil {

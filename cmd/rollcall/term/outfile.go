@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/google/renameio/v2"
 )
 
 // OutFile is where --out puts results. Nothing is overwritten without --force, and never the input.
@@ -52,7 +54,7 @@ func (o OutFile) Check(in *os.File, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Close(), os.Remove(f.Name()))
+	return f.Cleanup()
 }
 
 // isFile says whether what info is of is the file f: by a link or in another spelling, too.
@@ -77,22 +79,19 @@ func (o OutFile) failed(err error) error {
 	return fmt.Errorf("--out %s can't be written: %w: give another --out", o.Name, err)
 }
 
-// create makes a file beside the one that it will become. The results are the customer's addresses:
-// the file is for its owner only.
-func (o OutFile) create() (*os.File, error) {
-	f, err := os.CreateTemp(filepath.Dir(o.target()), ".rollcall-results-*") // mode 0600
+// create makes a file beside the one that it will become, or that the name is a link to. The results are the
+// customer's addresses: the file is for its owner only.
+func (o OutFile) create() (*renameio.PendingFile, error) {
+	target := o.Name
+	if to, err := filepath.EvalSymlinks(o.Name); err == nil {
+		target = to
+	}
+	f, err := renameio.NewPendingFile(target, renameio.WithTempDir(filepath.Dir(target)),
+		renameio.WithStaticPermissions(0o600))
 	if err != nil {
 		return nil, o.failed(err)
 	}
 	return f, nil
-}
-
-// target is the file itself when the name is a link to one.
-func (o OutFile) target() string {
-	if target, err := filepath.EvalSymlinks(o.Name); err == nil {
-		return target
-	}
-	return o.Name
 }
 
 // Write has fill write the file, all or nothing.
@@ -102,63 +101,49 @@ func (o OutFile) Write(fill func(io.Writer) error) error {
 		return err
 	}
 	out := bufio.NewWriter(f)
-	err = fill(out)
-	err = errors.Join(err, out.Flush(), f.Close())
-	if err == nil {
-		err = o.publish(f.Name())
+	if err = errors.Join(fill(out), out.Flush()); err == nil {
+		err = o.publish(f)
 	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return errors.Join(err, f.Cleanup()) // nothing, once it has its name
 }
 
 // publish gives the finished file its name. Without --force a file that came there meanwhile stays.
-func (o OutFile) publish(finished string) error {
+func (o OutFile) publish(f *renameio.PendingFile) error {
+	if err := f.Sync(); err != nil {
+		return o.failed(err)
+	}
 	if !o.Force {
-		err := os.Link(finished, o.Name) // unlike a rename it never replaces
-		switch {
-		case err == nil:
-			return os.Remove(finished)
-		case errors.Is(err, fs.ErrExist):
-			return o.exists()
+		err := os.Link(f.Name(), o.Name) // unlike a rename it never replaces
+		if err == nil {
+			return nil
 		}
-		if _, err := os.Lstat(o.Name); err == nil { // a file system without links
+		if _, there := os.Lstat(o.Name); errors.Is(err, fs.ErrExist) || there == nil { // or a file system without links
 			return o.exists()
 		}
 	}
-	if err := os.Rename(finished, o.target()); err != nil {
+	if err := f.CloseAtomicallyReplace(); err != nil {
 		return o.failed(err)
 	}
 	return nil
 }
 
-// WriteFileSafely writes v as JSON for this user only, all or nothing.
-func WriteFileSafely(name string, v any) error {
+// WriteJSON writes v for this user only, all or nothing.
+func WriteJSON(name string, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	return WriteTextSafely(name, text)
+	return WriteText(name, text)
 }
 
-// WriteTextSafely writes a line of text for this user only, all or nothing, also
-// when the disk is full.
-func WriteTextSafely(name string, text []byte) error {
+// WriteText writes a line of text for this user only, all or nothing, also when the disk is full.
+func WriteText(name string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return fmt.Errorf("make the data folder: %w", err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
+	err := renameio.WriteFile(name, append(text, '\n'), 0o600, renameio.WithTempDir(filepath.Dir(name)))
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
-	}
-	_, err = f.Write(append(text, '\n'))
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", name, err), os.Remove(f.Name()))
 	}
 	return nil
 }

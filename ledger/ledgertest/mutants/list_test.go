@@ -15,8 +15,8 @@ const (
 	typeWords    = "ledger/types.go"
 	checkRules   = "ledger/invariants.go"
 	payloadRules = "ledger/payload.go"
-	sqlDays      = "ledger/sqlstore/days.go"
-	sqlTables    = "ledger/sqlstore/tables.go"
+	sqlDays      = "ledger/sqlstore/accounts.go"
+	sqlTables    = "ledger/sqlstore/verifications.go"
 	sqlNodes     = "ledger/sqlstore/nodes.go"
 	sqlFacts     = "ledger/sqlstore/facts.go"
 	sqlTenants   = "ledger/sqlstore/tenants.go"
@@ -25,13 +25,13 @@ const (
 	sqlResults   = "ledger/sqlstore/results.go"
 	sqlEvidence  = "ledger/sqlstore/evidence.go"
 	sqlAudit     = "ledger/sqlstore/audit.go"
-	sqlAttempts  = "ledger/sqlstore/tx.go"
-	sqlSession   = "ledger/sqlstore/session.go"
-	sqlDriven    = "ledger/sqlstore/driven.go"
-	sqlGate      = "ledger/sqlstore/gate.go"
-	sqlServer    = "ledger/sqlstore/postgres.go"
+	sqlAttempts  = "ledger/sqlstore/engine/transaction.go"
+	sqlSession   = "ledger/sqlstore/engine/session.go"
+	sqlDriven    = "ledger/sqlstore/engine/driven.go"
+	sqlGate      = "ledger/sqlstore/engine/gate.go"
+	sqlServer    = "ledger/sqlstore/engine/postgres.go"
 	queueRules   = "ledger/quota/queue.go"
-	sqlFault     = "ledger/sqlstore/fault.go"
+	sqlFault     = "ledger/sqlstore/engine/fault.go"
 	sqlMigration = "ledger/sqlstore/migrations/0001_book.sql"
 
 	operatorWords = "ledger/operators.go"
@@ -41,8 +41,8 @@ const (
 	limitRules = "ledger/transitions/limits.go"
 	limitWords = "ledger/limits.go"
 	sqlLimits  = "ledger/sqlstore/limits.go"
-	sqlUnread  = "ledger/sqlstore/unread.go"
-	sqlDisk    = "ledger/sqlstore/disk.go"
+	sqlUnread  = "ledger/sqlstore/store.go"
+	sqlDisk    = "ledger/sqlstore/engine/disk.go"
 
 	settledRules    = "ledger/transitions/settled.go"
 	correctionWords = "ledger/corrections.go"
@@ -159,10 +159,10 @@ var list = append([]mutant{
 		"ledger.Millis(r.UploadExpires) <= r.Now",
 		"ledger.Millis(r.UploadExpires) <= 0", lives},
 
-	{"SQL: credit without its condition", sqlTables,
+	{"SQL: credit without its condition", sqlDays,
 		"WHERE id = ? AND available >= ?`",
 		"WHERE id = ? AND 0 <= ?`", books},
-	{"SQL: spent not added", sqlTables, "spent = spent + ? WHERE", "spent = spent + 0 * ? WHERE", books},
+	{"SQL: spent not added", sqlDays, "spent = spent + ? WHERE", "spent = spent + 0 * ? WHERE", books},
 	{"SQL: move without the epoch", sqlTables, "lease_expires = ?\n\t\tWHERE id = ? AND status = ? AND epoch = ? AND settlements = ?`",
 		"lease_expires = ?\n\t\tWHERE id = ? AND status = ? AND epoch >= ? AND settlements < ?`", books},
 	{"SQL: lease of a living node", sqlTables,
@@ -360,8 +360,8 @@ var list = append([]mutant{
 	{"SQL: weight logged twice", sqlOperators, "if before == weight {", "if before < 0 {", books},
 	{"weight of anything", sqlOperators, "if weight < 1 || weight > ledger.WeightMax {", "if weight < -9 {", books},
 	{"SQL: weight of nothing set", sqlTenants, "workspaces.id), 1)`", "workspaces.id), 0)`", books},
-	{"SQL: nobody did it", sqlOperators, "author := ledger.Author(t.ctx)\n", "author := ledger.Author(t.ctx)[:0]\n", books},
-	{"SQL: note refused when repeated", sqlOperators, "?) ON CONFLICT DO NOTHING`", "?)`", books},
+	{"SQL: nobody did it", sqlOperators, "author := ledger.Author(t.Context())\n", "author := ledger.Author(t.Context())[:0]\n", books},
+	{"SQL: note refused when repeated", sqlOperators, "?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`", "?, ?, ?, ?, ?, ?, ?)`", books},
 	{"SQL: log without an order", sqlOperators, "ORDER BY created DESC, id DESC LIMIT", "ORDER BY created DESC, id LIMIT", books},
 	{"SQL: line on two pages", sqlOperators, "(created, id) < (?, ?)", "(created, id) <= (?, ?)", books},
 	{"lines of a millisecond missed", sqlOperators, "q.Before.Add(time.Millisecond - 1)", "q.Before", books},
@@ -513,7 +513,7 @@ var list = append([]mutant{
 	{"grant with a verification's id", creditRules, "case taken:", "case taken && e.Amount < 0:", books},
 	{"created told to who lost the race", uploadRules, "t.Doubt() && v.ID == n.ID", "v.ID == n.ID", lives},
 	{"created not told after a lost answer", uploadRules, "t.Doubt() && v.ID == n.ID", "t.Doubt() && v.ID != n.ID", lives},
-	{"doubt forgotten", "ledger/sqlstore/tx.go", "doubt = doubt || f.unknown", "doubt = false", unknowns},
+	{"doubt forgotten", "ledger/sqlstore/engine/transaction.go", "doubt = doubt || f.unknown", "doubt = false", unknowns},
 	{"SQL: small grant renews the wait", sqlTables, "SET issue_message = ? WHERE id = ?`",
 		"SET issue_message = ?, waiting_since = {now} WHERE id = ?`", books},
 	{"wait for credits of a moment", bookRules, "v.WaitingSince = v.Now", "v.WaitingSince = v.Now + 60_000", lives},

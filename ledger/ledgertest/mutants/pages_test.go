@@ -9,11 +9,11 @@ const (
 
 var (
 	// days are the tests of the sums of each day.
-	days = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^(TestDaysAddUp.*|TestAuditFindsWhatWasChanged.*)$"}}}
+	days = suite{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^(TestDaysAddUp.*|TestAuditFindsWhatWasChanged.*)$"}}}
 	// breakdowns are the tests of what a breakdown forgets.
-	breakdowns = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^TestABreakdownForgets"}}}
+	breakdowns = suite{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^TestABreakdownForgets"}}}
 	// shown is the part of the conformance suite about what pages show.
-	shown = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^TestConformance$/^sqlite$/^(single|recent|statements|operators)"}}}
+	shown = suite{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^TestConformance$/^sqlite$/^(single|recent|statements|operators)"}}}
 )
 
 // ofPages are those of what the pages ask of the ledger.

@@ -1,0 +1,205 @@
+package scheduler
+
+import (
+	"math"
+	"time"
+
+	"rollcall/actors/receiver/egress"
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/throttle"
+)
+
+const (
+	// turnFor is how long a queue that has more to ask keeps its only session while
+	// another queue has none. Guess: two sessions change hands 24 times a minute
+	// then, within the connection rate that strangers get.
+	turnFor = 5 * time.Second
+
+	restedAfter = 200 * time.Millisecond // looking costs a millisecond, a dead session a probe
+	holdFor     = 30 * time.Second       // with work that waits for the rate; RFC 5321 §4.5.3.2.7 lets 5 min
+)
+
+// tendFree goes through the sessions that have nothing to do: it gives them probes,
+// or ends them.
+func (ss *sessions) tendFree(v *View, resting bool) {
+	now := v.now
+	free, kept := ss.free, ss.free[:0]
+	dry := false
+	ss.hopeful = false
+	ss.sortFree(free)
+	for _, s := range free {
+		if resting || ss.isSpent(v, s) || ss.makesRoom(now, s) {
+			ss.quitSession(s)
+			continue
+		}
+		if s.queue.Queued() > 0 && !dry {
+			n := ss.claim(v, s)
+			dry = n == 0 && len(ss.paths.all) == 1 // the receiver's allowance: the others need not ask
+			probes := ss.takeProbes(now, s.queue, s.path, n)
+			ss.options.Sources.Return(s.path.index, ss.key, s.day, n-len(probes))
+			if len(probes) > 0 {
+				ss.giveProbes(v, s, probes)
+				continue
+			}
+		}
+		patience := v.limits.IdleTime
+		if s.queue.Queued() > 0 && ss.hopeful {
+			patience = max(patience, holdFor)
+		}
+		if now.Sub(s.idle) >= patience {
+			ss.quitSession(s)
+			continue
+		}
+		ss.wakeAt(s.idle.Add(patience))
+		kept = append(kept, s)
+	}
+	clear(free[len(kept):])
+	ss.free = kept
+}
+
+// isSpent says whether a session that has nothing to do may not be used again.
+func (ss *sessions) isSpent(v *View, s *session) bool {
+	now, a := v.now, &v.limits
+	return s.doomed || s.rcpts >= a.RcptsPerConnection || s.transactionsLeft() <= 0 || s.refused >= a.RefusedPerSession ||
+		!s.void.IsZero() || s.queue.suspensionOf(now, s.path) != nil || ss.allowance.errorsLeft(s, *a) <= 0 ||
+		ss.pathLeft(now, s) || !reaches(a.Family, s.host.at) ||
+		now.Before(s.host.aside) && ss.paths.otherHost(now, s.queue.route, s.path, s.host.host) != nil ||
+		now.Sub(s.opened) > a.SessionAge || len(ss.all)-ss.closing > a.Connections ||
+		ss.allowance.tlsMode(now, s.queue) == smtp.TLSRequired && s.tls != smtp.TLSRequired || s.stale()
+}
+
+// stale says whether a session was told nothing but to come back, and somebody has: some
+// receivers greylist a connection, and look at who comes back in another one.
+func (s *session) stale() bool {
+	return s.greyed > 0 && s.greyed == s.told && s.queue.Queued() > 0 && s.queue.greyed.After(s.opened)
+}
+
+// pathLeft says whether a session speaks from a source that may not go on, or that is the
+// second choice by now.
+func (ss *sessions) pathLeft(now time.Time, s *session) bool {
+	if !ss.paths.sourceBlocked(now, s.path).Free() {
+		return s.path.pause != throttle.PauseDrain
+	}
+	return len(ss.paths.all) > 1 && ss.paths.choosePath(now, s.queue.route, s.host.at) != s.path
+}
+
+// makesRoom says whether a session should make room for a queue that has none.
+func (ss *sessions) makesRoom(now time.Time, s *session) bool {
+	if !ss.pressed || ss.closing >= max(1, ss.fair.Unserved()) {
+		return false
+	}
+	return s.queue.Queued() == 0 || s.queue.Sessions() > 1 || now.Sub(s.opened) >= turnFor ||
+		ss.small != nil && ss.closing < max(1, len(ss.all)/2) && ss.isLarge(s.queue)
+}
+
+// claim returns how many addresses a session is given now, which are booked with its source, and notes what it waits for.
+func (ss *sessions) claim(v *View, s *session) int {
+	c := ss.supplyOf(v, s)
+	ask := decideAsk(v, &c)
+	if ask.cause != wire.Cause_FREE {
+		ss.waitFor(ask.cause, ask.until)
+		ss.hopeful = ss.hopeful || ask.cause == wire.Cause_ALLOWANCE
+	}
+	if ask.n <= 0 {
+		return 0
+	}
+	today := ss.options.ledgerTime(v.now)
+	got, wait := ss.options.Sources.Claim(s.path.index, ss.key, today, min(ask.n, c.queued))
+	s.day = egress.DayOf(today)
+	if got == 0 {
+		ss.blocks.add(wire.Cause_NO_SOURCE, v.now.Add(wait))
+		ss.wakeAt(v.now.Add(min(wait, asideFor)))
+	}
+	return got
+}
+
+// waitFor notes what keeps us from asking more, and until when.
+func (ss *sessions) waitFor(cause wire.Cause, until time.Time) {
+	ss.blocks.add(cause, until)
+	ss.wakeAt(until)
+}
+
+// supplyOf gathers what a session might be given.
+func (ss *sessions) supplyOf(v *View, s *session) supply {
+	l, a := s.queue, &v.limits
+	c := supply{alone: s.path.pace.Alone(), asking: s.path.asking > 0, queued: l.Queued(), left: l.left(),
+		shared:  ss.fair.Unserved() > 0 || l.Contended(),
+		session: min(a.RcptsPerConnection-s.rcpts, ss.allowance.errorsLeft(s, *a), s.transactionsLeft()*a.RcptsPerTransaction)}
+	sent := v.now.Add(v.lead)
+	if c.budget, c.next[0] = ss.refusalsFor(v.now, l, s.path); c.budget <= 0 {
+		return c
+	}
+	if c.rate, c.next[1] = ss.allowance.rcpts.Ready(sent); c.rate == 0 || c.alone && c.asking {
+		return c // a window paces from when it was asked
+	}
+	c.pace, c.next[2] = s.path.readyAt(sent)
+	return c
+}
+
+// refusalsFor returns how many probes of a queue may begin now by the budget of a source, and when
+// none may, when to ask again. A queue whose tenants have used more than those of another queue with
+// a session leaves these their part of what is left.
+func (ss *sessions) refusalsFor(now time.Time, l *hostQueue, o *egressPath) (n int, next time.Time) {
+	n, next = o.refusals.Ready(now)
+	weight := ss.paths.refusalWeight(o)
+	if n <= 0 || weight <= 1 || l.Queued() == 0 {
+		return n, next
+	}
+	rank := l.Rank()
+	for _, s := range ss.all {
+		if s.queue == l || s.path != o || s.closing || s.queue.Queued() == 0 || !rank.Ahead(s.queue.Rank(), weight) {
+			continue
+		}
+		part := 1 - ss.fair.Fraction(l.First())
+		if n -= int(math.Ceil(part * float64(o.refusals.CountAllowed()))); n <= 0 {
+			return 0, now.Add(asideFor)
+		}
+		return n, next
+	}
+	return n, next
+}
+
+// takeProbes pops up to n probes that are still worth asking.
+func (ss *sessions) takeProbes(now time.Time, l *hostQueue, o *egressPath, n int) []*Probe {
+	out := make([]*Probe, 0, min(n, l.Queued()))
+	for len(out) < n && l.Queued() > 0 {
+		p := ss.queues.popProbe(l)
+		switch {
+		case p.chunk.gone():
+			p.chunk.open--
+		case p.chunk.task.silent(now):
+			ss.queues.shedTask(p.chunk.task)
+			p.chunk.open--
+		case ss.queues.handOver(now, p):
+		case ss.queues.parkProbe(now, o, p):
+		case !p.chunk.deadline.IsZero() && now.After(p.chunk.deadline):
+			ss.queues.answerProbe(p, Judgement{Verdict: again(smtp.ReceiverRateLimited, "expired")}, now)
+		default:
+			ss.fair.Charge(now, ss.flowOf(p.chunk.task))
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// giveProbes gives probes to a session. The first of a session need no RSET; to be sent
+// as late as all others, they wait.
+func (ss *sessions) giveProbes(v *View, s *session, probes []*Probe) {
+	now, a, lead, after := v.now, &v.limits, v.lead, time.Duration(0)
+	if s.rcpts == 0 {
+		after = lead
+	}
+	ss.allowance.rcpts.Begin(now.Add(lead), len(probes))
+	s.path.rcpts.Begin(now.Add(lead), len(probes))
+	s.path.refusals.Begin(len(probes))
+	s.slot.Halted.Store(false)
+	s.halted = false
+	s.give(probes, now)
+	s.grouped = a.Pipelining && s.groups && s.queue.takesGroups(now)
+	s.transactions += (len(probes) + a.RcptsPerTransaction - 1) / a.RcptsPerTransaction
+	transaction, group := ss.allowance.sizes(now)
+	ss.steps = append(ss.steps, AskProbes{ID: s.id, After: after, Probes: probes,
+		RefusedMax: a.RefusedPerSession - s.refused, Pipelining: s.grouped, Transaction: transaction, Group: group,
+		Rested: now.Sub(s.idle) > restedAfter, Version: ss.allowance.version})
+}

@@ -1,0 +1,160 @@
+package scheduler
+
+import (
+	"time"
+
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/throttle"
+	"rollcall/smtp/verdict"
+)
+
+const (
+	// guardLeast is how many refusals of an hour may wake a guard. Guess: none is known that counts
+	// to fewer than five.
+	guardLeast = 3
+
+	// slowBy is how much longer a refusal takes that is held back as a warning. The
+	// first slowRefusals of a session warn of nothing. Postfix waits for a second from
+	// the tenth error on. Guess.
+	slowBy       = time.Second - 50*time.Millisecond
+	slowRefusals = 2
+)
+
+// mayWakeGuard reports whether a guard against harvesting can be at work, as its words say: it counts what
+// it refused. Where it has refused next to nothing, the words are those of one odd mailbox.
+func (s *session) mayWakeGuard(now time.Time) bool {
+	return s.refused >= guardLeast || s.path.refusals.RefusedAt(now) >= guardLeast
+}
+
+// poisonOthers notes that a guard has spoken in a session: what the others of the same
+// source were told since then is worth nothing. Since then means since the RCPT
+// was sent, because somewhere between that and its answer the guard woke up.
+func (ss *sessions) poisonOthers(now time.Time, s *session, r Report) {
+	if !s.mayWakeGuard(now) || !r.Poisoned && (r.Failure == nil || r.Failure.Verdict.Action != verdict.ActVoid) {
+		return
+	}
+	since := s.at
+	if n := len(r.Answered); n > 0 && r.Answered[n-1].Told.Verdict.Action == verdict.ActVoid {
+		since = r.Answered[n-1].Sent
+	}
+	beside := func(o *session) bool { return o != s && o.path == s.path }
+	for _, other := range ss.all {
+		if beside(other) && (other.void.IsZero() || since.Before(other.void)) {
+			other.void = since
+		}
+	}
+	ss.haltSessions(beside)
+}
+
+// bookReport counts what was asked, and what came of it.
+func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
+	fresh, asked, refused, faults, last := s.rcpts == 0, 0, 0, 0, time.Time{}
+	s.agreed = ss.agreesOnLength(s, r)
+	for _, a := range r.Answered {
+		a.waited, last = a.At.Sub(later(a.Sent, last)), a.At
+		if a.Told.Attempt.Code == 0 { // cannot be asked at this host: nothing was sent
+			ss.allowance.undoRcpts(s, 1)
+			s.path.refusals.Undo(1)
+			ss.options.Sources.Return(s.path.index, ss.key, s.day, 1)
+			continue
+		}
+		if asked++; asked == 1 && !fresh {
+			ss.allowance.lead.Learn(a.Sent.Sub(s.at))
+		}
+		ss.allowance.noteSlowRefusal(now, s, a, refused)
+		if !a.Told.isAccepted() && a.Told.Verdict.Reason != smtp.Greylisted {
+			faults++
+		}
+		ss.allowance.finishRcpts(s, ss.allowance.replies.Seen(a.Sent, a.At), 1)
+		if a.Told.isAccepted() {
+			s.path.pace.Took(a.waited)
+		}
+		switch {
+		case a.Told.isPermanent():
+			refused++
+			s.path.refusals.Refused(a.At)
+			ss.queues.chargeRefusal(now, s.queue, s.path, a.Probe)
+		case a.Told.isAccepted():
+			s.path.refusals.Accepted(a.At)
+		default:
+			s.path.refusals.Undo(1)
+		}
+		if a.Told.Attempt.Code != 421 {
+			s.told++
+			if a.Told.Verdict.Reason == smtp.Greylisted {
+				s.greyed++
+			}
+			ss.allowance.learned.Went(s.told, s.refused+refused, now)
+			s.host.failures, s.host.served = 0, true
+		}
+	}
+	unheard := min(max(0, r.Refused-refused), len(r.Rest)) // refused, though nobody looked
+	for range unheard {
+		s.path.refusals.Refused(now)
+	}
+	s.path.refusals.Undo(len(r.Rest) - unheard)
+	ss.dirty = ss.dirty || refused+unheard > 0
+	ss.allowance.finishRcpts(s, now, r.OnWire)
+	ss.allowance.undoRcpts(s, len(r.Rest)-r.OnWire)
+	ss.options.Sources.Return(s.path.index, ss.key, s.day, len(r.Rest)-r.OnWire)
+	s.errors += faults
+	s.rcpts += asked + r.OnWire
+	s.refused += refused + unheard
+	room := make([]evidence.Attempt, len(r.Answered))
+	for i := range r.Answered {
+		a := &r.Answered[i]
+		if a.Probe.attempts == nil && a.Told.Verdict.Outcome != smtp.Undecided { // who waits would keep all of it
+			a.Probe.attempts = room[i : i : i+1] // for note
+		}
+	}
+}
+
+// agreesOnLength reports whether the receiver ended a session after as many answers as one
+// before: it is about the length of sessions, and not about who was asked last.
+func (ss *sessions) agreesOnLength(s *session, r *Report) bool {
+	told := s.told
+	for i := range r.Answered {
+		if code := r.Answered[i].Told.Attempt.Code; code != 0 && code != 421 {
+			told++
+		}
+	}
+	return r.Failure != nil && r.Cut && ss.allowance.learned.Agrees(told)
+}
+
+// badSequence is how a server answers a command that came before its time (RFC 5321 §4.2.2).
+const badSequence = 503
+
+// learnTogether learns from a report how many RCPTs go together, in a transaction and in a group,
+// and whether the hosts take commands in groups at all.
+func (ss *sessions) learnTogether(now time.Time, s *session, r *Report) {
+	told, learned := &ss.allowance.before, &ss.allowance.learned
+	outOfStep, before := false, s.told
+	for i := range r.Answered {
+		a := &r.Answered[i]
+		if a.told = before; a.Told.Attempt.Code == 0 {
+			continue // nothing was sent
+		}
+		before++
+		outOfStep = outOfStep || a.Told.Attempt.Code == badSequence
+		if a.Told.Verdict.Outcome == smtp.Undecided {
+			learned.Group.OnOther()
+			continue
+		}
+		s.taken = max(s.taken, a.Nth)
+		learned.Group.OnPlain(told.PipeliningDepth)
+		learned.Transaction.OnPlain(told.RcptsPerTransaction)
+	}
+	if r.Failure == nil || r.Stale {
+		return
+	}
+	if r.Cut {
+		learned.Group.OnOther()
+		learned.Transaction.OnOther()
+	}
+	trouble := r.Failure.Attempt.Trouble
+	outOfStep = outOfStep || trouble == evidence.TroubleProtocol || trouble == evidence.TroubleTimeout
+	if outOfStep && s.grouped {
+		s.queue.alone = now.Add(throttle.LearnedFor)
+	}
+}

@@ -1,0 +1,166 @@
+package scheduler
+
+import (
+	"time"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp/throttle"
+)
+
+// What is asked and opened is decided here, from values alone: View says what holds for the whole receiver, supply and room what
+// holds for one session. What follows from a decision stands in ask.go and open_session.go.
+
+const (
+	// workMax and workFor bound the probes given to a session at a time, so that
+	// answers come back steadily and the last ones are shared out; a whole transaction may take longer.
+	workMax = 64
+	workFor = 250 * time.Millisecond
+
+	// sharedMost is how many RCPTs of a transaction are given while others wait for a session, or in the same queue: whoever
+	// comes next should not have to wait for long. It costs a tenth of the speed of long transactions.
+	sharedMost = 20
+
+	// heldShare: what all sessions together were given and have not asked is at most one part in this many of the RCPT rate,
+	// because it counts as asked. So it costs a tenth of the rate at most.
+	heldShare = 10
+
+	// probesPerSession is how many queued probes justify one more session: opening costs about as many turns as four probes,
+	// which is a fifth of its work then.
+	probesPerSession = 16
+
+	// worthOpening is how much work by one session alone justifies one more, where a turn takes turnShort. It is as much less as
+	// turns take longer: at 20 ms a turn 100 ms. Where they take less the processor is the limit and each session costs some,
+	// so it is worthShort there: with more sessions than it can serve a node took twice the memory for a million addresses.
+	worthOpening = time.Second
+	worthShort   = 10 * time.Second
+	turnShort    = 2 * time.Millisecond
+
+	// turnsPerProbe is how many turns a probe takes at most: RSET, MAIL, RCPT.
+	turnsPerProbe = 3
+)
+
+// View is what one plan goes by.
+type View struct {
+	now     time.Time
+	limits  throttle.Limits // what may be asked here now
+	lead    time.Duration   // from giving addresses to sending them
+	turn    time.Duration   // the fastest reply; 0: none was timed
+	expect  time.Duration   // the next reply: until one was timed a third of opening a session
+	opening time.Duration   // the fastest opening of a session
+	turns   float64         // that an address takes
+	busy    bool            // this node has more to do than it can
+}
+
+// supply is what a session that has nothing to do might be given.
+type supply struct {
+	budget  int          // addresses that may be refused
+	rate    int          // that the rate of the receiver lets go
+	pace    int          // and that of its source
+	next    [3]time.Time // when there are more of these, where there are none; zero: when one is answered
+	alone   bool         // its source asks one at a time
+	asking  bool         // and asks one now
+	session int          // that the session may ask before it ends
+	queued  int          // that wait
+	left    int          // the same with those that are kept back for the moment
+	shared  bool         // others wait for a session, or in its queue
+}
+
+// Ask is how many addresses a session is given, and if none what it waits for.
+type Ask struct {
+	n     int
+	cause wire.Cause
+	until time.Time // zero: until one is answered
+}
+
+// decideAsk decides how many addresses a session is given now.
+func decideAsk(v *View, c *supply) Ask {
+	switch {
+	case c.budget <= 0:
+		return Ask{cause: wire.Cause_BUDGET, until: c.next[0]}
+	case c.rate == 0:
+		return Ask{cause: wire.Cause_ALLOWANCE, until: v.givenBefore(c.next[1])}
+	case c.alone && c.asking:
+		return Ask{}
+	case c.pace == 0:
+		return Ask{cause: wire.Cause_ALLOWANCE, until: v.givenBefore(c.next[2])}
+	}
+	held := max(1, v.limits.RcptRate.Events/(heldShare*max(1, v.limits.Connections)))
+	n := v.portionOf(min(c.rate, c.pace, c.budget, held, c.session, workMax), c)
+	if c.alone {
+		n = min(n, 1)
+	}
+	return Ask{n: n}
+}
+
+// givenBefore returns when something has to be given that is to be sent at a time; zero stays so.
+func (v *View) givenBefore(sent time.Time) time.Time {
+	if sent.IsZero() {
+		return sent
+	}
+	return sent.Add(-v.lead)
+}
+
+// portionOf is how many of the n probes that a session might be given it gets: no
+// more than it asks in a short while, no more than leaves as much for the other
+// sessions of its queue, and no part of a transaction behind a whole one.
+func (v *View) portionOf(n int, c *supply) int {
+	most := v.limits.RcptsPerTransaction
+	if c.shared {
+		most = min(most, sharedMost)
+	}
+	soon := max(1, int(float64(workFor)/(v.turns*float64(max(1, v.expect)))))
+	n = min(n, max(soon, most), 1+c.queued/min(v.sessionsWorth(c.left), max(1, v.limits.Connections)))
+	if whole := v.limits.RcptsPerTransaction; n > whole {
+		n -= n % whole
+	}
+	return n
+}
+
+// sessionsWorth is how many sessions are worth it for so many addresses: one, and more only when
+// one alone would be long at it, which is known from its first answers on, and
+// when the RCPT rate can feed them.
+func (v *View) sessionsWorth(left int) int {
+	if v.busy {
+		return 1
+	}
+	alone := time.Duration(float64(left) * v.turns * float64(v.turn))
+	alone += time.Duration(left/v.limits.RcptsPerConnection) * 2 * v.opening // and QUIT takes its turn
+	fed := v.limits.RcptRate.PerSecond() * turnsPerProbe * v.turn.Seconds()
+	worth := worthShort
+	if v.turn >= turnShort {
+		worth = time.Duration(float64(worthOpening) * float64(turnShort) / float64(v.turn))
+	}
+	return 1 + min(left/min(probesPerSession, v.limits.RcptsPerConnection), int(alone/worth), 1+int(2*fed))
+}
+
+// room is what one more session for a queue would find.
+type room struct {
+	dials    int       // that the connection rate lets go
+	dialsAt  time.Time // when there are more, where there are none
+	opens    bool      // so many openings a second were borne here
+	opensAt  time.Time
+	wayward  bool // as many are on their way as were borne
+	alone    bool // its source asks one at a time, and a session works
+	open     int
+	unserved bool // the queue has no session
+}
+
+// Open is whether one more session is opened for a queue, and if not, until when.
+type Open struct {
+	may     bool
+	until   time.Time // zero: until one has ended
+	pressed bool      // one of those that are open has to make room
+}
+
+// decideOpen decides whether one more session is opened for a queue now.
+func decideOpen(v *View, r *room) Open {
+	switch {
+	case r.dials == 0:
+		return Open{until: r.dialsAt}
+	case !r.opens, r.wayward, r.alone:
+		return Open{until: r.opensAt}
+	case r.open >= v.limits.Connections:
+		return Open{pressed: r.unserved}
+	}
+	return Open{may: true}
+}

@@ -1,0 +1,242 @@
+package scheduler
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"rollcall/actors/receiver/state"
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/throttle"
+)
+
+// candidate is one address of one host of a queue.
+type candidate struct {
+	host     string
+	at       netip.Addr
+	until    time.Time // not to be dialled before
+	failures int       // in a row, without an answer about an address between them
+	served   bool      // it has answered about an address
+	last     Judgement // the newest of them; without an attempt: never
+
+	aside  time.Time // until when other hosts are asked first: it gives bad answers, and they don't
+	doubts int       // times in a row, without a good answer between them
+	fails  int       // bad first tries, less good answers
+}
+
+// route is one set of hosts as our sources find them: which can be dialled, which of our sources they refuse, and how they
+// are spoken to.
+type route struct {
+	key        string // their names
+	candidates []*candidate
+	refusals   map[*egressPath]*suspension // of our sources
+	tls        smtp.TLSMode
+	tlsUntil   time.Time // when tls falls back to opportunistic
+	alone      time.Time // until when each command waits for its reply
+}
+
+// hostsKey tells queues apart: by the names of the hosts, in their order.
+func hostsKey(hosts []*wire.Host) string {
+	if len(hosts) == 1 {
+		return hosts[0].GetName()
+	}
+	var b strings.Builder
+	for _, h := range hosts {
+		b.WriteString(h.GetName())
+		b.WriteByte(',')
+	}
+	return b.String()
+}
+
+// learnHosts takes over the addresses of a newer route and keeps what is known of old ones.
+func (l *route) learnHosts(hosts []*wire.Host) {
+	old := l.candidates
+	fresh := make([]*candidate, 0, len(old))
+	for _, h := range hosts {
+		for _, at := range h.Addresses() {
+			same := func(c *candidate) bool { return c.at == at && c.host == h.GetName() }
+			if i := slices.IndexFunc(old, same); i >= 0 {
+				fresh = append(fresh, old[i])
+			} else {
+				fresh = append(fresh, &candidate{host: h.GetName(), at: at})
+			}
+		}
+	}
+	l.candidates = fresh
+}
+
+// tlsModeNow is the TLS mode for the next session.
+func (l *route) tlsModeNow(now time.Time) smtp.TLSMode {
+	if l.tls != smtp.TLSOpportunistic && now.After(l.tlsUntil) {
+		l.tls = smtp.TLSOpportunistic
+	}
+	return l.tls
+}
+
+// setMode remembers for a while that a receiver demands TLS, or that its TLS is broken.
+func (l *route) setMode(m smtp.TLSMode, now time.Time) {
+	l.tls, l.tlsUntil = m, now.Add(throttle.LearnedFor)
+}
+
+// takesGroups reports whether the hosts may be sent commands in groups, where they offer it.
+func (l *route) takesGroups(now time.Time) bool { return !now.Before(l.alone) }
+
+// refusalOf gives what a queue has against a source; to be changed.
+func (l *route) refusalOf(o *egressPath) *suspension {
+	if l.refusals == nil {
+		l.refusals = map[*egressPath]*suspension{}
+	}
+	r := l.refusals[o]
+	if r == nil {
+		r = &suspension{}
+		l.refusals[o] = r
+	}
+	return r
+}
+
+// suspensionOf gives the rest that keeps a source from a queue, nil when none does.
+func (l *route) suspensionOf(now time.Time, o *egressPath) *suspension {
+	r := l.refusals[o]
+	switch {
+	case r != nil && now.Before(r.until) && !r.until.Before(o.until):
+		return r
+	case now.Before(o.until):
+		return &o.suspension
+	}
+	return nil
+}
+
+// knowsSomething says whether something is known of the hosts that is worth keeping: TLS,
+// refusals of our sources, failures, whose number makes the next wait longer, and for how long they lasted.
+func (l *route) knowsSomething(now time.Time) bool {
+	for _, r := range l.refusals {
+		if r.count > 0 && now.Before(r.until.Add(throttle.LearnedFor)) {
+			return true
+		}
+	}
+	return !l.takesGroups(now) || l.tlsModeNow(now) != smtp.TLSOpportunistic || slices.ContainsFunc(l.candidates, func(c *candidate) bool {
+		return c.failures > 0 && now.Before(c.until.Add(throttle.LearnedFor))
+	})
+}
+
+// inWords names a queue in a sentence, by its hosts.
+func (l *route) inWords() string { return strings.TrimSuffix(l.key, ",") }
+
+// noteTo adds what a queue knows to a snapshot.
+func (l *route) noteTo(now time.Time, m *state.Snapshot) {
+	one := state.Lane{Key: l.key, Rests: l.noteRests(now)}
+	if mode := l.tlsModeNow(now); mode != smtp.TLSOpportunistic {
+		one.TLS, one.Left = uint8(mode), l.tlsUntil.Sub(now).Milliseconds()
+	}
+	if (one.TLS > 0 || len(one.Rests) > 0) && len(m.Lanes) < state.HostsMax {
+		m.Lanes = append(m.Lanes, one)
+	}
+	for _, c := range l.candidates {
+		if c.failures > 0 && now.Before(c.until.Add(throttle.LearnedFor)) && len(m.Hosts) < state.HostsMax {
+			m.Hosts = append(m.Hosts, state.Host{Host: c.host, At: c.at.String(),
+				Left: max(0, c.until.Sub(now).Milliseconds()), Failures: min(c.failures, state.CountMax),
+				Last: state.AttemptOf(c.last.Attempt)})
+		}
+	}
+}
+
+// noteRests gives the sources that a queue refuses.
+func (l *route) noteRests(now time.Time) []state.Suspension {
+	var out []state.Suspension
+	for o, r := range l.refusals {
+		if left := r.until.Sub(now); left > 0 && len(out) < state.SourcesMax {
+			out = append(out, state.Suspension{Source: o.name, Left: left.Milliseconds(),
+				Rests: min(r.count, state.CountMax), Last: state.AttemptOf(r.last.Attempt)})
+		}
+	}
+	return out
+}
+
+// restored is what came of a snapshot and waits for its queues to be made.
+type restored struct {
+	queues map[string]state.Lane
+	hosts  map[string]state.Host // by host and address
+	read   time.Time
+}
+
+// routeTo gives what is known of a set of hosts.
+func (ps *paths) routeTo(now time.Time, hosts []*wire.Host) *route {
+	key := hostsKey(hosts)
+	l := ps.routes[key]
+	if l == nil {
+		l = &route{key: key, tls: smtp.TLSOpportunistic}
+		ps.routes[key] = l
+		l.learnHosts(hosts)
+		ps.remindRoute(now, l)
+		return l
+	}
+	l.learnHosts(hosts)
+	return l
+}
+
+// remindRoute tells a route what is remembered of its hosts.
+func (ps *paths) remindRoute(now time.Time, l *route) {
+	m := ps.restored
+	if m == nil {
+		return
+	}
+	until := func(ms int64) time.Time {
+		return m.read.Add(state.Millis(ms, state.HoldMost))
+	}
+	one, ok := m.queues[l.key]
+	if ok {
+		ps.remindRests(now, l, one.Rests, until)
+	}
+	if ok && one.Left > 0 && one.TLS <= uint8(smtp.TLSOffHELO) && now.Before(until(one.Left)) {
+		l.tls, l.tlsUntil = smtp.TLSMode(one.TLS), until(one.Left)
+	}
+	for _, c := range l.candidates {
+		h, ok := m.hosts[c.host+" "+c.at.String()]
+		if !ok || c.failures > 0 || !now.Before(until(h.Left).Add(throttle.LearnedFor)) {
+			continue
+		}
+		c.until, c.failures, c.last = until(h.Left), state.Count(h.Failures), ps.options.judgeRecalled(h.Last)
+	}
+}
+
+// remindRests tells a queue which sources it refused. Of what is known already the
+// stricter holds.
+func (ps *paths) remindRests(now time.Time, l *route, noted []state.Suspension, until func(ms int64) time.Time) {
+	for _, m := range noted[:min(len(noted), state.SourcesMax)] {
+		for _, o := range ps.all {
+			if o.name != m.Source || !now.Before(until(m.Left)) {
+				continue
+			}
+			if r := l.refusalOf(o); until(m.Left).After(r.until) {
+				r.until, r.count, r.last = until(m.Left), max(1, state.Count(m.Rests)), ps.options.judgeRecalled(m.Last)
+			}
+		}
+	}
+}
+
+// doubtHost lets the other hosts of a queue go first where one gives nothing but bad answers: for 2, 4, 8 … 60 s.
+func (ps *paths) doubtHost(now time.Time, at place, r throttle.Result) {
+	if at.host.fails++; r == throttle.RefusedUs { // a block is soon known
+		at.host.fails += 2
+	}
+	if at.host.fails < hostFails || now.Before(at.host.aside) {
+		return
+	}
+	if other := ps.otherHost(now, at.route, at.path, at.host.host); other == nil || 4*other.fails > hostFails {
+		return // they are no better
+	}
+	host := at.host.host
+	at.host.doubts++
+	until := now.Add(ps.downFor(at.host.doubts))
+	for _, c := range at.route.candidates {
+		if c.host == host {
+			c.aside, c.doubts, c.fails = until, at.host.doubts, hostFails/2
+		}
+	}
+	ps.halt(Halt{route: at.route, host: host})
+	at.path.pace.Ignore(now)
+	ps.record(now, fmt.Sprintf("the host %s gives mostly bad answers: others are asked first", host))
+}

@@ -1,0 +1,179 @@
+package scheduler
+
+import (
+	"time"
+
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/verdict"
+)
+
+// Fact is one thing that follows from a report. learn makes all of them, and queues, sessions and paths each take those that
+// are theirs: none of them knows what the others make of it.
+type Fact struct {
+	what  finding
+	about *Answered // an address; of the end of a session, with its failure
+}
+
+// finding is what a fact says.
+type finding uint8
+
+const (
+	untouched  finding = iota // it was not asked: it waits as before
+	answered                  // the answer says something about the address
+	worthless                 // it was answered after a guard woke up
+	unaskable                 // it cannot be asked here
+	tooMany                   // the host takes fewer RCPTs in a transaction
+	notHere                   // the host doesn't serve its domain
+	underTLS                  // it is answered under TLS
+	goneWith                  // its session ended with it, and not because of it
+	suspicious                // what was said may be about more than the address
+	suspected                 // it was on the wire when its session ended
+
+	guardWoke   // a guard against harvesting has ended the session
+	overRefused // the session ended after too many refusals
+	wasCut      // the session was ended while addresses were asked
+	troubled    // the session ended with words about the host or about us
+)
+
+// situation is what else learn has to know of the session that reports.
+type situation struct {
+	void   time.Time // what was answered later counts for nothing; zero: all counts
+	agreed bool      // it was ended after as many answers as one before
+	guard  bool      // so much was refused that a guard may be at work
+	mayTLS bool      // TLS was not tried, and may be
+	sent   time.Time // what is to blame for its end
+	taken  int       // RCPTs of one transaction that were answered, the most
+	told   int       // answers of the session, those of the report among them
+}
+
+// learn makes facts of a report, in the order in which things were said.
+func learn(now time.Time, r *Report, in situation) []Fact {
+	facts := make([]Fact, 0, len(r.Answered)+len(r.Rest)+1)
+	for i := range r.Answered {
+		facts = append(facts, Fact{in.findAnswer(&r.Answered[i]), &r.Answered[i]})
+	}
+	for i, p := range r.Rest {
+		one := Answered{Probe: p, At: now}
+		what := untouched
+		if i == 0 && r.OnWire > 0 && r.Failure != nil && !r.Stale { // the others are not what ended the session
+			one.Told, one.Sent, what = *r.Failure, in.sent, suspected
+			if in.agreed || !in.void.IsZero() || r.Poisoned && in.guard || r.Failure.Attempt.Trouble == evidence.TroubleOurs {
+				what = goneWith
+			}
+		}
+		facts = append(facts, Fact{what, &one})
+	}
+	if what, learned := in.findEnd(r); learned {
+		facts = append(facts, Fact{what, &Answered{Told: *r.Failure, At: now}})
+	}
+	return facts
+}
+
+// findAnswer returns what the answer to an address says.
+func (in *situation) findAnswer(a *Answered) finding {
+	code, v := a.Told.Attempt.Code, &a.Told.Verdict
+	switch {
+	case !in.void.IsZero() && a.At.After(in.void) && code != 0:
+		return worthless
+	case v.Outcome != smtp.Undecided:
+		return answered
+	case v.Action == verdict.ActSplit && a.Nth > max(1, in.taken):
+		return tooMany
+	case v.Action == verdict.ActNextMX:
+		return notHere
+	case v.Action == verdict.ActTLS && in.mayTLS:
+		return underTLS
+	case v.Action == verdict.ActVoid && in.guard:
+		return goneWith
+	case v.Action == verdict.ActVoid, v.Action == verdict.ActSplit:
+		return suspicious
+	case v.Action == verdict.ActTLS, code == 0:
+		return unaskable
+	case code == 421 && in.agreed: // sessions are so long here
+		return goneWith
+	}
+	return suspicious
+}
+
+// findEnd returns what the end of a session says; false: nothing.
+func (in *situation) findEnd(r *Report) (finding, bool) {
+	switch {
+	case r.Failure == nil || r.Stale: // it goes on, or was closed for lack of use
+		return 0, false
+	case r.Poisoned: // or one mailbox has said so
+		return guardWoke, in.guard
+	case r.Cut && in.told > 0 && r.Failure.Verdict.Action == verdict.ActVoid: // 421, too many errors
+		return overRefused, true
+	case r.Cut && r.Failure.Attempt.Stage >= smtp.StageRcpt: // whoever was asked is suspected
+		return wasCut, true
+	}
+	return troubled, true
+}
+
+// takeFact follows what is said of an address here.
+func (qs *queues) takeFact(now time.Time, l *hostQueue, at place, f Fact) {
+	a, p := f.about, f.about.Probe
+	switch f.what {
+	case untouched:
+		qs.pushProbe(l, p)
+		return
+	case worthless:
+		a.Told.Attempt.Void = true
+	case goneWith:
+		qs.retryProbe(l, *a)
+		return
+	case guardWoke, overRefused, wasCut, troubled:
+		return
+	}
+	p.note(a.Told)
+	switch f.what {
+	case answered:
+		if !a.Told.Verdict.Bare { // which may mean us as well as the mailbox
+			qs.answeredWell(now, at, a)
+		}
+		qs.answerProbe(p, a.Told, a.At)
+	case worthless, tooMany, underTLS: // a receiver that rests tells it when to come back
+		qs.pushProbe(l, p)
+	case notHere:
+		qs.nextHosts(now, at, *a)
+	case suspicious, suspected:
+		qs.answeredBadly(now, at, *a)
+	case unaskable:
+		qs.answerProbe(p, a.Told, a.At)
+	}
+}
+
+// takeFact learns what sessions bear here.
+func (ss *sessions) takeFact(now time.Time, s *session, f Fact) {
+	learned, a := &ss.allowance.learned, f.about
+	ss.dirty = ss.dirty || f.what != answered && f.what != worthless && f.what != untouched
+	switch {
+	case f.what == tooMany:
+		learned.PerTransaction.Tighten(a.Nth-1, now)
+		learned.Transaction.OnSplit(a.Nth - 1)
+	case f.what == suspicious && a.Told.Verdict.Action == verdict.ActSplit:
+		// As many went before in a transaction: it may be the session that has had enough. Two that agree teach how long sessions
+		// are. As it may be our pace as well, it is a bad answer like others.
+		s.doomed = s.doomed || learned.SessionFull(a.told, now)
+	case f.what == guardWoke:
+		learned.Refused.Tighten(s.refused-1, now)
+	case f.what == overRefused:
+		learned.Refused.Tighten(s.refused, now)
+	case f.what == wasCut:
+		learned.SessionEnded(s.told, s.refused, now)
+	}
+}
+
+// takeFact learns whether a source is taken, whether TLS is, and what keeps us away.
+func (ps *paths) takeFact(now time.Time, at place, f Fact) {
+	switch f.what {
+	case answered:
+		ps.receiver.inRow = 0
+		ps.noteTaken(now, at.route, at.path)
+	case underTLS:
+		at.route.setMode(smtp.TLSRequired, now)
+	case guardWoke:
+		ps.pauseReceiver(now, f.about.Told)
+	}
+}

@@ -1,0 +1,177 @@
+package scheduler
+
+import (
+	"time"
+
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/throttle"
+	"rollcall/smtp/verdict"
+)
+
+// pause is how the whole receiver is left alone. The zero value: it is not.
+type pause struct {
+	until  time.Time // nothing is asked before
+	since  time.Time
+	inRow  int       // without an answer about an address between them
+	excuse Judgement // what probes are told meanwhile
+}
+
+// avoid does not dial an address for a while. What fails during that while, as
+// sessions that were open beside the first that failed, does not prolong it.
+func (c *candidate) avoid(now time.Time, told Judgement, wait time.Duration) {
+	c.last = told
+	if now.Before(c.until) {
+		return
+	}
+	c.until = now.Add(wait)
+	c.failures++
+}
+
+// pauseReceiver rests the whole receiver; each pause in a row is longer.
+func (ps *paths) pauseReceiver(now time.Time, told Judgement) {
+	resting := now.Before(ps.receiver.until)
+	until := now.Add(ps.penaltyWait(told.Verdict, ps.receiver.inRow))
+	if resting && (told.Verdict.Wait == 0 || !until.After(ps.receiver.until)) {
+		return // said by several sessions at once
+	}
+	ps.receiver.until = until
+	if !resting {
+		ps.receiver.since = now
+		ps.receiver.inRow++
+	}
+	ps.halt(Halt{})
+	told = withCause(told)
+	told.Verdict.Outcome, told.Verdict.Action = smtp.Undecided, verdict.ActRetry
+	ps.receiver.excuse = told
+	ps.options.Metrics.pauses.Inc()
+	ps.options.Log.Warn("receiver rested", "receiver", ps.key, "stage", told.Attempt.Stage.String(),
+		"code", told.Attempt.Code, "enhanced", told.Attempt.Enhanced.String(), "reason",
+		told.Verdict.Reason.String(), "until", ps.receiver.until)
+}
+
+// throttled follows a word about haste that was said of no address, as to MAIL. The whole receiver rests when a time was named.
+func (ps *paths) throttled(now, sent time.Time, o *egressPath, told Judgement) {
+	ps.dirty = true
+	if told.Verdict.Wait > 0 && told.Verdict.Reason != smtp.Greylisted { // which waits for its address
+		ps.pauseReceiver(now, told)
+		return
+	}
+	e := o.pace.Bad(throttle.Try{Sent: sent, Result: throttle.PutOff, Kind: words(told.Attempt)}, now)
+	if e == throttle.Unchanged {
+		return
+	}
+	ps.halt(Halt{path: o})
+	ps.record(now, o.pace.Explain(now).Why)
+}
+
+// refuseSource follows a refusal of a source, whatever the address, by one host, before
+// any RCPT. When no other host of the queue can be asked from it the source is
+// rested at this receiver.
+func (ps *paths) refuseSource(now time.Time, l *route, at *candidate, o *egressPath, told Judgement) {
+	told = withCause(told)
+	at.avoid(now, told, ps.penaltyWait(told.Verdict, at.failures))
+	for _, c := range l.candidates {
+		if !now.Before(c.until) && o.Reaches(c.at) {
+			return
+		}
+	}
+	ps.suspendSource(now, l, o, told)
+}
+
+// suspendSource keeps a source away from the hosts of a queue for hours, and from the whole
+// receiver when one queue after the other refuses it. The next source takes over,
+// with sessions and a harm budget of its own.
+func (ps *paths) suspendSource(now time.Time, l *route, o *egressPath, told Judgement) {
+	if l.suspensionOf(now, o) != nil {
+		return // said by several sessions at once
+	}
+	told.Verdict.Outcome, told.Verdict.Action = smtp.Undecided, verdict.ActRetry
+	r := l.refusalOf(o)
+	first, most := ps.restFirst(), ps.options.restHour().Of(suspendMost)
+	r.extend(now, told, first, most)
+	for _, c := range l.candidates { // another source may be taken where this one was not
+		if c.last.Verdict.Action == verdict.ActOtherSource {
+			c.until, c.failures = now, 0
+		}
+	}
+	o.refusing[l.key] = struct{}{}
+	everywhere := len(o.refusing) >= queuesInRow
+	if everywhere {
+		o.extend(now, told, first, most)
+		clear(o.refusing)
+	}
+	where := Halt{path: o, route: l}
+	if everywhere {
+		where.route = nil
+	}
+	ps.halt(where)
+	ps.dirty = true
+	if everywhere || len(ps.routes) == 1 {
+		ps.blameSource(now, o, told)
+	}
+	ps.options.Metrics.sourcesRested.Inc()
+	ps.options.Log.Warn("source rested at a receiver", "receiver", ps.key, "source", o.name, "stage",
+		told.Attempt.Stage.String(), "code", told.Attempt.Code, "enhanced", told.Attempt.Enhanced.String(),
+		"reason", told.Verdict.Reason.String(), "rule", told.Verdict.Rule, "whole", everywhere, "until", r.until)
+}
+
+// consequenceOf is until when a firing keeps us away; zero: it does not.
+func (ps *paths) consequenceOf(now time.Time, f *firing) time.Time {
+	until := f.path.until
+	if r := f.route.refusals[f.path]; r != nil {
+		until = later(until, r.until)
+	}
+	_, rests := f.path.pace.Permits(now)
+	until = later(later(until, rests), ps.receiver.until)
+	if !until.After(now) {
+		return time.Time{}
+	}
+	return until
+}
+
+const (
+	// brokenFor is how long a host is left alone that has served us, when one connection to it
+	// breaks: if only some of them do, all addresses would wait for minutes each time.
+	// Guess.
+	brokenFor = 2 * time.Second
+)
+
+// trouble is what ended a session, or kept it from beginning.
+type trouble struct {
+	told  Judgement
+	ready bool         // it was open
+	heard bool         // and something was answered
+	tls   smtp.TLSMode // as it was opened
+	sent  time.Time    // what is to blame for it
+}
+
+// takeTrouble follows a verdict that speaks of the host or of us, not of an address.
+func (ps *paths) takeTrouble(now time.Time, at place, t trouble) {
+	ps.dirty = true
+	told, v, mayTLS := t.told, t.told.Verdict, t.tls != smtp.TLSRequired && ps.limits.TLS != throttle.TLSOff
+	switch {
+	case told.NoHELO && ps.limits.TLS != throttle.TLSRequired:
+		at.route.setMode(smtp.TLSOffHELO, now)
+	case v.Action == verdict.ActPause && rateLimited(v):
+		ps.throttled(now, t.sent, at.path, told)
+	case v.Action == verdict.ActPause || v.Action == verdict.ActVoid:
+		ps.blameSource(now, at.path, told)
+		ps.pauseReceiver(now, told)
+	case v.Action == verdict.ActOtherSource:
+		ps.refuseSource(now, at.route, at.host, at.path, told)
+	case v.Action == verdict.ActTLS && mayTLS:
+		at.route.setMode(smtp.TLSRequired, now)
+	case told.Attempt.Stage == smtp.StageTLS && t.tls == smtp.TLSOpportunistic:
+		at.route.setMode(smtp.TLSOff, now) // RFC 7435 §3: rather in clear than not at all
+	case t.ready && !t.heard && told.Attempt.TLS && told.Attempt.Code == 0 && t.tls == smtp.TLSOpportunistic &&
+		told.Attempt.Trouble != evidence.TroubleOurs:
+		at.route.setMode(smtp.TLSOff, now) // it breaks as soon as something is said under TLS
+	case v.Action == verdict.ActSlow && t.ready && told.Attempt.Stage > smtp.StageHello:
+		ps.throttled(now, t.sent, at.path, told)
+	case told.Attempt.Code == 0 && at.host.served && at.host.failures == 0: // once is chance
+		at.host.avoid(now, told, brokenFor)
+	default:
+		at.host.avoid(now, told, ps.penaltyWait(v, at.host.failures))
+	}
+}

@@ -1,0 +1,101 @@
+package scheduler
+
+import (
+	"slices"
+	"time"
+
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/throttle"
+)
+
+// SessionOpened notes that a session is ready, with what its host showed, or why it is not.
+func (sc *Scheduler) SessionOpened(now time.Time, id int, shown throttle.Shown, failed *Judgement) {
+	s := sc.sessions.all[id]
+	if failed == nil {
+		sc.allowance.noteShown(s, shown)
+	}
+	if s == nil {
+		return
+	}
+	if failed == nil || failed.Attempt.Code != 0 {
+		sc.options.Sources.NoteReached(s.path.index, sc.key, now)
+	}
+	if failed == nil {
+		sc.sessions.begin(now, s)
+		return
+	}
+	s.queue.barren.note(s.dialled, now, failed)
+	sc.sessions.loseSession(now, s)
+	sc.recorder.recordFailure(now, s, failed)
+	sc.takeTrouble(now, s, *failed)
+	sc.sessions.carryOutHalts()
+}
+
+// SessionWorked takes the answers of a session.
+func (sc *Scheduler) SessionWorked(now time.Time, r Report) {
+	s := sc.sessions.all[r.ID]
+	if s == nil {
+		return
+	}
+	s.queue.barren.noteReport(s.sent(), now, &r)
+	s.takeBack()
+	sc.sessions.poisonOthers(now, s, r)
+	sc.recorder.recordReport(now, s, &r)
+	sc.takeReport(now, s, &r)
+	if r.Failure == nil && !r.Stale {
+		sc.sessions.release(now, s)
+	} else {
+		sc.sessions.loseSession(now, s)
+	}
+	sc.sessions.carryOutHalts()
+}
+
+// takeReport gives every part what it is to learn from a report.
+func (sc *Scheduler) takeReport(now time.Time, s *session, r *Report) {
+	sc.sessions.learnTogether(now, s, r)
+	sc.sessions.bookReport(now, s, r)
+	for _, f := range learn(now, r, s.situation(now, sc.limits)) {
+		sc.sessions.takeFact(now, s, f)
+		sc.queues.takeFact(now, s.queue, s.place(), f)
+		sc.paths.takeFact(now, s.place(), f)
+		if f.what == troubled {
+			sc.takeTrouble(now, s, f.about.Told)
+		}
+	}
+}
+
+// takeTrouble follows what was said of the host or of us, not of an address.
+func (sc *Scheduler) takeTrouble(now time.Time, s *session, told Judgement) {
+	sc.dirty = true
+	if s.ready || !sc.opening.notOpened(now, s, told, sc.sessions.countOpenAt(s.host.host)) {
+		sc.paths.takeTrouble(now, s.place(), trouble{told, s.ready, s.told > 0, s.tls, s.sent()})
+	}
+}
+
+// SessionClosed frees the place of a session that has ended, or was given up before it began.
+func (sc *Scheduler) SessionClosed(now time.Time, id int) {
+	if s := sc.sessions.all[id]; s != nil {
+		sc.sessions.loseSession(now, s)
+	}
+}
+
+// SessionCrashed takes back what a session was doing that ended by a fault of ours.
+func (sc *Scheduler) SessionCrashed(now time.Time, id int) {
+	s := sc.sessions.all[id]
+	if s == nil {
+		return
+	}
+	told := sc.options.Judge(evidence.Raw{At: now, Stage: s.stage(), Host: s.host.host, Err: smtp.ErrClosed})
+	switch {
+	case s.closing:
+		sc.sessions.loseSession(now, s)
+	case !s.ready:
+		sc.SessionOpened(now, id, throttle.Shown{}, &told)
+	default:
+		if len(s.given) == 0 {
+			sc.sessions.free = slices.DeleteFunc(sc.sessions.free, func(f *session) bool { return f == s })
+		}
+		sc.SessionWorked(now, Report{ID: id, Rest: s.given, OnWire: len(s.given), Failure: &told})
+	}
+}
