@@ -81,6 +81,8 @@ func (s *Server) notCreated(r *request, err error) {
 	case errors.As(err, &later):
 		after := max(time.Second, min(later.After, unpaidRetryMost))
 		refuse("unpaid", api.TooManyUnpaid, int(math.Ceil(after.Seconds())))
+	case errors.Is(err, ledger.ErrNoSuchSession), errors.Is(err, ledger.ErrNotAllowed):
+		listen.WriteIssue(r.RequestCtx, api.ActionNotAllowed, 0)
 	case errors.Is(err, ledger.ErrNoRoom):
 		refuse("disk", api.StorageUnavailable, limitRetryAfter)
 	default:

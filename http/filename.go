@@ -1,16 +1,17 @@
 package http
 
 import (
-	"unicode"
+	"strings"
 	"unicode/utf8"
+
+	"rollcall/ledger"
 )
 
 // filenameMax is the contract's bound on the header, in characters.
 const filenameMax = 1024
 
 // parseFilename decodes a percent-encoded base name, once. It refuses what is
-// not UTF-8, separators of paths, of lines and of paragraphs, controls, marks
-// that turn the direction of text (they make .csv look like .exe), and the two
+// not UTF-8, separators of paths, what ledger.CheckName refuses, and the two
 // names that are directories. The name is shown to its owner and never used as
 // a path.
 func parseFilename(text []byte) (string, bool) {
@@ -21,17 +22,9 @@ func parseFilename(text []byte) (string, bool) {
 	if !ok || !utf8.Valid(name) {
 		return "", false
 	}
-	for _, c := range string(name) {
-		if c == '/' || c == '\\' || unicode.IsControl(c) || unicode.In(c, unicode.Zl, unicode.Zp) || turnsText(c) {
-			return "", false
-		}
-	}
 	s := string(name)
-	return s, s != "" && s != "." && s != ".."
+	return s, !strings.ContainsAny(s, `/\`) && ledger.CheckName(s) == nil && s != "" && s != "." && s != ".."
 }
-
-// turnsText says that c overrides or isolates the direction of text (Unicode TR9 §2).
-func turnsText(c rune) bool { return c >= 0x202a && c <= 0x202e || c >= 0x2066 && c <= 0x2069 }
 
 // percentDecode decodes %xx (RFC 3986 §2.1); a plus sign is a plus sign.
 func percentDecode(text []byte) ([]byte, bool) {

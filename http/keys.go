@@ -99,7 +99,7 @@ func (c *keyCache) look(ctx context.Context, presented apikey.Key) (ledger.Key, 
 		asked := c.now()
 		key, err := c.book.KeyByID(ctx, id)
 		switch {
-		case errors.Is(err, ledger.ErrNoSuchKey), err == nil && !key.Revoked.IsZero():
+		case errors.Is(err, ledger.ErrNoSuchKey), err == nil && !key.Works():
 			c.good.Remove(id)
 			c.bad.Add(id, asked.Add(badKeyLife))
 			return ledger.Key{}, errBadKey

@@ -9,14 +9,15 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// keyLimits are the limits per API key: this node's equal part of what all nodes together allow.
+// keyLimits are the limits per API key, and per user of pages: this node's equal part of what all nodes together allow.
 type keyLimits struct {
-	reads, creates *rateLimiter
-	downloads      *slots
+	reads, creates, pages *rateLimiter
+	downloads             *slots
 }
 
 func newKeyLimits(l Limits, nodes func() int, now func() time.Time) *keyLimits {
 	return &keyLimits{reads: newRateLimiter(l.Reads, nodes, now), creates: newRateLimiter(l.Creates, nodes, now),
+		pages:     newRateLimiter(l.Pages, nodes, now),
 		downloads: &slots{max: l.DownloadMax, nodes: nodes, used: make(map[string]int)}}
 }
 

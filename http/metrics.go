@@ -29,7 +29,7 @@ type metrics struct {
 
 // limitNames are the values of the label limit.
 var limitNames = [...]string{"bad_keys", "key_lookups", "reads", "creates", "downloads", "open", "stored_bytes",
-	"unpaid", "disk", "in_flight"}
+	"unpaid", "disk", "in_flight", "pages"}
 
 // latencies are the buckets of what answers at once.
 var latencies = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}

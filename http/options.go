@@ -42,6 +42,7 @@ type Rate struct {
 type Limits struct {
 	Reads       Rate // per key, everything but creates
 	Creates     Rate // per key
+	Pages       Rate // per user who is signed in
 	BadKeys     Rate // wrong keys per network address (an IPv6 /64 is one)
 	KeyLookups  Rate // of an address above BadKeys, questions to the ledger about keys it may be guessing
 	DownloadMax int  // results downloads at once per key
@@ -57,6 +58,7 @@ func DefaultLimits() Limits {
 	return Limits{
 		Reads:       Rate{PerSecond: 20, Burst: 40},
 		Creates:     Rate{PerSecond: 5, Burst: 20},
+		Pages:       Rate{PerSecond: 30, Burst: 60},
 		BadKeys:     Rate{PerSecond: 20.0 / 60, Burst: 20},
 		KeyLookups:  Rate{PerSecond: 100, Burst: 100},
 		DownloadMax: 4,
@@ -102,7 +104,7 @@ func (o Options) Validate() error {
 		return fmt.Errorf("%w: max file bytes, max rows and each limit of a workspace must be 1 or more", ErrOptions)
 	case o.UploadExpiry < time.Second:
 		return fmt.Errorf("%w: upload expiry must be a second or more", ErrOptions)
-	case !l.Reads.valid() || !l.Creates.valid() || !l.BadKeys.valid() || !l.KeyLookups.valid():
+	case !l.Reads.valid() || !l.Creates.valid() || !l.Pages.valid() || !l.BadKeys.valid() || !l.KeyLookups.valid():
 		return fmt.Errorf("%w: each rate must be above 0 with a burst of 1 or more", ErrOptions)
 	case l.DownloadMax < 1 || l.InFlightMax < 1 || l.ConnsMax < 1:
 		return fmt.Errorf("%w: each limit must be 1 or more", ErrOptions)

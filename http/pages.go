@@ -26,7 +26,8 @@ type PageRequest struct {
 	Route      string     // what metrics name it by: Options.Pages sets it to one of Options.PageRoutes; otherwise "pages"
 
 	act  *Act
-	move func(to uuid.UUID) bool // nil elsewhere than in a server
+	move func(to uuid.UUID) bool  // nil elsewhere than in a server, as the next
+	rate func(user uuid.UUID) int // takes a token of a user
 }
 
 // Act is an operation of the API that the server does for somebody who is signed in, in place of the answer of
@@ -34,8 +35,9 @@ type PageRequest struct {
 type Act struct {
 	Operation    Operation
 	Workspace    uuid.UUID
-	User         uuid.UUID // whose requests are counted, as those of a key are
-	Verification string    // the id as the path has it; not of Create
+	User         uuid.UUID     // whose requests are counted, as those of a key are
+	Verification string        // the id as the path has it; not of Create
+	Acting       ledger.Acting // in whose session; of Create
 
 	Rows Rows   // of Download: which rows
 	Name string // of Download: the name of the file, without the directory
@@ -83,6 +85,14 @@ func PageRequestOf(ctx context.Context) *PageRequest {
 // may.
 func (p *PageRequest) BelongsTo(tenant uuid.UUID) bool { return p.move == nil || p.move(tenant) }
 
+// RateOf counts the request as one of a user who is signed in. It returns 0, or after how many seconds they may ask again.
+func (p *PageRequest) RateOf(user uuid.UUID) int {
+	if p.rate == nil {
+		return 0
+	}
+	return p.rate(user)
+}
+
 // Do makes the server act when Options.Pages has returned. The answer that it has written is dropped.
 func (p *PageRequest) Do(a Act) { p.act = &a }
 
@@ -98,7 +108,15 @@ func (s *Server) beginPage(r *request) {
 	client := s.client(r)
 	r.route = routePages
 	r.page = &PageRequest{ID: listen.RequestID(r.RequestCtx), Client: client, Network: listen.NetworkOf(client),
-		move: func(to uuid.UUID) bool { s.leave(r); r.key.Workspace = to; return s.enter(r) }}
+		move: func(to uuid.UUID) bool { s.leave(r); r.key.Workspace = to; return s.enter(r) },
+		rate: func(user uuid.UUID) int {
+			wait := s.limits.pages.takeToken(user.String())
+			if wait == 0 {
+				return 0
+			}
+			s.metrics.limited.WithLabelValues("pages").Inc()
+			return seconds(wait, 1, 60)
+		}}
 	r.SetUserValue(pageKey, r.page)
 }
 
@@ -146,7 +164,7 @@ func (s *Server) act(r *request, a Act) {
 	defer cancel()
 	ctx = ledger.WithTenant(ledger.WithActor(ctx, "user:"+a.User.String()), a.Workspace)
 	if a.Operation == Create {
-		s.create(ctx, r)
+		s.create(ledger.WithActing(ctx, a.Acting), r)
 		return
 	}
 	var ok bool

@@ -20,6 +20,7 @@ import (
 // pageRig is an API whose pages do what the path says: /refused/… tells what was refused, /do/OPERATION/ID acts.
 func pageRig(t *testing.T, rows httpd.Rows, name string) *edge {
 	e := (*edge)(nil)
+	var acting ledger.Acting
 	e = newEdge(t, func(o *httpd.Options) {
 		o.Pages = func(ctx *fasthttp.RequestCtx) {
 			p := httpd.PageRequestOf(ctx)
@@ -36,10 +37,27 @@ func pageRig(t *testing.T, rows httpd.Rows, name string) *edge {
 			operation := map[string]httpd.Operation{"create": httpd.Create, "detail": httpd.Detail,
 				"download": httpd.Download}[part[2]]
 			p.Do(httpd.Act{Operation: operation, Workspace: e.workspace, User: uuid.UUID{7}, Verification: part[3],
-				Rows: rows, Name: name})
+				Rows: rows, Name: name, Acting: acting})
 		}
 	})
+	acting = e.signsIn(t)
 	return e
+}
+
+// signsIn makes a member of the edge's workspace, signed in.
+func (e *edge) signsIn(t *testing.T) ledger.Acting {
+	t.Helper()
+	link := ledger.Link{ID: ledger.Hash{1}, Purpose: ledger.InviteLink, Workspace: e.workspace, Email: "anna@acme.test",
+		Role: ledger.Member, MadeBy: "operator"}
+	session := ledger.NewSession{ID: ledger.Hash{2}, Life: time.Hour}
+	_, err := e.book.MakeLink(t.Context(), link)
+	if err == nil {
+		_, err = e.book.AcceptLink(t.Context(), ledger.Accept{Link: link.ID, User: uuid.New(), Password: "x", Session: session})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ledger.Acting{Session: session.ID, Idle: time.Hour, Workspace: e.workspace, Role: ledger.Member}
 }
 
 // page asks for one.

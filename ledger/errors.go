@@ -30,6 +30,7 @@ var (
 	ErrChanged            = errors.New("ledger: it was changed in between")
 	ErrNoSuchLink         = errors.New("ledger: no such link, or it was used or is over")
 	ErrNoSuchSession      = errors.New("ledger: no such session, or it is over")
+	ErrNotAllowed         = errors.New("ledger: the role of the user does not allow this")
 	ErrLastOwner          = errors.New("ledger: a workspace keeps at least one owner")
 	ErrNotOwner           = errors.New("ledger: only an owner may do this")
 	ErrTooManyMembers     = errors.New("ledger: the workspace has too many members")

@@ -180,9 +180,9 @@ type WorkspaceLogQuery struct {
 // concerns a workspace writes its line of the log of that workspace in the same transaction. What concerns people in no
 // workspace alone, and what "operator" does, has its line of the operator log.
 type People interface {
-	// MakeLink keeps a link: Created and Expires are filled in. For a PasswordLink and a SignInLink those of the same
-	// purpose that the user had end. The same ID and content again answers what is kept. ErrNoSuchWorkspace, ErrNoSuchUser
-	// (one of these two for nobody, or for one who is disabled), ErrNotOwner for an invitation by a user who is no owner now,
+	// MakeLink keeps a link: Created and Expires are filled in. Those for the same email, purpose and workspace that could be
+	// used end. The same ID and content again answers what is kept. ErrNoSuchWorkspace, ErrNoSuchUser
+	// (one of these two for nobody, or for one who is disabled), ErrNotOwner for an invitation by a user who is no owner now or is disabled,
 	// ErrTooManyMembers; ErrIllegal for an ID that was used
 	// otherwise, for texts that are too long or no email, and for an invitation without a role.
 	MakeLink(ctx context.Context, l Link) (Link, error)
@@ -324,7 +324,7 @@ func FoldEmail(email string) string {
 // characters. ErrIllegal.
 func CheckEmail(email string) error {
 	local, domain, _ := strings.Cut(email, "@")
-	odd := strings.ContainsFunc(email, func(c rune) bool { return c <= ' ' || c == 0x7f })
+	odd := strings.ContainsFunc(email, func(c rune) bool { return c == ' ' || misleads(c) })
 	if local == "" || domain == "" || odd || len(email) > EmailMax || !utf8.ValidString(email) {
 		return fmt.Errorf("no email to sign in with, of %d bytes at most: %w", EmailMax, ErrIllegal)
 	}

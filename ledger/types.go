@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -34,11 +35,15 @@ type Key struct {
 	Label        string
 	SecretSHA256 [32]byte
 	Created      time.Time
-	Revoked      time.Time // zero while it works
+	Revoked      time.Time // zero: it was not
+	Suspended    bool      // a user made it who is disabled or no owner of the workspace now: it does not work while that is so
 	MadeBy       string    // who made it and who revoked it, as Actor names them; "": nobody said
 	RevokedBy    string
 	LastUsed     time.Time // as UseKeys noted it; zero: never
 }
+
+// Works reports whether requests with the key are let in.
+func (k Key) Works() bool { return k.Revoked.IsZero() && !k.Suspended }
 
 // Status is where a verification is, in the contract's words.
 type Status string
@@ -247,6 +252,29 @@ func CheckText(text string) error {
 		return fmt.Errorf("text that is not UTF-8 or holds NUL: %w", ErrIllegal)
 	}
 	return nil
+}
+
+// CheckName reports whether people may be shown a text as the name of something: what CheckText says, without controls,
+// separators of lines and marks that turn the direction of text, which make .csv look like .exe (Unicode TR9 §2). ErrIllegal.
+func CheckName(text string) error {
+	if strings.ContainsFunc(text, misleads) {
+		return fmt.Errorf("a name with controls or marks that turn text: %w", ErrIllegal)
+	}
+	return CheckText(text)
+}
+
+// CleanName is a text without what CheckName refuses.
+func CleanName(text string) string {
+	return strings.Map(func(c rune) rune {
+		if misleads(c) {
+			return -1
+		}
+		return c
+	}, strings.ToValidUTF8(text, ""))
+}
+
+func misleads(c rune) bool {
+	return unicode.IsControl(c) || unicode.In(c, unicode.Zl, unicode.Zp) || c >= 0x202a && c <= 0x202e || c >= 0x2066 && c <= 0x2069
 }
 
 // SettlementMax bounds the outcomes of one settlement; RELIABILITY asks for

@@ -119,6 +119,9 @@ func (r *rig) raw(method, path, body, authorization string) (int, string) {
 		r.t.Fatal(err)
 	}
 	defer res.Body.Close()
+	if got := res.Header.Get("X-Content-Type-Options"); got != "nosniff" {
+		r.t.Errorf("%s %s: X-Content-Type-Options %q", method, path, got)
+	}
 	text, err := io.ReadAll(res.Body)
 	if err != nil {
 		r.t.Fatal(err)

@@ -78,6 +78,9 @@ func named(field, text string, least int) error {
 	if n := utf8.RuneCountInString(strings.TrimSpace(text)); n < least || n > nameMax {
 		return invalid(fmt.Sprintf("%s must have %d to %d characters", field, least, nameMax))
 	}
+	if ledger.CheckName(text) != nil {
+		return invalid(field + " must have no controls, line breaks or marks that turn the direction of text")
+	}
 	return nil
 }
 

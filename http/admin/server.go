@@ -227,6 +227,10 @@ func (s *Server) routes() http.Handler {
 	add("POST /v1/operate", handle(body[OperateCall], s.operate))
 
 	mux := http.NewServeMux()
+	sniffless := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		mux.ServeHTTP(w, r)
+	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]string{"status": "alive"})
 	})
@@ -235,12 +239,12 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("/v1/", s.withToken(withAuthor(operator)))
 	if s.pages != nil {
 		mux.Handle("/", s.pages)
-		return mux
+		return sniffless
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, http.StatusNotFound, "not_found", "there is nothing at this path")
 	})
-	return mux
+	return sniffless
 }
 
 // withToken lets through only who has the token. Both sides are hashed, so that

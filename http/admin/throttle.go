@@ -188,7 +188,9 @@ func (d throttleOps) loosens(ctx context.Context, name string, set throttle.Over
 		return nil
 	}
 	var known []knownValue
+	more := false // than holds now
 	for _, e := range d.options.Throttle.Explain(name) {
+		more = more || isMore(set, e.Field, e.Text)
 		for _, said := range e.Said {
 			if said.Layer == throttle.LayerKnown {
 				known = append(known, knownValue{e.Field, said.Text, said.Name, said.Where})
@@ -196,12 +198,15 @@ func (d throttleOps) loosens(ctx context.Context, name string, set throttle.Over
 		}
 	}
 	if d.options.Survey != nil {
-		known = append(known, d.knownByHosts(ctx, name)...)
+		byHosts, looked := d.knownByHosts(ctx, name)
+		known = append(known, byHosts...)
+		if more && !looked {
+			found = append(found, "where mail for "+name+" goes could not be looked up, so nobody knows whether this is more than is borne")
+		}
 	}
 	told := map[string]bool{}
 	for _, k := range known {
-		var mine, theirs throttle.Limits
-		if !set.Has(k.field) || theirs.Set(k.field, k.text) != nil || !set.Apply(mine).More(theirs, k.field) {
+		if !isMore(set, k.field, k.text) {
 			continue
 		}
 		text := fmt.Sprintf("%s %s is more than %s is known to bear: %s (%s)", k.field, set.Text(k.field),
@@ -214,6 +219,12 @@ func (d throttleOps) loosens(ctx context.Context, name string, set throttle.Over
 	return found
 }
 
+// isMore reports whether an override allows more of a field than a text.
+func isMore(set throttle.Override, field throttle.Field, text string) bool {
+	var mine, theirs throttle.Limits
+	return set.Has(field) && theirs.Set(field, text) == nil && set.Apply(mine).More(theirs, field)
+}
+
 // knownValue is what is known of an operator.
 type knownValue struct {
 	field             throttle.Field
@@ -224,14 +235,14 @@ type knownValue struct {
 // for yet, from a resolver close by.
 const knownTimeout = 3 * time.Second
 
-// knownByHosts looks at where the mail of a domain goes. A name that is no mail domain,
-// or DNS that does not answer, adds nothing.
-func (d throttleOps) knownByHosts(ctx context.Context, name string) (known []knownValue) {
+// knownByHosts looks at where the mail of a domain goes. A name that is no mail domain adds nothing. looked is false when that
+// could not be found out: the answer is about the name itself then, which no rule has.
+func (d throttleOps) knownByHosts(ctx context.Context, name string) (known []knownValue, looked bool) {
 	ctx, cancel := context.WithTimeout(ctx, knownTimeout)
 	defer cancel()
 	explained, err := d.options.Survey.Explain(ctx, name)
 	if err != nil {
-		return nil
+		return nil, errors.Is(err, inspect.ErrNotThere)
 	}
 	for _, e := range explained.Fields {
 		f, ok := throttle.ParseField(e.Field)
@@ -244,7 +255,17 @@ func (d throttleOps) knownByHosts(ctx context.Context, name string) (known []kno
 			}
 		}
 	}
-	return known
+	return known, explained.Domain != "" || strings.ContainsAny(name, ":/") || d.hasRule(name)
+}
+
+// hasRule reports whether a rule has a name.
+func (d throttleOps) hasRule(name string) bool {
+	for _, layer := range []throttle.Layer{throttle.LayerKnown, throttle.LayerFile, throttle.LayerOverride} {
+		if slices.ContainsFunc(d.options.Throttle.Rules(layer), func(r throttle.Rule) bool { return r.Name == name }) {
+			return true
+		}
+	}
+	return false
 }
 
 // gatherRecord gathers what the nodes kept, one at a time: of a large cluster that is much memory.

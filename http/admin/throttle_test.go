@@ -291,6 +291,19 @@ func TestWhatIsNoOverride(t *testing.T) {
 		}
 	}
 	r.survey.fail(errors.New("no DNS"))
+	loose := overrideBody(uuid.NewString(), "nobody.test", `"connections":"9"`, "")
+	if status, text := r.raw("POST", "/v1/throttle/overrides", loose, "Bearer "+r.token); status != 409 ||
+		!strings.Contains(text, "could not be looked up") || !strings.Contains(text, "--force") {
+		t.Errorf("more, without DNS: %d %s", status, text)
+	}
+	for name, body := range map[string]string{
+		"less, without DNS":         overrideBody(uuid.NewString(), "nobody.test", `"connections":"1"`, ""),
+		"more, without DNS, forced": overrideBody(uuid.NewString(), "nobody.test", `"connections":"9"`, `,"force":true`),
+	} {
+		if status, text := r.raw("POST", "/v1/throttle/overrides", body, "Bearer "+r.token); status != 200 {
+			t.Errorf("%s: %d %s", name, status, text)
+		}
+	}
 	if status, text := r.raw("POST", "/v1/throttle/overrides", overrideBody(id, "google.com",
 		`"connections":"9"`, ""),
 		"Bearer "+r.token); status != 409 {

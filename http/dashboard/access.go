@@ -2,10 +2,13 @@ package dashboard
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -51,13 +54,15 @@ func (d *Dashboard) admit(to route) http.Handler {
 			return
 		}
 		if to.access != anybody {
-			if !d.identify(w, r, to) {
+			if !d.identify(w, r, to) || !d.paced(w, r, to) {
 				return
 			}
-			r.Request = plain.WithContext(ledger.WithActor(plain.Context(), "user:"+r.in.User.ID.String()))
 		}
 		if to.access == inside && !d.enter(w, r, to) {
 			return
+		}
+		if to.access != anybody {
+			r.Request = r.WithContext(d.signin.Acting(r.Context(), r.in, r.workspace(), to.role))
 		}
 		if to.access != anybody && !r.page.BelongsTo(r.tenant()) {
 			d.fail(w, r.Request, failure{Status: http.StatusServiceUnavailable, Title: "Too much at once",
@@ -78,8 +83,11 @@ func (d *Dashboard) admit(to route) http.Handler {
 
 // identify finds the session; it answers and gives false when there is none.
 func (d *Dashboard) identify(w http.ResponseWriter, r *request, to route) bool {
-	ctx := ledger.WithTenant(r.Context(), ledger.Strangers)
-	in, err := d.signin.Session(ctx, cookieOf(r.Request))
+	read := d.signin.Session
+	if r.Method == http.MethodPost {
+		read = d.signin.SessionNow
+	}
+	in, err := read(ledger.WithTenant(r.Context(), ledger.Strangers), cookieOf(r.Request))
 	switch {
 	case err == nil:
 		r.in = in
@@ -91,10 +99,31 @@ func (d *Dashboard) identify(w http.ResponseWriter, r *request, to route) bool {
 	case r.Method == http.MethodGet || r.Method == http.MethodHead:
 		http.Redirect(w, r.Request, "/sign-in?next="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
 	default:
-		d.fail(w, r.Request, failure{Status: http.StatusUnauthorized, Title: "You were signed out",
-			Text: "Nothing was changed.", Next: "Sign in, then send the form again.", Link: "/sign-in", Label: "Sign in"})
+		d.signedOut(w, r.Request)
 	}
 	return false
+}
+
+// paced counts the request of a user; it answers and gives false for one too many.
+func (d *Dashboard) paced(w http.ResponseWriter, r *request, to route) bool {
+	after := r.page.RateOf(r.in.User.ID)
+	if after == 0 {
+		return true
+	}
+	w.Header().Set("Retry-After", strconv.Itoa(after))
+	if to.part {
+		http.Error(w, "Too many requests at once.", http.StatusTooManyRequests)
+		return false
+	}
+	d.fail(w, r.Request, failure{Status: http.StatusTooManyRequests, Title: "Too much at once", Text: "You sent too many requests at once. " +
+		"Nothing was changed.", Next: "Wait a moment and try again. If you have many pages of Rollcall open, close some.", After: after})
+	return false
+}
+
+// signedOut answers a form of somebody whose session is over.
+func (d *Dashboard) signedOut(w http.ResponseWriter, r *http.Request) {
+	d.fail(w, r, failure{Status: http.StatusUnauthorized, Title: "You were signed out",
+		Text: "Nothing was changed.", Next: "Sign in, then send the form again.", Link: "/sign-in", Label: "Sign in"})
 }
 
 // enter finds the membership and compares the role; it answers and gives false when one is missing.
@@ -112,6 +141,10 @@ func (d *Dashboard) enter(w http.ResponseWriter, r *request, to route) bool {
 			return false
 		}
 		r.Request = r.Request.WithContext(ledger.WithTenant(r.Context(), id))
+		if !to.part && lastWorkspace(r.Request) != id.String() {
+			http.SetCookie(w, &http.Cookie{Name: workspaceCookie, Value: id.String(), Path: "/", Secure: true, HttpOnly: true,
+				SameSite: http.SameSiteLaxMode, MaxAge: int((365 * 24 * time.Hour).Seconds())})
+		}
 		return true
 	}
 	d.notFound(w, r.Request)
@@ -130,6 +163,16 @@ func rolesWith(needed ledger.Role) string {
 func parseID(text string) (uuid.UUID, bool) {
 	id, err := uuid.Parse(text)
 	return id, err == nil && id.String() == text
+}
+
+// parseHash reads a hash as forms have it.
+func parseHash(text string) (id ledger.Hash, ok bool) {
+	bytes, err := hex.DecodeString(text)
+	if err != nil || len(bytes) != len(id) {
+		return id, false
+	}
+	copy(id[:], bytes)
+	return id, true
 }
 
 // cookieOf is the session's cookie; two of them are none.
@@ -151,6 +194,17 @@ func (d *Dashboard) setCookie(w http.ResponseWriter, token signin.Token) {
 func dropCookie(w http.ResponseWriter) {
 	http.SetCookie(w, &http.Cookie{Name: cookieName, Path: "/", Secure: true, HttpOnly: true,
 		SameSite: http.SameSiteLaxMode, MaxAge: -1})
+}
+
+// workspaceCookie names the workspace that this browser showed last. It opens nothing.
+const workspaceCookie = "__Host-rollcall-workspace"
+
+// lastWorkspace is the one that this browser showed last, as it says; "" when it says nothing.
+func lastWorkspace(r *http.Request) string {
+	if c, err := r.Cookie(workspaceCookie); err == nil {
+		return c.Value
+	}
+	return ""
 }
 
 // browserOf says where a request comes from.

@@ -390,6 +390,24 @@ func TestOneCodeSignsInOnce(t *testing.T) {
 	}
 }
 
+func TestTheSameStepAndCodeAtOnceIsOneSession(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	secret, _ := g.codesOn()
+	step, code := g.step(), g.code(secret, 0)
+	cookies := make([]string, 4)
+	var all sync.WaitGroup
+	for i := range cookies {
+		all.Go(func() { cookies[i] = g.give(step, code).cookie() })
+	}
+	all.Wait()
+	for _, c := range cookies {
+		if c == "" || c != cookies[0] {
+			t.Fatalf("sessions %q", cookies)
+		}
+	}
+}
+
 func TestCodesAreSwitchedOffWithPasswordAndCode(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
@@ -503,26 +521,21 @@ func TestNewCodesAreAskedForTwiceAtOnce(t *testing.T) {
 func TestLinksAskForCodesToo(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
-	secret, recovery := g.codesOn()
+	secret, _ := g.codesOn()
 	token := signin.NewToken()
 	id, _ := token.Hash()
 	if _, err := g.book.MakeLink(t.Context(), ledger.Link{ID: id, Purpose: ledger.PasswordLink, Email: "owner@acme.test"}); err != nil {
 		t.Fatal(err)
 	}
-	for link, choose := range map[string]string{"/link/" + string(g.invite("owner@acme.test", g.other, ledger.Owner)): password,
-		"/link/" + string(token): "a wholly new password"} {
-		if page := g.as["nobody"].get(link); !strings.Contains(page.body, `name="code"`) {
-			t.Errorf("the page does not ask for a code: %s", page.body)
-		}
-		for _, code := range []string{"", "000000"} {
-			if a := g.as["nobody"].post(link, "form", uuid.NewString(), "password", choose, "code", code); a.status != http.StatusUnauthorized || a.cookie() != "" {
-				t.Errorf("with code %q: %d", code, a.status)
-			}
-		}
+	link := "/link/" + string(token)
+	if page := g.as["nobody"].get(link); !strings.Contains(page.body, `name="code"`) {
+		t.Errorf("the page does not ask for a code: %s", page.body)
 	}
-	invite := "/link/" + string(g.invite("owner@acme.test", g.other, ledger.Owner))
-	if a := g.as["nobody"].post(invite, "form", uuid.NewString(), "password", password, "code", recovery[2]); a.status != 303 || a.cookie() == "" {
-		t.Errorf("an invitation with a code: %d %s", a.status, a.body)
+	for _, code := range []string{"", "000000"} {
+		a := g.as["nobody"].post(link, "form", uuid.NewString(), "password", "a wholly new password", "code", code)
+		if a.status != http.StatusUnauthorized || a.cookie() != "" {
+			t.Errorf("with code %q: %d", code, a.status)
+		}
 	}
 	if a := g.as["nobody"].post("/link/"+string(token), "form", uuid.NewString(), "password", "a wholly new password", "code", g.code(secret, 0)); a.status != 303 {
 		t.Errorf("a new password with a code: %d", a.status)
@@ -542,11 +555,7 @@ func TestAnInvitationGivesNoPasswordToAUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := "/link/" + string(g.invite("sso@acme.test", g.other, ledger.Viewer))
-	page := g.as["nobody"].get(path)
-	if page.status != 200 || strings.Contains(page.body, `type="password"`) {
-		t.Errorf("%d %s", page.status, page.body)
-	}
-	if a := g.as["nobody"].post(path, "form", uuid.NewString(), "password", "a password of a thief"); a.status != 401 || a.cookie() != "" {
+	if a := g.as["nobody"].post(path, "form", uuid.NewString(), "password", "a password of a thief"); a.status != 409 || a.cookie() != "" {
 		t.Errorf("%d", a.status)
 	}
 	if u, err := g.book.UserByEmail(t.Context(), "sso@acme.test"); err != nil || u.Password != "" {
@@ -554,5 +563,24 @@ func TestAnInvitationGivesNoPasswordToAUser(t *testing.T) {
 	}
 	if a := g.as["nobody"].signIn("sso@acme.test", "a password of a thief", "/"); a.status != 401 {
 		t.Errorf("signed in with it: %d", a.status)
+	}
+}
+
+func TestANewPasswordWantsTheCodeWhereCodesAreOn(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	secret, _ := g.codesOn()
+	owner, fresh := g.as["owner"], "another horse that nobody rides"
+	if page := owner.get("/you").body; !strings.Contains(page, `id="change-code"`) {
+		t.Error("/you does not ask for a code with a new password")
+	}
+	for _, code := range []string{"", "000000"} {
+		a := owner.post("/you/password", "old", password, "password", fresh, "code", code)
+		if a.status != 422 || !strings.Contains(a.body, "code is wrong") {
+			t.Errorf("with the code %q: %d", code, a.status)
+		}
+	}
+	if a := owner.post("/you/password", "old", password, "password", fresh, "code", g.code(secret, 0)); a.status != 303 || a.cookie() == "" {
+		t.Errorf("with the code: %d", a.status)
 	}
 }

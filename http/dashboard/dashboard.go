@@ -41,7 +41,6 @@ type Dashboard struct {
 	breakdowns breakdowns
 	waiting    waitsCache
 	tags       partTags
-	polls      polls
 	now        func() time.Time
 	signIns    signIns
 

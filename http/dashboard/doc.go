@@ -3,7 +3,7 @@
 //
 // Its routes, with who may use them (a role may do what those before it may):
 //
-//	GET  /                                     anybody: leads to the first workspace, or to sign-in
+//	GET  /                                     anybody: leads to the workspace shown last, or to sign-in
 //	GET  /assets/{name}                        anybody
 //	GET  /sign-in                              anybody
 //	POST /sign-in                              anybody
@@ -11,6 +11,7 @@
 //	POST /sign-out                             anybody
 //	GET  /oidc/start                           anybody: leads to the provider
 //	GET  /oidc/back                            who comes from the provider: signs in
+//	POST /oidc/join                            who comes from the provider for the first time: accepts invitations
 //	GET  /link/{token}                         who has the link: what it is for
 //	POST /link/{token}                         who has the link: uses it up
 //	GET  /you                                  who is signed in: password, sessions, colours

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -8,6 +9,7 @@ import (
 	httpd "rollcall/http"
 	"rollcall/http/api"
 	"rollcall/http/dashboard/view"
+	"rollcall/ledger"
 )
 
 // failure is an error page: what happened and what to do. A page that was asked for loads itself again after a time that
@@ -37,8 +39,18 @@ func (d *Dashboard) notFound(w http.ResponseWriter, r *http.Request) {
 // retryLater is how long somebody is asked to wait while the ledger does not answer, in seconds.
 const retryLater = 5
 
-// unavailable answers while the ledger does not.
+// unavailable answers while the ledger does not, and somebody who may not change anything any more: see ledger.Acting.
 func (d *Dashboard) unavailable(w http.ResponseWriter, r *http.Request, step string, err error) {
+	switch {
+	case errors.Is(err, ledger.ErrNoSuchSession):
+		d.signedOut(w, r)
+		return
+	case errors.Is(err, ledger.ErrNotAllowed), errors.Is(err, ledger.ErrNotOwner):
+		d.fail(w, r, failure{Status: http.StatusForbidden, Title: "Your role doesn't allow this",
+			Text: "Your role was changed a moment ago. Nothing else was changed.",
+			Next: "Ask an owner of the workspace for another role.", Link: "/", Label: "Back"})
+		return
+	}
 	d.log.Warn("ledger did not answer a page", "stage", step, "request", httpd.PageRequestOf(r.Context()).ID, "err", err)
 	d.fail(w, r, failure{Status: http.StatusServiceUnavailable, Title: "We can't answer right now",
 		Text:  "The ledger isn't answering. Running verifications continue by themselves, and nothing is lost.",

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"context"
 	"log/slog"
-	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -44,16 +43,11 @@ func NewBreakdowns(book Book) func(context.Context, ledger.Verification) (ledger
 	return func(ctx context.Context, v ledger.Verification) (ledger.Breakdown, error) { return b.get(ctx, book, v) }
 }
 
+// EveryOf is looked at alone.
+var EveryOf = everyOf
+
 // LiveView is what a part shows, and KeyOf what tells two apart.
 type LiveView = liveView
 
 // KeyOf is looked at alone.
 var KeyOf = keyOf
-
-// Polls is the pace of all pages together.
-type Polls = polls
-
-// Next counts an answer to a page of a session.
-func (p *Polls) Next(now time.Time, page, wanted int) int {
-	return p.next(now, openPage{verification: uuid.NewSHA1(uuid.Nil, []byte(strconv.Itoa(page)))}, wanted)
-}

@@ -38,9 +38,6 @@ type keyView struct {
 // Name is what a key is called.
 func (k keyView) Name() string { return cmp.Or(k.Label, "rc_"+k.ID) }
 
-// Works says whether the key is not revoked.
-func (k keyView) Works() bool { return k.Revoked.IsZero() }
-
 // keysPath is the page of the keys of the workspace of a request.
 func keysPath(r *request) string { return "/w/" + r.workspace().String() + "/keys" }
 
@@ -83,8 +80,8 @@ func makeKey(d *Dashboard, w http.ResponseWriter, r *request) {
 		v.Problem = "The form was incomplete. Please send it again."
 	case label == "":
 		v.Problem = "Give the key a label, such as the name of the program that uses it."
-	case len(label) > labelMax || ledger.CheckText(label) != nil:
-		v.Problem = "The label is too long or has characters that we can't store. Use at most 200 characters."
+	case len(label) > labelMax || ledger.CheckName(label) != nil:
+		v.Problem = "The label is too long or has characters that can't be shown. Use at most 200 characters."
 	}
 	if v.Problem != "" {
 		d.showKeys(w, r, http.StatusUnprocessableEntity, v)
@@ -125,7 +122,7 @@ func askRevoke(d *Dashboard, w http.ResponseWriter, r *request) {
 		return
 	}
 	d.show(w, r, http.StatusOK, "confirm", &frame{Frame: view.Frame{Title: "Revoke " + k.Name()}, Here: "keys",
-		Body: confirmView{Title: "Revoke the key “" + k.Name() + "” of " + r.member.WorkspaceName + "?", Up: "API keys", Back: keysPath(r), Done: !k.Works(),
+		Body: confirmView{Title: "Revoke the key “" + k.Name() + "” of " + r.member.WorkspaceName + "?", Up: "API keys", Back: keysPath(r), Done: !k.Revoked.IsZero(),
 			Text: []string{"Programs that use it will be refused, within 5 seconds. This can't be undone.",
 				"It begins with rc_" + k.ID + " and was " + lastUsed(k.LastUsed) + "."},
 			Already: "This key is already revoked.", Action: keysPath(r) + "/" + k.ID + "/revoke", Verb: "Revoke the key",

@@ -10,9 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
-	httpd "rollcall/http"
 	"rollcall/http/dashboard/view"
 	"rollcall/ledger"
 )
@@ -29,6 +27,8 @@ type liveView struct {
 	Cancel   bool
 	Results  bool
 	Go       string // where an upload goes on; "" for who may not
+	Anew     string // where the corrected file of a failed one is uploaded; "" for who may not
+	Expected string // when the last address is expected to be final; "": it is not known or over
 	Missing  string // what is missing of credits; "" unless it waits for them
 	Say      string // what a reader is told when it changes
 	Waits    []waitLine
@@ -136,9 +136,12 @@ func (d *Dashboard) liveViewOf(r *request, v ledger.Verification) (show liveView
 	if show.Single && v.Status.Final() && r.may(ledger.Member) {
 		show.Again = "/w/" + r.workspace().String() + "/check"
 	}
-	now := d.now()
-	if again := httpd.RetryAfter(v, now); again > 0 {
-		show.Every = strconv.Itoa(d.polls.next(now, openPage{r.in.Session.ID, v.ID}, again)) + "s"
+	show.Every = everyOf(v)
+	if !v.Expected.IsZero() && !v.Status.Final() {
+		show.Expected = view.Soon(v.Expected, d.now())
+	}
+	if v.Status == ledger.Failed && !show.Single && r.may(ledger.Member) {
+		show.Anew = "/w/" + r.workspace().String() + "/upload"
 	}
 	if v.Status == ledger.Uploading && r.may(ledger.Member) {
 		show.Go = "/w/" + r.workspace().String() + "/upload"
@@ -159,6 +162,22 @@ func (d *Dashboard) liveViewOf(r *request, v ledger.Verification) (show liveView
 		show.Say += ", " + view.Thin(show.Done) + " of " + view.Thin(v.Total) + " final"
 	}
 	return show, money, nil
+}
+
+// everyOf says how often the part of a verification asks again; "": it won't change any more. Nobody's pages change the pace of
+// others: how often one user asks at most, the server bounds.
+func everyOf(v ledger.Verification) string {
+	switch {
+	case v.Status.Final():
+		return ""
+	case v.Kind == ledger.Single:
+		return "1s"
+	case v.State() == ledger.WaitingReceivers:
+		return "10s"
+	case v.State() == ledger.WaitingCredits:
+		return "5s"
+	}
+	return "2s"
 }
 
 // partKey tells apart what parts show.
@@ -198,12 +217,4 @@ func (t *partTags) put(key partKey, tag string) {
 		t.kept = map[partKey]string{}
 	}
 	t.kept[key] = tag
-}
-
-// Expected says when the last address is expected to be final; nothing when it is not known or over.
-func (l liveView) Expected() *time.Time {
-	if l.V.Expected.IsZero() || l.V.Status.Final() {
-		return nil
-	}
-	return &l.V.Expected
 }

@@ -5,9 +5,14 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
+	httpd "rollcall/http"
 	"rollcall/http/dashboard"
 	"rollcall/http/dashboard/view"
 	"rollcall/ledger"
@@ -84,6 +89,53 @@ func TestPartsThatShowSomethingElseHaveAnotherKey(t *testing.T) {
 	for _, path := range []string{"V", "Outcomes", "Waits", "Every"} { // what the test itself must not miss
 		if _, ok := reflect.TypeOf(show).FieldByName(path); !ok {
 			t.Errorf("there is no field %s", path)
+		}
+	}
+}
+
+// TestOneUserSlowsNobodyElsesPages: whoever asks too much is told to wait. Pages of others ask as often as before.
+func TestOneUserSlowsNobodyElsesPages(t *testing.T) {
+	t.Parallel()
+	g := newRigWith(t, func(*dashboard.Options) {}, func(l *httpd.Limits) { l.Pages = httpd.DefaultLimits().Pages })
+	path := g.path("/verifications/" + g.verification("list.csv", 9).ID.String() + "/live")
+	var asked, told atomic.Int64
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			for range 30 {
+				asked.Add(1)
+				if a := g.as["viewer"].get(path); a.status == 429 && a.header.Get("Retry-After") != "" {
+					told.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if told.Load() == 0 || asked.Load()-told.Load() < 60 {
+		t.Errorf("of %d requests at once %d were told to wait", asked.Load(), told.Load())
+	}
+	if a := g.as["viewer"].get(g.path("")); a.status == 429 && !strings.Contains(a.body, "Too much at once") {
+		t.Errorf("a page: %d %s", a.status, a.body)
+	}
+	if a := g.as["member"].get(path); a.status != 200 || !strings.Contains(a.body, `data-hx-trigger="every 2s"`) {
+		t.Errorf("another user: %d %s", a.status, a.body)
+	}
+}
+
+func TestPartsAskAgainAsTheirStateSays(t *testing.T) {
+	t.Parallel()
+	credits := &ledger.Issue{Code: ledger.CreditsRequired}
+	for _, c := range []struct {
+		v    ledger.Verification
+		want string
+	}{
+		{ledger.Verification{Status: ledger.Uploading}, "2s"}, {ledger.Verification{Status: ledger.Verifying}, "2s"},
+		{ledger.Verification{Status: ledger.Waiting}, "10s"}, {ledger.Verification{Status: ledger.Waiting, Issue: credits}, "5s"},
+		{ledger.Verification{Status: ledger.Verifying, Kind: ledger.Single}, "1s"}, {ledger.Verification{Status: ledger.Cancelling}, "2s"},
+		{ledger.Verification{Status: ledger.Completed}, ""}, {ledger.Verification{Status: ledger.Failed}, ""},
+	} {
+		if got := dashboard.EveryOf(c.v); got != c.want {
+			t.Errorf("%s %v: %q, want %q", c.v.Status, c.v.Issue, got, c.want)
 		}
 	}
 }
@@ -168,5 +220,64 @@ func TestAPartIsMadeAgainOnlyWhenItShowsSomethingElse(t *testing.T) {
 	g.settle(2, result(1, "b@x.test", smtp.Valid, smtp.MailboxExists))
 	if a := g.as["viewer"].get(path, "If-None-Match", viewer.header.Get("ETag")); a.status != 200 || !strings.Contains(a.body, ">2<") {
 		t.Errorf("after a settlement: %d %s", a.status, a.body)
+	}
+}
+
+func TestAFileThatIsOverSaysWhatItCost(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	none := g.create("none.csv", 10)
+	if _, err := g.book.Cancel(t.Context(), g.workspace, none.ID); err != nil {
+		t.Fatal(err)
+	}
+	some := g.verification("some.csv", 2, result(0, "a@x.test", smtp.Valid, smtp.MailboxExists))
+	_, err := g.book.Cancel(t.Context(), g.workspace, some.ID)
+	if err == nil {
+		_, err = g.book.FinishCancel(t.Context(), g.held)
+	}
+	failed := g.create("failed.csv", 4)
+	u, failing := g.book.OpenUpload(t.Context(), failed.ID)
+	if failing == nil {
+		_, failing = g.book.AppendChunk(t.Context(), failed.ID, u.Writer, 0, []byte("a@b\n"))
+	}
+	if failing == nil {
+		_, failing = g.book.Refuse(t.Context(), g.lease(failed.ID), ledger.Issue{Code: "invalid_row", Message: "The row has no address.", Row: 7})
+	}
+	if err != nil || failing != nil {
+		t.Fatal(err, failing)
+	}
+	for _, c := range []struct {
+		id   uuid.UUID
+		as   string
+		has  []string
+		lack string
+	}{
+		{none.ID, "member", []string{"cancelled before any address was checked: there are no results, and it cost nothing"}, "can be downloaded as soon"},
+		{some.ID, "member", []string{"It was cancelled. Unchecked addresses cost nothing."}, "no results"},
+		{failed.ID, "member", []string{"Row 7: The row has no address. No credits were used.", "Upload the corrected file"}, "can be downloaded as soon"},
+		{failed.ID, "viewer", []string{"No credits were used."}, "Upload the corrected file"},
+	} {
+		page := g.as[c.as].get(g.path("/verifications/" + c.id.String())).body
+		for _, want := range c.has {
+			if !strings.Contains(page, want) {
+				t.Errorf("%s for a %s lacks %q: %s", c.id, c.as, want, page)
+			}
+		}
+		if strings.Contains(page, c.lack) {
+			t.Errorf("%s for a %s has %q", c.id, c.as, c.lack)
+		}
+	}
+}
+
+func TestAnExpectedEndHasItsDay(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	v := g.verification("list.csv", 2)
+	ends := g.clock().UTC().Truncate(24 * time.Hour).Add(24*time.Hour + 11*time.Hour + 12*time.Minute)
+	if _, err := g.book.Wait(t.Context(), g.held, ledger.Outlook{Next: ends.Add(-time.Hour), Expected: ends}); err != nil {
+		t.Fatal(err)
+	}
+	if page := g.as["viewer"].get(g.path("/verifications/" + v.ID.String())).body; !strings.Contains(page, "tomorrow at 11:12 UTC</time>") {
+		t.Errorf("the page: %s", page)
 	}
 }

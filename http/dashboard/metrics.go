@@ -25,7 +25,7 @@ type signIns struct{ counts *prometheus.CounterVec }
 func newSignIns(r prometheus.Registerer) (signIns, error) {
 	s := signIns{prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_sign_ins_total",
 		Help: "Sign-ins to the pages, by way (password, code after it, link, provider) and result (done, code_wanted: goes on " +
-			"with a code, refused: wrong or not allowed, wait: too many failures, busy, failed: the ledger or the provider did " +
+			"with a code or chooses an invitation, refused: wrong or not allowed, wait: too many failures, busy, failed: the ledger or the provider did " +
 			"not answer)."}, []string{"way", "result"})}
 	for _, way := range signInWays {
 		for _, result := range signInResults {
@@ -41,18 +41,19 @@ func newSignIns(r prometheus.Registerer) (signIns, error) {
 // count counts one by its error.
 func (s signIns) count(way string, err error) {
 	var code *signin.CodeWanted
+	var choice *signin.Choice
 	var wait *signin.Wait
 	result := "failed"
 	switch {
 	case err == nil:
 		result = "done"
-	case errors.As(err, &code):
+	case errors.As(err, &code), errors.As(err, &choice):
 		result = "code_wanted"
 	case errors.As(err, &wait):
 		result = "wait"
 	case errors.Is(err, signin.ErrBusy):
 		result = "busy"
-	case errors.Is(err, signin.ErrWrong), errors.Is(err, signin.ErrCode), errors.Is(err, signin.ErrStep), passwordProblem(err) != "",
+	case errors.Is(err, signin.ErrWrong), errors.Is(err, signin.ErrCode), errors.Is(err, signin.ErrStep), errors.Is(err, signin.ErrKnown), passwordProblem(err) != "",
 		errors.Is(err, signin.ErrFormUsed), errors.Is(err, ledger.ErrNoSuchLink), errors.Is(err, signin.ErrNotInvited), errors.Is(err, provider.ErrRefused):
 		result = "refused"
 	}

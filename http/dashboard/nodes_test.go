@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,5 +82,64 @@ func TestWhatEndsAtOneNodeEndsAtTheOthers(t *testing.T) {
 		if a := there.get(c.path); a.status != c.want {
 			t.Errorf("%s: five seconds later the other node answers %d, want %d", name, a.status, c.want)
 		}
+	}
+}
+
+// TestNobodyActsOnWhatANodeBelieves: a session is believed for some seconds by the node that has just let it in. Whoever was
+// disabled, signed out, removed or given a lower role meanwhile changes nothing more, by any form at any node.
+func TestNobodyActsOnWhatANodeBelieves(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	nodes, ctx := []*rig{g, g.anotherNode()}, ledger.WithActor(t.Context(), "operator")
+	endings := map[string]struct {
+		end            func(u ledger.User) error
+		inside, itself int // what forms of the workspace and of the user are answered
+	}{
+		"disabled":     {func(u ledger.User) error { _, err := g.book.DisableUser(ctx, u.ID, true); return err }, 401, 401},
+		"signed out":   {func(u ledger.User) error { _, err := g.book.EndSessions(ctx, u.ID, ledger.Hash{}); return err }, 401, 401},
+		"removed":      {func(u ledger.User) error { return g.book.SetRole(ctx, g.workspace, u.ID, "") }, 404, 0},
+		"a lower role": {func(u ledger.User) error { return g.book.SetRole(ctx, g.workspace, u.ID, ledger.Viewer) }, 403, 0},
+	}
+	posted := 0
+	for _, pattern := range dashboard.Patterns() {
+		inside := strings.HasPrefix(pattern, "POST /w/")
+		if !inside && !strings.HasPrefix(pattern, "POST /you/") || pattern == "POST /w/{ws}/verifications/{id}/results" {
+			continue // it needs no session, or reads
+		}
+		for name, c := range endings {
+			want := c.itself
+			if inside {
+				want = c.inside
+			}
+			if want == 0 {
+				continue
+			}
+			for i, node := range nodes {
+				email := uuid.NewString()[:8] + "@acme.test"
+				warm := &browser{g: node, session: g.join(email, g.workspace, ledger.Owner).session}
+				if a := warm.get(g.path("")); a.status != 200 {
+					t.Fatalf("an owner at node %d: %d", i, a.status)
+				}
+				u, err := g.book.UserByEmail(t.Context(), email)
+				path := table[pattern].path(g)
+				if err == nil {
+					err = c.end(u)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				before := g.kept()
+				if a := warm.send("POST", path, table[pattern].form, table[pattern].header...); a.status != want {
+					t.Errorf("%s, %s at node %d: %d, want %d", pattern, name, i, a.status, want)
+				}
+				if g.kept() != before {
+					t.Errorf("%s, %s at node %d: something was changed", pattern, name, i)
+				}
+				posted++
+			}
+		}
+	}
+	if posted < 80 {
+		t.Errorf("only %d forms were posted", posted)
 	}
 }

@@ -94,6 +94,43 @@ func TestAKeyIsShownOnceWorksAndIsRevoked(t *testing.T) {
 	}
 }
 
+// TestAKeyStopsWithItsMaker: it opens nothing while the user who made it is no owner, and the page says so.
+func TestAKeyStopsWithItsMaker(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	second, user := g.join("second@acme.test", g.workspace, ledger.Owner), uuid.MustParse(g.member("second@acme.test"))
+	key := keyPattern.FindString(second.post(g.path("/keys"), "form", uuid.NewString(), "label", "laptop").body)
+	if got := g.credits(key); got != 200 {
+		t.Fatalf("the key opens the API with %d", got)
+	}
+	lines, err := g.book.OperatorLog(t.Context(), ledger.LogQuery{Limit: 1})
+	if err != nil || len(lines) != 1 || lines[0].Action != "key create" || lines[0].Author != "second@acme.test" {
+		t.Errorf("the operator log: %+v, %v", lines, err)
+	}
+	for _, c := range []struct {
+		role  ledger.Role
+		want  int
+		shows string
+	}{{ledger.Member, 401, "suspended"}, {ledger.Owner, 200, "works"}, {"", 401, "suspended"}} {
+		if err := g.book.SetRole(t.Context(), g.workspace, user, c.role); err != nil {
+			t.Fatal(err)
+		}
+		g.pass(believedAtMost)
+		if got := g.credits(key); got != c.want {
+			t.Errorf("made by a %q it opens the API with %d, want %d", c.role, got, c.want)
+		}
+		if page := g.as["owner"].get(g.path("/keys")).body; !strings.Contains(page, c.shows) {
+			t.Errorf("made by a %q: the page does not say %q", c.role, c.shows)
+		}
+		if c.role == ledger.Owner {
+			continue
+		}
+		if err := g.book.SetRole(t.Context(), g.workspace, user, ledger.Owner); c.role != "" && err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestKeysOfOthersAndBrokenFormsAreRefused(t *testing.T) {
 	g := newRig(t)
 	id := g.key("laptop")
@@ -109,7 +146,7 @@ func TestKeysOfOthersAndBrokenFormsAreRefused(t *testing.T) {
 	}
 	for name, values := range map[string]url.Values{"no label": {"form": {uuid.NewString()}, "label": {" "}},
 		"a long label": {"form": {uuid.NewString()}, "label": {strings.Repeat("x", 201)}}, "no form": {"label": {"x"}},
-		"NUL": {"form": {uuid.NewString()}, "label": {"a\x00"}}} {
+		"NUL": {"form": {uuid.NewString()}, "label": {"a\x00"}}, "turned text": {"form": {uuid.NewString()}, "label": {"a\u202eb"}}} {
 		a := g.as["owner"].send(http.MethodPost, g.path("/keys"), values)
 		if a.status != 422 || !strings.Contains(a.body, `id="problem"`) || keyPattern.MatchString(a.body) {
 			t.Errorf("%s: %d", name, a.status)
@@ -234,5 +271,27 @@ func TestTheLogHasPages(t *testing.T) {
 	found, err := g.book.WorkspaceLog(context.Background(), ledger.WorkspaceLogQuery{Workspace: g.workspace, Limit: 200})
 	if err != nil || lines != len(found) {
 		t.Errorf("%d lines on two pages, want %d, %v", lines, len(found), err)
+	}
+}
+
+func TestInvitingAgainSaysWhatItDoes(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	invite := func(email string) answer {
+		return g.as["owner"].post(g.path("/people"), "form", uuid.NewString(), "email", email, "role", "viewer")
+	}
+	first := invite("new@acme.test")
+	if first.status != 200 || strings.Contains(first.body, "older invitation") {
+		t.Errorf("the first: %d %s", first.status, first.body)
+	}
+	if a := invite("New@acme.test"); a.status != 200 || !strings.Contains(a.body, "The older invitation for them no longer works.") {
+		t.Errorf("the second: %d %s", a.status, a.body)
+	}
+	token := regexp.MustCompile(`/link/([\w-]{43})`).FindStringSubmatch(first.body)[1]
+	if a := g.as["nobody"].get("/link/" + token); a.status != 404 {
+		t.Errorf("the older link: %d", a.status)
+	}
+	if a := invite("MEMBER@acme.test"); a.status != 409 || !strings.Contains(a.body, "member@acme.test is already a member, as member.") {
+		t.Errorf("a member: %d %s", a.status, a.body)
 	}
 }

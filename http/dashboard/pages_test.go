@@ -191,7 +191,7 @@ func TestTheLivePartChangesWhenTheVerificationDoes(t *testing.T) {
 	viewer := g.as["viewer"]
 	first := viewer.get(base + "/live")
 	tag := first.header.Get("ETag")
-	if first.status != 200 || tag == "" || !strings.Contains(first.body, `data-hx-trigger="every 1s"`) ||
+	if first.status != 200 || tag == "" || !strings.Contains(first.body, `data-hx-trigger="every 2s"`) ||
 		!strings.Contains(first.body, `data-etag="`+html.EscapeString(tag)) || len(first.body) > 4096 {
 		t.Errorf("%d %q, %d bytes: %s", first.status, tag, len(first.body), first.body)
 	}
@@ -299,11 +299,12 @@ func TestDownloadsHoldWhatWasAskedFor(t *testing.T) {
 		result(1, "=b@x.test", smtp.Invalid, smtp.MailboxNotFound), result(2, "c@x.test", smtp.Invalid, smtp.MailboxFull))
 	path := "/w/" + g.workspace.String() + "/verifications/" + v.ID.String() + "/results.csv"
 	for query, want := range map[string]struct{ emails, name string }{
-		"":                          {"a@ =b@ c@", "my_list-results.csv"},
-		"?outcome=invalid":          {"=b@ c@", "my_list-results-invalid.csv"},
-		"?outcome=&reason=":         {"a@ =b@ c@", "my_list-results.csv"},
+		"":                          {"a@ '=b@ c@", "my_list-results.csv"},
+		"?outcome=invalid":          {"'=b@ c@", "my_list-results-invalid.csv"},
+		"?outcome=&reason=":         {"a@ '=b@ c@", "my_list-results.csv"},
 		"?reason=mailbox_full":      {"c@", "my_list-results-mailbox_full.csv"},
-		"?for=spreadsheet":          {"a@ '=b@ c@", "my_list-results.csv"},
+		"?for=program":              {"a@ =b@ c@", "my_list-results.csv"},
+		"?for=spreadsheet":          {"", ""},
 		"?outcome=valid&reason=eai": {"", ""}, "?for=other": {"", ""}, "?outcome=none": {"", ""},
 	} {
 		a := g.as["viewer"].get(path + query)

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,7 @@ type peopleView struct {
 	Done    string
 	Made    string // the link that was just made, at the one moment at which it is shown
 	MadeFor string
+	Again   bool // the link replaces an older one
 	Roles   []ledger.Role
 }
 
@@ -101,13 +103,27 @@ func invite(d *Dashboard, w http.ResponseWriter, r *request) {
 		d.showPeople(w, r, http.StatusUnprocessableEntity, v)
 		return
 	}
+	members, err := d.o.Book.Members(r.Context(), r.workspace())
+	var older []ledger.Link
+	if err == nil {
+		older, err = d.o.Book.OpenLinks(r.Context(), r.workspace())
+	}
+	if err != nil {
+		d.unavailable(w, r.Request, "read members", err)
+		return
+	}
+	for _, m := range members {
+		if ledger.FoldEmail(m.Email) == ledger.FoldEmail(v.Email) {
+			v.Problem = m.Email + " is already a member, as " + string(m.Role) + ". To change the role, open their page in the list."
+			d.showPeople(w, r, http.StatusConflict, v)
+			return
+		}
+	}
 	token := d.signin.TokenOf("invite", r.workspace().String(), r.in.User.ID.String(), form.String())
 	id, _ := token.Hash()
-	_, err := d.o.Book.MakeLink(r.Context(), ledger.Link{ID: id, Purpose: ledger.InviteLink, Workspace: r.workspace(),
+	_, err = d.o.Book.MakeLink(r.Context(), ledger.Link{ID: id, Purpose: ledger.InviteLink, Workspace: r.workspace(),
 		Email: v.Email, Role: v.Role, MadeBy: "user:" + r.in.User.ID.String()})
 	switch {
-	case errors.Is(err, ledger.ErrNotOwner):
-		d.noOwner(w, r)
 	case errors.Is(err, ledger.ErrTooManyMembers):
 		v.Problem = "The workspace has reached its limit of members and invitations. Remove a member or withdraw an invitation first."
 		d.showPeople(w, r, http.StatusConflict, v)
@@ -117,26 +133,18 @@ func invite(d *Dashboard, w http.ResponseWriter, r *request) {
 	case err != nil:
 		d.unavailable(w, r.Request, "make link", err)
 	default:
-		d.showPeople(w, r, http.StatusOK, peopleView{Role: ledger.Member, MadeFor: v.Email,
+		again := slices.ContainsFunc(older, func(l ledger.Link) bool {
+			return l.ID != id && ledger.FoldEmail(l.Email) == ledger.FoldEmail(v.Email)
+		})
+		d.showPeople(w, r, http.StatusOK, peopleView{Role: ledger.Member, MadeFor: v.Email, Again: again,
 			Made: strings.TrimSuffix(d.o.PublicURL(), "/") + "/link/" + string(token)})
 	}
 }
 
-// noOwner answers somebody who was an owner until a moment ago.
-func (d *Dashboard) noOwner(w http.ResponseWriter, r *request) {
-	d.signin.Changed(r.in.User.ID)
-	d.fail(w, r.Request, failure{Status: http.StatusForbidden, Title: "Your role doesn't allow this",
-		Text: "You aren't an owner of this workspace any more.", Next: "Ask an owner for another role.", Link: "/", Label: "Back"})
-}
-
 // endLink answers POST /w/{ws}/people/links: withdraws an invitation. A second time changes nothing.
 func endLink(d *Dashboard, w http.ResponseWriter, r *request) {
-	var id ledger.Hash
-	bytes, err := hex.DecodeString(r.PostFormValue("link"))
-	if err == nil && len(bytes) == len(id) {
-		copy(id[:], bytes)
-	}
-	err = d.o.Book.EndLink(r.Context(), r.workspace(), id)
+	id, _ := parseHash(r.PostFormValue("link"))
+	err := d.o.Book.EndLink(r.Context(), r.workspace(), id)
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchLink):
 		d.showPeople(w, r, http.StatusConflict, peopleView{Role: ledger.Member,
@@ -205,8 +213,6 @@ func setRole(d *Dashboard, w http.ResponseWriter, r *request) {
 	user, _ := parseID(r.PathValue("user"))
 	err := d.o.Book.SetRole(r.Context(), r.workspace(), user, role)
 	switch {
-	case errors.Is(err, ledger.ErrNotOwner):
-		d.noOwner(w, r)
 	case errors.Is(err, ledger.ErrNoSuchUser):
 		d.notFound(w, r.Request)
 	case errors.Is(err, ledger.ErrLastOwner):
@@ -235,11 +241,11 @@ func endMemberSessions(d *Dashboard, w http.ResponseWriter, r *request) {
 		return
 	}
 	form, _ := parseID(r.PostFormValue("form"))
-	_, err := d.signin.EndOthers(r.Context(), ledger.User{ID: m.User}, ledger.Hash{})
-	if err == nil {
-		line := uuid.NewSHA1(form, m.User[:]) // of this form about this member: the browser chooses the form
-		err = d.o.Book.LogWorkspace(r.Context(), r.workspace(), ledger.WorkspaceLine{ID: line, Action: "member sessions end",
-			Subject: m.Email})
+	line := uuid.NewSHA1(form, m.User[:]) // of this form about this member: the browser chooses the form
+	err := d.o.Book.LogWorkspace(r.Context(), r.workspace(), ledger.WorkspaceLine{ID: line, Action: "member sessions end",
+		Subject: m.Email})
+	if err == nil { // last: it may be the session that acts
+		_, err = d.signin.EndOthers(r.Context(), ledger.User{ID: m.User}, ledger.Hash{})
 	}
 	if err != nil {
 		d.unavailable(w, r.Request, "end sessions", err)

@@ -1,15 +1,18 @@
 package dashboard
 
 import (
+	"encoding/hex"
 	"errors"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
 	"rollcall/http/dashboard/signin"
 	"rollcall/http/dashboard/signin/provider"
+	"rollcall/http/dashboard/view"
 	"rollcall/ledger"
 )
 
@@ -130,7 +133,10 @@ func (d *Dashboard) backFromProvider(w http.ResponseWriter, r *request) {
 	v, token, err := d.signin.Back(strangers(r), kept, r.URL.Query(), in, browserOf(r))
 	d.signIns.count("provider", err)
 	var code *signin.CodeWanted
+	var choice *signin.Choice
 	switch {
+	case errors.As(err, &choice):
+		d.chooseForm(w, r, http.StatusOK, chooseView{Step: choice.Step, Next: localPath(v.Next)}, choice.Invitations)
 	case err == nil && v.User != uuid.Nil:
 		d.dropVisit(w)
 		http.Redirect(w, r.Request, v.Next, http.StatusSeeOther)
@@ -142,6 +148,52 @@ func (d *Dashboard) backFromProvider(w http.ResponseWriter, r *request) {
 	default:
 		d.dropVisit(w)
 		d.providerFailed(w, r, v, err)
+	}
+}
+
+// chooseView is the page on which somebody new chooses among their invitations.
+type chooseView struct {
+	Step, Next  string
+	Problem     string
+	Invitations []chooseRow
+}
+
+// chooseRow is one invitation.
+type chooseRow struct {
+	Hex, Workspace string
+	Role           ledger.Role
+	Expires        time.Time
+}
+
+func (d *Dashboard) chooseForm(w http.ResponseWriter, r *request, status int, v chooseView, open []ledger.Link) {
+	for _, l := range open {
+		v.Invitations = append(v.Invitations, chooseRow{hex.EncodeToString(l.ID[:]), d.workspaceName(r, l.Workspace), l.Role, l.Expires})
+	}
+	d.show(w, r, status, "choose", &frame{Frame: view.Frame{Title: "Your invitations", Secret: true}, Body: v})
+}
+
+// choose answers POST /oidc/join: accepts the invitations that somebody new has chosen. The same form again is one session.
+func (d *Dashboard) choose(w http.ResponseWriter, r *request) {
+	var chosen []ledger.Hash
+	for _, text := range r.PostForm["link"] {
+		if id, ok := parseHash(text); ok {
+			chosen = append(chosen, id)
+		}
+	}
+	next := localPath(r.PostFormValue("next"))
+	token, err := d.signin.Choose(strangers(r), r.PostFormValue("step"), chosen, browserOf(r))
+	d.signIns.count("provider", err)
+	var again *signin.Choice
+	switch {
+	case errors.As(err, &again):
+		d.chooseForm(w, r, http.StatusUnprocessableEntity, chooseView{Step: again.Step, Next: next,
+			Problem: "Choose an invitation."}, again.Invitations)
+	case errors.Is(err, signin.ErrNotInvited):
+		d.dropVisit(w)
+		d.providerFailed(w, r, signin.Visit{}, err)
+	default:
+		d.dropVisit(w)
+		d.signedIn(w, r, token, err, signInView{Next: next})
 	}
 }
 

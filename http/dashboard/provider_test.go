@@ -3,6 +3,7 @@ package dashboard_test
 import (
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -88,11 +89,31 @@ func (v visitor) as(subject, email string, change ...any) answer {
 func (g *rig) oidcUser(p *providertest.Provider, subject, email string) *browser {
 	g.t.Helper()
 	g.invite(email, g.workspace, ledger.Member)
-	a := g.start(p, "/").as(subject, email)
+	a := g.chooses(g.start(p, "/").as(subject, email), 1)
 	if a.status != 303 || a.cookie() == "" {
 		g.t.Fatalf("%d %s", a.status, a.body)
 	}
 	return g.browser(a.cookie())
+}
+
+var (
+	chosenLink = regexp.MustCompile(`name="link" value="([0-9a-f]{64})"`)
+	chooseStep = regexp.MustCompile(`name="step" value="([A-Za-z0-9_-]+)"`)
+	chooseNext = regexp.MustCompile(`name="next" value="([^"]*)"`)
+)
+
+// chooses sends the form on which somebody new chooses among their invitations, with the first few of them.
+func (g *rig) chooses(page answer, few int) answer {
+	g.t.Helper()
+	step, links := chooseStep.FindStringSubmatch(page.body), chosenLink.FindAllStringSubmatch(page.body, -1)
+	if page.status != 200 || page.cookie() != "" || step == nil || len(links) < few {
+		g.t.Fatalf("no page to choose on: %d %s", page.status, page.body)
+	}
+	form := url.Values{"step": {step[1]}, "next": {chooseNext.FindStringSubmatch(page.body)[1]}}
+	for _, l := range links[:few] {
+		form.Add("link", l[1])
+	}
+	return g.as["nobody"].send("POST", "/oidc/join", form)
 }
 
 const refusedSentence = "Acme login did not sign you in: "
@@ -120,15 +141,26 @@ func TestSomebodyInvitedSignsInByTheProvider(t *testing.T) {
 		t.Errorf("asked %v", v.asked)
 	}
 	code := v.code(v.claims("s-1", "new@Acme.test"))
-	first := v.back(code, v.asked.Get("state"))
-	if first.status != 303 || first.header.Get("Location") != "/you" || first.cookie() == "" || first.header.Get("Referrer-Policy") != "no-referrer" {
+	page = v.back(code, v.asked.Get("state"))
+	if !strings.Contains(page.body, "acme, as member") || !strings.Contains(page.body, "a new workspace, as viewer") &&
+		!strings.Contains(page.body, "elsewhere, as viewer") || strings.Contains(page.body, "checked") {
+		t.Errorf("the page to choose on: %s", page.body)
+	}
+	if none := g.chooses(page, 0); none.status != 422 || none.cookie() != "" || len(chosenLink.FindAllString(none.body, -1)) != 2 {
+		t.Errorf("none chosen: %d %s", none.status, none.body)
+	}
+	first := g.chooses(page, 1)
+	if again := g.chooses(page, 1); again.status != 303 || again.cookie() != first.cookie() {
+		t.Errorf("the form twice: %d, the same session: %v", again.status, again.cookie() == first.cookie())
+	}
+	if first.status != 303 || first.header.Get("Location") != "/you" || first.cookie() == "" || page.header.Get("Referrer-Policy") != "no-referrer" {
 		t.Fatalf("%d %v %s", first.status, first.header, first.body)
 	}
 	if again := v.back(code, v.asked.Get("state")); again.status != 303 || again.cookie() != first.cookie() {
 		t.Errorf("the same answer twice: %d, the same session: %v", again.status, again.cookie() == first.cookie())
 	}
 	mine := g.browser(first.cookie())
-	if you := mine.get("/you"); !strings.Contains(you.body, "acme") || !strings.Contains(you.body, "elsewhere") ||
+	if you := mine.get("/you"); strings.Contains(you.body, "/w/"+g.workspace.String()) == strings.Contains(you.body, "/w/"+g.other.String()) ||
 		!strings.Contains(you.body, "You are connected") || strings.Contains(you.body, `id="old"`) {
 		t.Errorf("/you: %s", you.body)
 	}
@@ -148,8 +180,8 @@ func TestSomebodyInvitedSignsInByTheProvider(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.refuses("who is disabled", g.start(p, "/").as("s-1", "new@acme.test"))
-	if done := g.counted("rollcall_sign_ins_total", "way", "provider", "result", "done"); done != 3 {
-		t.Errorf("%v sign-ins are counted, want 3", done)
+	if done := g.counted("rollcall_sign_ins_total", "way", "provider", "result", "done"); done != 4 {
+		t.Errorf("%v sign-ins are counted, want 4", done)
 	}
 }
 
@@ -186,7 +218,7 @@ func TestTheProviderSignsInNobodyWhomItShouldNot(t *testing.T) {
 	if open, err := g.book.Invitations(t.Context(), "invited@acme.test"); err != nil || len(open) != 1 {
 		t.Errorf("the invitation was used: %v", err)
 	}
-	if a := g.start(p, "/").as("s-3", "invited@acme.test", "email_verified", "true", "aud", []string{"rollcall", "other"}, "azp", "rollcall"); a.status != 303 {
+	if a := g.chooses(g.start(p, "/").as("s-3", "invited@acme.test", "email_verified", "true", "aud", []string{"rollcall", "other"}, "azp", "rollcall"), 1); a.status != 303 {
 		t.Errorf("verified as a text: %d %s", a.status, a.body)
 	}
 }
@@ -335,7 +367,7 @@ func TestAnInvitationIsAcceptedWithTheProvider(t *testing.T) {
 	}
 	// A user without a password accepts a further invitation in the same way, and nobody else does.
 	further := "/link/" + string(g.invite("new@acme.test", g.other, ledger.Owner))
-	if page := g.as["nobody"].get(further).body; strings.Contains(page, `type="password"`) || !strings.Contains(page, "Accept with Acme login") {
+	if page := g.as["nobody"].get(further).body; !strings.Contains(page, "Accept with Acme login") {
 		t.Errorf("the page of a further one: %s", page)
 	}
 	g.oidcUser(p, "s-3", "thief@acme.test")
@@ -345,9 +377,6 @@ func TestAnInvitationIsAcceptedWithTheProvider(t *testing.T) {
 	}
 	// An account with a password is not taken by a link and a provider together.
 	taken := "/link/" + string(g.invite("viewer@acme.test", g.other, ledger.Viewer))
-	if page := g.as["nobody"].get(taken).body; strings.Contains(page, "Accept with") {
-		t.Errorf("the page of a user with a password: %s", page)
-	}
 	g.refuses("an account with a password", begin(taken).as("s-5", "viewer@acme.test"))
 }
 
@@ -358,7 +387,7 @@ func TestTheEmailMayStandInUserInfo(t *testing.T) {
 	p.SetInfo(map[string]any{"sub": "other", "email": "new@acme.test", "email_verified": true})
 	g.refuses("UserInfo of another subject", g.start(p, "/").as("s-1", "", "email", nil, "email_verified", nil))
 	p.SetInfo(map[string]any{"sub": "s-1", "email": "new@acme.test", "email_verified": true})
-	if a := g.start(p, "/").as("s-1", "", "email", nil, "email_verified", nil); a.status != 303 || a.cookie() == "" {
+	if a := g.chooses(g.start(p, "/").as("s-1", "", "email", nil, "email_verified", nil), 1); a.status != 303 || a.cookie() == "" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }

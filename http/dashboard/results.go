@@ -16,7 +16,7 @@ func (d *Dashboard) results(w http.ResponseWriter, r *request) {
 	outcome, okOutcome := outcomeNamed(query.Get("outcome"))
 	reason, okReason := reasonNamed(query.Get("reason"))
 	use := query.Get("for")
-	if !okOutcome || !okReason || use != "" && use != "spreadsheet" {
+	if !okOutcome || !okReason || use != "" && use != "program" {
 		d.fail(w, r.Request, failure{Status: http.StatusUnprocessableEntity, Title: "These results don't exist",
 			Text: "The link asks for an outcome, a reason or a kind of file that does not exist.",
 			Next: "Choose on the page of the verification."})
@@ -41,7 +41,7 @@ func (d *Dashboard) results(w http.ResponseWriter, r *request) {
 		}
 	}
 	r.page.Do(httpd.Act{Operation: httpd.Download, Workspace: r.workspace(), User: r.in.User.ID, Verification: r.id.String(),
-		Rows: httpd.Rows{Outcome: outcome, Reason: reason, Spreadsheet: use != ""}, Name: name + ".csv"})
+		Rows: httpd.Rows{Outcome: outcome, Reason: reason, Spreadsheet: use == ""}, Name: name + ".csv"})
 }
 
 // savedMax bounds what a download takes of the name of the file, in bytes: file systems take names of 255, and a browser that

@@ -128,7 +128,7 @@ func newRigWith(t testing.TB, change func(o *dashboard.Options), limit ...func(l
 	}
 	wide := httpd.Rate{PerSecond: 1e6, Burst: 1e6}
 	limits := httpd.DefaultLimits()
-	limits.Reads, limits.Creates = wide, wide
+	limits.Reads, limits.Creates, limits.Pages = wide, wide, wide
 	for _, set := range limit {
 		set(&limits)
 	}
@@ -275,7 +275,7 @@ func (b *browser) sendBody(method, path, text string, headers ...string) answer 
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	if b.session != "" {
+	if b.session != "" && req.Header.Get("Cookie") == "" {
 		req.Header.Set("Cookie", "__Host-rollcall="+b.session)
 	}
 	res, err := http.DefaultTransport.RoundTrip(req)

@@ -63,6 +63,7 @@ var table = map[string]asked{
 	"POST /you/codes/off":    {path: at("/you/codes/off"), form: url.Values{"password": {"x"}}, want: [5]int{401, 422, 422, 422, 422}},
 	"POST /you/codes/new":    {path: at("/you/codes/new"), form: url.Values{"form": form()["form"], "password": {"x"}}, want: [5]int{401, 422, 422, 422, 422}},
 	"POST /you/provider/off": {path: at("/you/provider/off"), form: url.Values{"password": {"x"}}, want: [5]int{401, 404, 404, 404, 404}},
+	"POST /oidc/join":        {path: at("/oidc/join"), form: url.Values{"step": {"x"}}, want: [5]int{401, 401, 401, 401, 401}},
 	"GET /link/{token}":      {path: at("/link/none"), want: [5]int{404, 404, 404, 404, 404}},
 	"POST /link/{token}":     {path: at("/link/none"), form: form(), want: [5]int{404, 404, 404, 404, 404}},
 	"GET /you":               {path: at("/you"), want: [5]int{303, 200, 200, 200, 200}},

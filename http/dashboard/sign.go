@@ -3,6 +3,7 @@ package dashboard
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -23,7 +24,7 @@ type signInView struct {
 	Insecure    string // the public URL, when browsers keep no cookie there
 }
 
-// home leads to the first workspace.
+// home leads to the workspace that this browser showed last, or else to the first.
 func (d *Dashboard) home(w http.ResponseWriter, r *request) {
 	in, err := d.signin.Session(strangers(r), cookieOf(r.Request))
 	switch {
@@ -34,7 +35,13 @@ func (d *Dashboard) home(w http.ResponseWriter, r *request) {
 	case len(in.Memberships) == 0:
 		http.Redirect(w, r.Request, "/you", http.StatusSeeOther)
 	default:
-		http.Redirect(w, r.Request, "/w/"+in.Memberships[0].Workspace.String(), http.StatusSeeOther)
+		to := in.Memberships[0].Workspace.String()
+		for _, m := range in.Memberships {
+			if m.Workspace.String() == lastWorkspace(r.Request) {
+				to = m.Workspace.String()
+			}
+		}
+		http.Redirect(w, r.Request, "/w/"+to, http.StatusSeeOther)
 	}
 }
 
@@ -153,16 +160,17 @@ func (d *Dashboard) signOut(w http.ResponseWriter, r *request) {
 
 // linkView is the page of a one-time link.
 type linkView struct {
-	Link    ledger.Link
-	Known   bool // who it is for proves the password instead of choosing one
-	Without bool // they have no password to prove
-	Codes   bool // they give a code too
+	Link   ledger.Link
+	Codes  bool   // who sets a new password gives a code too
+	SignIn string // where who has an account goes to accept the invitation
+	As     string // the email of who is signed in in this browser; "": nobody is
+	Mine   bool   // they are who is invited
 
 	Provider string // with which the invitation can be accepted; "": with none
 	Invite   bool
 	// Workspace is the name of the one that an invitation is to; "": not known, as nobody is a member yet.
 	Workspace string
-	SignIn    bool // nothing to fill in
+	Plain     bool // nothing to fill in
 	Form      string
 	Name      string
 	Problem   string
@@ -183,17 +191,20 @@ func (d *Dashboard) linkForm(w http.ResponseWriter, r *request, status int, v li
 		return
 	}
 	v.Link, v.Invite, v.Least, v.Expires = l, l.Purpose == ledger.InviteLink, signin.PasswordLeast, l.Expires
-	v.Known = user != nil && v.Invite
-	v.Without, v.Codes = v.Known && !signin.HasPassword(*user), user != nil && user.TOTP != ""
-	if v.Invite && (user == nil || user.OIDC != "") {
-		v.Provider = d.providerName()
+	if v.Invite { // the page is one for all: whoever made the link may see it, and learns nothing about the person
+		v.Provider, v.SignIn = d.providerName(), "/sign-in?next="+url.QueryEscape("/link/"+r.PathValue("token"))
+		if in, err := d.signin.Session(strangers(r), cookieOf(r.Request)); err == nil {
+			v.As, v.Mine = in.User.Email, signin.ForUser(l, in.User)
+		}
+	} else {
+		v.Codes = user.TOTP != ""
 	}
 	title := "Set a new password"
 	switch l.Purpose {
 	case ledger.InviteLink:
 		title, v.Workspace = "Invitation", d.workspaceName(r, l.Workspace)
 	case ledger.SignInLink:
-		title, v.SignIn = "Sign in", true
+		title, v.Plain = "Sign in", true
 	}
 	d.show(w, r, status, "link", &frame{Frame: view.Frame{Title: title, Secret: true}, Body: v})
 }
@@ -234,17 +245,28 @@ func (d *Dashboard) acceptLink(w http.ResponseWriter, r *request) {
 		d.linkForm(w, r, http.StatusUnprocessableEntity, v)
 		return
 	}
-	if r.PostFormValue("way") == "provider" {
-		d.visit(w, r, signin.Visit{Next: "/", Link: signin.Token(r.PathValue("token"))})
+	link, to := signin.Token(r.PathValue("token")), "/"
+	if l, _, err := d.signin.Link(strangers(r), link); err == nil && l.Purpose == ledger.InviteLink {
+		to = "/w/" + l.Workspace.String()
+	}
+	switch r.PostFormValue("way") {
+	case "provider":
+		d.visit(w, r, signin.Visit{Next: to, Link: link})
+		return
+	case "session":
+		d.joinNow(w, r, link)
 		return
 	}
-	a := signin.Accepting{Link: signin.Token(r.PathValue("token")), Form: form, Name: v.Name,
+	a := signin.Accepting{Link: link, Form: form, Name: v.Name,
 		Password: r.PostFormValue("password"), Code: r.PostFormValue("code")}
-	token, in, err := d.signin.Accept(strangers(r), a, browserOf(r))
+	token, _, err := d.signin.Accept(strangers(r), a, browserOf(r))
 	d.signIns.count("link", err)
 	if err != nil {
 		status, problem := d.signInProblem(w, err)
-		if status == 0 {
+		switch {
+		case errors.Is(err, signin.ErrKnown):
+			status, problem = http.StatusConflict, "This email has an account already. Sign in to accept the invitation."
+		case status == 0:
 			status, problem = http.StatusUnprocessableEntity, passwordProblem(err)
 		}
 		if problem == "" {
@@ -256,12 +278,26 @@ func (d *Dashboard) acceptLink(w http.ResponseWriter, r *request) {
 		return
 	}
 	d.setCookie(w, token)
-	to := "/"
-	for _, m := range in.Memberships {
-		to = "/w/" + m.Workspace.String()
-		break
-	}
 	http.Redirect(w, r.Request, to, http.StatusSeeOther)
+}
+
+// joinNow accepts an invitation for who is signed in.
+func (d *Dashboard) joinNow(w http.ResponseWriter, r *request, link signin.Token) {
+	in, err := d.signin.SessionNow(strangers(r), cookieOf(r.Request))
+	var workspace uuid.UUID
+	if err == nil {
+		workspace, err = d.signin.Join(strangers(r), in, link)
+	}
+	switch {
+	case errors.Is(err, ledger.ErrNoSuchSession):
+		http.Redirect(w, r.Request, "/link/"+string(link), http.StatusSeeOther)
+	case err != nil:
+		d.linkGone(w, r, err)
+	case workspace == uuid.Nil:
+		http.Redirect(w, r.Request, "/", http.StatusSeeOther)
+	default:
+		http.Redirect(w, r.Request, "/w/"+workspace.String(), http.StatusSeeOther)
+	}
 }
 
 // passwordProblem says what is wrong with a new password; "" when it is something else.
@@ -281,7 +317,7 @@ func passwordProblem(err error) string {
 
 // cleanName is a name that the ledger takes.
 func cleanName(text string) string {
-	text = strings.TrimSpace(strings.ReplaceAll(strings.ToValidUTF8(text, ""), "\x00", ""))
+	text = strings.TrimSpace(ledger.CleanName(text))
 	for len(text) > ledger.NameMax {
 		_, last := utf8.DecodeLastRuneInString(text)
 		text = text[:len(text)-last]

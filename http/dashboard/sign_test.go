@@ -2,6 +2,8 @@ package dashboard_test
 
 import (
 	"context"
+	"net/http"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -132,6 +134,78 @@ func TestALinkIsShownOftenAndUsedOnce(t *testing.T) {
 	}
 	if a := g.as["nobody"].post(link, "form", uuid.NewString(), "password", "a good new password"); a.status != 404 {
 		t.Errorf("used again: %d", a.status)
+	}
+}
+
+// TestAnInvitationPageTellsNothingAboutThePerson: whoever made the link sees the same page for everybody.
+func TestAnInvitationPageTellsNothingAboutThePerson(t *testing.T) {
+	t.Parallel()
+	g, p := withProvider(t)
+	g.oidcUser(p, "s-1", "sso@acme.test")
+	g.codesOn()
+	of := func(email string) string {
+		link := "/link/" + string(g.invite(email, g.other, ledger.Viewer))
+		a := g.as["stranger"].get(link)
+		if a.status != 200 {
+			t.Errorf("%s: %d", email, a.status)
+		}
+		nobody := g.as["nobody"].get(link).body
+		same := strings.NewReplacer(email, "EMAIL", link, "LINK", url.QueryEscape(link), "LINK", strings.ToLower(url.QueryEscape(link)), "LINK")
+		vary := regexp.MustCompile(`value="[0-9a-f-]{36}"|<span class="mono">[0-9a-f-]{36}</span>|<time.*?</time>|next=[^"]*`)
+		return vary.ReplaceAllString(same.Replace(a.body+nobody), "")
+	}
+	want := of("new@acme.test")
+	for _, email := range []string{"viewer@acme.test", "owner@acme.test", "sso@acme.test"} { // a password, codes, a provider
+		if got := of(email); got != want {
+			t.Errorf("the page for %s is another one:\n%s\nnot\n%s", email, got, want)
+		}
+	}
+}
+
+func TestAnInvitationIsAcceptedInTheSessionOfWhoItIsFor(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	link := "/link/" + string(g.invite("Viewer@acme.test", g.other, ledger.Member))
+	page := g.as["nobody"].get(link).body
+	if !strings.Contains(page, `href="/sign-in?next=%2Flink%2F`) {
+		t.Errorf("no way to sign in: %s", page)
+	}
+	if a := g.as["member"].get(link).body; !strings.Contains(a, "You're signed in as") || strings.Contains(a, `name="way"`) {
+		t.Errorf("for somebody else: %s", a)
+	}
+	for name, want := range map[string]int{"nobody": 303, "member": 404} {
+		if a := g.as[name].post(link, "form", uuid.NewString(), "way", "session"); a.status != want || a.cookie() != "" {
+			t.Errorf("%s: %d", name, a.status)
+		}
+	}
+	viewer := g.as["viewer"]
+	if a := viewer.get(link).body; !strings.Contains(a, "Accept the invitation") || strings.Contains(a, `type="password"`) {
+		t.Errorf("for who it is for: %s", a)
+	}
+	if a := viewer.post(link, "form", uuid.NewString(), "way", "session"); a.status != 303 || a.header.Get("Location") != "/w/"+g.other.String() {
+		t.Errorf("accepted: %d %q", a.status, a.header.Get("Location"))
+	}
+	if a := viewer.post(link, "form", uuid.NewString(), "way", "session"); a.status != 303 {
+		t.Errorf("twice: %d", a.status)
+	}
+	if a := viewer.get("/w/" + g.other.String() + "/upload"); a.status != 200 {
+		t.Errorf("a member now: %d", a.status)
+	}
+	// And / leads to the workspace that was shown last.
+	for _, w := range []uuid.UUID{g.other, g.workspace, g.other} {
+		shown := viewer.get("/w/" + w.String())
+		last := ""
+		for _, c := range (&http.Response{Header: shown.header}).Cookies() {
+			last += c.Name + "=" + c.Value
+		}
+		a := viewer.get("/", "Cookie", last+"; __Host-rollcall="+viewer.session)
+		if to := a.header.Get("Location"); to != "/w/"+w.String() {
+			t.Errorf("/ leads to %q after %s with %q", to, w, last)
+		}
+	}
+	if a := viewer.get("/", "Cookie", "__Host-rollcall-workspace="+uuid.NewString()+"; __Host-rollcall="+viewer.session); a.status != 303 ||
+		!strings.HasPrefix(a.header.Get("Location"), "/w/") {
+		t.Errorf("with a workspace of others: %d", a.status)
 	}
 }
 

@@ -38,11 +38,19 @@ func stateOf(v ledger.Verification) stateView {
 	case ledger.CompletedWithErrors:
 		return stateView{"completed, with errors", "!", "error", "Every address has an outcome. Some are errors."}
 	case ledger.Cancelled:
+		if v.Counts.Sum() == v.Counts.Cancelled {
+			return stateView{"cancelled", "–", "off", "It was cancelled before any address was checked: there are no results, and it cost nothing."}
+		}
 		return stateView{"cancelled", "–", "off", "It was cancelled. Unchecked addresses cost nothing."}
 	}
-	s := stateView{"failed", "✕", "invalid", "It failed. Unchecked addresses cost nothing."}
+	s := stateView{"failed", "✕", "invalid", "It failed."}
 	if v.Issue != nil {
 		s.Sentence = issueText(v.Issue)
+	}
+	if v.Counts.Charged() == 0 {
+		s.Sentence += " No credits were used."
+	} else {
+		s.Sentence += " Unchecked addresses cost nothing."
 	}
 	return s
 }

@@ -115,6 +115,7 @@ var elsewhere = map[string]string{
 	"POST /you/provider":                      "leads to the provider; TestAnAnswerBelongsToOneBrowserAndOneAttempt",
 	"POST /you/provider/off":                  "TestAnAccountIsDisconnectedFromTheProvider",
 	"POST /you/colours":                       "changes a cookie of the browser only",
+	"POST /oidc/join":                         "TestSomebodyInvitedSignsInByTheProvider",
 	"POST /w/{ws}/verifications":              "TestUploadsAreCreatedOnceAndRecovered",
 	"POST /w/{ws}/verifications/{id}/results": "searches; it changes nothing",
 }

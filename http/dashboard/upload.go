@@ -5,6 +5,7 @@ import (
 
 	httpd "rollcall/http"
 	"rollcall/http/dashboard/view"
+	"rollcall/ledger"
 )
 
 // panelView is the part of a page that uploads a file.
@@ -35,7 +36,8 @@ func (d *Dashboard) uploadForm(w http.ResponseWriter, r *request) {
 
 // create answers POST /w/{ws}/verifications: what the API answers to the same headers.
 func (d *Dashboard) create(_ http.ResponseWriter, r *request) {
-	r.page.Do(httpd.Act{Operation: httpd.Create, Workspace: r.workspace(), User: r.in.User.ID})
+	acting, _ := ledger.ActingOf(r.Context())
+	r.page.Do(httpd.Act{Operation: httpd.Create, Workspace: r.workspace(), User: r.in.User.ID, Acting: acting})
 }
 
 // uploadState answers GET /w/{ws}/verifications/{id}/upload: what the API answers about the verification, with the URL of

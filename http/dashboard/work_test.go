@@ -59,25 +59,6 @@ func TestACheckOfOneAddressIsMadeOnce(t *testing.T) {
 	}
 }
 
-// Somebody waits before the page of a check, so it looks again soon, but not for ever.
-func TestThePageOfACheckLooksAgainSoon(t *testing.T) {
-	t.Parallel()
-	g := newRig(t)
-	at := g.as["member"].post(g.path("/check"), "form", uuid.NewString(), "address", "anna@acme.test").header.Get("Location")
-	if _, err := g.book.Prepare(t.Context(), g.lease(uuid.MustParse(at[strings.LastIndex(at, "/")+1:])), 1, 0, 1); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		age   int64 // seconds, and as many more as this test has taken
-		every string
-	}{{-8, "1s"}, {11, "1s"}, {62, "10s"}} {
-		g.now.Store(c.age)
-		if page := g.as["member"].get(at); !strings.Contains(page.body, "verifying") || !strings.Contains(page.body, `data-hx-trigger="every `+c.every+`"`) {
-			t.Errorf("a check of %d s does not look again every %s: %s", c.age, c.every, page.body)
-		}
-	}
-}
-
 // judged makes a verification in which a settlement of outcomes came with their evidence.
 func (g *rig) judged(results []ledger.Result, cases map[int64]evidence.Case) ledger.Verification {
 	g.t.Helper()

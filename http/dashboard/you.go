@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"encoding/hex"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -77,7 +78,7 @@ func (d *Dashboard) boundTo(u ledger.User) bool {
 // changePassword answers POST /you/password.
 func (d *Dashboard) changePassword(w http.ResponseWriter, r *request) {
 	token, err := d.signin.ChangePassword(strangers(r), r.in, r.PostFormValue("old"), r.PostFormValue("password"),
-		browserOf(r))
+		r.PostFormValue("code"), browserOf(r))
 	if err == nil {
 		d.setCookie(w, token)
 		http.Redirect(w, r.Request, "/you?done=password", http.StatusSeeOther)
@@ -85,8 +86,10 @@ func (d *Dashboard) changePassword(w http.ResponseWriter, r *request) {
 	}
 	status, problem := d.signInProblem(w, err)
 	switch {
-	case status == http.StatusUnauthorized:
+	case errors.Is(err, signin.ErrWrong):
 		status, problem = http.StatusUnprocessableEntity, "The old password is wrong."
+	case status == http.StatusUnauthorized:
+		status = http.StatusUnprocessableEntity
 	case status == 0:
 		status, problem = http.StatusUnprocessableEntity, passwordProblem(err)
 	}
@@ -107,13 +110,11 @@ func (d *Dashboard) endSessions(w http.ResponseWriter, r *request) {
 		http.Redirect(w, r.Request, "/you?done=sessions", http.StatusSeeOther)
 		return
 	}
-	var id ledger.Hash
-	bytes, err := hex.DecodeString(r.PostFormValue("session"))
-	if err != nil || len(bytes) != len(id) {
+	id, ok := parseHash(r.PostFormValue("session"))
+	if !ok {
 		d.showYou(w, r, http.StatusUnprocessableEntity, youView{Problem: "There is no such session."})
 		return
 	}
-	copy(id[:], bytes)
 	if err := d.signin.End(strangers(r), r.in.User, id); err != nil {
 		d.unavailable(w, r.Request, "end session", err)
 		return

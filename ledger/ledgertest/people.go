@@ -29,6 +29,9 @@ var people = []exercise{
 	{"an owner stays", 0, lastOwner},
 	{"who loses a role has no invitation that gives it back", 0, endsInvitations},
 	{"only who is an owner now invites and gives roles", 0, ownersOnly},
+	{"a session acts while it holds and its user's role suffices", 1, actsWhileItMay},
+	{"keys work while who made them is an owner", 0, keysOfOwners},
+	{"a new invitation ends the older one", 0, invitedAgain},
 	{"the log of a workspace, newest first", 0, pagesWorkspaceLog},
 	{"lines that no log of a workspace takes", 0, badWorkspaceLines},
 }

@@ -537,8 +537,9 @@ func findsInvitations(d *Desk) {
 	first := d.links(d.invitation(email, ledger.Viewer))
 	d.nextMillisecond(first.Created)
 	second := elsewhere.links(elsewhere.invitation(strings.ToUpper(email), ledger.Owner))
-	ended := d.links(d.invitation(email, ledger.Owner))
-	d.ok(d.EndLink(ctx, d.Workspace, ended.ID))
+	third := d.other(d.T, 0)
+	ended := third.links(third.invitation(email, ledger.Owner))
+	d.ok(third.EndLink(ctx, third.Workspace, ended.ID))
 	d.links(d.invitation("not"+email, ledger.Owner))
 	found := func(want ...ledger.Link) {
 		d.T.Helper()

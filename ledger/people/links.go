@@ -133,12 +133,13 @@ func makeLink(t rows, actor string, l ledger.Link) (ledger.Link, error) {
 	if known != nil {
 		return l, fmt.Errorf("the id of the link was used for another: %w", ledger.ErrIllegal)
 	}
-	folded, action := ledger.FoldEmail(l.Email), "link create"
+	action := "link create"
 	if personal(l) {
 		action = string(l.Purpose) + " link create"
-		if err := t.endLinks(links{folded: folded, purpose: l.Purpose}, now); err != nil {
-			return l, err
-		}
+	}
+	older := links{folded: ledger.FoldEmail(l.Email), purpose: l.Purpose, workspace: l.Workspace}
+	if err := t.endLinks(older, now); err != nil {
+		return l, err
 	}
 	l.Created, l.Expires, l.Used = now, now.Add(ledger.LinkLife), time.Time{}
 	if err := t.addLink(l); err != nil {
@@ -265,7 +266,7 @@ func mayBeNew(t rows, a ledger.Accept) error {
 	if a.User == uuid.Nil || len(a.Name) > ledger.NameMax {
 		return fmt.Errorf("a user without an id, or a name of more than %d bytes: %w", ledger.NameMax, ledger.ErrIllegal)
 	}
-	if err := ledger.CheckText(a.Name); err != nil {
+	if err := ledger.CheckName(a.Name); err != nil {
 		return err
 	}
 	taken, err := t.readUser(a.User)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,20 +20,38 @@ import (
 
 // Log writes a line of the operator log.
 func (t operatorRows) Log(l ledger.LogLine) error {
-	author := ledger.Author(t.Context())
+	author, err := t.author()
+	if err != nil {
+		return err
+	}
 	if err := ledger.CheckOperatorText("author", author); err != nil {
 		return err
 	}
 	if l.ID == uuid.Nil {
 		l.ID = newLine()
 	}
-	_, err := t.Exec(`INSERT INTO operator_log (id, created, action, author, workspace, subject, old, detail, reason)
+	_, err = t.Exec(`INSERT INTO operator_log (id, created, action, author, workspace, subject, old, detail, reason)
 		VALUES (?, {now}, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		l.ID[:], l.Action, author, l.Workspace[:], l.Subject, l.Old, l.New, l.Reason)
 	if err != nil {
 		return fmt.Errorf("write operator log: %w", err)
 	}
 	return nil
+}
+
+// author is who makes a change, as a line names them: an operator, or the email of a user.
+func (t operatorRows) author() (string, error) {
+	author := ledger.Author(t.Context())
+	text, is := strings.CutPrefix(ledger.Actor(t.Context()), "user:")
+	user, err := uuid.Parse(text)
+	if author != "" || !is || err != nil {
+		return author, nil
+	}
+	err = t.Row(`SELECT email FROM users WHERE id = ?`, user[:]).Scan(&author)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return "", fmt.Errorf("read who makes a change: %w", err)
+	}
+	return author, nil
 }
 
 // newLine makes the id of a line. It grows, so that the lines of one millisecond stand

@@ -30,7 +30,7 @@ func scanWorkspace(scan func(into ...any) error) (w ledger.Workspace, err error)
 // CreateWorkspace makes a workspace, or answers the one that has the id.
 func (s tenants) CreateWorkspace(ctx context.Context, id uuid.UUID, name string) (ledger.Workspace, error) {
 	var w ledger.Workspace
-	if err := ledger.CheckText(name); err != nil {
+	if err := ledger.CheckName(name); err != nil {
 		return w, fmt.Errorf("create workspace %s: %w", id, err)
 	}
 	err := s.update(ctx, func(t *tx) error {
@@ -85,11 +85,30 @@ func scanKey(scan func(into ...any) error) (k ledger.Key, err error) {
 }
 
 // key reads one. An id that no database can keep is nobody's. ErrNoSuchKey.
-func (t tenantRows) key(id string) (ledger.Key, error) {
+func (t tenantRows) key(id string) (k ledger.Key, err error) {
 	if ledger.CheckText(id) != nil {
-		return ledger.Key{}, ledger.ErrNoSuchKey
+		return k, ledger.ErrNoSuchKey
 	}
-	return scanKey(t.Row(`SELECT `+keyColumns+` FROM api_keys WHERE id = ?`, id).Scan)
+	if k, err = scanKey(t.Row(`SELECT `+keyColumns+` FROM api_keys WHERE id = ?`, id).Scan); err == nil {
+		k.Suspended, err = t.suspended(k)
+	}
+	return k, err
+}
+
+// suspended reports whether a key was made by a user who is disabled or no owner of its workspace now.
+func (t tenantRows) suspended(k ledger.Key) (bool, error) {
+	text, is := strings.CutPrefix(k.MadeBy, "user:")
+	maker, err := uuid.Parse(text)
+	if !is || err != nil {
+		return false, nil
+	}
+	var owns int
+	err = t.Row(`SELECT count(*) FROM memberships m JOIN users u ON u.id = m.user_id
+		WHERE m.workspace = ? AND m.user_id = ? AND m.role = 'owner' AND u.disabled = 0`, k.Workspace[:], maker[:]).Scan(&owns)
+	if err != nil {
+		return false, fmt.Errorf("read who made the key: %w", err)
+	}
+	return owns == 0, nil
 }
 
 // CreateKey stores a key; its times are the ledger's, and who made it is told by ledger.WithActor. Run again with the same
@@ -100,7 +119,7 @@ func (s tenants) CreateKey(ctx context.Context, k ledger.Key) (made ledger.Key, 
 			return err
 		}
 		actor := ledger.Actor(ctx)
-		if err := errors.Join(ledger.CheckText(k.ID+k.Label), ledger.CheckOperatorText("actor", actor)); err != nil {
+		if err := errors.Join(ledger.CheckName(k.ID+k.Label), ledger.CheckOperatorText("actor", actor)); err != nil {
 			return err
 		}
 		n, err := t.Exec(`INSERT INTO api_keys (id, workspace, label, secret, created, made_by)
@@ -168,11 +187,26 @@ func (s tenants) Keys(ctx context.Context, workspace uuid.UUID) ([]ledger.Key, e
 		if _, err := t.Account(workspace); err != nil {
 			return err
 		}
-		return t.Each(func(rows *sql.Rows) error {
+		err := t.Each(func(rows *sql.Rows) error {
 			k, err := scanKey(rows.Scan)
 			list = append(list, k)
 			return err
 		}, `SELECT `+keyColumns+` FROM api_keys WHERE workspace = ? ORDER BY created, id`, workspace[:])
+		if err != nil {
+			return err
+		}
+		by := map[string]bool{} // whether what they made is suspended
+		for i, k := range list {
+			is, known := by[k.MadeBy]
+			if !known {
+				if is, err = t.suspended(k); err != nil {
+					return err
+				}
+				by[k.MadeBy] = is
+			}
+			list[i].Suspended = is
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list keys of workspace %s: %w", workspace, err)

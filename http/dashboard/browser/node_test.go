@@ -197,7 +197,8 @@ func (n *node) startPages(log *slog.Logger, tokens *upload.Tokens, change []func
 		return nil, err
 	}
 	limits := httpd.DefaultLimits()
-	limits.Reads, limits.Creates = httpd.Rate{PerSecond: 1e6, Burst: 1e6}, httpd.Rate{PerSecond: 1e6, Burst: 1e6}
+	wide := httpd.Rate{PerSecond: 1e6, Burst: 1e6}
+	limits.Reads, limits.Creates, limits.Pages = wide, wide, wide
 	server, err := httpd.New(httpd.Options{Listen: "127.0.0.1:0", Book: n.book, Pages: n.pages.Handler(),
 		PublicUpload: func(id uuid.UUID) string { return tokens.URL(n.storage.url(), id) }, Limits: limits,
 		MaxFileBytes: fileMax, MaxRows: 1_000_000, PerWorkspace: ledger.Limits{Open: 1000, Stored: 1 << 30, Unpaid: 1 << 30},

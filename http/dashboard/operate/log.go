@@ -15,9 +15,15 @@ const logShown = 100
 
 // logView is a page of the operator log.
 type logView struct {
-	Lines []ledger.LogLine
+	Lines []logLine
 	Older string // a link; "" on the last page
 	First bool
+}
+
+// logLine is one line. On names what it is about, and in which workspace.
+type logLine struct {
+	ledger.LogLine
+	On string
 }
 
 // showLog answers GET /log.
@@ -38,9 +44,28 @@ func showLog(p *Pages, w http.ResponseWriter, r *request) {
 		p.refuse(w, r, err)
 		return
 	}
-	v := logView{Lines: found, First: q.Before.IsZero()}
+	names, err := p.names(r)
+	if err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	v := logView{First: q.Before.IsZero()}
+	for _, l := range found {
+		v.Lines = append(v.Lines, logLine{l, logSubject(l, names[l.Workspace])})
+	}
 	if n := len(found); n == logShown {
 		v.Older = "/log?before=" + found[n-1].At.UTC().Format(time.RFC3339Nano) + "&after=" + found[n-1].ID.String()
 	}
 	p.show(w, r, http.StatusOK, "log", &frame{Here: "log", Body: v, Frame: view.Frame{Title: "Log"}})
+}
+
+// logSubject is what a line is about, with the name of its workspace in place of its id.
+func logSubject(l ledger.LogLine, workspace string) string {
+	switch {
+	case workspace == "":
+		return l.Subject
+	case l.Subject == l.Workspace.String():
+		return workspace
+	}
+	return l.Subject + " in " + workspace
 }

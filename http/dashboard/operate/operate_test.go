@@ -244,12 +244,16 @@ func (v *visitor) follow(page answer, prefix string) (string, answer) {
 func TestFromASlowFileToItsOverrideInThreeClicks(t *testing.T) {
 	t.Parallel()
 	g := operatetest.Start(t)
+	g.Open = g.Running(t)
 	v := visit(t, g, "eve", false)
 	first := v.get("/")
-	for _, want := range []string{"slow &lt;i&gt;.csv", "acme &lt;b&gt;"} {
+	for _, want := range []string{"runs.csv", "late &lt;i&gt;.csv", "acme &lt;b&gt;", "1 file waits for the customer's upload."} {
 		if !strings.Contains(first.body, want) {
 			t.Errorf("the first page has no %q", want)
 		}
+	}
+	if strings.Contains(first.body, "slow &lt;i&gt;.csv") {
+		t.Error("a file that waits for its customer's upload is among the slow ones")
 	}
 	_, waits := v.follow(first, "/verifications/"+g.Open.ID.String()[:8]) // 1
 	_, receiver := v.follow(waits, "/receivers/")                         // 2

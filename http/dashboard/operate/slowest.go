@@ -22,9 +22,10 @@ const (
 
 // slowestView is the register of open files on the first page, as stuckFirst orders them.
 type slowestView struct {
-	Rows []openRow
-	More bool // others are open, too
-	Away bool // the ledger does not answer
+	Rows    []openRow
+	More    bool // others are open, too
+	Uploads int  // that wait for their customer's upload: nothing of ours is slow
+	Away    bool // the ledger does not answer
 }
 
 // receiversPage is the first page: its polled part, and what is read once for each view.
@@ -46,6 +47,9 @@ func (p *Pages) readSlowest(r *request) (v slowestView) {
 		return slowestView{Away: true}
 	}
 	now := p.now()
+	all := len(found)
+	found = slices.DeleteFunc(found, func(f ledger.Verification) bool { return f.Status == ledger.Uploading })
+	v.Uploads = all - len(found)
 	slices.SortFunc(found, func(a, b ledger.Verification) int { return stuckFirst(a, b, now) })
 	v.More = len(found) > slowestShown
 	nodes := p.nodeNames(ctx)

@@ -3,6 +3,7 @@ package operate
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -83,9 +84,6 @@ type limitRow struct {
 
 // keyView is an API key.
 type keyView struct{ ledger.Key }
-
-// Works reports whether the key is not revoked.
-func (k keyView) Works() bool { return k.Revoked.IsZero() }
 
 // Name is what the key is called.
 func (k keyView) Name() string {
@@ -198,8 +196,15 @@ func (p *Pages) readWork(r *request, id uuid.UUID, v *workspaceView) error {
 	if err != nil {
 		return err
 	}
+	taken, err := p.desk.Open(r.Context(), openRead) // a history does not say which node has a file
+	if err != nil {
+		return err
+	}
 	v.MoreOpen = len(open) > listShown
 	for _, one := range open[:min(len(open), listShown)] {
+		if at := slices.IndexFunc(taken, func(t ledger.Verification) bool { return t.ID == one.ID }); at >= 0 {
+			one = taken[at]
+		}
 		v.Open = append(v.Open, rowOf(one, v.Name, nil, p.now()))
 	}
 	return nil

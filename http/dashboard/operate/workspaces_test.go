@@ -73,6 +73,25 @@ func TestAKeyIsRevokedOnce(t *testing.T) {
 	}
 }
 
+func TestAFileThatRunsWaitsForNoNode(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	g.Running(t)
+	page := visit(t, g, "eve", false).get(ofWorkspace("")(g))
+	if !strings.Contains(page.body, "Answers from receivers.") || strings.Contains(page.body, "A node to continue it.") {
+		t.Errorf("the page of the workspace: %s", page.body)
+	}
+}
+
+func TestTheLogNamesWorkspaces(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	page := visit(t, g, "eve", false).get("/log")
+	if !strings.Contains(page.body, "acme &lt;b&gt;") || strings.Contains(page.body, g.Workspace.ID.String()) {
+		t.Errorf("the log: %s", page.body)
+	}
+}
+
 // once is a link in the one answer that shows it.
 var once = regexp.MustCompile(`<code>(https://rollcall\.test/link/[^<]+)</code>`)
 

@@ -71,8 +71,13 @@ func (s *Service) Code(ctx context.Context, sealed, code string, b Browser) (Tok
 	}
 	random := s.keyed("code", sealed, code)
 	token := tokenOf(random[:])
+	leave, err := s.turns.take(ctx, random, turnsMost)
+	if err != nil {
+		return "", ledger.SignedIn{}, err
+	}
+	defer leave()
 	if in, err := s.Session(ctx, token); err == nil {
-		return token, in, nil // this form again
+		return token, in, nil // this form again, also one sent at the same time
 	}
 	u, err := s.book.UserByEmail(ctx, at.Email)
 	factors := u.Factors()
@@ -121,7 +126,7 @@ func (s *Service) proveCode(ctx context.Context, u ledger.User, code string, b B
 func (s *Service) spendCode(ctx context.Context, u ledger.User, code string, b Browser, keep func(next totp.State) error) error {
 	user, network := s.subjects(u.Email, b)
 	codes := ledger.Hash(s.keyed("codes", u.ID.String()))
-	leave, err := s.turns.take(ctx, codes)
+	leave, err := s.turns.takeBoth(ctx, codes, network)
 	if err != nil {
 		return err
 	}
@@ -222,11 +227,8 @@ func (s *Service) CodesOn(ctx context.Context, in ledger.SignedIn, form uuid.UUI
 // CodesOff ends codes for who is signed in, who proves the password and gives a code, and ends all their other sessions.
 // Off already is off. ErrWrong, ErrCode, *Wait, ErrBusy.
 func (s *Service) CodesOff(ctx context.Context, in ledger.SignedIn, password, code string, b Browser) error {
-	u, err := s.prove(ctx, in.User.Email, password, b)
+	u, err := s.proveBoth(ctx, in, password, code, b)
 	if err != nil || u.TOTP == "" {
-		return err
-	}
-	if err := s.proveCode(ctx, u, code, b); err != nil {
 		return err
 	}
 	err = s.book.SetTOTP(ctx, u.ID, "", in.Session.ID)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,7 +46,7 @@ func (s *Service) Visit(ctx context.Context, v Visit) (to, kept string, err erro
 
 // Back ends a visit with what the browser came back with. in is who is signed in there, if anybody is: only they can bind
 // their account, and then there is no token. The same visit again is one session. What signs nobody in counts as a failure
-// of the network. ErrNotInvited, provider.ErrRefused, provider.ErrAway, *CodeWanted, *Wait, ledger.ErrNoSuchLink.
+// of the network. ErrNotInvited, provider.ErrRefused, provider.ErrAway, *CodeWanted, *Choice, *Wait, ledger.ErrNoSuchLink.
 func (s *Service) Back(ctx context.Context, kept string, query url.Values, in *ledger.SignedIn, b Browser) (Visit, Token, error) {
 	var v visit
 	if !s.visits.open("visit", kept, &v) || s.now().Unix() >= v.Until {
@@ -83,7 +84,12 @@ func (s *Service) arrive(ctx context.Context, v visit, token Token, query url.Va
 	u, err := s.book.UserByOIDC(ctx, who.Identity)
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchUser):
-		err = s.welcome(ctx, v.Visit, who, token, b)
+		var chosen []ledger.Hash
+		if v.Link != "" {
+			id, _ := v.Link.Hash() // the zero one, of no invitation, for what is no token
+			chosen = append(chosen, id)
+		}
+		err = s.welcome(ctx, who, chosen, token, b)
 	case err == nil && !u.Disabled.IsZero():
 		err = ErrNotInvited
 	case err == nil:
@@ -101,7 +107,7 @@ func (s *Service) bind(ctx context.Context, user uuid.UUID, in *ledger.SignedIn,
 	if in == nil || in.User.ID != user || !isEmail(who, in.User.Email) {
 		return ErrNotInvited
 	}
-	err := s.book.BindOIDC(ctx, user, who.Identity)
+	err := s.book.BindOIDC(s.Acting(ctx, *in, uuid.Nil, ""), user, who.Identity)
 	if errors.Is(err, ledger.ErrIdentityTaken) {
 		err = ErrNotInvited
 	}
@@ -117,7 +123,7 @@ func (s *Service) Unbind(ctx context.Context, in ledger.SignedIn, password, code
 	}
 	u, err := s.prove(ctx, in.User.Email, password, b)
 	if err != nil || u.OIDC == "" {
-		return err
+		return err // also the same form again, whose code is used
 	}
 	if u.TOTP != "" {
 		if err := s.proveCode(ctx, u, code, b); err != nil {
@@ -141,7 +147,7 @@ func (s *Service) enter(ctx context.Context, u ledger.User, v Visit, token Token
 		if err != nil {
 			return err
 		}
-		if l.Purpose != ledger.InviteLink || ledger.FoldEmail(l.Email) != ledger.FoldEmail(u.Email) {
+		if !ForUser(l, u) {
 			return ErrNotInvited
 		}
 	}
@@ -173,9 +179,40 @@ func (s *Service) join(ctx context.Context, u ledger.User, link, token Token, b 
 	return err
 }
 
-// welcome makes a user of somebody whom the provider names for the first time: with an invitation for the email that it has
-// verified, and never of one who has an account already, whose password it would replace.
-func (s *Service) welcome(ctx context.Context, v Visit, who provider.Who, token Token, b Browser) error {
+// Choice says that the provider names somebody new who has open invitations: they choose which to accept, since whoever made one
+// has asked nobody. Step is for the next call, see Choose.
+type Choice struct {
+	Step        string
+	Invitations []ledger.Link
+}
+
+// Error says so.
+func (c *Choice) Error() string { return "signin: somebody new chooses among their invitations" }
+
+// choice is who chooses.
+type choice struct {
+	Who   provider.Who `json:"w"`
+	Token Token        `json:"s"` // of the session that begins
+	Until int64        `json:"t"`
+}
+
+// Choose makes a user of somebody whom the provider has named, with the invitations that they chose. The same step again is one
+// session. ErrStep, ErrNotInvited.
+func (s *Service) Choose(ctx context.Context, sealed string, chosen []ledger.Hash, b Browser) (Token, error) {
+	var c choice
+	if !s.steps.open("choice", sealed, &c) || s.now().Unix() >= c.Until {
+		return "", ErrStep
+	}
+	if _, err := s.Session(ctx, c.Token); err == nil {
+		return c.Token, nil // this form again
+	}
+	return c.Token, s.welcome(ctx, c.Who, chosen, c.Token, b)
+}
+
+// welcome makes a user of somebody whom the provider names for the first time: with invitations for the email that it has
+// verified, and never of one who has an account already, whose password it would replace. ErrNotInvited, *Choice when none was
+// chosen.
+func (s *Service) welcome(ctx context.Context, who provider.Who, chosen []ledger.Hash, token Token, b Browser) error {
 	if ledger.CheckEmail(who.Email) != nil {
 		return ErrNotInvited
 	}
@@ -187,12 +224,15 @@ func (s *Service) welcome(ctx context.Context, v Visit, who provider.Who, token 
 	if err != nil {
 		return err
 	}
-	id, given := v.Link.Hash()
+	if len(chosen) == 0 && len(invited) > 0 {
+		return &Choice{Invitations: invited, Step: s.steps.seal("choice", choice{Who: who, Token: token,
+			Until: s.now().Add(stepLife).Unix()})}
+	}
 	first := keyedID(s.keyed("visitor", who.Identity))
 	n, _ := s.newSession(token, b)
 	joined := false
 	for _, l := range invited {
-		if given && l.ID != id || v.Link != "" && !given {
+		if !slices.Contains(chosen, l.ID) {
 			continue
 		}
 		_, err := s.book.AcceptLink(ctx, ledger.Accept{Link: l.ID, User: first, Name: tidyName(who.Name), OIDC: who.Identity, Session: n})
@@ -229,7 +269,7 @@ func keyedID(random [32]byte) uuid.UUID {
 // tidyName is a name of the provider's that the ledger takes; "" for one that it does not.
 func tidyName(name string) string {
 	name = strings.TrimSpace(name)
-	if len(name) > ledger.NameMax || ledger.CheckText(name) != nil {
+	if len(name) > ledger.NameMax || ledger.CheckName(name) != nil {
 		return ""
 	}
 	return name

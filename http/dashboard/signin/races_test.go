@@ -75,6 +75,31 @@ func TestGuessesAtOnceAreCounted(t *testing.T) {
 	}
 }
 
+// TestSignInsAtOnceFromOneNetworkAreCounted: of sixty emails that one network tries at the same time twenty are tried.
+func TestSignInsAtOnceFromOneNetworkAreCounted(t *testing.T) {
+	g := newRig(t)
+	var tried, told atomic.Int64
+	var all sync.WaitGroup
+	for range 60 {
+		all.Go(func() {
+			_, _, err := g.service.SignIn(context.Background(), uuid.New(), uuid.NewString()+"@example.com", good, here)
+			var wait *signin.Wait
+			switch {
+			case errors.Is(err, signin.ErrWrong):
+				tried.Add(1)
+			case errors.As(err, &wait):
+				told.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if tried.Load() != 20 || told.Load() != 40 {
+		t.Errorf("%d were tried, %d were told to wait", tried.Load(), told.Load())
+	}
+}
+
 // TestASignInThatBeganBeforeTheChange of a password begins no session after it.
 func TestASignInThatBeganBeforeTheChange(t *testing.T) {
 	g := newRig(t)
@@ -110,7 +135,8 @@ func TestFewWaitForTheirPasswordToBeTried(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	try := func() error {
-		_, _, err := g.service.SignIn(ctx, uuid.New(), uuid.NewString()+"@example.com", good, here)
+		from := signin.Browser{Network: uuid.NewString()} // one network would wait for its own turn
+		_, _, err := g.service.SignIn(ctx, uuid.New(), uuid.NewString()+"@example.com", good, from)
 		return err
 	}
 	for range signin.HashWaits {

@@ -55,9 +55,14 @@ func (c *sessionCache) get(ctx context.Context, id ledger.Hash) (ledger.SignedIn
 	if known && c.now().Before(kept.until) {
 		return kept.in, nil
 	}
-	for since := c.now().Add(-believed); ; {
+	return c.getSince(ctx, id, c.now().Add(-believed))
+}
+
+// getSince gives a session as the book said it then or later.
+func (c *sessionCache) getSince(ctx context.Context, id ledger.Hash, since time.Time) (ledger.SignedIn, error) {
+	for {
 		answer, err := c.question(ctx, id)
-		if err != nil || !answer.asked.Before(since) { // else another request has asked long ago, and waited
+		if err != nil || !answer.asked.Before(since) { // else another request has asked before, and waited
 			return answer.in, err
 		}
 	}

@@ -126,7 +126,7 @@ func (s *Service) newSession(token Token, b Browser) (ledger.NewSession, bool) {
 func (s *Service) prove(ctx context.Context, email, password string, b Browser) (ledger.User, error) {
 	email = strings.TrimSpace(email)
 	user, network := s.subjects(email, b)
-	leave, err := s.turns.take(ctx, user)
+	leave, err := s.turns.takeBoth(ctx, user, network)
 	if err != nil {
 		return ledger.User{}, err
 	}
@@ -213,6 +213,22 @@ func (s *Service) Session(ctx context.Context, cookie Token) (ledger.SignedIn, e
 	return s.sessions.get(ctx, id)
 }
 
+// SessionNow is Session for what changes something: the book is asked anew. Its answer does for the page; that nobody acts who
+// was disabled in between, the book sees to, see Acting.
+func (s *Service) SessionNow(ctx context.Context, cookie Token) (ledger.SignedIn, error) {
+	id, ok := cookie.Hash()
+	if !ok {
+		return ledger.SignedIn{}, ledger.ErrNoSuchSession
+	}
+	return s.sessions.getSince(ctx, id, s.now())
+}
+
+// Acting makes the changes of a context those of who is signed in.
+func (s *Service) Acting(ctx context.Context, in ledger.SignedIn, workspace uuid.UUID, role ledger.Role) context.Context {
+	ctx = ledger.WithActor(ctx, "user:"+in.User.ID.String())
+	return ledger.WithActing(ctx, ledger.Acting{Session: in.Session.ID, Idle: s.idle, Workspace: workspace, Role: role})
+}
+
 // Sessions lists the sessions of who is signed in, the one used last first.
 func (s *Service) Sessions(ctx context.Context, user uuid.UUID) ([]ledger.Session, error) {
 	return s.book.Sessions(ctx, user, s.idle)
@@ -235,26 +251,38 @@ func (s *Service) EndOthers(ctx context.Context, user ledger.User, but ledger.Ha
 	return n, err
 }
 
-// ChangePassword gives who is signed in a new password and a new session, and ends all others. The faults of
-// CheckPassword, ErrWrong for the old password, *Wait, ErrBusy.
-func (s *Service) ChangePassword(ctx context.Context, in ledger.SignedIn, old, password string, b Browser) (Token, error) {
+// ChangePassword gives who is signed in a new password and a new session, and ends all others. Who has codes gives one. The
+// faults of CheckPassword, ErrWrong for the old password, ErrCode, *Wait, ErrBusy.
+func (s *Service) ChangePassword(ctx context.Context, in ledger.SignedIn, old, password, code string, b Browser) (Token, error) {
 	if err := CheckPassword(password, in.User.Email); err != nil {
 		return "", err
 	}
-	if _, err := s.prove(ctx, in.User.Email, old, b); err != nil {
+	u, err := s.proveBoth(ctx, in, old, code, b)
+	if err != nil {
 		return "", err
 	}
 	kept, err := s.hasher.hash(ctx, password)
 	if err != nil {
 		return "", err
 	}
-	if err := s.book.SetPassword(ctx, in.User.ID, kept, ledger.Hash{}); err != nil {
+	token := NewToken() // its session begins first: the other one may do nothing any more once it has ended itself
+	n, _ := s.newSession(token, b)
+	n.User = u.ID
+	if _, err := s.book.BeginSession(ctx, n); err != nil {
+		return "", fmt.Errorf("begin a session: %w", err)
+	}
+	if err := s.book.SetPassword(ctx, u.ID, kept, n.ID); err != nil {
 		return "", fmt.Errorf("set the password: %w", err)
 	}
-	s.sessions.forgetUser(in.User)
-	token := NewToken()
-	n, _ := s.newSession(token, b)
-	n.User = in.User.ID
-	_, err = s.book.BeginSession(ctx, n)
-	return token, err
+	s.sessions.forgetUser(u)
+	return token, nil
+}
+
+// proveBoth proves who is signed in by their password, and by a code if they have codes. ErrWrong, ErrCode, *Wait, ErrBusy.
+func (s *Service) proveBoth(ctx context.Context, in ledger.SignedIn, password, code string, b Browser) (ledger.User, error) {
+	u, err := s.prove(ctx, in.User.Email, password, b)
+	if err == nil && u.TOTP != "" {
+		err = s.proveCode(ctx, u, code, b)
+	}
+	return u, err
 }

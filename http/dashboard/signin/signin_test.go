@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -365,23 +366,34 @@ func TestALinkIsUsedOnceAndItsFormTwice(t *testing.T) {
 }
 
 // Whoever makes an invitation has its link, and could open with it what else its user may see.
-func TestAnInvitationOfAUserWantsTheirPassword(t *testing.T) {
+func TestAnInvitationOfAUserWantsTheirSession(t *testing.T) {
 	g := newRig(t)
 	ctx := context.Background()
-	g.user("anna@example.com")
-	token := g.link(ledger.Link{Purpose: ledger.InviteLink, Email: "anna@example.com"})
+	cookie, anna := g.user("anna@example.com")
+	_, ben := g.user("ben@example.com")
+	token := g.link(ledger.Link{Purpose: ledger.InviteLink, Email: "Anna@example.com"})
 	if _, known, err := g.service.Link(ctx, token); err != nil || known == nil {
 		t.Fatalf("link: %v, known %v", err, known)
 	}
-	for _, password := range []string{"", "another password", good + "!"} {
+	for _, password := range []string{"", "another password", good + "!", good} {
 		a := signin.Accepting{Link: token, Form: uuid.New(), Password: password}
-		if cookie, _, err := g.service.Accept(ctx, a, here); !errors.Is(err, signin.ErrWrong) || cookie != "" {
+		if cookie, _, err := g.service.Accept(ctx, a, here); !errors.Is(err, signin.ErrKnown) || cookie != "" {
 			t.Errorf("with %q: %v", password, err)
 		}
 	}
-	if _, in, err := g.service.Accept(ctx, signin.Accepting{Link: token, Form: uuid.New(), Password: good}, here); err != nil ||
-		in.User.Email != "anna@example.com" {
-		t.Errorf("with the right one: %v", err)
+	if _, err := g.service.Join(ctx, ben, token); !errors.Is(err, ledger.ErrNoSuchLink) {
+		t.Errorf("in the session of somebody else: %v", err)
+	}
+	workspace, err := g.service.Join(ctx, anna, token)
+	if err != nil {
+		t.Fatalf("in their own session: %v", err)
+	}
+	if _, err := g.service.Join(ctx, anna, token); err != nil {
+		t.Errorf("the same again: %v", err)
+	}
+	in, err := g.service.Session(ctx, cookie)
+	if err != nil || !slices.ContainsFunc(in.Memberships, func(m ledger.Membership) bool { return m.Workspace == workspace }) {
+		t.Errorf("they are in %+v: %v", in.Memberships, err)
 	}
 }
 
@@ -416,13 +428,13 @@ func TestAChangedPasswordEndsAllOtherSessions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.service.ChangePassword(ctx, in, "wrong old password", "another good password", here); !errors.Is(err, signin.ErrWrong) {
+	if _, err := g.service.ChangePassword(ctx, in, "wrong old password", "another good password", "", here); !errors.Is(err, signin.ErrWrong) {
 		t.Errorf("with a wrong old one: %v", err)
 	}
-	if _, err := g.service.ChangePassword(ctx, in, good, "anna@example.com", here); !errors.Is(err, signin.ErrEmail) {
+	if _, err := g.service.ChangePassword(ctx, in, good, "anna@example.com", "", here); !errors.Is(err, signin.ErrEmail) {
 		t.Errorf("to the email: %v", err)
 	}
-	fresh, err := g.service.ChangePassword(ctx, in, good, "another good password", here)
+	fresh, err := g.service.ChangePassword(ctx, in, good, "another good password", "", here)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,12 +7,15 @@ import (
 	"rollcall/ledger"
 )
 
-// turnsMost is how many requests about one subject are taken at once: one has its turn, the others wait.
-const turnsMost = 8
+// How many requests about one subject are taken at once: one has its turn, the others wait. A network is that of a whole office.
+const (
+	turnsMost   = 8
+	networkMost = hashWaits
+)
 
-// turns let one request at a time try a password or a code of one subject, so that each failure is counted before the next
-// asks whether it may try. Nodes do so by themselves: with n of them up to n-1 more may be tried. The zero value is ready.
-// Safe for concurrent use.
+// turns let one request at a time try a password or a code of one subject or from one network, so that each failure is counted
+// before the next asks whether it may try. Nodes do so by themselves: with n of them up to n-1 more may be tried. The zero value
+// is ready. Safe for concurrent use.
 type turns struct {
 	mu    sync.Mutex
 	taken map[ledger.Hash]*turn // guarded by mu
@@ -25,7 +28,7 @@ type turn struct {
 }
 
 // take waits for a turn, and gives what ends it. ErrBusy when too many wait already, or the context ends.
-func (t *turns) take(ctx context.Context, subject ledger.Hash) (leave func(), err error) {
+func (t *turns) take(ctx context.Context, subject ledger.Hash, most int) (leave func(), err error) {
 	t.mu.Lock()
 	one := t.taken[subject]
 	if one == nil {
@@ -35,7 +38,7 @@ func (t *turns) take(ctx context.Context, subject ledger.Hash) (leave func(), er
 		one = &turn{busy: make(chan struct{}, 1)}
 		t.taken[subject] = one
 	}
-	full := one.in >= turnsMost
+	full := one.in >= most
 	if !full {
 		one.in++
 	}
@@ -50,6 +53,20 @@ func (t *turns) take(ctx context.Context, subject ledger.Hash) (leave func(), er
 		t.left(subject, one)
 		return nil, ErrBusy
 	}
+}
+
+// takeBoth waits for the turns of a subject and of its network, in this order.
+func (t *turns) takeBoth(ctx context.Context, subject, network ledger.Hash) (leave func(), err error) {
+	first, err := t.take(ctx, subject, turnsMost)
+	if err != nil {
+		return nil, err
+	}
+	second, err := t.take(ctx, network, networkMost)
+	if err != nil {
+		first()
+		return nil, err
+	}
+	return func() { second(); first() }, nil
 }
 
 // left takes one request off a subject, and forgets the last.

@@ -57,6 +57,21 @@ func Thin[N ~int64](n N) string {
 // When is a moment for people, to the minute, in UTC.
 func When(t time.Time) string { return t.UTC().Format("2 Jan 2006 15:04") }
 
+// Soon is a moment to come, in UTC, with its day: a bare hour might be of another one.
+func Soon(t, now time.Time) string {
+	t, now = t.UTC(), now.UTC()
+	day, at := now.Truncate(24*time.Hour), " at "+t.Format("15:04")+" UTC"
+	switch days := t.Truncate(24*time.Hour).Sub(day) / (24 * time.Hour); {
+	case days == 0:
+		return "today" + at
+	case days == 1:
+		return "tomorrow" + at
+	case t.Year() == now.Year():
+		return "on " + t.Format("2 Jan") + at
+	}
+	return "on " + t.Format("2 Jan 2006") + at
+}
+
 // Clock is a moment of today.
 func Clock(t time.Time) string { return t.UTC().Format("15:04:05") }
 

@@ -11,7 +11,7 @@ import (
 func WorkingFirst(keys []ledger.Key) []ledger.Key {
 	var working, revoked []ledger.Key
 	for _, k := range slices.Backward(keys) {
-		if k.Revoked.IsZero() {
+		if k.Works() {
 			working = append(working, k)
 		} else {
 			revoked = append(revoked, k)

@@ -5,10 +5,23 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"rollcall/http/dashboard/view"
 )
+
+func TestAMomentToComeHasItsDay(t *testing.T) {
+	now := time.Date(2026, 12, 30, 23, 30, 0, 0, time.UTC)
+	for after, want := range map[time.Duration]string{
+		10 * time.Minute: "today at 23:40 UTC", time.Hour: "tomorrow at 00:30 UTC", 24 * time.Hour: "tomorrow at 23:30 UTC",
+		25 * time.Hour: "on 1 Jan 2027 at 00:30 UTC", -48 * time.Hour: "on 28 Dec at 23:30 UTC",
+	} {
+		if got := view.Soon(now.Add(after), now); got != want {
+			t.Errorf("%s later: %q, want %q", after, got, want)
+		}
+	}
+}
 
 func TestNumbersHaveThinGroups(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1\u202f000", -1234567: "-1\u202f234\u202f567"} {

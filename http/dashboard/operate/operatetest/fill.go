@@ -127,6 +127,19 @@ func (g *Rig) fillAccess(ctx context.Context, id, label, email, name string) (er
 	return err
 }
 
+// Running makes a file that a node has, "runs.csv", none of whose addresses is final.
+func (g *Rig) Running(t testing.TB) ledger.Verification {
+	t.Helper()
+	v, l, err := g.upload(t.Context(), g.Workspace.ID, "runs.csv")
+	if err == nil {
+		v, err = g.book.Prepare(t.Context(), l, 2, 0, 2)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
 // Settled makes a verification of n addresses, each settled by itself as valid: it has n + 1 entries.
 func (g *Rig) Settled(t testing.TB, n int64) ledger.Verification {
 	t.Helper()

@@ -97,6 +97,35 @@ if (window.trustedTypes && trustedTypes.createPolicy) {
     if (form && !problem) form.requestSubmit();
   });
 
+  // What is to be taken elsewhere gets a button that copies it, and what is to be kept one that saves it.
+  function offer(beside, label, act) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "plain";
+    button.textContent = label;
+    button.addEventListener("click", () => act(button));
+    beside.after(button);
+  }
+
+  document.addEventListener("DOMContentLoaded", () => {
+    for (const text of document.querySelectorAll("[data-copy]")) {
+      const whole = () => text.children.length > 1 ? [...text.children].map((line) => line.textContent).join("\n") : text.textContent;
+      if (text.dataset.save) {
+        offer(text, "Download", () => {
+          const link = document.createElement("a");
+          link.download = text.dataset.save;
+          link.href = URL.createObjectURL(new Blob([whole() + "\n"], { type: "text/plain" }));
+          link.click();
+          URL.revokeObjectURL(link.href);
+        });
+      }
+      if (navigator.clipboard) {
+        offer(text, "Copy", (button) => navigator.clipboard.writeText(whole()).then(
+          () => { button.textContent = "Copied"; }, () => { button.textContent = "Select the text and copy it"; }));
+      }
+    }
+  });
+
   // Browsers without invoker commands open dialogs this way.
   document.addEventListener("click", (event) => {
     const button = event.target.closest && event.target.closest("[data-opens]");

@@ -12,7 +12,6 @@
   const pieceLeast = 256 << 10;
   const waitFirst = 500;
   const waitMost = 30000;
-  const lookAt = 64 << 10;
   const $ = (id) => document.getElementById(id);
 
   let file = null;      // what was chosen
@@ -208,6 +207,8 @@
         if (++faults >= 2 && piece > pieceLeast) { piece = Math.max(pieceLeast, piece / 2); faults = 0; }
         const ms = e.after || again;
         again = Math.min(waitMost, again * 2);
+        speed = null; // it says nothing while nothing moves
+        numbers();
         say(e.message + " at " + size(durable) + ". Trying again in " + Math.ceil(ms / 1000) + " s, from the last stored byte on.");
         await wait(ms);
       }
@@ -266,63 +267,74 @@
     $("file").focus();
   }
 
-  const heading = "The first row looks like a heading, so it's skipped.";
+  // ---- what can be seen of a file before it is sent. The server decides; what it would surely refuse is not sent.
 
-  // ---- what can be seen of a file before it is sent: hints, since the server decides
-
+  // look says what kind of file it is, and whether the server would refuse it for that.
   async function look(f) {
-    const hints = [];
-    if (f.size === 0) return ["The file is empty."];
-    if (f.size > Number(root.dataset.max)) hints.push("The file is larger than " + size(Number(root.dataset.max)) + " and will be refused.");
-    const bytes = new Uint8Array(await f.slice(0, lookAt).arrayBuffer());
+    if (f.size === 0) return { hints: ["The file is empty."], refused: true };
+    if (f.size > Number(root.dataset.max)) return { hints: ["The file is larger than " + size(Number(root.dataset.max)) + "."], refused: true };
+    const bytes = new Uint8Array(await f.slice(0, 3).arrayBuffer());
     if (bytes[0] === 0xff && bytes[1] === 0xfe || bytes[0] === 0xfe && bytes[1] === 0xff) {
-      hints.push("The file is UTF-16. Save it as UTF-8.");
-      return hints;
+      return { hints: ["The file is UTF-16. Save it as UTF-8."], refused: true };
     }
-    if (bytes[0] === 0x50 && bytes[1] === 0x4b) return ["This looks like a workbook, not a CSV. Save it as CSV UTF-8."];
-    if (bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf) hints.push("It begins with a byte order mark, which is fine.");
-    const text = new TextDecoder().decode(bytes);
-    const lines = text.split(/\r?\n/);
-    if (f.size > lookAt) lines.pop();
-    while (lines.length && lines[lines.length - 1] === "") lines.pop();
-    if (lines.length && !lines[0].includes("@")) hints.push(heading);
-    const two = lines.findIndex((l) => !l.startsWith("\"") && /[,;\t]/.test(l));
-    if (two >= 0) hints.push("Row " + thin(two + 1) + " seems to have two columns. Only one is allowed.");
-    const empty = lines.findIndex((l) => l.trim() === "");
-    if (empty >= 0) hints.push("Row " + thin(empty + 1) + " is empty. A file with an empty row is refused.");
-    return hints;
+    if (bytes[0] === 0x50 && bytes[1] === 0x4b) return { hints: ["This looks like a workbook, not a CSV. Save it as CSV UTF-8."], refused: true };
+    const mark = bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf;
+    return { hints: mark ? ["It begins with a byte order mark, which is fine."] : [], refused: false };
   }
 
-  // rows counts line ends: no file has more rows than that.
-  async function rows(f) {
-    let n = 0;
-    let last = 10;
+  // check reads the rows as the server does. most is how many addresses there are at most.
+  async function check(f) {
+    const rows = new RowCheck();
+    const decoder = new TextDecoder("utf-8", { fatal: true });
     const reader = f.stream().getReader();
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (done) return n + (last === 10 ? 0 : 1);
-      for (const b of value) if (b === 10) n++;
-      if (value.length) last = value[value.length - 1];
+    rows.most = 0;
+    try {
+      for (;;) {
+        const { done, value } = await reader.read();
+        const text = done ? decoder.decode() : decoder.decode(value, { stream: true });
+        rows.most += text.split("\n").length - 1;
+        rows.push(text);
+        if (done || file !== f) break;
+      }
+      if (rows.rest !== "") rows.most++;
+      rows.end();
+    } catch (e) {
+      if (!(e instanceof TypeError)) throw e;
+      rows.found.push({ row: rows.row + 1, text: "This row, or one soon after it, is not UTF-8 text. Save the file as CSV in UTF-8 and upload it again." });
     }
+    if (!rows.unsure) rows.most = rows.addresses;
+    return rows;
   }
 
   async function choose(f) {
     if (busy || !f) return;
     file = f;
     say("");
-    const hints = await look(f);
-    const n = await rows(f) - (hints.includes(heading) ? 1 : 0);
+    let { hints, refused } = await look(f);
+    let poor = false;
+    if (!refused) {
+      const rows = await check(f);
+      const has = Number(root.dataset.available);
+      if (rows.heading) hints.push("The first row looks like a heading, so it's skipped.");
+      hints = hints.concat(rows.found.map((bad) => (bad.row ? "Row " + thin(bad.row) + ": " : "") + bad.text));
+      refused = rows.found.length > 0;
+      poor = !refused && rows.most > has;
+      if (!refused) hints.push("It needs at most " + thin(rows.most) + (rows.most === 1 ? " credit; " : " credits; ") + thin(has) + " are available.");
+      if (poor) hints.push("If that isn't enough, the file waits for credits. It continues by itself once there are.");
+    }
     if (file !== f) return;
-    hints.push("It needs at most " + thin(n) + (n === 1 ? " credit; " : " credits; ") + thin(Number(root.dataset.available)) + " are available.");
+    if (refused) hints.push("A file like this is refused, so nothing is sent. Correct it, then choose it again.");
     $("found").replaceChildren(...[f.name + ", " + size(f.size)].concat(hints).map((text) => {
       const p = document.createElement("p");
       p.textContent = text;
       return p;
     }));
+    $("found").classList.toggle("bad", refused);
+    $("found").classList.toggle("warn", poor);
     show("found", true);
-    show("starter", f.size > 0);
-    $("start").textContent = memory ? "Continue the upload" : "Upload and check";
-    if (f.size > 0) $("start").focus();
+    show("starter", !refused);
+    $("start").textContent = memory ? "Continue the upload" : poor ? "Upload, then wait for credits" : "Upload and check";
+    (refused ? $("file") : $("start")).focus();
   }
 
   function showUnfinished() {
