@@ -483,7 +483,7 @@ func TestSchedulerPartsKnowFew(t *testing.T) {
 
 // isRecord names the structs that are lists of values and have next to no behaviour.
 func isRecord(name string) bool {
-	return slices.Contains([]string{"Options", "Metrics", "session", "TrialLine"}, name)
+	return slices.Contains([]string{"Options", "Metrics"}, name)
 }
 
 // receiverName is the name of a method's type.
