@@ -4,7 +4,7 @@ GO ?= go
 # How long each fuzz target runs.
 FUZZTIME ?= 20s
 
-.PHONY: help build vet fmt test short race browser images mutants static check bench load kill cluster prove fuzz accuracy networks clean
+.PHONY: help build vet fmt test short race browser images mutants static check bench load kill cluster prove fuzz accuracy clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -26,9 +26,9 @@ short: ## run the tests that need no child process and no PostgreSQL; seconds
 
 # Where no goroutine is started there is no race: only values and time, documents, generated code. What the
 # browser tests ask of the pages runs with the race detector in the tests of the pages.
-PURE = actors/(alarm|intake|view|receiver/(fairqueue|scheduler))|cluster/share|http/(api|apikey|upload|dashboard/browser)|ledger/(rules|ledgertest/mutants)|smtp/(evidence|verdict)
+PURE = actors/(alarm|intake|receiver/(fairqueue|scheduler))|cluster/share|http/(api|apikey|dashboard/browser)|ledger/(transitions|ledgertest/mutants)|smtp/(evidence|verdict)
 
-# With the race detector the nodes of one process come one after the other (onlyNode in cmd/rollcall), so that
+# With the race detector the nodes of one process come one after the other (effort.OnlyNode), so that
 # the rows of own faults would wait for six minutes. There those run whose own parts fail; all of them run without it.
 ROWS = ^TestOwnFaultsAreNeverToldOfAnAddress$$
 
@@ -62,16 +62,13 @@ check: ## everything that CI runs
 bench: ## run the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-load: ## measure speed, memory and the use of limits against receivers of all kinds (docs/measured.md); takes an hour
+load: ## measure speed, memory and the use of limits against receivers of all kinds (docs/developers/measured.md); takes an hour
 	$(GO) test ./cmd/rollcall -run '^Test(Load|Speed|Worlds)' -long -v -timeout 120m
 
 kill: ## kill a node 20 times while it works on 100,000 addresses; takes minutes
 	$(GO) test ./cmd/rollcall -run '^TestKilled' -long -v -timeout 30m
 
-networks: ## three nodes on separate networks that are cut, killed, stopped and restarted; takes an hour, needs root
-	$(GO) test ./cmd/rollcall -run '^Test(Cluster|SilentSessions)OnSeparateNetworks' -long -v -timeout 180m
-
-cluster: ## measure agreement, takeover, throughput and traffic of clusters (docs/cluster.md); takes 10 minutes
+cluster: ## measure agreement, takeover, throughput and traffic of clusters (docs/developers/measured.md); takes 10 minutes
 	$(GO) test ./cluster/clustertest -run '^TestFigures' -long -v -timeout 20m
 	$(GO) test ./cmd/rollcall -run '^TestClusterFigures' -long -v -timeout 30m
 
@@ -86,8 +83,8 @@ fuzz: ## run each fuzz target for FUZZTIME
 		done; \
 	done
 
-accuracy: ## measure accuracy and manners against the lab again (docs/accuracy.md); takes 13 minutes
-	$(GO) run ./cmd/rollcall lab score --mix every --addresses 6000 --within 6m --out docs/accuracy.md
+accuracy: ## measure accuracy and manners against the lab again, into accuracy.md; takes 13 minutes
+	$(GO) run ./cmd/rollcall lab score --mix every --addresses 6000 --within 6m --out accuracy.md
 
 clean: ## remove the binary and the data of trial runs
 	rm -rf rollcall rollcall-data

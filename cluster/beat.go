@@ -135,7 +135,7 @@ func (b *beats) beatTime(now time.Time) time.Duration {
 func (b *beats) comply(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, b.node.times.ComplyWithin)
 	defer cancel()
-	err := b.node.comply(within, b.node.Share)
+	err := b.node.options.Comply(within, b.node.Share)
 	if err != nil && ctx.Err() == nil {
 		b.node.log.Warn("receivers are slow to keep to new shares", "err", err)
 	}
@@ -160,9 +160,9 @@ func (b *beats) failed(ctx context.Context, err error) time.Duration {
 
 // beatOf is what this process says of itself.
 func (n *Node) beatOf(view []ledger.Process, read int64, silent []uint64) ledger.Beat {
-	load := n.load()
+	load := n.options.Load()
 	return ledger.Beat{Process: ledger.Process{Session: n.card.Session, Node: n.card.Node},
-		Cluster: n.name, Name: n.card.Name, Version: n.card.Version, Actors: n.card.Actors,
+		Cluster: n.options.Name, Name: n.card.Name, Version: n.card.Version, Actors: n.card.Actors,
 		Draining: n.Draining(), Started: time.UnixMilli(n.card.Started), View: view, Read: read, Silent: silent,
 		Leases: load.Leases, Addresses: load.Addresses, Receivers: load.Receivers}
 }
@@ -170,10 +170,10 @@ func (n *Node) beatOf(view []ledger.Process, read int64, silent []uint64) ledger
 // silence gives the keys of which receivers may hold sessions that this process has ended,
 // hashed, and whether these are all: the ledger takes no more than so many.
 func (n *Node) silence() (hashes []uint64, all bool) {
-	if n.silent == nil {
+	if n.options.Silent == nil {
 		return nil, true
 	}
-	for _, key := range n.silent() {
+	for _, key := range n.options.Silent() {
 		hashes = append(hashes, share.Hash(key))
 	}
 	slices.Sort(hashes)

@@ -55,7 +55,7 @@ func process(session byte) ledger.Process {
 // newBeating makes a node that beats when it is told to.
 func newBeating(l *table, comply func(ctx context.Context, of func(string) (int, int)) error) *Node {
 	n := &Node{log: slog.New(slog.NewTextHandler(io.Discard, nil)), peers: &Peers{Book: l}, card: card(1),
-		lookup: &lookup{view: newCurrent()}, load: func() Load { return Load{Leases: 3} }, comply: comply,
+		lookup: &lookup{view: newCurrent()}, options: Options{Comply: comply, Load: func() Load { return Load{Leases: 3} }},
 		times: DefaultTimes()}
 	n.beats = newBeats(n)
 	return n

@@ -189,7 +189,7 @@ func (n *Node) done(question []byte) *wire.Done {
 	return &wire.Done{Body: body}
 }
 
-// answer is Options.Answer within its bounds. A panic there ends one errand, not the node.
+// answer is what answers errands, within its bounds. A panic there ends one errand, not the node.
 func (n *Node) answer(ctx context.Context, question []byte) (body []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -197,13 +197,13 @@ func (n *Node) answer(ctx context.Context, question []byte) (body []byte, err er
 			body, err = nil, errors.New("answering crashed: look into the log of this node")
 		}
 	}()
-	if n.errandAnswer == nil {
+	if n.answers == nil {
 		return nil, errors.New("this node answers no errands")
 	}
 	if len(question) > QuestionMax {
 		return nil, ErrQuestion
 	}
-	if body, err = n.errandAnswer(ctx, question); err == nil && len(body) > AnswerMax {
+	if body, err = n.answers(ctx, question); err == nil && len(body) > AnswerMax {
 		return nil, fmt.Errorf("the answer is longer than %d bytes: ask for less", AnswerMax)
 	}
 	return body, err

@@ -29,7 +29,7 @@ func (u *unfit) set(why string) (turned bool) {
 // not count on itself any more. So receivers have their place on the other nodes, and
 // nowhere while no node is fit, and work for them waits.
 //
-// That is safe whatever the others know: a view is a vote (docs/cluster.md), the shares
+// That is safe whatever the others know: a view is a vote (cluster/share/README.md), the shares
 // of all votes never add up to more than the whole, and until every process has read
 // the change the vote counts for nobody. The others learn it from its row: who does not
 // count on itself there is counted on by nobody.
@@ -41,7 +41,9 @@ func (n *Node) SetUnfit(why string) {
 		n.wake()
 		return
 	}
-	n.lookup.see(sight{self: n.card, away: why != ""}.look())
+	if n.serving.Load() {
+		n.lookup.see(sight{self: n.card, away: why != ""}.look())
+	}
 }
 
 // Unfit says why this node must not probe now; "": it may.

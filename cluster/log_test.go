@@ -58,11 +58,13 @@ func TestLogsCarryNoMessages(t *testing.T) {
 func TestDeadLettersAreNotShown(t *testing.T) {
 	const canary = "canary.person@private.example"
 	var out notes
-	n, err := Start(t.Context(), Options{Name: "test", Host: "here", Registerer: prometheus.NewRegistry(),
+	n, err := New(Options{Name: "test", Host: "here", Registerer: prometheus.NewRegistry(),
 		Log:    slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Comply: func(context.Context, func(string) (int, int)) error { return nil },
-		Load:   func() Load { return Load{} },
-		Kinds:  Kinds{"none": actor.PropsFromFunc(func(actor.Context) {})}})
+		Load:   func() Load { return Load{} }})
+	if err == nil {
+		err = n.Serve(t.Context(), Kinds{"none": actor.PropsFromFunc(func(actor.Context) {})}, nil)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,7 @@ func (n *Node) Members() []Member {
 func (n *Node) Roll() *ledger.Roll { return n.roll.Load() }
 
 // Load is what this node has in work.
-func (n *Node) Load() Load { return n.load() }
+func (n *Node) Load() Load { return n.options.Load() }
 
 // Card is what this process says of itself.
 func (n *Node) Card() gossip.Card { return n.card }

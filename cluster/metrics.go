@@ -27,9 +27,9 @@ func newMetrics(r prometheus.Registerer, n *Node) *metrics {
 		secure:      secure.NewMetrics(r),
 		views:       counter("views_total", "Changes of the members that this node counts on."),
 		beatsFailed: counter("heartbeats_failed_total", "Heartbeats that the ledger did not take."),
-		activations: counter("activations_total", "Virtual actors that began on this node."),
-		handedOver:  counter("handed_over_total", "Virtual actors that ended because their place is elsewhere."),
-		notOurs:     counter("not_ours_total", "Requests for virtual actors whose place is elsewhere."),
+		activations: counter("activations_total", "Virtual actors that started on this node."),
+		handedOver:  counter("handed_over_total", "Virtual actors that ended because another node owns them."),
+		notOurs:     counter("not_ours_total", "Requests for virtual actors that another node owns."),
 	}
 	gauge := func(name, help string, value func() float64) {
 		o := prometheus.GaugeOpts{Name: "rollcall_cluster_" + name, Help: help}

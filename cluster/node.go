@@ -25,8 +25,7 @@ import (
 
 // Node is this process as a member. Safe for concurrent use.
 type Node struct {
-	name     string // of the cluster
-	host     string
+	options  Options
 	log      *slog.Logger
 	system   *actor.ActorSystem
 	cluster  *pcluster.Cluster
@@ -34,12 +33,10 @@ type Node struct {
 	topology *topology
 	metrics  *metrics
 	times    Times
-	load     func() Load
-	comply   func(ctx context.Context, of func(key string) (k, n int)) error
-	silent   func() []string
+	serving  atomic.Bool // the library runs
 
-	errandAnswer func(ctx context.Context, question []byte) ([]byte, error)
-	errands      errands // those that are being answered for others
+	answers Answer
+	errands errands // those that are being answered for others
 
 	peers  *Peers // nil: a cluster of one; then nothing below is used
 	card   gossip.Card
@@ -80,41 +77,51 @@ const (
 	silenceWithin = time.Second
 )
 
-// Start makes this process a member and returns when it knows who the members are.
-// ErrRefused when the members that it should join do not take it.
-func Start(ctx context.Context, o Options) (*Node, error) {
+// New makes a node that is no member yet: nothing listens, and what is asked of it is
+// answered as for a node that knows nothing. Parts of the process that need it can be made
+// before Serve.
+func New(o Options) (*Node, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	n := &Node{name: o.Name, host: o.Host, log: o.Log, peers: o.Peers, times: o.times(), load: o.Load, comply: o.Comply, silent: o.Silent,
-		lookup: &lookup{view: newCurrent()}, topology: newTopology(),
-		errandAnswer: o.Answer, errands: make(errands, errandsMax),
+	n := &Node{options: o, log: o.Log, peers: o.Peers, times: o.times(),
+		lookup: &lookup{view: newCurrent()}, topology: newTopology(), errands: make(errands, errandsMax),
 		again: make(chan struct{}, 1), failures: make(chan error, 1)}
-	n.unfit.set(o.Unfit)
 	n.beats = newBeats(n)
 	n.metrics = newMetrics(o.Registerer, n)
 	n.lookup.metrics = n.metrics
-	config, err := n.remote()
-	if err != nil {
-		return nil, err
-	}
 	n.system = newSystem(o.Log)
 	if o.Prepare != nil {
 		o.Prepare(n.system)
 	}
-	if err := n.startLibrary(config, o.Kinds); err != nil {
-		return nil, err
+	return n, nil
+}
+
+// Serve makes this process a member that hosts these kinds and answers errands (nil: none),
+// and returns when it knows who the members are. ErrRefused when the members that it should
+// join do not take it. It is called once.
+func (n *Node) Serve(ctx context.Context, kinds Kinds, answer Answer) error {
+	if len(kinds) == 0 {
+		return errors.New("cluster: no kinds")
+	}
+	n.answers = answer
+	config, err := n.remote()
+	if err != nil {
+		return err
+	}
+	if err := n.startLibrary(config, kinds); err != nil {
+		return err
 	}
 	if n.peers == nil {
-		n.alone(o)
-		return n, nil
+		n.alone()
+		return nil
 	}
-	if err := n.meet(ctx, o); err != nil {
+	if err := n.meet(ctx); err != nil {
 		n.system.Root.Stop(n.lookup.placement)
 		n.cluster.Shutdown(false)
-		return nil, err
+		return err
 	}
-	return n, nil
+	return nil
 }
 
 // remote says how actor traffic goes. A cluster of one hears nobody.
@@ -183,7 +190,7 @@ func (n *Node) startLibrary(config *remote.Config, kinds Kinds) error {
 	for name, props := range kinds {
 		list = append(list, pcluster.NewKind(name, props))
 	}
-	c := pcluster.Configure(n.name, n.topology, n.lookup, config, pcluster.WithKinds(list...))
+	c := pcluster.Configure(n.options.Name, n.topology, n.lookup, config, pcluster.WithKinds(list...))
 	c.GossipInterval = 24 * time.Hour // the library's own gossip stays off
 	n.cluster = pcluster.New(n.system, c)
 	failed := make(chan error, 1)
@@ -216,19 +223,25 @@ func newSystem(log *slog.Logger) *actor.ActorSystem {
 }
 
 // alone makes this process the only member.
-func (n *Node) alone(o Options) {
+func (n *Node) alone() {
+	o := n.options
 	n.card = gossip.Card{Session: uuid.New(), Node: o.Node, Name: o.Host, Actors: n.system.Address(),
 		Version: o.Version, Wire: o.Wire, Started: time.Now().UnixMilli()}
+	n.serving.Store(true)
 	n.lookup.see(sight{self: n.card, away: n.unfit.why() != ""}.look())
 }
 
 // meet finds the others, says to the ledger that we live, and begins to beat.
-func (n *Node) meet(ctx context.Context, o Options) error {
+func (n *Node) meet(ctx context.Context) error {
+	o, name := n.options, n.options.Host
+	if n.peers.Identity != nil { // the others know it by its certificate
+		name = n.peers.Identity.Name()
+	}
 	id, err := n.peers.Book.Identity(ctx)
 	if err != nil {
 		return fmt.Errorf("cluster: read the ledger's identity: %w", err)
 	}
-	n.card = gossip.Card{Session: uuid.New(), Node: o.Node, Ledger: id, Name: n.hostName(),
+	n.card = gossip.Card{Session: uuid.New(), Node: o.Node, Ledger: id, Name: name,
 		Actors: n.system.Address(), Version: o.Version, Wire: o.Wire, Started: time.Now().UnixMilli()}
 	n.links = newLinks(n.system, n.times, n.turn, n.wake)
 	n.startAnswering()
@@ -278,14 +291,6 @@ func (n *Node) met() bool {
 		}
 	}
 	return true
-}
-
-// hostName is how the others know this node: its certificate's name, if it has one.
-func (n *Node) hostName() string {
-	if n.peers.Identity != nil {
-		return n.peers.Identity.Name()
-	}
-	return n.host
 }
 
 // watch asks the members whether they answer, and looks whenever gossip changes.
@@ -367,25 +372,6 @@ func (n *Node) Share(key string) (part, of int) {
 	return n.shares.Load().Of(key)
 }
 
-// Part is a kinder Share for what protects only ourselves, where a little too much
-// for some seconds does no harm: for who owns a key, the members that it sees, and
-// for everybody else one, of all processes that are in.
-func (n *Node) Part(key string) (part, of int) {
-	roll, view := n.roll.Load(), n.lookup.view.Load()
-	if n.peers == nil || roll == nil {
-		return 1, 1
-	}
-	for _, row := range roll.Nodes {
-		if row.Standing == ledger.NodeIn {
-			of++
-		}
-	}
-	if part = 1; share.Owner(view.members, key) == n.card.Session {
-		part = len(view.members)
-	}
-	return min(part, of), max(1, of)
-}
-
 // Fenced says that this process may use nothing that is shared: it has not reached
 // the ledger for too long.
 func (n *Node) Fenced() bool { return n.peers != nil && n.beats.fence.up() }
@@ -420,7 +406,7 @@ func (n *Node) wish(drain bool) {
 		return
 	}
 	if err := n.gossip.Drain(n.Draining()); err != nil {
-		n.log.Warn("members not told by gossip whether this node drains", "err", err)
+		n.log.Warn("could not gossip drain state", "err", err)
 	}
 	n.wake()
 }
@@ -466,7 +452,7 @@ func (n *Node) leave(ctx context.Context) error {
 func (n *Node) endSessions(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, giveWayWithin)
 	defer cancel()
-	if err := n.comply(within, func(string) (k, n int) { return 0, 1 }); err != nil {
+	if err := n.options.Comply(within, func(string) (k, n int) { return 0, 1 }); err != nil {
 		return fmt.Errorf("cluster: receivers did not end in time: %w", err)
 	}
 	return nil

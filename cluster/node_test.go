@@ -39,10 +39,12 @@ func (e *echo) Receive(c actor.Context) {
 func startEcho(t *testing.T) (*Node, *atomic.Int64) {
 	t.Helper()
 	living := &atomic.Int64{}
-	n, err := Start(t.Context(), Options{Name: "test", Host: "here", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	n, err := New(Options{Name: "test", Host: "here", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Comply: func(context.Context, func(string) (int, int)) error { return nil },
-		Load:   func() Load { return Load{} }, Registerer: prometheus.NewRegistry(),
-		Kinds: map[string]*actor.Props{"echo": actor.PropsFromProducer(func() actor.Actor { return &echo{living} })}})
+		Load:   func() Load { return Load{} }, Registerer: prometheus.NewRegistry()})
+	if err == nil {
+		err = n.Serve(t.Context(), Kinds{"echo": actor.PropsFromProducer(func() actor.Actor { return &echo{living} })}, nil)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,15 +94,17 @@ func TestOneIdentityIsOneActor(t *testing.T) {
 // TestNodeAloneEndsItsSessions: it has no shares to give up, but sessions that want to say QUIT.
 func TestNodeAloneEndsItsSessions(t *testing.T) {
 	ended := 0
-	n, err := Start(t.Context(), Options{Name: "test", Host: "here", Log: slog.New(slog.DiscardHandler),
+	n, err := New(Options{Name: "test", Host: "here", Log: slog.New(slog.DiscardHandler),
 		Comply: func(_ context.Context, of func(string) (int, int)) error {
 			if k, _ := of("example.net"); k == 0 {
 				ended++
 			}
 			return nil
 		},
-		Load: func() Load { return Load{} }, Registerer: prometheus.NewRegistry(),
-		Kinds: map[string]*actor.Props{"echo": actor.PropsFromProducer(func() actor.Actor { return &echo{&atomic.Int64{}} })}})
+		Load: func() Load { return Load{} }, Registerer: prometheus.NewRegistry()})
+	if err == nil {
+		err = n.Serve(t.Context(), Kinds{"echo": actor.PropsFromProducer(func() actor.Actor { return &echo{&atomic.Int64{}} })}, nil)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,11 +17,14 @@ import (
 // Kinds are the virtual actors that a node can host, by kind.
 type Kinds = map[string]*actor.Props
 
+// Answer answers errands (Node.Errand), of this node and of others, until ctx is done; it
+// is called from many goroutines.
+type Answer = func(ctx context.Context, question []byte) ([]byte, error)
+
 // Options is what a node needs to know.
 type Options struct {
-	Name    string    // of the cluster; nodes of other clusters are strangers
-	Node    uuid.UUID // of this node, the same after a restart
-	Kinds   Kinds
+	Name    string                   // of the cluster; nodes of other clusters are strangers
+	Node    uuid.UUID                // of this node, the same after a restart
 	Prepare func(*actor.ActorSystem) // is called before the first actor is made; nil: there is nothing to prepare
 	Host    string                   // name of this node, if there is no certificate to name it
 	Version string                   // of the program, for people
@@ -36,11 +39,6 @@ type Options struct {
 	Silent func() []string
 	// Load says what this node has in work, for the others and for people.
 	Load func() Load
-	// Answer answers errands (Node.Errand), of this node and of others, until ctx is done; it
-	// is called from many goroutines. Nil: this node answers none.
-	Answer func(ctx context.Context, question []byte) ([]byte, error)
-	// Unfit says why this node must not probe when it starts; "": it may. See SetUnfit.
-	Unfit string
 	// Peers is how this node finds others; nil: it is a cluster of one.
 	Peers      *Peers
 	Times      Times // of a node with peers; the zero Times: DefaultTimes
@@ -58,7 +56,7 @@ type Load struct {
 // loopback; all other fields are required.
 type Peers struct {
 	Book      ledger.Nodes
-	Gossip    gossip.Options   // Self and Registerer are filled in by Start
+	Gossip    gossip.Options   // Self and Registerer are filled in by Serve
 	Actors    string           // host:port of actor traffic, to listen on
 	Advertise string           // host of actor traffic as others reach it; "": that of Actors
 	Identity  *secure.Identity // nil: no TLS
@@ -70,8 +68,6 @@ func (o Options) Validate() error {
 	switch {
 	case o.Name == "" || o.Host == "":
 		return errors.New("cluster options: name or host is empty")
-	case len(o.Kinds) == 0:
-		return errors.New("cluster options: no kinds")
 	case o.Log == nil || o.Comply == nil || o.Load == nil || o.Registerer == nil:
 		return errors.New("cluster options: no logger, comply, load or registerer")
 	case o.Peers == nil:

@@ -27,7 +27,7 @@ func TestAHeartbeatNamesWhatIsSilent(t *testing.T) {
 	l := &table{otherRead: 1}
 	n := newBeating(l, obey)
 	var keys []string
-	n.silent = func() []string { return keys }
+	n.options.Silent = func() []string { return keys }
 	sees(n, 1)
 	beat := func() ledger.Beat {
 		t.Helper()
@@ -78,7 +78,7 @@ func TestANodeRestsWhenItsRowNamesAllThatIsSilent(t *testing.T) {
 		l := &table{otherRead: 1}
 		n := newBeating(l, obey)
 		keys := c.first
-		n.silent = func() []string { return keys }
+		n.options.Silent = func() []string { return keys }
 		sees(n, 1)
 		if err := n.beats.beat(t.Context()); err != nil {
 			t.Fatal(err)
@@ -113,7 +113,7 @@ func TestWhoLeavesNamesWhatIsSilent(t *testing.T) {
 	n := newBeating(&l.table, obey)
 	n.peers.Book = l
 	asked, heard := 0, 3
-	n.silent = func() []string {
+	n.options.Silent = func() []string {
 		if asked++; asked > heard {
 			return nil
 		}

@@ -10,7 +10,7 @@ import (
 
 // Times are how long a node of several waits. All nodes of a cluster must have the
 // same: one counts another out by its own Lost, and that one trusts its own Fence.
-// DefaultTimes is what docs/cluster.md tells; tests take it Scaled.
+// DefaultTimes is what docs/operators/cluster.md tells; tests take it Scaled.
 type Times struct {
 	// Beat is the time between heartbeats when nothing is new: three fit before
 	// others may count this process out. Lower finds a lost process no sooner and

@@ -35,7 +35,7 @@ func TestTimesAreInOrderOrRefused(t *testing.T) {
 	}
 }
 
-// TestTheTimesOfTheProduct: docs/cluster.md tells them to people.
+// TestTheTimesOfTheProduct: docs/operators/cluster.md tells them to people.
 func TestTheTimesOfTheProduct(t *testing.T) {
 	d := DefaultTimes()
 	want := []time.Duration{3 * time.Second, 250 * time.Millisecond, 5 * time.Second, 5 * time.Second, 8 * time.Second,

@@ -36,47 +36,40 @@ type HTTP struct {
 	// interfaces". Default http://127.0.0.1:8080.
 	PublicURL string `toml:"public_url"`
 
-	// TLSCert is the PEM file with the certificate of this listener and of that of
-	// [upload], and those of its issuers but the root. TLS 1.2 and later, HTTP/1.1. The
-	// two files are read again within a second of a change; a pair that can't be used is
-	// logged, and the one before stays in force. Off loopback a node does not start without
-	// TLS, TrustedProxies or Plain. Default empty: no TLS.
+	// TLSCert is the PEM file with the certificate for this listener and [upload], then its issuers
+	// without the root. Changed files are read within a second; a pair that can't be used is logged,
+	// and the old one stays. Off loopback a node needs TLS, TrustedProxies or Plain. Default empty:
+	// no TLS.
 	TLSCert string `toml:"tls_cert"`
 
 	// TLSKey is the PEM file with its private key. Default empty.
 	TLSKey string `toml:"tls_key"`
 
-	// Plain lets this listener and that of [upload] take requests without encryption
-	// from other machines, although no proxy is named: for networks that encrypt by
-	// themselves, and for trials. API keys and files can be read on the way. Default false.
+	// Plain allows unencrypted requests from other machines, here and at [upload]: for networks that
+	// encrypt by themselves, and for trials. API keys and files can be read on the way. Default
+	// false.
 	Plain bool `toml:"plain"`
 
-	// TrustedProxies are the addresses and networks of the proxies in front of this
-	// listener and of that of [upload], which encrypt what they pass on for others. From
-	// them, and from nobody else, a PROXY
-	// header of version 2 at the start of a connection and X-Forwarded-For (its
-	// right-most address that is no proxy's) are believed, and limits go by the
-	// client's address. Anybody else's PROXY header is answered 400, as version 1 is
-	// always. Name no proxy here that passes on what clients send at the start of a
-	// connection. Default none. At most 64.
+	// TrustedProxies are the addresses and networks of encrypting proxies in front of this listener
+	// and [upload]. Only from them a PROXY header of version 2 and X-Forwarded-For are believed.
+	// Never name a proxy that passes on what clients send at the start of a connection. Default
+	// none. At most 64.
 	TrustedProxies []string `toml:"trusted_proxies"`
 
-	// AllowedOrigins are the exact origins, such as https://app.example.com,
-	// that browsers may call from. A request with another Origin is refused
-	// with 403; only GET /v1/credits is answered, without the headers that let a page
-	// read the answer. Default none.
+	// AllowedOrigins are the exact origins, such as https://app.example.com, that browsers may call
+	// from. Other origins get 403; only GET /v1/credits answers them, without CORS headers. Default
+	// none.
 	AllowedOrigins []string `toml:"allowed_origins"`
 
-	// ReadsPerSecond is how many requests a second one key may make for a long
-	// time, creates apart; beyond Burst it gets 429 with Retry-After. Default
-	// 20: polling with Retry-After stays far below. At least 1.
+	// ReadsPerSecond is the sustained number of requests a second of one key, creates apart; beyond
+	// Burst it gets 429. Default 20: polling by Retry-After stays far below. At least 1.
 	ReadsPerSecond int `toml:"reads_per_second"`
 
 	// Burst is how many requests one key may make at once. Default 40. At least 1.
 	Burst int `toml:"burst"`
 
-	// CreatesPerSecond is how many verifications a second one key may create or
-	// recover for a long time. Default 5. At least 1.
+	// CreatesPerSecond is the sustained number of creates a second of one key. Default 5. At least
+	// 1.
 	CreatesPerSecond int `toml:"creates_per_second"`
 
 	// CreatesBurst is how many creates one key may make at once. Default 20. At least 1.
@@ -86,52 +79,45 @@ type HTTP struct {
 	// time. Default 4. At least 1.
 	DownloadsAtOnce int `toml:"downloads_at_once"`
 
-	// BadKeysPerMinute is how many requests with a rejected key, or none, one
-	// network address (an IPv6 /64 is one) may send before more of them get 429.
-	// Requests with a good key are never refused for it. Above the limit a node asks
-	// the ledger 100 times a second about keys of that address it has never
-	// accepted; further ones get 429 until they come again. Default 20: a guess
-	// that spares a person with a wrong key and stops a guesser. At least 1.
+	// BadKeysPerMinute is how many requests without a good key one network address (an IPv6 /64 is
+	// one) may send before more of them get 429. Good keys are never refused for it. Default 20, a
+	// guess. At least 1.
 	BadKeysPerMinute int `toml:"bad_keys_per_minute"`
 
-	// Connections is how many connections may be open at once. One network address (an
-	// IPv6 /64 is one) may hold no more than are still free, so one alone gets a half;
-	// one more is answered 429 and closed. Those of TrustedProxies count for their
-	// clients. A node that may open few files has fewer: at most a quarter of them.
-	// Default 4096, of some 20 KiB each. From 2 to 65536.
+	// Connections is how many connections may be open at once, shared by network address (an IPv6
+	// /64 is one); at most a quarter of the files that a node may open. One more gets 429 and is
+	// closed. Default 4096, of some 20 KiB each. From 2 to 65536.
 	Connections int `toml:"connections"`
 }
 
 // Dashboard is the pages that customers see in a browser, at the addresses of [http].
 type Dashboard struct {
-	// Enabled serves the pages. Sign-in needs a PublicURL of [http] that begins with https://
-	// or is on this machine, since browsers keep no session elsewhere. With false there is the
-	// API alone. Default true.
+	// Enabled serves the pages. Sign-in needs a PublicURL of [http] that begins with https:// or is
+	// on this machine. Default true.
 	Enabled bool `toml:"enabled"`
 
 	// Contact is whom people may ask, such as an email or a URL; every page shows it.
 	// Default empty. At most 200 bytes.
 	Contact string `toml:"contact"`
 
-	// SessionIdle is how long somebody stays signed in who uses no page. Default 12h. From
-	// 1s, at most SessionLife.
+	// SessionIdle ends a session that uses no page for so long. Default 12h. From 1s, at most
+	// SessionLife.
 	SessionIdle Duration `toml:"session_idle"`
 
-	// SessionLife is how long somebody stays signed in at most. Default 168h. At most 2160h.
+	// SessionLife ends every session. Default 168h. At most 2160h.
 	SessionLife Duration `toml:"session_life"`
 
-	// OIDCIssuer is the OpenID Connect provider with which people may also sign in, as it names
-	// itself, such as https://login.example.com. It has to know PublicURL of [http] with
-	// /oidc/back behind it as a redirect URL. Default empty: there is none. Beginning with
-	// https://, or with http:// on this machine.
+	// OIDCIssuer is an OpenID Connect provider to sign in with, as it names itself, such as
+	// https://login.example.com. Its redirect URL is PublicURL of [http] followed by /oidc/back.
+	// Default empty: there is none. Beginning with https://, or with http:// on this machine.
 	OIDCIssuer string `toml:"oidc_issuer"`
 
 	// OIDCClientID is the name of this service at the provider. Default empty. Needed with
 	// OIDCIssuer.
 	OIDCClientID string `toml:"oidc_client_id"`
 
-	// OIDCSecretFile is the file with the secret of this service at the provider, which nobody
-	// but the user of the node may read. Default empty. Needed with OIDCIssuer.
+	// OIDCSecretFile is the file with the client secret, which only the node's user may read.
+	// Default empty. Needed with OIDCIssuer.
 	OIDCSecretFile string `toml:"oidc_secret_file"`
 
 	// OIDCName is what buttons call the provider. Default "single sign-on". 1 to 50 bytes.
@@ -159,30 +145,25 @@ type Upload struct {
 	// for a day's tries, short for a secret in a URL. From 1s to 168h.
 	ExpiresAfter Duration `toml:"expires_after"`
 
-	// AtOnce is how many uploads may send bytes to this node at the same time, each
-	// with 256 KiB of memory. A workspace may have no more than are still free, times its
-	// weight, so one of weight 1 alone gets a half; one more is answered 429 with
-	// Retry-After. Default 64: 16 MiB. From 2 to 4096.
+	// AtOnce is how many uploads may send bytes at the same time, with 256 KiB of memory each,
+	// shared by workspace. One more gets 429 with Retry-After. Default 64: 16 MiB. From 2 to 4096.
 	AtOnce int `toml:"at_once"`
 
-	// Connections is how many connections to the storage URL may be open at once, also
-	// those that only ask how far an upload is. They are shared as those of [http]; at
-	// most an eighth of the files that a node may open. Default 1024. More than AtOnce, at most
-	// 65536.
+	// Connections is how many connections to the storage URL may be open at once, shared as those of
+	// [http]; at most an eighth of the files that a node may open. Default 1024. More than AtOnce,
+	// at most 65536.
 	Connections int `toml:"connections"`
 
-	// BytesPerSecond bounds what this node reads of the uploads of one workspace. It
-	// reads later, so uploads are slow and none is cut. 0: not bounded; then uploads take
-	// what the ledger and the line give, chunk by chunk in turn with all others. Default 0. 0,
-	// or at least 262144.
+	// BytesPerSecond bounds what this node reads of one workspace's uploads; they become slow, and
+	// none is cut. 0 means no bound; otherwise at least 262144. Default 0.
 	BytesPerSecond int64 `toml:"bytes_per_second"`
 }
 
 // Admin is the operator's listener: health, metrics, operator commands.
 type Admin struct {
-	// Listen is its host:port, or a unix socket such as unix:/run/rollcall/admin.sock,
-	// which gets mode 0660. Keep it off public networks; off loopback a node does not start
-	// without TLS for it. Port 0 takes any free one. Default 127.0.0.1:8081.
+	// Listen is its host:port, or a unix socket such as unix:/run/rollcall/admin.sock with mode
+	// 0660. Keep it off public networks; off loopback it needs TLS. Port 0 takes any free one.
+	// Default 127.0.0.1:8081.
 	Listen string `toml:"listen"`
 
 	// TLSCert is the PEM file with its certificate, as that of [http]. Default empty: no TLS.
@@ -191,28 +172,24 @@ type Admin struct {
 	// TLSKey is the PEM file with its private key. Default empty.
 	TLSKey string `toml:"tls_key"`
 
-	// Hosts are further host names that requests may be for. The others are
-	// localhost, loopback addresses, the host of Listen and the address that the
-	// connection came to; a request for any other is refused with 403, so that no
-	// web page reads metrics by way of a name of its own (DNS rebinding). Requests at a unix
-	// socket may be for any. Default none. At most 64.
+	// Hosts are further host names that requests may be for, beside localhost, loopback addresses,
+	// the host of Listen and the address that the connection came to. Others get 403 (DNS
+	// rebinding). A unix socket takes any. Default none. At most 64.
 	Hosts []string `toml:"hosts"`
 }
 
 // Ledger is the database of work and money.
 type Ledger struct {
-	// URL says which: sqlite:PATH for the embedded ledger of one node, or
-	// postgresql://USER@HOST:PORT/DATABASE?sslmode=verify-full for CockroachDB or
-	// PostgreSQL, which nodes share; ?host=/FOLDER is that of a unix socket. Without
-	// sslmode=verify-full the connection may be read, or be to somebody else. The
-	// password is better in PGPASSWORD or ~/.pgpass than here. Default
-	// sqlite:DATA_DIR/ledger.db.
+	// URL is sqlite:PATH for the embedded ledger of one node, or
+	// postgresql://USER@HOST:PORT/DATABASE?sslmode=verify-full for CockroachDB or PostgreSQL;
+	// ?host=/FOLDER is a unix socket. Without sslmode=verify-full the connection may be read or
+	// redirected. Put the password into PGPASSWORD or ~/.pgpass. Default sqlite:DATA_DIR/ledger.db.
 	URL string `toml:"url"`
 
-	// DiskReserve is how many bytes of its disk the embedded ledger leaves for settlements and
-	// money. With less free, creates and uploads are refused with 503 storage_unavailable.
-	// What was erased inside of its file counts as free. A server's disk can't be seen from a
-	// node. 0 looks at no disk. Default 1073741824 (1 GiB). At least 0.
+	// DiskReserve is how many bytes of its disk the embedded ledger keeps for settlements and money.
+	// With less free, creates and uploads get 503 storage_unavailable. Free space inside its file
+	// counts. A server's disk can't be seen from a node. 0 turns this off. Default 1073741824 (1
+	// GiB). At least 0.
 	DiskReserve int64 `toml:"disk_reserve"`
 }
 
@@ -222,35 +199,33 @@ type Limits struct {
 	// 104857600 (100 MiB). At least 1.
 	MaxFileBytes int64 `toml:"max_file_bytes"`
 
-	// MaxRows is the most addresses in a file that comes in, duplicates included; a file with
-	// more is refused whole. A node keeps the addresses of the files it works
-	// on in memory, about 80 bytes each. Default 1000000. At least 1.
+	// MaxRows is the most addresses in a new file, duplicates included; a larger file is refused
+	// whole. A node keeps about 80 bytes of memory for each address in work. Default 1000000. At
+	// least 1.
 	MaxRows int64 `toml:"max_rows"`
 
-	// MaxOpenVerifications is how many unfinished verifications a workspace may
-	// have; one more gets 429. Default 100. At least 1. `rollcall workspace limits` sets
-	// another number for one workspace, of this and of the next two.
+	// MaxOpenVerifications is how many unfinished verifications a workspace may have; one more gets
+	// 429. `rollcall workspace limits` sets this, StoredBytes and UnpaidPerDay for one workspace.
+	// Default 100. At least 1.
 	MaxOpenVerifications int `toml:"max_open_verifications"`
 
-	// FilesAtOnce is how many files one node works on; those that wait for a long time are
-	// not among them. A workspace may have no more of them than are free, times its
-	// weight: one alone has a half, and a newcomer always finds one. Default 1000. From 1 to 10000.
+	// FilesAtOnce is how many files one node works on, without parked ones, shared by workspace.
+	// Default 1000. From 1 to 10000.
 	FilesAtOnce int `toml:"files_at_once"`
 
-	// FileBytesAtOnce is how many bytes of files one node has in memory, which takes about
-	// three times as much; one file is always begun. A quarter is for files up to 1 MiB. Of the
-	// rest a workspace has one file at a time for each turn of its weight, until nine tenths of it are
-	// answered. Default 536870912 (512 MiB). At least 1.
+	// FileBytesAtOnce is how many bytes of files one node has in memory, which takes about three
+	// times as much. A quarter is for files up to 1 MiB; of the rest a workspace has one file at a
+	// time, times its weight. Default 536870912 (512 MiB). At least 1.
 	FileBytesAtOnce int64 `toml:"file_bytes_at_once"`
 
-	// StoredBytes is how many bytes a workspace may have stored: the declared lengths of all
-	// its files from their creation until their bytes are erased. A create above it gets 429.
-	// Default 10737418240 (10 GiB), 100 files of 100 MiB. At least 1.
+	// StoredBytes is how many bytes a workspace may have stored: the declared lengths of its files
+	// until their bytes are erased. A create above it gets 429. Default 10737418240 (10 GiB). At
+	// least 1.
 	StoredBytes int64 `toml:"stored_bytes"`
 
-	// UnpaidPerDay is how many verifications that never held a credit a workspace may have
-	// created within 24 hours: not uploaded, refused, cancelled before they began, or waiting for
-	// credits. One more gets 429. Default 1000. At least 1.
+	// UnpaidPerDay is how many verifications that never held a credit a workspace may create in 24
+	// hours: not uploaded, refused, cancelled early, or waiting for credits. One more gets 429.
+	// Default 1000. At least 1.
 	UnpaidPerDay int `toml:"unpaid_per_day"`
 }
 
@@ -264,10 +239,8 @@ type DNS struct {
 	// 20s, which is the bound for a whole name.
 	Timeout Duration `toml:"timeout"`
 
-	// AtOnce is how many domains a node looks up at a time. Workspaces share them: one
-	// alone may have a half, two a third each (by their weights), and whoever comes new finds
-	// room at once, however many domains of others do not answer. The others wait, which
-	// rollcall_dns_lookups_waiting counts. Default 1000. From 1 to 100000.
+	// AtOnce is how many domains a node looks up at a time, shared by workspace;
+	// rollcall_dns_lookups_waiting counts those that wait. Default 1000. From 1 to 100000.
 	AtOnce int `toml:"at_once"`
 }
 
@@ -295,37 +268,31 @@ type SMTP struct {
 	// point probes at your own network. Default none.
 	AllowNetworks []string `toml:"allow_networks"`
 
-	// ReceiversAtOnce is how many receivers a node has in memory, those with work
-	// and those that rest. Workspaces share them: one alone may have a half, two a third
-	// each (by their weights), and whoever comes new finds room at once. At the bound those that
-	// have nothing to do make room; where all of a workspace's have work its next ones wait,
-	// which customers see as "connections" and rollcall_receivers_waiting counts. Each takes
-	// 20 KB, and 60 KB more with an SMTP session. Default 2048. From 16 to 100000.
+	// ReceiversAtOnce is how many receivers a node has in memory, shared by workspace. Each takes 20
+	// KB, and 60 KB more with an SMTP session. Idle receivers make room. If all have work the next
+	// one waits, which customers see as "connections". Default 2048. From 16 to 100000.
 	ReceiversAtOnce int `toml:"receivers_at_once"`
 }
 
 // Identity is how the node checks what receivers hold against a sender: its PTR, its
 // hello name, SPF, its return path, port 25. `rollcall doctor` shows what it found.
 type Identity struct {
-	// Enforce keeps a node that fails a check from probing until it passes. With
-	// false it probes all the same: receivers then refuse it, sooner or later all mail
-	// from its address, and addresses that exist end as unknown. Default true.
+	// Enforce keeps a node that fails a check from probing. With false receivers refuse it, sooner
+	// or later all mail from its address, and addresses that exist end as unknown. Default true.
 	Enforce bool `toml:"enforce"`
 
-	// PublicAddresses are the IP addresses that receivers see this node at, where
-	// they differ from its own: behind NAT. Empty: SourceAddresses of [smtp], or what
-	// the system chooses. Default none. At most 64.
+	// PublicAddresses are the IP addresses that receivers see, where they differ from the node's
+	// own: behind NAT. Empty: SourceAddresses of [smtp], or what the system chooses. Default none.
+	// At most 64.
 	PublicAddresses []string `toml:"public_addresses"`
 
-	// Reach are names of mail hosts or mail domains of yours, or of somebody who has
-	// agreed, that the node may connect to every 15 minutes to see whether port 25 is
-	// open: it reads the greeting and says QUIT. Empty: port 25 is judged by the node's
-	// own sessions. Default none. At most 8.
+	// Reach are mail hosts or domains of yours, or of somebody who agreed, that the node connects to
+	// every 15 minutes to see whether port 25 is open. Empty: port 25 is judged by the node's own
+	// sessions. Default none. At most 8.
 	Reach []string `toml:"reach"`
 
-	// BlockLists are the DNS zones of block lists (RFC 5782), asked once a day about
-	// each address. Being on one is a failed check, so name those that your receivers
-	// use, and read their terms: some want no questions from commercial senders or
+	// BlockLists are DNS zones of block lists (RFC 5782), asked daily about each address. Being
+	// listed is a failed check. Read their terms: some want no questions from commercial senders or
 	// through public resolvers. Default none. At most 8.
 	BlockLists []string `toml:"block_lists"`
 }
@@ -337,41 +304,38 @@ type Retry struct {
 	// 40m, 1h, 2h. From 1 to 24 waits of at least 1ms.
 	GreylistWaits []Duration `toml:"greylist_waits"`
 
-	// GiveUpAfter is how long after its first try an undecided address becomes
-	// unknown, and how long addresses wait, asked or not, for a receiver that gives
-	// nobody an answer. Default 6h. At least 1ms.
+	// GiveUpAfter is how long after its first try an undecided address becomes unknown, and how long
+	// addresses wait for a receiver that gives nobody an answer. Default 6h. At least 1ms.
 	GiveUpAfter Duration `toml:"give_up_after"`
 
-	// ControlWaits are the waits between the control probes that show whether a
-	// domain accepts every address: three have to be accepted. Long waits see
-	// guards that count for a while, short ones tell a customer sooner. The last
-	// one is repeated. Default 2s, 15s. From 1 to 24 waits of at least 1ms.
+	// ControlWaits are the waits between the control probes that show whether a domain accepts every
+	// address; three have to be accepted. Long waits see guards that count for a while. The last one
+	// is repeated. Default 2s, 15s. From 1 to 24 waits of at least 1ms.
 	ControlWaits []Duration `toml:"control_waits"`
 }
 
 // Throttle is what receivers allow.
 type Throttle struct {
-	// File is a TOML file with the same tables, [default], [receivers."..."] and
-	// [sources."..."], read on top of these and again whenever it changes. It need not
-	// exist. Default throttle.toml.
+	// File is a TOML file with the tables [default], [receivers."..."] and [sources."..."], read on
+	// top of these and again whenever it changes. It need not exist. Default throttle.toml.
 	File string `toml:"file"`
 
-	// Default is the allowance of a receiver that nothing else is said about.
+	// Default is for receivers that nothing else describes.
 	Default Allowance `toml:"default"`
 
 	// Receivers are exceptions, by receiver key, MX host suffix or mail domain;
 	// the narrowest wins, field by field. Default none.
 	Receivers map[string]Allowance `toml:"receivers"`
 
-	// Sources are bounds of this service's own sources over all receivers, by IP address;
-	// "default" is the source whose address the system chooses. Default none.
+	// Sources bound our own sources over all receivers, by IP address; "default" is the source whose
+	// address the system chooses. Default none.
 	Sources map[string]Source `toml:"sources"`
 
 	places places // where each key was written, without the name of this table
 }
 
-// Allowance is what one receiver lets the whole cluster do. A field that is
-// not set is inherited.
+// Allowance is what one receiver lets the whole cluster do. A field that is not set
+// is inherited.
 type Allowance struct {
 	// Connections is how many sessions may be open at once. Default 2. From 1 to 10000.
 	Connections *int `toml:"connections,omitempty"`
@@ -385,23 +349,22 @@ type Allowance struct {
 	// RcptsPerConnection is how many addresses one session may ask about. Default 50. At least 1.
 	RcptsPerConnection *int `toml:"rcpts_per_connection,omitempty"`
 
-	// RcptsPerTransaction is how many addresses may stand between MAIL and RSET: one at
-	// first, and twice as many each time that as many were answered plainly, until so many
-	// are reached or the receiver says that they are too many. Default 20. At least 1.
+	// RcptsPerTransaction is how many addresses may stand between MAIL and RSET: one at first,
+	// doubled while all are answered plainly, until this number or until the receiver says that they
+	// are too many. Default 20. At least 1.
 	RcptsPerTransaction *int `toml:"rcpts_per_transaction,omitempty"`
 
 	// RefusedPerSession is how many refused addresses end a session; receivers
 	// that count refusals hang up soon after. Default 8. At least 1.
 	RefusedPerSession *int `toml:"refused_per_session,omitempty"`
 
-	// RefusedPerHour is how many addresses may be refused in an hour until the
-	// receiver is known to bear more. Default 20, below what is known of guards
-	// against harvesting, which count 25 or more. At least 1.
+	// RefusedPerHour is how many addresses may be refused in an hour until the receiver is known to
+	// bear more. Default 20: guards against harvesting are known to count 25 or more. At least 1.
 	RefusedPerHour *int `toml:"refused_per_hour,omitempty"`
 
-	// RefusedShare lets more be refused, while they are at most so many percent of
-	// the answers of an hour: for receivers that are known to judge by the share, as
-	// the large ones do. Default 0; 20 or 30 for those that the program knows. From 0 to 90.
+	// RefusedShare allows more refusals while they are at most this percentage of an hour's answers:
+	// for receivers known to judge by the share. Default 0; 20 or 30 for those that the program
+	// knows. From 0 to 90.
 	RefusedShare *int `toml:"refused_share,omitempty"`
 
 	// Pipelining allows several commands in one packet where the receiver
@@ -409,8 +372,7 @@ type Allowance struct {
 	Pipelining *bool `toml:"pipelining,omitempty"`
 
 	// PipeliningDepth is how many addresses such a packet may ask about, reached as
-	// RcptsPerTransaction is; an answer that is not plain halves it. Lower keeps fewer
-	// questions in flight when a receiver changes its mind. Default 64. At least 1.
+	// RcptsPerTransaction is; an unclear answer halves it. Default 64. At least 1.
 	PipeliningDepth *int `toml:"pipelining_depth,omitempty"`
 
 	// SessionAge is how old a session may be and still get more work. Lower spreads the
@@ -421,8 +383,8 @@ type Allowance struct {
 	IdleTime *Duration `toml:"idle_time,omitempty"`
 
 	// TLS is opportunistic (encrypted where it is offered, RFC 7435), required (no
-	// session without it) or off. Certificates are not checked: receivers of mail have
-	// any. Default opportunistic; required for those that the program knows to want it.
+	// session without it) or off. Certificates are not checked: many receivers
+	// have none that anybody signed. Default opportunistic; required for those that the program knows to want it.
 	TLS *string `toml:"tls,omitempty"`
 
 	// AddressFamily is which addresses of hosts may be dialled: any, ipv4 or ipv6. Default any.
@@ -438,7 +400,7 @@ type Allowance struct {
 	Pause *string `toml:"pause,omitempty"`
 }
 
-// Source is what one of this service's sources may do, over all receivers.
+// Source bounds one of this service's sources over all receivers.
 type Source struct {
 	// Pause is yes (it is not used; its sessions end after the command that is on the
 	// wire), drain (its open sessions go on, it opens no more) or no. Default no.
@@ -448,17 +410,17 @@ type Source struct {
 	// 0 is not bounded. Default 0. At least 0.
 	RcptsPerDay *int `toml:"rcpts_per_day,omitempty"`
 
-	// WarmUpFrom is the first day, such as "2026-11-21", of a warm-up: on it RcptsPerDay
-	// holds, and on each day after it twice as much as on the day before. Default none.
+	// WarmUpFrom is the first day of a warm-up, such as "2026-11-21". RcptsPerDay holds on that day
+	// and doubles on each day after it. Default none.
 	WarmUpFrom *string `toml:"warm_up_from,omitempty"`
 }
 
-// Verdict is what the replies of receivers are taken for.
+// Verdict configures how SMTP replies are judged.
 type Verdict struct {
-	// File has rules of your own, which go before those that come with the program;
-	// rollcall verdict check FILE says what is wrong with it and what it changes. A
-	// file with a fault keeps the node from starting. It is read at start. The file
-	// of the default name need not exist; empty means none. Default verdict.toml.
+	// File is where your own rules are, which take precedence over the program's. A
+	// faulty file keeps the node from starting; `rollcall verdict check FILE` checks it.
+	// It is read again whenever it changes. The file of the default name need not exist;
+	// empty means none. Default verdict.toml.
 	File string `toml:"file"`
 }
 
@@ -479,28 +441,25 @@ type Cluster struct {
 	// ActorListen is the host:port for messages between nodes, TCP. Default 127.0.0.1:7947.
 	ActorListen string `toml:"actor_listen"`
 
-	// Advertise is the host, name or address, that other nodes reach this one at,
-	// at the ports of the two listeners. Empty: the host of GossipListen; so it is
-	// required when that is all interfaces. Default empty.
+	// Advertise is the host name or address at which other nodes reach this one.
+	// Empty: the host of GossipListen; required when that is all interfaces. Default empty.
 	Advertise string `toml:"advertise"`
 
-	// Join are host:port of the gossip of any members, this node's own among them
-	// or not; a name may mean many. They are tried again every 5 s while they are
-	// absent. Empty: wait for others to join. Default none. At most 64.
+	// Join are host:port of the gossip of any members; this node's own does no harm, and
+	// a name may mean many. They are tried every 5 s while they are absent. Empty: wait
+	// for others to join. Default none. At most 64.
 	Join []string `toml:"join"`
 
-	// AllowNetworks are where members may be and gossip may come from. Loopback and
-	// the private networks (10/8, 172.16/12, 192.168/16, fc00::/7) by default. At
-	// least one.
+	// AllowNetworks are where members may be and gossip may come from. Default loopback and
+	// private networks. At least one.
 	AllowNetworks []string `toml:"allow_networks"`
 
-	// GossipKeyFile holds the keys that seal the gossip, the same ones on every
+	// GossipKeyFile holds the keys that encrypt the gossip, the same ones on every
 	// node: `rollcall cluster keys new FILE` makes one. Default empty.
 	GossipKeyFile string `toml:"gossip_key_file"`
 
-	// TLSCAFile holds the certificate of who signs the nodes' certificates, for
-	// mutual TLS between nodes; set all three of these files or none. `rollcall
-	// cluster cert` makes them. Default empty.
+	// TLSCAFile holds the CA's certificate for mutual TLS between nodes; set all three
+	// of these files or none. `rollcall cluster cert` makes them. Default empty.
 	TLSCAFile string `toml:"tls_ca_file"`
 
 	// TLSCertFile holds this node's certificate. Default empty.
@@ -512,29 +471,26 @@ type Cluster struct {
 	Gossip Gossip `toml:"gossip"`
 }
 
-// Gossip is how fast the membership is. The defaults are for nodes in one region; all
-// nodes should have the same.
+// Gossip tunes how fast membership changes are seen. The defaults are for nodes in one
+// region; all nodes should have the same.
 type Gossip struct {
 	// ProbeInterval is how often a node pings one other, in turn. Lower finds a
 	// dead node sooner and sends more packets. Default 500ms. From 10ms to 1m.
 	ProbeInterval Duration `toml:"probe_interval"`
 
-	// ProbeTimeout is how long a ping may take before others are asked to ping and
-	// a stream is tried, until ProbeInterval is over: the 99th percentile of round
-	// trips. Too low asks others for nothing, too high leaves them little time.
-	// Default 200ms. From 1ms, below ProbeInterval.
+	// ProbeTimeout is how long a ping may take before others are asked to ping and a
+	// stream is tried: use the 99th percentile of round trips. Default 200ms. From 1ms,
+	// below ProbeInterval.
 	ProbeTimeout Duration `toml:"probe_timeout"`
 
-	// SuspicionMult is how long a node that does not answer stays a member, which
-	// is this number x max(1, log10(nodes)) x ProbeInterval. Higher gives a slow
-	// node more time to speak up and finds a dead one later. Default 4, so 2s for
-	// up to ten nodes. From 1 to 100.
+	// SuspicionMult is the factor of max(1, log10(nodes)) x ProbeInterval, the time that a
+	// silent node stays a member. Higher gives a slow node more time and finds a dead one
+	// later. Default 4, so 2s for up to ten nodes. From 1 to 100.
 	SuspicionMult int `toml:"suspicion_mult"`
 
-	// SuspicionMaxTimeoutMult is how many times that it may be while fewer than
-	// SuspicionMult - 2 others confirm it, in a cluster of at least SuspicionMult
-	// nodes: it keeps a node whose own network is bad from declaring others dead.
-	// Default 3. From 1 to 100.
+	// SuspicionMaxTimeoutMult multiplies that time while fewer than SuspicionMult - 2
+	// others confirm the silence: it keeps a node with a bad network from declaring
+	// others dead. Default 3. From 1 to 100.
 	SuspicionMaxTimeoutMult int `toml:"suspicion_max_timeout_mult"`
 
 	// GossipInterval is how often a node sends its news to 3 others, if it has any.
@@ -563,10 +519,9 @@ type Retention struct {
 
 // Audit is how the node checks its own ledger.
 type Audit struct {
-	// Every is how often this node recomputes every invariant of the ledger. A
-	// violation is an error line in the log and a metric. Shorter finds a fault
-	// sooner and reads the whole ledger more often. "0s" is never. Default 1h.
-	// From 1s.
+	// Every is how often this node recomputes every invariant of the ledger. Shorter
+	// finds a fault sooner and reads the whole ledger more often. "0s" is never. Default
+	// 1h. From 1s.
 	Every Duration `toml:"every"`
 }
 
@@ -582,13 +537,11 @@ type Log struct {
 // Tracing sends spans to an OpenTelemetry collector: how long requests, uploads, files,
 // settlements and SMTP sessions took. No span has an address, a key or a text of others.
 type Tracing struct {
-	// Endpoint is the host:port of a collector that takes OTLP over HTTP, mostly
-	// port 4318, or its URL when it wants TLS or another path than /v1/traces.
-	// Headers for it, such as a token, go into the variable
-	// OTEL_EXPORTER_OTLP_HEADERS. Empty means off. Default empty.
+	// Endpoint is the host:port of a collector that takes OTLP over HTTP, mostly port
+	// 4318, or its URL for TLS or another path than /v1/traces. Headers, such as a token,
+	// go into OTEL_EXPORTER_OTLP_HEADERS. Empty means off. Default empty.
 	Endpoint string `toml:"endpoint"`
 
-	// Sample is the part of the traces that is sent: 1 is every one, 0.01 one in a
-	// hundred. Default 0.01. From 0 to 1.
+	// Sample is the fraction of traces to send. Default 0.01. From 0 to 1.
 	Sample float64 `toml:"sample"`
 }

@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"os"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -15,7 +16,7 @@ import (
 )
 
 // document is written from the comments of config.go, so the two can't differ.
-const document = "../docs/config.md"
+const document = "../docs/operators/config.md"
 
 var update = flag.Bool("update", false, "write "+document+" anew")
 
@@ -24,8 +25,8 @@ const documentHead = `# Configuration
 Written from the comments in config/config.go by ` + "`go test ./config -update`" + `; don't edit it by hand.
 
 A node runs with no file at all. ` + "`rollcall serve --config FILE`" + ` reads a TOML file; an unknown key is an error with its line
-and column. The environment goes before the file: each key has its name there, lists are written with commas. Times are
-texts such as "90s", "5m" or "2h"; rates are texts such as "5/s", "30/min" or "100/h". ` + "`rollcall config check FILE`" + ` says
+and column. The environment takes precedence over the file: ` + "`http.listen`" + ` is ` + "`ROLLCALL_HTTP_LISTEN`" + ` there, and lists are written with
+commas. Each key is shown with its default. Times are texts such as "90s", "5m" or "2h"; rates are texts such as "5/s", "30/min" or "100/h". ` + "`rollcall config check FILE`" + ` says
 what is wrong with a file, ` + "`rollcall config show`" + ` prints what is in effect.
 
 ` + "`ROLLCALL_ADMIN`" + `, ` + "`ROLLCALL_ADMIN_TOKEN`" + `, ` + "`ROLLCALL_AUTHOR`" + ` and ` + "`ROLLCALL_KEY`" + ` are read by commands and are no settings.
@@ -73,7 +74,7 @@ func writeDocument(t *testing.T) string {
 		return false
 	})
 	var b strings.Builder
-	b.WriteString(documentHead)
+	b.WriteString(documentHead + "\n")
 	c := Default()
 	writeTable(t, &b, "", reflect.ValueOf(c), comments)
 	return b.String()
@@ -95,12 +96,12 @@ func writeTable(t *testing.T, b *strings.Builder, prefix string, v reflect.Value
 		switch {
 		case field.Type.Kind() == reflect.Struct && !readsText(field.Type):
 			tables = append(tables, func() {
-				fmt.Fprintf(b, "\n## [%s]\n\n%s\n", key, about(comments[field.Type.Name()], comment))
+				fmt.Fprintf(b, "\n## [%s]\n\n%s\n\n", key, about(comments[field.Type.Name()], comment))
 				writeTable(t, b, key+".", v.Field(i), comments)
 			})
 		case field.Type.Kind() == reflect.Map:
 			tables = append(tables, func() {
-				fmt.Fprintf(b, "\n## [%s.\"NAME\"]\n\n%s\n", key,
+				fmt.Fprintf(b, "\n## [%s.\"NAME\"]\n\n%s\n\n", key,
 					about(comment, "They can't be set by the environment."))
 				writeFields(t, b, key+".\"NAME\".", field.Type.Elem(), comments)
 			})
@@ -108,8 +109,8 @@ func writeTable(t *testing.T, b *strings.Builder, prefix string, v reflect.Value
 			if comment == "" {
 				t.Errorf("%s has no comment", key)
 			}
-			fmt.Fprintf(b, "\n- `%s = %s`, `%s`: %s\n", key, defaultText(t, v.Field(i)), EnvironName(key),
-				oneLine(comment))
+			text := defaultText(t, v.Field(i))
+			fmt.Fprintf(b, "- `%s = %s`: %s\n", key, text, withoutDefault(explained(field.Name, comment), text))
 		}
 	}
 	for _, table := range tables {
@@ -122,7 +123,7 @@ func writeFields(t *testing.T, b *strings.Builder, prefix string, table reflect.
 	comments map[string]string) {
 	t.Helper()
 	if table == reflect.TypeFor[Allowance]() {
-		b.WriteString("\nThe fields are those of `[throttle.default]`.\n")
+		b.WriteString("The fields are those of `[throttle.default]`.\n")
 		return
 	}
 	for i := range table.NumField() {
@@ -131,7 +132,7 @@ func writeFields(t *testing.T, b *strings.Builder, prefix string, table reflect.
 		if comment == "" {
 			t.Errorf("%s%s has no comment", prefix, name)
 		}
-		fmt.Fprintf(b, "\n- `%s%s`: %s\n", prefix, name, oneLine(comment))
+		fmt.Fprintf(b, "- `%s%s`: %s\n", prefix, name, explained(table.Field(i).Name, comment))
 	}
 }
 
@@ -141,6 +142,38 @@ func about(parts ...string) string {
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// camel is the name of a field that is no plain word.
+var camel = regexp.MustCompile(`\b[A-Z]+[a-z]+[A-Z]\w+\b|\b(OIDC|TLS)[A-Z]\w+\b|\b[A-Z][a-z]+URL\b`)
+
+// explained is the comment of a field without the name that the key beside it says, with
+// the keys of other fields for their names.
+func explained(name, comment string) string {
+	text := strings.TrimPrefix(oneLine(comment), name+" ")
+	for _, verb := range []string{"is ", "are "} {
+		text = strings.TrimPrefix(text, verb)
+	}
+	return camel.ReplaceAllStringFunc(text, func(name string) string {
+		for _, table := range []reflect.Type{reflect.TypeFor[HTTP](), reflect.TypeFor[Upload](), reflect.TypeFor[Dashboard](),
+			reflect.TypeFor[Limits](), reflect.TypeFor[SMTP](), reflect.TypeFor[Allowance](), reflect.TypeFor[Source](),
+			reflect.TypeFor[Cluster](), reflect.TypeFor[Gossip](), reflect.TypeFor[Config]()} {
+			if field, ok := table.FieldByName(name); ok {
+				key, _, _ := strings.Cut(field.Tag.Get("toml"), ",")
+				return "`" + key + "`"
+			}
+		}
+		return name
+	})
+}
+
+// withoutDefault leaves out the sentence of a comment that only repeats the default.
+func withoutDefault(comment, text string) string {
+	value := strings.NewReplacer(`"`, "", "[", "", "]", "").Replace(text)
+	for _, said := range []string{value, "none", "empty", `"` + value + `"`} {
+		comment = strings.Replace(comment+" ", " Default "+said+". ", " ", 1)
+	}
+	return strings.TrimSpace(comment)
+}
 
 // defaultText writes a default as TOML.
 func defaultText(t *testing.T, v reflect.Value) string {

@@ -99,7 +99,7 @@ func meantKey(key []string, known map[string]form) string {
 			return fmt.Sprintf(": did you mean %q?", s)
 		}
 	}
-	return ": the known ones are in docs/config.md and in `rollcall config show`"
+	return ": the known ones are in docs/operators/config.md and in `rollcall config show`"
 }
 
 // suggest gives the known key or table that is nearest to key, or "".

@@ -23,7 +23,7 @@ func write(t *testing.T, text string) string {
 func TestFaultsAreToldWithTheirPlaceAndWhatToDo(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"misspelled key", "[smtp]\nprot = 2\n", `2:1: unknown key "smtp.prot": did you mean "smtp.port"?`},
-		{"nothing like it", "foo = 1\n", `1:1: unknown key "foo": the known ones are in docs/config.md`},
+		{"nothing like it", "foo = 1\n", `1:1: unknown key "foo": the known ones are in docs/operators/config.md`},
 		{"misspelled table", "[smpt]\nport = 3\n", `1:2: unknown key "smpt": did you mean "smtp"?`},
 		{"key of another table", "[http]\nport = 3\n", `2:1: unknown key "http.port": did you mean "smtp.port"?`},
 		{"key like no other", "\n\n  frobnicate = 1\n", `3:3: unknown key "frobnicate": the known ones`},

@@ -1,4 +1,4 @@
--- What the node and the auditor may do: docs/cockroachdb.md. After each migration, as rollcall_owner.
+-- What the node and the auditor may do: docs/start/database.md. After each migration, as rollcall_owner.
 GRANT SELECT ON schema_versions TO rollcall_node;
 GRANT SELECT, INSERT, UPDATE ON workspaces, workspace_weights, workspace_limits, api_keys, verifications, settlements, credit_days TO rollcall_node;
 GRANT SELECT, INSERT, DELETE ON upload_chunks, evidence TO rollcall_node;

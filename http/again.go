@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"rollcall/ledger"
 )
@@ -18,10 +19,10 @@ const (
 	againMost   = 60
 )
 
-// RetryAfter is how many seconds a client should wait before it looks again; 0 for what will not change any more. It is
-// at most a tenth of the file's age, or a second, so that whoever does so sees the end within a tenth of the time
-// that the file took, and less when the end is expected sooner. An end that is overdue is looked for less often the longer it is. A
-// file that waits is looked at when a receiver is asked again: nothing ends before.
+// RetryAfter is how many seconds a client should wait before it looks again; 0 for what will not change any more. It
+// is at most a tenth of the file's age, or a second, so that whoever does so sees the end within a tenth of the time
+// that the file took, and less when the end is expected sooner. An end that is overdue is looked for less often the
+// longer it is. A file that waits is looked at when a receiver is asked again: nothing ends before.
 func RetryAfter(v ledger.Verification, now time.Time) int {
 	wait := (now.Sub(v.Created) / 10).Truncate(time.Second)
 	switch v.Status {
@@ -42,18 +43,19 @@ func RetryAfter(v ledger.Verification, now time.Time) int {
 	return 0
 }
 
-// looksKept is how many keys have a plan, of some 400 bytes and 60 for each file. At the bound some are forgotten.
+// looksKept is how many keys have a plan, of some 400 bytes and 60 for each file. At the bound that of the key is
+// forgotten that has looked at nothing for longest.
 const looksKept = 16384
 
 // looks plans when the clients of a key look again at its files, so that those who wait as long as they are told don't
-// meet the limit of the key's reads, if its burst is 2 at least: a second has half of what a key may read. Looks of two seconds
-// may come at once, so no more than half of the burst either. Safe for concurrent use.
+// meet the limit of the key's reads, if its burst is 2 at least: a second has half of what a key may read. Looks of
+// two seconds may come at once, so no more than half of the burst either. Safe for concurrent use.
 type looks struct {
 	most  int        // that a key may plan for a second, on all nodes together
 	nodes func() int // see Options.Nodes
 
 	mu   sync.Mutex
-	keys map[string]*lookPlan // guarded by mu; by key id
+	keys *lru.Cache[string, *lookPlan] // plans guarded by mu; by key id
 }
 
 // look is one of a key at a verification.
@@ -70,10 +72,8 @@ type lookPlan struct {
 }
 
 func newLooks(reads Rate, nodes func() int) *looks {
-	if nodes == nil {
-		nodes = func() int { return 1 }
-	}
-	return &looks{most: int(min(reads.PerSecond, float64(reads.Burst))) / 2, nodes: nodes, keys: make(map[string]*lookPlan)}
+	most := int(min(reads.PerSecond, float64(reads.Burst))) / 2
+	return &looks{most: most, nodes: nodes, keys: newLRU[*lookPlan](looksKept)}
 }
 
 // plan gives the seconds after which to look again: wanted, or more when the key has planned too much by then.
@@ -82,13 +82,10 @@ func (l *looks) plan(of look, now time.Time, wanted int) int {
 	most := max(l.most/max(l.nodes(), 1), 1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := l.keys[of.key]
-	if p == nil {
-		if len(l.keys) >= looksKept {
-			forgetSome(l.keys, looksKept)
-		}
+	p, known := l.keys.Get(of.key)
+	if !known {
 		p = &lookPlan{at: make(map[uuid.UUID]int64)}
-		l.keys[of.key] = p
+		l.keys.Add(of.key, p)
 	}
 	second := now.Unix()
 	p.pass(second)

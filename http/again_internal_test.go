@@ -107,10 +107,11 @@ func TestWhoWaitsAsToldMeetsNoLimit(t *testing.T) {
 		now, nodes := start, rapid.IntRange(1, 3).Draw(t, "nodes")
 		most := rapid.IntRange(1, 15).Draw(t, "most") // of one node
 		reads := Rate{PerSecond: float64(2 * nodes * most), Burst: 2*nodes*most + rapid.IntRange(0, 20).Draw(t, "burst")}
-		bound := newBuckets(reads, func() time.Time { return now })
-		plans := make([]*looks, nodes)
+		bounds, plans := make([]*rateLimiter, nodes), make([]*looks, nodes)
 		for i := range plans {
-			plans[i] = newLooks(reads, func() int { return nodes })
+			count := func() int { return nodes }
+			bounds[i] = newRateLimiter(reads, count, func() time.Time { return now })
+			plans[i] = newLooks(reads, count)
 		}
 		next, longest := make([]time.Time, rapid.IntRange(1, most*againMost/2).Draw(t, "files")), rapid.IntRange(1, againAsking).Draw(t, "longest")
 		for i := range next { // the first looks take a third of the limit
@@ -124,7 +125,7 @@ func TestWhoWaitsAsToldMeetsNoLimit(t *testing.T) {
 				}
 			}
 			now = next[i]
-			if wait := bound.take("key"); wait > 0 {
+			if wait := bounds[i%nodes].takeToken("key"); wait > 0 {
 				t.Fatalf("a look at file %d of %d after %v is refused", i, len(next), now.Sub(start))
 			}
 			wanted := rapid.IntRange(1, longest).Draw(t, "wanted")

@@ -8,7 +8,7 @@ import (
 
 	"rollcall/http/api"
 	"rollcall/http/apikey"
-	"rollcall/http/proxies"
+	"rollcall/http/listen"
 	"rollcall/ledger"
 )
 
@@ -25,15 +25,15 @@ func (s *Server) admit(ctx context.Context, r *request) bool {
 		return false
 	}
 	r.key = key
-	if s.foreignOrigin(r) && r.route != routeCredits {
-		writeIssue(r.RequestCtx, api.OriginNotAllowed, 0)
+	if s.origins.Foreign(r.RequestCtx) && r.route != routeCredits {
+		listen.WriteIssue(r.RequestCtx, api.OriginNotAllowed, 0)
 		return false
 	}
-	take, name := s.limits.Read, "reads"
+	bucket, name := s.limits.reads, "reads"
 	if r.route == routeVerifications && !r.read {
-		take, name = s.limits.Create, "creates"
+		bucket, name = s.limits.creates, "creates"
 	}
-	if wait := take(key.ID); wait > 0 {
+	if wait := bucket.takeToken(key.ID); wait > 0 {
 		s.limited(r, name, wait)
 		return false
 	}
@@ -44,10 +44,10 @@ func (s *Server) admit(ctx context.Context, r *request) bool {
 // none that is good. Only keys that are rejected count against their network
 // address, and only they are refused for it: others may share that address.
 func (s *Server) identify(ctx context.Context, r *request) (key ledger.Key, ok bool) {
-	address := addressOf(s.client(r))
+	address := listen.NetworkOf(s.client(r))
 	values := r.Request.Header.PeekAll(headerAPIKey)
 	if len(values) == 0 || len(values) == 1 && len(values[0]) == 0 {
-		writeIssue(r.RequestCtx, api.MissingAPIKey, 0) // no guess
+		listen.WriteIssue(r.RequestCtx, api.MissingAPIKey, 0) // no guess
 		return ledger.Key{}, false
 	}
 	known := keyRejected
@@ -62,24 +62,24 @@ func (s *Server) identify(ctx context.Context, r *request) (key ledger.Key, ok b
 	case keyAccepted:
 		return key, true
 	case keyRejected:
-		s.reject(r, api.InvalidAPIKey, s.badKeys.take(address))
+		s.reject(r, api.InvalidAPIKey, s.badKeys.takeToken(address))
 		return ledger.Key{}, false
 	case keyStale: // it was good and has the right secret: that is no guess
-		return s.lookUp(ctx, r, presented, func() time.Duration { return s.badKeys.take(address) }, func() {})
+		return s.lookUp(ctx, r, presented, func() time.Duration { return s.badKeys.takeToken(address) }, func() {})
 	}
-	if s.badKeys.take(address) == 0 { // until the ledger says that it is good
-		return s.lookUp(ctx, r, presented, func() time.Duration { return 0 }, func() { s.badKeys.give(address) })
+	if s.badKeys.takeToken(address) == 0 { // until the ledger says that it is good
+		return s.lookUp(ctx, r, presented, func() time.Duration { return 0 }, func() { s.badKeys.returnToken(address) })
 	}
-	if wait := s.lookups.take(address); wait > 0 {
+	if wait := s.lookups.takeToken(address); wait > 0 {
 		s.limited(r, "key_lookups", wait)
 		return ledger.Key{}, false
 	}
-	return s.lookUp(ctx, r, presented, func() time.Duration { return s.badKeys.take(address) }, func() {})
+	return s.lookUp(ctx, r, presented, func() time.Duration { return s.badKeys.takeToken(address) }, func() {})
 }
 
 // client gives the address that a request comes from, by what trusted proxies say.
 func (s *Server) client(r *request) netip.Addr {
-	return s.options.Trusted.Client(proxies.AddrOf(r.RemoteAddr()), r.Request.Header.PeekAll(headerForwarded))
+	return s.options.Trusted.Client(listen.IPOf(r.RemoteAddr()), r.Request.Header.PeekAll(headerForwarded))
 }
 
 // lookUp asks the ledger about a key. rejected gives the wait of a key that is not
@@ -105,20 +105,20 @@ func (s *Server) reject(r *request, code api.Code, wait time.Duration) {
 		s.limited(r, "bad_keys", wait)
 		return
 	}
-	writeIssue(r.RequestCtx, code, 0)
+	listen.WriteIssue(r.RequestCtx, code, 0)
 }
 
 // limited answers 429 with the time to the next token.
 func (s *Server) limited(r *request, limit string, wait time.Duration) {
 	s.metrics.limited.WithLabelValues(limit).Inc()
-	writeIssue(r.RequestCtx, api.RateLimited, seconds(wait, 1, 60))
+	listen.WriteIssue(r.RequestCtx, api.RateLimited, seconds(wait, 1, 60))
 }
 
 // unavailable answers 503 for a ledger that did not answer. The error is logged,
 // not more than one in complaintEvery; it holds no address and no secret by the
 // rules of the ledger.
 func (s *Server) unavailable(r *request, step string, err error) {
-	s.noAnswer.warn(time.Now(), "stage", step, "route", routeNames[r.route],
-		"request", requestID(r.RequestCtx), "err", err)
-	s.refuse(r, api.ServiceUnavailable, jitter(5, 5))
+	s.noAnswer.Write(time.Now(), "stage", step, "route", routeNames[r.route],
+		"request", listen.RequestID(r.RequestCtx), "err", err)
+	s.refuse(r, api.ServiceUnavailable, listen.Jitter(5, 5))
 }

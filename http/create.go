@@ -11,6 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"rollcall/http/api"
+	"rollcall/http/listen"
 	"rollcall/ledger"
 )
 
@@ -27,21 +28,21 @@ const (
 func (s *Server) create(ctx context.Context, r *request) {
 	n, refused := s.readCreate(r)
 	if refused != "" {
-		writeIssue(r.RequestCtx, refused, 0)
+		listen.WriteIssue(r.RequestCtx, refused, 0)
 		return
 	}
 	leave, ok := s.creates.enter(ctx, identity{n.Workspace, n.Identity})
 	if !ok {
-		writeIssue(r.RequestCtx, api.RequestInProgress, 1)
+		listen.WriteIssue(r.RequestCtx, api.RequestInProgress, 1)
 		return
 	}
 	defer leave()
 	v, created, err := s.options.Book.Create(ctx, n)
 	switch {
 	case errors.Is(err, ledger.ErrIdentityReused):
-		writeIssue(r.RequestCtx, api.IdempotencyReused, 0)
+		listen.WriteIssue(r.RequestCtx, api.IdempotencyReused, 0)
 	case errors.Is(err, ledger.ErrFileTooLarge):
-		writeIssue(r.RequestCtx, api.FileTooLarge, 0)
+		listen.WriteIssue(r.RequestCtx, api.FileTooLarge, 0)
 	case err != nil:
 		s.notCreated(r, err)
 	default:
@@ -49,9 +50,9 @@ func (s *Server) create(ctx context.Context, r *request) {
 		if created {
 			status = fasthttp.StatusCreated
 			s.log.Info("verification created", "workspace", v.Workspace, "verification", v.ID,
-				"request", requestID(r.RequestCtx))
+				"request", listen.RequestID(r.RequestCtx))
 		}
-		writeJSON(r.RequestCtx, status, api.Creation{
+		listen.WriteJSON(r.RequestCtx, status, api.Creation{
 			ID: v.ID.String(), Status: string(v.Status), Upload: s.uploadOf(v),
 		})
 	}
@@ -69,7 +70,7 @@ const unpaidRetryMost = time.Hour
 func (s *Server) notCreated(r *request, err error) {
 	refuse := func(limit string, code api.Code, after int) {
 		s.metrics.limited.WithLabelValues(limit).Inc()
-		writeIssue(r.RequestCtx, code, after)
+		listen.WriteIssue(r.RequestCtx, code, after)
 	}
 	var later *ledger.Later
 	switch {

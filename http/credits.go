@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"github.com/valyala/fasthttp"
+
+	"rollcall/http/listen"
 )
 
 // credits answers GET /v1/credits.
@@ -16,7 +18,7 @@ func (s *Server) credits(ctx context.Context, r *request) {
 	}
 	h := &r.Response.Header
 	h.Set(fasthttp.HeaderCacheControl, "no-store")
-	r.SetContentType(jsonType)
+	r.SetContentType(listen.JSONType)
 	var buffer [64]byte
 	body := append(buffer[:0], `{"credits":`...)
 	body = strconv.AppendInt(body, int64(balance.Available), 10)

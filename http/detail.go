@@ -9,6 +9,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"rollcall/http/api"
+	"rollcall/http/listen"
 	"rollcall/ledger"
 )
 
@@ -24,9 +25,9 @@ func (s *Server) detail(ctx context.Context, r *request) {
 	}
 	if now := s.now(); !v.Status.Final() {
 		wait := s.looks.plan(look{r.key.ID, v.ID}, now, RetryAfter(v, now))
-		r.Response.Header.Set(headerRetryAfter, strconv.Itoa(wait))
+		r.Response.Header.Set(listen.HeaderRetryAfter, strconv.Itoa(wait))
 	}
-	writeJSON(r.RequestCtx, fasthttp.StatusOK, api.Detail{
+	listen.WriteJSON(r.RequestCtx, fasthttp.StatusOK, api.Detail{
 		Summary: summaryOf(v), Input: inputOf(v), Issue: issueOf(v.Issue), Upload: s.uploadOf(v),
 	})
 }
@@ -43,7 +44,7 @@ func (s *Server) cancel(ctx context.Context, r *request) {
 	if v.Status == ledger.Cancelling {
 		status = fasthttp.StatusAccepted
 	}
-	writeJSON(r.RequestCtx, status, api.Cancellation{ID: v.ID.String(), Status: string(v.Status)})
+	listen.WriteJSON(r.RequestCtx, status, api.Cancellation{ID: v.ID.String(), Status: string(v.Status)})
 }
 
 // wake tells the engine to look at the ledger soon.

@@ -1,4 +1,4 @@
-// Package http is the outside face: the customer API, the storage URL, limits, keys and refusals.
+// Package http is the outside face: the customer API, its limits and its keys.
 //
 // The API listener (Server) has these routes, all with an X-API-Key but the last:
 //
@@ -11,7 +11,7 @@
 //	GET  /openapi.yaml                   the description of the above
 //
 // HEAD answers as GET without a body, OPTIONS answers preflights. The storage
-// listener (Storage) is another server on another address, because it streams
+// URL (package upload) is another server on another address, because it streams
 // bodies and the API must not.
 //
 // Checks are made in one fixed order, so that the same bad request always gets

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 
 	httpd "rollcall/http"
 	"rollcall/http/api"
+	"rollcall/http/listen/listentest"
 )
 
 // TestOrigins is the table of browser origins: only the listed one, to the letter.
@@ -170,121 +170,43 @@ func TestDownloadsAtOnce(t *testing.T) {
 		t.Errorf("second download: %d %s", a.status, a.body)
 	}
 	_ = slow.Body.Close() // the client goes away
-	within(t, "the slot to come back", func() bool {
+	listentest.Within(t, "the slot to come back", func() bool {
 		return e.do(call{method: "HEAD",
 			path: path}).status == 200
 	})
 }
 
-// limiter is a Limiter that notes what it is asked, and says what it is told to.
-type limiter struct {
-	mu    sync.Mutex    // guards all below
-	wait  time.Duration // for reads and creates
-	full  bool          // no slots
-	asked []string
-	held  int
-}
-
-func (l *limiter) note(what string) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.asked = append(l.asked, what)
-	return l.wait
-}
-
-func (l *limiter) Read(key string) time.Duration   { return l.note("read " + key) }
-func (l *limiter) Create(key string) time.Duration { return l.note("create " + key) }
-
-func (l *limiter) Download(key string) (release func(), ok bool) {
-	l.note("download " + key)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.full {
-		return nil, false
-	}
-	l.held++
-	return func() {
-		l.note("release " + key)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.held--
-	}, true
-}
-
-// TestLimitsKeptElsewhere asks the Limiter it is given once per request, obeys it,
-// and gives every slot back once.
-func TestLimitsKeptElsewhere(t *testing.T) {
+// TestANodeHasItsPartOfTheLimits from the next request on when nodes come and go.
+func TestANodeHasItsPartOfTheLimits(t *testing.T) {
 	t.Parallel()
-	l := &limiter{}
+	clk, nodes := newClock(), atomic.Int64{}
+	nodes.Store(2)
 	e := newEdge(t, func(o *httpd.Options) {
-		o.Limiter = l
-		o.Limits.Reads, o.Limits.Creates = httpd.Rate{PerSecond: 1, Burst: 1}, httpd.Rate{PerSecond: 1, Burst: 1}
+		o.Limits.Reads = httpd.Rate{PerSecond: 20, Burst: 40}
+		o.Now, o.Nodes = clk.now, func() int { return int(nodes.Load()) }
 	})
-	credits := call{method: "GET", path: "/v1/credits"}
-	path := "/v1/verifications/" + e.verified(10, results(10)).String() + "/results"
-	nobody := "/v1/verifications/" + uuid.NewString() + "/results"
-	create := func() call {
-		return call{method: "POST", path: "/v1/verifications", headers: creation(uuid.NewString(), "1")}
-	}
 	for _, c := range []struct {
-		name   string
-		wait   time.Duration
-		full   bool
-		call   call
-		status int
-		retry  string
-		asked  []string // with the key's id
+		name    string
+		nodes   int64
+		after   time.Duration
+		granted int
 	}{
-		{"read", 0, false, credits, 200, "", []string{"read"}},
-		{"create", 0, false, create(), 201, "", []string{"create"}},
-		{"no read", 1500 * time.Millisecond, false, credits, 429, "2", []string{"read"}},
-		{"no create", time.Millisecond, false, create(), 429, "1", []string{"create"}},
-		{"download", 0, false, call{method: "GET", path: path}, 200, "", []string{"read", "download", "release"}},
-		{"its head", 0, false, call{method: "HEAD", path: path}, 200, "", []string{"read", "download", "release"}},
-		{"nothing there", 0, false, call{method: "GET", path: nobody}, 404, "",
-			[]string{"read", "download", "release"}},
-		{"no slot", 0, true, call{method: "GET", path: path}, 429, "5", []string{"read", "download"}},
-		{"bad key", 0, false, call{method: "GET", path: path, headers: map[string]string{"X-API-Key": "bad"}},
-			401, "", nil},
+		{"half of the burst", 2, 0, 20},
+		{"half of the rate", 2, time.Second, 10},
+		{"what came in before a node went", 1, time.Second, 10},
+		{"all of the rate", 1, time.Second, 20},
+		{"all of the burst", 1, time.Minute, 40},
+		{"the floor of a hundred nodes", 100, time.Minute, 5},
+		{"and its rate", 100, 2 * time.Second, 2},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			l.mu.Lock()
-			l.wait, l.full, l.asked = c.wait, c.full, nil
-			l.mu.Unlock()
-			a := e.send(t, c.call)
-			if a.status != c.status || a.header.Get("Retry-After") != c.retry {
-				t.Errorf("%d, Retry-After %q; want %d, %q", a.status, a.header.Get("Retry-After"), c.status, c.retry)
-			}
-			want := c.asked
-			for i := range want {
-				want[i] += " " + e.keyID
-			}
-			within(t, "the slot to come back", func() bool {
-				l.mu.Lock()
-				defer l.mu.Unlock()
-				return l.held == 0
-			})
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			if !slices.Equal(l.asked, want) {
-				t.Errorf("the limiter was asked %q, want %q", l.asked, want)
-			}
-		})
-	}
-}
-
-// within waits for a condition, at most ten seconds.
-func within(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(10 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("waited too long for %s", what)
-		case <-tick.C:
+		nodes.Store(c.nodes)
+		clk.advance(c.after)
+		granted := 0
+		for e.do(call{method: "GET", path: "/v1/credits"}).status == 200 {
+			granted++
+		}
+		if granted != c.granted {
+			t.Errorf("%s: %d requests are let in, want %d", c.name, granted, c.granted)
 		}
 	}
 }

@@ -2,17 +2,17 @@ package http
 
 import (
 	"bytes"
+	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
-	"net"
-	"net/netip"
-	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -21,6 +21,8 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"rollcall/http/api"
+	"rollcall/http/apikey"
+	"rollcall/http/listen"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -111,7 +113,7 @@ func FuzzCreateHeaders(f *testing.F) {
 		ctx.Request.Header.Set(headerLength, length)
 		ctx.Request.Header.Set(headerFilename, filename)
 		n, refused := s.readCreate(&request{RequestCtx: &ctx})
-		if _, known := refusals[refused]; refused != "" && !known {
+		if status, _ := listen.Refusal(refused); refused != "" && status >= 500 {
 			t.Errorf("refused as %q", refused)
 		}
 		if refused == "" && (n.Bytes < 1 || !strings.EqualFold(n.Identity.String(), identity)) {
@@ -145,82 +147,138 @@ func FuzzCursor(f *testing.F) {
 	})
 }
 
-// TestBuckets stays bounded and forgets nobody who still has to wait, as long as there is room.
-func TestBuckets(t *testing.T) {
+// TestRateLimiterStaysBounded and forgets the name that was not used for longest.
+func TestRateLimiterStaysBounded(t *testing.T) {
 	now := time.Now()
-	b := newBuckets(Rate{PerSecond: 1, Burst: 2}, func() time.Time { return now })
-	first, second := b.take("a"), b.take("a")
-	if first != 0 || second != 0 || b.take("a") != time.Second {
+	l := newRateLimiter(Rate{PerSecond: 1, Burst: 2}, oneNode, func() time.Time { return now })
+	first, second := l.takeToken("a"), l.takeToken("a")
+	if first != 0 || second != 0 || l.takeToken("a") != time.Second {
 		t.Error("a burst of 2 is not 2")
 	}
-	if b.give("a"); b.take("a") != 0 || b.take("a") != time.Second {
+	if l.returnToken("a"); l.takeToken("a") != 0 || l.takeToken("a") != time.Second {
 		t.Error("a token that was given back is not there")
 	}
-	if b.give("nobody"); len(b.full) != 1 {
+	now = now.Add(time.Minute)
+	l.returnToken("a")
+	first, second = l.takeToken("a"), l.takeToken("a")
+	if first != 0 || second != 0 || l.takeToken("a") == 0 {
+		t.Error("giving back to a full bucket makes it hold more than a burst")
+	}
+	if l.returnToken("nobody"); l.buckets.Len() != 1 {
 		t.Error("giving back to a full bucket makes a name")
 	}
-	for i := range bucketsMax - 1 {
-		b.take(fmt.Sprint("old ", i))
+	for i := range bucketsMax {
+		if i == bucketsMax/2 {
+			l.takeToken("a") // is used
+		}
+		l.takeToken(fmt.Sprint("flood ", i))
 	}
-	now = now.Add(1500 * time.Millisecond) // the old ones are full again, a is not
-	b.take("new")
-	if len(b.full) != 2 || b.take("a") != 0 || b.take("a") != 500*time.Millisecond {
-		t.Errorf("%d names are left", len(b.full))
-	}
-	for i := range 2 * bucketsMax {
-		b.take(fmt.Sprint("flood ", i))
-	}
-	if len(b.full) > bucketsMax {
-		t.Errorf("%d names are kept, want at most %d", len(b.full), bucketsMax)
+	if n := l.buckets.Len(); n != bucketsMax || l.takeToken("a") == 0 || l.takeToken("flood 0") != 0 {
+		t.Errorf("%d names are kept, want %d, with those that are in use", n, bucketsMax)
 	}
 }
 
-func TestAddresses(t *testing.T) {
-	same := [][2]string{{"192.0.2.1", "::ffff:192.0.2.1"}, {"2001:db8::1", "2001:db8::ffff:1"}}
-	other := [][2]string{{"192.0.2.1", "192.0.2.2"}, {"2001:db8::1", "2001:db8:0:1::1"}}
-	for _, p := range same {
-		if addressOf(netip.MustParseAddr(p[0])) != addressOf(netip.MustParseAddr(p[1])) {
-			t.Errorf("%v are counted apart", p)
+// TestWhoWaitsAsToldGetsAToken also for rates that no nanosecond divides, and while others are refused at that time.
+func TestWhoWaitsAsToldGetsAToken(t *testing.T) {
+	for _, r := range []Rate{{20, 40}, {3, 7}, {1.0 / 3, 1}, {0.7, 2}, {997, 13}} {
+		now := time.Now()
+		l := newRateLimiter(r, oneNode, func() time.Time { return now })
+		for range r.Burst {
+			if l.takeToken("key") != 0 {
+				t.Fatalf("%+v: a full bucket has less than its burst", r)
+			}
 		}
-	}
-	for _, p := range other {
-		if addressOf(netip.MustParseAddr(p[0])) == addressOf(netip.MustParseAddr(p[1])) {
-			t.Errorf("%v are counted together", p)
+		for range 1000 {
+			var crowd sync.WaitGroup
+			for range 4 {
+				crowd.Go(func() { l.takeToken("key") })
+			}
+			crowd.Wait()
+			wait := l.takeToken("key")
+			if wait <= 0 || wait > time.Duration(float64(time.Second)/r.PerSecond)+1 {
+				t.Fatalf("%+v: an empty bucket says to wait %v", r, wait)
+			}
+			now = now.Add(wait)
+			if l.takeToken("key") != 0 {
+				t.Fatalf("%+v: after the wait of %v there is no token", r, wait)
+			}
 		}
 	}
 }
 
-// TestKeyCacheStaysBounded on both sides, and bad keys push no good one out.
-func TestKeyCacheStaysBounded(t *testing.T) {
-	now := time.Now()
-	c := newKeyCache(nil, func() time.Time { return now })
-	for i := range goodKeysMax + 10 {
-		c.keepGood(fmt.Sprint(i), goodKey{until: now.Add(time.Second)})
+func TestPartOfALimit(t *testing.T) {
+	for _, c := range []struct {
+		all   Rate
+		nodes int
+		want  Rate
+	}{
+		{Rate{20, 40}, 0, Rate{20, 40}},
+		{Rate{20, 40}, 1, Rate{20, 40}},
+		{Rate{20, 40}, 4, Rate{5, 10}},
+		{Rate{20, 40}, 3, Rate{20.0 / 3, 14}},
+		{Rate{20, 40}, 100, Rate{1, 5}},
+		{Rate{0.1, 1}, 3, Rate{0.1, 1}},
+	} {
+		if got := c.all.dividedBy(c.nodes); got != c.want {
+			t.Errorf("%+v by %d is %+v, want %+v", c.all, c.nodes, got, c.want)
+		}
 	}
-	if len(c.good) > goodKeysMax || len(c.good) < goodKeysMax/8*7 {
-		t.Errorf("%d good keys are kept", len(c.good))
+	nodes := 1
+	s := &slots{max: 4, nodes: func() int { return nodes }, used: map[string]int{}}
+	var releases []func()
+	for _, c := range []struct{ nodes, want int }{{1, 4}, {3, 2}, {9, 1}} {
+		nodes = c.nodes
+		for r := s.takeSlot("key"); r != nil; r = s.takeSlot("key") {
+			releases = append(releases, r)
+		}
+		if len(releases) != c.want {
+			t.Errorf("of %d nodes one lets %d downloads run at once, want %d", c.nodes, len(releases), c.want)
+		}
+		for _, release := range releases {
+			release()
+		}
+		releases = nil
 	}
-	kept := len(c.good)
+	if len(s.used) != 0 {
+		t.Errorf("%v is kept of keys that download nothing", s.used)
+	}
+}
+
+// TestBadKeysPushNoGoodOneOut, however many somebody guesses.
+func TestBadKeysPushNoGoodOneOut(t *testing.T) {
+	book := &guessedBook{good: map[string]ledger.Key{"good": {ID: "good"}}}
+	c := newKeyCache(book, time.Now)
+	if _, err := c.look(t.Context(), apikey.Key{ID: "good"}); err != nil {
+		t.Fatal(err)
+	}
 	for i := range badKeysMax + 10 {
-		c.keepBad(fmt.Sprint("bad ", i), now.Add(time.Second))
-	}
-	if len(c.bad) > badKeysMax || len(c.good) != kept {
-		t.Errorf("%d bad and %d good keys are kept", len(c.bad), len(c.good))
-	}
-}
-
-// TestEveryCodeHasItsRow and every row a text that can be shown.
-func TestEveryCodeHasItsRow(t *testing.T) {
-	for code, r := range refusals {
-		if r.status < 400 || r.status > 599 || !strings.HasSuffix(r.message, ".") {
-			t.Errorf("%s: %+v", code, r)
+		if _, err := c.look(t.Context(), apikey.Key{ID: fmt.Sprint("bad ", i)}); !errors.Is(err, errBadKey) {
+			t.Fatal(err)
 		}
 	}
-	var ctx fasthttp.RequestCtx
-	writeIssue(&ctx, api.Code("no such code"), 0)
-	if ctx.Response.StatusCode() != 503 || !strings.Contains(string(ctx.Response.Body()), "internal_error") {
-		t.Errorf("an unknown code gives %d %s", ctx.Response.StatusCode(), ctx.Response.Body())
+	if _, known := c.recall(apikey.Key{ID: "good"}); known == keyUnknown || c.bad.Len() != badKeysMax {
+		t.Errorf("the good key is %v, and %d bad ones are kept, want %d", known, c.bad.Len(), badKeysMax)
 	}
+	delete(book.good, "good")
+	if _, err := c.look(t.Context(), apikey.Key{ID: "good"}); !errors.Is(err, errBadKey) || c.good.Len() != 0 {
+		t.Errorf("a key that was revoked: %v, and %d are kept", err, c.good.Len())
+	}
+	c.used.Stop()
+}
+
+// guessedBook knows some keys.
+type guessedBook struct {
+	Book
+	good map[string]ledger.Key
+}
+
+func (b *guessedBook) UseKeys(context.Context, []string) error { return nil }
+
+func (b *guessedBook) KeyByID(_ context.Context, id string) (ledger.Key, error) {
+	if k, ok := b.good[id]; ok {
+		return k, nil
+	}
+	return ledger.Key{}, ledger.ErrNoSuchKey
 }
 
 func TestOptionsAreCompleteOrRefused(t *testing.T) {
@@ -259,24 +317,6 @@ func TestOptionsAreCompleteOrRefused(t *testing.T) {
 	}
 }
 
-// TestFramingCodes names what cannot be waited for in a test: a slow sender.
-func TestFramingCodes(t *testing.T) {
-	for _, c := range []struct {
-		err  error
-		want api.Code
-	}{
-		{os.ErrDeadlineExceeded, api.RequestTimeout},
-		{&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, api.RequestTimeout},
-		{fasthttp.ErrUnsupportedTransferEncoding, api.LengthRequired},
-		{&fasthttp.ErrSmallBuffer{}, api.HeadersTooLarge},
-		{io.ErrUnexpectedEOF, api.BadRequest},
-	} {
-		if got := framingCode(c.err); got != c.want {
-			t.Errorf("%v: %s, want %s", c.err, got, c.want)
-		}
-	}
-}
-
 // TestRowsReadBack writes odd rows and reads them with the standard library.
 func TestRowsReadBack(t *testing.T) {
 	base := time.Date(2026, 2, 28, 23, 59, 59, 999e6, time.UTC)
@@ -307,4 +347,35 @@ func TestRowsReadBack(t *testing.T) {
 			t.Errorf("row %d: %q, want %q", i, records[i], want)
 		}
 	}
+}
+
+// TestOneCreationAtATime: of two with one identity the second waits for the first, for
+// a bounded time, and others don't.
+func TestOneCreationAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newCreateGate(createWait)
+		leave, ok := g.enter(t.Context(), identity{key: [16]byte{1}})
+		if !ok {
+			t.Fatal("the first is not let in")
+		}
+		if other, ok := g.enter(t.Context(), identity{key: [16]byte{2}}); !ok {
+			t.Error("another one is not let in")
+		} else {
+			other()
+		}
+		began := time.Now()
+		if _, ok := g.enter(t.Context(), identity{key: [16]byte{1}}); ok || time.Since(began) != createWait {
+			t.Errorf("the second is let in: %v, after %s, want a refusal after %s", ok, time.Since(began), createWait)
+		}
+		time.AfterFunc(createWait-time.Second, leave)
+		began = time.Now()
+		again, ok := g.enter(t.Context(), identity{key: [16]byte{1}})
+		if !ok || time.Since(began) != createWait-time.Second {
+			t.Fatalf("the third is let in: %v, after %s, want when the first leaves", ok, time.Since(began))
+		}
+		again()
+		if len(g.inside) != 0 {
+			t.Errorf("%d are inside, want none", len(g.inside))
+		}
+	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	httpd "rollcall/http"
+	"rollcall/http/listen/listentest"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -80,7 +81,7 @@ func TestResultsExpire(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
 	id := e.verified(2, results(2)).String()
-	within(t, "the results to expire", func() bool {
+	listentest.Within(t, "the results to expire", func() bool {
 		if _, err := e.book.Sweep(context.Background(), ledger.Retention{Uploads: time.Hour,
 			Results: time.Millisecond, Funding: time.Hour}); err != nil {
 			t.Fatal(err)
@@ -116,7 +117,7 @@ func TestDrain(t *testing.T) {
 	stopped := make(chan error, 1)
 	go func() { stopped <- e.server.Stop(ctx) }()
 	var a answer
-	within(t, "the drain to begin", func() bool {
+	listentest.Within(t, "the drain to begin", func() bool {
 		a = e.do(call{method: "GET", path: "/v1/credits"})
 		return a.status != http.StatusOK
 	})

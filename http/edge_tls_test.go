@@ -1,54 +1,20 @@
 package http_test
 
 import (
-	"bufio"
 	"crypto/tls"
-	"crypto/x509"
 	"io"
 	"net"
-	"net/http"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	httpd "rollcall/http"
-	"rollcall/http/certificate"
-	"rollcall/http/certificate/certificatetest"
+	"rollcall/http/listen/listentest"
 )
-
-// pair makes a certificate and what trusts it.
-func pair(t *testing.T) (*tls.Config, *x509.CertPool) {
-	t.Helper()
-	certFile, keyFile, trusted := certificatetest.Write(t, t.TempDir(), time.Now().Add(time.Hour))
-	p, err := certificate.Load(certFile, keyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p.Config(), trusted
-}
-
-// ask sends a text over a connection and reads one answer.
-func ask(t *testing.T, c net.Conn, text string) *http.Response {
-	t.Helper()
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(c, text); err != nil {
-		t.Fatal(err)
-	}
-	a, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = a.Body.Close()
-	return a
-}
 
 // TestTLS serves the API over TLS 1.2 and 1.3 and HTTP/1.1, and nothing older or newer.
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	settings, trusted := pair(t)
+	settings, trusted := listentest.Pair(t)
 	e := newEdge(t, func(o *httpd.Options) {
 		trusting(t, "127.0.0.1")(o)
 		o.TLS = settings
@@ -56,7 +22,7 @@ func TestTLS(t *testing.T) {
 	at := e.server.Addr().String()
 	good := "GET /v1/credits HTTP/1.1\r\nHost: a\r\nX-API-Key: " + e.key + "\r\n\r\n"
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
-		for _, head := range []string{"", proxyHeader("192.0.2.1")} {
+		for _, head := range []string{"", listentest.ProxyHeader("192.0.2.1")} {
 			raw, err := net.Dial("tcp", at)
 			if err != nil {
 				t.Fatal(err)
@@ -65,7 +31,7 @@ func TestTLS(t *testing.T) {
 			c := tls.Client(raw, &tls.Config{RootCAs: trusted, ServerName: "localhost", MinVersion: version,
 				MaxVersion: version, NextProtos: []string{"h2", "http/1.1"}})
 			defer c.Close()
-			if a := ask(t, c, good); a.StatusCode != 200 {
+			if a := listentest.Ask(t, c, good); a.StatusCode != 200 {
 				t.Errorf("version %x: %d", version, a.StatusCode)
 			}
 			if p := c.ConnectionState().NegotiatedProtocol; p != "http/1.1" {
@@ -78,14 +44,15 @@ func TestTLS(t *testing.T) {
 		t.Error("TLS 1.1 is spoken")
 		_ = c.Close()
 	}
-	for name, text := range map[string]string{"no TLS": good, "a malformed PROXY header": proxyHeader("192.0.2.1")[:13] +
-		"\x12\x00\x00" + good} {
+	for name, text := range map[string]string{"no TLS": good,
+		"a malformed PROXY header": listentest.ProxyHeader("192.0.2.1")[:13] +
+			"\x12\x00\x00" + good} {
 		c, err := net.Dial("tcp", at)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		if err := c.SetDeadline(time.Now().Add(listentest.Patience)); err != nil {
 			t.Fatal(err)
 		}
 		_, _ = io.WriteString(c, text)
@@ -98,7 +65,7 @@ func TestTLS(t *testing.T) {
 // TestLimitsBehindTLS go by the address that a PROXY header before the handshake has.
 func TestLimitsBehindTLS(t *testing.T) {
 	t.Parallel()
-	settings, trusted := pair(t)
+	settings, trusted := listentest.Pair(t)
 	e := newEdge(t, func(o *httpd.Options) {
 		trusting(t, "127.0.0.1")(o)
 		o.TLS = settings
@@ -111,35 +78,11 @@ func TestLimitsBehindTLS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = io.WriteString(raw, proxyHeader(want.client))
+		_, _ = io.WriteString(raw, listentest.ProxyHeader(want.client))
 		c := tls.Client(raw, &tls.Config{RootCAs: trusted, ServerName: "localhost"})
 		defer c.Close()
-		if a := ask(t, c, badKey("")); a.StatusCode != want.status {
+		if a := listentest.Ask(t, c, badKey("")); a.StatusCode != want.status {
 			t.Errorf("request %d of %s: %d, want %d", i+1, want.client, a.StatusCode, want.status)
 		}
-	}
-}
-
-// TestStorageTLS takes a file over TLS, and an early answer reaches its client.
-func TestStorageTLS(t *testing.T) {
-	t.Parallel()
-	settings, trusted := pair(t)
-	r := newStorageRig(t, func(o *httpd.StorageOptions) { o.TLS, o.Registerer = settings, prometheus.NewRegistry() })
-	dial := func() net.Conn {
-		c, err := tls.Dial("tcp", r.storage.Addr().String(), &tls.Config{RootCAs: trusted, ServerName: "localhost"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Close() })
-		return c
-	}
-	_, path := r.create(11)
-	put := "PUT " + path + " HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n"
-	if a := ask(t, dial(), put+"a@b.example"); a.StatusCode != 200 {
-		t.Errorf("upload: %d", a.StatusCode)
-	}
-	nobody := "PUT /upload/nobody HTTP/1.1\r\nHost: a\r\nContent-Length: 99999\r\n\r\nhalf"
-	if a := ask(t, dial(), nobody); a.StatusCode != 404 {
-		t.Errorf("nobody's upload: %d", a.StatusCode)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 
 	httpd "rollcall/http"
 	"rollcall/http/apikey"
+	"rollcall/http/listen/listentest"
 	"rollcall/http/upload"
 	"rollcall/ledger"
 	"rollcall/smtp"
@@ -47,10 +49,10 @@ func newFlow(t *testing.T) *flow {
 	if tokens, err = upload.NewTokens(key); err != nil {
 		t.Fatal(err)
 	}
-	o := httpd.DefaultStorageOptions()
+	o := upload.DefaultOptions()
 	o.Listen, o.Book, o.Tokens = "127.0.0.1:0", e.book, tokens
-	o.Wake, o.Log, o.Registerer = func() {}, discard(), prometheus.NewRegistry()
-	storage, err := httpd.NewStorage(o)
+	o.Wake, o.Log, o.Registerer = func() {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry()
+	storage, err := upload.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +61,7 @@ func newFlow(t *testing.T) *flow {
 	}
 	storageURL = "http://" + storage.Addr().String()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), listentest.Patience)
 		defer cancel()
 		if err := storage.Stop(ctx); err != nil {
 			t.Errorf("stop storage: %v", err)

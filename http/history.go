@@ -9,6 +9,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"rollcall/http/api"
+	"rollcall/http/listen"
 	"rollcall/ledger"
 )
 
@@ -30,7 +31,7 @@ type historyOf struct {
 func (s *Server) history(ctx context.Context, r *request) {
 	of, refused := s.historyAsked(r)
 	if refused != "" {
-		writeIssue(r.RequestCtx, refused, 0)
+		listen.WriteIssue(r.RequestCtx, refused, 0)
 		return
 	}
 	body, err := s.listings.read(ctx, of)
@@ -38,7 +39,7 @@ func (s *Server) history(ctx context.Context, r *request) {
 		s.unavailable(r, "read history", err)
 		return
 	}
-	writeBody(r.RequestCtx, fasthttp.StatusOK, body)
+	listen.WriteBody(r.RequestCtx, fasthttp.StatusOK, body)
 }
 
 // readHistory reads a page. One row more than asked for is read, to know whether there is another page.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"crypto/subtle"
 	"errors"
-	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/singleflight"
 
 	"rollcall/http/apikey"
@@ -26,8 +26,8 @@ const (
 )
 
 // goodKeysMax and badKeysMax bound the two kinds of answers, of about 200 bytes
-// each: 13 MB and 3 MB. At the bound some are forgotten. They are apart so that
-// nobody pushes good keys out by guessing.
+// each: 13 MB and 3 MB. At the bound those are forgotten that nobody has shown for longest. They are apart so
+// that nobody pushes good keys out by guessing.
 const (
 	goodKeysMax = 65536
 	badKeysMax  = 16384
@@ -51,9 +51,8 @@ type keyCache struct {
 	ask  singleflight.Group
 	used *uses.Notes[string]
 
-	mu   sync.RWMutex
-	good map[string]goodKey   // guarded by mu; by key id
-	bad  map[string]time.Time // guarded by mu; until when, by key id
+	good *lru.Cache[string, goodKey]   // by key id
+	bad  *lru.Cache[string, time.Time] // until when, by key id
 }
 
 // goodKey is a key and until when it is believed.
@@ -63,17 +62,16 @@ type goodKey struct {
 }
 
 func newKeyCache(book Book, now func() time.Time) *keyCache {
-	return &keyCache{book: book, now: now, good: make(map[string]goodKey), bad: make(map[string]time.Time),
+	return &keyCache{book: book, now: now, good: newLRU[goodKey](goodKeysMax),
+		bad:  newLRU[time.Time](badKeysMax),
 		used: uses.New(func(ctx context.Context, ids []string) error { return book.UseKeys(ctx, ids) })}
 }
 
 // recall says what is known of a key without asking the ledger. The secret of an id
 // never changes, so a wrong one needs no question.
 func (c *keyCache) recall(presented apikey.Key) (ledger.Key, keyState) {
-	c.mu.RLock()
-	g, isGood := c.good[presented.ID]
-	until, isBad := c.bad[presented.ID]
-	c.mu.RUnlock()
+	g, isGood := c.good.Get(presented.ID)
+	until, isBad := c.bad.Get(presented.ID)
 	now := c.now()
 	same := sameSecret(g.key, presented)
 	switch {
@@ -102,12 +100,14 @@ func (c *keyCache) look(ctx context.Context, presented apikey.Key) (ledger.Key, 
 		key, err := c.book.KeyByID(ctx, id)
 		switch {
 		case errors.Is(err, ledger.ErrNoSuchKey), err == nil && !key.Revoked.IsZero():
-			c.keepBad(id, asked.Add(badKeyLife))
+			c.good.Remove(id)
+			c.bad.Add(id, asked.Add(badKeyLife))
 			return ledger.Key{}, errBadKey
 		case err != nil:
 			return nil, err
 		}
-		c.keepGood(id, goodKey{key: key, until: asked.Add(goodKeyLife)})
+		c.bad.Remove(id)
+		c.good.Add(id, goodKey{key: key, until: asked.Add(goodKeyLife)})
 		return key, nil
 	})
 	if err != nil {
@@ -123,41 +123,11 @@ func (c *keyCache) look(ctx context.Context, presented apikey.Key) (ledger.Key, 
 	return key, nil
 }
 
-// keepGood stores a good key and makes room for it.
-func (c *keyCache) keepGood(id string, g goodKey) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.bad, id)
-	if _, known := c.good[id]; !known && len(c.good) >= goodKeysMax {
-		forgetSome(c.good, goodKeysMax)
+// newLRU makes a bounded memory that forgets what was not used for longest.
+func newLRU[V any](most int) *lru.Cache[string, V] {
+	c, err := lru.New[string, V](most)
+	if err != nil {
+		panic(err) // most is a constant above 0
 	}
-	c.good[id] = g
-}
-
-// keepBad stores that a key is bad and makes room for it.
-func (c *keyCache) keepBad(id string, until time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.good, id)
-	if _, known := c.bad[id]; !known && len(c.bad) >= badKeysMax {
-		now := c.now()
-		for old, end := range c.bad {
-			if !now.Before(end) {
-				delete(c.bad, old)
-			}
-		}
-		forgetSome(c.bad, badKeysMax)
-	}
-	c.bad[id] = until
-}
-
-// forgetSome brings a map to seven eighths of its bound: it is in random order, so
-// nobody can choose who is forgotten.
-func forgetSome[V any](m map[string]V, most int) {
-	for id := range m {
-		if len(m) < most/8*7 {
-			break
-		}
-		delete(m, id)
-	}
+	return c
 }

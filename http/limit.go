@@ -1,138 +1,107 @@
 package http
 
 import (
-	"net/netip"
+	"math"
 	"sync"
 	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/time/rate"
 )
 
-// Limiter keeps the limits per API key: Reads, Creates and DownloadMax of Limits.
-// A server alone counts by itself; a node of a cluster is given one that counts for
-// all nodes together. Keys are named by their id. Safe for concurrent use; a method
-// blocks a quarter of a second at most.
-type Limiter interface {
-	// Read takes one token for anything but a create: 0, or the time to wait for one.
-	Read(key string) (wait time.Duration)
-	// Create takes one token for a create: 0, or the time to wait for one.
-	Create(key string) (wait time.Duration)
-	// Download takes a slot for one results download; false when all are used. The
-	// function gives the slot back, must be called once, and does not block.
-	Download(key string) (release func(), ok bool)
-}
-
-// local is the Limiter of one server alone.
-type local struct {
-	reads, creates *buckets
+// keyLimits are the limits per API key: this node's equal part of what all nodes together allow.
+type keyLimits struct {
+	reads, creates *rateLimiter
 	downloads      *slots
 }
 
-func newLocal(l Limits, now func() time.Time) *local {
-	return &local{reads: newBuckets(l.Reads, now), creates: newBuckets(l.Creates, now),
-		downloads: newSlots(l.DownloadMax)}
+func newKeyLimits(l Limits, nodes func() int, now func() time.Time) *keyLimits {
+	return &keyLimits{reads: newRateLimiter(l.Reads, nodes, now), creates: newRateLimiter(l.Creates, nodes, now),
+		downloads: &slots{max: l.DownloadMax, nodes: nodes, used: make(map[string]int)}}
 }
 
-// Read implements Limiter.
-func (l *local) Read(key string) time.Duration { return l.reads.take(key) }
+// floorRate is the least that a node allows, unless the limit itself is less: however many nodes there are, a program
+// that looks once a second how far its file is goes on, and its first few requests pass. Guess.
+var floorRate = Rate{PerSecond: 1, Burst: 5}
 
-// Create implements Limiter.
-func (l *local) Create(key string) time.Duration { return l.creates.take(key) }
-
-// Download implements Limiter.
-func (l *local) Download(key string) (release func(), ok bool) {
-	if !l.downloads.take(key) {
-		return nil, false
-	}
-	return func() { l.downloads.give(key) }, true
+// dividedBy is the part of one of n nodes. Bursts are rounded up.
+func (r Rate) dividedBy(n int) Rate {
+	n = max(n, 1)
+	return Rate{PerSecond: max(r.PerSecond/float64(n), min(r.PerSecond, floorRate.PerSecond)),
+		Burst: max((r.Burst+n-1)/n, min(r.Burst, floorRate.Burst))}
 }
 
-// bucketsMax bounds the names that one limiter remembers; 65,536 of about 100
-// bytes. At the bound full buckets are forgotten, which changes nothing, and
-// then, if somebody commands that many network addresses, any.
+// oneNode is the number of nodes for limits that each node keeps for itself.
+func oneNode() int { return 1 }
+
+// bucketsMax bounds the names that one limiter remembers, each of some 250 bytes. At the bound the name that was not
+// used for longest is forgotten: its bucket is full by then, unless somebody commands that many network addresses.
 const bucketsMax = 65536
 
-// buckets is a token bucket per name, in the form of the generic cell rate
-// algorithm: the one thing kept per name is the time at which it is full again.
-type buckets struct {
-	step time.Duration // time for one token
-	room time.Duration // burst, as time
-	now  func() time.Time
-
-	mu   sync.Mutex
-	full map[string]time.Time // guarded by mu
+// rateLimiter is a token bucket per name. Safe for concurrent use.
+type rateLimiter struct {
+	all     Rate       // of all nodes together
+	nodes   func() int // that share it
+	now     func() time.Time
+	buckets *lru.Cache[string, *rate.Limiter]
 }
 
-func newBuckets(r Rate, now func() time.Time) *buckets {
-	step := time.Duration(float64(time.Second) / r.PerSecond)
-	return &buckets{step: step, room: step * time.Duration(r.Burst), now: now, full: make(map[string]time.Time)}
+func newRateLimiter(all Rate, nodes func() int, now func() time.Time) *rateLimiter {
+	return &rateLimiter{all: all, nodes: nodes, now: now, buckets: newLRU[*rate.Limiter](bucketsMax)}
 }
 
-// give gives a token back that take gave.
-func (b *buckets) give(name string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if full, known := b.full[name]; known {
-		b.full[name] = full.Add(-b.step)
-	}
-}
-
-// take takes a token, or gives the time until there is one.
-func (b *buckets) take(name string) time.Duration {
-	now := b.now()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	full, known := b.full[name]
-	if !known || full.Before(now) {
-		full = now
-	}
-	after := full.Add(b.step)
-	if over := after.Sub(now) - b.room; over > 0 {
-		return over
-	}
-	if !known && len(b.full) >= bucketsMax {
-		b.makeRoom(now)
-	}
-	b.full[name] = after
-	return 0
-}
-
-// makeRoom forgets full buckets, and when that is not enough an eighth of all.
-func (b *buckets) makeRoom(now time.Time) {
-	for name, full := range b.full {
-		if !full.After(now) {
-			delete(b.full, name)
+// takeToken takes a token and returns 0, or the time until there is one.
+func (l *rateLimiter) takeToken(name string) time.Duration {
+	now, part := l.now(), l.all.dividedBy(l.nodes())
+	limit := rate.Limit(part.PerSecond)
+	b, ok := l.buckets.Get(name)
+	if !ok {
+		b = rate.NewLimiter(limit, part.Burst)
+		if first, ok, _ := l.buckets.PeekOrAdd(name, b); ok {
+			b = first
 		}
 	}
-	for name := range b.full {
-		if len(b.full) < bucketsMax/8*7 {
-			break
-		}
-		delete(b.full, name)
+	if b.Limit() != limit || b.Burst() != part.Burst { // a node came or went
+		b.SetLimitAt(now, limit)
+		b.SetBurstAt(now, part.Burst)
+	}
+	if b.AllowN(now, 1) {
+		return 0
+	}
+	missing := 1 - b.TokensAt(now)
+	return max(time.Duration(math.Ceil(missing/part.PerSecond*float64(time.Second))), 1)
+}
+
+// returnToken gives a token back that takeToken took.
+func (l *rateLimiter) returnToken(name string) {
+	if b, ok := l.buckets.Peek(name); ok {
+		b.AllowN(l.now(), -1)
 	}
 }
 
-// slots counts what runs at once per name.
+// slots counts what runs at once per name. Safe for concurrent use.
 type slots struct {
-	max int
+	max   int        // of all nodes together
+	nodes func() int // that share it; each has its part, rounded up
 
 	mu   sync.Mutex
 	used map[string]int // guarded by mu; no entry for none
 }
 
-func newSlots(most int) *slots { return &slots{max: most, used: make(map[string]int)} }
-
-// take takes a slot; false when all are used.
-func (s *slots) take(name string) bool {
+// takeSlot takes a slot, and returns nil when all are used. The function that it returns gives the slot back and must
+// be called once.
+func (s *slots) takeSlot(name string) (release func()) {
+	nodes := max(s.nodes(), 1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.used[name] >= s.max {
-		return false
+	if s.used[name] >= (s.max+nodes-1)/nodes {
+		return nil
 	}
 	s.used[name]++
-	return true
+	return func() { s.releaseSlot(name) }
 }
 
-// give gives a slot back.
-func (s *slots) give(name string) {
+func (s *slots) releaseSlot(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.used[name]--; s.used[name] <= 0 {
@@ -144,17 +113,4 @@ func (s *slots) give(name string) {
 func seconds(wait time.Duration, least, most int) int {
 	n := (wait + time.Second - 1) / time.Second
 	return int(min(max(n, time.Duration(least)), time.Duration(most)))
-}
-
-// addressOf names the network address that limits count: one IPv4 address, or
-// one IPv6 /64, which is what one customer line gets (RFC 6177).
-func addressOf(a netip.Addr) string {
-	if a = a.Unmap(); a.Is4() {
-		return string(a.AsSlice())
-	}
-	p, err := a.Prefix(64)
-	if err != nil {
-		return ""
-	}
-	return string(p.Addr().AsSlice())
 }

@@ -78,27 +78,6 @@ func TestNoRoomForANewFile(t *testing.T) {
 	}
 }
 
-// TestNoRoomForMoreBytes: what was stored before stays, and the customer is told to come again.
-func TestNoRoomForMoreBytes(t *testing.T) {
-	t.Parallel()
-	rig := newStorageRig(t, nil)
-	id, path := rig.create(20)
-	rig.book.hook(func(func() (ledger.Upload, error)) (ledger.Upload, error) {
-		return ledger.Upload{}, ledger.ErrNoRoom
-	})
-	conn := rig.dial()
-	conn.put(path, 0, 20, bytesOf(20))
-	if got := conn.reply().refusal(); got != "503 storage_unavailable, again after 60, close true" {
-		t.Errorf("got %s", got)
-	}
-	rig.book.hook(nil)
-	conn = rig.dial()
-	conn.put(path, 0, 20, bytesOf(20))
-	if got := conn.reply(); got.status != 200 || rig.durable(id) != 20 {
-		t.Errorf("with room: %d, %d durable", got.status, rig.durable(id))
-	}
-}
-
 // counted reads a counter by one of its labels.
 func (e *edge) counted(name, label, value string) float64 {
 	e.t.Helper()

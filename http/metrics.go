@@ -1,14 +1,15 @@
 package http
 
 import (
+	"log/slog"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"rollcall/actors/span"
-	"rollcall/http/proxies"
+	"rollcall/http/listen"
+	"rollcall/ledger/tracing"
 )
 
 // metrics are the counters of the API listener.
@@ -17,18 +18,14 @@ type metrics struct {
 	took     *prometheus.HistogramVec // route, class
 	limited  *prometheus.CounterVec   // limit: one of limitNames
 	panics   prometheus.Counter
-	working  atomic.Int64           // requests in work
-	refused  *prometheus.CounterVec // reason: of PROXY headers
-	conns    *connMetrics
+	working  atomic.Int64 // requests in work
+	conns    *listen.Metrics
 
 	// byStatus and byClass save the look-up of a label pair on each request.
 	byStatus [routeCount][600]atomic.Pointer[prometheus.Counter]
-	byClass  [routeCount][len(classes)]atomic.Pointer[prometheus.Observer]
+	byClass  [routeCount][len(listen.Classes)]atomic.Pointer[prometheus.Observer]
 	pages    map[string]bool // the routes of pages; it does not change
 }
-
-// classes are the values of the label class, by the first digit of a status.
-var classes = [...]string{"", "1xx", "2xx", "3xx", "4xx", "5xx"}
 
 // limitNames are the values of the label limit.
 var limitNames = [...]string{"bad_keys", "key_lookups", "reads", "creates", "downloads", "open", "stored_bytes",
@@ -57,13 +54,12 @@ func newMetrics(r prometheus.Registerer, pages []string) (*metrics, error) {
 			Name: "rollcall_http_panics_total", Help: "API requests that ended in internal_error; must stay 0.",
 		}),
 	}
-	m.refused = newRefused("rollcall_http_proxy_headers_refused_total", "API")
-	m.conns = newConnMetrics("rollcall_http", "API")
+	m.conns = listen.NewMetrics("rollcall_http", "API")
 	flying := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "rollcall_http_requests_in_flight", Help: "API requests in work, downloads of results included.",
 	}, func() float64 { return float64(m.working.Load()) })
-	for _, c := range []prometheus.Collector{m.requests, m.took, m.limited, m.panics, m.refused, flying, m.conns.open,
-		m.conns.refused} {
+	own := []prometheus.Collector{m.requests, m.took, m.limited, m.panics, flying}
+	for _, c := range append(own, m.conns.Collectors()...) {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -80,30 +76,16 @@ func newMetrics(r prometheus.Registerer, pages []string) (*metrics, error) {
 	return m, nil
 }
 
-// newRefused makes the counter of connections that began with a PROXY header which
-// is not believed.
-func newRefused(name, listener string) *prometheus.CounterVec {
-	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: "Connections to the " + listener +
-		" that were refused for their PROXY header, by reason: untrusted (the peer is not in http.trusted_proxies), " +
-		"version (1 is not supported), malformed or timeout."}, []string{"reason"})
-	for _, reason := range proxies.Reasons {
-		c.WithLabelValues(reason)
-	}
-	return c
-}
-
-func (m *metrics) proxyRefused(reason string) { m.refused.WithLabelValues(reason).Inc() }
-
 // observer finds the histogram of a route and a status.
 func (m *metrics) observer(r route, status int) prometheus.Observer {
 	class := status / 100
-	if class < 1 || class >= len(classes) {
+	if class < 1 || class >= len(listen.Classes) {
 		class = 5 // no status of ours
 	}
 	slot := &m.byClass[r][class]
 	o := slot.Load()
 	if o == nil {
-		made := m.took.WithLabelValues(routeNames[r], classes[class])
+		made := m.took.WithLabelValues(routeNames[r], listen.Classes[class])
 		o = &made
 		slot.Store(o)
 	}
@@ -131,7 +113,7 @@ func (m *metrics) page(name string, status int, took time.Duration) {
 		status = 500 // no status of ours
 	}
 	m.requests.WithLabelValues(name, strconv.Itoa(status)).Inc()
-	m.took.WithLabelValues(name, classes[status/100]).Observe(took.Seconds())
+	m.took.WithLabelValues(name, listen.Classes[status/100]).Observe(took.Seconds())
 }
 
 // finished counts a request and writes its access line and its span: route, method,
@@ -148,14 +130,23 @@ func (s *Server) finished(r *request, began time.Time) {
 		s.metrics.observer(r.route, status).Observe(took.Seconds())
 	}
 	if r.span.On() {
-		r.span.Word(span.Route, name)
-		r.span.Word(span.Method, methodName(r.Method()))
-		r.span.Count(span.Status, int64(status))
-		r.span.ID(span.Verification, r.id)
+		r.span.Word(tracing.Route, name)
+		r.span.Word(tracing.Method, methodName(r.Method()))
+		r.span.Count(tracing.Status, int64(status))
+		r.span.ID(tracing.Verification, r.id)
 	}
 	r.span.End(status >= 500)
-	if s.log.Enabled(r.RequestCtx, debugLevel) {
+	if s.log.Enabled(r.RequestCtx, slog.LevelDebug) {
 		s.log.Debug("request answered", "method", methodName(r.Method()), "route", name,
-			"status", status, "took", took, "request", requestID(r.RequestCtx))
+			"status", status, "took", took, "request", listen.RequestID(r.RequestCtx))
 	}
+}
+
+// methodName gives a method for logs; a method we do not know is a stranger's text.
+func methodName(method []byte) string {
+	switch m := string(method); m {
+	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT":
+		return m
+	}
+	return "other"
 }

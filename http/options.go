@@ -5,17 +5,15 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 
-	"rollcall/actors/span"
-	"rollcall/http/proxies"
+	"rollcall/http/listen"
 	"rollcall/ledger"
+	"rollcall/ledger/tracing"
 )
 
 // Book is what the API needs of the ledger; ledger.Book is one.
@@ -37,16 +35,16 @@ type Rate struct {
 	Burst     int     // 1 or more
 }
 
-// Limits bound what one customer may ask: those per key of all nodes together
-// (see Limiter), the others of one node. Below what a client that keeps to
+// Limits bound what one customer may ask: those per key of all nodes together,
+// in equal parts (see Options.Nodes), the others of one node. Below what a client that keeps to
 // Retry-After needs, honest customers meet 429; far above, one customer can slow
 // the others.
 type Limits struct {
-	Reads       Rate // per key, everything but creates; with a Limiter only for Retry-After
-	Creates     Rate // per key; only used without a Limiter
+	Reads       Rate // per key, everything but creates
+	Creates     Rate // per key
 	BadKeys     Rate // wrong keys per network address (an IPv6 /64 is one)
 	KeyLookups  Rate // of an address above BadKeys, questions to the ledger about keys it may be guessing
-	DownloadMax int  // results downloads at once per key; only used without a Limiter
+	DownloadMax int  // results downloads at once per key
 	InFlightMax int  // requests in work at once, of all, shared by workspace; 503 overloaded above it
 	ConnsMax    int  // open connections of all; a network address may hold no more than are still free
 }
@@ -76,9 +74,8 @@ type Options struct {
 	AllowedOrigins []string                  // exact, such as https://app.example.com; may be empty
 	TLS            *tls.Config               // nil: requests are not encrypted
 	Weight         func(uuid.UUID) int       // of a workspace; nil: all have 1. It must not block
-	Trusted        proxies.Trusted           // whose PROXY and X-Forwarded-For headers are believed; may be nobody
+	Trusted        listen.Trusted            // whose PROXY and X-Forwarded-For headers are believed; may be nobody
 	Limits         Limits                    // see DefaultLimits
-	Limiter        Limiter                   // of the limits per key in a cluster; nil: this server alone counts
 	Nodes          func() int                // how many share the limits per key; nil: this one is alone. It must not block
 	MaxFileBytes   int64                     // of a new file; 413 above
 	MaxRows        int64                     // told to customers; intake keeps it
@@ -89,7 +86,7 @@ type Options struct {
 	Wake           func()                    // the ledger has something new; may be nil, must not block
 	Log            *slog.Logger              // access lines at debug level
 	Registerer     prometheus.Registerer     // gets rollcall_http_*
-	Tracer         *span.Tracer              // nil: nothing is traced
+	Tracer         *tracing.Tracer           // nil: nothing is traced
 	Now            func() time.Time          // for limits and Retry-After; nil: time.Now
 }
 
@@ -110,23 +107,10 @@ func (o Options) Validate() error {
 	case l.DownloadMax < 1 || l.InFlightMax < 1 || l.ConnsMax < 1:
 		return fmt.Errorf("%w: each limit must be 1 or more", ErrOptions)
 	}
-	for _, origin := range o.AllowedOrigins {
-		if err := checkOrigin(origin); err != nil {
-			return err
-		}
+	if _, err := listen.NewOrigins(o.AllowedOrigins); err != nil {
+		return fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	return nil
 }
 
 func (r Rate) valid() bool { return r.PerSecond > 0 && r.Burst >= 1 }
-
-// checkOrigin wants scheme://host[:port] and nothing else: a slash at the end
-// or a wildcard would silently match nothing.
-func checkOrigin(origin string) error {
-	u, err := url.Parse(origin)
-	if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" ||
-		origin != u.Scheme+"://"+u.Host || origin != strings.ToLower(origin) || strings.Contains(origin, "*") {
-		return fmt.Errorf("%w: allowed origin %q must look like https://app.example.com", ErrOptions, origin)
-	}
-	return nil
-}

@@ -8,6 +8,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"rollcall/http/api"
+	"rollcall/http/listen"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -63,8 +64,8 @@ type pageKeyType struct{}
 
 var pageKey pageKeyType
 
-// WithPage gives a context that has a PageRequest, for what is done about it. Contexts of fasthttp are no parents: whoever
-// waits for one reads what the end of the server writes.
+// WithPage gives a context that has a PageRequest, for what is done about it. Contexts of fasthttp are no parents:
+// whoever waits for one reads what the end of the server writes.
 func WithPage(ctx context.Context, p *PageRequest) context.Context {
 	return context.WithValue(ctx, pageKey, p)
 }
@@ -77,8 +78,9 @@ func PageRequestOf(ctx context.Context) *PageRequest {
 	return &PageRequest{}
 }
 
-// BelongsTo says whose request it is, a workspace or a user, as soon as that is known. From then on it takes one of their places
-// among the requests in work, and none of those that strangers share. False: they have as many as they may.
+// BelongsTo says whose request it is, a workspace or a user, as soon as that is known. From then on it takes one of
+// their places among the requests in work, and none of those that strangers share. False: they have as many as they
+// may.
 func (p *PageRequest) BelongsTo(tenant uuid.UUID) bool { return p.move == nil || p.move(tenant) }
 
 // Do makes the server act when Options.Pages has returned. The answer that it has written is dropped.
@@ -95,7 +97,7 @@ func (s *Server) isPage(path []byte) bool {
 func (s *Server) beginPage(r *request) {
 	client := s.client(r)
 	r.route = routePages
-	r.page = &PageRequest{ID: requestID(r.RequestCtx), Client: client, Network: addressOf(client),
+	r.page = &PageRequest{ID: listen.RequestID(r.RequestCtx), Client: client, Network: listen.NetworkOf(client),
 		move: func(to uuid.UUID) bool { s.leave(r); r.key.Workspace = to; return s.enter(r) }}
 	r.SetUserValue(pageKey, r.page)
 }
@@ -108,7 +110,7 @@ func (s *Server) pages(r *request) {
 	}
 	r.key.Workspace = ledger.Strangers // until somebody knows whose it is: BelongsTo
 	if !s.enter(r) {
-		s.refuse(r, api.Overloaded, jitter(10, 10))
+		s.refuse(r, api.Overloaded, listen.Jitter(10, 10))
 		return
 	}
 	s.options.Pages(r.RequestCtx)
@@ -122,20 +124,20 @@ func (s *Server) pages(r *request) {
 // act does an operation of the API for a page.
 func (s *Server) act(r *request, a Act) {
 	r.Response.Reset()
-	r.Response.Header.Set(headerRequestID, r.page.ID)
+	r.Response.Header.Set(listen.HeaderRequestID, r.page.ID)
 	r.Response.Header.Set(fasthttp.HeaderXContentTypeOptions, "nosniff")
 	r.key = ledger.Key{ID: "user-" + a.User.String(), Workspace: a.Workspace}
 	r.idText, r.rows, r.fileName = []byte(a.Verification), a.Rows, a.Name
 	r.placed = false
 	if !s.enter(r) {
-		s.refuse(r, api.Overloaded, jitter(10, 10))
+		s.refuse(r, api.Overloaded, listen.Jitter(10, 10))
 		return
 	}
-	take, name := s.limits.Read, "reads"
+	bucket, name := s.limits.reads, "reads"
 	if a.Operation == Create {
-		take, name = s.limits.Create, "creates"
+		bucket, name = s.limits.creates, "creates"
 	}
-	if wait := take(r.key.ID); wait > 0 {
+	if wait := bucket.takeToken(r.key.ID); wait > 0 {
 		s.metrics.limited.WithLabelValues(name).Inc()
 		s.refuse(r, api.RateLimited, seconds(wait, 1, 60))
 		return
@@ -162,14 +164,14 @@ func (s *Server) act(r *request, a Act) {
 // refuse answers a request that is refused: a page for people where they asked for one, otherwise as the API does.
 func (s *Server) refuse(r *request, code api.Code, retryAfter int) {
 	if r.page == nil || r.page.act != nil && r.page.act.Operation != Download {
-		writeIssue(r.RequestCtx, code, retryAfter)
+		listen.WriteIssue(r.RequestCtx, code, retryAfter)
 		return
 	}
-	refusal := refusals[code]
+	status, message := listen.Refusal(code)
 	r.Response.Reset()
-	r.Response.Header.Set(headerRequestID, r.page.ID)
+	r.Response.Header.Set(listen.HeaderRequestID, r.page.ID)
 	r.page.act = nil
-	r.page.Refused, r.page.Message, r.page.Status, r.page.RetryAfter = code, refusal.message, refusal.status, retryAfter
+	r.page.Refused, r.page.Message, r.page.Status, r.page.RetryAfter = code, message, status, retryAfter
 	s.options.Pages(r.RequestCtx)
 	r.page.act = nil
 }

@@ -9,7 +9,8 @@ import (
 	"rollcall/ledger"
 )
 
-// keptMax bounds the answers that one kind of read keeps. The largest, a page of 100 verifications, is some 40 KB. Guess.
+// keptMax bounds the answers that one kind of read keeps. The largest, a page of 100 verifications, is some 40 KB.
+// Guess.
 const keptMax = 256
 
 // reads asks the ledger for many requests. Those that wait for the same answer share

@@ -13,6 +13,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"rollcall/http/api"
+	"rollcall/http/listen"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -29,8 +30,8 @@ const (
 // filled before the status is sent, so that a refusal of the ledger still can
 // be one of ours; what fails later cuts the connection without a proper end.
 func (s *Server) results(r *request) {
-	release, ok := s.limits.Download(r.key.ID)
-	if !ok {
+	release := s.limits.downloads.takeSlot(r.key.ID)
+	if release == nil {
 		s.metrics.limited.WithLabelValues("downloads").Inc()
 		s.refuse(r, api.RateLimited, 5)
 		return
@@ -94,7 +95,7 @@ func (s *Server) newDownload(r *request, giveSlot func()) *download {
 	ctx, cancel := context.WithCancel(ledger.WithTenant(context.Background(), r.key.Workspace))
 	d := &download{stall: time.AfterFunc(ledgerTimeout, cancel), patience: ledgerTimeout,
 		panicked: s.metrics.panics.Inc}
-	workspace, id, request, wanted := r.key.Workspace, r.id, requestID(r.RequestCtx), r.rows
+	workspace, id, request, wanted := r.key.Workspace, r.id, listen.RequestID(r.RequestCtx), r.rows
 	d.release = func() {
 		cancel()
 		giveSlot()

@@ -3,15 +3,17 @@ package http
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/valyala/fasthttp"
 
-	"rollcall/actors/span"
 	"rollcall/http/api"
+	"rollcall/http/listen"
 	"rollcall/ledger"
+	"rollcall/ledger/tracing"
 )
 
 // route is one path of the API.
@@ -61,7 +63,7 @@ type request struct {
 	read     bool // GET or HEAD
 	placed   bool // it has a place among the requests in work
 	hugeBody bool // a body over bodyMax was announced and not read
-	span     span.Span
+	span     tracing.Span
 
 	page     *PageRequest // of a page; nil for the API
 	rows     Rows         // of results
@@ -105,15 +107,15 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) { s.serve(ctx, false) }
 func (s *Server) serve(ctx *fasthttp.RequestCtx, hugeBody bool) {
 	began := time.Now()
 	r := &request{RequestCtx: ctx, hugeBody: hugeBody}
-	_, r.span = s.options.Tracer.Begin(context.Background(), span.Request)
+	_, r.span = s.options.Tracer.Begin(context.Background(), tracing.Request)
 	working := s.work.Add(1)
 	defer func() {
 		if p := recover(); p != nil {
 			s.metrics.panics.Inc()
 			s.log.Error("request handler panicked", "route", routeNames[r.route],
-				"request", requestID(ctx), "err", fmt.Sprintf("%T", p))
+				"request", listen.RequestID(ctx), "err", fmt.Sprintf("%T", p))
 			ctx.Response.Reset()
-			writeIssue(ctx, api.InternalError, 5)
+			listen.WriteIssue(ctx, api.InternalError, 5)
 			ctx.SetConnectionClose()
 		}
 		if ctx.Response.BodyStream() == nil { // a download ends with its stream
@@ -122,10 +124,10 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx, hugeBody bool) {
 		}
 		s.finished(r, began)
 	}()
-	requestID(ctx)
+	listen.RequestID(ctx)
 	ctx.Response.Header.Set(fasthttp.HeaderVary, fasthttp.HeaderOrigin)
 	if hugeBody {
-		closeAfter(ctx)
+		listen.CloseAfter(ctx)
 		ctx.Response.SkipBody = ctx.IsHead() // the library forgets it after an error
 	}
 	s.check(r, working)
@@ -133,25 +135,25 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx, hugeBody bool) {
 
 // check makes the checks that all operations share, in the fixed order, and then the operation.
 func (s *Server) check(r *request, working int64) {
-	if mark := r.Request.Header.Peek(framingMark); mark != nil {
-		closeAfter(r.RequestCtx)
+	if mark := r.Request.Header.Peek(listen.FramingMark); mark != nil {
+		listen.CloseAfter(r.RequestCtx)
 		code := api.LengthRequired
-		if string(mark) == foldedMark {
+		if string(mark) == listen.FoldedMark {
 			code = api.BadRequest
 		}
-		writeIssue(r.RequestCtx, code, 0)
+		listen.WriteIssue(r.RequestCtx, code, 0)
 		return
 	}
 	if !s.findOperation(r) {
 		return
 	}
 	if s.draining.Load() {
-		closeAfter(r.RequestCtx)
+		listen.CloseAfter(r.RequestCtx)
 		s.refuse(r, api.ServiceUnavailable, 1)
 		return
 	}
 	if working > int64(s.options.Limits.InFlightMax) {
-		s.refuse(r, api.Overloaded, jitter(10, 10))
+		s.refuse(r, api.Overloaded, listen.Jitter(10, 10))
 		return
 	}
 	if r.route == routePages {
@@ -169,7 +171,7 @@ func (s *Server) check(r *request, working int64) {
 		return
 	}
 	if !s.enter(r) {
-		writeIssue(r.RequestCtx, api.Overloaded, jitter(10, 10))
+		listen.WriteIssue(r.RequestCtx, api.Overloaded, listen.Jitter(10, 10))
 		return
 	}
 	s.operate(ledger.WithTenant(ledger.WithActor(ctx, "key:"+r.key.ID), r.key.Workspace), r)
@@ -199,7 +201,7 @@ func (s *Server) findOperation(r *request) bool {
 	raw := r.URI().PathOriginal()
 	if string(r.Request.Header.RequestURI()) == "*" {
 		r.Response.Header.Set(fasthttp.HeaderAllow, "GET, HEAD, POST, OPTIONS")
-		writeIssue(r.RequestCtx, api.MethodNotAllowed, 0)
+		listen.WriteIssue(r.RequestCtx, api.MethodNotAllowed, 0)
 		return false
 	}
 	if bytes.Equal(raw, r.URI().Path()) {
@@ -210,10 +212,10 @@ func (s *Server) findOperation(r *request) bool {
 		return true
 	}
 	if r.route == routeNone {
-		writeIssue(r.RequestCtx, api.RouteNotFound, 0)
+		listen.WriteIssue(r.RequestCtx, api.RouteNotFound, 0)
 		return false
 	}
-	s.allowOrigin(r)
+	s.origins.Allow(r.RequestCtx, corsExposed, nil)
 	method := string(r.Method())
 	switch {
 	case method == fasthttp.MethodOptions:
@@ -226,20 +228,20 @@ func (s *Server) findOperation(r *request) bool {
 		return true
 	}
 	r.Response.Header.Set(fasthttp.HeaderAllow, allow[r.route])
-	writeIssue(r.RequestCtx, api.MethodNotAllowed, 0)
+	listen.WriteIssue(r.RequestCtx, api.MethodNotAllowed, 0)
 	return false
 }
 
 // operate runs the operation of an admitted request.
 func (s *Server) operate(ctx context.Context, r *request) {
 	if r.hugeBody && r.route != routeCredits { // credits answers nothing of 422
-		writeIssue(r.RequestCtx, api.UnexpectedBody, 0)
+		listen.WriteIssue(r.RequestCtx, api.UnexpectedBody, 0)
 		return
 	}
 	if r.idText != nil {
 		var ok bool
 		if r.id, ok = parseUUID(r.idText); !ok {
-			writeIssue(r.RequestCtx, api.InvalidID, 0)
+			listen.WriteIssue(r.RequestCtx, api.InvalidID, 0)
 			return
 		}
 	}
@@ -270,4 +272,17 @@ func parseUUID(text []byte) (uuid.UUID, bool) {
 	}
 	id, err := uuid.ParseBytes(text)
 	return id, err == nil
+}
+
+// handleError answers what is no sound request. The connection always ends.
+func (s *Server) handleError(ctx *fasthttp.RequestCtx, err error) {
+	if errors.Is(err, fasthttp.ErrBodyTooLarge) {
+		s.serve(ctx, true) // the checks before the body's come first
+		return
+	}
+	listen.CloseAfter(ctx)
+	code, again := listen.FramingIssue(err)
+	listen.WriteIssue(ctx, code, again)
+	s.metrics.count(routeNone, ctx.Response.StatusCode())
+	s.log.Debug("request refused", "code", string(code), "request", listen.RequestID(ctx))
 }

@@ -2,12 +2,10 @@ package http
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,7 +14,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"rollcall/http/api"
-	"rollcall/http/proxies"
+	"rollcall/http/listen"
 	"rollcall/ledger"
 	"rollcall/ledger/quota"
 )
@@ -30,18 +28,26 @@ const (
 	ledgerTimeout  = 10 * time.Second // one question to the ledger; then 503, which is safe to repeat
 	secretTimeout  = 30 * time.Second // the first question, at start, when the database may be waking
 	cursorKeyBytes = 32               // AES-256
+
+	// writeStall cuts a client of the API that takes nothing for so long. It is counted
+	// per write, so a long download over a slow line goes on.
+	writeStall = 30 * time.Second
+	// lingerTime and lingerBytes bound what is read and thrown away after an early
+	// answer of the API, so that the client reads the answer before its connection is reset.
+	lingerTime  = 500 * time.Millisecond
+	lingerBytes = 256 << 10
 )
 
 // Server is the customer API on its own listener. Safe for concurrent use.
 type Server struct {
 	options  Options
-	origins  map[string]bool
+	origins  listen.Origins
 	http     *fasthttp.Server
-	listener *listener
+	listener *listen.Listener
 	keys     *keyCache
-	limits   Limiter  // by key
-	badKeys  *buckets // by network address, always of this server alone
-	lookups  *buckets // the same, of keys that may be guesses and are looked up all the same
+	limits   *keyLimits
+	badKeys  *rateLimiter // by network address, always of this server alone
+	lookups  *rateLimiter // the same, of keys that may be guesses and are looked up all the same
 	creates  *createGate
 	balances *reads[uuid.UUID, ledger.Balance] // by workspace
 	details  *reads[detailOf, ledger.Verification]
@@ -50,7 +56,7 @@ type Server struct {
 	cursors  *cursorSealer
 	metrics  *metrics
 	log      *slog.Logger
-	noAnswer complaint
+	noAnswer listen.Warning
 	now      func() time.Time
 
 	work     *atomic.Int64          // requests in work
@@ -68,8 +74,12 @@ func New(o Options) (*Server, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Limiter == nil {
-		o.Limiter = newLocal(o.Limits, o.Now)
+	if o.Nodes == nil {
+		o.Nodes = oneNode
+	}
+	origins, err := listen.NewOrigins(o.AllowedOrigins)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	m, err := newMetrics(o.Registerer, o.PageRoutes)
 	if err != nil {
@@ -77,11 +87,11 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		options:  o,
-		origins:  make(map[string]bool, len(o.AllowedOrigins)),
+		origins:  origins,
 		keys:     newKeyCache(o.Book, o.Now),
-		limits:   o.Limiter,
-		badKeys:  newBuckets(o.Limits.BadKeys, o.Now),
-		lookups:  newBuckets(o.Limits.KeyLookups, o.Now),
+		limits:   newKeyLimits(o.Limits, o.Nodes, o.Now),
+		badKeys:  newRateLimiter(o.Limits.BadKeys, oneNode, o.Now),
+		lookups:  newRateLimiter(o.Limits.KeyLookups, oneNode, o.Now),
 		creates:  newCreateGate(createWait),
 		looks:    newLooks(o.Limits.Reads, o.Nodes),
 		balances: newReads(o.Book.Balance, o.Writes, m.panics.Inc),
@@ -89,21 +99,18 @@ func New(o Options) (*Server, error) {
 		work:     &m.working,
 		places:   quota.New[uuid.UUID](int64(o.Limits.InFlightMax)),
 		log:      o.Log,
-		noAnswer: complaint{log: o.Log, message: "ledger did not answer"},
+		noAnswer: listen.Warning{Log: o.Log, Message: "ledger did not answer"},
 		now:      o.Now,
 	}
 	s.details = newReads(func(ctx context.Context, of detailOf) (ledger.Verification, error) {
 		return o.Book.Verification(ctx, of.workspace, of.id)
 	}, o.Writes, m.panics.Inc)
 	s.listings = newReads(s.readHistory, o.Writes, m.panics.Inc)
-	for _, origin := range o.AllowedOrigins {
-		s.origins[origin] = true
-	}
 	s.http = &fasthttp.Server{
 		Handler:                      s.handle,
 		ErrorHandler:                 s.handleError,
-		HeaderReceived:               refuseTransferEncoding,
-		Concurrency:                  o.Limits.ConnsMax + answersMax, // above what the listener lets in
+		HeaderReceived:               listen.RefuseTransferEncoding,
+		Concurrency:                  o.Limits.ConnsMax + listen.AnswersMax, // above what the listener lets in
 		ReadBufferSize:               headerMax,
 		ReadTimeout:                  readTimeout,
 		IdleTimeout:                  idleTimeout,
@@ -113,7 +120,7 @@ func New(o Options) (*Server, error) {
 		NoDefaultServerHeader:        true,
 		NoDefaultContentType:         true,
 		CloseOnShutdown:              true,
-		Logger:                       quietLogger{o.Log},
+		Logger:                       listen.Quiet{Log: o.Log},
 	}
 	return s, nil
 }
@@ -130,14 +137,12 @@ func (s *Server) Start() error {
 	if s.cursors, err = newCursorSealer(key); err != nil {
 		return fmt.Errorf("http: %w", err)
 	}
-	bound, err := net.Listen("tcp", s.options.Listen)
+	s.listener, err = listen.On(s.options.Listen, listen.Options{Max: s.options.Limits.ConnsMax,
+		Trusted: s.options.Trusted, TLS: s.options.TLS, Stall: writeStall, Linger: lingerTime, Drain: lingerBytes,
+		Answer: crowdedAnswer, Metrics: s.metrics.conns})
 	if err != nil {
 		return fmt.Errorf("http: listen: %w", err)
 	}
-	named := encrypted(proxies.Listen(bound, s.options.Trusted, s.metrics.proxyRefused), s.options.TLS)
-	s.listener = newListener(named, listening{max: s.options.Limits.ConnsMax, trusted: s.options.Trusted,
-		stall: writeStall, linger: lingerTime, drain: lingerBytes, answer: crowdedAnswer, metrics: s.metrics.conns})
-	s.metrics.conns.now.Store(s.listener)
 	s.served = make(chan struct{})
 	go func() {
 		defer close(s.served)
@@ -146,15 +151,6 @@ func (s *Server) Start() error {
 		}
 	}()
 	return nil
-}
-
-// encrypted gives connections TLS; without settings they stay as they are. The
-// handshake is part of a connection's first Read, and of the time that it has.
-func encrypted(l net.Listener, settings *tls.Config) net.Listener {
-	if settings == nil {
-		return l
-	}
-	return tls.NewListener(l, settings)
 }
 
 // Addr is the bound address; nil before Start.
@@ -178,13 +174,13 @@ func (s *Server) Stop(ctx context.Context) error {
 	idle := waitUntil(ctx, func() bool { return s.work.Load() == 0 })
 	s.keys.used.Stop()
 	// The library takes a connection that has sent nothing for one with a request.
-	silent := time.AfterFunc(silentFor, s.listener.cutSilent)
+	silent := time.AfterFunc(silentFor, s.listener.CutSilent)
 	err := s.http.ShutdownWithContext(ctx)
 	silent.Stop()
 	_ = s.listener.Close() // the library does not know it before its first accept
 	<-s.served
-	s.listener.cutBusy()
-	s.listener.wait(ctx) // those that still send what nobody wants
+	s.listener.CutBusy()
+	s.listener.Wait(ctx) // those that still send what nobody wants
 	if idle != nil {
 		return idle
 	}
@@ -196,10 +192,10 @@ func (s *Server) Stop(ctx context.Context) error {
 
 // crowdedAnswer is the answer of the API to a connection that has no place.
 func crowdedAnswer(reason string) string {
-	if reason == crowdedShare {
-		return refusalText(api.RateLimited, jitter(1, 9))
+	if reason == listen.NoShare {
+		return listen.RefusalText(api.RateLimited, listen.Jitter(1, 9))
 	}
-	return refusalText(api.Overloaded, jitter(10, 10))
+	return listen.RefusalText(api.Overloaded, listen.Jitter(10, 10))
 }
 
 // silentFor is how long a connection may say nothing while the server stops: a
@@ -222,13 +218,4 @@ func waitUntil(ctx context.Context, done func() bool) error {
 		}
 	}
 	return nil
-}
-
-// quietLogger takes fasthttp's own lines. Their text may hold what a client
-// sent, so only the fact is kept, at debug level.
-type quietLogger struct{ log *slog.Logger }
-
-// Printf drops the arguments: they may hold raw request bytes.
-func (l quietLogger) Printf(format string, _ ...any) {
-	l.log.Debug("http library line", "format", strings.TrimSpace(format))
 }

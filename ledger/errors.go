@@ -22,7 +22,7 @@ var (
 	ErrNodeAlive          = errors.New("ledger: the node was seen lately")
 	ErrOtherCluster       = errors.New("ledger: nodes of a cluster with another name use this ledger")
 	ErrTooManyOverrides   = errors.New("ledger: too many overrides hold: clear some that are not needed any more")
-	ErrClock              = errors.New("ledger: its clock is not believed, so nothing is erased or expired (docs/runbooks/clock-wrong.md)")
+	ErrClock              = errors.New("ledger: its clock is not believed, so nothing is erased or expired (docs/operators/runbooks/clock-wrong.md)")
 	ErrNothingFound       = errors.New("ledger: an audit finds nothing about it that is not set right already")
 	ErrUncorrectable      = errors.New("ledger: a correction cannot set this right")
 	ErrNoSuchUser         = errors.New("ledger: no such user")

@@ -73,7 +73,7 @@ func (b Beat) Check() error {
 	}
 	for i := 1; i < len(b.View); i++ {
 		if bytes.Compare(b.View[i-1].Session[:], b.View[i].Session[:]) >= 0 {
-			return fmt.Errorf("a view that does not ascend by session: %w", ErrIllegal)
+			return fmt.Errorf("view is not sorted by session: %w", ErrIllegal)
 		}
 	}
 	for i := 1; i < len(b.Silent); i++ {

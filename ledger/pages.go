@@ -182,7 +182,7 @@ type Move struct {
 	Kind    MoveKind
 	Granted Credits // of a grant; below zero when a correction took some
 	Reason  string  // of a grant or a correction
-	Author  string  // of a grant or a correction, as WithAuthor said; "": nobody did, or it is of an older version
+	Author  string  // of a grant or a correction, as WithAuthor said; "": nobody did
 
 	Verification             *Verification // of a move of a verification
 	Held, Charged, GivenBack Credits       // Charged is below zero when a correction gave back what was spent

@@ -76,8 +76,8 @@ func Invariants() []Invariant {
 			"The row was changed past the program. Its entries are the truth: set its column paid to 1 if it has any, " +
 				"otherwise to 0. What has entries is never deleted, whatever its mark says."},
 		{Days, "the credits of each day and kind are the sum of the entries",
-			"The entries are the truth. While nodes of an older version work after `rollcall migrate`, their entries are not " +
-				"counted by day. When all nodes are upgraded, run `rollcall migrate` again: it counts the days from the entries."},
+			"The row of credit_days was changed past the program, and statements of credits show it. The entries are the truth: set the " +
+				"credits of the named day and kind to the sum of the workspace's entries of that kind and day."},
 		{Storage, "the database is sound and every row can be read",
 			"Stop the node and keep a copy of its files before anything else. Check the disk, then restore the " +
 				"newest backup in which an audit finds nothing. On a database server run its own checks."},

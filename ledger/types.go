@@ -308,3 +308,19 @@ const ViolationsMax = 1000
 // reads the file. Uploads are cut into 256 KiB; this leaves room, and is below the
 // 1 MiB that CockroachDB wants of a row.
 const ChunkBytesMax = 512 << 10
+
+// Millis is the number that is stored for a time; 0 for the zero time.
+func Millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// Clock is the time of a stored number; the zero time for 0.
+func Clock(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}

@@ -117,3 +117,37 @@ func TestPublicHellos(t *testing.T) {
 		}
 	}
 }
+
+// TestAnOldTLS is the public sample P042: a receiver that knows nothing newer than TLS 1.0 is asked under it, since the
+// choice is that or clear text, and in clear where the handshake fails.
+func TestAnOldTLS(t *testing.T) {
+	const offered = "> 220 hi\n< EHLO probe.example\n> 250-mx\n> 250 STARTTLS\n"
+	asked := "< EHLO probe.example\n> 250 mx\n< MAIL FROM:<back@probe.example>\n> 250 ok\n" +
+		"< RCPT TO:<a@b.example>\n> 550 5.1.1 no\n< QUIT\n> 221 bye\n! close"
+	ask := func(s *Session) Reply {
+		answers, err := s.Probe(t.Context(), []Address{{Local: "a", Domain: "b.example"}},
+			Ask{Depth: 1, PerTransaction: 1, RefusedMax: 1})
+		if err != nil || len(answers) != 1 {
+			t.Fatalf("%d answers, %v", len(answers), err)
+		}
+		s.Quit()
+		return answers[0].Reply
+	}
+	dial, at := script(offered + "< STARTTLS\n> 220 go\n! tls10\n" + asked).listen(t)
+	s, err := Open(t.Context(), dial, "mx.example", at, testOptions())
+	if err != nil || !s.TLS() || ask(s).Code != 550 {
+		t.Fatalf("under TLS 1.0: %v", err)
+	}
+
+	dial, at = script(offered + "< STARTTLS\n> 220 go\n! close").listen(t)
+	_, err = Open(t.Context(), dial, "mx.example", at, testOptions())
+	if f := failure(t, err); f.Stage != StageTLS {
+		t.Fatalf("a handshake that fails: %v", f)
+	}
+	o := testOptions()
+	o.TLS = TLSOff
+	dial, at = script("> 220 hi\n" + asked).listen(t)
+	if s, err = Open(t.Context(), dial, "mx.example", at, o); err != nil || s.TLS() || ask(s).Code != 550 {
+		t.Fatalf("in clear: %v", err)
+	}
+}

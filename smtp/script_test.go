@@ -28,6 +28,7 @@ import (
 //	< text     expect this line; "< *" takes any
 //	! close | reset    end the connection
 //	! tls              go on under TLS
+//	! tls10            go on under TLS 1.0
 //	! eof              expect that the client ends the connection, and nothing before
 //	! hang             read until the client ends the connection
 //	! deaf             neither read nor write for an hour; only on a fake clock
@@ -101,8 +102,13 @@ func act(conn net.Conn, in *bufio.Reader, what string) (net.Conn, *bufio.Reader,
 		}
 		_ = conn.(*net.TCPConn).SetLinger(0)
 		return conn, in, conn.Close()
-	case "tls":
-		secure := tls.Server(conn, serverTLS)
+	case "tls", "tls10":
+		config := serverTLS
+		if last := serverTLS.Clone(); what == "tls10" {
+			last.MinVersion, last.MaxVersion = tls.VersionTLS10, tls.VersionTLS10
+			config = last
+		}
+		secure := tls.Server(conn, config)
 		return secure, bufio.NewReader(secure), secure.Handshake()
 	case "deaf":
 		<-time.After(time.Hour)

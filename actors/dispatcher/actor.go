@@ -10,9 +10,9 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/actors/guard"
-	"rollcall/actors/span"
 	"rollcall/actors/verification"
 	"rollcall/ledger"
+	"rollcall/ledger/tracing"
 )
 
 // running is one verification that has an actor here.
@@ -262,10 +262,10 @@ func (s *shell) trace(began time.Time, states []ledger.Verification, err error) 
 	if len(states) == 0 && err == nil {
 		return
 	}
-	told := s.options.Work.Tracer.Past(span.Lease, began)
-	told.Count(span.Leases, int64(len(states)))
+	told := s.options.Work.Tracer.Past(tracing.Lease, began)
+	told.Count(tracing.Leases, int64(len(states)))
 	if len(states) == 1 {
-		told.ID(span.Verification, states[0].ID)
+		told.ID(tracing.Verification, states[0].ID)
 	}
 	told.End(err != nil)
 }

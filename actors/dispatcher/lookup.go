@@ -6,8 +6,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/google/uuid"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/verification"
-	"rollcall/actors/view"
 )
 
 // lookupWithin bounds Lookup: a verification actor answers at once, unless it has much
@@ -16,9 +16,9 @@ const lookupWithin = time.Second
 
 // Lookup says what the open addresses of a verification wait for; false when this node
 // does not have it, or does not answer in time.
-func (d *Dispatcher) Lookup(id uuid.UUID) (view.Verification, bool) {
+func (d *Dispatcher) Lookup(id uuid.UUID) (inspect.Verification, bool) {
 	found, err := d.root.RequestFuture(d.pid, ask{id}, lookupWithin).Result()
-	v, ok := found.(view.Verification)
+	v, ok := found.(inspect.Verification)
 	return v, ok && err == nil
 }
 
@@ -30,7 +30,7 @@ func (s *shell) tell(c actor.Context, id uuid.UUID) {
 	}
 	for _, w := range s.line.waiters {
 		if w.state.ID == id {
-			c.Respond(view.Verification{ID: id.String(), Workspace: w.state.Workspace.String(),
+			c.Respond(inspect.Verification{ID: id.String(), Workspace: w.state.Workspace.String(),
 				Status: string(w.state.Status), Total: w.state.Total, Final: w.state.Counts.Sum(), At: time.Now(),
 				Why: "its file waits for memory: this node has others in work"})
 			return

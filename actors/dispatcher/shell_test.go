@@ -20,8 +20,8 @@ import (
 
 	"rollcall/actors/domain"
 	"rollcall/actors/guard"
+	"rollcall/actors/inspect"
 	"rollcall/actors/verification"
-	"rollcall/actors/view"
 	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
@@ -234,7 +234,7 @@ func newOffice(t *testing.T) *office {
 	guard.New(prometheus.NewRegistry(), log).Install(o.system)
 	t.Cleanup(func() {
 		o.system.Shutdown()
-		<-time.After(10 * deadLetters)
+		<-time.After(10*deadLetters + 2*time.Second) // the goroutines that the guard keeps end too
 		if err := store.Close(); err != nil {
 			t.Error(err)
 		}
@@ -569,7 +569,7 @@ func TestLookup(t *testing.T) {
 		<-time.After(10 * time.Second)
 		v, ok := d.Lookup(first)
 		if !ok || v.ID != first.String() || v.Workspace != o.workspace.String() || v.Status != "verifying" ||
-			v.Total != 1 || len(v.Waits) != 1 || v.Waits[0].Addresses != 1 || v.Waits[0].For != view.ForRoute {
+			v.Total != 1 || len(v.Waits) != 1 || v.Waits[0].Addresses != 1 || v.Waits[0].For != inspect.ForRoute {
 			t.Errorf("at work: %+v, %v", v, ok)
 		}
 		if v, ok = d.Lookup(second); !ok || v.ID != second.String() || v.Why == "" || len(v.Waits) != 0 {

@@ -10,14 +10,14 @@ import (
 
 	"rollcall/actors/alarm"
 	"rollcall/actors/guard"
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/mx"
 )
 
 // resolveJitter: pauses before a receiver is looked for are longer by up to one
-// part in this many, so that not all domains ask at once when a node is lost. Guess.
+// part in this many, so that not all domains ask at once when a node is lost: they spread over a second and more.
 const resolveJitter = 4
 
 // routeTimeout bounds one question for a route, with the wait for its turn; the resolver's
@@ -26,15 +26,15 @@ const routeTimeout = 10 * time.Minute
 
 // Actor is the shell around a planner.
 type Actor struct {
-	options   Options
-	planner   *planner
-	receivers map[int]*actor.PID // by shard
-	alarm     alarm.Alarm
-	quiet     time.Time // what the parent was told last
-	told      Waits     // the same
-	toldAt    time.Time
-	ctx       context.Context
-	cancel    context.CancelFunc
+	options  Options
+	planner  *planner
+	receiver *actor.PID // nil: not known
+	alarm    alarm.Alarm
+	quiet    time.Time // what the parent was told last
+	told     Waits     // the same
+	toldAt   time.Time
+	ctx      context.Context
+	cancel   context.CancelFunc
 }
 
 type (
@@ -43,9 +43,8 @@ type (
 		err   error
 	}
 	receiverDone struct {
-		shard int
-		key   string
-		pid   *actor.PID
+		key string
+		pid *actor.PID
 	}
 	recallDone struct{}
 	panicked   struct{} // what was done beside the actor
@@ -57,8 +56,7 @@ func New(o Options, w Work) actor.Actor {
 	var seed [32]byte
 	_, _ = crypto.Read(seed[:]) // never fails: crypto/rand ends the process instead
 	now := time.Now()
-	return &Actor{options: o, planner: newPlanner(now, o, w, seed), toldAt: now,
-		receivers: map[int]*actor.PID{}, ctx: ctx, cancel: cancel}
+	return &Actor{options: o, planner: newPlanner(now, o, w, seed), toldAt: now, ctx: ctx, cancel: cancel}
 }
 
 // Receive implements actor.Actor. Nothing here blocks.
@@ -67,37 +65,37 @@ func (a *Actor) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *actor.Started:
 	case *actor.Stopping:
-		a.stop(c)
+		a.stopWork(c)
 		return
 	case *actor.Stopped: // who remembers this actor's name remembers the actor, and nothing else then
-		a.planner, a.receivers, a.told = nil, nil, Waits{}
+		a.planner, a.receiver, a.told = nil, nil, Waits{}
 		return
 	case *wire.OfferAck:
-		a.planner.acked(now, m)
+		a.planner.backlog.takeAck(now, m)
 	case *wire.Results:
-		a.planner.results(now, m)
+		a.planner.takeResults(now, m)
 	case *wire.Pulse:
-		a.pulsed(c, now, m)
+		a.takePulse(c, now, m)
 	case *wire.Moved:
-		if a.current(c.Sender(), m.GetTask()) {
-			a.planner.moved(now, m)
+		if a.isCurrent(c.Sender(), m.GetTask()) {
+			a.planner.backlog.takeMoved(now, m)
 		}
 	case *actor.Terminated:
-		a.terminated(now, m)
+		a.takeTermination(now, m)
 	case Hold:
-		a.planner.hold(now, m.On)
+		a.planner.holdWork(now, m.On)
 	case Park:
-		a.park(c, now)
+		a.parkWork(c, now)
 	case Resume:
-		a.planner.resume()
+		a.planner.held = false
 	case routeDone:
-		a.planner.routed(now, m.route, m.err)
+		a.planner.takeRoute(now, m.route, m.err)
 	case receiverDone:
-		a.reach(c, m)
+		a.reachReceiver(c, m)
 	case recallDone:
 		a.planner.controls.recallOver()
 	case panicked:
-		panic("what this actor had begun panicked") // so that its parent begins it anew
+		panic("a task of this domain panicked") // so that its parent begins it anew
 	case alarm.WakeUp:
 		if _, ok := a.alarm.Rings(m, now); !ok {
 			return
@@ -108,8 +106,8 @@ func (a *Actor) Receive(c actor.Context) {
 	a.plan(c, now)
 }
 
-// park tells the parent what is left, or that it is not the time for that.
-func (a *Actor) park(c actor.Context, now time.Time) {
+// parkWork tells the parent what is left, or that it is not the time for that.
+func (a *Actor) parkWork(c actor.Context, now time.Time) {
 	left, ok := a.planner.park(now)
 	if !ok {
 		c.Send(c.Parent(), NotParked{Domain: a.planner.work.Domain})
@@ -118,11 +116,11 @@ func (a *Actor) park(c actor.Context, now time.Time) {
 	c.Send(c.Parent(), left)
 }
 
-// tell says what the addresses wait for, if there is anything new; it gives the time to
+// tellWaits says what the addresses wait for, if there is anything new; it gives the time to
 // see to it again, or to wake for something else.
-func (a *Actor) tell(c actor.Context, now, wake time.Time) time.Time {
+func (a *Actor) tellWaits(c actor.Context, now, wake time.Time) time.Time {
 	next := a.toldAt.Add(tellEvery)
-	if now.Before(next) && !a.concluded() {
+	if now.Before(next) && !a.hasConcluded() {
 		return earlier(wake, next)
 	}
 	a.toldAt = now
@@ -134,22 +132,22 @@ func (a *Actor) tell(c actor.Context, now, wake time.Time) time.Time {
 	return wake
 }
 
-// concluded says whether addresses that waited for control probes became final since the
+// hasConcluded reports whether addresses that waited for control probes became final since the
 // parent was told of them: it would take them for some that wait at the receiver.
-func (a *Actor) concluded() bool {
+func (a *Actor) hasConcluded() bool {
 	before := 0
 	for _, w := range a.told.Waits {
-		if w.For == view.ForControl {
+		if w.For == inspect.ForControl {
 			before += w.Addresses
 		}
 	}
-	return a.planner.weighed() < before && !a.planner.draining
+	return a.planner.controls.countWeighed() < before && !a.planner.draining
 }
 
 func (a *Actor) plan(c actor.Context, now time.Time) {
 	steps, finals, wake := a.planner.plan(now)
 	for _, s := range steps {
-		a.do(c, s)
+		a.doStep(c, s)
 	}
 	if len(finals) > 0 {
 		c.Send(c.Parent(), Finals{Domain: a.planner.work.Domain, Finals: finals, Done: a.planner.left == 0})
@@ -157,19 +155,19 @@ func (a *Actor) plan(c actor.Context, now time.Time) {
 	if a.planner.left == 0 {
 		return
 	}
-	if until := a.planner.quiet(now); !until.Equal(a.quiet) {
+	if until := a.planner.quietUntil(now); !until.Equal(a.quiet) {
 		if a.quiet.IsZero() {
 			a.toldAt = time.Time{}
-			wake = a.tell(c, now, wake) // the customer is told what it waits for when he is told that it waits
+			wake = a.tellWaits(c, now, wake) // the customer is told what it waits for when he is told that it waits
 		}
 		a.quiet = until
 		c.Send(c.Parent(), Quiet{Domain: a.planner.work.Domain, Until: until})
 	}
-	a.alarm.Set(c, now, a.tell(c, now, wake))
+	a.alarm.Set(c, now, a.tellWaits(c, now, wake))
 }
 
-// do carries out one step; what may wait, waits in a goroutine.
-func (a *Actor) do(c actor.Context, s step) {
+// doStep carries out one step; what may wait, waits in a goroutine.
+func (a *Actor) doStep(c actor.Context, s step) {
 	root, self, ctx := c.ActorSystem().Root, c.Self(), a.ctx
 	beside, failed := guard.Of(c.ActorSystem()), func() { root.Send(self, panicked{}) }
 	switch s := s.(type) {
@@ -185,10 +183,10 @@ func (a *Actor) do(c actor.Context, s step) {
 			root.Send(self, routeDone{route, err})
 		}, failed)
 	case findReceiver:
-		key := a.planner.shardKey(s.shard)
+		key := a.planner.route.key
 		resolve := func() {
 			if ctx.Err() == nil {
-				root.Send(self, receiverDone{s.shard, key, a.options.Resolve(key)})
+				root.Send(self, receiverDone{key, a.options.Resolve(key)})
 			}
 		}
 		if s.after > 0 {
@@ -204,75 +202,73 @@ func (a *Actor) do(c actor.Context, s step) {
 			root.Send(self, recallDone{})
 		}, failed)
 	case tell:
-		if pid := a.receivers[s.shard]; pid != nil {
-			c.Request(pid, s.msg)
+		if a.receiver != nil {
+			c.Request(a.receiver, s.msg)
 		}
 	case reply:
 		if c.Sender() != nil {
 			c.Send(c.Sender(), s.msg)
 		}
 	case guardSeen:
-		a.warn(s)
+		a.warnOfGuard(s)
 	case leave:
-		if pid := a.receivers[s.shard]; pid != nil {
-			c.Unwatch(pid)
-			delete(a.receivers, s.shard)
+		if a.receiver != nil {
+			c.Unwatch(a.receiver)
+			a.receiver = nil
 		}
 	}
 }
 
-// warn tells people that a receiver does not answer truly any more.
-func (a *Actor) warn(s guardSeen) {
+// warnOfGuard tells people that a receiver does not answer truly any more.
+func (a *Actor) warnOfGuard(s guardSeen) {
 	a.options.Log.Warn("receiver accepts every address behind many refusals", "domain", a.planner.work.Domain,
 		"receiver", a.planner.route.key, "reason", smtp.HarvestGuard.String(), "until", s.until)
 }
 
-func (a *Actor) reach(c actor.Context, m receiverDone) {
-	if a.planner.found(m.shard, m.key, m.pid != nil) && m.pid != nil {
-		a.receivers[m.shard] = m.pid
+func (a *Actor) reachReceiver(c actor.Context, m receiverDone) {
+	if a.planner.foundReceiver(m.key, m.pid != nil) && m.pid != nil {
+		a.receiver = m.pid
 		c.Watch(m.pid)
 	}
 }
 
-// current says whether a message about a task comes from the receiver it is with.
-func (a *Actor) current(sender *actor.PID, t *wire.Task) bool {
-	s := a.planner.mine(t)
-	return s != nil && a.receivers[s.number] != nil && a.receivers[s.number].Equal(sender)
+// isCurrent reports whether a message about a task comes from the receiver it is with.
+func (a *Actor) isCurrent(sender *actor.PID, t *wire.Task) bool {
+	return a.planner.backlog.isMine(t) && a.receiver != nil && a.receiver.Equal(sender)
 }
 
-// pulsed hands a pulse to the planner. A receiver that thinks it has our work, and
+// takePulse hands a pulse to the planner. A receiver that thinks it has our work, and
 // is not the one that we work with, is told that it has not.
-func (a *Actor) pulsed(c actor.Context, now time.Time, m *wire.Pulse) {
-	if a.current(c.Sender(), m.GetTask()) {
-		a.planner.pulsed(now, m)
-	} else if c.Sender() != nil && a.planner.mine(m.GetTask()) != nil {
+func (a *Actor) takePulse(c actor.Context, now time.Time, m *wire.Pulse) {
+	if a.isCurrent(c.Sender(), m.GetTask()) {
+		a.planner.backlog.takePulse(now, m)
+	} else if c.Sender() != nil && a.planner.backlog.isMine(m.GetTask()) {
 		c.Send(c.Sender(), &wire.Cancel{Task: m.GetTask()})
 	}
 }
 
-// terminated tells the planner of the end of a receiver. One that stopped may have
+// takeTermination tells the planner of the end of a receiver. One that stopped may have
 // failed over what it was asked; one that is not to be reached has not.
-func (a *Actor) terminated(now time.Time, m *actor.Terminated) {
-	for shard, pid := range a.receivers {
-		if m.Who.Equal(pid) {
-			suspicion := 0
-			if m.Why == actor.TerminatedReason_Stopped {
-				suspicion = lostSure
-			}
-			a.planner.gone(now, a.planner.shards[shard], suspicion)
-		}
+func (a *Actor) takeTermination(now time.Time, m *actor.Terminated) {
+	if a.receiver == nil || !m.Who.Equal(a.receiver) {
+		return
 	}
+	suspicion := 0
+	if m.Why == actor.TerminatedReason_Stopped {
+		suspicion = lostSure
+	}
+	a.planner.backlog.loseReceiver(now, suspicion)
 }
 
-// stop takes back what the receiver still has.
-func (a *Actor) stop(c actor.Context) {
+// stopWork takes back what the receiver still has.
+func (a *Actor) stopWork(c actor.Context) {
 	a.cancel()
 	a.alarm.Stop()
-	for shard, pid := range a.receivers {
-		c.Unwatch(pid) // which keeps a list of who watches it
-		if s := a.planner.shards[shard]; len(s.chunks) > 0 || s.told > 0 {
-			c.Send(pid, &wire.Cancel{Task: s.task})
+	if a.receiver != nil {
+		c.Unwatch(a.receiver) // which keeps a list of who watches it
+		if b := &a.planner.backlog; len(b.chunks) > 0 || b.receiver.told > 0 {
+			c.Send(a.receiver, &wire.Cancel{Task: b.task})
 		}
 	}
-	a.planner.end()
+	a.planner.endWork()
 }

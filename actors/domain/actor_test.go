@@ -3,7 +3,6 @@ package domain
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -257,48 +256,6 @@ func TestActorAsksControlProbesApart(t *testing.T) {
 	})
 }
 
-// TestActorWorksWithTheReceiverOfEachShard: one offer for each shard goes to the
-// receiver of its key, and the end of one is not that of another.
-func TestActorWorksWithTheReceiverOfEachShard(t *testing.T) {
-	var keys chan string
-	withActorOf(t, func(s *stage, o *Options) {
-		keys = make(chan string, 10)             // of the bubble
-		o.Shards = func(string) int { return 3 } // anna is in shard 1, bert in 2
-		o.Resolve = func(key string) *actor.PID {
-			keys <- key
-			pid := s.system.Root.Spawn(actor.PropsFromFunc(s.plays))
-			<-s.resolved // not before the test says so
-			return pid
-		}
-	}, func(s *stage) {
-		for range 2 {
-			s.resolved <- nil
-		}
-		if got := []string{<-keys, <-keys}; !slices.Contains(got, "receiver.test#1.3") ||
-			!slices.Contains(got, "receiver.test#2.3") {
-			t.Fatalf("resolved %q", got)
-		}
-		first, second := <-s.offers, <-s.offers
-		if first.at.Equal(second.at) {
-			t.Fatal("both shards are with one receiver")
-		}
-		lost := first.msg.(*wire.Offer)
-		_ = s.system.Root.StopFuture(first.at).Wait()
-		s.resolved <- nil
-		third := <-s.offers
-		if o := third.msg.(*wire.Offer); o.GetTask().GetShard() != lost.GetTask().GetShard() ||
-			third.at.Equal(second.at) {
-			t.Fatalf("after the end of a receiver %v is offered, want what it had", o)
-		}
-		for _, r := range []received{second, third} {
-			s.answers(r.at, r.from, r.msg.(*wire.Offer), refused, 1)
-			gets[*wire.ResultsAck](s, r.at)
-		}
-		s.finals(1, false)
-		s.finals(1, true)
-	})
-}
-
 // TestActorTellsDoublesToStop: a receiver that pulses for a task that another one
 // has by now is told to drop it, and its pulse is not taken for the other's.
 func TestActorTellsDoublesToStop(t *testing.T) {
@@ -332,7 +289,8 @@ func TestActorTellsDoublesToStop(t *testing.T) {
 
 // TestActorAsksTheCluster: what another node has learned saves the control probe.
 func TestActorAsksTheCluster(t *testing.T) {
-	m := &memory{facts: map[string]ledger.Fact{"domain/example.test/mx.receiver.test": {Key: "domain/example.test/mx.receiver.test",
+	const key = "domain/example.test/mx.receiver.test"
+	m := &memory{facts: map[string]ledger.Fact{key: {Key: key,
 		Data: []byte("habit1 accepted=3 refused=0 first=1 last=2"), Expires: morning.AddDate(100, 0, 0)}}}
 	var facts *Facts
 	withActorOf(t, func(_ *stage, o *Options) {

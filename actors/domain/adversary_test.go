@@ -13,7 +13,6 @@ import (
 	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/mx"
-	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
 
@@ -35,7 +34,7 @@ type adversary struct {
 	// other vice then: from lost answers nobody learns what was refused.
 	guard bool
 	since []time.Time
-	split int // in how many shards the receiver is split at present
+	moves uint64 // how often another receiver became the right one
 
 	final map[uint32]Final
 	calm  bool // no vices any more
@@ -75,7 +74,7 @@ func (a *adversary) do(s step) {
 	case findRoute:
 		a.mail = append(a.mail, delivery{a.now.Add(time.Millisecond), func() {
 			if a.chance(20) {
-				a.b.routed(a.now, mx.Route{}, errDNS)
+				a.b.takeRoute(a.now, mx.Route{}, errDNS)
 				return
 			}
 			r := testRoute
@@ -83,11 +82,11 @@ func (a *adversary) do(s step) {
 			if a.chance(20) {
 				r.Receiver = "other.test"
 			}
-			a.b.routed(a.now, r, nil)
+			a.b.takeRoute(a.now, r, nil)
 		}})
 	case findReceiver:
-		key := a.b.shardKey(s.shard)
-		a.mail = append(a.mail, delivery{a.now.Add(s.after), func() { a.b.found(s.shard, key, !a.chance(20)) }})
+		key := a.b.route.key
+		a.mail = append(a.mail, delivery{a.now.Add(s.after), func() { a.b.foundReceiver(key, !a.chance(20)) }})
 	case recall:
 		a.mail = append(a.mail, delivery{a.now.Add(time.Second), func() { a.b.controls.recallOver() }})
 	case tell:
@@ -97,18 +96,14 @@ func (a *adversary) do(s step) {
 				a.offered(m)
 			}
 		case *wire.Cancel:
-			for number, o := range a.open {
-				if o.GetTask().GetShard() == m.GetTask().GetShard() {
-					delete(a.open, number)
-				}
-			}
+			clear(a.open)
 		}
 	}
 }
 
 // offered takes an offer, or does not.
 func (a *adversary) offered(m *wire.Offer) {
-	if s := a.b.mine(m.GetTask()); s == nil || s.chunks[m.GetChunk()] == nil {
+	if !a.b.backlog.isMine(m.GetTask()) || a.b.backlog.chunkOf(m.GetChunk()) == nil {
 		return // taken back in the same breath: Cancel comes behind
 	}
 	for _, p := range m.GetProbes() {
@@ -118,10 +113,6 @@ func (a *adversary) offered(m *wire.Offer) {
 		if want := fmt.Sprintf("user%d", p.GetOrdinal()); p.GetOrdinal() != controlOrdinal &&
 			p.GetLocal() != want {
 			a.t.Fatalf("ordinal %d is offered as %q", p.GetOrdinal(), p.GetLocal())
-		}
-		at := throttle.ShardOf(p.GetLocal(), "example.test", len(a.b.shards))
-		if uint32(at) != m.GetTask().GetShard() {
-			a.t.Fatalf("%s is offered to shard %d, want %d", p.GetLocal(), m.GetTask().GetShard(), at)
 		}
 		if p.GetOrdinal() == controlOrdinal && len(a.b.controls.accepted) == 0 && (m.Retries() || m.GetChunk() > 1) {
 			a.t.Fatal("a control probe that nobody needs")
@@ -133,26 +124,25 @@ func (a *adversary) offered(m *wire.Offer) {
 		ack.Refusal = wire.Refusal(rapid.IntRange(1, 3).Draw(a.t, "refusal"))
 	} else {
 		a.open[m.GetChunk()] = m
-		a.keys[m.GetChunk()] = a.b.shardKey(int(m.GetTask().GetShard()))
+		a.keys[m.GetChunk()] = a.b.route.key
 	}
-	a.post(func() { a.b.acked(a.now, ack) })
+	a.post(func() { a.b.backlog.takeAck(a.now, ack) })
 }
 
 // census checks that every address is in exactly one place.
 func (a *adversary) census() {
 	places := map[uint32]int{}
-	for _, s := range a.b.shards {
-		for _, o := range s.chunks {
-			for ordinal := range o.left {
-				places[ordinal]++
-			}
-		}
-		for _, ordinal := range slices.Concat(s.ready, s.ordinals[s.next:]) {
+	s := &a.b.backlog
+	for _, o := range s.chunks {
+		for ordinal := range o.left {
 			places[ordinal]++
 		}
-		for _, d := range s.deferred {
-			places[d.ordinal]++
-		}
+	}
+	for _, ordinal := range slices.Concat(s.ready, s.ordinals[s.next:]) {
+		places[ordinal]++
+	}
+	for _, d := range a.b.retries.deferred {
+		places[d.ordinal]++
 	}
 	for _, f := range slices.Concat(a.b.controls.accepted, a.b.controls.proven) {
 		places[f.ordinal]++
@@ -173,23 +163,22 @@ func (a *adversary) census() {
 
 // work answers a part of what is open, and misbehaves.
 func (a *adversary) work() {
-	for _, s := range a.b.shards {
-		if s.out(false) > chunksMax || s.out(true) > chunksMax {
-			a.t.Fatalf("%d chunks are open, and %d of due retries", s.out(false), s.out(true))
-		}
-		switch {
-		case !s.reached:
-		case a.chance(1):
-			a.b.gone(a.now, s, rapid.IntRange(0, lostSure).Draw(a.t, "suspicion"))
-		case a.chance(1):
-			a.b.moved(a.now, &wire.Moved{Task: s.task})
-		}
+	s := &a.b.backlog
+	if s.countOut(false) > chunksMax || s.countOut(true) > chunksMax {
+		a.t.Fatalf("%d chunks are open, and %d of due retries", s.countOut(false), s.countOut(true))
+	}
+	switch {
+	case !s.receiver.reached:
+	case a.chance(1):
+		a.b.backlog.loseReceiver(a.now, rapid.IntRange(0, lostSure).Draw(a.t, "suspicion"))
+	case a.chance(1):
+		a.b.backlog.takeMoved(a.now, &wire.Moved{Task: s.task})
 	}
 	if a.chance(5) {
 		clear(a.open) // forgotten
 	}
 	if a.chance(2) {
-		a.split = rapid.IntRange(1, 4).Draw(a.t, "split")
+		a.moves++
 	}
 	pulses := map[string]*wire.Pulse{}
 	for _, number := range a.numbers() {
@@ -214,8 +203,8 @@ func (a *adversary) work() {
 	}
 	for _, key := range slices.Sorted(maps.Keys(pulses)) {
 		a.post(func() {
-			if s := a.b.mine(pulses[key].GetTask()); s != nil && a.b.shardKey(s.number) == key {
-				a.b.pulsed(a.now, pulses[key]) // the shell lets no others through
+			if a.b.backlog.isMine(pulses[key].GetTask()) && a.b.route.key == key {
+				a.b.backlog.takePulse(a.now, pulses[key]) // the shell lets no others through
 			}
 		})
 	}
@@ -239,7 +228,7 @@ func (a *adversary) answer(m *wire.Offer, probes []*wire.Probe) {
 		r.Answers = append(r.Answers, say.answer(&texts, p.GetOrdinal(), a.now))
 	}
 	r.Texts = texts.List()
-	a.post(func() { a.b.results(a.now, r) })
+	a.post(func() { a.b.takeResults(a.now, r) })
 }
 
 // guardAfter is the number of refusals behind which the adversary's guard accepts all.
@@ -321,9 +310,10 @@ func TestAdversary(t *testing.T) {
 	effort.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 1200).Draw(t, "addresses")
 		a := &adversary{t: t, now: morning, open: map[uint64]*wire.Offer{}, keys: map[uint64]string{},
-			batch: map[uint64]uint64{}, final: map[uint32]Final{}, split: rapid.IntRange(1, 4).Draw(t, "split")}
+			batch: map[uint64]uint64{}, final: map[uint32]Final{}}
 		o := testOptions()
-		o.Shards = func(string) int { return a.split }
+		o.Version = func() uint64 { return a.moves }
+		o.Match = func(r mx.Route) string { return fmt.Sprintf("%s/%d", r.Receiver, a.moves%3) }
 		if rapid.Bool().Draw(t, "shared facts") {
 			o.Facts = ShareFacts(emptyStore{}, o.Log)
 		}
@@ -347,8 +337,7 @@ func TestAdversary(t *testing.T) {
 		for seconds := 0; len(a.final) < n; seconds++ {
 			a.calm = seconds > vicious || a.guard
 			step := time.Second
-			out := func(s *shard) bool { return len(s.chunks) > 0 }
-			if !slices.ContainsFunc(a.b.shards, out) && len(a.mail) == 0 {
+			if len(a.b.backlog.chunks) == 0 && len(a.mail) == 0 {
 				step = time.Minute
 			}
 			a.now = a.now.Add(step)
@@ -356,7 +345,7 @@ func TestAdversary(t *testing.T) {
 			a.work()
 			a.plan()
 			a.census()
-			rested = rested || a.b.resting(a.now)
+			rested = rested || a.b.route.isResting(a.now)
 			most := 9 * time.Hour // more than the time to give up, from the last lost chunk on
 			if rested {
 				most = w.Deadline.Sub(morning) + 10*time.Minute // what is out then comes back
@@ -365,11 +354,7 @@ func TestAdversary(t *testing.T) {
 				t.Fatalf("%d of %d are final after %s, a guard made it rest: %v", len(a.final), n, took, rested)
 			}
 		}
-		deferred, history := 0, 0
-		for _, s := range a.b.shards {
-			deferred += len(s.deferred)
-			history += len(s.history)
-		}
+		deferred, history := len(a.b.retries.deferred), len(a.b.retries.again)
 		if a.b.left != 0 || deferred > 1 || history > 1 {
 			t.Fatalf("at the end %d are left, %d deferred, %d in the history", a.b.left, deferred, history)
 		}

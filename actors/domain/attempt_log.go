@@ -12,19 +12,19 @@ import (
 
 const (
 	// saidMax is how many different things that were said a planner keeps whatever
-	// there is: most answers of one domain are the same. Guess: with texts of
+	// there is: most answers of one domain are the same. With texts of
 	// evidence.TextMax bytes they take 2.5 MB.
 	saidMax = 2000
 
 	// textsMax bounds what the planners of a node keep beyond that, for receivers that
-	// never say the same twice, in bytes. Guess.
+	// never say the same twice, in bytes: 26,000 of the longest texts.
 	textsMax = 32 << 20
 
 	// saidBytes is about what one thing takes that was said, without its text.
 	saidBytes = 200
 
 	// sourcesMax bounds the source addresses that a planner tells apart. What comes
-	// from yet another one is not known to be greylisted. Guess: nodes have some each.
+	// from yet another one is not known to be greylisted. A node has some, a cluster some tens.
 	sourcesMax = 1000
 
 	// notesPage is how many notes are made room for at once.
@@ -43,7 +43,7 @@ type said struct {
 	attempt evidence.Attempt
 	hash    uint64
 	refs    uint32
-	loose   bool // counts as text of the node: see Load.keep
+	loose   bool // counts as text of the node: see Load.keepBytes
 }
 
 // attemptLog keeps the attempts at the addresses that wait, in little memory. Attempts
@@ -70,17 +70,17 @@ func newAttemptLog(load *Load) *attemptLog {
 		places: map[uint64]uint32{}}
 }
 
-// take gives the case of an address as far as it is kept, and forgets it.
-func (r *attemptLog) take(p *pending) evidence.Case {
+// takeCase gives the case of an address as far as it is kept, and forgets it.
+func (r *attemptLog) takeCase(p *pending) evidence.Case {
 	c := evidence.Case{Omitted: int(p.omitted)}
 	if p.kept > 0 {
 		c.Attempts = make([]evidence.Attempt, p.kept)
 	}
 	for i := int(p.kept) - 1; i >= 0; i-- {
-		n := r.note(p.newest)
+		n := r.noteAt(p.newest)
 		c.Attempts[i] = r.said[n.said].attempt
 		c.Attempts[i].At = wire.Time(n.at)
-		r.release(n.said)
+		r.releaseSaid(n.said)
 		at := p.newest
 		p.newest, n.older, r.free = n.older, r.free, at
 	}
@@ -88,12 +88,12 @@ func (r *attemptLog) take(p *pending) evidence.Case {
 	return c
 }
 
-// copy gives the case of an address as far as it is kept.
-func (r *attemptLog) copy(p pending) evidence.Case {
+// copyCase gives the case of an address as far as it is kept.
+func (r *attemptLog) copyCase(p pending) evidence.Case {
 	c := evidence.Case{Omitted: int(p.omitted), Attempts: make([]evidence.Attempt, p.kept)}
 	at := p.newest
 	for i := int(p.kept) - 1; i >= 0; i-- {
-		n := r.note(at)
+		n := r.noteAt(at)
 		c.Attempts[i] = r.said[n.said].attempt
 		c.Attempts[i].At = wire.Time(n.at)
 		at = n.older
@@ -101,18 +101,18 @@ func (r *attemptLog) copy(p pending) evidence.Case {
 	return c
 }
 
-// keep files the attempts of a case under an address of which nothing is kept.
-func (r *attemptLog) keep(p *pending, c evidence.Case) {
+// keepCase files the attempts of a case under an address of which nothing is kept.
+func (r *attemptLog) keepCase(p *pending, c evidence.Case) {
 	omitted := c.Omitted
 	var newer *note
 	for i := len(c.Attempts) - 1; i >= 0; i-- { // the newest has the best right to be kept
-		place, ok := r.file(c.Attempts[i], i == len(c.Attempts)-1)
+		place, ok := r.fileSaid(c.Attempts[i], i == len(c.Attempts)-1)
 		if !ok {
 			omitted++
 			continue
 		}
-		number := r.blank()
-		n := r.note(number)
+		number := r.freeNote()
+		n := r.noteAt(number)
 		*n = note{at: wire.Millis(c.Attempts[i].At), said: place}
 		if newer == nil {
 			p.newest = number
@@ -125,20 +125,20 @@ func (r *attemptLog) keep(p *pending, c evidence.Case) {
 	p.omitted = uint16(min(omitted, 1<<16-1))
 }
 
-// time is when the newest attempt at an address was answered.
-func (r *attemptLog) time(p pending) time.Time {
+// newestTime is when the newest attempt at an address was answered.
+func (r *attemptLog) newestTime(p pending) time.Time {
 	if p.newest == 0 {
 		return time.Time{}
 	}
-	return wire.Time(r.note(p.newest).at)
+	return wire.Time(r.noteAt(p.newest).at)
 }
 
-func (r *attemptLog) note(number uint32) *note { return &r.pages[number/notesPage][number%notesPage] }
+func (r *attemptLog) noteAt(number uint32) *note { return &r.pages[number/notesPage][number%notesPage] }
 
-// blank gives the number of a free note.
-func (r *attemptLog) blank() uint32 {
+// freeNote gives the number of a free note.
+func (r *attemptLog) freeNote() uint32 {
 	if number := r.free; number != 0 {
-		r.free = r.note(number).older
+		r.free = r.noteAt(number).older
 		return number
 	}
 	if int(r.notes/notesPage) >= len(r.pages) {
@@ -148,8 +148,8 @@ func (r *attemptLog) blank() uint32 {
 	return r.notes - 1
 }
 
-// file gives the place of what was said, or says that there is none for it.
-func (r *attemptLog) file(a evidence.Attempt, newest bool) (uint32, bool) {
+// fileSaid gives the place of what was said, or says that there is none for it.
+func (r *attemptLog) fileSaid(a evidence.Attempt, newest bool) (uint32, bool) {
 	a.At = time.Time{}
 	hash := maphash.Comparable(r.seed, a)
 	if place, known := r.places[hash]; known && r.said[place].attempt == a {
@@ -157,14 +157,14 @@ func (r *attemptLog) file(a evidence.Attempt, newest bool) (uint32, bool) {
 		return place, true
 	}
 	s := said{hash: hash, refs: 1}
-	if r.different() >= saidMax {
+	if r.countSaid() >= saidMax {
 		bare := a
 		bare.Text, bare.Enhanced = "", smtp.EnhancedCode{}
 		switch {
-		case newest && r.load.keep(saidBytes+len(a.Text)):
+		case newest && r.load.keepBytes(saidBytes+len(a.Text)):
 			s.loose = true
 		case newest && a.Outcome == smtp.Valid && bare != a:
-			return r.file(bare, newest)
+			return r.fileSaid(bare, newest)
 		case newest && a.Outcome == smtp.Valid: // few: hosts times sources
 		default:
 			return 0, false
@@ -186,17 +186,17 @@ func (r *attemptLog) file(a evidence.Attempt, newest bool) (uint32, bool) {
 	return place, true
 }
 
-// different is how many different things are kept that were said.
-func (r *attemptLog) different() int { return len(r.said) - 1 - len(r.unused) }
+// countSaid is how many different things are kept that were said.
+func (r *attemptLog) countSaid() int { return len(r.said) - 1 - len(r.unused) }
 
-// release gives up one use of what was said.
-func (r *attemptLog) release(place uint32) {
+// releaseSaid gives up one use of what was said.
+func (r *attemptLog) releaseSaid(place uint32) {
 	s := &r.said[place]
 	if s.refs--; s.refs > 0 {
 		return
 	}
 	if s.loose {
-		r.load.forget(saidBytes + len(s.attempt.Text))
+		r.load.forgetBytes(saidBytes + len(s.attempt.Text))
 	}
 	if r.places[s.hash] == place {
 		delete(r.places, s.hash)
@@ -209,14 +209,14 @@ func (r *attemptLog) release(place uint32) {
 func (r *attemptLog) close() {
 	for i := range r.said {
 		if r.said[i].loose {
-			r.load.forget(saidBytes + len(r.said[i].attempt.Text))
+			r.load.forgetBytes(saidBytes + len(r.said[i].attempt.Text))
 			r.said[i].loose = false
 		}
 	}
 }
 
-// source gives the number of a source address; 0: there are too many.
-func (r *attemptLog) source(address string) uint16 {
+// sourceNumber gives the number of a source address; 0: there are too many.
+func (r *attemptLog) sourceNumber(address string) uint16 {
 	for i, s := range r.sources {
 		if s == address {
 			return uint16(i + 1)

@@ -17,7 +17,7 @@ type twoHosts struct {
 	*fastReceiver
 	rand     *rand.Rand
 	away     func(now time.Time) bool
-	gone     *told           // what the primary says of an address while it is away, before the backup is asked; nil: nothing
+	gone     *told           // what the primary says while it is away, before the backup is asked; nil: nothing
 	said     map[uint32]bool // that it has said so
 	strict   bool            // the backup tells mailboxes apart, too
 	relaxed  bool            // the backup answers 252
@@ -70,7 +70,7 @@ func newTwoHosts(t *testing.T, r *rand.Rand, addresses int) *twoHosts {
 	w := &twoHosts{fastReceiver: &fastReceiver{bench: b, probes: map[uint64][]*wire.Probe{}}, rand: r,
 		said: map[uint32]bool{}}
 	w.truth = w.answer
-	b.routed(b.now, mx.Route{Domain: "example.test", Receiver: "receiver.test", Expires: morning.Add(24 * time.Hour),
+	b.takeRoute(b.now, mx.Route{Domain: "example.test", Receiver: "receiver.test", Expires: morning.Add(24 * time.Hour),
 		Hosts: []mx.Host{{Name: "mx1.test", Preference: 10, Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}},
 			{Name: "mx2.test", Preference: 20, Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.2")}}}}, nil)
 	b.look()
@@ -115,8 +115,8 @@ func TestAHabitIsItsHosts(t *testing.T) {
 			w.away = func(now time.Time) bool { at := now.Sub(morning); return at >= up && at < up+down }
 			w.run(3 * time.Hour)
 			what := fmt.Sprintf("seed %d, %s, up %v, down %v, known %v, strict %v", seed, name, up, down, known, w.strict)
-			if w.left > 0 || w.resting(w.now) || w.options.Facts.guarded.Load() {
-				t.Fatalf("%s: %d are left, rests until %v", what, w.left, w.restUntil())
+			if w.left > 0 || w.route.isResting(w.now) || w.options.Facts.guarded.Load() {
+				t.Fatalf("%s: %d are left, rests until %v", what, w.left, w.route.restUntil())
 			}
 			for o, f := range w.done {
 				exists := w.exists(&wire.Probe{Ordinal: o})

@@ -48,7 +48,8 @@ func TestOffersTellWhatIsBehindThem(t *testing.T) {
 
 func TestAddressesThatAreDueAreCounted(t *testing.T) {
 	effort.Check(t, func(t *rapid.T) {
-		s := &shard{stats: newPlanner(morning, testOptions(), Work{}, testSeed).retries.stats}
+		pl := newPlanner(morning, testOptions(), Work{}, testSeed)
+		s := &pl.retries
 		want := 0
 		for range rapid.IntRange(0, 50).Draw(t, "deferred") {
 			due := time.Duration(rapid.IntRange(0, 20).Draw(t, "due")) * time.Second
@@ -58,7 +59,7 @@ func TestAddressesThatAreDueAreCounted(t *testing.T) {
 			}
 		}
 		heap.Init(&s.deferred)
-		if n, _ := s.behind(10 * time.Second); n != want {
+		if n, _ := pl.backlog.countBehind(morning.Add(10 * time.Second)); n != want {
 			t.Fatalf("%d are due, want %d", n, want)
 		}
 	})
@@ -94,12 +95,12 @@ func TestTheReceiverHearsWhatIsDueWithoutAnOffer(t *testing.T) {
 				return
 			}
 			b.pass(sayEvery)
-			b.pulsed(b.now, &wire.Pulse{Task: second.GetTask(), Chunks: live})
+			b.backlog.takePulse(b.now, &wire.Pulse{Task: second.GetTask(), Chunks: live})
 		}
 		t.Errorf("the receiver never hears of %d", want)
 	}
 	putOff(first)
-	b.only().size = wire.AddressesMax / 3 // so that not all that are due go out at once
+	b.backlog.size = wire.AddressesMax / 3 // so that not all that are due go out at once
 	b.pass(3 * time.Second)
 	behind += len(first.GetProbes())
 	for _, next := range b.offers() {
@@ -109,7 +110,7 @@ func TestTheReceiverHearsWhatIsDueWithoutAnOffer(t *testing.T) {
 	putOff(second)
 	b.pass(2 * time.Second)
 	heard(behind + len(second.GetProbes())) // those that are due, and those that were never offered
-	b.hold(b.now, true)
+	b.holdWork(b.now, true)
 	b.look()
 	heard(all)
 	again := 0

@@ -9,7 +9,7 @@ import (
 	"rollcall/smtp"
 )
 
-// fastReceiver answers the chunks of one shard: so many addresses in each tick, due retries first.
+// fastReceiver answers the chunks of a planner: so many addresses in each tick, due retries first.
 type fastReceiver struct {
 	*bench
 	open   []*wire.Offer
@@ -26,7 +26,7 @@ func (r *fastReceiver) take() {
 			if r.probes[o.GetChunk()] == nil {
 				r.open = append(r.open, o)
 				r.probes[o.GetChunk()] = o.GetProbes()
-				r.acked(r.now, &wire.OfferAck{Task: o.GetTask(), Chunk: o.GetChunk(), Credit: chunksMax})
+				r.backlog.takeAck(r.now, &wire.OfferAck{Task: o.GetTask(), Chunk: o.GetChunk(), Credit: chunksMax})
 			}
 		}
 		r.look()
@@ -61,7 +61,7 @@ func (r *fastReceiver) tick(addresses int, d time.Duration) {
 		if r.probes[o.GetChunk()] = left[n:]; n == len(left) {
 			r.open = r.open[1:]
 		}
-		r.results(r.now, m)
+		r.takeResults(r.now, m)
 		r.look()
 		r.take()
 	}
@@ -95,7 +95,7 @@ func TestFewAcceptancesAreHeld(t *testing.T) {
 		most := 0
 		for tick := 0; r.left > 0 && tick < 10*tc.all; tick++ {
 			r.tick(tc.perTick, 10*time.Millisecond)
-			most = max(most, r.weighed())
+			most = max(most, r.controls.countWeighed())
 		}
 		if r.left > 0 || most > tc.held {
 			t.Errorf("%d of %d are left, at most %d acceptances were held, want %d", r.left, tc.all, most, tc.held)
@@ -120,7 +120,7 @@ func TestTheFirstControlProbeGoesWithTheFirstChunk(t *testing.T) {
 			o.Facts.Learn(testHabit, false, morning)
 		}
 		b := newBench(t, o, tc.addresses)
-		b.offeredAt = time.Time{}
+		b.backlog.offeredAt = time.Time{}
 		b.reach()
 		first := b.offered()
 		at := slices.IndexFunc(first.GetProbes(), func(p *wire.Probe) bool { return p.GetOrdinal() == controlOrdinal })

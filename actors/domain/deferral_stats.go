@@ -43,8 +43,8 @@ type deferralCount struct {
 	again, answered int // of those that were asked again, ever
 }
 
-// of gives the count of a reason.
-func (t *deferralStats) of(r smtp.Reason) *deferralCount {
+// countOf gives the count of a reason.
+func (t *deferralStats) countOf(r smtp.Reason) *deferralCount {
 	p := t.by[r]
 	if p == nil {
 		p = &deferralCount{}
@@ -59,7 +59,7 @@ func (t *deferralStats) push(p *pending, ends time.Duration) {
 		t.control = ends
 		return
 	}
-	c := t.of(p.reason)
+	c := t.countOf(p.reason)
 	if c.addresses++; c.addresses == 1 {
 		c.first, c.last, c.ends, c.since = p.due, p.due, ends, p.since
 		c.wait = ends - p.since
@@ -76,11 +76,11 @@ func (t *deferralStats) pop(p *pending) {
 		t.control = 0
 		return
 	}
-	t.of(p.reason).addresses--
+	t.countOf(p.reason).addresses--
 }
 
-// asked notes what came of asking an address that was put off for a reason.
-func (t *deferralStats) asked(r smtp.Reason, again bool) {
+// noteAsked notes what came of asking an address that was put off for a reason.
+func (t *deferralStats) noteAsked(r smtp.Reason, again bool) {
 	if r == smtp.ReasonNone { // it was not put off before
 		if t.first++; again {
 			t.putOff++
@@ -88,15 +88,15 @@ func (t *deferralStats) asked(r smtp.Reason, again bool) {
 		return
 	}
 	if again {
-		t.of(r).again++
+		t.countOf(r).again++
 	} else {
-		t.of(r).answered++
+		t.countOf(r).answered++
 	}
 }
 
-// hopeless says whether those that were put off for a reason are expected to be put off
+// isHopeless reports whether those that were put off for a reason are expected to be put off
 // until they are given up.
-func (c *deferralCount) hopeless(r smtp.Reason) bool {
+func (c *deferralCount) isHopeless(r smtp.Reason) bool {
 	switch r {
 	case smtp.Greylisted: // it passes
 		return false
@@ -106,9 +106,9 @@ func (c *deferralCount) hopeless(r smtp.Reason) bool {
 	return c.again >= hopelessAfter*(c.answered+1)
 }
 
-// part is how many of the addresses are expected to be put off that were not asked yet,
+// expectDeferred is how many of the addresses are expected to be put off that were not asked yet,
 // from 0 to 1, and for how long.
-func (t *deferralStats) part() (float64, time.Duration) {
+func (t *deferralStats) expectDeferred() (float64, time.Duration) {
 	if t.putOff == 0 {
 		return 0, 0
 	}
@@ -128,41 +128,4 @@ func (t *deferralStats) reasons() []smtp.Reason {
 		}
 	}
 	return out
-}
-
-// passes is when an address that is put off is expected to be answered.
-func (pl *planner) passes(p *pending) time.Duration {
-	if p.reason != smtp.Greylisted || p.from == 0 || p.marks&markNamed != 0 {
-		return p.due
-	}
-	least, known := pl.retries.greyWaits[p.from]
-	if known {
-		return max(p.due, p.grey+least)
-	}
-	least = greyPrior
-	at, waits := p.due, pl.options.waits(pl.route.key)
-	for i := int(p.waits); i < greyTries && at-p.grey < least; i++ {
-		at += waits[min(i, len(waits)-1)]
-	}
-	return at
-}
-
-// hurried counts anew when those of one reason are asked sooner than they were to be.
-func (pl *planner) hurried(waited time.Duration) {
-	c := pl.retries.stats.of(smtp.Greylisted)
-	c.wait = min(c.wait, waited)
-	if c.addresses == 0 {
-		return
-	}
-	was := *c
-	c.addresses = 0
-	for _, s := range pl.shards {
-		for i := range s.deferred {
-			if p := &s.deferred[i]; p.reason == smtp.Greylisted {
-				pl.retries.stats.push(p, pl.passes(p))
-			}
-		}
-	}
-	c.again, c.answered = was.again, was.answered
-	c.wait = min(c.wait, waited)
 }

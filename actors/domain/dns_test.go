@@ -117,7 +117,7 @@ func TestWhatDNSMeansForAnAddress(t *testing.T) {
 			b := newBench(t, testOptions(), 1)
 			route, err := r.Lookup(within, c.domain)
 			route.Expires = testRoute.Expires // of the bench's day
-			b.routed(b.now, route, err)
+			b.takeRoute(b.now, route, err)
 			b.look()
 			if got := len(b.receivers(true)) > 0; got != c.offered {
 				t.Fatalf("a receiver is looked for: %v, want %v (%v, %v)", got, c.offered, route, err)
@@ -135,7 +135,7 @@ func TestWhatDNSMeansForAnAddress(t *testing.T) {
 			default:
 				for len(b.done) == 0 { // the name server never says more
 					b.pass(b.wakes.Sub(b.now))
-					b.routed(b.now, route, err)
+					b.takeRoute(b.now, route, err)
 					b.look()
 				}
 				b.is(0, smtp.Unknown, smtp.DNSFailed)
@@ -153,7 +153,7 @@ func TestActorLogsAGuard(t *testing.T) {
 	a := &Actor{options: testOptions(), planner: newPlanner(morning, testOptions(), Work{Domain: "example.test"},
 		testSeed)}
 	a.options.Log = slog.New(slog.NewTextHandler(&lines, nil))
-	a.warn(guardSeen{morning})
+	a.warnOfGuard(guardSeen{morning})
 	if got := lines.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "domain=example.test") ||
 		strings.Contains(got, "@") {
 		t.Errorf("logged %q", got)

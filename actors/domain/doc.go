@@ -8,21 +8,22 @@
 //
 // An acceptance says something only where mailboxes are told apart. That is found out
 // by control probes, questions about mailboxes that nobody has, which are sent behind
-// some addresses of the first chunk, or after a real address was accepted: one that is refused shows it, and it takes
-// several acceptances, apart in time, to believe that a domain accepts everything.
+// some addresses of the first chunk, or after a real address was accepted: one that is
+// refused shows it, and it takes several acceptances, apart in time, to believe that a
+// domain accepts everything.
 // Behind many refusals an acceptance is believed only when a control probe is refused
 // behind it, because some guards then accept everything in silence.
 //
-// A receiver whose allowance is too large for one actor has several: an address
-// always goes to the same shard (throttle.ShardOf), so that a greylisted one comes
-// back from the same place. That an actor cannot be reached, moves or falls silent
-// is trouble of our own and no attempt at an address: it is looked for, seconds
-// apart, for as long as the work is ours.
+// That a receiver's actor cannot be reached, moves or falls silent is trouble of our own
+// and no attempt at an address: it is looked for, seconds apart, for as long as the work
+// is ours.
 //
-// What to do next is decided by planner, which is plain Go, and for one receiver
-// actor by shard; Actor is their shell. The attempt log keeps the attempts at addresses
-// that wait, for there may be a million. Facts are what domains have learned for one
-// another, on this node and, through a Store, on all.
+// What to do next is decided by planner, which is plain Go; Actor is its shell. A planner has
+// four parts, which share a job: route is where the addresses are asked, retries are those that
+// were answered and have no outcome, controls find out what an acceptance is worth, and backlog
+// is what was never asked and what is out. The attempt log keeps the attempts at addresses that
+// wait, for there may be a million. Facts are what domains have learned for one another, on
+// this node and, through a Store, on all.
 //
 // Of the ledger the package sees Store alone, which is a memory that may be lost. It
 // keeps nothing durable: its parent, the verification actor, starts it anew with

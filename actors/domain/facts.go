@@ -23,8 +23,8 @@ const (
 	// positive for 7 days and a negative for 3 hours.
 	factLife = 6 * time.Hour
 
-	// partLife is the same for acceptances that are too few to be believed. Guess. It
-	// is no part of Facts.Hour: it has to outlive the pauses of control probes.
+	// partLife is the same for acceptances that are too few to be believed. It has to
+	// outlive the pauses of control probes, so it is no part of Facts.Hour.
 	partLife = time.Hour
 )
 
@@ -70,8 +70,8 @@ func (k fact) habit() evidence.Habit {
 	return evidence.Habit{Accepted: k.accepted, Refused: k.refused, First: k.first, Last: k.last}
 }
 
-// decided says whether a fact is enough to know whether the domain accepts everything.
-func (k fact) decided() bool {
+// isDecided reports whether a fact is enough to know whether the domain accepts everything.
+func (k fact) isDecided() bool {
 	_, known := k.habit().CatchAll()
 	return known
 }
@@ -88,18 +88,18 @@ func ShareFacts(store Store, log *slog.Logger) *Facts {
 	return f
 }
 
-// Shared says whether others may know what is not known here: see Recall.
+// Shared reports whether others may know what is not known here: see Recall.
 func (f *Facts) Shared() bool { return f.store != nil }
 
 // Habit gives what is known of a domain.
 func (f *Facts) Habit(domain string, now time.Time) evidence.Habit {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.known(domain, now).habit()
+	return f.knownOf(domain, now).habit()
 }
 
-// known gives the fact about a domain that is believed yet. The caller has the lock.
-func (f *Facts) known(domain string, now time.Time) fact {
+// knownOf gives the fact about a domain that is believed yet. The caller has the lock.
+func (f *Facts) knownOf(domain string, now time.Time) fact {
 	k, ok := f.domains[domain]
 	if !ok || now.After(k.until) {
 		return fact{}
@@ -112,7 +112,7 @@ func (f *Facts) known(domain string, now time.Time) fact {
 func (f *Facts) Learn(domain string, accepted bool, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	k := f.known(domain, now)
+	k := f.knownOf(domain, now)
 	now = now.Truncate(time.Millisecond)
 	if k.first.IsZero() {
 		k.first = now
@@ -122,22 +122,22 @@ func (f *Facts) Learn(domain string, accepted bool, now time.Time) {
 		k.accepted++
 	} else {
 		k.refused++
-		r := f.counted(domain)
+		r := f.refusalsOf(domain)
 		r.add(now)
 		r.guard = time.Time{} // it was honest
 	}
 	k.until = now.Add(partLife)
-	if k.decided() {
+	if k.isDecided() {
 		k.until = now.Add(f.Hour.Of(factLife))
 	}
-	f.remember(domain, k, now)
+	f.rememberFact(domain, k, now)
 	if f.store != nil && len(f.unsaved) < unsavedMax {
 		f.unsaved[domain] = k
 	}
 }
 
-// remember keeps a fact in memory. The caller has the lock.
-func (f *Facts) remember(domain string, k fact, now time.Time) {
+// rememberFact keeps a fact in memory. The caller has the lock.
+func (f *Facts) rememberFact(domain string, k fact, now time.Time) {
 	if len(f.domains) >= factsMax {
 		f.makeRoom(now)
 	}

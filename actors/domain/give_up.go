@@ -10,26 +10,12 @@ import (
 )
 
 // An address is given up, which makes it unknown as its last attempt says,
-//   - GiveUpAfter after the first attempt that was made for it (again), or when its next one would be later,
-//   - when the file's deadline has come (expire),
+//   - GiveUpAfter after the first attempt that was made for it (outOfTime), or when its next one would be later,
+//   - when the file's deadline has come (expireAll),
 //   - when its receiver has given nobody a good answer for GiveUpAfter though it was asked, also when nobody
 //     could ask about this address (giveUpBarren).
 //
 // Waiting for our own limits, for budgets and pauses uses none of that time.
-
-// giveUp ends an address that nobody can find out about: its case is closed as it is.
-// why is smtp.ReasonNone when the last attempt says it.
-func (pl *planner) giveUp(now time.Time, p pending, c evidence.Case, why smtp.Reason) {
-	last, asked := c.Last()
-	switch {
-	case why == smtp.DNSFailed:
-		c.NoRoute = why
-	case !asked || why != last.Reason:
-		c.Why = why
-	}
-	c.GaveUp = true
-	pl.conclude(now, p.ordinal, c)
-}
 
 // untimed reports whether an answer uses none of its address's time: others were asked, or the receiver or
 // we have to rest.
@@ -42,77 +28,68 @@ func untimed(m answerOf) bool {
 
 // outOfTime reports whether an address that is asked again when it is due is given up instead. Until RCPT
 // was sent for it once, that the receiver names a wait which is longer than there is time doesn't end it.
-func (pl *planner) outOfTime(now time.Time, p *pending, c evidence.Case) bool {
-	if d := pl.work.Deadline; !d.IsZero() && !pl.start.Add(p.due).Before(d) {
+func (r *retries) outOfTime(now time.Time, p *pending, c evidence.Case) bool {
+	if d := r.work.Deadline; !d.IsZero() && !r.start.Add(p.due).Before(d) {
 		return true
 	}
 	rcpt := func(t evidence.Attempt) bool { return t.Stage == smtp.StageRcpt && !t.Others }
 	if p.ordinal == controlOrdinal || c.Omitted > 0 || slices.ContainsFunc(c.Attempts, rcpt) {
-		return p.due-p.since > pl.options.GiveUpAfter
+		return p.due-p.since > r.options.GiveUpAfter
 	}
-	return pl.since(now)-p.since >= pl.options.GiveUpAfter
+	return r.since(now)-p.since >= r.options.GiveUpAfter
 }
 
-// noteBarren takes from the receiver for how long its hosts gave nobody a good answer. It counts from the
-// first offer of this work at most, or from the end of the last time in which our ledger stalled. What is with a receiver that answers nobody is taken back.
-func (pl *planner) noteBarren(now time.Time, s *shard, m interface {
-	GetBarrenMs() int64
-	GetBarrenReason() uint32
-}) {
-	s.barren = smtp.ReasonNone
-	lasting := min(wire.Until(now, m.GetBarrenMs()).Sub(now), now.Sub(pl.offeredAt))
-	if m.GetBarrenMs() <= 0 || lasting < pl.options.GiveUpAfter {
-		return
-	}
-	s.barren = smtp.ConnectionFailed
-	if n := m.GetBarrenReason(); n > 0 && n <= 255 && smtp.Reason(n).Known() {
-		s.barren = smtp.Reason(n)
-	}
-	if s.reached && len(s.chunks) > 0 {
-		pl.steps = append(pl.steps, tell{s.number, &wire.Cancel{Task: s.task, GiveBack: true}})
-	}
-}
-
-// giveUpBarren ends everything that waits for a receiver that answers nobody. What is out comes back from there.
-func (pl *planner) giveUpBarren(now time.Time, s *shard) {
-	pl.drainShard(now, s, true, func(s *shard, p pending, c evidence.Case) { pl.giveUpAt(now, s, p, c) })
-}
-
-// giveUpAt gives up an address of a receiver that answers nobody.
-func (pl *planner) giveUpAt(now time.Time, s *shard, p pending, c evidence.Case) {
-	why := s.barren
-	if _, asked := c.Last(); asked {
-		why = smtp.ReasonNone
-	}
-	pl.giveUpOne(now, p, c, why)
-}
-
-// giveUpOne gives up an address, or what rests on the control probe that it is.
-func (pl *planner) giveUpOne(now time.Time, p pending, c evidence.Case, why smtp.Reason) {
-	if p.ordinal != controlOrdinal {
-		pl.giveUp(now, p, c, why)
-		return
-	}
-	if last, asked := c.Last(); asked && why == smtp.ReasonNone {
-		why = last.Reason
-	}
-	pl.uncontrolled(now, why)
-}
-
-// expire ends all that is not out when the deadline has come. What waited for a time
+// expireAll ends all that is not out when the deadline has come. What waited for a time
 // is what its last attempt says; for all else the receiver never let us ask in time.
 // What is out comes back from there.
-func (pl *planner) expire(now time.Time) {
+func (pl *planner) expireAll(now time.Time) {
 	since := pl.since(now)
-	pl.drain(now, true, func(_ *shard, p pending, c evidence.Case) {
+	pl.drainWaiting(now, true, func(p pending, c evidence.Case) {
 		why := smtp.ReceiverRateLimited
 		if _, asked := c.Last(); asked && p.due > since {
 			why = smtp.ReasonNone
 		}
-		pl.giveUpOne(now, p, c, why)
+		pl.controls.giveUp(now, p, c, why)
 	})
-	pl.endDoubt(now)
+	pl.controls.endDoubt(now)
 	if len(pl.controls.accepted) > 0 && !pl.controls.asking && !pl.controls.inDoubt(now) {
-		pl.uncontrolled(now, smtp.ReceiverRateLimited)
+		pl.controls.giveUpAccepted(now, smtp.ReceiverRateLimited)
 	}
+}
+
+// noteBarren takes from the receiver for how long its hosts gave nobody a good answer. It counts from the
+// first offer of this work at most, or from the end of the last time in which our ledger stalled. What is with a
+// receiver that answers nobody is taken back.
+func (b *backlog) noteBarren(now time.Time, m interface {
+	GetBarrenMs() int64
+	GetBarrenReason() uint32
+}) {
+	b.retries.barren = smtp.ReasonNone
+	lasting := min(wire.Until(now, m.GetBarrenMs()).Sub(now), now.Sub(b.offeredAt))
+	if m.GetBarrenMs() <= 0 || lasting < b.options.GiveUpAfter {
+		return
+	}
+	b.retries.barren = smtp.ConnectionFailed
+	if n := m.GetBarrenReason(); n > 0 && n <= 255 && smtp.Reason(n).Known() {
+		b.retries.barren = smtp.Reason(n)
+	}
+	if b.receiver.reached && len(b.chunks) > 0 {
+		b.addStep(tell{&wire.Cancel{Task: b.task, GiveBack: true}})
+	}
+}
+
+// whyBarren is why an address is given up whose receiver answers nobody; smtp.ReasonNone when its last attempt
+// says it.
+func (r *retries) whyBarren(c evidence.Case) smtp.Reason {
+	if _, asked := c.Last(); asked {
+		return smtp.ReasonNone
+	}
+	return r.barren
+}
+
+// giveUpBarren ends everything that waits for a receiver that answers nobody. What is out comes back from there.
+func (pl *planner) giveUpBarren(now time.Time) {
+	pl.drainWaiting(now, true, func(p pending, c evidence.Case) {
+		pl.controls.giveUp(now, p, c, pl.retries.whyBarren(c))
+	})
 }

@@ -114,7 +114,7 @@ func TestOnePassedSoOthersAreAskedSoon(t *testing.T) {
 	if at[1] == at[2] {
 		t.Error("two come at once")
 	}
-	for _, p := range b.only().deferred { // it was greylisted a second time: the second wait
+	for _, p := range b.retries.deferred { // it was greylisted a second time: the second wait
 		if wait := p.due + morning.Sub(b.start) - at[p.ordinal]; p.ordinal == 1 && wait != 20*time.Minute {
 			t.Errorf("the wait behind the early attempt is %v, want %v", wait, 20*time.Minute)
 		}
@@ -135,7 +135,7 @@ func TestWhatDoesNotPass(t *testing.T) {
 		b.answers(offer, 2, greyFrom(sourceA), 1)
 		b.pass(b.wakes.Sub(b.now))
 		b.answers(b.offered(), 1, say)
-		for _, p := range b.only().deferred {
+		for _, p := range b.retries.deferred {
 			if p.ordinal == 1 && p.due != ladder[0] {
 				t.Errorf("%s: the other is asked at %v", name, p.due)
 			}
@@ -150,11 +150,11 @@ func TestPassesAreNotCostly(t *testing.T) {
 	b.reach()
 	offer := b.offered()
 	b.answers(offer, 1, told{reason: smtp.Greylisted, source: sourceA, wait: 10 * time.Second}, 0, 1)
-	retry := b.lives(b.only().deferred[0].due)[0]
+	retry := b.lives(b.retries.deferred[0].due)[0]
 	b.answers(retry, 1, refusedBy(sourceA), 0)
 	b.answers(offer, 2, greyFrom(sourceA), 2) // greylisted after the first has passed
 	b.answers(retry, 2, refusedBy(sourceA), 1)
-	if p := b.only().deferred[0]; p.marks&^markAsked != 0 {
+	if p := b.retries.deferred[0]; p.marks&^markAsked != 0 {
 		t.Errorf("what waits was looked at again: %+v", p)
 	}
 }
@@ -170,9 +170,9 @@ func TestEarlyOnce(t *testing.T) {
 	b := newBench(t, testOptions(), 1)
 	b.reach()
 	b.answers(b.offered(), 1, greyFrom(sourceA))
-	s, from := b.only(), b.retries.log.source(sourceA)
-	b.hurry(b.now, s, from, 30*time.Second)
-	b.hurry(b.now, s, from, 10*time.Second)
+	s, from := &b.retries, b.retries.log.sourceNumber(sourceA)
+	b.retries.hurryGreylisted(b.now, from, 30*time.Second)
+	b.retries.hurryGreylisted(b.now, from, 10*time.Second)
 	if due := s.deferred[0].due; due != 30*time.Second {
 		t.Errorf("due after %v, want what the first that passed had waited", due)
 	}
@@ -182,16 +182,16 @@ func TestEarlyOnce(t *testing.T) {
 func TestSourcesAreBounded(t *testing.T) {
 	r := newAttemptLog(&Load{})
 	for i := range sourcesMax {
-		if n := r.source(time.Duration(i).String()); n != uint16(i+1) {
+		if n := r.sourceNumber(time.Duration(i).String()); n != uint16(i+1) {
 			t.Fatalf("source %d has number %d", i, n)
 		}
 	}
-	if r.source("one more") != 0 || r.source("0s") != 1 {
+	if r.sourceNumber("one more") != 0 || r.sourceNumber("0s") != 1 {
 		t.Error("the bound does not hold")
 	}
 	var p pending
-	a := &planner{start: morning, retries: retries{log: r}}
-	a.putOffBy(morning, &p, greyFrom("one more").attempts(morning)[0])
+	a := &retries{job: &job{start: morning}, log: r}
+	a.noteGreylisted(morning, &p, greyFrom("one more").attempts(morning)[0])
 	if p.from != 0 {
 		t.Error("its clock runs without a source")
 	}

@@ -4,16 +4,16 @@ import "time"
 
 const (
 	// suspectAfter is so many refusals within suspectWithin that an acceptance behind
-	// them is believed only when a control probe is refused behind it. Guess: some
-	// gateways accept everything in silence behind 25 refused recipients in an hour
-	// by default, and others of our nodes may ask the same receiver.
+	// them is believed only when a control probe is refused behind it. Some gateways
+	// accept everything in silence behind 25 refused recipients in an hour by default,
+	// and others of our nodes may ask the same receiver.
 	suspectAfter  = 15
 	suspectWithin = time.Hour
 
 	// One control probe is asked for all acceptances that are gathered: when these are canaryMost, or
 	// canaryFew and the first of them waited for canarySoon, or it did for canaryAfter; at once when there is
 	// nothing else to ask. So no large domain holds more than some hundred back, and a receiver of one
-	// address a second gets less than two more in a hundred. Guesses.
+	// address a second gets less than two more in a hundred.
 	canaryMost  = 400
 	canaryFew   = 50
 	canarySoon  = time.Second
@@ -24,7 +24,7 @@ const (
 	guardFor = time.Hour
 
 	// refusalsMax bounds the domains whose refusals are counted. Beyond it others are
-	// forgotten, which costs what suspicion would have found. Guess: 2 MB.
+	// forgotten, which costs what suspicion would have found. They take 4 MB.
 	refusalsMax = 10_000
 )
 
@@ -35,8 +35,8 @@ type refusals struct {
 	guard time.Time // seen at work: nothing is asked before; zero: none, since a control probe was refused
 }
 
-// counted gives what is noted of a domain's refusals. The caller has the lock.
-func (f *Facts) counted(domain string) *refusals {
+// refusalsOf gives what is noted of a domain's refusals. The caller has the lock.
+func (f *Facts) refusalsOf(domain string) *refusals {
 	r := f.refusals[domain]
 	if r != nil {
 		return r
@@ -57,7 +57,7 @@ func (f *Facts) counted(domain string) *refusals {
 func (f *Facts) Refused(domain string, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.counted(domain).add(now)
+	f.refusalsOf(domain).add(now)
 }
 
 func (r *refusals) add(now time.Time) {
@@ -69,7 +69,7 @@ func (r *refusals) add(now time.Time) {
 func (f *Facts) Guard(domain string, until time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	*f.counted(domain) = refusals{guard: until}
+	*f.refusalsOf(domain) = refusals{guard: until}
 	f.guarded.Store(true)
 }
 
@@ -86,7 +86,7 @@ func (f *Facts) Rest(domain string) time.Time {
 	return time.Time{}
 }
 
-// Suspect says whether an acceptance (habitKey) may be the work of a guard: it
+// Suspect reports whether an acceptance (habitKey) may be the work of a guard: it
 // comes behind many refusals, or behind a guard that was seen at a domain that told
 // mailboxes apart before, with no control probe refused since. That a control probe
 // was refused in between does not help: what is refused next may be one too many.
@@ -99,5 +99,5 @@ func (f *Facts) Suspect(domain string, now time.Time) bool {
 	}
 	oldest := r.times[r.next]
 	many := !oldest.IsZero() && now.Sub(oldest) <= f.Hour.Of(suspectWithin)
-	return many || !r.guard.IsZero() && (now.Before(r.guard) || f.known(domain, now).refused > 0)
+	return many || !r.guard.IsZero() && (now.Before(r.guard) || f.knownOf(domain, now).refused > 0)
 }

@@ -13,7 +13,7 @@ func TestHoldTakesBackWhatIsNotAnswered(t *testing.T) {
 	b.reach()
 	o := b.offered()
 	b.ack(o, 1, wire.Refusal_NONE)
-	b.hold(b.now, true)
+	b.holdWork(b.now, true)
 	b.look()
 	if len(b.steps) != 1 {
 		t.Fatalf("steps are %+v, want a cancel", b.steps)
@@ -25,7 +25,7 @@ func TestHoldTakesBackWhatIsNotAnswered(t *testing.T) {
 	if len(b.offers()) != 0 {
 		t.Fatalf("%d offers while nothing may be asked", len(b.offers()))
 	}
-	b.hold(b.now, false)
+	b.holdWork(b.now, false)
 	b.look()
 	if again := b.offered(); len(locals(again)) != 2 || again.GetChunk() == o.GetChunk() {
 		t.Fatalf("offered %v as chunk %d, want both addresses in a new chunk", locals(again), again.GetChunk())
@@ -36,9 +36,9 @@ func TestHoldKeepsTimes(t *testing.T) {
 	b := newBench(t, testOptions(), 1)
 	b.reach()
 	b.answers(b.offered(), 1, told{reason: smtp.Greylisted, wait: 10 * time.Minute})
-	b.hold(b.now, true)
+	b.holdWork(b.now, true)
 	b.look()
-	b.hold(b.now, false)
+	b.holdWork(b.now, false)
 	b.pass(time.Minute)
 	if len(b.offers()) != 0 {
 		t.Fatal("an address was offered before its time, because nothing could be settled for a while")
@@ -53,10 +53,10 @@ func TestTimeHeldGivesNoAddressUpAndTeachesNothing(t *testing.T) {
 	b := newBench(t, testOptions(), 1)
 	b.reach()
 	b.answers(b.offered(), 1, greylisted)
-	b.hold(b.now, true)
+	b.holdWork(b.now, true)
 	b.look()
 	b.pass(2 * b.options.GiveUpAfter)
-	b.hold(b.now, false)
+	b.holdWork(b.now, false)
 	b.look()
 	again := b.offered()
 	if ago, _, told := again.GetProbes()[0].Greylisted(); told {

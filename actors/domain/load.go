@@ -48,7 +48,7 @@ func (l *Load) pools() (open, out *quota.Pool[uuid.UUID]) {
 	return l.open, l.out
 }
 
-// Begin says whether a workspace may have another domain at work, and counts it.
+// Begin reports whether a workspace may have another domain at work, and counts it.
 func (l *Load) Begin(workspace uuid.UUID) bool {
 	open, _ := l.pools()
 	return open.Take(workspace, l.Weight(workspace), 1)
@@ -66,21 +66,21 @@ func (l *Load) Addresses() int64 {
 	return out.Used()
 }
 
-// take says whether a workspace may have another address at receivers, and counts it.
-func (l *Load) take(workspace uuid.UUID) bool {
+// takeAddress reports whether a workspace may have another address at receivers, and counts it.
+func (l *Load) takeAddress(workspace uuid.UUID) bool {
 	_, out := l.pools()
 	return out.Take(workspace, l.Weight(workspace), 1)
 }
 
-func (l *Load) give(workspace uuid.UUID, n int) {
+func (l *Load) giveAddresses(workspace uuid.UUID, n int) {
 	_, out := l.pools()
 	out.Return(workspace, int64(n))
 }
 
-func (l *Load) heavy() bool { return l.Addresses() > loadMax }
+func (l *Load) isHeavy() bool { return l.Addresses() > loadMax }
 
-// keep says whether there is room for so many bytes more, and takes it.
-func (l *Load) keep(bytes int) bool {
+// keepBytes reports whether there is room for so many bytes more, and takes it.
+func (l *Load) keepBytes(bytes int) bool {
 	if l.texts.Add(int64(bytes)) > textsMax {
 		l.texts.Add(int64(-bytes))
 		return false
@@ -88,4 +88,4 @@ func (l *Load) keep(bytes int) bool {
 	return true
 }
 
-func (l *Load) forget(bytes int) { l.texts.Add(int64(-bytes)) }
+func (l *Load) forgetBytes(bytes int) { l.texts.Add(int64(-bytes)) }

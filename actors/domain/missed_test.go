@@ -7,14 +7,16 @@ import (
 
 func TestWorkThatNobodyTakesIsSaidToWait(t *testing.T) {
 	start := time.Unix(1e9, 0)
-	s := &shard{reaching: true, failures: missedMax}
-	if until, busy := s.quiet(start, start); !busy {
+	pl := newPlanner(start, testOptions(), Work{}, testSeed)
+	b, s := &pl.backlog, &pl.backlog.receiver
+	s.reaching, s.failures = true, missedMax
+	if until, busy := b.quietUntil(start); !busy {
 		t.Errorf("after %d searches it waits until %s", s.failures, until)
 	}
 	s.failures++
 	changes, before := 0, time.Time{}
 	for at := start; at.Before(start.Add(time.Hour)); at = at.Add(time.Second) {
-		until, busy := s.quiet(at, start)
+		until, busy := b.quietUntil(at)
 		if busy || until.Sub(at) < missedFor || until.Sub(at) > 2*missedFor {
 			t.Fatalf("after %s: until %s, busy %v", at.Sub(start), until.Sub(at), busy)
 		}

@@ -15,18 +15,15 @@ import (
 	"rollcall/smtp/mx"
 )
 
-// Options is what every domain actor of a node shares. All fields but Shards, Version,
-// WaitsOf and ControlPauses are required.
+// Options is what every domain actor of a node shares. All fields but Version, WaitsOf and
+// ControlPauses are required.
 type Options struct {
 	Route func(ctx context.Context, domain string) (mx.Route, error)
 	Match func(r mx.Route) string // the key of the receiver of a route
-	// Shards is in how many shards the allowance of a receiver is split at present,
-	// by its key. Nil: none is split.
-	Shards func(key string) int
-	// Version counts the changes of what Match, Shards and WaitsOf answer: the key is looked
-	// at anew when it is another. It must not block. Nil: nothing changes.
+	// Version counts the changes of what Match and WaitsOf answer: the key is looked at anew
+	// when it is another. It must not block. Nil: nothing changes.
 	Version func() uint64
-	Resolve func(identity string) *actor.PID // of a receiver's key or shard's; may wait a second; nil: not now
+	Resolve func(identity string) *actor.PID // of a receiver's key; may wait a second; nil: not now
 	Facts   *Facts
 	Load    *Load
 	// Waits are between the attempts at one address when the receiver names no
@@ -63,14 +60,6 @@ func (o Options) controlPauses() []time.Duration {
 		return defaultControlPauses
 	}
 	return o.ControlPauses
-}
-
-// shards is in how many shards a receiver is split, at least one.
-func (o Options) shards(key string) int {
-	if o.Shards == nil {
-		return 1
-	}
-	return max(1, o.Shards(key))
 }
 
 // waits are between the attempts at an address of a receiver, at least one.

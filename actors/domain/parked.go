@@ -1,11 +1,9 @@
 package domain
 
 import (
-	"container/heap"
 	"slices"
 	"time"
 
-	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 )
@@ -53,31 +51,16 @@ type ParkedControl struct {
 
 // park stops what is under way and says what is left; false when that is not the time for it.
 func (pl *planner) park(now time.Time) (Parked, bool) {
-	until := pl.quiet(now)
-	for _, s := range pl.shards {
-		if len(s.chunks) > 0 && s.served() {
-			return Parked{}, false
-		}
-	}
-	if until.IsZero() || !until.After(now) || len(pl.witnesses.doubted)+len(pl.controls.proven) > 0 || !pl.controls.recallBy.IsZero() {
+	if len(pl.backlog.chunks) > 0 && pl.backlog.receiver.serves() {
 		return Parked{}, false
 	}
-	pl.hold(now, true)
+	k, until := &pl.controls, pl.quietUntil(now)
+	if !until.After(now) || len(k.witnesses.doubted)+len(k.proven) > 0 || k.isRecalling() {
+		return Parked{}, false
+	}
+	pl.holdWork(now, true)
 	return pl.export(), true
 }
-
-// served says whether the receiver asks what its limits let it ask: who leaves it then loses its
-// turn there.
-func (s *shard) served() bool {
-	switch s.cause {
-	case wire.Cause_FREE, wire.Cause_ALLOWANCE, wire.Cause_CONNECTIONS, wire.Cause_BUDGET:
-		return true
-	}
-	return false
-}
-
-// resume goes on with what was parked a moment ago.
-func (pl *planner) resume() { pl.held = false }
 
 // export says what is left. Nothing is out.
 func (pl *planner) export() Parked {
@@ -88,65 +71,63 @@ func (pl *planner) export() Parked {
 	if k := &pl.controls; k.asking && !k.witness {
 		out.Control = &ParkedControl{Local: k.local, Asked: k.asked, Notes: evidence.Case{Attempts: k.notes}}
 	}
-	for _, s := range pl.shards {
-		for _, p := range s.deferred {
-			pl.exportOne(&out, p, false)
-		}
-		for _, p := range s.history {
-			pl.exportOne(&out, p, false)
+	for _, p := range pl.retries.deferred {
+		one := pl.retries.exportAddress(p)
+		if p.ordinal != controlOrdinal {
+			out.Addresses = append(out.Addresses, one)
+		} else if out.Control != nil {
+			out.Control.Again = &one
 		}
 	}
 	for _, p := range pl.controls.accepted {
-		pl.exportOne(&out, p, true)
+		one := pl.retries.exportAddress(p)
+		one.Accepted = true
+		out.Addresses = append(out.Addresses, one)
 	}
 	slices.SortFunc(out.Addresses, func(a, b ParkedAddress) int { return int(a.Ordinal) - int(b.Ordinal) })
 	return out
 }
 
-// exportOne adds one address, which stays as it is.
-func (pl *planner) exportOne(out *Parked, p pending, accepted bool) {
-	wall := func(d time.Duration) int64 { return pl.start.Add(d).UnixMilli() }
-	one := ParkedAddress{Ordinal: p.ordinal, Accepted: accepted, Since: wall(p.since), Due: wall(p.due),
-		Reason: p.reason, Waits: p.waits, Marks: p.marks, Case: pl.retries.log.copy(p)}
+// exportAddress gives one address, which stays as it is.
+func (r *retries) exportAddress(p pending) ParkedAddress {
+	wall := func(d time.Duration) int64 { return r.start.Add(d).UnixMilli() }
+	one := ParkedAddress{Ordinal: p.ordinal, Since: wall(p.since), Due: wall(p.due),
+		Reason: p.reason, Waits: p.waits, Marks: p.marks, Case: r.log.copyCase(p)}
 	if p.from != 0 {
-		one.IsGrey, one.Grey, one.From = true, wall(p.grey), pl.retries.log.sources[p.from-1]
+		one.IsGrey, one.Grey, one.From = true, wall(p.grey), r.log.sources[p.from-1]
 	}
-	if p.ordinal != controlOrdinal {
-		out.Addresses = append(out.Addresses, one)
-	} else if out.Control != nil {
-		out.Control.Again = &one
-	}
+	return one
 }
 
 // restore goes on with what another planner has left.
 func (pl *planner) restore(now time.Time, left *Parked) {
 	for source, wait := range left.GreyWaits {
-		if number := pl.retries.log.source(source); number != 0 {
+		if number := pl.retries.log.sourceNumber(source); number != 0 {
 			pl.retries.greyWaits[number] = time.Duration(wait) * time.Millisecond
 		}
 	}
 	if k := left.Control; k != nil && k.Local != "" {
 		pl.controls.asking, pl.controls.local, pl.controls.asked = true, k.Local, max(k.Asked, 1)
-		pl.controls.note(k.Notes.Attempts)
+		pl.controls.noteAttempts(k.Notes.Attempts)
 		if k.Again != nil {
 			pl.restoreOne(now, controlOrdinal, k.Again)
 		} else {
-			pl.offerControl(now)
+			pl.controls.offerControl(now)
 		}
 	}
 	known := make(map[uint32]*ParkedAddress, len(left.Addresses))
 	for i := range left.Addresses {
 		known[left.Addresses[i].Ordinal] = &left.Addresses[i]
 	}
-	s := pl.shards[0]
-	s.ordinals = make([]uint32, 0, len(pl.work.Ordinals))
+	fresh := make([]uint32, 0, len(pl.work.Ordinals))
 	for _, ordinal := range pl.work.Ordinals { // without those that have become final
 		if one := known[ordinal]; one != nil {
 			pl.restoreOne(now, ordinal, one)
 		} else {
-			s.ordinals = append(s.ordinals, ordinal)
+			fresh = append(fresh, ordinal)
 		}
 	}
+	pl.backlog.ordinals = fresh
 }
 
 // restoreOne puts one address where it was.
@@ -155,15 +136,14 @@ func (pl *planner) restoreOne(now time.Time, ordinal uint32, one *ParkedAddress)
 	p := pending{ordinal: ordinal, since: since(one.Since), due: since(one.Due), reason: one.Reason,
 		waits: one.Waits, marks: one.Marks}
 	if one.IsGrey {
-		p.from, p.grey = pl.retries.log.source(one.From), since(one.Grey)
+		p.from, p.grey = pl.retries.log.sourceNumber(one.From), since(one.Grey)
 	}
-	pl.retries.log.keep(&p, one.Case)
-	if one.Accepted {
-		last, _ := one.Case.Last()
-		pl.controls.host = last.Host
-		pl.controls.accepted = append(pl.controls.accepted, p)
+	pl.retries.log.keepCase(&p, one.Case)
+	if !one.Accepted {
+		pl.retries.pushDeferred(p)
 		return
 	}
-	pl.retries.stats.push(&p, pl.passes(&p))
-	heap.Push(&pl.shards[0].deferred, p)
+	last, _ := one.Case.Last()
+	pl.controls.host = last.Host
+	pl.controls.accepted = append(pl.controls.accepted, p)
 }

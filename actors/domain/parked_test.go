@@ -83,7 +83,7 @@ func (s *script) runs(t *testing.T, addresses int, park bool) (done map[uint32]F
 		if len(b.done) == addresses {
 			break
 		}
-		if until := b.quiet(b.now); park && until.Sub(b.now) >= time.Minute {
+		if until := b.quietUntil(b.now); park && until.Sub(b.now) >= time.Minute {
 			if left, ok := b.planner.park(b.now); ok {
 				b = b.takenUp(o, left)
 				parked++
@@ -93,7 +93,7 @@ func (s *script) runs(t *testing.T, addresses int, park bool) (done map[uint32]F
 			}
 		}
 		b.lives(time.Second)
-		if b.now.Before(b.wakes) && len(b.shards[0].chunks) == 0 {
+		if b.now.Before(b.wakes) && len(b.backlog.chunks) == 0 {
 			b.now = b.wakes
 			b.look()
 		}
@@ -109,10 +109,10 @@ func (b *bench) answerAll(s *script) {
 		for _, one := range b.steps {
 			switch one.(type) {
 			case findRoute:
-				b.routed(b.now, testRoute, nil)
+				b.takeRoute(b.now, testRoute, nil)
 				found = true
 			case findReceiver:
-				b.found(0, b.shardKey(0), true)
+				b.foundReceiver(b.route.key, true)
 				found = true
 			}
 		}
@@ -128,7 +128,7 @@ func (b *bench) answerAll(s *script) {
 				m.Answers = append(m.Answers, say.answer(&texts, p.GetOrdinal(), b.now))
 			}
 			m.Texts = texts.List()
-			b.results(b.now, m)
+			b.takeResults(b.now, m)
 		}
 		b.look()
 	}
@@ -165,7 +165,7 @@ func (b *bench) takenUp(o Options, left Parked) *bench {
 	}
 	w.Left = &read
 	all := make([]uint32, len(b.work.Ordinals))
-	b.planner.end()
+	b.planner.endWork()
 	next := &bench{t: b.t, now: b.now, done: b.done, planner: newPlanner(b.now, o, w, [32]byte{byte(w.Epoch)})}
 	next.work.Ordinals = all // so that the next one counts them too
 	return next
@@ -233,14 +233,14 @@ func TestWhatIsServedIsNotParked(t *testing.T) {
 		if _, ok := b.planner.park(b.now); ok {
 			t.Errorf("%v: parked while it is asked", cause)
 		}
-		b.pulsed(b.now, &wire.Pulse{Task: o.GetTask(), Chunks: []uint64{o.GetChunk()}, Cause: cause,
+		b.backlog.takePulse(b.now, &wire.Pulse{Task: o.GetTask(), Chunks: []uint64{o.GetChunk()}, Cause: cause,
 			WaitingMs: (10 * time.Minute).Milliseconds(), Credit: 1})
 		left, ok := b.planner.park(b.now)
 		if ok != want || len(left.Addresses) > 0 {
 			t.Errorf("%v: parked is %v with %+v, want %v with nothing that was answered", cause, ok, left, want)
 		}
 		if ok {
-			b.resume()
+			b.planner.held = false
 			b.look()
 			if len(b.offered().GetProbes()) != 3 {
 				t.Errorf("%v: not all is offered again", cause)

@@ -17,7 +17,7 @@ func (b *bench) receivers(ok bool) (pauses []time.Duration) {
 		if f, asks := s.(findReceiver); asks {
 			pauses = append(pauses, f.after)
 			b.now = b.now.Add(f.after)
-			b.found(f.shard, b.shardKey(f.shard), ok)
+			b.foundReceiver(b.route.key, ok)
 			b.look()
 		}
 	}
@@ -43,21 +43,21 @@ func TestOurOwnTroubleIsNoAttempt(t *testing.T) {
 		}, true, resolveMax + silenceMax},
 		{"its node is gone", func(b *bench) {
 			b.ack(b.offered(), 1, wire.Refusal_NONE)
-			b.gone(b.now, b.only(), 0)
+			b.backlog.loseReceiver(b.now, 0)
 			b.look()
 		}, true, resolveMax},
 		{"moves after a while, to one that answers nothing either", func(b *bench) {
 			o := b.offered()
 			b.ack(o, 1, wire.Refusal_NONE)
 			b.now = b.now.Add(lostSoon)
-			b.moved(b.now, &wire.Moved{Task: o.GetTask()})
+			b.backlog.takeMoved(b.now, &wire.Moved{Task: o.GetTask()})
 			b.look()
 		}, true, resolveMax + lostSoon},
 		{"drains", func(b *bench) { b.ack(b.offered(), 1, wire.Refusal_DRAINING) }, true, resolveMax},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, testOptions(), 2)
-			b.routed(b.now, testRoute, nil)
+			b.takeRoute(b.now, testRoute, nil)
 			b.look()
 			before, tries := b.now, 0
 			for ; b.now.Sub(morning) < 6*time.Minute; tries++ {
@@ -70,9 +70,9 @@ func TestOurOwnTroubleIsNoAttempt(t *testing.T) {
 				}
 				before = b.now
 			}
-			if s := b.only(); len(b.done) > 0 || len(s.deferred) > 0 || len(s.history) > 0 {
+			if s := &b.retries; len(b.done) > 0 || len(s.deferred) > 0 || len(s.again) > 0 {
 				t.Fatalf("%d final, %d deferred, %d with attempts after our own trouble", len(b.done),
-					len(s.deferred), len(s.history))
+					len(s.deferred), len(s.again))
 			}
 			b.receivers(true)
 			b.answers(b.offered(), 1, refused)
@@ -86,12 +86,12 @@ func TestOurOwnTroubleIsNoAttempt(t *testing.T) {
 // addresses, without one answer, is not retried for ever.
 func TestReceiversThatFailOverWhatTheyGot(t *testing.T) {
 	stops := func(b *bench) {
-		b.gone(b.now, b.only(), lostSure)
-		b.gone(b.now, b.only(), lostSure) // the notice may come twice
+		b.backlog.loseReceiver(b.now, lostSure)
+		b.backlog.loseReceiver(b.now, lostSure) // the notice may come twice
 	}
 	moves := func(b *bench) {
-		b.moved(b.now, &wire.Moved{Task: b.only().task})
-		b.gone(b.now, b.only(), lostSure) // and the notice of the end behind it
+		b.backlog.takeMoved(b.now, &wire.Moved{Task: b.backlog.task})
+		b.backlog.loseReceiver(b.now, lostSure) // and the notice of the end behind it
 	}
 	for _, c := range []struct {
 		name  string
@@ -112,18 +112,18 @@ func TestReceiversThatFailOverWhatTheyGot(t *testing.T) {
 				b.ack(o, 0, wire.Refusal_NONE)
 				for range c.after / time.Second {
 					b.now = b.now.Add(time.Second)
-					b.pulsed(b.now, &wire.Pulse{Task: o.GetTask(), Chunks: []uint64{o.GetChunk()}})
+					b.backlog.takePulse(b.now, &wire.Pulse{Task: o.GetTask(), Chunks: []uint64{o.GetChunk()}})
 					b.look()
 				}
-				if len(b.done)+len(b.only().deferred) > 0 {
+				if len(b.done)+len(b.retries.deferred) > 0 {
 					t.Fatal("put off too early")
 				}
 				c.ends(b)
 				b.look()
 				b.receivers(true)
 			}
-			if until := b.quiet(b.now); len(b.only().deferred) != 1 || !until.Equal(b.now.Add(ladder[0])) {
-				t.Fatalf("%d are put off, quiet until %v, want the first wait", len(b.only().deferred), until)
+			if until := b.quietUntil(b.now); len(b.retries.deferred) != 1 || !until.Equal(b.now.Add(ladder[0])) {
+				t.Fatalf("%d are put off, quiet until %v, want the first wait", len(b.retries.deferred), until)
 			}
 			b.pass(ladder[0])
 			b.receivers(true)
@@ -139,11 +139,11 @@ func TestAnAnswerEndsTheSuspicion(t *testing.T) {
 	b.reach()
 	for i := range uint32(2*lostMax - 1) {
 		b.answers(b.offered(), 1, refused, i)
-		b.gone(b.now, b.only(), lostSure)
+		b.backlog.loseReceiver(b.now, lostSure)
 		b.look()
 		b.receivers(true)
 	}
-	if n := len(b.only().deferred); n > 0 {
+	if n := len(b.retries.deferred); n > 0 {
 		t.Errorf("%d are put off though the receivers answered", n)
 	}
 }
@@ -153,18 +153,18 @@ func TestAnIdleReceiverThatEndsIsNoFault(t *testing.T) {
 	b.reach()
 	b.answers(b.offered(), 1, greylisted)
 	for range 2 * lostMax {
-		b.gone(b.now, b.only(), lostSure)
-		b.only().reached = true
+		b.backlog.loseReceiver(b.now, lostSure)
+		b.backlog.receiver.reached = true
 	}
-	if b.only().lost != 0 {
-		t.Errorf("%d receivers count as lost that had nothing", b.only().lost)
+	if b.backlog.receiver.lost != 0 {
+		t.Errorf("%d receivers count as lost that had nothing", b.backlog.receiver.lost)
 	}
 }
 
 func TestReceiverThatIsNeverToBeHadBeforeTheDeadline(t *testing.T) {
 	b := newBench(t, testOptions(), 3)
 	b.work.Deadline = morning.Add(time.Hour)
-	b.routed(b.now, testRoute, nil)
+	b.takeRoute(b.now, testRoute, nil)
 	b.look()
 	for len(b.done) == 0 && b.now.Sub(morning) < 2*time.Hour {
 		b.receivers(false)
@@ -182,7 +182,7 @@ func TestReceiverThatMoved(t *testing.T) {
 	b.reach()
 	first := b.offered()
 	b.answers(first, 1, refused, 0)
-	b.moved(b.now, &wire.Moved{Task: first.GetTask()})
+	b.backlog.takeMoved(b.now, &wire.Moved{Task: first.GetTask()})
 	b.look()
 	if pauses := b.receivers(true); len(pauses) != 1 || pauses[0] != resolvePause {
 		t.Fatalf("pauses %v before the next receiver is looked for", pauses)
@@ -210,7 +210,7 @@ func TestPausesBeginAnewAfterAnAnswer(t *testing.T) {
 		b.receivers(true)
 	}
 	b.answers(b.offered(), 1, refused, 0)
-	b.gone(b.now, b.only(), 0)
+	b.backlog.loseReceiver(b.now, 0)
 	b.look()
 	if pauses := b.receivers(true); !slices.Equal(pauses, []time.Duration{resolvePause}) {
 		t.Errorf("pauses %v, want the shortest", pauses)

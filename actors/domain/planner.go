@@ -1,342 +1,295 @@
 package domain
 
 import (
-	"bytes"
 	"time"
-
-	"google.golang.org/protobuf/proto"
 
 	"rollcall/actors/wire"
 	"rollcall/smtp"
-	"rollcall/smtp/throttle"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/mx"
 )
 
-const (
-	// controlOrdinal names the control probes; addresses number below it.
-	controlOrdinal = wire.ControlOrdinal
-
-	ackWithin  = 2 * time.Second // an offer without an answer is sent again
-	silenceMax = 5 * time.Second // a receiver that says nothing for so long is believed dead
-
-	// resolvePause is before a receiver actor that was lost, or is not to be had, is
-	// looked for again, doubled each time up to resolveMax: some seconds after a
-	// cluster has healed everybody works again. Guesses.
-	resolvePause = 100 * time.Millisecond
-	resolveMax   = 5 * time.Second
-
-	// lostMax bounds the suspicion that the addresses make their receiver actors fail:
-	// from then on they are put off. One that ends under what it was offered counts
-	// lostSure, so eight in a row without one answer are too many. One that moved
-	// counts so too when it had the offer for less than lostSoon, for no view of the
-	// cluster changes so fast so often; later, it counts one. One that cannot be
-	// reached or falls silent never counts: that is our own trouble. Guesses.
-	lostMax  = 64
-	lostSure = 8
-	lostSoon = 3 * time.Second
-
-	// heldJitter is by how much the end of a wait may come sooner from one pulse to the
-	// next, for which nobody is told: it is named as a duration. It may come later by up
-	// to the heldPart-th part of what was left: a receiver that does not know the end
-	// names one that moves along. Guesses.
-	heldJitter = time.Second
-	heldPart   = 2
-
-	// chunksMax bounds the chunks that are out, whatever credit a late message
-	// names: one being asked and one behind it, as the receivers grant. Due retries have as
-	// many of their own: they don't wait behind a thousand addresses that were never asked.
-	chunksMax = 2
-
-	// refusedPause is how long due retries are not offered after the receiver had no room for them.
-	refusedPause = time.Second
-
-	// A chunk has at most wire.AddressesMax addresses. One that isn't answered within chunkSoon is followed
-	// by one of half its size, of chunkLeast at least; a faster one by one twice as large. So a fast receiver
-	// never runs dry, and what a slow one has waiting, which costs memory, is about a minute's work. chunkLeast
-	// is also the size while the node has many addresses out. Measured: to begin with 25 cost 20,000 addresses
-	// at 20 ms a turn a second of 5 to 6. Guesses: the others.
-	chunkLeast = 25
-	chunkSoon  = 20 * time.Second
-
-	// finalsMax is how many addresses become final in one turn before their parent is
-	// told, and drainPause is before the next turn then: a million cases at once would
-	// take some hundred megabytes, and whoever is told has to get a word in. Guesses.
-	finalsMax  = 1000
-	drainPause = time.Millisecond
-
-	// crowdedPause is before a domain looks again whether its workspace may offer more. Guess.
-	crowdedPause = time.Second
-
-	// triesShift leaves room for four billion chunks of one try at a domain, so
-	// that a receiver never takes a new chunk for one of an actor that crashed.
-	triesShift = 32
-)
-
-// step is one thing that the shell has to do.
-type step any
-
-type (
-	findRoute    struct{}
-	findReceiver struct { // of the route
-		shard int
-		after time.Duration
-	}
-	leave struct{ shard int } // forget the receiver
-	tell  struct {            // to the receiver
-		shard int
-		msg   proto.Message
-	}
-	reply     struct{ msg proto.Message } // to the sender of the message at hand
-	recall    struct{ keys []string }     // what the cluster knows of hosts: see habitKey
-	guardSeen struct{ until time.Time }   // tell people that nothing is asked before
-)
-
-// planner decides what is to be done for one domain. It is plain Go: times and
-// messages come in, steps and final outcomes go out. Mailbox only.
+// planner decides what is to be done for one domain: answers come in (routed, results), plan says what follows
+// from them, and offers and final outcomes go out. It is plain Go. Mailbox only.
 type planner struct {
-	options Options
-	start   time.Time
-	work    Work
+	*job
+	route    route    // where the addresses are asked
+	retries  retries  // those that were answered and have no outcome
+	controls controls // what an acceptance is worth
+	backlog  backlog  // those that were never asked, and what is out at the receiver
 
-	// The ids of the work for messages, which receivers on this node keep: a slice of those in work
-	// would keep all of the planner.
-	verification, workspace []byte
-
-	route  route
-	shards []*shard // at least one; together they have every address that is left
-	chunk  uint64   // the newest; numbers are never used twice, whatever the shard
-
-	controls  controls
-	witnesses witnesses
-	retries   retries
-
-	offeredAt time.Time // when an address was offered first, or our ledger came back; zero: none was
-	held      bool      // nothing may be offered
-	heldAt    time.Time // since when
-	draining  bool      // more may be final in the next turn
-	crowded   bool      // the workspace has its share of the addresses that may be at receivers
-	left      int       // addresses without a final outcome
-	finals    []Final
-	steps     []step
+	held     bool      // nothing may be offered
+	heldAt   time.Time // since when
+	draining bool      // more may be final in the next turn
 }
 
 // newPlanner makes one; the control probes grow from seed.
 func newPlanner(now time.Time, o Options, w Work, seed [32]byte) *planner {
-	pl := &planner{options: o, start: now, work: w, verification: bytes.Clone(w.Verification[:]),
-		workspace: bytes.Clone(w.Workspace[:]), left: len(w.Ordinals), retries: newRetries(o.Load),
-		controls: controls{locals: newRandomLocals(seed)},
-		chunk:    uint64(w.Tries) << triesShift}
-	pl.shards = pl.newShards(1)
-	pl.shards[0].ordinals = w.Ordinals
+	pl := &planner{job: &job{options: o, start: now, work: w, left: len(w.Ordinals)}}
+	pl.route.job = pl.job
+	pl.retries = newRetries(pl.job, &pl.route)
+	pl.controls = controls{job: pl.job, route: &pl.route, retries: &pl.retries,
+		controlProbe: controlProbe{locals: newRandomLocals(seed)}}
+	pl.backlog = newBacklog(pl.job, &pl.controls, &pl.retries)
 	if w.Left != nil {
 		pl.restore(now, w.Left)
 	}
 	return pl
 }
 
+// takeRoute takes the answer of DNS. Nothing is out when it comes.
+func (pl *planner) takeRoute(now time.Time, r mx.Route, err error) {
+	if pl.route.takeRoute(r, err) {
+		pl.matchReceiver()
+		pl.controls.askCluster(now)
+	}
+}
+
+// matchReceiver finds the receiver of the route, and leaves another one.
+func (pl *planner) matchReceiver() {
+	if pl.route.matchKey() {
+		pl.backlog.abandonReceiver()
+	}
+}
+
+// foundReceiver notes that the receiver actor of a key is known, or that it is not to be had now. It reports whether
+// that is what the planner wants to know: a key of another time is not.
+func (pl *planner) foundReceiver(key string, ok bool) bool {
+	return key == pl.route.key && pl.backlog.foundReceiver(ok)
+}
+
+// takeResults takes answers; what was taken before is acknowledged and ignored.
+func (pl *planner) takeResults(now time.Time, m *wire.Results) {
+	if !pl.backlog.isMine(m.GetTask()) {
+		return
+	}
+	o := pl.backlog.takeResults(now, m)
+	if o == nil {
+		return
+	}
+	reader := wire.NewReader(m)
+	for _, answer := range m.GetAnswers() {
+		if pl.backlog.takeOff(o, answer.GetOrdinal()) {
+			pl.takeAnswer(now, answer, reader.AttemptsOf(answer))
+		}
+	}
+	pl.backlog.finishChunk(now, o)
+	pl.backlog.noteBarren(now, m)
+}
+
+// takeAnswer follows what came of one probe.
+func (pl *planner) takeAnswer(now time.Time, m *wire.Answer, attempts []evidence.Attempt) {
+	p, c := pl.retries.takeCase(now, m.GetOrdinal())
+	if len(c.Attempts) == 0 {
+		c.Attempts = attempts[:0] // where they are put again
+	}
+	for i := range attempts {
+		if !attempts[i].Reason.Known() { // of a newer program: what it means is not known here
+			attempts[i].Void = true
+		}
+		if attempts[i].Stage == smtp.StageRcpt && !attempts[i].Others {
+			p.marks |= markAsked
+		}
+		c.Add(attempts[i])
+	}
+	c.Omitted += int(m.GetOmitted())
+	c.Hosts = pl.route.hostsOf(c)
+	_, reason := m.Verdict()
+	say := answerOf{reason: reason, wait: m.Wait(), attempts: attempts}
+	if reason == smtp.ReasonNone {
+		say.reason = smtp.Protocol
+	}
+	switch last, asked := c.Last(); {
+	case m.GetOrdinal() == controlOrdinal:
+		pl.controls.takeAnswer(now, p, c, say)
+	case !asked || len(attempts) == 0: // nobody was asked: it says nothing about the address
+		pl.controls.askAgain(now, p, c, say)
+	default:
+		pl.noteAttempt(now, p, last)
+		if pl.followAttempt(now, p, c, last) {
+			pl.retries.stats.noteAsked(p.reason, false)
+		} else {
+			pl.controls.askAgain(now, p, c, say)
+		}
+	}
+}
+
+// noteAttempt keeps what the newest attempt at an address says about its receiver.
+func (pl *planner) noteAttempt(now time.Time, p pending, last evidence.Attempt) {
+	pl.retries.notePassed(now, p, last)
+	// A guard counts each refusal, whether or not our rules can tell what it means.
+	if last.Stage == smtp.StageRcpt && (last.Outcome == smtp.Invalid || last.Code >= 500) {
+		pl.options.Facts.Refused(pl.route.habitKey(last.Host), now)
+	}
+	pl.route.hearHost(last)
+	if last.Stage == smtp.StageRcpt && last.Code/100 == 2 {
+		pl.controls.witnesses.hearAccepted(p.ordinal, last)
+	}
+}
+
+// followAttempt goes on with an address by its newest attempt: to its outcome, or until it is known what an
+// acceptance or a refusal in bare words is worth. False: it has to be asked again.
+func (pl *planner) followAttempt(now time.Time, p pending, c evidence.Case, last evidence.Attempt) bool {
+	answered := p
+	answered.reason = smtp.ReasonNone // it is not put off any more
+	switch {
+	case last.Outcome == smtp.Invalid && last.Bare:
+		pl.controls.doubtRefusal(now, answered, c)
+	case last.Outcome == smtp.Valid:
+		pl.controls.takeAcceptance(now, answered, c)
+	case last.Outcome == smtp.CatchAll && pl.controls.settleByHabit(now, p, c, c.Habit):
+	default:
+		return pl.conclude(now, p.ordinal, c)
+	}
+	return true
+}
+
 // plan says what to do now, what has become final, and when to ask again.
 func (pl *planner) plan(now time.Time) ([]step, []Final, time.Time) {
-	pl.follow(now)
-	pl.crowded = false
-	for _, s := range pl.shards {
-		pl.listen(now, s)
+	if pl.route.isOutdated() { // a receiver that has work of ours sends a pulse each second: not long until then
+		pl.matchReceiver()
 	}
-	if !pl.controls.recallBy.IsZero() && !now.Before(pl.controls.recallBy) {
-		pl.controls.recallOver()
+	pl.backlog.checkSilence(now)
+	if k := &pl.controls; k.isRecalling() && !now.Before(k.recallBy) {
+		k.recallOver()
 	}
 	switch d := pl.work.Deadline; {
 	case pl.route.closed != smtp.ReasonNone:
 		pl.closeAll(now)
 	case !d.IsZero() && !now.Before(d):
-		pl.expire(now)
+		pl.expireAll(now)
 	case pl.route.silent:
-		pl.putOff(now)
+		pl.deferAll(now)
 	}
-	for _, s := range pl.shards {
-		if s.barren != smtp.ReasonNone && !pl.cut() {
-			pl.giveUpBarren(now, s)
-		}
+	if pl.retries.barren != smtp.ReasonNone && !pl.isCut() {
+		pl.giveUpBarren(now)
 	}
-	if pl.resting(now) {
-		pl.rest(now)
+	if pl.route.isResting(now) {
+		pl.controls.voidAccepted(now)
+		pl.backlog.recallChunks()
 	}
-	pl.weigh(now)
-	pl.weighDoubted(now)
+	pl.controls.weighAccepted(now, pl.backlog.isBusy(now))
+	pl.controls.weighDoubted(now, pl.backlog.isBusy(now))
 	pl.advance(now)
-	say := time.Time{}
-	for _, s := range pl.shards {
-		if at := pl.sayBehind(now, s); !at.IsZero() {
-			say = earlier(say, at)
-		}
-	}
+	say := pl.backlog.sayBehind(now, pl.route.isResting(now))
 	steps, finals := pl.steps, pl.finals
-	pl.draining = pl.cut() && pl.left > 0
+	pl.draining = pl.isCut() && pl.left > 0
 	pl.steps, pl.finals = nil, nil
-	wake := pl.wake(now)
-	if !say.IsZero() {
-		wake = earlier(wake, say)
-	}
-	return steps, finals, wake
+	return steps, finals, earlier(pl.wakeAt(now), say)
 }
 
-// since turns a time into the form of deferrals.
-func (pl *planner) since(now time.Time) time.Duration { return now.Sub(pl.start) }
+// closeAll makes everything that is left invalid: DNS says that the domain takes no mail.
+func (pl *planner) closeAll(now time.Time) {
+	pl.controls.closeAll(now)
+	pl.drainWaiting(now, true, func(p pending, c evidence.Case) {
+		if p.ordinal != controlOrdinal {
+			c.NoRoute = pl.route.closed
+			pl.conclude(now, p.ordinal, c)
+		}
+	})
+}
+
+// deferAll makes every address that could be offered now come later: there is no route.
+// It goes on in later turns until all are put off.
+func (pl *planner) deferAll(now time.Time) {
+	pl.route.silent = !pl.drainWaiting(now, false, func(p pending, c evidence.Case) {
+		pl.controls.askAgain(now, p, c, answerOf{reason: smtp.DNSFailed})
+	})
+}
+
+// drainWaiting takes what is not out, as far as it is due or all, until finalsMax are final. It
+// reports whether there was nothing left.
+func (pl *planner) drainWaiting(now time.Time, all bool, do func(pending, evidence.Case)) bool {
+	for !pl.isCut() {
+		ordinal, ok := pl.backlog.takeNext(now, false)
+		if !ok {
+			ordinal, ok = pl.backlog.takeNext(now, true)
+		}
+		if !ok && all && len(pl.retries.deferred) > 0 {
+			ordinal, ok = pl.retries.popDue(), true
+		}
+		if !ok {
+			return true
+		}
+		do(pl.retries.takeCase(now, ordinal))
+	}
+	return false
+}
 
 // advance does the next thing that addresses are ready for.
 func (pl *planner) advance(now time.Time) {
-	waiting, out, unreached := false, false, false
-	for _, s := range pl.shards {
-		waits := s.waiting(pl.since(now))
-		waiting = waiting || waits
-		unreached = unreached || waits && !s.reached && !s.reaching
-		out = out || len(s.chunks) > 0 || s.reaching
-	}
-	if !waiting || pl.route.asked || pl.held || pl.cut() || pl.route.silent || pl.resting(now) {
+	r := &pl.backlog.receiver
+	switch out := len(pl.backlog.chunks) > 0 || r.reaching; {
+	case !pl.backlog.hasWaiting(now) || pl.held || pl.isCut(),
+		pl.route.asked || pl.route.silent || pl.route.isResting(now):
 		return
-	}
-	if pl.route.hosts == nil || now.After(pl.route.Expires) && !out {
+	case pl.route.hosts == nil || now.After(pl.route.Expires) && !out:
 		pl.route.asked = true
-		pl.steps = append(pl.steps, findRoute{})
+		pl.addStep(findRoute{})
 		return
+	case !r.reached && !r.reaching:
+		pl.matchReceiver()
 	}
-	if unreached {
-		pl.place(now)
-	}
-	for _, s := range pl.shards {
-		pl.advanceShard(now, s)
-	}
+	pl.backlog.offerMore(now, pl.route.hosts)
 }
 
-// shardKey is the key of the receiver actor of a shard.
-func (pl *planner) shardKey(shard int) string {
-	return throttle.ShardKey(pl.route.key, shard, len(pl.shards))
-}
-
-// resting says whether nothing is asked, because a guard was seen at work.
-func (pl *planner) resting(now time.Time) bool {
-	return now.Before(pl.restUntil())
-}
-
-// restUntil is until when nothing is asked, because a guard was seen at work at a host; it may be over.
-func (pl *planner) restUntil() time.Time {
-	if !pl.options.Facts.guarded.Load() {
-		return time.Time{}
-	}
-	until := pl.options.Facts.Rest(habitKey(pl.work.Domain, pl.route.answered))
-	for _, h := range pl.route.Hosts {
-		until = later(until, pl.options.Facts.Rest(habitKey(pl.work.Domain, h.Name)))
-	}
-	return until
-}
-
-// shardOf is the shard that an address, or the control probe, belongs to.
-func (pl *planner) shardOf(ordinal uint32) *shard {
-	return pl.shards[throttle.ShardOf(pl.local(ordinal), pl.work.Domain, len(pl.shards))]
-}
-
-func (pl *planner) local(ordinal uint32) string {
-	if ordinal == controlOrdinal {
-		return pl.controls.local
-	}
-	return pl.work.Local(ordinal)
-}
-
-// hold takes back what is out and not answered, and offers nothing more, or goes on.
-func (pl *planner) hold(now time.Time, on bool) {
-	switch {
-	case on && !pl.held:
-		pl.heldAt = now
-	case pl.held && !on:
-		pl.excuse(now, now.Sub(pl.heldAt))
-	}
-	pl.held = on
-	for _, s := range pl.shards {
-		if on {
-			pl.recall(s)
-		}
-	}
-}
-
-// excuse gives the addresses that wait the time back in which nothing could be asked: it
-// does not count towards giving them up, and nobody learns from it.
-func (pl *planner) excuse(now time.Time, lost time.Duration) {
-	excused := func(since time.Duration) time.Duration { return max(since, min(since+lost, pl.since(now))) }
-	for _, s := range pl.shards {
-		for i := range s.deferred {
-			p := &s.deferred[i]
-			p.since, p.marks = excused(p.since), p.marks|markHeld
-		}
-		for ordinal, p := range s.history {
-			p.since, p.marks = excused(p.since), p.marks|markHeld
-			s.history[ordinal] = p
-		}
-	}
-	for _, c := range pl.retries.stats.by {
-		c.since = excused(c.since)
-	}
-	if !pl.offeredAt.IsZero() {
-		pl.offeredAt = now
-	}
-}
-
-// wake is when plan should be asked again if nothing happens.
-func (pl *planner) wake(now time.Time) time.Time {
-	at := pl.work.Deadline
-	for _, t := range [...]time.Time{pl.controls.recallBy, pl.controls.at()} {
-		if !t.IsZero() {
-			at = earlier(at, t)
-		}
-	}
-	if rest := pl.restUntil(); rest.After(now) {
-		at = earlier(at, rest)
-	}
-	for _, s := range pl.shards {
-		if len(s.deferred) > 0 && !s.due(pl.since(now)) { // what is due waits for a message
-			at = earlier(at, pl.start.Add(s.deferred[0].due))
-		}
-		if len(s.chunks) > 0 {
-			at = earlier(at, now.Add(time.Second))
-		}
-	}
-	if len(pl.witnesses.doubted) > 0 {
-		at = earlier(at, pl.witnesses.nextDoubt(now))
-	}
-	if pl.crowded {
-		at = earlier(at, now.Add(crowdedPause))
-	}
+// wakeAt is when plan should be asked again if nothing happens.
+func (pl *planner) wakeAt(now time.Time) time.Time {
 	if pl.draining {
-		at = now.Add(drainPause)
+		return now.Add(drainPause)
+	}
+	at := earlier(pl.work.Deadline, pl.controls.recallBy)
+	at = earlier(at, pl.controls.nextControl())
+	at = earlier(at, after(now, pl.route.restUntil()))
+	at = earlier(at, pl.controls.witnesses.nextDoubt(now))
+	if !pl.retries.hasDue(now) { // what is due waits for a message
+		at = earlier(at, pl.retries.nextDue())
+	}
+	if len(pl.backlog.chunks) > 0 {
+		at = earlier(at, now.Add(time.Second))
+	}
+	if pl.backlog.crowded {
+		at = earlier(at, now.Add(crowdedPause))
 	}
 	return at
 }
 
-// earlier is the earlier of two times; the zero time is never.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || b.Before(a) {
-		return b
-	}
-	return a
-}
-
-// quiet says until when nothing can be done; the zero time: something can.
-func (pl *planner) quiet(now time.Time) time.Time {
+// quietUntil says until when nothing can be done; the zero time: something can.
+func (pl *planner) quietUntil(now time.Time) time.Time {
 	if pl.route.asked || pl.draining {
 		return time.Time{}
 	}
-	if rest := pl.restUntil(); rest.After(now) {
+	if rest := pl.route.restUntil(); rest.After(now) {
 		return rest
 	}
-	first := pl.controls.at()
-	if len(pl.witnesses.doubted) > 0 {
-		first = earlier(first, pl.witnesses.nextDoubt(now))
+	until, busy := pl.backlog.quietUntil(now)
+	if busy {
+		return time.Time{}
 	}
-	for _, s := range pl.shards {
-		until, busy := s.quiet(now, pl.start)
-		if busy {
-			return time.Time{}
-		}
-		if !until.IsZero() {
-			first = earlier(first, until)
+	return earlier(earlier(pl.controls.nextControl(), pl.controls.witnesses.nextDoubt(now)), until)
+}
+
+// holdWork takes back what is out and not answered, and offers nothing more, or goes on: the time between doesn't
+// count for those who wait.
+func (pl *planner) holdWork(now time.Time, on bool) {
+	switch {
+	case on && !pl.held:
+		pl.heldAt = now
+	case pl.held && !on:
+		pl.retries.excuseWait(now, now.Sub(pl.heldAt))
+		if !pl.backlog.offeredAt.IsZero() {
+			pl.backlog.offeredAt = now
 		}
 	}
-	return first
+	if pl.held = on; on {
+		pl.backlog.recallChunks()
+	}
+}
+
+// endWork forgets everything that counts for the node: the work is over.
+func (pl *planner) endWork() {
+	pl.retries.log.close()
+	for len(pl.backlog.chunks) > 0 {
+		pl.backlog.closeChunk(pl.backlog.chunks[0])
+	}
 }

@@ -65,7 +65,7 @@ func newBench(t *testing.T, o Options, addresses int) *bench {
 		Local: func(ordinal uint32) string { return fmt.Sprintf("user%d", ordinal) }}
 	b := &bench{t: t, now: morning, done: map[uint32]Final{},
 		planner: newPlanner(morning, o, w, testSeed)}
-	b.offeredAt = morning // so no control probe comes with the first chunk, which has a test of its own
+	b.backlog.offeredAt = morning // so no control probe comes with the first chunk, which has a test of its own
 	b.look()
 	return b
 }
@@ -91,19 +91,10 @@ func (b *bench) look() {
 	}
 }
 
-// only is the shard of a planner that has one.
-func (b *bench) only() *shard {
-	b.t.Helper()
-	if len(b.shards) != 1 {
-		b.t.Fatalf("%d shards, want 1", len(b.shards))
-	}
-	return b.shards[0]
-}
-
-// finds answers the question for the only receiver, and looks.
+// finds answers the question for the receiver, and looks.
 func (b *bench) finds(ok bool) {
 	b.t.Helper()
-	b.found(b.only().number, b.shardKey(0), ok)
+	b.foundReceiver(b.route.key, ok)
 	b.look()
 }
 
@@ -123,7 +114,7 @@ var testRoute = mx.Route{Domain: "example.test", Receiver: "receiver.test",
 // reach answers the questions for route and receiver.
 func (b *bench) reach() {
 	b.t.Helper()
-	b.routed(b.now, testRoute, nil)
+	b.takeRoute(b.now, testRoute, nil)
 	b.look()
 	if b.options.Facts.Shared() {
 		b.wants(recall{[]string{testHabit}}, findReceiver{})
@@ -196,7 +187,7 @@ func locals(o *wire.Offer) (list []string) {
 
 func (b *bench) ack(o *wire.Offer, credit uint32, why wire.Refusal) {
 	b.t.Helper()
-	b.acked(b.now, &wire.OfferAck{Task: o.GetTask(), Chunk: o.GetChunk(), Refusal: why, Credit: credit})
+	b.backlog.takeAck(b.now, &wire.OfferAck{Task: o.GetTask(), Chunk: o.GetChunk(), Refusal: why, Credit: credit})
 	b.look()
 }
 
@@ -213,6 +204,8 @@ type told struct {
 	silent  bool       // without an attempt
 	others  bool       // the attempt is another address's
 	stage   smtp.Stage // its zero value: RCPT
+	text    string     // empty: the usual one
+	rule    string     // empty: the usual one
 }
 
 // attempts is the evidence for what is told.
@@ -233,6 +226,12 @@ func (say told) attempts(at time.Time) []evidence.Attempt {
 	}
 	if say.stage != 0 {
 		a.Stage = say.stage
+	}
+	if say.text != "" {
+		a.Text = say.text
+	}
+	if say.rule != "" {
+		a.Rule = say.rule
 	}
 	if a.Source == "" {
 		a.Source = "192.0.2.77"
@@ -265,7 +264,7 @@ func (b *bench) answers(o *wire.Offer, batch uint64, say told, which ...uint32) 
 		}
 	}
 	m.Texts = texts.List()
-	b.results(b.now, m)
+	b.takeResults(b.now, m)
 	b.look()
 }
 
@@ -298,7 +297,7 @@ func TestRouteAnswers(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, testOptions(), 3)
 			b.wants(findRoute{})
-			b.routed(b.now, c.route, c.err)
+			b.takeRoute(b.now, c.route, c.err)
 			b.look()
 			b.wants(c.want...)
 			if c.final != smtp.ReasonNone {
@@ -321,7 +320,7 @@ func TestSilentNameServersAreAskedAlongTheLadderUntilTheTimeIsUp(t *testing.T) {
 	for len(b.done) < 2 {
 		b.wants(findRoute{})
 		asked = append(asked, b.now.Sub(morning))
-		b.routed(b.now, mx.Route{}, errDNS)
+		b.takeRoute(b.now, mx.Route{}, errDNS)
 		b.look()
 		b.wants()
 		if len(b.done) == 0 {
@@ -363,10 +362,10 @@ func TestWaitsBetweenAttempts(t *testing.T) {
 					b.is(0, smtp.Unknown, smtp.Greylisted)
 					return
 				}
-				if len(b.only().history) != 0 {
+				if len(b.retries.again) != 0 {
 					t.Error("a deferred address is kept twice")
 				}
-				if until := b.quiet(b.now); !until.Equal(morning.Add(at)) || !b.wakes.Equal(until) {
+				if until := b.quietUntil(b.now); !until.Equal(morning.Add(at)) || !b.wakes.Equal(until) {
 					t.Fatalf("quiet until %v, woken at %v, want %v", until.Sub(morning), b.wakes.Sub(morning),
 						at)
 				}
@@ -406,8 +405,8 @@ func TestAnswersNobodyKnowsAreAskedAgain(t *testing.T) {
 		b := newBench(t, testOptions(), 1)
 		b.reach()
 		b.answers(b.offered(), 1, c)
-		if len(b.done) != 0 || len(b.only().deferred) != 1 {
-			t.Errorf("%+v: %d final, %d deferred; want it asked again", c, len(b.done), len(b.only().deferred))
+		if len(b.done) != 0 || len(b.retries.deferred) != 1 {
+			t.Errorf("%+v: %d final, %d deferred; want it asked again", c, len(b.done), len(b.retries.deferred))
 		}
 	}
 }
@@ -421,10 +420,10 @@ func TestNoMailAfterAnAcceptance(t *testing.T) {
 	b.answers(b.offered(), 1, greylisted) // the control probe
 	b.answers(offer, 2, greylisted, 1)
 	b.answers(offer, 3, told{reason: smtp.Greylisted, wait: 50 * time.Minute}, 2)
-	b.planner.route.Expires = b.now
+	b.route.Expires = b.now
 	b.pass(time.Minute)
 	b.wants(findRoute{})
-	b.routed(b.now, mx.Route{NoMail: smtp.NoMailService}, nil)
+	b.takeRoute(b.now, mx.Route{NoMail: smtp.NoMailService}, nil)
 	b.look()
 	for i := range uint32(3) {
 		b.is(i, smtp.Invalid, smtp.NoMailService)
@@ -435,12 +434,12 @@ func TestRouteThatMovesToAnotherReceiver(t *testing.T) {
 	b := newBench(t, testOptions(), 1)
 	b.reach()
 	b.answers(b.offered(), 1, greylisted)
-	b.planner.route.Expires = b.now
+	b.route.Expires = b.now
 	b.pass(time.Minute)
 	b.wants(findRoute{})
 	moved := testRoute
 	moved.Receiver = "other.test"
-	b.routed(b.now, moved, nil)
+	b.takeRoute(b.now, moved, nil)
 	b.look()
 	b.wants(leave{}, findReceiver{})
 	b.finds(true)
@@ -460,10 +459,10 @@ func TestCredit(t *testing.T) {
 	if len(b.offers()) != 0 {
 		t.Fatal("offered without credit")
 	}
-	b.pulsed(b.now, &wire.Pulse{Task: b.only().task, Chunks: []uint64{1}, Credit: 7})
+	b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, Credit: 7})
 	b.look()
 	second := b.offered()
-	b.pulsed(b.now, &wire.Pulse{Task: b.only().task, Chunks: []uint64{1, 2}, Credit: 7})
+	b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1, 2}, Credit: 7})
 	b.look()
 	if len(b.offers()) != 0 {
 		t.Fatal("more than two chunks are open")
@@ -479,23 +478,24 @@ func TestChunksGrowWithTheReceiversSpeed(t *testing.T) {
 	b := newBench(t, testOptions(), 4000)
 	b.reach()
 	var sizes []int
-	for _, took := range []time.Duration{0, chunkSoon, chunkSoon + 1, time.Minute, time.Minute, time.Minute, time.Minute, time.Minute, 0} {
+	for _, took := range slices.Concat([]time.Duration{0, chunkSoon, chunkSoon + 1},
+		slices.Repeat([]time.Duration{time.Minute}, 5), []time.Duration{0}) {
 		offer := b.offers()[0]
 		sizes = append(sizes, len(offer.GetProbes()))
 		b.ack(offer, 0, wire.Refusal_NONE)
 		for step := time.Second; took > step; took -= step { // it lives
 			b.now = b.now.Add(step)
-			b.pulsed(b.now, &wire.Pulse{Task: b.only().task, Chunks: []uint64{offer.GetChunk()}})
+			b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{offer.GetChunk()}})
 			b.look()
 		}
 		b.now = b.now.Add(took)
-		m := &wire.Results{Task: b.only().task, Chunk: offer.GetChunk(), Batch: 1, Credit: 1}
+		m := &wire.Results{Task: b.backlog.task, Chunk: offer.GetChunk(), Batch: 1, Credit: 1}
 		var texts wire.Texts
 		for _, p := range offer.GetProbes() {
 			m.Answers = append(m.Answers, refused.answer(&texts, p.GetOrdinal(), b.now))
 		}
 		m.Texts = texts.List()
-		b.results(b.now, m)
+		b.takeResults(b.now, m)
 		b.look()
 	}
 	want := []int{500, 500, 500, 250, 125, 62, 31, 25, 25}
@@ -507,13 +507,13 @@ func TestChunksGrowWithTheReceiversSpeed(t *testing.T) {
 func TestLittleIsOfferedWhileMuchIsOut(t *testing.T) {
 	o := testOptions()
 	b := newBench(t, o, 400)
-	b.only().size = 200
+	b.backlog.size = 200
 	another := uuid.UUID{9}
 	for range loadMax / 2 { // two others have it
-		o.Load.take(another)
-		o.Load.take(uuid.UUID{8})
+		o.Load.takeAddress(another)
+		o.Load.takeAddress(uuid.UUID{8})
 	}
-	o.Load.take(another)
+	o.Load.takeAddress(another)
 	b.reach()
 	first := b.offered()
 	if n := len(first.GetProbes()); n != chunkLeast {
@@ -523,8 +523,8 @@ func TestLittleIsOfferedWhileMuchIsOut(t *testing.T) {
 	if len(b.offers()) != 0 {
 		t.Error("a second chunk is out")
 	}
-	o.Load.give(another, loadMax)
-	b.pulsed(b.now, &wire.Pulse{Task: b.only().task, Chunks: []uint64{1}, Credit: 1})
+	o.Load.giveAddresses(another, loadMax)
+	b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, Credit: 1})
 	b.look()
 	second := b.offered()
 	if n := len(second.GetProbes()); n != 200 {
@@ -532,7 +532,7 @@ func TestLittleIsOfferedWhileMuchIsOut(t *testing.T) {
 	}
 	b.answers(first, 1, refused)
 	b.answers(second, 1, refused)
-	b.gone(b.now, b.only(), lostSure)
+	b.backlog.loseReceiver(b.now, lostSure)
 	if out := o.Load.Addresses(); out != loadMax/2 {
 		t.Errorf("%d addresses count as out when only another's are", out)
 	}
@@ -543,7 +543,7 @@ func TestNothingIsOfferedAboveTheShareOfAWorkspace(t *testing.T) {
 	o := testOptions()
 	b := newBench(t, o, 3)
 	taken := 0
-	for ; o.Load.take(b.work.Workspace); taken++ {
+	for ; o.Load.takeAddress(b.work.Workspace); taken++ {
 	}
 	if taken != outMax/2 {
 		t.Errorf("one workspace has %d addresses out, want %d", taken, outMax/2)
@@ -552,7 +552,7 @@ func TestNothingIsOfferedAboveTheShareOfAWorkspace(t *testing.T) {
 	if len(b.offers()) != 0 || b.wakes.Sub(b.now) != crowdedPause {
 		t.Errorf("%d offers above the share, looked at again in %v", len(b.offers()), b.wakes.Sub(b.now))
 	}
-	o.Load.give(b.work.Workspace, 2)
+	o.Load.giveAddresses(b.work.Workspace, 2)
 	b.pass(crowdedPause)
 	if n := len(b.offered().GetProbes()); n != 2 {
 		t.Errorf("%d probes in an offer with room for 2", n)
@@ -611,7 +611,7 @@ func TestRefusedOfferBehindAnotherWaitsForCredit(t *testing.T) {
 	if len(b.steps) != 0 {
 		t.Fatalf("steps after the refusal: %+v, want none", b.steps)
 	}
-	b.pulsed(b.now, &wire.Pulse{Task: b.only().task, Chunks: []uint64{1}, Credit: 1})
+	b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, Credit: 1})
 	b.look()
 	if got := b.offered().GetProbes()[0].GetOrdinal(); got != wire.AddressesMax {
 		t.Errorf("ordinal %d is offered, want what was refused", got)
@@ -646,7 +646,7 @@ func TestPulsesTellOfLostChunks(t *testing.T) {
 	b.ack(first, 0, wire.Refusal_NONE)
 	for range 6 {
 		b.now = b.now.Add(time.Second)
-		b.pulsed(b.now, &wire.Pulse{Task: b.only().task})
+		b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task})
 		b.look()
 	}
 	if again := b.offered(); again.GetChunk() != 2 || len(again.GetProbes()) != 2 {
@@ -659,12 +659,12 @@ func TestHeldUntilIsQuiet(t *testing.T) {
 	b.reach()
 	b.ack(b.offered(), 0, wire.Refusal_NONE)
 	until := morning.Add(10 * time.Minute)
-	b.pulsed(b.now, &wire.Pulse{Task: b.only().task, Chunks: []uint64{1}, WaitingMs: wire.Left(b.now, until)})
+	b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, WaitingMs: wire.Left(b.now, until)})
 	b.look()
-	if got := b.quiet(b.now); !got.Equal(until) {
+	if got := b.quietUntil(b.now); !got.Equal(until) {
 		t.Errorf("quiet until %v, want %v", got, until)
 	}
-	if got := b.quiet(until); !got.IsZero() {
+	if got := b.quietUntil(until); !got.IsZero() {
 		t.Errorf("quiet until %v when the time has come", got)
 	}
 }
@@ -675,14 +675,14 @@ func TestWhatIsNotOursIsIgnored(t *testing.T) {
 	offer := b.offered()
 	for name, task := range map[string]*wire.Task{
 		"no task":          nil,
-		"another epoch":    {Verification: b.only().task.GetVerification(), Epoch: 2, Domain: "example.test"},
-		"another domain":   {Verification: b.only().task.GetVerification(), Epoch: 3, Domain: "example.com"},
+		"another epoch":    {Verification: b.backlog.task.GetVerification(), Epoch: 2, Domain: "example.test"},
+		"another domain":   {Verification: b.backlog.task.GetVerification(), Epoch: 3, Domain: "example.com"},
 		"another customer": {Verification: make([]byte, 16), Epoch: 3, Domain: "example.test"},
 	} {
-		b.acked(b.now, &wire.OfferAck{Task: task, Chunk: 1, Refusal: wire.Refusal_FULL})
-		b.moved(b.now, &wire.Moved{Task: task})
-		b.pulsed(b.now, &wire.Pulse{Task: task, Credit: 2})
-		b.results(b.now, &wire.Results{Task: task, Chunk: 1, Batch: 1, Answers: []*wire.Answer{{
+		b.backlog.takeAck(b.now, &wire.OfferAck{Task: task, Chunk: 1, Refusal: wire.Refusal_FULL})
+		b.backlog.takeMoved(b.now, &wire.Moved{Task: task})
+		b.backlog.takePulse(b.now, &wire.Pulse{Task: task, Credit: 2})
+		b.takeResults(b.now, &wire.Results{Task: task, Chunk: 1, Batch: 1, Answers: []*wire.Answer{{
 			Outcome: uint32(smtp.Invalid), Reason: uint32(smtp.MailboxNotFound)}}})
 		b.look()
 		if len(b.steps) != 0 || len(b.done) != 0 {
@@ -699,22 +699,22 @@ func TestRepeatedResultsAreAcknowledgedAndCountedOnce(t *testing.T) {
 	offer := b.offered()
 	for range 2 {
 		b.answers(offer, 1, greylisted, 0)
-		want := reply{&wire.ResultsAck{Task: b.only().task, Chunk: 1, Batch: 1}}
+		want := reply{&wire.ResultsAck{Task: b.backlog.task, Chunk: 1, Batch: 1}}
 		if len(b.steps) != 1 || !reflect.DeepEqual(b.steps[0], want) {
 			t.Fatalf("steps are %+v, want %+v", b.steps, want)
 		}
 	}
 	b.answers(offer, 2, refused) // also for the one that was answered before
-	if len(b.done) != 1 || len(b.only().deferred) != 1 {
-		t.Errorf("%d final, %d deferred, want 1 and 1", len(b.done), len(b.only().deferred))
+	if len(b.done) != 1 || len(b.retries.deferred) != 1 {
+		t.Errorf("%d final, %d deferred, want 1 and 1", len(b.done), len(b.retries.deferred))
 	}
 }
 
 // An actor that is begun anew must not use the chunk numbers of the one that crashed.
 func TestTriesHaveChunkNumbersOfTheirOwn(t *testing.T) {
 	w := Work{Ordinals: []uint32{1}, Tries: 2}
-	if a := newPlanner(morning, testOptions(), w, testSeed); a.chunk != 2<<32 {
-		t.Errorf("the first chunk is behind %d, want %d", a.chunk, uint64(2)<<32)
+	if a := newPlanner(morning, testOptions(), w, testSeed); a.backlog.chunk != 2<<32 {
+		t.Errorf("the first chunk is behind %d, want %d", a.backlog.chunk, uint64(2)<<32)
 	}
 }
 

@@ -11,35 +11,113 @@ import (
 
 // When an address is asked again: as the receiver names it, and if it names nothing by the configured waits, the
 // last of which repeats; a greylisted one early, when another one that was greylisted has passed. When its
-// time is over instead, see give_up.go. What is due goes before what was never asked: see shard.go.
+// time is over instead, see give_up.go. What is due goes before what was never asked: see backlog.go.
 
-// retries are what is known of the addresses that have no outcome.
+// retries are the addresses that were answered and have no outcome, and what is known of them.
 type retries struct {
-	log       *attemptLog              // what was said about them
-	stats     *deferralStats           // of those that are put off
+	*job
+	route     *route
+	log       *attemptLog // what was said about them
+	deferred  deferrals
+	again     map[uint32]pending       // those that were deferred and are out again
+	ripe      int                      // of deferred, those whose time had come at ripeAt, less those taken since
+	ripeAt    time.Duration            // since the start of the planner
+	stats     deferralStats            // of deferred
 	greyWaits map[uint16]time.Duration // the shortest that was enough, by source
+	barren    smtp.Reason              // the receiver gives nobody an answer, so all that waits is given up; why
 }
 
-func newRetries(load *Load) retries {
-	return retries{log: newAttemptLog(load), stats: &deferralStats{by: map[smtp.Reason]*deferralCount{}},
-		greyWaits: map[uint16]time.Duration{}}
+func newRetries(j *job, r *route) retries {
+	return retries{job: j, route: r, log: newAttemptLog(j.options.Load), again: map[uint32]pending{},
+		stats: deferralStats{by: map[smtp.Reason]*deferralCount{}}, greyWaits: map[uint16]time.Duration{}}
 }
 
-// deferrals is a heap of the addresses that wait for their next attempt, soonest first.
-type deferrals []pending
+// hasDue reports whether the time of a deferred address has come.
+func (r *retries) hasDue(now time.Time) bool {
+	return len(r.deferred) > 0 && r.deferred[0].due <= r.since(now)
+}
 
-func (d deferrals) Len() int           { return len(d) }
-func (d deferrals) Less(i, j int) bool { return d[i].due < d[j].due }
-func (d deferrals) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
+// nextDue is when the first deferred address is asked again; zero: there is none.
+func (r *retries) nextDue() time.Time {
+	if len(r.deferred) == 0 {
+		return time.Time{}
+	}
+	return r.start.Add(r.deferred[0].due)
+}
 
-// Push implements heap.Interface.
-func (d *deferrals) Push(x any) { *d = append(*d, x.(pending)) }
+// pushDeferred defers an address.
+func (r *retries) pushDeferred(p pending) {
+	r.stats.push(&p, r.expectAnswer(&p))
+	heap.Push(&r.deferred, p)
+}
 
-// Pop implements heap.Interface.
-func (d *deferrals) Pop() any {
-	last := (*d)[len(*d)-1]
-	*d = (*d)[:len(*d)-1]
-	return last
+// popDue takes the address that is deferred for the shortest time, to be asked again.
+func (r *retries) popDue() uint32 {
+	p := heap.Pop(&r.deferred).(pending)
+	if p.ordinal != controlOrdinal {
+		r.ripe = max(0, r.ripe-1)
+	}
+	r.stats.pop(&p)
+	r.again[p.ordinal] = p
+	return p.ordinal
+}
+
+// giveBack defers an address again that was popped and not asked. It reports whether it is one of those.
+func (r *retries) giveBack(ordinal uint32) bool {
+	p, known := r.again[ordinal]
+	if !known {
+		return false
+	}
+	delete(r.again, ordinal)
+	r.pushDeferred(p)
+	if ordinal != controlOrdinal {
+		r.ripe++ // its time had come
+	}
+	return true
+}
+
+// takeCase is the record and the case of an address that is answered, or ended: the one that was kept of it, or
+// another one.
+func (r *retries) takeCase(now time.Time, ordinal uint32) (pending, evidence.Case) {
+	p, before := r.again[ordinal]
+	delete(r.again, ordinal)
+	if !before {
+		p = pending{ordinal: ordinal}
+	}
+	if !before || ordinal == controlOrdinal && p.reason == smtp.ReasonNone {
+		p.since = r.since(now)
+	}
+	c := r.log.takeCase(&p)
+	return p, c
+}
+
+// popOf takes one of a list of addresses that wait for something else, and its case.
+func (r *retries) popOf(list *[]pending) (pending, evidence.Case) {
+	n := len(*list) - 1
+	p := (*list)[n]
+	if *list = (*list)[:n]; n == 0 {
+		*list = nil
+	}
+	c := r.log.takeCase(&p)
+	return p, c
+}
+
+// ripeEvery is how often it is counted how many deferred addresses are due: there may be
+// a million of them, and an offer is made for each few.
+const ripeEvery = time.Second
+
+// countRipe is how many deferred addresses of the file are due, as counted within the last ripeEvery.
+func (r *retries) countRipe(now time.Time) int {
+	if since := r.since(now); since-r.ripeAt >= ripeEvery {
+		r.ripe, r.ripeAt = 0, since
+		r.deferred.due(since, func(p *pending) bool {
+			if p.ordinal != controlOrdinal {
+				r.ripe++
+			}
+			return true
+		})
+	}
+	return r.ripe
 }
 
 // namedInRow is how many waits in a row may be as short as the receiver or a rule names
@@ -47,9 +125,16 @@ func (d *deferrals) Pop() any {
 // for a minute each time would be asked for hundreds of times. Guess.
 const namedInRow = 4
 
-// putOff says whether an address was put off itself. That its host or we have to rest is
+// answerOf is what an answer says beside its case.
+type answerOf struct {
+	reason   smtp.Reason
+	wait     time.Duration      // as the receiver named it; 0: the configured waits
+	attempts []evidence.Attempt // since the last answer
+}
+
+// wasDeferred reports whether an address was put off itself. That its host or we have to rest is
 // told of addresses that nobody asked for, too: they wait for that alone.
-func putOff(list []evidence.Attempt) bool {
+func wasDeferred(list []evidence.Attempt) bool {
 	if len(list) == 0 {
 		return false
 	}
@@ -57,112 +142,179 @@ func putOff(list []evidence.Attempt) bool {
 	return last.Stage == smtp.StageRcpt && last.Code/100 == 4 && last.Blame != smtp.BlameSource && !last.Others
 }
 
-// again puts an address off, or gives it up when its time is over. A wait that the
-// receiver named is never cut short. What it waits while nobody asks for it uses none of
-// its time; of a control probe's it does, so that what was accepted never waits for it longer.
-func (pl *planner) again(now time.Time, s *shard, p pending, c evidence.Case, m answerOf) {
-	if s.barren != smtp.ReasonNone {
-		pl.giveUpAt(now, s, p, c)
-		return
+// putOff has an address, or the control probe, asked again later, or reports that its time is over, and why. A
+// wait that the receiver named is never cut short. What it waits while nobody asks for it uses none of its time;
+// of a control probe's it does, so that what was accepted never waits for it longer.
+func (r *retries) putOff(now time.Time, p pending, c evidence.Case, m answerOf) (why smtp.Reason, over bool) {
+	if r.barren != smtp.ReasonNone {
+		return r.whyBarren(c), true
 	}
 	if last, asked := c.Last(); asked && len(m.attempts) > 0 && m.reason == smtp.Greylisted {
-		pl.putOffBy(now, &p, last)
+		r.noteGreylisted(now, &p, last)
 	}
+	wait := r.nextWait(now, &p, m)
+	if untimed(m) && p.ordinal != controlOrdinal { // neither that nor this wait counts
+		p.since += r.since(now) - max(p.due, p.since) + wait
+	} else if p.waits < waitsMax {
+		p.waits++
+	}
+	p.due = r.since(now) + wait
+	if r.outOfTime(now, &p, c) {
+		return m.reason, true
+	}
+	r.log.keepCase(&p, c)
+	if len(m.attempts) > 0 {
+		r.stats.noteAsked(p.reason, true)
+	}
+	p.reason = m.reason
+	r.pushDeferred(p)
+	return smtp.ReasonNone, false
+}
+
+// nextWait is how long an address waits until it is asked again.
+func (r *retries) nextWait(now time.Time, p *pending, m answerOf) time.Duration {
 	wait, nth := m.wait, int(p.waits)
 	if p.marks &^= markNamed; wait > 0 {
 		p.marks |= markNamed
 		wait += min(wait/20+50*time.Millisecond, 30*time.Second) // clocks differ
 		nth -= namedInRow
 	}
-	if m.wait <= 0 || nth >= 0 && putOff(m.attempts) {
-		waits := pl.options.waits(pl.route.key)
+	if m.wait <= 0 || nth >= 0 && wasDeferred(m.attempts) {
+		waits := r.options.waits(r.route.key)
 		own := waits[min(nth, len(waits)-1)]
-		if left := p.since + pl.options.GiveUpAfter - pl.since(now); left > 0 {
+		if left := p.since + r.options.GiveUpAfter - r.since(now); left > 0 {
 			own = min(own, left) // one last try when the time is up
 		}
 		wait = max(wait, own)
 	}
-	if untimed(m) && p.ordinal != controlOrdinal { // neither that nor this wait counts
-		p.since += pl.since(now) - max(p.due, p.since) + wait
-	} else if p.waits < waitsMax {
-		p.waits++
-	}
-	p.due = pl.since(now) + wait
-	switch {
-	case !pl.outOfTime(now, &p, c):
-		pl.retries.log.keep(&p, c)
-		if len(m.attempts) > 0 {
-			pl.retries.stats.asked(p.reason, true)
-		}
-		p.reason = m.reason
-		pl.retries.stats.push(&p, pl.passes(&p))
-		heap.Push(&s.deferred, p)
-	case p.ordinal == controlOrdinal:
-		pl.uncontrolled(now, m.reason)
-	default:
-		pl.giveUp(now, p, c, m.reason)
-	}
+	return wait
 }
 
 // earlyApart is the time between two addresses that are asked again early, so that
-// they do not all come at once; the receiver's pacing does the rest. Guess.
+// they do not all come at once: ten a second; the receiver's pacing does the rest.
 const earlyApart = 100 * time.Millisecond
 
-// putOffBy notes that an address was greylisted, from where, and since when. From
+// noteGreylisted notes that an address was greylisted, from where, and since when. From
 // another source it begins anew: most implementations know a client by its address,
 // so what was waited for before is worth nothing there.
-func (pl *planner) putOffBy(now time.Time, p *pending, from evidence.Attempt) {
-	number := pl.retries.log.source(from.Source)
+func (r *retries) noteGreylisted(now time.Time, p *pending, from evidence.Attempt) {
+	number := r.log.sourceNumber(from.Source)
 	if number == p.from && number != 0 {
 		return // its clock runs
 	}
-	p.from, p.grey, p.waits = number, pl.since(now), 0
+	p.from, p.grey, p.waits = number, r.since(now), 0
 	p.marks &^= markEarly | markHeld
 }
 
-// passed notes that a greylisted address got an answer from the source that it was
+// notePassed notes that a greylisted address got an answer from the source that it was
 // greylisted from. Most implementations let a client through from then on, so the
 // others are asked again soon: once each, and not before they waited as long as this
 // one did, because some make those wait longer that come too early.
-func (pl *planner) passed(now time.Time, p pending, last evidence.Attempt) {
+func (r *retries) notePassed(now time.Time, p pending, last evidence.Attempt) {
 	if p.from == 0 || last.Stage != smtp.StageRcpt || last.Outcome == smtp.Undecided ||
-		pl.retries.log.source(last.Source) != p.from {
+		r.log.sourceNumber(last.Source) != p.from {
 		return
 	}
-	waited := pl.since(now) - p.grey
-	if least, known := pl.retries.greyWaits[p.from]; known && waited > least-least/4 {
+	waited := r.since(now) - p.grey
+	if least, known := r.greyWaits[p.from]; known && waited > least-least/4 {
 		return // what waits was looked at for about as short a time: not all of it each time
 	}
-	pl.retries.greyWaits[p.from] = waited
-	for _, s := range pl.shards {
-		pl.hurry(now, s, p.from, waited)
-	}
-	pl.hurried(waited)
+	r.greyWaits[p.from] = waited
+	r.hurryGreylisted(now, p.from, waited)
+	r.recountGreylisted(waited)
 }
 
-// hurry has the greylisted addresses of a shard asked as soon as they waited so long.
-// Those whose wait the receiver named keep it.
-func (pl *planner) hurry(now time.Time, s *shard, from uint16, waited time.Duration) {
-	at := pl.since(now)
-	for i := range s.deferred {
-		p := &s.deferred[i]
+// hurryGreylisted has the greylisted addresses asked as soon as they waited so long. Those whose wait the receiver
+// named keep it.
+func (r *retries) hurryGreylisted(now time.Time, from uint16, waited time.Duration) {
+	at := r.since(now)
+	for i := range r.deferred {
+		p := &r.deferred[i]
 		if due := max(at, p.grey+waited); p.from == from && p.marks&(markNamed|markEarly) == 0 && due < p.due {
 			at += earlyApart
 			p.due = min(max(due, at), p.due)
 			p.marks |= markEarly
 		}
 	}
-	heap.Init(&s.deferred)
+	heap.Init(&r.deferred)
 }
 
-// probe makes the question about an address; a greylisted one says since when, unless our
+// recountGreylisted counts those that are greylisted anew when they are asked sooner than they were to be.
+func (r *retries) recountGreylisted(waited time.Duration) {
+	c := r.stats.countOf(smtp.Greylisted)
+	if c.wait = min(c.wait, waited); c.addresses == 0 {
+		return
+	}
+	c.addresses = 0
+	for i := range r.deferred {
+		if p := &r.deferred[i]; p.reason == smtp.Greylisted {
+			r.stats.push(p, r.expectAnswer(p))
+		}
+	}
+	c.wait = min(c.wait, waited)
+}
+
+// expectAnswer is when an address that is put off is expected to be answered.
+func (r *retries) expectAnswer(p *pending) time.Duration {
+	if p.reason != smtp.Greylisted || p.from == 0 || p.marks&markNamed != 0 {
+		return p.due
+	}
+	least, known := r.greyWaits[p.from]
+	if known {
+		return max(p.due, p.grey+least)
+	}
+	least = greyPrior
+	at, waits := p.due, r.options.waits(r.route.key)
+	for i := int(p.waits); i < greyTries && at-p.grey < least; i++ {
+		at += waits[min(i, len(waits)-1)]
+	}
+	return at
+}
+
+// makeProbe makes the question about an address; a greylisted one says since when, unless our
 // ledger stalled meanwhile: that it waited for so long says nothing about the receiver.
-func (pl *planner) probe(now time.Time, s *shard, ordinal uint32) *wire.Probe {
-	q := &wire.Probe{Ordinal: ordinal, Local: pl.local(ordinal)}
-	p, before := s.history[ordinal]
+func (r *retries) makeProbe(now time.Time, ordinal uint32, local string) *wire.Probe {
+	q := &wire.Probe{Ordinal: ordinal, Local: local}
+	p, before := r.again[ordinal]
 	q.Asked = p.marks&markAsked != 0
 	if q.Retry = before; p.from != 0 && p.marks&markHeld == 0 {
-		q.Greylist(pl.since(now)-p.grey, pl.retries.log.sources[p.from-1])
+		q.Greylist(r.since(now)-p.grey, r.log.sources[p.from-1])
 	}
 	return q
+}
+
+// excuseWait gives the addresses that wait the time back in which nothing could be asked: it
+// does not count towards giving them up, and nobody learns from it.
+func (r *retries) excuseWait(now time.Time, lost time.Duration) {
+	excused := func(since time.Duration) time.Duration { return max(since, min(since+lost, r.since(now))) }
+	for i := range r.deferred {
+		p := &r.deferred[i]
+		p.since, p.marks = excused(p.since), p.marks|markHeld
+	}
+	for ordinal, p := range r.again {
+		p.since, p.marks = excused(p.since), p.marks|markHeld
+		r.again[ordinal] = p
+	}
+	for _, c := range r.stats.by {
+		c.since = excused(c.since)
+	}
+}
+
+// countDue counts the addresses by reason that were put off and could be asked again now, if the receiver lets
+// us. Where there are more than dueMax, they are as good as all.
+func (r *retries) countDue(now time.Time) map[smtp.Reason]int {
+	out, n := map[smtp.Reason]int{}, 0
+	r.deferred.due(r.since(now), func(p *pending) bool {
+		if n++; p.ordinal != controlOrdinal {
+			out[p.reason]++
+		}
+		return n < dueMax
+	})
+	if n < dueMax {
+		return out
+	}
+	for _, reason := range r.stats.reasons() {
+		out[reason] = r.stats.countOf(reason).addresses
+	}
+	return out
 }

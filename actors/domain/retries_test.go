@@ -30,7 +30,7 @@ func TestDueRetriesHaveChunksOfTheirOwn(t *testing.T) {
 	busy := func(d time.Duration) {
 		t.Helper()
 		for end := b.now.Add(d); b.now.Before(end); {
-			b.pulsed(b.now, &wire.Pulse{Task: first.GetTask(), Chunks: live})
+			b.backlog.takePulse(b.now, &wire.Pulse{Task: first.GetTask(), Chunks: live})
 			b.pass(min(time.Second, end.Sub(b.now)))
 			if b.now.Before(end) && len(b.offers()) > 0 {
 				t.Fatalf("offered %v before its time", b.offers())

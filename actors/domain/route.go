@@ -10,23 +10,55 @@ import (
 	"rollcall/smtp/mx"
 )
 
-// route is where the addresses of a domain are asked: what DNS said, and which receiver that is.
+// route is where the addresses of a domain are asked: what DNS said, which receiver that is, and which of its
+// hosts answer.
 type route struct {
+	*job
 	mx.Route
+	hosts    []*wire.Host    // in the form of messages; nil: nothing is known yet
 	asked    bool            // the question is out
-	heard    map[string]bool // hosts that told about a mailbox
-	keyed    string          // the host that was asked for last
-	keyOf    string          // its habitKey
-	answered string          // the newest of them; empty: none did
 	silent   bool            // DNS said nothing; addresses are being put off
 	closed   smtp.Reason     // why the domain takes no mail, as DNS says
-	hosts    []*wire.Host
-	key      string // of the receiver, without shards; empty: not known yet
-	version  uint64 // of what key rests on
+	key      string          // of the receiver; empty: not known yet
+	version  uint64          // of what key rests on
+	heard    map[string]bool // hosts that told about a mailbox
+	answered string          // the newest of them; empty: none did
+	keyed    string          // the host whose habit was looked for last
+	keyOf    string          // its habitKey
 }
 
-// hear notes which host told about a mailbox, if an answer does.
-func (r *route) hear(t evidence.Attempt) {
+// takeRoute takes the answer of DNS and reports whether there is a host to dial.
+func (r *route) takeRoute(found mx.Route, err error) bool {
+	r.asked = false
+	switch {
+	case err == nil && found.NoMail != smtp.ReasonNone:
+		r.closed = found.NoMail
+		return false
+	case err != nil || !reachable(found):
+		r.silent = true
+		return false
+	}
+	r.Route, r.hosts = found, wire.Hosts(found.Hosts)
+	return true
+}
+
+// reachable reports whether a route has an address to dial; no receiver takes an offer without one.
+func reachable(r mx.Route) bool {
+	return slices.ContainsFunc(r.Hosts, func(h mx.Host) bool { return len(h.Addrs) > 0 })
+}
+
+// matchKey finds the key of the receiver, and reports whether it is another one than before.
+func (r *route) matchKey() bool {
+	before := r.key
+	r.version, r.key = r.options.version(), r.options.Match(r.Route)
+	return r.key != before
+}
+
+// isOutdated reports whether what the key rests on has changed.
+func (r *route) isOutdated() bool { return r.key != "" && r.options.version() != r.version }
+
+// hearHost notes which host told about a mailbox, if an answer does.
+func (r *route) hearHost(t evidence.Attempt) {
 	tells := t.Outcome == smtp.Valid || t.Outcome == smtp.Invalid || t.Outcome == smtp.CatchAll
 	if t.Stage != smtp.StageRcpt || t.Others || !tells {
 		return
@@ -37,8 +69,26 @@ func (r *route) hear(t evidence.Attempt) {
 	r.heard[t.Host], r.answered = true, t.Host
 }
 
-// rank is the preference of a host of the route; false: it is no host of it.
-func (r *route) rank(host string) (uint16, bool) {
+// answeringHost is the host whose answers are expected next: the one that answered last about an address, or the
+// first of the route. Empty while there is no route.
+func (r *route) answeringHost() string {
+	if r.answered == "" && len(r.Hosts) > 0 {
+		return r.Hosts[0].Name
+	}
+	return r.answered
+}
+
+// habitKey is that of a host for the domain. It is kept for the host that was asked for last: nearly always the
+// same.
+func (r *route) habitKey(host string) string {
+	if r.keyed != host || r.keyOf == "" {
+		r.keyed, r.keyOf = host, habitKey(r.work.Domain, host)
+	}
+	return r.keyOf
+}
+
+// rankOf is the preference of a host of the route; false: it is no host of it.
+func (r *route) rankOf(host string) (uint16, bool) {
 	for _, h := range r.Hosts {
 		if h.Name == host {
 			return h.Preference, true
@@ -49,35 +99,24 @@ func (r *route) rank(host string) (uint16, bool) {
 
 // isBackup reports whether a host goes behind another one of the route that has not told about a mailbox.
 func (r *route) isBackup(host string) bool {
-	rank, ranked := r.rank(host)
-	return ranked && slices.ContainsFunc(r.Hosts, func(h mx.Host) bool { return h.Preference < rank && !r.heard[h.Name] })
+	rank, ranked := r.rankOf(host)
+	return ranked && slices.ContainsFunc(r.Hosts, func(h mx.Host) bool {
+		return h.Preference < rank && !r.heard[h.Name]
+	})
 }
 
-// routed takes the answer of DNS. Nothing is out when it comes.
-func (pl *planner) routed(now time.Time, r mx.Route, err error) {
-	pl.route.asked = false
-	switch {
-	case err == nil && r.NoMail != smtp.ReasonNone:
-		pl.route.closed = r.NoMail
-		return
-	case err != nil || !reachable(r):
-		pl.route.silent = true
-		return
-	}
-	pl.route.Route, pl.route.hosts = r, wire.Hosts(r.Hosts)
-	pl.place(now)
-	pl.askCluster(now)
-}
-
-// reachable says whether a route has an address to dial; no receiver takes an
-// offer without one.
-func reachable(r mx.Route) bool {
-	for _, h := range r.Hosts {
-		if len(h.Addrs) > 0 {
-			return true
+// isOutranked reports whether a host that accepts everything says nothing about the domain's mailboxes, because
+// mail goes to another host of the route that tells them apart: one of the same preference that is known to, or
+// one that goes before it (RFC 5321 section 5.1) and has answered in this run, unless it accepts everything too.
+func (r *route) isOutranked(now time.Time, host string) bool {
+	rank, ranked := r.rankOf(host)
+	return slices.ContainsFunc(r.Hosts, func(h mx.Host) bool {
+		if h.Name == host || ranked && h.Preference > rank {
+			return false
 		}
-	}
-	return false
+		catchAll, known := r.options.Facts.Habit(habitKey(r.work.Domain, h.Name), now).CatchAll()
+		return known && !catchAll || !known && h.Preference < rank && r.heard[h.Name]
+	})
 }
 
 // hostsOf is how many hosts have to deny that they serve the domain before that is
@@ -95,33 +134,17 @@ func (r *route) hostsOf(c evidence.Case) int {
 	return hosts
 }
 
-// place finds the key of the route's receiver and the number of its shards, and
-// leaves those that it has when they are others.
-func (pl *planner) place(now time.Time) {
-	pl.route.version = pl.options.version()
-	key := pl.options.Match(pl.route.Route)
-	n := pl.options.shards(key)
-	if key == pl.route.key && n == len(pl.shards) {
-		return
+// restUntil is until when nothing is asked, because a guard was seen at work at a host; it may be over.
+func (r *route) restUntil() time.Time {
+	if !r.options.Facts.guarded.Load() {
+		return time.Time{}
 	}
-	pl.route.key = key
-	before := pl.shards
-	for _, s := range before {
-		pl.abandon(now, s)
+	until := r.options.Facts.Rest(habitKey(r.work.Domain, r.answered))
+	for _, h := range r.Hosts {
+		until = later(until, r.options.Facts.Rest(habitKey(r.work.Domain, h.Name)))
 	}
-	if n == len(before) {
-		return
-	}
-	pl.shards = pl.newShards(n)
-	for _, s := range before {
-		pl.deal(s)
-	}
+	return until
 }
 
-// follow looks for the receiver anew when what its key rests on has changed. A receiver
-// that has work of ours sends a pulse each second, so it is not long until then.
-func (pl *planner) follow(now time.Time) {
-	if pl.route.key != "" && pl.options.version() != pl.route.version {
-		pl.place(now)
-	}
-}
+// isResting reports whether nothing is asked, because a guard was seen at work.
+func (r *route) isResting(now time.Time) bool { return now.Before(r.restUntil()) }

@@ -17,22 +17,22 @@ type Store interface {
 
 const (
 	// recallWithin is how long an acceptance waits for what the cluster knows; then
-	// the control probe costs less than waiting on. Guess.
+	// the control probe costs less than waiting on.
 	recallWithin = 2 * time.Second
 
 	// gatherFor is how long questions are gathered that go to the store together.
-	// Guess: far below what the control probe takes that it may save.
+	// It is far below what the control probe takes that it may save.
 	gatherFor = 10 * time.Millisecond
 
 	// saveEvery is how long facts are gathered that are written together: a node
-	// that dies costs the next owners a control probe for each of these. Guess.
+	// that dies costs the next owners a control probe for each of these.
 	saveEvery = 2 * time.Second
 
 	// storeWithin bounds one call of the store.
 	storeWithin = 5 * time.Second
 
 	// unsavedMax and askedMax bound what waits for the store. What is beyond is not
-	// shared, or not asked for. Guesses: some megabytes, ten and more calls' worth.
+	// shared, or not asked for. That is some megabytes, and many calls' worth.
 	unsavedMax = 20_000
 	askedMax   = 20_000
 
@@ -47,13 +47,13 @@ func (f *Facts) Run(ctx context.Context) {
 		return
 	}
 	var both sync.WaitGroup
-	both.Go(func() { f.answer(ctx) })
-	both.Go(func() { f.write(ctx) })
+	both.Go(func() { f.answerAsked(ctx) })
+	both.Go(func() { f.writeFacts(ctx) })
 	both.Wait()
 }
 
-// write saves what was learned, every now and then.
-func (f *Facts) write(ctx context.Context) {
+// writeFacts saves what was learned, every now and then.
+func (f *Facts) writeFacts(ctx context.Context) {
 	ticker := time.NewTicker(saveEvery)
 	defer ticker.Stop()
 	for failures := 0; ; {
@@ -62,12 +62,12 @@ func (f *Facts) write(ctx context.Context) {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveEvery)
 			defer cancel()
-			if err := f.save(last); err != nil {
+			if err := f.saveFacts(last); err != nil {
 				f.log.Warn("facts about domains not kept", "err", err)
 			}
 			return
 		}
-		err := f.save(ctx)
+		err := f.saveFacts(ctx)
 		if err == nil {
 			failures = 0
 		} else if failures++; failures&(failures-1) == 0 { // fewer lines the longer it lasts
@@ -76,10 +76,10 @@ func (f *Facts) write(ctx context.Context) {
 	}
 }
 
-// save writes all that is unsaved; what failed stays so.
-func (f *Facts) save(ctx context.Context) error {
+// saveFacts writes all that is unsaved; what failed stays so.
+func (f *Facts) saveFacts(ctx context.Context) error {
 	for {
-		names, facts := f.batch()
+		names, facts := f.nextBatch()
 		if len(facts) == 0 {
 			return nil
 		}
@@ -99,8 +99,8 @@ func (f *Facts) save(ctx context.Context) error {
 	}
 }
 
-// batch gives what to write next, for as long as it is not saved.
-func (f *Facts) batch() (map[string]fact, []ledger.Fact) {
+// nextBatch gives what to write next, for as long as it is not saved.
+func (f *Facts) nextBatch() (map[string]fact, []ledger.Fact) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	names := map[string]fact{}
@@ -115,8 +115,8 @@ func (f *Facts) batch() (map[string]fact, []ledger.Fact) {
 	return names, facts
 }
 
-// answer asks the store for all that Recall waits for, one call at a time.
-func (f *Facts) answer(ctx context.Context) {
+// answerAsked asks the store for all that Recall waits for, one call at a time.
+func (f *Facts) answerAsked(ctx context.Context) {
 	gather := time.NewTimer(gatherFor)
 	defer gather.Stop()
 	for {
@@ -131,13 +131,13 @@ func (f *Facts) answer(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for f.ask(ctx) {
+		for f.askStore(ctx) {
 		}
 	}
 }
 
-// ask makes one call for those that wait, and says whether there were any.
-func (f *Facts) ask(ctx context.Context) bool {
+// askStore makes one call for those that wait, and reports whether there were any.
+func (f *Facts) askStore(ctx context.Context) bool {
 	f.mu.Lock()
 	waiting := map[string]chan struct{}{}
 	var keys []string
@@ -179,8 +179,8 @@ func (f *Facts) recalled(l ledger.Fact, now time.Time) {
 	if !ours || !ok {
 		return
 	}
-	if here := f.known(name, now); here.decided() || here.accepted >= k.accepted && !k.decided() {
+	if here := f.knownOf(name, now); here.isDecided() || here.accepted >= k.accepted && !k.isDecided() {
 		return // what was learned here is newer
 	}
-	f.remember(name, k, now)
+	f.rememberFact(name, k, now)
 }

@@ -319,7 +319,8 @@ func TestFactsThatAreNotSharedAskNobody(t *testing.T) {
 	}
 }
 
-// TestAcceptancesWaitForTheCluster: what others know of the domain is asked for with its route, and only when nobody does, or nobody answers in time, the receiver is
+// TestAcceptancesWaitForTheCluster: what others know of the domain is asked for with its route, and only when
+// nobody does, or nobody answers in time, the receiver is
 // asked by a control probe.
 func TestAcceptancesWaitForTheCluster(t *testing.T) {
 	for _, c := range []struct {

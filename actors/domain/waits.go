@@ -4,13 +4,13 @@ import (
 	"slices"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 )
 
 const (
-	// tellEvery is how often a domain says what its addresses wait for, at most. Guess:
+	// tellEvery is how often a domain says what its addresses wait for, at most:
 	// as soon as a person looks again, and no work at all beside a question each.
 	tellEvery = 2 * time.Second
 
@@ -24,7 +24,7 @@ const (
 // what its addresses wait for that have no outcome.
 type Waits struct {
 	Domain string
-	Waits  []view.Wait // each address once
+	Waits  []inspect.Wait // each address once
 
 	// Ends is when the last of them is expected to be final if receivers let us ask as
 	// soon as there is somebody to ask for; zero: none waits for a time.
@@ -36,9 +36,9 @@ type Waits struct {
 	Wait   time.Duration
 }
 
-// equal says whether there is nothing new in another one.
+// equal reports whether there is nothing new in another one.
 func (w Waits) equal(o Waits) bool {
-	return w.Ends.Equal(o.Ends) && slices.EqualFunc(w.Waits, o.Waits, func(a, b view.Wait) bool {
+	return w.Ends.Equal(o.Ends) && slices.EqualFunc(w.Waits, o.Waits, func(a, b inspect.Wait) bool {
 		same := a.Until.Equal(b.Until) && a.Last.Equal(b.Last)
 		a.Until, a.Last, b.Until, b.Last = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 		return same && a == b
@@ -49,23 +49,20 @@ func (w Waits) equal(o Waits) bool {
 // many there are.
 func (pl *planner) waits(now time.Time) Waits {
 	out := Waits{Domain: pl.work.Domain}
-	out.PutOff, out.Wait = pl.retries.stats.part()
-	due := pl.dueByShard(now)
-	for i, s := range pl.shards {
-		out.add(pl.waitOf(now, s, due[i]))
-	}
-	if n := pl.weighed(); n > 0 {
-		w := view.Wait{Addresses: n, For: view.ForControl, Until: after(now, pl.controls.at())}
-		if pl.resting(now) {
-			w.Until = pl.restUntil()
+	out.PutOff, out.Wait = pl.retries.stats.expectDeferred()
+	due := pl.retries.countDue(now)
+	out.add(pl.waitForReceiver(now, due))
+	if n := pl.controls.countWeighed(); n > 0 {
+		w := inspect.Wait{Addresses: n, For: inspect.ForControl, Receiver: pl.route.key,
+			Until: after(now, pl.controls.nextControl()), Last: after(now, pl.controls.endsAt(now))}
+		if pl.route.isResting(now) {
+			w.Until = pl.route.restUntil()
 		}
-		w.Last = after(now, pl.controlsEnd(now))
-		w.Receiver = pl.route.key
 		out.add(w)
 		out.Ends = w.Last
 	}
 	for _, r := range pl.retries.stats.reasons() {
-		pl.addPutOff(now, &out, r, due)
+		pl.addDeferred(now, &out, r, due[r])
 	}
 	if d := pl.work.Deadline; !d.IsZero() && out.Ends.After(d) {
 		out.Ends = d
@@ -73,22 +70,24 @@ func (pl *planner) waits(now time.Time) Waits {
 	return out
 }
 
-// addPutOff says what those wait for that were put off for a reason and are not due.
-func (pl *planner) addPutOff(now time.Time, out *Waits, r smtp.Reason, due []map[smtp.Reason]int) {
-	c := pl.retries.stats.of(r)
-	n := c.addresses
-	for i := range due {
-		n -= due[i][r]
+func (w *Waits) add(n inspect.Wait) {
+	if n.Addresses > 0 {
+		w.Waits = append(w.Waits, n)
 	}
+}
+
+// addDeferred says what those wait for that were put off for a reason and are not due.
+func (pl *planner) addDeferred(now time.Time, out *Waits, r smtp.Reason, due int) {
+	c := pl.retries.stats.countOf(r)
+	n := c.addresses - due
 	if n <= 0 {
 		return
 	}
-	out.add(view.Wait{Addresses: n, For: view.ForRetry, Reason: r.String(),
-		Receiver: pl.route.key, Until: after(now, pl.start.Add(max(c.first, pl.nextDue()))),
-		Last: after(now, pl.start.Add(c.last))})
+	out.add(inspect.Wait{Addresses: n, For: inspect.ForRetry, Reason: r.String(), Receiver: pl.route.key,
+		Until: after(now, later(pl.start.Add(c.first), pl.retries.nextDue())), Last: after(now, pl.start.Add(c.last))})
 	ends, gaveUp := max(c.ends, c.last), max(c.last, c.since+pl.options.GiveUpAfter)
-	switch _, known := pl.habit(now, pl.answering()).CatchAll(); {
-	case c.hopeless(r):
+	switch _, known := pl.controls.habitOf(now, pl.route.answeringHost()).CatchAll(); {
+	case c.isHopeless(r):
 		ends = gaveUp
 	case r == smtp.Greylisted && !known: // the control probe behind them is put off too
 		ends += c.wait
@@ -97,114 +96,33 @@ func (pl *planner) addPutOff(now time.Time, out *Waits, r smtp.Reason, due []map
 	out.Ends = later(out.Ends, pl.start.Add(min(ends, gaveUp)))
 }
 
-func (w *Waits) add(n view.Wait) {
-	if n.Addresses > 0 {
-		w.Waits = append(w.Waits, n)
-	}
-}
-
-// waitOf says what the addresses of a shard wait for that could be asked now.
-func (pl *planner) waitOf(now time.Time, s *shard, due map[smtp.Reason]int) view.Wait {
-	w := view.Wait{Addresses: len(s.ready) + len(s.ordinals) - s.next, For: view.ForReceiver}
+// waitForReceiver says what the addresses wait for that could be asked now.
+func (pl *planner) waitForReceiver(now time.Time, due map[smtp.Reason]int) inspect.Wait {
+	w := inspect.Wait{Addresses: pl.backlog.countFresh(), For: inspect.ForReceiver}
 	for _, n := range due {
 		w.Addresses += n
 	}
-	for _, o := range s.chunks {
+	for _, o := range pl.backlog.chunks {
 		w.Addresses += len(o.left)
 	}
-	if pl.controls.asking && pl.shardOf(controlOrdinal) == s && pl.retries.stats.control == 0 {
+	if pl.controls.asking && pl.retries.stats.control == 0 {
 		w.Addresses-- // it is no address of the file
 	}
-	switch rest := pl.restUntil(); {
+	switch rest := pl.route.restUntil(); {
 	case rest.After(now):
-		w.For, w.Reason, w.Until, w.Last = view.ForRetry, smtp.HarvestGuard.String(), rest, rest
+		w.For, w.Reason, w.Until, w.Last = inspect.ForRetry, smtp.HarvestGuard.String(), rest, rest
 	case pl.route.hosts == nil:
-		w.For = view.ForRoute
+		w.For = inspect.ForRoute
 	default:
-		w.Receiver, w.Cause = pl.shardKey(s.number), view.Causes[wire.Cause_FREE]
+		r := &pl.backlog.receiver
+		w.Receiver, w.Cause = pl.route.key, inspect.Causes[wire.Cause_FREE]
 		switch {
-		case pl.held || s.reaching && s.failures > missedMax:
-			w.Cause = view.Causes[wire.Cause_NO_SHARE]
-		case int(s.cause) < len(view.Causes):
-			w.Cause = view.Causes[s.cause]
+		case pl.held || r.isMissed():
+			w.Cause = inspect.Causes[wire.Cause_NO_SHARE]
+		case int(r.cause) < len(inspect.Causes):
+			w.Cause = inspect.Causes[r.cause]
 		}
-		w.Until, w.PerHour = after(now, s.heldUntil), int(s.perHour)
+		w.Until, w.PerHour = after(now, r.heldUntil), int(r.perHour)
 	}
 	return w
-}
-
-// dueByShard counts the addresses that were put off and could be asked again now, if
-// the receivers let us.
-func (pl *planner) dueByShard(now time.Time) []map[smtp.Reason]int {
-	out := make([]map[smtp.Reason]int, len(pl.shards))
-	room, since := dueMax, pl.since(now)
-	for i, s := range pl.shards {
-		out[i] = map[smtp.Reason]int{}
-		room -= s.countDue(since, room, out[i])
-	}
-	if room > 0 {
-		return out
-	}
-	for i, s := range pl.shards { // more than are looked at: as good as all of them
-		clear(out[i])
-		for _, r := range pl.retries.stats.reasons() {
-			out[i][r] = pl.retries.stats.of(r).addresses * len(s.deferred) / max(1, pl.putOffTotal())
-		}
-	}
-	return out
-}
-
-// putOffTotal is how many addresses are put off, and the control probe.
-func (pl *planner) putOffTotal() int {
-	n := 0
-	for _, s := range pl.shards {
-		n += len(s.deferred)
-	}
-	return n
-}
-
-// countDue counts the addresses whose time has come, at most so many: those of a heap
-// lie together at its top.
-func (s *shard) countDue(since time.Duration, most int, by map[smtp.Reason]int) int {
-	n := 0
-	var below func(i int)
-	below = func(i int) {
-		if i >= len(s.deferred) || n >= most || s.deferred[i].due > since {
-			return
-		}
-		if n++; s.deferred[i].ordinal != controlOrdinal {
-			by[s.deferred[i].reason]++
-		}
-		below(2*i + 1)
-		below(2*i + 2)
-	}
-	below(0)
-	return n
-}
-
-// nextDue is not later than when the first address is asked again.
-func (pl *planner) nextDue() time.Duration {
-	first, known := time.Duration(0), false
-	for _, s := range pl.shards {
-		if len(s.deferred) > 0 && (!known || s.deferred[0].due < first) {
-			first, known = s.deferred[0].due, true
-		}
-	}
-	return first
-}
-
-// after is a time, or the zero time when it is over.
-func after(now, t time.Time) time.Time {
-	if t.After(now) {
-		return t
-	}
-	return time.Time{}
-}
-
-// later is the later of two times.
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

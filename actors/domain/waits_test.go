@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/mx"
@@ -32,20 +32,18 @@ func checkWaits(t failer, a *planner, now time.Time) {
 	if sum != a.left {
 		t.Fatalf("%d addresses are open, and %d wait: %+v", a.left, sum, w.Waits)
 	}
-	if a.putOffTotal() > 1000 {
+	if len(a.retries.deferred) > 1000 {
 		return // each turn would take long
 	}
 	by := map[smtp.Reason]int{}
-	for _, s := range a.shards {
-		for _, p := range s.deferred {
-			if p.ordinal == controlOrdinal {
-				continue
-			}
-			by[p.reason]++
-			if c := a.retries.stats.of(p.reason); p.due < c.first || p.due > c.last || c.ends < p.due {
-				t.Fatalf("an address is due at %v, and told for %v is %v to %v, and %v", p.due, p.reason,
-					c.first, c.last, c.ends)
-			}
+	for _, p := range a.retries.deferred {
+		if p.ordinal == controlOrdinal {
+			continue
+		}
+		by[p.reason]++
+		if c := a.retries.stats.countOf(p.reason); p.due < c.first || p.due > c.last || c.ends < p.due {
+			t.Fatalf("an address is due at %v, and told for %v is %v to %v, and %v", p.due, p.reason,
+				c.first, c.last, c.ends)
 		}
 	}
 	for r, c := range a.retries.stats.by {
@@ -56,7 +54,7 @@ func checkWaits(t failer, a *planner, now time.Time) {
 }
 
 // says compares what a planner tells, without times.
-func (b *bench) says(want ...view.Wait) {
+func (b *bench) says(want ...inspect.Wait) {
 	b.t.Helper()
 	got := b.waits(b.now)
 	bare := Waits{Ends: got.Ends}
@@ -73,14 +71,14 @@ func (b *bench) says(want ...view.Wait) {
 func TestWaitsAreTold(t *testing.T) {
 	b := newBench(t, testOptions(), 4)
 	const at = "receiver.test"
-	b.says(view.Wait{Addresses: 4, For: view.ForRoute})
+	b.says(inspect.Wait{Addresses: 4, For: inspect.ForRoute})
 	b.reach()
-	b.says(view.Wait{Addresses: 4, For: view.ForReceiver, Receiver: at, Cause: "free"})
+	b.says(inspect.Wait{Addresses: 4, For: inspect.ForReceiver, Receiver: at, Cause: "free"})
 	o := b.offered()
 	b.ack(o, 1, wire.Refusal_NONE)
-	b.pulsed(b.now, &wire.Pulse{Task: b.only().task, Chunks: []uint64{o.GetChunk()}, Cause: wire.Cause_BUDGET,
+	b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{o.GetChunk()}, Cause: wire.Cause_BUDGET,
 		PerHour: 40, WaitingMs: 60_000})
-	b.says(view.Wait{Addresses: 4, For: view.ForReceiver, Receiver: at, Cause: "budget",
+	b.says(inspect.Wait{Addresses: 4, For: inspect.ForReceiver, Receiver: at, Cause: "budget",
 		PerHour: 40})
 	if w := b.waits(b.now).Waits[0]; !w.Until.Equal(b.now.Add(time.Minute)) {
 		t.Errorf("nothing is asked until %v", w.Until)
@@ -88,11 +86,11 @@ func TestWaitsAreTold(t *testing.T) {
 	b.answers(o, 1, told{reason: smtp.Greylisted}, 0)
 	b.answers(o, 2, told{reason: smtp.MailboxFull}, 1)
 	b.answers(o, 3, told{outcome: smtp.Valid, reason: smtp.MailboxExists}, 2)
-	retry := func(r smtp.Reason) view.Wait {
-		return view.Wait{Addresses: 1, For: view.ForRetry, Receiver: at, Reason: r.String()}
+	retry := func(r smtp.Reason) inspect.Wait {
+		return inspect.Wait{Addresses: 1, For: inspect.ForRetry, Receiver: at, Reason: r.String()}
 	}
-	b.says(view.Wait{Addresses: 1, For: view.ForReceiver, Receiver: at, Cause: "budget", PerHour: 40},
-		view.Wait{Addresses: 1, For: view.ForControl, Receiver: at}, retry(smtp.MailboxFull),
+	b.says(inspect.Wait{Addresses: 1, For: inspect.ForReceiver, Receiver: at, Cause: "budget", PerHour: 40},
+		inspect.Wait{Addresses: 1, For: inspect.ForControl, Receiver: at}, retry(smtp.MailboxFull),
 		retry(smtp.Greylisted))
 	got := b.waits(b.now)
 	for _, w := range got.Waits[2:] {
@@ -103,18 +101,18 @@ func TestWaitsAreTold(t *testing.T) {
 	if want := morning.Add(b.options.GiveUpAfter); !got.Ends.Equal(want) {
 		t.Errorf("ends at %v, want %v: a mailbox that is full stays so", got.Ends, want)
 	}
-	b.leave(b.only()) // and what was due waits for the receiver
+	b.backlog.leaveReceiver() // and what was due waits for the receiver
 	b.now = b.now.Add(ladder[0])
-	b.says(view.Wait{Addresses: 3, For: view.ForReceiver, Receiver: at, Cause: "free"},
-		view.Wait{Addresses: 1, For: view.ForControl, Receiver: at})
+	b.says(inspect.Wait{Addresses: 3, For: inspect.ForReceiver, Receiver: at, Cause: "free"},
+		inspect.Wait{Addresses: 1, For: inspect.ForControl, Receiver: at})
 }
 
 // TestUnknownCauseIsFree: a newer program has words that this one does not know.
 func TestUnknownCauseIsFree(t *testing.T) {
 	b := newBench(t, testOptions(), 1)
 	b.reach()
-	b.pulsed(b.now, &wire.Pulse{Task: b.only().task, Cause: 99})
-	b.says(view.Wait{Addresses: 1, For: view.ForReceiver, Receiver: "receiver.test", Cause: "free"})
+	b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Cause: 99})
+	b.says(inspect.Wait{Addresses: 1, For: inspect.ForReceiver, Receiver: "receiver.test", Cause: "free"})
 }
 
 // TestGreylistingTeachesTheEnd: what one address showed is expected of the others.
@@ -133,7 +131,7 @@ func TestGreylistingTeachesTheEnd(t *testing.T) {
 	}
 	b.pass(time.Minute)
 	b.answers(b.offered(), 1, told{reason: smtp.MailboxNotFound, outcome: smtp.Invalid, source: "192.0.2.9"}, 0)
-	b.answers(b.only().newest(), 2, grey, 1)
+	b.answers(b.backlog.chunks[len(b.backlog.chunks)-1].offer, 2, grey, 1)
 	w := b.waits(b.now)
 	if want := b.now.Add(10 * time.Minute); w.Ends.Before(want) {
 		t.Errorf("ends at %v, want %v or later", w.Ends.Sub(morning), want.Sub(morning))
@@ -143,17 +141,6 @@ func TestGreylistingTeachesTheEnd(t *testing.T) {
 	}
 }
 
-// newest is the offer of the newest chunk.
-func (s *shard) newest() *wire.Offer {
-	var last *wire.Offer
-	for _, o := range s.chunks {
-		if last == nil || o.offer.GetChunk() > last.GetChunk() {
-			last = o.offer
-		}
-	}
-	return last
-}
-
 // TestManyThatAreDueAreNotLookedAt: beyond a bound all that are put off are said to wait
 // for the receiver.
 func TestManyThatAreDueAreNotLookedAt(t *testing.T) {
@@ -161,12 +148,12 @@ func TestManyThatAreDueAreNotLookedAt(t *testing.T) {
 	for i := range uint32(dueMax + 100) {
 		p := pending{ordinal: i, due: time.Duration(i), reason: smtp.Greylisted}
 		b.retries.stats.push(&p, p.due)
-		b.only().deferred = append(b.only().deferred, p) // sorted is a heap
+		b.retries.deferred = append(b.retries.deferred, p) // sorted is a heap
 	}
-	b.only().next = len(b.only().ordinals)
+	b.backlog.next = len(b.backlog.ordinals)
 	b.route.hosts, b.route.key = wire.Hosts(testRoute.Hosts), "receiver.test"
 	b.now = b.now.Add(time.Hour)
-	b.says(view.Wait{Addresses: dueMax + 100, For: view.ForReceiver, Receiver: "receiver.test", Cause: "free"})
+	b.says(inspect.Wait{Addresses: dueMax + 100, For: inspect.ForReceiver, Receiver: "receiver.test", Cause: "free"})
 }
 
 // TestOffersNameTheWorkspace, also when they are sent again.
@@ -201,11 +188,11 @@ func TestAChangedTableIsFollowed(t *testing.T) {
 		t.Fatalf("key %s, asked %d times for it while nothing changed", b.route.key, asked-before)
 	}
 	version++
-	b.pulsed(b.now, &wire.Pulse{Task: b.only().task, Chunks: []uint64{b.chunk}})
+	b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{b.backlog.chunk}})
 	b.look()
-	if b.route.key != key || b.only().reached || len(b.only().chunks) != 0 {
-		t.Fatalf("key %s after the change, reached %v, %d chunks out", b.route.key, b.only().reached,
-			len(b.only().chunks))
+	if b.route.key != key || b.backlog.receiver.reached || len(b.backlog.chunks) != 0 {
+		t.Fatalf("key %s after the change, reached %v, %d chunks out", b.route.key, b.backlog.receiver.reached,
+			len(b.backlog.chunks))
 	}
 	b.finds(true)
 	if locals(b.offered())[0] != "user0" {
@@ -213,7 +200,7 @@ func TestAChangedTableIsFollowed(t *testing.T) {
 	}
 	version++ // of others
 	b.pass(time.Second)
-	if !b.only().reached || len(b.only().chunks) != 1 {
+	if !b.backlog.receiver.reached || len(b.backlog.chunks) != 1 {
 		t.Error("a change that is of others took the work away")
 	}
 }
@@ -236,7 +223,7 @@ func TestWaitsOfAReceiver(t *testing.T) {
 			b := newBench(t, o, 1)
 			b.reach()
 			b.answers(b.offered(), 1, told{reason: smtp.Greylisted})
-			if got := b.quiet(b.now).Sub(b.now); got != c.want {
+			if got := b.quietUntil(b.now).Sub(b.now); got != c.want {
 				t.Errorf("asked again after %v, want %v", got, c.want)
 			}
 		})
@@ -252,7 +239,7 @@ func TestActorTellsWhatItWaitsFor(t *testing.T) {
 		began := time.Now()
 		s.system.Root.Send(self, &wire.OfferAck{Task: offer.GetTask(), Chunk: offer.GetChunk(), Credit: 1})
 		w := <-s.waits
-		if time.Since(began) != tellEvery || w.Waits[0].Addresses != 2 || w.Waits[0].For != view.ForReceiver {
+		if time.Since(began) != tellEvery || w.Waits[0].Addresses != 2 || w.Waits[0].For != inspect.ForReceiver {
 			t.Errorf("after %v: %+v", time.Since(began), w)
 		}
 		s.answers(r, self, offer, greylisted, 2)

@@ -13,7 +13,7 @@ import (
 const witnessAfter = evidence.WitnessWithin / 4
 
 // heardMax bounds the acceptances that are kept as witnesses, one for each host and
-// source. Guess: routes have 5 hosts that are tried, and nodes a few sources.
+// source: routes have 5 hosts that are tried, and nodes a few sources.
 const heardMax = 64
 
 // witnesses are what decides about refusals in bare words, which may mean us as well as
@@ -32,8 +32,8 @@ type witnesses struct {
 // place is where an answer came from, and to whom.
 type place struct{ host, source string }
 
-// hear notes that an address was accepted.
-func (w *witnesses) hear(ordinal uint32, t evidence.Attempt) {
+// hearAccepted notes that an address was accepted.
+func (w *witnesses) hearAccepted(ordinal uint32, t evidence.Attempt) {
 	if w.heard == nil || len(w.heard) >= heardMax {
 		w.heard = map[place]evidence.Attempt{}
 	}
@@ -48,31 +48,32 @@ func (w *witnesses) hear(ordinal uint32, t evidence.Attempt) {
 // doubtedBy is how long those that were refused in bare words wait for a witness.
 func (w *witnesses) doubtedBy() time.Time { return w.since.Add(evidence.WitnessWithin) }
 
-// nextDoubt is when something is to be done for them if nothing happens.
+// nextDoubt is when something is to be done for them if nothing happens; zero: there are none.
 func (w *witnesses) nextDoubt(now time.Time) time.Time {
+	if len(w.doubted) == 0 {
+		return time.Time{}
+	}
 	if soon := w.since.Add(witnessAfter); now.Before(soon) {
 		return soon
 	}
 	return w.doubtedBy()
 }
 
-// beside gives the domain's habit with the witness that an attempt needs, if there is one.
-func (pl *planner) beside(now time.Time, t evidence.Attempt) evidence.Habit {
-	h := pl.habit(now, t.Host)
-	if w, heard := pl.witnesses.heard[place{t.Host, t.Source}]; heard {
-		k := controls{notes: h.Controls}
-		k.note([]evidence.Attempt{w})
-		h.Controls = k.notes
+// addWitness gives a habit with the witness that an attempt needs, if there is one.
+func (w *witnesses) addWitness(h evidence.Habit, t evidence.Attempt) evidence.Habit {
+	if accepted, heard := w.heard[place{t.Host, t.Source}]; heard {
+		probe := controlProbe{notes: h.Controls}
+		probe.noteAttempts([]evidence.Attempt{accepted})
+		h.Controls = probe.notes
 	}
 	return h
 }
 
-// doubt files an address that was refused in bare words, until it is known whether
-// others are accepted.
-func (pl *planner) doubt(now time.Time, p pending, c evidence.Case) {
-	w := &pl.witnesses
-	pl.retries.log.keep(&p, c)
-	p.due = pl.since(now)
+// doubtRefusal files an address that was refused in bare words, until it is known whether others are accepted.
+func (k *controls) doubtRefusal(now time.Time, p pending, c evidence.Case) {
+	w := &k.witnesses
+	k.retries.log.keepCase(&p, c)
+	p.due = k.since(now)
 	if len(w.doubted) == 0 {
 		w.since, w.asked = now, false
 	}
@@ -80,96 +81,92 @@ func (pl *planner) doubt(now time.Time, p pending, c evidence.Case) {
 }
 
 // weighDoubted goes on with what was refused in bare words: it is believed beside a
-// witness. While there are others to ask, one of these may be it; then an address is asked
+// witness. While there are others to ask (busy), one of these may be it; then an address is asked
 // once more that was accepted before. Whatever finds no witness is asked again later.
-func (pl *planner) weighDoubted(now time.Time) {
-	w := &pl.witnesses
+func (k *controls) weighDoubted(now time.Time, busy bool) {
+	w := &k.witnesses
 	if w.news {
 		w.news = false
 		doubted := w.doubted
 		w.doubted = nil
 		for i, p := range doubted {
-			if pl.cut() {
+			if k.isCut() {
 				w.doubted, w.news = append(w.doubted, doubted[i:]...), true
 				break
 			}
-			pl.holdAgainst(now, p)
+			k.holdAgainst(now, p)
 		}
 	}
-	soon := now.Before(w.since.Add(witnessAfter))
+	soon, inTime := now.Before(w.since.Add(witnessAfter)), now.Before(w.doubtedBy())
 	switch {
-	case len(w.doubted) == 0 || pl.cut() || pl.controls.asking && now.Before(pl.witnesses.doubtedBy()):
-	case soon && pl.busy(now):
-	case w.known && !w.asked && now.Before(pl.witnesses.doubtedBy()) && !pl.resting(now):
+	case len(w.doubted) == 0 || k.isCut() || k.asking && inTime:
+	case soon && busy:
+	case w.known && !w.asked && inTime && !k.route.isResting(now):
 		w.asked = true
-		pl.askWitness(now)
-	case now.Before(pl.witnesses.doubtedBy()) && pl.busy(now):
+		k.askWitness(now)
+	case inTime && busy:
 	default:
-		pl.putDoubtedOff(now)
+		k.deferDoubted(now, busy)
 	}
 }
 
-// putDoubtedOff sees to it that those are asked again for whom a witness would come too late,
-// or none comes.
-func (pl *planner) putDoubtedOff(now time.Time) {
-	w := &pl.witnesses
-	busy := pl.busy(now)
-	for len(w.doubted) > 0 && !pl.cut() {
+// deferDoubted sees to it that those are asked again for whom a witness would come too late, or none comes.
+func (k *controls) deferDoubted(now time.Time, busy bool) {
+	w := &k.witnesses
+	for len(w.doubted) > 0 && !k.isCut() {
 		p := w.doubted[0]
-		if w.since = pl.start.Add(p.due); busy && now.Before(pl.witnesses.doubtedBy()) {
+		if w.since = k.start.Add(p.due); busy && now.Before(w.doubtedBy()) {
 			w.asked = false
 			return
 		}
 		w.doubted = w.doubted[1:]
-		c := pl.retries.log.take(&p)
-		pl.again(now, pl.shardOf(p.ordinal), p, c, answerOf{reason: smtp.Policy, attempts: c.Attempts})
+		c := k.retries.log.takeCase(&p)
+		k.askAgain(now, p, c, answerOf{reason: smtp.Policy, attempts: c.Attempts})
 	}
 	w.doubted = slices.Clone(w.doubted)
 }
 
 // holdAgainst concludes about an address that was refused in bare words, if it can.
-func (pl *planner) holdAgainst(now time.Time, p pending) {
-	c := pl.retries.log.take(&p)
+func (k *controls) holdAgainst(now time.Time, p pending) {
+	c := k.retries.log.takeCase(&p)
 	last, _ := c.Last()
-	if c.Habit = pl.beside(now, last); !pl.conclude(now, p.ordinal, c) {
+	if c.Habit = k.witnesses.addWitness(k.habitOf(now, last.Host), last); !k.conclude(now, p.ordinal, c) {
 		c.Habit = evidence.Habit{}
-		pl.retries.log.keep(&p, c)
-		pl.witnesses.doubted = append(pl.witnesses.doubted, p)
+		k.retries.log.keepCase(&p, c)
+		k.witnesses.doubted = append(k.witnesses.doubted, p)
 	}
 }
 
 // endDoubt gives up what was refused in bare words.
-func (pl *planner) endDoubt(now time.Time) {
-	for len(pl.witnesses.doubted) > 0 && !pl.cut() {
-		p, c := pl.pop(&pl.witnesses.doubted)
-		pl.giveUp(now, p, c, smtp.Policy)
+func (k *controls) endDoubt(now time.Time) {
+	for len(k.witnesses.doubted) > 0 && !k.isCut() {
+		p, c := k.retries.popOf(&k.witnesses.doubted)
+		k.giveUp(now, p, c, smtp.Policy)
 	}
 }
 
 // askWitness asks an address once more that was accepted, in place of a control probe.
-func (pl *planner) askWitness(now time.Time) {
-	k := &pl.controls
-	k.asking, k.witness, k.local = true, true, pl.work.Local(pl.witnesses.ordinal)
-	pl.offerControl(now)
+func (k *controls) askWitness(now time.Time) {
+	k.asking, k.witness, k.local = true, true, k.work.Local(k.witnesses.ordinal)
+	k.offerControl(now)
 }
 
-// testified takes the answer to that.
-func (pl *planner) testified(now time.Time, c evidence.Case, m answerOf) {
-	k := &pl.controls
+// takeTestimony takes the answer to that.
+func (k *controls) takeTestimony(now time.Time, c evidence.Case, m answerOf) {
 	k.asking, k.witness = false, false
 	refused := k.bare
 	k.bare = evidence.Attempt{}
 	last, asked := c.Last()
 	if asked && len(m.attempts) > 0 && last.Stage == smtp.StageRcpt && last.Code/100 == 2 {
 		last.Witness = true
-		k.note([]evidence.Attempt{last})
-		pl.witnesses.hear(controlOrdinal, last)
+		k.noteAttempts([]evidence.Attempt{last})
+		k.witnesses.hearAccepted(controlOrdinal, last)
 		if h := (evidence.Habit{Controls: k.notes}); !refused.At.IsZero() && h.Witnessed(&refused) {
-			pl.tellsApart(now, refused)
+			k.tellsApart(now, refused)
 		}
 		return
 	}
 	if !refused.At.IsZero() {
-		pl.unclear(now, smtp.Policy)
+		k.tellsNothing(now, smtp.Policy)
 	}
 }

@@ -55,7 +55,8 @@ func TestBareRefusalIsBelievedBesideAnAcceptance(t *testing.T) {
 
 // An acceptance from before shows nothing: a block may have begun since. So it is asked for again.
 func TestWitnessIsAskedBehindTheRefusal(t *testing.T) {
-	for name, say := range map[string]told{"heard": accepted, "blocked": bare, "put off": greylisted, "nothing": {silent: true}} {
+	for name, say := range map[string]told{"heard": accepted, "blocked": bare, "put off": greylisted,
+		"nothing": {silent: true}} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, knownHabit(), 2)
 			b.reach()

@@ -33,7 +33,7 @@ func readFact(l ledger.Fact, now time.Time) (fact, bool) {
 	}
 	k.first, k.last = time.UnixMilli(first), time.UnixMilli(last)
 	life := partLife
-	if k.decided() {
+	if k.isDecided() {
 		life = factLife
 	}
 	k.until = now.Add(life)

@@ -60,7 +60,7 @@ func TestAPanicIsLoggedCountedAndAFailure(t *testing.T) {
 		!strings.Contains(text, "secretIsAsked") || !strings.Contains(text, "what=string") {
 		t.Errorf("the log does not say what happened where: %s", text)
 	}
-	if strings.Contains(text, "ada") {
+	if strings.Contains(text, "ada@") {
 		t.Errorf("the log names an address: %s", text)
 	}
 	if n := counted(g, "session"); n != 1 {

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 )
@@ -9,6 +10,9 @@ import (
 // idleMost is how many goroutines of a pool wait for work. Those of actors and sessions come to use some 8 KB of
 // stack, so 64 of them keep half a megabyte.
 const idleMost = 64
+
+// idleFor is how long one waits. A node at work has the next thing to do within microseconds.
+const idleFor = time.Second
 
 // pool does work in goroutines that were used before. A goroutine begins with a small stack and copies it a few times
 // until it is large enough for an actor or a session, which was 8 % of the time of a list of small domains.
@@ -26,17 +30,23 @@ func (p *pool) do(work func()) {
 	}
 }
 
-// run does work, and then what comes while no more than idleMost others wait for something.
+// run does work, and then what comes within idleFor, while no more than idleMost others wait for something.
 func (p *pool) run(work func()) {
-	for {
-		work()
-		if p.idle.Add(1) > idleMost {
+	work()
+	timer := time.NewTimer(idleFor)
+	defer timer.Stop()
+	for p.idle.Add(1) <= idleMost {
+		timer.Reset(idleFor)
+		select {
+		case work = <-p.work:
+			p.idle.Add(-1)
+			work()
+		case <-timer.C:
 			p.idle.Add(-1)
 			return
 		}
-		work = <-p.work
-		p.idle.Add(-1)
 	}
+	p.idle.Add(-1)
 }
 
 // Dispatch lets an actor run in goroutines that were used before. A nil guard: in those of the library.

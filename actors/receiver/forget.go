@@ -5,35 +5,35 @@ import (
 	"fmt"
 	"time"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/receiver/state"
-	"rollcall/actors/view"
 	"rollcall/smtp/throttle"
 )
 
 // Forget drops what the receivers that a key, or the name of a rule, stands for have taught
 // this node, and what is kept of it for later: what is one of those of the scheduler (ForgetPace and so on). It gives
 // one answer for each that lives here, and ends with ctx, as Survey does.
-func (l *Registry) Forget(ctx context.Context, key, what string) []view.Forgotten {
-	return inquire(ctx, l, standsFor(key), func(s *scheduler.Scheduler, now time.Time) view.Forgotten {
-		return view.Forgotten{Key: s.Key(), Dropped: s.Forget(now, what)}
+func (l *Registry) Forget(ctx context.Context, key, what string) []inspect.Forgotten {
+	return inquire(ctx, l, standsFor(key), func(s *scheduler.Scheduler, now time.Time) inspect.Forgotten {
+		return inspect.Forgotten{Key: s.Key(), Dropped: s.Forget(now, what)}
 	})
 }
 
 // ForgetKept does the same for a receiver that lives on no node: only what is kept for later
-// is there. It looks for the key, for it as that of a suffix, and for shards of both.
-func (l *Registry) ForgetKept(ctx context.Context, key, what string) ([]view.Forgotten, error) {
+// is there. It looks for the key, for it as that of a suffix.
+func (l *Registry) ForgetKept(ctx context.Context, key, what string) ([]inspect.Forgotten, error) {
 	l.mu.Lock()
 	facts := l.facts
 	l.mu.Unlock()
 	if facts == nil {
 		return nil, nil
 	}
-	known, err := facts.Known(ctx, keptKeys(key))
+	known, err := facts.Known(ctx, []string{key, throttle.SuffixKey(key)})
 	if err != nil {
 		return nil, fmt.Errorf("read what is known of %s: %w", key, err)
 	}
-	var out []view.Forgotten
+	var out []inspect.Forgotten
 	var less []state.Fact
 	for _, f := range known {
 		m, err := state.Decode(f.Data)
@@ -45,7 +45,7 @@ func (l *Registry) ForgetKept(ctx context.Context, key, what string) ([]view.For
 			f.Data = m.Encode()
 			less = append(less, f)
 		}
-		out = append(out, view.Forgotten{Key: f.Key, Dropped: dropped})
+		out = append(out, inspect.Forgotten{Key: f.Key, Dropped: dropped})
 	}
 	if len(less) == 0 {
 		return out, nil
@@ -54,19 +54,4 @@ func (l *Registry) ForgetKept(ctx context.Context, key, what string) ([]view.For
 		return nil, fmt.Errorf("keep what is left of %s: %w", key, err)
 	}
 	return out, nil
-}
-
-// keptKeys are the keys under which something may be kept of a name. Shards beyond few are
-// not looked for: 1,000 keys are a question, and who has that many is never without work.
-func keptKeys(name string) []string {
-	const few = 8
-	var out []string
-	for _, key := range []string{name, throttle.SuffixKey(name)} {
-		for of := 1; of <= few; of++ {
-			for i := range of {
-				out = append(out, throttle.ShardKey(key, i, of))
-			}
-		}
-	}
-	return out
 }

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"rollcall/actors/wire"
@@ -17,7 +18,10 @@ import (
 )
 
 // gateway is who answers in place of all hosts: with one name, and accepts everything.
-func gateway(t *testing.T) (port int) {
+func gateway(t *testing.T) int { return serveHosts(t, accept) }
+
+// serveHosts answers at the addresses of the hosts.
+func serveHosts(t *testing.T, serve func(net.Conn)) (port int) {
 	t.Helper()
 	var all sync.WaitGroup
 	t.Cleanup(all.Wait)
@@ -30,7 +34,7 @@ func gateway(t *testing.T) (port int) {
 		t.Cleanup(func() { _ = listener.Close() })
 		all.Go(func() {
 			for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
-				all.Go(func() { accept(conn) })
+				all.Go(func() { serve(conn) })
 			}
 		})
 	}
@@ -41,15 +45,24 @@ func gateway(t *testing.T) (port int) {
 const strangersHosts = 5
 
 // accept says yes to everything.
-func accept(conn net.Conn) {
+func accept(conn net.Conn) { answer(conn, "gw.isp.example", "250 ok") }
+
+// answer greets by a name, says the same to each RCPT, and goes behind a refusal.
+func answer(conn net.Conn, name, rcpt string) {
 	defer conn.Close()
-	_, _ = fmt.Fprint(conn, "220 gw.isp.example ESMTP\r\n")
+	_, _ = fmt.Fprintf(conn, "220 %s ESMTP\r\n", name)
 	for in := bufio.NewScanner(conn); in.Scan(); {
-		if strings.HasPrefix(in.Text(), "QUIT") {
+		switch {
+		case strings.HasPrefix(in.Text(), "QUIT"):
 			_, _ = fmt.Fprint(conn, "221 bye\r\n")
 			return
+		case strings.HasPrefix(in.Text(), "RCPT"):
+			if _, _ = fmt.Fprintf(conn, "%s\r\n", rcpt); rcpt[0] == '5' {
+				return
+			}
+		default:
+			_, _ = fmt.Fprint(conn, "250 ok\r\n")
 		}
-		_, _ = fmt.Fprint(conn, "250 ok\r\n")
 	}
 }
 
@@ -65,41 +78,18 @@ func (l *locked) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// TestAnInterceptedNetworkIsTold: behind the third unrelated host that the same stranger answers for nothing is
-// judged any more, in sessions that are open and in new ones, and people are told once.
+// TestAnInterceptedNetworkIsTold: behind the third unrelated host at which the same stranger accepts a control probe
+// nothing is judged any more, in sessions that are open and in new ones, and people are told once.
 func TestAnInterceptedNetworkIsTold(t *testing.T) {
 	t.Parallel()
-	port := gateway(t)
-	dialer, err := smtp.NewDialer(smtp.DialerOptions{AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-		Port: port, ConnectTimeout: smtp.ConnectTimeout})
-	if err != nil {
-		t.Fatal(err)
-	}
 	log := &locked{}
-	b := newBench(t, 0, "clean", openedWide())
-	b.options.Log = slog.New(slog.NewTextHandler(log, nil))
-	b.options.Sources = sourcesOf(func(ctx context.Context, host string, at netip.Addr, tls smtp.TLSMode) (*smtp.Session, error) {
-		return smtp.Open(ctx, dialer, host, netip.AddrPortFrom(at, uint16(port)), smtp.SessionOptions{
-			HelloName: "probe.example", ReturnPath: "probe@probe.example", TLS: tls, Limits: smtp.DefaultLimits()})
-	})
+	b := intercepted(t, gateway(t), log)
 	var receivers []*bench
 	for i := range strangersHosts {
-		one := *b
-		one.domain = fmt.Sprintf("d%d.example", i)
-		one.host = &wire.Host{Name: "mx." + one.domain, Addrs: [][]byte{{127, 77, 0, byte(1 + i)}}}
-		one.pid = one.spawn()
-		t.Cleanup(func() { _ = one.system.Root.StopFuture(one.pid).Wait() })
-		receivers = append(receivers, &one)
-	}
-	ask := func(one *bench, verification byte) (smtp.Outcome, smtp.Reason) {
-		c, _ := one.customer(verification, 1, func(int) string { return "anna" })
-		c.until("an answer", func() bool { return len(c.told) > 0 })
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.told[0].Outcome, c.told[0].Reason
+		receivers = append(receivers, b.at(i))
 	}
 	for i, one := range append(receivers, receivers[0]) {
-		outcome, reason := ask(one, byte(i+1))
+		outcome, reason := one.askOne(byte(i+1), wire.ControlOrdinal)
 		want, why := smtp.Valid, smtp.MailboxExists
 		if i >= 3 {
 			want, why = smtp.Undecided, smtp.Intercepted
@@ -108,9 +98,70 @@ func TestAnInterceptedNetworkIsTold(t *testing.T) {
 			t.Errorf("question %d: %v %v, want %v %v", i, outcome, reason, want, why)
 		}
 	}
+	if n := b.options.Metrics.Intercepted(); n < strangersHosts-2 { // those that are asked again count, too
+		t.Errorf("%d times counted", n)
+	}
 	log.mu.Lock()
 	defer log.mu.Unlock()
 	if n := strings.Count(log.b.String(), "level=ERROR msg=\"network intercepted"); n != 1 {
 		t.Errorf("told %d times: %s", n, &log.b)
+	}
+}
+
+// intercepted is a bench whose sessions go to the hosts' addresses at a port.
+func intercepted(t *testing.T, port int, log *locked) *bench {
+	t.Helper()
+	dialer, err := smtp.NewDialer(smtp.DialerOptions{AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		Port: port, ConnectTimeout: smtp.ConnectTimeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, 0, "clean", openedWide())
+	b.options.Log = slog.New(slog.NewTextHandler(log, nil))
+	b.options.Sources = sourcesOf(func(ctx context.Context, host string, at netip.Addr, tls smtp.TLSMode) (*smtp.Session, error) {
+		return smtp.Open(ctx, dialer, host, netip.AddrPortFrom(at, uint16(port)), smtp.SessionOptions{
+			HelloName: "probe.example", ReturnPath: "probe@probe.example", TLS: tls, Limits: smtp.DefaultLimits()})
+	})
+	return b
+}
+
+// at is a bench for the nth host.
+func (b *bench) at(i int) *bench {
+	one := *b
+	one.domain = fmt.Sprintf("d%d.example", i)
+	one.host = &wire.Host{Name: "mx." + one.domain, Addrs: [][]byte{{127, 77, 0, byte(1 + i)}}}
+	one.pid = one.spawn()
+	b.t.Cleanup(func() { _ = one.system.Root.StopFuture(one.pid).Wait() })
+	return &one
+}
+
+// askOne gives what is first told about one address.
+func (b *bench) askOne(verification byte, ordinal uint32) (smtp.Outcome, smtp.Reason) {
+	c, pid := b.customer(verification, 0, nil)
+	b.system.Root.Send(pid, &wire.Offer{Task: c.task, Chunk: 1, Hosts: []*wire.Host{b.host},
+		Probes: []*wire.Probe{{Ordinal: ordinal, Local: "anna"}}})
+	c.until("an answer", func() bool { return len(c.told) > 0 })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.told[0].Outcome, c.told[0].Reason
+}
+
+// TestAnotherGreeterAtAHostThatToldApart: what somebody else accepts where the host itself has refused is no answer.
+func TestAnotherGreeterAtAHostThatToldApart(t *testing.T) {
+	t.Parallel()
+	var sessions atomic.Int32
+	b := intercepted(t, serveHosts(t, func(conn net.Conn) {
+		if sessions.Add(1) == 1 {
+			answer(conn, "mx.d0.example", "550 5.1.1 User unknown")
+			return
+		}
+		accept(conn)
+	}), &locked{})
+	one := b.at(0)
+	if outcome, reason := one.askOne(1, 0); outcome != smtp.Invalid {
+		t.Fatalf("the host itself: %v %v", outcome, reason)
+	}
+	if outcome, reason := one.askOne(2, 0); outcome != smtp.Undecided || reason != smtp.Intercepted {
+		t.Errorf("somebody else: %v %v", outcome, reason)
 	}
 }

@@ -6,10 +6,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/receiver/status"
-	"rollcall/actors/view"
 )
 
 // Metrics counts what the receiver actors of a node do.
@@ -40,9 +40,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		opened:   counter("smtp_sessions_opened_total", "SMTP sessions begun."),
 		living:   gauge("receivers", "Receiver actors that live on this node."),
 		barred: gauge("receivers_without_share",
-			"Receiver actors that live on this node and may use nothing of their allowance."),
+			"Receiver actors on this node whose share of the limits is zero."),
 		factsKept: counter("receiver_facts_kept_total", "Facts about receivers that were written to the ledger."),
-		factsLost: counter("receiver_facts_lost_total", "Facts about receivers that found no room to wait in."),
+		factsLost: counter("receiver_facts_lost_total", "Facts about receivers that were lost because their queue was full."),
 		factsRead: counter("receiver_facts_read_total", "Facts about receivers that were read from the ledger."),
 	}
 	silent := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_smtp_sessions_silent",
@@ -71,7 +71,7 @@ func (m *Metrics) silent() float64 {
 }
 
 // survey asks the receivers of the node; false: there is none yet.
-func (m *Metrics) survey(ctx context.Context) ([]view.Receiver, bool) {
+func (m *Metrics) survey(ctx context.Context) ([]inspect.Receiver, bool) {
 	living := m.collected.Load()
 	if living == nil {
 		return nil, false

@@ -12,7 +12,7 @@ import (
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/receiver/state"
-	"rollcall/actors/span"
+	"rollcall/ledger/tracing"
 	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
@@ -61,8 +61,8 @@ type Options struct {
 	Busy    func() bool           // the run queue of this node is long, so that more sessions would make nothing faster; nil: never
 	Log     *slog.Logger
 	Metrics *Metrics
-	Tracer  *span.Tracer // nil: nothing is traced
-	Guard   *guard.Guard // of goroutines; nil: none
+	Tracer  *tracing.Tracer // nil: nothing is traced
+	Guard   *guard.Guard    // of goroutines; nil: none
 
 	seats *registry.Seats // made of Most by Kinds
 

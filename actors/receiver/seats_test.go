@@ -35,7 +35,7 @@ func (w *crowded) offer(workspace byte, n int) {
 	root.Send(pid, &cluster.ClusterInit{Identity: &cluster.ClusterIdentity{
 		Identity: fmt.Sprintf("%d-%d", workspace, n), Kind: kind}})
 	space := uuid.UUID{workspace}
-	m := &wire.Offer{Task: &wire.Task{Verification: id(workspace), Epoch: 1, Domain: w.b.domain, Shard: uint32(n)}, Chunk: 1,
+	m := &wire.Offer{Task: &wire.Task{Verification: id(workspace), Epoch: 1, Domain: w.b.domain}, Chunk: 1,
 		Hosts: []*wire.Host{w.b.host}, Workspace: space[:], Probes: []*wire.Probe{{Local: known(n)}}}
 	acked := false
 	root.Spawn(actor.PropsFromFunc(func(c actor.Context) {

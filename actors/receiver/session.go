@@ -13,7 +13,7 @@ import (
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
-	"rollcall/actors/span"
+	"rollcall/ledger/tracing"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/throttle"
@@ -46,8 +46,8 @@ const lateEvery = 50 * time.Millisecond
 // goroutine, and tells its parent when that is done; nothing blocks its mailbox.
 type sessionActor struct {
 	options scheduler.Options
-	pauses  func() uint64 // Options.pauses
-	spans   *span.Tracer  // nil: nothing is traced
+	pauses  func() uint64   // Options.pauses
+	spans   *tracing.Tracer // nil: nothing is traced
 	socket  *registry.ConnSlot
 	source  *egress.Source  // from which it speaks; set when it opens
 	ctx     context.Context // what the goroutine does ends with it
@@ -58,17 +58,18 @@ type sessionActor struct {
 	end     sync.Once
 	tracer  *tracer // nil until it opens
 
-	at       netip.Addr // of the host
-	stranger string     // who greeted in place of the host, as egress.Stranger; empty: nobody
+	at      netip.Addr // of the host
+	greeter string     // who greeted in place of the host, as egress.Greeter; empty: nobody
+	refuses bool       // it refused somebody for good
 
 	repeated scheduler.Repeated // as smtp
-	span     span.Span          // as smtp
+	span     tracing.Span       // as smtp
 	broken   bool               // as smtp: it failed
 
 	gone <-chan struct{} // as smtp, of one that could not be opened: Failure.Gone
 }
 
-func newSessionActor(o scheduler.Options, pauses func() uint64, spans *span.Tracer, s *registry.ConnSlot) *sessionActor {
+func newSessionActor(o scheduler.Options, pauses func() uint64, spans *tracing.Tracer, s *registry.ConnSlot) *sessionActor {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &sessionActor{options: o, pauses: pauses, spans: spans, socket: s, ctx: ctx, cancel: cancel}
 }
@@ -194,8 +195,8 @@ func (a *sessionActor) open(m scheduler.OpenSession) any {
 	}
 	a.smtp = s
 	a.tracer.opened(s)
-	a.at, a.stranger = m.At, egress.Stranger(m.Host, s.Greeting(), s.HelloReply())
-	if a.options.Sources.Intercepts(a.stranger, time.Now()) {
+	a.at, a.greeter, a.refuses = m.At, egress.Greeter(m.Host, s.Greeting(), s.HelloReply()), false
+	if a.options.Sources.Intercepts(a.greeter, time.Now()) {
 		told := a.intercepted(m.Host)
 		return sessionOpened{id: m.ID, failed: &told}
 	}
@@ -217,21 +218,30 @@ func (a *sessionActor) judgeFailure(host string, err error) scheduler.Judgement 
 
 // intercepted ends a session in which somebody else answers in place of the host: nothing is judged from it.
 func (a *sessionActor) intercepted(host string) scheduler.Judgement {
-	told := a.judgeFailure(host, &smtp.Failure{Stage: smtp.StageGreeting, Err: smtp.ErrIntercepted, Source: a.smtp.Source()})
+	a.options.Metrics.CountIntercepted()
+	told := a.judgeFailure(host, a.foreign(smtp.StageGreeting))
 	a.smtp.Quit()
 	return told
 }
 
-// noteStranger notes what somebody answered who stands in place of the host, and tells the operator when that
-// shows that the network is intercepted.
-func (a *sessionActor) noteStranger(code int) {
-	if a.stranger == "" || code/100 != 2 && code/100 != 5 {
-		return
-	}
-	if a.options.Sources.NoteStranger(a.stranger, a.smtp.Host(), a.at, code/100 == 2, time.Now()) {
+// foreign is why an answer of somebody else in place of the host is none.
+func (a *sessionActor) foreign(stage smtp.Stage) *smtp.Failure {
+	return &smtp.Failure{Stage: stage, Err: smtp.ErrIntercepted, Source: a.smtp.Source()}
+}
+
+// noteGreeter notes what the greeter of this session answered: a refusal, or, to a control probe, an acceptance. It
+// tells the operator when that shows that the network is intercepted.
+func (a *sessionActor) noteGreeter(code int, control bool) {
+	sources, now := a.options.Sources, time.Now()
+	switch {
+	case code/100 == 5 && !a.refuses:
+		a.refuses = true
+		sources.NoteRefused(a.greeter, a.smtp.Host(), now)
+	case code/100 == 2 && control && a.greeter != "" && sources.NoteAccepted(a.greeter, a.smtp.Host(), a.at, now):
 		a.options.Log.Error("network intercepted: one server answers on port 25 in place of unrelated mail servers and accepts everything; "+
 			"nothing is judged from it, let this node reach port 25 directly",
-			"reason", smtp.Intercepted.String(), "greeting", a.stranger, "host", a.smtp.Host(), "source", nameOf(a.smtp.Source(), a.source))
+			"reason", smtp.Intercepted.String(), "greeting", a.greeter, "host", a.smtp.Host(),
+			"source", nameOf(a.smtp.Source(), a.source))
 	}
 }
 
@@ -268,7 +278,7 @@ func (a *sessionActor) ask(m scheduler.AskProbes) scheduler.Report {
 		r.Stale = true
 		return r
 	}
-	if a.options.Sources.Intercepts(a.stranger, time.Now()) {
+	if a.options.Sources.Intercepts(a.greeter, time.Now()) {
 		told := a.intercepted(a.smtp.Host())
 		r.Failure = &told
 		return r
@@ -341,8 +351,13 @@ func (a *sessionActor) probe(r *scheduler.Report, m *scheduler.AskProbes) (verdi
 	stop, judged := verdict.ActNone, make([]scheduler.Judgement, 0, len(r.Rest))
 	ask := smtp.Ask{Pipelining: m.Pipelining, RefusedMax: m.RefusedMax, Hold: func() bool { return a.held(m) },
 		Sizes: func() (int, int) { return m.Transaction.Now(), m.Group.Now() }}
+	at := 0 // of r.Rest; what cannot be asked is passed over
 	ask.Stop = func(address smtp.Address, reply smtp.Reply) bool {
-		told := a.judge(address, smtp.Answer{Reply: reply, At: time.Now()})
+		for r.Rest[at].Address != address {
+			at++
+		}
+		told := a.judge(r.Rest[at], smtp.Answer{Reply: reply, At: time.Now()})
+		at++
 		judged = append(judged, told)
 		if told.Verdict.Outcome == smtp.Undecided {
 			m.Group.OnOther()
@@ -366,7 +381,7 @@ func (a *sessionActor) probe(r *scheduler.Report, m *scheduler.AskProbes) (verdi
 			if one.Err != nil {
 				one.At = time.Now()
 			}
-			told = a.judge(addresses[i], one)
+			told = a.judge(r.Rest[i], one)
 		}
 		r.Answered = append(r.Answered, scheduler.Answered{Probe: r.Rest[i], Told: told, Sent: one.Sent, At: one.At,
 			Nth: one.Nth})
@@ -388,14 +403,20 @@ func nameOf(used netip.Addr, s *egress.Source) string {
 	return s.Name()
 }
 
-// judge gives the verdict on what came of asking one address.
-func (a *sessionActor) judge(address smtp.Address, one smtp.Answer) scheduler.Judgement {
-	a.noteStranger(one.Reply.Code)
-	return a.repeated.Judge(&a.options, address, one, func() evidence.Raw {
+// judge gives the verdict on what came of a probe.
+func (a *sessionActor) judge(p *scheduler.Probe, one smtp.Answer) scheduler.Judgement {
+	a.noteGreeter(one.Reply.Code, p.IsControl())
+	raw := func() evidence.Raw {
 		return evidence.Raw{At: one.At, Host: a.smtp.Host(), Stage: smtp.StageRcpt, Reply: one.Reply,
-			Err: one.Err, Address: address, Hello: a.source.Hello, ReturnPath: a.source.ReturnPath,
+			Err: one.Err, Address: p.Address, Hello: a.source.Hello, ReturnPath: a.source.ReturnPath,
 			Source: nameOf(a.smtp.Source(), a.source), TLS: a.smtp.TLS()}
-	})
+	}
+	if one.Reply.Code/100 == 2 && a.options.Sources.Doubts(a.greeter, a.smtp.Host(), time.Now()) {
+		a.options.Metrics.CountIntercepted()
+		one.Reply, one.Err = smtp.Reply{}, a.foreign(smtp.StageRcpt)
+		return a.options.Judge(raw())
+	}
+	return a.repeated.Judge(&a.options, p.Address, one, raw)
 }
 
 // fail ends the session in a report.

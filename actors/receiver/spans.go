@@ -3,32 +3,32 @@ package receiver
 import (
 	"errors"
 
-	"rollcall/actors/span"
+	"rollcall/ledger/tracing"
 	"rollcall/smtp"
 )
 
 // traced begins the span of a session that is about to be opened.
 func (a *sessionActor) traced(host string) {
-	_, a.span = a.spans.Begin(a.ctx, span.Session)
-	a.span.Word(span.Receiver, a.socket.Key())
-	a.span.Word(span.Source, a.source.Name())
-	a.span.Word(span.Host, host)
+	_, a.span = a.spans.Begin(a.ctx, tracing.Session)
+	a.span.Word(tracing.Receiver, a.socket.Key())
+	a.span.Word(tracing.Source, a.source.Name())
+	a.span.Word(tracing.Host, host)
 }
 
 // untraced ends the span of a session that is over; the second time nothing happens.
 func (a *sessionActor) untraced() {
 	if a.span.On() && a.smtp != nil {
-		a.span.Count(span.Rcpts, int64(a.smtp.Rcpts()))
-		a.span.Count(span.Refused, int64(a.smtp.Refused()))
+		a.span.Count(tracing.Rcpts, int64(a.smtp.Rcpts()))
+		a.span.Count(tracing.Refused, int64(a.smtp.Refused()))
 	}
 	a.span.End(a.broken)
-	a.span = span.Span{}
+	a.span = tracing.Span{}
 }
 
 // tracedFailure notes how far a session came that failed.
 func (a *sessionActor) tracedFailure(err error) {
 	a.broken = true
 	if f := (*smtp.Failure)(nil); errors.As(err, &f) {
-		a.span.Word(span.Stage, f.Stage.String())
+		a.span.Word(tracing.Stage, f.Stage.String())
 	}
 }

@@ -5,9 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/actors/inspect"
+	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
-	"rollcall/actors/view"
 	"rollcall/smtp/throttle"
 )
 
@@ -18,19 +19,19 @@ type look struct {
 
 // Survey says what every receiver does that lives here. It ends with ctx, and gives
 // those that have answered until then.
-func (l *Registry) Survey(ctx context.Context) []view.Receiver {
+func (l *Registry) Survey(ctx context.Context) []inspect.Receiver {
 	return inquire(ctx, l, func(string) bool { return true }, (*scheduler.Scheduler).Status)
 }
 
 // Detail says everything about the receivers that a key, or the name of a rule, stands
-// for: each shard is one. It ends with ctx, as Survey does.
-func (l *Registry) Detail(ctx context.Context, key string) []view.ReceiverDetail {
+// for. It ends with ctx, as Survey does.
+func (l *Registry) Detail(ctx context.Context, key string) []inspect.ReceiverDetail {
 	return inquire(ctx, l, standsFor(key), (*scheduler.Scheduler).Detail)
 }
 
 // Record gives what this node kept of the receivers whose keys come after a key, in
 // their order, and whether that is all: it ends when most bytes of JSON are about full.
-func (l *Registry) Record(now time.Time, after string, most int) (out view.Record, whole bool) {
+func (l *Registry) Record(now time.Time, after string, most int) (out inspect.Record, whole bool) {
 	return l.Histories.Record(now, after, most)
 }
 
@@ -42,10 +43,45 @@ func (l *Registry) Close(ctx context.Context, key string, session int) bool {
 	return slices.Contains(inquire(ctx, l, standsFor(key), end), true)
 }
 
+// SurveySources says how the sources of this node do.
+func (l *Registry) SurveySources(ctx context.Context, pool *egress.Pool) []inspect.Source {
+	now := time.Now()
+	sessions := map[string]int{}
+	for _, r := range l.Survey(ctx) {
+		for _, s := range r.Sources {
+			sessions[s.Source] += s.Sessions
+		}
+	}
+	out := []inspect.Source{}
+	for _, s := range pool.State(now) {
+		out = append(out, sourceOf(s, sessions[s.Source], now))
+	}
+	return out
+}
+
+// sourceOf is a source's state as people are shown it.
+func sourceOf(s egress.SourceState, sessions int, now time.Time) inspect.Source {
+	out := inspect.Source{Source: s.Source, Hello: s.Hello, State: "used", Sessions: sessions, Today: s.Today,
+		PerDay: s.PerDay, Spoken: s.Spoken, Blocked: s.Blocked}
+	switch {
+	case s.Pause == throttle.PauseYes:
+		out.State = "paused"
+	case s.Pause == throttle.PauseDrain:
+		out.State = "draining"
+	case now.Before(s.SuspendedUntil):
+		out.State, out.Until, out.Reason = "resting", s.SuspendedUntil, s.Reason.String()
+	case s.PerDay > 0 && s.Today >= s.PerDay:
+		out.State, out.Until = "spent", now.UTC().Truncate(24*time.Hour).Add(24*time.Hour) // midnight UTC
+	case s.OnTrial:
+		out.State, out.Reason = "on trial", s.Reason.String()
+	}
+	return out
+}
+
 // standsFor says which receiver keys a key or the name of a rule stands for.
 func standsFor(name string) func(key string) bool {
 	return func(key string) bool {
-		return key == name || throttle.NameOf(key) == name || throttle.Unsharded(key) == name
+		return key == name || throttle.NameOf(key) == name
 	}
 }
 

@@ -12,11 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
-	"rollcall/actors/receiver/status"
-	"rollcall/actors/view"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
@@ -30,14 +29,14 @@ func TestAnActorIsSurveyedTracedAndLosesASession(t *testing.T) {
 	living := b.options.Registry
 	c, pid := b.customer(1, 10_000, half)
 	defer func() { _ = b.system.Root.StopFuture(pid).Wait() }()
-	if lines, err := living.Trace(time.Now(), "x", status.AnySource, 0); err != nil || len(lines) != 0 {
+	if lines, err := living.Trace(time.Now(), "x", inspect.AnySource, 0); err != nil || len(lines) != 0 {
 		t.Fatalf("a trace begins with %d lines and %v", len(lines), err)
 	}
 	c.until("some answers", func() bool { return len(c.answers) > 10 })
-	var lines []view.TraceLine
+	var lines []inspect.TraceLine
 	c.until("lines of a session", func() bool {
 		var err error
-		if lines, err = living.Trace(time.Now(), "x", status.AnySource, 0); err != nil {
+		if lines, err = living.Trace(time.Now(), "x", inspect.AnySource, 0); err != nil {
 			t.Fatal(err)
 		}
 		return len(lines) > 20
@@ -130,10 +129,10 @@ func TestANameStandsForItsKeys(t *testing.T) {
 		name, key string
 		want      bool
 	}{
-		{"example.net", "example.net", true}, {"example.net", "example.net#0.4", true},
-		{"example.net", "suffix:example.net", true}, {"suffix:example.net", "suffix:example.net#1.2", true},
+		{"example.net", "example.net", true},
+		{"example.net", "suffix:example.net", true}, {"suffix:example.net", "suffix:example.net", true},
 		{"example.net", "domain:example.net/mx.example", true}, {"mx.example", "domain:example.net/mx.example", false},
-		{"domain:example.net/mx.example", "domain:example.net/mx.example#0.2", true},
+		{"domain:example.net/mx.example", "domain:example.net/mx.example", true},
 		{"example", "example.net", false}, {"suffix:example.net", "example.net", false},
 	} {
 		if got := standsFor(c.name)(c.key); got != c.want {
@@ -191,5 +190,31 @@ func greetAs(listener net.Listener, greeting, hello string) {
 			_, _ = io.WriteString(conn, reply)
 		}
 		_ = conn.Close()
+	}
+}
+
+// TestSourcesAreToldWithTheirState, and with their sessions at all receivers.
+func TestSourcesAreToldWithTheirState(t *testing.T) {
+	now := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
+	later := now.Add(time.Hour)
+	for _, c := range []struct {
+		name string
+		is   egress.SourceState
+		want inspect.Source
+	}{
+		{"used", egress.SourceState{Today: 3, PerDay: 4}, inspect.Source{State: "used", Today: 3, PerDay: 4}},
+		{"paused", egress.SourceState{Pause: throttle.PauseYes, SuspendedUntil: later}, inspect.Source{State: "paused"}},
+		{"draining", egress.SourceState{Pause: throttle.PauseDrain}, inspect.Source{State: "draining"}},
+		{"resting", egress.SourceState{SuspendedUntil: later, Reason: smtp.Policy},
+			inspect.Source{State: "resting", Until: later, Reason: smtp.Policy.String()}},
+		{"spent", egress.SourceState{Today: 4, PerDay: 4},
+			inspect.Source{State: "spent", Until: now.Add(12 * time.Hour), Today: 4, PerDay: 4}},
+		{"on trial", egress.SourceState{OnTrial: true, Reason: smtp.Policy},
+			inspect.Source{State: "on trial", Reason: smtp.Policy.String()}},
+	} {
+		c.want.Sessions = 2
+		if got := sourceOf(c.is, 2, now); got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
 	}
 }

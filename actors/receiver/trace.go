@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/receiver/status"
-	"rollcall/actors/view"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 )
@@ -16,7 +16,7 @@ import (
 // Trace gives the newest lines of a receiver's sessions, from one source or all ("*"),
 // whose numbers are above after. The first call begins it, and it ends ten seconds after
 // the last. The key may be the name of a rule. Errors: status.ErrTraces.
-func (l *Registry) Trace(now time.Time, key, source string, after uint64) ([]view.TraceLine, error) {
+func (l *Registry) Trace(now time.Time, key, source string, after uint64) ([]inspect.TraceLine, error) {
 	return l.Traces.Read(now, key, standsFor(key), source, after)
 }
 
@@ -82,6 +82,6 @@ func (t *tracer) ended(err error) {
 
 func (t *tracer) line(text string) {
 	now := time.Now()
-	t.traces.Add(now, t.key, view.TraceLine{At: now, Session: t.session, Source: t.source.Name(), Host: t.host,
+	t.traces.Add(now, t.key, inspect.TraceLine{At: now, Session: t.session, Source: t.source.Name(), Host: t.host,
 		Line: text})
 }

@@ -16,7 +16,7 @@ const (
 	Every = 100 * time.Millisecond
 
 	// long and short are how many goroutines wait in the mean for each processor, above which the window shrinks
-	// and below which it grows. Measured: see docs/measured.md.
+	// and below which it grows. Measured: see docs/developers/measured.md.
 	long, short = 4, 2
 
 	// shrink and grow are what the window is multiplied by, and begin is what it has at first: to grow from 64 by a tenth took
@@ -41,7 +41,7 @@ func New(r prometheus.Registerer, least, most int) *Window {
 	w.size.Store(math.Float64bits(min(max(begin, w.least), w.most)))
 	r.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_run_queue",
-			Help: "Goroutines that waited for a processor, in the mean of the last 100 ms."},
+			Help: "Mean number of goroutines that waited for a processor in the last 100 ms."},
 			func() float64 { return math.Float64frombits(w.length.Load()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_domains_window",
 			Help: "How many domains one file may have at work at a time. It shrinks while the run queue is long."},

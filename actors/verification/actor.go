@@ -9,8 +9,8 @@ import (
 
 	"rollcall/actors/domain"
 	"rollcall/actors/guard"
-	"rollcall/actors/span"
 	"rollcall/ledger"
+	"rollcall/ledger/tracing"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 )
@@ -171,7 +171,7 @@ func (a *Actor) Receive(c actor.Context) {
 	case parkResult:
 		a.given(c, now, m)
 	case panicked:
-		panic("what this actor had begun panicked") // so that the dispatcher gives it back
+		panic("a task of this verification panicked") // so that the dispatcher gives it back
 	case beginAnew:
 		if a.mode == working && a.open(m.domain) != nil {
 			a.spawn(c, now, m.domain)
@@ -445,10 +445,10 @@ func (a *Actor) settle(c actor.Context, now time.Time, atOnce bool) {
 	cases := a.plan.cases[:len(results)]
 	a.call(c, func(ctx context.Context) any {
 		began := time.Now()
-		ctx, told := a.options.Tracer.Begin(ctx, span.Settle)
-		told.ID(span.Verification, s.Lease.Verification)
-		told.Count(span.Settlement, s.Number)
-		told.Count(span.Addresses, int64(len(results)))
+		ctx, told := a.options.Tracer.Begin(ctx, tracing.Settle)
+		told.ID(tracing.Verification, s.Lease.Verification)
+		told.Count(tracing.Settlement, s.Number)
+		told.Count(tracing.Addresses, int64(len(results)))
 		s.Evidence = a.pack(results, cases)
 		state, err := a.options.Book.Settle(ctx, s)
 		told.End(err != nil)

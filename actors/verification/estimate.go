@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/actors/wire"
 )
 
@@ -83,10 +83,10 @@ func (o *outlook) finish() (time.Time, string) {
 func (o *outlook) queueEnd(key string, q *queue) (time.Time, string) {
 	from := latest(o.now, q.until)
 	switch q.cause {
-	case view.Causes[wire.Cause_PAUSED], view.Causes[wire.Cause_NO_SOURCE], view.Causes[wire.Cause_NO_SHARE],
-		view.Causes[wire.Cause_UNREACHED]:
+	case inspect.Causes[wire.Cause_PAUSED], inspect.Causes[wire.Cause_NO_SOURCE], inspect.Causes[wire.Cause_NO_SHARE],
+		inspect.Causes[wire.Cause_UNREACHED]:
 		// A receiver that is paused tells how many it will ask in an hour if there is an end.
-		ends := q.cause == view.Causes[wire.Cause_PAUSED] && q.perHour > 0 && q.until.After(o.now)
+		ends := q.cause == inspect.Causes[wire.Cause_PAUSED] && q.perHour > 0 && q.until.After(o.now)
 		if !ends && q.until.Sub(o.now) <= renewedWithin {
 			return time.Time{}, fmt.Sprintf("%d addresses wait for receiver %s, and nobody can say how long: %s",
 				q.addresses, key, q.cause)
@@ -94,11 +94,11 @@ func (o *outlook) queueEnd(key string, q *queue) (time.Time, string) {
 	}
 	rate := float64(q.perHour) / 3600
 	questions := float64(q.addresses) + q.again
-	if rate <= 0 || questions <= float64(q.perHour) && q.cause != view.Causes[wire.Cause_BUDGET] {
+	if rate <= 0 || questions <= float64(q.perHour) && q.cause != inspect.Causes[wire.Cause_BUDGET] {
 		rate = max(rate, q.asked) // what an hour allows may go faster, while nothing is used up
 	}
 	if rate <= 0 {
-		if q.cause != view.Causes[wire.Cause_FREE] {
+		if q.cause != inspect.Causes[wire.Cause_FREE] {
 			rate = o.finalRate
 		}
 		if rate <= 0 { // it has only begun: as one that is not known

@@ -12,7 +12,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/actors/wire"
 	"rollcall/ledger"
 	"rollcall/smtp"
@@ -220,8 +220,8 @@ type mix struct {
 type said struct {
 	at, finish time.Time
 	why        string
-	part       float64     // of the addresses that are final
-	waits      []view.Wait // for what the others do
+	part       float64        // of the addresses that are final
+	waits      []inspect.Wait // for what the others do
 }
 
 // TestEstimate runs lists of several kinds and says how good the estimate of their finish
@@ -317,14 +317,14 @@ func (r *run) listen() (all []said, began, ended time.Time) {
 }
 
 // asks asks what the run waits for.
-func (r *run) asks() (view.Verification, bool) {
+func (r *run) asks() (inspect.Verification, bool) {
 	// Soon, since one that ends with its question unanswered would be taken to end that much later.
 	answer, err := r.w.system.Root.RequestFuture(r.pid, Ask{}, time.Second).Result()
-	v, ok := answer.(view.Verification)
+	v, ok := answer.(inspect.Verification)
 	return v, ok && err == nil
 }
 
-func sumOf(waits []view.Wait) (n int) {
+func sumOf(waits []inspect.Wait) (n int) {
 	for _, w := range waits {
 		n += w.Addresses
 	}

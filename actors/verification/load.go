@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"rollcall/actors/intake"
-	"rollcall/actors/span"
 	"rollcall/ledger"
+	"rollcall/ledger/tracing"
 )
 
 // loaded is what comes of reading a verification: a plan to work on, or, when
@@ -50,13 +50,13 @@ func loadOnce(ctx context.Context, o Options, v ledger.Verification, l ledger.Le
 	if v.Status == ledger.Cancelling {
 		return loaded{state: v}, nil
 	}
-	within, told := o.Tracer.Begin(ctx, span.Intake)
-	told.ID(span.Verification, v.ID)
+	within, told := o.Tracer.Begin(ctx, tracing.Intake)
+	told.ID(tracing.Verification, v.ID)
 	f, err := readFile(within, o, v)
 	if f != nil {
-		told.Count(span.Addresses, int64(f.Len()))
+		told.Count(tracing.Addresses, int64(f.Len()))
 	}
-	told.Count(span.Bytes, v.Bytes)
+	told.Count(tracing.Bytes, v.Bytes)
 	told.End(err != nil)
 	preparing := v.Status == ledger.Preparing
 	if defect := (*intake.Defect)(nil); errors.As(err, &defect) && preparing {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/ledger"
 )
 
@@ -42,9 +42,9 @@ func (a *Actor) survey(now time.Time, listed bool) survey {
 }
 
 // told answers an Ask.
-func (a *Actor) told(now time.Time) view.Verification {
+func (a *Actor) told(now time.Time) inspect.Verification {
 	s := a.survey(now, true)
-	v := view.Verification{ID: a.state.ID.String(), Workspace: a.state.Workspace.String(),
+	v := inspect.Verification{ID: a.state.ID.String(), Workspace: a.state.Workspace.String(),
 		Status: string(a.state.Status), Total: a.state.Total, Final: s.final, At: s.at,
 		Waits: s.waits, Why: s.why, Finish: whole(s.finish)}
 	switch a.mode {
@@ -96,7 +96,7 @@ func (a *Actor) mark(c actor.Context, now time.Time) {
 	})
 }
 
-// news says whether what is expected now is worth telling, after what was told last.
+// news reports whether the new estimate differs enough from the published one.
 func (o outlooks) news(now time.Time, next ledger.Outlook) bool {
 	return moved(now, o.Next, next.Next) || moved(now, o.Expected, next.Expected)
 }

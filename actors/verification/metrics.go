@@ -36,7 +36,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		unkept: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_evidence_not_kept_total",
 			Help: "Settlements without their evidence: a fault of ours."}),
 		parked: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_verifications_parked_total",
-			Help: "Verifications that gave their lease and memory back because their next work was far away."}),
+			Help: "Verifications that were parked: they gave back their lease and memory until their next work."}),
 	}
 	r.MustRegister(m.parked, m.outcomes, m.settlements, m.settling, m.unsettled, m.domains, m.crashes, m.refused, m.unkept)
 	return m

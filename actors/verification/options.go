@@ -11,8 +11,8 @@ import (
 
 	"rollcall/actors/domain"
 	"rollcall/actors/runqueue"
-	"rollcall/actors/span"
 	"rollcall/ledger"
+	"rollcall/ledger/tracing"
 )
 
 // Book is what a verification actor needs of the ledger.
@@ -41,7 +41,7 @@ type Options struct {
 	Left       *atomic.Int64    // addresses that this node has and that are not settled
 	Log        *slog.Logger
 	Metrics    *Metrics
-	Tracer     *span.Tracer // nil: nothing is traced
+	Tracer     *tracing.Tracer // nil: nothing is traced
 }
 
 // Validate says which option is missing.
@@ -61,7 +61,7 @@ type (
 	Look struct{}
 	// Drain asks it to settle what it has, give its lease back and end.
 	Drain struct{}
-	// Ask asks what its open addresses wait for; it responds with a view.Verification.
+	// Ask asks what its open addresses wait for; it responds with a inspect.Verification.
 	Ask struct{}
 	// Lost says that its lease is gone: it must end and write nothing more.
 	Lost struct{}

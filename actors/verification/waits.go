@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 )
 
 const (
@@ -36,16 +36,16 @@ type survey struct {
 	at     time.Time
 	final  int64 // in the ledger
 	listed bool
-	waits  []view.Wait // when it is listed
-	finish time.Time   // zero: nobody can say
-	why    string      // why not
+	waits  []inspect.Wait // when it is listed
+	finish time.Time      // zero: nobody can say
+	why    string         // why not
 }
 
 // survey looks at all domains at work.
 func (p *plan) survey(now, begun, deadline time.Time, listed bool) survey {
 	var sums sums
 	if listed {
-		sums = make(map[sumKey]*view.Wait)
+		sums = make(map[sumKey]*inspect.Wait)
 	}
 	o := outlook{now: now, begun: begun, deadline: deadline, pending: len(p.pending), took: p.took,
 		queues: map[string]*queue{}, domains: len(p.ids) - p.next,
@@ -55,8 +55,8 @@ func (p *plan) survey(now, begun, deadline time.Time, listed bool) survey {
 	for _, w := range p.open {
 		w.sum(now, sums, &o)
 	}
-	sums.add(view.Wait{Addresses: o.addresses, For: view.ForDomain})
-	sums.add(view.Wait{Addresses: o.pending, For: view.ForLedger})
+	sums.add(inspect.Wait{Addresses: o.addresses, For: inspect.ForDomain})
+	sums.add(inspect.Wait{Addresses: o.pending, For: inspect.ForLedger})
 	s := survey{at: now, listed: listed}
 	s.finish, s.why = o.finish()
 	sums.hasten(o.queues)
@@ -67,7 +67,7 @@ func (p *plan) survey(now, begun, deadline time.Time, listed bool) survey {
 // sum adds what the addresses of one domain wait for.
 func (w *work) sum(now time.Time, all sums, o *outlook) {
 	if len(w.told.Waits) == 0 {
-		all.add(view.Wait{Addresses: w.left, For: view.ForRoute})
+		all.add(inspect.Wait{Addresses: w.left, For: inspect.ForRoute})
 		o.notClear(w)
 		return
 	}
@@ -88,7 +88,7 @@ func (w *work) sum(now time.Time, all sums, o *outlook) {
 		over -= gone
 		t.Addresses -= gone
 		all.add(t)
-		if t.Receiver != "" && (t.For == view.ForReceiver || t.For == view.ForRetry) {
+		if t.Receiver != "" && (t.For == inspect.ForReceiver || t.For == inspect.ForRetry) {
 			o.wait(now, w, t)
 		}
 	}
@@ -101,17 +101,17 @@ func (o *outlook) notClear(w *work) {
 }
 
 // wait adds addresses that are at a receiver, or come back to it.
-func (o *outlook) wait(now time.Time, w *work, t view.Wait) {
+func (o *outlook) wait(now time.Time, w *work, t inspect.Wait) {
 	if t.Addresses == 0 {
 		return
 	}
 	q := o.queues[t.Receiver]
 	if q == nil {
-		q = &queue{cause: view.Causes[0]}
+		q = &queue{cause: inspect.Causes[0]}
 		o.queues[t.Receiver] = q
 	}
 	q.addresses += t.Addresses
-	if t.For != view.ForReceiver {
+	if t.For != inspect.ForReceiver {
 		return
 	}
 	q.again += float64(t.Addresses) * w.told.PutOff
@@ -119,7 +119,7 @@ func (o *outlook) wait(now time.Time, w *work, t view.Wait) {
 		q.wait = max(q.wait, w.told.Wait)
 	}
 	q.perHour, q.until = max(q.perHour, t.PerHour), latest(q.until, t.Until)
-	if t.Cause != view.Causes[0] {
+	if t.Cause != inspect.Causes[0] {
 		q.cause = t.Cause
 	}
 	if age := now.Sub(w.begun).Seconds(); age > 0 {
@@ -131,9 +131,9 @@ func (o *outlook) wait(now time.Time, w *work, t view.Wait) {
 type sumKey struct{ what, receiver, cause, reason string }
 
 // sums are addresses by what they wait for; nil counts nothing.
-type sums map[sumKey]*view.Wait
+type sums map[sumKey]*inspect.Wait
 
-func (s sums) add(w view.Wait) {
+func (s sums) add(w inspect.Wait) {
 	if w.Addresses <= 0 || s == nil {
 		return
 	}
@@ -163,12 +163,12 @@ func (s sums) hasten(queues map[string]*queue) {
 
 // list gives the waits, the most addresses first. Beyond waitsMax those are summed that
 // differ in their receiver only.
-func (s sums) list() []view.Wait {
-	out := make([]view.Wait, 0, len(s))
+func (s sums) list() []inspect.Wait {
+	out := make([]inspect.Wait, 0, len(s))
 	for _, w := range s {
 		out = append(out, *w)
 	}
-	slices.SortFunc(out, func(a, b view.Wait) int {
+	slices.SortFunc(out, func(a, b inspect.Wait) int {
 		if a.Addresses != b.Addresses {
 			return b.Addresses - a.Addresses
 		}

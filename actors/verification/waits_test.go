@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"rollcall/actors/domain"
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/ledger"
 )
 
@@ -59,7 +59,7 @@ func TestAPauseMakesItWait(t *testing.T) {
 		v, _ := r.asks()
 		most := v.Waits[0]
 		if v.Status != "waiting" || !v.Finish.IsZero() || !strings.Contains(v.Why, "slow.test") ||
-			most.For != view.ForReceiver || most.Cause != "paused" || most.Until.IsZero() {
+			most.For != inspect.ForReceiver || most.Cause != "paused" || most.Until.IsZero() {
 			t.Errorf("paused for 30 s: %s, expected at %v (%s), waits for %+v", v.Status, v.Finish, v.Why, most)
 		}
 		before, _ := book.told()
@@ -145,8 +145,8 @@ func TestWaitsAreBounded(t *testing.T) {
 	for _, receivers := range []int{1, waitsMax, waitsMax + 1, 5000} {
 		all, want := sums{}, 0
 		for i := range receivers {
-			all.add(view.Wait{Addresses: i + 1, For: view.ForReceiver, Receiver: fmt.Sprint("r", i),
-				Cause: view.Causes[i%len(view.Causes)], PerHour: 7, Until: noon.Add(time.Duration(i))})
+			all.add(inspect.Wait{Addresses: i + 1, For: inspect.ForReceiver, Receiver: fmt.Sprint("r", i),
+				Cause: inspect.Causes[i%len(inspect.Causes)], PerHour: 7, Until: noon.Add(time.Duration(i))})
 			want += i + 1
 		}
 		list := all.list()
@@ -163,13 +163,13 @@ func TestWaitsAreBounded(t *testing.T) {
 // TestSumOfWaits: of the same kind the first and the last time count.
 func TestSumOfWaits(t *testing.T) {
 	all := sums{}
-	kind := view.Wait{Addresses: 2, For: view.ForRetry, Reason: "greylisted"}
+	kind := inspect.Wait{Addresses: 2, For: inspect.ForRetry, Reason: "greylisted"}
 	for _, d := range []time.Duration{3, 1, 2} {
 		w := kind
 		w.Until, w.Last = noon.Add(d), noon.Add(10*d)
 		all.add(w)
 	}
-	all.add(view.Wait{For: view.ForRoute})
+	all.add(inspect.Wait{For: inspect.ForRoute})
 	want := kind
 	want.Addresses, want.Until, want.Last = 6, noon.Add(1), noon.Add(30)
 	if got := all.list(); len(got) != 1 || got[0] != want {
@@ -179,12 +179,12 @@ func TestSumOfWaits(t *testing.T) {
 
 // TestAnswersSinceWereTold: what became final since a domain told its waits waits no more.
 func TestAnswersSinceWereTold(t *testing.T) {
-	w := &work{size: 10, left: 4, begun: noon, told: domain.Waits{Waits: []view.Wait{
-		{Addresses: 5, For: view.ForReceiver, Receiver: "r", Cause: "free"},
-		{Addresses: 4, For: view.ForRetry, Receiver: "r", Reason: "greylisted"}}}}
+	w := &work{size: 10, left: 4, begun: noon, told: domain.Waits{Waits: []inspect.Wait{
+		{Addresses: 5, For: inspect.ForReceiver, Receiver: "r", Cause: "free"},
+		{Addresses: 4, For: inspect.ForRetry, Receiver: "r", Reason: "greylisted"}}}}
 	all, o := sums{}, outlook{now: noon, queues: map[string]*queue{}}
 	w.sum(noon.Add(time.Second), all, &o)
-	if got := all.list(); sumOf(got) != 4 || len(got) != 1 || got[0].For != view.ForRetry {
+	if got := all.list(); sumOf(got) != 4 || len(got) != 1 || got[0].For != inspect.ForRetry {
 		t.Errorf("4 of 10 are open: %+v", got)
 	}
 	if q := o.queues["r"]; q.addresses != 4 {
@@ -198,8 +198,8 @@ func BenchmarkSurvey(b *testing.B) {
 	for i := range heldMax {
 		key := fmt.Sprint("r", i)
 		p.open[key] = &work{size: 10, left: 10, begun: noon, told: domain.Waits{Ends: noon.Add(time.Hour),
-			Waits: []view.Wait{{Addresses: 5, For: view.ForReceiver, Receiver: key, Cause: "free"},
-				{Addresses: 5, For: view.ForRetry, Receiver: key, Reason: "greylisted"}}}}
+			Waits: []inspect.Wait{{Addresses: 5, For: inspect.ForReceiver, Receiver: key, Cause: "free"},
+				{Addresses: 5, For: inspect.ForRetry, Receiver: key, Reason: "greylisted"}}}}
 	}
 	for _, listed := range []bool{false, true} {
 		b.Run(fmt.Sprintf("listed=%v", listed), func(b *testing.B) {
@@ -218,7 +218,7 @@ func BenchmarkSurvey(b *testing.B) {
 func TestAnHourIsNoLessThanTheFinish(t *testing.T) {
 	for left, want := range map[int]int{60: 7200, 720: 360} {
 		w := &work{size: left + 200, left: left, begun: noon.Add(-100 * time.Second), told: domain.Waits{
-			Waits: []view.Wait{{Addresses: left, For: view.ForReceiver, Receiver: "r.test", PerHour: 360}}}}
+			Waits: []inspect.Wait{{Addresses: left, For: inspect.ForReceiver, Receiver: "r.test", PerHour: 360}}}}
 		p := &plan{open: map[string]*work{"d.test": w}, starts: []uint32{0}}
 		s := p.survey(noon, w.begun, time.Time{}, true)
 		took := time.Duration(float64(left) / float64(want) * float64(time.Hour)).Round(time.Second)

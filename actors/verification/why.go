@@ -7,17 +7,16 @@ import (
 	"strings"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
-	"rollcall/smtp/throttle"
 )
 
 // nameMax bounds the name of a receiver in what a customer is told: that of a domain.
 const nameMax = 253
 
-// atReceiver says, for each of view.Causes, why a receiver is not asked more, as what follows its name.
-var atReceiver = [len(view.Causes)]string{
+// atReceiver says, for each of inspect.Causes, why a receiver is not asked more, as what follows its name.
+var atReceiver = [len(inspect.Causes)]string{
 	wire.Cause_FREE:        "which is being asked now",
 	wire.Cause_ALLOWANCE:   "which we may only ask slowly",
 	wire.Cause_CONNECTIONS: "to which no more connections may be opened now",
@@ -64,15 +63,15 @@ var putOffBy = func() map[string]string {
 }()
 
 // because says why the addresses of a wait are not asked now, as what follows the name of a receiver.
-func because(w view.Wait) string {
+func because(w inspect.Wait) string {
 	switch w.For {
-	case view.ForRetry:
+	case inspect.ForRetry:
 		return cmp.Or(putOffBy[w.Reason], putOffAnyhow)
-	case view.ForControl:
+	case inspect.ForControl:
 		return "where we first find out whether every address is accepted"
 	}
-	text := atReceiver[max(0, slices.Index(view.Causes[:], w.Cause))]
-	if w.PerHour > 0 && (w.Cause == view.Causes[wire.Cause_BUDGET] || w.Cause == view.Causes[wire.Cause_ALLOWANCE]) {
+	text := atReceiver[max(0, slices.Index(inspect.Causes[:], w.Cause))]
+	if w.PerHour > 0 && (w.Cause == inspect.Causes[wire.Cause_BUDGET] || w.Cause == inspect.Causes[wire.Cause_ALLOWANCE]) {
 		text += fmt.Sprintf(" (we ask about %d addresses an hour)", w.PerHour)
 	}
 	return text
@@ -83,16 +82,16 @@ func because(w view.Wait) string {
 type place struct {
 	name      string // of the receiver; "": it has none
 	addresses int
-	most      view.Wait // of its waits, that of the most addresses
+	most      inspect.Wait // of its waits, that of the most addresses
 }
 
 // places sums waits by receiver, that with the most addresses first. What is final waits for
 // the ledger and for nobody else: it is left out.
-func places(waits []view.Wait) []place {
+func places(waits []inspect.Wait) []place {
 	var list []place
 	at := map[string]int{}
 	for _, w := range waits {
-		if w.For == view.ForLedger || w.Addresses <= 0 {
+		if w.For == inspect.ForLedger || w.Addresses <= 0 {
 			continue
 		}
 		name := shownName(w.Receiver)
@@ -115,10 +114,9 @@ func places(waits []view.Wait) []place {
 	return list
 }
 
-// shownName is the key of a receiver as customers see it, without its shard; "" when it is no name
+// shownName is the key of a receiver as customers see it; "" when it is no name
 // of a host or domain.
-func shownName(key string) string {
-	name := throttle.Unsharded(key)
+func shownName(name string) string {
 	strange := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(".-_", r)
 	}
@@ -150,9 +148,9 @@ func (p place) begins() string {
 		text, their = "1 address waits for ", "its"
 	}
 	switch {
-	case p.most.For == view.ForDomain:
+	case p.most.For == inspect.ForDomain:
 		return text + their + " turn"
-	case p.most.For == view.ForRoute:
+	case p.most.For == inspect.ForRoute:
 		return text + "an answer from name servers"
 	case p.name == "":
 		return text + their + " receiver, " + because(p.most)

@@ -7,64 +7,63 @@ import (
 
 	"pgregory.net/rapid"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/smtp"
-	"rollcall/smtp/throttle"
 )
 
 // TestWhatACustomerIsToldOfAWait: who is waited for, why, and until when.
 func TestWhatACustomerIsToldOfAWait(t *testing.T) {
 	soon, late := noon.Add(2*time.Hour+4*time.Minute+time.Second), noon.Add(30*time.Hour)
-	at := func(n int, receiver, cause string) view.Wait {
-		return view.Wait{Addresses: n, For: view.ForReceiver, Receiver: receiver, Cause: cause}
+	at := func(n int, receiver, cause string) inspect.Wait {
+		return inspect.Wait{Addresses: n, For: inspect.ForReceiver, Receiver: receiver, Cause: cause}
 	}
-	again := func(n int, receiver string, r smtp.Reason) view.Wait {
-		return view.Wait{Addresses: n, For: view.ForRetry, Receiver: receiver, Reason: r.String()}
+	again := func(n int, receiver string, r smtp.Reason) inspect.Wait {
+		return inspect.Wait{Addresses: n, For: inspect.ForRetry, Receiver: receiver, Reason: r.String()}
 	}
 	budget := at(812, "mx.example", "budget")
 	budget.PerHour = 20
 	free := at(3, "mx.example", "free")
 	free.PerHour = 20
 	for _, c := range []struct {
-		waits  []view.Wait
+		waits  []inspect.Wait
 		finish time.Time
 		want   string
 	}{
-		{[]view.Wait{budget}, soon, "812 addresses wait for mx.example, which takes only a few refusals an hour from strangers " +
+		{[]inspect.Wait{budget}, soon, "812 addresses wait for mx.example, which takes only a few refusals an hour from strangers " +
 			"(we ask about 20 addresses an hour); the last is expected at 14:05 UTC."},
-		{[]view.Wait{again(1, "a.example", smtp.Greylisted)}, soon,
+		{[]inspect.Wait{again(1, "a.example", smtp.Greylisted)}, soon,
 			"1 address waits for a.example, which makes strangers come back later (greylisting); it is expected at 14:05 UTC."},
-		{[]view.Wait{at(2, "a.example", "paused"), at(1, "b.example", "penalty")}, time.Time{},
+		{[]inspect.Wait{at(2, "a.example", "paused"), at(1, "b.example", "penalty")}, time.Time{},
 			"2 addresses wait for a.example, where our operators have paused the work, and 1 for another receiver; " +
 				"nobody can say when the last will be done."},
-		{[]view.Wait{at(1, "a.example", "unreached")}, time.Time{},
+		{[]inspect.Wait{at(1, "a.example", "unreached")}, time.Time{},
 			"1 address waits for a.example, whose mail servers we cannot reach; nobody can say when it will be done."},
-		{[]view.Wait{at(30, "b.example", "penalty"), at(20, "a.example", "connections"), again(15, "a.example", smtp.ReceiverBusy),
+		{[]inspect.Wait{at(30, "b.example", "penalty"), at(20, "a.example", "connections"), again(15, "a.example", smtp.ReceiverBusy),
 			at(10, "c.example", "allowance")}, late,
 			"35 addresses wait for a.example, to which no more connections may be opened now, and 40 for 2 other receivers; " +
 				"the last is expected on 3 January 2030 at 18:00 UTC."},
-		{[]view.Wait{at(3, throttle.ShardKey("a.example", 1, 4), "no share"), at(3, throttle.ShardKey("a.example", 2, 4), "no share")},
-			late, "6 addresses wait for a.example, which this service cannot ask at the moment; " +
+		{[]inspect.Wait{at(3, "a.example", "no share"), at(3, "a.example", "no share")}, late,
+			"6 addresses wait for a.example, which this service cannot ask at the moment; " +
 				"the last is expected on 3 January 2030 at 18:00 UTC."},
-		{[]view.Wait{free, {Addresses: 1, For: view.ForControl, Receiver: "b.example"}, {Addresses: 9, For: view.ForLedger}}, soon,
+		{[]inspect.Wait{free, {Addresses: 1, For: inspect.ForControl, Receiver: "b.example"}, {Addresses: 9, For: inspect.ForLedger}}, soon,
 			"3 addresses wait for mx.example, which is being asked now, and 1 for another receiver; " +
 				"the last is expected at 14:05 UTC."},
-		{[]view.Wait{{Addresses: 4, For: view.ForControl, Receiver: "b.example"}, {Addresses: 1, For: view.ForRoute}}, soon,
+		{[]inspect.Wait{{Addresses: 4, For: inspect.ForControl, Receiver: "b.example"}, {Addresses: 1, For: inspect.ForRoute}}, soon,
 			"4 addresses wait for b.example, where we first find out whether every address is accepted, and 1 waits for " +
 				"something else; the last is expected at 14:05 UTC."},
-		{[]view.Wait{again(2, "", smtp.DNSFailed), at(1, "b.example", "no healthy source")}, soon,
+		{[]inspect.Wait{again(2, "", smtp.DNSFailed), at(1, "b.example", "no healthy source")}, soon,
 			"2 addresses wait for their receiver, whose name servers did not answer, and 1 for another receiver; " +
 				"the last is expected at 14:05 UTC."},
-		{[]view.Wait{{Addresses: 5, For: view.ForDomain}, again(4, "a.example", smtp.NoRcptAnswer)}, soon,
+		{[]inspect.Wait{{Addresses: 5, For: inspect.ForDomain}, again(4, "a.example", smtp.NoRcptAnswer)}, soon,
 			"5 addresses wait for their turn, and 4 for another receiver; the last is expected at 14:05 UTC."},
-		{[]view.Wait{{Addresses: 1, For: view.ForRoute}}, noon.Add(-time.Hour),
+		{[]inspect.Wait{{Addresses: 1, For: inspect.ForRoute}}, noon.Add(-time.Hour),
 			"1 address waits for an answer from name servers; it is expected at 12:00 UTC."},
-		{[]view.Wait{at(2, "a.example\x1b[2J", "penalty"), again(1, "a@b.example", smtp.Syntax)}, soon,
+		{[]inspect.Wait{at(2, "a.example\x1b[2J", "penalty"), again(1, "a@b.example", smtp.Syntax)}, soon,
 			"2 addresses wait for their receiver, which wanted us to slow down, and 1 waits for something else; " +
 				"the last is expected at 14:05 UTC."},
-		{[]view.Wait{{Addresses: 9, For: view.ForLedger}}, soon,
+		{[]inspect.Wait{{Addresses: 9, For: inspect.ForLedger}}, soon,
 			"What is left waits for its receivers; the last is expected at 14:05 UTC."},
 	} {
 		if got := (survey{at: noon, waits: c.waits, finish: c.finish}).sentence(); got != c.want {
@@ -76,8 +75,8 @@ func TestWhatACustomerIsToldOfAWait(t *testing.T) {
 // TestEachCauseAndReasonIsTold in words of its own.
 func TestEachCauseAndReasonIsTold(t *testing.T) {
 	told := map[string]string{}
-	for _, cause := range view.Causes {
-		w := view.Wait{For: view.ForReceiver, Cause: cause}
+	for _, cause := range inspect.Causes {
+		w := inspect.Wait{For: inspect.ForReceiver, Cause: cause}
 		if text := because(w); text == "" || told[text] != "" {
 			t.Errorf("%s is told as %q, as %q is", cause, text, told[text])
 		} else {
@@ -85,7 +84,7 @@ func TestEachCauseAndReasonIsTold(t *testing.T) {
 		}
 	}
 	for r, text := range putOff {
-		w := view.Wait{For: view.ForRetry, Reason: r.String()}
+		w := inspect.Wait{For: inspect.ForRetry, Reason: r.String()}
 		if because(w) != text || told[text] != "" || text == putOffAnyhow {
 			t.Errorf("%s is told as %q, want %q, as %q is", r, because(w), text, told[text])
 		}
@@ -97,13 +96,13 @@ func TestEachCauseAndReasonIsTold(t *testing.T) {
 func TestWhatIsToldFitsIntoTheLedger(t *testing.T) {
 	name := strings.Repeat("long-label.", 23)[:nameMax]
 	reason := func(t *rapid.T) string { return smtp.Reason(rapid.IntRange(0, 40).Draw(t, "reason")).String() }
-	wait := rapid.Custom(func(t *rapid.T) view.Wait {
-		what := rapid.SampledFrom([]string{view.ForRoute, view.ForReceiver, view.ForRetry, view.ForControl, view.ForDomain,
-			view.ForLedger, "something new"})
-		return view.Wait{Addresses: rapid.SampledFrom([]int{0, 1, 2, 10_000_000}).Draw(t, "addresses"),
+	wait := rapid.Custom(func(t *rapid.T) inspect.Wait {
+		what := rapid.SampledFrom([]string{inspect.ForRoute, inspect.ForReceiver, inspect.ForRetry, inspect.ForControl, inspect.ForDomain,
+			inspect.ForLedger, "something new"})
+		return inspect.Wait{Addresses: rapid.SampledFrom([]int{0, 1, 2, 10_000_000}).Draw(t, "addresses"),
 			For: what.Draw(t, "for"), Reason: reason(t),
 			Receiver: rapid.SampledFrom([]string{"", name, "mx.example", "x@y.example", name + "x", "ä.example", "\x00"}).Draw(t, "receiver"),
-			Cause:    rapid.SampledFrom(append(view.Causes[:], "", "something new")).Draw(t, "cause"),
+			Cause:    rapid.SampledFrom(append(inspect.Causes[:], "", "something new")).Draw(t, "cause"),
 			PerHour:  rapid.SampledFrom([]int{0, 1, 1 << 40}).Draw(t, "per hour")}
 	})
 	effort.Check(t, func(t *rapid.T) {

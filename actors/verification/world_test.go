@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/actors/domain"
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/actors/wire"
 	"rollcall/config/effort"
 	"rollcall/ledger"
@@ -297,7 +297,7 @@ func (w *world) starts(o Options, v ledger.Verification, l ledger.Lease) *run {
 		case Ask:
 			if _, parked := w.wakes(v); parked { // as the ledger says
 				now := w.sees(v.ID)
-				c.Respond(view.Verification{Total: now.Total, Final: now.Counts.Sum(), Finish: now.Expected})
+				c.Respond(inspect.Verification{Total: now.Total, Final: now.Counts.Sum(), Finish: now.Expected})
 				return
 			}
 			c.RequestWithCustomSender(child, m, c.Sender())

@@ -50,9 +50,9 @@ func New(r prometheus.Registerer, log *slog.Logger) *Watchdog {
 func newWatchdog(r prometheus.Registerer, log *slog.Logger, clock func() time.Time, cpu func() time.Duration) *Watchdog {
 	w := &Watchdog{log: log, clock: clock, cpu: cpu,
 		pauses: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_process_pauses_total",
-			Help: "Times for which nothing of this process ran for a second or longer."}),
+			Help: "Pauses in which nothing of this process ran for a second or longer."}),
 		paused: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_process_paused_seconds_total",
-			Help: "Seconds of these times together."})}
+			Help: "Total seconds of these pauses."})}
 	now := clock()
 	w.ran.Store(&now)
 	w.used = cpu()

@@ -31,7 +31,6 @@ const waitMax = 366 * 24 * time.Hour
 type TaskKey struct {
 	Verification uuid.UUID
 	Domain       string
-	Shard        uint32
 }
 
 // Key gives the comparable form; a malformed verification id gives the zero UUID.
@@ -40,7 +39,7 @@ func (t *Task) Key() TaskKey {
 	if err != nil {
 		id = uuid.Nil
 	}
-	return TaskKey{Verification: id, Domain: t.GetDomain(), Shard: t.GetShard()}
+	return TaskKey{Verification: id, Domain: t.GetDomain()}
 }
 
 // Hosts turns a route's hosts into their message form.

@@ -151,7 +151,6 @@ type Task struct {
 	Verification  []byte                 `protobuf:"bytes,1,opt,name=verification,proto3" json:"verification,omitempty"` // 16 bytes
 	Epoch         int64                  `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Domain        string                 `protobuf:"bytes,3,opt,name=domain,proto3" json:"domain,omitempty"` // lower-case A-label
-	Shard         uint32                 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"`  // part of the receiver that the addresses of this task map to, from 0
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -205,13 +204,6 @@ func (x *Task) GetDomain() string {
 		return x.Domain
 	}
 	return ""
-}
-
-func (x *Task) GetShard() uint32 {
-	if x != nil {
-		return x.Shard
-	}
-	return 0
 }
 
 type Host struct {
@@ -1154,12 +1146,11 @@ var File_wire_proto protoreflect.FileDescriptor
 const file_wire_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"wire.proto\x12\rrollcall.wire\"n\n" +
+	"wire.proto\x12\rrollcall.wire\"X\n" +
 	"\x04Task\x12\"\n" +
 	"\fverification\x18\x01 \x01(\fR\fverification\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x16\n" +
-	"\x06domain\x18\x03 \x01(\tR\x06domain\x12\x14\n" +
-	"\x05shard\x18\x04 \x01(\rR\x05shard\"0\n" +
+	"\x06domain\x18\x03 \x01(\tR\x06domain\"0\n" +
 	"\x04Host\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05addrs\x18\x02 \x03(\fR\x05addrs\"\xb1\x01\n" +

@@ -46,12 +46,11 @@ func TestTaskKey(t *testing.T) {
 		task *Task
 		want TaskKey
 	}{
-		{"whole", &Task{Verification: id[:], Epoch: 4, Domain: "example.test"}, TaskKey{id, "example.test", 0}},
-		{"a shard", &Task{Verification: id[:], Domain: "example.test", Shard: 3}, TaskKey{id, "example.test", 3}},
+		{"whole", &Task{Verification: id[:], Epoch: 4, Domain: "example.test"}, TaskKey{id, "example.test"}},
 		{"none", nil, TaskKey{}},
-		{"short id", &Task{Verification: id[:15], Domain: "example.test"}, TaskKey{uuid.Nil, "example.test", 0}},
+		{"short id", &Task{Verification: id[:15], Domain: "example.test"}, TaskKey{uuid.Nil, "example.test"}},
 		{"long id", &Task{Verification: append(id[:], 1), Domain: "example.test"},
-			TaskKey{uuid.Nil, "example.test", 0}},
+			TaskKey{uuid.Nil, "example.test"}},
 	} {
 		if got := c.task.Key(); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
@@ -152,7 +151,7 @@ func TestTimesToComeTravelAsDurations(t *testing.T) {
 // with names of 253 and four addresses each; 500 answers with long texts.
 func TestMessagesStayUnderTheirBound(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("x", n) }
-	task := &Task{Verification: make([]byte, 16), Epoch: math.MaxInt64, Domain: long(253), Shard: math.MaxUint32}
+	task := &Task{Verification: make([]byte, 16), Epoch: math.MaxInt64, Domain: long(253)}
 	offer := &Offer{Task: task, Chunk: math.MaxUint64, ExpiresInMs: math.MaxInt64}
 	for range 5 {
 		h := &Host{Name: long(253)}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"testing"
 
-	"rollcall/cluster"
 	"rollcall/cluster/clustertest"
 	"rollcall/config/effort"
 )
@@ -13,7 +12,7 @@ import (
 // them; those two stay what they are to each other.
 func TestANodeOnACopyOfTheLedgerIsRefused(t *testing.T) {
 	effort.NotShort(t, "a copy is told from its original when a lost node would be counted out")
-	w := clustertest.New(t, 3, func(i int, o *cluster.Options) {
+	w := clustertest.New(t, 3, func(i int, o *clustertest.Options) {
 		if i == 2 { // what it uses is by another ledger, and not counted here
 			o.Comply = func(context.Context, func(string) (int, int)) error { return nil }
 		}

@@ -27,7 +27,7 @@ func (a *answering) set(by func(ctx context.Context, node int, question []byte) 
 // TestErrands: every member is asked, within bounds, and who is lost is named.
 func TestErrands(t *testing.T) {
 	var answers answering
-	w := clustertest.New(t, 3, func(i int, o *cluster.Options) {
+	w := clustertest.New(t, 3, func(i int, o *clustertest.Options) {
 		o.Answer = func(ctx context.Context, question []byte) ([]byte, error) {
 			return (*answers.by.Load())(ctx, i, question)
 		}

@@ -130,8 +130,8 @@ func TestANodeThatStopsIsNotUndrained(t *testing.T) {
 }
 
 func TestTheOlderOfTwoProcessesOfANodeMustEnd(t *testing.T) {
-	var first *cluster.Options
-	w := clustertest.New(t, 3, func(i int, o *cluster.Options) {
+	var first *clustertest.Options
+	w := clustertest.New(t, 3, func(i int, o *clustertest.Options) {
 		if i == 1 {
 			first = o
 		}
@@ -176,21 +176,21 @@ func (l otherLedger) Identity(ctx context.Context) (uuid.UUID, error) {
 
 func TestAStrangerIsRefusedOnBothSides(t *testing.T) {
 	strangers := []struct {
-		change    func(o *cluster.Options)
+		change    func(o *clustertest.Options)
 		want      error
 		says, log string // in the error, and in the log of the member
 	}{
 		{}, {},
-		{func(o *cluster.Options) { o.Name, o.Peers.Gossip.Cluster = "second", "second" }, cluster.ErrRefused,
+		{func(o *clustertest.Options) { o.Name, o.Peers.Gossip.Cluster = "second", "second" }, cluster.ErrRefused,
 			"cluster.name", "its_cluster=second"},
-		{func(o *cluster.Options) { o.Peers.Book = otherLedger{o.Peers.Book} }, cluster.ErrRefused,
+		{func(o *clustertest.Options) { o.Peers.Book = otherLedger{o.Peers.Book} }, cluster.ErrRefused,
 			"ledger.url", "ledger.url"},
-		{func(o *cluster.Options) { o.Wire = 2 }, cluster.ErrRefused, "wire version", "wire version 2"},
+		{func(o *clustertest.Options) { o.Wire = 2 }, cluster.ErrRefused, "wire version", "wire version 2"},
 		// It meets nobody in gossip, and the ledger is in use by another cluster.
-		{func(o *cluster.Options) { o.Name, o.Peers.Gossip.Join = "third", nil }, ledger.ErrOtherCluster,
+		{func(o *clustertest.Options) { o.Name, o.Peers.Gossip.Join = "third", nil }, ledger.ErrOtherCluster,
 			"nodes of a cluster with another name", ""},
 	}
-	w := clustertest.New(t, len(strangers), func(i int, o *cluster.Options) {
+	w := clustertest.New(t, len(strangers), func(i int, o *clustertest.Options) {
 		o.Peers.Gossip.Timing.StreamTimeout = time.Minute // a slow answer is an answer
 		if change := strangers[i].change; change != nil {
 			change(o)
@@ -223,7 +223,7 @@ func TestAStrangerIsRefusedOnBothSides(t *testing.T) {
 func TestGossipKeysAreChangedUnderTraffic(t *testing.T) {
 	effort.NotShort(t, "a change of keys takes seconds")
 	first := gossip.NewKey()
-	w := clustertest.New(t, 3, func(_ int, o *cluster.Options) {
+	w := clustertest.New(t, 3, func(_ int, o *clustertest.Options) {
 		path := filepath.Join(t.TempDir(), "gossip.key")
 		err := os.WriteFile(path, []byte(first+"\n"), 0o600)
 		if err == nil {

@@ -21,6 +21,27 @@ import (
 	"rollcall/cluster/secure"
 )
 
+// Options is what a node of a World is made with.
+type Options struct {
+	cluster.Options
+	Kinds  cluster.Kinds
+	Answer cluster.Answer // nil: it answers no errands
+	Unfit  string         // why it must not probe when it starts; "": it may
+}
+
+// startNode makes the node a member.
+func (o Options) startNode(ctx context.Context) (*cluster.Node, error) {
+	n, err := cluster.New(o.Options)
+	if err != nil {
+		return nil, err
+	}
+	n.SetUnfit(o.Unfit)
+	if err := n.Serve(ctx, o.Kinds, o.Answer); err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
 // Node is one node of a World. What it has of cluster.Node may be used after Join.
 type Node struct {
 	*cluster.Node
@@ -33,18 +54,18 @@ type Node struct {
 	wire    *gossiptest.Transport
 	book    *book
 	door    *door
-	options cluster.Options
+	options Options
 	held    net.Conn      // see touch
 	gate    chan struct{} // closed by Join
-	started chan struct{} // closed when Start has returned
-	err     error         // of Start
+	started chan struct{} // closed when Serve has returned
+	err     error         // of Serve
 	cancel  context.CancelFunc
 	once    sync.Once
 	ended   error
 }
 
 // open makes a node and opens its port of actor traffic.
-func (w *World) open(i int, change func(i int, o *cluster.Options)) {
+func (w *World) open(i int, change func(i int, o *Options)) {
 	w.t.Helper()
 	n := &Node{world: w, Name: fmt.Sprintf("node-%d", i), Log: &Log{}, Metrics: prometheus.NewRegistry(),
 		wire: w.network.Transport(), gate: make(chan struct{}), started: make(chan struct{})}
@@ -59,11 +80,11 @@ func (w *World) open(i int, change func(i int, o *cluster.Options)) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	n.options = cluster.Options{Name: "test", Node: uuid.New(), Kinds: w.Echo.kinds(i), Host: n.Name,
+	n.options = Options{Kinds: w.Echo.kinds(i), Options: cluster.Options{Name: "test", Node: uuid.New(), Host: n.Name,
 		Version: "v1.0.0", Wire: 1, Log: log, Registerer: n.Metrics, Comply: w.Use.comply(i),
 		Load: func() cluster.Load { return cluster.Load{} }, Times: Times(),
 		Peers: &cluster.Peers{Book: n.book, Actors: n.door.inside(), Advertise: n.door.host(), Identity: identity, Traffic: traffic,
-			Gossip: gossip.Options{Cluster: "test", Networks: networks, Timing: Gossip(), Log: log, Transport: n.wire}}}
+			Gossip: gossip.Options{Cluster: "test", Networks: networks, Timing: Gossip(), Log: log, Transport: n.wire}}}}
 	if i > 0 {
 		n.options.Peers.Gossip.Join = []string{w.nodes[0].wire.Address()}
 	}
@@ -81,7 +102,7 @@ func (n *Node) start() {
 	ctx, n.cancel = context.WithCancel(context.Background())
 	go func() {
 		defer close(n.started)
-		n.Node, n.err = cluster.Start(ctx, n.options)
+		n.Node, n.err = n.options.startNode(ctx)
 	}()
 	select {
 	case <-n.book.arrived:

@@ -17,7 +17,6 @@ import (
 	"rollcall/actors/receiver"
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/wire"
-	"rollcall/cluster"
 	"rollcall/cluster/clustertest"
 	"rollcall/config/effort"
 	"rollcall/smtp"
@@ -38,7 +37,7 @@ func TestFiguresOfReceivers(t *testing.T) {
 		t.Skip("takes a minute: run it with -long")
 	}
 	var living []*receiver.Registry
-	w := clustertest.Open(t, 3, func(_ int, o *cluster.Options) {
+	w := clustertest.Open(t, 3, func(_ int, o *clustertest.Options) {
 		l := receiver.NewRegistry()
 		kinds, err := receiver.Kinds(waiting(l, receiver.NewMetrics(o.Registerer)))
 		if err != nil {

@@ -3,7 +3,6 @@ package clustertest_test
 import (
 	"testing"
 
-	"rollcall/cluster"
 	"rollcall/cluster/clustertest"
 	"rollcall/ledger"
 )
@@ -44,7 +43,7 @@ func unfit(t *testing.T, w *clustertest.World) {
 }
 
 func TestWhenNoNodeIsFitNobodyProbes(t *testing.T) {
-	w := clustertest.New(t, 2, func(_ int, o *cluster.Options) { o.Unfit = "not checked yet" })
+	w := clustertest.New(t, 2, func(_ int, o *clustertest.Options) { o.Unfit = "not checked yet" })
 	w.MustJoin(0)
 	w.MustJoin(1)
 	key := w.Use.Keys()[0]

@@ -60,7 +60,7 @@ type World struct {
 // New makes the test a parallel one. The ports of all tests of a package are opened
 // before any of them is used, because the actor library sets the process-wide
 // logger of its transport whenever it opens one: a data race with every port in use.
-func New(t *testing.T, n int, change func(i int, o *cluster.Options)) *World {
+func New(t *testing.T, n int, change func(i int, o *Options)) *World {
 	t.Helper()
 	w := Open(t, n, change)
 	t.Parallel()
@@ -68,7 +68,7 @@ func New(t *testing.T, n int, change func(i int, o *cluster.Options)) *World {
 }
 
 // Open is New for a test that is not parallel, which must be alone with its ports.
-func Open(t *testing.T, n int, change func(i int, o *cluster.Options)) *World {
+func Open(t *testing.T, n int, change func(i int, o *Options)) *World {
 	t.Helper()
 	w := &World{t: t, network: gossiptest.New(), Use: newUse(), Echo: newEcho()}
 	// What a disk keeps is not the subject, and it is removed after the world is closed.

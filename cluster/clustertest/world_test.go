@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/cluster"
 	"rollcall/cluster/clustertest"
 	"rollcall/config/effort"
 	"rollcall/ledger"
@@ -90,7 +89,7 @@ func resolveAll(w *clustertest.World, from int, owners map[string]int) {
 func TestNodesComeAndDie(t *testing.T) {
 	effort.NotShort(t, "a whole story of five nodes takes seconds")
 	var third uuid.UUID
-	w := clustertest.New(t, 5, func(i int, o *cluster.Options) {
+	w := clustertest.New(t, 5, func(i int, o *clustertest.Options) {
 		switch i {
 		case 2:
 			third = o.Node

@@ -31,9 +31,9 @@ func newMeters(r prometheus.Registerer, t *table) (*meters, error) {
 		units: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_gossip_units_total",
 			Help: "Packets and streams of gossip, by direction."}, []string{"direction", "unit"}),
 		drops: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_gossip_dropped_total",
-			Help: "Packets and streams that were not let in, by reason."}, []string{"unit", "reason"}),
+			Help: "Packets and streams that the guard dropped, by reason."}, []string{"unit", "reason"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_gossip_refused_total",
-			Help: "Times a node was not taken as a member, by what differs."}, []string{"reason"}),
+			Help: "Times a node was refused as a member, by what differs."}, []string{"reason"}),
 	}
 	m.all = []prometheus.Collector{m.bytes, m.units, m.drops, m.refused}
 	for _, state := range []string{stateAlive, stateSuspect, stateDraining} {

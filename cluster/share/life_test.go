@@ -310,7 +310,7 @@ func (w *world) comply(l *life) {
 }
 
 // die is the end of a process whose system says so to receivers. Those that do not hear it are not
-// known to anybody, but for those that its row names: docs/cluster.md says so.
+// known to anybody, but for those that its row names: cluster/share/README.md says so.
 func (w *world) die(l *life) {
 	l.exists, l.sockets = false, false
 	for key := range l.silent {

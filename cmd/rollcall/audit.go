@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
+	"rollcall/http/admin"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
 )
@@ -43,13 +45,13 @@ func newAudit(e environment) *cobra.Command {
 		}
 		view := newAuditView(report, read, time.Since(began))
 		if *asJSON {
-			err = printJSON(c.OutOrStdout(), view)
+			err = term.PrintJSON(c.OutOrStdout(), view)
 		} else {
 			err = view.print(c.OutOrStdout())
 		}
 		if err == nil && report.Found > 0 {
 			err = fmt.Errorf("%w (violations: %s): stop granting and selling credits until this is understood",
-				errViolations, grouped(report.Found))
+				errViolations, term.Grouped(report.Found))
 		}
 		return err
 	}
@@ -58,9 +60,9 @@ func newAudit(e environment) *cobra.Command {
 
 // audit asks for a report, and says whom.
 func audit(ctx context.Context, from *ledgerFlags) (report ledger.AuditReport, read reading, err error) {
-	err = from.read(ctx, func(client *adminClient, at reading) error {
+	err = from.read(ctx, func(client *client.Admin, at reading) error {
 		read = at
-		return client.call(ctx, "GET", "/v1/audit", nil, &report)
+		return client.Call(ctx, "GET", "/v1/audit", nil, &report)
 	}, func(book *sqlstore.Store, _ config.Config, at reading) (err error) {
 		read = at
 		report, err = book.Audit(ctx)
@@ -106,10 +108,10 @@ func newAuditView(r ledger.AuditReport, read reading, took time.Duration) auditV
 // print writes the tables, within 80 columns.
 func (a auditView) print(w io.Writer) error {
 	fmt.Fprintf(w, "audit of %s\n\n", a.Read)
-	err := printTable(w, []string{"READ", "NUMBER"}, [][]string{
-		{"workspaces", grouped(a.Workspaces)}, {"verifications", grouped(a.Verifications)},
-		{"upload chunks", grouped(a.Chunks)}, {"settlements", grouped(a.Settlements)},
-		{"outcomes", grouped(a.Outcomes)}, {"entries", grouped(a.Entries)}})
+	err := term.PrintTable(w, []string{"READ", "NUMBER"}, [][]string{
+		{"workspaces", term.Grouped(a.Workspaces)}, {"verifications", term.Grouped(a.Verifications)},
+		{"upload chunks", term.Grouped(a.Chunks)}, {"settlements", term.Grouped(a.Settlements)},
+		{"outcomes", term.Grouped(a.Outcomes)}, {"entries", term.Grouped(a.Entries)}})
 	if err != nil {
 		return err
 	}
@@ -120,9 +122,9 @@ func (a auditView) print(w io.Writer) error {
 	for _, i := range a.Invariants {
 		holds := "yes"
 		if i.Violations > 0 {
-			holds = "NO: " + grouped(int64(i.Violations))
+			holds = "NO: " + term.Grouped(int64(i.Violations))
 		}
-		fmt.Fprintf(w, "%-11s  %-9s  %s\n", i.ID, holds, wrapped(i.Holds, 24))
+		fmt.Fprintf(w, "%-11s  %-9s  %s\n", i.ID, holds, term.Wrapped(i.Holds, 24))
 	}
 	a.printCorrections(w)
 	if a.Found == 0 {
@@ -138,38 +140,138 @@ func (a auditView) printViolations(w io.Writer) error {
 		if i.Violations == 0 {
 			continue
 		}
-		fmt.Fprintf(w, "\n%s: %s\n\n    To do: %s\n\n", i.ID, wrapped(i.Holds, len(i.ID)+2), wrapped(i.Do, 11))
+		fmt.Fprintf(w, "\n%s: %s\n\n    To do: %s\n\n", i.ID, term.Wrapped(i.Holds, len(i.ID)+2), term.Wrapped(i.Do, 11))
 		for _, v := range a.Violations {
 			if v.Invariant == i.ID {
-				fmt.Fprintf(w, "    %s\n        %s\n", v.Subject, wrapped(v.Detail, 8))
+				fmt.Fprintf(w, "    %s\n        %s\n", v.Subject, term.Wrapped(v.Detail, 8))
 			}
 		}
 	}
-	_, err := fmt.Fprintf(w, "\n%s violations were found, %s are listed; read in %.1f s\n", grouped(a.Found),
-		grouped(int64(len(a.Violations))), a.Took)
+	_, err := fmt.Fprintf(w, "\n%s violations were found, %s are listed; read in %.1f s\n", term.Grouped(a.Found),
+		term.Grouped(int64(len(a.Violations))), a.Took)
 	return err
 }
 
-// columns is what a terminal has at least.
-const columns = 80
-
-// wrapped breaks a text into lines that fit beside an indent; the first line
-// stands where it is written.
-func wrapped(text string, indent int) string {
-	var b strings.Builder
-	at := indent
-	for i, word := range strings.Fields(text) {
-		switch length := utf8.RuneCountInString(word); {
-		case i == 0:
-			at += length
-		case at+1+length > columns:
-			b.WriteString("\n" + strings.Repeat(" ", indent))
-			at = indent + length
-		default:
-			b.WriteByte(' ')
-			at += 1 + length
-		}
-		b.WriteString(word)
+func newAuditCorrect(from *ledgerFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "correct SUBJECT --reason TEXT",
+		Short: "Set right what an audit found about a workspace or a verification, by entries and a note",
+		Long: "Audit the ledger and set right what is found about SUBJECT, as `rollcall audit` names it.\n\n" +
+			"Nothing that is there is changed or deleted. The account of a workspace becomes what its entries make, and\n" +
+			"holds what its verifications hold: one part of the correction enters what had moved the account without an\n" +
+			"entry, the other moves the credits back. With --keep-account they stay where they are, and are entered.\n" +
+			"What is wrong with a verification that is over stays as it is and is noted as known, word for word: an audit\n" +
+			"finds it no more, and names the correction instead. If credits are owed to the customer, grant them.\n\n" +
+			"A violation that can be mended is refused, such as bytes that should be erased. Understand the cause first: see\n" +
+			"docs/operators/operations.md. The correction stands in `rollcall log` too.",
+		Example: "  rollcall audit correct 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --reason 'credits added by hand on 3 March'",
+		Args:    wantArgs("SUBJECT"), ValidArgsFunction: completeFinding(from.node),
 	}
-	return b.String()
+	asJSON, call := jsonFlag(c), admin.CorrectionCall{ID: uuid.NewString()}
+	c.Flags().StringVar(&call.Reason, "reason", "", "why, for the book and the operator log; required")
+	c.Flags().BoolVar(&call.Keep, "keep-account", false, "leave the account of the workspace as it is")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if call.Reason == "" {
+			return term.UsageError("--reason is missing: write what happened, for whoever reads the book later")
+		}
+		call.Subject = args[0]
+		done, err := correct(c.Context(), from, call)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return term.PrintJSON(c.OutOrStdout(), done)
+		}
+		return done.print(c.OutOrStdout())
+	}
+	return c
+}
+
+// correctionView is what a correction tells.
+type correctionView struct {
+	Read reading `json:"read"`
+	ledger.Correction
+}
+
+// correct has a correction made, by the node or in the ledger itself.
+func correct(ctx context.Context, from *ledgerFlags, call admin.CorrectionCall) (done correctionView, err error) {
+	err = from.at(func(client *client.Admin, at reading) error {
+		done.Read = at
+		return client.Call(ctx, "POST", "/v1/audit/corrections", call, &done.Correction)
+	}, func(c config.Config, at reading) error {
+		author, err := from.node.author()
+		if err != nil {
+			return err
+		}
+		book, err := sqlstore.Open(ctx, c.Ledger.URL, sqlstore.Options{})
+		if err != nil {
+			return err
+		}
+		done.Read = at
+		done.Correction, err = book.Correct(ledger.WithAuthor(ctx, author), ledger.CorrectionCall{
+			ID: uuid.MustParse(call.ID), Subject: call.Subject, Reason: call.Reason, Keep: call.Keep})
+		return errors.Join(err, book.Close())
+	})
+	return done, err
+}
+
+// print writes the correction, within 80 columns.
+func (c correctionView) print(w io.Writer) error {
+	fmt.Fprintf(w, "in %s\n\ncorrection %s of %s\n\n", c.Read, c.ID, term.Printable(c.Subject))
+	for _, v := range c.Findings {
+		fmt.Fprintf(w, "%-11s  %s\n", v.Invariant, term.Wrapped(v.Detail, 13))
+	}
+	if len(c.Entries) == 0 {
+		_, err := fmt.Fprintf(w, "\nnoted as known; no credits moved\n")
+		return err
+	}
+	fmt.Fprintln(w)
+	var rows [][]string
+	for _, e := range c.Entries {
+		what := "found in the account"
+		if e.Number == ledger.CorrectionMoved {
+			what = "moved now"
+		}
+		rows = append(rows, []string{string(e.Kind), term.Grouped(int64(e.Amount)), what})
+	}
+	return term.PrintTable(w, []string{"ENTRY", "CREDITS", "WHAT"}, rows)
+}
+
+// completeFinding offers what an audit finds something about, if it is quick.
+func completeFinding(node *adminFlags) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, _ string) (subjects []string, _ cobra.ShellCompDirective) {
+		client, err := node.client()
+		if err != nil || len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
+		defer cancel()
+		var report ledger.AuditReport
+		told := map[string]bool{}
+		if err := client.Call(ctx, "GET", "/v1/audit", nil, &report); err == nil {
+			for _, v := range report.Violations {
+				if !told[v.Subject] {
+					subjects = append(subjects, v.Subject+"\t"+v.Invariant)
+				}
+				told[v.Subject] = true
+			}
+		}
+		return subjects, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// printCorrections names what was set right.
+func (a auditView) printCorrections(w io.Writer) {
+	if len(a.Corrections) > 0 {
+		fmt.Fprintf(w, "\nCORRECTED, newest first\n")
+	}
+	for _, c := range a.Corrections {
+		by := ""
+		if c.Author != "" {
+			by = " by " + term.Printable(c.Author)
+		}
+		text := fmt.Sprintf("findings: %d; corrected %s%s: %s", len(c.Findings), c.At.UTC().Format(time.RFC3339), by,
+			term.Printable(c.Reason))
+		fmt.Fprintf(w, "    %s\n        %s\n", term.Printable(c.Subject), term.Wrapped(text, 8))
+	}
 }

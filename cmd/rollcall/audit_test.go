@@ -2,153 +2,27 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
-	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/cmd/rollcall/term"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/sqlstore"
 )
-
-// auditScript is a ledger whose audits are told in advance; the last one is repeated.
-type auditScript struct {
-	steps []auditStep
-	at    []time.Time
-}
-
-type auditStep struct {
-	report ledger.AuditReport
-	err    error
-	takes  time.Duration
-}
-
-func (a *auditScript) Audit(ctx context.Context) (ledger.AuditReport, error) {
-	step := a.steps[min(len(a.at), len(a.steps)-1)]
-	a.at = append(a.at, time.Now())
-	select {
-	case <-time.After(step.takes):
-		return step.report, step.err
-	case <-ctx.Done():
-		return ledger.AuditReport{}, ctx.Err()
-	}
-}
-
-// selfAuditRig runs a self-audit of a script in the bubble for a time, and gives
-// its metrics, without the common part of their names, and its log.
-func selfAuditRig(t *testing.T, file string, script *auditScript, runs time.Duration) (map[string]float64,
-	string) {
-	t.Helper()
-	var log bytes.Buffer
-	registry := prometheus.NewRegistry()
-	s := newSelfAudit(script, time.Hour, file, engineOptions{registry: registry,
-		log: slog.New(slog.NewTextHandler(&log, nil))})
-	ctx, cancel := context.WithTimeout(t.Context(), runs)
-	defer cancel()
-	s.run(ctx)
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	metrics := map[string]float64{}
-	for _, f := range families {
-		metrics[strings.TrimPrefix(f.GetName(), "rollcall_audit_")] = f.GetMetric()[0].GetGauge().GetValue()
-	}
-	return metrics, log.String()
-}
-
-// TestSelfAuditRunsSoonAndThenEveryHour: an audit that fails or takes long does
-// not end the round, and the time of the last one stands still.
-func TestSelfAuditRunsSoonAndThenEveryHour(t *testing.T) {
-	file := filepath.Join(t.TempDir(), auditFile)
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		script := &auditScript{steps: []auditStep{
-			{report: ledger.AuditReport{Entries: 7}, takes: 30 * time.Second},
-			{takes: 100 * time.Hour}, // cut off after the hour
-			{err: errors.New("database away")},
-		}}
-		metrics, log := selfAuditRig(t, file, script, 5*time.Hour)
-		if len(script.at) < 4 || len(script.at) > 6 {
-			t.Fatalf("%d audits in 5 h: %v", len(script.at), script.at)
-		}
-		if first := script.at[0].Sub(start); first > auditFirst {
-			t.Errorf("the first audit after %v", first)
-		}
-		for i, wait := range []time.Duration{30 * time.Second, time.Hour} {
-			gap := script.at[i+1].Sub(script.at[i]) - wait
-			if gap < 57*time.Minute || gap > 63*time.Minute {
-				t.Errorf("audit %d begins %v after the end of the one before", i+1, gap)
-			}
-		}
-		want := float64(script.at[0].Add(30*time.Second).UnixMilli()) / 1000
-		if got := metrics["last_success_timestamp_seconds"]; got != want {
-			t.Errorf("last success at %v, want %v", got, want)
-		}
-		if got := metrics["duration_seconds"]; got != 30 {
-			t.Errorf("took %v s, want 30", got)
-		}
-		if strings.Count(log, "self-audit failed") < 2 || strings.Contains(log, "ERROR") {
-			t.Errorf("log:\n%s", log)
-		}
-	})
-}
-
-// TestSelfAuditTellsViolations with ids and no details, in a bounded number of lines.
-func TestSelfAuditTellsViolations(t *testing.T) {
-	file := filepath.Join(t.TempDir(), auditFile)
-	synctest.Test(t, func(t *testing.T) {
-		report := ledger.AuditReport{Found: 2000}
-		for range ledger.ViolationsMax {
-			report.Violations = append(report.Violations,
-				ledger.Violation{Invariant: "I4", Subject: "abc", Detail: "secret"})
-		}
-		metrics, log := selfAuditRig(t, file, &auditScript{steps: []auditStep{{report: report}}}, 10*time.Minute)
-		if n := strings.Count(log, `"the books do not add up" invariant=I4 subject=abc`); n != violationsLogged ||
-			strings.Contains(log, "secret") || !strings.Contains(log, "violations=2000") {
-			t.Errorf("%d lines in\n%s", n, log)
-		}
-		if got := metrics["violations"]; got != 2000 {
-			t.Errorf("metric: %v", got)
-		}
-	})
-}
-
-// TestSelfAuditTellsAnOlderLedger once, also over a restart.
-func TestSelfAuditTellsAnOlderLedger(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "data", auditFile)
-	for _, c := range []struct {
-		name    string
-		entries int64
-		older   bool
-	}{
-		{"first", 100, false}, {"same", 100, false}, {"restored", 60, true}, {"restored still", 61, false},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			script := &auditScript{steps: []auditStep{{report: ledger.AuditReport{Entries: c.entries}}}}
-			_, log := selfAuditRig(t, file, script, 10*time.Minute)
-			if told := strings.Contains(log, "level=ERROR msg=\"the ledger is older"); told != c.older {
-				t.Errorf("%s: told %v:\n%s", c.name, told, log)
-			}
-		})
-	}
-}
 
 // TestAuditIsReadOnATerminal: what is found stands with what to do, within 80 columns.
 func TestAuditIsReadOnATerminal(t *testing.T) {
@@ -184,7 +58,7 @@ func TestAuditIsReadOnATerminal(t *testing.T) {
 		t.Errorf("%d of %d are explained in\n%s", n, len(ledger.Invariants()), &broken)
 	}
 	for _, line := range strings.Split(sound.String()+broken.String(), "\n") {
-		if utf8.RuneCountInString(line) > columns {
+		if utf8.RuneCountInString(line) > term.Columns {
 			t.Errorf("%d columns: %s", utf8.RuneCountInString(line), line)
 		}
 	}
@@ -202,13 +76,13 @@ func TestAuditIsReadOnATerminal(t *testing.T) {
 // TestEveryInvariantIsInTheRunbook: what the audit says to do has its one home in
 // package ledger; the document repeats it.
 func TestEveryInvariantIsInTheRunbook(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(houseRoot, "docs", "operations.md"))
+	text, err := os.ReadFile(filepath.Join(HouseRoot, "docs", "operators", "operations.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, i := range ledger.Invariants() {
 		if row := fmt.Sprintf("| %s | %s | %s |\n", i.ID, i.Holds, i.Do); !strings.Contains(string(text), row) {
-			t.Errorf("docs/operations.md has no row %s", row)
+			t.Errorf("docs/operators/operations.md has no row %s", row)
 		}
 	}
 }
@@ -262,7 +136,8 @@ func TestANodeFindsByItselfThatItsBooksAreOff(t *testing.T) {
 		t.Errorf("correct: got code %d, %s", code, stderr)
 	}
 	code, stdout, stderr = c.run("audit")
-	if code != exitDone || !strings.Contains(stdout, "CORRECTED, newest first") || !strings.Contains(stdout, "found by hand") ||
+	if code != exitDone || !strings.Contains(stdout, "CORRECTED, newest first") || !strings.Contains(stdout,
+		"found by hand") ||
 		!strings.Contains(stdout, "a gift") {
 		t.Errorf("audit: got code %d, %s%s", code, stdout, stderr)
 	}
@@ -307,11 +182,13 @@ func report(t *testing.T, stdout string) string {
 // correctsTheBooks sets right what was found about a workspace, as an operator would.
 func (c *cli) correctsTheBooks(node *background, workspace string) {
 	c.t.Helper()
-	if code, _, stderr := c.run("audit", "correct", workspace); code != exitUsage || !strings.Contains(stderr, "--reason is missing") {
+	if code, _, stderr := c.run("audit", "correct", workspace); code != exitUsage || !strings.Contains(stderr,
+		"--reason is missing") {
 		c.t.Errorf("without a reason: code %d, %s", code, stderr)
 	}
 	code, stdout, stderr := c.run("audit", "correct", workspace, "--reason", "found by hand", "--author", "mara")
-	if code != exitDone || !strings.Contains(stdout, "withdrawal  1        moved now") || !strings.Contains(stdout, "I3 ") {
+	if code != exitDone || !strings.Contains(stdout, "withdrawal  1        moved now") || !strings.Contains(stdout,
+		"I3 ") {
 		c.t.Errorf("correct: got code %d, %s%s", code, stdout, stderr)
 	}
 	node.waitFor("ledger audited")
@@ -321,7 +198,7 @@ func (c *cli) correctsTheBooks(node *background, workspace string) {
 		c.t.Errorf("audit: got code %d, %s%s", code, stdout, stderr)
 	}
 	code, stdout, stderr = c.run("audit", "correct", workspace, "--reason", "again")
-	if code != exitFailed || !strings.Contains(stderr, "finds nothing about this subject") {
+	if code != exitFailed || !strings.Contains(stderr, "no open finding for this subject") {
 		c.t.Errorf("again: got code %d, %s%s", code, stdout, stderr)
 	}
 	code, stdout, _ = c.run("log", "--json")
@@ -334,7 +211,8 @@ func (c *cli) correctsTheBooks(node *background, workspace string) {
 func TestAVerifyingFileWithoutATotalMakesAnAuditRed(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
-	book, err := sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(c.folder, "rollcall-data", "ledger.db"), sqlstore.Options{})
+	book, err := sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(c.folder, "rollcall-data", "ledger.db"),
+		sqlstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -349,7 +227,8 @@ func TestAVerifyingFileWithoutATotalMakesAnAuditRed(t *testing.T) {
 	}
 	c.spoils(`UPDATE verifications SET total = -1, records = 0, duplicates = 0`)
 	code, stdout, _ := c.run("audit")
-	if code != exitFailed || !strings.Contains(stdout, "verifying with a total of -1") || !strings.Contains(stdout, v.ID.String()) {
+	if code != exitFailed || !strings.Contains(stdout, "verifying with a total of -1") || !strings.Contains(stdout,
+		v.ID.String()) {
 		t.Errorf("got code %d, %s", code, stdout)
 	}
 }

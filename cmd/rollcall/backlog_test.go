@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 )
 
 func TestABacklogIsShown(t *testing.T) {
 	var b strings.Builder
-	d := view.ReceiverDetail{Receiver: view.Receiver{Key: "example.test", Queued: 1500, Behind: 1200, Oldest: 60}}
-	if err := printReceivers(&b, []view.ReceiverDetail{d}, time.Now()); err != nil {
+	d := inspect.ReceiverDetail{Receiver: inspect.Receiver{Key: "example.test", Queued: 1500, Behind: 1200, Oldest: 60}}
+	if err := printReceivers(&b, []inspect.ReceiverDetail{d}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	holds(t, unfolded(b.String()), "1,500, the oldest for", "; 1,200 of them are not handed over to it yet")
@@ -27,7 +27,7 @@ func TestAReplayOfTooLittleSaysAtLeast(t *testing.T) {
 			"record shows\n"},
 	} {
 		var b strings.Builder
-		err := printThrottleReplay(&b, view.Replayed{Receivers: []view.ReceiverReplay{{Key: "example.test",
+		err := printThrottleReplay(&b, inspect.Replayed{Receivers: []inspect.ReceiverReplay{{Key: "example.test",
 			Asked: 1500, Would: 1600, Delay: -10, AtLeast: c.atLeast}}})
 		if err != nil {
 			t.Fatal(err)

@@ -10,19 +10,20 @@ import (
 	"syscall"
 	"testing"
 
+	"rollcall/cmd/rollcall/client"
 	"rollcall/http/api"
 	"rollcall/ledger/sqlstore"
 )
 
 // TestRestoredBackupGoesOn takes a backup of a node in the middle of a file,
 // loses the node and its ledger, puts the backup in its place as
-// docs/operations.md says, and sees the file through: each address has one
+// docs/operators/operations.md says, and sees the file through: each address has one
 // outcome, the credits add up.
 func TestRestoredBackupGoesOn(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	node, service := startDev(c)
-	var tenant tenant
+	var tenant client.Tenant
 	text, err := os.ReadFile(filepath.Join(c.folder, "rollcall-data", "dev.json"))
 	if err == nil {
 		err = json.Unmarshal(text, &tenant)
@@ -73,7 +74,7 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 	if n := strings.Count(string(results), ",valid,"); err != nil || n != 20 {
 		t.Errorf("got %d valid addresses and %v, want 20", n, err)
 	}
-	c.addUp(tenant.Workspace, newAPIClient(service, tenant.Key, func(string) {}))
+	c.addUp(tenant.Workspace, client.NewAPI(service, tenant.Key, func(string) {}))
 	if code, stdout, _ := c.run("audit"); code != exitDone {
 		t.Errorf("audit at the end: got code %d and %s", code, stdout)
 	}
@@ -99,12 +100,12 @@ func (c *cli) ask(into any, args ...string) {
 
 // addUp reads the entries of the one verification of a workspace with 20
 // addresses, in both forms.
-func (c *cli) addUp(workspace string, customer *apiClient) {
+func (c *cli) addUp(workspace string, customer *client.API) {
 	c.t.Helper()
 	var report struct{ Settlements int64 }
 	c.ask(&report, "audit", "--json")
 	var page api.History
-	_, err := customer.askJSON(c.t.Context(), "GET", "/v1/verifications", nil, &page)
+	_, err := customer.AskJSON(c.t.Context(), "GET", "/v1/verifications", nil, &page)
 	if err != nil || len(page.Verifications) != 1 {
 		c.t.Fatalf("history: %+v, %v", page, err)
 	}

@@ -16,6 +16,7 @@ import (
 // TestReceiversThatAnswerNobody: a file with receivers that never give one answer ends by itself, though
 // most of its addresses are never asked, because few at a time are at such a receiver.
 func TestReceiversThatAnswerNobody(t *testing.T) {
+	t.Parallel()
 	kinds := []string{"hextensions", "hendlessrcpt", "dropgreeting", "droprcpt", "unreachable"}
 	if effort.Long() {
 		kinds = append(kinds, "silent") // a greeting is waited for a minute

@@ -14,15 +14,17 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/http/api"
 )
 
 // bystander is another tenant, with one verification for each kind of request.
 type bystander struct {
 	t        *testing.T
-	client   *apiClient
+	client   *client.API
 	rig      *rig
-	tenant   tenant
+	tenant   client.Tenant
 	identity uuid.UUID    // of a create that comes in the fault
 	finished api.Creation // has results
 	doomed   api.Creation // to be cancelled
@@ -36,17 +38,17 @@ const bystanderFile = "email\nghost1@by-clean.test\nghost2@by-clean.test\n"
 func (r *rig) bystander(ctx context.Context) *bystander {
 	r.t.Helper()
 	b := &bystander{t: r.t, rig: r, identity: uuid.New()}
-	token, err := readToken(filepath.Join(r.folder, "rollcall-data"))
+	token, err := client.ReadToken(filepath.Join(r.folder, "rollcall-data"))
 	if err == nil {
-		b.tenant, err = openTenant(ctx, newAdminClient(r.admin, token), tenantOptions{
-			file: filepath.Join(r.folder, "bystander.json"), workspace: "bystander", credits: 100})
+		b.tenant, err = client.OpenTenant(ctx, client.NewAdmin(r.admin, token), client.TenantOptions{
+			File: filepath.Join(r.folder, "bystander.json"), Workspace: "bystander", Credits: 100})
 	}
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	b.client = newAPIClient(r.api, b.tenant.Key, func(string) {})
+	b.client = client.NewAPI(r.api, b.tenant.Key, func(string) {})
 	for _, made := range []*api.Creation{&b.finished, &b.doomed, &b.waiting} {
-		if *made, err = b.client.create(ctx, uuid.New(), int64(len(bystanderFile)), "by.csv"); err != nil {
+		if *made, err = b.client.Create(ctx, uuid.New(), int64(len(bystanderFile)), "by.csv"); err != nil {
 			r.t.Fatal(err)
 		}
 	}
@@ -58,7 +60,7 @@ func (r *rig) bystander(ctx context.Context) *bystander {
 func (b *bystander) upload(ctx context.Context, v api.Creation) {
 	b.t.Helper()
 	size := int64(len(bystanderFile))
-	if err := b.client.upload(ctx, v.Upload.URL, strings.NewReader(bystanderFile), size, func(int64) {}); err != nil {
+	if err := b.client.Upload(ctx, v.Upload.URL, strings.NewReader(bystanderFile), size, func(int64) {}); err != nil {
 		b.t.Fatal(err)
 	}
 	for {
@@ -66,7 +68,7 @@ func (b *bystander) upload(ctx context.Context, v api.Creation) {
 		if err == nil && d.CompletedAt != nil {
 			return
 		}
-		if sleep(ctx, 20*time.Millisecond) != nil {
+		if term.Sleep(ctx, 20*time.Millisecond) != nil {
 			b.t.Fatalf("no end of a small file in sight: %+v, %v", d, err)
 		}
 	}
@@ -150,7 +152,7 @@ func (b *bystander) reads(ctx context.Context) {
 	}
 }
 
-// refused wants every write answered with "later" (RELIABILITY 4.4 and 4.5).
+// refused wants every write answered with "later".
 func (b *bystander) refused(ctx context.Context) {
 	b.t.Helper()
 	b.wantLater("create", b.create(ctx), api.ServiceUnavailable)
@@ -227,7 +229,7 @@ func (b *bystander) wantLater(what string, a answered, code api.Code) {
 // and every credit accounted for.
 func (b *bystander) served(ctx context.Context) {
 	b.t.Helper()
-	made, err := b.client.create(ctx, b.identity, int64(len(bystanderFile)), "")
+	made, err := b.client.Create(ctx, b.identity, int64(len(bystanderFile)), "")
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -235,12 +237,12 @@ func (b *bystander) served(ctx context.Context) {
 	b.upload(ctx, b.waiting)
 	var cancelled api.Detail
 	path := "/v1/verifications/" + b.doomed.ID + "/cancel"
-	if _, err := b.client.askJSON(ctx, http.MethodPost, path, nil, &cancelled); err != nil ||
+	if _, err := b.client.AskJSON(ctx, http.MethodPost, path, nil, &cancelled); err != nil ||
 		cancelled.Status != "cancelled" {
 		b.t.Errorf("cancel after the fault: %+v, %v", cancelled, err)
 	}
 	var credits api.Credits
-	_, err = b.client.askJSON(ctx, http.MethodGet, "/v1/credits", nil, &credits)
+	_, err = b.client.AskJSON(ctx, http.MethodGet, "/v1/credits", nil, &credits)
 	if want := int64(100 - 3*strings.Count(bystanderFile, "@")); err != nil || credits.Credits != want {
 		b.t.Errorf("got %d credits and %v, want %d", credits.Credits, err, want)
 	}

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/cmd/rollcall/node"
 	"rollcall/config/effort"
 )
 
@@ -128,7 +129,7 @@ func (c *cli) write(name, text string) string {
 // example gives the path of a file in examples.
 func example(t *testing.T, name string) string {
 	t.Helper()
-	path, err := filepath.Abs(filepath.Join(houseRoot, "examples", name))
+	path, err := filepath.Abs(filepath.Join(HouseRoot, "examples", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,11 +210,12 @@ func lastLines(stderr string) (lines string) {
 }
 
 func TestVersionAndCompletion(t *testing.T) {
+	t.Parallel()
 	c := newCLI(t)
-	var v versionView
+	var v node.Version
 	code, stdout, _ := c.run("version", "--json")
 	if err := json.Unmarshal([]byte(stdout), &v); code != exitDone || err != nil ||
-		v.Interface != interfaceVersion {
+		v.Interface != node.InterfaceVersion {
 		t.Errorf("got code %d, %v and %+v", code, err, v)
 	}
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
@@ -409,19 +411,19 @@ func TestStoppedHalfWayTheSameCommandGoesOn(t *testing.T) {
 	}
 }
 
-// TestNothingIsServedInClearToOthers: a node and `config check` refuse it, in the words of docs/edge.md.
+// TestNothingIsServedInClearToOthers: a node and `config check` refuse it, in the words of docs/start/network.md.
 func TestNothingIsServedInClearToOthers(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	file := c.write("rollcall.toml", "[http]\nlisten = \"0.0.0.0:8080\"\n")
-	document, err := os.ReadFile(filepath.Join(houseRoot, "docs", "edge.md"))
+	document, err := os.ReadFile(filepath.Join(HouseRoot, "docs", "start", "network.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"config", "check", file}, {"serve", "--config", file}} {
 		code, _, stderr := c.run(args...)
 		if code == exitDone || !strings.Contains(stderr, "http.plain = true") || !strings.Contains(string(document), stderr) {
-			t.Errorf("rollcall %q: code %d, %q, want an error that docs/edge.md has", args, code, stderr)
+			t.Errorf("rollcall %q: code %d, %q, want an error that docs/start/network.md has", args, code, stderr)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(c.folder, "rollcall-data")); err == nil {

@@ -1,13 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/http/admin"
 )
 
@@ -20,14 +27,10 @@ func newCluster(e environment) *cobra.Command {
 			"`rollcall cluster members` shows them.",
 	})
 	node := addAdminFlags(c, e)
-	c.AddCommand(newClusterMembers(node), newClusterDrain(node), newClusterUndrain(node), newClusterForget(node), newClusterKeys(node),
+	c.AddCommand(newClusterMembers(node), newClusterDrain(node), newClusterUndrain(node), newClusterForget(node),
+		newClusterKeys(node),
 		newClusterCert(e))
 	return c
-}
-
-// members asks a node who is in the cluster.
-func (c *adminClient) members(ctx context.Context) (m admin.Membership, err error) {
-	return m, c.ask(ctx, "GET", "/v1/cluster/members", nil, &m)
 }
 
 // nodeBody is the body of a call about one node; "" is the node that is asked.
@@ -48,7 +51,7 @@ func completeNode(node *adminFlags) cobra.CompletionFunc {
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
 		defer cancel()
-		known, err := client.members(ctx)
+		known, err := client.Members(ctx)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -60,20 +63,522 @@ func completeNode(node *adminFlags) cobra.CompletionFunc {
 	}
 }
 
-// isTerminal says whether a stream is a person's.
-func isTerminal(stream any) bool {
-	f, ok := fileOf(stream)
-	return ok && term.IsTerminal(int(f.Fd()))
+// drainEvery is how often a drain is looked at. Guess: what a person does not
+// take for a standstill.
+const drainEvery = time.Second
+
+// deafMax is how many answers in a row may fail while a drain is waited for: a
+// ledger that is moved to another host is back by then. Guess.
+const deafMax = 30
+
+// errLostDraining says that a node was retired before it had given all away.
+var errLostDraining = errors.New("was lost while it drained")
+
+// errUndrained says that an operator took back that a node drains.
+var errUndrained = errors.New("takes work again: somebody undrained it")
+
+// errDeaf says that nobody tells how a drain or an undrain goes on.
+var errDeaf = errors.New("how it goes on is not known")
+
+func newClusterDrain(node *adminFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "drain [NODE]",
+		Short: "Have a node give its work away and take no more",
+		Long: "Have a node give its work away and take no more. Without NODE, and with --yes, it is the one that is " +
+			"asked.\n\n" +
+			"It gives its leases back and its receivers to the other nodes, which go on within seconds, and its /readyz\n" +
+			"answers 503. When no other node serves, all files wait. It goes on to run: stop it when it has nothing left.\n" +
+			"It takes work again when it is started again, or after `rollcall cluster undrain NODE`.",
+		Example: "  rollcall cluster drain node-2 --wait && ssh node-2 systemctl restart rollcall\n" +
+			"  rollcall cluster drain --yes --wait",
+		Args:              oneNodeAtMost,
+		ValidArgsFunction: completeNode(node),
+	}
+	asJSON := jsonFlag(c)
+	wait := c.Flags().Bool("wait", false, "return when it has no leases and no receivers left")
+	yes := c.Flags().Bool("yes", false, "without NODE: yes, the node that is asked")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 && !*yes {
+			return term.UsageError("NODE is missing: name one of `rollcall cluster members`, or give --yes for the node that " +
+				"is " +
+				"asked. It takes no more work until it is started again or undrained")
+		}
+		client, err := node.client()
+		if err != nil {
+			return err
+		}
+		d := drain{client: client, tell: c.ErrOrStderr()}
+		m, err := d.ask(c.Context(), cmp.Or(args...))
+		if err == nil && *wait {
+			m, err = d.wait(c.Context(), m, drainEvery)
+		}
+		switch {
+		case err != nil:
+			return err
+		case *asJSON:
+			return term.PrintJSON(c.OutOrStdout(), m)
+		case *wait:
+			fmt.Fprintf(c.OutOrStdout(), "%s has no leases and no receivers left: it can be stopped.\n", nodeTitle(m))
+		default:
+			fmt.Fprintf(c.OutOrStdout(), "%s is asked to drain: it gives its work away and takes no more until it is started "+
+				"again\nor undrained. See `rollcall cluster members`.\n", nodeTitle(m))
+		}
+		return nil
+	}
+	return c
 }
 
-// waitFor waits, and says whether it waited to the end.
-func waitFor(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
+// oneNodeAtMost takes a NODE, or nothing.
+func oneNodeAtMost(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
 	}
+	return wantArgs("NODE")(c, args)
+}
+
+// drain has a node drained and looks at it.
+type drain struct {
+	client *client.Admin
+	tell   io.Writer
+}
+
+// ask asks for the drain, and tells when nobody is left to work.
+func (d drain) ask(ctx context.Context, node string) (m admin.Member, err error) {
+	if err := d.client.Ask(ctx, "POST", "/v1/cluster/drain", nodeBody{node}, &m); err != nil {
+		return m, err
+	}
+	known, err := d.client.Members(ctx)
+	if err != nil { // the drain is asked for all the same
+		return m, nil
+	}
+	if !slices.ContainsFunc(known.Members, func(o admin.Member) bool {
+		return o.Node != m.Node && o.State == admin.StateServing
+	}) {
+		fmt.Fprintln(d.tell, "No other node serves: verifications rest until one does.")
+	}
+	return m, nil
+}
+
+// wait returns when that process has nothing left, and gives it as it then is.
+// Its error wraps
+// errLostDraining when it was retired before, errUndrained when it takes work again, errDeaf
+// when nodes do not answer.
+func (d drain) wait(ctx context.Context, m admin.Member, every time.Duration) (admin.Member, error) {
+	drains := false
+	return watchNode(ctx, d.client, d.tell, m, every, "drain", func(m admin.Member) (done bool, err error) {
+		switch {
+		case m.State == admin.StateLeft, m.State == admin.StateDraining && m.Leases == 0 && m.Receivers == 0:
+			return true, nil
+		case m.State == admin.StateLost:
+			return true, fmt.Errorf("%s %w: other nodes take its work over by themselves; if its process is dead, run: "+
+				"rollcall cluster forget %s", nodeTitle(m), errLostDraining, m.Node)
+		case drains && (m.State == admin.StateServing || m.State == admin.StateUnfit):
+			return true, fmt.Errorf("%s %w", nodeTitle(m), errUndrained)
+		}
+		drains = drains || m.State == admin.StateDraining
+		return false, nil
+	})
+}
+
+// watchNode looks at a process until ended says that there is nothing more to wait for, and
+// gives it as it then is. It tells what changes. A process whose end is so long ago that it is
+// not shown any more has left. Its error wraps errDeaf when nodes do not answer.
+func watchNode(ctx context.Context, client *client.Admin, tell io.Writer, m admin.Member, every time.Duration,
+	what string, ended func(admin.Member) (bool, error)) (admin.Member, error) {
+	deaf, told := 0, ""
+	for {
+		known, err := client.Members(ctx)
+		if err == nil {
+			deaf = 0
+			i := slices.IndexFunc(known.Members, func(o admin.Member) bool { return o.Session == m.Session })
+			if i >= 0 {
+				m = known.Members[i]
+			} else {
+				m.State, m.Leases, m.Addresses, m.Receivers = admin.StateLeft, 0, 0, 0
+			}
+			if done, err := ended(m); done {
+				return m, err
+			}
+			if text := fmt.Sprintf("%s: leases %s, addresses %s, receivers %s", m.State, term.Grouped(int64(m.Leases)),
+				term.Grouped(m.Addresses), term.Grouped(int64(m.Receivers))); text != told {
+				told = text
+				fmt.Fprintln(tell, text)
+			}
+		} else if deaf++; deaf >= deafMax {
+			return m, fmt.Errorf("the %s was asked for, but %w: %w", what, errDeaf, err)
+		}
+		if term.Sleep(ctx, every) != nil {
+			return m, fmt.Errorf("no longer waiting (%w); what was asked for stays asked for", ctx.Err())
+		}
+	}
+}
+
+// errNotForgotten ends a forget that was not confirmed.
+var errNotForgotten = errors.New("nothing was forgotten")
+
+func newClusterForget(node *adminFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "forget NODE",
+		Short: "Say that you know that a lost node is dead",
+		Long: "Say that you know that a lost node is dead.\n\n" +
+			"Nobody in the cluster can tell a dead node from one behind a broken network, which may still speak to\n" +
+			"receivers. Receivers it was connected to are paused for up to 5 minutes, so that no limit is exceeded.\n" +
+			"When you have seen its process or its machine dead, say so: its receivers are used in full at once. If it\n" +
+			"is alive after all, limits of receivers may be exceeded. A node that beats in the ledger cannot be forgotten.",
+		Example: "  rollcall cluster forget node-3\n" +
+			"  rollcall cluster forget node-3 --yes     # in a script that has seen it dead",
+		Args:              wantArgs("NODE"),
+		ValidArgsFunction: completeNode(node),
+	}
+	yes := c.Flags().Bool("yes", false, "do not ask: I know that it is dead")
+	return adminCommand(node, c, func(client *client.Admin, args []string) (m admin.Member, err error) {
+		known, err := client.Members(c.Context())
+		if err != nil {
+			return m, err
+		}
+		m, err = admin.FindNode(known.Members, args[0], func(m admin.Member) bool { return m.State.Ended() })
+		if err != nil {
+			return m, err
+		}
+		if !*yes {
+			if !term.IsTerminal(c.InOrStdin()) {
+				return m, term.UsageError("there is no terminal to ask at: give --yes if you know that " + nodeTitle(m) +
+					" is dead")
+			}
+			if err := confirmForget(c.InOrStdin(), c.ErrOrStderr(), m); err != nil {
+				return m, err
+			}
+		}
+		return m, client.Ask(c.Context(), "POST", "/v1/cluster/forget", nodeBody{m.Node.String()}, &m)
+	}, func(w io.Writer, m admin.Member) error {
+		fmt.Fprintln(w, nodeTitle(m), "is forgotten.")
+		return nil
+	})
+}
+
+// confirmForget asks a person; errNotForgotten is any answer but yes.
+func confirmForget(in io.Reader, out io.Writer, m admin.Member) error {
+	return term.Confirm(in, out, fmt.Sprintf("%s, id %s, is %s for %s.\nTo forget it says: I know that its process is "+
+		"dead. If it is not, "+
+		"limits of\nreceivers may be exceeded.\nForget it? [y/N] ", term.Printable(m.Name), m.Node, m.State,
+		term.Span(time.Since(time.Time(m.Since)))), errNotForgotten)
+}
+
+// watchEvery is how often a watched table is renewed: nodes beat every 3 s, and
+// gossip sees most changes sooner.
+const watchEvery = 2 * time.Second
+
+func newClusterMembers(node *adminFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "members",
+		Short: "Show the nodes: state, version, load, and since when",
+		Long: "Show the nodes as the one that is asked knows them; * is that one.\n\n" +
+			"SINCE is for how long a node is in its state. LEASES are the verifications it works on, ADDRESSES\n" +
+			"what is left to do of them, RECEIVERS those that live there. What is not as it should be stands below\n" +
+			"the table, with what to do.",
+		Example: "  rollcall cluster members --watch\n" +
+			"  rollcall cluster members --json",
+		Args: wantArgs(),
+	}
+	asJSON := jsonFlag(c)
+	watch := c.Flags().Bool("watch", false, fmt.Sprintf("show them again every %d s, until Ctrl-C",
+		int(watchEvery.Seconds())))
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		client, err := node.client()
+		if err != nil {
+			return err
+		}
+		v := membersScreen{client: client, out: c.OutOrStdout(), asJSON: *asJSON,
+			redraw: term.IsTerminal(c.OutOrStdout()) && !*asJSON}
+		if *watch {
+			return v.watch(c.Context(), watchEvery)
+		}
+		known, err := client.Members(c.Context())
+		if err != nil {
+			return err
+		}
+		return v.print(known)
+	}
+	return c
+}
+
+// membersScreen shows the members of a cluster, once or again and again.
+type membersScreen struct {
+	client *client.Admin
+	out    io.Writer
+	asJSON bool
+	redraw bool // on the screen, in place of what is there
+}
+
+func (v membersScreen) print(known admin.Membership) error {
+	if v.asJSON {
+		return term.PrintJSON(v.out, known)
+	}
+	return membersTable{known, time.Now()}.print(v.out, term.TableWidth(v.out))
+}
+
+// clearScreen takes the cursor home and clears what a terminal shows (ECMA-48).
+const clearScreen = "\x1b[H\x1b[2J"
+
+// watch shows them every so often until ctx ends, which is no error. A node that
+// has answered once may go away and come back.
+func (v membersScreen) watch(ctx context.Context, every time.Duration) error {
+	for first := true; ; first = false {
+		known, err := v.client.Members(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil && first {
+			return err
+		}
+		if err = v.frame(known, err); err != nil {
+			return err
+		}
+		if term.Sleep(ctx, every) != nil {
+			return nil
+		}
+	}
+}
+
+// frame shows what a node said, or why it said nothing.
+func (v membersScreen) frame(known admin.Membership, failed error) error {
+	if v.asJSON {
+		if failed != nil {
+			return term.PrintJSON(v.out, map[string]string{"error": failed.Error()})
+		}
+		return v.print(known)
+	}
+	before, after := "", "\n"
+	if v.redraw {
+		before, after = clearScreen, ""
+	}
+	_, err := fmt.Fprintf(v.out, "%s%s\n", before, time.Now().Format(time.TimeOnly))
+	switch {
+	case err != nil:
+	case failed != nil:
+		_, err = fmt.Fprintln(v.out, term.Wrapped(failed.Error(), 0))
+	default:
+		err = v.print(known)
+	}
+	if err == nil {
+		_, err = io.WriteString(v.out, after)
+	}
+	if err != nil {
+		return fmt.Errorf("write the output: %w", err)
+	}
+	return nil
+}
+
+// membersTable is the table of a cluster's members at a moment.
+type membersTable struct {
+	admin.Membership
+	now time.Time
+}
+
+const (
+	nameLeast   = 6
+	versionMost = 10
+	nameMost    = 40 // in a sentence
+)
+
+// print writes the table and what is to be said of it; the table is no wider than width if the names allow it.
+func (t membersTable) print(w io.Writer, width int) error {
+	var b strings.Builder
+	by := "a node"
+	g := term.Table{Columns: []term.Column{{Name: "  NODE"}, {Name: "NAME", Least: nameLeast}, {Name: "STATE"},
+		{Name: "VERSION"}, {Name: "SINCE"}, {Name: "LEASES", Right: true}, {Name: "ADDRESSES", Right: true},
+		{Name: "RECEIVERS", Right: true}}}
+	for _, m := range t.Members {
+		mark := "  "
+		if m.This {
+			mark, by = "* ", term.Clipped(m.Name, 30)
+		}
+		g.Add(mark+m.Node.String()[:8], term.Printable(m.Name), string(m.State), term.Middle(m.Version, versionMost),
+			term.Span(t.now.Sub(time.Time(m.Since))), term.Short(int64(m.Leases)), term.Short(m.Addresses),
+			term.Short(int64(m.Receivers)))
+	}
+	fmt.Fprintf(&b, "cluster %s as %s sees it\n\n", term.Clipped(t.Cluster, 30), by)
+	g.Write(&b, width)
+	for _, note := range t.notes() {
+		b.WriteString("\n" + term.Wrapped(note, 0) + "\n")
+	}
+	return term.Emit(w, &b)
+}
+
+// Ages from which on something is told about a member.
+const (
+	beatLate  = 8 * time.Second // since its last beat: from then on a node uses nothing, by its fence
+	clockOff  = time.Second     // between its clock and the ledger's
+	ledgerOld = 8 * time.Second // since the ledger was read
+)
+
+// trouble is something that is not as it should be with some members.
+type trouble struct {
+	of   func(m admin.Member) (detail string, there bool)
+	what string // a name for it
+	do   string // what it means, and what to do
+}
+
+// stands is the trouble of being in a state.
+func stands(state admin.State) func(admin.Member) (string, bool) {
+	return func(m admin.Member) (string, bool) { return "", m.State == state }
+}
+
+// troubles is what there can be, the worst first.
+var troubles = []trouble{
+	{stands(admin.StateLost), "Lost", "No beat in time. For 5 minutes, or until the node is back, the receivers rest " +
+		"that it may still have SMTP sessions with. When you know that its process is dead: " +
+		"rollcall cluster forget NODE"},
+	{stands(admin.StateUnseen), "Unseen", "Beats in the ledger, but is not seen by gossip: check that " +
+		"cluster.gossip_listen can be reached by TCP and UDP in both directions, and that the gossip keys are the same."},
+	{stands(admin.StateUnlinked), "Unlinked", "Seen by gossip, but actor traffic gets no answer: check that " +
+		"cluster.actor_listen can be reached by TCP in both directions, and the certificates."},
+	{stands(admin.StateSuspect), "Suspect", "No answer to gossip: a node that stays so is taken for dead within seconds."},
+	{stands(admin.StateDraining), "Draining", "Can be stopped when LEASES and RECEIVERS are 0."},
+	{stands(admin.StateUnfit), "Unfit", "Its address, names or port 25 fail a check, so receivers would refuse it, and " +
+		"other nodes probe: run `rollcall doctor` there."},
+	{beatsLate, "Without a beat", "A node that does not reach the ledger uses no allowance until it does: check " +
+		"[ledger] url, the network and the database."},
+	{clockIsOff, "Clock is off", "Compared with the ledger's. No limit depends on it, but times in logs and " +
+		"certificates do."},
+	{disagrees, "Views differ", "The view of a node is not the one of the node that answers, or is not settled yet. " +
+		"Until it is, receivers that may be of two nodes get a part of their allowance."},
+}
+
+func beatsLate(m admin.Member) (string, bool) {
+	if m.BeatAge == nil || m.State.Ended() || term.Seconds(*m.BeatAge) < beatLate {
+		return "", false
+	}
+	return "for " + term.Span(term.Seconds(*m.BeatAge)), true
+}
+
+func clockIsOff(m admin.Member) (string, bool) {
+	if m.ClockOffset == nil {
+		return "", false
+	}
+	off := time.Duration(*m.ClockOffset) * time.Millisecond
+	side := "ahead"
+	if off < 0 {
+		side = "behind"
+	}
+	return term.Span(off.Abs()) + " " + side, off.Abs() >= clockOff
+}
+
+func disagrees(m admin.Member) (string, bool) { return "", !m.Agreed && !m.State.Ended() }
+
+// notes says what is not as it should be, and what to do.
+func (t membersTable) notes() (notes []string) {
+	if age := term.Seconds(t.LedgerAge); age >= ledgerOld {
+		notes = append(notes, fmt.Sprintf("This node has not read the ledger for %s: beats, loads and who has ended "+
+			"are as old as that. Check [ledger] url and the database.", term.Span(age)))
+	}
+	for _, x := range troubles {
+		var names []string
+		for _, m := range t.Members {
+			if detail, there := x.of(m); there {
+				names = append(names, strings.TrimSpace(nodeTitle(m)+" "+detail))
+			}
+		}
+		if len(names) > 0 {
+			notes = append(notes, fmt.Sprintf("%s: %s. %s", x.what, term.Some(names), x.do))
+		}
+	}
+	if runs := t.versions(); len(runs) > 1 {
+		notes = append(notes, fmt.Sprintf("Several versions run: %s.", term.Some(runs)))
+	}
+	return notes
+}
+
+// versions gives the versions that run, each with its number of nodes.
+func (t membersTable) versions() (runs []string) {
+	count := map[string]int{}
+	for _, m := range t.Members {
+		if !m.State.Ended() {
+			count[term.Printable(m.Version)]++
+		}
+	}
+	for _, version := range slices.Sorted(maps.Keys(count)) {
+		runs = append(runs, fmt.Sprintf("%s (%d)", version, count[version]))
+	}
+	return runs
+}
+
+// nodeTitle is how a node is named in a sentence.
+func nodeTitle(m admin.Member) string {
+	return fmt.Sprintf("%s (%.8s)", term.Clipped(m.Name, nameMost), m.Node)
+}
+
+// errNotServing says that a node does not take work though nobody wants it to drain.
+var errNotServing = errors.New("takes no work")
+
+func newClusterUndrain(node *adminFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "undrain [NODE]",
+		Short: "Have a node that was drained take work again",
+		Long: "Have a node that was drained take work again. Without NODE, and with --yes, it is the one that is asked.\n\n" +
+			"Within seconds it takes verifications and receivers again, and its /readyz answers 200. You can run it at\n" +
+			"any time during a drain. It ends only what `rollcall cluster drain` began: a node that is shutting down\n" +
+			"still shuts down. A node that nobody drained stays as it is.",
+		Example: "  rollcall cluster undrain node-2 --wait\n" +
+			"  rollcall cluster undrain --yes",
+		Args:              oneNodeAtMost,
+		ValidArgsFunction: completeNode(node),
+	}
+	asJSON := jsonFlag(c)
+	wait := c.Flags().Bool("wait", false, "return when it takes work")
+	yes := c.Flags().Bool("yes", false, "without NODE: yes, the node that is asked")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 && !*yes {
+			return term.UsageError("NODE is missing: name one of `rollcall cluster members`, or give --yes for the node that " +
+				"is asked")
+		}
+		client, err := node.client()
+		if err != nil {
+			return err
+		}
+		var m admin.Member
+		err = client.Ask(c.Context(), "POST", "/v1/cluster/undrain", nodeBody{cmp.Or(args...)}, &m)
+		if err == nil && *wait {
+			m, err = waitServing(c.Context(), client, c.ErrOrStderr(), m, drainEvery)
+		}
+		switch {
+		case err != nil:
+			return err
+		case *asJSON:
+			return term.PrintJSON(c.OutOrStdout(), m)
+		case *wait:
+			fmt.Fprintf(c.OutOrStdout(), "%s takes work.\n", nodeTitle(m))
+		default:
+			fmt.Fprintf(c.OutOrStdout(), "%s is asked to take work again. See `rollcall cluster members`.\n", nodeTitle(m))
+		}
+		return nil
+	}
+	return c
+}
+
+// unfitLooks is how many looks find a node unfit before that is believed: until its next heartbeat a node that was
+// undrained has the view of its drain, in which it is not.
+const unfitLooks = 5
+
+// waitServing returns when a process takes work, and gives it as it then is. Its error
+// wraps errNotServing when that will not be by itself, errDeaf when nodes do not answer.
+func waitServing(ctx context.Context, client *client.Admin, tell io.Writer, m admin.Member,
+	every time.Duration) (admin.Member, error) {
+	unfit := 0
+	return watchNode(ctx, client, tell, m, every, "undrain", func(m admin.Member) (bool, error) {
+		switch m.State {
+		case admin.StateServing:
+			return true, nil
+		case admin.StateLeft, admin.StateLost:
+			return true, fmt.Errorf("%s %w: it has ended (%s). Start it, and it takes work", nodeTitle(m), errNotServing,
+				m.State)
+		case admin.StateUnfit:
+			if unfit++; unfit < unfitLooks {
+				return false, nil
+			}
+			return true, fmt.Errorf("%s %w: it does not drain, but its identity fails a check: run `rollcall doctor` there",
+				nodeTitle(m), errNotServing)
+		}
+		return false, nil
+	})
 }

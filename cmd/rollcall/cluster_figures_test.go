@@ -25,12 +25,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/proto"
 
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
 	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/smtp/smtplab"
 )
 
-// These are the figures of docs/cluster.md that need real processes, on PostgreSQL,
+// These are the figures of docs/developers/measured.md that need real processes, on PostgreSQL,
 // with the lab in the test's process:
 //
 //	go test ./cmd/rollcall -run '^TestClusterFigures' -long -v -timeout 30m
@@ -42,8 +43,9 @@ const (
 	// figureSlots is how many SMTP sessions a node of the throughput figure may have:
 	// few, so that latency is what bounds a node, and not the processors that all
 	// nodes of one machine share. A node keeps half of the files beyond
-	// descriptorsKept for sessions.
+	// filesKept for sessions.
 	figureSlots = 100
+	filesKept   = 1024 // as a node keeps them for everything else
 
 	figureTurn   = 100 * time.Millisecond
 	figureAddrs  = 48_000
@@ -208,7 +210,7 @@ func (w *crowd) await(what string, ok func() bool) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), loadWait)
 	defer cancel()
 	for !ok() {
-		if sleep(ctx, 20*time.Millisecond) != nil {
+		if term.Sleep(ctx, 20*time.Millisecond) != nil {
 			w.t.Fatalf("not in time: %s", what)
 		}
 	}
@@ -220,9 +222,9 @@ func (w *crowd) submit(file []byte) uuid.UUID {
 	first := w.nodes[0]
 	first.open(int64(bytes.Count(file, []byte("\n"))))
 	c := first.client()
-	made, err := c.create(w.t.Context(), uuid.New(), int64(len(file)), "load.csv")
+	made, err := c.Create(w.t.Context(), uuid.New(), int64(len(file)), "load.csv")
 	if err == nil {
-		err = c.upload(w.t.Context(), made.Upload.URL, bytes.NewReader(file), int64(len(file)), func(int64) {})
+		err = c.Upload(w.t.Context(), made.Upload.URL, bytes.NewReader(file), int64(len(file)), func(int64) {})
 	}
 	if err != nil {
 		w.t.Fatal(err)
@@ -280,7 +282,7 @@ func TestClusterFiguresOfThroughput(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		w := newCrowd(t, server, lab, settings, n, "")
 		for _, m := range w.nodes {
-			m.files = descriptorsKept + 2*figureSlots
+			m.files = filesKept + 2*figureSlots
 		}
 		w.start(w.nodes...)
 		w.await("the nodes agree", agreed(w.nodes...))

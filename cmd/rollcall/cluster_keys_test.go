@@ -45,7 +45,8 @@ func TestKeysAreMadeInNewFiles(t *testing.T) {
 	if print, err := fingerprintOf(name); err != nil || print != made.Fingerprint || made.File != name {
 		t.Errorf("made %+v, and the file's fingerprint is %s, %v", made, print, err)
 	}
-	if _, _, err := r.run("", "keys", "new", name); err == nil || !strings.Contains(err.Error(), "nothing is overwritten") {
+	if _, _, err := r.run("", "keys", "new", name); err == nil || !strings.Contains(err.Error(),
+		"nothing is overwritten") {
 		t.Errorf("over a file: %v", err)
 	}
 	if again, err := readKey(name, nil); err != nil || again != key {
@@ -84,7 +85,8 @@ func TestKeysOfACluster(t *testing.T) {
 		{"add a file", "", []string{"add", one}, "add e298bc69 32", "Next: rollcall cluster keys use e298bc69"},
 		{"add standard input", canaryKey + "\n", []string{"add", "-"}, "add e298bc69 32", "done"},
 		{"add as JSON", "", []string{"add", one, "--json"}, "add e298bc69 32", `{"fingerprint":"e298bc69","results":[{`},
-		{"use a fingerprint", "", []string{"use", "E298BC69"}, "list  0; use e298bc69 0", "Next, when every node uses e298bc69"},
+		{"use a fingerprint", "", []string{"use", "E298BC69"}, "list  0; use e298bc69 0",
+			"Next, when every node uses e298bc69"},
 		{"use a file", "", []string{"use", one}, "list  0; use e298bc69 0", "done"},
 		{"remove what is used", "", []string{"remove", one}, "list  0", "used by: node-2"},
 		{"use what none has", "", []string{"use", "00000000"}, "list  0", "no node has a key with this fingerprint"},

@@ -17,6 +17,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/http/admin"
 	"rollcall/http/api"
 	"rollcall/ledger"
@@ -135,7 +137,7 @@ func newClusterRig(t *testing.T, frames ...admin.Membership) *clusterRig {
 }
 
 // client is one that speaks to the listener.
-func (r *clusterRig) client() *adminClient {
+func (r *clusterRig) client() *client.Admin {
 	f := adminFlags{environ: r.environ}
 	c, err := f.client()
 	if err != nil {
@@ -189,7 +191,7 @@ func TestMembersOfAClusterThatIsWell(t *testing.T) {
   b2000000  node-3  serving  1.4.0    20s         0          0          0
 `
 	var out bytes.Buffer
-	if err := (membersTable{trio(), tableNow}).print(&out, columns); err != nil || out.String() != want {
+	if err := (membersTable{trio(), tableNow}).print(&out, term.Columns); err != nil || out.String() != want {
 		t.Errorf("got %v and\n%s\nwant\n%s", err, out.String(), want)
 	}
 }
@@ -281,11 +283,11 @@ v0.0.0-20300102030401-0123456789ab (1), v0.0.0-20300102030402-0123456789ab (1).
 			400*24*time.Hour))
 	}
 	var out bytes.Buffer
-	if err := (membersTable{known, tableNow}).print(&out, columns); err != nil {
+	if err := (membersTable{known, tableNow}).print(&out, term.Columns); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(out.String()) {
-		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > columns {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > term.Columns {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}
@@ -475,10 +477,12 @@ func TestUndrain(t *testing.T) {
 		{"nobody named", nil, draining, nil, "", "", "give --yes for the node that is asked"},
 		{"the node itself", []string{"--yes"}, draining, nil, "undrain 5f2c91aa",
 			"node-1 (5f2c91aa) is asked to take work again", ""},
-		{"another", []string{"node-2"}, draining, nil, "undrain a1000000", "node-2 (a1000000) is asked to take work again", ""},
+		{"another", []string{"node-2"}, draining, nil, "undrain a1000000", "node-2 (a1000000) is asked to take work again",
+			""},
 		{"as JSON", []string{"node-2", "--json"}, draining, nil, "undrain a1000000", `{"node":"a1000000-`, ""},
 		{"waited for", []string{"node-2", "--wait"}, []admin.Membership{state(admin.StateDraining),
-			state(admin.StateDraining), state(admin.StateServing)}, nil, "undrain a1000000", "node-2 (a1000000) takes work.", ""},
+			state(admin.StateDraining), state(admin.StateServing)}, nil, "undrain a1000000", "node-2 (a1000000) takes work.",
+			""},
 		{"it stops", []string{"node-2", "--wait"}, []admin.Membership{state(admin.StateDraining),
 			state(admin.StateLeft)}, nil, "undrain a1000000", "", "takes no work: it has ended (left). Start it"},
 		{"not fit", []string{"node-2", "--wait"}, []admin.Membership{state(admin.StateDraining),

@@ -14,7 +14,7 @@ import (
 // nobody is the user that the walk-through runs as: PostgreSQL refuses root.
 const nobody = 65534
 
-// TestFirstClusterTour runs the lines of docs/runbooks/first-cluster.md one after
+// TestFirstClusterTour runs the lines of docs/start/first-cluster.md one after
 // the other, on a network where all ports are free, and stops at the first that
 // fails. What they start ends with them.
 func TestFirstClusterTour(t *testing.T) {
@@ -23,7 +23,7 @@ func TestFirstClusterTour(t *testing.T) {
 	}
 	needTourTools(t)
 	folder := tourFolder(t)
-	out := script{document: "runbooks/first-cluster.md", folder: folder, environ: []string{"HOME=" + folder},
+	out := script{document: "start/first-cluster.md", folder: folder, environ: []string{"HOME=" + folder},
 		inside: []string{"unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c",
 			fmt.Sprintf("ip link set lo up && exec setpriv --reuid=%[1]d --regid=%[1]d --clear-groups \"$0\"", nobody)}}.run(t)
 	results, err := os.ReadFile(filepath.Join(folder, "results.csv"))

@@ -2,9 +2,12 @@ package main
 
 import (
 	"fmt"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/node"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 )
 
@@ -28,10 +31,10 @@ func newConfigCheck(e environment) *cobra.Command {
 			if _, err := config.LoadThrottle(loaded.Throttle); err != nil {
 				return err
 			}
-			if _, err := loadRules(loaded.Verdict); err != nil {
+			if _, err := node.LoadRules(loaded.Verdict); err != nil {
 				return err
 			}
-			if _, err := providerOf(loaded.Dashboard); err != nil {
+			if _, err := node.ProviderOf(loaded.Dashboard); err != nil {
 				return err
 			}
 			warnUnknown(c, e)
@@ -79,4 +82,18 @@ func warnUnknown(c *cobra.Command, e environment) {
 		fmt.Fprintf(c.ErrOrStderr(), "rollcall: warning: %s in the environment is no setting and is ignored\n",
 			name)
 	}
+}
+
+func newVersion() *cobra.Command {
+	c := &cobra.Command{Use: "version", Short: "Say which version this is", Args: wantArgs()}
+	asJSON := jsonFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		v := node.VersionOf(debug.ReadBuildInfo())
+		if *asJSON {
+			return term.PrintJSON(c.OutOrStdout(), v)
+		}
+		_, err := fmt.Fprintln(c.OutOrStdout(), v)
+		return err
+	}
+	return c
 }

@@ -2,21 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"strconv"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
-)
 
-// balanceView is a workspace's account: granted = available + held + spent.
-type balanceView struct {
-	Granted   int64 `json:"granted"`
-	Available int64 `json:"available"`
-	Held      int64 `json:"held"`
-	Spent     int64 `json:"spent"`
-}
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
+)
 
 func newCredits(e environment) *cobra.Command {
 	c := asGroup(&cobra.Command{
@@ -37,24 +33,15 @@ func newCreditsGrant(admin *adminFlags) *cobra.Command {
 		Short: "Give a workspace N credits; files that wait for credits go on",
 		Args:  wantArgs("N"),
 	}
-	workspace, asJSON := workspaceFlag(c), jsonFlag(c)
+	workspace := workspaceFlag(c)
 	reason := c.Flags().String("reason", "", "why, for the book")
-	c.RunE = func(c *cobra.Command, args []string) error {
+	return adminCommand(admin, c, func(to *client.Admin, args []string) (b client.Balance, err error) {
 		n, err := strconv.ParseInt(args[0], 10, 64)
 		if err != nil || n < 1 {
-			return usageError{fmt.Sprintf("%q is not a number of credits: write a whole number from 1", args[0])}
+			return b, term.UsageError(fmt.Sprintf("%q is not a number of credits: write a whole number from 1", args[0]))
 		}
-		client, err := admin.client()
-		if err != nil {
-			return err
-		}
-		b, err := client.grant(c.Context(), *workspace, n, *reason)
-		if err != nil {
-			return err
-		}
-		return printBalance(c.OutOrStdout(), b, *asJSON)
-	}
-	return c
+		return to.Grant(c.Context(), *workspace, n, *reason)
+	}, printBalance)
 }
 
 func newCreditsShow(admin *adminFlags) *cobra.Command {
@@ -68,7 +55,7 @@ func newCreditsShow(admin *adminFlags) *cobra.Command {
 	all := c.Flags().Bool("all", false, fmt.Sprintf("all its entries, not only the newest %d", entriesShown))
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if *all && *verification == "" {
-			return usageError{"--all is for the entries of a verification: give --verification"}
+			return term.UsageError("--all is for the entries of a verification: give --verification")
 		}
 		client, err := admin.client()
 		if err != nil {
@@ -78,31 +65,165 @@ func newCreditsShow(admin *adminFlags) *cobra.Command {
 			list := entriesList{client: client, workspace: *workspace, verification: *verification, all: *all}
 			return list.print(c.Context(), c.OutOrStdout(), *asJSON)
 		}
-		b, err := client.balance(c.Context(), *workspace)
+		b, err := client.Balance(c.Context(), *workspace)
 		if err != nil {
 			return err
 		}
-		return printBalance(c.OutOrStdout(), b, *asJSON)
+		if *asJSON {
+			return term.PrintJSON(c.OutOrStdout(), b)
+		}
+		return printBalance(c.OutOrStdout(), b)
 	}
 	return c
 }
 
-func printBalance(w io.Writer, b balanceView, asJSON bool) error {
-	if asJSON {
-		return printJSON(w, b)
+func printBalance(w io.Writer, b client.Balance) error {
+	return term.PrintTable(w, []string{"GRANTED", "AVAILABLE", "HELD", "SPENT"},
+		[][]string{{term.Grouped(b.Granted), term.Grouped(b.Available), term.Grouped(b.Held), term.Grouped(b.Spent)}})
+}
+
+const (
+	// entriesShown is how many entries are shown unless all are asked for: a screen.
+	entriesShown = 50
+	// entriesPage is how many are asked for at once when all are: the most that
+	// the admin listener gives.
+	entriesPage = 1000
+)
+
+// errOff ends a statement that does not add up.
+var errOff = errors.New("the credits of this verification do not add up")
+
+// statementView is what moved the credits of one verification, as the admin
+// listener shows it.
+type statementView struct {
+	Verification string      `json:"verification"`
+	Status       string      `json:"status"`
+	Addresses    int64       `json:"addresses"` // -1 until they are counted
+	Held         int64       `json:"held"`      // by its entries: ever
+	Charged      int64       `json:"charged"`
+	Released     int64       `json:"released"`
+	StillHeld    int64       `json:"still_held"` // as the verification itself says
+	Count        int64       `json:"count"`      // of all entries
+	Entries      []entryView `json:"entries"`    // newest first
+	Next         *string     `json:"next"`       // where the next page begins; null at the end
+}
+
+// entryView is one line of the book.
+type entryView struct {
+	At         string `json:"at"`
+	Kind       string `json:"kind"`
+	Settlement *int64 `json:"settlement"`
+	Credits    int64  `json:"credits"`
+}
+
+// addsUp says whether the entries leave what the verification holds.
+func (s statementView) addsUp() bool { return s.Held-s.Charged-s.Released == s.StillHeld }
+
+// entriesList reads the entries of one verification.
+type entriesList struct {
+	client                  *client.Admin
+	workspace, verification string
+	all                     bool
+}
+
+// page reads the entries after a place, "" for the newest.
+func (l entriesList) page(ctx context.Context, after string) (s statementView, err error) {
+	limit := entriesShown
+	if l.all {
+		limit = entriesPage
 	}
-	return printTable(w, []string{"GRANTED", "AVAILABLE", "HELD", "SPENT"},
-		[][]string{{grouped(b.Granted), grouped(b.Available), grouped(b.Held), grouped(b.Spent)}})
+	query := url.Values{"limit": {strconv.Itoa(limit)}}
+	if after != "" {
+		query.Set("after", after)
+	}
+	path := "/v1/workspaces/" + url.PathEscape(l.workspace) + "/verifications/" +
+		url.PathEscape(l.verification) + "/entries?" + query.Encode()
+	return s, l.client.Ask(ctx, "GET", path, nil, &s)
 }
 
-// grant gives credits; the id of the grant makes sure that a proxy that repeats
-// the request grants once.
-func (c *adminClient) grant(ctx context.Context, workspace string, n int64, reason string) (b balanceView,
-	err error) {
-	body := map[string]any{"id": uuid.NewString(), "credits": n, "reason": reason}
-	return b, c.ask(ctx, "POST", "/v1/workspaces/"+workspace+"/credits", body, &b)
+// print shows what was asked for: as a table, page by page, or as JSON.
+func (l entriesList) print(ctx context.Context, w io.Writer, asJSON bool) error {
+	first, err := l.page(ctx, "")
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		for l.all && err == nil && first.Next != nil {
+			var more statementView
+			more, err = l.page(ctx, *first.Next)
+			first.Entries, first.Next = append(first.Entries, more.Entries...), more.Next
+		}
+		if err != nil {
+			return err
+		}
+		return errors.Join(term.PrintJSON(w, first), first.check())
+	}
+	if err := printStatement(w, first); err != nil {
+		return err
+	}
+	shown := int64(len(first.Entries))
+	for page := first; l.all && page.Next != nil; shown += int64(len(page.Entries)) {
+		if page, err = l.page(ctx, *page.Next); err == nil {
+			err = printEntries(w, nil, page.Entries)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if shown < first.Count {
+		fmt.Fprintf(w, "\nthe newest %s of %s entries; --all shows all\n", term.Grouped(shown), term.Grouped(first.Count))
+	}
+	return first.check()
 }
 
-func (c *adminClient) balance(ctx context.Context, workspace string) (b balanceView, err error) {
-	return b, c.ask(ctx, "GET", "/v1/workspaces/"+workspace+"/credits", nil, &b)
+// check is errOff unless the statement adds up.
+func (s statementView) check() error {
+	if s.addsUp() {
+		return nil
+	}
+	return fmt.Errorf("%w: run `rollcall audit`, and do as it says", errOff)
+}
+
+// printStatement shows the sums, how they add up, and the first page.
+func printStatement(w io.Writer, s statementView) error {
+	addresses := "not counted yet"
+	if s.Addresses >= 0 {
+		addresses = term.Grouped(s.Addresses)
+	}
+	err := term.PrintTable(w, []string{"VERIFICATION", "STATUS", "ADDRESSES"},
+		[][]string{{s.Verification, s.Status, addresses}})
+	if err != nil {
+		return err
+	}
+	sign := "="
+	if !s.addsUp() {
+		sign = "is not"
+	}
+	fmt.Fprintf(w, "\nheld %s %s charged %s + released %s + still held %s\n\n", term.Grouped(s.Held), sign,
+		term.Grouped(s.Charged), term.Grouped(s.Released), term.Grouped(s.StillHeld))
+	if s.Count == 0 {
+		fmt.Fprintln(w, "there are no entries: nothing was held")
+		return nil
+	}
+	return printEntries(w, []string{"TIME", "ENTRY", "SETTLEMENT", "CREDITS"}, s.Entries)
+}
+
+// entryColumns are as wide as their widest content, so that pages fit under each other.
+const entryColumns = "%-24s  %-7s  %10s  %15s\n"
+
+// printEntries shows one page; no headings for a further one.
+func printEntries(w io.Writer, headings []string, list []entryView) error {
+	if headings != nil {
+		fmt.Fprintf(w, entryColumns, headings[0], headings[1], headings[2], headings[3])
+	}
+	for _, e := range list {
+		settlement := "-"
+		if e.Settlement != nil {
+			settlement = term.Grouped(*e.Settlement)
+		}
+		if _, err := fmt.Fprintf(w, entryColumns, e.At, e.Kind, settlement, term.Grouped(e.Credits)); err != nil {
+			return fmt.Errorf("write the output: %w", err)
+		}
+	}
+	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/cmd/rollcall/client"
 	"rollcall/http/admin"
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/sqlstore"
@@ -54,7 +55,7 @@ func TestEntriesOfAManySettledFile(t *testing.T) {
 	show := func(all, asJSON bool) string {
 		t.Helper()
 		var out bytes.Buffer
-		list := entriesList{client: newAdminClient("http://"+server.Addr().String(), token),
+		list := entriesList{client: client.NewAdmin("http://"+server.Addr().String(), token),
 			workspace: d.Workspace.String(), verification: v.ID.String(), all: all}
 		if err := list.print(t.Context(), &out, asJSON); err != nil {
 			t.Fatal(err)

@@ -1,9 +1,25 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/csv"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
+	"rollcall/http/api"
+	"rollcall/ledger"
+	"rollcall/smtp"
 )
 
 // apiDefault is where a node's API is when nothing else is said.
@@ -26,17 +42,393 @@ func addCustomerFlags(c *cobra.Command, e environment) *customerFlags {
 
 // base is the URL of the service.
 func (f *customerFlags) base() string {
-	return firstSet(f.url, f.environ.value("ROLLCALL_API"), apiDefault)
+	return cmp.Or(f.url, f.environ.value("ROLLCALL_API"), apiDefault)
 }
 
 // client makes a client from flags and environment, which tells what makes it wait on standard error.
-func (f *customerFlags) client(c *cobra.Command) (*apiClient, error) {
-	key := firstSet(f.key, f.environ.value("ROLLCALL_KEY"))
+func (f *customerFlags) client(c *cobra.Command) (*client.API, error) {
+	key := cmp.Or(f.key, f.environ.value("ROLLCALL_KEY"))
 	if key == "" {
-		return nil, usageError{"the API key is missing: set ROLLCALL_KEY or give --key"}
+		return nil, term.UsageError("the API key is missing: set ROLLCALL_KEY or give --key")
 	}
 	if err := checkBase("--api", f.base(), apiDefault); err != nil {
 		return nil, err
 	}
-	return newAPIClient(f.base(), key, func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }), nil
+	return client.NewAPI(f.base(), key, func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }), nil
+}
+
+func newCancel(e environment) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "cancel ID",
+		Short: "End one of your verifications; what is not checked yet is given back",
+		Long: "End one of your verifications. Addresses that have their outcome stay charged, and `rollcall results` has\n" +
+			"them; what is not checked yet is given back. A verification that is over stays as it is.",
+		Example: "  rollcall cancel 0b6f2c9e --api https://rollcall.example",
+		Args:    wantArgs("ID"),
+	}
+	service, asJSON := addCustomerFlags(c, e), jsonFlag(c)
+	c.ValidArgsFunction = completeVerification(service)
+	c.RunE = service.ofVerification(func(c *cobra.Command, client *client.API, id string) error {
+		done, err := client.Cancel(c.Context(), id)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return term.PrintJSON(c.OutOrStdout(), done)
+		}
+		_, err = fmt.Fprintln(c.OutOrStdout(), cancelText(done))
+		return err
+	})
+	return c
+}
+
+// cancelText says what became of a request to cancel.
+func cancelText(done api.Cancellation) string {
+	switch status := ledger.Status(done.Status); {
+	case status == ledger.Cancelled:
+		return fmt.Sprintf("%s is cancelled: what was not checked is given back", done.ID)
+	case status.Final():
+		return fmt.Sprintf("%s is %s already: there is nothing to cancel", done.ID, done.Status)
+	}
+	return fmt.Sprintf("%s is %s: what is not checked yet is given back", done.ID, done.Status)
+}
+
+// checkedView is what check --json prints.
+type checkedView struct {
+	ID string `json:"id"`
+	resultView
+}
+
+func newCheck(e environment) *cobra.Command {
+	var again string
+	c := &cobra.Command{
+		Use:   "check ADDRESS",
+		Short: "Verify one address through a service, wait for its outcome and print it",
+		Long: "Verify one address through a service, wait for its outcome and print it. It is a file of one row, costs " +
+			"what\n" +
+			"such a file costs, and is in the history. An address that was checked before gives the outcome of then and\n" +
+			"costs nothing, unless --again has it checked anew. The exit code is 0 whatever the outcome is.",
+		Example: "  rollcall check anna@example.com --api https://rollcall.example",
+		Args:    wantArgs("ADDRESS"),
+	}
+	service, asJSON := addCustomerFlags(c, e), jsonFlag(c)
+	addAgainFlag(c, &again)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if _, err := smtp.ParseAddress(args[0]); err != nil {
+			return term.UsageError(fmt.Sprintf("%q is no email address", args[0]))
+		}
+		client, err := service.client(c)
+		if err != nil {
+			return err
+		}
+		in, err := addressInput(args[0])
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		r := &verifyRun{flags: verifyFlags{api: service.base(), again: again}, input: in,
+			view: newProgressView(c.ErrOrStderr()), stdout: c.OutOrStdout(), client: client}
+		client.Notice = r.view.notice
+		found, err := r.one(c.Context())
+		r.view.stop()
+		if err != nil {
+			return r.left(err)
+		}
+		if *asJSON {
+			return term.PrintJSON(c.OutOrStdout(), found)
+		}
+		_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s: %s\n", term.Printable(found.Email), found.Result, found.Message)
+		return err
+	}
+	return c
+}
+
+// addressInput is a file with one address, which has no name when it is given.
+func addressInput(address string) (*input, error) {
+	var row bytes.Buffer
+	w := csv.NewWriter(&row)
+	err := w.Write([]string{address})
+	w.Flush()
+	if err != nil || w.Error() != nil {
+		return nil, errors.Join(err, w.Error())
+	}
+	f, err := os.CreateTemp("", "rollcall-check-*")
+	if err != nil {
+		return nil, fmt.Errorf("keep the address for the upload: %w", err)
+	}
+	_, err = f.Write(row.Bytes())
+	var in *input
+	if err = errors.Join(err, f.Close()); err == nil {
+		in, err = openInput(f.Name())
+	}
+	if err = errors.Join(err, os.Remove(f.Name())); err != nil {
+		return nil, err
+	}
+	in.name = strings.NewReplacer("/", "_", `\`, "_").Replace(address) // a name in the history has no folder
+	return in, nil
+}
+
+// one has a file of one row verified and gives that row.
+func (r *verifyRun) one(ctx context.Context) (checkedView, error) {
+	d, err := r.finish(ctx)
+	if err != nil {
+		return checkedView{}, err
+	}
+	var found *checkedView
+	err = r.client.EachResult(ctx, d.ID, io.Discard, func(row []string) error {
+		found = &checkedView{d.ID, resultOf(row)}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return checkedView{}, r.expired(err)
+	case found == nil && d.Status == string(ledger.Cancelled):
+		return checkedView{}, fmt.Errorf("somebody cancelled the verification%s", r.anew("to have it checked after all"))
+	case found == nil:
+		return checkedView{}, fmt.Errorf("verification %s is %s without an outcome", d.ID, d.Status)
+	}
+	return *found, nil
+}
+
+// ofVerification runs a command for the verification that its first argument names.
+func (f *customerFlags) ofVerification(
+	do func(c *cobra.Command, client *client.API, id string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		client, err := f.client(c)
+		if err != nil {
+			return err
+		}
+		id, err := client.VerificationID(c.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		return do(c, client, id)
+	}
+}
+
+// completeVerification offers the ids of the newest verifications.
+func completeVerification(service *customerFlags) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		const nothing = cobra.ShellCompDirectiveNoFileComp
+		if len(args) > 0 {
+			return nil, nothing
+		}
+		customer, err := service.client(c)
+		if err != nil {
+			return nil, nothing
+		}
+		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
+		defer cancel()
+		customer.Notice = func(string) {}
+		page, err := customer.History(ctx, client.HistoryPageMax, nil)
+		if err != nil {
+			return nil, nothing
+		}
+		var ids []string
+		for _, v := range page.Verifications {
+			ids = append(ids, fmt.Sprintf("%s\t%s, %s", v.ID, v.Status, client.FileName(v.Filename)))
+		}
+		return ids, nothing
+	}
+}
+
+// listShown is how many verifications are listed by default.
+const listShown = 20
+
+func newList(e environment) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List your verifications, newest first",
+		Long: "List your verifications, newest first. At a terminal ids are cut to fit; what is left of one is enough for\n" +
+			"`rollcall status`, `results` and `cancel`. Off a terminal nothing is cut.",
+		Example: "  rollcall list --api https://rollcall.example\n  rollcall list --limit 0 --json",
+		Args:    wantArgs(),
+	}
+	service, asJSON := addCustomerFlags(c, e), jsonFlag(c)
+	limit := c.Flags().Int("limit", listShown, "list at most so many; 0: all")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if *limit < 0 {
+			return term.UsageError("--limit must not be below 0")
+		}
+		customer, err := service.client(c)
+		if err != nil {
+			return err
+		}
+		all := api.History{Verifications: []api.Summary{}}
+		size := client.HistoryPageMax
+		if *limit > 0 {
+			size = min(*limit, client.HistoryPageMax)
+		}
+		for page, err := range customer.Pages(c.Context(), size) {
+			if err != nil {
+				return err
+			}
+			all.Verifications = append(all.Verifications, page.Verifications...)
+			all.Limits, all.NextCursor = page.Limits, page.NextCursor
+			if *limit > 0 && len(all.Verifications) >= *limit {
+				break
+			}
+		}
+		if *limit > 0 && len(all.Verifications) > *limit {
+			all.Verifications, all.NextCursor = all.Verifications[:*limit], nil // the cursor is behind the whole page
+		}
+		if *asJSON {
+			return term.PrintJSON(c.OutOrStdout(), all)
+		}
+		waiting := customer.Waiting(c.Context(), all.Verifications)
+		return printHistory(c.OutOrStdout(), all.Verifications, waiting, time.Now())
+	}
+	return c
+}
+
+// historyGrid has a row for each verification.
+func historyGrid(list []api.Summary, now time.Time) *term.Table {
+	g := &term.Table{Columns: []term.Column{{Name: "ID", Least: 9}, {Name: "STATUS", Least: 9}, {Name: "CREATED"},
+		{Name: "DONE", Right: true}, {Name: "FILE", Least: 10}}}
+	for _, v := range list {
+		g.Add(v.ID, v.Status, term.Clock(time.Time(v.CreatedAt), now), doneText(v.Progress), client.FileName(v.Filename))
+	}
+	return g
+}
+
+func printHistory(w io.Writer, list []api.Summary, waiting []api.Detail, now time.Time) error {
+	var b strings.Builder
+	historyGrid(list, now).Write(&b, term.TableWidth(w))
+	for _, d := range waiting {
+		if d.Issue != nil { // it may have gone on meanwhile
+			fmt.Fprintf(&b, "%s\n", term.FoldedTo(d.ID+" waits: "+client.IssueText(d.Issue), 0, term.WidthOf(w)))
+		}
+	}
+	if len(list) == 0 {
+		b.WriteString("There is no verification yet.\n")
+	}
+	return term.Emit(w, &b)
+}
+
+// doneText is how much is final, as "12 of 62".
+func doneText(p api.Progress) string {
+	if p.Total == nil {
+		return "-"
+	}
+	return term.Grouped(p.Completed+p.Errors+p.Cancelled) + " of " + term.Grouped(*p.Total)
+}
+
+func newStatus(e environment) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "status ID",
+		Short: "Show how far one of your verifications is",
+		Long: "Show how far one of your verifications is, and what it needs of you. Of the id the first 4 characters " +
+			"are enough\nif no other verification has them.",
+		Example: "  rollcall status 0b6f2c9e --api https://rollcall.example",
+		Args:    wantArgs("ID"),
+	}
+	service, asJSON := addCustomerFlags(c, e), jsonFlag(c)
+	c.ValidArgsFunction = completeVerification(service)
+	c.RunE = service.ofVerification(func(c *cobra.Command, client *client.API, id string) error {
+		d, _, err := client.Detail(c.Context(), id)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return term.PrintJSON(c.OutOrStdout(), d)
+		}
+		return printDetail(c.OutOrStdout(), d, time.Now())
+	})
+	return c
+}
+
+// printDetail writes what the service says of a verification.
+func printDetail(w io.Writer, d api.Detail, now time.Time) error {
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-*s%s\n", term.NameWidth, name, term.FoldedTo(fmt.Sprintf(format, args...), term.NameWidth,
+			term.WidthOf(w)))
+	}
+	line("verification", "%s", d.ID)
+	line("status", "%s", d.Status)
+	if d.Issue != nil {
+		line("issue", "%s (%s)", client.IssueText(d.Issue), d.Issue.Code)
+	}
+	line("file", "%s", client.FileName(d.Filename))
+	if d.Input != nil {
+		line("input", "%s, %s", term.Counted(d.Input.Rows, "row"), term.Counted(d.Input.Duplicates, "duplicate"))
+	}
+	if d.Progress.Total != nil {
+		line("done", "%s: %s completed, %s with an error, %s cancelled", doneText(d.Progress),
+			term.Grouped(d.Progress.Completed),
+			term.Grouped(d.Progress.Errors), term.Grouped(d.Progress.Cancelled))
+	}
+	line("created", "%s", term.Clock(time.Time(d.CreatedAt), now))
+	if d.CompletedAt != nil {
+		line("over", "%s", term.Clock(time.Time(*d.CompletedAt), now))
+	}
+	if d.Upload != nil {
+		line("upload", "bytes are missing; `rollcall verify` with the same file goes on until %s",
+			term.Clock(time.Time(d.Upload.ExpiresAt), now))
+	}
+	return term.Emit(w, &b)
+}
+
+func newResults(e environment) *cobra.Command {
+	var f verifyFlags
+	c := &cobra.Command{
+		Use:   "results ID",
+		Short: "Get the results of one of your verifications, also while it goes on",
+		Long: "Get the results of one of your verifications as CSV, with a closing table on standard error. While it goes " +
+			"on\n" +
+			"they are those that are final so far, and a line says so. Reading results costs nothing.",
+		Example: "  rollcall results 0b6f2c9e --api https://rollcall.example --out results.csv",
+		Args:    wantArgs("ID"),
+	}
+	service := addCustomerFlags(c, e)
+	addOutFlags(c, &f.out)
+	addFormFlags(c, &f)
+	c.ValidArgsFunction = completeVerification(service)
+	get := service.ofVerification(func(c *cobra.Command, client *client.API, id string) error {
+		d, _, err := client.Detail(c.Context(), id)
+		if err != nil {
+			return err
+		}
+		r := &verifyRun{flags: f, view: newProgressView(c.ErrOrStderr()), stdout: c.OutOrStdout(), client: client}
+		summary, err := r.deliver(c.Context(), d)
+		if err != nil {
+			return err
+		}
+		return r.close(summary)
+	})
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := f.checkForm(); err != nil {
+			return err
+		}
+		if err := f.out.Check(nil, c.OutOrStdout()); err != nil {
+			return err
+		}
+		return get(c, args)
+	}
+	return c
+}
+
+// tenantCredits has `rollcall credits` without a subcommand show the balance of the API key's workspace.
+func tenantCredits(group *cobra.Command, e environment) *cobra.Command {
+	service, asJSON := addCustomerFlags(group, e), jsonFlag(group)
+	unknown := group.RunE
+	group.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return unknown(c, args)
+		}
+		client, err := service.client(c)
+		if err != nil {
+			return fmt.Errorf("%w; an operator asks for a workspace with `rollcall credits show --workspace ID`", err)
+		}
+		var balance api.Credits
+		if _, err := client.AskJSON(c.Context(), http.MethodGet, "/v1/credits", nil, &balance); err != nil {
+			return err
+		}
+		if *asJSON {
+			return term.PrintJSON(c.OutOrStdout(), balance)
+		}
+		_, err = fmt.Fprintf(c.OutOrStdout(), "%s available\n", term.Counted(balance.Credits, "credit"))
+		return err
+	}
+	return group
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"rollcall/cmd/rollcall/term"
 	"rollcall/http/api"
 )
 
@@ -48,13 +49,14 @@ func TestACustomerNeedsNoCurl(t *testing.T) {
 	if read(&again, "check", anna, "--again", "2"); again.ID == checked.ID || again.Result != "valid" {
 		t.Errorf("check --again: got %+v, want another verification", again)
 	}
-	says(grouped(after.Credits-1)+" credits available", "credits")
+	says(term.Grouped(after.Credits-1)+" credits available", "credits")
 	c.write("list.csv", slowList("bert", 3))
 	if code, _, stderr := c.run("verify", "list.csv", "--api", service, "--out", "r.csv"); code != exitDone {
 		t.Fatalf("verify: got code %d and %s", code, stderr)
 	}
 	var all, one api.History
-	if read(&all, "list"); len(all.Verifications) != 3 || all.Limits.MaxRows == 0 || *all.Verifications[0].Filename != "list.csv" {
+	if read(&all, "list"); len(all.Verifications) != 3 || all.Limits.MaxRows == 0 ||
+		*all.Verifications[0].Filename != "list.csv" {
 		t.Fatalf("list: got %+v, want three, the newest first", all)
 	}
 	if read(&one, "list", "--limit", "1"); len(one.Verifications) != 1 {
@@ -73,7 +75,8 @@ func TestACustomerNeedsNoCurl(t *testing.T) {
 		t.Fatal(err)
 	}
 	says(string(results), "results", strings.ToUpper(id[:8]))
-	if code, _, stderr := c.run("results", id, "--out", "r.csv"); code != exitFailed || !strings.Contains(stderr, "--force") {
+	if code, _, stderr := c.run("results", id, "--out", "r.csv"); code != exitFailed || !strings.Contains(stderr,
+		"--force") {
 		t.Errorf("results over a file: got code %d and %q", code, stderr)
 	}
 	says("", "results", id, "--out", "r.csv", "--force")
@@ -103,7 +106,7 @@ func TestACustomerNeedsNoCurl(t *testing.T) {
 func TestVerificationsThatBeginAlikeAreNamed(t *testing.T) {
 	ids := []string{"aaaa1111-0000-4000-8000-000000000001", "aaaa2222-0000-4000-8000-000000000002",
 		"bbbb3333-0000-4000-8000-000000000003"}
-	client, _ := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
+	customer := newTestCustomer(t, func(w http.ResponseWriter, r *http.Request) {
 		var at int
 		_, _ = fmt.Sscan(r.URL.Query().Get("cursor"), &at) // none is the first page
 		next := "null"
@@ -115,11 +118,11 @@ func TestVerificationsThatBeginAlikeAreNamed(t *testing.T) {
 	})
 	for typed, want := range map[string]string{"aaaa1": ids[0], "AAAA2": ids[1], "bbbb": ids[2], "bbbb3333-0…": ids[2],
 		ids[1]: ids[1], "11111111-0000-4000-8000-000000000001": "11111111-0000-4000-8000-000000000001"} {
-		if got, err := client.verificationID(t.Context(), typed); err != nil || got != want {
+		if got, err := customer.VerificationID(t.Context(), typed); err != nil || got != want {
 			t.Errorf("%s: got %s and %v, want %s", typed, got, err, want)
 		}
 	}
-	_, err := client.verificationID(t.Context(), "aaaa")
+	_, err := customer.VerificationID(t.Context(), "aaaa")
 	if err == nil || isUsage(err) || !strings.Contains(err.Error(), "2 verifications begin with aaaa") ||
 		!strings.Contains(err.Error(), ids[0]+"  2026-11-20 10:00Z  f0.csv") || !strings.Contains(err.Error(), ids[1]) {
 		t.Errorf("got %v, want both named", err)
@@ -138,7 +141,7 @@ func TestTheHistoryFitsATerminal(t *testing.T) {
 	}
 	for _, width := range []int{80, 100, 240} {
 		var b strings.Builder
-		historyGrid(list, receiversNow).write(&b, width)
+		historyGrid(list, receiversNow).Write(&b, width)
 		for line := range strings.Lines(b.String()) {
 			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
 				t.Errorf("at %d: %d columns: %s", width, n, line)

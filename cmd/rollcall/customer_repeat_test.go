@@ -70,7 +70,8 @@ func newStuckStorage(t *testing.T, target string, part int64) (s *stuckStorage, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	s = &stuckStorage{target: to, part: part, told: make(chan struct{}, 100), whole: httputil.NewSingleHostReverseProxy(to),
+	s = &stuckStorage{target: to, part: part, told: make(chan struct{}, 100),
+		whole: httputil.NewSingleHostReverseProxy(to),
 		stuck: true}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
@@ -99,7 +100,8 @@ func (s *stuckStorage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer connection.Close()
-	fmt.Fprintf(connection, "PUT %s HTTP/1.1\r\nHost: %s\r\nContent-Type: text/csv\r\nContent-Range: %s\r\nContent-Length: %d\r\n\r\n",
+	fmt.Fprintf(connection, "PUT %s HTTP/1.1\r\nHost: %s\r\nContent-Type: text/csv\r\nContent-Range: "+
+		"%s\r\nContent-Length: %d\r\n\r\n",
 		r.URL.RequestURI(), s.target.Host, r.Header.Get("Content-Range"), r.ContentLength)
 	if _, err := io.CopyN(connection, r.Body, s.part); err == nil {
 		s.told <- struct{}{}
@@ -191,7 +193,7 @@ func (j *stuckRig) wantCharged(verifications int, credits int64) {
 		j.t.Errorf("got %+v, want %d credits spent", b, credits)
 	}
 	var h api.History
-	if _, err := j.client().askJSON(j.t.Context(), http.MethodGet, "/v1/verifications?limit=100", nil, &h); err != nil ||
+	if _, err := j.client().AskJSON(j.t.Context(), http.MethodGet, "/v1/verifications?limit=100", nil, &h); err != nil ||
 		len(h.Verifications) != verifications {
 		j.t.Errorf("got %d verifications and %v, want %d", len(h.Verifications), err, verifications)
 	}
@@ -199,7 +201,7 @@ func (j *stuckRig) wantCharged(verifications int, credits int64) {
 
 // TestResultsThatAreGoneNameTheWayToNewOnes: the same content stays paid for, and is never charged anew in silence.
 func TestResultsThatAreGoneNameTheWayToNewOnes(t *testing.T) {
-	client, _ := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
+	customer := newTestCustomer(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/results"):
 			w.WriteHeader(http.StatusNotFound)
@@ -210,13 +212,15 @@ func TestResultsThatAreGoneNameTheWayToNewOnes(t *testing.T) {
 			fmt.Fprint(w, `{"id":"v1","status":"completed","created_at":"2026-11-20T10:00:00.000Z","progress":{"total":4,"completed":4}}`)
 		}
 	})
-	r, stdout, stderr := newTestRun(t, client, verifyFlags{api: client.base})
+	r, stdout, stderr := newTestRun(t, customer, verifyFlags{api: customer.Base})
 	err := r.left(r.run(t.Context()))
-	if err == nil || !strings.Contains(err.Error(), "results_expired") || !strings.Contains(err.Error(), "add --again NAME") ||
+	if err == nil || !strings.Contains(err.Error(), "results_expired") || !strings.Contains(err.Error(),
+		"add --again NAME") ||
 		strings.Contains(err.Error(), "goes on") || stdout.Len() != 0 {
 		t.Errorf("got %v and %q", err, stdout)
 	}
-	if want := "This content was sent before, on 2026-11-20 10:00Z: this is verification v1 again, and nothing is charged"; !strings.Contains(stderr.String(),
+	if want := "This content was sent before, on 2026-11-20 10:00Z: this is verification v1 again, and nothing is " +
+		"charged"; !strings.Contains(stderr.String(),
 		want) {
 		t.Errorf("got %q, want %q", stderr, want)
 	}

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"rollcall/cmd/rollcall/client"
 	"rollcall/http/api"
 )
 
@@ -19,7 +20,7 @@ func newCustomerCLI(t *testing.T, more ...string) (c *cli, service string, node 
 	c = newCLI(t)
 	node, service = startDev(c, more...)
 	text, err := os.ReadFile(filepath.Join(c.folder, "rollcall-data", "dev.json"))
-	var dev tenant
+	var dev client.Tenant
 	if err == nil {
 		err = json.Unmarshal(text, &dev)
 	}
@@ -71,7 +72,7 @@ func TestInterruptedTheServiceGoesOn(t *testing.T) {
 		t.Fatalf("cancel: got code %d, %q and %q", code, stdout, stderr)
 	}
 	code, _, stderr = c.run("verify", "list.csv", "--api", service)
-	if code != exitFailed || !strings.Contains(stderr, "somebody cancelled the verification") ||
+	if code != exitFailed || !strings.Contains(stderr, "verification was cancelled") ||
 		!strings.Contains(stderr, "cancelled  ") {
 		t.Errorf("the same command: got code %d and %q, want the verification that was cancelled", code, stderr)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/cmd/rollcall/client"
 	"rollcall/http/api"
 	"rollcall/ledger"
 )
@@ -104,7 +105,7 @@ func TestAWaitIsToldOnce(t *testing.T) {
 		if why != "" {
 			d.Status, d.Issue = "waiting", &api.Issue{Code: api.ReceiversWait, Message: why}
 		}
-		view.progress(d, tally{})
+		view.progress(d, client.Tally{})
 	}
 	const want = "verifying: 10 of 100 (10 %)\nA waits.\nwaiting: 10 of 100 (10 %)\nB waits.\n" +
 		"verifying: 10 of 100 (10 %)\nB waits.\nwaiting: 10 of 100 (10 %)\n"

@@ -22,7 +22,7 @@ func textsOf(t *testing.T, folders, endings []string) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
 	for _, folder := range folders {
-		root := filepath.Join(houseRoot, folder)
+		root := filepath.Join(HouseRoot, folder)
 		err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 			wanted := func(ending string) bool { return strings.HasSuffix(name, ending) }
 			if err != nil || d.IsDir() || !slices.ContainsFunc(endings, wanted) {
@@ -76,9 +76,9 @@ func TestDeploy(t *testing.T) {
 		}
 	}
 	_, rights, _ := strings.Cut(texts["rights.sql"], "\n")
-	if document := textsOf(t, []string{"docs"}, []string{"cockroachdb.md"})["cockroachdb.md"]; rights == "" ||
+	if document := textsOf(t, []string{"docs"}, []string{"database.md"})["database.md"]; rights == "" ||
 		!strings.Contains(document, "```sql\n"+rights+"```") {
-		t.Error("deploy/rights.sql and docs/cockroachdb.md give different rights")
+		t.Error("deploy/rights.sql and docs/start/database.md give different rights")
 	}
 }
 

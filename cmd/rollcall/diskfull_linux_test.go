@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rollcall/cmd/rollcall/term"
 	"rollcall/smtp/smtplab"
 )
 
@@ -128,7 +129,7 @@ func fillWhileItWorks(t *testing.T, lab *smtplab.Lab, r *rig, node *background, 
 	other.refused(ctx)
 	for end := time.Now().Add(faultLasts()); time.Now().Before(end); {
 		other.reads(ctx)
-		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+		if err := term.Sleep(ctx, 50*time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -15,6 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/node"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/http/admin"
 	"rollcall/smtp/identity"
@@ -61,26 +64,26 @@ type diagnosis struct {
 }
 
 // diagnose asks the node that the flags name. When the one of --config does not run, the checks are made here.
-func diagnose(ctx context.Context, node *adminFlags, now bool) (found diagnosis, err error) {
-	client, err := node.client()
+func diagnose(ctx context.Context, flags *adminFlags, now bool) (found diagnosis, err error) {
+	asked, err := flags.client()
 	if err != nil {
 		return found, err
 	}
-	found.Read = reading{Node: client.base}
-	found.Identity, err = askNode(ctx, client, now)
+	found.Read = reading{Node: asked.Base}
+	found.Identity, err = askNode(ctx, asked, now)
 	switch {
-	case !errors.Is(err, errNoNode):
+	case !errors.Is(err, client.ErrNoNode):
 		return found, err
-	case node.config == "" && node.namedBy() == "":
+	case flags.config == "" && flags.namedBy() == "":
 		return found, fmt.Errorf("%w; or make the checks here with --config FILE", err)
-	case node.config == "":
+	case flags.config == "":
 		return found, err
 	}
-	loaded, err := node.load()
+	loaded, err := flags.load()
 	if err != nil {
 		return found, err
 	}
-	if _, err := providerOf(loaded.Dashboard); err != nil {
+	if _, err := node.ProviderOf(loaded.Dashboard); err != nil {
 		return found, err
 	}
 	found.Read = reading{Here: true}
@@ -104,20 +107,20 @@ func adminURL(a config.Admin) string {
 }
 
 // askNode reads what a node found, or finds now.
-func askNode(ctx context.Context, client *adminClient, now bool) (found admin.Identity, err error) {
-	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+func askNode(ctx context.Context, asked *client.Admin, now bool) (found admin.Identity, err error) {
+	ctx, cancel := context.WithTimeout(ctx, client.AdminTimeout)
 	defer cancel()
 	if now {
-		err = client.call(ctx, http.MethodPost, "/v1/identity/check", nil, &found)
+		err = asked.Call(ctx, http.MethodPost, "/v1/identity/check", nil, &found)
 	} else {
-		err = client.call(ctx, http.MethodGet, "/v1/identity", nil, &found)
+		err = asked.Call(ctx, http.MethodGet, "/v1/identity", nil, &found)
 	}
 	return found, err
 }
 
 // examine makes the checks here.
 func examine(ctx context.Context, c config.Config) (admin.Identity, error) {
-	o, err := identityOptions(c)
+	o, err := node.IdentityOptions(c)
 	if err != nil {
 		return admin.Identity{}, err
 	}
@@ -135,7 +138,7 @@ func examine(ctx context.Context, c config.Config) (admin.Identity, error) {
 func reportOn(w io.Writer, found diagnosis, asJSON bool) error {
 	var err error
 	if asJSON {
-		err = printJSON(w, found)
+		err = term.PrintJSON(w, found)
 	} else {
 		_, err = io.WriteString(w, doctorText(found))
 	}
@@ -181,19 +184,19 @@ func (d diagnosis) unchecked() string {
 func doctorText(found diagnosis) string {
 	const indent = 9
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\n", wrapped("what receivers see of "+found.Read.String(), 0))
+	fmt.Fprintf(&b, "%s\n\n", term.Wrapped("what receivers see of "+found.Read.String(), 0))
 	for _, f := range found.Findings {
 		head := strings.TrimSpace(string(f.Check) + "  " + f.Source)
 		fmt.Fprintf(&b, "%-7s  %s\n", f.State, head)
-		fmt.Fprintf(&b, "%*s%s\n", indent, "", wrapped(f.Saw, indent))
+		fmt.Fprintf(&b, "%*s%s\n", indent, "", term.Wrapped(f.Saw, indent))
 		if f.Next != "" {
-			fmt.Fprintf(&b, "%*s-> %s\n", indent, "", wrapped(f.Next, indent+3))
+			fmt.Fprintf(&b, "%*s-> %s\n", indent, "", term.Wrapped(f.Next, indent+3))
 		}
 	}
 	if len(found.Findings) > 0 {
 		b.WriteByte('\n')
 	}
-	b.WriteString(wrapped(doctorVerdict(found), 0))
+	b.WriteString(term.Wrapped(doctorVerdict(found), 0))
 	b.WriteByte('\n')
 	return b.String()
 }

@@ -59,14 +59,17 @@ var neverRun = map[string]map[string]string{
 	"README.md": {
 		`go run ./cmd/rollcall verify --lab examples/contacts.csv   # the main job: one file, simulated receivers`: "continuous " +
 			"integration runs these two commands last; a test can't run the tests",
-		"go run ./cmd/rollcall serve --dev":   "the test of a newcomer in a browser (http/dashboard/browser) starts it",
-		"go build -o rollcall ./cmd/rollcall": "the tour needs a node that runs beside it: the test starts one with this binary",
+		"go run ./cmd/rollcall serve --dev": "the test of a newcomer in a browser (http/dashboard/browser) starts it",
+		"go build -o rollcall ./cmd/rollcall": "the tour needs a node that runs beside it: the test starts one with this " +
+			"binary",
 	},
-	"docs/cockroachdb.md": {
+	"docs/start/database.md": {
 		"COCKROACH_BINARY=/usr/local/bin/cockroach go test ./ledger/sqlstore -run '^TestConformanceOnCockroachDB$' " +
 			"-count 1 -v": "needs CockroachDB",
-		"cockroach cert create-ca --certs-dir=certs --ca-key=keep-offline/ca.key":                         "needs CockroachDB",
-		`cockroach start --certs-dir=certs --store=/var/lib/cockroach --advertise-addr=db1.example.net \`: "needs CockroachDB",
+		"cockroach cert create-ca --certs-dir=certs --ca-key=keep-offline/ca.key": "needs " +
+			"CockroachDB",
+		`cockroach start --certs-dir=certs --store=/var/lib/cockroach --advertise-addr=db1.example.net \`: "needs " +
+			"CockroachDB",
 	},
 }
 
@@ -91,13 +94,13 @@ func TestEveryBlockOfTheDocumentsIsRun(t *testing.T) {
 		}
 	}
 	documents := []string{"README.md"}
-	for _, pattern := range []string{"docs/*.md", "docs/runbooks/*.md"} {
-		found, err := filepath.Glob(filepath.Join(houseRoot, pattern))
+	for _, pattern := range []string{"docs/*/*.md", "docs/operators/runbooks/*.md"} {
+		found, err := filepath.Glob(filepath.Join(HouseRoot, pattern))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range found {
-			documents = append(documents, strings.TrimPrefix(filepath.ToSlash(name), houseRoot+"/"))
+			documents = append(documents, strings.TrimPrefix(filepath.ToSlash(name), HouseRoot+"/"))
 		}
 	}
 	if len(documents) < 30 {
@@ -127,7 +130,7 @@ func TestEveryBlockOfTheDocumentsIsRun(t *testing.T) {
 // is what the document shows.
 func blocksOf(t *testing.T, document string) (blocks []block) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(houseRoot, document))
+	text, err := os.ReadFile(filepath.Join(HouseRoot, document))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +202,8 @@ var (
 	// varies are the parts of a line that differ from run to run, and what they look like.
 	varies = []struct{ part, looks *regexp.Regexp }{
 		{regexp.MustCompile(`^…$`), regexp.MustCompile(`.*`)},
-		{regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]+Z`), regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]+Z`)},
+		{regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]+Z`),
+			regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]+Z`)},
 		{regexp.MustCompile(`^[0-9]{2}:[0-9]{2}(:[0-9]{2})?Z`), regexp.MustCompile(`[0-9]{2}:[0-9]{2}(:[0-9]{2})?Z`)},
 		{regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f-]{27})?`), regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f-]{27})?`)},
 		{regexp.MustCompile(`^[0-9][0-9,.]*(ms|s|m|h|d)\b`), regexp.MustCompile(`[0-9][0-9,.]*(ms|s|m|h|d)`)},
@@ -314,7 +318,8 @@ func (s script) start(t *testing.T) *scriptShell {
 	inside := append(slices.Clone(s.inside), bash)
 	h := &scriptShell{t: t, script: s, command: exec.CommandContext(t.Context(), inside[0], inside[1:]...)}
 	h.command.Dir, h.command.WaitDelay = s.folder, time.Second
-	h.command.Env = append((&cli{t: t, environ: s.environ}).command(t.Context()).Env, "PATH="+programs+":"+os.Getenv("PATH"))
+	h.command.Env = append((&cli{t: t, environ: s.environ}).command(t.Context()).Env,
+		"PATH="+programs+":"+os.Getenv("PATH"))
 	h.command.Stderr = &h.failed
 	in, err := h.command.StdinPipe()
 	if err != nil {
@@ -376,7 +381,8 @@ func (h *scriptShell) atTerminal(number int, commands string) string {
 	h.t.Helper()
 	const end = "\r\nend of the block\r\n"
 	terminal := newTerminal(h.t, h.script.types)
-	h.tell(fmt.Sprintf(". %s < %[2]s > %[2]s 2>&1; printf '\\nend of the block\\n' > %[2]s; echo ended %d", commands, terminal.name,
+	h.tell(fmt.Sprintf(". %s < %[2]s > %[2]s 2>&1; printf '\\nend of the block\\n' > %[2]s; echo ended %d", commands,
+		terminal.name,
 		number))
 	h.wait(number, terminal.shown)
 	until(h.t, func() (bool, string) { return strings.Contains(terminal.shown(), end), terminal.shown() })

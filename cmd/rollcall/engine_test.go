@@ -12,7 +12,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/cmd/rollcall/node"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/smtp/smtplab"
 	"rollcall/smtp/throttle"
@@ -34,28 +37,28 @@ const labGreylist = 500 * time.Millisecond
 // hurry scales the waits between the tries at an address for receivers that greylist as
 // long as labGreylist.
 func hurry(c *config.Config) {
-	c.Retry.GreylistWaits = []config.Duration{{Duration: labGreylist}, {Duration: 2 * labGreylist}, {Duration: 3 * labGreylist}}
+	c.Retry.GreylistWaits = []config.Duration{{Duration: labGreylist}, {Duration: 2 * labGreylist},
+		{Duration: 3 * labGreylist}}
 	c.Retry.ControlWaits = []config.Duration{{Duration: 200 * time.Millisecond}, {Duration: 400 * time.Millisecond}}
 	c.Retry.GiveUpAfter = config.Duration{Duration: 12 * labGreylist}
 }
 
 // labNode starts a node with a lab of its own in a folder; its log goes to w.
-func labNode(t testing.TB, folder string, w io.Writer, change func(c *config.Config)) *node {
+func labNode(t testing.TB, folder string, w io.Writer, change func(c *config.Config)) *node.Node {
 	t.Helper()
-	aWholeNode(t)
-	onlyNode(t)
-	c := labConfig(localConfig(config.Default(), folder, true))
+	effort.NotShort(t, "a whole node")
+	effort.OnlyNode(t)
+	c := node.LabConfig(node.LocalConfig(config.Default(), folder, true))
 	c.Throttle.File = ""
 	hurry(&c)
 	change(&c)
-	n, err := startNode(context.Background(), c, nodeOptions{Lab: true, LabGreylist: labGreylist, Log: slog.New(slog.NewTextHandler(w, nil))})
+	n, err := node.Start(context.Background(), c, node.Options{Lab: true, LabGreylist: labGreylist,
+		Log: slog.New(slog.NewTextHandler(w, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), stopWait)
-		defer cancel()
-		if err := n.Stop(ctx); err != nil {
+		if err := node.StopNode(context.Background(), n); err != nil {
 			t.Error(err)
 		}
 	})
@@ -63,24 +66,25 @@ func labNode(t testing.TB, folder string, w io.Writer, change func(c *config.Con
 }
 
 // submit puts a file into the ledger as the edge would, with credits for it.
-func submit(t testing.TB, n *node, file []byte, credits ledger.Credits) ledger.Verification {
+func submit(t testing.TB, n *node.Node, file []byte, credits ledger.Credits) ledger.Verification {
 	t.Helper()
 	ctx := context.Background()
-	w, err := n.book.CreateWorkspace(ctx, uuid.New(), "test")
+	w, err := n.Book.CreateWorkspace(ctx, uuid.New(), "test")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.book.Grant(ctx, uuid.New(), w.ID, credits, "test"); err != nil {
+	if _, err := n.Book.Grant(ctx, uuid.New(), w.ID, credits, "test"); err != nil {
 		t.Fatal(err)
 	}
-	v, _, err := n.book.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: w.ID, Identity: uuid.New(),
-		Bytes: int64(len(file)), BytesMax: 1 << 30, Limits: ledger.Limits{Open: 10, Stored: 1 << 30, Unpaid: 10}, UploadExpiry: time.Hour})
+	v, _, err := n.Book.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: w.ID, Identity: uuid.New(),
+		Bytes: int64(len(file)), BytesMax: 1 << 30, Limits: ledger.Limits{Open: 10, Stored: 1 << 30, Unpaid: 10},
+		UploadExpiry: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, err := n.book.OpenUpload(ctx, v.ID)
+	u, err := n.Book.OpenUpload(ctx, v.ID)
 	for off := 0; err == nil && off < len(file); off += 256 << 10 {
-		_, err = n.book.AppendChunk(ctx, v.ID, u.Writer, int64(off), file[off:min(len(file), off+256<<10)])
+		_, err = n.Book.AppendChunk(ctx, v.ID, u.Writer, int64(off), file[off:min(len(file), off+256<<10)])
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -89,14 +93,14 @@ func submit(t testing.TB, n *node, file []byte, credits ledger.Credits) ledger.V
 }
 
 // finish waits for the end of a verification.
-func finish(t testing.TB, n *node, v ledger.Verification, within time.Duration) ledger.Verification {
+func finish(t testing.TB, n *node.Node, v ledger.Verification, within time.Duration) ledger.Verification {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	every := time.NewTicker(20 * time.Millisecond)
 	defer every.Stop()
 	for {
-		got, err := n.book.Verification(ctx, v.Workspace, v.ID)
+		got, err := n.Book.Verification(ctx, v.Workspace, v.ID)
 		if err == nil && got.Status.Final() {
 			return got
 		}
@@ -108,10 +112,10 @@ func finish(t testing.TB, n *node, v ledger.Verification, within time.Duration) 
 	}
 }
 
-func results(t testing.TB, n *node, v ledger.Verification) map[string]ledger.Result {
+func results(t testing.TB, n *node.Node, v ledger.Verification) map[string]ledger.Result {
 	t.Helper()
 	out := map[string]ledger.Result{}
-	err := n.book.Results(context.Background(), v.Workspace, v.ID, func(r ledger.Result) error {
+	err := n.Book.Results(context.Background(), v.Workspace, v.ID, func(r ledger.Result) error {
 		out[r.Email] = r
 		return nil
 	})
@@ -123,9 +127,9 @@ func results(t testing.TB, n *node, v ledger.Verification) map[string]ledger.Res
 
 // scored compares outcomes with what the lab knows: how many of those that can be
 // known are, and which statements are false.
-func scored(n *node, sample []string, got map[string]ledger.Result) (known, knowable int, wrong []string) {
+func scored(n *node.Node, sample []string, got map[string]ledger.Result) (known, knowable int, wrong []string) {
 	for _, address := range sample {
-		want, r := n.lab.Truth(address), got[address]
+		want, r := n.Lab.Truth(address), got[address]
 		if want.Wrong(r.Outcome) {
 			wrong = append(wrong, fmt.Sprintf("%s: %s %s, want %s", address, r.Outcome, r.Reason, want.Outcome))
 		}
@@ -152,18 +156,18 @@ func TestSampleOfTheLabIsAnsweredRightWithManners(t *testing.T) {
 	if known*100 < knowable*99 {
 		t.Errorf("known are %d of the %d that can be known, want 99 %%", known, knowable)
 	}
-	sheet := n.lab.Manners()
+	sheet := n.Lab.Manners()
 	if m := sheet.Total; m.Data != 0 || m.OutOfOrder != 0 || m.EarlyTalk != 0 || m.UnaskedGroups != 0 || m.HungUp != 0 {
 		t.Errorf("bad manners: %+v", m)
 	}
 	if sheet.DNS.Queries > 3*sheet.DNS.Zones {
 		t.Errorf("%d DNS queries for %d domains, want at most 3 for each", sheet.DNS.Queries, sheet.DNS.Zones)
 	}
-	balance, err := n.book.Balance(t.Context(), v.Workspace)
+	balance, err := n.Book.Balance(t.Context(), v.Workspace)
 	if want := ledger.Credits(v.Counts.Charged()); err != nil || balance.Spent != want || balance.Held != 0 {
 		t.Errorf("balance %+v, want %d spent: %v", balance, want, err)
 	}
-	report, err := n.book.Audit(t.Context())
+	report, err := n.Book.Audit(t.Context())
 	if err != nil || len(report.Violations) > 0 {
 		t.Errorf("audit: %+v, %v", report.Violations, err)
 	}
@@ -171,6 +175,7 @@ func TestSampleOfTheLabIsAnsweredRightWithManners(t *testing.T) {
 
 // TestALowerLimitOfRowsIsForNewFiles: a node that is started with it goes on with what was accepted.
 func TestALowerLimitOfRowsIsForNewFiles(t *testing.T) {
+	t.Parallel()
 	folder, v := t.TempDir(), ledger.Verification{}
 	t.Run("accepted", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -178,9 +183,9 @@ func TestALowerLimitOfRowsIsForNewFiles(t *testing.T) {
 		n := labNode(t, folder, io.Discard, func(c *config.Config) { c.Limits.MaxRows = 3 })
 		v = submit(t, n, []byte("ghost1@a-clean.test\nghost2@a-clean.test\nghost3@a-clean.test\n"), 2) // a credit too few
 		for v.State() != ledger.WaitingCredits {
-			err := sleep(ctx, 10*time.Millisecond)
+			err := term.Sleep(ctx, 10*time.Millisecond)
 			if err == nil {
-				v, err = n.book.Verification(ctx, v.Workspace, v.ID)
+				v, err = n.Book.Verification(ctx, v.Workspace, v.ID)
 			}
 			if err != nil {
 				t.Fatalf("not read: %+v, %v", v, err)
@@ -189,7 +194,7 @@ func TestALowerLimitOfRowsIsForNewFiles(t *testing.T) {
 	})
 	t.Run("goes on", func(t *testing.T) {
 		n := labNode(t, folder, io.Discard, func(c *config.Config) { c.Limits.MaxRows = 1 })
-		if _, err := n.book.Grant(t.Context(), uuid.New(), v.Workspace, 1, "test"); err != nil {
+		if _, err := n.Book.Grant(t.Context(), uuid.New(), v.Workspace, 1, "test"); err != nil {
 			t.Fatal(err)
 		}
 		v = finish(t, n, v, time.Minute)

@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
 )
 
@@ -71,11 +73,11 @@ func (e estimateRun) measure(ctx context.Context, j *trialRig) {
 	j.t.Helper()
 	type expected struct{ at, finish time.Time }
 	c := j.client()
-	token, err := readToken(filepath.Join(j.folder, "rollcall-data"))
+	token, err := client.ReadToken(filepath.Join(j.folder, "rollcall-data"))
 	if err != nil {
 		j.t.Fatal(err)
 	}
-	operator := newAdminClient(j.admin, token)
+	operator := client.NewAdmin(j.admin, token)
 	began := time.Now()
 	id := j.submit(ctx, c, e.file)
 	var all []expected
@@ -87,11 +89,11 @@ func (e estimateRun) measure(ctx context.Context, j *trialRig) {
 		if d.CompletedAt != nil {
 			break
 		}
-		var v view.Verification
-		if operator.ask(ctx, "GET", "/v1/verifications/"+id+"/waits", nil, &v) == nil {
+		var v inspect.Verification
+		if operator.Ask(ctx, "GET", "/v1/verifications/"+id+"/waits", nil, &v) == nil {
 			all = append(all, expected{time.Now(), v.Finish})
 		}
-		if err := sleep(ctx, 250*time.Millisecond); err != nil {
+		if err := term.Sleep(ctx, 250*time.Millisecond); err != nil {
 			j.t.Fatalf("no end in sight: %+v", d)
 		}
 	}

@@ -2,17 +2,29 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/node"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/http/admin"
 	"rollcall/ledger"
+	"rollcall/ledger/evidence"
 	"rollcall/ledger/sqlstore"
+	"rollcall/smtp"
+	"rollcall/smtp/verdict"
 )
 
 func newEvidence(e environment) *cobra.Command {
@@ -38,7 +50,7 @@ func newEvidence(e environment) *cobra.Command {
 		case err != nil:
 			return err
 		case *asJSON:
-			return printJSON(c.OutOrStdout(), found)
+			return term.PrintJSON(c.OutOrStdout(), found)
 		}
 		fmt.Fprintf(c.OutOrStdout(), "from %s\n\n", found.Read)
 		return printEvidence(c.OutOrStdout(), found.Explanation)
@@ -49,7 +61,7 @@ func newEvidence(e environment) *cobra.Command {
 func verificationArg(text string) (uuid.UUID, error) {
 	id, err := uuid.Parse(text)
 	if err != nil {
-		return id, usageError{fmt.Sprintf("VERIFICATION %q is no id: give the UUID that its customer sees", text)}
+		return id, term.UsageError(fmt.Sprintf("VERIFICATION %q is no id: give the UUID that its customer sees", text))
 	}
 	return id, nil
 }
@@ -61,27 +73,387 @@ type evidenceView struct {
 }
 
 // findEvidence looks for one address.
-func findEvidence(ctx context.Context, from *ledgerFlags, id uuid.UUID, address string) (found evidenceView, err error) {
-	err = from.read(ctx, func(client *adminClient, at reading) error {
+func findEvidence(ctx context.Context, from *ledgerFlags, id uuid.UUID, address string) (found evidenceView,
+	err error) {
+	err = from.read(ctx, func(client *client.Admin, at reading) error {
 		found.Read = at
-		return client.call(ctx, http.MethodPost, "/v1/verifications/"+id.String()+"/evidence",
+		return client.Call(ctx, http.MethodPost, "/v1/verifications/"+id.String()+"/evidence",
 			map[string]string{"address": address}, &found.Explanation)
-	}, func(book *sqlstore.Store, _ config.Config, at reading) (err error) {
+	}, func(book *sqlstore.Store, _ config.Config, at reading) error {
 		found.Read = at
-		found.Explanation, err = admin.FindEvidence(ctx, book, id, address)
-		return whyNot(err, found.Status)
+		f, err := evidence.Find(ctx, book, id, address)
+		found.Explanation = admin.ExplanationOf(f)
+		return whyNot(err, f.Status)
 	})
 	return found, err
 }
 
 // whyNot says what to do about an answer that is no fault.
 func whyNot(err error, status ledger.Status) error {
-	for _, refusal := range []error{admin.ErrNotSettled, ledger.ErrNoSuchVerification,
+	for _, refusal := range []error{evidence.ErrNotSettled, ledger.ErrNoSuchVerification,
 		ledger.ErrResultsExpired} {
 		if errors.Is(err, refusal) {
 			_, message := admin.WhyNoEvidence(err, status)
-			return errors.New(inCommands(message))
+			return errors.New(client.InCommands(message))
 		}
 	}
 	return err
+}
+
+// printEvidence writes a finding within 80 columns.
+func printEvidence(w io.Writer, f admin.Explanation) error {
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-*s%s\n", term.NameWidth, name, term.Folded(fmt.Sprintf(format, args...), term.NameWidth))
+	}
+	line("verification", "%s, %s", f.Verification, f.Status)
+	line("address", "%s", f.Address)
+	line("outcome", "%s: %s", f.Outcome, f.Message)
+	line("settled", "%s, in settlement %s, as address %s of the file", term.Stamp(time.Time(f.SettledAt)),
+		term.Grouped(f.Settlement), term.Grouped(f.Ordinal+1))
+	if c := f.Case; c != nil {
+		for _, text := range routeLines(*c) {
+			line("route", "%s", text)
+		}
+		if text := habitLine(*c, time.Time(f.At)); text != "" {
+			line("domain", "%s", text)
+		}
+		if c.GaveUp {
+			line("given up", "%s", gaveUpLine(*c))
+		}
+		writeAttempts(&b, *c)
+	} else {
+		b.WriteString("\n" + term.Folded("No evidence was kept with this outcome: it was settled by a version that "+
+			"kept none, or the node's log of that time says why.", 0) + "\n")
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("write the output: %w", err)
+	}
+	return nil
+}
+
+func routeLines(c admin.CaseView) []string {
+	switch {
+	case c.NoRoute != "":
+		return []string{"none, DNS says " + c.NoRoute}
+	case c.Hosts == 1:
+		return []string{"1 host"}
+	case c.Hosts > 1:
+		return []string{fmt.Sprintf("%d hosts", c.Hosts)}
+	}
+	return nil
+}
+
+// habitLine says what was known of the domain, how well, and how long before the
+// outcome; "" when it does not matter, since nothing was accepted.
+func habitLine(c admin.CaseView, judged time.Time) string {
+	h := c.Habit
+	asked := h.Accepted + h.Refused
+	if asked == 0 {
+		accepted := func(a admin.AttemptView) bool { return a.Outcome == smtp.Valid.String() }
+		if !slices.ContainsFunc(c.Attempts, accepted) {
+			return ""
+		}
+		return "not known whether it accepts every address: no control address was answered"
+	}
+	text := fmt.Sprintf("%d of %d control addresses accepted", h.Accepted, asked)
+	if h.First != nil && h.Last != nil {
+		first, last := time.Time(*h.First), time.Time(*h.Last)
+		if span := last.Sub(first); span > 0 {
+			text += " over " + term.Rough(span)
+		}
+		text += ", the last at " + term.Stamp(last)
+		if age := judged.Sub(last); age >= time.Second {
+			text += ", " + term.Rough(age) + " before the outcome"
+		}
+	}
+	switch {
+	case h.Accepts == nil:
+		return text + ": too few to say whether it accepts every address"
+	case *h.Accepts:
+		return text + ": it accepts every address"
+	}
+	return text + ": it tells mailboxes apart"
+}
+
+func gaveUpLine(c admin.CaseView) string {
+	if c.Why != "" {
+		return "because of " + c.Why
+	}
+	return "because of what the last attempt says"
+}
+
+// attemptIndent is where what belongs to an attempt stands.
+const attemptIndent = 4
+
+func writeAttempts(b *strings.Builder, c admin.CaseView) {
+	if len(c.Attempts) == 0 {
+		b.WriteString("\nno attempt was made\n")
+	} else {
+		writeAttemptTable(b, "ATTEMPT", c.Attempts)
+	}
+	if c.Omitted > 0 {
+		fmt.Fprintf(b, "\n%s\n", term.Folded(fmt.Sprintf("%s attempts behind the first ones are left out.",
+			term.Grouped(int64(c.Omitted))), 0))
+	}
+	if len(c.Habit.Controls) > 0 {
+		writeAttemptTable(b, "CONTROL OR WITNESS", c.Habit.Controls)
+	}
+}
+
+func writeAttemptTable(b *strings.Builder, title string, list []admin.AttemptView) {
+	fmt.Fprintf(b, "\n%-26s%-10s%-5s%-6s%-10s%s\n", title, "STAGE", "TLS", "CODE", "ENHANCED", "TAKEN FOR")
+	for _, a := range list {
+		writeAttempt(b, a)
+	}
+}
+
+func writeAttempt(b *strings.Builder, a admin.AttemptView) {
+	tls, code := "no", "-"
+	if a.TLS {
+		tls = "yes"
+	}
+	if a.Code > 0 {
+		code = fmt.Sprint(a.Code)
+	}
+	outcome := a.Outcome
+	if outcome == "undecided" {
+		outcome = "ask again"
+	}
+	fmt.Fprintf(b, "%-26s%-10s%-5s%-6s%-10s%s\n", term.Stamp(time.Time(a.At)), a.Stage, tls, code,
+		term.Dash(a.Enhanced), outcome)
+	under := func(format string, args ...any) {
+		text := term.Folded(fmt.Sprintf(format, args...), attemptIndent)
+		fmt.Fprintf(b, "%*s%s\n", attemptIndent, "", text)
+	}
+	where := "host " + term.Dash(a.Host)
+	if a.Source != "" {
+		where += ", from " + a.Source
+	}
+	under("%s", where)
+	by := "by no rule"
+	if a.Rule != "" {
+		by = "by rule " + a.Rule
+	}
+	under("%s, to blame: %s, %s", a.Reason, a.Blame, by)
+	if a.Others {
+		under("not about this address: others were told so, and it had to wait")
+	}
+	if c := a.Cause; c != nil {
+		under("believed to be about %s: %s", scopeWords(c.Scope), c.Why)
+	}
+	if a.Bare {
+		under("the words could mean us too: believed only beside another address of the domain that is accepted")
+	}
+	if a.Witness {
+		under("a witness: another address of the domain, which was accepted before")
+	}
+	if a.Void {
+		under("void: the session was poisoned, or a guard at work")
+	}
+	switch {
+	case a.Text != "":
+		under("%q", a.Text)
+	case a.Trouble != "":
+		under("no reply: %s", a.Trouble)
+	}
+}
+
+// scopeWords names the scope of a cause for people.
+func scopeWords(scope string) string {
+	switch scope {
+	case "address":
+		return "this address alone"
+	case "domain":
+		return "its mail domain"
+	case "list":
+		return "one customer's list"
+	case "source":
+		return "our source at this receiver"
+	case "receiver":
+		return "the whole receiver"
+	}
+	return term.Dash(scope)
+}
+
+func newReplay(e environment) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "replay VERIFICATION",
+		Short: "Judge stored evidence by the rules of now, and list what would change",
+		Long: "Judge stored evidence by the rules of now, and list what would change.\n\n" +
+			"Nothing is charged or written and no connection to a receiver is made: what is stored is judged anew.\n" +
+			"A ledger that is named is read itself; when none is, the node of this machine is asked, which judges by\n" +
+			"its own rules, and its ledger is read when it does not run. The first line says which it was. The\n" +
+			"addresses of what would change are printed. Exit code 0 also when something would.",
+		Args: wantArgs("VERIFICATION"),
+	}
+	from, asJSON := addLedgerFlags(c, e), jsonFlag(c)
+	rules := c.Flags().String("rules", "", "judge by this rule file before the rules that come with the program")
+	all := c.Flags().Bool("all", false, "list also what stays the same")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		id, err := verificationArg(args[0])
+		if err != nil {
+			return err
+		}
+		r := replay{from: from, id: id, all: *all}
+		if *rules != "" {
+			if r.rules, err = readRules(*rules); err != nil {
+				return err
+			}
+		}
+		w := c.OutOrStdout()
+		if *asJSON {
+			r.read = func(at reading) error { return term.PrintJSON(w, map[string]reading{"read": at}) }
+			return r.run(c.Context(), func(l admin.ReplayLine) error { return term.PrintJSON(w, l) })
+		}
+		r.read = func(at reading) error {
+			_, err := fmt.Fprintf(w, "from %s\n\n", at)
+			return err
+		}
+		return r.run(c.Context(), func(l admin.ReplayLine) error { return printReplay(w, l) })
+	}
+	return c
+}
+
+// readRules reads a rule file and checks it, so that its faults are told with its name.
+func readRules(name string) (string, error) {
+	if _, err := verdict.LoadFile(name); err != nil {
+		return "", fmt.Errorf("read the rules: %w", err)
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return "", fmt.Errorf("read the rules: %w", err)
+	}
+	if len(text) == 0 {
+		return "", term.UsageError(fmt.Sprintf("%s is empty: without --rules the rules of now judge", name))
+	}
+	return string(text), nil
+}
+
+// replay is one replay.
+type replay struct {
+	from  *ledgerFlags
+	read  func(reading) error // told whom, before the first line
+	id    uuid.UUID
+	rules string // text of a rule file; "": as now
+	all   bool
+}
+
+// run calls yield for each line, the summary last.
+func (r replay) run(ctx context.Context, yield func(admin.ReplayLine) error) error {
+	return r.from.read(ctx, func(client *client.Admin, at reading) error { return r.ask(ctx, client, at, yield) },
+		func(book *sqlstore.Store, c config.Config, at reading) error {
+			rules, err := r.own(c)
+			if err == nil {
+				err = r.read(at)
+			}
+			if err != nil {
+				return err
+			}
+			summary, err := evidence.Replay(ctx, book, r.id, evidence.Query{Rules: rules, All: r.all,
+				Yield: func(one evidence.Replayed) error { return yield(admin.ReplayLine{Address: &one}) }})
+			if err != nil {
+				return whyNot(err, summary.Status)
+			}
+			return yield(admin.ReplayLine{Summary: &summary})
+		})
+}
+
+// own gives the rules to judge by when there is no node.
+func (r replay) own(c config.Config) (*verdict.Rules, error) {
+	if r.rules != "" {
+		return verdict.Load(admin.RulesName, []byte(r.rules))
+	}
+	return node.LoadRules(c.Verdict)
+}
+
+// errCut ends a replay of which the end is missing.
+var errCut = errors.New("the replay was cut short: run it again")
+
+// ask has the node replay.
+func (r replay) ask(ctx context.Context, client *client.Admin, at reading, yield func(admin.ReplayLine) error) error {
+	answer, err := client.Do(ctx, http.MethodPost, "/v1/verifications/"+r.id.String()+"/replay",
+		map[string]any{"rules": r.rules, "all": r.all})
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.Header.Get("Content-Type") != admin.ReplayType {
+		return client.Stranger()
+	}
+	if err := r.read(at); err != nil {
+		return err
+	}
+	for lines := json.NewDecoder(answer.Body); ; {
+		var l admin.ReplayLine
+		if err := lines.Decode(&l); err != nil {
+			return fmt.Errorf("%w: %w", errCut, err)
+		}
+		if l.Error != nil {
+			return errors.New(l.Error.Message)
+		}
+		if err := yield(l); err != nil || l.Summary != nil {
+			return err
+		}
+	}
+}
+
+// printReplay writes a line within 80 columns.
+func printReplay(w io.Writer, l admin.ReplayLine) error {
+	var b strings.Builder
+	switch {
+	case l.Address != nil:
+		writeReplayed(&b, *l.Address)
+	case l.Summary != nil:
+		writeReplaySummary(&b, *l.Summary)
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("write the output: %w", err)
+	}
+	return nil
+}
+
+func writeReplayed(b *strings.Builder, r evidence.Replayed) {
+	fmt.Fprintf(b, "%s\n", term.Folded(r.Address, 0))
+	for _, one := range []struct {
+		when  string
+		judge evidence.Judged
+	}{{"was", r.Before}, {"now", r.After}} {
+		if r.Before == r.After && one.when == "was" {
+			continue
+		}
+		by := "no rule"
+		if one.judge.Rule != "" {
+			by = "rule " + one.judge.Rule
+		}
+		text := fmt.Sprintf("%s, %s, by %s", one.judge.Outcome, one.judge.Reason, by)
+		fmt.Fprintf(b, "    %s  %s\n", one.when, term.Folded(text, 9))
+	}
+}
+
+func writeReplaySummary(b *strings.Builder, s evidence.Summary) {
+	if s.Outcomes+s.Reasons > 0 {
+		b.WriteString("\n")
+	}
+	fmt.Fprintf(b, "%s\n", term.Folded(fmt.Sprintf("%s settled addresses of a verification that is %s, %s of them "+
+		"with evidence: %s stay the same, %s would have another outcome, %s another reason.",
+		term.Grouped(s.Addresses), s.Status, term.Grouped(s.Replayed), term.Grouped(s.Same), term.Grouped(s.Outcomes),
+		term.Grouped(s.Reasons)), 0))
+	if len(s.Changes) > 0 {
+		fmt.Fprintf(b, "\n%-12s%-12s%12s\n", "WAS", "NOW", "ADDRESSES")
+		undecided := false
+		for _, c := range s.Changes {
+			fmt.Fprintf(b, "%-12s%-12s%12s\n", c.Before, c.After, term.Grouped(c.Count))
+			undecided = undecided || c.After == "undecided"
+		}
+		if undecided {
+			b.WriteString("\n" + term.Folded("undecided: these rules would have gone on asking.", 0) + "\n")
+		}
+	}
+	if s.Unexplained > 0 {
+		fmt.Fprintf(b, "\n%s\n", term.Folded(fmt.Sprintf("%s outcomes are not what their own evidence gave when they "+
+			"were settled: a fault of the program, please report it.", term.Grouped(s.Unexplained)), 0))
+	}
+	b.WriteString("\n" + term.Folded("Nothing was charged or written, and no receiver was asked: this is what is "+
+		"stored, judged anew.", 0) + "\n")
 }

@@ -13,9 +13,13 @@ import (
 	"time"
 	"unicode/utf8"
 
+	ledgerevidence "rollcall/ledger/evidence"
+
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/http/admin"
 	"rollcall/ledger"
@@ -91,7 +95,7 @@ func (r *witnessRig) run(args ...string) (string, error) {
 	root.SetErr(&out)
 	err := root.ExecuteContext(r.t.Context())
 	for line := range strings.Lines(out.String()) {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > columns && line[0] != '{' {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > term.Columns && line[0] != '{' {
 			r.t.Errorf("%d columns: %q", n, line)
 		}
 		if strings.ContainsFunc(strings.TrimSuffix(line, "\n"), func(c rune) bool { return c < ' ' || c == 0x7f }) {
@@ -132,7 +136,8 @@ func shownCases() []evidence.Case {
 	return []evidence.Case{
 		{Attempts: []evidence.Attempt{grey, missing}, Hosts: 2},
 		{Attempts: []evidence.Attempt{good}, Hosts: 1, Habit: evidence.Habit{
-			Accepted: 3, First: witnessAt, Last: witnessAt.Add(17 * time.Second), Controls: []evidence.Attempt{good, good, good}}},
+			Accepted: 3, First: witnessAt, Last: witnessAt.Add(17 * time.Second), Controls: []evidence.Attempt{good, good,
+				good}}},
 		{Attempts: []evidence.Attempt{gone, void, hostile}, Omitted: 1234, Hosts: 1, GaveUp: true,
 			Why: smtp.HarvestGuard},
 		{NoRoute: smtp.DomainNotFound},
@@ -231,7 +236,8 @@ func TestReplayIsShown(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal([]byte(lines[len(lines)-1]), &last)
 	}
-	if err != nil || len(lines) != 7 || !strings.Contains(lines[0], `{"read":{"node":`) || last.Summary == nil || last.Summary.Outcomes != 1 {
+	if err != nil || len(lines) != 7 || !strings.Contains(lines[0], `{"read":{"node":`) || last.Summary == nil ||
+		last.Summary.Outcomes != 1 {
 		t.Errorf("JSON: %v\n%s", err, text)
 	}
 	if after := r.desk.Account(); after != before {
@@ -243,34 +249,34 @@ func TestReplayIsShown(t *testing.T) {
 func TestWithoutANodeTheLedgerIsRead(t *testing.T) {
 	r := newWitnessRig(t, shownCases(), nil)
 	flags := &ledgerFlags{node: &adminFlags{environ: environment{"ROLLCALL_DATA_DIR=" + filepath.Dir(r.path)}}}
-	away := func(*adminClient, reading) error { return fmt.Errorf("asked: %w", errNoNode) }
-	var found admin.Explanation
-	summary, read := admin.ReplaySummary{}, 0
+	away := func(*client.Admin, reading) error { return fmt.Errorf("asked: %w", client.ErrNoNode) }
+	var found ledgerevidence.Found
+	summary, read := ledgerevidence.Summary{}, 0
 	own := func(book *sqlstore.Store, c config.Config, at reading) (err error) {
 		if at != (reading{Ledger: "sqlite:" + r.path}) {
 			t.Errorf("read %+v, want the ledger %s", at, r.path)
 		}
 		read++
-		if found, err = admin.FindEvidence(t.Context(), book, r.desk.Workspace, "x"); err == nil {
+		if found, err = ledgerevidence.Find(t.Context(), book, r.desk.Workspace, "x"); err == nil {
 			t.Error("a workspace is no verification")
 		}
 		rules, err := replay{}.own(c)
 		if err != nil {
 			return err
 		}
-		q := admin.ReplayQuery{Rules: rules, Yield: func(admin.Replayed) error { return nil }}
+		q := ledgerevidence.Query{Rules: rules, Yield: func(ledgerevidence.Replayed) error { return nil }}
 		list, err := book.Workspaces(t.Context())
 		if err != nil || len(list) != 1 {
 			return errors.Join(err, errors.New("another ledger"))
 		}
-		summary, err = admin.Replay(t.Context(), book, mustID(t, r.id), q)
+		summary, err = ledgerevidence.Replay(t.Context(), book, mustID(t, r.id), q)
 		return err
 	}
 	if err := flags.read(t.Context(), away, own); err != nil || summary.Replayed != 5 {
 		t.Errorf("got %v, %+v, %+v", err, found, summary)
 	}
 	flags.node.url, flags.node.token = "http://127.0.0.1:1", "x"
-	if err := flags.read(t.Context(), away, own); !errors.Is(err, errNoNode) || read != 1 {
+	if err := flags.read(t.Context(), away, own); !errors.Is(err, client.ErrNoNode) || read != 1 {
 		t.Errorf("with a node that was named: %v, read %d times", err, read)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"rollcall/config"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/smtplab"
 	"rollcall/smtp/throttle"
@@ -67,7 +68,7 @@ var faultKinds = []string{"anna.adler", "no-such-one", "ben.bauer", "not-here-tw
 	"gone-away-3"}
 
 func TestOwnFaultsAreNeverToldOfAnAddress(t *testing.T) {
-	aWholeNode(t)
+	effort.NotShort(t, "a whole node")
 	t.Parallel()
 	var rows sync.WaitGroup
 	slots := make(chan struct{}, faultsAtOnce)
@@ -91,7 +92,7 @@ func TestOwnFaultsAreNeverToldOfAnAddress(t *testing.T) {
 
 // run verifies the row's list with the fault on.
 func (f fault) run(t *testing.T) {
-	onlyNode(t)
+	effort.OnlyNode(t)
 	lab := trialLab()
 	lab.GreylistWait, lab.SecondLasts = faultWait, 250*time.Millisecond
 	tr, err := startTrial(t.Context(), trialOptions{
@@ -275,7 +276,8 @@ func connectionFaults() []fault {
 	return []fault{
 		{name: "TLS broken", personalities: []string{"tlsbroken", "tlsstalled", "tlsinjected", "htlsgarbage",
 			"hflood", "hstall", "tlsonly"}},
-		{name: "hosts that bear less than they offer", personalities: []string{"helo", "heloonly", "heloagain", "tlsdies", "tlsmute"},
+		{name: "hosts that bear less than they offer", personalities: []string{"helo", "heloonly", "heloagain", "tlsdies",
+			"tlsmute"},
 			known: 90},
 		{name: "a backup that accepts everything", personalities: []string{"backup", "backup", "backup", "backup"}},
 		{name: "DNS is away", blind: true, personalities: clean,

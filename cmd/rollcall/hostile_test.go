@@ -11,6 +11,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/node"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
 	"rollcall/smtp/smtplab"
 )
@@ -38,10 +41,10 @@ func TestHonestReceiversBesideHostileOnes(t *testing.T) {
 	w := hostileWorld{files: 2, perFile: 150, wait: cliWait, memory: hostileIdle + 300*128<<10}
 	if effort.Long() {
 		w = hostileWorld{files: 10, perFile: 1000, wait: 10 * time.Minute,
-			memory: hostileIdle + sessionsMax*128<<10}
+			memory: hostileIdle + node.SessionsMax*128<<10}
 	}
 	o := smtplab.Defaults()
-	o.HostsMax, o.SessionsMax = w.files*w.perFile+1000, 2*sessionsMax
+	o.HostsMax, o.SessionsMax = w.files*w.perFile+1000, 2*node.SessionsMax
 	lab := startLab(t, o)
 	r := newRig(t, rigOptions{dns: lab.DNSAddr(), smtpPort: lab.SMTPPort(), settings: `
 [retry]
@@ -76,13 +79,13 @@ give_up_after = "1m"
 		if d.CompletedAt != nil {
 			break
 		}
-		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+		if err := term.Sleep(ctx, 100*time.Millisecond); err != nil {
 			t.Fatalf("the honest receivers are not answered: %+v, %+v", d, lab.Manners().Total)
 		}
 	}
 	took := time.Since(began)
 	var text bytes.Buffer
-	if err := c.results(ctx, id, &text); err != nil {
+	if err := writeResults(ctx, c, id, &text); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := readRows(&text)
@@ -106,11 +109,11 @@ give_up_after = "1m"
 }
 
 // post has a file verified and gives its number.
-func post(t *testing.T, ctx context.Context, c *apiClient, file []byte) string {
+func post(t *testing.T, ctx context.Context, c *client.API, file []byte) string {
 	t.Helper()
-	made, err := c.create(ctx, uuid.New(), int64(len(file)), "list.csv")
+	made, err := c.Create(ctx, uuid.New(), int64(len(file)), "list.csv")
 	if err == nil {
-		err = c.upload(ctx, made.Upload.URL, bytes.NewReader(file), int64(len(file)), func(int64) {})
+		err = c.Upload(ctx, made.Upload.URL, bytes.NewReader(file), int64(len(file)), func(int64) {})
 	}
 	if err != nil {
 		t.Fatal(err)

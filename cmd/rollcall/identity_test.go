@@ -20,12 +20,13 @@ import (
 
 	"github.com/miekg/dns"
 
+	"rollcall/cmd/rollcall/node"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest/postgres"
-	"rollcall/smtp"
 	"rollcall/smtp/identity"
 	"rollcall/smtp/smtplab"
 )
@@ -113,11 +114,12 @@ func soundFront(t *testing.T, behind string) *dnsFront {
 
 // checkedNode starts a node against a lab, whose DNS is asked through a front, and
 // gives what it says.
-func checkedNode(t *testing.T, lab *smtplab.Lab, f *dnsFront, change func(c *config.Config)) (*node, *lockedBuffer) {
+func checkedNode(t *testing.T, lab *smtplab.Lab, f *dnsFront, change func(c *config.Config)) (*node.Node,
+	*lockedBuffer) {
 	t.Helper()
-	aWholeNode(t)
-	onlyNode(t)
-	c := labConfig(localConfig(config.Default(), filepath.Join(t.TempDir(), "data"), true))
+	effort.NotShort(t, "a whole node")
+	effort.OnlyNode(t)
+	c := node.LabConfig(node.LocalConfig(config.Default(), filepath.Join(t.TempDir(), "data"), true))
 	c.Throttle.File = ""
 	c.Retry.ControlWaits = []config.Duration{{Duration: 200 * time.Millisecond}}
 	openedWide(t, &c, false)
@@ -126,12 +128,12 @@ func checkedNode(t *testing.T, lab *smtplab.Lab, f *dnsFront, change func(c *con
 	c.Identity.PublicAddresses = []string{seenAt}
 	change(&c)
 	said := &lockedBuffer{}
-	n, err := startNode(context.Background(), c, nodeOptions{Log: slog.New(slog.NewTextHandler(said, nil))})
+	n, err := node.Start(context.Background(), c, node.Options{Log: slog.New(slog.NewTextHandler(said, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := stopNode(context.Background(), n); err != nil {
+		if err := node.StopNode(context.Background(), n); err != nil {
 			t.Error(err)
 		}
 	})
@@ -196,7 +198,7 @@ func TestANodeThatIsNotFitAsksNobodyUntilItIs(t *testing.T) {
 			sheet.DNS.Queries)
 	}
 	f.set(t, reverse, dns.TypePTR, "rollcall.example.")
-	if found, err := n.self.check(t.Context()); err != nil || !found.Fit || !found.Probing {
+	if found, err := n.CheckIdentity(t.Context()); err != nil || !found.Fit || !found.Probing {
 		t.Fatalf("with a PTR: %+v, %v", found, err)
 	}
 	v = finish(t, n, v, time.Minute)
@@ -224,7 +226,7 @@ func TestANodeThatIsNotMadeToBeFitProbes(t *testing.T) {
 	if v.Status != ledger.Completed {
 		t.Errorf("got %s", v.Status)
 	}
-	found := n.self.view()
+	found := n.Identity()
 	if found.Fit || !found.Probing || !strings.Contains(said.text(), "identity.enforce = false") {
 		t.Errorf("got %+v and\n%s", found, said.text())
 	}
@@ -234,14 +236,14 @@ func TestANodeThatIsNotMadeToBeFitProbes(t *testing.T) {
 }
 
 // awaitVerification waits until a verification is as wanted.
-func awaitVerification(t *testing.T, n *node, v ledger.Verification, as func(ledger.Verification) bool) {
+func awaitVerification(t *testing.T, n *node.Node, v ledger.Verification, as func(ledger.Verification) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	every := time.NewTicker(20 * time.Millisecond)
 	defer every.Stop()
 	for {
-		got, err := n.book.Verification(ctx, v.Workspace, v.ID)
+		got, err := n.Book.Verification(ctx, v.Workspace, v.ID)
 		if err == nil && as(got) {
 			return
 		}
@@ -284,14 +286,16 @@ public_addresses = [%q]
 		!strings.Contains(stderr, "no node answers") || strings.Contains(stderr, "--config") {
 		t.Errorf("a node that was named and does not answer: got code %d and %q", code, stderr)
 	}
-	if code, _, stderr := c.run("doctor", named, "--config", "node.toml"); code != exitUsage || !strings.Contains(stderr, "give only one of them") {
+	if code, _, stderr := c.run("doctor", named, "--config", "node.toml"); code != exitUsage || !strings.Contains(stderr,
+		"give only one of them") {
 		t.Errorf("a node that was named twice: got code %d and %q", code, stderr)
 	}
 	if code, _, stderr := c.run("doctor"); code != exitFailed || !strings.Contains(stderr, "--config FILE") {
 		t.Errorf("without a node: got code %d and %q", code, stderr)
 	}
 	code, stdout, stderr := c.run("doctor", "--config", "node.toml")
-	if code != exitDone || !strings.Contains(stdout, "warn     spf  192.0.2.10\n         rollcall.example has no SPF record\n") ||
+	if code != exitDone || !strings.Contains(stdout, "warn     spf  192.0.2.10\n         rollcall.example has no SPF "+
+		"record\n") ||
 		!strings.Contains(stdout, "v=spf1 ip4:192.0.2.10") ||
 		!strings.HasPrefix(stdout, "what receivers see of this machine, where the node does not run\n") {
 		t.Errorf("without SPF: got code %d\n%s%s", code, stdout, stderr)
@@ -303,8 +307,8 @@ public_addresses = [%q]
 		t.Errorf("without a PTR: got code %d\n%s%s", code, stdout, stderr)
 	}
 	for line := range strings.Lines(stdout) {
-		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > columns {
-			t.Errorf("a line of more than %d characters: %s", columns, line)
+		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > term.Columns {
+			t.Errorf("a line of more than %d characters: %s", term.Columns, line)
 		}
 	}
 	code, stdout, _ = c.run("doctor", "--config", "node.toml", "--json")
@@ -382,37 +386,13 @@ func TestDoctorAsksTheNode(t *testing.T) {
 // TestTheLabNeedsNoSetUp starts a node as --dev and --lab do.
 func TestTheLabNeedsNoSetUp(t *testing.T) {
 	n := labNode(t, filepath.Join(t.TempDir(), "data"), io.Discard, func(*config.Config) {})
-	found := n.self.view()
-	if !found.Fit || !found.Probing || n.members.node.Load().Unfit() != "" {
+	found := n.Identity()
+	if !found.Fit || !found.Probing || n.Cluster.Unfit() != "" {
 		t.Errorf("got %+v", found)
 	}
 	for _, finding := range found.Findings {
 		if finding.State == identity.Skipped && !strings.Contains(finding.Saw, "loopback") {
 			t.Errorf("got %+v", finding)
-		}
-	}
-}
-
-func TestWhatSaysThatPort25IsBlocked(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		err  error
-		want identity.State
-	}{
-		{"time-outs", &smtp.Failure{Stage: smtp.StageConnect, Err: os.ErrDeadlineExceeded}, identity.Fail},
-		{"greetings", nil, identity.OK},
-		{"refusals in the greeting", &smtp.Failure{Stage: smtp.StageGreeting, Err: io.EOF}, identity.OK},
-		{"a fault of ours", &smtp.Failure{Stage: smtp.StageConnect, Err: errors.New("too many open files")},
-			identity.Skipped},
-		{"our own end", &smtp.Failure{Stage: smtp.StageConnect, Err: context.Canceled}, identity.Skipped},
-		{"the guard", &smtp.Failure{Stage: smtp.StageConnect, Err: smtp.ErrForbiddenAddress}, identity.Skipped},
-	} {
-		s := &selfCheck{reach: &identity.Reach{}}
-		for i := range 9 {
-			s.note(fmt.Sprintf("r%d.test", i), c.err)
-		}
-		if f := identity.CheckReach(s.reach, time.Now()); f.State != c.want {
-			t.Errorf("%s: got %+v, want %s", c.name, f, c.want)
 		}
 	}
 }

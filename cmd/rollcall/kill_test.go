@@ -20,6 +20,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
 	"rollcall/http/api"
 	"rollcall/ledger/ledgertest/postgres"
@@ -201,7 +203,7 @@ func (f fire) targets() []int64 {
 // ended before.
 func (c *customer) comesTo(ctx context.Context, target int64) bool {
 	for c.settled() < target {
-		if len(c.ended) > 0 || sleep(ctx, 5*time.Millisecond) != nil {
+		if len(c.ended) > 0 || term.Sleep(ctx, 5*time.Millisecond) != nil {
 			return false
 		}
 	}
@@ -226,7 +228,8 @@ func TestSIGTERMSettlesWhatIsKnownAndTheNextLifeGoesOn(t *testing.T) {
 	t.Parallel()
 	lab := startLab(t, smtplab.Defaults())
 	r := newRig(t, rigOptions{dns: lab.DNSAddr(), smtpPort: lab.SMTPPort(),
-		settings: "[retry]\ncontrol_waits = [\"200ms\", \"400ms\"]\n[throttle.default]\nrcpt_rate = \"20/s\"\nrcpts_per_connection = 1000\n" +
+		settings: "[retry]\ncontrol_waits = [\"200ms\", \"400ms\"]\n[throttle.default]\nrcpt_rate = " +
+			"\"20/s\"\nrcpts_per_connection = 1000\n" +
 			"refused_per_session = 1000\nrefused_per_hour = 1000000\n"})
 	node := r.serve()
 	node.waitFor("node started")
@@ -268,7 +271,7 @@ func (c *customer) reach(ctx context.Context, n int64) int64 {
 		if settled := c.settled(); settled >= n {
 			return settled
 		}
-		if err := sleep(ctx, 10*time.Millisecond); err != nil {
+		if err := term.Sleep(ctx, 10*time.Millisecond); err != nil {
 			c.t.Fatalf("only %d rows settled, want %d", c.settled(), n)
 		}
 	}
@@ -310,7 +313,7 @@ func stopLab(t *testing.T, lab *smtplab.Lab) {
 type customer struct {
 	t      *testing.T
 	rig    *rig
-	client *apiClient
+	client *client.API
 	id     string
 	made   *atomic.Int32 // how many creates were answered with 201
 	ids    map[string]int
@@ -347,7 +350,7 @@ func (c *customer) run(ctx context.Context, file []byte) error {
 	if made.Upload == nil {
 		return fmt.Errorf("create gives no upload: %+v", made)
 	}
-	err = c.client.upload(ctx, made.Upload.URL, bytes.NewReader(file), int64(len(file)), func(int64) {})
+	err = c.client.Upload(ctx, made.Upload.URL, bytes.NewReader(file), int64(len(file)), func(int64) {})
 	if err != nil {
 		return fmt.Errorf("upload: %w", err)
 	}
@@ -367,9 +370,9 @@ func (c *customer) create(ctx context.Context, identity uuid.UUID, size int64) (
 	answers := make(chan answer)
 	for range creators {
 		client := c.rig.client()
-		client.http.Transport = countCreated{client.http.Transport, c.made}
+		client.HTTP.Transport = countCreated{client.HTTP.Transport, c.made}
 		go func() {
-			made, err := client.create(ctx, identity, size, "sample.csv")
+			made, err := client.Create(ctx, identity, size, "sample.csv")
 			answers <- answer{made, err}
 		}()
 	}
@@ -410,12 +413,12 @@ func (c *customer) watch(ctx context.Context) error {
 			}
 			if d.CompletedAt != nil {
 				var credits api.Credits
-				_, err = c.client.askJSON(ctx, http.MethodGet, "/v1/credits", nil, &credits)
+				_, err = c.client.AskJSON(ctx, http.MethodGet, "/v1/credits", nil, &credits)
 				c.balance = credits.Credits
 				return err
 			}
 		} // else the node is down, or going down
-		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+		if err := term.Sleep(ctx, 20*time.Millisecond); err != nil {
 			return fmt.Errorf("no end in sight: %+v", d)
 		}
 	}
@@ -516,7 +519,7 @@ func (c *customer) checkMade(files int) {
 		t.Errorf("%d creates at once: got %d verifications and %d times 201, want one", creators, len(c.ids), made)
 	}
 	var history api.History
-	if _, err := c.client.askJSON(t.Context(), http.MethodGet, "/v1/verifications", nil, &history); err != nil ||
+	if _, err := c.client.AskJSON(t.Context(), http.MethodGet, "/v1/verifications", nil, &history); err != nil ||
 		len(history.Verifications) != files {
 		t.Errorf("got %d verifications in the history and %v, want %d", len(history.Verifications), err, files)
 	}

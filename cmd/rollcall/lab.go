@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/term"
+	"rollcall/smtp"
 	"rollcall/smtp/smtplab"
 )
 
@@ -88,14 +90,14 @@ func newLab() *cobra.Command {
 func (f labFlags) put(o *smtplab.Options) error {
 	var err error
 	if o.DNSListen, err = netip.ParseAddrPort(f.dns); err != nil {
-		return usageError{fmt.Sprintf("--dns %q is not an address and port: write one such as 127.0.0.1:5353",
-			f.dns)}
+		return term.UsageError(fmt.Sprintf("--dns %q is not an address and port: write one such as 127.0.0.1:5353",
+			f.dns))
 	}
 	if o.Network, err = netip.ParsePrefix(f.network); err != nil {
-		return usageError{fmt.Sprintf("--network %q is not a network: write one such as 10.77.0.0/16", f.network)}
+		return term.UsageError(fmt.Sprintf("--network %q is not a network: write one such as 10.77.0.0/16", f.network))
 	}
 	if err := o.Validate(); err != nil {
-		return usageError{err.Error()}
+		return term.UsageError(err.Error())
 	}
 	return nil
 }
@@ -114,7 +116,7 @@ func runLab(c *cobra.Command, o smtplab.Options, flags labFlags) error {
 		AllowNetworks: []string{lab.Network().String()},
 		Sheet:         sheet.url}
 	if flags.json {
-		err = printJSON(c.OutOrStdout(), view)
+		err = term.PrintJSON(c.OutOrStdout(), view)
 	} else {
 		fmt.Fprintf(c.OutOrStdout(), "The lab is running. Ctrl-C ends it and prints the manners sheet.\n"+
 			"A configuration file that leads a node to it:\n\n"+
@@ -171,7 +173,7 @@ func (s sheetServer) close() error {
 
 func printSample(c *cobra.Command, seed uint64, n, domains int) error {
 	if n < 1 || domains < 0 {
-		return usageError{"--sample and --domains must be 1 or more"}
+		return term.UsageError("--sample and --domains must be 1 or more")
 	}
 	if domains == 0 {
 		domains = max(n/20, 1)
@@ -181,4 +183,41 @@ func printSample(c *cobra.Command, seed uint64, n, domains int) error {
 		fmt.Fprintln(c.OutOrStdout(), address)
 	}
 	return nil
+}
+
+// personalityView is one personality of the lab for a reader.
+type personalityView struct {
+	Name     string `json:"name"`
+	Domain   string `json:"domain"` // an example
+	Family   string `json:"family"`
+	MXSuffix string `json:"mx_suffix,omitempty"`
+	Right    string `json:"right"` // an outcome, or "by mailbox"
+	About    string `json:"about"`
+}
+
+// printPersonalities prints what the names of the lab's domains may say.
+func printPersonalities(c *cobra.Command, asJSON bool) error {
+	var views []personalityView
+	for _, p := range smtplab.Personalities() {
+		right := "by mailbox"
+		if p.Fixed != smtp.Undecided {
+			right = p.Fixed.String()
+		}
+		views = append(views, personalityView{
+			Name: p.Name, Domain: "acme-" + p.Name + ".test", Family: p.Family, MXSuffix: p.MXSuffix,
+			Right: right, About: p.About,
+		})
+	}
+	if asJSON {
+		return term.PrintJSON(c.OutOrStdout(), views)
+	}
+	var rows [][]string
+	for _, v := range views {
+		under := v.MXSuffix
+		if under == "" {
+			under = "-"
+		}
+		rows = append(rows, []string{v.Name, v.Family, v.Right, under, v.About})
+	}
+	return term.PrintTable(c.OutOrStdout(), []string{"NAME", "FAMILY", "RIGHT", "MX BENEATH", "WHAT IT DOES"}, rows)
 }

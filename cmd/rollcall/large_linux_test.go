@@ -16,6 +16,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
 	"rollcall/http/api"
 )
@@ -49,27 +51,27 @@ max_file_bytes = 1000000000
 }
 
 // client opens a workspace, and gives a client of it.
-func (l *large) client(workspace string, credits int64) *apiClient {
+func (l *large) client(workspace string, credits int64) *client.API {
 	l.t.Helper()
-	token, err := readToken(filepath.Join(l.folder, "rollcall-data"))
-	var who tenant
+	token, err := client.ReadToken(filepath.Join(l.folder, "rollcall-data"))
+	var who client.Tenant
 	if err == nil {
-		who, err = openTenant(l.t.Context(), newAdminClient(l.admin, token), tenantOptions{
-			file: filepath.Join(l.folder, workspace+".json"), workspace: workspace, credits: credits})
+		who, err = client.OpenTenant(l.t.Context(), client.NewAdmin(l.admin, token), client.TenantOptions{
+			File: filepath.Join(l.folder, workspace+".json"), Workspace: workspace, Credits: credits})
 	}
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	return newAPIClient(l.api, who.Key, func(string) {})
+	return client.NewAPI(l.api, who.Key, func(string) {})
 }
 
 // handIn makes a verification and uploads its file.
-func handIn(ctx context.Context, c *apiClient, name string, file []byte) (string, error) {
-	made, err := c.create(ctx, uuid.New(), int64(len(file)), name)
+func handIn(ctx context.Context, c *client.API, name string, file []byte) (string, error) {
+	made, err := c.Create(ctx, uuid.New(), int64(len(file)), name)
 	if err != nil {
 		return "", err
 	}
-	return made.ID, c.upload(ctx, made.Upload.URL, bytes.NewReader(file), int64(len(file)), func(int64) {})
+	return made.ID, c.Upload(ctx, made.Upload.URL, bytes.NewReader(file), int64(len(file)), func(int64) {})
 }
 
 // TestMemoryOfLargeFiles measures what a node takes for large files of two tenants at once. With one file
@@ -83,7 +85,7 @@ func TestMemoryOfLargeFiles(t *testing.T) {
 	file := villageFile(*manyAddresses, *manyDomains)
 	began := time.Now()
 	credits := int64(*largeFiles) * int64(*manyAddresses)
-	clients := [2]*apiClient{l.client("first", credits), l.client("second", credits)}
+	clients := [2]*client.API{l.client("first", credits), l.client("second", credits)}
 	var ids []string
 	for range *largeFiles {
 		for _, c := range clients {
@@ -97,7 +99,7 @@ func TestMemoryOfLargeFiles(t *testing.T) {
 	t.Logf("%d files of %d MB are uploaded after %s", len(ids), len(file)>>20, time.Since(began).Round(time.Second))
 	ended := 0
 	for ended < len(ids) && time.Since(began) < *largeWithin {
-		if err := sleep(ctx, 15*time.Second); err != nil {
+		if err := term.Sleep(ctx, 15*time.Second); err != nil {
 			t.Fatal(err)
 		}
 		states, done := map[string]int{}, int64(0)
@@ -117,7 +119,8 @@ func TestMemoryOfLargeFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("%s: %v, %d addresses known, peak %d MB, %.0f MB of files in work, %.0f files wait", time.Since(began).Round(time.Second),
+		t.Logf("%s: %v, %d addresses known, peak %d MB, %.0f MB of files in work, %.0f files wait",
+			time.Since(began).Round(time.Second),
 			states, done, peak>>20, l.metric(ctx, "rollcall_file_bytes")/(1<<20), l.metric(ctx, "rollcall_files_waiting"))
 	}
 	if code := l.node.stop(syscall.SIGTERM); code != exitDone {
@@ -134,14 +137,15 @@ func TestSmallFilesBesideALargeOne(t *testing.T) {
 	l := newLarge(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
-	clients := make([]*apiClient, tenants)
+	clients := make([]*client.API, tenants)
 	for i := range clients {
 		clients[i] = l.client(fmt.Sprintf("small%d", i), 3*files*10)
 	}
 	thousand := func(what string) {
 		began := time.Now()
 		took := l.smallFiles(ctx, clients, files)
-		t.Logf("%s: %d files of ten addresses in %s; a file took %s in the median, %s at the 99th percentile, %s at most", what,
+		t.Logf("%s: %d files of ten addresses in %s; a file took %s in the median, %s at the 99th percentile, %s at most",
+			what,
 			len(took), time.Since(began).Round(time.Millisecond), took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
 	}
 	thousand("first")
@@ -161,7 +165,7 @@ func TestSmallFilesBesideALargeOne(t *testing.T) {
 }
 
 // smallFiles has ten tenants at a time send their files, one after the other, and gives how long each took, sorted.
-func (l *large) smallFiles(ctx context.Context, clients []*apiClient, files int) []time.Duration {
+func (l *large) smallFiles(ctx context.Context, clients []*client.API, files int) []time.Duration {
 	l.t.Helper()
 	var mu sync.Mutex
 	var took []time.Duration
@@ -193,7 +197,7 @@ func (l *large) smallFiles(ctx context.Context, clients []*apiClient, files int)
 }
 
 // smallFile sends ten addresses of a domain, and waits until all are known.
-func smallFile(ctx context.Context, c *apiClient, domain string) error {
+func smallFile(ctx context.Context, c *client.API, domain string) error {
 	var text strings.Builder
 	text.WriteString("email\n")
 	for i := range 10 {
@@ -208,7 +212,7 @@ func smallFile(ctx context.Context, c *apiClient, domain string) error {
 		if d, err = look(ctx, c, id); err != nil {
 			return err
 		}
-		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+		if err := term.Sleep(ctx, 20*time.Millisecond); err != nil {
 			return fmt.Errorf("no end of a small file in sight: %+v", d)
 		}
 	}

@@ -4,15 +4,116 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"rollcall/cluster"
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
 )
+
+// backupView is what a backup tells programs.
+type backupView struct {
+	Read  reading `json:"read"`
+	File  string  `json:"file"`
+	Bytes int64   `json:"bytes"`
+	Took  float64 `json:"took_seconds"`
+}
+
+func newBackup(e environment) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "backup FILE",
+		Short: "Copy the embedded ledger to FILE while the node works",
+		Long: "Copy the embedded ledger to FILE while the node works. docs/operators/operations.md has the restore.\n\n" +
+			"A ledger that is named is copied itself; when none is, the node of this machine is asked, and its ledger is\n" +
+			"copied when it does not run. The first line says which it was.\n" +
+			"FILE is made here, for you alone to read, and has its name only when it is whole and checked; nothing\n" +
+			"is overwritten. It holds addresses, and what signs upload URLs: keep it as safe as the ledger itself.",
+		Args: wantArgs("FILE"),
+	}
+	from, asJSON := addLedgerFlags(c, e), jsonFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		began := time.Now()
+		read, err := backup(c.Context(), from, args[0])
+		if err != nil {
+			return err
+		}
+		info, err := os.Stat(args[0])
+		if err != nil {
+			return fmt.Errorf("look at the backup: %w", err)
+		}
+		view := backupView{Read: read, File: args[0], Bytes: info.Size(), Took: time.Since(began).Seconds()}
+		if *asJSON {
+			return term.PrintJSON(c.OutOrStdout(), view)
+		}
+		_, err = fmt.Fprintf(c.OutOrStdout(), "copied %s\n%s: %s bytes in %.1f s, checked\n", read, view.File,
+			term.Grouped(view.Bytes),
+			view.Took)
+		return err
+	}
+	return c
+}
+
+// backup makes the file at path, as path.part first, which gets its name when it is whole; and says of what it is.
+func backup(ctx context.Context, from *ledgerFlags, path string) (read reading, err error) {
+	part := path + ".part"
+	if _, err := os.Lstat(path); err == nil {
+		return read, fmt.Errorf("%s: %w", path, sqlstore.ErrBackupExists)
+	}
+	if _, err := os.Lstat(part); err == nil {
+		return read, fmt.Errorf("%s is there: another backup writes it now, or one was cut short; then delete it", part)
+	}
+	err = from.read(ctx, func(client *client.Admin, at reading) error {
+		read = at
+		return client.Backup(ctx, part)
+	}, func(book *sqlstore.Store, _ config.Config, at reading) error {
+		read = at
+		return book.Backup(ctx, part)
+	})
+	if err != nil {
+		return read, err
+	}
+	if err := nameOnce(part, path); err != nil {
+		return read, errors.Join(err, os.Remove(part))
+	}
+	return read, syncFolder(filepath.Dir(path))
+}
+
+// nameOnce gives the file part its name. A rename alone would replace what came to
+// be at path meanwhile, so an empty file of ours takes the name first.
+func nameOnce(part, path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s: %w", path, sqlstore.ErrBackupExists)
+	}
+	if err == nil {
+		err = errors.Join(f.Close(), os.Rename(part, path))
+	}
+	if err != nil {
+		return fmt.Errorf("give the backup its name: %w", err)
+	}
+	return nil
+}
+
+// syncFolder makes the names in a folder durable.
+func syncFolder(name string) error {
+	folder, err := os.Open(name)
+	if err != nil {
+		return fmt.Errorf("sync %s: %w", name, err)
+	}
+	if err := errors.Join(folder.Sync(), folder.Close()); err != nil {
+		return fmt.Errorf("sync %s: %w", name, err)
+	}
+	return nil
+}
 
 // errNotRenewed ends a renewal that was not confirmed.
 var errNotRenewed = errors.New("nothing was renewed")
@@ -45,15 +146,16 @@ func newLedgerRenew(e environment) *cobra.Command {
 			"It asks no node, but the ledger of the configuration, with the URL of its owner, as `rollcall migrate` does.\n" +
 			"It also removes what the ledger says of nodes. It refuses while a node works on the ledger, and for 10\n" +
 			"seconds after one did. Nodes of a renewed ledger must not have run before: stop them first.",
-		Example: "  ROLLCALL_LEDGER_URL=postgres://rollcall_owner@db/rehearsal rollcall ledger renew --reason 'copy for a rehearsal'",
-		Args:    wantArgs(),
+		Example: "  ROLLCALL_LEDGER_URL=postgres://rollcall_owner@db/rehearsal rollcall ledger renew --reason 'copy for a " +
+			"rehearsal'",
+		Args: wantArgs(),
 	}
 	file, asJSON := configFlag(c), jsonFlag(c)
 	reason := c.Flags().String("reason", "", "why, for the operator log; required")
 	yes := c.Flags().Bool("yes", false, "do not ask")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if *reason == "" {
-			return usageError{"--reason is missing: write why, for whoever reads the operator log later"}
+			return term.UsageError("--reason is missing: write why, for whoever reads the operator log later")
 		}
 		loaded, err := config.Load(*file, e)
 		if err != nil {
@@ -65,11 +167,12 @@ func newLedgerRenew(e environment) *cobra.Command {
 		}
 		name := ledgerName(loaded.Ledger.URL)
 		if !*yes {
-			if !isTerminal(c.InOrStdin()) {
-				return usageError{"there is no terminal to ask at: give --yes to renew the ledger " + name}
+			if !term.IsTerminal(c.InOrStdin()) {
+				return term.UsageError("there is no terminal to ask at: give --yes to renew the ledger " + name)
 			}
-			question := fmt.Sprintf("The ledger %s gets a new identity. Nodes that know the old one are refused.\nRenew it? [y/N] ", name)
-			if err := confirm(c.InOrStdin(), c.ErrOrStderr(), question, errNotRenewed); err != nil {
+			question := fmt.Sprintf("The ledger %s gets a new identity. Nodes that know the old one are refused.\nRenew it? "+
+				"[y/N] ", name)
+			if err := term.Confirm(c.InOrStdin(), c.ErrOrStderr(), question, errNotRenewed); err != nil {
 				return err
 			}
 		}
@@ -79,7 +182,7 @@ func newLedgerRenew(e environment) *cobra.Command {
 			return err
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), view)
+			return term.PrintJSON(c.OutOrStdout(), view)
 		}
 		fmt.Fprintf(c.OutOrStdout(), "the ledger %s has a new identity:\n%s, was %s\n", name, view.Is, view.Was)
 		return nil
@@ -95,11 +198,34 @@ func renew(ctx context.Context, url, reason string) (was, is uuid.UUID, err erro
 	}
 	defer func() { err = errors.Join(err, book.Close()) }()
 	if book.Embedded() {
-		return was, is, errors.New("an embedded ledger has one node, which compares its identity with nobody: there is nothing to renew")
+		return was, is, errors.New("an embedded ledger has one node, which compares its identity with nobody: there is " +
+			"nothing to renew")
 	}
 	was, is, err = book.RenewIdentity(ctx, cluster.DefaultTimes().Lost, reason)
 	if errors.Is(err, ledger.ErrNodeAlive) {
 		err = fmt.Errorf("%w. Stop all nodes of this ledger, wait for 10 seconds, and renew it again", err)
 	}
 	return was, is, err
+}
+
+func newMigrate(e environment) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "migrate",
+		Short: "Bring the ledger's schema up to date; safe to run again",
+		Args:  wantArgs(),
+	}
+	file := configFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		loaded, err := config.Load(*file, e)
+		if err != nil {
+			return err
+		}
+		tell := func(line string) { fmt.Fprintln(c.ErrOrStderr(), line) }
+		if err := sqlstore.Migrate(c.Context(), loaded.Ledger.URL, tell); err != nil {
+			return err
+		}
+		fmt.Fprintln(c.OutOrStdout(), "the ledger's schema is up to date")
+		return nil
+	}
+	return c
 }

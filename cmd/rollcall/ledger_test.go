@@ -56,7 +56,8 @@ func TestLedgerRenew(t *testing.T) {
 	c.environ = []string{"ROLLCALL_LEDGER_URL=" + copied}
 	code, stdout, stderr := c.run("ledger", "renew", "--reason", "a rehearsal", "--yes")
 	after := identity(copied)
-	if want := fmt.Sprintf("\n%s, was %s\n", after, before); code != exitDone || !strings.HasSuffix(stdout, want) || after == before {
+	if want := fmt.Sprintf("\n%s, was %s\n", after, before); code != exitDone || !strings.HasSuffix(stdout, want) ||
+		after == before {
 		t.Errorf("got code %d, %s%s, want %s", code, stdout, stderr, want)
 	}
 	if got := identity(url); got != before {

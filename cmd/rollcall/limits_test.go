@@ -15,6 +15,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/node"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/http/api"
 	"rollcall/ledger"
@@ -32,8 +35,8 @@ const (
 // for how often they may ask.
 type neighbours struct {
 	t      *testing.T
-	node   *node
-	a, b   *apiClient
+	node   *node.Node
+	a, b   *client.API
 	spaceA uuid.UUID
 }
 
@@ -46,17 +49,17 @@ func newNeighbours(t *testing.T, change func(c *config.Config)) *neighbours {
 		change(c)
 	})
 	w := &neighbours{t: t, node: n}
-	token, err := readToken(folder)
+	token, err := client.ReadToken(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	customer := func(name string, credits int64) (*apiClient, uuid.UUID) {
-		tenant, err := openTenant(t.Context(), newAdminClient(n.AdminURL, token), tenantOptions{
-			file: filepath.Join(folder, name+".json"), workspace: name, credits: credits})
+	customer := func(name string, credits int64) (*client.API, uuid.UUID) {
+		tenant, err := client.OpenTenant(t.Context(), client.NewAdmin(n.AdminURL, token), client.TenantOptions{
+			File: filepath.Join(folder, name+".json"), Workspace: name, Credits: credits})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return newAPIClient(n.APIURL, tenant.Key, func(string) {}), uuid.MustParse(tenant.Workspace)
+		return client.NewAPI(n.APIURL, tenant.Key, func(string) {}), uuid.MustParse(tenant.Workspace)
 	}
 	w.a, w.spaceA = customer("a", 0)
 	w.b, _ = customer("b", 2*10*smallFiles)
@@ -84,11 +87,11 @@ func (w *neighbours) verifies(ctx context.Context, domain string) time.Duration 
 }
 
 // sends creates and uploads a file.
-func (w *neighbours) sends(ctx context.Context, c *apiClient, file string) string {
+func (w *neighbours) sends(ctx context.Context, c *client.API, file string) string {
 	w.t.Helper()
-	made, err := c.create(ctx, uuid.New(), int64(len(file)), "list.csv")
+	made, err := c.Create(ctx, uuid.New(), int64(len(file)), "list.csv")
 	if err == nil {
-		err = c.upload(ctx, made.Upload.URL, strings.NewReader(file), int64(len(file)), func(int64) {})
+		err = c.Upload(ctx, made.Upload.URL, strings.NewReader(file), int64(len(file)), func(int64) {})
 	}
 	if err != nil && ctx.Err() == nil {
 		w.t.Errorf("send a file: %v", err)
@@ -97,14 +100,14 @@ func (w *neighbours) sends(ctx context.Context, c *apiClient, file string) strin
 }
 
 // ends waits for the end of a verification.
-func (w *neighbours) ends(ctx context.Context, c *apiClient, id string) (d api.Detail) {
+func (w *neighbours) ends(ctx context.Context, c *client.API, id string) (d api.Detail) {
 	w.t.Helper()
 	for {
 		d, err := look(ctx, c, id)
 		if err == nil && d.CompletedAt != nil {
 			return d
 		}
-		if sleep(ctx, 20*time.Millisecond) != nil {
+		if term.Sleep(ctx, 20*time.Millisecond) != nil {
 			w.t.Errorf("no end of %s in sight: %+v, %v", id, d, err)
 			return d
 		}
@@ -135,7 +138,8 @@ func (w *neighbours) besides(ctx context.Context, many int, does func(ctx contex
 	during := done.Load() - before
 	end()
 	all.Wait()
-	w.t.Logf("%d files of ten addresses took %v alone and %v beside %d turns of a neighbour", smallFiles, idle, busy, during)
+	w.t.Logf("%d files of ten addresses took %v alone and %v beside %d turns of a neighbour", smallFiles, idle, busy,
+		during)
 	if busy > max(idleTimes*idle, idleFloor) || during < 3 {
 		w.t.Errorf("%d files of ten addresses took %v beside %d turns of a neighbour, and %v alone", smallFiles, busy,
 			during, idle)
@@ -145,7 +149,7 @@ func (w *neighbours) besides(ctx context.Context, many int, does func(ctx contex
 // used is what a workspace has.
 func (w *neighbours) used(workspace uuid.UUID) ledger.Limits {
 	w.t.Helper()
-	u, err := w.node.book.Usage(w.t.Context(), workspace)
+	u, err := w.node.Book.Usage(w.t.Context(), workspace)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -155,7 +159,7 @@ func (w *neighbours) used(workspace uuid.UUID) ledger.Limits {
 // audited looks at the whole ledger.
 func (w *neighbours) audited() ledger.AuditReport {
 	w.t.Helper()
-	report, err := w.node.book.Audit(w.t.Context())
+	report, err := w.node.Book.Audit(w.t.Context())
 	if err != nil || report.Found != 0 {
 		w.t.Fatalf("audit: %+v, %v", report.Violations, err)
 	}
@@ -204,7 +208,7 @@ func TestCreatesWithoutAnUploadStopNobody(t *testing.T) {
 		case answer.status == http.StatusCreated:
 			made.Add(1)
 			mine := *w.a // a client is one goroutine's
-			if _, err := mine.askJSON(ctx, http.MethodPost, "/v1/verifications/"+answer.id+"/cancel", nil,
+			if _, err := mine.AskJSON(ctx, http.MethodPost, "/v1/verifications/"+answer.id+"/cancel", nil,
 				&api.Detail{}); err != nil {
 				t.Errorf("cancel: %v", err)
 			}
@@ -230,7 +234,7 @@ func TestCreatesWithoutAnUploadStopNobody(t *testing.T) {
 	}
 	// What the node's own sweep does after 30 days, 100 at a time.
 	for {
-		n, err := w.node.book.Sweep(ctx, ledger.Retention{Results: time.Nanosecond})
+		n, err := w.node.Book.Sweep(ctx, ledger.Retention{Results: time.Nanosecond})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -253,15 +257,15 @@ type createdOnce struct {
 // createOnce asks once for a new verification of a, without patience.
 func (w *neighbours) createOnce(ctx context.Context) (a createdOnce) {
 	w.t.Helper()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, w.a.base+"/v1/verifications", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, w.a.Base+"/v1/verifications", nil)
 	if err != nil {
 		w.t.Error(err)
 		return a
 	}
-	request.Header.Set("X-API-Key", w.a.key)
+	request.Header.Set("X-API-Key", w.a.Key)
 	request.Header.Set("Idempotency-Key", uuid.NewString())
 	request.Header.Set("X-Upload-Content-Length", "1000")
-	answer, err := w.a.http.Do(request)
+	answer, err := w.a.HTTP.Do(request)
 	if err != nil {
 		w.t.Error(err)
 		return a

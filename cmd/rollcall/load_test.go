@@ -63,7 +63,7 @@ func cleanFile(n, domains int) []byte {
 }
 
 // quickLab is a lab without latency that never refuses a session: a node opens
-// sessionsMax at most.
+// node.SessionsMax at most.
 func quickLab() smtplab.Options {
 	o := smtplab.Defaults()
 	o.SessionsMax = 10_000

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -12,6 +13,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/http/admin"
 	"rollcall/http/api"
 	"rollcall/ledger"
@@ -49,7 +52,7 @@ func newLog(e environment) *cobra.Command {
 			return err
 		}
 		if l.limit < 0 || l.limit == 0 && l.since.IsZero() {
-			return usageError{"--limit must be 1 or more; 0 is for all since --since"}
+			return term.UsageError("--limit must be 1 or more; 0 is for all since --since")
 		}
 		if l.client, err = node.client(); err != nil {
 			return err
@@ -62,7 +65,7 @@ func newLog(e environment) *cobra.Command {
 		case *follow:
 			return l.follow(c.Context(), lines, logEvery)
 		case l.asJSON:
-			return printJSON(l.out, admin.LogPage{Lines: lines})
+			return term.PrintJSON(l.out, admin.LogPage{Lines: lines})
 		}
 		return l.show(lines)
 	}
@@ -79,15 +82,15 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 	}
 	d, err := parseSpan(text)
 	if err != nil || d <= 0 {
-		return time.Time{}, usageError{fmt.Sprintf("--since %q: write 2h, 3d, or a time such as 2026-11-21T20:00:00Z",
-			text)}
+		return time.Time{}, term.UsageError(fmt.Sprintf("--since %q: write 2h, 3d, or a time such as 2026-11-21T20:00:00Z",
+			text))
 	}
 	return now.Add(-d), nil
 }
 
 // logReader shows the operator log.
 type logReader struct {
-	client *adminClient
+	client *client.Admin
 	out    io.Writer
 	asJSON bool
 	since  time.Time
@@ -107,7 +110,7 @@ func (l logReader) read(ctx context.Context, since time.Time, most int) ([]admin
 			q.Set("after", place.After.String())
 		}
 		var page admin.LogPage
-		if err := l.client.ask(ctx, "GET", "/v1/log?"+q.Encode(), nil, &page); err != nil {
+		if err := l.client.Ask(ctx, "GET", "/v1/log?"+q.Encode(), nil, &page); err != nil {
 			return nil, err
 		}
 		old := slices.IndexFunc(page.Lines, func(line admin.LogLine) bool { return time.Time(line.At).Before(since) })
@@ -134,7 +137,7 @@ func (l logReader) follow(ctx context.Context, lines []admin.LogLine, every time
 		if err := l.show(lines); err != nil {
 			return err
 		}
-		if !waitFor(ctx, every) {
+		if term.Sleep(ctx, every) != nil {
 			return nil
 		}
 		found, err := l.read(ctx, newest.Add(-logLate), 0)
@@ -158,20 +161,20 @@ func (l logReader) follow(ctx context.Context, lines []admin.LogLine, every time
 // show writes lines below those that are written.
 func (l logReader) show(lines []admin.LogLine) error {
 	var b strings.Builder
-	width := widthOf(l.out)
+	width := term.WidthOf(l.out)
 	for _, line := range lines {
 		if l.asJSON {
-			if err := printJSON(&b, line); err != nil {
+			if err := term.PrintJSON(&b, line); err != nil {
 				return err
 			}
 			continue
 		}
-		head := fmt.Sprintf("%s %s: %s", stamp(time.Time(line.At)), firstSet(line.Author, "nobody named"),
+		head := fmt.Sprintf("%s %s: %s", term.Stamp(time.Time(line.At)), cmp.Or(line.Author, "nobody named"),
 			line.Action)
-		b.WriteString(foldedTo(head, 4, width) + "\n")
-		b.WriteString("    " + foldedTo(logText(line), 4, width) + "\n")
+		b.WriteString(term.FoldedTo(head, 4, width) + "\n")
+		b.WriteString("    " + term.FoldedTo(logText(line), 4, width) + "\n")
 	}
-	return emit(l.out, &b)
+	return term.Emit(l.out, &b)
 }
 
 // logText says what was changed.

@@ -2,13 +2,20 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/cmd/rollcall/node"
+	"rollcall/cmd/rollcall/term"
 )
 
 // The exit codes of the operators' contract.
@@ -20,7 +27,7 @@ const (
 
 // gcPercent is how much the heap may grow between two collections, unless GOGC
 // says otherwise: through 1,000,000 addresses the peak is a sixth lower than with
-// Go's 100, for about a tenth more processor time (docs/measured.md).
+// Go's 100, for about a tenth more processor time (docs/developers/measured.md).
 const gcPercent = 50
 
 func main() {
@@ -38,13 +45,13 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	out := &output{to: stdout, stop: stop}
+	out := &term.Output{To: stdout, Stop: stop}
 	root := newRoot(os.Environ())
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(stderr)
 	command, err := root.ExecuteContextC(ctx)
-	if failed := out.failed(); failed != nil {
+	if failed := out.Failed(); failed != nil {
 		err = failed // whatever the command says, it is for this
 	}
 	if err == nil {
@@ -58,4 +65,106 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	return exitFailed
+}
+
+func isUsage(err error) bool { return errors.Is(err, term.ErrUsage) }
+
+// newRoot makes the whole command tree. environ is in the form of os.Environ.
+func newRoot(environ []string) *cobra.Command {
+	e := environment(environ)
+	root := &cobra.Command{
+		Use:   "rollcall",
+		Short: "Check which addresses of a list take mail",
+		Long: "Rollcall asks each receiving mail server whether it would accept mail for the addresses of a " +
+			"CSV file,\n" +
+			"politely and within the receiver's limits, and charges one credit for each final answer.\n\n" +
+			"The quickest way in:  rollcall verify --lab examples/contacts.csv",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.Version = node.VersionOf(debug.ReadBuildInfo()).String()
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return term.UsageError(err.Error()) })
+	lab := newLab()
+	lab.AddCommand(newLabScore())
+	root.AddCommand(
+		newVerify(e), newCheck(e), newList(e), newStatus(e), newResults(e), newCancel(e), newServe(e), lab, newMigrate(e),
+		newWorkspace(e), newUser(e), newKey(e), newCredits(e),
+		newAudit(e), newEvidence(e), newReplay(e), newVerdict(e), newBackup(e),
+		newReceivers(e), newSourcesCommand(e), newThrottle(e), newVerification(e), newLog(e),
+		newCluster(e), newOperate(e), newLedger(e), newDoctor(e), newConfig(e), newVersion(),
+	)
+	asGroup(root)
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "help" {
+			helpKnows(root, c)
+		}
+	}
+	return root
+}
+
+// helpKnows makes the command help refuse what is no command: by itself it shows the help of the
+// last word that is one and ends well.
+func helpKnows(root, help *cobra.Command) {
+	show := help.Run
+	help.Run = nil
+	help.RunE = func(c *cobra.Command, args []string) error {
+		found := root
+		for _, name := range args {
+			at := slices.IndexFunc(found.Commands(), func(c *cobra.Command) bool { return c.Name() == name || c.HasAlias(name) })
+			if at < 0 {
+				return asGroup(found).RunE(found, []string{name})
+			}
+			found = found.Commands()[at]
+		}
+		show(c, args)
+		return nil
+	}
+}
+
+// asGroup makes a command that only holds others refuse to be called alone or
+// with an unknown name.
+func asGroup(group *cobra.Command) *cobra.Command {
+	group.Args = cobra.ArbitraryArgs
+	group.SuggestionsMinimumDistance = 2
+	group.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			fmt.Fprint(c.ErrOrStderr(), c.UsageString())
+			return term.UsageError(fmt.Sprintf("%q needs a command", c.CommandPath()))
+		}
+		text := fmt.Sprintf("unknown command %q for %q", args[0], c.CommandPath())
+		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+			text += ": did you mean " + strings.Join(near, " or ") + "?"
+		}
+		return term.UsageError(text)
+	}
+	return group
+}
+
+// wantArgs refuses any other number of arguments; names are for the message.
+func wantArgs(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) < len(names):
+			return term.UsageError(fmt.Sprintf("%s is missing", names[len(args)]))
+		case len(args) > len(names):
+			return term.UsageError(fmt.Sprintf("unexpected argument %q", args[len(names)]))
+		}
+		return nil
+	}
+}
+
+// environment is the environment of the process, one NAME=value each.
+type environment []string
+
+// value gives the value of a name, the last one if it is there twice; "" if it is not.
+func (e environment) value(name string) string {
+	found := ""
+	for _, line := range e {
+		if value, ok := strings.CutPrefix(line, name+"="); ok {
+			found = value
+		}
+	}
+	return found
 }

@@ -24,7 +24,7 @@ type alertCases struct {
 
 // TestEveryAlertHasCases in which it fires and in which it does not.
 func TestEveryAlertHasCases(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(houseRoot, "deploy", "prometheus", "alerts_test.yml"))
+	text, err := os.ReadFile(filepath.Join(HouseRoot, "deploy", "prometheus", "alerts_test.yml"))
 	var all alertCases
 	if err == nil {
 		err = yaml.Unmarshal(text, &all)
@@ -65,7 +65,7 @@ func TestAlertsFire(t *testing.T) {
 	}
 	for _, args := range [][]string{{"check", "rules", "alerts.yml"}, {"test", "rules", "alerts_test.yml"}} {
 		c := exec.CommandContext(t.Context(), tool, args...)
-		c.Dir = filepath.Join(houseRoot, "deploy", "prometheus")
+		c.Dir = filepath.Join(HouseRoot, "deploy", "prometheus")
 		if out, err := c.CombinedOutput(); err != nil {
 			t.Errorf("promtool %q: %v\n%s", args, err, out)
 		}

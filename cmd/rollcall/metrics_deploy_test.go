@@ -32,7 +32,7 @@ type alert struct {
 // readAlerts reads the rules that are shipped.
 func readAlerts(t *testing.T) (all []alert) {
 	t.Helper()
-	file, err := os.Open(filepath.Join(houseRoot, "deploy", "prometheus", "alerts.yml"))
+	file, err := os.Open(filepath.Join(HouseRoot, "deploy", "prometheus", "alerts.yml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ type dashboard struct {
 
 func readDashboard(t *testing.T) (d dashboard) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(houseRoot, "deploy", "grafana", "rollcall.json"))
+	text, err := os.ReadFile(filepath.Join(HouseRoot, "deploy", "grafana", "rollcall.json"))
 	if err == nil {
 		err = json.Unmarshal(text, &d)
 	}
@@ -138,7 +138,7 @@ func checkTemplates(t *testing.T, a alert, q promQL) {
 func checkRunbook(t *testing.T, a alert) {
 	t.Helper()
 	path, anchor, _ := strings.Cut(a.Annotations["runbook"], "#")
-	text, err := os.ReadFile(filepath.Join(houseRoot, filepath.FromSlash(path)))
+	text, err := os.ReadFile(filepath.Join(HouseRoot, filepath.FromSlash(path)))
 	if err != nil {
 		t.Errorf("%s: %v", a.Alert, err)
 		return

@@ -11,7 +11,7 @@ import (
 )
 
 // updateMetrics writes the document of the metrics anew.
-var updateMetrics = flag.Bool("update-metrics", false, "write docs/metrics.md anew")
+var updateMetrics = flag.Bool("update-metrics", false, "write docs/operators/metrics.md anew")
 
 // areas are the chapters of the document, by how names begin; the first that fits.
 var areas = []struct {
@@ -21,11 +21,12 @@ var areas = []struct {
 	{"Receivers, sessions and sources", []string{"rollcall_receiver", "rollcall_smtp_", "rollcall_rcpts",
 		"rollcall_sources", "rollcall_probe_"}},
 	{"Throttles", []string{"rollcall_throttle_"}},
-	{"Verdicts, settlements and leases", []string{"rollcall_outcomes", "rollcall_verdict_", "rollcall_settle", "rollcall_lease",
+	{"Verdicts, settlements and leases", []string{"rollcall_outcomes", "rollcall_verdict_", "rollcall_settle",
+		"rollcall_lease",
 		"rollcall_takeovers", "rollcall_domain", "rollcall_stale", "rollcall_evidence", "rollcall_file",
 		"rollcall_verification", "rollcall_workspaces"}},
 	{"Ledger", []string{"rollcall_ledger_", "rollcall_audit_"}},
-	{"Edge", []string{"rollcall_http_", "rollcall_upload", "rollcall_edge_", "rollcall_tls_", "rollcall_sign_ins"}},
+	{"Edge", []string{"rollcall_http_", "rollcall_upload", "rollcall_tls_", "rollcall_sign_ins"}},
 	{"DNS", []string{"rollcall_dns_"}},
 	{"Identity", []string{"rollcall_identity_", "rollcall_node_"}},
 	{"Cluster", []string{"rollcall_cluster_", "rollcall_gossip_"}},
@@ -35,7 +36,7 @@ var areas = []struct {
 
 func TestMetricsDocument(t *testing.T) {
 	t.Parallel()
-	document := filepath.Join(houseRoot, "docs", "metrics.md")
+	document := filepath.Join(HouseRoot, "docs", "operators", "metrics.md")
 	want := writeMetrics(t)
 	if *updateMetrics {
 		if err := os.WriteFile(document, []byte(want), 0o644); err != nil {
@@ -47,14 +48,14 @@ func TestMetricsDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(got) != want {
-		t.Errorf("docs/metrics.md is old: run go test ./cmd/rollcall -run MetricsDocument -update-metrics")
+		t.Errorf("docs/operators/metrics.md is old: run go test ./cmd/rollcall -run MetricsDocument -update-metrics")
 	}
 }
 
 // writeMetrics writes the document.
 func writeMetrics(t *testing.T) string {
 	t.Helper()
-	families, used := metricsOf(t), usesOf(t)
+	families := metricsOf(t)
 	left := sortedNames(families)
 	head, err := os.ReadFile(filepath.Join("testdata", "metrics_head.md"))
 	if err != nil {
@@ -68,45 +69,18 @@ func writeMetrics(t *testing.T) string {
 			mine := slices.ContainsFunc(area.prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 			if mine {
 				f := families[name]
-				kind := f.kind
-				if kind == "" {
-					kind = "counter" // TestMetricsAreNamedAsPrometheusWants
+				help, _, _ := strings.Cut(f.help, " Of 50 receivers") // the head says it
+				kind := ""
+				if f.kind == "histogram" {
+					kind = " (histogram)"
 				}
-				rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s | %s |\n", f, kind, f.unit(), f.help,
-					strings.Join(used[name], ", ")))
+				rows = append(rows, fmt.Sprintf("- `%s`%s: %s\n", f, kind, help))
 			}
 			return mine
 		})
 		if rows != nil {
-			fmt.Fprintf(&b, "\n## %s\n\n| metric | type | unit | what | used by |\n| --- | --- | --- | --- | --- |\n%s",
-				area.title, strings.Join(rows, ""))
+			fmt.Fprintf(&b, "\n## %s\n\n%s", area.title, strings.Join(rows, ""))
 		}
 	}
 	return b.String()
-}
-
-// usesOf says which alerts use a metric, and whether the dashboard does.
-func usesOf(t *testing.T) map[string][]string {
-	t.Helper()
-	used, families := map[string][]string{}, metricsOf(t)
-	note := func(expr, by string) {
-		q, err := readPromQL(expr)
-		if err != nil {
-			t.Error(err)
-		}
-		for _, m := range q.mentions {
-			if f, _ := familyOf(families, m.name); f != nil && !slices.Contains(used[f.name], by) {
-				used[f.name] = append(used[f.name], by)
-			}
-		}
-	}
-	for _, a := range readAlerts(t) {
-		note(a.Expr, a.Alert)
-	}
-	for _, p := range readDashboard(t).Panels {
-		for _, target := range p.Targets {
-			note(target.Expr, "dashboard")
-		}
-	}
-	return used
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"rollcall/cluster"
 	"rollcall/cluster/clustertest"
 	"rollcall/config"
+	"rollcall/config/effort"
 	"rollcall/smtp/smtplab"
 )
 
@@ -105,7 +105,7 @@ var allMetrics struct {
 
 func metricsOf(t *testing.T) map[string]*family {
 	t.Helper()
-	aWholeNode(t)
+	effort.NotShort(t, "a whole node")
 	allMetrics.once.Do(func() {
 		n := labNode(t, filepath.Join(t.TempDir(), "data"), io.Discard, func(c *config.Config) {
 			openedWide(t, c, false)
@@ -114,11 +114,11 @@ func metricsOf(t *testing.T) map[string]*family {
 		v := submit(t, n, []byte("email\n"+strings.Join(allMetrics.file, "\n")+"\n"), 500)
 		finish(t, n, v, 2*time.Minute)
 		found := map[string]*family{}
-		addFamilies(t, found, n.registry)
+		addFamilies(t, found, n.Registry)
 		for _, f := range found {
 			allMetrics.total += f.series
 		}
-		w := clustertest.Open(t, 1, func(_ int, o *cluster.Options) { o.Peers.Identity.Register(o.Registerer) })
+		w := clustertest.Open(t, 1, func(_ int, o *clustertest.Options) { o.Peers.Identity.Register(o.Registerer) })
 		w.MustJoin(0)
 		addFamilies(t, found, w.Node(0).Metrics)
 		allMetrics.families = found
@@ -170,8 +170,10 @@ func TestMetricsAreNamedAsPrometheusWants(t *testing.T) {
 
 // labelsKnown are the labels there may be, and how many values each may have.
 var labelsKnown = map[string]int{
-	"cause": 9, "class": 5, "check": 12, "direction": 2, "end": 3, "kind": 2, "limit": 10, "listener": 3, "outcome": 5, "reason": 40,
-	"receiver": 51, "result": 6, "route": 64, "source": 64, "state": 4, "status": 25, "unit": 2, "way": 4, "where": 12, "who": 3, "why": 10,
+	"cause": 9, "class": 5, "check": 12, "direction": 2, "end": 3, "kind": 2, "limit": 10, "listener": 3, "outcome": 5,
+	"reason":   40,
+	"receiver": 51, "result": 6, "route": 64, "source": 64, "state": 4, "status": 25, "unit": 2, "way": 4, "where": 12,
+	"who": 3, "why": 10,
 }
 
 // TestMetricsAreBounded: nothing that customers or receivers choose makes series without

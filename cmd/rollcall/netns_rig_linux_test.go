@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -50,15 +48,14 @@ refused_per_hour = 1000000
 `
 
 const (
-	netEvents   = 1_000_000        // more than all stories together make
+	netEvents   = 1_000_000        // more than a story makes
 	serveWithin = 60 * time.Second // from a start, or a heal, to the first answer
 	netToken    = "token-of-every-node"
 )
 
 // netRig is a cluster of processes on separate networks, with its surroundings.
 type netRig struct {
-	*rig            // of customers and operators: they reach any node that is well
-	home *testing.T // of all stories; rig.t is that of the present one
+	*rig // of customers and operators: they reach any node that is well
 	hub  *hub
 	lab  *life
 	// truth knows the right outcomes; nobody asks it anything else.
@@ -69,19 +66,16 @@ type netRig struct {
 
 	mu sync.Mutex
 	at int // of the node that the last customer got; guarded by mu
-
-	clock string // the binary whose clock jumps
 }
 
 // netNode is one node, through all of its lives.
 type netNode struct {
 	*cli
-	name   string
-	place  *place
-	admin  string // its URL for operators
-	life   *life
-	log    string // path
-	binary string // "": the one of all tests
+	name  string
+	place *place
+	admin string // its URL for operators
+	life  *life
+	log   string // path
 
 	mu      sync.Mutex
 	state   nodeState // guarded by mu
@@ -97,14 +91,14 @@ const (
 	well       nodeState = "well"       // every answer
 )
 
-// newNetRig makes networks, database, lab and nodes, which do not run yet. A turn of its receivers lasts so long.
-func newNetRig(t *testing.T, turn time.Duration, names ...string) *netRig {
+// newNetRig makes networks, database, lab and nodes, which do not run yet.
+func newNetRig(t *testing.T, names ...string) *netRig {
 	t.Helper()
 	needSpaces(t)
-	r := &netRig{home: t, rig: &rig{cli: newCLI(t)}, truth: startLab(t, smtplab.Defaults())}
+	r := &netRig{rig: &rig{cli: newCLI(t)}, truth: startLab(t, smtplab.Defaults())}
 	r.hub = newHub(t, append([]string{outside}, append(names, labHome, database)...)...)
 	url := r.startDatabase(t)
-	r.startLab(t, turn)
+	r.startLab(t)
 	listOf := func(format string) string {
 		var all []string
 		for _, name := range names {
@@ -240,13 +234,14 @@ func (r *netRig) migrate(url string) (code int, stdout, stderr string) {
 }
 
 // startLab starts the lab in its place, every address of whose network is its own.
-func (r *netRig) startLab(t *testing.T, turn time.Duration) {
+func (r *netRig) startLab(t *testing.T) {
 	t.Helper()
 	home := r.hub.places[labHome]
 	home.ip(t, "route add local "+labNetwork+" dev lo")
 	r.hub.ip(t, "route add "+labNetwork+" via "+home.addr)
 	c := r.command(context.Background(), "lab", "--json", "--network", labNetwork, "--dns", labDNS,
-		"--smtp-port", "25", "--greylist-wait", "1s", "--latency", turn.String(), "--events", fmt.Sprint(netEvents), "--sheet",
+		"--smtp-port", "25", "--greylist-wait", "1s", "--events", fmt.Sprint(netEvents),
+		"--sheet",
 		home.addr+":8025")
 	ready := newSignalWriter("smtp_port")
 	c.Stdout, c.Stderr = ready, ready
@@ -312,17 +307,6 @@ func (r *netRig) anyNode(port int) func() string {
 	}
 }
 
-// node finds a node by name.
-func (r *netRig) node(name string) *netNode {
-	for _, n := range r.nodes {
-		if n.name == name {
-			return n
-		}
-	}
-	r.t.Fatalf("there is no node %q", name)
-	return nil
-}
-
 func (n *netNode) is(s nodeState) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -362,38 +346,17 @@ func (r *netRig) start(n *netNode) {
 		r.t.Fatal(err)
 	}
 	c := n.command(context.Background(), "serve", "--config", "node.toml")
-	if n.binary != "" {
-		c.Path = n.binary
-	}
 	c.Stdout, c.Stderr = log, log
 	if n.life, err = n.place.start(c); err != nil {
 		r.t.Fatal(err)
 	}
 	_ = log.Close() // it is the program's
 	life := n.life
-	r.home.Cleanup(func() {
-		life.signal(r.home, syscall.SIGKILL)
+	r.t.Cleanup(func() {
+		life.signal(r.t, syscall.SIGKILL)
 		<-life.ended
 	})
 	n.become(recovering)
-}
-
-// openAnew gives the next story a workspace and a key of its own.
-func (r *netRig) openAnew(credits int64) {
-	r.t.Helper()
-	err := os.Remove(filepath.Join(r.folder, "tenant.json"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		r.t.Fatal(err)
-	}
-	r.open(credits)
-}
-
-// use makes t the test that fails and logs.
-func (r *netRig) use(t *testing.T) {
-	r.t, r.hub.t = t, t
-	for _, n := range r.nodes {
-		n.t = t
-	}
 }
 
 // kill ends a node as a power cut of its process does.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/cluster"
 	"rollcall/config/effort"
 	"rollcall/smtp"
 )
@@ -99,9 +100,9 @@ func TestACutEndsWhatIsUnderWay(t *testing.T) {
 		_, err := s.Probe(t.Context(), []smtp.Address{{Local: local, Domain: "mx.test"}}, smtp.Ask{})
 		return err
 	}
-	short, shortSession := open(sessionLimits(0).Unacknowledged)
+	short, shortSession := open(cluster.DefaultTimes().Unacknowledged)
 	long, longSession := open(time.Hour)
-	idle, idleSession := open(sessionLimits(0).Unacknowledged)
+	idle, idleSession := open(cluster.DefaultTimes().Unacknowledged)
 	for i, s := range []*smtp.Session{shortSession, longSession, idleSession} {
 		if err := ask(s, fmt.Sprintf("before%d", i)); err != nil {
 			t.Fatal(err)

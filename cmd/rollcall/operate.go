@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/http/admin"
 )
@@ -22,7 +23,8 @@ func newOperate(e environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "operate",
 		Short: "Make a link to the operator's pages",
-		Long: "Make a link to the operator's pages, and print it. It can be used once, within a minute. Whoever uses it can do\n" +
+		Long: "Make a link to the operator's pages, and print it. It can be used once, within a minute. Whoever uses it " +
+			"can do\n" +
 			"what your commands can, and the operator log notes it under your name (--author). The ledger is not asked, so\n" +
 			"this also works while the ledger does not answer.",
 		Example: "  rollcall operate\n" +
@@ -37,17 +39,18 @@ func newOperate(e environment) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if strings.HasPrefix(client.base, config.UnixPrefix) {
-			return errors.New("a browser cannot reach a node that listens on a socket: set admin.listen to 127.0.0.1 and a port, " +
+		if strings.HasPrefix(client.Base, config.UnixPrefix) {
+			return errors.New("a browser cannot reach a node that listens on a socket: set admin.listen to 127.0.0.1 and a " +
+				"port, " +
 				"and start the node again")
 		}
 		var l admin.OperateLink
-		if err := client.ask(c.Context(), "POST", "/v1/operate", admin.OperateCall{ReadOnly: *readOnly}, &l); err != nil {
+		if err := client.Ask(c.Context(), "POST", "/v1/operate", admin.OperateCall{ReadOnly: *readOnly}, &l); err != nil {
 			return err
 		}
-		out := operateAnswer{client.base + l.Path, l}
+		out := operateAnswer{client.Base + l.Path, l}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), out)
+			return term.PrintJSON(c.OutOrStdout(), out)
 		}
 		fmt.Fprintln(c.OutOrStdout(), out.URL)
 		fmt.Fprintf(c.ErrOrStderr(), "Open it in a browser before %s UTC. It can be used once.\n",

@@ -23,26 +23,32 @@ func TestOperatorsSignInByTheirCommand(t *testing.T) {
 	for _, path := range []string{"/", "/receivers/live", "/receivers/google.com", "/verifications", "/throttles",
 		"/throttles/explain?name=google.com", "/cluster", "/sources", "/workspaces", "/audit", "/log", "/health",
 		"/throttles/live", "/sources/live"} {
-		if status, text := in.ask("GET", base+path, nil); status != http.StatusOK || !strings.Contains(text, "<h1") && !strings.HasSuffix(path, "live") {
+		if status, text := in.ask("GET", base+path, nil); status != http.StatusOK || !strings.Contains(text, "<h1") &&
+			!strings.HasSuffix(path, "live") {
 			t.Errorf("%s: %d %.300s", path, status, text)
 		}
 	}
-	if status, text := in.ask("GET", base+"/workspaces", nil); status != http.StatusOK || !strings.Contains(text, ">dev<") {
+	if status, text := in.ask("GET", base+"/workspaces", nil); status != http.StatusOK || !strings.Contains(text,
+		">dev<") {
 		t.Errorf("the workspaces: %d %s", status, text)
 	}
-	if status, text := in.ask("GET", base+"/health", nil); status != http.StatusOK || !strings.Contains(text, "<h2>This node, ") {
+	if status, text := in.ask("GET", base+"/health", nil); status != http.StatusOK || !strings.Contains(text,
+		"<h2>This node, ") {
 		t.Errorf("the health of the node: %d %s", status, text)
 	}
 	in.pauseSource(base)
-	form := url.Values{"form": {"5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b"}, "name": {"acme-clean.test"}, "field": {"rcpt_rate"},
+	form := url.Values{"form": {"5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b"}, "name": {"acme-clean.test"},
+		"field": {"rcpt_rate"},
 		"value": {"1/s"}, "for": {"1h"}, "reason": {"a test"}}
-	if status, text := in.ask("POST", base+"/throttles/preview", form); status != http.StatusOK || !strings.Contains(text, "Set the override") {
+	if status, text := in.ask("POST", base+"/throttles/preview", form); status != http.StatusOK ||
+		!strings.Contains(text, "Set the override") {
 		t.Errorf("preview: %d %s", status, text)
 	}
 	if status, text := in.ask("POST", base+"/throttles/set", form); status != http.StatusSeeOther {
 		t.Errorf("set: %d %s", status, text)
 	}
-	if code, stdout, _ := c.run("throttle", "explain", "acme-clean.test"); code != exitDone || !strings.Contains(stdout, "eve") {
+	if code, stdout, _ := c.run("throttle", "explain", "acme-clean.test"); code != exitDone || !strings.Contains(stdout,
+		"eve") {
 		t.Errorf("the command does not see it: %s", stdout)
 	}
 
@@ -89,7 +95,8 @@ func (o *operator) pauseSource(base string) {
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	form := url.Values{"form": {"5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2d"}, "source": {source}, "to": {"pause"}, "for": {"1h"}, "reason": {"a test of pausing"}}
+	form := url.Values{"form": {"5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2d"}, "source": {source}, "to": {"pause"},
+		"for": {"1h"}, "reason": {"a test of pausing"}}
 	for _, to := range []string{"pause", "resume"} {
 		form.Set("to", to)
 		if status, text := o.ask("POST", base+"/sources/change", form); status != http.StatusSeeOther {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
 	"rollcall/ledger/ledgertest/cutter"
 	"rollcall/ledger/ledgertest/postgres"
@@ -319,7 +320,7 @@ func (l *nodeLog) count(message string) (n int) {
 func (l *nodeLog) wait(ctx context.Context, message string) {
 	l.t.Helper()
 	for l.count(message) == 0 {
-		if err := sleep(ctx, 10*time.Millisecond); err != nil {
+		if err := term.Sleep(ctx, 10*time.Millisecond); err != nil {
 			l.t.Fatalf("the node never said %q: %v", message, err)
 		}
 	}

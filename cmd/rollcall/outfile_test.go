@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"rollcall/cmd/rollcall/term"
 )
 
 // TestOutIsTriedBeforeTheWork: it is refused at once, with what to do, and leaves nothing behind;
@@ -28,10 +30,12 @@ func TestOutIsTriedBeforeTheWork(t *testing.T) {
 	const own, exists = "is the file to verify itself", "exists: give another --out, or --force"
 	for _, x := range []struct{ out, want string }{
 		{"old.csv", exists}, {"toold.csv", exists}, {"dangling.csv", exists}, {"list.csv", own}, {"./sub/../list.csv", own},
-		{in("list.csv"), own}, {"link.csv", own}, {"hard.csv", own}, {"sub", "is a folder: name a file in it, such as sub/results.csv"},
+		{in("list.csv"), own}, {"link.csv", own}, {"hard.csv", own}, {"sub",
+			"is a folder: name a file in it, such as sub/results.csv"},
 		{"none/r.csv", "there is no folder none for --out none/r.csv: make it"}, {"none/", "is a folder that does not exist"},
 		{"old.csv/r.csv", "give another --out"}, {os.DevNull, "is no regular file"},
-		{strings.Repeat("x", 300), "give another --out"}, {"closed/r.csv", "may not write into closed: give --out in another folder"},
+		{strings.Repeat("x", 300), "give another --out"}, {"closed/r.csv",
+			"may not write into closed: give --out in another folder"},
 	} {
 		if strings.HasPrefix(x.out, "closed") && os.Getuid() == 0 {
 			continue // root may write anywhere
@@ -90,13 +94,13 @@ func TestForceReplacesAndNothingElseDoes(t *testing.T) {
 	fill := func(text string) func(io.Writer) error {
 		return func(w io.Writer) error { _, err := io.WriteString(w, text); return err }
 	}
-	if err := (outFile{name: name}).check(nil, nil); err != nil {
+	if err := (term.OutFile{Name: name}).Check(nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(name, []byte("meanwhile"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := (outFile{name: name}).write(fill("new")); err == nil || !strings.Contains(err.Error(), "exists") {
+	if err := (term.OutFile{Name: name}).Write(fill("new")); err == nil || !strings.Contains(err.Error(), "exists") {
 		t.Errorf("got %v", err)
 	}
 	if err := os.Symlink("r.csv", link); err != nil {
@@ -107,11 +111,11 @@ func TestForceReplacesAndNothingElseDoes(t *testing.T) {
 		if text, err := os.ReadFile(name); err != nil || string(text) != want {
 			t.Errorf("got %q and %v, want %q", text, err, want)
 		}
-		forced := outFile{name: x.name, force: true}
-		if err := forced.check(nil, nil); err != nil {
+		forced := term.OutFile{Name: x.name, Force: true}
+		if err := forced.Check(nil, nil); err != nil {
 			t.Error(err)
 		}
-		if err := forced.write(fill(x.text)); err != nil {
+		if err := forced.Write(fill(x.text)); err != nil {
 			t.Error(err)
 		}
 		want = x.text

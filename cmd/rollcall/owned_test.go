@@ -1,62 +1,11 @@
 package main
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"rollcall/http/admin"
 )
-
-// TestWhatTheNodeKeepsIsItsOwn: folder and token must belong to the process's user, and
-// nobody else may write them; the error says the command that mends it.
-func TestWhatTheNodeKeepsIsItsOwn(t *testing.T) {
-	t.Parallel()
-	folder := filepath.Join(t.TempDir(), "data")
-	token := filepath.Join(folder, admin.TokenFile)
-	if err := checkOwned(folder); err != nil {
-		t.Errorf("a folder that is not there yet: %v", err)
-	}
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := checkOwned(folder); err != nil {
-		t.Errorf("a folder without a token: %v", err)
-	}
-	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		path string
-		mode os.FileMode
-		ok   bool
-	}{
-		{folder, 0o700, true}, {folder, 0o755, true}, {folder, 0o770, false}, {folder, 0o702, false}, {folder, 0o700, true},
-		{token, 0o400, true}, {token, 0o620, false}, {token, 0o602, false}, {token, 0o600, true},
-	} {
-		if err := os.Chmod(c.path, c.mode); err != nil {
-			t.Fatal(err)
-		}
-		err := checkOwned(folder)
-		if c.ok != (err == nil) || !c.ok && (!errors.Is(err, errNotOurs) ||
-			!strings.Contains(err.Error(), "run: chmod go-w "+c.path)) {
-			t.Errorf("%s with mode %04o: %v", c.path, c.mode, err)
-		}
-	}
-	if os.Geteuid() != 0 {
-		t.Skip("only root can give a file away")
-	}
-	for _, path := range []string{token, folder} {
-		if err := os.Chown(path, 12345, -1); err != nil {
-			t.Fatal(err)
-		}
-		if err := checkOwned(folder); !errors.Is(err, errNotOurs) || !strings.Contains(err.Error(), "run: chown 0 "+path) {
-			t.Errorf("%s of another user: %v", path, err)
-		}
-	}
-}
 
 // TestANodeRefusesAFolderThatOthersWrite in one line, before it makes anything there.
 func TestANodeRefusesAFolderThatOthersWrite(t *testing.T) {
@@ -73,7 +22,8 @@ func TestANodeRefusesAFolderThatOthersWrite(t *testing.T) {
 		"ROLLCALL_ADMIN_LISTEN=127.0.0.1:0"}
 	code, _, stderr := c.run("serve")
 	made, err := os.ReadDir(folder)
-	if code != exitFailed || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "has mode 0775; run: chmod go-w ") ||
+	if code != exitFailed || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr,
+		"has mode 0775; run: chmod go-w ") ||
 		err != nil || len(made) > 0 {
 		t.Errorf("got code %d and %q; made %v, %v", code, stderr, made, err)
 	}

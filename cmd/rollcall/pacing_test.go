@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
 	"rollcall/smtp/smtplab"
 )
@@ -51,11 +53,11 @@ func newJudged(t *testing.T, settings string) *trialRig {
 }
 
 // submit uploads a file for the rig's tenant and gives the verification's id.
-func (j *trialRig) submit(ctx context.Context, c *apiClient, file []byte) string {
+func (j *trialRig) submit(ctx context.Context, c *client.API, file []byte) string {
 	j.t.Helper()
-	made, err := c.create(ctx, uuid.New(), int64(len(file)), "judged.csv")
+	made, err := c.Create(ctx, uuid.New(), int64(len(file)), "judged.csv")
 	if err == nil {
-		err = c.upload(ctx, made.Upload.URL, bytes.NewReader(file), int64(len(file)), func(int64) {})
+		err = c.Upload(ctx, made.Upload.URL, bytes.NewReader(file), int64(len(file)), func(int64) {})
 	}
 	if err != nil {
 		j.t.Fatal(err)
@@ -64,7 +66,7 @@ func (j *trialRig) submit(ctx context.Context, c *apiClient, file []byte) string
 }
 
 // end waits for the end of a verification and gives how long that took.
-func (j *trialRig) end(ctx context.Context, c *apiClient, id string) time.Duration {
+func (j *trialRig) end(ctx context.Context, c *client.API, id string) time.Duration {
 	j.t.Helper()
 	for began := time.Now(); ; {
 		d, err := look(ctx, c, id)
@@ -74,7 +76,7 @@ func (j *trialRig) end(ctx context.Context, c *apiClient, id string) time.Durati
 		if d.CompletedAt != nil {
 			return time.Since(began)
 		}
-		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+		if err := term.Sleep(ctx, 50*time.Millisecond); err != nil {
 			j.t.Fatalf("no end in sight: %+v", d)
 		}
 	}
@@ -146,7 +148,7 @@ func smallBehindBig(t *testing.T, receiver string, big []byte, small func(prefix
 		if d.Progress.Completed > 100 {
 			break
 		}
-		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+		if err := term.Sleep(ctx, 100*time.Millisecond); err != nil {
 			t.Fatalf("the big file does not begin: %+v", d)
 		}
 	}

@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/http/api"
 	"rollcall/ledger"
 	"rollcall/smtp"
@@ -31,14 +32,13 @@ type progressView struct {
 	status   string                   // last told
 	waits    string                   // what was told last of a wait for receivers
 	told     time.Time                // when the last plain line was written
-	sending  pace                     // of bytes
-	asking   pace                     // of addresses
+	sending  term.Pace                // of bytes
+	asking   term.Pace                // of addresses
 	lastDone int64
 }
 
 func newProgressView(out io.Writer) *progressView {
-	f, ok := fileOf(out)
-	return &progressView{out: out, terminal: ok && term.IsTerminal(int(f.Fd()))}
+	return &progressView{out: out, terminal: term.IsTerminal(out)}
 }
 
 // notice tells something that makes us wait.
@@ -70,19 +70,19 @@ func (v *progressView) uploaded(n, size int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	now := time.Now()
-	v.sending.look(now, n)
+	v.sending.Look(now, n)
 	if v.terminal && size > 1<<20 {
-		rate := v.sending.perSecond(now, n)
+		rate := v.sending.PerSecond(now, n)
 		text := "uploading"
 		if rate > 0 {
 			text += fmt.Sprintf(", %.1f MB/s", rate/1e6)
 		}
-		v.show(n, size, text+leftText(rate, size-n), progressbar.OptionShowBytes(true))
+		v.show(n, size, text+term.LeftText(rate, size-n), progressbar.OptionShowBytes(true))
 	}
 }
 
 // progress shows a verification. counted may be older than d.
-func (v *progressView) progress(d api.Detail, counted tally) {
+func (v *progressView) progress(d api.Detail, counted client.Tally) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if d.Progress.Total == nil {
@@ -105,7 +105,7 @@ func (v *progressView) tellWait(i *api.Issue) {
 	}
 	if text != v.waits && text != "" {
 		v.clear()
-		fmt.Fprintln(v.out, printable(text))
+		fmt.Fprintln(v.out, term.Printable(text))
 	}
 	v.waits = text
 }
@@ -119,13 +119,13 @@ type moment struct {
 
 // momentOf brings together what a look and a count say. Where the count is newer, it says how many
 // are settled; where it is older, its outcomes stand with their own number.
-func momentOf(d api.Detail, counted tally) moment {
+func momentOf(d api.Detail, counted client.Tally) moment {
 	m := moment{status: d.Status, settled: d.Progress.Completed + d.Progress.Errors, total: *d.Progress.Total,
 		outcomes: outcomeText(counted)}
-	if sum := counted.sum(); sum > m.settled {
+	if sum := counted.Sum(); sum > m.settled {
 		m.settled = sum
 	} else if sum < m.settled && sum > 0 {
-		m.outcomes = fmt.Sprintf("of %s counted %s", grouped(sum), m.outcomes)
+		m.outcomes = fmt.Sprintf("of %s counted %s", term.Grouped(sum), m.outcomes)
 	}
 	m.done = min(m.settled+d.Progress.Cancelled, m.total)
 	return m
@@ -134,16 +134,16 @@ func momentOf(d api.Detail, counted tally) moment {
 // tell shows a moment: always on a terminal, elsewhere when there is something new to say.
 func (v *progressView) tell(m moment) {
 	now := time.Now()
-	v.asking.look(now, m.settled)
+	v.asking.Look(now, m.settled)
 	text := m.status
 	if !v.terminal {
-		text = fmt.Sprintf("%s: %s of %s", m.status, grouped(m.done), grouped(m.total))
+		text = fmt.Sprintf("%s: %s of %s", m.status, term.Grouped(m.done), term.Grouped(m.total))
 		if m.total > 0 {
 			text += fmt.Sprintf(" (%d %%)", m.done*100/m.total)
 		}
 	}
-	if rate := v.asking.perSecond(now, m.settled); rate > 0 {
-		text += fmt.Sprintf(", %.1f/s", rate) + leftText(rate, m.total-m.done)
+	if rate := v.asking.PerSecond(now, m.settled); rate > 0 {
+		text += fmt.Sprintf(", %.1f/s", rate) + term.LeftText(rate, m.total-m.done)
 	}
 	if m.outcomes != "" {
 		text += ": " + m.outcomes
@@ -160,11 +160,11 @@ func (v *progressView) tell(m moment) {
 }
 
 // outcomeText is the outcomes so far, those that there are.
-func outcomeText(counted tally) string {
+func outcomeText(counted client.Tally) string {
 	var parts []string
 	for _, o := range smtp.Outcomes {
 		if n := counted[o.String()]; n > 0 {
-			parts = append(parts, o.String()+" "+grouped(n))
+			parts = append(parts, o.String()+" "+term.Grouped(n))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -217,7 +217,7 @@ func (v *progressView) closing(s verifySummary) error {
 		if s.Total > 0 {
 			share = fmt.Sprintf("%.1f %%", float64(n)*100/float64(s.Total))
 		}
-		rows = append(rows, []string{name, grouped(n), share, grouped(credits)})
+		rows = append(rows, []string{name, term.Grouped(n), share, term.Grouped(credits)})
 	}
 	for _, o := range smtp.Outcomes {
 		n := s.Outcomes[o.String()]
@@ -232,20 +232,21 @@ func (v *progressView) closing(s verifySummary) error {
 	}
 	row("total", s.Total, s.Credits.Charged)
 	fmt.Fprintln(v.out)
-	if err := printTable(v.out, []string{"OUTCOME", "ADDRESSES", "SHARE", "CREDITS"}, rows); err != nil {
+	if err := term.PrintTable(v.out, []string{"OUTCOME", "ADDRESSES", "SHARE", "CREDITS"}, rows); err != nil {
 		return err
 	}
 	took := ""
 	if s.took > 0 {
 		took = " in " + s.took.Round(100*time.Millisecond).String()
 	}
-	fmt.Fprintf(v.out, "\n%s%s: %s, %s; %s charged, %s given back.\n", s.Status, took, counted(s.Rows, "row"),
-		counted(s.Duplicates, "duplicate"), counted(s.Credits.Charged, "credit"), grouped(s.Credits.Released))
+	fmt.Fprintf(v.out, "\n%s%s: %s, %s; %s charged, %s given back.\n", s.Status, took, term.Counted(s.Rows, "row"),
+		term.Counted(s.Duplicates, "duplicate"), term.Counted(s.Credits.Charged, "credit"), term.Grouped(s.Credits.Released))
 	if !ledger.Status(s.Status).Final() {
 		fmt.Fprintln(v.out, "It is not over: these are the results so far.")
 	}
 	if len(s.full) > 0 {
-		fmt.Fprintf(v.out, "%s: invalid where the receiver says that the mailbox is full for good, unknown and free where it "+
+		fmt.Fprintf(v.out, "%s: invalid where the receiver says that the mailbox is full for good, unknown and free where "+
+			"it "+
 			"said\nso for now until our time was up; here %s.\n", fullReason, outcomeText(s.full))
 	}
 	if s.Out != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,7 +14,8 @@ func TestANamedLedgerIsReadWhoeverRuns(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	admin := fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	plain := []string{"ROLLCALL_HTTP_LISTEN=127.0.0.1:0", "ROLLCALL_UPLOAD_LISTEN=127.0.0.1:0", "ROLLCALL_ADMIN_LISTEN=" + admin}
+	plain := []string{"ROLLCALL_HTTP_LISTEN=127.0.0.1:0", "ROLLCALL_UPLOAD_LISTEN=127.0.0.1:0",
+		"ROLLCALL_ADMIN_LISTEN=" + admin}
 	c.environ = plain
 	node := c.start("serve", "--dev")
 	node.waitFor("Ctrl-C ends it")
@@ -23,7 +23,8 @@ func TestANamedLedgerIsReadWhoeverRuns(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(copied), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if code, stdout, stderr := c.run("backup", copied); code != exitDone || !strings.HasPrefix(stdout, "copied the node at http://"+admin+"\n") {
+	if code, stdout, stderr := c.run("backup", copied); code != exitDone || !strings.HasPrefix(stdout,
+		"copied the node at http://"+admin+"\n") {
 		t.Fatalf("backup: code %d, %s%s", code, stdout, stderr)
 	}
 	restored := *c
@@ -46,11 +47,13 @@ func TestANamedLedgerIsReadWhoeverRuns(t *testing.T) {
 		{"environment", []string{"ROLLCALL_LEDGER_URL=sqlite:" + copied}, nil, off, exitFailed},
 		{"node named", nil, []string{"--admin", "http://" + admin}, sound, exitDone},
 		{"both", nil, []string{"--admin", "http://" + admin, "--ledger", "sqlite:" + copied}, "", exitUsage},
-		{"both by the environment", []string{"ROLLCALL_ADMIN=http://" + admin, "ROLLCALL_LEDGER_URL=sqlite:" + copied}, nil, "", exitUsage},
+		{"both by the environment", []string{"ROLLCALL_ADMIN=http://" + admin, "ROLLCALL_LEDGER_URL=sqlite:" + copied}, nil,
+			"", exitUsage},
 	} {
 		c.environ = append(plain[:len(plain):len(plain)], one.environ...)
 		code, stdout, stderr := c.run(append([]string{"audit"}, one.args...)...)
-		if code != one.code || !strings.HasPrefix(stdout, one.begins) || (code == exitUsage) != strings.Contains(stderr, "give only one of them") {
+		if code != one.code || !strings.HasPrefix(stdout, one.begins) || (code == exitUsage) != strings.Contains(stderr,
+			"give only one of them") {
 			t.Errorf("%s: code %d, want %d\n%s%s", one.name, code, one.code, stdout, stderr)
 		}
 	}
@@ -83,12 +86,12 @@ func TestTheInstalledNodeIsFound(t *testing.T) {
 		{environment{"ROLLCALL_ADMIN=http://127.0.0.1:98"}, installed, "http://127.0.0.1:98", "a token of sixteen"},
 	} {
 		client, err := (&adminFlags{environ: one.environ, installed: one.installed}).client()
-		if err != nil || client.base != one.base || client.token != one.token {
+		if err != nil || client.Base != one.base || client.Token != one.token {
 			t.Errorf("%v: got %+v, %v", one.environ, client, err)
 		}
 	}
 	_, err := (&adminFlags{url: "http://127.0.0.1:97", config: installed}).client()
-	if usage := (usageError{}); !errors.As(err, &usage) {
+	if !isUsage(err) {
 		t.Errorf("a node named twice: %v", err)
 	}
 }

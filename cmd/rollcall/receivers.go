@@ -5,25 +5,19 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
+	"rollcall/http/admin"
+	"rollcall/smtp/throttle"
 )
-
-// receiverDetails is the answer about one receiver.
-type receiverDetails struct {
-	Receivers []view.ReceiverDetail `json:"receivers"`
-}
-
-// receiver asks a node for everything about one receiver.
-func (c *adminClient) receiver(ctx context.Context, key string) (d receiverDetails, err error) {
-	return d, c.ask(ctx, "GET", "/v1/receivers/detail?key="+url.QueryEscape(key), nil, &d)
-}
 
 func newReceivers(e environment) *cobra.Command {
 	c := &cobra.Command{
@@ -48,10 +42,10 @@ func newReceivers(e environment) *cobra.Command {
 	c.Flags().IntVar(&v.limit, "limit", 0, "show at most so many (default: all, or what a watched screen holds)")
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
 		if _, known := receiverOrders[v.sort]; !known {
-			return usageError{fmt.Sprintf("--sort %q: write queued, rate, refused or deferred", v.sort)}
+			return term.UsageError(fmt.Sprintf("--sort %q: write queued, rate, refused or deferred", v.sort))
 		}
 		if v.limit < 0 {
-			return usageError{"--limit must not be below 0"}
+			return term.UsageError("--limit must not be below 0")
 		}
 		if len(args) > 0 {
 			v.part = strings.ToLower(args[0])
@@ -63,7 +57,7 @@ func newReceivers(e environment) *cobra.Command {
 		if *watch {
 			return v.watch(c.Context())
 		}
-		found, err := v.client.receivers(c.Context())
+		found, err := v.client.Receivers(c.Context())
 		if err != nil {
 			return err
 		}
@@ -71,9 +65,9 @@ func newReceivers(e environment) *cobra.Command {
 			return fmt.Errorf("no receiver that is asked now has %q in its key: `rollcall receivers` lists all", v.part)
 		}
 		if v.asJSON {
-			return printJSON(v.out, v.pick(found))
+			return term.PrintJSON(v.out, v.pick(found))
 		}
-		return tableOf{v, tableWidth(v.out), 0}.write(v.out, found)
+		return tableOf{v, term.TableWidth(v.out), 0}.write(v.out, found)
 	}
 	must(c.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions([]string{"queued", "rate", "refused",
 		"deferred"},
@@ -92,16 +86,16 @@ func must(err error) {
 }
 
 // receiverOrders are the orders of the table.
-var receiverOrders = map[string]func(r view.Receiver) float64{
-	"queued":   func(r view.Receiver) float64 { return float64(r.Queued) },
-	"rate":     func(r view.Receiver) float64 { return r.Rcpts },
-	"refused":  func(r view.Receiver) float64 { return r.Refused },
-	"deferred": func(r view.Receiver) float64 { return r.Deferred },
+var receiverOrders = map[string]func(r inspect.Receiver) float64{
+	"queued":   func(r inspect.Receiver) float64 { return float64(r.Queued) },
+	"rate":     func(r inspect.Receiver) float64 { return r.Rcpts },
+	"refused":  func(r inspect.Receiver) float64 { return r.Refused },
+	"deferred": func(r inspect.Receiver) float64 { return r.Deferred },
 }
 
 // receiversScreen shows the receivers, once or again and again.
 type receiversScreen struct {
-	client *adminClient
+	client *client.Admin
 	out    io.Writer
 	asJSON bool
 	sort   string
@@ -111,12 +105,12 @@ type receiversScreen struct {
 }
 
 // pick gives those that are asked for, in order; More counts those beyond the limit.
-func (v receiversScreen) pick(found view.Receivers) view.Receivers {
-	list := slices.DeleteFunc(slices.Clone(found.Receivers), func(r view.Receiver) bool {
+func (v receiversScreen) pick(found inspect.Receivers) inspect.Receivers {
+	list := slices.DeleteFunc(slices.Clone(found.Receivers), func(r inspect.Receiver) bool {
 		return !strings.Contains(r.Key, v.part)
 	})
 	order := receiverOrders[v.sort]
-	slices.SortStableFunc(list, func(a, b view.Receiver) int {
+	slices.SortStableFunc(list, func(a, b inspect.Receiver) int {
 		return cmp.Or(cmp.Compare(order(b), order(a)), cmp.Compare(b.Queued, a.Queued), cmp.Compare(a.Key, b.Key),
 			cmp.Compare(a.Node, b.Node))
 	})
@@ -136,7 +130,7 @@ type tableOf struct {
 }
 
 // write writes the receivers that are asked for and have room.
-func (t tableOf) write(w io.Writer, found view.Receivers) error {
+func (t tableOf) write(w io.Writer, found inspect.Receivers) error {
 	found = t.pick(found)
 	var b strings.Builder
 	now := found.At
@@ -149,13 +143,13 @@ func (t tableOf) write(w io.Writer, found view.Receivers) error {
 		rows := receiverRows(r, now, t.width)
 		need := 0
 		for _, row := range rows {
-			need += 1 + row.belowLines(t.width)
+			need += 1 + row.BelowLines(t.width)
 		}
 		if t.lines > 0 && used+need > t.lines && shown > 0 {
 			break
 		}
 		used, shown = used+need, shown+1
-		g.rows = append(g.rows, rows...)
+		g.Rows = append(g.Rows, rows...)
 	}
 	if len(found.Receivers) == 0 {
 		text := "No receiver is asked now.\n"
@@ -164,48 +158,49 @@ func (t tableOf) write(w io.Writer, found view.Receivers) error {
 		}
 		b.WriteString(text)
 	} else {
-		g.write(&b, t.width)
+		g.Write(&b, t.width)
 	}
 	if more := found.More + len(found.Receivers) - shown; more > 0 {
-		fmt.Fprintf(&b, "\nand %s more\n", grouped(int64(more)))
+		fmt.Fprintf(&b, "\nand %s more\n", term.Grouped(int64(more)))
 	}
 	for _, s := range found.Silent {
-		b.WriteString("\n" + foldedTo(fmt.Sprintf("Without %s, which does not answer: %s", s.Node, s.Why), 0,
+		b.WriteString("\n" + term.FoldedTo(fmt.Sprintf("Without %s, which does not answer: %s", s.Node, s.Why), 0,
 			t.width) +
 			"\n")
 	}
-	return emit(w, &b)
+	return term.Emit(w, &b)
 }
 
-func receiversGrid() *grid {
-	return &grid{columns: []gridColumn{{name: "RECEIVER", least: 15}, {name: "SESS", right: true},
-		{name: "RCPT/S", right: true}, {name: "BUDGET", right: true}, {name: "REF", right: true},
-		{name: "DEF", right: true}, {name: "QUEUED", right: true}, {name: "OLD", right: true},
-		{name: "STATE", least: 12, wrap: true}}}
+func receiversGrid() *term.Table {
+	return &term.Table{Columns: []term.Column{{Name: "RECEIVER", Least: 15}, {Name: "SESS", Right: true},
+		{Name: "RCPT/S", Right: true}, {Name: "BUDGET", Right: true}, {Name: "REF", Right: true},
+		{Name: "DEF", Right: true}, {Name: "QUEUED", Right: true}, {Name: "OLD", Right: true},
+		{Name: "STATE", Least: 12, Wrap: true}}}
 }
 
 // receiverRows are the row of a receiver and, when it has several, those of its sources.
-func receiverRows(r view.Receiver, now time.Time, width int) []gridRow {
+func receiverRows(r inspect.Receiver, now time.Time, width int) []term.Row {
 	oldest := "-"
 	if r.Queued > 0 {
-		oldest = span(seconds(r.Oldest))
+		oldest = term.Span(term.Seconds(r.Oldest))
 	}
-	rows := []gridRow{{cells: []string{r.Key, fmt.Sprintf("%d/%d", r.Sessions, r.Most),
-		figure(r.Rcpts) + "/" + figure(r.Allowed), short(int64(r.Budget)), percent(r.Refused), percent(r.Deferred),
-		short(int64(r.Queued)), oldest, stateText(r, now)}}}
+	rows := []term.Row{{Cells: []string{r.Key, fmt.Sprintf("%d/%d", r.Sessions, r.Most),
+		term.Figure(r.Rcpts) + "/" + term.Figure(r.Allowed), term.Short(int64(r.Budget)), term.Percent(r.Refused),
+		term.Percent(r.Deferred),
+		term.Short(int64(r.Queued)), oldest, stateText(r, now)}}}
 	if len(r.Sources) > 1 {
 		for _, s := range r.Sources {
 			state := s.State
 			if !s.Until.IsZero() {
-				state += " " + left(s.Until, now)
+				state += " " + term.Left(s.Until, now)
 			}
-			rows = append(rows, gridRow{cells: []string{"  " + sourceName(s.Source), fmt.Sprint(s.Sessions),
-				"-/" + figure(s.Tempo.Rate), short(int64(s.Budget)), "", "", "", "", state}})
+			rows = append(rows, term.Row{Cells: []string{"  " + sourceName(s.Source), fmt.Sprint(s.Sessions),
+				"-/" + term.Figure(s.Tempo.Rate), term.Short(int64(s.Budget)), "", "", "", "", state}})
 		}
 	}
 	last := replyText(r.Last)
 	if last != "" && r.LastAt > 0 {
-		last += ", " + span(seconds(r.LastAt)) + " ago"
+		last += ", " + term.Span(term.Seconds(r.LastAt)) + " ago"
 	}
 	below := []string{}
 	switch {
@@ -219,27 +214,27 @@ func receiverRows(r view.Receiver, now time.Time, width int) []gridRow {
 			below = append(below, "last: "+last)
 		}
 	}
-	rows[len(rows)-1].below = below
+	rows[len(rows)-1].Below = below
 	return rows
 }
 
 // stateText says in a word or three what keeps a receiver from asking more.
-func stateText(r view.Receiver, now time.Time) string {
+func stateText(r inspect.Receiver, now time.Time) string {
 	text := r.State
-	if r.Cause != "" && r.Cause != view.Causes[0] {
+	if r.Cause != "" && r.Cause != inspect.Causes[0] {
 		text = r.Cause
 		if r.State == "draining" {
 			text = r.State
 		}
 	}
 	if r.Until.After(now.Add(time.Second)) { // sooner is now for a person
-		text += " " + left(r.Until, now)
+		text += " " + term.Left(r.Until, now)
 	}
 	return text
 }
 
 // replyText writes a reply in one line; "" for none.
-func replyText(r view.Reply) string {
+func replyText(r inspect.Reply) string {
 	text := r.Text
 	if r.Code > 0 && !strings.HasPrefix(text, fmt.Sprint(r.Code)) {
 		text = strings.TrimSpace(fmt.Sprintf("%d %s", r.Code, text))
@@ -250,5 +245,277 @@ func replyText(r view.Reply) string {
 	if text != "" && r.Stage != "" {
 		text = r.Stage + ": " + text
 	}
-	return printable(text)
+	return term.Printable(text)
+}
+
+func newReceiversPause(node *adminFlags) *cobra.Command {
+	return newRest(restCommand{node: node, word: "pause", value: throttle.PauseYes, arg: "KEY",
+		short: "Ask a receiver nothing for a time",
+		long: "Ask a receiver nothing for a time: its sessions are ended after the command that is on the wire. Its\n" +
+			"addresses wait; none is lost and none is asked twice for it.",
+		example: "  rollcall receivers pause example.net --for 2h --reason \"their postmaster asked\""})
+}
+
+func newReceiversDrain(node *adminFlags) *cobra.Command {
+	return newRest(restCommand{node: node, word: "drain", value: throttle.PauseDrain, arg: "KEY",
+		short: "Open no more sessions to a receiver for a time; those that are open go on to their end",
+		long: "Open no more sessions to a receiver for a time. Those that are open go on until they end by themselves.\n" +
+			"Its addresses wait; none is lost.",
+		example: "  rollcall receivers drain example.net --for 30m --reason maintenance"})
+}
+
+func newReceiversResume(node *adminFlags) *cobra.Command {
+	return newResume(restCommand{node: node, word: "resume", arg: "KEY",
+		short: "End the pause or the drain of a receiver"})
+}
+
+// restCommand is a command that rests a receiver or a source, or ends its rest.
+type restCommand struct {
+	node                 *adminFlags
+	word, arg            string
+	short, long, example string
+	value                throttle.Pause
+	key                  func(arg string) (string, error) // makes a key of the argument; nil: it is one
+	complete             cobra.CompletionFunc             // nil: keys
+}
+
+// keyOf gives the key that is meant by the argument.
+func (r restCommand) keyOf(arg string) (string, error) {
+	if r.key != nil {
+		return r.key(arg)
+	}
+	return sourceKey(arg), nil
+}
+
+func (r restCommand) completion() cobra.CompletionFunc {
+	if r.complete != nil {
+		return r.complete
+	}
+	return completeKey(r.node, nil)
+}
+
+func newRest(r restCommand) *cobra.Command {
+	c := &cobra.Command{Use: r.word + " " + r.arg + " --for DURATION --reason REASON", Short: r.short,
+		Long:    r.long,
+		Example: r.example, Args: wantArgs(r.arg), ValidArgsFunction: r.completion()}
+	asJSON, change := jsonFlag(c), addChangeFlags(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		key, err := r.keyOf(args[0])
+		if err != nil {
+			return err
+		}
+		s := setting{asJSON: *asJSON, call: admin.OverrideCall{Key: key,
+			Fields: map[string]string{throttle.FieldPause.String(): string(r.value)}}}
+		return s.run(c, r.node, change)
+	}
+	return c
+}
+
+func newResume(r restCommand) *cobra.Command {
+	c := &cobra.Command{Use: r.word + " " + r.arg, Short: r.short, Args: wantArgs(r.arg),
+		ValidArgsFunction: r.completion()}
+	reason := c.Flags().String("reason", "", "why, for the operator log")
+	return adminCommand(r.node, c, func(to *client.Admin, args []string) (done resumedAnswer, err error) {
+		done.name = args[0]
+		key, err := r.keyOf(args[0])
+		if err != nil {
+			return done, err
+		}
+		done.Cleared, err = to.Clear(c.Context(), admin.ClearCall{Key: key, Only: throttle.FieldPause.String(),
+			Reason: *reason})
+		if err == nil {
+			done.Still = stillRests(c.Context(), to, key, done.Cleared)
+		}
+		return done, err
+	}, printResumed)
+}
+
+// resumedAnswer is what was ended, and who else keeps it at rest, for programs.
+type resumedAnswer struct {
+	name    string
+	Cleared []admin.ThrottleRule    `json:"cleared"`
+	Still   *inspect.ExplainedField `json:"still"` // null: nobody does
+}
+
+// stillRests says who else keeps it at rest; nil: nobody does. The node may follow a
+// moment later.
+func stillRests(ctx context.Context, client *client.Admin, key string,
+	ended []admin.ThrottleRule) *inspect.ExplainedField {
+	ctx, cancel := context.WithTimeout(ctx, followWithin)
+	defer cancel()
+	for {
+		x, err := client.Explain(ctx, key)
+		if err != nil {
+			return nil
+		}
+		follows := true
+		for _, r := range ended {
+			follows = follows && !says(x, r.ID)
+		}
+		if follows {
+			for _, f := range x.Fields {
+				if f.Field == throttle.FieldPause.String() && f.Value != string(throttle.PauseNo) {
+					return &f
+				}
+			}
+			return nil
+		}
+		if term.Sleep(ctx, followEvery) != nil {
+			return nil
+		}
+	}
+}
+
+func printResumed(w io.Writer, done resumedAnswer) error {
+	name, ended, still := done.name, done.Cleared, done.Still
+	var b strings.Builder
+	now, text := time.Now(), ""
+	switch {
+	case len(ended) > 0 && still == nil:
+		text = fmt.Sprintf("%s goes on: %d overrides ended.", name, len(ended))
+		if len(ended) == 1 {
+			text = fmt.Sprintf("%s goes on: override %.8s ended.", name, ended[0].ID)
+		}
+	case still == nil:
+		text = fmt.Sprintf("No override that only pauses %s holds, and nothing else does: it is not paused.", name)
+	case still.ID != "":
+		text = fmt.Sprintf("%s still has pause=%s, by %s, which sets more than that: `rollcall throttle clear --id %s` "+
+			"ends all of it.", name, still.Value, from(still.Said, now), still.ID)
+	default:
+		text = fmt.Sprintf("%s still has pause=%s, by %s: change it there.", name, still.Value,
+			strings.TrimSpace(still.Layer+" "+from(still.Said, now)))
+	}
+	b.WriteString(term.FoldedTo(text, 0, term.WidthOf(w)) + "\n")
+	return term.Emit(w, &b)
+}
+
+// closedSession is what the node answers.
+type closedSession struct {
+	Key     string `json:"key"`
+	Node    string `json:"node"`
+	Session int    `json:"session"`
+}
+
+func newReceiversClose(node *adminFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "close KEY SESSION",
+		Short: "End one session of a receiver after the command that is on the wire",
+		Long: "End one session of a receiver after the command that is on the wire. Its addresses are asked in another.\n" +
+			"SESSION is its number, as `rollcall receivers show KEY` has it.",
+		Example: "  rollcall receivers close example.net 17\n" +
+			"  rollcall receivers close example.net 17 --node node-2",
+		Args:              wantArgs("KEY", "SESSION"),
+		ValidArgsFunction: completeKey(node, nil),
+	}
+	on := c.Flags().String("node", "", "the node that has it (default: the only one where the receiver lives)")
+	must(c.RegisterFlagCompletionFunc("node", func(c *cobra.Command, _ []string, typed string) ([]string,
+		cobra.ShellCompDirective) {
+		return completeNode(node)(c, nil, typed)
+	}))
+	return adminCommand(node, c, func(client *client.Admin, args []string) (done closedSession, err error) {
+		number, err := strconv.Atoi(args[1])
+		if err != nil || number < 1 {
+			return done, term.UsageError(fmt.Sprintf("SESSION %q is no number: see `rollcall receivers show %s`", args[1],
+				args[0]))
+		}
+		if *on == "" {
+			if *on, err = onlyNodeWith(c.Context(), client, args[0], number); err != nil {
+				return done, err
+			}
+		}
+		return done, client.Ask(c.Context(), "POST", "/v1/receivers/close",
+			map[string]any{"key": args[0], "node": *on, "session": number}, &done)
+	}, func(w io.Writer, done closedSession) error {
+		fmt.Fprintf(w, "Session %d of %s on %s is asked to end.\n", done.Session, term.Printable(done.Key),
+			term.Printable(done.Node))
+		return nil
+	})
+}
+
+// onlyNodeWith gives the node that has a session of a receiver.
+func onlyNodeWith(ctx context.Context, client *client.Admin, key string, session int) (string, error) {
+	found, err := client.Receiver(ctx, key)
+	if err != nil {
+		return "", err
+	}
+	var nodes []string
+	for _, d := range found.Receivers {
+		for _, s := range d.SessionList {
+			if s.ID == session {
+				nodes = append(nodes, d.Node)
+			}
+		}
+	}
+	switch len(nodes) {
+	case 0:
+		return "", fmt.Errorf("%s has no session %d: see `rollcall receivers show %s`", key, session, key)
+	case 1:
+		return nodes[0], nil
+	}
+	return "", term.UsageError(fmt.Sprintf("several nodes have a session %d of it: give --node, one of %s", session,
+		strings.Join(nodes, ", ")))
+}
+
+func newReceiversForget(node *adminFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "forget KEY --reason REASON",
+		Short: "Forget what a receiver taught us, on all nodes",
+		Long: "Forget what a receiver taught us, on all nodes at once and in what is kept for later:\n" +
+			"  pace      how fast each of our sources may ask; the search begins anew\n" +
+			"  sessions  how many sessions it takes at once, and how long they may be\n" +
+			"  block     pauses of the receiver, its hosts and our source addresses\n" +
+			"  all       that, how long it greylists, its TLS and its software\n\n" +
+			"What the allowance says still holds, and refusals of this hour still count. Addresses that it put off\n" +
+			"come back when they were told to.",
+		Example: "  rollcall receivers forget example.net --what block --reason \"they took us off their list\"",
+		Args:    wantArgs("KEY"), ValidArgsFunction: completeKey(node, nil),
+	}
+	what := c.Flags().String("what", "all", strings.Join(inspect.Forgets[:], ", "))
+	reason := c.Flags().String("reason", "", "why, for the operator log")
+	must(c.RegisterFlagCompletionFunc("what", cobra.FixedCompletions(inspect.Forgets[:],
+		cobra.ShellCompDirectiveNoFileComp)))
+	return adminCommand(node, c, func(client *client.Admin, args []string) (done forgottenAnswer, err error) {
+		if !slices.Contains(inspect.Forgets[:], *what) {
+			return done, term.UsageError(fmt.Sprintf("--what %q is none of %s", *what, strings.Join(inspect.Forgets[:], ", ")))
+		}
+		if strings.TrimSpace(*reason) == "" {
+			return done, term.UsageError("--reason is missing: say why, for those who read the operator log")
+		}
+		return done, client.Ask(c.Context(), "POST", "/v1/receivers/forget",
+			map[string]any{"key": args[0], "what": *what, "reason": *reason}, &done)
+	}, func(w io.Writer, done forgottenAnswer) error {
+		return printForgotten(w, done, *what)
+	})
+}
+
+// forgottenAnswer is what the node answers.
+type forgottenAnswer struct {
+	Receivers []inspect.Forgotten `json:"receivers"`
+	Silent    []inspect.Silent    `json:"silent"`
+}
+
+// printForgotten says each thing that was dropped on a line of its own.
+func printForgotten(w io.Writer, done forgottenAnswer, what string) error {
+	var b strings.Builder
+	width := term.WidthOf(w)
+	for _, f := range done.Receivers {
+		at := "on " + f.Node
+		if f.Node == "" {
+			at = "kept for later"
+		}
+		head := fmt.Sprintf("%s, %s, forgotten:", f.Key, at)
+		if len(f.Dropped) == 0 {
+			head = fmt.Sprintf("%s, %s: nothing was learned that --what %s names.", f.Key, at, what)
+		}
+		b.WriteString(term.FoldedTo(head, 0, width) + "\n")
+		for _, text := range f.Dropped {
+			b.WriteString("  - " + term.FoldedTo(text, 4, width) + "\n")
+		}
+	}
+	for _, s := range done.Silent {
+		b.WriteString(term.FoldedTo(fmt.Sprintf("Without %s, which does not answer and may still know it: %s. Do it again "+
+			"when it "+
+			"does.", s.Node, s.Why), 0, width) + "\n")
+	}
+	return term.Emit(w, &b)
 }

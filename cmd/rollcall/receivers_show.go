@@ -1,15 +1,129 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
+	"rollcall/smtp/throttle"
 )
+
+// limitWords are learned limits in words: what is at most so much, and what comes after its
+// end.
+var limitWords = map[string]struct{ what, then string }{
+	throttle.FieldConnections.String():         {"sessions at once", "one more is tried"},
+	throttle.FieldRcptsPerConnection.String():  {"addresses in a session", "the allowance is believed again"},
+	throttle.FieldRefusedPerSession.String():   {"refusals in a session", "the allowance is believed again"},
+	throttle.FieldRcptsPerTransaction.String(): {"addresses in a transaction", "the allowance is believed again"},
+}
+
+// lessons says what was learned of a receiver that is below its allowance, in a sentence each:
+// the value, since when, from what, and until when.
+func lessons(d inspect.ReceiverDetail, now time.Time) (texts []string) {
+	for _, l := range d.Learned {
+		texts = append(texts, limitLesson(l, now))
+	}
+	for _, s := range d.Sources {
+		if text := paceLesson(s, now); text != "" {
+			texts = append(texts, text)
+		}
+		if text := restLesson(s, now); text != "" {
+			texts = append(texts, text)
+		}
+	}
+	return texts
+}
+
+// softwareLine says which software a receiver runs, what follows for its refusals, and who says so.
+func softwareLine(s *inspect.Software) string {
+	text := s.Words() + "; "
+	switch {
+	case s.Decides && s.PerHour > 0:
+		text += fmt.Sprintf("at most %d refusals in an hour", s.PerHour)
+	case s.Decides:
+		text += fmt.Sprintf("at most %d refusals in a session, any number in an hour", s.PerSession)
+	case s.PerSession > 0, s.PerHour > 0:
+		text += "not used, because refused_per_hour is set"
+	default:
+		text += "refused_per_hour holds"
+	}
+	if s.Where != "" {
+		text += " (" + s.Where + ")"
+	}
+	return text
+}
+
+// limitLesson is the sentence about a learned limit.
+func limitLesson(l inspect.Limit, now time.Time) string {
+	words, known := limitWords[l.Field]
+	text := fmt.Sprintf("At most %s %s (%s)", l.Value, words.what, l.Field)
+	if !known {
+		text = fmt.Sprintf("%s is %s", l.Field, l.Value)
+	}
+	if !l.Since.IsZero() {
+		text += ", learned at " + term.Clock(l.Since, now)
+	}
+	if l.From != "" {
+		text += " because " + l.From
+	}
+	if l.Until.IsZero() {
+		return text + "."
+	}
+	text += ", " + term.Until(l.Until, now)
+	if known {
+		text += "; then " + words.then
+	}
+	return text + "."
+}
+
+// paceLesson is the sentence about the pace of a source; "": nothing below the allowance.
+func paceLesson(s inspect.ReceiverSource, now time.Time) string {
+	t := s.Tempo
+	if t.Rate <= 0 || t.Rate >= t.Ceiling {
+		return ""
+	}
+	text := fmt.Sprintf("Asked %s/s of the %s/s allowed from %s", term.Figure(t.Rate), term.Figure(t.Ceiling),
+		sourceName(s.Source))
+	if !t.Since.IsZero() {
+		text += " since " + term.Clock(t.Since, now)
+	}
+	if t.Phase != "" {
+		text += " (" + t.Phase + ")"
+	}
+	if t.Why != "" {
+		text += " because " + t.Why
+	}
+	if t.Edge > 0 {
+		text += fmt.Sprintf("; %s/s was too fast", term.Figure(t.Edge))
+	}
+	return text + "; until higher rates go well."
+}
+
+// restLesson is the sentence about a source that is kept away; "": it is not.
+func restLesson(s inspect.ReceiverSource, now time.Time) string {
+	if s.State != "resting" && s.State != "paused" && s.State != "draining" {
+		return ""
+	}
+	text := fmt.Sprintf("%s is %s here", sourceName(s.Source), s.State)
+	if s.Reason != "" {
+		text += " because of " + s.Reason
+	}
+	if !s.Until.IsZero() {
+		text += ", " + term.Until(s.Until, now)
+	}
+	return text + "."
+}
 
 func newReceiversShow(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
@@ -22,31 +136,20 @@ func newReceiversShow(node *adminFlags) *cobra.Command {
 		Args:              wantArgs("KEY"),
 		ValidArgsFunction: completeKey(node, nil),
 	}
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := node.client()
-		if err != nil {
-			return err
-		}
-		found, err := client.receiver(c.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return printJSON(c.OutOrStdout(), found)
-		}
-		return printReceivers(c.OutOrStdout(), found.Receivers, time.Now())
-	}
-	return c
+	return adminCommand(node, c, func(client *client.Admin, args []string) (found client.ReceiverDetails, err error) {
+		return client.Receiver(c.Context(), args[0])
+	}, func(w io.Writer, found client.ReceiverDetails) error {
+		return printReceivers(w, found.Receivers, time.Now())
+	})
 }
 
-func printReceivers(w io.Writer, list []view.ReceiverDetail, now time.Time) error {
+func printReceivers(w io.Writer, list []inspect.ReceiverDetail, now time.Time) error {
 	var b strings.Builder
 	for i, d := range list {
 		if i > 0 {
 			b.WriteString("\n")
 		}
-		s := receiverSheet{&b, d, now, widthOf(w), tableWidth(w)}
+		s := receiverSheet{&b, d, now, term.WidthOf(w), term.TableWidth(w)}
 		s.head()
 		s.hour()
 		s.sources()
@@ -55,13 +158,13 @@ func printReceivers(w io.Writer, list []view.ReceiverDetail, now time.Time) erro
 		s.firings()
 		s.learned()
 	}
-	return emit(w, &b)
+	return term.Emit(w, &b)
 }
 
 // receiverSheet writes everything about one receiver.
 type receiverSheet struct {
 	b     *strings.Builder
-	d     view.ReceiverDetail
+	d     inspect.ReceiverDetail
 	now   time.Time
 	width int
 	table int // of its tables
@@ -69,13 +172,13 @@ type receiverSheet struct {
 
 // line writes a value behind its name.
 func (s receiverSheet) line(name, format string, args ...any) {
-	fmt.Fprintf(s.b, "%-*s%s\n", evidenceIndent, name, foldedTo(fmt.Sprintf(format, args...), evidenceIndent,
+	fmt.Fprintf(s.b, "%-*s%s\n", term.NameWidth, name, term.FoldedTo(fmt.Sprintf(format, args...), term.NameWidth,
 		s.width))
 }
 
 // indented writes a line that belongs to the one above.
 func (s receiverSheet) indented(text string) {
-	s.b.WriteString("    " + foldedTo(text, 4, s.width) + "\n")
+	s.b.WriteString("    " + term.FoldedTo(text, 4, s.width) + "\n")
 }
 
 func (s receiverSheet) head() {
@@ -89,37 +192,37 @@ func (s receiverSheet) head() {
 		s.line([]string{"believed", ""}[min(i, 1)], "%s", cause)
 	}
 	if d.Until.After(s.now.Add(time.Second)) {
-		s.line("until", "%s (%s left)", clock(d.Until, s.now), left(d.Until, s.now))
+		s.line("until", "%s (%s left)", term.Clock(d.Until, s.now), term.Left(d.Until, s.now))
 	}
 	if d.Software != nil {
 		s.line("software", "%s", softwareLine(d.Software))
 	}
 	s.line("sessions", "%d of %d", d.Sessions, d.Most)
-	s.line("asked", "%s/s of %s/s allowed, %d on the wire", figure(d.Rcpts), figure(d.Allowed), d.InFlight)
-	queued := grouped(int64(d.Queued))
+	s.line("asked", "%s/s of %s/s allowed, %d on the wire", term.Figure(d.Rcpts), term.Figure(d.Allowed), d.InFlight)
+	queued := term.Grouped(int64(d.Queued))
 	if d.Queued > 0 {
-		queued += ", the oldest for " + span(seconds(d.Oldest))
+		queued += ", the oldest for " + term.Span(term.Seconds(d.Oldest))
 	}
 	if d.Behind > 0 {
-		queued += fmt.Sprintf("; %s of them are not handed over to it yet", grouped(int64(d.Behind)))
+		queued += fmt.Sprintf("; %s of them are not handed over to it yet", term.Grouped(int64(d.Behind)))
 	}
 	if d.PerHour > 0 {
-		queued += fmt.Sprintf("; about %s an hour as things are", grouped(int64(d.PerHour)))
+		queued += fmt.Sprintf("; about %s an hour as things are", term.Grouped(int64(d.PerHour)))
 	}
 	s.line("queued", "%s", queued)
 	s.line("answers", "%s refused, %s deferred, in the last ten minutes; %s more refusals may be caused this hour",
-		percent(d.Refused), percent(d.Deferred), grouped(int64(d.Budget)))
+		term.Percent(d.Refused), term.Percent(d.Deferred), term.Grouped(int64(d.Budget)))
 	if last := replyText(d.Last); last != "" {
 		s.line("last reply", "%q", last)
-		s.line("", "%s", s.judged(d.Last, seconds(d.LastAt)))
+		s.line("", "%s", s.judged(d.Last, term.Seconds(d.LastAt)))
 	}
 }
 
 // judged says when a reply came, from where, and what was made of it.
-func (s receiverSheet) judged(r view.Reply, ago time.Duration) string {
+func (s receiverSheet) judged(r inspect.Reply, ago time.Duration) string {
 	parts := []string{}
 	if ago > 0 {
-		parts = append(parts, span(ago)+" ago")
+		parts = append(parts, term.Span(ago)+" ago")
 	}
 	if r.Host != "" {
 		parts = append(parts, "by "+r.Host)
@@ -137,7 +240,7 @@ func (s receiverSheet) judged(r view.Reply, ago time.Duration) string {
 		parts = append(parts, "rule "+r.Rule)
 	}
 	if !r.Until.IsZero() {
-		parts = append(parts, till(r.Until, s.now))
+		parts = append(parts, term.Until(r.Until, s.now))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -153,16 +256,16 @@ func (s receiverSheet) hour() {
 	fmt.Fprintf(s.b, "\n%-10s%8s  %s to %s\n", "MINUTE", "MOST", first.Format("15:04"), last.Format("15:04Z"))
 	for _, row := range []struct {
 		name string
-		of   func(m view.Minute) float64
+		of   func(m inspect.Minute) float64
 	}{
-		{"asked/s", func(m view.Minute) float64 { return float64(m.Asked) / 60 }},
-		{"refused", func(m view.Minute) float64 { return float64(m.Refused) }},
-		{"deferred", func(m view.Minute) float64 { return float64(m.Deferred) }},
-		{"allowed/s", func(m view.Minute) float64 { return m.AllowedLast }},
-		{"queued", func(m view.Minute) float64 { return float64(m.Queued) }},
+		{"asked/s", func(m inspect.Minute) float64 { return float64(m.Asked) / 60 }},
+		{"refused", func(m inspect.Minute) float64 { return float64(m.Refused) }},
+		{"deferred", func(m inspect.Minute) float64 { return float64(m.Deferred) }},
+		{"allowed/s", func(m inspect.Minute) float64 { return m.AllowedLast }},
+		{"queued", func(m inspect.Minute) float64 { return float64(m.Queued) }},
 	} {
 		if line, most := spark(minutes, row.of); most > 0 {
-			fmt.Fprintf(s.b, "%-10s%8s  %s\n", row.name, figure(most), line)
+			fmt.Fprintf(s.b, "%-10s%8s  %s\n", row.name, term.Figure(most), line)
 		}
 	}
 }
@@ -174,7 +277,7 @@ var sparks = []rune("▁▂▃▄▅▆▇█")
 const sparkMost = 60
 
 // spark draws minutes from 0 to the most of them, which it gives too.
-func spark(minutes []view.Minute, of func(m view.Minute) float64) (string, float64) {
+func spark(minutes []inspect.Minute, of func(m inspect.Minute) float64) (string, float64) {
 	minutes = minutes[max(0, len(minutes)-sparkMost):]
 	most := 0.0
 	for _, m := range minutes {
@@ -195,65 +298,67 @@ func (s receiverSheet) sources() {
 	if len(s.d.Sources) == 0 {
 		return
 	}
-	g := grid{columns: []gridColumn{{name: "SOURCE", least: 12}, {name: "STATE", least: 8, wrap: true}, {name: "SESS",
-		right: true},
-		{name: "BUDGET", right: true}, {name: "PACE/S", right: true}, {name: "FLOOR", right: true},
-		{name: "CEILING", right: true}, {name: "EDGE", right: true}, {name: "PHASE", least: 8, wrap: true}}}
+	g := term.Table{Columns: []term.Column{{Name: "SOURCE", Least: 12}, {Name: "STATE", Least: 8, Wrap: true},
+		{Name: "SESS",
+			Right: true},
+		{Name: "BUDGET", Right: true}, {Name: "PACE/S", Right: true}, {Name: "FLOOR", Right: true},
+		{Name: "CEILING", Right: true}, {Name: "EDGE", Right: true}, {Name: "PHASE", Least: 8, Wrap: true}}}
 	for _, one := range s.d.Sources {
 		state := one.State
 		if !one.Until.IsZero() {
-			state += " " + left(one.Until, s.now)
+			state += " " + term.Left(one.Until, s.now)
 		}
 		edge := "-"
 		if one.Tempo.Edge > 0 {
-			edge = figure(one.Tempo.Edge)
+			edge = term.Figure(one.Tempo.Edge)
 		}
-		row := gridRow{cells: []string{sourceName(one.Source), state, fmt.Sprint(one.Sessions),
-			short(int64(one.Budget)),
-			figure(one.Tempo.Rate), figure(one.Tempo.Floor), figure(one.Tempo.Ceiling), edge, one.Tempo.Phase}}
+		row := term.Row{Cells: []string{sourceName(one.Source), state, fmt.Sprint(one.Sessions),
+			term.Short(int64(one.Budget)),
+			term.Figure(one.Tempo.Rate), term.Figure(one.Tempo.Floor), term.Figure(one.Tempo.Ceiling), edge, one.Tempo.Phase}}
 		if one.Reason != "" {
-			row.below = append(row.below, one.Reason)
+			row.Below = append(row.Below, one.Reason)
 		}
 		if why := one.Tempo.Why; why != "" {
 			if !one.Tempo.Since.IsZero() {
-				why += ", " + span(s.now.Sub(one.Tempo.Since)) + " ago"
+				why += ", " + term.Span(s.now.Sub(one.Tempo.Since)) + " ago"
 			}
-			row.below = append(row.below, "pace: "+why)
+			row.Below = append(row.Below, "pace: "+why)
 		}
-		g.rows = append(g.rows, row)
+		g.Rows = append(g.Rows, row)
 	}
 	s.b.WriteString("\n")
-	g.write(s.b, s.table)
+	g.Write(s.b, s.table)
 }
 
 func (s receiverSheet) sessions() {
 	if len(s.d.SessionList) == 0 {
 		return
 	}
-	g := grid{columns: []gridColumn{{name: "SESSION", right: true}, {name: "SOURCE", least: 10}, {name: "HOST",
-		least: 10},
-		{name: "STATE"}, {name: "AGE", right: true}, {name: "RCPTS", right: true}, {name: "REFUSED", right: true},
-		{name: "TLS", least: 3}}}
+	g := term.Table{Columns: []term.Column{{Name: "SESSION", Right: true}, {Name: "SOURCE", Least: 10}, {Name: "HOST",
+		Least: 10},
+		{Name: "STATE"}, {Name: "AGE", Right: true}, {Name: "RCPTS", Right: true}, {Name: "REFUSED", Right: true},
+		{Name: "TLS", Least: 3}}}
 	for _, one := range s.d.SessionList {
-		g.add(fmt.Sprint(one.ID), sourceName(one.Source), one.Host, one.State, span(seconds(one.Age)),
-			grouped(int64(one.Rcpts)), grouped(int64(one.Refused)), dash(one.TLS))
+		g.Add(fmt.Sprint(one.ID), sourceName(one.Source), one.Host, one.State, term.Span(term.Seconds(one.Age)),
+			term.Grouped(int64(one.Rcpts)), term.Grouped(int64(one.Refused)), term.Dash(one.TLS))
 	}
 	s.b.WriteString("\n")
-	g.write(s.b, s.table)
+	g.Write(s.b, s.table)
 }
 
 func (s receiverSheet) queues() {
 	if len(s.d.Queues) == 0 {
 		return
 	}
-	g := grid{columns: []gridColumn{{name: "VERIFICATION"}, {name: "WORKSPACE", least: 8}, {name: "QUEUED",
-		right: true},
-		{name: "OLD", right: true}, {name: "WEIGHT", right: true}}}
+	g := term.Table{Columns: []term.Column{{Name: "VERIFICATION"}, {Name: "WORKSPACE", Least: 8}, {Name: "QUEUED",
+		Right: true},
+		{Name: "OLD", Right: true}, {Name: "WEIGHT", Right: true}}}
 	for _, q := range s.d.Queues {
-		g.add(q.Verification, q.Workspace, grouped(int64(q.Queued)), span(seconds(q.Oldest)), fmt.Sprint(q.Weight))
+		g.Add(q.Verification, q.Workspace, term.Grouped(int64(q.Queued)), term.Span(term.Seconds(q.Oldest)),
+			fmt.Sprint(q.Weight))
 	}
 	s.b.WriteString("\n")
-	g.write(s.b, s.table)
+	g.Write(s.b, s.table)
 }
 
 // firings shows what made us slow down, rest or change in the last hour.
@@ -263,8 +368,8 @@ func (s receiverSheet) firings() {
 	}
 	s.b.WriteString("\nWhat made us slow down, rest or change in the last hour:\n")
 	for _, f := range s.d.Firings {
-		at := "  " + clock(f.At, s.now) + "  "
-		fmt.Fprintf(s.b, "%s%s\n", at, foldedTo(s.judged(f, 0), len(at), s.width))
+		at := "  " + term.Clock(f.At, s.now) + "  "
+		fmt.Fprintf(s.b, "%s%s\n", at, term.FoldedTo(s.judged(f, 0), len(at), s.width))
 		if text := replyText(f); text != "" {
 			s.indented(fmt.Sprintf("%q", text))
 		}
@@ -281,4 +386,222 @@ func (s receiverSheet) learned() {
 	for _, text := range texts {
 		s.indented(text)
 	}
+}
+
+func newReceiversTrace(node *adminFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "trace KEY",
+		Short: "Follow the SMTP sessions of a receiver line by line, until Ctrl-C",
+		Long: "Follow the SMTP sessions of a receiver line by line, on all nodes, until Ctrl-C. Local parts of addresses\n" +
+			"are replaced, and replies are cleaned of them. Nodes keep lines only while somebody looks.",
+		Example:           "  rollcall receivers trace example.net --source 192.0.2.7",
+		Args:              wantArgs("KEY"),
+		ValidArgsFunction: completeKey(node, nil),
+	}
+	asJSON := jsonFlag(c)
+	source := c.Flags().String("source", "", "only the sessions from this address of ours")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		client, err := node.client()
+		if err != nil {
+			return err
+		}
+		if *source != "" {
+			key, err := keyOfSource(*source)
+			if err != nil {
+				return err
+			}
+			*source = sourceName(strings.TrimPrefix(key, throttle.SourcePrefix))
+		}
+		for _, text := range unheardOf(c.Context(), client, args[0], *source) {
+			fmt.Fprintln(c.ErrOrStderr(), term.FoldedTo("rollcall: "+text, 0, term.WidthOf(c.ErrOrStderr())))
+		}
+		t := tracing{client: client, key: args[0], source: *source, out: c.OutOrStdout(), asJSON: *asJSON}
+		if width, height := term.SizeOf(t.out); height > 0 {
+			t.width = width
+		}
+		return t.follow(c.Context(), traceEvery)
+	}
+	return c
+}
+
+// unheardOf says that nothing is asked of a receiver now, or that no node has a source: there
+// is nothing to follow then, unless that changes.
+func unheardOf(ctx context.Context, client *client.Admin, key, source string) (texts []string) {
+	if known, err := client.Receivers(ctx); err == nil && known.More == 0 && len(known.Silent) == 0 {
+		key = strings.ToLower(key)
+		lives := func(r inspect.Receiver) bool {
+			return key == r.Key || key == throttle.NameOf(r.Key)
+		}
+		if !slices.ContainsFunc(known.Receivers, lives) {
+			texts = append(texts, fmt.Sprintf("nothing is asked of a receiver %q now (`rollcall receivers` lists those that "+
+				"live); its lines follow when something is. Ctrl-C ends this", term.Printable(key)))
+		}
+	}
+	var known sourcesAnswer
+	if source == "" || client.Ask(ctx, "GET", "/v1/sources", nil, &known) != nil {
+		return texts
+	}
+	if !slices.ContainsFunc(known.Sources, func(s inspect.Source) bool { return sourceName(s.Source) == source }) {
+		texts = append(texts, fmt.Sprintf("no node that answers has a source %s: `rollcall sources` lists them", source))
+	}
+	return texts
+}
+
+// traceEvery is how often lines are fetched: nodes keep the newest thousand.
+const traceEvery = time.Second
+
+// traceIndent stands before the lines that a long line goes on in.
+const traceIndent = 6
+
+// tracing follows the sessions of a receiver.
+type tracing struct {
+	client      *client.Admin
+	key, source string
+	out         io.Writer
+	asJSON      bool
+	width       int // of the terminal; 0: it is none, and lines stay whole
+	after       map[string]uint64
+}
+
+// follow writes lines until ctx ends, which is no error. A node that has answered once
+// may go away and come back.
+func (t *tracing) follow(ctx context.Context, every time.Duration) error {
+	for first := true; ; first = false {
+		lines, err := t.fetch(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil && first {
+			return err
+		}
+		if err := t.write(lines); err != nil {
+			return err
+		}
+		if term.Sleep(ctx, every) != nil {
+			return nil
+		}
+	}
+}
+
+// fetch gives what is new.
+func (t *tracing) fetch(ctx context.Context) ([]inspect.TraceLine, error) {
+	after, err := json.Marshal(t.after)
+	if err != nil {
+		return nil, fmt.Errorf("write the request: %w", err)
+	}
+	var answer struct {
+		Lines []inspect.TraceLine `json:"lines"`
+		After map[string]uint64   `json:"after"`
+	}
+	q := url.Values{"key": {t.key}, "source": {t.source}, "after": {string(after)}}
+	if err := t.client.Ask(ctx, "GET", "/v1/receivers/trace?"+q.Encode(), nil, &answer); err != nil {
+		return nil, err
+	}
+	t.after = answer.After
+	return answer.Lines, nil
+}
+
+func (t *tracing) write(lines []inspect.TraceLine) (err error) {
+	for _, l := range lines {
+		if t.asJSON {
+			err = term.PrintJSON(t.out, l)
+		} else {
+			text := fmt.Sprintf("%s %s %s#%d %s", l.At.UTC().Format("15:04:05.000"), term.Printable(l.Node),
+				term.Printable(term.Dash(l.Host)), l.Session, term.Printable(l.Line))
+			if t.width > 0 {
+				text = term.BrokenAt(text, traceIndent, t.width)
+			}
+			_, err = fmt.Fprintln(t.out, text)
+		}
+		if err != nil {
+			return fmt.Errorf("write the output: %w", err)
+		}
+	}
+	return nil
+}
+
+// receiversEvery is how often a watched table of receivers is renewed.
+const receiversEvery = time.Second
+
+// What a terminal is told (ECMA-48, and xterm's private modes 25 and 1049).
+const (
+	screenOpen  = "\x1b[?1049h\x1b[?25l" // another screen, no cursor
+	screenClose = "\x1b[?25h\x1b[?1049l" // the cursor and what was there before
+	screenHome  = "\x1b[H"
+	screenLine  = "\x1b[K" // clears the rest of a line
+	screenRest  = "\x1b[J" // clears what is below
+)
+
+// watch shows the receivers each second until ctx ends, which is no error. A node that
+// has answered once may go away and come back.
+func (v receiversScreen) watch(ctx context.Context) error {
+	found, err := v.client.Receivers(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	redraw := term.IsTerminal(v.out) && !v.asJSON
+	if redraw {
+		if _, err := io.WriteString(v.out, screenOpen); err != nil {
+			return fmt.Errorf("write the output: %w", err)
+		}
+		defer func() { _, _ = io.WriteString(v.out, screenClose) }()
+	}
+	for next := time.Now(); ; {
+		if err := v.frame(found, err, redraw); err != nil {
+			return err
+		}
+		next = next.Add(v.every)
+		if term.Sleep(ctx, max(time.Until(next), v.every/4)) != nil {
+			return nil
+		}
+		if late := time.Now(); next.Before(late.Add(-v.every)) {
+			next = late
+		}
+		if found, err = v.client.Receivers(ctx); ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// frame shows what a node said, or why it said nothing.
+func (v receiversScreen) frame(found inspect.Receivers, failed error, redraw bool) error {
+	if v.asJSON {
+		if failed != nil {
+			return term.PrintJSON(v.out, map[string]string{"error": failed.Error()})
+		}
+		return term.PrintJSON(v.out, v.pick(found))
+	}
+	width, height := term.SizeOf(v.out)
+	var body bytes.Buffer
+	head := fmt.Sprintf("%s  receivers by %s", time.Now().UTC().Format("15:04:05Z"), v.sort)
+	if v.part != "" {
+		head += fmt.Sprintf(", with %q", v.part)
+	}
+	fmt.Fprintf(&body, "%s\n\n", head)
+	if failed != nil {
+		body.WriteString(term.FoldedTo(failed.Error(), 0, width) + "\n")
+	} else {
+		t := tableOf{v, width, 0}
+		if redraw {
+			t.lines = max(height-4, 4)
+		}
+		if err := t.write(&body, found); err != nil {
+			return err
+		}
+	}
+	text := body.String() + "\n"
+	if redraw {
+		lines := strings.Split(strings.TrimRight(body.String(), "\n"), "\n")
+		if height > 1 && len(lines) > height {
+			lines = lines[:height]
+		}
+		text = screenHome + strings.Join(lines, screenLine+"\r\n") + screenLine + screenRest
+	}
+	if _, err := io.WriteString(v.out, text); err != nil {
+		return fmt.Errorf("write the output: %w", err)
+	}
+	return nil
 }

@@ -5,16 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/smtp"
@@ -26,28 +25,28 @@ var receiversNow = time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
 
 // busyReceivers are one that waits for its allowance, one with two sources that pays for
 // something, and one that is idle, with the longest texts there are.
-func busyReceivers() view.Receivers {
-	return view.Receivers{At: receiversNow, Receivers: []view.Receiver{
+func busyReceivers() inspect.Receivers {
+	return inspect.Receivers{At: receiversNow, Receivers: []inspect.Receiver{
 		{Key: "example.test", Node: "node-1", State: "asking", Cause: "allowance", Queued: 12345, Oldest: 200,
 			Why: "5 addresses a second are allowed, and as many are asked", Sessions: 2, Most: 2, Rcpts: 4.96,
 			Allowed: 5,
-			Budget:  12, Refused: 0.051, Deferred: 0.002, Last: view.Reply{Stage: "rcpt", Code: 550,
-				Text: "5.1.1 user unknown"}, LastAt: 3, Sources: []view.ReceiverSource{{}}},
+			Budget:  12, Refused: 0.051, Deferred: 0.002, Last: inspect.Reply{Stage: "rcpt", Code: 550,
+				Text: "5.1.1 user unknown"}, LastAt: 3, Sources: []inspect.ReceiverSource{{}}},
 		{Key: "suffix:" + strings.Repeat("long-name.", 20) + "test", Node: "node-2", State: "resting",
 			Cause: "penalty",
 			Until: receiversNow.Add(12 * time.Minute), Queued: 100, Oldest: 4000, Most: 20, Allowed: 0.05, Deferred: 0.5,
 			Why: "a rest, since a reply asked for it\x1b[31m " + strings.Repeat("very ", 40),
-			Sources: []view.ReceiverSource{
+			Sources: []inspect.ReceiverSource{
 				{Source: "192.0.2.7", State: "resting", Until: receiversNow.Add(12 * time.Minute), Budget: 3,
-					Tempo: view.Tempo{Rate: 0.5}},
-				{Source: "192.0.2.8", State: "used", Sessions: 1, Budget: 19, Tempo: view.Tempo{Rate: 12}}}},
+					Tempo: inspect.Tempo{Rate: 0.5}},
+				{Source: "192.0.2.8", State: "used", Sessions: 1, Budget: 19, Tempo: inspect.Tempo{Rate: 12}}}},
 		{Key: "idle.test", Node: "node-1", State: "idle", Cause: "free", Rcpts: 9, Most: 2, Allowed: 5, Budget: 20},
-	}, Silent: []view.Silent{{Node: "node-3", Why: "no answer within 1.5 s"}}}
+	}, Silent: []inspect.Silent{{Node: "node-3", Why: "no answer within 1.5 s"}}}
 }
 
 func TestReceiversAreShownInOneTable(t *testing.T) {
 	b := newThrottleBench(t)
-	b.survey.receivers = []view.Receivers{busyReceivers()}
+	b.survey.receivers = []inspect.Receivers{busyReceivers()}
 	out := b.must("receivers")
 	holds(t, out,
 		"RECEIVER               SESS   RCPT/S  BUDGET  REF  DEF  QUEUED  OLD  STATE\n",
@@ -66,7 +65,7 @@ func TestReceiversAreShownInOneTable(t *testing.T) {
 		}
 	}
 	holds(t, b.must("receivers", "--limit", "1"), "\nand 2 more\n")
-	var found view.Receivers
+	var found inspect.Receivers
 	if err := json.Unmarshal([]byte(b.must("receivers", "--json", "--limit", "1")), &found); err != nil ||
 		len(found.Receivers) != 1 || found.More != 2 {
 		t.Errorf("%v %+v", err, found)
@@ -85,8 +84,8 @@ func TestReceiversAreShownInOneTable(t *testing.T) {
 // until the context ends, which is no failure.
 func TestReceiversAreWatched(t *testing.T) {
 	b := newThrottleBench(t)
-	down := view.Receivers{More: -1}
-	b.survey.receivers = []view.Receivers{busyReceivers(), down, {At: receiversNow}}
+	down := inspect.Receivers{More: -1}
+	b.survey.receivers = []inspect.Receivers{busyReceivers(), down, {At: receiversNow}}
 	for _, asJSON := range []bool{false, true} {
 		ctx, cancel := context.WithTimeout(t.Context(), cliWait)
 		b.survey.asked = 0
@@ -119,7 +118,7 @@ func TestReceiversAreWatched(t *testing.T) {
 			t.Error("a terminal's codes go to what is none")
 		}
 	}
-	b.survey.receivers, b.survey.asked, b.survey.onAsk = []view.Receivers{down}, 0, nil
+	b.survey.receivers, b.survey.asked, b.survey.onAsk = []inspect.Receivers{down}, 0, nil
 	if _, _, err := b.run(t.Context(), "receivers", "--watch"); err == nil {
 		t.Error("a node that does not answer at first is watched")
 	}
@@ -127,9 +126,9 @@ func TestReceiversAreWatched(t *testing.T) {
 
 // TestAScreenHoldsWhatItHas: no more lines than it has, and the rest is counted.
 func TestAScreenHoldsWhatItHas(t *testing.T) {
-	var found view.Receivers
+	var found inspect.Receivers
 	for i := range 100 {
-		found.Receivers = append(found.Receivers, view.Receiver{Key: fmt.Sprintf("r%d.test", i), Why: "because"})
+		found.Receivers = append(found.Receivers, inspect.Receiver{Key: fmt.Sprintf("r%d.test", i), Why: "because"})
 	}
 	var out bytes.Buffer
 	table := tableOf{receiversScreen{sort: "queued"}, 200, 21}
@@ -143,30 +142,30 @@ func TestAScreenHoldsWhatItHas(t *testing.T) {
 }
 
 // busyDetail is one receiver with all there can be.
-func busyDetail() view.ReceiverDetail {
+func busyDetail() inspect.ReceiverDetail {
 	now := time.Now()
-	d := view.ReceiverDetail{Receiver: busyReceivers().Receivers[0]}
-	d.Sources = []view.ReceiverSource{{Source: "192.0.2.7", State: "used", Sessions: 2, Budget: 12,
-		Tempo: view.Tempo{
+	d := inspect.ReceiverDetail{Receiver: busyReceivers().Receivers[0]}
+	d.Sources = []inspect.ReceiverSource{{Source: "192.0.2.7", State: "used", Sessions: 2, Budget: 12,
+		Tempo: inspect.Tempo{
 			Rate: 2.5, Floor: 0.1, Ceiling: 5, Edge: 3, Phase: "recovering", Since: now.Add(-3 * time.Minute),
 			Why: "halved after 421"}}}
 	d.PerHour = 17000
-	d.SessionList = []view.Session{{ID: 17, Source: "192.0.2.7", Host: "mx1.example.test", State: "asking",
+	d.SessionList = []inspect.Session{{ID: 17, Source: "192.0.2.7", Host: "mx1.example.test", State: "asking",
 		Age:   61,
 		Rcpts: 30, Refused: 1, TLS: "1.3"}}
-	d.Queues = []view.Queue{{Workspace: "5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b",
+	d.Queues = []inspect.Queue{{Workspace: "5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b",
 		Verification: "0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11", Queued: 12000, Oldest: 200, Weight: 3}}
-	d.Firings = []view.Reply{{At: now.Add(-4 * time.Minute), Stage: "mail", Code: 421, Text: "4.7.0 try later",
+	d.Firings = []inspect.Reply{{At: now.Add(-4 * time.Minute), Stage: "mail", Code: 421, Text: "4.7.0 try later",
 		Rule:   "busy",
 		Action: "slow down", Source: "192.0.2.7", Host: "mx1.example.test",
 		Until: now.Add(time.Minute + time.Second)},
 		{At: now.Add(-30 * time.Minute), Text: "busy", Host: "mx1.example.test", Source: "192.0.2.7",
 			Action: "slow down", Rule: "busy", Until: now.Add(-20 * time.Minute)}}
 	for i := range 60 {
-		d.Minutes = append(d.Minutes, view.Minute{At: now.Add(time.Duration(i-60) * time.Minute), Asked: i * 5,
+		d.Minutes = append(d.Minutes, inspect.Minute{At: now.Add(time.Duration(i-60) * time.Minute), Asked: i * 5,
 			Allowed: 1, AllowedLast: 4})
 	}
-	d.Learned = []view.Limit{{Field: "rcpts_per_connection", Value: "20", Since: now.Add(-time.Minute),
+	d.Learned = []inspect.Limit{{Field: "rcpts_per_connection", Value: "20", Since: now.Add(-time.Minute),
 		From: "it ended sessions after as many", Until: now.Add(59*time.Minute + time.Second)}}
 	d.Causes = []string{"It counts by the minute: 421 came at 150 twice.", "Not greylisting: no address came back."}
 	return d
@@ -177,7 +176,7 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 	other := busyDetail()
 	other.Node = "node-2"
 	other.Firings[0].At = other.Firings[0].At.AddDate(0, 0, -1) // told with its day, and no wider than a screen
-	b.survey.details = []view.ReceiverDetail{busyDetail(), other}
+	b.survey.details = []inspect.ReceiverDetail{busyDetail(), other}
 	out := b.must("receivers", "show", "example.test")
 	holds(t, out, "receiver      example.test on node-1\n", "\nreceiver      example.test on node-2\n",
 		"why           5 addresses a second are allowed", "asked         5.0/s of 5.0/s allowed, 0 on the wire\n",
@@ -206,7 +205,7 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 	holds(t, explained, "Now, on node-2: allowance. 5 addresses a second", "    believed: It counts by the minute")
 	holds(t, unfolded(explained), "At most 20 addresses in a session (rcpts_per_connection), learned at ",
 		"Z because it ended sessions after as many, until ", "Asked 2.5/s of the 5.0/s allowed from 192.0.2.7 since ")
-	var found receiverDetails
+	var found client.ReceiverDetails
 	if err := json.Unmarshal([]byte(b.must("receivers", "show", "example.test", "--json")), &found); err != nil ||
 		len(found.Receivers) != 2 {
 		t.Errorf("%v", err)
@@ -216,7 +215,7 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 			"nothing is asked of such a receiver now") {
 		t.Errorf("%v", err)
 	}
-	b.survey.silent = []view.Silent{{Node: "node-3", Why: "lost: it does not answer"}}
+	b.survey.silent = []inspect.Silent{{Node: "node-3", Why: "lost: it does not answer"}}
 	if _, _, err := b.run(t.Context(), "receivers", "show", "none.test"); err == nil ||
 		!strings.Contains(err.Error(), "node-3 (lost: it does not answer): it may live there") {
 		t.Errorf("while a node is silent: %v", err)
@@ -247,35 +246,37 @@ func TestSoftwareIsShown(t *testing.T) {
 	cisco := throttle.SoftwareOf(throttle.Shown{Host: "mx1.iphmx.com"})
 	b := newThrottleBench(t)
 	d := busyDetail()
-	b.survey.details = []view.ReceiverDetail{d}
+	b.survey.details = []inspect.ReceiverDetail{d}
 	if out := b.must("receivers", "show", "example.test"); strings.Contains(out, "software") {
 		t.Errorf("nothing is known:\n%s", out)
 	}
 	for _, tc := range []struct {
-		software view.Software
+		software inspect.Software
 		want     string
 	}{
-		{view.Software{Name: postfix.Name, By: postfix.By, Where: postfix.Where, PerSession: 8, Decides: true},
-			"Postfix, by its greeting; at most 8 refusals in a session, any number in an hour (postconf(5): smtpd_soft_error_limit"},
-		{view.Software{Name: postfix.Name, By: postfix.By, Where: postfix.Where, PerSession: 8},
+		{inspect.Software{Name: postfix.Name, By: postfix.By, Where: postfix.Where, PerSession: 8, Decides: true},
+			"Postfix, by its greeting; at most 8 refusals in a session, any number in an hour (postconf(5): " +
+				"smtpd_soft_error_limit"},
+		{inspect.Software{Name: postfix.Name, By: postfix.By, Where: postfix.Where, PerSession: 8},
 			"Postfix, by its greeting; not used, because refused_per_hour is set (postconf(5): "},
-		{view.Software{Name: cisco.Name, By: cisco.By, Where: cisco.Where, Host: "mx1.iphmx.com"},
+		{inspect.Software{Name: cisco.Name, By: cisco.By, Where: cisco.Where, Host: "mx1.iphmx.com"},
 			"Cisco, by the name of its host; refused_per_hour holds (AsyncOS user guide: "},
-		{view.Software{Host: "mx2.example.test"}, "mx2.example.test shows no software that is known; refused_per_hour holds"},
+		{inspect.Software{Host: "mx2.example.test"}, "mx2.example.test shows no software that is known; refused_per_hour " +
+			"holds"},
 	} {
 		d.Software = &tc.software
-		b.survey.details = []view.ReceiverDetail{d}
+		b.survey.details = []inspect.ReceiverDetail{d}
 		show := b.must("receivers", "show", "example.test")
 		holds(t, unfolded(show), " software "+tc.want)
 		holds(t, unfolded(b.must("throttle", "explain", "example.test")), " software: "+tc.want)
-		var found receiverDetails
+		var found client.ReceiverDetails
 		if err := json.Unmarshal([]byte(b.must("receivers", "show", "example.test", "--json")), &found); err != nil ||
 			len(found.Receivers) != 1 || found.Receivers[0].Software == nil || *found.Receivers[0].Software != tc.software {
 			t.Errorf("%+v, %v", found, err)
 		}
 	}
-	x := explanation{now: time.Now(), width: 80, Explanation: view.Explanation{Key: "example.test",
-		Fields: []view.ExplainedField{{Field: "refused_per_hour", Value: "1000000", Said: view.Said{Layer: "known",
+	x := explanation{now: time.Now(), width: 80, Explanation: inspect.Explanation{Key: "example.test",
+		Fields: []inspect.ExplainedField{{Field: "refused_per_hour", Value: "1000000", Said: inspect.Said{Layer: "known",
 			Where: "node node-1", Reason: "Postfix, by its greeting (" + postfix.Where + ")"}}}}}
 	var out bytes.Buffer
 	if err := x.print(&out); err != nil {
@@ -293,12 +294,13 @@ func TestSoftwareIsShown(t *testing.T) {
 // less is known is told as far as it is.
 func TestEveryLessonIsASentence(t *testing.T) {
 	now := receiversNow
-	d := view.ReceiverDetail{Learned: []view.Limit{
+	d := inspect.ReceiverDetail{Learned: []inspect.Limit{
 		{Field: "connections", Value: "2", Since: now.Add(-time.Minute), From: "more at once were refused",
 			Until: now.Add(time.Minute)}, {Field: "session_age", Value: "1m"}}}
-	d.Sources = []view.ReceiverSource{
-		{Source: "", State: "resting", Reason: "source_blocked", Until: now.Add(time.Hour), Tempo: view.Tempo{Rate: 5, Ceiling: 5}},
-		{Source: "192.0.2.7", State: "used", Tempo: view.Tempo{Rate: 1, Ceiling: 5}}}
+	d.Sources = []inspect.ReceiverSource{
+		{Source: "", State: "resting", Reason: "source_blocked", Until: now.Add(time.Hour), Tempo: inspect.Tempo{Rate: 5,
+			Ceiling: 5}},
+		{Source: "192.0.2.7", State: "used", Tempo: inspect.Tempo{Rate: 1, Ceiling: 5}}}
 	want := []string{"At most 2 sessions at once (connections), learned at 11:59:00Z because more at once were refused, " +
 		"until 12:01:00Z (60s left); then one more is tried.", "session_age is 1m.",
 		"default is resting here because of source_blocked, until 13:00:00Z (60m left).",
@@ -324,14 +326,15 @@ func TestWhatAReceiverTaughtIsForgotten(t *testing.T) {
 	if b.survey.forgotten != "example.test all" {
 		t.Errorf("asked to forget %q", b.survey.forgotten)
 	}
-	b.survey.silent = []view.Silent{{Node: "node-3", Why: "lost"}}
+	b.survey.silent = []inspect.Silent{{Node: "node-3", Why: "lost"}}
 	holds(t, b.must("receivers", "forget", "example.test", "--what", "pace", "--reason", "x"),
 		"Without node-3, which does not answer and may still know it: lost.")
 	holds(t, b.must("receivers", "forget", "example.test", "--reason", "x", "--json"),
 		`"silent":[{"node":"node-3","why":"lost"}]`, `"dropped":[]`)
 	holds(t, b.must("log", "--limit", "1"), "receiver forget", "anna@desk", "x")
 	for _, wrong := range []string{"example.test", "example.test --reason x --what rest", "--reason x"} {
-		if _, _, err := b.run(t.Context(), append([]string{"receivers", "forget"}, strings.Fields(wrong)...)...); !isUsage(err) {
+		if _, _, err := b.run(t.Context(), append([]string{"receivers", "forget"},
+			strings.Fields(wrong)...)...); !isUsage(err) {
 			t.Errorf("%q: %v", wrong, err)
 		}
 	}
@@ -344,20 +347,21 @@ func TestWhatAReceiverTaughtIsForgotten(t *testing.T) {
 // width of a terminal, and no line is wider.
 func TestReasonsAreNotCut(t *testing.T) {
 	until := receiversNow.Add(12 * time.Minute)
-	r := view.Receiver{Key: "suffix:" + strings.Repeat("long-name.", 20) + "test", Node: "node-2", State: "waiting",
+	r := inspect.Receiver{Key: "suffix:" + strings.Repeat("long-name.", 20) + "test", Node: "node-2", State: "waiting",
 		Cause: "no healthy source", Until: until, Why: strings.Repeat("because of everything ", 12) + "and the end",
-		Sources: []view.ReceiverSource{{Source: "192.0.2.7", State: "resting", Until: until, Reason: "source_blocked",
-			Tempo: view.Tempo{Phase: "backing off", Why: strings.Repeat("it said so ", 12) + "at last", Since: receiversNow}}}}
-	for _, width := range []int{widthLeast + 40, 100, 200} {
+		Sources: []inspect.ReceiverSource{{Source: "192.0.2.7", State: "resting", Until: until, Reason: "source_blocked",
+			Tempo: inspect.Tempo{Phase: "backing off", Why: strings.Repeat("it said so ", 12) + "at last",
+				Since: receiversNow}}}}
+	for _, width := range []int{term.WidthLeast + 40, 100, 200} {
 		tables := map[string]string{}
 		var b strings.Builder
-		if err := (tableOf{receiversScreen{sort: "queued"}, width, 0}).write(&b, view.Receivers{At: receiversNow,
-			Receivers: []view.Receiver{r}}); err != nil {
+		if err := (tableOf{receiversScreen{sort: "queued"}, width, 0}).write(&b, inspect.Receivers{At: receiversNow,
+			Receivers: []inspect.Receiver{r}}); err != nil {
 			t.Fatal(err)
 		}
 		tables["receivers"] = b.String()
 		var sheet strings.Builder
-		s := receiverSheet{&sheet, view.ReceiverDetail{Receiver: r}, receiversNow, width, width}
+		s := receiverSheet{&sheet, inspect.ReceiverDetail{Receiver: r}, receiversNow, width, width}
 		s.head()
 		s.sources()
 		tables["receivers show"] = sheet.String()
@@ -373,10 +377,11 @@ func TestReasonsAreNotCut(t *testing.T) {
 			}
 		}
 	}
-	g := grid{columns: []gridColumn{{name: "A", least: 3}, {name: "WHY", least: 6, wrap: true}, {name: "N", right: true}}}
-	g.add("abcdefgh", "one two three four", "7")
+	g := term.Table{Columns: []term.Column{{Name: "A", Least: 3}, {Name: "WHY", Least: 6, Wrap: true}, {Name: "N",
+		Right: true}}}
+	g.Add("abcdefgh", "one two three four", "7")
 	var b strings.Builder
-	g.write(&b, 18)
+	g.Write(&b, 18)
 	if !strings.Contains(b.String(), "one two  7\n") || !strings.Contains(b.String(), " three\n") ||
 		!strings.Contains(b.String(), " four\n") {
 		t.Errorf("got\n%s", b.String())
@@ -390,7 +395,7 @@ func TestLongLinesOfSessionsGoOnBelow(t *testing.T) {
 	for _, width := range []int{0, 60, 80} {
 		var out strings.Builder
 		tr := tracing{out: &out, width: width}
-		if err := tr.write([]view.TraceLine{{At: receiversNow, Node: "node-1", Host: "mx1.example.test", Session: 4,
+		if err := tr.write([]inspect.TraceLine{{At: receiversNow, Node: "node-1", Host: "mx1.example.test", Session: 4,
 			Line: line}, {At: receiversNow, Node: "node-1", Line: "> QUIT"}}); err != nil {
 			t.Fatal(err)
 		}
@@ -416,7 +421,7 @@ func TestLongLinesOfSessionsGoOnBelow(t *testing.T) {
 func TestSessionsAreTraced(t *testing.T) {
 	b := newThrottleBench(t)
 	for i := range 5 {
-		b.survey.lines = append(b.survey.lines, view.TraceLine{Number: uint64(i + 1), Node: "node-1",
+		b.survey.lines = append(b.survey.lines, inspect.TraceLine{Number: uint64(i + 1), Node: "node-1",
 			At:      receiversNow,
 			Session: 4, Host: "mx1.example.test", Line: fmt.Sprintf("> RCPT TO:<…@example.test> %d\x07", i)})
 	}
@@ -450,19 +455,19 @@ func TestSessionsAreTraced(t *testing.T) {
 // TestATraceSaysThatThereIsNothingToFollow, and goes on.
 func TestATraceSaysThatThereIsNothingToFollow(t *testing.T) {
 	b := newThrottleBench(t)
-	b.survey.receivers = []view.Receivers{{At: receiversNow, Receivers: []view.Receiver{{Key: "suffix:a.test"}}}}
+	b.survey.receivers = []inspect.Receivers{{At: receiversNow, Receivers: []inspect.Receiver{{Key: "suffix:a.test"}}}}
 	client, err := (&adminFlags{environ: b.environ}).client()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for key, quiet := range map[string]bool{"a.test": true, "SUFFIX:a.test": true, "no-such": false} {
-		if texts := client.unheardOf(t.Context(), key, ""); (len(texts) == 0) != quiet {
+		if texts := unheardOf(t.Context(), client, key, ""); (len(texts) == 0) != quiet {
 			t.Errorf("%s: %q", key, texts)
 		}
 	}
-	b.survey.sources = []view.Source{{Node: "node-1", Source: "192.0.2.7"}, {Node: "node-1"}}
+	b.survey.sources = []inspect.Source{{Node: "node-1", Source: "192.0.2.7"}, {Node: "node-1"}}
 	for source, quiet := range map[string]bool{"192.0.2.7": true, "default": true, "192.0.2.8": false} {
-		if texts := client.unheardOf(t.Context(), "a.test", source); (len(texts) == 0) != quiet {
+		if texts := unheardOf(t.Context(), client, "a.test", source); (len(texts) == 0) != quiet {
 			t.Errorf("%s: %q", source, texts)
 		}
 	}
@@ -483,37 +488,9 @@ func TestATraceSaysThatThereIsNothingToFollow(t *testing.T) {
 	}
 }
 
-// TestErrorsNameCommands and no paths of the API, whatever a node answers.
-func TestErrorsNameCommands(t *testing.T) {
-	path := regexp.MustCompile(`(GET|POST|PUT|DELETE) /v1/[^ ;:,")` + "`" + `]*`)
-	files, err := filepath.Glob("../../http/admin/*.go")
-	if err != nil || len(files) == 0 {
-		t.Fatal(err)
-	}
-	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(text)) {
-			if strings.HasPrefix(line, "//") || strings.Contains(line, "HandleFunc") || strings.HasSuffix(name, "_test.go") {
-				continue
-			}
-			if found := path.FindString(inCommands(line)); found != "" {
-				t.Errorf("%s: a person is told of %s", filepath.Base(name), found)
-			}
-		}
-	}
-	client := newAdminClient("http://node", "")
-	err = client.refusal(404, []byte(`{"error":{"code":"x","message":"see GET /v1/throttle/explain"}}`))
-	if err.Error() != "see `rollcall throttle explain`" {
-		t.Error(err)
-	}
-}
-
 func TestSourcesAreShown(t *testing.T) {
 	b := newThrottleBench(t)
-	b.survey.sources = []view.Source{{Node: "node-1", Source: "2001:db8:85a3:1234:5678:8a2e:370:7334",
+	b.survey.sources = []inspect.Source{{Node: "node-1", Source: "2001:db8:85a3:1234:5678:8a2e:370:7334",
 		State: "on trial",
 		Until: time.Now().Add(time.Hour + time.Second), Sessions: 3, Today: 1234, PerDay: 5000, Spoken: 12,
 		Blocked: 2,
@@ -531,14 +508,14 @@ func TestSourcesAreShown(t *testing.T) {
 func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
 	b := newThrottleBench(t)
 	const id = "0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11"
-	b.survey.waits = view.Verification{ID: id, Workspace: "w", Status: "waiting", Node: "node-1", Total: 1000,
+	b.survey.waits = inspect.Verification{ID: id, Workspace: "w", Status: "waiting", Node: "node-1", Total: 1000,
 		Final: 400,
-		At:    receiversNow, Finish: receiversNow.Add(90 * time.Minute), Waits: []view.Wait{
-			{Addresses: 500, For: view.ForReceiver, Receiver: "example.test", Cause: "allowance", PerHour: 1800,
+		At:    receiversNow, Finish: receiversNow.Add(90 * time.Minute), Waits: []inspect.Wait{
+			{Addresses: 500, For: inspect.ForReceiver, Receiver: "example.test", Cause: "allowance", PerHour: 1800,
 				Last: receiversNow.Add(17 * time.Minute)},
-			{Addresses: 90, For: view.ForRetry, Reason: "greylisted", Until: receiversNow.Add(4 * time.Minute),
+			{Addresses: 90, For: inspect.ForRetry, Reason: "greylisted", Until: receiversNow.Add(4 * time.Minute),
 				Last: receiversNow.Add(9 * time.Minute)},
-			{Addresses: 10, For: view.ForRoute}}}
+			{Addresses: 10, For: inspect.ForRoute}}}
 	holds(t, b.must("verification", id), "verification  "+id+", waiting\n", "node          node-1 works on it\n",
 		"final         400 of 1,000 addresses (40 %)\n",
 		"expected      the last is final at 13:30:00Z, in 90m, as things are\n",
@@ -571,9 +548,9 @@ func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
 func TestTheTopOfWhatIsWaitedForIsShown(t *testing.T) {
 	b := newThrottleBench(t)
 	const id = "0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11"
-	b.survey.waits = view.Verification{ID: id, Status: "verifying", Node: "node-1", At: receiversNow}
+	b.survey.waits = inspect.Verification{ID: id, Status: "verifying", Node: "node-1", At: receiversNow}
 	for i := range 37 {
-		b.survey.waits.Waits = append(b.survey.waits.Waits, view.Wait{Addresses: 100 + i, For: view.ForReceiver,
+		b.survey.waits.Waits = append(b.survey.waits.Waits, inspect.Wait{Addresses: 100 + i, For: inspect.ForReceiver,
 			Receiver: fmt.Sprintf("r%d.test", i)})
 	}
 	for args, want := range map[string]struct {
@@ -587,7 +564,7 @@ func TestTheTopOfWhatIsWaitedForIsShown(t *testing.T) {
 			t.Errorf("%q: %d rows, want %d and %q:\n%s", args, rows, want.rows, want.line, out)
 		}
 	}
-	var found view.Verification
+	var found inspect.Verification
 	if err := json.Unmarshal([]byte(b.must("verification", id, "--json")), &found); err != nil || len(found.Waits) != 37 {
 		t.Errorf("%d rows as JSON, %v", len(found.Waits), err)
 	}

@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/ledger/evidence"
+
+	"rollcall/cmd/rollcall/client"
 	"rollcall/config"
 	"rollcall/http/admin"
 	"rollcall/ledger"
@@ -28,14 +31,14 @@ func TestAWholeRunIsReplayedToTheSameAnswers(t *testing.T) {
 	n := labNode(t, folder, io.Discard, func(c *config.Config) { openedWide(t, c, false) })
 	sample := smtplab.Sample(11, 500, 100)
 	v := finish(t, n, submit(t, n, []byte("email\n"+strings.Join(sample, "\n")+"\n"), 500), 2*time.Minute)
-	settled, sheet := results(t, n, v), n.lab.Manners()
-	balance, err := n.book.Balance(t.Context(), v.Workspace)
+	settled, sheet := results(t, n, v), n.Lab.Manners()
+	balance, err := n.Book.Balance(t.Context(), v.Workspace)
 	if err != nil {
 		t.Fatal(err)
 	}
 	attempts, without := 0, 0
-	summary, err := admin.Replay(t.Context(), n.book, v.ID, admin.ReplayQuery{Rules: verdict.Builtin(), All: true,
-		Yield: func(r admin.Replayed) error {
+	summary, err := evidence.Replay(t.Context(), n.Book, v.ID, evidence.Query{Rules: verdict.Builtin(), All: true,
+		Yield: func(r evidence.Replayed) error {
 			was := settled[r.Address]
 			if r.Before != r.After || r.Before.Outcome != was.Outcome.String() || r.Before.Reason != was.Reason.String() {
 				return errors.New(r.Address + " has another outcome")
@@ -49,7 +52,7 @@ func TestAWholeRunIsReplayedToTheSameAnswers(t *testing.T) {
 		summary.Addresses != v.Total || len(summary.Changes) > 0 {
 		t.Errorf("got %+v of %d addresses, %v", summary, v.Total, err)
 	}
-	token, err := readToken(folder)
+	token, err := client.ReadToken(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,11 +70,11 @@ func TestAWholeRunIsReplayedToTheSameAnswers(t *testing.T) {
 	if attempts < 20 || int64(without) > v.Total/4 {
 		t.Errorf("%d attempts at 20 addresses, %d of %d outcomes without any", attempts, without, v.Total)
 	}
-	after := n.lab.Manners().Total // sessions of before may end meanwhile
+	after := n.Lab.Manners().Total // sessions of before may end meanwhile
 	if after.Rcpts != sheet.Total.Rcpts || after.Sessions != sheet.Total.Sessions {
 		t.Errorf("receivers were asked: %+v, before %+v", after, sheet.Total)
 	}
-	if after, err := n.book.Balance(t.Context(), v.Workspace); err != nil || after != balance {
+	if after, err := n.Book.Balance(t.Context(), v.Workspace); err != nil || after != balance {
 		t.Errorf("the account was %+v, is %+v, %v", balance, after, err)
 	}
 }
@@ -119,8 +122,8 @@ func TestReplayByACandidate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	summary, err := admin.Replay(t.Context(), r.desk.Book, mustID(t, r.id),
-		admin.ReplayQuery{Rules: rules, Yield: func(admin.Replayed) error { return nil }})
+	summary, err := evidence.Replay(t.Context(), r.desk.Book, mustID(t, r.id),
+		evidence.Query{Rules: rules, Yield: func(evidence.Replayed) error { return nil }})
 	if err != nil || summary.Reasons != 1 || summary.Status != ledger.Verifying {
 		t.Errorf("without a node: %+v, %v", summary, err)
 	}
@@ -148,7 +151,7 @@ func TestAReplayThatIsCutIsNoReplay(t *testing.T) {
 		}))
 		lines := 0
 		r := replay{read: func(reading) error { return nil }}
-		err := r.ask(t.Context(), newAdminClient(server.URL, "token"), reading{}, func(admin.ReplayLine) error {
+		err := r.ask(t.Context(), client.NewAdmin(server.URL, "token"), reading{}, func(admin.ReplayLine) error {
 			lines++
 			return nil
 		})

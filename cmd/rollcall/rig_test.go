@@ -13,20 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/cmd/rollcall/client"
 	"rollcall/http/api"
 	"rollcall/smtp"
 )
 
 // A rig is the built binary as a node with a configuration file of its own, and
 // a customer and an operator that know it by its URLs alone.
-
-// aWholeNode skips the test in a short run: a node in this process, or a lab, takes seconds.
-func aWholeNode(t testing.TB) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("a whole node: left out with -short")
-	}
-}
 
 // hurried are waits between the tries at an address for nodes that have no others set: the
 // lab's receivers greylist for 3 s, and nobody in a test waits for those that never answer.
@@ -37,7 +30,7 @@ var hurried = []string{"ROLLCALL_RETRY_GREYLIST_WAITS=1s,2500ms", "ROLLCALL_RETR
 type rig struct {
 	*cli
 	api, admin string
-	tenant     tenant
+	tenant     client.Tenant
 }
 
 // rigOptions is what differs from rig to rig.
@@ -88,10 +81,10 @@ func (r *rig) serve(args ...string) *background {
 // open makes the tenant, with credits; the node must run.
 func (r *rig) open(credits int64) {
 	r.t.Helper()
-	token, err := readToken(filepath.Join(r.folder, "rollcall-data"))
+	token, err := client.ReadToken(filepath.Join(r.folder, "rollcall-data"))
 	if err == nil {
-		r.tenant, err = openTenant(r.t.Context(), newAdminClient(r.admin, token), tenantOptions{
-			file: filepath.Join(r.folder, "tenant.json"), workspace: "rig", credits: credits})
+		r.tenant, err = client.OpenTenant(r.t.Context(), client.NewAdmin(r.admin, token), client.TenantOptions{
+			File: filepath.Join(r.folder, "tenant.json"), Workspace: "rig", Credits: credits})
 	}
 	if err != nil {
 		r.t.Fatal(err)
@@ -99,20 +92,20 @@ func (r *rig) open(credits int64) {
 }
 
 // client is a customer's client that repeats requests, as ours does.
-func (r *rig) client() *apiClient {
-	c := newAPIClient(r.api, r.tenant.Key, func(string) {})
-	c.answered = true // be patient from the start: the node may be down
+func (r *rig) client() *client.API {
+	c := client.NewAPI(r.api, r.tenant.Key, func(string) {})
+	c.Answered = true // be patient from the start: the node may be down
 	return c
 }
 
 // balance is what the operator sees.
-func (r *rig) balance() balanceView {
+func (r *rig) balance() client.Balance {
 	r.t.Helper()
-	token, err := readToken(filepath.Join(r.folder, "rollcall-data"))
+	token, err := client.ReadToken(filepath.Join(r.folder, "rollcall-data"))
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	b, err := newAdminClient(r.admin, token).balance(r.t.Context(), r.tenant.Workspace)
+	b, err := client.NewAdmin(r.admin, token).Balance(r.t.Context(), r.tenant.Workspace)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -141,7 +134,7 @@ func memoryMost(pid int) (int64, error) {
 }
 
 // look reads a verification once, without patience.
-func look(ctx context.Context, c *apiClient, id string) (d api.Detail, err error) {
+func look(ctx context.Context, c *client.API, id string) (d api.Detail, err error) {
 	answer, err := once(ctx, c, "/v1/verifications/"+id)
 	if err != nil {
 		return d, err
@@ -151,13 +144,13 @@ func look(ctx context.Context, c *apiClient, id string) (d api.Detail, err error
 }
 
 // once asks once, and fails when the node is down.
-func once(ctx context.Context, c *apiClient, path string) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
+func once(ctx context.Context, c *client.API, path string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Base+path, nil)
 	if err != nil {
 		return nil, err
 	}
-	request.Header.Set("X-API-Key", c.key)
-	answer, err := c.http.Do(request)
+	request.Header.Set("X-API-Key", c.Key)
+	answer, err := c.HTTP.Do(request)
 	if err != nil {
 		return nil, err
 	}
@@ -168,9 +161,9 @@ func once(ctx context.Context, c *apiClient, path string) (*http.Response, error
 	return answer, nil
 }
 
-// results writes the results CSV that there is so far to w.
-func (c *apiClient) results(ctx context.Context, id string, w io.Writer) error {
-	answer, err := c.ask(ctx, http.MethodGet, "/v1/verifications/"+id+"/results", nil)
+// writeResults writes the results CSV that there is so far to w.
+func writeResults(ctx context.Context, c *client.API, id string, w io.Writer) error {
+	answer, err := c.Ask(ctx, http.MethodGet, "/v1/verifications/"+id+"/results", nil)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/cmd/rollcall/client"
 	"rollcall/ledger/ledgertest/cutter"
 	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/smtp/smtplab"
@@ -115,7 +116,8 @@ allow_networks = ["127.0.0.0/8"]
 `, name, at, p[0], p[1], p[2], gossip, p[4], c.url, c.lab.DNSAddr(), c.lab.SMTPPort(), gossip))
 }
 
-// serves starts a node and waits until it serves. A node whose ledger does not answer in time, as on a busy machine, ends: then
+// serves starts a node and waits until it serves. A node whose ledger does not answer in time, as on a busy machine,
+// ends: then
 // it is started again, as systemd does.
 func (c *scriptCluster) serves(name string) {
 	c.t.Helper()
@@ -158,8 +160,8 @@ func (c *scriptCluster) works(name string) {
 	c.t.Helper()
 	_, token, _ := strings.Cut(c.environ[1], "=")
 	var err error
-	if c.tenant, err = openTenant(c.t.Context(), newAdminClient(c.admin, token), tenantOptions{
-		file: filepath.Join(c.folder, "tenant.json"), workspace: "documents", credits: 10_000}); err != nil {
+	if c.tenant, err = client.OpenTenant(c.t.Context(), client.NewAdmin(c.admin, token), client.TenantOptions{
+		File: filepath.Join(c.folder, "tenant.json"), Workspace: "documents", Credits: 10_000}); err != nil {
 		c.t.Fatal(err)
 	}
 	c.api = fmt.Sprintf("http://127.0.0.%s:%d", strings.TrimPrefix(name, "node-"), c.ports[0])
@@ -201,7 +203,7 @@ func TestTheRunbooksOfAClusterThatChanges(t *testing.T) {
 	systemctl := map[string]string{"systemctl": ""}
 	const members = "rollcall cluster members"
 	c.works("node-3")
-	c.script(script{document: "runbooks/rolling-upgrade.md", standIns: systemctl, before: map[string]func(){
+	c.script(script{document: "operators/runbooks/rolling-upgrade.md", standIns: systemctl, before: map[string]func(){
 		members: func() {
 			c.wasCalled("systemctl restart rollcall")
 			c.ends("node-3", syscall.SIGTERM)
@@ -213,9 +215,9 @@ func TestTheRunbooksOfAClusterThatChanges(t *testing.T) {
 	if len(rows) < 4 || len(strings.Fields(rows[1])) < 4 {
 		t.Fatalf("got keys %q", keys)
 	}
-	c.script(script{document: "runbooks/key-rotation.md",
+	c.script(script{document: "operators/runbooks/key-rotation.md",
 		names: map[string]string{"remove 0cdb2b46": "remove " + strings.Fields(rows[1])[3]}})
-	c.script(script{document: "runbooks/add-a-node.md", standIns: systemctl, names: atHome(map[string]string{
+	c.script(script{document: "operators/runbooks/add-a-node.md", standIns: systemctl, names: atHome(map[string]string{
 		"/etc/rollcall/": "node-4/"}), before: map[string]func(){
 		"rollcall config check /etc/rollcall/rollcall.toml": func() {
 			c.configures("node-4", c.ports[3])
@@ -241,7 +243,8 @@ func TestTheRunbooksOfAClusterThatIsHurt(t *testing.T) {
 	c.configures("node-3", freePort(t))
 	c.serves("node-3")
 	untilPrinted(c.cli, "Unseen: ", "cluster", "members")
-	c.script(script{document: "runbooks/partition.md", names: map[string]string{"/etc/rollcall/node.crt": "certs/node-1.crt"}})
+	c.script(script{document: "operators/runbooks/partition.md",
+		names: map[string]string{"/etc/rollcall/node.crt": "certs/node-1.crt"}})
 	c.ends("node-3", syscall.SIGTERM)
 	c.configures("node-3", c.ports[3])
 	c.serves("node-3")
@@ -250,13 +253,13 @@ func TestTheRunbooksOfAClusterThatIsHurt(t *testing.T) {
 		t.Fatal(err)
 	}
 	untilPrinted(c.cli, "Lost: ", "cluster", "members")
-	c.script(script{document: "runbooks/lost-node.md", types: map[string]string{"[y/N] ": "y\n"}})
+	c.script(script{document: "operators/runbooks/lost-node.md", types: map[string]string{"[y/N] ": "y\n"}})
 	c.serves("node-3")
 	c.isSound()
 	c.ledger.Refuse()
 	c.ledger.Sever()
 	untilPrinted(c.cli, "This node has not read the ledger for ", "cluster", "members")
-	c.script(script{document: "runbooks/ledger-slow.md", before: map[string]func(){"rollcall audit": func() {
+	c.script(script{document: "operators/runbooks/ledger-slow.md", before: map[string]func(){"rollcall audit": func() {
 		c.ledger.Heal()
 		c.isSound()
 	}}})

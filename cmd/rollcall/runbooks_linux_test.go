@@ -12,7 +12,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/miekg/dns"
 
-	"rollcall/http/certificate/certificatetest"
+	"rollcall/cmd/rollcall/term"
+	"rollcall/http/listen/listentest"
 	"rollcall/smtp/smtplab"
 )
 
@@ -100,7 +101,7 @@ func until(t *testing.T, look func() (is bool, what string)) {
 		if is {
 			return
 		}
-		if time.Now().After(end) || sleep(t.Context(), 100*time.Millisecond) != nil {
+		if time.Now().After(end) || term.Sleep(t.Context(), 100*time.Millisecond) != nil {
 			t.Fatalf("still waiting for: %s", what)
 		}
 	}
@@ -116,9 +117,9 @@ func (r *rig) submits(addresses int, domains ...string) (id string) {
 		}
 	}
 	client, size := r.client(), int64(len(text))
-	made, err := client.create(r.t.Context(), uuid.New(), size, "documents.csv")
+	made, err := client.Create(r.t.Context(), uuid.New(), size, "documents.csv")
 	if err == nil {
-		err = client.upload(r.t.Context(), made.Upload.URL, strings.NewReader(text), size, func(int64) {})
+		err = client.Upload(r.t.Context(), made.Upload.URL, strings.NewReader(text), size, func(int64) {})
 	}
 	if err != nil {
 		r.t.Fatal(err)
@@ -150,10 +151,10 @@ func TestTheRunbooksOfReceivers(t *testing.T) {
 	n.starts()
 	id := n.submits(200, "documents-clean.test", "documents-closing.test")
 	untilPrinted(n.cli, "allowance", "receivers")
-	n.script(script{document: "runbooks/receiver-throttled.md", names: map[string]string{
+	n.script(script{document: "operators/runbooks/receiver-throttled.md", names: map[string]string{
 		"019b1d7c-0000-7000-8000-000000000001": id, "example.net": "documents-clean.test"}})
 	untilPrinted(n.cli, "penalty", "receivers", "show", "documents-closing.test")
-	out := n.script(script{document: "runbooks/receiver-penalty.md",
+	out := n.script(script{document: "operators/runbooks/receiver-penalty.md",
 		names: map[string]string{"example.net": "documents-closing.test"}})
 	if !strings.Contains(out[0], "penalty") || !strings.Contains(out[0], "421") {
 		t.Errorf("no penalty, or no reply, in\n%s", out[0])
@@ -161,7 +162,7 @@ func TestTheRunbooksOfReceivers(t *testing.T) {
 	here := map[string]string{"/etc/rollcall/": ""}
 	n.write("throttle.toml", "[default]\nrcpt_rat = 1\n")
 	n.logs("throttle file not used")
-	n.script(script{document: "runbooks/throttle-file.md", names: here,
+	n.script(script{document: "operators/runbooks/throttle-file.md", names: here,
 		fails: map[string]int{"rollcall throttle check throttle.toml": exitFailed},
 		before: map[string]func(){"rollcall throttle list": func() {
 			n.write("new.toml", "[default]\nconnections = 2\n")
@@ -172,10 +173,11 @@ func TestTheRunbooksOfReceivers(t *testing.T) {
 		}}})
 	n.write("verdict.toml", "[[rule]]\nid = \"documents\"\n")
 	n.logs("verdict file not used")
-	n.script(script{document: "runbooks/verdict-file.md", names: here,
+	n.script(script{document: "operators/runbooks/verdict-file.md", names: here,
 		fails: map[string]int{"rollcall verdict check verdict.toml": exitFailed}})
 	n.write("replies.txt", "550 5.1.1 User unknown\n452 4.2.2 Mailbox full\n")
-	n.script(script{document: "rules.md", fails: map[string]int{"rollcall verdict check verdict.toml": exitFailed,
+	n.script(script{document: "operators/verdicts.md", fails: map[string]int{"rollcall verdict check " +
+		"verdict.toml": exitFailed,
 		"rollcall verdict unknown --days 3 > replies.txt": exitFailed}}) // it judges by that file
 }
 
@@ -186,9 +188,11 @@ func TestTheRunbooksOfTheLedgersDisk(t *testing.T) {
 	n := newScriptNode(t, "", nil)
 	n.starts()
 	names := atHome(map[string]string{"5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b": n.tenant.Workspace})
-	const audit = "rollcall audit                                                    # the subject is the id below each violation"
+	const audit = "rollcall audit                                                    # the subject is the id below each " +
+		"violation"
 	n.spoilsTheBooks()
-	out := n.script(script{document: "operations.md", names: names, fails: map[string]int{"rollcall audit": exitFailed},
+	out := n.script(script{document: "operators/operations.md", names: names,
+		fails: map[string]int{"rollcall audit": exitFailed},
 		before: map[string]func(){audit: func() {
 			_, stdout, _ := n.run("audit")
 			names["SUBJECT"] = report(t, stdout)
@@ -196,7 +200,7 @@ func TestTheRunbooksOfTheLedgersDisk(t *testing.T) {
 	if !strings.Contains(out[0], "every invariant holds") || !strings.Contains(out[2], "50 GiB") {
 		t.Errorf("got\n%s", strings.Join(out, "\n"))
 	}
-	out = n.script(script{document: "runbooks/disk-full.md", names: names})
+	out = n.script(script{document: "operators/runbooks/disk-full.md", names: names})
 	if !strings.Contains(out[0], "ledger.db-wal") || !strings.Contains(out[1], "stored bytes") {
 		t.Errorf("got\n%s", strings.Join(out, "\n"))
 	}
@@ -215,7 +219,7 @@ func TestTheRunbookOfSources(t *testing.T) {
 	n.submits(1, domains...)
 	untilPrinted(n.cli, "resting", "sources")
 	untilPrinted(n.cli, "fail     rest", "doctor", "--now")
-	out := n.script(script{document: "runbooks/sources.md", names: map[string]string{"192.0.2.10": "127.0.0.1"},
+	out := n.script(script{document: "operators/runbooks/sources.md", names: map[string]string{"192.0.2.10": "127.0.0.1"},
 		fails: map[string]int{"rollcall doctor": exitFailed}})
 	if !strings.Contains(out[0], "resting") || !strings.Contains(out[0], "fail     rest") {
 		t.Errorf("no source rests in\n%s", out[0])
@@ -232,14 +236,15 @@ func TestTheRunbookOfIdentity(t *testing.T) {
 	n.dns.set(t, "example.com.", dns.TypeMX, "10 mx.example.com.")
 	n.dns.set(t, "mx.example.com.", dns.TypeA, seenAt)
 	n.dns.set(t, "example.com.", dns.TypeTXT, `"v=spf1 -all"`)
-	n.environ = append(n.environ, "ROLLCALL_SMTP_HELLO_NAME=probe.example.com", "ROLLCALL_SMTP_RETURN_PATH=bounce@example.com")
+	n.environ = append(n.environ, "ROLLCALL_SMTP_HELLO_NAME=probe.example.com",
+		"ROLLCALL_SMTP_RETURN_PATH=bounce@example.com")
 	config, err := os.ReadFile(filepath.Join(n.folder, "node.toml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.write("etc/rollcall.toml", string(config))
 	n.starts()
-	n.script(script{document: "runbooks/identity.md", names: atHome(nil),
+	n.script(script{document: "operators/runbooks/identity.md", names: atHome(nil),
 		fails: map[string]int{"rollcall doctor": exitFailed, "rollcall doctor --config etc/rollcall.toml": exitFailed},
 		before: map[string]func(){"rollcall doctor --now": func() {
 			n.dns.set(t, reverse, dns.TypePTR, "probe.example.com.")
@@ -253,8 +258,8 @@ func TestTheRunbookOfCertificates(t *testing.T) {
 	t.Parallel()
 	n := newScriptNode(t, "", nil)
 	folder, next := filepath.Join(n.folder, "etc"), t.TempDir()
-	certFile, keyFile, _ := certificatetest.Write(t, folder, time.Now().Add(time.Hour))
-	certificatetest.Write(t, next, time.Now().Add(2*time.Hour))
+	certFile, keyFile, _ := listentest.WriteCertificate(t, folder, time.Now().Add(time.Hour))
+	listentest.WriteCertificate(t, next, time.Now().Add(2*time.Hour))
 	n.environ = append(n.environ, "ROLLCALL_HTTP_TLS_CERT="+certFile, "ROLLCALL_HTTP_TLS_KEY="+keyFile)
 	n.starts()
 	replace := func(name string) {
@@ -270,7 +275,7 @@ func TestTheRunbookOfCertificates(t *testing.T) {
 	}
 	replace("tls.key")
 	n.logs("new certificate refused, the one before stays in force")
-	out := n.script(script{document: "runbooks/certificate.md", names: atHome(map[string]string{
+	out := n.script(script{document: "operators/runbooks/certificate.md", names: atHome(map[string]string{
 		"/etc/rollcall/api.crt": "etc/tls.crt"}), standIns: map[string]string{"journalctl": "cat log"}})
 	if !strings.Contains(out[0], "new certificate refused") || !strings.Contains(out[0], "notAfter=") {
 		t.Errorf("no refusal, or no end, in\n%s", out[0])
@@ -283,7 +288,8 @@ func TestTheRunbookOfCertificates(t *testing.T) {
 func TestTheAdminListenerOfTheDocs(t *testing.T) {
 	t.Parallel()
 	encrypted, local := newScriptNode(t, "", nil), newScriptNode(t, "", nil)
-	certFile, keyFile, _ := certificatetest.Write(t, filepath.Join(encrypted.folder, "etc"), time.Now().Add(time.Hour))
+	certFile, keyFile, _ := listentest.WriteCertificate(t, filepath.Join(encrypted.folder, "etc"),
+		time.Now().Add(time.Hour))
 	socket := filepath.Join(t.TempDir(), "admin.sock")
 	const token = "token-of-both-nodes"
 	for n, environ := range map[*scriptNode][]string{
@@ -298,7 +304,7 @@ func TestTheAdminListenerOfTheDocs(t *testing.T) {
 		serveLogged(n.cli, n.log, "serve", "--config", "node.toml")
 		n.logs("node started")
 	}
-	out := encrypted.script(script{document: "edge.md", names: map[string]string{"/etc/rollcall/ca.crt": certFile,
+	out := encrypted.script(script{document: "start/network.md", names: map[string]string{"/etc/rollcall/ca.crt": certFile,
 		"https://node-1:8081":      strings.Replace(encrypted.admin, "http:", "https:", 1),
 		"/run/rollcall/admin.sock": socket}})
 	if strings.Count(out[0], " serving ") != 2 {

@@ -1,13 +1,18 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"path/filepath"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/node"
 	"rollcall/config"
 )
 
@@ -35,18 +40,18 @@ func newServe(e environment) *cobra.Command {
 // serve runs a node until the command's context ends.
 func serve(c *cobra.Command, e environment, loaded config.Config, dev bool) error {
 	if dev {
-		loaded = labConfig(loaded)
+		loaded = node.LabConfig(loaded)
 	}
 	log := newLogger(c.ErrOrStderr(), loaded.Log)
 	for _, name := range config.UnknownEnviron(e) {
 		log.Warn("environment variable is no setting", "name", name)
 	}
-	limitMemory(e, log)
-	options := nodeOptions{Log: log}
+	limitMemory(log)
+	options := node.Options{Log: log}
 	if dev {
-		options = labOptions(log)
+		options = node.LabOptions(log)
 	}
-	n, err := startNode(c.Context(), loaded, options)
+	n, err := node.Start(c.Context(), loaded, options)
 	if err != nil {
 		return err
 	}
@@ -56,39 +61,40 @@ func serve(c *cobra.Command, e environment, loaded config.Config, dev bool) erro
 	if err == nil {
 		select {
 		case <-c.Context().Done():
-		case err = <-n.members.node.Load().Failed():
+		case err = <-n.Cluster.Failed():
 		}
 		log.Info("draining")
 	}
-	if stopErr := stopNode(c.Context(), n); err == nil {
+	if stopErr := node.StopNode(c.Context(), n); err == nil {
 		err = stopErr
 	}
 	return err
 }
 
 // printDev makes the workspace of serve --dev and says what to try.
-func printDev(c *cobra.Command, n *node, loaded config.Config) error {
-	token, err := readToken(loaded.DataDir)
+func printDev(c *cobra.Command, n *node.Node, loaded config.Config) error {
+	token, err := client.ReadToken(loaded.DataDir)
 	if err != nil {
 		return err
 	}
-	client := newAdminClient(n.AdminURL, token)
-	t, err := openTenant(c.Context(), client, tenantOptions{
-		file: filepath.Join(loaded.DataDir, "dev.json"), workspace: "dev", credits: devCredits,
+	operator := client.NewAdmin(n.AdminURL, token)
+	t, err := client.OpenTenant(c.Context(), operator, client.TenantOptions{
+		File: filepath.Join(loaded.DataDir, "dev.json"), Workspace: "dev", Credits: devCredits,
 	})
 	if err != nil {
 		return err
 	}
 	inBrowser := ""
 	if loaded.Dashboard.Enabled {
-		link, err := n.devLink(c.Context(), t.Workspace)
+		link, err := n.DevLink(c.Context(), t.Workspace)
 		if err != nil {
 			return err
 		}
 		inBrowser = "Or use a browser. This link signs you in, once:\n\n  " + link +
 			"\n\nThere, check an address such as anna.smith@acme-clean.test, or upload examples/contacts.csv.\n\n"
 	}
-	fmt.Fprintf(c.OutOrStdout(), "Rollcall is running, with simulated receivers, for which an hour lasts a minute. Ctrl-C ends it.\n\n"+
+	fmt.Fprintf(c.OutOrStdout(), "Rollcall is running, with simulated receivers, for which an hour lasts a minute. "+
+		"Ctrl-C ends it.\n\n"+
 		"  API        %s\n  upload     %s\n  admin      %s\n  workspace  %s\n  key        %s\n\n"+
 		"Try, in another terminal:\n\n"+
 		"  export API=%s ROLLCALL_KEY=%s\n"+
@@ -96,6 +102,20 @@ func printDev(c *cobra.Command, n *node, loaded config.Config) error {
 		"  rollcall verify examples/contacts.csv --api $API\n\n%s",
 		n.APIURL, n.UploadURL, n.AdminURL, t.Workspace, t.Key, n.APIURL, t.Key, inBrowser)
 	return nil
+}
+
+// limitMemory tells Go to use nine tenths of what the cgroups of this process allow, so that it collects garbage
+// sooner instead of being killed; the rest is for what Go does not count, such as the embedded ledger's files in
+// memory. GOMEMLIMIT, when somebody has set it, stays.
+func limitMemory(log *slog.Logger) {
+	limit, err := memlimit.Set()
+	switch {
+	case errors.Is(err, memlimit.ErrNoCgroup), errors.Is(err, memlimit.ErrCgroupsNotSupported):
+	case err != nil:
+		log.Warn("memory limit not set from the cgroup", "err", err)
+	case limit < math.MaxInt64:
+		log.Info("memory limit of Go", "limit", limit)
+	}
 }
 
 // newLogger makes the process's logger; c has passed config's Validate.

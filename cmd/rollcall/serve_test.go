@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"rollcall/cmd/rollcall/client"
 )
 
 // portsGiven counts the ports of freePort.
@@ -85,7 +87,7 @@ func TestOperatorsCommandsAgainstANode(t *testing.T) {
 	if len(key) != 2 || !strings.HasPrefix(text, "rc_"+id+"_") {
 		t.Errorf("key create: got %d fields, want id and key", len(key))
 	}
-	var keys struct{ Keys []keyView }
+	var keys struct{ Keys []client.Key }
 	ask(&map[string]any{}, "key", "revoke", id, "--json")
 	ask(&keys, "key", "list", "--workspace", workspace, "--json")
 	if len(keys.Keys) != 1 || keys.Keys[0].Label != "t" || keys.Keys[0].Revoked == nil {
@@ -134,7 +136,7 @@ func tour(t *testing.T, document, mark string) string {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("the lines are not run: there is no curl")
 	}
-	text, err := os.ReadFile(filepath.Join(houseRoot, document))
+	text, err := os.ReadFile(filepath.Join(HouseRoot, document))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +177,7 @@ func tour(t *testing.T, document, mark string) string {
 // the rate of a receiver for a while, a candidate tried out, and the override's end.
 func TestAnEveningFromTheDocs(t *testing.T) {
 	t.Parallel()
-	out := tour(t, "docs/throttles.md", "evening")
+	out := tour(t, "docs/operators/receivers.md", "evening")
 	for _, want := range []string{
 		"400 addresses", "an hour as things are", "FIELD ", "built in", "150/min", "postmaster asked us to go slower",
 		"override", "candidate.toml can be used", "evening-clean.test", "throttle set",

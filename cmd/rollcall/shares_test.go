@@ -20,6 +20,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/node"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 )
 
@@ -39,8 +42,8 @@ const (
 // shared is a node with two tenants: the first has no credits.
 type shared struct {
 	t             *testing.T
-	node          *node
-	first, second *apiClient
+	node          *node.Node
+	first, second *client.API
 }
 
 func newShared(t *testing.T, change func(c *config.Config)) *shared {
@@ -52,21 +55,21 @@ func newShared(t *testing.T, change func(c *config.Config)) *shared {
 		c.HTTP.ReadsPerSecond, c.HTTP.Burst = 1000, 1000
 		change(c)
 	})
-	token, err := readToken(folder)
+	token, err := client.ReadToken(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &shared{t: t, node: n}
 	for name, made := range map[string]struct {
-		client  **apiClient
+		client  **client.API
 		credits int64
 	}{"first": {&s.first, 0}, "second": {&s.second, 1000}} {
-		who, err := openTenant(t.Context(), newAdminClient(n.AdminURL, token), tenantOptions{
-			file: filepath.Join(t.TempDir(), "tenant.json"), workspace: name, credits: made.credits})
+		who, err := client.OpenTenant(t.Context(), client.NewAdmin(n.AdminURL, token), client.TenantOptions{
+			File: filepath.Join(t.TempDir(), "tenant.json"), Workspace: name, Credits: made.credits})
 		if err != nil {
 			t.Fatal(err)
 		}
-		*made.client = newAPIClient(n.APIURL, who.Key, func(string) {})
+		*made.client = client.NewAPI(n.APIURL, who.Key, func(string) {})
 	}
 	return s
 }
@@ -80,11 +83,11 @@ func (s *shared) file() time.Duration {
 	}
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
-	s.second.http.CloseIdleConnections() // he comes new
+	s.second.HTTP.CloseIdleConnections() // he comes new
 	began := time.Now()
-	made, err := s.second.create(ctx, uuid.New(), int64(len(text)), "small.csv")
+	made, err := s.second.Create(ctx, uuid.New(), int64(len(text)), "small.csv")
 	if err == nil {
-		err = s.second.upload(ctx, made.Upload.URL, strings.NewReader(text), int64(len(text)), func(int64) {})
+		err = s.second.Upload(ctx, made.Upload.URL, strings.NewReader(text), int64(len(text)), func(int64) {})
 	}
 	if err != nil {
 		s.t.Fatalf("the second tenant's file after %s: %v", time.Since(began), err)
@@ -92,7 +95,7 @@ func (s *shared) file() time.Duration {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for ; ; <-tick.C {
-		d, _, err := s.second.detail(ctx, made.ID)
+		d, _, err := s.second.Detail(ctx, made.ID)
 		switch {
 		case err != nil:
 			s.t.Fatalf("the second tenant's file after %s: %v", time.Since(began), err)
@@ -117,7 +120,8 @@ func (s *shared) unhindered(begin func(ctx context.Context)) {
 	beside := []time.Duration{s.file(), s.file(), s.file()}
 	slices.Sort(beside)
 	others := waitedPerRan(before, threadTimes(s.t))
-	s.t.Logf("alone %s, beside the first tenant %s; for each second of the processor it waited %.1f s", alone, beside, others)
+	s.t.Logf("alone %s, beside the first tenant %s; for each second of the processor it waited %.1f s", alone, beside,
+		others)
 	most := time.Duration((1 + others) * slowdownMost * float64(max(alone[1], idleLeast)))
 	if beside[1] > most {
 		s.t.Errorf("beside the first tenant it took %s, alone %s: want at most %s", beside[1], alone[1], most)
@@ -167,8 +171,10 @@ func waitedPerRan(before, after map[string]threadTime) float64 {
 // TestThreadsThatEndTakeNothingBack: a reading later is never lower because a thread has ended.
 func TestThreadsThatEndTakeNothingBack(t *testing.T) {
 	t.Parallel()
-	before := map[string]threadTime{"1": {ran: 1e9, waited: 2e9}, "2": {ran: 50e9, waited: 90e9}, "3": {ran: 7e9, waited: 7e9}}
-	after := map[string]threadTime{"1": {ran: 2e9, waited: 5e9}, "3": {ran: 1e9, waited: 1e9}, "4": {ran: 2e9, waited: 4e9}}
+	before := map[string]threadTime{"1": {ran: 1e9, waited: 2e9}, "2": {ran: 50e9, waited: 90e9}, "3": {ran: 7e9,
+		waited: 7e9}}
+	after := map[string]threadTime{"1": {ran: 2e9, waited: 5e9}, "3": {ran: 1e9, waited: 1e9}, "4": {ran: 2e9,
+		waited: 4e9}}
 	if got := waitedPerRan(before, after); got != 2 {
 		t.Errorf("waited %v s a second, want 8 s in 4 s", got)
 	}
@@ -177,7 +183,7 @@ func TestThreadsThatEndTakeNothingBack(t *testing.T) {
 // sum adds up a metric's series that have a label's value, or all for "".
 func (s *shared) sum(name, value string) (sum float64) {
 	s.t.Helper()
-	families, err := s.node.registry.Gather()
+	families, err := s.node.Registry.Gather()
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -198,7 +204,7 @@ func (s *shared) until(what string, reached func() bool) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
 	defer cancel()
 	for !reached() {
-		if sleep(ctx, 10*time.Millisecond) != nil {
+		if term.Sleep(ctx, 10*time.Millisecond) != nil {
 			s.t.Fatalf("waited too long for %s", what)
 		}
 	}
@@ -207,7 +213,7 @@ func (s *shared) until(what string, reached func() bool) {
 // raw begins an upload of the first tenant on a connection of its own; the body is for the caller.
 func (s *shared) raw(ctx context.Context, size int64) (net.Conn, error) {
 	mine := *s.first // a client is one goroutine's
-	made, err := mine.create(ctx, uuid.New(), size, "large.csv")
+	made, err := mine.Create(ctx, uuid.New(), size, "large.csv")
 	if err != nil {
 		return nil, err
 	}
@@ -279,7 +285,7 @@ func TestSilentSocketsOfOneAddressLeavePlaces(t *testing.T) {
 						_, _ = io.Copy(io.Discard, c)
 						stop()
 						_ = c.Close()
-						_ = sleep(ctx, time.Second)
+						_ = term.Sleep(ctx, time.Second)
 					}
 				}()
 			}
@@ -319,7 +325,7 @@ func TestAFloodOfUploadsLeavesTurns(t *testing.T) {
 						_, err = c.Write(block)
 					}
 					_ = c.Close()
-					_ = sleep(ctx, 100*time.Millisecond) // it has no place
+					_ = term.Sleep(ctx, 100*time.Millisecond) // it has no place
 				}
 			})
 		}
@@ -337,7 +343,8 @@ func TestAFloodOfUploadsLeavesTurns(t *testing.T) {
 		s.until("the flood", func() bool { return s.sum("rollcall_uploads_receiving", "") >= 32 && created.Load() > 50 })
 	})
 	stored := s.sum("rollcall_upload_durable_bytes_total", "")
-	t.Logf("the first created %d verifications, %d were refused, and stored %.0f MB", created.Load(), refused.Load(), stored/1e6)
+	t.Logf("the first created %d verifications, %d were refused, and stored %.0f MB", created.Load(), refused.Load(),
+		stored/1e6)
 	if stored < 10<<20 {
 		t.Errorf("the first stored %.0f bytes, which is no flood", stored)
 	}
@@ -349,17 +356,17 @@ func (s *shared) flood(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	request.Header.Set("X-API-Key", s.first.key)
+	request.Header.Set("X-API-Key", s.first.Key)
 	request.Header.Set("Idempotency-Key", uuid.NewString())
 	request.Header.Set("X-Upload-Content-Length", strconv.Itoa(100))
-	answer, err := s.first.http.Do(request)
+	answer, err := s.first.HTTP.Do(request)
 	if err != nil {
 		return err
 	}
 	defer answer.Body.Close()
 	_, _ = io.Copy(io.Discard, answer.Body)
 	if answer.StatusCode != http.StatusCreated {
-		return fmt.Errorf("create answers %d: %w", answer.StatusCode, errRefused)
+		return fmt.Errorf("create answers %d: %w", answer.StatusCode, client.ErrRefused)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/config/effort"
 	"rollcall/http/api"
@@ -19,13 +20,13 @@ import (
 // pays gives the first tenant credits.
 func (s *shared) pays(credits ledger.Credits) {
 	s.t.Helper()
-	list, err := s.node.book.Workspaces(s.t.Context())
+	list, err := s.node.Book.Workspaces(s.t.Context())
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	for _, w := range list {
 		if w.Name == "first" {
-			_, err = s.node.book.Grant(s.t.Context(), uuid.New(), w.ID, credits, "test")
+			_, err = s.node.Book.Grant(s.t.Context(), uuid.New(), w.ID, credits, "test")
 		}
 	}
 	if err != nil {
@@ -41,9 +42,9 @@ func (s *shared) sends(ctx context.Context, domain string, addresses int) uuid.U
 	for i := range addresses {
 		fmt.Fprintf(&text, "ghost%d@%s\n", i, domain)
 	}
-	made, err := s.first.create(ctx, uuid.New(), int64(text.Len()), "first.csv")
+	made, err := s.first.Create(ctx, uuid.New(), int64(text.Len()), "first.csv")
 	if err == nil {
-		err = s.first.upload(ctx, made.Upload.URL, bytes.NewReader(text.Bytes()), int64(text.Len()), func(int64) {})
+		err = s.first.Upload(ctx, made.Upload.URL, bytes.NewReader(text.Bytes()), int64(text.Len()), func(int64) {})
 	}
 	if err != nil {
 		s.t.Fatal(err)
@@ -93,18 +94,19 @@ func TestFilesThatWaitForLongTakeNoLease(t *testing.T) {
 			return s.sum("rollcall_verifications_parked_total", "") >= files && s.sum("rollcall_leases", "") == 0
 		})
 	})
-	d, _, err := s.first.detail(t.Context(), last.String())
+	d, _, err := s.first.Detail(t.Context(), last.String())
 	if err != nil || d.Status != "waiting" {
 		t.Fatalf("a parked file is %q: %v", d.Status, err)
 	}
-	if left := s.node.members.left.Load(); left != 0 {
+	if left := s.node.Cluster.Load().Addresses; left != 0 {
 		t.Errorf("%d addresses count as in work", left)
 	}
 	var ended api.Cancellation
-	if _, err := s.first.askJSON(t.Context(), "POST", "/v1/verifications/"+last.String()+"/cancel", nil, &ended); err != nil {
+	if _, err := s.first.AskJSON(t.Context(), "POST", "/v1/verifications/"+last.String()+"/cancel", nil,
+		&ended); err != nil {
 		t.Fatal(err)
 	}
-	if d, _, err = s.first.detail(t.Context(), last.String()); err != nil || d.Status != "cancelled" {
+	if d, _, err = s.first.Detail(t.Context(), last.String()); err != nil || d.Status != "cancelled" {
 		t.Errorf("a parked file that was cancelled is %q: %v", d.Status, err)
 	}
 }
@@ -150,7 +152,7 @@ func TestWhatParkedFilesLeaveInMemory(t *testing.T) {
 		})
 	}
 	heap := func() int64 {
-		s.first.http.CloseIdleConnections()
+		s.first.HTTP.CloseIdleConnections()
 		for range 3 {
 			runtime.GC()
 		}
@@ -159,24 +161,25 @@ func TestWhatParkedFilesLeaveInMemory(t *testing.T) {
 		return int64(m.HeapAlloc)
 	}
 	// The library keeps its actors in 32,768 maps, and what the first of each takes is never given back: 11 MB.
-	registry := s.node.members.node.Load().System().ProcessRegistry
+	registry := s.node.Cluster.System().ProcessRegistry
 	for range 400_000 {
 		if pid, added := registry.Add(nil, registry.NextId()); added {
 			registry.Remove(pid)
 		}
 	}
 	parked(first)
-	if err := sleep(t.Context(), forgottenAfter); err != nil {
+	if err := term.Sleep(t.Context(), forgottenAfter); err != nil {
 		t.Fatal(err)
 	}
 	before := heap()
 	parked(more)
 	at := heap()
-	if err := sleep(t.Context(), forgottenAfter); err != nil {
+	if err := term.Sleep(t.Context(), forgottenAfter); err != nil {
 		t.Fatal(err)
 	}
 	after := heap()
-	t.Logf("%d files more take %d bytes each at once, and %d after %s", more, (at-before)/more, (after-before)/more, forgottenAfter)
+	t.Logf("%d files more take %d bytes each at once, and %d after %s", more, (at-before)/more, (after-before)/more,
+		forgottenAfter)
 	if each := (after - before) / more; each > 100 {
 		t.Errorf("a parked file leaves %d bytes, want at most 100", each)
 	}

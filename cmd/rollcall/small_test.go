@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 )
 
 // everyCommand calls visit with each command of the tree.
@@ -41,13 +41,15 @@ func TestHelpAndVersionAnswerWhatIsAsked(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	code, version, _ := c.run("version")
-	if code, stdout, _ := c.run("--version"); code != exitDone || stdout != version || !strings.HasPrefix(stdout, "rollcall ") {
+	if code, stdout, _ := c.run("--version"); code != exitDone || stdout != version || !strings.HasPrefix(stdout,
+		"rollcall ") {
 		t.Errorf("--version: got code %d and %q, want %q", code, stdout, version)
 	}
 	if code != exitDone {
 		t.Errorf("version: got code %d", code)
 	}
-	for _, args := range [][]string{{"help"}, {"help", "verify"}, {"help", "throttle", "set"}, {"help", "completion", "bash"}} {
+	for _, args := range [][]string{{"help"}, {"help", "verify"}, {"help", "throttle", "set"}, {"help", "completion",
+		"bash"}} {
 		if code, stdout, stderr := c.run(args...); code != exitDone || !strings.Contains(stdout, "Usage:") {
 			t.Errorf("rollcall %q: got code %d and %q", args, code, stderr)
 		}
@@ -67,9 +69,12 @@ func TestHelpAndVersionAnswerWhatIsAsked(t *testing.T) {
 
 // TestAHeaderThatLooksLikeAnAddressIsTold before the upload.
 func TestAHeaderThatLooksLikeAnAddressIsTold(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
-		"email\na@a.test\n": "", "a@a.test\n": "", "\ufeffa@a.test\n": "", "\"a@a.test\"\r\n": "", "e-mail address of a customer.\n": "",
-		"anna@@a.test\nb@b.test\n": "anna@@a.test", "\ufeffanna@\n": "anna@", "anna.a.test\n": "anna.a.test", "Anna <a@a.test>\n": "Anna <a@a.test>",
+		"email\na@a.test\n": "", "a@a.test\n": "", "\ufeffa@a.test\n": "", "\"a@a.test\"\r\n": "",
+		"e-mail address of a customer.\n": "",
+		"anna@@a.test\nb@b.test\n":        "anna@@a.test", "\ufeffanna@\n": "anna@", "anna.a.test\n": "anna.a.test",
+		"Anna <a@a.test>\n":  "Anna <a@a.test>",
 		"\"anna @a.test\"\n": "anna @a.test", "a@b@c,d\n": "", "\n": "",
 	} {
 		c := &cli{t: t, folder: t.TempDir()}
@@ -87,7 +92,8 @@ func TestAHeaderThatLooksLikeAnAddressIsTold(t *testing.T) {
 	c.write("list.csv", "anna@@one-clean.test\nbert@nobody.invalid\n")
 	code, _, stderr := c.run("verify", "--lab", "list.csv")
 	told := strings.Index(stderr, `list.csv: row 1, "anna@@one-clean.test", is no address: it is taken for the header and not checked`)
-	if table := strings.Index(stderr, "OUTCOME"); code != exitDone || told < 0 || table < told || !strings.Contains(stderr, ": 1 row, 0 duplicates;") {
+	if table := strings.Index(stderr, "OUTCOME"); code != exitDone || told < 0 || table < told ||
+		!strings.Contains(stderr, ": 1 row, 0 duplicates;") {
 		t.Errorf("got code %d and %q", code, stderr)
 	}
 }
@@ -97,7 +103,8 @@ func TestMailboxFullIsExplained(t *testing.T) {
 	const full = ",mailbox_full The receiver says that this mailbox is full.,2026-11-20T10:00:02.000Z\r\n"
 	plainResults := strings.Replace(someResults, `"b,b"@a.test`, "b@a.test", 1)
 	for results, want := range map[string]string{
-		plainResults: "", plainResults + "d@a.test,invalid" + full: "here invalid 1.", plainResults + "d@a.test,invalid" + full +
+		plainResults: "", plainResults + "d@a.test,invalid" + full: "here invalid 1.", plainResults + "d@a.test,invalid" +
+			full +
 			"e@a.test,unknown" + full: "here invalid 1, unknown 1.",
 	} {
 		r, _, stderr := newTestRun(t, service(t, "completed", results), verifyFlags{})
@@ -114,7 +121,7 @@ func TestMailboxFullIsExplained(t *testing.T) {
 // TestPipedTablesAreWhole: keys above all, and at a terminal they fit.
 func TestPipedTablesAreWhole(t *testing.T) {
 	b := newThrottleBench(t)
-	b.survey.receivers = []view.Receivers{busyReceivers()}
+	b.survey.receivers = []inspect.Receivers{busyReceivers()}
 	key := ""
 	for _, r := range busyReceivers().Receivers {
 		if len(r.Key) > len(key) {
@@ -125,7 +132,8 @@ func TestPipedTablesAreWhole(t *testing.T) {
 		t.Errorf("%s is cut in\n%s", key, out)
 	}
 	_, _, err := b.run(t.Context(), "receivers", "nosuch")
-	if err == nil || isUsage(err) || !strings.Contains(err.Error(), `no receiver that is asked now has "nosuch" in its key`) {
+	if err == nil || isUsage(err) || !strings.Contains(err.Error(),
+		`no receiver that is asked now has "nosuch" in its key`) {
 		t.Errorf("nosuch: got %v", err)
 	}
 }

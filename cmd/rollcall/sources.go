@@ -9,14 +9,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/smtp/throttle"
 )
 
 // sourcesAnswer is what a node says of the sources of all nodes.
 type sourcesAnswer struct {
-	Sources []view.Source `json:"sources"`
-	Silent  []view.Silent `json:"silent"`
+	Sources []inspect.Source `json:"sources"`
+	Silent  []inspect.Silent `json:"silent"`
 }
 
 func newSourcesCommand(e environment) *cobra.Command {
@@ -39,11 +40,11 @@ func newSourcesCommand(e environment) *cobra.Command {
 			return err
 		}
 		var found sourcesAnswer
-		if err := client.ask(c.Context(), "GET", "/v1/sources", nil, &found); err != nil {
+		if err := client.Ask(c.Context(), "GET", "/v1/sources", nil, &found); err != nil {
 			return err
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), found)
+			return term.PrintJSON(c.OutOrStdout(), found)
 		}
 		return printSources(c.OutOrStdout(), found, time.Now())
 	}
@@ -72,7 +73,8 @@ func keyOfSource(arg string) (string, error) {
 	}
 	at, err := netip.ParseAddr(arg)
 	if err != nil {
-		return "", usageError{fmt.Sprintf("ADDRESS %q is no IP address: write one of `rollcall sources`, or default", arg)}
+		return "", term.UsageError(fmt.Sprintf("ADDRESS %q is no IP address: write one of `rollcall sources`, or default",
+			arg))
 	}
 	return throttle.SourcePrefix + at.Unmap().String(), nil
 }
@@ -85,10 +87,10 @@ func completeSource(node *adminFlags) cobra.CompletionFunc {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var known sourcesAnswer
-		if client.ask(c.Context(), "GET", "/v1/sources", nil, &known) == nil {
+		if client.Ask(c.Context(), "GET", "/v1/sources", nil, &known) == nil {
 			for _, s := range known.Sources {
-				names = append(names, fmt.Sprintf("%s\t%s on %s", sourceName(s.Source), printable(s.State),
-					printable(s.Node)))
+				names = append(names, fmt.Sprintf("%s\t%s on %s", sourceName(s.Source), term.Printable(s.State),
+					term.Printable(s.Node)))
 			}
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
@@ -97,37 +99,37 @@ func completeSource(node *adminFlags) cobra.CompletionFunc {
 
 func printSources(w io.Writer, found sourcesAnswer, now time.Time) error {
 	var b strings.Builder
-	width := widthOf(w)
-	g := grid{columns: []gridColumn{{name: "SOURCE", least: 12}, {name: "NODE", least: 8}, {name: "STATE",
-		least: 8, wrap: true},
-		{name: "SESS", right: true}, {name: "TODAY", right: true}, {name: "PER DAY", right: true},
-		{name: "SPOKEN", right: true}, {name: "BLOCKED", right: true}}}
+	width := term.WidthOf(w)
+	g := term.Table{Columns: []term.Column{{Name: "SOURCE", Least: 12}, {Name: "NODE", Least: 8}, {Name: "STATE",
+		Least: 8, Wrap: true},
+		{Name: "SESS", Right: true}, {Name: "TODAY", Right: true}, {Name: "PER DAY", Right: true},
+		{Name: "SPOKEN", Right: true}, {Name: "BLOCKED", Right: true}}}
 	for _, s := range found.Sources {
 		state, perDay := s.State, "-"
 		if !s.Until.IsZero() {
-			state += " " + left(s.Until, now)
+			state += " " + term.Left(s.Until, now)
 		}
 		if s.PerDay > 0 {
-			perDay = short(int64(s.PerDay))
+			perDay = term.Short(int64(s.PerDay))
 		}
-		row := gridRow{cells: []string{sourceName(s.Source), s.Node, state, grouped(int64(s.Sessions)),
-			short(int64(s.Today)), perDay, grouped(int64(s.Spoken)), grouped(int64(s.Blocked))}}
+		row := term.Row{Cells: []string{sourceName(s.Source), s.Node, state, term.Grouped(int64(s.Sessions)),
+			term.Short(int64(s.Today)), perDay, term.Grouped(int64(s.Spoken)), term.Grouped(int64(s.Blocked))}}
 		if s.Reason != "" {
-			row.below = append(row.below, s.Reason)
+			row.Below = append(row.Below, s.Reason)
 		}
 		if s.Hello != "" {
-			row.below = append(row.below, "introduces itself as "+s.Hello)
+			row.Below = append(row.Below, "introduces itself as "+s.Hello)
 		}
-		g.rows = append(g.rows, row)
+		g.Rows = append(g.Rows, row)
 	}
 	if len(found.Sources) == 0 {
 		b.WriteString("No node has a source.\n")
 	} else {
-		g.write(&b, tableWidth(w))
+		g.Write(&b, term.TableWidth(w))
 	}
 	for _, s := range found.Silent {
-		b.WriteString("\n" + foldedTo(fmt.Sprintf("Without %s, which does not answer: %s", s.Node, s.Why), 0,
+		b.WriteString("\n" + term.FoldedTo(fmt.Sprintf("Without %s, which does not answer: %s", s.Node, s.Why), 0,
 			width) + "\n")
 	}
-	return emit(w, &b)
+	return term.Emit(w, &b)
 }

@@ -14,12 +14,15 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
 	"rollcall/smtp/smtplab"
 	"rollcall/smtp/smtplab/yardstick"
 )
 
-// These are the figures of docs/measured.md about speed: a built binary as the node, the lab and a client in the
+// These are the figures of docs/developers/measured.md about speed: a built binary as the node, the lab and a client
+// in the
 // test's process. -binaries measures several binaries in turn on the same lists, -rounds all of them again.
 //
 //	go test ./cmd/rollcall -run '^TestSpeed$/^Z' -long -v -timeout 60m -rounds 3 -binaries /tmp/before,/tmp/after
@@ -201,10 +204,10 @@ func (w speedWork) measure(t *testing.T, path string, file []byte) (s speed) {
 }
 
 // seeTheEnd looks at a verification as often as the service says, and gives when it saw the end.
-func seeTheEnd(ctx context.Context, c *apiClient, id string) time.Time {
+func seeTheEnd(ctx context.Context, c *client.API, id string) time.Time {
 	for {
-		d, wait, err := c.detail(ctx, id)
-		if err != nil || d.CompletedAt != nil || sleep(ctx, wait) != nil {
+		d, wait, err := c.Detail(ctx, id)
+		if err != nil || d.CompletedAt != nil || term.Sleep(ctx, wait) != nil {
 			return time.Now()
 		}
 	}
@@ -226,7 +229,7 @@ func (r *rig) mostHeld(ctx context.Context, log *nodeLog, lab *smtplab.Lab) (mos
 			settled += n
 		}
 		most = max(most, accepted[max(0, len(accepted)-until)]-settled)
-		if err := sleep(ctx, every); err != nil {
+		if err := term.Sleep(ctx, every); err != nil {
 			r.t.Fatalf("no end in sight: %.0f are valid", settled)
 		}
 	}

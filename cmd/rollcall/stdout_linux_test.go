@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"rollcall/cmd/rollcall/client"
+	"rollcall/config/effort"
 )
 
 // fullDisk is a device on which every write fails with "no space left".
@@ -46,10 +49,10 @@ func TestHelpOnAFullDisk(t *testing.T) {
 // is a full disk or a pipe that nobody reads.
 func TestOutputThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
-	aWholeNode(t)
+	effort.NotShort(t, "a whole node")
 	c := newCLI(t)
 	_, api := startDev(c)
-	var dev tenant
+	var dev client.Tenant
 	text, err := os.ReadFile(c.folder + "/rollcall-data/dev.json")
 	if err == nil {
 		err = json.Unmarshal(text, &dev)
@@ -66,7 +69,8 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 		{"version"}, {"config", "show"}, {"config", "check", "node.toml"}, {"verdict", "list"},
 		{"verdict", "judge", "550 5.1.1 no such user"}, {"throttle", "check", "throttle.toml"}, {"cluster", "cert", "init"},
 		{"workspace", "create", "acme"}, {"workspace", "list"}, {"workspace", "list", "--json"},
-		ofWorkspace("credits", "grant", "5", "--reason", "test"), ofWorkspace("credits", "show"), ofWorkspace("key", "create"),
+		ofWorkspace("credits", "grant", "5", "--reason", "test"), ofWorkspace("credits", "show"), ofWorkspace("key",
+			"create"),
 		ofWorkspace("key", "list"), {"workspace", "weight", dev.Workspace, "2"},
 		{"workspace", "limits", dev.Workspace}, {"log"}, {"audit"}, {"audit", "--json"},
 		{"receivers"}, {"receivers", "--json"}, {"sources"}, {"throttle", "list"}, {"throttle", "explain", "example.com"},

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"rollcall/cmd/rollcall/term"
 )
 
 // terminal is one at which somebody answers questions.
@@ -33,7 +35,7 @@ func newTerminal(t *testing.T, answers map[string]string) *terminal {
 		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
 	}
 	if err == nil {
-		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns})
+		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: term.Columns})
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 )
 
 // TestTheDefaultSourceIsNamed wherever it is told who said something.
 func TestTheDefaultSourceIsNamed(t *testing.T) {
-	got := from(view.Said{Name: "source:", ID: "0123456789", Author: "anna@host"}, time.Now())
+	got := from(inspect.Said{Name: "source:", ID: "0123456789", Author: "anna@host"}, time.Now())
 	if !strings.Contains(got, "source:default,") {
 		t.Errorf("said by %q", got)
 	}

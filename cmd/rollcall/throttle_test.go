@@ -18,7 +18,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/http/admin"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
@@ -34,26 +35,26 @@ type toldSurvey struct {
 	table *throttle.Table
 
 	mu        sync.Mutex // guards the fields below
-	receivers []view.Receivers
+	receivers []inspect.Receivers
 	asked     int // for receivers: the first, the second, ... and the last for ever
 	onAsk     func(n int)
-	details   []view.ReceiverDetail
-	sources   []view.Source
-	lines     []view.TraceLine
-	waits     view.Verification
+	details   []inspect.ReceiverDetail
+	sources   []inspect.Source
+	lines     []inspect.TraceLine
+	waits     inspect.Verification
 	closed    string
 	forgotten string
-	silent    []view.Silent // for receivers and explanations
-	others    []view.OtherFile
+	silent    []inspect.Silent // for receivers and explanations
+	others    []inspect.OtherFile
 	notes     []string
 	broken    error // of what needs DNS
 }
 
-func (s *toldSurvey) Receivers(context.Context) (view.Receivers, error) {
+func (s *toldSurvey) Receivers(context.Context) (inspect.Receivers, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.receivers) == 0 {
-		return view.Receivers{At: time.Now()}, nil
+		return inspect.Receivers{At: time.Now()}, nil
 	}
 	answer := s.receivers[min(s.asked, len(s.receivers)-1)]
 	if s.asked++; s.onAsk != nil {
@@ -65,24 +66,24 @@ func (s *toldSurvey) Receivers(context.Context) (view.Receivers, error) {
 	return answer, nil
 }
 
-func (s *toldSurvey) Receiver(_ context.Context, key string) ([]view.ReceiverDetail, error) {
-	var found []view.ReceiverDetail
+func (s *toldSurvey) Receiver(_ context.Context, key string) ([]inspect.ReceiverDetail, error) {
+	var found []inspect.ReceiverDetail
 	for _, d := range s.details {
 		if d.Key == key {
 			found = append(found, d)
 		}
 	}
 	if found == nil && s.silent != nil {
-		return nil, &view.Unheard{Silent: s.silent}
+		return nil, &inspect.Unheard{Silent: s.silent}
 	}
 	if found == nil {
-		return nil, view.ErrNotThere
+		return nil, inspect.ErrNotThere
 	}
 	return found, nil
 }
 
-func (s *toldSurvey) Sources(context.Context) ([]view.Source, []view.Silent, error) {
-	return s.sources, []view.Silent{{Node: "node-9", Why: "no answer within 1.5s"}}, nil
+func (s *toldSurvey) Sources(context.Context) ([]inspect.Source, []inspect.Silent, error) {
+	return s.sources, []inspect.Silent{{Node: "node-9", Why: "no answer within 1.5s"}}, nil
 }
 
 func (s *toldSurvey) CloseSession(_ context.Context, key, node string, session int) error {
@@ -92,18 +93,20 @@ func (s *toldSurvey) CloseSession(_ context.Context, key, node string, session i
 	return nil
 }
 
-func (s *toldSurvey) Forget(_ context.Context, key, what string) ([]view.Forgotten, []view.Silent, error) {
+func (s *toldSurvey) Forget(_ context.Context, key, what string) ([]inspect.Forgotten, []inspect.Silent, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forgotten = key + " " + what
 	if key == "none.test" {
-		return nil, nil, view.ErrNotThere
+		return nil, nil, inspect.ErrNotThere
 	}
-	return []view.Forgotten{{Key: key, Node: "node-1", Dropped: []string{"the rest of the host mx1.example.test until 12:34:56 (" +
+	return []inspect.Forgotten{{Key: key, Node: "node-1", Dropped: []string{"the rest of the host mx1.example.test " +
+		"until " +
+		"12:34:56 (" +
 		strings.Repeat("long ", 20) + ")", "the learned limit connections=2"}}, {Key: key, Node: "node-2"}}, s.silent, nil
 }
 
-func (s *toldSurvey) Trace(_ context.Context, _, _ string, after map[string]uint64) (found []view.TraceLine,
+func (s *toldSurvey) Trace(_ context.Context, _, _ string, after map[string]uint64) (found []inspect.TraceLine,
 	_ error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,27 +121,27 @@ func (s *toldSurvey) Trace(_ context.Context, _, _ string, after map[string]uint
 	return found, nil
 }
 
-func (s *toldSurvey) Verification(_ context.Context, id string) (view.Verification, error) {
+func (s *toldSurvey) Verification(_ context.Context, id string) (inspect.Verification, error) {
 	if s.waits.ID != id {
-		return view.Verification{}, view.ErrNotThere
+		return inspect.Verification{}, inspect.ErrNotThere
 	}
 	return s.waits, nil
 }
 
-func (s *toldSurvey) Health(context.Context) ([]view.Health, []view.Silent, error) {
+func (s *toldSurvey) Health(context.Context) ([]inspect.Health, []inspect.Silent, error) {
 	return nil, s.silent, nil
 }
 
-func (s *toldSurvey) Files(context.Context) ([]view.OtherFile, []view.Silent, error) {
+func (s *toldSurvey) Files(context.Context) ([]inspect.OtherFile, []inspect.Silent, error) {
 	return s.others, s.silent, nil
 }
 
-func (s *toldSurvey) ExplainRules(name string) (view.Explanation, error) {
-	return s.explain(view.Explanation{Key: name}), nil
+func (s *toldSurvey) ExplainRules(name string) (inspect.Explanation, error) {
+	return s.explain(inspect.Explanation{Key: name}), nil
 }
 
-func (s *toldSurvey) Explain(_ context.Context, name string) (view.Explanation, error) {
-	x := view.Explanation{Key: name, Notes: s.notes, Others: s.others, Silent: s.silent}
+func (s *toldSurvey) Explain(_ context.Context, name string) (inspect.Explanation, error) {
+	x := inspect.Explanation{Key: name, Notes: s.notes, Others: s.others, Silent: s.silent}
 	switch name {
 	case "small.test":
 		x.Domain, x.Key, x.Hosts = name, "example.test", []string{"mx1.example.test", "mx2.example.test"}
@@ -155,22 +158,22 @@ func (s *toldSurvey) Explain(_ context.Context, name string) (view.Explanation, 
 }
 
 // explain puts the fields of a key into its explanation.
-func (s *toldSurvey) explain(x view.Explanation) view.Explanation {
-	said := func(o throttle.Origin) view.Said {
-		return view.Said{Layer: o.Layer.String(), Name: o.Name, Where: o.Where, ID: o.ID, Author: o.Author,
+func (s *toldSurvey) explain(x inspect.Explanation) inspect.Explanation {
+	said := func(o throttle.Origin) inspect.Said {
+		return inspect.Said{Layer: o.Layer.String(), Name: o.Name, Where: o.Where, ID: o.ID, Author: o.Author,
 			Reason: o.Reason, Until: o.Until}
 	}
 	for _, e := range s.table.Explain(x.Key) {
-		field := view.ExplainedField{Field: e.Field.String(), Value: e.Text, Said: said(e.Said[len(e.Said)-1].Origin)}
+		field := inspect.ExplainedField{Field: e.Field.String(), Value: e.Text, Said: said(e.Said[len(e.Said)-1].Origin)}
 		for _, beaten := range slices.Backward(e.Said[:len(e.Said)-1]) {
-			field.Beaten = append(field.Beaten, view.SaidValue{Value: beaten.Text, Said: said(beaten.Origin)})
+			field.Beaten = append(field.Beaten, inspect.SaidValue{Value: beaten.Text, Said: said(beaten.Origin)})
 		}
 		x.Fields = append(x.Fields, field)
 	}
 	return x
 }
 
-func (s *toldSurvey) Record(context.Context) ([]view.Record, []view.Silent, error) {
+func (s *toldSurvey) Record(context.Context) ([]inspect.Record, []inspect.Silent, error) {
 	return nil, nil, nil
 }
 
@@ -180,7 +183,7 @@ type throttleBench struct {
 	survey  *toldSurvey
 	environ []string
 	book    *sqlstore.Store
-	replay  func(throttle, rules string) (view.Replayed, error)
+	replay  func(throttle, rules string) (inspect.Replayed, error)
 	fault   string // of the throttle file
 }
 
@@ -205,7 +208,7 @@ func newThrottleBench(t *testing.T) *throttleBench {
 		Log: slog.New(slog.DiscardHandler), Survey: b.survey, Throttle: table, Tuned: b.follow,
 		Limits:       ledger.Limits{Open: 100, Stored: 10 << 30, Unpaid: 1000},
 		ThrottleFile: func() admin.ThrottleFile { return admin.ThrottleFile{File: "throttle.toml", Fault: b.fault} },
-		ReplayThrottle: func(_ context.Context, throttle, rules string) (view.Replayed, error) {
+		ReplayThrottle: func(_ context.Context, throttle, rules string) (inspect.Replayed, error) {
 			return b.replay(throttle, rules)
 		}})
 	if err == nil {
@@ -257,7 +260,7 @@ func (b *throttleBench) follow() {
 // screen shows 80 columns, as a terminal does.
 type screen struct{ *bytes.Buffer }
 
-func (screen) columns() int { return columns }
+func (screen) Columns() int { return term.Columns }
 
 // piped runs a command of the operator whose output goes to another program.
 func (b *throttleBench) piped(args ...string) string {
@@ -287,7 +290,7 @@ func (b *throttleBench) run(ctx context.Context, args ...string) (stdout, stderr
 	err = root.ExecuteContext(ctx)
 	for line := range strings.Lines(out.String() + errs.String()) {
 		line = strings.TrimSuffix(line, "\n")
-		if n := utf8.RuneCountInString(line); n > columns && line[0] != '{' {
+		if n := utf8.RuneCountInString(line); n > term.Columns && line[0] != '{' {
 			b.t.Errorf("rollcall %q: %d columns: %q", args, n, line)
 		}
 		if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r == 0x7f }) {
@@ -406,8 +409,8 @@ func TestBeatenRulesAreMarked(t *testing.T) {
 func TestWhatAnExplanationCouldNotAsk(t *testing.T) {
 	b := newThrottleBench(t)
 	b.survey.notes = []string{"DNS could not be asked where mail for example.test goes: no name server answers."}
-	b.survey.others = []view.OtherFile{{Node: "node-2", Differs: true}, {Node: "node-3", Fault: "t.toml:1:1: no."}}
-	b.survey.silent = []view.Silent{{Node: "node-4", Why: "lost: it does not answer"}}
+	b.survey.others = []inspect.OtherFile{{Node: "node-2", Differs: true}, {Node: "node-3", Fault: "t.toml:1:1: no."}}
+	b.survey.silent = []inspect.Silent{{Node: "node-4", Why: "lost: it does not answer"}}
 	for _, command := range []string{"explain", "list"} {
 		out := strings.Join(strings.Fields(b.must("throttle", command, "example.test")), " ")
 		holds(t, out, "Other rules of a throttle file hold on node-2: ",
@@ -468,7 +471,7 @@ func TestWhatThrottleSetRefuses(t *testing.T) {
 	if err != nil || !strings.Contains(stderr, "check the spelling") {
 		t.Errorf("a typing error in the key: %v %q", err, stderr)
 	}
-	b.survey.sources = []view.Source{{Node: "node-1", Source: "192.0.2.7"}}
+	b.survey.sources = []inspect.Source{{Node: "node-1", Source: "192.0.2.7"}}
 	for key, warns := range map[string]bool{"source:192.0.2.7": false, "source:192.0.2.8": true,
 		"source:default": true} {
 		_, stderr, err := b.run(t.Context(), "throttle", "set", key, "rcpts_per_day=5", "--for", "1h",
@@ -496,8 +499,8 @@ func TestSomethingNarrowerGoesFirst(t *testing.T) {
 // an override that sets more.
 func TestPauseAndResume(t *testing.T) {
 	b := newThrottleBench(t)
-	b.survey.sources = []view.Source{{Source: "2001:db8::7"}}
-	pause := func(x view.Explanation) string { value, _ := fieldOf(&x, "pause"); return value }
+	b.survey.sources = []inspect.Source{{Source: "2001:db8::7"}}
+	pause := func(x inspect.Explanation) string { value, _ := fieldOf(&x, "pause"); return value }
 	for _, c := range []struct{ group, name, key string }{{"receivers", "example.test", "example.test"},
 		{"sources", "2001:DB8::7", "source:2001:db8::7"}, {"sources", "default", "source:"}} {
 		for word, want := range map[string]string{"pause": "yes", "drain": "drain"} {
@@ -558,15 +561,15 @@ func TestCandidatesAreTried(t *testing.T) {
 	}
 
 	asked := ""
-	b.replay = func(throttle, rules string) (view.Replayed, error) {
+	b.replay = func(throttle, rules string) (inspect.Replayed, error) {
 		asked = throttle + "|" + rules
-		return view.Replayed{Hours: 1.515, Asked: 12000, Same: 3, Warnings: []string{"a rule"}, Silent: []view.Silent{{
-			Node: "node-2", Why: "no answer"}}, Receivers: []view.ReceiverReplay{{Key: "example.test",
+		return inspect.Replayed{Hours: 1.515, Asked: 12000, Same: 3, Warnings: []string{"a rule"}, Silent: []inspect.Silent{{
+			Node: "node-2", Why: "no answer"}}, Receivers: []inspect.ReceiverReplay{{Key: "example.test",
 			Asked: 9000, Would: 4500,
 			Delay: 1800, Fired: map[string]int{"rcpt_rate": 55, "connections": 3, "pause": 0},
 			Unknown: "it may bear less",
-			Changes: []view.FieldChange{{Field: "rcpt_rate", Now: "4/s", Would: "1/s"}}}},
-			Verdicts: []view.VerdictChange{{Receiver: "example.test", Sample: "450 4.7.1 later\x1b[31m", Times: 7,
+			Changes: []inspect.FieldChange{{Field: "rcpt_rate", Now: "4/s", Would: "1/s"}}}},
+			Verdicts: []inspect.VerdictChange{{Receiver: "example.test", Sample: "450 4.7.1 later\x1b[31m", Times: 7,
 				Now: "greylist: ask again", Would: "busy: slow down"}}}, nil
 	}
 	out := b.must("throttle", "replay", loose)
@@ -589,8 +592,8 @@ func TestCandidatesAreTried(t *testing.T) {
 	if _, _, err := b.run(t.Context(), "throttle", "replay"); !isUsage(err) {
 		t.Errorf("nothing to try: %v", err)
 	}
-	b.replay = func(string, string) (view.Replayed, error) {
-		return view.Replayed{}, fmt.Errorf("%w: loose.toml:1:1: no", admin.ErrCandidate)
+	b.replay = func(string, string) (inspect.Replayed, error) {
+		return inspect.Replayed{}, fmt.Errorf("%w: loose.toml:1:1: no", admin.ErrCandidate)
 	}
 	if _, _, err := b.run(t.Context(), "throttle", "replay", loose); err == nil ||
 		err.Error() != "loose.toml:1:1: no" {
@@ -602,8 +605,8 @@ func TestCandidatesAreTried(t *testing.T) {
 // yet, and sources; and fields also without a node.
 func TestShellsAreOfferedWhatThereIs(t *testing.T) {
 	b := newThrottleBench(t)
-	b.survey.receivers = []view.Receivers{{Receivers: []view.Receiver{{Key: "mx.alive.test", State: "asking"}}}}
-	b.survey.sources = []view.Source{{Source: "192.0.2.7", State: "used", Node: "node-1"}}
+	b.survey.receivers = []inspect.Receivers{{Receivers: []inspect.Receiver{{Key: "mx.alive.test", State: "asking"}}}}
+	b.survey.sources = []inspect.Source{{Source: "192.0.2.7", State: "used", Node: "node-1"}}
 	complete := func(b *throttleBench, args ...string) string {
 		out, _, err := b.run(t.Context(), append([]string{"__complete"}, args...)...)
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -19,8 +18,11 @@ import (
 	trace "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	spans "rollcall/actors/span"
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/node"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
+	spans "rollcall/ledger/tracing"
 )
 
 // otlp is a collector of spans that keeps what it gets.
@@ -100,40 +102,40 @@ func TestTracesTellWhatTookTimeAndNoAddress(t *testing.T) {
 }
 
 // sendFile has a file verified as a customer does.
-func sendFile(t *testing.T, n *node, folder, file string, credits int64) (id, key, target string) {
+func sendFile(t *testing.T, n *node.Node, folder, file string, credits int64) (id, key, target string) {
 	t.Helper()
-	token, err := readToken(folder)
+	token, err := client.ReadToken(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tenant, err := openTenant(t.Context(), newAdminClient(n.AdminURL, token), tenantOptions{
-		file: filepath.Join(folder, "tenant.json"), workspace: "traced", credits: credits})
+	tenant, err := client.OpenTenant(t.Context(), client.NewAdmin(n.AdminURL, token), client.TenantOptions{
+		File: filepath.Join(folder, "tenant.json"), Workspace: "traced", Credits: credits})
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := newAPIClient(n.APIURL, tenant.Key, func(string) {})
-	made, err := client.create(t.Context(), uuid.New(), int64(len(file)), "a.csv")
+	customer := client.NewAPI(n.APIURL, tenant.Key, func(string) {})
+	made, err := customer.Create(t.Context(), uuid.New(), int64(len(file)), "a.csv")
 	if err != nil {
 		t.Fatal(err)
 	}
 	reader := strings.NewReader(file)
-	if err := client.upload(t.Context(), made.Upload.URL, reader, reader.Size(), func(int64) {}); err != nil {
+	if err := customer.Upload(t.Context(), made.Upload.URL, reader, reader.Size(), func(int64) {}); err != nil {
 		t.Fatal(err)
 	}
 	within := time.Now().Add(time.Minute)
 	for {
-		d, wait, err := client.detail(t.Context(), made.ID)
+		d, wait, err := customer.Detail(t.Context(), made.ID)
 		if err != nil || time.Now().After(within) {
 			t.Fatalf("not final: %+v, %v", d, err)
 		}
 		if d.Status == "completed" {
 			break
 		}
-		if err := sleep(t.Context(), min(wait, 200*time.Millisecond)); err != nil {
+		if err := term.Sleep(t.Context(), min(wait, 200*time.Millisecond)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := client.results(t.Context(), made.ID, io.Discard); err != nil {
+	if err := writeResults(t.Context(), customer, made.ID, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	return made.ID, tenant.Key, made.Upload.URL
@@ -179,15 +181,5 @@ func (o *otlp) check(t *testing.T, id string, addresses int64) {
 		if !parents[wanted] {
 			t.Errorf("nothing is %s; there are %v", wanted, parents)
 		}
-	}
-}
-
-func TestTracingIsOffByDefault(t *testing.T) {
-	n := &node{}
-	if err := n.startTracing(t.Context(), config.Default(), uuid.New(), slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
-	}
-	if n.tracer != nil || len(n.stops) != 0 {
-		t.Error("something is traced")
 	}
 }

@@ -16,7 +16,7 @@ import (
 // and with another one waiting, and takes that back: both are completed, and nothing is asked
 // twice that was settled.
 func TestADrainedNodeTakesWorkAgain(t *testing.T) {
-	aWholeNode(t)
+	effort.NotShort(t, "a whole node")
 	effort.Children(t)
 	t.Parallel()
 	lab, r, _ := pacedServerRig(t, postgres.New(t, postgres.Options{}), "undrain")

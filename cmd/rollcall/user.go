@@ -1,22 +1,23 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"net/url"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/http/admin"
 )
 
 func newUser(e environment) *cobra.Command {
 	c := asGroup(&cobra.Command{
 		Use: "user", Short: "Invite people to the pages, list them, and end what they may do",
-		Long: "People sign in to the pages of a node with an email and a password. Rollcall sends no mail: an invitation is a\n" +
+		Long: "People sign in to the pages of a node with an email and a password. Rollcall sends no mail: an invitation " +
+			"is a\n" +
 			"link that you pass on. It can be used once, within 72 hours.",
 	})
 	node := addAdminFlags(c, e)
@@ -27,56 +28,41 @@ func newUser(e environment) *cobra.Command {
 
 func newUserInvite(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
-		Use:     "invite --workspace ID EMAIL",
-		Short:   "Make a link with which somebody joins a workspace",
-		Long:    "Make a link with which somebody joins a workspace, and print it. Whoever has the link can use it, so pass it on\nwhere nobody else reads it.",
+		Use:   "invite --workspace ID EMAIL",
+		Short: "Make a link with which somebody joins a workspace",
+		Long: "Make a link with which somebody joins a workspace, and print it. Whoever has the link can use it, so " +
+			"pass it on\nwhere nobody else reads it.",
 		Example: "  rollcall user invite --workspace 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --role owner anna@example.com",
 		Args:    wantArgs("EMAIL"),
 	}
-	workspace, asJSON := workspaceFlag(c), jsonFlag(c)
-	role := c.Flags().String("role", "member", "viewer (sees), member (also uploads, checks and cancels) or owner (also keys, people and the log)")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := node.client()
-		if err != nil {
-			return err
-		}
-		l, err := client.invite(c.Context(), *workspace, args[0], *role)
-		if err != nil {
-			return err
-		}
-		return printLink(c.OutOrStdout(), c.ErrOrStderr(), l, *asJSON)
-	}
-	return c
+	workspace := workspaceFlag(c)
+	role := c.Flags().String("role", "member", "viewer (sees), member (also uploads, checks and cancels) or owner (also "+
+		"keys, people and the log)")
+	return adminCommand(node, c, func(client *client.Admin, args []string) (l admin.UserLink, err error) {
+		return client.Invite(c.Context(), *workspace, args[0], *role)
+	}, func(w io.Writer, l admin.UserLink) error {
+		return printLink(w, c.ErrOrStderr(), l)
+	})
 }
 
 func newUserPassword(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "password EMAIL",
 		Short: "Make a link with which somebody sets their password anew",
-		Long: "Make a link with which somebody sets their password anew, and print it. Using it ends all their sessions; an\n" +
+		Long: "Make a link with which somebody sets their password anew, and print it. Using it ends all their sessions; " +
+			"an\n" +
 			"older link of this kind ends at once.",
 		Args: wantArgs("EMAIL"),
 	}
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := node.client()
-		if err != nil {
-			return err
-		}
-		l, err := client.passwordLink(c.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		return printLink(c.OutOrStdout(), c.ErrOrStderr(), l, *asJSON)
-	}
-	return c
+	return adminCommand(node, c, func(client *client.Admin, args []string) (l admin.UserLink, err error) {
+		return client.PasswordLink(c.Context(), args[0])
+	}, func(w io.Writer, l admin.UserLink) error {
+		return printLink(w, c.ErrOrStderr(), l)
+	})
 }
 
 // printLink shows a link, once.
-func printLink(w, notes io.Writer, l admin.UserLink, asJSON bool) error {
-	if asJSON {
-		return printJSON(w, l)
-	}
+func printLink(w, notes io.Writer, l admin.UserLink) error {
 	fmt.Fprintf(notes, "Pass the link on now: it is not shown again. It can be used once, until %s.\n",
 		time.Time(l.ExpiresAt).UTC().Format("2006-01-02 15:04 UTC"))
 	_, err := fmt.Fprintln(w, l.URL)
@@ -92,7 +78,7 @@ func newUserList(node *adminFlags) *cobra.Command {
 		if *workspace != "" {
 			id, err := uuid.Parse(*workspace)
 			if err != nil {
-				return usageError{fmt.Sprintf("--workspace %q is not an id: see `rollcall workspace list`", *workspace)}
+				return term.UsageError(fmt.Sprintf("--workspace %q is not an id: see `rollcall workspace list`", *workspace))
 			}
 			path = "/v1/workspaces/" + id.String() + "/members"
 		}
@@ -100,12 +86,12 @@ func newUserList(node *adminFlags) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		found, err := client.users(c.Context(), path)
+		found, err := client.Users(c.Context(), path)
 		if err != nil {
 			return err
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), admin.UserPage{Users: found})
+			return term.PrintJSON(c.OutOrStdout(), admin.UserPage{Users: found})
 		}
 		return printUsers(c.OutOrStdout(), found, *workspace != "")
 	}
@@ -135,11 +121,12 @@ func printUsers(w io.Writer, users []admin.UserLine, members bool) error {
 			rows[i] = append(rows[i], u.Role, seen)
 		}
 	}
-	return printTable(w, head, rows)
+	return term.PrintTable(w, head, rows)
 }
 
 func newUserDisable(node *adminFlags) *cobra.Command {
-	return userSwitch(node, "disable EMAIL", "Keep somebody from signing in; their sessions and links end within 5 seconds", true)
+	return userSwitch(node, "disable EMAIL", "Keep somebody from signing in; their sessions and links end within 5 "+
+		"seconds", true)
 }
 
 func newUserEnable(node *adminFlags) *cobra.Command {
@@ -149,47 +136,30 @@ func newUserEnable(node *adminFlags) *cobra.Command {
 // userSwitch is a command that disables a user or enables them again.
 func userSwitch(node *adminFlags, use, short string, disabled bool) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, Args: wantArgs("EMAIL")}
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := node.client()
-		if err != nil {
-			return err
-		}
-		var u admin.UserLine
-		if err := client.ask(c.Context(), "POST", "/v1/users/disable", map[string]any{"email": args[0], "disabled": disabled},
-			&u); err != nil {
-			return err
-		}
-		if *asJSON {
-			return printJSON(c.OutOrStdout(), u)
-		}
-		return printUsers(c.OutOrStdout(), []admin.UserLine{u}, false)
-	}
-	return c
+	return adminCommand(node, c, func(client *client.Admin, args []string) (u admin.UserLine, err error) {
+		return u, client.Ask(c.Context(), "POST", "/v1/users/disable", map[string]any{"email": args[0], "disabled": disabled},
+			&u)
+	}, func(w io.Writer, u admin.UserLine) error {
+		return printUsers(w, []admin.UserLine{u}, false)
+	})
+}
+
+// endedSessions is what the node answers.
+type endedSessions struct {
+	Email string `json:"email"`
+	Ended int    `json:"ended"`
 }
 
 func newUserEndSessions(node *adminFlags) *cobra.Command {
-	c := &cobra.Command{Use: "end-sessions EMAIL", Short: "Sign somebody out everywhere, within 5 seconds", Args: wantArgs("EMAIL")}
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := node.client()
-		if err != nil {
-			return err
-		}
-		var out struct {
-			Email string `json:"email"`
-			Ended int    `json:"ended"`
-		}
-		if err := client.ask(c.Context(), "POST", "/v1/users/end-sessions", map[string]string{"email": args[0]}, &out); err != nil {
-			return err
-		}
-		if *asJSON {
-			return printJSON(c.OutOrStdout(), out)
-		}
-		_, err = fmt.Fprintf(c.OutOrStdout(), "%d sessions of %s ended.\n", out.Ended, printable(out.Email))
+	c := &cobra.Command{Use: "end-sessions EMAIL", Short: "Sign somebody out everywhere, within 5 seconds",
+		Args: wantArgs("EMAIL")}
+	return adminCommand(node, c, func(client *client.Admin, args []string) (out endedSessions, err error) {
+		return out, client.Ask(c.Context(), "POST", "/v1/users/end-sessions", map[string]string{"email": args[0]},
+			&out)
+	}, func(w io.Writer, out endedSessions) error {
+		_, err := fmt.Fprintf(w, "%d sessions of %s ended.\n", out.Ended, term.Printable(out.Email))
 		return err
-	}
-	return c
+	})
 }
 
 // signsInWith says how somebody signs in; "" where it was not asked.
@@ -213,52 +183,15 @@ func newUserResetTOTP(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "reset-totp EMAIL",
 		Short: "Ask somebody for no codes any more when they sign in, and sign them out everywhere",
-		Long: "Ask somebody for no codes any more when they sign in, because their app and their recovery codes are lost. It\n" +
+		Long: "Ask somebody for no codes any more when they sign in, because their app and their recovery codes are lost. " +
+			"It\n" +
 			"signs them out everywhere. Make sure first that it is them who asks: their password alone then signs them in.",
 		Args: wantArgs("EMAIL"),
 	}
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := node.client()
-		if err != nil {
-			return err
-		}
-		var u admin.UserLine
-		if err := client.ask(c.Context(), "POST", "/v1/users/reset-totp", map[string]string{"email": args[0]}, &u); err != nil {
-			return err
-		}
-		if *asJSON {
-			return printJSON(c.OutOrStdout(), u)
-		}
-		return printUsers(c.OutOrStdout(), []admin.UserLine{u}, false)
-	}
-	return c
-}
-
-func (c *adminClient) invite(ctx context.Context, workspace, email, role string) (l admin.UserLink, err error) {
-	return l, c.ask(ctx, "POST", "/v1/workspaces/"+workspace+"/invitations", map[string]string{"email": email, "role": role}, &l)
-}
-
-func (c *adminClient) passwordLink(ctx context.Context, email string) (l admin.UserLink, err error) {
-	return l, c.ask(ctx, "POST", "/v1/users/password", map[string]string{"email": email}, &l)
-}
-
-// users reads all pages of a list of users.
-func (c *adminClient) users(ctx context.Context, path string) (all []admin.UserLine, err error) {
-	all = []admin.UserLine{}
-	for after := ""; ; {
-		var page admin.UserPage
-		to := path
-		if after != "" {
-			to += "?after=" + url.QueryEscape(after)
-		}
-		if err := c.ask(ctx, "GET", to, nil, &page); err != nil {
-			return nil, err
-		}
-		all = append(all, page.Users...)
-		if page.Next == "" {
-			return all, nil
-		}
-		after = page.Next
-	}
+	return adminCommand(node, c, func(client *client.Admin, args []string) (u admin.UserLine, err error) {
+		return u, client.Ask(c.Context(), "POST", "/v1/users/reset-totp", map[string]string{"email": args[0]},
+			&u)
+	}, func(w io.Writer, u admin.UserLine) error {
+		return printUsers(w, []admin.UserLine{u}, false)
+	})
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/cmd/rollcall/client"
 	"rollcall/http/dashboard/signin/totp"
 )
 
@@ -75,7 +76,8 @@ func accept(t *testing.T, link, password string) string {
 // signInTo gives email and password.
 func signInTo(t *testing.T, api, email, password string) (status int, text, session string) {
 	t.Helper()
-	return pageOf(t, "POST", api+"/sign-in", "", url.Values{"form": {uuid.NewString()}, "email": {email}, "password": {password}})
+	return pageOf(t, "POST", api+"/sign-in", "", url.Values{"form": {uuid.NewString()}, "email": {email},
+		"password": {password}})
 }
 
 // switchOn switches codes on for somebody.
@@ -131,14 +133,15 @@ func TestPeopleAreInvitedAndSignedOut(t *testing.T) {
 		}
 	}
 	owner := accept(t, strings.TrimSpace(node.waitFor("/link/")), "the password of the first one")
-	var all struct{ Workspaces []workspaceView }
+	var all struct{ Workspaces []client.Workspace }
 	ask(&all, "workspace", "list")
 	if len(all.Workspaces) != 1 {
 		t.Fatalf("workspaces: %+v", all)
 	}
 	workspace := all.Workspaces[0].ID
 	list := api + "/w/" + workspace
-	if status, text, _ := pageOf(t, "GET", list, owner, nil); status != 200 || !strings.Contains(text, "1\u202f000\u202f000") {
+	if status, text, _ := pageOf(t, "GET", list, owner, nil); status != 200 || !strings.Contains(text,
+		"1\u202f000\u202f000") {
 		t.Errorf("the workspace of serve --dev: %d without its credits", status)
 	}
 	code, link, stderr := c.run("user", "invite", "--workspace", workspace, "--role", "viewer", "anna@example.com")
@@ -152,7 +155,8 @@ func TestPeopleAreInvitedAndSignedOut(t *testing.T) {
 			Disabled    bool
 		}
 	}
-	if ask(&found, "user", "list", "--workspace", workspace); len(found.Users) != 2 || found.Users[0].Email != "anna@example.com" ||
+	if ask(&found, "user", "list", "--workspace", workspace); len(found.Users) != 2 ||
+		found.Users[0].Email != "anna@example.com" ||
 		found.Users[0].Role != "viewer" || found.Users[1].Role != "owner" {
 		t.Errorf("user list: %+v", found)
 	}
@@ -189,14 +193,17 @@ func TestPeopleAreInvitedAndSignedOut(t *testing.T) {
 	if ask(&reset, "user", "reset-totp", "anna@example.com"); reset.HasCodes {
 		t.Errorf("reset-totp: %+v", reset)
 	}
-	if status, _, session := signInTo(t, api, "anna@example.com", "a new password of hers"); status != 303 || session == "" {
+	if status, _, session := signInTo(t, api, "anna@example.com", "a new password of hers"); status != 303 ||
+		session == "" {
 		t.Errorf("after reset-totp the password alone: %d", status)
 	}
 	if ask(&disabled, "user", "enable", "anna@example.com"); disabled.Disabled {
 		t.Errorf("enable: %+v", disabled)
 	}
-	for _, wrong := range [][]string{{"user", "disable", "nobody@example.com"}, {"user", "password", "nobody@example.com"}, {"user", "reset-totp", "nobody@example.com"},
-		{"user", "invite", "--workspace", workspace, "no-email"}, {"user", "invite", "--workspace", workspace, "--role", "king", "a@b.test"}} {
+	for _, wrong := range [][]string{{"user", "disable", "nobody@example.com"}, {"user", "password",
+		"nobody@example.com"}, {"user", "reset-totp", "nobody@example.com"},
+		{"user", "invite", "--workspace", workspace, "no-email"}, {"user", "invite", "--workspace", workspace, "--role",
+			"king", "a@b.test"}} {
 		if code, _, stderr := c.run(wrong...); code != exitFailed || strings.Contains(stderr, "/v1/") {
 			t.Errorf("rollcall %q: code %d, %s", wrong, code, stderr)
 		}
@@ -210,7 +217,8 @@ func TestThereAreNoPagesWhenTheyAreOff(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	node, api := startDev(c, "ROLLCALL_DASHBOARD_ENABLED=false")
-	if status, text, _ := pageOf(t, "GET", api+"/sign-in", "", nil); status != 404 || !strings.Contains(text, "route_not_found") {
+	if status, text, _ := pageOf(t, "GET", api+"/sign-in", "", nil); status != 404 || !strings.Contains(text,
+		"route_not_found") {
 		t.Errorf("sign-in: %d %s", status, text)
 	}
 	code, _, stderr := c.run("user", "invite", "--workspace", uuid.NewString(), "a@b.test")
@@ -228,18 +236,21 @@ func TestAProviderIsCheckedAndMayBeAway(t *testing.T) {
 	c := newCLI(t)
 	secret := filepath.Join(c.folder, c.write("oidc.secret", "the secret of the client\n"))
 	away := fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
-	file := c.write("node.toml", fmt.Sprintf("[dashboard]\noidc_issuer = %q\noidc_client_id = \"rollcall\"\noidc_secret_file = %q\n"+
+	file := c.write("node.toml", fmt.Sprintf("[dashboard]\noidc_issuer = %q\noidc_client_id = "+
+		"\"rollcall\"\noidc_secret_file = %q\n"+
 		"oidc_name = \"Acme login\"\n", away, secret))
 	asks := [][]string{{"config", "check", file}, {"doctor", "--config", file}, {"serve", "--config", file}}
 	refused := func(want string) {
 		t.Helper()
 		for _, args := range asks {
-			if code, _, stderr := c.run(args...); code != exitFailed || !strings.Contains(stderr, "dashboard.oidc_secret_file: "+want) {
+			if code, _, stderr := c.run(args...); code != exitFailed || !strings.Contains(stderr,
+				"dashboard.oidc_secret_file: "+want) {
 				t.Errorf("rollcall %q: code %d, %s, want %q", args, code, stderr, want)
 			}
 		}
 	}
-	c.environ = []string{fmt.Sprintf("ROLLCALL_ADMIN_LISTEN=127.0.0.1:%d", freePort(t)), "ROLLCALL_HTTP_LISTEN=127.0.0.1:0",
+	c.environ = []string{fmt.Sprintf("ROLLCALL_ADMIN_LISTEN=127.0.0.1:%d", freePort(t)),
+		"ROLLCALL_HTTP_LISTEN=127.0.0.1:0",
 		"ROLLCALL_UPLOAD_LISTEN=127.0.0.1:0"}
 	if err := os.Chmod(secret, 0o640); err != nil {
 		t.Fatal(err)
@@ -253,10 +264,12 @@ func TestAProviderIsCheckedAndMayBeAway(t *testing.T) {
 	}
 	node, api := startDev(c, "ROLLCALL_DASHBOARD_OIDC_ISSUER="+away, "ROLLCALL_DASHBOARD_OIDC_CLIENT_ID=rollcall",
 		"ROLLCALL_DASHBOARD_OIDC_SECRET_FILE="+secret, "ROLLCALL_DASHBOARD_OIDC_NAME=Acme login")
-	if status, text, _ := pageOf(t, "GET", api+"/sign-in", "", nil); status != 200 || !strings.Contains(text, "Sign in with Acme login") {
+	if status, text, _ := pageOf(t, "GET", api+"/sign-in", "", nil); status != 200 || !strings.Contains(text,
+		"Sign in with Acme login") {
 		t.Errorf("sign-in: %d %s", status, text)
 	}
-	if status, text, _ := pageOf(t, "GET", api+"/oidc/start", "", nil); status != 503 || !strings.Contains(text, "Acme login isn&#39;t answering") {
+	if status, text, _ := pageOf(t, "GET", api+"/oidc/start", "", nil); status != 503 || !strings.Contains(text,
+		"Acme login isn&#39;t answering") {
 		t.Errorf("the provider is away: %d %s", status, text)
 	}
 	if code := node.stop(syscall.SIGTERM); code != exitDone {

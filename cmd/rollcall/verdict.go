@@ -1,37 +1,32 @@
 package main
 
 import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/node"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
+	"rollcall/ledger"
+	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/verdict"
 )
-
-// loadRules gives the rules in effect: those that come with the program and, before
-// them, those of the operator's file. Only the file of the default name may be absent.
-func loadRules(c config.Verdict) (*verdict.Rules, error) {
-	if c.File == "" {
-		return verdict.Builtin(), nil
-	}
-	rules, err := verdict.LoadFile(c.File)
-	if errors.Is(err, fs.ErrNotExist) {
-		if c.File == config.Default().Verdict.File {
-			return verdict.Builtin(), nil
-		}
-		return nil, fmt.Errorf("there is no file %s: check verdict.file: %w", c.File, err)
-	}
-	return rules, err
-}
 
 func newVerdict(e environment) *cobra.Command {
 	c := asGroup(&cobra.Command{
@@ -56,7 +51,7 @@ func newVerdictList() *cobra.Command {
 	file, asJSON := rulesFlag(c), jsonFlag(c)
 	scope := c.Flags().String("scope", "", "only the rules for the receivers under this suffix, such as google.com")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		rules, err := loadRules(config.Verdict{File: *file})
+		rules, err := node.LoadRules(config.Verdict{File: *file})
 		if err != nil {
 			return err
 		}
@@ -68,14 +63,14 @@ func newVerdictList() *cobra.Command {
 			}
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), list)
+			return term.PrintJSON(c.OutOrStdout(), list)
 		}
 		rows := make([][]string, len(list))
 		for i, r := range list {
 			rows[i] = []string{r.ID, shortList(r.Scope, "any"), shortList(r.Stage, ""), shortList(r.Code, "refusals"),
 				shortList(r.Enhanced, "any"), shortList(r.Words, "any"), saysOf(r), r.Reason, r.Source, r.Date}
 		}
-		return printTable(c.OutOrStdout(), []string{"RULE", "SCOPE", "STAGE", "CODE", "ENHANCED", "WORDS", "SAYS",
+		return term.PrintTable(c.OutOrStdout(), []string{"RULE", "SCOPE", "STAGE", "CODE", "ENHANCED", "WORDS", "SAYS",
 			"REASON", "SOURCE", "DATE"}, rows)
 	}
 	return c
@@ -124,7 +119,7 @@ type changeView struct {
 func newVerdictCheck() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check FILE",
-		Short: "Check a file with rules of your own: exit 1 with each fault, or what it would change",
+		Short: "Validate a rule file; list errors (exit 1) or the verdicts it would change",
 		Args:  wantArgs("FILE"),
 	}
 	asJSON := jsonFlag(c)
@@ -142,7 +137,7 @@ func newVerdictCheck() *cobra.Command {
 			changes[i] = changeView{change.Sample, viewVerdict(rules, change.Was), viewVerdict(rules, change.Now)}
 		}
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), map[string]any{"rules": own, "changes": changes})
+			return term.PrintJSON(c.OutOrStdout(), map[string]any{"rules": own, "changes": changes})
 		}
 		out := c.OutOrStdout()
 		fmt.Fprintf(out, "%s is fine: %d rules\n", args[0], own)
@@ -214,11 +209,11 @@ func newVerdictJudge() *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
 		switch {
 		case len(args) == 0 && *replies == "":
-			return usageError{`REPLY is missing: write it like "550 5.1.1 User unknown", or name a --file`}
+			return term.UsageError(`REPLY is missing: write it like "550 5.1.1 User unknown", or name a --file`)
 		case len(args) > 0 && *replies != "":
-			return usageError{"REPLY and --file are both there: leave one out"}
+			return term.UsageError("REPLY and --file are both there: leave one out")
 		}
-		rules, err := loadRules(config.Verdict{File: *file})
+		rules, err := node.LoadRules(config.Verdict{File: *file})
 		if err != nil {
 			return err
 		}
@@ -228,20 +223,20 @@ func newVerdictJudge() *cobra.Command {
 		}
 		if *address != "" {
 			if raw.Address, err = smtp.ParseAddress(*address); err != nil {
-				return usageError{err.Error()}
+				return term.UsageError(err.Error())
 			}
 		}
 		if *replies != "" {
 			return judgeFile(c, rules, raw, *replies, *asJSON)
 		}
 		if raw.Reply, err = verdict.ParseReply(strings.Join(args, " / ")); err != nil {
-			return usageError{err.Error()}
+			return term.UsageError(err.Error())
 		}
 		attempt := evidence.Note(raw)
 		view := viewVerdict(rules, rules.Judge(attempt))
 		view.Text = attempt.Text
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), view)
+			return term.PrintJSON(c.OutOrStdout(), view)
 		}
 		return printVerdict(c.OutOrStdout(), view)
 	}
@@ -254,7 +249,7 @@ func parseStage(name string) (smtp.Stage, error) {
 			return s, nil
 		}
 	}
-	return smtp.StageNone, usageError{fmt.Sprintf("%q is no stage: write greeting, hello, tls, mail or rcpt", name)}
+	return smtp.StageNone, term.UsageError(fmt.Sprintf("%q is no stage: write greeting, hello, tls, mail or rcpt", name))
 }
 
 func printVerdict(w io.Writer, v verdictView) error {
@@ -267,5 +262,253 @@ func printVerdict(w io.Writer, v verdictView) error {
 	if v.Bare {
 		outcome += ", if another address of the domain is accepted soon after; else asked again"
 	}
-	return printTable(w, []string{"outcome", outcome}, rows)
+	return term.PrintTable(w, []string{"outcome", outcome}, rows)
+}
+
+const (
+	// replyLineMax bounds a line of a file of replies.
+	replyLineMax = 64 << 10
+
+	// faultsNamed bounds the lines that an error names.
+	faultsNamed = 5
+)
+
+// fileVerdict is what one line of a file is taken for.
+type fileVerdict struct {
+	Line int `json:"line"`
+	verdictView
+}
+
+// judgeFile judges the replies of a file, one in each line, and prints a line for each and how many there are of
+// each kind. Empty lines and those that begin with # are left out. An error names the lines that are no replies; the
+// others are judged all the same.
+func judgeFile(c *cobra.Command, rules *verdict.Rules, raw evidence.Raw, name string, asJSON bool) error {
+	in := c.InOrStdin()
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return fmt.Errorf("open the file of replies: %w: check the path", err)
+		}
+		defer file.Close()
+		in = file
+	}
+	out := bufio.NewWriter(c.OutOrStdout())
+	kinds, number, faults, named := map[string]int{}, 0, 0, []string{}
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, replyLineMax)
+	for lines.Scan() {
+		number++
+		text := strings.TrimSpace(lines.Text())
+		if text == "" || text[0] == '#' {
+			continue
+		}
+		attempt, err := noteLine(raw, text)
+		if err != nil {
+			if faults++; faults <= faultsNamed {
+				named = append(named, fmt.Sprintf("line %d: %v", number, err))
+			}
+			continue
+		}
+		view := viewVerdict(rules, rules.Judge(attempt))
+		view.Text = attempt.Text
+		kinds[view.Says]++
+		if err := printFileVerdict(out, fileVerdict{number, view}, asJSON); err != nil {
+			return err
+		}
+	}
+	if !asJSON && len(kinds) > 0 {
+		fmt.Fprintln(out)
+		for _, says := range slices.Sorted(maps.Keys(kinds)) {
+			fmt.Fprintf(out, "%6s  %s\n", term.Grouped(int64(kinds[says])), says)
+		}
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("line %d: %w: a line has at most %d bytes", number+1, err, replyLineMax)
+	}
+	if faults > 0 {
+		return fmt.Errorf("lines that are no replies: %d; %s", faults, strings.Join(named, "; "))
+	}
+	return nil
+}
+
+// noteLine makes an attempt of "REPLY", "STAGE | REPLY" or "STAGE@HOST | REPLY".
+func noteLine(raw evidence.Raw, text string) (evidence.Attempt, error) {
+	var err error
+	if head, rest, found := strings.Cut(text, " | "); found {
+		stage, host, _ := strings.Cut(head, "@")
+		if raw.Stage, err = parseStage(stage); err != nil {
+			return evidence.Attempt{}, err
+		}
+		if host != "" {
+			raw.Host = host
+		}
+		text = rest
+	}
+	if raw.Reply, err = verdict.ParseReply(text); err != nil {
+		return evidence.Attempt{}, err
+	}
+	return evidence.Note(raw), nil
+}
+
+// printFileVerdict prints one line; what doesn't fit is cut.
+func printFileVerdict(w io.Writer, v fileVerdict, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(w).Encode(v)
+	}
+	const wide = 29
+	text := []rune(v.Text)
+	if len(text) > wide {
+		text = append(text[:wide-1], '…')
+	}
+	_, err := fmt.Fprintf(w, "%6d  %-42s %s\n", v.Line, v.Says, string(text))
+	return err
+}
+
+const (
+	// unknownFiles bounds the verifications that are read, unknownReplies the replies that are told apart. Guess.
+	unknownFiles, unknownReplies = 1000, 20_000
+
+	unknownShown = 50 // replies that are listed by default
+)
+
+// unknownReply is a reply that no rule took, without addresses.
+type unknownReply struct {
+	Reply string           `json:"reply"` // as "verdict judge --file" reads it
+	Count int64            `json:"count"`
+	Ended map[string]int64 `json:"ended"` // addresses by their outcome
+}
+
+func newVerdictUnknown(e environment) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "unknown",
+		Short: "List the replies of the last days that no rule took, the most frequent first",
+		Long: "List the replies of the last days that no rule took, the most frequent first.\n\n" +
+			"The ledger is read; what is stored is judged by the rules of now. Above each reply stands how often it came\n" +
+			"and what its addresses ended as. Addresses are taken out. The list is what verdict judge --file reads.",
+		Example: "  rollcall verdict unknown --days 3 > replies.txt\n  rollcall verdict judge --file replies.txt",
+		Args:    wantArgs(),
+	}
+	from, asJSON := addLedgerFlags(c, e), jsonFlag(c)
+	days := c.Flags().Int("days", 7, "how many days back, by when a file was created")
+	most := c.Flags().Int("limit", unknownShown, "list so many replies")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if *days < 1 || *most < 1 {
+			return term.UsageError("--days and --limit are 1 or more")
+		}
+		if c.Flags().Changed("admin") {
+			return term.UsageError("only the ledger has the replies: give --ledger or --config in place of --admin")
+		}
+		return from.itself(opened(c.Context(), func(book *sqlstore.Store, conf config.Config, _ reading) error {
+			rules, err := node.LoadRules(conf.Verdict)
+			if err != nil {
+				return err
+			}
+			ids, err := book.VerificationsSince(c.Context(), time.Now().AddDate(0, 0, -*days), unknownFiles)
+			if err != nil {
+				return err
+			}
+			u := unknown{rules: rules, found: map[string]*unknownReply{}}
+			for _, id := range ids {
+				if err := u.read(c.Context(), book, id); err != nil {
+					return err
+				}
+			}
+			list := u.list()[:min(*most, len(u.found))]
+			if !*asJSON {
+				return printUnknown(c.OutOrStdout(), list)
+			}
+			for _, r := range list {
+				if err := term.PrintJSON(c.OutOrStdout(), r); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+	}
+	return c
+}
+
+// unknown collects the replies that no rule took.
+type unknown struct {
+	rules *verdict.Rules
+	found map[string]*unknownReply
+}
+
+// read adds those of one verification. One whose results are erased has none.
+func (u *unknown) read(ctx context.Context, book *sqlstore.Store, id uuid.UUID) error {
+	_, err := book.Evidence(ctx, id, 0, u.settlement)
+	if errors.Is(err, ledger.ErrResultsExpired) || errors.Is(err, ledger.ErrNoSuchVerification) {
+		return nil
+	}
+	return err
+}
+
+func (u *unknown) settlement(k ledger.Kept) error {
+	if len(k.Evidence) == 0 {
+		return nil
+	}
+	outcomes := make(map[int64]smtp.Outcome, k.Results.Len())
+	for i, ordinal := range k.Results.Ordinals {
+		outcomes[ordinal] = k.Results.Outcomes[i]
+	}
+	return evidence.Unpack(k.Evidence, func(e evidence.Entry) error {
+		u.add(e.Case, outcomes[e.Ordinal])
+		return nil
+	})
+}
+
+// add counts the attempts of one address, and the address once for each reply.
+func (u *unknown) add(c evidence.Case, ended smtp.Outcome) {
+	told := map[string]bool{}
+	for _, a := range c.Attempts {
+		if v := u.rules.Judge(a); a.Code == 0 || !v.Unread() {
+			continue
+		}
+		key := replyLine(a)
+		reply := u.found[key]
+		if reply == nil {
+			if len(u.found) == unknownReplies {
+				continue
+			}
+			reply = &unknownReply{Reply: key, Ended: map[string]int64{}}
+			u.found[key] = reply
+		}
+		reply.Count++
+		if !told[key] {
+			told[key] = true
+			reply.Ended[ended.String()]++
+		}
+	}
+}
+
+// replyLine gives an attempt as a line that noteLine reads.
+func replyLine(a evidence.Attempt) string {
+	return fmt.Sprintf("%s@%s | %s", a.Stage, a.Host,
+		strings.Join(strings.Fields(fmt.Sprintf("%d %s %s", a.Code, a.Enhanced, a.Text)), " "))
+}
+
+// list gives what was found, the most frequent first.
+func (u *unknown) list() []*unknownReply {
+	return slices.SortedFunc(maps.Values(u.found), func(a, b *unknownReply) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reply, b.Reply))
+	})
+}
+
+func printUnknown(w io.Writer, list []*unknownReply) error {
+	var b strings.Builder
+	if len(list) == 0 {
+		b.WriteString("# no such reply\n")
+	}
+	for _, r := range list {
+		fmt.Fprintf(&b, "# %s times; addresses:", term.Grouped(r.Count))
+		for _, outcome := range slices.Sorted(maps.Keys(r.Ended)) {
+			fmt.Fprintf(&b, " %s %s", term.Grouped(r.Ended[outcome]), outcome)
+		}
+		b.WriteString("\n" + r.Reply + "\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }

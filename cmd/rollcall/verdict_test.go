@@ -2,18 +2,14 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
+	"rollcall/cmd/rollcall/node"
 	"rollcall/config"
 	"rollcall/smtp/verdict"
 )
@@ -60,11 +56,14 @@ func TestVerdictJudge(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{"550 5.1.1 User unknown"}, []string{"invalid", "mailbox_not_found", "address", "not-found", "user unknown"}},
-		{[]string{"--stage", "greeting", "554-No SMTP service", "554 Bad DNS PTR"}, []string{"source_identity", "other_source"}},
+		{[]string{"550 5.1.1 User unknown"}, []string{"invalid", "mailbox_not_found", "address", "not-found",
+			"user unknown"}},
+		{[]string{"--stage", "greeting", "554-No SMTP service", "554 Bad DNS PTR"}, []string{"source_identity",
+			"other_source"}},
 		{[]string{"--host", "mx.yandex.net", "550 5.7.1 No such user!"}, []string{"invalid", "yandex"}},
 		{[]string{"--address", "no.such.user@example.com", "550 no.such.user no"}, []string{"undecided", "policy", "^ no"}},
-		{[]string{"--rules", rulesFile(t, ownRules), "550 no such user"}, []string{"undecided", "ours", "We do not believe it."}},
+		{[]string{"--rules", rulesFile(t, ownRules), "550 no such user"}, []string{"undecided", "ours",
+			"We do not believe it."}},
 	}
 	for _, test := range tests {
 		out, err := runRoot(t, append([]string{"verdict", "judge"}, test.args...)...)
@@ -87,17 +86,20 @@ func TestVerdictJudge(t *testing.T) {
 	}
 }
 
-// TestVerdictJudgesAFile: each line gets its verdict, also behind a stage and a host, and the number of each kind is told;
+// TestVerdictJudgesAFile: each line gets its verdict, also behind a stage and a host, and the number of each kind is
+// told;
 // what is no reply is named with its line, and the others are judged all the same.
 func TestVerdictJudgesAFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "replies.txt")
-	text := "# a log\n550 5.1.1 User unknown\n\nmail | 550 5.7.1 SPF failed\nrcpt@mx.yandex.net | 550 5.7.1 No such user!\n"
+	text := "# a log\n550 5.1.1 User unknown\n\nmail | 550 5.7.1 SPF failed\nrcpt@mx.yandex.net | 550 5.7.1 No such " +
+		"user!\n"
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out, err := runRoot(t, "verdict", "judge", "--file", name)
 	for _, want := range []string{"     2  invalid, mailbox_not_found ", "     4  again: other_source, source_identity ",
-		"     5  invalid, mailbox_not_found ", "     2  invalid, mailbox_not_found\n", "     1  again: other_source, source_identity\n"} {
+		"     5  invalid, mailbox_not_found ", "     2  invalid, mailbox_not_found\n",
+		"     1  again: other_source, source_identity\n"} {
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("%v, want %q in\n%s", err, want, out)
 		}
@@ -112,12 +114,14 @@ func TestVerdictJudgesAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err = runRoot(t, "verdict", "judge", "--json", "--file", name)
-	if err == nil || !strings.Contains(err.Error(), "no replies: 2; line 6: ") || !strings.Contains(err.Error(), "; line 8: ") {
+	if err == nil || !strings.Contains(err.Error(), "no replies: 2; line 6: ") || !strings.Contains(err.Error(),
+		"; line 8: ") {
 		t.Errorf("%v", err)
 	}
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	var last fileVerdict
-	if len(lines) != 4 || json.Unmarshal([]byte(lines[3]), &last) != nil || last.Line != 7 || last.Reason != "mailbox_full" {
+	if len(lines) != 4 || json.Unmarshal([]byte(lines[3]), &last) != nil || last.Line != 7 ||
+		last.Reason != "mailbox_full" {
 		t.Errorf("%d lines, %+v", len(lines), last)
 	}
 	if _, err := runRoot(t, "verdict", "judge", "--file", name, "550 no"); !isUsage(err) {
@@ -169,90 +173,22 @@ func TestVerdictCheck(t *testing.T) {
 	}
 }
 
-// A node takes a changed file over while it runs; one with a fault changes nothing.
-func TestRulesFollowTheirFile(t *testing.T) {
-	t.Chdir(t.TempDir())
-	metrics := prometheus.NewRegistry()
-	l, err := openRules(config.Default().Verdict, metrics)
-	if err != nil || l.Now() != verdict.Builtin() {
-		t.Fatal(err)
-	}
-	logged := make(chan string, 10)
-	ctx, cancel := context.WithCancel(t.Context())
-	var done sync.WaitGroup
-	done.Go(func() { l.follow(ctx, slog.New(slog.NewTextHandler(eachLine(logged), nil))) })
-	defer done.Wait()
-	defer cancel()
-	for _, c := range []struct{ text, want string }{
-		{ownRules, "verdict file loaded"}, {"x", "verdict.toml:1"}, {"", "title is missing"}, {ownRules + "\n", "rules=1"},
-	} {
-		if err := os.WriteFile("new.toml", []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename("new.toml", config.Default().Verdict.File); err != nil {
-			t.Fatal(err)
-		}
-		if line := <-logged; !strings.Contains(line, c.want) {
-			t.Errorf("%q: logged %q, want %q", c.text, line, c.want)
-		}
-		if _, ok := l.Now().Rule("ours"); !ok {
-			t.Errorf("%q: the rule is not in force", c.text)
-		}
-		used := float64(1)
-		if c.text == "x" || c.text == "" {
-			used = 0
-		}
-		if got := gaugeOf(t, metrics, "rollcall_verdict_file_used"); got != used {
-			t.Errorf("%q: file used is %v, want %v", c.text, got, used)
-		}
-	}
-	if err := os.Remove(config.Default().Verdict.File); err != nil {
-		t.Fatal(err)
-	}
-	<-logged
-	if l.Now() != verdict.Builtin() {
-		t.Error("the rules of a file that is gone are in force")
-	}
-}
-
-func gaugeOf(t *testing.T, from prometheus.Gatherer, name string) float64 {
-	t.Helper()
-	families, err := from.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			return f.GetMetric()[0].GetGauge().GetValue()
-		}
-	}
-	t.Fatalf("there is no %s", name)
-	return 0
-}
-
-// eachLine is a writer that sends each write to a channel.
-type eachLine chan<- string
-
-func (l eachLine) Write(p []byte) (int, error) {
-	l <- string(p)
-	return len(p), nil
-}
-
 // Only the file of the default name may be absent; a bad one keeps the node from starting.
 func TestLoadRules(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, name := range []string{"", config.Default().Verdict.File} {
-		if rules, err := loadRules(config.Verdict{File: name}); err != nil || rules != verdict.Builtin() {
+		if rules, err := node.LoadRules(config.Verdict{File: name}); err != nil || rules != verdict.Builtin() {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	if _, err := loadRules(config.Verdict{File: "other.toml"}); err == nil || !strings.Contains(err.Error(), "verdict.file") {
+	if _, err := node.LoadRules(config.Verdict{File: "other.toml"}); err == nil || !strings.Contains(err.Error(),
+		"verdict.file") {
 		t.Errorf("%v", err)
 	}
 	if err := os.WriteFile(config.Default().Verdict.File, []byte(ownRules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	rules, err := loadRules(config.Default().Verdict)
+	rules, err := node.LoadRules(config.Default().Verdict)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +198,7 @@ func TestLoadRules(t *testing.T) {
 	if err := os.WriteFile("verdict.toml", []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := loadRules(config.Default().Verdict); !errors.Is(err, verdict.ErrFaults) {
+	if _, err := node.LoadRules(config.Default().Verdict); !errors.Is(err, verdict.ErrFaults) {
 		t.Errorf("%v", err)
 	}
 }

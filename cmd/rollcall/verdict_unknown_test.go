@@ -22,11 +22,13 @@ func TestUnknownRepliesAreListed(t *testing.T) {
 		verdict.Builtin().Decide(&a)
 		return evidence.Case{Attempts: []evidence.Attempt{a, a}, Hosts: 1, GaveUp: true}
 	}
-	r := newWitnessRig(t, []evidence.Case{said("anna", 550, "Blorp <anna@example.com>"), said("bert", 550, "Blorp <bert@example.com>"),
+	r := newWitnessRig(t, []evidence.Case{said("anna", 550, "Blorp <anna@example.com>"), said("bert", 550,
+		"Blorp <bert@example.com>"),
 		said("carl", 553, "Quux"), said("dora", 550, "User unknown")}, nil)
 	r.args = []string{"--ledger", "sqlite:" + r.path}
 	text, err := r.run("verdict", "unknown")
-	if err != nil || !strings.HasPrefix(text, "# 4 times; addresses: 2 unknown\nrcpt@mx.example.com | 550 blorp <^>\n# 2 times") ||
+	if err != nil || !strings.HasPrefix(text, "# 4 times; addresses: 2 unknown\nrcpt@mx.example.com | 550 blorp <^>\n# "+
+		"2 times") ||
 		strings.Contains(text, "anna") || strings.Contains(text, "user unknown") {
 		t.Errorf("%v\n%s", err, text)
 	}
@@ -37,7 +39,8 @@ func TestUnknownRepliesAreListed(t *testing.T) {
 	if judged, err := runRoot(t, "verdict", "judge", "--file", name); err != nil || strings.Count(judged, "retry") < 2 {
 		t.Errorf("%v\n%s", err, judged)
 	}
-	if text, err = r.run("verdict", "unknown", "--limit", "1", "--json"); err != nil || !strings.Contains(text, `"count":4`) ||
+	if text, err = r.run("verdict", "unknown", "--limit", "1", "--json"); err != nil || !strings.Contains(text,
+		`"count":4`) ||
 		strings.Contains(text, "quux") {
 		t.Errorf("%v\n%s", err, text)
 	}

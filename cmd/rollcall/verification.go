@@ -10,7 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 )
 
 func newVerification(e environment) *cobra.Command {
@@ -24,30 +26,21 @@ func newVerification(e environment) *cobra.Command {
 			"  rollcall verification 0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11 --limit 0",
 		Args: wantArgs("ID"),
 	}
-	node, asJSON := addAdminFlags(c, e), jsonFlag(c)
-	limit := c.Flags().Int("limit", waitsShown, "show at most so many rows, those with the most addresses; 0: all. --json has all")
-	c.RunE = func(c *cobra.Command, args []string) error {
+	node := addAdminFlags(c, e)
+	limit := c.Flags().Int("limit", waitsShown, "show at most so many rows, those with the most addresses; 0: all. "+
+		"--json has all")
+	return adminCommand(node, c, func(client *client.Admin, args []string) (found inspect.Verification, err error) {
 		if *limit < 0 {
-			return usageError{"--limit must not be below 0"}
+			return found, term.UsageError("--limit must not be below 0")
 		}
 		id, err := verificationArg(args[0])
 		if err != nil {
-			return err
+			return found, err
 		}
-		client, err := node.client()
-		if err != nil {
-			return err
-		}
-		var found view.Verification
-		if err := client.ask(c.Context(), "GET", "/v1/verifications/"+id.String()+"/waits", nil, &found); err != nil {
-			return err
-		}
-		if *asJSON {
-			return printJSON(c.OutOrStdout(), found)
-		}
-		return printVerification(c.OutOrStdout(), found, *limit)
-	}
-	return c
+		return found, client.Ask(c.Context(), "GET", "/v1/verifications/"+id.String()+"/waits", nil, &found)
+	}, func(w io.Writer, found inspect.Verification) error {
+		return printVerification(w, found, *limit)
+	})
 }
 
 // waitsShown is how many rows are shown by default: what fits on a screen with what stands
@@ -56,23 +49,23 @@ const waitsShown = 10
 
 // waitsFor says what addresses wait for, by the word.
 var waitsFor = map[string]string{
-	view.ForRoute:    "what DNS says of their domain",
-	view.ForReceiver: "their turn at a receiver",
-	view.ForRetry:    "another attempt, since they were put off",
-	view.ForControl:  "whether their domain accepts everything",
-	view.ForDomain:   "their domain's turn: others of the file are before it",
-	view.ForLedger:   "being written down: they are final",
+	inspect.ForRoute:    "what DNS says of their domain",
+	inspect.ForReceiver: "their turn at a receiver",
+	inspect.ForRetry:    "another attempt, since they were put off",
+	inspect.ForControl:  "whether their domain accepts everything",
+	inspect.ForDomain:   "their domain's turn: others of the file are before it",
+	inspect.ForLedger:   "being written down: they are final",
 }
 
 // printVerification shows what waits, at most limit rows of it; 0: all.
-func printVerification(w io.Writer, v view.Verification, limit int) error {
+func printVerification(w io.Writer, v inspect.Verification, limit int) error {
 	var b strings.Builder
-	now, width := v.At, widthOf(w)
+	now, width := v.At, term.WidthOf(w)
 	if now.IsZero() {
 		now = time.Now()
 	}
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-*s%s\n", evidenceIndent, name, foldedTo(fmt.Sprintf(format, args...), evidenceIndent,
+		fmt.Fprintf(&b, "%-*s%s\n", term.NameWidth, name, term.FoldedTo(fmt.Sprintf(format, args...), term.NameWidth,
 			width))
 	}
 	line("verification", "%s, %s", v.ID, v.Status)
@@ -83,10 +76,10 @@ func printVerification(w io.Writer, v view.Verification, limit int) error {
 		line("node", "%s works on it", v.Node)
 	}
 	if v.Total > 0 { // else it is not known yet
-		line("final", "%s of %s addresses (%d %%)", grouped(v.Final), grouped(v.Total), v.Final*100/v.Total)
+		line("final", "%s of %s addresses (%d %%)", term.Grouped(v.Final), term.Grouped(v.Total), v.Final*100/v.Total)
 	}
 	if !v.Finish.IsZero() {
-		line("expected", "the last is final at %s, in %s, as things are", clock(v.Finish, now), left(v.Finish, now))
+		line("expected", "the last is final at %s, in %s, as things are", term.Clock(v.Finish, now), term.Left(v.Finish, now))
 	}
 	if v.Why != "" {
 		line("why", "%s", v.Why)
@@ -94,15 +87,15 @@ func printVerification(w io.Writer, v view.Verification, limit int) error {
 	if len(v.Waits) > 0 {
 		b.WriteString("\n")
 		shown, more := mostWaits(v.Waits, limit)
-		waitsGrid(shown, now).write(&b, tableWidth(w))
+		waitsGrid(shown, now).Write(&b, term.TableWidth(w))
 		b.WriteString(moreWaits(more, width))
 	}
-	return emit(w, &b)
+	return term.Emit(w, &b)
 }
 
 // mostWaits gives the rows with the most addresses, at most limit of them, and the others; 0: all.
-func mostWaits(waits []view.Wait, limit int) (shown, more []view.Wait) {
-	sorted := slices.SortedStableFunc(slices.Values(waits), func(a, b view.Wait) int {
+func mostWaits(waits []inspect.Wait, limit int) (shown, more []inspect.Wait) {
+	sorted := slices.SortedStableFunc(slices.Values(waits), func(a, b inspect.Wait) int {
 		return cmp.Compare(b.Addresses, a.Addresses)
 	})
 	if limit == 0 || len(sorted) <= limit {
@@ -112,7 +105,7 @@ func mostWaits(waits []view.Wait, limit int) (shown, more []view.Wait) {
 }
 
 // moreWaits says in one line how much is not shown and how to see it; "" when all is.
-func moreWaits(more []view.Wait, width int) string {
+func moreWaits(more []inspect.Wait, width int) string {
 	if len(more) == 0 {
 		return ""
 	}
@@ -120,31 +113,32 @@ func moreWaits(more []view.Wait, width int) string {
 	for _, w := range more {
 		addresses += w.Addresses
 	}
-	text := fmt.Sprintf("and %s with %s: add --limit 0 to see them all", counted(int64(len(more)), "more row"),
-		countedAddresses(int64(addresses)))
-	return "\n" + foldedTo(text, 0, width) + "\n"
+	text := fmt.Sprintf("and %s with %s: add --limit 0 to see them all", term.Counted(int64(len(more)), "more row"),
+		term.CountedAddresses(int64(addresses)))
+	return "\n" + term.FoldedTo(text, 0, width) + "\n"
 }
 
 // waitsGrid has a row for each thing that addresses wait for, and below it what is in words.
-func waitsGrid(waits []view.Wait, now time.Time) *grid {
-	g := &grid{columns: []gridColumn{{name: "ADDRESSES", right: true}, {name: "WAIT FOR"}, {name: "RECEIVER",
-		least: 15},
-		{name: "BECAUSE", least: 9, wrap: true}, {name: "FIRST", right: true}, {name: "LAST", right: true},
-		{name: "AN HOUR", right: true}}}
+func waitsGrid(waits []inspect.Wait, now time.Time) *term.Table {
+	g := &term.Table{Columns: []term.Column{{Name: "ADDRESSES", Right: true}, {Name: "WAIT FOR"}, {Name: "RECEIVER",
+		Least: 15},
+		{Name: "BECAUSE", Least: 9, Wrap: true}, {Name: "FIRST", Right: true}, {Name: "LAST", Right: true},
+		{Name: "AN HOUR", Right: true}}}
 	for _, one := range waits {
 		perHour := "-"
 		if one.PerHour > 0 {
-			perHour = grouped(int64(one.PerHour))
+			perHour = term.Grouped(int64(one.PerHour))
 		}
-		row := gridRow{cells: []string{grouped(int64(one.Addresses)), one.For, dash(one.Receiver),
-			dash(firstSet(one.Cause, one.Reason)), dash(left(one.Until, now)), dash(left(one.Last, now)), perHour}}
+		row := term.Row{Cells: []string{term.Grouped(int64(one.Addresses)), one.For, term.Dash(one.Receiver),
+			term.Dash(cmp.Or(one.Cause, one.Reason)), term.Dash(term.Left(one.Until, now)), term.Dash(term.Left(one.Last,
+				now)), perHour}}
 		if text := waitsFor[one.For]; text != "" {
 			if !one.Until.IsZero() {
-				text += fmt.Sprintf("; the first goes on at %s", clock(one.Until, now))
+				text += fmt.Sprintf("; the first goes on at %s", term.Clock(one.Until, now))
 			}
-			row.below = []string{text}
+			row.Below = []string{text}
 		}
-		g.rows = append(g.rows, row)
+		g.Rows = append(g.Rows, row)
 	}
 	return g
 }

@@ -1,7 +1,11 @@
 package main
 
 import (
+	"bufio"
+	"cmp"
 	"context"
+	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,9 +17,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/http/api"
 	"rollcall/ledger"
+	"rollcall/smtp"
 )
 
 // pollLocal is how often the node in this process is looked at: often enough
@@ -28,7 +35,7 @@ type verifyFlags struct {
 	spreadsheet      bool
 	api, key, config string
 	again            string
-	out              outFile
+	out              term.OutFile
 }
 
 func newVerify(e environment) *cobra.Command {
@@ -58,9 +65,9 @@ func newVerify(e environment) *cobra.Command {
 	addFormFlags(c, &f)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if f.api == "" && f.key != "" {
-			return usageError{"--key needs --api URL"}
+			return term.UsageError("--key needs --api URL")
 		}
-		f.key = firstSet(f.key, e.value("ROLLCALL_KEY"))
+		f.key = cmp.Or(f.key, e.value("ROLLCALL_KEY"))
 		if err := f.check(); err != nil {
 			return err
 		}
@@ -73,12 +80,13 @@ func newVerify(e environment) *cobra.Command {
 			return err
 		}
 		defer in.Close()
-		if err := f.out.check(in.File, c.OutOrStdout()); err != nil {
+		if err := f.out.Check(in.File, c.OutOrStdout()); err != nil {
 			return err
 		}
 		r := &verifyRun{environ: e, flags: f, input: in, view: newProgressView(c.ErrOrStderr()), stdout: c.OutOrStdout()}
 		if header := in.doubtfulHeader(); header != "" {
-			r.view.notice(fmt.Sprintf("%s: row 1, %q, is no address: it is taken for the header and not checked", in.name, header))
+			r.view.notice(fmt.Sprintf("%s: row 1, %q, is no address: it is taken for the header and not checked", in.name,
+				header))
 		}
 		if f.api != "" {
 			err = verifyRemote(c.Context(), r)
@@ -93,7 +101,8 @@ func newVerify(e environment) *cobra.Command {
 
 // addAgainFlag adds --again to a command.
 func addAgainFlag(c *cobra.Command, again *string) {
-	c.Flags().StringVar(again, "again", "", "with --api: have the same content verified once more, and charged once more, under "+
+	c.Flags().StringVar(again, "again", "", "with --api: have the same content verified once more, and charged once "+
+		"more, under "+
 		"a\n`NAME` of yours, such as a date; the same NAME is the same verification")
 }
 
@@ -106,8 +115,8 @@ func addFormFlags(c *cobra.Command, f *verifyFlags) {
 
 // checkForm refuses flags for the form of results that don't go together.
 func (f verifyFlags) checkForm() error {
-	if f.spreadsheet && f.json && f.out.name == "" {
-		return usageError{"--spreadsheet and --json don't go together: JSON has no formulas; give --out for the results"}
+	if f.spreadsheet && f.json && f.out.Name == "" {
+		return term.UsageError("--spreadsheet and --json don't go together: JSON has no formulas; give --out for the results")
 	}
 	return nil
 }
@@ -116,13 +125,13 @@ func (f verifyFlags) checkForm() error {
 func (f verifyFlags) check() error {
 	switch {
 	case f.again != "" && f.api == "":
-		return usageError{"--again needs --api URL: in this process every run after the end of the last begins anew"}
+		return term.UsageError("--again needs --api URL: in this process every run after the end of the last begins anew")
 	case f.api != "" && f.lab:
-		return usageError{"--lab and --api don't go together: the service has its own receivers"}
+		return term.UsageError("--lab and --api don't go together: the service has its own receivers")
 	case f.api != "" && f.config != "":
-		return usageError{"--config and --api don't go together: the service has its own configuration"}
+		return term.UsageError("--config and --api don't go together: the service has its own configuration")
 	case f.api != "" && f.key == "":
-		return usageError{"the API key is missing: set ROLLCALL_KEY or give --key"}
+		return term.UsageError("the API key is missing: set ROLLCALL_KEY or give --key")
 	case f.api != "":
 		if err := checkBase("--api", f.api, apiDefault); err != nil {
 			return err
@@ -138,7 +147,7 @@ type verifyRun struct {
 	input   *input
 	view    *progressView
 	stdout  io.Writer
-	client  *apiClient
+	client  *client.API
 	memory  *memory
 	poll    time.Duration // longest wait between two looks; 0: as long as the service says
 
@@ -149,7 +158,7 @@ type verifyRun struct {
 
 // verifyRemote has the file verified by a running service.
 func verifyRemote(ctx context.Context, r *verifyRun) error {
-	r.client = newAPIClient(r.flags.api, r.flags.key, r.view.notice)
+	r.client = client.NewAPI(r.flags.api, r.flags.key, r.view.notice)
 	return r.run(ctx)
 }
 
@@ -168,7 +177,7 @@ func (r *verifyRun) run(ctx context.Context) error {
 	}
 	err = r.close(summary)
 	if err == nil && detail.Status == string(ledger.Cancelled) {
-		err = fmt.Errorf("%s: somebody cancelled the verification; these are the results until then%s", r.input.name,
+		err = fmt.Errorf("%s: verification was cancelled; partial results follow%s", r.input.name,
 			r.anew("to have the rest checked too"))
 	}
 	return err
@@ -181,7 +190,7 @@ func (r *verifyRun) finish(ctx context.Context) (d api.Detail, err error) {
 	if err != nil {
 		return d, err
 	}
-	made, fresh, err := r.client.createFresh(ctx, identity, r.input.size, filepath.Base(r.input.name))
+	made, fresh, err := r.client.CreateFresh(ctx, identity, r.input.size, filepath.Base(r.input.name))
 	if err != nil {
 		return d, err
 	}
@@ -192,7 +201,7 @@ func (r *verifyRun) finish(ctx context.Context) (d api.Detail, err error) {
 		}
 		r.view.phase("uploading")
 		sent := func(n int64) { r.view.uploaded(n, r.input.size) }
-		if err := r.client.upload(ctx, made.Upload.URL, r.input, r.input.size, sent); err != nil {
+		if err := r.client.Upload(ctx, made.Upload.URL, r.input, r.input.size, sent); err != nil {
 			return d, err
 		}
 	}
@@ -235,14 +244,14 @@ func (r *verifyRun) failure(d api.Detail) error {
 	if !strings.HasPrefix(string(d.Issue.Code), "csv_") { // no other content would help
 		hint = r.anew("to have it verified after all")
 	}
-	return fmt.Errorf("%s: %s (%s)%s", r.input.name, issueText(d.Issue), d.Issue.Code, hint)
+	return fmt.Errorf("%s: %s (%s)%s", r.input.name, client.IssueText(d.Issue), d.Issue.Code, hint)
 }
 
 // wait looks at the verification until it is final.
 func (r *verifyRun) wait(ctx context.Context, id string) (api.Detail, error) {
-	counted := tally{}
+	counted := client.Tally{}
 	for {
-		d, wait, err := r.client.detail(ctx, id)
+		d, wait, err := r.client.Detail(ctx, id)
 		if err != nil {
 			return d, err
 		}
@@ -252,8 +261,8 @@ func (r *verifyRun) wait(ctx context.Context, id string) (api.Detail, error) {
 			r.stage = stageFinal
 		}
 		settled := d.Progress.Completed + d.Progress.Errors
-		if counted.behind(settled) || final && counted.sum() != settled {
-			if counted, err = r.client.tally(ctx, id); err != nil {
+		if counted.Behind(settled) || final && counted.Sum() != settled {
+			if counted, err = r.client.Tally(ctx, id); err != nil {
 				return d, r.expired(err)
 			}
 		}
@@ -264,8 +273,247 @@ func (r *verifyRun) wait(ctx context.Context, id string) (api.Detail, error) {
 		if r.poll > 0 {
 			wait = min(wait, r.poll)
 		}
-		if err := sleep(ctx, wait-time.Since(answered)); err != nil { // counting takes long in a large file
+		if err := term.Sleep(ctx, wait-time.Since(answered)); err != nil { // counting takes long in a large file
 			return d, err
 		}
 	}
+}
+
+// verifyStage is how far a verification is, as this program knows.
+type verifyStage int
+
+const (
+	stageNone     verifyStage = iota // the service has not answered
+	stageCreated                     // bytes may be missing
+	stageUploaded                    // all bytes are durable
+	stageFinal
+)
+
+// left makes the error of a run that ends before its time: what the service does now, which it
+// does without this program, and how to come back to it.
+func (r *verifyRun) left(err error) error {
+	stopped := errors.Is(err, context.Canceled)
+	if !r.remote() { // the node was in this process, and is stopped too
+		if stopped {
+			return errors.New("stopped: run the same command again to go on where it stopped")
+		}
+		return err
+	}
+	switch {
+	case err == nil:
+		return nil
+	case stopped && r.stage == stageNone:
+		return errors.New("stopped before anything was uploaded: nothing is charged")
+	case stopped:
+		return errors.New("stopped: " + r.goesOn() + r.wayBack())
+	case r.stage == stageCreated || r.stage == stageUploaded:
+		return fmt.Errorf("%w\n%s%s", err, r.goesOn(), r.wayBack())
+	}
+	return err
+}
+
+// goesOn says what the service does with the verification when this program has ended.
+func (r *verifyRun) goesOn() string {
+	switch r.stage {
+	case stageCreated:
+		return fmt.Sprintf("verification %s waits for the rest of the file; nothing is charged before it is there", r.id)
+	case stageFinal:
+		return fmt.Sprintf("verification %s is over, and its results are kept", r.id)
+	}
+	return fmt.Sprintf("the service goes on with verification %s and charges for it", r.id)
+}
+
+// wayBack says how to come back to the verification, and how to end it.
+func (r *verifyRun) wayBack() string {
+	text := "\nto come back to it, run the same command again: that charges nothing twice"
+	if r.stage != stageFinal {
+		text += fmt.Sprintf("\nto end it, run: rollcall cancel %s --api %s", r.id, r.flags.api)
+	}
+	return text
+}
+
+// tellKnown says, once, that the service knew the content before this run.
+func (r *verifyRun) tellKnown(d api.Detail) {
+	if !r.known {
+		return
+	}
+	r.known = false
+	created := time.Time(d.CreatedAt).UTC().Format("2006-01-02 15:04") + "Z"
+	if !ledger.Status(d.Status).Final() {
+		r.view.notice(fmt.Sprintf("This content was sent before: going on with verification %s of %s", d.ID, created))
+		return
+	}
+	text := fmt.Sprintf("This content was sent before, on %s: this is verification %s again, and nothing is charged",
+		created,
+		d.ID)
+	if d.Status != string(ledger.Failed) && d.Status != string(ledger.Cancelled) { // these are told as errors, with what to do
+		text += r.anew("to have it verified and charged anew")
+	}
+	r.view.notice(text)
+}
+
+// anew says how to have the same content verified once more; "" when every run does.
+func (r *verifyRun) anew(what string) string {
+	if !r.remote() {
+		return ""
+	}
+	return fmt.Sprintf("\n%s, add --again NAME with a NAME of yours, such as %s", what,
+		time.Now().UTC().Format(time.DateOnly))
+}
+
+// expired says what to do about results that are not kept any more.
+func (r *verifyRun) expired(err error) error {
+	if client.HasCode(err, api.ResultsExpired) {
+		return fmt.Errorf("%w%s", err, r.anew("to have it verified and charged anew"))
+	}
+	return err
+}
+
+// verifySummary is what verify --json prints, beside the results.
+type verifySummary struct {
+	ID         string        `json:"id"`
+	Status     string        `json:"status"`
+	Rows       int64         `json:"rows"`
+	Duplicates int64         `json:"duplicates"`
+	Total      int64         `json:"total"`
+	Cancelled  int64         `json:"cancelled"`
+	Outcomes   client.Tally  `json:"outcomes"`
+	Credits    creditSummary `json:"credits"`
+	Out        *string       `json:"out"`
+	took       time.Duration
+	full       client.Tally // of mailbox_full
+}
+
+// creditSummary says what a verification cost.
+type creditSummary struct {
+	Charged  int64 `json:"charged"`
+	Released int64 `json:"released"`
+}
+
+// resultView is one row of the results as JSON.
+type resultView struct {
+	Email   string `json:"email"`
+	Result  string `json:"result"`
+	Message string `json:"message"`
+	Checked string `json:"checked_at"`
+}
+
+func resultOf(row []string) resultView {
+	return resultView{Email: row[0], Result: row[1], Message: row[2], Checked: row[3]}
+}
+
+// fullReason is the reason that stands under two outcomes.
+var fullReason, _, _ = strings.Cut(smtp.MailboxFull.Message(), " ")
+
+// deliver writes the results to where they belong and counts them.
+func (r *verifyRun) deliver(ctx context.Context, d api.Detail) (verifySummary, error) {
+	s := verifySummary{ID: d.ID, Status: d.Status, Cancelled: d.Progress.Cancelled, Outcomes: client.Tally{},
+		full: client.Tally{}}
+	for _, o := range smtp.Outcomes {
+		s.Outcomes[o.String()] = 0
+	}
+	if d.Input != nil {
+		s.Rows, s.Duplicates = d.Input.Rows, d.Input.Duplicates
+	}
+	if d.Progress.Total != nil {
+		s.Total = *d.Progress.Total
+	}
+	if d.CompletedAt != nil {
+		s.took = time.Time(*d.CompletedAt).Sub(time.Time(d.CreatedAt))
+	}
+	r.view.stop()
+	var err error
+	switch {
+	case r.flags.out.Name != "":
+		s.Out = &r.flags.out.Name
+		err = r.flags.out.Write(func(w io.Writer) error { return r.toCSV(ctx, d.ID, w, &s) })
+	case r.flags.json:
+		err = r.toJSON(ctx, d.ID, &s)
+	default:
+		out := bufio.NewWriter(r.stdout)
+		err = r.toCSV(ctx, d.ID, out, &s)
+		err = errors.Join(err, out.Flush())
+	}
+	s.Credits = creditSummary{Charged: s.Outcomes.Charged(), Released: s.Outcomes[smtp.Unknown.String()] +
+		s.Cancelled}
+	return s, err
+}
+
+// count counts one row.
+func (s *verifySummary) count(row []string) error {
+	s.Outcomes[row[1]]++
+	if reason, _, _ := strings.Cut(row[2], " "); reason == fullReason {
+		s.full[row[1]]++
+	}
+	return nil
+}
+
+// toCSV writes the results as they come, byte for byte; with --spreadsheet with cells that
+// a spreadsheet takes for text.
+func (r *verifyRun) toCSV(ctx context.Context, id string, out io.Writer, s *verifySummary) error {
+	if !r.flags.spreadsheet {
+		return r.client.EachResult(ctx, id, out, s.count)
+	}
+	rows := csv.NewWriter(out)
+	err := rows.Write(resultHeadings)
+	if err == nil {
+		err = r.client.EachResult(ctx, id, io.Discard, func(row []string) error {
+			if err := s.count(row); err != nil {
+				return err
+			}
+			for i, cell := range row {
+				row[i] = asText(cell)
+			}
+			return rows.Write(row)
+		})
+	}
+	rows.Flush()
+	return errors.Join(err, rows.Error())
+}
+
+// resultHeadings are the names of the columns.
+var resultHeadings = []string{"email", "result", "message", "checked_at"}
+
+// asText puts a quote before a cell that a spreadsheet would run as a formula (OWASP, CSV
+// injection): addresses may begin with any of these.
+func asText(cell string) string {
+	if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
+		return "'" + cell
+	}
+	return cell
+}
+
+// toJSON writes the opening of the JSON object with the results; close writes the rest.
+func (r *verifyRun) toJSON(ctx context.Context, id string, s *verifySummary) error {
+	out := bufio.NewWriter(r.stdout)
+	out.WriteString(`{"results":[`)
+	separator := "\n"
+	err := r.client.EachResult(ctx, id, io.Discard, func(row []string) error {
+		text, err := json.Marshal(resultOf(row))
+		if err != nil {
+			return fmt.Errorf("write the output: %w", err)
+		}
+		out.WriteString(separator)
+		out.Write(text)
+		separator = ",\n"
+		return s.count(row)
+	})
+	out.WriteString("],\n")
+	return errors.Join(err, out.Flush())
+}
+
+// close prints the closing table, or with --json the summary.
+func (r *verifyRun) close(s verifySummary) error {
+	if r.flags.json {
+		text, err := json.Marshal(s)
+		if err != nil {
+			return fmt.Errorf("write the output: %w", err)
+		}
+		if s.Out == nil {
+			text = text[1:] // toJSON has opened the object
+		}
+		_, err = r.stdout.Write(append(text, '\n'))
+		return err
+	}
+	return r.view.closing(s)
 }

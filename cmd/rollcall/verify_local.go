@@ -2,26 +2,298 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/csv"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"log/slog"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
+	"rollcall/actors/intake"
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/node"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
+	"rollcall/http/api"
+	"rollcall/smtp"
+	"rollcall/smtp/identity"
+	"rollcall/smtp/mx"
 )
 
 const (
-	// stopWait bounds the drain of a node; the operators' contract says 30 s
-	// from signal to exit, and the rest of that is for the process itself.
-	stopWait = 28 * time.Second
+	// preflightDomains is how many of a file's domains are looked at: enough
+	// that a few dead ones do not look like a closed port, few enough that the
+	// answer comes within seconds.
+	preflightDomains = 12
 
-	// labGiveUp is how long the lab's receivers get: several times their
-	// greylisting of 3 s, and not so long that a person stops watching.
-	labGiveUp = 15 * time.Second
+	// preflightWait bounds each of the two steps, DNS and connecting.
+	preflightWait = 10 * time.Second
 )
+
+// What preflight says about this machine.
+var (
+	errDNSAway    = errors.New("no DNS server answers")
+	errPortClosed = errors.New("outgoing port 25 seems to be closed on this machine")
+	errWalled     = errors.New("the DNS servers of this machine deny every name, even com: " +
+		"it has no way to the Internet's DNS; check its network, or name a server in [dns] servers")
+)
+
+// preflight says at once when a run from this machine can only end in
+// "unknown": when the file is refused, when no DNS server answers, when none of the
+// file's first receivers can be connected to, or when receivers would refuse this
+// machine for what it is.
+func preflight(ctx context.Context, c config.Config, in *input) error {
+	file, err := intake.Read(io.NewSectionReader(in, 0, in.size), intake.Limits{RowsMax: c.Limits.MaxRows})
+	if d := (*intake.Defect)(nil); errors.As(err, &d) {
+		return defectError(in.name, d)
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", in.name, err)
+	}
+	resolver, err := node.NewResolver(c, nil)
+	if err != nil {
+		return err
+	}
+	defer resolver.Close()
+	asking, cancel := context.WithTimeout(ctx, preflightWait)
+	defer cancel()
+	if err := resolver.Check(asking); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if walled := (*mx.Error)(nil); errors.As(err, &walled) && walled.Kind == mx.Walled {
+			return errWalled
+		}
+		return fmt.Errorf("%w: check this machine's network, or name a server in [dns] servers: %w", errDNSAway,
+			err)
+	}
+	domains := file.Domains()
+	hosts := hostsOf(asking, resolver, domains[:min(len(domains), preflightDomains)])
+	allowed, err := node.AllowNetworks(c)
+	if err != nil {
+		return err
+	}
+	dial, err := smtp.NewDialer(smtp.DialerOptions{AllowNetworks: allowed, Port: c.SMTP.Port,
+		ConnectTimeout: preflightWait})
+	if err != nil {
+		return err
+	}
+	if err := tryHosts(ctx, dial, hosts, c.SMTP.Port); err != nil {
+		return err
+	}
+	return tryIdentity(ctx, c)
+}
+
+// tryIdentity says what receivers would hold against this machine. Without
+// identity.enforce nobody is kept from trying.
+func tryIdentity(ctx context.Context, c config.Config) error {
+	if !c.Identity.Enforce {
+		return nil
+	}
+	found, err := examine(ctx, c)
+	if err != nil || found.Fit {
+		return err
+	}
+	why, text := errUnfit, strings.Builder{}
+	for _, f := range found.Findings {
+		if f.State == identity.Fail {
+			fmt.Fprintf(&text, "\n%s %s: %s. %s", f.Check, f.Source, f.Saw, f.Next)
+		}
+	}
+	if text.Len() == 0 {
+		why = errors.New(found.Why)
+	}
+	return fmt.Errorf("%w, so every answer would be unknown; try --lab, or run this where it is not so. Nothing "+
+		"was asked and nothing is charged%s", why, text.String())
+}
+
+// defectError says what the service would say about a file.
+func defectError(name string, d *intake.Defect) error {
+	issue := api.Issue{Message: d.Message}
+	if d.Row > 0 {
+		issue.Row = &d.Row
+	}
+	return fmt.Errorf("%s: %s (%s)", name, client.IssueText(&issue), d.Code)
+}
+
+// hostsOf gives an address of the first host of each domain that takes mail.
+func hostsOf(ctx context.Context, resolver *mx.Resolver, domains []string) []netip.Addr {
+	found := make(chan netip.Addr, len(domains))
+	for _, domain := range domains {
+		go func() {
+			var addr netip.Addr
+			if route, err := resolver.Lookup(ctx, domain); err == nil && len(route.Hosts) > 0 {
+				addr = route.Hosts[0].Addrs[0]
+			}
+			found <- addr
+		}()
+	}
+	var hosts []netip.Addr
+	for range domains {
+		if a := <-found; a.IsValid() {
+			hosts = append(hosts, a)
+		}
+	}
+	return hosts
+}
+
+// tryHosts connects to all hosts at once and is content with one. No hosts say nothing.
+func tryHosts(ctx context.Context, dial smtp.Dialer, hosts []netip.Addr, port int) error {
+	if len(hosts) == 0 {
+		return nil
+	}
+	dialling, cancel := context.WithTimeout(ctx, preflightWait)
+	defer cancel()
+	results := make(chan error, len(hosts))
+	for _, host := range hosts {
+		go func() {
+			conn, err := dial.DialContext(dialling, "tcp", net.JoinHostPort(host.String(), strconv.Itoa(port)))
+			if err == nil {
+				err = conn.Close()
+			}
+			results <- err
+		}()
+	}
+	for range hosts {
+		if <-results == nil {
+			return nil
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("%w: none of the first %d receivers of the file can be reached, so every answer would be "+
+		"unknown; run this where port 25 is open, or try --lab. Nothing was asked and nothing is charged",
+		errPortClosed, len(hosts))
+}
+
+// input is the file to verify, open for reading.
+type input struct {
+	*os.File
+	name string
+	size int64
+	sum  [sha256.Size]byte // of its bytes
+}
+
+// openInput opens a file and reads it once for its checksum.
+func openInput(name string) (*input, error) {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no file %s: check the path", name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the file: %w", err)
+	}
+	in := &input{File: f, name: name}
+	if err := in.measure(); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return in, nil
+}
+
+func (in *input) measure() error {
+	info, err := in.Stat()
+	if err != nil {
+		return fmt.Errorf("look at the file: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no regular file: give a CSV file with one address in each line", in.name)
+	}
+	sum := sha256.New()
+	if in.size, err = io.Copy(sum, in.File); err != nil {
+		return fmt.Errorf("read %s: %w", in.name, err)
+	}
+	if in.size == 0 {
+		return fmt.Errorf("%s is empty: give a CSV file with one address in each line", in.name)
+	}
+	sum.Sum(in.sum[:0])
+	return nil
+}
+
+// headerMost is how much of a file is looked at for its first record; one may have 1,024 bytes.
+const headerMost = 8 << 10
+
+// doubtfulHeader gives the first record when the service will take it for a header although it looks
+// like an address that is malformed; "" when it does not.
+func (in *input) doubtfulHeader() string {
+	reader := csv.NewReader(io.NewSectionReader(in.File, 0, headerMost))
+	reader.LazyQuotes, reader.FieldsPerRecord = true, -1
+	record, err := reader.Read()
+	if err != nil || len(record) != 1 { // the service refuses the file, and says why
+		return ""
+	}
+	text := strings.TrimPrefix(record[0], "\ufeff")
+	if _, err := smtp.ParseAddress(text); err == nil {
+		return ""
+	}
+	if strings.ContainsAny(text, "@＠") || strings.Contains(text, ".") && !strings.ContainsAny(strings.TrimSpace(text),
+		" \t") {
+		return text
+	}
+	return ""
+}
+
+// contentSpace sets the identities of contents apart from other UUIDs that are made of a hash.
+var contentSpace = uuid.MustParse("6d0f9a52-58c7-4b0f-8f0d-1f6ad2a3c9b7")
+
+// identity is the idempotency key of the input at a service. It is made of the bytes alone, so that
+// the same content is charged once for a workspace, whatever the file is called, whichever folder,
+// machine and key it is sent from, and however often. again is the customer's name for one more
+// verification of the same content; "" is the first. The service keeps workspaces apart.
+func (in *input) identity(again string) uuid.UUID {
+	data := append([]byte("rollcall content "), in.sum[:]...)
+	return uuid.NewHash(sha256.New(), contentSpace, append(data, again...), 8)
+}
+
+// memory keeps the identity of an unfinished verification of the node in this process in a small
+// file, so that the same command goes on with it. It belongs to the bytes of the input. Nothing is
+// charged there, so that a run after the end may begin anew.
+type memory struct{ file string }
+
+// memoryFile is the form of the small file.
+type memoryFile struct {
+	Identity uuid.UUID `json:"idempotency_key"`
+}
+
+// newMemory names the memory in folder of an input.
+func newMemory(folder string, input [sha256.Size]byte) *memory {
+	return &memory{file: filepath.Join(folder, hex.EncodeToString(input[:])+".json")}
+}
+
+// identity gives the remembered identity, or makes one and remembers it before
+// it is used anywhere.
+func (m *memory) identity() (uuid.UUID, error) {
+	text, err := os.ReadFile(m.file)
+	var kept memoryFile
+	if err == nil && json.Unmarshal(text, &kept) == nil && kept.Identity != uuid.Nil {
+		return kept.Identity, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return uuid.Nil, fmt.Errorf("read what the last run left: %w", err)
+	}
+	kept.Identity = uuid.New()
+	return kept.Identity, term.WriteJSON(m.file, kept)
+}
+
+// forget removes the memory: the next run is a new verification.
+func (m *memory) forget() error {
+	if err := os.Remove(m.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove what this run left: %w", err)
+	}
+	return nil
+}
 
 // verifyLocal has the file verified by a node in this process, with data and
 // ports of its own.
@@ -30,7 +302,7 @@ func verifyLocal(ctx context.Context, r *verifyRun, c config.Config) (err error)
 	if r.flags.lab {
 		folder = filepath.Join(c.DataDir, "verify-lab")
 	}
-	c = localConfig(c, folder, r.flags.lab)
+	c = node.LocalConfig(c, folder, r.flags.lab)
 	if !r.flags.lab {
 		r.view.phase("checking DNS and outgoing port 25")
 		if err := preflight(ctx, c, r.input); err != nil {
@@ -42,64 +314,29 @@ func verifyLocal(ctx context.Context, r *verifyRun, c config.Config) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
-	limitMemory(r.environ, log)
-	options := nodeOptions{Log: log}
+	limitMemory(log)
+	options := node.Options{Log: log}
 	if r.flags.lab {
-		options = labOptions(log)
+		options = node.LabOptions(log)
 	}
-	n, err := startNode(ctx, c, options)
+	n, err := node.Start(ctx, c, options)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stopNode(ctx, n)) }()
-	token, err := readToken(folder)
+	defer func() { err = errors.Join(err, node.StopNode(ctx, n)) }()
+	token, err := client.ReadToken(folder)
 	if err != nil {
 		return err
 	}
-	tenant, err := openTenant(ctx, newAdminClient(n.AdminURL, token), tenantOptions{
-		file: filepath.Join(folder, "tenant.json"), workspace: "verify", credits: c.Limits.MaxRows,
+	tenant, err := client.OpenTenant(ctx, client.NewAdmin(n.AdminURL, token), client.TenantOptions{
+		File: filepath.Join(folder, "tenant.json"), Workspace: "verify", Credits: c.Limits.MaxRows,
 	})
 	if err != nil {
 		return err
 	}
-	r.client = newAPIClient(n.APIURL, tenant.Key, r.view.notice)
+	r.client = client.NewAPI(n.APIURL, tenant.Key, r.view.notice)
 	r.memory, r.poll = newMemory(folder, r.input.sum), pollLocal
 	return r.run(ctx)
-}
-
-// localConfig gives a node in this process its own folder and free ports.
-func localConfig(c config.Config, folder string, lab bool) config.Config {
-	const anyPort = "127.0.0.1:0"
-	c.DataDir, c.Ledger.URL = folder, "sqlite:"+filepath.Join(folder, "ledger.db")
-	c.Ledger.DiskReserve = 0 // nobody else's money is in it
-	c.HTTP.Listen, c.HTTP.PublicURL = anyPort, ""
-	c.Upload.Listen, c.Upload.PublicURL = anyPort, ""
-	c.Admin.Listen = anyPort
-	c.HTTP.TLSCert, c.HTTP.TLSKey, c.Upload.TLSCert, c.Upload.TLSKey = "", "", "", "" // nobody else connects
-	c.Admin.TLSCert, c.Admin.TLSKey = "", ""
-	c.Cluster.GossipListen, c.Cluster.ActorListen = anyPort, anyPort
-	c.Cluster.Advertise, c.Cluster.Join = "", nil
-	if lab {
-		c = labConfig(c)
-	}
-	return c
-}
-
-// labConfig shortens the waits for the lab, unless the operator has set others.
-func labConfig(c config.Config) config.Config {
-	standard := config.Default().Retry
-	if slices.Equal(c.Retry.GreylistWaits, standard.GreylistWaits) {
-		c.Retry.GreylistWaits = []config.Duration{
-			{Duration: time.Second}, {Duration: 2 * time.Second}, {Duration: 4 * time.Second},
-		}
-	}
-	if slices.Equal(c.Retry.ControlWaits, standard.ControlWaits) {
-		c.Retry.ControlWaits = []config.Duration{{Duration: time.Second}, {Duration: 2 * time.Second}}
-	}
-	if c.Retry.GiveUpAfter == standard.GiveUpAfter {
-		c.Retry.GiveUpAfter = config.Duration{Duration: labGiveUp}
-	}
-	return c
 }
 
 // openNodeLog opens the log of a node whose standard error belongs to a person.
@@ -112,14 +349,4 @@ func openNodeLog(folder, level string) (*slog.Logger, func() error, error) {
 		return nil, nil, fmt.Errorf("open the node's log: %w", err)
 	}
 	return newLogger(f, config.Log{Level: level, Format: "json"}), f.Close, nil
-}
-
-// stopNode drains a node, also when ctx has ended.
-func stopNode(ctx context.Context, n *node) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWait)
-	defer cancel()
-	if err := n.Stop(ctx); err != nil {
-		return fmt.Errorf("stop the node: %w", err)
-	}
-	return nil
 }

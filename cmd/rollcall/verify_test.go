@@ -6,11 +6,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 )
 
 func TestMemoryKeepsTheIdentityUntilForgotten(t *testing.T) {
@@ -36,8 +40,8 @@ func TestMemoryKeepsTheIdentityUntilForgotten(t *testing.T) {
 }
 
 // service answers as the API does for a verification that is done.
-func service(t *testing.T, status, results string) *apiClient {
-	client, _ := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
+func service(t *testing.T, status, results string) *client.API {
+	customer := newTestCustomer(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/results"):
 			fmt.Fprint(w, results)
@@ -50,7 +54,7 @@ func service(t *testing.T, status, results string) *apiClient {
 				`"input":{"rows":5,"duplicates":1},"issue":{"code":"csv_blank_record","message":"Delete it.","row":3}}`, status)
 		}
 	})
-	return client
+	return customer
 }
 
 const someResults = "email,result,message,checked_at\r\n" +
@@ -59,7 +63,7 @@ const someResults = "email,result,message,checked_at\r\n" +
 	"c@a.test,catch_all,accept_all It takes all.,2026-11-20T10:00:03.000Z\r\n"
 
 // newTestRun makes a run of verify against a service.
-func newTestRun(t *testing.T, client *apiClient, f verifyFlags) (r *verifyRun, stdout, stderr *bytes.Buffer) {
+func newTestRun(t *testing.T, client *client.API, f verifyFlags) (r *verifyRun, stdout, stderr *bytes.Buffer) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "list.csv")
 	if err := os.WriteFile(name, []byte("a@a.test\n"), 0o600); err != nil {
@@ -101,7 +105,7 @@ func TestResultsGoToStandardOutputAndTheTableBesideIt(t *testing.T) {
 func TestJSONIsOneObject(t *testing.T) {
 	for _, out := range []string{"", filepath.Join(t.TempDir(), "r.csv")} {
 		quoted := strings.Replace(someResults, `"b,b"@a.test`, `"""b,b""@a.test"`, 1)
-		r, stdout, _ := newTestRun(t, service(t, "completed", quoted), verifyFlags{json: true, out: outFile{name: out}})
+		r, stdout, _ := newTestRun(t, service(t, "completed", quoted), verifyFlags{json: true, out: term.OutFile{Name: out}})
 		if err := r.run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +146,8 @@ func TestResultsForASpreadsheet(t *testing.T) {
 	for _, spreadsheet := range []bool{false, true} {
 		out := filepath.Join(t.TempDir(), "r.csv")
 		for _, file := range []string{"", out} {
-			r, stdout, _ := newTestRun(t, service(t, "completed", results), verifyFlags{spreadsheet: spreadsheet, out: outFile{name: file, force: true}})
+			r, stdout, _ := newTestRun(t, service(t, "completed", results), verifyFlags{spreadsheet: spreadsheet,
+				out: term.OutFile{Name: file, Force: true}})
 			if err := r.run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -178,7 +183,7 @@ func TestARefusedFileIsToldWithItsRowAndForgotten(t *testing.T) {
 
 func TestACutDownloadLeavesNoFileAndKeepsTheIdentity(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "r.csv")
-	r, _, _ := newTestRun(t, service(t, "completed", someResults[:60]), verifyFlags{out: outFile{name: out}})
+	r, _, _ := newTestRun(t, service(t, "completed", someResults[:60]), verifyFlags{out: term.OutFile{Name: out}})
 	if err := r.run(t.Context()); err == nil || !strings.Contains(err.Error(), "run the command again") {
 		t.Errorf("got %v", err)
 	}
@@ -193,8 +198,16 @@ func TestACutDownloadLeavesNoFileAndKeepsTheIdentity(t *testing.T) {
 func TestGrouped(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567",
 		-1000: "-1,000"} {
-		if got := grouped(n); got != want {
+		if got := term.Grouped(n); got != want {
 			t.Errorf("%d: got %s, want %s", n, got, want)
 		}
 	}
+}
+
+// newTestCustomer makes a client of a handler.
+func newTestCustomer(t *testing.T, handler http.HandlerFunc) *client.API {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return client.NewAPI(server.URL, "rc_test_key", func(string) {})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/miekg/dns"
 
+	"rollcall/cmd/rollcall/term"
 	"rollcall/http/api"
 )
 
@@ -45,11 +46,11 @@ func TestMemoryOfManyDomains(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), manyWithin)
 	defer cancel()
 	c, file := r.client(), villageFile(*manyAddresses, *manyDomains)
-	made, err := c.create(ctx, uuid.New(), int64(len(file)), "many.csv")
+	made, err := c.Create(ctx, uuid.New(), int64(len(file)), "many.csv")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.upload(ctx, made.Upload.URL, bytes.NewReader(file), int64(len(file)), func(int64) {}); err != nil {
+	if err := c.Upload(ctx, made.Upload.URL, bytes.NewReader(file), int64(len(file)), func(int64) {}); err != nil {
 		t.Fatal(err)
 	}
 	began, d, receivers, told := time.Now(), api.Detail{}, 0.0, time.Now()
@@ -62,11 +63,12 @@ func TestMemoryOfManyDomains(t *testing.T) {
 		if time.Since(told) > 10*time.Second {
 			told = time.Now()
 			peak, _ := memoryMost(node.command.Process.Pid)
-			t.Logf("%s: %d of %d, peak %d MB, %.0f receivers live, %.0f wait, %.0f sessions", time.Since(began).Round(time.Second),
+			t.Logf("%s: %d of %d, peak %d MB, %.0f receivers live, %.0f wait, %.0f sessions",
+				time.Since(began).Round(time.Second),
 				d.Progress.Completed, *manyAddresses, peak>>20, living, r.metric(ctx, "rollcall_receivers_waiting"),
 				r.metric(ctx, "rollcall_smtp_sessions"))
 		}
-		if err := sleep(ctx, time.Second); err != nil {
+		if err := term.Sleep(ctx, time.Second); err != nil {
 			t.Fatalf("no end in sight: %+v", d)
 		}
 	}
@@ -74,7 +76,8 @@ func TestMemoryOfManyDomains(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d addresses at %d domains in %s: peak %d MB, at most %.0f receivers, %d warnings; %d valid, %d invalid, %d RCPTs",
+	t.Logf("%d addresses at %d domains in %s: peak %d MB, at most %.0f receivers, %d warnings; %d valid, %d invalid, %d "+
+		"RCPTs",
 		*manyAddresses, *manyDomains, time.Since(began).Round(time.Second), peak>>20, receivers, log.warnings(),
 		v.accepted.Load(), v.refused.Load(), v.accepted.Load()+v.refused.Load())
 	if peak > manyMemory {

@@ -3,24 +3,99 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"math"
+	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
+	"rollcall/http/admin"
 	"rollcall/ledger"
 )
 
-// workspaceView is a workspace as the admin listener shows it.
-type workspaceView struct {
+func newKey(e environment) *cobra.Command {
+	c := asGroup(&cobra.Command{Use: "key", Short: "Create, list and revoke API keys"})
+	admin := addAdminFlags(c, e)
+	c.AddCommand(newKeyCreate(admin), newKeyList(admin), newKeyRevoke(admin))
+	return c
+}
+
+// workspaceFlag adds --workspace, which must be given and be an id.
+func workspaceFlag(c *cobra.Command) *string {
+	id := c.Flags().String("workspace", "", "the workspace's id, from 'rollcall workspace list' (required)")
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if *id == "" {
+			return term.UsageError("--workspace is missing: give the id from `rollcall workspace list`")
+		}
+		if _, err := uuid.Parse(*id); err != nil {
+			return term.UsageError(fmt.Sprintf("--workspace %q is not an id: see `rollcall workspace list`", *id))
+		}
+		return nil
+	}
+	return id
+}
+
+func newKeyCreate(admin *adminFlags) *cobra.Command {
+	c := &cobra.Command{Use: "create --workspace ID", Short: "Create an API key and show it, once",
+		Args: wantArgs()}
+	workspace := workspaceFlag(c)
+	label := c.Flags().String("label", "", "a name for people, such as the program that uses the key")
+	return adminCommand(admin, c, func(client *client.Admin, _ []string) (k client.NewKey, err error) {
+		return client.CreateKey(c.Context(), *workspace, *label)
+	}, func(w io.Writer, k client.NewKey) error {
+		fmt.Fprintln(c.ErrOrStderr(), "Keep the key now: it is not shown again.")
+		return term.PrintTable(w, []string{"ID", "KEY"}, [][]string{{k.ID, k.Key}})
+	})
+}
+
+// keyList is what the node answers.
+type keyList struct {
+	Keys []client.Key `json:"keys"`
+}
+
+func newKeyList(admin *adminFlags) *cobra.Command {
+	c := &cobra.Command{Use: "list --workspace ID", Short: "List a workspace's API keys", Args: wantArgs()}
+	workspace := workspaceFlag(c)
+	return adminCommand(admin, c, func(node *client.Admin, _ []string) (list keyList, err error) {
+		return list, node.Ask(c.Context(), "GET", "/v1/workspaces/"+*workspace+"/keys", nil, &list)
+	}, func(w io.Writer, list keyList) error {
+		rows := make([][]string, len(list.Keys))
+		for i, k := range list.Keys {
+			revoked := "-"
+			if k.Revoked != nil {
+				revoked = *k.Revoked
+			}
+			rows[i] = []string{k.ID, k.Label, k.Created, revoked}
+		}
+		return term.PrintTable(w, []string{"ID", "LABEL", "CREATED", "REVOKED"}, rows)
+	})
+}
+
+// revokedKey is what the node answers.
+type revokedKey struct {
 	ID      string `json:"id"`
-	Name    string `json:"name"`
-	Created string `json:"created_at,omitempty"`
-	Weight  int    `json:"weight,omitempty"`
+	Revoked string `json:"revoked_at"`
+}
+
+func newKeyRevoke(admin *adminFlags) *cobra.Command {
+	c := &cobra.Command{Use: "revoke KEYID", Short: "Revoke an API key; it stops working within 5 seconds",
+		Args: wantArgs("KEYID")}
+	return adminCommand(admin, c, func(client *client.Admin, args []string) (revoked revokedKey, err error) {
+		return revoked, client.Ask(c.Context(), "POST", "/v1/keys/"+url.PathEscape(args[0])+"/revoke", nil,
+			&revoked)
+	}, func(w io.Writer, revoked revokedKey) error {
+		return term.PrintTable(w, []string{"ID", "REVOKED"}, [][]string{{revoked.ID, revoked.Revoked}})
+	})
 }
 
 func newWorkspace(e environment) *cobra.Command {
-	c := asGroup(&cobra.Command{Use: "workspace", Short: "Create and list workspaces, the paying tenants, weigh and limit them"})
+	c := asGroup(&cobra.Command{Use: "workspace", Short: "Create and list workspaces, the paying tenants, weigh and " +
+		"limit them"})
 	admin := addAdminFlags(c, e)
 	c.AddCommand(newWorkspaceCreate(admin), newWorkspaceList(admin), newWorkspaceWeight(admin),
 		newWorkspaceLimits(admin))
@@ -29,48 +104,30 @@ func newWorkspace(e environment) *cobra.Command {
 
 func newWorkspaceCreate(admin *adminFlags) *cobra.Command {
 	c := &cobra.Command{Use: "create NAME", Short: "Create a workspace", Args: wantArgs("NAME")}
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := admin.client()
-		if err != nil {
-			return err
-		}
-		w, err := client.createWorkspace(c.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return printJSON(c.OutOrStdout(), workspaceView{ID: w.ID, Name: w.Name})
-		}
-		return printTable(c.OutOrStdout(), []string{"WORKSPACE", "NAME"}, [][]string{{w.ID, w.Name}})
-	}
-	return c
+	return adminCommand(admin, c, func(to *client.Admin, args []string) (client.Workspace, error) {
+		made, err := to.CreateWorkspace(c.Context(), args[0])
+		return client.Workspace{ID: made.ID, Name: made.Name}, err
+	}, func(w io.Writer, made client.Workspace) error {
+		return term.PrintTable(w, []string{"WORKSPACE", "NAME"}, [][]string{{made.ID, made.Name}})
+	})
+}
+
+// workspaceList is what the node answers.
+type workspaceList struct {
+	Workspaces []client.Workspace `json:"workspaces"`
 }
 
 func newWorkspaceList(admin *adminFlags) *cobra.Command {
 	c := &cobra.Command{Use: "list", Short: "List the workspaces", Args: wantArgs()}
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		client, err := admin.client()
-		if err != nil {
-			return err
-		}
-		var list struct {
-			Workspaces []workspaceView `json:"workspaces"`
-		}
-		if err := client.ask(c.Context(), "GET", "/v1/workspaces", nil, &list); err != nil {
-			return err
-		}
-		if *asJSON {
-			return printJSON(c.OutOrStdout(), list)
-		}
+	return adminCommand(admin, c, func(operator *client.Admin, _ []string) (list workspaceList, err error) {
+		return list, operator.Ask(c.Context(), "GET", "/v1/workspaces", nil, &list)
+	}, func(w io.Writer, list workspaceList) error {
 		rows := make([][]string, len(list.Workspaces))
 		for i, w := range list.Workspaces {
 			rows[i] = []string{w.ID, w.Name, fmt.Sprint(w.Weight), w.Created}
 		}
-		return printTable(c.OutOrStdout(), []string{"WORKSPACE", "NAME", "WEIGHT", "CREATED"}, rows)
-	}
-	return c
+		return term.PrintTable(w, []string{"WORKSPACE", "NAME", "WEIGHT", "CREATED"}, rows)
+	})
 }
 
 func newWorkspaceWeight(node *adminFlags) *cobra.Command {
@@ -83,62 +140,171 @@ func newWorkspaceWeight(node *adminFlags) *cobra.Command {
 		Example: "  rollcall workspace weight 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b 3",
 		Args:    wantArgs("WORKSPACE", "N"), ValidArgsFunction: completeWorkspace(node),
 	}
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
+	return adminCommand(node, c, func(operator *client.Admin, args []string) (found client.Workspace, err error) {
 		id, err := uuid.Parse(args[0])
 		if err != nil {
-			return usageError{fmt.Sprintf("WORKSPACE %q is no id: see `rollcall workspace list`", args[0])}
+			return found, term.UsageError(fmt.Sprintf("WORKSPACE %q is no id: see `rollcall workspace list`", args[0]))
 		}
 		n, err := strconv.Atoi(args[1])
 		if err != nil || n < 1 || n > ledger.WeightMax {
-			return usageError{fmt.Sprintf("N %q: write a whole number from 1 to %d", args[1], ledger.WeightMax)}
+			return found, term.UsageError(fmt.Sprintf("N %q: write a whole number from 1 to %d", args[1], ledger.WeightMax))
 		}
-		client, err := node.client()
-		if err != nil {
-			return err
-		}
-		var w workspaceView
-		if err := client.ask(c.Context(), "POST", "/v1/workspaces/"+id.String()+"/weight", map[string]int{"weight": n},
-			&w); err != nil {
-			return err
-		}
-		if *asJSON {
-			return printJSON(c.OutOrStdout(), w)
-		}
-		return printTable(c.OutOrStdout(), []string{"WORKSPACE", "NAME", "WEIGHT"},
-			[][]string{{w.ID, w.Name, fmt.Sprint(w.Weight)}})
-	}
-	return c
+		return found, operator.Ask(c.Context(), "POST", "/v1/workspaces/"+id.String()+"/weight", map[string]int{"weight": n},
+			&found)
+	}, func(w io.Writer, found client.Workspace) error {
+		return term.PrintTable(w, []string{"WORKSPACE", "NAME", "WEIGHT"},
+			[][]string{{found.ID, found.Name, fmt.Sprint(found.Weight)}})
+	})
 }
 
 // completeWorkspace offers the ids of the workspaces, with their names.
 func completeWorkspace(node *adminFlags) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, _ string) (ids []string, _ cobra.ShellCompDirective) {
-		client, err := node.client()
+		operator, err := node.client()
 		if err != nil || len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
 		defer cancel()
-		var list struct {
-			Workspaces []workspaceView `json:"workspaces"`
-		}
-		if err := client.ask(ctx, "GET", "/v1/workspaces", nil, &list); err == nil {
+		var list workspaceList
+		if err := operator.Ask(ctx, "GET", "/v1/workspaces", nil, &list); err == nil {
 			for _, w := range list.Workspaces {
-				ids = append(ids, w.ID+"\t"+printable(w.Name))
+				ids = append(ids, w.ID+"\t"+term.Printable(w.Name))
 			}
 		}
 		return ids, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-func (c *adminClient) createWorkspace(ctx context.Context, name string) (w workspaceView, err error) {
-	return w, c.ask(ctx, "POST", "/v1/workspaces", map[string]string{"name": name}, &w)
+func newWorkspaceLimits(node *adminFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "limits WORKSPACE",
+		Short: "Show what a workspace may have and has, or change it",
+		Long: "Show how many unfinished verifications a workspace may have, how many bytes it may have stored, and how " +
+			"many\n" +
+			"verifications of a day may end or wait without credits; and what of it is used now.\n\n" +
+			"With a flag the limit is changed first, from the next create on, on all nodes. Nothing that is there is\n" +
+			"ended or erased for it. A limit that nobody set is that of the configuration: see [limits].",
+		Example: "  rollcall workspace limits 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b\n" +
+			"  rollcall workspace limits 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --stored 50GiB --open 500 --reason contract\n" +
+			"  rollcall workspace limits 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --default",
+		Args: wantArgs("WORKSPACE"), ValidArgsFunction: completeWorkspace(node),
+	}
+	f := addLimitFlags(c)
+	return adminCommand(node, c, func(client *client.Admin, args []string) (out admin.WorkspaceLimits, err error) {
+		id, err := uuid.Parse(args[0])
+		if err != nil {
+			return out, term.UsageError(fmt.Sprintf("WORKSPACE %q is no id: see `rollcall workspace list`", args[0]))
+		}
+		change, err := f.change()
+		if err != nil {
+			return out, err
+		}
+		path := "/v1/workspaces/" + id.String() + "/limits"
+		if change == nil {
+			err = client.Ask(c.Context(), "GET", path, nil, &out)
+		} else {
+			err = client.Ask(c.Context(), "POST", path, change, &out)
+		}
+		return out, err
+	}, printLimits)
 }
 
-// ask is call with the bound adminTimeout.
-func (c *adminClient) ask(ctx context.Context, method, path string, in, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
-	defer cancel()
-	return c.call(ctx, method, path, in, out)
+// limitFlags are the limits as they are written; "" is unchanged.
+type limitFlags struct {
+	open, stored, unpaid string
+	reset                bool
+	reason               string
+}
+
+func addLimitFlags(c *cobra.Command) *limitFlags {
+	f := &limitFlags{}
+	c.Flags().StringVar(&f.open, "open", "", "how many unfinished verifications it may have")
+	c.Flags().StringVar(&f.stored, "stored", "", "how many bytes it may have stored, such as 50GiB or 500MB")
+	c.Flags().StringVar(&f.unpaid, "unpaid", "", "how many verifications of 24 hours may end or wait without credits")
+	c.Flags().BoolVar(&f.reset, "default", false, "all limits that are not named are those of the configuration again")
+	c.Flags().StringVar(&f.reason, "reason", "", "why, for the operator log")
+	return f
+}
+
+// change gives what the flags ask for; nil: nothing.
+func (f *limitFlags) change() (*admin.LimitsCall, error) {
+	change := &admin.LimitsCall{Reason: f.reason}
+	if f.reset {
+		change.Open, change.Stored, change.Unpaid = new(int64), new(int64), new(int64)
+	}
+	for _, l := range []struct {
+		name, text string
+		to         **int64
+	}{{"open", f.open, &change.Open}, {"stored", f.stored, &change.Stored}, {"unpaid", f.unpaid, &change.Unpaid}} {
+		if l.text == "" {
+			continue
+		}
+		n, err := strconv.ParseInt(l.text, 10, 64)
+		if l.name == "stored" {
+			n, err = parseSize(l.text)
+		}
+		if err != nil || n < 1 {
+			return nil, term.UsageError(fmt.Sprintf("--%s %q: write a number from 1%s, or --default", l.name, l.text,
+				map[string]string{"stored": " with a unit, such as 50GiB or 500MB"}[l.name]))
+		}
+		*l.to = &n
+	}
+	if change.Open == nil && change.Stored == nil && change.Unpaid == nil {
+		if f.reason != "" {
+			return nil, term.UsageError("--reason is given and no limit: name --open, --stored, --unpaid or --default")
+		}
+		return nil, nil
+	}
+	return change, nil
+}
+
+// sizes are the units of a number of bytes, the ones that print uses first.
+var sizes = []struct {
+	unit  string
+	bytes int64
+}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6},
+	{"kB", 1e3}, {"B", 1}, {"", 1}}
+
+// parseSize reads a number of bytes, with or without a unit.
+func parseSize(text string) (int64, error) {
+	number := strings.TrimRight(text, "TGMKkiB")
+	unit := strings.TrimSpace(text[len(number):])
+	n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if err != nil || math.IsNaN(n) {
+		return 0, fmt.Errorf("%q is no number of bytes", text)
+	}
+	for _, s := range sizes {
+		if s.unit == unit && n*float64(s.bytes) < 1<<53 {
+			return int64(n * float64(s.bytes)), nil
+		}
+	}
+	return 0, fmt.Errorf("%q is no number of bytes", text)
+}
+
+// bytesOf is a number of bytes for people.
+func bytesOf(n int64) string {
+	for _, s := range sizes[:4] {
+		if n >= s.bytes {
+			return strings.TrimSuffix(strconv.FormatFloat(float64(n)/float64(s.bytes), 'f', 1, 64), ".0") + " " + s.unit
+		}
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+func printLimits(w io.Writer, l admin.WorkspaceLimits) error {
+	fmt.Fprintf(w, "workspace %s  %s\n\n", l.ID, term.Printable(l.Name))
+	row := func(name string, is admin.Limit, text func(int64) string) []string {
+		from := "set"
+		if is.Default {
+			from = "default"
+		}
+		return []string{name, text(is.Limit), from, text(is.Used)}
+	}
+	return term.PrintTable(w, []string{"LIMIT", "VALUE", "FROM", "USED"}, [][]string{
+		row("unfinished verifications", l.Open, term.Grouped),
+		row("stored bytes", l.Stored, bytesOf),
+		row("verifications of 24 h without credits", l.Unpaid, term.Grouped),
+		{"weight at receivers", fmt.Sprint(l.Weight), map[bool]string{true: "default", false: "set"}[l.Weight == 1], ""},
+	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/cmd/rollcall/client"
 	"rollcall/http/admin"
 	"rollcall/ledger"
 )
@@ -14,7 +15,7 @@ import (
 // TestWeightsAreShown and changed.
 func TestWeightsAreShown(t *testing.T) {
 	b := newThrottleBench(t)
-	var made workspaceView
+	var made client.Workspace
 	if err := json.Unmarshal([]byte(b.must("workspace", "create", "acme", "--json")), &made); err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +31,7 @@ func TestWeightsAreShown(t *testing.T) {
 // TestLimitsOfAWorkspaceAreShown and set, with who and why in the operator log.
 func TestLimitsOfAWorkspaceAreShown(t *testing.T) {
 	b := newThrottleBench(t)
-	var made workspaceView
+	var made client.Workspace
 	if err := json.Unmarshal([]byte(b.must("workspace", "create", "acme", "--json")), &made); err != nil {
 		t.Fatal(err)
 	}
@@ -84,13 +85,15 @@ func TestLimitsOfAWorkspaceAreShown(t *testing.T) {
 
 // TestSizesAreReadAsTheyAreWritten, in any unit.
 func TestSizesAreReadAsTheyAreWritten(t *testing.T) {
-	for text, want := range map[string]int64{"1": 1, "7B": 7, "2kB": 2000, "2KiB": 2048, "500MB": 500e6, "1.5 GiB": 3 << 29,
-		"1TiB": 1 << 40, "2TB": 2e12} {
+	for text, want := range map[string]int64{"1": 1, "7B": 7, "2kB": 2000, "2KiB": 2048, "500MB": 500e6,
+		"1.5 GiB": 3 << 29,
+		"1TiB":    1 << 40, "2TB": 2e12} {
 		if got, err := parseSize(text); err != nil || got != want {
 			t.Errorf("%s: %d, %v, want %d", text, got, err, want)
 		}
 	}
-	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1 KiB", 3 << 29: "1.5 GiB", 1 << 50: "1024 TiB"} {
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1 KiB", 3 << 29: "1.5 GiB",
+		1 << 50: "1024 TiB"} {
 		if got := bytesOf(n); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)
 		}

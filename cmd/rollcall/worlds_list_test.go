@@ -36,7 +36,7 @@ func shortWorlds() []*world {
 	}
 }
 
-// longWorlds are those of docs/measured.md.
+// longWorlds are those of docs/developers/measured.md.
 func longWorlds() []*world {
 	const turn = 50 * time.Millisecond
 	all := []*world{
@@ -70,7 +70,8 @@ func longWorlds() []*world {
 // greylisting is a receiver that greylists each address, and says so.
 func greylisting(n, pace int, greylist time.Duration, waits []time.Duration) *world {
 	return &world{name: fmt.Sprintf("greylisting of %v, told %d/s", greylist, pace),
-		list: drawList(n, one, "ghost", 200), greylist: greylist, most: allowed{RcptsIn1s: pace}, waits: waits, giveUp: 10 * waits[len(waits)-1],
+		list: drawList(n, one, "ghost", 200), greylist: greylist, most: allowed{RcptsIn1s: pace}, waits: waits,
+		giveUp: 10 * waits[len(waits)-1],
 		at: smtplab.Personality{Name: "grey", Greylist: true, GreylistAlways: true,
 			Words: smtplab.Words{Greylist: "450 4.2.0 <{address}>: Recipient address rejected: Greylisted"}}}
 }

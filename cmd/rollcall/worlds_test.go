@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
 	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/smtp/smtplab"
@@ -18,7 +20,7 @@ import (
 
 // A world is a list and the receivers that it meets: the built binary against a lab in another process, which counts
 // what it lets through and what it puts off, and tells nobody its hidden limits. The worlds of a default run end within
-// seconds; with -long there are those of docs/measured.md, all at the same time, and of each binary one:
+// seconds; with -long there are those of docs/developers/measured.md, all at the same time, and of each binary one:
 //
 //	go test ./cmd/rollcall -run '^TestWorlds$' -long -v -timeout 60m -binaries /tmp/before,/tmp/after
 type world struct {
@@ -91,7 +93,8 @@ func (w *world) check(t *testing.T, path string, s seen) {
 	t.Helper()
 	if len(w.steps) == 0 {
 		n, ideal := float64(len(w.list)), w.ideal().Seconds()
-		t.Logf("| %s | %s | %.1f s | ideal %.1f s | %.2f times | %d of %d final, %d wrong, %d missed | %.2f RCPTs, %.4f connections "+
+		t.Logf("| %s | %s | %.1f s | ideal %.1f s | %.2f times | %d of %d final, %d wrong, %d missed | %.2f RCPTs, %.4f "+
+			"connections "+
 			"an address | %.2f %% put off |", w.name, named(path), s.took.Seconds(), ideal, s.took.Seconds()/ideal, s.final,
 			len(w.list), s.wrong, s.missed, float64(s.sheet.Rcpts)/n, float64(s.sheet.Sessions)/n,
 			100*float64(s.sheet.Deferred)/float64(max(1, s.sheet.Rcpts)))
@@ -173,21 +176,21 @@ func (w *world) run(t *testing.T, path string) (s seen) {
 }
 
 // end waits for the end of a verification, or of ctx.
-func end(ctx context.Context, c *apiClient, id string) {
+func end(ctx context.Context, c *client.API, id string) {
 	for {
-		if d, err := look(ctx, c, id); err == nil && d.CompletedAt != nil || sleep(ctx, 50*time.Millisecond) != nil {
+		if d, err := look(ctx, c, id); err == nil && d.CompletedAt != nil || term.Sleep(ctx, 50*time.Millisecond) != nil {
 			return
 		}
 	}
 }
 
 // look gives what customers and receivers have seen so far.
-func (w *world) look(t *testing.T, lab *smtplab.Lab, c *apiClient, id string) (s seen) {
+func (w *world) look(t *testing.T, lab *smtplab.Lab, c *client.API, id string) (s seen) {
 	t.Helper()
 	sheet := lab.Manners()
 	s.sheet = sheet.Total
 	var text bytes.Buffer
-	if err := c.results(t.Context(), id, &text); err != nil {
+	if err := writeResults(t.Context(), c, id, &text); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := readRows(&text)
@@ -209,7 +212,8 @@ func (w *world) look(t *testing.T, lab *smtplab.Lab, c *apiClient, id string) (s
 			what       string
 			seen, told int
 		}{
-			{"sessions at once", r.SessionsAtOnce, most.SessionsAtOnce}, {"sessions in a second", r.SessionsIn1s, most.SessionsIn1s},
+			{"sessions at once", r.SessionsAtOnce, most.SessionsAtOnce}, {"sessions in a second", r.SessionsIn1s,
+				most.SessionsIn1s},
 			{"RCPTs in a second", r.RcptsIn1s, most.RcptsIn1s}, {"RCPTs in a session", r.RcptsPerSession, most.RcptsPerSession},
 			{"RCPTs in a transaction", r.RcptsPerTx, most.RcptsPerTx},
 		} {
@@ -252,7 +256,7 @@ func (w *world) judge(ctx context.Context, t *testing.T, path string, lab *smtpl
 		row := fmt.Sprintf("| %s, %d/s | %s |", w.name, s.perSecond, named(path))
 		for _, wait := range []time.Duration{s.settle, s.judge} {
 			from := time.Now()
-			if err := sleep(ctx, wait); err != nil {
+			if err := term.Sleep(ctx, wait); err != nil {
 				t.Fatal(err)
 			}
 			use := lab.UseOf(limitedDomain, from, time.Now())
@@ -279,13 +283,13 @@ func (w *world) runCluster(t *testing.T, path string) (s seen) {
 	ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(w.within, loadWait))
 	defer cancel()
 	for i, m := range c.nodes[:w.kills] {
-		for lab.Manners().Addresses < (i+1)*len(w.list)/(w.nodes+2) && sleep(ctx, 50*time.Millisecond) == nil {
+		for lab.Manners().Addresses < (i+1)*len(w.list)/(w.nodes+2) && term.Sleep(ctx, 50*time.Millisecond) == nil {
 			continue
 		}
 		c.kill(m)
 		c.start(m)
 	}
-	for !c.standing(id).done && sleep(ctx, 50*time.Millisecond) == nil {
+	for !c.standing(id).done && term.Sleep(ctx, 50*time.Millisecond) == nil {
 		continue
 	}
 	took := time.Since(began)

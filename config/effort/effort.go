@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-var long = flag.Bool("long", false, "try much more than a default run does; takes minutes (docs/testing.md)")
+var long = flag.Bool("long", false, "try much more than a default run does; takes minutes (docs/developers/testing.md)")
 
 const (
 	shortPart  = 20               // of the default run's cases, a short run draws one in so many

@@ -22,7 +22,8 @@ func AuthorFits(text string) bool {
 		!strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// withAuthor puts the name of AuthorHeader before everything that a call changes. Workspaces are told that an operator did it.
+// withAuthor puts the name of AuthorHeader before everything that a call changes. Workspaces are told that an operator
+// did it.
 func withAuthor(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		author := strings.TrimSpace(r.Header.Get(AuthorHeader))

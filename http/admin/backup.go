@@ -20,7 +20,7 @@ const backupPause = time.Minute
 func (s *Server) backup(w http.ResponseWriter, r *http.Request) {
 	if s.options.Backup == nil {
 		refuse(w, http.StatusConflict, "not_embedded", "the ledger is a database server, not a file of this node: "+
-			"use its own tools, BACKUP INTO of CockroachDB or pg_dump of PostgreSQL; see docs/operations.md")
+			"use its own tools, BACKUP INTO of CockroachDB or pg_dump of PostgreSQL; see docs/operators/operations.md")
 		return
 	}
 	select {
@@ -30,7 +30,7 @@ func (s *Server) backup(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusConflict, "backup_running", "another backup of this node is running; wait for its end")
 		return
 	}
-	ctx, cancel := s.longCall(r)
+	ctx, cancel := s.desk.longCall(r.Context())
 	defer cancel()
 	began := time.Now()
 	copied, bytes, err := s.options.Backup(ctx)

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -30,37 +29,26 @@ type KeyAnswer struct {
 	Results     []KeyResult `json:"results"`     // of every member, by name
 }
 
-func (s *Server) gossipKeys(w http.ResponseWriter, r *http.Request) {
-	s.doKeys(r.Context(), w, KeyCommand{Op: KeyList})
-}
-
-// changeGossipKeys does a command about keys on all members. Before it uses or
+// changeKeys does a command about gossip keys on all members. Before it uses or
 // removes a key it asks all of them, since a key that one lacks would split them.
-func (s *Server) changeGossipKeys(w http.ResponseWriter, r *http.Request) {
-	c, ok := keyCommand(w, r)
-	if !ok {
-		return
+func (d clusterOps) changeKeys(ctx context.Context, c KeyCommand) (KeyAnswer, error) {
+	ctx, cancel, err := d.clustered(ctx)
+	defer cancel()
+	if err != nil {
+		return KeyAnswer{}, err
 	}
 	if c.Op == KeyUse || c.Op == KeyRemove {
-		before, err := s.options.Cluster.Keys(r.Context(), KeyCommand{Op: KeyList})
+		before, err := d.options.Cluster.Keys(ctx, KeyCommand{Op: KeyList})
 		if err != nil {
-			s.failCluster(w, "list gossip keys", err)
-			return
+			return KeyAnswer{}, d.ofCluster("list gossip keys", err)
 		}
 		if code, message := unsafe(c, before); code != "" {
-			refuse(w, http.StatusConflict, code, message)
-			return
+			return KeyAnswer{}, refusal(http.StatusConflict, code, message)
 		}
 	}
-	s.doKeys(r.Context(), w, c)
-}
-
-// doKeys does c and answers with what came of it on each member.
-func (s *Server) doKeys(ctx context.Context, w http.ResponseWriter, c KeyCommand) {
-	results, err := s.options.Cluster.Keys(ctx, c)
+	results, err := d.options.Cluster.Keys(ctx, c)
 	if err != nil {
-		s.failCluster(w, string(c.Op)+" gossip keys", err)
-		return
+		return KeyAnswer{}, d.ofCluster(string(c.Op)+" gossip keys", err)
 	}
 	answer := KeyAnswer{Fingerprint: c.Fingerprint, Results: make([]KeyResult, len(results))}
 	for i, result := range results {
@@ -74,35 +62,33 @@ func (s *Server) doKeys(ctx context.Context, w http.ResponseWriter, c KeyCommand
 		switch {
 		case c.Op == KeyList:
 		case result.Error == "":
-			s.options.Log.Info("gossip keys changed", "op", c.Op, "fingerprint", c.Fingerprint, "node", result.Node)
+			d.options.Log.Info("gossip keys changed", "op", c.Op, "fingerprint", c.Fingerprint, "node", result.Node)
 		default:
-			s.options.Log.Warn("gossip keys not changed", "op", c.Op, "fingerprint", c.Fingerprint,
+			d.options.Log.Warn("gossip keys not changed", "op", c.Op, "fingerprint", c.Fingerprint,
 				"node", result.Node, "err", result.Error)
 		}
 	}
 	if c.Op != KeyList {
 		done := len(slices.DeleteFunc(slices.Clone(answer.Results), func(r KeyResult) bool { return r.Error != "" }))
-		s.desk.note(ctx, line("cluster keys "+string(c.Op), c.Fingerprint,
+		d.note(ctx, line("cluster keys "+string(c.Op), c.Fingerprint,
 			fmt.Sprintf("done on %d of %d nodes", done, len(answer.Results))))
 	}
 	slices.SortFunc(answer.Results, func(a, b KeyResult) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), bytes.Compare(a.Node[:], b.Node[:]))
 	})
-	writeJSON(w, http.StatusOK, answer)
+	return answer, nil
 }
 
 // keyCommand reads {"op","key","fingerprint"}. Nothing of the body is in a
 // refusal: it may hold a key, also in a wrong place.
-func keyCommand(w http.ResponseWriter, r *http.Request) (c KeyCommand, ok bool) {
+func keyCommand(r *http.Request) (c KeyCommand, err error) {
 	var in struct {
 		Op          KeyOp  `json:"op"`
 		Key         string `json:"key"`
 		Fingerprint string `json:"fingerprint"`
 	}
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, bodyMax))
-	d.DisallowUnknownFields()
 	message := ""
-	if err := d.Decode(&in); err != nil {
+	if readBody(r, &in, bodyMax) != nil {
 		message = `the body must be {"op":"add","key":…} or {"op":"use" or "remove","fingerprint":…}`
 	}
 	key, err := base64.StdEncoding.Strict().DecodeString(in.Key)
@@ -117,14 +103,13 @@ func keyCommand(w http.ResponseWriter, r *http.Request) (c KeyCommand, ok bool) 
 		message = "use and remove take a fingerprint, 8 hex digits as of GET /v1/cluster/keys, and no key"
 	}
 	if message != "" {
-		refuse(w, http.StatusBadRequest, "invalid_request", message)
-		return c, false
+		return c, invalid(message)
 	}
 	if in.Op == KeyAdd {
 		sum := sha256.Sum256(key)
 		in.Fingerprint = hex.EncodeToString(sum[:fingerprintBytes])
 	}
-	return KeyCommand{Op: in.Op, Key: key, Fingerprint: in.Fingerprint}, true
+	return KeyCommand{Op: in.Op, Key: key, Fingerprint: in.Fingerprint}, nil
 }
 
 // unsafe says why a command would part members from each other; "" when it would not.

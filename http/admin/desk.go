@@ -9,14 +9,47 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"rollcall/actors/inspect"
 	"rollcall/ledger"
 )
 
-// Desk is what operators see and do, as values: the operator API writes them as JSON, and the pages draw them. Every error
-// is a *Refusal. Who makes a change is in the context: ledger.WithActor and ledger.WithAuthor. Safe for concurrent use.
+// Desk is what operators see and do, as values: the operator API writes them as JSON, and the pages draw them. Every
+// error is a *Refusal. Who makes a change is in the context: ledger.WithActor and ledger.WithAuthor. Safe for
+// concurrent use.
 type Desk struct {
+	*common
+	workspaceOps
+	verificationOps
+	receiverOps
+	throttleOps
+	clusterOps
+	userOps
+	nodeOps
+}
+
+// The parts of a Desk, by what they are about.
+type (
+	workspaceOps    struct{ *common } // their keys, credits and limits, and the audit of them
+	verificationOps struct{ *common }
+	receiverOps     struct{ *common } // and our sources
+	throttleOps     struct{ *common }
+	clusterOps      struct{ *common }
+	userOps         struct{ *common }
+	nodeOps         struct{ *common } // what the node that answers has found and noted
+)
+
+// newDesk makes a Desk whose long work ends with ctx.
+func newDesk(ctx context.Context, o Options) *Desk {
+	c := &common{options: o, replays: make(chan struct{}, 1), records: make(chan struct{}, 1), long: ctx}
+	return &Desk{c, workspaceOps{c}, verificationOps{c}, receiverOps{c}, throttleOps{c}, clusterOps{c}, userOps{c},
+		nodeOps{c}}
+}
+
+// common is what all parts of a Desk need.
+type common struct {
 	options Options
 	replays chan struct{}   // holds one for the replay that may run
+	records chan struct{}   // the same for a gathering of what all nodes recorded
 	long    context.Context // see Long
 }
 
@@ -33,19 +66,6 @@ func (r *Refusal) Error() string { return r.Message }
 // refusal makes a Refusal.
 func refusal(status int, code, message string) error { return &Refusal{status, code, message} }
 
-// answer answers with v, or with why there is none.
-func answer(w http.ResponseWriter, v any, err error) {
-	if err == nil {
-		writeJSON(w, http.StatusOK, v)
-		return
-	}
-	var r *Refusal
-	if !errors.As(err, &r) {
-		r = &Refusal{http.StatusInternalServerError, "internal", "report this"}
-	}
-	refuse(w, r.Status, r.Code, r.Message)
-}
-
 // errNoSurvey and others say that this process cannot answer, and another one can.
 var (
 	errNoSurvey   = refusal(http.StatusConflict, "no_survey", "this process does not probe: ask another node")
@@ -56,8 +76,7 @@ var (
 // named checks a text for people.
 func named(field, text string, least int) error {
 	if n := utf8.RuneCountInString(strings.TrimSpace(text)); n < least || n > nameMax {
-		return refusal(http.StatusBadRequest, "invalid_request",
-			fmt.Sprintf("%s must have %d to %d characters", field, least, nameMax))
+		return invalid(fmt.Sprintf("%s must have %d to %d characters", field, least, nameMax))
 	}
 	return nil
 }
@@ -66,16 +85,15 @@ func named(field, text string, least int) error {
 func keyOf(field, text string) (string, error) {
 	text = strings.ToLower(strings.TrimSpace(text))
 	if text == "" || len(text) > keyMax {
-		return "", refusal(http.StatusBadRequest, "invalid_request",
-			fmt.Sprintf("%s must have 1 to %d characters: a receiver "+
-				"as GET /v1/receivers has them, a mail domain, an MX host suffix, or source: and an address", field, keyMax))
+		return "", invalid(fmt.Sprintf("%s must have 1 to %d characters: a receiver "+
+			"as GET /v1/receivers has them, a mail domain, an MX host suffix, or source: and an address", field, keyMax))
 	}
 	return text, nil
 }
 
 // note writes a line of the operator log about what is done already: when the ledger does
 // not take it, the node's own log has it, without the emails of users.
-func (d *Desk) note(ctx context.Context, l ledger.LogLine) {
+func (d *common) note(ctx context.Context, l ledger.LogLine) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ledgerTimeout)
 	defer cancel()
 	if err := d.options.Book.Note(ctx, l); err != nil {
@@ -87,15 +105,22 @@ func (d *Desk) note(ctx context.Context, l ledger.LogLine) {
 	}
 }
 
+// wake says that the ledger has something new.
+func (d *common) wake() {
+	if d.options.Wake != nil {
+		d.options.Wake()
+	}
+}
+
 // tuned lets this node follow a change at once.
-func (d *Desk) tuned() {
+func (d *common) tuned() {
 	if d.options.Tuned != nil {
 		d.options.Tuned()
 	}
 }
 
 // ofLedger is the refusal for an error of the ledger.
-func (d *Desk) ofLedger(step string, err error) error {
+func (d *common) ofLedger(step string, err error) error {
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchWorkspace):
 		return refusal(http.StatusNotFound, "workspace_not_found", "there is no such workspace; see GET /v1/workspaces")
@@ -112,36 +137,32 @@ func (d *Desk) ofLedger(step string, err error) error {
 	return refusal(http.StatusServiceUnavailable, "unavailable", "the ledger did not answer; send the same call again")
 }
 
-// ofSurvey is the refusal for an error of the survey.
-func (d *Desk) ofSurvey(step string, err error) error {
-	d.options.Log.Warn("nodes did not answer", "stage", step, "err", err)
-	return refusal(http.StatusServiceUnavailable, "unavailable",
-		"this cannot be answered now: send the same call again; the node's log says why")
+// askLedger asks the ledger, within ledgerTimeout.
+func askLedger[T any](ctx context.Context, d *common, step string, ask func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
+	defer cancel()
+	found, err := ask(ctx)
+	if err != nil {
+		err = d.ofLedger(step, err)
+	}
+	return found, err
 }
 
-// Probing says whether this node takes probing work, and if not, why. It asks nobody.
-func (d *Desk) Probing() (bool, string) {
-	if d.options.Identity == nil {
-		return true, ""
+// longCall gives the context of an audit, a backup, or a reading of evidence. It ends with the listener's draining.
+func (d *common) longCall(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, auditTimeout)
+	if d.long.Err() != nil {
+		cancel()
 	}
-	i := d.options.Identity()
-	return i.Probing, i.Why
+	stop := context.AfterFunc(d.long, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
 // LedgerAnswers says whether the ledger does.
-func (d *Desk) LedgerAnswers(ctx context.Context) bool {
+func (d *common) LedgerAnswers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	return d.options.Book.Ping(ctx) == nil
-}
-
-// surveyed bounds a question to all nodes; an error when nobody asks them.
-func (d *Desk) surveyed(ctx context.Context) (context.Context, context.CancelFunc, error) {
-	if d.options.Survey == nil {
-		return ctx, func() {}, errNoSurvey
-	}
-	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
-	return ctx, cancel, nil
 }
 
 // Pages are what operators see in a browser.
@@ -149,4 +170,52 @@ type Pages interface {
 	http.Handler
 	// Link makes a path that signs somebody in once, and says until when it can.
 	Link(author string, readOnly bool) (path string, until time.Time)
+}
+
+// Long is the context of what goes on behind a page: it ends when the listener drains.
+func (d *common) Long() context.Context { return d.long }
+
+// noSurvey is why the nodes cannot be asked; nil: they can.
+func (d *common) noSurvey() error {
+	if d.options.Survey == nil {
+		return errNoSurvey
+	}
+	return nil
+}
+
+// askNodes asks the nodes, within surveyTimeout.
+func askNodes[T any](
+	ctx context.Context, d *common, step string, ask func(context.Context, Survey) (T, error),
+) (T, error) {
+	var none T
+	if err := d.noSurvey(); err != nil {
+		return none, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
+	defer cancel()
+	found, err := ask(ctx, d.options.Survey)
+	if err != nil {
+		return none, d.ofSurvey(step, err)
+	}
+	return found, nil
+}
+
+// ofSurvey is the refusal for an error of the nodes, or of what was asked of them.
+func (d *common) ofSurvey(step string, err error) error {
+	var unheard *inspect.Unheard
+	var refused *Refusal
+	switch {
+	case errors.As(err, &refused):
+		return refused
+	case errors.As(err, &unheard):
+		return refusal(http.StatusServiceUnavailable, "node_silent", unheard.Error()+
+			": it may live there. Ask again, or see `rollcall cluster members`")
+	case errors.Is(err, inspect.ErrNotThere):
+		return refusal(http.StatusNotFound, "receiver_not_found",
+			"nothing is asked of such a receiver now, or the session "+
+				"is over; see GET /v1/receivers for those that live, and GET /v1/throttle/explain for what would hold")
+	}
+	d.options.Log.Warn("nodes did not answer", "stage", step, "err", err)
+	return refusal(http.StatusServiceUnavailable, "unavailable",
+		"this cannot be answered now: send the same call again; the node's log says why")
 }

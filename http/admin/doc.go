@@ -27,22 +27,22 @@
 //	POST /v1/verifications/{id}/replay
 //	                                  {"rules","all"} -> lines of ReplayLine, the summary last; rules is the text of
 //	                                  a rule file to try, "" is as the node judges
-//	GET  /v1/verifications/{id}/waits view.Verification: what its open addresses wait for, and until when
-//	GET  /v1/receivers                view.Receivers
-//	GET  /v1/receivers/detail?key=    {"receivers":[view.ReceiverDetail]}, one for each node and shard
+//	GET  /v1/verifications/{id}/waits inspect.Verification: what its open addresses wait for, and until when
+//	GET  /v1/receivers                inspect.Receivers
+//	GET  /v1/receivers/detail?key=    {"receivers":[inspect.ReceiverDetail]}, one for each node
 //	POST /v1/receivers/close          {"key","node","session"} -> the same: ends one session
-//	POST /v1/receivers/forget         {"key","what","reason"} -> {"receivers":[view.Forgotten],"silent"}; what is
+//	POST /v1/receivers/forget         {"key","what","reason"} -> {"receivers":[inspect.Forgotten],"silent"}; what is
 //	                                  pace, sessions, block or all
 //	GET  /v1/receivers/trace?key=&source=&after=
-//	                                  {"lines":[view.TraceLine],"after"}; after, as it is, asks for the next ones
-//	GET  /v1/sources                  {"sources":[view.Source],"silent"}
+//	                                  {"lines":[inspect.TraceLine],"after"}; after, as it is, asks for the next ones
+//	GET  /v1/sources                  {"sources":[inspect.Source],"silent"}
 //	GET  /v1/throttle                 ThrottleRules; with files=all also of which nodes the file differs
-//	GET  /v1/throttle/explain?name=   view.Explanation, of a mail domain, a key or source:ADDRESS;
+//	GET  /v1/throttle/explain?name=   inspect.Explanation, of a mail domain, a key or source:ADDRESS;
 //	                                  with by=name by the rules alone, without DNS
 //	POST /v1/throttle/overrides       OverrideCall -> its ThrottleRule
 //	POST /v1/throttle/clear           ClearCall -> {"cleared":[ThrottleRule]}
-//	GET  /v1/throttle/record          {"records":[view.Record],"silent"}, for one call at a time
-//	POST /v1/throttle/replay          {"throttle","rules"}, texts of candidate files -> view.Replayed
+//	GET  /v1/throttle/record          {"records":[inspect.Record],"silent"}, for one call at a time
+//	POST /v1/throttle/replay          {"throttle","rules"}, texts of candidate files -> inspect.Replayed
 //	GET  /v1/log?before=&after=&limit=
 //	                                  LogPage, of what operators changed
 //	GET  /v1/audit                    what an audit of the ledger found

@@ -1,7 +1,9 @@
 package admin
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,15 +12,26 @@ import (
 
 	"rollcall/http/api"
 	"rollcall/ledger"
+	"rollcall/ledger/evidence"
 	"rollcall/smtp"
-	"rollcall/smtp/evidence"
+	smtpevidence "rollcall/smtp/evidence"
+	"rollcall/smtp/verdict"
 )
 
-// Witness is what the ledger keeps of how outcomes came about; ledger.Book is one.
-type Witness interface {
-	Evidence(ctx context.Context, id uuid.UUID, after int64, yield func(ledger.Kept) error) (
-		ledger.Verification, error)
-}
+// ReplayType is the Content-Type of a replay: one JSON value on each line.
+const ReplayType = "application/x-ndjson"
+
+// RulesName stands for a rule file that came in the body of a call, in what is said
+// of its faults.
+const RulesName = "rules"
+
+const (
+	// rulesMax bounds the body with a rule file: twice what verdict.Load takes, for
+	// what JSON adds.
+	rulesMax = 8 << 20
+	// replayBuffer is how much of a replay is sent at once.
+	replayBuffer = 32 << 10
+)
 
 // Explanation is one settled address and what its outcome rests on.
 type Explanation struct {
@@ -29,15 +42,9 @@ type Explanation struct {
 	Ordinal      int64         `json:"ordinal"` // place among the distinct addresses of the file, from 0
 	Address      string        `json:"address"` // first spelling in the file
 	At           api.Time      `json:"at"`      // of the final evidence
-	Verdict
+	evidence.Verdict
 	Message string    `json:"message"`  // as in the results file
 	Case    *CaseView `json:"evidence"` // null: none was kept
-}
-
-// Verdict is an outcome and its reason.
-type Verdict struct {
-	Outcome string `json:"outcome"`
-	Reason  string `json:"reason"`
 }
 
 // CaseView is all that the outcome of one address rests on.
@@ -62,7 +69,7 @@ type AttemptView struct {
 	Enhanced string   `json:"enhanced"` // "": none
 	Text     string   `json:"text"`     // cleaned: no address, none of our names
 	Trouble  string   `json:"trouble"`  // why there was no reply
-	Verdict
+	evidence.Verdict
 	Blame string `json:"blame"`
 	Rule  string `json:"rule"` // id@version
 	// Others: not about this address. Others, or nobody, were asked, and it had to wait for what came of that.
@@ -92,86 +99,19 @@ type HabitView struct {
 	Controls []AttemptView `json:"controls"`           // of this very run
 }
 
-// ErrNotSettled means that a verification has no settled outcome for an address.
-var ErrNotSettled = errors.New("no outcome of this address is settled")
-
-// errFound ends a search.
-var errFound = errors.New("found")
-
-// FindEvidence looks for one address of a verification: as it is spelled in the
-// file, or another spelling of the same. ErrNotSettled; errors of the ledger.
-func FindEvidence(ctx context.Context, book Witness, id uuid.UUID, address string) (Explanation, error) {
-	wanted := newSpelling(address)
-	var f Explanation
-	v, err := book.Evidence(ctx, id, 0, func(k ledger.Kept) error {
-		for i := range k.Results.Len() {
-			if !wanted.is(k.Results.Email(i)) {
-				continue
-			}
-			if err := f.take(k, i); err != nil {
-				return err
-			}
-			return errFound
-		}
-		return nil
-	})
-	f.Verification, f.Status = id, v.Status
-	if errors.Is(err, errFound) {
-		return f, nil
+// ExplanationOf shows what was found.
+func ExplanationOf(f evidence.Found) Explanation {
+	r := f.Result
+	out := Explanation{Verification: f.Verification, Status: f.Status, Settlement: f.Settlement,
+		SettledAt: api.Time(f.SettledAt), Ordinal: r.Ordinal, Address: r.Email, At: api.Time(r.At),
+		Verdict: evidence.Verdict{Outcome: r.Outcome.String(), Reason: r.Reason.String()}, Message: r.Reason.Message()}
+	if f.Case != nil {
+		out.Case = newCaseView(*f.Case)
 	}
-	if err == nil {
-		err = ErrNotSettled
-	}
-	return f, err
+	return out
 }
 
-// take reads result i of a settlement and the case of it.
-func (f *Explanation) take(k ledger.Kept, i int) error {
-	r := k.Results.Result(i)
-	f.Settlement, f.SettledAt, f.Ordinal = k.Number, api.Time(k.At), r.Ordinal
-	f.Address, f.At, f.Message = r.Email, api.Time(r.At), r.Reason.Message()
-	f.Verdict = Verdict{r.Outcome.String(), r.Reason.String()}
-	if len(k.Evidence) == 0 {
-		return nil
-	}
-	err := evidence.Unpack(k.Evidence, func(e evidence.Entry) error {
-		if e.Ordinal == r.Ordinal {
-			f.Case = newCaseView(e.Case)
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("settlement %d: %w", k.Number, err)
-	}
-	return nil
-}
-
-// spelling is an address that is looked for.
-type spelling struct {
-	text   string
-	parsed smtp.Address
-	whole  bool // text is an address
-}
-
-func newSpelling(text string) spelling {
-	a, err := smtp.ParseAddress(text)
-	return spelling{text: text, parsed: a, whole: err == nil}
-}
-
-// is says whether an address of a file is the one that is looked for.
-func (s spelling) is(email []byte) bool {
-	if string(email) == s.text {
-		return true
-	}
-	// The local part is never changed: what cannot fit is not parsed.
-	if !s.whole || len(email) <= len(s.parsed.Local) || string(email[:len(s.parsed.Local)]) != s.parsed.Local {
-		return false
-	}
-	a, err := smtp.ParseAddress(string(email))
-	return err == nil && a == s.parsed
-}
-
-func newCaseView(c evidence.Case) *CaseView {
+func newCaseView(c smtpevidence.Case) *CaseView {
 	v := &CaseView{Attempts: newAttemptViews(c.Attempts), Omitted: c.Omitted, Hosts: c.Hosts, GaveUp: c.GaveUp,
 		NoRoute: reasonText(c.NoRoute), Why: reasonText(c.Why),
 		Habit: HabitView{Accepted: c.Habit.Accepted, Refused: c.Habit.Refused,
@@ -192,55 +132,22 @@ func reasonText(r smtp.Reason) string {
 	return r.String()
 }
 
-func newAttemptViews(list []evidence.Attempt) []AttemptView {
+func newAttemptViews(list []smtpevidence.Attempt) []AttemptView {
 	views := make([]AttemptView, len(list))
 	for i, a := range list {
 		views[i] = AttemptView{At: api.Time(a.At), Stage: a.Stage.String(), Host: a.Host, Source: a.Source,
 			TLS: a.TLS, Code: a.Code, Text: a.Text, Trouble: a.Trouble.String(),
-			Verdict: Verdict{a.Outcome.String(), a.Reason.String()}, Blame: a.Blame.String(),
-			Rule: RuleName(a.Rule, a.Version), Void: a.Void, Others: a.Others, Bare: a.Bare,
+			Verdict: evidence.Verdict{Outcome: a.Outcome.String(), Reason: a.Reason.String()}, Blame: a.Blame.String(),
+			Rule: evidence.RuleName(a.Rule, a.Version), Void: a.Void, Others: a.Others, Bare: a.Bare,
 			Witness: a.Witness}
 		if a.Enhanced != (smtp.EnhancedCode{}) {
 			views[i].Enhanced = a.Enhanced.String()
 		}
-		if a.Cause != (evidence.Cause{}) {
+		if a.Cause != (smtpevidence.Cause{}) {
 			views[i].Cause = &CauseView{Scope: a.Cause.Scope.String(), Why: a.Cause.Why}
 		}
 	}
 	return views
-}
-
-// RuleName names a rule as it was when it judged; "" for none.
-func RuleName(id string, version uint32) string {
-	if id == "" {
-		return ""
-	}
-	return fmt.Sprintf("%s@%08x", id, version)
-}
-
-// evidence answers how the outcome of one address came about. The address comes in
-// the body: what is in a URL is in the logs of every proxy.
-func (s *Server) evidence(w http.ResponseWriter, r *http.Request) {
-	var in struct {
-		Address string `json:"address"`
-	}
-	id, ok := verificationID(w, r)
-	if !ok || !read(w, r, &in) {
-		return
-	}
-	ctx, cancel := s.longCall(r)
-	defer cancel()
-	found, err := s.desk.ReadEvidence(ctx, id, in.Address)
-	answer(w, found, err)
-}
-
-// verificationID reads the {id} of the path.
-func verificationID(w http.ResponseWriter, r *http.Request) (uuid.UUID, bool) {
-	id, err := uuid.Parse(r.PathValue("id"))
-	if err != nil {
-		refuse(w, http.StatusBadRequest, "invalid_request", "the verification id must be a UUID")
-	}
-	return id, err == nil
 }
 
 // WhyNoEvidence gives a code and says what to do about an error that is no fault.
@@ -257,4 +164,102 @@ func WhyNoEvidence(err error, status ledger.Status) (code, message string) {
 	}
 	return "address_not_settled", fmt.Sprintf("no outcome is settled for this address yet, the verification "+
 		"is %s: ask again later, and compare the spelling with the file", status)
+}
+
+// ReplayLine is a line of a replay: one of the three.
+type ReplayLine struct {
+	Address *evidence.Replayed `json:"address,omitempty"`
+	Summary *evidence.Summary  `json:"summary,omitempty"` // the last line of a replay that came to its end
+	Error   *ReplayError       `json:"error,omitempty"`   // the last line of one that did not
+}
+
+// ReplayError is why a replay did not come to its end.
+type ReplayError struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// replay streams a replay by the rules of the node, or by those with a file of the
+// caller in front. One at a time: it takes a core for as long as it lasts, and the
+// node has other work.
+func (s *Server) replay(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		Rules string `json:"rules"`
+		All   bool   `json:"all"`
+	}
+	id, err := verificationID(r)
+	if err == nil {
+		err = readBody(r, &in, rulesMax)
+	}
+	if err != nil {
+		answer(w, nil, err)
+		return
+	}
+	rules := verdict.Builtin()
+	if s.options.Rules != nil {
+		rules = s.options.Rules()
+	}
+	if in.Rules != "" {
+		if rules, err = verdict.Load(RulesName, []byte(in.Rules)); err != nil {
+			refuse(w, http.StatusBadRequest, "invalid_rules", err.Error())
+			return
+		}
+	}
+	select {
+	case s.desk.replays <- struct{}{}:
+		defer func() { <-s.desk.replays }()
+	default:
+		refuse(w, http.StatusConflict, "replay_running", "another replay of this node is running; wait for its end")
+		return
+	}
+	ctx, cancel := s.desk.longCall(r.Context())
+	defer cancel()
+	out := newReplayWriter(s.long, w)
+	q := evidence.Query{Rules: rules, All: in.All, Yield: func(one evidence.Replayed) error {
+		return out.line(ReplayLine{Address: &one})
+	}}
+	summary, err := evidence.Replay(ctx, s.options.Book, id, q)
+	switch {
+	case err == nil:
+		err = out.line(ReplayLine{Summary: &summary})
+	case !out.begun:
+		answer(w, nil, s.desk.ofEvidence("replay", summary.Status, err))
+		return
+	default:
+		_ = out.line(ReplayLine{Error: &ReplayError{"unavailable", "the replay was cut short: ask again"}})
+	}
+	if err != nil {
+		s.options.Log.Warn("replay not finished", "verification", id, "err", err)
+	}
+}
+
+// replayWriter writes lines, the headers with the first.
+type replayWriter struct {
+	w     http.ResponseWriter
+	lines *bufio.Writer
+	begun bool
+}
+
+// newReplayWriter makes one that a reader who takes nothing does not hold for ever.
+func newReplayWriter(ctx context.Context, w http.ResponseWriter) *replayWriter {
+	return &replayWriter{w: w,
+		lines: bufio.NewWriterSize(patient{ctx, w, http.NewResponseController(w)}, replayBuffer)}
+}
+
+func (o *replayWriter) line(l ReplayLine) error {
+	if !o.begun {
+		o.begun = true
+		o.w.Header().Set("Content-Type", ReplayType)
+		o.w.Header().Set("Cache-Control", "no-store")
+		o.w.WriteHeader(http.StatusOK)
+	}
+	text, err := json.Marshal(l)
+	if err != nil {
+		return fmt.Errorf("write a line of a replay: %w", err)
+	}
+	_, err = o.lines.Write(append(text, '\n'))
+	if err == nil && l.Address == nil {
+		err = o.lines.Flush()
+	}
+	return err
 }

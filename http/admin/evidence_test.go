@@ -15,6 +15,7 @@ import (
 
 	"rollcall/http/admin"
 	"rollcall/ledger"
+	ledgerevidence "rollcall/ledger/evidence"
 	"rollcall/ledger/ledgertest"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -226,15 +227,15 @@ func TestReplayListsWhatWouldChange(t *testing.T) {
 		t.Errorf("rules: %+v", changed)
 	}
 	changed.Before.Rule, changed.After.Rule = "", ""
-	want := admin.Replayed{Ordinal: 4, Address: "user4@example.test",
-		Before: admin.ReplayJudge{Verdict: admin.Verdict{Outcome: "unknown", Reason: "policy"}},
-		After:  admin.ReplayJudge{Verdict: admin.Verdict{Outcome: "invalid", Reason: "mailbox_not_found"}}}
+	want := ledgerevidence.Replayed{Ordinal: 4, Address: "user4@example.test",
+		Before: ledgerevidence.Judged{Verdict: ledgerevidence.Verdict{Outcome: "unknown", Reason: "policy"}},
+		After:  ledgerevidence.Judged{Verdict: ledgerevidence.Verdict{Outcome: "invalid", Reason: "mailbox_not_found"}}}
 	if changed != want || lines[1].Address.Ordinal != 6 {
 		t.Errorf("got %+v and %+v, want %+v and ordinal 6", changed, lines[1].Address, want)
 	}
-	summary := admin.ReplaySummary{Verification: v.ID, Status: ledger.Completed, Addresses: 8, Replayed: 7,
+	summary := ledgerevidence.Summary{Verification: v.ID, Status: ledger.Completed, Addresses: 8, Replayed: 7,
 		Same: 5, Outcomes: 1, Reasons: 1, Unexplained: 1,
-		Changes: []admin.ReplayChange{{Before: "unknown", After: "invalid", Count: 1}}}
+		Changes: []ledgerevidence.Change{{Before: "unknown", After: "invalid", Count: 1}}}
 	if !reflect.DeepEqual(*lines[2].Summary, summary) {
 		t.Errorf("got %+v, want %+v", *lines[2].Summary, summary)
 	}
@@ -260,14 +261,14 @@ func TestReplayEndsWithItsReader(t *testing.T) {
 	d := ledgertest.NewDesk(t, r.book, 50)
 	v := settlesCases(d, everyCase())
 	enough, n := errors.New("enough"), 0
-	q := admin.ReplayQuery{Rules: verdict.Builtin(), All: true,
-		Yield: func(admin.Replayed) error { n++; return enough }}
-	if _, err := admin.Replay(t.Context(), r.book, v.ID, q); !errors.Is(err, enough) || n != 1 {
+	q := ledgerevidence.Query{Rules: verdict.Builtin(), All: true,
+		Yield: func(ledgerevidence.Replayed) error { n++; return enough }}
+	if _, err := ledgerevidence.Replay(t.Context(), r.book, v.ID, q); !errors.Is(err, enough) || n != 1 {
 		t.Errorf("%d calls, %v", n, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	q.Yield = func(admin.Replayed) error { cancel(); return nil }
-	if _, err := admin.Replay(ctx, r.book, v.ID, q); !errors.Is(err, context.Canceled) {
+	q.Yield = func(ledgerevidence.Replayed) error { cancel(); return nil }
+	if _, err := ledgerevidence.Replay(ctx, r.book, v.ID, q); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	_, l := d.Prepares(3)
@@ -282,8 +283,8 @@ func TestReplayEndsWithItsReader(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Evidence = packed
-		q.Yield = func(admin.Replayed) error { return nil }
-		if _, err := admin.Replay(t.Context(), one{s}, v.ID, q); !errors.Is(err, evidence.ErrPacked) {
+		q.Yield = func(ledgerevidence.Replayed) error { return nil }
+		if _, err := ledgerevidence.Replay(t.Context(), one{s}, v.ID, q); !errors.Is(err, evidence.ErrPacked) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -347,8 +348,8 @@ func TestAnAddressIsFoundBySpellingsOfItsDomain(t *testing.T) {
 	}
 	for address, want := range map[string]int64{"Anna@bücher.example": 0, "Anna@BÜCHER.Example": 0,
 		"anna@bücher.example": -1, "no address at all": 1, "user2@example.test": 2, "xuser2@example.test": -1} {
-		f, err := admin.FindEvidence(t.Context(), r.book, v.ID, address)
-		if want < 0 && !errors.Is(err, admin.ErrNotSettled) || want >= 0 && (err != nil || f.Ordinal != want) {
+		f, err := ledgerevidence.Find(t.Context(), r.book, v.ID, address)
+		if want < 0 && !errors.Is(err, ledgerevidence.ErrNotSettled) || want >= 0 && (err != nil || f.Result.Ordinal != want) {
 			t.Errorf("%s: got %+v, %v, want %d", address, f, err, want)
 		}
 	}

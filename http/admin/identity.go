@@ -5,8 +5,9 @@ import (
 	"net/http"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/http/api"
+	"rollcall/ledger"
 	"rollcall/smtp/identity"
 )
 
@@ -19,6 +20,7 @@ type Identity struct {
 	Checked  *api.Time `json:"checked_at"`               // null: not yet
 	Findings []Finding `json:"findings"`                 // by check and source
 	Unread   int       `json:"unread_replies,omitempty"` // that no rule knew, since the node began
+	Foreign  int       `json:"intercepted,omitempty"`    // times that another answered in a receiver's place
 }
 
 // Finding is what one check found at one source.
@@ -48,57 +50,104 @@ func IdentityOf(r identity.Report, enforced bool) Identity {
 }
 
 // HealthOf puts it in the form in which nodes tell each other.
-func HealthOf(i Identity) view.Health {
-	out := view.Health{Known: true, Probing: i.Probing, Enforced: i.Enforced, Why: i.Why, Unread: i.Unread}
+func HealthOf(i Identity) inspect.Health {
+	out := inspect.Health{Known: true, Probing: i.Probing, Enforced: i.Enforced, Why: i.Why, Unread: i.Unread,
+		Foreign: i.Foreign}
 	if i.Checked != nil {
 		out.Checked = time.Time(*i.Checked)
 	}
 	for _, f := range i.Findings {
-		out.Findings = append(out.Findings, view.HealthFinding{Check: string(f.Check), Source: f.Source, List: f.List,
+		out.Findings = append(out.Findings, inspect.HealthFinding{Check: string(f.Check), Source: f.Source, List: f.List,
 			State: string(f.State), Saw: f.Saw, Next: f.Next})
 	}
 	return out
-}
-
-func (s *Server) identity(w http.ResponseWriter, _ *http.Request) {
-	if s.options.Identity == nil {
-		refuse(w, http.StatusConflict, "no_identity", "this process does not probe: ask another node")
-		return
-	}
-	writeJSON(w, http.StatusOK, s.options.Identity())
 }
 
 // checkTimeout bounds a look at everything. Guess: less than the 30 s for which an
 // operator's command waits; slow DNS answers by then, or is not going to.
 const checkTimeout = 25 * time.Second
 
+// errNoIdentity says that this process cannot answer, and another one can.
+var errNoIdentity = refusal(http.StatusConflict, "no_identity", "this process does not probe: ask another node")
+
+// addRoutes adds the calls about what the node found of its identity, and the operator log.
+func (d nodeOps) addRoutes(add addCall) {
+	add("GET /v1/identity", handle(nothing, func(context.Context, struct{}) (Identity, error) {
+		found, known := d.Identity()
+		if !known {
+			return found, errNoIdentity
+		}
+		return found, nil
+	}))
+	add("POST /v1/identity/check", handle(nothing, func(ctx context.Context, _ struct{}) (Identity, error) {
+		return d.checkIdentity(ctx)
+	}))
+	add("GET /v1/log", handle(logQuery, func(ctx context.Context, q ledger.LogQuery) (LogPage, error) {
+		found, err := d.Log(ctx, q)
+		out := LogPage{Lines: mapped(found, shownLine)}
+		if n := len(found); n > 0 && n == q.Limit {
+			out.Next = &LogPlace{api.Time(found[n-1].At), found[n-1].ID}
+		}
+		return out, err
+	}))
+}
+
+// Identity is what this node found of its identity; false: it checks none.
+func (d nodeOps) Identity() (Identity, bool) {
+	if d.options.Identity == nil {
+		return Identity{}, false
+	}
+	return d.options.Identity(), true
+}
+
 // checkIdentity looks at everything now, so that nobody who has mended a record waits
 // for the next minute. Block lists are not asked more often for it.
-func (s *Server) checkIdentity(w http.ResponseWriter, r *http.Request) {
-	if s.options.CheckIdentity == nil {
-		refuse(w, http.StatusConflict, "no_identity", "this process does not probe: ask another node")
-		return
+func (d nodeOps) checkIdentity(ctx context.Context) (Identity, error) {
+	if d.options.CheckIdentity == nil {
+		return Identity{}, errNoIdentity
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	found, err := s.options.CheckIdentity(ctx)
+	found, err := d.options.CheckIdentity(ctx)
 	if err != nil {
-		refuse(w, http.StatusServiceUnavailable, "unavailable",
+		return found, refusal(http.StatusServiceUnavailable, "unavailable",
 			"the checks are not over yet, because DNS is slow: GET /v1/identity shows them when they are")
-		return
 	}
-	writeJSON(w, http.StatusOK, found)
+	return found, nil
+}
+
+// Health is what every node found of its identity, this node first, then those that take no probing work; and the
+// nodes that do not answer. When nobody can be asked it gives this node alone beside the error.
+func (d nodeOps) Health(ctx context.Context) (found []inspect.Health, silent []inspect.Silent, err error) {
+	const step = "ask for the health of all nodes"
+	_, err = askNodes(ctx, d.common, step, func(ctx context.Context, s Survey) (_ struct{}, err error) {
+		found, silent, err = s.Health(ctx)
+		return struct{}{}, err
+	})
+	if err == nil {
+		return found, full(silent), nil
+	}
+	if i, known := d.Identity(); known {
+		own := HealthOf(i)
+		own.This = true
+		return []inspect.Health{own}, nil, err
+	}
+	return nil, nil, err
+}
+
+// Probing says whether this node takes probing work, and if not, why. It asks nobody.
+func (d nodeOps) Probing() (bool, string) {
+	i, known := d.Identity()
+	return !known || i.Probing, i.Why
 }
 
 // readiness is the answer of a node that should get requests. One that is not fit to
 // probe should, too: its files are probed by other nodes, or wait. It says so, because
 // who looks at a node that does nothing looks here first.
-func (s *Server) readiness() map[string]string {
+func (d nodeOps) readiness() map[string]string {
 	answer := map[string]string{"status": "ready"}
-	if s.options.Identity != nil {
-		if i := s.options.Identity(); !i.Probing {
-			answer["probing"] = "no: run `rollcall doctor` on this node"
-		}
+	if probing, _ := d.Probing(); !probing {
+		answer["probing"] = "no: run `rollcall doctor` on this node"
 	}
 	return answer
 }

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"rollcall/http/admin"
-	"rollcall/http/certificate"
-	"rollcall/http/certificate/certificatetest"
+	"rollcall/http/listen"
+	"rollcall/http/listen/listentest"
 )
 
 // TestKnownHosts lets requests through that are for this listener, at every path.
@@ -73,8 +73,8 @@ func TestTheAddressAConnectionCameTo(t *testing.T) {
 
 func TestAdminTLS(t *testing.T) {
 	t.Parallel()
-	certFile, keyFile, trusted := certificatetest.Write(t, t.TempDir(), time.Now().Add(time.Hour))
-	p, err := certificate.Load(certFile, keyFile)
+	certFile, keyFile, trusted := listentest.WriteCertificate(t, t.TempDir(), time.Now().Add(time.Hour))
+	p, err := listen.LoadPair(certFile, keyFile)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,16 +2,13 @@ package admin
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/http/api"
 	"rollcall/ledger"
 	"rollcall/smtp/throttle"
@@ -26,7 +23,7 @@ type LogPage struct {
 // shownName is what was changed as people are shown it.
 func shownName(name string) string {
 	if name == throttle.SourcePrefix {
-		return name + view.DefaultSource
+		return name + inspect.DefaultSource
 	}
 	return name
 }
@@ -50,51 +47,36 @@ type LogLine struct {
 	Reason    string     `json:"reason"`
 }
 
-func (s *Server) operatorLog(w http.ResponseWriter, r *http.Request) {
-	q, err := logQuery(r)
-	if err != nil {
-		refuse(w, http.StatusBadRequest, "invalid_request", err.Error())
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), ledgerTimeout)
-	defer cancel()
-	found, err := s.desk.Log(ctx, q)
-	if err != nil {
-		answer(w, nil, err)
-		return
-	}
-	out := LogPage{Lines: []LogLine{}}
-	for _, l := range found {
-		shown := LogLine{ID: l.ID, At: api.Time(l.At), Action: l.Action, Author: l.Author, Subject: shownName(l.Subject),
-			Old: l.Old, New: l.New, Reason: l.Reason}
-		if l.Workspace != uuid.Nil {
-			shown.Workspace = &l.Workspace
-		}
-		out.Lines = append(out.Lines, shown)
-	}
-	if n := len(found); n == q.Limit {
-		out.Next = &LogPlace{api.Time(found[n-1].At), found[n-1].ID}
-	}
-	writeJSON(w, http.StatusOK, out)
+// Log gives one page of the operator log, newest first.
+func (d nodeOps) Log(ctx context.Context, q ledger.LogQuery) ([]ledger.LogLine, error) {
+	return askLedger(ctx, d.common, "list the operator log", func(ctx context.Context) ([]ledger.LogLine, error) {
+		return d.options.Book.OperatorLog(ctx, q)
+	})
 }
 
-// logQuery reads ?before=, ?after= and ?limit=; an error is for the caller.
+func shownLine(l ledger.LogLine) LogLine {
+	out := LogLine{ID: l.ID, At: api.Time(l.At), Action: l.Action, Author: l.Author, Subject: shownName(l.Subject),
+		Old: l.Old, New: l.New, Reason: l.Reason}
+	if l.Workspace != uuid.Nil {
+		out.Workspace = &l.Workspace
+	}
+	return out
+}
+
+// logQuery reads ?before=, ?after= and ?limit=.
 func logQuery(r *http.Request) (q ledger.LogQuery, err error) {
 	values := r.URL.Query()
-	q.Limit = entriesShown
-	if text := values.Get("limit"); text != "" {
-		if q.Limit, err = strconv.Atoi(text); err != nil || q.Limit < 1 || q.Limit > ledger.LogLinesMax {
-			return q, fmt.Errorf("limit must be a whole number from 1 to %d", ledger.LogLinesMax)
-		}
+	if q.Limit, err = limitOf(r, entriesShown, ledger.LogLinesMax); err != nil {
+		return q, err
 	}
 	if text := values.Get("before"); text != "" {
 		if q.Before, err = time.Parse(time.RFC3339, text); err != nil {
-			return q, errors.New("before must be a time such as 2026-11-21T20:15:00.000Z")
+			return q, invalid("before must be a time such as 2026-11-21T20:15:00.000Z")
 		}
 	}
 	if text := values.Get("after"); text != "" {
 		if q.After, err = uuid.Parse(text); err != nil || q.Before.IsZero() {
-			return q, errors.New("before and after must be those of the next of an answer, as they are")
+			return q, invalid("before and after must be those of the next of an answer, as they are")
 		}
 	}
 	return q, nil

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"net/http"
 
 	"rollcall/http/api"
@@ -21,16 +22,12 @@ type OperateLink struct {
 }
 
 // operate makes a link to the pages. It asks no ledger.
-func (s *Server) operate(w http.ResponseWriter, r *http.Request) {
-	var in OperateCall
-	if !read(w, r, &in) {
-		return
-	}
+func (s *Server) operate(ctx context.Context, in OperateCall) (OperateLink, error) {
 	if s.pages == nil {
-		refuse(w, http.StatusConflict, "no_pages", "this process serves no pages for operators: ask another node")
-		return
+		return OperateLink{}, refusal(http.StatusConflict, "no_pages",
+			"this process serves no pages for operators: ask another node")
 	}
-	author := ledger.Author(r.Context())
+	author := ledger.Author(ctx)
 	path, until := s.pages.Link(author, in.ReadOnly)
-	writeJSON(w, http.StatusOK, OperateLink{Path: path, Author: author, ReadOnly: in.ReadOnly, ExpiresAt: api.Time(until)})
+	return OperateLink{Path: path, Author: author, ReadOnly: in.ReadOnly, ExpiresAt: api.Time(until)}, nil
 }

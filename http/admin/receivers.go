@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 )
 
 // surveyTimeout bounds a call that asks every node: nodes that do not answer within a
@@ -18,105 +21,207 @@ const surveyTimeout = 15 * time.Second
 // a suffix and what stands between and before them.
 const keyMax = 600
 
-// surveyRoutes adds the calls about what nodes do now.
-func (s *Server) surveyRoutes(mux *http.ServeMux) {
-	mux.HandleFunc("GET /v1/receivers", s.ofSurvey(s.receivers))
-	mux.HandleFunc("GET /v1/receivers/detail", s.ofSurvey(s.receiver))
-	mux.HandleFunc("POST /v1/receivers/close", s.ofSurvey(s.closeSession))
-	mux.HandleFunc("POST /v1/receivers/forget", s.ofSurvey(s.forgetReceiver))
-	mux.HandleFunc("GET /v1/receivers/trace", s.ofSurvey(s.trace))
-	mux.HandleFunc("GET /v1/sources", s.ofSurvey(s.sources))
-	mux.HandleFunc("GET /v1/verifications/{id}/waits", s.ofSurvey(s.waits))
-	mux.HandleFunc("GET /v1/throttle/explain", s.ofSurvey(s.explain))
-	mux.HandleFunc("GET /v1/throttle/record", s.ofSurvey(s.record))
-}
-
-// ofSurvey refuses a call where nobody asks the nodes, and bounds it elsewhere.
-func (s *Server) ofSurvey(call http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if s.options.Survey == nil {
-			answer(w, nil, errNoSurvey)
-			return
-		}
-		ctx, cancel := context.WithTimeout(r.Context(), surveyTimeout)
-		defer cancel()
-		call(w, r.WithContext(ctx))
-	}
-}
-
-func (s *Server) receivers(w http.ResponseWriter, r *http.Request) {
-	found, err := s.desk.Receivers(r.Context())
-	answer(w, found, err)
-}
-
-// receiverDetails answers for one receiver: one of it for each node and shard.
-type receiverDetails struct {
-	Receivers []view.ReceiverDetail `json:"receivers"`
-}
-
-func (s *Server) receiver(w http.ResponseWriter, r *http.Request) {
-	found, err := s.desk.Receiver(r.Context(), r.URL.Query().Get("key"))
-	answer(w, receiverDetails{found}, err)
-}
-
-// closeSession ends one session; its addresses are asked in another.
-func (s *Server) closeSession(w http.ResponseWriter, r *http.Request) {
-	var in CloseCall
-	if read(w, r, &in) {
-		answer(w, in, s.desk.CloseSession(r.Context(), in))
-	}
-}
-
-func (s *Server) trace(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	if _, err := keyOf("key", q.Get("key")); err != nil {
-		answer(w, nil, err)
-		return
-	}
-	after, err := parseAfter(q.Get("after"))
-	if err != nil || len(q.Get("source")) > nodeTextMax {
-		refuse(w, http.StatusBadRequest, "invalid_request",
-			"after must be the after of an answer, as it is, and source one of our addresses")
-		return
-	}
-	found, err := s.desk.Trace(r.Context(), q.Get("key"), q.Get("source"), after)
-	answer(w, found, err)
-}
-
-func (s *Server) sources(w http.ResponseWriter, r *http.Request) {
-	found, silent, err := s.desk.Sources(r.Context())
-	answer(w, map[string]any{"sources": found, "silent": silent}, err)
-}
-
-// failSurvey answers for an error of the survey.
-func (s *Server) failSurvey(w http.ResponseWriter, step string, err error) {
-	answer(w, nil, s.desk.ofSurvey(step, err))
-}
-
-// full makes an empty list of none, so that programs read [] and not null.
-func full[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
-}
-
 // nodesMax bounds the nodes that a caller may name. Guess: far more than a cluster has.
 const nodesMax = 1000
 
-// parseAfter reads the number of the last line that was seen, by node.
-func parseAfter(text string) (after map[string]uint64, err error) {
-	if text != "" {
-		err = json.Unmarshal([]byte(text), &after)
-	}
-	if after == nil {
-		after = map[string]uint64{}
-	}
-	if len(after) > nodesMax {
-		err = errAfter
-	}
-	return after, err
+// CloseCall is the body of the call that ends a session.
+type CloseCall struct {
+	Key     string `json:"key"`
+	Node    string `json:"node"`
+	Session int    `json:"session"`
 }
 
-// errAfter says that somebody asks for more nodes than there can be.
-var errAfter = errors.New("admin: too many nodes")
+// ForgetCall is the body of the call that forgets what a receiver taught us.
+type ForgetCall struct {
+	Key    string `json:"key"`
+	What   string `json:"what"`
+	Reason string `json:"reason"`
+}
+
+// Forgotten is what every node dropped.
+type Forgotten struct {
+	Receivers []inspect.Forgotten `json:"receivers"`
+	Silent    []inspect.Silent    `json:"silent"` // that may still know it
+}
+
+// Traced are lines of sessions; After is what to ask with for the next ones.
+type Traced struct {
+	Lines []inspect.TraceLine `json:"lines"`
+	After map[string]uint64   `json:"after"`
+}
+
+// traceCall asks for lines of sessions with a receiver, above those of after.
+type traceCall struct {
+	key, source string
+	after       map[string]uint64
+}
+
+// addRoutes adds the calls about what nodes do now.
+func (d receiverOps) addRoutes(add addCall) {
+	add = add.unless(d.noSurvey)
+	add("GET /v1/receivers", handle(nothing, func(ctx context.Context, _ struct{}) (inspect.Receivers, error) {
+		return d.Receivers(ctx)
+	}))
+	key := func(r *http.Request) (string, error) { return r.URL.Query().Get("key"), nil }
+	add("GET /v1/receivers/detail", handle(key, func(ctx context.Context, key string) (any, error) {
+		found, err := d.Receiver(ctx, key)
+		return map[string]any{"receivers": found}, err
+	}))
+	add("POST /v1/receivers/close", handle(body[CloseCall], func(ctx context.Context, in CloseCall) (CloseCall, error) {
+		return in, d.CloseSession(ctx, in)
+	}))
+	add("POST /v1/receivers/forget", handle(body[ForgetCall], d.Forget))
+	add("GET /v1/receivers/trace", handle(traceOf, func(ctx context.Context, in traceCall) (Traced, error) {
+		return d.Trace(ctx, in.key, in.source, in.after)
+	}))
+	add("GET /v1/sources", handle(nothing, func(ctx context.Context, _ struct{}) (any, error) {
+		found, silent, err := d.Sources(ctx)
+		return map[string]any{"sources": found, "silent": silent}, err
+	}))
+}
+
+// traceOf reads ?key=, ?source= and ?after=, the number of the last line that was seen by node.
+func traceOf(r *http.Request) (traceCall, error) {
+	q := r.URL.Query()
+	in := traceCall{key: q.Get("key"), source: q.Get("source"), after: map[string]uint64{}}
+	if _, err := keyOf("key", in.key); err != nil {
+		return in, err
+	}
+	var err error
+	if text := q.Get("after"); text != "" {
+		err = json.Unmarshal([]byte(text), &in.after)
+	}
+	if err != nil || len(in.after) > nodesMax || len(in.source) > nodeTextMax {
+		return in, invalid("after must be the after of an answer, as it is, and source one of our addresses")
+	}
+	return in, nil
+}
+
+// Receivers gives the live table of the whole cluster.
+func (d receiverOps) Receivers(ctx context.Context) (inspect.Receivers, error) {
+	found, err := askNodes(ctx, d.common, "list receivers", func(ctx context.Context, s Survey) (inspect.Receivers, error) {
+		return s.Receivers(ctx)
+	})
+	if err != nil {
+		return found, err
+	}
+	found.Receivers, found.Silent = full(found.Receivers), full(found.Silent)
+	for i := range found.Receivers {
+		found.Receivers[i].Sources = full(found.Receivers[i].Sources)
+	}
+	return found, nil
+}
+
+// Receiver gives everything about one: one value for each node where it lives.
+func (d receiverOps) Receiver(ctx context.Context, text string) ([]inspect.ReceiverDetail, error) {
+	return askNodes(ctx, d.common, "show receiver", func(ctx context.Context, s Survey) ([]inspect.ReceiverDetail, error) {
+		key, err := keyOf("key", text)
+		if err != nil {
+			return nil, err
+		}
+		found, err := s.Receiver(ctx, key)
+		return full(found), err
+	})
+}
+
+// CloseSession ends one session; its addresses are asked in another.
+func (d receiverOps) CloseSession(ctx context.Context, in CloseCall) error {
+	_, err := askNodes(ctx, d.common, "close session", func(ctx context.Context, s Survey) (struct{}, error) {
+		key, err := keyOf("key", in.Key)
+		if err != nil {
+			return struct{}{}, err
+		}
+		if len(in.Node) > nodeTextMax || in.Session < 1 {
+			return struct{}{}, invalid("session must be the number of a session, and node the name of a node, " +
+				"as `rollcall receivers show` has them")
+		}
+		session := strings.TrimSpace(fmt.Sprintf("session %d %s", in.Session, in.Node))
+		if err := s.CloseSession(ctx, key, in.Node, in.Session); err != nil {
+			if !errors.Is(err, inspect.ErrNotThere) {
+				// A node that was asked may have closed it although its answer never came.
+				d.note(ctx, line("session close", key, session+": tried, not known to be closed"))
+			}
+			return struct{}{}, err
+		}
+		d.note(ctx, line("session close", key, session))
+		d.options.Log.Info("session closed by an operator", "receiver", key, "node", in.Node, "session", in.Session)
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// Forget drops what a receiver taught us, on all nodes at once.
+func (d receiverOps) Forget(ctx context.Context, in ForgetCall) (Forgotten, error) {
+	return askNodes(ctx, d.common, "forget receiver", func(ctx context.Context, s Survey) (Forgotten, error) {
+		if err := named("reason", in.Reason, 1); err != nil {
+			return Forgotten{}, err
+		}
+		key, err := keyOf("key", in.Key)
+		if err != nil {
+			return Forgotten{}, err
+		}
+		if !slices.Contains(inspect.Forgets[:], in.What) {
+			return Forgotten{}, invalid("what must be one of " + strings.Join(inspect.Forgets[:], ", "))
+		}
+		found, quiet, err := s.Forget(ctx, key, in.What)
+		noted := line("receiver forget", key, forgottenWords(in.What, found, quiet))
+		noted.Reason = in.Reason
+		if err != nil {
+			if !errors.Is(err, inspect.ErrNotThere) {
+				noted.New = in.What + ": tried, not known to be forgotten"
+				d.note(ctx, noted)
+			}
+			return Forgotten{}, err
+		}
+		d.note(ctx, noted)
+		d.options.Log.Info("learned limits cleared by operator", "receiver", key, "what", in.What,
+			"reason", in.Reason)
+		for i := range found {
+			found[i].Dropped = full(found[i].Dropped)
+		}
+		return Forgotten{full(found), full(quiet)}, nil
+	})
+}
+
+// Trace gives the newest lines of a receiver's sessions, above those of after.
+func (d receiverOps) Trace(ctx context.Context, text, source string, after map[string]uint64) (Traced, error) {
+	return askNodes(ctx, d.common, "trace receiver", func(ctx context.Context, s Survey) (Traced, error) {
+		key, err := keyOf("key", text)
+		if err != nil {
+			return Traced{}, err
+		}
+		lines, err := s.Trace(ctx, key, source, after)
+		if err != nil {
+			return Traced{}, err
+		}
+		if after == nil {
+			after = map[string]uint64{}
+		}
+		for _, l := range lines {
+			after[l.Node] = max(after[l.Node], l.Number)
+		}
+		return Traced{full(lines), after}, nil
+	})
+}
+
+// Sources gives our addresses on all nodes, and the nodes that do not answer.
+func (d receiverOps) Sources(ctx context.Context) (found []inspect.Source, silent []inspect.Silent, err error) {
+	_, err = askNodes(ctx, d.common, "list sources", func(ctx context.Context, s Survey) (_ struct{}, err error) {
+		found, silent, err = s.Sources(ctx)
+		return struct{}{}, err
+	})
+	return full(found), full(silent), err
+}
+
+// forgottenWords is what the operator log says of it.
+func forgottenWords(what string, found []inspect.Forgotten, quiet []inspect.Silent) string {
+	n := 0
+	for _, f := range found {
+		n += len(f.Dropped)
+	}
+	text := fmt.Sprintf("%s: %d things dropped", what, n)
+	for _, s := range quiet {
+		text += ", without " + s.Node
+	}
+	return text
+}

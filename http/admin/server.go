@@ -18,8 +18,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/ledger"
+	"rollcall/ledger/evidence"
 	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
@@ -38,7 +39,7 @@ type Book interface {
 	OpenVerifications(ctx context.Context, limit int) ([]ledger.Verification, error)
 	History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Verification, error)
 	Statement(ctx context.Context, q ledger.StatementQuery) (ledger.WorkspaceStatement, error)
-	Witness
+	evidence.Book
 	Audit(ctx context.Context) (ledger.AuditReport, error)
 	ledger.Operators
 	Ping(ctx context.Context) error
@@ -82,10 +83,10 @@ type Options struct {
 	// ReplayThrottle runs a candidate throttle file, or the rules of now when that text is
 	// empty, and a candidate verdict file over what the nodes recorded. Errors: ErrCandidate,
 	// and any other when the nodes do not answer. nil: the call is refused.
-	ReplayThrottle func(ctx context.Context, throttle, rules string) (view.Replayed, error)
+	ReplayThrottle func(ctx context.Context, throttle, rules string) (inspect.Replayed, error)
 
 	// ReplayOverride runs the rules of now with one override more over what the nodes recorded. nil: it is refused.
-	ReplayOverride func(ctx context.Context, name string, set throttle.Override) (view.Replayed, error)
+	ReplayOverride func(ctx context.Context, name string, set throttle.Override) (inspect.Replayed, error)
 
 	// Ready says why the node should get no requests although its ledger answers:
 	// it has not joined yet, or it may not use anything now. The text is shown to
@@ -142,7 +143,6 @@ type Server struct {
 	listener net.Listener
 	token    [32]byte
 	backups  chan struct{}   // holds one for the backup that may run
-	records  chan struct{}   // the same for a gathering of what all nodes recorded
 	long     context.Context // of audits and backups; ends with Drain
 	drain    context.CancelFunc
 }
@@ -152,10 +152,9 @@ func New(o Options) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{options: o, token: sha256.Sum256([]byte(o.Token)), backups: make(chan struct{}, 1),
-		records: make(chan struct{}, 1)}
+	s := &Server{options: o, token: sha256.Sum256([]byte(o.Token)), backups: make(chan struct{}, 1)}
 	s.long, s.drain = context.WithCancel(context.Background())
-	s.desk = &Desk{options: o, replays: make(chan struct{}, 1), long: s.long}
+	s.desk = newDesk(s.long, o)
 	if o.Pages != nil {
 		var err error
 		if s.pages, err = o.Pages(s.desk); err != nil {
@@ -201,16 +200,6 @@ func (s *Server) Addr() net.Addr {
 // It may be called twice.
 func (s *Server) Drain() { s.drain() }
 
-// longCall gives the context of an audit, a backup, or a reading of evidence.
-func (s *Server) longCall(r *http.Request) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(r.Context(), auditTimeout)
-	if s.long.Err() != nil {
-		cancel()
-	}
-	stop := context.AfterFunc(s.long, cancel)
-	return ctx, func() { stop(); cancel() }
-}
-
 // Stop waits for running calls and closes the listener; when ctx ends first,
 // they are cut. It may be called twice, or without Start.
 func (s *Server) Stop(ctx context.Context) error {
@@ -223,32 +212,19 @@ func (s *Server) Stop(ctx context.Context) error {
 // routes puts the operator API behind the token and leaves health and metrics open.
 func (s *Server) routes() http.Handler {
 	operator := http.NewServeMux()
-	operator.HandleFunc("POST /v1/workspaces", s.createWorkspace)
-	operator.HandleFunc("GET /v1/workspaces", s.workspaces)
-	operator.HandleFunc("POST /v1/workspaces/{id}/keys", s.createKey)
-	operator.HandleFunc("GET /v1/workspaces/{id}/keys", s.keys)
-	operator.HandleFunc("POST /v1/keys/{id}/revoke", s.revokeKey)
-	operator.HandleFunc("POST /v1/workspaces/{id}/credits", s.grant)
-	operator.HandleFunc("GET /v1/workspaces/{id}/credits", s.balance)
-	operator.HandleFunc("GET /v1/workspaces/{id}/verifications/{verification}/entries", s.entries)
-	operator.HandleFunc("POST /v1/verifications/{id}/evidence", s.evidence)
-	operator.HandleFunc("POST /v1/verifications/{id}/replay", s.replay)
-	operator.HandleFunc("GET /v1/audit", s.audit)
-	operator.HandleFunc("POST /v1/audit/corrections", s.correct)
-	operator.HandleFunc("GET /v1/backup", s.backup)
-	operator.HandleFunc("GET /v1/identity", s.identity)
-	operator.HandleFunc("POST /v1/identity/check", s.checkIdentity)
-	operator.HandleFunc("POST /v1/workspaces/{id}/weight", s.setWeight)
-	operator.HandleFunc("GET /v1/workspaces/{id}/limits", s.limits)
-	operator.HandleFunc("POST /v1/workspaces/{id}/limits", s.setLimits)
-	operator.HandleFunc("GET /v1/log", s.operatorLog)
+	add := addCall(func(pattern string, call http.HandlerFunc) { operator.HandleFunc(pattern, call) })
+	s.desk.workspaceOps.addRoutes(add)
+	s.desk.verificationOps.addRoutes(add)
+	add("POST /v1/verifications/{id}/replay", s.replay)
+	s.desk.receiverOps.addRoutes(add)
+	s.desk.throttleOps.addRoutes(add)
+	s.desk.clusterOps.addRoutes(add)
+	s.desk.nodeOps.addRoutes(add)
 	if s.options.People != nil {
-		s.userRoutes(operator)
+		s.desk.userOps.addRoutes(add)
 	}
-	s.clusterRoutes(operator)
-	s.surveyRoutes(operator)
-	s.throttleRoutes(operator)
-	operator.HandleFunc("POST /v1/operate", s.operate)
+	add("GET /v1/backup", s.backup)
+	add("POST /v1/operate", handle(body[OperateCall], s.operate))
 
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -303,5 +279,5 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	writeJSON(w, http.StatusOK, s.readiness())
+	writeJSON(w, http.StatusOK, s.desk.readiness())
 }

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/http/api"
 	"rollcall/ledger"
 	"rollcall/smtp/throttle"
@@ -39,8 +40,8 @@ type ThrottleRules struct {
 	Rules []ThrottleRule `json:"rules"` // the weakest layer first
 
 	// With files=all only.
-	Others []view.OtherFile `json:"others,omitempty"` // nodes whose file differs, or has a fault
-	Silent []view.Silent    `json:"silent,omitempty"` // nodes that do not answer
+	Others []inspect.OtherFile `json:"others,omitempty"` // nodes whose file differs, or has a fault
+	Silent []inspect.Silent    `json:"silent,omitempty"` // nodes that do not answer
 }
 
 // ThrottleRule is what one layer says of one name.
@@ -85,30 +86,35 @@ type ClearCall struct {
 	Reason string    `json:"reason"`
 }
 
-// throttleRoutes adds the calls about rules.
-func (s *Server) throttleRoutes(mux *http.ServeMux) {
-	mux.HandleFunc("GET /v1/throttle", s.ofTable(s.throttle))
-	mux.HandleFunc("POST /v1/throttle/overrides", s.ofTable(s.setOverride))
-	mux.HandleFunc("POST /v1/throttle/clear", s.ofTable(s.clearOverrides))
-	mux.HandleFunc("POST /v1/throttle/replay", s.replayThrottle)
-}
-
-// ofTable refuses a call where there are no rules, and bounds it elsewhere.
-func (s *Server) ofTable(call http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if s.options.Throttle == nil {
-			answer(w, nil, errNoThrottle)
-			return
-		}
-		ctx, cancel := context.WithTimeout(r.Context(), ledgerTimeout)
-		defer cancel()
-		call(w, r.WithContext(ctx))
+// addRoutes adds the calls about rules.
+func (d throttleOps) addRoutes(add addCall) {
+	type candidates struct {
+		Throttle string `json:"throttle"`
+		Rules    string `json:"rules"`
 	}
-}
-
-func (s *Server) throttle(w http.ResponseWriter, r *http.Request) {
-	found, err := s.desk.Throttle(r.Context(), r.URL.Query().Get("files") == "all")
-	answer(w, found, err)
+	readCandidates := func(r *http.Request) (in candidates, err error) { return in, readBody(r, &in, candidatesMax) }
+	withFiles := func(r *http.Request) (bool, error) { return r.URL.Query().Get("files") == "all", nil }
+	add.unless(d.noTable)("GET /v1/throttle", handle(withFiles, d.Throttle))
+	query := func(r *http.Request) (url.Values, error) { return r.URL.Query(), nil }
+	add.unless(d.noSurvey)("GET /v1/throttle/explain", handle(query,
+		func(ctx context.Context, q url.Values) (inspect.Explanation, error) {
+			return d.Explain(ctx, q.Get("name"), q.Get("by") == "name")
+		}))
+	add.unless(d.noTable)("POST /v1/throttle/overrides", handle(body[OverrideCall], d.SetOverride))
+	add.unless(d.noTable)("POST /v1/throttle/clear", handle(body[ClearCall],
+		func(ctx context.Context, in ClearCall) (any, error) {
+			ended, err := d.ClearOverrides(ctx, in)
+			return map[string]any{"cleared": ended}, err
+		}))
+	add.unless(d.noSurvey)("GET /v1/throttle/record", handle(nothing, func(ctx context.Context, _ struct{}) (any, error) {
+		return d.gatherRecord(ctx)
+	}))
+	add.unless(d.noReplay)("POST /v1/throttle/replay", handle(readCandidates,
+		func(ctx context.Context, in candidates) (inspect.Replayed, error) {
+			ctx, cancel := d.longCall(ctx)
+			defer cancel()
+			return d.ReplayThrottle(ctx, in.Throttle, in.Rules)
+		}))
 }
 
 // markBeaten says of each field which layer says the same and holds instead. The rules come the
@@ -156,7 +162,6 @@ func overrideOf(o ledger.ThrottleOverride) ThrottleRule {
 }
 
 // ruleName gives the one form of the name of a rule, also for the key of a receiver.
-// A rule for a shard holds for the whole receiver.
 func ruleName(key string, set throttle.Override) (string, error) {
 	if !strings.HasPrefix(key, throttle.SourcePrefix) {
 		key = throttle.NameOf(key)
@@ -165,15 +170,6 @@ func ruleName(key string, set throttle.Override) (string, error) {
 		return "", err
 	}
 	return throttle.CleanName(key)
-}
-
-func (s *Server) setOverride(w http.ResponseWriter, r *http.Request) {
-	var in OverrideCall
-	if !read(w, r, &in) {
-		return
-	}
-	made, err := s.desk.SetOverride(r.Context(), in)
-	answer(w, made, err)
 }
 
 // plain is an error's text without the name of the package that found it.
@@ -185,18 +181,9 @@ func plain(err error) string {
 	return text
 }
 
-func (s *Server) clearOverrides(w http.ResponseWriter, r *http.Request) {
-	var in ClearCall
-	if !read(w, r, &in) {
-		return
-	}
-	ended, err := s.desk.ClearOverrides(r.Context(), in)
-	answer(w, map[string]any{"cleared": ended}, err)
-}
-
 // loosens says what an override would allow beyond what the operator of a receiver is
 // known to bear, by its name and, for a mail domain, by its hosts.
-func (d *Desk) loosens(ctx context.Context, name string, set throttle.Override) (found []string) {
+func (d throttleOps) loosens(ctx context.Context, name string, set throttle.Override) (found []string) {
 	if strings.HasPrefix(name, throttle.SourcePrefix) {
 		return nil
 	}
@@ -239,7 +226,7 @@ const knownTimeout = 3 * time.Second
 
 // knownByHosts looks at where the mail of a domain goes. A name that is no mail domain,
 // or DNS that does not answer, adds nothing.
-func (d *Desk) knownByHosts(ctx context.Context, name string) (known []knownValue) {
+func (d throttleOps) knownByHosts(ctx context.Context, name string) (known []knownValue) {
 	ctx, cancel := context.WithTimeout(ctx, knownTimeout)
 	defer cancel()
 	explained, err := d.options.Survey.Explain(ctx, name)
@@ -251,7 +238,7 @@ func (d *Desk) knownByHosts(ctx context.Context, name string) (known []knownValu
 		if !ok {
 			continue
 		}
-		for _, said := range append([]view.SaidValue{{Value: e.Value, Said: e.Said}}, e.Beaten...) {
+		for _, said := range append([]inspect.SaidValue{{Value: e.Value, Said: e.Said}}, e.Beaten...) {
 			if said.Layer == throttle.LayerKnown.String() {
 				known = append(known, knownValue{f, said.Value, said.Name, said.Where})
 			}
@@ -260,46 +247,22 @@ func (d *Desk) knownByHosts(ctx context.Context, name string) (known []knownValu
 	return known
 }
 
-func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	found, err := s.desk.Explain(r.Context(), q.Get("name"), q.Get("by") == "name")
-	answer(w, found, err)
-}
-
-// record gathers what the nodes kept, one at a time: of a large cluster that is much memory.
-func (s *Server) record(w http.ResponseWriter, r *http.Request) {
-	select {
-	case s.records <- struct{}{}:
-		defer func() { <-s.records }()
-	default:
-		refuse(w, http.StatusConflict, "record_running",
-			"this node is gathering the record for another call; wait for its end, or ask another node")
-		return
-	}
-	found, silent, err := s.options.Survey.Record(r.Context())
-	if err != nil {
-		s.failSurvey(w, "gather the record", err)
-		return
-	}
-	writeJSON(w, http.StatusOK, map[string]any{"records": full(found), "silent": full(silent)})
-}
-
-// replayThrottle runs candidate files over the record. One at a time, as a replay of a
-// verification: it takes a core.
-func (s *Server) replayThrottle(w http.ResponseWriter, r *http.Request) {
-	var in struct {
-		Throttle string `json:"throttle"`
-		Rules    string `json:"rules"`
-	}
-	if s.options.ReplayThrottle == nil {
-		answer(w, nil, errNoThrottle)
-		return
-	}
-	if !readMost(w, r, &in, candidatesMax) {
-		return
-	}
-	ctx, cancel := s.longCall(r)
-	defer cancel()
-	found, err := s.desk.ReplayThrottle(ctx, in.Throttle, in.Rules)
-	answer(w, found, err)
+// gatherRecord gathers what the nodes kept, one at a time: of a large cluster that is much memory.
+func (d throttleOps) gatherRecord(ctx context.Context) (out struct {
+	Records []inspect.Record `json:"records"`
+	Silent  []inspect.Silent `json:"silent"`
+}, err error) {
+	_, err = askNodes(ctx, d.common, "gather the record", func(ctx context.Context, s Survey) (_ struct{}, err error) {
+		select {
+		case d.records <- struct{}{}:
+			defer func() { <-d.records }()
+		default:
+			return struct{}{}, refusal(http.StatusConflict, "record_running",
+				"this node is gathering the record for another call; wait for its end, or ask another node")
+		}
+		out.Records, out.Silent, err = s.Record(ctx)
+		return struct{}{}, err
+	})
+	out.Records, out.Silent = full(out.Records), full(out.Silent)
+	return out, err
 }

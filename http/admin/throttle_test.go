@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/http/admin"
 	"rollcall/http/api"
 	"rollcall/ledger"
@@ -41,52 +41,52 @@ func (f *fakeSurvey) did(format string, args ...any) error {
 	return f.fails
 }
 
-func (f *fakeSurvey) Receivers(context.Context) (view.Receivers, error) {
-	return view.Receivers{Receivers: []view.Receiver{{Key: "mx.example.test", Node: "node-1"}}}, f.did("receivers")
+func (f *fakeSurvey) Receivers(context.Context) (inspect.Receivers, error) {
+	return inspect.Receivers{Receivers: []inspect.Receiver{{Key: "mx.example.test", Node: "node-1"}}}, f.did("receivers")
 }
 
-func (f *fakeSurvey) Receiver(_ context.Context, key string) ([]view.ReceiverDetail, error) {
-	return []view.ReceiverDetail{{Receiver: view.Receiver{Key: key}}}, f.did("receiver %s", key)
+func (f *fakeSurvey) Receiver(_ context.Context, key string) ([]inspect.ReceiverDetail, error) {
+	return []inspect.ReceiverDetail{{Receiver: inspect.Receiver{Key: key}}}, f.did("receiver %s", key)
 }
 
-func (f *fakeSurvey) Sources(context.Context) ([]view.Source, []view.Silent, error) {
-	return nil, []view.Silent{{Node: "node-2", Why: "slow"}}, f.did("sources")
+func (f *fakeSurvey) Sources(context.Context) ([]inspect.Source, []inspect.Silent, error) {
+	return nil, []inspect.Silent{{Node: "node-2", Why: "slow"}}, f.did("sources")
 }
 
 func (f *fakeSurvey) CloseSession(ctx context.Context, key, node string, session int) error {
 	return f.did("close %s %s %d by %s", key, node, session, ledger.Author(ctx))
 }
 
-func (f *fakeSurvey) Forget(ctx context.Context, key, what string) ([]view.Forgotten, []view.Silent, error) {
+func (f *fakeSurvey) Forget(ctx context.Context, key, what string) ([]inspect.Forgotten, []inspect.Silent, error) {
 	err := f.did("forget %s %s by %s", key, what, ledger.Author(ctx))
 	if err != nil {
 		return nil, nil, err
 	}
-	return []view.Forgotten{{Key: key, Node: "node-1", Dropped: []string{"a pace", "a rest"}}, {Key: key, Node: "b"}},
-		[]view.Silent{{Node: "node-3", Why: "slow"}}, nil
+	return []inspect.Forgotten{{Key: key, Node: "node-1", Dropped: []string{"a pace", "a rest"}}, {Key: key, Node: "b"}},
+		[]inspect.Silent{{Node: "node-3", Why: "slow"}}, nil
 }
 
-func (f *fakeSurvey) Trace(_ context.Context, key, source string, after map[string]uint64) ([]view.TraceLine,
+func (f *fakeSurvey) Trace(_ context.Context, key, source string, after map[string]uint64) ([]inspect.TraceLine,
 	error) {
 	err := f.did("trace %s %s %v", key, source, after)
-	return []view.TraceLine{{Number: 5, Node: "node 1"}, {Number: 7, Node: "node 1"}, {Number: 2, Node: "b"}}, err
+	return []inspect.TraceLine{{Number: 5, Node: "node 1"}, {Number: 7, Node: "node 1"}, {Number: 2, Node: "b"}}, err
 }
 
-func (f *fakeSurvey) Verification(_ context.Context, id string) (view.Verification, error) {
-	return view.Verification{ID: id}, f.did("verification")
+func (f *fakeSurvey) Verification(_ context.Context, id string) (inspect.Verification, error) {
+	return inspect.Verification{ID: id}, f.did("verification")
 }
 
-func (f *fakeSurvey) Explain(_ context.Context, name string) (view.Explanation, error) {
-	x := view.Explanation{Key: name}
+func (f *fakeSurvey) Explain(_ context.Context, name string) (inspect.Explanation, error) {
+	x := inspect.Explanation{Key: name}
 	if name == "big.test" {
 		x.Domain, x.Key = name, "google.com"
 	}
 	for _, e := range f.table.Explain(x.Key) {
 		last := e.Said[len(e.Said)-1]
-		field := view.ExplainedField{Field: e.Field.String(), Value: e.Text,
-			Said: view.Said{Layer: last.Layer.String(), Name: last.Name, Where: last.Where}}
+		field := inspect.ExplainedField{Field: e.Field.String(), Value: e.Text,
+			Said: inspect.Said{Layer: last.Layer.String(), Name: last.Name, Where: last.Where}}
 		for i := len(e.Said) - 2; i >= 0; i-- {
-			field.Beaten = append(field.Beaten, view.SaidValue{Value: e.Said[i].Text, Said: view.Said{
+			field.Beaten = append(field.Beaten, inspect.SaidValue{Value: e.Said[i].Text, Said: inspect.Said{
 				Layer: e.Said[i].Layer.String(), Name: e.Said[i].Name, Where: e.Said[i].Where}})
 		}
 		x.Fields = append(x.Fields, field)
@@ -94,23 +94,23 @@ func (f *fakeSurvey) Explain(_ context.Context, name string) (view.Explanation, 
 	return x, f.did("explain %s", name)
 }
 
-func (f *fakeSurvey) ExplainRules(name string) (view.Explanation, error) {
-	return view.Explanation{Key: name}, f.did("rules of %s", name)
+func (f *fakeSurvey) ExplainRules(name string) (inspect.Explanation, error) {
+	return inspect.Explanation{Key: name}, f.did("rules of %s", name)
 }
 
-func (f *fakeSurvey) Files(context.Context) ([]view.OtherFile, []view.Silent, error) {
-	return []view.OtherFile{{Node: "node-3", Differs: true}}, nil, f.did("files")
+func (f *fakeSurvey) Files(context.Context) ([]inspect.OtherFile, []inspect.Silent, error) {
+	return []inspect.OtherFile{{Node: "node-3", Differs: true}}, nil, f.did("files")
 }
 
-func (f *fakeSurvey) Health(context.Context) ([]view.Health, []view.Silent, error) {
+func (f *fakeSurvey) Health(context.Context) ([]inspect.Health, []inspect.Silent, error) {
 	return nil, nil, f.did("health")
 }
 
-func (f *fakeSurvey) Record(context.Context) ([]view.Record, []view.Silent, error) {
+func (f *fakeSurvey) Record(context.Context) ([]inspect.Record, []inspect.Silent, error) {
 	if f.gather != nil {
 		f.gather()
 	}
-	return []view.Record{{Node: "node-1"}}, nil, f.did("record")
+	return []inspect.Record{{Node: "node-1"}}, nil, f.did("record")
 }
 
 // fail makes every answer fail.
@@ -280,7 +280,6 @@ func TestWhatIsNoOverride(t *testing.T) {
 		"forced":       overrideBody(uuid.NewString(), "google.com", `"connections":"9"`, `,"force":true`),
 		"less":         overrideBody(uuid.NewString(), "google.com", `"connections":"1"`, ""),
 		"the same":     overrideBody(uuid.NewString(), "google.com", `"connections":"2"`, ""),
-		"a shard":      overrideBody(uuid.NewString(), "a.test#1.4", `"connections":"1"`, ""),
 		"a domain key": overrideBody(uuid.NewString(), "domain:b.test/a.test", `"connections":"1"`, ""),
 		"a source":     overrideBody(uuid.NewString(), "source:192.0.2.1", `"pause":"yes"`, ""),
 		"the system's": overrideBody(uuid.NewString(), "source:", `"pause":"yes"`, ""),
@@ -350,7 +349,7 @@ func TestASessionThatMayBeClosedIsNoted(t *testing.T) {
 	for _, c := range []struct {
 		fails error
 		want  string
-	}{{view.ErrNotThere, ""}, {errors.New("no answer"), "session 4 node-1: tried, not known to be closed"},
+	}{{inspect.ErrNotThere, ""}, {errors.New("no answer"), "session 4 node-1: tried, not known to be closed"},
 		{nil, "session 4 node-1"}} {
 		r.survey.fail(c.fails)
 		r.as("carla", "POST", "/v1/receivers/close", `{"key":"a.test","node":"node-1","session":4}`)
@@ -374,7 +373,7 @@ func TestWhatIsForgottenIsNoted(t *testing.T) {
 	for _, c := range []struct {
 		fails error
 		want  string
-	}{{view.ErrNotThere, ""}, {errors.New("no answer"), "block: tried, not known to be forgotten"},
+	}{{inspect.ErrNotThere, ""}, {errors.New("no answer"), "block: tried, not known to be forgotten"},
 		{nil, "block: 2 things dropped, without node-3"}} {
 		r.survey.fail(c.fails)
 		r.as("carla", "POST", "/v1/receivers/forget", `{"key":"a.test","what":"block","reason":"they said sorry"}`)
@@ -511,7 +510,7 @@ func TestTheSurveyIsAsked(t *testing.T) {
 		if status, text := r.as("anna", c.method, c.path, c.body); status != 503 || strings.Contains(text, "secret") {
 			t.Errorf("%s without an answer: %d %s", c.path, status, text)
 		}
-		r.survey.fail(fmt.Errorf("asked: %w", view.ErrNotThere))
+		r.survey.fail(fmt.Errorf("asked: %w", inspect.ErrNotThere))
 		status, text = r.as("anna", c.method, c.path, c.body)
 		if strings.Contains("receiver close forget trace verification explain", strings.Fields(c.asked)[0]) && c.asked !=
 			"receivers" && (status != 404 || !strings.Contains(text, `_`)) {
@@ -537,17 +536,17 @@ func TestCandidatesAreReplayed(t *testing.T) {
 	var running sync.WaitGroup
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	r := newThrottleRig(t, func(o *admin.Options) {
-		o.ReplayThrottle = func(_ context.Context, throttle, rules string) (view.Replayed, error) {
+		o.ReplayThrottle = func(_ context.Context, throttle, rules string) (inspect.Replayed, error) {
 			switch throttle {
 			case "bad":
-				return view.Replayed{}, fmt.Errorf("%w: throttle.toml:1:1: no", admin.ErrCandidate)
+				return inspect.Replayed{}, fmt.Errorf("%w: throttle.toml:1:1: no", admin.ErrCandidate)
 			case "slow":
 				close(begun)
 				<-goOn
 			case "down":
-				return view.Replayed{}, errors.New("no node")
+				return inspect.Replayed{}, errors.New("no node")
 			}
-			return view.Replayed{Asked: len(throttle) + len(rules)}, nil
+			return inspect.Replayed{Asked: len(throttle) + len(rules)}, nil
 		}
 	})
 	call := func(throttle string) (int, string) {

@@ -2,12 +2,15 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 
 	"rollcall/http/api"
+	"rollcall/http/dashboard/signin"
 	"rollcall/ledger"
 )
 
@@ -52,134 +55,249 @@ type UserPage struct {
 	Next  string     `json:"next,omitempty"` // after of the next page; "" at the end
 }
 
-// userRoutes adds the calls about those who sign in to the pages.
-func (s *Server) userRoutes(m *http.ServeMux) {
-	m.HandleFunc("POST /v1/workspaces/{id}/invitations", s.withPages(s.invite))
-	m.HandleFunc("GET /v1/workspaces/{id}/members", s.membersOf)
-	m.HandleFunc("GET /v1/users", s.users)
-	m.HandleFunc("POST /v1/users/password", s.withPages(s.passwordLink))
-	m.HandleFunc("POST /v1/users/disable", s.disableUser)
-	m.HandleFunc("POST /v1/users/end-sessions", s.endSessions)
-	m.HandleFunc("POST /v1/users/reset-totp", s.resetTOTP)
-}
-
-// withPages refuses a call that needs the pages when the node serves none.
-func (s *Server) withPages(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if !s.desk.Invites() {
-			answer(w, nil, errNoPages)
-			return
-		}
-		next(w, r)
-	}
-}
-
-// invite makes a link that makes somebody a member of a workspace.
-func (s *Server) invite(w http.ResponseWriter, r *http.Request) {
-	var in struct {
+// addRoutes adds the calls about those who sign in to the pages.
+func (d userOps) addRoutes(add addCall) {
+	type invited struct {
 		Email string      `json:"email"`
 		Role  ledger.Role `json:"role"`
 	}
-	id, ok := workspaceID(w, r)
-	if !ok || !read(w, r, &in) {
-		return
+	type about struct {
+		Email string `json:"email"`
 	}
-	made, err := s.desk.Invite(r.Context(), InviteCall{Workspace: id, Email: in.Email, Role: in.Role})
-	answer(w, made, err)
+	type disabled struct {
+		Email    string `json:"email"`
+		Disabled bool   `json:"disabled"`
+	}
+	add.unless(d.noPages)("POST /v1/workspaces/{id}/invitations", handle(withBody[invited](workspaceID),
+		func(ctx context.Context, in aboutID[invited]) (UserLink, error) {
+			return d.Invite(ctx, InviteCall{Workspace: in.id, Email: in.body.Email, Role: in.body.Role})
+		}))
+	add("GET /v1/workspaces/{id}/members", handle(workspaceID, func(ctx context.Context, id uuid.UUID) (UserPage, error) {
+		found, err := d.ListMembers(ctx, id)
+		return UserPage{Users: mapped(found, memberLine)}, err
+	}))
+	add("GET /v1/users", handle(usersOf, d.listUsers))
+	add.unless(d.noPages)("POST /v1/users/password", handle(body[about],
+		func(ctx context.Context, in about) (UserLink, error) { return d.MakePasswordLink(ctx, in.Email) }))
+	add("POST /v1/users/disable", handle(body[disabled], func(ctx context.Context, in disabled) (UserLine, error) {
+		u, err := d.DisableUser(ctx, in.Email, in.Disabled)
+		return userLine(u), err
+	}))
+	add("POST /v1/users/end-sessions", handle(body[about], func(ctx context.Context, in about) (any, error) {
+		u, n, err := d.EndSessions(ctx, in.Email)
+		return map[string]any{"email": u.Email, "ended": n}, err
+	}))
+	add("POST /v1/users/reset-totp", handle(body[about], func(ctx context.Context, in about) (UserLine, error) {
+		u, err := d.ResetTOTP(ctx, in.Email)
+		return userLine(u), err
+	}))
 }
 
-// passwordLink makes a link that sets the password of a user anew.
-func (s *Server) passwordLink(w http.ResponseWriter, r *http.Request) {
-	var in emailCall
-	if read(w, r, &in) {
-		made, err := s.desk.MakePasswordLink(r.Context(), in.Email)
-		answer(w, made, err)
-	}
+// usersCall asks for one page of the list of users.
+type usersCall struct {
+	after string
+	limit int
 }
 
-// users lists those who may sign in.
-func (s *Server) users(w http.ResponseWriter, r *http.Request) {
-	limit := usersShown
-	if text := r.URL.Query().Get("limit"); text != "" {
-		var err error
-		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > usersShown {
-			refuse(w, http.StatusBadRequest, "invalid_request", "limit must be a whole number from 1 to 1000")
-			return
-		}
+func usersOf(r *http.Request) (in usersCall, err error) {
+	in.after = r.URL.Query().Get("after")
+	in.limit, err = limitOf(r, usersShown, usersShown)
+	return in, err
+}
+
+// listUsers lists those who may sign in.
+func (d userOps) listUsers(ctx context.Context, in usersCall) (UserPage, error) {
+	found, err := askPeople(ctx, d.common, "list users", func(ctx context.Context, p People) ([]ledger.User, error) {
+		return p.Users(ctx, in.after, in.limit)
+	})
+	out := UserPage{Users: mapped(found, userLine)}
+	if len(found) == in.limit {
+		out.Next = found[in.limit-1].Email
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), ledgerTimeout)
-	defer cancel()
-	found, err := s.options.People.Users(ctx, r.URL.Query().Get("after"), limit)
-	if err != nil {
-		answer(w, nil, s.desk.ofPeople("list users", err))
-		return
-	}
-	out := UserPage{Users: []UserLine{}}
-	for _, u := range found {
-		out.Users = append(out.Users, userLine(u))
-	}
-	if len(found) == limit {
-		out.Next = found[limit-1].Email
-	}
-	writeJSON(w, http.StatusOK, out)
+	return out, err
 }
 
 func userLine(u ledger.User) UserLine {
 	password, codes, provider := u.Password != "", u.TOTP != "", u.OIDC != ""
-	return UserLine{Email: u.Email, Name: u.Name, HasPassword: &password, HasCodes: &codes, HasProvider: &provider, CreatedAt: api.Time(u.Created), Disabled: !u.Disabled.IsZero()}
+	return UserLine{Email: u.Email, Name: u.Name, HasPassword: &password, HasCodes: &codes, HasProvider: &provider,
+		CreatedAt: api.Time(u.Created), Disabled: !u.Disabled.IsZero()}
 }
 
-// membersOf lists those of one workspace.
-func (s *Server) membersOf(w http.ResponseWriter, r *http.Request) {
-	id, ok := workspaceID(w, r)
-	if !ok {
-		return
+func memberLine(m ledger.Membership) UserLine {
+	out := UserLine{Email: m.Email, Name: m.Name, Role: string(m.Role), CreatedAt: api.Time(m.Created),
+		Disabled: m.Disabled}
+	if seen := api.Time(m.Seen); !m.Seen.IsZero() {
+		out.SeenAt = &seen
 	}
-	found, err := s.desk.ListMembers(r.Context(), id)
-	out := UserPage{Users: []UserLine{}}
-	for _, m := range found {
-		one := UserLine{Email: m.Email, Name: m.Name, Role: string(m.Role), CreatedAt: api.Time(m.Created), Disabled: m.Disabled}
-		if !m.Seen.IsZero() {
-			seen := api.Time(m.Seen)
-			one.SeenAt = &seen
+	return out
+}
+
+// errNoPeople and errNoPages say that nobody signs in at this process.
+var (
+	errNoPeople = refusal(http.StatusConflict, "no_people", "nobody signs in at this process: ask another node")
+	errNoPages  = refusal(http.StatusConflict, "no_dashboard",
+		"this node serves no pages to sign in to: set enabled = true in "+
+			"[dashboard] of its configuration and start it again")
+)
+
+// askPeople asks about those who sign in, within ledgerTimeout.
+func askPeople[T any](
+	ctx context.Context, d *common, step string, ask func(context.Context, People) (T, error),
+) (T, error) {
+	var none T
+	if d.options.People == nil {
+		return none, errNoPeople
+	}
+	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
+	defer cancel()
+	found, err := ask(ctx, d.options.People)
+	if err != nil {
+		return none, d.ofPeople(step, err)
+	}
+	return found, nil
+}
+
+// Invites reports whether this node can make links: it serves the pages that they lead to.
+func (d userOps) Invites() bool {
+	return d.options.People != nil && d.options.PagesURL != nil && d.options.PagesURL() != ""
+}
+
+// noPages is why this node makes no links; nil: it does.
+func (d userOps) noPages() error {
+	if !d.Invites() {
+		return errNoPages
+	}
+	return nil
+}
+
+// ListMembers gives the members of a workspace by email. Without people at this process there are none.
+func (d userOps) ListMembers(ctx context.Context, workspace uuid.UUID) ([]ledger.Membership, error) {
+	return askPeople(ctx, d.common, "list members", func(ctx context.Context, p People) ([]ledger.Membership, error) {
+		return p.Members(ctx, workspace)
+	})
+}
+
+// InviteCall asks for a link with which somebody joins a workspace.
+type InviteCall struct {
+	Form      uuid.UUID // the same one again makes the same link; zero: each call makes its own
+	Workspace uuid.UUID
+	Email     string
+	Role      ledger.Role
+}
+
+// Invite makes a link that makes somebody a member of a workspace. Who has the link can use it, once.
+func (d userOps) Invite(ctx context.Context, in InviteCall) (UserLink, error) {
+	if err := d.noPages(); err != nil {
+		return UserLink{}, err
+	}
+	if !in.Role.Allows(ledger.Viewer) {
+		return UserLink{}, invalid("role must be viewer, member or owner")
+	}
+	token := signin.NewToken()
+	if in.Form != uuid.Nil {
+		token = signin.DeriveToken([]byte(d.options.Token), "operator invitation", in.Workspace.String(), in.Form.String())
+	}
+	return d.makeLink(ctx, token, ledger.Link{Purpose: ledger.InviteLink, Workspace: in.Workspace,
+		Email: in.Email, Role: in.Role})
+}
+
+// MakePasswordLink makes a link with which a user sets their password anew. An older one ends.
+func (d userOps) MakePasswordLink(ctx context.Context, email string) (UserLink, error) {
+	if err := d.noPages(); err != nil {
+		return UserLink{}, err
+	}
+	return d.makeLink(ctx, signin.NewToken(), ledger.Link{Purpose: ledger.PasswordLink, Email: email})
+}
+
+// makeLink keeps a link and gives its URL.
+func (d userOps) makeLink(ctx context.Context, token signin.Token, l ledger.Link) (UserLink, error) {
+	l.ID, _ = token.Hash()
+	l.Email, l.MadeBy = strings.TrimSpace(l.Email), strings.TrimSpace("operator "+ledger.Author(ctx))
+	made, err := askPeople(ctx, d.common, "make link", func(ctx context.Context, p People) (ledger.Link, error) {
+		if ledger.CheckEmail(l.Email) != nil {
+			return l, ledger.ErrIllegal
 		}
-		out.Users = append(out.Users, one)
+		made, err := p.MakeLink(ctx, l)
+		if errors.Is(err, ledger.ErrIllegal) {
+			err = refusal(http.StatusConflict, "conflict", "this was sent before with something else in it; send it anew")
+		}
+		return made, err
+	})
+	if err != nil {
+		return UserLink{}, err
 	}
-	answer(w, out, err)
+	d.options.Log.Info("one-time link made", "purpose", string(l.Purpose), "workspace", l.Workspace)
+	note := ledger.LogLine{Action: "user invite", Workspace: l.Workspace, Subject: l.Email, New: string(l.Role)}
+	if l.Purpose == ledger.PasswordLink { // the log of the workspace has the others
+		note = line("user password link", l.Email, "")
+	}
+	note.ID = uuid.NewSHA1(uuid.Nil, l.ID[:]) // a link that is made again is noted once
+	d.note(ctx, note)
+	return UserLink{URL: strings.TrimSuffix(d.options.PagesURL(), "/") + "/link/" + string(token),
+		Email: made.Email, Role: string(made.Role), ExpiresAt: api.Time(made.Expires)}, nil
 }
 
-// disableUser keeps somebody from signing in, or lets them again.
-func (s *Server) disableUser(w http.ResponseWriter, r *http.Request) {
-	var in struct {
-		Email    string `json:"email"`
-		Disabled bool   `json:"disabled"`
+// DisableUser keeps somebody from signing in, and ends their sessions and links; false lets them again.
+func (d userOps) DisableUser(ctx context.Context, email string, disabled bool) (ledger.User, error) {
+	u, err := d.changeUser(ctx, "disable user", email, func(ctx context.Context, u *ledger.User) (err error) {
+		*u, err = d.options.People.DisableUser(ctx, u.ID, disabled)
+		return err
+	})
+	if err == nil {
+		d.note(ctx, line("user disable", u.Email, strconv.FormatBool(disabled)))
 	}
-	if !read(w, r, &in) {
-		return
-	}
-	u, err := s.desk.DisableUser(r.Context(), in.Email, in.Disabled)
-	answer(w, userLine(u), err)
+	return u, err
 }
 
-// emailCall is about the user who has an email.
-type emailCall struct {
-	Email string `json:"email"`
+// EndSessions signs somebody out everywhere, and gives how many sessions that ended.
+func (d userOps) EndSessions(ctx context.Context, email string) (u ledger.User, ended int, err error) {
+	u, err = d.changeUser(ctx, "end sessions", email, func(ctx context.Context, u *ledger.User) (err error) {
+		ended, err = d.options.People.EndSessions(ctx, u.ID, ledger.Hash{})
+		return err
+	})
+	if err == nil {
+		d.note(ctx, line("user end-sessions", u.Email, strconv.Itoa(ended)))
+	}
+	return u, ended, err
 }
 
-// endSessions signs somebody out everywhere.
-func (s *Server) endSessions(w http.ResponseWriter, r *http.Request) {
-	var in emailCall
-	if read(w, r, &in) {
-		u, n, err := s.desk.EndSessions(r.Context(), in.Email)
-		answer(w, map[string]any{"email": u.Email, "ended": n}, err)
+// ResetTOTP has sign-in ask somebody for no codes any more, and signs them out everywhere.
+func (d userOps) ResetTOTP(ctx context.Context, email string) (ledger.User, error) {
+	u, err := d.changeUser(ctx, "reset codes", email, func(ctx context.Context, u *ledger.User) error {
+		return d.options.People.SetTOTP(ctx, u.ID, "", ledger.Hash{})
+	})
+	if err == nil {
+		d.note(ctx, line("user reset-totp", u.Email, ""))
 	}
+	u.TOTP = ""
+	return u, err
 }
 
-// resetTOTP has sign-in ask somebody for no codes any more, and signs them out everywhere.
-func (s *Server) resetTOTP(w http.ResponseWriter, r *http.Request) {
-	var in emailCall
-	if read(w, r, &in) {
-		u, err := s.desk.ResetTOTP(r.Context(), in.Email)
-		answer(w, userLine(u), err)
+// changeUser does something about the user who has an email.
+func (d userOps) changeUser(ctx context.Context, step, email string,
+	do func(ctx context.Context, u *ledger.User) error) (ledger.User, error) {
+	return askPeople(ctx, d.common, step, func(ctx context.Context, p People) (ledger.User, error) {
+		u, err := p.UserByEmail(ctx, strings.TrimSpace(email))
+		if err == nil {
+			err = do(ctx, &u)
+		}
+		return u, err
+	})
+}
+
+// ofPeople is the refusal for an error about users.
+func (d *common) ofPeople(step string, err error) error {
+	var refused *Refusal
+	switch {
+	case errors.As(err, &refused):
+		return refused
+	case errors.Is(err, ledger.ErrNoSuchUser):
+		return refusal(http.StatusNotFound, "user_not_found", "nobody with this email signs in here; see GET /v1/users")
+	case errors.Is(err, ledger.ErrTooManyMembers):
+		return refusal(http.StatusConflict, "too_many_members", "the workspace has "+strconv.Itoa(ledger.MembersMax)+
+			" members, and no more are possible")
+	case errors.Is(err, ledger.ErrIllegal):
+		return invalid("email must be one, such as anna@example.com")
 	}
+	return d.ofLedger(step, err)
 }

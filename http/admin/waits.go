@@ -10,22 +10,29 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/ledger"
 )
 
-func (s *Server) waits(w http.ResponseWriter, r *http.Request) {
-	id, ok := verificationID(w, r)
-	if !ok {
-		return
-	}
-	found, err := s.desk.Waits(r.Context(), id)
-	answer(w, found, err)
+// Waits says what the open addresses of a verification wait for, or, when no node works
+// on it, why none does.
+func (d verificationOps) Waits(ctx context.Context, id uuid.UUID) (inspect.Verification, error) {
+	const step = "ask what a verification waits for"
+	return askNodes(ctx, d.common, step, func(ctx context.Context, s Survey) (inspect.Verification, error) {
+		found, err := s.Verification(ctx, id.String())
+		if errors.Is(err, inspect.ErrNotThere) {
+			return d.waitsOfNobody(ctx, id, err)
+		}
+		found.Waits = full(found.Waits)
+		return found, err
+	})
 }
 
 // waitsOfNobody tells from the ledger of a verification that no node works on, and which
 // nodes do not answer.
-func (d *Desk) waitsOfNobody(ctx context.Context, id uuid.UUID, nobody error) (none view.Verification, err error) {
+func (d verificationOps) waitsOfNobody(
+	ctx context.Context, id uuid.UUID, nobody error,
+) (none inspect.Verification, err error) {
 	v, err := d.options.Book.Evidence(ctx, id, math.MaxInt64, func(ledger.Kept) error { return nil })
 	erased := errors.Is(err, ledger.ErrResultsExpired)
 	switch {
@@ -42,11 +49,11 @@ func (d *Desk) waitsOfNobody(ctx context.Context, id uuid.UUID, nobody error) (n
 	if erased {
 		why += "; its results are erased, since their retention is over ([retention] results)"
 	}
-	var unheard *view.Unheard
+	var unheard *inspect.Unheard
 	if errors.As(nobody, &unheard) && !v.Status.Final() {
 		why += "; " + unheard.Error()
 	}
-	return view.Verification{ID: id.String(), Workspace: v.Workspace.String(),
+	return inspect.Verification{ID: id.String(), Workspace: v.Workspace.String(),
 		Status: string(v.Status), Total: max(0, v.Total), Final: v.Counts.Sum(), At: time.Now().UTC(),
 		Waits: waitsParked(v), Why: why, Finish: v.Expected}, nil
 }
@@ -57,15 +64,15 @@ func parked(v ledger.Verification) bool {
 }
 
 // waitsParked is what the addresses of one wait for, as far as the ledger knows.
-func waitsParked(v ledger.Verification) []view.Wait {
+func waitsParked(v ledger.Verification) []inspect.Wait {
 	if !parked(v) {
-		return []view.Wait{}
+		return []inspect.Wait{}
 	}
-	return []view.Wait{{Addresses: int(v.Left()), For: view.ForRetry, Until: v.RestsUntil}}
+	return []inspect.Wait{{Addresses: int(v.Left()), For: inspect.ForRetry, Until: v.RestsUntil}}
 }
 
 // whyNobody says why no node works on a verification.
-func (d *Desk) whyNobody(ctx context.Context, v ledger.Verification) (string, error) {
+func (d verificationOps) whyNobody(ctx context.Context, v ledger.Verification) (string, error) {
 	switch state := v.State(); {
 	case state == ledger.State(ledger.Uploading):
 		return fmt.Sprintf("its file is being uploaded: %d of %d bytes have arrived, and the upload can continue until %s",

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/http/admin"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
@@ -19,8 +19,8 @@ import (
 // nobodyWorks is a survey of nodes that work on no verification.
 type nobodyWorks struct{ *fakeSurvey }
 
-func (nobodyWorks) Verification(context.Context, string) (view.Verification, error) {
-	return view.Verification{}, &view.Unheard{Silent: []view.Silent{{Node: "node-2", Why: "lost"}}}
+func (nobodyWorks) Verification(context.Context, string) (inspect.Verification, error) {
+	return inspect.Verification{}, &inspect.Unheard{Silent: []inspect.Silent{{Node: "node-2", Why: "lost"}}}
 }
 
 // TestWhyNobodyWorksOnAVerification is told from the ledger, in each of its states.
@@ -30,7 +30,7 @@ func TestWhyNobodyWorksOnAVerification(t *testing.T) {
 	told := func(id uuid.UUID, status ledger.Status, total, final int64, words ...string) {
 		t.Helper()
 		code, text := r.raw("GET", "/v1/verifications/"+id.String()+"/waits", "", "Bearer "+r.token)
-		var v view.Verification
+		var v inspect.Verification
 		if err := json.Unmarshal([]byte(text), &v); err != nil || code != 200 || v.Status != string(status) ||
 			v.Total != total || v.Final != final || v.ID != id.String() || v.Workspace != d.Workspace.String() ||
 			v.Waits == nil || v.Node != "" || v.At.IsZero() {

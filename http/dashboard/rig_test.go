@@ -17,7 +17,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
-	waiting "rollcall/actors/view"
+	waiting "rollcall/actors/inspect"
 	"rollcall/config/effort"
 	httpd "rollcall/http"
 	"rollcall/http/dashboard"

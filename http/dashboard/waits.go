@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	waiting "rollcall/actors/view"
+	waiting "rollcall/actors/inspect"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
-	waiting "rollcall/actors/view"
+	waiting "rollcall/actors/inspect"
 	"rollcall/http/dashboard"
 	"rollcall/ledger"
 	"rollcall/smtp"

@@ -2,6 +2,13 @@ package upload
 
 import "errors"
 
+var (
+	// ErrOptions says that the options are not complete or out of range.
+	ErrOptions = errors.New("upload: options")
+	// ErrStarted means that Start was called twice.
+	ErrStarted = errors.New("upload: started already")
+)
+
 // The refusals of a session. When several apply, the first of this list is given.
 var (
 	// ErrLengthRequired means that nobody can count the body: it has a

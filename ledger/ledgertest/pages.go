@@ -305,3 +305,78 @@ func (d *Desk) AddsUp(limit int) string {
 		q.After = last.Position()
 	}
 }
+
+func pagesWorkspaceLog(d *Desk) {
+	const lines = 7
+	in := d.Joins("anna@acme.test", ledger.Owner)
+	other := d.other(d.T, 0)
+	for i := range lines {
+		ctx := ledger.WithActor(d.T.Context(), []string{acts(in.User.ID), "key:abcdefghij12", acts(uuid.New()), "user:x", ""}[i%5])
+		l := ledger.WorkspaceLine{Action: "download", Subject: string(rune('a' + i)), Detail: "all", Actor: "is filled in",
+			Email: "is filled in"}
+		if i == 3 {
+			l.ID = uuid.Must(uuid.NewV7())
+			d.ok(d.LogWorkspace(ctx, d.Workspace, l)) // with an id it is written once
+		}
+		d.ok(d.LogWorkspace(ctx, d.Workspace, l))
+		d.ok(d.LogWorkspace(ctx, other.Workspace, l))
+	}
+	query := func(q ledger.WorkspaceLogQuery) []ledger.WorkspaceLine {
+		d.T.Helper()
+		q.Workspace = d.Workspace
+		list, err := d.WorkspaceLog(d.T.Context(), q)
+		d.ok(err)
+		return list
+	}
+	all := query(ledger.WorkspaceLogQuery{Limit: ledger.WorkspaceLogMax})
+	if len(all) != lines+2 {
+		d.T.Fatalf("log: %+v", all)
+	}
+	for i, l := range all[:lines] {
+		want := ledger.WorkspaceLine{ID: l.ID, At: l.At, Action: "download", Subject: string(rune('a' + lines - 1 - i)),
+			Detail: "all", Actor: l.Actor}
+		if l.Actor == acts(in.User.ID) {
+			want.Email = "anna@acme.test"
+		}
+		if l != want || l.At.Before(all[i+1].At) {
+			d.T.Errorf("line %d: got %+v, want %+v", i, l, want)
+		}
+	}
+	if all[lines-1].Email == "" || all[lines-2].Actor != "key:abcdefghij12" || all[2].Actor != "" {
+		d.T.Errorf("actors: %+v", all)
+	}
+	for size := 1; size <= lines+3; size++ {
+		var paged []ledger.WorkspaceLine
+		for q := (ledger.WorkspaceLogQuery{Limit: size}); ; {
+			page := query(q)
+			if paged = append(paged, page...); len(page) < size {
+				break
+			}
+			q.After = &ledger.Position{Created: page[size-1].At, ID: page[size-1].ID}
+		}
+		if !slices.Equal(paged, all) {
+			d.T.Errorf("pages of %d: got %+v, want %+v", size, paged, all)
+		}
+	}
+}
+
+func badWorkspaceLines(d *Desk) {
+	ctx := d.T.Context()
+	longest, longer := strings.Repeat("x", ledger.OperatorTextMax), strings.Repeat("x", ledger.OperatorTextMax+1)
+	d.refused(d.LogWorkspace(ctx, d.Workspace, ledger.WorkspaceLine{Subject: "x"}), ledger.ErrIllegal)
+	for _, text := range []string{longer, "a\x00", "a\xe2\x82"} {
+		for _, l := range []ledger.WorkspaceLine{{Action: text}, {Action: "test", Subject: text}, {Action: "test", Detail: text}} {
+			d.refused(d.LogWorkspace(ctx, d.Workspace, l), ledger.ErrIllegal)
+		}
+		d.refused(d.LogWorkspace(ledger.WithActor(ctx, text), d.Workspace, ledger.WorkspaceLine{Action: "test"}), ledger.ErrIllegal)
+	}
+	d.refused(d.LogWorkspace(ctx, uuid.New(), ledger.WorkspaceLine{}), ledger.ErrNoSuchWorkspace)
+	d.tells()
+	d.ok(d.LogWorkspace(ledger.WithActor(ctx, longest), d.Workspace,
+		ledger.WorkspaceLine{Action: longest, Subject: longest, Detail: longest}))
+	d.tells(strings.Join([]string{longest, "", longest, longest, longest}, "|"))
+	for _, limit := range []int{0, -1, ledger.WorkspaceLogMax + 1} {
+		_, err := d.WorkspaceLog(ctx, ledger.WorkspaceLogQuery{Workspace: d.Workspace, Limit: limit})
+		d.refused(err, ledger.ErrIllegal)
+	}
+}

@@ -20,8 +20,8 @@ var recents = []exercise{
 	{"what the outcomes have in common", 100, breaksDown},
 }
 
-// recently reads all pages of a query, and how many settlements each looked at.
-func (d *Desk) recently(q ledger.RecentQuery) (list []ledger.RecentResult, looked []int) {
+// Recently reads all pages of a query, and how many settlements each looked at.
+func (d *Desk) Recently(q ledger.RecentQuery) (list []ledger.RecentResult, looked []int) {
 	d.T.Helper()
 	q.Workspace = d.Workspace
 	for {
@@ -48,7 +48,7 @@ func ordinals(list []ledger.RecentResult) (all []int64) {
 
 func recentInPages(d *Desk) {
 	v, l := d.Prepares(9)
-	if list, _ := d.recently(ledger.RecentQuery{Verification: v.ID, Limit: 3}); len(list) != 0 {
+	if list, _ := d.Recently(ledger.RecentQuery{Verification: v.ID, Limit: 3}); len(list) != 0 {
 		d.T.Errorf("before any: %+v", list)
 	}
 	d.Settles(l, 1, 3, 5, smtp.Valid)
@@ -58,7 +58,7 @@ func recentInPages(d *Desk) {
 	d.ok(err)
 	want := []int64{2, 1, 0, 5, 4, 3}
 	for limit := 1; limit <= 7; limit++ {
-		list, looked := d.recently(ledger.RecentQuery{Verification: v.ID, Limit: limit})
+		list, looked := d.Recently(ledger.RecentQuery{Verification: v.ID, Limit: limit})
 		if !slices.Equal(ordinals(list), want) || len(looked) != (6+limit-1)/limit || slices.Max(looked) > 2 {
 			d.T.Errorf("pages of %d: %v, looked at %v", limit, ordinals(list), looked)
 		}
@@ -69,16 +69,16 @@ func recentInPages(d *Desk) {
 		d.T.Errorf("got %+v", first.Results)
 	}
 	d.Settles(l, 3, 6, 8, smtp.Unknown)
-	list, _ := d.recently(ledger.RecentQuery{Verification: v.ID, Limit: 4, From: first.Next})
+	list, _ := d.Recently(ledger.RecentQuery{Verification: v.ID, Limit: 4, From: first.Next})
 	if !slices.Equal(ordinals(list), []int64{4, 3}) {
 		d.T.Errorf("the rest after another settlement: %v", ordinals(list))
 	}
-	list, _ = d.recently(ledger.RecentQuery{Verification: v.ID, Limit: 9})
+	list, _ = d.Recently(ledger.RecentQuery{Verification: v.ID, Limit: 9})
 	if !slices.Equal(ordinals(list), append([]int64{8, 7, 6}, want...)) {
 		d.T.Errorf("all at the end: %v", ordinals(list))
 	}
 	beyond := &ledger.RecentPlace{Settlement: 9, Row: 2}
-	if more, _ := d.recently(ledger.RecentQuery{Verification: v.ID, Limit: 9, From: beyond}); len(more) != 9 {
+	if more, _ := d.Recently(ledger.RecentQuery{Verification: v.ID, Limit: 9, From: beyond}); len(more) != 9 {
 		d.T.Errorf("from a place that is not there yet: %v", ordinals(more))
 	}
 }
@@ -127,7 +127,7 @@ func recentFiltered(d *Desk) {
 		{ledger.RecentQuery{Find: "nobody"}, nil, 4},
 	} {
 		c.query.Verification, c.query.Limit = v.ID, 9
-		list, looked := d.recently(c.query)
+		list, looked := d.Recently(c.query)
 		sum := 0
 		for _, n := range looked {
 			sum += n
@@ -136,7 +136,7 @@ func recentFiltered(d *Desk) {
 			d.T.Errorf("%+v: %v, %d settlements looked at, want %v, %d", c.query, ordinals(list), sum, c.want, c.looked)
 		}
 		c.query.Limit = 1
-		if list, _ := d.recently(c.query); !slices.Equal(ordinals(list), c.want) {
+		if list, _ := d.Recently(c.query); !slices.Equal(ordinals(list), c.want) {
 			d.T.Errorf("%+v one by one: %v, want %v", c.query, ordinals(list), c.want)
 		}
 	}
@@ -149,19 +149,19 @@ func recentSearches(d *Desk) {
 	for i := range int64(most + 2) {
 		d.Settles(l, i+1, i, i, smtp.Valid)
 	}
-	list, looked := d.recently(ledger.RecentQuery{Verification: v.ID, Limit: 9, Find: "user0@"})
+	list, looked := d.Recently(ledger.RecentQuery{Verification: v.ID, Limit: 9, Find: "user0@"})
 	if !slices.Equal(ordinals(list), []int64{0}) || !slices.Equal(looked, []int{most, 2}) {
 		d.T.Errorf("found %v, looked at %v", ordinals(list), looked)
 	}
-	list, looked = d.recently(ledger.RecentQuery{Verification: v.ID, Limit: 9, Reason: smtp.Greylisted})
+	list, looked = d.Recently(ledger.RecentQuery{Verification: v.ID, Limit: 9, Reason: smtp.Greylisted})
 	if len(list) != 0 || !slices.Equal(looked, []int{most, 2}) {
 		d.T.Errorf("found %v, looked at %v", ordinals(list), looked)
 	}
-	list, looked = d.recently(ledger.RecentQuery{Verification: v.ID, Limit: ledger.RecentMax})
+	list, looked = d.Recently(ledger.RecentQuery{Verification: v.ID, Limit: ledger.RecentMax})
 	if len(list) != most+2 || !slices.Equal(looked, []int{ledger.RecentMax, 2}) {
 		d.T.Errorf("%d in all, looked at %v", len(list), looked)
 	}
-	if list, looked = d.recently(ledger.RecentQuery{Verification: v.ID, Limit: 9, Outcome: smtp.Error}); len(list) != 0 || !slices.Equal(looked, []int{0}) {
+	if list, looked = d.Recently(ledger.RecentQuery{Verification: v.ID, Limit: 9, Outcome: smtp.Error}); len(list) != 0 || !slices.Equal(looked, []int{0}) {
 		d.T.Errorf("found %v, looked at %v", ordinals(list), looked)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 	"rollcall/smtp"
 )
 
@@ -140,7 +140,7 @@ func erasesUnread(d *Desk) {
 // erasesLargeFiles: of more chunks than one transaction erases.
 func erasesLargeFiles(d *Desk) {
 	ctx := d.T.Context()
-	for _, chunks := range []int{rules.ErasedMax - 1, rules.ErasedMax, 2*rules.ErasedMax + 1} {
+	for _, chunks := range []int{transitions.ErasedMax - 1, transitions.ErasedMax, 2*transitions.ErasedMax + 1} {
 		for name, end := range map[string]func(l ledger.Lease) (ledger.Verification, error){
 			"refused": func(l ledger.Lease) (ledger.Verification, error) {
 				return d.Refuse(ctx, l, ledger.Issue{Code: "csv_malformed"})

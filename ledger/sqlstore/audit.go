@@ -12,7 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/sqlstore/engine"
+	"rollcall/ledger/transitions"
 )
 
 // auditPage is the number of verifications that an audit reads at once. Guess.
@@ -25,7 +26,7 @@ const auditPage = 500
 //
 // A ledger that is damaged so that it cannot be read to its end gives a report
 // about ledger.Storage; an error says that the database did not answer.
-func (s *Store) Audit(ctx context.Context) (ledger.AuditReport, error) {
+func (s auditor) Audit(ctx context.Context) (ledger.AuditReport, error) {
 	a, err := s.audit(ctx)
 	if err != nil {
 		return ledger.AuditReport{}, fmt.Errorf("audit: %w", err)
@@ -34,7 +35,7 @@ func (s *Store) Audit(ctx context.Context) (ledger.AuditReport, error) {
 }
 
 // audit is one run of an audit.
-func (s *Store) audit(ctx context.Context) (*audit, error) {
+func (s auditor) audit(ctx context.Context) (*audit, error) {
 	a := &audit{held: map[uuid.UUID]ledger.Credits{}, settled: map[ledger.Violation]bool{},
 		known: map[uuid.UUID]bool{}, corrected: map[string]int64{}, accounts: map[string]ledger.AuditedAccount{},
 		report: ledger.AuditReport{Violations: []ledger.Violation{}, Corrections: []ledger.Correction{}}}
@@ -91,8 +92,8 @@ func scan(rows *sql.Rows, into ...any) error {
 func (a *audit) files(t *tx) error {
 	after := []byte{}
 	for {
-		var page []*rules.Row
-		err := t.each(func(rows *sql.Rows) error {
+		var page []*transitions.Row
+		err := t.Each(func(rows *sql.Rows) error {
 			v, err := scanVerification(func(into ...any) error { return scan(rows, into...) })
 			page = append(page, v)
 			return err
@@ -114,12 +115,12 @@ func (a *audit) files(t *tx) error {
 }
 
 // file checks one verification.
-func (a *audit) file(t *tx, v *rules.Row) error {
+func (a *audit) file(t *tx, v *transitions.Row) error {
 	a.report.Verifications++
 	a.held[v.Workspace] += v.Held
 	check := ledger.NewFileCheck(v.Verification)
 	n := 0 // entries that a verification may have
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.Each(func(rows *sql.Rows) error {
 		var number int64
 		var kind ledger.EntryKind
 		var workspace uuid.UUID
@@ -139,7 +140,7 @@ func (a *audit) file(t *tx, v *rules.Row) error {
 		a.add(ledger.Violation{Invariant: ledger.Paid, Subject: v.ID.String(),
 			Detail: fmt.Sprintf("the row says %v, there are %d entries", v.Paid, n)})
 	}
-	err = t.each(func(rows *sql.Rows) error { return a.settlement(check, v, rows) }, `SELECT number, epoch,
+	err = t.Each(func(rows *sql.Rows) error { return a.settlement(check, v, rows) }, `SELECT number, epoch,
 		first_ordinal, last_ordinal, count_valid, count_invalid, count_catch_all, count_unknown, count_error,
 		digest, payload FROM settlements WHERE verification = ? ORDER BY number`, v.ID[:])
 	if err != nil {
@@ -148,7 +149,7 @@ func (a *audit) file(t *tx, v *rules.Row) error {
 	a.add(check.Finish()...)
 	a.report.Found += max(check.Found()-ledger.ViolationsMax, 0) // what is not listed
 	var chunks, bytes int64
-	err = t.row(`SELECT count(*), coalesce(CAST(sum(length(data)) AS BIGINT), 0) FROM upload_chunks
+	err = t.Row(`SELECT count(*), coalesce(CAST(sum(length(data)) AS BIGINT), 0) FROM upload_chunks
 		WHERE verification = ?`, v.ID[:]).Scan(&chunks, &bytes)
 	if err != nil {
 		return fmt.Errorf("read chunks: %w", err)
@@ -166,7 +167,7 @@ func (a *audit) file(t *tx, v *rules.Row) error {
 }
 
 // settlement checks one.
-func (a *audit) settlement(check *ledger.FileCheck, v *rules.Row, rows *sql.Rows) error {
+func (a *audit) settlement(check *ledger.FileCheck, v *transitions.Row, rows *sql.Rows) error {
 	var number, epoch, first, last int64
 	var c ledger.Counts
 	var digest, payload sql.RawBytes
@@ -235,7 +236,7 @@ func (a *audit) orphans(t *tx) error {
 			WHERE NOT EXISTS (SELECT 1 FROM workspaces WHERE id = l.workspace)`},
 	} {
 		var n int64
-		if err := t.row(o.query).Scan(&n); err != nil {
+		if err := t.Row(o.query).Scan(&n); err != nil {
 			return fmt.Errorf("look for %s without %s: %w", o.table, o.of, err)
 		}
 		if n > 0 {
@@ -249,7 +250,7 @@ func (a *audit) orphans(t *tx) error {
 // erased looks for evidence that outlived its results: what customers were promised
 // to be gone must be.
 func (a *audit) erased(t *tx) error {
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.Each(func(rows *sql.Rows) error {
 		var id uuid.UUID
 		var n int64
 		err := scan(rows, &id, &n)
@@ -267,7 +268,7 @@ func (a *audit) erased(t *tx) error {
 
 // identities looks for two verifications of one workspace with one idempotency key (I11).
 func (a *audit) identities(t *tx) error {
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.Each(func(rows *sql.Rows) error {
 		var workspace, identity uuid.UUID
 		var n int64
 		err := scan(rows, &workspace, &identity, &n)
@@ -292,7 +293,7 @@ func (a *audit) operators(t *tx) error {
 		{`SELECT id, ends - expires FROM throttle_overrides WHERE ends > expires OR expires <= created`,
 			"the override ends %d ms after its time, or its time was never"},
 	} {
-		err := t.each(func(rows *sql.Rows) error {
+		err := t.Each(func(rows *sql.Rows) error {
 			var id uuid.UUID
 			var n int64
 			err := scan(rows, &id, &n)
@@ -310,7 +311,7 @@ func (a *audit) operators(t *tx) error {
 func (a *audit) workspaces(t *tx) error {
 	sums := map[uuid.UUID]*ledger.Sums{}
 	var newest int64
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.Each(func(rows *sql.Rows) error {
 		var workspace uuid.UUID
 		var kind ledger.EntryKind
 		var n, last int64
@@ -333,12 +334,12 @@ func (a *audit) workspaces(t *tx) error {
 	if err != nil {
 		return fmt.Errorf("add up entries: %w", err)
 	}
-	a.report.Newest = rules.Clock(newest)
+	a.report.Newest = ledger.Clock(newest)
 	if a.entries != a.report.Entries {
 		a.add(ledger.Violation{Invariant: "I3", Subject: "entries",
 			Detail: fmt.Sprintf("%d belong to no verification", a.report.Entries-a.entries)})
 	}
-	err = t.each(func(rows *sql.Rows) error {
+	err = t.Each(func(rows *sql.Rows) error {
 		var id uuid.UUID
 		var b ledger.Balance
 		if err := scan(rows, &id, &b.Granted, &b.Available, &b.Held, &b.Spent); err != nil {
@@ -359,4 +360,36 @@ func (a *audit) workspaces(t *tx) error {
 		return fmt.Errorf("read workspaces: %w", err)
 	}
 	return nil
+}
+
+// storageFindings bounds what the embedded database tells about its own damage. Guess.
+const storageFindings = 20
+
+// storage has the embedded database check its pages, indexes and constraints;
+// what it says names tables and pages and no values. A server does that on its own.
+func (a *audit) storage(t *tx) error {
+	if !t.Embedded() {
+		return nil
+	}
+	err := t.Each(func(rows *sql.Rows) error {
+		var said string
+		err := scan(rows, &said)
+		if err == nil && said != "ok" {
+			a.add(ledger.Violation{Invariant: ledger.Storage, Subject: "database", Detail: said})
+		}
+		return err
+	}, fmt.Sprintf("PRAGMA integrity_check(%d)", storageFindings))
+	if err != nil {
+		return fmt.Errorf("check the database: %w", err)
+	}
+	return nil
+}
+
+// damaged says whether err means that what is stored cannot be read, and not that
+// the database is away or busy.
+func damaged(err error) bool {
+	if errors.Is(err, errRow) {
+		return true
+	}
+	return engine.Damaged(err)
 }

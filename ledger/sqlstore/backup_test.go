@@ -13,6 +13,7 @@ import (
 
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
+	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
 )
@@ -184,7 +185,7 @@ func TestCheckBackupSeesDamage(t *testing.T) {
 
 // TestALedgerOnAServerIsNotCopied: its own tools do that.
 func TestALedgerOnAServerIsNotCopied(t *testing.T) {
-	url := sqlstore.NewDatabase(t)
+	url := postgres.Empty(t)
 	if err := sqlstore.Migrate(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,9 @@ package sqlstore_test
 import (
 	"database/sql"
 	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -11,9 +14,12 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
+	"rollcall/ledger/ledgertest/postgres"
+	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
 )
 
@@ -211,5 +217,255 @@ func BenchmarkPointReads(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// engine is a database that a benchmark runs on.
+type engine struct {
+	name string
+	// randomID and series are a random key, and a table of the numbers from 0 to
+	// below the parameter $3, as i.
+	randomID, series string
+	// analyze lets the database look at what it has, as PostgreSQL does by itself in time; nothing does so for SQLite.
+	analyze string
+	start   func(b *testing.B) place
+}
+
+// place is a running engine, as durable as in production.
+type place struct {
+	// open makes an empty ledger, and a connection past its rules to the same database.
+	open func(b *testing.B) (*sqlstore.Store, *sql.DB)
+	// bare makes an empty table t (n, payload).
+	bare func(b *testing.B) *sql.DB
+}
+
+// engines are those of the machine; one that is missing skips its benchmark.
+func engines() []engine {
+	return []engine{
+		{"sqlite", "randomblob(16)", `(WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n
+			WHERE i < $3 - 1) SELECT i FROM n)`, "", startSQLite},
+		{"postgresql", "uuid_send(gen_random_uuid())", `generate_series(0, CAST($3 AS BIGINT) - 1) AS n(i)`,
+			"VACUUM ANALYZE", startPostgreSQL},
+	}
+}
+
+func startSQLite(*testing.B) place {
+	return place{
+		open: func(b *testing.B) (*sqlstore.Store, *sql.DB) {
+			path := filepath.Join(b.TempDir(), "ledger.db")
+			book := openBook(b, "sqlite:"+path)
+			// A large cache: filling a million rows by random keys is not what is measured.
+			q := url.Values{"_pragma": {"cache_size(-400000)", "synchronous(OFF)"}}
+			return book, connect(b, "sqlite", "file:"+path+"?"+q.Encode())
+		},
+		bare: func(b *testing.B) *sql.DB {
+			q := url.Values{"_pragma": {"journal_mode(WAL)", "synchronous(FULL)", "wal_autocheckpoint(4096)"}}
+			db := connect(b, "sqlite", "file:"+filepath.Join(b.TempDir(), "bare.db")+"?"+q.Encode())
+			return bareTable(b, db, `CREATE TABLE t (n INTEGER PRIMARY KEY, payload BLOB)`)
+		},
+	}
+}
+
+func startPostgreSQL(b *testing.B) place {
+	server := postgres.New(b, postgres.Options{Durable: true})
+	made := 0
+	database := func(b *testing.B) string {
+		made++
+		return server.NewDatabase(b, fmt.Sprintf("bench%d", made), "")
+	}
+	return place{
+		open: func(b *testing.B) (*sqlstore.Store, *sql.DB) {
+			url := database(b)
+			if err := sqlstore.Migrate(b.Context(), url); err != nil {
+				b.Fatal(err)
+			}
+			return openBook(b, url), connect(b, "pgx", url)
+		},
+		bare: func(b *testing.B) *sql.DB {
+			return bareTable(b, connect(b, "pgx", database(b)),
+				`CREATE TABLE t (n BIGINT PRIMARY KEY, payload BYTEA)`)
+		},
+	}
+}
+
+// openBook opens a ledger that ends with the benchmark.
+func openBook(b *testing.B, url string) *sqlstore.Store {
+	b.Helper()
+	book, err := sqlstore.Open(b.Context(), url, sqlstore.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = book.Close() })
+	return book
+}
+
+// connect opens one connection that ends with the benchmark.
+func connect(b *testing.B, driver, name string) *sql.DB {
+	b.Helper()
+	db, err := sql.Open(driver, name)
+	if err != nil {
+		b.Fatal(err)
+	}
+	db.SetMaxOpenConns(1)
+	b.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// bareTable makes the table of a bare database.
+func bareTable(b *testing.B, db *sql.DB, statement string) *sql.DB {
+	b.Helper()
+	if _, err := db.ExecContext(b.Context(), statement); err != nil {
+		b.Fatal(err)
+	}
+	return db
+}
+
+const (
+	evidenceBatches = 200
+	// evidenceBytes is what 1,000 cases take when no two of them are alike.
+	evidenceBytes = 200 << 10
+)
+
+// BenchmarkEvidence settles two files of 200,000 outcomes by turns, one with
+// evidence, and reads them by turns: results must not get slower by evidence that
+// they do not show. Figures are medians (-benchtime 5x).
+func BenchmarkEvidence(b *testing.B) {
+	for _, e := range engines() {
+		b.Run(e.name, func(b *testing.B) {
+			at := e.start(b)
+			var settle, results [2][]float64
+			var evidence []float64
+			for b.Loop() {
+				book, _ := at.open(b)
+				d := ledgertest.NewDesk(b, book, 2*evidenceBatches*benchBatch)
+				files := [2]ledger.Verification{}
+				for i, took := range settleBoth(b, d, &files) {
+					settle[i] = append(settle[i], float64(took.Microseconds())/evidenceBatches/1e3)
+				}
+				for range 3 {
+					for i, v := range files {
+						took := timed(b, func() error {
+							return d.Results(b.Context(), d.Workspace, v.ID, func(ledger.Result) error { return nil })
+						})
+						results[i] = append(results[i], float64(took.Microseconds())/1e3)
+					}
+				}
+				took := timed(b, func() error { return readEvidence(b, d, files[1]) })
+				evidence = append(evidence, float64(took.Microseconds())/1e3)
+			}
+			for i, name := range []string{"bare", "with"} {
+				b.ReportMetric(median(settle[i]), name+"-ms/settle")
+				b.ReportMetric(median(results[i]), name+"-ms/results")
+			}
+			b.ReportMetric(median(evidence), "ms/evidence")
+		})
+	}
+}
+
+// settleBoth settles the second file with evidence, and the first without.
+func settleBoth(b *testing.B, d *ledgertest.Desk, files *[2]ledger.Verification) (took [2]time.Duration) {
+	random := rand.NewChaCha8([32]byte{})
+	var leases [2]ledger.Lease
+	for i := range files {
+		files[i], leases[i] = d.Prepares(evidenceBatches * benchBatch)
+	}
+	for number := int64(1); number <= evidenceBatches; number++ {
+		for i, l := range leases {
+			s := scattered(l, number, evidenceBatches)
+			if i == 1 {
+				s.Evidence = make([]byte, evidenceBytes)
+				_, _ = random.Read(s.Evidence)
+			}
+			took[i] += timed(b, func() error { _, err := d.Settle(b.Context(), s); return err })
+		}
+	}
+	return took
+}
+
+// readEvidence reads all evidence of a file.
+func readEvidence(b *testing.B, d *ledgertest.Desk, v ledger.Verification) error {
+	bytes := 0
+	_, err := d.Evidence(b.Context(), v.ID, 0, func(k ledger.Kept) error {
+		bytes += len(k.Evidence)
+		return nil
+	})
+	if err == nil && bytes != evidenceBatches*evidenceBytes {
+		return fmt.Errorf("%d bytes of evidence", bytes)
+	}
+	return err
+}
+
+const (
+	// historyPage is the limit of a page that the API has when none is asked for.
+	historyPage = 20
+	// historyStart is when the first verification was made; one each second follows.
+	historyStart = 1_700_000_000_000
+	// One in a hundred is a single, so that a filter has to skip something.
+	historySingles = 100
+)
+
+// historyFill inserts verifications that were completed and erased long ago: it is
+// told how to make a random id, how to count from 0, and historySingles.
+const historyFill = `INSERT INTO verifications (id, workspace, identity, kind, filename, bytes, durable,
+	upload_expires, status, created, completed, records, total, count_valid, upload_deleted, results_deleted)
+	SELECT %[1]s, $1, %[1]s, CASE i %% %[3]d WHEN 0 THEN 'single' ELSE 'bulk' END, 'list.csv', 1000, 1000,
+	$2 + i * 1000 + 500, 'completed', $2 + i * 1000, $2 + i * 1000 + 500, 10, 10, 10, 1, 1 FROM %[2]s`
+
+// BenchmarkHistory reads pages of the history of a workspace with 1,000 and with
+// 1,000,000 verifications: the first page, one in the middle, and the same of
+// one kind. Each is one range read of an index, so that the number hardly counts.
+func BenchmarkHistory(b *testing.B) {
+	for _, e := range engines() {
+		for _, rows := range []int64{1_000, 1_000_000} {
+			b.Run(fmt.Sprintf("%s/%d", e.name, rows), func(b *testing.B) {
+				book, bare := e.start(b).open(b)
+				d := ledgertest.NewDesk(b, book, 0)
+				fillHistory(b, e, bare, d.Workspace, rows)
+				middle := &ledger.Position{Created: time.UnixMilli(historyStart + rows/2*1000), ID: uuid.Max}
+				for _, c := range []struct {
+					name  string
+					query ledger.HistoryQuery
+				}{
+					{"first", ledger.HistoryQuery{}},
+					{"middle", ledger.HistoryQuery{After: middle}},
+					{"first of a kind", ledger.HistoryQuery{Kind: ledger.Single}},
+					{"middle of a kind", ledger.HistoryQuery{Kind: ledger.Single, After: middle}},
+				} {
+					c.query.Workspace, c.query.Limit = d.Workspace, historyPage
+					want := historyPage
+					if c.query.Kind != "" { // a small workspace has fewer than a page of them
+						want = min(want, int(rows)/historySingles)
+						if c.query.After != nil {
+							want = min(want, int(rows)/2/historySingles+1)
+						}
+					}
+					b.Run(c.name, func(b *testing.B) { readPages(b, book, c.query, want) })
+				}
+			})
+		}
+	}
+}
+
+// fillHistory makes a workspace's verifications, past the rules of the ledger.
+func fillHistory(b *testing.B, e engine, bare *sql.DB, workspace uuid.UUID, rows int64) {
+	b.Helper()
+	fill := fmt.Sprintf(historyFill, e.randomID, e.series, historySingles)
+	_, err := bare.ExecContext(b.Context(), fill, workspace[:], int64(historyStart), rows)
+	if err == nil {
+		_, err = bare.ExecContext(b.Context(), e.analyze)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// readPages reads one page again and again.
+func readPages(b *testing.B, book ledger.Book, q ledger.HistoryQuery, want int) {
+	b.ReportAllocs()
+	for b.Loop() {
+		page, err := book.History(b.Context(), q)
+		if err != nil || len(page) != want {
+			b.Fatalf("%d of %d verifications, %v", len(page), want, err)
+		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 // An entry that left an index is still there to be read past, on PostgreSQL until a vacuum and on CockroachDB
@@ -27,9 +27,9 @@ const (
 	// overlooked. With a file a second, the last look before that reads past 300 entries. Guess.
 	wholeEvery = 5 * time.Minute
 	// lateMax is how far before its time a look puts the bound. What becomes due is written with a time that is
-	// rules.WakeBack at most before the ledger's at one of the statements of its transaction, which is committed within
+	// transitions.WakeBack at most before the ledger's at one of the statements of its transaction, which is committed within
 	// attemptTime and endingTime, and two nodes of CockroachDB are told times that are 0.5 s apart at most.
-	lateMax = rules.WakeBack + 30*time.Second
+	lateMax = transitions.WakeBack + 30*time.Second
 	// belowMax bounds the verifications below a bound that are known by id: those that nodes have had for long.
 	// Measured by nobody; where more are at work at once, the bound is that of the next one.
 	belowMax = 64
@@ -80,7 +80,7 @@ func (s *Store) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.D
 	if err := s.lookOver(ctx); err != nil {
 		return nil, fmt.Errorf("lease to node %s: look over what can be worked on: %w", node, err)
 	}
-	return s.Book.Lease(ctx, node, limit, ttl, except...)
+	return s.Engine.Lease(ctx, node, limit, ttl, except...)
 }
 
 // leasing is the question of a lease.
@@ -98,11 +98,11 @@ func (s *Store) lookOver(ctx context.Context) error {
 	}
 	var found bound
 	err := s.view(ctx, func(t *tx) error {
-		if err := t.row(`SELECT {now}`).Scan(&found.from); err != nil {
+		if err := t.Row(`SELECT {now}`).Scan(&found.from); err != nil {
 			return err
 		}
 		found.from -= lateMax.Milliseconds()
-		return t.each(func(rows *sql.Rows) error {
+		return t.Each(func(rows *sql.Rows) error {
 			var id uuid.UUID
 			var wakes int64
 			err := rows.Scan(&id, &wakes)
@@ -134,7 +134,7 @@ var freeBelow = `SELECT ` + verificationColumns + ` FROM verifications WHERE id 
 
 // below lists what can be worked on now and that nobody has, of what was below the bound at the last look from the
 // beginning.
-func (t *tx) below(at bound, limit int, except []uuid.UUID) (list []*rules.Row, err error) {
+func (t verificationRows) below(at bound, limit int, except []uuid.UUID) (list []*transitions.Row, err error) {
 	if len(at.below) == 0 {
 		return nil, nil
 	}
@@ -142,14 +142,14 @@ func (t *tx) below(at bound, limit int, except []uuid.UUID) (list []*rules.Row, 
 	for i := range belowMax {
 		args = append(args, at.below[min(i, len(at.below)-1)][:])
 	}
-	err = t.each(func(rows *sql.Rows) error {
+	err = t.Each(func(rows *sql.Rows) error {
 		v, err := scanVerification(rows.Scan)
 		if err == nil && v.State().Runnable() && !slices.Contains(except, v.Workspace) {
 			list = append(list, v)
 		}
 		return err
 	}, t.passing(freeBelow), append(args, at.from, at.from)...)
-	slices.SortFunc(list, func(a, b *rules.Row) int {
+	slices.SortFunc(list, func(a, b *transitions.Row) int {
 		return cmp.Or(cmp.Compare(a.WakeAt, b.WakeAt), bytes.Compare(a.ID[:], b.ID[:]))
 	})
 	return list[:min(limit, len(list))], err

@@ -15,6 +15,7 @@ import (
 
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
+	"rollcall/ledger/sqlstore/engine"
 	"rollcall/smtp"
 )
 
@@ -33,7 +34,7 @@ func (h *drawn) at(now int64) {
 	h.t.Helper()
 	h.now = now
 	err := h.store.update(h.t.Context(), func(t *tx) error {
-		_, err := t.exec(`UPDATE clock SET now = ? WHERE one = 1`, now)
+		_, err := t.Exec(`UPDATE clock SET now = ? WHERE one = 1`, now)
 		return err
 	})
 	if err != nil {
@@ -155,7 +156,7 @@ func (h *drawn) compares(r ledger.Retention) {
 			}
 			var lists [2][]string
 			for i, from := range []int64{0, from} {
-				err := t.each(func(rows *sql.Rows) error {
+				err := t.Each(func(rows *sql.Rows) error {
 					var id string
 					err := rows.Scan(&id)
 					lists[i] = append(lists[i], id)
@@ -203,7 +204,7 @@ func TestALookFromABoundOverlooksNothing(t *testing.T) {
 			}
 			h.compares(r)
 			if h.random.IntN(4) == 0 {
-				w := sweep{Store: h.store, now: h.now}
+				w := sweep{sweeper: h.store.sweeper, now: h.now}
 				if w.all(t.Context(), r); w.first != nil {
 					t.Fatal(w.first)
 				}
@@ -249,7 +250,7 @@ func TestWhatIsOverlookedIsFoundLater(t *testing.T) {
 // blocksRead says how many pages of an index PostgreSQL looks at for a question.
 func blocksRead(t *testing.T, s *server, query string, args ...string) (blocks int) {
 	t.Helper()
-	s.does(t, `PREPARE looks AS `+s.dialect.text(query))
+	s.does(t, `PREPARE looks AS `+s.db.Text(query))
 	defer s.does(t, `DEALLOCATE looks`)
 	var plan []byte
 	err := s.aside.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE looks (`+
@@ -273,7 +274,7 @@ func blocksRead(t *testing.T, s *server, query string, args ...string) (blocks i
 // all of them, and from its bound it does not.
 func TestALookFromABoundReadsPastNothing(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, postgresDialect())
+	s := newServer(t, engine.Seams{})
 	s.does(t, `ALTER TABLE verifications SET (autovacuum_enabled = off); SET enable_seqscan = off; SET enable_sort = off;
 		INSERT INTO workspaces (id, name, created) VALUES ('w', 'w', 0);
 		INSERT INTO verifications (id, workspace, identity, kind, filename, bytes, upload_expires, status, created, wake_at, completed)

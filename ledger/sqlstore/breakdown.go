@@ -11,13 +11,13 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 	"rollcall/smtp"
 )
 
 // Breakdown reads all outcomes of a final verification once.
-func (s *Store) Breakdown(ctx context.Context, workspace, id uuid.UUID) (ledger.Breakdown, error) {
-	var v *rules.Row
+func (s files) Breakdown(ctx context.Context, workspace, id uuid.UUID) (ledger.Breakdown, error) {
+	var v *transitions.Row
 	err := s.view(ctx, func(t *tx) (err error) {
 		v, err = t.ReadOf(workspace, id)
 		return err

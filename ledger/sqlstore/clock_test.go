@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,10 +12,12 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
+	"rollcall/ledger/sqlstore/engine"
 	"rollcall/smtp"
 )
 
@@ -23,75 +26,23 @@ var kept = ledger.Retention{Uploads: day, Results: 30 * day, Funding: 30 * day}
 
 const day = 24 * time.Hour
 
-// TestWhichClocksAreBelieved takes one process through a row of looks.
-func TestWhichClocksAreBelieved(t *testing.T) {
-	type step struct {
-		ran, ledger, node time.Duration // the latter two beside the true time; node: of a server only
-		doubted           bool
-	}
-	for _, c := range []struct {
-		name   string
-		idle   time.Duration // since the last sweep, when the process began
-		server bool
-		steps  []step
-	}{
-		{"both run", 0, false, []step{{}, {ran: time.Minute}, {ran: 90 * day}}},
-		{"a pause of less than an hour", 0, false, []step{{}, {ran: time.Minute, ledger: jumpMax}}},
-		{"a jump while a process runs", 0, false, []step{{}, {ran: time.Minute, ledger: jumpMax + time.Second, doubted: true}}},
-		{"a jump of many small ones", 0, false, []step{{}, {ledger: 20 * time.Minute}, {ledger: 40 * time.Minute},
-			{ledger: 65 * time.Minute}, {ledger: 126 * time.Minute, doubted: true}}},
-		{"a jump that is mended", 0, false, []step{{}, {ran: 1, ledger: 40 * day, doubted: true}, {ran: 2}}},
-		{"a jump that stands for a day is true", 0, false, []step{{}, {ran: 1, ledger: 40 * day, doubted: true},
-			{ran: day, ledger: 40 * day, doubted: true}, {ran: day + 1, ledger: 40 * day}, {ran: day + 2, ledger: 40 * day}}},
-		{"a second jump waits anew", 0, false, []step{{}, {ran: 1, ledger: 40 * day, doubted: true},
-			{ran: day + 1, ledger: 80 * day, doubted: true}, {ran: 2 * day, ledger: 80 * day, doubted: true},
-			{ran: 2*day + 1, ledger: 80 * day}}},
-		{"a jump that comes and goes waits anew", 0, false, []step{{}, {ran: 1, ledger: 40 * day, doubted: true}, {ran: 2},
-			{ran: day + 1, ledger: 40 * day, doubted: true}}},
-		{"a clock that goes back, and is right again", 0, false, []step{{}, {ran: time.Minute, ledger: -9 * day},
-			{ran: 2 * time.Minute}, {ran: 3 * time.Minute, ledger: 2 * jumpMax, doubted: true}}},
-		{"a night without nodes", day, false, []step{{}}},
-		{"a long standstill", 40 * day, false, []step{{doubted: true}, {ran: day - 1, doubted: true}, {ran: day}, {ran: day + 1}}},
-		{"a server whose clock is near", 0, true, []step{{ledger: apartMax}, {ledger: -apartMax}, {node: apartMax}}},
-		{"a server ahead of the node", 0, true, []step{{ledger: apartMax + 1, doubted: true}, {}}},
-		{"a server behind the node", 0, true, []step{{node: apartMax + 1, doubted: true}, {}}},
-		{"a server that stays ahead is never believed", 0, true, []step{{ledger: 40 * day, doubted: true},
-			{ran: 3 * day, ledger: 40 * day, doubted: true}}},
-		{"both jump", 0, true, []step{{}, {ran: 1, ledger: 40 * day, node: 40 * day, doubted: true},
-			{ran: day + 1, ledger: 40 * day, node: 40 * day}}},
-		{"both jump, and then the server alone", 0, true, []step{{}, {ran: 1, ledger: 40 * day, node: 40 * day, doubted: true},
-			{ran: day, ledger: 40 * day, doubted: true}, {ran: day + 1, ledger: 40 * day, node: 40 * day, doubted: true}}},
-	} {
-		began := time.UnixMilli(1_700_000_000_000)
-		watch := newClockWatch()
-		for i, s := range c.steps {
-			l := look{ledger: began.Add(s.ran + s.ledger), swept: began.Add(-c.idle), ran: s.ran}
-			if c.server {
-				l.node = began.Add(s.ran + s.node)
-			}
-			if why := watch.doubt(l); (why != "") != s.doubted {
-				t.Errorf("%s, step %d: doubted because %q, want %v", c.name, i+1, why, s.doubted)
-				break
-			}
-		}
-	}
-}
-
 // TestAClockThatJumpsErasesNothing has the clock of a server jump by 40 days, beside nodes
 // that run and for one that has just begun; then the node's clock, and both.
 func TestAClockThatJumpsErasesNothing(t *testing.T) {
 	t.Parallel()
 	url := NewLedger(t)
-	shifts := migratorAt(t, url, postgresDialect())
+	shifts := aside(t, url)
 	// The database's own clock is hidden behind one that can be set.
-	shifts.does(t, `CREATE TABLE shift (days INT); INSERT INTO shift VALUES (0); CREATE FUNCTION public.statement_timestamp()
+	shifts(`CREATE TABLE shift (days INT); INSERT INTO shift VALUES (0); CREATE FUNCTION public.statement_timestamp()
 		RETURNS timestamptz LANGUAGE sql STABLE AS
 		'SELECT pg_catalog.statement_timestamp() + days * interval ''1 day'' FROM public.shift'`)
 	name := url[strings.LastIndex(url, "/")+1 : strings.Index(url, "?")]
-	shifts.does(t, `ALTER DATABASE `+name+` SET search_path = public, pg_catalog`)
+	shifts(`ALTER DATABASE ` + name + ` SET search_path = public, pg_catalog`)
 	var log bytes.Buffer
 	metrics := prometheus.NewRegistry()
-	node, err := Open(t.Context(), url, Options{Registerer: metrics, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	clock := time.Now // of the nodes' machines
+	seams := engine.Seams{NodeClock: func() time.Time { return clock() }}
+	node, err := Open(t.Context(), url, Options{Registerer: metrics, Log: slog.New(slog.NewTextHandler(&log, nil)), Seams: seams})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,26 +50,25 @@ func TestAClockThatJumpsErasesNothing(t *testing.T) {
 	d := ledgertest.NewDesk(t, node, 9)
 	c := fillsForClock(d)
 	c.sweeps(t, node, nil)
-	shifts.does(t, `UPDATE shift SET days = 40`)
+	shifts(`UPDATE shift SET days = 40`)
 	for range 3 {
 		c.sweeps(t, node, ledger.ErrClock)
 	}
 	if told := strings.Count(log.String(), "level=ERROR"); told != 1 || doubted(t, metrics) != 1 {
 		t.Errorf("told %d times, want once; the metric is %v:\n%s", told, doubted(t, metrics), &log)
 	}
-	begun, err := Open(t.Context(), url, Options{})
+	begun, err := Open(t.Context(), url, Options{Seams: seams})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = begun.Close() }()
 	c.sweeps(t, begun, ledger.ErrClock)
-	jumped := func() time.Time { return time.Now().Add(40 * day) }
-	node.clock.node, begun.clock.node = jumped, jumped // neither the machine's clock makes it true
+	clock = func() time.Time { return time.Now().Add(40 * day) } // neither the machine's clock makes it true
 	c.sweeps(t, node, ledger.ErrClock)
 	c.sweeps(t, begun, ledger.ErrClock)
-	shifts.does(t, `UPDATE shift SET days = 0`)
+	shifts(`UPDATE shift SET days = 0`)
 	c.sweeps(t, node, ledger.ErrClock) // now the machine's is wrong
-	node.clock.node = time.Now
+	clock = time.Now
 	c.sweeps(t, node, nil)
 	if !strings.Contains(log.String(), "is believed again") || doubted(t, metrics) != 0 {
 		t.Errorf("the end of the doubt is not told: %s", &log)
@@ -187,50 +137,48 @@ func TestAfterAStandstillSweepsWorkAgain(t *testing.T) {
 	c.sweeps(t, s, nil)
 	earlier := fmt.Sprint((40 * day).Milliseconds())
 	for _, statement := range []string{`UPDATE ledger_clock SET swept = swept - ` + earlier,
-		`UPDATE verifications SET completed = completed - ` + earlier + ` WHERE completed > 0`} {
+		`UPDATE verifications SET completed = completed - ` + earlier + ` WHERE completed > 0`,
+		`CREATE TABLE shift (ms INTEGER)`, `INSERT INTO shift VALUES (0)`} {
 		run(t, s, statement)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if s, err = Open(t.Context(), url, Options{}); err != nil {
+	ran := time.Duration(0)
+	o := Options{Seams: engine.Seams{Ran: func() time.Duration { return ran },
+		Clock: `(CAST(round(unixepoch('subsec') * 1000) AS INTEGER) + (SELECT ms FROM shift))`}}
+	if s, err = Open(t.Context(), url, o); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
 	c.d.Book = s
 	c.sweeps(t, s, ledger.ErrClock)
-	ran := s.clock.ran
-	s.clock.ran = func() time.Duration { return ran() + day }
-	shiftClock(t, s, day)
+	ran = day
+	run(t, s, `UPDATE shift SET ms = ?`, day.Milliseconds())
 	if n, err := s.Sweep(t.Context(), kept); n != 2+1 || err != nil { // its upload and its results; an upload that expired
 		t.Errorf("after a day: changed %d, %v", n, err)
 	}
 	var swept int64
 	err = s.view(t.Context(), func(t *tx) error {
-		return t.row(`SELECT unixepoch() * 1000 - swept FROM ledger_clock`).Scan(&swept)
+		return t.Row(`SELECT unixepoch() * 1000 - swept FROM ledger_clock`).Scan(&swept)
 	})
 	if err != nil || swept > 0 {
 		t.Errorf("the last sweep is noted %d ms ago: %v", swept, err)
 	}
 }
 
-// shiftClock sets the clock of an embedded ledger ahead, as its statements read it.
-func shiftClock(t *testing.T, s *Store, by time.Duration) {
+// aside gives what runs statements on a server behind the ledger's back.
+func aside(t *testing.T, url string) func(statements string) {
 	t.Helper()
-	now := fmt.Sprintf("(%s + %d)", s.dialect.now, by.Milliseconds())
-	for _, p := range []*pool{s.readers, s.writer} {
-		var all []*session
-		for range cap(p.free) {
-			one, err := p.take(t.Context(), false, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_ = one.close() // with what it prepared
-			one.dialect.now = now
-			all = append(all, one)
-		}
-		for _, one := range all {
-			p.put(one)
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	return func(statements string) {
+		t.Helper()
+		if _, err := conn.PgConn().Exec(t.Context(), statements).ReadAll(); err != nil {
+			t.Fatalf("%s: %v", statements, err)
 		}
 	}
 }

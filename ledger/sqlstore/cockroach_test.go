@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"rollcall/ledger"
-	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/sqlstore"
 )
 
@@ -52,7 +51,7 @@ func TestConformanceOnCockroachDB(t *testing.T) {
 	if name := sqlstore.DatabaseOf(t, url.String()); name != "cockroachdb" {
 		t.Errorf("taken for %q", name)
 	}
-	ledgertest.Exercise(t, 100, func(t *testing.T) ledger.Book {
+	conforms(t, 100, func(t *testing.T) ledger.Book {
 		cases++
 		return store(t)
 	})

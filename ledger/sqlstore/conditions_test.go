@@ -10,7 +10,7 @@ import (
 
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 	"rollcall/smtp"
 )
 
@@ -45,12 +45,12 @@ func changesOnConditions(t *testing.T, s *Store) {
 		if err != nil {
 			return err
 		}
-		for name, spoil := range map[string]func(r *rules.Row){
-			"of another status":                 func(r *rules.Row) { r.Status = ledger.Waiting },
-			"of an older epoch":                 func(r *rules.Row) { r.Epoch-- },
-			"of a later epoch":                  func(r *rules.Row) { r.Epoch++ },
-			"of fewer settlements":              func(r *rules.Row) { r.Settlements-- },
-			"of more settlements":               func(r *rules.Row) { r.Settlements++ },
+		for name, spoil := range map[string]func(r *transitions.Row){
+			"of another status":                 func(r *transitions.Row) { r.Status = ledger.Waiting },
+			"of an older epoch":                 func(r *transitions.Row) { r.Epoch-- },
+			"of a later epoch":                  func(r *transitions.Row) { r.Epoch++ },
+			"of fewer settlements":              func(r *transitions.Row) { r.Settlements-- },
+			"of more settlements":               func(r *transitions.Row) { r.Settlements++ },
 			"of a verification that is not any": nil,
 		} {
 			read, after := *r, *r
@@ -59,8 +59,8 @@ func changesOnConditions(t *testing.T, s *Store) {
 			} else {
 				spoil(&read)
 			}
-			step := rules.Step{Before: &read, After: &after}
-			for what, do := range map[string]func(rules.Step) (int64, error){
+			step := transitions.Step{Before: &read, After: &after}
+			for what, do := range map[string]func(transitions.Step) (int64, error){
 				"move": tx.Move, "measure": tx.Measure, "count": tx.Count} {
 				nothing(t, what+" "+name)(do(step))
 			}
@@ -102,7 +102,7 @@ func ofProcesses(t *tx, none uuid.UUID) map[string]func() (int64, error) {
 		return &ledger.NodeRow{Beat: beatOf(session), Standing: standing, Turn: turn}
 	}
 	ending := func(of *ledger.NodeRow) func() (int64, error) {
-		return func() (int64, error) { return t.End(of, rules.Ending{Standing: ledger.NodeLost, Turn: 99}) }
+		return func() (int64, error) { return t.End(of, transitions.Ending{Standing: ledger.NodeLost, Turn: 99}) }
 	}
 	return map[string]func() (int64, error){
 		"a beat with another view":     func() (int64, error) { return t.Refresh(view) },

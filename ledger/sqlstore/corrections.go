@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
 )
 
 const correctionColumns = `id, subject, number, workspace, created, author, reason, findings`
@@ -22,7 +21,7 @@ func scanCorrection(scan func(into ...any) error) (c ledger.Correction, err erro
 	if err != nil {
 		return c, err
 	}
-	c.At = rules.Clock(created)
+	c.At = ledger.Clock(created)
 	if err := json.Unmarshal(findings, &c.Findings); err != nil {
 		return c, fmt.Errorf("%w: findings of correction %s: %w", errRow, c.ID, err)
 	}
@@ -30,16 +29,16 @@ func scanCorrection(scan func(into ...any) error) (c ledger.Correction, err erro
 }
 
 // Correction reads a correction with its entries; nil when there is none.
-func (t *tx) Correction(id uuid.UUID) (*ledger.Correction, error) {
+func (t accountRows) Correction(id uuid.UUID) (*ledger.Correction, error) {
 	const read = `SELECT ` + correctionColumns + ` FROM corrections WHERE id = ?`
-	c, err := scanCorrection(t.row(read, id[:]).Scan)
+	c, err := scanCorrection(t.Row(read, id[:]).Scan)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read correction: %w", err)
 	}
-	err = t.each(func(rows *sql.Rows) error {
+	err = t.Each(func(rows *sql.Rows) error {
 		var e ledger.CorrectionEntry
 		err := rows.Scan(&e.Number, &e.Kind, &e.Amount)
 		c.Entries = append(c.Entries, e)
@@ -52,18 +51,18 @@ func (t *tx) Correction(id uuid.UUID) (*ledger.Correction, error) {
 }
 
 // Corrected counts the corrections of a subject.
-func (t *tx) Corrected(subject string) (n int64, err error) {
-	err = t.row(`SELECT count(*) FROM corrections WHERE subject = ?`, subject).Scan(&n)
+func (t accountRows) Corrected(subject string) (n int64, err error) {
+	err = t.Row(`SELECT count(*) FROM corrections WHERE subject = ?`, subject).Scan(&n)
 	return n, err
 }
 
 // Correct writes one.
-func (t *tx) Correct(c ledger.Correction) error {
+func (t accountRows) Correct(c ledger.Correction) error {
 	findings, err := json.Marshal(c.Findings)
 	if err != nil {
 		return fmt.Errorf("write findings: %w", err)
 	}
-	_, err = t.exec(`INSERT INTO corrections (`+correctionColumns+`) VALUES (?, ?, ?, ?, {now}, ?, ?, ?)`,
+	_, err = t.Exec(`INSERT INTO corrections (`+correctionColumns+`) VALUES (?, ?, ?, ?, {now}, ?, ?, ?)`,
 		c.ID[:], c.Subject, c.Number, c.Workspace[:], c.Author, c.Reason, string(findings))
 	return err
 }
@@ -106,7 +105,7 @@ func (s *Store) Correct(ctx context.Context, call ledger.CorrectionCall) (ledger
 // corrections reads what was set right: the report names the newest, and what they are about is
 // no violation.
 func (a *audit) corrections(t *tx) error {
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.Each(func(rows *sql.Rows) error {
 		c, err := scanCorrection(func(into ...any) error { return scan(rows, into...) })
 		if err != nil {
 			return err
@@ -126,9 +125,9 @@ func (a *audit) corrections(t *tx) error {
 	if err != nil {
 		return fmt.Errorf("read corrections: %w", err)
 	}
-	// Their entries are of no verification and of no grant.
+	// Correction entries belong to neither a verification nor a grant.
 	var n int64
-	err = t.row(`SELECT count(*) FROM entries e JOIN corrections c ON c.id = e.subject WHERE e.kind <> 'grant'`).Scan(&n)
+	err = t.Row(`SELECT count(*) FROM entries e JOIN corrections c ON c.id = e.subject WHERE e.kind <> 'grant'`).Scan(&n)
 	a.entries += n
 	if err != nil {
 		return fmt.Errorf("count the entries of corrections: %w", err)

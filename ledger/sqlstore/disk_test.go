@@ -21,12 +21,11 @@ func onDisk(t *testing.T, free func(string) (int64, error)) (*ledgertest.Desk, *
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	s, err := sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"),
-		sqlstore.Options{DiskReserve: 1 << 20, FreeBytes: free, Registerer: registry})
+		sqlstore.AskDiskEachTime(sqlstore.Options{DiskReserve: 1 << 20, FreeBytes: free, Registerer: registry}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	sqlstore.AskDiskEachTime(s)
 	return ledgertest.NewDesk(t, s, 9), registry
 }
 

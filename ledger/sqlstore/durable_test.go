@@ -134,8 +134,9 @@ func TestTheOtherLevelsOfSynchronousCommitAreKept(t *testing.T) {
 	url := sqlstore.NewLedger(t)
 	for role, want := range map[string]string{"off": "on", "on": "on", "local": "local", "remote_write": "remote_write",
 		"remote_apply": "remote_apply"} {
-		if got := sqlstore.SynchronousCommitOf(t, url+"&synchronous_commit="+role); got != want {
-			t.Errorf("%s: it became %q, want %q", role, got, want)
+		s := openAt(t, url+"&synchronous_commit="+role)
+		if got, err := s.SynchronousCommit(t.Context()); err != nil || got != want {
+			t.Errorf("%s: it became %q, %v, want %q", role, got, err, want)
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
 )
 
 const oneKept = `SELECT s.epoch, s.created, s.payload, e.data FROM settlements s
@@ -17,7 +16,7 @@ const oneKept = `SELECT s.epoch, s.created, s.payload, e.data FROM settlements s
 // Evidence calls yield for each settlement above after. Each is a question of its
 // own, so that no session waits for a slow yield and memory holds one settlement:
 // its results and EvidenceMax bytes.
-func (s *Store) Evidence(ctx context.Context, id uuid.UUID, after int64,
+func (s files) Evidence(ctx context.Context, id uuid.UUID, after int64,
 	yield func(ledger.Kept) error) (ledger.Verification, error) {
 	v, err := s.verification(ctx, id)
 	if err != nil {
@@ -42,11 +41,11 @@ func (s *Store) Evidence(ctx context.Context, id uuid.UUID, after int64,
 }
 
 // kept reads one settlement by its number.
-func (s *Store) kept(ctx context.Context, id uuid.UUID, k *ledger.Kept) error {
+func (s files) kept(ctx context.Context, id uuid.UUID, k *ledger.Kept) error {
 	var created int64
 	var payload []byte
 	err := s.view(ctx, func(t *tx) error {
-		return t.row(oneKept, id[:], k.Number).Scan(&k.Epoch, &created, &payload, &k.Evidence)
+		return t.Row(oneKept, id[:], k.Number).Scan(&k.Epoch, &created, &payload, &k.Evidence)
 	})
 	if err != nil {
 		return err
@@ -54,6 +53,6 @@ func (s *Store) kept(ctx context.Context, id uuid.UUID, k *ledger.Kept) error {
 	if len(payload) == 0 {
 		return ledger.ErrResultsExpired // erased since the start
 	}
-	k.At = rules.Clock(created)
+	k.At = ledger.Clock(created)
 	return k.Results.Decode(payload)
 }

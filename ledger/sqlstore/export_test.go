@@ -1,34 +1,22 @@
 package sqlstore
 
 import (
-	"errors"
-	"testing"
+	"context"
+
+	"rollcall/ledger/sqlstore/engine"
 )
 
-// AskDiskEachTime lets a ledger forget at once what it was told about its disk.
-func AskDiskEachTime(s *Store) { s.disk.every = 0 }
-
-// SynchronousCommitOf gives the setting of a connection that writes to the server at url.
-func SynchronousCommitOf(t *testing.T, url string) (level string) {
-	t.Helper()
-	db, err := connector(url, access{})
-	if err == nil {
-		err = db.QueryRowContext(t.Context(), `SHOW synchronous_commit`).Scan(&level)
-		err = errors.Join(err, db.Close())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return level
+// AskDiskEachTime gives options of a ledger that forgets at once what it was told about its disk.
+func AskDiskEachTime(o Options) Options {
+	o.Seams.DiskAlways = true
+	return o
 }
 
 // WithPragmas gives options that open an embedded ledger by a connection with these pragmas.
-func WithPragmas(pragmas ...string) Options { return Options{pragmas: pragmas} }
+func WithPragmas(pragmas ...string) Options { return Options{Seams: engine.Seams{Pragmas: pragmas}} }
 
-// MigrateAtOnce migrates the ledger on the server at url, and asks for a table that somebody reads once only.
-func MigrateAtOnce(t *testing.T, url string) error {
-	t.Helper()
-	s := migratorAt(t, url, postgresDialect())
-	s.tableLocks = 0
-	return s.migrate(t.Context())
+// SynchronousCommit gives the setting of a connection that writes.
+func (s *Store) SynchronousCommit(ctx context.Context) (level string, err error) {
+	err = s.update(ctx, func(t *tx) error { return t.Row(`SHOW synchronous_commit`).Scan(&level) })
+	return level, err
 }

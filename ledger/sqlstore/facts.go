@@ -5,33 +5,17 @@ import (
 	"strings"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/sqlstore/engine"
 )
 
-// handfuls are the numbers of facts that one statement is about, so that there are
-// few statements: 1,000 facts take 22 of them at most.
-var handfuls = [...]int{128, 16, 1}
-
-// inHandfuls calls do for parts of a list, each as long as one of handfuls.
-func inHandfuls[T any](list []T, do func(part []T) error) error {
-	for _, n := range handfuls {
-		for ; len(list) >= n; list = list[n:] {
-			if err := do(list[:n]); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // Learn writes facts, in place of those with the same keys.
-func (t *tx) Learn(facts []ledger.Fact) error {
-	return inHandfuls(facts, func(part []ledger.Fact) error {
+func (t processRows) Learn(facts []ledger.Fact) error {
+	return engine.InHandfuls(facts, func(part []ledger.Fact) error {
 		args := make([]any, 0, 3*len(part))
 		for _, f := range part {
-			args = append(args, f.Key, append([]byte{}, f.Data...), rules.Millis(f.Expires))
+			args = append(args, f.Key, append([]byte{}, f.Data...), ledger.Millis(f.Expires))
 		}
-		_, err := t.exec(`INSERT INTO receiver_facts (receiver, data, expires, updated) VALUES (?, ?, ?, {now})`+
+		_, err := t.Exec(`INSERT INTO receiver_facts (receiver, data, expires, updated) VALUES (?, ?, ?, {now})`+
 			strings.Repeat(`, (?, ?, ?, {now})`, len(part)-1)+`
 			ON CONFLICT (receiver) DO UPDATE SET data = excluded.data, expires = excluded.expires,
 			updated = excluded.updated`, args...)
@@ -40,19 +24,19 @@ func (t *tx) Learn(facts []ledger.Fact) error {
 }
 
 // Known reads the facts of some keys that have not expired.
-func (t *tx) Known(keys []string) (facts []ledger.Fact, err error) {
-	err = inHandfuls(keys, func(part []string) error {
+func (t processRows) Known(keys []string) (facts []ledger.Fact, err error) {
+	err = engine.InHandfuls(keys, func(part []string) error {
 		args := make([]any, 0, len(part))
 		for _, key := range part {
 			args = append(args, key)
 		}
-		return t.each(func(rows *sql.Rows) error {
+		return t.Each(func(rows *sql.Rows) error {
 			f := ledger.Fact{Data: []byte{}}
 			var data []byte
 			var expires int64
 			err := rows.Scan(&f.Key, &data, &expires)
 			f.Data = append(f.Data, data...) // an empty one may be read as nil
-			f.Expires = rules.Clock(expires)
+			f.Expires = ledger.Clock(expires)
 			facts = append(facts, f)
 			return err
 		}, `SELECT receiver, data, expires FROM receiver_facts WHERE receiver IN (?`+

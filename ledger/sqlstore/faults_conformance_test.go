@@ -8,6 +8,7 @@ import (
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/ledgertest/cutter"
+	"rollcall/ledger/ledgertest/histories"
 	"rollcall/ledger/sqlstore"
 )
 
@@ -69,13 +70,15 @@ func TestConformanceUnderFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFaulty(t, cockroach)
 			plan := atRandom(1)
-			ledgertest.Exercise(t, 100, func(t *testing.T) ledger.Book {
+			open := func(t *testing.T) ledger.Book {
 				f.proxy.SetPlan(nil)
 				f.t = t
 				f.sql(`DELETE FROM secrets; DELETE FROM api_keys;` + emptied())
 				f.proxy.SetPlan(plan)
 				return seenWhole{f.through, f.past}
-			})
+			}
+			ledgertest.Exercise(t, open)
+			t.Run("random operations against the model", func(t *testing.T) { histories.Walk(t, 100, open) })
 			if t.Logf("%v", f.proxy.Counts()); f.proxy.Injected() == 0 {
 				t.Error("there were no faults")
 			}

@@ -170,7 +170,7 @@ func TestFaultsLeaveTheBookAsItIs(t *testing.T) {
 	t.Logf("faults at the ledger:\n%s", table)
 }
 
-// each calls do for each move of a lane.
+// Each calls do for each move of a lane.
 func (f *faulty) each(lane int, do func(f *faulty, m move)) {
 	all := slices.Concat(moves, movesOfPeople)
 	for i := lane; i < len(all); i += lanes {

@@ -9,26 +9,8 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
-
-// statements are a transaction of a store for the transitions of package rules.
-type statements struct {
-	*tx
-	store *Store
-}
-
-var _ rules.Tables = statements{}
-
-// Room is ledger.ErrNoRoom while the disk of an embedded ledger is nearly full.
-func (t statements) Room() error { return t.store.disk.room() }
-
-// EraseUpload deletes chunks of an upload; at the next sweep they leave the write-ahead log.
-func (t statements) EraseUpload(id uuid.UUID, most int64) (left bool, err error) {
-	t.store.erased.Add(1)
-	n, err := t.exec(eraseChunks, id[:], id[:], most)
-	return n == most, err
-}
 
 // bit is how a truth is stored.
 func bit(truth bool) int64 {
@@ -39,8 +21,8 @@ func bit(truth bool) int64 {
 }
 
 // Limits reads what was set for a workspace; 0 is the default.
-func (t *tx) Limits(workspace uuid.UUID) (l ledger.Limits, err error) {
-	err = t.row(`SELECT coalesce(open, 0), coalesce(stored, 0), coalesce(unpaid, 0) FROM workspace_limits
+func (t tenantRows) Limits(workspace uuid.UUID) (l ledger.Limits, err error) {
+	err = t.Row(`SELECT coalesce(open, 0), coalesce(stored, 0), coalesce(unpaid, 0) FROM workspace_limits
 		WHERE workspace = ?`, workspace[:]).Scan(&l.Open, &l.Stored, &l.Unpaid)
 	if errors.Is(err, sql.ErrNoRows) {
 		return ledger.Limits{}, nil
@@ -52,8 +34,8 @@ const sumStored = `SELECT coalesce(CAST(sum(bytes) AS BIGINT), 0) FROM verificat
 	WHERE workspace = ? AND upload_deleted = 0`
 
 // Stored adds up the declared bytes of the verifications whose upload is not erased.
-func (t *tx) Stored(workspace uuid.UUID) (sum int64, err error) {
-	err = t.row(sumStored, workspace[:]).Scan(&sum)
+func (t verificationRows) Stored(workspace uuid.UUID) (sum int64, err error) {
+	err = t.Row(sumStored, workspace[:]).Scan(&sum)
 	return sum, err
 }
 
@@ -61,14 +43,14 @@ const countUnpaid = `SELECT count(*), coalesce(min(created), 0), {now} FROM veri
 	WHERE workspace = ? AND paid = 0 AND created > {now} - ?`
 
 // Unpaid counts the verifications of late that never held a credit.
-func (t *tx) Unpaid(workspace uuid.UUID) (u rules.Unpaid, err error) {
-	err = t.row(countUnpaid, workspace[:], ledger.UnpaidWithin.Milliseconds()).Scan(&u.Count, &u.Oldest, &u.Now)
+func (t verificationRows) Unpaid(workspace uuid.UUID) (u transitions.Unpaid, err error) {
+	err = t.Row(countUnpaid, workspace[:], ledger.UnpaidWithin.Milliseconds()).Scan(&u.Count, &u.Oldest, &u.Now)
 	return u, err
 }
 
 // usage reads what a workspace may have and what it has. ErrNoSuchWorkspace.
 func (t *tx) usage(workspace uuid.UUID) (u ledger.Usage, err error) {
-	u.Workspace, err = scanWorkspace(t.row(`SELECT `+workspaceColumns+` FROM workspaces WHERE id = ?`, workspace[:]).Scan)
+	u.Workspace, err = scanWorkspace(t.Row(`SELECT `+workspaceColumns+` FROM workspaces WHERE id = ?`, workspace[:]).Scan)
 	if err != nil {
 		return u, err
 	}
@@ -87,7 +69,7 @@ func (t *tx) usage(workspace uuid.UUID) (u ledger.Usage, err error) {
 }
 
 // Usage reads what a workspace may have and what it has.
-func (s *Store) Usage(ctx context.Context, workspace uuid.UUID) (u ledger.Usage, err error) {
+func (s tenants) Usage(ctx context.Context, workspace uuid.UUID) (u ledger.Usage, err error) {
 	err = s.view(ctx, func(t *tx) error {
 		u, err = t.usage(workspace)
 		return err
@@ -99,7 +81,7 @@ func (s *Store) Usage(ctx context.Context, workspace uuid.UUID) (u ledger.Usage,
 }
 
 // SetLimits changes the limits of a workspace.
-func (s *Store) SetLimits(ctx context.Context, c ledger.LimitsChange) (u ledger.Usage, err error) {
+func (s tenants) SetLimits(ctx context.Context, c ledger.LimitsChange) (u ledger.Usage, err error) {
 	err = s.update(ctx, func(t *tx) error {
 		if u, err = t.usage(c.Workspace); err != nil {
 			return err
@@ -124,8 +106,8 @@ func (s *Store) SetLimits(ctx context.Context, c ledger.LimitsChange) (u ledger.
 }
 
 // limit writes the limits of a workspace.
-func (t *tx) limit(workspace uuid.UUID, l ledger.Limits) error {
-	_, err := t.exec(`INSERT INTO workspace_limits (workspace, open, stored, unpaid)
+func (t tenantRows) limit(workspace uuid.UUID, l ledger.Limits) error {
+	_, err := t.Exec(`INSERT INTO workspace_limits (workspace, open, stored, unpaid)
 		VALUES (?, nullif(?, 0), nullif(?, 0), nullif(?, 0)) ON CONFLICT (workspace) DO UPDATE
 		SET open = excluded.open, stored = excluded.stored, unpaid = excluded.unpaid`,
 		workspace[:], l.Open, l.Stored, l.Unpaid)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
+	"rollcall/ledger/sqlstore/engine"
 )
 
 // TestALockedAccountStopsNobodyElse: a node that was frozen holds the row of one workspace's account. Eight
@@ -17,7 +18,7 @@ import (
 // beat take their own time. What is compared is how often the eight came back from a wait for the row.
 func TestALockedAccountStopsNobodyElse(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, postgresDialect())
+	s := newServer(t, engine.Seams{})
 	s.does(t, `BEGIN`)
 	if _, err := s.aside.Exec(t.Context(), `UPDATE workspaces SET name = name WHERE id = $1`, s.a[:]); err != nil {
 		t.Fatal(err)
@@ -36,7 +37,7 @@ func TestALockedAccountStopsNobodyElse(t *testing.T) {
 	}
 	defer all.Wait()
 	defer stop()
-	returned := func() float64 { return s.counted(t, whyBusy) }
+	returned := func() float64 { return s.waited(t) }
 	waiting := `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
 	for returned() < 4 { // so that some have waited more than once
 		select {
@@ -85,7 +86,7 @@ func TestALockedAccountStopsNobodyElse(t *testing.T) {
 // TestATransactionOfAPausedNodeEnds: the database ends it, so that others get what it held, and it runs again.
 func TestATransactionOfAPausedNodeEnds(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, postgresDialect())
+	s := newServer(t, engine.Seams{})
 	runs := 0
 	err := s.update(t.Context(), func(tx *tx) error {
 		runs++
@@ -93,7 +94,7 @@ func TestATransactionOfAPausedNodeEnds(t *testing.T) {
 			return err
 		}
 		if runs == 1 {
-			if _, err := tx.exec(`SET idle_in_transaction_session_timeout = '50ms'`); err != nil { // idleTime in short
+			if _, err := tx.Exec(`SET idle_in_transaction_session_timeout = '50ms'`); err != nil { // idleTime in short
 				return err
 			}
 			// It waits for the row, and only the end of the transaction lets it have that.
@@ -166,14 +167,14 @@ func TestWhatARunBeforeDidIsWaitedFor(t *testing.T) {
 				func(t *tx) (bool, error) { return t.Lifted(o.ID) }},
 		} {
 			s.does(t, `BEGIN; `+c.before)
-			was, seen, done := s.counted(t, whyBusy), false, make(chan error, 1)
+			was, seen, done := s.waited(t), false, make(chan error, 1)
 			go func() {
 				done <- s.update(t.Context(), func(t *tx) (err error) {
 					seen, err = c.seen(t)
 					return err
 				})
 			}()
-			for s.counted(t, whyBusy) == was && len(done) == 0 { // until it has waited
+			for s.waited(t) == was && len(done) == 0 { // until it has waited
 				<-time.After(5 * time.Millisecond)
 			}
 			s.does(t, `COMMIT`)

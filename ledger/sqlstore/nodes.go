@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 // The statements that the rules of a cluster's processes are made of.
@@ -23,7 +23,7 @@ const identitySecret = "ledger identity"
 
 // Identity is the ledger's own id, made once. A restored backup has it too, until
 // RenewIdentity.
-func (s *Store) Identity(ctx context.Context) (uuid.UUID, error) {
+func (s secrets) Identity(ctx context.Context) (uuid.UUID, error) {
 	value, err := s.Secret(ctx, identitySecret, len(uuid.UUID{}))
 	if err != nil {
 		return uuid.Nil, fmt.Errorf("ledger's identity: %w", err)
@@ -44,7 +44,7 @@ func identityOf(value []byte) (uuid.UUID, error) {
 // both ids. ledger.ErrNodeAlive when a process that is in was seen within the time, which
 // changes nothing; ledger.ErrIllegal for a reason that cannot be kept. Nodes may not do it
 // (deploy/rights.sql): it is for the owner of the tables.
-func (s *Store) RenewIdentity(ctx context.Context, within time.Duration, reason string) (was, is uuid.UUID, err error) {
+func (s secrets) RenewIdentity(ctx context.Context, within time.Duration, reason string) (was, is uuid.UUID, err error) {
 	if err := ledger.CheckOperatorText("reason", reason); err != nil {
 		return was, is, err
 	}
@@ -60,14 +60,14 @@ func (s *Store) RenewIdentity(ctx context.Context, within time.Duration, reason 
 	}
 	err = s.update(ctx, func(t *tx) error {
 		var stands []byte
-		err := t.row(`SELECT value FROM secrets WHERE name = ?`, identitySecret).Scan(&stands)
+		err := t.Row(`SELECT value FROM secrets WHERE name = ?`, identitySecret).Scan(&stands)
 		if err != nil || bytes.Equal(stands, value) { // a run before this one was committed without our knowing
 			return err
 		}
-		if err := rules.Clear(statements{t, s}, within); err != nil {
+		if err := transitions.Clear(t, within); err != nil {
 			return err
 		}
-		if _, err := t.exec(`UPDATE secrets SET value = ?, created = {now} WHERE name = ?`, value, identitySecret); err != nil {
+		if _, err := t.Exec(`UPDATE secrets SET value = ?, created = {now} WHERE name = ?`, value, identitySecret); err != nil {
 			return err
 		}
 		return t.Log(ledger.LogLine{Action: "ledger renew", Old: was.String(), New: is.String(), Reason: reason})
@@ -80,8 +80,8 @@ func (s *Store) RenewIdentity(ctx context.Context, within time.Duration, reason 
 
 // NextTurn takes the next turn. Whoever has taken one holds the counter until the
 // end of its transaction, so that turns are committed in their order.
-func (t *tx) NextTurn() (turn int64, err error) {
-	err = t.row(`UPDATE cluster_turn SET turn = turn + 1 WHERE one = 1 RETURNING turn`).Scan(&turn)
+func (t processRows) NextTurn() (turn int64, err error) {
+	err = t.Row(`UPDATE cluster_turn SET turn = turn + 1 WHERE one = 1 RETURNING turn`).Scan(&turn)
 	if err != nil {
 		return 0, fmt.Errorf("take a turn: %w", err)
 	}
@@ -93,7 +93,7 @@ const sets = `node = ?, cluster = ?, name = ?, version = ?, actors = ?, draining
 	read_turn = ?, silent = ?, leases = ?, addresses = ?, receivers = ?, seen = {now}`
 
 func written(b ledger.Beat) []any {
-	return []any{b.Node[:], b.Cluster, b.Name, b.Version, b.Actors, stored(b.Draining), rules.Millis(b.Started),
+	return []any{b.Node[:], b.Cluster, b.Name, b.Version, b.Actors, stored(b.Draining), ledger.Millis(b.Started),
 		b.Read, packedHashes(b.Silent), b.Leases, b.Addresses, b.Receivers}
 }
 
@@ -106,21 +106,21 @@ func stored(b bool) int64 {
 }
 
 // Refresh writes a beat that changes nobody's share.
-func (t *tx) Refresh(b ledger.Beat) (int64, error) {
-	return t.exec(`UPDATE nodes SET `+sets+`
+func (t processRows) Refresh(b ledger.Beat) (int64, error) {
+	return t.Exec(`UPDATE nodes SET `+sets+`
 		WHERE session = ? AND standing = 0 AND current_view = ? AND cluster = ?`,
 		append(written(b), b.Session[:], packed(b.View), b.Cluster)...)
 }
 
 // Publish writes a beat with another view.
-func (t *tx) Publish(b ledger.Beat, turn int64) (int64, error) {
-	return t.exec(`UPDATE nodes SET `+sets+`, before_view = current_view, current_view = ?, turn = ?
+func (t processRows) Publish(b ledger.Beat, turn int64) (int64, error) {
+	return t.Exec(`UPDATE nodes SET `+sets+`, before_view = current_view, current_view = ?, turn = ?
 		WHERE session = ? AND standing = 0`, append(written(b), packed(b.View), turn, b.Session[:])...)
 }
 
 // Enrol writes a beat in a new row, or in place of the one that stood.
-func (t *tx) Enrol(b ledger.Beat, turn int64) (int64, error) {
-	return t.exec(`INSERT INTO nodes (node, cluster, name, version, actors, draining, started,
+func (t processRows) Enrol(b ledger.Beat, turn int64) (int64, error) {
+	return t.Exec(`INSERT INTO nodes (node, cluster, name, version, actors, draining, started,
 		read_turn, silent, leases, addresses, receivers, current_view, turn, session, standing, since, seen)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, {now}, {now})
 		ON CONFLICT (session) DO UPDATE SET node = excluded.node, cluster = excluded.cluster,
@@ -134,8 +134,8 @@ func (t *tx) Enrol(b ledger.Beat, turn int64) (int64, error) {
 }
 
 // End writes the end of a row if it is as before.
-func (t *tx) End(before *ledger.NodeRow, e rules.Ending) (int64, error) {
-	return t.exec(`UPDATE nodes SET standing = ?, turn = ?, dead = ?,
+func (t processRows) End(before *ledger.NodeRow, e transitions.Ending) (int64, error) {
+	return t.Exec(`UPDATE nodes SET standing = ?, turn = ?, dead = ?,
 		since = CASE WHEN standing = ? THEN since ELSE {now} END,
 		before_view = CASE WHEN read_turn >= turn THEN NULL ELSE before_view END,
 		silent = CASE WHEN ? = 1 THEN NULL ELSE silent END
@@ -144,13 +144,13 @@ func (t *tx) End(before *ledger.NodeRow, e rules.Ending) (int64, error) {
 }
 
 // AskDrain notes in a row whether an operator wants its process to drain.
-func (t *tx) AskDrain(session uuid.UUID, asked bool) (int64, error) {
-	return t.exec(`UPDATE nodes SET drain_asked = ? WHERE session = ?`, stored(asked), session[:])
+func (t processRows) AskDrain(session uuid.UUID, asked bool) (int64, error) {
+	return t.Exec(`UPDATE nodes SET drain_asked = ? WHERE session = ?`, stored(asked), session[:])
 }
 
 // Remove deletes a row.
-func (t *tx) Remove(session uuid.UUID) (int64, error) {
-	return t.exec(`DELETE FROM nodes WHERE session = ?`, session[:])
+func (t processRows) Remove(session uuid.UUID) (int64, error) {
+	return t.Exec(`DELETE FROM nodes WHERE session = ?`, session[:])
 }
 
 const nodeColumns = `session, node, cluster, name, version, actors, draining, started, current_view,
@@ -168,7 +168,7 @@ func scanNode(scan func(into ...any) error, more ...any) (ledger.NodeRow, error)
 		return n, err
 	}
 	n.Draining, n.Dead, n.DrainAsked = draining != 0, dead != 0, asked != 0
-	n.Started, n.Since, n.Seen = rules.Clock(started), rules.Clock(since), rules.Clock(seen)
+	n.Started, n.Since, n.Seen = ledger.Clock(started), ledger.Clock(since), ledger.Clock(seen)
 	n.View, n.Silent = unpacked(view), unpackedHashes(silent)
 	if len(before) > 0 { // an empty one may be read as nil
 		n.Before = unpacked(before)
@@ -177,10 +177,10 @@ func scanNode(scan func(into ...any) error, more ...any) (ledger.NodeRow, error)
 }
 
 // Node reads one row, nil when there is none, and the time.
-func (t *tx) Node(session uuid.UUID) (*ledger.NodeRow, int64, error) {
+func (t processRows) Node(session uuid.UUID) (*ledger.NodeRow, int64, error) {
 	var now int64
 	const read = `SELECT ` + nodeColumns + `, {now} FROM nodes WHERE session = ?`
-	n, err := scanNode(t.row(read, session[:]).Scan, &now)
+	n, err := scanNode(t.Row(read, session[:]).Scan, &now)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, 0, nil
 	}
@@ -191,16 +191,16 @@ func (t *tx) Node(session uuid.UUID) (*ledger.NodeRow, int64, error) {
 }
 
 // Roll reads all rows and the counter in one statement, and so at one moment.
-func (t *tx) Roll() (ledger.Roll, error) {
+func (t processRows) Roll() (ledger.Roll, error) {
 	var roll ledger.Roll
 	var now int64
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.Each(func(rows *sql.Rows) error {
 		n, err := scanNode(rows.Scan, &roll.Turn, &now)
 		roll.Nodes = append(roll.Nodes, n)
 		return err
 	}, `SELECT `+nodeColumns+`, (SELECT turn FROM cluster_turn WHERE one = 1), {now}
 		FROM nodes ORDER BY session`)
-	roll.Now = rules.Clock(now)
+	roll.Now = ledger.Clock(now)
 	return roll, err
 }
 

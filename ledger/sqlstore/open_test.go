@@ -210,3 +210,32 @@ func TestCloseFoldsTheLog(t *testing.T) {
 		t.Errorf("left beside the ledger: %v, %v", left, err)
 	}
 }
+
+// TestAReopenedLedgerForgetsTheProcessOfBefore: it is dead, since the lock was free.
+func TestAReopenedLedgerForgetsTheProcessOfBefore(t *testing.T) {
+	url := "sqlite:" + filepath.Join(t.TempDir(), "ledger.db")
+	identity := uuid.Nil
+	for range 2 {
+		s, err := sqlstore.Open(t.Context(), url, sqlstore.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		node := ledger.Process{Session: uuid.New(), Node: uuid.New()}
+		roll, err := s.Beat(t.Context(), ledger.Beat{Process: node})
+		if err != nil || len(roll.Nodes) != 1 || roll.Nodes[0].Process != node {
+			t.Errorf("got %+v, %v", roll, err)
+		}
+		id, err := s.Identity(t.Context())
+		if err != nil || identity != uuid.Nil && id != identity {
+			t.Errorf("identity %s, then %s, %v", identity, id, err)
+		}
+		identity = id
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other, err := openStore(t).Identity(t.Context())
+	if err != nil || other == identity {
+		t.Errorf("another ledger: %s, %v", other, err)
+	}
+}

@@ -15,19 +15,18 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
 )
 
 // Log writes a line of the operator log.
-func (t *tx) Log(l ledger.LogLine) error {
-	author := ledger.Author(t.ctx)
+func (t operatorRows) Log(l ledger.LogLine) error {
+	author := ledger.Author(t.Context())
 	if err := ledger.CheckOperatorText("author", author); err != nil {
 		return err
 	}
 	if l.ID == uuid.Nil {
 		l.ID = newLine()
 	}
-	_, err := t.exec(`INSERT INTO operator_log (id, created, action, author, workspace, subject, old, detail, reason)
+	_, err := t.Exec(`INSERT INTO operator_log (id, created, action, author, workspace, subject, old, detail, reason)
 		VALUES (?, {now}, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		l.ID[:], l.Action, author, l.Workspace[:], l.Subject, l.Old, l.New, l.Reason)
 	if err != nil {
@@ -48,7 +47,7 @@ func scanOverride(scan func(into ...any) error) (o ledger.ThrottleOverride, err 
 	if err := scan(&o.ID, &o.Key, &fields, &o.Author, &o.Reason, &created, &expires); err != nil {
 		return o, err
 	}
-	o.Created, o.Expires = rules.Clock(created), rules.Clock(expires)
+	o.Created, o.Expires = ledger.Clock(created), ledger.Clock(expires)
 	if err := json.Unmarshal(fields, &o.Fields); err != nil {
 		return o, fmt.Errorf("fields of override %s: %w", o.ID, err)
 	}
@@ -56,9 +55,9 @@ func scanOverride(scan func(into ...any) error) (o ledger.ThrottleOverride, err 
 }
 
 // Override reads an override, whether it holds or not; nil when there is none.
-func (t *tx) Override(id uuid.UUID) (*ledger.ThrottleOverride, error) {
+func (t operatorRows) Override(id uuid.UUID) (*ledger.ThrottleOverride, error) {
 	const read = `SELECT ` + overrideColumns + ` FROM throttle_overrides WHERE id = ?`
-	o, err := scanOverride(t.row(read, id[:]).Scan)
+	o, err := scanOverride(t.Row(read, id[:]).Scan)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -76,20 +75,20 @@ const (
 )
 
 // HowMany counts the overrides that hold.
-func (t *tx) HowMany() (n int, err error) {
-	if err = t.row(countHolding).Scan(&n); err != nil {
+func (t operatorRows) HowMany() (n int, err error) {
+	if err = t.Row(countHolding).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count overrides: %w", err)
 	}
 	return n, nil
 }
 
 // Holding lists the overrides that hold, of a key or of all, oldest first.
-func (t *tx) Holding(key string) (list []ledger.ThrottleOverride, err error) {
+func (t operatorRows) Holding(key string) (list []ledger.ThrottleOverride, err error) {
 	query, args := holdingOverrides, []any{}
 	if key != "" {
 		query, args = query+` AND name = ?`, append(args, key)
 	}
-	err = t.each(func(rows *sql.Rows) error {
+	err = t.Each(func(rows *sql.Rows) error {
 		o, err := scanOverride(rows.Scan)
 		list = append(list, o)
 		return err
@@ -104,12 +103,12 @@ func (t *tx) Holding(key string) (list []ledger.ThrottleOverride, err error) {
 }
 
 // Overrule writes an override that holds from now on for so long.
-func (t *tx) Overrule(o ledger.ThrottleOverride, holds time.Duration) error {
+func (t operatorRows) Overrule(o ledger.ThrottleOverride, holds time.Duration) error {
 	fields, err := json.Marshal(o.Fields)
 	if err != nil {
 		return fmt.Errorf("write fields of override: %w", err)
 	}
-	_, err = t.exec(`INSERT INTO throttle_overrides (`+overrideColumns+`, ends)
+	_, err = t.Exec(`INSERT INTO throttle_overrides (`+overrideColumns+`, ends)
 		VALUES (?, ?, ?, ?, ?, {now}, {now} + ?, {now} + ?)`,
 		o.ID[:], o.Key, string(fields), o.Author, o.Reason, holds.Milliseconds(), holds.Milliseconds())
 	if err != nil {
@@ -119,14 +118,14 @@ func (t *tx) Overrule(o ledger.ThrottleOverride, holds time.Duration) error {
 }
 
 // Lift ends an override that holds.
-func (t *tx) Lift(id uuid.UUID) (int64, error) {
-	return t.exec(`UPDATE throttle_overrides SET ends = {now} WHERE id = ? AND ends > {now}`, id[:])
+func (t operatorRows) Lift(id uuid.UUID) (int64, error) {
+	return t.Exec(`UPDATE throttle_overrides SET ends = {now} WHERE id = ? AND ends > {now}`, id[:])
 }
 
 // Lifted reports whether an override was ended before its time. It waits for a transaction that is changing it.
-func (t *tx) Lifted(id uuid.UUID) (lifted bool, err error) {
+func (t operatorRows) Lifted(id uuid.UUID) (lifted bool, err error) {
 	const read = `SELECT ends < expires FROM throttle_overrides WHERE id = ? {lock}`
-	err = t.row(read, id[:]).Scan(&lifted)
+	err = t.Row(read, id[:]).Scan(&lifted)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) { // there is none: it was never set, or a sweep has deleted it since
 		return false, fmt.Errorf("look whether an override was cleared: %w", err)
 	}
@@ -136,18 +135,18 @@ func (t *tx) Lifted(id uuid.UUID) (lifted bool, err error) {
 const setWeights = `SELECT workspace, weight FROM workspace_weights WHERE weight <> 1`
 
 // Tuning reads what every node follows.
-func (s *Store) Tuning(ctx context.Context) (ledger.Tuning, error) {
+func (s operators) Tuning(ctx context.Context) (ledger.Tuning, error) {
 	tuning := ledger.Tuning{Weights: map[uuid.UUID]int{}}
 	err := s.view(ctx, func(t *tx) (err error) {
 		var now int64
-		if err := t.row(`SELECT {now}`).Scan(&now); err != nil {
+		if err := t.Row(`SELECT {now}`).Scan(&now); err != nil {
 			return err
 		}
-		tuning.Now = rules.Clock(now)
+		tuning.Now = ledger.Clock(now)
 		if tuning.Overrides, err = t.Holding(""); err != nil {
 			return err
 		}
-		return t.each(func(rows *sql.Rows) error {
+		return t.Each(func(rows *sql.Rows) error {
 			var workspace uuid.UUID
 			var weight int
 			err := rows.Scan(&workspace, &weight)
@@ -162,10 +161,10 @@ func (s *Store) Tuning(ctx context.Context) (ledger.Tuning, error) {
 }
 
 // SetWeight says how many turns a workspace has for one of another.
-func (s *Store) SetWeight(ctx context.Context, workspace uuid.UUID, weight int) (w ledger.Workspace, err error) {
+func (s operators) SetWeight(ctx context.Context, workspace uuid.UUID, weight int) (w ledger.Workspace, err error) {
 	const read = `SELECT ` + workspaceColumns + ` FROM workspaces WHERE id = ?`
 	err = s.update(ctx, func(t *tx) error {
-		if w, err = scanWorkspace(t.row(read, workspace[:]).Scan); err != nil {
+		if w, err = scanWorkspace(t.Row(read, workspace[:]).Scan); err != nil {
 			return err
 		}
 		if weight < 1 || weight > ledger.WeightMax {
@@ -189,8 +188,8 @@ func (s *Store) SetWeight(ctx context.Context, workspace uuid.UUID, weight int) 
 }
 
 // weigh writes the weight of a workspace.
-func (t *tx) weigh(workspace uuid.UUID, weight int) error {
-	_, err := t.exec(`INSERT INTO workspace_weights (workspace, weight) VALUES (?, ?)
+func (t tenantRows) weigh(workspace uuid.UUID, weight int) error {
+	_, err := t.Exec(`INSERT INTO workspace_weights (workspace, weight) VALUES (?, ?)
 		ON CONFLICT (workspace) DO UPDATE SET weight = excluded.weight`, workspace[:], weight)
 	if err != nil {
 		return fmt.Errorf("write weight: %w", err)
@@ -199,7 +198,7 @@ func (t *tx) weigh(workspace uuid.UUID, weight int) error {
 }
 
 // Note writes a line of the operator log about what the ledger does not do itself.
-func (s *Store) Note(ctx context.Context, l ledger.LogLine) error {
+func (s operators) Note(ctx context.Context, l ledger.LogLine) error {
 	err := l.Check()
 	if err == nil {
 		if l.ID == uuid.Nil {
@@ -221,7 +220,7 @@ const (
 )
 
 // OperatorLog gives one page, newest first, as one range read of an index.
-func (s *Store) OperatorLog(ctx context.Context, q ledger.LogQuery) ([]ledger.LogLine, error) {
+func (s operators) OperatorLog(ctx context.Context, q ledger.LogQuery) ([]ledger.LogLine, error) {
 	if q.Limit < 1 || q.Limit > ledger.LogLinesMax {
 		return nil, fmt.Errorf("read operator log: %d lines, 1 to %d are allowed: %w", q.Limit,
 			ledger.LogLinesMax, ledger.ErrIllegal)
@@ -234,12 +233,12 @@ func (s *Store) OperatorLog(ctx context.Context, q ledger.LogQuery) ([]ledger.Lo
 	}
 	page := make([]ledger.LogLine, 0, q.Limit)
 	err := s.view(ctx, func(t *tx) error {
-		return t.each(func(rows *sql.Rows) error {
+		return t.Each(func(rows *sql.Rows) error {
 			var l ledger.LogLine
 			var created int64
 			err := rows.Scan(&l.ID, &created, &l.Action, &l.Author, &l.Workspace, &l.Subject, &l.Old, &l.New,
 				&l.Reason)
-			l.At = rules.Clock(created)
+			l.At = ledger.Clock(created)
 			page = append(page, l)
 			return err
 		}, query, args...)
@@ -248,4 +247,18 @@ func (s *Store) OperatorLog(ctx context.Context, q ledger.LogQuery) ([]ledger.Lo
 		return nil, fmt.Errorf("read operator log: %w", err)
 	}
 	return page, nil
+}
+
+// LogIn writes a line of the log of a workspace.
+func (t operatorRows) LogIn(workspace uuid.UUID, l ledger.WorkspaceLine) error {
+	if l.ID == uuid.Nil {
+		l.ID = newLine()
+	}
+	_, err := t.Exec(`INSERT INTO workspace_log (id, workspace, created, actor, action, subject, detail)
+		VALUES (?, ?, {now}, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		l.ID[:], workspace[:], l.Actor, l.Action, l.Subject, l.Detail)
+	if err != nil {
+		return fmt.Errorf("write the log of a workspace: %w", err)
+	}
+	return nil
 }

@@ -3,11 +3,11 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +16,7 @@ import (
 
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
+	"rollcall/ledger/sqlstore/engine"
 	"rollcall/smtp"
 )
 
@@ -44,23 +45,21 @@ func (f *failedStatement) instead(text string) error {
 // notebooks: that of the writer, and that of the readers.
 func openNoted(t *testing.T) (*Store, [2]*notebook) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "ledger.db")
-	s, err := Open(t.Context(), "sqlite:"+path, Options{})
+	var notes [2]*notebook
+	s, err := Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), Options{Seams: engine.Seams{
+		Wrap: func(d driver.Driver, name string) driver.Connector {
+			n := &notebook{driver: d, dsn: name}
+			if notes[0] == nil { // the writer comes first
+				notes[0] = n
+			} else {
+				notes[1] = n
+			}
+			return n
+		}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	var notes [2]*notebook
-	for i, c := range []struct {
-		pool    **pool
-		pragmas []string
-	}{{&s.writer, writerPragmas}, {&s.readers, readerPragmas}} {
-		notes[i] = &notebook{driver: (*c.pool).db.Driver(), dsn: dsn(path, c.pragmas, "rw")}
-		if err := (*c.pool).close(); err != nil {
-			t.Fatal(err)
-		}
-		*c.pool = newPool(sql.OpenDB(notes[i]), s.dialect, cap((*c.pool).free), (*c.pool).waited)
-	}
 	return s, notes
 }
 
@@ -68,7 +67,7 @@ func openNoted(t *testing.T) (*Store, [2]*notebook) {
 // turn: the caller is told every time, and nothing of what the transaction had
 // done is there. Then the same call does its work.
 func TestNoFailedStatementIsOverlooked(t *testing.T) {
-	for _, c := range slices.Concat(calls, callsOfPeople) {
+	for _, c := range calls {
 		t.Run(c.name, func(t *testing.T) {
 			s, notes := openNoted(t)
 			call := c.make(ledgertest.NewDesk(t, s, 5))
@@ -118,7 +117,7 @@ func tables(t *testing.T, s *Store) string {
 		"throttle_overrides", "workspace_weights", "workspace_limits", "users", "memberships", "user_sessions", "links",
 		"sign_in_attempts", "workspace_log"} {
 		err := s.view(t.Context(), func(t *tx) error {
-			return t.each(func(rows *sql.Rows) error {
+			return t.Each(func(rows *sql.Rows) error {
 				columns, err := rows.Columns()
 				if err != nil {
 					return err

@@ -8,15 +8,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"modernc.org/libc"
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/people"
+	"rollcall/ledger/sqlstore/engine"
 	"rollcall/smtp"
 )
 
@@ -25,11 +23,11 @@ import (
 func hotQueries() []hotQuery {
 	const ids = `SELECT id FROM verifications WHERE `
 	const cursor = ` AND (created, id) < (?, ?)`
-	ends := func(of rules.Links) string {
-		query, _ := endLinks(of, time.Now())
-		return query
+	var hot []hotQuery
+	for _, q := range people.Queries() {
+		hot = append(hot, hotQuery{q.Name, q.Text, q.Index})
 	}
-	return []hotQuery{
+	return append(hot, []hotQuery{
 		{"history", ids + `workspace = ?` + cursor + newestFirst, "verifications_history"},
 		{"history of a kind", ids + `workspace = ? AND kind = ?` + cursor + newestFirst,
 			"verifications_history_kind"},
@@ -54,20 +52,9 @@ func hotQueries() []hotQuery {
 		{"overrides of long ago", dueOverrides.ask("id"), "throttle_overrides_ends"},
 		{"the newest of the log", newestLines, "operator_log_newest"},
 		{"the log before a line", olderLines, "operator_log_newest"},
-		{"what a session may do", mayDo, "memberships_user"},
-		{"sessions of a user", heldSessions, "user_sessions_user"},
 		{"sessions of a day ago", dueSessions.ask("id"), "user_sessions_ends"},
-		{"open invitations", openLinks, "links_workspace"},
-		{"members and invitations", countMembers, "links_workspace"},
-		{"links of somebody", ends(rules.Links{Folded: "x"}), "links_folded"},
-		{"links for a password of somebody", ends(rules.Links{Folded: "x", Purpose: ledger.PasswordLink}), "links_folded"},
-		{"invitations to a workspace that somebody made", ends(rules.Links{MadeBy: "x", Workspace: uuid.New()}), "links_workspace"},
 		{"links of long ago", dueLinks.ask("id"), "links_ends"},
 		{"failed sign-ins past their time", dueAttempts.ask("subject"), "sign_in_attempts_ends"},
-		{"the newest of a workspace's log", newestWorkspaceLines, "workspace_log_newest"},
-		{"a workspace's log before a line", olderWorkspaceLines, "workspace_log_newest"},
-		{"who has an email", userByEmail, "users by email"},
-		{"users after an email", pageOfUsers, "users by email"},
 		{"newest settlements", recentOf[smtp.Undecided], "settlements of verification"},
 		{"newest settlements with an outcome", recentOf[smtp.Unknown], "settlements of verification"},
 		{"grants of a workspace", newestGrants, "entries_grants"},
@@ -77,12 +64,10 @@ func hotQueries() []hotQuery {
 		{"verifications that held credits", paidOf + newestFirst, "verifications_history"},
 		{"older ones", paidOf + olderThan + newestFirst, "verifications_history"},
 		{"spent by day", spentSince, "days of workspace"},
-		{"who signs in by a provider", userByOIDC, "users_oidc"},
-		{"invitations of somebody", invitations, "links_folded"},
 		{"page of settlements", pageOfSettlements, "settlements of verification"},
 		{"settlement with its evidence", oneKept, "settlements of verification"},
 		{"evidence of a settlement", oneKept, "evidence of settlement"},
-	}
+	}...)
 }
 
 type hotQuery struct{ name, query, index string }
@@ -121,7 +106,12 @@ func TestHotQueriesAreCompiledOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	c, err := s.readers.db.Driver().Open(dsn(path, nil, "rw"))
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	c, err := db.Driver().Open("file:" + path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +119,7 @@ func TestHotQueriesAreCompiledOnce(t *testing.T) {
 	tls := libc.NewTLS()
 	defer tls.Close()
 	for _, q := range hotQueries() {
-		stmt, err := c.Prepare(s.dialect.text(q.query))
+		stmt, err := c.Prepare(s.db.Text(q.query))
 		if err != nil {
 			t.Fatalf("%s: %v", q.name, err)
 		}
@@ -218,7 +208,7 @@ const manyVerifications = `
 // TestHotQueriesUseTheirIndexOnPostgreSQL asks its planner, which knows what is in
 // the tables and not the arguments, as for a statement that is prepared once.
 func TestHotQueriesUseTheirIndexOnPostgreSQL(t *testing.T) {
-	s := newServer(t, postgresDialect())
+	s := newServer(t, engine.Seams{})
 	s.does(t, manyVerifications+`; SET plan_cache_mode = force_generic_plan`)
 	for i, c := range hotQueries() {
 		want := strings.Replace(c.index, "settlements of verification", "settlements_pkey", 1)
@@ -227,7 +217,7 @@ func TestHotQueriesUseTheirIndexOnPostgreSQL(t *testing.T) {
 		want = strings.Replace(want, "users by email", "email_once", 1)
 		want = strings.Replace(want, "days of workspace", "credit_days_pkey", 1)
 		name, nulls := "hot"+strconv.Itoa(i), strings.Repeat(", NULL", strings.Count(c.query, "?"))
-		s.does(t, `PREPARE `+name+` AS `+s.dialect.text(c.query))
+		s.does(t, `PREPARE `+name+` AS `+s.db.Text(c.query))
 		if nulls != "" {
 			nulls = `(` + strings.TrimPrefix(nulls, ", ") + `)`
 		}
@@ -254,7 +244,7 @@ func explain(t *testing.T, s *Store, query string) string {
 	t.Helper()
 	var plan []string
 	err := s.view(t.Context(), func(tx *tx) error {
-		return tx.each(func(rows *sql.Rows) error {
+		return tx.Each(func(rows *sql.Rows) error {
 			var id, parent, unused int
 			var detail string
 			err := rows.Scan(&id, &parent, &unused, &detail)

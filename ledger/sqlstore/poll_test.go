@@ -2,13 +2,11 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"database/sql/driver"
 	"fmt"
 	"io"
 	"log/slog"
 	nethttp "net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -94,18 +92,8 @@ func (n *notebook) take() []string {
 // which is answered by one row found by its key; the API key is read once for
 // some seconds of polls.
 func TestPollIsOnePointRead(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ledger.db")
-	s, err := Open(t.Context(), "sqlite:"+path, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = s.Close() }()
-	notes := &notebook{driver: s.readers.db.Driver(), dsn: dsn(path, readerPragmas, "rw")}
-	if err := s.readers.close(); err != nil {
-		t.Fatal(err)
-	}
-	s.readers = newPool(sql.OpenDB(notes), s.dialect, readersMax, s.meters.waits(kindRead))
-
+	s, both := openNoted(t)
+	notes := both[1]
 	d := ledgertest.NewDesk(t, s, 10)
 	v, _ := d.Prepares(10)
 	poll := poller(t, d, v.ID)

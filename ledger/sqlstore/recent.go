@@ -10,7 +10,8 @@ import (
 	"slices"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/sqlstore/engine"
+	"rollcall/ledger/transitions"
 	"rollcall/smtp"
 )
 
@@ -38,7 +39,7 @@ var recentOf = [...]string{
 
 // RecentResults gives one page of outcomes, newest first. What is settled never changes, so each question is asked at its
 // own moment, and memory holds one settlement beside the page.
-func (s *Store) RecentResults(ctx context.Context, q ledger.RecentQuery) (ledger.RecentPage, error) {
+func (s files) RecentResults(ctx context.Context, q ledger.RecentQuery) (ledger.RecentPage, error) {
 	page, err := s.recent(ctx, q)
 	if err != nil {
 		return ledger.RecentPage{}, fmt.Errorf("read recent results of verification %s: %w", q.Verification, err)
@@ -46,7 +47,7 @@ func (s *Store) RecentResults(ctx context.Context, q ledger.RecentQuery) (ledger
 	return page, nil
 }
 
-func (s *Store) recent(ctx context.Context, q ledger.RecentQuery) (ledger.RecentPage, error) {
+func (s files) recent(ctx context.Context, q ledger.RecentQuery) (ledger.RecentPage, error) {
 	if err := q.Check(); err != nil {
 		return ledger.RecentPage{}, err
 	}
@@ -63,10 +64,10 @@ func (s *Store) recent(ctx context.Context, q ledger.RecentQuery) (ledger.Recent
 	for most := recentFirst; r.next.Settlement > last && !r.full(); most = min(2*most, recentMost) {
 		before := r.page.Looked
 		err := s.view(ctx, func(t *tx) error {
-			return t.each(r.take, recentOf[q.Outcome], q.Verification[:], r.next.Settlement, last+1,
+			return t.Each(r.take, recentOf[q.Outcome], q.Verification[:], r.next.Settlement, last+1,
 				min(most, ledger.RecentLooked-before))
 		})
-		if cut := errors.Is(err, ErrUnavailable) && r.page.Looked > before; cut && ctx.Err() == nil {
+		if cut := errors.Is(err, engine.ErrUnavailable) && r.page.Looked > before; cut && ctx.Err() == nil {
 			continue // it goes on where it was cut
 		}
 		if err != nil {
@@ -83,7 +84,7 @@ func (s *Store) recent(ctx context.Context, q ledger.RecentQuery) (ledger.Recent
 }
 
 // ofQuery reads the verification of a query, whose results are kept.
-func (s *Store) ofQuery(ctx context.Context, q ledger.RecentQuery) (v *rules.Row, err error) {
+func (s files) ofQuery(ctx context.Context, q ledger.RecentQuery) (v *transitions.Row, err error) {
 	err = s.view(ctx, func(t *tx) (err error) {
 		v, err = t.ReadOf(q.Workspace, q.Verification)
 		return err

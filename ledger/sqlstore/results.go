@@ -5,12 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/sqlstore/engine"
+	"rollcall/ledger/transitions"
 )
 
 // pageSettlements is the number of settlements that one question reads, so that
@@ -21,10 +21,10 @@ const pageSettlements = 64
 // Results calls yield for each settled address in ordinal order, as of the
 // settlements at the start, since what is settled never changes. All of the
 // ledger is read before the first yield: a slow yield holds neither a session nor
-// more memory than a part of a spool.
-func (s *Store) Results(ctx context.Context, workspace, id uuid.UUID,
+// more memory than a part of a sorter.
+func (s files) Results(ctx context.Context, workspace, id uuid.UUID,
 	yield func(ledger.Result) error) (err error) {
-	var v *rules.Row
+	var v *transitions.Row
 	err = s.view(ctx, func(t *tx) (err error) {
 		v, err = t.ReadOf(workspace, id)
 		return err
@@ -38,7 +38,7 @@ func (s *Store) Results(ctx context.Context, workspace, id uuid.UUID,
 	if v.Settlements == 0 {
 		return nil
 	}
-	ordered := newSpool(s.scratch(), v.Total)
+	ordered := newSorter(s.db.Scratch(), v.Total)
 	defer func() { err = errors.Join(err, ordered.close()) }()
 	if err := s.fill(ctx, ordered, v); err != nil {
 		return fmt.Errorf("read results of verification %s: %w", id, err)
@@ -46,20 +46,11 @@ func (s *Store) Results(ctx context.Context, workspace, id uuid.UUID,
 	return ordered.drain(yield)
 }
 
-// scratch is the folder for files that end with what they are for: beside the
-// embedded ledger, otherwise the system's.
-func (s *Store) scratch() string {
-	if s.lock == nil {
-		return s.folder
-	}
-	return filepath.Dir(s.lock.Name())
-}
-
 const pageOfSettlements = `SELECT payload FROM settlements WHERE verification = ?
 	AND number >= ? AND number < ? ORDER BY number`
 
-// fill puts all settlements of v into a spool.
-func (s *Store) fill(ctx context.Context, ordered *spool, v *rules.Row) error {
+// fill puts all settlements of v into a sorter.
+func (s files) fill(ctx context.Context, ordered *sorter, v *transitions.Row) error {
 	if err := s.walk(ctx, v, ordered.add); err != nil {
 		return err
 	}
@@ -67,7 +58,7 @@ func (s *Store) fill(ctx context.Context, ordered *spool, v *rules.Row) error {
 }
 
 // walk calls take with each settlement of v, by number; the batch is good until take returns.
-func (s *Store) walk(ctx context.Context, v *rules.Row, take func(b *ledger.Batch) error) error {
+func (s files) walk(ctx context.Context, v *transitions.Row, take func(b *ledger.Batch) error) error {
 	var batch ledger.Batch
 	number := int64(1) // of the next one
 	next := func(rows *sql.Rows) error {
@@ -87,10 +78,10 @@ func (s *Store) walk(ctx context.Context, v *rules.Row, take func(b *ledger.Batc
 	for number <= v.Settlements {
 		begun, end := number, min(number+pageSettlements, v.Settlements+1)
 		err := s.view(ctx, func(t *tx) error {
-			return t.each(next, pageOfSettlements, v.ID[:], begun, end)
+			return t.Each(next, pageOfSettlements, v.ID[:], begun, end)
 		})
 		// What is settled never changes: a page that was cut goes on where it was cut.
-		if cut := errors.Is(err, ErrUnavailable) && number > begun; cut && ctx.Err() == nil {
+		if cut := errors.Is(err, engine.ErrUnavailable) && number > begun; cut && ctx.Err() == nil {
 			continue
 		}
 		if err != nil {

@@ -3,11 +3,16 @@ package sqlstore_test
 import (
 	"context"
 	"errors"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
+	"rollcall/ledger/ledgertest/cutter"
+	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
 )
 
@@ -45,5 +50,95 @@ func TestResultsHoldNoSession(t *testing.T) {
 	err := d.Results(ctx, d.Workspace, v.ID, func(ledger.Result) error { return nil })
 	if !errors.Is(err, ledger.ErrResultsExpired) {
 		t.Errorf("after the sweep: got %v, want %v", err, ledger.ErrResultsExpired)
+	}
+}
+
+// TestAPageOfResultsThatIsCutGoesOn cuts the connection five times, each time within the tenth row of a page. The results
+// are all there, once each and in order: a page goes on behind what was read of it. CockroachDB may also end a
+// page like that by itself, with 40001, once it is larger than sql.defaults.results_buffer.size.
+func TestAPageOfResultsThatIsCutGoesOn(t *testing.T) {
+	t.Parallel()
+	const settlements, each = 70, 100
+	f := newFaulty(t, false)
+	d := ledgertest.NewDesk(t, f.past, settlements*each)
+	v, l := d.Prepares(settlements * each)
+	for n := range int64(settlements) {
+		d.Settles(l, n+1, n*each, (n+1)*each-1, smtp.Valid)
+	}
+	var cuts atomic.Int64
+	f.proxy.SetPlan(func(s cutter.Statement) cutter.Act {
+		if strings.Contains(s.Text, "SELECT payload FROM settlements") && cuts.Add(1) <= 5 {
+			return cutter.Act{Kind: cutter.CutAnswer, Rows: 9}
+		}
+		return cutter.Act{}
+	})
+	want := int64(0)
+	err := f.through.Results(t.Context(), d.Workspace, v.ID, func(r ledger.Result) error {
+		if r.Ordinal != want {
+			t.Errorf("ordinal %d, want %d", r.Ordinal, want)
+		}
+		want++
+		return nil
+	})
+	if err != nil || want != settlements*each {
+		t.Errorf("%d of %d results, %v", want, settlements*each, err)
+	}
+	if cuts.Load() < 5 {
+		t.Errorf("%d pages were asked for: nothing was cut", cuts.Load())
+	}
+}
+
+// TestWhatAnotherProcessSettledIsKnown: two processes use one lease, as one that lost its
+// connection and one that took its place would, and neither charges what the other has.
+func TestWhatAnotherProcessSettledIsKnown(t *testing.T) {
+	t.Parallel()
+	url := sqlstore.NewLedger(t)
+	d := ledgertest.NewDesk(t, openAt(t, url), 9)
+	other := openAt(t, url)
+	v, l := d.Prepares(9)
+	books := []ledger.Book{d, other}
+	for number := range int64(4) {
+		with := books[number%2]
+		for before := range number {
+			_, err := with.Settle(t.Context(), ledgertest.Batch(l, number+1, before, number, smtp.Valid))
+			if !errors.Is(err, ledger.ErrIllegal) {
+				t.Errorf("settlement %d with ordinal %d of before: %v", number+1, before, err)
+			}
+		}
+		if _, err := with.Settle(t.Context(), ledgertest.Batch(l, number+1, number, number, smtp.Valid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if v = d.Sees(v.ID); v.Counts.Valid != 4 || v.Held != 5 || d.Account().Spent != 4 {
+		t.Errorf("at the end %+v, %+v", v, d.Account())
+	}
+	d.Audits()
+}
+
+// TestWhatCrashesTwiceIsSetAside lets the program fail twice over one verification, with the rest
+// between both ended by hand: it fails with its code, its credits are back, and no lease takes it again.
+func TestWhatCrashesTwiceIsSetAside(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	s, err := sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	d := ledgertest.NewDesk(t, s, 100)
+	_, l := d.Prepares(3)
+	first, err := s.Crashed(t.Context(), l)
+	if err != nil || first.Status != ledger.Verifying {
+		t.Fatalf("after the first: %s, %v", first.Status, err)
+	}
+	change(t, path, `UPDATE verifications SET wake_at = wake_at - 60000`)
+	failed, err := s.Crashed(t.Context(), d.Takes(l.Verification))
+	if err != nil || failed.Status != ledger.Failed || failed.Issue == nil || failed.Issue.Code != ledger.InternalError {
+		t.Fatalf("after the second: %s with %+v, %v", failed.Status, failed.Issue, err)
+	}
+	if b := d.Account(); b != (ledger.Balance{Granted: 100, Available: 100}) {
+		t.Errorf("the account is %+v", b)
+	}
+	if list, err := s.Lease(t.Context(), d.Node, 1000, ledgertest.Hour); err != nil || len(list) > 0 {
+		t.Errorf("%d are leased, %v", len(list), err)
 	}
 }

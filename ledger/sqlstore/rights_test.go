@@ -10,14 +10,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"rollcall/ledger/ledgertest"
+	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/ledger/sqlstore"
 )
 
 // rightful makes a ledger on PostgreSQL, and its users with the rights that stand
-// in docs/cockroachdb.md. It gives the URL of the owner.
+// in docs/start/database.md. It gives the URL of the owner.
 func rightful(t *testing.T) (owner string) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/cockroachdb.md")
+	text, err := os.ReadFile("../../docs/start/database.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +142,7 @@ func as(t *testing.T, address, user string) string {
 
 // TestTheNextHostIsTried: a URL may name several nodes of a database.
 func TestTheNextHostIsTried(t *testing.T) {
-	address := sqlstore.NewDatabase(t)
+	address := postgres.Empty(t)
 	u, err := url.Parse(address)
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
+	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
 )
@@ -36,7 +37,7 @@ func changeAt(t *testing.T, url, statements string) {
 // TestAServerIsMigratedByMigrateAlone follows a database from empty to one of a
 // newer program.
 func TestAServerIsMigratedByMigrateAlone(t *testing.T) {
-	url := sqlstore.NewDatabase(t)
+	url := postgres.Empty(t)
 	opens := map[string]func(context.Context, string, sqlstore.Options) (*sqlstore.Store, error){
 		"open": sqlstore.Open, "open for reading": sqlstore.OpenReadOnly}
 	for _, c := range []struct {
@@ -78,7 +79,7 @@ func TestAServerIsMigratedByMigrateAlone(t *testing.T) {
 
 func TestManyMayMigrateAtOnce(t *testing.T) {
 	for range 3 {
-		url := sqlstore.NewDatabase(t)
+		url := postgres.Empty(t)
 		var all sync.WaitGroup
 		for range 6 {
 			all.Go(func() {
@@ -138,7 +139,7 @@ func TestNothingSecretIsTold(t *testing.T) {
 	if err := nobody.Close(); err != nil {
 		t.Fatal(err)
 	}
-	server := sqlstore.SharedPostgres(t)
+	server := postgres.Shared(t)
 	for _, c := range []struct {
 		name, url string
 		want      error // nil: any

@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
 )
 
 // What moved the credits of a workspace, newest first, and what was spent from a day on.
@@ -27,7 +26,7 @@ const (
 )
 
 // Statement tells what a workspace has, what it spent by day, and a page of what moved its credits.
-func (s *Store) Statement(ctx context.Context, q ledger.StatementQuery) (st ledger.WorkspaceStatement, err error) {
+func (s statements) Statement(ctx context.Context, q ledger.StatementQuery) (st ledger.WorkspaceStatement, err error) {
 	if q.Limit < 1 || q.Limit > ledger.StatementMax {
 		err = fmt.Errorf("%d moves, 1 to %d are allowed: %w", q.Limit, ledger.StatementMax, ledger.ErrIllegal)
 	}
@@ -50,7 +49,7 @@ func (s *Store) Statement(ctx context.Context, q ledger.StatementQuery) (st ledg
 }
 
 // spent reads what was spent on each of the last days.
-func (t *tx) spent(workspace uuid.UUID, st *ledger.WorkspaceStatement) error {
+func (t accountRows) spent(workspace uuid.UUID, st *ledger.WorkspaceStatement) error {
 	now, err := t.Now()
 	if err != nil {
 		return err
@@ -58,9 +57,9 @@ func (t *tx) spent(workspace uuid.UUID, st *ledger.WorkspaceStatement) error {
 	day := ledger.Day.Milliseconds()
 	first := dayOf(now.UnixMilli()) - (ledger.StatementDays-1)*day
 	for i := range int64(ledger.StatementDays) {
-		st.Days = append(st.Days, ledger.DaySpent{Day: rules.Clock(first + i*day)})
+		st.Days = append(st.Days, ledger.DaySpent{Day: ledger.Clock(first + i*day)})
 	}
-	return t.each(func(rows *sql.Rows) error {
+	return t.Each(func(rows *sql.Rows) error {
 		var on int64
 		var kind ledger.EntryKind
 		var n ledger.Credits
@@ -78,7 +77,7 @@ func (t *tx) spent(workspace uuid.UUID, st *ledger.WorkspaceStatement) error {
 }
 
 // moves reads a page: one more of each sort than it has, so that it is known whether there are more.
-func (t *tx) moves(q ledger.StatementQuery, st *ledger.WorkspaceStatement) error {
+func (t accountRows) moves(q ledger.StatementQuery, st *ledger.WorkspaceStatement) error {
 	for _, of := range []struct {
 		kind ledger.MoveKind
 		read func(q ledger.StatementQuery, st *ledger.WorkspaceStatement) error
@@ -102,20 +101,20 @@ func (t *tx) moves(q ledger.StatementQuery, st *ledger.WorkspaceStatement) error
 }
 
 // turned asks for a page of one sort: query, the place where it goes on, and the end of the query.
-func (t *tx) turned(q ledger.StatementQuery, scan func(rows *sql.Rows) error, newest, older string) error {
+func (t accountRows) turned(q ledger.StatementQuery, scan func(rows *sql.Rows) error, newest, older string) error {
 	if q.After == nil {
-		return t.each(scan, newest, q.Workspace[:], q.Limit+1)
+		return t.Each(scan, newest, q.Workspace[:], q.Limit+1)
 	}
-	return t.each(scan, older, q.Workspace[:], rules.Millis(q.After.Created), q.After.ID[:], q.Limit+1)
+	return t.Each(scan, older, q.Workspace[:], ledger.Millis(q.After.Created), q.After.ID[:], q.Limit+1)
 }
 
 // grants adds those of the page.
-func (t *tx) grants(q ledger.StatementQuery, st *ledger.WorkspaceStatement) error {
+func (t accountRows) grants(q ledger.StatementQuery, st *ledger.WorkspaceStatement) error {
 	err := t.turned(q, func(rows *sql.Rows) error {
 		m := ledger.Move{Kind: ledger.MoveGrant}
 		var created int64
 		err := rows.Scan(&created, &m.ID, &m.Granted, &m.Reason, &m.Author)
-		m.At = rules.Clock(created)
+		m.At = ledger.Clock(created)
 		st.Moves = append(st.Moves, m)
 		return err
 	}, newestGrants, olderGrants)
@@ -126,13 +125,13 @@ func (t *tx) grants(q ledger.StatementQuery, st *ledger.WorkspaceStatement) erro
 }
 
 // correctionMoves adds those of the page with what their entries move.
-func (t *tx) correctionMoves(q ledger.StatementQuery, st *ledger.WorkspaceStatement) error {
+func (t accountRows) correctionMoves(q ledger.StatementQuery, st *ledger.WorkspaceStatement) error {
 	first := len(st.Moves)
 	err := t.turned(q, func(rows *sql.Rows) error {
 		m := ledger.Move{Kind: ledger.MoveCorrection}
 		var created int64
 		err := rows.Scan(&created, &m.ID, &m.Reason, &m.Author)
-		m.At = rules.Clock(created)
+		m.At = ledger.Clock(created)
 		st.Moves = append(st.Moves, m)
 		return err
 	}, correctionsOf+newestFirst, correctionsOf+olderThan+newestFirst)
@@ -153,7 +152,7 @@ func (t *tx) correctionMoves(q ledger.StatementQuery, st *ledger.WorkspaceStatem
 }
 
 // fileMoves adds the verifications of the page that ever held credits.
-func (t *tx) fileMoves(q ledger.StatementQuery, st *ledger.WorkspaceStatement) error {
+func (t accountRows) fileMoves(q ledger.StatementQuery, st *ledger.WorkspaceStatement) error {
 	err := t.turned(q, func(rows *sql.Rows) error {
 		v, err := scanVerification(rows.Scan)
 		if err != nil {
@@ -168,4 +167,58 @@ func (t *tx) fileMoves(q ledger.StatementQuery, st *ledger.WorkspaceStatement) e
 		return fmt.Errorf("list verifications: %w", err)
 	}
 	return nil
+}
+
+// Entries gives one page of the entries of a verification, newest first, with the
+// sums of all of them, as of one moment.
+func (s statements) Entries(ctx context.Context, q ledger.EntriesQuery) (st ledger.Statement, err error) {
+	err = s.glance(ctx, func(t *tx) error {
+		v, err := t.ReadOf(q.Workspace, q.Verification)
+		if err != nil {
+			return err
+		}
+		st = ledger.Statement{Verification: v.Verification, Entries: []ledger.Entry{}}
+		if err := t.sums(q, &st); err != nil {
+			return fmt.Errorf("add up entries: %w", err)
+		}
+		return t.entries(q, &st)
+	})
+	if err != nil {
+		return ledger.Statement{}, fmt.Errorf("list entries of verification %s: %w", q.Verification, err)
+	}
+	return st, nil
+}
+
+// sums adds up all entries by kind. They are read by their key.
+func (t accountRows) sums(q ledger.EntriesQuery, st *ledger.Statement) error {
+	return t.Each(func(rows *sql.Rows) error {
+		var kind ledger.EntryKind
+		var n int64
+		var amount ledger.Credits
+		err := rows.Scan(&kind, &n, &amount)
+		st.Sums.Add(kind, amount)
+		st.Count += n
+		return err
+	}, `SELECT kind, count(*), CAST(sum(amount) AS BIGINT) FROM entries WHERE subject = ? GROUP BY kind`,
+		q.Verification[:])
+}
+
+// entries reads the page. The entries of one verification are put in order of
+// time each time: even a file of 1,000,000 addresses has few thousand.
+func (t accountRows) entries(q ledger.EntriesQuery, st *ledger.Statement) error {
+	query := `SELECT kind, number, amount, created FROM entries WHERE subject = ?`
+	args := []any{q.Verification[:]}
+	if a := q.After; a != nil {
+		query += ` AND (created, number, kind) < (?, ?, ?)`
+		args = append(args, ledger.Millis(a.At), a.Number, a.Kind)
+	}
+	query += ` ORDER BY created DESC, number DESC, kind DESC LIMIT ?`
+	return t.Each(func(rows *sql.Rows) error {
+		var e ledger.Entry
+		var created int64
+		err := rows.Scan(&e.Kind, &e.Number, &e.Amount, &created)
+		e.At = ledger.Clock(created)
+		st.Entries = append(st.Entries, e)
+		return err
+	}, query, append(args, min(max(q.Limit, 0), ledger.EntriesMax))...)
 }

@@ -9,6 +9,7 @@ import (
 
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
+	"rollcall/ledger/ledgertest/histories"
 	"rollcall/ledger/sqlstore"
 )
 
@@ -70,12 +71,18 @@ func shelf(t *testing.T, owner, user string) func(t *testing.T) ledger.Book {
 	}
 }
 
+// conforms runs the suite, and so many random walks beside the model.
+func conforms(t *testing.T, walks int, open func(t *testing.T) ledger.Book) {
+	ledgertest.Exercise(t, open)
+	t.Run("random operations against the model", func(t *testing.T) { histories.Walk(t, walks, open) })
+}
+
 func TestConformance(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
-		ledgertest.Exercise(t, 60, func(t *testing.T) ledger.Book { return openStore(t) })
+		conforms(t, 60, func(t *testing.T) ledger.Book { return openStore(t) })
 	})
 	t.Run("postgresql", func(t *testing.T) {
 		owner := rightful(t) // with the rights of a node and no more
-		ledgertest.Exercise(t, 20, shelf(t, owner, as(t, owner, nodeUser)))
+		conforms(t, 20, shelf(t, owner, as(t, owner, nodeUser)))
 	})
 }

@@ -5,13 +5,16 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/sqlstore/engine"
+	"rollcall/ledger/transitions"
 )
 
 const (
@@ -23,7 +26,7 @@ const (
 	silentMax = 3
 	// These bound what one transaction erases, so that other writers wait some ten
 	// milliseconds at most: 16 MiB of the first two, and mostly of the third.
-	chunksErased   = rules.ErasedMax
+	chunksErased   = transitions.ErasedMax
 	payloadsErased = 512
 	evidenceErased = 64
 	factsErased    = 1000
@@ -85,14 +88,14 @@ var errStillDue = errors.New("it is still due after it was swept: its row contra
 // all others. What it erases from an embedded ledger is in none of its
 // files afterwards, unless somebody reads an older moment: then the next sweep
 // sees to it. While the ledger's clock is not believed it does none of it: ledger.ErrClock.
-func (s *Store) Sweep(ctx context.Context, r ledger.Retention) (int, error) {
-	w := sweep{Store: s}
-	if w.now, w.first = s.checkClock(ctx); w.first == nil {
+func (s sweeper) Sweep(ctx context.Context, r ledger.Retention) (int, error) {
+	w := sweep{sweeper: s}
+	if w.now, w.first = s.db.BelievedNow(ctx); w.first == nil {
 		w.all(ctx, r)
 	}
-	s.meters.unswept.Set(float64(s.late.count()))
+	s.unswept.Set(float64(s.late.count()))
 	if erased := s.erased.Load(); s.folded.Load() != erased {
-		done, err := s.fold(ctx)
+		done, err := s.db.FoldLog(ctx)
 		w.done(err, "fold the log", uuid.Nil)
 		if done {
 			s.folded.Store(erased)
@@ -107,9 +110,15 @@ func (s *Store) Sweep(ctx context.Context, r ledger.Retention) (int, error) {
 	return w.changed, nil
 }
 
+// sweeper does what time demands.
+type sweeper struct {
+	*base
+	moves transitions.Engine
+}
+
 // sweep is one run of Sweep.
 type sweep struct {
-	*Store
+	sweeper
 	now     int64 // by the ledger's clock, read once, when it was believed
 	changed int
 	failed  int
@@ -126,7 +135,7 @@ func (w *sweep) all(ctx context.Context, r ledger.Retention) {
 	w.ended(ctx)
 	w.tryLate(ctx, causes)
 	if left := w.late.count(); left > 0 {
-		w.log.Warn("verifications are left unswept because they fail again and again", "count", left)
+		w.db.Log.Warn("verifications are left unswept because they fail again and again", "count", left)
 	}
 }
 
@@ -140,8 +149,8 @@ type cause struct {
 // causes lists those for which there is a time.
 func (w *sweep) causes(r ledger.Retention) []cause {
 	return slices.DeleteFunc([]cause{
-		{dueUploading, time.Nanosecond, w.ExpireUpload},
-		{dueFunding, r.Funding, func(ctx context.Context, id uuid.UUID) error { return w.ExpireFunding(ctx, id, r.Funding) }},
+		{dueUploading, time.Nanosecond, w.moves.ExpireUpload},
+		{dueFunding, r.Funding, func(ctx context.Context, id uuid.UUID) error { return w.moves.ExpireFunding(ctx, id, r.Funding) }},
 		{dueUnpaid, r.Results, w.forgetUnpaid},
 		{dueUnread, time.Nanosecond, w.eraseUpload},
 		{dueUploads, r.Uploads, w.eraseUpload},
@@ -214,13 +223,13 @@ func (w *sweep) away(ctx context.Context) bool { return ctx.Err() != nil || w.si
 
 // done notes how one part went, and says whether it went well.
 func (w *sweep) done(err error, what string, id uuid.UUID) bool {
-	if !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrUnknown) {
+	if !errors.Is(err, engine.ErrUnavailable) && !errors.Is(err, engine.ErrUnknown) {
 		w.silent = 0
 	}
 	if err == nil {
 		return true
 	}
-	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknown) {
+	if errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrUnknown) {
 		w.silent++
 	}
 	if id != uuid.Nil {
@@ -229,7 +238,7 @@ func (w *sweep) done(err error, what string, id uuid.UUID) bool {
 	if w.failed++; w.first == nil {
 		w.first = fmt.Errorf("%s: %w", what, err)
 	}
-	w.log.Warn("a part of a sweep failed", "part", what, "err", err)
+	w.db.Log.Warn("a part of a sweep failed", "part", what, "err", err)
 	return false
 }
 
@@ -237,11 +246,11 @@ func (w *sweep) done(err error, what string, id uuid.UUID) bool {
 func (w *sweep) until(c cause) int64 { return w.now - c.after.Milliseconds() }
 
 // due lists at most so many verifications that are due, whose time is not after until, oldest first.
-func (s *Store) due(ctx context.Context, a aged, until int64, most int) (ids []uuid.UUID, err error) {
+func (s sweeper) due(ctx context.Context, a aged, until int64, most int) (ids []uuid.UUID, err error) {
 	from, whole := s.since(a, until)
 	oldest := until
 	err = s.view(ctx, func(t *tx) error {
-		return t.each(func(rows *sql.Rows) error {
+		return t.Each(func(rows *sql.Rows) error {
 			var id uuid.UUID
 			var at int64
 			err := rows.Scan(&id, &at)
@@ -257,7 +266,7 @@ func (s *Store) due(ctx context.Context, a aged, until int64, most int) (ids []u
 
 // since is the bound of a question for what is due until then, and whether that is the beginning. Whatever retention was before,
 // and after the ledger's clock was set back, it is before until.
-func (s *Store) since(a aged, until int64) (from int64, whole bool) {
+func (s sweeper) since(a aged, until int64) (from int64, whole bool) {
 	at, whole := s.bounds.get(a.what)
 	return min(at.from, until-lateMax.Milliseconds()), whole
 }
@@ -265,7 +274,7 @@ func (s *Store) since(a aged, until int64) (from int64, whole bool) {
 // isDue says whether a verification is due for a cause.
 func (w *sweep) isDue(ctx context.Context, c cause, id uuid.UUID) (due bool, err error) {
 	err = w.view(ctx, func(t *tx) error {
-		return t.row(`SELECT EXISTS (SELECT 1 FROM verifications WHERE `+c.due.which+` AND `+c.due.time+` <= ? AND id = ?)`,
+		return t.Row(`SELECT EXISTS (SELECT 1 FROM verifications WHERE `+c.due.which+` AND `+c.due.time+` <= ? AND id = ?)`,
 			w.until(c), id[:]).Scan(&due)
 	})
 	return due, err
@@ -274,12 +283,12 @@ func (w *sweep) isDue(ctx context.Context, c cause, id uuid.UUID) (due bool, err
 // forgetUnpaid deletes a final verification that never held a credit, with its bytes. It
 // has no settlements, since these are paid for. The entries are asked too: what has one is
 // the book, whatever its row says.
-func (s *Store) forgetUnpaid(ctx context.Context, id uuid.UUID) error {
+func (s sweeper) forgetUnpaid(ctx context.Context, id uuid.UUID) error {
 	if err := s.eraseUpload(ctx, id); err != nil {
 		return err
 	}
 	return s.update(ctx, func(t *tx) error {
-		_, err := t.exec(`DELETE FROM verifications WHERE id = ? AND completed > 0 AND paid = 0
+		_, err := t.Exec(`DELETE FROM verifications WHERE id = ? AND completed > 0 AND paid = 0
 			AND NOT EXISTS (SELECT 1 FROM entries WHERE subject = verifications.id)`, id[:])
 		return err
 	})
@@ -289,19 +298,19 @@ const eraseChunks = `DELETE FROM upload_chunks WHERE verification = ? AND at_byt
 	(SELECT at_byte FROM upload_chunks WHERE verification = ? ORDER BY at_byte LIMIT ?)`
 
 // eraseUpload deletes the uploaded bytes of a final verification, in slices.
-func (s *Store) eraseUpload(ctx context.Context, id uuid.UUID) error {
+func (s sweeper) eraseUpload(ctx context.Context, id uuid.UUID) error {
 	s.erased.Add(1)
 	if err := s.eraseSlices(ctx, id, eraseChunks, chunksErased); err != nil {
 		return err
 	}
 	return s.update(ctx, func(t *tx) error {
-		_, err := t.exec(`UPDATE verifications SET upload_deleted = {now} WHERE id = ?`, id[:])
+		_, err := t.Exec(`UPDATE verifications SET upload_deleted = {now} WHERE id = ?`, id[:])
 		return err
 	})
 }
 
 // eraseEvidence deletes the evidence of a final verification, in slices.
-func (s *Store) eraseEvidence(ctx context.Context, id uuid.UUID) error {
+func (s sweeper) eraseEvidence(ctx context.Context, id uuid.UUID) error {
 	const erase = `DELETE FROM evidence WHERE verification = ? AND number IN
 		(SELECT number FROM evidence WHERE verification = ? ORDER BY number LIMIT ?)`
 	return s.eraseSlices(ctx, id, erase, evidenceErased)
@@ -309,10 +318,10 @@ func (s *Store) eraseEvidence(ctx context.Context, id uuid.UUID) error {
 
 // eraseSlices runs a statement that deletes at most so many lines of a verification,
 // each time in a transaction of its own, until it finds fewer.
-func (s *Store) eraseSlices(ctx context.Context, id uuid.UUID, erase string, most int64) error {
+func (s sweeper) eraseSlices(ctx context.Context, id uuid.UUID, erase string, most int64) error {
 	for erased := most; erased == most; {
 		err := s.update(ctx, func(t *tx) (err error) {
-			erased, err = t.exec(erase, id[:], id[:], most)
+			erased, err = t.Exec(erase, id[:], id[:], most)
 			return err
 		})
 		if err != nil {
@@ -326,7 +335,7 @@ func (s *Store) eraseSlices(ctx context.Context, id uuid.UUID, erase string, mos
 // addresses are gone, the counts and the entries stay. The evidence goes first: it
 // is worth nothing without the results, and an audit demands that it does not
 // outlive them.
-func (s *Store) eraseResults(ctx context.Context, id uuid.UUID) error {
+func (s sweeper) eraseResults(ctx context.Context, id uuid.UUID) error {
 	v, err := s.verification(ctx, id)
 	if err != nil {
 		return err
@@ -337,7 +346,7 @@ func (s *Store) eraseResults(ctx context.Context, id uuid.UUID) error {
 	const erase = `UPDATE settlements SET payload = ? WHERE verification = ? AND number > ? AND number <= ?`
 	for from := int64(0); from < v.Settlements; from += payloadsErased {
 		err := s.update(ctx, func(t *tx) error {
-			_, err := t.exec(erase, []byte{}, id[:], from, from+payloadsErased)
+			_, err := t.Exec(erase, []byte{}, id[:], from, from+payloadsErased)
 			return err
 		})
 		if err != nil {
@@ -345,7 +354,7 @@ func (s *Store) eraseResults(ctx context.Context, id uuid.UUID) error {
 		}
 	}
 	return s.update(ctx, func(t *tx) error {
-		_, err := t.exec(`UPDATE verifications SET results_deleted = {now}, single_email = '' WHERE id = ?`,
+		_, err := t.Exec(`UPDATE verifications SET results_deleted = {now}, single_email = '' WHERE id = ?`,
 			id[:])
 		return err
 	})
@@ -379,7 +388,7 @@ func (w *sweep) ended(ctx context.Context) {
 }
 
 // forgetProcesses deletes the rows of processes that ended long ago. One that fails stops no other.
-func (s *Store) forgetProcesses(ctx context.Context, now int64) error {
+func (s sweeper) forgetProcesses(ctx context.Context, now int64) error {
 	ended, err := s.endedNodes(ctx, now)
 	if err != nil {
 		return err
@@ -387,7 +396,7 @@ func (s *Store) forgetProcesses(ctx context.Context, now int64) error {
 	var failed []error
 	for _, session := range ended {
 		err := s.update(ctx, func(t *tx) error {
-			_, err := t.exec(`DELETE FROM nodes WHERE session = ? AND standing <> 0`, session[:])
+			_, err := t.Exec(`DELETE FROM nodes WHERE session = ? AND standing <> 0`, session[:])
 			return err
 		})
 		if err != nil {
@@ -398,12 +407,12 @@ func (s *Store) forgetProcesses(ctx context.Context, now int64) error {
 }
 
 // deleteDue deletes what is due, in slices of a transaction each.
-func (s *Store) deleteDue(ctx context.Context, a aged, until int64, most int) error {
+func (s sweeper) deleteDue(ctx context.Context, a aged, until int64, most int) error {
 	from, whole := s.since(a, until)
 	for {
 		var due int64
 		err := s.view(ctx, func(t *tx) error {
-			return t.row(`SELECT count(*) FROM (`+a.ask(a.id)+`) AS due`, from, until, most).Scan(&due)
+			return t.Row(`SELECT count(*) FROM (`+a.ask(a.id)+`) AS due`, from, until, most).Scan(&due)
 		})
 		if err != nil {
 			return err
@@ -412,7 +421,7 @@ func (s *Store) deleteDue(ctx context.Context, a aged, until int64, most int) er
 			break
 		}
 		err = s.update(ctx, func(t *tx) error {
-			_, err := t.exec(`DELETE FROM `+a.table+` WHERE `+a.id+` IN (`+a.ask(a.id)+`)`, from, until, most)
+			_, err := t.Exec(`DELETE FROM `+a.table+` WHERE `+a.id+` IN (`+a.ask(a.id)+`)`, from, until, most)
 			return err
 		})
 		if err != nil {
@@ -426,9 +435,9 @@ func (s *Store) deleteDue(ctx context.Context, a aged, until int64, most int) er
 }
 
 // endedNodes lists the sessions of processes that ended long ago.
-func (s *Store) endedNodes(ctx context.Context, now int64) (sessions []uuid.UUID, err error) {
+func (s sweeper) endedNodes(ctx context.Context, now int64) (sessions []uuid.UUID, err error) {
 	err = s.view(ctx, func(t *tx) error {
-		return t.each(func(rows *sql.Rows) error {
+		return t.Each(func(rows *sql.Rows) error {
 			var session uuid.UUID
 			err := rows.Scan(&session)
 			sessions = append(sessions, session)
@@ -436,4 +445,67 @@ func (s *Store) endedNodes(ctx context.Context, now int64) (sessions []uuid.UUID
 		}, dueNodes, now, endedKept.Milliseconds(), sweepMax)
 	})
 	return sessions, err
+}
+
+const (
+	// lateKept bounds the verifications that a process remembers as failed in a sweep: a few dozen bytes each.
+	lateKept = 1000
+	// lateTried is how many of them one sweep tries again.
+	lateTried = 20
+)
+
+// chore is one cause for which one verification is due.
+type chore struct {
+	what string
+	id   uuid.UUID
+}
+
+// lateChores are those that failed in a sweep. Sweeps do all others first, so that however many fail
+// again and again, what is due behind them is done.
+type lateChores struct {
+	mu  sync.Mutex
+	all map[chore]bool
+}
+
+// add remembers a chore, and says whether it is new and there was room for it.
+func (l *lateChores) add(c chore) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.all) >= lateKept || l.all[c] {
+		return false
+	}
+	if l.all == nil {
+		l.all = map[chore]bool{}
+	}
+	l.all[c] = true
+	return true
+}
+
+func (l *lateChores) drop(c chore) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.all, c)
+}
+
+func (l *lateChores) has(c chore) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all[c]
+}
+
+func (l *lateChores) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.all)
+}
+
+// some draws lateTried of them, or all when there are fewer.
+func (l *lateChores) some() (list []chore) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.all {
+		list = append(list, c)
+	}
+	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	return list[:min(len(list), lateTried)]
 }

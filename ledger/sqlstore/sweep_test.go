@@ -52,8 +52,7 @@ func TestASweepGoesOnAfterFailures(t *testing.T) {
 	if err := s.Learn(t.Context(), []ledger.Fact{{Key: "old.test", Expires: time.UnixMilli(1)}}); err != nil {
 		t.Fatal(err)
 	}
-	aside := migratorAt(t, s.url, sqliteDialect())
-	aside.does(t, fmt.Sprintf(`CREATE TRIGGER stuck BEFORE UPDATE OF results_deleted ON verifications
+	run(t, s.Store, fmt.Sprintf(`CREATE TRIGGER stuck BEFORE UPDATE OF results_deleted ON verifications
 		WHEN OLD.id <> x'%x' BEGIN SELECT RAISE(ABORT, 'stuck'); END`, ids[broken][:]))
 	for i := range 2 {
 		n, err := s.Sweep(t.Context(), ledger.Retention{Results: 1})
@@ -69,11 +68,10 @@ func TestASweepGoesOnAfterFailures(t *testing.T) {
 			t.Errorf("the log does not name %s", id)
 		}
 	}
-	var facts int
-	if err := aside.writer.db.QueryRow(`SELECT count(*) FROM receiver_facts`).Scan(&facts); err != nil || facts != 0 {
-		t.Errorf("%d facts that expired are left: %v", facts, err)
+	if facts := number(t, s.Store, `SELECT count(*) FROM receiver_facts`); facts != 0 {
+		t.Errorf("%d facts that expired are left", facts)
 	}
-	aside.does(t, `DROP TRIGGER stuck`)
+	run(t, s.Store, `DROP TRIGGER stuck`)
 	for left := broken; left > 0; left -= lateTried {
 		n, err := s.Sweep(t.Context(), ledger.Retention{Results: 1})
 		if want := min(left, lateTried); n != want || err != nil {
@@ -94,7 +92,7 @@ func TestASweepGivesUpWhenTheDatabaseIsAway(t *testing.T) {
 	s, log := openLogged(t, NewLedger(t))
 	ids := settlesEach(t, s, silentMax+2)
 	good := ids[silentMax+1]
-	migratorAt(t, s.url, postgresDialect()).does(t, refusesErasing(fmt.Sprintf(`OLD.id <> '\x%x'`, good[:]), "55P03"))
+	aside(t, s.url)(refusesErasing(fmt.Sprintf(`OLD.id <> '\x%x'`, good[:]), "55P03"))
 	n, err := s.Sweep(t.Context(), ledger.Retention{Results: 1})
 	if tried := strings.Count(log.String(), "a part of a sweep failed"); n != 0 || err == nil || tried != silentMax {
 		t.Errorf("changed %d after %d failures, %v", n, tried, err)
@@ -109,7 +107,7 @@ func TestASweepTellsRowsThatStayDue(t *testing.T) {
 	t.Parallel()
 	s, log := openLogged(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
 	settlesEach(t, s, sweepMax+30)
-	migratorAt(t, s.url, sqliteDialect()).does(t, `UPDATE verifications SET paid = 0`)
+	run(t, s.Store, `UPDATE verifications SET paid = 0`)
 	d := ledgertest.NewDesk(t, s, 0)
 	unpaid := d.Creates(1)
 	if _, err := s.Cancel(t.Context(), d.Workspace, unpaid.ID); err != nil {

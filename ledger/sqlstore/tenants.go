@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/sqlstore/engine"
 )
 
 const workspaceColumns = `id, name, created,
@@ -23,18 +23,18 @@ func scanWorkspace(scan func(into ...any) error) (w ledger.Workspace, err error)
 	if err = scan(&w.ID, &w.Name, &created, &w.Weight); errors.Is(err, sql.ErrNoRows) {
 		err = ledger.ErrNoSuchWorkspace
 	}
-	w.Created = rules.Clock(created)
+	w.Created = ledger.Clock(created)
 	return w, err
 }
 
 // CreateWorkspace makes a workspace, or answers the one that has the id.
-func (s *Store) CreateWorkspace(ctx context.Context, id uuid.UUID, name string) (ledger.Workspace, error) {
+func (s tenants) CreateWorkspace(ctx context.Context, id uuid.UUID, name string) (ledger.Workspace, error) {
 	var w ledger.Workspace
 	if err := ledger.CheckText(name); err != nil {
 		return w, fmt.Errorf("create workspace %s: %w", id, err)
 	}
 	err := s.update(ctx, func(t *tx) error {
-		n, err := t.exec(`INSERT INTO workspaces (id, name, created) VALUES (?, ?, {now})
+		n, err := t.Exec(`INSERT INTO workspaces (id, name, created) VALUES (?, ?, {now})
 			ON CONFLICT DO NOTHING`, id[:], name)
 		if err != nil {
 			return err
@@ -45,7 +45,7 @@ func (s *Store) CreateWorkspace(ctx context.Context, id uuid.UUID, name string) 
 				return err
 			}
 		}
-		w, err = scanWorkspace(t.row(`SELECT `+workspaceColumns+` FROM workspaces WHERE id = ?`, id[:]).Scan)
+		w, err = scanWorkspace(t.Row(`SELECT `+workspaceColumns+` FROM workspaces WHERE id = ?`, id[:]).Scan)
 		return err
 	})
 	if err != nil {
@@ -55,10 +55,10 @@ func (s *Store) CreateWorkspace(ctx context.Context, id uuid.UUID, name string) 
 }
 
 // Workspaces lists all, oldest first.
-func (s *Store) Workspaces(ctx context.Context) ([]ledger.Workspace, error) {
+func (s tenants) Workspaces(ctx context.Context) ([]ledger.Workspace, error) {
 	var list []ledger.Workspace
 	err := s.view(ctx, func(t *tx) error {
-		return t.each(func(rows *sql.Rows) error {
+		return t.Each(func(rows *sql.Rows) error {
 			w, err := scanWorkspace(rows.Scan)
 			list = append(list, w)
 			return err
@@ -80,21 +80,21 @@ func scanKey(scan func(into ...any) error) (k ledger.Key, err error) {
 		err = ledger.ErrNoSuchKey
 	}
 	copy(k.SecretSHA256[:], secret)
-	k.Created, k.Revoked, k.LastUsed = rules.Clock(created), rules.Clock(revoked), rules.Clock(used)
+	k.Created, k.Revoked, k.LastUsed = ledger.Clock(created), ledger.Clock(revoked), ledger.Clock(used)
 	return k, err
 }
 
 // key reads one. An id that no database can keep is nobody's. ErrNoSuchKey.
-func (t *tx) key(id string) (ledger.Key, error) {
+func (t tenantRows) key(id string) (ledger.Key, error) {
 	if ledger.CheckText(id) != nil {
 		return ledger.Key{}, ledger.ErrNoSuchKey
 	}
-	return scanKey(t.row(`SELECT `+keyColumns+` FROM api_keys WHERE id = ?`, id).Scan)
+	return scanKey(t.Row(`SELECT `+keyColumns+` FROM api_keys WHERE id = ?`, id).Scan)
 }
 
 // CreateKey stores a key; its times are the ledger's, and who made it is told by ledger.WithActor. Run again with the same
 // key it changes nothing; another key with the same id is ErrIllegal.
-func (s *Store) CreateKey(ctx context.Context, k ledger.Key) (made ledger.Key, err error) {
+func (s tenants) CreateKey(ctx context.Context, k ledger.Key) (made ledger.Key, err error) {
 	err = s.update(ctx, func(t *tx) error {
 		if _, err := t.Account(k.Workspace); err != nil {
 			return err
@@ -103,7 +103,7 @@ func (s *Store) CreateKey(ctx context.Context, k ledger.Key) (made ledger.Key, e
 		if err := errors.Join(ledger.CheckText(k.ID+k.Label), ledger.CheckOperatorText("actor", actor)); err != nil {
 			return err
 		}
-		n, err := t.exec(`INSERT INTO api_keys (id, workspace, label, secret, created, made_by)
+		n, err := t.Exec(`INSERT INTO api_keys (id, workspace, label, secret, created, made_by)
 			VALUES (?, ?, ?, ?, {now}, ?)
 			ON CONFLICT DO NOTHING`, k.ID, k.Workspace[:], k.Label, k.SecretSHA256[:], actor)
 		if err != nil {
@@ -128,7 +128,7 @@ func (s *Store) CreateKey(ctx context.Context, k ledger.Key) (made ledger.Key, e
 
 // logKey writes a line about a key, in the operator log and in the log of its workspace.
 func (t *tx) logKey(action string, k ledger.Key) error {
-	l := ledger.WorkspaceLine{Actor: ledger.Actor(t.ctx), Action: action, Subject: k.ID, Detail: k.Label}
+	l := ledger.WorkspaceLine{Actor: ledger.Actor(t.Context()), Action: action, Subject: k.ID, Detail: k.Label}
 	if err := t.LogIn(k.Workspace, l); err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (t *tx) logKey(action string, k ledger.Key) error {
 }
 
 // UseKeys notes that keys were used now. An id that no database can keep is nobody's.
-func (s *Store) UseKeys(ctx context.Context, ids []string) error {
+func (s tenants) UseKeys(ctx context.Context, ids []string) error {
 	if len(ids) > ledger.BatchMax {
 		return fmt.Errorf("note the use of %d keys, %d are allowed: %w", len(ids), ledger.BatchMax, ledger.ErrIllegal)
 	}
@@ -145,12 +145,12 @@ func (s *Store) UseKeys(ctx context.Context, ids []string) error {
 		return nil
 	}
 	err := s.update(ctx, func(t *tx) error {
-		return inHandfuls(ids, func(part []string) error {
+		return engine.InHandfuls(ids, func(part []string) error {
 			args := make([]any, 0, len(part))
 			for _, id := range part {
 				args = append(args, id)
 			}
-			_, err := t.exec(`UPDATE api_keys SET last_used = {now} WHERE revoked = 0 AND last_used < {now} AND id IN (?`+
+			_, err := t.Exec(`UPDATE api_keys SET last_used = {now} WHERE revoked = 0 AND last_used < {now} AND id IN (?`+
 				strings.Repeat(`, ?`, len(part)-1)+`)`, args...)
 			return err
 		})
@@ -162,13 +162,13 @@ func (s *Store) UseKeys(ctx context.Context, ids []string) error {
 }
 
 // Keys lists the keys of a workspace, revoked ones too, oldest first.
-func (s *Store) Keys(ctx context.Context, workspace uuid.UUID) ([]ledger.Key, error) {
+func (s tenants) Keys(ctx context.Context, workspace uuid.UUID) ([]ledger.Key, error) {
 	var list []ledger.Key
 	err := s.view(ctx, func(t *tx) error {
 		if _, err := t.Account(workspace); err != nil {
 			return err
 		}
-		return t.each(func(rows *sql.Rows) error {
+		return t.Each(func(rows *sql.Rows) error {
 			k, err := scanKey(rows.Scan)
 			list = append(list, k)
 			return err
@@ -181,7 +181,7 @@ func (s *Store) Keys(ctx context.Context, workspace uuid.UUID) ([]ledger.Key, er
 }
 
 // KeyByID reads one key, also a revoked one.
-func (s *Store) KeyByID(ctx context.Context, id string) (ledger.Key, error) {
+func (s tenants) KeyByID(ctx context.Context, id string) (ledger.Key, error) {
 	var k ledger.Key
 	err := s.view(ctx, func(t *tx) (err error) {
 		k, err = t.key(id)
@@ -194,7 +194,7 @@ func (s *Store) KeyByID(ctx context.Context, id string) (ledger.Key, error) {
 }
 
 // RevokeKey ends a key; the time of the first revocation stays.
-func (s *Store) RevokeKey(ctx context.Context, id string) (k ledger.Key, err error) {
+func (s tenants) RevokeKey(ctx context.Context, id string) (k ledger.Key, err error) {
 	err = s.update(ctx, func(t *tx) error {
 		if k, err = t.key(id); err != nil || !k.Revoked.IsZero() {
 			return err
@@ -203,7 +203,7 @@ func (s *Store) RevokeKey(ctx context.Context, id string) (k ledger.Key, err err
 		if err = ledger.CheckOperatorText("actor", actor); err != nil {
 			return err
 		}
-		if _, err = t.exec(`UPDATE api_keys SET revoked = {now}, revoked_by = ? WHERE id = ?`, actor, id); err != nil {
+		if _, err = t.Exec(`UPDATE api_keys SET revoked = {now}, revoked_by = ? WHERE id = ?`, actor, id); err != nil {
 			return err
 		}
 		if k, err = t.key(id); err != nil {
@@ -218,9 +218,9 @@ func (s *Store) RevokeKey(ctx context.Context, id string) (k ledger.Key, err err
 }
 
 // Secret gives the named random value, made once at first use.
-func (s *Store) Secret(ctx context.Context, name string, size int) (value []byte, err error) {
+func (s secrets) Secret(ctx context.Context, name string, size int) (value []byte, err error) {
 	const read = `SELECT value FROM secrets WHERE name = ?`
-	err = s.view(ctx, func(t *tx) error { return t.row(read, name).Scan(&value) })
+	err = s.view(ctx, func(t *tx) error { return t.Row(read, name).Scan(&value) })
 	if err == nil {
 		return value, nil
 	}
@@ -229,13 +229,13 @@ func (s *Store) Secret(ctx context.Context, name string, size int) (value []byte
 		return nil, fmt.Errorf("make secret %s: %w", name, err)
 	}
 	err = s.update(ctx, func(t *tx) error {
-		_, err := t.exec(`INSERT INTO secrets (name, value, created) VALUES (?, ?, {now})
+		_, err := t.Exec(`INSERT INTO secrets (name, value, created) VALUES (?, ?, {now})
 			ON CONFLICT DO NOTHING`,
 			name, fresh)
 		if err != nil {
 			return err
 		}
-		return t.row(read, name).Scan(&value)
+		return t.Row(read, name).Scan(&value)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make secret %s: %w", name, err)

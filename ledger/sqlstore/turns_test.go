@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
+	"rollcall/ledger/sqlstore/engine"
 )
 
 // flood is a workspace whose writers store chunks without a pause.
@@ -102,9 +103,9 @@ func TestAFloodDelaysAnothersWriteByOneTransaction(t *testing.T) {
 			return s, w, 3
 		},
 		"server": func(t *testing.T) (*Store, uuid.UUID, int64) {
-			s := newServer(t, postgresDialect())
+			s := newServer(t, engine.Seams{})
 			// Six of eight sessions are the flood's: each may end one or two while the other's runs.
-			return s.Store, s.a, 2 * writersMax
+			return s.Store, s.a, 2 * 8
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

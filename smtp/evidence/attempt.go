@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"time"
+	"unicode/utf8"
 
 	"rollcall/smtp"
 )
@@ -106,6 +107,21 @@ func Note(r Raw) Attempt {
 	}
 	a.Code, a.Enhanced, a.Text = r.Reply.Code, r.Reply.Enhanced, Clean(r)
 	return a
+}
+
+// Unreadable reports whether a refusal for good was undecided, and most of its letters are marks, or of no plain
+// English: a charset that nobody could tell, or was taken for another one.
+func (a *Attempt) Unreadable() bool {
+	plain, strange := 0, 0
+	for i := range len(a.Text) {
+		switch c := a.Text[i]; {
+		case c >= 'a' && c <= 'z':
+			plain++
+		case c == mark || c >= utf8.RuneSelf:
+			strange++
+		}
+	}
+	return a.Stage == smtp.StageRcpt && a.Code >= 500 && a.Outcome == smtp.Undecided && strange > plain
 }
 
 // troubleOf names the kind of an error of a session.

@@ -13,8 +13,7 @@ import (
 )
 
 const (
-	// packVersion is the first byte of packed cases. Only append versions: what was
-	// packed years ago must stay readable.
+	// packVersion is the first byte of packed cases.
 	packVersion = 1
 
 	// RawMax bounds what is packed together, before it is compressed.
@@ -23,10 +22,6 @@ const (
 	// PackedMax bounds what Pack gives: compression adds a little to what it cannot make
 	// smaller.
 	PackedMax = RawMax + RawMax/8
-
-	// Unpack takes what older programs packed too, whose bounds were these.
-	olderRawMax    = 2 << 20
-	olderPackedMax = olderRawMax + olderRawMax/8
 
 	// EntriesMax bounds the cases that are packed together.
 	EntriesMax = 4096
@@ -46,7 +41,7 @@ var (
 	ErrTooMuch = errors.New("evidence: too much to be packed together")
 )
 
-// Flags of an attempt that packs of older programs don't have. Behind one with flagCause its cause is written.
+// Flags of an attempt. Behind one with flagCause its cause is written.
 const (
 	flagCause   = 1 << 4
 	flagBare    = 1 << 5
@@ -76,7 +71,7 @@ func newEncoder() *zstd.Encoder {
 }
 
 func newDecoder() *zstd.Decoder {
-	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(olderRawMax))
+	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(RawMax))
 	if err != nil {
 		panic(fmt.Sprintf("evidence: the options of the decoder contradict one another: %v", err))
 	}
@@ -249,9 +244,9 @@ func timeOf(ms int64) time.Time {
 
 // Unpack calls yield for each case that was packed, in the order of Pack, until
 // yield fails; that error comes back. Whatever the bytes are it takes at most some
-// times 2 MiB of memory, and answers ErrPacked when they are not what Pack gives.
+// times RawMax of memory, and answers ErrPacked when they are not what Pack gives.
 func Unpack(packed []byte, yield func(Entry) error) error {
-	if len(packed) == 0 || packed[0] != packVersion || len(packed) > olderPackedMax {
+	if len(packed) == 0 || packed[0] != packVersion || len(packed) > PackedMax {
 		return fmt.Errorf("no known version, or too long: %w", ErrPacked)
 	}
 	raw, err := decoder.DecodeAll(packed[1:], nil)

@@ -216,7 +216,7 @@ func TestWhatIsNotPackedIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad := [][]byte{nil, {0}, {packVersion}, []byte("packed"), append(bytes.Clone(packed), 'x'),
-		append([]byte{packVersion + 1}, packed[1:]...), packed[:len(packed)-1], make([]byte, olderPackedMax+1)}
+		append([]byte{packVersion + 1}, packed[1:]...), packed[:len(packed)-1], make([]byte, PackedMax+1)}
 	for i, b := range bad {
 		if _, err := unpackAll(b); !errors.Is(err, ErrPacked) {
 			t.Errorf("%d: %v, want ErrPacked", i, err)

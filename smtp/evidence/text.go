@@ -165,6 +165,7 @@ func withoutAddresses(text []byte, names *names) []byte {
 				right = domainEnd(text, at+1)
 			} // else a user in front of a host, which stays
 		}
+		left, right = names.asked.edges(text, left, at, right)
 		m := names.markOf(text[left:at], text[min(at+1, right):right])
 		text = append(append(text[:left], m), text[right:]...)
 		from = left + 1
@@ -224,12 +225,42 @@ func domainEnd(text []byte, from int) int {
 
 // names is what we brought along ourselves.
 type names struct {
-	asked  struct{ local, domain string }
+	asked  asked
 	ours   [2]string // domains of ours
 	list   [10]name
 	n      int
 	source netip.Addr
 	marked bool // a name holds a mark
+}
+
+// asked is the address that was asked, as it would be in a text.
+type asked struct{ local, domain string }
+
+// edges gives where the address ends that stands around at, from left to right, if it is the one that was asked and
+// letters of a script without spaces, or signs such as „ and 」, touch it: they are the sentence's.
+func (a *asked) edges(text []byte, left, at, right int) (int, int) {
+	start, end := at-len(a.local), at+1+len(a.domain)
+	if a.local == "" || a.domain == "" || start < left || end > right ||
+		string(text[start:at]) != a.local || string(text[at+1:end]) != a.domain {
+		return left, right
+	}
+	before, _ := utf8.DecodeLastRune(text[left:start])
+	after, _ := utf8.DecodeRune(text[end:right])
+	if start > left && (!isSentence(before) || text[start] >= utf8.RuneSelf) ||
+		end < right && (!isSentence(after) || text[end-1] >= utf8.RuneSelf) {
+		return left, right
+	}
+	return start, end
+}
+
+// unspaced are the scripts that write words without spaces between them.
+var unspaced = []*unicode.RangeTable{unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai,
+	unicode.Lao}
+
+// isSentence reports whether r is of the sentence around an address in ASCII, and no part of it.
+func isSentence(r rune) bool {
+	isLetter := unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsDigit(r)
+	return r >= utf8.RuneSelf && r != utf8.RuneError && (!isLetter || unicode.In(r, unspaced...))
 }
 
 // name is a name as it would be in a text, and the mark that is left of it.

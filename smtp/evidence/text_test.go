@@ -53,6 +53,12 @@ func TestClean(t *testing.T) {
 		{"no.such.user@example.com...user unknown", "^...user unknown"},
 		{"jane@ is gone, @mail.test stays", "~ is gone, ~mail.test stays"},
 
+		// The address that was asked, inside a sentence without spaces or between its signs.
+		{"用户“no.such.user@example.com”不存在", "用户“^”不存在"},
+		{"no.such.user@example.comは不明なユーザーです", "^は不明なユーザーです"},
+		{"ñno.such.user@example.com jane.no.such.user@example.com", "~ ~"},
+		{"用户jane@example.com不存在", "~"},
+
 		// URLs keep their words.
 		{"https://help.test/c=rdns&ip=1", "https://help.test/c=rdns&ip=1"},
 		{"http://jane:pw@help.test/x?a=jane%40mail.test&p=ipv6_guidelines", "http://~help.test/x?a=~&p=ipv6_guidelines"},
@@ -72,6 +78,27 @@ func TestClean(t *testing.T) {
 }
 
 // "user" is a word of replies, whoever is called so.
+func TestUnreadable(t *testing.T) {
+	for _, tc := range []struct {
+		line string
+		code int
+		want bool
+	}{
+		{"\x85\x93\x8d\x81 \x81\x8d\x8f\x90 \x9d", 550, true}, // as KOI8-R, which it isn't
+		{"\xff\xfe\xff\xfe \x00\xff", 550, true},
+		{"\xff\xfe\xff\xfe \x00\xff", 450, false},
+		{"user \x81\x8d unknown", 550, false},
+		{"<no.such.user@example.com>", 550, false},
+		{"", 550, false},
+	} {
+		raw := rawOf(tc.line)
+		raw.Stage, raw.Reply.Code = smtp.StageRcpt, tc.code
+		if a := Note(raw); a.Unreadable() != tc.want {
+			t.Errorf("%d %q: %q is unreadable: %v", tc.code, tc.line, a.Text, !tc.want)
+		}
+	}
+}
+
 func TestCleanKeepsAPlainWord(t *testing.T) {
 	for _, local := range []string{"user", "-user", "user+", "`user`"} {
 		r := rawOf("user unknown")

@@ -94,7 +94,7 @@ func read(answer *dns.Msg, qtype uint16) ([]dns.RR, error) {
 	case answer.Truncated:
 		return nil, fmt.Errorf("%w: the answer is cut", errDNS)
 	case len(answer.Answer) == 0 && !answer.Authoritative && !answer.RecursionAvailable:
-		return nil, fmt.Errorf("%w: the server sends us on to others", errDNS)
+		return nil, fmt.Errorf("%w: DNS server returned a referral", errDNS)
 	}
 	var out []dns.RR
 	for _, rr := range answer.Answer {

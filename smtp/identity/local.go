@@ -11,7 +11,7 @@ const clockOff = 2 * time.Second
 
 // CheckClock compares the machine's clock with the ledger's; ok says that the offset is
 // known. A wrong clock is a warning and never a failure: no receiver sees it, waits and
-// shares are by the ledger's clock or are lengths of time (docs/cluster.md), and when it
+// shares are by the ledger's clock or are lengths of time (docs/operators/cluster.md), and when it
 // is the ledger's that is wrong, a failure would stop every node at once.
 func CheckClock(offset time.Duration, ok bool, now time.Time) Finding {
 	f := Finding{Check: Clock, At: now}

@@ -1,32 +1,30 @@
 package mx
 
 import (
-	"container/list"
 	"context"
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"rollcall/ledger/quota"
 )
 
-// memo remembers answers by name until they expire, at most max of them, and
+// memo remembers answers by name until they expire, the most recently used ones, and
 // lets only one goroutine at a time find out about a name; the others wait for
 // its answer. Safe for concurrent use.
 type memo[V any] struct {
-	max   int
 	base  context.Context      // ends all flights
 	turns *quota.Turns[string] // of the tenants, for flights; nil: these are not bounded
 
 	mu      sync.Mutex // guards all below
 	closed  bool
-	entries map[string]*list.Element // of remembered[V]
-	recent  *list.List               // most recently used first
+	entries *simplelru.LRU[string, remembered[V]]
 	flights map[string]*flight[V]
 	running sync.WaitGroup
 }
 
 type remembered[V any] struct {
-	name    string
 	value   V
 	err     error
 	expires time.Time
@@ -47,11 +45,11 @@ type flight[V any] struct {
 }
 
 func newMemo[V any](base context.Context, max int) *memo[V] {
-	return &memo[V]{
-		max: max, base: base,
-		entries: make(map[string]*list.Element), recent: list.New(),
-		flights: make(map[string]*flight[V]),
+	entries, err := simplelru.NewLRU[string, remembered[V]](max, nil)
+	if err != nil {
+		panic(err) // Options.CacheMax is checked
 	}
+	return &memo[V]{base: base, entries: entries, flights: make(map[string]*flight[V])}
 }
 
 // finder finds out about a name. What it gives is remembered until expires, its
@@ -101,38 +99,18 @@ func (m *memo[V]) close() {
 	for _, f := range m.flights {
 		f.cancel()
 	}
-	clear(m.entries)
-	m.recent.Init()
+	m.entries.Purge()
 	m.mu.Unlock()
 	m.running.Wait()
 }
 
 func (m *memo[V]) recall(name string, now time.Time) (remembered[V], bool) {
-	e, found := m.entries[name]
-	if !found {
-		return remembered[V]{}, false
+	r, found := m.entries.Get(name)
+	if found && !now.Before(r.expires) {
+		m.entries.Remove(name)
+		return r, false
 	}
-	r := e.Value.(remembered[V])
-	if !now.Before(r.expires) {
-		m.recent.Remove(e)
-		delete(m.entries, name)
-		return remembered[V]{}, false
-	}
-	m.recent.MoveToFront(e)
-	return r, true
-}
-
-func (m *memo[V]) keep(r remembered[V]) {
-	if e, found := m.entries[r.name]; found {
-		e.Value = r
-		m.recent.MoveToFront(e)
-		return
-	}
-	if len(m.entries) >= m.max {
-		oldest := m.recent.Back()
-		delete(m.entries, m.recent.Remove(oldest).(remembered[V]).name)
-	}
-	m.entries[r.name] = m.recent.PushFront(r)
+	return r, found
 }
 
 // join gives the flight for a name, starting it if there is none. One that waits for another
@@ -176,7 +154,7 @@ func (m *memo[V]) fly(name, tenant string, f *flight[V], find finder[V]) {
 	ctx, cancel := context.WithTimeout(f.ctx, nameBudget)
 	defer cancel()
 	value, expires, err := find(ctx, name)
-	m.land(name, f, remembered[V]{name: name, value: value, err: err, expires: expires})
+	m.land(name, f, remembered[V]{value: value, err: err, expires: expires})
 }
 
 // takeOff says whether a flight begins now and not before.
@@ -194,7 +172,7 @@ func (m *memo[V]) takeOff(f *flight[V]) bool {
 // ground ends a flight that will not begin any more: nobody waits, or the memo is closed.
 func (m *memo[V]) ground(name string, f *flight[V]) {
 	if m.takeOff(f) {
-		m.land(name, f, remembered[V]{name: name, err: ErrClosed})
+		m.land(name, f, remembered[V]{err: ErrClosed})
 	}
 }
 
@@ -206,7 +184,7 @@ func (m *memo[V]) land(name string, f *flight[V], r remembered[V]) {
 	if m.flights[name] == f {
 		delete(m.flights, name)
 		if !m.closed {
-			m.keep(r)
+			m.entries.Add(name, r)
 		}
 	}
 	close(f.done)

@@ -3,10 +3,9 @@
 // Limits is the permission, a number of Fields; Table finds it for a receiver, or for one
 // of our sources, from Rules in layers, and Explain says who has set what. Check says what
 // is doubtful in rules before they are used, and Diff what differs between two states.
-// Limits.Share is what one node of a cluster may use of it, and Limits.Shard
-// what one of several actors may that a large one is split among. Window keeps to
+// Limits.Share is what one node of a cluster may use of it. Window keeps to
 // a Rate as the far side counts it, and Budget to the number of refusals an hour; Pace
-// looks for the rate that a receiver bears and does not tell (docs/pacing.md).
+// looks for the rate that a receiver bears and does not tell (smtp/throttle/README.md).
 // Everything is plain Go: the time comes as an argument, nothing sleeps, nothing is
 // sent. Window and Budget belong to one goroutine (a receiver's mailbox); Table is
 // shared by all.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// When the pace falls and when it grows. Shares are of first tries; docs/pacing.md has what the worlds of the tests show.
+// When the pace falls and when it grows. Shares are of first tries; docs/developers/measured.md has what simulated worlds show.
 const (
 	// shareFound and shareTold are above which share of transient answers a pace is too high: one that we found
 	// ourselves, and one that somebody told us. Up to shareSure it is told apart from mailboxes that defer by

@@ -3,7 +3,6 @@ package throttle
 import (
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -24,29 +23,26 @@ func drawAllowance(t *rapid.T) Limits {
 	return a
 }
 
-// TestSharesNeverExceedTheWhole: however n votes fall on the sides, in every
-// shard, the sides together use no more than the allowance, and what is per
+// TestSharesNeverExceedTheWhole: however n votes fall on the sides, they
+// together use no more than the allowance, and what is per
 // session is the same for all.
 func TestSharesNeverExceedTheWhole(t *testing.T) {
 	effort.Check(t, func(t *rapid.T) {
 		a := drawAllowance(t)
 		n := rapid.IntRange(1, 60).Draw(t, "votes")
 		var sum Limits
-		shards := a.Shards()
-		for i := range shards {
-			for left := n; left > 0; {
-				k := rapid.IntRange(0, left).Draw(t, "votes for one")
-				left -= max(1, k)
-				s := a.Shard(i, shards).Share(k, n)
-				sum.Connections += s.Connections
-				sum.ConnectionRate.Events += s.ConnectionRate.Events
-				sum.RcptRate.Events += s.RcptRate.Events
-				sum.RefusedPerHour += s.RefusedPerHour
-				s.Connections, s.ConnectionRate.Events = a.Connections, a.ConnectionRate.Events
-				s.RcptRate.Events, s.RefusedPerHour = a.RcptRate.Events, a.RefusedPerHour
-				if s != a {
-					t.Fatalf("a share changed what is not divided: %+v of %+v", s, a)
-				}
+		for left := n; left > 0; {
+			k := rapid.IntRange(0, left).Draw(t, "votes for one")
+			left -= max(1, k)
+			s := a.Share(k, n)
+			sum.Connections += s.Connections
+			sum.ConnectionRate.Events += s.ConnectionRate.Events
+			sum.RcptRate.Events += s.RcptRate.Events
+			sum.RefusedPerHour += s.RefusedPerHour
+			s.Connections, s.ConnectionRate.Events = a.Connections, a.ConnectionRate.Events
+			s.RcptRate.Events, s.RefusedPerHour = a.RcptRate.Events, a.RefusedPerHour
+			if s != a {
+				t.Fatalf("a share changed what is not divided: %+v of %+v", s, a)
 			}
 		}
 		if sum.Connections > a.Connections || sum.ConnectionRate.Events > a.ConnectionRate.Events ||
@@ -215,129 +211,6 @@ func TestShare(t *testing.T) {
 				t.Errorf("Share(%d, %d) = %+v\nwant %+v", tc.k, tc.n, got, tc.want)
 			}
 		})
-	}
-}
-
-func TestShards(t *testing.T) {
-	for _, tc := range []struct {
-		name                               string
-		connections, dials, rcpts, refused int
-		want                               int
-	}{
-		{"the default", 2, 30, 5, 20, 1},
-		{"as many sessions as one shard carries", 256, 1000, 1000, 1000, 1},
-		{"one more", 257, 1000, 1000, 1000, 2},
-		{"as fast as one shard is", 100, 1000, 2000, 1000, 1},
-		{"faster", 100, 1000, 2001, 1000, 2},
-		{"so fast that its sessions are too few", 100, 1000, 1_000_000, 1000, 3},
-		{"no limit but of sessions", 10, 1_000_000, 1_000_000, 1_000_000, 1},
-		{"no limit", ConnectionsMax, RateEventsMax, RateEventsMax, CountMax, ShardsMax},
-		{"many sessions, all of them slow", ConnectionsMax, 1000, 1000, 1000, 40},
-		{"fewer refusals than shards", ConnectionsMax, 1000, 1000, 7, 7},
-		{"hardly ever a session", ConnectionsMax, 3, 1000, 1000, 3},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			a := DefaultLimits()
-			a.Connections, a.RefusedPerHour = tc.connections, tc.refused
-			a.ConnectionRate.Events = tc.dials
-			a.RcptRate = Rate{Events: tc.rcpts, Per: time.Second}
-			if got := a.Shards(); got != tc.want {
-				t.Errorf("%d shards of %+v, want %d", got, a, tc.want)
-			}
-		})
-	}
-}
-
-// TestShardsAddUp: the shards of any allowance are valid allowances and add up to
-// exactly the whole.
-func TestShardsAddUp(t *testing.T) {
-	effort.Check(t, func(t *rapid.T) {
-		a := drawAllowance(t)
-		sum, of := a.Share(0, 1), a.Shards()
-		if of < 1 || of > ShardsMax {
-			t.Fatalf("%d shards", of)
-		}
-		for i := range of {
-			s := a.Shard(i, of)
-			if err := s.Validate(); err != nil {
-				t.Fatalf("shard %d of %d: %v", i, of, err)
-			}
-			sum.Connections += s.Connections
-			sum.ConnectionRate.Events += s.ConnectionRate.Events
-			sum.RcptRate.Events += s.RcptRate.Events
-			sum.RefusedPerHour += s.RefusedPerHour
-		}
-		if sum != a {
-			t.Fatalf("%d shards add up to %+v, want %+v", of, sum, a)
-		}
-	})
-}
-
-// TestTableForShards: a shard's key gets its part while its split is the present
-// one, and nothing otherwise.
-func TestTableForShards(t *testing.T) {
-	table := tableOf(t, "big.example: connections=600 rcpt_rate=300/s refused_per_hour=1000000")
-	for _, tc := range []struct {
-		name, key          string
-		shards             int
-		connections, rcpts int
-	}{
-		{"no shards", "mx.example", 1, 2, 5},
-		{"a shard of what has none", "mx.example#0.3", 1, 0, 0},
-		{"first shard", "big.example#0.3", 3, 200, 100},
-		{"last shard", "big.example#2.3", 3, 200, 100},
-		{"shard of a mail domain's", "domain:shop.example/big.example#1.3", 3, 200, 100},
-		{"behind the last", "big.example#3.3", 3, 0, 0},
-		{"of another split", "big.example#0.2", 3, 0, 0},
-		{"the whole of what has shards", "big.example", 3, 0, 0},
-		{"no numbers", "big.example#a.b", 3, 0, 0},
-		{"half a mark", "big.example#", 3, 0, 0},
-		{"one of one is not written", "mx.example#0.1", 1, 0, 0},
-		{"negative", "big.example#-1.3", 3, 0, 0},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			a := table.For(tc.key)
-			if a.Connections != tc.connections || a.RcptRate.Events != tc.rcpts {
-				t.Errorf("For(%s) has %d connections and %s, want %d and %d/s", tc.key,
-					a.Connections, a.RcptRate, tc.connections, tc.rcpts)
-			}
-			if got := table.Shards(tc.key); got != tc.shards {
-				t.Errorf("Shards(%s) = %d, want %d", tc.key, got, tc.shards)
-			}
-			whole, want := table.Whole(tc.key), DefaultLimits()
-			if tc.shards > 1 {
-				want.Connections, want.RcptRate.Events, want.RefusedPerHour = 600, 300, 1000000
-			}
-			if whole != want {
-				t.Errorf("Whole(%s) = %+v, want %+v", tc.key, whole, want)
-			}
-		})
-	}
-	if err := table.Replace(LayerFile, nil); err != nil {
-		t.Fatal(err)
-	}
-	if a := table.For("big.example#0.3"); a.Connections != 0 {
-		t.Errorf("%d connections for a shard of a split that is over, want 0", a.Connections)
-	}
-	if a := table.For("big.example"); a.Connections != 2 {
-		t.Errorf("%d connections for the receiver that has no shards any more, want 2", a.Connections)
-	}
-}
-
-// TestShardOf: an address has one shard, whoever asks, and the shards of a file
-// are about as large as one another.
-func TestShardOf(t *testing.T) {
-	if a, b := ShardOf("ann", "big.example", 8), ShardOf("bob", "big.example", 8); a != 0 || b != 3 {
-		t.Errorf("ann is in shard %d and bob in %d: another hash than that of the node beside", a, b)
-	}
-	for _, of := range []int{1, 2, 3, 8, 40, 64} {
-		count := make([]int, of)
-		for i := range 1000 * of {
-			count[ShardOf("user"+strconv.Itoa(i), "big.example", of)]++
-		}
-		if least, most := slices.Min(count), slices.Max(count); least < 850 || most > 1150 {
-			t.Errorf("%d shards: from %d to %d of %d addresses", of, least, most, 1000*of)
-		}
 	}
 }
 

@@ -187,9 +187,8 @@ func (l *layers) sum(name string) *Limits {
 // Stated says whether somebody has said of a key in particular what a field is, not of
 // everybody.
 func (t *Table) Stated(key string, f Field) bool {
-	receiver, _, _ := cutShard(key)
 	l := t.layers.Load()
-	for _, name := range l.names(receiver)[1:] {
+	for _, name := range l.names(key)[1:] {
 		for _, r := range l.named[name] {
 			if r.Set.Has(f) {
 				return true
@@ -226,31 +225,9 @@ func (t *Table) Match(receiver string, hosts []string, domain string) (key strin
 	return key, l.allowance(key)
 }
 
-// For gives the present allowance of a key that Match has made, or ShardKey of
-// such a key, also after a Replace. When the override that made the key is gone,
-// it is the allowance of what is left of it. A shard of another split than that
-// of the present allowance gets nothing (Limits.Share of no votes).
-func (t *Table) For(key string) Limits {
-	key, i, of := cutShard(key)
-	a := t.layers.Load().allowance(key)
-	if of != a.Shards() {
-		return a.Share(0, 1)
-	}
-	return a.Shard(i, of)
-}
-
-// Whole gives the present allowance of the receiver of a key, with all its shards
-// together; the key may name a shard (ShardKey), which one makes no difference.
-func (t *Table) Whole(key string) Limits {
-	return t.layers.Load().allowance(Unsharded(key))
-}
-
-// Shards says in how many shards the receiver of a key is split at present; the
-// key may name a shard (ShardKey), which one makes no difference.
-func (t *Table) Shards(key string) int {
-	receiver, _, _ := cutShard(key)
-	return t.layers.Load().allowance(receiver).Shards()
-}
+// For gives the present allowance of a key that Match has made, also after a Replace. When the
+// override that made the key is gone, it is the allowance of what is left of it.
+func (t *Table) For(key string) Limits { return t.layers.Load().allowance(key) }
 
 // Source gives the present allowance of one of our sources, by its address; "" is the
 // source whose address the system chooses. Only the fields of sources mean something.
@@ -258,12 +235,11 @@ func (t *Table) Source(name string) Limits {
 	return t.layers.Load().apply(SourcePrefix+name, DefaultLimits())
 }
 
-// Explain says of every field of a key that Match or ShardKey has made, or of
-// "source:" and an address, who has said what about it.
+// Explain says of every field of a key that Match has made, or of "source:" and an address,
+// who has said what about it.
 func (t *Table) Explain(key string) []Explained {
 	l := t.layers.Load()
-	receiver, _, _ := cutShard(key)
-	names := l.names(receiver)
+	names := l.names(key)
 	isSource := strings.HasPrefix(key, SourcePrefix)
 	if isSource {
 		names = []string{"", key}
@@ -286,8 +262,7 @@ func (t *Table) Said(key string, f Field) []Said {
 	if strings.HasPrefix(key, SourcePrefix) {
 		return l.said([]string{"", key}, f, true)
 	}
-	receiver, _, _ := cutShard(key)
-	return l.said(l.names(receiver), f, false)
+	return l.said(l.names(key), f, false)
 }
 
 // said is what rules of some names say of a field, the weakest first. What holds for every
@@ -303,18 +278,16 @@ func (l *layers) said(names []string, f Field, isSource bool) (out []Said) {
 	return out
 }
 
-// NameOf gives the name under which a rule holds for a key that Match or ShardKey has
-// made, and for nothing wider: its suffix, mail domain or receiver.
+// NameOf gives the name under which a rule holds for a key that Match has made, and for
+// nothing wider: its suffix, mail domain or receiver.
 func NameOf(key string) string {
-	key, _, _ = cutShard(key)
 	domain, anchor := cutKey(key)
 	return cmp.Or(domain, anchor)
 }
 
-// AnchorOf gives the receiver or suffix of a key that Match or ShardKey has made, without the
+// AnchorOf gives the receiver or suffix of a key that Match has made, without the
 // mail domain that may have a pacer of its own there.
 func AnchorOf(key string) string {
-	key, _, _ = cutShard(key)
 	_, anchor := cutKey(key)
 	return anchor
 }
@@ -322,7 +295,7 @@ func AnchorOf(key string) string {
 // SuffixKey is the key of the receiver of an MX host suffix that has rules of its own.
 func SuffixKey(suffix string) string { return suffixPrefix + suffix }
 
-// cutKey takes a key without a shard apart; domain is "" where it has no pacer of its own.
+// cutKey takes a key apart; domain is "" where it has no pacer of its own.
 func cutKey(key string) (domain, anchor string) {
 	if rest, found := strings.CutPrefix(key, domainPrefix); found {
 		domain, key, _ = strings.Cut(rest, keySeparator)

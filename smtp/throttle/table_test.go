@@ -122,7 +122,6 @@ func TestTableRefuses(t *testing.T) {
 			`write "mx.example.net"`},
 		{"key of a mail domain", rules(t, "domain:shop.example/suffix:mx.example.net: connections=1"),
 			ErrOverrideName, `write "shop.example"`},
-		{"key of a shard", rules(t, "example.net#1.3: connections=1"), ErrOverrideName, `write "example.net"`},
 		{"source that is no address", rules(t, "source:eth0: pause=yes"), ErrOverrideName, "IP addresses"},
 		{"receiver with a field of sources", rules(t, "a.example: rcpts_per_day=5"), ErrLimits,
 			`"a.example": rcpts_per_day cannot be set there`},

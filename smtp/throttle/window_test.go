@@ -163,6 +163,7 @@ func TestWindowUse(t *testing.T) {
 		{"99/s", time.Minute, 10 * time.Millisecond},
 		{"1000/s", 20 * time.Second, 50 * time.Millisecond},
 		{"20000/s", 5 * time.Second, time.Millisecond},
+		{"100000/s", 2 * time.Second, 20 * time.Millisecond},
 		{"30/min", 2 * time.Hour, time.Second},
 		{"6000/min", 10 * time.Minute, time.Second},
 		{"100/h", 100 * time.Hour, 90 * time.Second},

@@ -11,7 +11,7 @@
 // knows is "again", and in the end unknown, which is free for the customer. Judging is
 // pure and total: any bytes give some verdict.
 //
-// The rules are the files in rules, whose form docs/rules.md explains. A rule that
+// The rules are the files in rules, whose form docs/operators/verdicts.md explains. A rule that
 // misses its samples, that can never match, or that another shadows fails the tests,
 // or the loading of an operator's file (Load). What receivers say and what it is taken
 // for is in testdata/replies. The package remembers nothing, and does not decide how

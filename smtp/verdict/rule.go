@@ -51,6 +51,9 @@ func (r *rule) version() uint32 {
 	if len(r.with) > 0 {
 		fmt.Fprintln(h, "with", strings.Join(r.with, "|"))
 	}
+	if r.doc.Asides {
+		fmt.Fprintln(h, "asides")
+	}
 	if r.doc.Links {
 		fmt.Fprintln(h, "links")
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,9 +52,11 @@ type ruleDoc struct {
 	Code     []string `toml:"code"`
 	Enhanced []string `toml:"enhanced"`
 	Words    []string `toml:"words"`
-	With     []string `toml:"with"` // one of these must be in the text, too
+	WordsOf  string   `toml:"words_of"` // the rule above it in the file whose words it looks for, too
+	With     []string `toml:"with"`     // one of these must be in the text, too
 	Wide     bool     `toml:"wide"`
-	Links    bool     `toml:"links"` // its words are names of hosts or codes that links hold
+	Links    bool     `toml:"links"`  // its words are names of hosts or codes that links hold
+	Asides   bool     `toml:"asides"` // what asides such as "on this server" hold is no word of its
 	Bare     bool     `toml:"bare"`
 	Outcome  string   `toml:"outcome"`
 	Action   string   `toml:"action"`
@@ -90,6 +93,16 @@ func readFile(name string, data []byte, own bool) (*ruleFile, faults) {
 		r := &rule{file: f, doc: d, lines: map[string]int{}, scope: f.scope}
 		if i < len(lines) {
 			r.lines = lines[i]
+		}
+		if d.WordsOf != "" {
+			above := slices.IndexFunc(doc.Rule[:i], func(a ruleDoc) bool { return a.ID == d.WordsOf })
+			if above < 0 || d.Words != nil {
+				found.add(r.at("words_of"), "words_of %q: name a rule above it in this file, and write no words",
+					d.WordsOf)
+				continue
+			}
+			r.doc.Words = doc.Rule[above].Words
+			doc.Rule[i].Words = r.doc.Words // for a rule below that names this one
 		}
 		if read := r.read(); len(read) > 0 {
 			found = append(found, read...)

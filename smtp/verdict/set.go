@@ -29,12 +29,15 @@ type Rules struct {
 	guards   found              // rules for every host that find words about us
 	guarded  found              // the rules that those go before
 	unlinked found              // rules to which words inside links are no words: all but those that say so
+	aside    found              // rules to which words of asides are no words
+	general  found              // rules for anything at any host, to which names of products are no words
 	hosts    scopes
 	phrases  machine // of those in ASCII: it is narrow, and scanned most
 	foreign  machine // of the others
 	marked   machine // of those that name a mark
 	pairs    []pair
 	doubts   doubts
+	products machine // of words in names of products
 	accepted Verdict // to 250 at RCPT where no rule knows better
 	changes  []Change
 }
@@ -98,12 +101,17 @@ func compile(files []*ruleFile) *Rules {
 	for _, r := range s.rules {
 		r.verdict.Version = r.version()
 	}
-	s.doubts = newDoubts(s.rules)
+	s.doubts, s.products = newDoubts(s.rules), productNames()
 	var phrases, foreign, marked []phrase
 	for i, r := range s.rules {
 		s.compiled = append(s.compiled, compiled{enhanced: r.enhanced, wide: r.doc.Wide, verdict: r.verdict})
+		generic := strings.HasPrefix(r.file.name, genericPrefix)
+		if generic {
+			s.general.set(i)
+		}
 		add := func(texts []string, bit int) {
 			for _, text := range texts {
+				text = apart(text)
 				to := &phrases
 				switch {
 				case hasMark(text):
@@ -111,7 +119,7 @@ func compile(files []*ruleFile) *Rules {
 				case !isASCII(text):
 					to = &foreign
 				}
-				*to = append(*to, phrase{text: apart(text), rule: bit})
+				*to = append(*to, phrase{text: text, rule: bit})
 			}
 		}
 		add(r.phrases, i)
@@ -119,16 +127,21 @@ func compile(files []*ruleFile) *Rules {
 			p := pair{rule: i, with: len(s.rules) + len(s.pairs)}
 			add(r.with, p.with)
 			s.unlinked.set(p.with)
+			if generic {
+				s.general.set(p.with)
+			}
 			s.pairs = append(s.pairs, p)
 		}
 		if len(r.phrases) == 0 {
 			s.wordless.set(i)
 		}
-		generic := strings.HasPrefix(r.file.name, genericPrefix)
 		if !r.file.own && len(r.scope) == 0 && len(r.phrases) > 0 && r.verdict.Blame == smtp.BlameSource {
 			s.guards.set(i)
 		}
 		relay := r.verdict.Reason == smtp.DomainNotHosted // at the only host that is as good as invalid
+		if r.doc.Asides {
+			s.aside.set(i)
+		}
 		if !r.doc.Links {
 			s.unlinked.set(i)
 		}
@@ -212,9 +225,12 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 	if code < codeMin || code > codeMax || int(a.Stage) >= numStages {
 		return notAnAnswer
 	}
-	text := withoutLinks(a.Text)
-	linked := len(text) < len(a.Text)
-	text = apart(text)
+	linked := apart(a.Text)
+	named := linked
+	if plain := withoutLinks(a.Text); len(plain) < len(a.Text) {
+		named = apart(plain)
+	}
+	text := s.withoutProducts(named)
 	rules, worded := s.masks[s.asked[a.Stage][code-codeMin]], uint64(0)
 	subject := &s.subjects[subjectOf(enhanced)]
 	for w := range rules {
@@ -223,11 +239,11 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 	}
 	if worded != 0 {
 		seen := s.find(text)
-		if linked {
-			all := s.find(apart(a.Text))
-			for w := range seen {
-				seen[w] |= all[w] &^ s.unlinked[w]
-			}
+		if text != named {
+			s.add(&seen, named, &s.general)
+		}
+		if named != linked {
+			s.add(&seen, linked, &s.unlinked)
 		}
 		for w := range rules {
 			rules[w] &= seen[w]
@@ -238,7 +254,15 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 			}
 		}
 	}
-	if i := s.first(&rules, a, enhanced); i < 0 {
+	i := s.first(&rules, a, enhanced)
+	if i >= 0 && s.aside.has(i) {
+		seen := s.find(withoutAsides(text))
+		for w := range rules {
+			rules[w] &= seen[w] | ^s.aside[w]
+		}
+		i = s.first(&rules, a, enhanced)
+	}
+	if i < 0 {
 		return notAnAnswer
 	} else if s.guarded.has(i) {
 		// A refusal of us often borrows the words of a missing mailbox, or speaks of relays.
@@ -270,6 +294,14 @@ func (s *Rules) find(text string) found {
 		s.marked.scan(text, &seen)
 	}
 	return seen
+}
+
+// add adds the rules that have a phrase in text, but for some.
+func (s *Rules) add(seen *found, text string, but *found) {
+	more := s.find(text)
+	for w := range seen {
+		seen[w] |= more[w] &^ but[w]
+	}
 }
 
 // first gives the first of rules whose other conditions hold; below 0: none.

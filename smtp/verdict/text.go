@@ -1,10 +1,14 @@
 package verdict
 
 import (
+	"regexp"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 
 	"rollcall/smtp/evidence"
 )
@@ -149,20 +153,56 @@ func isLinkedHost(name, rest string) bool {
 		len(rest) > 1 && rest[0] == '/' && rest[1] != ' '
 }
 
-// unspaced are scripts that write words without spaces between them, or put them as they like.
-var unspaced = []*unicode.RangeTable{unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai}
+// asides is where a sentence about a mailbox speaks of servers and errors besides: where the mailbox is, and what
+// opens the sentence.
+var asides = regexp.MustCompile(`(^|[^a-zа-я])(((smtp|delivery|server|lmtp|mail) )?(error|failure|failed)|fehler|` +
+	`erreur|errore?|erro|ошибка|blad|reason|grund|motivo|motif|причина) ?:` +
+	`|(^| )(on|at|in|by|to) (this|our|the|that) (local |remote |)(mail |smtp |e-?mail |)(server|system|service)s?` +
+	`( |[.,;:!)]|$)` +
+	`|(^| )(auf|an|bei) (diesem|unserem|dem) (mail|)server` +
+	`|(^| )(sur|par) (ce|notre|le) serveur( de messagerie| mail|)` +
+	`|(^| )en (este|nuestro|el) servidor( de correo|)|(^| )(neste|no|nesse|nosso) servidor( de e-?mail|)` +
+	`|(^| )(su|in|da) (questo|nostro) server|(^| )(op|bij) (deze|onze) server` +
+	`|(^| )на (этом|нашем|данном|цьому|нашому) сервер[еі]` +
+	`|(^| )na (tym|naszym|tomto|tem) serw?[ev]r(ze|u|i)`)
 
-// apart makes a word of each letter of the unspaced scripts, and a space of each sign that is no letter, so
-// that a phrase is found inside such a sentence, and "doesn’t" is "doesn t". ASCII stays as it is.
+func withoutAsides(text string) string { return asides.ReplaceAllString(text, " ") }
+
+// unspaced are scripts that write words without spaces between them, or put them as they like.
+var unspaced = []*unicode.RangeTable{unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai,
+	unicode.Lao, unicode.Khmer, unicode.Myanmar}
+
+// unaccented gives the letter without its accents for those of the Latin, Greek and Cyrillic scripts that have some.
+var unaccented = sync.OnceValue(func() map[rune]rune {
+	table := map[rune]rune{'ł': 'l', 'ø': 'o', 'đ': 'd', 'ı': 'i', 'ς': 'σ'}
+	for _, letters := range [][2]rune{{0xc0, 0x24f}, {0x386, 0x3ce}, {0x400, 0x4ff}, {0x1e00, 0x1fff}} {
+		for r := letters[0]; r <= letters[1]; r++ {
+			base, _ := utf8.DecodeRuneInString(norm.NFD.String(string(r)))
+			if base != r && unicode.IsLetter(base) {
+				table[r] = base
+			}
+		}
+	}
+	return table
+})
+
+// apart takes the accents off letters, since many servers write without them, makes a word of each letter of the
+// unspaced scripts, and a space of each sign that is no letter, so that a phrase is found inside such a sentence,
+// and "doesn’t" is "doesn t". ASCII stays as it is.
 func apart(text string) string {
 	if isASCII(text) {
 		return text
 	}
 	var b strings.Builder
+	plain := unaccented()
 	for _, r := range text {
+		if base, accented := plain[r]; accented {
+			r = base
+		}
 		switch {
 		case r < utf8.RuneSelf:
 			b.WriteByte(byte(r))
+		case r >= 0x300 && r <= 0x36f: // an accent beside its letter
 		case unicode.In(r, unspaced...):
 			b.WriteByte(' ')
 			b.WriteRune(r)

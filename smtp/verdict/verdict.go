@@ -60,4 +60,7 @@ type Verdict struct {
 var unreadRules = []string{"5xx", "552", "50x", "4xx", "refused", "hello-refused", "tls-refused", "session-busy"}
 
 // Unread reports whether only the code of a reply decided, because no rule knew its words.
-func (v *Verdict) Unread() bool { return slices.Contains(unreadRules, v.Rule) }
+func (v *Verdict) Unread() bool { return Unread(v.Rule) }
+
+// Unread reports whether a rule judges by the code alone, for want of one that knows the words.
+func Unread(rule string) bool { return slices.Contains(unreadRules, rule) }

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -30,7 +31,8 @@ func judgeAt(t *testing.T, reply, host string) Verdict {
 // The size of a message says nothing about a mailbox, under any code at any host.
 func TestSizeIsNotFullness(t *testing.T) {
 	hosts := providerHosts(t)
-	for _, code := range []string{"552 5.3.4 ", "552 5.2.3 ", "550 5.3.4 ", "554 5.2.3 ", "552 ", "550 5.0.0 ", "552 5.2.2 ", "452 4.3.4 "} {
+	for _, code := range []string{"552 5.3.4 ", "552 5.2.3 ", "550 5.3.4 ", "554 5.2.3 ", "552 ", "550 5.0.0 ",
+		"552 5.2.2 ", "452 4.3.4 "} {
 		for _, text := range append(
 			draw(t, "(Message|Your mail|E-mail|The attachment) (size exceeds|length exceeds|exceeds|exceeded|is larger than) (the|its|our) (limit|maximum size|quota)"),
 			draw(t, "(Message|Mail|E-Mail|Letter|File) (|is )too (big|large|long)(| for this mailbox)")...) {
@@ -55,7 +57,8 @@ func TestManyMessagesInAMailboxAreNotOurPace(t *testing.T) {
 	full := append(draw(t, "(|There are |Sorry, )too (many messages|many mails|much mail) in (this|the|user's|recipient's) (mailbox|inbox|account)"),
 		draw(t, "(|User's |This )(mailbox|account|inbox|folder) (has|holds|contains) too (many messages|many emails|much mail)")...)
 	ours := draw(t, "(|You have sent )too many (messages|mails|emails) (from your host|in this session|per connection|in the last hour|sent)")
-	for _, code := range []string{"552 ", "552 5.2.2 ", "550 ", "550 5.1.1 ", "554 5.0.0 ", "452 ", "450 4.2.2 ", "421 4.2.2 "} {
+	for _, code := range []string{"552 ", "552 5.2.2 ", "550 ", "550 5.1.1 ", "554 5.0.0 ", "452 ", "450 4.2.2 ",
+		"421 4.2.2 "} {
 		for _, text := range full {
 			v := judgeAt(t, code+text, "mx.example.com")
 			if v.Reason != smtp.MailboxFull || v.Blame != smtp.BlameAddress || code[0] == '5' && (v.Outcome != smtp.Invalid || v.Bare) {
@@ -80,7 +83,8 @@ func TestWordsOfRefusalsInSentencesAboutMailboxes(t *testing.T) {
 				t.Errorf("%s%s: %s by %s", code, text, v.golden(), v.Rule)
 			}
 		}
-		ours := strings.NewReplacer("Mailbox", "Your IP", "Account", "Your host", "User", "Sender", "user", "sender", "recipient", "IP").Replace(text)
+		ours := strings.NewReplacer("Mailbox", "Your IP", "Account", "Your host", "User", "Sender", "user",
+			"sender", "recipient", "IP").Replace(text)
 		if v := judgeAt(t, "550 "+ours, "mx.example.com"); v.Outcome == smtp.Invalid && !v.Bare {
 			t.Errorf("550 %s: %s by %s", ours, v.golden(), v.Rule)
 		}
@@ -95,21 +99,29 @@ var spokenRefusals = []struct {
 	nouns  string
 	others string // what is no mailbox
 }{
-	{smtp.MailboxNotFound, []string{"# cannot be located", "We have no record of that #", "# no longer on staff", "Sorry, # is not on file", "Unable to find #"},
+	{smtp.MailboxNotFound, []string{"# cannot be located", "We have no record of that #", "# no longer on staff",
+		"Sorry, # is not on file", "Unable to find #"},
 		"recipient|employee|user", "sender|sending host"},
-	{smtp.MailboxDisabled, []string{"# was decommissioned", "That # has been shut down", "Dormant #"}, "mailbox|account|inbox", "gateway|listener"},
-	{smtp.MailboxFull, []string{"# has used up its quota", "no room left in #", "No space left for this #"}, "mailbox|account|user", "host|queue"},
+	{smtp.MailboxDisabled, []string{"# was decommissioned", "That # has been shut down",
+		"Dormant #"}, "mailbox|account|inbox", "gateway|listener"},
+	{smtp.MailboxFull, []string{"# has used up its quota", "no room left in #",
+		"No space left for this #"}, "mailbox|account|user", "host|queue"},
 	{smtp.MailboxNotFound, []string{"您要找的#不存在", "#未知", "系统中找不到该#", "对不起，#无效"}, "用户|收件人|邮箱|帳號", "发件人|域名"},
 	{smtp.MailboxFull, []string{"该#已满", "#空间不足", "#超出配额"}, "用户|收件人邮箱|信箱", "发件人邮箱"},
 	{smtp.MailboxNotFound, []string{"指定された#は存在しません", "#が見つかりません", "#不明"}, "ユーザー|宛先|メールボックス", "送信者|ドメイン"},
 	{smtp.MailboxNotFound, []string{"해당 #를 찾을 수 없습니다", "존재하지 않는 #입니다", "#가 없습니다"}, "사용자|수신자|계정", "발신자|도메인"},
-	{smtp.MailboxNotFound, []string{"# ne obstaja", "Ta # ni bil najden", "Neznan #"}, "uporabnik|predal|naslovnik", "pošiljatelj|strežnik"},
-	{smtp.MailboxNotFound, []string{"# sconosciuto", "L'# richiesto non esiste", "# non è presente"}, "utente|indirizzo", "mittente|dominio"},
-	{smtp.MailboxDisabled, []string{"# suspendida", "La # fue dada de baja", "# se encuentra bloqueada"}, "cuenta|casilla", "red|conexión del remitente"},
+	{smtp.MailboxNotFound, []string{"# ne obstaja", "Ta # ni bil najden",
+		"Neznan #"}, "uporabnik|predal|naslovnik", "pošiljatelj|strežnik"},
+	{smtp.MailboxNotFound, []string{"# sconosciuto", "L'# richiesto non esiste",
+		"# non è presente"}, "utente|indirizzo", "mittente|dominio"},
+	{smtp.MailboxDisabled, []string{"# suspendida", "La # fue dada de baja",
+		"# se encuentra bloqueada"}, "cuenta|casilla", "red|conexión del remitente"},
 	{smtp.MailboxNotFound, []string{"# לא קיים", "# אינו מוכר במערכת", "לא נמצא #"}, "המשתמש|הנמען", "השולח"},
 	{smtp.MailboxNotFound, []string{"# غير موجود", "# غير معروف", "لا يوجد #"}, "المستخدم|المستلم", "المرسل|النطاق"},
-	{smtp.MailboxNotFound, []string{"ไม่พบ#", "#ไม่มีอยู่ในระบบ", "ไม่รู้จัก#นี้"}, "ผู้ใช้|ผู้รับ|กล่องจดหมาย", "ผู้ส่ง|โดเมน"},
-	{smtp.MailboxNotFound, []string{"Tundmatu #", "Sellist # ei leitud", "# puudub"}, "kasutaja|postkast", "saatja|domeen"},
+	{smtp.MailboxNotFound, []string{"ไม่พบ#", "#ไม่มีอยู่ในระบบ", "ไม่รู้จัก#นี้"}, "ผู้ใช้|ผู้รับ|กล่องจดหมาย",
+		"ผู้ส่ง|โดเมน"},
+	{smtp.MailboxNotFound, []string{"Tundmatu #", "Sellist # ei leitud", "# puudub"}, "kasutaja|postkast",
+		"saatja|domeen"},
 	{smtp.MailboxFull, []string{"# megtelt", "A # kvótája betelt"}, "postafiók|felhasználó", "feladó"},
 }
 
@@ -117,7 +129,8 @@ var spokenRefusals = []struct {
 func TestOtherAddressesAreNoMailboxes(t *testing.T) {
 	for _, text := range append(draw(t, "(IP-Adresse|Adresse IP|Dirección IP|Indirizzo IP|Alamat IP|IP地址|адрес узла|indirizzo di rete|发件人地址|Адрес отправителя) "+
 		"(unbekannt|inconnue|desconocida|sconosciuto|tidak valid|无效|не найден|non valido|不存在)"),
-		"Die Adresse wurde gesperrt wegen Missbrauch", "地址被列入禁用名单", "User deleted your message", "Message to this user was deleted",
+		"Die Adresse wurde gesperrt wegen Missbrauch", "地址被列入禁用名单", "User deleted your message",
+		"Message to this user was deleted",
 		"recipient has no interest in unknown persons", "invalid user authentication token") {
 		for _, code := range []string{"550 ", "550 5.1.1 ", "553 5.3.0 "} {
 			if v := judgeAt(t, code+text, "mx.example.com"); v.Outcome == smtp.Invalid && !v.Bare {
@@ -136,7 +149,8 @@ func TestPlainRefusalsInManyLanguages(t *testing.T) {
 			for _, noun := range strings.Split(s.nouns, "|") {
 				text := strings.ReplaceAll(form, "#", noun)
 				for _, code := range []string{"550 ", "551 ", "553 5.3.0 ", "554 5.0.0 ", "550 5.2.0 ", "552 5.5.0 "} {
-					for _, dress := range []string{"#", "<john.doe@example.com>: #", "Sorry… «#»!", "Sorry. / # / (in reply to RCPT TO)", "# https://help.example.org/spam"} {
+					for _, dress := range []string{"#", "<john.doe@example.com>: #", "Sorry… «#»!",
+						"Sorry. / # / (in reply to RCPT TO)", "# https://help.example.org/spam"} {
 						v := judgeAt(t, code+strings.ReplaceAll(dress, "#", text), "mx.example.com")
 						if v.Outcome != smtp.Invalid || v.Bare || (v.Reason == smtp.MailboxFull) != (s.reason == smtp.MailboxFull) {
 							t.Errorf("%s%s: %s by %s", code, strings.ReplaceAll(dress, "#", text), v.golden(), v.Rule)
@@ -158,5 +172,134 @@ func TestPlainRefusalsInManyLanguages(t *testing.T) {
 	}
 	if tried < 3000 {
 		t.Errorf("only %d were tried", tried)
+	}
+}
+
+// translated gives the sentences of testdata/translated.txt by what they say.
+func translated(t *testing.T) map[string][]string {
+	t.Helper()
+	content, err := os.ReadFile("testdata/translated.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, about := map[string][]string{}, ""
+	for _, line := range strings.Split(string(content), "\n") {
+		if heading, found := strings.CutPrefix(line, "## "); found {
+			about = heading
+		} else if line != "" && line[0] != '#' {
+			list[about] = append(list[about], line)
+		}
+	}
+	return list
+}
+
+// What translated programs say of users and mailboxes is read, with and without accents; what they say of other
+// things makes no address invalid.
+func TestTranslatedSentences(t *testing.T) {
+	list := translated(t)
+	plain := append(list["missing"], list["disabled"]...)
+	if len(plain) < 300 || len(list["not"]) < 150 {
+		t.Fatalf("only %d sentences, and %d about other things", len(plain), len(list["not"]))
+	}
+	missed := 0
+	for _, text := range plain {
+		for _, form := range []string{text, withoutAccents(text)} {
+			v := judgeAt(t, "550 "+strings.ReplaceAll(form, "^", "john.doe@example.com"), "mx.example.com")
+			if v.Outcome != smtp.Invalid || v.Bare {
+				missed++
+				t.Logf("missed: %s: %s by %s", form, v.golden(), v.Rule)
+			}
+		}
+	}
+	if missed > 10 { // 4 sentences say "incorrect account" or "redirection" as nobody else does
+		t.Errorf("%d were missed", missed)
+	}
+	for _, text := range list["not"] {
+		if v := judgeAt(t, "550 "+text, "mx.example.com"); v.Outcome == smtp.Invalid && !v.Bare {
+			t.Errorf("%s: %s by %s", text, v.golden(), v.Rule)
+		}
+	}
+}
+
+// withoutAccents writes as servers do that know ASCII only, in scripts that have it.
+func withoutAccents(text string) string {
+	return strings.Map(func(r rune) rune {
+		if base, accented := unaccented()[r]; accented {
+			return base
+		}
+		return r
+	}, text)
+}
+
+// A name of a product beside a plain statement about a mailbox changes nothing; beside a refusal of us it doesn't make
+// it one about the mailbox.
+func TestNamesOfProductsDecideNothing(t *testing.T) {
+	products := []string{"Barracuda Spam Firewall", "Barracuda Spam & Virus Firewall",
+		"Symantec Messaging Gateway", "Sophos Anti-Virus",
+		"FortiMail AntiSpam", "Proofpoint Protection Server", "Cisco Email Security Appliance",
+		"GFI MailEssentials AntiSpam 21.5",
+		"MDaemon with SecurityPlus AntiVirus", "Trend Micro InterScan Messaging Security"}
+	dresses := []string{"# (%)", "# [%]", "#; %", "# - %", "#. Powered by %",
+		"#. This mail server is protected by %.", "# %"}
+	refusals := []string{"User unknown", "550 5.1.1", "Mailbox is full", "Account is disabled",
+		"Empfänger unbekannt", "Unknown recipient <john.doe@example.com>"}
+	for _, refusal := range refusals {
+		code, text := "550 ", refusal
+		if strings.HasPrefix(refusal, "550") {
+			code, text = "550 5.1.1 ", "No such user"
+		}
+		want := judgeAt(t, code+text, "mx.example.com")
+		for _, product := range append(products, "Acmeguard Antispam Gateway") {
+			for _, dress := range dresses {
+				if product == "Acmeguard Antispam Gateway" && strings.IndexAny(dress, "([") < 0 {
+					continue // nobody knows it: only between brackets
+				}
+				form := code + strings.NewReplacer("#", text, "%", product).Replace(dress)
+				if v := judgeAt(t, form, "mx.example.com"); v.Outcome != smtp.Invalid || v.golden() != want.golden() {
+					t.Errorf("%s: %s by %s, without the product %s", form, v.golden(), v.Rule, want.golden())
+				}
+			}
+		}
+	}
+	for _, ours := range []string{"Rejected by %", "User unknown: blocked by %", "Your message was refused (%)",
+		"Sender denied - %",
+		"User unknown, your IP is listed (%)", "% says: spam", "Policy of %"} {
+		for _, product := range products {
+			form := "550 5.1.1 " + strings.ReplaceAll(ours, "%", product)
+			if v := judgeAt(t, form, "mx.example.com"); v.Outcome == smtp.Invalid && !v.Bare {
+				t.Errorf("%s: %s by %s", form, v.golden(), v.Rule)
+			}
+		}
+	}
+}
+
+// What stands besides, such as where a mailbox is, is no subject of a sentence; where it is, it stays one.
+func TestAsides(t *testing.T) {
+	for _, text := range append(append(
+		draw(t, "(Error|SMTP error|Delivery failed): (that inbox|this addressee) (was not found|cannot be located)(| on this server| on our mail server)"),
+		draw(t, "(Fehler|Grund): (Kennung unbekannt|Postfach nicht angelegt)(| auf diesem Server)")...),
+		draw(t, "(El buzón|La casilla) no existe (en este servidor|en nuestro servidor de correo)")...) {
+		if v := judgeAt(t, "550 "+text, "mx.example.com"); v.Outcome != smtp.Invalid || v.Bare {
+			t.Errorf("%s: %s by %s", text, v.golden(), v.Rule)
+		}
+	}
+	for _, text := range append(append(
+		draw(t, "(User|Recipient|Mailbox): (unknown error|server unknown|error in a table|delivery script not found)"),
+		draw(t, "(The|Our) (server|database) of the (user|recipient) (is unknown|does not exist|was not found)")...),
+		"No account for this gateway", "550 5.1.1 No account at this gateway",
+		"Unbekannter Fehler beim Zustellen an den Benutzer",
+		"El servidor del destinatario no existe", "Неизвестная ошибка пользователя",
+		"access list: user not in the allowed list",
+		"mailbox store is closed", "mailbox server was shut down", "the recipient's server is dead", "此地址没有权限",
+		"Ihr Konto ist abgelaufen", "Platnost vašeho účtu skončila", "Din konto er utløpt",
+		"Uw account is verlopen", "حسابك منتهي") {
+		for _, code := range []string{"550 ", "550 5.1.1 "} {
+			if code == "550 5.1.1 " && !strings.Contains(text, "gateway") {
+				continue // the code speaks of a mailbox
+			}
+			if v := judgeAt(t, code+strings.TrimPrefix(text, "550 5.1.1 "), "mx.example.com"); v.Outcome == smtp.Invalid && !v.Bare {
+				t.Errorf("%s%s: %s by %s", code, text, v.golden(), v.Rule)
+			}
+		}
 	}
 }

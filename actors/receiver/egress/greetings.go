@@ -7,53 +7,85 @@ import (
 	"time"
 
 	"golang.org/x/net/publicsuffix"
+
+	"rollcall/smtp/throttle"
 )
 
 const (
-	// interceptedAt is how many unrelated receivers, at as many addresses, one stranger has to answer for, and
-	// accept everything, until it is believed that our network is intercepted. Two may be customers of one
-	// host that have names of their own.
-	interceptedAt = 3
+	// strangerAt is at how many unrelated receivers, at as many addresses, one stranger has to accept a mailbox that
+	// nobody has, and refuse nobody, until it is believed that our network is intercepted. Guess: two may be
+	// customers of one host who take everything.
+	strangerAt = 3
+
+	// unnamedAt is the same for servers that show no name and greet alike. Guess: more, since they may be strangers
+	// to each other.
+	unnamedAt = 5
 
 	// interceptedFor is how long that is believed, and how long what a stranger has said is kept: then it is
 	// found out again. In hours of Pool.Hour.
 	interceptedFor = time.Hour
 
-	// greetingsMax bounds the strangers that are kept. Beyond it one is forgotten for each new one.
+	// greetingsMax bounds the greeters that are kept, and the hosts whose greeter is. Beyond it one is forgotten for
+	// each new one.
 	greetingsMax = 4096
+
+	// unnamed begins what stands for a server without a name; what it said follows.
+	unnamed = "unnamed:"
 )
 
 // greetings tell when somebody else answers on port 25 in place of the hosts that are dialled: one stranger
 // greets for unrelated domains and accepts everything. The zero value is ready; safe for concurrent use.
 type greetings struct {
-	mu sync.Mutex
-	by map[string]*greeting // guarded by mu; by what Stranger gives
+	mu    sync.Mutex
+	by    map[string]*greeting // guarded by mu; by what Greeter gives
+	apart map[string]string    // guarded by mu; by MX host: who greeted there when somebody was last refused
 }
 
 // greeting is what one stranger has answered.
 type greeting struct {
 	since    time.Time
 	refused  bool                  // it tells mailboxes apart: at worst it stands between us and the truth
-	accepted map[string]netip.Addr // the hosts' addresses, by registrable domain; at most interceptedAt
+	accepted map[string]netip.Addr // the hosts' addresses, by registrable domain; at most as many as it takes
 }
 
-// Stranger is the name by which a session was greeted, in lower case, when that has nothing to do with the MX
-// host that was dialled: another registrable domain. Empty: it has, or no name was shown in the greeting nor in
-// the reply to EHLO.
-func Stranger(host, greeting, hello string) string {
+func (g *greeting) fresh(hour throttle.Hour, now time.Time) bool {
+	return g != nil && now.Sub(g.since) < hour.Of(interceptedFor)
+}
+
+// enough is how many receivers it takes.
+func enough(greeter string) int {
+	if strings.HasPrefix(greeter, unnamed) {
+		return unnamedAt
+	}
+	return strangerAt
+}
+
+// Greeter is who greeted a session when that has nothing to do with the MX host that was dialled: another
+// registrable domain, or a server that shows no name in its greeting nor in its reply to EHLO, by what it says
+// there. Empty: it is the host.
+func Greeter(host, greeting, hello string) string {
 	for _, text := range []string{greeting, hello} {
 		name, _, _ := strings.Cut(strings.TrimSpace(text), " ")
 		name = strings.ToLower(strings.Trim(name, ".[]<>"))
 		if !strings.Contains(name, ".") || strings.ContainsAny(name, "@/:*") {
 			continue
 		}
-		if registrable(name) == registrable(strings.ToLower(host)) {
+		if name = registrable(name); name == registrable(strings.ToLower(host)) {
 			return ""
 		}
 		return name
 	}
-	return ""
+	said := strings.Map(func(r rune) rune { // without clocks, tickets and our address
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, greeting+" "+hello)
+	return unnamed + said[:min(len(said), unnamedBytes)]
 }
+
+// unnamedBytes bounds what is kept of what a server without a name says.
+const unnamedBytes = 120
 
 // registrable is the registrable domain of a name, or the name where it has none.
 func registrable(name string) string {
@@ -63,27 +95,34 @@ func registrable(name string) string {
 	return name
 }
 
-// NoteStranger notes what a stranger answered to a RCPT in place of an MX host, and reports whether that shows
-// for the first time that our network is intercepted.
-func (p *Pool) NoteStranger(name, host string, at netip.Addr, accepted bool, now time.Time) bool {
+// NoteRefused notes that a greeter refused somebody at an MX host: it tells mailboxes apart.
+func (p *Pool) NoteRefused(greeter, host string, now time.Time) {
 	gs := &p.greetings
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
-	g := gs.by[name]
-	if g == nil || now.Sub(g.since) >= p.Hour.Of(interceptedFor) {
-		for other := range gs.by {
-			if len(gs.by) < greetingsMax {
-				break
-			}
-			delete(gs.by, other)
-		}
-		if gs.by == nil {
-			gs.by = map[string]*greeting{}
-		}
-		g = &greeting{since: now, accepted: map[string]netip.Addr{}}
-		gs.by[name] = g
+	if gs.apart == nil {
+		gs.apart = map[string]string{}
 	}
-	if g.refused = g.refused || !accepted; g.refused || len(g.accepted) == interceptedAt {
+	if _, known := gs.apart[host]; !known && len(gs.apart) >= greetingsMax {
+		for other := range gs.apart {
+			delete(gs.apart, other)
+			break
+		}
+	}
+	gs.apart[host] = greeter
+	if greeter != "" {
+		p.greeting(greeter, now).refused = true
+	}
+}
+
+// NoteAccepted notes that a stranger accepted a mailbox that nobody has in place of an MX host, and reports whether
+// that shows for the first time that our network is intercepted.
+func (p *Pool) NoteAccepted(greeter, host string, at netip.Addr, now time.Time) bool {
+	gs := &p.greetings
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	g, enough := p.greeting(greeter, now), enough(greeter)
+	if g.refused || len(g.accepted) == enough {
 		return false
 	}
 	for _, known := range g.accepted {
@@ -92,21 +131,55 @@ func (p *Pool) NoteStranger(name, host string, at netip.Addr, accepted bool, now
 		}
 	}
 	g.accepted[registrable(host)] = at
-	if len(g.accepted) < interceptedAt {
+	if len(g.accepted) < enough {
 		return false
 	}
 	g.since = now
 	return true
 }
 
-// Intercepts reports whether a stranger is believed to answer in place of the hosts that are dialled.
-func (p *Pool) Intercepts(name string, now time.Time) bool {
-	if name == "" {
+// greeting gives what is kept of a greeter, or begins anew. The lock is held.
+func (p *Pool) greeting(greeter string, now time.Time) *greeting {
+	gs := &p.greetings
+	if g := gs.by[greeter]; g.fresh(p.Hour, now) {
+		return g
+	}
+	for other := range gs.by {
+		if len(gs.by) < greetingsMax {
+			break
+		}
+		delete(gs.by, other)
+	}
+	if gs.by == nil {
+		gs.by = map[string]*greeting{}
+	}
+	g := &greeting{since: now, accepted: map[string]netip.Addr{}}
+	gs.by[greeter] = g
+	return g
+}
+
+// Intercepts reports whether a greeter is believed to answer in place of the hosts that are dialled.
+func (p *Pool) Intercepts(greeter string, now time.Time) bool {
+	if greeter == "" {
 		return false
 	}
 	gs := &p.greetings
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
-	g := gs.by[name]
-	return g != nil && !g.refused && len(g.accepted) == interceptedAt && now.Sub(g.since) < p.Hour.Of(interceptedFor)
+	g := gs.by[greeter]
+	return g.fresh(p.Hour, now) && !g.refused && len(g.accepted) == enough(greeter)
+}
+
+// Doubts reports whether what a greeter accepts at an MX host is no answer: somebody else told mailboxes apart
+// there before, and the greeter has refused nobody. A host that greets by several names is one of them in turn.
+func (p *Pool) Doubts(greeter, host string, now time.Time) bool {
+	if greeter == "" {
+		return false
+	}
+	gs := &p.greetings
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	before, known := gs.apart[host]
+	g := gs.by[greeter]
+	return known && before != greeter && !(g.fresh(p.Hour, now) && g.refused)
 }

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/registry"
-	"rollcall/actors/view"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
@@ -133,7 +133,7 @@ func (al *allowance) allowedWhole() throttle.Limits {
 
 // softwareStatus says what is known of the receiver's software, and whether it decides how many
 // addresses may be refused; nil: nothing is known.
-func (al *allowance) softwareStatus() *view.Software {
+func (al *allowance) softwareStatus() *inspect.Software {
 	ss := &al.software
 	s, host := ss.least, ss.host
 	if ss.keepsHour {
@@ -144,7 +144,7 @@ func (al *allowance) softwareStatus() *view.Software {
 	} else if !s.CountsBySession() {
 		return nil // no session was open yet
 	}
-	return &view.Software{Name: s.Name, By: s.By, Where: s.Where, Host: host, PerSession: s.PerSession,
+	return &inspect.Software{Name: s.Name, By: s.By, Where: s.Where, Host: host, PerSession: s.PerSession,
 		PerHour: s.PerHour, Decides: al.decides}
 }
 

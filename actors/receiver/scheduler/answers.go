@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/fairqueue"
-	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
@@ -285,24 +285,24 @@ func (in *inbox) countUnanswered() (all int, oldest time.Time) {
 }
 
 // queueStatus says who waits, the longest queue first.
-func (in *inbox) queueStatus(now time.Time) []view.Queue {
-	of := map[string]*view.Queue{}
+func (in *inbox) queueStatus(now time.Time) []inspect.Queue {
+	of := map[string]*inspect.Queue{}
 	in.eachWaiting(func(t *task, n int, since time.Time) {
 		id := t.key.Verification.String()
 		q := of[id]
 		if q == nil {
-			q = &view.Queue{Verification: id, Workspace: t.space.String(), Weight: in.flowOf(t).Weight()}
+			q = &inspect.Queue{Verification: id, Workspace: t.space.String(), Weight: in.flowOf(t).Weight()}
 			of[id] = q
 		}
 		q.Queued, q.Oldest = q.Queued+n, max(q.Oldest, now.Sub(since).Seconds())
 	})
-	out := []view.Queue{}
+	out := []inspect.Queue{}
 	for _, q := range of {
 		if q.Queued > 0 {
 			out = append(out, *q)
 		}
 	}
-	slices.SortFunc(out, func(a, b view.Queue) int {
+	slices.SortFunc(out, func(a, b inspect.Queue) int {
 		return cmp.Or(cmp.Compare(b.Queued, a.Queued), cmp.Compare(a.Verification, b.Verification))
 	})
 	return out[:min(len(out), listedMax)]

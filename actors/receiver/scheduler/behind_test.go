@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/actors/wire"
 	"rollcall/smtp/throttle"
 )
@@ -14,7 +14,7 @@ import (
 // waitingNow adds up the gauges of what waits at receivers.
 func waitingNow(t *testing.T, m *Metrics) (sum float64) {
 	t.Helper()
-	for i := range view.Causes {
+	for i := range inspect.Causes {
 		sum += valueOf(t, m.waitingNow[i])
 	}
 	return sum

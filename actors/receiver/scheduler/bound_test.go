@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestTheDocumentTellsWhatAMoveLoses: docs/cluster.md gives a bound, which rests on these.
+// TestTheDocumentTellsWhatAMoveLoses: docs/operators/cluster.md gives a bound, which rests on these.
 func TestTheDocumentTellsWhatAMoveLoses(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/cluster.md")
+	text, err := os.ReadFile("../../../docs/operators/cluster.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,7 +21,7 @@ func TestTheDocumentTellsWhatAMoveLoses(t *testing.T) {
 		fmt.Sprintf("%d addresses each (`workMax`)", workMax),
 	} {
 		if !strings.Contains(string(text), said) {
-			t.Errorf("docs/cluster.md does not say %q", said)
+			t.Errorf("docs/operators/cluster.md does not say %q", said)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// What clients of a trial do is what actors/domain does: planner.go, shard.go, answers.go and retries.go there have the
+// What clients of a trial do is what actors/domain does: planner.go, backlog.go and retries.go there have the
 // same numbers.
 const (
 	chunksOut  = 2                // of a task, and of those that are due again beside them

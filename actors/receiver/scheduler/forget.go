@@ -5,13 +5,13 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/state"
-	"rollcall/actors/view"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
 
-// What an operator can have forgotten of a receiver: view.Forgets.
+// What an operator can have forgotten of a receiver: inspect.Forgets.
 const (
 	ForgetPace     = "pace"     // how fast each of our sources may ask it
 	ForgetSessions = "sessions" // how many sessions it takes, and how long they may be
@@ -81,7 +81,7 @@ func forgetSource(m *state.Source, what string) (dropped []string) {
 }
 
 // sourceWords names a source of ours in a sentence.
-func sourceWords(name string) string { return "our source " + view.SourceName(name) }
+func sourceWords(name string) string { return "our source " + inspect.SourceName(name) }
 
 // forgetPace begins the pace of each source anew.
 func (ps *paths) forgetPace(now time.Time, b throttle.RateBounds) (dropped []string) {

@@ -6,8 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/status"
-	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/verdict"
@@ -26,6 +26,8 @@ type Metrics struct {
 	handed  prometheus.Counter
 	unread  atomic.Int64 // of answers, those to replies that no rule knew
 
+	intercepted atomic.Int64 // times that somebody else answered in place of a host
+
 	sourcesRested, sourcesOut prometheus.Counter
 
 	rcpts         prometheus.Counter
@@ -43,25 +45,28 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Help: "Verdicts on probes, by outcome (undecided: asked again later) and reason."},
 			[]string{"outcome", "reason"}),
 		pauses: counter("receiver_pauses_total",
-			"Times a whole receiver was rested because it wanted less of us."),
-		moved: counter("receiver_moved_total", "Tasks that were told that their receiver goes away."),
+			"Times a whole receiver was paused because it asked for less."),
+		moved: counter("receiver_moved_total", "Tasks that had to find their receiver on another node."),
 		resent: counter("receiver_results_resent_total",
 			"Messages with results that were sent again, because nobody acknowledged them."),
 		stale: counter("receiver_offers_stale_total",
 			"Offers that were refused because a later owner of their verification is known."),
-		doubled: counter("receiver_offers_repeated_total", "Offers of chunks that were here already."),
+		doubled: counter("receiver_offers_repeated_total", "Offers of addresses that had been offered before."),
 		silent: counter("receiver_clients_silent_total",
-			"Times what a task had waiting was given up, because its client did not answer."),
+			"Tasks whose waiting addresses were given up because their client did not answer."),
 		handed: counter("receiver_answers_handed_over_total",
-			"Answers that an earlier owner of a verification had not taken and the next one got."),
+			"Answers handed over to the next owner of a verification."),
 		sourcesRested: counter("receiver_sources_rested_total",
-			"Times a source address was rested at a receiver that refuses it."),
+			"Times a source address was suspended at a receiver that refuses it."),
 		sourcesOut: counter("sources_rested_total",
-			"Times a source address was rested altogether, because many receivers refuse it."),
+			"Times a source address was suspended at all receivers, because many refuse it."),
 	}
 	unread := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rollcall_replies_unread_total",
 		Help: "Verdicts on probes by the code of a reply alone, because no rule knew its words."},
 		func() float64 { return float64(m.unread.Load()) })
+	intercepted := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rollcall_network_intercepted_total",
+		Help: "Sessions and acceptances from which nothing was judged, because somebody else answered in place of " +
+			"the receiver."}, func() float64 { return float64(m.intercepted.Load()) })
 	m.rcpts = counter("rcpts_total", "RCPT commands sent.")
 	waiting := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rollcall_receiver_waiting",
 		Help: "Addresses that wait for receivers, handed over yet or not, by what keeps their receiver " +
@@ -69,16 +74,22 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	waited := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_receiver_delay_seconds_total",
 		Help: "Seconds that addresses have waited at receivers, all added up, by what kept their receiver " +
 			"from asking more."}, []string{"cause"})
-	for i, cause := range view.Causes {
+	for i, cause := range inspect.Causes {
 		m.waitingNow[i], m.waitedSeconds[i] = waiting.WithLabelValues(cause), waited.WithLabelValues(cause)
 	}
 	r.MustRegister(m.rcpts, waiting, waited, m.answers, m.pauses, m.moved, m.resent, m.stale, m.doubled, m.silent,
-		m.handed, m.sourcesRested, m.sourcesOut, unread)
+		m.handed, m.sourcesRested, m.sourcesOut, unread, intercepted)
 	return m
 }
 
 // Unread is how many replies no rule knew since the node began.
 func (m *Metrics) Unread() int64 { return m.unread.Load() }
+
+// Intercepted is how often somebody else answered in place of a receiver since the node began.
+func (m *Metrics) Intercepted() int64 { return m.intercepted.Load() }
+
+// CountIntercepted counts one session, or acceptance, of somebody else in place of a receiver.
+func (m *Metrics) CountIntercepted() { m.intercepted.Add(1) }
 
 // countAnswer counts a verdict. Its counter is looked up by its labels only once.
 func (m *Metrics) countAnswer(v *verdict.Verdict) {

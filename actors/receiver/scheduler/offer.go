@@ -161,6 +161,9 @@ type Probe struct {
 	omitted  int                // of these, how many were left out
 }
 
+// IsControl reports whether it asks for a mailbox that nobody has.
+func (p *Probe) IsControl() bool { return p.ordinal == wire.ControlOrdinal }
+
 // answer is what a probe came to, and what that rests on.
 type answer struct {
 	ordinal  uint32

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/state"
 	"rollcall/actors/receiver/status"
-	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -375,10 +375,10 @@ func (ps *paths) setRefusalBudgets(a throttle.Limits) {
 }
 
 // sourceStatus says how each of our sources does here.
-func (ps *paths) sourceStatus(now time.Time, sessions map[*egressPath]int) []view.ReceiverSource {
-	out := make([]view.ReceiverSource, 0, len(ps.all))
+func (ps *paths) sourceStatus(now time.Time, sessions map[*egressPath]int) []inspect.ReceiverSource {
+	out := make([]inspect.ReceiverSource, 0, len(ps.all))
 	for _, o := range ps.all {
-		one := view.ReceiverSource{Source: o.name, State: "spare", Sessions: sessions[o]}
+		one := inspect.ReceiverSource{Source: o.name, State: "spare", Sessions: sessions[o]}
 		budget, _ := o.refusals.Ready(now)
 		one.Budget = max(0, budget)
 		one.Tempo = o.rateStatus(now)
@@ -404,9 +404,9 @@ func (ps *paths) sourceStatus(now time.Time, sessions map[*egressPath]int) []vie
 }
 
 // rateStatus is how fast the receiver lets a source go.
-func (o *egressPath) rateStatus(now time.Time) view.Tempo {
+func (o *egressPath) rateStatus(now time.Time) inspect.Tempo {
 	e := o.pace.Explain(now)
-	return view.Tempo{Rate: e.Rate, Floor: e.Floor, Ceiling: e.Ceiling, Edge: e.Edge, Phase: string(e.Phase),
+	return inspect.Tempo{Rate: e.Rate, Floor: e.Floor, Ceiling: e.Ceiling, Edge: e.Edge, Phase: string(e.Phase),
 		Since: e.Since, Why: e.Why}
 }
 

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/status"
-	"rollcall/actors/view"
 	"rollcall/smtp/throttle"
 )
 
@@ -82,7 +82,7 @@ func (ps *paths) pausedBecause() string {
 	}
 	for _, o := range ps.all {
 		if o.pause == throttle.PauseYes || o.pause == throttle.PauseDrain {
-			return ps.pausedBy(throttle.SourcePrefix+o.name, "our source "+view.SourceName(o.name), o.pause)
+			return ps.pausedBy(throttle.SourcePrefix+o.name, "our source "+inspect.SourceName(o.name), o.pause)
 		}
 	}
 	return "an operator has paused the sources of ours that it takes"
@@ -112,10 +112,9 @@ func (ps *paths) noSourceBecause(now time.Time) string {
 	today := ps.options.ledgerTime(now)
 	for o := range ps.all.taken(now) {
 		if most := egress.DailyCap(ps.options.Sources.Limits(o.index), today); most > 0 {
-			name := view.SourceName(o.name)
+			name := inspect.SourceName(o.name)
 			if left, _ := ps.options.Sources.Remaining(o.index, "", today, false); left > 0 {
-				return fmt.Sprintf("our source %s may ask %d addresses today; other receivers have their part of "+
-					"the %d that are left", name, most, left)
+				return fmt.Sprintf("source %s: %d addresses left today for this receiver (%d in total)", name, most, left)
 			}
 			return fmt.Sprintf("our source %s has asked the %d addresses that it may ask today", name, most)
 		}

@@ -5,9 +5,9 @@ import (
 	"strconv"
 	"time"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/status"
-	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
@@ -82,7 +82,7 @@ func (k *kind) isLike(told *Judgement, said string) bool {
 
 // firing is a remark that made us slow down, rest or change.
 type firing struct {
-	view.Reply
+	inspect.Reply
 	route *route
 	path  *egressPath
 }
@@ -111,12 +111,12 @@ func changesSending(told *Judgement) bool {
 }
 
 // view gives a remark as people are shown it.
-func (r *remark) view() view.Reply {
+func (r *remark) view() inspect.Reply {
 	a, v := &r.told.Attempt, &r.told.Verdict
 	if r.at.IsZero() {
-		return view.Reply{}
+		return inspect.Reply{}
 	}
-	out := view.Reply{At: r.at, Stage: a.Stage.String(), Code: a.Code,
+	out := inspect.Reply{At: r.at, Stage: a.Stage.String(), Code: a.Code,
 		Text: status.Clip(status.Redact(a.Text, r.local)),
 		Rule: v.Rule, Reason: v.Reason.String(), Source: a.Source, Host: a.Host}
 	if a.Code == 0 {
@@ -140,8 +140,8 @@ func part32(n, all int32) float64 {
 }
 
 // status says what a session does.
-func (s *session) status(now time.Time) view.Session {
-	out := view.Session{ID: s.id, Source: s.path.name, Host: s.host.host, State: "idle",
+func (s *session) status(now time.Time) inspect.Session {
+	out := inspect.Session{ID: s.id, Source: s.path.name, Host: s.host.host, State: "idle",
 		Age: now.Sub(s.opened).Seconds(), Rcpts: s.rcpts, Refused: s.refused, TLS: "not known yet"}
 	switch {
 	case s.closing || s.doomed:
@@ -161,11 +161,11 @@ func (s *session) status(now time.Time) view.Session {
 }
 
 // learnedStatus says what was learned and holds.
-func learnedStatus(l *throttle.Learned, now time.Time) []view.Limit {
-	out := []view.Limit{}
+func learnedStatus(l *throttle.Learned, now time.Time) []inspect.Limit {
+	out := []inspect.Limit{}
 	note := func(f throttle.Field, l throttle.LearnedLimit, lasts time.Duration, from string) {
 		if now.Before(l.Until) {
-			out = append(out, view.Limit{Field: f.String(), Value: strconv.Itoa(l.Most), Since: l.Until.Add(-lasts),
+			out = append(out, inspect.Limit{Field: f.String(), Value: strconv.Itoa(l.Most), Since: l.Until.Add(-lasts),
 				From: from, Until: l.Until})
 		}
 	}

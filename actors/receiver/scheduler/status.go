@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/status"
-	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/smtp/throttle"
 )
@@ -37,11 +37,11 @@ func (sc *Scheduler) observePlan(now time.Time) {
 }
 
 // Status says what the receiver does now.
-func (sc *Scheduler) Status(now time.Time) view.Receiver {
+func (sc *Scheduler) Status(now time.Time) inspect.Receiver {
 	st := &sc.recorder.record
 	b := sc.explainBlocked(now)
 	recent := st.minutes.Sum(now.Unix() / 60)
-	out := view.Receiver{Key: sc.key, Cause: b.Word(), Until: b.Until, Why: b.Why,
+	out := inspect.Receiver{Key: sc.key, Cause: b.Word(), Until: b.Until, Why: b.Why,
 		Behind:   sc.queues.tasks.behind,
 		Sessions: len(sc.sessions.all), Most: sc.limits.Connections,
 		Allowed: sc.paths.all.permittedRate(now, sc.limits.RcptRate),
@@ -78,14 +78,14 @@ func (sc *Scheduler) Status(now time.Time) view.Receiver {
 }
 
 // Detail says everything about the receiver.
-func (sc *Scheduler) Detail(now time.Time) view.ReceiverDetail {
-	out := view.ReceiverDetail{Receiver: sc.Status(now), Queues: sc.queues.queueStatus(now),
+func (sc *Scheduler) Detail(now time.Time) inspect.ReceiverDetail {
+	out := inspect.ReceiverDetail{Receiver: sc.Status(now), Queues: sc.queues.queueStatus(now),
 		Learned: learnedStatus(&sc.allowance.learned, now), Software: sc.allowance.softwareStatus(),
-		SessionList: []view.Session{}, Firings: []view.Reply{}, Minutes: []view.Minute{}}
+		SessionList: []inspect.Session{}, Firings: []inspect.Reply{}, Minutes: []inspect.Minute{}}
 	for _, s := range sc.sessions.all {
 		out.SessionList = append(out.SessionList, s.status(now))
 	}
-	slices.SortFunc(out.SessionList, func(a, b view.Session) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(out.SessionList, func(a, b inspect.Session) int { return cmp.Compare(a.ID, b.ID) })
 	out.SessionList = out.SessionList[:min(len(out.SessionList), listedMax)]
 	for _, f := range slices.Backward(sc.recorder.record.firings) {
 		if now.Sub(f.At) < firingsFor {

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -166,7 +166,7 @@ func TestWaitingAddressesAreCountedByCause(t *testing.T) {
 	w.fill(2)
 	w.run(begin.Add(20 * time.Second))
 	sum, most := 0.0, 0.0
-	for i := range view.Causes {
+	for i := range inspect.Causes {
 		sum += valueOf(t, o.Metrics.waitingNow[i])
 		most = max(most, valueOf(t, o.Metrics.waitingNow[i]))
 	}
@@ -181,7 +181,7 @@ func TestWaitingAddressesAreCountedByCause(t *testing.T) {
 		t.Errorf("%v RCPTs in 20 s at 10/s", got)
 	}
 	w.scheduler.recorder.closeRecord(w.now)
-	for i, cause := range view.Causes {
+	for i, cause := range inspect.Causes {
 		if got := valueOf(t, o.Metrics.waitingNow[i]); got != 0 {
 			t.Errorf("%v wait for %s at a desk that is gone", got, cause)
 		}

@@ -38,8 +38,8 @@ const (
 	heartbeatEvery = time.Second      // a task that hears nothing for 5 s believes us dead
 	flushEvery     = 200 * time.Millisecond
 
-	// behindFor is how long it counts what the client of a task without a chunk has said
-	// that it has behind: it would have offered more by then.
+	// behindFor is how long a client's reported backlog is trusted without a new offer: it
+	// would have offered more by then.
 	behindFor = 10 * time.Second
 )
 

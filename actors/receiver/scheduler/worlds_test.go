@@ -28,7 +28,7 @@ func families() []family {
 	}
 	for _, f := range list {
 		draw := f.draw
-		f.name, f.worlds, f.share = f.name+"-takeover", 2, 0 // so few tell nothing: docs/pacing.md has the figures of many
+		f.name, f.worlds, f.share = f.name+"-takeover", 2, 0 // docs/developers/measured.md has many
 		f.draw = func(r *rand.Rand) *drawn { return draw(r).takenOver(r) }
 		list = append(list, f)
 	}

@@ -137,7 +137,7 @@ func (w *Writer) tried(batch map[string]Fact, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil {
-		w.log.Warn("what receivers taught was not kept", "receivers", len(batch), "err", err)
+		w.log.Warn("learned limits not saved", "receivers", len(batch), "err", err)
 	} else {
 		w.counts.Kept.Add(float64(len(batch)))
 	}

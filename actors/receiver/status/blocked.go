@@ -3,12 +3,12 @@ package status
 import (
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/actors/wire"
 )
 
 // Causes is how many causes there are.
-const Causes = len(view.Causes)
+const Causes = len(inspect.Causes)
 
 // Blocked is what keeps a receiver from asking more.
 type Blocked struct {
@@ -22,7 +22,7 @@ func (b Blocked) Word() string {
 	if b.Cause < 0 || int(b.Cause) >= Causes {
 		return ""
 	}
-	return view.Causes[b.Cause]
+	return inspect.Causes[b.Cause]
 }
 
 // Free reports whether nothing keeps the receiver from asking more.

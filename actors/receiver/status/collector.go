@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 )
 
 const (
@@ -21,45 +21,45 @@ const (
 
 // collector gives the gauges of single receivers when they are asked for.
 type collector struct {
-	survey func(ctx context.Context) ([]view.Receiver, bool)
+	survey func(ctx context.Context) ([]inspect.Receiver, bool)
 	labels *labels
 }
 
 // NewCollector makes the collector of the receivers that a survey gives; false: there is no
 // node yet that could be asked. It must end with its context.
-func NewCollector(survey func(ctx context.Context) (all []view.Receiver, ok bool)) prometheus.Collector {
+func NewCollector(survey func(ctx context.Context) (all []inspect.Receiver, ok bool)) prometheus.Collector {
 	return collector{survey, &labels{}}
 }
 
 // ofReceiver are the gauges of one receiver, and what they are.
 var ofReceiver = [...]struct {
 	desc *prometheus.Desc
-	of   func(r *view.Receiver) float64
+	of   func(r *inspect.Receiver) float64
 	mean bool // over the rest, not added up
 	most bool // of the rest
 }{
 	{desc: describe("sessions", "SMTP sessions open or opening."),
-		of: func(r *view.Receiver) float64 { return float64(r.Sessions) }},
+		of: func(r *inspect.Receiver) float64 { return float64(r.Sessions) }},
 	{desc: describe("sessions_allowed", "SMTP sessions allowed at once."),
-		of: func(r *view.Receiver) float64 { return float64(r.Most) }},
+		of: func(r *inspect.Receiver) float64 { return float64(r.Most) }},
 	{desc: describe("rcpts_per_second", "RCPT commands a second, over the last ten seconds."),
-		of: func(r *view.Receiver) float64 { return r.Rcpts }},
+		of: func(r *inspect.Receiver) float64 { return r.Rcpts }},
 	{desc: describe("permitted_rcpts_per_second",
-		"RCPT commands a second that are permitted, by the allowance and by what was found to be borne."),
-		of: func(r *view.Receiver) float64 { return r.Allowed }},
-	{desc: describe("allowed_rcpts_per_second", "RCPT commands a second that the allowance permits, whatever was found."),
-		of: func(r *view.Receiver) float64 { return r.Ceiling }},
+		"RCPT commands a second that are permitted, by the limits and by the rate that was found."),
+		of: func(r *inspect.Receiver) float64 { return r.Allowed }},
+	{desc: describe("allowed_rcpts_per_second", "RCPT commands a second that the configured limits permit."),
+		of: func(r *inspect.Receiver) float64 { return r.Ceiling }},
 	{desc: describe("queued", "Addresses that could be asked now and have no answer, handed over yet or not, on the wire or not."),
-		of: func(r *view.Receiver) float64 { return float64(r.Queued) }},
+		of: func(r *inspect.Receiver) float64 { return float64(r.Queued) }},
 	{desc: describe("oldest_seconds",
 		"How long the oldest address without an answer has waited, handed over yet or not."),
-		of: func(r *view.Receiver) float64 { return r.Oldest }, most: true},
-	{desc: describe("refused_ratio", "Part of the answers of the last ten minutes that refuse an address."),
-		of: func(r *view.Receiver) float64 { return r.Refused }, mean: true},
-	{desc: describe("deferred_ratio", "Part of the answers of the last ten minutes that put us off."),
-		of: func(r *view.Receiver) float64 { return r.Deferred }, mean: true},
+		of: func(r *inspect.Receiver) float64 { return r.Oldest }, most: true},
+	{desc: describe("refused_ratio", "Fraction of replies in the last ten minutes that refused an address."),
+		of: func(r *inspect.Receiver) float64 { return r.Refused }, mean: true},
+	{desc: describe("deferred_ratio", "Fraction of replies in the last ten minutes that were deferrals (4xx)."),
+		of: func(r *inspect.Receiver) float64 { return r.Deferred }, mean: true},
 	{desc: describe("refusals_left", "Refusals that may still be caused within the hour."),
-		of: func(r *view.Receiver) float64 { return float64(r.Budget) }},
+		of: func(r *inspect.Receiver) float64 { return float64(r.Budget) }},
 }
 
 func describe(name, help string) *prometheus.Desc {

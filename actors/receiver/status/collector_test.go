@@ -7,15 +7,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/status"
-	"rollcall/actors/view"
 )
 
 // series are those of receivers that a survey gives, by metric and receiver.
-func series(t *testing.T, all []view.Receiver, ok bool) map[string]map[string]float64 {
+func series(t *testing.T, all []inspect.Receiver, ok bool) map[string]map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(status.NewCollector(func(context.Context) ([]view.Receiver, bool) { return all, ok }))
+	registry.MustRegister(status.NewCollector(func(context.Context) ([]inspect.Receiver, bool) { return all, ok }))
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -36,10 +36,10 @@ func series(t *testing.T, all []view.Receiver, ok bool) map[string]map[string]fl
 func TestCollectedReceiversAreBounded(t *testing.T) {
 	const most = 50
 	for _, n := range []int{0, 1, most, most + 1, 500} {
-		all := make([]view.Receiver, n)
+		all := make([]inspect.Receiver, n)
 		sum := 0.0
 		for i := range all {
-			all[i] = view.Receiver{Key: fmt.Sprintf("r%03d.example", i), Queued: i, Oldest: float64(i), Refused: 0.5}
+			all[i] = inspect.Receiver{Key: fmt.Sprintf("r%03d.example", i), Queued: i, Oldest: float64(i), Refused: 0.5}
 			sum += float64(i)
 		}
 		got := series(t, all, true)["rollcall_receiver_queued"]
@@ -62,9 +62,9 @@ func TestCollectedReceiversAreBounded(t *testing.T) {
 
 // TestTheRestIsAddedUp, but for what is a mean, or the most of all.
 func TestTheRestIsAddedUp(t *testing.T) {
-	all := make([]view.Receiver, 54)
+	all := make([]inspect.Receiver, 54)
 	for i := range all {
-		all[i] = view.Receiver{Key: fmt.Sprintf("r%02d.example", i), Queued: i, Sessions: 1, Oldest: float64(i), Refused: 0.5}
+		all[i] = inspect.Receiver{Key: fmt.Sprintf("r%02d.example", i), Queued: i, Sessions: 1, Oldest: float64(i), Refused: 0.5}
 	}
 	got := series(t, all, true)
 	for name, want := range map[string]float64{"sessions": 4, "oldest_seconds": 3, "refused_ratio": 0.5} {
@@ -77,7 +77,7 @@ func TestTheRestIsAddedUp(t *testing.T) {
 // TestAReceiverThatIsHereTwiceHasOneSeries, of the busier, and nothing is told before there is a
 // node.
 func TestAReceiverThatIsHereTwiceHasOneSeries(t *testing.T) {
-	got := series(t, []view.Receiver{{Key: "a", Queued: 1}, {Key: "a", Queued: 2}}, true)["rollcall_receiver_queued"]
+	got := series(t, []inspect.Receiver{{Key: "a", Queued: 1}, {Key: "a", Queued: 2}}, true)["rollcall_receiver_queued"]
 	if got["a"] != 2 || got["(rest)"] != 1 || len(got) != 2 {
 		t.Errorf("series %v", got)
 	}

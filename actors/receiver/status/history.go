@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -62,7 +62,7 @@ type History struct {
 	lost    int                   // guarded by mu
 }
 
-// minuteRow is a view.Minute in 44 bytes.
+// minuteRow is a inspect.Minute in 44 bytes.
 type minuteRow struct {
 	at                                 int32 // minutes since 1970
 	asked, accepted, refused, deferred int32
@@ -281,15 +281,15 @@ func did(v *verdict.Verdict) string {
 }
 
 // Last returns the minutes of a time before now, oldest first.
-func (r *History) Last(now time.Time, minutes int32) []view.Minute {
+func (r *History) Last(now time.Time, minutes int32) []inspect.Minute {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.last(now, minutes)
 }
 
 // last is Last under mu.
-func (r *History) last(now time.Time, minutes int32) []view.Minute {
-	var out []view.Minute
+func (r *History) last(now time.Time, minutes int32) []inspect.Minute {
+	var out []inspect.Minute
 	for i := range r.minutes {
 		if m := &r.minutes[i]; m.at > int32(now.Unix()/60)-minutes {
 			out = append(out, m.view())
@@ -298,26 +298,26 @@ func (r *History) last(now time.Time, minutes int32) []view.Minute {
 	return out
 }
 
-func (m *minuteRow) view() view.Minute {
-	return view.Minute{At: time.Unix(int64(m.at)*60, 0).UTC(), Asked: int(m.asked), Accepted: int(m.accepted),
+func (m *minuteRow) view() inspect.Minute {
+	return inspect.Minute{At: time.Unix(int64(m.at)*60, 0).UTC(), Asked: int(m.asked), Accepted: int(m.accepted),
 		Refused: int(m.refused), Deferred: int(m.deferred), Opened: int(m.opened), Sessions: int(m.sessions),
 		Queued: int(m.queued), Allowed: max(0, float64(m.allowed)),
-		AllowedLast: float64(m.last), Cause: view.Causes[m.cause]}
+		AllowedLast: float64(m.last), Cause: inspect.Causes[m.cause]}
 }
 
 // replies gives what was said, by hour and then most often first. Under mu.
-func (r *History) replies() []view.Heard {
-	var out []view.Heard
+func (r *History) replies() []inspect.Heard {
+	var out []inspect.Heard
 	for t, h := range r.texts {
 		enhanced := ""
 		if t.enhanced != (smtp.EnhancedCode{}) {
 			enhanced = t.enhanced.String()
 		}
-		out = append(out, view.Heard{Hour: int64(t.hour) * 3600, Stage: uint8(t.stage), Code: int(t.code),
+		out = append(out, inspect.Heard{Hour: int64(t.hour) * 3600, Stage: uint8(t.stage), Code: int(t.code),
 			Enhanced: enhanced, Text: t.said, Trouble: uint8(t.trouble), Host: h.host, TLS: t.tls, Rule: t.rule,
 			Did: t.did, Reason: t.reason.String(), Times: h.times})
 	}
-	slices.SortFunc(out, func(a, b view.Heard) int {
+	slices.SortFunc(out, func(a, b inspect.Heard) int {
 		return cmp.Or(cmp.Compare(a.Hour, b.Hour), cmp.Compare(b.Times, a.Times), cmp.Compare(a.Text, b.Text),
 			cmp.Compare(a.Rule, b.Rule))
 	})
@@ -326,12 +326,12 @@ func (r *History) replies() []view.Heard {
 
 // Record returns what this node kept of the receivers whose keys come after a key, in
 // their order, and whether that is all: it ends when most bytes of JSON are about full.
-func (r *Histories) Record(now time.Time, after string, most int) (out view.Record, whole bool) {
+func (r *Histories) Record(now time.Time, after string, most int) (out inspect.Record, whole bool) {
 	r.mu.Lock()
 	all := maps.Clone(r.of)
 	out.Dropped = r.dropped
 	r.mu.Unlock()
-	out.Receivers = []view.ReceiverRecord{}
+	out.Receivers = []inspect.ReceiverRecord{}
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		if key <= after {
 			continue
@@ -351,16 +351,16 @@ func (r *Histories) Record(now time.Time, after string, most int) (out view.Reco
 }
 
 // view gives what was kept of a receiver.
-func (r *History) view(now time.Time) view.ReceiverRecord {
+func (r *History) view(now time.Time) inspect.ReceiverRecord {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.expire(int32(now.Unix() / 60))
-	return view.ReceiverRecord{Key: r.key, Domain: r.domain, Minutes: r.last(now, historyMinutes),
+	return inspect.ReceiverRecord{Key: r.key, Domain: r.domain, Minutes: r.last(now, historyMinutes),
 		Replies: r.replies(), Lost: r.lost}
 }
 
 // sizeOf is about how much JSON a record takes.
-func sizeOf(r *view.ReceiverRecord) int {
+func sizeOf(r *inspect.ReceiverRecord) int {
 	const minute, reply = 190, 260
 	size := len(r.Key) + len(r.Domain) + minute*len(r.Minutes)
 	for i := range r.Replies {

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/status"
-	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -29,7 +29,7 @@ var (
 )
 
 // of gives what is kept of one receiver.
-func of(t *testing.T, all *status.Histories, now time.Time, key string) view.ReceiverRecord {
+func of(t *testing.T, all *status.Histories, now time.Time, key string) inspect.ReceiverRecord {
 	t.Helper()
 	got, _ := all.Record(now, "", 1<<30)
 	for _, r := range got.Receivers {
@@ -37,7 +37,7 @@ func of(t *testing.T, all *status.Histories, now time.Time, key string) view.Rec
 			return r
 		}
 	}
-	return view.ReceiverRecord{}
+	return inspect.ReceiverRecord{}
 }
 
 func TestAHistoryCounts(t *testing.T) {
@@ -53,7 +53,7 @@ func TestAHistoryCounts(t *testing.T) {
 	h.Heard(begin, &evidence.Attempt{Stage: smtp.StageGreeting, Code: 554}, &verdict.Verdict{}, "go away", 1)
 	h.Heard(begin, &evidence.Attempt{Stage: smtp.StageConnect}, &verdict.Verdict{}, "", 1)
 	got := of(t, &all, begin, "example")
-	want := view.Minute{At: begin, Asked: 6, Accepted: 1, Refused: 2, Deferred: 1, Opened: 1, Cause: "free",
+	want := inspect.Minute{At: begin, Asked: 6, Accepted: 1, Refused: 2, Deferred: 1, Opened: 1, Cause: "free",
 		AllowedLast: 0}
 	if len(got.Minutes) != 1 || got.Minutes[0] != want || got.Domain != "domain.example" {
 		t.Errorf("%s: %+v, want %+v", got.Domain, got.Minutes, want)
@@ -87,7 +87,7 @@ func TestAMinuteTellsItsCause(t *testing.T) {
 		at = now
 	}
 	got := h.Last(begin.Add(time.Minute-1), 60)
-	want := view.Minute{At: begin, Sessions: 3, Queued: 4, Allowed: 5, AllowedLast: 8, Cause: "budget"}
+	want := inspect.Minute{At: begin, Sessions: 3, Queued: 4, Allowed: 5, AllowedLast: 8, Cause: "budget"}
 	if len(got) != 1 || got[0] != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 )
 
 const (
@@ -35,14 +35,14 @@ type labels struct {
 
 // busiest parts receivers in those with a label, the most queued first, and the others. Of a
 // key that lives here twice, because its place moves, the busier has it.
-func (l *labels) busiest(now time.Time, all []view.Receiver) (top, rest []view.Receiver) {
+func (l *labels) busiest(now time.Time, all []inspect.Receiver) (top, rest []inspect.Receiver) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.has == nil {
 		l.has, l.last = map[string]bool{}, map[string]time.Time{}
 	}
-	view.SortReceivers(all)
-	place, ranked := map[string]int{}, []*view.Receiver{}
+	inspect.SortReceivers(all)
+	place, ranked := map[string]int{}, []*inspect.Receiver{}
 	for i := range all {
 		if _, seen := place[all[i].Key]; !seen {
 			place[all[i].Key] = len(ranked)
@@ -96,7 +96,7 @@ func (l *labels) give(now time.Time, key string) bool {
 }
 
 // fill gives the labels that nobody has to the first of those without.
-func (l *labels) fill(now time.Time, ranked []*view.Receiver) {
+func (l *labels) fill(now time.Time, ranked []*inspect.Receiver) {
 	for _, r := range ranked {
 		if len(l.has) >= collectedMax {
 			return
@@ -109,7 +109,7 @@ func (l *labels) fill(now time.Time, ranked []*view.Receiver) {
 
 // replace gives the labels of those that are far from the top, or have far less than one at
 // the very top, to those at the top that have none.
-func (l *labels) replace(now time.Time, ranked []*view.Receiver) {
+func (l *labels) replace(now time.Time, ranked []*inspect.Receiver) {
 	last := len(ranked) - 1
 	for i, r := range ranked[:min(len(ranked), collectedMax)] {
 		if l.has[r.Key] {

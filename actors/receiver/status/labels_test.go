@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/config/effort"
 )
 
@@ -50,7 +50,7 @@ func TestFewLabelsAppear(t *testing.T) {
 
 // loadOf is what n receivers have queued at a step: at random, the longest another one each
 // time, or all nearly the same.
-func loadOf(t *rapid.T, kind string, step, n int) (all []view.Receiver) {
+func loadOf(t *rapid.T, kind string, step, n int) (all []inspect.Receiver) {
 	for i := range n {
 		queued := 0
 		switch kind {
@@ -66,7 +66,7 @@ func loadOf(t *rapid.T, kind string, step, n int) (all []view.Receiver) {
 			queued = 1000 + (i*31+step*17)%50
 		}
 		if (i+step)%11 != 0 { // some are gone
-			all = append(all, view.Receiver{Key: fmt.Sprintf("r%d.example", i), Queued: queued})
+			all = append(all, inspect.Receiver{Key: fmt.Sprintf("r%d.example", i), Queued: queued})
 		}
 	}
 	return all
@@ -76,14 +76,14 @@ func loadOf(t *rapid.T, kind string, step, n int) (all []view.Receiver) {
 // as soon as there is room.
 func TestAReceiverKeepsItsLabelNearTheTop(t *testing.T) {
 	var l labels
-	queues := func(first int) (all []view.Receiver) { // r0 has first, the others from 1,000 down
+	queues := func(first int) (all []inspect.Receiver) { // r0 has first, the others from 1,000 down
 		for i := range 200 {
-			all = append(all, view.Receiver{Key: fmt.Sprintf("r%d", i), Queued: 1000 - i})
+			all = append(all, inspect.Receiver{Key: fmt.Sprintf("r%d", i), Queued: 1000 - i})
 		}
 		all[0].Queued = first
 		return all
 	}
-	shown := func(minute int, all []view.Receiver, key string) bool {
+	shown := func(minute int, all []inspect.Receiver, key string) bool {
 		top, _ := l.busiest(start.Add(time.Duration(minute)*time.Minute), all)
 		for _, r := range top {
 			if r.Key == key {
@@ -98,7 +98,7 @@ func TestAReceiverKeepsItsLabelNearTheTop(t *testing.T) {
 	if shown(2, queues(0), "r0") || !shown(2, queues(0), "r50") {
 		t.Error("it keeps its label at the end of all")
 	}
-	big := append(queues(0), view.Receiver{Key: "new", Queued: 100_000})
+	big := append(queues(0), inspect.Receiver{Key: "new", Queued: 100_000})
 	if !shown(3, big, "new") {
 		t.Error("one with far more than all others is not shown")
 	}

@@ -3,8 +3,8 @@ package status_test
 import (
 	"testing"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/status"
-	"rollcall/actors/view"
 	"rollcall/actors/wire"
 )
 
@@ -35,7 +35,7 @@ func TestTalliesAddUpTheLastSpans(t *testing.T) {
 func TestBlockedInAWord(t *testing.T) {
 	for c := range status.Causes {
 		b := status.Blocked{Cause: wire.Cause(c)}
-		if b.Word() != view.Causes[c] || b.Free() != (c == 0) {
+		if b.Word() != inspect.Causes[c] || b.Free() != (c == 0) {
 			t.Errorf("cause %d: %q, free %v", c, b.Word(), b.Free())
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 )
 
 const (
@@ -38,9 +38,9 @@ type Traces struct {
 // trace is what the sessions of one receiver, or of what a rule's name stands for, say.
 type trace struct {
 	stands func(key string) bool
-	until  atomic.Int64     // Unix nanoseconds
-	lines  []view.TraceLine // guarded by Traces.mu; a ring
-	next   int              // guarded by Traces.mu; its oldest, when it is full
+	until  atomic.Int64        // Unix nanoseconds
+	lines  []inspect.TraceLine // guarded by Traces.mu; a ring
+	next   int                 // guarded by Traces.mu; its oldest, when it is full
 }
 
 // Read returns the newest lines of the receivers that a key stands for, from one source or all
@@ -48,7 +48,7 @@ type trace struct {
 // seconds after the last. Errors: ErrTraces.
 func (t *Traces) Read(
 	now time.Time, key string, stands func(key string) bool, source string, after uint64,
-) ([]view.TraceLine, error) {
+) ([]inspect.TraceLine, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.expire(now)
@@ -65,18 +65,15 @@ func (t *Traces) Read(
 		t.on.Store(int32(len(t.of)))
 	}
 	one.until.Store(now.Add(traceFor).UnixNano())
-	out := []view.TraceLine{}
+	out := []inspect.TraceLine{}
 	for i := range one.lines {
 		line := &one.lines[(one.next+i)%len(one.lines)]
-		if line.Number > after && (source == AnySource || line.Source == source) {
+		if line.Number > after && (source == inspect.AnySource || line.Source == source) {
 			out = append(out, *line)
 		}
 	}
 	return out, nil
 }
-
-// AnySource stands for all sources of a node; "" is the one that the system chooses.
-const AnySource = "*"
 
 // expire ends the traces that nobody asks for any more. Under mu.
 func (t *Traces) expire(now time.Time) {
@@ -88,11 +85,11 @@ func (t *Traces) expire(now time.Time) {
 	t.on.Store(int32(len(t.of)))
 }
 
-// On reports whether anybody looks at a receiver of this node.
+// On reports whether any trace is open on this node.
 func (t *Traces) On() bool { return t.on.Load() > 0 }
 
 // Add puts a line into the traces of a receiver.
-func (t *Traces) Add(now time.Time, key string, line view.TraceLine) {
+func (t *Traces) Add(now time.Time, key string, line inspect.TraceLine) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.expire(now)

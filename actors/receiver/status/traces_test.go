@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/status"
-	"rollcall/actors/view"
 )
 
 // linesMax bounds the lines that are kept of a trace.
@@ -20,18 +20,18 @@ func TestTracesAreBoundedAndEnd(t *testing.T) {
 	var traces status.Traces
 	now := begin
 	for i := range 4 {
-		if _, err := traces.Read(now, fmt.Sprint(i), only(fmt.Sprint(i)), status.AnySource, 0); err != nil {
+		if _, err := traces.Read(now, fmt.Sprint(i), only(fmt.Sprint(i)), inspect.AnySource, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := traces.Read(now, "more", only("more"), status.AnySource, 0); !errors.Is(err, status.ErrTraces) {
+	if _, err := traces.Read(now, "more", only("more"), inspect.AnySource, 0); !errors.Is(err, status.ErrTraces) {
 		t.Errorf("one trace more: %v", err)
 	}
 	for i := range linesMax + 10 {
-		traces.Add(now, "0", view.TraceLine{Line: fmt.Sprint(i), Source: "192.0.2.1"})
+		traces.Add(now, "0", inspect.TraceLine{Line: fmt.Sprint(i), Source: "192.0.2.1"})
 	}
-	traces.Add(now, "nobody asks for this", view.TraceLine{})
-	lines, _ := traces.Read(now, "0", only("0"), status.AnySource, 0)
+	traces.Add(now, "nobody asks for this", inspect.TraceLine{})
+	lines, _ := traces.Read(now, "0", only("0"), inspect.AnySource, 0)
 	if len(lines) != linesMax || lines[0].Line != "10" || lines[linesMax-1].Line != fmt.Sprint(linesMax+9) {
 		t.Errorf("%d lines are kept, from %q", len(lines), lines[0].Line)
 	}
@@ -39,11 +39,11 @@ func TestTracesAreBoundedAndEnd(t *testing.T) {
 		t.Errorf("%d lines are newer, want 2", len(rest))
 	}
 	now = now.Add(10 * time.Second)
-	traces.Add(now, "0", view.TraceLine{}) // whoever comes next ends what is over
+	traces.Add(now, "0", inspect.TraceLine{}) // whoever comes next ends what is over
 	if traces.On() {
 		t.Error("a trace that nobody asks for goes on")
 	}
-	if lines, err := traces.Read(now, "0", only("0"), status.AnySource, 0); err != nil || len(lines) != 0 {
+	if lines, err := traces.Read(now, "0", only("0"), inspect.AnySource, 0); err != nil || len(lines) != 0 {
 		t.Errorf("a trace that begins anew has %d lines and %v", len(lines), err)
 	}
 }
@@ -54,13 +54,13 @@ func TestLinesGoOnAfterARestart(t *testing.T) {
 	after, now := uint64(0), begin
 	for process := range 3 {
 		var traces status.Traces
-		if _, err := traces.Read(now, "x", only("x"), status.AnySource, after); err != nil {
+		if _, err := traces.Read(now, "x", only("x"), inspect.AnySource, after); err != nil {
 			t.Fatal(err)
 		}
 		for range 1000 * (3 - process) {
-			traces.Add(now, "x", view.TraceLine{})
+			traces.Add(now, "x", inspect.TraceLine{})
 		}
-		lines, err := traces.Read(now, "x", only("x"), status.AnySource, after)
+		lines, err := traces.Read(now, "x", only("x"), inspect.AnySource, after)
 		if err != nil || len(lines) != linesMax {
 			t.Fatalf("process %d: %d lines and %v", process, len(lines), err)
 		}

@@ -161,10 +161,10 @@ func startNode(change ...func(*dashboard.Options)) (n *node, stop func(), err er
 		return nil, nil, err
 	}
 	log := slog.New(slog.NewTextHandler(n.logs, nil))
-	storage := httpd.DefaultStorageOptions()
+	storage := upload.DefaultOptions()
 	storage.Listen, storage.Book, storage.Tokens, storage.Wake = "127.0.0.1:0", store, tokens, func() {}
 	storage.Log, storage.Registerer, storage.PagesOrigin = log, prometheus.NewRegistry(), func() string { return n.url }
-	files, err := httpd.NewStorage(storage)
+	files, err := upload.New(storage)
 	if err == nil {
 		err = files.Start()
 	}

@@ -3,7 +3,7 @@ package operate
 import (
 	"testing"
 
-	waiting "rollcall/actors/view"
+	waiting "rollcall/actors/inspect"
 )
 
 // TestChecksThatFailAreShownFirst gives two nodes more checks than the page has room for.

@@ -3,7 +3,7 @@ package operate
 import (
 	"net/http"
 
-	waiting "rollcall/actors/view"
+	waiting "rollcall/actors/inspect"
 	"rollcall/http/dashboard/view"
 )
 

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	waiting "rollcall/actors/view"
+	waiting "rollcall/actors/inspect"
 )
 
 func TestHeldFields(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/google/uuid"
 
-	waiting "rollcall/actors/view"
+	waiting "rollcall/actors/inspect"
 	"rollcall/http/admin"
 	"rollcall/http/api"
 	"rollcall/http/dashboard/view"

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	waiting "rollcall/actors/view"
+	waiting "rollcall/actors/inspect"
 	"rollcall/http/admin"
 	"rollcall/http/dashboard/view"
 	"rollcall/smtp/throttle"

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	waiting "rollcall/actors/view"
+	waiting "rollcall/actors/inspect"
 )
 
 const (

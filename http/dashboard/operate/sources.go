@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
-	waiting "rollcall/actors/view"
+	waiting "rollcall/actors/inspect"
 	"rollcall/http/admin"
 	"rollcall/http/dashboard/view"
 	"rollcall/smtp/throttle"

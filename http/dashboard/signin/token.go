@@ -39,7 +39,7 @@ func (s *Service) TokenOf(what string, texts ...string) Token {
 	return DeriveToken(s.secret, what, texts...)
 }
 
-// DeriveToken makes the token of a form as TokenOf does, for who has another secret.
+// DeriveToken is TokenOf with a caller-supplied secret.
 func DeriveToken(secret []byte, what string, texts ...string) Token {
 	random := keyedHash(secret, what, texts...)
 	return tokenOf(random[:])

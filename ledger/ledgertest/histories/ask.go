@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,6 +36,9 @@ func (c *client) ask(ctx context.Context, op *operation) (err error) {
 	case results:
 		a.list, err = c.outcomes(ctx, op)
 		return err
+	case sweep, forget:
+		a.list, err = c.sweep(ctx, q)
+		return err
 	}
 	v, err := c.one(ctx, op)
 	if err != nil {
@@ -60,8 +64,8 @@ func (c *client) one(ctx context.Context, op *operation) (v ledger.Verification,
 	switch q.kind {
 	case create:
 		v, op.answer.created, err = c.Create(ctx, ledger.NewVerification{ID: q.file, Workspace: space,
-			Identity: q.identity, Bytes: q.bytes, BytesMax: 1 << 20, Limits: ledger.Limits{Open: openMax, Stored: 1 << 40, Unpaid: 1 << 20},
-			UploadExpiry: ledgertest.Hour})
+			Identity: q.identity, Bytes: q.bytes, BytesMax: 1 << 20, Limits: c.limits,
+			UploadExpiry: q.life()})
 		// Whether this call made it or the one before, of which nobody knows, is all the same.
 		op.answer.created = op.answer.created || q.again && v.ID == q.file
 		return v, err
@@ -72,26 +76,39 @@ func (c *client) one(ctx context.Context, op *operation) (v ledger.Verification,
 	case refuse:
 		return c.Refuse(ctx, l, ledger.Issue{Code: defect})
 	case prepare:
-		return c.Prepare(ctx, l, q.total, 0, q.total)
+		return c.Prepare(ctx, l, q.total+q.twice, q.twice, q.total)
 	case settle:
 		return c.Settle(ctx, q.settlement(l))
 	case wait:
-		var next time.Time
-		if q.until {
-			next = time.Unix(4_000_000_000, 0) // far away; nothing looks at it
-		}
-		return c.Wait(ctx, l, ledger.Outlook{Next: next})
+		return c.Wait(ctx, l, ledger.Outlook{Next: q.next, Why: q.why})
+	case park:
+		return c.Park(ctx, l, ledger.Outlook{Next: q.next, Why: q.why}, []byte("state"))
+	case crashed:
+		return c.Crashed(ctx, l)
 	case finishCancel:
 		return c.FinishCancel(ctx, l)
 	}
 	return v, fmt.Errorf("no such call: %s", q.kind)
 }
 
-// settlement is the batch of a call.
+// life is how long a lease or an upload of a call holds: longer than any test, or no time at all.
+func (q *call) life() time.Duration {
+	if q.expired {
+		return 0
+	}
+	return ledgertest.Hour
+}
+
+// settlement is the batch of a call. Every second one has its results in the wrong order.
 func (q *call) settlement(l ledger.Lease) ledger.Settlement {
 	s := ledger.Settlement{Lease: l, Number: q.number}
 	for i, letter := range []byte(q.outcomes) {
-		s.Results = append(s.Results, ledgertest.OneResult(q.first+int64(i), outcomeOf(letter)))
+		if letter != letters[0] {
+			s.Results = append(s.Results, ledgertest.OneResult(q.first+int64(i), outcomeOf(letter)))
+		}
+	}
+	if q.number%2 == 0 {
+		slices.Reverse(s.Results)
 	}
 	return s
 }
@@ -125,11 +142,7 @@ func (c *client) list(ctx context.Context, op *operation) (err error) {
 	q := &op.call
 	switch q.kind {
 	case lease:
-		ttl := ledgertest.Hour
-		if q.expired {
-			ttl = -ledgertest.Hour
-		}
-		op.shown, err = c.Lease(ctx, c.nodes[q.node], q.limit, ttl)
+		op.shown, err = c.Lease(ctx, c.nodes[q.node], q.limit, q.life())
 	case history:
 		query := ledger.HistoryQuery{Workspace: c.spaces[q.workspace], Limit: q.limit}
 		op.shown, err = c.History(ctx, query)
@@ -146,15 +159,29 @@ func (c *client) list(ctx context.Context, op *operation) (err error) {
 	return err
 }
 
+// sweep does what time demands, and tells of how many files.
+func (c *client) sweep(ctx context.Context, q *call) (string, error) {
+	var r ledger.Retention
+	if q.funding {
+		r.Funding = time.Nanosecond
+	}
+	if q.kind == forget {
+		r.Results = time.Nanosecond
+	}
+	n, err := c.Sweep(ctx, r)
+	return fmt.Sprint(n), err
+}
+
 // outcomes asks for results, which must be those that were settled, in order.
 func (c *client) outcomes(ctx context.Context, op *operation) (string, error) {
 	var list strings.Builder
 	space := c.spaces[op.call.workspace]
 	err := c.Results(ctx, space, op.call.file, func(r ledger.Result) error {
-		if r != ledgertest.OneResult(r.Ordinal, r.Outcome) || r.Ordinal != int64(list.Len()) ||
+		if r != ledgertest.OneResult(r.Ordinal, r.Outcome) || r.Ordinal < int64(list.Len()) ||
 			r.Outcome == smtp.Undecided {
 			return fmt.Errorf("result %d is %+v: %w", list.Len(), r, errWrong)
 		}
+		list.WriteString(strings.Repeat(letters[:1], int(r.Ordinal)-list.Len()))
 		return list.WriteByte(letters[r.Outcome])
 	})
 	if err != nil {

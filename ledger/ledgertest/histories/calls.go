@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -26,6 +27,8 @@ const (
 	prepare      kind = "prepare"
 	settle       kind = "settle"
 	wait         kind = "wait"
+	park         kind = "park"
+	crashed      kind = "crashed"
 	cancel       kind = "cancel"
 	finishCancel kind = "finish cancel"
 	grant        kind = "grant"
@@ -33,6 +36,8 @@ const (
 	verification kind = "verification"
 	results      kind = "results"
 	history      kind = "history"
+	sweep        kind = "sweep"
+	forget       kind = "forget"
 )
 
 // uploads says whether the call is about the bytes of a file.
@@ -51,12 +56,16 @@ type call struct {
 	node      int       // whose lease; 0: nobody's
 	epoch     int64     // of the lease
 	limit     int       // lease, history
-	expired   bool      // lease: for a time that is over already
+	expired   bool      // lease, create: for a time that is over already
 	total     int64     // prepare
+	twice     int64     // prepare: duplicates beside the total
 	number    int64     // settle
 	first     int64     // settle: the ordinal of the first outcome
-	outcomes  string    // settle: a letter for each of the ordinals from first on
-	until     bool      // wait: for receivers; false: verifying again
+	outcomes  string    // settle: a letter for each of the ordinals from first on; the first letter of letters: none
+	due       due       // wait, park
+	next      time.Time // of due
+	why       string    // wait, park: what is told of it
+	funding   bool      // sweep: what waits for credits has waited for too long
 	grant     int       // index of the grant id
 	grantID   uuid.UUID
 	credits   int64 // grant
@@ -68,6 +77,15 @@ type call struct {
 	anew bool // lease: a run before the one that was answered may have taken what was answered
 	rank int  // place of file in the order in which the book serves; -1: not in the book. Set at the end.
 }
+
+// due is when a verification that waits for receivers goes on.
+type due int
+
+const (
+	notDue   due = iota // it does not wait
+	dueSince            // since it was created
+	dueLater            // later than any test ends
+)
 
 // answer is what the book said. Two answers are the same when they are equal.
 type answer struct {
@@ -96,6 +114,7 @@ type listed struct {
 type seen struct {
 	status         ledger.Status
 	issue          string
+	why            string // what is told of a wait for receivers
 	bytes, durable int64
 	total          int64
 	counts         ledger.Counts
@@ -113,12 +132,16 @@ func sees(v ledger.Verification) seen {
 		done: !v.Completed.IsZero()}
 	if v.Issue != nil {
 		s.issue = v.Issue.Code
+		if s.issue == ledger.ReceiversWait {
+			s.why = v.Issue.Message
+		}
 	}
 	return s
 }
 
 // refusals are the sentinels that calls of a history can be answered with.
 var refusals = []error{ledger.ErrNoSuchVerification, ledger.ErrIdentityReused, ledger.ErrTooManyOpen,
+	ledger.ErrTooManyBytes, ledger.ErrTooManyUnpaid,
 	ledger.ErrStaleEpoch, ledger.ErrFenced, ledger.ErrUploadClosed, ledger.ErrGap, ledger.ErrIllegal}
 
 // refusalOf gives the text of the sentinel in err, and whether there is one.
@@ -160,7 +183,9 @@ func (c call) String() string {
 	show(c.expired, "expired")
 	show(c.total > 0, "total %d", c.total)
 	show(c.kind == settle, "number %d %q from %d", c.number, c.outcomes, c.first)
-	show(c.until, "until")
+	show(c.due > notDue, "due %d", c.due)
+	show(c.why != "", "%q", c.why)
+	show(c.funding, "funding")
 	show(c.kind == grant, "grant %d of %d", c.grant, c.credits)
 	return strings.Join(parts, " ")
 }

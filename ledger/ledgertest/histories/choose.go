@@ -2,6 +2,7 @@ package histories
 
 import (
 	"math/rand/v2"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -119,7 +120,9 @@ func (c *client) oneStep(k *known) call {
 	case p < 18:
 		q.kind = release
 	case p < 21:
-		q.kind, q.until = wait, r.IntN(2) == 0
+		if q.kind = wait; r.IntN(2) == 0 {
+			q.due, q.next = dueLater, time.Unix(4_000_000_000, 0)
+		}
 	case p < 25 && len(k.sent) > 0:
 		return k.sent[r.IntN(len(k.sent))]
 	case k.v.Status == ledger.Uploading:

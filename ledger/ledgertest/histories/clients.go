@@ -55,6 +55,7 @@ type recorder struct {
 	spaces [workspaces]uuid.UUID
 	nodes  [clientsMax + 1]uuid.UUID
 	start  time.Time
+	limits ledger.Limits
 
 	mu         sync.Mutex
 	random     *rand.Rand // for ids

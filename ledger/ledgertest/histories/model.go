@@ -23,9 +23,13 @@ const (
 // book is the state of a ledger that does one thing at a time, every rule
 // written out once more. A book is never changed: a step makes another one.
 type book struct {
+	limits   ledger.Limits
 	accounts [workspaces]account
-	files    []*file // by rank; nil: not there yet
+	files    []*file // by rank, in which they are served; nil: not there, or not any more
 }
+
+// limits are those of each workspace in a history.
+var limits = ledger.Limits{Open: openMax, Stored: 1 << 40, Unpaid: 1 << 20}
 
 // account is the money of one workspace.
 type account struct {
@@ -44,6 +48,13 @@ type file struct {
 	expired   bool  // the lease is past its time
 	outcomes  string
 	batches   string // each settlement as text, one after the other
+	late      bool   // its upload is past its time
+	twice     int64  // duplicates
+	due       due    // as it was told
+	asleep    due    // no node takes it: until its crash is some time ago, or later
+	crashes   int
+	paid      bool // credits were held for it
+	forgotten bool // its results
 }
 
 func (b *book) equal(o *book) bool {
@@ -97,6 +108,8 @@ func (b *book) apply(c call) (*book, answer) {
 		return b, answer{account: b.accounts[c.workspace].Balance}
 	case history:
 		return b, b.history(c)
+	case sweep, forget:
+		return b.sweep(c)
 	}
 	if c.rank < 0 || b.files[c.rank] == nil {
 		return b, refused(ledger.ErrNoSuchVerification)
@@ -124,7 +137,7 @@ func (b *book) apply(c call) (*book, answer) {
 }
 
 func (b *book) create(c call) (*book, answer) {
-	open := 0
+	var open, stored, unpaid int64
 	for rank, f := range b.files {
 		if f == nil || f.workspace != c.workspace {
 			continue
@@ -139,14 +152,25 @@ func (b *book) create(c call) (*book, answer) {
 		if !f.status.Final() {
 			open++
 		}
+		if !f.erased() {
+			stored += f.bytes
+		}
+		if !f.paid {
+			unpaid++
+		}
 	}
-	if open >= openMax {
+	switch {
+	case open >= b.limits.Open:
 		return b, refused(ledger.ErrTooManyOpen)
+	case stored+c.bytes > b.limits.Stored:
+		return b, refused(ledger.ErrTooManyBytes)
+	case unpaid >= b.limits.Unpaid:
+		return b, refused(ledger.ErrTooManyUnpaid)
 	}
 	if c.rank < 0 {
 		return b, answer{rank: -1} // no such verification in the end: it was not made
 	}
-	f := &file{workspace: c.workspace, identity: c.identity, chunk: -1,
+	f := &file{workspace: c.workspace, identity: c.identity, chunk: -1, late: c.expired,
 		seen: seen{status: ledger.Uploading, bytes: c.bytes, total: -1}}
 	b = b.clone()
 	b.files[c.rank] = f
@@ -164,7 +188,7 @@ func (b *book) upload(c call) (*book, answer) {
 	end := c.offset + c.bytes
 	a := f.upload()
 	switch {
-	case c.kind == uploadState || c.kind == openUpload && f.status != ledger.Uploading:
+	case c.kind == uploadState || c.kind == openUpload && (f.status != ledger.Uploading || f.late):
 		return b, a
 	case c.kind == openUpload:
 		b = b.clone()
@@ -175,7 +199,7 @@ func (b *book) upload(c call) (*book, answer) {
 		a.refusal = ledger.ErrFenced.Error()
 	case f.durable == end && f.chunk == c.offset && !f.erased():
 		// The newest chunk again.
-	case f.status != ledger.Uploading:
+	case f.status != ledger.Uploading || f.late:
 		a.refusal = ledger.ErrUploadClosed.Error()
 	case f.durable != c.offset:
 		a.refusal = ledger.ErrGap.Error()
@@ -197,11 +221,11 @@ func (b *book) upload(c call) (*book, answer) {
 func (f *file) erased() bool { return f.status.Final() && f.total < 0 }
 
 // short says whether f waits for credits.
-func (f *file) short() bool { return f.status == ledger.Waiting && f.issue != "" }
+func (f *file) short() bool { return f.status == ledger.Waiting && f.issue == ledger.CreditsRequired }
 
 func (f *file) funded() bool {
 	return f.status == ledger.Verifying || f.status == ledger.Cancelling ||
-		f.status == ledger.Waiting && f.issue == ""
+		f.status == ledger.Waiting && !f.short()
 }
 
 func (f *file) left() int64 {
@@ -233,7 +257,7 @@ func (b *book) lease(c call) (*book, answer) {
 
 // free says whether a lease may take f; nil is a file that is not there yet.
 func (f *file) free() bool {
-	return f != nil && (f.status == ledger.Preparing || f.funded()) && (f.node == 0 || f.expired)
+	return f != nil && (f.status == ledger.Preparing || f.funded()) && (f.node == 0 || f.expired) && f.asleep == notDue
 }
 
 // taken is the book after one file was leased.
@@ -319,12 +343,13 @@ func (b *book) hold(f *file) {
 	f.held = ledger.Credits(f.total)
 	a.Available -= f.held
 	a.Held += f.held
-	f.status, f.issue = ledger.Verifying, ""
+	f.status, f.issue, f.paid = ledger.Verifying, "", true
 }
 
 // end makes f final; nobody has it any more.
 func (f *file) end(status ledger.Status, issue string) {
-	f.status, f.issue, f.next, f.done = status, issue, false, true
+	f.tell(notDue, "")
+	f.status, f.issue, f.done = status, issue, true
 	f.node, f.expired = 0, false
 }
 
@@ -336,14 +361,15 @@ func (b *book) cancel(c call) (*book, answer) {
 	b = b.clone()
 	f = b.edit(c.rank)
 	if f.funded() && f.node != 0 && !f.expired {
-		f.status, f.next = ledger.Cancelling, false
+		f.tell(notDue, "")
+		f.status, f.asleep = ledger.Cancelling, notDue
 		return b, told(f)
 	}
-	return b.refund(c.rank)
+	return b.refund(c.rank, ledger.Cancelled, "")
 }
 
-// refund gives back what was not checked and makes the file cancelled, in a clone.
-func (b *book) refund(rank int) (*book, answer) {
+// refund gives back what was not checked and ends the file, in a clone.
+func (b *book) refund(rank int, status ledger.Status, issue string) (*book, answer) {
 	f := b.edit(rank)
 	free := f.held
 	a := &b.accounts[f.workspace]
@@ -351,9 +377,36 @@ func (b *book) refund(rank int) (*book, answer) {
 	f.held = 0
 	a.Held -= free
 	a.Available += free
-	f.end(ledger.Cancelled, "")
+	f.end(status, issue)
 	if free > 0 {
 		b.fund(f.workspace)
 	}
 	return b, told(f)
+}
+
+// sweep ends what is past its time, and forgets what is final when the call says so.
+func (b *book) sweep(c call) (*book, answer) {
+	n := 0
+	b = b.clone()
+	for rank, f := range b.files {
+		switch {
+		case f == nil:
+		case f.status == ledger.Uploading && f.late:
+			b.edit(rank).end(ledger.Failed, ledger.UploadExpired)
+			n++
+		case c.funding && f.short():
+			f = b.edit(rank)
+			f.counts.Cancelled = f.left()
+			f.end(ledger.Failed, ledger.FundingExpired)
+			n++
+		}
+		if f = b.files[rank]; c.kind == forget && f != nil && f.status.Final() && !f.forgotten {
+			b.edit(rank).forgotten = true
+			if !f.paid { // it moved no money
+				b.files[rank] = nil
+			}
+			n++
+		}
+	}
+	return b, answer{list: fmt.Sprint(n)}
 }

@@ -50,7 +50,7 @@ func (h *History) Unknown() int {
 // the answers themselves are judged by Check.
 func Record(ctx context.Context, books []ledger.Book, o Options) (*History, error) {
 	r := &recorder{books: books, Options: o, random: rand.New(rand.NewPCG(o.Seed, 0)),
-		left: o.Operations, start: time.Now()}
+		left: o.Operations, start: time.Now(), limits: limits}
 	for i := range r.nodes[1:] {
 		r.nodes[i+1] = r.id()
 	}

@@ -21,16 +21,16 @@ const (
 
 var (
 	// access are the tests of who may use which page of customers, and of forms that are sent by others or twice.
-	access = suite{"./http/dashboard", [][]string{
+	access = suite{folder: "./http/dashboard", stages: [][]string{
 		{"-test.run", "^(TestEveryRoute|TestFormsOfOther|TestRefusedBodies|TestSigningIn|TestAKeyIsShown|TestCancelTwice)"}, {}}}
 	// signingIn are the tests of package signin.
-	signingIn = suite{"./http/dashboard/signin", [][]string{{}}}
+	signingIn = suite{folder: "./http/dashboard/signin", stages: [][]string{{}}}
 	// provided are the tests of signing in with a provider.
-	provided = suite{"./http/dashboard", [][]string{{"-test.run", "^(TestSomebodyInvited|TestTheProvider|TestAnAnswerBelongs|TestAnAccountWith)"}}}
+	provided = suite{folder: "./http/dashboard", stages: [][]string{{"-test.run", "^(TestSomebodyInvited|TestTheProvider|TestAnAnswerBelongs|TestAnAccountWith)"}}}
 	// factors are the tests of codes.
-	factors = suite{"./http/dashboard", [][]string{{"-test.run", "^Test.*Code"}}}
+	factors = suite{folder: "./http/dashboard", stages: [][]string{{"-test.run", "^Test.*Code"}}}
 	// operating are the tests of the pages of operators.
-	operating = suite{"./http/dashboard/operate", [][]string{{}}}
+	operating = suite{folder: "./http/dashboard/operate", stages: [][]string{{}}}
 )
 
 // ofAccess are those of who may see and do what in the pages.

@@ -3,20 +3,20 @@ package mutants
 import "slices"
 
 const (
-	settleRules  = "ledger/rules/settle.go"
-	creditRules  = "ledger/rules/credits.go"
-	leaseRules   = "ledger/rules/lease.go"
-	uploadRules  = "ledger/rules/upload.go"
-	nodeRules    = "ledger/rules/nodes.go"
-	factRules    = "ledger/rules/facts.go"
-	bookRules    = "ledger/rules/book.go"
-	tableRules   = "ledger/rules/tables.go"
+	settleRules  = "ledger/transitions/settle.go"
+	creditRules  = "ledger/transitions/credits.go"
+	leaseRules   = "ledger/transitions/lease.go"
+	uploadRules  = "ledger/transitions/upload.go"
+	nodeRules    = "ledger/transitions/nodes.go"
+	factRules    = "ledger/transitions/facts.go"
+	bookRules    = "ledger/transitions/engine.go"
+	tableRules   = "ledger/transitions/tables.go"
 	stateRules   = "ledger/states.go"
 	typeWords    = "ledger/types.go"
 	checkRules   = "ledger/invariants.go"
 	payloadRules = "ledger/payload.go"
-	sqlDays      = "ledger/sqlstore/days.go"
-	sqlTables    = "ledger/sqlstore/tables.go"
+	sqlDays      = "ledger/sqlstore/accounts.go"
+	sqlTables    = "ledger/sqlstore/verifications.go"
 	sqlNodes     = "ledger/sqlstore/nodes.go"
 	sqlFacts     = "ledger/sqlstore/facts.go"
 	sqlTenants   = "ledger/sqlstore/tenants.go"
@@ -25,30 +25,28 @@ const (
 	sqlResults   = "ledger/sqlstore/results.go"
 	sqlEvidence  = "ledger/sqlstore/evidence.go"
 	sqlAudit     = "ledger/sqlstore/audit.go"
-	sqlAttempts  = "ledger/sqlstore/tx.go"
-	sqlSession   = "ledger/sqlstore/session.go"
-	sqlDriven    = "ledger/sqlstore/driven.go"
-	sqlGate      = "ledger/sqlstore/gate.go"
-	sqlServer    = "ledger/sqlstore/postgres.go"
+	sqlAttempts  = "ledger/sqlstore/engine/transaction.go"
+	sqlSession   = "ledger/sqlstore/engine/session.go"
+	sqlDriven    = "ledger/sqlstore/engine/driven.go"
+	sqlGate      = "ledger/sqlstore/engine/gate.go"
+	sqlServer    = "ledger/sqlstore/engine/postgres.go"
 	queueRules   = "ledger/quota/queue.go"
-	sqlFault     = "ledger/sqlstore/fault.go"
+	sqlFault     = "ledger/sqlstore/engine/fault.go"
 	sqlMigration = "ledger/sqlstore/migrations/0001_book.sql"
 
 	operatorWords = "ledger/operators.go"
-	operatorRules = "ledger/rules/operators.go"
+	operatorRules = "ledger/transitions/operators.go"
 	sqlOperators  = "ledger/sqlstore/operators.go"
-	sqlOperator4  = "ledger/sqlstore/migrations/0004_operators.sql"
 
-	limitRules = "ledger/rules/limits.go"
+	limitRules = "ledger/transitions/limits.go"
 	limitWords = "ledger/limits.go"
 	sqlLimits  = "ledger/sqlstore/limits.go"
-	sqlUnread  = "ledger/sqlstore/unread.go"
-	sqlDisk    = "ledger/sqlstore/disk.go"
-	sqlLimits7 = "ledger/sqlstore/migrations/0007_limits.sql"
+	sqlUnread  = "ledger/sqlstore/store.go"
+	sqlDisk    = "ledger/sqlstore/engine/disk.go"
 
-	settledRules    = "ledger/rules/settled.go"
+	settledRules    = "ledger/transitions/settled.go"
 	correctionWords = "ledger/corrections.go"
-	correctionRules = "ledger/rules/corrections.go"
+	correctionRules = "ledger/transitions/corrections.go"
 	sqlCorrections  = "ledger/sqlstore/corrections.go"
 )
 
@@ -122,9 +120,9 @@ var list = append([]mutant{
 		"move{to: v.Last(), lease: true}", lives},
 	{"lease lost when cancelling", settleRules, "held: v.Held, lease: true, wake", "held: v.Held, wake", lives},
 	{"parked for ever", sqlTables, "AND wake_at <= {now}", "AND wake_at <= 0", books},
-	{"parked without rest", leaseRules, "held: v.Held, wake: Millis(o.Next)})", "held: v.Held})", lives},
-	{"parked with the lease kept", leaseRules, "held: v.Held, wake: Millis(o.Next)})",
-		"held: v.Held, wake: Millis(o.Next), lease: true})", lives},
+	{"parked without rest", leaseRules, "held: v.Held, wake: ledger.Millis(o.Next)})", "held: v.Held})", lives},
+	{"parked with the lease kept", leaseRules, "held: v.Held, wake: ledger.Millis(o.Next)})",
+		"held: v.Held, wake: ledger.Millis(o.Next), lease: true})", lives},
 	{"parked and nothing kept", leaseRules, "t.KeepParked(v.ID, state)", "t.KeepParked(v.ID, nil)", lives},
 	{"work that comes far behind the bound", bookRules, "max(m.wake, v.Now-WakeBack.Milliseconds())", "m.wake", looks},
 	{"work that came with the create", bookRules, "m.wake == 0 && v.State().Runnable() && !before.State().Runnable()",
@@ -139,7 +137,7 @@ var list = append([]mutant{
 	{"parked while it is cancelled", leaseRules,
 		"case v.Status == ledger.Cancelling:\n\t\t\treturn nil\n\t\tcase !v.State().Funded() || o.Next.IsZero()",
 		"case !v.State().Funded() || o.Next.IsZero()", lives},
-	{"cancelled and asleep", settleRules, "lease: true, wake: Millis(v.Created)}", "lease: true}", books},
+	{"cancelled and asleep", settleRules, "lease: true, wake: ledger.Millis(v.Created)}", "lease: true}", books},
 	{"parked work kept at the end", bookRules, "(m.to.Final() || m.to == ledger.Cancelling)", "m.to == ledger.Uploading", books},
 	{"set aside at the first crash", leaseRules, "v.Crashes < ledger.CrashesMax", "v.Crashes < 1", books},
 	{"never set aside", leaseRules, "v.Crashes < ledger.CrashesMax", "v.Crashes < 1000", lives},
@@ -158,13 +156,13 @@ var list = append([]mutant{
 		"v.WaitingSince > v.Now-after.Milliseconds()",
 		"v.WaitingSince > v.Now-2*after.Milliseconds()-1e9", books},
 	{"upload that never expires", tableRules,
-		"Millis(r.UploadExpires) <= r.Now",
-		"Millis(r.UploadExpires) <= 0", lives},
+		"ledger.Millis(r.UploadExpires) <= r.Now",
+		"ledger.Millis(r.UploadExpires) <= 0", lives},
 
-	{"SQL: credit without its condition", sqlTables,
+	{"SQL: credit without its condition", sqlDays,
 		"WHERE id = ? AND available >= ?`",
 		"WHERE id = ? AND 0 <= ?`", books},
-	{"SQL: spent not added", sqlTables, "spent = spent + ? WHERE", "spent = spent + 0 * ? WHERE", books},
+	{"SQL: spent not added", sqlDays, "spent = spent + ? WHERE", "spent = spent + 0 * ? WHERE", books},
 	{"SQL: move without the epoch", sqlTables, "lease_expires = ?\n\t\tWHERE id = ? AND status = ? AND epoch = ? AND settlements = ?`",
 		"lease_expires = ?\n\t\tWHERE id = ? AND status = ? AND epoch >= ? AND settlements < ?`", books},
 	{"SQL: lease of a living node", sqlTables,
@@ -193,7 +191,7 @@ var list = append([]mutant{
 		"const creditsMax = 1<<53 + 1", books},
 	{"text that PostgreSQL refuses", creditRules, "ledger.CheckText(e.Reason)", `ledger.CheckText("")`, books},
 	{"waiting until the time before", leaseRules,
-		"if v.Status == to && Millis(v.NextTry) == Millis(o.Next) &&",
+		"if v.Status == to && ledger.Millis(v.NextTry) == ledger.Millis(o.Next) &&",
 		"if v.Status == to &&", books},
 	{"figures of another file prepared", leaseRules,
 		"same := v.Rows == rows && v.Duplicates == duplicates",
@@ -208,7 +206,7 @@ var list = append([]mutant{
 		"v.Status != ledger.Uploading || !v.Upload().Expired {",
 		"v.Status != ledger.Uploading {", lives},
 	{"waiting for credits since a time that is over", bookRules, "	v.WaitingSince = 0\n", "", lives},
-	{"completed before it was created", bookRules, "max(v.Now, Millis(v.Created))", "v.Now", lives},
+	{"completed before it was created", bookRules, "max(v.Now, ledger.Millis(v.Created))", "v.Now", lives},
 	{"outcome of a single not kept", settleRules,
 		"if v.Kind == ledger.Single {",
 		"if v.Kind == ledger.Bulk {", lives},
@@ -262,7 +260,7 @@ var list = append([]mutant{
 	{"SQL: one slice erased", sqlSweep, "erased == most; {", "erased == most; most = -1 {", books},
 
 	// The processes of a cluster and what is known of receivers.
-	{"process retired before its time", nodeRules, "row == nil || fresh(Clock(now), row, after) {",
+	{"process retired before its time", nodeRules, "row == nil || fresh(ledger.Clock(now), row, after) {",
 		"row == nil || now == 0 {", lives},
 	{"process retired at its last moment", nodeRules, "now.Sub(row.Seen) < within",
 		"now.Sub(row.Seen) < within/2", lives},
@@ -288,7 +286,7 @@ var list = append([]mutant{
 		renewals},
 	{"SQL: ledger not renewed", sqlNodes, "UPDATE secrets SET value = ?, created = {now} WHERE name = ?",
 		"UPDATE secrets SET value = ?, created = {now} WHERE name > ?", renewals},
-	{"wish to drain that stays", nodeRules, "b.wantDrain(ctx, node, false,", "b.wantDrain(ctx, node, true,", lives},
+	{"wish to drain that stays", nodeRules, "e.wantDrain(ctx, node, false,", "e.wantDrain(ctx, node, true,", lives},
 	{"wish to drain taken back only once it is gone", nodeRules, "row.DrainAsked == asked {", "row.DrainAsked {", lives},
 	{"wish to drain taken back as if it was said", nodeRules, "node, false, \"node undrain\"", "node, false, \"node drain\"", books},
 	{"SQL: wish to drain taken back everywhere", sqlNodes, "SET drain_asked = ? WHERE session = ?`, stored(asked), session[:])",
@@ -342,9 +340,9 @@ var list = append([]mutant{
 	{"fields of any length", operatorWords, "if fields > OperatorTextMax {", "if fields < 0 {", books},
 	{"text of an operator of any length", operatorWords, "if len(text) > OperatorTextMax {",
 		"if len(text) < 0 {", books},
-	{"expected of the time before", leaseRules, " && Millis(v.Expected) == Millis(o.Expected) &&", " &&", books},
-	{"expected when it is over", bookRules, "\tv.Expected = Clock(m.expected)\n", "", books},
-	{"expected more exactly than is kept", settleRules, "Clock(Millis(n.Expected))", "n.Expected", books},
+	{"expected of the time before", leaseRules, " && ledger.Millis(v.Expected) == ledger.Millis(o.Expected) &&", " &&", books},
+	{"expected when it is over", bookRules, "\tv.Expected = ledger.Clock(m.expected)\n", "", books},
+	{"expected more exactly than is kept", settleRules, "ledger.Clock(ledger.Millis(n.Expected))", "n.Expected", books},
 	{"SQL: expected not moved", sqlTables, "next_try = ?, expected = ?,", "next_try = ?, expected = 0 * ?,", books},
 	{"SQL: expected not settled", sqlTables, "single_outcome = ?, expected = ?", "single_outcome = ?, expected = 0 * ?",
 		books},
@@ -362,8 +360,8 @@ var list = append([]mutant{
 	{"SQL: weight logged twice", sqlOperators, "if before == weight {", "if before < 0 {", books},
 	{"weight of anything", sqlOperators, "if weight < 1 || weight > ledger.WeightMax {", "if weight < -9 {", books},
 	{"SQL: weight of nothing set", sqlTenants, "workspaces.id), 1)`", "workspaces.id), 0)`", books},
-	{"SQL: nobody did it", sqlOperators, "author := ledger.Author(t.ctx)\n", "author := ledger.Author(t.ctx)[:0]\n", books},
-	{"SQL: note refused when repeated", sqlOperators, "?) ON CONFLICT DO NOTHING`", "?)`", books},
+	{"SQL: nobody did it", sqlOperators, "author := ledger.Author(t.Context())\n", "author := ledger.Author(t.Context())[:0]\n", books},
+	{"SQL: note refused when repeated", sqlOperators, "?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`", "?, ?, ?, ?, ?, ?, ?)`", books},
 	{"SQL: log without an order", sqlOperators, "ORDER BY created DESC, id DESC LIMIT", "ORDER BY created DESC, id LIMIT", books},
 	{"SQL: line on two pages", sqlOperators, "(created, id) < (?, ?)", "(created, id) <= (?, ?)", books},
 	{"lines of a millisecond missed", sqlOperators, "q.Before.Add(time.Millisecond - 1)", "q.Before", books},
@@ -372,12 +370,14 @@ var list = append([]mutant{
 		"0-overridesKept.Milliseconds()", books},
 	{"SQL: overrides forgotten at once", sqlSweep, "w.now-overridesKept.Milliseconds()",
 		"w.now-0*overridesKept.Milliseconds()", books},
-	{"SQL: override that ends when it begins", sqlOperator4, "CHECK (expires > created)",
+	{"SQL: override that ends when it begins", sqlMigration, "CHECK (expires > created)",
 		"CHECK (expires >= created)", books},
-	{"SQL: override that ends after its time", sqlOperator4, "CHECK (ends <= expires)", "CHECK (ends > 0)", books},
-	{"SQL: weight of less than one", sqlOperator4, "weight >= 1 AND ", "", books},
-	{"SQL: weight of more than all", sqlOperator4, " AND weight <= 100", "", books},
-	{"SQL: weight of no workspace", sqlOperator4, " REFERENCES workspaces (id)", "", books},
+	{"SQL: override that ends after its time", sqlMigration, "ends_in_its_time CHECK (ends <= expires),\n\tCONSTRAINT expires",
+		"ends_in_its_time CHECK (ends > 0),\n\tCONSTRAINT expires", books},
+	{"SQL: weight of less than one", sqlMigration, "weight >= 1 AND ", "", books},
+	{"SQL: weight of more than all", sqlMigration, " AND weight <= 100", "", books},
+	{"SQL: weight of no workspace", sqlMigration,
+		"PRIMARY KEY REFERENCES workspaces (id),\n\tweight", "PRIMARY KEY,\n\tweight", books},
 
 	// What becomes of a commit that is not answered.
 	{"lease of the run before the last forgotten", leaseRules, "leased, err = still(t, node, taken)",
@@ -441,8 +441,9 @@ var list = append([]mutant{
 	{"SQL: a full disk taken for one with room", sqlDisk, "d.free+d.inside >= d.reserve && d.free", "d.free", disks},
 	{"SQL: erased pages that are no room", sqlDisk, "d.free+d.inside >= d.reserve", "d.free >= d.reserve", disks},
 	{"SQL: no room for the log", sqlDisk, " && d.free >= d.reserve/4 {", " {", disks},
-	{"SQL: limit of nothing", sqlLimits7, "stored > 0 AND ", "", books},
-	{"SQL: limits of no workspace", sqlLimits7, " REFERENCES workspaces (id)", "", books},
+	{"SQL: limit of nothing", sqlMigration, "stored > 0 AND ", "", books},
+	{"SQL: limits of no workspace", sqlMigration,
+		"PRIMARY KEY REFERENCES workspaces (id),\n\topen", "PRIMARY KEY,\n\topen", books},
 
 	// Who waits for whom.
 	{"all writers of an account in the database", sqlAttempts, "if in.Account {", "if in.Account && a.before {", locks},
@@ -497,7 +498,7 @@ var list = append([]mutant{
 		"\tbefore := len(set.slices)\n\tset.add(ordinals[1:])", lives},
 	{"gap in what is settled", settledRules, "set.upTo != number-1 {", "set.upTo > number-1 {", memories},
 	{"settlements read but for the first", settledRules, "\t\tset.add(ordinals)\n\t\tif err", "\t\tset.add(ordinals[:0])\n\t\tif err", lives},
-	{"settlements read too late", settleRules, "n.Number > 1 && !b.settled.knows(", "n.Number < 1 && !b.settled.knows(", unknowns},
+	{"settlements read too late", settleRules, "n.Number > 1 && !e.settled.knows(", "n.Number < 1 && !e.settled.knows(", unknowns},
 	{"next ordinal taken for settled", settledRules, "ordinal%sliceOrdinals/64]&(1<<(ordinal%64)) != 0",
 		"ordinal%sliceOrdinals/64]&(1<<(ordinal%63)) != 0", memories},
 	{"slice of another place", settledRules, "slice := s.slices[ordinal/sliceOrdinals]\n\treturn", "slice := s.slices[ordinal/sliceOrdinals%2]\n\treturn",
@@ -512,7 +513,7 @@ var list = append([]mutant{
 	{"grant with a verification's id", creditRules, "case taken:", "case taken && e.Amount < 0:", books},
 	{"created told to who lost the race", uploadRules, "t.Doubt() && v.ID == n.ID", "v.ID == n.ID", lives},
 	{"created not told after a lost answer", uploadRules, "t.Doubt() && v.ID == n.ID", "t.Doubt() && v.ID != n.ID", lives},
-	{"doubt forgotten", "ledger/sqlstore/tx.go", "doubt = doubt || f.unknown", "doubt = false", unknowns},
+	{"doubt forgotten", "ledger/sqlstore/engine/transaction.go", "doubt = doubt || f.unknown", "doubt = false", unknowns},
 	{"SQL: small grant renews the wait", sqlTables, "SET issue_message = ? WHERE id = ?`",
 		"SET issue_message = ?, waiting_since = {now} WHERE id = ?`", books},
 	{"wait for credits of a moment", bookRules, "v.WaitingSince = v.Now", "v.WaitingSince = v.Now + 60_000", lives},
@@ -578,4 +579,9 @@ var list = append([]mutant{
 	{"correction of one subject that is counted for all", sqlCorrections, "FROM corrections WHERE subject = ?`",
 		"FROM corrections WHERE subject <> ?`", corrections},
 	{"entries of corrections that belong to nobody", sqlCorrections, "\ta.entries += n\n", "", corrections},
-}, slices.Concat(upkeep, ofPeople, ofPages, ofAccess)...)
+	{"sessions swept at once", sqlSweep, "w.now-sessionsKept.Milliseconds()", "w.now", books},
+	{"links swept at once", sqlSweep, "w.now-linksKept.Milliseconds()", "w.now", books},
+	{"SQL: use of a revoked key", sqlTenants, "WHERE revoked = 0 AND last_used", "WHERE last_used", books},
+	{"SQL: revoked by nobody", sqlTenants, "revoked_by = ? WHERE id", "revoked_by = substr(?, 1, 0) WHERE id", books},
+	{"created by nobody", uploadRules, "\tn.MadeBy = ledger.Actor(ctx)\n", "\tn.MadeBy = \"\"\n", books},
+}, slices.Concat(upkeep, ofPages, ofAccess)...)

@@ -30,65 +30,69 @@ const root = "../../.."
 type suite struct {
 	folder string
 	stages [][]string // arguments of the test binary
+	then   []suite    // in other folders
 }
+
+// engine is the folder of connections and transactions.
+const engine = "./ledger/sqlstore/engine"
 
 // The suites that must find a mutant.
 var (
-	// lives is the simulation, which runs package rules and the states.
-	lives = suite{"./ledger/ledgertest/simulation", [][]string{
+	// lives is the simulation, which runs package transitions and the states.
+	lives = suite{folder: "./ledger/ledgertest/simulation", stages: [][]string{
 		{"-test.skip", "^TestASeedReplaysExactly$", "-seeds", "30"}, {"-test.run", "^TestEveryLife", "-seeds", "1000"}}}
 	// books are the conformance suite, the simulation beside the embedded ledger and
 	// the tests of its tables, which run the SQL too.
-	books = suite{"./ledger/sqlstore", [][]string{
+	books = suite{folder: "./ledger/sqlstore", stages: [][]string{
 		{"-test.run", "^TestConformance$/^sqlite$/^([^r]|r[^a]|rac)"},
 		{"-test.run", "^(TestTheSchema.*|TestWhatTheTablesKeep|TestNoFailedStatement.*)$/^(sqlite|[^p].*)$"},
 		{"-test.run", "^(TestConformance|TestEachStatement.*)$/^sqlite$"}}}
 	// attempts are the tests of what a caller is told when the database fails.
-	attempts = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^(TestWhatTheCallerIsTold|TestErrorsAreToldApart|TestErrorsOfTheEmbedded.*)$"}}}
+	attempts = suite{folder: engine, stages: [][]string{{"-test.run", "^(TestWhatTheCallerIsTold|TestErrorsAreToldApart|TestErrorsOfTheEmbedded.*)$"}}}
 	// locks are the tests of who waits for whom, on PostgreSQL.
-	locks = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^(TestALocked|TestATransactionOfA|TestALeasePasses|" +
-		"TestWhatARun|TestTheGate|TestOneIsAt)"}, {"-test.run", "^(TestAFlood|TestAReadingThat)"}}}
+	locks = suite{engine, [][]string{{"-test.run", "^(TestTheGate|TestOneIsAt)"}}, []suite{
+		{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^(TestALocked|TestATransactionOfA|TestALeasePasses|TestWhatARun)"},
+			{"-test.run", "^TestAFlood"}}}, {folder: engine, stages: [][]string{{"-test.run", "^TestAReadingThat"}}}}}
 	// sessions are the tests of connections and commits, on PostgreSQL and in CockroachDB's way.
-	sessions = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^(TestACommit|TestWhatEndsA|TestCockroach|TestAPanic|" +
+	sessions = suite{folder: engine, stages: [][]string{{"-test.run", "^(TestACommit|TestWhatEndsA|TestCockroach|TestAPanic|" +
 		"TestAConnectionIsNot|TestACallThat|TestConnectionsSay|TestAFailedTransaction|TestLostConnections|TestAnAttemptEnds)"}}}
 	// turns are the tests of package quota.
-	turns = suite{"./ledger/quota", [][]string{{}}}
+	turns = suite{folder: "./ledger/quota", stages: [][]string{{}}}
 	// disks are the tests of the reserve of disk.
-	disks = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^(TestAReserveOfDisk|TestWhatWasErased)"}}}
+	disks = suite{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^(TestAReserveOfDisk|TestWhatWasErased)"}}}
 	// durable are the tests of what a database must not forget.
-	durable = suite{"./ledger/sqlstore", [][]string{
+	durable = suite{folder: "./ledger/sqlstore", stages: [][]string{
 		{"-test.run", "^(TestPragmasThatForgetAreRefused|TestTheOtherLevels.*)$"},
 		{"-test.run", "^TestAServerThatForgetsIsMended$"}}}
 	// migrations are the tests of how the schema is changed.
-	migrations = suite{"./ledger/sqlstore", [][]string{
-		{"-test.run", "^(TestAMigrationIsTakenUp.*|TestWhatAnOlderProgram.*|TestASchemaChange.*)$"},
+	migrations = suite{folder: engine, stages: [][]string{
+		{"-test.run", "^(TestAMigrationIsTakenUp.*|TestASchemaChange.*)$"},
 		{"-test.run", "^TestAMigration(Beside|GivesUp).*$"}}}
 	// clocks are the tests of a clock that jumps.
-	clocks = suite{"./ledger/sqlstore", [][]string{
-		{"-test.run", "^TestWhichClocksAreBelieved$"},
-		{"-test.run", "^(TestAClockThatJumps.*|TestAfterAStandstill.*)$"}}}
+	clocks = suite{engine, [][]string{{"-test.run", "^TestWhichClocksAreBelieved$"}}, []suite{
+		{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^(TestAClockThatJumps.*|TestAfterAStandstill.*)$"}}}}}
 	// renewals are the tests of a ledger that gets a new identity.
-	renewals = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^TestALedgerIsRenewed.*$/^sqlite$"}}}
+	renewals = suite{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^TestALedgerIsRenewed.*$/^sqlite$"}}}
 	// looks are the tests of where looks for what is due begin.
-	looks = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^(TestALookFromABoundO|TestWhatIsOverlooked|TestWhatBecomesDue|TestWhatComesLate)"}}}
+	looks = suite{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^(TestALookFromABoundO|TestWhatIsOverlooked|TestWhatBecomesDue|TestWhatComesLate)"}}}
 	// sweeps are the tests of what a sweep leaves, on disk too.
-	sweeps = suite{"./ledger/sqlstore", [][]string{
+	sweeps = suite{folder: "./ledger/sqlstore", stages: [][]string{
 		{"-test.run", "^(TestASweep.*|TestRetentionLeaves.*)$"}}}
 	// opened are the tests of how a ledger is opened, and of its connections.
 	opened = suite{"./ledger/sqlstore", [][]string{
 		{"-test.run", "^(TestOpenRefuses.*|TestMigrateMakes.*|TestReadersBeside.*|TestAnOldSchema.*|TestAReopened.*|TestCloseFolds.*)$"},
-		{"-test.run", "^(TestAServerIs.*|TestAServersLeases.*|TestAReader.*|TestATransactionIsSerializable.*|TestConnectionsSay.*|" +
-			"TestACommitThatFails.*|TestWhatEndsATransaction)$"}}}
+		{"-test.run", "^(TestAServerIs.*|TestAServersLeases.*)$"}}, []suite{{folder: engine, stages: [][]string{
+		{"-test.run", "^(TestAReader.*|TestATransactionIsSerializable.*|TestConnectionsSay.*|TestACommitThatFails.*|TestWhatEndsATransaction)$"}}}}}
 	// corrections are the tests of what operators set right.
-	corrections = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^(TestAnAccountThat.*|TestWhatHappenedTo.*|TestWhatNoCorrection.*)$/^sqlite$"}}}
-	// memories are the tests of what package rules remembers of settlements.
-	memories = suite{"./ledger/rules", [][]string{{}}}
+	corrections = suite{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^(TestAnAccountThat.*|TestWhatHappenedTo.*|TestWhatNoCorrection.*)$/^sqlite$"}}}
+	// memories are the tests of what package transitions remembers of settlements.
+	memories = suite{folder: "./ledger/transitions", stages: [][]string{{}}}
 	// unknowns are the tests of what is created when answers to commits are lost.
-	unknowns = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^TestFaults"}}}
+	unknowns = suite{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^TestFaults"}}}
 	// cuts are the tests of pages that are cut.
-	cuts = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^TestAPageOfResults"}}}
+	cuts = suite{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^TestAPageOfResults"}}}
 	// words are the tests of package ledger itself.
-	words = suite{"./ledger", [][]string{{}}}
+	words = suite{folder: "./ledger", stages: [][]string{{}}}
 )
 
 // mutant is one change of one file.
@@ -206,11 +210,22 @@ func (m mutant) source(t *testing.T) string {
 // mustFail runs the suite over the changed source: it must build, and fail.
 func (m mutant) mustFail(t *testing.T) {
 	t.Helper()
-	binary := m.build(t)
-	for _, args := range m.suite.stages {
+	for _, in := range append([]suite{m.suite}, m.suite.then...) {
+		if m.foundIn(t, in) {
+			return
+		}
+	}
+	t.Errorf("nobody noticed: %q became %q in %s", m.from, m.to, m.file)
+}
+
+// foundIn reports whether a suite finds the mutant.
+func (m mutant) foundIn(t *testing.T, in suite) bool {
+	t.Helper()
+	binary := m.build(t, in.folder)
+	for _, args := range in.stages {
 		// A mutant that hangs is found by the time-out, which panics.
 		args = append([]string{"-test.failfast", "-test.timeout", "3m"}, args...)
-		out, err := quietly(t.Context(), filepath.Join(root, m.suite.folder), binary, args...)
+		out, err := quietly(t.Context(), filepath.Join(root, in.folder), binary, args...)
 		switch text := string(out); {
 		case strings.Contains(text, "no tests to run"):
 			t.Fatalf("the suite is not there: %v", args)
@@ -220,14 +235,14 @@ func (m mutant) mustFail(t *testing.T) {
 			t.Fatalf("the mutant was not run: %v\n%s", err, text)
 		default:
 			t.Logf("found: %s", firstLine(text))
-			return
+			return true
 		}
 	}
-	t.Errorf("nobody noticed: %q became %q in %s", m.from, m.to, m.file)
+	return false
 }
 
-// build makes the test binary of the changed source.
-func (m mutant) build(t *testing.T) string {
+// build makes the test binary of a folder with the changed source.
+func (m mutant) build(t *testing.T, of string) string {
 	t.Helper()
 	folder := t.TempDir()
 	broken, binary := filepath.Join(folder, filepath.Base(m.file)), filepath.Join(folder, "suite.test")
@@ -249,7 +264,7 @@ func (m mutant) build(t *testing.T) string {
 	}
 	// Without tables for debuggers linking takes half the time.
 	out, err := quietly(t.Context(), root, "go", "test", "-c", "-o", binary, "-overlay", config, "-vet=off",
-		"-ldflags", "-s -w", m.suite.folder)
+		"-ldflags", "-s -w", of)
 	if err != nil {
 		t.Fatalf("it does not build: %v\n%s", err, out)
 	}

@@ -1,13 +1,13 @@
 package mutants
 
 const (
-	sqlOpen     = "ledger/sqlstore/open.go"
-	sqlMigrate  = "ledger/sqlstore/migrate.go"
-	sqlPostgres = "ledger/sqlstore/postgres.go"
-	sqlSQLite   = "ledger/sqlstore/sqlite.go"
-	sqlDurable  = "ledger/sqlstore/durable.go"
-	sqlClock    = "ledger/sqlstore/clock.go"
-	sqlFold     = "ledger/sqlstore/fold.go"
+	sqlOpen     = "ledger/sqlstore/engine/open.go"
+	sqlMigrate  = "ledger/sqlstore/engine/migrate.go"
+	sqlPostgres = "ledger/sqlstore/engine/postgres.go"
+	sqlSQLite   = "ledger/sqlstore/engine/sqlite.go"
+	sqlDurable  = "ledger/sqlstore/engine/durable.go"
+	sqlClock    = "ledger/sqlstore/engine/clock.go"
+	sqlFold     = "ledger/sqlstore/engine/fold.go"
 )
 
 // upkeep are the mutants of what is around the transactions: opening, migrating, sweeping.
@@ -31,21 +31,20 @@ var upkeep = []mutant{
 	// Opening.
 	{"erased bytes not overwritten", sqlOpen, `"secure_delete(ON)"`, `"secure_delete(OFF)"`, sweeps},
 	{"a ledger that others may read", sqlOpen, "os.O_CREATE|os.O_RDWR, 0o600)", "os.O_CREATE|os.O_RDWR, 0o644)", opened},
-	{"leases of before kept", sqlOpen, "WHERE lease_node IS NOT NULL`", "WHERE lease_node IS NULL`", opened},
-	{"processes of before kept", sqlOpen, "DELETE FROM nodes`", "DELETE FROM nodes WHERE turn < 0`", opened},
-	{"an old schema opened", sqlOpen, "case version < SchemaVersion:", "case version < 0:", opened},
-	{"a newer schema opened", sqlOpen, "case version > SchemaVersion:", "case version > 1000*SchemaVersion:", opened},
+	{"leases of before kept", "ledger/sqlstore/store.go", "WHERE lease_node IS NOT NULL`", "WHERE lease_node IS NULL`", opened},
+	{"processes of before kept", "ledger/sqlstore/store.go", "DELETE FROM nodes`", "DELETE FROM nodes WHERE turn < 0`", opened},
+	{"an old schema opened", sqlOpen, "case version < m.Version:", "case version < 0:", opened},
+	{"a newer schema opened", sqlOpen, "case version > m.Version:", "case version > 1000*m.Version:", opened},
 	{"a password told", sqlOpen, `return scheme + ":…"`, `return scheme + ":" + rest`, opened},
 	{"a reader that writes", sqlOpen, "if a.readOnly {\n\t\treturn s, nil", "if a.patient {\n\t\treturn s, nil", opened},
 
 	// Migrations.
-	{"a newer schema migrated", sqlMigrate, "if version > SchemaVersion {", "if version > 1000*SchemaVersion {", opened},
+	{"a newer schema migrated", sqlMigrate, "if version > s.schema.Version {", "if version > 1000*s.schema.Version {", opened},
 	{"another step recorded", sqlMigrate, "{now})`, version, step)", "{now})`, version, step+1)", migrations},
 	{"steps of before taken for this one", sqlMigrate, "version = ? AND step = ?)", "version = ? AND step < ?)", migrations},
 	{"steps recorded for ever", sqlMigrate, "schema_steps WHERE version <= ?", "schema_steps WHERE version < ?", migrations},
 	{"a failed change of the schema not told", sqlMigrate, "case state == schemaChangeFailed:", `case state == "never":`, migrations},
 	{"a failed change of the schema run again", sqlPostgres, "case schemaChangeFailed: //", `case "never": //`, migrations},
-	{"steps that do not look", sqlPostgres, `"{absent}", "IF NOT EXISTS"`, `"{absent}", ""`, migrations},
 	{"changes of the schema not apart", sqlPostgres, `d.apart, d.oneMigrates = true, ""`, `d.apart, d.oneMigrates = false, ""`, migrations},
 	{"a migration that nobody passes", sqlPostgres, `"0", milliseconds(tableLockTime)`, `"0", "0"`, migrations},
 	{"a migration that waits for ever", sqlMigrate, "time.Since(begun) > s.tableLocks:", "time.Since(begun) < 0:", migrations},
@@ -77,7 +76,7 @@ var upkeep = []mutant{
 	{"a page full of those that failed", sqlSweep, "left+w.late.count())", "left)", sweeps},
 	{"those that failed never tried again", sqlSweep, "\tw.tryLate(ctx, causes)\n", "", sweeps},
 	{"a row that stays due not told", sqlSweep, "w.isDue(ctx, c, id); still {", "w.isDue(ctx, c, id); still && id == uuid.Nil {", sweeps},
-	{"unswept ones not counted", sqlSweep, "s.meters.unswept.Set(float64(s.late.count()))", "s.meters.unswept.Set(0)", sweeps},
+	{"unswept ones not counted", sqlSweep, "s.unswept.Set(float64(s.late.count()))", "s.unswept.Set(0)", sweeps},
 	{"a sweep that forgets to forget", sqlSweep, "\tw.ended(ctx)\n", "", sweeps},
 
 	// Clocks.

@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 // edges are the legal steps of a verification as RELIABILITY 4.2 has them,
@@ -107,19 +107,19 @@ func (w *world) checkStep(s *saved) {
 
 // checkFailure holds the issue that a verification fails with against what it was
 // before: whose time is not over does not expire.
-func (w *world) checkFailure(before *rules.Row, issue *ledger.Issue) {
+func (w *world) checkFailure(before *transitions.Row, issue *ledger.Issue) {
 	code := ""
 	if issue != nil {
 		code = issue.Code
 	}
-	now := rules.Clock(w.memory.ran)
+	now := ledger.Clock(w.memory.ran)
 	switch before.State() {
 	case "uploading":
 		if code != ledger.UploadExpired || before.UploadExpires.After(now) {
 			w.wrong("expiry", "%q at %v, the upload may last until %v", code, now, before.UploadExpires)
 		}
 	case "waiting_credits":
-		since := rules.Clock(before.WaitingSince)
+		since := ledger.Clock(before.WaitingSince)
 		if code != ledger.FundingExpired || since.Add(fundLife).After(now) {
 			w.wrong("expiry", "%q at %v, has waited for credits since %v", code, now, since)
 		}
@@ -132,7 +132,7 @@ func (w *world) checkFailure(before *rules.Row, issue *ledger.Issue) {
 }
 
 // checkRow looks at what a row says about its own state.
-func (w *world) checkRow(r *rules.Row) {
+func (w *world) checkRow(r *transitions.Row) {
 	state := r.State()
 	if (r.WaitingSince != 0) != (state == ledger.WaitingCredits) {
 		w.wrong("row", "%s, and waits for credits since %d", state, r.WaitingSince)
@@ -233,7 +233,7 @@ func (w *world) checkAccount(a *account) {
 // reconcile makes every account anew from the entries alone.
 func (w *world) reconcile() {
 	sums := map[uuid.UUID]*ledger.Sums{}
-	add := func(e rules.Entry) {
+	add := func(e transitions.Entry) {
 		if sums[e.Workspace] == nil {
 			sums[e.Workspace] = &ledger.Sums{}
 		}

@@ -8,7 +8,6 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
 )
 
 const (
@@ -115,7 +114,7 @@ func (p *processes) operation() {
 
 // beat says something new, or nothing new, and looks whether its row has it.
 func (p *processes) beat(one ledger.Process) {
-	b := ledger.Beat{Process: one, Cluster: "simulated", Started: rules.Clock(1), Leases: p.random.IntN(9),
+	b := ledger.Beat{Process: one, Cluster: "simulated", Started: ledger.Clock(1), Leases: p.random.IntN(9),
 		Read: p.memory.cluster.turn - int64(p.random.IntN(3))}
 	b.Read = max(b.Read, 0)
 	for _, other := range p.alive {
@@ -174,7 +173,7 @@ func (p *processes) learn() {
 		keys[i] = string(rune('a' + i))
 	}
 	fact := ledger.Fact{Key: keys[p.random.IntN(factKeys)], Data: []byte{byte(p.random.IntN(256))},
-		Expires: rules.Clock(p.memory.now + int64(p.random.IntN(20_000)))}
+		Expires: ledger.Clock(p.memory.now + int64(p.random.IntN(20_000)))}
 	p.answered("learn", p.book.Learn(context.Background(), []ledger.Fact{fact}))
 	if _, err := p.book.Known(context.Background(), keys); err != nil {
 		p.wrong("facts", "known: %v", err)

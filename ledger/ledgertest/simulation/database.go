@@ -5,7 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 // What a transaction can end with beside its own refusals. The caller can tell
@@ -42,7 +42,7 @@ type chances struct {
 }
 
 // inside runs do on the tables and commits what it did when it says so.
-type inside func(do func(t rules.Tables) (commit bool))
+type inside func(do func(t transitions.Tables) (commit bool))
 
 // database runs transactions on the tables, one at a time, with faults.
 type database struct {
@@ -60,12 +60,12 @@ type database struct {
 	faults  int64  // of them with a fault
 }
 
-var _ rules.Database = (*database)(nil)
+var _ transitions.Database = (*database)(nil)
 
 func (d *database) chance(of int) bool { return of > 0 && d.random.IntN(1000) < of }
 
 // Update runs do until it is committed or refused, or has failed too often.
-func (d *database) Update(_ context.Context, _ rules.Scope, do func(t rules.Tables) error) error {
+func (d *database) Update(_ context.Context, _ transitions.Scope, do func(t transitions.Tables) error) error {
 	unknown := false
 	for attempt := 1; ; attempt++ {
 		d.doubt = unknown
@@ -103,7 +103,7 @@ func (d *database) decide() {
 }
 
 // attempt is one run of a transaction.
-func (d *database) attempt(do func(t rules.Tables) error) (err error) {
+func (d *database) attempt(do func(t transitions.Tables) error) (err error) {
 	d.runs++
 	doubt := d.doubt
 	at := -1
@@ -112,7 +112,7 @@ func (d *database) attempt(do func(t rules.Tables) error) (err error) {
 	}
 	became := again
 	err = errAborted // if there is no transaction at all
-	d.inside(func(t rules.Tables) bool {
+	d.inside(func(t transitions.Tables) bool {
 		d.tables.begin(at, errAgain)
 		d.tables.doubt = doubt
 		err = do(t)
@@ -176,8 +176,8 @@ func (f fate) answer() error {
 }
 
 // View runs do once; reads do not fail here.
-func (d *database) View(_ context.Context, do func(t rules.Tables) error) (err error) {
-	d.inside(func(t rules.Tables) bool {
+func (d *database) View(_ context.Context, do func(t transitions.Tables) error) (err error) {
+	d.inside(func(t transitions.Tables) bool {
 		d.tables.begin(-1, nil)
 		err = do(t)
 		return false

@@ -1,6 +1,6 @@
 // Package simulation lives the whole life of many verifications in one thread,
 // from one seed: customers, nodes and operators call the real transitions
-// (package rules) over tables in memory, while commits are lost or repeated
+// (package transitions) over tables in memory, while commits are lost or repeated
 // without being told, messages come late and twice, leases run out, clocks are
 // stepped, and transactions are made to run again with others in between.
 //

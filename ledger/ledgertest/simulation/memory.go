@@ -10,10 +10,10 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
-var _ rules.Tables = (*memory)(nil)
+var _ transitions.Tables = (*memory)(nil)
 
 // errKey is what a database says to a second row with one key.
 var errKey = errors.New("simulation: duplicate key")
@@ -47,9 +47,9 @@ type chunk struct {
 // file is one verification with everything that hangs on it. Its lists only grow, but for
 // the chunks, which a refusal erases.
 type file struct {
-	row         rules.Row
+	row         transitions.Row
 	parked      string // the state of its work
-	entries     []rules.Entry
+	entries     []transitions.Entry
 	settlements []settlement
 	chunks      []chunk
 }
@@ -57,7 +57,7 @@ type file struct {
 // saved is what a file was when the transaction first changed it.
 type saved struct {
 	file                 *file
-	row                  rules.Row
+	row                  transitions.Row
 	parked               string
 	entries, settlements int
 	chunks               []chunk // which a refusal erases
@@ -74,7 +74,7 @@ type memory struct {
 	files      []*file // by time of creation and id
 	byID       map[uuid.UUID]*file
 	byIdentity map[identity]*file
-	grants     map[uuid.UUID]rules.Entry
+	grants     map[uuid.UUID]transitions.Entry
 	cluster    *cluster
 	full       bool // the disk
 
@@ -95,9 +95,9 @@ type memory struct {
 
 func newMemory() *memory {
 	return &memory{now: 1_700_000_000_000, accounts: map[uuid.UUID]*account{}, byID: map[uuid.UUID]*file{},
-		byIdentity: map[identity]*file{}, grants: map[uuid.UUID]rules.Entry{}, failAfter: -1,
+		byIdentity: map[identity]*file{}, grants: map[uuid.UUID]transitions.Entry{}, failAfter: -1,
 		cluster: &cluster{nodes: map[uuid.UUID]ledger.NodeRow{}, facts: map[string]ledger.Fact{},
-			overrides: map[uuid.UUID]overridden{}, people: newPeople()}}
+			overrides: map[uuid.UUID]overridden{}}}
 }
 
 // begin starts a transaction whose statement number after fails; negative: none does.
@@ -163,7 +163,7 @@ func (m *memory) postpone() (decide func()) {
 	for i, a := range touched {
 		accounts[i] = *m.accounts[a.id]
 	}
-	entries := make([]rules.Entry, len(granted))
+	entries := make([]transitions.Entry, len(granted))
 	for i, id := range granted {
 		entries[i] = m.grants[id]
 	}
@@ -233,7 +233,7 @@ func (m *memory) change(id uuid.UUID) *file {
 }
 
 // write gives the row of a file for a change, if it holds; 0 when it does not.
-func (m *memory) write(id uuid.UUID, holds func(r *rules.Row) bool, change func(r *rules.Row)) (
+func (m *memory) write(id uuid.UUID, holds func(r *transitions.Row) bool, change func(r *transitions.Row)) (
 	int64, error) {
 	if err := m.statement(); err != nil {
 		return 0, err
@@ -295,7 +295,7 @@ func (m *memory) Credit(workspace uuid.UUID, by ledger.Balance, available ledger
 }
 
 // Enter writes entries, each key once.
-func (m *memory) Enter(entries ...rules.Entry) error {
+func (m *memory) Enter(entries ...transitions.Entry) error {
 	if err := m.statement(); err != nil {
 		return err
 	}
@@ -324,9 +324,9 @@ func (m *memory) Enter(entries ...rules.Entry) error {
 }
 
 // Granted reads the entry of a grant.
-func (m *memory) Granted(id uuid.UUID) (rules.Entry, bool, error) {
+func (m *memory) Granted(id uuid.UUID) (transitions.Entry, bool, error) {
 	if err := m.statement(); err != nil {
-		return rules.Entry{}, false, err
+		return transitions.Entry{}, false, err
 	}
 	e, found := m.grants[id]
 	return e, found, nil
@@ -342,7 +342,7 @@ func (m *memory) Log(l ledger.LogLine) error {
 }
 
 // read copies a row out.
-func (m *memory) read(f *file) (*rules.Row, error) {
+func (m *memory) read(f *file) (*transitions.Row, error) {
 	if err := m.statement(); err != nil {
 		return nil, err
 	}
@@ -355,10 +355,10 @@ func (m *memory) read(f *file) (*rules.Row, error) {
 }
 
 // Read reads one verification by its id.
-func (m *memory) Read(id uuid.UUID) (*rules.Row, error) { return m.read(m.byID[id]) }
+func (m *memory) Read(id uuid.UUID) (*transitions.Row, error) { return m.read(m.byID[id]) }
 
 // Await reads one, unless a transaction that is not decided has changed it: then the wait is too long.
-func (m *memory) Await(id uuid.UUID) (*rules.Row, error) {
+func (m *memory) Await(id uuid.UUID) (*transitions.Row, error) {
 	if m.locked[id] {
 		return nil, m.blocked()
 	}
@@ -372,7 +372,7 @@ func (m *memory) blocked() error {
 }
 
 // ReadOf reads one of a workspace.
-func (m *memory) ReadOf(workspace, id uuid.UUID) (*rules.Row, error) {
+func (m *memory) ReadOf(workspace, id uuid.UUID) (*transitions.Row, error) {
 	if f := m.byID[id]; f != nil && f.row.Workspace == workspace {
 		return m.read(f)
 	}
@@ -380,7 +380,7 @@ func (m *memory) ReadOf(workspace, id uuid.UUID) (*rules.Row, error) {
 }
 
 // ReadIdentity reads the one with an idempotency key.
-func (m *memory) ReadIdentity(workspace, key uuid.UUID) (*rules.Row, error) {
+func (m *memory) ReadIdentity(workspace, key uuid.UUID) (*transitions.Row, error) {
 	return m.read(m.byIdentity[identity{workspace, key}])
 }
 
@@ -395,12 +395,12 @@ func (m *memory) Open(workspace uuid.UUID) (n int64, err error) {
 }
 
 // unfunded says whether a row waits for credits, in the words of the index.
-func unfunded(r *rules.Row, workspace uuid.UUID) bool {
+func unfunded(r *transitions.Row, workspace uuid.UUID) bool {
 	return r.Workspace == workspace && r.Issue != nil && r.Issue.Code == ledger.CreditsRequired
 }
 
 // Unfunded gives the oldest verification that waits for credits and is covered.
-func (m *memory) Unfunded(workspace uuid.UUID) (*rules.Row, error) {
+func (m *memory) Unfunded(workspace uuid.UUID) (*transitions.Row, error) {
 	m.reads(workspace)
 	available := m.accounts[workspace].balance.Available
 	for _, f := range m.files {
@@ -424,7 +424,7 @@ func (m *memory) Short(workspace uuid.UUID) (map[uuid.UUID]int64, error) {
 
 // Tell renews the message of a verification that waits for credits.
 func (m *memory) Tell(id uuid.UUID, message string) error {
-	_, err := m.write(id, func(*rules.Row) bool { return true }, func(r *rules.Row) {
+	_, err := m.write(id, func(*transitions.Row) bool { return true }, func(r *transitions.Row) {
 		issue := *r.Issue
 		issue.Message = message
 		r.Issue = &issue
@@ -447,10 +447,10 @@ func (m *memory) Insert(n ledger.NewVerification, single string) error {
 	if single != "" {
 		kind = ledger.Single
 	}
-	f := &file{row: rules.Row{Verification: ledger.Verification{
+	f := &file{row: transitions.Row{Verification: ledger.Verification{
 		ID: n.ID, Workspace: n.Workspace, Identity: n.Identity, Kind: kind, Filename: n.Filename, SingleEmail: single,
-		Bytes: n.Bytes, UploadExpires: rules.Clock(m.now + n.UploadExpiry.Milliseconds()),
-		Status: ledger.Uploading, Created: rules.Clock(m.now), Total: -1, MadeBy: n.MadeBy}, WakeAt: m.now}}
+		Bytes: n.Bytes, UploadExpires: ledger.Clock(m.now + n.UploadExpiry.Milliseconds()),
+		Status: ledger.Uploading, Created: ledger.Clock(m.now), Total: -1, MadeBy: n.MadeBy}, WakeAt: m.now}}
 	m.add(f)
 	return nil
 }
@@ -464,15 +464,15 @@ func (m *memory) add(f *file) {
 }
 
 // as says that a row is as it was read.
-func as(before *rules.Row) func(r *rules.Row) bool {
-	return func(r *rules.Row) bool {
+func as(before *transitions.Row) func(r *transitions.Row) bool {
+	return func(r *transitions.Row) bool {
 		return r.Status == before.Status && r.Epoch == before.Epoch && r.Settlements == before.Settlements
 	}
 }
 
 // Move writes where a verification is.
-func (m *memory) Move(s rules.Step) (int64, error) {
-	return m.write(s.After.ID, as(s.Before), func(r *rules.Row) {
+func (m *memory) Move(s transitions.Step) (int64, error) {
+	return m.write(s.After.ID, as(s.Before), func(r *transitions.Row) {
 		v := s.After
 		r.Status, r.Issue, r.NextTry, r.Held = v.Status, v.Issue, v.NextTry, v.Held
 		r.Expected = v.Expected
@@ -483,16 +483,16 @@ func (m *memory) Move(s rules.Step) (int64, error) {
 }
 
 // Measure writes what intake found.
-func (m *memory) Measure(s rules.Step) (int64, error) {
-	return m.write(s.After.ID, as(s.Before), func(r *rules.Row) {
+func (m *memory) Measure(s transitions.Step) (int64, error) {
+	return m.write(s.After.ID, as(s.Before), func(r *transitions.Row) {
 		r.Rows, r.Duplicates, r.Total = s.After.Rows, s.After.Duplicates, s.After.Total
 	})
 }
 
 // Fence makes a newer writer of an upload.
 func (m *memory) Fence(id uuid.UUID, from, to int64) (int64, error) {
-	return m.write(id, func(r *rules.Row) bool { return r.Writer == from },
-		func(r *rules.Row) { r.Writer = to })
+	return m.write(id, func(r *transitions.Row) bool { return r.Writer == from },
+		func(r *transitions.Row) { r.Writer = to })
 }
 
 // Chunk reads the stored bytes that begin at offset.
@@ -526,12 +526,12 @@ func (m *memory) Append(id uuid.UUID, offset int64, data []byte) error {
 
 // Lengthen counts stored bytes.
 func (m *memory) Lengthen(id uuid.UUID, writer, from, to int64) (int64, error) {
-	return m.write(id, func(r *rules.Row) bool { return r.Writer == writer && r.Durable == from },
-		func(r *rules.Row) { r.Durable = to })
+	return m.write(id, func(r *transitions.Row) bool { return r.Writer == writer && r.Durable == from },
+		func(r *transitions.Row) { r.Durable = to })
 }
 
 // Free lists verifications that can be worked on now and that nobody has.
-func (m *memory) Free(limit int, except []uuid.UUID) (free []*rules.Row, err error) {
+func (m *memory) Free(limit int, except []uuid.UUID) (free []*transitions.Row, err error) {
 	for _, f := range m.files {
 		r := f.row
 		r.Now = m.now
@@ -539,7 +539,7 @@ func (m *memory) Free(limit int, except []uuid.UUID) (free []*rules.Row, err err
 			free = append(free, &r)
 		}
 	}
-	slices.SortFunc(free, func(a, b *rules.Row) int {
+	slices.SortFunc(free, func(a, b *transitions.Row) int {
 		return cmp.Or(cmp.Compare(a.WakeAt, b.WakeAt), bytes.Compare(a.ID[:], b.ID[:]))
 	})
 	return free[:min(limit, len(free))], m.statement()
@@ -559,7 +559,7 @@ func (m *memory) ForgetParked(id uuid.UUID) error { return m.KeepParked(id, nil)
 
 // Take gives a verification to a node at the next epoch.
 func (m *memory) Take(id, node uuid.UUID, epoch int64, ttl time.Duration) (int64, error) {
-	return m.write(id, func(r *rules.Row) bool { return r.Epoch == epoch }, func(r *rules.Row) {
+	return m.write(id, func(r *transitions.Row) bool { return r.Epoch == epoch }, func(r *transitions.Row) {
 		r.Node, r.LeaseExpires, r.Epoch = node, m.now+ttl.Milliseconds(), epoch+1
 	})
 }
@@ -580,8 +580,8 @@ func (m *memory) Renew(node uuid.UUID, ttl time.Duration) (leases []ledger.Lease
 
 // Drop ends a lease.
 func (m *memory) Drop(id uuid.UUID, epoch int64) (int64, error) {
-	return m.write(id, func(r *rules.Row) bool { return r.Epoch == epoch },
-		func(r *rules.Row) { r.Node, r.LeaseExpires = uuid.Nil, 0 })
+	return m.write(id, func(r *transitions.Row) bool { return r.Epoch == epoch },
+		func(r *transitions.Row) { r.Node, r.LeaseExpires = uuid.Nil, 0 })
 }
 
 // Settle appends the results of one settlement.
@@ -623,8 +623,8 @@ func (m *memory) KeepEvidence(n ledger.Settlement) error {
 }
 
 // Count writes what a settlement changes in its verification.
-func (m *memory) Count(s rules.Step) (int64, error) {
-	return m.write(s.After.ID, as(s.Before), func(r *rules.Row) {
+func (m *memory) Count(s transitions.Step) (int64, error) {
+	return m.write(s.After.ID, as(s.Before), func(r *transitions.Row) {
 		cancelled := r.Counts.Cancelled
 		r.Settlements, r.Held, r.Counts = s.After.Settlements, s.After.Held, s.After.Counts
 		r.SingleOutcome, r.Counts.Cancelled, r.Expected = s.After.SingleOutcome, cancelled, s.After.Expected

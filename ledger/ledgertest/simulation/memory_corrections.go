@@ -4,7 +4,6 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
 )
 
 // Correction reads a correction.
@@ -38,7 +37,7 @@ func (m *memory) Correct(c ledger.Correction) error {
 			return errKey
 		}
 	}
-	c.At, c.Entries = rules.Clock(m.now), nil
+	c.At, c.Entries = ledger.Clock(m.now), nil
 	m.alter().corrections = append(m.cluster.corrections[:len(m.cluster.corrections):len(m.cluster.corrections)], c)
 	return nil
 }

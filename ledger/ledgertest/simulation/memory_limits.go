@@ -4,7 +4,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 // Limits reads what was set for a workspace: here nobody sets anything.
@@ -21,10 +21,10 @@ func (m *memory) Stored(workspace uuid.UUID) (sum int64, err error) {
 }
 
 // Unpaid counts the verifications of late that never held a credit.
-func (m *memory) Unpaid(workspace uuid.UUID) (rules.Unpaid, error) {
-	u := rules.Unpaid{Now: m.now}
+func (m *memory) Unpaid(workspace uuid.UUID) (transitions.Unpaid, error) {
+	u := transitions.Unpaid{Now: m.now}
 	for _, f := range m.files { // oldest first
-		created := rules.Millis(f.row.Created)
+		created := ledger.Millis(f.row.Created)
 		if f.row.Workspace != workspace || f.row.Paid || created <= m.now-ledger.UnpaidWithin.Milliseconds() {
 			continue
 		}
@@ -67,9 +67,9 @@ func (t *twin) Stored(workspace uuid.UUID) (int64, error) {
 	return same(t, "stored", got, err, func() (int64, error) { return t.second.Stored(workspace) })
 }
 
-func (t *twin) Unpaid(workspace uuid.UUID) (rules.Unpaid, error) {
+func (t *twin) Unpaid(workspace uuid.UUID) (transitions.Unpaid, error) {
 	got, err := t.first.Unpaid(workspace)
-	return same(t, "unpaid", got, err, func() (rules.Unpaid, error) { return t.second.Unpaid(workspace) })
+	return same(t, "unpaid", got, err, func() (transitions.Unpaid, error) { return t.second.Unpaid(workspace) })
 }
 
 // Room is that of the tables in memory: the other database has a disk of its own.

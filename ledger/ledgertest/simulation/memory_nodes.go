@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 // cluster is the tables of processes, turns, facts and of what operators do. They
@@ -22,13 +22,13 @@ type cluster struct {
 
 	corrections []ledger.Correction // it only grows
 
-	people people
+	lines []ledger.WorkspaceLine // of the logs of workspaces; it only grows
 }
 
 // copied gives a cluster that shares nothing that changes.
 func (c *cluster) copied() *cluster {
 	return &cluster{nodes: maps.Clone(c.nodes), turn: c.turn, facts: maps.Clone(c.facts),
-		overrides: maps.Clone(c.overrides), log: c.log, corrections: c.corrections, people: c.people.copied()}
+		overrides: maps.Clone(c.overrides), log: c.log, corrections: c.corrections, lines: c.lines}
 }
 
 // alter gives the tables to write to.
@@ -66,7 +66,7 @@ func (m *memory) NextTurn() (int64, error) {
 
 // beat is a beat as its row keeps it.
 func beat(b ledger.Beat) ledger.Beat {
-	b.Started = rules.Clock(rules.Millis(b.Started))
+	b.Started = ledger.Clock(ledger.Millis(b.Started))
 	b.View = append([]ledger.Process{}, b.View...)
 	b.Silent = append([]uint64(nil), b.Silent...)
 	return b
@@ -76,7 +76,7 @@ func beat(b ledger.Beat) ledger.Beat {
 func (m *memory) Refresh(b ledger.Beat) (int64, error) {
 	return m.alterNode(b.Session, func(n *ledger.NodeRow) bool {
 		return n.Standing == ledger.NodeIn && slices.Equal(n.View, b.View) && n.Cluster == b.Cluster
-	}, func(n *ledger.NodeRow) { n.Beat, n.Seen = beat(b), rules.Clock(m.now) })
+	}, func(n *ledger.NodeRow) { n.Beat, n.Seen = beat(b), ledger.Clock(m.now) })
 }
 
 // Publish writes a beat with another view.
@@ -87,7 +87,7 @@ func (m *memory) Publish(b ledger.Beat, turn int64) (int64, error) {
 			if len(n.View) > 0 {
 				n.Before = n.View
 			}
-			n.Beat, n.Turn, n.Seen = beat(b), turn, rules.Clock(m.now)
+			n.Beat, n.Turn, n.Seen = beat(b), turn, ledger.Clock(m.now)
 		})
 }
 
@@ -96,7 +96,7 @@ func (m *memory) Enrol(b ledger.Beat, turn int64) (int64, error) {
 	if err := m.statement(); err != nil {
 		return 0, err
 	}
-	now := rules.Clock(m.now)
+	now := ledger.Clock(m.now)
 	asked := m.cluster.nodes[b.Session].DrainAsked
 	m.alter().nodes[b.Session] = ledger.NodeRow{Beat: beat(b), Since: now, Seen: now, Turn: turn,
 		DrainAsked: asked}
@@ -104,7 +104,7 @@ func (m *memory) Enrol(b ledger.Beat, turn int64) (int64, error) {
 }
 
 // End writes the end of a row if it is as before.
-func (m *memory) End(before *ledger.NodeRow, e rules.Ending) (int64, error) {
+func (m *memory) End(before *ledger.NodeRow, e transitions.Ending) (int64, error) {
 	return m.alterNode(before.Session, func(n *ledger.NodeRow) bool {
 		return n.Standing == before.Standing && n.Turn == before.Turn
 	}, func(n *ledger.NodeRow) {
@@ -112,7 +112,7 @@ func (m *memory) End(before *ledger.NodeRow, e rules.Ending) (int64, error) {
 			n.Before = nil
 		}
 		if n.Standing != e.Standing {
-			n.Since = rules.Clock(m.now)
+			n.Since = ledger.Clock(m.now)
 		}
 		n.Standing, n.Turn, n.Dead = e.Standing, e.Turn, e.Dead
 		if e.Forgotten {
@@ -156,7 +156,7 @@ func (m *memory) Roll() (ledger.Roll, error) {
 	if err := m.statement(); err != nil || len(m.cluster.nodes) == 0 {
 		return ledger.Roll{}, err
 	}
-	return ledger.Roll{Now: rules.Clock(m.now), Turn: m.cluster.turn,
+	return ledger.Roll{Now: ledger.Clock(m.now), Turn: m.cluster.turn,
 		Nodes: slices.SortedFunc(maps.Values(m.cluster.nodes), func(a, b ledger.NodeRow) int {
 			return bytes.Compare(a.Session[:], b.Session[:])
 		})}, nil
@@ -168,7 +168,7 @@ func (m *memory) Learn(facts []ledger.Fact) error {
 		return err
 	}
 	for _, f := range facts {
-		f.Data, f.Expires = append([]byte{}, f.Data...), rules.Clock(rules.Millis(f.Expires))
+		f.Data, f.Expires = append([]byte{}, f.Data...), ledger.Clock(ledger.Millis(f.Expires))
 		m.alter().facts[f.Key] = f
 	}
 	return nil
@@ -177,7 +177,7 @@ func (m *memory) Learn(facts []ledger.Fact) error {
 // Known reads the facts of some keys that have not expired.
 func (m *memory) Known(keys []string) (facts []ledger.Fact, err error) {
 	for _, key := range keys {
-		if f, found := m.cluster.facts[key]; found && rules.Millis(f.Expires) > m.now {
+		if f, found := m.cluster.facts[key]; found && ledger.Millis(f.Expires) > m.now {
 			facts = append(facts, f)
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
 )
 
 // overridden is one row of the overrides.
@@ -37,7 +36,7 @@ func (m *memory) HowMany() (n int, err error) {
 	return n, m.statement()
 }
 
-func (o overridden) holds(now int64) bool { return !o.cleared && rules.Millis(o.Expires) > now }
+func (o overridden) holds(now int64) bool { return !o.cleared && ledger.Millis(o.Expires) > now }
 
 // Holding lists the overrides that hold, of a key or of all, oldest first.
 func (m *memory) Holding(key string) (list []ledger.ThrottleOverride, err error) {
@@ -61,7 +60,7 @@ func (m *memory) Overrule(o ledger.ThrottleOverride, holds time.Duration) error 
 		m.aborted = true
 		return errKey
 	}
-	o.Created, o.Expires = rules.Clock(m.now), rules.Clock(m.now+holds.Milliseconds())
+	o.Created, o.Expires = ledger.Clock(m.now), ledger.Clock(m.now+holds.Milliseconds())
 	m.alter().overrides[o.ID] = overridden{ThrottleOverride: o}
 	return nil
 }
@@ -116,4 +115,15 @@ func (t *twin) Overrule(o ledger.ThrottleOverride, holds time.Duration) error {
 func (t *twin) Lift(id uuid.UUID) (int64, error) {
 	got, err := t.first.Lift(id)
 	return same(t, "lift", got, err, func() (int64, error) { return t.second.Lift(id) })
+}
+
+// LogIn writes a line of the log of a workspace.
+func (m *memory) LogIn(_ uuid.UUID, l ledger.WorkspaceLine) error {
+	if err := m.statement(); err != nil {
+		return err
+	}
+	c := m.alter()
+	l.At = ledger.Clock(m.now)
+	c.lines = append(c.lines, l)
+	return nil
 }

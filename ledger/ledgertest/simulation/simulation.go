@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 // Life is what one seed did.
@@ -58,8 +58,8 @@ func newWorld(seed uint64) *world {
 	}
 	w.db = &database{tables: m, random: random, check: w.checkCommit, between: w.others, passing: w.pass,
 		chances: chances{statement: some(300), commit: some(200), lost: some(200), late: some(200), between: some(1000)}}
-	w.db.inside = func(do func(t rules.Tables) bool) { do(m) }
-	w.book = rules.New(w.db)
+	w.db.inside = func(do func(t transitions.Tables) bool) { do(m) }
+	w.book = transitions.New(w.db)
 	for i := range spaces {
 		id := m.accountAt(i)
 		m.accounts[id] = &account{id: id}

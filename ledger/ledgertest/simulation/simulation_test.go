@@ -73,22 +73,11 @@ func TestEveryLifeOfAClusterKeepsItsTurns(t *testing.T) {
 	lives(t, func(seed uint64) Life { return RunCluster(seed, *operations/4) })
 }
 
-// TestEveryLifeOfPeopleKeepsTheirRules simulates -seeds lives of people.
-func TestEveryLifeOfPeopleKeepsTheirRules(t *testing.T) {
-	sum := lives(t, func(seed uint64) Life { return RunHumans(seed, *operations/8) })
-	if sum.Verifications == 0 && !t.Failed() { // here the links that were used
-		t.Error("no link was used")
-	}
-}
-
 // TestASeedReplaysExactly: twice the same seed is twice the same life.
 func TestASeedReplaysExactly(t *testing.T) {
 	for seed := range uint64(effort.Cases(20)) {
 		if a, b := Run(seed, 500), Run(seed, 500); a != b {
 			t.Errorf("seed %d: %+v, then %+v", seed, a, b)
-		}
-		if a, b := RunHumans(seed, 500), RunHumans(seed, 500); a != b {
-			t.Errorf("seed %d of people: %+v, then %+v", seed, a, b)
 		}
 		if a, b := RunCluster(seed, 500), RunCluster(seed, 500); a != b {
 			t.Errorf("seed %d of a cluster: %+v, then %+v", seed, a, b)

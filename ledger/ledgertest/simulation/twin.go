@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 // Second is another database that must answer each statement as the tables in
@@ -18,7 +18,7 @@ type Second interface {
 	// Workspace makes a workspace without credits.
 	Workspace(id uuid.UUID) error
 	// Transaction runs do at a time in milliseconds, and commits when it says so.
-	Transaction(now int64, do func(t rules.Tables) (commit bool)) error
+	Transaction(now int64, do func(t transitions.Tables) (commit bool)) error
 }
 
 // RunBeside lives a life as Run does, on the tables in memory and on another
@@ -37,8 +37,8 @@ func (w *world) beside(second Second) {
 		}
 	}
 	w.db.chances.late = 0 // the other database has no transaction that waits for its commit
-	w.db.inside = func(do func(t rules.Tables) bool) {
-		err := second.Transaction(w.memory.now, func(other rules.Tables) bool {
+	w.db.inside = func(do func(t transitions.Tables) bool) {
+		err := second.Transaction(w.memory.now, func(other transitions.Tables) bool {
 			return do(&twin{first: w.memory, second: other, wrong: w.wrong})
 		})
 		if err != nil {
@@ -50,11 +50,11 @@ func (w *world) beside(second Second) {
 // twin asks two databases the same.
 type twin struct {
 	first  *memory
-	second rules.Tables
+	second transitions.Tables
 	wrong  func(invariant, format string, args ...any)
 }
 
-var _ rules.Tables = (*twin)(nil)
+var _ transitions.Tables = (*twin)(nil)
 
 // sorts are the errors that both must answer alike; of the rest it is enough that
 // both fail.
@@ -84,12 +84,12 @@ func same[T any](t *twin, what string, got T, err error, ask func() (T, error)) 
 // told makes the rows behind pointers readable.
 func told(answer any) any {
 	switch v := answer.(type) {
-	case *rules.Row:
+	case *transitions.Row:
 		if v == nil {
 			return "no row"
 		}
 		return fmt.Sprintf("%+v issue %+v", *v, v.Issue)
-	case []*rules.Row:
+	case []*transitions.Row:
 		var list []any
 		for _, r := range v {
 			list = append(list, told(r))
@@ -110,7 +110,7 @@ func list[T any](rows []T, err error) ([]T, error) { return append([]T{}, rows..
 
 // granted is the answer of Granted, settledAs that of Settled.
 type granted struct {
-	entry rules.Entry
+	entry transitions.Entry
 	found bool
 }
 
@@ -132,12 +132,12 @@ func (t *twin) Credit(workspace uuid.UUID, by ledger.Balance, available ledger.C
 	return same(t, "credit", got, err, func() (int64, error) { return t.second.Credit(workspace, by, available) })
 }
 
-func (t *twin) Enter(entries ...rules.Entry) error {
+func (t *twin) Enter(entries ...transitions.Entry) error {
 	return done(t, "enter", t.first.Enter(entries...), func() error { return t.second.Enter(entries...) })
 }
 
-func (t *twin) Granted(id uuid.UUID) (rules.Entry, bool, error) {
-	got := func(e rules.Entry, found bool, err error) (granted, error) {
+func (t *twin) Granted(id uuid.UUID) (transitions.Entry, bool, error) {
+	got := func(e transitions.Entry, found bool, err error) (granted, error) {
 		e.Reason = ""
 		return granted{e, found}, err
 	}
@@ -150,25 +150,25 @@ func (t *twin) Log(l ledger.LogLine) error {
 	return done(t, "log", t.first.Log(l), func() error { return t.second.Log(l) })
 }
 
-func (t *twin) Read(id uuid.UUID) (*rules.Row, error) {
+func (t *twin) Read(id uuid.UUID) (*transitions.Row, error) {
 	got, err := t.first.Read(id)
-	return same(t, "read", got, err, func() (*rules.Row, error) { return t.second.Read(id) })
+	return same(t, "read", got, err, func() (*transitions.Row, error) { return t.second.Read(id) })
 }
 
-func (t *twin) Await(id uuid.UUID) (*rules.Row, error) {
+func (t *twin) Await(id uuid.UUID) (*transitions.Row, error) {
 	got, err := t.first.Await(id)
-	return same(t, "await", got, err, func() (*rules.Row, error) { return t.second.Await(id) })
+	return same(t, "await", got, err, func() (*transitions.Row, error) { return t.second.Await(id) })
 }
 
-func (t *twin) ReadOf(workspace, id uuid.UUID) (*rules.Row, error) {
+func (t *twin) ReadOf(workspace, id uuid.UUID) (*transitions.Row, error) {
 	got, err := t.first.ReadOf(workspace, id)
-	return same(t, "read of", got, err, func() (*rules.Row, error) { return t.second.ReadOf(workspace, id) })
+	return same(t, "read of", got, err, func() (*transitions.Row, error) { return t.second.ReadOf(workspace, id) })
 }
 
-func (t *twin) ReadIdentity(workspace, key uuid.UUID) (*rules.Row, error) {
+func (t *twin) ReadIdentity(workspace, key uuid.UUID) (*transitions.Row, error) {
 	got, err := t.first.ReadIdentity(workspace, key)
 	return same(t, "read identity", got, err,
-		func() (*rules.Row, error) { return t.second.ReadIdentity(workspace, key) })
+		func() (*transitions.Row, error) { return t.second.ReadIdentity(workspace, key) })
 }
 
 func (t *twin) Open(workspace uuid.UUID) (int64, error) {
@@ -176,10 +176,10 @@ func (t *twin) Open(workspace uuid.UUID) (int64, error) {
 	return same(t, "open", got, err, func() (int64, error) { return t.second.Open(workspace) })
 }
 
-func (t *twin) Unfunded(workspace uuid.UUID) (*rules.Row, error) {
+func (t *twin) Unfunded(workspace uuid.UUID) (*transitions.Row, error) {
 	got, err := t.first.Unfunded(workspace)
 	return same(t, "unfunded", got, err,
-		func() (*rules.Row, error) { return t.second.Unfunded(workspace) })
+		func() (*transitions.Row, error) { return t.second.Unfunded(workspace) })
 }
 
 func (t *twin) Short(workspace uuid.UUID) (map[uuid.UUID]int64, error) {
@@ -195,12 +195,12 @@ func (t *twin) Insert(n ledger.NewVerification, single string) error {
 	return done(t, "insert", t.first.Insert(n, single), func() error { return t.second.Insert(n, single) })
 }
 
-func (t *twin) Move(s rules.Step) (int64, error) {
+func (t *twin) Move(s transitions.Step) (int64, error) {
 	got, err := t.first.Move(s)
 	return same(t, "move", got, err, func() (int64, error) { return t.second.Move(s) })
 }
 
-func (t *twin) Measure(s rules.Step) (int64, error) {
+func (t *twin) Measure(s transitions.Step) (int64, error) {
 	got, err := t.first.Measure(s)
 	return same(t, "measure", got, err, func() (int64, error) { return t.second.Measure(s) })
 }
@@ -225,9 +225,9 @@ func (t *twin) Lengthen(id uuid.UUID, writer, from, to int64) (int64, error) {
 	return same(t, "lengthen", got, err, func() (int64, error) { return t.second.Lengthen(id, writer, from, to) })
 }
 
-func (t *twin) Free(limit int, except []uuid.UUID) ([]*rules.Row, error) {
+func (t *twin) Free(limit int, except []uuid.UUID) ([]*transitions.Row, error) {
 	got, err := list(t.first.Free(limit, except))
-	return same(t, "free", got, err, func() ([]*rules.Row, error) { return list(t.second.Free(limit, except)) })
+	return same(t, "free", got, err, func() ([]*transitions.Row, error) { return list(t.second.Free(limit, except)) })
 }
 
 func (t *twin) KeepParked(id uuid.UUID, state []byte) error {
@@ -272,7 +272,7 @@ func (t *twin) KeepEvidence(n ledger.Settlement) error {
 	return done(t, "keep evidence", t.first.KeepEvidence(n), func() error { return t.second.KeepEvidence(n) })
 }
 
-func (t *twin) Count(s rules.Step) (int64, error) {
+func (t *twin) Count(s transitions.Step) (int64, error) {
 	got, err := t.first.Count(s)
 	return same(t, "count", got, err, func() (int64, error) { return t.second.Count(s) })
 }
@@ -289,4 +289,8 @@ func (t *twin) Settled(id uuid.UUID, number int64) (int64, []byte, error) {
 func (t *twin) Ordinals(id uuid.UUID, number int64) ([]int64, error) {
 	got, err := t.first.Ordinals(id, number)
 	return same(t, "ordinals", got, err, func() ([]int64, error) { return t.second.Ordinals(id, number) })
+}
+
+func (t *twin) LogIn(workspace uuid.UUID, l ledger.WorkspaceLine) error {
+	return done(t, "log", t.first.LogIn(workspace, l), func() error { return t.second.LogIn(workspace, l) })
 }

@@ -4,7 +4,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 func (t *twin) NextTurn() (int64, error) {
@@ -27,7 +27,7 @@ func (t *twin) Enrol(b ledger.Beat, turn int64) (int64, error) {
 	return same(t, "enrol", got, err, func() (int64, error) { return t.second.Enrol(b, turn) })
 }
 
-func (t *twin) End(before *ledger.NodeRow, e rules.Ending) (int64, error) {
+func (t *twin) End(before *ledger.NodeRow, e transitions.Ending) (int64, error) {
 	got, err := t.first.End(before, e)
 	return same(t, "end", got, err, func() (int64, error) { return t.second.End(before, e) })
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 const (
@@ -43,7 +43,7 @@ type world struct {
 	random  *rand.Rand
 	memory  *memory
 	db      *database
-	book    rules.Book
+	book    transitions.Engine
 	uploads []*upload
 	nodes   []*node
 	late    []func() // messages that may come again

@@ -15,7 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/http/admin"
 	"rollcall/http/api"
 	"rollcall/http/dashboard/operate"
@@ -339,6 +339,6 @@ func finding() admin.Identity {
 }
 
 // replayed says that an override would have halved what was asked.
-func replayed(_ context.Context, name string, _ throttle.Override) (view.Replayed, error) {
-	return view.Replayed{Hours: 2, Asked: 100, Receivers: []view.ReceiverReplay{{Key: name, Asked: 100, Would: 50, Delay: 90}}}, nil
+func replayed(_ context.Context, name string, _ throttle.Override) (inspect.Replayed, error) {
+	return inspect.Replayed{Hours: 2, Asked: 100, Receivers: []inspect.ReceiverReplay{{Key: name, Asked: 100, Would: 50, Delay: 90}}}, nil
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/http/admin"
 	"rollcall/ledger"
 )
@@ -70,7 +70,7 @@ func (g *Rig) identity() admin.Identity {
 type speaker struct{ *Rig }
 
 // Receivers says it in the last word of each.
-func (s speaker) Receivers(ctx context.Context) (view.Receivers, error) {
+func (s speaker) Receivers(ctx context.Context) (inspect.Receivers, error) {
 	found, err := s.Rig.Receivers(ctx)
 	for i := range found.Receivers {
 		found.Receivers[i].Last.Text = s.say(found.Receivers[i].Last.Text)
@@ -79,7 +79,7 @@ func (s speaker) Receivers(ctx context.Context) (view.Receivers, error) {
 }
 
 // Receiver says it in every reply, in what was learned and in the name of a host.
-func (s speaker) Receiver(ctx context.Context, key string) ([]view.ReceiverDetail, error) {
+func (s speaker) Receiver(ctx context.Context, key string) ([]inspect.ReceiverDetail, error) {
 	found, err := s.Rig.Receiver(ctx, key)
 	for _, d := range found {
 		for i := range d.Firings {
@@ -99,7 +99,7 @@ func (s speaker) Receiver(ctx context.Context, key string) ([]view.ReceiverDetai
 }
 
 // Sources says it in the reason for which one rests.
-func (s speaker) Sources(ctx context.Context) ([]view.Source, []view.Silent, error) {
+func (s speaker) Sources(ctx context.Context) ([]inspect.Source, []inspect.Silent, error) {
 	found, silent, err := s.Rig.Sources(ctx)
 	for i := range found {
 		if found[i].Reason != "" {
@@ -110,7 +110,7 @@ func (s speaker) Sources(ctx context.Context) ([]view.Source, []view.Silent, err
 }
 
 // Trace says it in every line.
-func (s speaker) Trace(ctx context.Context, key, node string, after map[string]uint64) ([]view.TraceLine, error) {
+func (s speaker) Trace(ctx context.Context, key, node string, after map[string]uint64) ([]inspect.TraceLine, error) {
 	found, err := s.Rig.Trace(ctx, key, node, after)
 	for i := range found {
 		found[i].Line = s.say(found[i].Line)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/http/admin"
 	"rollcall/http/api"
 )
@@ -15,10 +15,10 @@ import (
 const Hostile = `4.7.1 <script>alert("x")</script> try later`
 
 // row is a receiver.
-func row(key, state, cause string, queued int) view.Receiver {
-	r := view.Receiver{Key: key, Node: "node-1", State: state, Cause: cause, Why: "a sentence with the numbers", Queued: queued, Oldest: 640,
+func row(key, state, cause string, queued int) inspect.Receiver {
+	r := inspect.Receiver{Key: key, Node: "node-1", State: state, Cause: cause, Why: "a sentence with the numbers", Queued: queued, Oldest: 640,
 		Sessions: 1, Most: 2, Rcpts: 1, Allowed: 1, Ceiling: 5, Budget: 20, Refused: 0.61, Deferred: 0.01, PerHour: 3600,
-		Last: view.Reply{At: time.Now(), Code: 450, Text: Hostile}}
+		Last: inspect.Reply{At: time.Now(), Code: 450, Text: Hostile}}
 	if cause != "free" {
 		r.Until = time.Now().Add(time.Hour)
 	}
@@ -26,34 +26,34 @@ func row(key, state, cause string, queued int) view.Receiver {
 }
 
 // Receivers gives one of each state, and a node that does not answer.
-func (g *Rig) Receivers(context.Context) (view.Receivers, error) {
-	return view.Receivers{At: time.Now(), Silent: []view.Silent{{Node: "node-3", Why: "no answer within 2 s"}}, Receivers: []view.Receiver{
+func (g *Rig) Receivers(context.Context) (inspect.Receivers, error) {
+	return inspect.Receivers{At: time.Now(), Silent: []inspect.Silent{{Node: "node-3", Why: "no answer within 2 s"}}, Receivers: []inspect.Receiver{
 		row("mx.slow.test", "asking", "allowance", 81_204), row("uni.test", "waiting", "connections", 917),
 		row("strict.test", "resting", "penalty", 300), row("quiet.test", "idle", "free", 0)}}, nil
 }
 
 // Receiver gives all of mx.slow.test.
-func (g *Rig) Receiver(_ context.Context, key string) ([]view.ReceiverDetail, error) {
+func (g *Rig) Receiver(_ context.Context, key string) ([]inspect.ReceiverDetail, error) {
 	if key != "mx.slow.test" {
-		return nil, view.ErrNotThere
+		return nil, inspect.ErrNotThere
 	}
-	d := view.ReceiverDetail{Receiver: row(key, "asking", "allowance", 81_204),
-		SessionList: []view.Session{{ID: 7, Source: "192.0.2.7", Host: "mx1.slow.test", State: "asking", Age: 12, Rcpts: 40, Refused: 3, TLS: "1.3"}},
-		Queues:      []view.Queue{{Workspace: g.Workspace.ID.String(), Verification: g.Open.ID.String(), Queued: 81_204, Oldest: 640, Weight: 1}},
-		Firings:     []view.Reply{{At: time.Now(), Code: 450, Text: Hostile, Rule: "rcpt-4.7.1", Action: "slow down"}},
-		Learned:     []view.Limit{{Field: "rcpt_rate", Value: "1/s", From: "it put us off twice", Until: time.Now().Add(time.Hour)}}}
+	d := inspect.ReceiverDetail{Receiver: row(key, "asking", "allowance", 81_204),
+		SessionList: []inspect.Session{{ID: 7, Source: "192.0.2.7", Host: "mx1.slow.test", State: "asking", Age: 12, Rcpts: 40, Refused: 3, TLS: "1.3"}},
+		Queues:      []inspect.Queue{{Workspace: g.Workspace.ID.String(), Verification: g.Open.ID.String(), Queued: 81_204, Oldest: 640, Weight: 1}},
+		Firings:     []inspect.Reply{{At: time.Now(), Code: 450, Text: Hostile, Rule: "rcpt-4.7.1", Action: "slow down"}},
+		Learned:     []inspect.Limit{{Field: "rcpt_rate", Value: "1/s", From: "it put us off twice", Until: time.Now().Add(time.Hour)}}}
 	for i := range 60 {
-		d.Minutes = append(d.Minutes, view.Minute{At: time.Now().Add(time.Duration(i-60) * time.Minute), Asked: i, Accepted: i / 2,
+		d.Minutes = append(d.Minutes, inspect.Minute{At: time.Now().Add(time.Duration(i-60) * time.Minute), Asked: i, Accepted: i / 2,
 			Refused: i / 4, Deferred: i / 4, Allowed: 1, Cause: "allowance"})
 	}
-	return []view.ReceiverDetail{d}, nil
+	return []inspect.ReceiverDetail{d}, nil
 }
 
 // Sources gives one that is used, one that rests, and one that is paused, whose address the system chooses.
-func (g *Rig) Sources(context.Context) ([]view.Source, []view.Silent, error) {
-	return []view.Source{{Node: "node-1", Source: "192.0.2.7", Hello: "out1.test", State: "used", Today: 12, PerDay: 100, Spoken: 3},
+func (g *Rig) Sources(context.Context) ([]inspect.Source, []inspect.Silent, error) {
+	return []inspect.Source{{Node: "node-1", Source: "192.0.2.7", Hello: "out1.test", State: "used", Today: 12, PerDay: 100, Spoken: 3},
 		{Node: "node-1", Source: "192.0.2.8", State: "resting", Until: time.Now().Add(time.Hour), Reason: "listed", Blocked: 2},
-		{Node: "node-2", Source: view.DefaultSource, State: "paused"}}, nil, nil
+		{Node: "node-2", Source: inspect.DefaultSource, State: "paused"}}, nil, nil
 }
 
 // CloseSession notes it.
@@ -62,40 +62,40 @@ func (g *Rig) CloseSession(ctx context.Context, key, node string, session int) e
 }
 
 // Forget notes it.
-func (g *Rig) Forget(ctx context.Context, key, what string) ([]view.Forgotten, []view.Silent, error) {
-	return []view.Forgotten{{Key: key, Dropped: []string{"a pace"}}}, nil, g.note(ctx, "forget %s %s", key, what)
+func (g *Rig) Forget(ctx context.Context, key, what string) ([]inspect.Forgotten, []inspect.Silent, error) {
+	return []inspect.Forgotten{{Key: key, Dropped: []string{"a pace"}}}, nil, g.note(ctx, "forget %s %s", key, what)
 }
 
 // Trace gives two lines.
-func (g *Rig) Trace(context.Context, string, string, map[string]uint64) ([]view.TraceLine, error) {
-	return []view.TraceLine{{Number: 1, Node: "node-1", At: time.Now(), Session: 7, Source: "192.0.2.7", Host: "mx1.slow.test", Line: "> RCPT TO:<…@slow.test>"},
+func (g *Rig) Trace(context.Context, string, string, map[string]uint64) ([]inspect.TraceLine, error) {
+	return []inspect.TraceLine{{Number: 1, Node: "node-1", At: time.Now(), Session: 7, Source: "192.0.2.7", Host: "mx1.slow.test", Line: "> RCPT TO:<…@slow.test>"},
 		{Number: 2, Node: "node-1", At: time.Now(), Session: 7, Source: "192.0.2.7", Host: "mx1.slow.test", Line: "< " + Hostile}}, nil
 }
 
 // Verification says that the open one waits for mx.slow.test.
-func (g *Rig) Verification(_ context.Context, id string) (view.Verification, error) {
+func (g *Rig) Verification(_ context.Context, id string) (inspect.Verification, error) {
 	if id != g.Open.ID.String() {
-		return view.Verification{}, view.ErrNotThere
+		return inspect.Verification{}, inspect.ErrNotThere
 	}
-	return view.Verification{ID: id, Workspace: g.Workspace.ID.String(), Status: "verifying", Node: "node-1", Total: 90_000, Final: 8_796,
-		At: time.Now(), Finish: time.Now().Add(time.Hour), Waits: []view.Wait{{Addresses: 81_204, For: view.ForReceiver, Receiver: "mx.slow.test",
+	return inspect.Verification{ID: id, Workspace: g.Workspace.ID.String(), Status: "verifying", Node: "node-1", Total: 90_000, Final: 8_796,
+		At: time.Now(), Finish: time.Now().Add(time.Hour), Waits: []inspect.Wait{{Addresses: 81_204, For: inspect.ForReceiver, Receiver: "mx.slow.test",
 			Cause: "allowance", PerHour: 3600}}}, nil
 }
 
 // Explain says what the table has, and what the override of mx.slow.test says.
-func (g *Rig) Explain(_ context.Context, name string) (view.Explanation, error) {
+func (g *Rig) Explain(_ context.Context, name string) (inspect.Explanation, error) {
 	return g.ExplainRules(name)
 }
 
 // ExplainRules says the same.
-func (g *Rig) ExplainRules(name string) (view.Explanation, error) {
-	x := view.Explanation{Key: name}
+func (g *Rig) ExplainRules(name string) (inspect.Explanation, error) {
+	x := inspect.Explanation{Key: name}
 	for _, e := range g.table.Explain(name) {
 		last := e.Said[len(e.Said)-1]
-		f := view.ExplainedField{Field: e.Field.String(), Value: e.Text, Said: view.Said{Layer: last.Layer.String(), Where: last.Where}}
+		f := inspect.ExplainedField{Field: e.Field.String(), Value: e.Text, Said: inspect.Said{Layer: last.Layer.String(), Where: last.Where}}
 		if name == "mx.slow.test" && f.Field == "rcpt_rate" {
-			f.Beaten = []view.SaidValue{{Value: f.Value, Said: f.Said}}
-			f.Value, f.Said = "1/s", view.Said{Layer: "override", Name: name, ID: g.Override.ID.String(), Author: g.Override.Author,
+			f.Beaten = []inspect.SaidValue{{Value: f.Value, Said: f.Said}}
+			f.Value, f.Said = "1/s", inspect.Said{Layer: "override", Name: name, ID: g.Override.ID.String(), Author: g.Override.Author,
 				Reason: g.Override.Reason, Until: g.Override.Expires}
 		}
 		x.Fields = append(x.Fields, f)
@@ -104,10 +104,12 @@ func (g *Rig) ExplainRules(name string) (view.Explanation, error) {
 }
 
 // Files says that all are alike.
-func (g *Rig) Files(context.Context) ([]view.OtherFile, []view.Silent, error) { return nil, nil, nil }
+func (g *Rig) Files(context.Context) ([]inspect.OtherFile, []inspect.Silent, error) {
+	return nil, nil, nil
+}
 
 // Health gives a node where everything is well, one where something fails, and one that does not answer.
-func (g *Rig) Health(context.Context) ([]view.Health, []view.Silent, error) {
+func (g *Rig) Health(context.Context) ([]inspect.Health, []inspect.Silent, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.alone {
@@ -115,11 +117,11 @@ func (g *Rig) Health(context.Context) ([]view.Health, []view.Silent, error) {
 	}
 	own := admin.HealthOf(finding())
 	own.Node, own.This = "node-1", true
-	return []view.Health{own, {Node: "node-2", Known: true, Enforced: true, Unread: 1200, Why: "ptr of 192.0.2.9: no name <b>", Checked: time.Now(),
-			Findings: []view.HealthFinding{{Check: "ptr", Source: "192.0.2.9", State: "fail", Saw: "no name <b>", Next: "Ask the owner of the network for a name."},
+	return []inspect.Health{own, {Node: "node-2", Known: true, Enforced: true, Unread: 1200, Foreign: 40, Why: "ptr of 192.0.2.9: no name <b>", Checked: time.Now(),
+			Findings: []inspect.HealthFinding{{Check: "ptr", Source: "192.0.2.9", State: "fail", Saw: "no name <b>", Next: "Ask the owner of the network for a name."},
 				{Check: "spf", Source: "192.0.2.9", State: "warn", Saw: "softfail", Next: "Add it to the record."}, {Check: "clock", State: "ok", Saw: "12 ms"}}},
-			{Node: "node-4", Known: true, Probing: true, Checked: time.Now(), Findings: []view.HealthFinding{{Check: "clock", State: "ok", Saw: "3 ms"}}}},
-		[]view.Silent{{Node: "node-3", Why: "no answer within 2 s"}}, nil
+			{Node: "node-4", Known: true, Probing: true, Checked: time.Now(), Findings: []inspect.HealthFinding{{Check: "clock", State: "ok", Saw: "3 ms"}}}},
+		[]inspect.Silent{{Node: "node-3", Why: "no answer within 2 s"}}, nil
 }
 
 // Alone has the survey fail, as that of a node that has just begun.
@@ -130,7 +132,9 @@ func (g *Rig) Alone() {
 }
 
 // Record gives none.
-func (g *Rig) Record(context.Context) ([]view.Record, []view.Silent, error) { return nil, nil, nil }
+func (g *Rig) Record(context.Context) ([]inspect.Record, []inspect.Silent, error) {
+	return nil, nil, nil
+}
 
 // Members gives two that live and one that is lost.
 func (g *Rig) Members(context.Context) (admin.Membership, error) {

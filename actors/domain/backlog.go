@@ -1,0 +1,415 @@
+package domain
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+)
+
+const (
+	// chunksMax bounds the chunks that are out, whatever credit a late message
+	// names: one being asked and one behind it, as the receivers grant. Due retries have as
+	// many of their own: they don't wait behind a thousand addresses that were never asked.
+	chunksMax = 2
+
+	// refusedPause is how long due retries are not offered after the receiver had no room for them.
+	refusedPause = time.Second
+
+	// A chunk has at most wire.AddressesMax addresses. One that isn't answered within chunkSoon is followed
+	// by one of half its size, of chunkLeast at least; a faster one by one twice as large. So a fast receiver
+	// never runs dry, and what a slow one has waiting, which costs memory, is about a minute's work. chunkLeast
+	// is also the size while the node has many addresses out. Measured: to begin with 25 cost 20,000 addresses
+	// at 20 ms a turn a second of 5 to 6.
+	chunkLeast = 25
+	chunkSoon  = 20 * time.Second
+
+	// crowdedPause is before a domain looks again whether its workspace may offer more: as often as receivers send
+	// pulses.
+	crowdedPause = time.Second
+
+	// triesShift leaves room for four billion chunks of one try at a domain, so
+	// that a receiver never takes a new chunk for one of an actor that crashed.
+	triesShift = 32
+
+	// sayEvery is how often the receiver is told at most how many are behind when no offer
+	// tells it; sayAgain is how often while nothing of them is out, because a receiver
+	// forgets what it does not hear of within ten seconds.
+	sayEvery = time.Second
+	sayAgain = 4 * time.Second
+)
+
+// open is a chunk at the receiver.
+type open struct {
+	offer   *wire.Offer
+	left    map[uint32]struct{} // not answered
+	retries bool                // of due retries
+	acked   bool
+	sent    time.Time
+	seen    map[uint64]struct{} // batches of results that were taken
+}
+
+// backlog is what of the domain was never asked, and what is out at the receiver.
+type backlog struct {
+	*job
+	controls *controls
+	retries  *retries
+	receiver receiver
+
+	task      *wire.Task
+	workspace []byte
+	ordinals  []uint32 // in the order of the file; read only
+	next      int      // first of ordinals that was never offered
+	ready     []uint32 // to be offered before those: given back unasked
+
+	chunks    []*open   // oldest first
+	chunk     uint64    // number of the newest; none is used twice
+	size      int       // of the next chunk
+	retryAt   time.Time // no due retries are offered before
+	offeredAt time.Time // when an address was offered first, or our ledger came back; zero: none was
+	crowded   bool      // the workspace has its share of the addresses that may be at receivers
+}
+
+func newBacklog(j *job, k *controls, r *retries) backlog {
+	// Receivers on this node keep what is sent: a slice of those ids in work would keep all of the planner.
+	return backlog{job: j, controls: k, retries: r, workspace: bytes.Clone(j.work.Workspace[:]),
+		task: &wire.Task{Verification: bytes.Clone(j.work.Verification[:]), Epoch: j.work.Epoch,
+			Domain: j.work.Domain}, ordinals: j.work.Ordinals, chunk: uint64(j.work.Tries) << triesShift,
+		size: wire.AddressesMax}
+}
+
+// isMine reports whether a message is about this task and epoch.
+func (b *backlog) isMine(t *wire.Task) bool {
+	return t.GetEpoch() == b.work.Epoch &&
+		t.Key() == wire.TaskKey{Verification: b.work.Verification, Domain: b.work.Domain}
+}
+
+// hasFresh reports whether there is an address to be offered that was never put off.
+func (b *backlog) hasFresh() bool { return b.countFresh() > 0 }
+
+// countFresh is how many those are.
+func (b *backlog) countFresh() int { return len(b.ordinals) - b.next + len(b.ready) }
+
+// hasWaiting reports whether there is an address to be offered.
+func (b *backlog) hasWaiting(now time.Time) bool { return b.hasFresh() || b.retries.hasDue(now) }
+
+// isBusy reports whether there are addresses to be asked, or that are.
+func (b *backlog) isBusy(now time.Time) bool { return len(b.chunks) > 0 || b.hasWaiting(now) }
+
+// takeNext returns the next address to be offered of those that are due again, or of the others.
+func (b *backlog) takeNext(now time.Time, retries bool) (ordinal uint32, ok bool) {
+	switch {
+	case retries && b.retries.hasDue(now):
+		return b.retries.popDue(), true
+	case retries:
+		return 0, false
+	case len(b.ready) > 0:
+		ordinal, b.ready = b.ready[0], b.ready[1:]
+		return ordinal, true
+	case b.next < len(b.ordinals):
+		b.next++
+		return b.ordinals[b.next-1], true
+	}
+	return 0, false
+}
+
+// unanswered are the addresses that are not answered, in the order in which they were offered.
+func (o *open) unanswered() (out []uint32) {
+	for _, q := range o.offer.Probes {
+		if _, left := o.left[q.GetOrdinal()]; left {
+			out = append(out, q.GetOrdinal())
+		}
+	}
+	return out
+}
+
+// chunkOf is the chunk of a number that is out; nil: none.
+func (b *backlog) chunkOf(number uint64) *open {
+	for _, o := range b.chunks {
+		if o.offer.Chunk == number {
+			return o
+		}
+	}
+	return nil
+}
+
+// countOut returns how many chunks are out, of due retries or of others.
+func (b *backlog) countOut(retries bool) (n int) {
+	for _, o := range b.chunks {
+		if o.retries == retries {
+			n++
+		}
+	}
+	return n
+}
+
+// quietUntil says until when nothing can be done; the zero time when nothing ever has
+// to be. busy: something can be done now, or is being done.
+func (b *backlog) quietUntil(now time.Time) (until time.Time, busy bool) {
+	switch r := &b.receiver; {
+	case r.isMissed(): // nobody may probe, as when no node is fit: the work waits, and says so
+		return now.Truncate(missedFor).Add(2 * missedFor), false
+	case r.reaching:
+		return time.Time{}, true
+	case len(b.chunks) > 0:
+		return r.heldUntil, !r.heldUntil.After(now)
+	case b.hasWaiting(now):
+		return time.Time{}, true
+	}
+	return b.retries.nextDue(), false
+}
+
+// checkSilence sends offers again that nobody answered, and gives up on a silent receiver.
+func (b *backlog) checkSilence(now time.Time) {
+	b.crowded = false
+	if len(b.chunks) == 0 {
+		return
+	}
+	if now.Sub(b.receiver.heard) >= silenceMax {
+		b.loseReceiver(now, 0)
+		return
+	}
+	for _, o := range b.chunks {
+		if !o.acked && now.Sub(o.sent) >= ackWithin {
+			o.sent = now
+			o.offer = &wire.Offer{Task: b.task, Chunk: o.offer.Chunk, Hosts: o.offer.Hosts,
+				Probes: o.offer.Probes, Workspace: o.offer.Workspace,
+				ExpiresInMs: wire.Left(now, b.work.Deadline)} // what was sent stays
+			b.tellBehind(now, o.offer)
+			b.addStep(tell{o.offer})
+		}
+	}
+}
+
+// offerMore looks for the receiver, or offers what it takes.
+func (b *backlog) offerMore(now time.Time, hosts []*wire.Host) {
+	r := &b.receiver
+	switch {
+	case !b.hasWaiting(now) || r.reaching || b.retries.barren != smtp.ReasonNone:
+	case !r.reached:
+		r.reaching = true
+		b.addStep(findReceiver{r.nextPause()})
+	default:
+		if len(b.chunks) == 0 {
+			r.credit = max(1, r.credit) // nobody will tell us of more: ask
+		}
+		for b.retries.hasDue(now) && !b.crowded && b.countOut(true) < b.chunksNow() && !now.Before(b.retryAt) {
+			b.offerChunk(now, hosts, true)
+		}
+		for b.hasFresh() && !b.crowded && b.countOut(false) < b.chunksNow() && r.credit > 0 {
+			r.credit--
+			b.offerChunk(now, hosts, false)
+		}
+	}
+}
+
+// chunksNow is how many chunks may be out, and of due retries beside them: one, while the node has many addresses
+// out, so that all domains go on, each with little.
+func (b *backlog) chunksNow() int {
+	if b.options.Load.isHeavy() {
+		return 1
+	}
+	return chunksMax
+}
+
+// offerChunk sends the next chunk, of due retries or of others.
+func (b *backlog) offerChunk(now time.Time, hosts []*wire.Host, retries bool) {
+	if len(b.chunks) == 0 {
+		b.receiver.heard = now
+	}
+	b.chunk++
+	o := &open{retries: retries, left: map[uint32]struct{}{}, sent: now, seen: map[uint64]struct{}{},
+		offer: &wire.Offer{Task: b.task, Chunk: b.chunk, Hosts: hosts, Workspace: b.workspace,
+			ExpiresInMs: wire.Left(now, b.work.Deadline)}}
+	size := b.size
+	if b.options.Load.isHeavy() {
+		size = chunkLeast
+	}
+	for len(o.left) < size {
+		if !b.options.Load.takeAddress(b.work.Workspace) {
+			b.crowded = true
+			break
+		}
+		ordinal, ok := b.nextFor(now, o)
+		if !ok {
+			b.options.Load.giveAddresses(b.work.Workspace, 1)
+			break
+		}
+		o.left[ordinal] = struct{}{}
+		o.offer.Probes = append(o.offer.Probes, b.retries.makeProbe(now, ordinal, b.controls.localOf(ordinal)))
+	}
+	if len(o.left) == 0 {
+		return
+	}
+	b.tellBehind(now, o.offer)
+	if b.offeredAt.IsZero() {
+		b.offeredAt = now
+	}
+	b.chunks = append(b.chunks, o)
+	b.addStep(tell{o.offer})
+}
+
+// nextFor takes the next address for a chunk, or the control probe.
+func (b *backlog) nextFor(now time.Time, o *open) (ordinal uint32, ok bool) {
+	if len(o.left) == controlBehind && b.hasFresh() && b.offeredAt.IsZero() && b.controls.beginControlEarly(now) {
+		return controlOrdinal, true
+	}
+	ordinal, ok = b.takeNext(now, o.retries)
+	if ok && ordinal == controlOrdinal && o.retries && !b.controls.isNeeded() { // meanwhile others found out
+		delete(b.retries.again, ordinal)
+		b.controls.endControl()
+		return b.takeNext(now, o.retries)
+	}
+	return ordinal, ok
+}
+
+// countBehind is how many addresses of the file wait to be offered, and for how long the oldest has.
+func (b *backlog) countBehind(now time.Time) (n int, oldest time.Duration) {
+	n = b.countFresh() + b.retries.countRipe(now)
+	switch {
+	case b.hasFresh():
+		oldest = b.since(now)
+	case b.retries.hasDue(now):
+		oldest = now.Sub(b.retries.nextDue())
+	}
+	return n, oldest
+}
+
+// tellBehind says in an offer what waits beside it.
+func (b *backlog) tellBehind(now time.Time, m *wire.Offer) {
+	n, oldest := b.countBehind(now)
+	m.Behind, m.WaitingMs = uint32(n), oldest.Milliseconds()
+	b.receiver.told, b.receiver.toldAt = n, now
+}
+
+// sayBehind tells the receiver what is behind when that has changed and no offer says so: addresses that were put
+// off are due, or were given back. Those that rest wait for the end of that, and not for their turn. It returns
+// when there is more to say; the zero time: never.
+func (b *backlog) sayBehind(now time.Time, resting bool) (wake time.Time) {
+	r := &b.receiver
+	if !r.reached {
+		r.told = 0
+		return time.Time{}
+	}
+	n, _ := b.countBehind(now)
+	if resting {
+		n = 0
+	}
+	again := n > 0 && len(b.chunks) == 0
+	if n == r.told && !again {
+		return time.Time{}
+	}
+	next := r.toldAt.Add(sayEvery)
+	if n == r.told {
+		next = r.toldAt.Add(sayAgain)
+	}
+	if now.Before(next) {
+		return next
+	}
+	m := &wire.Offer{Task: b.task, Workspace: b.workspace}
+	if n > 0 {
+		b.tellBehind(now, m)
+	}
+	r.told, r.toldAt = n, now
+	b.addStep(tell{m})
+	if again {
+		return now.Add(sayAgain)
+	}
+	return time.Time{}
+}
+
+// takeAck takes the answer to an offer.
+func (b *backlog) takeAck(now time.Time, m *wire.OfferAck) {
+	o := b.chunkOf(m.GetChunk())
+	if !b.isMine(m.GetTask()) || o == nil {
+		return
+	}
+	b.receiver.heard, b.receiver.credit = now, m.GetCredit()
+	if m.GetRefusal() == wire.Refusal_NONE {
+		o.acked = true
+		return
+	}
+	b.takeBack(o) // full, or an epoch that is over: a pulse or our parent will tell
+	if o.retries {
+		b.retryAt = now.Add(refusedPause)
+	} else {
+		b.receiver.credit = 0 // whatever it says: the same offer would be refused again at once
+	}
+	if len(b.chunks) == 0 {
+		b.leaveReceiver() // and ask again after a pause
+		b.receiver.failures++
+	}
+}
+
+// takeResults notes that results came of a chunk, and returns it; nil when they were taken before, or the chunk was
+// given back, perhaps to another receiver.
+func (b *backlog) takeResults(now time.Time, m *wire.Results) *open {
+	b.addStep(reply{&wire.ResultsAck{Task: b.task, Chunk: m.GetChunk(), Batch: m.GetBatch()}})
+	o := b.chunkOf(m.GetChunk())
+	if o == nil {
+		return nil
+	}
+	r := &b.receiver
+	r.heard, r.credit, r.heldUntil = now, m.GetCredit(), time.Time{}
+	r.failures, r.lost = 0, 0
+	if _, seen := o.seen[m.GetBatch()]; seen {
+		return nil
+	}
+	o.seen[m.GetBatch()] = struct{}{}
+	o.acked = true
+	return o
+}
+
+// takeOff takes an address off a chunk, and reports whether it was out.
+func (b *backlog) takeOff(o *open, ordinal uint32) bool {
+	if _, left := o.left[ordinal]; !left {
+		return false
+	}
+	delete(o.left, ordinal)
+	b.options.Load.giveAddresses(b.work.Workspace, 1)
+	return true
+}
+
+// finishChunk ends a chunk when all of it is answered, and chooses the size of the next one by how long it took.
+func (b *backlog) finishChunk(now time.Time, o *open) {
+	if len(o.left) > 0 {
+		return
+	}
+	b.closeChunk(o)
+	switch took := now.Sub(o.sent); {
+	case o.retries:
+	case took <= chunkSoon:
+		b.size = min(2*b.size, wire.AddressesMax)
+	default:
+		b.size = max(b.size/2, chunkLeast)
+	}
+}
+
+// closeChunk takes a chunk off the list of those that are out.
+func (b *backlog) closeChunk(o *open) {
+	b.options.Load.giveAddresses(b.work.Workspace, len(o.left))
+	b.chunks = slices.DeleteFunc(b.chunks, func(other *open) bool { return other == o })
+}
+
+// takeBack closes a chunk and makes what it had ready for the next one.
+func (b *backlog) takeBack(o *open) {
+	b.closeChunk(o)
+	for _, ordinal := range o.unanswered() {
+		switch {
+		case b.retries.giveBack(ordinal):
+		case ordinal == controlOrdinal: // of the first chunk: it is asked when it is needed
+			b.controls.endControl()
+		default:
+			b.ready = append(b.ready, ordinal)
+		}
+	}
+}
+
+// takeAllBack makes everything that is out ready again.
+func (b *backlog) takeAllBack() {
+	for len(b.chunks) > 0 {
+		b.takeBack(b.chunks[0])
+	}
+}

@@ -1,0 +1,152 @@
+package domain
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/mx"
+)
+
+// newMovingBench is a bench whose receiver has the key that is named at the time.
+func newMovingBench(t *testing.T, key *string, addresses int) *bench {
+	t.Helper()
+	o := testOptions()
+	o.Match = func(mx.Route) string { return *key }
+	o.Version = func() uint64 { return uint64(len(*key)) }
+	b := newBench(t, o, addresses)
+	b.takeRoute(b.now, testRoute, nil)
+	b.look()
+	return b
+}
+
+// TestTheReceiverChanges: while chunks are out, another receiver is the right one. The old one is told to drop
+// what it has, nothing is lost or doubled, what was deferred keeps its time, and late messages do no harm.
+func TestTheReceiverChanges(t *testing.T) {
+	key := "receiver.test"
+	b := newMovingBench(t, &key, 200)
+	b.receivers(true)
+	first := b.offered()
+	b.ack(first, 0, wire.Refusal_NONE)
+	deferred := first.GetProbes()[0].GetOrdinal()
+	b.answers(first, 1, told{reason: smtp.Greylisted, wait: time.Hour / 2}, deferred)
+	key = "suffix:receiver.test"
+	b.backlog.takePulse(b.now, &wire.Pulse{Task: first.GetTask(), Chunks: []uint64{first.GetChunk()}})
+	b.look()
+	cancelled := 0
+	for _, s := range b.steps {
+		if tell, ok := s.(tell); ok {
+			if _, ok := tell.msg.(*wire.Cancel); ok {
+				cancelled++
+			}
+		}
+	}
+	if cancelled != 1 {
+		t.Fatalf("%d receivers are told to drop what they have", cancelled)
+	}
+	if b.foundReceiver("receiver.test", true) {
+		t.Error("the receiver of before is taken")
+	}
+	b.receivers(true)
+	b.answers(first, 2, accepted) // too late: its chunk was taken back
+	done := b.drainOut(t)
+	if done != 199 || len(b.done) != 199 {
+		t.Fatalf("%d answered, %d final, want 199", done, len(b.done))
+	}
+	b.pass(time.Hour/2 + time.Minute)
+	b.answers(b.offered(), 1, refused)
+	b.is(deferred, smtp.Invalid, smtp.MailboxNotFound)
+	if out := b.options.Load.Addresses(); out != 0 {
+		t.Errorf("%d count as out", out)
+	}
+}
+
+// TestAttemptsCountAtAnotherReceiver: an address that is ready for another attempt when the receiver changes
+// has made those that it made.
+func TestAttemptsCountAtAnotherReceiver(t *testing.T) {
+	key := "receiver.test"
+	b := newMovingBench(t, &key, 1)
+	b.receivers(true)
+	b.answers(b.offered(), 1, greylisted)
+	b.pass(ladder[0])
+	again := b.offered()
+	key = "suffix:receiver.test"
+	b.backlog.takePulse(b.now, &wire.Pulse{Task: again.GetTask()})
+	b.look()
+	b.receivers(true)
+	b.answers(b.offered(), 1, greylisted)
+	if got := b.wakes.Sub(b.now); got != ladder[1] {
+		t.Errorf("the second wait is %v, want %v", got, ladder[1])
+	}
+}
+
+// TestTheReceiverChangesWhileNobodyIsReached: every time a receiver is looked for, it is the present one.
+func TestTheReceiverChangesWhileNobodyIsReached(t *testing.T) {
+	key := "receiver.test"
+	b := newMovingBench(t, &key, 1)
+	key = "suffix:receiver.test"
+	b.receivers(false)
+	b.wants(findReceiver{resolvePause})
+	if b.route.key != key {
+		t.Errorf("looked for %q, want %q", b.route.key, key)
+	}
+}
+
+// offersInOrder gives the chunks that are out, oldest first.
+func (b *bench) offersInOrder() (list []*wire.Offer) {
+	for _, o := range b.backlog.chunks {
+		list = append(list, o.offer)
+	}
+	return list
+}
+
+// drainOut refuses everything that is out until nothing is, and returns how much it was.
+func (b *bench) drainOut(t *testing.T) (answered int) {
+	t.Helper()
+	for range 1000 {
+		list := b.offersInOrder()
+		if len(list) == 0 {
+			return answered
+		}
+		answered += len(list[0].GetProbes())
+		b.answers(list[0], 9, refused)
+	}
+	t.Fatal("it never ends")
+	return 0
+}
+
+// BenchmarkPlanner is the cost of an address from the offer to its outcome.
+func BenchmarkPlanner(b *testing.B) {
+	names := make([]string, 64)
+	for i := range names {
+		names[i] = fmt.Sprintf("somebody%d", i)
+	}
+	ordinals := make([]uint32, b.N)
+	for i := range ordinals {
+		ordinals[i] = uint32(i)
+	}
+	w := Work{Epoch: 1, Domain: "example.test", Ordinals: ordinals,
+		Local: func(ordinal uint32) string { return names[ordinal%64] }}
+	b.ReportAllocs()
+	b.ResetTimer()
+	a := newPlanner(morning, testOptions(), w, testSeed)
+	a.plan(morning)
+	a.takeRoute(morning, testRoute, nil)
+	a.plan(morning)
+	a.foundReceiver(a.route.key, true)
+	for a.left > 0 {
+		a.plan(morning)
+		for _, c := range slices.Clone(a.backlog.chunks) {
+			m := &wire.Results{Task: a.backlog.task, Chunk: c.offer.GetChunk(), Batch: 1, Credit: 1}
+			var texts wire.Texts
+			for _, p := range c.offer.GetProbes() {
+				m.Answers = append(m.Answers, refused.answer(&texts, p.GetOrdinal(), morning))
+			}
+			m.Texts = texts.List()
+			a.takeResults(morning, m)
+		}
+	}
+}

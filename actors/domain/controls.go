@@ -1,0 +1,298 @@
+package domain
+
+import (
+	"slices"
+	"time"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/verdict"
+)
+
+const (
+	// controlOrdinal names the control probes; addresses number below it.
+	controlOrdinal = wire.ControlOrdinal
+
+	// unclearMax is how many control probes in a row may tell nothing, such as those
+	// that a policy refuses, before what was accepted is given up. Guess.
+	unclearMax = 3
+
+	// unclearFor is how long no control probe is asked then; what is accepted
+	// meanwhile is given up too. Guess: long enough not to be a nuisance, short
+	// enough that a large file is not lost.
+	unclearFor = 10 * time.Minute
+
+	// controlBehind is behind how many addresses of a domain's first chunk the first control probe goes with them.
+	// Nearly always one of so many is accepted, and it would be asked then anyway, a round trip and a queue
+	// later. A domain with fewer may not need it.
+	controlBehind = 4
+
+	// staysRefusedFor is how long a control probe is refused for now, as a mailbox that doesn't exist, until that
+	// is a refusal. Greylisting says nothing of mailboxes, and a verification that is under way takes seconds.
+	// Guess.
+	staysRefusedFor = time.Minute
+)
+
+// defaultControlPauses are long enough for another session and to see a guard that
+// counts by the minute, and short enough that a small file of a domain that accepts
+// everything ends in half a minute. Guesses.
+var defaultControlPauses = []time.Duration{2 * time.Second, 15 * time.Second}
+
+// controls find out what an acceptance is worth: by control probes, by what other control probes showed, and by
+// witnesses.
+type controls struct {
+	*job
+	route   *route
+	retries *retries
+
+	controlProbe
+	acceptances
+	witnesses witnesses
+
+	unclear int // control probes in a row that told nothing
+	doubt   smtp.Reason
+	until   time.Time // no control probe before, because of doubt
+}
+
+// controlProbe is the question about a mailbox that nobody has: each about another unless a greylist let one
+// through, one at a time and with growing pauses.
+type controlProbe struct {
+	locals  randomLocals
+	local   string           // of the one that is asked
+	let     string           // of one that was greylisted and then refused: asked again it is not put off; empty: none
+	witness bool             // that is one that was accepted, and not a random one
+	bare    evidence.Attempt // a random one was refused so, and needs a witness; its zero value: none was
+	asking  bool             // it is ready, out or deferred
+	asked   int              // since the need arose
+	next    time.Time
+	notes   []evidence.Attempt // for the Habit; never changed, only replaced
+}
+
+// noteAttempts files an attempt at a control probe.
+func (k *controlProbe) noteAttempts(list []evidence.Attempt) {
+	notes := slices.Concat(k.notes, list)
+	k.notes = notes[max(0, len(notes)-evidence.ControlsMax):]
+}
+
+// localOf is the local part of an address or of the control probe.
+func (k *controls) localOf(ordinal uint32) string {
+	if ordinal == controlOrdinal {
+		return k.local
+	}
+	return k.work.Local(ordinal)
+}
+
+// nextControl is when the next control probe is due; zero: it is not waited for.
+func (k *controls) nextControl() time.Time {
+	if len(k.accepted) == 0 || k.asking {
+		return time.Time{}
+	}
+	if k.next.Before(k.canaryBy) {
+		return k.canaryBy
+	}
+	return k.next
+}
+
+// askControl sees to it that a control probe is asked, at once or after the pause.
+func (k *controls) askControl(now time.Time) {
+	if k.asking || now.Before(k.next) {
+		return
+	}
+	k.beginControl()
+	k.offerControl(now)
+}
+
+// beginControl makes another control probe, which goes to the receiver now.
+func (k *controls) beginControl() {
+	k.endCanary()
+	k.asking, k.witness, k.next, k.local = true, false, time.Time{}, k.let
+	if k.local == "" {
+		k.local = k.locals.next()
+	}
+	k.asked++
+}
+
+// beginControlEarly begins the first control probe with the first chunk, and reports whether it belongs there.
+func (k *controls) beginControlEarly(now time.Time) bool {
+	if k.asking || k.isRecalling() {
+		return false
+	}
+	if _, known := k.habitOf(now, k.route.answeringHost()).CatchAll(); known {
+		return false
+	}
+	k.beginControl()
+	return true
+}
+
+// offerControl offers the control probe as what is due: many addresses may wait for it.
+func (k *controls) offerControl(now time.Time) {
+	since := k.since(now)
+	p := pending{ordinal: controlOrdinal, since: since, due: since - 1} // never 0: see deferralStats.control
+	k.retries.pushDeferred(p)
+}
+
+// endControl: nothing has to be known any more. A control probe that is out comes back.
+func (k *controls) endControl() {
+	k.asking, k.asked, k.unclear = false, 0, 0
+	k.next = time.Time{}
+}
+
+// pauseControls lets some time pass before the next control probe.
+func (k *controls) pauseControls(now time.Time) {
+	pauses := k.options.controlPauses()
+	k.asking = false
+	k.next = now.Add(pauses[min(k.asked, len(pauses))-1])
+}
+
+// endsAt is when it is expected to be known whether the domain takes everything:
+// nearly all refuse the first control probe, and one that does not, refuses none.
+func (k *controls) endsAt(now time.Time) time.Time {
+	end, pauses := later(now, k.nextControl()), k.options.controlPauses()
+	if put := k.retries.stats.control; put > 0 {
+		end = later(end, k.start.Add(put))
+	}
+	if accepted := k.habitOf(now, k.host).Accepted; accepted > 0 {
+		for i := accepted + 1; i < evidence.ControlsEnough; i++ {
+			end = end.Add(pauses[min(i-1, len(pauses)-1)])
+		}
+	}
+	return end
+}
+
+// isNeeded reports whether something waits for a control probe, or a witness.
+func (k *controls) isNeeded() bool {
+	return len(k.accepted) > 0 || k.witness && len(k.witnesses.doubted) > 0
+}
+
+// takeAnswer takes the answer to a control probe.
+func (k *controls) takeAnswer(now time.Time, p pending, c evidence.Case, m answerOf) {
+	if k.witness {
+		k.takeTestimony(now, c, m)
+		return
+	}
+	last, asked := c.Last()
+	answered := asked && len(m.attempts) > 0
+	var accepted, refused bool
+	if answered {
+		accepted, refused = verdict.Control(last)
+	}
+	if accepted || refused {
+		k.route.hearHost(last)
+	}
+	if accepted && k.options.Facts.Suspect(habitKey(k.work.Domain, last.Host), now) {
+		m.attempts[len(m.attempts)-1].Void = true
+		k.noteAttempts(m.attempts)
+		k.endControl()
+		k.noteGuard(now)
+		return
+	}
+	k.noteAttempts(m.attempts)
+	switch {
+	case refused || k.staysRefused(c):
+		if p.from != 0 {
+			k.let = k.local
+		}
+		k.tellsApart(now, last)
+	case accepted:
+		k.let = ""
+		k.options.Facts.Learn(habitKey(k.work.Domain, last.Host), true, now)
+		k.unclear = 0
+		k.pauseControls(now)
+		k.moveTo(now, last.Host)
+	case answered && last.Outcome == smtp.Invalid && last.Bare && k.witnesses.known:
+		k.bare = last
+		k.askWitness(now)
+	case answered && last.Unreadable() && verdict.Unread(last.Rule): // and stays so
+		k.giveUpAccepted(now, last.Reason)
+	case !answered || last.Outcome == smtp.Undecided && !closed(c):
+		if last.Reason == smtp.NotAccepted && m.wait == 0 {
+			m.wait = k.options.Facts.Hour.Of(staysRefusedFor)
+		}
+		k.askAgain(now, p, c, m)
+	default:
+		k.tellsNothing(now, last.Reason)
+	}
+}
+
+// staysRefused reports whether a receiver that refuses missing mailboxes for now only has refused a control probe
+// again, while others are accepted: the same name, by the same host.
+func (k *controls) staysRefused(c evidence.Case) bool {
+	last, _ := c.Last()
+	return last.Reason == smtp.NotAccepted && len(k.accepted) > 0 && k.host == last.Host &&
+		slices.ContainsFunc(c.Attempts, func(t evidence.Attempt) bool {
+			return t.Reason == smtp.NotAccepted && !t.Void && !t.Others && t.Host == last.Host &&
+				last.At.Sub(t.At) >= k.options.Facts.Hour.Of(staysRefusedFor)
+		})
+}
+
+// closed reports whether a case has an outcome.
+func closed(c evidence.Case) bool {
+	outcome, _ := verdict.Conclude(c)
+	return outcome.Final()
+}
+
+// tellsApart: a mailbox that nobody has was refused.
+func (k *controls) tellsApart(now time.Time, refused evidence.Attempt) {
+	k.options.Facts.Learn(habitKey(k.work.Domain, refused.Host), false, now)
+	k.endControl()
+	k.moveTo(now, refused.Host)
+	k.proveBefore(k.retries.log, refused.At)
+}
+
+// moveTo has everything asked again that waits for control probes at another host than the one that answers
+// now: it says nothing about that one.
+func (k *controls) moveTo(now time.Time, host string) {
+	if k.host == host {
+		return
+	}
+	for _, p := range k.takeAccepted() {
+		c := k.retries.log.takeCase(&p)
+		k.voidAcceptance(now, p, c)
+	}
+}
+
+// tellsNothing: a control probe was answered, and nothing is known.
+func (k *controls) tellsNothing(now time.Time, reason smtp.Reason) {
+	k.pauseControls(now)
+	if k.unclear++; k.unclear >= unclearMax {
+		k.giveUpAccepted(now, reason)
+	}
+}
+
+// giveUpAccepted gives up what was accepted: nobody knows what that is worth.
+func (k *controls) giveUpAccepted(now time.Time, reason smtp.Reason) {
+	k.endControl()
+	k.doubt, k.until = reason, now.Add(unclearFor)
+}
+
+// inDoubt reports whether acceptances cannot be believed at present, nor be examined.
+func (k *controls) inDoubt(now time.Time) bool { return now.Before(k.until) }
+
+// noteGuard: a mailbox that nobody has was accepted behind many refusals, so a guard is
+// at work that accepts everything in silence.
+func (k *controls) noteGuard(now time.Time) {
+	until := now.Add(k.options.Facts.Hour.Of(guardFor))
+	k.options.Facts.Guard(habitKey(k.work.Domain, k.route.answeringHost()), until)
+	k.addStep(guardSeen{until})
+}
+
+// askAgain has an address, or the control probe, asked again later, or gives it up when its time is over.
+func (k *controls) askAgain(now time.Time, p pending, c evidence.Case, m answerOf) {
+	if why, over := k.retries.putOff(now, p, c, m); over {
+		k.giveUp(now, p, c, why)
+	}
+}
+
+// giveUp gives up an address, or what rests on the control probe that it is. why is smtp.ReasonNone when the last
+// attempt says it.
+func (k *controls) giveUp(now time.Time, p pending, c evidence.Case, why smtp.Reason) {
+	if p.ordinal != controlOrdinal {
+		k.job.giveUp(now, p.ordinal, c, why)
+		return
+	}
+	if last, asked := c.Last(); asked && why == smtp.ReasonNone {
+		why = last.Reason
+	}
+	k.giveUpAccepted(now, why)
+}

@@ -1,0 +1,524 @@
+package domain
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/throttle"
+)
+
+// isControl reports whether an offer is one control probe and nothing else.
+func isControl(o *wire.Offer) bool {
+	return len(o.GetProbes()) == 1 && o.GetProbes()[0].GetOrdinal() == controlOrdinal
+}
+
+// lives lets some time pass in which the receiver says every second that it has
+// what it was offered, and gives what it is offered meanwhile.
+func (b *bench) lives(d time.Duration) (offers []*wire.Offer) {
+	b.t.Helper()
+	for d > 0 {
+		step := min(d, time.Second)
+		d -= step
+		b.now = b.now.Add(step)
+		pulse := &wire.Pulse{Task: b.backlog.task, Credit: 1}
+		for _, o := range b.backlog.chunks {
+			pulse.Chunks = append(pulse.Chunks, o.offer.Chunk)
+		}
+		if len(pulse.Chunks) > 0 {
+			b.backlog.takePulse(b.now, pulse)
+		}
+		b.look()
+		offers = append(offers, b.offers()...)
+	}
+	return offers
+}
+
+// controlled waits for the next control probe, at most so long, and answers it.
+func (b *bench) nextControl(within time.Duration, say told) *wire.Offer {
+	b.t.Helper()
+	offers := b.offers()
+	for at := b.now; len(offers) == 0 && b.now.Sub(at) < within; {
+		offers = b.lives(time.Second)
+	}
+	if len(offers) != 1 || !isControl(offers[0]) {
+		b.t.Fatalf("%d offers within %v, want a control probe", len(offers), within)
+	}
+	b.answers(offers[0], 1, say)
+	return offers[0]
+}
+
+// TestControlProbe: what the answer to a control probe shows.
+func TestControlProbe(t *testing.T) {
+	catchAll := told{outcome: smtp.CatchAll, reason: smtp.NoRcptAnswer}
+	for _, c := range []struct {
+		name    string
+		control told
+		times   int // how often it is asked
+		outcome smtp.Outcome
+		reason  smtp.Reason
+		known   bool
+	}{
+		{"refused", refused, 1, smtp.Valid, smtp.MailboxExists, true},
+		{"refused as disabled", told{outcome: smtp.Invalid, reason: smtp.MailboxDisabled}, 1, smtp.Valid,
+			smtp.MailboxExists, true},
+		{"refused as full", told{outcome: smtp.Invalid, reason: smtp.MailboxFull}, 1, smtp.Valid,
+			smtp.MailboxExists, true},
+		{"accepted", accepted, 3, smtp.CatchAll, smtp.AcceptAll, true},
+		{"252", catchAll, 3, smtp.CatchAll, smtp.AcceptAll, true},
+		{"refused, though it is called there", told{outcome: smtp.CatchAll, reason: smtp.MailboxRestricted,
+			code: 550}, 3, smtp.Unknown, smtp.MailboxRestricted, false},
+		{"too much mail for nobody", told{outcome: smtp.Valid, reason: smtp.MailboxBusy, code: 450}, 3,
+			smtp.Unknown, smtp.MailboxBusy, false},
+		{"a policy", told{outcome: smtp.Unknown, reason: smtp.Policy}, 3, smtp.Unknown, smtp.Policy, false},
+		{"no address", told{outcome: smtp.Invalid, reason: smtp.Syntax}, 3, smtp.Unknown, smtp.Syntax, false},
+		{"a fault", told{outcome: smtp.Error, reason: smtp.Internal}, 3, smtp.Unknown, smtp.Internal, false},
+		{"not served", told{reason: smtp.DomainNotHosted, code: 554}, 3, smtp.Unknown, smtp.DomainNotHosted,
+			false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t, testOptions(), 3)
+			b.reach()
+			offer := b.offered()
+			b.answers(offer, 1, refused, 0)
+			if len(b.offers()) != 0 {
+				t.Fatal("a refusal asks for a control probe")
+			}
+			b.answers(offer, 2, accepted, 1)
+			b.answers2(offer, 3, accepted, 2)
+			for i := range c.times {
+				if len(b.done) != 1 {
+					t.Fatalf("%d are final before control probe %d", len(b.done), i)
+				}
+				b.nextControl(20*time.Second, c.control)
+			}
+			b.is(0, smtp.Invalid, smtp.MailboxNotFound)
+			for _, ordinal := range []uint32{1, 2} {
+				b.is(ordinal, c.outcome, c.reason)
+				h := b.done[ordinal].Case.Habit
+				if len(h.Controls) != c.times {
+					t.Errorf("the case shows %d control probes, want %d", len(h.Controls), c.times)
+				}
+				if _, known := h.CatchAll(); known != c.known {
+					t.Errorf("the case says that the habit is known: %v, want %v", known, c.known)
+				}
+			}
+			if h := b.done[0].Case.Habit; h.Accepted+h.Refused+len(h.Controls) > 0 {
+				t.Errorf("a refusal carries the habit %+v", h)
+			}
+			if left := b.lives(time.Minute); b.left != 0 || len(left) > 0 {
+				t.Errorf("%d are left, %d offers", b.left, len(left))
+			}
+		})
+	}
+}
+
+// answers2 answers while an offer is in the last plan, which is kept for who looks
+// at it next.
+func (b *bench) answers2(o *wire.Offer, batch uint64, say told, which ...uint32) {
+	b.t.Helper()
+	steps := b.steps
+	b.answers(o, batch, say, which...)
+	b.steps = append(steps, b.steps...)
+}
+
+// TestControlProbesThatTellNothing: temporary refusals, connections that break,
+// answers from poisoned sessions and no answer at all neither show that a domain
+// accepts everything nor that it does not, however often they come.
+func TestControlProbesThatTellNothing(t *testing.T) {
+	for name, say := range map[string]told{
+		"greylisted": greylisted, "void": {outcome: smtp.Valid, reason: smtp.MailboxExists, void: true},
+		"void refusal":                {outcome: smtp.Invalid, reason: smtp.MailboxNotFound, void: true},
+		"dropped":                     {reason: smtp.ConnectionFailed},
+		"nobody asked":                {reason: smtp.ReceiverRateLimited, silent: true},
+		"an outcome without evidence": {outcome: smtp.Invalid, reason: smtp.MailboxNotFound, silent: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, testOptions(), 1)
+			b.reach()
+			b.answers(b.offered(), 1, accepted)
+			first := b.offered().GetProbes()[0].GetLocal()
+			for asked := 0; len(b.done) == 0; asked++ {
+				if again := b.offered().GetProbes()[0].GetLocal(); again != first || asked > 20 {
+					t.Fatalf("%q is asked for the %dth time after %q", again, asked, first)
+				}
+				b.answers(b.offered(), 1, say)
+				if len(b.done) == 0 {
+					b.pass(b.wakes.Sub(b.now))
+				}
+			}
+			b.is(0, smtp.Unknown, say.reason)
+			if h := b.options.Facts.Habit(testHabit, b.now); h.Accepted+h.Refused > 0 {
+				t.Errorf("learned %+v", h)
+			}
+		})
+	}
+}
+
+// TestControlProbesAreSpread: each asks for another mailbox, after growing pauses,
+// and one refusal among acceptances is enough.
+func TestControlProbesAreSpread(t *testing.T) {
+	o := testOptions()
+	o.ControlPauses = []time.Duration{3 * time.Second, 20 * time.Second}
+	b := newBench(t, o, 1)
+	b.reach()
+	b.answers(b.offered(), 1, accepted)
+	var asked []time.Duration
+	var names []string
+	for i, say := range []told{accepted, accepted, refused} {
+		names = append(names, b.nextControl(time.Minute, say).GetProbes()[0].GetLocal())
+		asked = append(asked, b.now.Sub(morning))
+		if i < 2 && (len(b.done) > 0 || !b.wakes.Equal(b.now.Add(o.ControlPauses[i])) ||
+			!b.quietUntil(b.now).Equal(b.wakes)) {
+			t.Fatalf("after control probe %d: %d final, woken at %v, quiet until %v", i, len(b.done),
+				b.wakes.Sub(morning), b.quietUntil(b.now).Sub(morning))
+		}
+	}
+	if want := []time.Duration{0, 3 * time.Second, 23 * time.Second}; !slices.Equal(asked, want) {
+		t.Errorf("asked at %v, want %v", asked, want)
+	}
+	if slices.Sort(names); len(slices.Compact(names)) != 3 {
+		t.Errorf("asked for %v", names)
+	}
+	b.is(0, smtp.Valid, smtp.MailboxExists)
+	if h := b.done[0].Case.Habit; h.Accepted != 2 || h.Refused != 1 || !h.First.Equal(morning) ||
+		!h.Last.Equal(b.now) || len(h.Controls) != 3 || h.Controls[2].Reason != smtp.MailboxNotFound {
+		t.Errorf("the case has the habit %+v", h)
+	}
+}
+
+// TestControlProbesGoOnFromOthers: what others found out counts, and ends what is
+// planned here.
+func TestControlProbesGoOnFromOthers(t *testing.T) {
+	o := testOptions()
+	o.Facts.Learn(testHabit, true, morning.Add(-time.Minute))
+	b := newBench(t, o, 1)
+	b.reach()
+	b.answers(b.offered(), 1, accepted)
+	b.nextControl(0, accepted)
+	o.Facts.Learn(testHabit, true, b.now)
+	b.lives(time.Second)
+	b.is(0, smtp.CatchAll, smtp.AcceptAll)
+	if offers := b.lives(time.Minute); len(offers) > 0 {
+		t.Errorf("%d offers when nothing is left", len(offers))
+	}
+}
+
+// TestControlProbeThatNobodyNeedsAnyMore: it waited for its time, and others found
+// out meanwhile.
+func TestControlProbeThatNobodyNeedsAnyMore(t *testing.T) {
+	b := newBench(t, testOptions(), 2)
+	b.reach()
+	offer := b.offered()
+	b.answers(offer, 1, accepted, 0)
+	b.answers(b.offered(), 1, greylisted)
+	b.options.Facts.Learn(testHabit, false, b.now)
+	if offers := b.lives(2 * ladder[0]); len(offers) > 0 || b.controls.asking {
+		t.Errorf("offered %v, asking: %v", offers, b.controls.asking)
+	}
+	b.is(0, smtp.Valid, smtp.MailboxExists)
+	b.answers(offer, 2, refused, 1)
+	if b.left != 0 {
+		t.Errorf("%d are left", b.left)
+	}
+}
+
+func TestKnownHabitsNeedNoControlProbe(t *testing.T) {
+	for catchAll, want := range map[bool]smtp.Outcome{true: smtp.CatchAll, false: smtp.Valid} {
+		o := testOptions()
+		o.Facts.Learn(testHabit, catchAll, morning)
+		o.Facts.Learn(testHabit, catchAll, morning)
+		o.Facts.Learn(testHabit, catchAll, morning)
+		b := newBench(t, o, 2)
+		b.reach()
+		b.answers(b.offered(), 1, accepted)
+		if len(b.done) != 2 || b.done[1].Outcome != want || len(b.offers()) != 0 {
+			t.Errorf("catch-all %v: %v, %d offers", catchAll, b.done, len(b.offers()))
+		}
+		if h := b.done[0].Case.Habit; h.Accepted+h.Refused != 3 || len(h.Controls) != 0 {
+			t.Errorf("the case has the habit %+v", h)
+		}
+	}
+}
+
+// TestReceiversThatDoNotAnswerAtRcpt: the rules know them, and no control probe is asked.
+func TestReceiversThatDoNotAnswerAtRcpt(t *testing.T) {
+	b := newBench(t, testOptions(), 2)
+	b.reach()
+	b.answers(b.offered(), 1, told{outcome: smtp.CatchAll, reason: smtp.NoRcptAnswer, code: 250})
+	b.is(0, smtp.CatchAll, smtp.NoRcptAnswer)
+	if b.left != 0 || len(b.offers()) > 0 {
+		t.Errorf("%d are left, %d offers", b.left, len(b.offers()))
+	}
+}
+
+// TestDoubtIsRemembered: when control probes told nothing, later acceptances are not
+// examined again at once.
+func TestDoubtIsRemembered(t *testing.T) {
+	policy := told{outcome: smtp.Unknown, reason: smtp.Policy}
+	b := newBench(t, testOptions(), 3)
+	b.reach()
+	offer := b.offered()
+	b.answers(offer, 1, accepted, 0)
+	for range unclearMax {
+		b.nextControl(20*time.Second, policy)
+	}
+	b.is(0, smtp.Unknown, smtp.Policy)
+	if offers := b.lives(unclearFor - time.Second); len(offers) > 0 {
+		t.Fatalf("%d offers", len(offers))
+	}
+	b.answers(offer, 2, accepted, 1)
+	b.is(1, smtp.Unknown, smtp.Policy)
+	b.lives(time.Second)
+	b.answers(offer, 3, accepted, 2)
+	b.nextControl(0, refused)
+	b.is(2, smtp.Valid, smtp.MailboxExists)
+}
+
+// TestAnUnreadableRefusalCostsOneControl draws refusals of control probes: one in a charset that nobody can tell stays
+// so, and isn't asked for again; words that only no rule knows are.
+func TestAnUnreadableRefusalCostsOneControl(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 28))
+		unreadable := seed%2 == 0
+		say := told{reason: smtp.Policy, code: 550 + r.IntN(5), text: "^: what it says", rule: "5xx"}
+		if unreadable {
+			say.text = []string{"^: ~~~~~~~ ~~~~ ~~", "~~ ~~~~", "sorry ~~~~~~ ~~~~~~~~", "~~~~ (#5)", "еунб бнпр",
+				"рџ ђѕђё"}[r.IntN(6)]
+		}
+		w := &fastReceiver{bench: newBench(t, testOptions(), 3+r.IntN(30)), probes: map[uint64][]*wire.Probe{}}
+		controls := 0
+		w.truth = func(p *wire.Probe) told {
+			if p.GetOrdinal() != controlOrdinal {
+				return accepted
+			}
+			controls++
+			return say
+		}
+		w.reach()
+		w.take()
+		for w.left > 0 && w.now.Before(morning.Add(2*time.Hour)) {
+			w.tick(5, time.Second)
+		}
+		if unreadable != (controls == 1) || w.left > 0 && unreadable {
+			t.Errorf("seed %d, %q: %d control probes, %d are left", seed, say.text, controls, w.left)
+		}
+		for ordinal, f := range w.done {
+			if f.Outcome != smtp.Unknown || f.Reason != smtp.Policy {
+				t.Errorf("seed %d: %d is %v %v", seed, ordinal, f.Outcome, f.Reason)
+			}
+		}
+	}
+}
+
+// TestCasesShowTheNewestControlProbes: and no more than evidence.ControlsMax.
+func TestCasesShowTheNewestControlProbes(t *testing.T) {
+	b := newBench(t, testOptions(), 1)
+	b.reach()
+	b.answers(b.offered(), 1, accepted)
+	for range evidence.ControlsMax {
+		b.answers(b.offered(), 1, greylisted)
+		b.pass(b.wakes.Sub(b.now))
+	}
+	b.answers(b.offered(), 1, refused)
+	h := b.done[0].Case.Habit
+	if n := len(h.Controls); n != evidence.ControlsMax || h.Controls[n-1].Reason != smtp.MailboxNotFound {
+		t.Errorf("%d control probes: %+v", n, h.Controls)
+	}
+}
+
+// behindRefusals is a bench where so many addresses were refused, and the next one
+// was accepted.
+func behindRefusals(t *testing.T, o Options, refusals uint32) (*bench, *wire.Offer) {
+	t.Helper()
+	b := newBench(t, o, 30)
+	b.backlog.size = 30
+	b.reach()
+	offer := b.offered()
+	for i := range refusals {
+		b.now = b.now.Add(100 * time.Millisecond)
+		b.answers(offer, uint64(i+1), refused, i)
+	}
+	b.answers(offer, 1000, accepted, refusals)
+	return b, offer
+}
+
+// TestSilentGuard: behind many refusals an acceptance is believed only when a mailbox
+// that nobody has is still refused. When it is accepted, a guard is at work: all
+// acceptances since are void, nothing is asked for an hour, and then all goes on.
+func TestSilentGuard(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before bool
+		hour   throttle.Hour
+	}{
+		"told apart before": {before: true}, "nothing known": {},
+		"a short hour": {true, throttle.Hour(6 * time.Minute)}, "and nothing known": {hour: throttle.Hour(6 * time.Minute)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := testOptions()
+			o.GiveUpAfter = 6 * time.Hour
+			o.Facts.Hour = tc.hour
+			guardFor, canaryAfter := tc.hour.Of(guardFor), tc.hour.Of(canaryAfter)
+			if tc.before {
+				o.Facts.Learn(testHabit, false, morning)
+			}
+			b, offer := behindRefusals(t, o, suspectAfter)
+			b.answers2(offer, 1001, accepted, suspectAfter+1)
+			canary := b.nextControl(2*canaryAfter, accepted)
+			if len(b.done) != suspectAfter {
+				t.Fatalf("%d are final, want the refusals alone", len(b.done))
+			}
+			seen := slices.ContainsFunc(b.steps, func(s step) bool { _, ok := s.(guardSeen); return ok })
+			if until := b.now.Add(guardFor); !seen || !b.quietUntil(b.now).Equal(until) || !b.wakes.Equal(until) {
+				t.Fatalf("told: %v, quiet until %v, woken at %v", seen, b.quietUntil(b.now), b.wakes)
+			}
+			b.answers(offer, 1002, accepted, 20) // too late: it was taken back
+			if notes := b.controls.notes; !notes[len(notes)-1].Void {
+				t.Errorf("the control probes are %+v, want the last one void", notes)
+			}
+			if h := o.Facts.Habit(testHabit, b.now); h.Accepted > 0 || len(b.done) != suspectAfter {
+				t.Fatalf("learned %+v, %d final", h, len(b.done))
+			}
+			b.pass(guardFor - time.Millisecond)
+			if len(b.offers()) > 0 {
+				t.Fatal("asked before the guard had time to forget us")
+			}
+			b.pass(time.Millisecond)
+			b.answers(b.offered(), 1, refused) // what had no answer
+			b.pass(time.Minute)
+			b.answers(b.offered(), 1, refused) // what was accepted in silence
+			if b.left != 0 {
+				t.Fatalf("%d are left", b.left)
+			}
+			c := b.done[suspectAfter].Case
+			if len(c.Attempts) != 2 || !c.Attempts[0].Void || c.Attempts[1].Void {
+				t.Errorf("the case of an address that was accepted in silence: %+v", c)
+			}
+			b.is(suspectAfter, smtp.Invalid, smtp.MailboxNotFound)
+			if canary.GetProbes()[0].GetLocal() == b.controls.locals.next() {
+				t.Error("the next control probe asks for the same mailbox")
+			}
+		})
+	}
+}
+
+// TestGuardSeenByAnother: two verifications ask about one domain on a node, and one
+// sees a guard: the other takes back what is out, and what it was told in silence is
+// void.
+func TestGuardSeenByAnother(t *testing.T) {
+	o := testOptions()
+	o.GiveUpAfter = 6 * time.Hour
+	o.Facts.Learn(testHabit, false, morning)
+	b, _ := behindRefusals(t, o, suspectAfter)
+	o.Facts.Guard(testHabit, b.now.Add(guardFor))
+	b.look()
+	if len(b.backlog.chunks) > 0 || len(b.controls.accepted) > 0 || len(b.steps) != 1 ||
+		!b.quietUntil(b.now).Equal(b.now.Add(guardFor)) {
+		t.Fatalf("%d chunks out, %d accepted, steps %v", len(b.backlog.chunks), len(b.controls.accepted), b.steps)
+	}
+	if cancel, ok := b.steps[0].(tell); !ok || cancel.msg.(*wire.Cancel) == nil {
+		t.Errorf("told %v, want a cancel", b.steps[0])
+	}
+	b.pass(2 * guardFor)
+	for _, o := range b.offers() { // what is due again, and what had no answer
+		b.answers(o, 1, refused)
+	}
+	if b.left != 0 {
+		t.Errorf("%d are left", b.left)
+	}
+}
+
+// TestCanaryThatIsRefused: then acceptances are worth what they were.
+func TestCanaryThatIsRefused(t *testing.T) {
+	o := testOptions()
+	o.Facts.Learn(testHabit, false, morning)
+	b, offer := behindRefusals(t, o, suspectAfter)
+	b.nextControl(2*canaryAfter, refused)
+	b.is(suspectAfter, smtp.Valid, smtp.MailboxExists)
+	b.answers(offer, 1001, accepted, suspectAfter+1) // it may have been one too many
+	began := b.now
+	b.nextControl(2*canaryAfter, refused)
+	b.is(suspectAfter+1, smtp.Valid, smtp.MailboxExists)
+	if waited := b.now.Sub(began); waited != canaryAfter {
+		t.Errorf("the next control probe is asked after %v, want %v: one for many", waited, canaryAfter)
+	}
+	for i := uint32(suspectAfter + 2); i < 29; i++ {
+		b.answers(offer, uint64(2000+i), refused, i)
+	}
+	b.answers(offer, 3000, accepted, 29)
+	b.nextControl(0, refused) // nothing else is to be asked
+	b.is(29, smtp.Valid, smtp.MailboxExists)
+}
+
+// TestAcceptedBehindTheCanary: what was accepted after the control probe was refused
+// is not proven by it, though it is told first.
+func TestAcceptedBehindTheCanary(t *testing.T) {
+	o := testOptions()
+	o.Facts.Learn(testHabit, false, morning)
+	b, offer := behindRefusals(t, o, suspectAfter)
+	canary := b.lives(canaryAfter)[0]
+	at := b.now
+	b.now = b.now.Add(time.Millisecond)
+	b.answers(offer, 2000, accepted, suspectAfter+1)
+	var texts wire.Texts
+	m := &wire.Results{Task: canary.GetTask(), Chunk: canary.GetChunk(), Batch: 1, Answers: []*wire.Answer{
+		refused.answer(&texts, controlOrdinal, at)}}
+	m.Texts = texts.List()
+	b.takeResults(b.now, m)
+	b.look()
+	b.is(suspectAfter, smtp.Valid, smtp.MailboxExists)
+	if _, early := b.done[suspectAfter+1]; early {
+		t.Error("believed, though a guard may have been at work since")
+	}
+}
+
+// TestFewRefusalsNeedNoCanary: one below the bound, or spread over more than an hour.
+func TestFewRefusalsNeedNoCanary(t *testing.T) {
+	o := testOptions()
+	o.Facts.Learn(testHabit, false, morning)
+	b, _ := behindRefusals(t, o, suspectAfter-2) // and the control probe that was refused
+	b.is(suspectAfter-2, smtp.Valid, smtp.MailboxExists)
+	f := NewFacts()
+	for i := range time.Duration(suspectAfter) {
+		f.Refused("slow.test", morning.Add(i*time.Minute))
+	}
+	if !f.Suspect("slow.test", morning.Add(suspectWithin)) ||
+		f.Suspect("slow.test", morning.Add(suspectWithin+time.Second)) {
+		t.Error("refusals do not count for an hour")
+	}
+	f.Hour = throttle.Hour(20 * time.Minute)
+	if end := morning.Add(20 * time.Minute); !f.Suspect("slow.test", end) ||
+		f.Suspect("slow.test", end.Add(time.Second)) {
+		t.Error("refusals do not count for an hour of twenty minutes")
+	}
+}
+
+// TestGuardIsNotForgotten: a domain that told mailboxes apart before a guard was seen
+// is believed again only when it refuses a control probe.
+func TestGuardIsNotForgotten(t *testing.T) {
+	f := NewFacts()
+	f.Learn("x.test", false, morning)
+	f.Guard("x.test", morning.Add(guardFor))
+	if at := morning.Add(2 * guardFor); !f.Suspect("x.test", at) {
+		t.Error("believed without a control probe")
+	}
+	f.Learn("x.test", false, morning.Add(2*guardFor))
+	if f.Suspect("x.test", morning.Add(2*guardFor)) || !f.Rest("x.test").IsZero() {
+		t.Error("suspected though a control probe was refused")
+	}
+}
+
+func TestRefusalsAreBounded(t *testing.T) {
+	f := NewFacts()
+	for i := range 2 * refusalsMax {
+		f.Refused(strings.Repeat("x", i%200)+string(rune('a'+i%26))+time.Duration(i).String(), morning)
+		if len(f.refusals) > refusalsMax {
+			t.Fatalf("%d domains are counted", len(f.refusals))
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package domain
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/verdict"
+)
+
+// finalsMax is how many addresses become final in one turn before their parent is told, and drainPause is before
+// the next turn then: a million cases at once would take some hundred megabytes, and whoever is told has to get
+// a word in.
+const (
+	finalsMax  = 1000
+	drainPause = time.Millisecond
+)
+
+// step is one thing that the shell has to do.
+type step any
+
+type (
+	findRoute    struct{}
+	findReceiver struct{ after time.Duration } // of the route
+	leave        struct{}                      // forget the receiver
+	tell         struct{ msg proto.Message }   // to the receiver
+	reply        struct{ msg proto.Message }   // to the sender of the message at hand
+	recall       struct{ keys []string }       // what the cluster knows of hosts: see habitKey
+	guardSeen    struct{ until time.Time }     // tell people that nothing is asked before
+)
+
+// job is what the parts of a planner share: the work, and what the turn has brought so far.
+type job struct {
+	options Options
+	work    Work
+	start   time.Time
+	left    int // addresses without a final outcome
+	finals  []Final
+	steps   []step
+}
+
+// since turns a time into the form of pending.
+func (j *job) since(now time.Time) time.Duration { return now.Sub(j.start) }
+
+// addStep has the shell do something.
+func (j *job) addStep(s step) { j.steps = append(j.steps, s) }
+
+// isCut reports whether so much has become final in this turn that the rest waits for the next: cases are large,
+// and the parent has to keep up.
+func (j *job) isCut() bool { return len(j.finals) >= finalsMax }
+
+// conclude gives an address its outcome, if its case is closed. It is the only place where a Final is made, and
+// verdict.Conclude the only one where an outcome is.
+func (j *job) conclude(now time.Time, ordinal uint32, c evidence.Case) bool {
+	outcome, reason := verdict.Conclude(c)
+	if !outcome.Final() {
+		return false
+	}
+	j.left--
+	j.finals = append(j.finals, Final{Ordinal: ordinal, Outcome: outcome, Reason: reason,
+		At: caseTime(now, c), Case: c})
+	return true
+}
+
+// giveUp ends an address that nobody can find out about: its case is closed as it is. why is smtp.ReasonNone when
+// the last attempt says it.
+func (j *job) giveUp(now time.Time, ordinal uint32, c evidence.Case, why smtp.Reason) {
+	last, asked := c.Last()
+	switch {
+	case why == smtp.DNSFailed:
+		c.NoRoute = why
+	case !asked || why != last.Reason:
+		c.Why = why
+	}
+	c.GaveUp = true
+	j.conclude(now, ordinal, c)
+}
+
+// caseTime is the time of the last evidence of a case: of the last attempt, unless DNS had the last word.
+func caseTime(now time.Time, c evidence.Case) time.Time {
+	if n := len(c.Attempts); n > 0 && c.NoRoute == smtp.ReasonNone && !c.Attempts[n-1].At.IsZero() {
+		return c.Attempts[n-1].At
+	}
+	return now
+}
+
+// earlier is the earlier of two times; the zero time is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// later is the later of two times.
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// after is a time, or the zero time when it is over.
+func after(now, t time.Time) time.Time {
+	if t.After(now) {
+		return t
+	}
+	return time.Time{}
+}

@@ -1,0 +1,308 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/publicsuffix"
+
+	"rollcall/smtp/throttle"
+)
+
+// routeWithin bounds what an explanation waits for DNS. Guess: names that nobody has asked
+// for yet, from servers that do not all answer; the rest of the answer needs its time too.
+const routeWithin = 6 * time.Second
+
+// ExplainRules says what the rules of this node hold for a name, as rules have it, or the key
+// of a receiver: nobody else is asked, not even DNS.
+func (i *Inspector) ExplainRules(name string) (Explanation, error) {
+	name = strings.TrimSpace(name)
+	if !strings.HasPrefix(name, throttle.SourcePrefix) {
+		name = throttle.NameOf(name)
+	}
+	if name == throttle.SourcePrefix+DefaultSource {
+		name = throttle.SourcePrefix
+	}
+	clean, err := throttle.CleanName(name)
+	if err != nil {
+		return Explanation{}, err
+	}
+	table := i.options.Table
+	return Explanation{Key: clean, Fields: fields(table.Explain(clean)), Narrower: narrower(table, clean)}, nil
+}
+
+// Explain says what holds for a mail domain, the key of a receiver or one of our sources,
+// by this node's rules, and what its receivers teach and rest for at present. When DNS does
+// not answer it says what holds for the name itself.
+func (i *Inspector) Explain(ctx context.Context, name string) (Explanation, error) {
+	name = strings.TrimSpace(name)
+	if strings.HasPrefix(name, throttle.SourcePrefix) {
+		return i.explainSource(ctx, name)
+	}
+	out, base := Explanation{Key: name}, ""
+	if !strings.ContainsAny(name, ":/") { // else it is a key
+		clean, err := throttle.CleanName(name)
+		if err != nil {
+			return out, err
+		}
+		out.Key = clean
+		if base, err = i.route(ctx, clean, &out); err != nil {
+			return out, err
+		}
+	}
+	if base == "" {
+		base = baseOf(out.Key)
+	}
+	table := i.options.Table
+	var asked sync.WaitGroup
+	asked.Go(func() { _ = i.options.Guard.Run("inspect", func() { i.compare(ctx, &out) }) })
+	all, err := i.Receivers(ctx)
+	asked.Wait()
+	if err != nil {
+		return out, err
+	}
+	living := all.Receivers
+	out.Silent = all.Silent
+	out.Fields = fields(table.Explain(out.Key))
+	out.Narrower = narrower(table, throttle.NameOf(out.Key))
+	out.Beside = beside(table, living, base, out.Key)
+	for _, r := range living {
+		if r.Key == out.Key {
+			out.Receiver = append(out.Receiver, r)
+		}
+	}
+	if len(out.Receiver) > 0 {
+		i.taught(ctx, &out)
+	}
+	return out, nil
+}
+
+// compare names the nodes whose throttle file may say something else, this one included.
+func (i *Inspector) compare(ctx context.Context, out *Explanation) {
+	if fault := i.ownFile().Fault; fault != "" {
+		out.Notes = append(out.Notes, "The node that was asked does not use its throttle file as it is now: "+
+			strings.TrimSuffix(fault, ".")+".")
+	}
+	out.Others, _, _ = i.Files(ctx) // who is silent is told of by the next question
+}
+
+// explainSource is Explain of one of our sources.
+func (i *Inspector) explainSource(ctx context.Context, name string) (Explanation, error) {
+	out, err := i.ExplainRules(name)
+	if err != nil {
+		return out, err
+	}
+	out.Narrower = nil // no source is another's
+	sources, quiet, err := i.Sources(ctx)
+	if err != nil {
+		return out, err
+	}
+	out.Silent = quiet
+	address := strings.TrimPrefix(out.Key, throttle.SourcePrefix)
+	has := func(s Source) bool { return s.Source == address || address == "" && s.Source == DefaultSource }
+	if !slices.ContainsFunc(sources, has) {
+		who := "No node"
+		if len(quiet) > 0 {
+			who = "No node that answers"
+		}
+		out.Notes = append(out.Notes, fmt.Sprintf("%s has the source %s: `rollcall sources` lists those there are.",
+			who, cmp.Or(address, DefaultSource)))
+	}
+	i.compare(ctx, &out)
+	return out, nil
+}
+
+// route finds the receiver of a mail domain and gives the operator's own domain. A name
+// without mail may be a receiver's or a rule's: it is taken for a key then, and so is one
+// that DNS says nothing of.
+func (i *Inspector) route(ctx context.Context, name string, out *Explanation) (base string, err error) {
+	within, cancel := context.WithTimeout(ctx, routeWithin)
+	defer cancel()
+	r, err := i.options.Route(within, name)
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("inspect: find where mail for %s goes: %w", name, ctx.Err())
+	}
+	if err != nil {
+		why := err.Error()
+		if within.Err() != nil {
+			why = fmt.Sprintf("it did not answer within %s", routeWithin)
+		}
+		out.Notes = append(out.Notes, fmt.Sprintf("DNS could not be asked where mail for %s goes: %s. This is what "+
+			"holds for the name itself; the rules of its hosts may say more.", name, why))
+		return "", nil
+	}
+	if len(r.Hosts) == 0 {
+		if !i.known(name) {
+			return "", fmt.Errorf("%s takes no mail (%s), and no rule has this name: %w", name, r.NoMail,
+				ErrNotThere)
+		}
+		return "", nil
+	}
+	hosts := make([]string, len(r.Hosts))
+	for n, h := range r.Hosts {
+		hosts[n] = h.Name
+	}
+	out.Domain, out.Hosts = r.Domain, hosts
+	out.Key, _ = i.options.Table.Match(r.Receiver, hosts, r.Domain)
+	return r.Receiver, nil
+}
+
+// known says whether a rule, of whatever layer, has a name.
+func (i *Inspector) known(name string) bool {
+	for _, layer := range ruleLayers {
+		for _, r := range i.options.Table.Rules(layer) {
+			if r.Name == name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ruleLayers are those in which rules have names.
+var ruleLayers = [...]throttle.Layer{throttle.LayerKnown, throttle.LayerFile, throttle.LayerOverride}
+
+// fields puts what a table explains into views.
+func fields(list []throttle.Explained) []ExplainedField {
+	out := make([]ExplainedField, 0, len(list))
+	for _, e := range list {
+		f := ExplainedField{Field: e.Field.String(), Value: e.Text}
+		for i, s := range slices.Backward(e.Said) {
+			one := Said{Layer: s.Layer.String(), Name: s.Name, Where: s.Where, ID: s.ID, Author: s.Author,
+				Reason: s.Reason, Until: s.Until}
+			if i == len(e.Said)-1 {
+				f.Said = one
+			} else {
+				f.Beaten = append(f.Beaten, SaidValue{Value: s.Text, Said: one})
+			}
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// narrower gives the names below one that have rules: these go before its own.
+func narrower(t *throttle.Table, name string) []string {
+	return namesUnder(t, name, func(n string) bool { return n != name })
+}
+
+// namesUnder gives the names of rules that are a name or lie under it.
+func namesUnder(t *throttle.Table, name string, fits func(name string) bool) []string {
+	var out []string
+	for _, layer := range ruleLayers {
+		for _, r := range t.Rules(layer) {
+			if name != "" && (r.Name == name || strings.HasSuffix(r.Name, "."+name)) && fits(r.Name) {
+				out = append(out, r.Name)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// baseOf is the operator's own domain of a receiver key.
+func baseOf(key string) string {
+	name := throttle.AnchorOf(key)
+	base, err := publicsuffix.EffectiveTLDPlusOne(name)
+	if err != nil {
+		return name
+	}
+	return base
+}
+
+// besideMax bounds the keys that are listed beside one.
+const besideMax = 50
+
+// beside gives the keys of receivers that speak to the same operator beside one: each has
+// an allowance of its own.
+func beside(t *throttle.Table, living []Receiver, base, key string) []string {
+	var out []string
+	for _, name := range namesUnder(t, base, func(name string) bool { return name != base }) {
+		out = append(out, throttle.SuffixKey(name))
+	}
+	for _, r := range living {
+		if baseOf(r.Key) == base {
+			out = append(out, r.Key)
+		}
+	}
+	if base != "" {
+		out = append(out, base)
+	}
+	slices.Sort(out)
+	out = slices.DeleteFunc(slices.Compact(out), func(k string) bool { return k == key })
+	return out[:min(len(out), besideMax)]
+}
+
+// taught puts what the receiver has taught, and what it makes us pay for, over what is
+// allowed.
+func (i *Inspector) taught(ctx context.Context, out *Explanation) {
+	details, err := i.Receiver(ctx, out.Key)
+	if err != nil {
+		return // it is gone since
+	}
+	for _, d := range details {
+		overSoftware(out, d)
+		for _, l := range d.Learned {
+			over(out, l.Field, l.Value, Said{Layer: throttle.LayerLearned.String(), Where: "node " + d.Node,
+				Until: l.Until})
+		}
+		for _, s := range d.Sources {
+			t := s.Tempo
+			if t.Phase == "" || t.Phase == string(throttle.PhaseFull) || t.Rate >= t.Ceiling {
+				continue
+			}
+			over(out, throttle.FieldRcptRate.String(), fmt.Sprintf("%.3g/s", t.Rate), Said{Reason: t.Why,
+				Layer: throttle.LayerLearned.String(), Where: "node " + d.Node + sourceText(s.Source)})
+		}
+		if d.State == "resting" {
+			over(out, throttle.FieldPause.String(), string(throttle.PauseYes), Said{
+				Layer: throttle.LayerPenalty.String(), Where: "node " + d.Node, Reason: d.Why, Until: d.Until})
+		}
+	}
+}
+
+// overSoftware puts what a receiver bears by its software over the fields that it decides.
+func overSoftware(out *Explanation, d ReceiverDetail) {
+	s := d.Software
+	if s == nil || !s.Decides {
+		return
+	}
+	by := Said{Layer: throttle.LayerKnown.String(), Where: "node " + d.Node, Reason: s.Words() + " (" + s.Where + ")"}
+	if s.PerHour > 0 {
+		over(out, throttle.FieldRefusedPerHour.String(), strconv.Itoa(s.PerHour), by)
+		return
+	}
+	over(out, throttle.FieldRefusedPerHour.String(), strconv.Itoa(throttle.CountMax), by)
+	for _, f := range out.Fields {
+		n, err := strconv.Atoi(f.Value)
+		if f.Field == throttle.FieldRefusedPerSession.String() && err == nil && s.PerSession <= n {
+			over(out, f.Field, strconv.Itoa(s.PerSession), by)
+		}
+	}
+}
+
+// sourceText names a source behind something.
+func sourceText(source string) string {
+	if source == "" {
+		return ""
+	}
+	return ", source " + source
+}
+
+// over puts a value over that of a field; what was there is beaten.
+func over(out *Explanation, field, value string, by Said) {
+	for i := range out.Fields {
+		f := &out.Fields[i]
+		if f.Field != field {
+			continue
+		}
+		f.Beaten = slices.Insert(f.Beaten, 0, SaidValue{Value: f.Value, Said: f.Said})
+		f.Value, f.Said = value, by
+	}
+}

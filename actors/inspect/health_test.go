@@ -1,0 +1,66 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"rollcall/cluster"
+)
+
+func TestEveryNodeTellsItsHealth(t *testing.T) {
+	c := newInspector(t)
+	c.options.Health = func() Health {
+		h := Health{Known: true, Why: strings.Repeat("é", 400)}
+		for i := range 600 {
+			h.Findings = append(h.Findings, HealthFinding{Check: "ptr", Source: fmt.Sprint(i),
+				State: []string{"ok", "skipped", "warn", "fail"}[i%4],
+				Saw:   strings.Repeat("x", 1000), Next: "ask"})
+		}
+		return h
+	}
+	of := func(h Health) func(context.Context, []byte) ([]byte, error) {
+		return node{"health": func(none) Health { return h }}.answer
+	}
+	m := &members{name: "node-2", answer: map[string]func(context.Context, []byte) ([]byte, error){
+		"node-1": of(Health{Node: "another name", Known: true, Probing: true}), "node-2": c.Answer,
+		"node-3": of(Health{Known: true})}}
+	c.Join(m)
+	found, quiet, err := c.Health(t.Context())
+	if err != nil || len(quiet) > 0 {
+		t.Fatalf("%v %v", quiet, err)
+	}
+	names := []string{}
+	for _, h := range found {
+		names = append(names, fmt.Sprint(h.Node, h.This))
+	}
+	if want := []string{"node-2true", "node-3false", "node-1false"}; !slices.Equal(names, want) {
+		t.Errorf("%q, want %q", names, want)
+	}
+	own := found[0]
+	if len(own.Findings) != findingsMax || own.More != 100 || own.Findings[0].State != "fail" ||
+		own.Findings[findingsMax-1].State != "ok" {
+		t.Errorf("%d findings, %d more, first %+v", len(own.Findings), own.More, own.Findings[0])
+	}
+	if n := len([]rune(own.Why)); n != sawMax+1 || len([]rune(own.Findings[0].Saw)) != sawMax+1 {
+		t.Errorf("texts of %d and %d runes", n, len([]rune(own.Findings[0].Saw)))
+	}
+	packed, err := c.Answer(t.Context(), []byte(`{"kind":"health","ask":{}}`))
+	if err != nil || len(packed) > cluster.AnswerMax {
+		t.Errorf("an answer of %d bytes, %v", len(packed), err)
+	}
+	m.answer["node-3"] = func(context.Context, []byte) ([]byte, error) {
+		return nil, errors.New("does not know the question")
+	}
+	if found, quiet, err = c.Health(t.Context()); err != nil || len(found) != 2 || len(quiet) != 1 ||
+		quiet[0].Node != "node-3" {
+		t.Errorf("%d answer, silent %v, %v", len(found), quiet, err)
+	}
+	c.options.Health = nil
+	if found, _, err = c.Health(t.Context()); err != nil || found[0].Known || found[0].Node != "node-2" {
+		t.Errorf("a node that checks nothing: %+v %v", found, err)
+	}
+}

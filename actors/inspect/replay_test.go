@@ -1,0 +1,293 @@
+package inspect
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"rollcall/config/effort"
+	"rollcall/smtp/throttle"
+	"rollcall/smtp/verdict"
+)
+
+// began is the beginning of the records of these tests.
+var began = time.Date(2026, 11, 21, 18, 0, 0, 0, time.UTC)
+
+// table makes a table of rules for one name.
+func table(t interface{ Fatal(...any) }, name string, fields map[string]string) *throttle.Table {
+	set, err := throttle.ParseOverride(fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := throttle.NewTable([]throttle.Rule{{Name: name, Set: set}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// recordOf makes a record of one receiver of so many minutes.
+func recordOf(minutes int, minute func(i int, m *Minute)) []Record {
+	r := ReceiverRecord{Key: "example.net", Domain: "example.net"}
+	for i := range minutes {
+		m := Minute{At: began.Add(time.Duration(i) * time.Minute), Cause: "free"}
+		minute(i, &m)
+		r.Minutes = append(r.Minutes, m)
+	}
+	return []Record{{Node: "node-1", From: began.Unix(), Receivers: []ReceiverRecord{r}}}
+}
+
+// busy is a receiver that is asked as fast as 5/s allow for an hour, until nothing waits.
+func busy(i int, m *Minute) {
+	m.Asked, m.Accepted, m.Sessions, m.Opened, m.Allowed, m.Cause = 300, 300, 2, 6, 5, "allowance"
+	m.Queued = 300 * (59 - i)
+}
+
+// stingy is a receiver whose budget of 20 refusals an hour lets 40 be asked.
+func stingy(i int, m *Minute) {
+	m.Queued, m.Allowed, m.Cause = 1000-40*(1+i/60), 5, "budget"
+	if i%60 == 0 {
+		m.Asked, m.Accepted, m.Refused, m.Sessions, m.Opened = 40, 20, 20, 1, 5
+	}
+}
+
+func TestReplayTellsWhatOtherRulesWouldHaveDone(t *testing.T) {
+	now := map[string]string{"rcpt_rate": "5/s", "refused_per_hour": "20", "connections": "2"}
+	for _, c := range []struct {
+		name         string
+		minutes      int
+		minute       func(i int, m *Minute)
+		field, value string
+		would        int
+		delay        float64
+		fired        map[string]int
+		unknown      bool
+	}{
+		{"half the rate", 60, busy, "rcpt_rate", "150/min", 9000, 3600, map[string]int{"rcpt_rate": 60}, false},
+		{"twice the rate", 60, busy, "rcpt_rate", "10/s", 18000, -1800, map[string]int{"rcpt_rate": 29}, true},
+		{"half the sessions", 60, busy, "connections", "1", 9000, 3600, map[string]int{"connections": 60}, false},
+		{"fewer connections", 60, busy, "connection_rate", "3/min", 9000, 3600, map[string]int{"connection_rate": 60},
+			false},
+		{"shorter sessions", 60, busy, "rcpts_per_connection", "5", 9000, 3600,
+			map[string]int{"rcpts_per_connection": 60}, false},
+		{"a pause", 60, busy, "pause", "yes", 0, 7*86400 - 3600, map[string]int{"pause": 60}, false},
+		{"half the refusals", 180, stingy, "refused_per_hour", "10", 60, 0, map[string]int{"refused_per_hour": 180},
+			false},
+		{"what makes no difference to how much is asked", 60, busy, "idle_time", "1s", 18000, 0,
+			map[string]int{"rcpt_rate": 59}, false},
+		{"a penalty, whatever the rules", 60, func(_ int, m *Minute) { m.Queued, m.Cause = 40000, "penalty" },
+			"rcpt_rate", "10/s", 0, 0, map[string]int{}, true},
+		{"a limit that nobody comes near", 60, func(_ int, m *Minute) { m.Asked, m.Accepted, m.Allowed = 1, 1, 5 },
+			"rcpt_rate", "1/s", 60, 0, map[string]int{}, false},
+		{"a rate where the receiver was found to bear less", 60, func(i int, m *Minute) {
+			busy(i, m)
+			m.Allowed, m.Asked, m.Accepted = 1, 60, 60
+		}, "rcpt_rate", "3/s", 3600, 0, map[string]int{}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			candidate := map[string]string{}
+			for k, v := range now {
+				candidate[k] = v
+			}
+			candidate[c.field] = c.value
+			// Sessions are said to end after 50 addresses, as they did.
+			now["rcpts_per_connection"], now["connection_rate"] = "50", "30/min"
+			for k, v := range now {
+				if _, set := candidate[k]; !set {
+					candidate[k] = v
+				}
+			}
+			got := Replay(recordOf(c.minutes, c.minute), ReplayOptions{Now: table(t, "example.net", now),
+				Candidate: table(t, "example.net", candidate)})
+			if len(got.Receivers) != 1 || got.Same != 0 || got.Hours != float64(c.minutes-1)/60 {
+				t.Fatalf("%+v", got)
+			}
+			r := got.Receivers[0]
+			if math.Abs(float64(r.Would-c.would)) > 0.02*float64(c.would) {
+				t.Errorf("%d of %d would have been asked, want %d", r.Would, r.Asked, c.would)
+			}
+			if c.name != "half the refusals" && math.Abs(r.Delay-c.delay) > 120 {
+				t.Errorf("the last one is %v s later, want %v", r.Delay, c.delay)
+			}
+			for field, n := range c.fired {
+				if math.Abs(float64(r.Fired[field]-n)) > 2 {
+					t.Errorf("%s held back in %d minutes, want %d: %v", field, r.Fired[field], n, r.Fired)
+				}
+			}
+			if len(c.fired) == 0 && len(r.Fired) > 0 || (r.Unknown != "") != c.unknown {
+				t.Errorf("fired %v, unknown %q", r.Fired, r.Unknown)
+			}
+			if len(r.Changes) != 1 || r.Changes[0].Field != c.field || r.Changes[0].Would == r.Changes[0].Now {
+				t.Errorf("changes %+v", r.Changes)
+			}
+		})
+	}
+}
+
+// burst is a list of 1,500 that is asked at 5/s, as receivers that know the whole backlog
+// record it.
+func burst(i int, m *Minute) {
+	busy(i, m)
+	m.Queued = 300 * (4 - i)
+}
+
+// TestReplayOfABacklog: what waits is asked sooner when more is allowed, to the last of it,
+// also when the record ends before; where the record does not have it that is said.
+func TestReplayOfABacklog(t *testing.T) {
+	rules := func(rate string) *throttle.Table {
+		return table(t, "example.net", map[string]string{"rcpt_rate": rate, "connections": "20",
+			"connection_rate": "10/s", "rcpts_per_connection": "50"})
+	}
+	chunks := func(queued int) func(i int, m *Minute) { // only what was offered is known
+		return func(i int, m *Minute) {
+			burst(i, m)
+			m.Queued = queued
+		}
+	}
+	for _, c := range []struct {
+		name    string
+		minutes int
+		minute  func(i int, m *Minute)
+		rate    string
+		would   int
+		delay   float64
+		atLeast bool
+	}{
+		{"to the end", 5, burst, "50/s", 1500, 30 - 300, false},
+		{"cut off in the middle", 2, burst, "50/s", 1500, 30 - 300, false},
+		{"cut off, too slow for the time", 2, burst, "10/s", 1200, 150 - 300, false},
+		{"only chunks are known", 5, chunks(50), "50/s", 1550, 241 - 310, true},
+		{"only chunks are known, and less is allowed", 5, chunks(50), "1/s", 300, 1550 - 310, false},
+		{"slow at a steady demand", 5, func(i int, m *Minute) {
+			burst(i, m)
+			m.Cause, m.Queued = "free", 50
+		}, "50/s", 1550, 241 - 310, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := Replay(recordOf(c.minutes, c.minute), ReplayOptions{Now: rules("5/s"), Candidate: rules(c.rate)})
+			if len(got.Receivers) != 1 {
+				t.Fatalf("%+v", got)
+			}
+			r := got.Receivers[0]
+			if r.Would != c.would || math.Abs(r.Delay-c.delay) > 5 || r.AtLeast != c.atLeast {
+				t.Errorf("%d of %d would have been asked, the last %v s later, at least is %v; want %d, %v, %v", r.Would,
+					r.Asked, r.Delay, r.AtLeast, c.would, c.delay, c.atLeast)
+			}
+		})
+	}
+}
+
+func TestReplayOfTheSameRulesFindsNoDifference(t *testing.T) {
+	rules := table(t, "example.net", map[string]string{"rcpt_rate": "1/s"})
+	o := ReplayOptions{Now: rules, Candidate: rules, NowRules: verdict.Builtin(), CandidateRules: verdict.Builtin()}
+	got := Replay(recordOf(60, busy), o)
+	if len(got.Receivers) != 0 || got.Same != 1 || got.Asked != 18000 || len(got.Verdicts) != 0 {
+		t.Errorf("%+v", got)
+	}
+	if got := Replay(nil, o); got.Hours != 0 || got.Asked != 0 || got.Same != 0 {
+		t.Errorf("of nothing: %+v", got)
+	}
+}
+
+func TestReplayTakesNodesTogether(t *testing.T) {
+	one, two := recordOf(60, busy), recordOf(60, busy)
+	now := table(t, "example.net", map[string]string{"rcpt_rate": "10/s"})
+	half := table(t, "example.net", map[string]string{"rcpt_rate": "5/s"})
+	got := Replay(append(one, two...), ReplayOptions{Now: now, Candidate: half})
+	if len(got.Receivers) != 1 || got.Receivers[0].Asked != 36000 ||
+		math.Abs(float64(got.Receivers[0].Would-18000)) > 360 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestReplayWarnsOfRulesThatTakeAPartOfAReceiver(t *testing.T) {
+	now := table(t, "example.net", map[string]string{"rcpt_rate": "5/s"})
+	set, _ := throttle.ParseOverride(map[string]string{"rcpt_rate": "1/s"})
+	candidate, err := throttle.NewTable([]throttle.Rule{{Name: "mx.example.net", Set: set}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := Replay(recordOf(10, busy), ReplayOptions{Now: now, Candidate: candidate})
+	if len(got.Warnings) != 1 {
+		t.Errorf("warnings %q", got.Warnings)
+	}
+}
+
+func TestReplayJudgesWhatWasHeardAnew(t *testing.T) {
+	records := recordOf(10, busy)
+	records[0].Receivers[0].Replies = []Heard{
+		{Stage: 6, Code: 550, Enhanced: "5.1.1", Text: "no such user", Host: "mx.example.net", Times: 7},
+		{Stage: 6, Code: 450, Enhanced: "4.9.9", Text: "the moon is full", Host: "mx.example.net", Times: 5},
+		{Stage: 6, Code: 450, Enhanced: "4.9.9", Text: "the moon is full", Host: "mx2.example.net", Hour: 3600, Times: 4},
+	}
+	candidate, err := verdict.Load("moon.toml", []byte(moonRule))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := Replay(records, ReplayOptions{NowRules: verdict.Builtin(), CandidateRules: candidate})
+	if len(got.Verdicts) != 1 || got.Verdicts[0].Times != 9 || got.Verdicts[0].Receiver != "example.net" ||
+		got.Verdicts[0].Sample != "450 4.9.9 the moon is full" || got.Verdicts[0].Now == got.Verdicts[0].Would {
+		t.Errorf("%+v", got.Verdicts)
+	}
+}
+
+func TestLessIsNeverMore(t *testing.T) {
+	effort.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 120).Draw(t, "minutes")
+		rate := rapid.IntRange(2, 100).Draw(t, "rate")
+		less := rapid.IntRange(1, rate-1).Draw(t, "less")
+		records := recordOf(n, func(_ int, m *Minute) {
+			m.Asked = rapid.IntRange(0, rate).Draw(t, "asked")
+			m.Accepted = m.Asked
+			m.Queued = rapid.IntRange(0, 500).Draw(t, "queued")
+			m.Sessions, m.Opened = rapid.IntRange(0, 2).Draw(t, "sessions"), rapid.IntRange(0, 3).Draw(t, "opened")
+			m.Allowed = float64(rate) / 60
+			m.Cause = rapid.SampledFrom(Causes[:]).Draw(t, "cause")
+		})
+		now := table(t, "example.net", map[string]string{"rcpt_rate": fmt.Sprintf("%d/min", rate)})
+		candidate := table(t, "example.net", map[string]string{"rcpt_rate": fmt.Sprintf("%d/min", less)})
+		r := Replay(records, ReplayOptions{Now: now, Candidate: candidate}).Receivers[0]
+		if r.Would > r.Asked || r.Delay < 0 || r.Unknown != "" {
+			t.Fatalf("less lets %d of %d be asked, %v s later, %q", r.Would, r.Asked, r.Delay, r.Unknown)
+		}
+	})
+}
+
+func BenchmarkReplay(b *testing.B) {
+	records := recordOf(360, busy)
+	for i := range 999 {
+		r := records[0].Receivers[0]
+		r.Key = fmt.Sprintf("r%d.example", i)
+		records[0].Receivers = append(records[0].Receivers, r)
+	}
+	now := table(b, "example.net", map[string]string{"rcpt_rate": "5/s"})
+	candidate, err := throttle.NewTable(nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		Replay(records, ReplayOptions{Now: now, Candidate: candidate})
+	}
+}
+
+// moonRule is an operator's file with one rule.
+const moonRule = `title = "Moon"
+scope = ["example.net"]
+
+[[rule]]
+id = "moon"
+stage = ["any"]
+words = ["the moon is full"]
+action = "retry"
+wait = "1h"
+reason = "mailbox_busy"
+blame = "address"
+meaning = "It is asked again when the moon is not."
+source = "ours"
+date = "2026-11"
+match = ["450 4.9.9 The moon is full"]
+miss = ["450 4.9.9 The moon is half"]
+`

@@ -1,0 +1,309 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/actors/inspect"
+	"rollcall/config"
+	"rollcall/http/admin"
+)
+
+// adminBytesMax bounds an answer of the admin listener. Guess: a hundred
+// thousand workspaces with their names.
+const adminBytesMax = 64 << 20
+
+// ErrNoNode says that nothing answers at the admin address.
+var ErrNoNode = errors.New("no node answers")
+
+// ReadToken reads the token that a node has left in its data folder; "" when
+// there is none, which a node then answers with 401.
+func ReadToken(dataDir string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(dataDir, admin.TokenFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the admin token: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// Admin speaks to the admin listener of one node.
+type Admin struct {
+	Base   string // for people: as the operator has it
+	url    string // that requests begin with
+	Token  string
+	Author string // of what is changed; "": it is not said
+	http   *http.Client
+}
+
+// NewAdmin makes a client; the caller's context bounds each call.
+func NewAdmin(base, token string) *Admin {
+	base = strings.TrimSuffix(base, "/")
+	c := &Admin{Base: base, url: base, Token: token, http: &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	if path, unix := strings.CutPrefix(base, config.UnixPrefix); unix {
+		c.url = "http://localhost"
+		c.http.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}, DisableKeepAlives: true}
+	}
+	return c
+}
+
+// Call sends in (nothing if nil) as JSON and reads the answer into out. Errors as of do.
+func (c *Admin) Call(ctx context.Context, method, path string, in, out any) error {
+	answer, err := c.Do(ctx, method, path, in)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, adminBytesMax))
+	if err != nil {
+		return fmt.Errorf("read the answer of %s: %w", c.Base, err)
+	}
+	if err := json.Unmarshal(text, out); err != nil {
+		return c.Stranger()
+	}
+	return nil
+}
+
+// Stranger is the error about an answer that no node of ours gives.
+func (c *Admin) Stranger() error {
+	return fmt.Errorf("%s is no Rollcall admin listener: its answer is not one of ours: check --admin", c.Base)
+}
+
+// Do sends in (nothing if nil) as JSON and gives the answer of a success, whose
+// body the caller closes. The error is ErrNoNode when no connection can be made,
+// and otherwise says what the node says.
+func (c *Admin) Do(ctx context.Context, method, path string, in any) (*http.Response, error) {
+	var body io.Reader
+	if in != nil {
+		text, err := json.Marshal(in)
+		if err != nil {
+			return nil, fmt.Errorf("write the request: %w", err)
+		}
+		body = bytes.NewReader(text)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, c.url+path, body)
+	if err != nil {
+		return nil, fmt.Errorf("make the request: %w", err)
+	}
+	request.Header.Set("Authorization", "Bearer "+c.Token)
+	if c.Author != "" {
+		request.Header.Set(admin.AuthorHeader, c.Author)
+	}
+	if in != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	answer, err := c.http.Do(request)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			return nil, fmt.Errorf("this user may not connect to %s: be its owner or in its group", c.Base)
+		}
+		if untrusted := (*tls.CertificateVerificationError)(nil); errors.As(err, &untrusted) {
+			return nil, fmt.Errorf("the certificate of %s is not trusted: %w; give the file of its issuer in SSL_CERT_FILE",
+				c.Base, untrusted)
+		}
+		return nil, fmt.Errorf("%w at %s: start one with `rollcall serve`, or give --admin", ErrNoNode, c.Base)
+	}
+	if answer.StatusCode/100 == 2 {
+		return answer, nil
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, adminBytesMax))
+	if err != nil {
+		return nil, fmt.Errorf("read the answer of %s: %w", c.Base, err)
+	}
+	return nil, c.refusal(answer.StatusCode, text)
+}
+
+// refusal makes an error of an answer that is no success.
+func (c *Admin) refusal(status int, body []byte) error {
+	if status == http.StatusUnauthorized {
+		return fmt.Errorf("the node at %s refuses the token: give --token, ROLLCALL_ADMIN_TOKEN, "+
+			"or ROLLCALL_DATA_DIR with the node's data folder", c.Base)
+	}
+	var refused struct {
+		Error struct{ Code, Message string } `json:"error"`
+	}
+	if json.Unmarshal(body, &refused) == nil && refused.Error.Message != "" {
+		return errors.New(InCommands(refused.Error.Message))
+	}
+	return fmt.Errorf("the node at %s answers %d: check --admin", c.Base, status)
+}
+
+// commandsOf are the commands that do what the calls do that answers of a node name.
+var commandsOf = strings.NewReplacer(
+	"GET /v1/receivers", "`rollcall receivers`",
+	"GET /v1/throttle/explain", "`rollcall throttle explain`",
+	"GET /v1/throttle", "`rollcall throttle list`",
+	"GET /v1/cluster/members", "`rollcall cluster members`",
+	"GET /v1/cluster/keys", "`rollcall cluster keys list`",
+	"GET /v1/identity", "`rollcall doctor`",
+	"GET /v1/workspaces/{id}/keys", "`rollcall key list`",
+	"GET /v1/workspaces", "`rollcall workspace list`",
+	"GET /v1/users", "`rollcall user list`",
+	"GET /v1/audit", "`rollcall audit`",
+	"GET /v1/verifications", "list of verifications")
+
+// InCommands rewrites a message for callers of the API for somebody at a terminal.
+func InCommands(message string) string { return commandsOf.Replace(message) }
+
+// AdminTimeout bounds an operator's command that is no audit and no backup.
+const AdminTimeout = 30 * time.Second
+
+// Members asks a node who is in the cluster.
+func (c *Admin) Members(ctx context.Context) (m admin.Membership, err error) {
+	return m, c.Ask(ctx, "GET", "/v1/cluster/members", nil, &m)
+}
+
+// Balance is a workspace's account: granted = available + held + spent.
+type Balance struct {
+	Granted   int64 `json:"granted"`
+	Available int64 `json:"available"`
+	Held      int64 `json:"held"`
+	Spent     int64 `json:"spent"`
+}
+
+// Grant gives credits; the id of the grant makes sure that a proxy that repeats
+// the request grants once.
+func (c *Admin) Grant(ctx context.Context, workspace string, n int64, reason string) (b Balance,
+	err error) {
+	body := map[string]any{"id": uuid.NewString(), "credits": n, "reason": reason}
+	return b, c.Ask(ctx, "POST", "/v1/workspaces/"+workspace+"/credits", body, &b)
+}
+
+// Balance reads the account of a workspace.
+func (c *Admin) Balance(ctx context.Context, workspace string) (b Balance, err error) {
+	return b, c.Ask(ctx, "GET", "/v1/workspaces/"+workspace+"/credits", nil, &b)
+}
+
+// Key is an API key as the admin listener shows it.
+type Key struct {
+	ID      string  `json:"id"`
+	Label   string  `json:"label"`
+	Created string  `json:"created_at"`
+	Revoked *string `json:"revoked_at"`
+}
+
+// NewKey is a key at the one moment at which it is shown.
+type NewKey struct {
+	ID  string `json:"id"`
+	Key string `json:"key"`
+}
+
+// CreateKey makes an API key of a workspace; label is for people.
+func (c *Admin) CreateKey(ctx context.Context, workspace, label string) (k NewKey, err error) {
+	return k, c.Ask(ctx, "POST", "/v1/workspaces/"+workspace+"/keys", map[string]string{"label": label}, &k)
+}
+
+// ReceiverDetails is the answer about one receiver.
+type ReceiverDetails struct {
+	Receivers []inspect.ReceiverDetail `json:"receivers"`
+}
+
+// Workspace is a workspace as the admin listener shows it.
+type Workspace struct {
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Created string `json:"created_at,omitempty"`
+	Weight  int    `json:"weight,omitempty"`
+}
+
+// CreateWorkspace makes a workspace; name is for people.
+func (c *Admin) CreateWorkspace(ctx context.Context, name string) (w Workspace, err error) {
+	return w, c.Ask(ctx, "POST", "/v1/workspaces", map[string]string{"name": name}, &w)
+}
+
+// Ask is call with the bound AdminTimeout.
+func (c *Admin) Ask(ctx context.Context, method, path string, in, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, AdminTimeout)
+	defer cancel()
+	return c.Call(ctx, method, path, in, out)
+}
+
+// Receiver asks a node for everything about one receiver.
+func (c *Admin) Receiver(ctx context.Context, key string) (d ReceiverDetails, err error) {
+	return d, c.Ask(ctx, "GET", "/v1/receivers/detail?key="+url.QueryEscape(key), nil, &d)
+}
+
+// Rules asks a node for the rules of all layers.
+func (c *Admin) Rules(ctx context.Context) (r admin.ThrottleRules, err error) {
+	return r, c.Ask(ctx, "GET", "/v1/throttle", nil, &r)
+}
+
+// ExplainRules asks a node what its rules hold for a name. It needs no DNS.
+func (c *Admin) ExplainRules(ctx context.Context, name string) (x inspect.Explanation, err error) {
+	return x, c.Ask(ctx, "GET", "/v1/throttle/explain?by=name&name="+url.QueryEscape(name), nil, &x)
+}
+
+// Explain asks a node what holds for a name.
+func (c *Admin) Explain(ctx context.Context, name string) (x inspect.Explanation, err error) {
+	return x, c.Ask(ctx, "GET", "/v1/throttle/explain?name="+url.QueryEscape(name), nil, &x)
+}
+
+// Receivers asks a node for the live table of the cluster.
+func (c *Admin) Receivers(ctx context.Context) (r inspect.Receivers, err error) {
+	return r, c.Ask(ctx, "GET", "/v1/receivers", nil, &r)
+}
+
+// Clear asks a node to end overrides.
+func (c *Admin) Clear(ctx context.Context, call admin.ClearCall) ([]admin.ThrottleRule, error) {
+	var answer struct {
+		Cleared []admin.ThrottleRule `json:"cleared"`
+	}
+	err := c.Ask(ctx, "POST", "/v1/throttle/clear", call, &answer)
+	return answer.Cleared, err
+}
+
+// Invite makes a link with which a person joins a workspace.
+func (c *Admin) Invite(ctx context.Context, workspace, email, role string) (l admin.UserLink, err error) {
+	return l, c.Ask(ctx, "POST", "/v1/workspaces/"+workspace+"/invitations", map[string]string{"email": email,
+		"role": role}, &l)
+}
+
+// PasswordLink makes a link with which a person sets a new password.
+func (c *Admin) PasswordLink(ctx context.Context, email string) (l admin.UserLink, err error) {
+	return l, c.Ask(ctx, "POST", "/v1/users/password", map[string]string{"email": email}, &l)
+}
+
+// Users reads all pages of a list of users.
+func (c *Admin) Users(ctx context.Context, path string) (all []admin.UserLine, err error) {
+	all = []admin.UserLine{}
+	for after := ""; ; {
+		var page admin.UserPage
+		to := path
+		if after != "" {
+			to += "?after=" + url.QueryEscape(after)
+		}
+		if err := c.Ask(ctx, "GET", to, nil, &page); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Users...)
+		if page.Next == "" {
+			return all, nil
+		}
+		after = page.Next
+	}
+}

@@ -1,0 +1,303 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"os/user"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
+	"rollcall/config"
+	"rollcall/http/admin"
+	"rollcall/ledger/sqlstore"
+)
+
+// adminDefault is where a node's admin listener is when nothing else is said.
+const adminDefault = "http://127.0.0.1:8081"
+
+// installedConfig is the configuration of the node that is installed on a machine, as deploy/ has it.
+const installedConfig = "/etc/rollcall/rollcall.toml"
+
+// adminFlags are the flags of every command that speaks to a node.
+type adminFlags struct {
+	environ    environment
+	url, token string
+	config     string // file of the node's configuration
+	installed  string // the one to use when nothing else says where the node is; "": none
+	by         string // who makes changes
+}
+
+// addAdminFlags adds --admin, --config and --token to a command and its subcommands.
+func addAdminFlags(c *cobra.Command, e environment) *adminFlags {
+	f := &adminFlags{environ: e, installed: installedConfig}
+	c.PersistentFlags().StringVar(&f.url, "admin", "", "the node's admin listener, a URL or unix:PATH; also "+
+		"ROLLCALL_ADMIN (default: as the configuration has it, else "+adminDefault+")")
+	c.PersistentFlags().StringVar(&f.config, "config", "", "the node's configuration file (default: "+installedConfig+
+		" if it is there and the environment names no node)")
+	c.PersistentFlags().StringVar(&f.token, "token", "", "its token; also ROLLCALL_ADMIN_TOKEN (default: "+
+		"DATA_DIR/admin.token)")
+	c.PersistentFlags().StringVar(&f.by, "author", "", "who you are, for the operator log; also ROLLCALL_AUTHOR "+
+		"(default: your user name and host)")
+	return f
+}
+
+// author is who makes the changes of a command, for the operator log.
+func (f *adminFlags) author() (string, error) {
+	author := cmp.Or(f.by, f.environ.value("ROLLCALL_AUTHOR"))
+	if author == "" {
+		author = f.environ.value("USER")
+		if who, err := user.Current(); author == "" && err == nil {
+			author = who.Username
+		}
+		if host, err := os.Hostname(); err == nil && author != "" {
+			author += "@" + host
+		}
+		if !admin.AuthorFits(author) { // nobody has chosen it
+			author = ""
+		}
+	}
+	if !admin.AuthorFits(author) {
+		return "", term.UsageError(fmt.Sprintf("--author must have at most %d bytes, all printable", admin.AuthorMax))
+	}
+	return author, nil
+}
+
+// namedBy says by what the operator has named the node to ask; "" when by nothing.
+func (f *adminFlags) namedBy() string {
+	switch {
+	case f.url != "":
+		return "--admin"
+	case f.environ.value("ROLLCALL_ADMIN") != "":
+		return "ROLLCALL_ADMIN"
+	}
+	return ""
+}
+
+// load reads the configuration of the node: of the file that is named, else of the environment, else of the one that
+// is installed here.
+func (f *adminFlags) load() (config.Config, error) {
+	file := f.config
+	if file == "" && !slices.ContainsFunc(whereabouts, func(name string) bool { return f.environ.value(name) != "" }) {
+		_, err := os.Stat(f.installed)
+		if err == nil {
+			file = f.installed
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			return config.Config{}, fmt.Errorf("this user may not read %s: be root or in its group, or give --admin and --token",
+				f.installed)
+		}
+	}
+	c, err := config.Load(file, f.environ)
+	if errors.Is(err, fs.ErrPermission) {
+		err = fmt.Errorf("%w: be root or in its group, or give --admin and --token", err)
+	}
+	return c, err
+}
+
+// whereabouts are the settings of the environment that say where a node is, or its ledger.
+var whereabouts = []string{"ROLLCALL_ADMIN_LISTEN", "ROLLCALL_DATA_DIR", "ROLLCALL_LEDGER_URL"}
+
+// client makes a client from flags, environment and configuration.
+func (f *adminFlags) client() (*client.Admin, error) {
+	if f.url != "" && f.config != "" {
+		return nil, term.UsageError("--admin and --config name a node each: give only one of them")
+	}
+	base, token := f.url, cmp.Or(f.token, f.environ.value("ROLLCALL_ADMIN_TOKEN"))
+	if f.config == "" {
+		base = cmp.Or(base, f.environ.value("ROLLCALL_ADMIN"))
+	}
+	if base == "" || token == "" {
+		c, err := f.load()
+		if err != nil {
+			return nil, err
+		}
+		base = cmp.Or(base, adminURL(c.Admin))
+		if token == "" {
+			if token, err = client.ReadToken(c.DataDir); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := checkAdmin(base); err != nil {
+		return nil, err
+	}
+	client := client.NewAdmin(base, token)
+	var err error
+	client.Author, err = f.author()
+	return client, err
+}
+
+// checkAdmin refuses what is neither a base URL nor a unix socket.
+func checkAdmin(base string) error {
+	if path, unix := strings.CutPrefix(base, config.UnixPrefix); unix && path != "" {
+		return nil
+	}
+	return checkBase("--admin", base, adminDefault)
+}
+
+// checkBase refuses what is no base URL; such is one for the message.
+func checkBase(flag, base, such string) error {
+	if !strings.HasPrefix(base, "http://") && !strings.HasPrefix(base, "https://") {
+		return term.UsageError(fmt.Sprintf("%s %q is not a URL: write one such as %s", flag, base, such))
+	}
+	return nil
+}
+
+// addOutFlags adds --out and --force to a command.
+func addOutFlags(c *cobra.Command, o *term.OutFile) {
+	c.Flags().StringVar(&o.Name, "out", "", "write the results to this `FILE` instead of standard output; it must not "+
+		"exist")
+	c.Flags().BoolVar(&o.Force, "force", false, "with --out: replace the file if it exists; never the input")
+}
+
+// jsonFlag adds --json to a command and gives where its value will be.
+func jsonFlag(c *cobra.Command) *bool {
+	return c.Flags().Bool("json", false, "print JSON for programs")
+}
+
+// reading is whom a command asked: a node, or a ledger that it read itself. What it tells is true of that one.
+type reading struct {
+	Node   string `json:"node,omitempty"`   // its admin listener
+	Ledger string `json:"ledger,omitempty"` // its URL, without a password
+	Here   bool   `json:"here,omitempty"`   // no node: the command looked around on this machine
+}
+
+// String is the reading for the first line of a report.
+func (r reading) String() string {
+	switch {
+	case r.Node != "":
+		return "the node at " + r.Node
+	case r.Here:
+		return "this machine, where the node does not run"
+	}
+	return "the ledger " + r.Ledger
+}
+
+// ledgerName is the URL of a ledger as it may be shown: without a password, and without settings that may hold one.
+func ledgerName(text string) string {
+	if strings.HasPrefix(text, "sqlite:") {
+		return text
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return "on a server"
+	}
+	shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
+	if socket := u.Query().Get("host"); socket != "" {
+		shown.RawQuery = "host=" + socket
+	}
+	if u.User != nil {
+		shown.User = url.User(u.User.Username())
+	}
+	return shown.String()
+}
+
+// ledgerFlags say where a command reads that can ask a node, and read a ledger itself.
+type ledgerFlags struct {
+	node *adminFlags
+	url  string // of --ledger
+}
+
+// addLedgerFlags adds --ledger beside the flags that name a node.
+func addLedgerFlags(c *cobra.Command, e environment) *ledgerFlags {
+	f := &ledgerFlags{node: addAdminFlags(c, e)}
+	c.PersistentFlags().StringVar(&f.url, "ledger", "", "read this ledger itself, whatever node runs here; also that of "+
+		"--config, or ROLLCALL_LEDGER_URL")
+	return f
+}
+
+// named says by what a ledger is named; "" when none is.
+func (f *ledgerFlags) named() string {
+	switch {
+	case f.url != "":
+		return "--ledger"
+	case f.node.config != "":
+		return "--config"
+	case f.node.environ.value("ROLLCALL_LEDGER_URL") != "":
+		return "ROLLCALL_LEDGER_URL"
+	}
+	return ""
+}
+
+// at calls ask with a node or own with the configuration of a ledger: with the one that is named; when none is, with
+// the node of this machine and, when it does not run, with its ledger. Naming both is refused.
+func (f *ledgerFlags) at(ask func(*client.Admin, reading) error, own func(config.Config, reading) error) error {
+	ledger, node := f.named(), f.node.namedBy()
+	if ledger != "" && node != "" {
+		return term.UsageError(fmt.Sprintf("%s names a ledger and %s names a node, which may work on another one: give "+
+			"only one of them",
+			ledger, node))
+	}
+	if ledger == "" {
+		asked, err := f.node.client()
+		if err != nil {
+			return err
+		}
+		if err = ask(asked, reading{Node: asked.Base}); !errors.Is(err, client.ErrNoNode) || node != "" {
+			return err
+		}
+	}
+	return f.itself(own)
+}
+
+// itself calls own with the configuration of the ledger, whatever node is named.
+func (f *ledgerFlags) itself(own func(config.Config, reading) error) error {
+	loaded, err := f.node.load()
+	if err != nil {
+		return err
+	}
+	if f.url != "" {
+		loaded.Ledger.URL = f.url
+	}
+	return own(loaded, reading{Ledger: ledgerName(loaded.Ledger.URL)})
+}
+
+// read is at, with own given the ledger itself, open for reading.
+func (f *ledgerFlags) read(ctx context.Context, ask func(*client.Admin, reading) error,
+	own func(*sqlstore.Store, config.Config, reading) error) error {
+	return f.at(ask, opened(ctx, own))
+}
+
+// opened is own given the ledger itself, open for reading.
+func opened(ctx context.Context, own func(*sqlstore.Store, config.Config, reading) error) func(config.Config,
+	reading) error {
+	return func(c config.Config, at reading) error {
+		book, err := sqlstore.OpenReadOnly(ctx, c.Ledger.URL, sqlstore.Options{})
+		if err != nil {
+			return err
+		}
+		return errors.Join(own(book, c, at), book.Close())
+	}
+}
+
+// adminCommand makes c a command for operators: call asks the node for what the arguments want, and its answer is
+// shown, or printed as JSON with --json.
+func adminCommand[T any](node *adminFlags, c *cobra.Command, call func(to *client.Admin, args []string) (T, error),
+	show func(w io.Writer, answer T) error) *cobra.Command {
+	asJSON := jsonFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		to, err := node.client()
+		if err != nil {
+			return err
+		}
+		answer, err := call(to, args)
+		switch {
+		case err != nil:
+			return err
+		case *asJSON:
+			return term.PrintJSON(c.OutOrStdout(), answer)
+		}
+		return show(c.OutOrStdout(), answer)
+	}
+	return c
+}

@@ -1,0 +1,226 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"syscall"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/actors/inspect"
+	"rollcall/config"
+	httpd "rollcall/http"
+	"rollcall/http/admin"
+	"rollcall/http/dashboard/operate"
+	"rollcall/http/listen"
+	"rollcall/http/upload"
+	"rollcall/ledger"
+	"rollcall/ledger/sqlstore"
+)
+
+type edgeOptions struct {
+	registry *prometheus.Registry
+	log      *slog.Logger
+	token    string
+	wake     func()
+	trusted  listen.Trusted // the proxies in front of API and storage
+	certs    *certificates
+}
+
+// nodes counts the nodes that are in the cluster by the ledger, whether or not they see each other.
+func (n *Node) nodes() (in int) {
+	if roll := n.Cluster.Roll(); roll != nil {
+		for _, row := range roll.Nodes {
+			if row.Standing == ledger.NodeIn {
+				in++
+			}
+		}
+	}
+	return max(in, 1)
+}
+
+// startEdge starts the three listeners; the storage first, because the API tells its address.
+func (n *Node) startEdge(ctx context.Context, c config.Config, book *sqlstore.Store, o edgeOptions) (err error) {
+	if o.trusted, err = listen.ParseTrusted(c.HTTP.TrustedProxies); err != nil {
+		return err
+	}
+	o.certs = newCertificates(o.registry, o.log)
+	tokens, err := n.startStorage(ctx, c, book, o)
+	if err != nil {
+		return err
+	}
+	if err := n.startAPI(ctx, c, book, o, tokens); err != nil {
+		return err
+	}
+	return n.startAdmin(ctx, c, book, o)
+}
+
+// startStorage starts the listener of the storage URL.
+func (n *Node) startStorage(ctx context.Context, c config.Config, book *sqlstore.Store, o edgeOptions) (*upload.Tokens,
+	error) {
+	secret, err := book.Secret(ctx, "upload-url", 32)
+	if err != nil {
+		return nil, err
+	}
+	tokens, err := upload.NewTokens(secret)
+	if err != nil {
+		return nil, err
+	}
+	storage := upload.DefaultOptions()
+	storage.Listen, storage.Book, storage.Tokens = c.Upload.Listen, book, tokens
+	storage.AllowedOrigins, storage.Wake, storage.Log, storage.Registerer = c.HTTP.AllowedOrigins, o.wake, o.log,
+		o.registry
+	storage.Tracer, storage.Trusted, storage.PagesOrigin = n.tracer, o.trusted, n.pagesOrigin
+	storage.UploadsMax, storage.BytesPerSecond, storage.Weight = c.Upload.AtOnce, c.Upload.BytesPerSecond,
+		n.settings.Weight
+	storage.ConnectionsMax = max(connectionPlaces(c.Upload.Connections, 8, o.log, "upload"), c.Upload.AtOnce+1)
+	cert, key := c.UploadTLS()
+	settings, unfollow, err := o.certs.follow(ctx, "upload", cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("upload.tls_cert: %w", err)
+	}
+	n.add("certificate of storage", unfollow)
+	storage.TLS = settings
+	files, err := upload.New(storage)
+	if err != nil {
+		return nil, err
+	}
+	if err := files.Start(); err != nil {
+		return nil, listenError("upload", c.Upload.Listen, err)
+	}
+	n.add("storage", files.Stop)
+	n.UploadURL = publicURL(c.Upload.PublicURL, c.Upload.Listen, cert, files.Addr())
+	return tokens, nil
+}
+
+// startAPI starts the listener of the customer API.
+func (n *Node) startAPI(ctx context.Context, c config.Config, book *sqlstore.Store, o edgeOptions,
+	tokens *upload.Tokens) error {
+	public := apiOptions(c, book, o, func(id uuid.UUID) string { return tokens.URL(n.UploadURL, id) })
+	public.Weight = n.settings.Weight
+	public.Nodes = n.nodes
+	public.Tracer = n.tracer
+	settings, unfollow, err := o.certs.follow(ctx, "api", c.HTTP.TLSCert, c.HTTP.TLSKey)
+	if err != nil {
+		return fmt.Errorf("http.tls_cert: %w", err)
+	}
+	n.add("certificate of the api", unfollow)
+	public.TLS = settings
+	if err := n.addPages(ctx, c, book, &public); err != nil {
+		return err
+	}
+	api, err := httpd.New(public)
+	if err != nil {
+		return err
+	}
+	if err := api.Start(); err != nil {
+		return listenError("http", c.HTTP.Listen, err)
+	}
+	n.add("api", api.Stop)
+	n.APIURL = publicURL(c.HTTP.PublicURL, c.HTTP.Listen, c.HTTP.TLSCert, api.Addr())
+	if public.Pages != nil {
+		n.pages.Store(&n.APIURL)
+	}
+	return nil
+}
+
+// startAdmin starts the operator's listener.
+func (n *Node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.Store, o edgeOptions) error {
+	settings, unfollow, err := o.certs.follow(ctx, "admin", c.Admin.TLSCert, c.Admin.TLSKey)
+	if err != nil {
+		return fmt.Errorf("admin.tls_cert: %w", err)
+	}
+	operate := admin.Options{Listen: c.Admin.Listen, TLS: settings, Hosts: c.Admin.Hosts, Book: book, Token: o.token,
+		People: book, PagesURL: n.pagesURL,
+		Limits:   workspaceLimits(c),
+		Gatherer: o.registry, Draining: n.draining, Wake: o.wake, Log: o.log,
+		Cluster: membersView{c.Cluster.Name, n.Cluster}, Ready: n.Cluster.Ready,
+		Identity: n.Identity, CheckIdentity: n.CheckIdentity, Rules: n.rules.Now, Throttle: n.table,
+		ThrottleFile: func() admin.ThrottleFile { return throttleFileView(n.file.State()) },
+		Survey:       n.inspector, Tuned: n.settings.Wake,
+		ReplayThrottle: func(ctx context.Context, throttle, rules string) (inspect.Replayed, error) {
+			return n.replay(ctx, c.Throttle, throttle, rules)
+		},
+		ReplayOverride: n.replayOverride,
+		Pages: func(d *admin.Desk) (admin.Pages, error) {
+			return operate.New(operate.Options{Desk: d, Token: o.token, TLS: settings != nil, Log: o.log})
+		}}
+	if book.Embedded() {
+		operate.Backup = book.OpenBackup
+	}
+	n.stops = append([]stopper{{"certificate of admin", unfollow}}, n.stops...)
+	operator, err := admin.New(operate)
+	if err != nil {
+		return err
+	}
+	if err := operator.Start(); err != nil {
+		return listenError("admin", c.Admin.Listen, err)
+	}
+	n.AdminURL = c.Admin.Listen
+	if !strings.HasPrefix(c.Admin.Listen, config.UnixPrefix) {
+		n.AdminURL = publicURL("", c.Admin.Listen, c.Admin.TLSCert, operator.Addr())
+	}
+	n.stops = append([]stopper{{"admin", operator.Stop}}, n.stops...) // answers until the end
+	n.add("audits and backups", func(context.Context) error { operator.Drain(); return nil })
+	return nil
+}
+
+// apiOptions takes the API's limits from the configuration.
+func apiOptions(c config.Config, book *sqlstore.Store, o edgeOptions, url func(uuid.UUID) string) httpd.Options {
+	limits := httpd.DefaultLimits()
+	limits.Reads = httpd.Rate{PerSecond: float64(c.HTTP.ReadsPerSecond), Burst: c.HTTP.Burst}
+	limits.Creates = httpd.Rate{PerSecond: float64(c.HTTP.CreatesPerSecond), Burst: c.HTTP.CreatesBurst}
+	limits.BadKeys = httpd.Rate{PerSecond: float64(c.HTTP.BadKeysPerMinute) / 60, Burst: c.HTTP.BadKeysPerMinute}
+	limits.DownloadMax = c.HTTP.DownloadsAtOnce
+	limits.ConnsMax = connectionPlaces(c.HTTP.Connections, 4, o.log, "http")
+	return httpd.Options{Listen: c.HTTP.Listen, Book: book, Writes: book.Writes, PublicUpload: url,
+		AllowedOrigins: c.HTTP.AllowedOrigins,
+		Limits:         limits, MaxFileBytes: c.Limits.MaxFileBytes, MaxRows: c.Limits.MaxRows,
+		PerWorkspace: workspaceLimits(c), UploadExpiry: c.Upload.ExpiresAfter.Duration, Trusted: o.trusted,
+		Wake: o.wake, Log: o.log, Registerer: o.registry}
+}
+
+// connectionPlaces is how many connections a listener takes: as configured, but no more than a part of the
+// files that the system lets this process open, so that strangers leave some for receivers and the ledger.
+func connectionPlaces(configured, part int, log *slog.Logger, listener string) int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil ||
+		limit.Cur/uint64(part) >= uint64(configured) {
+		return configured
+	}
+	places := int(limit.Cur) / part
+	log.Warn("fewer connections than configured, since the system lets this process open few files", "listener", listener,
+		"connections", places, "configured", configured, "files", limit.Cur)
+	return places
+}
+
+// workspaceLimits are those of a workspace for which nobody set others.
+func workspaceLimits(c config.Config) ledger.Limits {
+	return ledger.Limits{Open: int64(c.Limits.MaxOpenVerifications), Stored: c.Limits.StoredBytes,
+		Unpaid: int64(c.Limits.UnpaidPerDay)}
+}
+
+// publicURL is how a listener is reached: as configured, or at the address it got.
+func publicURL(configured, listen, cert string, at net.Addr) string {
+	_, port, err := net.SplitHostPort(listen)
+	if configured != "" && (err != nil || port != "0") {
+		return configured
+	}
+	host, bound, err := net.SplitHostPort(at.String())
+	if err != nil {
+		return configured
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return config.Scheme(cert) + net.JoinHostPort(host, bound)
+}
+
+func listenError(section, listen string, err error) error {
+	return fmt.Errorf("%s.listen: cannot listen on %s (is another node running? choose another port): %w",
+		section, listen, err)
+}

@@ -1,0 +1,338 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/actors/dispatcher"
+	"rollcall/actors/domain"
+	"rollcall/actors/receiver"
+	"rollcall/actors/receiver/egress"
+	"rollcall/actors/verification"
+	"rollcall/cluster"
+	"rollcall/cmd/rollcall/term"
+	"rollcall/config"
+	"rollcall/ledger"
+	"rollcall/smtp"
+	"rollcall/smtp/mx"
+	"rollcall/smtp/smtplab"
+	"rollcall/smtp/throttle"
+)
+
+const (
+	// domainsMax is how many domains of one verification have something to do at a time.
+	// Measured: enough to keep a node busy, within the memory of docs/developers/measured.md.
+	domainsMax = 1024
+
+	// domainsLeast is how many of these a file may have however long the run queue is: receivers
+	// that take a second for an answer still give hundreds a second.
+	domainsLeast = 16
+
+	// SessionsMax bounds the SMTP sessions of a node; descriptorsKept are left for
+	// everything else when the system allows fewer files than that.
+	SessionsMax     = 4096
+	descriptorsKept = 1024
+
+	routeTTLMin = time.Minute
+	routeTTLMax = 24 * time.Hour
+
+	// routesMax is how many routes are remembered. Most domains of a large file are asked for
+	// once. Measured: 0.6 KB each.
+	routesMax = 20_000
+)
+
+// startLab starts the simulated receivers and points DNS and SMTP at them.
+func (n *Node) startLab(c config.Config, o Options) (config.Config, error) {
+	if !o.Lab {
+		return c, nil
+	}
+	options := smtplab.Defaults()
+	options.Log = o.Log
+	if o.Hour > 0 {
+		options.HourLasts = o.Hour
+	}
+	if o.LabGreylist > 0 {
+		options.GreylistWait = o.LabGreylist
+	}
+	// Its only client is this node, which bounds itself; a lab that refuses
+	// sessions with 421 makes the node pause. The one that just closes counts too.
+	options.SessionsMax = 2 * SessionsMax
+	lab, err := smtplab.Start(options)
+	if err != nil {
+		return c, fmt.Errorf("start the lab: %w", err)
+	}
+	n.Lab = lab
+	n.add("lab", lab.Stop)
+	c.DNS.Servers = []string{lab.DNSAddr()}
+	c.SMTP.Port = lab.SMTPPort()
+	c.SMTP.AllowNetworks = []string{lab.Network().String()}
+	if c.SMTP.HelloName == "" {
+		c.SMTP.HelloName = "rollcall.example"
+	}
+	return c, nil
+}
+
+// nodeIdentity is the same for every life of a node: configured, or made once
+// and kept in the data folder.
+func nodeIdentity(c config.Config) (uuid.UUID, error) {
+	if c.Cluster.Node != "" {
+		return uuid.NewSHA1(uuid.NameSpaceOID, []byte(c.Cluster.Node)), nil
+	}
+	path := filepath.Join(c.DataDir, "node.id")
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		id := uuid.New()
+		return id, term.WriteText(path, []byte(id.String()))
+	}
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("read the node's identity: %w", err)
+	}
+	id, err := uuid.Parse(strings.TrimSpace(string(text)))
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("%s holds no node identity; delete it and a new one is made: %w", path, err)
+	}
+	return id, nil
+}
+
+// NewResolver asks the configured DNS servers, and believes no host that may not be dialled.
+func NewResolver(c config.Config, weight func(tenant string) int) (*mx.Resolver, error) {
+	guard, err := newGuard(c)
+	if err != nil {
+		return nil, err
+	}
+	o := mx.Options{Servers: c.DNS.Servers, Timeout: c.DNS.Timeout.Duration, IPv6: hasIPv6(),
+		Allow: guard.Allows, TTLMin: routeTTLMin, TTLMax: routeTTLMax, CacheMax: routesMax,
+		AtOnce: c.DNS.AtOnce, Weight: weight}
+	if len(c.SMTP.AllowNetworks) == 0 {
+		o.Witness = "com" // the DNS of a lab, which allowed networks mean, knows its own names only
+	}
+	return mx.New(o)
+}
+
+func newGuard(c config.Config) (smtp.Guard, error) {
+	networks, err := AllowNetworks(c)
+	return smtp.NewGuard(networks), err
+}
+
+// AllowNetworks returns the networks that a lab may be in; none on the Internet.
+func AllowNetworks(c config.Config) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, text := range c.SMTP.AllowNetworks {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("smtp.allow_networks: %w", err)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// hasIPv6 says whether this host has an IPv6 address that the Internet may know.
+func hasIPv6() bool {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return false
+	}
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is6() &&
+			p.Addr().IsGlobalUnicast() && !p.Addr().IsPrivate() {
+			return true
+		}
+	}
+	return false
+}
+
+// helloName is how we introduce ourselves: configured, or this host's full name.
+func helloName(c config.Config) (string, error) {
+	if c.SMTP.HelloName != "" {
+		return c.SMTP.HelloName, nil
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("smtp.hello_name is not set and this host does not know its name: %w", err)
+	}
+	if strings.Contains(name, ".") {
+		return name, nil
+	}
+	return fullName(name), nil
+}
+
+// fullName asks the system for the full form of a short host name, for two
+// seconds at most; the short one is all there is when nobody knows.
+func fullName(short string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	addrs, err := net.DefaultResolver.LookupHost(ctx, short)
+	if err != nil {
+		return short
+	}
+	for _, a := range addrs {
+		names, _ := net.DefaultResolver.LookupAddr(ctx, a)
+		for _, name := range names {
+			if strings.HasPrefix(name, short+".") {
+				return strings.TrimSuffix(name, ".")
+			}
+		}
+	}
+	return short
+}
+
+// receiverOptions is what receivers need to speak SMTP.
+func receiverOptions(c config.Config, table *throttle.Table, o engineOptions) (receiver.Options, error) {
+	hello, err := helloName(c)
+	if err != nil {
+		return receiver.Options{}, err
+	}
+	sources, err := newSources(c, hello, o)
+	if err != nil {
+		return receiver.Options{}, err
+	}
+	sources.Hour = o.hour
+	return receiver.Options{Sources: sources, Allow: table.For, Waits: durations(c.Retry.GreylistWaits),
+		Slots: receiver.NewSlots(sessionSlots()), Rules: o.rules, Log: o.log,
+		Metrics: receiver.NewMetrics(o.registry)}, nil
+}
+
+// newSources makes the sources that receivers are spoken to from; without any
+// configured the system chooses the address.
+func newSources(c config.Config, hello string, o engineOptions) (*egress.Pool, error) {
+	networks, err := AllowNetworks(c)
+	if err != nil {
+		return nil, err
+	}
+	addresses := []netip.Addr{{}}
+	if len(c.SMTP.SourceAddresses) > 0 {
+		addresses = nil
+		for _, text := range c.SMTP.SourceAddresses {
+			a, err := netip.ParseAddr(text)
+			if err != nil {
+				return nil, fmt.Errorf("smtp.source_addresses: %w", err)
+			}
+			addresses = append(addresses, a)
+		}
+	}
+	returnPath := c.SMTP.ReturnPath
+	if returnPath == "" {
+		returnPath = "postmaster@" + hello
+	}
+	from, err := smtp.ParseAddress(returnPath)
+	if err != nil {
+		from = smtp.Address{} // then it is not looked for in replies
+	}
+	port, limits, list := uint16(c.SMTP.Port), sessionLimits(o.hour), make([]egress.Source, len(addresses))
+	for i, a := range addresses {
+		dialer, err := smtp.NewDialer(smtp.DialerOptions{Source: a, AllowNetworks: networks,
+			Port: c.SMTP.Port, ConnectTimeout: smtp.ConnectTimeout})
+		if err != nil {
+			return nil, err
+		}
+		list[i] = egress.Source{Addr: a, Hello: hello, ReturnPath: from, Open: o.opened(func(
+			ctx context.Context, host string, at netip.Addr, tls smtp.TLSMode,
+		) (*smtp.Session, error) {
+			return smtp.Open(ctx, dialer, host, netip.AddrPortFrom(at, port),
+				smtp.SessionOptions{HelloName: hello, ReturnPath: returnPath, TLS: tls, Limits: limits})
+		})}
+	}
+	return egress.NewPool(list)
+}
+
+// sessionLimits are those of every SMTP session. What our system has not sent yet is gone before this node
+// may be counted out, and a receiver of a trial, whose hours are short, forgets a session as much sooner.
+func sessionLimits(hour throttle.Hour) smtp.Limits {
+	l := smtp.DefaultLimits()
+	l.Unacknowledged, l.Unended = cluster.DefaultTimes().Unacknowledged, hour.Of(l.Unended)
+	return l
+}
+
+// sessionSlots is how many SMTP sessions this process can afford.
+func sessionSlots() int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil || limit.Cur > 1<<20 {
+		return SessionsMax
+	}
+	return min(SessionsMax, max(64, (int(limit.Cur)-descriptorsKept)/2))
+}
+
+// workOptions is what the dispatcher and everything below it needs.
+func (n *Node) workOptions(c config.Config, id uuid.UUID, resolver *mx.Resolver, facts *domain.Facts,
+	o engineOptions) dispatcher.Options {
+	match := func(r mx.Route) string {
+		names := make([]string, len(r.Hosts))
+		for i, h := range r.Hosts {
+			names[i] = h.Name
+		}
+		key, _ := n.table.Match(r.Receiver, names, r.Domain)
+		return key
+	}
+	return dispatcher.Options{
+		Book: n.Book, Node: id, Log: o.log, LeasesMax: c.Limits.FilesAtOnce, BytesMax: c.Limits.FileBytesAtOnce,
+		Ahead: n.Cluster.Ahead, Weight: n.settings.Weight, Metrics: dispatcher.NewMetrics(o.registry),
+		Retention: ledger.Retention{Uploads: c.Retention.Uploads.Duration,
+			Results: c.Retention.Results.Duration, Funding: c.Retention.Funding.Duration},
+		Work: verification.Options{Book: n.Book, RowsMax: c.Limits.MaxRows, DomainsMax: domainsMax, Window: n.window,
+			Left: &n.work.left, Log: o.log, Metrics: verification.NewMetrics(o.registry),
+			Domain: domain.Options{Route: resolver.Lookup, Match: match,
+				Version: n.table.Version,
+				WaitsOf: func(key string) []time.Duration { return n.table.For(key).Waits.List() },
+				Facts:   facts, Load: domainLoad(o.registry, n.settings.Weight), Log: o.log,
+				Resolve:       receiver.Resolver(n.Cluster.Resolve),
+				Waits:         durations(c.Retry.GreylistWaits),
+				ControlPauses: durations(c.Retry.ControlWaits),
+				GiveUpAfter:   c.Retry.GiveUpAfter.Duration}},
+	}
+}
+
+// domainLoad counts what the domains of a node have at work.
+func domainLoad(r prometheus.Registerer, weight func(uuid.UUID) int) *domain.Load {
+	load := &domain.Load{Weight: weight}
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_domain_addresses",
+		Help: "Addresses that this node's domains have at receivers; a workspace has its share of 120,000."},
+		func() float64 { return float64(load.Addresses()) }))
+	return load
+}
+
+func durations(list []config.Duration) []time.Duration {
+	out := make([]time.Duration, len(list))
+	for i, d := range list {
+		out[i] = d.Duration
+	}
+	return out
+}
+
+// registerDNSMetrics shows what the node asks of its DNS servers; the counts are read at each scrape.
+func registerDNSMetrics(r prometheus.Registerer, resolver *mx.Resolver) {
+	for _, c := range []struct {
+		name, help string
+		count      func(mx.Stats) uint64
+	}{
+		{"queries", "Questions sent to DNS servers, repeated ones and those over TCP included.",
+			func(s mx.Stats) uint64 { return s.Queries }},
+		{"queries_repeated", "Questions sent again because no answer came.",
+			func(s mx.Stats) uint64 { return s.Repeated }},
+		{"queries_over_tcp", "Questions asked over TCP, because an answer was cut short.",
+			func(s mx.Stats) uint64 { return s.OverTCP }},
+		{"stray_packets", "Packets that came to a question and did not answer it.",
+			func(s mx.Stats) uint64 { return s.Strays }},
+		{"failures", "Questions that no DNS server answered.",
+			func(s mx.Stats) uint64 { return s.Failures }},
+	} {
+		r.MustRegister(prometheus.NewCounterFunc(
+			prometheus.CounterOpts{Name: "rollcall_dns_" + c.name + "_total", Help: c.help},
+			func() float64 { return float64(c.count(resolver.Stats())) }))
+	}
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_dns_lookups_waiting",
+		Help: "Lookups of domains that wait for their turn (dns.at_once)."},
+		func() float64 { return float64(resolver.Waiting()) }))
+}

@@ -1,0 +1,355 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/actors/inspect"
+	"rollcall/actors/receiver"
+	"rollcall/actors/receiver/egress"
+	"rollcall/cluster"
+	"rollcall/cmd/rollcall/term"
+	"rollcall/config"
+	"rollcall/http/admin"
+	"rollcall/smtp"
+	"rollcall/smtp/identity"
+)
+
+// firstLook is how long a node that starts waits for the first look at its identity.
+// When that takes longer it joins as not fit, and probes when the look is over. Guess:
+// DNS that is well answers within a second.
+const firstLook = 2 * time.Second
+
+// listsFile keeps what block lists said, in the data folder.
+const listsFile = "blocklists.json"
+
+// selfCheck keeps a node from probing while its identity fails a check.
+type selfCheck struct {
+	watch    *identity.Watch
+	reach    *identity.Reach // nil in a lab, where receivers that do not answer are made up
+	enforced bool
+	log      *slog.Logger
+	node     *cluster.Node
+	sources  *egress.Pool
+	metrics  *receiver.Metrics
+
+	first chan struct{} // closed when everything was looked at once
+	once  sync.Once
+	turn  sync.Mutex // of tell
+	told  string     // why the node was not fit when something was said last; guarded by turn
+}
+
+// newSelfCheck prepares the checks of a node. What receivers think of it is known when
+// sources is set, before start.
+func newSelfCheck(c config.Config, n *cluster.Node, o engineOptions) (*selfCheck, error) {
+	s := &selfCheck{enforced: c.Identity.Enforce, log: o.log, node: n, first: make(chan struct{})}
+	options, err := IdentityOptions(c)
+	if err != nil {
+		return nil, err
+	}
+	if !options.Lab {
+		s.reach = &identity.Reach{}
+	}
+	options.Reach, options.Log, options.Changed = s.reach, o.log, s.changed
+	if !strings.HasPrefix(c.Ledger.URL, "sqlite:") { // that one has this machine's clock
+		options.Offset = func() (time.Duration, bool) { return n.ClockOffset(), n.Roll() != nil }
+	}
+	options.Resting = func() []identity.Resting { return restingOf(s.sources) }
+	if s.watch, err = identity.NewWatch(options); err != nil {
+		return nil, err
+	}
+	o.registry.MustRegister(identityMetrics{s.watch})
+	return s, nil
+}
+
+// start begins to check, and waits a moment for the first result.
+func (s *selfCheck) start(ctx context.Context) (stop func(context.Context) error) {
+	s.apply() // until something is known it may not
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.watch.Run(ctx)
+	}()
+	timer := time.NewTimer(firstLook)
+	defer timer.Stop()
+	select {
+	case <-s.first:
+	case <-timer.C:
+	}
+	return func(context.Context) error {
+		cancel()
+		<-done
+		return nil
+	}
+}
+
+// unfit says why the node must not probe now; "": it may.
+func (s *selfCheck) unfit() string {
+	if !s.enforced {
+		return ""
+	}
+	return s.watch.Report().Why()
+}
+
+// changed takes over a new report.
+func (s *selfCheck) changed(r identity.Report) {
+	s.once.Do(func() { close(s.first) })
+	s.tell(r)
+	s.apply()
+}
+
+// apply tells the cluster whether this node may probe.
+func (s *selfCheck) apply() { s.node.SetUnfit(s.unfit()) }
+
+// tell writes one line when the node becomes fit or does not stay so.
+func (s *selfCheck) tell(r identity.Report) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	why := r.Why()
+	switch {
+	case (why == "") == (s.told == ""):
+	case why == "":
+		s.log.Info("node is fit to probe again")
+	case s.enforced:
+		s.log.Warn("node takes no probing work", "reason", why, "next", "rollcall doctor")
+	default:
+		s.log.Warn("node probes although its identity fails, as identity.enforce = false asks for", "reason", why)
+	}
+	s.told = why
+}
+
+// view is what operators are shown.
+func (s *selfCheck) view() admin.Identity {
+	i := admin.IdentityOf(s.watch.Report(), s.enforced)
+	i.Unread, i.Foreign = int(s.metrics.Unread()), int(s.metrics.Intercepted())
+	return i
+}
+
+// health is what other nodes are told.
+func (s *selfCheck) health() inspect.Health { return admin.HealthOf(s.view()) }
+
+// check looks at everything now.
+func (s *selfCheck) check(ctx context.Context) (admin.Identity, error) {
+	report, err := s.watch.Again(ctx)
+	return admin.IdentityOf(report, s.enforced), err
+}
+
+// noWay are the errors of a connection that the network did not make.
+var noWay = []error{syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ETIMEDOUT,
+	syscall.EPERM, syscall.EACCES, context.DeadlineExceeded, os.ErrDeadlineExceeded}
+
+// note tells how it went to connect to a receiver. A fault on this machine, such as too
+// many open files, says nothing about the network.
+func (s *selfCheck) note(receiver string, err error) {
+	if s.reach == nil {
+		return
+	}
+	var failed *smtp.Failure
+	if !errors.As(err, &failed) || failed.Stage > smtp.StageConnect {
+		s.reach.Note(receiver, true, time.Now())
+		return
+	}
+	if slices.ContainsFunc(noWay, func(target error) bool { return errors.Is(err, target) }) {
+		s.reach.Note(receiver, false, time.Now())
+	}
+}
+
+// openFunc opens a session to one host.
+type openFunc = func(ctx context.Context, host string, at netip.Addr, tls smtp.TLSMode) (*smtp.Session, error)
+
+// opened is an openFunc that notes how it goes. A receiver is taken for one by the last
+// two labels of its host: many hosts of one operator must not look like many receivers.
+func (s *selfCheck) opened(open openFunc) openFunc {
+	return func(ctx context.Context, host string, at netip.Addr, tls smtp.TLSMode) (*smtp.Session, error) {
+		session, err := open(ctx, host, at, tls)
+		labels := strings.Split(strings.TrimSuffix(host, "."), ".")
+		s.note(strings.Join(labels[max(0, len(labels)-2):], "."), err)
+		return session, err
+	}
+}
+
+// restingOf is how receivers take a node's sources.
+func restingOf(sources *egress.Pool) []identity.Resting {
+	var out []identity.Resting
+	for _, s := range sources.State(time.Now()) {
+		out = append(out, identity.Resting{Source: s.Source, Until: s.SuspendedUntil, Blocks: s.Blocked,
+			Why: "many receivers refuse it: " + s.Reason.Message()})
+	}
+	return out
+}
+
+// IdentityOptions are the checks that a configuration asks for.
+func IdentityOptions(c config.Config) (identity.Options, error) {
+	client, err := identity.NewClient(c.DNS.Servers, c.DNS.Timeout.Duration)
+	if err != nil {
+		return identity.Options{}, err
+	}
+	hello, err := helloName(c)
+	if err != nil {
+		return identity.Options{}, err
+	}
+	returnPath := c.SMTP.ReturnPath
+	if returnPath == "" {
+		returnPath = "postmaster@" + hello
+	}
+	o := identity.Options{Resolver: client, Return: returnPath, Lab: len(c.SMTP.AllowNetworks) > 0,
+		Hosts: c.Identity.Reach, Jitter: rand.Int64N,
+		Sources: func() ([]identity.Source, error) { return identitySources(c, hello, returnPath) }}
+	if len(c.Identity.BlockLists) > 0 {
+		path := filepath.Join(c.DataDir, listsFile)
+		o.Lists = identity.NewLists(c.Identity.BlockLists, func() ([]byte, error) { return readIfThere(path) },
+			func(text []byte) error { return term.WriteText(path, text) })
+	}
+	if len(c.Identity.Reach) > 0 {
+		o.Ways, err = waysOut(c)
+	}
+	return o, err
+}
+
+// identitySources are the addresses that receivers see: as configured, or what the
+// system would choose.
+func identitySources(c config.Config, hello, returnPath string) (out []identity.Source, err error) {
+	addrs := c.Identity.PublicAddresses
+	if len(addrs) == 0 {
+		addrs = c.SMTP.SourceAddresses
+	}
+	for _, text := range addrs {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, fmt.Errorf("identity.public_addresses: %w", err)
+		}
+		out = append(out, identity.Source{Addr: a, Hello: hello, ReturnPath: returnPath})
+	}
+	if len(out) > 0 {
+		return out, nil
+	}
+	targets, err := sampleTargets(c)
+	if err != nil {
+		return nil, err
+	}
+	for _, to := range targets {
+		a, failed := identity.LocalFor(to)
+		if failed != nil {
+			err = failed // no way in this family
+			continue
+		}
+		out = append(out, identity.Source{Addr: a, Hello: hello, ReturnPath: returnPath})
+	}
+	if len(out) > 0 {
+		err = nil
+	}
+	return out, err
+}
+
+// sampleTargets are addresses that stand for all receivers: documentation addresses for
+// the Internet, the lab's network in a lab.
+func sampleTargets(c config.Config) ([]netip.Addr, error) {
+	networks, err := AllowNetworks(c)
+	if err != nil {
+		return nil, err
+	}
+	if len(networks) > 0 {
+		return []netip.Addr{networks[0].Masked().Addr().Next()}, nil
+	}
+	targets := []netip.Addr{netip.MustParseAddr("192.0.2.1")}
+	if hasIPv6() {
+		targets = append(targets, netip.MustParseAddr("2001:db8::1"))
+	}
+	return targets, nil
+}
+
+// waysOut are the ways to try the hosts of identity.reach: one for each local address.
+func waysOut(c config.Config) ([]identity.Way, error) {
+	networks, err := AllowNetworks(c)
+	if err != nil {
+		return nil, err
+	}
+	sources := c.SMTP.SourceAddresses
+	if len(sources) == 0 {
+		sources = []string{""}
+	}
+	var out []identity.Way
+	for _, text := range sources {
+		o := smtp.DialerOptions{AllowNetworks: networks, Port: c.SMTP.Port, ConnectTimeout: smtp.ConnectTimeout}
+		if text != "" {
+			if o.Source, err = netip.ParseAddr(text); err != nil {
+				return nil, fmt.Errorf("smtp.source_addresses: %w", err)
+			}
+		}
+		dial, err := smtp.NewDialer(o)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, identity.Way{Source: text, Dial: dial, Port: c.SMTP.Port})
+	}
+	return out, nil
+}
+
+// readIfThere reads a file; nothing when there is none.
+func readIfThere(path string) ([]byte, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return text, err
+}
+
+// identityMetrics shows the last report.
+type identityMetrics struct{ watch *identity.Watch }
+
+var (
+	identityCheckDesc = prometheus.NewDesc("rollcall_identity_check",
+		"How a check of this node's identity came out: 1 ok, 0.5 a warning, 0 it fails. What is skipped is not there.",
+		[]string{"check", "source"}, nil)
+	nodeFitDesc = prometheus.NewDesc("rollcall_node_fit",
+		"1 while no check of this node's identity fails and something could be checked. With identity.enforce it probes "+
+			"only then.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (identityMetrics) Describe(to chan<- *prometheus.Desc) {
+	to <- identityCheckDesc
+	to <- nodeFitDesc
+}
+
+// Collect implements prometheus.Collector. Of several block lists the worst is shown.
+func (m identityMetrics) Collect(to chan<- prometheus.Metric) {
+	type key struct {
+		check  identity.Check
+		source string
+	}
+	report, worst := m.watch.Report(), map[key]float64{}
+	for _, f := range report.Findings {
+		value, shown := map[identity.State]float64{identity.OK: 1, identity.Warn: 0.5, identity.Fail: 0}[f.State]
+		if !shown {
+			continue
+		}
+		k := key{f.Check, f.Source}
+		if before, there := worst[k]; !there || value < before {
+			worst[k] = value
+		}
+	}
+	for k, value := range worst {
+		to <- prometheus.MustNewConstMetric(identityCheckDesc, prometheus.GaugeValue, value, string(k.check), k.source)
+	}
+	fit := 0.0
+	if report.Fit() {
+		fit = 1
+	}
+	to <- prometheus.MustNewConstMetric(nodeFitDesc, prometheus.GaugeValue, fit)
+}

@@ -1,0 +1,39 @@
+package node
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"rollcall/ledger"
+	"rollcall/ledger/sqlstore"
+)
+
+// TestTheLabIsNotTakenForAnEarlierOne: what is known of its receivers is what they taught since they began.
+func TestTheLabIsNotTakenForAnEarlierOne(t *testing.T) {
+	book, err := sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), sqlstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = book.Close() })
+	fact := func(key string) ledger.Fact {
+		return ledger.Fact{Key: key, Data: []byte("x"), Expires: time.Now().Add(time.Hour)}
+	}
+	if err := book.Learn(t.Context(), []ledger.Fact{fact("a.test"), fact("b.test")}); err != nil {
+		t.Fatal(err)
+	}
+	fresh := factsOf(book, true)
+	knows := func(facts ledger.Facts, want int) {
+		t.Helper()
+		if found, err := facts.Known(t.Context(), []string{"a.test", "b.test"}); err != nil || len(found) != want {
+			t.Errorf("it knows %v, %v, want %d of them", found, err, want)
+		}
+	}
+	knows(factsOf(book, false), 2)
+	knows(fresh, 0)
+	if err := fresh.Learn(t.Context(), []ledger.Fact{fact("b.test")}); err != nil {
+		t.Fatal(err)
+	}
+	knows(fresh, 1)
+	knows(book, 2)
+}

@@ -1,0 +1,258 @@
+package node
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"runtime/debug"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/actors/dispatcher"
+	"rollcall/actors/inspect"
+	"rollcall/actors/receiver"
+	"rollcall/actors/receiver/state"
+	"rollcall/actors/wire"
+	"rollcall/cluster"
+	"rollcall/cluster/gossip"
+	"rollcall/cluster/secure"
+	clusterwire "rollcall/cluster/wire"
+	"rollcall/config"
+	"rollcall/http/admin"
+	"rollcall/http/api"
+	"rollcall/ledger"
+	"rollcall/ledger/sqlstore"
+)
+
+// workload is what this node has in work: what it tells the cluster and operators.
+type workload struct {
+	receivers  *receiver.Registry
+	dispatcher atomic.Pointer[dispatcher.Dispatcher] // nil until it runs: it is the last to start
+	left       atomic.Int64                          // addresses in work that are not settled
+}
+
+// load is what this node has in work.
+func (w *workload) load() cluster.Load {
+	l := cluster.Load{Addresses: w.left.Load(), Receivers: w.receivers.Count()}
+	if d := w.dispatcher.Load(); d != nil {
+		l.Leases = d.Leases()
+	}
+	return l
+}
+
+// lookup says what the open addresses of a verification wait for that this node works on.
+func (w *workload) lookup(id uuid.UUID) (inspect.Verification, bool) {
+	if d := w.dispatcher.Load(); d != nil {
+		return d.Lookup(id)
+	}
+	return inspect.Verification{}, false
+}
+
+// newMember makes the node of the cluster that this process will be: of a cluster of one when the ledger is embedded.
+func (n *Node) newMember(c config.Config, id uuid.UUID, o engineOptions) error {
+	host, err := nodeName(c)
+	if err != nil {
+		return err
+	}
+	n.work = &workload{receivers: receiver.NewRegistry()}
+	options := cluster.Options{Name: c.Cluster.Name, Node: id, Host: host, Wire: wire.Version,
+		Version: VersionOf(debug.ReadBuildInfo()).Version, Log: o.log, Registerer: o.registry,
+		Comply: n.work.receivers.ApplyShares, Silent: n.work.receivers.Silent, Load: n.work.load, Prepare: o.guard.Install}
+	if n.Book.Embedded() {
+		n.work.receivers.Alone()
+	} else {
+		if options.Peers, err = peersOf(c, n.Book, o.log); err != nil {
+			return err
+		}
+		if options.Peers.Identity != nil {
+			options.Peers.Identity.Register(o.registry)
+		}
+	}
+	n.Cluster, err = cluster.New(options)
+	return err
+}
+
+// clock is the time of the ledger, as far as heartbeats tell.
+func (n *Node) clock() time.Time { return time.Now().Add(n.Cluster.ClockOffset()) }
+
+// nodeName is what people call this node: configured, or its host's name.
+func nodeName(c config.Config) (string, error) {
+	if c.Cluster.Node != "" {
+		return c.Cluster.Node, nil
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("cluster.node is not set and this host does not know its name: %w", err)
+	}
+	return name, nil
+}
+
+// peersOf is how a node of this configuration finds others.
+func peersOf(c config.Config, book *sqlstore.Store, log *slog.Logger) (*cluster.Peers, error) {
+	p := &cluster.Peers{Book: book, Actors: c.Cluster.ActorListen, Advertise: c.Cluster.Advertise,
+		Gossip: gossip.Options{Cluster: c.Cluster.Name, Listen: c.Cluster.GossipListen,
+			Advertise: c.Cluster.Advertise, Join: c.Cluster.Join, Timing: timingOf(c.Cluster.Gossip), Log: log}}
+	for _, text := range c.Cluster.AllowNetworks {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("cluster.allow_networks: %w", err)
+		}
+		p.Gossip.Networks = append(p.Gossip.Networks, network)
+	}
+	var err error
+	if c.Cluster.GossipKeyFile != "" {
+		if p.Gossip.Keys, err = gossip.LoadKeyring(c.Cluster.GossipKeyFile); err != nil {
+			return nil, fmt.Errorf("cluster.gossip_key_file: %w", err)
+		}
+	}
+	if c.Cluster.TLSCAFile != "" {
+		p.Identity, err = secure.Load(c.Cluster.TLSCAFile, c.Cluster.TLSCertFile, c.Cluster.TLSKeyFile, log)
+		if err != nil {
+			return nil, fmt.Errorf("cluster.tls_*: %w", err)
+		}
+		if c.Cluster.Node != "" && c.Cluster.Node != p.Identity.Name() {
+			return nil, fmt.Errorf("cluster.node is %q, the certificate in cluster.tls_cert_file is of %q: "+
+				"leave cluster.node empty or make a certificate of that name", c.Cluster.Node, p.Identity.Name())
+		}
+	}
+	return p, nil
+}
+
+// timingOf is how fast the gossip is.
+func timingOf(g config.Gossip) gossip.Timing {
+	t := gossip.DefaultTiming()
+	t.ProbeInterval, t.ProbeTimeout = g.ProbeInterval.Duration, g.ProbeTimeout.Duration
+	t.SuspicionMult, t.SuspicionMaxTimeoutMult = g.SuspicionMult, g.SuspicionMaxTimeoutMult
+	t.GossipInterval = g.GossipInterval.Duration
+	t.PushPullInterval = g.PushPullInterval.Duration
+	return t
+}
+
+// receiverFacts keeps what receivers taught in the ledger.
+type receiverFacts struct{ book ledger.Facts }
+
+// Learn implements state.Facts.
+func (f receiverFacts) Learn(ctx context.Context, facts []state.Fact) error {
+	out := make([]ledger.Fact, len(facts))
+	for i, k := range facts {
+		out[i] = ledger.Fact(k)
+	}
+	return f.book.Learn(ctx, out)
+}
+
+// Known implements state.Facts.
+func (f receiverFacts) Known(ctx context.Context, keys []string) ([]state.Fact, error) {
+	facts, err := f.book.Known(ctx, keys)
+	out := make([]state.Fact, len(facts))
+	for i, k := range facts {
+		out[i] = state.Fact(k)
+	}
+	return out, err
+}
+
+// membersView shows operators the cluster of a node.
+type membersView struct {
+	cluster string
+	node    *cluster.Node
+}
+
+// Members implements admin.Cluster.
+func (v membersView) Members(context.Context) (admin.Membership, error) {
+	out := admin.Membership{Cluster: v.cluster}
+	roll := v.node.Roll()
+	if roll != nil {
+		out.LedgerAge = max(0, time.Now().Add(v.node.ClockOffset()).Sub(roll.Now).Seconds())
+	}
+	all := v.node.Members()
+	for _, m := range all {
+		if !m.Superseded(all) {
+			out.Members = append(out.Members, v.member(m, roll))
+		}
+	}
+	slices.SortFunc(out.Members, func(a, b admin.Member) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), bytes.Compare(a.Session[:], b.Session[:]))
+	})
+	return out, nil
+}
+
+func (v membersView) member(m cluster.Member, roll *ledger.Roll) admin.Member {
+	out := admin.Member{Node: m.Card.Node, Session: m.Card.Session, Name: m.Card.Name, This: m.This,
+		Version: m.Card.Version, Actors: m.Card.Actors, Gossip: m.Gossip, Since: api.Time(m.Since),
+		Agreed: m.Agreed, State: stateOf(m)}
+	if m.This {
+		offset := -v.node.ClockOffset().Milliseconds()
+		out.ClockOffset = &offset
+	}
+	if m.Row != nil {
+		age := roll.Now.Sub(m.Row.Seen).Seconds()
+		out.BeatAge = &age
+		out.Leases, out.Addresses, out.Receivers = m.Row.Leases, m.Row.Addresses, m.Row.Receivers
+	}
+	if m.Row == nil && m.This { // a node alone has no row
+		load := v.node.Load()
+		out.Leases, out.Addresses, out.Receivers = load.Leases, load.Addresses, load.Receivers
+	}
+	return out
+}
+
+// stateOf is the first state of a member that fits.
+func stateOf(m cluster.Member) admin.State {
+	switch {
+	case m.Row != nil && m.Row.Standing == ledger.NodeLeft:
+		return admin.StateLeft
+	case m.Row != nil && m.Row.Standing == ledger.NodeLost:
+		return admin.StateLost
+	case !m.Seen:
+		return admin.StateUnseen
+	case m.Suspect:
+		return admin.StateSuspect
+	case !m.Linked:
+		return admin.StateUnlinked
+	case m.Card.Draining:
+		return admin.StateDraining
+	case m.Unfit:
+		return admin.StateUnfit
+	}
+	return admin.StateServing
+}
+
+// Drain implements admin.Cluster.
+func (v membersView) Drain(ctx context.Context, node uuid.UUID) error { return v.node.Drain(ctx, node) }
+
+// Undrain implements admin.Cluster.
+func (v membersView) Undrain(ctx context.Context, node uuid.UUID) error {
+	return v.node.Undrain(ctx, node)
+}
+
+// Forget implements admin.Cluster.
+func (v membersView) Forget(ctx context.Context, node uuid.UUID) error {
+	return v.node.Forget(ctx, node)
+}
+
+// Keys implements admin.Cluster.
+func (v membersView) Keys(ctx context.Context, c admin.KeyCommand) ([]admin.KeyResult, error) {
+	operations := map[admin.KeyOp]clusterwire.KeysAsk_Operation{admin.KeyAdd: clusterwire.KeysAsk_ADD,
+		admin.KeyUse: clusterwire.KeysAsk_USE, admin.KeyRemove: clusterwire.KeysAsk_REMOVE,
+		admin.KeyList: clusterwire.KeysAsk_LIST}
+	rings, err := v.node.Keys(ctx, &clusterwire.KeysAsk{Operation: operations[c.Op], Key: c.Key,
+		Fingerprint: c.Fingerprint})
+	if errors.Is(err, cluster.ErrNoKeyring) {
+		return nil, admin.ErrNoKeyring
+	}
+	out := make([]admin.KeyResult, len(rings))
+	for i, r := range rings {
+		out[i] = admin.KeyResult{Node: r.Node, Name: r.Name, Keys: r.Fingerprints, Error: r.Refused}
+		if len(r.Fingerprints) > 0 {
+			out[i].Primary = r.Fingerprints[0]
+		}
+	}
+	return out, err
+}

@@ -1,0 +1,73 @@
+package node
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/smtp/throttle"
+)
+
+func TestThrottleMetricsFollowTheTable(t *testing.T) {
+	table, err := throttle.NewTable(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry, began := prometheus.NewRegistry(), time.Now()
+	m := newThrottleMetrics(registry, table)
+	read := func() map[string]float64 {
+		values := map[string]float64{}
+		gathered, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range gathered {
+			values[g.GetName()] = g.GetMetric()[0].GetGauge().GetValue()
+		}
+		return values
+	}
+	const prefix = "rollcall_throttle_"
+	at := read()
+	if at[prefix+"file_used"] != 1 || at[prefix+"overrides"] != 0 || at[prefix+"override_ends_timestamp_seconds"] != 0 {
+		t.Errorf("at first: %v", at)
+	}
+	if loaded := at[prefix+"file_loaded_timestamp_seconds"]; loaded < float64(began.Unix()) {
+		t.Errorf("loaded at %v, want now", loaded)
+	}
+	var set throttle.Override
+	if err := set.Set(throttle.Fields()[0], throttle.DefaultLimits().Text(throttle.Fields()[0])); err != nil {
+		t.Fatal(err)
+	}
+	later, soon := time.Unix(2_000_000_000, 0), time.Unix(1_900_000_000, 0)
+	err = table.Replace(throttle.LayerOverride, []throttle.Rule{{Name: "a.test", Set: set, Until: later},
+		{Name: "b.test", Set: set, Until: soon}})
+	if err == nil {
+		err = table.Replace(throttle.LayerFile, []throttle.Rule{{Name: "c.test", Set: set}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.file(nil); read()[prefix+"rules_fingerprint"] == at[prefix+"rules_fingerprint"] {
+		t.Error("a rule more, and the fingerprint is the same")
+	}
+	one := read()[prefix+"rules_fingerprint"]
+	var other throttle.Override // as many rules that say something else
+	if err := errors.Join(other.Set(throttle.FieldConnections, "7"),
+		table.Replace(throttle.LayerFile, []throttle.Rule{{Name: "c.test", Set: other}})); err != nil {
+		t.Fatal(err)
+	}
+	if m.file(nil); read()[prefix+"rules_fingerprint"] == one {
+		t.Error("another rule of the same name, and the fingerprint is the same")
+	}
+	m.file(errors.New("line 3"))
+	at = read()
+	if at[prefix+"file_used"] != 0 || at[prefix+"overrides"] != 2 || at[prefix+"rules"] != 1 ||
+		at[prefix+"override_ends_timestamp_seconds"] != 1_900_000_000 {
+		t.Errorf("with a fault, a rule and two overrides: %v", at)
+	}
+	if m.file(nil); read()[prefix+"file_used"] != 1 {
+		t.Error("the file is used again, and the metric does not say so")
+	}
+}

@@ -1,0 +1,109 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/config"
+	"rollcall/http/admin"
+	"rollcall/ledger/tracing"
+)
+
+// errNotOurs is a folder or file that somebody else could have written.
+var errNotOurs = errors.New("others can change what this node keeps")
+
+// writableByOthers are the mode bits of group and others.
+const writableByOthers = 0o022
+
+// checkOwned wants the data folder and the operator's token, where they are there, to be
+// this user's, and nobody else to write them. Its error has the command that mends it.
+func checkOwned(dataDir string) error {
+	for _, path := range []string{dataDir, filepath.Join(dataDir, admin.TokenFile)} {
+		info, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("look at the data folder: %w", err)
+		}
+		user := os.Geteuid()
+		if owner, ok := info.Sys().(*syscall.Stat_t); ok && int(owner.Uid) != user {
+			return fmt.Errorf("%w: %s belongs to user %d, and this is user %d; run: chown %d %s (or start the node as "+
+				"user %d)", errNotOurs, path, owner.Uid, user, user, path, owner.Uid)
+		}
+		if mode := info.Mode().Perm(); mode&writableByOthers != 0 {
+			return fmt.Errorf("%w: %s has mode %04o; run: chmod go-w %s", errNotOurs, path, mode, path)
+		}
+	}
+	return nil
+}
+
+// lastSpansWithin bounds how long a node that stops waits for its collector. Guess: a
+// healthy one takes milliseconds.
+const lastSpansWithin = 2 * time.Second
+
+// startTracing makes what sends spans; nothing when tracing is off.
+func (n *Node) startTracing(ctx context.Context, c config.Config, id uuid.UUID, log *slog.Logger) (err error) {
+	n.tracer, err = tracing.New(ctx, tracing.Options{Endpoint: c.Tracing.Endpoint, Sample: c.Tracing.Sample, Node: id,
+		Version: VersionOf(debug.ReadBuildInfo()).Version, Log: log})
+	if n.tracer == nil {
+		return err
+	}
+	n.add("tracing", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, lastSpansWithin)
+		defer cancel()
+		if err := n.tracer.Stop(ctx); err != nil { // no reason to end with a failure
+			log.Warn("last spans not sent", "err", err)
+		}
+		return nil
+	})
+	return nil
+}
+
+// InterfaceVersion is the version of the customer's interface that this binary serves.
+const InterfaceVersion = "0.1.0"
+
+// Version says which binary this is.
+type Version struct {
+	Version   string `json:"version"`
+	Commit    string `json:"commit"`
+	Interface string `json:"interface"`
+	Go        string `json:"go"`
+	Platform  string `json:"platform"`
+}
+
+// String is the version in one line, for people.
+func (v Version) String() string {
+	return fmt.Sprintf("rollcall %s (commit %s, interface %s, %s, %s)", v.Version, v.Commit, v.Interface, v.Go, v.Platform)
+}
+
+// VersionOf reads what the Go tool has written into the binary.
+func VersionOf(info *debug.BuildInfo, ok bool) Version {
+	v := Version{
+		Version: "devel", Commit: "unknown", Interface: InterfaceVersion,
+		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	}
+	if !ok {
+		return v
+	}
+	if m := info.Main.Version; m != "" && m != "(devel)" {
+		v.Version = m
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			v.Commit = s.Value
+		}
+	}
+	return v
+}

@@ -1,0 +1,300 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/actors/inspect"
+	"rollcall/actors/receiver"
+	"rollcall/actors/settings"
+	"rollcall/config"
+	"rollcall/http/admin"
+	"rollcall/http/api"
+	"rollcall/ledger"
+	"rollcall/ledger/sqlstore"
+	"rollcall/smtp/mx"
+	"rollcall/smtp/throttle"
+	"rollcall/smtp/verdict"
+)
+
+// noteWithin bounds writing one line of the operator log for a change that was no call.
+const noteWithin = 10 * time.Second
+
+// throttling is what a node knows of how receivers may be asked: its rules, where they come
+// from, and who answers questions about them.
+type throttling struct {
+	table     *throttle.Table
+	file      *config.ThrottleFile // and why it is not used, if it is not
+	shown     *throttleMetrics
+	settings  *settings.Follower
+	inspector *inspect.Inspector
+}
+
+// startThrottling loads the rules and follows their changes: those of the file, and those
+// that operators make. Nothing was asked of a receiver before.
+func (n *Node) startThrottling(ctx context.Context, c config.Config, book *sqlstore.Store, o engineOptions) error {
+	t := &throttling{}
+	var err error
+	if t.file, err = config.OpenThrottle(c.Throttle); err != nil {
+		return err
+	}
+	if t.table, err = throttle.NewTable(t.file.State().Rules); err != nil {
+		return err
+	}
+	t.shown = newThrottleMetrics(o.registry, t.table)
+	var stop func(context.Context) error
+	t.settings, stop, err = settings.Start(ctx, settings.Options{Read: book.Tuning, Table: t.table, Clock: n.clock,
+		Replan: n.work.receivers.Replan, Log: o.log})
+	if err != nil {
+		return err
+	}
+	n.throttling = t
+	n.add("overrides", stop)
+	n.watchThrottle(ctx, book, o.log)
+	return nil
+}
+
+// watchThrottle takes over changes of the throttle file while the node runs.
+func (n *Node) watchThrottle(ctx context.Context, book ledger.Operators, log *slog.Logger) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	t := n.throttling
+	go func() {
+		defer close(done)
+		t.file.Watch(ctx, log, func(s config.ThrottleState) {
+			err := s.Err
+			if err == nil {
+				if err = t.table.Replace(throttle.LayerFile, s.Rules); err != nil {
+					log.Error("throttle file refused", "err", err)
+				}
+			}
+			t.shown.file(err)
+			if err == nil {
+				n.work.receivers.Replan()
+				n.noteChanges(ctx, book, log, s.Changes)
+			}
+		})
+	}()
+	n.add("throttle", func(context.Context) error {
+		cancel()
+		<-done
+		return nil
+	})
+}
+
+// noteChanges writes what a new throttle file changed here into the operator log. Who
+// wrote the file is not known.
+func (n *Node) noteChanges(ctx context.Context, book ledger.Operators, log *slog.Logger, changes []throttle.Change) {
+	within, cancel := context.WithTimeout(ctx, noteWithin)
+	defer cancel()
+	for i, c := range changes {
+		line := ledger.LogLine{Action: "throttle file", Subject: nameOrAll(c.Name), Old: change(c.Field, c.Old),
+			New: change(c.Field, c.New), Reason: c.Where}
+		if i == notesMax {
+			line = ledger.LogLine{Action: "throttle file", Subject: "more",
+				New: fmt.Sprintf("%d more fields changed", len(changes)-i)}
+		}
+		if err := book.Note(within, line); err != nil {
+			log.Warn("change of the throttle file is not in the operator log", "err", err)
+			return
+		}
+		if i == notesMax {
+			return
+		}
+	}
+}
+
+// notesMax bounds the lines that one throttle file writes into the operator log. Guess: more
+// were written by a program, whose own records say them.
+const notesMax = 100
+
+// nameOrAll is the name of a rule for people.
+func nameOrAll(name string) string {
+	if name == "" {
+		return "default"
+	}
+	return name
+}
+
+// change is one side of a change for people; "" when nothing was said.
+func change(f throttle.Field, text string) string {
+	if text == "" {
+		return ""
+	}
+	return f.String() + "=" + text
+}
+
+// receivers is what the receivers of this node share.
+func (n *Node) receivers(c config.Config, o engineOptions) (receiver.Options, error) {
+	r, err := receiverOptions(c, n.table, o)
+	if err != nil {
+		return receiver.Options{}, err
+	}
+	r.Most = c.SMTP.ReceiversAtOnce
+	r.Tracer, r.Guard, r.Pauses = n.tracer, o.guard, n.watchdog.Pauses
+	r.Busy = func() bool { return n.window.Busy() }
+	r.Registry, r.Fenced, r.Late = n.work.receivers, n.Cluster.Fenced, n.Cluster.Late
+	r.Facts, r.Clock = receiverFacts{o.facts}, n.clock
+	r.Stated = func(key string) bool { return n.table.Stated(key, throttle.FieldRcptRate) }
+	r.SourceOf, r.Said, r.Weight = n.table.Source, n.table.Said, n.settings.Weight
+	return r, nil
+}
+
+// openInspector makes who answers operators' questions about this node, and asks the others.
+func (n *Node) openInspector(r receiver.Options, resolver *mx.Resolver) (err error) {
+	sources := func(ctx context.Context) []inspect.Source { return r.Registry.SurveySources(ctx, r.Sources) }
+	n.inspector, err = inspect.New(inspect.Options{Receivers: r.Registry, Sources: sources, Table: n.table,
+		Route: resolver.Lookup, Clock: n.clock, Guard: r.Guard, Lookup: n.work.lookup, Health: n.self.health,
+		Fault: func() string { return throttleFileView(n.file.State()).Fault }})
+	if err == nil {
+		n.inspector.Join(n.Cluster)
+	}
+	return err
+}
+
+// replay runs candidate rules over what all nodes recorded: a throttle file, or that of now
+// when the text is empty, and a file of verdict rules, or none. Overrides stay as they are.
+func (n *Node) replay(ctx context.Context, base config.Throttle, limits, rules string) (inspect.Replayed, error) {
+	o := inspect.ReplayOptions{Now: n.table, Candidate: n.table}
+	var warnings []string
+	if limits != "" {
+		candidate, findings := config.CheckThrottleText("candidate", []byte(limits), base)
+		for _, f := range findings {
+			if f.Severity == config.SeverityError {
+				return inspect.Replayed{}, fmt.Errorf("%w: %s", admin.ErrCandidate, f)
+			}
+			warnings = append(warnings, f.String())
+		}
+		table, err := throttle.NewTable(candidate)
+		if err == nil {
+			err = table.Replace(throttle.LayerOverride, n.table.Rules(throttle.LayerOverride))
+		}
+		if err != nil {
+			return inspect.Replayed{}, fmt.Errorf("%w: %w", admin.ErrCandidate, err)
+		}
+		o.Candidate = table
+	}
+	if rules != "" {
+		candidate, err := verdict.Load("candidate", []byte(rules))
+		if err != nil {
+			return inspect.Replayed{}, fmt.Errorf("%w: %w", admin.ErrCandidate, err)
+		}
+		o.NowRules, o.CandidateRules = n.rules.Now(), candidate
+	}
+	return n.replayRecord(ctx, o, warnings)
+}
+
+// replayOverride runs the rules of now with one override more over what the nodes recorded.
+func (n *Node) replayOverride(ctx context.Context, name string, set throttle.Override) (inspect.Replayed, error) {
+	table, err := throttle.NewTable(n.table.Rules(throttle.LayerFile))
+	if err == nil {
+		until := time.Now().Add(time.Hour) // of no account: a replay is of what is over
+		more := throttle.Rule{Name: name, Set: set, Until: until}
+		err = table.Replace(throttle.LayerOverride, append(slices.Clone(n.table.Rules(throttle.LayerOverride)), more))
+	}
+	if err != nil {
+		return inspect.Replayed{}, fmt.Errorf("%w: %w", admin.ErrCandidate, err)
+	}
+	return n.replayRecord(ctx, inspect.ReplayOptions{Now: n.table, Candidate: table}, nil)
+}
+
+// replayRecord asks all nodes for what they recorded and runs candidates over it.
+func (n *Node) replayRecord(ctx context.Context, o inspect.ReplayOptions, warnings []string) (inspect.Replayed, error) {
+	records, silent, err := n.inspector.Record(ctx)
+	if err != nil {
+		return inspect.Replayed{}, err
+	}
+	out := inspect.Replay(records, o)
+	out.Warnings, out.Silent = append(warnings, out.Warnings...), silent
+	return out, nil
+}
+
+// throttleFileView shows operators how the throttle file of a node stands.
+func throttleFileView(s config.ThrottleState) admin.ThrottleFile {
+	out := admin.ThrottleFile{File: s.File}
+	if s.Found {
+		loaded := api.Time(s.At)
+		out.Loaded = &loaded
+	}
+	if s.Err != nil {
+		out.Fault = s.Err.Error()
+	}
+	return out
+}
+
+// throttleMetrics shows what operators and their file have made of allowances.
+type throttleMetrics struct {
+	fileUsed prometheus.Gauge
+	loaded   prometheus.Gauge
+	says     prometheus.Gauge
+	table    *throttle.Table
+}
+
+// newThrottleMetrics registers them; the table is read at each scrape.
+func newThrottleMetrics(r prometheus.Registerer, table *throttle.Table) *throttleMetrics {
+	gauge := func(name, help string) prometheus.GaugeOpts {
+		return prometheus.GaugeOpts{Name: "rollcall_throttle_" + name, Help: help}
+	}
+	m := &throttleMetrics{table: table,
+		fileUsed: prometheus.NewGauge(gauge("file_used",
+			"1: the throttle file is in force as it is, or there is none. 0: it has a fault, and the rules before "+
+				"it are in force.")),
+		loaded: prometheus.NewGauge(gauge("file_loaded_timestamp_seconds",
+			"When the throttle rules in force were read; at first the start of the node.")),
+		says: prometheus.NewGauge(gauge("rules_fingerprint",
+			"A hash of the rules: nodes with different rules have different values.")),
+	}
+	r.MustRegister(m.fileUsed, m.loaded, m.says,
+		prometheus.NewGaugeFunc(gauge("rules", "Rules of the configuration and the throttle file that are in force."),
+			func() float64 { return float64(len(table.Rules(throttle.LayerFile))) }),
+		prometheus.NewGaugeFunc(gauge("overrides", "Overrides of operators that are in force."),
+			func() float64 { return float64(len(table.Rules(throttle.LayerOverride))) }),
+		prometheus.NewGaugeFunc(gauge("override_ends_timestamp_seconds",
+			"When the first of the overrides in force ends; 0 when there is none."),
+			func() float64 { return firstEnd(table.Rules(throttle.LayerOverride)) }))
+	m.file(nil)
+	return m
+}
+
+// file notes that the throttle file was read, or why it is not used.
+func (m *throttleMetrics) file(err error) {
+	if err != nil {
+		m.fileUsed.Set(0)
+		return
+	}
+	m.fileUsed.Set(1)
+	m.says.Set(fingerprint(m.table.Rules(throttle.LayerFile)))
+	m.loaded.SetToCurrentTime()
+}
+
+// fingerprint is throttle.Fingerprint as a number that a float64 bears exactly.
+func fingerprint(rules []throttle.Rule) float64 {
+	n, err := strconv.ParseUint(throttle.Fingerprint(rules)[:fingerprintDigits], 16, 64)
+	if err != nil {
+		panic(err) // it has hexadecimal digits only
+	}
+	return float64(n)
+}
+
+// fingerprintDigits are 48 bits: two other files have the same ones once in 2^48 times.
+const fingerprintDigits = 12
+
+// firstEnd is when the first of some overrides ends, in Unix seconds.
+func firstEnd(overrides []throttle.Rule) float64 {
+	var first time.Time
+	for _, o := range overrides {
+		if first.IsZero() || o.Until.Before(first) {
+			first = o.Until
+		}
+	}
+	if first.IsZero() {
+		return 0
+	}
+	return float64(first.UnixMilli()) / 1e3
+}

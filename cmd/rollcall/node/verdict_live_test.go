@@ -1,0 +1,101 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/config"
+	"rollcall/smtp/verdict"
+)
+
+// A node takes a changed file over while it runs; one with a fault changes nothing.
+func TestRulesFollowTheirFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	metrics := prometheus.NewRegistry()
+	l, err := openRules(config.Default().Verdict, metrics)
+	if err != nil || l.Now() != verdict.Builtin() {
+		t.Fatal(err)
+	}
+	logged := make(chan string, 10)
+	ctx, cancel := context.WithCancel(t.Context())
+	var done sync.WaitGroup
+	done.Go(func() { l.follow(ctx, slog.New(slog.NewTextHandler(eachLine(logged), nil))) })
+	defer done.Wait()
+	defer cancel()
+	for _, c := range []struct{ text, want string }{
+		{ownRules, "verdict file loaded"}, {"x", "verdict.toml:1"}, {"", "title is missing"}, {ownRules + "\n", "rules=1"},
+	} {
+		if err := os.WriteFile("new.toml", []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename("new.toml", config.Default().Verdict.File); err != nil {
+			t.Fatal(err)
+		}
+		if line := <-logged; !strings.Contains(line, c.want) {
+			t.Errorf("%q: logged %q, want %q", c.text, line, c.want)
+		}
+		if _, ok := l.Now().Rule("ours"); !ok {
+			t.Errorf("%q: the rule is not in force", c.text)
+		}
+		used := float64(1)
+		if c.text == "x" || c.text == "" {
+			used = 0
+		}
+		if got := gaugeOf(t, metrics, "rollcall_verdict_file_used"); got != used {
+			t.Errorf("%q: file used is %v, want %v", c.text, got, used)
+		}
+	}
+	if err := os.Remove(config.Default().Verdict.File); err != nil {
+		t.Fatal(err)
+	}
+	<-logged
+	if l.Now() != verdict.Builtin() {
+		t.Error("the rules of a file that is gone are in force")
+	}
+}
+
+func gaugeOf(t *testing.T, from prometheus.Gatherer, name string) float64 {
+	t.Helper()
+	families, err := from.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("there is no %s", name)
+	return 0
+}
+
+// eachLine is a writer that sends each write to a channel.
+type eachLine chan<- string
+
+func (l eachLine) Write(p []byte) (int, error) {
+	l <- string(p)
+	return len(p), nil
+}
+
+// main.OwnRules is a file with one rule.
+const ownRules = `title = "Ours"
+
+[[rule]]
+id = "ours"
+stage = ["rcpt"]
+code = ["550"]
+words = ["no such user"]
+action = "retry"
+reason = "policy"
+meaning = "We do not believe it."
+source = "us"
+date = "2026-11"
+match = ["550 no such user"]
+miss = ["550 no"]
+`

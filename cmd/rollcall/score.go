@@ -1,0 +1,548 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/node"
+	"rollcall/cmd/rollcall/term"
+	"rollcall/config"
+	"rollcall/ledger"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/smtplab"
+	"rollcall/smtp/throttle"
+	"rollcall/smtp/verdict"
+)
+
+// errScore is why lab score exits with 1 although it ran to its end.
+var errScore = errors.New("the score is not clean")
+
+// scoreFlags are the flags of lab score.
+type scoreFlags struct {
+	addresses int
+	seed      uint64
+	mix, out  string
+	json      bool
+	within    time.Duration
+}
+
+func newLabScore() *cobra.Command {
+	f := scoreFlags{}
+	c := &cobra.Command{
+		Use:   "score",
+		Short: "Verify a labelled list against the lab and print how right and how polite that was",
+		Long: "Verify a labelled list against the lab with a whole node in this process, and print the confusion " +
+			"matrix,\nwhat stayed unknown and who is to blame, and how the receivers were treated.\n\n" +
+			fmt.Sprintf("The allowance is the shipped one. An hour lasts %v, for the lab and the node alike: what is "+
+				"counted,\nrested or waited for by the hour is as much shorter, and greylisting too. Rates are not. "+
+				"An address is\ngiven up after %v, where a node takes six hours.\n\n", trialHour, trialGiveUp) +
+			"Exit code 1 when a statement is wrong, a guard was tripped, or evidence judged again says otherwise.",
+		Args: wantArgs(),
+	}
+	c.Flags().IntVar(&f.addresses, "addresses", 3000, "how many addresses")
+	c.Flags().Uint64Var(&f.seed, "seed", 1, "the same seed gives the same list")
+	c.Flags().StringVar(&f.mix, "mix", smtplab.AllMix, "what the list is made of: "+
+		strings.Join(scoreMixes(), ", ")+";\n"+everyMix+": "+strings.Join(scorePage, ", ")+", one after the other,\n"+
+		mixBad+" with fewer addresses")
+	c.Flags().DurationVar(&f.within, "within", 10*time.Minute, "what is not finished by then is counted as such")
+	c.Flags().StringVar(&f.out, "out", "", "write the report there as a page of Markdown, too")
+	c.Flags().BoolVar(&f.json, "json", false, "print JSON for programs")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if f.addresses < 1 || f.addresses > scoreMax {
+			return term.UsageError(fmt.Sprintf("--addresses must be from 1 to %d", scoreMax))
+		}
+		return runScore(c, f)
+	}
+	return c
+}
+
+// runScore makes the reports and prints them.
+func runScore(c *cobra.Command, f scoreFlags) error {
+	mixes := scorePage
+	if f.mix != everyMix {
+		if !slices.Contains(scoreMixes(), f.mix) {
+			return term.UsageError(fmt.Sprintf("there is no mix %q: choose of %s, %s", f.mix,
+				strings.Join(scoreMixes(), ", "), everyMix))
+		}
+		mixes = []string{f.mix}
+	}
+	var reports []scoreReport
+	good := true
+	for _, mix := range mixes {
+		one := f
+		if one.mix = mix; f.mix == everyMix && mix == mixBad {
+			one.addresses = max(1, f.addresses/badOfEvery)
+		}
+		r, err := score(c.Context(), one, newProgressView(c.ErrOrStderr()))
+		if err != nil {
+			return err
+		}
+		if !f.json {
+			if err := printScore(c.OutOrStdout(), &r); err != nil {
+				return err
+			}
+		}
+		reports, good = append(reports, r), good && r.good()
+	}
+	var err error
+	if f.json {
+		err = term.PrintJSON(c.OutOrStdout(), map[string][]scoreReport{"reports": reports})
+	}
+	if f.out != "" {
+		err = errors.Join(err, writeAccuracy(f.out, reports))
+	}
+	if err == nil && !good {
+		return fmt.Errorf("%w: see the wrong statements, the replay and the guards above", errScore)
+	}
+	return err
+}
+
+// scoreMax is the most addresses of a score: more would measure the machine.
+const scoreMax = 1_000_000
+
+// part is what came of one list at one lab.
+type part struct {
+	all   []judged
+	sheet smtplab.Sheet
+	again replayed
+}
+
+// score makes a list, has it verified and counts what came of it.
+func score(ctx context.Context, f scoreFlags, view *progressView) (scoreReport, error) {
+	var parts []part
+	var err error
+	began := time.Now()
+	if f.mix == smtplab.AllMix {
+		parts, err = scoreFamilies(ctx, f, view)
+	} else {
+		var one part
+		one, err = scorePart(ctx, f, view)
+		parts = []part{one}
+	}
+	view.stop()
+	if err != nil {
+		return scoreReport{}, err
+	}
+	r := newScoreReport(parts, time.Since(began))
+	r.Mix, r.Seed, r.Within = f.mix, f.seed, f.within.String()
+	return r, nil
+}
+
+// familiesAtOnce is how many families are at work at a time: all of them, for nearly all
+// of it is waiting.
+const familiesAtOnce = 32
+
+// scoreFamilies gives each family of personalities a lab and a node of its own: a
+// source that is refused at many receivers is rested at all of them, and the families
+// that refuse us would keep the others from being asked.
+func scoreFamilies(ctx context.Context, f scoreFlags, view *progressView) ([]part, error) {
+	members := map[string]int{}
+	for _, p := range smtplab.Personalities() {
+		members[p.Family]++
+	}
+	families := smtplab.Families()
+	parts, errs := make([]part, len(families)), make([]error, len(families))
+	var running sync.WaitGroup
+	slots := make(chan struct{}, familiesAtOnce)
+	for i, family := range families {
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			own := f
+			own.mix = family
+			own.addresses = max(1, f.addresses*members[family]/len(smtplab.Personalities()))
+			parts[i], errs[i] = scorePart(ctx, own, newProgressView(io.Discard))
+			view.notice(fmt.Sprintf("%s: %d addresses done", family, len(parts[i].all)))
+		})
+	}
+	running.Wait()
+	return parts, errors.Join(errs...)
+}
+
+// scorePart has one list verified by a node of its own against a lab of its own.
+func scorePart(ctx context.Context, f scoreFlags, view *progressView) (done part, err error) {
+	folder, remove, err := trialFolder()
+	if err != nil {
+		return done, err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	log, closeLog, err := openNodeLog(folder, "warn")
+	if err != nil {
+		return done, err
+	}
+	defer func() { err = errors.Join(err, closeLog()) }()
+	view.phase("starting the lab and a node")
+	t, err := startTrial(ctx, trialOptions{folder: folder, log: log, view: view, lab: trialLab()})
+	if err != nil {
+		return done, err
+	}
+	defer func() { err = errors.Join(err, t.stop(ctx)) }()
+	list, err := scoreList(t.lab, f.mix, f.addresses, f.seed)
+	if err != nil {
+		return done, err
+	}
+	all, id, err := t.verify(ctx, list, f.within)
+	if err != nil {
+		return done, err
+	}
+	again, err := t.replay(ctx, id, all)
+	return part{all, t.lab.Manners(), again}, err
+}
+
+const (
+	// mixBad is a list of nothing but mailboxes that do not exist, at the receivers
+	// that count such: what their guards wait for.
+	mixBad = "bad"
+
+	// everyMix is each of scoreMixes in turn.
+	everyMix = "every"
+
+	// badOfEvery: of everyMix the bad list has one part in so many of the addresses, so
+	// that the strictest receiver gets through them in minutes too. Guess.
+	badOfEvery = 6
+
+	// guardFamily are the personalities with a guard, in the lab's words.
+	guardFamily = "guard"
+
+	// badPerDomain is more unknown mailboxes at one receiver than any guard bears. Guess.
+	badPerDomain = 40
+)
+
+// scoreMixes gives the lists that lab score knows.
+func scoreMixes() []string { return append(smtplab.Mixes(), mixBad) }
+
+// scorePage is what the page of the docs is made of.
+var scorePage = []string{smtplab.EverydayMix, smtplab.AllMix, mixBad}
+
+// scoreList makes a labelled list of n addresses, the same for the same seed.
+func scoreList(lab *smtplab.Lab, mix string, n int, seed uint64) ([]labelled, error) {
+	o := smtplab.ListOptions{Seed: seed, Addresses: n, Mix: mix}
+	if mix == mixBad {
+		o.Mix, o.OnlyBad, o.PerDomain = guardFamily, true, badPerDomain
+	}
+	labels, err := lab.List(o)
+	if err != nil {
+		return nil, term.UsageError(fmt.Sprintf("%v: choose of %v", err, scoreMixes()))
+	}
+	list := make([]labelled, 0, n)
+	for l := range labels {
+		list = append(list, labelled{address: l.Address, personality: l.Personality, want: l.Expectation})
+	}
+	// A file of a customer is in no order.
+	return interleaved(list), nil
+}
+
+// interleaved takes from the list in strides, so that no domain stands in one block.
+func interleaved(list []labelled) []labelled {
+	const stride = 97
+	out := make([]labelled, 0, len(list))
+	for first := range min(stride, len(list)) {
+		for i := first; i < len(list); i += stride {
+			out = append(out, list[i])
+		}
+	}
+	return slices.Clip(out)
+}
+
+// replayed is what came of judging the kept evidence of a trial again.
+type replayed struct {
+	judged  int
+	changed int    // outcome or reason is another one
+	missing int    // settled without evidence
+	first   string // the first that is not as it was, for people
+}
+
+// replay judges every attempt of a verification again, from what the ledger keeps,
+// and notes in all who is to blame for what stayed unknown.
+func (t *trial) replay(ctx context.Context, id uuid.UUID, all []judged) (r replayed, err error) {
+	rules := verdict.Builtin()
+	_, err = t.node.Book.Evidence(ctx, id, 0, func(k ledger.Kept) error {
+		of := make(map[int64]ledger.Result, k.Results.Len())
+		for i := range k.Results.Len() {
+			result := k.Results.Result(i)
+			of[result.Ordinal] = result
+		}
+		if len(k.Evidence) > 0 {
+			err := evidence.Unpack(k.Evidence, func(e evidence.Entry) error {
+				was, settled := of[e.Ordinal]
+				if !settled || e.Ordinal >= int64(len(all)) {
+					return fmt.Errorf("there is evidence for ordinal %d, which was not settled with it", e.Ordinal)
+				}
+				delete(of, e.Ordinal)
+				r.again(rules, was, e.Case, &all[e.Ordinal])
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		r.missing += len(of)
+		return nil
+	})
+	if err != nil {
+		return r, fmt.Errorf("judge the evidence again: %w", err)
+	}
+	return r, nil
+}
+
+// again judges one case.
+func (r *replayed) again(rules *verdict.Rules, was ledger.Result, c evidence.Case, j *judged) {
+	r.judged++
+	if last, asked := c.Last(); asked && j.outcome == smtp.Unknown {
+		j.blame = last.Blame
+	}
+	_, outcome, reason := rules.Replay(c)
+	if outcome == was.Outcome && reason == was.Reason && was.Email == j.address {
+		return
+	}
+	if r.changed++; r.first == "" {
+		r.first = fmt.Sprintf("%s: was %v %v, is %v %v", j.personality, was.Outcome, was.Reason, outcome, reason)
+	}
+}
+
+// How a trial scales the long waits of real receivers, so that it ends in minutes.
+// The allowance is the shipped one: a trial shows the manners that a node has.
+const (
+	// trialHour is how long an hour lasts, for the lab and for the node: short enough
+	// that the strictest receiver gets through its part of a list of bad addresses, long
+	// enough that the rates of the allowance, which stay those of a true minute, would
+	// let more refusals happen in it than guards bear: 30 sessions of 2.
+	trialHour = 36 * time.Second
+
+	// trialGreylist stands for the 300 s that the commonest implementation asks for.
+	trialGreylist = trialHour / 12
+
+	// trialGiveUp is how long an undecided address is asked again: the longest scaled
+	// greylisting of the lab several times over. In service it is six hours.
+	trialGiveUp = 60 * time.Second
+)
+
+// labelled is one address of a trial and what is right to say about it.
+type labelled struct {
+	address     string
+	personality string // of the lab
+	want        smtplab.Expectation
+}
+
+// judged is what a trial found out about one address.
+type judged struct {
+	labelled
+	outcome smtp.Outcome // smtp.Undecided: nobody knew when the time was up
+	reason  smtp.Reason
+	blame   smtp.Blame // who kept us from knowing; only of an unknown
+}
+
+// trialOptions say how a trial runs.
+type trialOptions struct {
+	folder string // of its data
+	log    *slog.Logger
+	view   *progressView
+	lab    smtplab.Options
+	change func(l *smtplab.Lab, c *config.Config) // nil: nothing
+}
+
+// trial is a lab and a whole node in this process: ledger, actors, sockets.
+type trial struct {
+	options trialOptions
+	lab     *smtplab.Lab
+	node    *node.Node
+	client  *client.API
+	tenant  client.Tenant
+}
+
+// trialLab is the lab of a trial.
+func trialLab() smtplab.Options {
+	o := smtplab.Defaults()
+	o.GreylistWait, o.HourLasts = trialGreylist, trialHour
+	o.SessionsMax = 2 * node.SessionsMax // its only client is this node, which bounds itself
+	return o
+}
+
+// startTrial starts both; stop must be called when there is no error.
+func startTrial(ctx context.Context, o trialOptions) (t *trial, err error) {
+	begun := &trial{options: o}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, begun.stop(ctx))
+		}
+	}()
+	if begun.lab, err = smtplab.Start(o.lab); err != nil {
+		return nil, fmt.Errorf("start the lab: %w", err)
+	}
+	c := trialConfig(o.folder, begun.lab)
+	if o.change != nil {
+		o.change(begun.lab, &c)
+	}
+	if begun.node, err = node.Start(ctx, c, node.Options{Log: o.log, Hour: trialHour}); err != nil {
+		return nil, err
+	}
+	token, err := client.ReadToken(o.folder)
+	if err != nil {
+		return nil, err
+	}
+	begun.tenant, err = client.OpenTenant(ctx, client.NewAdmin(begun.node.AdminURL, token), client.TenantOptions{
+		File: filepath.Join(o.folder, "tenant.json"), Workspace: "lab score", Credits: c.Limits.MaxRows,
+	})
+	if err != nil {
+		return nil, err
+	}
+	begun.client = client.NewAPI(begun.node.APIURL, begun.tenant.Key, o.view.notice)
+	return begun, nil
+}
+
+// trialConfig is the configuration of the node of a trial: the defaults, but for its
+// place, the lab, and the waits.
+func trialConfig(folder string, lab *smtplab.Lab) config.Config {
+	c := node.LocalConfig(config.Default(), folder, false)
+	c.Throttle.File = ""
+	c.DNS.Servers = []string{lab.DNSAddr()}
+	c.SMTP.Port = lab.SMTPPort()
+	c.SMTP.AllowNetworks = []string{lab.Network().String()}
+	c.SMTP.HelloName = "rollcall.example"
+	c.Retry.GiveUpAfter = config.Duration{Duration: trialGiveUp}
+	for i := range c.Retry.GreylistWaits {
+		wait := &c.Retry.GreylistWaits[i].Duration
+		*wait = throttle.Hour(trialHour).Of(*wait)
+	}
+	return c
+}
+
+// stop ends the node, then the lab.
+func (t *trial) stop(ctx context.Context) (err error) {
+	if t.node != nil {
+		err = node.StopNode(ctx, t.node)
+	}
+	if t.lab != nil {
+		err = errors.Join(err, stopLabWithin(ctx, t.lab))
+	}
+	return err
+}
+
+// verify has a list verified, for a time at most, and gives what came of it, in the
+// order of the list, with the verification's number.
+func (t *trial) verify(ctx context.Context, list []labelled,
+	within time.Duration) ([]judged, uuid.UUID, error) {
+	var file bytes.Buffer
+	file.WriteString("email\n")
+	for _, l := range list {
+		file.WriteString(csvField(l.address))
+		file.WriteByte('\n')
+	}
+	size := int64(file.Len())
+	made, err := t.client.Create(ctx, uuid.New(), size, "labelled.csv")
+	if err != nil {
+		return nil, uuid.Nil, err
+	}
+	if made.Upload == nil || made.Upload.Method != "" && made.Upload.Method != http.MethodPut {
+		return nil, uuid.Nil, errors.New("the node wants no upload by PUT: that is a fault of this program")
+	}
+	err = t.client.Upload(ctx, made.Upload.URL, bytes.NewReader(file.Bytes()), size, func(int64) {})
+	if err != nil {
+		return nil, uuid.Nil, err
+	}
+	run, limited := verifyRun{client: t.client, view: t.options.view, poll: pollLocal}, ctx
+	if within > 0 {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, within)
+		defer cancel()
+	}
+	detail, err := run.wait(limited, made.ID)
+	switch {
+	case err != nil && limited.Err() != nil && ctx.Err() == nil: // the rest is unfinished
+	case err != nil:
+		return nil, uuid.Nil, err
+	case detail.Status != string(ledger.Completed) && detail.Status != string(ledger.CompletedWithErrors):
+		return nil, uuid.Nil, fmt.Errorf("the verification ended as %s", detail.Status)
+	}
+	id, err := uuid.Parse(made.ID)
+	if err != nil {
+		return nil, uuid.Nil, fmt.Errorf("the verification's number: %w", err)
+	}
+	all, err := t.judge(ctx, made.ID, list)
+	return all, id, err
+}
+
+// csvField quotes what has a meaning in CSV (RFC 4180 §2).
+func csvField(s string) string {
+	if !strings.ContainsAny(s, "\",\r\n") {
+		return s
+	}
+	return `"` + strings.ReplaceAll(s, `"`, `""`) + `"`
+}
+
+// judge reads the results as a customer does.
+func (t *trial) judge(ctx context.Context, id string, list []labelled) ([]judged, error) {
+	outcomes, reasons := resultWords()
+	rows := make(map[string]judged, len(list))
+	err := t.client.EachResult(ctx, id, io.Discard, func(row []string) error {
+		outcome, known := outcomes[row[1]]
+		reason, explained := reasons[row[2]]
+		if !known || !explained {
+			return fmt.Errorf("the results say %q and %q, which are no words of ours", row[1], row[2])
+		}
+		rows[strings.Clone(row[0])] = judged{outcome: outcome, reason: reason, blame: blameOf(outcome, reason)}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := make([]judged, len(list))
+	for i, l := range list {
+		all[i] = rows[l.address]
+		all[i].labelled = l
+	}
+	return all, nil
+}
+
+// resultWords gives outcomes and reasons by how results write them.
+func resultWords() (map[string]smtp.Outcome, map[string]smtp.Reason) {
+	outcomes, reasons := map[string]smtp.Outcome{}, map[string]smtp.Reason{}
+	for _, o := range smtp.Outcomes {
+		outcomes[o.String()] = o
+	}
+	for r := smtp.ReasonNone + 1; r.Known(); r++ {
+		reasons[r.Message()] = r
+	}
+	return outcomes, reasons
+}
+
+// blameOf says who kept us from knowing, where no evidence says it better.
+func blameOf(outcome smtp.Outcome, reason smtp.Reason) smtp.Blame {
+	ours := []smtp.Reason{smtp.SourceBlocked, smtp.SourceIdentity, smtp.HarvestGuard, smtp.ReceiverRateLimited,
+		smtp.Internal, smtp.EAIUnsupported}
+	switch {
+	case outcome != smtp.Unknown:
+		return smtp.BlameNobody
+	case slices.Contains(ours, reason):
+		return smtp.BlameSource
+	case reason == smtp.DNSFailed:
+		return smtp.BlameDomain
+	case reason == smtp.MailboxBusy || reason == smtp.MailboxFull:
+		return smtp.BlameAddress
+	}
+	return smtp.BlameReceiver
+}
+
+// trialFolder makes a folder for one trial; remove takes it away.
+func trialFolder() (folder string, remove func() error, err error) {
+	if folder, err = os.MkdirTemp("", "rollcall-score-"); err != nil {
+		return "", nil, fmt.Errorf("make a folder for the data: %w", err)
+	}
+	return folder, func() error { return os.RemoveAll(folder) }, nil
+}

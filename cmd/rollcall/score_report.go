@@ -1,0 +1,418 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/node"
+	"rollcall/cmd/rollcall/term"
+	"rollcall/smtp"
+	"rollcall/smtp/smtplab"
+)
+
+// writeAccuracy writes reports as a page; docs/developers/measured.md has the last figures.
+func writeAccuracy(path string, reports []scoreReport) error {
+	var page bytes.Buffer
+	fmt.Fprintf(&page, "# Accuracy\n%s\n", accuracyHead)
+	fmt.Fprintf(&page, "Made on %s with version `%s`. `make accuracy` writes this page anew.\n",
+		time.Now().UTC().Format("2 January 2006"), node.VersionOf(debug.ReadBuildInfo()).Version)
+	for i := range reports {
+		r := &reports[i]
+		fmt.Fprintf(&page, "\n## Mix %s\n\n`rollcall lab score --mix %s --addresses %d --seed %d --within %s`\n\n",
+			r.Mix, r.Mix, r.Addresses, r.Seed, r.Within)
+		fmt.Fprintf(&page, "%s addresses at %s domains of %d personalities.\n\n", term.Grouped(int64(r.Addresses)),
+			term.Grouped(int64(r.Domains)), r.Personalities)
+		writeTable(&page, []string{"What", "Figure", "Wanted"}, [][]string{
+			{"wrong statements", fmt.Sprint(r.Wrong), "0"},
+			{"accuracy of what can be known",
+				fmt.Sprintf("%.2f %% (%d of %d)", r.accuracy()*100, r.Found, r.Knowable), "99.5 %"},
+			{"of these with the right reason", fmt.Sprint(r.Reasoned), ""},
+			{"unfinished", fmt.Sprint(r.Unfinished), ""},
+			{"guards tripped", fmt.Sprint(r.Manners.tripped()), "0"},
+			{"evidence judged again, and what came out otherwise", fmt.Sprintf("%d, %d", r.Replayed, r.Changed),
+				"all, 0"},
+		})
+		for _, t := range r.tables() {
+			fmt.Fprintf(&page, "\n### %s\n\n", t.title)
+			writeTable(&page, t.headings, t.rows)
+		}
+	}
+	if err := os.WriteFile(path, page.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("write the report: %w: give another --out", err)
+	}
+	return nil
+}
+
+// accuracyHead says what the page is about.
+var accuracyHead = strings.NewReplacer("'", "`", "HOUR", trialHour.String(), "GIVEUP",
+	trialGiveUp.String()).Replace(`
+How often Rollcall is right, and how it treats receivers, measured against the simulated receivers of
+'smtp/smtplab', whose package comment lists the personalities. Each list is labelled: the lab knows what
+is right to say about an address, and which addresses nobody can know about. A *wrong statement* is an
+outcome that is false; unknown never is. Behind some truths stands *hardly*: a careful engine may end
+with unknown there.
+
+The node is a whole one with the shipped allowance, its rates included. An hour lasts HOUR, for the lab
+and for the node alike: the refusals that a guard counts in an hour and those that the node causes in
+one, rests of hours, the waits that rules name and greylisting of 5 minutes are all so much shorter. An
+address is given up after GIVEUP, where a node takes six hours. What still waits for the allowance of
+its receiver, or until a rest there is over, when the time is up is *unfinished*: a node goes on for up
+to 72 hours with these.
+`)
+
+// writeTable writes a table of Markdown.
+func writeTable(page *bytes.Buffer, headings []string, rows [][]string) {
+	fmt.Fprintf(page, "| %s |\n|%s\n", strings.Join(headings, " | "), strings.Repeat(" --- |", len(headings)))
+	for _, row := range rows {
+		fmt.Fprintf(page, "| %s |\n", strings.Join(row, " | "))
+	}
+}
+
+// worstShown is how many personalities and statements a table shows.
+const worstShown = 12
+
+// printScore writes a report for people, as text or as a page of the docs.
+func printScore(w io.Writer, r *scoreReport) error {
+	fmt.Fprintf(w, "Mix %s, seed %d: %s addresses at %s domains of %d personalities\n", r.Mix, r.Seed,
+		term.Grouped(int64(r.Addresses)), term.Grouped(int64(r.Domains)), r.Personalities)
+	fmt.Fprintf(w, "in %.0f s, %.0f addresses/s; an hour lasts %v, for the lab and the node\n\n", r.TookSeconds,
+		r.PerSecond, trialHour)
+	fmt.Fprintf(w, "Wrong statements      %d\n", r.Wrong)
+	fmt.Fprintf(w, "Accuracy              %.2f %%: %s of the %s that can be known, %s with the right reason\n",
+		r.accuracy()*100, term.Grouped(int64(r.Found)), term.Grouped(int64(r.Knowable)), term.Grouped(int64(r.Reasoned)))
+	if r.Unfinished > 0 {
+		fmt.Fprintf(w, "Unfinished            %s still waited for an allowance or a rest when the time was up\n",
+			term.Grouped(int64(r.Unfinished)))
+	}
+	fmt.Fprintf(w, "Replayed              %s from their evidence, %d came out otherwise\n",
+		term.Grouped(int64(r.Replayed)), r.Changed)
+	fmt.Fprintf(w, "Guards tripped        %d\n\n", r.Manners.tripped())
+	for _, t := range r.tables() {
+		fmt.Fprintln(w, t.title)
+		if err := term.PrintTable(w, t.headings, t.rows); err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
+	}
+	return nil
+}
+
+// tripped counts the times that a guard stepped in.
+func (m scoreManners) tripped() (n int) {
+	for _, times := range m.Tripped {
+		n += times
+	}
+	return n
+}
+
+// scoreTable is one table of a report.
+type scoreTable struct {
+	title    string
+	headings []string
+	rows     [][]string
+}
+
+// tables gives the tables of a report that have something in them.
+func (r *scoreReport) tables() []scoreTable {
+	all := []scoreTable{r.confusionTable(), r.unknownTable(), r.statementTable(), r.worstTable(),
+		r.mannersTable()}
+	return slices.DeleteFunc(all, func(t scoreTable) bool { return len(t.rows) == 0 })
+}
+
+func (r *scoreReport) confusionTable() scoreTable {
+	t := scoreTable{title: "What is right (rows) and what was said (columns)", headings: []string{"TRUTH"}}
+	for _, o := range smtp.Outcomes {
+		t.headings = append(t.headings, strings.ToUpper(o.String()))
+	}
+	for _, outcome := range smtp.Outcomes {
+		for _, truth := range []string{outcome.String(), outcome.String() + hardly} {
+			said, found := r.Confusion[truth]
+			if !found {
+				continue
+			}
+			row := []string{truth}
+			if outcome == smtp.Unknown {
+				row[0] = "can't be known"
+			}
+			for _, o := range smtp.Outcomes {
+				row = append(row, term.Grouped(said[o.String()]))
+			}
+			t.rows = append(t.rows, row)
+		}
+	}
+	return t
+}
+
+func (r *scoreReport) unknownTable() scoreTable {
+	t := scoreTable{title: "Unknown, by who is to blame",
+		headings: []string{"BLAME", "ADDRESSES", "SHARE OF ALL"}}
+	for _, b := range smtp.Blames {
+		if n := r.Unknown[b.String()]; n > 0 {
+			t.rows = append(t.rows, []string{blameName(b), term.Grouped(n),
+				fmt.Sprintf("%.1f %%", float64(n)*100/float64(r.Addresses))})
+		}
+	}
+	return t
+}
+
+// blameName is a blame as people read it.
+func blameName(b smtp.Blame) string {
+	if b == smtp.BlameSource {
+		return "source (us)"
+	}
+	return b.String()
+}
+
+func (r *scoreReport) statementTable() scoreTable {
+	t := scoreTable{title: "Wrong statements",
+		headings: []string{"PERSONALITY", "RIGHT", "SAID", "REASON", "ADDRESSES"}}
+	for _, s := range r.Statements[:min(len(r.Statements), worstShown)] {
+		t.rows = append(t.rows, []string{s.Personality, s.Want, s.Got, s.Reason, fmt.Sprint(s.Count)})
+	}
+	return t
+}
+
+func (r *scoreReport) worstTable() scoreTable {
+	t := scoreTable{headings: []string{"PERSONALITY", "KNOWABLE", "FOUND", "SAID INSTEAD"},
+		title: fmt.Sprintf("Personalities where not all that can be known was found; at %d others it was",
+			r.ByPersonality)}
+	for _, p := range r.Worst[:min(len(r.Worst), worstShown)] {
+		var missed []string
+		for _, what := range slices.Sorted(maps.Keys(p.Missed)) {
+			missed = append(missed, fmt.Sprintf("%s %d", what, p.Missed[what]))
+		}
+		t.rows = append(t.rows, []string{p.Name, fmt.Sprint(p.Knowable), fmt.Sprint(p.Found),
+			strings.Join(missed, ", ")})
+	}
+	return t
+}
+
+func (r *scoreReport) mannersTable() scoreTable {
+	m := r.Manners
+	t := scoreTable{title: "Manners", headings: []string{"WHAT", "COUNT"}}
+	for _, row := range []struct {
+		name string
+		n    int
+	}{
+		{"sessions", m.Sessions}, {"RCPT commands", m.Rcpts}, {"most RCPT for one address", m.AddressRcptsMax},
+		{"most RCPT in one transaction", m.RcptsPerTx}, {"most refused in one session", m.RefusedPerSession},
+		{"most refused at one receiver", m.RefusedOfReceiver}, {"limits and guards met", m.LimitsHit},
+		{"retried before a named time", m.TooEarly}, {"DATA sent", m.Data},
+		{"commands out of order", m.OutOfOrder}, {"commands sent ahead unasked", m.UnaskedGroups},
+		{"talked before the greeting", m.EarlyTalk}, {"sessions left without QUIT", m.HungUp},
+		{"DNS questions", m.DNSQueries}, {"domains looked up", m.DNSZones},
+	} {
+		t.rows = append(t.rows, []string{row.name, term.Grouped(int64(row.n))})
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Tripped)) {
+		t.rows = append(t.rows, []string{"guard tripped: " + name, fmt.Sprint(m.Tripped[name])})
+	}
+	return t
+}
+
+// scoreReport is what came of one list.
+type scoreReport struct {
+	Mix           string `json:"mix"`
+	Seed          uint64 `json:"seed"`
+	Within        string `json:"within"` // the time that there was
+	Addresses     int    `json:"addresses"`
+	Domains       int    `json:"domains"`
+	Personalities int    `json:"personalities"`
+
+	Knowable int `json:"knowable"` // what a careful engine can find out
+	Found    int `json:"found"`    // of these: the right outcome
+	Reasoned int `json:"reasoned"` // of these: with a right reason
+	Wrong    int `json:"wrong"`    // false statements; must be 0
+
+	// Unfinished are the addresses that still waited for their receivers' allowance
+	// when the time was up; Knowable has none of them.
+	Unfinished int `json:"unfinished"`
+
+	// Confusion counts by what is right, then by what was said. What a careful engine
+	// may miss, such as at a receiver that is hard to understand, has hardly behind it.
+	Confusion map[string]client.Tally `json:"confusion"`
+
+	Unknown       client.Tally       `json:"unknown_by_blame"`
+	Statements    []wrongStatement   `json:"wrong_statements"`
+	Worst         []personalityScore `json:"personalities_below_all"` // those where not all that can be known is
+	Manners       scoreManners       `json:"manners"`
+	TookSeconds   float64            `json:"took_seconds"`
+	PerSecond     float64            `json:"addresses_per_second"`
+	ByPersonality int                `json:"personalities_whole"` // where all that can be known is
+
+	// Replayed counts the addresses whose kept evidence was judged again; Changed are
+	// those that came out otherwise, which must be 0.
+	Replayed int `json:"replayed"`
+	Changed  int `json:"replay_changed"`
+}
+
+// wrongStatement counts false statements of one kind.
+type wrongStatement struct {
+	Personality string `json:"personality"`
+	Want        string `json:"want"`
+	Got         string `json:"got"`
+	Reason      string `json:"reason"`
+	Count       int    `json:"count"`
+}
+
+// personalityScore is how one personality came out.
+type personalityScore struct {
+	Name     string       `json:"name"`
+	Knowable int          `json:"knowable"`
+	Found    int          `json:"found"`
+	Missed   client.Tally `json:"missed_reasons"` // of what can be known and is not
+}
+
+// scoreManners is how the receivers were treated, from the lab's sheet.
+type scoreManners struct {
+	Tripped           map[string]int `json:"guards_tripped"` // by guard; must be empty
+	LimitsHit         int            `json:"limits_hit"`     // guards and all other limits
+	TooEarly          int            `json:"too_early"`      // greylisted, asked before the stated time
+	Data              int            `json:"data"`
+	OutOfOrder        int            `json:"out_of_order"`
+	UnaskedGroups     int            `json:"unasked_groups"`
+	EarlyTalk         int            `json:"early_talk"`
+	HungUp            int            `json:"hung_up"` // sessions that we ended without QUIT
+	RefusedPerSession int            `json:"refused_per_session"`
+	RefusedOfReceiver int            `json:"refused_of_one_receiver"` // the most of one in the whole run
+	RcptsPerTx        int            `json:"rcpts_per_transaction"`
+	AddressRcptsMax   int            `json:"rcpts_for_one_address"`
+	Rcpts             int            `json:"rcpts"`
+	Sessions          int            `json:"sessions"`
+	DNSQueries        int            `json:"dns_queries"`
+	DNSZones          int            `json:"dns_domains"`
+}
+
+// hardly stands behind a truth that a careful engine may miss.
+const hardly = ", hardly"
+
+// clean says whether nothing is in the manners that must not be there.
+func (m scoreManners) clean() bool {
+	return len(m.Tripped) == 0 && m.Data == 0 && m.OutOfOrder == 0 && m.UnaskedGroups == 0 && m.EarlyTalk == 0
+}
+
+// good says whether the run keeps every promise.
+func (r *scoreReport) good() bool { return r.Wrong == 0 && r.Changed == 0 && r.Manners.clean() }
+
+// accuracy is the share of what can be known that was found out.
+func (r *scoreReport) accuracy() float64 {
+	if r.Knowable == 0 {
+		return 1
+	}
+	return float64(r.Found) / float64(r.Knowable)
+}
+
+// newScoreReport counts what came of lists.
+func newScoreReport(parts []part, took time.Duration) scoreReport {
+	r := scoreReport{Confusion: map[string]client.Tally{}, Unknown: client.Tally{}, TookSeconds: took.Seconds()}
+	r.Manners.Tripped = map[string]int{}
+	domains := map[string]bool{}
+	by := map[string]*personalityScore{}
+	wrong := map[wrongStatement]int{}
+	for _, part := range parts {
+		r.Addresses += len(part.all)
+		r.Replayed, r.Changed = r.Replayed+part.again.judged, r.Changed+part.again.changed
+		r.Manners.add(part.sheet)
+		for _, j := range part.all {
+			domains[j.address[strings.LastIndexByte(j.address, '@')+1:]] = true
+			p := by[j.personality]
+			if p == nil {
+				p = &personalityScore{Name: j.personality, Missed: client.Tally{}}
+				by[j.personality] = p
+			}
+			r.count(j, p)
+			if j.outcome.Final() && j.want.Wrong(j.outcome) {
+				wrong[wrongStatement{Personality: j.personality, Want: j.want.Outcome.String(),
+					Got: j.outcome.String(), Reason: j.reason.String()}]++
+			}
+		}
+	}
+	r.PerSecond = float64(r.Addresses) / took.Seconds()
+	r.Domains, r.Personalities = len(domains), len(by)
+	for w, n := range wrong {
+		w.Count = n
+		r.Wrong += n
+		r.Statements = append(r.Statements, w)
+	}
+	slices.SortFunc(r.Statements, func(a, b wrongStatement) int {
+		return cmp.Or(b.Count-a.Count, strings.Compare(a.Personality+a.Want+a.Got+a.Reason,
+			b.Personality+b.Want+b.Got+b.Reason))
+	})
+	for _, p := range by {
+		if p.Found < p.Knowable {
+			r.Worst = append(r.Worst, *p)
+		}
+	}
+	r.ByPersonality = len(by) - len(r.Worst)
+	slices.SortFunc(r.Worst, func(a, b personalityScore) int {
+		return cmp.Or((b.Knowable-b.Found)-(a.Knowable-a.Found), strings.Compare(a.Name, b.Name))
+	})
+	return r
+}
+
+// count adds one address.
+func (r *scoreReport) count(j judged, p *personalityScore) {
+	if j.outcome == smtp.Undecided {
+		r.Unfinished++
+		return
+	}
+	truth := j.want.Outcome.String()
+	if !j.want.Knowable && j.want.Outcome != smtp.Unknown {
+		truth += hardly
+	}
+	if r.Confusion[truth] == nil {
+		r.Confusion[truth] = client.Tally{}
+	}
+	r.Confusion[truth][j.outcome.String()]++
+	if j.outcome == smtp.Unknown {
+		r.Unknown[j.blame.String()]++
+	}
+	if !j.want.Knowable {
+		return
+	}
+	r.Knowable++
+	p.Knowable++
+	if j.outcome != j.want.Outcome {
+		p.Missed[j.outcome.String()+" "+j.reason.String()]++
+		return
+	}
+	r.Found++
+	p.Found++
+	if j.want.Right(j.outcome, j.reason) {
+		r.Reasoned++
+	}
+}
+
+// add adds the sheet of one lab.
+func (m *scoreManners) add(sheet smtplab.Sheet) {
+	t := sheet.Total
+	for guard, n := range sheet.Tripped {
+		m.Tripped[guard] += n
+	}
+	for _, sum := range []struct {
+		to *int
+		n  int
+	}{
+		{&m.LimitsHit, t.LimitsHit}, {&m.TooEarly, t.TooEarly}, {&m.Data, t.Data}, {&m.OutOfOrder, t.OutOfOrder},
+		{&m.UnaskedGroups, t.UnaskedGroups}, {&m.EarlyTalk, t.EarlyTalk}, {&m.HungUp, t.HungUp},
+		{&m.Rcpts, t.Rcpts}, {&m.Sessions, t.Sessions}, {&m.DNSQueries, sheet.DNS.Queries},
+		{&m.DNSZones, sheet.DNS.Zones},
+	} {
+		*sum.to += sum.n
+	}
+	m.RefusedPerSession = max(m.RefusedPerSession, t.RefusedPerSession)
+	m.RcptsPerTx = max(m.RcptsPerTx, t.RcptsPerTx)
+	m.AddressRcptsMax = max(m.AddressRcptsMax, sheet.AddressRcptsMax)
+	for _, tally := range sheet.Receivers {
+		m.RefusedOfReceiver = max(m.RefusedOfReceiver, tally.Refused)
+	}
+}

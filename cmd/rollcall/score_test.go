@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/smtp"
+	"rollcall/smtp/smtplab"
+)
+
+// A whole run of a small list: all that can be known is known, nothing is wrong, and
+// the kept evidence gives each outcome and reason again.
+func TestLabScoreOfHonestReceivers(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t)
+	// What cannot be known would take the minute until it is given up. On a busy machine more
+	// is unfinished; what is finished is known.
+	code, stdout, stderr := c.run("lab", "score", "--mix", "honest", "--addresses", "120", "--seed", "3",
+		"--within", "20s", "--json", "--out", "page.md")
+	if code != exitDone {
+		t.Fatalf("code %d: %s%s", code, stdout, stderr)
+	}
+	var got struct{ Reports []scoreReport }
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil || len(got.Reports) != 1 {
+		t.Fatalf("%v: %s", err, stdout)
+	}
+	r := got.Reports[0]
+	if r.Wrong != 0 || r.Found != r.Knowable || r.Knowable < 20 || r.Replayed != r.Addresses-r.Unfinished ||
+		r.Replayed < 20 || r.Changed != 0 ||
+		r.Manners.Data != 0 || r.Addresses != 120 {
+		t.Errorf("%+v", r)
+	}
+	page, err := os.ReadFile(filepath.Join(c.folder, "page.md"))
+	if err != nil || !strings.Contains(string(page), "| wrong statements | 0 | 0 |") {
+		t.Errorf("the page: %v\n%s", err, page)
+	}
+}
+
+func TestWrongFlagsOfLabScore(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t)
+	for _, args := range [][]string{
+		{"--mix", "nothing"}, {"--addresses", "0"}, {"--addresses", "1000001"}, {"more"},
+	} {
+		if code, _, stderr := c.run(append([]string{"lab", "score"}, args...)...); code != exitUsage {
+			t.Errorf("%v: code %d, %s", args, code, stderr)
+		}
+	}
+}
+
+// The score is not clean when a statement is false, a guard was tripped or evidence
+// says otherwise when it is judged again; what nobody knows in time is no mistake.
+func TestScoreReportCounts(t *testing.T) {
+	known := smtplab.Expectation{Outcome: smtp.Invalid, Knowable: true,
+		Reasons: []smtp.Reason{smtp.MailboxNotFound}}
+	nobody := smtplab.Expectation{Outcome: smtp.Unknown}
+	one := func(want smtplab.Expectation, o smtp.Outcome, reason smtp.Reason) judged {
+		return judged{labelled: labelled{address: "a@b.test", personality: "p", want: want}, outcome: o,
+			reason: reason, blame: smtp.BlameSource}
+	}
+	r := newScoreReport([]part{{all: []judged{
+		one(known, smtp.Invalid, smtp.MailboxNotFound), one(known, smtp.Invalid, smtp.MailboxFull),
+		one(known, smtp.Unknown, smtp.Policy), one(known, smtp.Undecided, smtp.ReasonNone),
+		one(nobody, smtp.Unknown, smtp.SourceBlocked),
+	}}}, time.Second)
+	if r.Knowable != 3 || r.Found != 2 || r.Reasoned != 1 || r.Unfinished != 1 || r.Wrong != 0 || !r.good() {
+		t.Errorf("%+v", r)
+	}
+	if r.Unknown["source"] != 2 || r.Confusion["invalid"]["unknown"] != 1 ||
+		r.Confusion["unknown"]["unknown"] != 1 {
+		t.Errorf("%+v", r)
+	}
+	if len(r.Worst) != 1 || r.Worst[0].Missed["unknown policy"] != 1 {
+		t.Errorf("%+v", r.Worst)
+	}
+	wrong := newScoreReport([]part{{all: []judged{one(nobody, smtp.Invalid, smtp.MailboxNotFound)}}},
+		time.Second)
+	if wrong.Wrong != 1 || wrong.good() || len(wrong.Statements) != 1 || wrong.Statements[0].Got != "invalid" {
+		t.Errorf("%+v", wrong)
+	}
+	tripped := newScoreReport([]part{{sheet: smtplab.Sheet{Tripped: map[string]int{"harvest": 2}}}}, time.Second)
+	if tripped.good() || tripped.Manners.tripped() != 2 {
+		t.Errorf("%+v", tripped)
+	}
+	r.Changed = 1
+	var text bytes.Buffer
+	if err := printScore(&text, &r); err != nil || r.good() || !strings.Contains(text.String(), "source (us)") {
+		t.Errorf("%v: %s", err, text.String())
+	}
+}
+
+// The same seed gives the same list, each address once, in no order of domains.
+func TestScoreLists(t *testing.T) {
+	lab := startLab(t, trialLab())
+	defer func() { _ = stopLabWithin(context.Background(), lab) }()
+	for _, mix := range scoreMixes() {
+		a, err := scoreList(lab, mix, 500, 5)
+		b, again := scoreList(lab, mix, 500, 5)
+		if err != nil || again != nil || len(a) != 500 {
+			t.Fatalf("%s: %d addresses, %v, %v", mix, len(a), err, again)
+		}
+		seen := map[string]bool{}
+		for i, l := range a {
+			if seen[l.address] || b[i].address != l.address || l.personality == "" {
+				t.Fatalf("%s: address %d is %+v, then %+v", mix, i, l, b[i])
+			}
+			seen[l.address] = true
+			if mix == mixBad && l.want.Outcome == smtp.Valid {
+				t.Errorf("%s: %s is valid", mix, l.address)
+			}
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package term
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+)
+
+// OutFile is where --out puts results. Nothing is overwritten without --force, and never the input.
+type OutFile struct {
+	Name  string // "": standard output
+	Force bool
+}
+
+// Check finds out, before any work, whether the results can be written. in is the input, nil for
+// none; stdout is where results go without --out.
+func (o OutFile) Check(in *os.File, stdout io.Writer) error {
+	if o.Name == "" {
+		if o.Force {
+			return UsageError("--force needs --out FILE")
+		}
+		if f, ok := FileOf(stdout); ok && in != nil {
+			if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && isFile(info, in) {
+				return errors.New("standard output is the file to verify itself: give --out with another file")
+			}
+		}
+		return nil
+	}
+	info, err := os.Stat(o.Name)
+	switch {
+	case err == nil && in != nil && isFile(info, in):
+		return fmt.Errorf("--out %s is the file to verify itself: give another file", o.Name)
+	case err == nil && info.IsDir():
+		return fmt.Errorf("--out %s is a folder: name a file in it, such as %s", o.Name, filepath.Join(o.Name, "results.csv"))
+	case err == nil && !info.Mode().IsRegular():
+		return fmt.Errorf("--out %s is no regular file: for standard output give no --out", o.Name)
+	}
+	if _, err := os.Lstat(o.Name); err == nil && !o.Force { // also a link to nothing
+		return o.exists()
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return o.failed(err)
+	}
+	if os.IsPathSeparator(o.Name[len(o.Name)-1]) {
+		return fmt.Errorf("--out %s is a folder that does not exist: name a file", o.Name)
+	}
+	f, err := o.create()
+	if err != nil {
+		return err
+	}
+	return f.Cleanup()
+}
+
+// isFile says whether what info is of is the file f: by a link or in another spelling, too.
+func isFile(info os.FileInfo, f *os.File) bool {
+	own, err := f.Stat()
+	return err == nil && os.SameFile(info, own)
+}
+
+func (o OutFile) exists() error {
+	return fmt.Errorf("%s exists: give another --out, or --force to replace it", o.Name)
+}
+
+// failed is the error about a file that can't be written, with what to do.
+func (o OutFile) failed(err error) error {
+	folder := filepath.Dir(o.Name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no folder %s for --out %s: make it, or give another --out", folder, o.Name)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("this user may not write into %s: give --out in another folder", folder)
+	}
+	return fmt.Errorf("--out %s can't be written: %w: give another --out", o.Name, err)
+}
+
+// create makes a file beside the one that it will become, or that the name is a link to. The results are the
+// customer's addresses: the file is for its owner only.
+func (o OutFile) create() (*renameio.PendingFile, error) {
+	target := o.Name
+	if to, err := filepath.EvalSymlinks(o.Name); err == nil {
+		target = to
+	}
+	f, err := renameio.NewPendingFile(target, renameio.WithTempDir(filepath.Dir(target)),
+		renameio.WithStaticPermissions(0o600))
+	if err != nil {
+		return nil, o.failed(err)
+	}
+	return f, nil
+}
+
+// Write has fill write the file, all or nothing.
+func (o OutFile) Write(fill func(io.Writer) error) error {
+	f, err := o.create()
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(f)
+	if err = errors.Join(fill(out), out.Flush()); err == nil {
+		err = o.publish(f)
+	}
+	return errors.Join(err, f.Cleanup()) // nothing, once it has its name
+}
+
+// publish gives the finished file its name. Without --force a file that came there meanwhile stays.
+func (o OutFile) publish(f *renameio.PendingFile) error {
+	if err := f.Sync(); err != nil {
+		return o.failed(err)
+	}
+	if !o.Force {
+		err := os.Link(f.Name(), o.Name) // unlike a rename it never replaces
+		if err == nil {
+			return nil
+		}
+		if _, there := os.Lstat(o.Name); errors.Is(err, fs.ErrExist) || there == nil { // or a file system without links
+			return o.exists()
+		}
+	}
+	if err := f.CloseAtomicallyReplace(); err != nil {
+		return o.failed(err)
+	}
+	return nil
+}
+
+// WriteJSON writes v for this user only, all or nothing.
+func WriteJSON(name string, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return WriteText(name, text)
+}
+
+// WriteText writes a line of text for this user only, all or nothing, also when the disk is full.
+func WriteText(name string, text []byte) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return fmt.Errorf("make the data folder: %w", err)
+	}
+	err := renameio.WriteFile(name, append(text, '\n'), 0o600, renameio.WithTempDir(filepath.Dir(name)))
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}

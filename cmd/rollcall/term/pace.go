@@ -1,0 +1,47 @@
+package term
+
+import (
+	"fmt"
+	"time"
+)
+
+// Pace is how fast something gets on, as far as this run has seen it. What was done before the
+// first look was done by an earlier run, or before anybody looked, in a time that nobody knows.
+type Pace struct {
+	begun time.Time // of the first look
+	at    int64     // how much was done then
+}
+
+// paceLeast is how long a pace is looked at before anything is said of it.
+const paceLeast = time.Second
+
+// Look notes how much is done at a moment; only the first look is kept, or one that falls behind it.
+func (p *Pace) Look(now time.Time, done int64) {
+	if p.begun.IsZero() || done < p.at {
+		p.begun, p.at = now, done
+	}
+}
+
+// PerSecond is how much is done in a second; 0: nobody can tell yet.
+func (p *Pace) PerSecond(now time.Time, done int64) float64 {
+	elapsed := now.Sub(p.begun)
+	if p.begun.IsZero() || elapsed < paceLeast || done <= p.at {
+		return 0
+	}
+	return float64(done-p.at) / elapsed.Seconds()
+}
+
+// LeftText is how long it takes at a pace to do so much more, as ", about 3m0s left"; "" when nothing can be said.
+func LeftText(perSecond float64, more int64) string {
+	if perSecond <= 0 || more <= 0 {
+		return ""
+	}
+	seconds := float64(more) / perSecond
+	if seconds < 1 || seconds > leftMost.Seconds() {
+		return ""
+	}
+	return fmt.Sprintf(", about %s left", time.Duration(seconds*float64(time.Second)).Round(time.Second))
+}
+
+// leftMost is the longest time left that is told: a year. Above it the pace says nothing.
+const leftMost = 365 * 24 * time.Hour

@@ -1,0 +1,44 @@
+package term
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// TestPaceIsThatOfThisRun at its boundaries: what was done before the first look counts for nothing.
+func TestPaceIsThatOfThisRun(t *testing.T) {
+	begin := time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)
+	for _, x := range []struct {
+		name                 string
+		before, after, total int64
+		elapsed              time.Duration
+		want                 string
+	}{
+		{"from the start", 0, 50, 100, 10 * time.Second, "5.0, about 10s left"},
+		{"goes on near the end", 999_000, 999_050, 1_000_000, 10 * time.Second, "5.0, about 3m10s left"},
+		{"goes on near the start", 100, 150, 1_000_000, 10 * time.Second, "5.0, about 55h32m50s left"},
+		{"nothing new yet", 999_000, 999_000, 1_000_000, time.Hour, "0.0"},
+		{"one new", 500, 501, 1000, 10 * time.Second, "0.1, about 1h23m10s left"},
+		{"too short a look", 500, 600, 1000, paceLeast - 1, "0.0"},
+		{"just long enough", 500, 600, 1000, paceLeast, "100.0, about 4s left"},
+		{"all is done", 900, 1000, 1000, 10 * time.Second, "10.0"},
+		{"less than a second", 0, 999, 1000, 10 * time.Second, "99.9"},
+		{"all was done before", 1000, 1000, 1000, 10 * time.Second, "0.0"},
+		{"falls behind", 10, 5, 100, 10 * time.Second, "0.0"},
+		{"nobody lives so long", 0, 1, 1 << 62, 10 * time.Second, "0.1"},
+		{"an empty file", 0, 0, 0, time.Minute, "0.0"},
+	} {
+		var p Pace
+		p.Look(begin, x.before)
+		now := begin.Add(x.elapsed)
+		p.Look(now, x.after)
+		rate := p.PerSecond(now, x.after)
+		if got := fmt.Sprintf("%.1f", rate) + LeftText(rate, x.total-x.after); got != x.want {
+			t.Errorf("%s: got %q, want %q", x.name, got, x.want)
+		}
+	}
+	if rate := new(Pace).PerSecond(begin, 10); rate != 0 {
+		t.Errorf("never looked: got %v", rate)
+	}
+}

@@ -1,0 +1,197 @@
+package term
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+// Columns is what a terminal has at least.
+const Columns = 80
+
+// Wrapped breaks a text into lines that fit beside an indent; the first line
+// stands where it is written.
+func Wrapped(text string, indent int) string {
+	var b strings.Builder
+	at := indent
+	for i, word := range strings.Fields(text) {
+		switch length := utf8.RuneCountInString(word); {
+		case i == 0:
+			at += length
+		case at+1+length > Columns:
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			at = indent + length
+		default:
+			b.WriteByte(' ')
+			at += 1 + length
+		}
+		b.WriteString(word)
+	}
+	return b.String()
+}
+
+// IsTerminal says whether a stream is a person's.
+func IsTerminal(stream any) bool {
+	f, ok := FileOf(stream)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// Confirm asks a person; any answer but yes is the error otherwise.
+func Confirm(in io.Reader, out io.Writer, question string, otherwise error) error {
+	fmt.Fprint(out, question)
+	answer, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return otherwise
+}
+
+// namesMost is how many names a note has: what a person reads.
+const namesMost = 8
+
+// Some writes a list that may be long.
+func Some(names []string) string {
+	if more := len(names) - namesMost; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:namesMost], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Seconds is a number of seconds as a length of time.
+func Seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// Span writes how long something is, with one unit: 45s, 12m, 5h, 12d.
+func Span(d time.Duration) string {
+	switch {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", int(max(0, d).Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// Short writes a count in nine characters at most.
+func Short(n int64) string {
+	if n < 10_000_000 {
+		return Grouped(n)
+	}
+	return Grouped(n/1_000_000) + "M"
+}
+
+// Printable replaces what could move the cursor: names come from other machines.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, text)
+}
+
+// Clipped shortens a text to at most n characters; what is lost is at its end.
+func Clipped(text string, n int) string {
+	runes := []rune(Printable(text))
+	if len(runes) <= n {
+		return string(runes)
+	}
+	return string(runes[:n-1]) + "…"
+}
+
+// Middle shortens a text to at most n characters; what is lost is in its middle,
+// since versions differ at both ends.
+func Middle(text string, n int) string {
+	runes := []rune(Printable(text))
+	if len(runes) <= n {
+		return string(runes)
+	}
+	tail := (n - 1) / 2
+	return string(runes[:n-1-tail]) + "…" + string(runes[len(runes)-tail:])
+}
+
+// NameWidth is where the values of a finding stand.
+const NameWidth = 14
+
+// Stamp writes a time as the results file does.
+func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// Rough writes a duration to two figures or so.
+func Rough(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+// Dash stands for a text that is empty.
+func Dash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// Folded is wrapped for texts of strangers: what a terminal would not print is a
+// question mark, and a word that is wider than the rest of a line is cut.
+func Folded(text string, indent int) string {
+	text = strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, strings.Join(strings.Fields(text), " "))
+	var words []string
+	for _, word := range strings.Fields(text) {
+		letters := []rune(word)
+		for len(letters) > Columns-indent {
+			words = append(words, string(letters[:Columns-indent]))
+			letters = letters[Columns-indent:]
+		}
+		words = append(words, string(letters))
+	}
+	return Wrapped(strings.Join(words, " "), indent)
+}
+
+// Counted writes a number of things, as "1 row" and "1,234 rows".
+func Counted(n int64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return Grouped(n) + " " + thing + "s"
+}
+
+// CountedAddresses is counted for addresses.
+func CountedAddresses(n int64) string {
+	if n == 1 {
+		return "1 address"
+	}
+	return Grouped(n) + " addresses"
+}
+
+// Grouped writes a number with thin groups of three, as 1,234,567.
+func Grouped(n int64) string {
+	if n < 0 {
+		return "-" + Grouped(-n)
+	}
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}

@@ -1,0 +1,543 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/term"
+	"rollcall/http/admin"
+	"rollcall/smtp/throttle"
+)
+
+func newThrottleExplain(node *adminFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "explain DOMAIN|KEY|source:ADDRESS",
+		Short: "Show for every field which value holds, who said so, and until when",
+		Long: "Show for every field which value holds for a mail domain, a receiver or one of our sources, which layer\n" +
+			"said so, in which line of which file or by which override, and until when. Below is what the receiver has\n" +
+			"taught us and what it makes us wait for now. --all also shows what was said and does not hold.",
+		Example: "  rollcall throttle explain example.net\n" +
+			"  rollcall throttle explain source:192.0.2.7\n" +
+			"  rollcall throttle explain example.net --all",
+		Args:              wantArgs("DOMAIN"),
+		ValidArgsFunction: completeKey(node, nil),
+	}
+	asJSON := jsonFlag(c)
+	all := c.Flags().Bool("all", false, "also what others said, the strongest first")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		client, err := node.client()
+		if err != nil {
+			return err
+		}
+		found, err := client.Explain(c.Context(), sourceKey(args[0]))
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return term.PrintJSON(c.OutOrStdout(), found)
+		}
+		x := explanation{Explanation: found, all: *all, now: time.Now(), width: term.WidthOf(c.OutOrStdout())}
+		if len(found.Receiver) > 0 {
+			if detail, err := client.Receiver(c.Context(), found.Key); err == nil {
+				x.details = detail.Receivers
+			}
+		}
+		return x.print(c.OutOrStdout())
+	}
+	return c
+}
+
+// sourceKey turns "source:default" into the key of the source whose address the system
+// chooses.
+func sourceKey(key string) string {
+	if key == throttle.SourcePrefix+"default" {
+		return throttle.SourcePrefix
+	}
+	return key
+}
+
+// explanation is what a node explained, as it is shown.
+type explanation struct {
+	inspect.Explanation
+	all     bool
+	now     time.Time
+	width   int
+	details []inspect.ReceiverDetail
+}
+
+// valueMost is how wide the values are; a longer one takes a line of its own.
+const valueMost = 13
+
+func (x explanation) print(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString(term.FoldedTo(x.title(), 0, x.width) + "\n\n")
+	layer := "%-23s%-*s%-10s%s\n"
+	fmt.Fprintf(&b, layer, "FIELD", valueMost+2, "VALUE", "LAYER", "FROM")
+	for _, f := range x.Fields {
+		x.line(&b, f.Field, f.Value, f.Said)
+		if x.all {
+			for _, beaten := range f.Beaten {
+				x.line(&b, "  not", beaten.Value, beaten.Said)
+			}
+		}
+	}
+	for _, note := range x.notes() {
+		b.WriteString("\n" + term.FoldedTo(note, 0, x.width) + "\n")
+	}
+	for _, d := range x.details {
+		x.present(&b, d)
+	}
+	return term.Emit(w, &b)
+}
+
+// title says what is explained.
+func (x explanation) title() string {
+	text := ruleTarget(x.Key)
+	if x.Domain != "" {
+		text = fmt.Sprintf("%s is asked at receiver %s", x.Domain, x.Key)
+		if len(x.Hosts) > 0 {
+			text += " (hosts " + term.Some(x.Hosts) + ")"
+		}
+	}
+	return text + "."
+}
+
+// line writes a field and who has set it.
+func (x explanation) line(b *strings.Builder, field, value string, said inspect.Said) {
+	value = term.Printable(term.Dash(value))
+	indent := 23 + valueMost + 2 + 10
+	head := fmt.Sprintf("%-23s%-*s%-10s", field, valueMost+2, value, said.Layer)
+	if utf8.RuneCountInString(value) > valueMost {
+		head = fmt.Sprintf("%-23s%s\n%-*s%-10s", field, value, 23+valueMost+2, "", said.Layer)
+	}
+	b.WriteString(strings.TrimRight(head+term.FoldedTo(from(said, x.now), indent, x.width), " ") + "\n")
+}
+
+// from says who said something: the rule, its place, and of an override its end.
+func from(said inspect.Said, now time.Time) string {
+	var parts []string
+	if said.Name != "" {
+		parts = append(parts, ruleKey(said.Name))
+	}
+	switch {
+	case said.ID != "":
+		parts = append(parts, fmt.Sprintf("override %.8s by %s", said.ID, cmp.Or(said.Author, "nobody named")))
+	case said.Where != "":
+		parts = append(parts, said.Where)
+	}
+	if !said.Until.IsZero() {
+		parts = append(parts, term.Until(said.Until, now))
+	}
+	text := strings.Join(parts, ", ")
+	if said.Reason != "" {
+		text += ": " + said.Reason
+	}
+	return text
+}
+
+// notes says what the table does not show.
+func (x explanation) notes() (notes []string) {
+	if len(x.Narrower) > 0 {
+		notes = append(notes, "Narrower names with rules of their own, which go before these: "+term.Some(x.Narrower)+".")
+	}
+	if len(x.Beside) > 0 {
+		notes = append(notes, "Other receivers of the same operator, each with an allowance of its own: "+
+			term.Some(x.Beside)+".")
+	}
+	var a throttle.Limits
+	isReceiver := false
+	for _, e := range x.Fields {
+		if f, known := throttle.ParseField(e.Field); known {
+			_ = a.Set(f, e.Value) // what cannot be read here is a field of another version
+			isReceiver = isReceiver || f == throttle.FieldRefusedPerSession
+		}
+	}
+	if isReceiver && throttle.StrangerLimits(a) != a {
+		notes = append(notes,
+			fmt.Sprintf("Sessions end after %d refusals all the same: this receiver is not known to "+
+				"bear many. With refused_per_hour of %d or more, or a refused_share, refused_per_session holds.",
+				throttle.StrangerRefused,
+				throttle.StrangerBelow))
+	}
+	switch {
+	case len(x.Receiver) > 0 || !isReceiver:
+	case len(x.Silent) > 0:
+		notes = append(notes, "Nothing is asked of it now by the nodes that answer.")
+	default:
+		notes = append(notes, "Nothing is asked of it now.")
+	}
+	for _, note := range x.Notes {
+		notes = append(notes, term.Printable(note))
+	}
+	return append(notes, filesState(x.Others, x.Silent)...)
+}
+
+// present writes how a receiver stands where it lives.
+func (x explanation) present(b *strings.Builder, d inspect.ReceiverDetail) {
+	fmt.Fprintf(b, "\n%s\n", term.FoldedTo(fmt.Sprintf("Now, on %s: %s. %s", d.Node, stateText(d.Receiver, x.now),
+		d.Why), 0,
+		x.width))
+	for _, cause := range d.Causes {
+		b.WriteString("    " + term.FoldedTo("believed: "+cause, 4, x.width) + "\n")
+	}
+	if d.Software != nil {
+		b.WriteString("    " + term.FoldedTo("software: "+softwareLine(d.Software), 4, x.width) + "\n")
+	}
+	for _, text := range lessons(d, x.now) {
+		b.WriteString("    " + term.FoldedTo(text, 4, x.width) + "\n")
+	}
+}
+
+// sourceName names a source to a person.
+func sourceName(source string) string { return cmp.Or(source, "default") }
+
+func newThrottleList(node *adminFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "list [NAME-PART]",
+		Short: "List overrides and the rules of the throttle file",
+		Long: "List the overrides that hold, with what is left of them, who set them and why, and the rules of the\n" +
+			"throttle file as the node that is asked has read it. A rule is beaten when a later layer says the same of\n" +
+			"the same name. --all also lists the default and what is known of\n" +
+			"operators.",
+		Example: "  rollcall throttle list\n  rollcall throttle list google --all",
+		Args:    mostArgs(1),
+	}
+	asJSON := jsonFlag(c)
+	all := c.Flags().Bool("all", false, "also the default and what is known of operators")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		client, err := node.client()
+		if err != nil {
+			return err
+		}
+		var known admin.ThrottleRules
+		if err := client.Ask(c.Context(), "GET", "/v1/throttle?files=all", nil, &known); err != nil {
+			return err
+		}
+		known.Rules = slices.DeleteFunc(known.Rules, func(r admin.ThrottleRule) bool {
+			own := r.Layer == throttle.LayerFile.String() || r.Layer == throttle.LayerOverride.String()
+			return !own && !*all || len(args) > 0 && !strings.Contains(r.Name, strings.ToLower(args[0]))
+		})
+		if *asJSON {
+			return term.PrintJSON(c.OutOrStdout(), known)
+		}
+		return printRules(c.OutOrStdout(), known)
+	}
+	return c
+}
+
+// mostArgs refuses more arguments than that.
+func mostArgs(most int) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > most {
+			return term.UsageError(fmt.Sprintf("unexpected argument %q", args[most]))
+		}
+		return nil
+	}
+}
+
+// printRules writes the strongest layer first, since that is what somebody changed last.
+func printRules(w io.Writer, known admin.ThrottleRules) error {
+	var b strings.Builder
+	width := term.WidthOf(w)
+	layers := []throttle.Layer{throttle.LayerOverride, throttle.LayerFile, throttle.LayerKnown, throttle.LayerDefault}
+	titles := []string{"OVERRIDE", "FILE", "KNOWN", "DEFAULT"}
+	shown := 0
+	for i, layer := range layers {
+		for _, r := range known.Rules {
+			if r.Layer != layer.String() {
+				continue
+			}
+			if shown++; shown > 1 {
+				b.WriteByte('\n')
+			}
+			writeRule(&b, r, ruleTitle{titles[i], time.Time(known.Now), width})
+		}
+	}
+	if shown == 0 {
+		b.WriteString("No override holds, and no throttle file sets a rule.\n")
+	}
+	if text := fileState(known.File, time.Time(known.Now)); text != "" {
+		b.WriteString("\n" + term.FoldedTo(text, 0, width) + "\n")
+	}
+	for _, text := range filesState(known.Others, known.Silent) {
+		b.WriteString("\n" + term.FoldedTo(text, 0, width) + "\n")
+	}
+	return term.Emit(w, &b)
+}
+
+// filesState says of which nodes the throttle file differs from that of the node that was
+// asked, and of which nothing is known.
+func filesState(others []inspect.OtherFile, silent []inspect.Silent) (texts []string) {
+	for _, o := range others {
+		node := term.Printable(o.Node)
+		if o.Differs {
+			texts = append(texts, fmt.Sprintf("Other rules of a throttle file hold on %s: what lives there is asked by "+
+				"them. Ask that node with --admin.", node))
+		}
+		if o.Fault != "" {
+			texts = append(texts, fmt.Sprintf("%s does not use its throttle file as it is now: %s.", node,
+				strings.TrimSuffix(term.Printable(o.Fault), ".")))
+		}
+	}
+	for _, s := range silent {
+		texts = append(texts, fmt.Sprintf("Without %s, which does not answer: %s", term.Printable(s.Node),
+			term.Printable(s.Why)))
+	}
+	return texts
+}
+
+// ruleTitle is how a rule is shown.
+type ruleTitle struct {
+	layer string
+	now   time.Time
+	width int
+}
+
+func writeRule(b *strings.Builder, r admin.ThrottleRule, t ruleTitle) {
+	head := t.layer + " " + ruleTarget(r.Name)
+	if r.Until != nil {
+		until := time.Time(*r.Until)
+		head += fmt.Sprintf(", %s left, until %s", term.Left(until, t.now), term.Clock(until, t.now))
+	}
+	whole := beatenBy(r)
+	if whole != "" {
+		head += ", beaten by " + whole + ": nothing of it holds"
+	}
+	b.WriteString(term.FoldedTo(head, 4, t.width) + "\n")
+	if r.ID != "" {
+		for _, text := range []string{r.ID + ", by " + cmp.Or(r.Author, "nobody named"), r.Reason} {
+			b.WriteString("    " + term.FoldedTo(text, 4, t.width) + "\n")
+		}
+	}
+	for _, group := range byPlace(r.Fields) {
+		var set []string
+		for _, f := range group {
+			text := f.Field + "=" + term.Dash(f.Value)
+			if f.Beaten != "" && whole == "" {
+				text += " (beaten by " + layerWord(r, f.Beaten) + ")"
+			}
+			set = append(set, text)
+		}
+		b.WriteString("    " + term.FoldedTo(strings.Join(set, " "), 4, t.width) + "\n")
+		if where := group[0].Where; where != "" {
+			b.WriteString("        " + term.FoldedTo(where, 8, t.width) + "\n")
+		}
+	}
+}
+
+// beatenBy names the layers that hold instead of a rule all of whose fields are beaten; "":
+// something of it holds.
+func beatenBy(r admin.ThrottleRule) string {
+	var by []string
+	for _, f := range r.Fields {
+		if f.Beaten == "" {
+			return ""
+		}
+		if word := layerWord(r, f.Beaten); !slices.Contains(by, word) {
+			by = append(by, word)
+		}
+	}
+	return strings.Join(by, " and ")
+}
+
+// layerWord names the layer that beats a rule.
+func layerWord(r admin.ThrottleRule, layer string) string {
+	if layer == r.Layer {
+		return "a later " + layer
+	}
+	return layer
+}
+
+// byPlace puts fields together that were written at the same place, or said by the same
+// source.
+func byPlace(fields []admin.ThrottleField) (groups [][]admin.ThrottleField) {
+	for _, f := range fields {
+		at := slices.IndexFunc(groups, func(g []admin.ThrottleField) bool { return g[0].Where == f.Where })
+		if at < 0 {
+			at, groups = len(groups), append(groups, nil)
+		}
+		groups[at] = append(groups[at], f)
+	}
+	return groups
+}
+
+// ruleTarget names what a rule is for.
+func ruleTarget(name string) string {
+	switch {
+	case name == "":
+		return "everybody"
+	case name == throttle.SourcePrefix:
+		return "the source whose address the system chooses (source:default)"
+	}
+	return name
+}
+
+// fileState says how the throttle file stands.
+func fileState(f admin.ThrottleFile, now time.Time) string {
+	switch {
+	case f.File == "":
+		return "No throttle file is configured ([throttle] file)."
+	case f.Fault != "" && f.Loaded == nil:
+		return fmt.Sprintf("%s not used: %s. Nothing of it holds.", f.File, strings.TrimSuffix(f.Fault, "."))
+	case f.Fault != "":
+		return fmt.Sprintf("%s not used: %s. What was read at %s holds on.", f.File, strings.TrimSuffix(f.Fault, "."),
+			term.Clock(time.Time(*f.Loaded), now))
+	case f.Loaded == nil:
+		return fmt.Sprintf("%s is not there; when it is, it is read within a second.", f.File)
+	}
+	return fmt.Sprintf("%s is in use, read at %s.", f.File, term.Clock(time.Time(*f.Loaded), now))
+}
+
+func newThrottleReplay(node *adminFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "replay [FILE]",
+		Short: "Try a throttle file, or verdict rules, on what was recorded in the last hours",
+		Long: "Try a throttle file, or a file of verdict rules with --rules, on what the nodes recorded in the last " +
+			"hours:\n" +
+			"which fields would have held receivers back and how often, how many addresses could have been asked and how\n" +
+			"much later the last one, and which replies would have been taken for something else. Nothing is changed and\n" +
+			"no receiver is asked. What receivers would have answered to more than they were asked nobody knows, and the\n" +
+			"report says where that matters.",
+		Example: "  rollcall throttle replay throttle.new.toml\n" +
+			"  rollcall throttle replay --rules verdict.new.toml",
+		Args: mostArgs(1),
+	}
+	asJSON := jsonFlag(c)
+	rules := c.Flags().String("rules", "",
+		"judge the recorded replies by this rule file before the rules that come "+
+			"with the program")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 && *rules == "" {
+			return term.UsageError("FILE is missing: give a throttle file, or --rules with a rule file")
+		}
+		body, err := candidates(args, *rules)
+		if err != nil {
+			return err
+		}
+		client, err := node.client()
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(c.Context(), replayTimeout)
+		defer cancel()
+		var found inspect.Replayed
+		if err := client.Call(ctx, "POST", "/v1/throttle/replay", body, &found); err != nil {
+			return err
+		}
+		if *asJSON {
+			return term.PrintJSON(c.OutOrStdout(), found)
+		}
+		return printThrottleReplay(c.OutOrStdout(), found)
+	}
+	return c
+}
+
+// replayTimeout bounds a replay: it judges what a cluster kept of some hours anew.
+const replayTimeout = 5 * time.Minute
+
+// candidateBody is the body of the call: texts of files.
+type candidateBody struct {
+	Throttle string `json:"throttle,omitempty"`
+	Rules    string `json:"rules,omitempty"`
+}
+
+// candidates reads the files, so that their faults are told with their names.
+func candidates(args []string, rules string) (body candidateBody, err error) {
+	if len(args) > 0 {
+		if body.Throttle, err = readCandidate(args[0]); err != nil {
+			return body, err
+		}
+		if strings.TrimSpace(body.Throttle) == "" {
+			return body, term.UsageError(args[0] + " is empty: there is nothing to try")
+		}
+		if err = faultsOf(args[0]); err != nil {
+			return body, err
+		}
+	}
+	if rules != "" {
+		body.Rules, err = readRules(rules)
+	}
+	return body, err
+}
+
+func printThrottleReplay(w io.Writer, r inspect.Replayed) error {
+	var b strings.Builder
+	width := term.WidthOf(w)
+	paragraph := func(format string, args ...any) {
+		b.WriteString(term.FoldedTo(fmt.Sprintf(format, args...), 0, width) + "\n")
+	}
+	paragraph("The record reaches back %s: %s addresses were asked. %s of the receivers in it would see no difference, "+
+		"%s would.", reach(r.Hours), term.Grouped(int64(r.Asked)),
+		term.Grouped(int64(r.Same)), term.Grouped(int64(len(r.Receivers))))
+	for _, one := range r.Receivers {
+		writeReceiverReplay(&b, one, width)
+	}
+	if len(r.Verdicts) > 0 {
+		fmt.Fprintf(&b, "\nReplies that would be taken for something else:\n\n")
+		for _, v := range r.Verdicts {
+			paragraph("%s, %s times: %q", v.Receiver, term.Grouped(int64(v.Times)), term.Printable(v.Sample))
+			b.WriteString("    was  " + term.FoldedTo(v.Now, 9, width) + "\n    now  " + term.FoldedTo(v.Would, 9, width) + "\n")
+		}
+	}
+	for _, text := range r.Warnings {
+		b.WriteString("\n")
+		paragraph("Warning: %s", text)
+	}
+	for _, s := range r.Silent {
+		b.WriteString("\n")
+		paragraph("Without what %s recorded: %s", s.Node, s.Why)
+	}
+	b.WriteString("\n")
+	paragraph("Nothing was changed, and no receiver was asked: this is what was recorded, reckoned anew.")
+	return term.Emit(w, &b)
+}
+
+// reach says how far back a record goes, in whole minutes and never more.
+func reach(hours float64) string {
+	d := time.Duration(hours * float64(time.Hour))
+	if d < time.Minute {
+		return "less than a minute"
+	}
+	return term.Rough((d + time.Millisecond).Truncate(time.Minute)) // what is told has been through a fraction
+}
+
+func writeReceiverReplay(b *strings.Builder, one inspect.ReceiverReplay, width int) {
+	delay := "at the same time"
+	switch d := term.Seconds(one.Delay); {
+	case d >= time.Second:
+		delay = term.Rough(d) + " later"
+	case d <= -time.Second:
+		delay = term.Rough(-d) + " sooner"
+	}
+	fmt.Fprintf(b, "\n%s\n", term.Printable(one.Key))
+	indented := func(text string) { b.WriteString("    " + term.FoldedTo(text, 4, width) + "\n") }
+	for _, c := range one.Changes {
+		indented(fmt.Sprintf("%s: %s now, %s then", c.Field, term.Dash(c.Now), term.Dash(c.Would)))
+	}
+	bound := "at most"
+	if one.AtLeast {
+		bound, delay = "at least", delay+", or even sooner: more waited than the record shows"
+	}
+	indented(fmt.Sprintf("asked %s, then %s %s; the last of them %s", term.Grouped(int64(one.Asked)), bound,
+		term.Grouped(int64(one.Would)), delay))
+	for _, field := range slices.SortedFunc(maps.Keys(one.Fired), func(a, b string) int {
+		return one.Fired[b] - one.Fired[a]
+	}) {
+		if n := one.Fired[field]; n > 0 {
+			indented(fmt.Sprintf("%s would have held it back in %s of the minutes", field, term.Grouped(int64(n))))
+		}
+	}
+	if one.Unknown != "" {
+		indented("Not known: " + one.Unknown)
+	}
+}

@@ -1,0 +1,180 @@
+// Package docs has the documents and the tests that hold them to the code.
+package docs
+
+import (
+	"cmp"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"rollcall/ledger"
+)
+
+const (
+	root       = ".."
+	pagesMax   = 6 // of a shelf, beside its README
+	wordsMax   = 40_000
+	entriesMax = 60 // of the glossary
+)
+
+// documents reads every document of the project, by its path from the root.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	texts := map[string]string{}
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "node_modules" || d.Name() == ".git"):
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, ".md") || d.Name() == "accuracy.md":
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		texts[strings.TrimPrefix(filepath.ToSlash(name), root+"/")] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return texts
+}
+
+// read reads one document.
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestShelves: a shelf has few pages, its README leads to each of them, and all documents
+// together can be read.
+func TestShelves(t *testing.T) {
+	texts, words := documents(t), 0
+	for _, text := range texts {
+		words += len(strings.Fields(text))
+	}
+	if words > wordsMax {
+		t.Errorf("the documents have %d words, want at most %d: cut what is said twice", words, wordsMax)
+	}
+	for _, shelf := range []string{"start", "customers", "operators", "developers"} {
+		door, pages := texts["docs/"+shelf+"/README.md"], 0
+		for name := range texts {
+			page, is := strings.CutPrefix(name, "docs/"+shelf+"/")
+			if !is || page == "README.md" {
+				continue
+			}
+			if !strings.Contains(door, "("+page+")") {
+				t.Errorf("the README of %s does not lead to %s", shelf, page)
+			}
+			if !strings.Contains(page, "/") {
+				pages++
+			}
+		}
+		if pages == 0 || pages > pagesMax {
+			t.Errorf("%s has %d pages, want 1 to %d", shelf, pages, pagesMax)
+		}
+	}
+	if n := strings.Count(texts["docs/developers/glossary.md"], "\n- **"); n == 0 || n > entriesMax {
+		t.Errorf("the glossary has %d words, want 1 to %d", n, entriesMax)
+	}
+}
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	named   = regexp.MustCompile("`([a-z][a-z_]*/[a-z0-9_/]+\\.go)`")
+	unsaid  = regexp.MustCompile(`[^a-z0-9 _-]`)
+	fenced  = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
+)
+
+// TestLinks: what a document leads to exists, with the headline that it names, and so do the
+// Go files that it names by their path.
+func TestLinks(t *testing.T) {
+	texts := documents(t)
+	for name, text := range texts {
+		if strings.Contains(name, "/testdata/") {
+			continue // a part of a document that is written elsewhere
+		}
+		for _, m := range named.FindAllStringSubmatch(text, -1) {
+			_, err := os.Stat(filepath.Join(root, m[1]))
+			if _, beside := os.Stat(filepath.Join(root, path.Dir(name), m[1])); err != nil && beside != nil {
+				t.Errorf("%s names %s: %v", name, m[1], err)
+			}
+		}
+		for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+			to, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(to, "://") {
+				continue
+			}
+			target := cmp.Or(path.Join(path.Dir(name), to), name)
+			if to == "" {
+				target = name
+			}
+			if _, err := os.Stat(filepath.Join(root, target)); err != nil {
+				t.Errorf("%s leads to %s: %v", name, m[1], err)
+			} else if anchor != "" && !slices.Contains(anchors(texts[target]), anchor) {
+				t.Errorf("%s leads to %s, which has no such headline", name, m[1])
+			}
+		}
+	}
+}
+
+// anchors are what the headlines of a document are called in links.
+func anchors(text string) (all []string) {
+	for _, m := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+		all = append(all, strings.ReplaceAll(unsaid.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return all
+}
+
+const architecture = "docs/developers/architecture.md"
+
+// TestStatesAreDrawn: the drawing has the transitions of the code, no more and no fewer.
+func TestStatesAreDrawn(t *testing.T) {
+	drawn := map[[2]string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^ +(\S+) --> (\S+)$`).FindAllStringSubmatch(read(t, architecture), -1) {
+		drawn[[2]string{m[1], m[2]}] = true
+	}
+	states := []ledger.State{ledger.New, ledger.WaitingCredits, ledger.WaitingReceivers}
+	for _, s := range []ledger.Status{ledger.Uploading, ledger.Preparing, ledger.Verifying, ledger.Cancelling, ledger.Completed,
+		ledger.CompletedWithErrors, ledger.Cancelled, ledger.Failed} {
+		states = append(states, ledger.State(s))
+	}
+	for _, from := range states {
+		for _, to := range states {
+			step := [2]string{cmp.Or(string(from), "[*]"), string(to)}
+			if legal := from != to && ledger.Step(from, to) == nil; legal != drawn[step] {
+				t.Errorf("%s --> %s: legal %v, drawn %v", step[0], step[1], legal, drawn[step])
+			}
+			delete(drawn, step)
+		}
+	}
+	for step := range drawn {
+		t.Errorf("%s --> %s is drawn between states that do not exist", step[0], step[1])
+	}
+}
+
+// TestRulesAreWhereTheListSays: each file of the list exists and has the rule's name.
+func TestRulesAreWhereTheListSays(t *testing.T) {
+	rows := regexp.MustCompile("(?m)^- ([^:`]+): `([^`]+)`, `([^`]+)`$").FindAllStringSubmatch(read(t, architecture), -1)
+	if len(rows) != 20 {
+		t.Errorf("the list has %d rules, want 20", len(rows))
+	}
+	for _, row := range rows {
+		code, err := os.ReadFile(filepath.Join(root, row[2]))
+		if err != nil {
+			t.Errorf("%s: %v", row[1], err)
+		} else if !regexp.MustCompile(`\b` + regexp.QuoteMeta(row[3]) + `\b`).Match(code) {
+			t.Errorf("%s: %s has no %s", row[1], row[2], row[3])
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/api"
+	"rollcall/ledger"
+	"rollcall/ledger/evidence"
+	smtpevidence "rollcall/smtp/evidence"
+)
+
+// entriesShown is the number of entries in an answer when no limit is asked for: a screen.
+const entriesShown = 50
+
+// statement is what moved the credits of one verification.
+type statement struct {
+	Verification uuid.UUID      `json:"verification"`
+	Status       ledger.Status  `json:"status"`
+	Addresses    int64          `json:"addresses"` // -1 until they are counted
+	Held         ledger.Credits `json:"held"`      // by its entries: ever
+	Charged      ledger.Credits `json:"charged"`
+	Released     ledger.Credits `json:"released"`
+	StillHeld    ledger.Credits `json:"still_held"` // by its row: what the three leave, or the books are off
+	Count        int64          `json:"count"`      // of all entries
+	Entries      []entry        `json:"entries"`    // newest first
+	Next         *string        `json:"next"`       // "after" of the next page; null at the end
+}
+
+// entry is one line of the book.
+type entry struct {
+	At         api.Time         `json:"at"`
+	Kind       ledger.EntryKind `json:"kind"`
+	Settlement *int64           `json:"settlement"` // null: moved by no settlement
+	Credits    ledger.Credits   `json:"credits"`
+}
+
+// addRoutes adds the calls about one verification.
+func (d verificationOps) addRoutes(add addCall) {
+	add("GET /v1/workspaces/{id}/verifications/{verification}/entries", handle(entriesOf,
+		func(ctx context.Context, in EntriesCall) (statement, error) {
+			found, err := d.ReadEntries(ctx, in)
+			return newStatement(found), err
+		}))
+	add.unless(d.noSurvey)("GET /v1/verifications/{id}/waits", handle(verificationID, d.Waits))
+	// The address comes in the body: what is in a URL is in the logs of every proxy.
+	type addressed struct {
+		Address string `json:"address"`
+	}
+	add("POST /v1/verifications/{id}/evidence", handle(withBody[addressed](verificationID),
+		func(ctx context.Context, in aboutID[addressed]) (Explanation, error) {
+			ctx, cancel := d.longCall(ctx)
+			defer cancel()
+			return d.ReadEvidence(ctx, in.id, in.body.Address)
+		}))
+}
+
+// entriesOf reads the path and ?limit= and ?after=.
+func entriesOf(r *http.Request) (q EntriesCall, err error) {
+	if q.Workspace, err = workspaceID(r); err != nil {
+		return q, err
+	}
+	if q.Verification, err = uuid.Parse(r.PathValue("verification")); err != nil {
+		return q, invalid("the verification id must be a UUID")
+	}
+	q.After = r.URL.Query().Get("after")
+	q.Limit, err = limitOf(r, entriesShown, ledger.EntriesMax)
+	return q, err
+}
+
+// Open gives verifications of all workspaces that are not done, the oldest first, at most limit.
+func (d verificationOps) Open(ctx context.Context, limit int) ([]ledger.Verification, error) {
+	return askLedger(ctx, d.common, "list open verifications", func(ctx context.Context) ([]ledger.Verification, error) {
+		return d.options.Book.OpenVerifications(ctx, limit)
+	})
+}
+
+// ReadVerification gives a verification, whatever its workspace, with who has it.
+func (d verificationOps) ReadVerification(ctx context.Context, id uuid.UUID) (ledger.Verification, error) {
+	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
+	defer cancel()
+	v, err := d.options.Book.Evidence(ctx, id, math.MaxInt64, func(ledger.Kept) error { return nil })
+	if err != nil && !errors.Is(err, ledger.ErrResultsExpired) {
+		return v, d.ofEvidence("read a verification", v.Status, err)
+	}
+	return v, nil
+}
+
+// EntriesCall asks for one page of what moved the credits of a verification, newest first.
+type EntriesCall struct {
+	Workspace, Verification uuid.UUID
+	After                   string // the Next of the page before; "": from the newest
+	Limit                   int    // 1 to ledger.EntriesMax
+}
+
+// EntriesPage is one page of what moved the credits of a verification, with the sums of all.
+type EntriesPage struct {
+	ledger.Statement
+	Next string // After of the next page; "" at the end
+}
+
+// ReadEntries gives one page of what moved the credits of a verification.
+func (d verificationOps) ReadEntries(ctx context.Context, in EntriesCall) (EntriesPage, error) {
+	q := ledger.EntriesQuery{Workspace: in.Workspace, Verification: in.Verification, Limit: in.Limit}
+	if in.After != "" {
+		var err error
+		if q.After, err = parsePlace(in.After); err != nil {
+			return EntriesPage{}, invalid("after must be the next of an answer, as it is")
+		}
+	}
+	found, err := askLedger(ctx, d.common, "list entries", func(ctx context.Context) (ledger.Statement, error) {
+		return d.options.Book.Entries(ctx, q)
+	})
+	page := EntriesPage{Statement: found}
+	if n := len(found.Entries); n > 0 && n == in.Limit {
+		page.Next = place(found.Entries[n-1])
+	}
+	return page, err
+}
+
+// ReadEvidence tells how the outcome of one address of a verification came about. It reads the verification from its
+// beginning, so it takes as long as the file is large; ctx bounds it.
+func (d verificationOps) ReadEvidence(ctx context.Context, id uuid.UUID, address string) (Explanation, error) {
+	if address == "" {
+		return Explanation{}, invalid("address must be an address of the file")
+	}
+	found, err := evidence.Find(ctx, d.options.Book, id, address)
+	if err != nil {
+		return Explanation{}, d.ofEvidence("read evidence", found.Status, err)
+	}
+	return ExplanationOf(found), nil
+}
+
+// ofEvidence is the refusal for an error of the ledger, or of what is in it. The status is that of the verification.
+func (d verificationOps) ofEvidence(step string, status ledger.Status, err error) error {
+	switch {
+	case errors.Is(err, evidence.ErrNotSettled), errors.Is(err, ledger.ErrNoSuchVerification),
+		errors.Is(err, ledger.ErrResultsExpired):
+		code := http.StatusNotFound
+		if errors.Is(err, ledger.ErrResultsExpired) {
+			code = http.StatusGone
+		}
+		name, message := WhyNoEvidence(err, status)
+		return refusal(code, name, message)
+	case errors.Is(err, smtpevidence.ErrPacked), errors.Is(err, ledger.ErrPayload):
+		d.options.Log.Error("stored evidence cannot be read", "stage", step, "err", err)
+		return refusal(http.StatusInternalServerError, "damaged",
+			"what is stored cannot be read: run `rollcall audit`, and report this when it finds nothing")
+	}
+	return d.ofLedger(step, err)
+}
+
+// place writes where an entry stands.
+func place(e ledger.Entry) string { return fmt.Sprintf("%d.%d.%s", e.At.UnixMilli(), e.Number, e.Kind) }
+
+// parsePlace reads what place wrote.
+func parsePlace(text string) (*ledger.Entry, error) {
+	var ms int64
+	var e ledger.Entry
+	if _, err := fmt.Sscanf(text, "%d.%d.%s", &ms, &e.Number, &e.Kind); err != nil {
+		return nil, err
+	}
+	if !new(ledger.Sums).Add(e.Kind, 0) {
+		return nil, fmt.Errorf("no entry is of kind %q", e.Kind)
+	}
+	e.At = time.UnixMilli(ms)
+	return &e, nil
+}
+
+// newStatement shows one page of what the ledger found.
+func newStatement(s EntriesPage) statement {
+	out := statement{Verification: s.Verification.ID, Status: s.Verification.Status,
+		Addresses: s.Verification.Total, Held: s.Sums.Held, Charged: s.Sums.Charged, Released: s.Sums.Released,
+		StillHeld: s.Verification.Held, Count: s.Count, Entries: make([]entry, len(s.Entries))}
+	for i, e := range s.Entries {
+		out.Entries[i] = entry{At: api.Time(e.At), Kind: e.Kind, Credits: e.Amount}
+		if e.Number > 0 {
+			out.Entries[i].Settlement = &s.Entries[i].Number
+		}
+	}
+	if s.Next != "" {
+		out.Next = &s.Next
+	}
+	return out
+}

@@ -1,0 +1,61 @@
+package listen
+
+import (
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/valyala/fasthttp"
+
+	"rollcall/http/api"
+)
+
+// TestEveryCodeHasItsRow and every row a text that can be shown.
+func TestEveryCodeHasItsRow(t *testing.T) {
+	for code, r := range refusals {
+		if r.status < 400 || r.status > 599 || !strings.HasSuffix(r.message, ".") {
+			t.Errorf("%s: %+v", code, r)
+		}
+	}
+	var ctx fasthttp.RequestCtx
+	WriteIssue(&ctx, api.Code("no such code"), 0)
+	if ctx.Response.StatusCode() != 503 || !strings.Contains(string(ctx.Response.Body()), "internal_error") {
+		t.Errorf("an unknown code gives %d %s", ctx.Response.StatusCode(), ctx.Response.Body())
+	}
+}
+
+// TestFramingIssues names what cannot be waited for in a test: a slow sender.
+func TestFramingIssues(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want api.Code
+	}{
+		{os.ErrDeadlineExceeded, api.RequestTimeout},
+		{&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, api.RequestTimeout},
+		{fasthttp.ErrUnsupportedTransferEncoding, api.LengthRequired},
+		{&fasthttp.ErrSmallBuffer{}, api.HeadersTooLarge},
+		{io.ErrUnexpectedEOF, api.BadRequest},
+	} {
+		if got, _ := FramingIssue(c.err); got != c.want {
+			t.Errorf("%v: %s, want %s", c.err, got, c.want)
+		}
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	same := [][2]string{{"192.0.2.1", "::ffff:192.0.2.1"}, {"2001:db8::1", "2001:db8::ffff:1"}}
+	other := [][2]string{{"192.0.2.1", "192.0.2.2"}, {"2001:db8::1", "2001:db8:0:1::1"}}
+	for _, p := range same {
+		if NetworkOf(netip.MustParseAddr(p[0])) != NetworkOf(netip.MustParseAddr(p[1])) {
+			t.Errorf("%v are counted apart", p)
+		}
+	}
+	for _, p := range other {
+		if NetworkOf(netip.MustParseAddr(p[0])) == NetworkOf(netip.MustParseAddr(p[1])) {
+			t.Errorf("%v are counted together", p)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package listen_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"testing"
+	"time"
+
+	"rollcall/http/listen"
+	"rollcall/http/listen/listentest"
+)
+
+func TestReload(t *testing.T) {
+	t.Parallel()
+	folder, now := t.TempDir(), time.Now()
+	first, second := now.Add(time.Hour).Truncate(time.Second), now.Add(2*time.Hour).Truncate(time.Second)
+	certFile, keyFile, _ := listentest.WriteCertificate(t, folder, first)
+	p, err := listen.LoadPair(certFile, keyFile)
+	if err != nil || !p.End().Equal(first) {
+		t.Fatalf("load: end %v, %v", p.End(), err)
+	}
+	listentest.WriteCertificate(t, folder, now.Add(-time.Minute))
+	if err := p.Reload(now); !errors.Is(err, listen.ErrCertificateEnded) || !p.End().Equal(first) {
+		t.Errorf("one that has ended: end %v, %v", p.End(), err)
+	}
+	listentest.WriteCertificate(t, folder, second)
+	if err := p.Reload(now.Add(-2 * time.Hour)); !errors.Is(err, listen.ErrCertificateEnded) || !p.End().Equal(first) {
+		t.Errorf("one that has not begun: end %v, %v", p.End(), err)
+	}
+	if err := p.Reload(now); err != nil || !p.End().Equal(second) {
+		t.Errorf("a good one: end %v, %v", p.End(), err)
+	}
+	other, _, _ := listentest.WriteCertificate(t, t.TempDir(), second)
+	text, err := os.ReadFile(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{"of another key": text, "half": text[:len(text)/2], "nothing": nil} {
+		if err := os.WriteFile(certFile, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Reload(now); err == nil || !p.End().Equal(second) {
+			t.Errorf("%s: end %v, %v", name, p.End(), err)
+		}
+	}
+	if err := os.Remove(keyFile); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Reload(now); !errors.Is(err, fs.ErrNotExist) || !p.End().Equal(second) {
+		t.Errorf("no key: end %v, %v", p.End(), err)
+	}
+	if _, err := listen.LoadPair(certFile, keyFile); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("load without a key: %v", err)
+	}
+}
+
+// TestAnEndedCertificateIsLoaded, so that a node starts with it.
+func TestAnEndedCertificateIsLoaded(t *testing.T) {
+	t.Parallel()
+	end := time.Now().Add(-time.Hour).Truncate(time.Second)
+	certFile, keyFile, _ := listentest.WriteCertificate(t, t.TempDir(), end)
+	if p, err := listen.LoadPair(certFile, keyFile); err != nil || !p.End().Equal(end) {
+		t.Errorf("end %v, %v", p, err)
+	}
+}

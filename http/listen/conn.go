@@ -1,0 +1,364 @@
+package listen
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp"
+
+	"rollcall/ledger/quota"
+)
+
+// AnswersMax bounds the connections without a place that get an answer at the same
+// time; further ones are closed without a word. Guess: as many as cost next to nothing.
+const AnswersMax = 32
+
+// Classes are the values of the label class of metrics, by the first digit of a status.
+var Classes = [...]string{"", "1xx", "2xx", "3xx", "4xx", "5xx"}
+
+// The reasons why a connection gets no place.
+const (
+	NoShare = "share" // its network address has as many as are still free
+	NoPlace = "full"  // none is free
+)
+
+// ErrCrowded ends a connection whose client turns out to have too many.
+var ErrCrowded = errors.New("listen: this network address has too many connections")
+
+// Options are how a listener deals with its connections.
+type Options struct {
+	Max     int                        // places for connections
+	Trusted Trusted                    // whose PROXY headers are believed, and whose connections are their clients'
+	TLS     *tls.Config                // nil: connections are not encrypted
+	Stall   time.Duration              // of one write; 0: the server above bounds it
+	Linger  time.Duration              // how long a connection is drained after an early answer
+	Drain   int64                      // how many bytes of it
+	Answer  func(reason string) string // to a connection without a place, whole
+	Metrics *Metrics
+}
+
+// Listener gives its places to connections by quota: a network address may hold no more of
+// them than are still free. Connections of trusted proxies count for the client's address once
+// that is known, and until then for nobody. Those without a place get a short answer,
+// if not too many of them want one.
+type Listener struct {
+	net.Listener
+	options Options
+	alive   sync.WaitGroup // of open connections
+
+	mu      sync.Mutex
+	open    map[*Conn]struct{}  // guarded by mu
+	places  *quota.Pool[string] // by address; proxied is that of the proxies
+	answers *quota.Pool[string] // of those without a place
+}
+
+// proxied stands for the connections of proxies, which have no share.
+const proxied = ""
+
+// On binds an address. The handshake of TLS is part of a connection's first Read, and of the time that it has.
+func On(address string, o Options) (*Listener, error) {
+	bound, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	bound = behindProxies(bound, o.Trusted, o.Metrics.proxyRefused)
+	if o.TLS != nil {
+		bound = tls.NewListener(bound, o.TLS)
+	}
+	l := &Listener{Listener: bound, options: o, open: make(map[*Conn]struct{}),
+		places: quota.New[string](int64(o.Max)), answers: quota.New[string](AnswersMax)}
+	o.Metrics.now.Store(l)
+	return l, nil
+}
+
+// Accept gives the next connection that has a place.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		inner, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c := &Conn{Conn: inner, listener: l}
+		reason, answered := l.admit(c)
+		switch {
+		case reason == "":
+			return c, nil
+		case answered:
+			go c.refuse(reason)
+		default:
+			_ = inner.Close()
+		}
+	}
+}
+
+// admit gives a connection a place, or the reason why not, and whether it is to be told.
+func (l *Listener) admit(c *Conn) (reason string, answered bool) {
+	address := l.addressOf(c.Conn)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	reason, c.places = l.take(address), l.places
+	if reason != "" {
+		l.options.Metrics.refused.WithLabelValues(reason).Inc()
+		c.places = l.answers
+		if !l.answers.Take(address, 1, 1) {
+			return reason, false
+		}
+	}
+	c.address = address
+	l.open[c] = struct{}{}
+	l.alive.Add(1)
+	if below := proxyConn(c.Conn); below != nil && address == proxied {
+		below.OnClient(func() error { return l.known(c) })
+	}
+	return reason, true
+}
+
+// take takes a place for an address, or gives the reason why there is none.
+func (l *Listener) take(address string) (reason string) {
+	weight := 1
+	if address == proxied {
+		weight = l.options.Max + 1 // all that are free
+	}
+	switch {
+	case l.places.Take(address, weight, 1):
+		return ""
+	case l.places.Used() < l.places.Size():
+		return NoShare
+	}
+	return NoPlace
+}
+
+// addressOf gives the address that a connection counts for: proxied for that of a proxy,
+// which brings more than one client.
+func (l *Listener) addressOf(c net.Conn) string {
+	a := IPOf(c.RemoteAddr())
+	if l.options.Trusted.Contains(a) {
+		return proxied
+	}
+	return NetworkOf(a)
+}
+
+// proxyConn finds the connection that reads PROXY headers; nil when there is none.
+func proxyConn(c net.Conn) *proxiedConn {
+	if encrypted, ok := c.(*tls.Conn); ok {
+		c = encrypted.NetConn()
+	}
+	below, _ := c.(*proxiedConn)
+	return below
+}
+
+// known counts a connection for the client that its proxy has named; ErrCrowded when he
+// has too many.
+func (l *Listener) known(c *Conn) error {
+	address := l.addressOf(c.Conn)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, open := l.open[c]; !open || c.places != l.places {
+		return nil // it ends anyway
+	}
+	l.places.Return(c.address, 1)
+	if reason := l.take(address); reason != "" {
+		l.take(c.address) // until it is closed
+		l.options.Metrics.refused.WithLabelValues(reason).Inc()
+		return ErrCrowded
+	}
+	c.address = address
+	return nil
+}
+
+// forget gives a connection's place back; the second time it does nothing.
+func (l *Listener) forget(c *Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, open := l.open[c]; open {
+		delete(l.open, c)
+		c.places.Return(c.address, 1)
+		l.alive.Done()
+	}
+}
+
+// Wait returns when every connection is closed; those that are open when ctx ends are cut.
+func (l *Listener) Wait(ctx context.Context) {
+	closed := make(chan struct{})
+	go func() { l.alive.Wait(); close(closed) }()
+	select {
+	case <-closed:
+	case <-ctx.Done():
+		l.each((*Conn).Cut)
+		<-closed
+	}
+}
+
+// CutSilent cuts connections that have never sent anything, such as those that
+// clients open in advance.
+func (l *Listener) CutSilent() {
+	l.each(func(c *Conn) {
+		if !c.heard.Load() {
+			c.Cut()
+		}
+	})
+}
+
+// CutBusy cuts all but those that are being closed.
+func (l *Listener) CutBusy() {
+	l.each(func(c *Conn) {
+		if !c.closed.Load() {
+			c.Cut()
+		}
+	})
+}
+
+// Interrupt ends every wait for bytes that runs now.
+func (l *Listener) Interrupt() {
+	l.each(func(c *Conn) { _ = c.SetReadDeadline(time.Now()) })
+}
+
+func (l *Listener) each(do func(*Conn)) {
+	l.mu.Lock()
+	conns := make([]*Conn, 0, len(l.open))
+	for c := range l.open {
+		conns = append(conns, c)
+	}
+	l.mu.Unlock()
+	for _, c := range conns {
+		do(c)
+	}
+}
+
+// Conn is a connection that can be cut from another goroutine, and that is drained before
+// it closes when an answer overtook the request's body.
+type Conn struct {
+	net.Conn
+	listener *Listener
+	address  string              // guarded by the listener's mu
+	places   *quota.Pool[string] // where it counts
+	early    atomic.Bool         // an answer was given before the body's last byte
+	heard    atomic.Bool         // it has sent something
+	closed   atomic.Bool
+}
+
+// Read notes that the client has sent something.
+func (c *Conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 && !c.heard.Load() {
+		c.heard.Store(true)
+	}
+	return n, err
+}
+
+// Write writes within the listener's bound for a stall.
+func (c *Conn) Write(b []byte) (int, error) {
+	if c.listener.options.Stall > 0 {
+		if err := c.Conn.SetWriteDeadline(time.Now().Add(c.listener.options.Stall)); err != nil {
+			return 0, err
+		}
+	}
+	return c.Conn.Write(b)
+}
+
+// Close closes the connection. After an early answer it first says that
+// nothing more comes and reads for a moment what the client still sends:
+// closing over unread bytes would reset the connection and could take the
+// answer away (RFC 9112 §9.6).
+func (c *Conn) Close() error {
+	if !c.closed.CompareAndSwap(false, true) {
+		return net.ErrClosed
+	}
+	defer c.listener.forget(c)
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && c.early.Load() && half.CloseWrite() == nil {
+		_ = c.SetReadDeadline(time.Now().Add(c.listener.options.Linger))
+		_, _ = io.CopyN(io.Discard, c.Conn, c.listener.options.Drain)
+	}
+	return c.Conn.Close()
+}
+
+// Cut ends the connection at once, also one that is being drained. Whoever
+// reads or writes it gets an error.
+func (c *Conn) Cut() {
+	c.closed.Store(true)
+	_ = c.Conn.Close()
+	c.listener.forget(c)
+}
+
+// refuse tells a connection that has no place, and ends it.
+func (c *Conn) refuse(reason string) {
+	_ = c.SetDeadline(time.Now().Add(c.listener.options.Linger)) // a handshake reads too
+	_, _ = io.WriteString(c.Conn, c.listener.options.Answer(reason))
+	c.early.Store(true)
+	_ = c.Close()
+}
+
+// ConnOf is the connection below a request.
+func ConnOf(ctx *fasthttp.RequestCtx) *Conn {
+	c, _ := ctx.Conn().(*Conn)
+	return c
+}
+
+// CloseAfter ends the connection after this answer, gently. Every answer that
+// is given before the whole body was read needs it: otherwise the rest of the
+// body would be taken for the next request.
+func CloseAfter(ctx *fasthttp.RequestCtx) {
+	ctx.SetConnectionClose()
+	if c := ConnOf(ctx); c != nil {
+		c.early.Store(true)
+	}
+}
+
+// KeepOpen takes CloseAfter back: the whole body was read.
+func KeepOpen(ctx *fasthttp.RequestCtx) {
+	if c := ConnOf(ctx); c != nil {
+		c.early.Store(false)
+	}
+	ctx.Response.Header.ResetConnectionClose()
+}
+
+// Metrics are the counts of a listener's connections.
+type Metrics struct {
+	open    prometheus.GaugeFunc
+	refused *prometheus.CounterVec // reason
+	headers *prometheus.CounterVec // reason; of PROXY headers
+	now     atomic.Pointer[Listener]
+}
+
+// NewMetrics makes those of a listener, whose name is for people.
+func NewMetrics(prefix, name string) *Metrics {
+	m := &Metrics{refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: prefix + "_connections_refused_total",
+		Help: "Connections to the " + name + " that got no place, whether they were told or just closed, by reason: share " +
+			"(their network address had as many as were still free) or full (none was free).",
+	}, []string{"reason"})}
+	m.open = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: prefix + "_connections", Help: "Open connections to the " + name + ", busy or idle.",
+	}, func() float64 {
+		if l := m.now.Load(); l != nil {
+			return float64(l.places.Used())
+		}
+		return 0
+	})
+	for _, reason := range []string{NoShare, NoPlace} {
+		m.refused.WithLabelValues(reason)
+	}
+	m.headers = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: prefix + "_proxy_headers_refused_total",
+		Help: "Connections to the " + name + " that were refused for their PROXY header, by reason: untrusted (the peer is " +
+			"not in http.trusted_proxies), version (1 is not supported), malformed or timeout.",
+	}, []string{"reason"})
+	for _, reason := range proxyReasons {
+		m.headers.WithLabelValues(reason)
+	}
+	return m
+}
+
+// Collectors are what is registered.
+func (m *Metrics) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.open, m.refused, m.headers}
+}
+
+func (m *Metrics) proxyRefused(reason string) { m.headers.WithLabelValues(reason).Inc() }

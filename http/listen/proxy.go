@@ -1,0 +1,251 @@
+package listen
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pires/go-proxyproto"
+)
+
+// ErrProxyHeader is a connection that begins with a PROXY header which is not believed:
+// of a peer that is not trusted, of version 1, or malformed.
+var ErrProxyHeader = errors.New("listen: the PROXY header is refused")
+
+// The reasons why a PROXY header is refused.
+const (
+	proxyReasonUntrusted = "untrusted" // any header of a peer that is not trusted
+	proxyReasonVersion   = "version"   // version 1
+	proxyReasonMalformed = "malformed" // no sound header of version 2 for TCP, or cut short
+	proxyReasonTimeout   = "timeout"   // it did not come within proxyHeaderTimeout
+)
+
+// proxyReasons are all of them.
+var proxyReasons = []string{proxyReasonUntrusted, proxyReasonVersion, proxyReasonMalformed, proxyReasonTimeout}
+
+// proxyHeaderTimeout bounds the time from the first byte of a PROXY header to its last.
+// Proxies write it in one piece.
+const proxyHeaderTimeout = 5 * time.Second
+
+// proxyHeaderMax bounds a header after its fixed 16 bytes: addresses, and the extensions
+// (TLVs), which are skipped. A certificate of the client, the largest of them, has
+// 1 to 2 KiB. It is the library's own bound.
+const proxyHeaderMax = 4096
+
+// proxyListener gives connections the addresses of their clients.
+type proxyListener struct {
+	net.Listener
+	trusted Trusted
+	refused func(reason string)
+	timeout time.Duration
+}
+
+// behindProxies wraps a listener: a trusted peer may begin a connection with a PROXY protocol header of version 2 (the
+// text of HAProxy, 2020-03-05, section 2.2), and the connection then has the client's address. Anybody else who begins
+// so is refused with ErrProxyHeader at the first Read. Version 1 is not supported: it is text of no fixed length, and
+// all proxies that are asked for write version 2 too. refused is called for each header that is refused, with one of
+// the reasons; it must not block.
+func behindProxies(l net.Listener, trusted Trusted, refused func(reason string)) net.Listener {
+	return &proxyListener{Listener: l, trusted: trusted, refused: refused, timeout: proxyHeaderTimeout}
+}
+
+// Accept waits for no header: the connection's first Read does.
+func (l *proxyListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &proxiedConn{Conn: c, listener: l}, nil
+}
+
+// proxiedConn is a connection whose first bytes may be a PROXY header. One goroutine reads.
+type proxiedConn struct {
+	net.Conn
+	listener *proxyListener
+	begun    bool
+	failed   error         // of the beginning; every Read gives it
+	head     *bufio.Reader // until what it has read ahead is taken
+	client   atomic.Pointer[net.TCPAddr]
+	onClient func() error
+
+	mu       sync.Mutex
+	deadline time.Time // guarded by mu; of reads, as the owner wants it
+}
+
+// OnClient has f called when a header has named the client, before anything that the client itself sends
+// is read. With an error of f the connection ends: every Read gives it. Before the first Read only.
+func (c *proxiedConn) OnClient(f func() error) { c.onClient = f }
+
+// RemoteAddr is the client's address once the first Read has found a header, and the
+// peer's before that and without one.
+func (c *proxiedConn) RemoteAddr() net.Addr {
+	if a := c.client.Load(); a != nil {
+		return a
+	}
+	return c.Conn.RemoteAddr()
+}
+
+// CloseWrite says that nothing more comes.
+func (c *proxiedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// SetReadDeadline keeps the owner's deadline, which a header may shorten for a while.
+func (c *proxiedConn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deadline = t
+	return c.Conn.SetReadDeadline(t)
+}
+
+// SetDeadline is SetReadDeadline and SetWriteDeadline.
+func (c *proxiedConn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+// Read takes the header off first; then it is the connection's own.
+func (c *proxiedConn) Read(b []byte) (int, error) {
+	if !c.begun {
+		c.begun = true
+		c.failed = c.begin()
+	}
+	switch {
+	case c.failed != nil:
+		return 0, c.failed
+	case c.head == nil:
+		return c.Conn.Read(b)
+	}
+	n, err := c.head.Read(b)
+	if c.head.Buffered() == 0 {
+		c.head = nil
+	}
+	return n, err
+}
+
+// The beginnings of the two versions of a header.
+var (
+	version1 = []byte("PROXY ")
+	version2 = []byte("\r\n\r\n\x00\r\nQUIT\n")
+)
+
+// begin looks at the first bytes and reads a header.
+func (c *proxiedConn) begin() error {
+	trusted := c.listener.trusted.Contains(IPOf(c.Conn.RemoteAddr()))
+	size := 16 // the least that the library takes
+	if trusted {
+		size = 256 // a header without large extensions
+	}
+	c.head = bufio.NewReaderSize(c.Conn, size)
+	first, err := c.head.Peek(1)
+	if err != nil {
+		return err
+	}
+	signature := version2
+	switch first[0] {
+	case version1[0]:
+		signature = version1
+	case version2[0]:
+	default:
+		return nil
+	}
+	if err := c.hurry(); err != nil {
+		return err
+	}
+	begins, err := c.beginsWith(signature)
+	switch {
+	case err != nil || !begins:
+		// what it is instead is for the next reader to say
+	case !trusted:
+		err = c.refuse(proxyReasonUntrusted, nil)
+	case first[0] == version1[0]:
+		err = c.refuse(proxyReasonVersion, nil)
+	default:
+		err = c.header()
+	}
+	if relaxed := c.relax(); err == nil {
+		err = relaxed
+	}
+	return err
+}
+
+// beginsWith compares byte by byte, so that it never waits for more than it needs.
+func (c *proxiedConn) beginsWith(signature []byte) (bool, error) {
+	for i := range signature {
+		got, err := c.head.Peek(i + 1)
+		if len(got) <= i {
+			return false, readable(err, i)
+		}
+		if got[i] != signature[i] {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// readable gives no error when there are bytes that the next reader can have: it will
+// meet the error after them.
+func readable(err error, bytes int) error {
+	if bytes > 0 {
+		return nil
+	}
+	return err
+}
+
+// header reads a header of version 2.
+func (c *proxiedConn) header() error {
+	h, err := proxyproto.Read(c.head)
+	if err != nil {
+		reason := proxyReasonMalformed
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			reason = proxyReasonTimeout
+		}
+		return c.refuse(reason, err)
+	}
+	if h.Command == proxyproto.LOCAL {
+		return nil // the proxy's own, such as a health check
+	}
+	client, _, ok := h.TCPAddrs()
+	if !ok {
+		return c.refuse(proxyReasonMalformed, errors.New("not of TCP"))
+	}
+	c.client.Store(client)
+	if c.onClient != nil {
+		return c.onClient()
+	}
+	return nil
+}
+
+// refuse tells of a header that is not believed.
+func (c *proxiedConn) refuse(reason string, err error) error {
+	c.listener.refused(reason)
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrProxyHeader, reason, err)
+	}
+	return fmt.Errorf("%w: %s", ErrProxyHeader, reason)
+}
+
+// hurry has the header come within the listener's timeout.
+func (c *proxiedConn) hurry() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	end := time.Now().Add(c.listener.timeout)
+	if !c.deadline.IsZero() && c.deadline.Before(end) {
+		end = c.deadline
+	}
+	return c.Conn.SetReadDeadline(end)
+}
+
+// relax gives the owner's deadline back.
+func (c *proxiedConn) relax() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.Conn.SetReadDeadline(c.deadline)
+}

@@ -1,0 +1,180 @@
+package upload
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/valyala/fasthttp"
+
+	"rollcall/http/api"
+	"rollcall/http/listen"
+	"rollcall/ledger"
+	"rollcall/ledger/tracing"
+)
+
+// methods is what the storage URL takes.
+const methods = "PUT, OPTIONS"
+
+// retryAfter is the wait, in seconds, that a storage fault or a drain asks for.
+const retryAfter = 5
+
+// noRoomRetryAfter is the same while the disk of the ledger is nearly full.
+const noRoomRetryAfter = 60
+
+// recovered serves one request and turns a bug into an answer.
+func (s *Server) recovered(ctx *fasthttp.RequestCtx) {
+	began := time.Now()
+	_, told := s.o.Tracer.Begin(s.root, tracing.Upload)
+	if told.On() {
+		ctx.SetUserValue(spanOfRequest, told)
+	}
+	defer func() {
+		if fault := recover(); fault != nil {
+			s.o.Log.Error("storage handler panicked", "request", listen.RequestID(ctx), "err", fmt.Sprintf("%T", fault))
+			listen.CloseAfter(ctx)
+			listen.WriteIssue(ctx, api.InternalError, retryAfter)
+		}
+		status := ctx.Response.StatusCode()
+		s.metrics.finished(status, time.Since(began))
+		told.Count(tracing.Status, int64(status))
+		told.End(status >= 500)
+		s.o.Log.Debug("storage request", "request", listen.RequestID(ctx), "status", status, "took", time.Since(began))
+	}()
+	s.serve(ctx)
+}
+
+// serve answers in this order: framing, route, method,
+// origin, then the session's own rules.
+func (s *Server) serve(ctx *fasthttp.RequestCtx) {
+	folded := listen.HasFoldedLine(ctx.Request.Header.RawHeaders())
+	if folded || ctx.Request.Header.ContentLength() != 0 || rawHas(ctx, fasthttp.HeaderTransferEncoding) {
+		listen.CloseAfter(ctx) // taken back by receive, when it has read the last byte
+	}
+	s.shareOrigin(ctx)
+	ctx.Response.Header.Set(fasthttp.HeaderReferrerPolicy, "no-referrer") // the URL is a secret
+	token, found := strings.CutPrefix(string(ctx.URI().PathOriginal()), PathPrefix)
+	switch {
+	case folded:
+		listen.WriteIssue(ctx, api.BadRequest, 0)
+	case rawHas(ctx, fasthttp.HeaderTransferEncoding):
+		listen.WriteIssue(ctx, api.LengthRequired, 0)
+	case !found:
+		listen.WriteIssue(ctx, api.RouteNotFound, 0)
+	case ctx.IsOptions():
+		s.preflight(ctx)
+	case !ctx.IsPut():
+		ctx.Response.Header.Set(fasthttp.HeaderAllow, methods)
+		listen.WriteIssue(ctx, api.MethodNotAllowed, 0)
+	case s.draining.Load():
+		listen.CloseAfter(ctx)
+		listen.WriteIssue(ctx, api.StorageUnavailable, retryAfter)
+	default:
+		s.put(ctx, token)
+	}
+}
+
+// call is the context of one ledger call for a request: work of the upload's workspace, once that
+// is known.
+func (s *Server) call(ctx *fasthttp.RequestCtx) (context.Context, context.CancelFunc) {
+	workspace, known := ctx.UserValue(tenantOfRequest).(uuid.UUID)
+	if !known {
+		workspace = ledger.Strangers
+	}
+	return context.WithTimeout(ledger.WithTenant(spanOf(ctx).Under(s.root), workspace), s.o.LedgerTimeout)
+}
+
+// tenantOfRequest is the name of an upload's workspace among a request's user values.
+const tenantOfRequest = "tenant"
+
+// spanOfRequest is the name of a request's span among its user values.
+const spanOfRequest = "span"
+
+// spanOf is the span of a request; the zero Span when it is not traced.
+func spanOf(ctx *fasthttp.RequestCtx) tracing.Span {
+	told, _ := ctx.UserValue(spanOfRequest).(tracing.Span)
+	return told
+}
+
+// preflight answers a browser's question before its PUT (Fetch standard, CORS preflight).
+func (s *Server) preflight(ctx *fasthttp.RequestCtx) {
+	if len(ctx.Request.Header.Peek(fasthttp.HeaderOrigin)) == 0 {
+		ctx.Response.Header.Set(fasthttp.HeaderAllow, methods)
+		ctx.SetStatusCode(fasthttp.StatusNoContent)
+		return
+	}
+	if len(ctx.Response.Header.Peek(fasthttp.HeaderAccessControlAllowOrigin)) == 0 {
+		listen.WriteIssue(ctx, api.OriginNotAllowed, 0)
+		return
+	}
+	h := &ctx.Response.Header
+	h.Set(fasthttp.HeaderAccessControlAllowMethods, fasthttp.MethodPut)
+	h.Set(fasthttp.HeaderAccessControlAllowHeaders, "Content-Type, Content-Range")
+	h.Set(fasthttp.HeaderAccessControlMaxAge, "600")
+	ctx.SetStatusCode(fasthttp.StatusNoContent)
+}
+
+// shareOrigin lets a page of a listed origin read the answer. A page of
+// another one gets the answer without it, so its browser keeps it back.
+func (s *Server) shareOrigin(ctx *fasthttp.RequestCtx) {
+	h := &ctx.Response.Header
+	h.Set(fasthttp.HeaderVary, fasthttp.HeaderOrigin)
+	s.origins.Allow(ctx, "Range, Retry-After, X-Request-Id", s.ourPages)
+}
+
+// ourPages says whether an origin is that of our own pages.
+func (s *Server) ourPages(origin string) bool {
+	if s.o.PagesOrigin == nil {
+		return false
+	}
+	own := s.o.PagesOrigin()
+	return own != "" && own == origin
+}
+
+// framingError answers a request that fasthttp could not read. A client that
+// is too slow is cut without a word; its session stays.
+func (s *Server) framingError(ctx *fasthttp.RequestCtx, err error) {
+	listen.CloseAfter(ctx)
+	if listen.IsTimeout(err) {
+		listen.ConnOf(ctx).Cut()
+		return
+	}
+	code, after := listen.FramingIssue(err)
+	listen.WriteIssue(ctx, code, after)
+	s.metrics.count(ctx.Response.StatusCode())
+	s.o.Log.Debug("storage request unreadable", "request", listen.RequestID(ctx), "status", ctx.Response.StatusCode())
+}
+
+// headOf is the part of a request's head that decides.
+func headOf(ctx *fasthttp.RequestCtx) Request {
+	h := &ctx.Request.Header
+	r := Request{
+		Length:   int64(h.ContentLength()),
+		Transfer: rawHas(ctx, fasthttp.HeaderTransferEncoding),
+		Encoded:  len(h.PeekAll(fasthttp.HeaderContentEncoding)) > 0,
+	}
+	if !rawHas(ctx, fasthttp.HeaderContentLength) {
+		r.Length = LengthUnknown // fasthttp says 0
+	}
+	for _, value := range h.PeekAll(fasthttp.HeaderContentRange) {
+		r.ContentRanges = append(r.ContentRanges, string(value))
+	}
+	return r
+}
+
+// rawHas looks for a header as it was sent: fasthttp hides a missing
+// Content-Length and drops "Transfer-Encoding: identity".
+func rawHas(ctx *fasthttp.RequestCtx, name string) bool {
+	for line := range bytes.Lines(ctx.Request.Header.RawHeaders()) {
+		if key, _, found := bytes.Cut(line, []byte(":")); found && bytes.EqualFold(key, []byte(name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// crowded is the answer of the storage URL to a connection that has no place.
+func crowded(string) string { return listen.RefusalText(api.RateLimited, listen.Jitter(1, 9)) }

@@ -1,0 +1,203 @@
+package upload_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/http/listen"
+	"rollcall/http/listen/listentest"
+	"rollcall/http/upload"
+	"rollcall/ledger"
+)
+
+// TestAnAddressHasNoMoreConnectionsThanAreFree also when connections are encrypted.
+func TestAnAddressHasNoMoreConnectionsThanAreFree(t *testing.T) {
+	t.Parallel()
+	settings, trusted := listentest.Pair(t)
+	for _, encrypted := range []bool{false, true} {
+		registry, client := prometheus.NewRegistry(), func(c net.Conn) net.Conn { return c }
+		r := newStorageRig(t, func(o *upload.Options) {
+			o.UploadsMax, o.ConnectionsMax, o.Registerer = 1, 5, registry
+			if encrypted {
+				o.TLS = settings
+			}
+		})
+		if encrypted {
+			client = func(c net.Conn) net.Conn {
+				return tls.Client(c, &tls.Config{RootCAs: trusted, ServerName: "localhost"})
+			}
+		}
+		listentest.Crowded{Name: "rollcall_upload", At: r.storage.Addr().String(), Registry: registry, Full: 429,
+			Client: client}.CheckShares(t)
+	}
+}
+
+// TestSilentConnectionsEnd after the time for the first byte, and those that send one now and then too.
+func TestSilentConnectionsEnd(t *testing.T) {
+	t.Parallel()
+	r := newStorageRig(t, func(o *upload.Options) { o.FirstByteTimeout = 300 * time.Millisecond })
+	silent, trickling := r.dial(), r.dial()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for _, err := io.WriteString(trickling.Conn, "PUT /upload/x HTTP/1.1\r\nX-A: "); err == nil; <-tick.C {
+			_, err = io.WriteString(trickling.Conn, "a")
+		}
+	}()
+	for name, c := range map[string]*rawConn{"silent": silent, "trickling": trickling} {
+		if rest, err := io.ReadAll(c); len(rest) > 0 || listen.IsTimeout(err) {
+			t.Errorf("%s: %q, %v, want an end", name, rest, err)
+		}
+	}
+	<-done
+}
+
+// TestAWorkspaceHasNoMoreUploadsThanAreFree: of four places one of weight 2 gets three; who comes
+// new gets the last.
+func TestAWorkspaceHasNoMoreUploadsThanAreFree(t *testing.T) {
+	t.Parallel()
+	const total = 100
+	heavy, registry := uuid.New(), prometheus.NewRegistry()
+	r := newStorageRig(t, func(o *upload.Options) {
+		o.UploadsMax, o.Registerer = 4, registry
+		o.Weight = func(workspace uuid.UUID) int {
+			if workspace == heavy {
+				return 2
+			}
+			return 1
+		}
+	})
+	slow := func(want float64) *rawConn {
+		t.Helper()
+		_, path := r.create(total)
+		c := r.dial()
+		c.begin(path, total, "half of it")
+		listentest.Within(t, "the place to be taken", func() bool {
+			return listentest.Value(t, registry, "rollcall_uploads_receiving") == want
+		})
+		return c
+	}
+	over := func() {
+		t.Helper()
+		_, path := r.create(total)
+		c := r.dial()
+		c.put(path, 0, total, bytesOf(total))
+		got := c.reply()
+		again, err := strconv.Atoi(got.header.Get("Retry-After"))
+		if err != nil || again < 1 || again > 10 || got.status != 429 || got.code != "rate_limited" {
+			t.Errorf("got %s, want 429 rate_limited with Retry-After", got.refusal())
+		}
+	}
+	light := r.space
+	if _, err := r.store.CreateWorkspace(context.Background(), heavy, "heavy"); err != nil {
+		t.Fatal(err)
+	}
+	r.space = heavy
+	first := slow(1)
+	slow(2)
+	slow(3)
+	over()
+	r.space = light
+	slow(4)
+	over()
+	if n := listentest.Counts(t, registry, "rollcall_upload_places_refused_total"); n != "full=1 share=1" {
+		t.Errorf("counted %q", n)
+	}
+	_ = first.Conn.Close()
+	listentest.Within(t, "the place to come back", func() bool {
+		return listentest.Value(t, registry, "rollcall_uploads_receiving") == 3
+	})
+}
+
+// TestStorageBehindAProxy takes a header of a trusted proxy, and refuses that of a stranger.
+func TestStorageBehindAProxy(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		trusted, head string
+		status        int
+		counted       string
+	}{
+		{"127.0.0.1", listentest.ProxyHeader("192.0.2.1"), 404, ""},
+		{"10.0.0.1", "", 404, ""},
+		{"10.0.0.1", listentest.ProxyHeader("192.0.2.1"), 400, "untrusted=1"},
+		{"127.0.0.1", "PROXY TCP4 192.0.2.1 10.0.0.1 4711 80\r\n", 400, "version=1"},
+		{"127.0.0.1", "PUT /upload/nobody HTTP/1.1\r\nHost: a\r\nX-Long: a\r\n b\r\n\r\n", 400, ""}, // a folded line
+	} {
+		trusted, err := listen.ParseTrusted([]string{c.trusted})
+		if err != nil {
+			t.Fatal(err)
+		}
+		registry := prometheus.NewRegistry()
+		r := newStorageRig(t, func(o *upload.Options) { o.Trusted, o.Registerer = trusted, registry })
+		conn, err := net.Dial("tcp", r.storage.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, c.head+"PUT /upload/nobody HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+		a, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || a.StatusCode != c.status {
+			t.Errorf("%q to %s: %v, %v, want %d", c.head, c.trusted, a, err, c.status)
+		}
+		if n := listentest.Counts(t, registry, "rollcall_upload_proxy_headers_refused_total"); n != c.counted {
+			t.Errorf("%q to %s: counted %q, want %q", c.head, c.trusted, n, c.counted)
+		}
+	}
+}
+
+// TestStorageTLS takes a file over TLS, and an early answer reaches its client.
+func TestStorageTLS(t *testing.T) {
+	t.Parallel()
+	settings, trusted := listentest.Pair(t)
+	r := newStorageRig(t, func(o *upload.Options) { o.TLS, o.Registerer = settings, prometheus.NewRegistry() })
+	dial := func() net.Conn {
+		c, err := tls.Dial("tcp", r.storage.Addr().String(), &tls.Config{RootCAs: trusted, ServerName: "localhost"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	_, path := r.create(11)
+	put := "PUT " + path + " HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n"
+	if a := listentest.Ask(t, dial(), put+"a@b.example"); a.StatusCode != 200 {
+		t.Errorf("upload: %d", a.StatusCode)
+	}
+	nobody := "PUT /upload/nobody HTTP/1.1\r\nHost: a\r\nContent-Length: 99999\r\n\r\nhalf"
+	if a := listentest.Ask(t, dial(), nobody); a.StatusCode != 404 {
+		t.Errorf("nobody's upload: %d", a.StatusCode)
+	}
+}
+
+// TestNoRoomForMoreBytes: what was stored before stays, and the customer is told to come again.
+func TestNoRoomForMoreBytes(t *testing.T) {
+	t.Parallel()
+	rig := newStorageRig(t, nil)
+	id, path := rig.create(20)
+	rig.book.hook(func(func() (ledger.Upload, error)) (ledger.Upload, error) {
+		return ledger.Upload{}, ledger.ErrNoRoom
+	})
+	conn := rig.dial()
+	conn.put(path, 0, 20, bytesOf(20))
+	if got := conn.reply().refusal(); got != "503 storage_unavailable, again after 60, close true" {
+		t.Errorf("got %s", got)
+	}
+	rig.book.hook(nil)
+	conn = rig.dial()
+	conn.put(path, 0, 20, bytesOf(20))
+	if got := conn.reply(); got.status != 200 || rig.durable(id) != 20 {
+		t.Errorf("with room: %d, %d durable", got.status, rig.durable(id))
+	}
+}

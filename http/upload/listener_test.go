@@ -1,0 +1,310 @@
+package upload_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/http/listen/listentest"
+	"rollcall/http/upload"
+)
+
+// TestEarlyAnswerNeverRunsTheBody hides a request in the body of every
+// request that is answered before its last byte. In stream mode fasthttp
+// would run it, at some paddings; a second answer on the connection shows it.
+func TestEarlyAnswerNeverRunsTheBody(t *testing.T) {
+	t.Parallel()
+	rig := newStorageRig(t, nil)
+	_, open := rig.create(100)
+	_, full := rig.create(3)
+	_, expired := rig.createFor(100, time.Nanosecond)
+	for path, text := range map[string]string{open: bytesOf(40), full: "abc"} {
+		seed := rig.dial()
+		seed.put(path, 0, map[string]int64{open: 100, full: 3}[path], text)
+		seed.reply()
+	}
+	hidden := "PUT " + open + " HTTP/1.1\r\nHost: storage.example\r\nContent-Range: bytes */100\r\n" +
+		"Content-Length: 0\r\n\r\n"
+	const length = "Content-Length: %d"
+	cases := []struct {
+		name, method, path string
+		headers            []string // with %d for the body's length
+		status             int
+	}{
+		{"complete", "PUT", full, []string{length}, 200},
+		{"too large", "PUT", open, []string{length}, 413},
+		{"other length than the range", "PUT", open, []string{length, "Content-Range: bytes 40-41/100"}, 400},
+		{"other total", "PUT", open, []string{length, "Content-Range: bytes 40-41/77"}, 400},
+		{"bad range", "PUT", open, []string{length, "Content-Range: nonsense"}, 400},
+		{"query with a body", "PUT", open, []string{length, "Content-Range: bytes */100"}, 400},
+		{"encoded", "PUT", open, []string{length, "Content-Encoding: br"}, 415},
+		{"unknown token", "PUT", "/upload/x", []string{length}, 404},
+		{"unknown path", "PUT", "/x", []string{length}, 404},
+		{"expired", "PUT", expired, []string{length}, 410},
+		{"post", "POST", open, []string{length}, 405},
+		{"get", "GET", open, []string{length}, 405},
+		{"options", "OPTIONS", open, []string{length}, 204},
+		{"options of another origin", "OPTIONS", open, []string{length, "Origin: null"}, 403},
+		{"identity", "PUT", open, []string{"Transfer-Encoding: identity", length}, 411},
+		{"identity, no length", "PUT", open, []string{"Transfer-Encoding: identity"}, 411},
+		{"chunked and length", "PUT", open, []string{"Transfer-Encoding: chunked", length}, 411},
+		{"no length", "PUT", open, nil, 411},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			for padding := 0; padding <= 70_000; padding += 350 {
+				body := strings.Repeat("x", padding) + hidden
+				headers := make([]string, 0, len(c.headers))
+				for _, h := range c.headers {
+					headers = append(headers, strings.Replace(h, "%d", strconv.Itoa(len(body)), 1))
+				}
+				conn := rig.dial()
+				conn.send(c.method, c.path, headers, body)
+				if got := conn.reply(); got.status != c.status {
+					t.Fatalf("padding %d: got %d %q, want %d", padding, got.status, got.code, c.status)
+				}
+				if err := conn.ended(); err != nil {
+					t.Fatalf("padding %d: %v", padding, err)
+				}
+				_ = conn.Close()
+			}
+		})
+	}
+}
+
+// TestGapAndOldDataNeverRunTheBody is the same for the answers whose body
+// must have a certain length.
+func TestGapAndOldDataNeverRunTheBody(t *testing.T) {
+	t.Parallel()
+	rig := newStorageRig(t, nil)
+	const total = 200_000
+	_, path := rig.create(total)
+	seed := rig.dial()
+	seed.put(path, 0, total, bytesOf(100_000))
+	seed.reply()
+	hidden := "PUT " + path + " HTTP/1.1\r\nHost: storage.example\r\nContent-Range: bytes */200000\r\n" +
+		"Content-Length: 0\r\n\r\n"
+	for _, first := range []int64{0, 100_001} {
+		for padding := 0; padding <= 70_000; padding += 350 {
+			conn := rig.dial()
+			conn.put(path, first, total, strings.Repeat("x", padding)+hidden)
+			got := conn.reply()
+			if got.status != 308 || got.durable != "bytes=0-99999" || !got.close {
+				t.Fatalf("first %d padding %d: got %d Range %q close %v",
+					first, padding, got.status, got.durable, got.close)
+			}
+			if err := conn.ended(); err != nil {
+				t.Fatalf("first %d padding %d: %v", first, padding, err)
+			}
+			_ = conn.Close()
+		}
+	}
+}
+
+// TestUnreadableRequestIsRefused sends what is no HTTP request, with a key in
+// it; the rig sees that the log has none.
+func TestUnreadableRequestIsRefused(t *testing.T) {
+	t.Parallel()
+	rig := newStorageRig(t, nil)
+	_, path := rig.create(10)
+	put := "PUT " + path + " HTTP/1.1\r\nHost: h\r\n"
+	cases := []struct {
+		name, text string
+		status     int
+		code       string
+	}{
+		{"bad header", put + "X-API-Key " + keyCanary + "\r\n\r\n", 400, "bad_request"},
+		{"bad header value", put + "X-API-Key: " + keyCanary + "\x01\r\n\r\n",
+			400, "bad_request"},
+		{"no host", "PUT " + path + " HTTP/1.1\r\nX-API-Key: " + keyCanary + "\r\nContent-Length: 0\r\n\r\n",
+			400, "bad_request"},
+		{"two lengths", put + "Content-Length: 1\r\nContent-Length: 1\r\n\r\nx",
+			400, "bad_request"},
+		{"length with sign", put + "Content-Length: +5\r\n\r\nabcde",
+			400, "bad_request"},
+		{"length over 64 bits", put + "Content-Length: 99999999999999999999\r\n\r\n",
+			400, "bad_request"},
+		{"two transfer encodings", put + "Transfer-Encoding: chunked\r\n" +
+			"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 411, "length_required"},
+		{"transfer encoding on HTTP/1.0",
+			strings.Replace(put, "1.1", "1.0", 1) + "Transfer-Encoding: chunked\r\n\r\n",
+			411, "length_required"},
+		{"large head", put + "X-API-Key: " + keyCanary + "\r\nX: " +
+			strings.Repeat("x", 17<<10) + "\r\n\r\n", 431, "headers_too_large"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			conn := rig.dial()
+			_, _ = io.WriteString(conn.Conn, c.text)
+			if got := conn.reply(); got.status != c.status || got.code != c.code || !got.close {
+				t.Errorf("got %d %q close %v, want %d %q true", got.status, got.code, got.close, c.status, c.code)
+			}
+			if err := conn.ended(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestOneTooManyIsAskedToWait fills the bound on uploads, then the one on connections.
+func TestOneTooManyIsAskedToWait(t *testing.T) {
+	t.Parallel()
+	rig := newStorageRig(t, func(o *upload.Options) { o.UploadsMax, o.ConnectionsMax = 1, 5 })
+	const total = upload.ChunkBytes + 10
+	file := bytesOf(total)
+	first, firstPath := rig.create(total)
+	_, secondPath := rig.create(total)
+	busy := rig.dial()
+	busy.begin(firstPath, total, file[:upload.ChunkBytes])
+	rig.waitDurable(first, upload.ChunkBytes)
+
+	wait := func(got storageReply) {
+		t.Helper()
+		seconds, err := strconv.Atoi(got.header.Get("Retry-After"))
+		soon := err == nil && seconds >= 1 && seconds <= 10
+		if !soon || got.status != 429 || got.code != "rate_limited" || !got.close {
+			t.Errorf("got %s, want 429 rate_limited, again after 1 to 10, close true", got.refusal())
+		}
+	}
+	second := rig.dial()
+	second.put(secondPath, 0, total, file)
+	wait(second.reply())
+	if err := second.ended(); err != nil {
+		t.Error(err)
+	}
+	_ = second.Close()
+	query := rig.dial()
+	query.query(secondPath, total)
+	if got := query.reply(); got.status != 308 {
+		t.Errorf("a query got %d", got.status)
+	}
+	third := rig.dial()
+	third.query(secondPath, total)
+	third.reply()
+	crowded := rig.dial()
+	wait(crowded.reply())
+	if err := crowded.ended(); err != nil {
+		t.Error(err)
+	}
+
+	_, _ = io.WriteString(busy.Conn, file[upload.ChunkBytes:])
+	if got := busy.reply(); got.status != 200 {
+		t.Errorf("the upload under way got %d", got.status)
+	}
+	query.put(secondPath, 0, total, file)
+	if got := query.reply(); got.status != 200 {
+		t.Errorf("the upload after it got %d", got.status)
+	}
+}
+
+func TestStorageOptionsAreCompleteOrRefused(t *testing.T) {
+	t.Parallel()
+	rig := newStorageRig(t, nil)
+	good := upload.DefaultOptions()
+	good.Listen, good.Book, good.Tokens = "127.0.0.1:0", rig.book, rig.tokens
+	good.Wake, good.Log, good.Registerer = func() {}, discard(), prometheus.NewRegistry()
+	if err := good.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]func(*upload.Options){
+		"listen":       func(o *upload.Options) { o.Listen = "" },
+		"book":         func(o *upload.Options) { o.Book = nil },
+		"tokens":       func(o *upload.Options) { o.Tokens = nil },
+		"wake":         func(o *upload.Options) { o.Wake = nil },
+		"log":          func(o *upload.Options) { o.Log = nil },
+		"registerer":   func(o *upload.Options) { o.Registerer = nil },
+		"uploads":      func(o *upload.Options) { o.UploadsMax = 0 },
+		"connections":  func(o *upload.Options) { o.ConnectionsMax = o.UploadsMax },
+		"window bytes": func(o *upload.Options) { o.WindowBytes = 0 },
+		"bytes":        func(o *upload.Options) { o.BytesPerSecond = -1 },
+		"window":       func(o *upload.Options) { o.Window = 0 },
+		"first byte":   func(o *upload.Options) { o.FirstByteTimeout = 0 },
+		"ledger":       func(o *upload.Options) { o.LedgerTimeout = 0 },
+		"good origins": func(o *upload.Options) { o.AllowedOrigins = []string{"https://app.example/"} },
+		"linger":       func(o *upload.Options) { o.LingerTimeout = 0 },
+	}
+	for name, spoil := range cases {
+		o := good
+		spoil(&o)
+		if _, err := upload.New(o); !errors.Is(err, upload.ErrOptions) {
+			t.Errorf("without %s: %v, want ErrOptions", name, err)
+		}
+	}
+	s, err := upload.New(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Stop(context.Background()); err != nil || s.Addr() != nil {
+		t.Errorf("stop without start: %v, address %v", err, s.Addr())
+	}
+	if _, err := upload.New(good); err == nil {
+		t.Error("the same metrics were registered twice")
+	}
+}
+
+// TestStopRightAfterStart catches fasthttp between Start and its first accept.
+func TestStopRightAfterStart(t *testing.T) {
+	t.Parallel()
+	rig := newStorageRig(t, nil)
+	for range 50 {
+		o := upload.DefaultOptions()
+		o.Listen, o.Book, o.Tokens = "127.0.0.1:0", rig.book, rig.tokens
+		o.Wake, o.Log, o.Registerer = func() {}, discard(), prometheus.NewRegistry()
+		s, err := upload.New(o)
+		if err == nil {
+			err = s.Start()
+		}
+		if err == nil {
+			err = s.Stop(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestUsedPortIsSaid(t *testing.T) {
+	t.Parallel()
+	rig := newStorageRig(t, nil)
+	o := upload.DefaultOptions()
+	o.Listen, o.Book, o.Tokens = rig.storage.Addr().String(), rig.book, rig.tokens
+	o.Wake, o.Log, o.Registerer = func() {}, discard(), prometheus.NewRegistry()
+	s, err := upload.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var op *net.OpError
+	if err := s.Start(); !errors.As(err, &op) {
+		t.Errorf("start on a used port: %v", err)
+	}
+	if err := rig.storage.Start(); !errors.Is(err, upload.ErrStarted) {
+		t.Errorf("second start: %v, want ErrStarted", err)
+	}
+}
+
+// BenchmarkUpload sends one file of 8 MiB per turn over one connection.
+func BenchmarkUpload(b *testing.B) {
+	rig := newStorageRig(b, nil)
+	const total = 8 << 20
+	file := bytesOf(total)
+	conn := rig.dial()
+	b.SetBytes(total)
+	b.ReportAllocs()
+	for b.Loop() {
+		_, path := rig.create(total)
+		if err := conn.SetDeadline(time.Now().Add(listentest.Patience)); err != nil {
+			b.Fatal(err)
+		}
+		conn.put(path, 0, total, file)
+		if got := conn.reply(); got.status != 200 {
+			b.Fatalf("got %d %q", got.status, got.code)
+		}
+	}
+}

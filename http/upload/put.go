@@ -1,0 +1,290 @@
+package upload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/valyala/fasthttp"
+
+	"rollcall/http/api"
+	"rollcall/http/listen"
+	"rollcall/ledger"
+	"rollcall/ledger/tracing"
+)
+
+// put is one PUT to the URL of a session.
+type put struct {
+	s       *Server
+	ctx     *fasthttp.RequestCtx
+	conn    *listen.Conn
+	head    Request
+	state   ledger.Upload // as the ledger had it last; after a chunk, with that chunk
+	skip    int64         // bytes of the body still to drop
+	store   int64         // bytes still to store
+	pending []byte        // arrived, not durable
+}
+
+// put answers one PUT: it decides by the session as it is, takes bytes if there are new ones, and answers by what is
+// durable then.
+func (s *Server) put(ctx *fasthttp.RequestCtx, token string) {
+	p := &put{s: s, ctx: ctx, conn: listen.ConnOf(ctx), head: headOf(ctx)}
+	d, err := p.decide(token)
+	if err == nil && d.Action == Take {
+		d, err = p.take()
+	}
+	if errors.Is(err, ledger.ErrGap) || errors.Is(err, ledger.ErrUploadClosed) {
+		d, err = p.look() // the client goes on from the true end
+	}
+	switch {
+	case err != nil:
+		p.fail(err)
+	case d.Action == Refuse:
+		p.refuse(d.Err)
+	case d.Action == Done:
+		ctx.SetStatusCode(fasthttp.StatusOK)
+	default:
+		ctx.SetStatusCode(fasthttp.StatusPermanentRedirect) // 308, here without Location
+		if durable := DurableRange(d.Durable); durable != "" {
+			ctx.Response.Header.Set(fasthttp.HeaderRange, durable)
+		}
+	}
+	if err == nil && d.Action != Refuse {
+		ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
+		listen.RequestID(ctx)
+	}
+}
+
+// Ends of a request that are no answer of its session.
+var (
+	errNoSuchUpload = errors.New("upload: no such upload")                  // the token names no session of ours
+	errNoPlace      = errors.New("upload: no place")                        // too many uploads send bytes
+	errSuperseded   = errors.New("upload: a newer connection writes")       // this one has nothing to say any more
+	errTooSlow      = errors.New("upload: the client sends too slowly")     // its session stays
+	errDraining     = errors.New("upload: the node stops, go on elsewhere") // what arrived is durable
+)
+
+// decide says what to do by the session as it is.
+func (p *put) decide(token string) (Decision, error) {
+	id, known := p.s.o.Tokens.Parse(token)
+	if !known {
+		// Faults of framing come first here too, so that they say nothing about tokens.
+		d := Decide(Session{Declared: 1}, p.head)
+		if errors.Is(d.Err, ErrLengthRequired) || errors.Is(d.Err, ErrEncoding) {
+			return d, nil
+		}
+		return Decision{}, errNoSuchUpload
+	}
+	spanOf(p.ctx).ID(tracing.Verification, id)
+	p.state.Verification = id
+	if err := p.ask(p.s.o.Book.UploadState); err != nil {
+		return Decision{}, err
+	}
+	p.ctx.SetUserValue(tenantOfRequest, p.state.Workspace)
+	return Decide(sessionOf(p.state), p.head), nil
+}
+
+// take becomes the newest writer of the session and stores the body's bytes. It decides again by the state that the
+// fence stands on, for an older writer may have stored more in between.
+func (p *put) take() (Decision, error) {
+	s, id, workspace := p.s, p.state.Verification, p.state.Workspace
+	if !s.places.Take(workspace, s.weight(workspace), 1) {
+		reason := listen.NoPlace
+		if s.places.Used() < s.places.Size() {
+			reason = listen.NoShare
+		}
+		s.metrics.crowded.WithLabelValues(reason).Inc()
+		return Decision{}, errNoPlace
+	}
+	defer s.places.Return(workspace, 1)
+	if err := p.ask(s.o.Book.OpenUpload); err != nil {
+		return Decision{}, err
+	}
+	if !s.writers.enter(id, p.state.Writer, p.conn) {
+		return Decision{}, errSuperseded
+	}
+	defer s.writers.leave(id, p.conn)
+	d := Decide(sessionOf(p.state), p.head)
+	if d.Action != Take {
+		return d, nil
+	}
+	p.skip, p.store = d.Skip, d.Store
+	if err := p.receive(); err != nil {
+		return Decision{}, err
+	}
+	return After(sessionOf(p.state)), nil
+}
+
+// look answers by the session as it is, after its ledger refused a write.
+func (p *put) look() (Decision, error) {
+	err := p.ask(p.s.o.Book.UploadState)
+	return After(sessionOf(p.state)), err
+}
+
+// ask asks the ledger for the state of the session.
+func (p *put) ask(question func(context.Context, uuid.UUID) (ledger.Upload, error)) error {
+	call, cancel := p.s.call(p.ctx)
+	defer cancel()
+	state, err := question(call, p.state.Verification)
+	if err == nil {
+		p.state = state
+	}
+	return err
+}
+
+// fail answers a request that its session does not answer.
+func (p *put) fail(err error) {
+	after := retryAfter
+	switch {
+	case errors.Is(err, errSuperseded), errors.Is(err, ledger.ErrFenced), errors.Is(err, errTooSlow):
+		p.conn.Cut()
+		return
+	case errors.Is(err, errNoPlace):
+		listen.WriteIssue(p.ctx, api.RateLimited, listen.Jitter(1, 9))
+		return
+	case errors.Is(err, errNoSuchUpload), errors.Is(err, ledger.ErrNoSuchVerification):
+		listen.WriteIssue(p.ctx, api.UploadNotFound, 0)
+		return
+	case errors.Is(err, errDraining):
+		listen.WriteIssue(p.ctx, api.StorageUnavailable, after)
+		return
+	case errors.Is(err, ledger.ErrNoRoom):
+		after = noRoomRetryAfter
+		p.s.metrics.full.Inc()
+	}
+	p.s.trouble.Write(time.Now(), "verification", p.state.Verification, "request", listen.RequestID(p.ctx), "err", err)
+	listen.CloseAfter(p.ctx)
+	listen.WriteIssue(p.ctx, api.StorageUnavailable, after)
+}
+
+// refusals are the issue codes of what Decide refuses.
+var refusals = map[error]api.Code{
+	ErrLengthRequired: api.LengthRequired,
+	ErrEncoding:       api.UnsupportedEncoding,
+	ErrExpired:        api.UploadExpired,
+	ErrCancelled:      api.UploadCancelled,
+	ErrRangeInvalid:   api.UploadRangeInvalid,
+	ErrLengthMismatch: api.UploadLengthMismatch,
+	ErrTooLarge:       api.UploadTooLarge,
+}
+
+// refuse writes one of the refusals of a session.
+func (p *put) refuse(err error) {
+	if errors.Is(err, ErrLengthRequired) {
+		listen.CloseAfter(p.ctx)
+	}
+	listen.WriteIssue(p.ctx, refusals[err], 0) // internal_error for one that is not there
+}
+
+// sessionOf is the ledger's upload in the words of package upload. A failed
+// verification with bytes missing is one that expired: nothing else fails
+// before the file is complete.
+func sessionOf(u ledger.Upload) Session {
+	return Session{
+		Declared: u.Bytes, Durable: u.Durable,
+		Expired:   u.Expired || u.Status == ledger.Failed,
+		Cancelled: u.Status == ledger.Cancelled || u.Status == ledger.Cancelling,
+	}
+}
+
+// receive reads the body and makes it durable chunk by chunk. It counts bytes and never believes an end of stream:
+// fasthttp shows a client that vanished in mid body as a clean end.
+func (p *put) receive() error {
+	buffer := p.s.buffers.Get().(*[]byte)
+	defer p.s.buffers.Put(buffer)
+	p.pending = (*buffer)[:0]
+	p.s.metrics.receiving.Inc()
+	defer p.s.metrics.receiving.Dec()
+	readErr := p.readAll(p.ctx.RequestBodyStream())
+	if errors.Is(readErr, errLedger) {
+		return readErr
+	}
+	if err := p.flush(); err != nil { // a cut connection keeps what arrived
+		return err
+	}
+	switch {
+	case p.skip == 0 && p.store == 0:
+		listen.KeepOpen(p.ctx)
+	case p.s.draining.Load():
+		return errDraining
+	case listen.IsTimeout(readErr):
+		return errTooSlow
+	}
+	if sessionOf(p.state).Complete() {
+		p.s.o.Log.Info("upload complete", "verification", p.state.Verification, "bytes", p.state.Bytes)
+		p.s.o.Wake()
+	}
+	return nil
+}
+
+// errLedger marks an error of the ledger among the errors of reading.
+var errLedger = errors.New("upload: store a chunk")
+
+// readAll reads until the body's last byte, an error of the connection, an
+// error of the ledger (errLedger) or the end of the client's patience.
+func (p *put) readAll(body io.Reader) error {
+	window := rateWindow{s: p.s, conn: p.conn}
+	window.open()
+	for p.skip+p.store > 0 {
+		if p.s.draining.Load() { // after the deadline was set, so that an interrupt is never undone
+			return errDraining
+		}
+		room := p.pending[len(p.pending):cap(p.pending)]
+		if left := p.skip + p.store; int64(len(room)) > left {
+			room = room[:left]
+		}
+		n, err := body.Read(room)
+		p.accept(int64(n))
+		if p.skip+p.store == 0 {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		window.count(int64(n))
+		if len(p.pending) == cap(p.pending) {
+			if err := p.flush(); err != nil {
+				return err
+			}
+			window.open() // the ledger's time is not the client's
+		}
+		p.hold(&window, int64(n))
+	}
+	return nil
+}
+
+// accept counts n bytes that arrived at the end of pending: first the ones
+// that are durable already, then the new ones.
+func (p *put) accept(n int64) {
+	p.pending = p.pending[:len(p.pending)+int(n)]
+	if p.skip > 0 {
+		old := min(p.skip, n)
+		p.skip -= old
+		n -= old
+		kept := copy(p.pending, p.pending[old:]) // pending held nothing before the old bytes
+		p.pending = p.pending[:kept]
+	}
+	p.store -= n
+}
+
+// flush makes the pending bytes durable.
+func (p *put) flush() error {
+	if len(p.pending) == 0 {
+		return nil
+	}
+	call, cancel := p.s.call(p.ctx)
+	defer cancel()
+	call, told := tracing.Within(call, tracing.Append)
+	told.Count(tracing.Bytes, int64(len(p.pending)))
+	state, err := p.s.o.Book.AppendChunk(call, p.state.Verification, p.state.Writer, p.state.Durable, p.pending)
+	told.End(err != nil)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errLedger, err)
+	}
+	p.s.metrics.bytes.Add(float64(len(p.pending)))
+	p.state, p.pending = state, p.pending[:0]
+	return nil
+}

@@ -1,0 +1,266 @@
+package upload
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp"
+
+	"rollcall/http/listen"
+	"rollcall/ledger"
+	"rollcall/ledger/quota"
+	"rollcall/ledger/tracing"
+)
+
+// Book is what the storage listener needs of the ledger. ledger.Files has it.
+type Book interface {
+	UploadState(ctx context.Context, id uuid.UUID) (ledger.Upload, error)
+	OpenUpload(ctx context.Context, id uuid.UUID) (ledger.Upload, error)
+	AppendChunk(ctx context.Context, id uuid.UUID, writer, offset int64, data []byte) (ledger.Upload, error)
+}
+
+// Options is everything a Server needs. All of it is required but
+// AllowedOrigins, TLS and Trusted; DefaultOptions fills in the limits.
+type Options struct {
+	Listen         string        // host:port; port 0 takes a free one, see Addr
+	Book           Book          // where the bytes go
+	Tokens         *Tokens       // makes and checks the secret in the URL
+	AllowedOrigins []string      // exact browser origins; none: no browser may upload
+	PagesOrigin    func() string // the origin of our own pages, which may upload too; "" for none; may be nil
+
+	// TLS encrypts; nil: requests are not encrypted.
+	TLS *tls.Config
+	// Trusted are the proxies whose PROXY headers are believed.
+	Trusted listen.Trusted
+
+	// UploadsMax bounds the uploads that send bytes at the same time. A workspace may
+	// have no more of these places than are still free, times its Weight; one more is
+	// answered 429. Each holds one chunk of ChunkBytes in memory.
+	UploadsMax int
+	// Weight is that of a workspace; nil: all have 1. It must not block.
+	Weight func(workspace uuid.UUID) int
+	// BytesPerSecond bounds what is read of the uploads of one workspace; 0: nothing
+	// does. It is kept by reading later, and that is not held against the client.
+	BytesPerSecond int64
+	// ConnectionsMax bounds the open connections, busy or idle. A network address may hold
+	// no more than are still free; one more is answered 429 and closed. It is larger
+	// than UploadsMax, so that status queries get in.
+	ConnectionsMax int
+	// FirstByteTimeout bounds the time from the first byte of a request's head
+	// to the first byte of its body. Too low cuts slow phones, too high lets idle sockets pile up.
+	FirstByteTimeout time.Duration
+	// WindowBytes must come within each Window, otherwise the connection is
+	// cut; the session stays. Time that the ledger takes does not count.
+	WindowBytes int64
+	Window      time.Duration
+	// LedgerTimeout bounds one call of the ledger; after it the client is told to come again.
+	LedgerTimeout time.Duration
+	// LingerTimeout bounds how long a connection is drained after an answer
+	// that came before the body's end. Closing at once would make the kernel
+	// reset the connection and throw our answer away.
+	LingerTimeout time.Duration
+
+	Wake       func() // called after each upload that became complete; must not block
+	Log        *slog.Logger
+	Registerer prometheus.Registerer
+	Tracer     *tracing.Tracer // nil: nothing is traced
+}
+
+// ChunkBytes is the size of one stored chunk, the last of a request aside.
+// 256 KiB: 400 transactions for the largest file.
+const ChunkBytes = 256 << 10
+
+// The limits that DefaultOptions gives.
+const (
+	uploadsMaxDefault     = 64   // guess: 16 MiB of chunk buffers
+	connectionsMaxDefault = 1024 // guess: far above the uploads, below common descriptor limits
+	firstByteDefault      = 10 * time.Second
+	windowBytesDefault    = 4 << 10          // at least 4 KiB
+	windowDefault         = 10 * time.Second // per 10 s
+	ledgerTimeoutDefault  = 10 * time.Second // the same for every customer; our own client waits 30 s
+	lingerDefault         = 3 * time.Second  // guess: a few round trips of a bad line
+)
+
+// DefaultOptions has all limits filled in, and nothing else.
+func DefaultOptions() Options {
+	return Options{
+		UploadsMax: uploadsMaxDefault, ConnectionsMax: connectionsMaxDefault,
+		FirstByteTimeout: firstByteDefault, WindowBytes: windowBytesDefault, Window: windowDefault,
+		LedgerTimeout: ledgerTimeoutDefault, LingerTimeout: lingerDefault,
+	}
+}
+
+// Validate says what is missing or senseless, as ErrOptions.
+func (o Options) Validate() error {
+	switch {
+	case o.Listen == "":
+		return fmt.Errorf("%w: no listen address", ErrOptions)
+	case o.Book == nil, o.Tokens == nil, o.Wake == nil, o.Log == nil, o.Registerer == nil:
+		return fmt.Errorf("%w: book, tokens, wake, log and registerer are all needed", ErrOptions)
+	case o.UploadsMax < 1 || o.ConnectionsMax <= o.UploadsMax:
+		return fmt.Errorf("%w: at least one upload, and more connections than uploads", ErrOptions)
+	case o.WindowBytes < 1:
+		return fmt.Errorf("%w: at least one byte per window", ErrOptions)
+	case o.BytesPerSecond < 0:
+		return fmt.Errorf("%w: bytes a second must not be negative", ErrOptions)
+	case o.FirstByteTimeout <= 0, o.Window <= 0, o.LedgerTimeout <= 0, o.LingerTimeout <= 0:
+		return fmt.Errorf("%w: every timeout must be positive", ErrOptions)
+	}
+	if _, err := listen.NewOrigins(o.AllowedOrigins); err != nil {
+		return fmt.Errorf("%w: %w", ErrOptions, err)
+	}
+	return nil
+}
+
+// Server is the listener of the storage URL: {public_url}/upload/{token}.
+// It streams bodies into the ledger chunk by chunk and never holds more than
+// one chunk of a file. Safe for concurrent use.
+type Server struct {
+	o       Options
+	origins listen.Origins
+	server  *fasthttp.Server
+	metrics metrics
+	places  *quota.Pool[uuid.UUID] // of uploads that send bytes, by workspace
+	weight  func(workspace uuid.UUID) int
+	rates   *paces
+	ending  chan struct{} // closed when Stop begins
+	buffers sync.Pool     // of *[]byte, ChunkBytes long
+	writers writers
+	trouble listen.Warning  // about the ledger
+	root    context.Context // of every ledger call
+	abort   context.CancelFunc
+
+	draining atomic.Bool
+	stopping sync.Once  // closes ending
+	mu       sync.Mutex // guards listener and served
+	listener *listen.Listener
+	served   chan struct{} // closed when Serve has returned
+}
+
+// New makes a storage listener that does not listen yet. It fails with
+// ErrOptions, or when its metrics are registered already.
+func New(o Options) (*Server, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	origins, err := listen.NewOrigins(o.AllowedOrigins)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{o: o, origins: origins, places: quota.New[uuid.UUID](int64(o.UploadsMax)),
+		weight: o.Weight, rates: newPaces(o.BytesPerSecond), ending: make(chan struct{}),
+		trouble: listen.Warning{Log: o.Log, Message: "upload not stored"}}
+	if s.weight == nil {
+		s.weight = func(uuid.UUID) int { return 1 }
+	}
+	s.buffers.New = func() any { b := make([]byte, ChunkBytes); return &b }
+	s.root, s.abort = context.WithCancel(context.Background())
+	s.server = &fasthttp.Server{
+		Handler:      s.recovered,
+		ErrorHandler: s.framingError,
+		// The listener bounds the connections; this bound lies above it, so
+		// that fasthttp never refuses one with a text of its own.
+		Concurrency:           o.ConnectionsMax + listen.AnswersMax,
+		ReadTimeout:           o.FirstByteTimeout,
+		WriteTimeout:          writeTimeout,
+		IdleTimeout:           idleTimeout,
+		ReadBufferSize:        headerBytes,
+		StreamRequestBody:     true,
+		MaxRequestBodySize:    prefetch,
+		SecureErrorLogMessage: true,
+		NoDefaultServerHeader: true,
+		NoDefaultContentType:  true,
+		CloseOnShutdown:       true,
+		Logger:                listen.Quiet{Log: o.Log},
+
+		DisablePreParseMultipartForm: true,
+	}
+	if err := s.metrics.register(o.Registerer); err != nil {
+		return nil, fmt.Errorf("register storage metrics: %w", err)
+	}
+	return s, nil
+}
+
+// The listener's fixed settings.
+const (
+	writeTimeout = 10 * time.Second // answers are a few hundred bytes
+	idleTimeout  = 60 * time.Second
+	headerBytes  = 16 << 10 // file names and tokens fit, floods do not
+
+	// prefetch is what fasthttp reads of a body before it calls the
+	// handler. In stream mode this setting bounds nothing else. One byte: the
+	// rate floor and the storing of partly sent bodies begin with the second.
+	prefetch = 1
+
+	// lingerBytes bounds what is read and dropped after an early answer: a client that is
+	// still sending after that much has had its answer for long (guess).
+	lingerBytes = 64 << 20
+)
+
+// Start binds the address and serves until Stop.
+func (s *Server) Start() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listener != nil {
+		return fmt.Errorf("start storage listener: %w", ErrStarted)
+	}
+	var err error
+	s.listener, err = listen.On(s.o.Listen, listen.Options{Max: s.o.ConnectionsMax, Trusted: s.o.Trusted, TLS: s.o.TLS,
+		Linger: s.o.LingerTimeout, Drain: lingerBytes, Answer: crowded, Metrics: s.metrics.conns})
+	if err != nil {
+		return fmt.Errorf("start storage listener: %w", err)
+	}
+	s.served = make(chan struct{})
+	go func(l net.Listener, served chan struct{}) {
+		defer close(served)
+		if err := s.server.Serve(l); err != nil {
+			s.o.Log.Error("storage listener ended", "err", err)
+		}
+	}(s.listener, s.served)
+	return nil
+}
+
+// Addr is the bound address after Start, nil before.
+func (s *Server) Addr() net.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listener == nil {
+		return nil
+	}
+	return s.listener.Addr()
+}
+
+// Stop takes no new requests, stores what running uploads have sent so far,
+// tells them to come again, and returns when all connections are closed or
+// ctx ends. It may be called twice, or without Start.
+func (s *Server) Stop(ctx context.Context) error {
+	s.draining.Store(true)
+	s.stopping.Do(func() { close(s.ending) })
+	s.mu.Lock()
+	listener, served := s.listener, s.served
+	s.mu.Unlock()
+	if listener == nil {
+		return nil
+	}
+	// fasthttp's Shutdown does nothing when its Serve has not come to the
+	// listener yet, so the listener is closed here and Serve waited for first.
+	_ = listener.Close()
+	<-served
+	listener.Interrupt()
+	err := s.server.ShutdownWithContext(ctx)
+	s.abort() // whatever still runs has used up the caller's time
+	listener.Wait(ctx)
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("stop storage listener: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,326 @@
+package upload_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/upload"
+)
+
+const (
+	length0   = "Content-Length: 0"
+	length100 = "Content-Length: 100"
+	chunked   = "Transfer-Encoding: chunked"
+)
+
+// bytesOf is a text of n bytes in which every place is different from its neighbours.
+func bytesOf(n int) string {
+	var b strings.Builder
+	for i := 0; b.Len() < n; i++ {
+		fmt.Fprintf(&b, "user%d@example.test\n", i)
+	}
+	return b.String()[:n]
+}
+
+// TestStorageURLAnswersByTheTable walks through the table of the storage URL
+// on a real connection: a file of 100 bytes with 40 durable,
+// one request, the answer, whether the connection can be used again, and what is durable after.
+func TestStorageURLAnswersByTheTable(t *testing.T) {
+	t.Parallel()
+	rig := newStorageRig(t, nil)
+	file := bytesOf(100)
+	cases := []struct {
+		name        string
+		durable     int // before
+		method      string
+		headers     []string
+		body        string
+		status      int
+		code        string
+		rangeHeader string
+		closed      bool
+		after       int
+	}{
+		{"whole file", 0, "PUT", []string{"Content-Range: bytes 0-99/100", length100}, file,
+			200, "", "", false, 100},
+		{"whole file without range", 0, "PUT", []string{length100}, file, 200, "", "", false, 100},
+		{"whole file again", 40, "PUT", []string{length100}, file, 200, "", "", false, 100},
+		{"first piece", 0, "PUT", []string{"Content-Range: bytes 0-0/100", "Content-Length: 1"}, file[:1],
+			308, "", "bytes=0-0", false, 1},
+		{"next piece", 40, "PUT", []string{"Content-Range: bytes 40-50/100", "Content-Length: 11"}, file[40:51],
+			308, "", "bytes=0-50", false, 51},
+		{"last piece", 40, "PUT", []string{"Content-Range: bytes 40-99/100", "Content-Length: 60"}, file[40:],
+			200, "", "", false, 100},
+		{"overlap", 40, "PUT", []string{"Content-Range: bytes 30-49/100", "Content-Length: 20"}, file[30:50],
+			308, "", "bytes=0-49", false, 50},
+		{"overlap to the end", 40, "PUT", []string{"Content-Range: bytes 1-99/100", "Content-Length: 99"}, file[1:],
+			200, "", "", false, 100},
+		{"all old", 40, "PUT", []string{"Content-Range: bytes 10-19/100", "Content-Length: 10"}, file[10:20],
+			308, "", "bytes=0-39", true, 40},
+		{"gap", 40, "PUT", []string{"Content-Range: bytes 41-99/100", "Content-Length: 59"}, file[41:],
+			308, "", "bytes=0-39", true, 40},
+		{"gap, nothing durable", 0, "PUT", []string{"Content-Range: bytes 1-99/100", "Content-Length: 99"},
+			file[1:], 308, "", "", true, 0},
+		{"query", 40, "PUT", []string{"Content-Range: bytes */100", length0}, "",
+			308, "", "bytes=0-39", false, 40},
+		{"query without length", 40, "PUT", []string{"Content-Range: bytes */100"}, "",
+			308, "", "bytes=0-39", false, 40},
+		{"query of unknown total", 40, "PUT", []string{"Content-Range: bytes */*", length0}, "",
+			308, "", "bytes=0-39", false, 40},
+		{"query, nothing durable", 0, "PUT", []string{"Content-Range: bytes */100", length0}, "",
+			308, "", "", false, 0},
+		{"query, complete", 100, "PUT", []string{"Content-Range: bytes */100", length0}, "",
+			200, "", "", false, 100},
+		{"query with another total, complete", 100, "PUT", []string{"Content-Range: bytes */9", length0},
+			"", 200, "", "", false, 100},
+		{"last piece again", 100, "PUT", []string{"Content-Range: bytes 40-99/100", "Content-Length: 60"},
+			file[40:], 200, "", "", true, 100},
+		{"other bytes, complete", 100, "PUT", []string{"Content-Length: 7"}, "changed", 200, "", "", true, 100},
+		{"query with another total", 40, "PUT", []string{"Content-Range: bytes */99", length0}, "",
+			400, "upload_length_mismatch", "", false, 40},
+		{"data with another total", 40, "PUT", []string{"Content-Range: bytes 40-41/99", "Content-Length: 2"}, "xx",
+			400, "upload_length_mismatch", "", true, 40},
+		{"last beyond the file", 40, "PUT", []string{"Content-Range: bytes 99-100/100", "Content-Length: 2"}, "xx",
+			400, "upload_range_invalid", "", true, 40},
+		{"first after last", 40, "PUT", []string{"Content-Range: bytes 41-40/100", length0}, "",
+			400, "upload_range_invalid", "", false, 40},
+		{"length is not the range's", 40, "PUT", []string{"Content-Range: bytes 40-41/100", "Content-Length: 3"},
+			"xxx", 400, "upload_range_invalid", "", true, 40},
+		{"other unit", 40, "PUT", []string{"Content-Range: rows 40-41/100", "Content-Length: 2"}, "xx",
+			400, "upload_range_invalid", "", true, 40},
+		{"several ranges", 40, "PUT", []string{"Content-Range: bytes 40-40,41-41/100", "Content-Length: 2"}, "xx",
+			400, "upload_range_invalid", "", true, 40},
+		{"several range headers", 40, "PUT", []string{"Content-Range: bytes 40-41/100",
+			"Content-Range: bytes 40-41/100", "Content-Length: 2"}, "xx", 400, "upload_range_invalid", "", true, 40},
+		{"no range, short", 40, "PUT", []string{"Content-Length: 99"}, file[:99],
+			400, "upload_length_mismatch", "", true, 40},
+		{"no range, empty", 40, "PUT", []string{length0}, "", 400, "upload_length_mismatch", "", false, 40},
+		{"no range, long", 40, "PUT", []string{"Content-Length: 101"}, file + "x",
+			413, "upload_too_large", "", true, 40},
+		{"no length", 40, "PUT", nil, "", 411, "length_required", "", true, 40},
+		{"no length with a range", 40, "PUT", []string{"Content-Range: bytes 40-41/100"}, "",
+			411, "length_required", "", true, 40},
+		{"chunked", 40, "PUT", []string{chunked}, "0\r\n\r\n", 411, "length_required", "", true, 40},
+		{"chunked with length", 40, "PUT", []string{chunked, length100}, "0\r\n\r\n",
+			411, "length_required", "", true, 40},
+		{"transfer encoding identity", 40, "PUT", []string{"Transfer-Encoding: identity", length100}, file,
+			411, "length_required", "", true, 40},
+		{"transfer encoding gzip", 40, "PUT", []string{"Transfer-Encoding: gzip", length100}, file,
+			411, "length_required", "", true, 40},
+		{"content encoding", 40, "PUT", []string{"Content-Encoding: gzip", length100}, file,
+			415, "unsupported_encoding", "", true, 40},
+		{"key and authorization", 0, "PUT", []string{"X-API-Key: rc_a_b", "Authorization: Bearer x",
+			length100}, file, 200, "", "", false, 100},
+		{"other content type", 0, "PUT", []string{"Content-Type: application/json", length100}, file,
+			200, "", "", false, 100},
+		{"delete", 40, "DELETE", nil, "", 405, "method_not_allowed", "", false, 40},
+		{"get", 40, "GET", nil, "", 405, "method_not_allowed", "", true, 40},
+		{"head", 40, "HEAD", nil, "", 405, "", "", true, 40},
+		{"post", 40, "POST", []string{length100}, file, 405, "method_not_allowed", "", true, 40},
+		{"patch", 40, "PATCH", []string{length100}, file, 405, "method_not_allowed", "", true, 40},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			id, path := rig.create(100)
+			if c.durable > 0 {
+				seed := rig.dial()
+				seed.put(path, 0, 100, file[:c.durable])
+				seed.reply()
+			}
+			conn := rig.dial()
+			conn.send(c.method, path, c.headers, c.body)
+			if c.method == "HEAD" {
+				head, err := conn.ReadString('\n')
+				if err != nil || !strings.HasPrefix(head, "HTTP/1.1 405 ") {
+					t.Fatalf("answer begins %q, %v", head, err)
+				}
+				return
+			}
+			got := conn.reply()
+			if got.status != c.status || got.code != c.code || got.durable != c.rangeHeader || got.close != c.closed {
+				t.Errorf("got %d %q Range %q close %v, want %d %q %q %v", got.status, got.code, got.durable, got.close,
+					c.status, c.code, c.rangeHeader, c.closed)
+			}
+			if (got.status == 200 || got.status == 308) && len(got.body) > 0 {
+				t.Errorf("body %q, want none", got.body)
+			}
+			if got.header.Get("Location") != "" || got.header.Get("X-Request-Id") == "" ||
+				got.header.Get("Cache-Control") != "no-store" {
+				t.Errorf("headers %v", got.header)
+			}
+			if allow := got.header.Get("Allow"); (got.status == 405) != (allow == "PUT, OPTIONS") {
+				t.Errorf("Allow %q", allow)
+			}
+			if rig.durable(id) != int64(c.after) {
+				t.Errorf("durable %d, want %d", rig.durable(id), c.after)
+			}
+			if c.after == 100 && string(rig.file(id)) != file {
+				t.Error("the stored bytes are not the sent ones")
+			}
+			if c.closed {
+				if err := conn.ended(); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			conn.query(path, 100)
+			if again := conn.reply(); again.status != 200 && again.status != 308 {
+				t.Errorf("the next request on the connection got %d", again.status)
+			}
+		})
+	}
+}
+
+func TestStorageURLKnowsOnlyItsOwnPaths(t *testing.T) {
+	t.Parallel()
+	rig := newStorageRig(t, nil)
+	_, path := rig.create(10)
+	unknown := "/upload/" + rig.tokens.Token(uuid.New()) // signed, of no verification
+	cases := []struct {
+		name, path string
+		status     int
+		code       string
+	}{
+		{"root", "/", 404, "route_not_found"},
+		{"other path", "/v1/credits", 404, "route_not_found"},
+		{"no token", "/upload/", 404, "upload_not_found"},
+		{"altered token", path[:len(path)-2] + "xx", 404, "upload_not_found"},
+		{"short token", path[:len(path)-1], 404, "upload_not_found"},
+		{"longer path", path + "/x", 404, "upload_not_found"},
+		{"slash at the end", path + "/", 404, "upload_not_found"},
+		{"no such verification", unknown, 404, "upload_not_found"},
+		{"two slashes", "/" + path, 404, "route_not_found"},
+		{"dots", "/x/.." + path, 404, "route_not_found"},
+		{"percent", strings.Replace(path, "/upload", "/%75pload", 1), 404, "route_not_found"},
+		{"absolute form", "http://other.example" + path, 308, ""},
+		{"query string", path + "?x=1", 308, ""},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			conn := rig.dial()
+			conn.query(c.path, 10)
+			if got := conn.reply(); got.status != c.status || got.code != c.code {
+				t.Errorf("got %d %q, want %d %q", got.status, got.code, c.status, c.code)
+			}
+		})
+	}
+}
+
+func TestEndedSessionIsGoneForData(t *testing.T) {
+	t.Parallel()
+	rig := newStorageRig(t, nil)
+	ctx := context.Background()
+	file := bytesOf(100)
+
+	expired, expiredPath := rig.createFor(100, time.Nanosecond)
+	cancelled, cancelledPath := rig.create(100)
+	full, fullPath := rig.create(100)
+	for _, path := range []string{cancelledPath, fullPath} {
+		seed := rig.dial()
+		seed.put(path, 0, 100, file[:40])
+		seed.reply()
+	}
+	finish := rig.dial()
+	finish.put(fullPath, 40, 100, file[40:])
+	finish.reply()
+	for _, id := range []uuid.UUID{cancelled, full} {
+		if _, err := rig.store.Cancel(ctx, rig.space, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cases := []struct {
+		name, path string
+		id         uuid.UUID
+		status     int
+		code       string
+	}{
+		{"expired", expiredPath, expired, 410, "upload_expired"},
+		{"cancelled", cancelledPath, cancelled, 410, "upload_cancelled"},
+		{"complete, then cancelled", fullPath, full, 200, ""},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			before := rig.durable(c.id)
+			for _, data := range []bool{false, true} {
+				conn := rig.dial()
+				if data {
+					conn.put(c.path, before, 100, "x")
+				} else {
+					conn.query(c.path, 100)
+				}
+				if got := conn.reply(); got.status != c.status || got.code != c.code {
+					t.Errorf("data %v: got %d %q, want %d %q", data, got.status, got.code, c.status, c.code)
+				}
+			}
+			if rig.durable(c.id) != before {
+				t.Errorf("durable %d, want %d", rig.durable(c.id), before)
+			}
+		})
+	}
+	if _, err := rig.store.Sweep(ctx, ledger24h()); err != nil {
+		t.Fatal(err)
+	}
+	conn := rig.dial()
+	conn.query(expiredPath, 100)
+	if got := conn.reply(); got.status != 410 || got.code != "upload_expired" {
+		t.Errorf("failed by expiry: got %d %q, want 410 upload_expired", got.status, got.code)
+	}
+}
+
+func TestPreflightIsForListedOriginsOnly(t *testing.T) {
+	t.Parallel()
+	rig := newStorageRig(t, func(o *upload.Options) {
+		o.PagesOrigin = func() string { return "http://pages.example:8080" }
+	})
+	_, path := rig.create(10)
+	cases := []struct {
+		name, origin string
+		listed       bool
+	}{
+		{"our own pages", "http://pages.example:8080", true},
+		{"pages at another port", "http://pages.example", false},
+		{"listed", "https://app.example", true},
+		{"other scheme", "http://app.example", false},
+		{"other port", "https://app.example:8443", false},
+		{"suffix", "https://evil-app.example", false},
+		{"longer", "https://app.example.evil.example", false},
+		{"null", "null", false},
+		{"capitals", "https://APP.example", false},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			conn := rig.dial()
+			conn.send("OPTIONS", path, []string{"Origin: " + c.origin, "Access-Control-Request-Method: PUT",
+				"Access-Control-Request-Headers: content-range, content-type"}, "")
+			pre := conn.reply()
+			conn = rig.dial()
+			conn.send("PUT", path, []string{"Origin: " + c.origin, "Content-Range: bytes */10", length0}, "")
+			put := conn.reply()
+			wantStatus, wantOrigin := 403, ""
+			if c.listed {
+				wantStatus, wantOrigin = 204, c.origin
+			}
+			if pre.status != wantStatus || put.status != 308 {
+				t.Errorf("preflight %d, PUT %d; want %d, 308", pre.status, put.status, wantStatus)
+			}
+			for _, got := range []storageReply{pre, put} {
+				h := got.header
+				if h.Get("Access-Control-Allow-Origin") != wantOrigin || h.Get("Vary") != "Origin" ||
+					h.Get("Access-Control-Allow-Credentials") != "" {
+					t.Errorf("headers %v", h)
+				}
+			}
+			if c.listed && (pre.header.Get("Access-Control-Allow-Methods") != "PUT" ||
+				pre.header.Get("Access-Control-Allow-Headers") != "Content-Type, Content-Range" ||
+				pre.header.Get("Access-Control-Max-Age") != "600" ||
+				!strings.HasPrefix(put.header.Get("Access-Control-Expose-Headers"), "Range, Retry-After")) {
+				t.Errorf("preflight %v, PUT %v", pre.header, put.header)
+			}
+		})
+	}
+}

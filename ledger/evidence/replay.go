@@ -1,0 +1,147 @@
+package evidence
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/verdict"
+)
+
+// Replayed is one address under other rules.
+type Replayed struct {
+	Ordinal int64  `json:"ordinal"`
+	Address string `json:"address"`
+	Before  Judged `json:"before"` // as it was settled
+	After   Judged `json:"after"`
+}
+
+// Judged is what was concluded, and by what.
+type Judged struct {
+	Verdict
+	Rule string `json:"rule"` // of the last answer that counts, id@version; "": there was none
+}
+
+// Summary is what a replay found in all.
+type Summary struct {
+	Verification uuid.UUID     `json:"verification"`
+	Status       ledger.Status `json:"status"`
+	Addresses    int64         `json:"addresses"` // that are settled
+	Replayed     int64         `json:"replayed"`  // of them with evidence
+	Same         int64         `json:"same"`      // outcome and reason
+	Outcomes     int64         `json:"outcomes_changed"`
+	Reasons      int64         `json:"reasons_changed"` // and the outcome is the same
+
+	// Unexplained counts outcomes that their own evidence does not give, by the
+	// verdicts that were noted with it: 0, or the engine has a fault.
+	Unexplained int64 `json:"unexplained"`
+
+	Changes []Change `json:"changes"` // in the order in which outcomes are shown
+}
+
+// Change counts the addresses that go from one outcome to another.
+// "undecided" means that these rules would have gone on asking.
+type Change struct {
+	Before string `json:"before"`
+	After  string `json:"after"`
+	Count  int64  `json:"count"`
+}
+
+// Replay judges the evidence of a verification anew and calls yield for each
+// address whose outcome or reason would be another one, or for all. It makes no
+// connection and writes nothing. Memory holds one settlement at a time.
+func Replay(ctx context.Context, book Book, id uuid.UUID, q Query) (Summary, error) {
+	p := replayer{query: q, summary: Summary{Verification: id}}
+	v, err := book.Evidence(ctx, id, 0, p.settlement)
+	p.summary.Status = v.Status
+	p.summary.Changes = p.changes()
+	return p.summary, err
+}
+
+// Query is by which rules to judge, and what to tell.
+type Query struct {
+	Rules *verdict.Rules
+	All   bool // tell what stays the same too
+	Yield func(Replayed) error
+}
+
+// replayer is one replay.
+type replayer struct {
+	query   Query
+	summary Summary
+	moved   [smtp.Error + 1][smtp.Error + 1]int64 // from, to
+}
+
+// settlement replays one. Its cases stand in the order of its results, or in any
+// other: a result without a case is one without evidence.
+func (p *replayer) settlement(k ledger.Kept) error {
+	results := k.Results
+	p.summary.Addresses += int64(results.Len())
+	if len(k.Evidence) == 0 {
+		return nil
+	}
+	places := make(map[int64]int, results.Len())
+	for i, ordinal := range results.Ordinals {
+		places[ordinal] = i
+	}
+	err := evidence.Unpack(k.Evidence, func(e evidence.Entry) error {
+		i, settled := places[e.Ordinal]
+		if !settled {
+			return fmt.Errorf("ordinal %d was not settled with it: %w", e.Ordinal, evidence.ErrPacked)
+		}
+		delete(places, e.Ordinal) // a second case of an address is damage too
+		return p.address(results, i, e.Case)
+	})
+	if err != nil {
+		return fmt.Errorf("settlement %d: %w", k.Number, err)
+	}
+	return nil
+}
+
+// address replays result i of a settlement.
+func (p *replayer) address(results *ledger.Batch, i int, c evidence.Case) error {
+	was, why := results.Outcomes[i], results.Reasons[i]
+	if o, r := verdict.Conclude(c); o != was || r != why {
+		p.summary.Unexplained++
+	}
+	again, is, because := p.query.Rules.Replay(c)
+	p.summary.Replayed++
+	switch {
+	case was != is:
+		p.summary.Outcomes++
+		p.moved[was][is]++
+	case why != because:
+		p.summary.Reasons++
+	default:
+		p.summary.Same++
+		if !p.query.All {
+			return nil
+		}
+	}
+	return p.query.Yield(Replayed{Ordinal: results.Ordinals[i], Address: string(results.Email(i)),
+		Before: Judged{Verdict{was.String(), why.String()}, deciding(c)},
+		After:  Judged{Verdict{is.String(), because.String()}, deciding(again)}})
+}
+
+// deciding names the rule of the last answer that counts.
+func deciding(c evidence.Case) string {
+	last, _ := c.Last()
+	return RuleName(last.Rule, last.Version)
+}
+
+// changes lists what moved, in the order in which outcomes are shown.
+func (p *replayer) changes() []Change {
+	list := []Change{}
+	for _, from := range smtp.Outcomes {
+		for _, to := range append(smtp.Outcomes[:], smtp.Undecided) {
+			if n := p.moved[from][to]; n > 0 {
+				list = append(list, Change{from.String(), to.String(), n})
+			}
+		}
+	}
+	return list
+}

@@ -1,0 +1,150 @@
+package people
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/sqlstore/engine"
+)
+
+// Tx is one transaction of the ledger's database, or some reading. It is used by one goroutine.
+type Tx interface {
+	// Exec runs a statement and gives the number of rows that it changed.
+	Exec(statement string, args ...any) (int64, error)
+	// Row asks for at most one row: sql.ErrNoRows from Scan when there is none.
+	Row(query string, args ...any) engine.Row
+	// Each calls scan for each row of the answer.
+	Each(scan func(rows *sql.Rows) error, query string, args ...any) error
+
+	// Now is the time of the database.
+	Now() (time.Time, error)
+	// Account is ledger.ErrNoSuchWorkspace for a workspace that is none.
+	Account(workspace uuid.UUID) (ledger.Balance, error)
+	// LogIn writes a line of the log of a workspace, and Log one of the operator log.
+	LogIn(workspace uuid.UUID, l ledger.WorkspaceLine) error
+	Log(l ledger.LogLine) error
+}
+
+// Database runs transactions, as transitions.Database does.
+type Database interface {
+	UpdatePeople(ctx context.Context, do func(t Tx) error) error
+	ViewPeople(ctx context.Context, do func(t Tx) error) error
+}
+
+// Book is the part of a ledger.Book about people. Safe for concurrent use if its database is.
+type Book struct{ db Database }
+
+// New makes the part about people of a database's book.
+func New(db Database) *Book { return &Book{db} }
+
+// rows are the statements of this package in one transaction.
+type rows struct{ Tx }
+
+func (b *Book) runUpdate(ctx context.Context, do func(t rows) error) error {
+	return b.db.UpdatePeople(ctx, func(t Tx) error { return do(rows{t}) })
+}
+
+func (b *Book) runView(ctx context.Context, do func(t rows) error) error {
+	return b.db.ViewPeople(ctx, func(t Tx) error { return do(rows{t}) })
+}
+
+// operator is who makes changes by the command line.
+const operator = "operator"
+
+// told writes what a change is told by: a line of the log of its workspace, and a line of the operator log when an
+// operator made it or it is of no workspace.
+func told(t rows, actor string, workspace uuid.UUID, l ledger.WorkspaceLine) error {
+	l.Actor = actor
+	if err := l.Check(); err != nil {
+		return err
+	}
+	if workspace != uuid.Nil {
+		if err := t.LogIn(workspace, l); err != nil {
+			return err
+		}
+		if actor != operator {
+			return nil
+		}
+	}
+	return t.Log(ledger.LogLine{Action: l.Action, Workspace: workspace, Subject: l.Subject, New: l.Detail})
+}
+
+// isWorkspace refuses a workspace that is none. It is asked before a transaction: a workspace never goes, and who reads
+// its row in a transaction is in the way of those who move its credits. ErrNoSuchWorkspace.
+func (b *Book) isWorkspace(ctx context.Context, workspace uuid.UUID) error {
+	return b.runView(ctx, func(t rows) error {
+		_, err := t.Account(workspace)
+		return err
+	})
+}
+
+func checkBatch(list []ledger.Hash) error {
+	if len(list) > ledger.BatchMax {
+		return fmt.Errorf("%d at once, %d are allowed: %w", len(list), ledger.BatchMax, ledger.ErrIllegal)
+	}
+	return nil
+}
+
+// one checks that a change on a condition met its row.
+func one(n int64, err error, what string) error {
+	if err == nil && n != 1 {
+		err = fmt.Errorf("%d rows changed, 1 expected", n)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// hashed reads a column into a hash; an empty one is the zero hash.
+type hashed struct{ into *ledger.Hash }
+
+// Scan takes the bytes of a column.
+func (h hashed) Scan(from any) error {
+	text, ok := from.([]byte)
+	if !ok && from != nil || len(text) != 0 && len(text) != len(h.into) {
+		return fmt.Errorf("a hash of %d bytes in a column of type %T", len(text), from)
+	}
+	*h.into = ledger.Hash{}
+	copy(h.into[:], text)
+	return nil
+}
+
+// blob is how a hash is written; the zero hash is empty.
+func blob(h ledger.Hash) []byte {
+	if h == (ledger.Hash{}) {
+		return []byte{}
+	}
+	return h[:]
+}
+
+// Query is a statement and the index that it is to use, with the columns of a key that has no name.
+type Query struct{ Name, Text, Index string }
+
+// Queries are what requests ask all the time. A test asks the databases for their plans.
+func Queries() []Query {
+	ends := func(of links) string {
+		query, _ := of.endStatement(time.Time{})
+		return query
+	}
+	return []Query{
+		{"what a session may do", mayDo, "memberships_user"},
+		{"sessions of a user", heldSessions, "user_sessions_user"},
+		{"open invitations", openLinks, "links_workspace"},
+		{"members and invitations", countMembers, "links_workspace"},
+		{"links of somebody", ends(links{folded: "x"}), "links_folded"},
+		{"links for a password of somebody", ends(links{folded: "x", purpose: ledger.PasswordLink}), "links_folded"},
+		{"invitations to a workspace that somebody made", ends(links{madeBy: "x", workspace: uuid.New()}), "links_workspace"},
+		{"the newest of a workspace's log", newestWorkspaceLines, "workspace_log_newest"},
+		{"a workspace's log before a line", olderWorkspaceLines, "workspace_log_newest"},
+		{"who has an email", userByEmail, "users by email"},
+		{"users after an email", pageOfUsers, "users by email"},
+		{"who signs in by a provider", userByOIDC, "users_oidc"},
+		{"invitations of somebody", invitations, "links_folded"},
+	}
+}

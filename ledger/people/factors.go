@@ -1,0 +1,117 @@
+package people
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+)
+
+// freeIdentity refuses an identity that is none, and one of another user. ErrIllegal, ErrIdentityTaken.
+func freeIdentity(t rows, user uuid.UUID, identity string) error {
+	if err := ledger.CheckIdentity(identity); err != nil {
+		return err
+	}
+	has, err := t.userOfOIDC(identity)
+	if err == nil && has != nil && has.ID != user {
+		err = ledger.ErrIdentityTaken
+	}
+	return err
+}
+
+// BindOIDC lets a user sign in by a provider.
+func (b *Book) BindOIDC(ctx context.Context, user uuid.UUID, identity string) error {
+	err := b.changeUser(ctx, user, func(t rows, u *ledger.User, now time.Time) error {
+		if u.OIDC == identity && identity != "" {
+			return nil // it is so
+		}
+		if err := freeIdentity(t, user, identity); err != nil {
+			return err
+		}
+		u.OIDC = identity
+		return t.writeUser(ctx, u, now, change{action: "user provider on"})
+	})
+	if err != nil {
+		return fmt.Errorf("bind user %s to a provider: %w", user, err)
+	}
+	return nil
+}
+
+// UnbindOIDC ends that a user signs in by a provider.
+func (b *Book) UnbindOIDC(ctx context.Context, user uuid.UUID, but ledger.Hash) error {
+	err := b.changeUser(ctx, user, func(t rows, u *ledger.User, now time.Time) error {
+		if u.OIDC == "" {
+			return nil // this call, or the same before it, has done it
+		}
+		if u.Password == "" {
+			return ledger.ErrIllegal // they could not sign in any more
+		}
+		u.OIDC = ""
+		return t.writeUser(ctx, u, now, change{action: "user provider off", ends: true, but: but})
+	})
+	if err != nil {
+		return fmt.Errorf("unbind user %s from a provider: %w", user, err)
+	}
+	return nil
+}
+
+// SetTOTP begins to ask a user for codes, or ends that.
+func (b *Book) SetTOTP(ctx context.Context, user uuid.UUID, state string, but ledger.Hash) error {
+	err := b.changeUser(ctx, user, func(t rows, u *ledger.User, now time.Time) error {
+		if u.TOTP == state {
+			return nil // this call, or the same before it, has done it
+		}
+		action := "user codes off"
+		if state != "" {
+			action = "user codes on"
+			if u.TOTP != "" {
+				return ledger.ErrChanged
+			}
+			if err := ledger.CheckOperatorText("state of codes", state); err != nil {
+				return err
+			}
+		}
+		u.TOTP = state
+		return t.writeUser(ctx, u, now, change{action: action, ends: true, but: but})
+	})
+	if err != nil {
+		return fmt.Errorf("set the codes of user %s: %w", user, err)
+	}
+	return nil
+}
+
+// UseTOTP replaces the state of the codes of a user by the next one.
+func (b *Book) UseTOTP(ctx context.Context, user uuid.UUID, was, state string) error {
+	if err := b.replaceTOTP(ctx, user, was, state, ""); err != nil {
+		return fmt.Errorf("use a code of user %s: %w", user, err)
+	}
+	return nil
+}
+
+// RenewTOTP replaces the state of the codes of a user by one with new codes of one use.
+func (b *Book) RenewTOTP(ctx context.Context, user uuid.UUID, was, state string) error {
+	if err := b.replaceTOTP(ctx, user, was, state, "user codes renewed"); err != nil {
+		return fmt.Errorf("renew the codes of user %s: %w", user, err)
+	}
+	return nil
+}
+
+// replaceTOTP replaces the state that was read. An action is written into the logs; "" is not.
+func (b *Book) replaceTOTP(ctx context.Context, user uuid.UUID, was, state, action string) error {
+	return b.changeUser(ctx, user, func(t rows, u *ledger.User, now time.Time) error {
+		switch {
+		case u.TOTP == state && state != "":
+			return nil // a run before this one has done it: each state is sealed anew, so no other call has
+		case u.TOTP != was || was == "" || state == "":
+			return ledger.ErrChanged
+		}
+		if err := ledger.CheckOperatorText("state of codes", state); err != nil {
+			return err
+		}
+		u.TOTP = state
+		return t.writeUser(ctx, u, now, change{action: action})
+	})
+}

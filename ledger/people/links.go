@@ -1,0 +1,374 @@
+package people
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+)
+
+// links are those of an email or of a maker, one of which is told; the zero value of the rest fits all.
+type links struct {
+	folded    string // email
+	madeBy    string
+	purpose   ledger.Purpose
+	workspace uuid.UUID
+}
+
+// linkRow is one link as its table has it.
+type linkRow struct {
+	ledger.Link
+	session ledger.Hash // that began with it; zero: none did
+}
+
+const linkColumns = `id, purpose, workspace, email, role, made_by, created, expires, ends, used_by`
+
+func scanLink(scan func(into ...any) error) (l linkRow, err error) {
+	var created, expires, ends int64
+	err = scan(hashed{&l.ID}, &l.Purpose, &l.Workspace, &l.Email, &l.Role, &l.MadeBy, &created, &expires, &ends,
+		hashed{&l.session})
+	l.Created, l.Expires = ledger.Clock(created), ledger.Clock(expires)
+	if ends < expires {
+		l.Used = ledger.Clock(ends)
+	}
+	return l, err
+}
+
+// readLink reads a link; nil when there is none.
+func (t rows) readLink(id ledger.Hash) (*linkRow, error) {
+	l, err := scanLink(t.Row(`SELECT `+linkColumns+` FROM links WHERE id = ?`, id[:]).Scan)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read link: %w", err)
+	}
+	return &l, nil
+}
+
+// addLink writes a new link.
+func (t rows) addLink(l ledger.Link) error {
+	_, err := t.Exec(`INSERT INTO links (`+linkColumns+`, folded) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		l.ID[:], l.Purpose, l.Workspace[:], l.Email, l.Role, l.MadeBy, ledger.Millis(l.Created), ledger.Millis(l.Expires),
+		ledger.Millis(l.Expires), []byte{}, []byte(ledger.FoldEmail(l.Email)))
+	if err != nil {
+		return fmt.Errorf("write link: %w", err)
+	}
+	return nil
+}
+
+// useLink ends a link that is open.
+func (t rows) useLink(id, session ledger.Hash, now time.Time) (int64, error) {
+	return t.Exec(`UPDATE links SET ends = ?, used_by = ? WHERE id = ? AND ends > ?`,
+		now.UnixMilli(), blob(session), id[:], now.UnixMilli())
+}
+
+// endStatement is the statement that ends those that are open.
+func (of links) endStatement(now time.Time) (query string, args []any) {
+	query, args = `UPDATE links SET ends = ? WHERE ends > ?`, []any{now.UnixMilli(), now.UnixMilli()}
+	where := func(is bool, column string, value any) {
+		if is {
+			query, args = query+` AND `+column+` = ?`, append(args, value)
+		}
+	}
+	where(of.folded != "", "folded", []byte(of.folded))
+	where(of.madeBy != "", "made_by", of.madeBy)
+	where(of.purpose != "", "purpose", of.purpose)
+	where(of.workspace != uuid.Nil, "workspace", of.workspace[:])
+	return query, args
+}
+
+// endLinks ends the open links of some.
+func (t rows) endLinks(of links, now time.Time) error {
+	query, args := of.endStatement(now)
+	if _, err := t.Exec(query, args...); err != nil {
+		return fmt.Errorf("end links: %w", err)
+	}
+	return nil
+}
+
+// MakeLink keeps a link.
+func (b *Book) MakeLink(ctx context.Context, l ledger.Link) (made ledger.Link, err error) {
+	if !personal(l) {
+		err = b.isWorkspace(ctx, l.Workspace)
+	}
+	if err == nil {
+		err = b.runUpdate(ctx, func(t rows) (err error) {
+			made, err = makeLink(t, ledger.Actor(ctx), l)
+			return err
+		})
+	}
+	if err != nil {
+		return ledger.Link{}, fmt.Errorf("make a link: %w", err)
+	}
+	return made, nil
+}
+
+func makeLink(t rows, actor string, l ledger.Link) (ledger.Link, error) {
+	known, err := t.readLink(l.ID)
+	if err != nil {
+		return l, err
+	}
+	if known != nil && known.Same(l) {
+		return known.Link, nil
+	}
+	now, err := t.Now()
+	if err != nil {
+		return l, err
+	}
+	if err := mayBeInvited(t, l, now); err != nil {
+		return l, err
+	}
+	if err := l.Check(); err != nil {
+		return l, err
+	}
+	if known != nil {
+		return l, fmt.Errorf("the id of the link was used for another: %w", ledger.ErrIllegal)
+	}
+	folded, action := ledger.FoldEmail(l.Email), "link create"
+	if personal(l) {
+		action = string(l.Purpose) + " link create"
+		if err := t.endLinks(links{folded: folded, purpose: l.Purpose}, now); err != nil {
+			return l, err
+		}
+	}
+	l.Created, l.Expires, l.Used = now, now.Add(ledger.LinkLife), time.Time{}
+	if err := t.addLink(l); err != nil {
+		return l, err
+	}
+	return l, told(t, actor, l.Workspace, ledger.WorkspaceLine{Action: action, Subject: l.Email, Detail: string(l.Role)})
+}
+
+// personal says that a link is for somebody who is a user already, in no workspace.
+func personal(l ledger.Link) bool {
+	return l.Purpose == ledger.PasswordLink || l.Purpose == ledger.SignInLink
+}
+
+// mayBeInvited refuses a link that nobody could use, or may make. ErrNoSuchUser, ErrNotOwner, ErrTooManyMembers.
+func mayBeInvited(t rows, l ledger.Link, now time.Time) error {
+	if personal(l) {
+		u, err := t.userOf(l.Email)
+		if err == nil && (u == nil || !u.Disabled.IsZero()) {
+			err = ledger.ErrNoSuchUser
+		}
+		return err
+	}
+	if err := onlyOwner(t, l.MadeBy, l.Workspace); err != nil {
+		return err
+	}
+	n, err := t.membersAndInvited(l.Workspace, now)
+	if err == nil && n >= ledger.MembersMax {
+		err = ledger.ErrTooManyMembers
+	}
+	return err
+}
+
+// AcceptLink uses a link up and begins a session.
+func (b *Book) AcceptLink(ctx context.Context, a ledger.Accept) (ledger.SignedIn, error) {
+	err := b.runUpdate(ctx, func(t rows) error { return accept(ctx, t, a) })
+	var in *ledger.SignedIn
+	if err == nil {
+		in, err = b.signedIn(ctx, a.Session.ID, forEver, ledger.ErrNoSuchLink)
+	}
+	if err != nil {
+		return ledger.SignedIn{}, fmt.Errorf("accept a link: %w", err)
+	}
+	return *in, nil
+}
+
+func accept(ctx context.Context, t rows, a ledger.Accept) error {
+	l, err := t.readLink(a.Link)
+	if err != nil {
+		return err
+	}
+	if l == nil {
+		return ledger.ErrNoSuchLink
+	}
+	if l.session != (ledger.Hash{}) && l.session == a.Session.ID {
+		return nil // this call, or the same before it, has used it
+	}
+	now, err := t.Now()
+	if err != nil {
+		return err
+	}
+	u, err := t.userOf(l.Email)
+	switch {
+	case err != nil:
+		return err
+	case !l.Open(now), u != nil && !u.Disabled.IsZero(), u == nil && personal(l.Link):
+		return ledger.ErrNoSuchLink
+	}
+	if err := a.Session.Check(); err != nil {
+		return err
+	}
+	if u != nil {
+		if err := stillProved(a.Session, u); err != nil {
+			return err
+		}
+	}
+	if u, err = userOfLink(ctx, t, l, u, a, now); err != nil {
+		return err
+	}
+	actor := ledger.Actor(ctx)
+	if actor == "" {
+		actor = userActor + u.ID.String()
+	}
+	if l.Purpose == ledger.InviteLink {
+		if err := join(t, actor, l, u, now); err != nil {
+			return err
+		}
+	}
+	n, err := t.useLink(l.ID, a.Session.ID, now)
+	if err := one(n, err, "use link"); err != nil {
+		return err
+	}
+	a.Session.User = u.ID
+	return begin(t, a.Session, now)
+}
+
+// userOfLink makes or changes the user of a link, and gives them. An invitation changes no user who is there:
+// whoever made it has its link.
+func userOfLink(ctx context.Context, t rows, l *linkRow, u *ledger.User, a ledger.Accept, now time.Time) (
+	*ledger.User, error) {
+	if u != nil && l.Purpose != ledger.PasswordLink {
+		if a.Password != "" || a.OIDC != "" && a.OIDC != u.OIDC {
+			return nil, fmt.Errorf("a link of this kind does not change how a user signs in: %w", ledger.ErrIllegal)
+		}
+		return u, nil
+	}
+	if a.Password != "" || u != nil || a.OIDC == "" {
+		if err := ledger.CheckPassword(a.Password); err != nil {
+			return nil, err
+		}
+	}
+	if u != nil {
+		u.Password = a.Password
+		return u, t.writeUser(ctx, u, now, change{ends: true})
+	}
+	if err := mayBeNew(t, a); err != nil {
+		return nil, err
+	}
+	u = &ledger.User{ID: a.User, Email: l.Email, Name: a.Name, Password: a.Password, OIDC: a.OIDC, Created: now}
+	return u, t.addUser(*u)
+}
+
+// mayBeNew refuses a user who cannot be made. ErrIllegal, ErrIdentityTaken.
+func mayBeNew(t rows, a ledger.Accept) error {
+	if a.User == uuid.Nil || len(a.Name) > ledger.NameMax {
+		return fmt.Errorf("a user without an id, or a name of more than %d bytes: %w", ledger.NameMax, ledger.ErrIllegal)
+	}
+	if err := ledger.CheckText(a.Name); err != nil {
+		return err
+	}
+	taken, err := t.readUser(a.User)
+	if err != nil {
+		return err
+	}
+	if taken != nil {
+		return fmt.Errorf("the id of the user was used for another: %w", ledger.ErrIllegal)
+	}
+	if a.OIDC == "" {
+		return nil
+	}
+	return freeIdentity(t, a.User, a.OIDC)
+}
+
+// EndLink ends an invitation to a workspace before its time.
+func (b *Book) EndLink(ctx context.Context, workspace uuid.UUID, id ledger.Hash) error {
+	err := b.runUpdate(ctx, func(t rows) error {
+		l, err := t.readLink(id)
+		if err != nil {
+			return err
+		}
+		if l == nil || l.Workspace != workspace || l.Purpose != ledger.InviteLink || l.session != (ledger.Hash{}) {
+			return ledger.ErrNoSuchLink
+		}
+		now, err := t.Now()
+		if err != nil {
+			return err
+		}
+		n, err := t.useLink(id, ledger.Hash{}, now)
+		if err != nil || n == 0 {
+			return err // it is over already
+		}
+		return told(t, ledger.Actor(ctx), workspace, ledger.WorkspaceLine{Action: "link end", Subject: l.Email,
+			Detail: string(l.Role)})
+	})
+	if err != nil {
+		return fmt.Errorf("end a link of workspace %s: %w", workspace, err)
+	}
+	return nil
+}
+
+// LinkByID reads a link that can be used, and says whether there is a user with its email.
+func (b *Book) LinkByID(ctx context.Context, id ledger.Hash) (l ledger.Link, known bool, err error) {
+	var row linkRow
+	var user sql.Null[[]byte]
+	var disabled, now int64
+	err = b.runView(ctx, func(t rows) error {
+		row, err = scanLink(func(into ...any) error {
+			return t.Row(`SELECT `+linkOf+`, u.id, coalesce(u.disabled, 0), {now}
+				FROM links l LEFT JOIN users u ON u.folded = l.folded WHERE l.id = ?`, id[:]).
+				Scan(append(into, &user, &disabled, &now)...)
+		})
+		return err
+	})
+	if errors.Is(err, sql.ErrNoRows) || err == nil && (!row.Open(ledger.Clock(now)) || disabled != 0) {
+		err = ledger.ErrNoSuchLink
+	}
+	if err != nil {
+		return ledger.Link{}, false, fmt.Errorf("read a link: %w", err)
+	}
+	return row.Link, user.Valid, nil
+}
+
+// linkOf are linkColumns where another table stands beside.
+var linkOf = "l." + strings.ReplaceAll(linkColumns, ", ", ", l.")
+
+// openLinks are the invitations to a workspace that can be used now.
+const openLinks = `SELECT ` + linkColumns + ` FROM links WHERE workspace = ? AND ends > {now}`
+
+// OpenLinks lists the invitations to a workspace that can be used, newest first.
+func (b *Book) OpenLinks(ctx context.Context, workspace uuid.UUID) ([]ledger.Link, error) {
+	if workspace == uuid.Nil {
+		return nil, nil // the links for passwords are of no workspace
+	}
+	return b.newestLinks(ctx, openLinks, workspace[:])
+}
+
+// invitations are those of an email that can be used now.
+const invitations = `SELECT ` + linkColumns + ` FROM links WHERE folded = ? AND ends > {now} AND purpose = 'invite'`
+
+// Invitations lists the invitations of an email that can be used, newest first.
+func (b *Book) Invitations(ctx context.Context, email string) ([]ledger.Link, error) {
+	if ledger.CheckEmail(email) != nil {
+		return nil, nil // what is no email, no database need be asked for
+	}
+	return b.newestLinks(ctx, invitations, []byte(ledger.FoldEmail(email)))
+}
+
+// newestLinks lists links, newest first.
+func (b *Book) newestLinks(ctx context.Context, query string, arg any) (list []ledger.Link, err error) {
+	err = b.runView(ctx, func(t rows) error {
+		return t.Each(func(rows *sql.Rows) error {
+			l, err := scanLink(rows.Scan)
+			list = append(list, l.Link)
+			return err
+		}, query, arg)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list invitations: %w", err)
+	}
+	slices.SortFunc(list, func(a, b ledger.Link) int {
+		return cmp.Or(b.Created.Compare(a.Created), slices.Compare(b.ID[:], a.ID[:]))
+	})
+	return list, nil
+}

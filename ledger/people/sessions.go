@@ -1,0 +1,302 @@
+package people
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"rollcall/ledger"
+	"rollcall/ledger/sqlstore/engine"
+
+	"github.com/google/uuid"
+)
+
+const sessionColumns = `id, user_id, created, seen, ends, agent, network`
+
+func scanSession(scan func(into ...any) error) (s ledger.Session, err error) {
+	var created, seen, ends int64
+	err = scan(hashed{&s.ID}, &s.User, &created, &seen, &ends, &s.Agent, &s.Network)
+	s.Created, s.Seen, s.Ends = ledger.Clock(created), ledger.Clock(seen), ledger.Clock(ends)
+	return s, err
+}
+
+// readSession reads one, whether it is over or not; nil when there is none.
+func (t rows) readSession(id ledger.Hash) (*ledger.Session, error) {
+	s, err := scanSession(t.Row(`SELECT `+sessionColumns+` FROM user_sessions WHERE id = ?`, id[:]).Scan)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read session: %w", err)
+	}
+	return &s, nil
+}
+
+// heldSessions are the sessions of a user whose end has not come.
+const heldSessions = `SELECT ` + sessionColumns + ` FROM user_sessions WHERE user_id = ? AND ends > ?`
+
+// listHeld lists those of a user whose end has not come.
+func (t rows) listHeld(user uuid.UUID, now time.Time) (list []ledger.Session, err error) {
+	err = t.Each(func(rows *sql.Rows) error {
+		s, err := scanSession(rows.Scan)
+		list = append(list, s)
+		return err
+	}, heldSessions, user[:], now.UnixMilli())
+	if err != nil {
+		return nil, fmt.Errorf("list sessions: %w", err)
+	}
+	return list, nil
+}
+
+// addSession writes a new one, and notes that its user was seen.
+func (t rows) addSession(s ledger.Session) error {
+	_, err := t.Exec(`INSERT INTO user_sessions (`+sessionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?)`, s.ID[:], s.User[:],
+		ledger.Millis(s.Created), ledger.Millis(s.Seen), ledger.Millis(s.Ends), s.Agent, s.Network)
+	if err == nil {
+		_, err = t.Exec(`UPDATE users SET seen = ? WHERE id = ? AND seen < ?`, ledger.Millis(s.Seen), s.User[:],
+			ledger.Millis(s.Seen))
+	}
+	if err != nil {
+		return fmt.Errorf("write session: %w", err)
+	}
+	return nil
+}
+
+// mayDo is what a session may do now: a line for each membership of its user, or one without.
+const mayDo = `SELECT s.id, s.user_id, s.created, s.seen, s.ends, s.agent, s.network,
+	u.id, u.email, u.name, u.password, u.oidc, u.totp, u.created, u.disabled, u.seen,
+	m.workspace, w.name, m.role, m.created
+	FROM user_sessions s JOIN users u ON u.id = s.user_id
+	LEFT JOIN memberships m ON m.user_id = u.id LEFT JOIN workspaces w ON w.id = m.workspace
+	WHERE s.id = ? AND s.ends > {now} AND s.seen >= {now} - ? AND u.disabled = 0`
+
+// signedIn reads what a session may do now, in one statement; nil when it may do nothing.
+func (t rows) signedIn(id ledger.Hash, idle time.Duration) (in *ledger.SignedIn, err error) {
+	err = t.Each(func(rows *sql.Rows) error {
+		if in == nil {
+			in = &ledger.SignedIn{}
+		}
+		m, err := scanMayDo(rows.Scan, in)
+		if err == nil && m != nil {
+			in.Memberships = append(in.Memberships, *m)
+		}
+		return err
+	}, mayDo, id[:], idle.Milliseconds())
+	if err != nil {
+		return nil, fmt.Errorf("read what a session may do: %w", err)
+	}
+	if in != nil {
+		slices.SortFunc(in.Memberships, func(a, b ledger.Membership) int {
+			return cmp.Or(cmp.Compare(a.WorkspaceName, b.WorkspaceName), bytes.Compare(a.Workspace[:], b.Workspace[:]))
+		})
+	}
+	return in, nil
+}
+
+// scanMayDo reads a line of mayDo; nil without a membership.
+func scanMayDo(scan func(into ...any) error, in *ledger.SignedIn) (m *ledger.Membership, err error) {
+	var seen int64
+	var workspace uuid.NullUUID
+	var name, role sql.NullString
+	var created sql.NullInt64
+	in.Session, err = scanSession(func(session ...any) (err error) {
+		in.User, err = scanUser(func(user ...any) error {
+			return scan(slices.Concat(session, user, []any{&seen, &workspace, &name, &role, &created})...)
+		})
+		return err
+	})
+	if err != nil || !workspace.Valid {
+		return nil, err
+	}
+	return &ledger.Membership{Workspace: workspace.UUID, WorkspaceName: name.String, User: in.User.ID,
+		Email: in.User.Email, Name: in.User.Name, Role: ledger.Role(role.String), Created: ledger.Clock(created.Int64),
+		Seen: ledger.Clock(seen)}, nil
+}
+
+// forEver is longer than any session holds.
+const forEver = 1 << 62 * time.Nanosecond
+
+// BeginSession signs a user in.
+func (b *Book) BeginSession(ctx context.Context, n ledger.NewSession) (ledger.SignedIn, error) {
+	err := b.changeUser(ctx, n.User, func(t rows, u *ledger.User, now time.Time) error {
+		if !u.Disabled.IsZero() {
+			return ledger.ErrNoSuchUser
+		}
+		if err := n.Check(); err != nil {
+			return err
+		}
+		if err := stillProved(n, u); err != nil {
+			return err
+		}
+		return begin(t, n, now)
+	})
+	var in *ledger.SignedIn
+	if err == nil {
+		in, err = b.signedIn(ctx, n.ID, forEver, ledger.ErrNoSuchUser)
+	}
+	if err != nil {
+		return ledger.SignedIn{}, fmt.Errorf("begin a session of user %s: %w", n.User, err)
+	}
+	return *in, nil
+}
+
+// stillProved refuses a session of who was proved to be a user by what has changed since. ErrChanged.
+func stillProved(n ledger.NewSession, u *ledger.User) error {
+	if n.Proved != (ledger.Hash{}) && n.Proved != u.Factors() {
+		return ledger.ErrChanged
+	}
+	return nil
+}
+
+// begin makes a session, or finds that it is made. One that would be too many ends the one that was used least lately.
+func begin(t rows, n ledger.NewSession, now time.Time) error {
+	known, err := t.readSession(n.ID)
+	switch {
+	case err != nil:
+		return err
+	case known != nil && known.User == n.User && now.Before(known.Ends):
+		return nil
+	case known != nil:
+		return fmt.Errorf("the id of the session was used before: %w", ledger.ErrIllegal)
+	}
+	if _, err := t.Exec(endLeastUsed, now.UnixMilli(), n.User[:], now.UnixMilli(), ledger.SessionsMax-1); err != nil {
+		return fmt.Errorf("end what is used least lately: %w", err)
+	}
+	n = n.Kept()
+	return t.addSession(ledger.Session{ID: n.ID, User: n.User, Created: now, Seen: now,
+		Ends: now.Add(n.Life).Truncate(time.Millisecond), Agent: n.Agent, Network: n.Network})
+}
+
+// endLeastUsed ends the sessions of a user but for so many that were used last.
+const endLeastUsed = `UPDATE user_sessions SET ends = ? WHERE id IN (SELECT id FROM user_sessions
+	WHERE user_id = ? AND ends > ? ORDER BY seen DESC, created DESC, id DESC LIMIT 1000000 OFFSET ?)`
+
+// signedIn reads what a session may do now; none is the error when it holds no more.
+func (b *Book) signedIn(ctx context.Context, id ledger.Hash, idle time.Duration, none error) (
+	in *ledger.SignedIn, err error) {
+	err = b.runView(ctx, func(t rows) (err error) {
+		in, err = t.signedIn(id, idle)
+		return err
+	})
+	if err == nil && in == nil {
+		err = none
+	}
+	return in, err
+}
+
+// SessionByID reads what a session may do now.
+func (b *Book) SessionByID(ctx context.Context, id ledger.Hash, idle time.Duration) (ledger.SignedIn, error) {
+	in, err := b.signedIn(ctx, id, idle, ledger.ErrNoSuchSession)
+	if err != nil {
+		return ledger.SignedIn{}, fmt.Errorf("read a session: %w", err)
+	}
+	return *in, nil
+}
+
+// Sessions lists those of a user that hold, the one used last first.
+func (b *Book) Sessions(ctx context.Context, user uuid.UUID, idle time.Duration) (list []ledger.Session, err error) {
+	err = b.runView(ctx, func(t rows) error {
+		now, err := t.Now()
+		if err != nil {
+			return err
+		}
+		list, err = t.listHeld(user, now)
+		list = slices.DeleteFunc(list, func(s ledger.Session) bool { return now.Sub(s.Seen) > idle })
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the sessions of user %s: %w", user, err)
+	}
+	slices.SortFunc(list, func(a, b ledger.Session) int {
+		return cmp.Or(b.Seen.Compare(a.Seen), b.Created.Compare(a.Created), bytes.Compare(b.ID[:], a.ID[:]))
+	})
+	return list, nil
+}
+
+// endSessions ends the sessions of a user but one, and gives those that held.
+func (t rows) endSessions(user uuid.UUID, but ledger.Hash, now time.Time) (ended []ledger.Hash, err error) {
+	err = t.Each(func(rows *sql.Rows) error {
+		var id ledger.Hash
+		err := rows.Scan(hashed{&id})
+		ended = append(ended, id)
+		return err
+	}, `UPDATE user_sessions SET ends = ? WHERE user_id = ? AND ends > ? AND id <> ? RETURNING id`,
+		now.UnixMilli(), user[:], now.UnixMilli(), but[:])
+	if err != nil {
+		return nil, fmt.Errorf("end sessions: %w", err)
+	}
+	return ended, nil
+}
+
+// EndSession ends one, of this user only.
+func (b *Book) EndSession(ctx context.Context, user uuid.UUID, id ledger.Hash) error {
+	err := b.runUpdate(ctx, func(t rows) error {
+		_, err := t.Exec(`UPDATE user_sessions SET ends = {now} WHERE id = ? AND user_id = ? AND ends > {now}`,
+			id[:], user[:])
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("end a session of user %s: %w", user, err)
+	}
+	return nil
+}
+
+// EndSessions ends all of a user but one, and counts those that held.
+func (b *Book) EndSessions(ctx context.Context, user uuid.UUID, but ledger.Hash) (int, error) {
+	// tried is what any run ended that came to its commit: those of a run that was committed without our knowing are not
+	// found by the next one, and those of another are found again.
+	tried := map[ledger.Hash]bool{}
+	err := b.changeUser(ctx, user, func(t rows, _ *ledger.User, now time.Time) error {
+		ended, err := t.endSessions(user, but, now)
+		for _, id := range ended {
+			tried[id] = true
+		}
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("end the sessions of user %s: %w", user, err)
+	}
+	return len(tried), nil
+}
+
+// UseSessions notes that sessions were used now, and that their users were seen.
+func (b *Book) UseSessions(ctx context.Context, ids []ledger.Hash) error {
+	if len(ids) > ledger.BatchMax {
+		return fmt.Errorf("note the use of %d sessions, %d are allowed: %w", len(ids), ledger.BatchMax, ledger.ErrIllegal)
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	err := b.runUpdate(ctx, func(t rows) error {
+		now, err := t.Now()
+		if err != nil {
+			return err
+		}
+		return engine.InHandfuls(ids, func(part []ledger.Hash) error { return t.noteUse(part, now) })
+	})
+	if err != nil {
+		return fmt.Errorf("note the use of %d sessions: %w", len(ids), err)
+	}
+	return nil
+}
+
+// noteUse notes the use of some sessions.
+func (t rows) noteUse(ids []ledger.Hash, now time.Time) error {
+	in := ` IN (?` + strings.Repeat(`, ?`, len(ids)-1) + `)`
+	args := []any{now.UnixMilli(), now.UnixMilli(), now.UnixMilli()}
+	for i := range ids {
+		args = append(args, ids[i][:])
+	}
+	if _, err := t.Exec(`UPDATE user_sessions SET seen = ? WHERE ends > ? AND seen < ? AND id`+in, args...); err != nil {
+		return err
+	}
+	_, err := t.Exec(`UPDATE users SET seen = ? WHERE seen < ? AND id IN
+		(SELECT user_id FROM user_sessions WHERE ends > ? AND id`+in+`)`, args...)
+	return err
+}

@@ -1,0 +1,198 @@
+package people
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+)
+
+const userColumns = `id, email, name, password, oidc, totp, created, disabled`
+
+func scanUser(scan func(into ...any) error) (u ledger.User, err error) {
+	var created, disabled int64
+	err = scan(&u.ID, &u.Email, &u.Name, &u.Password, &u.OIDC, &u.TOTP, &created, &disabled)
+	u.Created, u.Disabled = ledger.Clock(created), ledger.Clock(disabled)
+	return u, err
+}
+
+// oneUser reads a user; nil when there is none.
+func (t rows) oneUser(query string, args ...any) (*ledger.User, error) {
+	u, err := scanUser(t.Row(query, args...).Scan)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read user: %w", err)
+	}
+	return &u, nil
+}
+
+// The readings of users.
+const (
+	userByID    = `SELECT ` + userColumns + ` FROM users WHERE id = ?`
+	userByEmail = `SELECT ` + userColumns + ` FROM users WHERE folded = ?`
+	userByOIDC  = `SELECT ` + userColumns + ` FROM users WHERE oidc = ? AND oidc <> ''`
+	pageOfUsers = `SELECT ` + userColumns + ` FROM users WHERE folded > ? ORDER BY folded LIMIT ?`
+)
+
+// readUser reads one by id; nil when there is none.
+func (t rows) readUser(id uuid.UUID) (*ledger.User, error) { return t.oneUser(userByID, id[:]) }
+
+// userOf reads one by email; nil when there is none. What is no email, no database need be asked for.
+func (t rows) userOf(email string) (*ledger.User, error) {
+	if ledger.CheckEmail(email) != nil {
+		return nil, nil
+	}
+	return t.oneUser(userByEmail, []byte(ledger.FoldEmail(email)))
+}
+
+// userOfOIDC reads who has an identity at a provider; nil when nobody does.
+func (t rows) userOfOIDC(identity string) (*ledger.User, error) {
+	if ledger.CheckIdentity(identity) != nil {
+		return nil, nil
+	}
+	return t.oneUser(userByOIDC, identity)
+}
+
+// addUser writes a new user.
+func (t rows) addUser(u ledger.User) error {
+	_, err := t.Exec(`INSERT INTO users (`+userColumns+`, folded) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		u.ID[:], u.Email, u.Name,
+		u.Password, u.OIDC, u.TOTP, ledger.Millis(u.Created), ledger.Millis(u.Disabled), []byte(ledger.FoldEmail(u.Email)))
+	if err != nil {
+		return fmt.Errorf("write user: %w", err)
+	}
+	return nil
+}
+
+// change is a change of how a user signs in.
+type change struct {
+	action string      // for the logs; "": it is in none
+	ends   bool        // it ends the sessions of the user
+	but    ledger.Hash // that does not end
+}
+
+// writeUser writes password, OIDC, TOTP and disabled of a user, who is there.
+func (t rows) writeUser(ctx context.Context, u *ledger.User, now time.Time, c change) error {
+	_, err := t.Exec(`UPDATE users SET password = ?, oidc = ?, totp = ?, disabled = ? WHERE id = ?`,
+		u.Password, u.OIDC, u.TOTP, ledger.Millis(u.Disabled), u.ID[:])
+	if err == nil && c.ends {
+		_, err = t.endSessions(u.ID, c.but, now)
+	}
+	if err == nil && c.action != "" {
+		err = told(t, ledger.Actor(ctx), uuid.Nil, ledger.WorkspaceLine{Action: c.action, Subject: u.Email})
+	}
+	if err != nil {
+		return fmt.Errorf("change user: %w", err)
+	}
+	return nil
+}
+
+// changeUser runs do on a user, in one transaction. ErrNoSuchUser.
+func (b *Book) changeUser(ctx context.Context, id uuid.UUID,
+	do func(t rows, u *ledger.User, now time.Time) error) error {
+	return b.runUpdate(ctx, func(t rows) error {
+		u, err := t.readUser(id)
+		if err != nil {
+			return err
+		}
+		if u == nil {
+			return ledger.ErrNoSuchUser
+		}
+		now, err := t.Now()
+		if err != nil {
+			return err
+		}
+		return do(t, u, now)
+	})
+}
+
+// UserByEmail finds who signs in.
+func (b *Book) UserByEmail(ctx context.Context, email string) (ledger.User, error) {
+	return b.findUser(ctx, "email", func(t rows) (*ledger.User, error) { return t.userOf(email) })
+}
+
+// UserByOIDC finds who signs in by a provider.
+func (b *Book) UserByOIDC(ctx context.Context, identity string) (ledger.User, error) {
+	return b.findUser(ctx, "identity", func(t rows) (*ledger.User, error) { return t.userOfOIDC(identity) })
+}
+
+// findUser reads a user by something. ErrNoSuchUser.
+func (b *Book) findUser(ctx context.Context, by string, read func(t rows) (*ledger.User, error)) (ledger.User, error) {
+	var u *ledger.User
+	err := b.runView(ctx, func(t rows) (err error) {
+		u, err = read(t)
+		return err
+	})
+	if err == nil && u == nil {
+		err = ledger.ErrNoSuchUser
+	}
+	if err != nil {
+		return ledger.User{}, fmt.Errorf("read a user by %s: %w", by, err)
+	}
+	return *u, nil
+}
+
+// Users lists all users by email.
+func (b *Book) Users(ctx context.Context, after string, limit int) (list []ledger.User, err error) {
+	if limit < 1 || limit > ledger.UsersMax {
+		return nil, fmt.Errorf("list %d users, 1 to %d are allowed: %w", limit, ledger.UsersMax, ledger.ErrIllegal)
+	}
+	err = b.runView(ctx, func(t rows) error {
+		return t.Each(func(rows *sql.Rows) error {
+			u, err := scanUser(rows.Scan)
+			list = append(list, u)
+			return err
+		}, pageOfUsers, []byte(ledger.FoldEmail(after)), limit)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list users: %w", err)
+	}
+	return list, nil
+}
+
+// SetPassword changes the password of a user and ends all their sessions but one.
+func (b *Book) SetPassword(ctx context.Context, user uuid.UUID, password string, but ledger.Hash) error {
+	err := b.changeUser(ctx, user, func(t rows, u *ledger.User, now time.Time) error {
+		if err := ledger.CheckPassword(password); err != nil {
+			return err
+		}
+		u.Password = password
+		return t.writeUser(ctx, u, now, change{ends: true, but: but})
+	})
+	if err != nil {
+		return fmt.Errorf("set the password of user %s: %w", user, err)
+	}
+	return nil
+}
+
+// DisableUser lets nobody sign in as a user, or undoes that.
+func (b *Book) DisableUser(ctx context.Context, user uuid.UUID, disabled bool) (after ledger.User, err error) {
+	err = b.changeUser(ctx, user, func(t rows, u *ledger.User, now time.Time) error {
+		after = *u
+		if disabled != u.Disabled.IsZero() {
+			return nil // it is so
+		}
+		c := change{action: "user enable"}
+		after.Disabled = time.Time{}
+		if disabled {
+			c, after.Disabled = change{action: "user disable", ends: true}, now
+			for _, of := range []links{{folded: ledger.FoldEmail(u.Email)}, {madeBy: userActor + user.String()}} {
+				if err := t.endLinks(of, now); err != nil {
+					return err
+				}
+			}
+		}
+		return t.writeUser(ctx, &after, now, c)
+	})
+	if err != nil {
+		return ledger.User{}, fmt.Errorf("disable user %s: %w", user, err)
+	}
+	return after, nil
+}

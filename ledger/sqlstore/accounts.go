@@ -1,0 +1,139 @@
+package sqlstore
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/transitions"
+)
+
+// The entries, and what they add up to on each day.
+
+// enterOne writes an entry and enterMore each further one of the same statement; countOne and countMore count so on a day.
+const (
+	enterOne = `INSERT INTO entries (subject, number, kind, workspace, amount, created, reason, author)
+		VALUES (?, ?, ?, ?, ?, {now}, ?, ?)`
+	enterMore = `, (?, ?, ?, ?, ?, {now}, ?, ?)`
+	countOne  = `INSERT INTO credit_days (workspace, day, kind, credits) VALUES (?, ?, ?, ?)`
+	countMore = `, (?, ?, ?, ?)`
+	countDay  = ` ON CONFLICT (workspace, day, kind) DO UPDATE SET credits = credit_days.credits + excluded.credits`
+)
+
+// dayKind is the key of a row of credit_days.
+type dayKind struct {
+	workspace uuid.UUID
+	day       int64
+	kind      ledger.EntryKind
+}
+
+// Enter writes entries, and counts them on their day. The key of the table refuses a second one.
+func (t accountRows) Enter(entries ...transitions.Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	args := make([]any, 0, 7*len(entries))
+	for _, e := range entries {
+		args = append(args, e.Subject[:], e.Number, e.Kind, e.Workspace[:], e.Amount, e.Reason, e.Author)
+	}
+	var created int64 // the same of all: they are of one statement
+	err := t.Each(func(rows *sql.Rows) error { return rows.Scan(&created) },
+		enterOne+strings.Repeat(enterMore, len(entries)-1)+` RETURNING created`, args...)
+	if err != nil {
+		return fmt.Errorf("write %s entry: %w", entries[0].Kind, err)
+	}
+	return t.countOn(dayOf(created), entries)
+}
+
+// dayOf is the beginning of the day of a time, in milliseconds.
+func dayOf(created int64) int64 { return created - created%ledger.Day.Milliseconds() }
+
+// countOn adds entries to a day: one row for each workspace and kind.
+func (t accountRows) countOn(day int64, entries []transitions.Entry) error {
+	var keys []dayKind
+	sums := map[dayKind]ledger.Credits{}
+	for _, e := range entries {
+		key := dayKind{e.Workspace, day, e.Kind}
+		if _, known := sums[key]; !known {
+			keys = append(keys, key)
+		}
+		sums[key] += e.Amount
+	}
+	args := make([]any, 0, 4*len(keys))
+	for _, key := range keys {
+		args = append(args, key.workspace[:], key.day, key.kind, sums[key])
+	}
+	if _, err := t.Exec(countOne+strings.Repeat(countMore, len(keys)-1)+countDay, args...); err != nil {
+		return fmt.Errorf("count %s entry: %w", entries[0].Kind, err)
+	}
+	return nil
+}
+
+// entryDays are the sums of entries by workspace, day and kind.
+const entryDays = `SELECT workspace, created - created % 86400000 AS day, kind, CAST(sum(amount) AS BIGINT) AS credits FROM entries`
+
+// daysOff are the days whose sums are not those of the entries, and by how much they are too low.
+const daysOff = `SELECT workspace, day, kind, CAST(sum(credits) AS BIGINT) FROM (
+		` + entryDays + ` GROUP BY workspace, created - created % 86400000, kind
+		UNION ALL SELECT workspace, day, kind, -credits FROM credit_days) AS counted
+	GROUP BY workspace, day, kind HAVING sum(credits) <> 0 ORDER BY workspace, day, kind`
+
+// off calls yield for each day whose sums are not those of the entries.
+func (t accountRows) off(yield func(key dayKind, low ledger.Credits)) error {
+	err := t.Each(func(rows *sql.Rows) error {
+		var key dayKind
+		var low ledger.Credits
+		err := scan(rows, &key.workspace, &key.day, &key.kind, &low)
+		if err == nil {
+			yield(key, low)
+		}
+		return err
+	}, daysOff)
+	if err != nil {
+		return fmt.Errorf("add up the days of credits: %w", err)
+	}
+	return nil
+}
+
+// days looks for days whose sums are not those of the entries.
+func (a *audit) days(t *tx) error {
+	return t.off(func(key dayKind, low ledger.Credits) {
+		a.add(ledger.Violation{Invariant: ledger.Days, Subject: "credit_days",
+			Detail: fmt.Sprintf("on %s the entries of kind %s of workspace %s make %d credits more than their day has",
+				ledger.Clock(key.day).Format(time.DateOnly), key.kind, key.workspace, low)})
+	})
+}
+
+// Account reads a workspace's balance. ErrNoSuchWorkspace.
+func (t accountRows) Account(workspace uuid.UUID) (ledger.Balance, error) {
+	var b ledger.Balance
+	err := t.Row(`SELECT granted, available, held, spent FROM workspaces WHERE id = ?`, workspace[:]).
+		Scan(&b.Granted, &b.Available, &b.Held, &b.Spent)
+	if errors.Is(err, sql.ErrNoRows) {
+		return b, ledger.ErrNoSuchWorkspace
+	}
+	return b, err
+}
+
+// Credit adds by to a workspace's account if at least this much is available.
+func (t accountRows) Credit(workspace uuid.UUID, by ledger.Balance, available ledger.Credits) (int64, error) {
+	return t.Exec(`UPDATE workspaces SET granted = granted + ?, available = available + ?, held = held + ?,
+		spent = spent + ? WHERE id = ? AND available >= ?`,
+		by.Granted, by.Available, by.Held, by.Spent, workspace[:], available)
+}
+
+// Granted reads the entry of a grant.
+func (t accountRows) Granted(id uuid.UUID) (transitions.Entry, bool, error) {
+	e := transitions.Entry{Subject: id, Kind: ledger.EntryGrant}
+	const known = `SELECT workspace, amount FROM entries WHERE subject = ? AND number = 0 AND kind = ?`
+	err := t.Row(known, id[:], e.Kind).Scan(&e.Workspace, &e.Amount)
+	if errors.Is(err, sql.ErrNoRows) {
+		return transitions.Entry{}, false, nil
+	}
+	return e, err == nil, err
+}

@@ -1,0 +1,168 @@
+//go:build unix
+
+package engine
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// backupRoom is the space that a backup leaves free on the disk it is written
+// to, since the ledger itself may be there and must go on: four times what its
+// write-ahead log has before it is folded back. Guess.
+const backupRoom = 64 << 20
+
+// backupPragmas are for the connection that copies. It only reads the ledger, but
+// query_only would forbid the copy too.
+var backupPragmas = []string{"busy_timeout(5000)", "cache_size(-16384)", "mmap_size(0)"}
+
+// OpenBackup makes a verified copy of the ledger beside it and gives it for
+// reading, with its length. The copy has no name any more and is gone with
+// Close, or with the process. One at a time. Errors as of Backup.
+func (s *DB) OpenBackup(ctx context.Context) (copied io.ReadCloser, bytes int64, err error) {
+	path, err := s.path(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	name := path + ".backup"
+	// What is there is of a process that was killed while it copied.
+	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, 0, fmt.Errorf("remove an unfinished backup: %w", err)
+	}
+	if err := s.Backup(ctx, name); err != nil {
+		return nil, 0, err
+	}
+	f, err := os.Open(name)
+	err = errors.Join(err, os.Remove(name))
+	if err != nil {
+		return nil, 0, fmt.Errorf("open the backup: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, errors.Join(fmt.Errorf("open the backup: %w", err), f.Close())
+	}
+	return f, info.Size(), nil
+}
+
+// Backup writes a copy of the embedded ledger as it is at one moment to the new
+// file at path, readable by its owner only, while others go on to read and
+// write. When it returns nil the copy is synced and has passed CheckBackup;
+// otherwise there is no file. ErrNotEmbedded, ErrBackupExists, ErrBackupRoom.
+//
+// The copy holds no page that is not in use, and so nothing of what was erased.
+func (s *DB) Backup(ctx context.Context, path string) error {
+	from, err := s.path(ctx)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("back up to %s: %w", path, ErrBackupExists)
+	}
+	if err != nil {
+		return fmt.Errorf("back up: %w", err)
+	}
+	if err = s.copyTo(ctx, from, path); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = s.schema.CheckBackup(ctx, path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("back up to %s: %w", path, err), os.Remove(path))
+	}
+	return nil
+}
+
+// copyTo fills the empty file at path.
+func (s *DB) copyTo(ctx context.Context, from, path string) error {
+	if err := s.roomFor(ctx, filepath.Dir(path)); err != nil {
+		return err
+	}
+	db, err := sql.Open("sqlite", dsn(from, backupPragmas, "ro"))
+	if err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, "VACUUM INTO ?", dsn(path, nil, "rw"))
+	if err != nil {
+		err = fmt.Errorf("copy the ledger: %w", err)
+	}
+	return errors.Join(err, db.Close())
+}
+
+// roomFor refuses a copy that would fill the disk of folder.
+func (s *DB) roomFor(ctx context.Context, folder string) error {
+	var need int64
+	err := s.View(ctx, func(t *Tx) error {
+		return t.Row(`SELECT (page_count - freelist_count) * page_size
+			FROM pragma_page_count, pragma_freelist_count, pragma_page_size`).Scan(&need)
+	})
+	if err != nil {
+		return fmt.Errorf("read the ledger's size: %w", err)
+	}
+	free, err := freeBytes(folder)
+	if err != nil {
+		return err
+	}
+	if free < need+backupRoom {
+		return fmt.Errorf("%d MiB are free in %s, %d MiB are needed: %w", free>>20, folder,
+			(need+backupRoom)>>20, ErrBackupRoom)
+	}
+	return nil
+}
+
+// embedded says whether the ledger is a file of this process.
+func (d dialect) embedded() bool { return !d.driven }
+
+// Embedded says whether the ledger is a file of this process, and not on a server.
+func (s *DB) Embedded() bool { return s.dialect.embedded() }
+
+// path gives the file of the ledger. ErrNotEmbedded.
+func (s *DB) path(ctx context.Context) (path string, err error) {
+	if !s.Embedded() {
+		return "", ErrNotEmbedded
+	}
+	err = s.View(ctx, func(t *Tx) error {
+		return t.Row(`SELECT file FROM pragma_database_list WHERE name = 'main'`).Scan(&path)
+	})
+	if err != nil {
+		return "", fmt.Errorf("look for the ledger's file: %w", err)
+	}
+	return path, nil
+}
+
+// CheckBackup reads the whole file at path and says whether it is a sound
+// database with a schema that this program can use. It changes nothing there.
+// ErrBackupDamaged, ErrSchemaNew.
+func (m Schema) CheckBackup(ctx context.Context, path string) error {
+	// immutable: no other file is needed or made beside it.
+	db, err := sql.Open("sqlite", dsn(path, backupPragmas, "ro")+"&immutable=1")
+	if err != nil {
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	var first string
+	var version int
+	err = db.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&first)
+	if err == nil && first != "ok" {
+		err = errors.New(first)
+	}
+	if err == nil {
+		version, err = schemaVersion(ctx, db)
+	}
+	switch {
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case err != nil:
+		err = fmt.Errorf("check %s: %w: %w", path, ErrBackupDamaged, err)
+	case version > m.Version:
+		err = fmt.Errorf("check %s: schema version %d: %w", path, version, ErrSchemaNew)
+	case version < 1:
+		err = fmt.Errorf("check %s: no schema: %w", path, ErrBackupDamaged)
+	}
+	return errors.Join(err, db.Close())
+}

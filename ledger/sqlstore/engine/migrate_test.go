@@ -1,0 +1,240 @@
+package engine
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"rollcall/ledger/ledgertest/postgres"
+)
+
+// migratorAt is a migration of the database at url in the way of d.
+func migratorAt(t *testing.T, url string, d dialect) *DB {
+	t.Helper()
+	var db *sql.DB
+	var err error
+	if isServer(url) {
+		db, err = connector(url, access{patient: true})
+	} else {
+		db, err = sql.Open("sqlite", dsn(strings.TrimPrefix(url, "sqlite:"), writerPragmas, "rwc"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := migrator(d, book, db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// does runs a statement behind the migration's back.
+func (s *DB) does(t *testing.T, statement string) {
+	t.Helper()
+	if _, err := s.writer.db.ExecContext(t.Context(), statement); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// schemaOf describes all tables, columns, constraints and indexes of a ledger.
+func (s *DB) schemaOf(t *testing.T) (lines []string) {
+	t.Helper()
+	question := `SELECT name || ' ' || sql FROM sqlite_master WHERE sql IS NOT NULL`
+	if !s.Embedded() {
+		question = `SELECT table_name || ' ' || column_name || ' ' || data_type || ' ' || is_nullable || ' ' ||
+				coalesce(column_default, '') FROM information_schema.columns WHERE table_schema = 'public'
+			UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'
+			UNION ALL SELECT conrelid::regclass || ' ' || pg_get_constraintdef(oid) FROM pg_constraint
+				WHERE connamespace = 'public'::regnamespace
+			UNION ALL SELECT 'migration ' || version FROM schema_versions`
+	}
+	rows, err := s.writer.db.QueryContext(t.Context(), question)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var line string
+		if err := rows.Scan(&line); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(line, "cut") { // what the test itself made
+			lines = append(lines, line)
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// ways are those in which migrations are tried: PostgreSQL stands in for CockroachDB, in whose
+// way each change of the schema is committed by itself.
+var ways = []struct {
+	name string
+	d    dialect
+	url  func(t *testing.T) string
+}{
+	{"sqlite", sqliteDialect(), func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "ledger.db") }},
+	{"postgresql", postgresDialect(), func(t *testing.T) string { return postgres.Empty(t) }},
+	{"cockroachdb", cockroachDialect(), func(t *testing.T) string { return postgres.Empty(t) }},
+}
+
+// TestAMigrationIsTakenUpWhereItWasCut cuts the migrations after each of their statements: in
+// CockroachDB's way that statement is committed, and not recorded. The end is the same
+// schema as without a cut, and the ledger works.
+func TestAMigrationIsTakenUpWhereItWasCut(t *testing.T) {
+	t.Parallel()
+	for _, w := range ways {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			whole := migratorAt(t, w.url(t), w.d)
+			if err := whole.migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			url := w.url(t)
+			s := migratorAt(t, url, w.d)
+			for _, table := range schemaTables {
+				if err := s.define(t.Context(), table); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.cutsEachStep(t)
+			cuts := 0
+			for version := 1; version <= book.Version; version++ {
+				list, err := book.steps(version)
+				if err != nil || len(list) == 0 {
+					t.Fatalf("migration %d has %d steps: %v", version, len(list), err)
+				}
+				for i := range list {
+					if err := s.migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "cut here") {
+						t.Fatalf("migration %d, step %d: it was not cut: %v", version, i+1, err)
+					}
+					if cuts == 0 && s.has(t, "workspaces") != (w.name == "cockroachdb") {
+						t.Fatalf("whether the statement before the cut is committed: %v", w.name != "cockroachdb")
+					}
+					s.does(t, fmt.Sprint(`UPDATE cut SET upto = `, 1000*version+i+1))
+					cuts++
+				}
+			}
+			if err := s.migrate(t.Context()); err != nil {
+				t.Fatalf("after %d cuts: %v", cuts, err)
+			}
+			if got, want := s.schemaOf(t), whole.schemaOf(t); !slices.Equal(got, want) || len(got) < 30 || s.unfinished(t) > 0 {
+				t.Errorf("after %d cuts the schema is\n%s\nwant\n%s", cuts, strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			worksAt(t, url)
+		})
+	}
+}
+
+// unfinished counts the steps of a migration that is not whole.
+func (s *DB) unfinished(t *testing.T) (n int) {
+	t.Helper()
+	if err := s.writer.db.QueryRowContext(t.Context(), `SELECT count(*) FROM schema_steps`).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// has says whether there is a table.
+func (s *DB) has(t *testing.T, table string) bool {
+	t.Helper()
+	question := `SELECT count(*) FROM sqlite_master WHERE name = '` + table + `'`
+	if !s.Embedded() {
+		question = `SELECT count(*) FROM pg_tables WHERE schemaname = 'public' AND tablename = '` + table + `'`
+	}
+	var n int
+	if err := s.writer.db.QueryRowContext(t.Context(), question).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n > 0
+}
+
+// cutsEachStep has the database refuse to record any step, until table cut allows it.
+func (s *DB) cutsEachStep(t *testing.T) {
+	s.does(t, `CREATE TABLE cut (upto INT NOT NULL)`)
+	s.does(t, `INSERT INTO cut VALUES (0)`)
+	if s.Embedded() {
+		s.does(t, `CREATE TRIGGER cut BEFORE INSERT ON schema_steps WHEN 1000*NEW.version + NEW.step > (SELECT upto FROM cut)
+			BEGIN SELECT RAISE(ABORT, 'cut here'); END`)
+		return
+	}
+	s.does(t, `CREATE FUNCTION cut() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		IF 1000*NEW.version + NEW.step > (SELECT upto FROM cut) THEN RAISE EXCEPTION 'cut here'; END IF;
+		RETURN NEW; END $$`)
+	s.does(t, `CREATE TRIGGER cut BEFORE INSERT ON schema_steps FOR EACH ROW EXECUTE FUNCTION cut()`)
+}
+
+// worksAt opens a ledger and writes to it.
+func worksAt(t *testing.T, url string) {
+	t.Helper()
+	s, err := Open(t.Context(), url, book, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	workspace := addWorkspace(t, s, "works")
+	if err := grant(t.Context(), s, workspace); err != nil {
+		t.Error(err)
+	}
+	if n, err := granted(t.Context(), s, workspace); err != nil || n != 1 {
+		t.Errorf("granted %d, %v", n, err)
+	}
+	if _, err := s.BelievedNow(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestASchemaChangeThatFailsIsTold: CockroachDB may commit a transaction and then fail to
+// change the schema. An event trigger answers as it does.
+func TestASchemaChangeThatFailsIsTold(t *testing.T) {
+	t.Parallel()
+	url := postgres.Empty(t)
+	s := migratorAt(t, url, cockroachDialect())
+	s.does(t, `CREATE FUNCTION fails() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
+		RAISE EXCEPTION 'transaction committed but schema change aborted' USING ERRCODE = 'XXA00'; END $$`)
+	if err := s.migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.does(t, `DELETE FROM schema_versions WHERE version >= 1`)
+	s.does(t, `CREATE EVENT TRIGGER fails ON ddl_command_start WHEN TAG IN ('CREATE INDEX') EXECUTE FUNCTION fails()`)
+	err := s.migrate(t.Context())
+	s.does(t, `DROP EVENT TRIGGER fails`)
+	if !errors.Is(err, ErrSchemaChange) || errors.Is(err, ErrUnknown) || errors.Is(err, ErrUnavailable) {
+		t.Errorf("got %v, want ErrSchemaChange and nothing else", err)
+	}
+	if _, err := Open(t.Context(), url, book, Options{}); !errors.Is(err, ErrSchemaOld) {
+		t.Errorf("the ledger of a migration that failed: got %v, want ErrSchemaOld", err)
+	}
+	if err := s.migrate(t.Context()); err != nil {
+		t.Fatalf("when it is mended: %v", err)
+	}
+	worksAt(t, url)
+}
+
+// TestManyMigrateInCockroachsWay at once: steps that two of them run do no harm.
+func TestManyMigrateInCockroachsWay(t *testing.T) {
+	t.Parallel()
+	url := postgres.Empty(t)
+	done := make(chan error)
+	for range 3 {
+		s := migratorAt(t, url, cockroachDialect())
+		go func() { done <- s.migrate(context.WithoutCancel(t.Context())) }()
+	}
+	for range 3 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	worksAt(t, url)
+}

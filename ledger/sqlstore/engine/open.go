@@ -1,0 +1,352 @@
+package engine
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	_ "modernc.org/sqlite" // the driver "sqlite"
+)
+
+// readersMax bounds the connections that read at once. A read takes tens of
+// microseconds, a page of settlements some ten milliseconds; more readers than
+// this only wait for the same processors. Guess.
+const readersMax = 8
+
+// Options say how a ledger is opened. The zero value is complete.
+type Options struct {
+	// Folder is where files go that end with what they are for, such as those that
+	// put results in order, for a ledger on a server; "": the system's. The
+	// embedded ledger has them beside it.
+	Folder string
+	// RetryWait is the first wait before an attempt is made again; it doubles up to
+	// a hundred times as much. 0: 10 ms. When it is shorter, writers that meet at one row meet
+	// again; when it is longer, callers wait. Tests whose subject is not the wait shorten it.
+	RetryWait time.Duration
+	// DiskReserve is how many bytes of its disk an embedded ledger leaves for settlements and
+	// money: with less, it takes no new verification and no chunk. 0: nothing is looked at.
+	DiskReserve int64
+	// FreeBytes asks how much is free on the disk of a folder; nil: the system is asked.
+	FreeBytes func(folder string) (int64, error)
+	// Log gets what an operator may care about; nil: nothing is logged.
+	Log *slog.Logger
+	// Registerer gets rollcall_ledger_*; nil: it is counted for nobody.
+	Registerer prometheus.Registerer
+
+	// Seams are for tests.
+	Seams Seams
+}
+
+// Seams are what a test puts in the place of the real thing. The zero value changes nothing.
+type Seams struct {
+	Pragmas    []string             // of the writer of an embedded ledger
+	Clock      string               // of the database, as an expression in milliseconds
+	NodeClock  func() time.Time     // of this machine
+	Ran        func() time.Duration // of this process
+	Cockroach  bool                 // PostgreSQL is spoken to in CockroachDB's way
+	DiskAlways bool                 // the disk is asked each time, not once a second
+	// Wrap makes the connections to an embedded ledger by way of the driver, to the database of that name.
+	Wrap func(d driver.Driver, name string) driver.Connector
+}
+
+// DB is the database of a ledger: its connections, and transactions on them. Safe for concurrent use.
+type DB struct {
+	dialect    dialect
+	schema     Schema
+	writer     *pool    // embedded: one session, so that writers queue here; nil: read only
+	gate       *gate    // before the writers
+	readers    *pool    // nil until the schema is right
+	lock       *os.File // what makes this process the owner; nil: read only, or a server
+	folder     string   // Options.Folder
+	retryWait  time.Duration
+	Log        *slog.Logger // Options.Log, or one that logs nothing
+	meters     meters
+	once       sync.Once
+	writes     atomic.Uint64 // see Writes
+	tableLocks time.Duration // how long a migration tries to get a table: tableLockMax, and less in tests
+	disk       disk          // of an embedded ledger
+	clock      *clockWatch
+}
+
+// newDB makes a DB that is not connected.
+func newDB(d dialect, m Schema, o Options) (*DB, error) {
+	s := &DB{dialect: d, schema: m, folder: o.Folder, retryWait: o.RetryWait, Log: o.Log, meters: newMeters(),
+		clock: newClockWatch()}
+	if o.Seams.Clock != "" {
+		s.dialect.now = o.Seams.Clock
+	}
+	if o.Seams.Ran != nil {
+		s.clock.ran = o.Seams.Ran
+	}
+	if o.Seams.NodeClock != nil {
+		s.clock.node = o.Seams.NodeClock
+	}
+	if s.retryWait == 0 {
+		s.retryWait = waitMin
+	}
+	if s.Log == nil {
+		s.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Registerer != nil {
+		if err := s.meters.register(o.Registerer); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// Open opens the ledger at url: "sqlite:path/to/ledger.db", relative to the
+// working directory, or "postgresql://user@host:port/database" of a PostgreSQL or
+// CockroachDB server, with the parameters of libpq such as sslmode. ErrURL,
+// ErrInUse, ErrNoLedger, ErrSchemaOld, ErrSchemaNew, ErrIsolation, ErrDurability.
+//
+// The embedded ledger is made when it is not there, with its folder, and its
+// schema brought up to date. On a server only Migrate does that.
+func Open(ctx context.Context, url string, m Schema, o Options) (*DB, error) {
+	if isServer(url) {
+		return openServer(ctx, url, m, o, access{})
+	}
+	path, err := pathOf(url)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("open ledger: %w", err)
+	}
+	held, err := lock(path + ".lock")
+	if err != nil {
+		return nil, fmt.Errorf("open ledger: %w", err)
+	}
+	s, err := newDB(sqliteDialect(), m, o)
+	if err != nil {
+		return nil, errors.Join(err, held.Close())
+	}
+	s.lock = held
+	s.watchDisk(filepath.Dir(path), o)
+	err = s.open(ctx, path, o.Seams)
+	if err == nil && o.Registerer != nil {
+		err = s.registerDisk(o.Registerer)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open ledger %s: %w", path, err), s.Close())
+	}
+	return s, nil
+}
+
+// open connects and migrates.
+func (s *DB) open(ctx context.Context, path string, seams Seams) error {
+	pragmas := writerPragmas
+	if seams.Pragmas != nil {
+		pragmas = seams.Pragmas
+	}
+	// The file holds addresses and secrets; its log takes over its rights.
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	db, err := seams.embedded(dsn(path, pragmas, "rwc"))
+	if err != nil {
+		return err
+	}
+	s.writeBy(db, 1)
+	if err := checkPragmas(ctx, db); err != nil {
+		return err
+	}
+	if err := s.migrate(ctx); err != nil {
+		return err
+	}
+	if db, err = seams.embedded(dsn(path, readerPragmas, "rw")); err != nil {
+		return err
+	}
+	s.readers = newPool(db, s.dialect, readersMax, s.meters.waits(kindRead))
+	return nil
+}
+
+// embedded connects to the embedded database of a name.
+func (w Seams) embedded(name string) (*sql.DB, error) {
+	db, err := sql.Open("sqlite", name)
+	if err != nil || w.Wrap == nil {
+		return db, err
+	}
+	return sql.OpenDB(w.Wrap(db.Driver(), name)), db.Close()
+}
+
+// writeBy gives the store connections to write by.
+func (s *DB) writeBy(db *sql.DB, size int) {
+	s.writer, s.gate = newPool(db, s.dialect, size, s.meters.waits(kindWrite)), newGate()
+}
+
+// openServer connects to a server whose schema is right.
+func openServer(ctx context.Context, url string, m Schema, o Options, a access) (*DB, error) {
+	reading := access{readOnly: true}
+	db, err := connector(url, reading)
+	if err != nil {
+		return nil, err
+	}
+	d, err := serverDialect(ctx, db)
+	if o.Seams.Cockroach {
+		d = cockroachDialect()
+		d.snapshot = postgresDialect().snapshot // which PostgreSQL understands
+	}
+	if err == nil {
+		asking, cancel := context.WithTimeout(ctx, attemptTime)
+		err = m.right(asking, db)
+		cancel()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open ledger: %w", err), db.Close())
+	}
+	s, err := newDB(d, m, o)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	s.readers = newPool(db, d, readersMax, s.meters.waits(kindRead))
+	if a.readOnly {
+		return s, nil
+	}
+	if db, err = connector(url, a); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.writeBy(db, writersMax)
+	asking, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
+	// A connection that may not write is refused now, not at the first write.
+	if err := db.PingContext(asking); err != nil {
+		return nil, errors.Join(fmt.Errorf("open ledger: %w", err), s.Close())
+	}
+	return s, nil
+}
+
+// right compares the schema at db with the one of this program.
+// ErrNoLedger, ErrSchemaOld, ErrSchemaNew.
+func (m Schema) right(ctx context.Context, db *sql.DB) error {
+	version, err := schemaVersion(ctx, db)
+	switch {
+	case err != nil:
+		return err
+	case version < m.Version:
+		return ErrSchemaOld
+	case version > m.Version:
+		return ErrSchemaNew
+	}
+	return nil
+}
+
+// OpenReadOnly opens the ledger at url for reading, such as for an audit beside
+// the process that owns it. Methods that write answer ErrReadOnly. ErrURL,
+// ErrNoLedger, ErrSchemaOld, ErrSchemaNew.
+func OpenReadOnly(ctx context.Context, url string, m Schema, o Options) (*DB, error) {
+	if isServer(url) {
+		return openServer(ctx, url, m, o, access{readOnly: true})
+	}
+	path, err := pathOf(url)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("open ledger %s: %w", path, ErrNoLedger)
+	}
+	s, err := newDB(sqliteDialect(), m, o)
+	if err != nil {
+		return nil, err
+	}
+	db, err := sql.Open("sqlite", dsn(path, readerPragmas, "ro"))
+	if err != nil {
+		return nil, fmt.Errorf("open ledger %s: %w", path, err)
+	}
+	s.readers = newPool(db, s.dialect, readersMax, s.meters.waits(kindRead))
+	if err := m.right(ctx, db); err != nil {
+		return nil, errors.Join(fmt.Errorf("open ledger %s: %w", path, err), s.Close())
+	}
+	return s, nil
+}
+
+// pathOf gives the file that url names. ErrURL.
+func pathOf(url string) (string, error) {
+	path, ok := strings.CutPrefix(url, "sqlite:")
+	if !ok || path == "" || strings.HasPrefix(path, ":") {
+		return "", fmt.Errorf("ledger url %q: %w", redacted(url), ErrURL)
+	}
+	return filepath.Clean(path), nil
+}
+
+// redacted cuts a url down to its scheme, since the rest may hold a password.
+func redacted(url string) string {
+	scheme, rest, ok := strings.Cut(url, ":")
+	if !ok || rest == "" {
+		return url
+	}
+	return scheme + ":…"
+}
+
+// writerPragmas make a commit durable before it returns: with a write-ahead log
+// and synchronous=FULL each commit is synced. The log is folded back each 4,096
+// pages (16 MiB), so that a page written often is folded once; secure_delete
+// overwrites erased addresses with zeros.
+var writerPragmas = []string{
+	"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
+	"wal_autocheckpoint(4096)", "cache_size(-16384)", "secure_delete(ON)", "mmap_size(0)",
+}
+
+// readerPragmas keep a reader from writing.
+var readerPragmas = []string{"busy_timeout(5000)", "query_only(1)", "cache_size(-4096)", "mmap_size(0)"}
+
+// dsn is the driver's name for a file.
+func dsn(path string, pragmas []string, mode string) string {
+	q := url.Values{"mode": {mode}, "_pragma": pragmas}
+	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: q.Encode()}
+	return u.String()
+}
+
+// Close ends the use of the ledger, after what runs now. What was committed
+// stays; it may be called twice.
+func (s *DB) Close() error {
+	var errs []error
+	s.once.Do(func() {
+		if s.readers != nil {
+			errs = append(errs, s.readers.close())
+		}
+		if s.writer != nil {
+			errs = append(errs, s.writer.close())
+		}
+		if s.lock != nil {
+			errs = append(errs, s.lock.Close()) // last: from here on another process may own the file
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// Ping says whether the database answers.
+func (s *DB) Ping(ctx context.Context) error {
+	err := s.View(ctx, func(t *Tx) error {
+		var one int
+		return t.Row(`SELECT 1`).Scan(&one)
+	})
+	if err != nil {
+		return fmt.Errorf("ping ledger: %w", err)
+	}
+	return nil
+}
+
+// Scratch is the folder for files that end with what they are for: beside the
+// embedded ledger, otherwise the system's.
+func (s *DB) Scratch() string {
+	if s.lock == nil {
+		return s.folder
+	}
+	return filepath.Dir(s.lock.Name())
+}

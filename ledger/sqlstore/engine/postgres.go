@@ -1,0 +1,307 @@
+package engine
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+const (
+	// writersMax bounds the transactions of one node at once. More of them meet
+	// at the same rows rather than in the database's idle time. Guess.
+	writersMax = 8
+	// connectTime bounds making a connection: a node of the database that does
+	// not answer for so long is away. Guess.
+	connectTime = 5 * time.Second
+	// statementTime bounds a statement in the database. The longest, a page of
+	// settlements, takes tens of milliseconds. Guess.
+	statementTime = 10 * time.Second
+	// lockTime bounds waiting for a row that another transaction changes. Those of
+	// this package hold one for some milliseconds. Guess.
+	lockTime = 500 * time.Millisecond
+	// idleTime is the time after which the database ends a transaction that writes and whose node
+	// says nothing: a node that was paused keeps rows locked that others need. Shorter than all attempts of
+	// one of these, attemptsMax times lockTime, so that one of them succeeds. Guess.
+	idleTime = 2 * time.Second
+	// idleReading is the same for a transaction that only reads, for which nobody waits. Shorter than a lease.
+	idleReading = 15 * time.Second
+	// attemptTime bounds one attempt as the node sees it, so that a connection into
+	// the void ends. Above statementTime, so that a slow database says so itself.
+	attemptTime = 15 * time.Second
+	// endingTime bounds each of COMMIT and ROLLBACK, which go on when the caller has
+	// gone: a little, so that a commit is known rather than unknown. Guess.
+	endingTime = 5 * time.Second
+	// lifeTime is how long a connection is used, so that after a change of the
+	// database's nodes all of them are used again within it. Guess.
+	lifeTime = 30 * time.Minute
+	// keepAlive is how soon and how often the kernel asks whether the other side of an
+	// idle connection is there: one that a firewall forgot is closed within 45 s,
+	// before somebody waits for it.
+	keepAlive = 15 * time.Second
+	// hangUpTime bounds saying goodbye on a connection that may be dead.
+	hangUpTime = time.Second
+)
+
+// beginServer starts a transaction on a server.
+const beginServer = "BEGIN ISOLATION LEVEL SERIALIZABLE"
+
+// postgresDialect is what PostgreSQL 15 and CockroachDB share, as PostgreSQL has it.
+func postgresDialect() dialect {
+	return dialect{
+		name: "postgresql",
+		// Said each time: the default of a role, a database or a cluster may be less.
+		begin:   beginServer,
+		hurried: fmt.Sprintf("%s; SET LOCAL lock_timeout = %d", beginServer, aloneTime.Milliseconds()),
+		// Deferrable: it is never aborted, and aborts no writer.
+		snapshot: "BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY, DEFERRABLE; SET LOCAL statement_timeout = 0",
+		// Stable within a statement, so that an index can be used.
+		lock: "FOR UPDATE",
+		now:  "CAST(floor(extract(epoch FROM statement_timestamp()) * 1000) AS BIGINT)",
+		types: strings.NewReplacer("{blob}", "BYTEA", "{int}", "BIGINT",
+			"{strict}", "", "{keyed}", ""),
+		oneMigrates: "LOCK TABLE schema_steps IN EXCLUSIVE MODE", // before the snapshot is taken
+		numbered:    true, driven: true,
+		judge: judgePostgres, control: controlPostgres,
+		lost:   func(c any) bool { return c.(*stdlib.Conn).Conn().IsClosed() },
+		failed: func(c any) bool { return c.(*stdlib.Conn).Conn().PgConn().TxStatus() == 'E' },
+		hangUp: func(c any) {
+			ctx, cancel := context.WithTimeout(context.Background(), hangUpTime)
+			defer cancel()
+			_ = c.(*stdlib.Conn).Conn().Close(ctx) // nothing depends on the goodbye
+		},
+		attempt: attemptTime, ending: endingTime, lifetime: lifeTime,
+	}
+}
+
+// cockroachDialect differs in how a transaction is run again, and in how the schema is changed:
+// from version 25.1 each change commits what was before it, and then itself
+// (autocommit_before_ddl); before that, COMMIT could fail when all but the change of the schema
+// was committed (XXA00). There is no LOCK TABLE: two migrations may run a step twice.
+func cockroachDialect() dialect {
+	d := postgresDialect()
+	d.name, d.restarts = "cockroachdb", true
+	d.apart, d.oneMigrates = true, ""
+	d.snapshot = "BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY; SET LOCAL statement_timeout = 0"
+	return d
+}
+
+// errAborted means that a statement failed and that its error was dropped, so that
+// the database can only roll back.
+var errAborted = errors.New("a statement of the transaction had failed")
+
+// controlPostgres begins or ends a transaction. COMMIT of a transaction in which
+// a statement failed succeeds, as a rollback: errAborted.
+func controlPostgres(ctx context.Context, conn *sql.Conn, statement string) error {
+	return conn.Raw(func(c any) error {
+		tag, err := c.(*stdlib.Conn).Conn().Exec(ctx, statement)
+		if err == nil && statement == "COMMIT" && tag.String() != "COMMIT" {
+			err = errAborted
+		}
+		return err
+	})
+}
+
+// judgePostgres tells the errors of PostgreSQL and CockroachDB apart. Codes:
+// PostgreSQL 15 manual, appendix A.
+func judgePostgres(f failure) fault {
+	if errors.Is(f.err, errAborted) {
+		return fault{why: whyAborted, again: true, passing: true}
+	}
+	if code := sqlState(f.err); code != "" {
+		return judgeState(code, f)
+	}
+	var network net.Error
+	connecting := (*pgconn.ConnectError)(nil)
+	switch {
+	case errors.Is(f.err, context.DeadlineExceeded): // which is a net.Error too
+		return fault{why: whyBusy, again: true, fresh: true, passing: true, unknown: f.committing}
+	case f.lost, errors.As(f.err, &connecting), errors.As(f.err, &network),
+		errors.Is(f.err, io.EOF), errors.Is(f.err, io.ErrUnexpectedEOF),
+		errors.Is(f.err, sql.ErrConnDone), errors.Is(f.err, driver.ErrBadConn):
+		return fault{why: whyConnection, again: true, fresh: true, passing: true, unknown: f.committing}
+	case f.committing: // whatever it is
+		return fault{why: whyUnknown, again: true, fresh: true, passing: true, unknown: true}
+	}
+	return fault{}
+}
+
+// SQLSTATEs that a migration looks at.
+const (
+	lockNotAvailable   = "55P03"
+	schemaChangeFailed = "XXA00" // of CockroachDB: the transaction is committed, its change of the schema is not
+)
+
+// judgeState tells by a five-character SQLSTATE.
+func judgeState(code string, f failure) fault {
+	passing := func(why string, fresh bool) fault {
+		return fault{why: why, again: true, fresh: fresh, passing: true, unknown: fresh && f.committing}
+	}
+	switch code {
+	case "40001", "40P01": // serialization failure, deadlock: rolled back, also at COMMIT
+		return passing(whyConflict, false)
+	case "40003": // statement completion unknown
+		return passing(whyUnknown, true)
+	case "23505", "42P07", "42710", "42701":
+		// Unique violation, duplicate table, type or column: run again, it sees the other's.
+		return fault{why: whyDuplicate, again: true}
+	case "25P02": // an earlier error was dropped
+		return passing(whyAborted, false)
+	case "25P03", "57P05": // idle for too long
+		return passing(whyConnection, true)
+	case "25006": // read only
+		return passing(whyReadOnly, true)
+	case "26000": // the prepared statement is gone: another server is behind this connection
+		return passing(whyConnection, true)
+	case lockNotAvailable:
+		return passing(whyBusy, f.committing)
+	case schemaChangeFailed: // the rest of its transaction is committed: running it again does not help
+		return fault{why: whyRefused}
+	case "57014": // query cancelled, by statement_timeout
+		return passing(whyBusy, f.committing)
+	case "57P01", "57P02", "57P03": // shutdown, crash, starting up
+		return passing(whyConnection, true)
+	}
+	switch code[:2] {
+	case "08": // connection
+		return passing(whyConnection, true)
+	case "53": // disk full, memory, connections
+		return passing(whyResources, true)
+	case "58", "XX": // system, internal: an attempt elsewhere may succeed
+		return passing(whyConnection, true)
+	case "22", "23", "28", "3D", "42": // data, constraint, password, database, privilege and syntax
+		return fault{why: whyRefused}
+	}
+	if f.committing {
+		return passing(whyUnknown, true)
+	}
+	return fault{why: whyRefused}
+}
+
+// sqlState gives the SQLSTATE of an error of the database, or "".
+func sqlState(err error) string {
+	var e *pgconn.PgError
+	if errors.As(err, &e) && len(e.Code) == 5 {
+		return e.Code
+	}
+	return ""
+}
+
+// isServer says whether url names a database that is a server.
+func isServer(url string) bool {
+	return strings.HasPrefix(url, "postgresql://") || strings.HasPrefix(url, "postgres://")
+}
+
+// access is how a connection is used.
+type access struct {
+	readOnly bool
+	patient  bool // a statement may take as long as it takes
+}
+
+// connector makes the connections to url. An error names no part of the URL that
+// may be secret. ErrURL.
+func connector(url string, a access) (*sql.DB, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		var file *fs.PathError // such as that of a certificate
+		if errors.As(err, &file) {
+			return nil, fmt.Errorf("ledger url %q: %w: %w", redacted(url), ErrURL, file)
+		}
+		return nil, fmt.Errorf("ledger url %q: %w", redacted(url), ErrURL)
+	}
+	if strings.Contains(config.Host, "@") { // the end of a password with an @ in it
+		return nil, fmt.Errorf("ledger url %q: write %%40 for an @ in a password: %w", redacted(url), ErrURL)
+	}
+	if config.ConnectTimeout == 0 || config.ConnectTimeout > connectTime {
+		config.ConnectTimeout = connectTime
+	}
+	config.DialFunc = (&net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
+		Enable: true, Idle: keepAlive, Interval: keepAlive, Count: 2}}).DialContext
+	milliseconds := func(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
+	settings := map[string]string{
+		"application_name":                    "rollcall",
+		"statement_timeout":                   milliseconds(statementTime),
+		"lock_timeout":                        milliseconds(lockTime),
+		"idle_in_transaction_session_timeout": milliseconds(idleTime),
+	}
+	if !a.readOnly && !a.patient {
+		// PostgreSQL reads a small table from end to end rather than by its index, and
+		// then takes every change of it for a conflict: heartbeats of different nodes
+		// would be run again, once or twice each (BenchmarkBeats). All that writers ask
+		// has an index. CockroachDB takes the setting and does nothing with it.
+		settings["enable_seqscan"] = "off"
+	}
+	if a.readOnly {
+		// A single statement is a transaction too: below serializable it could see a
+		// later transaction without the earlier one.
+		settings["default_transaction_read_only"] = "on"
+		settings["idle_in_transaction_session_timeout"] = milliseconds(idleReading)
+		settings["default_transaction_isolation"] = "serializable"
+	}
+	if a.patient {
+		settings["statement_timeout"], settings["lock_timeout"] = "0", milliseconds(tableLockTime)
+	}
+	for name, value := range settings {
+		config.RuntimeParams[name] = value
+	}
+	return stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
+		if err := checkIsolation(ctx, c, beginServer); err != nil || a.readOnly {
+			return err
+		}
+		return checkDurable(ctx, c)
+	})), nil
+}
+
+// checkIsolation refuses a connection whose transactions are less than
+// serializable, whatever lowers them. ErrIsolation.
+func checkIsolation(ctx context.Context, c *pgx.Conn, begin string) error {
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	answers, err := c.PgConn().Exec(ctx, begin+"; SHOW transaction_isolation; ROLLBACK").ReadAll()
+	if err != nil {
+		return fmt.Errorf("ask for the isolation of transactions: %w", err)
+	}
+	level := ""
+	if len(answers) == 3 && len(answers[1].Rows) == 1 {
+		level = string(answers[1].Rows[0][0])
+	}
+	if level != "serializable" {
+		return fmt.Errorf("%w: it says %q", ErrIsolation, level)
+	}
+	return nil
+}
+
+// serverDialect asks which of the databases answers at db.
+func serverDialect(ctx context.Context, db *sql.DB) (dialect, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
+	var version string
+	if err := db.QueryRowContext(ctx, `SELECT version()`).Scan(&version); err != nil {
+		return dialect{}, fmt.Errorf("ask for the database's version: %w", err)
+	}
+	return dialectOf(version), nil
+}
+
+// dialectOf tells the databases apart by what version() answers. On CockroachDB an audit reads a fixed moment in
+// the past, so that the clock of another node cannot make it begin again, and no writer waits for it. A version
+// without a number is that of a PostgreSQL which a test calls CockroachDB; it knows no such reading.
+func dialectOf(version string) dialect {
+	if !strings.HasPrefix(version, "CockroachDB") {
+		return postgresDialect()
+	}
+	d := cockroachDialect()
+	if strings.Contains(version, " v") {
+		d.snapshot = strings.Replace(d.snapshot, "READ ONLY", "READ ONLY, AS OF SYSTEM TIME '-1ms'", 1)
+	}
+	return d
+}

@@ -1,0 +1,199 @@
+package engine
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/quota"
+)
+
+// session is one connection and its prepared statements. It is used by one
+// goroutine at a time.
+type session struct {
+	db       *sql.DB
+	dialect  dialect
+	conn     *sql.Conn // nil: not connected
+	prepared map[string]*sql.Stmt
+	retires  time.Time // when the connection was used long enough; zero: never
+	broken   bool      // in doubt; not used again
+	user     uuid.UUID // whose turn it is used in
+}
+
+// connect makes the session ready for use.
+func (s *session) connect(ctx context.Context) error {
+	if s.conn != nil && (s.broken || !s.retires.IsZero() && time.Now().After(s.retires)) {
+		_ = s.close() // it was in doubt, or it is of no use any more
+	}
+	if s.conn != nil {
+		return nil
+	}
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	s.conn, s.prepared, s.broken, s.retires = conn, map[string]*sql.Stmt{}, false, time.Time{}
+	if long := s.dialect.lifetime; long > 0 {
+		// Connections made together do not end together.
+		s.retires = time.Now().Add(long - rand.N(long/4))
+	}
+	return nil
+}
+
+// statement prepares a statement of this package once for the life of the
+// connection. Statements are constants of the code, so that there are not many.
+func (s *session) statement(ctx context.Context, text string) (*sql.Stmt, error) {
+	if known, ok := s.prepared[text]; ok {
+		return known, nil
+	}
+	stmt, err := s.conn.PrepareContext(ctx, s.dialect.text(text))
+	if err != nil {
+		return nil, fmt.Errorf("prepare: %w", err)
+	}
+	s.prepared[text] = stmt
+	return stmt, nil
+}
+
+// begin starts a transaction. On a server the caller may give it up, since the
+// driver then ends the connection.
+func (s *session) begin(ctx context.Context, statement string) error {
+	if s.dialect.ending == 0 {
+		return s.control(ctx, statement)
+	}
+	err := s.dialect.control(ctx, s.conn, statement)
+	s.broken = s.broken || err != nil // it may have begun
+	return err
+}
+
+// control runs a statement that begins or ends a transaction, whatever becomes of ctx.
+func (s *session) control(ctx context.Context, statement string) error {
+	ctx = context.WithoutCancel(ctx)
+	if long := s.dialect.ending; long > 0 {
+		bounded, cancel := context.WithTimeout(ctx, long)
+		defer cancel()
+		ctx = bounded
+	}
+	return s.dialect.control(ctx, s.conn, statement)
+}
+
+// lost says whether the connection has ended.
+func (s *session) lost() bool { return s.conn == nil || s.says(s.dialect.lost) }
+
+// says reports what a check says of the driver's connection; a lost connection counts as true.
+func (s *session) says(what func(driverConn any) bool) bool {
+	var answer bool
+	err := s.conn.Raw(func(c any) error {
+		answer = what(c)
+		return nil
+	})
+	return answer || err != nil
+}
+
+// close ends the connection itself, so that no other session inherits it.
+func (s *session) close() error {
+	if s.conn == nil {
+		return nil
+	}
+	if s.dialect.embedded() {
+		// database/sql does not end the statements of a connection that one
+		// goroutine has, and SQLite keeps a connection, its files and its share of
+		// the write-ahead log until they are. A server forgets them with the
+		// connection, which may not even answer.
+		for _, stmt := range s.prepared {
+			_ = stmt.Close() // what fails here, the connection tells again
+		}
+	}
+	err := s.conn.Raw(func(c any) error {
+		s.dialect.hangUp(c)
+		return driver.ErrBadConn // database/sql closes such a connection
+	})
+	s.conn, s.prepared = nil, nil
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
+		return nil
+	}
+	return err
+}
+
+// sessionWeight is how many times what is left a workspace may have of the sessions: with 2 and 8
+// sessions one alone gets 6, so that another one finds a session even then.
+const sessionWeight = 2
+
+// pool is a fixed number of sessions. Who wants one waits in turn by tenant; without a
+// tenant it is the node's own work, which goes first.
+type pool struct {
+	db     *sql.DB
+	turns  *quota.Queue[uuid.UUID]
+	waited func(who uuid.UUID, long time.Duration)
+	free   chan *session
+	closed chan struct{}
+}
+
+// newPool makes a pool of size sessions, which connect when they are first used. waited is told
+// how long each use of one had to wait for it.
+func newPool(db *sql.DB, d dialect, size int, waited func(who uuid.UUID, long time.Duration)) *pool {
+	p := &pool{db: db, free: make(chan *session, size), closed: make(chan struct{}), waited: waited,
+		turns: quota.NewQueue(int64(size), sessionWeight, uuid.Nil)}
+	for range size {
+		p.free <- &session{db: db, dialect: d}
+	}
+	return p
+}
+
+// take waits for a session until ctx ends. A transaction that runs again goes before others of its tenant;
+// has is how long it has waited for other things. ErrClosed after close, or the error of ctx.
+func (p *pool) take(ctx context.Context, again bool, has time.Duration) (*session, error) {
+	who, began := ledger.TenantOf(ctx), time.Now()
+	ask := p.turns.Take
+	if again {
+		ask = p.turns.TakeAgain
+	}
+	waited, err := ask(ctx, who)
+	long := has
+	if waited {
+		long += time.Since(began)
+	}
+	p.waited(who, long)
+	switch {
+	case errors.Is(err, quota.ErrClosed):
+		return nil, ErrClosed
+	case err != nil:
+		return nil, fmt.Errorf("wait for a connection: %w", err)
+	}
+	select {
+	case <-p.closed:
+	case s := <-p.free:
+		s.user = who
+		return s, nil
+	}
+	p.turns.Return(who)
+	return nil, ErrClosed
+}
+
+// put gives a session back.
+func (p *pool) put(s *session) {
+	if s.broken {
+		_ = s.close() // it was in doubt already
+		s.broken = false
+	}
+	who := s.user
+	p.free <- s
+	p.turns.Return(who)
+}
+
+// close waits until all sessions were given back, and ends them. Once only.
+func (p *pool) close() error {
+	close(p.closed)
+	p.turns.Close()
+	var errs []error
+	for range cap(p.free) {
+		errs = append(errs, (<-p.free).close())
+	}
+	return errors.Join(append(errs, p.db.Close())...)
+}

@@ -1,0 +1,173 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/uuid"
+	"modernc.org/sqlite"
+
+	"rollcall/ledger"
+)
+
+// spoiled changes the account and then fails with err.
+func spoiled(w uuid.UUID, err error) func(t *Tx) error {
+	return func(t *Tx) error {
+		const steal = `UPDATE workspaces SET granted = granted + 1, available = available + 1 WHERE id = ?`
+		if _, failed := t.Exec(steal, w[:]); failed != nil {
+			return failed
+		}
+		return err
+	}
+}
+
+// TestAFailedTransactionLeavesNothing: whatever ends it, nothing it did is there,
+// and the next one runs.
+func TestAFailedTransactionLeavesNothing(t *testing.T) {
+	s, w := openForTest(t)
+	wrong := errors.New("wrong")
+	for name, run := range map[string]func() error{
+		"refused": func() error { return s.Update(t.Context(), spoiled(w, wrong)) },
+		"cancelled before the commit": func() error {
+			ctx, cancel := context.WithCancel(t.Context())
+			return s.Update(ctx, func(t *Tx) error {
+				err := spoiled(w, nil)(t)
+				cancel()
+				_, stopped := t.Exec(`UPDATE workspaces SET name = 'late'`)
+				return errors.Join(err, stopped)
+			})
+		},
+		"rolled back by the database itself": func() error {
+			return s.Update(t.Context(), func(t *Tx) error {
+				err := spoiled(w, nil)(t)
+				_, rolled := t.Exec(`ROLLBACK`)
+				return errors.Join(err, rolled, wrong)
+			})
+		},
+	} {
+		if err := run(); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		if b, err := granted(t.Context(), s, w); err != nil || b != 0 {
+			t.Errorf("%s: the account is %+v, %v", name, b, err)
+		}
+		next := func(t *Tx) error { return spoiled(uuid.New(), nil)(t) }
+		if err := s.Update(t.Context(), next); err != nil {
+			t.Errorf("%s: the next transaction: %v", name, err)
+		}
+	}
+}
+
+// busy gives the database's own word for "locked by another", by asking twice for
+// the lock of one file.
+func busy(t *testing.T, s *DB) error {
+	t.Helper()
+	var err error
+	failed := s.Update(t.Context(), func(tx *Tx) error {
+		conn, failed := s.writer.db.Conn(t.Context())
+		if failed != nil {
+			return failed
+		}
+		_, failed = conn.ExecContext(t.Context(), `PRAGMA busy_timeout(0)`)
+		_, err = conn.ExecContext(t.Context(), `BEGIN IMMEDIATE`)
+		return errors.Join(failed, conn.Close())
+	})
+	var e *sqlite.Error
+	if failed != nil || !errors.As(err, &e) {
+		t.Fatalf("no busy error: %v, %v", err, failed)
+	}
+	return err
+}
+
+func TestATransactionIsRunAgainForPassingReasonsOnly(t *testing.T) {
+	s, w := openForTest(t)
+	passing := busy(t, s)
+	for _, c := range []struct {
+		name   string
+		err    error
+		passes int // after so many failures
+		want   int // runs
+		ok     bool
+	}{
+		{"locked once", passing, 1, 2, true},
+		{"locked for ever", passing, 1000, attemptsMax, false},
+		{"refused", ledger.ErrIllegal, 1, 1, false},
+	} {
+		runs := 0
+		err := s.Update(t.Context(), func(t *Tx) error {
+			if runs++; runs > c.passes {
+				return spoiled(w, nil)(t)
+			}
+			return spoiled(w, c.err)(t)
+		})
+		if runs != c.want || (err == nil) != c.ok || !c.ok && !errors.Is(err, c.err) {
+			t.Errorf("%s: %d runs and %v, want %d", c.name, runs, err, c.want)
+		}
+	}
+	if b, err := granted(t.Context(), s, w); err != nil || b != 1 {
+		t.Errorf("one of them was committed, once: %+v, %v", b, err)
+	}
+}
+
+// TestAPanicLeavesTheEmbeddedLedgerUsable: its only session is given back outside of a transaction.
+func TestAPanicLeavesTheEmbeddedLedgerUsable(t *testing.T) {
+	s, w := openForTest(t)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		_ = s.Update(t.Context(), func(t *Tx) error {
+			if err := spoiled(w, nil)(t); err != nil {
+				return err
+			}
+			panic("a fault of ours")
+		})
+	}()
+	if err := s.Update(t.Context(), spoiled(w, nil)); err != nil {
+		t.Error(err)
+	}
+	if b, err := granted(t.Context(), s, w); err != nil || b != 1 {
+		t.Errorf("%+v, %v, want what the second one granted", b, err)
+	}
+}
+
+// TestWritesCountsBothEndsOfATransaction: while one runs nobody may keep what is read, and after it what was read
+// before is not true any more, whether it was committed or not.
+func TestWritesCountsBothEndsOfATransaction(t *testing.T) {
+	s, w := openForTest(t)
+	for _, end := range []error{nil, errors.New("wrong")} {
+		before, still := s.Writes()
+		if !still {
+			t.Error("something is being written, before")
+		}
+		during := before
+		err := s.Update(t.Context(), func(tx *Tx) error {
+			if during, still = s.Writes(); still || during == before {
+				t.Errorf("inside of a transaction: count %d after %d, still %t", during, before, still)
+			}
+			return spoiled(w, end)(tx)
+		})
+		if !errors.Is(err, end) {
+			t.Error(err)
+		}
+		if after, still := s.Writes(); !still || after == during || after == before {
+			t.Errorf("afterwards: count %d after %d and %d, still %t", after, during, before, still)
+		}
+	}
+	if _, still := (&DB{dialect: postgresDialect(), writer: s.writer}).Writes(); still {
+		t.Error("a server keeps still, where other nodes write")
+	}
+	path := filepath.Join(filepath.Dir(s.lock.Name()), "ledger.db")
+	reader, err := OpenReadOnly(t.Context(), "sqlite:"+path, book, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reader.Close() }()
+	if _, still := reader.Writes(); still {
+		t.Error("a ledger that another process may write keeps still")
+	}
+}

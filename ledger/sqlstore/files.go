@@ -1,0 +1,213 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/transitions"
+)
+
+// Balance reads a workspace's account.
+func (s statements) Balance(ctx context.Context, workspace uuid.UUID) (ledger.Balance, error) {
+	var b ledger.Balance
+	err := s.view(ctx, func(t *tx) (err error) {
+		b, err = t.Account(workspace)
+		return err
+	})
+	if err != nil {
+		return ledger.Balance{}, fmt.Errorf("read balance of workspace %s: %w", workspace, err)
+	}
+	return b, nil
+}
+
+// verification reads one by its id.
+func (s *base) verification(ctx context.Context, id uuid.UUID) (v *transitions.Row, err error) {
+	err = s.view(ctx, func(t *tx) (err error) {
+		v, err = t.Read(id)
+		return err
+	})
+	return v, err
+}
+
+// Verification reads one of a workspace: ErrNoSuchVerification also for those of others.
+func (s files) Verification(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error) {
+	var v *transitions.Row
+	err := s.view(ctx, func(t *tx) (err error) {
+		v, err = t.ReadOf(workspace, id)
+		return err
+	})
+	if err != nil {
+		return ledger.Verification{}, fmt.Errorf("read verification %s: %w", id, err)
+	}
+	return v.Verification, nil
+}
+
+// newestFirst ends a query for a page of history.
+const newestFirst = ` ORDER BY created DESC, id DESC LIMIT ?`
+
+// History gives one page, newest first, as one range read of an index.
+func (s files) History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Verification, error) {
+	query := `SELECT ` + verificationColumns + ` FROM verifications WHERE workspace = ?`
+	args := []any{q.Workspace[:]}
+	if q.Kind != "" {
+		query += ` AND kind = ?`
+		args = append(args, q.Kind)
+	}
+	if q.Open {
+		query += ` AND completed = 0`
+	}
+	if q.After != nil {
+		query += ` AND (created, id) < (?, ?)`
+		args = append(args, ledger.Millis(q.After.Created), q.After.ID[:])
+	}
+	query += newestFirst
+	page := make([]ledger.Verification, 0, max(q.Limit, 0))
+	err := s.view(ctx, func(t *tx) error {
+		return t.Each(func(rows *sql.Rows) error {
+			v, err := scanVerification(rows.Scan)
+			if err == nil {
+				page = append(page, v.Verification)
+			}
+			return err
+		}, query, append(args, max(q.Limit, 0))...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list verifications of workspace %s: %w", q.Workspace, err)
+	}
+	return page, nil
+}
+
+// withLease gives a verification with who has it, until when, and until when it rests.
+func withLease(v *transitions.Row) ledger.Verification {
+	if v.Node != uuid.Nil && v.LeaseExpires > v.Now {
+		v.LeasedUntil = ledger.Clock(v.LeaseExpires)
+	}
+	if v.WakeAt > v.Now {
+		v.RestsUntil = ledger.Clock(v.WakeAt)
+	}
+	v.LeasedBy = v.Node
+	return v.Verification
+}
+
+// OpenVerifications gives those of all workspaces that are not over, the oldest first, at most limit, and which node has each.
+func (s files) OpenVerifications(ctx context.Context, limit int) ([]ledger.Verification, error) {
+	page := []ledger.Verification{}
+	err := s.view(ctx, func(t *tx) error {
+		page = page[:0]
+		return t.Each(func(rows *sql.Rows) error {
+			v, err := scanVerification(rows.Scan)
+			if err == nil {
+				page = append(page, withLease(v))
+			}
+			return err
+		}, `SELECT `+verificationColumns+` FROM verifications WHERE completed = 0 ORDER BY created, id LIMIT ?`, max(limit, 0))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list open verifications: %w", err)
+	}
+	return page, nil
+}
+
+// VerificationsSince gives those of all workspaces that were created since a time, the newest first, at most limit.
+func (s files) VerificationsSince(ctx context.Context, since time.Time, limit int) ([]uuid.UUID, error) {
+	list := []uuid.UUID{}
+	err := s.view(ctx, func(t *tx) error {
+		list = list[:0]
+		return t.Each(func(rows *sql.Rows) error {
+			v, err := scanVerification(rows.Scan)
+			if err == nil {
+				list = append(list, v.ID)
+			}
+			return err
+		}, `SELECT `+verificationColumns+` FROM verifications WHERE created >= ?`+newestFirst, ledger.Millis(since), max(limit, 0))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list verifications since %s: %w", since.UTC().Format(time.DateOnly), err)
+	}
+	return list, nil
+}
+
+// Parked gives the state of a verification's work that was kept last; nil when there is none.
+func (s files) Parked(ctx context.Context, id uuid.UUID) (state []byte, err error) {
+	err = s.view(ctx, func(t *tx) error {
+		return t.Row(`SELECT data FROM parked_work WHERE verification = ?`, id[:]).Scan(&state)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the parked work of verification %s: %w", id, err)
+	}
+	return state, nil
+}
+
+// UploadState reads the state of one upload. ErrNoSuchVerification.
+func (s files) UploadState(ctx context.Context, id uuid.UUID) (ledger.Upload, error) {
+	v, err := s.verification(ctx, id)
+	if err != nil {
+		return ledger.Upload{}, fmt.Errorf("read upload %s: %w", id, err)
+	}
+	return v.Upload(), nil
+}
+
+// OpenFile streams the uploaded bytes, one chunk in memory at a time and no
+// transaction open between two. ErrIllegal while bytes are missing and after
+// they were erased.
+func (s files) OpenFile(ctx context.Context, id uuid.UUID) (io.ReadCloser, error) {
+	v, err := s.verification(ctx, id)
+	if err == nil && (v.Durable < v.Bytes || v.UploadDeleted) {
+		err = fmt.Errorf("no whole file is stored: %w", ledger.ErrIllegal)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open file of verification %s: %w", id, err)
+	}
+	return &file{ctx: ctx, store: s, id: id, left: v.Bytes}, nil
+}
+
+// file reads the chunks of one upload.
+type file struct {
+	ctx   context.Context
+	store files
+	id    uuid.UUID
+	next  int64 // first byte that is not read from the book
+	left  int64 // bytes that are not read from the book
+	chunk []byte
+}
+
+// Read gives bytes of the chunk at hand, and fetches the next one when it is
+// used up. io.ErrUnexpectedEOF when the book has fewer bytes than it promised.
+func (f *file) Read(p []byte) (int, error) {
+	for len(f.chunk) == 0 {
+		if f.left == 0 {
+			return 0, io.EOF
+		}
+		err := f.store.view(f.ctx, func(t *tx) (err error) {
+			f.chunk, err = t.Chunk(f.id, f.next)
+			return err
+		})
+		if err == nil && len(f.chunk) == 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return 0, fmt.Errorf("read file of verification %s at byte %d: %w", f.id, f.next, err)
+		}
+		f.next += int64(len(f.chunk))
+		f.left -= int64(len(f.chunk))
+	}
+	n := copy(p, f.chunk)
+	f.chunk = f.chunk[n:]
+	return n, nil
+}
+
+// Close ends the reading.
+func (f *file) Close() error {
+	f.chunk, f.left = nil, 0
+	return nil
+}

@@ -1,0 +1,119 @@
+package sqlstore
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/ledger/sqlstore/engine"
+)
+
+// server is a ledger on PostgreSQL with two workspaces, spoken to as PostgreSQL or
+// in the way of CockroachDB: with savepoints.
+type server struct {
+	*Store
+	url     string
+	a, b    uuid.UUID
+	aside   *pgx.Conn // another client
+	metrics *prometheus.Registry
+}
+
+// onServer runs a test in both ways.
+func onServer(t *testing.T, test func(t *testing.T, s *server)) {
+	for name, cockroach := range map[string]bool{"postgresql's way": false, "cockroachdb's way": true} {
+		t.Run(name, func(t *testing.T) { test(t, newServer(t, engine.Seams{Cockroach: cockroach})) })
+	}
+}
+
+func newServer(t *testing.T, seams engine.Seams) *server {
+	t.Helper()
+	s := &server{url: NewLedger(t), a: uuid.New(), b: uuid.New(), metrics: prometheus.NewRegistry()}
+	var err error
+	if s.Store, err = Open(t.Context(), s.url, Options{Registerer: s.metrics, RetryWait: soon, Seams: seams}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, id := range []uuid.UUID{s.a, s.b} {
+		if _, err := s.CreateWorkspace(t.Context(), id, "named"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.aside, err = pgx.Connect(t.Context(), s.url); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.aside.Close(context.WithoutCancel(t.Context())) })
+	return s
+}
+
+// does runs statements as the other client.
+func (s *server) does(t *testing.T, statements string) {
+	t.Helper()
+	if _, err := s.aside.PgConn().Exec(t.Context(), statements).ReadAll(); err != nil {
+		t.Fatalf("%s: %v", statements, err)
+	}
+}
+
+// waited counts how often a transaction waited for a lock until it was run again.
+func (s *server) waited(t *testing.T) float64 {
+	t.Helper()
+	families, err := s.metrics.Gather()
+	for _, family := range families {
+		if family.GetName() != "rollcall_ledger_retries_total" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			if m.GetLabel()[0].GetValue() == "busy" {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	t.Fatalf("no retries among %v, %v", families, err)
+	return 0
+}
+
+// rename is a transaction that changes one workspace.
+func rename(t *tx, id uuid.UUID, name string) error {
+	_, err := t.Exec(`UPDATE workspaces SET name = ? WHERE id = ?`, name, id[:])
+	return err
+}
+
+// names reads the names of both workspaces.
+func (s *server) names(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	list, err := s.Workspaces(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range list {
+		names = append(names, w.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// openForTest opens a ledger with one workspace.
+func openForTest(t *testing.T) (*Store, uuid.UUID) {
+	t.Helper()
+	s, err := Open(t.Context(), "sqlite:"+t.TempDir()+"/ledger.db", Options{RetryWait: soon})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	w := uuid.New()
+	if _, err := s.CreateWorkspace(t.Context(), w, "desk"); err != nil {
+		t.Fatal(err)
+	}
+	return s, w
+}
+
+func hex(id uuid.UUID) string { return strings.ReplaceAll(id.String(), "-", "") }

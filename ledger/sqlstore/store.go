@@ -1,0 +1,199 @@
+package sqlstore
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/ledger"
+	"rollcall/ledger/people"
+	"rollcall/ledger/sqlstore/engine"
+	"rollcall/ledger/transitions"
+)
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+// SchemaVersion is the schema that this program reads and writes: the number
+// of its last migration.
+const SchemaVersion = 1
+
+var schema = engine.Schema{Files: migrationFiles, Folder: "migrations", Version: SchemaVersion}
+
+// Options say how a ledger is opened. The zero value is complete.
+type Options = engine.Options
+
+// Store is a ledger.Book in SQL. Safe for concurrent use.
+type Store struct {
+	*base
+	transitions.Engine
+	*people.Book
+	tenants
+	secrets
+	operators
+	files
+	statements
+	sweeper
+	auditor
+}
+
+var _ ledger.Book = (*Store)(nil)
+
+// The parts of a store, each of which answers calls about one noun.
+type (
+	tenants    struct{ *base } // workspaces, keys, limits
+	secrets    struct{ *base } // of the ledger itself
+	operators  struct{ *base } // what operators set and did
+	files      struct{ *base } // verifications, their uploads and results
+	statements struct{ *base } // of credits
+	auditor    struct{ *base }
+)
+
+// base is what the parts of a store share.
+type base struct {
+	db     *engine.DB
+	bounds *bounds // where looks for what is due begin
+	late   lateChores
+	// erased counts what was erased, and folded is that number when nothing of it was left in
+	// the write-ahead log. They differ at first, since the process before may have been killed.
+	erased, folded atomic.Int64
+	unswept        prometheus.Gauge
+}
+
+// newStore makes the ledger in a database.
+func newStore(db *engine.DB, o Options) (*Store, error) {
+	b := &base{db: db, bounds: newBounds(), unswept: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_ledger_unswept",
+		Help: "Erasures and expiries of verifications that failed in sweeps of this node and are tried again; 1,000 at most are counted."})}
+	b.erased.Store(1)
+	if o.Registerer != nil {
+		if err := o.Registerer.Register(b.unswept); err != nil {
+			return nil, fmt.Errorf("register the ledger's metrics: %w", err)
+		}
+	}
+	moves := transitions.New(database{b})
+	return &Store{base: b, Engine: moves, Book: people.New(database{b}), tenants: tenants{b}, secrets: secrets{b},
+		operators: operators{b}, files: files{b}, statements: statements{b}, sweeper: sweeper{b, moves}, auditor: auditor{b}}, nil
+}
+
+// Open opens the ledger at url: "sqlite:path/to/ledger.db", relative to the
+// working directory, or "postgresql://user@host:port/database" of a PostgreSQL or
+// CockroachDB server, with the parameters of libpq such as sslmode. ErrURL,
+// ErrInUse, ErrNoLedger, ErrSchemaOld, ErrSchemaNew, ErrIsolation, ErrDurability.
+//
+// The embedded ledger is made when it is not there, with its folder, and its
+// schema brought up to date; the leases of the process that had it before are
+// given back and its row is removed, since that is surely dead. On a server only Migrate does the
+// former, and time alone the latter.
+func Open(ctx context.Context, url string, o Options) (*Store, error) {
+	db, err := engine.Open(ctx, url, schema, o)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newStore(db, o)
+	if err == nil && db.Embedded() {
+		err = s.forgetOwner(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return s, nil
+}
+
+// forgetOwner gives back the leases of the process that had an embedded ledger before, and removes its row.
+func (s *Store) forgetOwner(ctx context.Context) error {
+	const forget = `UPDATE verifications SET lease_node = NULL, lease_expires = 0
+		WHERE lease_node IS NOT NULL`
+	return s.update(ctx, func(t *tx) error {
+		if _, err := t.Exec(forget); err != nil {
+			return fmt.Errorf("forget old leases: %w", err)
+		}
+		if _, err := t.Exec(`DELETE FROM nodes`); err != nil {
+			return fmt.Errorf("forget the processes of before: %w", err)
+		}
+		return nil
+	})
+}
+
+// OpenReadOnly opens the ledger at url for reading, such as for an audit beside
+// the process that owns it. Methods that write answer ErrReadOnly. ErrURL,
+// ErrNoLedger, ErrSchemaOld, ErrSchemaNew.
+func OpenReadOnly(ctx context.Context, url string, o Options) (*Store, error) {
+	db, err := engine.OpenReadOnly(ctx, url, schema, o)
+	if err != nil {
+		return nil, err
+	}
+	return newStore(db, o)
+}
+
+// Migrate brings the schema of the ledger at url to SchemaVersion; see engine.Migrate.
+func Migrate(ctx context.Context, url string, tell ...func(line string)) error {
+	return engine.Migrate(ctx, url, schema, tell...)
+}
+
+// CheckBackup reads the whole file at path and says whether it is a sound
+// database with a schema that this program can use. It changes nothing there.
+// ErrBackupDamaged, ErrSchemaNew.
+func CheckBackup(ctx context.Context, path string) error { return schema.CheckBackup(ctx, path) }
+
+// Close ends the use of the ledger, after what runs now; it may be called twice.
+func (s *Store) Close() error { return s.db.Close() }
+
+// Ping reports whether the database answers.
+func (s *Store) Ping(ctx context.Context) error { return s.db.Ping(ctx) }
+
+// Embedded reports whether the ledger is a file of this process, and not on a server.
+func (s *Store) Embedded() bool { return s.db.Embedded() }
+
+// Writes counts the beginnings and the ends of transactions that write; see engine.DB.
+func (s *Store) Writes() (count uint64, still bool) { return s.db.Writes() }
+
+// Backup writes a copy of the embedded ledger to the new file at path; see engine.DB.
+func (s *Store) Backup(ctx context.Context, path string) error { return s.db.Backup(ctx, path) }
+
+// OpenBackup makes a verified copy of the ledger beside it and gives it for reading; see engine.DB.
+func (s *Store) OpenBackup(ctx context.Context) (copied io.ReadCloser, bytes int64, err error) {
+	return s.db.OpenBackup(ctx)
+}
+
+// Create makes a verification, or recovers the one of the same workspace and identity.
+func (s *Store) Create(ctx context.Context, n ledger.NewVerification) (ledger.Verification, bool, error) {
+	s.db.LookForRoom(ctx)
+	return s.Engine.Create(ctx, n)
+}
+
+// AppendChunk stores data at offset.
+func (s *Store) AppendChunk(ctx context.Context, id uuid.UUID, writer, offset int64, data []byte) (ledger.Upload,
+	error) {
+	s.db.LookForRoom(ctx)
+	return s.Engine.AppendChunk(ctx, id, writer, offset, data)
+}
+
+// Refuse ends a verification in Preparing with the defect of its file.
+func (s *Store) Refuse(ctx context.Context, l ledger.Lease, issue ledger.Issue) (ledger.Verification, error) {
+	v, err := s.Engine.Refuse(ctx, l, issue)
+	return v, s.eraseRest(ctx, v, err)
+}
+
+// Cancel asks for the end of a verification.
+func (s *Store) Cancel(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error) {
+	v, err := s.Engine.Cancel(ctx, workspace, id)
+	return v, s.eraseRest(ctx, v, err)
+}
+
+// eraseRest erases what the transaction that ended a verification left of a large file that
+// nobody will read. What fails here, the next sweep does.
+func (s *Store) eraseRest(ctx context.Context, v ledger.Verification, err error) error {
+	if err != nil || !v.Status.Final() || v.Total >= 0 || v.UploadDeleted {
+		return err
+	}
+	if err := s.eraseUpload(ctx, v.ID); err != nil {
+		s.db.Log.Info("bytes of a refused file are left to the next sweep", "verification", v.ID, "err", err)
+	}
+	return nil
+}

@@ -1,0 +1,648 @@
+package sqlstore
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
+	"rollcall/smtp"
+)
+
+// TestWhatTheTablesKeep looks into the tables of each database for what no method
+// of the book tells.
+func TestWhatTheTablesKeep(t *testing.T) {
+	tests := func(t *testing.T, url string) {
+		s, err := Open(t.Context(), url, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		t.Run("what operators do, once", func(t *testing.T) { logsOperators(t, s) })
+		t.Run("the outcome of a single", func(t *testing.T) { storesSingle(t, s) })
+		t.Run("no change without its condition", func(t *testing.T) { changesOnConditions(t, s) })
+		t.Run("when each row was made", func(t *testing.T) { storesTimes(t, s) })
+		t.Run("whole files", func(t *testing.T) { readsWholeFiles(t, s) })
+		t.Run("the order of one millisecond", func(t *testing.T) { servesByID(t, s) })
+		t.Run("what one sweep leaves for the next", func(t *testing.T) { boundsSweep(t, s) })
+		t.Run("processes and facts until their time", func(t *testing.T) { forgetsEnded(t, s) })
+		t.Run("so many overrides and no more", func(t *testing.T) { boundsOverrides(t, s) })
+		t.Run("overrides for some days after their time", func(t *testing.T) { forgetsOverrides(t, s) })
+		t.Run("so many members and no more", func(t *testing.T) { boundsMembers(t, s) })
+		t.Run("links until their time", func(t *testing.T) { endsLinksByTime(t, s) })
+		t.Run("failed sign-ins within their time", func(t *testing.T) { countsWithinTheWindow(t, s) })
+		t.Run("people's rows until their time", func(t *testing.T) { forgetsPeople(t, s) })
+		t.Run("the log of one millisecond", func(t *testing.T) { pagesOneMoment(t, s) })
+		t.Run("nothing that an audit does not read", func(t *testing.T) { auditsPages(t, s) })
+		t.Run("no broken results", func(t *testing.T) { tellsBrokenResults(t, s) })
+		t.Run("nothing of what is erased", func(t *testing.T) { erasesRows(t, s) }) // last: not sound
+	}
+	t.Run("sqlite", func(t *testing.T) { tests(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")) })
+	t.Run("postgresql", func(t *testing.T) {
+		tests(t, NewLedger(t))
+	})
+}
+
+// run changes a ledger behind its back.
+func run(t testing.TB, s *Store, statement string, args ...any) {
+	t.Helper()
+	err := s.update(t.Context(), func(t *tx) error {
+		_, err := t.Exec(statement, args...)
+		return err
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// number asks a ledger for one.
+func number(t *testing.T, s *Store, question string, args ...any) (n int64) {
+	t.Helper()
+	err := s.view(t.Context(), func(t *tx) error { return t.Row(question, args...).Scan(&n) })
+	if err != nil {
+		t.Fatalf("%s: %v", question, err)
+	}
+	return n
+}
+
+// erasesRows: bytes and addresses of a verification whose time is over are gone
+// from every row of it, and those of another stay.
+func erasesRows(t *testing.T, s *Store) {
+	const chunks, settlements = 2*chunksErased + 1, 2 * payloadsErased
+	d := ledgertest.NewDesk(t, s, 9)
+	young, l := d.Prepares(2)
+	d.Settles(l, 1, 0, 1, smtp.Valid)
+	v := d.Creates(chunks)
+	u, err := d.OpenUpload(t.Context(), v.ID)
+	for at := int64(0); at < chunks && err == nil; at++ {
+		_, err = d.AppendChunk(t.Context(), v.ID, u.Writer, at, []byte("x"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	l = d.Takes(v.ID)
+	if _, err := d.Prepare(t.Context(), l, 1, 0, 1); err != nil {
+		t.Fatal(err)
+	}
+	d.Settles(l, 1, 0, 0, smtp.Valid)
+	for n := 1; n < settlements; n *= 2 {
+		run(t, s, `INSERT INTO settlements SELECT verification, number + `+fmt.Sprint(n)+`, epoch, created,
+			first_ordinal, last_ordinal, count_valid, count_invalid, count_catch_all, count_unknown, count_error,
+			digest, payload FROM settlements WHERE verification = ?`, v.ID[:])
+	}
+	run(t, s, `INSERT INTO evidence SELECT verification, number, digest FROM settlements`)
+	run(t, s, `UPDATE verifications SET settlements = ?, single_email = 'a@b.test', completed = completed - ?
+		WHERE id = ?`, settlements, time.Hour.Milliseconds(), v.ID[:])
+
+	half := ledger.Retention{Uploads: time.Hour / 2, Results: time.Hour / 2}
+	for _, want := range []int{2, 0} {
+		if got, err := s.Sweep(t.Context(), half); err != nil || got != want {
+			t.Errorf("sweep: changed %d, want %d, %v", got, want, err)
+		}
+	}
+	for _, c := range []struct {
+		name, question string
+		id             uuid.UUID
+		want           int64
+	}{
+		{"chunks", `SELECT count(*) FROM upload_chunks WHERE verification = ?`, v.ID, 0},
+		{"settlements", `SELECT count(*) FROM settlements WHERE verification = ?`, v.ID, settlements},
+		{"their payloads", `SELECT count(*) FROM settlements WHERE verification = ? AND length(payload) > 0`,
+			v.ID, 0},
+		{"their evidence", `SELECT count(*) FROM evidence WHERE verification = ?`, v.ID, 0},
+		{"evidence of another", `SELECT count(*) FROM evidence WHERE verification = ?`, young.ID, 1},
+		{"its address", `SELECT count(*) FROM verifications WHERE id = ? AND single_email <> ''`, v.ID, 0},
+		{"times of erasing", `SELECT count(*) FROM verifications
+			WHERE id = ? AND upload_deleted > created AND results_deleted > created`, v.ID, 1},
+		{"chunks of another", `SELECT count(*) FROM upload_chunks WHERE verification = ?`, young.ID, 1},
+		{"payloads of another", `SELECT count(*) FROM settlements WHERE verification = ? AND length(payload) > 0`,
+			young.ID, 1},
+	} {
+		if got := number(t, s, c.question, c.id[:]); got != c.want {
+			t.Errorf("%s: got %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// forgetsEnded: a sweep forgets processes that ended long ago and facts that
+// expired, however many, and no others.
+func forgetsEnded(t *testing.T, s *Store) {
+	d := ledgertest.NewDesk(t, s, 0)
+	run(t, s, `DELETE FROM nodes`)
+	for i := range byte(4) {
+		begun(d, uuid.UUID{i + 1})
+	}
+	left := d.Leave(t.Context(), uuid.UUID{1})
+	lost := d.Retire(t.Context(), uuid.UUID{2}, 0, true)
+	lately := d.Retire(t.Context(), uuid.UUID{3}, 0, true)
+	if err := errors.Join(left, lost, lately); err != nil {
+		t.Fatal(err)
+	}
+	long := (endedKept + time.Minute).Milliseconds()
+	run(t, s, `UPDATE nodes SET since = since - ?`, long)
+	short := uuid.UUID{3}
+	run(t, s, `UPDATE nodes SET since = since + ? WHERE session = ?`, 2*time.Minute.Milliseconds(), short[:])
+	for part, size := range []int{ledger.FactsMax, ledger.FactsMax, 1} { // for three transactions
+		var old []ledger.Fact
+		for i := range size {
+			old = append(old, ledger.Fact{Key: fmt.Sprint(part, i), Expires: time.Now().Add(-time.Second)})
+		}
+		if err := s.Learn(t.Context(), old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	young := ledger.Fact{Key: "young", Expires: time.Now().Add(time.Hour)}
+	if err := s.Learn(t.Context(), []ledger.Fact{young}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.Sweep(t.Context(), ledger.Retention{}); n != 0 || err != nil {
+		t.Errorf("sweep: %d verifications, %v", n, err)
+	}
+	roll, err := s.Roll(t.Context())
+	if err != nil || len(roll.Nodes) != 2 || roll.Nodes[0].Session != short ||
+		roll.Nodes[1].Session != (uuid.UUID{4}) {
+		t.Errorf("left: %+v, %v, want one that ended lately and one that is in", roll, err)
+	}
+	if n := number(t, s, `SELECT count(*) FROM receiver_facts`); n != 1 {
+		t.Errorf("%d facts are left, want 1", n)
+	}
+}
+
+// boundsSweep: what one sweep leaves is for the next.
+func boundsSweep(t *testing.T, s *Store) {
+	d := ledgertest.NewDesk(t, s, 0)
+	for range sweepMax + 1 {
+		n := d.Asks(7)
+		n.UploadExpiry = 0
+		if _, _, err := d.Create(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []int{sweepMax, 1, 0} {
+		if got, err := s.Sweep(t.Context(), ledger.Retention{}); err != nil || got != want {
+			t.Errorf("changed %d, want %d, %v", got, want, err)
+		}
+	}
+}
+
+// logsOperators: each act has one line, with who and what.
+func logsOperators(t *testing.T, s *Store) {
+	w, g := uuid.New(), uuid.New()
+	for range 2 {
+		_, create := s.CreateWorkspace(t.Context(), w, "Mine")
+		_, key := s.CreateKey(t.Context(), ledger.Key{ID: "abcdefghij12", Workspace: w, Label: "laptop"})
+		_, grant := s.Grant(t.Context(), g, w, 7, "paid")
+		_, revoke := s.RevokeKey(t.Context(), "abcdefghij12")
+		for _, err := range []error{create, key, grant, revoke} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	type line struct{ action, workspace, subject, detail, reason string }
+	want := map[line]int{
+		{"workspace create", w.String(), w.String(), "Mine", ""}: 1,
+		{"key create", w.String(), "abcdefghij12", "laptop", ""}: 1,
+		{"grant", w.String(), g.String(), "7 credits", "paid"}:   1,
+		{"key revoke", w.String(), "abcdefghij12", "laptop", ""}: 1,
+	}
+	got := map[line]int{}
+	err := s.view(t.Context(), func(t *tx) error {
+		return t.Each(func(rows *sql.Rows) error {
+			var workspace uuid.UUID
+			var l line
+			err := rows.Scan(&l.action, &workspace, &l.subject, &l.detail, &l.reason)
+			l.workspace = workspace.String()
+			got[l]++
+			return err
+		}, `SELECT action, workspace, subject, detail, reason FROM operator_log WHERE workspace = ? AND created > 0`, w[:])
+	})
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v, %v", got, want, err)
+	}
+	if n := number(t, s, `SELECT count(*) FROM entries WHERE subject = ? AND reason = 'paid'`, g[:]); n != 1 {
+		t.Errorf("%d entries with the reason of the grant", n)
+	}
+}
+
+// storesSingle: the outcome of its only address is in its row too.
+func storesSingle(t *testing.T, s *Store) {
+	d := ledgertest.NewDesk(t, s, 2)
+	bulk, of := d.Prepares(1)
+	single, l := d.Prepares(1)
+	run(t, s, `UPDATE verifications SET kind = 'single' WHERE id = ?`, single.ID[:])
+	got := d.Settles(of, 1, 0, 0, smtp.CatchAll)
+	if got.SingleOutcome != smtp.Undecided || got != d.Sees(bulk.ID) {
+		t.Errorf("bulk: %+v, stored %+v", got, d.Sees(bulk.ID))
+	}
+	got = d.Settles(l, 1, 0, 0, smtp.CatchAll)
+	if got.SingleOutcome != smtp.CatchAll || got != d.Sees(single.ID) {
+		t.Errorf("single: %+v, stored %+v", got, d.Sees(single.ID))
+	}
+	d.Audits()
+}
+
+// auditsPages: an audit counts what it does not list, and reads the last page.
+func auditsPages(t *testing.T, s *Store) {
+	const files = auditPage + 1 // two wrong things in each: more than are listed
+	d := ledgertest.NewDesk(t, s, 0)
+	before := d.Audits().Verifications
+	err := s.update(t.Context(), func(t *tx) error {
+		for range files {
+			if err := t.Insert(d.Asks(7), ""); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report := d.Audits(); report.Verifications != before+files {
+		t.Errorf("looked at %d verifications, want %d", report.Verifications, before+files)
+	}
+	const last = `(SELECT id FROM verifications ORDER BY id DESC LIMIT 1)`
+	for _, c := range []struct {
+		statement string
+		listed    int
+		found     int64 // at least
+	}{
+		{`UPDATE verifications SET held = held + 1`, ledger.ViolationsMax, files + 1},
+		{`UPDATE verifications SET held = held - 1 WHERE id <> ` + last, 3, 3}, // of the last one and its account
+	} {
+		run(t, s, c.statement)
+		report, err := s.Audit(t.Context())
+		if err != nil || len(report.Violations) != c.listed || report.Found < c.found {
+			t.Errorf("%s: found %d, lists %d, %v", c.statement, report.Found, len(report.Violations), err)
+		}
+	}
+}
+
+// overruled writes so many overrides behind the ledger's back.
+func overruled(t *testing.T, s *Store, n int) {
+	t.Helper()
+	err := s.update(t.Context(), func(t *tx) error {
+		for range n {
+			if err := t.Overrule(ledgertest.Halves("example.net"), time.Hour); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lifted fails the test unless an override was cleared, or not.
+func lifted(t *testing.T, s *Store, id uuid.UUID, want bool) {
+	t.Helper()
+	got := !want
+	err := s.update(t.Context(), func(t *tx) (err error) {
+		got, err = t.Lifted(id)
+		return err
+	})
+	if err != nil || got != want {
+		t.Errorf("cleared: got %v, %v, want %v", got, err, want)
+	}
+}
+
+// boundsOverrides: as many hold as every node can read each second; one that is over,
+// or was cleared, makes room for another.
+func boundsOverrides(t *testing.T, s *Store) {
+	d := ledgertest.NewDesk(t, s, 0)
+	run(t, s, `DELETE FROM throttle_overrides`)
+	overruled(t, s, ledger.OverridesMax-1)
+	last := d.Overrides(ledgertest.Halves("last.test"), time.Hour)
+	full := func(what string) {
+		t.Helper()
+		_, err := d.SetOverride(t.Context(), ledgertest.Halves("one.more.test"), time.Hour)
+		if !errors.Is(err, ledger.ErrTooManyOverrides) {
+			t.Errorf("%s: got %v, want ErrTooManyOverrides", what, err)
+		}
+	}
+	full("another key")
+	if again, err := d.SetOverride(t.Context(), last, time.Hour); err != nil || again.Key != "last.test" {
+		t.Errorf("the last one again: %+v, %v", again, err)
+	}
+	run(t, s, `UPDATE throttle_overrides SET created = 1, expires = {now}, ends = {now} WHERE id = ?`, last.ID[:])
+	next := d.Overrides(ledgertest.Halves("in.its.place.test"), time.Hour)
+	full("after one that expired")
+	lifted(t, s, last.ID, false)
+	if ended, err := d.ClearOverrides(t.Context(), ledger.Clearing{ID: next.ID}); err != nil || len(ended) != 1 {
+		t.Errorf("cleared %d, %v", len(ended), err)
+	}
+	lifted(t, s, next.ID, true)
+	d.Overrides(ledgertest.Halves("after.it.test"), time.Hour)
+	full("after one that was cleared")
+	if tuning, err := d.Tuning(t.Context()); err != nil || len(tuning.Overrides) != ledger.OverridesMax {
+		t.Errorf("%d hold, %v", len(tuning.Overrides), err)
+	}
+	run(t, s, `DELETE FROM throttle_overrides`)
+}
+
+// forgetsOverrides: a sweep forgets those that were over long ago, however many, and
+// the operator log stays.
+func forgetsOverrides(t *testing.T, s *Store) {
+	d := ledgertest.NewDesk(t, s, 0)
+	run(t, s, `DELETE FROM throttle_overrides`)
+	overruled(t, s, 2*oldOverrides+1) // for three transactions
+	run(t, s, `UPDATE throttle_overrides SET created = 1, ends = {now} - ?`, overridesKept.Milliseconds())
+	lately := d.Overrides(ledgertest.Halves("lately.test"), time.Hour)
+	run(t, s, `UPDATE throttle_overrides SET created = 1, ends = {now} - ? WHERE id = ?`,
+		(overridesKept - time.Hour).Milliseconds(), lately.ID[:])
+	cleared := d.Overrides(ledgertest.Halves("cleared.test"), time.Hour)
+	if _, err := d.ClearOverrides(t.Context(), ledger.Clearing{ID: cleared.ID}); err != nil {
+		t.Fatal(err)
+	}
+	holds := d.Overrides(ledgertest.Halves("holds.test"), time.Hour)
+	lines := number(t, s, `SELECT count(*) FROM operator_log`)
+	if n, err := s.Sweep(t.Context(), ledger.Retention{}); n != 0 || err != nil {
+		t.Errorf("sweep: %d verifications, %v", n, err)
+	}
+	if n := number(t, s, `SELECT count(*) FROM throttle_overrides`); n != 3 {
+		t.Errorf("%d overrides are left, want 3", n)
+	}
+	for what, id := range map[string]uuid.UUID{"lately": lately.ID, "cleared": cleared.ID, "holds": holds.ID} {
+		if number(t, s, `SELECT count(*) FROM throttle_overrides WHERE id = ?`, id[:]) != 1 {
+			t.Errorf("%s: forgotten", what)
+		}
+	}
+	if n := number(t, s, `SELECT count(*) FROM operator_log`); n != lines {
+		t.Errorf("%d lines of %d are left", n, lines)
+	}
+	run(t, s, `DELETE FROM throttle_overrides`)
+}
+
+// pagesOneMoment: lines of one millisecond have an order, and so each is on one page.
+func pagesOneMoment(t *testing.T, s *Store) {
+	const lines = 5
+	at := time.Now().Add(time.Hour).Truncate(time.Millisecond) // before all that others wrote
+	for range lines {
+		if err := s.Note(t.Context(), ledger.LogLine{Action: "one moment"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, s, `UPDATE operator_log SET created = ? WHERE action = 'one moment'`, at.UnixMilli())
+	q, seen := ledger.LogQuery{Limit: 1}, map[uuid.UUID]bool{}
+	for range lines {
+		page, err := s.OperatorLog(t.Context(), q)
+		if err != nil || len(page) != 1 || page[0].Action != "one moment" || seen[page[0].ID] {
+			t.Fatalf("after %d lines: %+v, %v", len(seen), page, err)
+		}
+		seen[page[0].ID], q.Before, q.After = true, page[0].At, page[0].ID
+	}
+	run(t, s, `DELETE FROM operator_log WHERE action = 'one moment'`)
+}
+
+// inviting is an invitation to a workspace.
+func inviting(d *ledgertest.Desk, id byte) ledger.Link {
+	l := ledger.Link{Purpose: ledger.InviteLink, Workspace: d.Workspace, Role: ledger.Viewer,
+		Email: strconv.Itoa(int(id)) + "@acme.test"}
+	copy(l.ID[:], d.Workspace[:])
+	l.ID[31] = id
+	return l
+}
+
+// Rows as package people writes them, but for what does not matter here.
+const (
+	insertUser = `INSERT INTO users (id, email, folded, name, password, created) VALUES (?, ?, ?, '', '', 1)`
+	insertLink = `INSERT INTO links (id, purpose, workspace, email, folded, role, made_by, created, expires, ends, used_by)
+		VALUES (?, 'invite', ?, '0@acme.test', ?, 'viewer', '', 1, ?, 1, ?)`
+)
+
+// linkRow are the arguments of insertLink.
+func linkRow(id []byte, expires int64) []any { return []any{id, []byte{}, []byte{}, expires, []byte{}} }
+
+// begins signs a user in.
+func begins(t testing.TB, s *Store, user uuid.UUID, id ledger.Hash) {
+	t.Helper()
+	if _, err := s.BeginSession(t.Context(), ledger.NewSession{ID: id, User: user, Life: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// believesNobodyDisabled: a session that is over is not noted as used, and one that holds is none while its user is disabled.
+func believesNobodyDisabled(t *testing.T, s *Store, user uuid.UUID) {
+	t.Helper()
+	over, holds := ledger.Hash{3}, ledger.Hash{4}
+	run(t, s, `UPDATE user_sessions SET seen = 7 WHERE id = ?`, over[:])
+	if err := s.UseSessions(t.Context(), []ledger.Hash{over, holds}); err != nil {
+		t.Fatal(err)
+	}
+	if seen := number(t, s, `SELECT seen FROM user_sessions WHERE id = ?`, over[:]); seen != 7 {
+		t.Errorf("a session that is over was seen at %d", seen)
+	}
+	run(t, s, `UPDATE users SET disabled = 1 WHERE id = ?`, user[:])
+	if in, err := s.SessionByID(t.Context(), holds, time.Hour); !errors.Is(err, ledger.ErrNoSuchSession) {
+		t.Errorf("of somebody disabled: %+v, %v", in, err)
+	}
+	run(t, s, `UPDATE users SET disabled = 0 WHERE id = ?`, user[:])
+}
+
+// boundsMembers: members and open invitations together are as many as allowed; one that is over makes room.
+func boundsMembers(t *testing.T, s *Store) {
+	d := ledgertest.NewDesk(t, s, 0)
+	for i := range ledger.MembersMax - 2 {
+		user := uuid.New()
+		run(t, s, insertUser, user[:], fmt.Sprint("member", i, "@bound.test"), fmt.Append(nil, "member", i, "@bound.test"))
+		run(t, s, `INSERT INTO memberships (workspace, user_id, role, created) VALUES (?, ?, 'viewer', 1)`, d.Workspace[:], user[:])
+	}
+	for id := range byte(2) {
+		if _, err := s.MakeLink(t.Context(), inviting(d, id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	full := func() {
+		t.Helper()
+		bad := inviting(d, 9)
+		bad.Role = "" // the bound is told before that
+		for _, l := range []ledger.Link{bad, inviting(d, 2)} {
+			if _, err := s.MakeLink(t.Context(), l); !errors.Is(err, ledger.ErrTooManyMembers) {
+				t.Errorf("got %v, want ErrTooManyMembers", err)
+			}
+		}
+	}
+	full()
+	if _, err := s.MakeLink(t.Context(), inviting(d, 1)); err != nil {
+		t.Errorf("the last one again: %v", err)
+	}
+	if err := s.EndLink(t.Context(), d.Workspace, inviting(d, 0).ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.MakeLink(t.Context(), inviting(d, 3)); err != nil {
+		t.Errorf("after one was ended: %v", err)
+	}
+	full()
+	run(t, s, `UPDATE links SET expires = {now}, ends = {now} WHERE email = '1@acme.test'`)
+	if _, err := s.MakeLink(t.Context(), inviting(d, 4)); err != nil {
+		t.Errorf("after one that expired: %v", err)
+	}
+	full()
+	other := ledgertest.NewDesk(t, s, 0)
+	if _, err := s.MakeLink(t.Context(), inviting(other, 0)); err != nil {
+		t.Errorf("in another workspace: %v", err)
+	}
+}
+
+// endsLinksByTime: a link can be used until its time, and not from then on.
+func endsLinksByTime(t *testing.T, s *Store) {
+	d := ledgertest.NewDesk(t, s, 0)
+	l, a := inviting(d, 0), ledger.Accept{User: uuid.New(), Password: "$argon2id$1"}
+	made, err := s.MakeLink(t.Context(), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := number(t, s, `SELECT ends - {now} FROM links WHERE id = ?`, l.ID[:]); left <= 0 || left > ledger.LinkLife.Milliseconds() {
+		t.Errorf("it holds for %d ms", left)
+	}
+	a.Link, a.Session = l.ID, ledger.NewSession{ID: l.ID, Life: time.Hour}
+	move := func(left int) {
+		run(t, s, `UPDATE links SET created = {now} - ?, expires = {now} + ?, ends = {now} + ? WHERE id = ?`,
+			ledger.LinkLife.Milliseconds(), left, left, l.ID[:])
+	}
+	move(0)
+	if _, _, err := s.LinkByID(t.Context(), l.ID); !errors.Is(err, ledger.ErrNoSuchLink) {
+		t.Errorf("read when it is over: %v", err)
+	}
+	if _, err := s.AcceptLink(t.Context(), a); !errors.Is(err, ledger.ErrNoSuchLink) {
+		t.Errorf("used when it is over: %v", err)
+	}
+	if open, err := s.OpenLinks(t.Context(), d.Workspace); err != nil || len(open) != 0 {
+		t.Errorf("open: %+v, %v", open, err)
+	}
+	if err := s.EndLink(t.Context(), d.Workspace, l.ID); err != nil {
+		t.Errorf("ended when it is over: %v", err)
+	}
+	if again, err := s.MakeLink(t.Context(), l); err != nil || !again.Used.IsZero() || !again.Expires.Before(made.Expires) {
+		t.Errorf("made again when it is over: %+v, %v", again, err)
+	}
+	move(60_000)
+	if open, err := s.OpenLinks(t.Context(), d.Workspace); err != nil || len(open) != 1 {
+		t.Errorf("open: %+v, %v", open, err)
+	}
+	if _, err := s.AcceptLink(t.Context(), a); err != nil {
+		t.Error(err)
+	}
+	lines := number(t, s, `SELECT count(*) FROM workspace_log WHERE workspace = ?`, d.Workspace[:])
+	if lines != 2 {
+		t.Errorf("%d lines, want one of the invitation and one of the member", lines)
+	}
+}
+
+// countsWithinTheWindow: failures are forgotten a window after the first of them and after the end of the last wait.
+func countsWithinTheWindow(t *testing.T, s *Store) {
+	r := ledger.AttemptRule{Free: 2, Window: time.Hour, First: time.Minute, Most: 4 * time.Minute}
+	fails := func(subject ledger.Hash) time.Time {
+		t.Helper()
+		until, err := s.FailedSignIn(t.Context(), []ledger.Hash{subject}, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return until[0]
+	}
+	back := func(subject ledger.Hash, by time.Duration) {
+		run(t, s, `UPDATE sign_in_attempts SET since = since - ?, refused = CASE WHEN refused > 0 THEN refused - ? ELSE 0 END,
+			ends = ends - ? WHERE subject = ?`, by.Milliseconds(), by.Milliseconds(), by.Milliseconds(), subject[:])
+	}
+	early, late, waited := ledger.Hash{1}, ledger.Hash{2}, ledger.Hash{3}
+	for _, subject := range []ledger.Hash{early, late, waited} {
+		if !fails(subject).IsZero() {
+			t.Error("the first failure waits")
+		}
+	}
+	back(early, time.Hour-time.Minute)
+	back(late, time.Hour)
+	if fails(early).IsZero() || !fails(late).IsZero() {
+		t.Error("the window ends too early or too late")
+	}
+	// The second one was refused for a minute, and so the failures stay for an hour after that.
+	if fails(waited).IsZero() {
+		t.Error("the second failure does not wait")
+	}
+	back(waited, time.Hour+30*time.Second)
+	before := time.Now()
+	if until := fails(waited); until.Sub(before) < 2*time.Minute-time.Second {
+		t.Errorf("the third failure waits until %v", until)
+	}
+	back(waited, time.Hour+2*time.Minute+time.Second)
+	if !fails(waited).IsZero() {
+		t.Error("what is over waits")
+	}
+}
+
+// forgetsPeople: a sweep forgets sessions, links and failed sign-ins that are over, each after its time, however many; the log
+// of a workspace and the people stay.
+func forgetsPeople(t *testing.T, s *Store) {
+	d := ledgertest.NewDesk(t, s, 0)
+	user := d.Joins("forgets@acme.test", ledger.Owner).User.ID
+	lines := number(t, s, `SELECT count(*) FROM workspace_log`)
+	people := number(t, s, `SELECT count(*) FROM users`)
+	for _, table := range []string{"user_sessions", "links", "sign_in_attempts"} {
+		run(t, s, `DELETE FROM `+table)
+	}
+	long, forget := ledger.Hash{1}, ledger.Hash{2}
+	for _, id := range []ledger.Hash{long, forget, {3}, {4}} {
+		begins(t, s, user, id)
+	}
+	day, month := sessionsKept.Milliseconds(), linksKept.Milliseconds()
+	run(t, s, `UPDATE user_sessions SET created = 1, ends = {now} - ? WHERE id = ?`, day, forget[:])
+	run(t, s, `UPDATE user_sessions SET created = 1, ends = {now} - ? WHERE id = ?`, day-60_000, long[:])
+	if err := s.EndSession(t.Context(), user, ledger.Hash{3}); err != nil {
+		t.Fatal(err)
+	}
+	err := s.update(t.Context(), func(t *tx) error {
+		for i := range 2*peopleErased + 1 { // for three transactions
+			if _, err := t.Exec(insertLink, linkRow([]byte{1, byte(i >> 8), byte(i)}, 1)...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id := range byte(3) {
+		if _, err := s.MakeLink(t.Context(), inviting(d, id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, s, `UPDATE links SET created = 1, expires = {now} - ?, ends = {now} - ? WHERE email = '0@acme.test'`, month, month)
+	run(t, s, `UPDATE links SET created = 1, expires = {now} - ?, ends = {now} - ? WHERE email = '1@acme.test'`, month-60_000, month-60_000)
+	r := ledger.AttemptRule{Free: 9, Window: time.Hour, First: time.Minute, Most: time.Minute}
+	if _, err := s.FailedSignIn(t.Context(), []ledger.Hash{{1}, {2}}, r); err != nil {
+		t.Fatal(err)
+	}
+	run(t, s, `UPDATE sign_in_attempts SET ends = {now} WHERE subject = ?`, forget[:])
+	if n, err := s.Sweep(t.Context(), ledger.Retention{}); n != 0 || err != nil {
+		t.Errorf("sweep: %d verifications, %v", n, err)
+	}
+	for table, want := range map[string]int64{"user_sessions": 3, "links": 2, "sign_in_attempts": 1, "workspace_log": lines + 3,
+		"users": people} {
+		if n := number(t, s, `SELECT count(*) FROM `+table); n != want {
+			t.Errorf("%s: %d rows are left, want %d", table, n, want)
+		}
+	}
+	if list, err := s.Sessions(t.Context(), user, time.Hour); err != nil || len(list) != 1 || list[0].ID != (ledger.Hash{4}) {
+		t.Errorf("sessions: %+v, %v", list, err)
+	}
+	for id, want := range map[ledger.Hash]int64{long: 1, forget: 0, {3}: 1} {
+		if n := number(t, s, `SELECT count(*) FROM user_sessions WHERE id = ?`, id[:]); n != want {
+			t.Errorf("session %d: %d rows, want %d", id[0], n, want)
+		}
+	}
+	believesNobodyDisabled(t, s, user)
+	open, err := s.OpenLinks(t.Context(), d.Workspace)
+	if err != nil || !slices.ContainsFunc(open, func(l ledger.Link) bool { return l.Email == "2@acme.test" }) || len(open) != 1 {
+		t.Errorf("open: %+v, %v", open, err)
+	}
+}

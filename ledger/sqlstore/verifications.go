@@ -1,0 +1,375 @@
+package sqlstore
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/transitions"
+	"rollcall/smtp"
+)
+
+// The statements that the transitions of package transitions are made of.
+
+// verificationColumns are what scanVerification reads.
+const verificationColumns = `id, workspace, identity, kind, filename, single_email, single_outcome,
+	bytes, durable, writer, upload_expires, status, issue_code, issue_message, issue_row,
+	created, completed, records, duplicates, total,
+	count_valid, count_invalid, count_catch_all, count_unknown, count_error, count_cancelled,
+	next_try, expected, held, lease_node, lease_expires, epoch, settlements,
+	waiting_since, wake_at, crashes, paid, upload_deleted, results_deleted, made_by, {now}`
+
+// scanVerification reads verificationColumns. ErrNoSuchVerification.
+func scanVerification(scan func(into ...any) error) (*transitions.Row, error) {
+	var v transitions.Row
+	var issue ledger.Issue
+	var outcome, expires, created, completed, next, expected, upload, results int64
+	c := &v.Counts
+	err := scan(&v.ID, &v.Workspace, &v.Identity, &v.Kind, &v.Filename, &v.SingleEmail, &outcome,
+		&v.Bytes, &v.Durable, &v.Writer, &expires, &v.Status, &issue.Code, &issue.Message, &issue.Row,
+		&created, &completed, &v.Rows, &v.Duplicates, &v.Total, &c.Valid, &c.Invalid, &c.CatchAll,
+		&c.Unknown, &c.Error, &c.Cancelled, &next, &expected, &v.Held, &v.Node, &v.LeaseExpires, &v.Epoch,
+		&v.Settlements, &v.WaitingSince, &v.WakeAt, &v.Crashes, &v.Paid, &upload, &results, &v.MadeBy, &v.Now)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, ledger.ErrNoSuchVerification
+	}
+	if err != nil {
+		return nil, err
+	}
+	if issue.Code == "" && issue.Message != "" {
+		issue.Code = ledger.ReceiversWait
+	}
+	if issue.Code != "" {
+		v.Issue = &issue
+	}
+	v.SingleOutcome = smtp.Outcome(outcome)
+	v.UploadExpires, v.Created = ledger.Clock(expires), ledger.Clock(created)
+	v.Completed, v.NextTry, v.Expected = ledger.Clock(completed), ledger.Clock(next), ledger.Clock(expected)
+	v.UploadDeleted, v.ResultsDeleted = upload != 0, results != 0
+	return &v, nil
+}
+
+// Read reads one verification by its id.
+func (t verificationRows) Read(id uuid.UUID) (*transitions.Row, error) {
+	const read = `SELECT ` + verificationColumns + ` FROM verifications WHERE id = ?`
+	return scanVerification(t.Row(read, id[:]).Scan)
+}
+
+// Await is Read that waits for a transaction which is changing the row.
+func (t verificationRows) Await(id uuid.UUID) (*transitions.Row, error) {
+	const read = `SELECT ` + verificationColumns + ` FROM verifications WHERE id = ? {lock}`
+	return scanVerification(t.Row(read, id[:]).Scan)
+}
+
+// ReadOf reads one of a workspace; those of others do not exist for it.
+func (t verificationRows) ReadOf(workspace, id uuid.UUID) (*transitions.Row, error) {
+	const read = `SELECT ` + verificationColumns + ` FROM verifications WHERE id = ? AND workspace = ?`
+	return scanVerification(t.Row(read, id[:], workspace[:]).Scan)
+}
+
+// ReadIdentity reads the one with an idempotency key.
+func (t verificationRows) ReadIdentity(workspace, identity uuid.UUID) (*transitions.Row, error) {
+	const read = `SELECT ` + verificationColumns + ` FROM verifications WHERE workspace = ? AND identity = ?`
+	return scanVerification(t.Row(read, workspace[:], identity[:]).Scan)
+}
+
+const countOpen = `SELECT count(*) FROM verifications WHERE workspace = ? AND completed = 0`
+
+// Open counts the verifications of a workspace that are not final.
+func (t verificationRows) Open(workspace uuid.UUID) (n int64, err error) {
+	err = t.Row(countOpen, workspace[:]).Scan(&n)
+	return n, err
+}
+
+// covered says that a verification waits for credits that are there.
+const covered = `workspace = ? AND issue_code = 'credits_required'
+	AND total <= (SELECT available FROM workspaces WHERE id = ?)`
+
+// Unfunded gives the oldest verification that waits for credits and is covered.
+func (t verificationRows) Unfunded(workspace uuid.UUID) (*transitions.Row, error) {
+	const next = `SELECT ` + verificationColumns + ` FROM verifications WHERE ` + covered + `
+		ORDER BY created, id LIMIT 1`
+	v, err := scanVerification(t.Row(next, workspace[:], workspace[:]).Scan)
+	if errors.Is(err, ledger.ErrNoSuchVerification) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for what waits for credits: %w", err)
+	}
+	return v, nil
+}
+
+// Short lists how much each verification of a workspace waits for.
+func (t verificationRows) Short(workspace uuid.UUID) (map[uuid.UUID]int64, error) {
+	needed := map[uuid.UUID]int64{}
+	err := t.Each(func(rows *sql.Rows) error {
+		var id uuid.UUID
+		var total int64
+		err := rows.Scan(&id, &total)
+		needed[id] = total
+		return err
+	}, `SELECT id, total FROM verifications
+		WHERE workspace = ? AND issue_code = 'credits_required'`, workspace[:])
+	if err != nil {
+		return nil, fmt.Errorf("list what waits for credits: %w", err)
+	}
+	return needed, nil
+}
+
+// Tell renews the message of a verification that waits for credits.
+func (t verificationRows) Tell(id uuid.UUID, message string) error {
+	if _, err := t.Exec(`UPDATE verifications SET issue_message = ? WHERE id = ?`, message, id[:]); err != nil {
+		return fmt.Errorf("renew message: %w", err)
+	}
+	return nil
+}
+
+// Insert makes a verification that is uploading.
+func (t verificationRows) Insert(n ledger.NewVerification, single string) error {
+	kind := ledger.Bulk
+	if single != "" {
+		kind = ledger.Single
+	}
+	_, err := t.Exec(`INSERT INTO verifications (id, workspace, identity, kind, filename, single_email, bytes,
+		upload_expires, status, created, wake_at, made_by) VALUES (?, ?, ?, ?, ?, ?, ?, {now} + ?, ?, {now}, {now}, ?)`,
+		n.ID[:], n.Workspace[:], n.Identity[:], kind, n.Filename, single, n.Bytes,
+		n.UploadExpiry.Milliseconds(), ledger.Uploading, n.MadeBy)
+	return err
+}
+
+// issueOf is the issue of a verification as the table has it. That of one that waits for receivers has no
+// code there: by the empty column the index verifications_due finds what can be worked on, and
+// a program that knows nothing of this issue does too.
+func issueOf(v *transitions.Row) ledger.Issue {
+	if v.Issue == nil {
+		return ledger.Issue{}
+	}
+	issue := *v.Issue
+	if issue.Code == ledger.ReceiversWait {
+		issue.Code = ""
+	}
+	return issue
+}
+
+// Move writes where a verification is.
+func (t verificationRows) Move(s transitions.Step) (int64, error) {
+	v, issue := s.After, issueOf(s.After)
+	var node any // NULL for nobody
+	if v.Node != uuid.Nil {
+		node = v.Node[:]
+	}
+	return t.Exec(`UPDATE verifications SET status = ?, issue_code = ?, issue_message = ?, issue_row = ?,
+		next_try = ?, expected = ?, held = ?, count_cancelled = ?, completed = ?, waiting_since = ?,
+		wake_at = ?, crashes = ?, paid = ?,
+		upload_deleted = CASE WHEN ? = 0 THEN 0 WHEN upload_deleted = 0 THEN {now} ELSE upload_deleted END,
+		lease_node = ?, lease_expires = ?
+		WHERE id = ? AND status = ? AND epoch = ? AND settlements = ?`,
+		v.Status, issue.Code, issue.Message, issue.Row, ledger.Millis(v.NextTry), ledger.Millis(v.Expected),
+		v.Held, v.Counts.Cancelled, ledger.Millis(v.Completed), v.WaitingSince, v.WakeAt, v.Crashes, bit(v.Paid),
+		bit(v.UploadDeleted), node, v.LeaseExpires,
+		v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
+}
+
+// Measure writes what intake found.
+func (t verificationRows) Measure(s transitions.Step) (int64, error) {
+	v := s.After
+	return t.Exec(`UPDATE verifications SET records = ?, duplicates = ?, total = ?
+		WHERE id = ? AND status = ? AND epoch = ? AND settlements = ?`,
+		v.Rows, v.Duplicates, v.Total, v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
+}
+
+// Fence makes a newer writer of an upload.
+func (t verificationRows) Fence(id uuid.UUID, from, to int64) (int64, error) {
+	return t.Exec(`UPDATE verifications SET writer = ? WHERE id = ? AND writer = ?`, to, id[:], from)
+}
+
+const fetchChunk = `SELECT data FROM upload_chunks WHERE verification = ? AND at_byte = ?`
+
+// Chunk reads the stored bytes that begin at offset; nil when there are none.
+func (t verificationRows) Chunk(id uuid.UUID, offset int64) (data []byte, err error) {
+	err = t.Row(fetchChunk, id[:], offset).Scan(&data)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return data, err
+}
+
+// Append stores a chunk.
+func (t verificationRows) Append(id uuid.UUID, offset int64, data []byte) error {
+	_, err := t.Exec(`INSERT INTO upload_chunks (verification, at_byte, data) VALUES (?, ?, ?)`,
+		id[:], offset, data)
+	return err
+}
+
+// Lengthen counts stored bytes.
+func (t verificationRows) Lengthen(id uuid.UUID, writer, from, to int64) (int64, error) {
+	return t.Exec(`UPDATE verifications SET durable = ? WHERE id = ? AND durable = ? AND writer = ?`,
+		to, id[:], from, writer)
+}
+
+// runnable is the condition of the index verifications_due, word for word,
+// so that the database sees that it may use it.
+const runnable = `(status IN ('preparing', 'verifying', 'cancelling')
+	OR (status = 'waiting' AND issue_code = ''))`
+
+// free asks for what can be worked on now and nobody has, but for a number of workspaces.
+// There are few such texts, since each is prepared once.
+var free = func() (texts [len(exceptSizes)]string) {
+	for i, size := range exceptSizes {
+		texts[i] = `SELECT ` + verificationColumns + ` FROM verifications WHERE ` + runnable + ` AND wake_at <= {now}
+			AND wake_at >= ` + sinceBound + ` AND (lease_node IS NULL OR lease_expires <= {now})`
+		if size > 0 {
+			texts[i] += ` AND workspace NOT IN (?` + strings.Repeat(", ?", size-1) + `)`
+		}
+		texts[i] += ` ORDER BY wake_at, id LIMIT ?`
+	}
+	return texts
+}()
+
+// exceptSizes are for how many workspaces there is a text.
+var exceptSizes = [...]int{0, 8, 64, ledger.ExceptMax}
+
+// passingLocked ends a question for rows to change that nobody else is changing.
+const passingLocked = ` FOR UPDATE SKIP LOCKED`
+
+// passing is a question for rows to change, which passes over those that another transaction has when a run before
+// this one waited for one of them.
+func (t verificationRows) passing(text string) string {
+	if t.Passes && !t.Embedded() {
+		return text + passingLocked
+	}
+	return text
+}
+
+// Free lists verifications that can be worked on now and that nobody has.
+func (t *tx) Free(limit int, except []uuid.UUID) ([]*transitions.Row, error) {
+	at, _ := t.base.bounds.get(leasing)
+	return t.free(at, limit, except)
+}
+
+// free is Free, from a bound.
+func (t verificationRows) free(from bound, limit int, except []uuid.UUID) ([]*transitions.Row, error) {
+	at := slices.IndexFunc(exceptSizes[:], func(size int) bool { return len(except) <= size })
+	if at < 0 {
+		return nil, fmt.Errorf("pass over %d workspaces: %w", len(except), ledger.ErrIllegal)
+	}
+	list, err := t.below(from, limit, except)
+	if err != nil {
+		return nil, err
+	}
+	args := []any{from.from, from.from}
+	for i := range exceptSizes[at] {
+		one := uuid.Nil // nobody's
+		if i < len(except) {
+			one = except[i]
+		}
+		args = append(args, one[:])
+	}
+	err = t.Each(func(rows *sql.Rows) error {
+		v, err := scanVerification(rows.Scan)
+		list = append(list, v)
+		return err
+	}, t.passing(free[at]), append(args, limit-len(list))...)
+	return list, err
+}
+
+// KeepParked writes the state of a verification's work.
+func (t verificationRows) KeepParked(id uuid.UUID, state []byte) error {
+	_, err := t.Exec(`INSERT INTO parked_work (verification, data) VALUES (?, ?)
+		ON CONFLICT (verification) DO UPDATE SET data = excluded.data`, id[:], state)
+	return err
+}
+
+// ForgetParked deletes it.
+func (t verificationRows) ForgetParked(id uuid.UUID) error {
+	_, err := t.Exec(`DELETE FROM parked_work WHERE verification = ?`, id[:])
+	return err
+}
+
+// Take gives a verification to a node at the next epoch.
+func (t verificationRows) Take(id, node uuid.UUID, epoch int64, ttl time.Duration) (int64, error) {
+	return t.Exec(`UPDATE verifications SET lease_node = ?, lease_expires = {now} + ?, epoch = epoch + 1
+		WHERE id = ? AND epoch = ?`, node[:], ttl.Milliseconds(), id[:], epoch)
+}
+
+const renewLeases = `UPDATE verifications SET lease_expires = {now} + ?
+	WHERE lease_node = ? AND lease_expires > {now} RETURNING id, epoch`
+
+// Renew prolongs all leases of a node that have not expired and names them.
+func (t verificationRows) Renew(node uuid.UUID, ttl time.Duration) (leases []ledger.Lease, err error) {
+	err = t.Each(func(rows *sql.Rows) error {
+		l := ledger.Lease{Node: node}
+		err := rows.Scan(&l.Verification, &l.Epoch)
+		leases = append(leases, l)
+		return err
+	}, renewLeases, ttl.Milliseconds(), node[:])
+	return leases, err
+}
+
+// Drop ends a lease.
+func (t verificationRows) Drop(id uuid.UUID, epoch int64) (int64, error) {
+	return t.Exec(`UPDATE verifications SET lease_node = NULL, lease_expires = 0 WHERE id = ? AND epoch = ?`,
+		id[:], epoch)
+}
+
+// Settle appends the results of one settlement.
+func (t verificationRows) Settle(n ledger.Settlement, p ledger.Payload) error {
+	c := p.Counts
+	_, err := t.Exec(`INSERT INTO settlements (verification, number, epoch, created,
+		first_ordinal, last_ordinal, count_valid, count_invalid, count_catch_all, count_unknown, count_error,
+		digest, payload) VALUES (?, ?, ?, {now}, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		n.Lease.Verification[:], n.Number, n.Lease.Epoch, p.First, p.Last,
+		c.Valid, c.Invalid, c.CatchAll, c.Unknown, c.Error, p.Digest[:], p.Bytes)
+	return err
+}
+
+// KeepEvidence appends the evidence of a settlement that stands.
+func (t verificationRows) KeepEvidence(n ledger.Settlement) error {
+	_, err := t.Exec(`INSERT INTO evidence (verification, number, data) VALUES (?, ?, ?)`,
+		n.Lease.Verification[:], n.Number, n.Evidence)
+	return err
+}
+
+// Count writes what a settlement changes in its verification.
+func (t verificationRows) Count(s transitions.Step) (int64, error) {
+	v, c := s.After, s.After.Counts
+	return t.Exec(`UPDATE verifications SET settlements = ?, held = ?, count_valid = ?, count_invalid = ?,
+		count_catch_all = ?, count_unknown = ?, count_error = ?, single_outcome = ?, expected = ?, issue_message = ?
+		WHERE id = ? AND status = ? AND epoch = ? AND settlements = ?`,
+		v.Settlements, v.Held, c.Valid, c.Invalid, c.CatchAll, c.Unknown, c.Error, v.SingleOutcome,
+		ledger.Millis(v.Expected), issueOf(v).Message, v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
+}
+
+// Settled reads epoch and digest of a settlement. ErrStaleEpoch when there is none.
+func (t verificationRows) Settled(id uuid.UUID, number int64) (epoch int64, digest []byte, err error) {
+	const known = `SELECT epoch, digest FROM settlements WHERE verification = ? AND number = ?`
+	err = t.Row(known, id[:], number).Scan(&epoch, &digest)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = ledger.ErrStaleEpoch
+	}
+	return epoch, digest, err
+}
+
+// Ordinals reads those of a settlement. ErrStaleEpoch when there is none.
+func (t verificationRows) Ordinals(id uuid.UUID, number int64) ([]int64, error) {
+	const one = `SELECT payload FROM settlements WHERE verification = ? AND number = ?`
+	var payload []byte
+	err := t.Row(one, id[:], number).Scan(&payload)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, ledger.ErrStaleEpoch
+	}
+	if err != nil {
+		return nil, err
+	}
+	var batch ledger.Batch
+	if err := batch.Decode(payload); err != nil {
+		return nil, err
+	}
+	return batch.Ordinals, nil
+}

@@ -1,0 +1,190 @@
+package transitions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+)
+
+// creditsMax bounds what a workspace was ever granted: above 2^53 a number is
+// not exact in every reader of JSON.
+const creditsMax = 1 << 53
+
+// shortMessage says what a verification that waits for credits needs. The number
+// available is that of the moment.
+const shortMessage = "This file needs %d credits and %d are available. " +
+	"It goes on by itself when credits are added."
+
+// Grant adds credits once per grant id. Run again with the same arguments it
+// adds nothing; with others it is ErrIllegal, as are the id of a verification, and
+// amounts below 1 or beyond what stays exact in JSON (2^53 in all).
+func (e Engine) Grant(ctx context.Context, id, workspace uuid.UUID, n ledger.Credits, reason string) (
+	ledger.Balance, error) {
+	var after ledger.Balance
+	g := Entry{Subject: id, Kind: ledger.EntryGrant, Workspace: workspace, Amount: n, Reason: reason, Author: ledger.Author(ctx)}
+	taken, err := e.isVerification(ctx, id)
+	if err == nil {
+		err = e.db.Update(ctx, Scope{Workspace: workspace, Account: true}, func(t Tables) (err error) {
+			if err = grant(t, g, taken); err != nil {
+				return err
+			}
+			after, err = t.Account(workspace)
+			return err
+		})
+	}
+	if err != nil {
+		return ledger.Balance{}, fmt.Errorf("grant %s to workspace %s: %w", id, workspace, err)
+	}
+	return after, nil
+}
+
+// isVerification says whether an id is that of a verification. It is asked before the transaction, where
+// to look for what is not there would be a conflict with every create: nobody knows the id of
+// a verification that comes later.
+func (e Engine) isVerification(ctx context.Context, id uuid.UUID) (bool, error) {
+	err := e.db.View(ctx, func(t Tables) error {
+		_, err := t.Read(id)
+		return err
+	})
+	if errors.Is(err, ledger.ErrNoSuchVerification) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// grant adds credits; taken says that the id of the grant is that of a verification. The account is changed before anything
+// of it is read: who reads a row and then changes it loses to who does the same beside him.
+func grant(t Tables, e Entry, taken bool) error {
+	known, found, err := t.Granted(e.Subject)
+	if err != nil {
+		return fmt.Errorf("look for the grant: %w", err)
+	}
+	if found && known.Workspace == e.Workspace && known.Amount == e.Amount {
+		return nil
+	}
+	if refused := refuseGrant(e, found, taken); refused != nil {
+		if _, err := t.Account(e.Workspace); err != nil {
+			return err
+		}
+		return refused
+	}
+	n, err := t.Credit(e.Workspace, ledger.Balance{Granted: e.Amount, Available: e.Amount}, 0)
+	if err != nil {
+		return fmt.Errorf("credit workspace: %w", err)
+	}
+	account, err := t.Account(e.Workspace)
+	if err != nil {
+		return err
+	}
+	if err := one(n, nil, "credit workspace"); err != nil {
+		return err
+	}
+	if account.Granted > creditsMax {
+		return fmt.Errorf("amount %d: %w", e.Amount, ledger.ErrIllegal)
+	}
+	if err := t.Enter(e); err != nil {
+		return err
+	}
+	if err := t.Log(ledger.LogLine{Action: "grant", Workspace: e.Workspace, Subject: e.Subject.String(),
+		New: fmt.Sprintf("%d credits", e.Amount), Reason: e.Reason}); err != nil {
+		return err
+	}
+	if err := fund(t, e.Workspace); err != nil {
+		return err
+	}
+	return tellShort(t, e.Workspace)
+}
+
+// refuseGrant says why a grant is refused, whatever the account is; found: its id was used.
+func refuseGrant(e Entry, found, taken bool) error {
+	switch {
+	case found:
+		return fmt.Errorf("the grant id was used for another grant: %w", ledger.ErrIllegal)
+	case e.Amount < 1 || e.Amount > creditsMax:
+		return fmt.Errorf("amount %d: %w", e.Amount, ledger.ErrIllegal)
+	case taken: // its entry would stand among those of the verification
+		return fmt.Errorf("the grant id is that of a verification: %w", ledger.ErrIllegal)
+	}
+	return errors.Join(ledger.CheckText(e.Reason), ledger.CheckOperatorText("author", e.Author))
+}
+
+// fund holds the credits of each verification that waits for them and is covered
+// by what is available, oldest first; one that is not covered stops none after it.
+func fund(t Tables, workspace uuid.UUID) error {
+	for {
+		v, err := t.Unfunded(workspace)
+		if err != nil || v == nil {
+			return err
+		}
+		held, err := hold(t, v)
+		if err == nil && !held {
+			err = fmt.Errorf("hold %d credits that were available: refused", v.Total)
+		}
+		if err != nil {
+			return err
+		}
+		if err := step(t, v, move{to: ledger.Verifying, held: v.Held}); err != nil {
+			return err
+		}
+	}
+}
+
+// hold moves the credits of all addresses of v from available to held, or none
+// and says false.
+func hold(t Tables, v *Row) (bool, error) {
+	need := ledger.Credits(v.Total)
+	n, err := t.Credit(v.Workspace, ledger.Balance{Available: -need, Held: need}, need)
+	if err != nil {
+		return false, fmt.Errorf("hold credits: %w", err)
+	}
+	if n == 0 {
+		return false, nil
+	}
+	v.Held = need
+	v.Paid = true
+	return true, t.Enter(Entry{Subject: v.ID, Kind: ledger.EntryHold, Workspace: v.Workspace, Amount: need})
+}
+
+// tellShort renews the messages of the verifications that keep waiting for credits.
+func tellShort(t Tables, workspace uuid.UUID) error {
+	account, err := t.Account(workspace)
+	if err != nil {
+		return err
+	}
+	needed, err := t.Short(workspace)
+	if err != nil {
+		return err
+	}
+	for id, total := range needed {
+		if err := t.Tell(id, fmt.Sprintf(shortMessage, total, account.Available)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settled moves credits out of held: charged to spent, free to available, with
+// their entries, and lets free ones fund what waits.
+func settled(t Tables, v *Row, number int64, charged, free ledger.Credits) error {
+	var entries []Entry
+	for _, e := range []Entry{
+		{Subject: v.ID, Number: number, Kind: ledger.EntryCharge, Workspace: v.Workspace, Amount: charged},
+		{Subject: v.ID, Number: number, Kind: ledger.EntryRelease, Workspace: v.Workspace, Amount: free},
+	} {
+		if e.Amount > 0 {
+			entries = append(entries, e)
+		}
+	}
+	n, err := t.Credit(v.Workspace, ledger.Balance{Available: free, Held: -charged - free, Spent: charged}, 0)
+	if err := one(n, err, "move credits"); err != nil {
+		return err
+	}
+	if err := t.Enter(entries...); err != nil || free == 0 {
+		return err
+	}
+	return fund(t, v.Workspace)
+}

@@ -1,0 +1,278 @@
+package transitions
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+)
+
+// Lease hands out verifications that nobody has, each at a new epoch.
+func (e Engine) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration, except ...uuid.UUID) (
+	[]ledger.Verification, error) {
+	if node == uuid.Nil {
+		return nil, fmt.Errorf("lease to nobody: %w", ledger.ErrIllegal)
+	}
+	if len(except) > ledger.ExceptMax {
+		return nil, fmt.Errorf("lease to node %s: pass over %d workspaces: %w", node, len(except), ledger.ErrIllegal)
+	}
+	// taken is what any run took that came to its commit: any of them may have been
+	// committed without our knowing, also while the next run was at work.
+	var taken, leased []ledger.Verification
+	err := e.db.Update(ctx, Scope{}, func(t Tables) (err error) {
+		leased, err = still(t, node, taken)
+		if err != nil || len(leased) > 0 {
+			return err
+		}
+		if leased, err = lease(t, node, limit, ttl, except); err != nil {
+			return err
+		}
+		taken = append(taken, leased...)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("lease to node %s: %w", node, err)
+	}
+	return leased, nil
+}
+
+// still gives those verifications of which a node has the lease, at their epoch,
+// each once and as it is: it may have been taken by a later run than first tried, or by one that is not
+// over yet.
+func still(t Tables, node uuid.UUID, list []ledger.Verification) ([]ledger.Verification, error) {
+	var mine []ledger.Verification
+	for _, v := range list {
+		if slices.ContainsFunc(mine, func(m ledger.Verification) bool { return m.ID == v.ID }) {
+			continue
+		}
+		now, err := t.Await(v.ID)
+		if err != nil {
+			return nil, fmt.Errorf("look for a lease: %w", err)
+		}
+		if now.HeldBy(ledger.Lease{Verification: v.ID, Node: node, Epoch: v.Epoch}) {
+			mine = append(mine, now.Verification)
+		}
+	}
+	return mine, nil
+}
+
+func lease(t Tables, node uuid.UUID, limit int, ttl time.Duration, except []uuid.UUID) (
+	[]ledger.Verification, error) {
+	free, err := t.Free(max(limit, 0), except)
+	if err != nil {
+		return nil, fmt.Errorf("list what is free: %w", err)
+	}
+	leased := make([]ledger.Verification, 0, len(free))
+	for _, v := range free {
+		n, err := t.Take(v.ID, node, v.Epoch, ttl)
+		if err := one(n, err, "lease verification"); err != nil {
+			return nil, err
+		}
+		v.Epoch++
+		leased = append(leased, v.Verification)
+	}
+	return leased, nil
+}
+
+// Renew prolongs all leases of a node that have not expired and names them.
+func (e Engine) Renew(ctx context.Context, node uuid.UUID, ttl time.Duration) ([]ledger.Lease, error) {
+	var leases []ledger.Lease
+	err := e.db.Update(ctx, Scope{}, func(t Tables) (err error) {
+		leases, err = t.Renew(node, ttl)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("renew leases of node %s: %w", node, err)
+	}
+	return leases, nil
+}
+
+// Release gives a lease back. One that is no longer the caller's is ErrStaleEpoch.
+func (e Engine) Release(ctx context.Context, l ledger.Lease) error {
+	err := e.db.Update(ctx, Scope{}, func(t Tables) error {
+		v, err := t.Read(l.Verification)
+		if err != nil {
+			return err
+		}
+		if v.Epoch == l.Epoch && v.Node == uuid.Nil {
+			return nil // given back before, or ended with its verification
+		}
+		if !v.HeldBy(l) {
+			return ledger.ErrStaleEpoch
+		}
+		n, err := t.Drop(l.Verification, l.Epoch)
+		return one(n, err, "release lease")
+	})
+	if err != nil {
+		return fmt.Errorf("release lease of verification %s epoch %d: %w", l.Verification, l.Epoch, err)
+	}
+	return nil
+}
+
+// Refuse ends a verification in Preparing with the defect of its file.
+func (e Engine) Refuse(ctx context.Context, l ledger.Lease, issue ledger.Issue) (ledger.Verification, error) {
+	again := func(v *Row) bool {
+		return v.Status == ledger.Failed && v.Issue != nil && *v.Issue == issue
+	}
+	v, err := e.worked(ctx, l, again, func(t Tables, v *Row) error {
+		if v.Status != ledger.Preparing || issue.Code == "" || issue.Code == ledger.CreditsRequired {
+			return ledger.ErrIllegal
+		}
+		if err := ledger.CheckText(issue.Code + issue.Message); err != nil {
+			return err
+		}
+		return step(t, v, move{to: ledger.Failed, issue: &issue})
+	})
+	if err != nil {
+		return v, fmt.Errorf("refuse verification %s: %w", l.Verification, err)
+	}
+	return v, nil
+}
+
+// Prepare ends intake and holds the credits of all addresses, or of none.
+// ErrIllegal when total is not rows less duplicates, or below 1.
+func (e Engine) Prepare(ctx context.Context, l ledger.Lease, rows, duplicates, total int64) (
+	ledger.Verification, error) {
+	again := func(v *Row) bool {
+		same := v.Rows == rows && v.Duplicates == duplicates && v.Total == total
+		return same && (v.State() == ledger.WaitingCredits || v.State().Funded() && v.HeldBy(l))
+	}
+	v, err := e.paid(ctx, l, again, func(t Tables, v *Row) error {
+		if v.Status != ledger.Preparing || total < 1 || duplicates < 0 || total != rows-duplicates {
+			return ledger.ErrIllegal
+		}
+		before := *v
+		v.Rows, v.Duplicates, v.Total = rows, duplicates, total
+		n, err := t.Measure(Step{Before: &before, After: v})
+		if err := one(n, err, "write figures"); err != nil {
+			return err
+		}
+		return prepare(t, v)
+	})
+	if err != nil {
+		return v, fmt.Errorf("prepare verification %s: %w", l.Verification, err)
+	}
+	return v, nil
+}
+
+// prepare makes a measured verification Verifying, or Waiting for credits.
+func prepare(t Tables, v *Row) error {
+	held, err := hold(t, v)
+	if err != nil {
+		return err
+	}
+	if held {
+		return step(t, v, move{to: ledger.Verifying, held: v.Held, lease: true})
+	}
+	account, err := t.Account(v.Workspace)
+	if err != nil {
+		return err
+	}
+	return step(t, v, move{to: ledger.Waiting, issue: &ledger.Issue{Code: ledger.CreditsRequired,
+		Message: fmt.Sprintf(shortMessage, v.Total, account.Available)}})
+}
+
+// Wait marks a leased verification as Waiting for receivers until o.Next, or, with
+// a zero time, as Verifying, and notes what is expected. Cancelling stays as it is.
+func (e Engine) Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (ledger.Verification, error) {
+	never := func(*Row) bool { return false }
+	v, err := e.worked(ctx, l, never, func(t Tables, v *Row) error {
+		to := ledger.Verifying
+		if !o.Next.IsZero() {
+			to = ledger.Waiting
+		}
+		switch {
+		case v.Status == ledger.Cancelling:
+			return nil
+		case !v.State().Funded():
+			return ledger.ErrIllegal
+		}
+		issue, err := waitIssue(o.Why)
+		if err != nil {
+			return err
+		}
+		if v.Status == to && ledger.Millis(v.NextTry) == ledger.Millis(o.Next) && ledger.Millis(v.Expected) == ledger.Millis(o.Expected) &&
+			sameIssue(v.Issue, issue) {
+			return nil
+		}
+		return step(t, v, move{to: to, issue: issue, next: ledger.Millis(o.Next), expected: ledger.Millis(o.Expected), held: v.Held,
+			lease: true})
+	})
+	if err != nil {
+		return v, fmt.Errorf("mark verification %s as waiting: %w", l.Verification, err)
+	}
+	return v, nil
+}
+
+// waitIssue is the issue of a verification that waits for receivers; nil when there is nothing to tell.
+func waitIssue(why string) (*ledger.Issue, error) {
+	if why == "" {
+		return nil, nil
+	}
+	return &ledger.Issue{Code: ledger.ReceiversWait, Message: why}, ledger.CheckWhy(why)
+}
+
+// sameIssue says whether two issues are the same; each may be none.
+func sameIssue(a, b *ledger.Issue) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return *a == *b
+}
+
+// Park keeps the state of a leased verification's work and gives the lease back, until o.Next.
+func (e Engine) Park(ctx context.Context, l ledger.Lease, o ledger.Outlook, state []byte) (
+	ledger.Verification, error) {
+	again := func(v *Row) bool { // at this epoch nobody else gives it back
+		return v.Node == uuid.Nil && v.State() == ledger.WaitingReceivers && v.WakeAt >= ledger.Millis(o.Next) && v.NextTry.Equal(ledger.Clock(ledger.Millis(o.Next)))
+	}
+	v, err := e.worked(ctx, l, again, func(t Tables, v *Row) error {
+		switch {
+		case v.Status == ledger.Cancelling:
+			return nil
+		case !v.State().Funded() || o.Next.IsZero() || len(state) > ledger.ParkedMax:
+			return ledger.ErrIllegal
+		}
+		issue, err := waitIssue(o.Why)
+		if err != nil {
+			return err
+		}
+		if err := t.KeepParked(v.ID, state); err != nil {
+			return fmt.Errorf("keep the state of its work: %w", err)
+		}
+		return step(t, v, move{to: ledger.Waiting, issue: issue, next: ledger.Millis(o.Next), expected: ledger.Millis(o.Expected),
+			held: v.Held, wake: ledger.Millis(o.Next)})
+	})
+	if err != nil {
+		return v, fmt.Errorf("park verification %s: %w", l.Verification, err)
+	}
+	return v, nil
+}
+
+// Crashed gives a lease back whose work ended in a fault of the program, or sets the
+// verification aside.
+func (e Engine) Crashed(ctx context.Context, l ledger.Lease) (ledger.Verification, error) {
+	again := func(v *Row) bool { return v.Node == uuid.Nil && v.Crashes > 0 }
+	v, err := e.paid(ctx, l, again, func(t Tables, v *Row) error {
+		v.Crashes++
+		if v.Crashes < ledger.CrashesMax || v.Status == ledger.Cancelling {
+			return step(t, v, move{to: v.Status, issue: v.Issue, next: ledger.Millis(v.NextTry), expected: ledger.Millis(v.Expected),
+				held: v.Held, wake: v.Now + ledger.CrashPause.Milliseconds()})
+		}
+		free := v.Held
+		err := step(t, v, move{to: ledger.Failed, more: v.Left(), issue: &ledger.Issue{Code: ledger.InternalError,
+			Message: "This service failed over the file, and has been told. What was not checked costs nothing."}})
+		if err != nil || free == 0 {
+			return err
+		}
+		return settled(t, v, 0, 0, free)
+	})
+	if err != nil {
+		return v, fmt.Errorf("note a crash over verification %s: %w", l.Verification, err)
+	}
+	return v, nil
+}

@@ -1,0 +1,282 @@
+package transitions
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+)
+
+// Beat writes the row of a process and then reads all. The usual beat is one
+// statement that reads no row but its own, so that nodes do not meet when they beat.
+func (e Engine) Beat(ctx context.Context, beat ledger.Beat) (ledger.Roll, error) {
+	if err := beat.Check(); err != nil {
+		return ledger.Roll{}, fmt.Errorf("beat of node %s: %w", beat.Node, err)
+	}
+	err := e.db.Update(ctx, Scope{}, func(t Tables) error {
+		n, err := t.Refresh(beat)
+		if err != nil || n == 1 {
+			return err
+		}
+		row, _, err := t.Node(beat.Session)
+		if err != nil {
+			return err
+		}
+		if row == nil || row.Standing != ledger.NodeIn || row.Cluster != beat.Cluster {
+			return enrol(t, beat)
+		}
+		turn, err := t.NextTurn()
+		if err != nil {
+			return err
+		}
+		n, err = t.Publish(beat, turn)
+		return one(n, err, "publish view")
+	})
+	if err != nil {
+		return ledger.Roll{}, fmt.Errorf("beat of node %s: %w", beat.Node, err)
+	}
+	return e.Roll(ctx)
+}
+
+// enrol begins a row, beside others of the same cluster only.
+func enrol(t Tables, beat ledger.Beat) error {
+	roll, err := t.Roll()
+	if err != nil {
+		return err
+	}
+	for _, other := range roll.Nodes {
+		if other.Standing == ledger.NodeIn && other.Session != beat.Session && other.Cluster != beat.Cluster {
+			return fmt.Errorf("cluster %q, not %q: %w", other.Cluster, beat.Cluster, ledger.ErrOtherCluster)
+		}
+	}
+	turn, err := t.NextTurn()
+	if err != nil {
+		return err
+	}
+	n, err := t.Enrol(beat, turn)
+	return one(n, err, "begin row")
+}
+
+// Roll reads all rows at one moment.
+func (e Engine) Roll(ctx context.Context) (roll ledger.Roll, err error) {
+	err = e.db.View(ctx, func(t Tables) (err error) {
+		roll, err = t.Roll()
+		return err
+	})
+	if err != nil {
+		return ledger.Roll{}, fmt.Errorf("read the roll of nodes: %w", err)
+	}
+	return roll, nil
+}
+
+// Leave ends a process's row by its own wish.
+func (e Engine) Leave(ctx context.Context, session uuid.UUID) error {
+	err := e.db.Update(ctx, Scope{}, func(t Tables) error {
+		row, _, err := t.Node(session)
+		switch {
+		case err != nil || row == nil || row.Standing == ledger.NodeLeft:
+			return err
+		case row.Standing == ledger.NodeLost: // its end has a turn already
+			return end(t, row, Ending{Standing: ledger.NodeLeft, Turn: row.Turn})
+		}
+		return endInTurn(t, row, Ending{Standing: ledger.NodeLeft})
+	})
+	if err != nil {
+		return fmt.Errorf("leave of process %s: %w", session, err)
+	}
+	return nil
+}
+
+// Retire ends a row that was not seen for at least after.
+func (e Engine) Retire(ctx context.Context, session uuid.UUID, after time.Duration, dead bool) error {
+	err := e.db.Update(ctx, Scope{}, func(t Tables) error {
+		row, now, err := t.Node(session)
+		if err != nil || row == nil || fresh(ledger.Clock(now), row, after) {
+			return err
+		}
+		return retire(t, row, dead)
+	})
+	if err != nil {
+		return fmt.Errorf("retire process %s: %w", session, err)
+	}
+	return nil
+}
+
+// fresh says whether a process is in and was seen within the time.
+func fresh(now time.Time, row *ledger.NodeRow, within time.Duration) bool {
+	return row.Standing == ledger.NodeIn && now.Sub(row.Seen) < within
+}
+
+// retire makes a row lost, in a new turn, or one that is lost known to be dead.
+func retire(t Tables, row *ledger.NodeRow, dead bool) error {
+	switch {
+	case row.Standing == ledger.NodeIn:
+		return endInTurn(t, row, Ending{Standing: ledger.NodeLost, Dead: dead})
+	case row.Standing == ledger.NodeLost && dead && !row.Dead:
+		return end(t, row, Ending{Standing: ledger.NodeLost, Dead: true, Turn: row.Turn})
+	}
+	return nil
+}
+
+// endInTurn ends a row in the next turn.
+func endInTurn(t Tables, row *ledger.NodeRow, e Ending) (err error) {
+	if e.Turn, err = t.NextTurn(); err != nil {
+		return err
+	}
+	return end(t, row, e)
+}
+
+// end writes the end of a row, if it is as it was read.
+func end(t Tables, row *ledger.NodeRow, e Ending) error {
+	n, err := t.End(row, e)
+	return one(n, err, "end row")
+}
+
+// AskDrain notes an operator's wish in the rows of a node.
+func (e Engine) AskDrain(ctx context.Context, node uuid.UUID) error {
+	if err := e.wantDrain(ctx, node, true, "node drain"); err != nil {
+		return fmt.Errorf("ask node %s to drain: %w", node, err)
+	}
+	return nil
+}
+
+// Undrain takes an operator's wish back.
+func (e Engine) Undrain(ctx context.Context, node uuid.UUID) error {
+	if err := e.wantDrain(ctx, node, false, "node undrain"); err != nil {
+		return fmt.Errorf("take back that node %s drains: %w", node, err)
+	}
+	return nil
+}
+
+// wantDrain notes whether an operator wants a node to drain, and logs each row that
+// said something else.
+func (e Engine) wantDrain(ctx context.Context, node uuid.UUID, asked bool, action string) error {
+	found := false // by any run: the node may be forgotten after one that was committed
+	return e.db.Update(ctx, Scope{}, func(t Tables) error {
+		roll, err := t.Roll()
+		if err != nil {
+			return err
+		}
+		for _, row := range roll.Nodes {
+			if row.Node != node || row.Standing == ledger.NodeLeft || row.Dead {
+				continue
+			}
+			if found = true; row.DrainAsked == asked {
+				continue
+			}
+			n, err := t.AskDrain(row.Session, asked)
+			if err := one(n, err, action); err != nil {
+				return err
+			}
+			if err := t.Log(ledger.LogLine{Action: action, Subject: node.String(),
+				New: row.Session.String()}); err != nil {
+				return err
+			}
+		}
+		if !found {
+			return ledger.ErrNoSuchNode
+		}
+		return nil
+	})
+}
+
+// Forget takes an operator's word that a node is dead.
+func (e Engine) Forget(ctx context.Context, node uuid.UUID, after time.Duration) error {
+	done := false
+	err := e.db.Update(ctx, Scope{}, func(t Tables) error {
+		roll, err := t.Roll()
+		if err != nil {
+			return err
+		}
+		var rows []*ledger.NodeRow
+		for i := range roll.Nodes {
+			if row := &roll.Nodes[i]; row.Node == node {
+				rows = append(rows, row)
+			}
+		}
+		if len(rows) == 0 && done {
+			return nil // a run before this one was committed without our knowing
+		}
+		err = forget(t, roll, rows, after)
+		done = done || err == nil // one that fails says nothing about those before
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("forget node %s: %w", node, err)
+	}
+	return nil
+}
+
+// forget removes rows whose end everybody has read, and ends the others.
+func forget(t Tables, roll ledger.Roll, rows []*ledger.NodeRow, after time.Duration) error {
+	if len(rows) == 0 {
+		return ledger.ErrNoSuchNode
+	}
+	for _, row := range rows {
+		if fresh(roll.Now, row, after) {
+			return ledger.ErrNodeAlive
+		}
+	}
+	changed := false
+	for _, row := range rows {
+		var err error
+		switch {
+		case row.Standing != ledger.NodeIn && readByAll(roll, row):
+			err = remove(t, row)
+		case row.Standing == ledger.NodeIn:
+			err = endInTurn(t, row, Ending{Standing: ledger.NodeLost, Dead: true, Forgotten: true})
+		case row.Standing == ledger.NodeLost && !row.Dead || len(row.Silent) > 0:
+			err = end(t, row, Ending{Standing: row.Standing, Turn: row.Turn, Forgotten: true,
+				Dead: row.Standing == ledger.NodeLost})
+		default:
+			continue // its end is known, and not yet read by all
+		}
+		if err != nil {
+			return err
+		}
+		changed = true
+	}
+	if !changed {
+		return nil
+	}
+	return t.Log(ledger.LogLine{Action: "node forget", Subject: rows[0].Node.String()})
+}
+
+// Clear removes the rows of all processes. ledger.ErrNodeAlive when one that is in was seen
+// within the time.
+func Clear(t Tables, within time.Duration) error {
+	roll, err := t.Roll()
+	if err != nil {
+		return err
+	}
+	for _, row := range roll.Nodes {
+		if fresh(roll.Now, &row, within) {
+			return fmt.Errorf("node %q at %s works on it, seen %s ago: %w", row.Name, row.Actors,
+				roll.Now.Sub(row.Seen).Round(time.Second), ledger.ErrNodeAlive)
+		}
+	}
+	for _, row := range roll.Nodes {
+		if err := remove(t, &row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func remove(t Tables, row *ledger.NodeRow) error {
+	n, err := t.Remove(row.Session)
+	return one(n, err, "remove row")
+}
+
+// readByAll says whether every process that is in has read a row's turn.
+func readByAll(roll ledger.Roll, row *ledger.NodeRow) bool {
+	for _, other := range roll.Nodes {
+		if other.Standing == ledger.NodeIn && other.Session != row.Session && other.Read < row.Turn {
+			return false
+		}
+	}
+	return true
+}

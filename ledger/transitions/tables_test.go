@@ -1,0 +1,70 @@
+package transitions_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/transitions"
+)
+
+// TestALeaseEndsAtItsMillisecond: from then on another may take it, and whoever
+// had it still has it until then.
+func TestALeaseEndsAtItsMillisecond(t *testing.T) {
+	node := uuid.UUID{1}
+	for _, c := range []struct {
+		name        string
+		r           transitions.Row
+		leased, his bool
+	}{
+		{"before its end", transitions.Row{Node: node, LeaseExpires: 100, Now: 99}, true, true},
+		{"at its end", transitions.Row{Node: node, LeaseExpires: 100, Now: 100}, false, true},
+		{"nobody's", transitions.Row{LeaseExpires: 100, Now: 99}, false, false},
+		{"of a later epoch", transitions.Row{Node: node, LeaseExpires: 100, Now: 99,
+			Verification: ledger.Verification{Epoch: 1}}, true, false},
+	} {
+		if got := c.r.Leased(); got != c.leased {
+			t.Errorf("%s: leased %v", c.name, got)
+		}
+		if got := c.r.HeldBy(ledger.Lease{Node: node}); got != c.his {
+			t.Errorf("%s: held by the node: %v", c.name, got)
+		}
+	}
+}
+
+func TestAnUploadIsToldAsItsRowHasIt(t *testing.T) {
+	id, space, issue := uuid.UUID{2}, uuid.UUID{3}, &ledger.Issue{Code: ledger.UploadExpired}
+	r := transitions.Row{Writer: 3, Verification: ledger.Verification{ID: id, Workspace: space, Status: ledger.Failed, Issue: issue,
+		Bytes: 9, Durable: 4, UploadExpires: ledger.Clock(100)}}
+	for now, expired := range map[int64]bool{99: false, 100: true, 101: true} {
+		r.Now = now
+		want := ledger.Upload{Verification: id, Workspace: space, Status: ledger.Failed, Issue: issue, Bytes: 9, Durable: 4,
+			Expired: expired, Writer: 3}
+		if got := r.Upload(); got != want {
+			t.Errorf("at %d: got %+v, want %+v", now, got, want)
+		}
+	}
+}
+
+func TestTimesAreStoredAsMilliseconds(t *testing.T) {
+	at := time.Date(2026, 3, 4, 5, 6, 7, 8_999_999, time.FixedZone("", 3600))
+	for _, c := range []struct {
+		name string
+		at   time.Time
+		ms   int64
+		back time.Time
+	}{
+		{"never", time.Time{}, 0, time.Time{}},
+		{"some time", at, at.UnixMilli(), at.Truncate(time.Millisecond).UTC()},
+		{"the first millisecond", time.UnixMilli(1), 1, time.UnixMilli(1).UTC()},
+	} {
+		if got := ledger.Millis(c.at); got != c.ms {
+			t.Errorf("%s: got %d, want %d", c.name, got, c.ms)
+		}
+		if got := ledger.Clock(c.ms); got != c.back {
+			t.Errorf("%s: got %v, want %v", c.name, got, c.back)
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package transitions
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+)
+
+// Create makes a verification, or recovers the one of the same workspace and
+// identity. The unique key (workspace, identity) is the promise: one for as long as the
+// verification is kept, which is for ever if it ever held a credit.
+func (e Engine) Create(ctx context.Context, n ledger.NewVerification) (ledger.Verification, bool, error) {
+	var v *Row
+	var created bool
+	n.MadeBy = ledger.Actor(ctx)
+	err := e.db.Update(ctx, Scope{Workspace: n.Workspace}, func(t Tables) (err error) {
+		v, created, err = create(t, n)
+		// What a run before may have committed is of this call, if it has its id.
+		created = err == nil && (created || t.Doubt() && v.ID == n.ID)
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("create verification in workspace %s: %w", n.Workspace, err)
+		return ledger.Verification{}, false, err
+	}
+	return v.Verification, created, nil
+}
+
+func create(t Tables, n ledger.NewVerification) (v *Row, created bool, err error) {
+	if _, err := t.Account(n.Workspace); err != nil {
+		return nil, false, err
+	}
+	v, err = t.ReadIdentity(n.Workspace, n.Identity)
+	switch {
+	case err == nil && (v.Bytes != n.Bytes || v.Kind != ledger.Bulk):
+		return nil, false, ledger.ErrIdentityReused
+	case err == nil:
+		return v, false, nil
+	case !errors.Is(err, ledger.ErrNoSuchVerification):
+		return nil, false, err
+	}
+	if n.Bytes > n.BytesMax {
+		return nil, false, ledger.ErrFileTooLarge
+	}
+	if err := admit(t, n); err != nil {
+		return nil, false, err
+	}
+	if n.Bytes < 1 {
+		return nil, false, fmt.Errorf("length %d: %w", n.Bytes, ledger.ErrIllegal)
+	}
+	if err := errors.Join(ledger.CheckText(n.Filename), ledger.CheckOperatorText("actor", n.MadeBy)); err != nil {
+		return nil, false, err
+	}
+	if err := insert(t, n, ""); err != nil {
+		return nil, false, err
+	}
+	v, err = t.Read(n.ID)
+	return v, true, err
+}
+
+// OpenUpload makes the caller the newest writer and fences the older ones. An
+// upload that is over is answered as it is: nobody writes to it.
+func (e Engine) OpenUpload(ctx context.Context, id uuid.UUID) (u ledger.Upload, err error) {
+	err = e.db.Update(ctx, Scope{}, func(t Tables) error {
+		v, err := t.Read(id)
+		if err != nil {
+			return err
+		}
+		u = v.Upload()
+		if u.Status != ledger.Uploading || u.Expired {
+			return nil
+		}
+		u.Writer++
+		n, err := t.Fence(id, v.Writer, u.Writer)
+		return one(n, err, "open upload")
+	})
+	if err != nil {
+		return ledger.Upload{}, fmt.Errorf("open upload %s: %w", id, err)
+	}
+	return u, nil
+}
+
+// AppendChunk stores data at offset: the bytes are durable before it returns.
+// The last answer repeated (same writer, offset and data) is answered again. The
+// state is also told beside ErrFenced, ErrUploadClosed, ErrGap and ErrNoRoom. A chunk above
+// ledger.ChunkBytesMax, or beyond the declared length, is ErrIllegal.
+func (e Engine) AppendChunk(ctx context.Context, id uuid.UUID, writer, offset int64, data []byte) (
+	u ledger.Upload, err error) {
+	early := false // for any run: one before this may have been committed without our knowing
+	err = e.db.Update(ctx, Scope{}, func(t Tables) error {
+		v, err := t.Read(id)
+		if err != nil {
+			u = ledger.Upload{}
+			return err
+		}
+		early = early || !v.Upload().Expired
+		u, err = appendChunk(t, v, part{writer: writer, offset: offset, data: data, early: early})
+		return err
+	})
+	if err != nil {
+		return u, fmt.Errorf("append to upload %s at byte %d: %w", id, offset, err)
+	}
+	return u, nil
+}
+
+// part is bytes of an upload.
+type part struct {
+	writer, offset int64
+	data           []byte
+	early          bool // they came before the upload's time was over
+}
+
+func appendChunk(t Tables, v *Row, p part) (ledger.Upload, error) {
+	id, writer, offset, data := v.ID, p.writer, p.offset, p.data
+	end := offset + int64(len(data))
+	if v.Writer == writer && v.Durable == end {
+		before, err := t.Chunk(id, offset)
+		if err != nil {
+			return ledger.Upload{}, fmt.Errorf("look for the chunk: %w", err)
+		}
+		if len(data) > 0 && bytes.Equal(before, data) {
+			return v.Upload(), nil
+		}
+	}
+	switch u := v.Upload(); {
+	case v.Writer != writer:
+		return u, ledger.ErrFenced
+	case v.Status != ledger.Uploading || !p.early:
+		return u, ledger.ErrUploadClosed
+	case v.Durable != offset:
+		return u, ledger.ErrGap
+	case len(data) > ledger.ChunkBytesMax || end > v.Bytes:
+		return u, fmt.Errorf("%d bytes: %w", len(data), ledger.ErrIllegal)
+	case len(data) == 0:
+		return u, nil
+	}
+	if err := t.Room(); err != nil {
+		return v.Upload(), err
+	}
+	if err := store(t, v, offset, data); err != nil {
+		return ledger.Upload{}, err
+	}
+	return v.Upload(), nil
+}
+
+// store keeps the next bytes of a file. With the last ones intake may begin.
+func store(t Tables, v *Row, offset int64, data []byte) error {
+	if err := t.Append(v.ID, offset, data); err != nil {
+		return fmt.Errorf("insert chunk: %w", err)
+	}
+	end := offset + int64(len(data))
+	n, err := t.Lengthen(v.ID, v.Writer, offset, end)
+	if err := one(n, err, "count bytes"); err != nil {
+		return err
+	}
+	if v.Durable = end; end < v.Bytes {
+		return nil
+	}
+	return step(t, v, move{to: ledger.Preparing})
+}
+
+// ExpireUpload ends an upload whose time is over with bytes missing; any other
+// verification stays as it is.
+func (e Engine) ExpireUpload(ctx context.Context, id uuid.UUID) error {
+	return e.db.Update(ctx, Scope{}, func(t Tables) error {
+		v, err := t.Read(id)
+		if err != nil || v.Status != ledger.Uploading || !v.Upload().Expired {
+			return err
+		}
+		return step(t, v, move{to: ledger.Failed, issue: &ledger.Issue{Code: ledger.UploadExpired,
+			Message: "The file was not uploaded in time. " +
+				"Create a new verification with a new idempotency key."}})
+	})
+}
+
+// ExpireFunding ends a verification that has waited that long for credits; any
+// other stays as it is.
+func (e Engine) ExpireFunding(ctx context.Context, id uuid.UUID, after time.Duration) error {
+	return e.db.Update(ctx, Scope{}, func(t Tables) error {
+		v, err := t.Read(id)
+		if err != nil || v.State() != ledger.WaitingCredits || v.WaitingSince > v.Now-after.Milliseconds() {
+			return err
+		}
+		return step(t, v, move{to: ledger.Failed, more: v.Left(),
+			issue: &ledger.Issue{Code: ledger.FundingExpired,
+				Message: "No credits were added in time. " +
+					"Create a new verification with a new idempotency key."}})
+	})
+}

@@ -1,0 +1,240 @@
+package verdict
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+)
+
+// publicServer is a server of testdata/public.txt.
+type publicServer struct {
+	says   map[string]string // by what is answered
+	exists string
+	mu     sync.Mutex
+	asked  map[string]bool // guarded by mu; local parts
+}
+
+// TestPublicServers plays what people reported of real servers: sessions over a socket, the rules, and what is
+// concluded with a control probe and a witness.
+func TestPublicServers(t *testing.T) {
+	t.Parallel()
+	content, err := os.ReadFile("testdata/public.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	played := 0
+	for _, line := range strings.Split(string(content), "\n") {
+		columns := strings.Split(line, " | ")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if len(columns) != 4 {
+			t.Fatalf("%q has %d columns", line, len(columns))
+		}
+		played++
+		locals, want := strings.Split(columns[2], ", "), strings.Split(columns[3], ", ")
+		t.Run(columns[0], func(t *testing.T) {
+			p := &publicServer{says: map[string]string{}, exists: locals[0], asked: map[string]bool{}}
+			if key, said, found := strings.Cut(columns[1], "="); found {
+				text, err := strconv.Unquote(`"` + strings.ReplaceAll(said, `"`, `\"`) + `"`)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.says[key] = text
+			}
+			e := newPublicEngine(t, p)
+			for i, got := range e.outcomes(locals[0], locals[1]) {
+				if got != want[i] && !strings.HasPrefix(got, want[i]+" ") {
+					t.Errorf("%s, %s: %s, want %s", columns[1], locals[i], got, want[i])
+				}
+			}
+		})
+	}
+	if played < 40 {
+		t.Errorf("only %d were played", played)
+	}
+}
+
+// serve holds one session.
+func (p *publicServer) serve(conn net.Conn) {
+	defer conn.Close()
+	rcpts := 0
+	say := func(key, usual string) bool {
+		text, told := p.says[key]
+		if !told {
+			text = usual
+		}
+		if text == "close" {
+			return false
+		}
+		_, err := fmt.Fprint(conn, strings.ReplaceAll(text, "\n", "\r\n"), "\r\n")
+		return err == nil && !strings.HasPrefix(text, "421")
+	}
+	if !say("greeting", "220 mx.example.com ESMTP") {
+		return
+	}
+	for in := bufio.NewScanner(conn); in.Scan(); {
+		verb, _, _ := strings.Cut(in.Text(), " ")
+		good := true
+		switch verb {
+		case "EHLO":
+			good = say("ehlo", "250 mx.example.com")
+		case "HELO":
+			good = say("helo", "250 mx.example.com")
+		case "MAIL":
+			good = say("mail", "250 2.1.0 Ok")
+		case "RSET":
+			good = say("rset", "250 2.0.0 Ok")
+		case "RCPT":
+			if rcpts++; p.says["rcpts"] != "" && fmt.Sprint(rcpts) > p.says["rcpts"] {
+				good = say("", "421 4.7.0 too many recipients")
+				break
+			}
+			good = p.rcpt(in.Text(), say)
+		default:
+			say("", "221 2.0.0 Bye")
+			return
+		}
+		if !good {
+			return
+		}
+	}
+}
+
+func (p *publicServer) rcpt(command string, say func(key, usual string) bool) bool {
+	_, address, _ := strings.Cut(command, "<")
+	local, _, _ := strings.Cut(address, "@")
+	p.mu.Lock()
+	again := p.asked[local]
+	p.asked[local] = true
+	p.mu.Unlock()
+	switch _, once := p.says["once"]; {
+	case once && !again:
+		return say("once", "")
+	case local == p.exists:
+		return say("yes", "250 2.1.5 Ok")
+	}
+	return say("no", "550 5.1.1 User unknown")
+}
+
+// publicEngine asks one server as a node does: again after what says so, by HELO and in clear where it has to.
+type publicEngine struct {
+	t      *testing.T
+	dialer smtp.Dialer
+	at     netip.AddrPort
+	mode   smtp.TLSMode
+	open   *smtp.Session
+}
+
+func newPublicEngine(t *testing.T, p *publicServer) *publicEngine {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
+			all.Go(func() { p.serve(conn) })
+		}
+	})
+	at := listener.Addr().(*net.TCPAddr).AddrPort()
+	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	dialer, err := smtp.NewDialer(smtp.DialerOptions{AllowNetworks: loopback,
+		Port: int(at.Port()), ConnectTimeout: smtp.ConnectTimeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &publicEngine{t: t, dialer: dialer, at: at}
+	t.Cleanup(func() {
+		if e.open != nil {
+			e.open.Close()
+		}
+		_ = listener.Close()
+		all.Wait()
+	})
+	return e
+}
+
+// ask gives the attempts at an address: at most four, the last of which needs no other.
+func (e *publicEngine) ask(local string) evidence.Case {
+	c := evidence.Case{Hosts: 1}
+	for range 4 {
+		raw := evidence.Raw{At: time.Now(), Host: "mx.example.com", Stage: smtp.StageRcpt, Source: "192.0.2.25",
+			Address: smtp.Address{Local: local, Domain: "example.com"}, Hello: "probe.example"}
+		raw.Reply, raw.Err = e.reply(&raw)
+		a := evidence.Note(raw)
+		Builtin().Decide(&a)
+		c.Add(a)
+		if a.Outcome != smtp.Undecided {
+			break
+		}
+	}
+	return c
+}
+
+// reply asks once.
+func (e *publicEngine) reply(raw *evidence.Raw) (smtp.Reply, error) {
+	if e.open == nil || !e.open.Open() {
+		s, err := smtp.Open(e.t.Context(), e.dialer, raw.Host, e.at, smtp.SessionOptions{HelloName: raw.Hello,
+			ReturnPath: "check@probe.example", TLS: e.mode, Limits: smtp.DefaultLimits()})
+		if err != nil {
+			return e.failed(raw, err)
+		}
+		e.open = s
+	}
+	answers, err := e.open.Probe(e.t.Context(), []smtp.Address{raw.Address},
+		smtp.Ask{Depth: 1, PerTransaction: 1, RefusedMax: 9})
+	if len(answers) == 1 {
+		return answers[0].Reply, answers[0].Err
+	}
+	return e.failed(raw, err)
+}
+
+func (e *publicEngine) failed(raw *evidence.Raw, err error) (smtp.Reply, error) {
+	f := (*smtp.Failure)(nil)
+	if !errors.As(err, &f) {
+		e.t.Fatal(err)
+	}
+	if f.NoHELO {
+		e.mode = smtp.TLSOffHELO
+	}
+	raw.Stage = f.Stage
+	return f.Reply, f.Err
+}
+
+// outcomes gives what is concluded about a mailbox that is there and one that isn't.
+func (e *publicEngine) outcomes(locals ...string) []string {
+	cases := []evidence.Case{e.ask(locals[0]), e.ask(locals[1])}
+	var habit evidence.Habit
+	for i := range evidence.ControlsEnough {
+		control := e.ask(fmt.Sprintf("nobody.here%d", i))
+		last, _ := control.Last()
+		habit.Controls = append(habit.Controls, last)
+	}
+	witness := e.ask(locals[0])
+	if last, _ := witness.Last(); last.Code/100 == 2 {
+		last.Witness = true
+		habit.Controls = append(habit.Controls, last)
+	}
+	tally := Controls(&habit)
+	habit.Accepted, habit.Refused = tally.Accepted, tally.Refused
+	list := make([]string, len(cases))
+	for i, c := range cases {
+		c.Habit, c.GaveUp = habit, true
+		outcome, reason := Conclude(c)
+		list[i] = fmt.Sprint(outcome, " ", reason)
+	}
+	return list
+}
