@@ -130,23 +130,16 @@ func (c *Capacity) Tighten(n int, now time.Time) {
 }
 
 // Cost makes the next try as rare as what it brought was long: a penalty is worth trying once
-// in twenty times its length. It reports whether it was one.
-func (c *Capacity) Cost(lasted time.Duration, now time.Time) bool {
+// in twenty times its length.
+func (c *Capacity) Cost(lasted time.Duration, now time.Time) {
 	if c.Most == 0 || lasted < capacityDear {
-		return false
+		return
 	}
 	c.Hold = min(max(c.Hold, 20*lasted), CapacityHoldMost)
 	if until := now.Add(c.Hold); until.After(c.Until) {
 		c.Until = until
 	}
-	return true
 }
-
-// soon tries one more at a time, however long it was to wait.
-func (c *Capacity) TryAt(at time.Time) { c.Until = at }
-
-// Forget knows nothing any more.
-func (c *Capacity) Forget() { *c = Capacity{} }
 
 // Apply gives n, or what the receiver takes if that is less. One more is tried each time
 // that nothing was said for long enough.

@@ -235,8 +235,8 @@ func nothingAllowed(a throttle.Limits) bool {
 	return a.Connections <= 0 || a.ConnectionRate.Events <= 0 || a.RcptRate.Events <= 0
 }
 
-// view gives what the decisions of one plan go by.
-func (al *allowance) view(now time.Time) View {
+// makeView gives what the decisions of one plan go by.
+func (al *allowance) makeView(now time.Time) View {
 	v := View{now: now, limits: al.limits, lead: al.lead.Known(), turn: al.replies.Lowest, expect: al.replies.Lowest,
 		opening: al.openings.Lowest, turns: al.turnsPerAddress(), busy: al.options.Busy != nil && al.options.Busy()}
 	if al.replies.Samples == 0 {

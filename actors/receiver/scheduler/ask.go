@@ -34,7 +34,7 @@ func (ss *sessions) tendFree(v *View, resting bool) {
 			continue
 		}
 		if s.queue.Queued() > 0 && !dry {
-			n := ss.claim(v, s)
+			n := ss.claimAddresses(v, s)
 			dry = n == 0 && len(ss.paths.all) == 1 // the receiver's allowance: the others need not ask
 			probes := ss.takeProbes(now, s.queue, s.path, n)
 			ss.options.Sources.Return(s.path.index, ss.key, s.day, n-len(probes))
@@ -94,9 +94,9 @@ func (ss *sessions) makesRoom(now time.Time, s *session) bool {
 		ss.small != nil && ss.closing < max(1, len(ss.all)/2) && s.queue.isLarge()
 }
 
-// claim returns how many addresses a session is given now, which are booked with its source, and notes what it
+// claimAddresses returns how many addresses a session is given now, which are booked with its source, and notes what it
 // waits for.
-func (ss *sessions) claim(v *View, s *session) int {
+func (ss *sessions) claimAddresses(v *View, s *session) int {
 	c := ss.supplyOf(v, s)
 	ask := decideAsk(v, &c)
 	if ask.cause != wire.Cause_FREE {

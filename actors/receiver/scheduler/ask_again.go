@@ -129,11 +129,11 @@ func (qs *queues) answeredWell(now time.Time, at place, a *Answered) {
 		if o.pace.Alone() || o.pace.Greylisting() {
 			o.grey.Passed(a.Sent.Sub(one.first.Sent))
 		}
-		qs.follow(now, at, o.pace.Again(one.first, a.Sent, true, now), a)
+		qs.followLaw(now, at, o.pace.Again(one.first, a.Sent, true, now), a)
 		return
 	}
 	if waited, again := qs.waited(p, a, o); again {
-		qs.follow(now, at, o.pace.Retried(a.Sent, true, true, now), a)
+		qs.followLaw(now, at, o.pace.Retried(a.Sent, true, true, now), a)
 		if waited > 0 && (o.pace.Greylisting() || p.greyAgo > 0) {
 			o.grey.Passed(waited)
 			qs.dirty = true
@@ -154,7 +154,7 @@ func (qs *queues) answeredBadly(now time.Time, at place, a Answered) {
 	}
 	if waited, again := qs.waited(p, &a, o); again {
 		due := o.grey.Enough > 0 && waited >= o.grey.Enough
-		qs.follow(now, at, o.pace.Retried(a.Sent, false, due, now), &a)
+		qs.followLaw(now, at, o.pace.Retried(a.Sent, false, due, now), &a)
 		if p.greyAgo > 0 || o.pace.Greylisting() {
 			o.grey.Again(waited)
 		}
@@ -163,7 +163,7 @@ func (qs *queues) answeredBadly(now time.Time, at place, a Answered) {
 	}
 	first := tryOf(&a, resultOf(&a.Told))
 	qs.paths.doubtHost(now, at, first.Result)
-	qs.follow(now, at, o.pace.Bad(first, now), &a)
+	qs.followLaw(now, at, o.pace.Bad(first, now), &a)
 	if rateLimited(a.Told.Verdict) && a.Told.Verdict.Wait > shortRest && o.pace.InRow() >= toldInRow {
 		qs.paths.pauseReceiver(now, a.Told)
 	}
@@ -189,7 +189,7 @@ func (qs *queues) failedAgain(now time.Time, at place, a Answered) {
 			"asked again %s later it got %s again, while others were answered",
 			max(time.Second, a.Sent.Sub(one.first.Sent).Round(time.Second)), words(a.Told.Attempt))))
 	}
-	qs.follow(now, at, o.pace.Again(one.first, a.Sent, false, now), &a)
+	qs.followLaw(now, at, o.pace.Again(one.first, a.Sent, false, now), &a)
 	qs.deferred.note(p, one.first.Sent)
 	qs.putOff(now, at, a)
 }
@@ -237,8 +237,8 @@ func (qs *queues) isDeferred(p *Probe) bool {
 	return known || p.asked
 }
 
-// follow does what the law of pace says.
-func (qs *queues) follow(now time.Time, at place, e throttle.Effect, a *Answered) {
+// followLaw does what the law of pace says.
+func (qs *queues) followLaw(now time.Time, at place, e throttle.Effect, a *Answered) {
 	if e == throttle.Unchanged {
 		return
 	}
@@ -307,9 +307,9 @@ func (qs *queues) parkProbe(now time.Time, o *egressPath, p *Probe) bool {
 	return true
 }
 
-// readmit brings back what waits: domains whose moment is over, and addresses that are asked again, as soon as
+// readmitWaiting brings back what waits: domains whose moment is over, and addresses that are asked again, as soon as
 // others are answered, or nobody else waits.
-func (qs *queues) readmit(now time.Time) {
+func (qs *queues) readmitWaiting(now time.Time) {
 	qs.readmitLongest(now)
 	for domain, h := range qs.parked {
 		if now.Before(h.until) {

@@ -152,7 +152,7 @@ func TestWhatIsGivenIsHalted(t *testing.T) {
 	if n := w.halted(); n != len(w.scheduler.sessions.all)-1 {
 		t.Errorf("%d of %d halted by a guard", n, len(w.scheduler.sessions.all))
 	}
-	v := w.scheduler.allowance.view(w.now)
+	v := w.scheduler.allowance.makeView(w.now)
 	v.limits = openedWide()
 	for _, s := range w.scheduler.sessions.all {
 		if spent := w.scheduler.sessions.isSpent(&v, s); spent != s.slot.Halted.Load() {
@@ -390,7 +390,7 @@ func TestAGreylistedConnectionIsNotComeBackTo(t *testing.T) {
 			l.Push(queue.Flow(uuid.Nil, uuid.Nil), &Probe{}, fairqueue.Normal)
 		}
 		l.greyed = opened.Add(c.putOff)
-		s := &session{told: c.told, greyed: c.greyed, opened: opened, queue: l}
+		s := &session{sessionRecord: sessionRecord{told: c.told, greyed: c.greyed}, opened: opened, queue: l}
 		if got := s.stale(); got != c.stale {
 			t.Errorf("%s: stale is %v", c.name, got)
 		}

@@ -16,9 +16,9 @@ const (
 	// come back: two minutes.
 	downTells = 7
 
-	// alone is how long no session is opened before one is to tell whether sessions at once or
-	// openings in a second were too many: longer than the second that receivers count over.
-	alone = 1200 * time.Millisecond
+	// lately is within how long before another one a session counts as opened together with it: the second that
+	// receivers count over.
+	lately = time.Second
 
 	// relapseWithin is how soon after an outage the next one is our own doing. Guess.
 	relapseWithin = 30 * time.Second
@@ -35,13 +35,6 @@ type openings struct {
 	recent []time.Time      // when the newest were dialled
 	borne  int              // most sessions that were open at once
 	room   int              // sessions that may be on their way at once, as none failed of so many
-
-	doubt   bool                 // it is not known which of the two was too many
-	doubtAt time.Time            // when that was dialled
-	doubtN  int                  // sessions that were open then
-	before  throttle.Capacity    // what was known of sessions at once
-	rateWas throttle.OpeningRate // and of openings in a second
-	taught  time.Time            // when something else was learned
 
 	failedAt time.Time // since when none could be opened
 	judged   bool      // what that was about
@@ -89,7 +82,7 @@ func (op *openings) mayOpen(now time.Time) (bool, time.Time) {
 func (op *openings) noteDialled(now time.Time) {
 	kept := op.recent[:0]
 	for _, t := range op.recent {
-		if now.Sub(t) < alone {
+		if now.Sub(t) < 2*lately {
 			kept = append(kept, t)
 		}
 	}
@@ -100,7 +93,7 @@ func (op *openings) noteDialled(now time.Time) {
 func (op *openings) dialledLately(dialled time.Time) int {
 	n := 0
 	for _, t := range op.recent {
-		if t.Before(dialled) && dialled.Sub(t) <= time.Second {
+		if t.Before(dialled) && dialled.Sub(t) <= lately {
 			n++
 		}
 	}
@@ -139,15 +132,8 @@ func (op *openings) wasOpened(now time.Time, s *session, n, opening int) {
 	if !op.failedAt.IsZero() && s.dialled.After(op.failedAt) {
 		op.rate.Cost(now.Sub(op.failedAt), now)
 		s.path.pace.Cost(op.failedAt, now)
-		if op.allowance.learned.Connections.Cost(now.Sub(op.failedAt), now) {
-			op.doubt = false
-		}
+		op.allowance.learned.Connections.Cost(now.Sub(op.failedAt), now)
 		op.failedAt, op.upAt = time.Time{}, now
-	}
-	if op.doubt && n+1 > op.doubtN { // as many at once are fine: it was how fast they were opened
-		op.doubt = false
-		op.rate.TooFast(op.doubtAt, now, "too many sessions opened in a second")
-		op.allowance.learned.Connections.Forget()
 	}
 	if s.host.last.Attempt.Stage <= smtp.StageTLS { // what fails later can be opened each time
 		s.host.failures = 0
@@ -193,28 +179,16 @@ func (op *openings) notOpened(now time.Time, s *session, told Judgement, open in
 }
 
 // noteCrowded follows a session that could not be opened while others are served: there are too many,
-// or they were opened too fast. As many at once as there were before are not too many. When it isn't
-// known, one more is tried alone.
+// or they were opened too fast. As many at once as there were before are not too many.
 func (op *openings) noteCrowded(now time.Time, s *session, told Judgement, n int) {
-	lately := op.dialledLately(s.dialled)
 	s.path.pace.Excuse(now)
 	s.host.last = told
-	op.before, op.rateWas, op.taught = op.allowance.learned.Connections, *op.rate, now
-	if n < op.borne && lately > 0 && !op.doubt {
+	if n < op.borne && op.dialledLately(s.dialled) > 0 {
 		op.rate.TooFast(s.dialled, now, words(told.Attempt))
 		return
 	}
 	op.borne = min(op.borne, n)
 	op.allowance.learned.Connections.Tighten(op.allowance.ofWhole(n), now)
-	if lately == 0 {
-		op.doubt = false
-		return
-	}
-	if !op.doubt || n < op.doubtN {
-		op.doubtN = n
-	}
-	op.doubt, op.doubtAt = true, s.dialled
-	op.allowance.learned.Connections.TryAt(now.Add(alone))
 }
 
 // noteOutage tells an outage from a pace that was too fast: connections that broke when a host went
@@ -227,10 +201,6 @@ func (op *openings) noteOutage(now time.Time, s *session, told Judgement) {
 	if op.relapses > 0 || !o.pace.Proven(now) {
 		op.turnedAway(now, s)
 		return
-	}
-	if !op.failedAt.IsZero() && !op.taught.Before(op.failedAt) { // beside others that were dead already
-		op.allowance.learned.Connections, op.doubt = op.before, false
-		*op.rate = op.rateWas // the host was down, so it says nothing about openings
 	}
 	o.pace.Outage(now)
 }

@@ -177,8 +177,8 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 		sc.wakeAt(sc.paths.receiver.until)
 	}
 	sc.sessions.blocks = blocksNow{}
-	v := sc.allowance.view(now)
-	sc.queues.readmit(now)
+	v := sc.allowance.makeView(now)
+	sc.queues.readmitWaiting(now)
 	sc.sessions.tendFree(&v, resting || barred)
 	sc.sessions.pressed, sc.sessions.small, sc.sessions.slotless = false, nil, false
 	if !resting && !barred && muted.Free() && a.Pause != throttle.PauseDrain {
@@ -244,7 +244,7 @@ func (sc *Scheduler) doTimely(now time.Time) {
 		return
 	}
 	sc.swept = now
-	standing := sc.standing(now)
+	standing := sc.gatherStanding(now)
 	b := explain(&standing)
 	for t := range sc.queues.tasks.busy {
 		for _, c := range slices.Clone(t.chunks) {

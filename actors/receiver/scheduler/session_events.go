@@ -22,7 +22,7 @@ func (sc *Scheduler) SessionOpened(now time.Time, id int, shown throttle.Shown, 
 		sc.options.Sources.NoteReached(s.path.index, sc.key, now)
 	}
 	if failed == nil {
-		sc.sessions.begin(now, s)
+		sc.sessions.beginSession(now, s)
 		return
 	}
 	s.queue.barren.note(s.dialled, now, failed)
@@ -44,7 +44,7 @@ func (sc *Scheduler) SessionWorked(now time.Time, r Report) {
 	sc.recorder.recordReport(now, s, &r)
 	sc.takeReport(now, s, &r)
 	if r.Failure == nil && !r.Stale {
-		sc.sessions.release(now, s)
+		sc.sessions.releaseSession(now, s)
 	} else {
 		sc.sessions.loseSession(now, s)
 	}

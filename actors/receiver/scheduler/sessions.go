@@ -113,19 +113,19 @@ func (ss *sessions) carryOutHalts() {
 	ss.halts = ss.halts[:0]
 }
 
-// begin notes that a session is open.
-func (ss *sessions) begin(now time.Time, s *session) {
+// beginSession notes that a session is open.
+func (ss *sessions) beginSession(now time.Time, s *session) {
 	seen := ss.allowance.openings.Seen(s.opened, now)
 	ss.allowance.dials.Done(seen, 1)
 	ss.opening.window.Done(seen, 1)
 	ready, opening := ss.countSessions()
 	ss.opening.wasOpened(now, s, ready, opening)
 	s.ready, s.opened = true, now
-	ss.release(now, s)
+	ss.releaseSession(now, s)
 }
 
-// release notes that a session has nothing to do.
-func (ss *sessions) release(now time.Time, s *session) {
+// releaseSession notes that a session has nothing to do.
+func (ss *sessions) releaseSession(now time.Time, s *session) {
 	s.idle = now
 	ss.free = append(ss.free, s)
 }
@@ -213,28 +213,38 @@ type session struct {
 	ready   bool // open, as far as we know
 	closing bool
 	doomed  bool      // it ends when it has nothing to do, whatever waits
-	halted  bool      // it was told to give back what it has not asked
-	given   []*Probe  // that it is asking
-	at      time.Time // when they were given
-	day     int64     // of their source, which counts them
-	rcpts   int       // sent
-	told    int       // answered with anything but 421
-	greyed  int       // of these, put off as by greylisting
-	refused int
-	errors  int       // answers that were no acceptance, but for greylisting
-	slow    bool      // a refusal took far longer than the others
-	agreed  bool      // the receiver ended it after as many answers as the one before
 	void    time.Time // what was answered later counts for nothing; zero: all counts
 	opened  time.Time // when it was dialled, then when it was ready
 	idle    time.Time // since when it has nothing to do
 
-	encrypted bool // as far as its answers tell
+	sessionWork
+	sessionRecord
+}
 
-	groups       bool // its host takes commands in groups
-	grouped      bool // it was given something in groups
-	transactions int  // begun
-	perMail      int  // transactions that its host bears; 0: any number
-	taken        int  // RCPTs of one of its transactions that were answered, the most
+// sessionWork is what a session is doing.
+type sessionWork struct {
+	given        []*Probe  // that it is asking
+	at           time.Time // when they were given
+	day          int64     // of their source, which counts them
+	halted       bool      // it was told to give back what it has not asked
+	grouped      bool      // it was given something in groups
+	transactions int       // begun
+}
+
+// sessionRecord is what a session was answered, and what its host showed.
+type sessionRecord struct {
+	rcpts   int // sent
+	told    int // answered with anything but 421
+	greyed  int // of these, put off as by greylisting
+	refused int
+	errors  int  // answers that were no acceptance, but for greylisting
+	taken   int  // RCPTs of one of its transactions that were answered, the most
+	slow    bool // a refusal took far longer than the others
+	agreed  bool // the receiver ended it after as many answers as the one before
+
+	encrypted bool // as far as its answers tell
+	groups    bool // its host takes commands in groups
+	perMail   int  // transactions that its host bears; 0: any number
 }
 
 // place is where it asks.

@@ -19,7 +19,7 @@ func (sc *Scheduler) observePlan(now time.Time) {
 		f.Until = sc.paths.consequenceOf(now, place{route: f.route, path: f.path})
 	}
 	st.fresh = 0
-	s := sc.standing(now)
+	s := sc.gatherStanding(now)
 	b := explain(&s)
 	if !st.observed.IsZero() {
 		sc.options.Metrics.waited(st.cause, st.queued, now.Sub(st.observed))
@@ -66,7 +66,7 @@ func (sc *Scheduler) Status(now time.Time) inspect.Receiver {
 	for _, o := range out.Sources {
 		out.Budget = max(out.Budget, o.Budget)
 	}
-	s := sc.standing(now)
+	s := sc.gatherStanding(now)
 	out.State = s.word(b.Cause, out.InFlight > 0 || out.Rcpts > 0, sc.handingOff)
 	out.PerHour = int(sc.perHour(now))
 	for _, n := range slices.Backward(sc.notes) {
@@ -169,7 +169,7 @@ func (sc *Scheduler) perHourOf(now time.Time, t *task) int64 {
 // is permitted, by how many are refused, and by how fast it is answered; 0: it cannot say.
 // In a rest or a pause of which the end is known it is what is expected after it.
 func (sc *Scheduler) perHour(now time.Time) float64 {
-	a, standing := sc.limits, sc.standing(now)
+	a, standing := sc.limits, sc.gatherStanding(now)
 	switch b := standing.unavailable(); {
 	case b.Free(), b.Cause == wire.Cause_PENALTY:
 	case b.Cause == wire.Cause_PAUSED && !b.Until.IsZero():
@@ -194,8 +194,8 @@ func (sc *Scheduler) perHour(now time.Time) float64 {
 	return n
 }
 
-// standing gathers what explain goes by, as far as it is asked for.
-func (sc *Scheduler) standing(now time.Time) Standing {
+// gatherStanding gathers what explain goes by, as far as it is asked for.
+func (sc *Scheduler) gatherStanding(now time.Time) Standing {
 	s := Standing{now: now, limits: sc.limits, share: sc.allowance.share,
 		ready: sc.options.Facts == nil || sc.memory.ready, readyBy: sc.memory.asked.Add(knowWithin),
 		rests: sc.paths.receiver.until, sources: sc.paths.sourcesUnavailable(now),
@@ -227,7 +227,7 @@ func (sc *Scheduler) standing(now time.Time) Standing {
 
 // explainBlocked returns what keeps us from asking more, in a sentence.
 func (sc *Scheduler) explainBlocked(now time.Time) status.Blocked {
-	s := sc.standing(now)
+	s := sc.gatherStanding(now)
 	s.details = details{permitted: sc.paths.all.permittedRate(now, sc.limits.RcptRate),
 		excuse: sc.paths.receiver.excuse, pausedBy: sc.paths.pausedBecause(),
 		noSource: sc.paths.noSourceBecause(now), slotless: sc.sessions.slotless}
