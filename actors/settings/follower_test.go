@@ -35,8 +35,8 @@ func TestOverridesHoldToTheirEnd(t *testing.T) {
 	var failure error
 	follower := &Follower{options: Options{Table: table, Clock: func() time.Time { return now },
 		Replan: func() { replans++ },
-		Log:  slog.New(slog.DiscardHandler),
-		Read: func(context.Context) (ledger.Tuning, error) { return found, failure }}}
+		Log:    slog.New(slog.DiscardHandler),
+		Read:   func(context.Context) (ledger.Tuning, error) { return found, failure }}}
 	check := func(when string, rate string, connections, replanned int) {
 		t.Helper()
 		if err := follower.read(t.Context()); !errors.Is(err, failure) {

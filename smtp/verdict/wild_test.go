@@ -251,7 +251,7 @@ func TestNamesOfProductsDecideNothing(t *testing.T) {
 		want := judgeAt(t, code+text, "mx.example.com")
 		for _, product := range append(products, "Acmeguard Antispam Gateway") {
 			for _, dress := range dresses {
-				if product == "Acmeguard Antispam Gateway" && strings.IndexAny(dress, "([") < 0 {
+				if product == "Acmeguard Antispam Gateway" && !strings.ContainsAny(dress, "([") {
 					continue // nobody knows it: only between brackets
 				}
 				form := code + strings.NewReplacer("#", text, "%", product).Replace(dress)
