@@ -24,7 +24,7 @@ func hotQueries() []hotQuery {
 	const ids = `SELECT id FROM verifications WHERE `
 	const cursor = ` AND (created, id) < (?, ?)`
 	var hot []hotQuery
-	for _, q := range people.Queries() {
+	for _, q := range people.Queries {
 		hot = append(hot, hotQuery{q.Name, q.Text, q.Index})
 	}
 	return append(hot, []hotQuery{
