@@ -132,7 +132,7 @@ func (a *Actor) begin(c actor.Context, now time.Time) {
 	a.plan(c, now)
 }
 
-// work hands one message to the scheduler and says whether there may be something to do.
+// work hands one message to the scheduler and reports whether there may be something to do.
 func (a *Actor) work(c actor.Context, now time.Time) bool {
 	switch m := c.Message().(type) {
 	case *wire.Offer:

@@ -42,7 +42,7 @@ type Options struct {
 	Clock   func() time.Time
 	Sources *egress.Pool                     // from where receivers are spoken to
 	Allow   func(key string) throttle.Limits // the present allowance of a receiver
-	// Stated says whether somebody has said what the RCPT rate of a receiver is, so that it
+	// Stated reports whether somebody has said what the RCPT rate of a receiver is, so that it
 	// is not begun gently; nil: of every one.
 	Stated func(key string) bool
 	// SourceOf gives what an operator wants of one of our sources now, by its address:

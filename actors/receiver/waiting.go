@@ -22,7 +22,7 @@ const (
 	staleAfter = 10 * time.Second
 
 	// offersMax bounds what a receiver keeps that has no seat; the others are told to come
-	// back. Guess.
+	// back. A place moves within seconds, in which few domains begin.
 	offersMax = 64
 )
 

@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -393,4 +394,56 @@ func TestEffortIsSaidInOnePlace(t *testing.T) {
 func isText(e ast.Expr, text string) bool {
 	literal, ok := e.(*ast.BasicLit)
 	return ok && literal.Value == strconv.Quote(text)
+}
+
+// schedulerParts are the parts of the scheduler, by the types that make one. Who has a pointer to one knows it.
+var schedulerParts = map[string]string{"queues": "queues", "inbox": "queues", "tasks": "queues",
+	"sessions": "sessions", "allowance": "sessions", "openings": "sessions",
+	"paths": "paths", "memory": "memory", "recorder": "record"}
+
+// schedulerDecides are the files of the scheduler that know none of them, since they decide from values alone.
+var schedulerDecides = []string{"learn.go", "decide.go", "explain.go"}
+
+// TestSchedulerPartsKnowFew: the parts of the scheduler held each other by 69 pointers once. But for Scheduler, which puts
+// them together, a type may know two other parts.
+func TestSchedulerPartsKnowFew(t *testing.T) {
+	found := map[string]bool{}
+	for _, s := range sources(t) {
+		if s.test || s.folder != "actors/receiver/scheduler" {
+			continue
+		}
+		decides := slices.Contains(schedulerDecides, filepath.Base(s.path))
+		for _, d := range s.file.Decls {
+			owner, known, look := "", map[string]bool{}, ast.Node(d)
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Recv != nil {
+					owner = receiverName(d.Recv.List[0].Type)
+				}
+				look = d.Type // what it is given; the rest it has by its owner
+			case *ast.GenDecl:
+				if spec, ok := d.Specs[0].(*ast.TypeSpec); ok {
+					owner = spec.Name.Name
+					found[owner] = true
+				}
+			}
+			ast.Inspect(look, func(n ast.Node) bool {
+				if star, ok := n.(*ast.StarExpr); ok {
+					if part := schedulerParts[receiverName(star.X)]; part != "" && part != schedulerParts[owner] {
+						known[part] = true
+					}
+				}
+				return true
+			})
+			if most := 2; owner != "Scheduler" && len(known) > most || decides && len(known)+len(schedulerParts[owner]) > 0 {
+				t.Errorf("%s: %s knows %v, at most %d other parts; %v know none", s.path, owner, slices.Sorted(maps.Keys(known)),
+					most, schedulerDecides)
+			}
+		}
+	}
+	for name := range schedulerParts {
+		if !found[name] {
+			t.Errorf("the scheduler has no type %s: who took its part?", name)
+		}
+	}
 }

@@ -172,7 +172,8 @@ func (p *Pace) Retried(sent time.Time, passed, due bool, now time.Time) Effect {
 		p.rate, p.edge = g.lowered, 0
 		g.lowered, g.usual = 0, 1-share
 		p.stretch(now)
-		p.enter(phaseOf(p), now, fmt.Sprintf("as many addresses that had waited long enough are deferred when we ask slower: it isn't our pace; now %s", perSecond(p.rate)))
+		p.enter(phaseOf(p), now, fmt.Sprintf("as many addresses that had waited long enough are deferred when we ask slower: "+
+			"it is about these addresses; %s again, the pace of before", perSecond(p.rate)))
 		return Unchanged
 	}
 	g.lowered, g.shareThen = p.rate, share

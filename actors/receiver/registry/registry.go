@@ -16,7 +16,7 @@ import (
 
 // HardAfter is how long sessions above a share may end what they are asking
 // before they are closed without a word. It is far below the time after which a
-// process that did not acknowledge a turn is taken for lost. Guess: some slow turns.
+// process that did not acknowledge a turn is taken for lost, and four turns of half a second.
 const HardAfter = 2 * time.Second
 
 // Fraction is a share: k of n parts of an allowance.
@@ -180,7 +180,7 @@ func (l *Registry) apply(of func(key string) (k, n int)) (used []*entry) {
 	return used
 }
 
-// takeShare takes the present share and says whether it is another one. Under living.mu.
+// takeShare takes the present share and reports whether it is another one. Under living.mu.
 func (p *entry) takeShare() bool {
 	next := Share{Fraction: Fraction{0, 1}}
 	if p.registry.of != nil {
@@ -338,7 +338,7 @@ func (s *ConnSlot) Begin(turn uint64, cancel func()) bool {
 	return s.busy
 }
 
-// MayGoOn says whether work that was begun under a turn may go on.
+// MayGoOn reports whether work that was begun under a turn may go on.
 func (s *ConnSlot) MayGoOn(turn uint64) bool {
 	return s.entry.share.Load().Version == turn && !s.ended.Load()
 }

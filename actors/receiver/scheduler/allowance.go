@@ -211,7 +211,8 @@ func (al *allowance) turnsPerAddress() float64 {
 	return (turnsPerProbe - 1 + n) / n
 }
 
-// sizes is how many RCPTs go together in a transaction and in a group, and what they may grow to while a session works.
+// sizes is how many RCPTs go together in a transaction and in a group, and what they may grow to while a session
+// works.
 func (al *allowance) sizes(now time.Time) (transaction, group throttle.Growing) {
 	told, l := &al.before, &al.learned
 	return throttle.Growing{Together: l.Transaction, Least: al.limits.RcptsPerTransaction,
@@ -229,7 +230,7 @@ func (al *allowance) ofWhole(n int) int {
 	return int((int64(n)*int64(al.share.N) + k - 1) / k) // rounded up: our part of it is n again, not 0
 }
 
-// nothingAllowed says whether an allowance is too small a share to ask anything.
+// nothingAllowed reports whether an allowance is too small a share to ask anything.
 func nothingAllowed(a throttle.Limits) bool {
 	return a.Connections <= 0 || a.ConnectionRate.Events <= 0 || a.RcptRate.Events <= 0
 }

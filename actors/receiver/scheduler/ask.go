@@ -12,7 +12,7 @@ import (
 
 const (
 	// turnFor is how long a queue that has more to ask keeps its only session while
-	// another queue has none. Guess: two sessions change hands 24 times a minute
+	// another queue has none: two sessions change hands 24 times a minute
 	// then, within the connection rate that strangers get.
 	turnFor = 5 * time.Second
 
@@ -58,10 +58,11 @@ func (ss *sessions) tendFree(v *View, resting bool) {
 	ss.free = kept
 }
 
-// isSpent says whether a session that has nothing to do may not be used again.
+// isSpent reports whether a session that has nothing to do may not be used again.
 func (ss *sessions) isSpent(v *View, s *session) bool {
 	now, a := v.now, &v.limits
-	return s.doomed || s.rcpts >= a.RcptsPerConnection || s.transactionsLeft() <= 0 || s.refused >= a.RefusedPerSession ||
+	return s.doomed || s.rcpts >= a.RcptsPerConnection || s.transactionsLeft() <= 0 ||
+		s.refused >= a.RefusedPerSession ||
 		!s.void.IsZero() || s.queue.suspensionOf(now, s.path) != nil || ss.allowance.errorsLeft(s, *a) <= 0 ||
 		ss.pathLeft(now, s) || !reaches(a.Family, s.host.at) ||
 		now.Before(s.host.aside) && ss.paths.otherHost(now, s.queue.route, s.path, s.host.host) != nil ||
@@ -69,13 +70,13 @@ func (ss *sessions) isSpent(v *View, s *session) bool {
 		ss.allowance.tlsMode(now, s.queue) == smtp.TLSRequired && s.tls != smtp.TLSRequired || s.stale()
 }
 
-// stale says whether a session was told nothing but to come back, and somebody has: some
+// stale reports whether a session was told nothing but to come back, and somebody has: some
 // receivers greylist a connection, and look at who comes back in another one.
 func (s *session) stale() bool {
 	return s.greyed > 0 && s.greyed == s.told && s.queue.Queued() > 0 && s.queue.greyed.After(s.opened)
 }
 
-// pathLeft says whether a session speaks from a source that may not go on, or that is the
+// pathLeft reports whether a session speaks from a source that may not go on, or that is the
 // second choice by now.
 func (ss *sessions) pathLeft(now time.Time, s *session) bool {
 	if !ss.paths.sourceBlocked(now, s.path).Free() {
@@ -84,16 +85,17 @@ func (ss *sessions) pathLeft(now time.Time, s *session) bool {
 	return len(ss.paths.all) > 1 && ss.paths.choosePath(now, s.queue.route, s.host.at) != s.path
 }
 
-// makesRoom says whether a session should make room for a queue that has none.
+// makesRoom reports whether a session should make room for a queue that has none.
 func (ss *sessions) makesRoom(now time.Time, s *session) bool {
 	if !ss.pressed || ss.closing >= max(1, ss.fair.Unserved()) {
 		return false
 	}
 	return s.queue.Queued() == 0 || s.queue.Sessions() > 1 || now.Sub(s.opened) >= turnFor ||
-		ss.small != nil && ss.closing < max(1, len(ss.all)/2) && ss.isLarge(s.queue)
+		ss.small != nil && ss.closing < max(1, len(ss.all)/2) && s.queue.isLarge()
 }
 
-// claim returns how many addresses a session is given now, which are booked with its source, and notes what it waits for.
+// claim returns how many addresses a session is given now, which are booked with its source, and notes what it
+// waits for.
 func (ss *sessions) claim(v *View, s *session) int {
 	c := ss.supplyOf(v, s)
 	ask := decideAsk(v, &c)
@@ -124,8 +126,9 @@ func (ss *sessions) waitFor(cause wire.Cause, until time.Time) {
 func (ss *sessions) supplyOf(v *View, s *session) supply {
 	l, a := s.queue, &v.limits
 	c := supply{alone: s.path.pace.Alone(), asking: s.path.asking > 0, queued: l.Queued(), left: l.left(),
-		shared:  ss.fair.Unserved() > 0 || l.Contended(),
-		session: min(a.RcptsPerConnection-s.rcpts, ss.allowance.errorsLeft(s, *a), s.transactionsLeft()*a.RcptsPerTransaction)}
+		shared: ss.fair.Unserved() > 0 || l.Contended(),
+		session: min(a.RcptsPerConnection-s.rcpts, ss.allowance.errorsLeft(s, *a),
+			s.transactionsLeft()*a.RcptsPerTransaction)}
 	sent := v.now.Add(v.lead)
 	if c.budget, c.next[0] = ss.refusalsFor(v.now, l, s.path); c.budget <= 0 {
 		return c

@@ -36,7 +36,7 @@ func TestADeskTellsWhatIsBehindItsChunks(t *testing.T) {
 	check := func(when string, here, behind int, oldest time.Duration) {
 		t.Helper()
 		w.plan()
-		all := w.scheduler.explainer.detail(w.now)
+		all := w.scheduler.Detail(w.now)
 		queued := w.scheduler.fair.Queued()
 		if all.Queued != here+behind || all.Behind != behind || all.Oldest != oldest.Seconds() {
 			t.Errorf("%s: %d queued, %d behind, the oldest for %v s; want %d, %d, %v", when, all.Queued, all.Behind,

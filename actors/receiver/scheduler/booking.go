@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// guardLeast is how many refusals of an hour may wake a guard. Guess: none is known that counts
-	// to fewer than five.
+	// guardLeast is how many refusals of an hour may wake a guard: none is known that counts
+	// to fewer than five, and two may be the made-up addresses of two domains.
 	guardLeast = 3
 
 	// slowBy is how much longer a refusal takes that is held back as a warning. The
 	// first slowRefusals of a session warn of nothing. Postfix waits for a second from
-	// the tenth error on. Guess.
+	// the tenth error on, and its timer may be early by a tick.
 	slowBy       = time.Second - 50*time.Millisecond
 	slowRefusals = 2
 )
@@ -50,7 +50,7 @@ func (ss *sessions) poisonOthers(now time.Time, s *session, r Report) {
 // bookReport counts what was asked, and what came of it.
 func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 	fresh, asked, refused, faults, last := s.rcpts == 0, 0, 0, 0, time.Time{}
-	s.agreed = ss.agreesOnLength(s, r)
+	s.agreed = s.agreesOnLength(r, &ss.allowance.learned)
 	for _, a := range r.Answered {
 		a.waited, last = a.At.Sub(later(a.Sent, last)), a.At
 		if a.Told.Attempt.Code == 0 { // cannot be asked at this host: nothing was sent
@@ -110,18 +110,6 @@ func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 	}
 }
 
-// agreesOnLength reports whether the receiver ended a session after as many answers as one
-// before: it is about the length of sessions, and not about who was asked last.
-func (ss *sessions) agreesOnLength(s *session, r *Report) bool {
-	told := s.told
-	for i := range r.Answered {
-		if code := r.Answered[i].Told.Attempt.Code; code != 0 && code != 421 {
-			told++
-		}
-	}
-	return r.Failure != nil && r.Cut && ss.allowance.learned.Agrees(told)
-}
-
 // badSequence is how a server answers a command that came before its time (RFC 5321 §4.2.2).
 const badSequence = 503
 
@@ -156,5 +144,38 @@ func (ss *sessions) learnTogether(now time.Time, s *session, r *Report) {
 	outOfStep = outOfStep || trouble == evidence.TroubleProtocol || trouble == evidence.TroubleTimeout
 	if outOfStep && s.grouped {
 		s.queue.alone = now.Add(throttle.LearnedFor)
+	}
+}
+
+// agreesOnLength reports whether the receiver ended a session after as many answers as one
+// before: it is about the length of sessions, and not about who was asked last.
+func (s *session) agreesOnLength(r *Report, learned *throttle.Learned) bool {
+	told := s.told
+	for i := range r.Answered {
+		if code := r.Answered[i].Told.Attempt.Code; code != 0 && code != 421 {
+			told++
+		}
+	}
+	return r.Failure != nil && r.Cut && learned.Agrees(told)
+}
+
+// takeFact learns what sessions bear here.
+func (ss *sessions) takeFact(now time.Time, s *session, f Fact) {
+	learned, a := &ss.allowance.learned, f.about
+	ss.dirty = ss.dirty || f.what != answered && f.what != worthless && f.what != untouched
+	switch {
+	case f.what == tooMany:
+		learned.PerTransaction.Tighten(a.Nth-1, now)
+		learned.Transaction.OnSplit(a.Nth - 1)
+	case f.what == suspicious && a.Told.Verdict.Action == verdict.ActSplit:
+		// As many went before in a transaction: it may be the session that has had enough. Two that agree teach how
+		// long sessions are. As it may be our pace as well, it is a bad answer like others.
+		s.doomed = s.doomed || learned.SessionFull(a.told, now)
+	case f.what == guardWoke:
+		learned.Refused.Tighten(s.refused-1, now)
+	case f.what == overRefused:
+		learned.Refused.Tighten(s.refused, now)
+	case f.what == wasCut:
+		learned.SessionEnded(s.told, s.refused, now)
 	}
 }

@@ -297,7 +297,7 @@ func (tr *trial) result(t *taskOf, o uint32, m *wire.Reader, a *wire.Answer) {
 	heap.Push(&t.later, o)
 }
 
-// readAttempts says whether an address was asked itself, and whether it was put off itself.
+// readAttempts reports whether an address was asked itself, and whether it was put off itself.
 func (tr *trial) readAttempts(list []evidence.Attempt) (asked, itself bool) {
 	asked = slices.ContainsFunc(list, func(t evidence.Attempt) bool { return !t.Others })
 	if len(list) > 0 {

@@ -7,8 +7,8 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// What is asked and opened is decided here, from values alone: View says what holds for the whole receiver, supply and room what
-// holds for one session. What follows from a decision stands in ask.go and open_session.go.
+// What is asked and opened is decided here, from values alone: View says what holds for the whole receiver, supply
+// and room what holds for one session. What follows from a decision stands in ask.go and open_session.go.
 
 const (
 	// workMax and workFor bound the probes given to a session at a time, so that
@@ -16,21 +16,23 @@ const (
 	workMax = 64
 	workFor = 250 * time.Millisecond
 
-	// sharedMost is how many RCPTs of a transaction are given while others wait for a session, or in the same queue: whoever
-	// comes next should not have to wait for long. It costs a tenth of the speed of long transactions.
+	// sharedMost is how many RCPTs of a transaction are given while others wait for a session, or in the same
+	// queue: whoever comes next should not have to wait for long. It costs a tenth of the speed of long
+	// transactions.
 	sharedMost = 20
 
-	// heldShare: what all sessions together were given and have not asked is at most one part in this many of the RCPT rate,
-	// because it counts as asked. So it costs a tenth of the rate at most.
+	// heldShare: what all sessions together were given and have not asked is at most one part in this many of the
+	// RCPT rate, because it counts as asked. So it costs a tenth of the rate at most.
 	heldShare = 10
 
-	// probesPerSession is how many queued probes justify one more session: opening costs about as many turns as four probes,
-	// which is a fifth of its work then.
+	// probesPerSession is how many queued probes justify one more session: opening costs about as many turns as
+	// four probes, which is a fifth of its work then.
 	probesPerSession = 16
 
-	// worthOpening is how much work by one session alone justifies one more, where a turn takes turnShort. It is as much less as
-	// turns take longer: at 20 ms a turn 100 ms. Where they take less the processor is the limit and each session costs some,
-	// so it is worthShort there: with more sessions than it can serve a node took twice the memory for a million addresses.
+	// worthOpening is how much work by one session alone justifies one more, where a turn takes turnShort. It is as
+	// much less as turns take longer: at 20 ms a turn 100 ms. Where they take less the processor is the limit and
+	// each session costs some, so it is worthShort there: with more sessions than it can serve a node took twice
+	// the memory for a million addresses.
 	worthOpening = time.Second
 	worthShort   = 10 * time.Second
 	turnShort    = 2 * time.Millisecond

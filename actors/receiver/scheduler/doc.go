@@ -1,22 +1,19 @@
 // Package scheduler decides what one receiver is asked, by whom, from where, and when. It is plain
 // Go over values and time: it has no clock, no goroutine and no socket.
 //
-//	offer -> hostQueue (a set of hosts) -> session -> Report -> verdict -> results
+//	offer -> hostQueue (a set of hosts) -> session -> Report -> facts -> results
 //
-// Scheduler puts its parts together; Plan goes through them. Each part knows only the parts above it:
+// Scheduler puts six parts together; Plan goes through them once, and a Report through them back:
 //
-//	allowance    what is allowed: the limits, our share, and what the receiver taught us
-//	recorder     what the receiver said, for people
-//	inbox        who offered addresses, and the answers that they are owed
-//	pool         the sessions
-//	paths        our source addresses, as this receiver takes them
-//	queues       what waits for each set of hosts
-//	rechecks     what bad answers are about (smtp/throttle/README.md)
-//	opening      how many sessions may be opened in a second
-//	outcomes     what follows from the report of a session
-//	planner      what free sessions are given, and where one more is opened
-//	memory       what outlives the actor
-//	explainer    what is told, and how long it will take
+//	queues    who waits: offers, tasks, queues by hosts, what is asked again, and the answers that are owed
+//	sessions  the SMTP sessions: what each is given, how many there are, and what they bear here
+//	paths     our source addresses and the hosts, as they take each other, and every pause
+//	learn     makes facts of a report; each part above takes those that are its own
+//	decide    how much a session is asked, and whether one more is opened
+//	explain   what keeps us from asking more, and the sentence for it
+//
+// The last three know no part: they decide from values alone. queues knows paths, and sessions both of them.
+// What all have in common, and what one has to say to another without knowing it, stands in env.go.
 //
 // A receiver is spoken to from one of our sources at a time. One that it refuses is
 // suspended there, and the next takes over with a refusal budget of its own. At the first

@@ -87,7 +87,7 @@ func TestDrained(t *testing.T) {
 		t.Errorf("%d sessions more, %d RCPTs in %d sessions, %d open", len(w.dials)-dials, len(w.rcpts), dials,
 			len(w.open))
 	}
-	if b := w.scheduler.explainer.explainBlocked(w.now); b.Cause != wire.Cause_PAUSED || b.Why == "" {
+	if b := w.scheduler.explainBlocked(w.now); b.Cause != wire.Cause_PAUSED || b.Why == "" {
 		t.Errorf("%s: %s", b.Cause, b.Why)
 	}
 	a.Pause = throttle.PauseNo
@@ -245,7 +245,7 @@ func TestSourcePaused(t *testing.T) {
 	w.run(w.now.Add(2 * time.Second))
 	rcpts := len(w.rcpts)
 	w.run(w.now.Add(time.Minute))
-	b := w.scheduler.explainer.explainBlocked(w.now)
+	b := w.scheduler.explainBlocked(w.now)
 	if len(w.open) > 0 || len(w.rcpts) > rcpts || b.Cause != wire.Cause_PAUSED {
 		t.Errorf("%d sessions, %d RCPTs more, %s: %s", len(w.open), len(w.rcpts)-rcpts, b.Cause, b.Why)
 	}
@@ -269,7 +269,7 @@ func TestSpentSourceWaits(t *testing.T) {
 	w.scheduler.options.Clock = func() time.Time { return w.now }
 	w.offer(offerOf(1, "d.example", 1, 80, hosts("mx1")))
 	w.run(begin.Add(time.Minute))
-	b := w.scheduler.explainer.explainBlocked(w.now)
+	b := w.scheduler.explainBlocked(w.now)
 	if len(w.rcpts) != 50 || b.Cause != wire.Cause_NO_SOURCE || b.Until.Sub(w.now) != untilMidnight(w.now) {
 		t.Errorf("%d RCPTs, %s until %s: %s", len(w.rcpts), b.Cause, b.Until, b.Why)
 	}
@@ -338,7 +338,7 @@ func TestHolds(t *testing.T) {
 			tc.set(w)
 			w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
 			w.run(begin.Add(5 * time.Second))
-			b := w.scheduler.explainer.explainBlocked(w.now)
+			b := w.scheduler.explainBlocked(w.now)
 			if b.Cause != tc.want || b.Why == "" || b.Until.After(w.now) != tc.until {
 				t.Errorf("%s until %s: %s", b.Cause, b.Until, b.Why)
 			}
@@ -347,7 +347,7 @@ func TestHolds(t *testing.T) {
 	w := newWorld(t, openedWide(), 1) // little work is no reason for more sessions
 	w.offer(offerOf(1, "d.example", 1, 20, hosts("mx1")))
 	w.run(begin.Add(500 * time.Millisecond))
-	if b := w.scheduler.explainer.explainBlocked(w.now); b.Cause != wire.Cause_FREE {
+	if b := w.scheduler.explainBlocked(w.now); b.Cause != wire.Cause_FREE {
 		t.Errorf("%s: %s", b.Cause, b.Why)
 	}
 }
@@ -361,36 +361,36 @@ func TestPerHour(t *testing.T) {
 	w.run(begin.Add(2 * time.Second))
 	d := w.scheduler
 	mine := d.queues.tasks.all[offerOf(1, "d.example", 1, 0, nil).GetTask().Key()]
-	if got := d.explainer.perHourOf(w.now, mine); got != 36_000 {
+	if got := d.perHourOf(w.now, mine); got != 36_000 {
 		t.Errorf("%d an hour at ten a second", got)
 	}
 	d.paths.all[0].pace.Recall(throttle.RateMemory{Rate: 7, Edge: 9}, w.now)
-	if got := d.explainer.perHourOf(w.now, mine); got < 18_000 || got >= 36_000 {
+	if got := d.perHourOf(w.now, mine); got < 18_000 || got >= 36_000 {
 		t.Errorf("%d an hour at a receiver that wants less", got)
 	}
 	d.paths.all[0].pace = throttle.NewPace(d.allowance.rateBounds(a), w.now)
 	w.offer(offerOf(2, "e.example", 1, wire.AddressesMax, hosts("mx1")))
-	if got := d.explainer.perHourOf(w.now, mine); got != 18_000 {
+	if got := d.perHourOf(w.now, mine); got != 18_000 {
 		t.Errorf("%d an hour beside another one", got)
 	}
 	a.RefusedPerHour = 100
 	w.wake()
-	accepted, _ := d.paths.answered()
+	accepted, _ := d.paths.all.answered()
 	for n := range 80 {
-		if got := d.explainer.perHourOf(w.now, mine); n < tellingRefusals && got != 18_000 {
+		if got := d.perHourOf(w.now, mine); n < tellingRefusals && got != 18_000 {
 			t.Errorf("%d an hour after %d refusals beside %d", got, n, accepted)
 		}
 		d.paths.all[0].refusals.Begin(1)
 		d.paths.all[0].refusals.Refused(w.now)
 	}
-	_, refused := d.paths.answered()
+	_, refused := d.paths.all.answered()
 	want := int64(100 * float64(accepted+refused) / float64(refused) / 2)
-	if got := d.explainer.perHourOf(w.now, mine); 10*got < 9*want || 10*got > 11*want || refused != 80 { // in steps of 61 min
+	if got := d.perHourOf(w.now, mine); 10*got < 9*want || 10*got > 11*want || refused != 80 { // in steps of 61 min
 		t.Errorf("%d an hour instead of about %d, of %d refused and %d accepted", got, want, refused, accepted)
 	}
 	a.Pause = throttle.PauseYes
 	w.wake()
-	if got := d.explainer.perHourOf(w.now, mine); got != 0 {
+	if got := d.perHourOf(w.now, mine); got != 0 {
 		t.Errorf("%d an hour in a pause", got)
 	}
 }

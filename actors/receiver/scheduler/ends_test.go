@@ -55,7 +55,7 @@ func TestPauseTellsItsEnd(t *testing.T) {
 			}
 			w.offer(offerOf(1, "d.example", 1, 10, hosts("mx1")))
 			w.run(begin.Add(10 * time.Second))
-			b := w.scheduler.explainer.explainBlocked(w.now)
+			b := w.scheduler.explainBlocked(w.now)
 			want, pulsed := begin.Add(tc.ends), tc.ends
 			if tc.ends == 0 {
 				want, pulsed = time.Time{}, pausedWait
@@ -66,7 +66,7 @@ func TestPauseTellsItsEnd(t *testing.T) {
 			if told != pulsed {
 				t.Errorf("those that wait were told %s instead of %s", told, pulsed)
 			}
-			if n := w.scheduler.explainer.perHour(w.now); n > 0 != (tc.ends > 0) {
+			if n := w.scheduler.perHour(w.now); n > 0 != (tc.ends > 0) {
 				t.Errorf("%g an hour", n)
 			}
 		})
@@ -103,7 +103,7 @@ func TestSourcesTellTheirEnds(t *testing.T) {
 			w.rebind()
 			w.offer(offerOf(1, "d.example", 1, 10, hosts("mx1")))
 			w.run(begin.Add(time.Minute))
-			b := w.scheduler.explainer.explainBlocked(w.now)
+			b := w.scheduler.explainBlocked(w.now)
 			if b.Cause != tc.want || !b.Until.Equal(ends) || !strings.Contains(b.Why, tc.why) {
 				t.Errorf("%s until %s: %s", b.Cause, b.Until, b.Why)
 			}

@@ -43,9 +43,7 @@ func (e *env) jitter(most time.Duration) time.Duration {
 
 // wakeAt asks to be woken no later than t.
 func (e *env) wakeAt(t time.Time) {
-	if !t.IsZero() && (e.wake.IsZero() || t.Before(e.wake)) {
-		e.wake = t
-	}
+	e.wake = sooner(e.wake, t)
 }
 
 // Halt names the sessions that are to begin nothing more of what they were given; its zero value: all.
@@ -57,7 +55,8 @@ type Halt struct {
 
 // names reports whether a session is one of these.
 func (h *Halt) names(s *session) bool {
-	return (h.path == nil || s.path == h.path) && (h.route == nil || s.queue.route == h.route) && (h.host == "" || s.host.host == h.host)
+	return (h.path == nil || s.path == h.path) && (h.route == nil || s.queue.route == h.route) &&
+		(h.host == "" || s.host.host == h.host)
 }
 
 // halt sees to it that sessions begin nothing more of what they were given.

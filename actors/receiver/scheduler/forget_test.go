@@ -64,7 +64,7 @@ func TestWhatIsForgottenIsGone(t *testing.T) {
 			t.Fatalf("before: %q", got)
 		}
 		refused := d.paths.all[0].refusals.RefusedAt(begin)
-		dropped := d.memory.forgetLearned(begin, tc.what)
+		dropped := d.Forget(begin, tc.what)
 		if got := knows(d, begin); got != tc.left {
 			t.Errorf("%s: %q is left, want %q", tc.what, got, tc.left)
 		}
@@ -76,12 +76,12 @@ func TestWhatIsForgottenIsGone(t *testing.T) {
 		if got := d.paths.all[0].refusals.RefusedAt(begin); got != refused {
 			t.Errorf("%s: %d refusals of the hour became %d", tc.what, refused, got)
 		}
-		if again := d.memory.forgetLearned(begin, tc.what); len(again) > 0 {
+		if again := d.Forget(begin, tc.what); len(again) > 0 {
 			t.Errorf("%s: a second time drops %q", tc.what, again)
 		}
-		fact, worth := d.memory.snapshot(begin)
+		fact, worth := d.snapshot(begin)
 		next := rememberer(begin, 0)
-		next.memory.recallSnapshot(begin, fact.Data)
+		next.Recall(begin, fact.Data)
 		next.queues.hostQueue(begin, hosts("mx1", "mx2"))
 		if got := knows(next, begin); !worth || got != tc.left && got != strings.TrimSuffix(tc.left, " rest") {
 			t.Errorf("%s: the next desk knows %q", tc.what, got)
@@ -94,12 +94,12 @@ func TestWhatIsForgottenIsGone(t *testing.T) {
 func TestNothingTakesTheOldPlace(t *testing.T) {
 	d := rememberer(begin, 0)
 	d.allowance.learned.Connections.Tighten(3, begin)
-	d.memory.forgetLearned(begin, ForgetAll)
-	d.memory.keepSnapshot(begin, true)
+	d.Forget(begin, ForgetAll)
+	d.keepSnapshot(begin, true)
 	for _, s := range d.steps {
 		if kept, ok := s.(KeepFact); ok {
 			next := rememberer(begin, 0)
-			next.memory.recallSnapshot(begin, kept.Fact.Data)
+			next.Recall(begin, kept.Fact.Data)
 			if got := next.takeAllowance(begin).Connections; got != 4 || !kept.Fact.Expires.After(begin) {
 				t.Errorf("%d sessions, expires %s", got, kept.Fact.Expires)
 			}
@@ -112,7 +112,7 @@ func TestNothingTakesTheOldPlace(t *testing.T) {
 // TestWhatIsKeptIsForgotten: who has the receiver next does not know it again.
 func TestWhatIsKeptIsForgotten(t *testing.T) {
 	d := blocked(begin)
-	fact, _ := d.memory.snapshot(begin)
+	fact, _ := d.snapshot(begin)
 	m, err := state.Decode(fact.Data)
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func TestWhatIsKeptIsForgotten(t *testing.T) {
 		t.Fatalf("%q %+v", dropped, m)
 	}
 	next := rememberer(begin, 0)
-	next.memory.recallSnapshot(begin, m.Encode())
+	next.Recall(begin, m.Encode())
 	next.queues.hostQueue(begin, hosts("mx1", "mx2"))
 	if left := knows(next, begin); left != "pace sessions rest" {
 		t.Errorf("%q is left", left)

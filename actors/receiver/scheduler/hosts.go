@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"rollcall/actors/receiver/state"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
@@ -27,8 +26,8 @@ type candidate struct {
 	fails  int       // bad first tries, less good answers
 }
 
-// route is one set of hosts as our sources find them: which can be dialled, which of our sources they refuse, and how they
-// are spoken to.
+// route is one set of hosts as our sources find them: which can be dialled, which of our sources they refuse, and
+// how they are spoken to.
 type route struct {
 	key        string // their names
 	candidates []*candidate
@@ -109,7 +108,7 @@ func (l *route) suspensionOf(now time.Time, o *egressPath) *suspension {
 	return nil
 }
 
-// knowsSomething says whether something is known of the hosts that is worth keeping: TLS,
+// knowsSomething reports whether something is known of the hosts that is worth keeping: TLS,
 // refusals of our sources, failures, whose number makes the next wait longer, and for how long they lasted.
 func (l *route) knowsSomething(now time.Time) bool {
 	for _, r := range l.refusals {
@@ -117,50 +116,12 @@ func (l *route) knowsSomething(now time.Time) bool {
 			return true
 		}
 	}
-	return !l.takesGroups(now) || l.tlsModeNow(now) != smtp.TLSOpportunistic || slices.ContainsFunc(l.candidates, func(c *candidate) bool {
-		return c.failures > 0 && now.Before(c.until.Add(throttle.LearnedFor))
-	})
+	known := func(c *candidate) bool { return c.failures > 0 && now.Before(c.until.Add(throttle.LearnedFor)) }
+	return !l.takesGroups(now) || l.tlsModeNow(now) != smtp.TLSOpportunistic || slices.ContainsFunc(l.candidates, known)
 }
 
 // inWords names a queue in a sentence, by its hosts.
 func (l *route) inWords() string { return strings.TrimSuffix(l.key, ",") }
-
-// noteTo adds what a queue knows to a snapshot.
-func (l *route) noteTo(now time.Time, m *state.Snapshot) {
-	one := state.Lane{Key: l.key, Rests: l.noteRests(now)}
-	if mode := l.tlsModeNow(now); mode != smtp.TLSOpportunistic {
-		one.TLS, one.Left = uint8(mode), l.tlsUntil.Sub(now).Milliseconds()
-	}
-	if (one.TLS > 0 || len(one.Rests) > 0) && len(m.Lanes) < state.HostsMax {
-		m.Lanes = append(m.Lanes, one)
-	}
-	for _, c := range l.candidates {
-		if c.failures > 0 && now.Before(c.until.Add(throttle.LearnedFor)) && len(m.Hosts) < state.HostsMax {
-			m.Hosts = append(m.Hosts, state.Host{Host: c.host, At: c.at.String(),
-				Left: max(0, c.until.Sub(now).Milliseconds()), Failures: min(c.failures, state.CountMax),
-				Last: state.AttemptOf(c.last.Attempt)})
-		}
-	}
-}
-
-// noteRests gives the sources that a queue refuses.
-func (l *route) noteRests(now time.Time) []state.Suspension {
-	var out []state.Suspension
-	for o, r := range l.refusals {
-		if left := r.until.Sub(now); left > 0 && len(out) < state.SourcesMax {
-			out = append(out, state.Suspension{Source: o.name, Left: left.Milliseconds(),
-				Rests: min(r.count, state.CountMax), Last: state.AttemptOf(r.last.Attempt)})
-		}
-	}
-	return out
-}
-
-// restored is what came of a snapshot and waits for its queues to be made.
-type restored struct {
-	queues map[string]state.Lane
-	hosts  map[string]state.Host // by host and address
-	read   time.Time
-}
 
 // routeTo gives what is known of a set of hosts.
 func (ps *paths) routeTo(now time.Time, hosts []*wire.Host) *route {
@@ -175,46 +136,6 @@ func (ps *paths) routeTo(now time.Time, hosts []*wire.Host) *route {
 	}
 	l.learnHosts(hosts)
 	return l
-}
-
-// remindRoute tells a route what is remembered of its hosts.
-func (ps *paths) remindRoute(now time.Time, l *route) {
-	m := ps.restored
-	if m == nil {
-		return
-	}
-	until := func(ms int64) time.Time {
-		return m.read.Add(state.Millis(ms, state.HoldMost))
-	}
-	one, ok := m.queues[l.key]
-	if ok {
-		ps.remindRests(now, l, one.Rests, until)
-	}
-	if ok && one.Left > 0 && one.TLS <= uint8(smtp.TLSOffHELO) && now.Before(until(one.Left)) {
-		l.tls, l.tlsUntil = smtp.TLSMode(one.TLS), until(one.Left)
-	}
-	for _, c := range l.candidates {
-		h, ok := m.hosts[c.host+" "+c.at.String()]
-		if !ok || c.failures > 0 || !now.Before(until(h.Left).Add(throttle.LearnedFor)) {
-			continue
-		}
-		c.until, c.failures, c.last = until(h.Left), state.Count(h.Failures), ps.options.judgeRecalled(h.Last)
-	}
-}
-
-// remindRests tells a queue which sources it refused. Of what is known already the
-// stricter holds.
-func (ps *paths) remindRests(now time.Time, l *route, noted []state.Suspension, until func(ms int64) time.Time) {
-	for _, m := range noted[:min(len(noted), state.SourcesMax)] {
-		for _, o := range ps.all {
-			if o.name != m.Source || !now.Before(until(m.Left)) {
-				continue
-			}
-			if r := l.refusalOf(o); until(m.Left).After(r.until) {
-				r.until, r.count, r.last = until(m.Left), max(1, state.Count(m.Rests)), ps.options.judgeRecalled(m.Last)
-			}
-		}
-	}
 }
 
 // doubtHost lets the other hosts of a queue go first where one gives nothing but bad answers: for 2, 4, 8 … 60 s.

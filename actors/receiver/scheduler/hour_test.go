@@ -63,14 +63,14 @@ func TestQuotaOfAShortHour(t *testing.T) {
 	if n, _ = q.Ready(next); n != 1 || len(q.Minutes) != most {
 		t.Errorf("%d may be refused then, counted in %d minutes", n, len(q.Minutes))
 	}
-	fact, worth := d.memory.snapshot(last)
+	fact, worth := d.snapshot(last)
 	if !worth {
 		t.Fatal("nothing is noted")
 	}
 	for after, want := range map[time.Duration]int{0: 0, hour.Of(90 * time.Minute): most} {
 		now := last.Add(after)
 		next := begunAlone("example", hourly(testOptions(throttle.DefaultLimits()), hour), now)
-		next.memory.recallSnapshot(now, fact.Data)
+		next.Recall(now, fact.Data)
 		if n, _ := next.paths.all[0].refusals.Ready(now); n != want {
 			t.Errorf("%v later another actor may be refused %d times, want %d", after, n, want)
 		}

@@ -8,8 +8,8 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// Fact is one thing that follows from a report. learn makes all of them, and queues, sessions and paths each take those that
-// are theirs: none of them knows what the others make of it.
+// Fact is one thing that follows from a report. learn makes all of them, and queues, sessions and paths each take
+// those that are theirs: none of them knows what the others make of it.
 type Fact struct {
 	what  finding
 	about *Answered // an address; of the end of a session, with its failure
@@ -58,7 +58,8 @@ func learn(now time.Time, r *Report, in situation) []Fact {
 		what := untouched
 		if i == 0 && r.OnWire > 0 && r.Failure != nil && !r.Stale { // the others are not what ended the session
 			one.Told, one.Sent, what = *r.Failure, in.sent, suspected
-			if in.agreed || !in.void.IsZero() || r.Poisoned && in.guard || r.Failure.Attempt.Trouble == evidence.TroubleOurs {
+			ours := r.Failure.Attempt.Trouble == evidence.TroubleOurs
+			if in.agreed || !in.void.IsZero() || r.Poisoned && in.guard || ours {
 				what = goneWith
 			}
 		}
@@ -109,71 +110,4 @@ func (in *situation) findEnd(r *Report) (finding, bool) {
 		return wasCut, true
 	}
 	return troubled, true
-}
-
-// takeFact follows what is said of an address here.
-func (qs *queues) takeFact(now time.Time, l *hostQueue, at place, f Fact) {
-	a, p := f.about, f.about.Probe
-	switch f.what {
-	case untouched:
-		qs.pushProbe(l, p)
-		return
-	case worthless:
-		a.Told.Attempt.Void = true
-	case goneWith:
-		qs.retryProbe(l, *a)
-		return
-	case guardWoke, overRefused, wasCut, troubled:
-		return
-	}
-	p.note(a.Told)
-	switch f.what {
-	case answered:
-		if !a.Told.Verdict.Bare { // which may mean us as well as the mailbox
-			qs.answeredWell(now, at, a)
-		}
-		qs.answerProbe(p, a.Told, a.At)
-	case worthless, tooMany, underTLS: // a receiver that rests tells it when to come back
-		qs.pushProbe(l, p)
-	case notHere:
-		qs.nextHosts(now, at, *a)
-	case suspicious, suspected:
-		qs.answeredBadly(now, at, *a)
-	case unaskable:
-		qs.answerProbe(p, a.Told, a.At)
-	}
-}
-
-// takeFact learns what sessions bear here.
-func (ss *sessions) takeFact(now time.Time, s *session, f Fact) {
-	learned, a := &ss.allowance.learned, f.about
-	ss.dirty = ss.dirty || f.what != answered && f.what != worthless && f.what != untouched
-	switch {
-	case f.what == tooMany:
-		learned.PerTransaction.Tighten(a.Nth-1, now)
-		learned.Transaction.OnSplit(a.Nth - 1)
-	case f.what == suspicious && a.Told.Verdict.Action == verdict.ActSplit:
-		// As many went before in a transaction: it may be the session that has had enough. Two that agree teach how long sessions
-		// are. As it may be our pace as well, it is a bad answer like others.
-		s.doomed = s.doomed || learned.SessionFull(a.told, now)
-	case f.what == guardWoke:
-		learned.Refused.Tighten(s.refused-1, now)
-	case f.what == overRefused:
-		learned.Refused.Tighten(s.refused, now)
-	case f.what == wasCut:
-		learned.SessionEnded(s.told, s.refused, now)
-	}
-}
-
-// takeFact learns whether a source is taken, whether TLS is, and what keeps us away.
-func (ps *paths) takeFact(now time.Time, at place, f Fact) {
-	switch f.what {
-	case answered:
-		ps.receiver.inRow = 0
-		ps.noteTaken(now, at.route, at.path)
-	case underTLS:
-		at.route.setMode(smtp.TLSRequired, now)
-	case guardWoke:
-		ps.pauseReceiver(now, f.about.Told)
-	}
 }

@@ -1,25 +1,16 @@
 package scheduler
 
 import (
+	"fmt"
 	"time"
 
-	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/state"
-	"rollcall/smtp"
 	"rollcall/smtp/throttle"
-	"rollcall/smtp/verdict"
 )
 
-// memory keeps what was learned for whoever has this receiver next, and drops it when an
-// operator says so.
+// memory is what was learned, for whoever has this receiver next: when it is asked for, and when it is kept.
 type memory struct {
 	*env
-	allowance *allowance
-	sessions  *sessions
-	paths     *paths
-	queues    *queues
-	opening   *openings
-
 	ready   bool      // what others learned of the receiver has been read, or given up
 	asked   time.Time // when that was asked for; zero: not yet
 	noted   time.Time // when something was noted last
@@ -27,33 +18,141 @@ type memory struct {
 }
 
 const (
-	// noteEvery is how often one receiver is noted at most. Guess.
+	// noteEvery is how often one receiver is noted at most: the writer of a node gathers for two seconds anyway.
 	noteEvery = time.Second
 
-	// worthShare: refusals are worth noting when they are one part in this many of
-	// what an hour allows: most receivers see a few and need no place in the ledger.
-	// A move can cost so many refusals more. Guess.
+	// worthShare: refusals are worth noting when they are one part in this many of what an hour allows: most
+	// receivers see a few and need no place in the ledger. So a move costs a quarter of the hour's refusals more at
+	// most.
 	worthShare = 4
 
-	// knowWithin is how long an actor waits for what is known about its receiver.
-	// Then it begins as after a loss.
+	// knowWithin is how long an actor waits for what is known about its receiver. Then it begins as after a loss.
 	knowWithin = state.KnowWithin
 
-	// lossShare: after a loss one part in this many of the hour's refusals counts as
-	// used. Guess.
+	// lossShare: after a loss one part in this many of the hour's refusals counts as used, so that two losses in an
+	// hour come to what is allowed.
 	lossShare = 2
 )
 
-// judgeRecalled gives the verdict on what was noted, which is to come back later: what
-// the rules of today take for an answer about an address is none for another one.
-func (o *Options) judgeRecalled(m state.Attempt) Judgement {
-	told := Judgement{Attempt: m.Evidence()}
-	told.Verdict = o.Rules().Decide(&told.Attempt)
-	if told.Verdict.Outcome != smtp.Undecided || m.At == 0 {
-		return Judgement{Verdict: again(smtp.ReceiverRateLimited, "recalled")}
+// isDue reports whether what was learned is kept now.
+func (me *memory) isDue(now time.Time, urgent bool) bool {
+	if me.options.Facts == nil || !me.dirty {
+		return false
 	}
-	told.Verdict.Action, told.Verdict.Wait = verdict.ActRetry, 0
-	return told
+	if due := me.noted.Add(noteEvery); !urgent && now.Before(due) {
+		me.wakeAt(due)
+		return false
+	}
+	me.dirty, me.noted = false, now
+	return true
+}
+
+// askKnown sees to it that it is known here what others have learned, and reports whether that was given up. A
+// place that has no share has to look again: others may be here.
+func (me *memory) askKnown(now time.Time, hasShare bool) (lost bool) {
+	switch {
+	case me.options.Facts == nil:
+		me.ready = true
+	case !hasShare:
+		me.ready, me.asked = false, time.Time{}
+	case me.ready:
+	case me.asked.IsZero():
+		me.asked = now
+		me.steps = append(me.steps, KnowFact{me.key})
+		me.wakeAt(now.Add(knowWithin))
+	case now.Sub(me.asked) >= knowWithin:
+		me.ready = true
+		return true
+	default:
+		me.wakeAt(me.asked.Add(knowWithin))
+	}
+	return false
+}
+
+// snapshot gives what is worth remembering, or false when nothing is and nothing was forgotten.
+func (sc *Scheduler) snapshot(now time.Time) (state.Fact, bool) {
+	m := state.Snapshot{V: state.Version, At: sc.options.ledgerTime(now).UnixMilli()}
+	sc.allowance.noteTo(now, &m)
+	sc.paths.noteTo(now, &m)
+	if m.Empty() && !sc.memory.emptied {
+		return state.Fact{}, false
+	}
+	return state.Fact{Key: sc.key, Data: m.Encode(), Expires: time.UnixMilli(m.At).Add(m.Life())}, true
+}
+
+// keepSnapshot notes what was learned, when it is time.
+func (sc *Scheduler) keepSnapshot(now time.Time, urgent bool) {
+	if !sc.memory.isDue(now, urgent) {
+		return
+	}
+	if fact, worth := sc.snapshot(now); worth {
+		sc.steps = append(sc.steps, KeepFact{fact})
+	}
+}
+
+// Recall takes what an earlier actor noted of this receiver. Of what is known already the stricter holds. Nil, or
+// what cannot be read: nothing is known.
+func (sc *Scheduler) Recall(now time.Time, data []byte) {
+	sc.memory.ready = true
+	if len(data) == 0 {
+		return
+	}
+	m, err := state.Decode(data)
+	if err != nil {
+		sc.options.Log.Debug("memory of a receiver cannot be read", "receiver", sc.key, "version", m.V, "err", err)
+		return
+	}
+	age := max(0, sc.options.ledgerTime(now).Sub(time.UnixMilli(m.At)))
+	sc.allowance.recall(now, age, &m)
+	sc.paths.recall(now, age, &m, len(sc.sessions.all) == 0)
+}
+
+// Forget drops what the receiver taught us, and says each thing that is dropped in a sentence: what is ForgetPace,
+// ForgetSessions, ForgetBlock or ForgetAll. What it was seen to be asked, as refusals of the hour, stays.
+func (sc *Scheduler) Forget(now time.Time, what string) (dropped []string) {
+	if forgets(what, ForgetBlock) {
+		dropped = append(dropped, sc.paths.forgetBlock(now)...)
+	}
+	if forgets(what, ForgetPace) {
+		dropped = append(dropped, sc.paths.forgetPace(now, sc.allowance.rateBounds(sc.allowance.allowedWhole()))...)
+	}
+	if forgets(what, ForgetSessions) {
+		dropped = append(dropped, sc.allowance.forgetLearned(now)...)
+		sc.opening.forgetSearch(now)
+	}
+	if what == ForgetAll {
+		dropped = append(dropped, sc.paths.forgetRest(now)...)
+		dropped = append(dropped, sc.allowance.forgetSoftware()...)
+		for _, l := range sc.queues.all {
+			l.greyed = time.Time{}
+		}
+	}
+	others := state.Snapshot{Sources: sc.paths.others}
+	dropped = append(dropped, ForgetSnapshot(&others, what)...)
+	sc.paths.others = others.Sources
+	sc.dirty, sc.memory.emptied = true, true
+	sc.queues.readmitAll()
+	sc.options.Log.Info("receiver's lessons forgotten", "receiver", sc.key, "what", what, "dropped", len(dropped))
+	return dropped
+}
+
+// noteTo adds what was learned of sessions to a snapshot.
+func (al *allowance) noteTo(now time.Time, m *state.Snapshot) {
+	m.Limits, m.Capacity = noteLearned(&al.learned, now), noteCapacity(&al.learned.Connections, now)
+}
+
+// recall takes what was noted so long ago.
+func (al *allowance) recall(now time.Time, age time.Duration, m *state.Snapshot) {
+	left := leftAfter(now, age)
+	recallLearned(&al.learned, now, m.Limits, left)
+	if age < throttle.LearnedFor {
+		recallCapacity(&al.learned.Connections, now, m.Capacity, left(m.Capacity.Left))
+	}
+}
+
+// leftAfter turns what was left of a wait so long ago into when it ends.
+func leftAfter(now time.Time, age time.Duration) func(ms int64) time.Time {
+	return func(ms int64) time.Time { return now.Add(min(state.Millis(ms, state.HoldMost)-age, state.HoldMost)) }
 }
 
 // noteLearned gives the limits that hold.
@@ -106,110 +205,39 @@ func learnedLimits(l *throttle.Learned) []*throttle.LearnedLimit {
 	return []*throttle.LearnedLimit{&l.PerSession, &l.Refused, &l.PerTransaction}
 }
 
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-// ledgerTime gives the time of the ledger.
-func (o Options) ledgerTime(now time.Time) time.Time {
-	if o.Clock != nil {
-		return o.Clock()
-	}
-	return now
-}
-
-// snapshot gives what is worth remembering, or false when nothing is and nothing was forgotten.
-func (me *memory) snapshot(now time.Time) (state.Fact, bool) {
-	learned := &me.allowance.learned
-	m := state.Snapshot{V: state.Version, At: me.options.ledgerTime(now).UnixMilli(),
-		Pauses: min(me.paths.receiver.inRow, state.CountMax), Limits: noteLearned(learned, now),
-		Capacity: noteCapacity(&learned.Connections, now), Sources: me.paths.noteSources(now)}
-	if left := me.paths.receiver.until.Sub(now); left > 0 {
-		m.Paused, m.Excuse = left.Milliseconds(), state.AttemptOf(me.paths.receiver.excuse.Attempt)
-	}
-	for _, l := range me.paths.routes {
-		l.noteTo(now, &m)
-	}
-	if m.Empty() && !me.emptied {
-		return state.Fact{}, false
-	}
-	return state.Fact{Key: me.key, Data: m.Encode(), Expires: time.UnixMilli(m.At).Add(m.Life())}, true
-}
-
-// recallSnapshot takes what an earlier actor noted of this receiver. Of what is known
-// already the stricter holds. Nil, or what cannot be read: nothing is known.
-func (me *memory) recallSnapshot(now time.Time, data []byte) {
-	me.ready = true
-	if len(data) == 0 {
-		return
-	}
-	m, err := state.Decode(data)
-	if err != nil {
-		me.options.Log.Debug("memory of a receiver cannot be read", "receiver", me.key, "version", m.V, "err", err)
-		return
-	}
-	age := max(0, me.options.ledgerTime(now).Sub(time.UnixMilli(m.At)))
-	left := func(ms int64) time.Time { // the time that ms meant
-		return now.Add(min(state.Millis(ms, state.HoldMost)-age, state.HoldMost))
-	}
-	recallLearned(&me.allowance.learned, now, m.Limits, left)
-	if age < throttle.LearnedFor {
-		recallCapacity(&me.allowance.learned.Connections, now, m.Capacity, left(m.Capacity.Left))
-	}
-	if until := left(m.Paused); m.Paused > 0 && until.After(now) && until.After(me.paths.receiver.until) {
-		me.paths.receiver.until, me.paths.receiver.excuse = until, me.options.judgeRecalled(m.Excuse)
-	}
-	if age < throttle.LearnedFor {
-		me.paths.receiver.inRow = max(me.paths.receiver.inRow, state.Count(m.Pauses))
-	}
-	me.paths.recallSources(now, age, m.Sources, len(me.sessions.all) == 0)
-	me.paths.restored = &restored{queues: map[string]state.Lane{}, hosts: map[string]state.Host{}, read: now.Add(-age)}
-	for _, l := range m.Lanes {
-		me.paths.restored.queues[l.Key] = l
-	}
-	for _, h := range m.Hosts {
-		me.paths.restored.hosts[h.Host+" "+h.At] = h
-	}
-	for _, l := range me.paths.routes {
-		me.paths.remindRoute(now, l)
+// noteRaised begins a new search where somebody allows more than was learned below what was
+// allowed before: from what was learned, and at once.
+func (al *allowance) noteRaised(allowed throttle.Limits, now time.Time) {
+	old := al.before
+	al.before = allowed
+	if l := &al.learned; allowed != old && old != (throttle.Limits{}) {
+		if c := &l.Connections; c.Most > 0 && c.Most < old.Connections && allowed.Connections > old.Connections {
+			c.Hold, c.Step, c.Until = throttle.CapacityHold, 0, now
+		}
+		l.PerSession.Raise(old.RcptsPerConnection, allowed.RcptsPerConnection)
+		l.Refused.Raise(old.RefusedPerSession, allowed.RefusedPerSession)
+		l.PerTransaction.Raise(old.RcptsPerTransaction, allowed.RcptsPerTransaction)
 	}
 }
 
-// keepSnapshot notes what was learned, when it is time.
-func (me *memory) keepSnapshot(now time.Time, urgent bool) {
-	if me.options.Facts == nil || !me.dirty {
-		return
+// forgetLearned drops what was learned of the number and the length of sessions.
+func (al *allowance) forgetLearned(now time.Time) (dropped []string) {
+	for _, l := range learnedStatus(&al.learned, now) {
+		dropped = append(dropped, fmt.Sprintf("the learned limit %s=%s, which would hold until %s", l.Field, l.Value,
+			l.Until.UTC().Format(time.TimeOnly)))
 	}
-	if due := me.noted.Add(noteEvery); !urgent && now.Before(due) {
-		me.wakeAt(due)
-		return
+	if c := al.learned.Connections; c.Most > 0 && !now.Before(c.Until) {
+		dropped = append(dropped, fmt.Sprintf("that it takes %d sessions at once", c.Most))
 	}
-	me.dirty, me.noted = false, now
-	if fact, worth := me.snapshot(now); worth {
-		me.steps = append(me.steps, KeepFact{fact})
-	}
+	al.learned = throttle.Learned{}
+	return dropped
 }
 
-// askKnown says whether the scheduler knows what it can know, and sees to it that it will.
-// A place that had no share must look again: others may have been here.
-func (me *memory) askKnown(now time.Time, share registry.Fraction) bool {
-	switch {
-	case me.options.Facts == nil:
-		return true
-	case share.IsNone():
-		me.keepSnapshot(now, true)
-		me.ready, me.asked = false, time.Time{}
-	case !me.ready && me.asked.IsZero():
-		me.asked = now
-		me.steps = append(me.steps, KnowFact{me.key})
-		me.wakeAt(now.Add(knowWithin))
-	case !me.ready && now.Sub(me.asked) >= knowWithin:
-		me.beginAfterLoss(now)
-	case !me.ready:
-		me.wakeAt(me.asked.Add(knowWithin))
+// forgetSoftware drops what software its hosts showed.
+func (al *allowance) forgetSoftware() (dropped []string) {
+	if text := al.software.words(); text != "" {
+		dropped = append(dropped, text)
 	}
-	return me.ready
+	al.software = shownSoftware{}
+	return dropped
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"rollcall/actors/receiver/state"
+	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
 
@@ -29,8 +30,9 @@ func (ps *paths) noteSources(now time.Time) []state.Source {
 		most := o.refusals.PerHour
 		if most < throttle.RefusalsUnlimited && o.refusals.RefusedAt(now)*worthShare >= max(1, most) {
 			for _, one := range o.refusals.Minutes {
-				m.Minutes = append(m.Minutes, state.Minute{Ago: now.Sub(one.Began).Milliseconds(), Accepted: one.Accepted,
-					Refused: one.Refused})
+				m.Minutes = append(m.Minutes, state.Minute{Ago: now.Sub(one.Began).Milliseconds(),
+					Accepted: one.Accepted,
+					Refused:  one.Refused})
 			}
 		}
 		if !m.Empty() && len(out) < state.SourcesMax {
@@ -89,12 +91,12 @@ func (ps *paths) recallPath(now time.Time, age time.Duration, o *egressPath, m *
 			Short: state.Millis(m.Short, state.GreyFor)}
 	}
 	if unused {
-		ps.recallRefusals(now, age, o, m.Minutes)
+		o.recallRefusals(now, age, m.Minutes)
 	}
 }
 
 // recallRefusals books the refusals of the last hour that others counted.
-func (ps *paths) recallRefusals(now time.Time, age time.Duration, o *egressPath, noted []state.Minute) {
+func (o *egressPath) recallRefusals(now time.Time, age time.Duration, noted []state.Minute) {
 	var minutes []throttle.RefusalMinute
 	for _, n := range noted {
 		began := now.Add(-age - state.Millis(n.Ago, state.HoldMost))
@@ -110,12 +112,120 @@ func (ps *paths) recallRefusals(now time.Time, age time.Duration, o *egressPath,
 	}
 }
 
+// noteTo adds what is known of our sources, of hosts, and of pauses to a snapshot.
+func (ps *paths) noteTo(now time.Time, m *state.Snapshot) {
+	m.Pauses, m.Sources = min(ps.receiver.inRow, state.CountMax), ps.noteSources(now)
+	if left := ps.receiver.until.Sub(now); left > 0 {
+		m.Paused, m.Excuse = left.Milliseconds(), state.AttemptOf(ps.receiver.excuse.Attempt)
+	}
+	for _, l := range ps.routes {
+		l.noteTo(now, m)
+	}
+}
+
+// recall takes what was noted so long ago; unused: nothing was asked here since.
+func (ps *paths) recall(now time.Time, age time.Duration, m *state.Snapshot, unused bool) {
+	if until := leftAfter(now, age)(m.Paused); m.Paused > 0 && until.After(now) && until.After(ps.receiver.until) {
+		ps.receiver.until, ps.receiver.excuse = until, ps.options.judgeRecalled(m.Excuse)
+	}
+	if age < throttle.LearnedFor {
+		ps.receiver.inRow = max(ps.receiver.inRow, state.Count(m.Pauses))
+	}
+	ps.recallSources(now, age, m.Sources, unused)
+	ps.restored = &restored{queues: map[string]state.Lane{}, hosts: map[string]state.Host{}, read: now.Add(-age)}
+	for _, l := range m.Lanes {
+		ps.restored.queues[l.Key] = l
+	}
+	for _, h := range m.Hosts {
+		ps.restored.hosts[h.Host+" "+h.At] = h
+	}
+	for _, l := range ps.routes {
+		ps.remindRoute(now, l)
+	}
+}
+
 // beginAfterLoss begins as after a loss: nobody knows what was learned before.
-func (me *memory) beginAfterLoss(now time.Time) {
-	me.ready = true
-	for _, o := range me.paths.all {
-		if most := o.refusals.PerHour; most < throttle.RefusalsUnlimited && len(me.sessions.all) == 0 {
+func (ps *paths) beginAfterLoss(now time.Time) {
+	for _, o := range ps.all {
+		if most := o.refusals.PerHour; most < throttle.RefusalsUnlimited {
 			o.refusals = o.refusals.Inherit([]throttle.RefusalMinute{{Began: now, Refused: most / lossShare}})
+		}
+	}
+}
+
+// noteTo adds what a queue knows to a snapshot.
+func (l *route) noteTo(now time.Time, m *state.Snapshot) {
+	one := state.Lane{Key: l.key, Rests: l.noteRests(now)}
+	if mode := l.tlsModeNow(now); mode != smtp.TLSOpportunistic {
+		one.TLS, one.Left = uint8(mode), l.tlsUntil.Sub(now).Milliseconds()
+	}
+	if (one.TLS > 0 || len(one.Rests) > 0) && len(m.Lanes) < state.HostsMax {
+		m.Lanes = append(m.Lanes, one)
+	}
+	for _, c := range l.candidates {
+		if c.failures > 0 && now.Before(c.until.Add(throttle.LearnedFor)) && len(m.Hosts) < state.HostsMax {
+			m.Hosts = append(m.Hosts, state.Host{Host: c.host, At: c.at.String(),
+				Left: max(0, c.until.Sub(now).Milliseconds()), Failures: min(c.failures, state.CountMax),
+				Last: state.AttemptOf(c.last.Attempt)})
+		}
+	}
+}
+
+// noteRests gives the sources that a queue refuses.
+func (l *route) noteRests(now time.Time) []state.Suspension {
+	var out []state.Suspension
+	for o, r := range l.refusals {
+		if left := r.until.Sub(now); left > 0 && len(out) < state.SourcesMax {
+			out = append(out, state.Suspension{Source: o.name, Left: left.Milliseconds(),
+				Rests: min(r.count, state.CountMax), Last: state.AttemptOf(r.last.Attempt)})
+		}
+	}
+	return out
+}
+
+// restored is what came of a snapshot and waits for its queues to be made.
+type restored struct {
+	queues map[string]state.Lane
+	hosts  map[string]state.Host // by host and address
+	read   time.Time
+}
+
+// remindRoute tells a route what is remembered of its hosts.
+func (ps *paths) remindRoute(now time.Time, l *route) {
+	m := ps.restored
+	if m == nil {
+		return
+	}
+	until := func(ms int64) time.Time {
+		return m.read.Add(state.Millis(ms, state.HoldMost))
+	}
+	one, ok := m.queues[l.key]
+	if ok {
+		ps.remindRests(now, l, one.Rests, until)
+	}
+	if ok && one.Left > 0 && one.TLS <= uint8(smtp.TLSOffHELO) && now.Before(until(one.Left)) {
+		l.tls, l.tlsUntil = smtp.TLSMode(one.TLS), until(one.Left)
+	}
+	for _, c := range l.candidates {
+		h, ok := m.hosts[c.host+" "+c.at.String()]
+		if !ok || c.failures > 0 || !now.Before(until(h.Left).Add(throttle.LearnedFor)) {
+			continue
+		}
+		c.until, c.failures, c.last = until(h.Left), state.Count(h.Failures), ps.options.judgeRecalled(h.Last)
+	}
+}
+
+// remindRests tells a queue which sources it refused. Of what is known already the
+// stricter holds.
+func (ps *paths) remindRests(now time.Time, l *route, noted []state.Suspension, until func(ms int64) time.Time) {
+	for _, m := range noted[:min(len(noted), state.SourcesMax)] {
+		for _, o := range ps.all {
+			if o.name != m.Source || !now.Before(until(m.Left)) {
+				continue
+			}
+			if r := l.refusalOf(o); until(m.Left).After(r.until) {
+				r.until, r.count, r.last = until(m.Left), max(1, state.Count(m.Rests)), ps.options.judgeRecalled(m.Last)
+			}
 		}
 	}
 }

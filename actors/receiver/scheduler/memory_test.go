@@ -51,7 +51,7 @@ func taught(now time.Time) *Scheduler {
 // TestMemorySurvivesAMove: the next scheduler knows what the last one learned, for as
 // long as that would have held, whatever the clocks of their nodes say.
 func TestMemorySurvivesAMove(t *testing.T) {
-	fact, worth := taught(begin).memory.snapshot(begin)
+	fact, worth := taught(begin).snapshot(begin)
 	if !worth || fact.Key != "example" || len(fact.Data) > state.BytesMax {
 		t.Fatalf("fact of %d bytes for %q", len(fact.Data), fact.Key)
 	}
@@ -61,7 +61,7 @@ func TestMemorySurvivesAMove(t *testing.T) {
 	}
 	there := begin.Add(-17 * time.Minute) // what the next node's own clock says
 	d := rememberer(there, 17*time.Minute+500*time.Millisecond)
-	d.memory.recallSnapshot(there, fact.Data)
+	d.Recall(there, fact.Data)
 	a := d.takeAllowance(there)
 	if a.Connections != 3 {
 		t.Errorf("permitted %+v", a)
@@ -105,7 +105,7 @@ func TestMemoryOfNothing(t *testing.T) {
 		d.paths.all[0].refusals.Begin(1)
 		d.paths.all[0].refusals.Refused(begin)
 	}
-	if fact, worth := d.memory.snapshot(begin); worth {
+	if fact, worth := d.snapshot(begin); worth {
 		t.Errorf("noted %s", fact.Data)
 	}
 }
@@ -138,7 +138,7 @@ func TestMemoryThatCannotBeRead(t *testing.T) {
 	} {
 		d := rememberer(begin, 0)
 		before := d.takeAllowance(begin)
-		d.memory.recallSnapshot(begin, []byte(tc.data))
+		d.Recall(begin, []byte(tc.data))
 		if rests := d.paths.receiver.until.Sub(begin); !d.memory.ready || rests > tc.rests {
 			t.Errorf("%s: known %v, rests for %s", tc.name, d.memory.ready, rests)
 		}
@@ -168,12 +168,12 @@ func TestMemoryIsBounded(t *testing.T) {
 	for n := range 60 {
 		d.paths.all[0].refusals.Refused(begin.Add(time.Duration(n-60) * time.Minute))
 	}
-	fact, worth := d.memory.snapshot(begin)
+	fact, worth := d.snapshot(begin)
 	if !worth || len(fact.Data) > state.BytesMax {
 		t.Fatalf("%d bytes", len(fact.Data))
 	}
 	next := rememberer(begin, 0)
-	if next.memory.recallSnapshot(begin, fact.Data); next.takeAllowance(begin).Connections != 3 {
+	if next.Recall(begin, fact.Data); next.takeAllowance(begin).Connections != 3 {
 		t.Error("what matters most was left out")
 	}
 }
@@ -212,7 +212,7 @@ func TestAsksNothingBeforeItKnows(t *testing.T) {
 			t.Fatalf("%s: %d dials, asked %d times what is known", tc.name, len(w.dials), w.knows)
 		}
 		if tc.answers {
-			w.scheduler.memory.recallSnapshot(w.now, nil)
+			w.scheduler.Recall(w.now, nil)
 		}
 		w.run(w.now.Add(2 * time.Second))
 		n, _ := w.scheduler.paths.all[0].refusals.Ready(w.now)
@@ -227,7 +227,7 @@ func TestLooksAgainWhenItsShareComesBack(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	w.scheduler.options.Facts = nowhere{}
 	w.plan()
-	w.scheduler.memory.recallSnapshot(w.now, nil)
+	w.scheduler.Recall(w.now, nil)
 	w.scheduler.paths.pauseReceiver(w.now, Judgement{Verdict: again(smtp.ReceiverRateLimited, "test")})
 	w.scheduler.dirty = true
 	living := w.living
@@ -242,12 +242,12 @@ func TestLooksAgainWhenItsShareComesBack(t *testing.T) {
 
 // FuzzRecall: no bytes that a ledger may hold break a scheduler.
 func FuzzRecall(f *testing.F) {
-	fact, _ := taught(begin).memory.snapshot(begin)
+	fact, _ := taught(begin).snapshot(begin)
 	f.Add(fact.Data)
 	f.Add([]byte(`{"v":2,"minutes":[{"ago_ms":-5,"refused":1000000000},{"ago_ms":99999999999}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		d := rememberer(begin, 0)
-		d.memory.recallSnapshot(begin, data)
+		d.Recall(begin, data)
 		l := d.queues.hostQueue(begin, hosts("mx1"))
 		l.tlsModeNow(begin)
 		_ = d.paths.receiver.excuse.Attempt.Stage.String() + l.candidates[0].last.Attempt.Stage.String()

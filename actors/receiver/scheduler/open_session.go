@@ -9,10 +9,10 @@ import (
 
 const (
 	// asideFor is how long a queue that cannot have a session is left out of the turns, when
-	// it is not known until when that is so. Guess.
+	// it is not known until when that is so: windows of a second open again in it.
 	asideFor = time.Second
 
-	slotEvery = 500 * time.Millisecond // looking again for a free slot of the node; guess
+	slotEvery = 500 * time.Millisecond // looking again for a free slot of the node: a session is short beside it
 )
 
 // openSessions dials where probes wait: first for queues that have no session at all,
@@ -43,7 +43,7 @@ func (ss *sessions) openSessions(v *View) {
 	clear(ss.free[len(kept):])
 	ss.free = kept
 	if ss.small != nil && ss.closing == 0 {
-		ss.hurryOne(ss.small, func(s *session) bool { return ss.isLarge(s.queue) })
+		ss.hurryOne(ss.small, func(s *session) bool { return s.queue.isLarge() })
 	}
 }
 
@@ -169,7 +169,8 @@ func (ss *sessions) takeSlot(v *View, f *flow) *registry.ConnSlot {
 }
 
 // dialHost opens a session.
-func (ss *sessions) dialHost(now time.Time, l *hostQueue, f *flow, c *candidate, o *egressPath, slot *registry.ConnSlot) {
+func (ss *sessions) dialHost(now time.Time, l *hostQueue, f *flow, c *candidate, o *egressPath,
+	slot *registry.ConnSlot) {
 	ss.allowance.dials.Begin(now, 1)
 	ss.opening.window.Begin(now, 1)
 	ss.opening.noteDialled(now)

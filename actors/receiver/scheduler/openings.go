@@ -17,7 +17,7 @@ const (
 	downTells = 7
 
 	// alone is how long no session is opened before one is to tell whether sessions at once or
-	// openings in a second were too many. Guess: longer than the second that receivers count over.
+	// openings in a second were too many: longer than the second that receivers count over.
 	alone = 1200 * time.Millisecond
 
 	// relapseWithin is how soon after an outage the next one is our own doing. Guess.
@@ -168,14 +168,16 @@ func (op *openings) notOpened(now time.Time, s *session, told Judgement, open in
 		op.failedAt, op.judged = now, false
 	}
 	if n > 0 && !s.path.pace.Alone() {
-		if sent, _, bad := s.path.pace.LastBad(); first && !(bad && now.Sub(sent) < throttle.PenaltyWithin) { // one of the three at a time
+		sent, _, bad := s.path.pace.LastBad()
+		if first && !(bad && now.Sub(sent) < throttle.PenaltyWithin) { // one of the three at a time
 			op.noteCrowded(now, s, told, n)
 		}
 		if open > 0 {
 			return true
 		}
 	}
-	if s.host.failures == 0 && s.host.served && !s.path.pace.Alone() && before >= 2 && now.Sub(op.upAt) < relapseWithin {
+	if s.host.failures == 0 && s.host.served && !s.path.pace.Alone() && before >= 2 &&
+		now.Sub(op.upAt) < relapseWithin {
 		op.rate.TooFast(s.dialled, now, words(told.Attempt))
 	}
 	switch {
@@ -183,7 +185,7 @@ func (op *openings) notOpened(now time.Time, s *session, told Judgement, open in
 	case told.Attempt.Code == 0 && !op.judged:
 		op.judged = true
 		op.noteOutage(now, s, told)
-	case first && told.Attempt.Code != 0 && !s.path.pace.Alone(): // it has turned to nobody, just when it put somebody off
+	case first && told.Attempt.Code != 0 && !s.path.pace.Alone(): // just when it put somebody off
 		op.turnedAway(now, s)
 	}
 	s.host.avoid(now, told, op.downFor(s.host.failures))
@@ -226,7 +228,7 @@ func (op *openings) noteOutage(now time.Time, s *session, told Judgement) {
 		op.turnedAway(now, s)
 		return
 	}
-	if !op.failedAt.IsZero() && !op.taught.Before(op.failedAt) { // a session failed beside others that were dead already
+	if !op.failedAt.IsZero() && !op.taught.Before(op.failedAt) { // beside others that were dead already
 		op.allowance.learned.Connections, op.doubt = op.before, false
 		*op.rate = op.rateWas // the host was down, so it says nothing about openings
 	}

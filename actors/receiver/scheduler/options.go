@@ -31,7 +31,7 @@ type Options struct {
 	Clock   func() time.Time
 	Sources *egress.Pool                     // from where receivers are spoken to
 	Allow   func(key string) throttle.Limits // the present allowance of a receiver
-	// Stated says whether somebody has said what the RCPT rate of a receiver is, so that it
+	// Stated reports whether somebody has said what the RCPT rate of a receiver is, so that it
 	// is not begun gently; nil: of every one.
 	Stated func(key string) bool
 	// SourceOf gives what an operator wants of one of our sources now, by its address:
@@ -77,3 +77,11 @@ func (o *Options) Bind() {
 
 // scaleHour gives how long d lasts where an hour is that of the sources.
 func (o *Options) scaleHour(d time.Duration) time.Duration { return o.Sources.Hour.Of(d) }
+
+// ledgerTime gives the time of the ledger.
+func (o Options) ledgerTime(now time.Time) time.Time {
+	if o.Clock != nil {
+		return o.Clock()
+	}
+	return now
+}

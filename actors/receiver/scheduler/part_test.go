@@ -35,7 +35,7 @@ func TestPartOfADayIsUsedUp(t *testing.T) {
 	if len(w.dials) > dials || len(w.rcpts) > rcpts {
 		t.Errorf("%d dials, %d RCPTs, after all of the part was used", len(w.dials)-dials, len(w.rcpts)-rcpts)
 	}
-	if b := w.scheduler.explainer.explainBlocked(w.now); b.Cause != wire.Cause_NO_SOURCE || !b.Until.After(w.now) || b.Why == "" {
+	if b := w.scheduler.explainBlocked(w.now); b.Cause != wire.Cause_NO_SOURCE || !b.Until.After(w.now) || b.Why == "" {
 		t.Errorf("%s until %s: %s", b.Cause, b.Until, b.Why)
 	}
 	asks = false

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"hash/fnv"
+	"iter"
+	"math"
 	"net/netip"
 	"slices"
 	"time"
@@ -22,25 +24,47 @@ import (
 // paths are our sources, as this receiver takes them.
 type paths struct {
 	*env
-	allowance *allowance
-	all       []*egressPath // in the order in which this receiver gets to know them
-	routes    map[string]*route
-	receiver  pause
-	restored  *restored      // what was read of hosts; nil: nothing
-	others    []state.Source // what was read of the sources of other nodes
-	othersAt  time.Time
+	all      sources // in the order in which this receiver gets to know them
+	routes   map[string]*route
+	receiver pause
+	restored *restored      // what was read of hosts; nil: nothing
+	others   []state.Source // what was read of the sources of other nodes
+	othersAt time.Time
 }
 
-func newPaths(e *env, a *allowance, now time.Time) *paths {
-	ps := &paths{env: e, routes: map[string]*route{}, allowance: a, all: egressPaths(e.key, e.options.Sources, a.limits)}
-	ps.beginRates(now, e.options.Allow(e.key))
+// sources are ours, in the order in which a receiver gets to know them.
+type sources []*egressPath
+
+// taken gives those that the receiver takes.
+func (all sources) taken(now time.Time) iter.Seq[*egressPath] {
+	return func(yield func(*egressPath) bool) {
+		for _, o := range all {
+			if !now.Before(o.until) && !yield(o) {
+				return
+			}
+		}
+	}
+}
+
+func newPaths(e *env, b throttle.RateBounds, now time.Time) *paths {
+	ps := &paths{env: e, routes: map[string]*route{}, all: orderSources(e.key, e.options.Sources, e.limits)}
+	for _, o := range ps.all {
+		o.beginRate(b, now)
+	}
 	return ps
+}
+
+// beginRate gives a source a rate of its own, of which nothing is known.
+func (o *egressPath) beginRate(b throttle.RateBounds, now time.Time) {
+	o.pace = throttle.NewPace(b, now)
+	rate, _ := o.pace.Permits(now)
+	o.rcpts = throttle.NewWindow(rate, now)
 }
 
 // errFamily says that a host has no address that an operator lets us dial.
 var errFamily = errors.New("addresses of this family are not to be dialled (address_family)")
 
-// reaches says whether addresses of a host's family may be dialled.
+// reaches reports whether addresses of a host's family may be dialled.
 func reaches(f throttle.Family, at netip.Addr) bool {
 	switch f {
 	case throttle.FamilyV4:
@@ -64,7 +88,7 @@ const (
 
 	// queuesInRow is how many queues of a receiver refuse a source, without an answer
 	// about an address between them, before it is rested at all of them: an operator's
-	// customers have lists of their own. Guess.
+	// customers have lists of their own, and three of them don't agree by chance.
 	queuesInRow = 3
 )
 
@@ -111,15 +135,16 @@ func (r *suspension) extend(now time.Time, told Judgement, first, most time.Dura
 	r.last = told
 }
 
-// egressPaths puts a node's sources in the order in which a receiver gets to know
+// orderSources puts a node's sources in the order in which a receiver gets to know
 // them: the same one first at all times, because greylisting remembers it, and
 // another one for each receiver (rendezvous hashing).
-func egressPaths(key string, s *egress.Pool, a throttle.Limits) []*egressPath {
+func orderSources(key string, s *egress.Pool, a throttle.Limits) sources {
 	out := make([]*egressPath, s.Len())
 	score := make(map[*egressPath]uint64, len(out))
 	for i := range out {
 		o := &egressPath{Source: s.Source(i), index: i, name: s.Source(i).Name(),
-			refusals: throttle.NewRefusalBudget(a.RefusedPerHour, a.RefusedShare, s.Hour), refusing: map[string]struct{}{}}
+			refusals: throttle.NewRefusalBudget(a.RefusedPerHour, a.RefusedShare, s.Hour),
+			refusing: map[string]struct{}{}}
 		h := fnv.New64a()
 		_, _ = h.Write([]byte(key + " " + o.name))
 		out[i], score[o] = o, h.Sum64()
@@ -139,7 +164,7 @@ func (ps *paths) readSourcePauses() {
 	}
 }
 
-// sourceBlocked says whether a source may be used toward this receiver, as far as it is not the
+// sourceBlocked reports whether a source may be used toward this receiver, as far as it is not the
 // receiver that keeps it away; and if not, until when and why.
 func (ps *paths) sourceBlocked(now time.Time, o *egressPath) status.Blocked {
 	if o.pause == throttle.PauseYes || o.pause == throttle.PauseDrain {
@@ -155,7 +180,7 @@ func (ps *paths) sourceBlocked(now time.Time, o *egressPath) status.Blocked {
 	return status.Blocked{}
 }
 
-// waitsForSources says whether a queue of which no host can be dialled only waits for sources of ours
+// waitsForSources reports whether a queue of which no host can be dialled only waits for sources of ours
 // that rest, are paused, or have had their day, and until when; zero: it is not known.
 func (ps *paths) waitsForSources(now time.Time, l *route) (bool, time.Time) {
 	var soonest time.Time
@@ -179,57 +204,6 @@ func (ps *paths) waitsForSources(now time.Time, l *route) (bool, time.Time) {
 	return waits, soonest
 }
 
-// beginRates gives every source a rate of its own.
-func (ps *paths) beginRates(now time.Time, whole throttle.Limits) {
-	for _, o := range ps.all {
-		o.pace = throttle.NewPace(ps.allowance.rateBounds(whole), now)
-		rate, _ := o.pace.Permits(now)
-		o.rcpts = throttle.NewWindow(rate, now)
-	}
-}
-
-// firstToResume gives the source that is the first to speak again when all of ours that the
-// receiver takes rest for a short while, by their rates; nil: one may speak.
-func (ps *paths) firstToResume(now time.Time) (first *egressPath) {
-	for _, o := range ps.all {
-		if now.Before(o.until) {
-			continue
-		}
-		rests := o.pace.Explain(now).Until
-		if !now.Before(rests) {
-			return nil
-		}
-		if first == nil || rests.Before(first.pace.Explain(now).Until) {
-			first = o
-		}
-	}
-	return first
-}
-
-// slowedPath gives the source whose rate, rather than the allowance, says how fast the
-// receiver is asked; nil: it is the allowance.
-func (ps *paths) slowedPath(now time.Time) *egressPath {
-	for _, o := range ps.all {
-		if !now.Before(o.until) {
-			if o.pace.Limits(now) {
-				return o
-			}
-			return nil
-		}
-	}
-	return nil
-}
-
-// answered is what was accepted and refused of late by way of the source that is used.
-func (ps *paths) answered() (accepted, refused int) {
-	for _, o := range ps.all {
-		if accepted, refused = o.refusals.Answered(); accepted+refused > 0 {
-			break
-		}
-	}
-	return accepted, refused
-}
-
 // choosePath gives the source from which an address of a queue may be dialled now, nil
 // when there is none.
 func (ps *paths) choosePath(now time.Time, l *route, at netip.Addr) *egressPath {
@@ -244,14 +218,11 @@ func (ps *paths) choosePath(now time.Time, l *route, at netip.Addr) *egressPath 
 	return nil
 }
 
-// sourcesUnavailable says whether this node may not speak to the receiver for a while though the
+// sourcesUnavailable reports whether this node may not speak to the receiver for a while though the
 // receiver takes one of its sources, because they are paused, rested altogether, or have
 // asked what they may in a day; until when, zero for a pause; and why.
 func (ps *paths) sourcesUnavailable(now time.Time) (first status.Blocked) {
-	for _, o := range ps.all {
-		if now.Before(o.until) {
-			continue
-		}
+	for o := range ps.all.taken(now) {
 		b := ps.sourceBlocked(now, o)
 		switch {
 		case b.Free():
@@ -263,15 +234,12 @@ func (ps *paths) sourcesUnavailable(now time.Time) (first status.Blocked) {
 	return first
 }
 
-// mayBeRefused says whether a source has refusals left that it may cause within the
+// mayBeRefused reports whether a source has refusals left that it may cause within the
 // hour, and if not, when one will have; zero: when an open probe is answered.
 func (ps *paths) mayBeRefused(now time.Time) (bool, time.Time) {
 	var soonest time.Time
 	usable := false
-	for _, o := range ps.all {
-		if now.Before(o.until) {
-			continue
-		}
+	for o := range ps.all.taken(now) {
 		usable = true
 		n, next := o.refusals.Ready(now)
 		if rests := o.pace.Explain(now).Until; now.Before(rests) {
@@ -280,9 +248,7 @@ func (ps *paths) mayBeRefused(now time.Time) (bool, time.Time) {
 		if n > 0 {
 			return true, time.Time{}
 		}
-		if !next.IsZero() && (soonest.IsZero() || next.Before(soonest)) {
-			soonest = next
-		}
+		soonest = sooner(soonest, next)
 	}
 	return !usable, soonest // none usable: the queues will be told
 }
@@ -408,19 +374,6 @@ func (ps *paths) setRefusalBudgets(a throttle.Limits) {
 	}
 }
 
-// permittedRate is how many RCPTs a second may be sent now, short rests left aside: what is
-// allowed here, and what a source that the receiver takes was found to be let go.
-func (ps *paths) permittedRate(now time.Time) float64 {
-	found := 0.0
-	for _, o := range ps.all {
-		if !now.Before(o.until) {
-			rate, _ := o.pace.Permits(now)
-			found = max(found, rate.PerSecond())
-		}
-	}
-	return min(ps.limits.RcptRate.PerSecond(), found)
-}
-
 // sourceStatus says how each of our sources does here.
 func (ps *paths) sourceStatus(now time.Time, sessions map[*egressPath]int) []inspect.ReceiverSource {
 	out := make([]inspect.ReceiverSource, 0, len(ps.all))
@@ -428,7 +381,7 @@ func (ps *paths) sourceStatus(now time.Time, sessions map[*egressPath]int) []ins
 		one := inspect.ReceiverSource{Source: o.name, State: "spare", Sessions: sessions[o]}
 		budget, _ := o.refusals.Ready(now)
 		one.Budget = max(0, budget)
-		one.Tempo = ps.rateStatus(now, o)
+		one.Tempo = o.rateStatus(now)
 		ok, until := ps.options.Sources.Usable(o.index, ps.key, now)
 		_, rests := o.pace.Permits(now)
 		switch pause := ps.options.Sources.Limits(o.index).Pause; {
@@ -451,8 +404,85 @@ func (ps *paths) sourceStatus(now time.Time, sessions map[*egressPath]int) []ins
 }
 
 // rateStatus is how fast the receiver lets a source go.
-func (ps *paths) rateStatus(now time.Time, o *egressPath) inspect.Tempo {
+func (o *egressPath) rateStatus(now time.Time) inspect.Tempo {
 	e := o.pace.Explain(now)
 	return inspect.Tempo{Rate: e.Rate, Floor: e.Floor, Ceiling: e.Ceiling, Edge: e.Edge, Phase: string(e.Phase),
 		Since: e.Since, Why: e.Why}
+}
+
+// firstToResume gives the source that is the first to speak again when all of ours that the
+// receiver takes rest for a short while, by their rates; nil: one may speak.
+func (all sources) firstToResume(now time.Time) (first *egressPath) {
+	for o := range all.taken(now) {
+		rests := o.pace.Explain(now).Until
+		if !now.Before(rests) {
+			return nil
+		}
+		if first == nil || rests.Before(first.pace.Explain(now).Until) {
+			first = o
+		}
+	}
+	return first
+}
+
+// slowedPath gives the source whose rate, rather than the allowance, says how fast the
+// receiver is asked; nil: it is the allowance.
+func (all sources) slowedPath(now time.Time) *egressPath {
+	for o := range all.taken(now) {
+		if o.pace.Limits(now) {
+			return o
+		}
+		return nil
+	}
+	return nil
+}
+
+// answered is what was accepted and refused of late by way of the source that is used.
+func (all sources) answered() (accepted, refused int) {
+	for _, o := range all {
+		if accepted, refused = o.refusals.Answered(); accepted+refused > 0 {
+			break
+		}
+	}
+	return accepted, refused
+}
+
+// permittedRate is how many RCPTs a second may be sent now, short rests left aside: what is
+// allowed here, and what a source that the receiver takes was found to be let go.
+func (all sources) permittedRate(now time.Time, allowed throttle.Rate) float64 {
+	found := 0.0
+	for o := range all.taken(now) {
+		rate, _ := o.pace.Permits(now)
+		found = max(found, rate.PerSecond())
+	}
+	return min(allowed.PerSecond(), found)
+}
+
+// refusalWeight returns how many RCPTs one refusal of a source costs everybody; 1: refusals are not
+// scarce there.
+func (ps *paths) refusalWeight(o *egressPath) float64 {
+	return o.refusals.WeighRefusal(min(ps.limits.RcptRate.PerSecond(), o.pace.Lasting()))
+}
+
+// chargeRefusal charges a refusal to the flow and the tenant whose address was refused, where refusals are
+// scarce: so tenants, and the files of one, share them by weight.
+func (qs *queues) chargeRefusal(now time.Time, l *hostQueue, o *egressPath, p *Probe) {
+	if w := qs.paths.refusalWeight(o); w > 1 && !p.chunk.gone() {
+		l.ChargeScarce(now, qs.flowOf(p.chunk.task), w-1, w*float64(o.refusals.CountAllowed()))
+	}
+}
+
+// perHourByRefusals is how many addresses can be asked in an hour where such a part of them is refused.
+// What is allowed comes in steps of an hour, so it depends on how many wait.
+func (ps *paths) perHourByRefusals(now time.Time, part float64, wait int) float64 {
+	for o := range ps.all.taken(now) {
+		if wait == 0 || ps.limits.RefusedShare > 0 {
+			continue
+		}
+		if t := o.refusals.TimeFor(int(math.Ceil(float64(wait)*part)), now); t > 0 {
+			return float64(wait) / t.Hours()
+		}
+		return math.Inf(1)
+	}
+	return float64(ps.limits.RefusedPerHour) / part / ps.options.Sources.Hour.Of(time.Hour).Hours()
 }

@@ -29,16 +29,16 @@ func (e *env) hostTime(now, at time.Time) time.Time {
 }
 
 // pauseEnds is until when a name is paused; zero: until somebody ends it.
-func (ps *paths) pauseEnds(now time.Time, name string) time.Time {
+func (e *env) pauseEnds(now time.Time, name string) time.Time {
 	var until time.Time
-	for _, s := range slices.Backward(ps.whoSaid(name, throttle.FieldPause)) {
+	for _, s := range slices.Backward(e.whoSaid(name, throttle.FieldPause)) {
 		switch {
 		case s.Text == string(throttle.PauseNo): // what holds when those before are over
 			return until
 		case s.Until.IsZero():
 			return time.Time{}
 		}
-		until = later(until, ps.hostTime(now, s.Until))
+		until = later(until, e.hostTime(now, s.Until))
 	}
 	return until
 }
@@ -46,44 +46,18 @@ func (ps *paths) pauseEnds(now time.Time, name string) time.Time {
 // sourcesPaused is until when the first of our sources is used again that the receiver
 // takes and that is paused, or until a time before.
 func (ps *paths) sourcesPaused(now, until time.Time) time.Time {
-	for _, o := range ps.all {
-		if o.pause != throttle.PauseYes && o.pause != throttle.PauseDrain || now.Before(o.until) {
-			continue
-		}
-		ends := ps.pauseEnds(now, throttle.SourcePrefix+o.name)
-		if until.IsZero() || !ends.IsZero() && ends.Before(until) {
-			until = ends
-		}
-	}
-	return until
-}
-
-// boundEnds is until, or when that is sooner the end of an override that says how much one
-// of our sources may ask in a day.
-func (ps *paths) boundEnds(now, until time.Time) time.Time {
-	today := ps.options.ledgerTime(now)
-	for _, o := range ps.all {
-		if now.Before(o.until) || egress.DailyCap(ps.options.Sources.Limits(o.index), today) == 0 {
-			continue
-		}
-		if ok, _ := ps.options.Sources.Usable(o.index, ps.key, now); !ok {
-			continue
-		}
-		said := ps.whoSaid(throttle.SourcePrefix+o.name, throttle.FieldRcptsPerDay)
-		if len(said) == 0 || said[len(said)-1].Until.IsZero() {
-			continue
-		}
-		if ends := ps.hostTime(now, said[len(said)-1].Until); ends.Before(until) {
-			until = ends
+	for o := range ps.all.taken(now) {
+		if o.pause == throttle.PauseYes || o.pause == throttle.PauseDrain {
+			until = sooner(until, ps.pauseEnds(now, throttle.SourcePrefix+o.name))
 		}
 	}
 	return until
 }
 
 // pausedBy says who has paused a name, and why; what names it in the sentence.
-func (ps *paths) pausedBy(name, what string, how throttle.Pause) string {
+func (e *env) pausedBy(name, what string, how throttle.Pause) string {
 	by, reason := "an operator", ""
-	if said := ps.whoSaid(name, throttle.FieldPause); len(said) > 0 {
+	if said := e.whoSaid(name, throttle.FieldPause); len(said) > 0 {
 		s := said[len(said)-1]
 		switch {
 		case s.Author != "":
@@ -112,4 +86,38 @@ func (ps *paths) pausedBecause() string {
 		}
 	}
 	return "an operator has paused the sources of ours that it takes"
+}
+
+// capEnds is when the first override ends that says how much one of our sources may ask in a day; zero: none ends.
+func (ps *paths) capEnds(now time.Time) (first time.Time) {
+	today := ps.options.ledgerTime(now)
+	for o := range ps.all.taken(now) {
+		if egress.DailyCap(ps.options.Sources.Limits(o.index), today) == 0 {
+			continue
+		}
+		if ok, _ := ps.options.Sources.Usable(o.index, ps.key, now); !ok {
+			continue
+		}
+		said := ps.whoSaid(throttle.SourcePrefix+o.name, throttle.FieldRcptsPerDay)
+		if len(said) == 0 || said[len(said)-1].Until.IsZero() {
+			continue
+		}
+		first = sooner(first, ps.hostTime(now, said[len(said)-1].Until))
+	}
+	return first
+}
+
+// noSourceBecause says why none of our sources may ask.
+func (ps *paths) noSourceBecause(now time.Time) string {
+	today := ps.options.ledgerTime(now)
+	for o := range ps.all.taken(now) {
+		if most := egress.DailyCap(ps.options.Sources.Limits(o.index), today); most > 0 {
+			name := inspect.SourceName(o.name)
+			if left, _ := ps.options.Sources.Remaining(o.index, "", today, false); left > 0 {
+				return fmt.Sprintf("source %s: %d addresses left today for this receiver (%d in total)", name, most, left)
+			}
+			return fmt.Sprintf("our source %s has asked the %d addresses that it may ask today", name, most)
+		}
+	}
+	return "our sources rest, because many receivers refuse them"
 }

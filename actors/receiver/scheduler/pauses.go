@@ -50,7 +50,8 @@ func (ps *paths) pauseReceiver(now time.Time, told Judgement) {
 		told.Verdict.Reason.String(), "until", ps.receiver.until)
 }
 
-// throttled follows a word about haste that was said of no address, as to MAIL. The whole receiver rests when a time was named.
+// throttled follows a word about haste that was said of no address, as to MAIL. The whole receiver rests when a
+// time was named.
 func (ps *paths) throttled(now, sent time.Time, o *egressPath, told Judgement) {
 	ps.dirty = true
 	if told.Verdict.Wait > 0 && told.Verdict.Reason != smtp.Greylisted { // which waits for its address
@@ -117,12 +118,12 @@ func (ps *paths) suspendSource(now time.Time, l *route, o *egressPath, told Judg
 }
 
 // consequenceOf is until when a firing keeps us away; zero: it does not.
-func (ps *paths) consequenceOf(now time.Time, f *firing) time.Time {
-	until := f.path.until
-	if r := f.route.refusals[f.path]; r != nil {
+func (ps *paths) consequenceOf(now time.Time, at place) time.Time {
+	until := at.path.until
+	if r := at.route.refusals[at.path]; r != nil {
 		until = later(until, r.until)
 	}
-	_, rests := f.path.pace.Permits(now)
+	_, rests := at.path.pace.Permits(now)
 	until = later(later(until, rests), ps.receiver.until)
 	if !until.After(now) {
 		return time.Time{}
@@ -133,7 +134,7 @@ func (ps *paths) consequenceOf(now time.Time, f *firing) time.Time {
 const (
 	// brokenFor is how long a host is left alone that has served us, when one connection to it
 	// breaks: if only some of them do, all addresses would wait for minutes each time.
-	// Guess.
+	// Two seconds are more than a process needs that forks anew.
 	brokenFor = 2 * time.Second
 )
 
@@ -173,5 +174,79 @@ func (ps *paths) takeTrouble(now time.Time, at place, t trouble) {
 		at.host.avoid(now, told, brokenFor)
 	default:
 		at.host.avoid(now, told, ps.penaltyWait(v, at.host.failures))
+	}
+}
+
+// harvestFor is how long a receiver is left alone whose guard against address
+// harvesting has spoken, when it names no time: Cisco's counts by the hour.
+const harvestFor = time.Hour
+
+// penaltyWaits are those of a penalty that names no time.
+func (e *env) penaltyWaits() []time.Duration {
+	if own := e.limits.Waits.List(); len(own) > 0 {
+		return own
+	}
+	return e.options.Waits
+}
+
+// firstWait is the shortest time after which an address is asked again, when a receiver names none.
+func (e *env) firstWait() time.Duration { return e.penaltyWaits()[0] }
+
+// restFirst is how long a source rests when it is refused for the first time: no longer than firstWait.
+func (e *env) restFirst() time.Duration {
+	return min(e.options.restHour().Of(suspendFirst), e.firstWait())
+}
+
+// restUntold is the longest rest of our sources that those who wait aren't told of: the first rest is below
+// it, and the next one above.
+func (e *env) restUntold() time.Duration {
+	return min(suspendUntold, e.firstWait()*4/3)
+}
+
+// penaltyWait is how long the nth trouble in a row keeps us away.
+func (e *env) penaltyWait(v verdict.Verdict, nth int) time.Duration {
+	if v.Wait > 0 {
+		return v.Wait
+	}
+	waits := e.penaltyWaits()
+	wait := waits[min(nth, len(waits)-1)]
+	if v.Reason == smtp.HarvestGuard {
+		wait = max(wait, e.options.scaleHour(harvestFor))
+	}
+	return wait
+}
+
+// downFor is how long a host is left alone after so many tries that failed.
+func (e *env) downFor(failures int) time.Duration {
+	wait := min(downMost, time.Second<<min(failures, 10))
+	return e.options.Stretched(wait + e.jitter(wait/10))
+}
+
+// sooner returns the earlier of two times; zero is none.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// later returns the later of two times.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// takeFact learns whether a source is taken, whether TLS is, and what keeps us away.
+func (ps *paths) takeFact(now time.Time, at place, f Fact) {
+	switch f.what {
+	case answered:
+		ps.receiver.inRow = 0
+		ps.noteTaken(now, at.route, at.path)
+	case underTLS:
+		at.route.setMode(smtp.TLSRequired, now)
+	case guardWoke:
+		ps.pauseReceiver(now, f.about.Told)
 	}
 }

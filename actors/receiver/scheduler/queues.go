@@ -78,7 +78,7 @@ func (qs *queues) popProbe(l *hostQueue) *Probe {
 	return p
 }
 
-// unreachable says whether no host can be dialled now, or from none of our sources, and until when:
+// unreachable reports whether no host can be dialled now, or from none of our sources, and until when:
 // UNREACHED when nobody answers there, PENALTY when they answer that they don't want us now.
 func (qs *queues) unreachable(now time.Time) (b status.Blocked) {
 	for _, l := range qs.all {
@@ -178,7 +178,8 @@ func (qs *queues) returnProbe(now time.Time, p *Probe) {
 func (qs *queues) dropUnused(now time.Time) {
 	for key, l := range qs.all {
 		l.Forget()
-		if l.Queued() == 0 && !l.Aside() && l.Sessions() == 0 && (!l.knowsSomething(now) || len(qs.all) > hostQueuesMax) {
+		unused := l.Queued() == 0 && !l.Aside() && l.Sessions() == 0
+		if unused && (!l.knowsSomething(now) || len(qs.all) > hostQueuesMax) {
 			delete(qs.all, key)
 		}
 	}
@@ -201,4 +202,49 @@ func (qs *queues) tellWaiting(now time.Time) {
 			qs.answerProbe(p, told, now)
 		}
 	}
+}
+
+// readmitAll lets every queue back into the turns: what kept them out may be over.
+func (qs *queues) readmitAll() {
+	for qs.aside.Len() > 0 {
+		qs.aside.Pop().queue.Readmit()
+	}
+}
+
+// hostQueue is one set of hosts and what waits for them. Its sessions serve every address whose
+// route begins with these hosts, whatever the domain or verification.
+type hostQueue struct {
+	*waiting
+	*route
+	behind int       // addresses that their clients keep back for these hosts
+	greyed time.Time // when the newest that came back after greylisting was first put off
+	barren barren
+}
+
+// left is how many addresses are still to be asked, as far as is known: those that wait here, and behind.
+func (l *hostQueue) left() int { return l.Queued() + l.behind }
+
+// hostQueue is what waits in a queue, and flow a verification with something that waits.
+type (
+	waiting = fairqueue.HostQueue[*Probe]
+	flow    = fairqueue.Flow[*Probe]
+)
+
+// smallFlow is of how many addresses a verification is not interrupted for another one of
+// which nothing was asked: they are done within some seconds anyway.
+const smallFlow = 50
+
+// knowsSomething reports whether something is known of the hosts that is worth keeping.
+func (l *hostQueue) knowsSomething(now time.Time) bool {
+	return l.barren.worthKeeping(now) || l.route.knowsSomething(now)
+}
+
+// isLarge reports whether of everything that waits in a queue enough was asked already.
+func (l *hostQueue) isLarge() bool {
+	for f := range l.Flows() {
+		if f.Charged() < smallFlow {
+			return false
+		}
+	}
+	return true
 }

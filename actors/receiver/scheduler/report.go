@@ -3,6 +3,7 @@ package scheduler
 import (
 	"time"
 
+	"rollcall/actors/receiver/state"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/verdict"
@@ -15,13 +16,13 @@ type Judgement struct {
 	NoHELO  bool             // EHLO was refused, and what HELO gets is not known: see smtp.Failure
 }
 
-// wasAsked says whether there was an attempt.
+// wasAsked reports whether there was an attempt.
 func (v *Judgement) wasAsked() bool { return v.Attempt != (evidence.Attempt{}) }
 
-// isPermanent says whether the receiver answered with a 5xx.
+// isPermanent reports whether the receiver answered with a 5xx.
 func (v *Judgement) isPermanent() bool { return v.Attempt.Code/100 == 5 }
 
-// isAccepted says whether the receiver answered with a 2xx.
+// isAccepted reports whether the receiver answered with a 2xx.
 func (v *Judgement) isAccepted() bool { return v.Attempt.Code/100 == 2 }
 
 // Judge makes an attempt of a raw answer and judges it.
@@ -69,7 +70,7 @@ func EndsBatch(told *Judgement) bool {
 	return stopsSession(v.Action) || v.Outcome == smtp.Undecided && told.Attempt.Code != 0
 }
 
-// stopsSession says whether an action makes the next RCPT of this session wrong.
+// stopsSession reports whether an action makes the next RCPT of this session wrong.
 func stopsSession(a verdict.Action) bool {
 	switch a {
 	case verdict.ActSlow, verdict.ActPause, verdict.ActOtherSource, verdict.ActTLS, verdict.ActSplit,
@@ -82,4 +83,64 @@ func stopsSession(a verdict.Action) bool {
 // again is the verdict "ask again" with a reason.
 func again(r smtp.Reason, rule string) verdict.Verdict {
 	return verdict.Verdict{Reason: r, Blame: smtp.BlameReceiver, Action: verdict.ActRetry, Rule: rule}
+}
+
+// judgeRecalled gives the verdict on what was noted, which is to come back later: what
+// the rules of today take for an answer about an address is none for another one.
+func (o *Options) judgeRecalled(m state.Attempt) Judgement {
+	told := Judgement{Attempt: m.Evidence()}
+	told.Verdict = o.Rules().Decide(&told.Attempt)
+	if told.Verdict.Outcome != smtp.Undecided || m.At == 0 {
+		return Judgement{Verdict: again(smtp.ReceiverRateLimited, "recalled")}
+	}
+	told.Verdict.Action, told.Verdict.Wait = verdict.ActRetry, 0
+	return told
+}
+
+// repeatedMax bounds the replies that a session remembers, some 60 KB at worst. Beyond it all are forgotten: who says
+// something else each time repeats nothing.
+const repeatedMax = 64
+
+// Repeated gives the judgements on the replies that one session gets to RCPT: what is said again is judged
+// once. One host, one source and one set of rules make what was said of one address hold for the next, if it
+// is not named in it otherwise. The zero value is ready; for one goroutine.
+type Repeated struct {
+	rules *verdict.Rules
+	known map[replyKey]*Judgement
+	text  []byte // of the reply, used again
+}
+
+// replyKey tells replies apart.
+type replyKey struct {
+	code     int
+	enhanced smtp.EnhancedCode
+	text     string
+}
+
+// Judge judges the answer to an address. Raw makes what Options.Judge takes of it.
+func (k *Repeated) Judge(o *Options, address smtp.Address, one smtp.Answer, raw func() evidence.Raw) Judgement {
+	rules := o.Rules()
+	if k.rules != rules {
+		k.rules, k.known = rules, nil
+	}
+	text, named, ok := evidence.AppendKey(k.text[:0], one.Reply, address)
+	k.text = text
+	if !ok {
+		return o.judgeBy(rules, raw())
+	}
+	told := k.known[replyKey{one.Reply.Code, one.Reply.Enhanced, string(text)}]
+	if told != nil && evidence.SameFor(told.Attempt.Text, address) {
+		again := *told
+		again.Attempt.At = one.At.Truncate(time.Millisecond)
+		return again
+	}
+	judged := o.judgeBy(rules, raw())
+	if evidence.IsWhole(judged.Attempt.Text, named) {
+		if k.known == nil || len(k.known) == repeatedMax {
+			k.known = map[replyKey]*Judgement{}
+		}
+		kept := judged
+		k.known[replyKey{one.Reply.Code, one.Reply.Enhanced, string(text)}] = &kept
+	}
+	return judged
 }

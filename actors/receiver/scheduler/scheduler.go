@@ -7,12 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/fairqueue"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/state"
 	"rollcall/actors/wire"
-	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
 
@@ -27,7 +25,6 @@ type Scheduler struct {
 	queues    *queues
 	opening   *openings
 	memory    *memory
-	explainer *explainer
 
 	swept     time.Time // when what only time demands was done last
 	lastUsed  time.Time
@@ -41,114 +38,28 @@ func New(h *registry.Handle, o Options, now time.Time) *Scheduler {
 	e := &env{options: o, key: h.Key, rand: randOf(h.Key, now), fair: fairqueue.New[*Probe](o.Weight)}
 	sc := &Scheduler{env: e, swept: now, lastUsed: now}
 	sc.allowance = newAllowance(e, h, now)
-	sc.recorder = &recorder{env: e, allowance: sc.allowance}
-	sc.paths = newPaths(e, sc.allowance, now)
-	sc.queues = &queues{env: e, inbox: inbox{env: e, tasks: newTasks(e.fair)}, paths: sc.paths, all: map[string]*hostQueue{},
-		parked: map[string]*heldDomain{}}
+	sc.recorder = &recorder{env: e, handle: h}
+	sc.paths = newPaths(e, sc.allowance.rateBounds(o.Allow(e.key)), now)
+	sc.queues = &queues{env: e, inbox: inbox{env: e, tasks: newTasks(e.fair)}, paths: sc.paths,
+		all: map[string]*hostQueue{}, parked: map[string]*heldDomain{}}
 	sc.opening = &openings{env: e, allowance: sc.allowance}
 	sc.opening.beginSearch(now)
 	sc.sessions = &sessions{env: e, allowance: sc.allowance, opening: sc.opening, paths: sc.paths, queues: sc.queues,
 		all: map[int]*session{}}
-	sc.memory = &memory{env: e, allowance: sc.allowance, sessions: sc.sessions, paths: sc.paths, queues: sc.queues,
-		opening: sc.opening}
-	sc.explainer = &explainer{env: e, allowance: sc.allowance, recorder: sc.recorder, sessions: sc.sessions,
-		paths: sc.paths, queues: sc.queues,
-		memory: sc.memory}
+	sc.memory = &memory{env: e}
 	return sc
 }
 
-// behindOf is what an offer says of those that wait where it comes from.
-func behindOf(now time.Time, m *wire.Offer) behind {
-	return behind{n: int(m.GetBehind()), at: now,
-		since: now.Add(-time.Duration(max(0, m.GetWaitingMs())) * time.Millisecond)}
-}
-
-// usable says whether an offer has hosts with addresses and a bearable size.
-func usable(m *wire.Offer) bool {
-	return len(m.GetProbes()) > 0 && len(m.GetProbes()) <= wire.AddressesMax && reachable(m.GetHosts())
-}
-
-// reachable says whether one of the hosts has an address.
-func reachable(hosts []*wire.Host) bool {
-	for _, h := range hosts {
-		if len(h.Addresses()) > 0 {
-			return true
-		}
-	}
-	return false
+// Offer takes a chunk, or says why not.
+func (sc *Scheduler) Offer(now time.Time, from Client, m *wire.Offer) {
+	sc.lastUsed = now
+	sc.queues.takeOffer(now, from, m)
 }
 
 // leaveWithin is how long sessions may end what they are asking when the place of
 // a receiver has moved. A share that is given up is enforced by ApplyShares, which may
 // be sooner.
 const leaveWithin = registry.HardAfter
-
-// Offer takes a chunk, or says why not.
-func (sc *Scheduler) Offer(now time.Time, from Client, m *wire.Offer) {
-	sc.lastUsed = now
-	if sc.handingOff {
-		sc.emitTo(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: wire.Refusal_DRAINING})
-		return
-	}
-	t := sc.queues.tasks.claim(m.GetTask().Key(), m.GetTask().GetEpoch(), from)
-	if t == nil {
-		sc.options.Metrics.stale.Inc()
-		sc.emitTo(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: wire.Refusal_STALE_EPOCH})
-		return
-	}
-	t.listen(now)
-	t.belongTo(m.GetWorkspace())
-	if len(m.GetProbes()) == 0 { // it only says what is behind
-		sc.queues.tasks.tell(t, behindOf(now, m))
-		sc.queues.tasks.rest(now, t)
-		return
-	}
-	refusal, waiting := wire.Refusal_NONE, behindOf(now, m)
-	switch {
-	case t.knows(now, m.GetChunk()): // a late copy
-		sc.options.Metrics.doubled.Inc()
-	case !usable(m) || !sc.queues.tasks.room(t, len(m.GetProbes()), m.Retries()):
-		refusal = wire.Refusal_FULL
-		waiting.n += len(m.GetProbes())
-	default:
-		sc.acceptOffer(now, t, m)
-	}
-	sc.queues.tasks.tell(t, waiting)
-	sc.queues.tasks.rest(now, t)
-	sc.emitTo(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: refusal,
-		Credit: sc.queues.tasks.credit(t)})
-}
-
-// probesPage is how many probes are made at once. One that waits keeps the others of its page in memory.
-const probesPage = 32
-
-func (sc *Scheduler) acceptOffer(now time.Time, t *task, m *wire.Offer) {
-	c := &chunk{task: t, number: m.GetChunk(), named: m.GetTask(),
-		deadline: wire.Until(now, m.GetExpiresInMs()), open: len(m.GetProbes()), offered: now,
-		retries: m.Retries()}
-	t.chunks = append(t.chunks, c)
-	t.beatAt = now
-	sc.queues.tasks.busy[t] = struct{}{}
-	l := sc.queues.hostQueue(now, m.GetHosts())
-	sc.queues.tasks.moveTo(t, l)
-	var page []Probe
-	for i, p := range m.GetProbes() {
-		c.control = c.control || p.GetOrdinal() == wire.ControlOrdinal
-		if i%probesPage == 0 {
-			page = make([]Probe, min(probesPage, len(m.GetProbes())-i))
-		}
-		one := &page[i%probesPage]
-		*one = Probe{chunk: c, ordinal: p.GetOrdinal(), hosts: m.GetHosts(), all: len(m.GetHosts()),
-			retry: p.GetRetry(), asked: p.GetAsked(), Address: smtp.Address{Local: p.GetLocal(), Domain: t.key.Domain}, offered: now}
-		one.greyAgo, one.greyFrom, _ = p.Greylisted()
-		if one.greyAgo > 0 {
-			l.greyed = later(l.greyed, now.Add(-one.greyAgo))
-		}
-		if !sc.queues.handOver(now, one) {
-			sc.queues.pushProbe(l, one)
-		}
-	}
-}
 
 // IdleSince says since when the scheduler has had nothing at all to do; false while it has.
 func (sc *Scheduler) IdleSince() (time.Time, bool) {
@@ -216,8 +127,12 @@ func (sc *Scheduler) planHandOff(now time.Time) ([]Step, time.Time) {
 		}
 	}
 	if over && !sc.gone {
+		last := Depart{InTime: len(sc.sessions.all) == 0}
+		if fact, worth := sc.Unsaved(now); worth && sc.options.Facts != nil {
+			last.Fact = &fact
+		}
 		sc.gone = true
-		sc.steps = append(sc.steps, sc.lastStep(now))
+		sc.steps = append(sc.steps, last)
 	}
 	steps, wake := sc.steps, sc.handOffBy
 	sc.steps = nil
@@ -225,17 +140,6 @@ func (sc *Scheduler) planHandOff(now time.Time) ([]Step, time.Time) {
 		wake = time.Time{}
 	}
 	return steps, wake
-}
-
-// lastStep is the last step of all.
-func (sc *Scheduler) lastStep(now time.Time) Depart {
-	last := Depart{InTime: len(sc.sessions.all) == 0}
-	if sc.options.Facts != nil && sc.dirty {
-		if fact, worth := sc.memory.snapshot(now); worth {
-			last.Fact = &fact
-		}
-	}
-	return last
 }
 
 // ReleaseClients is what all clients are told when the actor ends at once.
@@ -256,10 +160,17 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 	}
 	a := sc.takeAllowance(now)
 	sc.sessions.carryOutHalts()
-	known := sc.memory.askKnown(now, sc.allowance.share)
+	hasShare := !sc.allowance.share.IsNone()
+	if !hasShare {
+		sc.keepSnapshot(now, true)
+	}
+	if lost := sc.memory.askKnown(now, hasShare); lost && len(sc.sessions.all) == 0 {
+		sc.paths.beginAfterLoss(now)
+	}
 	muted := sc.paths.sourcesUnavailable(now)
 	sc.wakeAt(muted.Until)
-	barred, resting := nothingAllowed(a) || !known || a.Pause == throttle.PauseYes, now.Before(sc.paths.receiver.until)
+	barred := nothingAllowed(a) || !sc.memory.ready || a.Pause == throttle.PauseYes
+	resting := now.Before(sc.paths.receiver.until)
 	isLong := sc.paths.receiver.until.Sub(sc.paths.receiver.since) > shortRest
 	if resting && isLong && a.Pause != throttle.PauseYes { // a pause by us tells nobody
 		sc.queues.tellWaiting(now)
@@ -281,14 +192,14 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 	sc.sessions.lately.note(now, sc.sessions.blocks)
 	sc.queues.flushAnswers(now)
 	sc.doTimely(now)
-	sc.memory.keepSnapshot(now, false)
+	sc.keepSnapshot(now, false)
 	if _, idle := sc.IdleSince(); !idle {
 		sc.lastUsed = now
 	}
 	if st := &sc.recorder.record; !st.observed.IsZero() {
 		sc.queues.passBarren(now, st.cause, now.Sub(st.observed), len(sc.sessions.all) == 0 && !sc.sessions.slotless)
 	}
-	sc.explainer.observePlan(now)
+	sc.observePlan(now)
 	steps := sc.steps
 	sc.steps = nil
 	return steps, sc.wake
@@ -333,6 +244,8 @@ func (sc *Scheduler) doTimely(now time.Time) {
 		return
 	}
 	sc.swept = now
+	standing := sc.standing(now)
+	b := explain(&standing)
 	for t := range sc.queues.tasks.busy {
 		for _, c := range slices.Clone(t.chunks) {
 			sc.queues.resendAnswers(now, c)
@@ -341,7 +254,7 @@ func (sc *Scheduler) doTimely(now time.Time) {
 			sc.queues.shedTask(t)
 		}
 		if len(t.chunks) > 0 && now.Sub(t.beatAt) >= every {
-			sc.explainer.sendHeartbeat(now, t)
+			sc.sendHeartbeat(now, t, b)
 		}
 	}
 	sc.queues.tasks.sweep(now)
@@ -401,28 +314,13 @@ func (sc *Scheduler) Slots() iter.Seq2[int, *registry.ConnSlot] {
 	}
 }
 
-// Recall takes what is known of the receiver from before; nil: nothing is.
-func (sc *Scheduler) Recall(now time.Time, data []byte) { sc.memory.recallSnapshot(now, data) }
-
 // Unsaved gives what was learned and is worth keeping, if it was not given as a step yet.
 func (sc *Scheduler) Unsaved(now time.Time) (state.Fact, bool) {
 	if sc.gone || !sc.dirty {
 		return state.Fact{}, false
 	}
-	return sc.memory.snapshot(now)
+	return sc.snapshot(now)
 }
-
-// Forget drops what the receiver taught us, and says each thing that is dropped in a sentence:
-// what is ForgetPace, ForgetSessions, ForgetBlock or ForgetAll.
-func (sc *Scheduler) Forget(now time.Time, what string) []string {
-	return sc.memory.forgetLearned(now, what)
-}
-
-// Status says what the receiver does now.
-func (sc *Scheduler) Status(now time.Time) inspect.Receiver { return sc.explainer.status(now) }
-
-// Detail says everything about the receiver.
-func (sc *Scheduler) Detail(now time.Time) inspect.ReceiverDetail { return sc.explainer.detail(now) }
 
 // HandingOff reports whether the receiver moves to another node.
 func (sc *Scheduler) HandingOff() bool { return sc.handingOff }

@@ -71,7 +71,7 @@ func TestWithoutASlotTheReceiverWaitsAndSaysSo(t *testing.T) {
 	if n := opened(sc); n != 0 {
 		t.Fatalf("%d sessions are opened above the share of the workspace", n)
 	}
-	if b := sc.explainer.explainBlocked(settled); b.Cause != wire.Cause_CONNECTIONS || !strings.Contains(b.Why, "of this node") {
+	if b := sc.explainBlocked(settled); b.Cause != wire.Cause_CONNECTIONS || !strings.Contains(b.Why, "of this node") {
 		t.Errorf("it waits for %s: %s", b.Cause, b.Why)
 	}
 	slots.Give(uuid.UUID{1})

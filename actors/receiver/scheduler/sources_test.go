@@ -60,8 +60,8 @@ func TestSourceIsTheSame(t *testing.T) {
 	first := map[string]int{}
 	for n := range 1000 {
 		key := fmt.Sprintf("r%d.example", n)
-		a := egressPaths(key, sourcesOf(noSession, sourceA, sourceB), openedWide())
-		b := egressPaths(key, sourcesOf(noSession, sourceB, sourceA), openedWide())
+		a := orderSources(key, sourcesOf(noSession, sourceA, sourceB), openedWide())
+		b := orderSources(key, sourcesOf(noSession, sourceB, sourceA), openedWide())
 		if a[0].name != b[0].name {
 			t.Fatalf("%s: %s and %s come first", key, a[0].name, b[0].name)
 		}
@@ -366,7 +366,7 @@ func TestMemoryOfSources(t *testing.T) {
 		told.Verdict.Wait = rest
 		first.paths.suspendSource(begin, first.queues.hostQueue(begin, hosts(name)).route, first.paths.all[0], told)
 	}
-	fact, worth := first.memory.snapshot(begin)
+	fact, worth := first.snapshot(begin)
 	if !worth {
 		t.Fatal("nothing noted")
 	}
@@ -374,13 +374,13 @@ func TestMemoryOfSources(t *testing.T) {
 		t.Errorf("it expires after %s", life)
 	}
 	other := deskOf(sourceB)
-	other.memory.recallSnapshot(begin, fact.Data)
+	other.Recall(begin, fact.Data)
 	o := other.paths.all[0]
 	if other.queues.hostQueue(begin, hosts("mx1")).suspensionOf(begin, o) != nil || o.refusals.RefusedAt(begin) != 0 {
 		t.Errorf("the source of another node is taken for ours: %+v", o)
 	}
 	other.options.Clock = func() time.Time { return begin.Add(time.Hour) }
-	handed, worth := other.memory.snapshot(begin.Add(time.Hour))
+	handed, worth := other.snapshot(begin.Add(time.Hour))
 	if !worth {
 		t.Fatal("nothing handed on")
 	}
@@ -391,7 +391,7 @@ func TestMemoryOfSources(t *testing.T) {
 	}{{fact.Data, 6, rest}, {handed.Data, 0, rest - time.Hour}} {
 		d := deskOf(sourceA)
 		d.options.Clock = func() time.Time { return begin.Add(rest - tc.rested) }
-		d.memory.recallSnapshot(begin, tc.data)
+		d.Recall(begin, tc.data)
 		o := d.paths.all[0]
 		if o.until.Sub(begin) != tc.rested || o.count != 1 || o.grey.Enough != 6*time.Minute ||
 			o.grey.Short != time.Minute || o.last.Verdict.Reason != smtp.SourceBlocked ||

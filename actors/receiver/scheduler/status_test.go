@@ -62,7 +62,7 @@ func TestADeskTellsWhatItDoes(t *testing.T) {
 	}
 	w.fill(4)
 	w.run(begin.Add(30 * time.Second))
-	got := w.scheduler.explainer.status(w.now)
+	got := w.scheduler.Status(w.now)
 	asked := len(w.rcpts)
 	putOff := float64(deferred) / float64(asked)
 	if got.Key != "example" || got.State != "asking" || got.Cause != "allowance" || !strings.Contains(got.Why, "20") {
@@ -86,7 +86,7 @@ func TestADeskTellsWhatItDoes(t *testing.T) {
 		got.Budget != got.Sources[0].Budget || got.Budget < 1 {
 		t.Errorf("sources %+v, %d sessions, %d refusals left", got.Sources, got.Sessions, got.Budget)
 	}
-	all := w.scheduler.explainer.detail(w.now)
+	all := w.scheduler.Detail(w.now)
 	if len(all.SessionList) != got.Sessions || all.SessionList[0].Host != "mx1.example" ||
 		all.SessionList[0].State != "asking" && all.SessionList[0].State != "idle" {
 		t.Errorf("sessions %+v", all.SessionList)
@@ -116,7 +116,7 @@ func TestAPenaltyIsToldWithTheReplyThatMadeIt(t *testing.T) {
 	}
 	w.fill(2)
 	w.run(begin.Add(time.Minute))
-	got := w.scheduler.explainer.detail(w.now)
+	got := w.scheduler.Detail(w.now)
 	if len(got.Firings) == 0 || len(got.Firings) > firingsMax {
 		t.Fatalf("%d firings", len(got.Firings))
 	}
@@ -144,7 +144,7 @@ func TestFiringsAreBounded(t *testing.T) {
 		d.recorder.recordFiring(s, remark{told: told, at: at})
 		d.recorder.recordFiring(s, remark{told: told, at: at.Add(time.Second)})
 	}
-	d.explainer.observePlan(begin.Add(time.Hour))
+	d.observePlan(begin.Add(time.Hour))
 	if n := len(d.recorder.record.firings); n != firingsMax {
 		t.Errorf("%d firings are kept, want %d", n, firingsMax)
 	}

@@ -118,7 +118,7 @@ func silence(list []stretch, now time.Time) time.Duration {
 	return 0
 }
 
-// over counts one more event and says whether that is one too many.
+// over counts one more event and reports whether that is one too many.
 func over(list *[]time.Time, r throttle.Rate, fixed, countsBad bool, now time.Time) bool {
 	if r.Events == 0 {
 		return false

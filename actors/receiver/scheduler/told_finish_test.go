@@ -31,7 +31,7 @@ func finishOf(tr *trial, most time.Duration) (f finish) {
 			answered += t.answered
 		}
 		for part < 3 && 4*answered >= (part+1)*tr.all {
-			if n := tr.scheduler.explainer.perHour(tr.now); n > 0 {
+			if n := tr.scheduler.perHour(tr.now); n > 0 {
 				told[part] = float64(tr.all-answered) / n
 			}
 			at[part] = tr.now.Sub(begin)

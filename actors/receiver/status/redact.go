@@ -101,7 +101,7 @@ var (
 		strings.NewReplacer(".", " ", "_", " ", "-", " ")}
 )
 
-// hasFolded says whether a local part may be written with other letters.
+// hasFolded reports whether a local part may be written with other letters.
 func hasFolded(local string) bool {
 	return strings.IndexFunc(local, func(r rune) bool { return r >= utf8.RuneSelf }) >= 0
 }
@@ -177,7 +177,7 @@ func wordAt(text, word string, from int) int {
 	return -1
 }
 
-// partOfWord says whether a byte of a cleaned text is part of a word.
+// partOfWord reports whether a byte of a cleaned text is part of a word.
 func partOfWord(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c >= 0x80 }
 
 // shownMax bounds a text that is shown.

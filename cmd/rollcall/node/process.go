@@ -15,9 +15,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/ledger/tracing"
 	"rollcall/config"
 	"rollcall/http/admin"
+	"rollcall/ledger/tracing"
 )
 
 // errNotOurs is a folder or file that somebody else could have written.

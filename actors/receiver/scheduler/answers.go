@@ -28,7 +28,7 @@ type inbox struct {
 // after resendEvery, so that one lost message is not silence.
 const silentFor = 3 * time.Second
 
-// silent says whether the task's client has left results unacknowledged for too long.
+// silent reports whether the task's client has left results unacknowledged for too long.
 func (t *task) silent(now time.Time) bool {
 	return !t.owed.IsZero() && now.Sub(t.owed) >= silentFor
 }
@@ -258,59 +258,44 @@ func (in *inbox) handOver(now time.Time, p *Probe) bool {
 	return true
 }
 
-// oldestWaiting is since when the oldest address waits that has no answer; zero: none does.
-func (in *inbox) oldestWaiting() (since time.Time) {
+// eachWaiting gives what waits of a task without an answer, handed over or kept back, and since when.
+func (in *inbox) eachWaiting(take func(t *task, n int, since time.Time)) {
+	for t := range in.tasks.waiters {
+		take(t, t.behind.n, t.behind.since)
+	}
 	for t := range in.tasks.busy {
 		for _, c := range t.chunks {
-			if c.open > 0 && !c.gone() && (since.IsZero() || c.offered.Before(since)) {
-				since = c.offered
+			if c.open > 0 && !c.gone() {
+				take(t, c.unanswered(), c.offered)
 			}
 		}
 	}
-	for t := range in.tasks.waiters {
-		if since.IsZero() || t.behind.since.Before(since) {
-			since = t.behind.since
-		}
-	}
-	return since
 }
 
 // countUnanswered is how many addresses could be asked now and have no answer: those that were handed
-// over, on the wire or not, and those that their verifications keep back for it.
-func (in *inbox) countUnanswered() int {
-	n := in.tasks.behind
-	for t := range in.tasks.busy {
-		for _, c := range t.chunks {
-			n += c.unanswered()
+// over, on the wire or not, and those that their verifications keep back for it; and since when the oldest
+// waits.
+func (in *inbox) countUnanswered() (all int, oldest time.Time) {
+	in.eachWaiting(func(_ *task, n int, since time.Time) {
+		if all += n; oldest.IsZero() || since.Before(oldest) {
+			oldest = since
 		}
-	}
-	return n
+	})
+	return all, oldest
 }
 
 // queueStatus says who waits, the longest queue first.
 func (in *inbox) queueStatus(now time.Time) []inspect.Queue {
 	of := map[string]*inspect.Queue{}
-	queue := func(t *task) *inspect.Queue {
+	in.eachWaiting(func(t *task, n int, since time.Time) {
 		id := t.key.Verification.String()
-		if of[id] == nil {
-			of[id] = &inspect.Queue{Verification: id, Workspace: t.space.String(), Weight: in.flowOf(t).Weight()}
+		q := of[id]
+		if q == nil {
+			q = &inspect.Queue{Verification: id, Workspace: t.space.String(), Weight: in.flowOf(t).Weight()}
+			of[id] = q
 		}
-		return of[id]
-	}
-	for t := range in.tasks.waiters {
-		q := queue(t)
-		q.Queued += t.behind.n
-		q.Oldest = max(q.Oldest, now.Sub(t.behind.since).Seconds())
-	}
-	for t := range in.tasks.busy {
-		q := queue(t)
-		for _, c := range t.chunks {
-			q.Queued += c.unanswered()
-			if c.open > 0 && !c.gone() {
-				q.Oldest = max(q.Oldest, now.Sub(c.offered).Seconds())
-			}
-		}
-	}
+		q.Queued, q.Oldest = q.Queued+n, max(q.Oldest, now.Sub(since).Seconds())
+	})
 	out := []inspect.Queue{}
 	for _, q := range of {
 		if q.Queued > 0 {

@@ -9,8 +9,9 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// barren is for how long a set of hosts has given nobody a good answer though it was asked: from the first
-// try after the last good answer to the newest try. The time in which we were in the way doesn't count. Whoever waits gives up by it, even when nobody could ask: see package domain.
+// barren is for how long a set of hosts has given nobody a good answer though it was asked: from the first try
+// after the last good answer to the newest try. The time in which we were in the way doesn't count. Whoever waits
+// gives up by it, even when nobody could ask: see package domain.
 type barren struct {
 	since, last time.Time // zero: the newest try was answered well
 	good        time.Time // the last good answer

@@ -10,6 +10,95 @@ import (
 	"rollcall/smtp/evidence"
 )
 
+// behindOf is what an offer says of those that wait where it comes from.
+func behindOf(now time.Time, m *wire.Offer) behind {
+	return behind{n: int(m.GetBehind()), at: now,
+		since: now.Add(-time.Duration(max(0, m.GetWaitingMs())) * time.Millisecond)}
+}
+
+// usable reports whether an offer has hosts with addresses and a bearable size.
+func usable(m *wire.Offer) bool {
+	return len(m.GetProbes()) > 0 && len(m.GetProbes()) <= wire.AddressesMax && reachable(m.GetHosts())
+}
+
+// reachable reports whether one of the hosts has an address.
+func reachable(hosts []*wire.Host) bool {
+	for _, h := range hosts {
+		if len(h.Addresses()) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// takeOffer takes a chunk, or says why not.
+func (qs *queues) takeOffer(now time.Time, from Client, m *wire.Offer) {
+	if qs.handingOff {
+		qs.emitTo(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: wire.Refusal_DRAINING})
+		return
+	}
+	t := qs.tasks.claim(m.GetTask().Key(), m.GetTask().GetEpoch(), from)
+	if t == nil {
+		qs.options.Metrics.stale.Inc()
+		qs.emitTo(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: wire.Refusal_STALE_EPOCH})
+		return
+	}
+	t.listen(now)
+	t.belongTo(m.GetWorkspace())
+	if len(m.GetProbes()) == 0 { // it only says what is behind
+		qs.tasks.tell(t, behindOf(now, m))
+		qs.tasks.rest(now, t)
+		return
+	}
+	refusal, waiting := wire.Refusal_NONE, behindOf(now, m)
+	switch {
+	case t.knows(now, m.GetChunk()): // a late copy
+		qs.options.Metrics.doubled.Inc()
+	case !usable(m) || !qs.tasks.room(t, len(m.GetProbes()), m.Retries()):
+		refusal = wire.Refusal_FULL
+		waiting.n += len(m.GetProbes())
+	default:
+		qs.acceptOffer(now, t, m)
+	}
+	qs.tasks.tell(t, waiting)
+	qs.tasks.rest(now, t)
+	qs.emitTo(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: refusal,
+		Credit: qs.tasks.credit(t)})
+}
+
+// probesPage is how many probes are made at once. One that waits keeps the others of its page in memory.
+const probesPage = 32
+
+// acceptOffer queues the probes of a chunk.
+func (qs *queues) acceptOffer(now time.Time, t *task, m *wire.Offer) {
+	c := &chunk{task: t, number: m.GetChunk(), named: m.GetTask(),
+		deadline: wire.Until(now, m.GetExpiresInMs()), open: len(m.GetProbes()), offered: now,
+		retries: m.Retries()}
+	t.chunks = append(t.chunks, c)
+	t.beatAt = now
+	qs.tasks.busy[t] = struct{}{}
+	l := qs.hostQueue(now, m.GetHosts())
+	qs.tasks.moveTo(t, l)
+	var page []Probe
+	for i, p := range m.GetProbes() {
+		c.control = c.control || p.GetOrdinal() == wire.ControlOrdinal
+		if i%probesPage == 0 {
+			page = make([]Probe, min(probesPage, len(m.GetProbes())-i))
+		}
+		one := &page[i%probesPage]
+		*one = Probe{chunk: c, ordinal: p.GetOrdinal(), hosts: m.GetHosts(), all: len(m.GetHosts()),
+			retry: p.GetRetry(), asked: p.GetAsked(), offered: now,
+			Address: smtp.Address{Local: p.GetLocal(), Domain: t.key.Domain}}
+		one.greyAgo, one.greyFrom, _ = p.Greylisted()
+		if one.greyAgo > 0 {
+			l.greyed = later(l.greyed, now.Add(-one.greyAgo))
+		}
+		if !qs.handOver(now, one) {
+			qs.pushProbe(l, one)
+		}
+	}
+}
+
 // chunk is one accepted offer: what of it is still open, and what has been
 // answered but not sent, or sent but not acknowledged.
 type chunk struct {
@@ -33,10 +122,10 @@ type chunk struct {
 	shed     bool // its client is silent: what waits is not asked
 }
 
-// done says whether nothing of the chunk is left to do.
+// done reports whether nothing of the chunk is left to do.
 func (c *chunk) done() bool { return c.open == 0 && len(c.answers) == 0 && len(c.sent) == 0 }
 
-// gone says whether what waits of the chunk is not to be asked any more.
+// gone reports whether what waits of the chunk is not to be asked any more.
 func (c *chunk) gone() bool { return c.dropped || c.shed }
 
 // unanswered is how many addresses of a file it holds that have no answer, those on the wire counted

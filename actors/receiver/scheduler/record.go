@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rollcall/actors/inspect"
+	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/status"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
@@ -16,9 +17,9 @@ import (
 // recorder remembers what the receiver said, for those who ask what it does.
 type recorder struct {
 	*env
-	allowance *allowance
-	record    record
-	kinds     []kind // of the report at hand
+	handle *registry.Handle
+	record record
+	kinds  []kind // of the report at hand
 }
 
 const (
@@ -69,7 +70,7 @@ type kind struct {
 	times int32
 }
 
-// kindsMax bounds the newest kinds among which one is looked for. Guess: who says more is told by each one.
+// kindsMax bounds the newest kinds among which one is looked for: a report has 64 replies at most, and few kinds.
 const kindsMax = 16
 
 // isLike reports whether people would take two remarks for the same.
@@ -86,20 +87,20 @@ type firing struct {
 	path  *egressPath
 }
 
-// answersEnd says whether the failure of a report is its last answer.
+// answersEnd reports whether the failure of a report is its last answer.
 func answersEnd(r *Report) bool {
 	n := len(r.Answered)
 	return n > 0 && r.Answered[n-1].Told.Attempt == r.Failure.Attempt
 }
 
-// aboutUs says whether a verdict speaks of us or the receiver rather than of an address.
+// aboutUs reports whether a verdict speaks of us or the receiver rather than of an address.
 func aboutUs(told *Judgement) bool {
 	v := &told.Verdict
 	ofUs := v.Blame == smtp.BlameReceiver || v.Blame == smtp.BlameSource
 	return !v.Outcome.Final() && ofUs && v.Reason != smtp.Greylisted
 }
 
-// changesSending says whether a verdict changes how its receiver is spoken to.
+// changesSending reports whether a verdict changes how its receiver is spoken to.
 func changesSending(told *Judgement) bool {
 	switch told.Verdict.Action {
 	case verdict.ActSlow, verdict.ActPause, verdict.ActOtherSource, verdict.ActTLS, verdict.ActSplit,
@@ -115,7 +116,8 @@ func (r *remark) view() inspect.Reply {
 	if r.at.IsZero() {
 		return inspect.Reply{}
 	}
-	out := inspect.Reply{At: r.at, Stage: a.Stage.String(), Code: a.Code, Text: status.Clip(status.Redact(a.Text, r.local)),
+	out := inspect.Reply{At: r.at, Stage: a.Stage.String(), Code: a.Code,
+		Text: status.Clip(status.Redact(a.Text, r.local)),
 		Rule: v.Rule, Reason: v.Reason.String(), Source: a.Source, Host: a.Host}
 	if a.Code == 0 {
 		out.Text = a.Trouble.String()
@@ -182,7 +184,7 @@ func (re *recorder) openHistory(now time.Time) *status.History {
 	if st.history == nil && (st.tried.IsZero() || now.Sub(st.tried) >= roomEvery) {
 		first := st.tried.IsZero()
 		st.tried = now
-		st.history = re.allowance.handle.Histories().Open(re.key, now, first)
+		st.history = re.handle.Histories().Open(re.key, now, first)
 	}
 	return st.history
 }

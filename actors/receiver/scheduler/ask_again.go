@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	// recheckAfter is how long an address waits until it is asked again: longer than the second that many receivers count
-	// over. Up to half of it is added at random: at an even pace the same place in the next second would be one too many again.
+	// recheckAfter is how long an address waits until it is asked again: longer than the second that many receivers
+	// count over. Up to half of it is added at random: at an even pace the same place in the next second would be
+	// one too many again.
 	recheckAfter = 2 * time.Second
 
 	// recheckWithin is how long it waits for that at most; then it is deferred.
@@ -26,12 +27,13 @@ const (
 	// rechecksMost bounds those that wait.
 	rechecksMost = 256
 
-	// asideWhile is how long a domain lets the others go first, and hostFails how many more bad first tries than good answers a host
-	// gives until the others go first, where there are some.
+	// asideWhile is how long a domain lets the others go first, and hostFails how many more bad first tries than
+	// good answers a host gives until the others go first, where there are some.
 	asideWhile = 2 * time.Second
 	hostFails  = 8
 
-	// toldInRow bad answers in a row, the newest of which names a wait above shortRest, and the receiver is left alone for it.
+	// toldInRow bad answers in a row, the newest of which names a wait above shortRest, and the receiver is left
+	// alone for it.
 	toldInRow = 3
 
 	// theDeferred is the name of no domain, for those that were deferred before and let new ones go first.
@@ -63,8 +65,8 @@ func tryOf(a *Answered, r throttle.Result) throttle.Try {
 	return t
 }
 
-// saysGreylisted reports whether a reply says in words that it is greylisting. Many greylist without a word, but many others give
-// the same codes.
+// saysGreylisted reports whether a reply says in words that it is greylisting. Many greylist without a word, but
+// many others give the same codes.
 func saysGreylisted(told *Judgement) bool {
 	return told.Verdict.Reason == smtp.Greylisted && greyWords.MatchString(told.Attempt.Text)
 }
@@ -80,6 +82,39 @@ func resultOf(told *Judgement) throttle.Result {
 		return throttle.RefusedUs
 	}
 	return throttle.PutOff
+}
+
+// takeFact follows what is said of an address here.
+func (qs *queues) takeFact(now time.Time, l *hostQueue, at place, f Fact) {
+	a, p := f.about, f.about.Probe
+	switch f.what {
+	case untouched:
+		qs.pushProbe(l, p)
+		return
+	case worthless:
+		a.Told.Attempt.Void = true
+	case goneWith:
+		qs.retryProbe(l, *a)
+		return
+	case guardWoke, overRefused, wasCut, troubled:
+		return
+	}
+	p.note(a.Told)
+	switch f.what {
+	case answered:
+		if !a.Told.Verdict.Bare { // which may mean us as well as the mailbox
+			qs.answeredWell(now, at, a)
+		}
+		qs.answerProbe(p, a.Told, a.At)
+	case worthless, tooMany, underTLS: // a receiver that rests tells it when to come back
+		qs.pushProbe(l, p)
+	case notHere:
+		qs.nextHosts(now, at, *a)
+	case suspicious, suspected:
+		qs.answeredBadly(now, at, *a)
+	case unaskable:
+		qs.answerProbe(p, a.Told, a.At)
+	}
 }
 
 // answeredWell takes an answer that says something about its address.
@@ -108,8 +143,8 @@ func (qs *queues) answeredWell(now time.Time, at place, a *Answered) {
 	o.pace.Good(tryOf(a, throttle.Answered), now)
 }
 
-// answeredBadly takes an answer that may be about more than its address. Whoever got it waits to be asked again, or is
-// deferred.
+// answeredBadly takes an answer that may be about more than its address. Whoever got it waits to be asked again, or
+// is deferred.
 func (qs *queues) answeredBadly(now time.Time, at place, a Answered) {
 	o, p := at.path, a.Probe
 	qs.dirty = true
@@ -143,7 +178,8 @@ func (qs *queues) answeredBadly(now time.Time, at place, a Answered) {
 	qs.waiting = append(qs.waiting, one)
 }
 
-// failedAgain takes a bad answer to an address that got one a moment before: while others pass it is about the address.
+// failedAgain takes a bad answer to an address that got one a moment before: while others pass it is about the
+// address.
 func (qs *queues) failedAgain(now time.Time, at place, a Answered) {
 	o, p := at.path, a.Probe
 	one := p.recheck
@@ -173,7 +209,8 @@ func (qs *queues) putOff(now time.Time, at place, a Answered) {
 	qs.deferProbe(a.Probe, a.Told, a.At)
 }
 
-// greyWait is how long an address that was just deferred has to wait where one source is greylisted; 0: that is not known.
+// greyWait is how long an address that was just deferred has to wait where one source is greylisted; 0: that is not
+// known.
 func (qs *queues) greyWait(o *egressPath, p *Probe, sent time.Time) time.Duration {
 	wait := o.grey.Wait()
 	if first, known := qs.deferred.first(p); known && wait > 0 {
@@ -238,8 +275,8 @@ func (qs *queues) setCauses(a *Answered, c evidence.Cause) {
 	}
 }
 
-// letOthersGo lets the domain, or the customer's addresses, that got all bad answers wait a moment, and reports whether others
-// wait beside it.
+// letOthersGo lets the domain, or the customer's addresses, that got all bad answers wait a moment, and reports
+// whether others wait beside it.
 func (qs *queues) letOthersGo(now time.Time, o *egressPath, p *Probe) bool {
 	domain, tenant := o.pace.Nothing().Failing()
 	w := qs.waitingBeside(p, func(domain string) bool { return qs.parked[domain] == nil })
@@ -252,7 +289,8 @@ func (qs *queues) letOthersGo(now time.Time, o *egressPath, p *Probe) bool {
 	return true
 }
 
-// parkProbe keeps a probe whose domain lets others go first, and while nothing passes one that was deferred before, until it is its turn.
+// parkProbe keeps a probe whose domain lets others go first, and while nothing passes one that was deferred before,
+// until it is its turn.
 func (qs *queues) parkProbe(now time.Time, o *egressPath, p *Probe) bool {
 	h := qs.parked[p.Address.Domain]
 	if o.pace.Alone() && !p.turn && p.recheck == nil && qs.isDeferred(p) {
@@ -269,8 +307,8 @@ func (qs *queues) parkProbe(now time.Time, o *egressPath, p *Probe) bool {
 	return true
 }
 
-// readmit brings back what waits: domains whose moment is over, and addresses that are asked again, as soon as others are
-// answered, or nobody else waits.
+// readmit brings back what waits: domains whose moment is over, and addresses that are asked again, as soon as
+// others are answered, or nobody else waits.
 func (qs *queues) readmit(now time.Time) {
 	qs.readmitLongest(now)
 	for domain, h := range qs.parked {
@@ -308,8 +346,8 @@ func (qs *queues) readmit(now time.Time) {
 	qs.waiting = kept
 }
 
-// readmitLongest keeps those that were deferred before for as long as nothing passes. When it is the turn of one of them, that is who
-// has waited longest: greylisting is found by it.
+// readmitLongest keeps those that were deferred before for as long as nothing passes. When it is the turn of one of
+// them, that is who has waited longest: greylisting is found by it.
 func (qs *queues) readmitLongest(now time.Time) {
 	h := qs.parked[theDeferred]
 	var longest *Probe
@@ -455,8 +493,8 @@ func withCause(told Judgement) Judgement {
 // 2 MB at a busy receiver; who is forgotten counts as new once more.
 const rememberedMost = 16_384
 
-// deferredBefore remembers which addresses of which verifications were deferred here, and when first: asked again they are
-// no first tries. It keeps hashes. The zero value is ready.
+// deferredBefore remembers which addresses of which verifications were deferred here, and when first: asked again
+// they are no first tries. It keeps hashes. The zero value is ready.
 type deferredBefore struct {
 	seed       maphash.Seed
 	newer, old map[uint64]time.Time
@@ -508,12 +546,12 @@ func (d *deferredBefore) first(p *Probe) (time.Time, bool) {
 
 const (
 	// shortRest is up to how long a source rests without a word to those who wait; what
-	// takes longer is told to them, and sessions end. Guess: below it telling them and
-	// having their probes again is more work than waiting.
+	// takes longer is told to them, and sessions end: telling it costs each task a message, and its addresses
+	// come again, which is not worth it for less.
 	shortRest = time.Minute
 )
 
-// isStated says whether somebody has said how fast a receiver may be asked.
+// isStated reports whether somebody has said how fast a receiver may be asked.
 func (o *Options) isStated(key string) bool { return o.Stated == nil || o.Stated(key) }
 
 // readyAt is how many probes the rate of a source lets go at a time of sending, and when it
@@ -528,7 +566,7 @@ func (o *egressPath) readyAt(at time.Time) (int, time.Time) {
 	return o.rcpts.Ready(at)
 }
 
-// rateLimited says whether a verdict says that we ask too fast.
+// rateLimited reports whether a verdict says that we ask too fast.
 func rateLimited(v verdict.Verdict) bool {
 	return (v.Action == verdict.ActSlow || v.Action == verdict.ActPause) && v.Reason == smtp.ReceiverRateLimited
 }

@@ -17,12 +17,12 @@ const (
 	chunksPerTask = 2
 
 	// queueMax bounds the probes waiting here over all tasks. At the bound offers
-	// are refused as full and nothing is lost. Guess: 100 bytes each, 20 MB. Due retries
+	// are refused as full and nothing is lost: 100 bytes each, 20 MB. Due retries
 	// find room beyond it: half as much again.
 	queueMax = 200_000
 
 	// restingMax bounds the tasks of which nothing is here any more, but whose chunks or
-	// answers are remembered. Beyond it the oldest keep their epoch alone. Guess: 1.5 KB
+	// answers are remembered. Beyond it the oldest keep their epoch alone: 1.5 KB
 	// each, 15 MB.
 	restingMax = 10_000
 
@@ -100,7 +100,7 @@ func (t *task) find(number uint64) *chunk {
 	return nil
 }
 
-// knows says whether a chunk is here or was done a short while ago.
+// knows reports whether a chunk is here or was done a short while ago.
 func (t *task) knows(now time.Time, number uint64) bool {
 	for len(t.done) > 0 && now.After(t.done[0].until) {
 		t.done = t.done[1:]
@@ -159,7 +159,8 @@ func (t *tasks) room(k *task, n int, retries bool) bool {
 		most += queueMax / 2
 	}
 	open, all := k.count(retries)
-	return all < 2*chunksPerTask && open < chunksPerTask && n <= t.fair.Room(t.fair.Flow(k.space, k.key.Verification), most)
+	return all < 2*chunksPerTask && open < chunksPerTask &&
+		n <= t.fair.Room(t.fair.Flow(k.space, k.key.Verification), most)
 }
 
 // credit is how many more chunks of a task are welcome now beside those of due retries.

@@ -1,0 +1,208 @@
+package scheduler
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"rollcall/actors/receiver/registry"
+	"rollcall/actors/receiver/status"
+	"rollcall/actors/wire"
+	"rollcall/smtp/throttle"
+)
+
+// Why a file waits for a receiver is found here alone: explain makes the one Blocked of what holds, and sentenceOf
+// puts it into words. Heartbeats, metrics, lists and pages tell this one.
+
+const (
+	// latelySpan is over what it is judged whether the rate or the sessions hold a receiver back: several times
+	// what most RCPTs wait for each other, so that a list doesn't flicker.
+	latelySpan = 2 * time.Second
+
+	// latelyPart is for which part of that span sessions have to wait for the rate, before that is what holds the
+	// receiver back: more sessions would not make it faster, and they wait for each other's answers beside.
+	latelyPart = 0.25
+)
+
+// Standing is what explain goes by.
+type Standing struct {
+	now    time.Time
+	limits throttle.Limits // what may be asked here now
+	share  registry.Fraction
+
+	ready    bool               // what other nodes know is known here
+	readyBy  time.Time          // or isn't waited for any more
+	paused   time.Time          // until when an operator has paused it; zero: nobody knows
+	rests    time.Time          // until when the whole receiver is left alone
+	sources  status.Blocked     // why none of our sources may ask
+	resumes  throttle.RateState // of the first that may ask when all rest for a short while; no end: one may
+	capEnds  time.Time          // when a cap of a source ends by itself; zero: at the end of the day
+	hosts    status.Blocked     // why no host can be dialled
+	budget   bool               // none may be refused any more
+	budgetAt time.Time          // before that
+	queued   int
+	open     int  // sessions that don't end
+	asking   bool // one of them is asked something
+	blocks   blocksNow
+	rated    float64 // part of the last while in which the rate held us back
+	crowded  float64 // and in which sessions did
+
+	details details // for sentenceOf
+}
+
+// details are what the sentences say beside.
+type details struct {
+	permitted float64   // RCPTs a second that are let go
+	slowed    string    // why less than is allowed; "": no less is
+	excuse    Judgement // why the whole receiver is left alone
+	pausedBy  string
+	noSource  string
+	slotless  bool // workspaces have all the sessions of this node that they may have
+}
+
+// explain returns what keeps us from asking more, without a sentence.
+func explain(s *Standing) status.Blocked {
+	b := s.unavailable()
+	if b.Free() {
+		b = s.slowed()
+	}
+	if b.Cause == wire.Cause_NO_SOURCE && !s.capEnds.IsZero() && s.capEnds.Before(b.Until) {
+		b.Until = s.capEnds
+	}
+	return b
+}
+
+// unavailable returns what lets nothing be asked at all.
+func (s *Standing) unavailable() status.Blocked {
+	switch a := &s.limits; {
+	case a.Pause == throttle.PauseYes, a.Pause == throttle.PauseDrain && s.open == 0:
+		return status.Blocked{Cause: wire.Cause_PAUSED, Until: s.paused}
+	case nothingAllowed(*a):
+		return status.Blocked{Cause: wire.Cause_NO_SHARE}
+	case !s.ready:
+		return status.Blocked{Cause: wire.Cause_NO_SHARE, Until: s.readyBy}
+	case s.now.Before(s.rests):
+		return status.Blocked{Cause: wire.Cause_PENALTY, Until: s.rests}
+	case !s.sources.Free() && (s.sources.Cause != wire.Cause_PAUSED || s.open == 0): // else they are drained
+		return s.sources
+	case s.now.Before(s.resumes.Until):
+		return status.Blocked{Cause: wire.Cause_PENALTY, Until: s.resumes.Until}
+	}
+	return status.Blocked{}
+}
+
+// slowed returns what keeps us from asking more where something may be asked.
+func (s *Standing) slowed() status.Blocked {
+	switch found := &s.blocks.found; {
+	case !s.hosts.Free() || s.queued == 0:
+		return s.hosts
+	case s.budget:
+		return status.Blocked{Cause: wire.Cause_BUDGET, Until: s.budgetAt}
+	case found[wire.Cause_BUDGET] && !s.asking:
+		return s.blocks.blocked(wire.Cause_BUDGET)
+	case found[wire.Cause_NO_SOURCE] && !s.asking:
+		return s.blocks.blocked(wire.Cause_NO_SOURCE)
+	case found[wire.Cause_ALLOWANCE], s.rated >= latelyPart:
+		return s.blocks.blocked(wire.Cause_ALLOWANCE)
+	case found[wire.Cause_CONNECTIONS], s.crowded >= 1-latelyPart:
+		return s.blocks.blocked(wire.Cause_CONNECTIONS)
+	}
+	return status.Blocked{}
+}
+
+// sentenceOf puts a cause into words, with its numbers.
+func sentenceOf(s *Standing, cause wire.Cause) string {
+	a, excuse := &s.limits, &s.details.excuse
+	switch cause {
+	case wire.Cause_ALLOWANCE:
+		if s.details.slowed != "" {
+			return fmt.Sprintf("RCPT commands at %.3g/s are let go here now, of %s that are allowed: %s",
+				s.details.permitted, a.RcptRate, s.details.slowed)
+		}
+		return fmt.Sprintf("RCPT commands at %s are permitted here now, and used", a.RcptRate)
+	case wire.Cause_CONNECTIONS:
+		if s.details.slotless {
+			return "its workspaces have all the SMTP sessions of this node that they may have at once"
+		}
+		return fmt.Sprintf("%d of %d sessions are open, and %s may be opened", s.open, a.Connections, a.ConnectionRate)
+	case wire.Cause_BUDGET:
+		if a.RefusedShare > 0 {
+			return fmt.Sprintf("it may refuse %d addresses in an hour, or %d %% of its answers, and has",
+				a.RefusedPerHour, a.RefusedShare)
+		}
+		return fmt.Sprintf("it may refuse %d addresses in an hour, and has", a.RefusedPerHour)
+	case wire.Cause_PAUSED:
+		return s.details.pausedBy
+	case wire.Cause_PENALTY:
+		switch {
+		case !s.now.Before(s.rests) && s.now.Before(s.resumes.Until):
+			return s.resumes.Why
+		case !excuse.wasAsked():
+			return "it wanted less of us, and rests"
+		}
+		return fmt.Sprintf("it wanted less of us, and rests: %d %s, %s (rule %s)", excuse.Attempt.Code,
+			excuse.Attempt.Enhanced, excuse.Verdict.Reason, excuse.Verdict.Rule)
+	case wire.Cause_NO_SOURCE:
+		return s.details.noSource
+	case wire.Cause_NO_SHARE:
+		switch {
+		case s.share.IsNone():
+			return "this node has no share of the allowance, or has lost the ledger"
+		case nothingAllowed(*a):
+			return fmt.Sprintf("this node's share of the allowance, %d of %d, is too small to ask anything",
+				s.share.K, s.share.N)
+		}
+		return "what other nodes know of it is being read"
+	case wire.Cause_UNREACHED:
+		return "its hosts cannot be reached"
+	}
+	if s.queued == 0 {
+		return "nothing waits"
+	}
+	return "it asks as fast as it is answered"
+}
+
+// blocksNow is what kept a scheduler from asking more when it looked: by cause, until when.
+type blocksNow struct {
+	found [wire.Cause_UNREACHED + 1]bool
+	until [wire.Cause_UNREACHED + 1]time.Time // zero: until something is answered
+}
+
+// add notes a cause; of several ends the soonest holds.
+func (l *blocksNow) add(cause wire.Cause, until time.Time) {
+	if !l.found[cause] || until.Before(l.until[cause]) {
+		l.until[cause] = until
+	}
+	l.found[cause] = true
+}
+
+// blocked gives one of the causes.
+func (l *blocksNow) blocked(cause wire.Cause) status.Blocked {
+	return status.Blocked{Cause: cause, Until: l.until[cause]}
+}
+
+// blocksLately is for which part of the last while each cause was there.
+type blocksLately struct {
+	at   time.Time
+	last blocksNow
+	part [wire.Cause_UNREACHED + 1]float64
+}
+
+// note takes what is lacking from now on.
+func (h *blocksLately) note(now time.Time, l blocksNow) {
+	if keep := math.Exp(-now.Sub(h.at).Seconds() / latelySpan.Seconds()); now.After(h.at) {
+		for i := range h.part {
+			h.part[i] *= keep
+			if h.last.found[i] {
+				h.part[i] += 1 - keep
+			}
+		}
+	}
+	h.at, h.last = now, l
+}
+
+// over gives the parts as they are now.
+func (h blocksLately) over(now time.Time, cause wire.Cause) float64 {
+	h.note(now, h.last)
+	return h.part[cause]
+}
