@@ -9,7 +9,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// keyLimits are the limits per API key, and per user of pages: this node's equal part of what all nodes together allow.
+// keyLimits are the limits per API key, and per user of pages: this node's equal part of what all nodes together
+// allow.
 type keyLimits struct {
 	reads, creates, pages *rateLimiter
 	downloads             *slots

@@ -85,7 +85,8 @@ func PageRequestOf(ctx context.Context) *PageRequest {
 // may.
 func (p *PageRequest) BelongsTo(tenant uuid.UUID) bool { return p.move == nil || p.move(tenant) }
 
-// RateOf counts the request as one of a user who is signed in. It returns 0, or after how many seconds they may ask again.
+// RateOf counts the request as one of a user who is signed in. It returns 0, or after how many seconds they may ask
+// again.
 func (p *PageRequest) RateOf(user uuid.UUID) int {
 	if p.rate == nil {
 		return 0

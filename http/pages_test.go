@@ -52,7 +52,8 @@ func (e *edge) signsIn(t *testing.T) ledger.Acting {
 	session := ledger.NewSession{ID: ledger.Hash{2}, Life: time.Hour}
 	_, err := e.book.MakeLink(t.Context(), link)
 	if err == nil {
-		_, err = e.book.AcceptLink(t.Context(), ledger.Accept{Link: link.ID, User: uuid.New(), Password: "x", Session: session})
+		_, err = e.book.AcceptLink(t.Context(), ledger.Accept{Link: link.ID, User: uuid.New(), Password: "x",
+			Session: session})
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Acting is in whose session a change is made, and what its user has to be for it. Every transaction that changes something
-// reads both first, so that nobody acts on by what a node believes: ErrNoSuchSession, ErrNotAllowed.
+// Acting is in whose session a change is made, and what its user has to be for it. Every transaction that changes
+// something reads both first, so that nobody acts on by what a node believes: ErrNoSuchSession, ErrNotAllowed.
 type Acting struct {
 	Session   Hash
 	Idle      time.Duration // how long a session holds unused

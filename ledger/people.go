@@ -180,11 +180,11 @@ type WorkspaceLogQuery struct {
 // concerns a workspace writes its line of the log of that workspace in the same transaction. What concerns people in no
 // workspace alone, and what "operator" does, has its line of the operator log.
 type People interface {
-	// MakeLink keeps a link: Created and Expires are filled in. Those for the same email, purpose and workspace that could be
-	// used end. The same ID and content again answers what is kept. ErrNoSuchWorkspace, ErrNoSuchUser
-	// (one of these two for nobody, or for one who is disabled), ErrNotOwner for an invitation by a user who is no owner now or is disabled,
-	// ErrTooManyMembers; ErrIllegal for an ID that was used
-	// otherwise, for texts that are too long or no email, and for an invitation without a role.
+	// MakeLink keeps a link: Created and Expires are filled in. Those for the same email, purpose and workspace that
+	// could be used end. The same ID and content again answers what is kept. ErrNoSuchWorkspace, ErrNoSuchUser (one
+	// of these two for nobody, or for one who is disabled), ErrNotOwner for an invitation by a user who is no owner
+	// now or is disabled, ErrTooManyMembers; ErrIllegal for an ID that was used otherwise, for texts that are too
+	// long or no email, and for an invitation without a role.
 	MakeLink(ctx context.Context, l Link) (Link, error)
 	// LinkByID reads a link that can be used, and says whether there is a user with its email already.
 	// ErrNoSuchLink for one that is unknown, used or expired, or whose user is disabled.

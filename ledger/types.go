@@ -36,7 +36,7 @@ type Key struct {
 	SecretSHA256 [32]byte
 	Created      time.Time
 	Revoked      time.Time // zero: it was not
-	Suspended    bool      // a user made it who is disabled or no owner of the workspace now: it does not work while that is so
+	Suspended    bool      // it does not work while the user who made it is disabled or no owner of the workspace
 	MadeBy       string    // who made it and who revoked it, as Actor names them; "": nobody said
 	RevokedBy    string
 	LastUsed     time.Time // as UseKeys noted it; zero: never
@@ -254,8 +254,9 @@ func CheckText(text string) error {
 	return nil
 }
 
-// CheckName reports whether people may be shown a text as the name of something: what CheckText says, without controls,
-// separators of lines and marks that turn the direction of text, which make .csv look like .exe (Unicode TR9 §2). ErrIllegal.
+// CheckName reports whether people may be shown a text as the name of something: what CheckText says, without
+// controls, separators of lines and marks that turn the direction of text, which make .csv look like .exe (Unicode
+// TR9 §2). ErrIllegal.
 func CheckName(text string) error {
 	if strings.ContainsFunc(text, misleads) {
 		return fmt.Errorf("a name with controls or marks that turn text: %w", ErrIllegal)
@@ -274,7 +275,8 @@ func CleanName(text string) string {
 }
 
 func misleads(c rune) bool {
-	return unicode.IsControl(c) || unicode.In(c, unicode.Zl, unicode.Zp) || c >= 0x202a && c <= 0x202e || c >= 0x2066 && c <= 0x2069
+	return unicode.IsControl(c) || unicode.In(c, unicode.Zl, unicode.Zp) ||
+		c >= 0x202a && c <= 0x202e || c >= 0x2066 && c <= 0x2069
 }
 
 // SettlementMax bounds the outcomes of one settlement; RELIABILITY asks for

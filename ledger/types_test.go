@@ -30,7 +30,8 @@ func TestCountsAddUp(t *testing.T) {
 
 func TestNamesThatPeopleAreShown(t *testing.T) {
 	for text, clean := range map[string]string{
-		"": "", "Grüße 名簿\U0001f600": "Grüße 名簿\U0001f600", "laptop \u202evsc.exe": "laptop vsc.exe", "a\u2066b\u2069": "ab",
+		"": "", "Grüße 名簿\U0001f600": "Grüße 名簿\U0001f600",
+		"laptop \u202evsc.exe": "laptop vsc.exe", "a\u2066b\u2069": "ab",
 		"a\nb\x00c\u0085": "abc", "a\u2028b": "ab", "\xff": "",
 	} {
 		if err := ledger.CheckName(text); (err == nil) != (text == clean) {

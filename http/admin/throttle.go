@@ -201,7 +201,8 @@ func (d throttleOps) loosens(ctx context.Context, name string, set throttle.Over
 		byHosts, looked := d.knownByHosts(ctx, name)
 		known = append(known, byHosts...)
 		if more && !looked {
-			found = append(found, "where mail for "+name+" goes could not be looked up, so nobody knows whether this is more than is borne")
+			found = append(found, "where mail for "+name+" goes could not be looked up, so nobody knows "+
+				"whether this is more than is borne")
 		}
 	}
 	told := map[string]bool{}
@@ -235,8 +236,8 @@ type knownValue struct {
 // for yet, from a resolver close by.
 const knownTimeout = 3 * time.Second
 
-// knownByHosts looks at where the mail of a domain goes. A name that is no mail domain adds nothing. looked is false when that
-// could not be found out: the answer is about the name itself then, which no rule has.
+// knownByHosts looks at where the mail of a domain goes. A name that is no mail domain adds nothing. looked is false
+// when that could not be found out: the answer is about the name itself then, which no rule has.
 func (d throttleOps) knownByHosts(ctx context.Context, name string) (known []knownValue, looked bool) {
 	ctx, cancel := context.WithTimeout(ctx, knownTimeout)
 	defer cancel()

@@ -297,8 +297,9 @@ func TestWhatIsNoOverride(t *testing.T) {
 		t.Errorf("more, without DNS: %d %s", status, text)
 	}
 	for name, body := range map[string]string{
-		"less, without DNS":         overrideBody(uuid.NewString(), "nobody.test", `"connections":"1"`, ""),
-		"more, without DNS, forced": overrideBody(uuid.NewString(), "nobody.test", `"connections":"9"`, `,"force":true`),
+		"less, without DNS": overrideBody(uuid.NewString(), "nobody.test", `"connections":"1"`, ""),
+		"more, without DNS, forced": overrideBody(uuid.NewString(), "nobody.test", `"connections":"9"`,
+			`,"force":true`),
 	} {
 		if status, text := r.raw("POST", "/v1/throttle/overrides", body, "Bearer "+r.token); status != 200 {
 			t.Errorf("%s: %d %s", name, status, text)

@@ -54,7 +54,7 @@ func (d *Dashboard) admit(to route) http.Handler {
 			return
 		}
 		if to.access != anybody {
-			if !d.identify(w, r, to) || !d.paced(w, r, to) {
+			if !d.identify(w, r, to) || !paced(d, w, r, to) {
 				return
 			}
 		}
@@ -62,7 +62,7 @@ func (d *Dashboard) admit(to route) http.Handler {
 			return
 		}
 		if to.access != anybody {
-			r.Request = r.WithContext(d.signin.Acting(r.Context(), r.in, r.workspace(), to.role))
+			r.Request = r.WithContext(signin.Acting(r.Context(), d.signin, r.in, r.workspace(), to.role))
 		}
 		if to.access != anybody && !r.page.BelongsTo(r.tenant()) {
 			d.fail(w, r.Request, failure{Status: http.StatusServiceUnavailable, Title: "Too much at once",
@@ -83,11 +83,11 @@ func (d *Dashboard) admit(to route) http.Handler {
 
 // identify finds the session; it answers and gives false when there is none.
 func (d *Dashboard) identify(w http.ResponseWriter, r *request, to route) bool {
-	read := d.signin.Session
+	ctx, cookie := ledger.WithTenant(r.Context(), ledger.Strangers), cookieOf(r.Request)
+	in, err := d.signin.Session(ctx, cookie)
 	if r.Method == http.MethodPost {
-		read = d.signin.SessionNow
+		in, err = signin.SessionNow(ctx, d.signin, cookie)
 	}
-	in, err := read(ledger.WithTenant(r.Context(), ledger.Strangers), cookieOf(r.Request))
 	switch {
 	case err == nil:
 		r.in = in
@@ -99,13 +99,13 @@ func (d *Dashboard) identify(w http.ResponseWriter, r *request, to route) bool {
 	case r.Method == http.MethodGet || r.Method == http.MethodHead:
 		http.Redirect(w, r.Request, "/sign-in?next="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
 	default:
-		d.signedOut(w, r.Request)
+		signedOut(d, w, r.Request)
 	}
 	return false
 }
 
 // paced counts the request of a user; it answers and gives false for one too many.
-func (d *Dashboard) paced(w http.ResponseWriter, r *request, to route) bool {
+func paced(d *Dashboard, w http.ResponseWriter, r *request, to route) bool {
 	after := r.page.RateOf(r.in.User.ID)
 	if after == 0 {
 		return true
@@ -115,13 +115,14 @@ func (d *Dashboard) paced(w http.ResponseWriter, r *request, to route) bool {
 		http.Error(w, "Too many requests at once.", http.StatusTooManyRequests)
 		return false
 	}
-	d.fail(w, r.Request, failure{Status: http.StatusTooManyRequests, Title: "Too much at once", Text: "You sent too many requests at once. " +
-		"Nothing was changed.", Next: "Wait a moment and try again. If you have many pages of Rollcall open, close some.", After: after})
+	d.fail(w, r.Request, failure{Status: http.StatusTooManyRequests, Title: "Too much at once",
+		Text: "You sent too many requests at once. Nothing was changed.",
+		Next: "Wait a moment and try again. If you have many pages of Rollcall open, close some.", After: after})
 	return false
 }
 
 // signedOut answers a form of somebody whose session is over.
-func (d *Dashboard) signedOut(w http.ResponseWriter, r *http.Request) {
+func signedOut(d *Dashboard, w http.ResponseWriter, r *http.Request) {
 	d.fail(w, r, failure{Status: http.StatusUnauthorized, Title: "You were signed out",
 		Text: "Nothing was changed.", Next: "Sign in, then send the form again.", Link: "/sign-in", Label: "Sign in"})
 }
@@ -142,8 +143,8 @@ func (d *Dashboard) enter(w http.ResponseWriter, r *request, to route) bool {
 		}
 		r.Request = r.Request.WithContext(ledger.WithTenant(r.Context(), id))
 		if !to.part && lastWorkspace(r.Request) != id.String() {
-			http.SetCookie(w, &http.Cookie{Name: workspaceCookie, Value: id.String(), Path: "/", Secure: true, HttpOnly: true,
-				SameSite: http.SameSiteLaxMode, MaxAge: int((365 * 24 * time.Hour).Seconds())})
+			http.SetCookie(w, &http.Cookie{Name: workspaceCookie, Value: id.String(), Path: "/", Secure: true,
+				HttpOnly: true, SameSite: http.SameSiteLaxMode, MaxAge: int((365 * 24 * time.Hour).Seconds())})
 		}
 		return true
 	}

@@ -39,11 +39,12 @@ func (d *Dashboard) notFound(w http.ResponseWriter, r *http.Request) {
 // retryLater is how long somebody is asked to wait while the ledger does not answer, in seconds.
 const retryLater = 5
 
-// unavailable answers while the ledger does not, and somebody who may not change anything any more: see ledger.Acting.
+// unavailable answers while the ledger does not, and somebody who may not change anything any more: see
+// ledger.Acting.
 func (d *Dashboard) unavailable(w http.ResponseWriter, r *http.Request, step string, err error) {
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchSession):
-		d.signedOut(w, r)
+		signedOut(d, w, r)
 		return
 	case errors.Is(err, ledger.ErrNotAllowed), errors.Is(err, ledger.ErrNotOwner):
 		d.fail(w, r, failure{Status: http.StatusForbidden, Title: "Your role doesn't allow this",

@@ -164,8 +164,8 @@ func (d *Dashboard) liveViewOf(r *request, v ledger.Verification) (show liveView
 	return show, money, nil
 }
 
-// everyOf says how often the part of a verification asks again; "": it won't change any more. Nobody's pages change the pace of
-// others: how often one user asks at most, the server bounds.
+// everyOf says how often the part of a verification asks again; "": it won't change any more. Nobody's pages change
+// the pace of others: how often one user asks at most, the server bounds.
 func everyOf(v ledger.Verification) string {
 	switch {
 	case v.Status.Final():

@@ -25,8 +25,8 @@ type signIns struct{ counts *prometheus.CounterVec }
 func newSignIns(r prometheus.Registerer) (signIns, error) {
 	s := signIns{prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_sign_ins_total",
 		Help: "Sign-ins to the pages, by way (password, code after it, link, provider) and result (done, code_wanted: goes on " +
-			"with a code or chooses an invitation, refused: wrong or not allowed, wait: too many failures, busy, failed: the ledger or the provider did " +
-			"not answer)."}, []string{"way", "result"})}
+			"with a code or chooses an invitation, refused: wrong or not allowed, wait: too many failures, busy, failed: " +
+			"the ledger or the provider did not answer)."}, []string{"way", "result"})}
 	for _, way := range signInWays {
 		for _, result := range signInResults {
 			s.counts.WithLabelValues(way, result)
@@ -53,7 +53,8 @@ func (s signIns) count(way string, err error) {
 		result = "wait"
 	case errors.Is(err, signin.ErrBusy):
 		result = "busy"
-	case errors.Is(err, signin.ErrWrong), errors.Is(err, signin.ErrCode), errors.Is(err, signin.ErrStep), errors.Is(err, signin.ErrKnown), passwordProblem(err) != "",
+	case errors.Is(err, signin.ErrWrong), errors.Is(err, signin.ErrCode), errors.Is(err, signin.ErrStep),
+		errors.Is(err, signin.ErrKnown), passwordProblem(err) != "",
 		errors.Is(err, signin.ErrFormUsed), errors.Is(err, ledger.ErrNoSuchLink), errors.Is(err, signin.ErrNotInvited), errors.Is(err, provider.ErrRefused):
 		result = "refused"
 	}

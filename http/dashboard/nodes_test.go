@@ -85,8 +85,9 @@ func TestWhatEndsAtOneNodeEndsAtTheOthers(t *testing.T) {
 	}
 }
 
-// TestNobodyActsOnWhatANodeBelieves: a session is believed for some seconds by the node that has just let it in. Whoever was
-// disabled, signed out, removed or given a lower role meanwhile changes nothing more, by any form at any node.
+// TestNobodyActsOnWhatANodeBelieves: a session is believed for some seconds by the node that has just let it in.
+// Whoever was disabled, signed out, removed or given a lower role meanwhile changes nothing more, by any form at any
+// node.
 func TestNobodyActsOnWhatANodeBelieves(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)

@@ -114,7 +114,8 @@ func invite(d *Dashboard, w http.ResponseWriter, r *request) {
 	}
 	for _, m := range members {
 		if ledger.FoldEmail(m.Email) == ledger.FoldEmail(v.Email) {
-			v.Problem = m.Email + " is already a member, as " + string(m.Role) + ". To change the role, open their page in the list."
+			v.Problem = m.Email + " is already a member, as " + string(m.Role) +
+				". To change the role, open their page in the list."
 			d.showPeople(w, r, http.StatusConflict, v)
 			return
 		}

@@ -136,7 +136,7 @@ func (d *Dashboard) backFromProvider(w http.ResponseWriter, r *request) {
 	var choice *signin.Choice
 	switch {
 	case errors.As(err, &choice):
-		d.chooseForm(w, r, http.StatusOK, chooseView{Step: choice.Step, Next: localPath(v.Next)}, choice.Invitations)
+		chooseForm(d, w, r, http.StatusOK, chooseView{Step: choice.Step, Next: localPath(v.Next)}, choice.Invitations)
 	case err == nil && v.User != uuid.Nil:
 		d.dropVisit(w)
 		http.Redirect(w, r.Request, v.Next, http.StatusSeeOther)
@@ -165,15 +165,17 @@ type chooseRow struct {
 	Expires        time.Time
 }
 
-func (d *Dashboard) chooseForm(w http.ResponseWriter, r *request, status int, v chooseView, open []ledger.Link) {
+func chooseForm(d *Dashboard, w http.ResponseWriter, r *request, status int, v chooseView, open []ledger.Link) {
 	for _, l := range open {
-		v.Invitations = append(v.Invitations, chooseRow{hex.EncodeToString(l.ID[:]), d.workspaceName(r, l.Workspace), l.Role, l.Expires})
+		v.Invitations = append(v.Invitations,
+			chooseRow{hex.EncodeToString(l.ID[:]), d.workspaceName(r, l.Workspace), l.Role, l.Expires})
 	}
 	d.show(w, r, status, "choose", &frame{Frame: view.Frame{Title: "Your invitations", Secret: true}, Body: v})
 }
 
-// choose answers POST /oidc/join: accepts the invitations that somebody new has chosen. The same form again is one session.
-func (d *Dashboard) choose(w http.ResponseWriter, r *request) {
+// choose answers POST /oidc/join: accepts the invitations that somebody new has chosen. The same form again is one
+// session.
+func choose(d *Dashboard, w http.ResponseWriter, r *request) {
 	var chosen []ledger.Hash
 	for _, text := range r.PostForm["link"] {
 		if id, ok := parseHash(text); ok {
@@ -181,12 +183,12 @@ func (d *Dashboard) choose(w http.ResponseWriter, r *request) {
 		}
 	}
 	next := localPath(r.PostFormValue("next"))
-	token, err := d.signin.Choose(strangers(r), r.PostFormValue("step"), chosen, browserOf(r))
+	token, err := signin.Choose(strangers(r), d.signin, r.PostFormValue("step"), chosen, browserOf(r))
 	d.signIns.count("provider", err)
 	var again *signin.Choice
 	switch {
 	case errors.As(err, &again):
-		d.chooseForm(w, r, http.StatusUnprocessableEntity, chooseView{Step: again.Step, Next: next,
+		chooseForm(d, w, r, http.StatusUnprocessableEntity, chooseView{Step: again.Step, Next: next,
 			Problem: "Choose an invitation."}, again.Invitations)
 	case errors.Is(err, signin.ErrNotInvited):
 		d.dropVisit(w)

@@ -34,7 +34,7 @@ var routes = []route{
 	{pattern: "POST /sign-out", access: anybody, handle: (*Dashboard).signOut},
 	{pattern: "GET /oidc/start", access: anybody, handle: (*Dashboard).startProvider},
 	{pattern: "GET " + backPath, access: anybody, handle: (*Dashboard).backFromProvider},
-	{pattern: "POST /oidc/join", access: anybody, handle: (*Dashboard).choose},
+	{pattern: "POST /oidc/join", access: anybody, handle: choose},
 	{pattern: "GET /link/{token}", access: anybody, handle: (*Dashboard).showLink},
 	{pattern: "POST /link/{token}", access: anybody, handle: (*Dashboard).acceptLink},
 	{pattern: "GET /you", access: signedIn, handle: (*Dashboard).you},

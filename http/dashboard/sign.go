@@ -254,7 +254,7 @@ func (d *Dashboard) acceptLink(w http.ResponseWriter, r *request) {
 		d.visit(w, r, signin.Visit{Next: to, Link: link})
 		return
 	case "session":
-		d.joinNow(w, r, link)
+		joinNow(d, w, r, link)
 		return
 	}
 	a := signin.Accepting{Link: link, Form: form, Name: v.Name,
@@ -282,11 +282,11 @@ func (d *Dashboard) acceptLink(w http.ResponseWriter, r *request) {
 }
 
 // joinNow accepts an invitation for who is signed in.
-func (d *Dashboard) joinNow(w http.ResponseWriter, r *request, link signin.Token) {
-	in, err := d.signin.SessionNow(strangers(r), cookieOf(r.Request))
+func joinNow(d *Dashboard, w http.ResponseWriter, r *request, link signin.Token) {
+	in, err := signin.SessionNow(strangers(r), d.signin, cookieOf(r.Request))
 	var workspace uuid.UUID
 	if err == nil {
-		workspace, err = d.signin.Join(strangers(r), in, link)
+		workspace, err = signin.Join(strangers(r), d.signin, in, link)
 	}
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchSession):

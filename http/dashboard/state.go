@@ -39,7 +39,8 @@ func stateOf(v ledger.Verification) stateView {
 		return stateView{"completed, with errors", "!", "error", "Every address has an outcome. Some are errors."}
 	case ledger.Cancelled:
 		if v.Counts.Sum() == v.Counts.Cancelled {
-			return stateView{"cancelled", "–", "off", "It was cancelled before any address was checked: there are no results, and it cost nothing."}
+			return stateView{"cancelled", "–", "off", "It was cancelled before any address was checked: there are no " +
+				"results, and it cost nothing."}
 		}
 		return stateView{"cancelled", "–", "off", "It was cancelled. Unchecked addresses cost nothing."}
 	}

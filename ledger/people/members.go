@@ -98,8 +98,8 @@ func (b *Book) Members(ctx context.Context, workspace uuid.UUID) (list []ledger.
 // userActor is what the actor of a user begins with.
 const userActor = "user:"
 
-// onlyOwner refuses a user who is no owner of a workspace, or is disabled: a node may believe for some seconds that they may
-// do what owners do. ErrNotOwner.
+// onlyOwner refuses a user who is no owner of a workspace, or is disabled: a node may believe for some seconds that
+// they may do what owners do. ErrNotOwner.
 func onlyOwner(t rows, actor string, workspace uuid.UUID) error {
 	text, is := strings.CutPrefix(actor, userActor)
 	if !is {

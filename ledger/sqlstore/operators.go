@@ -20,7 +20,7 @@ import (
 
 // Log writes a line of the operator log.
 func (t operatorRows) Log(l ledger.LogLine) error {
-	author, err := t.author()
+	author, err := t.authorOf()
 	if err != nil {
 		return err
 	}
@@ -39,8 +39,8 @@ func (t operatorRows) Log(l ledger.LogLine) error {
 	return nil
 }
 
-// author is who makes a change, as a line names them: an operator, or the email of a user.
-func (t operatorRows) author() (string, error) {
+// authorOf is who makes a change, as a line names them: an operator, or the email of a user.
+func (t operatorRows) authorOf() (string, error) {
 	author := ledger.Author(t.Context())
 	text, is := strings.CutPrefix(ledger.Actor(t.Context()), "user:")
 	user, err := uuid.Parse(text)

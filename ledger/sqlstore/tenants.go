@@ -90,13 +90,13 @@ func (t tenantRows) key(id string) (k ledger.Key, err error) {
 		return k, ledger.ErrNoSuchKey
 	}
 	if k, err = scanKey(t.Row(`SELECT `+keyColumns+` FROM api_keys WHERE id = ?`, id).Scan); err == nil {
-		k.Suspended, err = t.suspended(k)
+		k.Suspended, err = t.isSuspended(k)
 	}
 	return k, err
 }
 
-// suspended reports whether a key was made by a user who is disabled or no owner of its workspace now.
-func (t tenantRows) suspended(k ledger.Key) (bool, error) {
+// isSuspended reports whether a key was made by a user who is disabled or no owner of its workspace now.
+func (t tenantRows) isSuspended(k ledger.Key) (bool, error) {
 	text, is := strings.CutPrefix(k.MadeBy, "user:")
 	maker, err := uuid.Parse(text)
 	if !is || err != nil {
@@ -104,7 +104,8 @@ func (t tenantRows) suspended(k ledger.Key) (bool, error) {
 	}
 	var owns int
 	err = t.Row(`SELECT count(*) FROM memberships m JOIN users u ON u.id = m.user_id
-		WHERE m.workspace = ? AND m.user_id = ? AND m.role = 'owner' AND u.disabled = 0`, k.Workspace[:], maker[:]).Scan(&owns)
+		WHERE m.workspace = ? AND m.user_id = ? AND m.role = 'owner' AND u.disabled = 0`, k.Workspace[:], maker[:]).
+		Scan(&owns)
 	if err != nil {
 		return false, fmt.Errorf("read who made the key: %w", err)
 	}
@@ -199,7 +200,7 @@ func (s tenants) Keys(ctx context.Context, workspace uuid.UUID) ([]ledger.Key, e
 		for i, k := range list {
 			is, known := by[k.MadeBy]
 			if !known {
-				if is, err = t.suspended(k); err != nil {
+				if is, err = t.isSuspended(k); err != nil {
 					return err
 				}
 				by[k.MadeBy] = is

@@ -43,8 +43,9 @@ func (s *base) within(do func(t *tx) error) func(t *engine.Tx) error {
 	}
 }
 
-// changing is within for a transaction that changes something: it reads first whether the session that acts still may.
-func (s *base) changing(do func(t *tx) error) func(t *engine.Tx) error {
+// withActing is within for a transaction that changes something: it reads first whether the session that acts still
+// may.
+func (s *base) withActing(do func(t *tx) error) func(t *engine.Tx) error {
 	return s.within(func(t *tx) error {
 		if err := t.mayAct(); err != nil {
 			return err
@@ -55,7 +56,7 @@ func (s *base) changing(do func(t *tx) error) func(t *engine.Tx) error {
 
 // update, view, snapshot and glance run do as those of the engine do.
 func (s *base) update(ctx context.Context, do func(t *tx) error) error {
-	return s.db.Update(ctx, s.changing(do))
+	return s.db.Update(ctx, s.withActing(do))
 }
 
 func (s *base) view(ctx context.Context, do func(t *tx) error) error {
@@ -75,7 +76,7 @@ type database struct{ *base }
 
 // Update runs do in one transaction.
 func (d database) Update(ctx context.Context, in transitions.Scope, do func(t transitions.Tables) error) error {
-	return d.db.UpdateIn(ctx, engine.Scope(in), d.changing(func(t *tx) error { return do(t) }))
+	return d.db.UpdateIn(ctx, engine.Scope(in), d.withActing(func(t *tx) error { return do(t) }))
 }
 
 // View runs do on a session for reading.

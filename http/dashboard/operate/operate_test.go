@@ -244,10 +244,11 @@ func (v *visitor) follow(page answer, prefix string) (string, answer) {
 func TestFromASlowFileToItsOverrideInThreeClicks(t *testing.T) {
 	t.Parallel()
 	g := operatetest.Start(t)
-	g.Open = g.Running(t)
+	g.Open = operatetest.Running(t, g)
 	v := visit(t, g, "eve", false)
 	first := v.get("/")
-	for _, want := range []string{"runs.csv", "late &lt;i&gt;.csv", "acme &lt;b&gt;", "1 file waits for the customer's upload."} {
+	for _, want := range []string{"runs.csv", "late &lt;i&gt;.csv", "acme &lt;b&gt;",
+		"1 file waits for the customer's upload."} {
 		if !strings.Contains(first.body, want) {
 			t.Errorf("the first page has no %q", want)
 		}

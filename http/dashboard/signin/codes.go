@@ -227,7 +227,7 @@ func (s *Service) CodesOn(ctx context.Context, in ledger.SignedIn, form uuid.UUI
 // CodesOff ends codes for who is signed in, who proves the password and gives a code, and ends all their other sessions.
 // Off already is off. ErrWrong, ErrCode, *Wait, ErrBusy.
 func (s *Service) CodesOff(ctx context.Context, in ledger.SignedIn, password, code string, b Browser) error {
-	u, err := s.proveBoth(ctx, in, password, code, b)
+	u, err := proveBoth(ctx, s, in, password, code, b)
 	if err != nil || u.TOTP == "" {
 		return err
 	}

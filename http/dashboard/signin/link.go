@@ -77,9 +77,9 @@ func HasPassword(u ledger.User) bool { return u.Password != "" && u.Password != 
 // ErrKnown says that an invitation is for somebody who has an account: they sign in, then see Join.
 var ErrKnown = errors.New("signin: the invitation is for somebody who has an account")
 
-// Join accepts an invitation in the session of who it is for. A second time changes nothing. It returns the workspace; uuid.Nil
-// the second time. ledger.ErrNoSuchLink also for an invitation of somebody else.
-func (s *Service) Join(ctx context.Context, in ledger.SignedIn, link Token) (uuid.UUID, error) {
+// Join accepts an invitation in the session of who it is for. A second time changes nothing. It returns the
+// workspace; uuid.Nil the second time. ledger.ErrNoSuchLink also for an invitation of somebody else.
+func Join(ctx context.Context, s *Service, in ledger.SignedIn, link Token) (uuid.UUID, error) {
 	id, _ := link.Hash()
 	l, _, err := s.link(ctx, id)
 	switch {
@@ -88,7 +88,7 @@ func (s *Service) Join(ctx context.Context, in ledger.SignedIn, link Token) (uui
 	case err != nil && !errors.Is(err, ledger.ErrNoSuchLink):
 		return uuid.Nil, err
 	}
-	_, err = s.book.AcceptLink(s.Acting(ctx, in, uuid.Nil, ""), ledger.Accept{Link: id, OIDC: in.User.OIDC,
+	_, err = s.book.AcceptLink(Acting(ctx, s, in, uuid.Nil, ""), ledger.Accept{Link: id, OIDC: in.User.OIDC,
 		Session: ledger.NewSession{ID: in.Session.ID, Life: s.life}})
 	s.sessions.forgetUser(in.User)
 	return l.Workspace, err

@@ -44,9 +44,10 @@ func (s *Service) Visit(ctx context.Context, v Visit) (to, kept string, err erro
 	return to, s.visits.seal("visit", visit{Visit: v, Attempt: attempt, Until: s.now().Add(visitLife).Unix()}), nil
 }
 
-// Back ends a visit with what the browser came back with. in is who is signed in there, if anybody is: only they can bind
-// their account, and then there is no token. The same visit again is one session. What signs nobody in counts as a failure
-// of the network. ErrNotInvited, provider.ErrRefused, provider.ErrAway, *CodeWanted, *Choice, *Wait, ledger.ErrNoSuchLink.
+// Back ends a visit with what the browser came back with. in is who is signed in there, if anybody is: only they can
+// bind their account, and then there is no token. The same visit again is one session. What signs nobody in counts
+// as a failure of the network. ErrNotInvited, provider.ErrRefused, provider.ErrAway, *CodeWanted, *Choice, *Wait,
+// ledger.ErrNoSuchLink.
 func (s *Service) Back(ctx context.Context, kept string, query url.Values, in *ledger.SignedIn, b Browser) (Visit, Token, error) {
 	var v visit
 	if !s.visits.open("visit", kept, &v) || s.now().Unix() >= v.Until {
@@ -107,7 +108,7 @@ func (s *Service) bind(ctx context.Context, user uuid.UUID, in *ledger.SignedIn,
 	if in == nil || in.User.ID != user || !isEmail(who, in.User.Email) {
 		return ErrNotInvited
 	}
-	err := s.book.BindOIDC(s.Acting(ctx, *in, uuid.Nil, ""), user, who.Identity)
+	err := s.book.BindOIDC(Acting(ctx, s, *in, uuid.Nil, ""), user, who.Identity)
 	if errors.Is(err, ledger.ErrIdentityTaken) {
 		err = ErrNotInvited
 	}
@@ -179,8 +180,8 @@ func (s *Service) join(ctx context.Context, u ledger.User, link, token Token, b 
 	return err
 }
 
-// Choice says that the provider names somebody new who has open invitations: they choose which to accept, since whoever made one
-// has asked nobody. Step is for the next call, see Choose.
+// Choice says that the provider names somebody new who has open invitations: they choose which to accept, since
+// whoever made one has asked nobody. Step is for the next call, see Choose.
 type Choice struct {
 	Step        string
 	Invitations []ledger.Link
@@ -196,9 +197,9 @@ type choice struct {
 	Until int64        `json:"t"`
 }
 
-// Choose makes a user of somebody whom the provider has named, with the invitations that they chose. The same step again is one
-// session. ErrStep, ErrNotInvited.
-func (s *Service) Choose(ctx context.Context, sealed string, chosen []ledger.Hash, b Browser) (Token, error) {
+// Choose makes a user of somebody whom the provider has named, with the invitations that they chose. The same step
+// again is one session. ErrStep, ErrNotInvited.
+func Choose(ctx context.Context, s *Service, sealed string, chosen []ledger.Hash, b Browser) (Token, error) {
 	var c choice
 	if !s.steps.open("choice", sealed, &c) || s.now().Unix() >= c.Until {
 		return "", ErrStep
@@ -209,9 +210,9 @@ func (s *Service) Choose(ctx context.Context, sealed string, chosen []ledger.Has
 	return c.Token, s.welcome(ctx, c.Who, chosen, c.Token, b)
 }
 
-// welcome makes a user of somebody whom the provider names for the first time: with invitations for the email that it has
-// verified, and never of one who has an account already, whose password it would replace. ErrNotInvited, *Choice when none was
-// chosen.
+// welcome makes a user of somebody whom the provider names for the first time: with invitations for the email that
+// it has verified, and never of one who has an account already, whose password it would replace. ErrNotInvited,
+// *Choice when none was chosen.
 func (s *Service) welcome(ctx context.Context, who provider.Who, chosen []ledger.Hash, token Token, b Browser) error {
 	if ledger.CheckEmail(who.Email) != nil {
 		return ErrNotInvited

@@ -213,9 +213,9 @@ func (s *Service) Session(ctx context.Context, cookie Token) (ledger.SignedIn, e
 	return s.sessions.get(ctx, id)
 }
 
-// SessionNow is Session for what changes something: the book is asked anew. Its answer does for the page; that nobody acts who
-// was disabled in between, the book sees to, see Acting.
-func (s *Service) SessionNow(ctx context.Context, cookie Token) (ledger.SignedIn, error) {
+// SessionNow is Session for what changes something: the book is asked anew. Its answer does for the page; that
+// nobody acts who was disabled in between, the book sees to, see Acting.
+func SessionNow(ctx context.Context, s *Service, cookie Token) (ledger.SignedIn, error) {
 	id, ok := cookie.Hash()
 	if !ok {
 		return ledger.SignedIn{}, ledger.ErrNoSuchSession
@@ -224,7 +224,7 @@ func (s *Service) SessionNow(ctx context.Context, cookie Token) (ledger.SignedIn
 }
 
 // Acting makes the changes of a context those of who is signed in.
-func (s *Service) Acting(ctx context.Context, in ledger.SignedIn, workspace uuid.UUID, role ledger.Role) context.Context {
+func Acting(ctx context.Context, s *Service, in ledger.SignedIn, workspace uuid.UUID, role ledger.Role) context.Context {
 	ctx = ledger.WithActor(ctx, "user:"+in.User.ID.String())
 	return ledger.WithActing(ctx, ledger.Acting{Session: in.Session.ID, Idle: s.idle, Workspace: workspace, Role: role})
 }
@@ -251,13 +251,14 @@ func (s *Service) EndOthers(ctx context.Context, user ledger.User, but ledger.Ha
 	return n, err
 }
 
-// ChangePassword gives who is signed in a new password and a new session, and ends all others. Who has codes gives one. The
-// faults of CheckPassword, ErrWrong for the old password, ErrCode, *Wait, ErrBusy.
-func (s *Service) ChangePassword(ctx context.Context, in ledger.SignedIn, old, password, code string, b Browser) (Token, error) {
+// ChangePassword gives who is signed in a new password and a new session, and ends all others. Who has codes gives
+// one. The faults of CheckPassword, ErrWrong for the old password, ErrCode, *Wait, ErrBusy.
+func (s *Service) ChangePassword(ctx context.Context, in ledger.SignedIn, old, password, code string, b Browser) (
+	Token, error) {
 	if err := CheckPassword(password, in.User.Email); err != nil {
 		return "", err
 	}
-	u, err := s.proveBoth(ctx, in, old, code, b)
+	u, err := proveBoth(ctx, s, in, old, code, b)
 	if err != nil {
 		return "", err
 	}
@@ -278,8 +279,10 @@ func (s *Service) ChangePassword(ctx context.Context, in ledger.SignedIn, old, p
 	return token, nil
 }
 
-// proveBoth proves who is signed in by their password, and by a code if they have codes. ErrWrong, ErrCode, *Wait, ErrBusy.
-func (s *Service) proveBoth(ctx context.Context, in ledger.SignedIn, password, code string, b Browser) (ledger.User, error) {
+// proveBoth proves who is signed in by their password, and by a code if they have codes. ErrWrong, ErrCode, *Wait,
+// ErrBusy.
+func proveBoth(ctx context.Context, s *Service, in ledger.SignedIn, password, code string, b Browser) (
+	ledger.User, error) {
 	u, err := s.prove(ctx, in.User.Email, password, b)
 	if err == nil && u.TOTP != "" {
 		err = s.proveCode(ctx, u, code, b)

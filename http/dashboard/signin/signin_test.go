@@ -381,14 +381,14 @@ func TestAnInvitationOfAUserWantsTheirSession(t *testing.T) {
 			t.Errorf("with %q: %v", password, err)
 		}
 	}
-	if _, err := g.service.Join(ctx, ben, token); !errors.Is(err, ledger.ErrNoSuchLink) {
+	if _, err := signin.Join(ctx, g.service, ben, token); !errors.Is(err, ledger.ErrNoSuchLink) {
 		t.Errorf("in the session of somebody else: %v", err)
 	}
-	workspace, err := g.service.Join(ctx, anna, token)
+	workspace, err := signin.Join(ctx, g.service, anna, token)
 	if err != nil {
 		t.Fatalf("in their own session: %v", err)
 	}
-	if _, err := g.service.Join(ctx, anna, token); err != nil {
+	if _, err := signin.Join(ctx, g.service, anna, token); err != nil {
 		t.Errorf("the same again: %v", err)
 	}
 	in, err := g.service.Session(ctx, cookie)

@@ -7,15 +7,16 @@ import (
 	"rollcall/ledger"
 )
 
-// How many requests about one subject are taken at once: one has its turn, the others wait. A network is that of a whole office.
+// How many requests about one subject are taken at once: one has its turn, the others wait. A network is that of a
+// whole office.
 const (
 	turnsMost   = 8
 	networkMost = hashWaits
 )
 
-// turns let one request at a time try a password or a code of one subject or from one network, so that each failure is counted
-// before the next asks whether it may try. Nodes do so by themselves: with n of them up to n-1 more may be tried. The zero value
-// is ready. Safe for concurrent use.
+// turns let one request at a time try a password or a code of one subject or from one network, so that each failure
+// is counted before the next asks whether it may try. Nodes do so by themselves: with n of them up to n-1 more may
+// be tried. The zero value is ready. Safe for concurrent use.
 type turns struct {
 	mu    sync.Mutex
 	taken map[ledger.Hash]*turn // guarded by mu

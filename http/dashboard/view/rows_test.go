@@ -17,8 +17,8 @@ type badRow struct {
 	Text string
 }
 
-// TestRowsAreCheckedInTheBrowserAsTheServerDoes: rows.js names the row and the words of intake.Read, and refuses nothing that
-// intake.Read takes. What it leaves to the server is in the second table.
+// TestRowsAreCheckedInTheBrowserAsTheServerDoes: rows.js names the row and the words of intake.Read, and refuses
+// nothing that intake.Read takes. What it leaves to the server is in the second table.
 func TestRowsAreCheckedInTheBrowserAsTheServerDoes(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {
@@ -29,15 +29,19 @@ func TestRowsAreCheckedInTheBrowserAsTheServerDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	long := strings.Repeat("a", 64)
-	same := []string{"a@x.test\n", "email\na@x.test\r\nb@y.test", "a@x.test\n\nb@x.test\n", "a@x.test\n \t\n", "a@x.test,b\n", "email,name\na@x.test\n",
-		"a@x.test\nb\"@x.test\n", "a@x.test\rb@x.test\n", "a@x.test\nb@x.test\r", "a\x00@x.test\n", "", "email\n", "\n", "a@x.test\nnobody\n",
-		"\"a@x.test\"\n\"b@x\"\"\"\n", "x\n" + long + "a@x.test\n", "x\n" + long + "@x.test\n", "x\n" + strings.Repeat("b", 1025) + "\n",
-		"x\na@" + strings.Repeat("a", 64) + ".test\n", "x\n" + long + "@" + strings.Repeat("a.", 94) + "bc\n", "x\n" + long + "@" + strings.Repeat("a.", 94) + "b\n",
-		"x\na@" + strings.Repeat("a.", 127) + "b\n", "x\na@[192.0.2.1]\n", "x\na@x_y.test\n", "x\na@x.test \n", "x\n a@x.test\n", "x\na@x..test\n",
-		"x\na@x.test.\n", "x\na@.test\n", "x\na@-x.test\n", "x\na@x-.test\n", "x\n@x.test\n", "x\na@\n", "x\n.a@x.test\n", "x\na.@x.test\n",
-		"x\na..b@x.test\n", "x\na b@x.test\n", "x\na(b)@x.test\n", "x\na\x01@x.test\n", "x\na@b@c.test\n", "x\na@x y.test\n", "x\na@-_.test\n", "x\na@1.2.3.4\n"}
-	left := []string{"\"a\nb\"@x.test\n", "ä@x.test\n", "x\na@ä_.test\n", "x\n\"a b\"@x.test\n", "x\na@xn--a.test\n", "x\n\"\"\"a b\"\"@x.test\"\n",
-		"x\n\"a@x.test\" \n"}
+	same := []string{"a@x.test\n", "email\na@x.test\r\nb@y.test", "a@x.test\n\nb@x.test\n", "a@x.test\n \t\n",
+		"a@x.test,b\n", "email,name\na@x.test\n", "a@x.test\nb\"@x.test\n", "a@x.test\rb@x.test\n",
+		"a@x.test\nb@x.test\r", "a\x00@x.test\n", "", "email\n", "\n", "a@x.test\nnobody\n",
+		"\"a@x.test\"\n\"b@x\"\"\"\n", "x\n" + long + "a@x.test\n", "x\n" + long + "@x.test\n",
+		"x\n" + strings.Repeat("b", 1025) + "\n", "x\na@" + strings.Repeat("a", 64) + ".test\n",
+		"x\n" + long + "@" + strings.Repeat("a.", 94) + "bc\n", "x\n" + long + "@" + strings.Repeat("a.",
+			94) + "b\n", "x\na@" + strings.Repeat("a.", 127) + "b\n", "x\na@[192.0.2.1]\n", "x\na@x_y.test\n",
+		"x\na@x.test \n", "x\n a@x.test\n", "x\na@x..test\n", "x\na@x.test.\n", "x\na@.test\n",
+		"x\na@-x.test\n", "x\na@x-.test\n", "x\n@x.test\n", "x\na@\n", "x\n.a@x.test\n", "x\na.@x.test\n",
+		"x\na..b@x.test\n", "x\na b@x.test\n", "x\na(b)@x.test\n", "x\na\x01@x.test\n", "x\na@b@c.test\n",
+		"x\na@x y.test\n", "x\na@-_.test\n", "x\na@1.2.3.4\n"}
+	left := []string{"\"a\nb\"@x.test\n", "ä@x.test\n", "x\na@ä_.test\n", "x\n\"a b\"@x.test\n",
+		"x\na@xn--a.test\n", "x\n\"\"\"a b\"\"@x.test\"\n", "x\n\"a@x.test\" \n"}
 	files, err := json.Marshal(append(append([]string{}, same...), left...))
 	if err != nil {
 		t.Fatal(err)

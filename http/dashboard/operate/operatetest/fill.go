@@ -128,7 +128,7 @@ func (g *Rig) fillAccess(ctx context.Context, id, label, email, name string) (er
 }
 
 // Running makes a file that a node has, "runs.csv", none of whose addresses is final.
-func (g *Rig) Running(t testing.TB) ledger.Verification {
+func Running(t testing.TB, g *Rig) ledger.Verification {
 	t.Helper()
 	v, l, err := g.upload(t.Context(), g.Workspace.ID, "runs.csv")
 	if err == nil {
