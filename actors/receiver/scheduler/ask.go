@@ -20,6 +20,17 @@ const (
 	holdFor     = 30 * time.Second       // with work that waits for the rate; RFC 5321 §4.5.3.2.7 lets 5 min
 )
 
+// planSessions gives sessions something to ask and opens others, as far as that may be now.
+func (ss *sessions) planSessions(v *View, mayAsk, mayOpen bool) {
+	ss.blocks = blocksNow{}
+	ss.tendFree(v, !mayAsk)
+	ss.pressed, ss.small, ss.slotless = false, nil, false
+	if mayOpen {
+		ss.openSessions(v)
+	}
+	ss.lately.note(v.now, ss.blocks)
+}
+
 // tendFree goes through the sessions that have nothing to do: it gives them probes,
 // or ends them.
 func (ss *sessions) tendFree(v *View, resting bool) {

@@ -15,7 +15,8 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// env is what every part of a scheduler has in common.
+// env is what every part of a scheduler has in common: what all go by, and what one has to say to another that it
+// doesn't know, as values: steps for the shell, halts and arrivals for the sessions, notes for people.
 type env struct {
 	options    Options
 	key        string
@@ -32,6 +33,7 @@ type env struct {
 	handingOff bool                     // the place has moved
 }
 
+// emitTo sends a message to a client.
 func (e *env) emitTo(to Client, msg proto.Message) {
 	e.steps = append(e.steps, Send{To: to, Msg: msg})
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // Scheduler decides what one receiver is asked, by whom, and when. It is plain Go:
-// times come in, steps go out. Each part knows only the parts above it. Mailbox only.
+// times come in, steps go out. It puts the parts together, which know few of each other. Mailbox only.
 type Scheduler struct {
 	*env
 	allowance *allowance
@@ -169,27 +169,21 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 	}
 	muted := sc.paths.sourcesUnavailable(now)
 	sc.wakeAt(muted.Until)
-	barred := nothingAllowed(a) || !sc.memory.ready || a.Pause == throttle.PauseYes
-	resting := now.Before(sc.paths.receiver.until)
-	isLong := sc.paths.receiver.until.Sub(sc.paths.receiver.since) > shortRest
-	if resting && isLong && a.Pause != throttle.PauseYes { // a pause by us tells nobody
+	pause := &sc.paths.receiver
+	mayAsk := !now.Before(pause.until) && !nothingAllowed(a) && sc.memory.ready && a.Pause != throttle.PauseYes
+	isLong := pause.until.Sub(pause.since) > shortRest
+	if now.Before(pause.until) && isLong && a.Pause != throttle.PauseYes { // a pause by us tells nobody
 		sc.queues.tellWaiting(now)
-		sc.wakeAt(sc.paths.receiver.until)
+		sc.wakeAt(pause.until)
 	}
-	sc.sessions.blocks = blocksNow{}
-	v := sc.allowance.makeView(now)
 	sc.queues.readmitWaiting(now)
-	sc.sessions.tendFree(&v, resting || barred)
-	sc.sessions.pressed, sc.sessions.small, sc.sessions.slotless = false, nil, false
-	if !resting && !barred && muted.Free() && a.Pause != throttle.PauseDrain {
-		sc.sessions.openSessions(&v)
-	}
+	v := sc.allowance.makeView(now)
+	sc.sessions.planSessions(&v, mayAsk, mayAsk && muted.Free() && a.Pause != throttle.PauseDrain)
 	for _, step := range sc.steps {
 		if _, dialled := step.(OpenSession); dialled {
 			sc.recorder.recordDial(now)
 		}
 	}
-	sc.sessions.lately.note(now, sc.sessions.blocks)
 	sc.queues.flushAnswers(now)
 	sc.doTimely(now)
 	sc.keepSnapshot(now, false)
