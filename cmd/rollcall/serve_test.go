@@ -20,12 +20,12 @@ import (
 var portsGiven atomic.Int64
 
 // freePort gives a port that was free a moment ago, and never the same twice. It
-// lies below those of labs, and of whoever asks the system for any.
+// lies below those of labs, of whoever asks the system for any, and of the defaults.
 func freePort(t *testing.T) int {
 	t.Helper()
 	var err error
 	for range 100 {
-		port := 5_000 + os.Getpid()%3_000 + int(portsGiven.Add(1))
+		port := 5_000 + os.Getpid()%2_700 + int(portsGiven.Add(1))
 		l, failed := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if failed == nil {
 			_ = l.Close()
