@@ -86,7 +86,7 @@ func resultOf(told *Judgement) throttle.Result {
 
 // takeFact follows what is said of an address here.
 func (qs *queues) takeFact(now time.Time, l *hostQueue, at place, f Fact) {
-	a, p := f.about, f.about.Probe
+	a, p := f.about, f.probe
 	switch f.what {
 	case untouched:
 		qs.pushProbe(l, p)

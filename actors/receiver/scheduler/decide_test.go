@@ -101,7 +101,7 @@ func TestLearn(t *testing.T) {
 		"421":                         {told(421, verdict.ActRetry), situation{}, suspicious},
 		"421, as the one before":      {told(421, verdict.ActRetry), situation{agreed: true}, goneWith},
 	} {
-		facts := learn(begin, &Report{Answered: []Answered{{Told: tc.told, At: begin, Nth: 3}}}, tc.in)
+		facts := learn(nil, begin, &Report{Answered: []Answered{{Told: tc.told, At: begin, Nth: 3}}}, tc.in)
 		if len(facts) != 1 || facts[0].what != tc.want {
 			t.Errorf("%s: %+v, want %d", name, facts, tc.want)
 		}
@@ -113,7 +113,7 @@ func TestLearn(t *testing.T) {
 		if in.agreed {
 			want[0] = goneWith
 		}
-		for i, f := range learn(begin, &r, in) {
+		for i, f := range learn(nil, begin, &r, in) {
 			if f.what != want[i] {
 				t.Errorf("%+v: fact %d is %d, want %d", in, i, f.what, want[i])
 			}

@@ -12,7 +12,8 @@ import (
 // those that are theirs: none of them knows what the others make of it.
 type Fact struct {
 	what  finding
-	about *Answered // an address; of the end of a session, with its failure
+	probe *Probe    // of an address
+	about *Answered // what was said; nil: it was not asked
 }
 
 // finding is what a fact says.
@@ -47,26 +48,26 @@ type situation struct {
 	told   int       // answers of the session, those of the report among them
 }
 
-// learn makes facts of a report, in the order in which things were said.
-func learn(now time.Time, r *Report, in situation) []Fact {
-	facts := make([]Fact, 0, len(r.Answered)+len(r.Rest)+1)
+// learn makes facts of a report, in the order in which things were said, behind those that are given.
+func learn(facts []Fact, now time.Time, r *Report, in situation) []Fact {
 	for i := range r.Answered {
-		facts = append(facts, Fact{in.findAnswer(&r.Answered[i]), &r.Answered[i]})
+		a := &r.Answered[i]
+		facts = append(facts, Fact{in.findAnswer(a), a.Probe, a})
 	}
 	for i, p := range r.Rest {
-		one := Answered{Probe: p, At: now}
-		what := untouched
-		if i == 0 && r.OnWire > 0 && r.Failure != nil && !r.Stale { // the others are not what ended the session
-			one.Told, one.Sent, what = *r.Failure, in.sent, suspected
-			ours := r.Failure.Attempt.Trouble == evidence.TroubleOurs
-			if in.agreed || !in.void.IsZero() || r.Poisoned && in.guard || ours {
-				what = goneWith
-			}
+		if i > 0 || r.OnWire == 0 || r.Failure == nil || r.Stale { // it is not what ended the session
+			facts = append(facts, Fact{what: untouched, probe: p})
+			continue
 		}
-		facts = append(facts, Fact{what, &one})
+		one, what := &Answered{Probe: p, Told: *r.Failure, Sent: in.sent, At: now}, suspected
+		ours := r.Failure.Attempt.Trouble == evidence.TroubleOurs
+		if in.agreed || !in.void.IsZero() || r.Poisoned && in.guard || ours {
+			what = goneWith
+		}
+		facts = append(facts, Fact{what, p, one})
 	}
 	if what, learned := in.findEnd(r); learned {
-		facts = append(facts, Fact{what, &Answered{Told: *r.Failure, At: now}})
+		facts = append(facts, Fact{what: what, about: &Answered{Told: *r.Failure, At: now}})
 	}
 	return facts
 }

@@ -26,6 +26,7 @@ type Scheduler struct {
 	opening   *openings
 	memory    *memory
 
+	facts     []Fact    // of the report at hand
 	swept     time.Time // when what only time demands was done last
 	lastUsed  time.Time
 	handOffBy time.Time

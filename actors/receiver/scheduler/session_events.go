@@ -55,7 +55,8 @@ func (sc *Scheduler) SessionWorked(now time.Time, r Report) {
 func (sc *Scheduler) takeReport(now time.Time, s *session, r *Report) {
 	sc.sessions.learnTogether(now, s, r)
 	sc.sessions.bookReport(now, s, r)
-	for _, f := range learn(now, r, s.situation(now, sc.limits)) {
+	sc.facts = learn(sc.facts[:0], now, r, s.situation(now, sc.limits))
+	for _, f := range sc.facts {
 		sc.sessions.takeFact(now, s, f)
 		sc.queues.takeFact(now, s.queue, s.place(), f)
 		sc.paths.takeFact(now, s.place(), f)
@@ -63,6 +64,7 @@ func (sc *Scheduler) takeReport(now time.Time, s *session, r *Report) {
 			sc.takeTrouble(now, s, f.about.Told)
 		}
 	}
+	clear(sc.facts)
 }
 
 // takeTrouble follows what was said of the host or of us, not of an address.
