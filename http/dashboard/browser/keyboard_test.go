@@ -85,10 +85,11 @@ func TestAnOperatorFindsItByKeyboard(t *testing.T) {
 	t.Parallel()
 	chromium(t)
 	g := operatetest.Start(t)
+	g.Open = operatetest.Running(t, g)
 	b := operatorTab(t, g, "eve")
 	b.prefers("light") // and nothing moves
 	b.goTo("/")
-	for _, step := range []struct{ to, shows string }{{"slow <i>.csv", "their turn"}, {"mx.slow.test", "holds it back"},
+	for _, step := range []struct{ to, shows string }{{"runs.csv", "their turn"}, {"mx.slow.test", "holds it back"},
 		{"Set an override", "Set a temporary override"}} {
 		b.tabTo(step.to)
 		b.keys(enterKey)

@@ -177,9 +177,10 @@ func TestAnOperatorFindsWhatHoldsAFileBack(t *testing.T) {
 	t.Parallel()
 	chromium(t)
 	g := operatetest.Start(t)
+	g.Open = operatetest.Running(t, g)
 	b := operatorTab(t, g, "eve")
-	b.shows("slow <i>.csv") // on the first page
-	b.press("slow <i>.csv") // 1
+	b.shows("runs.csv") // on the first page
+	b.press("runs.csv") // 1
 	b.shows("their turn")
 	b.press("mx.slow.test") // 2
 	b.shows("holds it back")
