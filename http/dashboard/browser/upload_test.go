@@ -143,7 +143,7 @@ func TestAnUploadThatIsCutAndReloaded(t *testing.T) {
 	b.choose(path)
 	b.shows("It needs at most")
 	n.storage.cutAfter(int64(size / 6))
-	b.press("Upload, then wait for credits")
+	b.press("Upload and check")
 	id := p.newest().ID
 
 	// Three cuts on the way: it goes on by itself, from the last stored byte on.
@@ -200,7 +200,7 @@ func TestAnUploadIsCancelled(t *testing.T) {
 	b.goTo(p.path + "/upload")
 	b.choose(path)
 	b.shows("It needs at most")
-	b.press("Upload, then wait for credits")
+	b.press("Upload and check")
 	id := p.newest().ID
 	b.follow(p, id, func() bool { return p.durable(id) > 0 })
 	b.press("Cancel…")
@@ -209,7 +209,7 @@ func TestAnUploadIsCancelled(t *testing.T) {
 	b.until("!document.getElementById('sure').open")
 	b.press("Cancel…")
 	b.press("Cancel the upload")
-	b.shows("It was cancelled. Unchecked addresses cost nothing.")
+	b.shows("It was cancelled before any address was checked")
 	v, err := p.book.Store.Verification(t.Context(), p.id, id)
 	if err != nil || v.Status != ledger.Cancelled {
 		t.Errorf("the verification is %s, %v", v.Status, err)

@@ -20,7 +20,8 @@ import (
 func (g *Rig) Speak(t testing.TB, text string) {
 	t.Helper()
 	ctx := ledger.WithAuthor(t.Context(), text)
-	w, err := g.book.CreateWorkspace(ctx, uuid.New(), text)
+	name := ledger.CleanName(text)
+	w, err := g.book.CreateWorkspace(ctx, uuid.New(), name)
 	if err == nil {
 		_, err = g.book.Grant(ctx, uuid.New(), w.ID, 1000, text)
 	}
@@ -35,7 +36,7 @@ func (g *Rig) Speak(t testing.TB, text string) {
 			Fields: map[string]string{"rcpt_rate": "1/s"}, Reason: text}, time.Hour)
 	}
 	if err == nil {
-		said := strings.ToValidUTF8(text[:min(len(text), sayMax)], "")
+		said := strings.ToValidUTF8(name[:min(len(name), sayMax)], "")
 		err = g.fillAccess(ctx, "abcdefgh6789", said, "speaker@acme.test", said)
 	}
 	if err != nil {
