@@ -170,7 +170,7 @@ func TestMetricsAreNamedAsPrometheusWants(t *testing.T) {
 
 // labelsKnown are the labels there may be, and how many values each may have.
 var labelsKnown = map[string]int{
-	"cause": 9, "class": 5, "check": 12, "direction": 2, "end": 3, "kind": 2, "limit": 10, "listener": 3, "outcome": 5,
+	"cause": 9, "class": 5, "check": 12, "direction": 2, "end": 3, "kind": 2, "limit": 11, "listener": 3, "outcome": 5,
 	"reason":   40,
 	"receiver": 51, "result": 6, "route": 64, "source": 64, "state": 4, "status": 25, "unit": 2, "way": 4, "where": 12,
 	"who": 3, "why": 10,
