@@ -77,7 +77,7 @@ func (n *Node) rests(session uuid.UUID, address string) bool {
 	return err == nil && state.GetResting()
 }
 
-// refuses says whether nothing listens at an address: the system there answers,
+// refuses reports whether nothing listens at an address: the system there answers,
 // and the process is gone.
 func (n *Node) refuses(ctx context.Context, address string) bool {
 	dialer := net.Dialer{Timeout: n.times.Ask}

@@ -215,7 +215,7 @@ func (n *Node) tend(ctx context.Context) {
 	}
 }
 
-// missing says whether a process has to be counted out, or may still have SMTP
+// missing reports whether a process has to be counted out, or may still have SMTP
 // sessions after that.
 func (n *Node) missing(roll *ledger.Roll, row ledger.NodeRow) bool {
 	unseen := roll.Now.Sub(row.Seen)
@@ -249,7 +249,7 @@ func (n *Node) retire(ctx context.Context, row ledger.NodeRow, dead bool) {
 	n.log.Warn("node lost", "node", row.Name, "seen", row.Seen, "dead", dead)
 }
 
-// ended says whether a process that the ledger does not hear of is known to have
+// ended reports whether a process that the ledger does not hear of is known to have
 // no SMTP sessions: a later life of its node has its address, nothing listens
 // there any more, or it says so itself.
 func (n *Node) ended(ctx context.Context, row ledger.NodeRow) bool {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// fence says whether this process may be counted out by the others. Safe for
+// fence reports whether this process may be counted out by the others. Safe for
 // concurrent use.
 type fence struct {
 	after time.Duration // Times.Fence

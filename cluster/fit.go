@@ -49,7 +49,7 @@ func (n *Node) SetUnfit(why string) {
 // Unfit says why this node must not probe now; "": it may.
 func (n *Node) Unfit() string { return n.unfit.why() }
 
-// countsOnItself says whether a process has itself in the view that it published.
+// countsOnItself reports whether a process has itself in the view that it published.
 func countsOnItself(row ledger.NodeRow) bool {
 	return slices.ContainsFunc(row.View, func(p ledger.Process) bool { return p.Session == row.Session })
 }

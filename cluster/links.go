@@ -32,7 +32,7 @@ func newLinks(system *actor.ActorSystem, t Times, turn func() int64, changed fun
 		heard: map[uuid.UUID]time.Time{}, beats: map[uuid.UUID]int64{}, asked: map[uuid.UUID]bool{}}
 }
 
-// linked says whether a member answered a short while ago.
+// linked reports whether a member answered a short while ago.
 func (l *links) linked(session uuid.UUID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -26,7 +26,7 @@ type Member struct {
 	Unfit   bool      // it takes no probing work, see Node.SetUnfit
 }
 
-// Superseded says whether a process has ended, uses nothing any more, and its node
+// Superseded reports whether a process has ended, uses nothing any more, and its node
 // runs as a later one.
 func (m Member) Superseded(all []Member) bool {
 	if m.Row == nil || m.Row.Standing == ledger.NodeIn || m.Row.Standing == ledger.NodeLost && !m.Row.Dead {
@@ -109,7 +109,7 @@ func (n *Node) Undrain(ctx context.Context, node uuid.UUID) error {
 	return nil
 }
 
-// Draining says whether this node gives its work away: an operator wants it, or it stops.
+// Draining reports whether this node gives its work away: an operator wants it, or it stops.
 func (n *Node) Draining() bool { return n.wished.Load() || n.stopping.Load() }
 
 // Forget takes an operator's word that a lost node is dead. ledger.ErrNoSuchNode,
@@ -141,7 +141,7 @@ const (
 	aheadBy     = 4 * leaseWeight
 )
 
-// Ahead says whether this node, with so much in work, has clearly more than another
+// Ahead reports whether this node, with so much in work, has clearly more than another
 // one that takes work.
 func (n *Node) Ahead(leases int, addresses int64) bool {
 	roll := n.roll.Load()

@@ -146,7 +146,7 @@ func (n *Node) remote() (*remote.Config, error) {
 		Advertise: advertised, Guard: guard})
 }
 
-// admit says whether a member has this name, as its certificate says it. Without
+// admit reports whether a member has this name, as its certificate says it. Without
 // TLS, which is on loopback only, nobody has.
 func (n *Node) admit(name string) bool {
 	if n.peers == nil {
@@ -283,7 +283,7 @@ func (n *Node) greet(ctx context.Context) error {
 	return nil
 }
 
-// met says whether every member that gossip and ledger know has answered.
+// met reports whether every member that gossip and ledger know has answered.
 func (n *Node) met() bool {
 	for _, m := range n.gossip.Members() {
 		if m.Session != n.card.Session && !n.links.linked(m.Session) && sessionIn(n.roll.Load(), m.Session) != nil {

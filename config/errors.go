@@ -16,7 +16,7 @@ type fault struct {
 	text string // what is wrong and what to do
 }
 
-// Severity says whether a file with a Finding can be used.
+// Severity reports whether a file with a Finding can be used.
 type Severity string
 
 const (

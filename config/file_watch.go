@@ -40,7 +40,7 @@ func WatchFile(file string) *FileWatch {
 	return w
 }
 
-// Found says whether there was a file at the last look.
+// Found reports whether there was a file at the last look.
 func (w *FileWatch) Found() bool { return w.seen != nil }
 
 // Changed looks at the file and says whether its content is another than at the last look. A
@@ -105,7 +105,7 @@ func (w *FileWatch) content() string {
 	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
-// sameVersion says whether two looks at a file saw the same bytes, as far as
+// sameVersion reports whether two looks at a file saw the same bytes, as far as
 // its identity, size and time can tell; nil stands for no file.
 func sameVersion(a, b fs.FileInfo) bool {
 	if a == nil || b == nil {

@@ -40,7 +40,7 @@ func leaves(prefix string, v reflect.Value, visit func(key string, v reflect.Val
 	}
 }
 
-// readsText says whether a value of type t is written as one string.
+// readsText reports whether a value of type t is written as one string.
 func readsText(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
@@ -178,7 +178,7 @@ func splitKey(key string) (parts []string) {
 	return parts
 }
 
-// notBare says whether a key with r in it has to be quoted.
+// notBare reports whether a key with r in it has to be quoted.
 func notBare(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
 }

@@ -69,7 +69,7 @@ func (p *pieces) loose(table, parts []string) {
 	p.whole = p.whole || len(table) == 0 && named(parts[0]) || len(table) == 1 && named(table[0])
 }
 
-// named says whether the tables below a table have names that somebody chose.
+// named reports whether the tables below a table have names that somebody chose.
 func named(table string) bool { return table == "receivers" || table == "sources" }
 
 // cut gives the pieces of a document, each with so many empty lines before it that every line

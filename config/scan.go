@@ -77,7 +77,7 @@ func (s *scanner) position(raw unstable.Range) position {
 	return position{s.file, line, column}
 }
 
-// isTable says whether settings are below a key.
+// isTable reports whether settings are below a key.
 func (s *scanner) isTable(key string) bool {
 	for k := range s.known {
 		if strings.HasPrefix(k, key+".") {
@@ -184,7 +184,7 @@ func (s *scanner) allowance(parts []string, text string, at position) {
 	}
 }
 
-// allowanceTable says whether a table holds the fields of an allowance.
+// allowanceTable reports whether a table holds the fields of an allowance.
 func allowanceTable(parts []string) bool {
 	table := generalKey(parts)
 	return table == "default" || table == "receivers.*" || table == "sources.*" || table == "throttle.default" ||

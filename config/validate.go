@@ -252,13 +252,13 @@ func (d Dashboard) checkProvider(k *checker) {
 	}
 }
 
-// onThisMachine says whether a host is this machine by its name or address.
+// onThisMachine reports whether a host is this machine by its name or address.
 func onThisMachine(host string) bool {
 	a, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
-// nearby says whether a URL names this machine or a private network by its address.
+// nearby reports whether a URL names this machine or a private network by its address.
 func nearby(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -523,7 +523,7 @@ func (k *checker) between(key string, d Duration, least, most time.Duration) {
 	}
 }
 
-// hostName says whether s is a host name (RFC 1123 §2.1), underscores allowed.
+// hostName reports whether s is a host name (RFC 1123 §2.1), underscores allowed.
 func hostName(s string) bool {
 	if len(s) > 253 {
 		return false
@@ -541,7 +541,7 @@ func hostName(s string) bool {
 	return true
 }
 
-// loopback says whether host:port is on this machine only.
+// loopback reports whether host:port is on this machine only.
 func loopback(hostPort string) bool {
 	host, _, err := net.SplitHostPort(hostPort)
 	if err != nil {
@@ -551,7 +551,7 @@ func loopback(hostPort string) bool {
 	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
-// offLoopback says whether host:port can be reached from other machines.
+// offLoopback reports whether host:port can be reached from other machines.
 func offLoopback(hostPort string) bool {
 	_, _, err := net.SplitHostPort(hostPort)
 	return err == nil && !loopback(hostPort)
@@ -565,7 +565,7 @@ func Scheme(cert string) string {
 	return "http://"
 }
 
-// everywhere says whether host:port is all interfaces of this machine.
+// everywhere reports whether host:port is all interfaces of this machine.
 func everywhere(hostPort string) bool {
 	host, _, err := net.SplitHostPort(hostPort)
 	if err != nil {

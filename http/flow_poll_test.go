@@ -18,7 +18,7 @@ var legal = map[string][]string{
 	"cancelling": {"cancelled"},
 }
 
-// reachable says whether a status can become another one, over any number of steps.
+// reachable reports whether a status can become another one, over any number of steps.
 func reachable(from, to string) bool {
 	seen := map[string]bool{from: true}
 	for queue := []string{from}; len(queue) > 0; queue = queue[1:] {
@@ -35,7 +35,7 @@ func reachable(from, to string) bool {
 	return false
 }
 
-// settledStatus says whether a status is one of the four ends.
+// settledStatus reports whether a status is one of the four ends.
 func settledStatus(status string) bool { return legal[status] == nil }
 
 // poller watches one verification as fast as it can and checks that progress

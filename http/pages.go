@@ -97,7 +97,7 @@ func (p *PageRequest) RateOf(user uuid.UUID) int {
 // Do makes the server act when Options.Pages has returned. The answer that it has written is dropped.
 func (p *PageRequest) Do(a Act) { p.act = &a }
 
-// isPage says whether a path that is no route of the API may be one of a page.
+// isPage reports whether a path that is no route of the API may be one of a page.
 func (s *Server) isPage(path []byte) bool {
 	text := string(path)
 	return s.options.Pages != nil && len(text) > 0 && text[0] == '/' && text != "/v1" &&
@@ -195,7 +195,7 @@ func (s *Server) refuse(r *request, code api.Code, retryAfter int) {
 	r.page.act = nil
 }
 
-// has says whether a row is wanted.
+// has reports whether a row is wanted.
 func (w Rows) has(row ledger.Result) bool {
 	return (w.Outcome == smtp.Undecided || row.Outcome == w.Outcome) &&
 		(w.Reason == smtp.ReasonNone || row.Reason == w.Reason)

@@ -283,7 +283,7 @@ func appendField(b []byte, field string) []byte {
 	return append(b, '"')
 }
 
-// mustQuote says whether a field has a comma, a quote or a line end.
+// mustQuote reports whether a field has a comma, a quote or a line end.
 func mustQuote(field string) bool {
 	for i := range len(field) {
 		switch field[i] {

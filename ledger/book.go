@@ -58,7 +58,7 @@ type Tenants interface {
 	// Secret gives the named random value, made once at first use.
 	Secret(ctx context.Context, name string, bytes int) ([]byte, error)
 	Audit(ctx context.Context) (AuditReport, error)
-	// Ping says whether the database answers.
+	// Ping reports whether the database answers.
 	Ping(ctx context.Context) error
 }
 

@@ -46,7 +46,7 @@ type CorrectionCall struct {
 	Keep bool
 }
 
-// Check says whether the call is one that can be kept. ErrIllegal.
+// Check reports whether the call is one that can be kept. ErrIllegal.
 func (c CorrectionCall) Check() error {
 	if c.ID == uuid.Nil || c.Subject == "" || c.Reason == "" {
 		return fmt.Errorf("a correction without an id, a subject or a reason: %w", ErrIllegal)
@@ -99,7 +99,7 @@ func moves(number int64, by Balance) (entries []CorrectionEntry) {
 	return entries
 }
 
-// Correctable says whether a violation may be noted as known: it is about something that happened and that
+// Correctable reports whether a violation may be noted as known: it is about something that happened and that
 // no change would undo. One that can be mended, such as bytes that should be erased, must be mended.
 func (v Violation) Correctable() bool {
 	return slices.Contains([]string{"I3", "I4", "I5", "I6", "I7", "I8", "I9", "I10", "I12", InOrder, Owned, Paid}, v.Invariant)

@@ -37,7 +37,7 @@ type Facts interface {
 	Known(ctx context.Context, keys []string) ([]Fact, error)
 }
 
-// CheckFacts says whether facts can be kept. ErrIllegal.
+// CheckFacts reports whether facts can be kept. ErrIllegal.
 func CheckFacts(facts []Fact) error {
 	if len(facts) > FactsMax {
 		return fmt.Errorf("%d facts at once, %d are allowed: %w", len(facts), FactsMax, ErrIllegal)

@@ -57,7 +57,7 @@ func (s Sums) Balance() Balance {
 		Held: s.Held - s.Charged - s.Released, Spent: s.Charged - s.Refunded}
 }
 
-// CheckBalance says whether a workspace's account is sound (I1, I2), is what its
+// CheckBalance reports whether a workspace's account is sound (I1, I2), is what its
 // entries make (I3), and holds what its verifications hold together (I4).
 func CheckBalance(workspace uuid.UUID, b Balance, entries Sums, heldByFiles Credits) []Violation {
 	f := findings{subject: workspace.String()}

@@ -71,7 +71,7 @@ func (c LimitsChange) Apply(l Limits) Limits {
 	return l
 }
 
-// Check says whether a change can be made. ErrIllegal.
+// Check reports whether a change can be made. ErrIllegal.
 func (c LimitsChange) Check() error {
 	if l := c.Apply(Limits{}); min(l.Open, l.Stored, l.Unpaid) < 0 {
 		return fmt.Errorf("limits %s, none may be negative: %w", l, ErrIllegal)

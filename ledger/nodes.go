@@ -49,7 +49,7 @@ type Beat struct {
 	Receivers int
 }
 
-// Check says whether a Beat can be kept. ErrIllegal for no session or node, a view
+// Check reports whether a Beat can be kept. ErrIllegal for no session or node, a view
 // or list that is too long or not ascending, numbers below 0, and texts that are no text or
 // too long.
 func (b Beat) Check() error {

@@ -119,7 +119,7 @@ func Author(ctx context.Context) string {
 	return author
 }
 
-// CheckOperatorText says whether a text of an operator can be kept. ErrIllegal.
+// CheckOperatorText reports whether a text of an operator can be kept. ErrIllegal.
 func CheckOperatorText(what, text string) error {
 	if len(text) > OperatorTextMax {
 		return fmt.Errorf("%s of %d bytes, %d are allowed: %w", what, len(text), OperatorTextMax, ErrIllegal)
@@ -130,7 +130,7 @@ func CheckOperatorText(what, text string) error {
 	return nil
 }
 
-// Check says whether an override can be kept for so long. ErrIllegal.
+// Check reports whether an override can be kept for so long. ErrIllegal.
 func (o ThrottleOverride) Check(holds time.Duration) error {
 	switch {
 	case o.ID == uuid.Nil:
@@ -163,14 +163,14 @@ func (o ThrottleOverride) Check(holds time.Duration) error {
 	return nil
 }
 
-// Covers says whether a clearing is about an override.
+// Covers reports whether a clearing is about an override.
 func (c Clearing) Covers(o ThrottleOverride) bool {
 	_, sets := o.Fields[c.Only]
 	return (c.Key == "" || c.Key == o.Key) && (c.ID == uuid.Nil || c.ID == o.ID) &&
 		(c.Only == "" || sets && len(o.Fields) == 1)
 }
 
-// Check says whether a clearing says what it is about. ErrIllegal.
+// Check reports whether a clearing says what it is about. ErrIllegal.
 func (c Clearing) Check() error {
 	if c.Key == "" && c.ID == uuid.Nil {
 		return fmt.Errorf("name a key or an override to clear: %w", ErrIllegal)
@@ -178,7 +178,7 @@ func (c Clearing) Check() error {
 	return CheckOperatorText("reason", c.Reason)
 }
 
-// Check says whether a line can be noted. ErrIllegal.
+// Check reports whether a line can be noted. ErrIllegal.
 func (l LogLine) Check() error {
 	if l.Action == "" {
 		return fmt.Errorf("a line without an action: %w", ErrIllegal)

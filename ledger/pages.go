@@ -71,7 +71,7 @@ type CreateSingle struct {
 	Limits    Limits    // the defaults, for a workspace that has none of its own
 }
 
-// Check says whether the address is one that intake takes for an address. The error wraps smtp.ErrMalformed.
+// Check reports whether the address is one that intake takes for an address. The error wraps smtp.ErrMalformed.
 func (c CreateSingle) Check() error {
 	if len(c.Address) > EmailBytesMax {
 		return fmt.Errorf("%w: it is over %d bytes", smtp.ErrMalformed, EmailBytesMax)
@@ -91,7 +91,7 @@ type RecentQuery struct {
 	Limit   int          // 1 to RecentMax
 }
 
-// Check says whether a query can be asked. ErrIllegal.
+// Check reports whether a query can be asked. ErrIllegal.
 func (q RecentQuery) Check() error {
 	switch {
 	case q.Limit < 1 || q.Limit > RecentMax:

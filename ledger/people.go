@@ -53,7 +53,7 @@ const (
 	Owner  Role = "owner"  // also keys, people and the log
 )
 
-// Allows says whether who has role r may do what needs role needed. An unknown role allows nothing.
+// Allows reports whether who has role r may do what needs role needed. An unknown role allows nothing.
 func (r Role) Allows(needed Role) bool { return needed.rank() > 0 && r.rank() >= needed.rank() }
 
 func (r Role) rank() int {
@@ -300,7 +300,7 @@ func (r AttemptRule) Wait(failures int) time.Duration {
 	return min(wait, r.Most)
 }
 
-// Check says whether a rule is one. ErrIllegal.
+// Check reports whether a rule is one. ErrIllegal.
 func (r AttemptRule) Check() error {
 	if r.Free < 1 || r.Window < time.Millisecond || r.First < time.Millisecond || r.Most < r.First {
 		return fmt.Errorf("a rule for failed sign-ins with %d free ones within %s, then %s to %s: %w", r.Free, r.Window,
@@ -320,8 +320,8 @@ func FoldEmail(email string) string {
 	}, email)
 }
 
-// CheckEmail says whether a text may be an email to sign in with: something on both sides of an @, no spaces and no control
-// characters. ErrIllegal.
+// CheckEmail reports whether a text may be an email to sign in with: something on both sides of an @, no spaces and
+// no control characters. ErrIllegal.
 func CheckEmail(email string) error {
 	local, domain, _ := strings.Cut(email, "@")
 	odd := strings.ContainsFunc(email, func(c rune) bool { return c == ' ' || misleads(c) })
@@ -337,7 +337,7 @@ const IdentityMax = 1024
 // Identity writes who somebody is at a provider: an issuer, which is a URL and has no space, and its subject.
 func Identity(issuer, subject string) string { return issuer + " " + subject }
 
-// CheckIdentity says whether an identity can be kept. ErrIllegal.
+// CheckIdentity reports whether an identity can be kept. ErrIllegal.
 func CheckIdentity(identity string) error {
 	issuer, subject, _ := strings.Cut(identity, " ")
 	if issuer == "" || subject == "" || len(identity) > IdentityMax || CheckText(identity) != nil {
@@ -346,7 +346,7 @@ func CheckIdentity(identity string) error {
 	return nil
 }
 
-// CheckPassword says whether a PHC text can be kept. ErrIllegal.
+// CheckPassword reports whether a PHC text can be kept. ErrIllegal.
 func CheckPassword(phc string) error {
 	if phc == "" {
 		return fmt.Errorf("no password: %w", ErrIllegal)
@@ -354,7 +354,7 @@ func CheckPassword(phc string) error {
 	return CheckOperatorText("password", phc)
 }
 
-// Check says whether a link can be kept. ErrIllegal.
+// Check reports whether a link can be kept. ErrIllegal.
 func (l Link) Check() error {
 	invite, personal := l.Purpose == InviteLink, l.Purpose == PasswordLink || l.Purpose == SignInLink
 	switch {
@@ -373,16 +373,16 @@ func (l Link) Check() error {
 	return CheckOperatorText("maker of a link", l.MadeBy)
 }
 
-// Same says whether two links were made for the same by the same.
+// Same reports whether two links were made for the same by the same.
 func (l Link) Same(o Link) bool {
 	return l.ID == o.ID && l.Purpose == o.Purpose && l.Workspace == o.Workspace && l.Role == o.Role &&
 		l.MadeBy == o.MadeBy && FoldEmail(l.Email) == FoldEmail(o.Email)
 }
 
-// Open says whether a link can be used at a time.
+// Open reports whether a link can be used at a time.
 func (l Link) Open(now time.Time) bool { return l.Used.IsZero() && now.Before(l.Expires) }
 
-// Check says whether a session can begin. ErrIllegal.
+// Check reports whether a session can begin. ErrIllegal.
 func (n NewSession) Check() error {
 	if (n.ID == Hash{}) || n.Life < time.Millisecond {
 		return fmt.Errorf("a session without an id or without a life: %w", ErrIllegal)
@@ -414,7 +414,7 @@ func shortened(text string, most int) string {
 	return text[:at]
 }
 
-// Check says whether a line can be written. ErrIllegal.
+// Check reports whether a line can be written. ErrIllegal.
 func (l WorkspaceLine) Check() error {
 	if l.Action == "" {
 		return fmt.Errorf("a line without an action: %w", ErrIllegal)

@@ -50,7 +50,7 @@ var edges = map[State][]State{
 	State(Cancelling): {State(Cancelled)},
 }
 
-// known says whether s is one of the nine statuses.
+// known reports whether s is one of the nine statuses.
 func (s Status) known() bool {
 	switch s {
 	case Uploading, Preparing, Verifying, Waiting, Cancelling:
@@ -59,7 +59,7 @@ func (s Status) known() bool {
 	return s.Final()
 }
 
-// Step says whether a verification may go from one state to another; staying is
+// Step reports whether a verification may go from one state to another; staying is
 // no step and always allowed. ErrIllegal.
 func Step(from, to State) error {
 	if from == to {
@@ -84,17 +84,17 @@ func (v *Verification) Last() Status {
 	return Completed
 }
 
-// Runnable says whether a node can work on a verification in state s.
+// Runnable reports whether a node can work on a verification in state s.
 func (s State) Runnable() bool {
 	return s == State(Preparing) || s == State(Verifying) || s == WaitingReceivers || s == State(Cancelling)
 }
 
-// Funded says whether a verification in state s holds the credits of what is left of it.
+// Funded reports whether a verification in state s holds the credits of what is left of it.
 func (s State) Funded() bool {
 	return s == State(Verifying) || s == WaitingReceivers || s == State(Cancelling)
 }
 
-// Measured says whether intake has read a verification in state s; open: it may have, or not.
+// Measured reports whether intake has read a verification in state s; open: it may have, or not.
 func (s State) Measured() (measured, open bool) {
 	switch s {
 	case New, State(Uploading), State(Preparing):

@@ -61,7 +61,7 @@ const (
 	Failed              Status = "failed"
 )
 
-// Final says whether nothing will change any more.
+// Final reports whether nothing will change any more.
 func (s Status) Final() bool {
 	return s == Completed || s == CompletedWithErrors || s == Cancelled || s == Failed
 }
@@ -237,7 +237,7 @@ type Outlook struct {
 // WhyMax bounds what a customer is told of a wait for receivers, in bytes.
 const WhyMax = 512
 
-// CheckWhy says whether a customer can be told this of a wait for receivers. ErrIllegal.
+// CheckWhy reports whether a customer can be told this of a wait for receivers. ErrIllegal.
 func CheckWhy(why string) error {
 	if len(why) > WhyMax {
 		return fmt.Errorf("%d bytes about a wait, at most %d: %w", len(why), WhyMax, ErrIllegal)
@@ -245,7 +245,7 @@ func CheckWhy(why string) error {
 	return CheckText(why)
 }
 
-// CheckText says whether every database can keep a text: valid UTF-8 without NUL,
+// CheckText reports whether every database can keep a text: valid UTF-8 without NUL,
 // which PostgreSQL has no place for. ErrIllegal.
 func CheckText(text string) error {
 	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {

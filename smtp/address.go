@@ -48,7 +48,7 @@ type Address struct {
 // String gives the address as it is sent in RCPT, without angle brackets.
 func (a Address) String() string { return a.Local + "@" + a.Domain }
 
-// ASCII says whether the local part is ASCII, so that no SMTPUTF8 is needed.
+// ASCII reports whether the local part is ASCII, so that no SMTPUTF8 is needed.
 func (a Address) ASCII() bool {
 	for i := 0; i < len(a.Local); i++ {
 		if a.Local[i] >= 0x80 {

@@ -29,5 +29,5 @@ func (b Blame) String() string {
 	return fmt.Sprintf("blame(%d)", uint8(b))
 }
 
-// Known says whether b is one of these.
+// Known reports whether b is one of these.
 func (b Blame) Known() bool { return int(b) < len(blameNames) }

@@ -20,7 +20,7 @@ func NewGuard(allow []netip.Prefix) Guard {
 	return g
 }
 
-// Allows says whether a may be dialled.
+// Allows reports whether a may be dialled.
 func (g Guard) Allows(a netip.Addr) bool {
 	if !a.IsValid() || a.Zone() != "" {
 		return false

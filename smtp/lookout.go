@@ -45,7 +45,7 @@ func (l *lookout) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// received says whether the system holds bytes, or an end, that were not read yet.
+// received reports whether the system holds bytes, or an end, that were not read yet.
 func (l *lookout) received() (some bool) {
 	if l.descriptor == nil {
 		return false
@@ -60,7 +60,7 @@ func (l *lookout) received() (some bool) {
 	return some && err == nil
 }
 
-// early says whether a byte is there already that answers nothing that was asked: in
+// early reports whether a byte is there already that answers nothing that was asked: in
 // the buffer, in what TLS has decrypted or not yet, or with the system. It does not
 // wait, and takes an end of the connection for nothing.
 func (s *Session) early() bool {
@@ -74,7 +74,7 @@ func (s *Session) early() bool {
 	return err == nil && !s.in.empty()
 }
 
-// talksAhead says whether a reply follows the first answers of a session that answers
+// talksAhead reports whether a reply follows the first answers of a session that answers
 // nothing: one of the replies before was sent ahead of its command, so no answer is
 // known to be that to its RCPT. It waits for pollWait, once in a session: who sends
 // one ahead does so from the start. A 421 may always come (RFC 5321 §3.8).

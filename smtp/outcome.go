@@ -30,10 +30,10 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("outcome(%d)", uint8(o))
 }
 
-// Final says whether o may be stored: it is one of the five.
+// Final reports whether o may be stored: it is one of the five.
 func (o Outcome) Final() bool { return o > Undecided && o <= Error }
 
-// Free says whether o costs no credit: unknown, and only that.
+// Free reports whether o costs no credit: unknown, and only that.
 func (o Outcome) Free() bool { return o == Unknown }
 
 // Reason is why an outcome is what it is: a stable token for programs and a
@@ -126,5 +126,5 @@ func (r Reason) Message() string {
 	return Internal.Message()
 }
 
-// Known says whether r is on the list and may be stored.
+// Known reports whether r is on the list and may be stored.
 func (r Reason) Known() bool { return r > ReasonNone && int(r) < len(reasonTexts) }

@@ -50,13 +50,13 @@ type Reply struct {
 // Text joins the lines with a space.
 func (r Reply) Text() string { return strings.Join(r.Lines, " ") }
 
-// Accepted says whether the reply is a 2xx.
+// Accepted reports whether the reply is a 2xx.
 func (r Reply) Accepted() bool { return r.Code/100 == 2 }
 
-// Temporary says whether the reply is a 4xx.
+// Temporary reports whether the reply is a 4xx.
 func (r Reply) Temporary() bool { return r.Code/100 == 4 }
 
-// Permanent says whether the reply is a 5xx.
+// Permanent reports whether the reply is a 5xx.
 func (r Reply) Permanent() bool { return r.Code/100 == 5 }
 
 // Failure says at which stage a session ended, and by what: the receiver's

@@ -45,7 +45,7 @@ func (o *SessionOptions) Validate() error {
 	return o.Limits.Validate()
 }
 
-// printable says whether all of s is printable ASCII.
+// printable reports whether all of s is printable ASCII.
 func printable(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if s[i] < ' ' || s[i] > '~' {
@@ -124,13 +124,13 @@ func (s *Session) Greeting() string { return s.greeting }
 // own name where it repeats that, at most 512 bytes of it. After STARTTLS it is what was said under TLS.
 func (s *Session) HelloReply() string { return s.helloReply }
 
-// TLS says whether the session is encrypted.
+// TLS reports whether the session is encrypted.
 func (s *Session) TLS() bool { return s.tls }
 
 // Pipelining reports whether the receiver takes commands in groups.
 func (s *Session) Pipelining() bool { return s.offers.pipelining }
 
-// Open says whether the session may be used for another Probe.
+// Open reports whether the session may be used for another Probe.
 func (s *Session) Open() bool { return s.open }
 
 // Rcpts gives how many RCPT commands the session has sent.

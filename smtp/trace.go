@@ -9,7 +9,7 @@ import (
 // Tracer is told what a session says and hears, in the goroutine that uses the session
 // and in the order in which it happens.
 type Tracer interface {
-	// On says whether anybody looks; nothing else is called while nobody does. It is
+	// On reports whether anybody looks; nothing else is called while nobody does. It is
 	// asked for every line, so it must be quick.
 	On() bool
 	// Said is a command as it was sent, without its end. Of RCPT the local part is

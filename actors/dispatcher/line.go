@@ -46,7 +46,7 @@ func newLine(most int64, weight func(uuid.UUID) int) line {
 		busy: map[uuid.UUID]int{}, weight: weight}
 }
 
-// isSmall says whether a file needs little memory.
+// isSmall reports whether a file needs little memory.
 func (l *line) isSmall(bytes int64) bool { return bytes <= min(smallBytes, l.small.Size()) }
 
 // join puts a verification at the end of the line.

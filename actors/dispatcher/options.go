@@ -34,7 +34,7 @@ type Options struct {
 	BytesMax  int64
 	// Weight is how many turns a workspace has for one of another, at least 1. It must not block.
 	Weight func(workspace uuid.UUID) int
-	// Ahead says whether this node, which has leases with so many addresses, has clearly more in
+	// Ahead reports whether this node, which has leases with so many addresses, has clearly more in
 	// work than another one that takes work: it then leaves what is new to the other
 	// for a while. It must not block.
 	Ahead   func(leases int, addresses int64) bool

@@ -333,7 +333,7 @@ func (o *office) finished(id uuid.UUID) func() bool {
 	return func() bool { return o.sees(id).Status == ledger.Completed }
 }
 
-// free says whether anybody could take all of these now.
+// free reports whether anybody could take all of these now.
 func (o *office) free(ids ...uuid.UUID) bool {
 	o.t.Helper()
 	list, err := o.book.Store.Lease(context.Background(), uuid.New(), 100, time.Hour)

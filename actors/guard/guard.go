@@ -92,7 +92,7 @@ func (g *Guard) note(where string, reason any, stack []byte) {
 	}
 }
 
-// due says whether a panic is to be logged, and how many were not since the last one that was.
+// due reports whether a panic is to be logged, and how many were not since the last one that was.
 func (g *Guard) due(where string, now time.Time) (unlogged int, due bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -153,7 +153,7 @@ func (i *Inspector) route(ctx context.Context, name string, out *Explanation) (b
 	return r.Receiver, nil
 }
 
-// known says whether a rule, of whatever layer, has a name.
+// known reports whether a rule, of whatever layer, has a name.
 func (i *Inspector) known(name string) bool {
 	for _, layer := range ruleLayers {
 		for _, r := range i.options.Table.Rules(layer) {

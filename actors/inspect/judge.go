@@ -54,7 +54,7 @@ func attemptOf(h *Heard) evidence.Attempt {
 	return a
 }
 
-// same says whether two verdicts come to the same, whatever rule says so.
+// same reports whether two verdicts come to the same, whatever rule says so.
 func same(a, b verdict.Verdict) bool {
 	return a.Outcome == b.Outcome && a.Reason == b.Reason && a.Blame == b.Blame && a.Action == b.Action &&
 		a.Wait == b.Wait

@@ -371,7 +371,7 @@ func (t *tank) session(base, a throttle.Limits, refused float64) (float64, throt
 	return after, field
 }
 
-// barred says whether nothing could be asked in a minute, whatever the candidate says.
+// barred reports whether nothing could be asked in a minute, whatever the candidate says.
 func barred(m *Minute, base throttle.Limits) bool {
 	switch m.Cause {
 	case "penalty", "no healthy source", "no share", "unreached":

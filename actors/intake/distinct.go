@@ -111,7 +111,7 @@ func (d *distinct) spell(text string, f fact) uint32 {
 	return uint32(number)
 }
 
-// fits says whether an address with a local part of n octets and that domain is
+// fits reports whether an address with a local part of n octets and that domain is
 // short enough (RFC 5321 §4.5.3.1.3).
 func (d *distinct) fits(n int, spelling uint32) bool {
 	return n+1+int(d.facts[spelling].bytes) <= smtp.AddressBytesMax

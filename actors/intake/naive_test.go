@@ -61,7 +61,7 @@ func naive(file []byte, rowsMax int64) answer {
 	return a
 }
 
-// naiveHidden says whether byte order marks are all that keeps field from being an address.
+// naiveHidden reports whether byte order marks are all that keeps field from being an address.
 func naiveHidden(field string) bool {
 	for strings.HasPrefix(field, "\ufeff") {
 		field = field[len("\ufeff"):]
@@ -139,7 +139,7 @@ func naiveText(value string) (at int, code string) {
 	return 0, ""
 }
 
-// naiveBroken says whether text starts with NUL or with what is not UTF-8.
+// naiveBroken reports whether text starts with NUL or with what is not UTF-8.
 func naiveBroken(text string) bool {
 	first := []rune(text[:min(len(text), 4)])[0]
 	return first == 0 || first == utf8.RuneError && !strings.HasPrefix(text, "\ufffd")

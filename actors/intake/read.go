@@ -19,7 +19,7 @@ type Limits struct {
 // 4 GiB of address space; this is three quarters of it.
 const RowsCeiling = 50_000_000
 
-// Validate says whether the limits are usable; if not, the error is ErrLimits.
+// Validate reports whether the limits are usable; if not, the error is ErrLimits.
 func (l Limits) Validate() error {
 	if l.RowsMax < 1 || l.RowsMax > RowsCeiling {
 		return fmt.Errorf("%w: rows %d are not within 1 to %d", ErrLimits, l.RowsMax, RowsCeiling)
@@ -195,7 +195,7 @@ func (in *reader) countRow() error {
 	return nil
 }
 
-// hiddenAddress says whether a first record that is no address would be one
+// hiddenAddress reports whether a first record that is no address would be one
 // without the byte order marks in front of it: then it is not a header, and to
 // pass over it in silence would lose an address.
 func hiddenAddress(field []byte) bool {

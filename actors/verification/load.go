@@ -40,7 +40,7 @@ func load(ctx context.Context, o Options, v ledger.Verification, l ledger.Lease)
 // it was accepted. Nothing in it is the customer's to repair.
 var errChanged = errors.New("verification: the file is read differently than before")
 
-// final says whether a refusal of the ledger will be the same next time.
+// final reports whether a refusal of the ledger will be the same next time.
 func final(err error) bool {
 	return errors.Is(err, ledger.ErrStaleEpoch) || errors.Is(err, ledger.ErrIllegal) ||
 		errors.Is(err, ledger.ErrNoSuchVerification) || errors.Is(err, errChanged)

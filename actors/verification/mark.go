@@ -101,7 +101,7 @@ func (o outlooks) news(now time.Time, next ledger.Outlook) bool {
 	return moved(now, o.Next, next.Next) || moved(now, o.Expected, next.Expected)
 }
 
-// moved says whether a time is another than it was by more than a part of what is left.
+// moved reports whether a time is another than it was by more than a part of what is left.
 func moved(now, was, is time.Time) bool {
 	switch {
 	case was.IsZero() || is.IsZero():

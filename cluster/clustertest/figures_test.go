@@ -113,7 +113,7 @@ func (f *fifty) shared(n int) {
 	}))
 }
 
-// views says whether each of the first n nodes counts on n.
+// views reports whether each of the first n nodes counts on n.
 func (f *fifty) views(n int) func() bool {
 	return func() bool {
 		for _, node := range f.numbers(n) {
@@ -200,7 +200,7 @@ func (f *fifty) serve(keys []string) (left []string) {
 	return left
 }
 
-// answers says whether the virtual actor of a key answers a node.
+// answers reports whether the virtual actor of a key answers a node.
 func (f *fifty) answers(n *clustertest.Node, key string) bool {
 	pid := n.Resolve(clustertest.EchoKind, key)
 	if pid == nil {

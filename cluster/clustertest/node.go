@@ -185,7 +185,7 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// Has says whether a text was said.
+// Has reports whether a text was said.
 func (l *Log) Has(text string) bool { return strings.Contains(l.Text(), text) }
 
 // Text is all that was said.

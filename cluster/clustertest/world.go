@@ -260,7 +260,7 @@ func (w *World) AwaitShared(nodes ...*Node) {
 	w.Await("every key is one node's", func() bool { return Shared(w.Use.Keys(), nodes...) })
 }
 
-// Shared says whether each key is wholly one node's, and every node has its part.
+// Shared reports whether each key is wholly one node's, and every node has its part.
 func Shared(keys []string, nodes ...*Node) bool {
 	has := make([]int, len(nodes))
 	for _, key := range keys {

@@ -128,7 +128,7 @@ func (g *guard) release(s *stream) {
 	delete(g.living, s)
 }
 
-// allowed says whether an address is in a network that may speak. What has no
+// allowed reports whether an address is in a network that may speak. What has no
 // address comes through memory, from this process.
 func (g *guard) allowed(a net.Addr) bool {
 	if a.Network() == "pipe" {

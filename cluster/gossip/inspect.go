@@ -62,7 +62,7 @@ type inspector struct {
 	keys  *Keyring // nil: nothing is sealed
 }
 
-// packet says whether a packet is from a member of this cluster. The label is given
+// packet reports whether a packet is from a member of this cluster. The label is given
 // when it is another cluster's.
 func (i inspector) packet(b []byte) (why reason, label string) {
 	label, rest, ok := cutLabel(b)
@@ -112,7 +112,7 @@ func open(keys []cipher.AEAD, sealed, bound []byte) ([]byte, reason) {
 	return nil, otherKey
 }
 
-// packetKind says whether a plain text is one message of a kind that members send
+// packetKind reports whether a plain text is one message of a kind that members send
 // in packets, or a compound of such.
 func packetKind(b []byte) reason {
 	if len(b) == 0 || b[0] != kindCompound {
@@ -199,7 +199,7 @@ func (i inspector) sealedStream(s *scanner, incoming bool) (reason, error) {
 	return why, nil
 }
 
-// streamKind says whether a message on a stream is of a kind that members send:
+// streamKind reports whether a message on a stream is of a kind that members send:
 // state and pings, and as answers state, acks and errors.
 func streamKind(kind byte, s *scanner, incoming bool) (reason, error) {
 	switch {
@@ -263,7 +263,7 @@ const (
 	headKey       = 0xa0     // fixstr, or its length in the low bits
 )
 
-// stateHead says whether the head of a state is what members send. The library
+// stateHead reports whether the head of a state is what members send. The library
 // makes room for as many members as the head promises, and for the user state.
 func (s *scanner) stateHead() (reason, error) {
 	b, err := s.ReadByte()

@@ -122,7 +122,7 @@ func (t *table) refuse(session uuid.UUID) *Member {
 	return m
 }
 
-// isRefused says whether a session is no member any more.
+// isRefused reports whether a session is no member any more.
 func (t *table) isRefused(session uuid.UUID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,7 +166,7 @@ func (t *table) mark(name string, suspect bool) {
 	}
 }
 
-// has says whether a session, or an address, is a member's.
+// has reports whether a session, or an address, is a member's.
 func (t *table) has(session uuid.UUID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

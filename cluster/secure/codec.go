@@ -38,7 +38,7 @@ func (c counting) Unmarshal(data mem.BufferSlice, v any) error {
 	return proto.Unmarshal(text.ReadOnlyData(), m)
 }
 
-// countable says whether a remote.RemoteMessage holds no more parts than an honest one.
+// countable reports whether a remote.RemoteMessage holds no more parts than an honest one.
 func countable(text []byte) bool {
 	counts := map[protowire.Number]int{}
 	return each(text, func(field protowire.Number, value []byte) bool {

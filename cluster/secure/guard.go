@@ -43,7 +43,7 @@ func DefaultTimes() Times {
 // are required; the functions are called from many goroutines and for every batch, so
 // they must be quick.
 type Guard struct {
-	// Admit says whether a member has this name at present. The name is "" without TLS.
+	// Admit reports whether a member has this name at present. The name is "" without TLS.
 	Admit func(name string) bool
 	// NameOf says which member has an address of actor traffic; ok is false for none.
 	NameOf func(address string) (name string, ok bool)

@@ -189,7 +189,7 @@ func CheckKeyFile(file string) error {
 	return nil
 }
 
-// checkLeaf says whether other nodes will take this certificate, and gives its name.
+// checkLeaf reports whether other nodes will take this certificate, and gives its name.
 func checkLeaf(m *material, now time.Time) (string, error) {
 	leaf := m.cert.Leaf
 	if now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {

@@ -103,7 +103,7 @@ func (o RemoteOptions) credentials(host string) (client, server credentials.Tran
 	return insecure.NewCredentials(), insecure.NewCredentials(), nil
 }
 
-// Loopback says whether a host can be reached from this machine only: an address
+// Loopback reports whether a host can be reached from this machine only: an address
 // of loopback, or "localhost". Other names are not resolved: they might change.
 func Loopback(host string) bool {
 	addr, err := netip.ParseAddr(host)

@@ -70,7 +70,7 @@ func (s *guarded) connect(address string) error {
 	return nil
 }
 
-// member says whether membership still knows the member at its address. Without
+// member reports whether membership still knows the member at its address. Without
 // TLS there is only the address.
 func (s *guarded) member() bool {
 	name, ok := s.guard.NameOf(s.address)
@@ -134,7 +134,7 @@ func (s *guarded) drop(reason, typeName string) {
 	}
 }
 
-// watches says whether a message about watching is about an actor of the peer: the
+// watches reports whether a message about watching is about an actor of the peer: the
 // library answers, or believes, whomever it names. In all three of them that actor
 // is field 1.
 func (s *guarded) watches(data []byte) bool {

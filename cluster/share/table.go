@@ -103,11 +103,11 @@ func (t *Table) view(list []ledger.Process) int {
 	return len(t.views) - 1
 }
 
-// Settled says whether every process has read all that happened; while one has
+// Settled reports whether every process has read all that happened; while one has
 // not, heartbeats should come quickly.
 func (t *Table) Settled() bool { return t != nil && !t.unread }
 
-// Same says whether two tables allow the same of every key, as far as can be seen
+// Same reports whether two tables allow the same of every key, as far as can be seen
 // without looking at keys.
 func (t *Table) Same(o *Table) bool {
 	if t == nil || o == nil {

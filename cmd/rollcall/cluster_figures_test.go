@@ -164,7 +164,7 @@ func (w *crowd) kill(m *measured) time.Time {
 	return at
 }
 
-// ready says whether a node says so.
+// ready reports whether a node says so.
 func (m *measured) ready() bool {
 	answer, err := http.Get(m.admin + "/readyz")
 	if err != nil {
@@ -191,7 +191,7 @@ func (m *measured) metric(name string) (sum float64) {
 	return sum
 }
 
-// agreed says whether nodes count on each other, and know that all do.
+// agreed reports whether nodes count on each other, and know that all do.
 func agreed(nodes ...*measured) func() bool {
 	return func() bool {
 		for _, m := range nodes {

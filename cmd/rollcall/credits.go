@@ -116,7 +116,7 @@ type entryView struct {
 	Credits    int64  `json:"credits"`
 }
 
-// addsUp says whether the entries leave what the verification holds.
+// addsUp reports whether the entries leave what the verification holds.
 func (s statementView) addsUp() bool { return s.Held-s.Charged-s.Released == s.StillHeld }
 
 // entriesList reads the entries of one verification.

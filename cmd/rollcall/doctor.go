@@ -151,7 +151,7 @@ func reportOn(w io.Writer, found diagnosis, asJSON bool) error {
 	return errBlind
 }
 
-// fails says whether a check came out badly.
+// fails reports whether a check came out badly.
 func (d diagnosis) fails() bool {
 	return slices.ContainsFunc(d.Findings, func(f admin.Finding) bool { return f.State == identity.Fail })
 }

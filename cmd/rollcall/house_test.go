@@ -149,7 +149,7 @@ var staysIn = map[string][]string{
 	"github.com/google/renameio":        {"cmd/rollcall/term"},
 }
 
-// within says whether folder is one of parents or lies below one.
+// within reports whether folder is one of parents or lies below one.
 func within(folder string, parents ...string) bool {
 	return slices.ContainsFunc(parents, func(p string) bool {
 		return folder == p || strings.HasPrefix(folder, p+"/")
@@ -390,7 +390,7 @@ func TestEffortIsSaidInOnePlace(t *testing.T) {
 	}
 }
 
-// isText says whether an expression is a text as it stands.
+// isText reports whether an expression is a text as it stands.
 func isText(e ast.Expr, text string) bool {
 	literal, ok := e.(*ast.BasicLit)
 	return ok && literal.Value == strconv.Quote(text)

@@ -444,7 +444,7 @@ func TestAClusterGoesOnWithoutANodeThatIsNotFit(t *testing.T) {
 	}
 }
 
-// agreedOn says whether nodes count on so many, and know that all do.
+// agreedOn reports whether nodes count on so many, and know that all do.
 func agreedOn(nodes []*measured, on int) bool {
 	for _, m := range nodes {
 		if m.metric("rollcall_cluster_view_members") != float64(on) || m.metric("rollcall_cluster_settled") != 1 {

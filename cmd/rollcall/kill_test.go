@@ -570,7 +570,7 @@ func (c *customer) checkBalance(charged int64) {
 	}
 }
 
-// diedBetween says whether the node of a session was dead when the lab noted
+// diedBetween reports whether the node of a session was dead when the lab noted
 // what it had asked: receivers that make clients wait read what is left of a
 // session long after its node was killed.
 func (c *customer) diedBetween(began, noted time.Time) bool {

@@ -33,7 +33,7 @@ type family struct {
 var described = regexp.MustCompile(`^Desc\{fqName: ("[^"]*"), help: ("(?:[^"\\]|\\.)*"), (?:unit: "[^"]*", )?` +
 	`constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
 
-// ours says whether a metric is one of this program, and not of Go or of the process.
+// ours reports whether a metric is one of this program, and not of Go or of the process.
 func ours(name string) bool { return strings.HasPrefix(name, "rollcall_") }
 
 // addFamilies adds what a registry has to all.

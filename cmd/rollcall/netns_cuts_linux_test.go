@@ -90,7 +90,7 @@ func patience(wanted bool) time.Duration {
 	return 300 * time.Millisecond
 }
 
-// reaches says whether a connection comes about and is ended by the other side.
+// reaches reports whether a connection comes about and is ended by the other side.
 func reaches(t *testing.T, from, to *place, port int, want bool) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience(want))

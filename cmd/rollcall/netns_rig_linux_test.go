@@ -407,7 +407,7 @@ func (n *netNode) lastWords() string {
 	return string(text[max(0, len(text)-2000):])
 }
 
-// answers says whether a node is ready.
+// answers reports whether a node is ready.
 func (n *netNode) answers() bool {
 	client := http.Client{Timeout: 5 * time.Second}
 	answer, err := client.Get(n.admin + "/readyz")

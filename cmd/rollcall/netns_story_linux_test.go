@@ -535,7 +535,7 @@ func (st *stage) judgeQuestions() {
 // timeMillis shows the time of day of an event.
 const timeMillis = "15:04:05.000"
 
-// diedBetween says whether a node was killed between two times: receivers that
+// diedBetween reports whether a node was killed between two times: receivers that
 // make clients wait read what is left of a session long after that.
 func (st *stage) diedBetween(began, noted time.Time) bool {
 	return slices.ContainsFunc(st.kills, func(k time.Time) bool { return k.After(began) && k.Before(noted) })

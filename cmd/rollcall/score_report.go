@@ -295,12 +295,12 @@ type scoreManners struct {
 // hardly stands behind a truth that a careful engine may miss.
 const hardly = ", hardly"
 
-// clean says whether nothing is in the manners that must not be there.
+// clean reports whether nothing is in the manners that must not be there.
 func (m scoreManners) clean() bool {
 	return len(m.Tripped) == 0 && m.Data == 0 && m.OutOfOrder == 0 && m.UnaskedGroups == 0 && m.EarlyTalk == 0
 }
 
-// good says whether the run keeps every promise.
+// good reports whether the run keeps every promise.
 func (r *scoreReport) good() bool { return r.Wrong == 0 && r.Changed == 0 && r.Manners.clean() }
 
 // accuracy is the share of what can be known that was found out.

@@ -76,7 +76,7 @@ func newVerdictList() *cobra.Command {
 	return c
 }
 
-// inScope says whether a rule is for hosts under suffix, or for those above it.
+// inScope reports whether a rule is for hosts under suffix, or for those above it.
 func inScope(scope []string, suffix string) bool {
 	suffix = strings.ToLower(strings.Trim(suffix, "."))
 	return slices.ContainsFunc(scope, func(s string) bool {

@@ -215,7 +215,7 @@ func (r *verifyRun) finish(ctx context.Context) (d api.Detail, err error) {
 	return d, nil
 }
 
-// remote says whether a running service does the work, whose credits are real.
+// remote reports whether a running service does the work, whose credits are real.
 func (r *verifyRun) remote() bool { return r.flags.api != "" }
 
 // identity is the idempotency key: at a service that of the content, and in this process the one

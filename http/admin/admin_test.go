@@ -184,7 +184,7 @@ func TestOperatorTour(t *testing.T) {
 	}
 }
 
-// holds says whether list has one object with exactly the fields, one of which has the value.
+// holds reports whether list has one object with exactly the fields, one of which has the value.
 func holds(list any, field string, value any, fields ...string) bool {
 	all, _ := list.([]any)
 	if len(all) != 1 {

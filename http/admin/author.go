@@ -16,7 +16,7 @@ const AuthorHeader = "Rollcall-Operator"
 // AuthorMax is the longest name of an author, in bytes. Guess: user@host.
 const AuthorMax = 200
 
-// AuthorFits says whether a text may stand in AuthorHeader.
+// AuthorFits reports whether a text may stand in AuthorHeader.
 func AuthorFits(text string) bool {
 	return len(text) <= AuthorMax && utf8.ValidString(text) &&
 		!strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })

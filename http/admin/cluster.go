@@ -83,7 +83,7 @@ const (
 	StateServing  State = "serving"  // all is well
 )
 
-// Ended says whether the member takes no part in the cluster any more.
+// Ended reports whether the member takes no part in the cluster any more.
 func (s State) Ended() bool { return s == StateLeft || s == StateLost }
 
 // KeyOp is what is done to the keyrings of gossip.

@@ -161,7 +161,7 @@ func (d *common) longCall(ctx context.Context) (context.Context, context.CancelF
 	return ctx, func() { stop(); cancel() }
 }
 
-// LedgerAnswers says whether the ledger does.
+// LedgerAnswers reports whether the ledger does.
 func (d *common) LedgerAnswers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()

@@ -135,7 +135,7 @@ func (d nodeOps) Health(ctx context.Context) (found []inspect.Health, silent []i
 	return nil, nil, err
 }
 
-// Probing says whether this node takes probing work, and if not, why. It asks nobody.
+// Probing reports whether this node takes probing work, and if not, why. It asks nobody.
 func (d nodeOps) Probing() (bool, string) {
 	i, known := d.Identity()
 	return !known || i.Probing, i.Why

@@ -52,7 +52,7 @@ func listenUnix(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// abandoned says whether a file is a socket at which nobody listens.
+// abandoned reports whether a file is a socket at which nobody listens.
 func abandoned(path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode().Type() != fs.ModeSocket {
@@ -94,7 +94,7 @@ func hostOf(header string) string {
 	return strings.TrimSuffix(host, ".")
 }
 
-// reachedAt says whether a host is a loopback address, or the one that the connection
+// reachedAt reports whether a host is a loopback address, or the one that the connection
 // came to.
 func reachedAt(r *http.Request, host string) bool {
 	a, err := netip.ParseAddr(host)

@@ -263,7 +263,7 @@ func (s *Server) withToken(next http.Handler) http.Handler {
 	})
 }
 
-// ready says whether this node should get requests.
+// ready reports whether this node should get requests.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	if s.options.Draining() {
 		refuse(w, http.StatusServiceUnavailable, "draining", "the node is stopping; use another one")

@@ -58,7 +58,7 @@ func (d verificationOps) waitsOfNobody(
 		Waits: waitsParked(v), Why: why, Finish: v.Expected}, nil
 }
 
-// parked says whether a verification rests in the ledger until its next work is due.
+// parked reports whether a verification rests in the ledger until its next work is due.
 func parked(v ledger.Verification) bool {
 	return v.State() == ledger.WaitingReceivers && v.RestsUntil.After(time.Now())
 }

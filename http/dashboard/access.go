@@ -40,7 +40,7 @@ func (r *request) tenant() uuid.UUID {
 	return r.member.Workspace
 }
 
-// may says whether the member's role suffices.
+// may reports whether the member's role suffices.
 func (r *request) may(role ledger.Role) bool { return r.member.Role.Allows(role) }
 
 // admit makes the checks of a route in their order: session, membership, role.

@@ -149,7 +149,7 @@ func (d *Dashboard) codeProblem(w http.ResponseWriter, err error) (int, string) 
 	}
 }
 
-// asksForCodes says whether somebody should switch codes on: an owner with a password and without codes.
+// asksForCodes reports whether somebody should switch codes on: an owner with a password and without codes.
 func asksForCodes(u ledger.User, in []ledger.Membership) bool {
 	for _, m := range in {
 		if m.Role == ledger.Owner && signin.HasPassword(u) && u.TOTP == "" {

@@ -162,7 +162,7 @@ type confirmView struct {
 	Form         string
 }
 
-// wholeForm says whether a form has its id; it answers and gives false when not.
+// wholeForm reports whether a form has its id; it answers and gives false when not.
 func (d *Dashboard) wholeForm(w http.ResponseWriter, r *request, back string) bool {
 	if _, ok := parseID(r.PostFormValue("form")); ok {
 		return true

@@ -83,7 +83,7 @@ func originOf(text string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// keepsCookies says whether a browser keeps our cookie at a URL: over https, or on the machine itself.
+// keepsCookies reports whether a browser keeps our cookie at a URL: over https, or on the machine itself.
 func keepsCookies(public string) bool {
 	u, err := url.Parse(public)
 	if err != nil {

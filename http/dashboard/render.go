@@ -24,10 +24,10 @@ type frame struct {
 	Body      any
 }
 
-// Upload says whether the member may upload.
+// Upload reports whether the member may upload.
 func (f *frame) Upload() bool { return f.Member != nil && f.Member.Role.Allows(ledger.Member) }
 
-// Owns says whether the member is an owner.
+// Owns reports whether the member is an owner.
 func (f *frame) Owns() bool { return f.Member != nil && f.Member.Role.Allows(ledger.Owner) }
 
 // newPages parses every page.

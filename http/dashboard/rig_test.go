@@ -188,7 +188,7 @@ func (g *rig) secret() []byte {
 	return secret
 }
 
-// asWait says whether an error is a wait.
+// asWait reports whether an error is a wait.
 func asWait(err error, into **signin.Wait) bool { return errors.As(err, into) }
 
 // clock is the time of the pages.

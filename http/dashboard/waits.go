@@ -88,7 +88,7 @@ func (c *waitsCache) answer(ctx context.Context, id uuid.UUID) *waitsAnswer {
 	return a
 }
 
-// over says whether an answer is not believed any more. The cache's mu is held.
+// over reports whether an answer is not believed any more. The cache's mu is held.
 func (a *waitsAnswer) over(now time.Time) bool { return !a.until.IsZero() && !now.Before(a.until) }
 
 // find asks the nodes. That they don't answer is believed as long as what they answer.

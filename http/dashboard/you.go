@@ -70,7 +70,7 @@ func (d *Dashboard) showYou(w http.ResponseWriter, r *request, status int, v you
 	d.show(w, r, status, "you", &frame{Frame: view.Frame{Title: "You"}, Here: "you", Body: v})
 }
 
-// boundTo says whether a user signs in by the provider of now.
+// boundTo reports whether a user signs in by the provider of now.
 func (d *Dashboard) boundTo(u ledger.User) bool {
 	return d.o.Provider != nil && strings.HasPrefix(u.OIDC, ledger.Identity(d.o.Provider.Issuer, ""))
 }

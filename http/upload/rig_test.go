@@ -253,7 +253,7 @@ func (c *rawConn) tryReply() (storageReply, error) {
 	return got, nil
 }
 
-// ended says whether the server closes the connection without another byte.
+// ended reports whether the server closes the connection without another byte.
 func (c *rawConn) ended() error {
 	if half, ok := c.Conn.(*net.TCPConn); ok {
 		_ = half.CloseWrite()

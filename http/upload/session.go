@@ -9,7 +9,7 @@ type Session struct {
 	Cancelled bool  // the verification was cancelled
 }
 
-// Complete says whether every declared byte is durable. A complete session
+// Complete reports whether every declared byte is durable. A complete session
 // stays complete, whatever becomes of its verification.
 func (s Session) Complete() bool { return s.Durable == s.Declared }
 

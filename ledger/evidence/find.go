@@ -98,7 +98,7 @@ func newSpelling(text string) spelling {
 	return spelling{text: text, parsed: a, whole: err == nil}
 }
 
-// is says whether an address of a file is the one that is looked for.
+// is reports whether an address of a file is the one that is looked for.
 func (s spelling) is(email []byte) bool {
 	if string(email) == s.text {
 		return true

@@ -29,7 +29,7 @@ func (p *Pool[Tenant]) Take(t Tenant, weight int, n int64) bool {
 	return true
 }
 
-// Fits says whether Take would give it.
+// Fits reports whether Take would give it.
 func (p *Pool[Tenant]) Fits(t Tenant, weight int, n int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -191,7 +191,7 @@ func (q *Turns[Tenant]) Waiting() int {
 	return q.waiting
 }
 
-// Waits says whether one of a tenant waits.
+// Waits reports whether one of a tenant waits.
 func (q *Turns[Tenant]) Waits(t Tenant) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -385,7 +385,7 @@ func (a *audit) storage(t *tx) error {
 	return nil
 }
 
-// damaged says whether err means that what is stored cannot be read, and not that
+// damaged reports whether err means that what is stored cannot be read, and not that
 // the database is away or busy.
 func damaged(err error) bool {
 	if errors.Is(err, errRow) {

@@ -51,7 +51,7 @@ func newBroken(b ledger.Book, mistake string) *broken {
 		seen: map[uuid.UUID]ledger.Verification{}}
 }
 
-// errs says whether this call is a wrong one.
+// errs reports whether this call is a wrong one.
 func (b *broken) errs(mistake string) bool {
 	if b.mistake != mistake {
 		return false

@@ -107,7 +107,7 @@ type recent struct {
 	folded []byte // an email, folded
 }
 
-// full says whether the page needs no other settlement, or may look at none.
+// full reports whether the page needs no other settlement, or may look at none.
 func (r *recent) full() bool {
 	return len(r.page.Results) == r.query.Limit || r.page.Looked == ledger.RecentLooked
 }
@@ -155,7 +155,7 @@ func (r *recent) sort() {
 	})
 }
 
-// wanted says whether the query asks for a result of the batch.
+// wanted reports whether the query asks for a result of the batch.
 func (r *recent) wanted(i int) bool {
 	q := &r.query
 	if q.Outcome != smtp.Undecided && r.batch.Outcomes[i] != q.Outcome || q.Reason != smtp.ReasonNone && r.batch.Reasons[i] != q.Reason {

@@ -218,7 +218,7 @@ func (w *sweep) tryLate(ctx context.Context, causes []cause) {
 	}
 }
 
-// away says whether there is no use in going on: the caller or the database has gone.
+// away reports whether there is no use in going on: the caller or the database has gone.
 func (w *sweep) away(ctx context.Context) bool { return ctx.Err() != nil || w.silent >= silentMax }
 
 // done notes how one part went, and says whether it went well.
@@ -271,7 +271,7 @@ func (s sweeper) since(a aged, until int64) (from int64, whole bool) {
 	return min(at.from, until-lateMax.Milliseconds()), whole
 }
 
-// isDue says whether a verification is due for a cause.
+// isDue reports whether a verification is due for a cause.
 func (w *sweep) isDue(ctx context.Context, c cause, id uuid.UUID) (due bool, err error) {
 	err = w.view(ctx, func(t *tx) error {
 		return t.Row(`SELECT EXISTS (SELECT 1 FROM verifications WHERE `+c.due.which+` AND `+c.due.time+` <= ? AND id = ?)`,

@@ -161,7 +161,7 @@ func settlesEach(t *testing.T, s ledger.Book, n int) (ids []uuid.UUID) {
 	return ids
 }
 
-// erasedResults says whether a verification's results are erased.
+// erasedResults reports whether a verification's results are erased.
 func (l logged) erasedResults(t *testing.T, id uuid.UUID) bool {
 	t.Helper()
 	v, err := l.verification(t.Context(), id)

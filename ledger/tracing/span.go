@@ -100,7 +100,7 @@ func Within(ctx context.Context, name Name) (context.Context, Span) {
 	return ctx, Span{s}
 }
 
-// On says whether it is worth finding out what to note.
+// On reports whether it is worth finding out what to note.
 func (s Span) On() bool { return s.span != nil && s.span.IsRecording() }
 
 // Word notes a word of ours: a route, a stage, a host. What has an @ is not told.

@@ -42,7 +42,7 @@ func (e Engine) Grant(ctx context.Context, id, workspace uuid.UUID, n ledger.Cre
 	return after, nil
 }
 
-// isVerification says whether an id is that of a verification. It is asked before the transaction, where
+// isVerification reports whether an id is that of a verification. It is asked before the transaction, where
 // to look for what is not there would be a conflict with every create: nobody knows the id of
 // a verification that comes later.
 func (e Engine) isVerification(ctx context.Context, id uuid.UUID) (bool, error) {

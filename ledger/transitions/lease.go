@@ -216,7 +216,7 @@ func waitIssue(why string) (*ledger.Issue, error) {
 	return &ledger.Issue{Code: ledger.ReceiversWait, Message: why}, ledger.CheckWhy(why)
 }
 
-// sameIssue says whether two issues are the same; each may be none.
+// sameIssue reports whether two issues are the same; each may be none.
 func sameIssue(a, b *ledger.Issue) bool {
 	if a == nil || b == nil {
 		return a == b

@@ -105,7 +105,7 @@ func (e Engine) Retire(ctx context.Context, session uuid.UUID, after time.Durati
 	return nil
 }
 
-// fresh says whether a process is in and was seen within the time.
+// fresh reports whether a process is in and was seen within the time.
 func fresh(now time.Time, row *ledger.NodeRow, within time.Duration) bool {
 	return row.Standing == ledger.NodeIn && now.Sub(row.Seen) < within
 }
@@ -271,7 +271,7 @@ func remove(t Tables, row *ledger.NodeRow) error {
 	return one(n, err, "remove row")
 }
 
-// readByAll says whether every process that is in has read a row's turn.
+// readByAll reports whether every process that is in has read a row's turn.
 func readByAll(roll ledger.Roll, row *ledger.NodeRow) bool {
 	for _, other := range roll.Nodes {
 		if other.Standing == ledger.NodeIn && other.Session != row.Session && other.Read < row.Turn {

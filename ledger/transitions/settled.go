@@ -84,7 +84,7 @@ func (s *settledSets) first(v *Row, ordinals []int64) (int64, bool, error) {
 	return 0, false, nil
 }
 
-// knows says whether so many settlements, or more, are remembered of a lease.
+// knows reports whether so many settlements, or more, are remembered of a lease.
 func (s *settledSets) knows(l ledger.Lease, upTo int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

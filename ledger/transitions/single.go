@@ -63,8 +63,8 @@ func createSingle(t Tables, n ledger.NewVerification, address string) (*Row, err
 	return v, store(t, v, 0, record(address))
 }
 
-// sameSingle says whether a verification is the check of an address. Of one past its retention the address is not known
-// any more: then the length decides, as for a file.
+// sameSingle reports whether a verification is the check of an address. Of one past its retention the address is
+// not known any more: then the length decides, as for a file.
 func sameSingle(v *Row, n ledger.NewVerification, address string) bool {
 	return v.Kind == ledger.Single && v.Bytes == n.Bytes && (v.SingleEmail == address || v.ResultsDeleted)
 }

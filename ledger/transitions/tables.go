@@ -60,7 +60,7 @@ type Step struct {
 // Tables are the rows of one transaction. Each method is one statement; those
 // that answer a number changed so many rows, 0 when their condition did not hold.
 type Tables interface {
-	// Doubt says whether a run of this transaction before this one may have been committed.
+	// Doubt reports whether a run of this transaction before this one may have been committed.
 	Doubt() bool
 
 	// Account reads a workspace's balance. ledger.ErrNoSuchWorkspace.
@@ -209,20 +209,20 @@ type Ending struct {
 	Forgotten bool // nothing of it is silent any more
 }
 
-// Leased says whether a node has the verification at this moment.
+// Leased reports whether a node has the verification at this moment.
 func (r *Row) Leased() bool { return r.Node != uuid.Nil && r.LeaseExpires > r.Now }
 
-// HeldBy says whether l is still the caller's. An expired lease stays good until
+// HeldBy reports whether l is still the caller's. An expired lease stays good until
 // somebody takes it: the epoch alone decides, so that a node that was paused
 // loses no outcome it already has. What nobody has is not the zero node's.
 func (r *Row) HeldBy(l ledger.Lease) bool {
 	return r.Node != uuid.Nil && r.Node == l.Node && r.Epoch == l.Epoch
 }
 
-// mayBeParked says whether the state of its work may be kept: then a lease of it was given back.
+// mayBeParked reports whether the state of its work may be kept: then a lease of it was given back.
 func (r *Row) mayBeParked() bool { return r.State().Funded() && (r.Epoch > 1 || r.Node == uuid.Nil) }
 
-// unread says whether no intake has read the file to its end.
+// unread reports whether no intake has read the file to its end.
 func (r *Row) unread() bool { return r.Status == ledger.Uploading || r.Status == ledger.Preparing }
 
 // Upload is the state of the row's upload.

@@ -78,7 +78,7 @@ func (t Trouble) String() string {
 	return "unknown"
 }
 
-// Known says whether t is one of these.
+// Known reports whether t is one of these.
 func (t Trouble) Known() bool { return t < troubles }
 
 // Raw is an answer as it came. Address, Hello, Source and ReturnPath are taken out of

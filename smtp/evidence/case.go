@@ -78,7 +78,7 @@ type Habit struct {
 	Controls []Attempt
 }
 
-// Witnessed says whether another address of the domain was accepted soon after an
+// Witnessed reports whether another address of the domain was accepted soon after an
 // attempt, at the same host and from the same source: whoever is heard there, the
 // attempt was not refused for what we are.
 func (h *Habit) Witnessed(a *Attempt) bool {
@@ -92,7 +92,7 @@ func (h *Habit) Witnessed(a *Attempt) bool {
 	return false
 }
 
-// CatchAll says whether the domain accepts every address; known is false while that
+// CatchAll reports whether the domain accepts every address; known is false while that
 // is not clear. One refusal of a mailbox that cannot exist shows that mailboxes are
 // told apart; it takes ControlsEnough acceptances, and no refusal, to show that they
 // are not.

@@ -504,7 +504,7 @@ func lower(c byte) byte {
 	return c
 }
 
-// isWordByte says whether c, in lower case, is part of a word; all else only
+// isWordByte reports whether c, in lower case, is part of a word; all else only
 // stands between words.
 func isWordByte(c byte) bool {
 	return (c >= 'a' && c <= 'z') || isDigit(c) || c >= utf8.RuneSelf

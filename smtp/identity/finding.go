@@ -73,10 +73,10 @@ type Report struct {
 	Findings []Finding // by check and source
 }
 
-// Fit says whether no check fails. A report of nothing is not fit.
+// Fit reports whether no check fails. A report of nothing is not fit.
 func (r Report) Fit() bool { return !r.Checked.IsZero() && len(r.Failing()) == 0 && !r.Blind() }
 
-// Blind says whether nobody could be asked anything: what receivers see is not known then.
+// Blind reports whether nobody could be asked anything: what receivers see is not known then.
 func (r Report) Blind() bool {
 	return r.Incomplete() && !slices.ContainsFunc(r.Findings, func(f Finding) bool {
 		return f.State != Skipped && f.Check != Clock && f.Check != Rest
@@ -94,7 +94,7 @@ func (r Report) Failing() []Finding {
 	return out
 }
 
-// Incomplete says whether something could not be checked.
+// Incomplete reports whether something could not be checked.
 func (r Report) Incomplete() bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.trouble })
 }

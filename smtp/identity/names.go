@@ -107,7 +107,7 @@ func CheckHello(ctx context.Context, r Resolver, s Source) Finding {
 	return f
 }
 
-// fullName says whether a name has two labels or more and is no address.
+// fullName reports whether a name has two labels or more and is no address.
 func fullName(name string) bool {
 	_, err := netip.ParseAddr(name)
 	labels, ok := dns.IsDomainName(name)

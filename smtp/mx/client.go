@@ -128,7 +128,7 @@ func judge(m *dns.Msg) Kind {
 	}
 }
 
-// isReferral says whether a server that does not recurse sent us on to others
+// isReferral reports whether a server that does not recurse sent us on to others
 // (RFC 1034 §4.3.1). It looks like "no such records" and must not be taken for it.
 func isReferral(m *dns.Msg) bool {
 	if len(m.Answer) > 0 || m.Authoritative {

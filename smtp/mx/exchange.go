@@ -173,7 +173,7 @@ func (c *client) converse(ctx context.Context, k *socket, q *dns.Msg) (m *dns.Ms
 	return nil, false, os.ErrDeadlineExceeded
 }
 
-// readReply says whether a packet answers the question. A packet that has the
+// readReply reports whether a packet answers the question. A packet that has the
 // right number but cannot be read, or is too long for UDP, gives errAskTCP.
 func readReply(packet []byte, q *dns.Msg) (m *dns.Msg, answers bool, err error) {
 	if len(packet) < 12 || binary.BigEndian.Uint16(packet) != q.Id {
@@ -186,7 +186,7 @@ func readReply(packet []byte, q *dns.Msg) (m *dns.Msg, answers bool, err error) 
 	return m, fits(m, q), nil
 }
 
-// fits says whether a reply repeats the question (RFC 5452 §9.1). A server that
+// fits reports whether a reply repeats the question (RFC 5452 §9.1). A server that
 // could not read the question may leave it out.
 func fits(m, q *dns.Msg) bool {
 	if !m.Response || m.Opcode != dns.OpcodeQuery || m.Id != q.Id {

@@ -165,7 +165,7 @@ func (p *parrot) say(toMX, toAddress []byte) {
 	p.says = [2][]byte{toMX, toAddress}
 }
 
-// denies says whether an answer has the code of a name that does not exist.
+// denies reports whether an answer has the code of a name that does not exist.
 func (p *parrot) denies() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -157,7 +157,7 @@ func (m *memo[V]) fly(name, tenant string, f *flight[V], find finder[V]) {
 	m.land(name, f, remembered[V]{value: value, err: err, expires: expires})
 }
 
-// takeOff says whether a flight begins now and not before.
+// takeOff reports whether a flight begins now and not before.
 func (m *memo[V]) takeOff(f *flight[V]) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

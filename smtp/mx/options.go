@@ -47,7 +47,7 @@ type Options struct {
 	// address, so that they are not taken for no hosts at all.
 	IPv6 bool
 
-	// Allow says whether an address may be dialled: not special-use, not ours.
+	// Allow reports whether an address may be dialled: not special-use, not ours.
 	// Called from many goroutines at once.
 	Allow func(netip.Addr) bool
 

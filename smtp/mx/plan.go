@@ -66,14 +66,14 @@ func pickHosts(records []mxRecord) (hosts []mxRecord, null bool) {
 	return hosts, false
 }
 
-// isHostName says whether mail could be sent to a host of this name: a name, no
+// isHostName reports whether mail could be sent to a host of this name: a name, no
 // IP address.
 func isHostName(name string) bool {
 	_, err := netip.ParseAddr(name)
 	return err != nil && len(name) <= nameMax && hasHostLetters(name)
 }
 
-// hasHostLetters says whether a name is of letters, digits, hyphens, dots and
+// hasHostLetters reports whether a name is of letters, digits, hyphens, dots and
 // (seen in the wild) underscores, and not empty. What is not never gets into a
 // route, a log or a question.
 func hasHostLetters(name string) bool {

@@ -122,7 +122,7 @@ func (r *Resolver) Check(ctx context.Context) error {
 	return r.vouch(ctx)
 }
 
-// vouch says whether denials may be believed: not while the witness is denied.
+// vouch reports whether denials may be believed: not while the witness is denied.
 func (r *Resolver) vouch(ctx context.Context) error {
 	if r.options.Witness == "" {
 		return nil

@@ -151,7 +151,7 @@ func (z *zone) fill(m *dns.Msg, name string, qtype uint16) {
 	}
 }
 
-// exists says whether there are records at or below a name.
+// exists reports whether there are records at or below a name.
 func (z *zone) exists(name string) bool {
 	for n := range z.records {
 		if n == name || strings.HasSuffix(n, "."+name) {

@@ -17,14 +17,14 @@ const endlessMax = 64 << 20
 // garbage is the answer of something that is no mail server.
 const garbage = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
 
-// breaksAt says whether the receiver breaks at this stage of this session, in
+// breaksAt reports whether the receiver breaks at this stage of this session, in
 // place of its reply.
 func (s *session) breaksAt(stage smtp.Stage) bool {
 	return s.p.Break != BreakNone && s.p.Break < BreakEarly && s.p.BreakAt == stage &&
 		(!s.p.BreakEveryOther || s.visit%2 == 1) && (!s.p.BackupAll || s.visit > 1 && !s.atBackup())
 }
 
-// atBackup says whether the host is the second one.
+// atBackup reports whether the host is the second one.
 func (s *session) atBackup() bool { return strings.HasPrefix(s.host.name, "mx2.") }
 
 // breaksBehind says the same of what comes behind the reply.

@@ -49,7 +49,7 @@ func numbered(label, prefix string) int {
 	return n
 }
 
-// hostLabel says whether label names a host of a domain with that shape.
+// hostLabel reports whether label names a host of a domain with that shape.
 func hostLabel(s Shape, label string) bool {
 	switch label {
 	case "mx1":

@@ -39,7 +39,7 @@ func (s *session) trip() {
 	s.lab.manners.trip(s.p.Guard)
 }
 
-// guardGreeting says whether the guard keeps a client out from the start: the
+// guardGreeting reports whether the guard keeps a client out from the start: the
 // connection is dropped without a word.
 func (s *session) guardGreeting(now time.Time) bool {
 	if s.p.Guard != GuardShare || !s.host.receiver.memory.blocked(s.client, now) {
@@ -56,7 +56,7 @@ func (s *session) guardHello(name string, now time.Time) {
 	}
 }
 
-// guardMail says whether the guard refuses a transaction.
+// guardMail reports whether the guard refuses a transaction.
 func (s *session) guardMail() bool {
 	if s.p.Guard != GuardTx || s.txGoodOnes > 0 || s.txBadOnes <= s.p.GuardAt {
 		return false
@@ -65,7 +65,7 @@ func (s *session) guardMail() bool {
 	return true
 }
 
-// guardBefore says whether the guard answers a RCPT in place of the mailbox.
+// guardBefore reports whether the guard answers a RCPT in place of the mailbox.
 func (s *session) guardBefore(now time.Time) (reply *phrase, end bool) {
 	memory := &s.host.receiver.memory
 	words := s.p.words
@@ -212,14 +212,14 @@ func (m *memory) otherHello(client, name string, now time.Time) bool {
 	return true
 }
 
-// isFirst says whether a client is the one that connected first.
+// isFirst reports whether a client is the one that connected first.
 func (m *memory) isFirst(client string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.firstOne == client
 }
 
-// blocksUs says whether the receiver refuses this client by its address.
+// blocksUs reports whether the receiver refuses this client by its address.
 func (s *session) blocksUs() bool {
 	switch s.p.Blocks {
 	case BlockFirst:

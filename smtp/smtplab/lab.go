@@ -203,7 +203,7 @@ func (l *Lab) wait(d time.Duration) bool {
 	}
 }
 
-// stopping says whether Stop was called.
+// stopping reports whether Stop was called.
 func (l *Lab) stopping() bool {
 	select {
 	case <-l.done:

@@ -10,7 +10,7 @@ import (
 // (TCP_ESTABLISHED in the kernel's tcp_states.h).
 const tcpEstablished = 1
 
-// clientLeft says whether the client has closed or reset its side.
+// clientLeft reports whether the client has closed or reset its side.
 func clientLeft(conn net.Conn) bool {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {

@@ -163,7 +163,7 @@ func (m *meter) count(sessions bool, now time.Time) *phrase {
 	return &m.reply
 }
 
-// room says whether the limit lets one more through, and counts it.
+// room reports whether the limit lets one more through, and counts it.
 func (m *meter) room(now time.Time) bool {
 	switch m.limit.Kind {
 	case LimitFixed:

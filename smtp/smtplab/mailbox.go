@@ -68,7 +68,7 @@ func mailboxOf(local []byte) Mailbox {
 	return Exists
 }
 
-// wellNamed says whether local is letters [ "." letters ] [ 1 to 4 digits ].
+// wellNamed reports whether local is letters [ "." letters ] [ 1 to 4 digits ].
 func wellNamed(local []byte) bool {
 	letters, dots := 0, 0
 	for i := 0; i < len(local); {

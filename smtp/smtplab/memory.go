@@ -183,7 +183,7 @@ type triplet struct {
 // tripletSeed is fixed for the life of the process; triplets are never shown.
 var tripletSeed = maphash.MakeSeed()
 
-// firstContact says whether a client must come again in another session, as at
+// firstContact reports whether a client must come again in another session, as at
 // the postscreen of Postfix.
 func (m *memory) firstContact(who string, visit int) bool {
 	m.mu.Lock()

@@ -114,7 +114,7 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// networkFits says whether hosts may live in n: nothing of it is public, and
+// networkFits reports whether hosts may live in n: nothing of it is public, and
 // what must not be dialled is not in it.
 func networkFits(n netip.Prefix) bool {
 	first := n.Addr()
@@ -122,7 +122,7 @@ func networkFits(n netip.Prefix) bool {
 		(first.IsLoopback() || first.IsPrivate() && privateWhole(n)) && !n.Contains(insideV4)
 }
 
-// privateWhole says whether all of n is private: the last address as the first.
+// privateWhole reports whether all of n is private: the last address as the first.
 func privateWhole(n netip.Prefix) bool {
 	last := n.Addr().As4()
 	for i := n.Bits(); i < 32; i++ {

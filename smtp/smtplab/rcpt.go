@@ -129,7 +129,7 @@ func (s *session) judge(address []byte, now time.Time) (reply *phrase, wait time
 	return &words.mailboxes[kind], 0, kind == Closing || kind == Cut
 }
 
-// limits says whether a limit on RCPTs steps in.
+// limits reports whether a limit on RCPTs steps in.
 func (s *session) limits(now time.Time) (reply *phrase, end bool) {
 	if reply := s.limitOn(false, now); reply != nil {
 		return reply, reply.code == 421
@@ -146,7 +146,7 @@ func (s *session) limits(now time.Time) (reply *phrase, end bool) {
 	return nil, false
 }
 
-// greylist says whether the address must come back.
+// greylist reports whether the address must come back.
 func (s *session) greylist(address []byte, now time.Time) (reply *phrase, wait time.Duration) {
 	memory := &s.host.receiver.memory
 	if s.p.PerVisit {
@@ -172,7 +172,7 @@ func (s *session) greylist(address []byte, now time.Time) (reply *phrase, wait t
 	return &s.p.words.greylist, left
 }
 
-// serves says whether mail for domain comes to this host.
+// serves reports whether mail for domain comes to this host.
 func (s *session) serves(domain []byte) bool {
 	own := s.host.receiver.name
 	if n := len(domain) - len(own); n >= 0 && strings.EqualFold(string(domain[n:]), own) &&

@@ -15,12 +15,12 @@ type Expectation struct {
 	Knowable bool           // a careful engine that takes its time finds Outcome, and it is not unknown
 }
 
-// Wrong says whether o is a false statement. Unknown never is.
+// Wrong reports whether o is a false statement. Unknown never is.
 func (e Expectation) Wrong(o smtp.Outcome) bool {
 	return o != e.Outcome && o != smtp.Unknown && !slices.Contains(e.Also, o)
 }
 
-// Right says whether o is the right outcome with a right reason.
+// Right reports whether o is the right outcome with a right reason.
 func (e Expectation) Right(o smtp.Outcome, reason smtp.Reason) bool {
 	return o == e.Outcome && (len(e.Reasons) == 0 || slices.Contains(e.Reasons, reason))
 }

@@ -89,7 +89,7 @@ func canonical(name string) (string, error) {
 	return idna.Lookup.ToASCII(strings.ToLower(strings.TrimSuffix(name, ".")))
 }
 
-// beneath says whether name is zone or ends in it.
+// beneath reports whether name is zone or ends in it.
 func beneath(name, zone string) bool {
 	return name == zone || strings.HasSuffix(name, "."+zone)
 }

@@ -105,7 +105,7 @@ func (c *doubts) hostName(i int, name string) {
 var ownTops = []string{"test", "example", "invalid", "localhost", "local", "internal", "lab", "lan", "home",
 	"corp"}
 
-// hidden says whether a later rule of the same name hides a field.
+// hidden reports whether a later rule of the same name hides a field.
 func (c *doubts) hidden(i int, f Field) bool {
 	wins := c.last[spoken{c.rules[i].Name, f}]
 	if wins == &c.rules[i] {

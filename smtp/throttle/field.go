@@ -131,10 +131,10 @@ func ParseField(name string) (Field, bool) {
 	return 0, false
 }
 
-// OfSource says whether a source of ours may have the field set.
+// OfSource reports whether a source of ours may have the field set.
 func (f Field) OfSource() bool { return f == FieldPause || kinds[f].source }
 
-// OfReceiver says whether a receiver may have the field set.
+// OfReceiver reports whether a receiver may have the field set.
 func (f Field) OfReceiver() bool { return !kinds[f].source }
 
 // Text is the field of a as people write it; Set reads it.
@@ -150,7 +150,7 @@ func (a *Limits) Set(f Field, text string) error {
 	return nil
 }
 
-// More says whether a allows more than b by a field, as far as that has a meaning.
+// More reports whether a allows more than b by a field, as far as that has a meaning.
 func (a Limits) More(b Limits, f Field) bool {
 	return kinds[f].more != nil && kinds[f].more(&a, &b) > 0
 }

@@ -38,7 +38,7 @@ type Limits struct {
 	WarmUpFrom  time.Time // the first day of a warm-up: each day after it RcptsPerDay doubles; zero: none
 }
 
-// TLS says whether sessions are encrypted.
+// TLS reports whether sessions are encrypted.
 type TLS string
 
 // The three ways. Opportunistic encrypts where it is offered (RFC 7435).
@@ -58,7 +58,7 @@ const (
 	FamilyV6  Family = "ipv6"
 )
 
-// Pause says whether a receiver is asked, or a source used, at all.
+// Pause reports whether a receiver is asked, or a source used, at all.
 type Pause string
 
 // The ways to rest: draining lets the sessions that are open go on until they end by

@@ -22,7 +22,7 @@ func (o *Override) Set(f Field, text string) error {
 	return nil
 }
 
-// Has says whether a field is set.
+// Has reports whether a field is set.
 func (o Override) Has(f Field) bool { return o.has&(1<<f) != 0 }
 
 // Text is a field as people write it; "" when it is not set.

@@ -81,7 +81,7 @@ func (r Rate) PerSecond() float64 {
 	return float64(r.Events) / r.Per.Seconds()
 }
 
-// Validate says whether a Window can keep to r: 1 to RateEventsMax events in
+// Validate reports whether a Window can keep to r: 1 to RateEventsMax events in
 // RatePerMin to RatePerMax. The error wraps ErrRate.
 func (r Rate) Validate() error {
 	if r.Events < 1 || r.Events > RateEventsMax {

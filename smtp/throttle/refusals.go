@@ -33,7 +33,7 @@ func NewRefusalBudget(perHour, share int, hour Hour) *RefusalBudget {
 	return &RefusalBudget{Budget: NewBudget(perHour, share, hour), PerHour: perHour, share: share, hour: hour}
 }
 
-// IsOver says whether what was counted at a time is out of the hour before now.
+// IsOver reports whether what was counted at a time is out of the hour before now.
 func (q *RefusalBudget) IsOver(began, now time.Time) bool {
 	return now.Sub(began) > q.hour.Of(time.Hour+time.Minute)
 }

@@ -12,7 +12,7 @@ const (
 	StrangerRefused = 2
 )
 
-// ToleratesRefusals says whether a receiver is known to bear refusals.
+// ToleratesRefusals reports whether a receiver is known to bear refusals.
 func ToleratesRefusals(a Limits) bool {
 	return a.RefusedPerHour >= StrangerBelow || a.RefusedShare > 0
 }

@@ -184,7 +184,7 @@ func (l *layers) sum(name string) *Limits {
 	return a
 }
 
-// Stated says whether somebody has said of a key in particular what a field is, not of
+// Stated reports whether somebody has said of a key in particular what a field is, not of
 // everybody.
 func (t *Table) Stated(key string, f Field) bool {
 	l := t.layers.Load()
@@ -347,10 +347,10 @@ func (l *layers) apply(name string, a Limits) Limits {
 	return a
 }
 
-// has says whether anything is said of a name.
+// has reports whether anything is said of a name.
 func (l *layers) has(name string) bool { return len(l.named[name]) > 0 }
 
-// hasOwn says whether somebody of this service has said something of a mail domain: what
+// hasOwn reports whether somebody of this service has said something of a mail domain: what
 // is known of operators is known by the names of their hosts.
 func (l *layers) hasOwn(domain string) bool {
 	said := l.named[domain]
@@ -381,7 +381,7 @@ func allUnder(hosts []string, suffix string) bool {
 	return true
 }
 
-// under says whether name is suffix or lies under it, label by label.
+// under reports whether name is suffix or lies under it, label by label.
 func under(name, suffix string) bool {
 	head, found := strings.CutSuffix(name, suffix)
 	return found && (head == "" || strings.HasSuffix(head, "."))

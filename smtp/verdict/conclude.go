@@ -95,7 +95,7 @@ func quotesRefusal(text string) bool {
 	return false
 }
 
-// Denies says whether an attempt is its host's word, for good, that it does not take
+// Denies reports whether an attempt is its host's word, for good, that it does not take
 // mail for the domain or none at all. A refusal for now is not: both of its codes
 // must say so.
 func Denies(a evidence.Attempt) bool {

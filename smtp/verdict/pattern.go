@@ -62,7 +62,7 @@ type codeSet [numCodes/64 + 1]uint64
 func (s *codeSet) set(code int)      { s[(code-codeMin)/64] |= 1 << ((code - codeMin) % 64) }
 func (s *codeSet) has(code int) bool { return s[(code-codeMin)/64]>>((code-codeMin)%64)&1 == 1 }
 
-// covers says whether every code of other is in s.
+// covers reports whether every code of other is in s.
 func (s *codeSet) covers(other *codeSet) bool {
 	for i := range s {
 		if other[i]&^s[i] != 0 {
@@ -72,7 +72,7 @@ func (s *codeSet) covers(other *codeSet) bool {
 	return true
 }
 
-// any says whether a code of the class is in s, such as 5.
+// any reports whether a code of the class is in s, such as 5.
 func (s *codeSet) any(class int) bool {
 	for code := class * 100; code < class*100+100; code++ {
 		if s.has(code) {
@@ -125,7 +125,7 @@ func (p *enhancedPattern) matches(e smtp.EnhancedCode) bool {
 	return true
 }
 
-// covers says whether p matches all that other does.
+// covers reports whether p matches all that other does.
 func (p *enhancedPattern) covers(other *enhancedPattern) bool {
 	if *p == (enhancedPattern{}) || *other == (enhancedPattern{}) {
 		return *p == *other
@@ -187,7 +187,7 @@ func parseEnhanced(patterns []string) ([]enhancedPattern, error) {
 	return list, nil
 }
 
-// enhancedCovers says whether every code of the narrow list is in the wide one; an
+// enhancedCovers reports whether every code of the narrow list is in the wide one; an
 // empty list is any code.
 func enhancedCovers(wide, narrow []enhancedPattern) bool {
 	if len(wide) == 0 {

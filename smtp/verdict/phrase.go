@@ -103,7 +103,7 @@ func plainPhrase(text string) string {
 	return strings.Join(strings.FieldsFunc(text, between), " ")
 }
 
-// holds says whether a text in which long is found always has short found in it too.
+// holds reports whether a text in which long is found always has short found in it too.
 func holds(long, short string) bool {
 	prefix, open := strings.CutSuffix(short, "*")
 	long, longOpen := strings.CutSuffix(long, "*")

@@ -60,13 +60,13 @@ func (r *rule) version() uint32 {
 	return h.Sum32()
 }
 
-// within says whether a host, or a suffix, lies under a suffix, on label borders.
+// within reports whether a host, or a suffix, lies under a suffix, on label borders.
 func within(host, suffix string) bool {
 	return strings.HasSuffix(host, suffix) &&
 		(len(host) == len(suffix) || host[len(host)-len(suffix)-1] == '.')
 }
 
-// scopeCovers says whether every host of the narrow scope is in the wide one; an
+// scopeCovers reports whether every host of the narrow scope is in the wide one; an
 // empty scope is every host.
 func scopeCovers(wide, narrow []string) bool {
 	if len(wide) == 0 {

@@ -62,7 +62,7 @@ func filterBit(name string) uint64 {
 	return 1 << (end * 0x9e3779b97f4a7c15 >> 58) // Knuth's multiplicative hash
 }
 
-// look says whether a rule might look at a 250 of the host.
+// look reports whether a rule might look at a 250 of the host.
 func (s *scopes) look(host string) bool {
 	return s.filter != 0 && filterBit(host)&s.filter != 0
 }

@@ -216,16 +216,16 @@ func apart(text string) string {
 	return strings.Join(strings.Fields(b.String()), " ")
 }
 
-// isWordByte says whether c, in lower case, is part of a word; all else only
+// isWordByte reports whether c, in lower case, is part of a word; all else only
 // stands between words.
 func isWordByte(c byte) bool {
 	return (c >= 'a' && c <= 'z') || isDigit(c) || c >= 0x80
 }
 
-// isMark says whether c stands for what phrases can name.
+// isMark reports whether c stands for what phrases can name.
 func isMark(c byte) bool { return c == evidence.MarkAsked || c == evidence.MarkOurs }
 
-// hasMark says whether there is such a mark in text.
+// hasMark reports whether there is such a mark in text.
 func hasMark(text string) bool {
 	return strings.IndexByte(text, evidence.MarkAsked) >= 0 || strings.IndexByte(text, evidence.MarkOurs) >= 0
 }

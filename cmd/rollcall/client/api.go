@@ -203,7 +203,7 @@ func (e refusedError) Error() string {
 // Is makes errors.Is(err, ErrRefused) true.
 func (e refusedError) Is(target error) bool { return target == ErrRefused }
 
-// HasCode says whether an error is a refusal with a code.
+// HasCode reports whether an error is a refusal with a code.
 func HasCode(err error, code api.Code) bool {
 	refused := refusedError{}
 	return errors.As(err, &refused) && refused.body.Issue.Code == code

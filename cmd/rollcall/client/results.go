@@ -37,7 +37,7 @@ func (t Tally) Sum() (n int64) {
 // that all counting together reads a file about five times.
 const countFresh = 5_000
 
-// Behind says whether it is worth counting again when so many are settled.
+// Behind reports whether it is worth counting again when so many are settled.
 func (t Tally) Behind(settled int64) bool {
 	counted := t.Sum()
 	return settled != counted && (settled <= countFresh || settled > counted+counted/4)

@@ -227,7 +227,7 @@ func (n *Node) add(name string, stop func(ctx context.Context) error) {
 	n.stops = append(n.stops, stopper{name, stop})
 }
 
-// draining says whether this node gives its work away and should get no requests.
+// draining reports whether this node gives its work away and should get no requests.
 func (n *Node) draining() bool {
 	return n.stopping.Load() || n.Cluster.Draining()
 }

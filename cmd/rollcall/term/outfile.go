@@ -57,7 +57,7 @@ func (o OutFile) Check(in *os.File, stdout io.Writer) error {
 	return f.Cleanup()
 }
 
-// isFile says whether what info is of is the file f: by a link or in another spelling, too.
+// isFile reports whether what info is of is the file f: by a link or in another spelling, too.
 func isFile(info os.FileInfo, f *os.File) bool {
 	own, err := f.Stat()
 	return err == nil && os.SameFile(info, own)

@@ -37,7 +37,7 @@ func Wrapped(text string, indent int) string {
 	return b.String()
 }
 
-// IsTerminal says whether a stream is a person's.
+// IsTerminal reports whether a stream is a person's.
 func IsTerminal(stream any) bool {
 	f, ok := FileOf(stream)
 	return ok && term.IsTerminal(int(f.Fd()))

@@ -231,7 +231,7 @@ func (b *tab) drag(event string, files ...string) {
 	})()`)
 }
 
-// visible says whether something is seen on the page.
+// visible reports whether something is seen on the page.
 func visible(id string) string { return "document.getElementById(" + quote(id) + ").checkVisibility()" }
 
 func TestAFileIsDroppedOnTheList(t *testing.T) {

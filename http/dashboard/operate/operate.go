@@ -312,7 +312,7 @@ func asSentence(text string) string {
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
-// bearable says whether browsers keep our cookie: https, or a listener on loopback.
+// bearable reports whether browsers keep our cookie: https, or a listener on loopback.
 func (p *Pages) bearable(r *http.Request) bool {
 	host, _, err := net.SplitHostPort(r.Host)
 	if err != nil {

@@ -56,7 +56,7 @@ type receiversView struct {
 	Say                string
 }
 
-// fits says whether a row passes the filters.
+// fits reports whether a row passes the filters.
 func (v *receiversView) fits(r waiting.Receiver) bool {
 	return (v.State == "" || r.State == v.State) && (v.Cause == "" || r.Cause == v.Cause) && strings.Contains(r.Key, v.Find)
 }

@@ -7,7 +7,7 @@ func HashPassword(password string) (string, error) {
 	return newHasher().hash(context.Background(), password)
 }
 
-// VerifyPassword says whether a password is the one of a kept text.
+// VerifyPassword reports whether a password is the one of a kept text.
 func VerifyPassword(kept, password string) (bool, error) {
 	return newHasher().verify(context.Background(), kept, password)
 }

@@ -71,7 +71,7 @@ func join(ctx context.Context, book ledger.People, workspace uuid.UUID, email st
 // noPassword is a kept text that no password fits.
 const noPassword = "none"
 
-// HasPassword says whether a user can sign in with a password.
+// HasPassword reports whether a user can sign in with a password.
 func HasPassword(u ledger.User) bool { return u.Password != "" && u.Password != noPassword }
 
 // ErrKnown says that an invitation is for somebody who has an account: they sign in, then see Join.

@@ -56,8 +56,8 @@ var (
 	ErrCommon = errors.New("signin: the password is a common one")
 )
 
-// CheckPassword says whether somebody may choose a password: ErrShort, ErrLong, ErrEmail, ErrCommon. There are no rules
-// about kinds of characters.
+// CheckPassword reports whether somebody may choose a password: ErrShort, ErrLong, ErrEmail, ErrCommon. There are
+// no rules about kinds of characters.
 func CheckPassword(password, email string) error {
 	n := utf8.RuneCountInString(password)
 	folded := strings.ToLower(strings.TrimSpace(password))
@@ -74,7 +74,7 @@ func CheckPassword(password, email string) error {
 	return nil
 }
 
-// oneCharacter says whether a text repeats one character.
+// oneCharacter reports whether a text repeats one character.
 func oneCharacter(text string) bool {
 	first, size := utf8.DecodeRuneInString(text)
 	return size > 0 && strings.Trim(text, string(first)) == ""
@@ -128,7 +128,7 @@ func (h *hasher) hash(ctx context.Context, password string) (string, error) {
 		text(salt), text(key)), nil
 }
 
-// verify says whether a password is the one of a PHC text. An empty or broken text costs the same time and is never
+// verify reports whether a password is the one of a PHC text. An empty or broken text costs the same time and is never
 // right. ErrBusy.
 func (h *hasher) verify(ctx context.Context, kept, password string) (bool, error) {
 	if err := h.enter(ctx); err != nil {

@@ -136,7 +136,7 @@ func (s *Service) Unbind(ctx context.Context, in ledger.SignedIn, password, code
 	return err
 }
 
-// isEmail says whether the provider has verified an email.
+// isEmail reports whether the provider has verified an email.
 func isEmail(who provider.Who, email string) bool {
 	return who.Email != "" && ledger.FoldEmail(who.Email) == ledger.FoldEmail(email)
 }

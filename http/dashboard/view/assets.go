@@ -103,7 +103,7 @@ func (a *Assets) Serve(w http.ResponseWriter, r *http.Request, name string) bool
 	return true
 }
 
-// takesGzip says whether a client takes gzip: it names it, and not with a weight of zero.
+// takesGzip reports whether a client takes gzip: it names it, and not with a weight of zero.
 func takesGzip(values []string) bool {
 	for item := range strings.SplitSeq(strings.Join(values, ","), ",") {
 		coding, weight, _ := strings.Cut(strings.ReplaceAll(item, " ", ""), ";")

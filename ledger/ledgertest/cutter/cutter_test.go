@@ -87,7 +87,7 @@ func (r *rig) exec(conn *pgx.Conn, statement string) {
 	}
 }
 
-// marked says whether a mark is in the table, seen past the proxy. It waits for
+// marked reports whether a mark is in the table, seen past the proxy. It waits for
 // a transaction that is still at work on the mark.
 func (r *rig) marked(mark int) bool {
 	r.t.Helper()

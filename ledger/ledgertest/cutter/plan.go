@@ -77,7 +77,7 @@ func AtCommit(n int, act Act) Plan {
 // Always does act at each statement.
 func Always(act Act) Plan { return func(Statement) Act { return act } }
 
-// isCommit says whether text is the commit of a transaction.
+// isCommit reports whether text is the commit of a transaction.
 func isCommit(text string) bool {
 	words := strings.Fields(strings.ToUpper(strings.TrimRight(text, "; \t\r\n")))
 	if len(words) == 0 {
@@ -87,7 +87,7 @@ func isCommit(text string) bool {
 	return words[0] == "COMMIT" || words[0] == "END" || words[0] == "RELEASE" && last == "COCKROACH_RESTART"
 }
 
-// isRelease says whether a commit is that of cockroach-go's savepoint, after
+// isRelease reports whether a commit is that of cockroach-go's savepoint, after
 // which the transaction block is still open.
 func isRelease(text string) bool {
 	return strings.HasPrefix(strings.ToUpper(strings.TrimSpace(text)), "RELEASE")

@@ -137,7 +137,7 @@ func failure(code string) (frame, error) {
 		Message: "injected by a test"}).Encode(nil)
 }
 
-// wantsReply says whether an authentication message asks the client for one
+// wantsReply reports whether an authentication message asks the client for one
 // (PostgreSQL, Message Formats: AuthenticationCleartextPassword, MD5Password,
 // SASL and SASLContinue).
 func wantsReply(f frame) bool {

@@ -40,7 +40,7 @@ const (
 	forget       kind = "forget"
 )
 
-// uploads says whether the call is about the bytes of a file.
+// uploads reports whether the call is about the bytes of a file.
 func (k kind) uploads() bool { return k == openUpload || k == appendChunk || k == uploadState }
 
 // call is what one client asked. Only the fields of its kind are set.

@@ -177,7 +177,7 @@ func (h *History) model() porcupine.Model {
 	return m.ToModel()
 }
 
-// holds says whether a node has each file of a list of leases, as the list shows it.
+// holds reports whether a node has each file of a list of leases, as the list shows it.
 func (b *book) holds(node int, list string) bool {
 	has := map[string]bool{}
 	for rank, f := range b.files {

@@ -217,10 +217,10 @@ func (b *book) upload(c call) (*book, answer) {
 	return b, a
 }
 
-// erased says whether its bytes went with the step that ended it.
+// erased reports whether its bytes went with the step that ended it.
 func (f *file) erased() bool { return f.status.Final() && f.total < 0 }
 
-// short says whether f waits for credits.
+// short reports whether f waits for credits.
 func (f *file) short() bool { return f.status == ledger.Waiting && f.issue == ledger.CreditsRequired }
 
 func (f *file) funded() bool {
@@ -255,7 +255,7 @@ func (b *book) lease(c call) (*book, answer) {
 	return next, answer{list: list.String()}
 }
 
-// free says whether a lease may take f; nil is a file that is not there yet.
+// free reports whether a lease may take f; nil is a file that is not there yet.
 func (f *file) free() bool {
 	return f != nil && (f.status == ledger.Preparing || f.funded()) && (f.node == 0 || f.expired) && f.asleep == notDue
 }

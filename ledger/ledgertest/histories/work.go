@@ -44,7 +44,7 @@ func (b *book) work(c call) (*book, answer) {
 // defect is the issue of every file that is refused.
 const defect = "csv_malformed"
 
-// repeats says whether the same call was accepted before, so that it is answered
+// repeats reports whether the same call was accepted before, so that it is answered
 // with the state of now.
 func (b *book) repeats(c call) bool {
 	f := b.files[c.rank]

@@ -19,7 +19,7 @@ var shared = sync.OnceValues(func() (*Server, error) {
 	return Start(context.Background(), Options{TCP: true})
 })
 
-// used says whether there is one to stop; databases counts those made on it.
+// used reports whether there is one to stop; databases counts those made on it.
 var (
 	used      atomic.Bool
 	databases atomic.Int64

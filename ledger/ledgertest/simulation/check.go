@@ -160,7 +160,7 @@ func (w *world) checkRow(r *transitions.Row) {
 	}
 }
 
-// contains says whether a list of words has one.
+// contains reports whether a list of words has one.
 func contains(words, word string) bool {
 	for len(words) > 0 {
 		i := 0

@@ -163,7 +163,7 @@ func (p *processes) wish(node uuid.UUID, drain bool) {
 	}
 }
 
-// canDrain says whether a row is of a process that may drain.
+// canDrain reports whether a row is of a process that may drain.
 func canDrain(row ledger.NodeRow) bool { return row.Standing != ledger.NodeLeft && !row.Dead }
 
 // learn keeps a fact about a receiver and asks for all.
@@ -224,7 +224,7 @@ func (p *processes) checkStep(old ledger.NodeRow, known bool, row ledger.NodeRow
 	}
 }
 
-// readByAll says whether every process that is in has read a row's turn.
+// readByAll reports whether every process that is in has read a row's turn.
 func readByAll(c *cluster, row ledger.NodeRow) bool {
 	for _, other := range c.nodes {
 		if other.Standing == ledger.NodeIn && other.Read < row.Turn {

@@ -144,7 +144,7 @@ func (m *memory) rollback() {
 	}
 }
 
-// changes says whether the transaction changed anything.
+// changes reports whether the transaction changed anything.
 func (m *memory) changes() bool {
 	return len(m.changed)+len(m.touched)+len(m.granted)+len(m.inserted) > 0 || m.clusterWas != nil
 }
@@ -246,7 +246,7 @@ func (m *memory) write(id uuid.UUID, holds func(r *transitions.Row) bool, change
 	return 1, nil
 }
 
-// Doubt says whether a run before this one may have been committed.
+// Doubt reports whether a run before this one may have been committed.
 func (m *memory) Doubt() bool { return m.doubt }
 
 // Account reads a workspace's balance.
@@ -394,7 +394,7 @@ func (m *memory) Open(workspace uuid.UUID) (n int64, err error) {
 	return n, m.statement()
 }
 
-// unfunded says whether a row waits for credits, in the words of the index.
+// unfunded reports whether a row waits for credits, in the words of the index.
 func unfunded(r *transitions.Row, workspace uuid.UUID) bool {
 	return r.Workspace == workspace && r.Issue != nil && r.Issue.Code == ledger.CreditsRequired
 }

@@ -156,7 +156,7 @@ func (w *world) heal() {
 	}
 }
 
-// over says whether every verification is final.
+// over reports whether every verification is final.
 func (w *world) over() bool {
 	for _, f := range w.memory.files {
 		if !f.row.Status.Final() {

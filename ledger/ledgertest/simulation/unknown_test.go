@@ -36,7 +36,7 @@ func unanswered(seed uint64, between func(p *processes), fates ...fate) *process
 	return p
 }
 
-// answered says whether a call answered: one whose commit is not decided when its runs are used up need not.
+// answered reports whether a call answered: one whose commit is not decided when its runs are used up need not.
 func answered(t *testing.T, err error, f fate, answers *int) bool {
 	t.Helper()
 	if err == nil {

@@ -71,7 +71,7 @@ func (w *world) id() (id uuid.UUID) {
 
 func (w *world) chance(of int) bool { return w.random.IntN(1000) < of }
 
-// passing says whether an answer says nothing but "not now".
+// passing reports whether an answer says nothing but "not now".
 func passing(err error) bool { return errors.Is(err, errAgain) || errors.Is(err, errUnknown) }
 
 // answered notes an answer, and one that is neither success, nor passing, nor one
@@ -294,7 +294,7 @@ func (w *world) send(u *upload) {
 	}
 }
 
-// newest says whether data at a byte is the newest chunk, of this writer.
+// newest reports whether data at a byte is the newest chunk, of this writer.
 func (f *file) newest(writer, at int64, data []byte) bool {
 	if len(f.chunks) == 0 || f.row.Writer != writer {
 		return false
@@ -385,7 +385,7 @@ func (w *world) tick() {
 	}
 }
 
-// checkGrants says whether the credits are those that were granted: each that was
+// checkGrants reports whether the credits are those that were granted: each that was
 // answered, once, and none that nobody asked for.
 func (w *world) checkGrants() {
 	for id, n := range w.grants {

@@ -116,10 +116,10 @@ func (s *DB) roomFor(ctx context.Context, folder string) error {
 	return nil
 }
 
-// embedded says whether the ledger is a file of this process.
+// embedded reports whether the ledger is a file of this process.
 func (d dialect) embedded() bool { return !d.driven }
 
-// Embedded says whether the ledger is a file of this process, and not on a server.
+// Embedded reports whether the ledger is a file of this process, and not on a server.
 func (s *DB) Embedded() bool { return s.dialect.embedded() }
 
 // path gives the file of the ledger. ErrNotEmbedded.

@@ -35,7 +35,7 @@ type dialect struct {
 	judge func(failure) fault
 	// control runs a statement that begins or ends a transaction, as it is.
 	control func(ctx context.Context, conn *sql.Conn, statement string) error
-	// lost says whether a driver's connection has ended, failed whether its
+	// lost reports whether a driver's connection has ended, failed whether its
 	// transaction can only be rolled back; hangUp ends a connection without waiting
 	// for the other side.
 	lost, failed func(driverConn any) bool

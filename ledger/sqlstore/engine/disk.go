@@ -82,7 +82,7 @@ func (s *DB) LookForRoom(ctx context.Context) {
 	}
 }
 
-// due says whether it is time to ask, to one caller a second.
+// due reports whether it is time to ask, to one caller a second.
 func (d *disk) due(now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

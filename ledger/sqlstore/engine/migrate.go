@@ -253,7 +253,7 @@ func (s *DB) define(ctx context.Context, statement string) error {
 	})
 }
 
-// stepped says whether a step was run.
+// stepped reports whether a step was run.
 func (t *Tx) stepped(version, step int) (bool, error) {
 	var done bool
 	err := t.Row(`SELECT EXISTS (SELECT 1 FROM schema_versions WHERE version >= ?)

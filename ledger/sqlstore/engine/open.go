@@ -330,7 +330,7 @@ func (s *DB) Close() error {
 	return errors.Join(errs...)
 }
 
-// Ping says whether the database answers.
+// Ping reports whether the database answers.
 func (s *DB) Ping(ctx context.Context) error {
 	err := s.View(ctx, func(t *Tx) error {
 		var one int

@@ -197,7 +197,7 @@ func sqlState(err error) string {
 	return ""
 }
 
-// isServer says whether url names a database that is a server.
+// isServer reports whether url names a database that is a server.
 func isServer(url string) bool {
 	return strings.HasPrefix(url, "postgresql://") || strings.HasPrefix(url, "postgres://")
 }

@@ -83,7 +83,7 @@ func (s *session) control(ctx context.Context, statement string) error {
 	return s.dialect.control(ctx, s.conn, statement)
 }
 
-// lost says whether the connection has ended.
+// lost reports whether the connection has ended.
 func (s *session) lost() bool { return s.conn == nil || s.says(s.dialect.lost) }
 
 // says reports what a check says of the driver's connection; a lost connection counts as true.
