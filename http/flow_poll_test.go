@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// legal is what may follow each status (RELIABILITY 4.2), as a customer sees
+// legal is what may follow each status, as a customer sees
 // it: who polls may miss a status, never see one that cannot be reached.
 var legal = map[string][]string{
 	"uploading":  {"preparing", "cancelled", "failed"},

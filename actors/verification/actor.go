@@ -23,7 +23,7 @@ const (
 	holdAfter = settleEvery + 2*time.Second
 
 	// waitingDwell is how long the status rests after a change before it becomes
-	// waiting again, so that it does not flap (RELIABILITY 4.2).
+	// waiting again, so that it does not flap.
 	waitingDwell = 15 * time.Second
 
 	// waitingMin is how far the next try must be for waiting to be worth saying.

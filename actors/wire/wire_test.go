@@ -19,7 +19,7 @@ import (
 	"rollcall/smtp/mx"
 )
 
-// messageMax is what a message between nodes may have (PROTOACTOR 4).
+// messageMax is what a message between nodes may have.
 const messageMax = 64 << 10
 
 // passed sends a message through its bytes.

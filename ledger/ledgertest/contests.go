@@ -94,7 +94,7 @@ func asks(workspace, identity uuid.UUID, bytes int64) ledger.NewVerification {
 		BytesMax: 1 << 20, Limits: ledger.Limits{Open: 1000, Stored: 1 << 40, Unpaid: 1000}, UploadExpiry: Hour}
 }
 
-// creators ask for one verification at the same time (RELIABILITY 2.3, P7).
+// creators ask for one verification at the same time.
 const creators = 32
 
 // Creates has 32 ask for a verification with one idempotency key at once, each

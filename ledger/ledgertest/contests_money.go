@@ -12,7 +12,7 @@ import (
 	"rollcall/smtp"
 )
 
-// racingFiles race for the same credits (RELIABILITY 2.3, P3).
+// racingFiles race for the same credits.
 const racingFiles = 64
 
 // Credits has 64 files of one to three addresses race for half the credits that
@@ -109,7 +109,7 @@ const (
 )
 
 // Cancels cancels so many files at random instants, each by two at once, while
-// their settlements and the repeats of them are in flight (RELIABILITY 2.3, P9).
+// their settlements and the repeats of them are in flight.
 // Afterwards nothing is held, and what was not charged is available again.
 func (c *Contest) Cancels(ctx context.Context, files int) {
 	for done := 0; done < files; done += cancelledAtOnce {

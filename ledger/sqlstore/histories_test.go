@@ -30,7 +30,7 @@ var (
 )
 
 const (
-	// historySize is the number of operations of one history (RELIABILITY 2.3, P4).
+	// historySize is the number of operations of one history.
 	historySize = 2000
 	// checkMax bounds the search for an order: it takes some milliseconds, on a
 	// server with cuts some seconds, and one that did not end is a failure.

@@ -8,7 +8,7 @@ import (
 
 // provider is a receiver that exists in the world: how it answers an honest
 // question, and what it says when it speaks about us. The facts (codes and key
-// words) are those of RECEIVERS C3 and C4, in short texts of our own.
+// words) are those of public reports, in short texts of our own.
 type provider struct {
 	Personality
 	us []aboutUs

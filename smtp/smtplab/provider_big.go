@@ -2,7 +2,7 @@ package smtplab
 
 import "rollcall/smtp"
 
-// bigProviders are Google, Microsoft, Yahoo and Apple (RECEIVERS C3).
+// bigProviders are Google, Microsoft, Yahoo and Apple.
 var bigProviders = []provider{
 	{Personality{
 		Name: "google", About: "Gmail", MXSuffix: "l.google.com", Pipelining: true, UTF8: true, TLS: TLSSelfSigned,

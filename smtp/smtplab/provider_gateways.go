@@ -2,7 +2,7 @@ package smtplab
 
 import "rollcall/smtp"
 
-// gateways stand before the mail of companies (RECEIVERS C3, security gateways).
+// gateways stand before the mail of companies.
 var gateways = []provider{
 	{Personality{
 		Name: "proofpoint", About: "Proofpoint", MXSuffix: "pphosted.com", TLS: TLSSelfSigned, Pipelining: true,

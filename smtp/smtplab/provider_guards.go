@@ -2,7 +2,7 @@ package smtplab
 
 import "rollcall/smtp"
 
-// guardKinds are the harvest guards of RECEIVERS C7 beside chasquid, postfix, exim
+// guardKinds are harvest guards beside chasquid, postfix, exim
 // and cisco. Numbers that no manual gives are guesses, and said to be.
 var guardKinds = []provider{
 	{Personality{

@@ -2,8 +2,7 @@ package smtplab
 
 import "rollcall/smtp"
 
-// regionals are the providers of a country and the hosters of Europe and America
-// (RECEIVERS C3, regional and hosters).
+// regionals are the providers of a country and the hosters of Europe and America.
 var regionals = []provider{
 	{Personality{
 		Name: "gmx", About: "GMX, web.de and mail.com: the last line decides", MXSuffix: "gmx.net",

@@ -2,7 +2,7 @@ package smtplab
 
 import "rollcall/smtp"
 
-// software are servers as they come (RECEIVERS C4), beside those that personalities.go has.
+// software are servers as they come, beside those that personalities.go has.
 var software = []provider{
 	{Personality{
 		Name: "postfixvirtual", About: "Postfix with a virtual mailbox table", Pipelining: true, UTF8: true,
@@ -123,7 +123,7 @@ var software = []provider{
 	}},
 }
 
-// greylistKinds are the implementations of RECEIVERS C5. The factors are their
+// greylistKinds are the implementations in use. The factors are their
 // first wait over the 300 s of Postgrey.
 var greylistKinds = []provider{
 	{Personality{

@@ -63,7 +63,7 @@ func TestNoProviderBlamesTheAddressForUs(t *testing.T) {
 		stage, _, _ := strings.Cut(line.stage, "@")
 		for host := range hosts {
 			if host == "mx.comcast.net" && strings.HasSuffix(line.reply, "too many recent messages") {
-				continue // a conflict of RECEIVERS C6: there it is the recipient who gets too much
+				continue // a known conflict: there it is the recipient who gets too much
 			}
 			a, err := Sample(stage+" | "+line.reply, host)
 			if err != nil {

@@ -52,7 +52,7 @@ type compiled struct {
 // pair is a rule that looks at two lists of words: with is the bit of the second, behind those of the rules.
 type pair struct{ rule, with int }
 
-// inOrder puts files in the order of judging (RECEIVERS C0): the operator's; those
+// inOrder puts files in the order of judging: the operator's; those
 // about certain hosts, narrow scopes first; those about software anywhere; the
 // generic ones. Within each group by name.
 func inOrder(files []*ruleFile) []*ruleFile {

@@ -11,7 +11,7 @@ import (
 // Action is what the engine does next, beside or instead of a final outcome.
 type Action uint8
 
-// The actions of RECEIVERS C0.
+// The actions.
 const (
 	ActNone        Action = iota
 	ActRetry              // ask this address again after Wait

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// clientsMax is the number of clients that ask at once (RELIABILITY 2.3, P4).
+	// clientsMax is the number of clients that ask at once.
 	clientsMax = 16
 	// activeMax is the number of files that are worked on at once: few, so that
 	// clients meet.

@@ -50,7 +50,7 @@ const (
 	sqlCorrections  = "ledger/sqlstore/corrections.go"
 )
 
-// list is every mutant. Those of RELIABILITY 2.4 that are about the ledger come first.
+// list is every mutant.
 var list = append([]mutant{
 	{"settlement without its number", settleRules,
 		"n.Number != v.Settlements+1",

@@ -10,7 +10,7 @@ import (
 	"rollcall/ledger/transitions"
 )
 
-// edges are the legal steps of a verification as RELIABILITY 4.2 has them,
+// edges are the legal steps of a verification as the interface promises them,
 // written a second time so that a mistake in package ledger is seen.
 var edges = map[ledger.State]string{
 	"uploading":         "preparing cancelled failed",
