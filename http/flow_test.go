@@ -70,7 +70,7 @@ func newFlow(t *testing.T) *flow {
 	return &flow{T: t, edge: e, node: uuid.New()}
 }
 
-// The customer's own picture of the answers (SPEC.md); unknown properties are refused.
+// The customer's own picture of the answers; unknown properties are refused.
 type (
 	flowIssue struct {
 		Code    string `json:"code"`

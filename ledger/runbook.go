@@ -7,7 +7,7 @@ type Invariant struct {
 	Do    string `json:"do"`    // the first steps when it is not
 }
 
-// The invariants that are no numbers of RELIABILITY.
+// The invariants without a number.
 const (
 	InOrder = "settlements" // in their order, by the leases of theirs
 	Owned   = "owners"      // what belongs to something belongs to what is there

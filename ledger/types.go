@@ -279,7 +279,7 @@ func misleads(c rune) bool {
 		c >= 0x202a && c <= 0x202e || c >= 0x2066 && c <= 0x2069
 }
 
-// SettlementMax bounds the outcomes of one settlement; RELIABILITY asks for
+// SettlementMax bounds the outcomes of one settlement; the interface asks for
 // batches so that the balance row does not become the hot spot.
 const SettlementMax = 4096
 
