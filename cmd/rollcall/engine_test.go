@@ -178,10 +178,10 @@ func TestALowerLimitOfRowsIsForNewFiles(t *testing.T) {
 	t.Parallel()
 	folder, v := t.TempDir(), ledger.Verification{}
 	t.Run("accepted", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
 		n := labNode(t, folder, io.Discard, func(c *config.Config) { c.Limits.MaxRows = 3 })
 		v = submit(t, n, []byte("ghost1@a-clean.test\nghost2@a-clean.test\nghost3@a-clean.test\n"), 2) // a credit too few
+		ctx, cancel := context.WithTimeout(t.Context(), loadWait) // a node begins slowly beside others
+		defer cancel()
 		for v.State() != ledger.WaitingCredits {
 			err := term.Sleep(ctx, 10*time.Millisecond)
 			if err == nil {
@@ -197,7 +197,7 @@ func TestALowerLimitOfRowsIsForNewFiles(t *testing.T) {
 		if _, err := n.Book.Grant(t.Context(), uuid.New(), v.Workspace, 1, "test"); err != nil {
 			t.Fatal(err)
 		}
-		v = finish(t, n, v, time.Minute)
+		v = finish(t, n, v, loadWait)
 		if v.Status != ledger.Completed || v.Counts.Sum() != 3 || v.Held != 0 {
 			t.Errorf("at the end: %+v", v)
 		}
