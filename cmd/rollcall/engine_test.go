@@ -180,7 +180,7 @@ func TestALowerLimitOfRowsIsForNewFiles(t *testing.T) {
 	t.Run("accepted", func(t *testing.T) {
 		n := labNode(t, folder, io.Discard, func(c *config.Config) { c.Limits.MaxRows = 3 })
 		v = submit(t, n, []byte("ghost1@a-clean.test\nghost2@a-clean.test\nghost3@a-clean.test\n"), 2) // a credit too few
-		ctx, cancel := context.WithTimeout(t.Context(), loadWait)                                      // a node begins slowly beside others
+		ctx, cancel := context.WithTimeout(t.Context(), loadWait)
 		defer cancel()
 		for v.State() != ledger.WaitingCredits {
 			err := term.Sleep(ctx, 10*time.Millisecond)
