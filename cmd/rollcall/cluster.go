@@ -100,8 +100,7 @@ func newClusterDrain(node *adminFlags) *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 && !*yes {
 			return term.UsageError("NODE is missing: name one of `rollcall cluster members`, or give --yes for the node that " +
-				"is " +
-				"asked. It takes no more work until it is started again or undrained")
+				"is asked. It takes no more work until it is started again or undrained")
 		}
 		client, err := node.client()
 		if err != nil {
