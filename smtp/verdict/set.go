@@ -26,11 +26,13 @@ type Rules struct {
 	masks    []found            // by asked: the rules about a code at a stage
 	subjects [numSubjects]found // by subjectOf: the rules about an enhanced code, or about more
 	wordless found              // the rules that look at no words
-	guards   found              // rules for every host that find words about us
-	guarded  found              // the rules that those go before
-	unlinked found              // rules to which words inside links are no words: all but those that say so
-	aside    found              // rules to which words of asides are no words
-	general  found              // rules for anything at any host, to which names of products are no words
+	sayings  []int              // the rules that look at what is said of a mailbox
+	spoken   *languages
+	guards   found // rules for every host that find words about us
+	guarded  found // the rules that those go before
+	unlinked found // rules to which words inside links are no words: all but those that say so
+	aside    found // rules to which words of asides are no words
+	general  found // rules for anything at any host, to which names of products are no words
 	hosts    scopes
 	phrases  machine // of those in ASCII: it is narrow, and scanned most
 	foreign  machine // of the others
@@ -94,7 +96,7 @@ func (f *ruleFile) depth() int {
 
 // compile makes a set of files, which have no more than rulesMax rules.
 func compile(files []*ruleFile) *Rules {
-	s := &Rules{}
+	s := &Rules{spoken: spokenLanguages()}
 	for _, f := range inOrder(files) {
 		s.rules = append(s.rules, f.rules...)
 	}
@@ -132,7 +134,9 @@ func compile(files []*ruleFile) *Rules {
 			}
 			s.pairs = append(s.pairs, p)
 		}
-		if len(r.phrases) == 0 {
+		if r.says != saysNothing {
+			s.sayings = append(s.sayings, i)
+		} else if len(r.phrases) == 0 {
 			s.wordless.set(i)
 		}
 		if !r.file.own && len(r.scope) == 0 && len(r.phrases) > 0 && r.verdict.Blame == smtp.BlameSource {
@@ -237,6 +241,7 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 		rules[w] &= hosts[w] & subject[w]
 		worded |= rules[w] &^ s.wordless[w]
 	}
+	open := s.open(&rules, enhanced)
 	if worded != 0 {
 		seen := s.find(text)
 		if text != named {
@@ -262,6 +267,7 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 		}
 		i = s.first(&rules, a, enhanced)
 	}
+	i = s.said(open, i, text)
 	if i < 0 {
 		return notAnAnswer
 	} else if s.guarded.has(i) {
@@ -276,6 +282,34 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 	} else {
 		return s.verdictOf(i, text)
 	}
+}
+
+// open takes the rules that look at what is said of a mailbox out of rules, and gives those whose other conditions
+// hold: a bit for each of s.sayings.
+func (s *Rules) open(rules *found, enhanced smtp.EnhancedCode) (open uint64) {
+	for n, i := range s.sayings {
+		if rules.has(i) && s.compiled[i].matches(enhanced) {
+			open |= 1 << n
+		}
+		rules[i/64] &^= 1 << (i % 64)
+	}
+	return open
+}
+
+// said gives the first open rule before i that looks for what a text says of a mailbox, or i. Only texts that no
+// earlier rule knows are read for that.
+func (s *Rules) said(open uint64, i int, text string) int {
+	if open == 0 || i >= 0 && i < s.sayings[bits.TrailingZeros64(open)] {
+		return i
+	}
+	said := s.spoken.statement(text)
+	for ; open != 0; open &= open - 1 {
+		at := s.sayings[bits.TrailingZeros64(open)]
+		if s.rules[at].says == said && (i < 0 || at < i) {
+			return at
+		}
+	}
+	return i
 }
 
 // verdictOf gives the verdict of a rule on a text.
