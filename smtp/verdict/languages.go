@@ -21,12 +21,16 @@ const (
 	wordFound // beside "not" what the same of the three says
 	wordActive
 	wordRoom
+	wordLinked // beside "not", of two mailboxes, that one is missing: an address that belongs to no user
+	wordMail   // a mailbox where it is missing; what is closed or full may be a message
 	wordNot
+	wordFor   // before "mailbox": what is said is said of something else, such as "settings for this user"
 	wordOther // of senders, permissions, numbers and time: beside "mailbox" nothing is said of one, in no language
 	numWords
 )
 
-var wordNames = [numWords]string{"mailbox", "missing", "closed", "full", "found", "active", "room", "not", "other"}
+var wordNames = [numWords]string{"mailbox", "missing", "closed", "full", "found", "active", "room", "linked", "mail",
+	"not", "for", "other"}
 
 // A statement is what a sentence says of a mailbox.
 type statement uint8
@@ -73,15 +77,18 @@ func readLanguages(file string) (*languages, error) {
 		for kind < numWords && wordNames[kind] != name {
 			kind++
 		}
-		words, err := parseWords(strings.Split(list, ", "))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", line, err)
-		} else if kind == numWords || l.count == 0 || l.count > languagesMax {
+		if kind == numWords || l.count == 0 || l.count > languagesMax {
 			return nil, fmt.Errorf("%q: write %s behind a language, at most %d languages", line,
 				strings.Join(wordNames[:], ", "), languagesMax)
 		}
-		for _, word := range words {
-			phrases = append(phrases, phrase{text: apart(word), rule: (l.count-1)*numWords + kind})
+		for form := range strings.SplitSeq(list, ", ") {
+			words, err := parseWords([]string{form})
+			if err != nil {
+				return nil, err
+			}
+			for _, word := range words {
+				phrases = append(phrases, phrase{text: apart(word), rule: (l.count-1)*numWords + kind})
+			}
 		}
 	}
 	l.words = newMachine(phrases)
@@ -97,9 +104,18 @@ const (
 
 // heard is what was found of one language.
 type heard struct {
-	kinds uint16          // a bit for each kind of word, and of denied ones as if said in so many words
+	kinds uint16          // a bit for each kind of word, and twoBoxes and unlinked
 	at    [numWords]int16 // where words of "not" and of what it denies ended last; 0: nowhere in this sentence
+	box   int16           // where the first word for a mailbox ended
 }
+
+const (
+	twoBoxes = 1 << (numWords + iota) // two words for mailboxes
+	unlinked                          // what is linked was denied
+	besides                           // a mailbox that something else is said to be for
+	forMax   = 30                     // bytes from a word of "for" to the end of that for a mailbox
+	boxMin   = 12                     // bytes from one word for a mailbox to the next, unless they are one
+)
 
 // statement gives what a text says of a mailbox, in whatever language. What is full is there, and what is closed was.
 func (l *languages) statement(text string) statement {
@@ -110,47 +126,79 @@ func (l *languages) statement(text string) statement {
 	text = text[:min(len(text), plainMax)]
 	sentence := 0
 	l.words.each(text, func(word, end int) {
-		h, kind := &of[word/numWords], word%numWords
-		for sentence < end && sentence < len(text) { // a sentence ends the reach of "not"
-			if endsSentence(text, sentence) && sentence+1 < end {
+		for ; sentence < end && sentence < len(text); sentence++ {
+			if endsSentence(text, sentence) && sentence+1 < end { // the reach of "not"
 				for i := range of {
 					of[i].at = [numWords]int16{}
 				}
 			}
-			sentence++
 		}
-		h.kinds |= 1 << kind
-		h.at[kind] = int16(end)
-		h.deny(kind)
+		of[word/numWords].hear(word%numWords, int16(end))
 	})
-	most := saysNothing
+	most, shared := saysNothing, of[0].kinds&(1<<wordMailbox|twoBoxes) // the first section is for all
 	for i := range l.count {
-		kinds := of[i].kinds
-		if kinds>>wordMailbox&1 == 0 {
-			continue
-		} else if kinds>>wordOther&1 == 1 {
+		of[i].kinds |= shared
+		said, silent := of[i].says()
+		if silent {
 			return saysNothing
 		}
-		for s := saysFull; s > most; s-- {
-			if kinds>>s&1 == 1 {
-				most = s
-			}
-		}
+		most = max(most, said)
 	}
 	return most
 }
 
+// hear notes a word of a kind that ends at end.
+func (h *heard) hear(kind int, end int16) {
+	box := kind == wordMailbox || kind == wordMail
+	if before := h.at[wordFor]; box && before > 0 && end-before <= forMax {
+		h.kinds |= besides
+		return
+	}
+	h.kinds |= 1 << kind
+	h.at[kind] = end
+	switch {
+	case !box:
+		h.deny(kind)
+	case h.box == 0:
+		h.box = end
+	case end-h.box >= boxMin:
+		h.kinds |= twoBoxes
+	}
+}
+
+// denied are what it says that "not" stands near a word of a kind.
+var denied = [numWords]uint16{wordFound: 1 << wordMissing, wordActive: 1 << wordClosed, wordRoom: 1 << wordFull,
+	wordLinked: unlinked}
+
 // deny takes what stands near "not" for its contrary, in any order: languages differ.
 func (h *heard) deny(kind int) {
-	near := func(denied int) bool {
-		one, other := h.at[wordNot], h.at[denied]
-		return one > 0 && other > 0 && one != other && max(one, other)-min(one, other) <= nearMax
+	not := h.at[wordNot]
+	if not == 0 {
+		return
 	}
-	for denied := wordFound; denied <= wordRoom; denied++ {
-		if (kind == wordNot || kind == denied) && near(denied) {
-			h.kinds |= 1 << (denied - wordFound + wordMissing)
+	for word := wordFound; word <= wordLinked; word++ {
+		at := h.at[word]
+		if (kind == wordNot || kind == word) && at > 0 && at != not && max(at, not)-min(at, not) <= nearMax {
+			h.kinds |= denied[word]
 		}
 	}
+}
+
+// says gives what the words of one language say. Silent: they speak of something besides a mailbox.
+func (h *heard) says() (said statement, silent bool) {
+	named := h.kinds & (1<<wordMailbox | 1<<wordMail | besides)
+	if named == 0 || h.kinds>>wordOther&1 == 1 {
+		return saysNothing, named != 0
+	}
+	for said = saysFull; said > saysNothing && h.kinds>>said&1 == 0; said-- {
+	}
+	if said == saysNothing && h.kinds&(twoBoxes|unlinked) == twoBoxes|unlinked {
+		said = saysMissing
+	}
+	if named == besides || named&(1<<wordMailbox) == 0 && said > saysMissing {
+		said = saysNothing
+	}
+	return said, false
 }
 
 // endsSentence reports whether a sentence of a text ends with the byte at i.
