@@ -38,11 +38,14 @@ type dnsFront struct {
 
 	mu      sync.Mutex
 	records map[string][]dns.RR // by name and type
+	codes   map[string]int      // the same; silent is no answer
 }
+
+const silent = -1
 
 func newFront(t *testing.T, behind string) *dnsFront {
 	t.Helper()
-	f := &dnsFront{behind: behind, records: map[string][]dns.RR{}}
+	f := &dnsFront{behind: behind, records: map[string][]dns.RR{}, codes: map[string]int{}}
 	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -74,13 +77,19 @@ func (f *dnsFront) set(t *testing.T, name string, qtype uint16, values ...string
 
 // ServeDNS implements dns.Handler.
 func (f *dnsFront) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
+	key := q.Question[0].Name + dns.TypeToString[q.Question[0].Qtype]
 	f.mu.Lock()
-	records, ours := f.records[q.Question[0].Name+dns.TypeToString[q.Question[0].Qtype]]
+	records, ours := f.records[key]
+	code := f.codes[key]
 	f.mu.Unlock()
 	answer := new(dns.Msg)
 	answer.SetReply(q)
 	answer.RecursionAvailable = true
 	switch {
+	case code == silent:
+		return
+	case code != 0:
+		answer.Rcode = code
 	case ours && len(records) == 0:
 		answer.Rcode = dns.RcodeNameError
 	case ours:
