@@ -21,7 +21,7 @@ func TestStatements(t *testing.T) {
 		"postafiók vol":                                           saysNothing, // words of two languages
 		"":                                                        saysNothing,
 	} {
-		if got := l.statement(apart(text)); got != want {
+		if got := l.statementOf(apart(text)); got != want {
 			t.Errorf("%q says %d, want %d", text, got, want)
 		}
 	}

@@ -179,8 +179,8 @@ func (m *machine) classesOf(text string) []uint8 {
 	return append(list, classSpace)
 }
 
-// each calls found with the number of each phrase in text, in lower case, and with where it ends.
-func (m *machine) each(text string, found func(rule, end int)) {
+// eachHit calls found with the number of each phrase in text, in lower case, and with where it ends.
+func (m *machine) eachHit(text string, found func(rule, end int)) {
 	state, space := m.starts, true
 	for i := 0; i <= len(text); i++ {
 		class := uint8(classSpace)

@@ -34,9 +34,7 @@ type Rules struct {
 	aside    found // rules to which words of asides are no words
 	general  found // rules for anything at any host, to which names of products are no words
 	hosts    scopes
-	phrases  machine // of those in ASCII: it is narrow, and scanned most
-	foreign  machine // of the others
-	marked   machine // of those that name a mark
+	phrases  struct{ ascii, foreign, marked machine } // foreign: of other letters; marked: of those that name a mark
 	pairs    []pair
 	doubts   doubts
 	products machine // of words in names of products
@@ -153,7 +151,7 @@ func compile(files []*ruleFile) *Rules {
 			s.guarded.set(i)
 		}
 	}
-	s.phrases, s.foreign, s.marked = newMachine(phrases), newMachine(foreign), newMachine(marked)
+	s.phrases.ascii, s.phrases.foreign, s.phrases.marked = newMachine(phrases), newMachine(foreign), newMachine(marked)
 	s.hosts = newScopes(s.rules)
 	s.index()
 	s.indexSubjects()
@@ -241,7 +239,7 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 		rules[w] &= hosts[w] & subject[w]
 		worded |= rules[w] &^ s.wordless[w]
 	}
-	open := s.open(&rules, enhanced)
+	open := s.openSayings(&rules, enhanced)
 	if worded != 0 {
 		seen := s.find(text)
 		if text != named {
@@ -267,7 +265,7 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 		}
 		i = s.first(&rules, a, enhanced)
 	}
-	i = s.said(open, i, text)
+	i = s.firstSaid(open, i, text)
 	if i < 0 {
 		return notAnAnswer
 	} else if s.guarded.has(i) {
@@ -284,9 +282,9 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 	}
 }
 
-// open takes the rules that look at what is said of a mailbox out of rules, and gives those whose other conditions
-// hold: a bit for each of s.sayings.
-func (s *Rules) open(rules *found, enhanced smtp.EnhancedCode) (open uint64) {
+// openSayings takes the rules that look at what is said of a mailbox out of rules, and gives those whose other
+// conditions hold: a bit for each of s.sayings.
+func (s *Rules) openSayings(rules *found, enhanced smtp.EnhancedCode) (open uint64) {
 	for n, i := range s.sayings {
 		if rules.has(i) && s.compiled[i].matches(enhanced) {
 			open |= 1 << n
@@ -296,13 +294,13 @@ func (s *Rules) open(rules *found, enhanced smtp.EnhancedCode) (open uint64) {
 	return open
 }
 
-// said gives the first open rule before i that looks for what a text says of a mailbox, or i. Only texts that no
+// firstSaid gives the first open rule before i that looks for what a text says of a mailbox, or i. Only texts that no
 // earlier rule knows are read for that.
-func (s *Rules) said(open uint64, i int, text string) int {
+func (s *Rules) firstSaid(open uint64, i int, text string) int {
 	if open == 0 || i >= 0 && i < s.sayings[bits.TrailingZeros64(open)] {
 		return i
 	}
-	said := s.spoken.statement(text)
+	said := s.spoken.statementOf(text)
 	for ; open != 0; open &= open - 1 {
 		at := s.sayings[bits.TrailingZeros64(open)]
 		if s.rules[at].says == said && (i < 0 || at < i) {
@@ -320,12 +318,12 @@ func (s *Rules) verdictOf(i int, text string) Verdict {
 // find gives the rules that have a phrase in text, or look at no words.
 func (s *Rules) find(text string) found {
 	seen := s.wordless
-	s.phrases.scan(text, &seen)
+	s.phrases.ascii.scan(text, &seen)
 	if !isASCII(text) {
-		s.foreign.scan(text, &seen)
+		s.phrases.foreign.scan(text, &seen)
 	}
 	if hasMark(text) {
-		s.marked.scan(text, &seen)
+		s.phrases.marked.scan(text, &seen)
 	}
 	return seen
 }
