@@ -180,9 +180,10 @@ func (al *allowance) noteSlowRefusal(now time.Time, s *session, a Answered, befo
 	}
 }
 
-// noteSlowLead learns from how long RSET and MAIL took before an answer. Where that is much longer than an answer takes, twice in
-// a row and behind errors, the receiver holds back all that it says, as Postfix does from the tenth error on (postconf(5):
-// smtpd_soft_error_limit): the session ends, and the next ones end before that. Before is how many errors the same report has had.
+// noteSlowLead learns from how long RSET and MAIL took before an answer. Where that is much longer than an answer
+// takes, twice in a row and behind errors, the receiver holds back all that it says, as Postfix does from the tenth
+// error on (postconf(5): smtpd_soft_error_limit): the session ends, and the next ones end before that. Before is how
+// many errors the same report has had.
 func (al *allowance) noteSlowLead(now time.Time, s *session, led time.Duration, before int) {
 	if al.replies.Samples < throttle.TurnaroundSamples || led == 0 {
 		return

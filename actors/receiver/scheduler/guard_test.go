@@ -277,7 +277,8 @@ func TestAllHeldBackTeachesErrors(t *testing.T) {
 		a = d.allowance.learned.Apply(a, true, begin)
 		got, left := a.RefusedPerSession, d.allowance.errorsLeft(begin, &session{}, a)
 		if got != tc.want || s.doomed != (tc.want < 50) || s.doomed && left != got {
-			t.Errorf("slow from error %d on, %d times: %d in a session from now on, ends: %v", tc.slowFrom, tc.times, got, s.doomed)
+			t.Errorf("slow from error %d on, %d times: %d in a session from now on, ends: %v", tc.slowFrom, tc.times, got,
+				s.doomed)
 		}
 	}
 }
