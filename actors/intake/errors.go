@@ -3,6 +3,7 @@ package intake
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // ErrLimits says that the Limits given to Read are not usable.
@@ -49,8 +50,13 @@ func (d *Defect) Note() bool { return d.Kind == KindHeader || d.Kind == KindSep 
 func newDefect(kind Kind, row int64, details ...any) *Defect {
 	k := kinds[kind]
 	return &Defect{Code: k.code, Row: row, Kind: kind,
-		Message: fmt.Sprintf(k.says, details...) + " " + k.do + " and upload the file again."}
+		Message: fmt.Sprintf(k.says, details...) + " " + k.do + uploadAgain}
 }
+
+const uploadAgain = " and upload the file again."
+
+// Advice is the message for somebody who has not uploaded the file.
+func (d *Defect) Advice() string { return strings.Replace(d.Message, uploadAgain, ".", 1) }
 
 // tellMore adds how many more rows have defects.
 func (d *Defect) tellMore(more int) {

@@ -98,8 +98,11 @@ var kinds = map[Kind]struct{ code, says, do string }{
 		"Delete it"},
 }
 
-// Do says what to do about a kind, as the message does.
-func (k Kind) Do() string { return kinds[k].do }
+// Sentence says what a kind of file is and what to do, where no detail is left open.
+func (k Kind) Sentence() string { return kinds[k].says + " " + kinds[k].do }
+
+// NoAddresses is the defect of a file that has none.
+func NoAddresses() *Defect { return newDefect(KindNoAddress, 0) }
 
 // TextMax bounds the text of a row in a Defect, in bytes.
 const TextMax = 200
@@ -208,7 +211,8 @@ func addressesIn(text string) (found []string) {
 	if whole := bare(clean); isAddress(whole) {
 		return []string{whole}
 	}
-	for _, piece := range strings.FieldsFunc(clean, func(r rune) bool { return strings.ContainsRune("\t\n\r,;|<>()", r) }) {
+	between := func(r rune) bool { return strings.ContainsRune("\t\n\r,;|<>()", r) }
+	for _, piece := range strings.FieldsFunc(clean, between) {
 		if piece = bare(piece); isAddress(piece) {
 			found = append(found, piece)
 			continue
@@ -235,8 +239,8 @@ func isAddress(text string) bool {
 	return err == nil
 }
 
-// wholeKind tells by its first bytes what a file is that is not CSV in UTF-8; "" when they don't say.
-func wholeKind(start []byte) Kind {
+// WholeKind tells by its first bytes what a file is that is not CSV in UTF-8; "" when they don't say.
+func WholeKind(start []byte) Kind {
 	lower := bytes.ToLower(start[:min(len(start), 512)])
 	page := bytes.TrimSpace(bytes.TrimPrefix(lower, []byte(byteOrderMark)))
 	starts := func(what string) bool { return bytes.HasPrefix(start, []byte(what)) }

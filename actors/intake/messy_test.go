@@ -54,7 +54,7 @@ func TestMessyFiles(t *testing.T) {
 	for i := range samples {
 		want := samples[i]
 		got := sample{Name: want.Name, Text: want.Text, Base64: want.Base64}
-		if _, err := Inspect(bytes.NewReader(want.file()), Limits{RowsMax: 100}, func(d *Defect) bool {
+		if _, err := Inspect(bytes.NewReader(want.file()), Limits{RowsMax: 100}, nil, func(d *Defect) bool {
 			got.Defects = append(got.Defects, said{d.Row, d.Kind, d.Code, d.Message, d.Means})
 			seen[d.Kind] = true
 			return true
@@ -92,7 +92,7 @@ func TestCheckIsInspectOfOneRow(t *testing.T) {
 	for _, text := range []string{"anna@a.test", "", " ", "Anna <anna@a.test>", "anna@a.test ", "a@b@c", "a;b",
 		strings.Repeat("x", FieldBytesMax), strings.Repeat("a", 65) + "@a.test"} {
 		var want *Defect
-		if _, err := Inspect(strings.NewReader("email\n"+text+"\n"), Limits{RowsMax: 9}, func(d *Defect) bool {
+		if _, err := Inspect(strings.NewReader("email\n"+text+"\n"), Limits{RowsMax: 9}, nil, func(d *Defect) bool {
 			want = d
 			return false
 		}); err != nil {

@@ -47,7 +47,7 @@ const byteOrderMark = "\ufeff"
 func Read(r io.Reader, l Limits) (*File, error) {
 	var first *Defect
 	more := 0
-	file, err := Inspect(r, l, func(d *Defect) bool {
+	file, err := Inspect(r, l, nil, func(d *Defect) bool {
 		switch {
 		case d.Note():
 		case first == nil:
@@ -70,18 +70,19 @@ func Read(r io.Reader, l Limits) (*File, error) {
 // moreMax bounds how many rows with defects are counted behind the first.
 const moreMax = 1000
 
-// Inspect is Read that goes on after defects: visit is given each of them, and notes, until it returns false. A file
-// that is not CSV in UTF-8 at all, or has too many rows, has no defect after that one. It gives the addresses of the rows that
-// have none.
-func Inspect(r io.Reader, l Limits, visit func(*Defect) bool) (*File, error) {
+// Inspect is Read that goes on after defects: defect is given each of them, and notes, until it returns false, and
+// address, unless it is nil, the address of each row that has a good one. A file that is not CSV in UTF-8 at all, or
+// has too many rows, has no defect after that one. The File has what is good.
+func Inspect(r io.Reader, l Limits, address func(text string), defect func(*Defect) bool) (*File, error) {
 	if err := l.Validate(); err != nil {
 		return nil, err
 	}
-	in := &reader{source: r, limits: l, distinct: newDistinct(), buffer: make([]byte, 0, bufferBytes)}
+	in := &reader{source: r, limits: l, distinct: newDistinct(), buffer: make([]byte, 0, bufferBytes),
+		accepted: address}
 	if err := in.fill(); err != nil {
 		return nil, err
 	}
-	in.whole = wholeKind(in.window)
+	in.whole = WholeKind(in.window)
 	in.window = bytes.TrimPrefix(in.window, []byte(byteOrderMark))
 	refused := false
 	for {
@@ -96,7 +97,7 @@ func Inspect(r io.Reader, l Limits, visit func(*Defect) bool) (*File, error) {
 		if d == nil {
 			continue
 		}
-		if refused = refused || !d.Note(); !visit(d) || d.Row == 0 || d.isLast() {
+		if refused = refused || !d.Note(); !defect(d) || d.Row == 0 || d.isLast() {
 			return in.distinct.file, nil
 		}
 		if err := in.endLine(); err != nil {
@@ -105,7 +106,7 @@ func Inspect(r io.Reader, l Limits, visit func(*Defect) bool) (*File, error) {
 	}
 	in.distinct.flush()
 	if in.distinct.file.rows == 0 && !refused {
-		visit(newDefect(KindNoAddress, 0))
+		defect(NoAddresses())
 	}
 	return in.distinct.file, nil
 }
@@ -123,7 +124,8 @@ type reader struct {
 	ended  bool   // the source has nothing more
 	whole  Kind   // what the first bytes say that the file is instead of CSV; "": nothing
 
-	lineOpen bool // a record that had a defect goes on in the window, to the end of its line
+	accepted func(text string) // told each good address; nil: nobody
+	lineOpen bool              // a record that had a defect goes on in the window, to the end of its line
 }
 
 // fill sees to it that the window has recordWindow bytes, or the rest of the file.
@@ -283,6 +285,9 @@ func (in *reader) plain() bool {
 		return false
 	}
 	in.distinct.add(text[:n], spelling)
+	if in.accepted != nil {
+		in.accepted(string(text))
+	}
 	in.window = in.window[end+1:]
 	return true
 }
@@ -302,6 +307,9 @@ func (in *reader) address(text []byte) error {
 		spelling = in.distinct.learn(text[n+1:], address.Domain)
 	}
 	in.distinct.add(text[:n], spelling)
+	if in.accepted != nil {
+		in.accepted(string(text))
+	}
 	in.distinct.flush() // the scanner's scratch is used again
 	return nil
 }

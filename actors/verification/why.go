@@ -178,8 +178,8 @@ func others(list []place) string {
 	return fmt.Sprintf(", and %d for %d other receivers", addresses, len(list))
 }
 
-// ending says when the last of so many addresses is expected to be final: in whole minutes, and with the
-// date when that is further than a day away.
+// ending says when the last of so many addresses is expected to be final: in whole minutes, in whole hours when that
+// is further than a day away, and with the day when it is another one than that of the survey.
 func (s survey) ending(addresses int) string {
 	last := "the last"
 	if addresses == 1 {
@@ -192,8 +192,15 @@ func (s survey) ending(addresses int) string {
 	if whole := at.Truncate(time.Minute); whole.Before(at) {
 		at = whole.Add(time.Minute)
 	}
+	today, tomorrow := s.at.UTC().Format(time.DateOnly), s.at.UTC().AddDate(0, 0, 1).Format(time.DateOnly)
 	if at.Sub(s.at) > 24*time.Hour {
-		return last + " is expected on " + at.Format("2 January 2006 at 15:04 UTC") + "."
+		at = at.Add(59 * time.Minute).Truncate(time.Hour)
 	}
-	return last + " is expected at " + at.Format("15:04 UTC") + "."
+	switch at.Format(time.DateOnly) {
+	case today:
+		return last + " is expected at " + at.Format("15:04 UTC") + "."
+	case tomorrow:
+		return last + " is expected tomorrow, " + at.Format("2 January, at 15:04 UTC") + "."
+	}
+	return last + " is expected on " + at.Format("2 January 2006 at 15:04 UTC") + "."
 }

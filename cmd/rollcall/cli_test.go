@@ -231,8 +231,8 @@ func TestAWrongRowIsToldWithItsNumber(t *testing.T) {
 	c := newCLI(t)
 	c.write("list.csv", "email\na@a.test\n\nb@b.test\n")
 	code, stdout, stderr := c.run("verify", "--lab", "list.csv")
-	if code != exitFailed || stdout != "" || !strings.Contains(lastLines(stderr),
-		"rollcall: list.csv: row 3: ") {
+	if code != exitFailed || stdout != "" || !strings.Contains(stderr,
+		"rollcall: row 3: This row is blank. Delete it.\n") {
 		t.Errorf("got code %d, %q and %q", code, stdout, stderr)
 	}
 }
@@ -390,8 +390,8 @@ func TestStoppedHalfWayTheSameCommandGoesOn(t *testing.T) {
 	c.write("list.csv", list)
 	b := c.start("verify", "--lab", "list.csv", "--out", "r.csv")
 	b.waitFor("verifying")
-	if code := b.stop(syscall.SIGINT); code != exitFailed {
-		t.Errorf("interrupted: got code %d, want %d", code, exitFailed)
+	if code := b.stop(syscall.SIGINT); code != exitStopped {
+		t.Errorf("interrupted: got code %d, want %d", code, exitStopped)
 	}
 	if code, _, stderr := c.run("verify", "--lab", "list.csv", "--out", "r.csv"); code != exitDone {
 		t.Fatalf("again: got code %d and %s", code, stderr)

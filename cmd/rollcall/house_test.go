@@ -147,6 +147,7 @@ var staysIn = map[string][]string{
 	"golang.org/x/oauth2":               {"http/dashboard/signin/provider"},
 	"rsc.io/qr":                         {"http/dashboard/signin/totp"},
 	"github.com/google/renameio":        {"cmd/rollcall/term"},
+	"github.com/xuri/excelize":          {"cmd/rollcall/list"},
 }
 
 // within reports whether folder is one of parents or lies below one.
