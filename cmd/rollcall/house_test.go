@@ -112,6 +112,7 @@ var mayImport = map[string][]string{
 	"smtp/mx":             {"smtp"},
 	"smtp/evidence":       {"smtp"},
 	"smtp/verdict":        {"smtp"},
+	"smtp/flags":          {},
 	"smtp/identity":       {"smtp"},
 	"smtp/throttle":       {},
 	"smtp/smtplab":        {"smtp"},

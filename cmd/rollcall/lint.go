@@ -9,12 +9,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"rollcall/actors/intake"
 	"rollcall/cmd/rollcall/list"
 	"rollcall/cmd/rollcall/term"
+	"rollcall/smtp/flags"
 )
 
 // defectsShown is how many rows with defects a person is shown at once.
@@ -205,6 +207,37 @@ func rowsText(n int) string {
 		return "no defects"
 	}
 	return term.Counted(int64(n), "row") + " with a defect"
+}
+
+func newData(environment) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "data",
+		Short: "Show the lists that flags in results rest on, and how old they are",
+		Long: "Show the lists that flags in results rest on: role, free, disposable, suggest and operator. They are " +
+			"part of\nthis program, and no network is asked.",
+		Args: wantArgs(),
+	}
+	asJSON := jsonFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		all, err := flags.Lists()
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return term.PrintJSON(c.OutOrStdout(), all)
+		}
+		now := time.Now()
+		t := &term.Table{Columns: []term.Column{{Name: "LIST"}, {Name: "ENTRIES", Right: true}, {Name: "DATE"},
+			{Name: "AGE", Right: true}, {Name: "LICENCE"}, {Name: "WHAT", Least: 20, Wrap: true}}}
+		for _, l := range all {
+			t.Add(l.Name, term.Grouped(int64(l.Entries)), l.Date.Format(time.DateOnly), term.Span(now.Sub(l.Date)),
+				l.Licence, l.What)
+		}
+		var b strings.Builder
+		t.Write(&b, term.TableWidth(c.OutOrStdout()))
+		return term.Emit(c.OutOrStdout(), &b)
+	}
+	return c
 }
 
 // openAny opens a file, or keeps standard input for "-".

@@ -95,7 +95,7 @@ func newRoot(environ []string) *cobra.Command {
 	lab := newLab()
 	lab.AddCommand(newLabScore())
 	addGroup(root, "For customers:", newVerify(e), newLint(e), newCheck(e), newList(e), newStatus(e), newResults(e),
-		newCancel(e), newCredits(e))
+		newCancel(e), newCredits(e), newData(e))
 	addGroup(root, "For operators, who has an account:", newWorkspace(e), newUser(e), newKey(e))
 	addGroup(root, "For operators, what is asked and answered:", newReceivers(e), newSourcesCommand(e), newThrottle(e),
 		newVerification(e), newEvidence(e), newReplay(e), newVerdict(e), newLog(e))

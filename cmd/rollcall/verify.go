@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +24,7 @@ import (
 	"rollcall/http/api"
 	"rollcall/ledger"
 	"rollcall/smtp"
+	"rollcall/smtp/flags"
 )
 
 // pollLocal is how often the node in this process is looked at: often enough
@@ -565,14 +565,26 @@ func (r *verifyRun) writeRows(ctx context.Context, id string, out io.Writer, s *
 func (r *verifyRun) joinRows(ctx context.Context, id string, s *verifySummary, put func([]string) error) error {
 	results := map[string][]string{}
 	err := r.client.EachResult(ctx, id, io.Discard, func(row []string) error {
-		results[addressKey(row[0])] = slices.Clone(row[1:])
+		text, f := flags.Cut(row[2])
+		results[addressKey(row[0])] = []string{row[1], text, yesIf(f.Role), yesIf(f.Free), yesIf(f.Disposable), f.Suggest,
+			f.Operator, row[3]}
 		return s.count(row)
 	})
 	if err != nil {
 		return err
 	}
 	of := func(text string) []string { return results[addressKey(text)] }
-	return r.list.Join(resultHeadings[1:], of, r.flags.mend, put)
+	return r.list.Join(joinHeadings, of, r.flags.mend, put)
+}
+
+// joinHeadings are the columns that --join puts behind those of a list.
+var joinHeadings = []string{"result", "message", "role", "free", "disposable", "suggest", "operator", "checked_at"}
+
+func yesIf(is bool) string {
+	if is {
+		return "yes"
+	}
+	return ""
 }
 
 // addressKey is alike for two spellings of one address.
