@@ -198,7 +198,8 @@ func TestBrokenPayloadsAreRefused(t *testing.T) {
 
 // TestPayloadsOfTheFirstVersionAreRead: those had no operators.
 func TestPayloadsOfTheFirstVersionAreRead(t *testing.T) {
-	old, err := ledger.CompressForTest([]byte("\x02" + "\x00\x03" + "\x01\x02" + "\x01\x02" + "\x01\x02" + "\x00\x00" + "abb"))
+	const columns = "\x02" + "\x00\x03" + "\x01\x02" + "\x01\x02" + "\x01\x02" + "\x00\x00" + "abb"
+	old, err := ledger.CompressForTest([]byte(columns))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -226,17 +226,6 @@ func TestVersionAndCompletion(t *testing.T) {
 	}
 }
 
-func TestAWrongRowIsToldWithItsNumber(t *testing.T) {
-	t.Parallel()
-	c := newCLI(t)
-	c.write("list.csv", "email\na@a.test\n\nb@b.test\n")
-	code, stdout, stderr := c.run("verify", "--lab", "list.csv")
-	if code != exitFailed || stdout != "" || !strings.Contains(stderr,
-		"rollcall: row 3: This row is blank. Delete it.\n") {
-		t.Errorf("got code %d, %q and %q", code, stdout, stderr)
-	}
-}
-
 func TestAUsedPortIsToldInOneLine(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
