@@ -91,8 +91,8 @@ func (r *witnessRig) run(args ...string) (string, error) {
 	var out bytes.Buffer
 	root := newRoot(nil)
 	root.SetArgs(append(args, r.args...))
-	root.SetOut(&out)
-	root.SetErr(&out)
+	root.SetOut(screen{&out})
+	root.SetErr(screen{&out})
 	err := root.ExecuteContext(r.t.Context())
 	for line := range strings.Lines(out.String()) {
 		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > term.Columns && line[0] != '{' {

@@ -234,7 +234,7 @@ func newData(environment) *cobra.Command {
 				l.Licence, l.What)
 		}
 		var b strings.Builder
-		t.Write(&b, term.TableWidth(c.OutOrStdout()))
+		t.Write(&b, term.WidthOf(c.OutOrStdout()))
 		return term.Emit(c.OutOrStdout(), &b)
 	}
 	return c

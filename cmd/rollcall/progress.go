@@ -192,7 +192,8 @@ func (v *progressView) showBar(n, total int64, count, text string) {
 	full := int(percent * barWidth / 100)
 	line := fmt.Sprintf("%3d%% |%s%s| (%s) %s", percent, strings.Repeat("█", full), strings.Repeat(" ", barWidth-full),
 		count, text)
-	fmt.Fprintf(v.out, "\r%s\x1b[K", term.Clipped(line, term.WidthOf(v.out)-1))
+	width, _ := term.SizeOf(v.out)
+	fmt.Fprintf(v.out, "\r%s\x1b[K", term.Clipped(line, width-1))
 }
 
 // clearBar takes the bar from the screen.

@@ -67,7 +67,7 @@ func newReceivers(e environment) *cobra.Command {
 		if v.asJSON {
 			return term.PrintJSON(v.out, v.pick(found))
 		}
-		return tableOf{v, term.TableWidth(v.out), 0}.write(v.out, found)
+		return tableOf{v, term.WidthOf(v.out), 0}.write(v.out, found)
 	}
 	must(c.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions([]string{"queued", "rate", "refused",
 		"deferred"},

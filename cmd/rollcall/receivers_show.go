@@ -149,7 +149,7 @@ func printReceivers(w io.Writer, list []inspect.ReceiverDetail, now time.Time) e
 		if i > 0 {
 			b.WriteString("\n")
 		}
-		s := receiverSheet{&b, d, now, term.WidthOf(w), term.TableWidth(w)}
+		s := receiverSheet{&b, d, now, term.WidthOf(w), term.WidthOf(w)}
 		s.head()
 		s.hour()
 		s.sources()

@@ -87,7 +87,7 @@ func printVerification(w io.Writer, v inspect.Verification, limit int) error {
 	if len(v.Waits) > 0 {
 		b.WriteString("\n")
 		shown, more := mostWaits(v.Waits, limit)
-		waitsGrid(shown, now).Write(&b, term.TableWidth(w))
+		waitsGrid(shown, now).Write(&b, term.WidthOf(w))
 		b.WriteString(moreWaits(more, width))
 	}
 	return term.Emit(w, &b)

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
+
+	"github.com/google/uuid"
 
 	"rollcall/cmd/rollcall/term"
 )
@@ -61,4 +64,45 @@ func makeTenant(ctx context.Context, admin *Admin, o TenantOptions) (Tenant, err
 	}
 	t := Tenant{Workspace: w.ID, Key: k.Key}
 	return t, term.WriteJSON(o.File, t)
+}
+
+// Workspaces lists the workspaces.
+func (c *Admin) Workspaces(ctx context.Context) ([]Workspace, error) {
+	var list struct {
+		Workspaces []Workspace `json:"workspaces"`
+	}
+	return list.Workspaces, c.Ask(ctx, "GET", "/v1/workspaces", nil, &list)
+}
+
+// WorkspaceID gives the id of a workspace of which somebody has typed the id, its beginning or the name, in any case.
+func (c *Admin) WorkspaceID(ctx context.Context, typed string) (string, error) {
+	if id, err := uuid.Parse(typed); err == nil {
+		return id.String(), nil
+	}
+	all, err := c.Workspaces(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, fits := range []func(Workspace) bool{
+		func(w Workspace) bool { return w.Name == typed },
+		func(w Workspace) bool { return strings.EqualFold(w.Name, typed) },
+		func(w Workspace) bool {
+			return len(typed) >= prefixLeast && strings.HasPrefix(w.ID, strings.ToLower(typed))
+		},
+	} {
+		var alike []string
+		for _, w := range all {
+			if fits(w) {
+				alike = append(alike, w.ID)
+			}
+		}
+		switch {
+		case len(alike) == 1:
+			return alike[0], nil
+		case len(alike) > 1:
+			return "", fmt.Errorf("%d workspaces are called or begin with %q: give the id of one of them, %s", len(alike),
+				typed, term.Some(alike))
+		}
+	}
+	return "", fmt.Errorf("there is no workspace %q: see `rollcall workspace list`", typed)
 }
