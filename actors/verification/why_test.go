@@ -22,7 +22,7 @@ func TestWhatACustomerIsToldOfAWait(t *testing.T) {
 	again := func(n int, receiver string, r smtp.Reason) inspect.Wait {
 		return inspect.Wait{Addresses: n, For: inspect.ForRetry, Receiver: receiver, Reason: r.String()}
 	}
-	budget := at(812, "mx.example", "budget")
+	budget := at(29812, "mx.example", "budget")
 	budget.PerHour = 20
 	free := at(3, "mx.example", "free")
 	free.PerHour = 20
@@ -32,7 +32,7 @@ func TestWhatACustomerIsToldOfAWait(t *testing.T) {
 		finish time.Time
 		want   string
 	}{
-		{[]inspect.Wait{budget}, soon, "812 addresses wait for mx.example, which takes only a few refusals an hour from strangers " +
+		{[]inspect.Wait{budget}, soon, "29,812 addresses wait for mx.example, which takes only a few refusals an hour from strangers " +
 			"(we ask about 20 addresses an hour); the last is expected at 14:05 UTC."},
 		{[]inspect.Wait{again(1, "a.example", smtp.Greylisted)}, soon,
 			"1 address waits for a.example, which makes strangers come back later (greylisting); it is expected at 14:05 UTC."},

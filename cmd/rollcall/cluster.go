@@ -397,6 +397,7 @@ func (t membersTable) print(w io.Writer, width int) error {
 			term.Short(int64(m.Receivers)))
 	}
 	fmt.Fprintf(&b, "cluster %s as %s sees it\n\n", term.Clipped(t.Cluster, 30), by)
+	g.Colours = term.ShowsColours(w)
 	g.Write(&b, width)
 	for _, note := range t.notes() {
 		b.WriteString("\n" + term.FoldedTo(note, 0, width) + "\n")

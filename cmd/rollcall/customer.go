@@ -283,7 +283,9 @@ func historyGrid(list []api.Summary, now time.Time) *term.Table {
 
 func printHistory(w io.Writer, list []api.Summary, waiting []api.Detail, now time.Time) error {
 	var b strings.Builder
-	historyGrid(list, now).Write(&b, term.WidthOf(w))
+	table := historyGrid(list, now)
+	table.Colours = term.ShowsColours(w)
+	table.Write(&b, term.WidthOf(w))
 	for _, d := range waiting {
 		if d.Issue != nil { // it may have gone on meanwhile
 			fmt.Fprintf(&b, "%s\n", term.FoldedTo(d.ID+" waits: "+client.IssueText(d.Issue), 0, term.WidthOf(w)))

@@ -205,7 +205,7 @@ func receiverRows(r inspect.Receiver, now time.Time, width int) []term.Row {
 	below := []string{}
 	switch {
 	case r.Why != "" && last != "" && len([]rune(r.Why+last))+12 <= width:
-		below = append(below, r.Why+"  last: "+last)
+		below = append(below, r.Why+"; last: "+last)
 	default:
 		if r.Why != "" {
 			below = append(below, r.Why)

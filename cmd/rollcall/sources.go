@@ -125,6 +125,7 @@ func printSources(w io.Writer, found sourcesAnswer, now time.Time) error {
 	if len(found.Sources) == 0 {
 		b.WriteString("No node has a source.\n")
 	} else {
+		g.Colours = term.ShowsColours(w)
 		g.Write(&b, term.WidthOf(w))
 	}
 	for _, s := range found.Silent {

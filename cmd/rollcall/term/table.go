@@ -29,6 +29,7 @@ type Row struct {
 type Table struct {
 	Columns []Column
 	Rows    []Row
+	Colours bool // words that people look for are coloured
 }
 
 // gridGap stands between two columns.
@@ -87,6 +88,9 @@ func (g *Table) oneLine(b *strings.Builder, widths []int, cells []string) {
 	for i, cell := range cells {
 		cell = Clipped(cell, widths[i])
 		pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+		if g.Colours {
+			cell = Coloured(cell)
+		}
 		if g.Columns[i].Right {
 			line += pad + cell
 		} else {
