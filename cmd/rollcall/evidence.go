@@ -41,7 +41,7 @@ func newEvidence(e environment) *cobra.Command {
 	}
 	from, asJSON := addLedgerFlags(c, e), jsonFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		id, err := verificationArg(args[0])
+		id, err := from.verificationID(c.Context(), args[0])
 		if err != nil {
 			return err
 		}
@@ -58,12 +58,42 @@ func newEvidence(e environment) *cobra.Command {
 	return c
 }
 
-func verificationArg(text string) (uuid.UUID, error) {
-	id, err := uuid.Parse(text)
-	if err != nil {
-		return id, term.UsageError(fmt.Sprintf("VERIFICATION %q is no id: give the UUID that its customer sees", text))
+// verificationID gives the id of a verification of which somebody has typed the whole id or its beginning.
+func (f *ledgerFlags) verificationID(ctx context.Context, typed string) (uuid.UUID, error) {
+	return verificationOf(typed, func(ids admin.IDRange) (found []uuid.UUID, err error) {
+		err = f.read(ctx, func(to *client.Admin, _ reading) error {
+			found, err = to.VerificationsLike(ctx, typed)
+			return err
+		}, func(book *sqlstore.Store, _ config.Config, _ reading) error {
+			found, err = book.VerificationsLike(ctx, ids.From, ids.To, admin.AlikeMax)
+			return err
+		})
+		return found, err
+	})
+}
+
+// verificationOf gives the id that somebody has typed, or the only one that begins so.
+func verificationOf(typed string, alike func(admin.IDRange) ([]uuid.UUID, error)) (uuid.UUID, error) {
+	if id, err := uuid.Parse(typed); err == nil {
+		return id, nil
 	}
-	return id, nil
+	typed = strings.TrimSuffix(typed, "…")
+	ids, ok := admin.RangeOf(typed)
+	if !ok {
+		return uuid.Nil, term.UsageError(fmt.Sprintf("VERIFICATION %q is no id: give the UUID that its customer sees, or at "+
+			"least its first 4 characters", typed))
+	}
+	found, err := alike(ids)
+	switch {
+	case err != nil:
+		return uuid.Nil, err
+	case len(found) == 0:
+		return uuid.Nil, fmt.Errorf("no verification begins with %s", typed)
+	case len(found) > 1:
+		return uuid.Nil, fmt.Errorf("%d verifications or more begin with %s, such as %s and %s: give more of the id",
+			len(found), typed, found[0], found[1])
+	}
+	return found[0], nil
 }
 
 // evidenceView is what is known of one address.
@@ -299,7 +329,7 @@ func newReplay(e environment) *cobra.Command {
 	rules := c.Flags().String("rules", "", "judge by this rule file before the rules that come with the program")
 	all := c.Flags().Bool("all", false, "list also what stays the same")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		id, err := verificationArg(args[0])
+		id, err := from.verificationID(c.Context(), args[0])
 		if err != nil {
 			return err
 		}

@@ -301,6 +301,7 @@ public_addresses = [%q]
 		t.Errorf("without SPF: got code %d\n%s%s", code, stdout, stderr)
 	}
 	f.set(t, reverse, dns.TypePTR)
+	c.environ = append(c.environ, "COLUMNS=80")
 	code, stdout, stderr = c.run("doctor", "--config", "node.toml")
 	if code != exitFailed || !strings.Contains(stdout, "fail     ptr  192.0.2.10") ||
 		!strings.Contains(stderr, errUnfit.Error()) {

@@ -3,7 +3,9 @@ package term
 import (
 	"fmt"
 	"io"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -135,13 +137,16 @@ const unbounded = 1 << 20
 // bounded is a stream that is no file and shows only so many columns.
 type bounded interface{ Columns() int }
 
-// WidthOf is how many columns a stream has: those of a terminal, and else as many as one likes.
+// WidthOf is how many columns a stream has: those of a terminal, else what COLUMNS says, else as many as one likes.
 func WidthOf(stream any) int {
 	if b, ok := stream.(bounded); ok {
 		return b.Columns()
 	}
 	if width, height := SizeOf(stream); height > 0 {
 		return width
+	}
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n >= WidthLeast {
+		return n
 	}
 	return unbounded
 }
