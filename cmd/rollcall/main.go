@@ -104,9 +104,13 @@ func newRoot(environ []string) *cobra.Command {
 	root.AddCommand(newVersion())
 	asGroup(root)
 	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
-		if c.Name() == "help" {
+		switch c.Name() {
+		case "help":
 			helpKnows(root, c)
+		case "completion":
+			asGroup(c)
 		}
 	}
 	return root

@@ -56,6 +56,7 @@ func TestHelpAndVersionAnswerWhatIsAsked(t *testing.T) {
 	}
 	for want, args := range map[string][]string{
 		`unknown command "foo" for "rollcall"`:                              {"help", "foo"},
+		`unknown command "bush" for "rollcall completion": did you mean`:    {"completion", "bush"},
 		`unknown command "verfy" for "rollcall": did you mean verify?`:      {"help", "verfy"},
 		`unknown command "foo" for "rollcall throttle"`:                     {"help", "throttle", "foo"},
 		`"here" is not a URL: write one such as http://127.0.0.1:8080`:      {"verify", "x", "--api", "here", "--key", "k"},
