@@ -112,6 +112,7 @@ var mayImport = map[string][]string{
 	"smtp/mx":             {"smtp"},
 	"smtp/evidence":       {"smtp"},
 	"smtp/verdict":        {"smtp"},
+	"smtp/flags":          {},
 	"smtp/identity":       {"smtp"},
 	"smtp/throttle":       {},
 	"smtp/smtplab":        {"smtp"},
@@ -147,6 +148,7 @@ var staysIn = map[string][]string{
 	"golang.org/x/oauth2":               {"http/dashboard/signin/provider"},
 	"rsc.io/qr":                         {"http/dashboard/signin/totp"},
 	"github.com/google/renameio":        {"cmd/rollcall/term"},
+	"github.com/xuri/excelize":          {"cmd/rollcall/list"},
 }
 
 // within reports whether folder is one of parents or lies below one.

@@ -239,7 +239,7 @@ func TestANodeThatIsNotMadeToBeFitProbes(t *testing.T) {
 	if found.Fit || !found.Probing || !strings.Contains(said.text(), "identity.enforce = false") {
 		t.Errorf("got %+v and\n%s", found, said.text())
 	}
-	if text := doctorText(diagnosis{Identity: found}); !strings.Contains(text, "it probes all the same") {
+	if text := doctorText(diagnosis{Identity: found}, 80, false); !strings.Contains(text, "it probes all the same") {
 		t.Errorf("the doctor says\n%s", text)
 	}
 }
@@ -310,6 +310,7 @@ public_addresses = [%q]
 		t.Errorf("without SPF: got code %d\n%s%s", code, stdout, stderr)
 	}
 	f.set(t, reverse, dns.TypePTR)
+	c.environ = append(c.environ, "COLUMNS=80")
 	code, stdout, stderr = c.run("doctor", "--config", "node.toml")
 	if code != exitFailed || !strings.Contains(stdout, "fail     ptr  192.0.2.10") ||
 		!strings.Contains(stderr, errUnfit.Error()) {
