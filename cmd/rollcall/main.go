@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	_ "golang.org/x/crypto/x509roots/fallback" // whom to trust where the system says nothing, as in an image of one file
 
 	"rollcall/cmd/rollcall/node"
 	"rollcall/cmd/rollcall/term"
