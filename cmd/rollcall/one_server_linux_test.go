@@ -22,7 +22,10 @@ root="$1/root" folder="$2"
 shift 2
 mount -t proc proc "$root/proc"
 for place in dev tmp run; do mount -t tmpfs tmpfs "$root/$place"; done
-for device in null zero random urandom; do touch "$root/dev/$device"; mount --bind "/dev/$device" "$root/dev/$device"; done
+for device in null zero random urandom; do
+	touch "$root/dev/$device"
+	mount --bind "/dev/$device" "$root/dev/$device"
+done
 mkdir -p "$root$folder"
 mount --bind "$folder" "$root$folder"
 ip link set lo up
