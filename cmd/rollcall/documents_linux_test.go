@@ -59,7 +59,6 @@ var neverRun = map[string]map[string]string{
 	"README.md": {
 		`go run ./cmd/rollcall verify --lab examples/contacts.csv   # the main job: one file, simulated receivers`: "continuous " +
 			"integration runs these two commands last; a test can't run the tests",
-		"go run ./cmd/rollcall serve --dev": "the test of a newcomer in a browser (http/dashboard/browser) starts it",
 		"go build -o rollcall ./cmd/rollcall": "the tour needs a node that runs beside it: the test starts one with this " +
 			"binary",
 	},
