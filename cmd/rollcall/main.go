@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	_ "golang.org/x/crypto/x509roots/fallback" // whom to trust where the system says nothing, as in an image of one file
 
+	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/node"
 	"rollcall/cmd/rollcall/term"
 )
@@ -58,7 +59,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitDone
 	}
-	for line := range strings.SplitSeq(err.Error(), "\n") {
+	for line := range strings.SplitSeq(client.Advised(err), "\n") {
 		fmt.Fprintln(stderr, "rollcall:", line)
 	}
 	if isUsage(err) {
