@@ -23,6 +23,10 @@ func TestServeDevSpeaksToPeople(t *testing.T) {
 	if code != exitDone || !strings.Contains(out, "not_simulated") || !strings.Contains(out, "unknown") {
 		t.Errorf("a name that is not simulated: got code %d and\n%s", code, out)
 	}
+	code, _, errs := c.run("throttle", "set", "gmail.com", "rcpt_rate=1000/s", "--for", "1h", "--reason", "a try")
+	if code != exitFailed || !strings.Contains(errs, "could not be looked up") || !strings.Contains(errs, "--force") {
+		t.Errorf("a limit of a receiver that is not simulated: got code %d and %s", code, errs)
+	}
 	if code := first.stop(syscall.SIGTERM); code != exitDone {
 		t.Errorf("SIGTERM: got code %d", code)
 	}
