@@ -352,7 +352,8 @@ connections = -1
 `)
 	_, err := Load(file, []string{"ROLLCALL_DNS_AT_ONCE=many"})
 	text := fmt.Sprint(err)
-	for _, want := range []string{`1:1: unknown key "colour"`, "3:1: http.listen: ", "4:1: http.plain: ", `5:2: unknown key "htpp"`,
+	for _, want := range []string{`1:1: unknown key "colour"`, "3:1: http.listen: ", "4:1: http.plain: ",
+		`5:2: unknown key "htpp"`,
 		"9:1: smtp.port: ", "11:1: throttle.default.connections: ", "ROLLCALL_DNS_AT_ONCE: "} {
 		if strings.Count(text, want) != 1 {
 			t.Errorf("%q is there %d times in\n%s", want, strings.Count(text, want), text)

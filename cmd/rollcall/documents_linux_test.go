@@ -65,10 +65,6 @@ var neverRun = map[string]map[string]string{
 	"docs/start/database.md": {
 		"COCKROACH_BINARY=/usr/local/bin/cockroach go test ./ledger/sqlstore -run '^TestConformanceOnCockroachDB$' " +
 			"-count 1 -v": "needs CockroachDB",
-		"cockroach cert create-ca --certs-dir=certs --ca-key=keep-offline/ca.key": "needs " +
-			"CockroachDB",
-		`cockroach start --certs-dir=certs --store=/var/lib/cockroach --advertise-addr=db1.example.net \`: "needs " +
-			"CockroachDB",
 	},
 }
 
