@@ -1,9 +1,12 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"os"
+	"io"
+	"net/http"
+	"net/http/httptest"
 
 	"rollcall/http/client"
 )
@@ -11,17 +14,9 @@ import (
 // A file is verified and its results are printed. After any failure, call it again: it goes on.
 func Example() {
 	ctx := context.Background()
-	file, err := os.Open("contacts.csv")
-	if err != nil {
-		panic(err)
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		panic(err)
-	}
-	c := client.New("https://verify.example.com", os.Getenv("ROLLCALL_KEY"))
-	done, err := c.Verify(ctx, client.File{Name: info.Name(), Content: file, Size: info.Size()})
+	c := client.New(exampleService(), "rc_key") // such as https://verify.example.com, and $ROLLCALL_KEY
+	file := []byte("email\nanna@example.com\n")
+	done, err := c.Verify(ctx, client.File{Name: "contacts.csv", Content: bytes.NewReader(file), Size: int64(len(file))})
 	if err != nil {
 		panic(err)
 	}
@@ -29,6 +24,22 @@ func Example() {
 		if err != nil {
 			panic(err)
 		}
-		fmt.Println(result.Email, result.Outcome, result.Message)
+		fmt.Println(result.Email, result.Outcome)
 	}
+	// Output: anna@example.com valid
+}
+
+// exampleService answers as a service does that has one file.
+func exampleService() string {
+	server := httptest.NewServer(nil)
+	answers := map[string]string{
+		"POST /v1/verifications":          `{"id":"1","status":"uploading","upload":{"url":"` + server.URL + `/upload/x"}}`,
+		"PUT /upload/x":                   "",
+		"GET /v1/verifications/1":         `{"id":"1","status":"completed"}`,
+		"GET /v1/verifications/1/results": "email,result,message,checked_at\nanna@example.com,valid,ok,2026-11-26T10:16:33Z\n",
+	}
+	server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, answers[r.Method+" "+r.URL.Path])
+	})
+	return server.URL
 }
