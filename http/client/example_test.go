@@ -36,7 +36,7 @@ func exampleService() string {
 		"POST /v1/verifications":          `{"id":"1","status":"uploading","upload":{"url":"` + server.URL + `/upload/x"}}`,
 		"PUT /upload/x":                   "",
 		"GET /v1/verifications/1":         `{"id":"1","status":"completed"}`,
-		"GET /v1/verifications/1/results": "email,result,message,checked_at\nanna@example.com,valid,ok,2026-11-26T10:16:33Z\n",
+		"GET /v1/verifications/1/results": "email,result,message,checked_at\nanna@example.com,valid,,2026-11-26T10:16:33Z\n",
 	}
 	server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, answers[r.Method+" "+r.URL.Path])
