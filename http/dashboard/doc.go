@@ -5,6 +5,9 @@
 //
 //	GET  /                                     anybody: leads to the workspace shown last, or to sign-in
 //	GET  /assets/{name}                        anybody
+//	GET  /docs                                 anybody: the customers' guide
+//	GET  /docs/{page}                          anybody: a page of it
+//	GET  /status                               anybody: whether the service works
 //	GET  /sign-in                              anybody
 //	POST /sign-in                              anybody
 //	POST /sign-in/code                         anybody: the code after the password
@@ -14,7 +17,7 @@
 //	POST /oidc/join                            who comes from the provider for the first time: accepts invitations
 //	GET  /link/{token}                         who has the link: what it is for
 //	POST /link/{token}                         who has the link: uses it up
-//	GET  /you                                  who is signed in: password, sessions, colours
+//	GET  /you                                  who is signed in: password, two-step sign-in, sessions, appearance
 //	POST /you/password                         who is signed in
 //	POST /you/provider                         who is signed in: leads to the provider, to be bound to it
 //	POST /you/provider/off                     who is signed in: ends that they sign in by it
@@ -22,6 +25,7 @@
 //	POST /you/codes                            who is signed in: switches codes on
 //	POST /you/codes/off                        who is signed in
 //	POST /you/codes/new                        who is signed in: makes new recovery codes, which the answer shows once
+//	POST /you/codes/saved                      who is signed in: asks for one of them, to see that they were kept
 //	POST /you/sessions                         who is signed in: ends sessions
 //	POST /you/colours                          who is signed in
 //	GET  /w/{ws}                               viewer: the verifications
@@ -51,7 +55,7 @@
 //	GET  /w/{ws}/people/{user}                 owner: one member
 //	POST /w/{ws}/people/{user}/role            owner: changes the role, or ends the membership
 //	POST /w/{ws}/people/{user}/sessions        owner: ends all their sessions
-//	GET  /w/{ws}/log                           owner: what was done in the workspace
+//	GET  /w/{ws}/activity                      owner: what was done in the workspace
 //
 // Each request is checked in one order: session, membership, role. A workspace that is not one's own is not there (404);
 // what a role may not do is not drawn, and refused (403) when it is asked all the same. GET changes nothing, but for

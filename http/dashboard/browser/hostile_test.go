@@ -13,7 +13,7 @@ import (
 	"rollcall/http/apikey"
 	"rollcall/http/dashboard/operate/operatetest"
 	"rollcall/http/dashboard/signin"
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 	"rollcall/ledger"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -120,7 +120,7 @@ func TestHostileTextsOnPagesOfCustomers(t *testing.T) {
 			open := p.uploading(text, 1000)
 			b := newTab(t, p.node).as(who)
 			b.window(320, 900)
-			inRow, named := view.Short(text), view.Short(name)
+			inRow, named := web.Short(text), web.Short(name)
 			for path, want := range map[string]string{"": inRow, "/credits": inRow, "/keys": named, "/keys/" + k.ID: short, "/people": named,
 				"/people/" + p.userID(who.email): short, "/log": named, "/upload": name, "/check": name} {
 				b.harmless(p.path+path, want)
@@ -237,7 +237,7 @@ func TestHostileTextsOnPagesOfOperators(t *testing.T) {
 					b.harmless("/link/"+strings.TrimPrefix(g.Link(cut(text, 100), false), "/link/"), cut(text, 100))
 					b.script(true)
 				case "operator-verifications", "operator-workspaces":
-					b.harmless(path, view.Short(text))
+					b.harmless(path, web.Short(text))
 				default:
 					b.harmless(path, text)
 				}

@@ -10,18 +10,21 @@
 //	POST /sign-out
 //	POST /colours                        light, dark, or same as the system
 //	GET  /assets/{name}                  styles and scripts
+//	GET  /docs                           the customers' guide; GET /docs/{page} a page of it
+//	GET  /openapi.yaml                   the description of the customers' API
+//	GET  /status                         the same as /health
 //	GET  /{$}                            the slowest open files, and receivers of the whole cluster, most waiting first
 //	GET  /receivers/live                 its table, asked for again and again
-//	GET  /receivers/{key}                one receiver; /live, /trace and /trace/live below it
+//	GET  /receivers/{key}                one receiver, with ?trace=1 also what is said; /live and /trace/live below it
 //	POST /receivers/{key}/close          ends a session
 //	POST /receivers/{key}/forget         drops what a receiver taught us
 //	GET  /verifications                  of all workspaces, those that are not done, stuck ones first
 //	GET  /verifications/{id}             one of them: what it waits for, what moved its credits
 //	POST /verifications/{id}/evidence    how the outcome of one address came about; it changes nothing, observers may ask
-//	GET  /throttles                      the rules of all layers; /live is its overrides, asked for again and again
-//	GET  /throttles/explain              what holds for a name, who said it, and a form for an override
+//	GET  /throttles                      the rules of all layers, with ?name= what holds for it and a form for an override;
+//	                                     /live is its overrides, asked for again and again
 //	POST /throttles/preview              what an override would change; POST /throttles/set sets it
-//	GET  /throttles/clear                asks; POST ends overrides before their time
+//	POST /throttles/clear                ends overrides before their time
 //	GET  /cluster                        the members
 //	GET  /cluster/{node}                 one of them; POST /drain, /undrain and /forget below it
 //	GET  /sources                        our addresses; /live is its register, asked for again and again
@@ -30,10 +33,10 @@
 //	GET  /workspaces/{id}                one of them: credits, limits, keys, people, what is open; POST /grant grants credits,
 //	                                     /weight and /limits set these, /invite makes a link, all below it
 //	GET  /workspaces/{id}/keys/{key}     asks whether a key shall end; POST /revoke below it ends it
-//	GET  /workspaces/{id}/people/{user}  one member; POST /end-sessions, /disable and /enable below it
-//	GET  /audit                          the last audit of this node; POST runs one
+//	POST /workspaces/{id}/people/{user}/end-sessions, /disable and /enable for a member
 //	GET  /log                            what operators changed
-//	GET  /health                         what every node found of its identity, and what to do
+//	GET  /health                         what every node found of its identity, and what to do; the last audit of this node,
+//	                                     whose part is /live; POST /health/audit runs one
 //
 // Start with Pages and routes.
 package operate

@@ -1,25 +1,39 @@
 package operate
 
 import (
-	"slices"
 	"testing"
 
 	waiting "rollcall/actors/inspect"
 )
 
-func TestHeldFields(t *testing.T) {
-	field := func(name, layer string) waiting.ExplainedField {
-		return waiting.ExplainedField{Field: name, Said: waiting.Said{Layer: layer}}
+// TestOneLimitHolds: the page of a receiver marks one limit and no other.
+func TestOneLimitHolds(t *testing.T) {
+	t.Parallel()
+	field := func(name, layer, value string) waiting.ExplainedField {
+		return waiting.ExplainedField{Field: name, Value: value, Said: waiting.Said{Layer: layer}}
 	}
-	fields := []waiting.ExplainedField{field("connections", "learned"), field("rcpt_rate", "penalty"), field("pause", "override"),
-		field("connection_rate", "default")}
-	for cause, want := range map[string][]string{"penalty": {"connections", "rcpt_rate"}, "allowance": {"rcpt_rate"}, "paused": {"pause"},
-		"connections": {"connections", "connection_rate"}, "free": nil, "no healthy source": nil, "a new one": nil} {
-		if got := heldFields(cause, fields); !slices.Equal(got, want) {
-			t.Errorf("%s is held back by %v, want %v", cause, got, want)
+	fields := []waiting.ExplainedField{field("connections", "learned", "2"), field("rcpt_rate", "penalty", "1/s"),
+		field("pause", "override", "yes"), field("refused_share", "default", "0.3")}
+	for _, c := range []struct {
+		r    waiting.Receiver
+		want string
+	}{
+		{waiting.Receiver{Cause: "penalty"}, "connections"}, {waiting.Receiver{Cause: "allowance"}, "rcpt_rate"},
+		{waiting.Receiver{Cause: "paused"}, "pause"}, {waiting.Receiver{Cause: "connections", Sessions: 2, Most: 2}, "connections"},
+		{waiting.Receiver{Cause: "connections", Sessions: 1, Most: 2}, "connection_rate"},
+		{waiting.Receiver{Cause: "budget"}, "refused_per_hour"}, {waiting.Receiver{Cause: "budget", Budget: 3}, "refused_share"},
+		{waiting.Receiver{Cause: "free"}, ""}, {waiting.Receiver{Cause: "no healthy source"}, ""},
+	} {
+		if got := heldField(c.r, fields); got != c.want {
+			t.Errorf("%+v is held back by %q, want %q", c.r, got, c.want)
 		}
 	}
-	if got := heldFields("penalty", fields[2:]); got != nil {
-		t.Errorf("a receiver that taught us nothing is held back by %v", got)
+	if got := heldField(waiting.Receiver{Cause: "penalty"}, fields[2:]); got != "" {
+		t.Errorf("a receiver that taught us nothing is held back by %q", got)
+	}
+	for _, cause := range waiting.Causes {
+		if heldBy[cause] == "" {
+			t.Errorf("no sentence says what %q is", cause)
+		}
 	}
 }

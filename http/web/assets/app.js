@@ -80,10 +80,6 @@ if (window.trustedTypes && trustedTypes.createPolicy) {
     say(live.dataset.say);
     const credits = document.getElementById("credits"); // of the workspace, in the head
     if (credits && live.dataset.credits) credits.textContent = live.dataset.credits;
-    // A file that got its first results and its end while it was looked at: the page has more to show now. It asks no more
-    // after that, so it loads itself again once.
-    const ended = !live.hasAttribute("data-hx-trigger") && live.querySelector(".got") && document.querySelector(".after");
-    if (ended && !document.getElementById("h-newest") && !document.querySelector("dialog[open]")) location.reload();
   });
 
   document.addEventListener("DOMContentLoaded", () => {
@@ -124,6 +120,27 @@ if (window.trustedTypes && trustedTypes.createPolicy) {
           () => { button.textContent = "Copied"; }, () => { button.textContent = "Select the text and copy it"; }));
       }
     }
+  });
+
+  // A chart says the value of the bar that the pointer or the keyboard is at.
+  function tell(chart, to) {
+    const bars = [...chart.querySelectorAll("g")];
+    const now = bars.findIndex((g) => g.classList.contains("at"));
+    const next = Math.max(0, Math.min(bars.length - 1, to(now < 0 ? bars.length : now, bars)));
+    bars.forEach((g, i) => g.classList.toggle("at", i === next));
+    chart.querySelector("output").textContent = bars[next] ? bars[next].dataset.say : "";
+  }
+  const chartOf = (event) => event.target.closest && event.target.closest(".chart");
+  document.addEventListener("focusin", (event) => { if (event.target === chartOf(event)) tell(event.target, (now) => now - 1); });
+  document.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!step || !chartOf(event)) return;
+    event.preventDefault();
+    tell(chartOf(event), (now) => now + step);
+  });
+  document.addEventListener("pointerover", (event) => {
+    const bar = chartOf(event) && event.target.closest("g");
+    if (bar) tell(chartOf(event), (now, bars) => bars.indexOf(bar));
   });
 
   // Browsers without invoker commands open dialogs this way.

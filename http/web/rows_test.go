@@ -1,4 +1,4 @@
-package view_test
+package web_test
 
 import (
 	"encoding/json"

@@ -1,6 +1,7 @@
-package view
+package web
 
 import (
+	"cmp"
 	"slices"
 
 	"rollcall/ledger"
@@ -19,3 +20,13 @@ func WorkingFirst(keys []ledger.Key) []ledger.Key {
 	}
 	return append(working, revoked...)
 }
+
+// KeyName is what a key is called.
+func KeyName(k ledger.Key) string { return cmp.Or(k.Label, "rc_"+k.ID) }
+
+// Roles are those that a member can have.
+var Roles = []ledger.Role{ledger.Viewer, ledger.Member, ledger.Owner}
+
+// RolesText says what they may do.
+const RolesText = "Viewers see everything. Members can also upload, check and cancel. Owners also manage keys and people, and " +
+	"see the activity."

@@ -1,4 +1,4 @@
-package view_test
+package web_test
 
 import (
 	"html/template"
@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 )
 
 func TestAMomentToComeHasItsDay(t *testing.T) {
@@ -17,7 +17,7 @@ func TestAMomentToComeHasItsDay(t *testing.T) {
 		10 * time.Minute: "today at 23:40 UTC", time.Hour: "tomorrow at 00:30 UTC", 24 * time.Hour: "tomorrow at 23:30 UTC",
 		25 * time.Hour: "on 1 Jan 2027 at 00:30 UTC", -48 * time.Hour: "on 28 Dec at 23:30 UTC",
 	} {
-		if got := view.Soon(now.Add(after), now); got != want {
+		if got := web.Soon(now.Add(after), now); got != want {
 			t.Errorf("%s later: %q, want %q", after, got, want)
 		}
 	}
@@ -25,7 +25,7 @@ func TestAMomentToComeHasItsDay(t *testing.T) {
 
 func TestNumbersHaveThinGroups(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1\u202f000", -1234567: "-1\u202f234\u202f567"} {
-		if got := view.Thin(n); got != want {
+		if got := web.Thin(n); got != want {
 			t.Errorf("%d: %q", n, got)
 		}
 	}
@@ -39,20 +39,20 @@ func TestATextIsShortInARegister(t *testing.T) {
 		strings.Repeat("&", 48): strings.Repeat("&", 48), strings.Repeat("&", 49): strings.Repeat("&", 47) + "…",
 		strings.Repeat("\xff&", 99): strings.Repeat("\ufffd&", 29) + "…",
 	} {
-		got := view.Short(text)
-		if got != want || !utf8.ValidString(got) || len(got) > view.ShortMax || len(template.HTMLEscapeString(got)) > 2*view.ShortMax {
+		got := web.Short(text)
+		if got != want || !utf8.ValidString(got) || len(got) > web.ShortMax || len(template.HTMLEscapeString(got)) > 2*web.ShortMax {
 			t.Errorf("%.20q of %d bytes: %q, want %q", text, len(text), got, want)
 		}
 	}
 	for _, r := range "\"&'+<>" {
-		if got := view.Short(strings.Repeat(string(r), 1000)); got != strings.Repeat(string(r), 47)+"…" {
+		if got := web.Short(strings.Repeat(string(r), 1000)); got != strings.Repeat(string(r), 47)+"…" {
 			t.Errorf("%q: %q", r, got)
 		}
 	}
 }
 
 func TestAssetsAreCompressedForWhoTakesIt(t *testing.T) {
-	assets, err := view.NewAssets()
+	assets, err := web.NewAssets()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,14 +73,14 @@ func TestAssetsAreCompressedForWhoTakesIt(t *testing.T) {
 func TestNounsHaveTheirPlural(t *testing.T) {
 	for unit, want := range map[string]string{"credit": "2 credits", "address": "2 addresses", "entry": "2 entries", "day": "2 days",
 		"box": "2 boxes", "batch": "2 batches"} {
-		if got := view.Plural(2, unit); got != want {
+		if got := web.Plural(2, unit); got != want {
 			t.Errorf("two: %q", got)
 		}
-		if got := view.Plural(int64(1), unit); got != "1 "+unit {
+		if got := web.Plural(int64(1), unit); got != "1 "+unit {
 			t.Errorf("one: %q", got)
 		}
 	}
-	if got := view.Plural(0, "address"); got != "0 addresses" {
+	if got := web.Plural(0, "address"); got != "0 addresses" {
 		t.Errorf("none: %q", got)
 	}
 }
