@@ -213,8 +213,8 @@ func TestTheNewestResultsStandOnTheirPage(t *testing.T) {
 			t.Errorf("%d with %d rows, want %d, %q and no %q", a.status, got, rows, has, lacks)
 		}
 	}
-	shows(over, 10, "Newest results", "&nbsp;")
-	shows(running, 4, "&nbsp;", "Reload the page")
+	shows(over, 10, "Newest results", "still to come")
+	shows(running, 4, "still to come", "Reload the page")
 	if _, err := g.book.Sweep(t.Context(), ledger.Retention{Results: 1}); err != nil {
 		t.Fatal(err)
 	}

@@ -204,14 +204,14 @@ var formats = template.FuncMap{"num": number, "size": Size, "share": func(part, 
 // number writes any whole number.
 func number(n any) string { return Thin(reflect.Indirect(reflect.ValueOf(n)).Int()) }
 
-// timeTag is a moment for people and programs; for none a dash, or another word.
+// timeTag is a moment for people and programs; for none nothing, or another word.
 func timeTag(at any, format func(time.Time) string, none []string) template.HTML {
 	t, ok := at.(time.Time)
 	if !ok {
 		t = reflect.ValueOf(at).Convert(reflect.TypeFor[time.Time]()).Interface().(time.Time)
 	}
 	if t.IsZero() {
-		return template.HTML(template.HTMLEscapeString(append(none, "–")[0]))
+		return template.HTML(template.HTMLEscapeString(append(none, "")[0]))
 	}
 	return template.HTML(`<time datetime="` + Stamp(t) + `">` + format(t) + "</time>")
 }

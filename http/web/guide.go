@@ -22,11 +22,12 @@ type GuidePage struct {
 	Text  template.HTML
 }
 
-// guideTitle finds the title of a page, guideLinks links to others, and guideElsewhere those to documents that a node does
-// not serve.
+// guideTitle finds the title of a page, guideLinks links to others, guideElsewhere those to documents that a node does not
+// serve, and guideRegions what scrolls by itself.
 var (
 	guideTitle     = regexp.MustCompile(`(?m)^# (.+)$`)
 	guideLinks     = regexp.MustCompile(`href="(\w+)\.md(#[\w-]+)?"`)
+	guideRegions   = regexp.MustCompile("<table>|<pre>")
 	guideElsewhere = regexp.MustCompile(`<a href="\.\.[^"]*">(.*?)</a>`)
 )
 
@@ -47,8 +48,16 @@ var guide = sync.OnceValues(func() (map[string]GuidePage, error) {
 		}
 		text := guideLinks.ReplaceAllString(b.String(), `href="/docs/$1$2"`)
 		text = guideElsewhere.ReplaceAllString(text, "$1")
-		text = strings.NewReplacer("<table>", `<div class="scroll" tabindex="0" role="region" aria-label="A table"><table>`,
-			"</table>", "</table></div>", "<pre>", `<pre class="talk" tabindex="0" role="region" aria-label="An example">`).Replace(text)
+		regions := 0
+		text = guideRegions.ReplaceAllStringFunc(text, func(tag string) string {
+			regions++ // each has a name of its own
+			label := fmt.Sprintf(` tabindex="0" role="region" aria-label="Example %d"`, regions)
+			if tag == "<pre>" {
+				return `<pre class="talk"` + label + ">"
+			}
+			return `<div class="scroll"` + label + "><table>"
+		})
+		text = strings.ReplaceAll(text, "</table>", "</table></div>")
 		pages[strings.TrimSuffix(name, ".md")] = GuidePage{Title: string(title[1]), Text: template.HTML(text)}
 	}
 	return pages, err

@@ -27,6 +27,7 @@ var columnWords = map[string]string{
 	"n":    "a number, to the right",
 	"mono": "for programs",
 	"one":  "one line, cut with an ellipsis where it's too long",
+	"fill": "the same, in what room is left",
 	"text": "a sentence, which may have several lines",
 	"top":  "stands beside the name of the row on a narrow screen",
 	"wide": "is left out on a narrow screen",

@@ -82,12 +82,12 @@ func TestDownloads(t *testing.T) {
 	if rows := download(b, folder, func() { b.press("Download all") }); len(rows) != 11 {
 		t.Errorf("all results are %d rows, want a header and 10", len(rows))
 	}
-	rows := download(b, folder, func() { b.press("CSV of catch_all") })
+	rows := download(b, folder, func() { b.press("CSV of catch-all") })
 	if len(rows) != 3 || rows[1][1] != "catch_all" {
 		t.Errorf("the results of one outcome are %v", rows)
 	}
 	rows = download(b, folder, func() {
-		b.do(chromedp.SendKeys(chromedp.ID("outcome"), "valid"))
+		b.do(chromedp.SendKeys(chromedp.ID("part-outcome"), "valid"))
 		b.press("Download these")
 	})
 	if len(rows) != 5 || rows[1][0] != "'+anna@acme.test" || rows[1][1] != "valid" {
@@ -137,13 +137,13 @@ func TestASessionThatEndsWhileAPageIsOpen(t *testing.T) {
 	}
 	b.bear("status of 401")
 	b.shows("You were signed out.")
-	b.shows("10 of 100 final")
+	b.shows("10 of 100 checked")
 	b.until("!document.getElementById('live').hasAttribute('data-hx-trigger')")
 	at := b.at()
 	b.press("Sign in to go on.")
 	b.shows("No account, or lost your password?")
 	b.signIn(who.email, password)
-	b.shows("10 of 100 final")
+	b.shows("10 of 100 checked")
 	if b.at() != at {
 		t.Errorf("signing in led to %s, want back to %s", b.at(), at)
 	}
@@ -158,7 +158,7 @@ func TestALedgerThatIsAwayAndComesBack(t *testing.T) {
 	n.book.away.Store(true)
 	b.bear("status of 503")
 	b.shows(" UTC, trying again.")
-	b.shows("10 of 100 final")
+	b.shows("10 of 100 checked")
 	other := newTab(t, n).as(p.join(ledger.Viewer))
 	other.bear("status of 503")
 	other.goTo(p.path)
@@ -166,7 +166,7 @@ func TestALedgerThatIsAwayAndComesBack(t *testing.T) {
 	b.shows("The server isn't answering. This is as of ")
 	p.settle(10, 20)
 	n.book.away.Store(false)
-	b.shows("20 of 100 final")
+	b.shows("20 of 100 checked")
 	b.until("document.getElementById('poll').hidden")
 	other.shows("contacts.csv") // by itself
 }
@@ -188,7 +188,7 @@ func TestTheBalanceOfAnOpenPageChanges(t *testing.T) {
 	const credits = "document.querySelector('header #credits').textContent === "
 	b.until(credits + "'902'")
 	p.settle(10, 20) // two more are unknown, and free
-	b.shows("20 of 100 final")
+	b.shows("20 of 100 checked")
 	b.until(credits + "'904'")
 }
 
@@ -201,10 +201,10 @@ func TestANetworkThatIsCutAndComesBack(t *testing.T) {
 	b.goTo(p.of(p.verifying("contacts.csv", 100, results(10)...)))
 	n.web.away(true)
 	b.shows(" UTC, trying again.")
-	b.shows("10 of 100 final")
+	b.shows("10 of 100 checked")
 	p.settle(10, 20)
 	n.web.away(false)
-	b.shows("20 of 100 final")
+	b.shows("20 of 100 checked")
 	b.until("document.getElementById('poll').hidden")
 }
 
@@ -260,7 +260,7 @@ func TestAnotherSiteCannotSendOurForms(t *testing.T) {
 				t.Errorf("%s%s: the browser has %d cookies of ours, %v", root, path, len(cookies.Cookies), err)
 			}
 			b.goTo(p.of(v))
-			b.shows("10 of 100 final")
+			b.shows("10 of 100 checked")
 		}
 	}
 	if now, err := p.book.Store.Verification(t.Context(), p.id, v.ID); err != nil || now.Status != ledger.Verifying {

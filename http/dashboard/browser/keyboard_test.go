@@ -62,7 +62,7 @@ func TestAllOfItByKeyboard(t *testing.T) {
 	b.shows("contacts.csv")
 	b.tabTo("contacts.csv")
 	b.keys(enterKey)
-	b.shows("10 of 100 final")
+	b.shows("10 of 100 checked")
 	b.tabTo("Skip to the content")
 	b.keys(enterKey)
 	b.tabTo("Verifications")

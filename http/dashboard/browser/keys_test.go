@@ -44,12 +44,12 @@ func TestAKeyIsMadeUsedAndRevoked(t *testing.T) {
 	b := newTab(t, n).as(p.join(ledger.Owner))
 	b.goTo(p.path + "/keys")
 	b.fill("label", "billing <b>")
-	b.press("Make a key")
+	b.press("Create a key")
 	b.shows("Copy it now: it's shown only once, and we don't keep it.")
 	if at := eval[string](b, "document.activeElement.id"); at != "made" {
 		t.Errorf("%q has the focus, want the new key", at)
 	}
-	key := eval[string](b, "document.querySelector('#made .once').innerText.trim()")
+	key := eval[string](b, "document.querySelector('#made .copied').innerText.trim()")
 	if !strings.HasPrefix(key, "rc_") || strings.Contains(eval[string](b, "location.href"), key) {
 		t.Fatalf("the page shows %q at %s", key, b.at())
 	}
@@ -57,8 +57,9 @@ func TestAKeyIsMadeUsedAndRevoked(t *testing.T) {
 		t.Fatalf("the API answers %d to the new key", status)
 	}
 
+	b.copies("Copy", key)
 	b.axe()
-	for _, v := range b.violations() {
+	for _, v := range b.violations(false) {
 		t.Errorf("%s: %s", b.at(), v)
 	}
 
@@ -82,7 +83,7 @@ func TestAKeyIsMadeUsedAndRevoked(t *testing.T) {
 		t.Fatal("the use of the key was not written")
 	}
 	b.goTo(p.path + "/keys")
-	if used := eval[string](b, "document.querySelector('main table tbody td:nth-of-type(4) time').dateTime"); used == "" {
+	if used := eval[string](b, "document.querySelector('main [data-label^=Last] time').dateTime"); used == "" {
 		t.Error("the page does not show when the key was used")
 	}
 
@@ -90,7 +91,7 @@ func TestAKeyIsMadeUsedAndRevoked(t *testing.T) {
 	b.shows("Revoke the key “billing <b>” of ")
 	b.shows("Programs that use it will be refused, within 5 seconds. This can't be undone.")
 	b.press("Keep it")
-	b.shows("Make a key")
+	b.shows("Create a key")
 	b.press("Revoke… the key billing <b>")
 	b.press("Revoke the key")
 	b.shows("revoked")
@@ -101,6 +102,6 @@ func TestAKeyIsMadeUsedAndRevoked(t *testing.T) {
 	if made := p.keysOf(); made[0].Revoked.IsZero() {
 		t.Error("the ledger has the key as one that works")
 	}
-	b.press("Log")
+	b.press("Activity")
 	b.shows("revoked the key billing <b>")
 }

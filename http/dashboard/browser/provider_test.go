@@ -44,7 +44,7 @@ func TestSigningInWithAProvider(t *testing.T) {
 	if strings.Contains(b.at(), "?") {
 		t.Errorf("signing in led to %s", b.at())
 	}
-	b.press("new@acme.test")
+	b.press("Account: new@acme.test")
 	b.shows("You are connected: you can sign in with Acme login.")
 	b.signOut()
 

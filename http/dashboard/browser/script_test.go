@@ -27,7 +27,7 @@ func TestPagesWorkWithoutScript(t *testing.T) {
 	v := p.verifying("contacts.csv", 100, results(10)...)
 	b.goTo(p.path)
 	b.press("contacts.csv")
-	b.shows("10 of 100 final")
+	b.shows("10 of 100 checked")
 	b.press("Cancel this verification…")
 	b.shows("This can't be undone.")
 	b.press("Cancel the verification")
@@ -35,7 +35,7 @@ func TestPagesWorkWithoutScript(t *testing.T) {
 	if now, err := p.book.Store.Verification(t.Context(), p.id, v.ID); err != nil || now.Status != ledger.Cancelling && now.Status != ledger.Cancelled {
 		t.Errorf("after the button the verification is %s, %v", now.Status, err)
 	}
-	b.press(who.email)
+	b.press("Account: " + who.email)
 	b.shows("These are the places where you're signed in.")
 	b.press("Sign out")
 	b.shows("No account, or lost your password?")

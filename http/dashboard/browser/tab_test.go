@@ -296,6 +296,18 @@ func (b *tab) press(text string) {
 	b.do(chromedp.Click(found, chromedp.NodeVisible))
 }
 
+// copies fails unless a button copies a text.
+func (b *tab) copies(button, want string) {
+	b.t.Helper()
+	eval[bool](b, `(navigator.clipboard.writeText = (text) => { window.__copied = text; return Promise.resolve(); }, true)`)
+	b.press(button)
+	b.until("window.__copied !== undefined")
+	if got := eval[string](b, "window.__copied"); got != want {
+		b.t.Errorf("%s: %s copies %q, want %q", b.at(), button, got, want)
+	}
+	b.shows("Copied")
+}
+
 // window sets the size of the window.
 func (b *tab) window(width, height int64) {
 	b.t.Helper()

@@ -98,7 +98,7 @@ type placeView struct {
 // placeOf puts into words how it is with a receiver.
 func placeOf(d waiting.ReceiverDetail, now time.Time) placeView {
 	v := placeView{ReceiverDetail: d, Held: heldBy[d.Cause], Hour: hourOf(d.Minutes)}
-	if d.Until.After(now) {
+	if d.Until.After(now) && d.State != "asking" {
 		v.Ends = web.Soon(d.Until, now)
 	}
 	switch d.State {
