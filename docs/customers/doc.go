@@ -1,5 +1,5 @@
-// Package customers is the guide for customers as it stands in this folder, for nodes that serve it at /docs. Start with
-// README.md.
+// Package customers is the guide for customers as it stands in this folder, for nodes that serve it at /docs.
+// Start with README.md.
 package customers
 
 import "embed"

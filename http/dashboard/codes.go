@@ -139,7 +139,7 @@ func (d *Dashboard) renewRecovery(w http.ResponseWriter, r *request) {
 
 // savedRecovery answers POST /you/codes/saved: whether somebody has one of their recovery codes. It uses none up.
 func (d *Dashboard) savedRecovery(w http.ResponseWriter, r *request) {
-	if !d.signin.IsRecovery(r.in.User, r.PostFormValue("code")) {
+	if !signin.IsRecovery(d.signin, r.in.User, r.PostFormValue("code")) {
 		d.show(w, r, http.StatusUnprocessableEntity, "codes", titled("Have you saved them?", "you", codesView{Ask: true,
 			Problem: "That isn't one of your recovery codes. Look at what you saved, and type one as it stands there."}))
 		return

@@ -24,7 +24,7 @@ type route struct {
 	handle  func(*Dashboard, http.ResponseWriter, *request)
 }
 
-// routes is every route. The comment of the package says what each is.
+// routes is every route. The comment of its function says what it does.
 var routes = []route{
 	{pattern: "GET /{$}", access: anybody, handle: (*Dashboard).home},
 	{pattern: "GET /assets/{name}", access: anybody, handle: asset},

@@ -2,8 +2,6 @@ package dashboard_test
 
 import (
 	"net/url"
-	"os"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -145,19 +143,6 @@ func TestEveryRouteAnswersEveryoneAsTheTableSays(t *testing.T) {
 	}
 	if len(table) != len(dashboard.Patterns()) {
 		t.Errorf("the table has %d rows for %d routes", len(table), len(dashboard.Patterns()))
-	}
-}
-
-func TestTheCommentOfThePackageNamesEveryRoute(t *testing.T) {
-	text, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, pattern := range dashboard.Patterns() {
-		method, path, _ := strings.Cut(strings.TrimSuffix(pattern, "{$}"), " ")
-		if !regexp.MustCompile(`(?m)^//\t` + method + ` +` + regexp.QuoteMeta(path) + ` `).Match(text) {
-			t.Errorf("doc.go does not name %s", pattern)
-		}
 	}
 }
 

@@ -135,7 +135,7 @@ func outcomesOf(v ledger.Verification) []outcome {
 
 // failureText is why a file was refused, with the row of its defect.
 func failureText(i *ledger.Issue) string {
-	text := strings.TrimSpace(i.Message)
+	text := strings.TrimSuffix(strings.TrimSpace(i.Message), ".") + "."
 	if i.Row > 0 {
 		return "Row " + web.Thin(i.Row) + ": " + text
 	}

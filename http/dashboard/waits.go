@@ -119,7 +119,7 @@ func (d *Dashboard) waits(ctx context.Context, v ledger.Verification) []waitLine
 }
 
 // waitsShown bounds the lines of what addresses wait for.
-const waitsShown = 6
+const waitsShown = 4
 
 // waitLine is what some addresses wait for, in words.
 type waitLine struct {

@@ -192,7 +192,7 @@ func TestResultsAreFoundWithoutAnAddressInAURL(t *testing.T) {
 			t.Errorf("%v: %d", pairs, a.status)
 		}
 	}
-	if a := g.as["viewer"].get(path + "/reasons"); a.status != 200 || !strings.Contains(a.body, "greylisted") || !strings.Contains(a.body, "66.7 %") {
+	if a := g.as["viewer"].get(path + "/reasons"); a.status != 200 || !strings.Contains(a.body, "greylisted") || !strings.Contains(a.body, "66.7%") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }

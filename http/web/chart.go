@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Chart is bars side by side with their axes. Script says the value of a bar that the pointer or the keyboard is at; each
-// chart has its table, too.
+// Chart is bars side by side with their axes. Script says the value of a bar that the pointer or the keyboard is
+// at; each chart has its table, too.
 type Chart struct {
 	Unit  string // what the highest bar is the most of, as "credits in a day"
 	Top   int64  // the highest value
@@ -55,8 +55,8 @@ func (c Chart) Times() []string {
 // SVG is the drawing.
 func (c Chart) SVG() template.HTML {
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg viewBox="0 0 %d %d" preserveAspectRatio="none" width="100%%" height="120" aria-hidden="true" focusable="false">`,
-		barWidth*len(c.bars), chartHeight)
+	fmt.Fprintf(&b, `<svg viewBox="0 0 %d %d" preserveAspectRatio="none" width="100%%" height="120" aria-hidden="true" `+
+		`focusable="false">`, barWidth*len(c.bars), chartHeight)
 	scale := chartHeight / max(1, float64(c.Top))
 	var line []string
 	for i, one := range c.bars {
@@ -67,7 +67,8 @@ func (c Chart) SVG() template.HTML {
 			if p.Value > 0 {
 				height := max(1, scale*p.Value)
 				y -= height
-				fmt.Fprintf(&b, `<rect class="%s" x="%d" y="%.1f" width="%d" height="%.1f"></rect>`, p.Class, x, y, barWidth-2, height)
+				fmt.Fprintf(&b, `<rect class="%s" x="%d" y="%.1f" width="%d" height="%.1f"></rect>`,
+					p.Class, x, y, barWidth-2, height)
 			}
 		}
 		b.WriteString("</g>")

@@ -19,8 +19,8 @@ func ID(text string) (uuid.UUID, bool) {
 	return id, err == nil && id.String() == text
 }
 
-// input is a field of a form with its label. attributes are those of the page's author, such as "required maxlength=200";
-// "id=x" gives it another id than its name. hint is a line below it.
+// input is a field of a form with its label. attributes are those of the page's author, such as "required
+// maxlength=200"; "id=x" gives it another id than its name. hint is a line below it.
 func input(name, label string, value any, attributes string, hint ...string) template.HTML {
 	id, all := name, ""
 	for _, a := range strings.Fields(attributes) {
@@ -52,7 +52,8 @@ func hidden(name string, value any) template.HTML {
 		template.HTMLEscapeString(fmt.Sprint(value))))
 }
 
-// options are those of a select: the values of a list, of which one is chosen. A name that is given stands first, for none.
+// options are those of a select: the values of a list, of which one is chosen. A name that is given stands first,
+// for none.
 func options(list any, chosen any, none ...string) template.HTML {
 	var b strings.Builder
 	for _, name := range none {
@@ -72,13 +73,15 @@ func options(list any, chosen any, none ...string) template.HTML {
 
 // copied is a text that somebody takes elsewhere: a key, a link, a code, a command. Script gives it a button.
 func copied(label, text string) template.HTML {
-	return template.HTML(fmt.Sprintf(`<pre class="copied" data-copy tabindex="0" role="region" aria-label=%q><code>%s</code></pre>`,
-		label, template.HTMLEscapeString(text)))
+	return template.HTML(fmt.Sprintf(
+		`<pre class="copied" data-copy tabindex="0" role="region" aria-label=%q><code>%s</code></pre>`, label,
+		template.HTMLEscapeString(text)))
 }
 
 // SetCookie gives a browser a cookie that only we read. An age of 0 ends with the browser, one below takes it away.
 func SetCookie(w http.ResponseWriter, name, value string, age int, same http.SameSite) {
-	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", Secure: true, HttpOnly: true, SameSite: same, MaxAge: age})
+	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", Secure: true, HttpOnly: true,
+		SameSite: same, MaxAge: age})
 }
 
 // CookieOf is the value of a cookie; two of them are none.

@@ -13,13 +13,14 @@ import (
 	"rollcall/ledger"
 )
 
-// ShortMax bounds a text in a register, in bytes. A guess: most names and addresses are shorter.
+// ShortMax bounds a text in a register, in bytes: most names and addresses are shorter.
 const ShortMax = 120
 
 // Short shortens a text of somebody else for a register: the page of the thing itself has the whole one.
 func Short(text string) string { return ShortTo(text, ShortMax) }
 
-// ShortTo shortens a text to at most so many bytes, and to twice as many in a page: HTML writes some characters with five.
+// ShortTo shortens a text to at most so many bytes, and to twice as many in a page: HTML writes some characters
+// with five.
 func ShortTo(text string, most int) string {
 	const dots = "…"
 	text = strings.ToValidUTF8(text, "\ufffd")
@@ -99,7 +100,7 @@ func Share[N ~int | ~int64](part, whole N) string {
 	if whole == 0 {
 		return "–"
 	}
-	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(whole))
+	return fmt.Sprintf("%.1f%%", 100*float64(part)/float64(whole))
 }
 
 // Exact is a moment to the second, in UTC.
@@ -123,7 +124,8 @@ func Plural[N ~int | ~int64](n N, unit string) string {
 func plural(noun string) string {
 	last := len(noun) - 1
 	switch {
-	case strings.HasSuffix(noun, "s"), strings.HasSuffix(noun, "x"), strings.HasSuffix(noun, "ch"), strings.HasSuffix(noun, "sh"):
+	case strings.HasSuffix(noun, "s"), strings.HasSuffix(noun, "x"), strings.HasSuffix(noun, "ch"),
+		strings.HasSuffix(noun, "sh"):
 		return noun + "es"
 	case last > 0 && noun[last] == 'y' && !strings.ContainsRune("aeiou", rune(noun[last-1])):
 		return noun[:last] + "ies"
@@ -222,7 +224,7 @@ func anyHas(rows any, field string) bool {
 	for i := range list.Len() {
 		row := reflect.Indirect(list.Index(i))
 		value := row.FieldByName(field)
-		if value.IsValid() && (!value.IsZero() && value.Kind() != reflect.Slice || value.Kind() == reflect.Slice && value.Len() > 0) {
+		if value.Kind() == reflect.Slice && value.Len() > 0 || value.Kind() != reflect.Slice && !value.IsZero() {
 			return true
 		}
 	}

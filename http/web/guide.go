@@ -22,8 +22,8 @@ type GuidePage struct {
 	Text  template.HTML
 }
 
-// guideTitle finds the title of a page, guideLinks links to others, guideElsewhere those to documents that a node does not
-// serve, and guideRegions what scrolls by itself.
+// guideTitle finds the title of a page, guideLinks links to others, guideElsewhere those to documents that a node
+// does not serve, and guideRegions what scrolls by itself.
 var (
 	guideTitle     = regexp.MustCompile(`(?m)^# (.+)$`)
 	guideLinks     = regexp.MustCompile(`href="(\w+)\.md(#[\w-]+)?"`)
@@ -34,7 +34,8 @@ var (
 // guide is every page by its name, made once. Its Markdown is ours: raw HTML in it is left out all the same.
 var guide = sync.OnceValues(func() (map[string]GuidePage, error) {
 	pages := map[string]GuidePage{}
-	writer := goldmark.New(goldmark.WithExtensions(extension.Table), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
+	writer := goldmark.New(goldmark.WithExtensions(extension.Table),
+		goldmark.WithParserOptions(parser.WithAutoHeadingID()))
 	names, err := fs.Glob(customers.Files, "*.md")
 	for _, name := range names {
 		source, failed := customers.Files.ReadFile(name)
@@ -63,7 +64,8 @@ var guide = sync.OnceValues(func() (map[string]GuidePage, error) {
 	return pages, err
 })
 
-// Guide gives a page of the customers' guide: its first one for "". Errors are faults of the documents, which tests find.
+// Guide gives a page of the customers' guide: its first one for "". Errors are faults of the documents, which
+// tests find.
 func Guide(name string) (GuidePage, bool, error) {
 	pages, err := guide()
 	if name == "" {

@@ -18,8 +18,8 @@ const answerMax = 512 << 10
 //go:embed layout.html parts pages
 var shared embed.FS
 
-// Frame is what the layout shows of every page. The data of a page embeds it, has a field Body for the template "body", and
-// what the template "who" of its face needs.
+// Frame is what the layout shows of every page. The data of a page embeds it, has a field Body for the template
+// "body", and what the template "who" of its face needs.
 type Frame struct {
 	Title     string
 	RequestID string  // "": not shown
@@ -40,8 +40,8 @@ type Entry struct{ Key, Link, Word string }
 // Pages are the parsed templates by name.
 type Pages struct{ byName map[string]*template.Template }
 
-// NewPages parses every page in a folder with the layout, the shared parts and pages, and the face's own parts, which define
-// at least "who". The functions add to those of this package.
+// NewPages parses every page in a folder with the layout, the shared parts and pages, and the face's own parts,
+// which define at least "who". The functions add to those of this package.
 func NewPages(a *Assets, files fs.FS, more template.FuncMap) (*Pages, error) {
 	funcs := template.FuncMap{"asset": a.URL}
 	maps.Copy(funcs, formats)
@@ -122,8 +122,8 @@ type Failure struct {
 	After       int    // Retry-After in seconds; 0: none
 }
 
-// Secure sets the headers that every answer of a page has. connect are origins that scripts may ask beside our own, form those
-// that forms may lead to; https says that browsers reach us only so.
+// Secure sets the headers that every answer of a page has. connect are origins that scripts may ask beside our
+// own, form those that forms may lead to; https says that browsers reach us only so.
 func Secure(h http.Header, connect, form string, https bool) {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "+
 		strings.TrimSpace("connect-src 'self' "+connect)+"; "+strings.TrimSpace("form-action 'self' "+form)+

@@ -15,8 +15,8 @@ import (
 // FormMax bounds the body of a form, in bytes. The customers' listener takes no more either.
 const FormMax = 8 << 10
 
-// Site is what customers' and operators' pages share: how a request finds its page, what is answered when there is none, and
-// how pages and their parts are written. Safe for concurrent use once all routes are there.
+// Site is what customers' and operators' pages share: how a request finds its page, what is answered when there is
+// none, and how pages and their parts are written. Safe for concurrent use once all routes are there.
 type Site struct {
 	Pages  *Pages
 	assets *Assets
@@ -43,7 +43,7 @@ func NewSite(files fs.FS, funcs template.FuncMap, log *slog.Logger,
 			Text: "Your browser says that another site sent this form. Nothing was changed.",
 			Next: "Open the page here and send the form again."})
 	}))
-	s.guard = cross.Handler(http.HandlerFunc(s.find))
+	s.guard = cross.Handler(http.HandlerFunc(s.findRoute))
 	return s, nil
 }
 
@@ -58,15 +58,15 @@ func (s *Site) PatternOf(r *http.Request) string {
 
 // Serve answers a request whose context and headers are made. id is its number, for the log.
 func (s *Site) Serve(w http.ResponseWriter, r *http.Request, id string) {
-	defer s.recover(w, r, id)
+	defer s.answerPanic(w, r, id)
 	if r.Body != nil {
 		r.Body = http.MaxBytesReader(w, r.Body, FormMax)
 	}
 	s.guard.ServeHTTP(w, r)
 }
 
-// recover answers for a page that could not be made.
-func (s *Site) recover(w http.ResponseWriter, r *http.Request, id string) {
+// answerPanic answers for a page that could not be made.
+func (s *Site) answerPanic(w http.ResponseWriter, r *http.Request, id string) {
 	if fault := recover(); fault != nil {
 		s.log.Error("page panicked", "request", id, "err", fmt.Sprintf("%T", fault))
 		fmt.Println("DEBUG", fault)
@@ -75,8 +75,8 @@ func (s *Site) recover(w http.ResponseWriter, r *http.Request, id string) {
 	}
 }
 
-// find finds the route. What the mux would answer by itself gets a page.
-func (s *Site) find(w http.ResponseWriter, r *http.Request) {
+// findRoute finds the route. What the mux would answer by itself gets a page.
+func (s *Site) findRoute(w http.ResponseWriter, r *http.Request) {
 	if s.PatternOf(r) != "" {
 		s.mux.ServeHTTP(w, r)
 		return
@@ -111,7 +111,8 @@ func (s *Site) Asset(w http.ResponseWriter, r *http.Request) {
 // Status is the body of the page "status".
 type Status struct{ Ledger, Checks bool } // the ledger answers; addresses are checked
 
-// Announce sets what a failure says beside its page. A page that was asked for loads itself again after so many seconds.
+// Announce sets what a failure says beside its page. A page that was asked for loads itself again after so many
+// seconds.
 func (f Failure) Announce(w http.ResponseWriter, r *http.Request) (reload int) {
 	if f.After == 0 {
 		return 0

@@ -17,9 +17,9 @@ import (
 //	else | There are none.
 //	{{end table}}
 //
-// The first line has the rows and the caption. Each line after it is a column: its head, its words (see columnWords) and
-// the template of a cell. The first column names the row. foot has the cells below all rows, else what stands in place of
-// a table without rows.
+// The first line has the rows and the caption. row has attributes of each row; $i is its number. Each line after
+// it is a column: its head, its words (see columnWords) and the template of a cell. The first column names the
+// row. foot has the cells below all rows, else what stands in place of a table without rows.
 var tables = regexp.MustCompile(`(?s)\{\{table (.+?)\}\} ?(.*?)\n(.*?)\n\{\{end table\}\}`)
 
 // columnWords are the words of a column. Those with a colon have an argument.
@@ -66,16 +66,16 @@ func columnOf(line string) (column, error) {
 	return c, nil
 }
 
-// around puts text between the condition of a column.
-func (c column) around(text string) string {
+// putBetween puts text between the condition of a column.
+func (c column) putBetween(text string) string {
 	if c.only == "" {
 		return text
 	}
 	return "{{if " + c.only + "}}" + text + "{{end}}"
 }
 
-// attributes are the classes of a cell, and its label for narrow screens.
-func (c column) attributes(labelled bool) (text string) {
+// writeClasses gives the classes of a cell, and its label for narrow screens.
+func (c column) writeClasses(labelled bool) (text string) {
 	if len(c.classes) > 0 {
 		text = ` class="` + strings.Join(c.classes, " ") + `"`
 	}
@@ -88,7 +88,7 @@ func (c column) attributes(labelled bool) (text string) {
 // writeTable writes one table as a template.
 func writeTable(rows, caption, body string) (string, error) {
 	var head, cells, foot strings.Builder
-	none, count := "", 0
+	none, row, count := "", "", 0
 	var columns []column
 	for _, line := range strings.Split(body, "\n") {
 		key, rest, _ := strings.Cut(line, "|")
@@ -96,17 +96,20 @@ func writeTable(rows, caption, body string) (string, error) {
 		case "else":
 			none = "{{else}}<p>" + strings.TrimSpace(rest) + "</p>"
 			continue
+		case "row":
+			row = " " + strings.TrimSpace(rest)
+			continue
 		case "foot":
 			foot.WriteString("<tfoot><tr>")
 			for i, cell := range strings.Split(rest, "|") {
 				if i >= len(columns) {
 					return "", fmt.Errorf("%q has more cells than columns", line)
 				}
-				open, end := "<td"+columns[i].attributes(strings.TrimSpace(cell) != "")+">", "</td>"
+				open, end := "<td"+columns[i].writeClasses(strings.TrimSpace(cell) != "")+">", "</td>"
 				if i == 0 {
 					open, end = `<th scope="row">`, "</th>"
 				}
-				foot.WriteString(columns[i].around(open + strings.TrimSpace(cell) + end))
+				foot.WriteString(columns[i].putBetween(open + strings.TrimSpace(cell) + end))
 			}
 			foot.WriteString("</tr></tfoot>")
 			continue
@@ -118,17 +121,19 @@ func writeTable(rows, caption, body string) (string, error) {
 		shown := c.head
 		if name, ok := strings.CutPrefix(c.head, "-"); ok { // for readers of the screen alone
 			c.head, shown = "", `<span class="away">`+name+"</span>"
+			c.classes = append(c.classes, "do")
 		}
-		open, end := "<td"+c.attributes(true)+">", "</td>"
+		open, end := "<td"+c.writeClasses(true)+">", "</td>"
 		if count++; count == 1 {
-			open, end = `<th scope="row"`+c.attributes(false)+">", "</th>"
+			open, end = `<th scope="row"`+c.writeClasses(false)+">", "</th>"
 		}
-		head.WriteString(c.around(`<th scope="col"` + c.attributes(false) + ">" + shown + "</th>"))
-		cells.WriteString(c.around(open + c.cell + end))
+		head.WriteString(c.putBetween(`<th scope="col"` + c.writeClasses(false) + ">" + shown + "</th>"))
+		cells.WriteString(c.putBetween(open + c.cell + end))
 		columns = append(columns, c)
 	}
 	return "{{with $rows := " + rows + `}}<div class="scroll list" tabindex="0" role="region" aria-label="` + caption +
-		`"><table><caption class="away">` + caption + "</caption>\n<thead><tr>" + head.String() + "</tr></thead>\n<tbody>{{range .}}<tr>" +
+		`"><table><caption class="away">` + caption + "</caption>\n<thead><tr>" + head.String() +
+		"</tr></thead>\n<tbody>{{range $i, $row := .}}<tr" + row + ">" +
 		cells.String() + "</tr>\n{{end}}</tbody>" + foot.String() +
 		"</table></div>" + none + "{{end}}", nil
 }

@@ -58,7 +58,8 @@ var placeholders = strings.NewReplacer("^", "‹the address›", `\`, "‹our na
 
 // AttemptOf puts an attempt into words.
 func AttemptOf(s Said) Attempt {
-	a := Attempt{Said: s, Ask: stages[s.Stage], Reply: cmp.Or(troubles[s.Trouble], "There was no reply."), Read: OutcomeWord(s.Outcome)}
+	a := Attempt{Said: s, Ask: stages[s.Stage], Reply: cmp.Or(troubles[s.Trouble], "There was no reply."),
+		Read: OutcomeWord(s.Outcome)}
 	if s.Stage == "rcpt" || s.Stage == "rset" {
 		a.Ask = "RCPT TO:<" + s.Asked + ">"
 	}

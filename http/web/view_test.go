@@ -40,7 +40,8 @@ func TestATextIsShortInARegister(t *testing.T) {
 		strings.Repeat("\xff&", 99): strings.Repeat("\ufffd&", 29) + "…",
 	} {
 		got := web.Short(text)
-		if got != want || !utf8.ValidString(got) || len(got) > web.ShortMax || len(template.HTMLEscapeString(got)) > 2*web.ShortMax {
+		if got != want || !utf8.ValidString(got) || len(got) > web.ShortMax ||
+			len(template.HTMLEscapeString(got)) > 2*web.ShortMax {
 			t.Errorf("%.20q of %d bytes: %q, want %q", text, len(text), got, want)
 		}
 	}
@@ -71,7 +72,8 @@ func TestAssetsAreCompressedForWhoTakesIt(t *testing.T) {
 }
 
 func TestNounsHaveTheirPlural(t *testing.T) {
-	for unit, want := range map[string]string{"credit": "2 credits", "address": "2 addresses", "entry": "2 entries", "day": "2 days",
+	for unit, want := range map[string]string{"credit": "2 credits", "address": "2 addresses", "entry": "2 entries",
+		"day": "2 days",
 		"box": "2 boxes", "batch": "2 batches"} {
 		if got := web.Plural(2, unit); got != want {
 			t.Errorf("two: %q", got)

@@ -17,55 +17,6 @@ import (
 	"rollcall/ledger"
 )
 
-func TestAOneTimeLink(t *testing.T) {
-	t.Parallel()
-	p := theNode(t).workspace(t, "acme", 1000)
-	email := "new-" + p.id.String()[:6] + "@acme.test"
-	path := p.link(ledger.InviteLink, email, ledger.Member)
-	newTab(t, p.node).goTo(path) // somebody looks in advance
-	b := newTab(t, p.node)
-	b.goTo(path)
-	b.shows(email + " is invited to a workspace as member.")
-	b.fill("name", "Anna")
-	b.fill("password", "password1234")
-	b.bear("status of 422", "status of 404")
-	b.press("Accept the invitation")
-	b.shows("This password is too common")
-	if name := eval[string](b, "document.getElementById('name').value"); name != "Anna" {
-		t.Errorf("the name is %q after a password was refused", name)
-	}
-	b.fill("password", password)
-	b.press("Accept the invitation")
-	b.shows("Upload your first file")
-	b.goTo(path)
-	b.shows("This link can't be used")
-	b.press("Sign in")
-	b.shows("Upload your first file")
-}
-
-func TestWrongPasswordsWait(t *testing.T) {
-	t.Parallel()
-	n := ownNode(t)
-	p := n.workspace(t, "acme", 0)
-	who := p.join(ledger.Viewer)
-	b := newTab(t, n)
-	b.bear("status of 401", "status of 429")
-	b.goTo("/sign-in")
-	for range 5 {
-		b.signIn(who.email, "not the password")
-		b.shows("The email or the password is wrong.")
-		if email := eval[string](b, "document.activeElement.id + ' ' + document.getElementById('email').value"); email != "problem "+who.email {
-			t.Errorf("focus and email are %q after a failure", email)
-		}
-		b.goTo("/sign-in")
-	}
-	b.signIn(who.email, password)
-	b.shows("Too many failed attempts. Try again at ")
-	if b.goTo(p.path); !strings.HasPrefix(b.at(), "/sign-in") {
-		t.Errorf("who has to wait is at %s", b.at())
-	}
-}
-
 func TestDownloads(t *testing.T) {
 	t.Parallel()
 	p := theNode(t).workspace(t, "acme", 1000)
@@ -177,19 +128,6 @@ func (p *place) settle(from, to int) {
 	if _, err := p.book.Settle(p.t.Context(), ledger.Settlement{Lease: p.held, Number: 2, Results: results(to)[from:]}); err != nil {
 		p.t.Fatal(err)
 	}
-}
-
-// The head says what the workspace has while the page stays open.
-func TestTheBalanceOfAnOpenPageChanges(t *testing.T) {
-	t.Parallel()
-	p := theNode(t).workspace(t, "acme", 1000)
-	b := newTab(t, p.node).as(p.join(ledger.Viewer))
-	b.goTo(p.of(p.verifying("contacts.csv", 100, results(10)...)))
-	const credits = "document.querySelector('header #credits').textContent === "
-	b.until(credits + "'902'")
-	p.settle(10, 20) // two more are unknown, and free
-	b.shows("20 of 100 checked")
-	b.until(credits + "'904'")
 }
 
 func TestANetworkThatIsCutAndComesBack(t *testing.T) {

@@ -102,6 +102,10 @@ func TestAnOperatorFindsItByKeyboard(t *testing.T) {
 	b.tabTo("Reason")
 	b.keys("ticket 900" + enterKey)
 	b.shows("Review the override")
+	b.axe()
+	for _, v := range b.violations(false) {
+		t.Errorf("the review: %s", v)
+	}
 	b.tabTo("Set the override")
 	b.keys(enterKey)
 	b.shows("Set a temporary override")

@@ -78,15 +78,6 @@ func TestAKeyIsMadeUsedAndRevoked(t *testing.T) {
 		t.Error("the page of the keys has the key in it")
 	}
 
-	// The use is written some seconds later, together with others.
-	if !eventually(func() bool { return !p.keysOf()[0].LastUsed.IsZero() }) {
-		t.Fatal("the use of the key was not written")
-	}
-	b.goTo(p.path + "/keys")
-	if used := eval[string](b, "document.querySelector('main [data-label^=Last] time').dateTime"); used == "" {
-		t.Error("the page does not show when the key was used")
-	}
-
 	b.press("Revoke… the key billing <b>")
 	b.shows("Revoke the key “billing <b>” of ")
 	b.shows("Programs that use it will be refused, within 5 seconds. This can't be undone.")

@@ -51,11 +51,11 @@ func operatorPath(g *operatetest.Rig, s shown) string {
 }
 
 func TestEveryPageOfOperatorsIsInTheTable(t *testing.T) {
-	text, err := os.ReadFile("../operate/doc.go")
+	text, err := os.ReadFile("../operate/routes.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range regexp.MustCompile(`(?m)^//\tGET +(\S+)`).FindAllStringSubmatch(string(text), -1) {
+	for _, r := range regexp.MustCompile(`pattern: "GET ([^"]+)"`).FindAllStringSubmatch(string(text), -1) {
 		route := "GET " + r[1]
 		if strings.HasSuffix(route, "/live") || strings.Contains("/assets/{name} /docs/{page} /openapi.yaml /status", r[1]) {
 			continue
@@ -154,43 +154,6 @@ func fetchAs(t testing.TB, url, cookie string) (string, int) {
 		t.Fatal(err)
 	}
 	return string(body), a.StatusCode
-}
-
-// reviewOverride fills in the form of an override, and looks at what it would change.
-func (b *tab) reviewOverride(value, holds, reason string) {
-	b.t.Helper()
-	b.fill("value", value)
-	b.fill("for", holds)
-	b.fill("reason", reason)
-	b.press("Review the change")
-	b.shows("Review the override")
-}
-
-func TestAnOperatorFindsWhatHoldsAFileBack(t *testing.T) {
-	t.Parallel()
-	chromium(t)
-	g := operatetest.Start(t)
-	g.Open = operatetest.Running(t, g)
-	b := operatorTab(t, g, "eve")
-	b.shows("runs.csv") // on the first page
-	b.press("runs.csv") // 1
-	b.shows("their turn")
-	b.press("mx.slow.test") // 2
-	b.shows("holds it back")
-	b.shows("ticket <812>")
-	b.press("Set an override") // 3
-	b.shows("Set a temporary override")
-	b.reviewOverride("2/s", "2h", "ticket 900")
-	b.axe()
-	for _, v := range b.violations(false) {
-		t.Errorf("preview: %s", v)
-	}
-	b.press("Set the override")
-	b.shows("Set a temporary override")
-	b.press("Throttles")
-	b.shows("ticket 900")
-	b.press("Sign out")
-	b.shows("Operators sign in with a link")
 }
 
 // TestAnOperatorReturnsToThePageWhoseSessionEnded restarts the node under an open page.

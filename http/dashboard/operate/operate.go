@@ -267,7 +267,7 @@ func stateWord(state any) string {
 }
 
 // percent is a part, 0 to 1, in whole percent.
-func percent(part float64) string { return fmt.Sprintf("%.0f %%", 100*part) }
+func percent(part float64) string { return fmt.Sprintf("%.0f%%", 100*part) }
 
 // rateText is a rate a second.
 func rateText(r float64) string { return fmt.Sprintf("%.1f/s", r) }

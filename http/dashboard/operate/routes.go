@@ -39,7 +39,7 @@ func whole[V any](page, title string, read func(*Pages, *request) (V, error)) fu
 	}
 }
 
-// routes is every route. The comment of the package says what each is.
+// routes is every route. The comment of its function says what it does.
 var routes = []route{
 	{pattern: "GET /sign-in", open: true, handle: signIn},
 	{pattern: "GET /link/{code}", open: true, handle: showLink},

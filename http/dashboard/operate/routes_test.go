@@ -2,7 +2,6 @@ package operate_test
 
 import (
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 
@@ -162,19 +161,6 @@ func checkPage(t *testing.T, pattern string, got answer) {
 	for _, bad := range []string{"<script>", " style=", " onclick=", "<i>.csv", "<b>", "<here>", "<812>", "<eve"} {
 		if strings.Contains(got.body, bad) {
 			t.Errorf("%s: the page has %q", pattern, bad)
-		}
-	}
-}
-
-func TestTheCommentOfThePackageNamesEveryPage(t *testing.T) {
-	text, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, pattern := range operate.Patterns() {
-		method, path, _ := strings.Cut(pattern, " ")
-		if method == "GET" && !strings.HasSuffix(path, "/live") && !strings.HasSuffix(path, "/trace") && !strings.Contains(string(text), " "+path+" ") {
-			t.Errorf("doc.go does not name %s", pattern)
 		}
 	}
 }

@@ -279,7 +279,7 @@ func (s *Service) RenewRecovery(ctx context.Context, in ledger.SignedIn, form uu
 }
 
 // IsRecovery reports whether a code is one of a user's recovery codes that are left. It stays one.
-func (s *Service) IsRecovery(u ledger.User, code string) bool {
+func IsRecovery(s *Service, u ledger.User, code string) bool {
 	var state totp.State
 	return len(code) <= PasswordMost && s.states.open(u.ID.String(), u.TOTP, &state) && state.Recovers(code)
 }

@@ -38,7 +38,7 @@ class RowCheck {
       return;
     }
     this.addresses++;
-    if (text && this.found.length < 10) this.found.push({ row: this.row, text });
+    if (text && this.found.length < 10) this.found.push({ row: this.row, text, line });
   }
 
   // fault says what is wrong with a row; "": nothing that can be seen here.

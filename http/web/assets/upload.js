@@ -316,7 +316,7 @@
       const rows = await check(f);
       const has = Number(root.dataset.available);
       if (rows.heading) hints.push("The first row looks like a heading, so it's skipped.");
-      hints = hints.concat(rows.found.map((bad) => (bad.row ? "Row " + thin(bad.row) + ": " : "") + bad.text));
+      hints = hints.concat(rows.found.map((bad) => (bad.row ? "Row " + thin(bad.row) + (bad.line ? ", “" + bad.line.slice(0, 80) + "”: " : ": ") : "") + bad.text));
       refused = rows.found.length > 0;
       poor = !refused && rows.most > has;
       if (!refused) hints.push("It needs at most " + thin(rows.most) + (rows.most === 1 ? " credit; " : " credits; ") + thin(has) + " are available.");

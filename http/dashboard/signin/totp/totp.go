@@ -83,7 +83,7 @@ func (s State) Use(code string, now time.Time) (State, bool) {
 	if next, ok := s.useCode(code, now); ok {
 		return next, true
 	}
-	if i := s.recovery(code); i >= 0 {
+	if i := s.recoveryAt(code); i >= 0 {
 		s.Recovery = slices.Delete(slices.Clone(s.Recovery), i, i+1)
 		return s, true
 	}
@@ -91,10 +91,10 @@ func (s State) Use(code string, now time.Time) (State, bool) {
 }
 
 // Recovers reports whether a code is one of the codes of one use that are left.
-func (s State) Recovers(code string) bool { return s.recovery(code) >= 0 }
+func (s State) Recovers(code string) bool { return s.recoveryAt(code) >= 0 }
 
-// recovery is the place of a code of one use; -1: it is none.
-func (s State) recovery(code string) int {
+// recoveryAt is the place of a code of one use; -1: it is none.
+func (s State) recoveryAt(code string) int {
 	sum := digest(code)
 	return slices.IndexFunc(s.Recovery, func(kept []byte) bool { return subtle.ConstantTimeCompare(sum, kept) == 1 })
 }
