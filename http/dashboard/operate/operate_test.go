@@ -348,7 +348,7 @@ func TestObserversSeeNoForms(t *testing.T) {
 	t.Parallel()
 	g := operatetest.Start(t)
 	v := visit(t, g, "ben", true)
-	for _, path := range []string{"/", "/receivers/mx.slow.test", "/throttles", "/throttles/explain?name=mx.slow.test", "/cluster/" + g.Node.String(), "/workspaces",
+	for _, path := range []string{"/", "/receivers/mx.slow.test", "/throttles", "/throttles?name=mx.slow.test", "/cluster/" + g.Node.String(), "/workspaces",
 		ofWorkspace("")(g), ofKey("")(g), ofAnna("")(g)} {
 		for part := range strings.SplitSeq(v.get(path).body, "<form ") {
 			if strings.HasPrefix(part, `method="post"`) && !strings.HasPrefix(part, `method="post" action="/sign-out"`) {
