@@ -52,7 +52,9 @@ func (d *Dashboard) admit(to route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, plain *http.Request) {
 		r := &request{Request: plain, page: httpd.PageRequestOf(plain.Context())}
 		r.page.Route = to.name()
-		if err := plain.ParseForm(); err != nil { // half of a form must not act
+		kind, _, _ := strings.Cut(plain.Header.Get("Content-Type"), ";")
+		body := kind == "application/x-www-form-urlencoded" || kind == "" || to.part
+		if err := plain.ParseForm(); err != nil || !body { // half of a form must not act, nor what is none
 			d.fail(w, plain, failure{Status: http.StatusUnprocessableEntity, Title: "The form was incomplete",
 				Text: "What your browser sent could not be read. Nothing was changed.", Next: "Go back and send it again."})
 			return

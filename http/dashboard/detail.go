@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/google/uuid"
-
 	"rollcall/http/web"
 	"rollcall/ledger"
 	"rollcall/smtp"
@@ -21,7 +19,6 @@ type detailView struct {
 	By              string // who made it; "": nobody said
 	Created         time.Time
 	Live            template.HTML
-	Form            string // the id of the form that cancels
 	Cancel          bool
 	Reasons         []smtp.Reason
 	Outcomes        []smtp.Outcome
@@ -63,7 +60,7 @@ func (d *Dashboard) detail(w http.ResponseWriter, r *request) {
 		d.unavailable(w, r.Request, "read results and who made it", err)
 		return
 	}
-	show := detailView{By: by.of(v.MadeBy), Name: nameOf(v), Base: baseOf(r, v), Created: v.Created, Form: uuid.NewString(),
+	show := detailView{By: by.of(v.MadeBy), Name: nameOf(v), Base: baseOf(r, v), Created: v.Created,
 		Live: template.HTML(part.html("")), Cancel: live.Cancel, Outcomes: smtp.Outcomes[:], Reasons: allReasons(),
 		Single: live.Single}
 	d.show(w, r, http.StatusOK, "detail", &frame{Body: show,
@@ -84,7 +81,7 @@ func askCancel(d *Dashboard, w http.ResponseWriter, r *request) {
 	show := web.Confirm{Title: "Cancel " + name + "?", Up: name, Back: base, Action: base + "/cancel",
 		Text: []string{"Addresses that aren't checked yet won't be, and their credits are released. This can't be undone.",
 			"Existing results stay, and so does what they cost."},
-		Verb: "Cancel the verification", Stay: "Keep it running", Form: uuid.NewString()}
+		Verb: "Cancel the verification", Stay: "Keep it running"}
 	if v.Status.Final() {
 		show.Done = "This verification is already over."
 	}
@@ -93,9 +90,6 @@ func askCancel(d *Dashboard, w http.ResponseWriter, r *request) {
 
 // cancel answers POST /w/{ws}/verifications/{id}/cancel. A second time changes nothing: the ledger answers how it is.
 func (d *Dashboard) cancel(w http.ResponseWriter, r *request) {
-	if !d.wholeForm(w, r, r.base()+"/verifications/"+r.id.String()) {
-		return
-	}
 	v, err := d.o.Book.Cancel(r.Context(), r.workspace(), r.id)
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchVerification):

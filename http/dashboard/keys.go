@@ -127,7 +127,7 @@ func askRevoke(d *Dashboard, w http.ResponseWriter, r *request) {
 	show := web.Confirm{Title: "Revoke the key “" + k.Name() + "” of " + r.member.WorkspaceName + "?", Up: "API keys",
 		Back: keysPath(r), Text: []string{"Programs that use it will be refused, within 5 seconds. This can't be undone.",
 			"It begins with rc_" + k.ID + " and was " + web.Used(k.LastUsed) + "."},
-		Action: keysPath(r) + "/" + k.ID + "/revoke", Verb: "Revoke the key", Stay: "Keep it", Form: uuid.NewString()}
+		Action: keysPath(r) + "/" + k.ID + "/revoke", Verb: "Revoke the key", Stay: "Keep it"}
 	if !k.Revoked.IsZero() {
 		show.Done = "This key is already revoked."
 	}
@@ -137,7 +137,7 @@ func askRevoke(d *Dashboard, w http.ResponseWriter, r *request) {
 // revokeKey answers POST /w/{ws}/keys/{key}/revoke. A second time changes nothing.
 func revokeKey(d *Dashboard, w http.ResponseWriter, r *request) {
 	k, ok := d.keyOfPath(w, r)
-	if !ok || !d.wholeForm(w, r, keysPath(r)) {
+	if !ok {
 		return
 	}
 	if _, err := d.o.Book.RevokeKey(r.Context(), k.ID); err != nil {
@@ -145,14 +145,4 @@ func revokeKey(d *Dashboard, w http.ResponseWriter, r *request) {
 		return
 	}
 	http.Redirect(w, r.Request, keysPath(r), http.StatusSeeOther)
-}
-
-// wholeForm reports whether a form has its id; it answers and gives false when not.
-func (d *Dashboard) wholeForm(w http.ResponseWriter, r *request, back string) bool {
-	if _, ok := web.ID(r.PostFormValue("form")); ok {
-		return true
-	}
-	d.fail(w, r.Request, failure{Status: http.StatusUnprocessableEntity, Title: "The form was incomplete",
-		Text: "Nothing was changed.", Next: "Open the page again and send the form there.", Link: back, Label: "Back"})
-	return false
 }

@@ -203,9 +203,6 @@ func setRole(d *Dashboard, w http.ResponseWriter, r *request) {
 		d.notFound(w, r.Request)
 		return
 	}
-	if !d.wholeForm(w, r, peoplePath(r)) {
-		return
-	}
 	user, _ := web.ID(r.PathValue("user"))
 	err := d.o.Book.SetRole(r.Context(), r.workspace(), user, role)
 	switch {
@@ -233,10 +230,15 @@ func setRole(d *Dashboard, w http.ResponseWriter, r *request) {
 // endMemberSessions answers POST /w/{ws}/people/{user}/sessions: signs a member out everywhere.
 func endMemberSessions(d *Dashboard, w http.ResponseWriter, r *request) {
 	m, ok := d.memberOfPath(w, r)
-	if !ok || !d.wholeForm(w, r, m.Back) {
+	if !ok {
 		return
 	}
-	form, _ := web.ID(r.PostFormValue("form"))
+	form, ok := web.ID(r.PostFormValue("form"))
+	if !ok {
+		m.Problem = "The form was incomplete. Please send it again."
+		d.showMember(w, r, http.StatusUnprocessableEntity, m)
+		return
+	}
 	line := uuid.NewSHA1(form, m.User[:]) // of this form about this member: the browser chooses the form
 	err := d.o.Book.LogWorkspace(r.Context(), r.workspace(), ledger.WorkspaceLine{ID: line, Action: "member sessions end",
 		Subject: m.Email})

@@ -165,5 +165,4 @@ type Confirm struct {
 	Done         string   // why there is nothing to do any more; "": there is
 	Action, Verb string   // "" for Action: who looks may not do it
 	Stay         string   // what the way back is called
-	Form         string
 }

@@ -33,7 +33,8 @@ func TestATableIsWrittenFromItsColumns(t *testing.T) {
 		rows []row
 		want string
 	}{
-		{[]row{{"<b>", "", 2}}, `class="one">&lt;b&gt;</th><td class="n top" data-label="Seen">2</td><td class="do"></td></tr>`},
+		{[]row{{"<b>", "", 2}},
+			`class="one">&lt;b&gt;</th><td class="n top" data-label="Seen">2</td><td class="do"></td></tr>`},
 		{[]row{{"a", "x", 1}}, `<td data-label="Note">x</td><td class="do"></td></tr>`},
 		{[]row{{"a", "", 1}}, `<th scope="row">All</th><td class="n top" data-label="Seen">3</td></tr></tfoot>`},
 		{nil, `<p>Nobody.</p>`},

@@ -54,7 +54,7 @@ var troubles = map[string]string{
 }
 
 // placeholders are what stands in the cleaned text of a reply in place of an address, of our names and of other names.
-var placeholders = strings.NewReplacer("^", "‹the address›", `\`, "‹our name›", "~", "‹…›")
+var placeholders = strings.NewReplacer("<^>", "‹the address›", "^", "‹the address›", `\`, "‹our name›", "~", "‹…›")
 
 // AttemptOf puts an attempt into words.
 func AttemptOf(s Said) Attempt {

@@ -66,7 +66,7 @@ func logSubject(l ledger.LogLine, workspace string) string {
 	switch {
 	case workspace == "":
 		return l.Subject
-	case l.Subject == l.Workspace.String():
+	case l.Subject == l.Workspace.String(), uuid.Validate(l.Subject) == nil: // that of a grant says nothing to people
 		return workspace
 	}
 	return l.Subject + " in " + workspace

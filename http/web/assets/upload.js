@@ -171,7 +171,6 @@
           memory.verification = made.id;
           remember();
           $("cancel-form").action = base + "/verifications/" + made.id + "/cancel";
-          $("cancel-id").value = crypto.randomUUID();
           if (!made.upload) return finished(made.id);
           url = made.upload.url;
         }
