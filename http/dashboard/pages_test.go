@@ -387,6 +387,9 @@ func TestALedgerThatIsAwayGetsAPageThatLoadsItselfAgain(t *testing.T) {
 	if a.status != 503 || a.header.Get("Retry-After") != "5" || !strings.Contains(a.body, `http-equiv="refresh" content="5"`) {
 		t.Errorf("%d %v %s", a.status, a.header, a.body)
 	}
+	if a := g.as["nobody"].get("/status"); a.status != 200 || !strings.Contains(a.body, "Something doesn't work") {
+		t.Errorf("the status: %d %s", a.status, a.body)
+	}
 }
 
 func TestSmallThings(t *testing.T) {

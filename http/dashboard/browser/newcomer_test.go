@@ -44,6 +44,7 @@ func TestAsANewcomer(t *testing.T) {
 	b.shows("1 000 000 credits")
 	b.press("Upload your first file")
 	b.shows("UTF-8, with standard CSV quoting.")
+	b.shows("its simulated receivers know only addresses that end with .test")
 	example, err := filepath.Abs("../../../examples/contacts.csv")
 	b.must(err)
 	b.choose(example)
