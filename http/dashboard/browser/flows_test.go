@@ -130,22 +130,6 @@ func (p *place) settle(from, to int) {
 	}
 }
 
-func TestANetworkThatIsCutAndComesBack(t *testing.T) {
-	t.Parallel()
-	n := ownNode(t)
-	p := n.workspace(t, "acme", 1000)
-	b := newTab(t, n).as(p.join(ledger.Member))
-	b.bearCuts()
-	b.goTo(p.of(p.verifying("contacts.csv", 100, results(10)...)))
-	n.web.away(true)
-	b.shows(" UTC, trying again.")
-	b.shows("10 of 100 checked")
-	p.settle(10, 20)
-	n.web.away(false)
-	b.shows("20 of 100 checked")
-	b.until("document.getElementById('poll').hidden")
-}
-
 func TestColours(t *testing.T) {
 	t.Parallel()
 	p := theNode(t).workspace(t, "acme", 1000)

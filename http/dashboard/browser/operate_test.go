@@ -156,29 +156,6 @@ func fetchAs(t testing.TB, url, cookie string) (string, int) {
 	return string(body), a.StatusCode
 }
 
-// TestAnOperatorReturnsToThePageWhoseSessionEnded restarts the node under an open page.
-func TestAnOperatorReturnsToThePageWhoseSessionEnded(t *testing.T) {
-	t.Parallel()
-	chromium(t)
-	g := operatetest.Start(t)
-	b := operatorTab(t, g, "eve")
-	b.goTo("/receivers/mx.slow.test")
-	b.shows("Set an override")
-	b.bear("status of 401")
-	g.Restart(t)
-	b.shows("You were signed out.")
-	b.press("Sign in to go on.")
-	b.shows("Operators sign in with a link")
-	if b.at() != "/sign-in" {
-		t.Errorf("the link leads to %s", b.at())
-	}
-	b.do(chromedp.Navigate(g.URL + g.Link("eve", false)))
-	b.shows("Set an override")
-	if b.at() != "/receivers/mx.slow.test" {
-		t.Errorf("signing in leads to %s", b.at())
-	}
-}
-
 func TestAnOperatorAsksWhatAnAddressWasAnswered(t *testing.T) {
 	t.Parallel()
 	chromium(t)

@@ -43,19 +43,6 @@ func TestSigningInWithAProvider(t *testing.T) {
 	if strings.Contains(b.at(), "?") {
 		t.Errorf("signing in led to %s", b.at())
 	}
-	b.press("Account: new@acme.test")
-	b.shows("You are connected: you can sign in with Acme login.")
-	b.signOut()
-
-	// From now on the provider's button is enough, also to come back to a page that was wanted.
-	b.goTo(p.path + "/credits")
-	b.press("Sign in with Acme login")
-	b.shows("The page of the provider")
-	b.press("Go on as new@acme.test")
-	b.shows("1 000 granted")
-	if b.at() != p.path+"/credits" {
-		t.Errorf("signing in led to %s, want where it was wanted", b.at())
-	}
 	b.signOut()
 
 	// Who refuses there, and whom nobody has invited, are told what to do.

@@ -45,7 +45,6 @@ var routes = []route{
 	{pattern: "GET /link/{code}", open: true, handle: showLink},
 	{pattern: "POST /link/{code}", open: true, handle: useLink},
 	{pattern: "POST /sign-out", open: true, handle: signOut},
-	{pattern: "POST /colours", open: true, handle: setColours},
 	{pattern: "GET /assets/{name}", open: true, handle: asset},
 	{pattern: "GET /docs", open: true, handle: guide},
 	{pattern: "GET /docs/{page}", open: true, handle: guide},

@@ -55,7 +55,6 @@ var table = map[string]asked{
 	"GET /sign-in":                    {path: at("/sign-in"), want: [3]int{200, 303, 303}},
 	"GET /link/{code}":                {path: at("/link/none"), want: [3]int{404, 404, 404}},
 	"POST /link/{code}":               {path: at("/link/none"), form: with(), want: [3]int{404, 404, 404}},
-	"POST /colours":                   {path: at("/colours"), form: with("colours", "dark"), want: [3]int{303, 303, 303}},
 	"GET /assets/{name}":              {path: at("/assets/none.css"), want: [3]int{404, 404, 404}},
 	"GET /{$}":                        {path: at("/"), want: [3]int{303, 200, 200}},
 	"GET /receivers/live":             {path: at("/receivers/live"), want: [3]int{401, 200, 200}},

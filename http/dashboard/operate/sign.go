@@ -91,9 +91,6 @@ func signOut(p *Pages, w http.ResponseWriter, r *request) {
 	http.Redirect(w, r.Request, "/sign-in", http.StatusSeeOther)
 }
 
-// setColours answers POST /colours.
-func setColours(_ *Pages, w http.ResponseWriter, r *request) { web.SetColours(w, r.Request, "/") }
-
 // asset answers GET /assets/{name}.
 func asset(p *Pages, w http.ResponseWriter, r *request) { p.Asset(w, r.Request) }
 
