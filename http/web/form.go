@@ -27,9 +27,9 @@ func input(name, label string, value any, attributes string, hint ...string) tem
 		key, set, valued := strings.Cut(a, "=")
 		switch {
 		case key == "id":
-			id = set
+			id = template.HTMLEscapeString(set)
 		case valued:
-			all += fmt.Sprintf(" %s=%q", key, set)
+			all += " " + key + `="` + template.HTMLEscapeString(set) + `"`
 		default:
 			all += " " + key
 		}
