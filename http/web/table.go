@@ -79,7 +79,7 @@ func (c column) writeClasses(labelled bool) (text string) {
 	if len(c.classes) > 0 {
 		text = ` class="` + strings.Join(c.classes, " ") + `"`
 	}
-	if labelled && c.head != "" && !slices.Contains(c.classes, "bare") {
+	if labelled && c.head != "" && !slices.Contains(c.classes, "bare") && !slices.Contains(c.classes, "wide") {
 		text += ` data-label="` + c.head + `"`
 	}
 	return text

@@ -35,8 +35,8 @@ func newFirefox(t *testing.T) *firefox {
 	if err := os.WriteFile(filepath.Join(profile, "user.js"), []byte(prefs), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	command := exec.CommandContext(t.Context(), path, "--headless", "--marionette", "--remote-allow-system-access", "--no-remote",
-		"--width", "1280", "--height", "900", "--profile", profile)
+	command := exec.CommandContext(t.Context(), path, "--headless", "--marionette", "--no-remote",
+		"--remote-allow-system-access", "--width", "1280", "--height", "900", "--profile", profile)
 	command.Env = append(os.Environ(), "HOME="+profile)
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
@@ -116,9 +116,10 @@ func TestPagesInFirefox(t *testing.T) {
 		f.call("WebDriver:Navigate", map[string]string{"url": n.url + s.path(p)})
 		for _, width := range []int{1280, 640, 390} { // by its zoom: a window can't be narrower than 450
 			f.script("chrome", fmt.Sprintf("ZoomManager.zoom = window.innerWidth / %d", width))
-			if found := f.script("content", `const wide = document.documentElement.scrollWidth - innerWidth, copy = "[data-copy]";
-				return (document.querySelector(".who") ? "" : "nobody is signed in ") + (wide > 0 ? "wider than " + innerWidth + " px " : "") +
-				(document.querySelector(copy) && !document.querySelector(copy + " + .plain") ? "no button that copies" : "")`); found != "" {
+			if found := f.script("content", `
+				const wide = document.documentElement.scrollWidth - innerWidth, has = (it) => document.querySelector(it);
+				return (has(".who") ? "" : "nobody is signed in ") + (wide > 0 ? "wider than " + innerWidth : "") +
+					(has("[data-copy]") && !has("[data-copy] + .plain") ? "no button that copies" : "")`); found != "" {
 				t.Errorf("%s at %d px: %s", s.name, width, found)
 			}
 		}

@@ -52,8 +52,8 @@ func TestAsANewcomer(t *testing.T) {
 	b.shoot("newcomer-upload")
 	b.press("Upload and check")
 	b.shows(" of 62 checked")
-	b.until(`((done) => done > 15 && [...document.querySelectorAll(".waits li")].reduce((n, li) => n + parseInt(li.innerText), done) <= 62)(
-		parseInt(document.querySelector(".answer").innerText))`) // what waits may be some seconds older than what is done
+	b.until(`((done) => done > 15 && [...document.querySelectorAll(".waits li")].reduce((n, li) => n +
+		parseInt(li.innerText), done) <= 62)(parseInt(document.querySelector(".answer").innerText))`) // what waits may be some seconds older than what is done
 	b.image("verification")
 	b.shows("Every address has an outcome.")
 	b.shows("Newest results")

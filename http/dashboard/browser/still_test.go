@@ -13,8 +13,8 @@ import (
 	"rollcall/ledger"
 )
 
-// TestNothingMovesWhileAFileIsWatched: results come, what it waits for changes, and so does the expected end, while nothing on
-// the page leaves its place. It watches for some seconds; with -long, for five minutes.
+// TestNothingMovesWhileAFileIsWatched: results come, what it waits for changes, and so does the expected end, while
+// nothing on the page leaves its place. It watches for some seconds; with -long, for five minutes.
 func TestNothingMovesWhileAFileIsWatched(t *testing.T) {
 	t.Parallel()
 	var step atomic.Int64
@@ -39,11 +39,13 @@ func TestNothingMovesWhileAFileIsWatched(t *testing.T) {
 		updates++
 		done := 3 + 6*(i+1)
 		step.Add(1)
-		_, err := p.book.Settle(t.Context(), ledger.Settlement{Lease: p.held, Number: int64(i) + 2, Results: results(done)[done-6:]})
+		_, err := p.book.Settle(t.Context(), ledger.Settlement{Lease: p.held, Number: int64(i) + 2,
+			Results: results(done)[done-6:]})
 		if err == nil && i%2 == 1 {
 			at := time.Now().Add(time.Duration(i) * time.Hour)
-			_, err = p.book.Wait(t.Context(), p.held, ledger.Outlook{Next: at, Expected: at, Why: "81 addresses wait for mx1.example, which " +
-				"makes strangers come back later, and 12 for 3 other receivers; the last is expected at 12:00 UTC."})
+			_, err = p.book.Wait(t.Context(), p.held, ledger.Outlook{Next: at, Expected: at,
+				Why: "81 addresses wait for mx1.example, which " +
+					"makes strangers come back later, and 12 for 3 other receivers; the last is expected at 12:00 UTC."})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -52,6 +54,7 @@ func TestNothingMovesWhileAFileIsWatched(t *testing.T) {
 		b.shows(fmt.Sprintf("person-%d@acme.test", done-1)) // among the newest results
 	}
 	if moved := b.shift(); moved != 0 {
-		t.Errorf("after %d updates what was shown had moved: %f, by %s", updates, moved, eval[string](b, "window.__moved || ''"))
+		t.Errorf("after %d updates what was shown had moved: %f, by %s", updates, moved,
+			eval[string](b, "window.__moved || ''"))
 	}
 }

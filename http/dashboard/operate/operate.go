@@ -63,7 +63,7 @@ func New(o Options) (*Pages, error) {
 	if p.Site, err = web.NewSite(pageFiles, template.FuncMap{"percent": percent, "rate": rateText, "left": p.left,
 		"countdown": p.countdown, "sourcePath": sourcePath, "sourceRule": admin.SourceRule, "receiver": receiverPath,
 		"source": waiting.SourceName, "state": stateOf, "explain": explainPath, "plain": nameText,
-		"sentence": web.Sentence, "fieldsOf": fieldsOf, "word": stateWord}, o.Log, p.fail); err != nil {
+		"sentence": web.Sentence, "until": untilText(o.Now), "fieldsOf": fieldsOf, "word": stateWord}, o.Log, p.fail); err != nil {
 		return nil, err
 	}
 	for _, r := range routes {
@@ -268,6 +268,16 @@ func stateWord(state any) string {
 
 // percent is a part, 0 to 1, in whole percent.
 func percent(part float64) string { return fmt.Sprintf("%.0f%%", 100*part) }
+
+// untilText is a moment to come; one of another day has its date.
+func untilText(now func() time.Time) func(time.Time) string {
+	return func(t time.Time) string {
+		if t.UTC().Truncate(24*time.Hour) != now().UTC().Truncate(24*time.Hour) {
+			return web.When(t)
+		}
+		return web.Clock(t)
+	}
+}
 
 // rateText is a rate a second.
 func rateText(r float64) string { return fmt.Sprintf("%.1f/s", r) }
