@@ -112,13 +112,7 @@ func suggest(key string, known map[string]form) string {
 		}
 	}
 	sort.Strings(candidates)
-	best, bestDistance := "", min(suggestDistanceMax, (len(key)+2)/3)+1
-	for _, c := range candidates {
-		if d := distance(key, c); d < bestDistance {
-			best, bestDistance = c, d
-		}
-	}
-	if best != "" {
+	if best := Nearest(key, candidates); best != "" {
 		return best
 	}
 	last := key[strings.LastIndex(key, ".")+1:]
@@ -128,6 +122,17 @@ func suggest(key string, known map[string]form) string {
 		}
 	}
 	return ""
+}
+
+// Nearest gives the candidate that somebody may have meant by a word; "" when none is near.
+func Nearest(word string, candidates []string) string {
+	best, bestDistance := "", min(suggestDistanceMax, (len(word)+2)/3)+1
+	for _, c := range candidates {
+		if d := distance(word, c); d < bestDistance {
+			best, bestDistance = c, d
+		}
+	}
+	return best
 }
 
 // distance is the number of letters to add, drop or change between a and b (Levenshtein).

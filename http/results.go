@@ -16,6 +16,7 @@ import (
 	"rollcall/http/listen"
 	"rollcall/ledger"
 	"rollcall/smtp"
+	"rollcall/smtp/flags"
 )
 
 const (
@@ -108,14 +109,11 @@ func (s *Server) newDownload(r *request, giveSlot func()) *download {
 		}
 	}
 	d.next, d.stop = iter.Pull2(func(yield func([]byte, error) bool) {
-		var rows rowWriter
+		rows := rowWriter{spreadsheet: wanted.Spreadsheet}
 		buffer := append(make([]byte, 0, resultsBuffer+4096), resultsHeader...)
 		err := s.options.Book.Results(ctx, workspace, id, func(row ledger.Result) error {
 			if !wanted.has(row) {
 				return nil
-			}
-			if wanted.Spreadsheet {
-				row.Email = guardCell(row.Email)
 			}
 			buffer = rows.append(buffer, row)
 			if len(buffer) < resultsBuffer {
@@ -214,17 +212,35 @@ func (d *download) end() error {
 // rowWriter writes rows (RFC 4180) and remembers what many rows share: the
 // texts between address and time, and the last day.
 type rowWriter struct {
-	middles [smtp.Error + 1][]string // by outcome and reason: ",valid,message,"
+	spreadsheet bool // addresses are guarded against being taken for formulas
+
+	middles [smtp.Error + 1][]string // by outcome and reason: ",valid,message"
 	day     int64                    // since 1970, of the text
 	text    [len("2006-01-02T")]byte
 }
 
-// append appends one row: the address as it was given, outcome, reason, and
-// the time of the final evidence.
+// append appends one row: the address as it was given, outcome, reason with the flags of the address, and the time of
+// the final evidence.
 func (w *rowWriter) append(b []byte, row ledger.Result) []byte {
-	b = appendField(b, row.Email)
+	email := row.Email
+	if w.spreadsheet {
+		email = guardCell(email)
+	}
+	b = appendField(b, email)
 	b = append(b, w.middle(row.Outcome, row.Reason)...)
-	return append(w.appendTime(b, row.At), '\n')
+	said := flags.Of(row.Email)
+	said.Operator = row.Operator.String()
+	b = appendFlags(b, said)
+	return append(w.appendTime(append(b, ','), row.At), '\n')
+}
+
+// appendFlags appends flags to a message, which may be in quotes; they need none themselves.
+func appendFlags(b []byte, f flags.Flags) []byte {
+	last := len(b) - 1
+	if b[last] != '"' {
+		return f.Append(b)
+	}
+	return append(f.Append(b[:last]), '"')
 }
 
 // middle is what stands between address and time.
@@ -242,8 +258,7 @@ func (w *rowWriter) middle(o smtp.Outcome, r smtp.Reason) string {
 }
 
 func makeMiddle(o smtp.Outcome, r smtp.Reason) string {
-	b := append([]byte(","+o.String()+","), appendField(nil, r.Message())...)
-	return string(append(b, ','))
+	return string(append([]byte(","+o.String()+","), appendField(nil, r.Message())...))
 }
 
 // appendTime does what api.AppendTime does, and writes the date of rows of one day once: rows in the order of

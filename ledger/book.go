@@ -75,6 +75,8 @@ type Files interface {
 	// OpenVerifications gives those of all workspaces that are not over, the oldest first, at most limit, and which node
 	// has each.
 	OpenVerifications(ctx context.Context, limit int) ([]Verification, error)
+	// VerificationsLike gives the ids of all workspaces from one to another, at most limit, in their order.
+	VerificationsLike(ctx context.Context, from, to uuid.UUID, limit int) ([]uuid.UUID, error)
 	// Cancel asks for the end: Cancelled at once when nothing runs (uploading,
 	// preparing, waiting for credits, or not leased and at most SettlementMax
 	// left), otherwise Cancelling; a final verification is returned as it is. The bytes of

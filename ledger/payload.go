@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"rollcall/smtp"
+	"rollcall/smtp/flags"
 )
 
 // EmailBytesMax bounds one address as it was spelled: the longest field that
@@ -22,8 +23,8 @@ const EmailBytesMax = 1024
 
 const (
 	// payloadVersion is the first byte of a payload. Only append versions:
-	// payloads of years ago must stay readable.
-	payloadVersion = 1
+	// payloads of years ago must stay readable. The first had no operators.
+	payloadVersion = 2
 	// payloadRawMax bounds a decompressed payload: for each result a full
 	// address and the longest form of ordinal, length, outcome, reason and time.
 	payloadRawMax = SettlementMax * (EmailBytesMax + 2*binary.MaxVarintLen64 + 8)
@@ -90,7 +91,7 @@ func EncodeResults(results []Result) (Payload, error) {
 }
 
 // packResults writes columns, each of which compresses well by itself: the
-// number of results, ordinals as differences, lengths, outcomes, reasons, times
+// number of results, ordinals as differences, lengths, outcomes, reasons, operators, times
 // as differences, and the addresses one after the other.
 func packResults(results []Result, counts *Counts) ([]byte, error) {
 	raw := binary.AppendUvarint(make([]byte, 0, 64*len(results)), uint64(len(results)))
@@ -114,6 +115,9 @@ func packResults(results []Result, counts *Counts) ([]byte, error) {
 	for i := range results {
 		raw = append(raw, byte(results[i].Reason))
 	}
+	for i := range results {
+		raw = append(raw, byte(results[i].Operator))
+	}
 	before := int64(0)
 	for i := range results {
 		at := results[i].At.UnixMilli()
@@ -130,10 +134,11 @@ func packResults(results []Result, counts *Counts) ([]byte, error) {
 // made to be used again: what it holds is good until the next Decode. The zero
 // value is ready. Not safe for concurrent use.
 type Batch struct {
-	Ordinals []int64
-	Outcomes []smtp.Outcome
-	Reasons  []smtp.Reason
-	Times    []int64 // milliseconds since 1970
+	Ordinals  []int64
+	Outcomes  []smtp.Outcome
+	Reasons   []smtp.Reason
+	Operators []flags.Operator // who runs the hosts that were asked last
+	Times     []int64          // milliseconds since 1970
 
 	ends   []int // of each address in emails
 	emails []byte
@@ -158,14 +163,14 @@ func (b *Batch) Digest() [32]byte { return sha256.Sum256(b.raw) }
 // Result copies result i out of the batch.
 func (b *Batch) Result(i int) Result {
 	return Result{Ordinal: b.Ordinals[i], Email: string(b.Email(i)), Outcome: b.Outcomes[i],
-		Reason: b.Reasons[i], At: time.UnixMilli(b.Times[i]).UTC()}
+		Reason: b.Reasons[i], Operator: b.Operators[i], At: time.UnixMilli(b.Times[i]).UTC()}
 }
 
 // Decode opens a payload. Whatever the bytes are it takes at most the memory of
 // a full settlement, and either answers a batch that EncodeResults could have
 // packed or ErrPayload.
 func (b *Batch) Decode(payload []byte) error {
-	if len(payload) == 0 || payload[0] != payloadVersion {
+	if len(payload) == 0 || payload[0] == 0 || payload[0] > payloadVersion {
 		return fmt.Errorf("no known version: %w", ErrPayload)
 	}
 	z, err := decoder()
@@ -181,16 +186,16 @@ func (b *Batch) Decode(payload []byte) error {
 		return fmt.Errorf("%d outcomes: %w", n, ErrPayload)
 	}
 	b.Ordinals, b.ends, b.Times = b.Ordinals[:0], b.ends[:0], b.Times[:0]
-	b.Outcomes, b.Reasons = b.Outcomes[:0], b.Reasons[:0]
-	b.unpack(&in, n)
+	b.Outcomes, b.Reasons, b.Operators = b.Outcomes[:0], b.Reasons[:0], b.Operators[:0]
+	b.unpack(&in, n, payload[0] > 1)
 	if in.bad || len(b.emails) != b.ends[n-1] {
 		return fmt.Errorf("columns do not fit: %w", ErrPayload)
 	}
 	return nil
 }
 
-// unpack reads the columns of n results; in.bad says whether it could.
-func (b *Batch) unpack(in *columns, n int) {
+// unpack reads the columns of n results, with or without operators; in.bad says whether it could.
+func (b *Batch) unpack(in *columns, n int, operators bool) {
 	next := int64(0)
 	for range n {
 		ordinal := next + int64(in.uvarint())
@@ -214,6 +219,13 @@ func (b *Batch) unpack(in *columns, n int) {
 		r := smtp.Reason(in.byte())
 		in.bad = in.bad || !r.Known()
 		b.Reasons = append(b.Reasons, r)
+	}
+	for range n {
+		runs := flags.Operator(0)
+		if operators {
+			runs = flags.Operator(in.byte())
+		}
+		b.Operators = append(b.Operators, runs)
 	}
 	at := int64(0)
 	for range n {

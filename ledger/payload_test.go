@@ -12,6 +12,7 @@ import (
 
 	"rollcall/ledger"
 	"rollcall/smtp"
+	"rollcall/smtp/flags"
 )
 
 // result is a well-formed one.
@@ -45,6 +46,7 @@ func decoded(t *testing.T, payload []byte) []ledger.Result {
 func TestPayloadGivesBackTheResultsByOrdinal(t *testing.T) {
 	odd := result(1 << 40)
 	odd.Email, odd.Outcome, odd.Reason = "\"=1+1\"@Grüße.example", smtp.Unknown, smtp.DNSFailed
+	odd.Operator = flags.OperatorOf("google.com")
 	early := result(3)
 	early.At = time.UnixMilli(-5).UTC()
 	long := result(9)
@@ -89,11 +91,12 @@ func TestPayloadDigestTellsResultsApart(t *testing.T) {
 		t.Errorf("the order of the same results changes the payload (%v)", err)
 	}
 	for name, change := range map[string]func(*ledger.Result){
-		"ordinal": func(r *ledger.Result) { r.Ordinal++ },
-		"email":   func(r *ledger.Result) { r.Email = "A@b.example" },
-		"outcome": func(r *ledger.Result) { r.Outcome = smtp.Error },
-		"reason":  func(r *ledger.Result) { r.Reason = smtp.Syntax },
-		"time":    func(r *ledger.Result) { r.At = r.At.Add(time.Millisecond) },
+		"ordinal":  func(r *ledger.Result) { r.Ordinal++ },
+		"email":    func(r *ledger.Result) { r.Email = "A@b.example" },
+		"outcome":  func(r *ledger.Result) { r.Outcome = smtp.Error },
+		"reason":   func(r *ledger.Result) { r.Reason = smtp.Syntax },
+		"operator": func(r *ledger.Result) { r.Operator++ },
+		"time":     func(r *ledger.Result) { r.At = r.At.Add(time.Millisecond) },
 	} {
 		other := result(2)
 		change(&other)
@@ -133,7 +136,7 @@ func TestPayloadRefusesWhatIsNoSettlement(t *testing.T) {
 // columnsOf are those of so many sound results.
 func columnsOf(n int) string {
 	var raw strings.Builder
-	for _, column := range []string{"\x00", "\x01", "\x01", "\x01", "\x00", "a"} {
+	for _, column := range []string{"\x00", "\x01", "\x01", "\x01", "\x00", "\x00", "a"} {
 		raw.WriteString(strings.Repeat(column, n))
 	}
 	return raw.String()
@@ -141,7 +144,7 @@ func columnsOf(n int) string {
 
 // TestBrokenPayloadsAreRefused takes a sound one apart.
 func TestBrokenPayloadsAreRefused(t *testing.T) {
-	const sound = "\x02" + "\x00\x03" + "\x01\x02" + "\x01\x02" + "\x01\x02" + "\x00\x00" + "abb"
+	const sound = "\x02" + "\x00\x03" + "\x01\x02" + "\x01\x02" + "\x01\x02" + "\x00\x01" + "\x00\x00" + "abb"
 	changed := func(at int, with string) string { return sound[:at] + with + sound[at+1:] }
 	raws := map[string]string{
 		"no results":                 changed(0, "\x00"),
@@ -165,7 +168,7 @@ func TestBrokenPayloadsAreRefused(t *testing.T) {
 	for i := range len(sound) {
 		raws[fmt.Sprintf("cut after %d bytes", i)] = sound[:i]
 	}
-	payloads := map[string][]byte{"nothing": nil, "the version alone": {1}, "another version": {2}}
+	payloads := map[string][]byte{"nothing": nil, "the version alone": {1}, "another version": {3}}
 	for name, raw := range raws {
 		payload, err := ledger.CompressForTest([]byte(raw))
 		if err != nil {
@@ -177,11 +180,12 @@ func TestBrokenPayloadsAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	payloads["a sound one of another version"] = append([]byte{2}, good[1:]...)
+	payloads["a sound one of another version"] = append([]byte{3}, good[1:]...)
 	for i := range good {
 		payloads[fmt.Sprintf("compressed and cut after %d bytes", i)] = good[:i]
 	}
-	if got := decoded(t, good); len(got) != 2 || got[1].Ordinal != 4 || got[1].Email != "bb" {
+	if got := decoded(t, good); len(got) != 2 || got[1].Ordinal != 4 || got[1].Email != "bb" ||
+		got[1].Operator != 1 {
 		t.Errorf("the sound one: %+v", got)
 	}
 	var b ledger.Batch
@@ -189,6 +193,19 @@ func TestBrokenPayloadsAreRefused(t *testing.T) {
 		if err := b.Decode(payload); !errors.Is(err, ledger.ErrPayload) {
 			t.Errorf("%s: got %v, want ErrPayload", name, err)
 		}
+	}
+}
+
+// TestPayloadsOfTheFirstVersionAreRead: those had no operators.
+func TestPayloadsOfTheFirstVersionAreRead(t *testing.T) {
+	const columns = "\x02" + "\x00\x03" + "\x01\x02" + "\x01\x02" + "\x01\x02" + "\x00\x00" + "abb"
+	old, err := ledger.CompressForTest([]byte(columns))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old[0] = 1
+	if got := decoded(t, old); len(got) != 2 || got[1].Email != "bb" || got[1].Operator != 0 {
+		t.Errorf("got %+v", got)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/smtp"
+	"rollcall/smtp/flags"
 )
 
 // Credits is the unit of money: whole credits, one for each charged outcome.
@@ -202,6 +203,8 @@ type Result struct {
 	Outcome smtp.Outcome
 	Reason  smtp.Reason
 	At      time.Time // of the final evidence; millisecond precision
+
+	Operator flags.Operator // of the host that was asked last; 0: nobody known
 }
 
 // Settlement is one appended batch of outcomes.

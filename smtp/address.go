@@ -27,7 +27,7 @@ func (m malformed) Unwrap() error { return ErrMalformed }
 const (
 	errNoAt         = malformed("it has no @ sign")
 	errLocalEmpty   = malformed("there is nothing before the @ sign")
-	errLocalLong    = malformed("the part before the @ sign is over 64 octets")
+	ErrLocalLong    = malformed("the part before the @ sign is over 64 octets")
 	errLocalDot     = malformed("a dot stands first, last or twice in a row before the @ sign")
 	errLocalByte    = malformed("a character before the @ sign is not allowed there")
 	errSpace        = malformed("there is a space in it or around it")
@@ -159,7 +159,7 @@ func LocalPart[T string | []byte](text T) (n int, err error) {
 		}
 	}
 	if len(text) > LocalBytesMax {
-		return 0, errLocalLong
+		return 0, ErrLocalLong
 	}
 	return 0, errNoAt
 }
@@ -169,7 +169,7 @@ func localEnd[T string | []byte](local T, dot, high bool) error {
 	case len(local) == 0:
 		return errLocalEmpty
 	case len(local) > LocalBytesMax:
-		return errLocalLong
+		return ErrLocalLong
 	case dot:
 		return errLocalDot
 	case high && !norm.NFC.IsNormalString(string(local)):
@@ -184,7 +184,7 @@ func quotedLocalPart[T string | []byte](text T) (n int, err error) {
 	high := false
 	for i := 1; i < len(text); i++ {
 		if i >= LocalBytesMax {
-			return 0, errLocalLong
+			return 0, ErrLocalLong
 		}
 		c := text[i]
 		switch {

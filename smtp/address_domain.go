@@ -21,7 +21,7 @@ const (
 	errDomainUTF8    = malformed("the domain is not UTF-8")
 	errDomainIDN     = malformed("the domain is not a well-formed internationalized name")
 	errLabelEmpty    = malformed("a dot stands first, last or twice in a row in the domain")
-	errLabelLong     = malformed("a label of the domain is over 63 octets")
+	ErrLabelLong     = malformed("a label of the domain is over 63 octets")
 	errLabelHyphen   = malformed("a label of the domain starts or ends with a hyphen")
 )
 
@@ -112,7 +112,7 @@ func checkLabel(label string) error {
 	case label == "":
 		return errLabelEmpty
 	case len(label) > LabelBytesMax:
-		return errLabelLong
+		return ErrLabelLong
 	case label[0] == '-' || label[len(label)-1] == '-':
 		return errLabelHyphen
 	}

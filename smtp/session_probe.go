@@ -13,6 +13,9 @@ type Answer struct {
 	Nth   int       // which RCPT of its transaction it was, from 1; 0 when Err is set
 	Sent  time.Time // when the command, or its group, was written
 	At    time.Time // when the reply was there
+
+	// Led is how long the slower one of the replies to RSET and MAIL took that came right before it, 0 where none did.
+	Led time.Duration
 }
 
 // Ask is how a Probe goes about its addresses.
@@ -125,11 +128,13 @@ type probe struct {
 	s       *Session
 	ask     Ask
 	addrs   []Address
-	answers []Answer // of each address; Err is known from the start
-	done    int      // addresses that are answered
-	wide    bool     // one of them needs SMTPUTF8
-	room    int      // RCPTs that may follow in the transaction that was opened last
-	nth     int      // RCPTs of the transaction whose replies are being read
+	answers []Answer      // of each address; Err is known from the start
+	done    int           // addresses that are answered
+	wide    bool          // one of them needs SMTPUTF8
+	room    int           // RCPTs that may follow in the transaction that was opened last
+	nth     int           // RCPTs of the transaction whose replies are being read
+	heard   time.Time     // the newest reply, or when its group was sent
+	slowest time.Duration // as Answer has it
 	refused int
 	stopped bool
 }
@@ -256,6 +261,7 @@ func (p *probe) group(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p.heard = sent
 	var refusal error
 	for i, stage := range s.due {
 		s.in.grouped = i < len(s.due)-1
@@ -286,6 +292,8 @@ func (p *probe) group(ctx context.Context) error {
 // led reads the reply to a RSET or a MAIL.
 func (p *probe) led(ctx context.Context, stage Stage) error {
 	reply, err := p.s.receive(ctx, stage)
+	now := time.Now()
+	p.slowest, p.heard = max(p.slowest, now.Sub(p.heard)), now
 	switch {
 	case err != nil:
 		return err
@@ -320,7 +328,9 @@ func (p *probe) answered(ctx context.Context, sent time.Time, dropped bool) erro
 	a := p.addrs[p.done]
 	s.traceHeard(reply, a)
 	p.nth++
-	p.answers[p.done] = Answer{Reply: reply, Nth: p.nth, Sent: sent, At: time.Now()}
+	p.heard = time.Now()
+	p.answers[p.done] = Answer{Reply: reply, Nth: p.nth, Sent: sent, At: p.heard, Led: p.slowest}
+	p.slowest = 0
 	p.done++
 	if s.open && p.ask.Stop != nil && p.ask.Stop(a, reply) {
 		p.stopped = true

@@ -59,9 +59,6 @@ func (a *acceptances) proveBefore(log *attemptLog, at time.Time) {
 // isRecalling reports whether they wait for what the cluster knows.
 func (a *acceptances) isRecalling() bool { return !a.recallBy.IsZero() }
 
-// recallOver goes on when the cluster has told what it knows.
-func (a *acceptances) recallOver() { a.recallBy = time.Time{} }
-
 // setCanary decides when a control probe is asked for what is accepted at a domain that tells mailboxes apart.
 func (a *acceptances) setCanary(now time.Time, longest time.Duration) {
 	if a.canaryFrom.IsZero() {
@@ -78,7 +75,7 @@ func (a *acceptances) setCanary(now time.Time, longest time.Duration) {
 // askCluster has it found out what other nodes know of the domain's hosts: what is accepted waits for that
 // before control probes are asked.
 func (k *controls) askCluster(now time.Time) {
-	if _, known := k.habitOf(now, k.route.answeringHost()).CatchAll(); known || k.recalled || !k.options.Facts.Shared() {
+	if k.recalled || !k.options.Facts.Shared() || k.knowsHabit(now) {
 		return
 	}
 	k.recalled, k.recallBy = true, now.Add(recallWithin)
@@ -204,7 +201,7 @@ func (k *controls) weighAccepted(now time.Time, busy bool) {
 	}
 	switch {
 	case len(k.accepted) == 0:
-	case k.inDoubt(now):
+	case now.Before(k.until):
 		for len(k.accepted) > 0 && !k.isCut() {
 			p, c := k.retries.popOf(&k.accepted)
 			c.Habit = h

@@ -93,7 +93,7 @@ func (a *Actor) Receive(c actor.Context) {
 	case receiverDone:
 		a.reachReceiver(c, m)
 	case recallDone:
-		a.planner.controls.recallOver()
+		a.planner.controls.recallOver(now)
 	case panicked:
 		panic("a task of this domain panicked") // so that its parent begins it anew
 	case alarm.WakeUp:

@@ -153,7 +153,9 @@ func TestActorOffersAndTellsItsParent(t *testing.T) {
 }
 
 func TestActorSaysWhenItOnlyWaits(t *testing.T) {
-	withActor(t, func(s *stage) {
+	withActorOf(t, func(_ *stage, o *Options) { // no control probe, which would wait beside them
+		o.Facts.Learn(testHabit, false, time.Now())
+	}, func(s *stage) {
 		r := s.receiver()
 		offer, self := gets[*wire.Offer](s, r)
 		began := time.Now()

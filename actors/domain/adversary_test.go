@@ -88,7 +88,7 @@ func (a *adversary) do(s step) {
 		key := a.b.route.key
 		a.mail = append(a.mail, delivery{a.now.Add(s.after), func() { a.b.foundReceiver(key, !a.chance(20)) }})
 	case recall:
-		a.mail = append(a.mail, delivery{a.now.Add(time.Second), func() { a.b.controls.recallOver() }})
+		a.mail = append(a.mail, delivery{a.now.Add(time.Second), func() { a.b.controls.recallOver(a.now) }})
 	case tell:
 		switch m := s.msg.(type) {
 		case *wire.Offer:
@@ -114,7 +114,7 @@ func (a *adversary) offered(m *wire.Offer) {
 			p.GetLocal() != want {
 			a.t.Fatalf("ordinal %d is offered as %q", p.GetOrdinal(), p.GetLocal())
 		}
-		if p.GetOrdinal() == controlOrdinal && len(a.b.controls.accepted) == 0 && (m.Retries() || m.GetChunk() > 1) {
+		if p.GetOrdinal() == controlOrdinal && len(a.b.controls.accepted) == 0 && a.b.controls.knowsHabit(a.now) {
 			a.t.Fatal("a control probe that nobody needs")
 		}
 	}

@@ -257,7 +257,7 @@ func (b *backlog) nextFor(now time.Time, o *open) (ordinal uint32, ok bool) {
 		return controlOrdinal, true
 	}
 	ordinal, ok = b.takeNext(now, o.retries)
-	if ok && ordinal == controlOrdinal && o.retries && !b.controls.isNeeded() { // meanwhile others found out
+	if ok && ordinal == controlOrdinal && o.retries && !b.controls.isNeeded(now) { // meanwhile others found out
 		delete(b.retries.again, ordinal)
 		b.controls.endControl()
 		return b.takeNext(now, o.retries)

@@ -52,7 +52,7 @@ type controls struct {
 
 	unclear int // control probes in a row that told nothing
 	doubt   smtp.Reason
-	until   time.Time // no control probe before, because of doubt
+	until   time.Time // no control probe before, because of doubt; what is accepted until then is given up
 }
 
 // controlProbe is the question about a mailbox that nobody has: each about another unless a greylist let one
@@ -64,6 +64,8 @@ type controlProbe struct {
 	witness bool             // that is one that was accepted, and not a random one
 	bare    evidence.Attempt // a random one was refused so, and needs a witness; its zero value: none was
 	asking  bool             // it is ready, out or deferred
+	early   bool             // the first one may be asked before anything was accepted
+	owed    bool             // and is, as soon as it is known that the cluster knows no better
 	asked   int              // since the need arose
 	next    time.Time
 	notes   []evidence.Attempt // for the Habit; never changed, only replaced
@@ -113,16 +115,38 @@ func (k *controls) beginControl() {
 	k.asked++
 }
 
-// beginControlEarly begins the first control probe with the first chunk, and reports whether it belongs there.
+// beginControlEarly begins the first control probe before anything was accepted, and reports whether it did: it is
+// likely to be needed, and would come late.
 func (k *controls) beginControlEarly(now time.Time) bool {
-	if k.asking || k.isRecalling() {
+	if k.owed = k.early && k.isRecalling(); k.owed || !k.early || k.asking {
 		return false
 	}
-	if _, known := k.habitOf(now, k.route.answeringHost()).CatchAll(); known {
+	k.early = false
+	if k.knowsHabit(now) {
 		return false
 	}
 	k.beginControl()
 	return true
+}
+
+// askControlEarly is beginControlEarly for a control probe that goes alone.
+func (k *controls) askControlEarly(now time.Time) {
+	if k.beginControlEarly(now) {
+		k.offerControl(now)
+	}
+}
+
+// knowsHabit reports whether the host that answers next is known to tell mailboxes apart, or to accept everything.
+func (k *controls) knowsHabit(now time.Time) bool {
+	_, known := k.habitOf(now, k.route.answeringHost()).CatchAll()
+	return known
+}
+
+// recallOver goes on when the cluster has told what it knows.
+func (k *controls) recallOver(now time.Time) {
+	if k.recallBy = (time.Time{}); k.owed {
+		k.askControlEarly(now)
+	}
 }
 
 // offerControl offers the control probe as what is due: many addresses may wait for it.
@@ -160,9 +184,12 @@ func (k *controls) endsAt(now time.Time) time.Time {
 	return end
 }
 
-// isNeeded reports whether something waits for a control probe, or a witness.
-func (k *controls) isNeeded() bool {
-	return len(k.accepted) > 0 || k.witness && len(k.witnesses.doubted) > 0
+// isNeeded reports whether something waits for a control probe, or a witness, or may soon: what is greylisted waits
+// beside it.
+func (k *controls) isNeeded(now time.Time) bool {
+	waits := k.retries.again[controlOrdinal].reason
+	return len(k.accepted) > 0 || k.witness && len(k.witnesses.doubted) > 0 ||
+		!k.witness && (waits == smtp.ReasonNone || waits == smtp.Greylisted) && !k.knowsHabit(now)
 }
 
 // takeAnswer takes the answer to a control probe.
@@ -184,7 +211,9 @@ func (k *controls) takeAnswer(now time.Time, p pending, c evidence.Case, m answe
 		m.attempts[len(m.attempts)-1].Void = true
 		k.noteAttempts(m.attempts)
 		k.endControl()
-		k.noteGuard(now)
+		until := now.Add(k.options.Facts.Hour.Of(guardFor)) // a guard is at work that accepts everything in silence
+		k.options.Facts.Guard(habitKey(k.work.Domain, k.route.answeringHost()), until)
+		k.addStep(guardSeen{until})
 		return
 	}
 	k.noteAttempts(m.attempts)
@@ -264,17 +293,6 @@ func (k *controls) tellsNothing(now time.Time, reason smtp.Reason) {
 func (k *controls) giveUpAccepted(now time.Time, reason smtp.Reason) {
 	k.endControl()
 	k.doubt, k.until = reason, now.Add(unclearFor)
-}
-
-// inDoubt reports whether acceptances cannot be believed at present, nor be examined.
-func (k *controls) inDoubt(now time.Time) bool { return now.Before(k.until) }
-
-// noteGuard: a mailbox that nobody has was accepted behind many refusals, so a guard is
-// at work that accepts everything in silence.
-func (k *controls) noteGuard(now time.Time) {
-	until := now.Add(k.options.Facts.Hour.Of(guardFor))
-	k.options.Facts.Guard(habitKey(k.work.Domain, k.route.answeringHost()), until)
-	k.addStep(guardSeen{until})
 }
 
 // askAgain has an address, or the control probe, asked again later, or gives it up when its time is over.

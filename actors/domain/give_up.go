@@ -52,7 +52,7 @@ func (pl *planner) expireAll(now time.Time) {
 		pl.controls.giveUp(now, p, c, why)
 	})
 	pl.controls.endDoubt(now)
-	if len(pl.controls.accepted) > 0 && !pl.controls.asking && !pl.controls.inDoubt(now) {
+	if len(pl.controls.accepted) > 0 && !pl.controls.asking && !now.Before(pl.controls.until) {
 		pl.controls.giveUpAccepted(now, smtp.ReceiverRateLimited)
 	}
 }

@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -194,5 +195,43 @@ func TestSourcesAreBounded(t *testing.T) {
 	a.noteGreylisted(morning, &p, greyFrom("one more").attempts(morning)[0])
 	if p.from != 0 {
 		t.Error("its clock runs without a source")
+	}
+}
+
+// TestAControlProbeWaitsBesideTheGreylisted, and not after them, also where only one address is greylisted.
+func TestAControlProbeWaitsBesideTheGreylisted(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		o := testOptions()
+		if known {
+			o.Facts.Learn(testHabit, false, morning)
+		}
+		b := newBench(t, o, 1)
+		b.controls.early = true
+		b.reach()
+		b.answers(b.offered(), 1, greylisted)
+		if known {
+			if got := b.offers(); len(got) > 0 {
+				t.Fatalf("offered %v of a domain that is known to tell mailboxes apart", locals(got[0]))
+			}
+			continue
+		}
+		control := b.offered()
+		if !isControl(control) {
+			t.Fatalf("offered %v, want a control probe", locals(control))
+		}
+		b.answers(control, 1, greylisted)
+		b.pass(ladder[0])
+		var both []uint32
+		for _, again := range b.offers() {
+			for _, p := range again.GetProbes() {
+				both = append(both, p.GetOrdinal())
+			}
+			b.answers(again, 1, refused, controlOrdinal)
+			b.answers(again, 2, accepted, 0)
+		}
+		if slices.Sort(both); !slices.Equal(both, []uint32{0, controlOrdinal}) {
+			t.Fatalf("asked again: %v", both)
+		}
+		b.is(0, smtp.Valid, smtp.MailboxExists)
 	}
 }

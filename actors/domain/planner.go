@@ -29,7 +29,7 @@ func newPlanner(now time.Time, o Options, w Work, seed [32]byte) *planner {
 	pl.route.job = pl.job
 	pl.retries = newRetries(pl.job, &pl.route)
 	pl.controls = controls{job: pl.job, route: &pl.route, retries: &pl.retries,
-		controlProbe: controlProbe{locals: newRandomLocals(seed)}}
+		controlProbe: controlProbe{locals: newRandomLocals(seed), early: true}}
 	pl.backlog = newBacklog(pl.job, &pl.controls, &pl.retries)
 	if w.Left != nil {
 		pl.restore(now, w.Left)
@@ -110,6 +110,9 @@ func (pl *planner) takeAnswer(now time.Time, m *wire.Answer, attempts []evidence
 			pl.retries.stats.noteAsked(p.reason, false)
 		} else {
 			pl.controls.askAgain(now, p, c, say)
+			if reason == smtp.Greylisted { // so that a control probe waits beside them, and not after them
+				pl.controls.askControlEarly(now)
+			}
 		}
 	}
 }
@@ -151,7 +154,7 @@ func (pl *planner) plan(now time.Time) ([]step, []Final, time.Time) {
 	}
 	pl.backlog.checkSilence(now)
 	if k := &pl.controls; k.isRecalling() && !now.Before(k.recallBy) {
-		k.recallOver()
+		k.recallOver(now)
 	}
 	switch d := pl.work.Deadline; {
 	case pl.route.closed != smtp.ReasonNone:

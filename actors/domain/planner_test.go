@@ -65,7 +65,7 @@ func newBench(t *testing.T, o Options, addresses int) *bench {
 		Local: func(ordinal uint32) string { return fmt.Sprintf("user%d", ordinal) }}
 	b := &bench{t: t, now: morning, done: map[uint32]Final{},
 		planner: newPlanner(morning, o, w, testSeed)}
-	b.backlog.offeredAt = morning // so no control probe comes with the first chunk, which has a test of its own
+	b.controls.early = false // no control probe before anything was accepted, which has tests of its own
 	b.look()
 	return b
 }

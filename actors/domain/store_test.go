@@ -357,7 +357,7 @@ func TestAcceptancesWaitForTheCluster(t *testing.T) {
 				}
 				b.pass(recallWithin)
 			} else {
-				b.controls.recallOver()
+				b.controls.recallOver(b.now)
 				b.look()
 			}
 			if !c.learned {
@@ -365,7 +365,7 @@ func TestAcceptancesWaitForTheCluster(t *testing.T) {
 				if !isControl(control) {
 					t.Fatalf("offered: %v, want a control probe", locals(control))
 				}
-				b.controls.recallOver() // once more, too late
+				b.controls.recallOver(b.now) // once more, too late
 				b.answers(control, 1, refused)
 			}
 			b.is(1, c.want, map[smtp.Outcome]smtp.Reason{smtp.Valid: smtp.MailboxExists,
@@ -386,7 +386,7 @@ func TestTheClusterIsAskedOnce(t *testing.T) {
 	b.reach()
 	offer := b.offered()
 	b.answers(offer, 1, accepted, 0)
-	b.controls.recallOver()
+	b.controls.recallOver(b.now)
 	b.look()
 	for range unclearMax {
 		b.nextControl(20*time.Second, told{outcome: smtp.Unknown, reason: smtp.Policy})

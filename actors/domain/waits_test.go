@@ -233,7 +233,9 @@ func TestWaitsOfAReceiver(t *testing.T) {
 // TestActorTellsWhatItWaitsFor: when it has changed, at most each tellEvery, at once and before
 // all else when nothing can be asked any more, and no more.
 func TestActorTellsWhatItWaitsFor(t *testing.T) {
-	withActor(t, func(s *stage) {
+	withActorOf(t, func(_ *stage, o *Options) { // no control probe, which would wait beside them
+		o.Facts.Learn(testHabit, false, time.Now())
+	}, func(s *stage) {
 		r := s.receiver()
 		offer, self := gets[*wire.Offer](s, r)
 		began := time.Now()

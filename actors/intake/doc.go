@@ -4,9 +4,10 @@
 // Read follows the input rules of the customer's contract: one column, UTF-8
 // with or without a byte order mark, quoting as in RFC 4180, lines that end in
 // LF or CRLF, a header if the first record is not an address. It refuses the
-// whole file at the first defect, in the order of the bytes, and says in which
-// record that is. What is well-formed is smtp.LocalPart's and smtp.ParseDomain's
-// to say.
+// whole file for its first defect, in the order of the bytes, and says in which
+// record that is. Inspect gives all defects, Check those of one text; kind.go has
+// what each is and what to do. What is well-formed is smtp.LocalPart's and
+// smtp.ParseDomain's to say.
 //
 // encoding/csv is not used: it drops blank lines, keeps the byte order mark,
 // and lets NUL and broken UTF-8 pass.
@@ -17,5 +18,5 @@
 // the lower-case A-label of the domain is the same.
 //
 // The package does not fetch the bytes, hold credits, or speak to anybody.
-// Start with Read, Defect and File.
+// Start with Read, Inspect, Defect and File.
 package intake

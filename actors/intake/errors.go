@@ -3,6 +3,7 @@ package intake
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // ErrLimits says that the Limits given to Read are not usable.
@@ -20,12 +21,18 @@ const (
 	CodeTooManyRows    = "csv_too_many_rows"
 )
 
-// Defect is why a file is refused: its first defect, in the order of its bytes.
-// It is for the customer; the same file has the same defect for ever.
+// Defect is why a file is refused, or one row of it. What Read gives is the first of a file, in the order of its
+// bytes: the same file has the same one for ever.
 type Defect struct {
 	Code    string // one of the codes above
-	Message string // a sentence that says what to do; never quotes the file
+	Message string // sentences that say what to do; never quotes the file
 	Row     int64  // the record, the first being 1 and the header counted; 0: no record is to blame
+	Kind    Kind   // what is wrong, closer than Code
+
+	// Text is the row as it stands, at most TextMax bytes, and Means are the addresses that it means where that is
+	// certain. They quote the file: they are for its owner, and stay out of logs and of the ledger.
+	Text  string
+	Means []string
 }
 
 // Error is for logs; it quotes nothing of the file either.
@@ -36,34 +43,29 @@ func (d *Defect) Error() string {
 	return fmt.Sprintf("intake: %s in record %d", d.Code, d.Row)
 }
 
-// messages say what to do, by code. Those of too many rows and of a malformed
-// address have a detail to fill in.
-var messages = map[string]string{
-	CodeEncoding: "This row is not UTF-8 text. Save the file as CSV in UTF-8 and upload it again.",
-	CodeMalformed: "This row breaks the CSV rules for quotes or line ends. " +
-		"Correct it and upload the file again.",
-	CodeBlankRecord: "This row is blank. Delete it and upload the file again.",
-	CodeExtraColumn: "This row has more than one column. " +
-		"Keep the addresses only and upload the file again.",
-	CodeInvalidAddress: "This row has a %s. Correct or delete it and upload the file again.",
-	CodeRecordTooLong: "This row is over 1,024 bytes, or a quote in it is not closed. " +
-		"Correct it and upload the file again.",
-	CodeNoAddresses: "The file has no addresses. Put one address in each row and upload the file again.",
-	CodeTooManyRows: "The file has more than %d addresses. Split it into smaller files and upload those.",
+// Note reports whether the service takes the file in spite of it.
+func (d *Defect) Note() bool { return d.Kind == KindHeader || d.Kind == KindSep }
+
+// newDefect is a defect of a kind; details are what its sentence leaves open.
+func newDefect(kind Kind, row int64, details ...any) *Defect {
+	k := kinds[kind]
+	return &Defect{Code: k.code, Row: row, Kind: kind,
+		Message: fmt.Sprintf(k.says, details...) + " " + k.do + uploadAgain}
 }
 
-func defect(code string, row int64) *Defect {
-	return &Defect{Code: code, Message: messages[code], Row: row}
-}
+const uploadAgain = " and upload the file again."
 
-func invalidAddress(cause error, row int64) *Defect {
-	d := defect(CodeInvalidAddress, row)
-	d.Message = fmt.Sprintf(d.Message, cause)
-	return d
-}
+// Advice is the message for somebody who has not uploaded the file.
+func (d *Defect) Advice() string { return strings.Replace(d.Message, uploadAgain, ".", 1) }
 
-func tooManyRows(rowsMax, row int64) *Defect {
-	d := defect(CodeTooManyRows, row)
-	d.Message = fmt.Sprintf(d.Message, rowsMax)
-	return d
+// tellMore adds how many more rows have defects.
+func (d *Defect) tellMore(more int) {
+	switch {
+	case more >= moreMax:
+		d.Message += " More than 1,000 more rows have defects."
+	case more == 1:
+		d.Message += " One more row has a defect."
+	case more > 1:
+		d.Message += fmt.Sprintf(" %d more rows have defects.", more)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"strings"
 
 	"rollcall/smtp"
 )
@@ -37,22 +38,53 @@ const emptyReadsMax = 100
 // byteOrderMark is U+FEFF in UTF-8. One at the start of the file is not part of it.
 const byteOrderMark = "\ufeff"
 
-// Read reads a file to its end, or to its first defect and no further than a
-// buffer beyond it. It keeps the distinct addresses and, beside them, never more
-// than bufferBytes of the file.
+// Read reads a file to its end. It keeps the distinct addresses and, beside them, never more than bufferBytes of the
+// file. After a first defect it goes on only to count further rows with defects, for its message, up to moreMax.
 //
 // A *Defect is the customer's to repair. ErrLimits is a fault of the caller. Any
 // other error comes from r and says nothing about the file. How r cuts the bytes
 // makes no difference.
 func Read(r io.Reader, l Limits) (*File, error) {
+	var first *Defect
+	more := 0
+	file, err := Inspect(r, l, nil, func(d *Defect) bool {
+		switch {
+		case d.Note():
+		case first == nil:
+			first = d
+		case d.Row > 0:
+			more++
+		}
+		return more < moreMax
+	})
+	if err != nil && first == nil {
+		return nil, err
+	}
+	if first != nil {
+		first.tellMore(more)
+		return nil, first
+	}
+	return file, nil
+}
+
+// moreMax bounds how many rows with defects are counted behind the first.
+const moreMax = 1000
+
+// Inspect is Read that goes on after defects: defect is given each of them, and notes, until it returns false, and
+// address, unless it is nil, the address of each row that has a good one. A file that is not CSV in UTF-8 at all, or
+// has too many rows, has no defect after that one. The File has what is good.
+func Inspect(r io.Reader, l Limits, address func(text string), defect func(*Defect) bool) (*File, error) {
 	if err := l.Validate(); err != nil {
 		return nil, err
 	}
-	in := &reader{source: r, limits: l, distinct: newDistinct(), buffer: make([]byte, 0, bufferBytes)}
+	in := &reader{source: r, limits: l, distinct: newDistinct(), buffer: make([]byte, 0, bufferBytes),
+		accepted: address}
 	if err := in.fill(); err != nil {
 		return nil, err
 	}
+	in.whole = WholeKind(in.window)
 	in.window = bytes.TrimPrefix(in.window, []byte(byteOrderMark))
+	refused := false
 	for {
 		if err := in.fill(); err != nil {
 			return nil, err
@@ -61,13 +93,20 @@ func Read(r io.Reader, l Limits) (*File, error) {
 			break
 		}
 		in.row++
-		if err := in.record(); err != nil {
+		d := in.takeRecord()
+		if d == nil {
+			continue
+		}
+		if refused = refused || !d.Note(); !defect(d) || d.Row == 0 || d.isLast() {
+			return in.distinct.file, nil
+		}
+		if err := in.endLine(); err != nil {
 			return nil, err
 		}
 	}
 	in.distinct.flush()
-	if in.distinct.file.rows == 0 {
-		return nil, defect(CodeNoAddresses, 0)
+	if in.distinct.file.rows == 0 && !refused {
+		defect(NoAddresses())
 	}
 	return in.distinct.file, nil
 }
@@ -83,6 +122,10 @@ type reader struct {
 	buffer []byte // as much as was read and not dropped
 	window []byte // the end of buffer that is not consumed
 	ended  bool   // the source has nothing more
+	whole  Kind   // what the first bytes say that the file is instead of CSV; "": nothing
+
+	accepted func(text string) // told each good address; nil: nobody
+	lineOpen bool              // a record that had a defect goes on in the window, to the end of its line
 }
 
 // fill sees to it that the window has recordWindow bytes, or the rest of the file.
@@ -113,27 +156,104 @@ func (in *reader) fill() error {
 	return nil
 }
 
-// record takes the record at the start of the window.
-func (in *reader) record() error {
+// takeRecord takes the record at the start of the window and gives what is wrong with it.
+func (in *reader) takeRecord() *Defect {
 	if in.plain() {
 		return in.countRow()
 	}
-	r, code := in.scanner.next(in.window)
-	if code != "" {
-		return defect(code, in.row)
+	r, kind := in.scanner.next(in.window)
+	if kind != "" {
+		return in.dropLine(kind)
 	}
+	line := in.window[:r.size]
 	in.window = in.window[r.size:]
 	if len(bytes.TrimSpace(r.field)) == 0 {
-		return defect(CodeBlankRecord, in.row)
+		return newDefect(KindBlank, in.row)
 	}
 	err := in.address(r.field)
 	switch {
 	case err == nil:
 		return in.countRow()
+	case in.whole != "" && in.row > 1:
+		return in.wholeDefect(KindMalformed)
+	case in.row == 1 && in.whole != "":
+		return nil // the next row says what the file is
 	case in.row == 1 && !hiddenAddress(r.field):
-		return nil // a header
+		return noteHeader(string(r.field), line)
 	}
-	return invalidAddress(err, in.row)
+	return malformed(string(r.field), err, in.row)
+}
+
+// isLast reports whether nothing that is read after it would say more.
+func (d *Defect) isLast() bool {
+	switch d.Kind {
+	case KindWorkbook, KindPDF, KindWebPage, KindZip, KindUTF16, KindLoneCR, KindTooMany:
+		return true
+	}
+	return false
+}
+
+// dropLine takes a record that can't be cut for what it is, up to the end of its line, which endLine looks for.
+func (in *reader) dropLine(kind Kind) *Defect {
+	line := in.window
+	if end := bytes.IndexAny(line, "\r\n"); end >= 0 {
+		line = line[:end]
+	}
+	in.lineOpen = true
+	if in.whole != "" && (in.whole != KindLoneCR || kind == KindStrayCR) {
+		return in.wholeDefect(kind)
+	}
+	d := newDefect(kind, in.row).quote(line)
+	if kind == KindColumns || kind == KindQuoteInside || kind == KindQuoteOpen {
+		d.Means = meant(string(line))
+	}
+	return d
+}
+
+// wholeDefect says what the file is instead of CSV, under the code that its first bad row has by itself.
+func (in *reader) wholeDefect(kind Kind) *Defect {
+	d := newDefect(in.whole, in.row)
+	d.Code = kinds[kind].code
+	return d
+}
+
+// lineMax bounds how far the end of a line is looked for; behind that nothing is read.
+const lineMax = 1 << 20
+
+// endLine drops what is left of the line of a record that had a defect.
+func (in *reader) endLine() error {
+	for dropped := 0; in.lineOpen && dropped < lineMax; {
+		if end := bytes.IndexAny(in.window, "\r\n"); end >= 0 {
+			in.window, in.lineOpen = in.window[end:], false
+			err := in.fill()
+			in.window = bytes.TrimPrefix(bytes.TrimLeft(in.window, "\r"), []byte("\n"))
+			return err
+		}
+		dropped += len(in.window)
+		in.window = in.window[:0]
+		if err := in.fill(); err != nil {
+			return err
+		}
+		in.lineOpen = len(in.window) > 0
+	}
+	if in.lineOpen {
+		in.window, in.ended, in.lineOpen = nil, true, false
+	}
+	return nil
+}
+
+// noteHeader tells of a first record that is taken for the header and seldom meant for one.
+func noteHeader(field string, line []byte) *Defect {
+	spaced := strings.ContainsAny(strings.TrimSpace(field), " \t")
+	switch {
+	case len(field) == len("sep=;") && strings.EqualFold(field[:4], "sep="):
+		return newDefect(KindSep, 1).quote(line)
+	case strings.ContainsAny(field, "@＠"), strings.Contains(field, ".") && !spaced:
+		d := newDefect(KindHeader, 1).quote([]byte(field))
+		d.Means = meant(field)
+		return d
+	}
+	return nil
 }
 
 // plain takes the record if it is an address without anything that CSV or
@@ -165,6 +285,9 @@ func (in *reader) plain() bool {
 		return false
 	}
 	in.distinct.add(text[:n], spelling)
+	if in.accepted != nil {
+		in.accepted(string(text))
+	}
 	in.window = in.window[end+1:]
 	return true
 }
@@ -184,13 +307,16 @@ func (in *reader) address(text []byte) error {
 		spelling = in.distinct.learn(text[n+1:], address.Domain)
 	}
 	in.distinct.add(text[:n], spelling)
+	if in.accepted != nil {
+		in.accepted(string(text))
+	}
 	in.distinct.flush() // the scanner's scratch is used again
 	return nil
 }
 
-func (in *reader) countRow() error {
+func (in *reader) countRow() *Defect {
 	if in.distinct.file.rows > in.limits.RowsMax {
-		return tooManyRows(in.limits.RowsMax, in.row)
+		return newDefect(KindTooMany, in.row, in.limits.RowsMax)
 	}
 	return nil
 }

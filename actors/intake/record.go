@@ -25,8 +25,8 @@ type scanner struct {
 
 // next reads the record at the start of w, which is not empty and has at least
 // recordWindow bytes or the whole rest of the file. When the record is broken it
-// gives the code of the defect that comes first.
-func (s *scanner) next(w []byte) (r record, code string) {
+// gives the kind of the defect that comes first.
+func (s *scanner) next(w []byte) (r record, defect Kind) {
 	if w[0] == '"' {
 		return s.quoted(w)
 	}
@@ -36,29 +36,29 @@ func (s *scanner) next(w []byte) (r record, code string) {
 		case c == '\n' || c == '\r':
 			return lineEnd(w, i, w[:i])
 		case c == ',':
-			return record{}, CodeExtraColumn
+			return record{}, KindColumns
 		case c == '"':
-			return record{}, CodeMalformed // RFC 4180 §2 rule 5
+			return record{}, KindQuoteInside // RFC 4180 §2 rule 5
 		default:
 			if size = runeSize(w[i:]); size == 0 {
-				return record{}, CodeEncoding
+				return record{}, badCharacter(w[i])
 			}
 		}
 		if i += size; i > FieldBytesMax {
-			return record{}, CodeRecordTooLong
+			return record{}, KindTooLong
 		}
 	}
 	return record{field: w, size: len(w)}, ""
 }
 
 // quoted is next for a record that starts with a quote (RFC 4180 §2 rules 5 to 7).
-func (s *scanner) quoted(w []byte) (r record, code string) {
+func (s *scanner) quoted(w []byte) (r record, defect Kind) {
 	field := s.scratch[:0]
 	for i := 1; i < len(w); {
 		size := 1
 		if w[i] != '"' {
 			if size = runeSize(w[i:]); size == 0 {
-				return record{}, CodeEncoding
+				return record{}, badCharacter(w[i])
 			}
 		} else {
 			i++ // and it is doubled, or the last
@@ -67,16 +67,16 @@ func (s *scanner) quoted(w []byte) (r record, code string) {
 			}
 		}
 		if len(field)+size > FieldBytesMax {
-			return record{}, CodeRecordTooLong
+			return record{}, KindTooLong
 		}
 		field = append(field, w[i:i+size]...)
 		i += size
 	}
-	return record{}, CodeMalformed // the quote is never closed
+	return record{}, KindQuoteOpen
 }
 
 // lineEnd ends a record whose field ends before i: with LF, CRLF or the file.
-func lineEnd(w []byte, i int, field []byte) (r record, code string) {
+func lineEnd(w []byte, i int, field []byte) (r record, defect Kind) {
 	rest := w[i:]
 	switch {
 	case len(rest) == 0:
@@ -86,11 +86,21 @@ func lineEnd(w []byte, i int, field []byte) (r record, code string) {
 	case rest[0] == '\r' && len(rest) > 1 && rest[1] == '\n':
 		return record{field, i + 2}, ""
 	case rest[0] == ',':
-		return record{}, CodeExtraColumn
+		return record{}, KindColumns
 	case runeSize(rest) == 0:
-		return record{}, CodeEncoding
+		return record{}, badCharacter(rest[0])
+	case rest[0] == '\r':
+		return record{}, KindStrayCR
 	}
-	return record{}, CodeMalformed // a lone CR, or text after the closing quote
+	return record{}, KindQuoteInside // text after the closing one
+}
+
+// badCharacter is the kind of a character whose size is 0.
+func badCharacter(first byte) Kind {
+	if first == 0 {
+		return KindNUL
+	}
+	return KindNotUTF8
 }
 
 // runeSize is the size of the character at the start of w; 0 when it is NUL or

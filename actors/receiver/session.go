@@ -384,7 +384,7 @@ func (a *sessionActor) probe(r *scheduler.Report, m *scheduler.AskProbes) (verdi
 			told = a.judge(r.Rest[i], one)
 		}
 		r.Answered = append(r.Answered, scheduler.Answered{Probe: r.Rest[i], Told: told, Sent: one.Sent, At: one.At,
-			Nth: one.Nth})
+			Nth: one.Nth, Led: one.Led})
 		if stop == verdict.ActVoid && told.Verdict.Action == verdict.ActVoid {
 			break
 		}

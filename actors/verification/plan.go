@@ -10,6 +10,7 @@ import (
 	"rollcall/ledger"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
+	"rollcall/smtp/flags"
 )
 
 const (
@@ -188,9 +189,19 @@ func (p *plan) take(now time.Time, finals []domain.Final) {
 			p.since = now
 		}
 		p.pending = append(p.pending, ledger.Result{Ordinal: int64(f.Ordinal), Outcome: f.Outcome,
-			Reason: f.Reason, At: f.At, Email: p.file.Spelling(int(f.Ordinal))})
+			Reason: f.Reason, At: f.At, Email: p.file.Spelling(int(f.Ordinal)), Operator: operatorOf(&f.Case)})
 		p.cases = append(p.cases, f.Case)
 	}
+}
+
+// operatorOf is who runs the host that was asked last about an address.
+func operatorOf(c *evidence.Case) flags.Operator {
+	for i := len(c.Attempts) - 1; i >= 0; i-- {
+		if host := c.Attempts[i].Host; host != "" {
+			return flags.OperatorOf(host)
+		}
+	}
+	return 0
 }
 
 // giveUp closes what is open of a domain whose actor crashes again and again.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -72,7 +73,7 @@ func because(w inspect.Wait) string {
 	}
 	text := atReceiver[max(0, slices.Index(inspect.Causes[:], w.Cause))]
 	if w.PerHour > 0 && (w.Cause == inspect.Causes[wire.Cause_BUDGET] || w.Cause == inspect.Causes[wire.Cause_ALLOWANCE]) {
-		text += fmt.Sprintf(" (we ask about %d addresses an hour)", w.PerHour)
+		text += fmt.Sprintf(" (we ask about %s addresses an hour)", grouped(w.PerHour))
 	}
 	return text
 }
@@ -143,7 +144,7 @@ func (s survey) sentence() string {
 
 // begins is the sentence about one place.
 func (p place) begins() string {
-	text, their := fmt.Sprintf("%d addresses wait for ", p.addresses), "their"
+	text, their := grouped(p.addresses)+" addresses wait for ", "their"
 	if p.addresses == 1 {
 		text, their = "1 address waits for ", "its"
 	}
@@ -156,6 +157,15 @@ func (p place) begins() string {
 		return text + their + " receiver, " + because(p.most)
 	}
 	return text + p.name + ", " + because(p.most)
+}
+
+// grouped writes a number with commas, as 29,979.
+func grouped(n int) string {
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
 }
 
 // others says how many addresses wait elsewhere.
@@ -171,15 +181,15 @@ func others(list []place) string {
 	case !named && addresses == 1:
 		return ", and 1 waits for something else"
 	case !named:
-		return fmt.Sprintf(", and %d wait for something else", addresses)
+		return fmt.Sprintf(", and %s wait for something else", grouped(addresses))
 	case len(list) == 1:
-		return fmt.Sprintf(", and %d for another receiver", addresses)
+		return fmt.Sprintf(", and %s for another receiver", grouped(addresses))
 	}
-	return fmt.Sprintf(", and %d for %d other receivers", addresses, len(list))
+	return fmt.Sprintf(", and %s for %d other receivers", grouped(addresses), len(list))
 }
 
-// ending says when the last of so many addresses is expected to be final: in whole minutes, and with the
-// date when that is further than a day away.
+// ending says when the last of so many addresses is expected to be final: in whole minutes, in whole hours when that
+// is further than a day away, and with the day when it is another one than that of the survey.
 func (s survey) ending(addresses int) string {
 	last := "the last"
 	if addresses == 1 {
@@ -192,8 +202,15 @@ func (s survey) ending(addresses int) string {
 	if whole := at.Truncate(time.Minute); whole.Before(at) {
 		at = whole.Add(time.Minute)
 	}
+	today, tomorrow := s.at.UTC().Format(time.DateOnly), s.at.UTC().AddDate(0, 0, 1).Format(time.DateOnly)
 	if at.Sub(s.at) > 24*time.Hour {
-		return last + " is expected on " + at.Format("2 January 2006 at 15:04 UTC") + "."
+		at = at.Add(59 * time.Minute).Truncate(time.Hour)
 	}
-	return last + " is expected at " + at.Format("15:04 UTC") + "."
+	switch at.Format(time.DateOnly) {
+	case today:
+		return last + " is expected at " + at.Format("15:04 UTC") + "."
+	case tomorrow:
+		return last + " is expected tomorrow, " + at.Format("2 January, at 15:04 UTC") + "."
+	}
+	return last + " is expected on " + at.Format("2 January 2006 at 15:04 UTC") + "."
 }

@@ -22,16 +22,17 @@ func TestWhatACustomerIsToldOfAWait(t *testing.T) {
 	again := func(n int, receiver string, r smtp.Reason) inspect.Wait {
 		return inspect.Wait{Addresses: n, For: inspect.ForRetry, Receiver: receiver, Reason: r.String()}
 	}
-	budget := at(812, "mx.example", "budget")
+	budget := at(29812, "mx.example", "budget")
 	budget.PerHour = 20
 	free := at(3, "mx.example", "free")
 	free.PerHour = 20
+	tomorrow := noon.AddDate(0, 0, 1).Format("2 January")
 	for _, c := range []struct {
 		waits  []inspect.Wait
 		finish time.Time
 		want   string
 	}{
-		{[]inspect.Wait{budget}, soon, "812 addresses wait for mx.example, which takes only a few refusals an hour from strangers " +
+		{[]inspect.Wait{budget}, soon, "29,812 addresses wait for mx.example, which takes only a few refusals an hour from strangers " +
 			"(we ask about 20 addresses an hour); the last is expected at 14:05 UTC."},
 		{[]inspect.Wait{again(1, "a.example", smtp.Greylisted)}, soon,
 			"1 address waits for a.example, which makes strangers come back later (greylisting); it is expected at 14:05 UTC."},
@@ -43,10 +44,10 @@ func TestWhatACustomerIsToldOfAWait(t *testing.T) {
 		{[]inspect.Wait{at(30, "b.example", "penalty"), at(20, "a.example", "connections"), again(15, "a.example", smtp.ReceiverBusy),
 			at(10, "c.example", "allowance")}, late,
 			"35 addresses wait for a.example, to which no more connections may be opened now, and 40 for 2 other receivers; " +
-				"the last is expected on 3 January 2030 at 18:00 UTC."},
+				"the last is expected tomorrow, 3 January, at 18:00 UTC."},
 		{[]inspect.Wait{at(3, "a.example", "no share"), at(3, "a.example", "no share")}, late,
 			"6 addresses wait for a.example, which this service cannot ask at the moment; " +
-				"the last is expected on 3 January 2030 at 18:00 UTC."},
+				"the last is expected tomorrow, 3 January, at 18:00 UTC."},
 		{[]inspect.Wait{free, {Addresses: 1, For: inspect.ForControl, Receiver: "b.example"}, {Addresses: 9, For: inspect.ForLedger}}, soon,
 			"3 addresses wait for mx.example, which is being asked now, and 1 for another receiver; " +
 				"the last is expected at 14:05 UTC."},
@@ -63,6 +64,12 @@ func TestWhatACustomerIsToldOfAWait(t *testing.T) {
 		{[]inspect.Wait{at(2, "a.example\x1b[2J", "penalty"), again(1, "a@b.example", smtp.Syntax)}, soon,
 			"2 addresses wait for their receiver, which wanted us to slow down, and 1 waits for something else; " +
 				"the last is expected at 14:05 UTC."},
+		{[]inspect.Wait{{Addresses: 9, For: inspect.ForLedger}}, noon.Add(19*time.Hour + 12*time.Minute),
+			"What is left waits for its receivers; the last is expected tomorrow, " + tomorrow + ", at 07:12 UTC."},
+		{[]inspect.Wait{{Addresses: 9, For: inspect.ForLedger}}, noon.Add(71*time.Hour + 12*time.Minute),
+			"What is left waits for its receivers; the last is expected on 5 January 2030 at 12:00 UTC."},
+		{[]inspect.Wait{{Addresses: 9, For: inspect.ForLedger}}, noon.Add(24*time.Hour + 12*time.Minute),
+			"What is left waits for its receivers; the last is expected tomorrow, " + tomorrow + ", at 13:00 UTC."},
 		{[]inspect.Wait{{Addresses: 9, For: inspect.ForLedger}}, soon,
 			"What is left waits for its receivers; the last is expected at 14:05 UTC."},
 	} {

@@ -124,7 +124,7 @@ func (a auditView) print(w io.Writer) error {
 		if i.Violations > 0 {
 			holds = "NO: " + term.Grouped(int64(i.Violations))
 		}
-		fmt.Fprintf(w, "%-11s  %-9s  %s\n", i.ID, holds, term.Wrapped(i.Holds, 24))
+		fmt.Fprintf(w, "%-11s  %-9s  %s\n", i.ID, holds, term.FoldedTo(i.Holds, 24, term.WidthOf(w)))
 	}
 	a.printCorrections(w)
 	if a.Found == 0 {
@@ -140,10 +140,11 @@ func (a auditView) printViolations(w io.Writer) error {
 		if i.Violations == 0 {
 			continue
 		}
-		fmt.Fprintf(w, "\n%s: %s\n\n    To do: %s\n\n", i.ID, term.Wrapped(i.Holds, len(i.ID)+2), term.Wrapped(i.Do, 11))
+		fmt.Fprintf(w, "\n%s: %s\n\n", i.ID, term.FoldedTo(i.Holds, len(i.ID)+2, term.WidthOf(w)))
+		fmt.Fprintf(w, "    To do: %s\n\n", term.FoldedTo(i.Do, 11, term.WidthOf(w)))
 		for _, v := range a.Violations {
 			if v.Invariant == i.ID {
-				fmt.Fprintf(w, "    %s\n        %s\n", v.Subject, term.Wrapped(v.Detail, 8))
+				fmt.Fprintf(w, "    %s\n        %s\n", v.Subject, term.FoldedTo(v.Detail, 8, term.WidthOf(w)))
 			}
 		}
 	}
@@ -215,11 +216,11 @@ func correct(ctx context.Context, from *ledgerFlags, call admin.CorrectionCall) 
 	return done, err
 }
 
-// print writes the correction, within 80 columns.
+// print writes the correction.
 func (c correctionView) print(w io.Writer) error {
 	fmt.Fprintf(w, "in %s\n\ncorrection %s of %s\n\n", c.Read, c.ID, term.Printable(c.Subject))
 	for _, v := range c.Findings {
-		fmt.Fprintf(w, "%-11s  %s\n", v.Invariant, term.Wrapped(v.Detail, 13))
+		fmt.Fprintf(w, "%-11s  %s\n", v.Invariant, term.FoldedTo(v.Detail, 13, term.WidthOf(w)))
 	}
 	if len(c.Entries) == 0 {
 		_, err := fmt.Fprintf(w, "\nnoted as known; no credits moved\n")
@@ -272,6 +273,6 @@ func (a auditView) printCorrections(w io.Writer) {
 		}
 		text := fmt.Sprintf("findings: %d; corrected %s%s: %s", len(c.Findings), c.At.UTC().Format(time.RFC3339), by,
 			term.Printable(c.Reason))
-		fmt.Fprintf(w, "    %s\n        %s\n", term.Printable(c.Subject), term.Wrapped(text, 8))
+		fmt.Fprintf(w, "    %s\n        %s\n", term.Printable(c.Subject), term.FoldedTo(text, 8, term.WidthOf(w)))
 	}
 }

@@ -29,7 +29,7 @@ func TestAuditIsReadOnATerminal(t *testing.T) {
 	long := strings.Repeat("wrong numbers ", 20)
 	var sound, broken bytes.Buffer
 	report := ledger.AuditReport{Workspaces: 1, Entries: 1234567, Newest: time.UnixMilli(1).UTC()}
-	if err := newAuditView(report, reading{Ledger: "sqlite:x"}, time.Second).print(&sound); err != nil {
+	if err := newAuditView(report, reading{Ledger: "sqlite:x"}, time.Second).print(screen{&sound}); err != nil {
 		t.Fatal(err)
 	}
 	for _, i := range ledger.Invariants() {
@@ -38,7 +38,7 @@ func TestAuditIsReadOnATerminal(t *testing.T) {
 	}
 	report.Found = int64(len(report.Violations)) + 5
 	view := newAuditView(report, reading{Node: "unix:/run/x"}, time.Second)
-	if err := view.print(&broken); err != nil {
+	if err := view.print(screen{&broken}); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(sound.String(), "audit of the ledger sqlite:x\n") ||

@@ -313,7 +313,7 @@ func (v membersScreen) print(known admin.Membership) error {
 	if v.asJSON {
 		return term.PrintJSON(v.out, known)
 	}
-	return membersTable{known, time.Now()}.print(v.out, term.TableWidth(v.out))
+	return membersTable{known, time.Now()}.print(v.out, term.WidthOf(v.out))
 }
 
 // clearScreen takes the cursor home and clears what a terminal shows (ECMA-48).
@@ -355,7 +355,7 @@ func (v membersScreen) frame(known admin.Membership, failed error) error {
 	switch {
 	case err != nil:
 	case failed != nil:
-		_, err = fmt.Fprintln(v.out, term.Wrapped(failed.Error(), 0))
+		_, err = fmt.Fprintln(v.out, term.FoldedTo(failed.Error(), 0, term.WidthOf(v.out)))
 	default:
 		err = v.print(known)
 	}
@@ -397,9 +397,10 @@ func (t membersTable) print(w io.Writer, width int) error {
 			term.Short(int64(m.Receivers)))
 	}
 	fmt.Fprintf(&b, "cluster %s as %s sees it\n\n", term.Clipped(t.Cluster, 30), by)
+	g.Colours = term.ShowsColours(w)
 	g.Write(&b, width)
 	for _, note := range t.notes() {
-		b.WriteString("\n" + term.Wrapped(note, 0) + "\n")
+		b.WriteString("\n" + term.FoldedTo(note, 0, width) + "\n")
 	}
 	return term.Emit(w, &b)
 }

@@ -566,7 +566,7 @@ func printKeys(w io.Writer, op admin.KeyOp, answer admin.KeyAnswer) error {
 	}
 	text := ""
 	for _, note := range notes {
-		text += "\n" + term.Wrapped(note, 0) + "\n"
+		text += "\n" + term.FoldedTo(note, 0, term.WidthOf(w)) + "\n"
 	}
 	if next := keysNext[op]; next != "" && len(notes) == 0 {
 		text += "\n" + fmt.Sprintf(next, answer.Fingerprint) + "\n"

@@ -19,7 +19,7 @@ func newCredits(e environment) *cobra.Command {
 		Use: "credits", Short: "Show your balance; operators grant credits and show the balance of a workspace",
 		Long: "Without a subcommand: show how many credits the workspace of your API key has available (--api, --key).\n" +
 			"The subcommands are for operators and ask the admin listener (--admin, --token).",
-		Example: "  rollcall credits --api https://rollcall.example\n  rollcall credits show --workspace ID",
+		Example: "  rollcall credits --api https://rollcall.example\n  rollcall credits show --workspace NAME",
 	})
 	tenantCredits(c, e)
 	admin := addAdminFlags(c, e)
@@ -29,11 +29,11 @@ func newCredits(e environment) *cobra.Command {
 
 func newCreditsGrant(admin *adminFlags) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "grant --workspace ID N",
+		Use:   "grant --workspace NAME N",
 		Short: "Give a workspace N credits; files that wait for credits go on",
 		Args:  wantArgs("N"),
 	}
-	workspace := workspaceFlag(c)
+	workspace := workspaceFlag(c, admin)
 	reason := c.Flags().String("reason", "", "why, for the book")
 	return adminCommand(admin, c, func(to *client.Admin, args []string) (b client.Balance, err error) {
 		n, err := strconv.ParseInt(args[0], 10, 64)
@@ -46,11 +46,11 @@ func newCreditsGrant(admin *adminFlags) *cobra.Command {
 
 func newCreditsShow(admin *adminFlags) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "show --workspace ID",
+		Use:   "show --workspace NAME",
 		Short: "Show a workspace's balance, or how one verification moved it",
 		Args:  wantArgs(),
 	}
-	workspace, asJSON := workspaceFlag(c), jsonFlag(c)
+	workspace, asJSON := workspaceFlag(c, admin), jsonFlag(c)
 	verification := c.Flags().String("verification", "", "show the entries of this verification")
 	all := c.Flags().Bool("all", false, fmt.Sprintf("all its entries, not only the newest %d", entriesShown))
 	c.RunE = func(c *cobra.Command, _ []string) error {

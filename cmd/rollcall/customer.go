@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
@@ -152,20 +151,11 @@ func addressInput(address string) (*input, error) {
 	if err != nil || w.Error() != nil {
 		return nil, errors.Join(err, w.Error())
 	}
-	f, err := os.CreateTemp("", "rollcall-check-*")
-	if err != nil {
-		return nil, fmt.Errorf("keep the address for the upload: %w", err)
-	}
-	_, err = f.Write(row.Bytes())
-	var in *input
-	if err = errors.Join(err, f.Close()); err == nil {
-		in, err = openInput(f.Name())
-	}
-	if err = errors.Join(err, os.Remove(f.Name())); err != nil {
-		return nil, err
-	}
-	in.name = strings.NewReplacer("/", "_", `\`, "_").Replace(address) // a name in the history has no folder
-	return in, nil
+	name := strings.NewReplacer("/", "_", `\`, "_").Replace(address) // a name in the history has no folder
+	return keepInput(name, func(w io.Writer) error {
+		_, err := row.WriteTo(w)
+		return err
+	})
 }
 
 // one has a file of one row verified and gives that row.
@@ -293,7 +283,9 @@ func historyGrid(list []api.Summary, now time.Time) *term.Table {
 
 func printHistory(w io.Writer, list []api.Summary, waiting []api.Detail, now time.Time) error {
 	var b strings.Builder
-	historyGrid(list, now).Write(&b, term.TableWidth(w))
+	table := historyGrid(list, now)
+	table.Colours = term.ShowsColours(w)
+	table.Write(&b, term.WidthOf(w))
 	for _, d := range waiting {
 		if d.Issue != nil { // it may have gone on meanwhile
 			fmt.Fprintf(&b, "%s\n", term.FoldedTo(d.ID+" waits: "+client.IssueText(d.Issue), 0, term.WidthOf(w)))

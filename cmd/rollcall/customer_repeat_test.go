@@ -128,7 +128,7 @@ func TestTwentyInterruptedUploadsAreOneVerification(t *testing.T) {
 	for n := range interruptions {
 		b := folders[n%2].start(args(n % 2)...)
 		<-j.storage.told
-		if code := b.stop(syscall.SIGINT); code != exitFailed {
+		if code := b.stop(syscall.SIGINT); code != exitStopped {
 			t.Fatalf("interruption %d: got code %d", n, code)
 		}
 	}

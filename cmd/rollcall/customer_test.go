@@ -58,13 +58,13 @@ func TestInterruptedTheServiceGoesOn(t *testing.T) {
 	}
 	b.waitFor("to come back to it, run the same command again")
 	end := b.waitFor("to end it, run: rollcall cancel ")
-	if err := <-b.ended; b.command.ProcessState.ExitCode() != exitFailed {
-		t.Errorf("interrupted: %v, want exit code %d", err, exitFailed)
+	if err := <-b.ended; b.command.ProcessState.ExitCode() != exitStopped {
+		t.Errorf("interrupted: %v, want exit code %d", err, exitStopped)
 	}
 	b = c.start("verify", "list.csv", "--api", service)
 	b.waitFor("verifying")
-	if code := b.stop(syscall.SIGTERM); code != exitFailed {
-		t.Errorf("ended: got code %d, want %d", code, exitFailed)
+	if code := b.stop(syscall.SIGTERM); code != exitStopped {
+		t.Errorf("ended: got code %d, want %d", code, exitStopped)
 	}
 	_, command, _ := strings.Cut(end, "rollcall cancel ")
 	code, stdout, stderr := c.run(append([]string{"cancel"}, strings.Fields(command)...)...)

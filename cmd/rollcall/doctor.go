@@ -140,7 +140,7 @@ func reportOn(w io.Writer, found diagnosis, asJSON bool) error {
 	if asJSON {
 		err = term.PrintJSON(w, found)
 	} else {
-		_, err = io.WriteString(w, doctorText(found))
+		_, err = io.WriteString(w, doctorText(found, term.WidthOf(w), term.ShowsColours(w)))
 	}
 	switch {
 	case err != nil || found.Fit || found.Checked == nil:
@@ -181,22 +181,27 @@ func (d diagnosis) unchecked() string {
 }
 
 // doctorText is the report for a terminal: whom it is about, two lines or three for each finding, what follows.
-func doctorText(found diagnosis) string {
+func doctorText(found diagnosis, width int, coloured bool) string {
 	const indent = 9
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\n", term.Wrapped("what receivers see of "+found.Read.String(), 0))
+	fmt.Fprintf(&b, "%s\n\n", term.FoldedTo("what receivers see of "+found.Read.String(), 0, width))
 	for _, f := range found.Findings {
 		head := strings.TrimSpace(string(f.Check) + "  " + f.Source)
-		fmt.Fprintf(&b, "%-7s  %s\n", f.State, head)
-		fmt.Fprintf(&b, "%*s%s\n", indent, "", term.Wrapped(f.Saw, indent))
+		state := string(f.State)
+		pad := strings.Repeat(" ", max(7-len(state), 0)) // a colour has no width
+		if coloured {
+			state = term.Coloured(state)
+		}
+		fmt.Fprintf(&b, "%s%s  %s\n", state, pad, head)
+		fmt.Fprintf(&b, "%*s%s\n", indent, "", term.FoldedTo(f.Saw, indent, width))
 		if f.Next != "" {
-			fmt.Fprintf(&b, "%*s-> %s\n", indent, "", term.Wrapped(f.Next, indent+3))
+			fmt.Fprintf(&b, "%*s-> %s\n", indent, "", term.FoldedTo(f.Next, indent+3, width))
 		}
 	}
 	if len(found.Findings) > 0 {
 		b.WriteByte('\n')
 	}
-	b.WriteString(term.Wrapped(doctorVerdict(found), 0))
+	b.WriteString(term.FoldedTo(doctorVerdict(found), 0, width))
 	b.WriteByte('\n')
 	return b.String()
 }

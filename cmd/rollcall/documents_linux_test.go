@@ -269,6 +269,7 @@ type scriptShell struct {
 // scriptPrelude is what the shell does before the first block: it stops at the first command
 // that fails against the document.
 const scriptPrelude = `set -o pipefail
+export COLUMNS=80 NO_COLOR=1 # documents show what a terminal does, in black
 failed() {
   if [ "${fails[$2]-}" = "$1" ]; then met[$2]=1; return; fi
   echo "exit code $1 of: $2"

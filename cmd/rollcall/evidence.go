@@ -41,7 +41,7 @@ func newEvidence(e environment) *cobra.Command {
 	}
 	from, asJSON := addLedgerFlags(c, e), jsonFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		id, err := verificationArg(args[0])
+		id, err := from.verificationID(c.Context(), args[0])
 		if err != nil {
 			return err
 		}
@@ -58,12 +58,42 @@ func newEvidence(e environment) *cobra.Command {
 	return c
 }
 
-func verificationArg(text string) (uuid.UUID, error) {
-	id, err := uuid.Parse(text)
-	if err != nil {
-		return id, term.UsageError(fmt.Sprintf("VERIFICATION %q is no id: give the UUID that its customer sees", text))
+// verificationID gives the id of a verification of which somebody has typed the whole id or its beginning.
+func (f *ledgerFlags) verificationID(ctx context.Context, typed string) (uuid.UUID, error) {
+	return verificationOf(typed, func(ids admin.IDRange) (found []uuid.UUID, err error) {
+		err = f.read(ctx, func(to *client.Admin, _ reading) error {
+			found, err = to.VerificationsLike(ctx, typed)
+			return err
+		}, func(book *sqlstore.Store, _ config.Config, _ reading) error {
+			found, err = book.VerificationsLike(ctx, ids.From, ids.To, admin.AlikeMax)
+			return err
+		})
+		return found, err
+	})
+}
+
+// verificationOf gives the id that somebody has typed, or the only one that begins so.
+func verificationOf(typed string, alike func(admin.IDRange) ([]uuid.UUID, error)) (uuid.UUID, error) {
+	if id, err := uuid.Parse(typed); err == nil {
+		return id, nil
 	}
-	return id, nil
+	typed = strings.TrimSuffix(typed, "…")
+	ids, ok := admin.RangeOf(typed)
+	if !ok {
+		return uuid.Nil, term.UsageError(fmt.Sprintf("VERIFICATION %q is no id: give the UUID that its customer sees, or at "+
+			"least its first 4 characters", typed))
+	}
+	found, err := alike(ids)
+	switch {
+	case err != nil:
+		return uuid.Nil, err
+	case len(found) == 0:
+		return uuid.Nil, fmt.Errorf("no verification begins with %s", typed)
+	case len(found) > 1:
+		return uuid.Nil, fmt.Errorf("%d verifications or more begin with %s, such as %s and %s: give more of the id",
+			len(found), typed, found[0], found[1])
+	}
+	return found[0], nil
 }
 
 // evidenceView is what is known of one address.
@@ -100,11 +130,19 @@ func whyNot(err error, status ledger.Status) error {
 	return err
 }
 
-// printEvidence writes a finding within 80 columns.
+// sheet is a text for a stream of a width.
+type sheet struct {
+	strings.Builder
+	width int
+}
+
+func (b *sheet) foldText(text string, indent int) string { return term.FoldedTo(text, indent, b.width) }
+
+// printEvidence writes a finding.
 func printEvidence(w io.Writer, f admin.Explanation) error {
-	var b strings.Builder
+	b := sheet{width: term.WidthOf(w)}
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-*s%s\n", term.NameWidth, name, term.Folded(fmt.Sprintf(format, args...), term.NameWidth))
+		fmt.Fprintf(&b, "%-*s%s\n", term.NameWidth, name, b.foldText(fmt.Sprintf(format, args...), term.NameWidth))
 	}
 	line("verification", "%s, %s", f.Verification, f.Status)
 	line("address", "%s", f.Address)
@@ -123,7 +161,7 @@ func printEvidence(w io.Writer, f admin.Explanation) error {
 		}
 		writeAttempts(&b, *c)
 	} else {
-		b.WriteString("\n" + term.Folded("No evidence was kept with this outcome: it was settled by a version that "+
+		b.WriteString("\n" + b.foldText("No evidence was kept with this outcome: it was settled by a version that "+
 			"kept none, or the node's log of that time says why.", 0) + "\n")
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
@@ -186,14 +224,14 @@ func gaveUpLine(c admin.CaseView) string {
 // attemptIndent is where what belongs to an attempt stands.
 const attemptIndent = 4
 
-func writeAttempts(b *strings.Builder, c admin.CaseView) {
+func writeAttempts(b *sheet, c admin.CaseView) {
 	if len(c.Attempts) == 0 {
 		b.WriteString("\nno attempt was made\n")
 	} else {
 		writeAttemptTable(b, "ATTEMPT", c.Attempts)
 	}
 	if c.Omitted > 0 {
-		fmt.Fprintf(b, "\n%s\n", term.Folded(fmt.Sprintf("%s attempts behind the first ones are left out.",
+		fmt.Fprintf(b, "\n%s\n", b.foldText(fmt.Sprintf("%s attempts behind the first ones are left out.",
 			term.Grouped(int64(c.Omitted))), 0))
 	}
 	if len(c.Habit.Controls) > 0 {
@@ -201,14 +239,14 @@ func writeAttempts(b *strings.Builder, c admin.CaseView) {
 	}
 }
 
-func writeAttemptTable(b *strings.Builder, title string, list []admin.AttemptView) {
+func writeAttemptTable(b *sheet, title string, list []admin.AttemptView) {
 	fmt.Fprintf(b, "\n%-26s%-10s%-5s%-6s%-10s%s\n", title, "STAGE", "TLS", "CODE", "ENHANCED", "TAKEN FOR")
 	for _, a := range list {
 		writeAttempt(b, a)
 	}
 }
 
-func writeAttempt(b *strings.Builder, a admin.AttemptView) {
+func writeAttempt(b *sheet, a admin.AttemptView) {
 	tls, code := "no", "-"
 	if a.TLS {
 		tls = "yes"
@@ -223,7 +261,7 @@ func writeAttempt(b *strings.Builder, a admin.AttemptView) {
 	fmt.Fprintf(b, "%-26s%-10s%-5s%-6s%-10s%s\n", term.Stamp(time.Time(a.At)), a.Stage, tls, code,
 		term.Dash(a.Enhanced), outcome)
 	under := func(format string, args ...any) {
-		text := term.Folded(fmt.Sprintf(format, args...), attemptIndent)
+		text := b.foldText(fmt.Sprintf(format, args...), attemptIndent)
 		fmt.Fprintf(b, "%*s%s\n", attemptIndent, "", text)
 	}
 	where := "host " + term.Dash(a.Host)
@@ -291,7 +329,7 @@ func newReplay(e environment) *cobra.Command {
 	rules := c.Flags().String("rules", "", "judge by this rule file before the rules that come with the program")
 	all := c.Flags().Bool("all", false, "list also what stays the same")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		id, err := verificationArg(args[0])
+		id, err := from.verificationID(c.Context(), args[0])
 		if err != nil {
 			return err
 		}
@@ -398,9 +436,9 @@ func (r replay) ask(ctx context.Context, client *client.Admin, at reading, yield
 	}
 }
 
-// printReplay writes a line within 80 columns.
+// printReplay writes a line.
 func printReplay(w io.Writer, l admin.ReplayLine) error {
-	var b strings.Builder
+	b := sheet{width: term.WidthOf(w)}
 	switch {
 	case l.Address != nil:
 		writeReplayed(&b, *l.Address)
@@ -413,8 +451,8 @@ func printReplay(w io.Writer, l admin.ReplayLine) error {
 	return nil
 }
 
-func writeReplayed(b *strings.Builder, r evidence.Replayed) {
-	fmt.Fprintf(b, "%s\n", term.Folded(r.Address, 0))
+func writeReplayed(b *sheet, r evidence.Replayed) {
+	fmt.Fprintf(b, "%s\n", b.foldText(r.Address, 0))
 	for _, one := range []struct {
 		when  string
 		judge evidence.Judged
@@ -427,15 +465,15 @@ func writeReplayed(b *strings.Builder, r evidence.Replayed) {
 			by = "rule " + one.judge.Rule
 		}
 		text := fmt.Sprintf("%s, %s, by %s", one.judge.Outcome, one.judge.Reason, by)
-		fmt.Fprintf(b, "    %s  %s\n", one.when, term.Folded(text, 9))
+		fmt.Fprintf(b, "    %s  %s\n", one.when, b.foldText(text, 9))
 	}
 }
 
-func writeReplaySummary(b *strings.Builder, s evidence.Summary) {
+func writeReplaySummary(b *sheet, s evidence.Summary) {
 	if s.Outcomes+s.Reasons > 0 {
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(b, "%s\n", term.Folded(fmt.Sprintf("%s settled addresses of a verification that is %s, %s of them "+
+	fmt.Fprintf(b, "%s\n", b.foldText(fmt.Sprintf("%s settled addresses of a verification that is %s, %s of them "+
 		"with evidence: %s stay the same, %s would have another outcome, %s another reason.",
 		term.Grouped(s.Addresses), s.Status, term.Grouped(s.Replayed), term.Grouped(s.Same), term.Grouped(s.Outcomes),
 		term.Grouped(s.Reasons)), 0))
@@ -447,13 +485,13 @@ func writeReplaySummary(b *strings.Builder, s evidence.Summary) {
 			undecided = undecided || c.After == "undecided"
 		}
 		if undecided {
-			b.WriteString("\n" + term.Folded("undecided: these rules would have gone on asking.", 0) + "\n")
+			b.WriteString("\n" + b.foldText("undecided: these rules would have gone on asking.", 0) + "\n")
 		}
 	}
 	if s.Unexplained > 0 {
-		fmt.Fprintf(b, "\n%s\n", term.Folded(fmt.Sprintf("%s outcomes are not what their own evidence gave when they "+
+		fmt.Fprintf(b, "\n%s\n", b.foldText(fmt.Sprintf("%s outcomes are not what their own evidence gave when they "+
 			"were settled: a fault of the program, please report it.", term.Grouped(s.Unexplained)), 0))
 	}
-	b.WriteString("\n" + term.Folded("Nothing was charged or written, and no receiver was asked: this is what is "+
+	b.WriteString("\n" + b.foldText("Nothing was charged or written, and no receiver was asked: this is what is "+
 		"stored, judged anew.", 0) + "\n")
 }

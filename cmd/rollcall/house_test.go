@@ -113,6 +113,7 @@ var mayImport = map[string][]string{
 	"smtp/mx":             {"smtp"},
 	"smtp/evidence":       {"smtp"},
 	"smtp/verdict":        {"smtp"},
+	"smtp/flags":          {},
 	"smtp/identity":       {"smtp"},
 	"smtp/throttle":       {},
 	"smtp/smtplab":        {"smtp"},
@@ -148,6 +149,7 @@ var staysIn = map[string][]string{
 	"golang.org/x/oauth2":               {"http/dashboard/signin/provider"},
 	"rsc.io/qr":                         {"http/dashboard/signin/totp"},
 	"github.com/google/renameio":        {"cmd/rollcall/term"},
+	"github.com/xuri/excelize":          {"cmd/rollcall/list"},
 	"github.com/yuin/goldmark":          {"http/web"},
 }
 

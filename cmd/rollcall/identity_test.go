@@ -38,11 +38,14 @@ type dnsFront struct {
 
 	mu      sync.Mutex
 	records map[string][]dns.RR // by name and type
+	codes   map[string]int      // the same; silent is no answer
 }
+
+const silent = -1
 
 func newFront(t *testing.T, behind string) *dnsFront {
 	t.Helper()
-	f := &dnsFront{behind: behind, records: map[string][]dns.RR{}}
+	f := &dnsFront{behind: behind, records: map[string][]dns.RR{}, codes: map[string]int{}}
 	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -74,13 +77,19 @@ func (f *dnsFront) set(t *testing.T, name string, qtype uint16, values ...string
 
 // ServeDNS implements dns.Handler.
 func (f *dnsFront) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
+	key := q.Question[0].Name + dns.TypeToString[q.Question[0].Qtype]
 	f.mu.Lock()
-	records, ours := f.records[q.Question[0].Name+dns.TypeToString[q.Question[0].Qtype]]
+	records, ours := f.records[key]
+	code := f.codes[key]
 	f.mu.Unlock()
 	answer := new(dns.Msg)
 	answer.SetReply(q)
 	answer.RecursionAvailable = true
 	switch {
+	case code == silent:
+		return
+	case code != 0:
+		answer.Rcode = code
 	case ours && len(records) == 0:
 		answer.Rcode = dns.RcodeNameError
 	case ours:
@@ -230,7 +239,7 @@ func TestANodeThatIsNotMadeToBeFitProbes(t *testing.T) {
 	if found.Fit || !found.Probing || !strings.Contains(said.text(), "identity.enforce = false") {
 		t.Errorf("got %+v and\n%s", found, said.text())
 	}
-	if text := doctorText(diagnosis{Identity: found}); !strings.Contains(text, "it probes all the same") {
+	if text := doctorText(diagnosis{Identity: found}, 80, false); !strings.Contains(text, "it probes all the same") {
 		t.Errorf("the doctor says\n%s", text)
 	}
 }
@@ -301,6 +310,7 @@ public_addresses = [%q]
 		t.Errorf("without SPF: got code %d\n%s%s", code, stdout, stderr)
 	}
 	f.set(t, reverse, dns.TypePTR)
+	c.environ = append(c.environ, "COLUMNS=80")
 	code, stdout, stderr = c.run("doctor", "--config", "node.toml")
 	if code != exitFailed || !strings.Contains(stdout, "fail     ptr  192.0.2.10") ||
 		!strings.Contains(stderr, errUnfit.Error()) {

@@ -13,16 +13,19 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"rollcall/cmd/rollcall/node"
 	"rollcall/cmd/rollcall/term"
+	"rollcall/config"
 )
 
 // The exit codes of the operators' contract.
 const (
-	exitDone   = 0
-	exitFailed = 1
-	exitUsage  = 2
+	exitDone    = 0
+	exitFailed  = 1
+	exitUsage   = 2
+	exitStopped = 130 // by Ctrl-C or SIGTERM, before the end
 )
 
 // gcPercent is how much the heap may grow between two collections, unless GOGC
@@ -42,8 +45,8 @@ func main() {
 }
 
 // run does what the arguments say and gives the exit code.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	ctx, stop := context.WithCancel(ctx)
+func run(signalled context.Context, args []string, stdout, stderr io.Writer) int {
+	ctx, stop := context.WithCancel(signalled)
 	defer stop()
 	out := &term.Output{To: stdout, Stop: stop}
 	root := newRoot(os.Environ())
@@ -64,6 +67,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "Run %q for help.\n", command.CommandPath()+" --help")
 		return exitUsage
 	}
+	if signalled.Err() != nil {
+		return exitStopped
+	}
 	return exitFailed
 }
 
@@ -78,30 +84,67 @@ func newRoot(environ []string) *cobra.Command {
 		Long: "Rollcall asks each receiving mail server whether it would accept mail for the addresses of a " +
 			"CSV file,\n" +
 			"politely and within the receiver's limits, and charges one credit for each final answer.\n\n" +
-			"The quickest way in:  rollcall verify --lab examples/contacts.csv",
+			"The quickest way in:  rollcall verify --lab examples/contacts.csv\n\n" +
+			"Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C or SIGTERM.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.Version = node.VersionOf(debug.ReadBuildInfo()).String()
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return term.UsageError(err.Error()) })
+	root.SetFlagErrorFunc(flagError)
 	lab := newLab()
 	lab.AddCommand(newLabScore())
-	root.AddCommand(
-		newVerify(e), newCheck(e), newList(e), newStatus(e), newResults(e), newCancel(e), newServe(e), lab, newMigrate(e),
-		newWorkspace(e), newUser(e), newKey(e), newCredits(e),
-		newAudit(e), newEvidence(e), newReplay(e), newVerdict(e), newBackup(e),
-		newReceivers(e), newSourcesCommand(e), newThrottle(e), newVerification(e), newLog(e),
-		newCluster(e), newOperate(e), newLedger(e), newDoctor(e), newConfig(e), newVersion(),
-	)
+	addGroup(root, "For customers:", newVerify(e), newLint(e), newCheck(e), newList(e), newStatus(e), newResults(e),
+		newCancel(e), newCredits(e), newData(e))
+	addGroup(root, "For operators, who has an account:", newWorkspace(e), newUser(e), newKey(e))
+	addGroup(root, "For operators, what is asked and answered:", newReceivers(e), newSourcesCommand(e), newThrottle(e),
+		newVerification(e), newEvidence(e), newReplay(e), newVerdict(e), newLog(e))
+	addGroup(root, "For operators, nodes and ledger:", newServe(e), newOperate(e), newDoctor(e), newConfig(e),
+		newCluster(e), newLedger(e), newAudit(e), newBackup(e), newMigrate(e), lab)
+	root.AddCommand(newVersion())
 	asGroup(root)
 	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
-		if c.Name() == "help" {
+		switch c.Name() {
+		case "help":
 			helpKnows(root, c)
+		case "completion":
+			asGroup(c)
 		}
 	}
 	return root
+}
+
+// addGroup adds commands that stand together in the help.
+func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title})
+	for _, c := range commands {
+		c.GroupID = title
+	}
+	root.AddCommand(commands...)
+}
+
+// flagError says what is wrong with a flag, and which one may have been meant.
+func flagError(c *cobra.Command, err error) error {
+	unknown := (*pflag.NotExistError)(nil)
+	if !errors.As(err, &unknown) {
+		return term.UsageError(err.Error())
+	}
+	var names []string
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	word := unknown.GetSpecifiedName()
+	if letters := unknown.GetSpecifiedShortnames(); letters != "" { // -json
+		word = letters
+	}
+	if near := config.Nearest(word, names); near != "" {
+		return term.UsageError(fmt.Sprintf("%v: did you mean --%s?", err, near))
+	}
+	return term.UsageError(err.Error())
 }
 
 // helpKnows makes the command help refuse what is no command: by itself it shows the help of the

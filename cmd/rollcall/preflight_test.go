@@ -41,7 +41,7 @@ func TestPreflight(t *testing.T) {
 			nil, errPortClosed, "port 25"},
 		{"DNS silent", "a@one-clean.test\n", silent.LocalAddr().String(), lab.SMTPPort(), nil, errDNSAway,
 			"[dns] servers"},
-		{"file refused", "email\na@a.test\n\n", lab.DNSAddr(), lab.SMTPPort(), nil, nil, "row 3: "},
+		{"file refused", "email\na@a.test\n\n", lab.DNSAddr(), lab.SMTPPort(), nil, nil, "csv_blank_record"},
 		{"a name that receivers refuse", "a@one-clean.test\n", lab.DNSAddr(), lab.SMTPPort(), []string{"192.0.2.10"},
 			errUnfit, "\nhello 192.0.2.10: \"short\" is no full host name. Set smtp.hello_name to"},
 	} {

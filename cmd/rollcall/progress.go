@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
-
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/http/api"
@@ -26,14 +24,14 @@ type progressView struct {
 	out      io.Writer
 	terminal bool
 
-	mu       sync.Mutex               // guards the fields below
-	bar      *progressbar.ProgressBar // nil: none shown
-	total    int64                    // of the bar
-	status   string                   // last told
-	waits    string                   // what was told last of a wait for receivers
-	told     time.Time                // when the last plain line was written
-	sending  term.Pace                // of bytes
-	asking   term.Pace                // of addresses
+	mu       sync.Mutex // guards the fields below
+	barShown bool
+	drawn    time.Time // when the bar was
+	status   string    // last told
+	waits    string    // what was told last of a wait for receivers, with when it is expected to end
+	told     time.Time // when the last plain line was written
+	sending  term.Pace // of bytes
+	asking   term.Pace // of addresses
 	lastDone int64
 }
 
@@ -45,7 +43,7 @@ func newProgressView(out io.Writer) *progressView {
 func (v *progressView) notice(text string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.clear()
+	v.clearBar()
 	fmt.Fprintln(v.out, text)
 }
 
@@ -61,7 +59,7 @@ func (v *progressView) tellPhase(text string) {
 		return
 	}
 	v.status = text
-	v.clear()
+	v.clearBar()
 	fmt.Fprintln(v.out, text)
 }
 
@@ -77,7 +75,8 @@ func (v *progressView) uploaded(n, size int64) {
 		if rate > 0 {
 			text += fmt.Sprintf(", %.1f MB/s", rate/1e6)
 		}
-		v.show(n, size, text+term.LeftText(rate, size-n), progressbar.OptionShowBytes(true))
+		count := fmt.Sprintf("%.1f/%.1f MB", float64(n)/1e6, float64(size)/1e6)
+		v.showBar(n, size, count, text+term.LeftText(rate, size-n))
 	}
 }
 
@@ -104,7 +103,7 @@ func (v *progressView) tellWait(i *api.Issue) {
 		text = i.Message
 	}
 	if text != v.waits && text != "" {
-		v.clear()
+		v.clearBar()
 		fmt.Fprintln(v.out, term.Printable(text))
 	}
 	v.waits = text
@@ -143,7 +142,10 @@ func (v *progressView) tell(m moment) {
 		}
 	}
 	if rate := v.asking.PerSecond(now, m.settled); rate > 0 {
-		text += fmt.Sprintf(", %.1f/s", rate) + term.LeftText(rate, m.total-m.done)
+		text += fmt.Sprintf(", %.1f/s", rate)
+		if v.waits == "" { // else that has said when the last is expected
+			text += term.LeftText(rate, m.total-m.done)
+		}
 	}
 	if m.outcomes != "" {
 		text += ": " + m.outcomes
@@ -151,7 +153,7 @@ func (v *progressView) tell(m moment) {
 	due := m.done != v.lastDone && now.Sub(v.told) >= plainEvery
 	switch {
 	case v.terminal:
-		v.show(m.done, m.total, text)
+		v.showBar(m.done, m.total, term.Grouped(m.done)+"/"+term.Grouped(m.total), text)
 	case m.status != v.status || due || m.done == m.total && m.done != v.lastDone:
 		v.told, v.lastDone = now, m.done
 		fmt.Fprintln(v.out, text)
@@ -170,41 +172,44 @@ func outcomeText(counted client.Tally) string {
 	return strings.Join(parts, ", ")
 }
 
-// show draws the bar at n of total.
-func (v *progressView) show(n, total int64, text string, more ...progressbar.Option) {
-	if v.bar == nil || v.total != total {
-		v.clear()
-		v.total = total
-		v.bar = progressbar.NewOptions64(total, append([]progressbar.Option{
-			progressbar.OptionSetWriter(v.out), progressbar.OptionShowCount(),
-			// The bar takes what an earlier run has done for its own: its rate and time left would be wrong.
-			progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false),
-			progressbar.OptionSetWidth(20), progressbar.OptionShowDescriptionAtLineEnd(),
-			progressbar.OptionThrottle(100 * time.Millisecond),
-		}, more...)...)
+// barWidth is how wide a bar is, and barEvery how often it is drawn at most, but for its end.
+const (
+	barWidth = 10
+	barEvery = 100 * time.Millisecond
+)
+
+// showBar draws the bar at n of total, in one piece, so that its numbers are those of its text.
+func (v *progressView) showBar(n, total int64, count, text string) {
+	now := time.Now()
+	if v.barShown && n < total && now.Sub(v.drawn) < barEvery {
+		return
 	}
-	v.bar.Describe(text)
-	v.draw(v.bar.Set64(n))
+	v.barShown, v.drawn = true, now
+	percent := int64(100)
+	if total > 0 {
+		percent = n * 100 / total
+	}
+	full := int(percent * barWidth / 100)
+	line := fmt.Sprintf("%3d%% |%s%s| (%s) %s", percent, strings.Repeat("█", full), strings.Repeat(" ", barWidth-full),
+		count, text)
+	width, _ := term.SizeOf(v.out)
+	fmt.Fprintf(v.out, "\r%s\x1b[K", term.Clipped(line, width-1))
 }
 
-// clear takes the bar from the screen.
-func (v *progressView) clear() {
-	if v.bar != nil {
-		v.draw(v.bar.Clear())
-		v.bar = nil
+// clearBar takes the bar from the screen.
+func (v *progressView) clearBar() {
+	if v.barShown {
+		v.barShown = false
+		fmt.Fprint(v.out, "\r\x1b[K")
 	}
 }
-
-// draw takes the error of drawing: a terminal that is gone is no reason to
-// stop the work.
-func (v *progressView) draw(error) {}
 
 // stop leaves the bar as it is and ends its line.
 func (v *progressView) stop() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.bar != nil {
-		v.bar = nil
+	if v.barShown {
+		v.barShown = false
 		fmt.Fprintln(v.out)
 	}
 }
@@ -239,8 +244,12 @@ func (v *progressView) closing(s verifySummary) error {
 	if s.took > 0 {
 		took = " in " + s.took.Round(100*time.Millisecond).String()
 	}
-	fmt.Fprintf(v.out, "\n%s%s: %s, %s; %s charged, %s given back.\n", s.Status, took, term.Counted(s.Rows, "row"),
-		term.Counted(s.Duplicates, "duplicate"), term.Counted(s.Credits.Charged, "credit"), term.Grouped(s.Credits.Released))
+	charged := term.Counted(s.Credits.Charged, "credit") + " charged"
+	if !s.repeats.IsZero() {
+		charged += " on " + s.repeats.UTC().Format("2 January 2006") + ", nothing now"
+	}
+	fmt.Fprintf(v.out, "\n%s%s: %s, %s; %s, %s given back.\n", s.Status, took, term.Counted(s.Rows, "row"),
+		term.Counted(s.Duplicates, "duplicate"), charged, term.Grouped(s.Credits.Released))
 	if !ledger.Status(s.Status).Final() {
 		fmt.Fprintln(v.out, "It is not over: these are the results so far.")
 	}

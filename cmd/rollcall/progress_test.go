@@ -33,16 +33,33 @@ func TestTimeLeftOfARunThatGoesOn(t *testing.T) {
 				return out.String()
 			}
 			step(func() { v.uploaded(90<<20, 100<<20) })
-			if got := step(func() { v.uploaded(91<<20, 100<<20) }); terminal && !strings.Contains(got, "about 3m0s left") {
+			if got := step(func() { v.uploaded(91<<20, 100<<20) }); terminal && !strings.Contains(got, "about 3 minutes left") {
 				t.Errorf("uploading: got %q", got)
 			}
 			step(func() { v.progress(verifyingAt(9_000, 0, 10_000), client.Tally{"valid": 9_000}) })
 			got := step(func() { v.progress(verifyingAt(9_100, 0, 10_000), client.Tally{"valid": 9_100}) })
-			if !strings.Contains(got, ", 5.0/s, about 3m0s left: valid 9,100") || strings.Count(got, "left") != 1 {
+			if !strings.Contains(got, ", 5.0/s, about 3 minutes left: valid") || strings.Count(got, "left") != 1 {
 				t.Errorf("terminal %v: got %q", terminal, got)
 			}
 		})
 	}
+}
+
+// TestABarIsDrawnInOnePiece, with the count that its text is of, and its end whenever that comes.
+func TestABarIsDrawnInOnePiece(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		v := &progressView{out: &out, terminal: true}
+		v.progress(verifyingAt(0, 0, 62), client.Tally{})
+		v.progress(verifyingAt(30, 0, 62), client.Tally{"valid": 30}) // too soon to be drawn
+		v.progress(verifyingAt(62, 0, 62), client.Tally{"valid": 60, "invalid": 2})
+		v.stop()
+		want := "\r  0% |" + strings.Repeat(" ", barWidth) + "| (0/62) verifying\x1b[K" +
+			"\r100% |" + strings.Repeat("█", barWidth) + "| (62/62) verifying: valid 60, invalid 2\x1b[K\n"
+		if got := out.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
 }
 
 // TestCountsOfALineAreOfOneMoment: the count of outcomes is newer or older than the look before it.

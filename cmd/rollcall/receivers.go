@@ -67,7 +67,7 @@ func newReceivers(e environment) *cobra.Command {
 		if v.asJSON {
 			return term.PrintJSON(v.out, v.pick(found))
 		}
-		return tableOf{v, term.TableWidth(v.out), 0}.write(v.out, found)
+		return tableOf{v, term.WidthOf(v.out), 0}.write(v.out, found)
 	}
 	must(c.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions([]string{"queued", "rate", "refused",
 		"deferred"},
@@ -205,7 +205,7 @@ func receiverRows(r inspect.Receiver, now time.Time, width int) []term.Row {
 	below := []string{}
 	switch {
 	case r.Why != "" && last != "" && len([]rune(r.Why+last))+12 <= width:
-		below = append(below, r.Why+"  last: "+last)
+		below = append(below, r.Why+"; last: "+last)
 	default:
 		if r.Why != "" {
 			below = append(below, r.Why)

@@ -107,7 +107,7 @@ func paceLesson(s inspect.ReceiverSource, now time.Time) string {
 	if t.Edge > 0 {
 		text += fmt.Sprintf("; %s/s was too fast", term.Figure(t.Edge))
 	}
-	return text + "; until higher rates go well."
+	return text + ". It is raised while higher rates go well."
 }
 
 // restLesson is the sentence about a source that is kept away; "": it is not.
@@ -149,7 +149,7 @@ func printReceivers(w io.Writer, list []inspect.ReceiverDetail, now time.Time) e
 		if i > 0 {
 			b.WriteString("\n")
 		}
-		s := receiverSheet{&b, d, now, term.WidthOf(w), term.TableWidth(w)}
+		s := receiverSheet{&b, d, now, term.WidthOf(w), term.WidthOf(w)}
 		s.head()
 		s.hour()
 		s.sources()

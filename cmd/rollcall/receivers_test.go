@@ -194,7 +194,7 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 		"What it has taught us: At most 20 addresses in a session (rcpts_per_connection), learned at ",
 		"Z because it ended sessions after as many, until ", " left); then the allowance is believed again.",
 		"Asked 2.5/s of the 5.0/s allowed from 192.0.2.7 since ",
-		" (recovering) because halved after 421; 3.0/s was too fast; until higher rates go well.")
+		" (recovering) because halved after 421; 3.0/s was too fast. It is raised while higher rates go well.")
 	if strings.Contains(out, "(0s left)") {
 		t.Errorf("what is over is told as if it held:\n%s", out)
 	}
@@ -304,7 +304,7 @@ func TestEveryLessonIsASentence(t *testing.T) {
 	want := []string{"At most 2 sessions at once (connections), learned at 11:59:00Z because more at once were refused, " +
 		"until 12:01:00Z (60s left); then one more is tried.", "session_age is 1m.",
 		"default is resting here because of source_blocked, until 13:00:00Z (60m left).",
-		"Asked 1.0/s of the 5.0/s allowed from 192.0.2.7; until higher rates go well."}
+		"Asked 1.0/s of the 5.0/s allowed from 192.0.2.7. It is raised while higher rates go well."}
 	if got := lessons(d, now); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}

@@ -12,12 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/ledger/evidence"
+	"github.com/google/uuid"
 
 	"rollcall/cmd/rollcall/client"
 	"rollcall/config"
 	"rollcall/http/admin"
 	"rollcall/ledger"
+	"rollcall/ledger/evidence"
 	"rollcall/smtp/smtplab"
 	"rollcall/smtp/verdict"
 )
@@ -122,7 +123,7 @@ func TestReplayByACandidate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	summary, err := evidence.Replay(t.Context(), r.desk.Book, mustID(t, r.id),
+	summary, err := evidence.Replay(t.Context(), r.desk.Book, uuid.MustParse(r.id),
 		evidence.Query{Rules: rules, Yield: func(evidence.Replayed) error { return nil }})
 	if err != nil || summary.Reasons != 1 || summary.Status != ledger.Verifying {
 		t.Errorf("without a node: %+v, %v", summary, err)

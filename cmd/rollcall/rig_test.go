@@ -16,6 +16,7 @@ import (
 	"rollcall/cmd/rollcall/client"
 	"rollcall/http/api"
 	"rollcall/smtp"
+	"rollcall/smtp/flags"
 )
 
 // A rig is the built binary as a node with a configuration file of its own, and
@@ -206,7 +207,8 @@ func readRows(from io.Reader) (map[string]row, error) {
 			return nil, fmt.Errorf("%s is twice in the results", email)
 		}
 		outcome, known := outcomes[record[1]]
-		reason, explained := reasons[record[2]]
+		text, _ := flags.Cut(record[2])
+		reason, explained := reasons[text]
 		if !known || !explained {
 			return nil, fmt.Errorf("no result of ours: %q", record)
 		}

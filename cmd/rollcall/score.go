@@ -25,6 +25,7 @@ import (
 	"rollcall/ledger"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
+	"rollcall/smtp/flags"
 	"rollcall/smtp/smtplab"
 	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
@@ -492,7 +493,8 @@ func (t *trial) judge(ctx context.Context, id string, list []labelled) ([]judged
 	rows := make(map[string]judged, len(list))
 	err := t.client.EachResult(ctx, id, io.Discard, func(row []string) error {
 		outcome, known := outcomes[row[1]]
-		reason, explained := reasons[row[2]]
+		text, _ := flags.Cut(row[2])
+		reason, explained := reasons[text]
 		if !known || !explained {
 			return fmt.Errorf("the results say %q and %q, which are no words of ours", row[1], row[2])
 		}

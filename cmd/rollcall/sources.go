@@ -125,7 +125,8 @@ func printSources(w io.Writer, found sourcesAnswer, now time.Time) error {
 	if len(found.Sources) == 0 {
 		b.WriteString("No node has a source.\n")
 	} else {
-		g.Write(&b, term.TableWidth(w))
+		g.Colours = term.ShowsColours(w)
+		g.Write(&b, term.WidthOf(w))
 	}
 	for _, s := range found.Silent {
 		b.WriteString("\n" + term.FoldedTo(fmt.Sprintf("Without %s, which does not answer: %s", s.Node, s.Why), 0,

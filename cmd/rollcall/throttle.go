@@ -395,7 +395,7 @@ func (s setting) run(c *cobra.Command, node *adminFlags, change *changeFlags) er
 		return err
 	}
 	if text := unknownName(c.Context(), client, out); text != "" {
-		fmt.Fprintln(c.ErrOrStderr(), term.FoldedTo("rollcall: warning: "+text, 0, term.Columns))
+		fmt.Fprintln(c.ErrOrStderr(), term.FoldedTo("rollcall: warning: "+text, 0, term.WidthOf(c.ErrOrStderr())))
 	}
 	return nil
 }

@@ -286,7 +286,7 @@ func (b *throttleBench) run(ctx context.Context, args ...string) (stdout, stderr
 	root := newRoot(b.environ)
 	root.SetArgs(args)
 	root.SetOut(screen{&out})
-	root.SetErr(&errs)
+	root.SetErr(screen{&errs})
 	err = root.ExecuteContext(ctx)
 	for line := range strings.Lines(out.String() + errs.String()) {
 		line = strings.TrimSuffix(line, "\n")

@@ -5,7 +5,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"rollcall/cmd/rollcall/client"
@@ -35,7 +34,7 @@ func newUserInvite(node *adminFlags) *cobra.Command {
 		Example: "  rollcall user invite --workspace 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --role owner anna@example.com",
 		Args:    wantArgs("EMAIL"),
 	}
-	workspace := workspaceFlag(c)
+	workspace := workspaceFlag(c, node)
 	role := c.Flags().String("role", "member", "viewer (sees), member (also uploads, checks and cancels) or owner (also "+
 		"keys, people and the log)")
 	return adminCommand(node, c, func(client *client.Admin, args []string) (l admin.UserLink, err error) {
@@ -72,17 +71,16 @@ func printLink(w, notes io.Writer, l admin.UserLink) error {
 func newUserList(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{Use: "list", Short: "List those who may sign in, or the members of a workspace", Args: wantArgs()}
 	asJSON := jsonFlag(c)
-	workspace := c.Flags().String("workspace", "", "only its members, with their roles")
+	workspace := c.Flags().String("workspace", "", "only the members of this one, by name or id, with their roles")
+	must(c.RegisterFlagCompletionFunc("workspace", completeWorkspace(node)))
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		path := "/v1/users"
-		if *workspace != "" {
-			id, err := uuid.Parse(*workspace)
-			if err != nil {
-				return term.UsageError(fmt.Sprintf("--workspace %q is not an id: see `rollcall workspace list`", *workspace))
-			}
-			path = "/v1/workspaces/" + id.String() + "/members"
-		}
 		client, err := node.client()
+		if err == nil && *workspace != "" {
+			var id string
+			id, err = client.WorkspaceID(c.Context(), *workspace)
+			path = "/v1/workspaces/" + id + "/members"
+		}
 		if err != nil {
 			return err
 		}

@@ -8,11 +8,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"rollcall/actors/inspect"
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
+	"rollcall/http/admin"
 )
 
 func newVerification(e environment) *cobra.Command {
@@ -33,7 +35,9 @@ func newVerification(e environment) *cobra.Command {
 		if *limit < 0 {
 			return found, term.UsageError("--limit must not be below 0")
 		}
-		id, err := verificationArg(args[0])
+		id, err := verificationOf(args[0], func(admin.IDRange) ([]uuid.UUID, error) {
+			return client.VerificationsLike(c.Context(), args[0])
+		})
 		if err != nil {
 			return found, err
 		}
@@ -87,7 +91,7 @@ func printVerification(w io.Writer, v inspect.Verification, limit int) error {
 	if len(v.Waits) > 0 {
 		b.WriteString("\n")
 		shown, more := mostWaits(v.Waits, limit)
-		waitsGrid(shown, now).Write(&b, term.TableWidth(w))
+		waitsGrid(shown, now).Write(&b, term.WidthOf(w))
 		b.WriteString(moreWaits(more, width))
 	}
 	return term.Emit(w, &b)

@@ -4,12 +4,12 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -18,11 +18,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/list"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/http/api"
 	"rollcall/ledger"
 	"rollcall/smtp"
+	"rollcall/smtp/flags"
 )
 
 // pollLocal is how often the node in this process is looked at: often enough
@@ -31,79 +33,147 @@ const pollLocal = 500 * time.Millisecond
 
 // verifyFlags are the flags of verify.
 type verifyFlags struct {
-	lab, json        bool
+	lab, local, json bool
 	spreadsheet      bool
+	quiet            bool
 	api, key, config string
 	again            string
 	out              term.OutFile
+	list             list.Options
+	mend, join       bool
 }
 
 func newVerify(e environment) *cobra.Command {
 	var f verifyFlags
 	c := &cobra.Command{
-		Use:   "verify FILE",
-		Short: "Verify one CSV file and print the results",
-		Long: "Verify one CSV file and print the results as CSV, with progress and a closing table on " +
-			"standard error.\n\n" +
-			"Without --api the whole work is done in this process, which needs the open Internet with outgoing " +
-			"port 25;\n" +
-			"with --lab it asks simulated receivers instead. With --api a running service does it.\n" +
+		Use:   "verify FILE...",
+		Short: "Verify the addresses of a list and print the results",
+		Long: "Verify the addresses of a list and print the results as CSV, with progress and a closing table on " +
+			"standard\nerror. A list is CSV with any separator, in UTF-8, UTF-16 or Latin-1, or a workbook (XLSX); - is " +
+			"standard\ninput. Of several columns the one with the addresses is sent; --join puts results beside the rows. " +
+			"Before\nanything is sent each row is checked, as `rollcall lint` does.\n\n" +
+			"A service does the work when --api or ROLLCALL_API names one. Else, and with --local, this process does " +
+			"it,\nwhich needs the open Internet with outgoing port 25; with --lab it asks simulated receivers instead.\n" +
 			"The service charges the same content once for a workspace: a repeat, from any folder, goes on with the first\n" +
 			"verification or gives its results. --again NAME has it verified anew.\n\n" +
-			"Stopped half-way (Ctrl-C), it ends with exit code 1, and the same command goes on where it stopped. With " +
-			"--api\nonly this program stops: the service goes on, and charges. `rollcall cancel ID` ends that.",
-		Args: wantArgs("FILE"),
+			"Stopped half-way (Ctrl-C), it ends with exit code 130, and the same command goes on where it stopped. At " +
+			"a\nservice only this program stops: the service goes on, and charges. `rollcall cancel ID` ends that.",
+		Example: "  rollcall verify list.csv --api https://rollcall.example\n" +
+			"  rollcall verify customers.xlsx --column Email --join --out results.xlsx\n" +
+			"  rollcall verify a.csv b.csv --out results/",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return term.UsageError("FILE is missing")
+			}
+			return nil
+		},
 	}
 	c.Flags().BoolVar(&f.lab, "lab", false, "ask simulated receivers on this machine instead of real ones")
+	c.Flags().BoolVar(&f.local, "local", false, "ask from this machine, also when ROLLCALL_API names a service")
 	addOutFlags(c, &f.out)
-	c.Flags().StringVar(&f.api, "api", "", "the URL of a running service")
-	c.Flags().StringVar(&f.key, "key", "", "with --api: the API key; better ROLLCALL_KEY, which other "+
-		"users can't see")
+	c.Flags().Lookup("out").Usage = "write the results to this `FILE` instead of standard output, a workbook if it ends " +
+		"in .xlsx;\nof several files: a folder"
+	c.Flags().StringVar(&f.api, "api", "", "the URL of a running service; also ROLLCALL_API")
+	c.Flags().StringVar(&f.key, "key", "", "the API key; better ROLLCALL_KEY, which other users can't see")
 	addAgainFlag(c, &f.again)
-	c.Flags().StringVar(&f.config, "config", "", "without --api: a configuration file, for [dns], [smtp], "+
+	c.Flags().StringVar(&f.config, "config", "", "from this machine: a configuration file, for [dns], [smtp], "+
 		"[retry], [throttle]")
+	addListFlags(c, &f.list)
+	c.Flags().BoolVar(&f.mend, "fix", false, "correct rows where that is certain, and leave out others with a defect")
+	c.Flags().BoolVar(&f.join, "join", false, "give each row of the list with its result, not each address")
+	c.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "tell nothing but results and errors")
 	addFormFlags(c, &f)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if f.api == "" && f.key != "" {
-			return term.UsageError("--key needs --api URL")
-		}
-		f.key = cmp.Or(f.key, e.value("ROLLCALL_KEY"))
-		if err := f.check(); err != nil {
+		if err := f.chooseService(e); err != nil {
 			return err
 		}
 		loaded, err := config.Load(f.config, e)
 		if err != nil {
 			return err
 		}
-		in, err := openInput(args[0])
+		outs, err := f.outFiles(args)
 		if err != nil {
 			return err
 		}
-		defer in.Close()
-		if err := f.out.Check(in.File, c.OutOrStdout()); err != nil {
-			return err
+		for i, name := range args {
+			one := f
+			one.out = outs[i]
+			if err := verifyFile(c, e, one, name, loaded); err != nil {
+				return err
+			}
 		}
-		r := &verifyRun{environ: e, flags: f, input: in, view: newProgressView(c.ErrOrStderr()), stdout: c.OutOrStdout()}
-		if header := in.doubtfulHeader(); header != "" {
-			r.view.notice(fmt.Sprintf("%s: row 1, %q, is no address: it is taken for the header and not checked", in.name,
-				header))
-		}
-		if f.api != "" {
-			err = verifyRemote(c.Context(), r)
-		} else {
-			err = verifyLocal(c.Context(), r, loaded)
-		}
-		r.view.stop()
-		return r.left(err)
+		return nil
 	}
 	return c
 }
 
+// chooseService says who does the work, and refuses flags that don't go together.
+func (f *verifyFlags) chooseService(e environment) error {
+	if f.api == "" && !f.local && !f.lab && f.config == "" {
+		f.api = e.value("ROLLCALL_API")
+	}
+	if f.api == "" && f.key != "" {
+		return term.UsageError("--key needs --api URL")
+	}
+	f.key = cmp.Or(f.key, e.value("ROLLCALL_KEY"))
+	return f.check()
+}
+
+// outFiles says where the results of each file go: of several into a folder.
+func (f *verifyFlags) outFiles(files []string) ([]term.OutFile, error) {
+	if len(files) == 1 {
+		return []term.OutFile{f.out}, nil
+	}
+	if info, err := os.Stat(f.out.Name); err != nil || !info.IsDir() {
+		return nil, term.UsageError("several files need --out with a folder that exists, for the results of each")
+	}
+	outs, seen := make([]term.OutFile, len(files)), map[string]bool{}
+	for i, name := range files {
+		base := filepath.Base(name)
+		out := filepath.Join(f.out.Name, strings.TrimSuffix(base, filepath.Ext(base))+".results.csv")
+		if outs[i] = (term.OutFile{Name: out, Force: f.out.Force}); seen[out] {
+			return nil, term.UsageError(fmt.Sprintf("two files would have their results in %s: verify one alone", out))
+		}
+		seen[out] = true
+	}
+	return outs, nil
+}
+
+// verifyFile verifies one file.
+func verifyFile(c *cobra.Command, e environment, f verifyFlags, name string, loaded config.Config) error {
+	told := c.ErrOrStderr()
+	if f.quiet {
+		told = io.Discard
+	}
+	in, err := openAny(name, c.InOrStdin())
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if err := f.out.Check(in.File, c.OutOrStdout()); err != nil {
+		return err
+	}
+	r := &verifyRun{environ: e, flags: f, view: newProgressView(told), stdout: c.OutOrStdout()}
+	if r.list, err = in.openList(f.list); err != nil {
+		return err
+	}
+	if r.input, err = in.makeSendable(r.list, f.mend, r.view.notice); err != nil {
+		return err
+	}
+	defer r.input.Close()
+	if f.api != "" {
+		err = verifyRemote(c.Context(), r)
+	} else {
+		err = verifyLocal(c.Context(), r, loaded)
+	}
+	r.view.stop()
+	return r.left(err)
+}
+
 // addAgainFlag adds --again to a command.
 func addAgainFlag(c *cobra.Command, again *string) {
-	c.Flags().StringVar(again, "again", "", "with --api: have the same content verified once more, and charged once "+
-		"more, under "+
-		"a\n`NAME` of yours, such as a date; the same NAME is the same verification")
+	c.Flags().StringVar(again, "again", "", "at a service: have the same content verified once more, and charged once "+
+		"more,\nunder a `NAME` of yours, such as a date; the same NAME is the same verification")
 }
 
 // addFormFlags adds the flags for the form of results to a command.
@@ -115,8 +185,11 @@ func addFormFlags(c *cobra.Command, f *verifyFlags) {
 
 // checkForm refuses flags for the form of results that don't go together.
 func (f verifyFlags) checkForm() error {
-	if f.spreadsheet && f.json && f.out.Name == "" {
+	switch {
+	case f.spreadsheet && f.json && f.out.Name == "":
 		return term.UsageError("--spreadsheet and --json don't go together: JSON has no formulas; give --out for the results")
+	case f.join && f.json && f.out.Name == "":
+		return term.UsageError("--join and --json don't go together: give --out for the rows")
 	}
 	return nil
 }
@@ -128,6 +201,10 @@ func (f verifyFlags) check() error {
 		return term.UsageError("--again needs --api URL: in this process every run after the end of the last begins anew")
 	case f.api != "" && f.lab:
 		return term.UsageError("--lab and --api don't go together: the service has its own receivers")
+	case f.api != "" && f.local:
+		return term.UsageError("--local and --api don't go together: a service asks from where it is")
+	case f.lab && f.local:
+		return term.UsageError("--lab and --local don't go together: the one asks simulated receivers, the other real ones")
 	case f.api != "" && f.config != "":
 		return term.UsageError("--config and --api don't go together: the service has its own configuration")
 	case f.api != "" && f.key == "":
@@ -144,16 +221,19 @@ func (f verifyFlags) check() error {
 type verifyRun struct {
 	environ environment
 	flags   verifyFlags
-	input   *input
+	input   *input     // what is sent
+	list    *list.List // what it was made of; nil: nobody joins
 	view    *progressView
 	stdout  io.Writer
 	client  *client.API
 	memory  *memory
 	poll    time.Duration // longest wait between two looks; 0: as long as the service says
 
-	id    string      // of the verification, as soon as the service has said it
-	known bool        // it was there before this run, and nobody has been told
-	stage verifyStage // how far it is
+	id    string // of the verification, as soon as the service has said it
+	known bool   // it was there before this run, and nobody has been told
+
+	repeats time.Time   // when it was made, if it was over before this run; else zero
+	stage   verifyStage // how far it is
 }
 
 // verifyRemote has the file verified by a running service.
@@ -343,9 +423,9 @@ func (r *verifyRun) tellKnown(d api.Detail) {
 		r.view.notice(fmt.Sprintf("This content was sent before: going on with verification %s of %s", d.ID, created))
 		return
 	}
+	r.repeats = time.Time(d.CreatedAt)
 	text := fmt.Sprintf("This content was sent before, on %s: this is verification %s again, and nothing is charged",
-		created,
-		d.ID)
+		created, d.ID)
 	if d.Status != string(ledger.Failed) && d.Status != string(ledger.Cancelled) { // these are told as errors, with what to do
 		text += r.anew("to have it verified and charged anew")
 	}
@@ -381,6 +461,7 @@ type verifySummary struct {
 	Credits    creditSummary `json:"credits"`
 	Out        *string       `json:"out"`
 	took       time.Duration
+	repeats    time.Time    // when the verification was made that this run has not changed; zero: it has
 	full       client.Tally // of mailbox_full
 }
 
@@ -408,7 +489,7 @@ var fullReason, _, _ = strings.Cut(smtp.MailboxFull.Message(), " ")
 // deliver writes the results to where they belong and counts them.
 func (r *verifyRun) deliver(ctx context.Context, d api.Detail) (verifySummary, error) {
 	s := verifySummary{ID: d.ID, Status: d.Status, Cancelled: d.Progress.Cancelled, Outcomes: client.Tally{},
-		full: client.Tally{}}
+		full: client.Tally{}, repeats: r.repeats}
 	for _, o := range smtp.Outcomes {
 		s.Outcomes[o.String()] = 0
 	}
@@ -426,12 +507,12 @@ func (r *verifyRun) deliver(ctx context.Context, d api.Detail) (verifySummary, e
 	switch {
 	case r.flags.out.Name != "":
 		s.Out = &r.flags.out.Name
-		err = r.flags.out.Write(func(w io.Writer) error { return r.toCSV(ctx, d.ID, w, &s) })
+		err = r.flags.out.Write(func(w io.Writer) error { return r.writeRows(ctx, d.ID, w, &s) })
 	case r.flags.json:
 		err = r.toJSON(ctx, d.ID, &s)
 	default:
 		out := bufio.NewWriter(r.stdout)
-		err = r.toCSV(ctx, d.ID, out, &s)
+		err = r.writeRows(ctx, d.ID, out, &s)
 		err = errors.Join(err, out.Flush())
 	}
 	s.Credits = creditSummary{Charged: s.Outcomes.Charged(), Released: s.Outcomes[smtp.Unknown.String()] +
@@ -448,27 +529,69 @@ func (s *verifySummary) count(row []string) error {
 	return nil
 }
 
-// toCSV writes the results as they come, byte for byte; with --spreadsheet with cells that
-// a spreadsheet takes for text.
-func (r *verifyRun) toCSV(ctx context.Context, id string, out io.Writer, s *verifySummary) error {
-	if !r.flags.spreadsheet {
+// writeRows writes the results as they come, byte for byte. --out with the name of a workbook, --spreadsheet, which
+// makes cells that a spreadsheet takes for text, and --join have them written anew.
+func (r *verifyRun) writeRows(ctx context.Context, id string, out io.Writer, s *verifySummary) error {
+	workbook := list.IsWorkbook(r.flags.out.Name)
+	if !r.flags.spreadsheet && !r.flags.join && !workbook {
 		return r.client.EachResult(ctx, id, out, s.count)
 	}
-	rows := csv.NewWriter(out)
-	err := rows.Write(resultHeadings)
-	if err == nil {
-		err = r.client.EachResult(ctx, id, io.Discard, func(row []string) error {
-			if err := s.count(row); err != nil {
-				return err
-			}
+	w, err := list.NewWriter(out, workbook)
+	if err != nil {
+		return err
+	}
+	put := w.Put
+	if r.flags.spreadsheet && !workbook { // in a workbook each cell says that it is a text
+		put = func(row []string) error {
+			guarded := make([]string, len(row))
 			for i, cell := range row {
-				row[i] = asText(cell)
+				guarded[i] = asText(cell)
 			}
-			return rows.Write(row)
+			return w.Put(guarded)
+		}
+	}
+	if r.flags.join {
+		err = r.joinRows(ctx, id, s, put)
+	} else if err = put(resultHeadings); err == nil {
+		err = r.client.EachResult(ctx, id, io.Discard, func(row []string) error {
+			return errors.Join(s.count(row), put(row))
 		})
 	}
-	rows.Flush()
-	return errors.Join(err, rows.Error())
+	return errors.Join(err, w.Close())
+}
+
+// joinRows gives each row of the list with the result of its address behind.
+func (r *verifyRun) joinRows(ctx context.Context, id string, s *verifySummary, put func([]string) error) error {
+	results := map[string][]string{}
+	err := r.client.EachResult(ctx, id, io.Discard, func(row []string) error {
+		text, f := flags.Cut(row[2])
+		results[addressKey(row[0])] = []string{row[1], text, yesIf(f.Role), yesIf(f.Free), yesIf(f.Disposable), f.Suggest,
+			f.Operator, row[3]}
+		return s.count(row)
+	})
+	if err != nil {
+		return err
+	}
+	of := func(text string) []string { return results[addressKey(text)] }
+	return r.list.Join(joinHeadings, of, r.flags.mend, put)
+}
+
+// joinHeadings are the columns that --join puts behind those of a list.
+var joinHeadings = []string{"result", "message", "role", "free", "disposable", "suggest", "operator", "checked_at"}
+
+func yesIf(is bool) string {
+	if is {
+		return "yes"
+	}
+	return ""
+}
+
+// addressKey is alike for two spellings of one address.
+func addressKey(text string) string {
+	if a, err := smtp.ParseAddress(text); err == nil {
+		return a.String()
+	}
+	return text
 }
 
 // resultHeadings are the names of the columns.

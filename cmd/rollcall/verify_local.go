@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/csv"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -26,7 +25,6 @@ import (
 	"rollcall/cmd/rollcall/node"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
-	"rollcall/http/api"
 	"rollcall/smtp"
 	"rollcall/smtp/identity"
 	"rollcall/smtp/mx"
@@ -57,7 +55,7 @@ var (
 func preflight(ctx context.Context, c config.Config, in *input) error {
 	file, err := intake.Read(io.NewSectionReader(in, 0, in.size), intake.Limits{RowsMax: c.Limits.MaxRows})
 	if d := (*intake.Defect)(nil); errors.As(err, &d) {
-		return defectError(in.name, d)
+		return fmt.Errorf("%s: %s (%s)", in.name, d.Message, d.Code)
 	}
 	if err != nil {
 		return fmt.Errorf("read %s: %w", in.name, err)
@@ -117,15 +115,6 @@ func tryIdentity(ctx context.Context, c config.Config) error {
 	}
 	return fmt.Errorf("%w, so every answer would be unknown; try --lab, or run this where it is not so. Nothing "+
 		"was asked and nothing is charged%s", why, text.String())
-}
-
-// defectError says what the service would say about a file.
-func defectError(name string, d *intake.Defect) error {
-	issue := api.Issue{Message: d.Message}
-	if d.Row > 0 {
-		issue.Row = &d.Row
-	}
-	return fmt.Errorf("%s: %s (%s)", name, client.IssueText(&issue), d.Code)
 }
 
 // hostsOf gives an address of the first host of each domain that takes mail.
@@ -220,29 +209,6 @@ func (in *input) measure() error {
 	}
 	sum.Sum(in.sum[:0])
 	return nil
-}
-
-// headerMost is how much of a file is looked at for its first record; one may have 1,024 bytes.
-const headerMost = 8 << 10
-
-// doubtfulHeader gives the first record when the service will take it for a header although it looks
-// like an address that is malformed; "" when it does not.
-func (in *input) doubtfulHeader() string {
-	reader := csv.NewReader(io.NewSectionReader(in.File, 0, headerMost))
-	reader.LazyQuotes, reader.FieldsPerRecord = true, -1
-	record, err := reader.Read()
-	if err != nil || len(record) != 1 { // the service refuses the file, and says why
-		return ""
-	}
-	text := strings.TrimPrefix(record[0], "\ufeff")
-	if _, err := smtp.ParseAddress(text); err == nil {
-		return ""
-	}
-	if strings.ContainsAny(text, "@＠") || strings.Contains(text, ".") && !strings.ContainsAny(strings.TrimSpace(text),
-		" \t") {
-		return text
-	}
-	return ""
 }
 
 // contentSpace sets the identities of contents apart from other UUIDs that are made of a hash.

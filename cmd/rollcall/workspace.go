@@ -25,25 +25,30 @@ func newKey(e environment) *cobra.Command {
 	return c
 }
 
-// workspaceFlag adds --workspace, which must be given and be an id.
-func workspaceFlag(c *cobra.Command) *string {
-	id := c.Flags().String("workspace", "", "the workspace's id, from 'rollcall workspace list' (required)")
-	c.PreRunE = func(*cobra.Command, []string) error {
+// workspaceFlag adds --workspace, which must be given; before the command runs it becomes an id.
+func workspaceFlag(c *cobra.Command, node *adminFlags) *string {
+	id := c.Flags().String("workspace", "", "the workspace: its name or its id, from 'rollcall workspace list' (required)")
+	must(c.RegisterFlagCompletionFunc("workspace", completeWorkspace(node)))
+	c.PreRunE = func(c *cobra.Command, _ []string) error {
 		if *id == "" {
-			return term.UsageError("--workspace is missing: give the id from `rollcall workspace list`")
+			return term.UsageError("--workspace is missing: give the name or id from `rollcall workspace list`")
 		}
-		if _, err := uuid.Parse(*id); err != nil {
-			return term.UsageError(fmt.Sprintf("--workspace %q is not an id: see `rollcall workspace list`", *id))
+		if _, err := uuid.Parse(*id); err == nil {
+			return nil
 		}
-		return nil
+		to, err := node.client()
+		if err == nil {
+			*id, err = to.WorkspaceID(c.Context(), *id)
+		}
+		return err
 	}
 	return id
 }
 
 func newKeyCreate(admin *adminFlags) *cobra.Command {
-	c := &cobra.Command{Use: "create --workspace ID", Short: "Create an API key and show it, once",
+	c := &cobra.Command{Use: "create --workspace NAME", Short: "Create an API key and show it, once",
 		Args: wantArgs()}
-	workspace := workspaceFlag(c)
+	workspace := workspaceFlag(c, admin)
 	label := c.Flags().String("label", "", "a name for people, such as the program that uses the key")
 	return adminCommand(admin, c, func(client *client.Admin, _ []string) (k client.NewKey, err error) {
 		return client.CreateKey(c.Context(), *workspace, *label)
@@ -59,8 +64,8 @@ type keyList struct {
 }
 
 func newKeyList(admin *adminFlags) *cobra.Command {
-	c := &cobra.Command{Use: "list --workspace ID", Short: "List a workspace's API keys", Args: wantArgs()}
-	workspace := workspaceFlag(c)
+	c := &cobra.Command{Use: "list --workspace NAME", Short: "List a workspace's API keys", Args: wantArgs()}
+	workspace := workspaceFlag(c, admin)
 	return adminCommand(admin, c, func(node *client.Admin, _ []string) (list keyList, err error) {
 		return list, node.Ask(c.Context(), "GET", "/v1/workspaces/"+*workspace+"/keys", nil, &list)
 	}, func(w io.Writer, list keyList) error {
@@ -120,7 +125,8 @@ type workspaceList struct {
 func newWorkspaceList(admin *adminFlags) *cobra.Command {
 	c := &cobra.Command{Use: "list", Short: "List the workspaces", Args: wantArgs()}
 	return adminCommand(admin, c, func(operator *client.Admin, _ []string) (list workspaceList, err error) {
-		return list, operator.Ask(c.Context(), "GET", "/v1/workspaces", nil, &list)
+		list.Workspaces, err = operator.Workspaces(c.Context())
+		return list, err
 	}, func(w io.Writer, list workspaceList) error {
 		rows := make([][]string, len(list.Workspaces))
 		for i, w := range list.Workspaces {
@@ -141,16 +147,15 @@ func newWorkspaceWeight(node *adminFlags) *cobra.Command {
 		Args:    wantArgs("WORKSPACE", "N"), ValidArgsFunction: completeWorkspace(node),
 	}
 	return adminCommand(node, c, func(operator *client.Admin, args []string) (found client.Workspace, err error) {
-		id, err := uuid.Parse(args[0])
-		if err != nil {
-			return found, term.UsageError(fmt.Sprintf("WORKSPACE %q is no id: see `rollcall workspace list`", args[0]))
-		}
 		n, err := strconv.Atoi(args[1])
 		if err != nil || n < 1 || n > ledger.WeightMax {
 			return found, term.UsageError(fmt.Sprintf("N %q: write a whole number from 1 to %d", args[1], ledger.WeightMax))
 		}
-		return found, operator.Ask(c.Context(), "POST", "/v1/workspaces/"+id.String()+"/weight", map[string]int{"weight": n},
-			&found)
+		id, err := operator.WorkspaceID(c.Context(), args[0])
+		if err != nil {
+			return found, err
+		}
+		return found, operator.Ask(c.Context(), "POST", "/v1/workspaces/"+id+"/weight", map[string]int{"weight": n}, &found)
 	}, func(w io.Writer, found client.Workspace) error {
 		return term.PrintTable(w, []string{"WORKSPACE", "NAME", "WEIGHT"},
 			[][]string{{found.ID, found.Name, fmt.Sprint(found.Weight)}})
@@ -166,11 +171,9 @@ func completeWorkspace(node *adminFlags) cobra.CompletionFunc {
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
 		defer cancel()
-		var list workspaceList
-		if err := operator.Ask(ctx, "GET", "/v1/workspaces", nil, &list); err == nil {
-			for _, w := range list.Workspaces {
-				ids = append(ids, w.ID+"\t"+term.Printable(w.Name))
-			}
+		list, _ := operator.Workspaces(ctx) // a shell is told no errors
+		for _, w := range list {
+			ids = append(ids, w.ID+"\t"+term.Printable(w.Name))
 		}
 		return ids, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -192,15 +195,15 @@ func newWorkspaceLimits(node *adminFlags) *cobra.Command {
 	}
 	f := addLimitFlags(c)
 	return adminCommand(node, c, func(client *client.Admin, args []string) (out admin.WorkspaceLimits, err error) {
-		id, err := uuid.Parse(args[0])
-		if err != nil {
-			return out, term.UsageError(fmt.Sprintf("WORKSPACE %q is no id: see `rollcall workspace list`", args[0]))
-		}
 		change, err := f.change()
 		if err != nil {
 			return out, err
 		}
-		path := "/v1/workspaces/" + id.String() + "/limits"
+		id, err := client.WorkspaceID(c.Context(), args[0])
+		if err != nil {
+			return out, err
+		}
+		path := "/v1/workspaces/" + id + "/limits"
 		if change == nil {
 			err = client.Ask(c.Context(), "GET", path, nil, &out)
 		} else {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -21,7 +23,19 @@ func TestWeightsAreShown(t *testing.T) {
 	}
 	holds(t, b.must("workspace", "weight", made.ID, "3"), "acme  3")
 	holds(t, b.must("workspace", "list"), "WEIGHT", "acme  3 ")
-	for _, wrong := range [][]string{{"x", "3"}, {made.ID, "0"}, {made.ID, "101"}, {made.ID, "many"}} {
+	for i, typed := range []string{"acme", "ACME", made.ID[:4], strings.ToUpper(made.ID[:8])} {
+		holds(t, b.must("workspace", "weight", typed, strconv.Itoa(i+4)), made.ID, fmt.Sprint("acme  ", i+4))
+		holds(t, b.must("credits", "show", "--workspace", typed), "AVAILABLE")
+	}
+	b.must("workspace", "create", "Acme")
+	for typed, want := range map[string]string{"AcMe": "2 workspaces are called or begin with",
+		"x": "there is no workspace"} {
+		if _, _, err := b.run(t.Context(), "user", "list", "--workspace", typed); err == nil ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", typed, err, want)
+		}
+	}
+	for _, wrong := range [][]string{{made.ID, "0"}, {made.ID, "101"}, {made.ID, "many"}} {
 		if _, _, err := b.run(t.Context(), append([]string{"workspace", "weight"}, wrong...)...); !isUsage(err) {
 			t.Errorf("%v: %v", wrong, err)
 		}
@@ -64,7 +78,7 @@ func TestLimitsOfAWorkspaceAreShown(t *testing.T) {
 		t.Errorf("got %+v, want %+v", seen, want)
 	}
 	holds(t, b.must("log"), "anna@desk", "workspace limits", "open=default", "stored=1649267441664", "contract")
-	for _, wrong := range [][]string{{"x"}, {made.ID, "--open", "0"}, {made.ID, "--open", "many"},
+	for _, wrong := range [][]string{{made.ID, "--open", "0"}, {made.ID, "--open", "many"},
 		{made.ID, "--stored", "10 parsecs"}, {made.ID, "--stored", "-1GiB"}, {made.ID, "--stored", "9999999TiB"},
 		{made.ID, "--stored", "NaN"}, {made.ID, "--unpaid", "1.5"}, {made.ID, "--reason", "none"}, {}} {
 		if _, _, err := b.run(t.Context(), append([]string{"workspace", "limits"}, wrong...)...); !isUsage(err) {

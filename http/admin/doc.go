@@ -22,6 +22,7 @@
 //	GET  /v1/workspaces/{id}/verifications/{verification}/entries?limit=&after=
 //	                                  {"verification","status","addresses","held","charged","released","still_held",
 //	                                  "count","entries":[{"at","kind","settlement","credits"}],"next"}
+//	GET  /v1/verifications?prefix=    {"verifications":[id]}, those whose ids begin so, at most AlikeMax
 //	POST /v1/verifications/{id}/evidence
 //	                                  {"address"} -> Explanation
 //	POST /v1/verifications/{id}/replay

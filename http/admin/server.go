@@ -37,6 +37,7 @@ type Book interface {
 	Balance(ctx context.Context, workspace uuid.UUID) (ledger.Balance, error)
 	Entries(ctx context.Context, q ledger.EntriesQuery) (ledger.Statement, error)
 	OpenVerifications(ctx context.Context, limit int) ([]ledger.Verification, error)
+	VerificationsLike(ctx context.Context, from, to uuid.UUID, limit int) ([]uuid.UUID, error)
 	History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Verification, error)
 	Statement(ctx context.Context, q ledger.StatementQuery) (ledger.WorkspaceStatement, error)
 	evidence.Book

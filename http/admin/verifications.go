@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -48,6 +49,12 @@ func (d verificationOps) addRoutes(add addCall) {
 			found, err := d.ReadEntries(ctx, in)
 			return newStatement(found), err
 		}))
+	add("GET /v1/verifications", handle(prefixOf, func(ctx context.Context, ids IDRange) (Alike, error) {
+		found, err := askLedger(ctx, d.common, "list verifications", func(ctx context.Context) ([]uuid.UUID, error) {
+			return d.options.Book.VerificationsLike(ctx, ids.From, ids.To, AlikeMax)
+		})
+		return Alike{found}, err
+	}))
 	add.unless(d.noSurvey)("GET /v1/verifications/{id}/waits", handle(verificationID, d.Waits))
 	// The address comes in the body: what is in a URL is in the logs of every proxy.
 	type addressed struct {
@@ -59,6 +66,41 @@ func (d verificationOps) addRoutes(add addCall) {
 			defer cancel()
 			return d.ReadEvidence(ctx, in.id, in.body.Address)
 		}))
+}
+
+// Alike are verifications whose ids begin alike, at most AlikeMax.
+type Alike struct {
+	Verifications []uuid.UUID `json:"verifications"`
+}
+
+// AlikeMax is how many verifications that begin alike are given: enough to see that a beginning is too short.
+const AlikeMax = 11
+
+// IDRange are the ids from one to another.
+type IDRange struct{ From, To uuid.UUID }
+
+// prefixLeast is how much of an id must be given.
+const prefixLeast = 4
+
+// RangeOf gives the ids that begin with a text; ok is false when it is no beginning of an id, or too short.
+func RangeOf(prefix string) (ids IDRange, ok bool) {
+	digits := strings.ReplaceAll(prefix, "-", "")
+	if len(digits) < prefixLeast || len(digits) > 32 {
+		return ids, false
+	}
+	var low, high error
+	ids.From, low = uuid.Parse(digits + strings.Repeat("0", 32-len(digits)))
+	ids.To, high = uuid.Parse(digits + strings.Repeat("f", 32-len(digits)))
+	return ids, low == nil && high == nil
+}
+
+// prefixOf reads ?prefix=.
+func prefixOf(r *http.Request) (IDRange, error) {
+	ids, ok := RangeOf(r.URL.Query().Get("prefix"))
+	if !ok {
+		return ids, invalid("prefix must be the beginning of an id, at least 4 characters of it")
+	}
+	return ids, nil
 }
 
 // entriesOf reads the path and ?limit= and ?after=.

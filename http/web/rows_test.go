@@ -17,6 +17,26 @@ type badRow struct {
 	Text string
 }
 
+// messyTexts are the samples of package intake that are ASCII and that rows.js decides by itself.
+func messyTexts(t *testing.T) (texts []string) {
+	t.Helper()
+	text, err := os.ReadFile("../../actors/intake/testdata/messy.json")
+	var samples []struct{ Name, Text string }
+	if err == nil {
+		err = json.Unmarshal(text, &samples)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range samples {
+		ascii := !strings.ContainsFunc(s.Text, func(r rune) bool { return r > '~' })
+		if ascii && s.Text != "" && s.Name != "web page" && !strings.Contains(s.Text, `"`) {
+			texts = append(texts, s.Text)
+		}
+	}
+	return texts
+}
+
 // TestRowsAreCheckedInTheBrowserAsTheServerDoes: rows.js names the row and the words of intake.Read, and refuses
 // nothing that intake.Read takes. What it leaves to the server is in the second table.
 func TestRowsAreCheckedInTheBrowserAsTheServerDoes(t *testing.T) {
@@ -40,6 +60,7 @@ func TestRowsAreCheckedInTheBrowserAsTheServerDoes(t *testing.T) {
 		"x\na@-x.test\n", "x\na@x-.test\n", "x\n@x.test\n", "x\na@\n", "x\n.a@x.test\n", "x\na.@x.test\n",
 		"x\na..b@x.test\n", "x\na b@x.test\n", "x\na(b)@x.test\n", "x\na\x01@x.test\n", "x\na@b@c.test\n",
 		"x\na@x y.test\n", "x\na@-_.test\n", "x\na@1.2.3.4\n"}
+	same = append(same, messyTexts(t)...)
 	left := []string{"\"a\nb\"@x.test\n", "ä@x.test\n", "x\na@ä_.test\n", "x\n\"a b\"@x.test\n",
 		"x\na@xn--a.test\n", "x\n\"\"\"a b\"\"@x.test\"\n", "x\n\"a@x.test\" \n"}
 	files, err := json.Marshal(append(append([]string{}, same...), left...))
@@ -73,7 +94,7 @@ func TestRowsAreCheckedInTheBrowserAsTheServerDoes(t *testing.T) {
 		switch got := found[i]; {
 		case len(got) > 0 && !refused:
 			t.Errorf("%q: the browser refuses it: %+v", text, got)
-		case len(got) > 0 && (got[0].Row != d.Row || got[0].Text != d.Message):
+		case len(got) > 0 && (got[0].Row != d.Row || !strings.HasPrefix(d.Message, got[0].Text)): // it also counts others
 			t.Errorf("%q: the browser says %+v, the server %d %s", text, got[0], d.Row, d.Message)
 		case len(got) == 0 && refused && i < len(same):
 			t.Errorf("%q: the browser sees nothing, the server %d %s", text, d.Row, d.Message)

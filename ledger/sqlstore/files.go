@@ -134,6 +134,27 @@ func (s files) VerificationsSince(ctx context.Context, since time.Time, limit in
 	return list, nil
 }
 
+// verificationsBetween are the ids from one to another.
+const verificationsBetween = `SELECT id FROM verifications WHERE id >= ? AND id <= ? ORDER BY id LIMIT ?`
+
+// VerificationsLike gives the ids of all workspaces from one to another, at most limit, in their order.
+func (s files) VerificationsLike(ctx context.Context, from, to uuid.UUID, limit int) ([]uuid.UUID, error) {
+	list := []uuid.UUID{}
+	err := s.view(ctx, func(t *tx) error {
+		list = list[:0]
+		return t.Each(func(rows *sql.Rows) error {
+			var id uuid.UUID
+			err := rows.Scan(&id)
+			list = append(list, id)
+			return err
+		}, verificationsBetween, from[:], to[:], max(limit, 0))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list verifications from %s: %w", from, err)
+	}
+	return list, nil
+}
+
 // Parked gives the state of a verification's work that was kept last; nil when there is none.
 func (s files) Parked(ctx context.Context, id uuid.UUID) (state []byte, err error) {
 	err = s.view(ctx, func(t *tx) error {

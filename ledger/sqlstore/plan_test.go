@@ -31,6 +31,7 @@ func hotQueries() []hotQuery {
 		{"history", ids + `workspace = ?` + cursor + newestFirst, "verifications_history"},
 		{"history of a kind", ids + `workspace = ? AND kind = ?` + cursor + newestFirst,
 			"verifications_history_kind"},
+		{"those whose ids begin alike", verificationsBetween, "verifications by id"},
 		{"open ones", countOpen, "verifications_open"},
 		{"runnable", free[0], "verifications_due"},
 		{"runnable but of some", free[1], "verifications_due"},

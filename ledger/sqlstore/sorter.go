@@ -9,6 +9,7 @@ import (
 
 	"rollcall/ledger"
 	"rollcall/smtp"
+	"rollcall/smtp/flags"
 )
 
 const (
@@ -19,11 +20,11 @@ const (
 	// large enough that system calls do not count, small enough for many downloads.
 	sorterMemory = 1 << 20
 	// partOrdinals is the least number of ordinals of a part; what a reader holds
-	// is one part, some 41 bytes for each. A file of 1,000,000 makes 62 parts.
+	// is one part, some 42 bytes for each. A file of 1,000,000 makes 62 parts.
 	partOrdinals = 1 << 14
 	// recordHead is what stands before an address in the file: its ordinal within
-	// the part (4), its length (2), outcome, reason, and the time (8).
-	recordHead = 16
+	// the part (4), its length (2), outcome, reason, the time (8), and the operator.
+	recordHead = 17
 )
 
 // sorter brings results into the order of their ordinals with memory that hardly
@@ -80,6 +81,7 @@ func (s *sorter) add(b *ledger.Batch) error {
 		binary.LittleEndian.PutUint16(head[4:], uint16(len(email)))
 		head[6], head[7] = byte(b.Outcomes[i]), byte(b.Reasons[i])
 		binary.LittleEndian.PutUint64(head[8:], uint64(b.Times[i]))
+		head[16] = byte(b.Operators[i])
 		p.open = append(append(p.open, head[:]...), email...)
 		p.length += recordHead + len(email)
 	}
@@ -162,7 +164,7 @@ func recordAt(text string) ledger.Result {
 	return ledger.Result{
 		Email:   text[recordHead : recordHead+int(binary.LittleEndian.Uint16(head[4:]))],
 		Outcome: smtp.Outcome(head[6]), Reason: smtp.Reason(head[7]),
-		At: time.UnixMilli(int64(binary.LittleEndian.Uint64(head[8:]))).UTC(),
+		At: time.UnixMilli(int64(binary.LittleEndian.Uint64(head[8:]))).UTC(), Operator: flags.Operator(head[16]),
 	}
 }
 

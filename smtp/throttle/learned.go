@@ -25,6 +25,9 @@ func (l *LearnedLimit) Tighten(n int, now time.Time) {
 	l.Most, l.Until = n, now.Add(LearnedFor)
 }
 
+// Holds reports whether something was learned that still holds.
+func (l *LearnedLimit) Holds(now time.Time) bool { return now.Before(l.Until) }
+
 // Apply gives n, or the limit if it is lower.
 func (l *LearnedLimit) Apply(n int, now time.Time) int {
 	if now.Before(l.Until) {

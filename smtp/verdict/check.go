@@ -182,6 +182,9 @@ func (r *rule) covers(other *rule) bool {
 		other.doc.Links && !r.doc.Links || len(r.with) > 0 || !scopeCovers(r.scope, other.scope) || !enhancedCovers(r.enhanced, other.enhanced) {
 		return false
 	}
+	if r.says != saysNothing {
+		return r.says == other.says
+	}
 	if len(r.phrases) == 0 {
 		return true
 	}
@@ -203,7 +206,7 @@ func (s *Rules) checkAlive(at int) faults {
 	var found faults
 	r := s.rules[at]
 	phrases := r.phrases
-	if len(phrases) == 0 {
+	if len(phrases) == 0 && r.says == saysNothing {
 		phrases = []string{"*"}
 	}
 	if len(r.with) > 0 { // each phrase has a text in which the rule has the word, or is found with none

@@ -14,6 +14,7 @@ type Info struct {
 	Enhanced []string `json:"enhanced"`
 	Words    []string `json:"words"`
 	With     []string `json:"with,omitempty"`
+	Says     string   `json:"says,omitempty"` // of a mailbox, in some language, instead of words
 	Wide     bool     `json:"wide"`
 	Links    bool     `json:"links,omitempty"`
 	Bare     bool     `json:"bare,omitempty"` // invalid only beside another address of the domain that is accepted
@@ -66,7 +67,8 @@ func (r *rule) info() Info {
 	i := Info{
 		ID: d.ID, File: r.file.name, Line: r.lines[""], Own: r.file.own, Scope: slices.Clone(r.scope),
 		Stage: slices.Clone(d.Stage), Code: slices.Clone(d.Code), Enhanced: slices.Clone(d.Enhanced),
-		Words: slices.Clone(d.Words), With: slices.Clone(d.With), Wide: d.Wide, Links: d.Links, Bare: d.Bare, Outcome: d.Outcome, Action: d.Action, Reason: d.Reason,
+		Words: slices.Clone(d.Words), With: slices.Clone(d.With), Says: d.Says, Wide: d.Wide,
+		Links: d.Links, Bare: d.Bare, Outcome: d.Outcome, Action: d.Action, Reason: d.Reason,
 		Blame: v.Blame.String(), Meaning: d.Meaning, Source: d.Source, Date: d.Date, Version: v.Version,
 	}
 	if v.Wait > 0 {

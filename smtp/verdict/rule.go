@@ -18,6 +18,7 @@ type rule struct {
 	enhanced []enhancedPattern // none: any
 	phrases  []string          // none: any text
 	with     []string          // one of these must be in the text too; none: none need
+	says     statement         // what the text must say of a mailbox in some language, instead of phrases
 	verdict  Verdict
 }
 
@@ -50,6 +51,9 @@ func (r *rule) version() uint32 {
 	}
 	if len(r.with) > 0 {
 		fmt.Fprintln(h, "with", strings.Join(r.with, "|"))
+	}
+	if r.says != saysNothing {
+		fmt.Fprintln(h, r.doc.Says, languagesFile)
 	}
 	if r.doc.Asides {
 		fmt.Fprintln(h, "asides")

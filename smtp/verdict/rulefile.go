@@ -54,6 +54,7 @@ type ruleDoc struct {
 	Words    []string `toml:"words"`
 	WordsOf  string   `toml:"words_of"` // the rule above it in the file whose words it looks for, too
 	With     []string `toml:"with"`     // one of these must be in the text, too
+	Says     string   `toml:"says"`     // missing, closed or full: of a mailbox, in some language of languages.txt
 	Wide     bool     `toml:"wide"`
 	Links    bool     `toml:"links"`  // its words are names of hosts or codes that links hold
 	Asides   bool     `toml:"asides"` // what asides such as "on this server" hold is no word of its
@@ -217,6 +218,11 @@ func (r *rule) read() faults {
 	note("words", err)
 	r.with, err = parseWords(d.With)
 	note("with", err)
+	if r.says = statement(max(0, slices.Index(statementNames[:], d.Says))); (r.says == saysNothing) != (d.Says == "") {
+		found.add(r.at("says"), "says %q: write missing, closed or full", d.Says)
+	} else if d.Says != "" && (d.Words != nil || r.file.own) {
+		found.add(r.at("says"), "says stands instead of words, in rules that come with the program: write words")
+	}
 	found = append(found, r.readVerdict()...)
 	for _, text := range []struct{ key, value string }{{"meaning", d.Meaning}, {"source", d.Source}} {
 		if strings.TrimSpace(text.value) == "" {

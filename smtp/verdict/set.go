@@ -26,15 +26,15 @@ type Rules struct {
 	masks    []found            // by asked: the rules about a code at a stage
 	subjects [numSubjects]found // by subjectOf: the rules about an enhanced code, or about more
 	wordless found              // the rules that look at no words
-	guards   found              // rules for every host that find words about us
-	guarded  found              // the rules that those go before
-	unlinked found              // rules to which words inside links are no words: all but those that say so
-	aside    found              // rules to which words of asides are no words
-	general  found              // rules for anything at any host, to which names of products are no words
+	sayings  []int              // the rules that look at what is said of a mailbox
+	spoken   *languages
+	guards   found // rules for every host that find words about us
+	guarded  found // the rules that those go before
+	unlinked found // rules to which words inside links are no words: all but those that say so
+	aside    found // rules to which words of asides are no words
+	general  found // rules for anything at any host, to which names of products are no words
 	hosts    scopes
-	phrases  machine // of those in ASCII: it is narrow, and scanned most
-	foreign  machine // of the others
-	marked   machine // of those that name a mark
+	phrases  struct{ ascii, foreign, marked machine } // foreign: of other letters; marked: of those that name a mark
 	pairs    []pair
 	doubts   doubts
 	products machine // of words in names of products
@@ -94,7 +94,7 @@ func (f *ruleFile) depth() int {
 
 // compile makes a set of files, which have no more than rulesMax rules.
 func compile(files []*ruleFile) *Rules {
-	s := &Rules{}
+	s := &Rules{spoken: spokenLanguages()}
 	for _, f := range inOrder(files) {
 		s.rules = append(s.rules, f.rules...)
 	}
@@ -132,7 +132,9 @@ func compile(files []*ruleFile) *Rules {
 			}
 			s.pairs = append(s.pairs, p)
 		}
-		if len(r.phrases) == 0 {
+		if r.says != saysNothing {
+			s.sayings = append(s.sayings, i)
+		} else if len(r.phrases) == 0 {
 			s.wordless.set(i)
 		}
 		if !r.file.own && len(r.scope) == 0 && len(r.phrases) > 0 && r.verdict.Blame == smtp.BlameSource {
@@ -149,7 +151,7 @@ func compile(files []*ruleFile) *Rules {
 			s.guarded.set(i)
 		}
 	}
-	s.phrases, s.foreign, s.marked = newMachine(phrases), newMachine(foreign), newMachine(marked)
+	s.phrases.ascii, s.phrases.foreign, s.phrases.marked = newMachine(phrases), newMachine(foreign), newMachine(marked)
 	s.hosts = newScopes(s.rules)
 	s.index()
 	s.indexSubjects()
@@ -237,6 +239,7 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 		rules[w] &= hosts[w] & subject[w]
 		worded |= rules[w] &^ s.wordless[w]
 	}
+	open := s.openSayings(&rules, enhanced)
 	if worded != 0 {
 		seen := s.find(text)
 		if text != named {
@@ -262,6 +265,7 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 		}
 		i = s.first(&rules, a, enhanced)
 	}
+	i = s.firstSaid(open, i, text)
 	if i < 0 {
 		return notAnAnswer
 	} else if s.guarded.has(i) {
@@ -278,6 +282,34 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 	}
 }
 
+// openSayings takes the rules that look at what is said of a mailbox out of rules, and gives those whose other
+// conditions hold: a bit for each of s.sayings.
+func (s *Rules) openSayings(rules *found, enhanced smtp.EnhancedCode) (open uint64) {
+	for n, i := range s.sayings {
+		if rules.has(i) && s.compiled[i].matches(enhanced) {
+			open |= 1 << n
+		}
+		rules[i/64] &^= 1 << (i % 64)
+	}
+	return open
+}
+
+// firstSaid gives the first open rule before i that looks for what a text says of a mailbox, or i. Only texts that no
+// earlier rule knows are read for that.
+func (s *Rules) firstSaid(open uint64, i int, text string) int {
+	if open == 0 || i >= 0 && i < s.sayings[bits.TrailingZeros64(open)] {
+		return i
+	}
+	said := s.spoken.statementOf(text)
+	for ; open != 0; open &= open - 1 {
+		at := s.sayings[bits.TrailingZeros64(open)]
+		if s.rules[at].says == said && (i < 0 || at < i) {
+			return at
+		}
+	}
+	return i
+}
+
 // verdictOf gives the verdict of a rule on a text.
 func (s *Rules) verdictOf(i int, text string) Verdict {
 	return s.doubts.weaken(i, s.compiled[i].verdictOn(text), text)
@@ -286,12 +318,12 @@ func (s *Rules) verdictOf(i int, text string) Verdict {
 // find gives the rules that have a phrase in text, or look at no words.
 func (s *Rules) find(text string) found {
 	seen := s.wordless
-	s.phrases.scan(text, &seen)
+	s.phrases.ascii.scan(text, &seen)
 	if !isASCII(text) {
-		s.foreign.scan(text, &seen)
+		s.phrases.foreign.scan(text, &seen)
 	}
 	if hasMark(text) {
-		s.marked.scan(text, &seen)
+		s.phrases.marked.scan(text, &seen)
 	}
 	return seen
 }

@@ -122,6 +122,16 @@ var spokenRefusals = []struct {
 		"ผู้ส่ง|โดเมน"},
 	{smtp.MailboxNotFound, []string{"Tundmatu #", "Sellist # ei leitud", "# puudub"}, "kasutaja|postkast",
 		"saatja|domeen"},
+	{smtp.MailboxNotFound, []string{"Es konnte leider kein # mit diesem Namen gefunden werden", "Hier gibt es keinen #"},
+		"Empfänger|Benutzer", "Absender|Mailserver"},
+	{smtp.MailboxNotFound, []string{"Не удалось найти # с таким именем", "# у нас не зарегистрирован"},
+		"пользователя|получателя", "отправителя|домена"},
+	{smtp.MailboxNotFound, []string{"Impossibile trovare un # con questo nome", "Qui non c'è nessun #"},
+		"utente|destinatario", "mittente|dominio"},
+	{smtp.MailboxDisabled, []string{"Tento # není aktivní", "Tento # byl zrušen"}, "účet|uživatel", "odesílatel|server"},
+	{smtp.MailboxNotFound, []string{"Δεν βρέθηκε # με αυτό το όνομα", "Αυτός ο # δεν είναι γνωστός"}, "χρήστης|παραλήπτης",
+		"αποστολέας|τομέας"},
+	{smtp.MailboxNotFound, []string{"Nevarēja atrast šādu #"}, "lietotāju|adresātu", "sūtītāju|serveri"},
 	{smtp.MailboxFull, []string{"# megtelt", "A # kvótája betelt"}, "postafiók|felhasználó", "feladó"},
 }
 

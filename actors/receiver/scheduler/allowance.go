@@ -151,10 +151,10 @@ func (al *allowance) softwareStatus() *inspect.Software {
 // errorsLeft is how many RCPTs a session may send, whatever the answers: toward a
 // receiver that is not known to bear refusals no more than that, because some count
 // what they put off like what they refuse. So does all software that counts by the session,
-// greylisting included.
-func (al *allowance) errorsLeft(s *session, a throttle.Limits) int {
+// greylisting included, and so does one that taught us how many it bears.
+func (al *allowance) errorsLeft(now time.Time, s *session, a throttle.Limits) int {
 	switch {
-	case al.bySession:
+	case al.bySession, al.learned.Refused.Holds(now):
 		return a.RefusedPerSession - s.errors - s.greyed
 	case throttle.ToleratesRefusals(a):
 		return a.RcptsPerConnection
@@ -177,6 +177,26 @@ func (al *allowance) noteSlowRefusal(now time.Time, s *session, a Answered, befo
 	if n := s.refused + before; n >= slowRefusals {
 		al.learned.Refused.Tighten(n, now)
 		al.dirty = true
+	}
+}
+
+// noteSlowLead learns from how long RSET and MAIL took before an answer. Where that is much longer than an answer
+// takes, twice in a row and behind errors, the receiver holds back all that it says, as Postfix does from the tenth
+// error on (postconf(5): smtpd_soft_error_limit): the session ends, and the next ones end before that. Before is how
+// many errors the same report has had.
+func (al *allowance) noteSlowLead(now time.Time, s *session, led time.Duration, before int) {
+	if al.replies.Samples < throttle.TurnaroundSamples || led == 0 {
+		return
+	}
+	if led < al.replies.Lowest+slowBy {
+		s.slowLeads = 0
+		return
+	}
+	if s.slowLeads++; s.slowLeads == 1 {
+		s.slowFrom = s.errors + s.greyed + before
+	} else if s.slowFrom >= slowRefusals {
+		s.doomed, al.dirty = true, true
+		al.learned.Refused.Tighten(s.slowFrom, now)
 	}
 }
 

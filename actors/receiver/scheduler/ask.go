@@ -74,7 +74,7 @@ func (ss *sessions) isSpent(v *View, s *session) bool {
 	now, a := v.now, &v.limits
 	return s.doomed || s.rcpts >= a.RcptsPerConnection || s.transactionsLeft() <= 0 ||
 		s.refused >= a.RefusedPerSession ||
-		!s.void.IsZero() || s.queue.suspensionOf(now, s.path) != nil || ss.allowance.errorsLeft(s, *a) <= 0 ||
+		!s.void.IsZero() || s.queue.suspensionOf(now, s.path) != nil || ss.allowance.errorsLeft(now, s, *a) <= 0 ||
 		ss.pathLeft(now, s) || !reaches(a.Family, s.host.at) ||
 		now.Before(s.host.aside) && ss.paths.otherHost(now, s.queue.route, s.path, s.host.host) != nil ||
 		now.Sub(s.opened) > a.SessionAge || len(ss.all)-ss.closing > a.Connections ||
@@ -138,7 +138,7 @@ func (ss *sessions) supplyOf(v *View, s *session) supply {
 	l, a := s.queue, &v.limits
 	c := supply{alone: s.path.pace.Alone(), asking: s.path.asking > 0, queued: l.Queued(), left: l.left(),
 		shared: ss.fair.Unserved() > 0 || l.Contended(),
-		session: min(a.RcptsPerConnection-s.rcpts, ss.allowance.errorsLeft(s, *a),
+		session: min(a.RcptsPerConnection-s.rcpts, ss.allowance.errorsLeft(v.now, s, *a),
 			s.transactionsLeft()*a.RcptsPerTransaction)}
 	sent := v.now.Add(v.lead)
 	if c.budget, c.next[0] = ss.refusalsFor(v.now, l, s.path); c.budget <= 0 {

@@ -62,6 +62,7 @@ func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 		if asked++; asked == 1 && !fresh {
 			ss.allowance.lead.Learn(a.Sent.Sub(s.at))
 		}
+		ss.allowance.noteSlowLead(now, s, a.Led, faults)
 		ss.allowance.noteSlowRefusal(now, s, a, refused)
 		if !a.Told.isAccepted() && a.Told.Verdict.Reason != smtp.Greylisted {
 			faults++

@@ -278,7 +278,9 @@ func (tr *trial) result(t *taskOf, o uint32, m *wire.Reader, a *wire.Answer) {
 		return
 	}
 	asked, itself := tr.readAttempts(attempts)
-	c.asked = c.asked || itself
+	c.asked = c.asked || slices.ContainsFunc(attempts, func(t evidence.Attempt) bool { // as domain's markAsked
+		return t.Stage == smtp.StageRcpt && !t.Others
+	})
 	if asked && reason == smtp.Greylisted && c.grey.IsZero() {
 		c.grey, c.waits, c.fixed = tr.now, 0, false
 	}

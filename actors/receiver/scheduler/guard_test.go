@@ -250,6 +250,39 @@ func TestSlowRefusalsTeach(t *testing.T) {
 	}
 }
 
+// TestAllHeldBackTeachesErrors: RSET and MAIL take a second from some error on, whatever the errors are.
+func TestAllHeldBackTeachesErrors(t *testing.T) {
+	const usual = 40 * time.Millisecond
+	for _, tc := range []struct {
+		slowFrom, times int
+		want            int // errors of a session from now on
+	}{{10, 99, 10}, {3, 99, 3}, {1, 99, 50}, {10, 1, 50}, {10, 0, 50}} {
+		d := begunAlone("example", testOptions(openedWide()), begin)
+		l := d.queues.hostQueue(begin, hosts("mx1"))
+		s := &session{queue: l, host: l.candidates[0], path: d.paths.all[0]}
+		for range throttle.TurnaroundSamples {
+			d.allowance.replies.Seen(begin, begin.Add(usual))
+		}
+		for n := 0; n < 15; n++ {
+			led := usual
+			if n >= tc.slowFrom && n < tc.slowFrom+tc.times {
+				led += time.Second
+			}
+			d.allowance.noteSlowLead(begin, s, led, 0)
+			s.greyed += n % 2
+			s.errors += 1 - n%2
+		}
+		a := openedWide()
+		a.RefusedPerSession = 50
+		a = d.allowance.learned.Apply(a, true, begin)
+		got, left := a.RefusedPerSession, d.allowance.errorsLeft(begin, &session{}, a)
+		if got != tc.want || s.doomed != (tc.want < 50) || s.doomed && left != got {
+			t.Errorf("slow from error %d on, %d times: %d in a session from now on, ends: %v", tc.slowFrom, tc.times, got,
+				s.doomed)
+		}
+	}
+}
+
 // TestChasquidTeachesTwo: the third refusal of a session is a 421 about errors.
 func TestChasquidTeachesTwo(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)

@@ -44,7 +44,8 @@ type Answered struct {
 	Told  Judgement // with code 0 when it could not be asked
 	Sent  time.Time
 	At    time.Time
-	Nth   int // RCPT of its transaction, from 1
+	Nth   int           // RCPT of its transaction, from 1
+	Led   time.Duration // as smtp.Answer has it
 
 	told   int           // answers of its session before it
 	waited time.Duration // for it alone: since its group was sent, or the answer before it was there

@@ -240,7 +240,11 @@ type sessionRecord struct {
 	errors  int  // answers that were no acceptance, but for greylisting
 	taken   int  // RCPTs of one of its transactions that were answered, the most
 	slow    bool // a refusal took far longer than the others
-	agreed  bool // the receiver ended it after as many answers as the one before
+
+	slowLeads int // times in a row that RSET or MAIL took far longer than an answer
+	slowFrom  int // errors before the first of these
+
+	agreed bool // the receiver ended it after as many answers as the one before
 
 	encrypted bool // as far as its answers tell
 	groups    bool // its host takes commands in groups

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -186,11 +187,18 @@ func (c *API) refusal(answer *http.Response) (err error, later bool) {
 	var body api.Error
 	text, readErr := io.ReadAll(io.LimitReader(answer.Body, answerBytesMax))
 	if readErr != nil || json.Unmarshal(text, &body) != nil || body.Issue.Code == "" {
+		if bytes.HasPrefix(text, []byte(adminErrorStart)) {
+			return fmt.Errorf("%w: %s is the admin listener of a node, for operators: give the URL of its API (http.listen) "+
+				"as --api", ErrRefused, c.Base), later
+		}
 		return fmt.Errorf("%w: %s answers %d: check --api", ErrRefused, c.Base, answer.StatusCode), later
 	}
 	later = later || body.Issue.Code == api.RequestInProgress // an earlier try, which we gave up, still runs
 	return refusedError{body}, later
 }
+
+// adminErrorStart is what errors of the admin listener begin with, and none of the API does.
+const adminErrorStart = `{"error":{`
 
 // refusedError is an error of the API.
 type refusedError struct{ body api.Error }

@@ -91,6 +91,7 @@ func TestRefusalsAreToldInOneLine(t *testing.T) {
 		{"issue with a row", 422, `{"issue":{"code":"c","message":"m","row":7},"request_id":"r2"}`,
 			"the service refuses: row 7: m (c, request r2)"},
 		{"another program", 404, "<html>", "answers 404: check --api"},
+		{"admin listener", 401, `{"error":{"code":"unauthorized","message":"m"}}`, "is the admin listener of a node"},
 		{"redirect", 302, "", "answers 302: check --api"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

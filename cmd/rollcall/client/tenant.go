@@ -6,9 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
+	"strings"
+
+	"github.com/google/uuid"
 
 	"rollcall/cmd/rollcall/term"
+	"rollcall/http/admin"
 )
 
 // Tenant is a workspace of our own with a key, kept in a file for this user only.
@@ -26,39 +31,89 @@ type TenantOptions struct {
 
 // OpenTenant gives the tenant that o.file remembers, or makes one, and grants
 // what its balance is short of.
-func OpenTenant(ctx context.Context, admin *Admin, o TenantOptions) (Tenant, error) {
+func OpenTenant(ctx context.Context, operator *Admin, o TenantOptions) (Tenant, error) {
 	var t Tenant
-	if admin.Author == "" { // the program makes it, on nobody's command
-		admin.Author = "rollcall " + o.Workspace
+	if operator.Author == "" { // the program makes it, on nobody's command
+		operator.Author = "rollcall " + o.Workspace
 	}
 	text, err := os.ReadFile(o.File)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return t, fmt.Errorf("read the workspace of this folder: %w", err)
 	}
 	if json.Unmarshal(text, &t) != nil || t.Key == "" {
-		if t, err = makeTenant(ctx, admin, o); err != nil {
+		if t, err = makeTenant(ctx, operator, o); err != nil {
 			return t, err
 		}
 	}
-	balance, err := admin.Balance(ctx, t.Workspace)
+	balance, err := operator.Balance(ctx, t.Workspace)
 	if err != nil {
 		return t, err
 	}
 	if short := o.Credits - balance.Available; short > 0 {
-		_, err = admin.Grant(ctx, t.Workspace, short, "for "+o.Workspace)
+		_, err = operator.Grant(ctx, t.Workspace, short, "for "+o.Workspace)
 	}
 	return t, err
 }
 
-func makeTenant(ctx context.Context, admin *Admin, o TenantOptions) (Tenant, error) {
-	w, err := admin.CreateWorkspace(ctx, o.Workspace)
+func makeTenant(ctx context.Context, operator *Admin, o TenantOptions) (Tenant, error) {
+	w, err := operator.CreateWorkspace(ctx, o.Workspace)
 	if err != nil {
 		return Tenant{}, err
 	}
-	k, err := admin.CreateKey(ctx, w.ID, o.Workspace)
+	k, err := operator.CreateKey(ctx, w.ID, o.Workspace)
 	if err != nil {
 		return Tenant{}, err
 	}
 	t := Tenant{Workspace: w.ID, Key: k.Key}
 	return t, term.WriteJSON(o.File, t)
+}
+
+// Workspaces lists the workspaces.
+func (c *Admin) Workspaces(ctx context.Context) ([]Workspace, error) {
+	var list struct {
+		Workspaces []Workspace `json:"workspaces"`
+	}
+	err := c.Ask(ctx, "GET", "/v1/workspaces", nil, &list)
+	return list.Workspaces, err
+}
+
+// WorkspaceID gives the id of a workspace of which somebody has typed the id, its beginning or the name, in any case.
+func (c *Admin) WorkspaceID(ctx context.Context, typed string) (string, error) {
+	if id, err := uuid.Parse(typed); err == nil {
+		return id.String(), nil
+	}
+	all, err := c.Workspaces(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, fits := range []func(Workspace) bool{
+		func(w Workspace) bool { return w.Name == typed },
+		func(w Workspace) bool { return strings.EqualFold(w.Name, typed) },
+		func(w Workspace) bool {
+			return len(typed) >= prefixLeast && strings.HasPrefix(w.ID, strings.ToLower(typed))
+		},
+	} {
+		var alike []string
+		for _, w := range all {
+			if fits(w) {
+				alike = append(alike, w.ID)
+			}
+		}
+		switch {
+		case len(alike) == 1:
+			return alike[0], nil
+		case len(alike) > 1:
+			return "", fmt.Errorf("%d workspaces are called or begin with %q: give the id of one of them, %s", len(alike),
+				typed, term.Some(alike))
+		}
+	}
+	return "", fmt.Errorf("there is no workspace %q: see `rollcall workspace list`", typed)
+}
+
+// VerificationsLike lists the verifications, of all workspaces, whose ids begin with a text.
+func (c *Admin) VerificationsLike(ctx context.Context, prefix string) ([]uuid.UUID, error) {
+	var found admin.Alike
+	path := "/v1/verifications?prefix=" + url.QueryEscape(strings.TrimSuffix(prefix, "…"))
+	err := c.Ask(ctx, "GET", path, nil, &found)
+	return found.Verifications, err
 }

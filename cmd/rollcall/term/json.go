@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 )
 
 // PrintJSON writes v on lines of its own.
@@ -20,13 +19,14 @@ func PrintJSON(w io.Writer, v any) error {
 
 // PrintTable writes rows in columns under their headings.
 func PrintTable(w io.Writer, headings []string, rows [][]string) error {
-	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(table, strings.Join(headings, "\t"))
-	for _, row := range rows {
-		fmt.Fprintln(table, strings.Join(row, "\t"))
+	t := Table{Colours: ShowsColours(w)}
+	for _, name := range headings {
+		t.Columns = append(t.Columns, Column{Name: name})
 	}
-	if err := table.Flush(); err != nil {
-		return fmt.Errorf("write the output: %w", err)
+	for _, cells := range rows {
+		t.Add(cells...)
 	}
-	return nil
+	var b strings.Builder
+	t.Write(&b, unbounded)
+	return Emit(w, &b)
 }

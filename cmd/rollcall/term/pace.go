@@ -31,7 +31,7 @@ func (p *Pace) PerSecond(now time.Time, done int64) float64 {
 	return float64(done-p.at) / elapsed.Seconds()
 }
 
-// LeftText is how long it takes at a pace to do so much more, as ", about 3m0s left"; "" when nothing can be said.
+// LeftText is how long it takes at a pace to do so much more, as ", about 3 minutes left"; "" when nothing can be said.
 func LeftText(perSecond float64, more int64) string {
 	if perSecond <= 0 || more <= 0 {
 		return ""
@@ -40,7 +40,23 @@ func LeftText(perSecond float64, more int64) string {
 	if seconds < 1 || seconds > leftMost.Seconds() {
 		return ""
 	}
-	return fmt.Sprintf(", about %s left", time.Duration(seconds*float64(time.Second)).Round(time.Second))
+	return fmt.Sprintf(", about %s left", Roughly(time.Duration(seconds*float64(time.Second))))
+}
+
+// Roughly writes how long something is as people say it: "40 seconds", "3 minutes", "5 hours", "3 days".
+func Roughly(d time.Duration) string {
+	in := func(unit time.Duration) int64 { return int64((d + unit/2) / unit) }
+	switch {
+	case d < 10*time.Second:
+		return Counted(max(in(time.Second), 1), "second")
+	case d < 90*time.Second:
+		return Counted(10*in(10*time.Second), "second")
+	case d < 90*time.Minute:
+		return Counted(in(time.Minute), "minute")
+	case d < 36*time.Hour:
+		return Counted(in(time.Hour), "hour")
+	}
+	return Counted(in(24*time.Hour), "day")
 }
 
 // leftMost is the longest time left that is told: a year. Above it the pace says nothing.

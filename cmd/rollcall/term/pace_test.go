@@ -15,13 +15,13 @@ func TestPaceIsThatOfThisRun(t *testing.T) {
 		elapsed              time.Duration
 		want                 string
 	}{
-		{"from the start", 0, 50, 100, 10 * time.Second, "5.0, about 10s left"},
-		{"goes on near the end", 999_000, 999_050, 1_000_000, 10 * time.Second, "5.0, about 3m10s left"},
-		{"goes on near the start", 100, 150, 1_000_000, 10 * time.Second, "5.0, about 55h32m50s left"},
+		{"from the start", 0, 50, 100, 10 * time.Second, "5.0, about 10 seconds left"},
+		{"goes on near the end", 999_000, 999_050, 1_000_000, 10 * time.Second, "5.0, about 3 minutes left"},
+		{"goes on near the start", 100, 150, 1_000_000, 10 * time.Second, "5.0, about 2 days left"},
 		{"nothing new yet", 999_000, 999_000, 1_000_000, time.Hour, "0.0"},
-		{"one new", 500, 501, 1000, 10 * time.Second, "0.1, about 1h23m10s left"},
+		{"one new", 500, 501, 1000, 10 * time.Second, "0.1, about 83 minutes left"},
 		{"too short a look", 500, 600, 1000, paceLeast - 1, "0.0"},
-		{"just long enough", 500, 600, 1000, paceLeast, "100.0, about 4s left"},
+		{"just long enough", 500, 600, 1000, paceLeast, "100.0, about 4 seconds left"},
 		{"all is done", 900, 1000, 1000, 10 * time.Second, "10.0"},
 		{"less than a second", 0, 999, 1000, 10 * time.Second, "99.9"},
 		{"all was done before", 1000, 1000, 1000, 10 * time.Second, "0.0"},

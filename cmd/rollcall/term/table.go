@@ -3,7 +3,9 @@ package term
 import (
 	"fmt"
 	"io"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -29,6 +31,7 @@ type Row struct {
 type Table struct {
 	Columns []Column
 	Rows    []Row
+	Colours bool // words that people look for are coloured
 }
 
 // gridGap stands between two columns.
@@ -87,6 +90,9 @@ func (g *Table) oneLine(b *strings.Builder, widths []int, cells []string) {
 	for i, cell := range cells {
 		cell = Clipped(cell, widths[i])
 		pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+		if g.Colours {
+			cell = Coloured(cell)
+		}
 		if g.Columns[i].Right {
 			line += pad + cell
 		} else {
@@ -125,25 +131,22 @@ func (g *Table) widths(width int) []int {
 	return widths
 }
 
-// WidthOf is how many columns a stream has: those of a terminal, and 80 elsewhere.
-func WidthOf(stream any) int {
-	width, _ := SizeOf(stream)
-	return width
-}
-
-// unbounded is the width of a table that goes to a file or a program: nothing is cut there.
+// unbounded is the width of what goes to a file or a program: nothing is cut or folded there.
 const unbounded = 1 << 20
 
 // bounded is a stream that is no file and shows only so many columns.
 type bounded interface{ Columns() int }
 
-// TableWidth is WidthOf for tables: that of a terminal, and else unbounded.
-func TableWidth(stream any) int {
+// WidthOf is how many columns a stream has: those of a terminal, else what COLUMNS says, else as many as one likes.
+func WidthOf(stream any) int {
 	if b, ok := stream.(bounded); ok {
 		return b.Columns()
 	}
 	if width, height := SizeOf(stream); height > 0 {
 		return width
+	}
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n >= WidthLeast {
+		return n
 	}
 	return unbounded
 }
@@ -154,7 +157,7 @@ const widthMost = 240
 // WidthLeast is what a table needs; a terminal that has less wraps by itself.
 const WidthLeast = 40
 
-// SizeOf is WidthOf and how many lines a terminal has; 0: it is none.
+// SizeOf is how many columns, 80 where there is no terminal, and how many lines a terminal has; 0: it is none.
 func SizeOf(stream any) (width, height int) {
 	f, ok := FileOf(stream)
 	if !ok {
@@ -167,7 +170,8 @@ func SizeOf(stream any) (width, height int) {
 	return min(max(width, WidthLeast), widthMost), height
 }
 
-// FoldedTo is folded for another width.
+// FoldedTo breaks a text into lines that fit into a width beside an indent; the first line stands where it is written.
+// What a terminal would not print is a question mark, and a word that is wider than the rest of a line is cut.
 func FoldedTo(text string, indent, width int) string {
 	var b strings.Builder
 	at := indent

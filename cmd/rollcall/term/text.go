@@ -8,34 +8,12 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"golang.org/x/term"
 )
 
 // Columns is what a terminal has at least.
 const Columns = 80
-
-// Wrapped breaks a text into lines that fit beside an indent; the first line
-// stands where it is written.
-func Wrapped(text string, indent int) string {
-	var b strings.Builder
-	at := indent
-	for i, word := range strings.Fields(text) {
-		switch length := utf8.RuneCountInString(word); {
-		case i == 0:
-			at += length
-		case at+1+length > Columns:
-			b.WriteString("\n" + strings.Repeat(" ", indent))
-			at = indent + length
-		default:
-			b.WriteByte(' ')
-			at += 1 + length
-		}
-		b.WriteString(word)
-	}
-	return b.String()
-}
 
 // IsTerminal reports whether a stream is a person's.
 func IsTerminal(stream any) bool {
@@ -145,27 +123,6 @@ func Dash(text string) string {
 		return "-"
 	}
 	return text
-}
-
-// Folded is wrapped for texts of strangers: what a terminal would not print is a
-// question mark, and a word that is wider than the rest of a line is cut.
-func Folded(text string, indent int) string {
-	text = strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, strings.Join(strings.Fields(text), " "))
-	var words []string
-	for _, word := range strings.Fields(text) {
-		letters := []rune(word)
-		for len(letters) > Columns-indent {
-			words = append(words, string(letters[:Columns-indent]))
-			letters = letters[Columns-indent:]
-		}
-		words = append(words, string(letters))
-	}
-	return Wrapped(strings.Join(words, " "), indent)
 }
 
 // Counted writes a number of things, as "1 row" and "1,234 rows".

@@ -63,7 +63,8 @@ func New(o Options) (*Pages, error) {
 	if p.Site, err = web.NewSite(pageFiles, template.FuncMap{"percent": percent, "rate": rateText, "left": p.left,
 		"countdown": p.countdown, "sourcePath": sourcePath, "sourceRule": admin.SourceRule, "receiver": receiverPath,
 		"source": waiting.SourceName, "state": stateOf, "explain": explainPath, "plain": nameText,
-		"sentence": web.Sentence, "until": untilText(o.Now), "fieldsOf": fieldsOf, "word": stateWord}, o.Log, p.fail); err != nil {
+		"sentence": web.Sentence, "until": untilText(o.Now), "fieldsOf": fieldsOf, "word": stateWord},
+		o.Log, p.fail); err != nil {
 		return nil, err
 	}
 	for _, r := range routes {

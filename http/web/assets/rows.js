@@ -9,6 +9,7 @@ class RowCheck {
     this.row = 0;       // that was looked at last, the first being 1
     this.addresses = 0; // rows without a heading
     this.heading = false;
+    this.ended = false;
     this.unsure = false; // where the next row begins is for the server to say
     this.rest = "";
   }
@@ -30,6 +31,7 @@ class RowCheck {
   line(line, whole) {
     if (this.unsure) return;
     this.row++;
+    this.ended = this.ended || whole; // by LF, somewhere
     if (whole && line.endsWith("\r")) line = line.slice(0, -1);
     const text = this.fault(line);
     if (this.unsure) return;
@@ -56,13 +58,56 @@ class RowCheck {
         return "This row is over 1,024 bytes, or a quote in it is not closed. Correct it and upload the file again.";
       }
       if (at >= 0 && line[at] === ",") return "This row has more than one column. Keep the addresses only and upload the file again.";
-      if (at >= 0 && line[at] === "\0") return "This row is not UTF-8 text. Save the file as CSV in UTF-8 and upload it again.";
-      if (at >= 0) return "This row breaks the CSV rules for quotes or line ends. Correct it and upload the file again.";
+      if (at >= 0 && line[at] === "\0") return "This row has a NUL character. Delete that character" + RowCheck.again;
+      if (at >= 0 && line[at] === "\r") {
+        return (this.row === 1 && !this.ended ? "The lines end in CR alone, as on old Macs." : "This row has a CR that ends no line.")
+          + " Save the file with LF or CRLF line ends" + RowCheck.again;
+      }
+      if (at >= 0) {
+        return 'This row has a quote (") within it, or text after the closing one. Write the address without quotes' + RowCheck.again;
+      }
     }
     if (line.trim() === "") return "This row is blank. Delete it and upload the file again.";
     const cause = RowCheck.address(line);
     if (!cause) return "";
-    return this.row === 1 ? "heading" : "This row has a malformed address: " + cause + ". Correct or delete it and upload the file again.";
+    return this.row === 1 ? "heading" : RowCheck.sentence(line, cause);
+  }
+
+  static again = " and upload the file again.";
+
+  // sentence says what is wrong with a row that is no address, and what to do; "": only the server knows which words fit.
+  static sentence(text, cause) {
+    if ([...text].some((c) => c >= "\x80") || /xn--/i.test(text)) return "";
+    const plain = text.trim(), found = RowCheck.addressesIn(text), control = text.match(RowCheck.control);
+    const code = (c) => c.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0");
+    const says = found.length > 1 ? "This row has more than one address. Give each its own row"
+      : control ? `This row has an invisible character (U+${code(control[0])}). Delete that character`
+      : plain.includes("\t") ? "This row has columns with tabs between. Keep the addresses only"
+      : plain.includes(";") ? "This row has columns with semicolons between. Keep the addresses only"
+      : /^mailto:./i.test(plain) ? "This row has mailto: before the address. Keep the address only"
+      : /^<[^]*>$/.test(plain) ? "This row has angle brackets around the address. Take them away"
+      : found.length === 1 && /[<(]/.test(plain) ? "This row has a name beside the address. Keep the address only"
+      : /[ \t\n]/.test(text) ? "This row has a space in it or around it. Delete that space"
+      : "This row has a malformed address: " + cause + ". Correct or delete it";
+    return says + RowCheck.again;
+  }
+
+  static control = /[\0-\x08\x0b\x0c\x0e-\x1f\x7f]/;
+
+  // addressesIn gives what is an address between separators, without what people and programs put around it.
+  static addressesIn(text) {
+    const bare = (t) => {
+      t = t.trim();
+      if (/^mailto:./i.test(t)) t = t.slice(7).split("?")[0];
+      return t.replace(/^[<'" ]+/, "").replace(/[>'".,;: ]+$/, "");
+    };
+    const isAddress = (t) => RowCheck.address(t) === "";
+    const clean = text.replaceAll(new RegExp(RowCheck.control, "g"), "");
+    if (isAddress(bare(clean))) return [bare(clean)];
+    return clean.split(/[\t\n\r,;|<>()]+/).flatMap((piece) => {
+      const one = bare(piece), words = one.split(/[ /]+/).filter((w) => w !== "");
+      return isAddress(one) ? [one] : words.every(isAddress) ? words : [];
+    });
   }
 
   static plain = /^(?:[A-Za-z0-9+_-]+\.)*[A-Za-z0-9+_-]+@(?:[A-Za-z0-9]{1,63}\.)+[A-Za-z0-9]{1,63}$/;

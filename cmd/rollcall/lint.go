@@ -1,0 +1,315 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/actors/intake"
+	"rollcall/cmd/rollcall/list"
+	"rollcall/cmd/rollcall/term"
+	"rollcall/smtp/flags"
+)
+
+// defectsShown is how many rows with defects a person is shown at once.
+const defectsShown = 10
+
+// addListFlags adds the flags that say where a list has its addresses to a command.
+func addListFlags(c *cobra.Command, o *list.Options) {
+	c.Flags().StringVar(&o.Column, "column", "", "the heading or number of the column with the addresses (default: found)")
+	c.Flags().StringVar(&o.Delimiter, "delimiter", "", "the character between columns, or tab (default: found)")
+}
+
+func newLint(environment) *cobra.Command {
+	var o list.Options
+	var out term.OutFile
+	c := &cobra.Command{
+		Use:   "lint FILE",
+		Short: "Say what is wrong with a list before it is sent, and mend it",
+		Long: "Say of each row of a list that would be refused what is wrong with it and what to do. Nothing is sent.\n" +
+			"The exit code is 1 when there are such rows. FILE is CSV or a workbook (XLSX); - is standard input.\n\n" +
+			"--fix writes a copy with one good address in each row, and says what it corrected and what it left out.",
+		Example: "  rollcall lint list.csv\n  rollcall lint --fix customers.xlsx --column Email",
+		Args:    wantArgs("FILE"),
+	}
+	addListFlags(c, &o)
+	mend := c.Flags().Bool("fix", false, "write a clean copy; never over the input")
+	addOutFlags(c, &out)
+	c.Flags().Lookup("out").Usage = "with --fix: the `FILE` of the copy (default NAME.clean.csv); it must not exist"
+	asJSON := jsonFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if out.Name != "" && !*mend {
+			return term.UsageError("--out needs --fix: without it nothing is written")
+		}
+		in, err := openAny(args[0], c.InOrStdin())
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		l, err := in.openList(o)
+		if err != nil {
+			return err
+		}
+		found := &lintView{File: in.name, Form: l.Form, Defects: []defectView{}}
+		if !l.Plain() {
+			found.Column = l.Heading()
+		}
+		var changes list.Changes
+		if *mend {
+			out.Name = cmp.Or(out.Name, cleanName(in.name))
+			if err = out.Check(in.File, c.OutOrStdout()); err == nil {
+				err = out.Write(func(w io.Writer) (err error) {
+					changes, err = l.Clean(w, true)
+					return err
+				})
+			}
+		} else {
+			changes, err = l.Clean(io.Discard, false)
+		}
+		if err != nil {
+			return err
+		}
+		found.addChanges(changes, *mend, out.Name)
+		if *asJSON {
+			err = term.PrintJSON(c.OutOrStdout(), found)
+		} else {
+			err = found.printTo(c.OutOrStdout())
+		}
+		if n := found.refusedRows(); err == nil && n > 0 && !*mend {
+			err = fmt.Errorf("%s: %s: the service would refuse the file", in.name, rowsText(n))
+		}
+		return err
+	}
+	return c
+}
+
+// cleanName is the file of a clean copy.
+func cleanName(name string) string {
+	return strings.TrimSuffix(name, filepath.Ext(name)) + ".clean.csv"
+}
+
+// lintView is what lint says of a file.
+type lintView struct {
+	File      string       `json:"file"`
+	Form      string       `json:"form,omitempty"`   // what it is, when it is not one column of CSV in UTF-8
+	Column    string       `json:"column,omitempty"` // of the addresses, with form
+	Addresses int64        `json:"addresses"`
+	Skipped   int64        `json:"skipped,omitempty"` // rows without an address, with form
+	Out       string       `json:"out,omitempty"`
+	Corrected int          `json:"corrected,omitempty"`
+	Defects   []defectView `json:"defects"`
+}
+
+// defectView is a row with a defect, or a note.
+type defectView struct {
+	Row     int64    `json:"row,omitempty"`
+	Kind    string   `json:"kind"`
+	Text    string   `json:"text"`
+	Message string   `json:"message"`
+	Means   []string `json:"means,omitempty"`
+	Note    bool     `json:"note,omitempty"`     // the service takes the file in spite of it
+	LeftOut bool     `json:"left_out,omitempty"` // of the clean copy
+}
+
+func (v *lintView) addChanges(c list.Changes, mended bool, out string) {
+	v.Addresses, v.Skipped, v.Out, v.Corrected = c.Written(), c.Skipped, out, len(c.Corrected)
+	at := 0
+	for _, d := range c.LeftOut { // both are in the order of their rows
+		for at < len(c.Corrected) && c.Corrected[at].Row < d.Row {
+			v.Defects = append(v.Defects, viewOf(c.Corrected[at], false))
+			at++
+		}
+		v.Defects = append(v.Defects, viewOf(d, mended && !d.Note()))
+	}
+	for ; at < len(c.Corrected); at++ {
+		v.Defects = append(v.Defects, viewOf(c.Corrected[at], false))
+	}
+}
+
+func viewOf(d *intake.Defect, leftOut bool) defectView {
+	return defectView{Row: d.Row, Kind: string(d.Kind), Text: strings.ToValidUTF8(d.Text, "\ufffd"), Message: d.Advice(),
+		Means: d.Means, Note: d.Note(), LeftOut: leftOut}
+}
+
+// refusedRows is how many rows have the file refused.
+func (v *lintView) refusedRows() (n int) {
+	for _, d := range v.Defects {
+		if !d.Note {
+			n++
+		}
+	}
+	return n
+}
+
+// asLine is a row with a defect for people: where, what it has, what is wrong, what to do.
+func (d defectView) asLine() string {
+	where := ""
+	if d.Row > 0 {
+		where = fmt.Sprintf("row %d", d.Row)
+		if d.Text != "" {
+			where += ", " + strconv.Quote(d.Text)
+		}
+		where += ": "
+	}
+	text := where + d.Message
+	if len(d.Means) > 0 {
+		text = strings.TrimSuffix(text, ".") + ": " + strings.Join(d.Means, ", ")
+	}
+	if d.LeftOut {
+		text += " (left out)"
+	}
+	return text
+}
+
+// firstLines are the first rows with defects, and how many more there are.
+func (v *lintView) firstLines() []string {
+	var lines []string
+	for _, d := range v.Defects[:min(len(v.Defects), defectsShown)] {
+		lines = append(lines, d.asLine())
+	}
+	if more := len(v.Defects) - defectsShown; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %s more: rollcall lint --json %s", term.Grouped(int64(more)), v.File))
+	}
+	return lines
+}
+
+func (v *lintView) printTo(w io.Writer) error {
+	var b strings.Builder
+	if v.Form != "" {
+		fmt.Fprintf(&b, "%s is %s: the addresses are in %s. `rollcall verify` reads it as it is; other ways take one "+
+			"column of CSV in UTF-8, which --fix writes.\n", v.File, v.Form, v.Column)
+	}
+	for _, line := range v.firstLines() {
+		b.WriteString(line + "\n")
+	}
+	text := fmt.Sprintf("%s: %s to send, %s", v.File, term.CountedAddresses(v.Addresses), rowsText(v.refusedRows()))
+	if v.Out != "" {
+		text = fmt.Sprintf("%s has %s: %s corrected, %s left out", v.Out, term.CountedAddresses(v.Addresses),
+			term.Grouped(int64(v.Corrected)), term.Grouped(int64(v.refusedRows()-v.Corrected)))
+	}
+	if v.Skipped > 0 {
+		text += fmt.Sprintf(", %s without an address", term.Counted(v.Skipped, "row"))
+	}
+	b.WriteString(text + "\n")
+	return term.Emit(w, &b)
+}
+
+func rowsText(n int) string {
+	if n == 0 {
+		return "no defects"
+	}
+	return term.Counted(int64(n), "row") + " with a defect"
+}
+
+func newData(environment) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "data",
+		Short: "Show the lists that flags in results rest on, and how old they are",
+		Long: "Show the lists that flags in results rest on: role, free, disposable, suggest and operator. They are " +
+			"part of\nthis program, and no network is asked.",
+		Args: wantArgs(),
+	}
+	asJSON := jsonFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		all, err := flags.Lists()
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return term.PrintJSON(c.OutOrStdout(), all)
+		}
+		now := time.Now()
+		t := &term.Table{Columns: []term.Column{{Name: "LIST"}, {Name: "ENTRIES", Right: true}, {Name: "DATE"},
+			{Name: "AGE", Right: true}, {Name: "LICENCE"}, {Name: "WHAT", Least: 20, Wrap: true}}}
+		for _, l := range all {
+			t.Add(l.Name, term.Grouped(int64(l.Entries)), l.Date.Format(time.DateOnly), term.Span(now.Sub(l.Date)),
+				l.Licence, l.What)
+		}
+		var b strings.Builder
+		t.Write(&b, term.WidthOf(c.OutOrStdout()))
+		return term.Emit(c.OutOrStdout(), &b)
+	}
+	return c
+}
+
+// openAny opens a file, or keeps standard input for "-".
+func openAny(name string, stdin io.Reader) (*input, error) {
+	if name != "-" {
+		return openInput(name)
+	}
+	in, err := keepInput("stdin.csv", func(w io.Writer) error {
+		_, err := io.Copy(w, stdin)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("standard input: %w", err)
+	}
+	return in, nil
+}
+
+// keepInput is a file without a name that write fills.
+func keepInput(name string, write func(io.Writer) error) (*input, error) {
+	f, err := os.CreateTemp("", "rollcall-*")
+	if err != nil {
+		return nil, fmt.Errorf("keep the addresses for the upload: %w", err)
+	}
+	err = errors.Join(write(f), f.Close())
+	var in *input
+	if err == nil {
+		in, err = openInput(f.Name())
+	}
+	if err = errors.Join(err, os.Remove(f.Name())); err != nil {
+		return nil, err
+	}
+	in.name = name
+	return in, nil
+}
+
+// openList finds out what a file is and where its addresses are.
+func (in *input) openList(o list.Options) (*list.List, error) {
+	return list.Open(in.name, in.File, in.size, o)
+}
+
+// makeSendable checks each row of a list as the service will, and gives what to send: the file itself when the
+// service takes it, else one column of it. mend has rows corrected, and left out where that is not certain.
+func (in *input) makeSendable(l *list.List, mend bool, notice func(string)) (*input, error) {
+	if !l.Plain() {
+		notice(fmt.Sprintf("%s is %s: the addresses are in %s", in.name, l.Form, l.Heading()))
+	}
+	write := func(w io.Writer) error {
+		changes, err := l.Clean(w, mend)
+		if err == nil {
+			err = in.refuseDefects(changes, mend, notice)
+		}
+		return err
+	}
+	if l.Plain() && !mend {
+		return in, write(io.Discard)
+	}
+	return keepInput(in.name, write)
+}
+
+// refuseDefects refuses a file with defects that were not mended, and tells of the others.
+func (in *input) refuseDefects(c list.Changes, mend bool, notice func(string)) error {
+	found := &lintView{File: in.name}
+	found.addChanges(c, mend, "")
+	if n := found.refusedRows(); n > 0 && (!mend || c.Written() == 0) {
+		return fmt.Errorf("%s: %s; nothing was uploaded and nothing is charged\n%s\nCorrect the file, or add --fix to "+
+			"send what is right and what is certain", in.name, rowsText(n), strings.Join(found.firstLines(), "\n"))
+	}
+	for _, line := range found.firstLines() {
+		notice(in.name + ": " + line)
+	}
+	if c.Skipped > 0 {
+		notice(fmt.Sprintf("%s: %s without an address", in.name, term.Counted(c.Skipped, "row")))
+	}
+	return nil
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// here runs a command in this process, with a standard input.
+func here(t *testing.T, stdin string, args ...string) (out string, err error) {
+	t.Helper()
+	root := newRoot(nil)
+	var text bytes.Buffer
+	root.SetArgs(args)
+	root.SetIn(strings.NewReader(stdin))
+	root.SetOut(&text)
+	root.SetErr(&text)
+	err = root.ExecuteContext(context.Background())
+	return text.String(), err
+}
+
+// TestLintTellsEachBadRow: ten of them to a person, all to a program, and a clean copy that is never the input.
+func TestLintTellsEachBadRow(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "list.csv")
+	text := "email\nanna@a.test\n" + strings.Repeat("Bert <bert@b.test>\n", 9) + "\nnobody\n"
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := here(t, "", "lint", name)
+	for _, want := range []string{
+		`row 3, "Bert <bert@b.test>": This row has a name beside the address. Keep the address only: bert@b.test` + "\n",
+		"row 12: This row is blank. Delete it.\n", "and 1 more: rollcall lint --json " + name + "\n",
+		name + ": 1 address to send, 11 rows with a defect\n",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is missing in\n%s", want, out)
+		}
+	}
+	if err == nil || isUsage(err) {
+		t.Errorf("bad rows: got %v, want a failure", err)
+	}
+	out, err = here(t, "", "lint", "--json", name)
+	var found lintView
+	if json.Unmarshal([]byte(out), &found) != nil || err == nil || len(found.Defects) != 11 || found.Addresses != 1 ||
+		found.Defects[0].Kind != "name_beside_address" || found.Defects[10].Text != "nobody" {
+		t.Errorf("got %v and %s", err, out)
+	}
+	clean := strings.TrimSuffix(name, ".csv") + ".clean.csv"
+	out, err = here(t, "", "lint", "--fix", name)
+	copied, _ := os.ReadFile(clean)
+	if want := "anna@a.test\n" + strings.Repeat("bert@b.test\n", 9); err != nil || string(copied) != want ||
+		!strings.Contains(out, clean+" has 10 addresses: 9 corrected, 2 left out\n") {
+		t.Errorf("got %v, %q and\n%s", err, copied, out)
+	}
+	for _, args := range [][]string{{}, {"--out", name, "--force"}} { // it is there already; it is the input
+		if _, err = here(t, "", append([]string{"lint", "--fix", name}, args...)...); err == nil {
+			t.Errorf("--fix %q: want an error", args)
+		}
+	}
+	if kept, _ := os.ReadFile(name); string(kept) != text {
+		t.Errorf("the input has become %q", kept)
+	}
+	out, err = here(t, "email\nanna@a.test\n", "lint", "-")
+	if err != nil || out != "stdin.csv: 1 address to send, no defects\n" {
+		t.Errorf("standard input: got %q, %v", out, err)
+	}
+}
+
+// TestDataShowsEachList with its age.
+func TestDataShowsEachList(t *testing.T) {
+	t.Parallel()
+	out, err := here(t, "", "data")
+	if err != nil || !strings.Contains(out, "disposable") || !strings.Contains(out, "CC0-1.0") {
+		t.Errorf("got %v and %s", err, out)
+	}
+}
+
+// TestFlagsGetASuggestion, and the one that is meant is named.
+func TestFlagsGetASuggestion(t *testing.T) {
+	t.Parallel()
+	for flag, want := range map[string]string{"--jsn": "--json?", "--labs": "--lab?", "-lab": "--lab?",
+		"--nothing-near": ""} {
+		_, err := here(t, "", "verify", "x.csv", flag)
+		if err == nil || !isUsage(err) || want != "" && !strings.HasSuffix(err.Error(), "did you mean "+want) ||
+			want == "" && strings.Contains(err.Error(), "did you mean") {
+			t.Errorf("%s: got %v", flag, err)
+		}
+	}
+}
+
+// TestWhoDoesTheWork: a service when one is named, this machine only when somebody says so or none is.
+func TestWhoDoesTheWork(t *testing.T) {
+	t.Parallel()
+	const api = "http://127.0.0.1:8080"
+	named := environment{"ROLLCALL_API=" + api, "ROLLCALL_KEY=k"}
+	for _, x := range []struct {
+		f    verifyFlags
+		e    environment
+		want string
+		ok   bool
+	}{
+		{verifyFlags{}, named, api, true}, {verifyFlags{local: true}, named, "", true},
+		{verifyFlags{lab: true}, named, "", true},
+		{verifyFlags{config: "c"}, named, "", true}, {verifyFlags{}, nil, "", true},
+		{verifyFlags{api: api, local: true}, named, api, false},
+		{verifyFlags{lab: true, local: true}, nil, "", false},
+		{verifyFlags{}, environment{"ROLLCALL_API=" + api}, api, false},
+	} {
+		f := x.f
+		if err := f.chooseService(x.e); (err == nil) != x.ok || f.api != x.want {
+			t.Errorf("%+v, %v: got %q, %v", x.f, x.e, f.api, err)
+		}
+	}
+}
+
+// TestAListIsVerifiedAndJoined: one that no API takes, from standard input, with its rows and the flags beside them.
+func TestAListIsVerifiedAndJoined(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t)
+	c.environ = hurried
+	bad := c.write("bad.csv", "email\na@one-clean.test\n\nb@one-clean.test\n")
+	if code, stdout, stderr := c.run("verify", "--lab", bad); code != exitFailed || stdout != "" ||
+		!strings.Contains(stderr, "rollcall: row 3: This row is blank. Delete it.\n") {
+		t.Errorf("a blank row: got code %d, %q and %q", code, stdout, stderr)
+	}
+	command := c.command(t.Context(), "verify", "--lab", "-", "--fix", "--join", "--quiet")
+	command.Stdin = strings.NewReader("name;E-Mail\nJ\xfcrgen;info@one-clean.test\nNobody;\n" +
+		"Bert;<bert@one-clean.test>\nX;x\n")
+	var out, errs bytes.Buffer
+	command.Stdout, command.Stderr = &out, &errs
+	err := command.Run()
+	var got [][]string
+	for line := range strings.Lines(out.String()) {
+		cells := strings.Split(strings.TrimSpace(line), ",")
+		got = append(got, slices.Concat(cells[:3], cells[4:5]))
+	}
+	want := [][]string{{"name", "E-Mail", "result", "role"}, {"Jürgen", "info@one-clean.test", "valid", "yes"},
+		{"Nobody", "", "", ""}, {"Bert", "<bert@one-clean.test>", "valid", ""}, {"X", "x", "", ""}}
+	if err != nil || errs.Len() > 0 || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, %q and %s", err, got, fmt.Sprint(errs.String()))
+	}
+}

@@ -1,0 +1,216 @@
+package list
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
+
+	"rollcall/actors/intake"
+)
+
+// Options are what somebody says of a list; the zero value has all of it found out.
+type Options struct {
+	Column    string // heading or number, from 1, of the addresses
+	Delimiter string // one character, or "tab"
+}
+
+// List is a file of addresses, open for reading.
+type List struct {
+	Name     string
+	Form     string   // what it is, such as "CSV in UTF-16 with semicolons"; "" when the service takes it as it is
+	Headings []string // of its columns; nil: the first row has none
+	Column   int      // of the addresses, from 0
+	Width    int      // how many columns it has
+
+	source    io.ReaderAt
+	size      int64
+	kind      intake.Kind // of the whole file, if it is not plain CSV
+	latin1    bool        // it is no UTF-8, and so taken for Windows-1252
+	delimiter rune
+	sep       bool // its first line only names the delimiter
+}
+
+// ErrColumn says that nobody can know which column has the addresses.
+var ErrColumn = errors.New("which column has the addresses is not clear")
+
+// headBytes is how much of a file is looked at for what it is.
+const headBytes = 64 << 10
+
+// Open finds out what a file is and where its addresses are. The error says what to do.
+func Open(name string, source io.ReaderAt, size int64, o Options) (*List, error) {
+	l := &List{Name: name, source: source, size: size, delimiter: noDelimiter}
+	head := make([]byte, min(size, headBytes))
+	if _, err := source.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	l.kind = intake.WholeKind(head)
+	switch l.kind {
+	case intake.KindPDF, intake.KindWebPage, intake.KindZip:
+		return nil, fmt.Errorf("%s: %s", name, l.kind.Sentence())
+	case intake.KindWorkbook:
+		if !bytes.HasPrefix(head, []byte("PK")) {
+			return nil, fmt.Errorf("%s: This is a workbook of the old kind (XLS). Save it as XLSX or CSV", name)
+		}
+	default:
+		if err := l.findText(o.Delimiter); err != nil {
+			return nil, err
+		}
+	}
+	if err := l.findColumn(o.Column); err != nil {
+		return nil, err
+	}
+	l.Form = l.describeForm(o.Column != "")
+	return l, nil
+}
+
+// findText finds encoding and delimiter of a text.
+func (l *List) findText(delimiter string) error {
+	if l.kind != intake.KindUTF16 {
+		_, err := io.Copy(io.Discard, transform.NewReader(io.NewSectionReader(l.source, 0, l.size), encoding.UTF8Validator))
+		l.latin1 = errors.Is(err, encoding.ErrInvalidUTF8)
+		if err != nil && !l.latin1 {
+			return fmt.Errorf("read %s: %w", l.Name, err)
+		}
+	}
+	lines, err := l.firstLines()
+	if err != nil {
+		return err
+	}
+	if len(lines) > 0 && len(lines[0]) == len("sep=;") && strings.EqualFold(lines[0][:4], "sep=") {
+		l.sep, l.delimiter = true, rune(lines[0][4])
+	} else {
+		l.delimiter = findDelimiter(lines)
+	}
+	switch d := []rune(delimiter); {
+	case delimiter == "tab" || delimiter == `\t`:
+		l.delimiter = '\t'
+	case len(d) == 1 && d[0] != '"' && d[0] != '\n' && d[0] != '\r':
+		l.delimiter = d[0]
+	case delimiter != "":
+		return fmt.Errorf("--delimiter %q is no delimiter: give one character, or tab", delimiter)
+	}
+	return nil
+}
+
+// asUTF8 is the file in UTF-8 with lines that end in LF or CRLF, without a byte order mark.
+func (l *List) asUTF8() io.Reader {
+	r := io.Reader(io.NewSectionReader(l.source, 0, l.size))
+	switch {
+	case l.kind == intake.KindUTF16:
+		endian := unicode.LittleEndian
+		var first [1]byte
+		if _, err := l.source.ReadAt(first[:], 0); err == nil && first[0] == 0 { // ASCII without a mark
+			endian = unicode.BigEndian
+		}
+		r = transform.NewReader(r, unicode.UTF16(endian, unicode.UseBOM).NewDecoder())
+	case l.latin1:
+		r = transform.NewReader(r, charmap.Windows1252.NewDecoder())
+	default:
+		r = transform.NewReader(r, unicode.UTF8BOM.NewDecoder())
+	}
+	if l.kind == intake.KindLoneCR {
+		r = transform.NewReader(r, lineEnds{})
+	}
+	return r
+}
+
+// lineEnds turns CR into LF.
+type lineEnds struct{ transform.NopResetter }
+
+// Transform implements transform.Transformer.
+func (lineEnds) Transform(dst, src []byte, _ bool) (nDst, nSrc int, err error) {
+	n := copy(dst, src)
+	for i := range dst[:n] {
+		if dst[i] == '\r' {
+			dst[i] = '\n'
+		}
+	}
+	if n < len(src) {
+		err = transform.ErrShortDst
+	}
+	return n, n, err
+}
+
+// linesLooked is how many lines tell the delimiter.
+const linesLooked = 50
+
+// firstLines are the first lines that are not blank.
+func (l *List) firstLines() (lines []string, err error) {
+	in := bufio.NewScanner(io.LimitReader(l.asUTF8(), headBytes))
+	in.Buffer(nil, headBytes+1)
+	for len(lines) < linesLooked && in.Scan() {
+		if line := strings.TrimSpace(in.Text()); line != "" {
+			lines = append(lines, in.Text())
+		}
+	}
+	if err := in.Err(); err != nil {
+		return nil, fmt.Errorf("read %s: %w", l.Name, err)
+	}
+	return lines, nil
+}
+
+// noDelimiter stands in no text: a file without a delimiter has one column, whatever a single row may hold.
+const noDelimiter = '\x1f'
+
+// findDelimiter gives what four of five lines have outside quotes, and noDelimiter when nothing is.
+func findDelimiter(lines []string) rune {
+	for _, d := range []rune{'\t', ';', ',', '|'} {
+		records, with := 0, 0
+		quoted, has := false, false
+		for _, line := range lines {
+			for _, r := range line {
+				quoted = quoted != (r == '"')
+				has = has || r == d && !quoted
+			}
+			if quoted { // the record goes on
+				continue
+			}
+			if records++; has {
+				with++
+			}
+			has = false
+		}
+		if with > 0 && with*5 >= records*4 {
+			return d
+		}
+	}
+	return noDelimiter
+}
+
+// Plain reports whether the service takes the bytes of the file as they are, if their rows are right.
+func (l *List) Plain() bool { return l.Form == "" }
+
+// describeForm says what the file is when it is not one column of CSV in UTF-8.
+func (l *List) describeForm(chosen bool) string {
+	var parts []string
+	switch {
+	case l.kind == intake.KindWorkbook:
+		return "a workbook (XLSX)"
+	case l.kind == intake.KindUTF16:
+		parts = append(parts, "in UTF-16")
+	case l.latin1:
+		parts = append(parts, "in Latin-1 (Windows-1252)")
+	case l.kind == intake.KindLoneCR:
+		parts = append(parts, "with line ends of old Macs")
+	}
+	if l.Width > 1 || l.sep {
+		names := map[rune]string{';': "semicolons", '\t': "tabs", ',': "commas", '|': "bars"}
+		name := names[l.delimiter]
+		if name == "" {
+			name = fmt.Sprintf("%q", l.delimiter)
+		}
+		parts = append(parts, fmt.Sprintf("of %d columns with %s between", l.Width, name))
+	}
+	if len(parts) == 0 && !chosen {
+		return ""
+	}
+	return strings.Join(append([]string{"CSV"}, parts...), " ")
+}

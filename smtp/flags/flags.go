@@ -1,0 +1,295 @@
+package flags
+
+import (
+	"embed"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+//go:embed data/*.txt
+var data embed.FS
+
+// Flags are what is said of an address. The zero value says nothing.
+type Flags struct {
+	Role       bool   // its local part names a function, such as info
+	Free       bool   // anybody can have a mailbox at its domain
+	Disposable bool   // its domain is for mailboxes to throw away
+	Suggest    string // the large provider that may be meant instead of its domain; "": none
+	Operator   string // who runs the host that answered for it; "": not known
+}
+
+// List is one of the lists that flags rest on.
+type List struct {
+	Name    string    `json:"name"`
+	What    string    `json:"what"`
+	Source  string    `json:"source"`
+	Licence string    `json:"licence"`
+	Date    time.Time `json:"date"`
+	Entries int       `json:"entries"`
+	words   []string
+}
+
+// Lists gives all lists, with what their heads say. The error is a fault of the program's own files.
+func Lists() ([]List, error) {
+	var all []List
+	for _, name := range []string{"role", "free", "disposable", "providers", "near", "operators"} {
+		l, err := readList(name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+// readList reads a list: a head of comments, of which a line that is indented goes on with the one above, and one entry
+// in each line.
+func readList(name string) (l List, err error) {
+	text, err := data.ReadFile("data/" + name + ".txt")
+	if err != nil {
+		return l, fmt.Errorf("read the list %s: %w", name, err)
+	}
+	l.Name = name
+	fields := map[string]*string{"What": &l.What, "Source": &l.Source, "Licence": &l.Licence}
+	last := new(string)
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSuffix(line, "\n")
+		head, isHead := strings.CutPrefix(line, "# ")
+		field, value, _ := strings.Cut(head, ": ")
+		switch into, known := fields[field]; {
+		case !isHead:
+			l.words = append(l.words, line)
+		case known:
+			*into, last = value, into
+		case field == "Date":
+			if l.Date, err = time.Parse(time.DateOnly, value); err != nil {
+				return l, fmt.Errorf("the list %s: %w", name, err)
+			}
+		default:
+			*last += " " + strings.TrimSpace(head)
+		}
+	}
+	l.Entries = len(l.words)
+	return l, nil
+}
+
+// book is the lists in a form to look things up in.
+type book struct {
+	role      map[string]bool
+	domains   map[string]Flags // of all lists of domains; those of near.txt have none
+	providers [256][]provider  // by their first letters
+}
+
+// provider is a large provider, its name cut at the first dot.
+type provider struct{ name, label, rest string }
+
+// lists are read at the first look: most programs ask for no flags.
+var lists = sync.OnceValue(func() *book {
+	b := &book{role: map[string]bool{}, domains: map[string]Flags{}}
+	all, err := Lists()
+	if err != nil {
+		return b // a test reads them all
+	}
+	for _, l := range all {
+		for _, word := range l.words {
+			switch l.Name {
+			case "role":
+				b.role[word] = true
+			case "free":
+				b.domains[word] = Flags{Free: true}
+			case "disposable":
+				b.domains[word] = Flags{Disposable: true}
+			case "providers":
+				label, rest, _ := strings.Cut(word, ".")
+				b.providers[word[0]] = append(b.providers[word[0]], provider{word, label, rest})
+			case "near":
+				b.domains[word] = Flags{}
+			}
+		}
+	}
+	for domain, f := range b.domains { // who registers typing errors often gives mailboxes away there
+		if f.Disposable {
+			f.Suggest = b.suggestFor([]byte(domain))
+			b.domains[domain] = f
+		}
+	}
+	return b
+})
+
+// Of gives the flags of an address in any spelling, but for its operator. What is no address has none.
+func Of(email string) Flags {
+	at := strings.LastIndexByte(email, '@')
+	if at < 0 {
+		return Flags{}
+	}
+	b := lists()
+	var domain, local [64]byte
+	f := b.ofDomain(lower(domain[:0], email[at+1:]))
+	f.Role = b.isRole(lower(local[:0], email[:at]))
+	return f
+}
+
+// lower appends the lower-case form of ASCII letters; a text that is too long for any list becomes empty.
+func lower(to []byte, text string) []byte {
+	if len(text) > cap(to) {
+		return to
+	}
+	for i := range len(text) {
+		c := text[i]
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		to = append(to, c)
+	}
+	return to
+}
+
+// isRole reports whether a local part, without what follows a plus sign, names a function.
+func (b *book) isRole(local []byte) bool {
+	for i, c := range local {
+		if c == '+' && i > 0 {
+			return b.role[string(local[:i])]
+		}
+	}
+	return b.role[string(local)]
+}
+
+// ofDomain gives what the lists say of a domain, or what it may be meant for.
+func (b *book) ofDomain(domain []byte) Flags {
+	if f, known := b.domains[string(domain)]; known {
+		return f
+	}
+	return Flags{Suggest: b.suggestFor(domain)}
+}
+
+// suggestFor gives the provider that a domain may be meant for; "" when there is none.
+func (b *book) suggestFor(domain []byte) string {
+	if len(domain) == 0 {
+		return ""
+	}
+	for _, p := range b.providers[domain[0]] { // an error in the first letter makes names of others: ymail.com
+		if isTypo(domain, p.label, p.rest) {
+			return p.name
+		}
+	}
+	return ""
+}
+
+// comTypos are what people write for com.
+const comTypos = " co cm om con cmo ocm comm coom ccom vom xom cim cpm c0m coml "
+
+// isTypo reports whether a domain with the first letter of a provider is one typing error away from it: in its name, or
+// one of those in com.
+func isTypo(domain []byte, name, rest string) bool {
+	dot := len(domain) - len(rest) - 1
+	if dot > 0 && domain[dot] == '.' && string(domain[dot+1:]) == rest {
+		return isOneEdit(domain[:dot], name)
+	}
+	if rest != "com" || len(domain) <= len(name)+1 || string(domain[:len(name)]) != name || domain[len(name)] != '.' {
+		return false
+	}
+	last := domain[len(name)+1:]
+	for i := range last {
+		if last[i] == '.' {
+			return false
+		}
+	}
+	return strings.Contains(comTypos, " "+string(last)+" ")
+}
+
+// isOneEdit reports whether one letter was dropped, swapped with its neighbour, typed twice or in place of or beside
+// one that is near it on the keyboard, or is another vowel in a long name. Each is a Damerau-Levenshtein distance of
+// 1; what else is of that distance is somebody's own name too often.
+func isOneEdit(got []byte, name string) bool {
+	if d := len(got) - len(name); d < -1 || d > 1 {
+		return false
+	}
+	at := 0
+	for at < len(got) && at < len(name) && got[at] == name[at] {
+		at++
+	}
+	switch g, n := got[at:], name[at:]; {
+	case len(got) > len(name):
+		return string(g[1:]) == n && (g[0] == name[at-1] || areNeighbours(g[0], name[at-1]) ||
+			len(n) > 0 && areNeighbours(g[0], n[0]))
+	case len(got) < len(name):
+		return string(g) == n[1:]
+	case len(g) == 0:
+		return false // the name itself
+	case string(g[1:]) == n[1:]:
+		return areNeighbours(g[0], n[0]) || len(name) > 5 && isVowel(g[0]) && isVowel(n[0])
+	default:
+		return len(g) > 1 && g[0] == n[1] && g[1] == n[0] && string(g[2:]) == n[2:]
+	}
+}
+
+func isVowel(c byte) bool { return strings.IndexByte("aeiou", c) >= 0 }
+
+// keyboard has the rows of a keyboard, one above the other.
+var keyboard = [...]string{"qwertyuiop", "asdfghjkl", "zxcvbnm"}
+
+// areNeighbours reports whether two letters stand beside or above each other.
+func areNeighbours(a, b byte) bool {
+	ra, ca := keyOf(a)
+	rb, cb := keyOf(b)
+	return ra >= 0 && rb >= 0 && max(ra-rb, rb-ra) <= 1 && max(ca-cb, cb-ca) <= 1
+}
+
+func keyOf(c byte) (row, column int) {
+	for row, keys := range keyboard {
+		if column := strings.IndexByte(keys, c); column >= 0 {
+			return row, column
+		}
+	}
+	return -1, -1
+}
+
+// Append writes flags behind the sentence of a message, as " [role free suggest=gmail.com operator=google]"; nothing
+// when there are none.
+func (f Flags) Append(b []byte) []byte {
+	if f == (Flags{}) {
+		return b
+	}
+	b = append(b, " ["...)
+	for _, flag := range [...]struct {
+		is   bool
+		word string
+	}{{f.Role, "role"}, {f.Free, "free"}, {f.Disposable, "disposable"}} {
+		if flag.is {
+			b = append(append(b, flag.word...), ' ')
+		}
+	}
+	for _, flag := range [...]struct{ name, value string }{{"suggest", f.Suggest}, {"operator", f.Operator}} {
+		if flag.value != "" {
+			b = append(append(append(append(b, flag.name...), '='), flag.value...), ' ')
+		}
+	}
+	b[len(b)-1] = ']'
+	return b
+}
+
+// Cut takes flags from the end of a message, as Append wrote them.
+func Cut(message string) (text string, f Flags) {
+	at := strings.LastIndex(message, " [")
+	if at < 0 || !strings.HasSuffix(message, "]") {
+		return message, f
+	}
+	for word := range strings.FieldsSeq(message[at+2 : len(message)-1]) {
+		name, value, _ := strings.Cut(word, "=")
+		switch name {
+		case "role":
+			f.Role = true
+		case "free":
+			f.Free = true
+		case "disposable":
+			f.Disposable = true
+		case "suggest":
+			f.Suggest = value
+		case "operator":
+			f.Operator = value
+		}
+	}
+	return message[:at], f
+}

@@ -1,0 +1,142 @@
+package flags
+
+import (
+	"bufio"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// linesOf reads a file of testdata without its comments.
+func linesOf(t *testing.T, name string) (lines []string) {
+	t.Helper()
+	f, err := os.Open("testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for in := bufio.NewScanner(f); in.Scan(); {
+		if line := in.Text(); !strings.HasPrefix(line, "#") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// TestSuggestionsAreCautious: of domains that look like a large provider's and are somebody's own, fewer than one in
+// 1,000 gets a suggestion; of typing errors most do.
+func TestSuggestionsAreCautious(t *testing.T) {
+	t.Parallel()
+	real, typos := linesOf(t, "real.txt"), linesOf(t, "typos.txt")
+	var wrong, missed []string
+	for _, domain := range real {
+		if f := Of("anna@" + domain); f.Suggest != "" {
+			wrong = append(wrong, domain+" for "+f.Suggest)
+		}
+	}
+	for _, line := range typos {
+		domain, meant, _ := strings.Cut(line, " ")
+		if f := Of("anna@" + domain); f.Suggest != meant {
+			missed = append(missed, line+" got "+f.Suggest)
+		}
+	}
+	t.Logf("wrong: %d of %d %v; missed: %d of %d %v", len(wrong), len(real), wrong, len(missed), len(typos), missed)
+	if len(real) < 2000 || len(wrong)*1000 >= len(real) {
+		t.Errorf("%d of %d real domains got a suggestion: %v", len(wrong), len(real), wrong)
+	}
+	if len(missed)*10 > len(typos) {
+		t.Errorf("%d of %d typing errors got none: %v", len(missed), len(typos), missed)
+	}
+}
+
+func TestFlags(t *testing.T) {
+	t.Parallel()
+	for email, want := range map[string]string{
+		"anna@acme.test": "", "info@acme.test": " [role]", "Info+x@ACME.test": " [role]", "+info@acme.test": "",
+		"anna@GMail.com": " [free]", "sales@gmail.com": " [role free]", "anna@mailinator.com": " [disposable]",
+		"anna@gmila.com": "", "no-reply@gnail.com": " [role suggest=gmail.com]",
+		"anna@gmial.com": " [disposable suggest=gmail.com]",
+		"anna@mail.com":  " [free]", "nothing": "", "@": "", "": "", "anna@yahoo.fr": " [free]",
+		"anna@" + strings.Repeat("x", 300): "", strings.Repeat("x", 300) + "@gmail.com": " [free]", "anna@gmail.com.test": "",
+		"anna@gmail": "", "anna@g": "", "\"a@b\"@gmail.com": " [free]",
+	} {
+		f := Of(email)
+		if got := string(f.Append(nil)); got != want {
+			t.Errorf("%s: got %q, want %q", email, got, want)
+		}
+		const message = "mailbox_exists The receiver accepts mail [or so]."
+		if text, back := Cut(string(f.Append([]byte(message)))); text != message || back != f {
+			t.Errorf("%s: cut into %q and %+v", email, text, back)
+		}
+	}
+}
+
+// TestListsAreInOrder: each says what it is, whence, under which licence and when, and no domain is in two of them.
+func TestListsAreInOrder(t *testing.T) {
+	t.Parallel()
+	all, err := Lists()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]string{}
+	for _, l := range all {
+		if l.What == "" || l.Source == "" || l.Licence == "" || l.Date.Before(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) ||
+			l.Entries < 10 {
+			t.Errorf("%s: got %+v", l.Name, List{l.Name, l.What, l.Source, l.Licence, l.Date, l.Entries, nil})
+		}
+		for _, word := range l.words {
+			other := seen[word]
+			if l.Name == "operators" {
+				continue
+			}
+			if other != "" && l.Name != "providers" || word != strings.ToLower(word) || word == "" ||
+				strings.Contains(word, " ") {
+				t.Errorf("%s: %q is there twice (%s), or is no name in lower case", l.Name, word, other)
+			}
+			seen[word] = l.Name
+		}
+	}
+}
+
+func TestOperators(t *testing.T) {
+	t.Parallel()
+	for host, want := range map[string]string{"aspmx.l.google.com": "google", "google.com": "google", "notgoogle.com": "",
+		"acme-com.mail.protection.outlook.com": "microsoft", "mx1.acme.test": "", "": "", "com": "",
+		"mx-in.g.apple.com": "apple", "us-smtp-inbound-1.mimecast.com": "mimecast"} {
+		if got := OperatorOf(host).String(); got != want {
+			t.Errorf("%s: got %q, want %q", host, got, want)
+		}
+	}
+	l, err := readList("operators")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, ends := map[string]bool{}, map[string]bool{}
+	for i, line := range l.words {
+		words := strings.Fields(line)
+		if words[0] != strconv.Itoa(i+1) || names[words[1]] || strings.ContainsAny(words[1], " =,[]") || len(words) < 3 {
+			t.Errorf("line %d: %q: numbers go up by one, each name is there once", i+1, line)
+		}
+		names[words[1]] = true
+		for _, end := range words[2:] {
+			if ends[end] || strings.ToLower(end) != end || !strings.Contains(end, ".") {
+				t.Errorf("line %d: %s is there twice or no host's", i+1, end)
+			}
+			ends[end] = true
+		}
+	}
+}
+
+func BenchmarkOf(b *testing.B) {
+	for name, email := range map[string]string{"unknown": "anna.smith@acme-clean.test", "free": "anna.smith@gmail.com",
+		"near": "anna.smith@hotmobile.com"} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				Of(email)
+			}
+		})
+	}
+}

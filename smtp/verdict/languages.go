@@ -1,0 +1,234 @@
+package verdict
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+	"sync"
+)
+
+// languagesFile has the words for mailboxes, and for what is said of them, by language.
+//
+//go:embed rules/languages.txt
+var languagesFile string
+
+// The kinds of words that a language has.
+const (
+	wordMailbox = iota
+	wordMissing // these three in the order of statements
+	wordClosed
+	wordFull
+	wordFound // beside "not" what the same of the three says
+	wordActive
+	wordRoom
+	wordLinked  // beside "not", of two mailboxes, that one is missing: an address that belongs to no user
+	wordMail    // a mailbox where it is missing; what is closed or full may be a message
+	wordMessage // beside it nothing is closed but perhaps a message
+	wordNot
+	wordFor   // before "mailbox": what is said is said of something else, such as "settings for this user"
+	wordShut  // "closed" in one word, which "not" before it denies
+	wordOther // of senders, permissions, numbers and time: beside "mailbox" nothing is said of one, in no language
+	numWords
+)
+
+var wordNames = [numWords]string{"mailbox", "missing", "closed", "full", "found", "active", "room", "linked", "mail",
+	"message", "not", "for", "shut", "other"}
+
+// A statement is what a sentence says of a mailbox.
+type statement uint8
+
+const (
+	saysNothing statement = iota
+	saysMissing
+	saysClosed
+	saysFull
+)
+
+var statementNames = [...]string{saysMissing: "missing", saysClosed: "closed", saysFull: "full"}
+
+// languages finds statements about mailboxes in many languages.
+type languages struct {
+	words machine // the number of a language times numWords, and the kind
+	count int
+}
+
+const languagesMax = 64 // few more are written where mail servers are
+
+var spokenLanguages = sync.OnceValue(func() *languages {
+	l, err := readLanguages(languagesFile)
+	if err != nil { // a fault of this package, found by every test
+		panic("verdict: languages.txt: " + err.Error())
+	}
+	return l
+})
+
+// readLanguages reads sections such as "[de]" with lines such as "full: voll, überfüllt".
+func readLanguages(file string) (*languages, error) {
+	l := &languages{}
+	var phrases []phrase
+	for line := range strings.SplitSeq(strings.ReplaceAll(file, "\n ", " "), "\n") {
+		switch {
+		case line == "" || line[0] == '#':
+			continue
+		case line[0] == '[':
+			l.count++
+			continue
+		}
+		name, list, _ := strings.Cut(line, ": ")
+		kind := 0
+		for kind < numWords && wordNames[kind] != name {
+			kind++
+		}
+		if kind == numWords || l.count == 0 || l.count > languagesMax {
+			return nil, fmt.Errorf("%q: write %s behind a language, at most %d languages", line,
+				strings.Join(wordNames[:], ", "), languagesMax)
+		}
+		for form := range strings.SplitSeq(list, ", ") {
+			words, err := parseWords([]string{form})
+			if err != nil {
+				return nil, err
+			}
+			for _, word := range words {
+				of := kind
+				if word = apart(word); kind == wordClosed && !strings.Contains(word, " ") {
+					of = wordShut
+				}
+				phrases = append(phrases, phrase{text: word, rule: (l.count-1)*numWords + of})
+			}
+		}
+	}
+	l.words = newMachine(phrases)
+	return l, nil
+}
+
+const (
+	// plainMin is fewer bytes than a mailbox and what is said of it take in any language.
+	plainMin = 5
+	// plainMax is how many bytes of a text are read: what says plainly that a mailbox is missing is short.
+	plainMax = 400
+	// nearMax is how many bytes may stand between "not" and what it denies: a dozen words.
+	nearMax = 90
+)
+
+// heard is what was found of one language.
+type heard struct {
+	kinds uint32          // a bit for each kind of word, and twoBoxes and unlinked
+	at    [numWords]int16 // where words of "not" and of what it denies ended last; 0: nowhere in this sentence
+	box   int16           // where the first word for a mailbox ended
+}
+
+const (
+	twoBoxes   = 1 << (numWords + iota) // two words for mailboxes
+	unlinked                            // what is linked was denied
+	besides                             // a mailbox that something else is said to be for
+	forMax     = 30                     // bytes from a word of "for" to the end of that for a mailbox
+	undoneMax  = 30                     // bytes from "not" to the end of the word for closed that it denies
+	boxMin     = 12                     // bytes from one word for a mailbox to the next, unless they are one
+	heardUsual = 12                     // languages of which a text has words, usually
+)
+
+// statementOf gives what a text says of a mailbox, in whatever language. What is full is there, and what is closed was.
+func (l *languages) statementOf(text string) statement {
+	if len(text) < plainMin {
+		return saysNothing
+	}
+	var room [heardUsual]heard
+	var at [languagesMax]uint8 // of each language, in of, from 1 on
+	of, sentence := room[:0], 0
+	text = text[:min(len(text), plainMax)]
+	l.words.eachHit(text, func(word, end int) {
+		for ; sentence < end && sentence < len(text); sentence++ {
+			if endsSentence(text, sentence) && sentence+1 < end { // the reach of "not"
+				for i := range of {
+					of[i].at = [numWords]int16{}
+				}
+			}
+		}
+		language := word / numWords
+		if at[language] == 0 {
+			of = append(of, heard{})
+			at[language] = uint8(len(of))
+		}
+		of[at[language]-1].hearWord(word%numWords, int16(end))
+	})
+	most, shared := saysNothing, uint32(0)
+	if at[0] > 0 { // the first section is for all
+		shared = of[at[0]-1].kinds & (1<<wordMailbox | twoBoxes)
+	}
+	for i := range of {
+		of[i].kinds |= shared
+		said, silent := of[i].whatItSays()
+		if silent {
+			return saysNothing
+		}
+		most = max(most, said)
+	}
+	return most
+}
+
+// hearWord notes a word of a kind that ends at end.
+func (h *heard) hearWord(kind int, end int16) {
+	box := kind == wordMailbox || kind == wordMail
+	if before := h.at[wordFor]; box && before > 0 && end-before <= forMax {
+		h.kinds |= besides
+		return
+	}
+	if not := h.at[wordNot]; kind == wordShut && not > 0 && end-not <= undoneMax {
+		return // it could not be closed
+	}
+	h.kinds |= 1 << kind
+	if kind == wordShut {
+		h.kinds |= 1 << wordClosed
+	}
+	h.at[kind] = end
+	switch {
+	case !box:
+		h.denyNear(kind)
+	case h.box == 0:
+		h.box = end
+	case end-h.box >= boxMin:
+		h.kinds |= twoBoxes
+	}
+}
+
+// denied are what it says that "not" stands near a word of a kind.
+var denied = [numWords]uint32{wordFound: 1 << wordMissing, wordActive: 1 << wordClosed, wordRoom: 1 << wordFull,
+	wordLinked: unlinked}
+
+// denyNear takes what stands near "not" for its contrary, in any order: languages differ.
+func (h *heard) denyNear(kind int) {
+	not := h.at[wordNot]
+	if not == 0 {
+		return
+	}
+	for word := wordFound; word <= wordLinked; word++ {
+		at := h.at[word]
+		if (kind == wordNot || kind == word) && at > 0 && at != not && max(at, not)-min(at, not) <= nearMax {
+			h.kinds |= denied[word]
+		}
+	}
+}
+
+// whatItSays gives what the words of one language say. Silent: they speak of something besides a mailbox.
+func (h *heard) whatItSays() (said statement, silent bool) {
+	named := h.kinds & (1<<wordMailbox | 1<<wordMail | besides)
+	if named == 0 || h.kinds>>wordOther&1 == 1 {
+		return saysNothing, named != 0
+	}
+	for said = saysFull; said > saysNothing && h.kinds>>said&1 == 0; said-- {
+	}
+	if said == saysNothing && h.kinds&(twoBoxes|unlinked) == twoBoxes|unlinked {
+		said = saysMissing
+	}
+	boxed := named>>wordMailbox&1 == 1 && (said != saysClosed || h.kinds>>wordMessage&1 == 0)
+	if named == besides || said > saysMissing && !boxed {
+		said = saysNothing
+	}
+	return said, false
+}
+
+// endsSentence reports whether a sentence of a text ends with the byte at i.
+func endsSentence(text string, i int) bool {
+	c := text[i]
+	return (c == '.' || c == '!' || c == '?' || c == ';') && (i+1 == len(text) || text[i+1] == ' ')
+}
