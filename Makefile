@@ -4,7 +4,7 @@ GO ?= go
 # How long each fuzz target runs.
 FUZZTIME ?= 20s
 
-.PHONY: help build vet fmt test short race browser images mutants static check bench load kill cluster prove fuzz accuracy clean
+.PHONY: help build vet fmt test short race browser images mutants static check bench load kill cluster prove fuzz accuracy release clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -26,7 +26,7 @@ short: ## run the tests that need no child process and no PostgreSQL; seconds
 
 # Where no goroutine is started there is no race: only values and time, documents, generated code. What the
 # browser tests ask of the pages runs with the race detector in the tests of the pages.
-PURE = actors/(alarm|intake|receiver/(fairqueue|scheduler))|cluster/share|http/(api|apikey|dashboard/browser)|ledger/(transitions|ledgertest/mutants)|smtp/(evidence|verdict)
+PURE = actors/(alarm|intake|receiver/(fairqueue|scheduler))|cluster/share|cmd/release|http/(api|apikey|dashboard/browser)|ledger/(transitions|ledgertest/mutants)|smtp/(evidence|verdict)
 
 # With the race detector the nodes of one process come one after the other (effort.OnlyNode), so that
 # the rows of own faults would wait for six minutes. There those run whose own parts fail; all of them run without it.
@@ -86,5 +86,8 @@ fuzz: ## run each fuzz target for FUZZTIME
 accuracy: ## measure accuracy and manners against the lab again, into accuracy.md; takes 13 minutes
 	$(GO) run ./cmd/rollcall lab score --mix every --addresses 6000 --within 6m --out accuracy.md
 
-clean: ## remove the binary and the data of trial runs
-	rm -rf rollcall rollcall-data
+release: ## build what is published, for all platforms, into dist
+	$(GO) run ./cmd/release --out dist
+
+clean: ## remove the binary, what was released, and the data of trial runs
+	rm -rf rollcall rollcall-data dist

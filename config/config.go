@@ -46,8 +46,7 @@ type HTTP struct {
 	TLSKey string `toml:"tls_key"`
 
 	// Plain allows unencrypted requests from other machines, here and at [upload]: for networks that
-	// encrypt by themselves, and for trials. API keys and files can be read on the way. Default
-	// false.
+	// encrypt by themselves, and for trials. Default false.
 	Plain bool `toml:"plain"`
 
 	// TrustedProxies are the addresses and networks of encrypting proxies in front of this listener
@@ -61,8 +60,8 @@ type HTTP struct {
 	// none.
 	AllowedOrigins []string `toml:"allowed_origins"`
 
-	// ReadsPerSecond is the sustained number of requests a second of one key, creates apart; beyond
-	// Burst it gets 429. Default 20: polling by Retry-After stays far below. At least 1.
+	// ReadsPerSecond is the sustained number of requests a second of one key, creates apart; beyond Burst
+	// it gets 429. Default 20. At least 1.
 	ReadsPerSecond int `toml:"reads_per_second"`
 
 	// Burst is how many requests one key may make at once. Default 40. At least 1.
@@ -141,8 +140,7 @@ type Upload struct {
 	// TLSKey is the PEM file with its private key. Default empty: that of [http].
 	TLSKey string `toml:"tls_key"`
 
-	// ExpiresAfter is how long an upload URL works. Default 24h: long enough
-	// for a day's tries, short for a secret in a URL. From 1s to 168h.
+	// ExpiresAfter is how long an upload URL works. Default 24h. From 1s to 168h.
 	ExpiresAfter Duration `toml:"expires_after"`
 
 	// AtOnce is how many uploads may send bytes at the same time, with 256 KiB of memory each,
@@ -154,8 +152,8 @@ type Upload struct {
 	// at most 65536.
 	Connections int `toml:"connections"`
 
-	// BytesPerSecond bounds what this node reads of one workspace's uploads; they become slow, and
-	// none is cut. 0 means no bound; otherwise at least 262144. Default 0.
+	// BytesPerSecond bounds what this node reads of one workspace's uploads. 0 means no bound; otherwise
+	// at least 262144. Default 0.
 	BytesPerSecond int64 `toml:"bytes_per_second"`
 }
 
@@ -186,10 +184,9 @@ type Ledger struct {
 	// redirected. Put the password into PGPASSWORD or ~/.pgpass. Default sqlite:DATA_DIR/ledger.db.
 	URL string `toml:"url"`
 
-	// DiskReserve is how many bytes of its disk the embedded ledger keeps for settlements and money.
-	// With less free, creates and uploads get 503 storage_unavailable. Free space inside its file
-	// counts. A server's disk can't be seen from a node. 0 turns this off. Default 1073741824 (1
-	// GiB). At least 0.
+	// DiskReserve is how many bytes of its disk the embedded ledger keeps for settlements and money. With
+	// less free, creates and uploads get 503 storage_unavailable. A server's disk can't be seen from a
+	// node. 0 turns this off. Default 1073741824 (1 GiB). At least 0.
 	DiskReserve int64 `toml:"disk_reserve"`
 }
 
@@ -213,9 +210,9 @@ type Limits struct {
 	// Default 1000. From 1 to 10000.
 	FilesAtOnce int `toml:"files_at_once"`
 
-	// FileBytesAtOnce is how many bytes of files one node has in memory, which takes about three
-	// times as much. A quarter is for files up to 1 MiB; of the rest a workspace has one file at a
-	// time, times its weight. Default 536870912 (512 MiB). At least 1.
+	// FileBytesAtOnce is how many bytes of files one node has in memory. A quarter is for files up to 1
+	// MiB; of the rest a workspace has one file at a time, times its weight. Default 536870912 (512 MiB).
+	// At least 1.
 	FileBytesAtOnce int64 `toml:"file_bytes_at_once"`
 
 	// StoredBytes is how many bytes a workspace may have stored: the declared lengths of its files
@@ -246,8 +243,7 @@ type DNS struct {
 
 // SMTP is how the node talks to receivers.
 type SMTP struct {
-	// Port is the port of every receiver. Default 25, the only one that
-	// receivers of mail listen on; others are for the lab.
+	// Port is the port of every receiver. Default 25.
 	Port int `toml:"port"`
 
 	// HelloName is the name in EHLO. It should resolve to the source address
@@ -263,22 +259,21 @@ type SMTP struct {
 	// system choose. Default none.
 	SourceAddresses []string `toml:"source_addresses"`
 
-	// AllowNetworks are special-use networks, such as 127.0.0.0/8, that may be
-	// dialled all the same. For the lab only: with it a stranger's DNS can
-	// point probes at your own network. Default none.
+	// AllowNetworks are special-use networks, such as 127.0.0.0/8, that may be dialled all the same. For
+	// the lab only: with it a stranger's DNS can point probes at your own network. Default none.
 	AllowNetworks []string `toml:"allow_networks"`
 
-	// ReceiversAtOnce is how many receivers a node has in memory, shared by workspace. Each takes 20
-	// KB, and 60 KB more with an SMTP session. Idle receivers make room. If all have work the next
-	// one waits, which customers see as "connections". Default 2048. From 16 to 100000.
+	// ReceiversAtOnce is how many receivers a node has in memory, shared by workspace. Each takes 20 KB,
+	// and 60 KB more with an SMTP session. If all have work the next one waits, which customers see as
+	// "connections". Default 2048. From 16 to 100000.
 	ReceiversAtOnce int `toml:"receivers_at_once"`
 }
 
 // Identity is how the node checks what receivers hold against a sender: its PTR, its
 // hello name, SPF, its return path, port 25. `rollcall doctor` shows what it found.
 type Identity struct {
-	// Enforce keeps a node that fails a check from probing. With false receivers refuse it, sooner
-	// or later all mail from its address, and addresses that exist end as unknown. Default true.
+	// Enforce keeps a node that fails a check from probing. With false receivers refuse it, sooner or
+	// later all mail from its address, and addresses that exist end as unknown. Default true.
 	Enforce bool `toml:"enforce"`
 
 	// PublicAddresses are the IP addresses that receivers see, where they differ from the node's
@@ -291,9 +286,9 @@ type Identity struct {
 	// sessions. Default none. At most 8.
 	Reach []string `toml:"reach"`
 
-	// BlockLists are DNS zones of block lists (RFC 5782), asked daily about each address. Being
-	// listed is a failed check. Read their terms: some want no questions from commercial senders or
-	// through public resolvers. Default none. At most 8.
+	// BlockLists are DNS zones of block lists (RFC 5782), asked daily about each address. Being listed is
+	// a failed check. Read their terms: some want no questions from commercial senders or through public
+	// resolvers. Default none. At most 8.
 	BlockLists []string `toml:"block_lists"`
 }
 
@@ -309,8 +304,8 @@ type Retry struct {
 	GiveUpAfter Duration `toml:"give_up_after"`
 
 	// ControlWaits are the waits between the control probes that show whether a domain accepts every
-	// address; three have to be accepted. Long waits see guards that count for a while. The last one
-	// is repeated. Default 2s, 15s. From 1 to 24 waits of at least 1ms.
+	// address; three have to be accepted. The last one is repeated. Default 2s, 15s. From 1 to 24 waits of
+	// at least 1ms.
 	ControlWaits []Duration `toml:"control_waits"`
 }
 
@@ -354,12 +349,11 @@ type Allowance struct {
 	// are too many. Default 20. At least 1.
 	RcptsPerTransaction *int `toml:"rcpts_per_transaction,omitempty"`
 
-	// RefusedPerSession is how many refused addresses end a session; receivers
-	// that count refusals hang up soon after. Default 8. At least 1.
+	// RefusedPerSession is how many refused addresses end a session. Default 8. At least 1.
 	RefusedPerSession *int `toml:"refused_per_session,omitempty"`
 
-	// RefusedPerHour is how many addresses may be refused in an hour until the receiver is known to
-	// bear more. Default 20: guards against harvesting are known to count 25 or more. At least 1.
+	// RefusedPerHour is how many addresses may be refused in an hour until the receiver is known to bear
+	// more. Default 20. At least 1.
 	RefusedPerHour *int `toml:"refused_per_hour,omitempty"`
 
 	// RefusedShare allows more refusals while they are at most this percentage of an hour's answers:
@@ -375,16 +369,14 @@ type Allowance struct {
 	// RcptsPerTransaction is; an unclear answer halves it. Default 64. At least 1.
 	PipeliningDepth *int `toml:"pipelining_depth,omitempty"`
 
-	// SessionAge is how old a session may be and still get more work. Lower spreads the
-	// work over all hosts of a receiver, higher opens fewer sessions. Default 5m. From 1s to 1h.
+	// SessionAge is how old a session may be and still get more work. Default 5m. From 1s to 1h.
 	SessionAge *Duration `toml:"session_age,omitempty"`
 
 	// IdleTime is how long a session without work stays open. Default 2s. From 100ms to 5m.
 	IdleTime *Duration `toml:"idle_time,omitempty"`
 
-	// TLS is opportunistic (encrypted where it is offered, RFC 7435), required (no
-	// session without it) or off. Certificates are not checked: many receivers
-	// have none that anybody signed. Default opportunistic; required for those that the program knows to want it.
+	// TLS is opportunistic (encrypted where it is offered, RFC 7435), required (no session without it) or
+	// off. Default opportunistic; required for those that the program knows to want it.
 	TLS *string `toml:"tls,omitempty"`
 
 	// AddressFamily is which addresses of hosts may be dialled: any, ipv4 or ipv6. Default any.
@@ -474,8 +466,7 @@ type Cluster struct {
 // Gossip tunes how fast membership changes are seen. The defaults are for nodes in one
 // region; all nodes should have the same.
 type Gossip struct {
-	// ProbeInterval is how often a node pings one other, in turn. Lower finds a
-	// dead node sooner and sends more packets. Default 500ms. From 10ms to 1m.
+	// ProbeInterval is how often a node pings one other, in turn. Default 500ms. From 10ms to 1m.
 	ProbeInterval Duration `toml:"probe_interval"`
 
 	// ProbeTimeout is how long a ping may take before others are asked to ping and a
@@ -483,23 +474,20 @@ type Gossip struct {
 	// below ProbeInterval.
 	ProbeTimeout Duration `toml:"probe_timeout"`
 
-	// SuspicionMult is the factor of max(1, log10(nodes)) x ProbeInterval, the time that a
-	// silent node stays a member. Higher gives a slow node more time and finds a dead one
-	// later. Default 4, so 2s for up to ten nodes. From 1 to 100.
+	// SuspicionMult is the factor of max(1, log10(nodes)) x ProbeInterval, the time that a silent node
+	// stays a member. Default 4, so 2s for up to ten nodes. From 1 to 100.
 	SuspicionMult int `toml:"suspicion_mult"`
 
-	// SuspicionMaxTimeoutMult multiplies that time while fewer than SuspicionMult - 2
-	// others confirm the silence: it keeps a node with a bad network from declaring
-	// others dead. Default 3. From 1 to 100.
+	// SuspicionMaxTimeoutMult multiplies that time while fewer than SuspicionMult - 2 others confirm the
+	// silence. Default 3. From 1 to 100.
 	SuspicionMaxTimeoutMult int `toml:"suspicion_max_timeout_mult"`
 
-	// GossipInterval is how often a node sends its news to 3 others, if it has any.
-	// Lower spreads them faster and sends more packets. Default 100ms. From 10ms to 1m.
+	// GossipInterval is how often a node sends its news to 3 others, if it has any. Default 100ms. From
+	// 10ms to 1m.
 	GossipInterval Duration `toml:"gossip_interval"`
 
-	// PushPullInterval is how often a node compares all it knows with one other,
-	// over a stream; above 32 nodes, times ceil(log2(nodes) - 5) + 1. Lower mends
-	// lost news sooner and sends more bytes. Default 15s. From 1s to 10m.
+	// PushPullInterval is how often a node compares all it knows with one other, over a stream; above 32
+	// nodes, times ceil(log2(nodes) - 5) + 1. Default 15s. From 1s to 10m.
 	PushPullInterval Duration `toml:"push_pull_interval"`
 }
 
@@ -519,9 +507,8 @@ type Retention struct {
 
 // Audit is how the node checks its own ledger.
 type Audit struct {
-	// Every is how often this node recomputes every invariant of the ledger. Shorter
-	// finds a fault sooner and reads the whole ledger more often. "0s" is never. Default
-	// 1h. From 1s.
+	// Every is how often this node recomputes every invariant of the ledger. "0s" is never. Default 1h.
+	// From 1s.
 	Every Duration `toml:"every"`
 }
 

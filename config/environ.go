@@ -42,13 +42,12 @@ func UnknownEnviron(environ []string) []string {
 
 // applyEnviron sets what the environment sets. A list is written with commas.
 // The exceptions of single receivers can't be set there.
-func applyEnviron(c *Config, environ []string, at places) error {
+func applyEnviron(c *Config, environ []string, at places) (found []Finding) {
 	values := map[string]string{}
 	for _, line := range environ {
 		name, value, _ := strings.Cut(line, "=")
 		values[name] = value
 	}
-	var found []Finding
 	leaves("", reflect.ValueOf(c).Elem(), func(key string, v reflect.Value) {
 		name := EnvironName(key)
 		text, set := values[name]
@@ -61,7 +60,7 @@ func applyEnviron(c *Config, environ []string, at places) error {
 		}
 		at[key] = position{file: name}
 	})
-	return invalid(found)
+	return found
 }
 
 // setText sets v from text.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -22,29 +23,57 @@ const fileBytesMax = 8 << 20
 // A fault in the file or the environment is an ErrInvalid with a line for each
 // fault. A file that can't be read gives an error that wraps the cause.
 func Load(file string, environ []string) (Config, error) {
-	c := defaults()
-	at := places{}
-	if file != "" {
-		data, err := readFile(file)
-		if errors.Is(err, fs.ErrNotExist) {
-			return Config{}, fmt.Errorf("there is no file %s: check the path: %w", file, err)
-		}
-		if err != nil {
-			return Config{}, fmt.Errorf("read %s: %w", file, err)
-		}
-		if err := invalid(decode(file, data, &c, at)); err != nil {
-			return Config{}, err
-		}
-	}
-	if err := applyEnviron(&c, environ, at); err != nil {
-		return Config{}, err
-	}
-	c.complete()
-	c.Throttle.places = at.below("throttle")
-	if err := invalid(at.locate(c.faults())); err != nil {
+	c, err := Check(file, environ)
+	if err != nil {
 		return Config{}, err
 	}
 	return c, nil
+}
+
+// Check is Load that gives all faults at once, whatever their kind, and with them what could be read: for who looks
+// further. A key that is at fault has its default meanwhile.
+func Check(file string, environ []string) (c Config, err error) {
+	c = defaults()
+	at := places{}
+	var found []Finding
+	if file != "" {
+		data, err := readFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			return c, fmt.Errorf("there is no file %s: check the path: %w", file, err)
+		}
+		if err != nil {
+			return c, fmt.Errorf("read %s: %w", file, err)
+		}
+		if found = decode(file, data, &c, at); len(found) > 0 {
+			c, at = defaults(), places{} // the decoder has stopped somewhere
+			if more := decode(file, without(data, found), &c, at); len(more) > 0 {
+				return defaults(), invalid(found) // its syntax is broken: nothing else can be told
+			}
+		}
+	}
+	found = append(found, applyEnviron(&c, environ, at)...)
+	c.complete()
+	c.Throttle.places = at.below("throttle")
+	found = append(found, at.locate(c.faults())...)
+	return c, invalid(found)
+}
+
+// without leaves out the lines of findings, of a table at fault all its lines. The others keep their numbers.
+func without(data []byte, found []Finding) []byte {
+	bad := map[int]bool{}
+	for _, f := range found {
+		bad[f.Line] = true
+	}
+	lines, inTable := bytes.Split(data, []byte("\n")), false
+	for i, line := range lines {
+		if bytes.HasPrefix(bytes.TrimSpace(line), []byte("[")) {
+			inTable = bad[i+1]
+		}
+		if inTable || bad[i+1] {
+			lines[i] = nil
+		}
+	}
+	return bytes.Join(lines, []byte("\n"))
 }
 
 // readFile reads a file of at most fileBytesMax.

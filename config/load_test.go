@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -332,4 +333,33 @@ func TestWhatWouldBeSentInClearIsRefused(t *testing.T) {
 // oidc is a file with a provider.
 func oidc(issuer string) string {
 	return "[dashboard]\noidc_issuer = \"" + issuer + "\"\noidc_client_id = \"rollcall\"\noidc_secret_file = \"/x\"\n"
+}
+
+// TestAllFaultsAtOnce: unknown keys and tables, values of the wrong kind, values out of range, and those of the
+// environment are told in one go, each once.
+func TestAllFaultsAtOnce(t *testing.T) {
+	file := write(t, `colour = "red"
+[http]
+listen = "nonsense"
+plain = "perhaps"
+[htpp]
+listen = "127.0.0.1:1"
+burst = 9
+[smtp]
+port = 99999
+[throttle.default]
+connections = -1
+`)
+	_, err := Load(file, []string{"ROLLCALL_DNS_AT_ONCE=many"})
+	text := fmt.Sprint(err)
+	for _, want := range []string{`1:1: unknown key "colour"`, "3:1: http.listen: ", "4:1: http.plain: ",
+		`5:2: unknown key "htpp"`,
+		"9:1: smtp.port: ", "11:1: throttle.default.connections: ", "ROLLCALL_DNS_AT_ONCE: "} {
+		if strings.Count(text, want) != 1 {
+			t.Errorf("%q is there %d times in\n%s", want, strings.Count(text, want), text)
+		}
+	}
+	if n := strings.Count(text, "\n") + 1; n != 7 {
+		t.Errorf("got %d faults, want 7:\n%s", n, text)
+	}
 }

@@ -1,8 +1,10 @@
 package http
 
 import (
+	"bytes"
 	"context"
 	"net/netip"
+	"regexp"
 
 	"github.com/google/uuid"
 	"github.com/valyala/fasthttp"
@@ -97,11 +99,18 @@ func (p *PageRequest) RateOf(user uuid.UUID) int {
 // Do makes the server act when Options.Pages has returned. The answer that it has written is dropped.
 func (p *PageRequest) Do(a Act) { p.act = &a }
 
-// isPage reports whether a path that is no route of the API may be one of a page.
-func (s *Server) isPage(path []byte) bool {
-	text := string(path)
-	return s.options.Pages != nil && len(text) > 0 && text[0] == '/' && text != "/v1" &&
-		(len(text) < 4 || text[:4] != "/v1/")
+// versioned are the paths of an API, of this version or of another.
+var versioned = regexp.MustCompile(`^/v([0-9]+)(/|$)`)
+
+// isPage reports whether a path that is no route of the API may be one of a page. Below a version it is one only for
+// who asks for HTML: a program that has the version wrong reads JSON.
+func (s *Server) isPage(r *request, path []byte) bool {
+	if s.options.Pages == nil || len(path) == 0 || path[0] != '/' {
+		return false
+	}
+	version := versioned.FindSubmatch(path)
+	return version == nil || string(version[1]) != "1" &&
+		bytes.Contains(r.Request.Header.Peek(fasthttp.HeaderAccept), []byte("text/html"))
 }
 
 // beginPage makes a request one of a page.

@@ -75,12 +75,15 @@ func TestPagesGetWhatIsNotOfTheAPI(t *testing.T) {
 	e := pageRig(t, httpd.Rows{}, "")
 	for path, want := range map[string]string{
 		"/": "page / 127.0.0.1", "/w/x": "page /w/x 127.0.0.1", "/v10": "page /v10 127.0.0.1",
+		"/vip": "page /vip 127.0.0.1",
 	} {
-		if a, text := e.page(t, "GET", path, nil); a.status != 200 || text != want || a.header.Get("X-Request-Id") == "" {
+		browser := map[string]string{"Accept": "text/html,*/*;q=0.8"}
+		if a, text := e.page(t, "GET", path, browser); a.status != 200 || text != want || a.header.Get("X-Request-Id") == "" {
 			t.Errorf("GET %s: %d %q, want %q", path, a.status, text, want)
 		}
 	}
-	for _, path := range []string{"/v1", "/v1/", "/v1/other", "/w/../v1/credits", "//v1/credits", "/w%2fx"} {
+	for _, path := range []string{"/v1", "/v1/", "/v1/other", "/v2/credits", "/v10", "/w/../v1/credits", "//v1/credits",
+		"/w%2fx"} {
 		if a, text := e.page(t, "GET", path, nil); a.status != 404 || a.code() != string(api.RouteNotFound) {
 			t.Errorf("GET %s: %d %q, want the API's 404", path, a.status, text)
 		}

@@ -207,7 +207,7 @@ func (s *Server) findOperation(r *request) bool {
 	if bytes.Equal(raw, r.URI().Path()) {
 		r.route, r.idText = findRoute(raw)
 	}
-	if r.route == routeNone && bytes.Equal(raw, r.URI().Path()) && s.isPage(raw) {
+	if r.route == routeNone && bytes.Equal(raw, r.URI().Path()) && s.isPage(r, raw) {
 		s.beginPage(r)
 		return true
 	}

@@ -75,6 +75,7 @@ const (
 	BackupOnly
 	NotAccepted
 	Intercepted
+	NotSimulated
 )
 
 var reasonTexts = [...]struct{ token, sentence string }{
@@ -108,6 +109,7 @@ var reasonTexts = [...]struct{ token, sentence string }{
 	BackupOnly:          {"backup_only", "Only a backup server answered, and it accepts every address."},
 	NotAccepted:         {"not_accepted", "The receiver says for now, and never for good, that this mailbox does not exist."},
 	Intercepted:         {"intercepted", "Somebody else answers in place of the domain's mail servers."},
+	NotSimulated:        {"not_simulated", "The receivers of this service are simulated and know only .test."},
 }
 
 // String gives the token, such as "mailbox_not_found".

@@ -31,7 +31,7 @@ func TestReasonsKeepTheirNumbers(t *testing.T) {
 		mailbox_full mailbox_restricted mailbox_busy domain_not_found no_mail_service domain_not_hosted syntax
 		greylisted receiver_busy receiver_rate_limited source_blocked source_identity tls_failed timeout
 		connection_failed protocol eai_unsupported policy harvest_guard internal dns_failed backup_only
-		not_accepted intercepted`)
+		not_accepted intercepted not_simulated`)
 	for i, token := range want {
 		r := Reason(i)
 		if r.String() != token || r.Known() != (i > 0) {
@@ -46,7 +46,7 @@ func TestReasonsKeepTheirNumbers(t *testing.T) {
 			t.Errorf("%s: message %q", token, message)
 		}
 	}
-	if r := Reason(len(want)); r.Known() || r.Message() != Internal.Message() || r.String() != "reason(30)" {
+	if r := Reason(len(want)); r.Known() || r.Message() != Internal.Message() || r.String() != "reason(31)" {
 		t.Errorf("%v is known", r)
 	}
 }

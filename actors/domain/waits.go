@@ -89,6 +89,8 @@ func (pl *planner) addDeferred(now time.Time, out *Waits, r smtp.Reason, due int
 	switch _, known := pl.controls.habitOf(now, pl.route.answeringHost()).CatchAll(); {
 	case c.isHopeless(r):
 		ends = gaveUp
+	case r == smtp.Greylisted && pl.controls.asking: // the control probe waits beside them
+		ends = max(ends, pl.retries.stats.control)
 	case r == smtp.Greylisted && !known: // the control probe behind them is put off too
 		ends += c.wait
 		gaveUp += c.wait

@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/net/publicsuffix"
 
+	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
 
@@ -127,6 +129,9 @@ func (i *Inspector) route(ctx context.Context, name string, out *Explanation) (b
 	r, err := i.options.Route(within, name)
 	if ctx.Err() != nil {
 		return "", fmt.Errorf("inspect: find where mail for %s goes: %w", name, ctx.Err())
+	}
+	if err == nil && r.NoMail == smtp.NotSimulated { // what the real one's hosts bear is not known here
+		err = errors.New("the receivers are simulated")
 	}
 	if err != nil {
 		why := err.Error()

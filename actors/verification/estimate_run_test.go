@@ -380,7 +380,7 @@ func mixes() []mix {
 		{name: "rate-limited, all accepted", waits: usual, domainsMax: 1024, least: 0.7, most: 1.4,
 			list: addresses(1, 600, 1),
 			at:   func(string) (string, habits) { return "slow.test", habits{perSecond: 5, catchAll: true} }},
-		{name: "greylisting for 12 minutes", waits: usual, domainsMax: 1024, least: 0.25, most: 2,
+		{name: "greylisting for 12 minutes", waits: usual, domainsMax: 1024, least: 0.1, most: 2,
 			list: addresses(50, 4, 2),
 			at:   func(d string) (string, habits) { return d, habits{perSecond: 5, grey: 12 * time.Minute} }},
 		{name: "slow and greylisting", waits: usual, domainsMax: 1024, least: 0.35, most: 2,

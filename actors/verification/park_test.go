@@ -31,7 +31,7 @@ func TestAParkedVerificationTakesNothing(t *testing.T) {
 			w.t.Fatalf("after a minute: parked %d times, %s until %v", r.parked.Load(), v.Status, v.NextTry)
 		}
 		if i := v.Issue; i == nil || i.Message != "1 address waits for fine.test, which makes strangers come back later "+
-			"(greylisting), and 1 for another receiver; the last is expected at 02:02 UTC." {
+			"(greylisting), and 1 for another receiver; the last is expected at 01:01 UTC." {
 			w.t.Errorf("while it is parked its customer is told %+v", i)
 		}
 		if left := o.Left.Load(); left != 0 {

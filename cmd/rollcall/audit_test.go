@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -69,20 +68,6 @@ func TestAuditIsReadOnATerminal(t *testing.T) {
 	for _, want := range []string{`"id":"I1"`, `"took_seconds":1`, `"read":{"node":"unix:/run/x"}`, `"workspaces":1`} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("%q is missing in %s", want, text)
-		}
-	}
-}
-
-// TestEveryInvariantIsInTheRunbook: what the audit says to do has its one home in
-// package ledger; the document repeats it.
-func TestEveryInvariantIsInTheRunbook(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(HouseRoot, "docs", "operators", "operations.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, i := range ledger.Invariants() {
-		if row := fmt.Sprintf("| %s | %s | %s |\n", i.ID, i.Holds, i.Do); !strings.Contains(string(text), row) {
-			t.Errorf("docs/operators/operations.md has no row %s", row)
 		}
 	}
 }

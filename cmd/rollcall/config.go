@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
 
@@ -24,20 +25,14 @@ func newConfigCheck(e environment) *cobra.Command {
 			"fault and its place",
 		Args: wantArgs("FILE"),
 		RunE: func(c *cobra.Command, args []string) error {
-			loaded, err := config.Load(args[0], e)
-			if err != nil {
-				return err
-			}
-			if _, err := config.LoadThrottle(loaded.Throttle); err != nil {
-				return err
-			}
-			if _, err := node.LoadRules(loaded.Verdict); err != nil {
-				return err
-			}
-			if _, err := node.ProviderOf(loaded.Dashboard); err != nil {
-				return err
-			}
+			loaded, err := config.Check(args[0], e)
+			_, inThrottle := config.LoadThrottle(loaded.Throttle)
+			_, inRules := node.LoadRules(loaded.Verdict)
+			_, inProvider := node.ProviderOf(loaded.Dashboard)
 			warnUnknown(c, e)
+			if err := errors.Join(err, inThrottle, inRules, inProvider); err != nil {
+				return err
+			}
 			fmt.Fprintf(c.OutOrStdout(), "%s is fine\n", args[0])
 			return nil
 		},

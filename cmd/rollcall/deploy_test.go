@@ -65,6 +65,7 @@ func TestDeploy(t *testing.T) {
 		environ []string
 	}{
 		"rollcall.toml":   {texts["rollcall.toml"], nil},
+		"one-server.toml": {texts["one-server.toml"], nil},
 		"kubernetes.yaml": {strings.ReplaceAll(inKubernetes[1], "\n    ", "\n"), podEnviron},
 	} {
 		file := filepath.Join(t.TempDir(), "rollcall.toml")

@@ -59,17 +59,12 @@ var neverRun = map[string]map[string]string{
 	"README.md": {
 		`go run ./cmd/rollcall verify --lab examples/contacts.csv   # the main job: one file, simulated receivers`: "continuous " +
 			"integration runs these two commands last; a test can't run the tests",
-		"go run ./cmd/rollcall serve --dev": "the test of a newcomer in a browser (http/dashboard/browser) starts it",
 		"go build -o rollcall ./cmd/rollcall": "the tour needs a node that runs beside it: the test starts one with this " +
 			"binary",
 	},
 	"docs/start/database.md": {
 		"COCKROACH_BINARY=/usr/local/bin/cockroach go test ./ledger/sqlstore -run '^TestConformanceOnCockroachDB$' " +
 			"-count 1 -v": "needs CockroachDB",
-		"cockroach cert create-ca --certs-dir=certs --ca-key=keep-offline/ca.key": "needs " +
-			"CockroachDB",
-		`cockroach start --certs-dir=certs --store=/var/lib/cockroach --advertise-addr=db1.example.net \`: "needs " +
-			"CockroachDB",
 	},
 }
 

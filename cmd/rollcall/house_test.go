@@ -16,6 +16,9 @@ import (
 	"sync"
 	"testing"
 
+	"gopkg.in/yaml.v3"
+
+	"rollcall/http/api"
 	"rollcall/smtp"
 )
 
@@ -336,8 +339,23 @@ func TestEveryIssueCodeIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	code := regexp.MustCompile(`(?m)^\s*(?:Code)?[A-Z]\w+ +(?:Code)? *= "([a-z_]+)"`)
-	found := 0
+	var description struct {
+		Components struct {
+			Schemas struct {
+				Issue struct {
+					Properties struct {
+						Code struct{ Enum []string }
+					}
+				} `yaml:"Issue"`
+			}
+		}
+	}
+	if err := yaml.Unmarshal(api.OpenAPI, &description); err != nil {
+		t.Fatal(err)
+	}
+	described := description.Components.Schemas.Issue.Properties.Code.Enum
+	code := regexp.MustCompile(`(?m)^\s*(?:const )?(?:Code)?[A-Z]\w+ +(?:Code)? *= "([a-z_]+)"`)
+	found := 1 // funding_expired is the ledger's
 	for _, s := range sources(t) {
 		if s.path != "http/api/codes.go" && s.path != "actors/intake/errors.go" {
 			continue
@@ -346,10 +364,13 @@ func TestEveryIssueCodeIsDocumented(t *testing.T) {
 			if found++; !strings.Contains(string(documented), "`"+m[1]+"`") {
 				t.Errorf("%s of %s is missing in docs/customers/errors.md", m[1], s.path)
 			}
+			if !slices.Contains(described, m[1]) {
+				t.Errorf("%s of %s is missing in openapi.yaml", m[1], s.path)
+			}
 		}
 	}
-	if found < 40 {
-		t.Errorf("only %d codes were found: is the pattern right?", found)
+	if found < 40 || found != len(described) {
+		t.Errorf("%d codes were found and %d are described: is the pattern right?", found, len(described))
 	}
 }
 

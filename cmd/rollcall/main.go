@@ -14,7 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	_ "golang.org/x/crypto/x509roots/fallback" // whom to trust where the system says nothing, as in an image of one file
 
+	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/node"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
@@ -60,7 +62,7 @@ func run(signalled context.Context, args []string, stdout, stderr io.Writer) int
 	if err == nil {
 		return exitDone
 	}
-	for line := range strings.SplitSeq(err.Error(), "\n") {
+	for line := range strings.SplitSeq(client.Advised(err), "\n") {
 		fmt.Fprintln(stderr, "rollcall:", line)
 	}
 	if isUsage(err) {

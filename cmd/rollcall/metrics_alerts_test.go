@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"gopkg.in/yaml.v3"
+
+	"rollcall/config/effort"
 )
 
 // alertCases is as much of a file of promtool's rule tests as is looked at.
@@ -54,16 +56,18 @@ func TestEveryAlertHasCases(t *testing.T) {
 	}
 }
 
-// TestAlertsFire runs these cases as an operator does.
+// TestAlertsFire checks rules and configuration as an operator does; with -long the cases too, which take a minute.
 func TestAlertsFire(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some 15 s: left out with -short")
-	}
+	t.Parallel()
 	tool, err := exec.LookPath("promtool")
 	if err != nil {
 		t.Skip("no promtool on the PATH: the cases of deploy/prometheus/alerts_test.yml are not run")
 	}
-	for _, args := range [][]string{{"check", "rules", "alerts.yml"}, {"test", "rules", "alerts_test.yml"}} {
+	all := [][]string{{"check", "rules", "alerts.yml"}, {"check", "config", "prometheus.yml"}}
+	if effort.Long() {
+		all = append(all, []string{"test", "rules", "alerts_test.yml"})
+	}
+	for _, args := range all {
 		c := exec.CommandContext(t.Context(), tool, args...)
 		c.Dir = filepath.Join(HouseRoot, "deploy", "prometheus")
 		if out, err := c.CombinedOutput(); err != nil {

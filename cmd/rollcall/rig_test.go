@@ -95,7 +95,7 @@ func (r *rig) open(credits int64) {
 // client is a customer's client that repeats requests, as ours does.
 func (r *rig) client() *client.API {
 	c := client.NewAPI(r.api, r.tenant.Key, func(string) {})
-	c.Answered = true // be patient from the start: the node may be down
+	c.Patient = true // be patient from the start: the node may be down
 	return c
 }
 

@@ -6,13 +6,18 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/node"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 )
 
@@ -42,6 +47,9 @@ func serve(c *cobra.Command, e environment, loaded config.Config, dev bool) erro
 	if dev {
 		loaded = node.LabConfig(loaded)
 	}
+	if dev && term.IsTerminal(c.ErrOrStderr()) && loaded.Log == config.Default().Log {
+		loaded.Log = config.Log{Level: "warn", Format: "text"} // a person reads what is printed below
+	}
 	log := newLogger(c.ErrOrStderr(), loaded.Log)
 	for _, name := range config.UnknownEnviron(e) {
 		log.Warn("environment variable is no setting", "name", name)
@@ -59,16 +67,50 @@ func serve(c *cobra.Command, e environment, loaded config.Config, dev bool) erro
 		err = printDev(c, n, loaded)
 	}
 	if err == nil {
+		stopping := tellManager(log)
 		select {
 		case <-c.Context().Done():
 		case err = <-n.Cluster.Failed():
 		}
+		stopping()
 		log.Info("draining")
 	}
 	if stopErr := node.StopNode(c.Context(), n); err == nil {
 		err = stopErr
 	}
+	if dev && err == nil {
+		fmt.Fprintf(c.OutOrStdout(), "\nRollcall has stopped. %s keeps what you did, for the next start.\n", loaded.DataDir)
+	}
 	return err
+}
+
+// tellManager says to who started this process with NOTIFY_SOCKET, such as systemd for a unit of Type=notify, that the
+// node serves, and twice in each WATCHDOG_USEC that the process still runs. The function it returns says that the node
+// drains. Whoever has no such socket is told nothing.
+func tellManager(log *slog.Logger) (stopping func()) {
+	tell := func(state string) {
+		if _, err := daemon.SdNotify(false, state); err != nil {
+			log.Warn("service manager not told", "state", state, "err", err)
+		}
+	}
+	tell(daemon.SdNotifyReady)
+	if every, err := daemon.SdWatchdogEnabled(false); err == nil && every > 0 {
+		go func() { // as long as the process, which drains too
+			for range time.Tick(every / 2) {
+				tell(daemon.SdNotifyWatchdog)
+			}
+		}()
+	}
+	return func() { tell(daemon.SdNotifyStopping) }
+}
+
+// startedAs is what to type to run this program again: its name, or `go run`, which gives it one that is gone when it
+// ends.
+func startedAs(name string) string {
+	if strings.Contains(name, "/go-build") {
+		return "go run ./cmd/rollcall"
+	}
+	return name
 }
 
 // printDev makes the workspace of serve --dev and says what to try.
@@ -90,17 +132,17 @@ func printDev(c *cobra.Command, n *node.Node, loaded config.Config) error {
 		if err != nil {
 			return err
 		}
-		inBrowser = "Or use a browser. This link signs you in, once:\n\n  " + link +
+		inBrowser = "Or use a browser. This link signs you in, once; the next start prints a new one:\n\n  " + link +
 			"\n\nThere, check an address such as anna.smith@acme-clean.test, or upload examples/contacts.csv.\n\n"
 	}
-	fmt.Fprintf(c.OutOrStdout(), "Rollcall is running, with simulated receivers, for which an hour lasts a minute. "+
-		"Ctrl-C ends it.\n\n"+
+	fmt.Fprintf(c.OutOrStdout(), "Rollcall is running. Ctrl-C ends it. Its receivers are simulated:\n"+
+		"they know only names that end in .test, and for them an hour lasts a minute.\n\n"+
 		"  API        %s\n  upload     %s\n  admin      %s\n  workspace  %s\n  key        %s\n\n"+
-		"Try, in another terminal:\n\n"+
+		"Try, in another terminal in this folder:\n\n"+
 		"  export API=%s ROLLCALL_KEY=%s\n"+
 		"  curl -H \"X-API-Key: $ROLLCALL_KEY\" $API/v1/credits\n"+
-		"  rollcall verify examples/contacts.csv --api $API\n\n%s",
-		n.APIURL, n.UploadURL, n.AdminURL, t.Workspace, t.Key, n.APIURL, t.Key, inBrowser)
+		"  %s verify examples/contacts.csv --api $API\n\n%s",
+		n.APIURL, n.UploadURL, n.AdminURL, t.Workspace, t.Key, n.APIURL, t.Key, startedAs(os.Args[0]), inBrowser)
 	return nil
 }
 

@@ -140,11 +140,14 @@ func tour(t *testing.T, document, mark string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, lines, begun := strings.Cut(string(text), "<!-- "+mark+":")
-	lines, _, ended := strings.Cut(lines, "<!-- "+mark+" end -->")
-	_, lines, fenced := strings.Cut(lines, "```sh\n")
-	lines, _, closed := strings.Cut(lines, "```")
-	if !begun || !ended || !fenced || !closed || strings.Count(lines, "\n") < 10 {
+	_, marked, begun := strings.Cut(string(text), "<!-- "+mark+":")
+	marked, _, ended := strings.Cut(marked, "<!-- "+mark+" end -->")
+	lines := ""
+	for _, block := range strings.Split(marked, "```sh\n")[1:] {
+		block, _, _ = strings.Cut(block, "```")
+		lines += block
+	}
+	if !begun || !ended || strings.Count(lines, "\n") < 10 {
 		t.Fatalf("%s has no %s", document, mark)
 	}
 	c := newCLI(t)

@@ -60,7 +60,7 @@ func preflight(ctx context.Context, c config.Config, in *input) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", in.name, err)
 	}
-	resolver, err := node.NewResolver(c, nil)
+	resolver, err := node.NewResolver(c, nil, false)
 	if err != nil {
 		return err
 	}

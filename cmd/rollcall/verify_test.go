@@ -184,7 +184,7 @@ func TestARefusedFileIsToldWithItsRowAndForgotten(t *testing.T) {
 func TestACutDownloadLeavesNoFileAndKeepsTheIdentity(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "r.csv")
 	r, _, _ := newTestRun(t, service(t, "completed", someResults[:60]), verifyFlags{out: term.OutFile{Name: out}})
-	if err := r.run(t.Context()); err == nil || !strings.Contains(err.Error(), "run the command again") {
+	if err := r.run(t.Context()); err == nil || !strings.Contains(client.Advised(err), "run the command again") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := os.Stat(out); err == nil {

@@ -2,8 +2,10 @@ package identity
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -131,8 +133,11 @@ func sorted(list []Finding) []Finding {
 
 // notChecked is the finding of a check that could not be made.
 func notChecked(c Check, source string, err error) Finding {
-	return Finding{Check: c, Source: source, State: Skipped, Saw: "not checked: " + err.Error(), trouble: true,
-		Next: "Check that the servers in [dns] answer; the check is repeated by itself."}
+	next := "Check that the servers in [dns] answer; the check is repeated by itself."
+	if errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH) {
+		next = "This machine has no route to the Internet: check its network, with `ip route`."
+	}
+	return Finding{Check: c, Source: source, State: Skipped, Saw: "not checked: " + err.Error(), trouble: true, Next: next}
 }
 
 // keptFor is how long a finding stands while DNS gives no newer one. Guess: an outage

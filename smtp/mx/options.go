@@ -30,7 +30,7 @@ const (
 )
 
 // Options say whom to ask and how long to believe it. All have to be set but
-// Witness, AtOnce and Weight.
+// Witness, Only, AtOnce and Weight.
 type Options struct {
 	// Servers are the recursive servers as host:port, asked in this order until
 	// one answers. Empty: those of the system's resolv.conf, read once. At most 16.
@@ -56,6 +56,10 @@ type Options struct {
 	// network), and what else they deny is an error, not a missing domain. Empty:
 	// denials are always believed, as fits the servers of a lab.
 	Witness string
+
+	// Only is the top-level domain that the servers know: those of a lab. The route of any other name is none, with
+	// smtp.NotSimulated. Empty: they know all.
+	Only string
 
 	// TTLMin and TTLMax bound how long an answer is believed, whatever its TTL
 	// says. TTLMin from 1 s, TTLMax up to TTLMaxMax. A low TTLMin asks more often; a

@@ -109,6 +109,9 @@ func (r *Resolver) Lookup(ctx context.Context, domain string) (Route, error) {
 	if _, ok := dns.IsDomainName(name); !ok || !hasHostLetters(plain(name)) {
 		return Route{}, &Error{Kind: Malformed, Name: domain}
 	}
+	if only := r.options.Only; only != "" && !dns.IsSubDomain(dns.CanonicalName(only), name) {
+		return Route{NoMail: smtp.NotSimulated, Expires: time.Now().Add(r.options.TTLMax)}, nil
+	}
 	return r.routes.get(ctx, plain(name), r.findRoute)
 }
 

@@ -19,7 +19,7 @@ const certificateLife = 30 * 24 * time.Hour
 // ownCertificate is one for all receivers of the process, signed by itself; its
 // name is that of none of them.
 var ownCertificate = sync.OnceValues(func() (tls.Certificate, error) {
-	return makeCertificate("smtplab."+topLevel, time.Now())
+	return makeCertificate("smtplab."+TopLevel, time.Now())
 })
 
 // makeCertificate makes one for a host, signed by itself, good for

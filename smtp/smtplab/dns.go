@@ -166,7 +166,7 @@ func soa(zone string) dns.RR {
 	hdr := header(zone, dns.TypeSOA)
 	hdr.Ttl = negativeTTLSeconds
 	return &dns.SOA{
-		Hdr: hdr, Ns: "ns." + topLevel + ".", Mbox: "hostmaster." + topLevel + ".",
+		Hdr: hdr, Ns: "ns." + TopLevel + ".", Mbox: "hostmaster." + TopLevel + ".",
 		Serial: 1, Refresh: 3600, Retry: 600, Expire: 86400, Minttl: negativeTTLSeconds,
 	}
 }

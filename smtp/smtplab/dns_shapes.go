@@ -36,7 +36,7 @@ func (p *persona) hostZone(zone string) string {
 // hostBase makes one label of a zone: acme-google of acme-google.test, and
 // firm-example of firm.example.
 func hostBase(zone string) string {
-	return strings.ReplaceAll(strings.TrimSuffix(zone, "."+topLevel), ".", "-")
+	return strings.ReplaceAll(strings.TrimSuffix(zone, "."+TopLevel), ".", "-")
 }
 
 // numbered gives n of a label such as "mx17"; 0 when it has another form.
@@ -162,7 +162,7 @@ func (l *Lab) mailRecords(a *answer, p *persona, name string, qtype uint16) {
 	case hostChains[p.DNS] > 0:
 		a.records = []dns.RR{mx(name, 10, "c1."+hosts)}
 	case p.DNS == OnlyIPv6:
-		a.records = []dns.RR{mx(name, 10, "mx1."+p.Name+"."+topLevel)}
+		a.records = []dns.RR{mx(name, 10, "mx1."+p.Name+"."+TopLevel)}
 	case p.DNS == TwoMX || p.DNS == FirstDown:
 		// The better host comes second: RFC 5321 §5.1 asks for sorting.
 		a.records = []dns.RR{mx(name, 20, "mx2."+hosts), mx(name, 10, "mx1."+hosts)}

@@ -102,7 +102,7 @@ func (l *Lab) list(o ListOptions, members []weighted, yield func(Label) bool) {
 	for i, domains := 0, 0; i < o.Addresses; domains++ {
 		personality := pick(members, domains, o.Mix, random)
 		name := sampleCompany[domains%len(sampleCompany)] + strconv.Itoa(domains/len(sampleCompany)) +
-			"-" + personality + "." + topLevel
+			"-" + personality + "." + TopLevel
 		for end := min(i+o.PerDomain, o.Addresses); i < end; i++ {
 			local := listLocal(i, o.Bad, random)
 			label := Label{

@@ -98,7 +98,7 @@ func sampleDomains(random *rand.Rand, n int) []sampleDomain {
 			if pick -= w.weight; pick < 0 {
 				company := sampleCompany[i%len(sampleCompany)] + strconv.Itoa(i/len(sampleCompany))
 				out[i] = sampleDomain{
-					name:    company + "-" + w.personality + "." + topLevel,
+					name:    company + "-" + w.personality + "." + TopLevel,
 					harvest: w.personality == "cisco",
 				}
 				break

@@ -99,7 +99,7 @@ func (s *session) tlsConfig() (*tls.Config, error) {
 	case TLSRightName:
 		certificate, err = makeCertificate(s.host.name, time.Now())
 	case TLSWrongName:
-		certificate, err = makeCertificate("elsewhere."+topLevel, time.Now())
+		certificate, err = makeCertificate("elsewhere."+TopLevel, time.Now())
 	case TLSRenegotiate:
 		config.MaxVersion = tls.VersionTLS12
 		config.CipherSuites = []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// topLevel is the domain beneath which every name has a personality or does not
+// TopLevel is the domain beneath which every name has a personality or does not
 // exist (reserved for tests by RFC 2606 §2). The lab refuses to speak about
 // other names, except those of Add.
-const topLevel = "test"
+const TopLevel = "test"
 
 // Domain is a domain that Add puts beside the ones that names choose.
 type Domain struct {
@@ -95,7 +95,7 @@ func beneath(name, zone string) bool {
 }
 
 // owner finds who answers for name, which is lower case without final dot: the
-// nearest Domain of Add, or the last two labels under topLevel. A nil persona
+// nearest Domain of Add, or the last two labels under TopLevel. A nil persona
 // means that the name does not exist, an empty zone that the lab has no say.
 // The caller holds l.mu.
 func (l *Lab) owner(name string) (zone string, p *persona, a *added) {
@@ -109,7 +109,7 @@ func (l *Lab) owner(name string) (zone string, p *persona, a *added) {
 		}
 		rest = rest[dot+1:]
 	}
-	if !beneath(name, topLevel) {
+	if !beneath(name, TopLevel) {
 		return l.hostOf(name)
 	}
 	zone = lastLabels(name, 2)
@@ -131,7 +131,7 @@ func (l *Lab) hostOf(name string) (zone string, p *persona, a *added) {
 		if zone := l.bases[label+"."+suffix]; zone != "" {
 			return zone, l.domains[zone].persona, l.domains[zone]
 		}
-		zone := label + "." + topLevel
+		zone := label + "." + TopLevel
 		if p := l.personas[personalityName(zone)]; p != nil && p.MXSuffix == suffix {
 			return zone, p, nil
 		}

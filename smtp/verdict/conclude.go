@@ -39,6 +39,8 @@ func withoutRoute(c evidence.Case) (smtp.Outcome, smtp.Reason) {
 	switch c.NoRoute {
 	case smtp.DomainNotFound, smtp.NoMailService:
 		return smtp.Invalid, c.NoRoute
+	case smtp.NotSimulated:
+		return smtp.Unknown, c.NoRoute
 	}
 	return open(c, c.NoRoute)
 }

@@ -4,10 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"net/http"
-	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,31 +11,63 @@ import (
 
 	"rollcall/cmd/rollcall/term"
 	"rollcall/http/api"
+	customer "rollcall/http/client"
 	"rollcall/ledger"
 )
 
-// History gives a page of the history, newest first, after a cursor; nil: from the newest on.
-func (c *API) History(ctx context.Context, limit int, cursor *string) (page api.History, err error) {
-	query := url.Values{"limit": {strconv.Itoa(limit)}}
-	if cursor != nil {
-		query.Set("cursor", *cursor)
-	}
-	_, err = c.AskJSON(ctx, http.MethodGet, "/v1/verifications?"+query.Encode(), nil, &page)
-	return page, err
+const (
+	// prefixLeast is how much of an id must be typed: with four characters of a UUID two of a
+	// hundred verifications are alike in about one case of fourteen, and then both are named.
+	prefixLeast = 4
+
+	// alikeShown is how many verifications with one prefix are named.
+	alikeShown = 10
+
+	// issuesShown bounds for how many verifications the list says what they wait for: each is a request of its own.
+	issuesShown = 5
+)
+
+// API is a client of the API, with what the command line needs beside it.
+type API struct{ *customer.Client }
+
+// NewAPI makes a client of the API at base; notice is told when something makes us wait.
+func NewAPI(base, key string, notice func(string)) *API {
+	c := customer.New(base, key)
+	c.Notice = notice
+	return &API{c}
 }
 
-// Pages gives the pages of the history, newest first, to its end.
-func (c *API) Pages(ctx context.Context, limit int) iter.Seq2[api.History, error] {
-	return func(yield func(api.History, error) bool) {
-		var cursor *string
-		for {
-			page, err := c.History(ctx, limit, cursor)
-			if !yield(page, err) || err != nil || page.NextCursor == nil {
-				return
-			}
-			cursor = page.NextCursor
-		}
+// Advised adds to an error what to do about it on the command line.
+func Advised(err error) string {
+	switch {
+	case errors.Is(err, customer.ErrNoAnswer):
+		return err.Error() + ": start a node with `rollcall serve`, or check --api"
+	case errors.Is(err, customer.ErrStranger):
+		return err.Error() + ": check --api"
+	case errors.Is(err, customer.ErrUnfinished):
+		return err.Error() + ": run the command again, it goes on where it stopped"
 	}
+	return err.Error()
+}
+
+// HistoryPageMax is the most that the service gives at once.
+const HistoryPageMax = customer.HistoryPageMax
+
+// ErrRefused is in every error that repeats what the service said about a request.
+var ErrRefused = customer.ErrRefused
+
+// IssueText is an issue in one line, with its row.
+func IssueText(i *api.Issue) string { return customer.IssueText(i) }
+
+// HasCode reports whether an error is a refusal with a code.
+func HasCode(err error, code api.Code) bool { return customer.HasCode(err, code) }
+
+// FileName is the name of a file for people.
+func FileName(name *string) string {
+	if name == nil || *name == "" {
+		return "-"
+	}
+	return term.Printable(*name)
 }
 
 // VerificationID gives the id of a verification of which somebody has typed the whole id or its
@@ -55,7 +83,7 @@ func (c *API) VerificationID(ctx context.Context, typed string) (string, error) 
 			"`rollcall list` has them", typed, prefixLeast))
 	}
 	var alike []api.Summary
-	for page, err := range c.Pages(ctx, HistoryPageMax) {
+	for page, err := range c.Pages(ctx, customer.HistoryPageMax) {
 		if err != nil {
 			return "", err
 		}

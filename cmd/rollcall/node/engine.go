@@ -106,8 +106,9 @@ func nodeIdentity(c config.Config) (uuid.UUID, error) {
 	return id, nil
 }
 
-// NewResolver asks the configured DNS servers, and believes no host that may not be dialled.
-func NewResolver(c config.Config, weight func(tenant string) int) (*mx.Resolver, error) {
+// NewResolver asks the configured DNS servers, and believes no host that may not be dialled. With lab, they are
+// those of this process's lab.
+func NewResolver(c config.Config, weight func(tenant string) int, lab bool) (*mx.Resolver, error) {
 	guard, err := newGuard(c)
 	if err != nil {
 		return nil, err
@@ -117,6 +118,9 @@ func NewResolver(c config.Config, weight func(tenant string) int) (*mx.Resolver,
 		AtOnce: c.DNS.AtOnce, Weight: weight}
 	if len(c.SMTP.AllowNetworks) == 0 {
 		o.Witness = "com" // the DNS of a lab, which allowed networks mean, knows its own names only
+	}
+	if lab {
+		o.Only = smtplab.TopLevel
 	}
 	return mx.New(o)
 }

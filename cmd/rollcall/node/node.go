@@ -144,7 +144,7 @@ func (n *Node) startEngine(ctx context.Context, c config.Config, id uuid.UUID, o
 	if err := n.startThrottling(ctx, c, n.Book, o); err != nil {
 		return nil, err
 	}
-	resolver, err := NewResolver(c, n.settings.WeightOf)
+	resolver, err := NewResolver(c, n.settings.WeightOf, n.Lab != nil)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,10 +75,14 @@ func (n *Node) startTracing(ctx context.Context, c config.Config, id uuid.UUID, 
 // InterfaceVersion is the version of the customer's interface that this binary serves.
 const InterfaceVersion = "0.1.0"
 
-// Version says which binary this is.
+// A release stamps these (cmd/release); in any other build they are empty.
+var version, commit, date string
+
+// Version says which binary this is. Date is the commit's, in RFC 3339; "unknown" when nobody has said it.
 type Version struct {
 	Version   string `json:"version"`
 	Commit    string `json:"commit"`
+	Date      string `json:"date"`
 	Interface string `json:"interface"`
 	Go        string `json:"go"`
 	Platform  string `json:"platform"`
@@ -85,25 +90,27 @@ type Version struct {
 
 // String is the version in one line, for people.
 func (v Version) String() string {
-	return fmt.Sprintf("rollcall %s (commit %s, interface %s, %s, %s)", v.Version, v.Commit, v.Interface, v.Go, v.Platform)
+	return fmt.Sprintf("rollcall %s (commit %s of %s, interface %s, %s, %s)", v.Version, v.Commit, v.Date, v.Interface,
+		v.Go, v.Platform)
 }
 
-// VersionOf reads what the Go tool has written into the binary.
+// VersionOf reads what a release, or else the Go tool, has written into the binary.
 func VersionOf(info *debug.BuildInfo, ok bool) Version {
-	v := Version{
-		Version: "devel", Commit: "unknown", Interface: InterfaceVersion,
-		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
-	}
-	if !ok {
-		return v
-	}
-	if m := info.Main.Version; m != "" && m != "(devel)" {
-		v.Version = m
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			v.Commit = s.Value
+	v := Version{Version: version, Commit: commit, Date: date, Interface: InterfaceVersion, Go: runtime.Version(),
+		Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if ok {
+		if m := info.Main.Version; m != "(devel)" {
+			v.Version = cmp.Or(v.Version, m)
+		}
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				v.Commit = cmp.Or(v.Commit, s.Value)
+			case "vcs.time":
+				v.Date = cmp.Or(v.Date, s.Value)
+			}
 		}
 	}
+	v.Version, v.Commit, v.Date = cmp.Or(v.Version, "devel"), cmp.Or(v.Commit, "unknown"), cmp.Or(v.Date, "unknown")
 	return v
 }

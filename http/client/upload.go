@@ -11,16 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"rollcall/cmd/rollcall/term"
 	"rollcall/http/api"
 )
 
 // uploadTriesMax bounds the tries that store nothing new. With backoff it is
 // about two minutes, longer than a restart of a node.
 const uploadTriesMax = 14
-
-// errUploadStuck says that many tries have stored nothing new.
-var errUploadStuck = errors.New("the upload does not get on")
 
 // uploadStep is what the storage URL said about one request.
 type uploadStep struct {
@@ -33,12 +29,15 @@ type uploadStep struct {
 
 // Upload sends bytes of size from file to the storage URL, goes on where a cut
 // connection has left off, and returns when everything is durable. sent is
-// told how many bytes are on their way.
+// told how many bytes are on their way; nil: nobody is. Errors: ErrUnfinished, or what the storage says.
 //
 // The request has no API key: the URL is the secret, and the storage has no
 // business with the key.
-func (c *API) Upload(ctx context.Context, target string, file io.ReaderAt, size int64,
+func (c *Client) Upload(ctx context.Context, target string, file io.ReaderAt, size int64,
 	sent func(int64)) error {
+	if sent == nil {
+		sent = func(int64) {}
+	}
 	next := int64(-1) // ask first: an earlier run may have stored a part
 	durable, failures := int64(-1), 0
 	for {
@@ -60,20 +59,20 @@ func (c *API) Upload(ctx context.Context, target string, file io.ReaderAt, size 
 		if step.next > durable {
 			durable, failures = step.next, 0
 		} else if failures++; failures > uploadTriesMax {
-			return fmt.Errorf("%w: run the command again, it goes on where it stopped", errUploadStuck)
+			return fmt.Errorf("upload: %w", ErrUnfinished)
 		}
 		next = step.next
 		if step.wait == 0 && step.later {
 			step.wait = backoff(failures)
 		}
-		if err := term.Sleep(ctx, step.wait); err != nil {
+		if err := sleep(ctx, step.wait); err != nil {
 			return err
 		}
 	}
 }
 
 // putRange sends one request to the storage URL and reads what it says.
-func (c *API) putRange(ctx context.Context, target string, body io.Reader,
+func (c *Client) putRange(ctx context.Context, target string, body io.Reader,
 	contentRange string) uploadStep {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPut, target, body)
 	if err != nil {

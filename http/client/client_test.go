@@ -8,9 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,11 +22,11 @@ import (
 const testKey = "rc_canary_canary"
 
 // NewTestClient makes a client of a handler.
-func newTestClient(t *testing.T, handler http.HandlerFunc) (*API, *httptest.Server) {
+func newTestClient(t *testing.T, handler http.HandlerFunc) (*Client, *httptest.Server) {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	return NewAPI(server.URL, testKey, func(string) {}), server
+	return New(server.URL, testKey), server
 }
 
 func TestCreateIsRepeatedWithItsIdentityWhileTheServiceSaysLater(t *testing.T) {
@@ -90,9 +87,9 @@ func TestRefusalsAreToldInOneLine(t *testing.T) {
 			"the service refuses: Check the key. (invalid_api_key, request r1)"},
 		{"issue with a row", 422, `{"issue":{"code":"c","message":"m","row":7},"request_id":"r2"}`,
 			"the service refuses: row 7: m (c, request r2)"},
-		{"another program", 404, "<html>", "answers 404: check --api"},
+		{"another program", 404, "<html>", "answers 404: it does not answer like a Rollcall API"},
+		{"redirect", 302, "", "answers 302: it does not answer like a Rollcall API"},
 		{"admin listener", 401, `{"error":{"code":"unauthorized","message":"m"}}`, "is the admin listener of a node"},
-		{"redirect", 302, "", "answers 302: check --api"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			client, server := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
@@ -111,11 +108,11 @@ func TestRefusalsAreToldInOneLine(t *testing.T) {
 
 func TestNothingThereIsSaidSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := NewAPI("http://127.0.0.1:1", testKey, func(string) {})
+		client := New("http://127.0.0.1:1", testKey)
 		client.HTTP = &http.Client{Transport: nobodyThere{}}
 		begin := time.Now()
 		_, _, err := client.Detail(t.Context(), "x")
-		if err == nil || !strings.Contains(err.Error(), "rollcall serve") || time.Since(begin) > firstPatience {
+		if !errors.Is(err, ErrNoAnswer) || time.Since(begin) > firstPatience {
 			t.Errorf("got %v after %v", err, time.Since(begin))
 		}
 	})
@@ -258,7 +255,7 @@ func TestUploadGoesOnWhereItStopped(t *testing.T) {
 			}
 			server := httptest.NewServer(s)
 			defer server.Close()
-			client := NewAPI("http://127.0.0.1:1", testKey, func(string) {})
+			client := New("http://127.0.0.1:1", testKey)
 			told := int64(0)
 			sent := func(n int64) { told = n }
 			if err := client.Upload(t.Context(), server.URL, bytes.NewReader(data), int64(len(data)),
@@ -278,7 +275,7 @@ func TestUploadGivesUpWhereTheStorageRefuses(t *testing.T) {
 		fmt.Fprint(w, `{"issue":{"code":"upload_expired","message":"Create it again."},"request_id":"r"}`)
 	}))
 	defer server.Close()
-	client := NewAPI("http://127.0.0.1:1", testKey, func(string) {})
+	client := New("http://127.0.0.1:1", testKey)
 	err := client.Upload(t.Context(), server.URL, strings.NewReader("x"), 1, func(int64) {})
 	if want := "the storage refuses the upload: Create it again. (upload_expired)"; err == nil ||
 		err.Error() != want {
@@ -309,30 +306,3 @@ func TestNextByte(t *testing.T) {
 }
 
 // TestErrorsNameCommands and no paths of the API, whatever a node answers.
-func TestErrorsNameCommands(t *testing.T) {
-	path := regexp.MustCompile(`(GET|POST|PUT|DELETE) /v1/[^ ;:,")` + "`" + `]*`)
-	route := regexp.MustCompile(`^\tadd(\.unless\(.*\))?\("`) // an entry of the table of routes
-	files, err := filepath.Glob("../../../http/admin/*.go")
-	if err != nil || len(files) == 0 {
-		t.Fatal(err)
-	}
-	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(text)) {
-			if strings.HasPrefix(line, "//") || route.MatchString(line) || strings.HasSuffix(name, "_test.go") {
-				continue
-			}
-			if found := path.FindString(InCommands(line)); found != "" {
-				t.Errorf("%s: a person is told of %s", filepath.Base(name), found)
-			}
-		}
-	}
-	client := NewAdmin("http://node", "")
-	err = client.refusal(404, []byte(`{"error":{"code":"x","message":"see GET /v1/throttle/explain"}}`))
-	if err.Error() != "see `rollcall throttle explain`" {
-		t.Error(err)
-	}
-}

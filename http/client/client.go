@@ -11,11 +11,11 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 
-	"rollcall/cmd/rollcall/term"
 	"rollcall/http/api"
 )
 
@@ -39,23 +39,36 @@ const (
 	answerBytesMax = 1 << 20
 )
 
-// ErrRefused is in every error that repeats what the service said about a request.
-var ErrRefused = errors.New("the service refuses")
+var (
+	// ErrRefused is in every error that repeats what the service said about a request. HasCode tells which it is.
+	ErrRefused = errors.New("the service refuses")
 
-// API is a customer of the API. It repeats a request with the same
-// identity when the service says "later", and never sends its key anywhere but
-// to the API.
-type API struct {
+	// ErrNoAnswer says that no Rollcall API answers at the URL.
+	ErrNoAnswer = errors.New("no Rollcall API answers")
+
+	// ErrStranger says that something answers, and not as a Rollcall API does.
+	ErrStranger = errors.New("it does not answer like a Rollcall API")
+
+	// ErrUnfinished says that an upload or a download was cut too often. What was stored stays: call it again.
+	ErrUnfinished = errors.New("the connection was cut too often")
+)
+
+// Client is a customer of the API. It repeats a request with the same identity when the service says "later", for five
+// minutes at most, and never sends its key anywhere but to the API. Its methods may be called from many goroutines.
+type Client struct {
 	Base, Key string
 	HTTP      *http.Client
-	Notice    func(text string) // told when something makes us wait
-	Answered  bool              // the service has answered once
+	Notice    func(text string) // told when something makes us wait; nil: nobody is
+
+	Patient bool // wait as long before the first answer of all as after it: for five minutes, not seconds
+
+	answered atomic.Bool // the service has answered once
 }
 
-// NewAPI makes a client of the API at base.
-func NewAPI(base, key string, notice func(string)) *API {
-	return &API{
-		Base: strings.TrimSuffix(base, "/"), Key: key, Notice: notice,
+// New makes a client of the API at base, such as https://verify.example.com, with an API key.
+func New(base, key string) *Client {
+	return &Client{
+		Base: strings.TrimSuffix(base, "/"), Key: key,
 		HTTP: &http.Client{
 			// A redirect could carry the key to another place.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -69,15 +82,16 @@ func NewAPI(base, key string, notice func(string)) *API {
 	}
 }
 
-// Create makes the verification of an identity, or recovers it.
-func (c *API) Create(ctx context.Context, identity uuid.UUID, bytes int64,
+// Create makes the verification of an identity, or recovers it: repeated with the same identity and the same number of
+// bytes it charges nothing twice. filename is for people; no path. When the answer has an Upload, send the bytes there.
+func (c *Client) Create(ctx context.Context, identity uuid.UUID, bytes int64,
 	filename string) (api.Creation, error) {
 	made, _, err := c.CreateFresh(ctx, identity, bytes, filename)
 	return made, err
 }
 
-// CreateFresh is create, and says whether it made the verification.
-func (c *API) CreateFresh(ctx context.Context, identity uuid.UUID, bytes int64,
+// CreateFresh is Create, and says whether it made the verification.
+func (c *Client) CreateFresh(ctx context.Context, identity uuid.UUID, bytes int64,
 	filename string) (made api.Creation, fresh bool, err error) {
 	header := http.Header{}
 	header.Set("Idempotency-Key", identity.String())
@@ -87,38 +101,38 @@ func (c *API) CreateFresh(ctx context.Context, identity uuid.UUID, bytes int64,
 	if err != nil {
 		return made, false, err
 	}
-	return made, answer.StatusCode == http.StatusCreated, c.read(answer, &made)
+	return made, answer.StatusCode == http.StatusCreated, c.readJSON(answer, &made)
 }
 
 // Detail reads a verification and how long to wait before the next look.
-func (c *API) Detail(ctx context.Context, id string) (api.Detail, time.Duration, error) {
+func (c *Client) Detail(ctx context.Context, id string) (api.Detail, time.Duration, error) {
 	var d api.Detail
 	header, err := c.AskJSON(ctx, http.MethodGet, "/v1/verifications/"+id, nil, &d)
 	return d, retryAfter(header, retryDefault), err
 }
 
 // AskJSON asks and reads a JSON answer into out.
-func (c *API) AskJSON(ctx context.Context, method, path string, header http.Header,
+func (c *Client) AskJSON(ctx context.Context, method, path string, header http.Header,
 	out any) (http.Header, error) {
 	answer, err := c.Ask(ctx, method, path, header)
 	if err != nil {
 		return nil, err
 	}
-	return answer.Header, c.read(answer, out)
+	return answer.Header, c.readJSON(answer, out)
 }
 
-// read reads a JSON answer into out.
-func (c *API) read(answer *http.Response, out any) error {
+// readJSON reads a JSON answer into out.
+func (c *Client) readJSON(answer *http.Response, out any) error {
 	defer answer.Body.Close()
 	if err := json.NewDecoder(io.LimitReader(answer.Body, answerBytesMax)).Decode(out); err != nil {
-		return fmt.Errorf("%s did not answer like a Rollcall API; check --api", c.Base)
+		return fmt.Errorf("%s: %w", c.Base, ErrStranger)
 	}
 	return nil
 }
 
 // Ask sends a request, again while the service can't be reached or says
 // "later", and gives its answer when that is a success.
-func (c *API) Ask(ctx context.Context, method, path string, header http.Header) (*http.Response,
+func (c *Client) Ask(ctx context.Context, method, path string, header http.Header) (*http.Response,
 	error) {
 	begin := time.Now()
 	for try := 0; ; try++ {
@@ -133,17 +147,17 @@ func (c *API) Ask(ctx context.Context, method, path string, header http.Header) 
 		answer, err := c.HTTP.Do(request)
 		wait, reason := backoff(try), "the service can't be reached"
 		if err == nil {
-			c.Answered = true
+			c.answered.Store(true)
 			if answer.StatusCode/100 == 2 {
 				return answer, nil
 			}
-			refusal, later := c.refusal(answer)
+			refusal, later := c.refusalOf(answer)
 			if !later {
 				return nil, refusal
 			}
 			wait, reason, err = retryAfter(answer.Header, retryDefault), "the service asks us to wait", refusal
 		}
-		if err := c.pause(ctx, pause{begin: begin, wait: wait, reason: reason, cause: err}); err != nil {
+		if err := c.waitFor(ctx, pause{begin: begin, wait: wait, reason: reason, cause: err}); err != nil {
 			return nil, err
 		}
 	}
@@ -157,41 +171,40 @@ type pause struct {
 	cause  error  // of the last try
 }
 
-// pause waits, unless the patience is at its end: then it gives the cause.
-func (c *API) pause(ctx context.Context, p pause) error {
+// waitFor waits, unless the patience is at its end: then it gives the cause.
+func (c *Client) waitFor(ctx context.Context, p pause) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	patience := clientPatience
-	if !c.Answered {
+	if !c.Patient && !c.answered.Load() {
 		patience = firstPatience
 	}
 	if time.Since(p.begin)+p.wait > patience {
 		if errors.Is(p.cause, ErrRefused) {
 			return p.cause
 		}
-		return fmt.Errorf("no Rollcall API answers at %s: start a node with `rollcall serve`, or check --api",
-			c.Base)
+		return fmt.Errorf("%w at %s", ErrNoAnswer, c.Base)
 	}
-	if p.wait >= time.Second {
+	if p.wait >= time.Second && c.Notice != nil {
 		c.Notice(fmt.Sprintf("%s, going on in %s", p.reason, p.wait.Round(time.Second)))
 	}
-	return term.Sleep(ctx, p.wait)
+	return sleep(ctx, p.wait)
 }
 
-// refusal makes an error of an answer that is no success; later says that the
+// refusalOf makes an error of an answer that is no success; later says that the
 // same request may succeed later.
-func (c *API) refusal(answer *http.Response) (err error, later bool) {
+func (c *Client) refusalOf(answer *http.Response) (err error, later bool) {
 	defer answer.Body.Close()
 	later = answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode == http.StatusServiceUnavailable
 	var body api.Error
 	text, readErr := io.ReadAll(io.LimitReader(answer.Body, answerBytesMax))
 	if readErr != nil || json.Unmarshal(text, &body) != nil || body.Issue.Code == "" {
 		if bytes.HasPrefix(text, []byte(adminErrorStart)) {
-			return fmt.Errorf("%w: %s is the admin listener of a node, for operators: give the URL of its API (http.listen) "+
-				"as --api", ErrRefused, c.Base), later
+			return fmt.Errorf("%w: %s is the admin listener of a node, for operators; the API is at its http.listen",
+				ErrRefused, c.Base), later
 		}
-		return fmt.Errorf("%w: %s answers %d: check --api", ErrRefused, c.Base, answer.StatusCode), later
+		return fmt.Errorf("%w: %s answers %d: %w", ErrRefused, c.Base, answer.StatusCode, ErrStranger), later
 	}
 	later = later || body.Issue.Code == api.RequestInProgress // an earlier try, which we gave up, still runs
 	return refusedError{body}, later
@@ -237,25 +250,14 @@ func retryAfter(header http.Header, otherwise time.Duration) time.Duration {
 // backoff is the wait after a try without an answer: 250 ms, doubled up to 16 s.
 func backoff(try int) time.Duration { return 250 * time.Millisecond << min(try, 6) }
 
-const (
-	// HistoryPageMax is the most that the service gives at once.
-	HistoryPageMax = 100
-
-	// prefixLeast is how much of an id must be typed: with four characters of a UUID two of a
-	// hundred verifications are alike in about one case of fourteen, and then both are named.
-	prefixLeast = 4
-
-	// alikeShown is how many verifications with one prefix are named.
-	alikeShown = 10
-)
-
-// FileName is the name of a file for people.
-func FileName(name *string) string {
-	if name == nil || *name == "" {
-		return "-"
+// sleep waits, or until ctx ends: then it gives its cause.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
 	}
-	return term.Printable(*name)
 }
-
-// issuesShown bounds for how many verifications the list says what they wait for: each is a request of its own.
-const issuesShown = 5

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// packagedFiles are files of the source in the Debian package: from, to, mode.
+var packagedFiles = []struct {
+	from, to string
+	mode     int64
+}{
+	{"deploy/one-server.toml", "etc/rollcall/rollcall.toml", 0o644},
+	{"deploy/rollcall.service", "usr/lib/systemd/system/rollcall.service", 0o644},
+	{"deploy/rollcall-backup.service", "usr/lib/systemd/system/rollcall-backup.service", 0o644},
+	{"deploy/rollcall-backup.timer", "usr/lib/systemd/system/rollcall-backup.timer", 0o644},
+	{"deploy/sysusers.conf", "usr/lib/sysusers.d/rollcall.conf", 0o644},
+	{"deploy/tmpfiles.conf", "usr/lib/tmpfiles.d/rollcall.conf", 0o644},
+	{"LICENSE", "usr/share/doc/rollcall/copyright", 0o644},
+	{"NOTICE", "usr/share/doc/rollcall/NOTICE", 0o644},
+	{"deploy/Caddyfile", "usr/share/doc/rollcall/examples/Caddyfile", 0o644},
+	{"deploy/nginx.conf", "usr/share/doc/rollcall/examples/nginx.conf", 0o644},
+	{"deploy/prometheus/alerts.yml", "usr/share/doc/rollcall/examples/alerts.yml", 0o644},
+}
+
+// control describes the package; it wants version, architecture and size in KiB. Only user and folders need systemd's
+// programs; a node runs without.
+const control = `Package: rollcall
+Version: %s
+Architecture: %s
+Installed-Size: %d
+Maintainer: Rollcall <rollcall@localhost>
+Section: mail
+Priority: optional
+Depends: systemd
+Recommends: ca-certificates
+Description: email verification engine
+ Rollcall tells you which addresses on a list still take mail. You run it
+ yourself: lists stay on your machines, every answer comes with the receiver's
+ words, and nothing is ever charged twice.
+`
+
+// The scripts make user and folders, and restart a node that runs when its binary is replaced. They never start one:
+// first somebody writes its configuration. They never delete what a node keeps.
+const (
+	afterInstall = `#!/bin/sh
+set -e
+[ "$1" = configure ] || exit 0
+systemd-sysusers ${DPKG_ROOT:+--root="$DPKG_ROOT"} rollcall.conf
+systemd-tmpfiles ${DPKG_ROOT:+--root="$DPKG_ROOT"} --create rollcall.conf
+if [ -z "$DPKG_ROOT" ] && [ -d /run/systemd/system ]; then
+	systemctl daemon-reload
+	[ -z "$2" ] || systemctl try-restart rollcall.service
+fi
+`
+	beforeRemove = `#!/bin/sh
+set -e
+if [ "$1" = remove ] && [ -z "$DPKG_ROOT" ] && [ -d /run/systemd/system ]; then
+	systemctl disable --now rollcall.service rollcall-backup.timer || true
+fi
+`
+)
+
+// makePackage makes the Debian package of a binary.
+func (r release) makePackage(b built) ([]byte, error) {
+	data := []entry{{name: "usr/bin/rollcall", mode: 0o755, body: b.binary}}
+	size := len(b.binary)
+	for _, f := range packagedFiles {
+		text, err := os.ReadFile(filepath.Join(r.root, f.from))
+		if err != nil {
+			return nil, err
+		}
+		size += len(text)
+		data = append(data, entry{name: f.to, mode: f.mode, body: text})
+	}
+	dataTar, err := packed(withFolders(data), r.date)
+	if err != nil {
+		return nil, err
+	}
+	// Debian sorts 0.1.0~rc1 before 0.1.0, and 0.1.0-rc1 after it.
+	version := strings.Replace(r.version, "-rc", "~rc", 1)
+	controlTar, err := packed([]entry{
+		{name: "./control", mode: 0o644, body: fmt.Appendf(nil, control, version, b.goarch, size>>10)},
+		{name: "./conffiles", mode: 0o644, body: []byte("/etc/rollcall/rollcall.toml\n")},
+		{name: "./postinst", mode: 0o755, body: []byte(afterInstall)},
+		{name: "./prerm", mode: 0o755, body: []byte(beforeRemove)},
+	}, r.date)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	out.WriteString("!<arch>\n") // ar, as deb(5) has it
+	for _, member := range []entry{
+		{name: "debian-binary", body: []byte("2.0\n")},
+		{name: "control.tar.gz", body: controlTar},
+		{name: "data.tar.gz", body: dataTar},
+	} {
+		fmt.Fprintf(&out, "%-16s%-12d0     0     100644  %-10d`\n", member.name, r.date.Unix(), len(member.body))
+		out.Write(member.body)
+		if len(member.body)%2 == 1 {
+			out.WriteByte('\n')
+		}
+	}
+	return out.Bytes(), nil
+}
+
+// withFolders puts each folder before what is in it, and gives all names as dpkg wants them.
+func withFolders(files []entry) (all []entry) {
+	made := map[string]bool{}
+	for _, f := range files {
+		for at, c := range f.name {
+			if folder := f.name[:at] + "/"; c == '/' && !made[folder] {
+				made[folder] = true
+				all = append(all, entry{name: "./" + folder, mode: 0o755})
+			}
+		}
+		f.name = "./" + f.name
+		all = append(all, f)
+	}
+	return all
+}

@@ -1,0 +1,8 @@
+// Command release builds what is published: for each platform an archive with the binary and a list of its
+// modules (SBOM, CycloneDX), Debian packages, an OCI image archive, and the checksums of all.
+//
+//	go run ./cmd/release --out dist
+//
+// Run it at the root of a clone. The same commit, built by the same Go, gives the same bytes anywhere: paths are left
+// out, and every time is the commit's. `make release` calls it.
+package main

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"crypto/sha256"
+	"debug/buildinfo"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const platforms = "linux/amd64 linux/arm64 darwin/amd64 darwin/arm64"
+
+// release is one version that is built.
+type release struct {
+	root    string // of the source
+	out     string // folder of what is made
+	version string // such as 0.1.0
+	commit  string
+	date    time.Time // of the commit
+}
+
+// built is the binary for one platform.
+type built struct {
+	goos, goarch string
+	binary       []byte
+	info         *buildinfo.BuildInfo
+}
+
+func main() {
+	out := flag.String("out", "dist", "the folder for what is made; files of the same names are replaced")
+	only := flag.String("platforms", platforms, "what to build for, separated by spaces")
+	flag.Parse()
+	r, err := open(".", *out)
+	if err == nil {
+		err = r.writeAll(strings.Fields(*only))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+// open reads from git which version the source at root is: its tag, or 0.0.0 and the commit.
+func open(root, out string) (r release, err error) {
+	ask := func(args ...string) (text string) {
+		if err == nil {
+			var answer []byte
+			answer, err = exec.Command("git", append([]string{"-C", root}, args...)...).Output()
+			text = strings.TrimSpace(string(answer))
+		}
+		return text
+	}
+	r = release{root: root, out: out, commit: ask("rev-parse", "HEAD")}
+	r.version = strings.TrimPrefix(ask("describe", "--tags", "--always", "--dirty", "--match", "v[0-9]*"), "v")
+	seconds, unread := strconv.ParseInt(ask("show", "-s", "--format=%ct", "HEAD"), 10, 64)
+	if err == nil {
+		err = unread
+	}
+	if err != nil {
+		return r, fmt.Errorf("ask git for the version (a release is built in a clone): %w", err)
+	}
+	if strings.HasPrefix(r.commit, r.version[:min(7, len(r.version))]) {
+		r.version = "0.0.0-" + r.version // there is no tag
+	}
+	r.date = time.Unix(seconds, 0).UTC()
+	return r, nil
+}
+
+// writeAll builds for the platforms and writes all files.
+func (r release) writeAll(platforms []string) error {
+	if err := os.MkdirAll(r.out, 0o755); err != nil {
+		return err
+	}
+	var forLinux []built
+	for _, platform := range platforms {
+		b, err := r.buildFor(platform)
+		if err != nil {
+			return err
+		}
+		if err := r.writePlatform(b); err != nil {
+			return err
+		}
+		if b.goos == "linux" {
+			forLinux = append(forLinux, b)
+		}
+	}
+	if len(forLinux) > 0 {
+		if err := r.writeImage(forLinux); err != nil {
+			return err
+		}
+	}
+	return r.writeSums()
+}
+
+// buildFor compiles the binary for a platform such as linux/amd64: static, without symbols, without paths.
+func (r release) buildFor(platform string) (b built, err error) {
+	b.goos, b.goarch, _ = strings.Cut(platform, "/")
+	into, err := os.CreateTemp("", "rollcall")
+	if err != nil {
+		return b, err
+	}
+	defer os.Remove(into.Name())
+	_ = into.Close()
+	stamp := "-s -w -buildid="
+	for _, is := range []string{"version=" + r.version, "commit=" + r.commit, "date=" + r.date.Format(time.RFC3339)} {
+		stamp += " -X rollcall/cmd/rollcall/node." + is
+	}
+	compile := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", stamp, "-o", into.Name(),
+		"./cmd/rollcall")
+	compile.Dir, compile.Stderr = r.root, os.Stderr
+	compile.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=readonly", "GOOS="+b.goos, "GOARCH="+b.goarch,
+		"GOAMD64=v1", "GOARM64=v8.0")
+	if err := compile.Run(); err != nil {
+		return b, fmt.Errorf("build for %s: %w", platform, err)
+	}
+	if b.binary, err = os.ReadFile(into.Name()); err != nil {
+		return b, err
+	}
+	b.info, err = buildinfo.ReadFile(into.Name())
+	return b, err
+}
+
+// writePlatform writes what belongs to one platform: archive, SBOM, and for Linux the Debian package.
+func (r release) writePlatform(b built) error {
+	name := fmt.Sprintf("rollcall_%s_%s_%s", r.version, b.goos, b.goarch)
+	bill, err := r.makeBill(b)
+	if err != nil {
+		return err
+	}
+	content := []entry{{name: "rollcall", mode: 0o755, body: b.binary}}
+	for _, file := range []string{"LICENSE", "NOTICE", "README.md"} {
+		text, err := os.ReadFile(filepath.Join(r.root, file))
+		if err != nil {
+			return err
+		}
+		content = append(content, entry{name: file, mode: 0o644, body: text})
+	}
+	archive, err := packed(content, r.date)
+	if err != nil {
+		return err
+	}
+	if err := r.writeFile(name+".tar.gz", archive); err != nil {
+		return err
+	}
+	if err := r.writeFile(name+".cdx.json", bill); err != nil {
+		return err
+	}
+	if b.goos != "linux" {
+		return nil
+	}
+	deb, err := r.makePackage(b)
+	if err != nil {
+		return err
+	}
+	return r.writeFile(name+".deb", deb)
+}
+
+func (r release) writeFile(name string, body []byte) error {
+	return os.WriteFile(filepath.Join(r.out, name), body, 0o644)
+}
+
+// writeSums writes SHA256SUMS over what is in the folder, for `sha256sum --check`.
+func (r release) writeSums() error {
+	files, err := filepath.Glob(filepath.Join(r.out, "rollcall_"+r.version+"_*"))
+	if err != nil {
+		return err
+	}
+	slices.Sort(files)
+	sums := ""
+	for _, file := range files {
+		body, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		sums += fmt.Sprintf("%x  %s\n", sha256.Sum256(body), filepath.Base(file))
+	}
+	return r.writeFile("SHA256SUMS", []byte(sums))
+}

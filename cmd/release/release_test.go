@@ -1,0 +1,292 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"rollcall/config/effort"
+)
+
+// sample is a release whose binary is a small static program, which says that it runs.
+func sample(t *testing.T) (release, built) {
+	t.Helper()
+	folder := t.TempDir()
+	source, binary := filepath.Join(folder, "main.go"), filepath.Join(folder, "rollcall")
+	program := "package main\n\nimport \"os\"\n\nfunc main() { os.Stdout.WriteString(\"it runs\") }\n"
+	if err := os.WriteFile(source, []byte(program), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	compile := exec.Command("go", "build", "-o", binary, source)
+	compile.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := compile.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := built{goos: runtime.GOOS, goarch: runtime.GOARCH}
+	if b.binary, err = os.ReadFile(binary); err == nil {
+		b.info, err = buildinfo.ReadFile(self) // a list of modules
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return release{root: "../..", out: t.TempDir(), version: "1.2.3-rc1", commit: "abc",
+		date: time.Unix(1_790_000_000, 0).UTC()}, b
+}
+
+// output runs a program and gives what it says.
+func output(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}
+
+// TestDebianPackage installs the package into a root of its own, where dpkg runs its scripts, and removes it again.
+func TestDebianPackage(t *testing.T) {
+	t.Parallel()
+	effort.Children(t)
+	for _, program := range []string{"dpkg", "systemd-sysusers", "systemd-tmpfiles"} {
+		if _, err := exec.LookPath(program); err != nil || os.Geteuid() != 0 {
+			t.Skip("the package is not installed: this needs root, dpkg and systemd's programs")
+		}
+	}
+	r, b := sample(t)
+	deb, err := r.makePackage(b)
+	if err == nil {
+		err = r.writeFile("rollcall.deb", deb)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	for _, folder := range []string{"info", "updates", "triggers"} {
+		if err := os.MkdirAll(filepath.Join(root, "var/lib/dpkg", folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	dpkg := []string{"--root=" + root, "--force-script-chrootless", "--force-depends", "--log=" + root + "/log"}
+	output(t, "dpkg", append(dpkg, "--install", filepath.Join(r.out, "rollcall.deb"))...)
+	if said := output(t, filepath.Join(root, "usr/bin/rollcall")); said != "it runs" {
+		t.Errorf("the installed binary says %q", said)
+	}
+	if said := output(t, "dpkg-query", "--admindir="+root+"/var/lib/dpkg", "-W"); said != "rollcall\t1.2.3~rc1\n" {
+		t.Errorf("dpkg knows %q", said)
+	}
+	users, err := os.ReadFile(filepath.Join(root, "etc/passwd"))
+	if err != nil || !strings.Contains(string(users), "rollcall:x:") {
+		t.Errorf("no user was made: %v, %s", err, users)
+	}
+	output(t, "dpkg", append(dpkg, "--remove", "rollcall")...)
+	for path, mode := range map[string]os.FileMode{
+		"etc/rollcall/rollcall.toml": 0o640, "var/lib/rollcall": 0o700, "var/backups/rollcall": 0o700,
+	} {
+		info, err := os.Stat(filepath.Join(root, path)) // also after it was removed: they are the operator's
+		if err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v, %v, want mode %o", path, info, err, mode)
+			continue
+		}
+		if owner := info.Sys().(*syscall.Stat_t); owner.Uid == 0 && info.IsDir() {
+			t.Errorf("%s belongs to root", path)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(root, "usr/bin/rollcall")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the binary is still there: %v", err)
+	}
+}
+
+// TestImage reads the image as a runtime does: from index.json to the layer by digests, which it unpacks, and runs the
+// entry point there as the image's user.
+func TestImage(t *testing.T) {
+	t.Parallel()
+	effort.Children(t)
+	r, b := sample(t)
+	archive, err := r.makeImage([]built{b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{}
+	for name, body := range unpacked(t, archive) {
+		files[name] = body
+		sum, is := strings.CutPrefix(name, "blobs/sha256/")
+		if is && sum != "" && sum != fmt.Sprintf("%x", sha256.Sum256(body)) {
+			t.Errorf("%s has other bytes", name)
+		}
+	}
+	read := func(d descriptor, into any) []byte {
+		body := files["blobs/"+strings.Replace(d.Digest, ":", "/", 1)]
+		if len(body) != d.Size || into != nil && json.Unmarshal(body, into) != nil {
+			t.Fatalf("%+v: got %d bytes", d, len(body))
+		}
+		return body
+	}
+	var top, index struct{ Manifests []descriptor }
+	var manifest struct {
+		Config descriptor
+		Layers []descriptor
+	}
+	var image struct {
+		OS, Architecture string
+		Config           struct {
+			User                   string
+			Entrypoint, Cmd, Env   []string
+			StopSignal, WorkingDir string
+		}
+		RootFS struct {
+			DiffIDs []string `json:"diff_ids"`
+		}
+	}
+	if json.Unmarshal(files["index.json"], &top) != nil || len(top.Manifests) != 1 ||
+		string(files["oci-layout"]) != `{"imageLayoutVersion":"1.0.0"}` {
+		t.Fatalf("no layout: %s", files["index.json"])
+	}
+	read(top.Manifests[0], &index)
+	read(index.Manifests[0], &manifest)
+	read(manifest.Config, &image)
+	layer := unzipped(t, read(manifest.Layers[0], nil))
+	got := fmt.Sprintf("sha256:%x", sha256.Sum256(layer))
+	if ids := image.RootFS.DiffIDs; len(ids) != 1 || ids[0] != got {
+		t.Errorf("the layer is %s, the configuration has %v", got, image.RootFS.DiffIDs)
+	}
+	if image.OS != b.goos || image.Architecture != b.goarch || image.Config.User != "65532:65532" ||
+		image.Config.StopSignal != "SIGTERM" {
+		t.Errorf("got %+v", image)
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("the entry point is not run: this needs root")
+	}
+	root := t.TempDir()
+	unpack := exec.Command("tar", "--extract", "--same-permissions", "--directory", root)
+	unpack.Stdin = bytes.NewReader(layer)
+	if out, err := unpack.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := os.Chmod(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	run := &exec.Cmd{Path: image.Config.Entrypoint[0], Args: image.Config.Entrypoint, Env: image.Config.Env,
+		Dir: image.Config.WorkingDir, SysProcAttr: &syscall.SysProcAttr{Chroot: root,
+			Credential: &syscall.Credential{Uid: nobody, Gid: nobody, NoSetGroups: true}}}
+	if said, err := run.CombinedOutput(); err != nil || string(said) != "it runs" {
+		t.Errorf("the entry point: %v, %q", err, said)
+	}
+}
+
+// unpacked reads a tar archive.
+func unpacked(t *testing.T, archive []byte) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	for r := tar.NewReader(bytes.NewReader(archive)); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err == nil {
+			files[h.Name], err = io.ReadAll(r)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func unzipped(t *testing.T, text []byte) []byte {
+	t.Helper()
+	r, err := gzip.NewReader(bytes.NewReader(text))
+	if err == nil {
+		text, err = io.ReadAll(r)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// TestBill: the list has every module of the binary, with the licence that NOTICE names.
+func TestBill(t *testing.T) {
+	t.Parallel()
+	effort.Children(t)
+	r, b := sample(t)
+	text, err := r.makeBill(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all bom
+	if err := json.Unmarshal(text, &all); err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]component{}
+	for _, c := range all.Components {
+		listed[c.PURL] = c
+	}
+	for _, m := range b.info.Deps {
+		if c := listed["pkg:golang/"+m.Path+"@"+m.Version]; c.Name != m.Path {
+			t.Errorf("%s is not listed", m.Path)
+		}
+	}
+	if c := all.Components[1]; c.Name != "github.com/google/uuid" || len(c.Licenses) != 1 ||
+		c.Licenses[0].Expression != "BSD-3-Clause" {
+		t.Errorf("got %+v, want uuid and its licence", c)
+	}
+	if again, err := r.makeBill(b); err != nil || !bytes.Equal(again, text) {
+		t.Errorf("a second list differs: %v", err)
+	}
+}
+
+// TestTwoBuilds builds one platform from two folders: the bytes are the same, and the binary says which it is.
+func TestTwoBuilds(t *testing.T) {
+	if !effort.Long() {
+		t.Skip("compiles everything without paths: only with -long")
+	}
+	first, err := open("../..", t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := first
+	second.root, second.out = t.TempDir(), t.TempDir()
+	output(t, "sh", "-c", fmt.Sprintf("cd ../.. && git ls-files -z --cached --others --exclude-standard | "+
+		"xargs -0 cp --parents -t %q", second.root))
+	platform := runtime.GOOS + "/" + runtime.GOARCH
+	for _, r := range []release{first, second} {
+		if err := r.writeAll([]string{platform}); err != nil {
+			t.Fatal(err)
+		}
+		output(t, "sh", "-c", fmt.Sprintf("cd %q && sha256sum --check SHA256SUMS && tar -xzf *.tar.gz", r.out))
+	}
+	one, err := os.ReadFile(filepath.Join(first.out, "SHA256SUMS"))
+	two, failed := os.ReadFile(filepath.Join(second.out, "SHA256SUMS"))
+	if err != nil || failed != nil || !bytes.Equal(one, two) {
+		t.Errorf("two builds differ: %v, %v\n%s%s", err, failed, one, two)
+	}
+	said := output(t, filepath.Join(first.out, "rollcall"), "version", "--json")
+	for _, want := range []string{first.version, first.commit, first.date.Format(time.RFC3339), runtime.Version()} {
+		if !strings.Contains(said, want) {
+			t.Errorf("the binary says %s, want %s", said, want)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(first.out, "rollcall")); err == nil {
+		t.Logf("the binary has %.1f MB", float64(info.Size())/1e6)
+	}
+}
