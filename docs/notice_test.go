@@ -44,7 +44,7 @@ Written by go test ./docs -run Notice -update-notice.
 // noticeFoot is what is shipped beside modules.
 const noticeFoot = `
 Also shipped:
-htmx 4.0.1 (npm htmx.org): 0BSD, http/dashboard/view/assets/LICENSES.md
+htmx 4.0.1 (npm htmx.org): 0BSD, http/web/assets/LICENSES.md
 SQLite, translated to Go in modernc.org/sqlite: public domain
 musl and others, translated to Go in modernc.org/libc: LICENSE-3RD-PARTY.md there
 Samples of replies in smtp/verdict/rules: quoted from public postmaster pages, bounce parsers and logs; each rule names its source

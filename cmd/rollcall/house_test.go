@@ -87,7 +87,8 @@ var parsed = sync.OnceValues(func() (all []source, err error) {
 var mayImport = map[string][]string{
 	"cmd":    {"config", "http", "actors", "ledger", "cluster", "smtp"},
 	"config": {"smtp"},
-	"http":   {"ledger", "smtp"},
+	"http":   {"docs", "ledger", "smtp"},
+	"docs":   {}, // what nodes serve of it
 	"actors": {"actors", "ledger", "cluster", "smtp"},
 	// It never sees money.
 	"actors/receiver": {"actors/alarm", "actors/guard", "actors/inspect", "actors/wire", "cluster",
@@ -152,6 +153,7 @@ var staysIn = map[string][]string{
 	"rsc.io/qr":                         {"http/dashboard/signin/totp"},
 	"github.com/google/renameio":        {"cmd/rollcall/term"},
 	"github.com/xuri/excelize":          {"cmd/rollcall/list"},
+	"github.com/yuin/goldmark":          {"http/web"},
 }
 
 // within reports whether folder is one of parents or lies below one.

@@ -21,7 +21,7 @@ func TestOperatorsSignInByTheirCommand(t *testing.T) {
 	in := operatorOf(t, strings.TrimSpace(stdout))
 	base, _, _ := strings.Cut(stdout, "/link/")
 	for _, path := range []string{"/", "/receivers/live", "/receivers/google.com", "/verifications", "/throttles",
-		"/throttles/explain?name=google.com", "/cluster", "/sources", "/workspaces", "/audit", "/log", "/health",
+		"/throttles?name=google.com", "/cluster", "/sources", "/workspaces", "/log", "/health",
 		"/throttles/live", "/sources/live"} {
 		if status, text := in.ask("GET", base+path, nil); status != http.StatusOK || !strings.Contains(text, "<h1") &&
 			!strings.HasSuffix(path, "live") {

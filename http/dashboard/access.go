@@ -14,6 +14,7 @@ import (
 
 	httpd "rollcall/http"
 	"rollcall/http/dashboard/signin"
+	"rollcall/http/web"
 	"rollcall/ledger"
 )
 
@@ -32,6 +33,9 @@ type request struct {
 // workspace is the one in the path.
 func (r *request) workspace() uuid.UUID { return r.member.Workspace }
 
+// base is the path of its pages.
+func (r *request) base() string { return "/w/" + r.member.Workspace.String() }
+
 // tenant is whose request it is: that of the workspace, or of the user where there is none.
 func (r *request) tenant() uuid.UUID {
 	if r.member.Workspace == uuid.Nil {
@@ -48,7 +52,9 @@ func (d *Dashboard) admit(to route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, plain *http.Request) {
 		r := &request{Request: plain, page: httpd.PageRequestOf(plain.Context())}
 		r.page.Route = to.name()
-		if err := plain.ParseForm(); err != nil { // half of a form must not act
+		kind, _, _ := strings.Cut(plain.Header.Get("Content-Type"), ";")
+		body := kind == "application/x-www-form-urlencoded" || kind == "" || to.part
+		if err := plain.ParseForm(); err != nil || !body { // half of a form must not act, nor what is none
 			d.fail(w, plain, failure{Status: http.StatusUnprocessableEntity, Title: "The form was incomplete",
 				Text: "What your browser sent could not be read. Nothing was changed.", Next: "Go back and send it again."})
 			return
@@ -72,7 +78,7 @@ func (d *Dashboard) admit(to route) http.Handler {
 		}
 		if text := r.PathValue("id"); text != "" {
 			var ok bool
-			if r.id, ok = parseID(text); !ok {
+			if r.id, ok = web.ID(text); !ok {
 				d.notFound(w, r.Request)
 				return
 			}
@@ -129,7 +135,7 @@ func signedOut(d *Dashboard, w http.ResponseWriter, r *http.Request) {
 
 // enter finds the membership and compares the role; it answers and gives false when one is missing.
 func (d *Dashboard) enter(w http.ResponseWriter, r *request, to route) bool {
-	id, ok := parseID(r.PathValue("ws"))
+	id, ok := web.ID(r.PathValue("ws"))
 	for _, m := range r.in.Memberships {
 		if !ok || m.Workspace != id {
 			continue
@@ -142,9 +148,8 @@ func (d *Dashboard) enter(w http.ResponseWriter, r *request, to route) bool {
 			return false
 		}
 		r.Request = r.Request.WithContext(ledger.WithTenant(r.Context(), id))
-		if !to.part && lastWorkspace(r.Request) != id.String() {
-			http.SetCookie(w, &http.Cookie{Name: workspaceCookie, Value: id.String(), Path: "/", Secure: true,
-				HttpOnly: true, SameSite: http.SameSiteLaxMode, MaxAge: int((365 * 24 * time.Hour).Seconds())})
+		if !to.part && web.CookieOf(r.Request, workspaceCookie) != id.String() {
+			web.SetCookie(w, workspaceCookie, id.String(), int((365 * 24 * time.Hour).Seconds()), http.SameSiteLaxMode)
 		}
 		return true
 	}
@@ -160,12 +165,6 @@ func rolesWith(needed ledger.Role) string {
 	return "members and owners"
 }
 
-// parseID reads a UUID in the one form that our links have.
-func parseID(text string) (uuid.UUID, bool) {
-	id, err := uuid.Parse(text)
-	return id, err == nil && id.String() == text
-}
-
 // parseHash reads a hash as forms have it.
 func parseHash(text string) (id ledger.Hash, ok bool) {
 	bytes, err := hex.DecodeString(text)
@@ -177,36 +176,15 @@ func parseHash(text string) (id ledger.Hash, ok bool) {
 }
 
 // cookieOf is the session's cookie; two of them are none.
-func cookieOf(r *http.Request) signin.Token {
-	found := r.CookiesNamed(cookieName)
-	if len(found) != 1 {
-		return ""
-	}
-	return signin.Token(found[0].Value)
-}
+func cookieOf(r *http.Request) signin.Token { return signin.Token(web.CookieOf(r, cookieName)) }
 
 // setCookie gives the browser the cookie of a session. It ends with the session, which the book decides.
 func (d *Dashboard) setCookie(w http.ResponseWriter, token signin.Token) {
-	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: string(token), Path: "/", Secure: true, HttpOnly: true,
-		SameSite: http.SameSiteLaxMode, MaxAge: int(d.o.SessionLife.Seconds())})
-}
-
-// dropCookie takes it away.
-func dropCookie(w http.ResponseWriter) {
-	http.SetCookie(w, &http.Cookie{Name: cookieName, Path: "/", Secure: true, HttpOnly: true,
-		SameSite: http.SameSiteLaxMode, MaxAge: -1})
+	web.SetCookie(w, cookieName, string(token), int(d.o.SessionLife.Seconds()), http.SameSiteLaxMode)
 }
 
 // workspaceCookie names the workspace that this browser showed last. It opens nothing.
 const workspaceCookie = "__Host-rollcall-workspace"
-
-// lastWorkspace is the one that this browser showed last, as it says; "" when it says nothing.
-func lastWorkspace(r *http.Request) string {
-	if c, err := r.Cookie(workspaceCookie); err == nil {
-		return c.Value
-	}
-	return ""
-}
 
 // browserOf says where a request comes from.
 func browserOf(r *request) signin.Browser {

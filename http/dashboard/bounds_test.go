@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/http/dashboard/signin"
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -51,7 +51,7 @@ func (g *rig) named(number int) context.Context {
 }
 
 // morePattern is the link to the next page of a list.
-var morePattern = regexp.MustCompile(`<a href="([^"]+)">More ›</a>`)
+var morePattern = regexp.MustCompile(`<a href="([^"]+)">Next page ›</a>`)
 
 // walk reads all pages of a list and gives their bodies.
 func (g *rig) walk(path string) (pages []string) {
@@ -107,7 +107,7 @@ func TestPeopleFillAPageAndNoMore(t *testing.T) {
 		t.Fatal("no member has a link")
 	}
 	name := ands(ledger.NameMax, 0)
-	if strings.Contains(pages[4], html.EscapeString(name[:view.ShortMax])) {
+	if strings.Contains(pages[4], html.EscapeString(name[:web.ShortMax])) {
 		t.Error("a register has a whole text")
 	}
 	if a := g.bounded(link[1]); !strings.Contains(a.body, html.EscapeString(name[:ledger.NameMax-3])) {
@@ -170,7 +170,7 @@ func TestNamesOfFilesFillAPageAndNoMore(t *testing.T) {
 	if n := rowsOn(g.bounded(g.path("")).body); n != 50 {
 		t.Errorf("the list has %d rows", n)
 	}
-	if n := rowsOn(g.bounded(g.path("/log")).body); n != 100 {
+	if n := rowsOn(g.bounded(g.path("/activity")).body); n != 100 {
 		t.Errorf("the log has %d rows", n)
 	}
 	for _, below := range []string{"", "/cancel"} {

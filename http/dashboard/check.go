@@ -3,22 +3,23 @@ package dashboard
 import (
 	"errors"
 	"net/http"
+	"net/mail"
 	"strings"
 
 	"github.com/google/uuid"
 
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
 
 // checkView is the form that checks one address.
 type checkView struct {
-	Path      string
-	Form      string
-	Address   string
-	Problem   string
-	Available ledger.Credits
+	Path    string
+	Form    string
+	Address string
+	Problem string
+	Dev     string
 }
 
 // checkForm answers GET /w/{ws}/check.
@@ -28,19 +29,23 @@ func checkForm(d *Dashboard, w http.ResponseWriter, r *request) {
 
 // showCheck answers with the form, and what it came to.
 func (d *Dashboard) showCheck(w http.ResponseWriter, r *request, status int, v checkView) {
-	balance, err := d.o.Book.Balance(r.Context(), r.workspace())
-	if err != nil {
-		d.unavailable(w, r.Request, "read balance", err)
-		return
+	v.Path, v.Form, v.Dev = r.base()+"/check", uuid.NewString(), d.devNote()
+	d.show(w, r, status, "check", titled("Check one", "check", v))
+}
+
+// malformed says what to write in place of something that is no address.
+func malformed(text string) string {
+	text = strings.TrimPrefix(text, "mailto:")
+	if parsed, err := mail.ParseAddress(text); err == nil {
+		return "Write the address only: " + parsed.Address
 	}
-	v.Path, v.Form, v.Available = "/w/"+r.workspace().String()+"/check", uuid.NewString(), balance.Available
-	d.show(w, r, status, "check", &frame{Frame: view.Frame{Title: "Check one"}, Here: "check", Body: v})
+	return "This isn't an address that mail can be sent to. Write it like name@example.com."
 }
 
 // checkOne answers POST /w/{ws}/check: leads to the verification of the address. The same form again leads to the same.
 func checkOne(d *Dashboard, w http.ResponseWriter, r *request) {
-	form, ok := parseID(r.PostFormValue("form"))
-	v := checkView{Address: strings.TrimSpace(r.PostFormValue("address"))}
+	form, ok := web.ID(r.PostFormValue("form"))
+	v := checkView{Address: web.Text(r.Request, "address")}
 	if !ok {
 		v.Problem = "The form was incomplete. Please send it again."
 		d.showCheck(w, r, http.StatusUnprocessableEntity, v)
@@ -52,7 +57,7 @@ func checkOne(d *Dashboard, w http.ResponseWriter, r *request) {
 		status := http.StatusConflict
 		switch {
 		case errors.Is(err, smtp.ErrMalformed):
-			status, v.Problem = http.StatusUnprocessableEntity, "This isn't an address that mail can be sent to. Write it like name@example.com."
+			status, v.Problem = http.StatusUnprocessableEntity, malformed(v.Address)
 		case errors.Is(err, ledger.ErrIdentityReused):
 			v.Problem = "This form was already sent with another address. Please send it again."
 		case errors.Is(err, ledger.ErrTooManyOpen):

@@ -8,7 +8,7 @@ import (
 
 	"rollcall/http/dashboard/signin"
 	"rollcall/http/dashboard/signin/totp"
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 	"rollcall/ledger"
 )
 
@@ -19,7 +19,7 @@ type codeView struct {
 }
 
 func (d *Dashboard) codeForm(w http.ResponseWriter, r *request, status int, v codeView) {
-	d.show(w, r, status, "code", &frame{Frame: view.Frame{Title: "Enter a code"}, Body: v})
+	d.show(w, r, status, "code", titled("Enter a code", "", v))
 }
 
 // giveCode answers POST /sign-in/code.
@@ -49,6 +49,7 @@ type codesView struct {
 	Recovery []string // recovery codes, once codes are on
 	Renewed  bool     // in place of others
 	Again    bool     // this form had made them before
+	Ask      bool     // for one of them, to see that they were kept
 	Problem  string
 }
 
@@ -67,12 +68,12 @@ func (d *Dashboard) setupCodes(w http.ResponseWriter, r *request, status int, fo
 	if v.Width, v.Path, err = totp.Picture(v.Setup.URI); err != nil {
 		d.log.Warn("no QR code", "request", r.page.ID, "err", err) // the secret stands there as text
 	}
-	d.show(w, r, status, "codes", &frame{Frame: view.Frame{Title: "Sign-in codes"}, Here: "you", Body: v})
+	d.show(w, r, status, "codes", titled("Two-step sign-in", "you", v))
 }
 
 // codesOn answers POST /you/codes. The same form again is answered again, for some minutes.
 func (d *Dashboard) codesOn(w http.ResponseWriter, r *request) {
-	form, ok := parseID(r.PostFormValue("form"))
+	form, ok := web.ID(r.PostFormValue("form"))
 	if !ok {
 		d.setupCodes(w, r, http.StatusUnprocessableEntity, uuid.New(), "The form was incomplete. Set up the app again.")
 		return
@@ -80,7 +81,7 @@ func (d *Dashboard) codesOn(w http.ResponseWriter, r *request) {
 	recovery, err := d.signin.CodesOn(strangers(r), r.in, form, r.PostFormValue("password"), r.PostFormValue("code"), browserOf(r))
 	switch {
 	case err == nil:
-		d.show(w, r, http.StatusOK, "codes", &frame{Frame: view.Frame{Title: "Codes are on"}, Here: "you", Body: codesView{Recovery: recovery}})
+		d.show(w, r, http.StatusOK, "codes", titled("Two-step sign-in is on", "you", codesView{Recovery: recovery}))
 	case errors.Is(err, signin.ErrOn), errors.Is(err, signin.ErrNoPassword):
 		http.Redirect(w, r.Request, "/you", http.StatusSeeOther)
 	default:
@@ -110,7 +111,7 @@ func (d *Dashboard) codesOff(w http.ResponseWriter, r *request) {
 
 // renewRecovery answers POST /you/codes/new. The same form again makes no second set, and says so.
 func (d *Dashboard) renewRecovery(w http.ResponseWriter, r *request) {
-	form, ok := parseID(r.PostFormValue("form"))
+	form, ok := web.ID(r.PostFormValue("form"))
 	if !ok {
 		d.showYou(w, r, http.StatusUnprocessableEntity, youView{Problem: "The form was incomplete. Please send it again."})
 		return
@@ -118,11 +119,10 @@ func (d *Dashboard) renewRecovery(w http.ResponseWriter, r *request) {
 	codes, again, err := d.signin.RenewRecovery(strangers(r), r.in, form, r.PostFormValue("password"), r.PostFormValue("code"), browserOf(r))
 	switch {
 	case err == nil:
-		d.show(w, r, http.StatusOK, "codes", &frame{Frame: view.Frame{Title: "New recovery codes"}, Here: "you",
-			Body: codesView{Recovery: codes, Renewed: true, Again: again}})
+		d.show(w, r, http.StatusOK, "codes", titled("New recovery codes", "you", codesView{Recovery: codes, Renewed: true, Again: again}))
 		return
 	case errors.Is(err, signin.ErrOff):
-		d.showYou(w, r, http.StatusConflict, youView{Problem: "Codes are off. Turn them on first: that also makes recovery codes."})
+		d.showYou(w, r, http.StatusConflict, youView{Problem: "Two-step sign-in is off. Turn it on first: that also creates recovery codes."})
 		return
 	case errors.Is(err, signin.ErrFormUsed):
 		d.showYou(w, r, http.StatusConflict, youView{Problem: "This form was already used, and its codes aren't shown again. " +
@@ -135,6 +135,16 @@ func (d *Dashboard) renewRecovery(w http.ResponseWriter, r *request) {
 		return
 	}
 	d.showYou(w, r, status, youView{Problem: problem})
+}
+
+// savedRecovery answers POST /you/codes/saved: whether somebody has one of their recovery codes. It uses none up.
+func (d *Dashboard) savedRecovery(w http.ResponseWriter, r *request) {
+	if !signin.IsRecovery(d.signin, r.in.User, r.PostFormValue("code")) {
+		d.show(w, r, http.StatusUnprocessableEntity, "codes", titled("Have you saved them?", "you", codesView{Ask: true,
+			Problem: "That isn't one of your recovery codes. Look at what you saved, and type one as it stands there."}))
+		return
+	}
+	http.Redirect(w, r.Request, "/you?done=saved", http.StatusSeeOther)
 }
 
 // codeProblem says what is wrong with a password or a code of who is signed in; "": it is something else.

@@ -171,7 +171,7 @@ func (b *browser) setUp() (form string, secret []byte) {
 	b.g.t.Helper()
 	page := b.get("/you/codes").body
 	found := regexp.MustCompile(`name="form" value="([0-9a-f-]{36})"`).FindStringSubmatch(page)
-	text := regexp.MustCompile(`<dt>Secret</dt><dd class="mono">([A-Z2-7 ]+)</dd>`).FindStringSubmatch(page)
+	text := regexp.MustCompile(`<code>([A-Z2-7 ]+)</code>`).FindStringSubmatch(page)
 	if found == nil || text == nil || !strings.Contains(page, "otpauth://totp/Rollcall:") || !strings.Contains(page, `<svg class="qr"`) {
 		b.g.t.Fatalf("no secret on the page: %s", page)
 	}
@@ -286,7 +286,7 @@ func TestCodesAreSwitchedOnAndAskedFor(t *testing.T) {
 		t.Errorf("another session still opens /you: %d", a.status)
 	}
 	page := g.as["owner"].get("/you")
-	if page.status != 200 || !strings.Contains(page.body, "Codes are on") || !strings.Contains(page.body, `left: <span class="n">10<`) {
+	if page.status != 200 || !strings.Contains(page.body, "It's on: signing in asks") || !strings.Contains(page.body, "left: 10.") {
 		t.Errorf("this session: %d %s", page.status, page.body)
 	}
 	u, err := g.book.UserByEmail(t.Context(), "owner@acme.test")
@@ -428,7 +428,7 @@ func TestCodesAreSwitchedOffWithPasswordAndCode(t *testing.T) {
 	if a := elsewhere.get("/you"); a.status != 303 {
 		t.Errorf("another session still opens /you: %d", a.status)
 	}
-	if a := g.as["owner"].get("/you?done=codes-off"); a.status != 200 || !strings.Contains(a.body, "Codes are off.") {
+	if a := g.as["owner"].get("/you?done=codes-off"); a.status != 200 || !strings.Contains(a.body, "Two-step sign-in is off.") {
 		t.Errorf("this session: %d", a.status)
 	}
 	if a := g.as["nobody"].signIn("owner@acme.test", password, "/"); a.status != 303 || a.cookie() == "" {
@@ -469,7 +469,7 @@ func TestNewCodesOfOneUseAreMadeOnce(t *testing.T) {
 	if again.status != 200 || strings.Join(again.oneUse(), " ") != strings.Join(codes, " ") || !strings.Contains(again.body, "This form was already sent.") {
 		t.Errorf("the form again: %d %s", again.status, again.body)
 	}
-	if page := owner.get("/you"); !strings.Contains(page.body, `left: <span class="n">10<`) || strings.Contains(page.body, codes[0]) {
+	if page := owner.get("/you"); !strings.Contains(page.body, "left: 10.") || strings.Contains(page.body, codes[0]) {
 		t.Errorf("%d %s", page.status, page.body)
 	}
 	if a := g.give(g.step(), old[0]); a.status != 401 {
@@ -493,7 +493,7 @@ func TestNewCodesOfOneUseAreMadeOnce(t *testing.T) {
 	if a := owner.post("/you/codes/new", sent...); a.status != 409 || len(a.oneUse()) != 0 || !strings.Contains(a.body, "aren't shown again") {
 		t.Errorf("the form much later: %d, %d codes", a.status, len(a.oneUse()))
 	}
-	if a := g.as["viewer"].post("/you/codes/new", "form", uuid.NewString(), "password", password, "code", "1"); a.status != 409 || !strings.Contains(a.body, "Codes are off.") {
+	if a := g.as["viewer"].post("/you/codes/new", "form", uuid.NewString(), "password", password, "code", "1"); a.status != 409 || !strings.Contains(a.body, "Two-step sign-in is off.") {
 		t.Errorf("who has no codes: %d", a.status)
 	}
 }

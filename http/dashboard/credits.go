@@ -2,10 +2,9 @@ package dashboard
 
 import (
 	"net/http"
-	"strconv"
 	"time"
 
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 	"rollcall/ledger"
 )
 
@@ -14,23 +13,13 @@ const movesShown = 50
 
 // creditsView is the statement of a workspace.
 type creditsView struct {
-	Base    string
 	Balance ledger.Balance
-	Days    []dayView
-	Most    ledger.Credits // spent on one day
+	Days    []ledger.DaySpent
 	Spent   ledger.Credits // on all days
-	Width   int            // of the chart
+	Chart   web.Chart
 	Moves   []moveView
 	Sums    moveView // of the page
-	Older   string   // a link; "" on the last page
-	First   bool
-}
-
-// dayView is a day of the chart.
-type dayView struct {
-	Day          time.Time
-	Spent        ledger.Credits
-	X, Y, Height string
+	Pager   web.Pager
 }
 
 // moveView is one move in words.
@@ -39,11 +28,6 @@ type moveView struct {
 	What, Link, Why                   string
 	Granted, Held, Charged, GivenBack ledger.Credits
 }
-
-const (
-	barWidth    = 8
-	chartHeight = 80
-)
 
 // showCredits answers GET /w/{ws}/credits.
 func showCredits(d *Dashboard, w http.ResponseWriter, r *request) {
@@ -57,30 +41,27 @@ func showCredits(d *Dashboard, w http.ResponseWriter, r *request) {
 		d.unavailable(w, r.Request, "read the statement", err)
 		return
 	}
-	v := creditsView{Base: "/w/" + r.workspace().String(), Balance: found.Balance, First: after == nil,
-		Width: barWidth * len(found.Days)}
-	for _, day := range found.Days {
-		v.Most, v.Spent = max(v.Most, day.Spent), v.Spent+day.Spent
+	v := creditsView{Balance: found.Balance, Days: found.Days}
+	base := r.base() + "/credits"
+	if after != nil {
+		v.Pager.First = base
 	}
-	for i, day := range found.Days {
-		height := 0.0
-		if v.Most > 0 && day.Spent > 0 {
-			height = max(1, chartHeight*float64(day.Spent)/float64(v.Most))
-		}
-		v.Days = append(v.Days, dayView{Day: day.Day, Spent: day.Spent, X: strconv.Itoa(i * barWidth),
-			Y: strconv.FormatFloat(chartHeight-height, 'f', 1, 64), Height: strconv.FormatFloat(height, 'f', 1, 64)})
+	for _, day := range found.Days {
+		v.Spent += day.Spent
+		v.Chart.Add(day.Day.Format("2 Jan 2006")+": "+web.Plural(day.Spent, "credit"), day.Day.Format("2 Jan"),
+			web.Bar{Class: "spent", Value: float64(day.Spent)})
 	}
 	for _, m := range found.Moves {
-		v.Moves = append(v.Moves, moveOf(v.Base, m))
+		v.Moves = append(v.Moves, moveOf(r.base(), m))
 		v.Sums.Granted += m.Granted
 		v.Sums.Held += m.Held
 		v.Sums.Charged += m.Charged
 		v.Sums.GivenBack += m.GivenBack
 	}
 	if found.More {
-		v.Older = v.Base + "/credits?after=" + sealCursor(*found.Moves[len(found.Moves)-1].Position())
+		v.Pager.More = base + "?after=" + sealCursor(*found.Moves[len(found.Moves)-1].Position())
 	}
-	d.show(w, r, http.StatusOK, "credits", &frame{Frame: view.Frame{Title: "Credits"}, Here: "credits", Body: v})
+	d.show(w, r, http.StatusOK, "credits", titled("Credits", "credits", v))
 }
 
 // moveOf shows one move.

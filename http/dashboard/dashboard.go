@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"fmt"
+	"html/template"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -14,13 +15,11 @@ import (
 	httpd "rollcall/http"
 	"rollcall/http/dashboard/signin"
 	"rollcall/http/dashboard/signin/provider"
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
+	"rollcall/ledger"
 )
 
 const (
-	// formMax bounds the body of a form. The listener takes no more either.
-	formMax = 8 << 10
-
 	// ledgerTimeout bounds what one request asks of the ledger.
 	ledgerTimeout = 10 * time.Second
 
@@ -30,13 +29,10 @@ const (
 
 // Dashboard is the pages. Safe for concurrent use.
 type Dashboard struct {
-	o       Options
-	log     *slog.Logger
-	signin  *signin.Service
-	assets  *view.Assets
-	pages   *view.Pages
-	mux     *http.ServeMux
-	guarded http.Handler
+	*web.Site
+	o      Options
+	log    *slog.Logger
+	signin *signin.Service
 
 	breakdowns breakdowns
 	waiting    waitsCache
@@ -60,29 +56,19 @@ func New(ctx context.Context, o Options) (*Dashboard, error) {
 		return nil, fmt.Errorf("dashboard: read the secret: %w", err)
 	}
 	asked := o.newProvider()
-	d := &Dashboard{o: o, log: o.Log, now: o.Now, mux: http.NewServeMux(), provider: asked,
+	d := &Dashboard{o: o, log: o.Log, now: o.Now, provider: asked,
 		signin: signin.New(signin.Options{Book: o.Book, Secret: secret, Idle: o.SessionIdle, Life: o.SessionLife, Now: o.Now,
 			Provider: asked}),
 		waiting: waitsCache{ask: o.Waits, now: o.Now, log: o.Log}}
 	if d.signIns, err = newSignIns(o.Registerer); err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}
-	if d.assets, err = view.NewAssets(); err != nil {
-		return nil, fmt.Errorf("dashboard: %w", err)
-	}
-	if d.pages, err = newPages(d.assets); err != nil {
+	if d.Site, err = web.NewSite(pageFiles, template.FuncMap{"proof": proofOf}, o.Log, d.fail); err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}
 	for _, r := range routes {
-		d.mux.Handle(r.pattern, d.admit(r))
+		d.Handle(r.pattern, d.admit(r))
 	}
-	cross := http.NewCrossOriginProtection()
-	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d.fail(w, r, failure{Status: http.StatusForbidden, Title: "This request came from another site",
-			Text: "Your browser says that another site sent this form. Nothing was changed.",
-			Next: "Open the page here and send the form again."})
-	}))
-	d.guarded = cross.Handler(http.HandlerFunc(d.serve))
 	return d, nil
 }
 
@@ -97,55 +83,39 @@ func (d *Dashboard) Handler() fasthttp.RequestHandler {
 // ServeHTTP answers one request.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	page := httpd.PageRequestOf(r.Context())
-	view.Secure(w.Header(), originOf(d.o.UploadURL), d.formsGoTo(), strings.HasPrefix(d.o.PublicURL(), "https://"))
+	web.Secure(w.Header(), originOf(d.o.UploadURL), d.formsGoTo(), strings.HasPrefix(d.o.PublicURL(), "https://"))
 	ctx, cancel := context.WithTimeout(httpd.WithPage(context.Background(), page), ledgerTimeout)
 	defer cancel()
 	r = r.WithContext(ctx)
-	defer func() {
-		if p := recover(); p != nil {
-			d.log.Error("page panicked", "request", page.ID, "err", fmt.Sprintf("%T", p))
-			d.fail(w, r, failure{Status: http.StatusServiceUnavailable, Title: "A fault on our side",
-				Text: "This page couldn't be made.", Next: "Try again. If it keeps failing, send us the request number below."})
-		}
-	}()
 	if page.Refused != "" {
 		d.refused(w, r, page)
 		return
 	}
-	if r.Body != nil {
-		r.Body = http.MaxBytesReader(w, r.Body, formMax)
+	d.Serve(w, r, page.ID)
+}
+
+// guide answers GET /docs and GET /docs/{page}.
+func guide(d *Dashboard, w http.ResponseWriter, r *request) {
+	page, ok, err := web.Guide(r.PathValue("page"))
+	if err != nil {
+		panic(err)
 	}
-	d.guarded.ServeHTTP(w, r)
+	if !ok {
+		d.notFound(w, r.Request)
+		return
+	}
+	d.show(w, r, http.StatusOK, "guide", titled(page.Title, "", page))
+}
+
+// status answers GET /status.
+func status(d *Dashboard, w http.ResponseWriter, r *request) {
+	_, err := d.o.Book.History(strangers(r), ledger.HistoryQuery{Limit: 1}) // of no workspace
+	d.show(w, r, http.StatusOK, "status", titled("Status", "", web.Status{Ledger: err == nil,
+		Checks: d.o.Checks == nil || d.o.Checks()}))
 }
 
 // asset answers GET /assets/{name}.
-func (d *Dashboard) asset(w http.ResponseWriter, r *request) {
-	if !d.assets.Serve(w, r.Request, r.PathValue("name")) {
-		d.notFound(w, r.Request)
-	}
-}
-
-// serve finds the route. What the mux would answer by itself gets a page of ours.
-func (d *Dashboard) serve(w http.ResponseWriter, r *http.Request) {
-	if _, pattern := d.mux.Handler(r); pattern != "" {
-		d.mux.ServeHTTP(w, r)
-		return
-	}
-	var allowed []string
-	for _, method := range []string{http.MethodGet, http.MethodPost} {
-		other := &http.Request{Method: method, URL: r.URL, Host: r.Host}
-		if _, pattern := d.mux.Handler(other); pattern != "" {
-			allowed = append(allowed, method)
-		}
-	}
-	if len(allowed) > 0 {
-		w.Header().Set("Allow", strings.Join(allowed, ", "))
-		d.fail(w, r, failure{Status: http.StatusMethodNotAllowed, Title: "This page can't handle this request",
-			Text: "The page doesn't support this kind of request.", Next: "Go back and open the page again."})
-		return
-	}
-	d.notFound(w, r)
-}
+func asset(d *Dashboard, w http.ResponseWriter, r *request) { d.Asset(w, r.Request) }
 
 // formsGoTo is where forms may lead beside to us: with a provider, to it.
 func (d *Dashboard) formsGoTo() string {

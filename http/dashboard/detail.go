@@ -5,26 +5,25 @@ import (
 	"html/template"
 	"net/http"
 	"strconv"
+	"time"
 
-	"github.com/google/uuid"
-
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
 
 // detailView is the page of one verification.
 type detailView struct {
-	Name    string
-	Base    string // its path
-	By      string // who made it; "": nobody said
-	Live    template.HTML
-	Form    string // the id of the form that cancels
-	Cancel  bool
-	Reasons []smtp.Reason
-	Words   []smtp.Outcome
-	Single  bool          // it is a check of one address
-	Newest  *registerView // the newest results of a file; nil: there are none to show
+	Name            string
+	Base            string // its path
+	By              string // who made it; "": nobody said
+	Created         time.Time
+	Live            template.HTML
+	Cancel          bool
+	Reasons         []smtp.Reason
+	Outcomes        []smtp.Outcome
+	Outcome, Reason string // none is chosen
+	Single          bool   // it is a check of one address
 }
 
 // find reads the verification of a request; it answers and gives false when there is none.
@@ -52,29 +51,24 @@ func (d *Dashboard) detail(w http.ResponseWriter, r *request) {
 		d.unavailable(w, r.Request, "read balance", err)
 		return
 	}
-	part := d.livePart(live, keyOf(live))
-	by, err := d.makers(r, v)
+	part, err := d.livePart(r, live, keyOf(live))
+	by := namer{}
+	if err == nil {
+		by, err = d.makers(r, v)
+	}
 	if err != nil {
-		d.unavailable(w, r.Request, "read who made it", err)
+		d.unavailable(w, r.Request, "read results and who made it", err)
 		return
 	}
-	show := detailView{By: by.of(v.MadeBy), Name: nameOf(v), Base: baseOf(r, v), Live: template.HTML(part.html("")), Form: uuid.NewString(),
-		Cancel: r.may(ledger.Member) && !v.Status.Final(), Words: smtp.Outcomes[:], Single: v.Kind == ledger.Single}
-	if v.Kind == ledger.Bulk && live.Results {
-		if show.Newest, err = d.newest(r, v); err != nil {
-			d.unavailable(w, r.Request, "read results", err)
-			return
-		}
-	}
-	for reason := smtp.ReasonNone + 1; reason.Known(); reason++ {
-		show.Reasons = append(show.Reasons, reason)
-	}
-	d.show(w, r, http.StatusOK, "detail", &frame{Here: "list", Body: show,
-		Frame: view.Frame{Title: show.Name + " · Verifications", Live: !v.Status.Final()}})
+	show := detailView{By: by.of(v.MadeBy), Name: nameOf(v), Base: baseOf(r, v), Created: v.Created,
+		Live: template.HTML(part.html("")), Cancel: live.Cancel, Outcomes: smtp.Outcomes[:], Reasons: allReasons(),
+		Single: live.Single}
+	d.show(w, r, http.StatusOK, "detail", &frame{Body: show,
+		Frame: web.Frame{Title: show.Name + " · Verifications", Here: "list", Live: !v.Status.Final()}})
 }
 
 func baseOf(r *request, v ledger.Verification) string {
-	return "/w/" + r.workspace().String() + "/verifications/" + v.ID.String()
+	return r.base() + "/verifications/" + v.ID.String()
 }
 
 // askCancel answers GET /w/{ws}/verifications/{id}/cancel: what is lost and what stays.
@@ -83,23 +77,19 @@ func askCancel(d *Dashboard, w http.ResponseWriter, r *request) {
 	if !ok {
 		return
 	}
-	base := baseOf(r, v)
-	d.show(w, r, http.StatusOK, "confirm", &frame{Frame: view.Frame{Title: "Cancel " + nameOf(v)}, Here: "list",
-		Body: confirmView{Title: "Cancel " + nameOf(v) + "?", Up: nameOf(v), Back: base, Done: v.Status.Final(),
-			Text: []string{"Addresses without a final outcome won't be checked, and their credits are released. This can't be undone.",
-				"Existing results stay, and so does what they cost."},
-			Already: "This verification is already over.", Action: base + "/cancel", Verb: "Cancel the verification",
-			Stay: "Keep it running", Form: uuid.NewString()}})
+	base, name := baseOf(r, v), nameOf(v)
+	show := web.Confirm{Title: "Cancel " + name + "?", Up: name, Back: base, Action: base + "/cancel",
+		Text: []string{"Addresses that aren't checked yet won't be, and their credits are released. This can't be undone.",
+			"Existing results stay, and so does what they cost."},
+		Verb: "Cancel the verification", Stay: "Keep it running"}
+	if v.Status.Final() {
+		show.Done = "This verification is already over."
+	}
+	d.show(w, r, http.StatusOK, "confirm", titled("Cancel "+name, "list", show))
 }
 
 // cancel answers POST /w/{ws}/verifications/{id}/cancel. A second time changes nothing: the ledger answers how it is.
 func (d *Dashboard) cancel(w http.ResponseWriter, r *request) {
-	if _, ok := parseID(r.PostFormValue("form")); !ok {
-		d.fail(w, r.Request, failure{Status: http.StatusUnprocessableEntity, Title: "The form was incomplete",
-			Text: "Nothing was changed.", Next: "Open the verification again and cancel it there.",
-			Link: "/w/" + r.workspace().String() + "/verifications/" + r.id.String(), Label: "To the verification"})
-		return
-	}
 	v, err := d.o.Book.Cancel(r.Context(), r.workspace(), r.id)
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchVerification):

@@ -3,38 +3,24 @@ package dashboard
 import (
 	"errors"
 	"net/http"
-	"strconv"
 	"time"
 
 	httpd "rollcall/http"
 	"rollcall/http/api"
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 	"rollcall/ledger"
 )
 
-// failure is an error page: what happened and what to do. A page that was asked for loads itself again after a time that
-// is told.
-type failure = view.Failure
+// failure is an error page: what happened and what to do.
+type failure = web.Failure
 
 // fail answers with an error page.
 func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, f failure) {
-	reload := 0
-	if f.After > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(f.After))
-		if r.Method == http.MethodGet {
-			reload = max(f.After, 2)
-		}
-	}
-	d.render(w, f.Status, "error", &frame{Frame: view.Frame{Title: f.Title, RequestID: httpd.PageRequestOf(r.Context()).ID,
-		Colours: view.ColoursOf(r), Contact: d.o.Contact, Reload: reload}, Body: f})
+	d.render(w, r, f.Status, "error", &frame{Frame: web.Frame{Title: f.Title, Reload: f.Announce(w, r)}, Body: f})
 }
 
 // notFound answers what is not there, or not for this user.
-func (d *Dashboard) notFound(w http.ResponseWriter, r *http.Request) {
-	d.fail(w, r, failure{Status: http.StatusNotFound, Title: "There is nothing here",
-		Text: "This page doesn't exist, or it belongs to a workspace that you aren't a member of.",
-		Next: "Check the link, or ask the person who gave it to you.", Link: "/", Label: "To your verifications"})
-}
+func (d *Dashboard) notFound(w http.ResponseWriter, r *http.Request) { d.fail(w, r, web.Nothing) }
 
 // retryLater is how long somebody is asked to wait while the ledger does not answer, in seconds.
 const retryLater = 5

@@ -25,9 +25,6 @@ var (
 	LocalPath   = localPath
 )
 
-// AssetURLs are the paths of all assets.
-func AssetURLs(d *Dashboard) []string { return d.assets.URLs() }
-
 // WaitsMax bounds the answers that are kept.
 const WaitsMax = waitsMax
 

@@ -1,16 +1,13 @@
 package dashboard
 
 import (
-	"cmp"
 	"errors"
 	"net/http"
-	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
 	"rollcall/http/apikey"
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 	"rollcall/ledger"
 )
 
@@ -21,7 +18,8 @@ const labelMax = 200
 type keysView struct {
 	Base    string
 	Keys    []keyView
-	Pager   pager
+	Pager   web.Pager
+	Works   int    // keys that open something now
 	Form    string // the id of the form that makes one
 	Label   string
 	Problem string
@@ -35,11 +33,11 @@ type keyView struct {
 	MadeBy, RevokedBy string
 }
 
-// Name is what a key is called.
-func (k keyView) Name() string { return cmp.Or(k.Label, "rc_"+k.ID) }
+// Name is what the key is called.
+func (k keyView) Name() string { return web.KeyName(k.Key) }
 
 // keysPath is the page of the keys of the workspace of a request.
-func keysPath(r *request) string { return "/w/" + r.workspace().String() + "/keys" }
+func keysPath(r *request) string { return r.base() + "/keys" }
 
 // showKeys answers GET /w/{ws}/keys.
 func showKeys(d *Dashboard, w http.ResponseWriter, r *request) {
@@ -63,17 +61,22 @@ func (d *Dashboard) showKeys(w http.ResponseWriter, r *request, status int, v ke
 		d.notFound(w, r.Request)
 		return
 	}
-	for _, k := range between(view.WorkingFirst(found), from, to) {
+	for _, k := range found {
+		if k.Works() {
+			v.Works++
+		}
+	}
+	for _, k := range between(web.WorkingFirst(found), from, to) {
 		v.Keys = append(v.Keys, keyView{Key: k, MadeBy: who.of(k.MadeBy), RevokedBy: who.of(k.RevokedBy)})
 	}
 	v.Pager = pages
-	d.show(w, r, status, "keys", &frame{Frame: view.Frame{Title: "API keys"}, Here: "keys", Body: v})
+	d.show(w, r, status, "keys", titled("API keys", "keys", v))
 }
 
 // makeKey answers POST /w/{ws}/keys with the key, once. The same form again makes no second one.
 func makeKey(d *Dashboard, w http.ResponseWriter, r *request) {
-	form, ok := parseID(r.PostFormValue("form"))
-	label := strings.TrimSpace(r.PostFormValue("label"))
+	form, ok := web.ID(r.PostFormValue("form"))
+	label := web.Text(r.Request, "label")
 	v := keysView{Label: label}
 	switch {
 	case !ok:
@@ -121,26 +124,20 @@ func askRevoke(d *Dashboard, w http.ResponseWriter, r *request) {
 	if !ok {
 		return
 	}
-	d.show(w, r, http.StatusOK, "confirm", &frame{Frame: view.Frame{Title: "Revoke " + k.Name()}, Here: "keys",
-		Body: confirmView{Title: "Revoke the key “" + k.Name() + "” of " + r.member.WorkspaceName + "?", Up: "API keys", Back: keysPath(r), Done: !k.Revoked.IsZero(),
-			Text: []string{"Programs that use it will be refused, within 5 seconds. This can't be undone.",
-				"It begins with rc_" + k.ID + " and was " + lastUsed(k.LastUsed) + "."},
-			Already: "This key is already revoked.", Action: keysPath(r) + "/" + k.ID + "/revoke", Verb: "Revoke the key",
-			Stay: "Keep it", Form: uuid.NewString()}})
-}
-
-// lastUsed says when a key was used.
-func lastUsed(at time.Time) string {
-	if at.IsZero() {
-		return "never used"
+	show := web.Confirm{Title: "Revoke the key “" + k.Name() + "” of " + r.member.WorkspaceName + "?", Up: "API keys",
+		Back: keysPath(r), Text: []string{"Programs that use it will be refused, within 5 seconds. This can't be undone.",
+			"It begins with rc_" + k.ID + " and was " + web.Used(k.LastUsed) + "."},
+		Action: keysPath(r) + "/" + k.ID + "/revoke", Verb: "Revoke the key", Stay: "Keep it"}
+	if !k.Revoked.IsZero() {
+		show.Done = "This key is already revoked."
 	}
-	return "last used on " + view.When(at) + " UTC"
+	d.show(w, r, http.StatusOK, "confirm", titled("Revoke "+k.Name(), "keys", show))
 }
 
 // revokeKey answers POST /w/{ws}/keys/{key}/revoke. A second time changes nothing.
 func revokeKey(d *Dashboard, w http.ResponseWriter, r *request) {
 	k, ok := d.keyOfPath(w, r)
-	if !ok || !d.wholeForm(w, r, keysPath(r)) {
+	if !ok {
 		return
 	}
 	if _, err := d.o.Book.RevokeKey(r.Context(), k.ID); err != nil {
@@ -148,26 +145,4 @@ func revokeKey(d *Dashboard, w http.ResponseWriter, r *request) {
 		return
 	}
 	http.Redirect(w, r.Request, keysPath(r), http.StatusSeeOther)
-}
-
-// confirmView asks before something that cannot be undone.
-type confirmView struct {
-	Title        string
-	Up, Back     string // where one came from: its name and path
-	Text         []string
-	Done         bool // there is nothing to do any more
-	Already      string
-	Action, Verb string
-	Stay         string // what the way back is called
-	Form         string
-}
-
-// wholeForm reports whether a form has its id; it answers and gives false when not.
-func (d *Dashboard) wholeForm(w http.ResponseWriter, r *request, back string) bool {
-	if _, ok := parseID(r.PostFormValue("form")); ok {
-		return true
-	}
-	d.fail(w, r.Request, failure{Status: http.StatusUnprocessableEntity, Title: "The form was incomplete",
-		Text: "Nothing was changed.", Next: "Open the page again and send the form there.", Link: back, Label: "Back"})
-	return false
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 	"rollcall/ledger"
 )
 
@@ -30,15 +30,15 @@ type listView struct {
 	Rows    []rowView
 	Kinds   []choice
 	States  []choice
-	Older   string     // a link; "" on the last page
-	First   bool       // it begins with the newest
+	Pager   web.Pager
+	Answer  string     // how much isn't done
 	Looked  bool       // more may fit, further back than was looked
 	Empty   bool       // the workspace has none at all
 	Upload  string     // a link; "" for who may not
 	Panel   *panelView // uploads a file that is dropped on the page; nil for who may not
 	Check   string     // where the form that checks one address goes; "" for who may not
 	Form    string     // the id of that form
-	API     string     // the public URL, for curl
+	Curl    string
 	Filters bool
 	Missing string // what files that wait for credits need; "": none waits
 	Example string // a link to a file to try
@@ -54,18 +54,12 @@ type choice struct {
 type rowView struct {
 	Name     string
 	Link     string
-	State    stateView
+	State    web.State
 	Progress string
-	Done     int64
-	Total    int64
+	Problem  string // why a file was refused
 	Outcomes []outcome
 	Created  time.Time
 	By       string
-}
-
-// Finals reports whether some outcome has addresses.
-func (r rowView) Finals() bool {
-	return slices.ContainsFunc(r.Outcomes, func(o outcome) bool { return o.Count > 0 })
 }
 
 // states are the filters by state; "" is any.
@@ -96,12 +90,38 @@ func (d *Dashboard) missing(r *request, found []ledger.Verification) (string, er
 	if err != nil {
 		return "", err
 	}
-	amounts := view.Plural(needed, "credit") + "; available: " + view.Thin(balance.Available) + "."
+	amounts := web.Plural(needed, "credit") + "; available: " + web.Thin(balance.Available) + "."
 	if waiting > 1 {
-		return view.Plural(waiting, "verification") + " are waiting for credits. They need " + amounts +
+		return web.Plural(waiting, "verification") + " are waiting for credits. They need " + amounts +
 			" They continue by themselves once there are enough.", nil
 	}
 	return "A verification is waiting for credits. It needs " + amounts + " It continues by itself once there are enough.", nil
+}
+
+// unfinished says how many verifications of a page aren't done.
+func unfinished(list []ledger.Verification) string {
+	open := 0
+	for _, v := range list {
+		if !v.Status.Final() {
+			open++
+		}
+	}
+	switch {
+	case len(list) == 0:
+		return "Nothing here yet"
+	case open == 0:
+		return "Everything is done"
+	}
+	return web.Thin(open) + " of " + web.Thin(len(list)) + " unfinished"
+}
+
+// curlOf is how a program uploads a file.
+func curlOf(api string) string {
+	return "export API=" + api + ` ROLLCALL_KEY=…
+curl -X POST "$API/v1/verifications" -H "X-API-Key: $ROLLCALL_KEY" \
+  -H "Idempotency-Key: $(uuidgen)" -H "X-Upload-Content-Length: $(wc -c < contacts.csv)" \
+  -H "X-Upload-Filename: contacts.csv"
+curl -X PUT -H "Content-Type: text/csv" --data-binary @contacts.csv "the upload.url of the answer"`
 }
 
 // exampleFile is a file to try. Nobody has these names: they are reserved (RFC 2606).
@@ -135,8 +155,8 @@ func (d *Dashboard) list(w http.ResponseWriter, r *request) {
 		d.unavailable(w, r.Request, "read history", err)
 		return
 	}
-	base := "/w/" + r.workspace().String()
-	v := listView{First: after == nil, API: d.o.PublicURL(), Filters: kind != "" || state != ""}
+	base := r.base()
+	v := listView{Answer: unfinished(found), Curl: curlOf(d.o.PublicURL()), Filters: kind != "" || state != ""}
 	by, err := d.makers(r, found...)
 	if err != nil {
 		d.unavailable(w, r.Request, "read who made verifications", err)
@@ -152,10 +172,13 @@ func (d *Dashboard) list(w http.ResponseWriter, r *request) {
 		return
 	}
 	v.Example = base + "/example.csv"
-	v.Empty = len(found) == 0 && v.First && !v.Filters
+	v.Empty = len(found) == 0 && after == nil && !v.Filters
 	v.Looked = more && len(found) < listRows
 	if more {
-		v.Older = listLink(base, string(kind), state, sealCursor(last))
+		v.Pager.More = listLink(base, string(kind), state, sealCursor(last))
+	}
+	if after != nil {
+		v.Pager.First = listLink(base, string(kind), state, "")
 	}
 	script := ""
 	if r.may(ledger.Member) {
@@ -169,7 +192,7 @@ func (d *Dashboard) list(w http.ResponseWriter, r *request) {
 	for _, s := range states {
 		v.States = append(v.States, choice{Word: s.word, Link: listLink(base, string(kind), s.key, ""), Chosen: s.key == state})
 	}
-	d.show(w, r, http.StatusOK, "list", &frame{Frame: view.Frame{Title: "Verifications", Script: script}, Here: "list", Body: v})
+	d.show(w, r, http.StatusOK, "list", &frame{Frame: web.Frame{Title: "Verifications", Here: "list", Script: script}, Body: v})
 }
 
 // search reads the history until a page is full, its end, or listReads questions. more says that there may be older ones
@@ -227,22 +250,21 @@ func openCursor(text string) (*ledger.Position, bool) {
 	if err != nil {
 		return nil, false
 	}
-	parsed, ok := parseID(id)
+	parsed, ok := web.ID(id)
 	return &ledger.Position{Created: time.Unix(0, nanos), ID: parsed}, ok
 }
 
 // rowOf shows a verification in the list.
 func rowOf(base string, v ledger.Verification) rowView {
 	row := rowView{Name: nameOf(v), Link: base + "/verifications/" + v.ID.String(), State: stateOf(v), Created: v.Created,
-		Outcomes: outcomesOf(v)}
+		Outcomes: slices.DeleteFunc(outcomesOf(v), func(o outcome) bool { return o.Count == 0 })}
 	switch {
 	case v.Status == ledger.Uploading:
-		row.Progress, row.Done, row.Total = view.Size(v.Durable)+" of "+view.Size(v.Bytes), v.Durable, v.Bytes
+		row.Progress = web.Size(v.Durable) + " of " + web.Size(v.Bytes)
 	case v.Status == ledger.Failed && v.Issue != nil:
-		row.Progress = issueText(v.Issue)
+		row.Problem = failureText(v.Issue)
 	case v.Total >= 0:
-		row.Progress, row.Done, row.Total = view.Thin(v.Counts.Sum()-v.Counts.Cancelled)+" of "+view.Thin(v.Total),
-			v.Counts.Sum()-v.Counts.Cancelled, v.Total
+		row.Progress = web.Thin(v.Counts.Sum()-v.Counts.Cancelled) + " of " + web.Thin(v.Total)
 	}
 	return row
 }

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"html/template"
@@ -11,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 	"rollcall/ledger"
 )
 
@@ -19,48 +18,39 @@ import (
 type liveView struct {
 	V        ledger.Verification
 	Base     string
-	State    stateView
+	State    web.State
+	Answer   string // how far it is, in a few words
 	Outcomes []outcome
-	Done     int64 // final, without what was cancelled
+	Done     int64 // checked, without what was cancelled
 	Charged  int64
 	Every    string // when to ask again; "" when it will not change any more
 	Cancel   bool
 	Results  bool
 	Go       string // where an upload goes on; "" for who may not
 	Anew     string // where the corrected file of a failed one is uploaded; "" for who may not
-	Expected string // when the last address is expected to be final; "": it is not known or over
+	Expected string // when the last address is expected to be checked; "": it is not known or over
 	Missing  string // what is missing of credits; "" unless it waits for them
 	Say      string // what a reader is told when it changes
 	Waits    []waitLine
-	Talk     *talkView // of the check of one address that is over; nil: none
+	Talk     *web.Talk // of the check of one address that is over; nil: none
 	Reasons  bool      // there is a summary of reasons
 	Single   bool      // it is a check of one address: what belongs to a file is left out
 	Again    string    // where the next address is checked; "" while this one isn't done, for files, and for who may not
+	Newest   *registerView
 }
 
 // livePart is the part as it was made.
 type livePart struct {
-	body string // as every browser gets it, but for its tag
+	body []byte // as every browser gets it, but for its tag
 	tag  string // of the body and of the credits that the verification has moved, see creditsIn
 }
 
-// openTag is where the tag goes into the part, and what depends on the browser that asks.
-const openTag = `data-etag=""`
-
 // html is the part for a browser. credits is what the head of its page shows from now on; "" leaves it.
 func (p livePart) html(credits string) string {
-	with := `data-etag="` + template.HTMLEscapeString(p.tag) + `"`
 	if credits != "" {
-		with += ` data-credits="` + template.HTMLEscapeString(credits) + `"`
+		credits = ` data-credits="` + template.HTMLEscapeString(credits) + `"`
 	}
-	return strings.Replace(p.body, openTag, with, 1)
-}
-
-// tagOf is the ETag of a part: what it shows, and which credits its verification has charged and holds.
-func tagOf(body string, v ledger.Verification) string {
-	sum := sha256.Sum256([]byte(body))
-	return `"` + hex.EncodeToString(sum[:12]) + "." + strconv.FormatInt(v.Counts.Charged(), 36) + "." +
-		strconv.FormatInt(int64(v.Held), 36) + `"`
+	return web.WithTag(p.body, p.tag, credits)
 }
 
 // creditsIn is the part of a tag that changes when its verification moves credits.
@@ -87,7 +77,11 @@ func (d *Dashboard) live(w http.ResponseWriter, r *request) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	part := d.livePart(show, key)
+	part, err := d.livePart(r, show, key)
+	if err != nil {
+		d.unavailable(w, r.Request, "read results", err)
+		return
+	}
 	w.Header().Set("ETag", part.tag)
 	if has == part.tag {
 		w.WriteHeader(http.StatusNotModified)
@@ -103,20 +97,22 @@ func (d *Dashboard) live(w http.ResponseWriter, r *request) {
 	}
 	credits := ""
 	if money != nil {
-		credits = view.Thin(money.Available)
+		credits = web.Thin(money.Available)
 	}
-	body := part.html(credits)
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write([]byte(body))
+	web.WriteHTML(w, http.StatusOK, []byte(part.html(credits)))
 }
 
-// livePart makes the part, and notes its tag for the next who asks for the same.
-func (d *Dashboard) livePart(show liveView, key partKey) livePart {
-	made := livePart{body: string(d.pages.Part("detail", "live", show))}
-	made.tag = tagOf(made.body, show.V)
+// livePart makes the part with the newest results, and notes its tag for the next who asks for the same.
+func (d *Dashboard) livePart(r *request, show liveView, key partKey) (made livePart, err error) {
+	if !show.Single && show.V.Total > 0 && (show.Results || show.Every != "") {
+		if show.Newest, err = d.newest(r, show.V); err != nil {
+			return made, err
+		}
+	}
+	made.body = d.Pages.Part("detail", "live", show)
+	made.tag = web.TagOf(made.body, "."+strconv.FormatInt(show.V.Counts.Charged(), 36)+"."+strconv.FormatInt(int64(show.V.Held), 36))
 	d.tags.put(key, made.tag)
-	return made
+	return made, nil
 }
 
 // liveViewOf gathers all that the part shows. Only a file that waits for credits needs a second question to the ledger: how
@@ -124,7 +120,10 @@ func (d *Dashboard) livePart(show liveView, key partKey) livePart {
 func (d *Dashboard) liveViewOf(r *request, v ledger.Verification) (show liveView, money *ledger.Balance, err error) {
 	show = liveView{V: v, Base: baseOf(r, v), State: stateOf(v), Outcomes: outcomesOf(v), Charged: v.Counts.Charged(),
 		Done: v.Counts.Sum() - v.Counts.Cancelled, Cancel: r.may(ledger.Member) && !v.Status.Final(),
-		Single: v.Kind == ledger.Single}
+		Single: v.Kind == ledger.Single, Answer: answerOf(v, d.now())}
+	if show.Single {
+		show.Answer = show.State.Word
+	}
 	show.Results = show.Done > 0
 	show.Reasons = show.Results && v.Status.Final()
 	show.Waits = d.waits(r.Context(), v)
@@ -134,17 +133,17 @@ func (d *Dashboard) liveViewOf(r *request, v ledger.Verification) (show liveView
 		}
 	}
 	if show.Single && v.Status.Final() && r.may(ledger.Member) {
-		show.Again = "/w/" + r.workspace().String() + "/check"
+		show.Again = r.base() + "/check"
 	}
 	show.Every = everyOf(v)
 	if !v.Expected.IsZero() && !v.Status.Final() {
-		show.Expected = view.Soon(v.Expected, d.now())
+		show.Expected = web.Soon(v.Expected, d.now())
 	}
 	if v.Status == ledger.Failed && !show.Single && r.may(ledger.Member) {
-		show.Anew = "/w/" + r.workspace().String() + "/upload"
+		show.Anew = r.base() + "/upload"
 	}
 	if v.Status == ledger.Uploading && r.may(ledger.Member) {
-		show.Go = "/w/" + r.workspace().String() + "/upload"
+		show.Go = r.base() + "/upload"
 	}
 	if v.State() == ledger.WaitingCredits {
 		balance, err := d.o.Book.Balance(r.Context(), r.workspace())
@@ -152,14 +151,14 @@ func (d *Dashboard) liveViewOf(r *request, v ledger.Verification) (show liveView
 			return show, nil, err
 		}
 		money = &balance
-		show.Missing = "It needs " + view.Plural(v.Total, "credit") + "; available: " + view.Thin(balance.Available) + "."
+		show.Missing = "It needs " + web.Plural(v.Total, "credit") + "; available: " + web.Thin(balance.Available) + "."
 	}
 	show.Say = show.State.Word
 	switch {
 	case show.Talk != nil:
-		show.Say += ", " + show.Talk.Outcome.String()
+		show.Say += ", " + web.OutcomeWord(show.Talk.Outcome)
 	case v.Total > 0 && !show.Single:
-		show.Say += ", " + view.Thin(show.Done) + " of " + view.Thin(v.Total) + " final"
+		show.Say += ", " + web.Thin(show.Done) + " of " + web.Thin(v.Total) + " checked"
 	}
 	return show, money, nil
 }

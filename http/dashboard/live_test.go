@@ -14,7 +14,7 @@ import (
 
 	httpd "rollcall/http"
 	"rollcall/http/dashboard"
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -67,7 +67,7 @@ func TestThePartBringsTheBalanceWhenCreditsWereMoved(t *testing.T) {
 	if err != nil || balance.Held != 0 {
 		t.Fatalf("%+v, %v", balance, err)
 	}
-	asked(1, view.Thin(balance.Available))
+	asked(1, web.Thin(balance.Available))
 	asked(0, "")
 }
 
@@ -277,7 +277,7 @@ func TestAnExpectedEndHasItsDay(t *testing.T) {
 	if _, err := g.book.Wait(t.Context(), g.held, ledger.Outlook{Next: ends.Add(-time.Hour), Expected: ends}); err != nil {
 		t.Fatal(err)
 	}
-	if page := g.as["viewer"].get(g.path("/verifications/" + v.ID.String())).body; !strings.Contains(page, "tomorrow at 11:12 UTC</time>") {
+	if page := g.as["viewer"].get(g.path("/verifications/" + v.ID.String())).body; !strings.Contains(page, "It's expected to end tomorrow at 11:12 UTC.") {
 		t.Errorf("the page: %s", page)
 	}
 }

@@ -54,6 +54,9 @@ type Options struct {
 	Waits       func(ctx context.Context, verification string) (waiting.Verification, error)
 	SessionIdle time.Duration         // how long a session holds unused
 	SessionLife time.Duration         // how long it holds in all
+	Checks      func() bool           // this node checks addresses; nil: it does
+	Version     string                // of the program, at the foot of each page
+	Dev         bool                  // its receivers are simulated ones
 	Contact     string                // whom to ask, such as an email or a URL; may be empty
 	Provider    *Provider             // nil: people sign in with passwords only
 	Wake        func()                // the ledger has something new; may be nil

@@ -1,16 +1,17 @@
 package dashboard
 
-import "strconv"
+import (
+	"strconv"
+
+	"rollcall/http/web"
+)
 
 // pageRows is how many rows a page of keys or of people has. Guess: a page of them stays below half its bound.
 const pageRows = 200
 
-// pager leads to other pages of a list.
-type pager struct{ First, More string } // links; "": none
-
 // pageOf gives which rows of a list are on the page that a request asks for: those from one place up to another. A page after
 // the last one is the last one: rows may have gone since its link was made. False for what is no page.
-func pageOf(r *request, base string, rows int) (from, to int, p pager, ok bool) {
+func pageOf(r *request, base string, rows int) (from, to int, p web.Pager, ok bool) {
 	page := 1
 	if text := r.URL.Query().Get("page"); text != "" {
 		var err error

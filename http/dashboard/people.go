@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 	"rollcall/ledger"
 )
 
@@ -19,10 +19,10 @@ import (
 type peopleView struct {
 	Base    string
 	Members []ledger.Membership
-	Self    uuid.UUID
+	All     int // members
 	Links   []linkRow
-	Invited bool // there are open invitations, on this page or on another one
-	Pager   pager
+	Invited int // open invitations, on this page or on another one
+	Pager   web.Pager
 	Form    string // the id of the form that invites
 	Email   string
 	Role    ledger.Role
@@ -31,7 +31,6 @@ type peopleView struct {
 	Made    string // the link that was just made, at the one moment at which it is shown
 	MadeFor string
 	Again   bool // the link replaces an older one
-	Roles   []ledger.Role
 }
 
 // linkRow is an invitation that nobody has accepted yet.
@@ -41,11 +40,8 @@ type linkRow struct {
 	By  string
 }
 
-// roles are those that a member can have.
-var roles = []ledger.Role{ledger.Viewer, ledger.Member, ledger.Owner}
-
 // peoplePath is the page of the members of the workspace of a request.
-func peoplePath(r *request) string { return "/w/" + r.workspace().String() + "/people" }
+func peoplePath(r *request) string { return r.base() + "/people" }
 
 // showPeople answers GET /w/{ws}/people.
 func showPeople(d *Dashboard, w http.ResponseWriter, r *request) {
@@ -81,16 +77,16 @@ func (d *Dashboard) showPeople(w http.ResponseWriter, r *request, status int, v 
 	for _, l := range between(links, from, to) {
 		v.Links = append(v.Links, linkRow{Link: l, Hex: hex.EncodeToString(l.ID[:]), By: who.of(l.MadeBy)})
 	}
-	v.Invited, v.Pager = len(links) > 0, pages
+	v.Invited, v.Pager = len(links), pages
 	v.Members = between(members, from-len(links), to-len(links))
-	v.Base, v.Self, v.Form, v.Roles = peoplePath(r), r.in.User.ID, uuid.NewString(), roles
-	d.show(w, r, status, "people", &frame{Frame: view.Frame{Title: "People"}, Here: "people", Body: v})
+	v.Base, v.Form, v.All = peoplePath(r), uuid.NewString(), len(members)
+	d.show(w, r, status, "people", titled("People", "people", v))
 }
 
 // invite answers POST /w/{ws}/people with the link, once. The same form again gives the same link.
 func invite(d *Dashboard, w http.ResponseWriter, r *request) {
-	form, ok := parseID(r.PostFormValue("form"))
-	v := peopleView{Email: strings.TrimSpace(r.PostFormValue("email")), Role: ledger.Role(r.PostFormValue("role"))}
+	form, ok := web.ID(r.PostFormValue("form"))
+	v := peopleView{Email: web.Text(r.Request, "email"), Role: ledger.Role(r.PostFormValue("role"))}
 	switch {
 	case !ok:
 		v.Problem = "The form was incomplete. Please send it again."
@@ -163,7 +159,6 @@ type memberView struct {
 	Back    string
 	Path    string
 	Self    bool
-	Roles   []ledger.Role
 	Form    string
 	Problem string
 }
@@ -181,7 +176,7 @@ func (d *Dashboard) memberOfPath(w http.ResponseWriter, r *request) (memberView,
 	for _, m := range members {
 		if m.User.String() == r.PathValue("user") {
 			return memberView{Membership: m, Back: peoplePath(r), Path: peoplePath(r) + "/" + m.User.String(),
-				Self: m.User == r.in.User.ID, Roles: roles, Form: uuid.NewString()}, true
+				Self: m.User == r.in.User.ID, Form: uuid.NewString()}, true
 		}
 	}
 	d.notFound(w, r.Request)
@@ -196,7 +191,7 @@ func showMember(d *Dashboard, w http.ResponseWriter, r *request) {
 }
 
 func (d *Dashboard) showMember(w http.ResponseWriter, r *request, status int, m memberView) {
-	d.show(w, r, status, "member", &frame{Frame: view.Frame{Title: m.Who() + " · People"}, Here: "people", Body: m})
+	d.show(w, r, status, "member", titled(m.Who()+" · People", "people", m))
 }
 
 // setRole answers POST /w/{ws}/people/{user}/role; the role "" ends the membership. A second time changes nothing.
@@ -208,10 +203,7 @@ func setRole(d *Dashboard, w http.ResponseWriter, r *request) {
 		d.notFound(w, r.Request)
 		return
 	}
-	if !d.wholeForm(w, r, peoplePath(r)) {
-		return
-	}
-	user, _ := parseID(r.PathValue("user"))
+	user, _ := web.ID(r.PathValue("user"))
 	err := d.o.Book.SetRole(r.Context(), r.workspace(), user, role)
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchUser):
@@ -238,10 +230,15 @@ func setRole(d *Dashboard, w http.ResponseWriter, r *request) {
 // endMemberSessions answers POST /w/{ws}/people/{user}/sessions: signs a member out everywhere.
 func endMemberSessions(d *Dashboard, w http.ResponseWriter, r *request) {
 	m, ok := d.memberOfPath(w, r)
-	if !ok || !d.wholeForm(w, r, m.Back) {
+	if !ok {
 		return
 	}
-	form, _ := parseID(r.PostFormValue("form"))
+	form, ok := web.ID(r.PostFormValue("form"))
+	if !ok {
+		m.Problem = "The form was incomplete. Please send it again."
+		d.showMember(w, r, http.StatusUnprocessableEntity, m)
+		return
+	}
 	line := uuid.NewSHA1(form, m.User[:]) // of this form about this member: the browser chooses the form
 	err := d.o.Book.LogWorkspace(r.Context(), r.workspace(), ledger.WorkspaceLine{ID: line, Action: "member sessions end",
 		Subject: m.Email})
@@ -259,8 +256,7 @@ func endMemberSessions(d *Dashboard, w http.ResponseWriter, r *request) {
 type logView struct {
 	Base  string
 	Lines []logLine
-	Older string // a link; "" on the last page
-	First bool
+	Pager web.Pager
 }
 
 // logLine is one line, in words.
@@ -289,15 +285,18 @@ func showLog(d *Dashboard, w http.ResponseWriter, r *request) {
 		d.unavailable(w, r.Request, "read the log", err)
 		return
 	}
-	v := logView{Base: "/w/" + r.workspace().String() + "/log", First: after == nil}
+	v := logView{Base: r.base() + "/activity"}
+	if after != nil {
+		v.Pager.First = v.Base
+	}
 	for _, l := range found {
 		v.Lines = append(v.Lines, logLine{At: l.At, Who: cmp.Or(l.Email, who.of(l.Actor), "not recorded"), What: logWords(l)})
 	}
 	if len(found) == logRows {
 		last := found[len(found)-1]
-		v.Older = v.Base + "?after=" + sealCursor(ledger.Position{Created: last.At, ID: last.ID})
+		v.Pager.More = v.Base + "?after=" + sealCursor(ledger.Position{Created: last.At, ID: last.ID})
 	}
-	d.show(w, r, http.StatusOK, "log", &frame{Frame: view.Frame{Title: "Log"}, Here: "log", Body: v})
+	d.show(w, r, http.StatusOK, "activity", titled("Activity", "activity", v))
 }
 
 // logActions say what was done, with %s for whom or what it is about and %d for its detail.
@@ -319,10 +318,10 @@ var logActions = map[string]string{
 
 // logWords is a line of the log in plain words; an action that is not known is shown as it is.
 func logWords(l ledger.WorkspaceLine) string {
-	subject, detail := view.Short(l.Subject), view.Short(l.Detail)
+	subject, detail := web.Short(l.Subject), web.Short(l.Detail)
 	words, ok := logActions[l.Action]
 	if !ok {
-		return strings.TrimSpace(view.Short(l.Action) + " " + subject + " " + detail)
+		return strings.TrimSpace(web.Short(l.Action) + " " + subject + " " + detail)
 	}
 	return strings.NewReplacer("%s", subject, "%d", detail).Replace(words)
 }

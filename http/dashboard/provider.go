@@ -12,7 +12,7 @@ import (
 
 	"rollcall/http/dashboard/signin"
 	"rollcall/http/dashboard/signin/provider"
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 	"rollcall/ledger"
 )
 
@@ -101,8 +101,7 @@ func (d *Dashboard) visit(w http.ResponseWriter, r *request, v signin.Visit) {
 		d.providerFailed(w, r, v, err)
 		return
 	}
-	http.SetCookie(w, &http.Cookie{Name: visitCookie, Value: kept, Path: "/", Secure: true, HttpOnly: true,
-		SameSite: http.SameSiteLaxMode, MaxAge: visitAge})
+	web.SetCookie(w, visitCookie, kept, visitAge, http.SameSiteLaxMode)
 	w.Header().Set("Referrer-Policy", "no-referrer") // the page of a link is one
 	if r.Method == http.MethodPost && !slices.Contains(allowed, originOf(to)) {
 		// The browser would not follow: only now do we know where the provider has its page.
@@ -121,10 +120,7 @@ func (d *Dashboard) backFromProvider(w http.ResponseWriter, r *request) {
 		return
 	}
 	w.Header().Set("Referrer-Policy", "no-referrer") // the URL has a code
-	kept := ""
-	if c := r.CookiesNamed(visitCookie); len(c) == 1 {
-		kept = c[0].Value
-	}
+	kept := web.CookieOf(r.Request, visitCookie)
 	var in *ledger.SignedIn
 	if found, err := d.signin.Session(strangers(r), cookieOf(r.Request)); err == nil {
 		in = &found
@@ -170,7 +166,7 @@ func chooseForm(d *Dashboard, w http.ResponseWriter, r *request, status int, v c
 		v.Invitations = append(v.Invitations,
 			chooseRow{hex.EncodeToString(l.ID[:]), d.workspaceName(r, l.Workspace), l.Role, l.Expires})
 	}
-	d.show(w, r, status, "choose", &frame{Frame: view.Frame{Title: "Your invitations", Secret: true}, Body: v})
+	d.show(w, r, status, "choose", &frame{Frame: web.Frame{Title: "Your invitations", Secret: true}, Body: v})
 }
 
 // choose answers POST /oidc/join: accepts the invitations that somebody new has chosen. The same form again is one
@@ -201,8 +197,7 @@ func choose(d *Dashboard, w http.ResponseWriter, r *request) {
 
 // dropVisit takes the visit from the browser.
 func (d *Dashboard) dropVisit(w http.ResponseWriter) {
-	http.SetCookie(w, &http.Cookie{Name: visitCookie, Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
-		MaxAge: -1})
+	web.SetCookie(w, visitCookie, "", -1, http.SameSiteLaxMode)
 }
 
 // brief is an error for a log line: a provider may answer with a whole page.
@@ -219,7 +214,7 @@ func brief(err error) string {
 func (d *Dashboard) providerFailed(w http.ResponseWriter, r *request, v signin.Visit, err error) {
 	name := d.providerName()
 	status, problem, unbound := http.StatusForbidden, name+" did not sign you in: ask for an invitation for your email, or sign in with "+
-		"your password and connect "+name+" under You.", ""
+		"your password and connect "+name+" on your account page.", ""
 	var wait *signin.Wait
 	switch {
 	case errors.As(err, &wait):

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,7 +12,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/singleflight"
 
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -41,13 +40,12 @@ type registerView struct {
 	First    bool
 	Problem  string
 	Final    bool
-	Export   url.Values // what a download of these asks for
 }
 
 // resultView is one result.
 type resultView struct {
 	ledger.RecentResult
-	Mark, Sentence, Token string
+	Word, Mark, Sentence string
 }
 
 // Link is where the talk is.
@@ -61,10 +59,7 @@ func showResults(d *Dashboard, w http.ResponseWriter, r *request) {
 		return
 	}
 	show := registerView{Base: baseOf(r, v), Name: nameOf(v), Outcome: r.FormValue("outcome"), Reason: r.FormValue("reason"),
-		Find: strings.TrimSpace(r.PostFormValue("find")), Outcomes: smtp.Outcomes[:], Final: v.Status.Final()}
-	for reason := smtp.ReasonNone + 1; reason.Known(); reason++ {
-		show.Reasons = append(show.Reasons, reason)
-	}
+		Find: web.Text(r.Request, "find"), Outcomes: smtp.Outcomes[:], Reasons: allReasons(), Final: v.Status.Final()}
 	outcome, okOutcome := outcomeNamed(show.Outcome)
 	reason, okReason := reasonNamed(show.Reason)
 	from, okFrom := recentPlace(r.FormValue("from"))
@@ -92,10 +87,18 @@ func showResults(d *Dashboard, w http.ResponseWriter, r *request) {
 	d.showRegister(w, r, http.StatusOK, show)
 }
 
+// allReasons are the reasons that a result can have.
+func allReasons() (all []smtp.Reason) {
+	for reason := smtp.ReasonNone + 1; reason.Known(); reason++ {
+		all = append(all, reason)
+	}
+	return all
+}
+
 // rowsOf shows results.
 func rowsOf(results []ledger.RecentResult) (rows []resultView) {
 	for _, one := range results {
-		rows = append(rows, resultView{one, marks[one.Outcome][0], sentenceOf(one.Reason), one.Reason.String()})
+		rows = append(rows, resultView{one, one.Outcome.String(), marks[one.Outcome][0], sentenceOf(one.Reason)})
 	}
 	return rows
 }
@@ -110,12 +113,15 @@ func (d *Dashboard) newest(r *request, v ledger.Verification) (*registerView, er
 	if err != nil {
 		return nil, err
 	}
-	return &registerView{Base: baseOf(r, v), Rows: rowsOf(page.Results), Older: page.Next != nil, Final: v.Status.Final()}, nil
+	rows := rowsOf(page.Results)
+	for !v.Status.Final() && len(rows) < int(min(newestRows, v.Total)) { // room for those to come, so that nothing moves
+		rows = append(rows, resultView{})
+	}
+	return &registerView{Base: baseOf(r, v), Rows: rows}, nil
 }
 
 func (d *Dashboard) showRegister(w http.ResponseWriter, r *request, status int, show registerView) {
-	d.show(w, r, status, "results", &frame{Frame: view.Frame{Title: "Results · " + show.Name + " · Verifications"}, Here: "list",
-		Body: show})
+	d.show(w, r, status, "results", titled("Results · "+show.Name+" · Verifications", "list", show))
 }
 
 // recentPlace reads where to go on; none for "".
@@ -230,6 +236,5 @@ func showBreakdown(d *Dashboard, w http.ResponseWriter, r *request) {
 	for _, w := range found.Worst {
 		show.Worst = append(show.Worst, worstView{w.Domain, w.Reason.String(), sentenceOf(w.Reason), w.Unknown})
 	}
-	d.show(w, r, http.StatusOK, "reasons", &frame{Frame: view.Frame{Title: "Reasons · " + show.Name + " · Verifications"},
-		Here: "list", Body: show})
+	d.show(w, r, http.StatusOK, "reasons", titled("Reasons · "+show.Name+" · Verifications", "list", show))
 }

@@ -2,10 +2,10 @@ package dashboard
 
 import (
 	"embed"
-	"html/template"
 	"net/http"
 
-	"rollcall/http/dashboard/view"
+	httpd "rollcall/http"
+	"rollcall/http/web"
 	"rollcall/ledger"
 )
 
@@ -14,39 +14,55 @@ var pageFiles embed.FS
 
 // frame is what the layout of every page shows, around the body of one.
 type frame struct {
-	view.Frame
-	Here      string // which entry of the head is this page
+	web.Frame
 	User      *ledger.User
 	Member    *ledger.Membership
 	Others    []ledger.Membership // the user's other workspaces
 	Available *ledger.Credits
-	AskCodes  bool // an owner should switch codes on
+	AskCodes  bool // an owner should turn on two-step sign-in
 	Body      any
+}
+
+// titled is the frame of a page. here is the entry of the menu that it belongs to.
+func titled(title, here string, body any) *frame {
+	return &frame{Frame: web.Frame{Title: title, Here: here}, Body: body}
+}
+
+// proof is what somebody types to show that it's them: the password and, where two-step sign-in is on, a code.
+type proof struct {
+	Key   string // of the ids of its fields
+	User  *ledger.User
+	Codes bool
+}
+
+func proofOf(key string, user *ledger.User, codes bool) proof { return proof{key, user, codes} }
+
+// menu is what a member finds in the head of each page, by the least role.
+var menu = []struct {
+	key, path, word string
+	role            ledger.Role
+}{
+	{"list", "", "Verifications", ledger.Viewer}, {"upload", "/upload", "Upload", ledger.Member},
+	{"check", "/check", "Check one", ledger.Member}, {"credits", "/credits", "Credits", ledger.Viewer},
+	{"keys", "/keys", "API keys", ledger.Owner}, {"people", "/people", "People", ledger.Owner},
+	{"activity", "/activity", "Activity", ledger.Owner},
 }
 
 // Upload reports whether the member may upload.
 func (f *frame) Upload() bool { return f.Member != nil && f.Member.Role.Allows(ledger.Member) }
 
-// Owns reports whether the member is an owner.
-func (f *frame) Owns() bool { return f.Member != nil && f.Member.Role.Allows(ledger.Owner) }
-
-// newPages parses every page.
-func newPages(a *view.Assets) (*view.Pages, error) {
-	return view.NewPages(a, pageFiles, []string{"pages/parts/*.html"},
-		template.FuncMap{"credits": view.Thin[ledger.Credits], "role": roleText})
-}
-
 // render answers with a whole page.
-func (d *Dashboard) render(w http.ResponseWriter, status int, name string, f *frame) {
+func (d *Dashboard) render(w http.ResponseWriter, r *http.Request, status int, name string, f *frame) {
 	if f.Secret {
 		w.Header().Set("Referrer-Policy", "no-referrer")
 	}
-	d.pages.Render(w, status, name, f)
+	f.RequestID, f.Colours = httpd.PageRequestOf(r.Context()).ID, web.ColoursOf(r)
+	f.Contact, f.Version = d.o.Contact, d.o.Version
+	d.Pages.Render(w, status, name, f)
 }
 
 // show answers with a page for who is signed in: with their workspace and what it has.
 func (d *Dashboard) show(w http.ResponseWriter, r *request, status int, name string, f *frame) {
-	f.RequestID, f.Colours, f.Contact = r.page.ID, view.ColoursOf(r.Request), d.o.Contact
 	if !r.in.User.Created.IsZero() || r.in.User.Email != "" {
 		f.User = &r.in.User
 	}
@@ -57,6 +73,11 @@ func (d *Dashboard) show(w http.ResponseWriter, r *request, status int, name str
 			return
 		}
 		f.Member, f.Available = &r.member, &balance.Available
+		for _, m := range menu {
+			if r.may(m.role) {
+				f.Nav = append(f.Nav, web.Entry{Key: m.key, Link: r.base() + m.path, Word: m.word})
+			}
+		}
 	}
 	for _, m := range r.in.Memberships {
 		if m.Workspace != r.member.Workspace {
@@ -64,16 +85,5 @@ func (d *Dashboard) show(w http.ResponseWriter, r *request, status int, name str
 		}
 	}
 	f.AskCodes = asksForCodes(r.in.User, r.in.Memberships)
-	d.render(w, status, name, f)
-}
-
-// roleText says what a role may do.
-func roleText(r ledger.Role) string {
-	switch r {
-	case ledger.Owner:
-		return "Owners can see and do everything, and manage keys and people."
-	case ledger.Member:
-		return "Members can see everything, and can upload, check and cancel."
-	}
-	return "Viewers can see everything and change nothing."
+	d.render(w, r.Request, status, name, f)
 }

@@ -24,10 +24,13 @@ type route struct {
 	handle  func(*Dashboard, http.ResponseWriter, *request)
 }
 
-// routes is every route. The comment of the package says what each is.
+// routes is every route. The comment of its function says what it does.
 var routes = []route{
 	{pattern: "GET /{$}", access: anybody, handle: (*Dashboard).home},
-	{pattern: "GET /assets/{name}", access: anybody, handle: (*Dashboard).asset},
+	{pattern: "GET /assets/{name}", access: anybody, handle: asset},
+	{pattern: "GET /docs", access: anybody, handle: guide},
+	{pattern: "GET /docs/{page}", access: anybody, handle: guide},
+	{pattern: "GET /status", access: anybody, handle: status},
 	{pattern: "GET /sign-in", access: anybody, handle: (*Dashboard).showSignIn},
 	{pattern: "POST /sign-in", access: anybody, handle: (*Dashboard).signInNow},
 	{pattern: "POST /sign-in/code", access: anybody, handle: (*Dashboard).giveCode},
@@ -45,6 +48,7 @@ var routes = []route{
 	{pattern: "POST /you/codes", access: signedIn, handle: (*Dashboard).codesOn},
 	{pattern: "POST /you/codes/off", access: signedIn, handle: (*Dashboard).codesOff},
 	{pattern: "POST /you/codes/new", access: signedIn, handle: (*Dashboard).renewRecovery},
+	{pattern: "POST /you/codes/saved", access: signedIn, handle: (*Dashboard).savedRecovery},
 	{pattern: "POST /you/sessions", access: signedIn, handle: (*Dashboard).endSessions},
 	{pattern: "POST /you/colours", access: signedIn, handle: (*Dashboard).setColours},
 	{pattern: "GET /w/{ws}", access: inside, role: ledger.Viewer, handle: (*Dashboard).list},
@@ -77,5 +81,5 @@ var routes = []route{
 	{pattern: "GET /w/{ws}/people/{user}", access: inside, role: ledger.Owner, handle: showMember},
 	{pattern: "POST /w/{ws}/people/{user}/role", access: inside, role: ledger.Owner, handle: setRole},
 	{pattern: "POST /w/{ws}/people/{user}/sessions", access: inside, role: ledger.Owner, handle: endMemberSessions},
-	{pattern: "GET /w/{ws}/log", access: inside, role: ledger.Owner, handle: showLog},
+	{pattern: "GET /w/{ws}/activity", access: inside, role: ledger.Owner, handle: showLog},
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -11,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/http/dashboard/signin"
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 	"rollcall/ledger"
 )
 
@@ -37,7 +38,7 @@ func (d *Dashboard) home(w http.ResponseWriter, r *request) {
 	default:
 		to := in.Memberships[0].Workspace.String()
 		for _, m := range in.Memberships {
-			if m.Workspace.String() == lastWorkspace(r.Request) {
+			if m.Workspace.String() == web.CookieOf(r.Request, workspaceCookie) {
 				to = m.Workspace.String()
 			}
 		}
@@ -63,17 +64,17 @@ func (d *Dashboard) signInForm(w http.ResponseWriter, r *request, status int, v 
 	if v.Form == "" {
 		v.Form = uuid.NewString()
 	}
-	d.show(w, r, status, "sign-in", &frame{Frame: view.Frame{Title: "Sign in"}, Body: v})
+	d.show(w, r, status, "sign-in", titled("Sign in", "", v))
 }
 
 // signInNow answers POST /sign-in.
 func (d *Dashboard) signInNow(w http.ResponseWriter, r *request) {
-	v := signInView{Email: strings.TrimSpace(r.PostFormValue("email")), Next: localPath(r.PostFormValue("next"))}
+	v := signInView{Email: web.Text(r.Request, "email"), Next: localPath(r.PostFormValue("next"))}
 	if !keepsCookies(d.o.PublicURL()) {
 		d.signInForm(w, r, http.StatusForbidden, v)
 		return
 	}
-	form, ok := parseID(r.PostFormValue("form"))
+	form, ok := web.ID(r.PostFormValue("form"))
 	if !ok {
 		v.Problem = "The form was incomplete. Please fill it in again."
 		d.signInForm(w, r, http.StatusUnprocessableEntity, v)
@@ -128,8 +129,8 @@ func (d *Dashboard) signInProblem(w http.ResponseWriter, err error) (status int,
 	case errors.Is(err, signin.ErrWrong):
 		return http.StatusUnauthorized, "The email or the password is wrong."
 	case errors.As(err, &wait):
-		w.Header().Set("Retry-After", thinless(secondsUntil(wait.Until, d.now())))
-		return http.StatusTooManyRequests, "Too many failed attempts. Try again at " + view.Clock(wait.Until) + " UTC."
+		w.Header().Set("Retry-After", strconv.Itoa(secondsUntil(wait.Until, d.now())))
+		return http.StatusTooManyRequests, "Too many failed attempts. Try again at " + web.Clock(wait.Until) + " UTC."
 	case errors.Is(err, signin.ErrCode):
 		return http.StatusUnauthorized, "This code is wrong or was already used. Each code works once: wait for the next one."
 	case errors.Is(err, signin.ErrStep):
@@ -153,7 +154,7 @@ func (d *Dashboard) signOut(w http.ResponseWriter, r *request) {
 		d.unavailable(w, r.Request, "end session", err)
 		return
 	}
-	dropCookie(w)
+	web.SetCookie(w, cookieName, "", -1, http.SameSiteLaxMode)
 	w.Header().Set("Clear-Site-Data", `"cache", "storage"`)
 	http.Redirect(w, r.Request, "/sign-in", http.StatusSeeOther)
 }
@@ -174,9 +175,11 @@ type linkView struct {
 	Form      string
 	Name      string
 	Problem   string
-	Least     int
 	Expires   time.Time
 }
+
+// Rule is what a browser checks of a new password.
+func (linkView) Rule() string { return newPassword }
 
 // showLink answers GET /link/{token}. It changes nothing, so programs that look at links in advance do not use it up.
 func (d *Dashboard) showLink(w http.ResponseWriter, r *request) {
@@ -190,7 +193,7 @@ func (d *Dashboard) linkForm(w http.ResponseWriter, r *request, status int, v li
 		d.linkGone(w, r, err)
 		return
 	}
-	v.Link, v.Invite, v.Least, v.Expires = l, l.Purpose == ledger.InviteLink, signin.PasswordLeast, l.Expires
+	v.Link, v.Invite, v.Expires = l, l.Purpose == ledger.InviteLink, l.Expires
 	if v.Invite { // the page is one for all: whoever made the link may see it, and learns nothing about the person
 		v.Provider, v.SignIn = d.providerName(), "/sign-in?next="+url.QueryEscape("/link/"+r.PathValue("token"))
 		if in, err := d.signin.Session(strangers(r), cookieOf(r.Request)); err == nil {
@@ -206,7 +209,7 @@ func (d *Dashboard) linkForm(w http.ResponseWriter, r *request, status int, v li
 	case ledger.SignInLink:
 		title, v.Plain = "Sign in", true
 	}
-	d.show(w, r, status, "link", &frame{Frame: view.Frame{Title: title, Secret: true}, Body: v})
+	d.show(w, r, status, "link", &frame{Frame: web.Frame{Title: title, Secret: true}, Body: v})
 }
 
 // workspaceName gives the name of a workspace as its members know it; "" when it has none or the ledger does not answer, since
@@ -234,7 +237,7 @@ func (d *Dashboard) linkGone(w http.ResponseWriter, r *request, err error) {
 // acceptLink answers POST /link/{token}.
 func (d *Dashboard) acceptLink(w http.ResponseWriter, r *request) {
 	w.Header().Set("Referrer-Policy", "no-referrer")
-	form, ok := parseID(r.PostFormValue("form"))
+	form, ok := web.ID(r.PostFormValue("form"))
 	v := linkView{Form: form.String(), Name: cleanName(r.PostFormValue("name"))}
 	switch {
 	case !keepsCookies(d.o.PublicURL()):

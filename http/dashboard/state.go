@@ -2,20 +2,15 @@ package dashboard
 
 import (
 	"strings"
+	"time"
 
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
 
-// stateView is a state for people: a word with a mark, and a sentence.
-type stateView struct {
-	Word, Mark, Class string
-	Sentence          string
-}
-
 // stateOf says in which state a verification is.
-func stateOf(v ledger.Verification) stateView {
+func stateOf(v ledger.Verification) web.State {
 	if v.Kind == ledger.Single {
 		if s, ok := singleStates[v.Status]; ok {
 			return s
@@ -23,30 +18,30 @@ func stateOf(v ledger.Verification) stateView {
 	}
 	switch v.Status {
 	case ledger.Uploading:
-		return stateView{"uploading", "↑", "open", "The file is being uploaded: " + view.Size(v.Durable) + " of " + view.Size(v.Bytes) +
-			" are stored."}
+		return web.StateOf("uploading", "↑", "open", "The file is being uploaded: "+web.Size(v.Durable)+" of "+web.Size(v.Bytes)+
+			" are stored.")
 	case ledger.Preparing:
-		return stateView{"preparing", "…", "open", "The file has arrived. We're checking that it's in order. Then its addresses are checked."}
+		return web.StateOf("preparing", "…", "open", "The file has arrived. We're checking that it's in order. Then its addresses are checked.")
 	case ledger.Verifying:
-		return stateView{"verifying", "▸", "open", "The addresses are being checked."}
+		return web.StateOf("verifying", "▸", "open", "The addresses are being checked.")
 	case ledger.Waiting:
 		return waitingOf(v)
 	case ledger.Cancelling:
-		return stateView{"cancelling", "…", "open", "It's being cancelled. Addresses that were already asked are settled; the rest cost nothing."}
+		return web.StateOf("cancelling", "…", "open", "It's being cancelled. Addresses that were already asked are settled; the rest cost nothing.")
 	case ledger.Completed:
-		return stateView{"completed", "✓", "done", "Every address has an outcome."}
+		return web.StateOf("completed", "✓", "done", "Every address has an outcome.")
 	case ledger.CompletedWithErrors:
-		return stateView{"completed, with errors", "!", "error", "Every address has an outcome. Some are errors."}
+		return web.StateOf("completed, with errors", "!", "error", "Every address has an outcome. Some are errors.")
 	case ledger.Cancelled:
 		if v.Counts.Sum() == v.Counts.Cancelled {
-			return stateView{"cancelled", "–", "off", "It was cancelled before any address was checked: there are no " +
-				"results, and it cost nothing."}
+			return web.StateOf("cancelled", "–", "off", "It was cancelled before any address was checked: there are no "+
+				"results, and it cost nothing.")
 		}
-		return stateView{"cancelled", "–", "off", "It was cancelled. Unchecked addresses cost nothing."}
+		return web.StateOf("cancelled", "–", "off", "It was cancelled. Unchecked addresses cost nothing.")
 	}
-	s := stateView{"failed", "✕", "invalid", "It failed."}
+	s := web.StateOf("failed", "✕", "invalid", "It failed.")
 	if v.Issue != nil {
-		s.Sentence = issueText(v.Issue)
+		s.Sentence = failureText(v.Issue)
 	}
 	if v.Counts.Charged() == 0 {
 		s.Sentence += " No credits were used."
@@ -57,39 +52,54 @@ func stateOf(v ledger.Verification) stateView {
 }
 
 // singleStates are the states of a check of one address that a file has other words for.
-var singleStates = map[ledger.Status]stateView{
-	ledger.Preparing:           {"preparing", "…", "open", "A node is about to take the address."},
-	ledger.Verifying:           {"verifying", "▸", "open", "The address is being checked."},
-	ledger.Cancelling:          {"cancelling", "…", "open", "The check is being cancelled."},
-	ledger.Completed:           {"completed", "✓", "done", "The check is complete."},
-	ledger.CompletedWithErrors: {"completed, with an error", "!", "error", "The check is complete."},
+var singleStates = map[ledger.Status]web.State{
+	ledger.Preparing:           web.StateOf("preparing", "…", "open", "A node is about to take the address."),
+	ledger.Verifying:           web.StateOf("verifying", "▸", "open", "The address is being checked."),
+	ledger.Cancelling:          web.StateOf("cancelling", "…", "open", "The check is being cancelled."),
+	ledger.Completed:           web.StateOf("completed", "✓", "done", "The check is complete."),
+	ledger.CompletedWithErrors: web.StateOf("completed, with an error", "!", "error", "The check is complete."),
 }
 
 // waitingOf tells the two kinds of waiting apart.
-func waitingOf(v ledger.Verification) stateView {
+func waitingOf(v ledger.Verification) web.State {
 	if v.State() == ledger.WaitingCredits {
-		return stateView{"waiting for credits", "!", "warn", "There aren't enough credits. It continues by itself once there are."}
+		return web.StateOf("waiting for credits", "!", "warn", "There aren't enough credits. It continues by itself once there are.")
 	}
-	s := stateView{"waiting for receivers", "◷", "open", "The receivers of the remaining addresses asked us to come back later."}
-	if v.Issue != nil && v.Issue.Message != "" {
-		s.Sentence = v.Issue.Message
+	s := web.StateOf("waiting for receivers", "◷", "open", "The receivers of the remaining addresses asked us to come back later.")
+	if v.Issue != nil && v.Issue.Message != "" { // the page says itself when the end is expected
+		s.Sentence, _, _ = strings.Cut(v.Issue.Message, "; ")
+		s.Sentence = strings.TrimSuffix(s.Sentence, ".") + "."
 	}
 	return s
 }
 
-// issueText is an issue with the row of its defect.
-func issueText(i *ledger.Issue) string {
-	text := strings.TrimSpace(i.Message)
-	if i.Row > 0 {
-		return "Row " + view.Thin(i.Row) + ": " + text
+// answerOf says in a few words, which stand large on its page, how far a verification of a file is.
+func answerOf(v ledger.Verification, now time.Time) string {
+	done := v.Counts.Sum() - v.Counts.Cancelled
+	of := web.Thin(done) + " of " + web.Thin(v.Total)
+	switch {
+	case v.Status == ledger.Uploading:
+		return web.Size(v.Durable) + " of " + web.Size(v.Bytes) + " uploaded"
+	case v.Status == ledger.Preparing:
+		return "Reading the file"
+	case v.State() == ledger.WaitingCredits:
+		return "Waits for " + web.Plural(v.Total, "credit")
+	case v.Status == ledger.Failed:
+		return "The file was refused"
+	case v.Status == ledger.Cancelled:
+		return "Cancelled: " + of + " checked"
+	case v.Status.Final():
+		return web.Thin(v.Counts.Valid) + " of " + web.Thin(v.Total) + " are valid: " + web.Share(v.Counts.Valid, v.Total)
+	case v.Expected.After(now):
+		return of + " checked · " + web.About(v.Expected.Sub(now)) + " left"
 	}
-	return text
+	return of + " checked"
 }
 
 // outcome is one kind of outcome with its count.
 type outcome struct {
 	Word, Mark string
-	Note       string
+	Note       string // what it means
 	Count      int64
 	Credits    int64
 	Offset     string // of its part of the strip, in percent
@@ -100,7 +110,7 @@ type outcome struct {
 var marks = map[smtp.Outcome][2]string{
 	smtp.Valid:    {"✓", "accepted by the receiver"},
 	smtp.Invalid:  {"✕", "refused by the receiver, or the domain takes no mail"},
-	smtp.CatchAll: {"≈", "accepted, but so is everything at this domain"},
+	smtp.CatchAll: {"≈", "risky: accepted, but that proves nothing"},
 	smtp.Unknown:  {"?", "we couldn't find out; free"},
 	smtp.Error:    {"!", "something about this address failed"},
 }
@@ -121,4 +131,13 @@ func outcomesOf(v ledger.Verification) []outcome {
 		all = append(all, one)
 	}
 	return all
+}
+
+// failureText is why a file was refused, with the row of its defect.
+func failureText(i *ledger.Issue) string {
+	text := strings.TrimSuffix(strings.TrimSpace(i.Message), ".") + "."
+	if i.Row > 0 {
+		return "Row " + web.Thin(i.Row) + ": " + text
+	}
+	return text
 }

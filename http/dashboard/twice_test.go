@@ -112,6 +112,7 @@ var elsewhere = map[string]string{
 	"POST /you/codes":                         "TestCodesAreSwitchedOnAndAskedFor",
 	"POST /you/codes/off":                     "TestCodesAreSwitchedOffWithPasswordAndCode",
 	"POST /you/codes/new":                     "TestNewCodesOfOneUseAreMadeOnce",
+	"POST /you/codes/saved":                   "compares a code; it changes nothing",
 	"POST /you/provider":                      "leads to the provider; TestAnAnswerBelongsToOneBrowserAndOneAttempt",
 	"POST /you/provider/off":                  "TestAnAccountIsDisconnectedFromTheProvider",
 	"POST /you/colours":                       "changes a cookie of the browser only",

@@ -4,7 +4,7 @@ import (
 	"net/http"
 
 	httpd "rollcall/http"
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 	"rollcall/ledger"
 )
 
@@ -25,13 +25,22 @@ func (d *Dashboard) panel(r *request, onDrop bool) panelView {
 type uploadView struct {
 	Panel   panelView
 	MaxRows int64
-	API     string // the public URL, for curl
+	Curl    string
+	Dev     string // what the receivers of a developer's node know; "": it is none
 }
 
 // uploadForm answers GET /w/{ws}/upload.
 func (d *Dashboard) uploadForm(w http.ResponseWriter, r *request) {
-	d.show(w, r, http.StatusOK, "upload", &frame{Frame: view.Frame{Title: "Upload a CSV", Script: "upload.js"}, Here: "upload",
-		Body: uploadView{Panel: d.panel(r, false), MaxRows: d.o.MaxRows, API: d.o.PublicURL()}})
+	d.show(w, r, http.StatusOK, "upload", &frame{Frame: web.Frame{Title: "Upload a CSV", Here: "upload", Script: "upload.js"},
+		Body: uploadView{Panel: d.panel(r, false), MaxRows: d.o.MaxRows, Curl: curlOf(d.o.PublicURL()), Dev: d.devNote()}})
+}
+
+// devNote says that a developer's node asks simulated receivers; "" for others.
+func (d *Dashboard) devNote() string {
+	if !d.o.Dev {
+		return ""
+	}
+	return "This is serve --dev: its simulated receivers know only addresses that end with .test, such as anna@acme-clean.test."
 }
 
 // create answers POST /w/{ws}/verifications: what the API answers to the same headers.

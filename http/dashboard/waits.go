@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	waiting "rollcall/actors/inspect"
+	"rollcall/http/web"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -105,7 +106,7 @@ func (c *waitsCache) find(ctx context.Context, id uuid.UUID, a *waitsAnswer) {
 		close(a.done)
 	}()
 	if found, err := c.ask(ctx, id.String()); err == nil {
-		a.lines = linesOf(found.Waits)
+		a.lines = linesOf(found.Waits, c.now())
 	}
 }
 
@@ -118,17 +119,17 @@ func (d *Dashboard) waits(ctx context.Context, v ledger.Verification) []waitLine
 }
 
 // waitsShown bounds the lines of what addresses wait for.
-const waitsShown = 8
+const waitsShown = 4
 
 // waitLine is what some addresses wait for, in words.
 type waitLine struct {
 	Addresses int64
 	Words     string
-	Until     time.Time
+	Next      string // when the first of them goes on; "": it is not known, or now
 }
 
 // linesOf puts into words what addresses wait for.
-func linesOf(waits []waiting.Wait) []waitLine {
+func linesOf(waits []waiting.Wait, now time.Time) []waitLine {
 	var lines []waitLine
 	for _, one := range waits {
 		if one.Addresses == 0 {
@@ -136,10 +137,14 @@ func linesOf(waits []waiting.Wait) []waitLine {
 		}
 		if len(lines) == waitsShown {
 			last := &lines[waitsShown-1]
-			last.Addresses, last.Words, last.Until = last.Addresses+int64(one.Addresses), "for other receivers and domains", time.Time{}
+			last.Addresses, last.Words, last.Next = last.Addresses+int64(one.Addresses), "for other receivers and domains", ""
 			continue
 		}
-		lines = append(lines, waitLine{int64(one.Addresses), waitWords(one), one.Until})
+		line := waitLine{int64(one.Addresses), waitWords(one), ""}
+		if one.Until.After(now) {
+			line.Next = web.Soon(one.Until, now)
+		}
+		lines = append(lines, line)
 	}
 	return lines
 }

@@ -3,14 +3,14 @@ package dashboard
 import (
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
 
 	"rollcall/http/dashboard/signin"
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 	"rollcall/ledger"
 )
 
@@ -20,7 +20,6 @@ type youView struct {
 	Sessions    []sessionView
 	Problem     string
 	Done        string
-	Least       int
 	Colours     string
 	Codes       bool   // are on
 	CodesLeft   int    // of one use
@@ -30,6 +29,12 @@ type youView struct {
 	Form        string // the id of the form that makes recovery codes
 	HasPassword bool
 }
+
+// Rule is what a browser checks of a new password.
+func (youView) Rule() string { return newPassword }
+
+// newPassword are the attributes of the field for one.
+var newPassword = fmt.Sprintf("type=password autocomplete=new-password required minlength=%d maxlength=128", signin.PasswordLeast)
 
 // sessionView is one browser.
 type sessionView struct {
@@ -43,7 +48,8 @@ type sessionView struct {
 func (d *Dashboard) you(w http.ResponseWriter, r *request) {
 	done := map[string]string{
 		"password":     "Your password was changed. You were signed out everywhere else.",
-		"codes-off":    "Codes are off. You were signed out everywhere else.",
+		"codes-off":    "Two-step sign-in is off. You were signed out everywhere else.",
+		"saved":        "Two-step sign-in is set up, and you have your recovery codes.",
 		"provider":     "You're connected, and can now sign in that way.",
 		"provider-off": "You are disconnected, and sign in with your password from now on. You were signed out everywhere else.",
 		"session":      "The session was ended. It stops within 5 seconds.",
@@ -62,12 +68,12 @@ func (d *Dashboard) showYou(w http.ResponseWriter, r *request, status int, v you
 		v.Sessions = append(v.Sessions, sessionView{Session: s, Hex: hex.EncodeToString(s.ID[:]), Browser: browserName(s.Agent),
 			This: s.ID == r.in.Session.ID})
 	}
-	v.Memberships, v.Least, v.Colours = r.in.Memberships, signin.PasswordLeast, view.ColoursOf(r.Request)
+	v.Memberships, v.Colours = r.in.Memberships, web.ColoursOf(r.Request)
 	v.HasPassword = signin.HasPassword(r.in.User)
 	v.Codes, v.CodesLeft, v.Asked = r.in.User.TOTP != "", d.signin.CodesLeft(r.in.User), asksForCodes(r.in.User, r.in.Memberships)
 	v.Form = uuid.NewString()
 	v.Provider, v.Bound = d.providerName(), d.boundTo(r.in.User)
-	d.show(w, r, status, "you", &frame{Frame: view.Frame{Title: "You"}, Here: "you", Body: v})
+	d.show(w, r, status, "you", titled("Account", "you", v))
 }
 
 // boundTo reports whether a user signs in by the provider of now.
@@ -124,9 +130,5 @@ func (d *Dashboard) endSessions(w http.ResponseWriter, r *request) {
 
 // setColours answers POST /you/colours.
 func (d *Dashboard) setColours(w http.ResponseWriter, r *request) {
-	view.SetColours(w, r.PostFormValue("colours"))
-	http.Redirect(w, r.Request, "/you", http.StatusSeeOther)
+	web.SetColours(w, r.Request, "/you")
 }
-
-// thinless is a number for a header.
-func thinless(n int) string { return strconv.Itoa(n) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"runtime/debug"
 
 	"github.com/google/uuid"
 
@@ -27,6 +28,7 @@ func (n *Node) addPages(ctx context.Context, c config.Config, book *sqlstore.Sto
 	served, err := pages.New(ctx, pages.Options{Book: book, PublicURL: n.pagesURL, UploadURL: n.UploadURL,
 		MaxFileBytes: c.Limits.MaxFileBytes, MaxRows: c.Limits.MaxRows, Contact: c.Dashboard.Contact,
 		SessionIdle: c.Dashboard.SessionIdle.Duration, SessionLife: c.Dashboard.SessionLife.Duration,
+		Version: programVersion(), Dev: n.Lab != nil, Checks: func() bool { return n.Identity().Probing },
 		PerWorkspace: public.PerWorkspace, Waits: n.inspector.Verification, Provider: asked, Wake: public.Wake,
 		Log:        public.Log,
 		Registerer: public.Registerer})
@@ -37,6 +39,9 @@ func (n *Node) addPages(ctx context.Context, c config.Config, book *sqlstore.Sto
 	public.Pages, public.PageRoutes = served.Handler(), pages.Routes()
 	return nil
 }
+
+// programVersion is what the foot of each page says.
+func programVersion() string { return VersionOf(debug.ReadBuildInfo()).Version }
 
 // ProviderOf is the provider of the settings, with its secret read; nil for none. It asks no network.
 func ProviderOf(d config.Dashboard) (*pages.Provider, error) {

@@ -1,11 +1,7 @@
 package browser_test
 
 import (
-	"regexp"
 	"testing"
-	"time"
-
-	"github.com/chromedp/chromedp"
 
 	"rollcall/ledger"
 )
@@ -66,37 +62,5 @@ func TestACheckLeadsToItsTalk(t *testing.T) {
 		t.Errorf("the page says that something failed: %s", b.text())
 	}
 	b.goTo(p.path + "/credits")
-	if e := b.equation(); len(e) != 4 || e[3] != 1 || e[2] != 0 {
-		t.Errorf("after one check granted, available, held, spent are %v", e)
-	}
-}
-
-// TestACheckTakesSoLong checks an address with the program as it is built, of a domain that was met before, and prints how
-// long it takes from the click to the outcome. Three seconds are wanted.
-func TestACheckTakesSoLong(t *testing.T) {
-	t.Parallel()
-	chromium(t)
-	said := startDev(t)
-	link := regexp.MustCompile(`(http://\S+)(/link/\S+)`).FindStringSubmatch(said)
-	if link == nil {
-		t.Fatalf("serve --dev says no link: %s", said)
-	}
-	b := &tab{t: t, root: link[1]}
-	b.open(link[1])
-	b.do(chromedp.Navigate(b.root + link[2]))
-	b.shows("credits: 1 000 000")
-	for i, c := range []struct{ what, address, want string }{{"new domain", "nobody@acme-clean.test", "mailbox_not_found"},
-		{"known domain", "ghost@acme-clean.test", "mailbox_not_found"}, {"known domain, a mailbox", "anna.smith@acme-clean.test", "mailbox_exists"}} {
-		if i > 0 { // the empty list has the form too
-			b.press("Check one")
-			b.until("location.pathname.endsWith('/check')")
-		}
-		b.shows("Check one address")
-		b.fill("address", c.address)
-		from := time.Now()
-		b.press("Check it")
-		b.shows(c.want)
-		b.shows("What was asked")
-		t.Logf("%s, %s: %.1f s from the click to the outcome (3 s are wanted)", c.address, c.what, time.Since(from).Seconds())
-	}
+	b.shows("10 granted = 9 available + 0 held + 1 spent")
 }

@@ -17,55 +17,6 @@ import (
 	"rollcall/ledger"
 )
 
-func TestAOneTimeLink(t *testing.T) {
-	t.Parallel()
-	p := theNode(t).workspace(t, "acme", 1000)
-	email := "new-" + p.id.String()[:6] + "@acme.test"
-	path := p.link(ledger.InviteLink, email, ledger.Member)
-	newTab(t, p.node).goTo(path) // somebody looks in advance
-	b := newTab(t, p.node)
-	b.goTo(path)
-	b.shows(email + " is invited to a workspace as member.")
-	b.fill("name", "Anna")
-	b.fill("password", "password1234")
-	b.bear("status of 422", "status of 404")
-	b.press("Accept the invitation")
-	b.shows("This password is too common")
-	if name := eval[string](b, "document.getElementById('name').value"); name != "Anna" {
-		t.Errorf("the name is %q after a password was refused", name)
-	}
-	b.fill("password", password)
-	b.press("Accept the invitation")
-	b.shows("Upload your first file")
-	b.goTo(path)
-	b.shows("This link can't be used")
-	b.press("Sign in")
-	b.shows("Upload your first file")
-}
-
-func TestWrongPasswordsWait(t *testing.T) {
-	t.Parallel()
-	n := ownNode(t)
-	p := n.workspace(t, "acme", 0)
-	who := p.join(ledger.Viewer)
-	b := newTab(t, n)
-	b.bear("status of 401", "status of 429")
-	b.goTo("/sign-in")
-	for range 5 {
-		b.signIn(who.email, "not the password")
-		b.shows("The email or the password is wrong.")
-		if email := eval[string](b, "document.activeElement.id + ' ' + document.getElementById('email').value"); email != "problem "+who.email {
-			t.Errorf("focus and email are %q after a failure", email)
-		}
-		b.goTo("/sign-in")
-	}
-	b.signIn(who.email, password)
-	b.shows("Too many failed attempts. Try again at ")
-	if b.goTo(p.path); !strings.HasPrefix(b.at(), "/sign-in") {
-		t.Errorf("who has to wait is at %s", b.at())
-	}
-}
-
 func TestDownloads(t *testing.T) {
 	t.Parallel()
 	p := theNode(t).workspace(t, "acme", 1000)
@@ -82,12 +33,12 @@ func TestDownloads(t *testing.T) {
 	if rows := download(b, folder, func() { b.press("Download all") }); len(rows) != 11 {
 		t.Errorf("all results are %d rows, want a header and 10", len(rows))
 	}
-	rows := download(b, folder, func() { b.press("CSV of catch_all") })
+	rows := download(b, folder, func() { b.press("CSV of catch-all") })
 	if len(rows) != 3 || rows[1][1] != "catch_all" {
 		t.Errorf("the results of one outcome are %v", rows)
 	}
 	rows = download(b, folder, func() {
-		b.do(chromedp.SendKeys(chromedp.ID("outcome"), "valid"))
+		b.do(chromedp.SendKeys(chromedp.ID("part-outcome"), "valid"))
 		b.press("Download these")
 	})
 	if len(rows) != 5 || rows[1][0] != "'+anna@acme.test" || rows[1][1] != "valid" {
@@ -137,13 +88,13 @@ func TestASessionThatEndsWhileAPageIsOpen(t *testing.T) {
 	}
 	b.bear("status of 401")
 	b.shows("You were signed out.")
-	b.shows("10 of 100 final")
+	b.shows("10 of 100 checked")
 	b.until("!document.getElementById('live').hasAttribute('data-hx-trigger')")
 	at := b.at()
 	b.press("Sign in to go on.")
 	b.shows("No account, or lost your password?")
 	b.signIn(who.email, password)
-	b.shows("10 of 100 final")
+	b.shows("10 of 100 checked")
 	if b.at() != at {
 		t.Errorf("signing in led to %s, want back to %s", b.at(), at)
 	}
@@ -158,7 +109,7 @@ func TestALedgerThatIsAwayAndComesBack(t *testing.T) {
 	n.book.away.Store(true)
 	b.bear("status of 503")
 	b.shows(" UTC, trying again.")
-	b.shows("10 of 100 final")
+	b.shows("10 of 100 checked")
 	other := newTab(t, n).as(p.join(ledger.Viewer))
 	other.bear("status of 503")
 	other.goTo(p.path)
@@ -166,7 +117,7 @@ func TestALedgerThatIsAwayAndComesBack(t *testing.T) {
 	b.shows("The server isn't answering. This is as of ")
 	p.settle(10, 20)
 	n.book.away.Store(false)
-	b.shows("20 of 100 final")
+	b.shows("20 of 100 checked")
 	b.until("document.getElementById('poll').hidden")
 	other.shows("contacts.csv") // by itself
 }
@@ -177,35 +128,6 @@ func (p *place) settle(from, to int) {
 	if _, err := p.book.Settle(p.t.Context(), ledger.Settlement{Lease: p.held, Number: 2, Results: results(to)[from:]}); err != nil {
 		p.t.Fatal(err)
 	}
-}
-
-// The head says what the workspace has while the page stays open.
-func TestTheBalanceOfAnOpenPageChanges(t *testing.T) {
-	t.Parallel()
-	p := theNode(t).workspace(t, "acme", 1000)
-	b := newTab(t, p.node).as(p.join(ledger.Viewer))
-	b.goTo(p.of(p.verifying("contacts.csv", 100, results(10)...)))
-	const credits = "document.querySelector('header #credits').textContent === "
-	b.until(credits + "'902'")
-	p.settle(10, 20) // two more are unknown, and free
-	b.shows("20 of 100 final")
-	b.until(credits + "'904'")
-}
-
-func TestANetworkThatIsCutAndComesBack(t *testing.T) {
-	t.Parallel()
-	n := ownNode(t)
-	p := n.workspace(t, "acme", 1000)
-	b := newTab(t, n).as(p.join(ledger.Member))
-	b.bearCuts()
-	b.goTo(p.of(p.verifying("contacts.csv", 100, results(10)...)))
-	n.web.away(true)
-	b.shows(" UTC, trying again.")
-	b.shows("10 of 100 final")
-	p.settle(10, 20)
-	n.web.away(false)
-	b.shows("20 of 100 final")
-	b.until("document.getElementById('poll').hidden")
 }
 
 func TestColours(t *testing.T) {
@@ -260,10 +182,45 @@ func TestAnotherSiteCannotSendOurForms(t *testing.T) {
 				t.Errorf("%s%s: the browser has %d cookies of ours, %v", root, path, len(cookies.Cookies), err)
 			}
 			b.goTo(p.of(v))
-			b.shows("10 of 100 final")
+			b.shows("10 of 100 checked")
 		}
 	}
 	if now, err := p.book.Store.Verification(t.Context(), p.id, v.ID); err != nil || now.Status != ledger.Verifying {
 		t.Errorf("another site made the verification %s, %v", now.Status, err)
 	}
+}
+
+func TestPagesWorkWithoutScript(t *testing.T) {
+	t.Parallel()
+	p := theNode(t).workspace(t, "acme", 1000)
+	who := p.join(ledger.Member)
+	b := newTab(t, p.node)
+	b.script(false)
+	b.goTo(p.path + "/upload")
+	b.signIn(who.email, "the wrong password")
+	b.bear("status of 401")
+	b.shows("The email or the password is wrong.")
+	b.fill("password", password)
+	b.press("Sign in")
+	b.shows("Uploading in the browser needs JavaScript, which is off.")
+	if eval[bool](b, "document.getElementById('file').checkVisibility()") {
+		t.Error("a file can be chosen where nothing would upload it")
+	}
+	b.shows("curl -X POST \"$API/v1/verifications\"")
+
+	v := p.verifying("contacts.csv", 100, results(10)...)
+	b.goTo(p.path)
+	b.press("contacts.csv")
+	b.shows("10 of 100 checked")
+	b.press("Cancel this verification…")
+	b.shows("This can't be undone.")
+	b.press("Cancel the verification")
+	b.shows("It's being cancelled.")
+	if now, err := p.book.Store.Verification(t.Context(), p.id, v.ID); err != nil || now.Status != ledger.Cancelling && now.Status != ledger.Cancelled {
+		t.Errorf("after the button the verification is %s, %v", now.Status, err)
+	}
+	b.press("Account: " + who.email)
+	b.shows("These are the places where you're signed in.")
+	b.press("Sign out")
+	b.shows("No account, or lost your password?")
 }

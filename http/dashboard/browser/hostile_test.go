@@ -13,7 +13,7 @@ import (
 	"rollcall/http/apikey"
 	"rollcall/http/dashboard/operate/operatetest"
 	"rollcall/http/dashboard/signin"
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 	"rollcall/ledger"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -52,7 +52,7 @@ func (b *tab) harmless(path, text string) {
 // hasText fails unless a text is on the page as it is, and none of its markup became an element.
 func (b *tab) hasText(text string) {
 	b.t.Helper()
-	if !eval[bool](b, `[...document.querySelectorAll("body, input, option")].some((e) => (e.innerText + " " + (e.value || "")).includes(`+quote(text)+`))`) {
+	if !eval[bool](b, `[...document.querySelectorAll("body, input, option")].some((e) => (e.textContent + " " + (e.value || "")).includes(`+quote(text)+`))`) {
 		b.t.Errorf("%s does not show %.60q: %.700s", b.at(), text, b.text())
 	}
 	if made := eval[[]string](b, `[...document.querySelectorAll("img, main script, svg[onload], [onerror], a[href^='javascript:']")].map((e) => e.outerHTML)`); len(made) != 0 {
@@ -120,9 +120,9 @@ func TestHostileTextsOnPagesOfCustomers(t *testing.T) {
 			open := p.uploading(text, 1000)
 			b := newTab(t, p.node).as(who)
 			b.window(320, 900)
-			inRow, named := view.Short(text), view.Short(name)
+			inRow, named := web.Short(text), web.Short(name)
 			for path, want := range map[string]string{"": inRow, "/credits": inRow, "/keys": named, "/keys/" + k.ID: short, "/people": named,
-				"/people/" + p.userID(who.email): short, "/log": named, "/upload": name, "/check": name} {
+				"/people/" + p.userID(who.email): short, "/activity": named, "/upload": name, "/check": name} {
 				b.harmless(p.path+path, want)
 			}
 			b.harmless("/you", inRow)
@@ -226,18 +226,18 @@ func TestHostileTextsOnPagesOfOperators(t *testing.T) {
 			b.shows("Sign out")
 			b.window(320, 900)
 			for _, s := range operatorTable {
-				path := operatorPath(g, s.route)
+				path := operatorPath(g, s)
 				switch s.name {
 				case "operator-sign-in": // leads on
 					continue
-				case "operator-cluster", "operator-node", "operator-audit", "operator-verification", "operator-revoke", "operator-person":
+				case "operator-cluster", "operator-node", "operator-verification", "operator-revoke", "operator-docs":
 					b.harmless(path, cut(text, 100)) // in the head
 				case "operator-link":
 					b.script(false)
 					b.harmless("/link/"+strings.TrimPrefix(g.Link(cut(text, 100), false), "/link/"), cut(text, 100))
 					b.script(true)
 				case "operator-verifications", "operator-workspaces":
-					b.harmless(path, view.Short(text))
+					b.harmless(path, web.Short(text))
 				default:
 					b.harmless(path, text)
 				}

@@ -62,7 +62,7 @@ func TestAllOfItByKeyboard(t *testing.T) {
 	b.shows("contacts.csv")
 	b.tabTo("contacts.csv")
 	b.keys(enterKey)
-	b.shows("10 of 100 final")
+	b.shows("10 of 100 checked")
 	b.tabTo("Skip to the content")
 	b.keys(enterKey)
 	b.tabTo("Verifications")
@@ -102,6 +102,10 @@ func TestAnOperatorFindsItByKeyboard(t *testing.T) {
 	b.tabTo("Reason")
 	b.keys("ticket 900" + enterKey)
 	b.shows("Review the override")
+	b.axe()
+	for _, v := range b.violations(false) {
+		t.Errorf("the review: %s", v)
+	}
 	b.tabTo("Set the override")
 	b.keys(enterKey)
 	b.shows("Set a temporary override")

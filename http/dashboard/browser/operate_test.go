@@ -19,13 +19,11 @@ import (
 // operatorTable has every page of operators.
 var operatorTable = []shown{
 	{name: "operator-receivers", route: "GET /{$}"},
-	{name: "operator-receiver", route: "GET /receivers/{key}"},
-	{name: "operator-trace", route: "GET /receivers/{key}/trace"},
+	{name: "operator-receiver", route: "GET /receivers/{key}", query: "?trace=1"},
 	{name: "operator-verifications", route: "GET /verifications"},
 	{name: "operator-verification", route: "GET /verifications/{id}"},
 	{name: "operator-throttles", route: "GET /throttles"},
-	{name: "operator-explain", route: "GET /throttles/explain"},
-	{name: "operator-clear", route: "GET /throttles/clear"},
+	{name: "operator-explain", route: "GET /throttles", query: "?name=mx.slow.test&field=rcpt_rate"},
 	{name: "operator-cluster", route: "GET /cluster"},
 	{name: "operator-node", route: "GET /cluster/{node}"},
 	{name: "operator-sources", route: "GET /sources"},
@@ -33,38 +31,33 @@ var operatorTable = []shown{
 	{name: "operator-workspaces", route: "GET /workspaces"},
 	{name: "operator-workspace", route: "GET /workspaces/{id}"},
 	{name: "operator-revoke", route: "GET /workspaces/{id}/keys/{key}"},
-	{name: "operator-person", route: "GET /workspaces/{id}/people/{user}"},
-	{name: "operator-audit", route: "GET /audit"},
 	{name: "operator-log", route: "GET /log"},
 	{name: "operator-health", route: "GET /health"},
+	{name: "operator-docs", route: "GET /docs"},
 	{name: "operator-sign-in", route: "GET /sign-in"},
 	{name: "operator-link", route: "GET /link/{code}"},
 }
 
 // operatorPath fills in a route.
-func operatorPath(g *operatetest.Rig, route string) string {
+func operatorPath(g *operatetest.Rig, s shown) string {
 	path := strings.NewReplacer("GET ", "", "{$}", "", "/workspaces/{id}", "/workspaces/"+g.Workspace.ID.String(),
-		"/keys/{key}", "/keys/"+g.Key.ID, "{user}", g.Anna.String(), "{key}", "mx.slow.test", "{id}", g.Open.ID.String(), "{node}", g.Node.String(),
-		"/link/{code}", g.Link("eve", false)).Replace(route)
+		"/keys/{key}", "/keys/"+g.Key.ID, "{key}", "mx.slow.test", "{id}", g.Open.ID.String(), "{node}", g.Node.String(),
+		"/link/{code}", g.Link("eve", false)).Replace(s.route) + s.query
 	switch path {
-	case "/throttles/explain":
-		return path + "?name=mx.slow.test&field=rcpt_rate"
 	case "/sources/change":
 		return path + "?source=192.0.2.7&to=pause"
-	case "/throttles/clear":
-		return path + "?id=" + g.Override.ID.String()
 	}
 	return path
 }
 
 func TestEveryPageOfOperatorsIsInTheTable(t *testing.T) {
-	text, err := os.ReadFile("../operate/doc.go")
+	text, err := os.ReadFile("../operate/routes.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range regexp.MustCompile(`(?m)^//\tGET +(\S+)`).FindAllStringSubmatch(string(text), -1) {
+	for _, r := range regexp.MustCompile(`pattern: "GET ([^"]+)"`).FindAllStringSubmatch(string(text), -1) {
 		route := "GET " + r[1]
-		if strings.HasSuffix(route, "/live") || r[1] == "/assets/{name}" {
+		if strings.HasSuffix(route, "/live") || strings.Contains("/assets/{name} /docs/{page} /openapi.yaml /status", r[1]) {
 			continue
 		}
 		if !slices.ContainsFunc(operatorTable, func(s shown) bool { return s.route == route }) {
@@ -99,7 +92,7 @@ func TestPagesOfOperators(t *testing.T) {
 				author = ""
 			}
 			b := operatorTab(t, g, author)
-			path := operatorPath(g, s.route)
+			path := operatorPath(g, s)
 			sent := cookie
 			if author == "" {
 				sent = ""
@@ -163,66 +156,6 @@ func fetchAs(t testing.TB, url, cookie string) (string, int) {
 	return string(body), a.StatusCode
 }
 
-// reviewOverride fills in the form of an override, and looks at what it would change.
-func (b *tab) reviewOverride(value, holds, reason string) {
-	b.t.Helper()
-	b.fill("value", value)
-	b.fill("for", holds)
-	b.fill("reason", reason)
-	b.press("Review the change")
-	b.shows("Review the override")
-}
-
-func TestAnOperatorFindsWhatHoldsAFileBack(t *testing.T) {
-	t.Parallel()
-	chromium(t)
-	g := operatetest.Start(t)
-	g.Open = operatetest.Running(t, g)
-	b := operatorTab(t, g, "eve")
-	b.shows("runs.csv") // on the first page
-	b.press("runs.csv") // 1
-	b.shows("their turn")
-	b.press("mx.slow.test") // 2
-	b.shows("holds it back")
-	b.shows("ticket <812>")
-	b.press("Set an override") // 3
-	b.shows("Set a temporary override")
-	b.reviewOverride("2/s", "2h", "ticket 900")
-	b.axe()
-	for _, v := range b.violations() {
-		t.Errorf("preview: %s", v)
-	}
-	b.press("Set the override")
-	b.shows("Set a temporary override")
-	b.press("Throttles")
-	b.shows("ticket 900")
-	b.press("Sign out")
-	b.shows("Operators sign in with a link")
-}
-
-// TestAnOperatorReturnsToThePageWhoseSessionEnded restarts the node under an open page.
-func TestAnOperatorReturnsToThePageWhoseSessionEnded(t *testing.T) {
-	t.Parallel()
-	chromium(t)
-	g := operatetest.Start(t)
-	b := operatorTab(t, g, "eve")
-	b.goTo("/receivers/mx.slow.test")
-	b.shows("Set an override")
-	b.bear("status of 401")
-	g.Restart(t)
-	b.shows("You were signed out.")
-	b.press("Sign in to go on.")
-	b.shows("Operators sign in with a link")
-	if b.at() != "/sign-in" {
-		t.Errorf("the link leads to %s", b.at())
-	}
-	b.do(chromedp.Navigate(g.URL + g.Link("eve", false)))
-	b.shows("Set an override")
-	if b.at() != "/receivers/mx.slow.test" {
-		t.Errorf("signing in leads to %s", b.at())
-	}
-}
-
 func TestAnOperatorAsksWhatAnAddressWasAnswered(t *testing.T) {
 	t.Parallel()
 	chromium(t)
@@ -237,18 +170,18 @@ func TestAnOperatorAsksWhatAnAddressWasAnswered(t *testing.T) {
 	b.shows("by rule")
 	b.shows(operatetest.Rule)
 	b.axe()
-	for _, v := range b.violations() {
+	for _, v := range b.violations(false) {
 		t.Errorf("evidence: %s", v)
 	}
 	b.shoot("operator-evidence")
 	b.press("late <i>.csv")
 	b.press("acme <b>")
-	b.shows("Invite somebody")
+	b.press("Invite somebody…")
 	b.fill("email", "ben@acme.test")
-	b.press("Make an invitation")
+	b.press("Create an invitation")
 	b.shows("The link for ben@acme.test")
 	b.axe()
-	for _, v := range b.violations() {
+	for _, v := range b.violations(false) {
 		t.Errorf("invitation: %s", v)
 	}
 	b.shoot("operator-invitation")
@@ -278,4 +211,39 @@ func postAs(t *testing.T, g *operatetest.Rig, path string, form url.Values) stri
 		t.Fatalf("%s: %d %v %s", path, a.StatusCode, err, body)
 	}
 	return string(body)
+}
+
+func TestOperatorsSeeReceiversWithoutTheLedger(t *testing.T) {
+	t.Parallel()
+	chromium(t)
+	g := operatetest.Start(t)
+	b := operatorTab(t, g, "eve")
+	b.bear("status of 503")
+	waiting := map[string]*tab{}
+	g.Away(true)
+	for path, text := range map[string]string{"/verifications": "slow <i>.csv", "/workspaces": "acme <b>", "/log": "ticket <812>"} {
+		other := operatorTab(t, g, "eve")
+		other.bear("status of 503")
+		other.goTo(path)
+		other.shows("The ledger did not answer")
+		other.shows("This page reloads by itself in a moment.")
+		waiting[text] = other
+	}
+	b.goTo("/throttles")
+	b.shows("The ledger isn't answering, so overrides aren't shown.")
+	b.goTo("/health")
+	b.shows("The ledger isn't answering.")
+
+	// The first page goes on by itself: the time on it does.
+	b.goTo("/")
+	b.shows("mx.slow.test")
+	at := eval[string](b, "document.querySelector('#live time').dateTime")
+	b.until("document.querySelector('#live time').dateTime !== " + quote(at))
+	if !eval[bool](b, "document.getElementById('poll').hidden") {
+		t.Errorf("the page of the receivers says that something is wrong: %s", b.text())
+	}
+	g.Away(false)
+	for text, other := range waiting {
+		other.shows(text) // by itself
+	}
 }

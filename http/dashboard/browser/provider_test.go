@@ -3,7 +3,6 @@ package browser_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"rollcall/http/dashboard"
 	"rollcall/http/dashboard/providertest"
@@ -44,19 +43,6 @@ func TestSigningInWithAProvider(t *testing.T) {
 	if strings.Contains(b.at(), "?") {
 		t.Errorf("signing in led to %s", b.at())
 	}
-	b.press("new@acme.test")
-	b.shows("You are connected: you can sign in with Acme login.")
-	b.signOut()
-
-	// From now on the provider's button is enough, also to come back to a page that was wanted.
-	b.goTo(p.path + "/credits")
-	b.press("Sign in with Acme login")
-	b.shows("The page of the provider")
-	b.press("Go on as new@acme.test")
-	b.shows("1 000 granted")
-	if b.at() != p.path+"/credits" {
-		t.Errorf("signing in led to %s, want where it was wanted", b.at())
-	}
 	b.signOut()
 
 	// Who refuses there, and whom nobody has invited, are told what to do.
@@ -72,39 +58,5 @@ func TestSigningInWithAProvider(t *testing.T) {
 	b.shows("Acme login did not sign you in: ask for an invitation for your email, or sign in with your password")
 	if at := eval[string](b, "document.activeElement.id"); at != "problem" {
 		t.Errorf("%q has the focus, want the problem", at)
-	}
-}
-
-func TestConnectingAProvider(t *testing.T) {
-	t.Parallel()
-	n, idp, b := withProvider(t)
-	p := n.workspace(t, "acme", 1000)
-	who := p.join(ledger.Owner)
-	b.bear("status of 403", "status of 503")
-
-	// A provider that is away: the password is what is left.
-	idp.Away(true)
-	b.goTo("/sign-in")
-	b.press("Sign in with Acme login")
-	b.shows("Acme login isn't answering: sign in with your password, or try again later.")
-	b.signIn(who.email, password)
-	b.shows("Upload your first file")
-	idp.Away(false)
-	n.later(10 * time.Second) // it is not asked again at once
-
-	idp.Person("s-9", "somebody@else.test")
-	b.goTo("/you")
-	b.press("Connect Acme login")
-	b.press("Go on to Acme login")
-	b.press("Go on as somebody@else.test")
-	b.shows("Acme login wasn't connected: it must have verified " + who.email)
-	idp.Person("s-9", who.email)
-	b.goTo("/you")
-	b.press("Connect Acme login")
-	b.shows("The page of the provider")
-	b.press("Go on as " + who.email)
-	b.shows("You are connected: you can sign in with Acme login.")
-	if u, err := p.book.UserByEmail(t.Context(), who.email); err != nil || u.OIDC != idp.URL+" s-9" {
-		t.Errorf("the ledger has %q, %v", u.OIDC, err)
 	}
 }

@@ -45,7 +45,7 @@ type tab struct {
 // watcher reports inside a page what a browser tells only pages, and adds up shifts.
 const watcher = `document.addEventListener("securitypolicyviolation", (e) => console.error("policy: " + e.violatedDirective + " " + e.blockedURI));
 window.__shift = 0;
-new PerformanceObserver((l) => { for (const e of l.getEntries()) if (!e.hadRecentInput) window.__shift += e.value; }).observe({ type: "layout-shift", buffered: true });`
+new PerformanceObserver((l) => { for (const e of l.getEntries()) if (!e.hadRecentInput) { window.__shift += e.value; window.__moved = e.sources.map((s) => s.node && (s.node.outerHTML || s.node.parentNode.outerHTML).slice(0, 120)).join(" | "); } }).observe({ type: "layout-shift", buffered: true });`
 
 // newTab opens a tab in a profile of its own, for the pages of a node.
 func newTab(t testing.TB, n *node) *tab {
@@ -296,6 +296,18 @@ func (b *tab) press(text string) {
 	b.do(chromedp.Click(found, chromedp.NodeVisible))
 }
 
+// copies fails unless a button copies a text.
+func (b *tab) copies(button, want string) {
+	b.t.Helper()
+	eval[bool](b, `(navigator.clipboard.writeText = (text) => { window.__copied = text; return Promise.resolve(); }, true)`)
+	b.press(button)
+	b.until("window.__copied !== undefined")
+	if got := eval[string](b, "window.__copied"); got != want {
+		b.t.Errorf("%s: %s copies %q, want %q", b.at(), button, got, want)
+	}
+	b.shows("Copied")
+}
+
 // window sets the size of the window.
 func (b *tab) window(width, height int64) {
 	b.t.Helper()
@@ -360,4 +372,12 @@ func quote(text string) string {
 		panic(fmt.Sprintf("quote %q: %v", text, err))
 	}
 	return strings.TrimSpace(b.String())
+}
+
+// signIn fills in the form.
+func (b *tab) signIn(email, secret string) {
+	b.t.Helper()
+	b.fill("email", email)
+	b.fill("password", secret)
+	b.press("Sign in")
 }

@@ -265,20 +265,3 @@ func TestAFileIsDroppedOnTheList(t *testing.T) {
 	}
 	p.stored(v.ID, []byte("anna@acme-clean.test\n"))
 }
-
-func TestOnlyWhoMayUploadHasWhereToDrop(t *testing.T) {
-	t.Parallel()
-	p := theNode(t).workspace(t, "acme", 1000)
-	viewer := newTab(t, p.node).as(p.join(ledger.Viewer))
-	viewer.goTo(p.path)
-	viewer.drag("dragover", "contacts.csv")
-	if eval[bool](viewer, "document.getElementById('upload') !== null || document.body.innerText.includes('drop')") {
-		t.Error("a viewer may drop a file")
-	}
-	plain := newTab(t, p.node).as(p.join(ledger.Member))
-	plain.script(false)
-	plain.goTo(p.path)
-	if text := plain.text(); !strings.Contains(text, "Upload your first file") || strings.Contains(text, "drop") {
-		t.Errorf("without script the page says %q", text)
-	}
-}

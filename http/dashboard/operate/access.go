@@ -3,24 +3,13 @@ package operate
 import (
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/google/uuid"
 
 	"rollcall/http/admin"
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 	"rollcall/ledger"
 )
-
-// confirmView asks before something that cannot be undone.
-type confirmView struct {
-	Title        string
-	Up, Back     string // where one came from: its name and path
-	Text         []string
-	Done         string // why there is nothing to do any more; "": there is
-	Action, Verb string
-	Changes      bool
-}
 
 // keyOf finds the key of a path; it answers and gives false for one that the workspace does not have.
 func (p *Pages) keyOf(w http.ResponseWriter, r *request) (keyView, uuid.UUID, bool) {
@@ -35,7 +24,7 @@ func (p *Pages) keyOf(w http.ResponseWriter, r *request) (keyView, uuid.UUID, bo
 	}
 	i := slices.IndexFunc(keys, func(k ledger.Key) bool { return k.ID == r.PathValue("key") })
 	if i < 0 {
-		p.fail(w, r.Request, view.Failure{Status: http.StatusNotFound, Title: "There is no such key",
+		p.fail(w, r.Request, web.Failure{Status: http.StatusNotFound, Title: "There is no such key",
 			Text: "This workspace has no key with this name.", Next: "Look at those that it has.",
 			Link: "/workspaces/" + id.String(), Label: "To the workspace"})
 		return keyView{}, id, false
@@ -50,14 +39,16 @@ func askRevoke(p *Pages, w http.ResponseWriter, r *request) {
 		return
 	}
 	path := "/workspaces/" + id.String()
-	v := confirmView{Title: "Revoke the key “" + k.Name() + "”?", Up: "The workspace", Back: path, Verb: "Revoke the key",
+	v := web.Confirm{Title: "Revoke the key “" + k.Name() + "”?", Up: "The workspace", Back: path, Verb: "Revoke the key",
 		Text: []string{"The customer's programs that use it will be refused, within 5 seconds. This can't be undone.",
-			"It begins with rc_" + k.ID + " and was " + lastUsed(k.LastUsed) + "."},
-		Action: path + "/keys/" + k.ID + "/revoke", Changes: !r.in.ReadOnly}
-	if !k.Works() {
-		v.Done = "This key was already revoked on " + view.When(k.Revoked) + " UTC."
+			"It begins with rc_" + k.ID + " and was " + web.Used(k.LastUsed) + "."}, Stay: "Keep it"}
+	if !k.Revoked.IsZero() {
+		v.Done = "This key was already revoked on " + web.When(k.Revoked) + " UTC."
 	}
-	p.show(w, r, http.StatusOK, "confirm", &frame{Here: "workspaces", Body: v, Frame: view.Frame{Title: v.Title + " · Workspaces"}})
+	if !r.in.ReadOnly {
+		v.Action = path + "/keys/" + k.ID + "/revoke"
+	}
+	p.show(w, r, http.StatusOK, "confirm", titled(v.Title+" · Workspaces", "workspaces", v))
 }
 
 // revokeKey answers POST /workspaces/{id}/keys/{key}/revoke. A second time changes nothing.
@@ -79,7 +70,7 @@ func invite(p *Pages, w http.ResponseWriter, r *request) {
 	if !ok {
 		return
 	}
-	in := workspaceForm{Form: r.PostFormValue("form"), Email: strings.TrimSpace(r.PostFormValue("email")),
+	in := workspaceForm{Form: r.PostFormValue("form"), Email: web.Text(r.Request, "email"),
 		Role: ledger.Role(r.PostFormValue("role"))}
 	form, err := uuid.Parse(in.Form)
 	if err != nil || form == uuid.Nil {
@@ -98,13 +89,6 @@ func invite(p *Pages, w http.ResponseWriter, r *request) {
 	}
 }
 
-// personView is the page of one member of a workspace.
-type personView struct {
-	ledger.Membership
-	Path    string // of the workspace
-	Changes bool
-}
-
 // personOf finds the member of a path; it answers and gives false for somebody who is none. The path has an id, no email.
 func (p *Pages) personOf(w http.ResponseWriter, r *request) (m ledger.Membership, ok bool) {
 	id, ok := p.workspaceOf(w, r)
@@ -121,18 +105,10 @@ func (p *Pages) personOf(w http.ResponseWriter, r *request) (m ledger.Membership
 			return m, true
 		}
 	}
-	p.fail(w, r.Request, view.Failure{Status: http.StatusNotFound, Title: "There is no such member",
+	p.fail(w, r.Request, web.Failure{Status: http.StatusNotFound, Title: "There is no such member",
 		Text: "They aren't a member of this workspace, or no longer are.", Next: "Look at those that it has.",
 		Link: "/workspaces/" + id.String(), Label: "To the workspace"})
 	return m, false
-}
-
-// person answers GET /workspaces/{id}/people/{user}.
-func person(p *Pages, w http.ResponseWriter, r *request) {
-	if m, ok := p.personOf(w, r); ok {
-		p.show(w, r, http.StatusOK, "person", &frame{Here: "workspaces", Frame: view.Frame{Title: "A member · Workspaces"},
-			Body: personView{m, "/workspaces/" + m.Workspace.String(), !r.in.ReadOnly}})
-	}
 }
 
 // endSessions answers POST /workspaces/{id}/people/{user}/end-sessions. A second time there are none to end.

@@ -28,7 +28,7 @@ type auditDone struct {
 	By     string
 }
 
-// auditView is the page.
+// auditView is the audits on the page Health.
 type auditView struct {
 	Running bool
 	Begun   time.Time
@@ -53,7 +53,7 @@ func (p *Pages) readAudit(r *request) (auditView, error) {
 	return v, nil
 }
 
-// runAudit answers POST /audit. While one runs no other begins.
+// runAudit answers POST /health/audit. While one runs no other begins.
 func runAudit(p *Pages, w http.ResponseWriter, r *request) {
 	a := &p.audits
 	a.mu.Lock()
@@ -65,7 +65,7 @@ func runAudit(p *Pages, w http.ResponseWriter, r *request) {
 	if begin {
 		go a.run(p.desk.Long(), p.now, p.desk.Audit)
 	}
-	http.Redirect(w, r.Request, "/audit", http.StatusSeeOther)
+	http.Redirect(w, r.Request, "/health", http.StatusSeeOther)
 }
 
 // run runs one and keeps what it found.

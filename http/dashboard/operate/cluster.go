@@ -3,14 +3,23 @@ package operate
 import (
 	"context"
 	"net/http"
-	"strings"
 
 	"rollcall/http/admin"
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 )
 
 // clusterView is the members by what they say.
 type clusterView struct{ admin.Membership }
+
+// Serving is how many of them serve.
+func (v clusterView) Serving() (n int) {
+	for _, m := range v.Members {
+		if m.State == admin.StateServing {
+			n++
+		}
+	}
+	return n
+}
 
 // memberView is one member.
 type memberView struct {
@@ -35,8 +44,7 @@ func cluster(p *Pages, w http.ResponseWriter, r *request) {
 		p.refuse(w, r, err)
 		return
 	}
-	p.show(w, r, http.StatusOK, "cluster", &frame{Here: "cluster", Body: clusterView{found},
-		Frame: view.Frame{Title: "Cluster"}})
+	p.show(w, r, http.StatusOK, "cluster", titled("Cluster", "cluster", clusterView{found}))
 }
 
 // find gives the member of a path.
@@ -51,7 +59,7 @@ func (p *Pages) find(w http.ResponseWriter, r *request) (m admin.Member, of int,
 			return m, len(found.Members), true
 		}
 	}
-	p.fail(w, r.Request, view.Failure{Status: http.StatusNotFound, Title: "There is no such node",
+	p.fail(w, r.Request, web.Failure{Status: http.StatusNotFound, Title: "There is no such node",
 		Text: "It left the cluster and was forgotten, or the link is wrong.", Next: "Look at those that are there.",
 		Link: "/cluster", Label: "To the cluster"})
 	return m, 0, false
@@ -65,8 +73,7 @@ func member(p *Pages, w http.ResponseWriter, r *request) {
 }
 
 func (p *Pages) showMember(w http.ResponseWriter, r *request, status int, m admin.Member, of int, problem string) {
-	p.show(w, r, status, "member", &frame{Here: "cluster", Frame: view.Frame{Title: m.Name + " · Cluster"},
-		Body: memberView{m, problem, !r.in.ReadOnly, of == 1}})
+	p.show(w, r, status, "member", titled(m.Name+" · Cluster", "cluster", memberView{m, problem, !r.in.ReadOnly, of == 1}))
 }
 
 // drain, undrain and forgetNode answer the forms of GET /cluster/{node}. What cannot be taken back asks for the name.
@@ -83,7 +90,7 @@ func (p *Pages) change(w http.ResponseWriter, r *request, named bool,
 	if !ok {
 		return
 	}
-	if named && strings.TrimSpace(r.PostFormValue("name")) != m.Name {
+	if named && web.Text(r.Request, "name") != m.Name {
 		p.showMember(w, r, http.StatusUnprocessableEntity, m, of,
 			"The name that you wrote is not the one of this node. Nothing was changed.")
 		return

@@ -1,10 +1,11 @@
 package operate
 
 import (
+	"cmp"
 	"net/http"
 
 	waiting "rollcall/actors/inspect"
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 )
 
 // healthRows bounds the checks on the page Health, of all nodes together, and with them the page. Those that have to be seen
@@ -17,12 +18,44 @@ type healthView struct {
 	Nodes  []nodeHealth
 	Silent []waiting.Silent
 	Away   string // why other nodes are not to be seen
+	Audit  auditView
+}
+
+// Answer says how much has to be seen to.
+func (v healthView) Answer() string {
+	bad := len(v.Silent)
+	for _, n := range v.Nodes {
+		bad += len(n.Bad)
+	}
+	if !v.Ledger {
+		bad++
+	}
+	if bad == 0 {
+		return "Everything works"
+	}
+	return web.Plural(bad, "thing") + " to see to"
+}
+
+// checksView is a table of checks.
+type checksView struct {
+	Caption string
+	Rows    []waiting.HealthFinding
 }
 
 // nodeHealth is what one node found. Bad has to be seen to, and Rest does not.
 type nodeHealth struct {
 	waiting.Health
 	Bad, Rest []waiting.HealthFinding
+}
+
+// Failing are the checks that have to be seen to, Passing the others.
+func (n nodeHealth) Failing() checksView {
+	return checksView{"Checks that fail or warn on " + cmp.Or(n.Node, "this node"), n.Bad}
+}
+
+// Passing are the others.
+func (n nodeHealth) Passing() checksView {
+	return checksView{"Checks that neither fail nor warn on " + cmp.Or(n.Node, "this node"), n.Rest}
 }
 
 // divideChecks gives the checks of all nodes their places. Those that fail or warn get theirs first.
@@ -64,5 +97,6 @@ func health(p *Pages, w http.ResponseWriter, r *request) {
 		v.Nodes = append(v.Nodes, nodeHealth{Health: h})
 	}
 	divideChecks(v.Nodes, healthRows)
-	p.show(w, r, http.StatusOK, "health", &frame{Here: "health", Body: v, Frame: view.Frame{Title: "Health"}})
+	v.Audit, _ = p.readAudit(r)
+	p.show(w, r, http.StatusOK, "health", living("Health", "health", v))
 }

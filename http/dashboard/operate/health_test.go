@@ -14,9 +14,9 @@ func TestHealthShowsEveryNode(t *testing.T) {
 	page := v.get("/health").body
 	at := -1
 	for _, want := range []string{"The ledger answers", "Node node-3 isn't answering", "This node, node-1", "Port 25 is closed &lt;here&gt;", "Ask the provider to open it.",
-		"Node node-2", "It checks no addresses.", "no name &lt;b&gt;", "Ask the owner of the network for a name.", "softfail", "Other checks: 1",
+		"Node node-2", "It checks no addresses.", "no name &lt;b&gt;", "Ask the owner of the network for a name.", "softfail", "Show all: 1 other check",
 		"replies since the start had words that no rule knows",
-		"Node node-4", "It checks addresses.", "Nothing fails. Checks: 1", "3 ms"} {
+		"Node node-4", "It checks addresses.", "Show all: nothing fails, 1 check", "3 ms"} {
 		i := strings.Index(page[at+1:], want)
 		if i < 0 {
 			t.Fatalf("the page has no %q behind\n%s", want, page[:at+1])

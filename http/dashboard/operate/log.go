@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 	"rollcall/ledger"
 )
 
@@ -16,8 +16,7 @@ const logShown = 100
 // logView is a page of the operator log.
 type logView struct {
 	Lines []logLine
-	Older string // a link; "" on the last page
-	First bool
+	Pager web.Pager
 }
 
 // logLine is one line. On names what it is about, and in which workspace.
@@ -49,14 +48,17 @@ func showLog(p *Pages, w http.ResponseWriter, r *request) {
 		p.refuse(w, r, err)
 		return
 	}
-	v := logView{First: q.Before.IsZero()}
+	v := logView{}
+	if !q.Before.IsZero() {
+		v.Pager.First = "/log"
+	}
 	for _, l := range found {
 		v.Lines = append(v.Lines, logLine{l, logSubject(l, names[l.Workspace])})
 	}
 	if n := len(found); n == logShown {
-		v.Older = "/log?before=" + found[n-1].At.UTC().Format(time.RFC3339Nano) + "&after=" + found[n-1].ID.String()
+		v.Pager.More = "/log?before=" + found[n-1].At.UTC().Format(time.RFC3339Nano) + "&after=" + found[n-1].ID.String()
 	}
-	p.show(w, r, http.StatusOK, "log", &frame{Here: "log", Body: v, Frame: view.Frame{Title: "Log"}})
+	p.show(w, r, http.StatusOK, "log", titled("Log", "log", v))
 }
 
 // logSubject is what a line is about, with the name of its workspace in place of its id.
@@ -64,7 +66,7 @@ func logSubject(l ledger.LogLine, workspace string) string {
 	switch {
 	case workspace == "":
 		return l.Subject
-	case l.Subject == l.Workspace.String():
+	case l.Subject == l.Workspace.String(), uuid.Validate(l.Subject) == nil: // that of a grant says nothing to people
 		return workspace
 	}
 	return l.Subject + " in " + workspace

@@ -7,6 +7,8 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	"rollcall/http/web"
 )
 
 const (
@@ -25,7 +27,8 @@ func nextCookie(r *http.Request) string { return cookieOf(r) + "-next" }
 // or the first one.
 func (p *Pages) keepNext(w http.ResponseWriter, r *http.Request, text string) {
 	if to := p.pageOr(text, "/"); to != "/" {
-		setNext(w, r, base64.RawURLEncoding.EncodeToString([]byte(to)), int(nextHolds/time.Second))
+		web.SetCookie(w, nextCookie(r), base64.RawURLEncoding.EncodeToString([]byte(to)), int(nextHolds/time.Second),
+			http.SameSiteStrictMode)
 	} else {
 		dropNext(w, r)
 	}
@@ -33,12 +36,9 @@ func (p *Pages) keepNext(w http.ResponseWriter, r *http.Request, text string) {
 
 // takeNext says where to go after signing in, and forgets it: the page that was asked for, or the first one.
 func (p *Pages) takeNext(w http.ResponseWriter, r *http.Request) string {
-	found := r.CookiesNamed(nextCookie(r))
+	kept := web.CookieOf(r, nextCookie(r))
 	dropNext(w, r)
-	if len(found) != 1 {
-		return "/"
-	}
-	text, err := base64.RawURLEncoding.DecodeString(found[0].Value)
+	text, err := base64.RawURLEncoding.DecodeString(kept)
 	if err != nil {
 		return "/"
 	}
@@ -48,13 +48,8 @@ func (p *Pages) takeNext(w http.ResponseWriter, r *http.Request) string {
 // dropNext has the browser forget it.
 func dropNext(w http.ResponseWriter, r *http.Request) {
 	if len(r.CookiesNamed(nextCookie(r))) > 0 {
-		setNext(w, r, "", -1)
+		web.SetCookie(w, nextCookie(r), "", -1, http.SameSiteStrictMode)
 	}
-}
-
-func setNext(w http.ResponseWriter, r *http.Request, value string, age int) {
-	http.SetCookie(w, &http.Cookie{Name: nextCookie(r), Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode,
-		Value: value, MaxAge: age})
 }
 
 // pageOr gives a path with its query when it is that of a page of ours that needs a session, and another text when not.
@@ -69,7 +64,7 @@ func (p *Pages) pageOr(text, other string) string {
 	if err != nil || u.Scheme != "" || u.Host != "" || path.Clean(u.Path) != u.Path {
 		return other
 	}
-	if _, pattern := p.mux.Handler(&http.Request{Method: http.MethodGet, URL: u}); !p.lands[pattern] {
+	if !p.lands[p.PatternOf(&http.Request{Method: http.MethodGet, URL: u})] {
 		return other
 	}
 	return u.RequestURI()

@@ -263,8 +263,8 @@ func TestFromASlowFileToItsOverrideInThreeClicks(t *testing.T) {
 			t.Errorf("the receiver's page has no %q", want)
 		}
 	}
-	_, form := v.follow(receiver, "/throttles/explain?") // 3
-	for _, want := range []string{`<option selected>rcpt_rate`, `name="for"`, `name="reason"`} {
+	_, form := v.follow(receiver, "/throttles?") // 3
+	for _, want := range []string{`<option value="rcpt_rate" selected>`, `name="for"`, `name="reason"`} {
 		if !strings.Contains(form.body, want) {
 			t.Errorf("the form has no %q", want)
 		}
@@ -323,7 +323,7 @@ func TestPagesAnswerWithoutTheLedger(t *testing.T) {
 func TestFiltersAndParts(t *testing.T) {
 	t.Parallel()
 	v := visit(t, operatetest.Start(t), "eve", false)
-	for query, want := range map[string][]string{"": {"mx.slow.test", "uni.test", "strict.test", "quiet.test"}, "?find=SLOW": {"mx.slow.test"},
+	for query, want := range map[string][]string{"": {"mx.slow.test", "uni.test", "strict.test"}, "?state=idle": {"quiet.test"}, "?find=SLOW": {"mx.slow.test"},
 		"?state=resting": {"strict.test"}, "?cause=connections": {"uni.test"}, "?find=none": nil} {
 		for _, path := range []string{"/", "/receivers/live"} {
 			a := v.get(path + query)
@@ -348,7 +348,7 @@ func TestObserversSeeNoForms(t *testing.T) {
 	t.Parallel()
 	g := operatetest.Start(t)
 	v := visit(t, g, "ben", true)
-	for _, path := range []string{"/", "/receivers/mx.slow.test", "/throttles", "/throttles/explain?name=mx.slow.test", "/cluster/" + g.Node.String(), "/workspaces",
+	for _, path := range []string{"/", "/receivers/mx.slow.test", "/throttles", "/throttles?name=mx.slow.test", "/cluster/" + g.Node.String(), "/workspaces",
 		ofWorkspace("")(g), ofKey("")(g), ofAnna("")(g)} {
 		for part := range strings.SplitSeq(v.get(path).body, "<form ") {
 			if strings.HasPrefix(part, `method="post"`) && !strings.HasPrefix(part, `method="post" action="/sign-out"`) {
@@ -362,21 +362,21 @@ func TestAnAuditGoesOnBehindItsPage(t *testing.T) {
 	t.Parallel()
 	g := operatetest.Start(t)
 	v := visit(t, g, "eve", false)
-	if a := v.get("/audit"); !strings.Contains(a.body, "No audit has been run") {
+	if a := v.get("/health"); !strings.Contains(a.body, "None has been run from this page") {
 		t.Errorf("before the first: %s", a.body)
 	}
 	for range 2 { // twice is once while it runs
-		if a := v.send("POST", "/audit", url.Values{}); a.status != 303 {
+		if a := v.send("POST", "/health/audit", url.Values{}); a.status != 303 {
 			t.Fatalf("%d", a.status)
 		}
 	}
 	page := ""
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); <-time.After(20 * time.Millisecond) {
-		if page = v.get("/audit").body; strings.Contains(page, "Nothing is wrong") {
+		if page = v.get("/health").body; strings.Contains(page, "Nothing is wrong") {
 			break
 		}
 	}
-	if !strings.Contains(page, "Nothing is wrong") || !strings.Contains(page, "Entries") {
+	if !strings.Contains(page, "Nothing is wrong") || !strings.Contains(page, "entries") {
 		t.Errorf("after it: %s", page)
 	}
 }
@@ -427,7 +427,7 @@ func TestOverridesCountDownByMinutes(t *testing.T) {
 		t.Errorf("a new override: %d", a.status)
 	}
 	g.Away(true)
-	if a := v.get("/throttles/live"); a.status != 200 || !strings.Contains(a.body, "The ledger isn't answering") || strings.Contains(a.body, "There are no active overrides") {
+	if a := v.get("/throttles/live"); a.status != 200 || !strings.Contains(a.body, "The ledger isn't answering") || strings.Contains(a.body, "Each one is listed here") {
 		t.Errorf("without the ledger: %d %s", a.status, a.body)
 	}
 }

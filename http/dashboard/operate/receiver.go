@@ -11,7 +11,7 @@ import (
 
 	waiting "rollcall/actors/inspect"
 	"rollcall/http/admin"
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 	"rollcall/smtp/throttle"
 )
 
@@ -21,28 +21,49 @@ const (
 	traceShown    = 200 // lines
 )
 
-// heldBy are the fields that set what a cause counts.
-var heldBy = map[string][]string{
-	"allowance": {"rcpt_rate"}, "connections": {"connections", "connection_rate"},
-	"budget": {"refused_per_hour", "refused_share", "refused_per_session"}, "paused": {"pause"},
+// heldBy says in a sentence what keeps a receiver from being asked more, by its cause.
+var heldBy = map[string]string{
+	"free":              "Nothing holds it back.",
+	"allowance":         "We ask as fast as our own limit of addresses a second allows:",
+	"connections":       "We wait because of our own limit of connections:",
+	"budget":            "We wait because of our own limit of refusals:",
+	"paused":            "We wait because an operator paused it:",
+	"penalty":           "We wait because the receiver asked for less:",
+	"no healthy source": "We wait because none of our sources can be used:",
+	"no share":          "We wait for this node's share of the limits:",
+	"unreached":         "We wait because its servers can't be reached:",
 }
 
-// heldFields are the fields whose values a cause counts. A receiver that wanted less of us is held back by what it taught us.
-func heldFields(cause string, fields []waiting.ExplainedField) []string {
-	if cause != penalty {
-		return heldBy[cause]
+// heldField is the one field whose value holds a receiver back now; "": none does. A receiver that wanted less of us is
+// held back by what it taught us.
+func heldField(r waiting.Receiver, fields []waiting.ExplainedField) string {
+	value := func(name string) string {
+		i := slices.IndexFunc(fields, func(f waiting.ExplainedField) bool { return f.Field == name })
+		if i < 0 {
+			return ""
+		}
+		return fields[i].Value
 	}
-	var held []string
-	for _, f := range fields {
-		if taught(f) {
-			held = append(held, f.Field)
+	switch share := value("refused_share"); {
+	case r.Cause == "allowance":
+		return "rcpt_rate"
+	case r.Cause == "connections" && r.Sessions < r.Most:
+		return "connection_rate"
+	case r.Cause == "connections":
+		return "connections"
+	case r.Cause == "budget" && r.Budget > 0 && share != "" && share != "0":
+		return "refused_share"
+	case r.Cause == "budget":
+		return "refused_per_hour"
+	case r.Cause == "paused":
+		return "pause"
+	case r.Cause == "penalty":
+		if i := slices.IndexFunc(fields, taught); i >= 0 {
+			return fields[i].Field
 		}
 	}
-	return held
+	return ""
 }
-
-// penalty is the cause of a receiver that wanted less of us, a word of view.Causes.
-const penalty = "penalty"
 
 // taught reports whether the value of a field comes from the receiver's answers and not from a rule.
 func taught(f waiting.ExplainedField) bool {
@@ -53,15 +74,13 @@ func taught(f waiting.ExplainedField) bool {
 type receiverView struct {
 	Key     string
 	Path    string
-	At      time.Time
 	Places  []placeView // where it lives; empty: nothing is asked of it now
-	Fields  []waiting.ExplainedField
-	Learned bool // something was learned that may be forgotten
+	Limits  limitsView
 	Notes   []string
-	Holds   map[string]bool // fields that hold it back now
-	Taught  bool            // one of them is what the receiver taught us, which goes before every rule
-	Missing string          // why it is not to be seen
+	Taught  bool   // what holds it back is what the receiver taught us, which goes before every rule
+	Missing string // why it is not to be seen
 	Forgets []string
+	Trace   *traceView // what is said now; nil: nobody wants to see it
 	Every   string
 	Changes bool
 	Say     string
@@ -70,59 +89,47 @@ type receiverView struct {
 // placeView is a receiver where it lives.
 type placeView struct {
 	waiting.ReceiverDetail
-	Hour hourView
+	Answer string // whether it takes mail from us, and how fast
+	Held   string // what holds it back, in a sentence
+	Ends   string // when it goes on; "": not known, or it does
+	Hour   web.Chart
 }
 
-// hourView is the last hour as a chart.
-type hourView struct {
-	Width, Height int
-	Bars          []barView
-	Allowed       string // points of a line
-	Most          int    // addresses in one minute, the top of the chart
+// placeOf puts into words how it is with a receiver.
+func placeOf(d waiting.ReceiverDetail, now time.Time) placeView {
+	v := placeView{ReceiverDetail: d, Held: heldBy[d.Cause], Hour: hourOf(d.Minutes)}
+	if d.Until.After(now) && d.State != "asking" {
+		v.Ends = web.Soon(d.Until, now)
+	}
+	switch d.State {
+	case "asking":
+		v.Answer = "Takes mail from us: " + rateText(d.Rcpts) + ", " + web.Plural(d.Queued, "address") + " waiting"
+	case "idle":
+		v.Answer = "Idle: nothing waits"
+	default:
+		v.Answer = strings.ToUpper(d.State[:1]) + d.State[1:] + ": " + web.Plural(d.Queued, "address") + " waiting"
+	}
+	return v
 }
 
-// barView is a part of a bar.
-type barView struct{ Class, X, Y, Height string }
+const minutesMax = 60
 
-const (
-	minuteWidth = 10
-	hourHeight  = 100
-	minutesMax  = 60
-)
-
-// hourOf draws minutes: accepted, refused, put off, and the rest that was asked.
-func hourOf(minutes []waiting.Minute) hourView {
-	minutes = minutes[max(0, len(minutes)-minutesMax):]
-	h := hourView{Width: minuteWidth * minutesMax, Height: hourHeight, Most: 1}
-	for _, m := range minutes {
-		h.Most = max(h.Most, m.Asked, m.Accepted+m.Refused+m.Deferred)
+// hourOf draws minutes: accepted, refused and deferred, and the allowed rate as a line.
+func hourOf(minutes []waiting.Minute) web.Chart {
+	c := web.Chart{Unit: "Addresses asked in a minute"}
+	for _, m := range minutes[max(0, len(minutes)-minutesMax):] {
+		c.Add(fmt.Sprintf("%s: %d accepted, %d refused, %d deferred, %s allowed", web.Clock(m.At)[:5], m.Accepted, m.Refused,
+			m.Deferred, rateText(m.Allowed)), web.Clock(m.At)[:5]+" UTC", web.Bar{Class: "valid", Value: float64(m.Accepted)},
+			web.Bar{Class: "invalid", Value: float64(m.Refused)}, web.Bar{Class: "catch_all", Value: float64(m.Deferred)})
+		c.Level(60 * m.Allowed)
 	}
-	scale := float64(hourHeight) / float64(h.Most)
-	var points []string
-	for i, m := range minutes {
-		x, top := (minutesMax-len(minutes)+i)*minuteWidth, float64(hourHeight)
-		for _, part := range []struct {
-			class string
-			n     int
-		}{{"valid", m.Accepted}, {"invalid", m.Refused}, {"catch_all", m.Deferred}} {
-			height := scale * float64(part.n)
-			top -= height
-			if part.n > 0 {
-				h.Bars = append(h.Bars, barView{part.class, strconv.Itoa(x), fmt.Sprintf("%.1f", top), fmt.Sprintf("%.1f", height)})
-			}
-		}
-		y := float64(hourHeight) - min(float64(hourHeight), scale*60*m.Allowed)
-		points = append(points, fmt.Sprintf("%d,%.1f %d,%.1f", x, y, x+minuteWidth, y))
-	}
-	h.Allowed = strings.Join(points, " ")
-	return h
+	return c
 }
 
 // readReceiver asks for everything about a receiver. What the rules say is shown also of one that does not live now.
 func (p *Pages) readReceiver(r *request) (receiverView, error) {
 	key := r.PathValue("key")
-	v := receiverView{Key: key, Path: receiverPath(key), At: p.now(), Every: receiverEvery, Forgets: waiting.Forgets[:],
-		Changes: !r.in.ReadOnly, Holds: map[string]bool{}}
+	v := receiverView{Key: key, Path: receiverPath(key), Every: receiverEvery, Forgets: waiting.Forgets[:], Changes: !r.in.ReadOnly}
 	found, err := p.desk.Receiver(r.Context(), key)
 	if err != nil && statusOf(err) != http.StatusNotFound {
 		return v, err
@@ -134,25 +141,20 @@ func (p *Pages) readReceiver(r *request) (receiverView, error) {
 		}
 		return v, err
 	}
-	v.Fields, v.Notes = explained.Fields, explained.Notes
+	v.Notes = explained.Notes
 	if err != nil {
-		v.Missing = "It isn't in use now. These limits would apply."
+		v.Missing = "These limits would apply."
 	}
+	holds := ""
 	for _, f := range found {
 		longest(f.Queues)
-		v.Places = append(v.Places, placeView{f, hourOf(f.Minutes)})
-		v.Learned = v.Learned || len(f.Learned) > 0
-		for _, field := range heldFields(f.Cause, v.Fields) {
-			v.Holds[field] = true
-		}
+		v.Places = append(v.Places, placeOf(f, p.now()))
 		if f.Cause != "free" {
-			v.Say = "Held back by " + f.Cause
+			holds, v.Say = heldField(f.Receiver, explained.Fields), "Held back by "+f.Cause
 		}
 	}
-	v.Taught = slices.ContainsFunc(v.Fields, func(f waiting.ExplainedField) bool { return v.Holds[f.Field] && taught(f) })
-	slices.SortStableFunc(v.Fields, func(a, b waiting.ExplainedField) int {
-		return boolOrder(v.Holds[b.Field]) - boolOrder(v.Holds[a.Field])
-	})
+	v.Limits = limitsOf(explained.Fields, holds)
+	v.Taught = slices.ContainsFunc(explained.Fields, func(f waiting.ExplainedField) bool { return f.Field == holds && taught(f) })
 	return v, nil
 }
 
@@ -163,15 +165,19 @@ func boolOrder(b bool) int {
 	return 0
 }
 
-// receiver answers GET /receivers/{key}.
+// receiver answers GET /receivers/{key}; with ?trace=1 also what is said there now.
 func receiver(p *Pages, w http.ResponseWriter, r *request) {
 	v, err := p.readReceiver(r)
+	if err == nil && r.URL.Query().Get("trace") != "" {
+		var lines traceView
+		lines, err = p.readTrace(r)
+		v.Trace = &lines
+	}
 	if err != nil {
 		p.refuse(w, r, err)
 		return
 	}
-	p.show(w, r, http.StatusOK, "receiver", &frame{Here: "receivers", Body: v,
-		Frame: view.Frame{Title: v.Key + " · Receivers", Live: true}})
+	p.show(w, r, http.StatusOK, "receiver", living(v.Key+" · Receivers", "receivers", v))
 }
 
 // closeSession answers POST /receivers/{key}/close. A session that is over already is no fault.
@@ -189,7 +195,7 @@ func closeSession(p *Pages, w http.ResponseWriter, r *request) {
 // forget answers POST /receivers/{key}/forget.
 func forget(p *Pages, w http.ResponseWriter, r *request) {
 	_, err := p.desk.Forget(r.Context(), admin.ForgetCall{Key: r.PathValue("key"), What: r.PostFormValue("what"),
-		Reason: strings.TrimSpace(r.PostFormValue("reason"))})
+		Reason: web.Text(r.Request, "reason")})
 	if err != nil {
 		p.refuse(w, r, err)
 		return
@@ -199,16 +205,15 @@ func forget(p *Pages, w http.ResponseWriter, r *request) {
 
 // traceView is what the sessions of a receiver say, the newest last.
 type traceView struct {
-	Key, Path string
-	Lines     []waiting.TraceLine
-	Every     string
-	Say       string
+	Path  string
+	Lines []waiting.TraceLine
+	Every string
 }
 
 // readTrace asks for the newest lines.
 func (p *Pages) readTrace(r *request) (traceView, error) {
-	v := traceView{Key: r.PathValue("key"), Path: receiverPath(r.PathValue("key")), Every: traceEvery}
-	found, err := p.desk.Trace(r.Context(), v.Key, "", nil)
+	v := traceView{Path: receiverPath(r.PathValue("key")), Every: traceEvery}
+	found, err := p.desk.Trace(r.Context(), r.PathValue("key"), "", nil)
 	if err != nil {
 		return v, err
 	}
@@ -217,18 +222,7 @@ func (p *Pages) readTrace(r *request) (traceView, error) {
 	return v, nil
 }
 
-// trace answers GET /receivers/{key}/trace.
-func trace(p *Pages, w http.ResponseWriter, r *request) {
-	v, err := p.readTrace(r)
-	if err != nil {
-		p.refuse(w, r, err)
-		return
-	}
-	p.show(w, r, http.StatusOK, "trace", &frame{Here: "receivers", Body: v,
-		Frame: view.Frame{Title: "Trace of " + v.Key, Live: true}})
-}
-
 // explainPath is the page that says what holds for a name.
 func explainPath(name string) string {
-	return "/throttles/explain?" + url.Values{"name": {name}}.Encode()
+	return "/throttles?" + url.Values{"name": {name}}.Encode()
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	waiting "rollcall/actors/inspect"
+	"rollcall/http/web"
 )
 
 const (
@@ -23,30 +24,29 @@ const (
 // states are what a receiver may be, as view.Receiver has them.
 var states = []string{"asking", "waiting", "resting", "draining", "paused", "idle"}
 
-// stateView is a state with its mark.
-type stateView struct{ Class, Mark, Word string }
-
 // stateOf gives the mark of a state.
-func stateOf(word string) stateView {
+func stateOf(word string) web.State {
 	switch word {
 	case "asking", "used", "serving", "ok":
-		return stateView{"done", "▸", word}
+		return web.StateOf(word, "▸", "done", "")
 	case "waiting", "on trial", "spent", "draining", "warn":
-		return stateView{"warn", "…", word}
+		return web.StateOf(word, "…", "warn", "")
 	case "resting", "lost", "unfit", "suspect", "unseen", "unlinked", "fail":
-		return stateView{"invalid", "!", word}
+		return web.StateOf(word, "!", "invalid", "")
 	}
-	return stateView{"off", "·", word}
+	return web.StateOf(word, "·", "off", "")
 }
 
 // receiversView is the table of receivers.
 type receiversView struct {
-	At     time.Time
-	Rows   []waiting.Receiver
-	More   int // that fit and are left out
-	Silent []waiting.Silent
-	Asking int // that are asked now
-	Nodes  int // where receivers live
+	At       time.Time
+	Rows     []waiting.Receiver
+	More     int // that fit and are left out
+	Silent   []waiting.Silent
+	Asking   int // that are asked now
+	HeldBack int // that something keeps from being asked more
+	Idle     int // that fit, have nothing to do and are left out
+	Nodes    int // where receivers live
 
 	State, Cause, Find string
 	States, Causes     []string
@@ -76,11 +76,12 @@ func (p *Pages) readReceivers(r *request) (receiversView, error) {
 	nodes := map[string]bool{}
 	for _, row := range found.Receivers {
 		nodes[row.Node] = true
-		if row.State == "asking" {
-			v.Asking++
-		}
+		v.Asking += boolOrder(row.State == "asking")
+		v.HeldBack += boolOrder(row.Queued > 0 && row.Cause != "free")
 		switch {
 		case !v.fits(row):
+		case row.State == "idle" && v.State == "" && v.Find == "":
+			v.Idle++
 		case len(v.Rows) < rowsShown:
 			v.Rows = append(v.Rows, row)
 		default:

@@ -3,7 +3,7 @@ package operate
 import (
 	"net/http"
 
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 )
 
 // route is one path and method.
@@ -16,14 +16,14 @@ type route struct {
 }
 
 // live answers for the part of a page that is asked for again.
-func live[V any](page string, read func(*Pages, *request) (V, error)) func(*Pages, http.ResponseWriter, *request) {
+func live[V any](page, part string, read func(*Pages, *request) (V, error)) func(*Pages, http.ResponseWriter, *request) {
 	return func(p *Pages, w http.ResponseWriter, r *request) {
 		v, err := read(p, r)
 		if err != nil {
 			p.refuse(w, r, err)
 			return
 		}
-		p.part(w, r, page, v)
+		web.WritePart(w, r.Request, p.Pages.Part(page, part, v))
 	}
 }
 
@@ -35,39 +35,39 @@ func whole[V any](page, title string, read func(*Pages, *request) (V, error)) fu
 			p.refuse(w, r, err)
 			return
 		}
-		p.show(w, r, http.StatusOK, page, &frame{Here: page, Body: v, Frame: view.Frame{Title: title, Live: true}})
+		p.show(w, r, http.StatusOK, page, living(title, page, v))
 	}
 }
 
-// routes is every route. The comment of the package says what each is.
+// routes is every route. The comment of its function says what it does.
 var routes = []route{
 	{pattern: "GET /sign-in", open: true, handle: signIn},
 	{pattern: "GET /link/{code}", open: true, handle: showLink},
 	{pattern: "POST /link/{code}", open: true, handle: useLink},
 	{pattern: "POST /sign-out", open: true, handle: signOut},
-	{pattern: "POST /colours", open: true, handle: setColours},
 	{pattern: "GET /assets/{name}", open: true, handle: asset},
+	{pattern: "GET /docs", open: true, handle: guide},
+	{pattern: "GET /docs/{page}", open: true, handle: guide},
+	{pattern: "GET /openapi.yaml", open: true, handle: openAPI},
+	{pattern: "GET /status", handle: health},
 
 	{pattern: "GET /{$}", handle: receivers},
-	{pattern: "GET /receivers/live", part: true, handle: live("receivers", (*Pages).readReceivers)},
+	{pattern: "GET /receivers/live", part: true, handle: live("receivers", "live", (*Pages).readReceivers)},
 	{pattern: "GET /receivers/{key}", handle: receiver},
-	{pattern: "GET /receivers/{key}/live", part: true, handle: live("receiver", (*Pages).readReceiver)},
-	{pattern: "GET /receivers/{key}/trace", handle: trace},
-	{pattern: "GET /receivers/{key}/trace/live", part: true, handle: live("trace", (*Pages).readTrace)},
+	{pattern: "GET /receivers/{key}/live", part: true, handle: live("receiver", "live", (*Pages).readReceiver)},
+	{pattern: "GET /receivers/{key}/trace/live", part: true, handle: live("receiver", "trace", (*Pages).readTrace)},
 	{pattern: "POST /receivers/{key}/close", changes: true, handle: closeSession},
 	{pattern: "POST /receivers/{key}/forget", changes: true, handle: forget},
 
 	{pattern: "GET /verifications", handle: verifications},
 	{pattern: "GET /verifications/{id}", handle: verification},
 	{pattern: "POST /verifications/{id}/evidence", handle: showEvidence}, // it changes nothing: observers may ask
-	{pattern: "GET /verifications/{id}/live", part: true, handle: live("verification", (*Pages).readWaits)},
+	{pattern: "GET /verifications/{id}/live", part: true, handle: live("verification", "live", (*Pages).readWaits)},
 
-	{pattern: "GET /throttles", handle: whole("throttles", "Throttles", (*Pages).readThrottles)},
-	{pattern: "GET /throttles/live", part: true, handle: live("throttles", (*Pages).readThrottles)},
-	{pattern: "GET /throttles/explain", handle: explain},
+	{pattern: "GET /throttles", handle: throttles},
+	{pattern: "GET /throttles/live", part: true, handle: live("throttles", "live", (*Pages).readThrottles)},
 	{pattern: "POST /throttles/preview", changes: true, handle: preview},
 	{pattern: "POST /throttles/set", changes: true, handle: setOverride},
-	{pattern: "GET /throttles/clear", handle: askClear},
 	{pattern: "POST /throttles/clear", changes: true, handle: clearOverrides},
 
 	{pattern: "GET /cluster", handle: cluster},
@@ -77,7 +77,7 @@ var routes = []route{
 	{pattern: "POST /cluster/{node}/forget", changes: true, handle: forgetNode},
 
 	{pattern: "GET /sources", handle: whole("sources", "Sources", (*Pages).readSources)},
-	{pattern: "GET /sources/live", part: true, handle: live("sources", (*Pages).readSources)},
+	{pattern: "GET /sources/live", part: true, handle: live("sources", "live", (*Pages).readSources)},
 	{pattern: "GET /sources/change", handle: askSource},
 	{pattern: "POST /sources/change", changes: true, handle: changeSource},
 	{pattern: "GET /workspaces", handle: workspaces},
@@ -88,14 +88,12 @@ var routes = []route{
 	{pattern: "GET /workspaces/{id}/keys/{key}", handle: askRevoke},
 	{pattern: "POST /workspaces/{id}/keys/{key}/revoke", changes: true, handle: revokeKey},
 	{pattern: "POST /workspaces/{id}/invite", changes: true, handle: invite},
-	{pattern: "GET /workspaces/{id}/people/{user}", handle: person},
 	{pattern: "POST /workspaces/{id}/people/{user}/end-sessions", changes: true, handle: endSessions},
 	{pattern: "POST /workspaces/{id}/people/{user}/disable", changes: true, handle: disable},
 	{pattern: "POST /workspaces/{id}/people/{user}/enable", changes: true, handle: enable},
 
-	{pattern: "GET /audit", handle: whole("audit", "Audit", (*Pages).readAudit)},
-	{pattern: "GET /audit/live", part: true, handle: live("audit", (*Pages).readAudit)},
-	{pattern: "POST /audit", changes: true, handle: runAudit},
 	{pattern: "GET /log", handle: showLog},
 	{pattern: "GET /health", handle: health},
+	{pattern: "GET /health/live", part: true, handle: live("health", "live", (*Pages).readAudit)},
+	{pattern: "POST /health/audit", changes: true, handle: runAudit},
 }

@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"rollcall/http/web"
 )
 
 const (
@@ -180,15 +182,11 @@ func (k *keeper) give(w http.ResponseWriter, r *http.Request, s session) {
 	if err != nil {
 		panic(fmt.Errorf("operate: a session: %w", err))
 	}
-	http.SetCookie(w, &http.Cookie{Name: cookieOf(r), Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode,
-		Value: base64.RawURLEncoding.EncodeToString(k.seal.Seal(nil, nil, plain, []byte(cookieName)))})
+	web.SetCookie(w, cookieOf(r), base64.RawURLEncoding.EncodeToString(k.seal.Seal(nil, nil, plain, []byte(cookieName))), 0,
+		http.SameSiteStrictMode)
 }
 
 // of reads the session of a request; two cookies are none.
 func (k *keeper) of(r *http.Request) (session, error) {
-	found := r.CookiesNamed(cookieOf(r))
-	if len(found) != 1 {
-		return session{}, errSession
-	}
-	return k.open(found[0].Value)
+	return k.open(web.CookieOf(r, cookieOf(r)))
 }

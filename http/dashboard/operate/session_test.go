@@ -70,7 +70,7 @@ func (v *visitor) land() string {
 func TestWhoSignsInLandsOnThePageThatTheyAskedFor(t *testing.T) {
 	t.Parallel()
 	g := operatetest.Start(t)
-	for asked, want := range map[string]string{"/": "/", "/throttles/explain?name=mx.slow.test&field=pause": "", "/receivers/mx.slow.test": "",
+	for asked, want := range map[string]string{"/": "/", "/throttles?name=mx.slow.test&field=pause": "", "/receivers/mx.slow.test": "",
 		"/?find=uni&state=": "", "/receivers/a%2Fb": "", "/verifications/" + g.Open.ID.String(): "", "/receivers/live": "/", "/nowhere": "/"} {
 		if want == "" {
 			want = asked

@@ -4,7 +4,8 @@ import (
 	"net/http"
 	"time"
 
-	"rollcall/http/dashboard/view"
+	"rollcall/http/api"
+	"rollcall/http/web"
 )
 
 // signView is the page that says how to get a link.
@@ -29,7 +30,7 @@ func signIn(p *Pages, w http.ResponseWriter, r *request) {
 		http.Redirect(w, r.Request, "/sign-in", http.StatusSeeOther)
 		return
 	}
-	p.show(w, r, http.StatusOK, "sign-in", &frame{Frame: view.Frame{Title: "Sign in"}, Body: signView{p.bearable(r.Request)}})
+	p.show(w, r, http.StatusOK, "sign-in", &frame{Frame: web.Frame{Title: "Sign in"}, Body: signView{p.bearable(r.Request)}})
 }
 
 // showLink answers GET /link/{code}. It does not use it up.
@@ -43,7 +44,7 @@ func showLink(p *Pages, w http.ResponseWriter, r *request) {
 	default:
 		w.Header().Set("Referrer-Policy", "no-referrer")
 		r.in = session{}
-		p.show(w, r, http.StatusOK, "link", &frame{Frame: view.Frame{Title: "Sign in", Secret: true},
+		p.show(w, r, http.StatusOK, "link", &frame{Frame: web.Frame{Title: "Sign in", Secret: true},
 			Body: linkView{c.author, c.readOnly, c.until}})
 	}
 }
@@ -68,14 +69,14 @@ func useLink(p *Pages, w http.ResponseWriter, r *request) {
 
 // overLink answers for a link that was used or whose time is over.
 func (p *Pages) overLink(w http.ResponseWriter, r *request) {
-	p.fail(w, r.Request, view.Failure{Status: http.StatusNotFound, Title: "This link has expired",
+	p.fail(w, r.Request, web.Failure{Status: http.StatusNotFound, Title: "This link has expired",
 		Text: "It was already used, or its minute has passed.",
 		Next: "Run `rollcall operate` again, and open the link that it prints."})
 }
 
 // unbearable answers where a browser would not keep the cookie.
 func (p *Pages) unbearable(w http.ResponseWriter, r *request) {
-	p.fail(w, r.Request, view.Failure{Status: http.StatusForbidden, Title: "Encryption is required",
+	p.fail(w, r.Request, web.Failure{Status: http.StatusForbidden, Title: "Encryption is required",
 		Text: "This listener was reached over plain http from another machine, so others could read the session on its way.",
 		Next: "Set admin.tls_cert and admin.tls_key, or reach the listener by a tunnel as 127.0.0.1, and run `rollcall operate` again."})
 }
@@ -85,22 +86,28 @@ func signOut(p *Pages, w http.ResponseWriter, r *request) {
 	if r.in.ID != "" {
 		p.keeper.end(r.in)
 	}
-	http.SetCookie(w, &http.Cookie{Name: cookieOf(r.Request), Path: "/", Secure: true, HttpOnly: true,
-		SameSite: http.SameSiteStrictMode, MaxAge: -1})
+	web.SetCookie(w, cookieOf(r.Request), "", -1, http.SameSiteStrictMode)
 	w.Header().Set("Clear-Site-Data", `"cache"`)
 	http.Redirect(w, r.Request, "/sign-in", http.StatusSeeOther)
 }
 
-// setColours answers POST /colours.
-func setColours(_ *Pages, w http.ResponseWriter, r *request) {
-	view.SetColours(w, r.PostFormValue("colours"))
-	http.Redirect(w, r.Request, "/", http.StatusSeeOther)
+// asset answers GET /assets/{name}.
+func asset(p *Pages, w http.ResponseWriter, r *request) { p.Asset(w, r.Request) }
+
+// guide answers GET /docs and GET /docs/{page}, and openAPI GET /openapi.yaml: what customers are told.
+func guide(p *Pages, w http.ResponseWriter, r *request) {
+	page, ok, err := web.Guide(r.PathValue("page"))
+	if err != nil {
+		panic(err)
+	}
+	if !ok {
+		p.fail(w, r.Request, web.Nothing)
+		return
+	}
+	p.show(w, r, http.StatusOK, "guide", titled(page.Title, "", page))
 }
 
-// asset answers GET /assets/{name}.
-func asset(p *Pages, w http.ResponseWriter, r *request) {
-	if !p.assets.Serve(w, r.Request, r.PathValue("name")) {
-		p.fail(w, r.Request, view.Failure{Status: http.StatusNotFound, Title: "There is nothing here",
-			Text: "This file does not exist, or a newer version of the pages has another one.", Next: "Load the page again."})
-	}
+func openAPI(_ *Pages, w http.ResponseWriter, _ *request) {
+	w.Header().Set("Content-Type", "application/yaml")
+	_, _ = w.Write(api.OpenAPI)
 }

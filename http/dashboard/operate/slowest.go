@@ -1,12 +1,12 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
 	"time"
 
-	"rollcall/http/dashboard/view"
 	"rollcall/ledger"
 )
 
@@ -22,7 +22,7 @@ const (
 
 // slowestView is the register of open files on the first page, as stuckFirst orders them.
 type slowestView struct {
-	Rows    []openRow
+	filesView
 	More    bool // others are open, too
 	Uploads int  // that wait for their customer's upload: nothing of ours is slow
 	Away    bool // the ledger does not answer
@@ -54,7 +54,7 @@ func (p *Pages) readSlowest(r *request) (v slowestView) {
 	v.More = len(found) > slowestShown
 	nodes := p.nodeNames(ctx)
 	for _, f := range found[:min(len(found), slowestShown)] {
-		v.Rows = append(v.Rows, rowOf(f, names[f.Workspace], nodes, now))
+		v.Rows = append(v.Rows, rowOf(f, cmp.Or(names[f.Workspace], f.Workspace.String()), nodes, now))
 	}
 	return v
 }
@@ -66,6 +66,5 @@ func receivers(p *Pages, w http.ResponseWriter, r *request) {
 		p.refuse(w, r, err)
 		return
 	}
-	p.show(w, r, http.StatusOK, "receivers", &frame{Here: "receivers", Body: receiversPage{v, p.readSlowest(r)},
-		Frame: view.Frame{Title: "Receivers", Live: true}})
+	p.show(w, r, http.StatusOK, "receivers", living("Receivers", "receivers", receiversPage{v, p.readSlowest(r)}))
 }

@@ -12,7 +12,7 @@ import (
 
 	waiting "rollcall/actors/inspect"
 	"rollcall/http/admin"
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 	"rollcall/smtp/throttle"
 )
 
@@ -22,6 +22,7 @@ const sourcesEvery = "5s"
 // sourcesView is our addresses.
 type sourcesView struct {
 	Rows    []sourceRow
+	Used    int // of them
 	Silent  []waiting.Silent
 	Changes bool
 	Every   string
@@ -64,7 +65,9 @@ func (p *Pages) readSources(r *request) (sourcesView, error) {
 	v := sourcesView{Silent: silent, Changes: !r.in.ReadOnly, Every: sourcesEvery}
 	for _, s := range found {
 		v.Rows = append(v.Rows, sourceRow{s, changesOf(s.State)})
-		if s.State != "used" {
+		if s.State == "used" {
+			v.Used++
+		} else {
 			v.Say += fmt.Sprintf("%s is %s. ", waiting.SourceName(s.Source), s.State)
 		}
 	}
@@ -120,7 +123,7 @@ func (p *Pages) showSource(w http.ResponseWriter, r *request, status int, in sou
 		}
 	}
 	if i < 0 || len(v.Nodes) == 0 {
-		p.fail(w, r.Request, view.Failure{Status: http.StatusNotFound, Title: "There is no such source",
+		p.fail(w, r.Request, web.Failure{Status: http.StatusNotFound, Title: "There is no such source",
 			Text: "No node that answers has this source, or the link is wrong. Nothing was changed.", Next: "Look at those that are there.",
 			Link: "/sources", Label: "To the sources"})
 		return
@@ -136,8 +139,7 @@ func (p *Pages) showSource(w http.ResponseWriter, r *request, status int, in sou
 			v.Now = f
 		}
 	}
-	p.show(w, r, status, "source", &frame{Here: "sources", Body: v,
-		Frame: view.Frame{Title: v.Change.Verb + " " + v.Name + " · Sources"}})
+	p.show(w, r, status, "source", titled(v.Change.Verb+" "+v.Name+" · Sources", "sources", v))
 }
 
 // changeSource answers POST /sources/change. The same form again is the same change.
@@ -154,7 +156,7 @@ func changeSource(p *Pages, w http.ResponseWriter, r *request) {
 	case wrongForm != nil:
 		problem, in.Form = "The form was too old. Please send it again.", uuid.NewString()
 	case wrongTime != nil:
-		problem = asSentence(wrongTime.Error())
+		problem = web.Sentence(wrongTime.Error())
 	}
 	if problem != "" {
 		p.showSource(w, r, http.StatusUnprocessableEntity, in, problem)

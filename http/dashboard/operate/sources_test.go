@@ -74,7 +74,7 @@ func TestTheSourceThatTheSystemChooses(t *testing.T) {
 	if strings.Contains(list.body, "source=default&amp;to=pause") {
 		t.Error("a source that is paused can be paused")
 	}
-	if !strings.Contains(list.body, `href="/throttles/explain?name=source%3A">default`) {
+	if !strings.Contains(list.body, `href="/throttles?name=source%3A">default`) {
 		t.Error("its rules cannot be looked at")
 	}
 	_, page := v.follow(list, "/sources/change?source=default&to=resume")

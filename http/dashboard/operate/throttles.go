@@ -13,7 +13,7 @@ import (
 
 	waiting "rollcall/actors/inspect"
 	"rollcall/http/admin"
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 	"rollcall/smtp/throttle"
 )
 
@@ -23,7 +23,9 @@ type throttlesView struct {
 	Layers    []layerView // the strongest first
 	File      admin.ThrottleFile
 	Loaded    time.Time
-	Away      string // why the overrides are not to be seen
+	Away      string       // why the overrides are not to be seen
+	Explained *explainView // what holds for a name; nil: nobody asked
+	Problem   string
 	Changes   bool
 	Every     string
 	Say       string
@@ -119,24 +121,42 @@ func nameText(name string) string {
 
 // explainView says what holds for a name.
 type explainView struct {
-	Name    string
-	Title   string
-	Found   *waiting.Explanation // nil: no name was asked about
-	Fields  []string
-	Form    string
-	In      overrideForm
-	Problem string
-	Changes bool
+	Title  string
+	Found  *waiting.Explanation
+	Fields []string
+	Form   string
+	Name   string
+	In     overrideForm
 }
+
+// limitsView is the fields that something sets, and those with their built-in defaults.
+type limitsView struct{ Own, Defaults fieldsView }
 
 // fieldsView is a table of fields.
 type fieldsView struct {
-	Fields []waiting.ExplainedField
-	Holds  map[string]bool
+	Caption string
+	Fields  []waiting.ExplainedField
+	Holds   string // the one that holds a receiver back; "": none
 }
 
-// fieldsOf is the table of an explanation.
-func fieldsOf(e *waiting.Explanation) fieldsView { return fieldsView{Fields: e.Fields} }
+// limitsOf parts fields. What holds a receiver back stands first, whoever said it.
+func limitsOf(fields []waiting.ExplainedField, holds string) limitsView {
+	v := limitsView{fieldsView{Caption: "Limits, with who set them", Holds: holds}, fieldsView{Caption: "Built-in defaults"}}
+	for _, f := range fields {
+		switch {
+		case f.Field == holds:
+			v.Own.Fields = slices.Insert(v.Own.Fields, 0, f)
+		case f.Layer == throttle.LayerDefault.String():
+			v.Defaults.Fields = append(v.Defaults.Fields, f)
+		default:
+			v.Own.Fields = append(v.Own.Fields, f)
+		}
+	}
+	return v
+}
+
+// fieldsOf are the tables of an explanation.
+func fieldsOf(e *waiting.Explanation) limitsView { return limitsOf(e.Fields, "") }
 
 // overrideForm is what somebody filled in.
 type overrideForm struct{ Form, Name, Field, Value, For, Reason, Force string }
@@ -173,28 +193,33 @@ func parseHolds(text string) (time.Duration, error) {
 	return 0, fmt.Errorf("%q says no time: write 30m, 2h or 3d", text)
 }
 
-// explain answers GET /throttles/explain.
-func explain(p *Pages, w http.ResponseWriter, r *request) {
-	p.showExplain(w, r, http.StatusOK, overrideForm{Name: strings.TrimSpace(r.URL.Query().Get("name")),
-		Field: r.URL.Query().Get("field")}, "")
+// throttles answers GET /throttles; with ?name= also what holds for it, who said it, and a form for an override.
+func throttles(p *Pages, w http.ResponseWriter, r *request) {
+	q := r.URL.Query()
+	p.showThrottles(w, r, http.StatusOK, overrideForm{Name: strings.TrimSpace(q.Get("name")), Field: q.Get("field")}, "")
 }
 
-// showExplain answers with what holds for a name, and the form for an override as it was filled in.
-func (p *Pages) showExplain(w http.ResponseWriter, r *request, status int, in overrideForm, problem string) {
-	v := explainView{Name: in.Name, Title: nameText(in.Name), Form: uuid.NewString(), In: in, Problem: problem,
-		Changes: !r.in.ReadOnly}
-	if v.Name != "" {
-		found, err := p.desk.Explain(r.Context(), v.Name, false)
-		if err != nil {
-			p.refuse(w, r, err)
-			return
+// showThrottles answers with the rules, and the form for an override as it was filled in.
+func (p *Pages) showThrottles(w http.ResponseWriter, r *request, status int, in overrideForm, problem string) {
+	v, err := p.readThrottles(r)
+	v.Problem = problem
+	if err == nil && in.Name != "" {
+		var found waiting.Explanation
+		found, err = p.desk.Explain(r.Context(), in.Name, false)
+		v.Explained = &explainView{Name: in.Name, Title: nameText(in.Name), Form: uuid.NewString(), In: in, Found: &found}
+		for _, f := range throttle.Fields() {
+			v.Explained.Fields = append(v.Explained.Fields, f.String())
 		}
-		v.Found = &found
 	}
-	for _, f := range throttle.Fields() {
-		v.Fields = append(v.Fields, f.String())
+	if err != nil {
+		p.refuse(w, r, err)
+		return
 	}
-	p.show(w, r, status, "explain", &frame{Here: "throttles", Body: v, Frame: view.Frame{Title: v.Title + " · Throttles"}})
+	title := "Throttles"
+	if in.Name != "" {
+		title = nameText(in.Name) + " · " + title
+	}
+	p.show(w, r, status, "throttles", living(title, "throttles", v))
 }
 
 // previewView is an override that was looked at and not set.
@@ -213,7 +238,7 @@ func preview(p *Pages, w http.ResponseWriter, r *request) {
 	in := formOf(r)
 	call, err := in.call()
 	if err != nil {
-		p.showExplain(w, r, http.StatusUnprocessableEntity, in, asSentence(err.Error()))
+		p.showThrottles(w, r, http.StatusUnprocessableEntity, in, web.Sentence(err.Error()))
 		return
 	}
 	checked, err := p.desk.CheckOverride(r.Context(), call)
@@ -239,7 +264,7 @@ func preview(p *Pages, w http.ResponseWriter, r *request) {
 	} else {
 		v.Replayed = &replayed
 	}
-	p.show(w, r, http.StatusOK, "preview", &frame{Here: "throttles", Body: v, Frame: view.Frame{Title: "Review the override"}})
+	p.show(w, r, http.StatusOK, "preview", titled("Review the override", "throttles", v))
 }
 
 // setOverride answers POST /throttles/set. The same form again is the same override.
@@ -247,7 +272,7 @@ func setOverride(p *Pages, w http.ResponseWriter, r *request) {
 	in := formOf(r)
 	call, err := in.call()
 	if err != nil {
-		p.showExplain(w, r, http.StatusUnprocessableEntity, in, asSentence(err.Error()))
+		p.showThrottles(w, r, http.StatusUnprocessableEntity, in, web.Sentence(err.Error()))
 		return
 	}
 	if _, err := p.desk.SetOverride(r.Context(), call); err != nil {
@@ -261,48 +286,18 @@ func setOverride(p *Pages, w http.ResponseWriter, r *request) {
 func (p *Pages) wrongOverride(w http.ResponseWriter, r *request, in overrideForm, err error) {
 	var refused *admin.Refusal
 	if errors.As(err, &refused) && refused.Status < http.StatusInternalServerError {
-		p.showExplain(w, r, http.StatusUnprocessableEntity, in, sentence(refused))
+		p.showThrottles(w, r, http.StatusUnprocessableEntity, in, sentence(refused))
 		return
 	}
 	p.refuse(w, r, err)
 }
 
-// clearView asks before overrides end.
-type clearView struct {
-	Name, Title, ID string
-	Rules           []ruleView
-	Problem         string
-}
-
-// askClear answers GET /throttles/clear.
-func askClear(p *Pages, w http.ResponseWriter, r *request) {
-	p.showClear(w, r, http.StatusOK, r.URL.Query().Get("name"), r.URL.Query().Get("id"), "")
-}
-
-// showClear asks for a reason, and names what would end.
-func (p *Pages) showClear(w http.ResponseWriter, r *request, status int, name, id, problem string) {
-	found, err := p.desk.Throttle(r.Context(), false)
-	if err != nil {
-		p.refuse(w, r, err)
-		return
-	}
-	v := clearView{Name: name, Title: nameText(name), ID: id, Problem: problem}
-	for _, rule := range found.Rules {
-		if rule.ID != "" && rule.ID == id {
-			v.Name, v.Title = rule.Name, nameText(rule.Name)
-			v.Rules = append(v.Rules, p.ruleOf(rule))
-		}
-	}
-	p.show(w, r, status, "clear", &frame{Here: "throttles", Body: v, Frame: view.Frame{Title: "End an override"}})
-}
-
 // clearOverrides answers POST /throttles/clear. One that is over already is no fault.
 func clearOverrides(p *Pages, w http.ResponseWriter, r *request) {
-	reason := strings.TrimSpace(r.PostFormValue("reason"))
+	reason := web.Text(r.Request, "reason")
 	id, err := uuid.Parse(r.PostFormValue("id"))
 	if err != nil || reason == "" {
-		p.showClear(w, r, http.StatusUnprocessableEntity, r.PostFormValue("name"), r.PostFormValue("id"),
-			"Say why: the operator log keeps it.")
+		p.showThrottles(w, r, http.StatusUnprocessableEntity, overrideForm{}, "Say why the override ends: the operator log keeps it.")
 		return
 	}
 	if _, err := p.desk.ClearOverrides(r.Context(), admin.ClearCall{ID: id, Reason: reason}); err != nil {

@@ -17,7 +17,7 @@ var elsewhere = map[string]string{
 	"POST /cluster/{node}/drain":                 "is a wish about a node: a second time it is the same wish",
 	"POST /cluster/{node}/undrain":               "takes that wish back",
 	"POST /cluster/{node}/forget":                "asks the cluster, which refuses a node that is forgotten",
-	"POST /audit":                                "reads; TestAnAuditGoesOnBehindItsPage",
+	"POST /health/audit":                         "reads; TestAnAuditGoesOnBehindItsPage",
 	"POST /workspaces/{id}/people/{user}/enable": "TestAMemberIsSignedOutAndDisabled",
 }
 

@@ -5,16 +5,15 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
 	waiting "rollcall/actors/inspect"
 	"rollcall/http/admin"
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 	"rollcall/ledger"
-	"rollcall/smtp"
 )
 
 // entriesShown is how many entries of the book a page of one verification has.
@@ -25,6 +24,7 @@ type waitsView struct {
 	waiting.Verification
 	Waits []waitView
 	Every string // "": it is over
+	Left  string // how long it is expected to take still; "": nobody can say
 }
 
 // waitView is a wait with a link to who it is for.
@@ -61,6 +61,9 @@ func (p *Pages) readWaits(r *request) (v waitsView, err error) {
 	}
 	if !ledger.Status(v.Status).Final() {
 		v.Every = waitsEvery
+		if left := v.Finish.Sub(p.now()); left > 0 {
+			v.Left = web.About(left)
+		}
 	}
 	slices.SortStableFunc(v.Verification.Waits, func(a, b waiting.Wait) int { return b.Addresses - a.Addresses })
 	for _, wait := range v.Verification.Waits {
@@ -84,8 +87,7 @@ type verificationView struct {
 // moneyView is what moved the credits of one verification.
 type moneyView struct {
 	admin.EntriesPage
-	First bool   // the newest ones are shown
-	Older string // a link; "" on the last page
+	Pager web.Pager
 }
 
 // Agrees reports whether the entries leave what the row says is still held.
@@ -106,10 +108,9 @@ func verification(p *Pages, w http.ResponseWriter, r *request) {
 			p.refuse(w, r, err)
 			return
 		}
-		v.Missing = asSentence(plainly(err))
+		v.Missing = web.Sentence(plainly(err))
 	}
-	p.show(w, r, http.StatusOK, "verification", &frame{Here: "verifications", Body: v,
-		Frame: view.Frame{Title: v.Name + " · Verifications", Live: true}})
+	p.show(w, r, http.StatusOK, "verification", living(v.Name+" · Verifications", "verifications", v))
 }
 
 // readBook fills in what the ledger says.
@@ -132,11 +133,13 @@ func (p *Pages) readBook(r *request, v *verificationView) (err error) {
 	}
 	v.MadeBy = p.makerOf(r.Context(), v.Row.Workspace, v.Row.MadeBy)
 	after := r.URL.Query().Get("after")
-	v.Money.First = after == ""
+	if after != "" {
+		v.Money.Pager.First = "/verifications/" + id.String() + "#money"
+	}
 	v.Money.EntriesPage, err = p.desk.ReadEntries(r.Context(), admin.EntriesCall{Workspace: v.Row.Workspace, Verification: id,
 		After: after, Limit: entriesShown})
 	if v.Money.Next != "" {
-		v.Money.Older = "/verifications/" + id.String() + "?after=" + v.Money.Next + "#money"
+		v.Money.Pager.More = "/verifications/" + id.String() + "?after=" + v.Money.Next + "#money"
 	}
 	return err
 }
@@ -171,21 +174,7 @@ func (p *Pages) makerOf(ctx context.Context, workspace uuid.UUID, actor string) 
 type evidenceView struct {
 	admin.Explanation
 	Back, Name string
-	Sentence   string // what the reason means
-	Attempts   []talkView
-	Controls   []talkView
-	Habit      string // what the control names showed, in a sentence; "": nothing
-}
-
-// talkView is one question, its answer, and what that was taken for.
-type talkView struct {
-	admin.AttemptView
-	Label   string // which of them it is
-	Ask     string // what was said or waited for; "": nothing, it ended before
-	Reply   string // "": there was none
-	Trouble string // why not
-	Taken   string
-	Note    string // what else there is to know; "": nothing
+	Talk       web.Talk
 }
 
 // showEvidence answers POST /verifications/{id}/evidence. It changes nothing, so observers may ask too: it is a POST, so that
@@ -197,20 +186,15 @@ func showEvidence(p *Pages, w http.ResponseWriter, r *request) {
 		return
 	}
 	v := evidenceView{Back: "/verifications/" + id.String(), Name: "the verification"}
-	if v.Explanation, err = p.desk.ReadEvidence(r.Context(), id, strings.TrimSpace(r.PostFormValue("address"))); err != nil {
+	if v.Explanation, err = p.desk.ReadEvidence(r.Context(), id, web.Text(r.Request, "address")); err != nil {
 		p.noEvidence(w, r, v.Back, err)
 		return
 	}
 	if row, err := p.desk.ReadVerification(r.Context(), id); err == nil {
 		v.Name = fileName(row)
 	}
-	_, v.Sentence, _ = strings.Cut(v.Message, " ") // its first word is that of the reason
-	if c := v.Case; c != nil {
-		v.Attempts, v.Controls = talksOf("Attempt", c.Attempts, v.Address), talksOf("Control name", c.Habit.Controls, "")
-		v.Habit = habitOf(c.Habit)
-	}
-	p.show(w, r, http.StatusOK, "evidence", &frame{Here: "verifications", Body: v,
-		Frame: view.Frame{Title: "One address · " + v.Name + " · Verifications"}})
+	v.Talk = talkOf(v.Explanation)
+	p.show(w, r, http.StatusOK, "evidence", titled("One address · "+v.Name+" · Verifications", "verifications", v))
 }
 
 // noEvidence answers for an address of which nothing can be told.
@@ -219,78 +203,41 @@ func (p *Pages) noEvidence(w http.ResponseWriter, r *request, back string, err e
 		p.refuse(w, r, err)
 		return
 	}
-	p.fail(w, r.Request, view.Failure{Status: statusOf(err), Title: "There's no evidence for this address", Text: asSentence(plainly(err)),
+	p.fail(w, r.Request, web.Failure{Status: statusOf(err), Title: "There's no evidence for this address", Text: web.Sentence(plainly(err)),
 		Next: "Go back to look for another one.", Link: back, Label: "To the verification"})
 }
 
-// talksOf shows attempts. An empty address stands for a control name.
-func talksOf(what string, list []admin.AttemptView, address string) []talkView {
-	out := make([]talkView, 0, len(list))
-	for i, a := range list {
-		v := talkOf(a, address)
-		v.Label = what + " " + strconv.Itoa(i+1)
-		out = append(out, v)
+// talkOf puts what an outcome rests on into words.
+func talkOf(x admin.Explanation) web.Talk {
+	t := web.Talk{Email: x.Address, Outcome: x.Outcome, Token: x.Reason}
+	_, t.Sentence, _ = strings.Cut(x.Message, " ") // its first word is that of the reason
+	c := x.Case
+	if c == nil {
+		return t
 	}
-	return out
+	t.Kept, t.Omitted, t.GaveUp = true, c.Omitted, c.GaveUp
+	if c.NoRoute != "" {
+		t.NoRoute = "DNS gave no route (" + c.NoRoute + ")."
+	}
+	for _, a := range c.Attempts {
+		t.Attempts = append(t.Attempts, attemptOf(a, x.Address))
+	}
+	for _, a := range c.Habit.Controls {
+		t.Controls = append(t.Controls, attemptOf(a, web.ControlName(a.Witness)))
+	}
+	if c.Habit.Accepts != nil {
+		t.Habit = web.HabitText(*c.Habit.Accepts, true)
+	}
+	return t
 }
 
-// placeholders are what stands in the cleaned text of a reply in place of an address, of our names, and of other names.
-var placeholders = strings.NewReplacer("^", "‹the address›", `\`, "‹our name›", "~", "‹…›")
-
-// asks say what was said or waited for at each stage before an address could be named.
-var asks = map[string]string{"connect": "(a connection)", "greeting": "(the greeting)", "hello": "EHLO", "tls": "STARTTLS", "mail": "MAIL FROM"}
-
-// troubles say why there was no reply.
-var troubles = map[string]string{"ours": "We closed the connection.", "malformed": "The address doesn't fit into an SMTP command.",
-	"no_smtputf8": "The address needs SMTPUTF8, which the receiver doesn't offer.", "protocol": "The receiver sent something that isn't an SMTP reply.",
-	"forbidden_address": "The receiver's IP address is not one that may be asked.", "timeout": "The receiver didn't answer in time.",
-	"no_starttls": "We need STARTTLS, which the receiver doesn't offer.", "connection": "We couldn't connect, or the connection broke.",
-	"intercepted": "Somebody else answers in place of the receiver."}
-
-// talkOf shows one attempt.
-func talkOf(a admin.AttemptView, address string) talkView {
-	v := talkView{AttemptView: a, Ask: asks[a.Stage], Trouble: troubles[a.Trouble], Taken: a.Outcome}
-	if a.Stage == "rcpt" || a.Stage == "rset" {
-		switch {
-		case address != "":
-			v.Ask = "RCPT TO:<" + address + ">"
-		case a.Witness:
-			v.Ask = "RCPT TO:<another address of the domain>"
-		default:
-			v.Ask = "RCPT TO:<a made-up name>"
-		}
+// attemptOf shows one attempt.
+func attemptOf(a admin.AttemptView, asked string) web.Attempt {
+	s := web.Said{At: time.Time(a.At), Stage: a.Stage, Host: a.Host, Source: cmp.Or(a.Source, "no known source of ours"),
+		TLS: a.TLS, Code: a.Code, Enhanced: a.Enhanced, Text: a.Text, Trouble: a.Trouble, Outcome: a.Outcome,
+		Reason: a.Reason, Rule: a.Rule, Void: a.Void, Others: a.Others, Asked: asked}
+	if a.Cause != nil {
+		s.Why = a.Cause.Why
 	}
-	if v.Trouble == "" {
-		v.Trouble = "There was no reply."
-	}
-	if a.Code != 0 {
-		words := []string{strconv.Itoa(a.Code), a.Enhanced, placeholders.Replace(a.Text)}
-		v.Reply = strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
-	}
-	if a.Outcome == smtp.Undecided.String() {
-		v.Taken = "a reason to ask again"
-	}
-	if a.Reason != smtp.ReasonNone.String() {
-		v.Taken += " (" + a.Reason + ")"
-	}
-	switch {
-	case a.Void:
-		v.Note = "Ignored: the session was no longer reliable."
-	case a.Others:
-		v.Note = "This wasn't about this address, which waited for the outcome."
-	case a.Cause != nil && a.Cause.Why != "":
-		v.Note = asSentence(strings.TrimSuffix(a.Cause.Why, "."))
-	}
-	return v
-}
-
-// habitOf says what the control names showed.
-func habitOf(h admin.HabitView) string {
-	switch {
-	case h.Accepts == nil:
-		return ""
-	case *h.Accepts:
-		return "The receiver accepts made-up names, so a yes doesn't show that the mailbox exists."
-	}
-	return "The receiver refuses made-up names, so its answers about real addresses can be trusted."
+	return web.AttemptOf(s)
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 	"rollcall/ledger"
 )
 
@@ -21,21 +21,26 @@ const (
 	// openRead bounds those that are read, from which the first ones are shown. Guess: some 1 MB.
 	openRead = 2000
 	// waitMax bounds what a row says about a wait for receivers, in bytes. Guess: two receivers with what they asked for.
-	waitMax = 256
+	waitMax = 200
 )
 
 // openView is what is not done, of all workspaces.
 type openView struct {
-	Rows []openRow
-	More int  // that fit and are not shown
-	All  bool // all open ones were looked at
-	Find string
+	filesView
+	Fit     int  // that fit, also those that are not shown
+	Overdue int  // of these
+	More    int  // that fit and are not shown
+	All     bool // all open ones were looked at
+	Find    string
 }
+
+// filesView is a table of verifications that are not done.
+type filesView struct{ Rows []openRow }
 
 // openRow is a verification that is not done.
 type openRow struct {
 	ledger.Verification
-	Workspace string // its name, or its id
+	Workspace string // its name; "": it is known from elsewhere
 	Name      string
 	Age       float64 // seconds
 	Done      int64
@@ -61,13 +66,17 @@ func verifications(p *Pages, w http.ResponseWriter, r *request) {
 	v := openView{All: len(found) < openRead, Find: strings.ToLower(strings.TrimSpace(r.URL.Query().Get("find")))}
 	found = slices.DeleteFunc(found, func(f ledger.Verification) bool { return !fits(f, names[f.Workspace], v.Find) })
 	slices.SortFunc(found, func(a, b ledger.Verification) int { return stuckFirst(a, b, now) })
-	v.More = max(0, len(found)-openShown)
+	v.Fit, v.More = len(found), max(0, len(found)-openShown)
+	for _, f := range found {
+		if isOverdue(f, now) {
+			v.Overdue++
+		}
+	}
 	nodes := p.nodeNames(r.Context())
 	for _, f := range found[:len(found)-v.More] {
-		v.Rows = append(v.Rows, rowOf(f, names[f.Workspace], nodes, now))
+		v.Rows = append(v.Rows, rowOf(f, cmp.Or(names[f.Workspace], f.Workspace.String()), nodes, now))
 	}
-	p.show(w, r, http.StatusOK, "verifications", &frame{Here: "verifications", Body: v,
-		Frame: view.Frame{Title: "Verifications"}})
+	p.show(w, r, http.StatusOK, "verifications", titled("Verifications", "verifications", v))
 }
 
 // fits reports whether a text is in the name of the workspace or of the file, or begins the id.
@@ -78,7 +87,7 @@ func fits(v ledger.Verification, workspace, find string) bool {
 
 // rowOf shows one.
 func rowOf(v ledger.Verification, workspace string, nodes map[uuid.UUID]string, now time.Time) openRow {
-	row := openRow{Verification: v, Workspace: cmp.Or(workspace, v.Workspace.String()), Name: fileName(v),
+	row := openRow{Verification: v, Workspace: workspace, Name: fileName(v),
 		Age: now.Sub(v.Created).Seconds(), Done: v.Counts.Sum(), Waits: waitOf(v), RanOut: leaseRanOut(v, now)}
 	if isOverdue(v, now) {
 		row.Overdue = now.Sub(v.Expected).Seconds()
@@ -95,9 +104,9 @@ func waitOf(v ledger.Verification) string {
 	switch v.State() {
 	case ledger.State(ledger.Uploading):
 		return fmt.Sprintf("The rest of its file: %s of %s bytes have arrived. The upload can continue until %s.",
-			view.Thin(v.Durable), view.Thin(v.Bytes), view.When(v.UploadExpires))
+			web.Thin(v.Durable), web.Thin(v.Bytes), web.When(v.UploadExpires))
 	case ledger.WaitingCredits:
-		return fmt.Sprintf("%s credits.", view.Thin(v.Total))
+		return fmt.Sprintf("%s credits.", web.Thin(v.Total))
 	case ledger.WaitingReceivers:
 		return waitForReceivers(v)
 	case ledger.State(ledger.Preparing):
@@ -118,14 +127,14 @@ func waitOf(v ledger.Verification) string {
 func waitForReceivers(v ledger.Verification) string {
 	text := "Receivers that asked us to come back later."
 	if v.Issue != nil && v.Issue.Message != "" {
-		text = view.ShortTo(asSentence(strings.TrimSuffix(v.Issue.Message, ".")), waitMax)
+		text = web.ShortTo(web.Sentence(strings.TrimSuffix(v.Issue.Message, ".")), waitMax)
 	}
 	next := v.NextTry
 	if v.RestsUntil.After(next) {
 		next = v.RestsUntil
 	}
 	if !next.IsZero() {
-		text += " Next try at " + view.When(next) + "."
+		text += " Next try at " + web.When(next) + "."
 	}
 	return text
 }

@@ -6,12 +6,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
 	"rollcall/http/admin"
-	"rollcall/http/dashboard/view"
+	"rollcall/http/web"
 	"rollcall/ledger"
 )
 
@@ -25,9 +24,12 @@ const (
 // workspacesView is the workspaces with what they have.
 type workspacesView struct {
 	Rows []admin.WorkspaceLine
-	More int
+	More int // that fit and are not shown
 	Find string
 }
+
+// Count is how many fit.
+func (v workspacesView) Count() int { return len(v.Rows) + v.More }
 
 // workspaces answers GET /workspaces.
 func workspaces(p *Pages, w http.ResponseWriter, r *request) {
@@ -37,7 +39,7 @@ func workspaces(p *Pages, w http.ResponseWriter, r *request) {
 		p.refuse(w, r, err)
 		return
 	}
-	p.show(w, r, http.StatusOK, "workspaces", &frame{Here: "workspaces", Body: v, Frame: view.Frame{Title: "Workspaces"}})
+	p.show(w, r, http.StatusOK, "workspaces", titled("Workspaces", "workspaces", v))
 }
 
 // workspaceView is the page of one workspace.
@@ -47,9 +49,9 @@ type workspaceView struct {
 	Keys       []keyView
 	MoreKeys   int
 	Members    []ledger.Membership
-	MoreOf     int  // members that are not shown
-	People     bool // somebody can sign in here
-	Open       []openRow
+	MoreOf     int       // members that are not shown
+	People     bool      // somebody can sign in here
+	Open       []openRow // without the name of the workspace
 	MoreOpen   bool
 	Grants     []ledger.Move
 	MoreGrants bool
@@ -59,8 +61,10 @@ type workspaceView struct {
 	In         workspaceForm
 	Done       string // what a form came to; "": nothing
 	Link       *admin.UserLink
-	Roles      []ledger.Role
 }
+
+// Files are those that are not done, for their table.
+func (v workspaceView) Files() filesView { return filesView{v.Open} }
 
 // workspaceForm is what somebody filled in on the page of a workspace, and what is wrong with it.
 type workspaceForm struct {
@@ -86,12 +90,7 @@ type limitRow struct {
 type keyView struct{ ledger.Key }
 
 // Name is what the key is called.
-func (k keyView) Name() string {
-	if k.Label != "" {
-		return k.Label
-	}
-	return "rc_" + k.ID
-}
+func (k keyView) Name() string { return web.KeyName(k.Key) }
 
 // errNoWorkspace says that a path names none.
 var errNoWorkspace = &admin.Refusal{Status: http.StatusNotFound, Message: "there is no such workspace; see GET /v1/workspaces"}
@@ -126,7 +125,6 @@ func (p *Pages) showWorkspace(w http.ResponseWriter, r *request, status int, v w
 		return
 	}
 	v.Path, v.Changes, v.Invites = "/workspaces/"+id.String(), !r.in.ReadOnly, p.desk.Invites()
-	v.Roles = []ledger.Role{ledger.Viewer, ledger.Member, ledger.Owner}
 	for _, read := range []func(*request, uuid.UUID, *workspaceView) error{p.readAccount, p.readAccess, p.readWork} {
 		if err := read(r, id, &v); err != nil {
 			p.refuse(w, r, err)
@@ -142,7 +140,7 @@ func (p *Pages) showWorkspace(w http.ResponseWriter, r *request, status int, v w
 	if v.In.Role == "" {
 		v.In.Role = ledger.Member
 	}
-	p.show(w, r, status, "workspace", &frame{Here: "workspaces", Body: v, Frame: view.Frame{Title: v.Name + " · Workspaces"}})
+	p.show(w, r, status, "workspace", titled(v.Name+" · Workspaces", "workspaces", v))
 }
 
 // readAccount fills in credits, weight, limits and grants.
@@ -175,7 +173,7 @@ func (p *Pages) readAccess(r *request, id uuid.UUID, v *workspaceView) error {
 	if err != nil {
 		return err
 	}
-	for _, k := range view.WorkingFirst(keys) {
+	for _, k := range web.WorkingFirst(keys) {
 		if len(v.Keys) < listShown {
 			v.Keys = append(v.Keys, keyView{k})
 		}
@@ -205,7 +203,7 @@ func (p *Pages) readWork(r *request, id uuid.UUID, v *workspaceView) error {
 		if at := slices.IndexFunc(taken, func(t ledger.Verification) bool { return t.ID == one.ID }); at >= 0 {
 			one = taken[at]
 		}
-		v.Open = append(v.Open, rowOf(one, v.Name, nil, p.now()))
+		v.Open = append(v.Open, rowOf(one, "", nil, p.now()))
 	}
 	return nil
 }
@@ -218,7 +216,7 @@ func asNumber(text string) (int64, error) {
 // refused says that a form was not taken, with status 422, when the caller can change it; for anything else it answers.
 func (p *Pages) refused(w http.ResponseWriter, r *request, err error) (problem string, ok bool) {
 	if status := statusOf(err); status == http.StatusBadRequest || status == http.StatusConflict {
-		return asSentence(plainly(err)), true
+		return web.Sentence(plainly(err)), true
 	}
 	p.refuse(w, r, err)
 	return "", false
@@ -267,7 +265,7 @@ func setWeight(p *Pages, w http.ResponseWriter, r *request) {
 	if !ok {
 		return
 	}
-	in := workspaceForm{Weight: strings.TrimSpace(r.PostFormValue("weight"))}
+	in := workspaceForm{Weight: web.Text(r.Request, "weight")}
 	weight, err := strconv.Atoi(in.Weight)
 	if err != nil {
 		in.Turns = fmt.Sprintf("Write the weight as a whole number from 1 to %d.", ledger.WeightMax)
@@ -310,12 +308,4 @@ func setLimits(p *Pages, w http.ResponseWriter, r *request) {
 		}
 	}
 	p.showWorkspace(w, r, http.StatusUnprocessableEntity, workspaceView{In: in})
-}
-
-// lastUsed says when something was used.
-func lastUsed(at time.Time) string {
-	if at.IsZero() {
-		return "never used"
-	}
-	return "last used on " + view.When(at) + " UTC"
 }

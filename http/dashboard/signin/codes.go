@@ -278,6 +278,12 @@ func (s *Service) RenewRecovery(ctx context.Context, in ledger.SignedIn, form uu
 	return codes, again, nil
 }
 
+// IsRecovery reports whether a code is one of a user's recovery codes that are left. It stays one.
+func IsRecovery(s *Service, u ledger.User, code string) bool {
+	var state totp.State
+	return len(code) <= PasswordMost && s.states.open(u.ID.String(), u.TOTP, &state) && state.Recovers(code)
+}
+
 // madeBy says which form has made a user's recovery codes, and when, in seconds. uuid.Nil for who has none.
 func (s *Service) madeBy(u ledger.User) (uuid.UUID, int64) {
 	var state totp.State

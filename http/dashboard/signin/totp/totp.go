@@ -83,14 +83,20 @@ func (s State) Use(code string, now time.Time) (State, bool) {
 	if next, ok := s.useCode(code, now); ok {
 		return next, true
 	}
-	sum := digest(code)
-	for i, kept := range s.Recovery {
-		if subtle.ConstantTimeCompare(sum, kept) == 1 {
-			s.Recovery = slices.Delete(slices.Clone(s.Recovery), i, i+1)
-			return s, true
-		}
+	if i := s.recoveryAt(code); i >= 0 {
+		s.Recovery = slices.Delete(slices.Clone(s.Recovery), i, i+1)
+		return s, true
 	}
 	return s, false
+}
+
+// Recovers reports whether a code is one of the codes of one use that are left.
+func (s State) Recovers(code string) bool { return s.recoveryAt(code) >= 0 }
+
+// recoveryAt is the place of a code of one use; -1: it is none.
+func (s State) recoveryAt(code string) int {
+	sum := digest(code)
+	return slices.IndexFunc(s.Recovery, func(kept []byte) bool { return subtle.ConstantTimeCompare(sum, kept) == 1 })
 }
 
 func (s State) useCode(code string, now time.Time) (State, bool) {

@@ -1,0 +1,76 @@
+package operate
+
+import (
+	"testing"
+	"time"
+
+	waiting "rollcall/actors/inspect"
+)
+
+// TestOneLimitHolds: the page of a receiver marks one limit and no other.
+func TestOneLimitHolds(t *testing.T) {
+	t.Parallel()
+	field := func(name, layer, value string) waiting.ExplainedField {
+		return waiting.ExplainedField{Field: name, Value: value, Said: waiting.Said{Layer: layer}}
+	}
+	fields := []waiting.ExplainedField{field("connections", "learned", "2"), field("rcpt_rate", "penalty", "1/s"),
+		field("pause", "override", "yes"), field("refused_share", "default", "0.3")}
+	for _, c := range []struct {
+		r    waiting.Receiver
+		want string
+	}{
+		{waiting.Receiver{Cause: "penalty"}, "connections"}, {waiting.Receiver{Cause: "allowance"}, "rcpt_rate"},
+		{waiting.Receiver{Cause: "paused"}, "pause"}, {waiting.Receiver{Cause: "connections", Sessions: 2, Most: 2}, "connections"},
+		{waiting.Receiver{Cause: "connections", Sessions: 1, Most: 2}, "connection_rate"},
+		{waiting.Receiver{Cause: "budget"}, "refused_per_hour"}, {waiting.Receiver{Cause: "budget", Budget: 3}, "refused_share"},
+		{waiting.Receiver{Cause: "free"}, ""}, {waiting.Receiver{Cause: "no healthy source"}, ""},
+	} {
+		if got := heldField(c.r, fields); got != c.want {
+			t.Errorf("%+v is held back by %q, want %q", c.r, got, c.want)
+		}
+	}
+	if got := heldField(waiting.Receiver{Cause: "penalty"}, fields[2:]); got != "" {
+		t.Errorf("a receiver that taught us nothing is held back by %q", got)
+	}
+	for _, cause := range waiting.Causes {
+		if heldBy[cause] == "" {
+			t.Errorf("no sentence says what %q is", cause)
+		}
+	}
+}
+
+// TestChecksThatFailAreShownFirst gives two nodes more checks than the page has room for.
+func TestChecksThatFailAreShownFirst(t *testing.T) {
+	of := func(states ...string) (n nodeHealth) {
+		for _, s := range states {
+			n.Findings = append(n.Findings, waiting.HealthFinding{State: s})
+		}
+		return n
+	}
+	nodes := []nodeHealth{of("ok", "ok", "skipped", "fail"), of("warn", "ok", "ok")}
+	divideChecks(nodes, 4)
+	one, two := nodes[0], nodes[1]
+	if len(one.Bad) != 1 || len(two.Bad) != 1 || len(one.Rest) != 2 || len(two.Rest) != 0 || one.More != 1 || two.More != 2 {
+		t.Errorf("%+v %+v", one, two)
+	}
+}
+
+func TestCountdown(t *testing.T) {
+	now := time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC)
+	p := &Pages{now: func() time.Time { return now }}
+	for left, want := range map[time.Duration]string{
+		-time.Minute:                      "less than a minute",
+		59 * time.Second:                  "less than a minute",
+		time.Minute:                       "1 min",
+		59*time.Minute + 59*time.Second:   "59 min",
+		time.Hour:                         "1 h 0 min",
+		time.Hour + 58*time.Minute:        "1 h 58 min",
+		47*time.Hour + 59*time.Minute:     "47 h 59 min",
+		48 * time.Hour:                    "2 days 0 h",
+		30*24*time.Hour + 119*time.Minute: "30 days 1 h",
+	} {
+		if got := p.countdown(now.Add(left)); got != want {
+			t.Errorf("%s: %q, want %q", left, got, want)
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package web
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"maps"
+	"net/http"
+	"path"
+	"strings"
+)
+
+// answerMax bounds a page: fasthttp's adaptor holds all of it.
+const answerMax = 512 << 10
+
+//go:embed layout.html parts pages
+var shared embed.FS
+
+// Frame is what the layout shows of every page. The data of a page embeds it, has a field Body for the template
+// "body", and what the template "who" of its face needs.
+type Frame struct {
+	Title     string
+	RequestID string  // "": not shown
+	Colours   string  // "light", "dark", "": same as the system
+	Contact   string  // "": none
+	Version   string  // of the program
+	Nav       []Entry // the menu
+	Here      string  // which of its entries is this page
+	Reload    int     // seconds; 0: the page does not load itself again
+	Live      bool    // parts of it are asked for again
+	Script    string  // an asset of this page alone; "": none
+	Secret    bool    // its URL is one: no other site hears of it
+}
+
+// Entry is a link of the menu.
+type Entry struct{ Key, Link, Word string }
+
+// Pages are the parsed templates by name.
+type Pages struct{ byName map[string]*template.Template }
+
+// NewPages parses every page in a folder with the layout, the shared parts and pages, and the face's own parts,
+// which define at least "who". The functions add to those of this package.
+func NewPages(a *Assets, files fs.FS, more template.FuncMap) (*Pages, error) {
+	funcs := template.FuncMap{"asset": a.URL}
+	maps.Copy(funcs, formats)
+	maps.Copy(funcs, more)
+	base := template.New("").Funcs(funcs)
+	if _, err := parseAll(base, shared, "layout.html", "parts/*.html"); err != nil {
+		return nil, err
+	}
+	if _, err := parseAll(base, files, "pages/parts/*.html"); err != nil {
+		return nil, err
+	}
+	p := &Pages{byName: map[string]*template.Template{}}
+	for _, from := range []struct {
+		files fs.FS
+		glob  string
+	}{{shared, "pages/*.html"}, {files, "pages/*.html"}} {
+		names, err := fs.Glob(from.files, from.glob)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			own, err := base.Clone()
+			if err == nil {
+				own, err = parseAll(own, from.files, name)
+			}
+			if err != nil {
+				return nil, err
+			}
+			p.byName[strings.TrimSuffix(path.Base(name), ".html")] = own
+		}
+	}
+	return p, nil
+}
+
+// parseAll parses files into a template, with their tables.
+func parseAll(to *template.Template, files fs.FS, globs ...string) (*template.Template, error) {
+	for _, glob := range globs {
+		names, err := fs.Glob(files, glob)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			source, err := fs.ReadFile(files, name)
+			if err == nil {
+				err = addTo(to, source)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	return to, nil
+}
+
+// Render answers with a whole page. It panics for one that cannot be made, which is a fault of ours.
+func (p *Pages) Render(w http.ResponseWriter, status int, name string, data any) {
+	WriteHTML(w, status, p.Part(name, "layout", data))
+}
+
+// Part makes one template of a page. It panics as Render does.
+func (p *Pages) Part(name, part string, data any) []byte {
+	var b bytes.Buffer
+	if err := p.byName[name].ExecuteTemplate(&b, part, data); err != nil {
+		panic(fmt.Errorf("page %s: %w", name, err))
+	}
+	if b.Len() > answerMax {
+		panic(fmt.Errorf("page %s: %d bytes", name, b.Len()))
+	}
+	return b.Bytes()
+}
+
+// Failure is the body of the page "error": what happened and what to do.
+type Failure struct {
+	Status      int
+	Title       string
+	Text, Next  string
+	Link, Label string // where to go on; "" for nowhere
+	After       int    // Retry-After in seconds; 0: none
+}
+
+// Secure sets the headers that every answer of a page has. connect are origins that scripts may ask beside our
+// own, form those that forms may lead to; https says that browsers reach us only so.
+func Secure(h http.Header, connect, form string, https bool) {
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "+
+		strings.TrimSpace("connect-src 'self' "+connect)+"; "+strings.TrimSpace("form-action 'self' "+form)+
+		"; frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types default")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	if https {
+		h.Set("Strict-Transport-Security", "max-age=31536000")
+	}
+}
+
+// coloursCookie keeps which colours somebody wants. It is no secret.
+const coloursCookie = "rollcall-colours"
+
+// ColoursOf reads which colours a browser wants: "light", "dark" or "".
+func ColoursOf(r *http.Request) string {
+	if c := CookieOf(r, coloursCookie); c == "light" || c == "dark" {
+		return c
+	}
+	return ""
+}
+
+// SetColours keeps which colours a form wants: light or dark; anything else forgets it. It leads to a path.
+func SetColours(w http.ResponseWriter, r *http.Request, to string) {
+	c := &http.Cookie{Name: coloursCookie, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, MaxAge: assetAge,
+		Value: r.PostFormValue("colours")}
+	if c.Value != "light" && c.Value != "dark" {
+		c.Value, c.MaxAge = "", -1
+	}
+	http.SetCookie(w, c)
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}

@@ -1,0 +1,162 @@
+package web
+
+import (
+	"fmt"
+	"html/template"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// tables finds the tables in the source of a template. All tables of all pages are made by writeTable:
+//
+//	{{table .Members}} Members by email
+//	Member | one | <a href="/people/{{.User}}">{{.Email}}</a>
+//	Seen | n any:Seen | {{at .Seen}}
+//	foot | All | {{num $.Total}}
+//	else | There are none.
+//	{{end table}}
+//
+// The first line has the rows and the caption. row has attributes of each row; $i is its number. Each line after
+// it is a column: its head, its words (see columnWords) and the template of a cell. The first column names the
+// row. foot has the cells below all rows, else what stands in place of a table without rows.
+var tables = regexp.MustCompile(`(?s)\{\{table (.+?)\}\} ?(.*?)\n(.*?)\n\{\{end table\}\}`)
+
+// columnWords are the words of a column. Those with a colon have an argument.
+var columnWords = map[string]string{
+	"n":    "a number, to the right",
+	"mono": "for programs",
+	"one":  "one line, cut with an ellipsis where it's too long",
+	"fill": "the same, in what room is left",
+	"text": "a sentence, which may have several lines",
+	"top":  "stands beside the name of the row on a narrow screen",
+	"wide": "is left out on a narrow screen",
+	"bare": "has no label on a narrow screen",
+	"soft": "of less weight",
+	"any":  "any:Field: the column is left out when the field is empty in every row",
+	"if":   "if:pipeline: the column is there when that holds of the page",
+}
+
+// column is one column of a table.
+type column struct {
+	head, cell, only string // only is a pipeline without which there is no column; "": there always is
+	classes          []string
+}
+
+// columnOf reads a line.
+func columnOf(line string) (column, error) {
+	parts := strings.SplitN(line, "|", 3)
+	if len(parts) != 3 {
+		return column{}, fmt.Errorf("%q isn't head | words | cell", line)
+	}
+	c := column{head: strings.TrimSpace(parts[0]), cell: strings.TrimSpace(parts[2])}
+	for _, word := range strings.Fields(parts[1]) {
+		name, argument, _ := strings.Cut(word, ":")
+		switch {
+		case columnWords[name] == "":
+			return c, fmt.Errorf("%q is no word of a column", word)
+		case name == "any":
+			c.only = fmt.Sprintf("any $rows %q", argument)
+		case name == "if":
+			c.only = argument
+		default:
+			c.classes = append(c.classes, name)
+		}
+	}
+	return c, nil
+}
+
+// putBetween puts text between the condition of a column.
+func (c column) putBetween(text string) string {
+	if c.only == "" {
+		return text
+	}
+	return "{{if " + c.only + "}}" + text + "{{end}}"
+}
+
+// writeClasses gives the classes of a cell, and its label for narrow screens.
+func (c column) writeClasses(labelled bool) (text string) {
+	if len(c.classes) > 0 {
+		text = ` class="` + strings.Join(c.classes, " ") + `"`
+	}
+	if labelled && c.head != "" && !slices.Contains(c.classes, "bare") && !slices.Contains(c.classes, "wide") {
+		text += ` data-label="` + c.head + `"`
+	}
+	return text
+}
+
+// writeTable writes one table as a template.
+func writeTable(rows, caption, body string) (string, error) {
+	var head, cells, foot strings.Builder
+	none, row, count := "", "", 0
+	var columns []column
+	for _, line := range strings.Split(body, "\n") {
+		key, rest, _ := strings.Cut(line, "|")
+		switch strings.TrimSpace(key) {
+		case "else":
+			none = "{{else}}<p>" + strings.TrimSpace(rest) + "</p>"
+			continue
+		case "row":
+			row = " " + strings.TrimSpace(rest)
+			continue
+		case "foot":
+			foot.WriteString("<tfoot><tr>")
+			for i, cell := range strings.Split(rest, "|") {
+				if i >= len(columns) {
+					return "", fmt.Errorf("%q has more cells than columns", line)
+				}
+				open, end := "<td"+columns[i].writeClasses(strings.TrimSpace(cell) != "")+">", "</td>"
+				if i == 0 {
+					open, end = `<th scope="row">`, "</th>"
+				}
+				foot.WriteString(columns[i].putBetween(open + strings.TrimSpace(cell) + end))
+			}
+			foot.WriteString("</tr></tfoot>")
+			continue
+		}
+		c, err := columnOf(line)
+		if err != nil {
+			return "", err
+		}
+		shown := c.head
+		if name, ok := strings.CutPrefix(c.head, "-"); ok { // for readers of the screen alone
+			c.head, shown = "", `<span class="away">`+name+"</span>"
+			c.classes = append(c.classes, "do")
+		}
+		open, end := "<td"+c.writeClasses(true)+">", "</td>"
+		if count++; count == 1 {
+			open, end = `<th scope="row"`+c.writeClasses(false)+">", "</th>"
+		}
+		head.WriteString(c.putBetween(`<th scope="col"` + c.writeClasses(false) + ">" + shown + "</th>"))
+		cells.WriteString(c.putBetween(open + c.cell + end))
+		columns = append(columns, c)
+	}
+	return "{{with $rows := " + rows + `}}<div class="scroll list" tabindex="0" role="region" aria-label="` + caption +
+		`"><table><caption class="away">` + caption + "</caption>\n<thead><tr>" + head.String() +
+		"</tr></thead>\n<tbody>{{range $i, $row := .}}<tr" + row + ">" +
+		cells.String() + "</tr>\n{{end}}</tbody>" + foot.String() +
+		"</table></div>" + none + "{{end}}", nil
+}
+
+// expand writes the tables of a template's source.
+func expand(source string) (string, error) {
+	var failed error
+	text := tables.ReplaceAllStringFunc(source, func(found string) string {
+		part := tables.FindStringSubmatch(found)
+		table, err := writeTable(part[1], strings.TrimSpace(part[2]), part[3])
+		if err != nil && failed == nil {
+			failed = err
+		}
+		return table
+	})
+	return text, failed
+}
+
+// addTo parses a source into a template, with its tables.
+func addTo(t *template.Template, source []byte) error {
+	text, err := expand(string(source))
+	if err == nil {
+		_, err = t.Parse(text)
+	}
+	return err
+}
