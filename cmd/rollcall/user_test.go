@@ -86,7 +86,7 @@ func switchOn(t *testing.T, api, email, password string) {
 	_, _, session := signInTo(t, api, email, password)
 	_, page, _ := pageOf(t, "GET", api+"/you/codes", session, nil)
 	form := regexp.MustCompile(`name="form" value="([0-9a-f-]{36})"`).FindStringSubmatch(page)
-	text := regexp.MustCompile(`<dt>Secret</dt><dd class="mono">([A-Z2-7 ]+)</dd>`).FindStringSubmatch(page)
+	text := regexp.MustCompile(`<code>([A-Z2-7 ]+)</code>`).FindStringSubmatch(page)
 	if form == nil || text == nil {
 		t.Fatalf("no secret: %s", page)
 	}

@@ -3,7 +3,7 @@ package mutants
 const (
 	pageAccess    = "http/dashboard/access.go"
 	pageRoutes    = "http/dashboard/routes.go"
-	pagesWhole    = "http/dashboard/dashboard.go"
+	webSite       = "http/web/site.go"
 	pageKeys      = "http/dashboard/keys.go"
 	pageSign      = "http/dashboard/sign.go"
 	signIn        = "http/dashboard/signin/signin.go"
@@ -37,7 +37,7 @@ var (
 var ofAccess = []mutant{
 	{"a page for any role", pageAccess, "if !m.Role.Allows(to.role) {", "if !m.Role.Allows(ledger.Viewer) {", access},
 	{"a page of another workspace", pageAccess, "if !ok || m.Workspace != id {", "if !ok {", access},
-	{"half of a form acts", pageAccess, "err != nil { // half of a form", "err != nil && to.part { // half of a form", access},
+	{"half of a form acts", pageAccess, "err != nil || !body {", "err != nil && to.part || !body {", access},
 	{"keys made by members", pageRoutes, `{pattern: "POST /w/{ws}/keys", access: inside, role: ledger.Owner`,
 		`{pattern: "POST /w/{ws}/keys", access: inside, role: ledger.Member`, access},
 	{"who made an invitation opens its session", signInLink, "keyedID(s.keyed(\"invited\", string(a.Link), a.Form.String()))", "a.Form", signingIn},
@@ -46,8 +46,8 @@ var ofAccess = []mutant{
 	{"all may wait for their password to be tried", signInWords, "h.waiting.Add(1) > hashWaits", "h.waiting.Add(1) < 0", signingIn},
 	{"an answer to a long ago question", signInCache, "!answer.asked.Before(since)", "!answer.asked.Before(since.Add(-time.Hour))", signingIn},
 	{"after signing in to another host", pageAccess, "strings.HasPrefix(text, \"//\") || ", "", access},
-	{"forms of other sites", pagesWhole, "d.guarded = cross.Handler(http.HandlerFunc(d.serve))",
-		"_, d.guarded = cross, http.HandlerFunc(d.serve)", access},
+	{"forms of other sites", webSite, "s.guard = cross.Handler(http.HandlerFunc(s.findRoute))",
+		"_, s.guard = cross, http.HandlerFunc(s.findRoute)", access},
 	{"a key of a reload shown again", pageKeys, "errors.Is(err, ledger.ErrIllegal): // the form", "errors.Is(err, ledger.ErrNoSuchKey): // the form", access},
 	{"signed in without encryption", pageSign, "if !keepsCookies(d.o.PublicURL()) {\n\t\td.signInForm(w, r, http.StatusForbidden, v)",
 		"if !keepsCookies(d.o.PublicURL()) && v.Email == \"\" {\n\t\td.signInForm(w, r, http.StatusForbidden, v)", access},
@@ -66,6 +66,6 @@ var ofAccess = []mutant{
 	{"a link of operators that is used twice", operatorKeep, "\tif use {", "\tif !use {", operating},
 	{"a session of operators that is never idle", operatorKeep, "!now.Before(s.Seen.Add(idle))", "!now.Before(s.Seen.Add(life))", operating},
 	{"a session of operators that was ended", operatorKeep, "ended || !now.Before(s.Begun", "!ended && !now.Before(s.Begun", operating},
-	{"a node drained without its name", operatorNodes, "if named && strings.TrimSpace", "if !named && strings.TrimSpace", operating},
+	{"a node drained without its name", operatorNodes, "if named && web.Text", "if !named && web.Text", operating},
 	{"a grant without a reason", operatorWork, `case in.Reason == "":`, `case in.Reason == "?":`, operating},
 }

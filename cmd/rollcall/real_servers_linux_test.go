@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"rollcall/config/effort"
+)
+
+// realServer is a Postfix of TestRealServers: what its main.cf and master.cf have beside the usual.
+type realServer struct{ name, main, smtpd string }
+
+// realServers are as people set them up; postgrey listens on port 10023.
+var realServers = []realServer{
+	{name: "plain"},
+	{name: "errors", main: "smtpd_soft_error_limit = 3\nsmtpd_hard_error_limit = 8\nsmtpd_recipient_limit = 10\n"},
+	{name: "limits", main: "smtpd_client_connection_count_limit = 3\nsmtpd_client_connection_rate_limit = 6\n" +
+		"smtpd_client_recipient_rate_limit = 60\nanvil_rate_time_unit = 30s\nsmtpd_client_event_limit_exceptions =\n"},
+	{name: "screen", main: "postscreen_greet_action = enforce\npostscreen_bare_newline_enable = yes\n" +
+		"postscreen_cache_map = btree:$data_directory/screen\n",
+		smtpd: "smtp inet n - n - 1 postscreen\nsmtpd pass - - n - - smtpd\ndnsblog unix - - n - 0 dnsblog\n"},
+	{name: "grey", main: "smtpd_recipient_restrictions = reject_unauth_destination, " +
+		"check_policy_service inet:127.0.0.1:10023\n"},
+}
+
+// mailboxesOfReal are at each server, and a third as many addresses that are not.
+const mailboxesOfReal = 60
+
+// TestRealServers verifies a list at real Postfixes and a postgrey, in a network of its own. All outcomes are right.
+func TestRealServers(t *testing.T) {
+	if !effort.Long() {
+		t.Skip("skipped: real mail servers take two minutes: run with -long")
+	}
+	needSpaces(t)
+	for _, program := range []string{"postfix", "postgrey"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("skipped: there is no %s here", program)
+		}
+	}
+	s, c := newSpace(t, "real"), newCLI(t)
+	s.ip(t, "addr add 11.1.0.1/32 dev lo")
+	zone := map[string]string{"mx.probe.test.": "11.1.0.1", "probe.test.": "11.1.0.1"}
+	var list, want strings.Builder
+	for i, server := range realServers {
+		address := fmt.Sprintf("11.1.0.%d", 11+i)
+		s.ip(t, "addr add "+address+"/32 dev lo")
+		zone["mx."+server.name+".test."] = address
+		server.begin(t, s, address)
+		for n := range mailboxesOfReal * 4 / 3 {
+			name, outcome := fmt.Sprintf("u%d", n), "valid"
+			if n >= mailboxesOfReal {
+				name, outcome = fmt.Sprintf("nobody%d", n), "invalid"
+			}
+			fmt.Fprintf(&list, "%s@%s.test\n", name, server.name)
+			fmt.Fprintf(&want, "%s@%s.test,%s\n", name, server.name, outcome)
+		}
+	}
+	begin(t, s, exec.Command("postgrey", "--inet=127.0.0.1:10023", "--delay=20", "--dbdir="+ownedBy(t, "postgrey")))
+	serveZone(t, s, zone)
+	c.write("list.csv", list.String())
+	c.write("node.toml", `
+[dns]
+servers = ["127.0.0.1:53"]
+[smtp]
+hello_name = "probe.test"
+source_addresses = ["11.1.0.1"]
+[identity]
+enforce = false
+[retry]
+greylist_waits = ["30s", "1m"]
+[throttle.default]
+connections = 8
+connection_rate = "1000/s"
+rcpt_rate = "1000/s"
+rcpts_per_connection = 100
+refused_per_session = 1000
+refused_per_hour = 1000000
+`)
+	for i := range realServers {
+		awaitListener(t, s, fmt.Sprintf("11.1.0.%d:25", 11+i))
+	}
+	awaitListener(t, s, "127.0.0.1:10023")
+	began, verify := time.Now(), c.command(t.Context(), "verify", "list.csv", "--config", "node.toml", "--out", "out.csv")
+	life, err := s.start(verify)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code := life.wait(t, 5*time.Minute); code != exitDone {
+		t.Fatalf("verify ended with %d", code)
+	}
+	results, err := os.ReadFile(filepath.Join(c.folder, "out.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	for line := range strings.Lines(string(results)) {
+		if cells := strings.Split(line, ","); strings.Contains(cells[0], "@") {
+			fmt.Fprintf(&got, "%s,%s\n", cells[0], cells[1])
+		}
+	}
+	if got.String() != want.String() {
+		t.Errorf("the outcomes are\n%s", got.String())
+	}
+	t.Logf("%d addresses in %s", len(realServers)*mailboxesOfReal*4/3, time.Since(began).Round(time.Second))
+}
+
+// begin starts a Postfix that has its mailboxes at an address of the space.
+func (r realServer) begin(t *testing.T, s *space, address string) {
+	t.Helper()
+	folder, data := t.TempDir(), ownedBy(t, "postfix")
+	users := &strings.Builder{}
+	for n := range mailboxesOfReal {
+		fmt.Fprintf(users, "u%d@%s.test ok\n", n, r.name)
+	}
+	smtpd := r.smtpd
+	if smtpd == "" {
+		smtpd = "smtp inet n - n - - smtpd\n"
+	}
+	for name, text := range map[string]string{
+		"users": users.String(),
+		"main.cf": fmt.Sprintf("compatibility_level = 3.6\nmyhostname = mx.%[1]s.test\nqueue_directory = %[2]s/queue\n"+
+			"data_directory = %[3]s\ninet_interfaces = %[4]s\ninet_protocols = ipv4\nmydestination =\n"+
+			"virtual_mailbox_domains = %[1]s.test\nvirtual_mailbox_maps = texthash:%[2]s/users\n"+
+			"mynetworks = 127.0.0.0/8\nmaillog_file_prefixes = %[2]s\nmaillog_file = %[2]s/log\n%[5]s",
+			r.name, folder, data, address, r.main),
+		"master.cf": smtpd + "cleanup unix n - n - 0 cleanup\nqmgr unix n - n 300 1 qmgr\n" +
+			"rewrite unix - - n - - trivial-rewrite\nproxymap unix - - n - - proxymap\n" +
+			"anvil unix - - n - 1 anvil\npostlog unix-dgram n - n - 1 postlogd\n",
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Mkdir(filepath.Join(folder, "queue"), 0o755), os.Chmod(folder, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // what start-fg starts doesn't end with it
+		pid, _ := os.ReadFile(filepath.Join(folder, "queue/pid/master.pid"))
+		if n, err := strconv.Atoi(strings.TrimSpace(string(pid))); err == nil {
+			_ = syscall.Kill(n, syscall.SIGTERM)
+		}
+	})
+	begin(t, s, exec.Command("postfix", "-c", folder, "start-fg"))
+}
+
+// begin starts a program in the space until the test ends.
+func begin(t *testing.T, s *space, command *exec.Cmd) {
+	t.Helper()
+	life, err := s.start(command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		life.signal(t, syscall.SIGTERM)
+		life.wait(t, 20*time.Second)
+	})
+}
+
+// awaitListener waits until a program takes connections.
+func awaitListener(t *testing.T, s *space, address string) {
+	t.Helper()
+	within, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for every := time.Tick(50 * time.Millisecond); ; <-every {
+		c, err := s.dial(within, "tcp", address)
+		if err == nil {
+			_ = c.Close()
+			return
+		}
+		if within.Err() != nil {
+			t.Fatalf("nobody listens at %s: %v", address, err)
+		}
+	}
+}
+
+// ownedBy makes a folder of a user.
+func ownedBy(t *testing.T, user string) string {
+	t.Helper()
+	folder := t.TempDir()
+	if err := os.Chmod(filepath.Dir(folder), 0o755); err != nil { // of all folders of the test
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("chown", user+":", folder).CombinedOutput(); err != nil {
+		t.Fatalf("chown: %v: %s", err, out)
+	}
+	return folder
+}
+
+// serveZone answers for mail hosts and their domains at 127.0.0.1:53 of the space.
+func serveZone(t *testing.T, s *space, zone map[string]string) {
+	t.Helper()
+	answer := dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+		m := new(dns.Msg).SetReply(q)
+		one := q.Question[0]
+		head := dns.RR_Header{Name: one.Name, Rrtype: one.Qtype, Class: dns.ClassINET, Ttl: 60}
+		_, isDomain := zone["mx."+one.Name]
+		switch at, isHost := zone[one.Name]; {
+		case isHost && one.Qtype == dns.TypeA:
+			m.Answer = []dns.RR{&dns.A{Hdr: head, A: net.ParseIP(at)}}
+		case isDomain && one.Qtype == dns.TypeMX:
+			m.Answer = []dns.RR{&dns.MX{Hdr: head, Preference: 10, Mx: "mx." + one.Name}}
+		case one.Name == "com." && one.Qtype == dns.TypeNS: // the way to the Internet's DNS
+			m.Answer = []dns.RR{&dns.NS{Hdr: head, Ns: "a.nic.test."}}
+		case !isHost && !isDomain:
+			m.Rcode = dns.RcodeNameError
+		}
+		_ = w.WriteMsg(m)
+	})
+	err := s.in(func() error {
+		packets, err := net.ListenPacket("udp", "127.0.0.1:53")
+		if err != nil {
+			return err
+		}
+		streams, err := net.Listen("tcp", "127.0.0.1:53")
+		for _, server := range []*dns.Server{{PacketConn: packets, Handler: answer}, {Listener: streams, Handler: answer}} {
+			go func() { _ = server.ActivateAndServe() }()
+			t.Cleanup(func() { _ = server.Shutdown() })
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
