@@ -139,22 +139,3 @@ func TestTheFirstControlProbeGoesWithTheFirstChunk(t *testing.T) {
 		b.is(0, smtp.Valid, smtp.MailboxExists)
 	}
 }
-
-// TestTheFirstControlProbeComesWhenTheClusterKnowsNoBetter: the first chunk goes out meanwhile.
-func TestTheFirstControlProbeComesWhenTheClusterKnowsNoBetter(t *testing.T) {
-	for _, addresses := range []int{controlBehind, controlBehind + 1} {
-		o := testOptions()
-		o.Facts = ShareFacts(emptyStore{}, o.Log)
-		b := newBench(t, o, addresses)
-		b.controls.early = true
-		b.reach()
-		if first := b.offered(); len(first.GetProbes()) != addresses {
-			t.Fatalf("offered: %v", locals(first))
-		}
-		b.controls.recallOver(b.now)
-		b.look()
-		if got := b.offers(); len(got) != addresses-controlBehind || len(got) > 0 && !isControl(got[0]) {
-			t.Errorf("of %d addresses: %d offers behind that", addresses, len(got))
-		}
-	}
-}

@@ -118,7 +118,7 @@ func (k *controls) beginControl() {
 // beginControlEarly begins the first control probe before anything was accepted, and reports whether it did: it is
 // likely to be needed, and would come late.
 func (k *controls) beginControlEarly(now time.Time) bool {
-	if k.owed = k.early && k.isRecalling(); k.owed || !k.early || k.asking {
+	if !k.early || k.asking || k.isRecalling() {
 		return false
 	}
 	k.early = false
@@ -129,9 +129,9 @@ func (k *controls) beginControlEarly(now time.Time) bool {
 	return true
 }
 
-// askControlEarly is beginControlEarly for a control probe that goes alone.
+// askControlEarly is beginControlEarly for a control probe that waits beside what is greylisted.
 func (k *controls) askControlEarly(now time.Time) {
-	if k.beginControlEarly(now) {
+	if k.owed = k.isRecalling(); !k.owed && k.beginControlEarly(now) {
 		k.offerControl(now)
 	}
 }

@@ -198,26 +198,34 @@ func TestSourcesAreBounded(t *testing.T) {
 	}
 }
 
-// TestAControlProbeWaitsBesideTheGreylisted, and not after them, also where only one address is greylisted.
+// TestAControlProbeWaitsBesideTheGreylisted, and not after them, also where only one address is greylisted. It comes as
+// soon as the cluster knows no better.
 func TestAControlProbeWaitsBesideTheGreylisted(t *testing.T) {
-	for _, known := range []bool{false, true} {
+	for _, c := range []struct{ known, shared bool }{{}, {known: true}, {shared: true}} {
 		o := testOptions()
-		if known {
+		if c.shared {
+			o.Facts = ShareFacts(emptyStore{}, o.Log)
+		}
+		if c.known {
 			o.Facts.Learn(testHabit, false, morning)
 		}
 		b := newBench(t, o, 1)
 		b.controls.early = true
 		b.reach()
 		b.answers(b.offered(), 1, greylisted)
-		if known {
-			if got := b.offers(); len(got) > 0 {
-				t.Fatalf("offered %v of a domain that is known to tell mailboxes apart", locals(got[0]))
-			}
+		if got := b.offers(); (c.known || c.shared) && len(got) > 0 {
+			t.Fatalf("%+v: offered %v", c, locals(got[0]))
+		}
+		if c.known {
 			continue
+		}
+		if c.shared {
+			b.controls.recallOver(b.now)
+			b.look()
 		}
 		control := b.offered()
 		if !isControl(control) {
-			t.Fatalf("offered %v, want a control probe", locals(control))
+			t.Fatalf("%+v: offered %v, want a control probe", c, locals(control))
 		}
 		b.answers(control, 1, greylisted)
 		b.pass(ladder[0])
@@ -230,7 +238,7 @@ func TestAControlProbeWaitsBesideTheGreylisted(t *testing.T) {
 			b.answers(again, 2, accepted, 0)
 		}
 		if slices.Sort(both); !slices.Equal(both, []uint32{0, controlOrdinal}) {
-			t.Fatalf("asked again: %v", both)
+			t.Fatalf("%+v: asked again: %v", c, both)
 		}
 		b.is(0, smtp.Valid, smtp.MailboxExists)
 	}
