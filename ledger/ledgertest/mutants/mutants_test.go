@@ -81,7 +81,7 @@ var (
 	// opened are the tests of how a ledger is opened, and of its connections.
 	opened = suite{"./ledger/sqlstore", [][]string{
 		{"-test.run", "^(TestOpenRefuses.*|TestMigrateMakes.*|TestReadersBeside.*|TestAnOldSchema.*|TestAReopened.*|TestCloseFolds.*)$"},
-		{"-test.run", "^(TestAServerIs.*|TestAServersLeases.*)$"}}, []suite{{folder: engine, stages: [][]string{
+		{"-test.run", "^(TestAServerIs.*|TestAServersLeases.*|TestAReader.*)$"}}, []suite{{folder: engine, stages: [][]string{
 		{"-test.run", "^(TestAReader.*|TestATransactionIsSerializable.*|TestConnectionsSay.*|TestACommitThatFails.*|TestWhatEndsATransaction)$"}}}}}
 	// corrections are the tests of what operators set right.
 	corrections = suite{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^(TestAnAccountThat.*|TestWhatHappenedTo.*|TestWhatNoCorrection.*)$/^sqlite$"}}}
