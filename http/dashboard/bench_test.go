@@ -10,8 +10,8 @@ import (
 	"rollcall/smtp"
 )
 
-// BenchmarkPages measures whole requests by a socket: a page of 50 verifications, a page of 100 results, and a part that is
-// asked for again and has not changed. p99-ms is what one of a hundred took at least.
+// BenchmarkPages measures whole requests by a socket: a page of 50 verifications, a page of 100 results, and a part
+// that is asked for again and has not changed. p99-ms is what one of a hundred took at least.
 func BenchmarkPages(b *testing.B) {
 	g := newRig(b)
 	all := make([]ledger.Result, 100)
@@ -29,7 +29,11 @@ func BenchmarkPages(b *testing.B) {
 		name, path string
 		header     []string
 		want       int
-	}{{"list", g.path(""), nil, 200}, {"results", base + "/results", nil, 200}, {"unchanged", base + "/live", []string{"If-None-Match", tag}, 304}} {
+	}{
+		{"list", g.path(""), nil, 200},
+		{"results", base + "/results", nil, 200},
+		{"unchanged", base + "/live", []string{"If-None-Match", tag}, 304},
+	} {
 		b.Run(c.name, func(b *testing.B) {
 			var took []time.Duration
 			for b.Loop() {
