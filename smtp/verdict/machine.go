@@ -202,21 +202,5 @@ func (m *machine) eachHit(text string, found func(rule, end int)) {
 
 // scan adds to f the rules that have a phrase in text, which is in lower case.
 func (m *machine) scan(text string, f *found) {
-	state, space := m.starts, true
-	for i := 0; i <= len(text); i++ {
-		class := uint8(classSpace)
-		if i < len(text) {
-			class = m.class[text[i]]
-		}
-		if class == classSpace && space {
-			continue
-		}
-		space = class == classSpace
-		state = m.step(state, class)
-		for at := m.hits[state]; at != 0; at = m.outputs[at].next {
-			for _, rule := range m.outputs[at].rules {
-				f.set(rule)
-			}
-		}
-	}
+	m.eachHit(text, func(rule, _ int) { f.set(rule) })
 }
