@@ -250,7 +250,7 @@ func retryAfter(header http.Header, otherwise time.Duration) time.Duration {
 // backoff is the wait after a try without an answer: 250 ms, doubled up to 16 s.
 func backoff(try int) time.Duration { return 250 * time.Millisecond << min(try, 6) }
 
-// sleep waits, or until ctx ends: then it gives its cause.
+// sleep waits, or until ctx ends: then it gives why.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
