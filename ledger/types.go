@@ -81,7 +81,14 @@ type Issue struct {
 	Code    string
 	Message string
 	Row     int64 // 1-based CSV record number; 0: none
+
+	// Text is that row, at most IssueTextMax bytes; "": none. It quotes the file: only pages for members of the
+	// workspace show it, and it goes with the verification.
+	Text string
 }
+
+// IssueTextMax bounds the text of a row that an issue quotes, in bytes.
+const IssueTextMax = 320
 
 // Counts are final outcomes by kind, and addresses that were never checked.
 type Counts struct {
