@@ -176,8 +176,9 @@ type Upload struct {
 	Issue        *Issue // of a failed verification
 	Bytes        int64
 	Durable      int64
-	Expired      bool  // by the ledger's clock
-	Writer       int64 // the fence: only the newest writer may append
+	Expired      bool   // by the ledger's clock
+	MadeBy       string // who created it, as Actor names them: a user has to be let in for as long as it lasts
+	Writer       int64  // the fence: only the newest writer may append
 }
 
 // Lease is the right of one node to work on one verification.
