@@ -156,6 +156,10 @@ type NewSession struct {
 	Agent, Network string        // cut to AgentMax
 	Life           time.Duration // how long it holds at most, from now on by the ledger's clock
 	Proved         Hash          // Factors of the user who was proved to be this one; the zero Hash: of nobody
+
+	// TOTP is the user's TOTP from now on, with the code used up that begins this session; "": none does. Where it isn't
+	// TOTPWas any more, the session isn't begun: ErrChanged.
+	TOTPWas, TOTP string
 }
 
 // WorkspaceLine is one line of the log that the owners of a workspace read.
