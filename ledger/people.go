@@ -440,3 +440,10 @@ func Actor(ctx context.Context) string {
 	actor, _ := ctx.Value(actorKey{}).(string)
 	return actor
 }
+
+// UserOf is the user whom an actor names; false: it is none.
+func UserOf(actor string) (uuid.UUID, bool) {
+	text, is := strings.CutPrefix(actor, "user:")
+	id, err := uuid.Parse(text)
+	return id, is && err == nil
+}
