@@ -522,7 +522,7 @@ func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
 		"ADDRESSES  WAIT FOR  RECEIVER      BECAUSE     FIRST  LAST  AN HOUR\n",
 		"      500  receiver  example.test  allowance       -   17m    1,800\n    their turn at a receiver\n",
 		"       90  retry     -             greylisted     4m    9m        -\n"+
-			"    another attempt, since they were put off; the first goes on at 12:04:00Z\n")
+			"    another attempt after a deferral; the first goes on at 12:04:00Z\n")
 	if _, _, err := b.run(t.Context(), "verification", "x"); !isUsage(err) {
 		t.Errorf("no id: %v", err)
 	}

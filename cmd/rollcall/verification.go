@@ -55,7 +55,7 @@ const waitsShown = 10
 var waitsFor = map[string]string{
 	inspect.ForRoute:    "what DNS says of their domain",
 	inspect.ForReceiver: "their turn at a receiver",
-	inspect.ForRetry:    "another attempt, since they were put off",
+	inspect.ForRetry:    "another attempt after a deferral",
 	inspect.ForControl:  "whether their domain accepts everything",
 	inspect.ForDomain:   "their domain's turn: others of the file are before it",
 	inspect.ForLedger:   "being written down: they are final",
