@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -175,7 +176,10 @@ func newAuditCorrect(from *ledgerFlags) *cobra.Command {
 		if call.Reason == "" {
 			return term.UsageError("--reason is missing: write what happened, for whoever reads the book later")
 		}
-		call.Subject = args[0]
+		var err error
+		if call.Subject, err = findingOf(c.Context(), from, args[0]); err != nil {
+			return err
+		}
 		done, err := correct(c.Context(), from, call)
 		if err != nil {
 			return err
@@ -238,27 +242,38 @@ func (c correctionView) print(w io.Writer) error {
 	return term.PrintTable(w, []string{"ENTRY", "CREDITS", "WHAT"}, rows)
 }
 
+// findingOf gives the subject of a finding that somebody has typed; of an id the beginning is enough.
+func findingOf(ctx context.Context, from *ledgerFlags, typed string) (string, error) {
+	if ids, ok := admin.RangeOf(typed); !ok || ids.From == ids.To {
+		return typed, nil
+	}
+	report, _, err := audit(ctx, from)
+	if err != nil {
+		return "", err
+	}
+	var found []client.Named
+	for _, subject := range subjectsOf(report) {
+		found = append(found, client.Named{ID: subject})
+	}
+	return client.Pick("finding", "rollcall audit", typed, found)
+}
+
+// subjectsOf gives the subjects of what was found, each once.
+func subjectsOf(report ledger.AuditReport) (subjects []string) {
+	for _, v := range report.Violations {
+		subjects = append(subjects, v.Subject)
+	}
+	slices.Sort(subjects)
+	return slices.Compact(subjects)
+}
+
 // completeFinding offers what an audit finds something about, if it is quick.
 func completeFinding(node *adminFlags) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, _ string) (subjects []string, _ cobra.ShellCompDirective) {
-		client, err := node.client()
-		if err != nil || len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
-		defer cancel()
+	return completeWith(node, func(ctx context.Context, to *client.Admin, _ string) []string {
 		var report ledger.AuditReport
-		told := map[string]bool{}
-		if err := client.Call(ctx, "GET", "/v1/audit", nil, &report); err == nil {
-			for _, v := range report.Violations {
-				if !told[v.Subject] {
-					subjects = append(subjects, v.Subject+"\t"+v.Invariant)
-				}
-				told[v.Subject] = true
-			}
-		}
-		return subjects, cobra.ShellCompDirectiveNoFileComp
-	}
+		_ = to.Call(ctx, "GET", "/v1/audit", nil, &report)
+		return subjectsOf(report)
+	})
 }
 
 // printCorrections names what was set right.

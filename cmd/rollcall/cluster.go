@@ -44,23 +44,13 @@ const completionTimeout = 2 * time.Second
 
 // completeNode offers the names of nodes to a shell, for the first argument.
 func completeNode(node *adminFlags) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		client, err := node.client()
-		if err != nil || len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
-		defer cancel()
-		known, err := client.Members(ctx)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var names []string
+	return completeWith(node, func(ctx context.Context, to *client.Admin, _ string) (names []string) {
+		known, _ := to.Members(ctx)
 		for _, m := range known.Members {
 			names = append(names, fmt.Sprintf("%s\t%s, %s", m.Name, m.State, m.Node))
 		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	}
+		return names
+	})
 }
 
 // drainEvery is how often a drain is looked at. Guess: what a person does not

@@ -40,6 +40,7 @@ func newEvidence(e environment) *cobra.Command {
 		Args: wantArgs("VERIFICATION", "ADDRESS"),
 	}
 	from, asJSON := addLedgerFlags(c, e), jsonFlag(c)
+	c.ValidArgsFunction = completeVerificationAt(from.node)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		id, err := from.verificationID(c.Context(), args[0])
 		if err != nil {
@@ -94,6 +95,22 @@ func verificationOf(typed string, alike func(admin.IDRange) ([]uuid.UUID, error)
 			len(found), typed, found[0], found[1])
 	}
 	return found[0], nil
+}
+
+// verificationAt is verificationOf with the verifications of a node.
+func verificationAt(ctx context.Context, node *client.Admin, typed string) (uuid.UUID, error) {
+	return verificationOf(typed, func(admin.IDRange) ([]uuid.UUID, error) { return node.VerificationsLike(ctx, typed) })
+}
+
+// completeVerificationAt offers the verifications that begin as what is typed, of which a node wants 4 characters.
+func completeVerificationAt(node *adminFlags) cobra.CompletionFunc {
+	return completeWith(node, func(ctx context.Context, to *client.Admin, typed string) (ids []string) {
+		found, _ := to.VerificationsLike(ctx, typed)
+		for _, id := range found {
+			ids = append(ids, id.String())
+		}
+		return ids
+	})
 }
 
 // evidenceView is what is known of one address.
@@ -326,6 +343,7 @@ func newReplay(e environment) *cobra.Command {
 		Args: wantArgs("VERIFICATION"),
 	}
 	from, asJSON := addLedgerFlags(c, e), jsonFlag(c)
+	c.ValidArgsFunction = completeVerificationAt(from.node)
 	rules := c.Flags().String("rules", "", "judge by this rule file before the rules that come with the program")
 	all := c.Flags().Bool("all", false, "list also what stays the same")
 	c.RunE = func(c *cobra.Command, args []string) error {

@@ -465,7 +465,7 @@ func newReceiversForget(node *adminFlags) *cobra.Command {
 			"  sessions  how many sessions it takes at once, and how long they may be\n" +
 			"  block     pauses of the receiver, its hosts and our source addresses\n" +
 			"  all       that, how long it greylists, its TLS and its software\n\n" +
-			"What the allowance says still holds, and refusals of this hour still count. Addresses that it put off\n" +
+			"What the allowance says still holds, and refusals of this hour still count. Addresses that it deferred\n" +
 			"come back when they were told to.",
 		Example: "  rollcall receivers forget example.net --what block --reason \"they took us off their list\"",
 		Args:    wantArgs("KEY"), ValidArgsFunction: completeKey(node, nil),

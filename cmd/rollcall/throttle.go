@@ -122,34 +122,27 @@ func unknownField(name string) string {
 // completeKey offers the keys of receivers and the names of rules to a shell for the
 // first argument, and then what more gives.
 func completeKey(node *adminFlags, more func(args []string, typed string) []string) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			if more == nil {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return more(args, typed), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-		}
-		client, err := node.client()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
-		defer cancel()
-		var names []string
-		if known, err := client.Receivers(ctx); err == nil {
+	keys := completeWith(node, func(ctx context.Context, to *client.Admin, _ string) (names []string) {
+		if known, err := to.Receivers(ctx); err == nil {
 			for _, r := range known.Receivers {
 				names = append(names, fmt.Sprintf("%s\t%s queued, %s", term.Printable(r.Key), term.Grouped(int64(r.Queued)),
 					term.Printable(r.State)))
 			}
 		}
-		if known, err := client.Rules(ctx); err == nil {
+		if known, err := to.Rules(ctx); err == nil {
 			for _, r := range known.Rules {
 				if r.Name != "" && r.Layer != throttle.LayerKnown.String() {
 					names = append(names, fmt.Sprintf("%s\t%s", term.Printable(r.Name), term.Printable(r.Layer)))
 				}
 			}
 		}
-		return names, cobra.ShellCompDirectiveNoFileComp
+		return names
+	})
+	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 && more != nil {
+			return more(args, typed), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+		}
+		return keys(c, args, typed)
 	}
 }
 
@@ -169,28 +162,22 @@ func completeFields(args []string, _ string) (offers []string) {
 }
 
 // overrideID reads --id: a whole id, or the beginning of one of those that hold.
-func overrideID(ctx context.Context, client *client.Admin, text string) (uuid.UUID, error) {
-	if id, err := uuid.Parse(text); err == nil {
-		return id, nil
-	}
-	known, err := client.Rules(ctx)
+func overrideID(ctx context.Context, node *client.Admin, text string) (uuid.UUID, error) {
+	known, err := node.Rules(ctx)
 	if err != nil {
 		return uuid.Nil, err
 	}
-	var fits []string
+	var hold []client.Named
 	for _, r := range known.Rules {
-		if r.ID != "" && strings.HasPrefix(r.ID, strings.ToLower(text)) {
-			fits = append(fits, r.ID)
+		if r.ID != "" {
+			hold = append(hold, client.Named{ID: r.ID})
 		}
 	}
-	switch len(fits) {
-	case 0:
-		return uuid.Nil, fmt.Errorf("no override that holds has an id that begins with %q: see `rollcall throttle list`",
-			text)
-	case 1:
-		return uuid.Parse(fits[0])
+	id, err := client.Pick("override", "rollcall throttle list", text, hold)
+	if err != nil {
+		return uuid.Nil, err
 	}
-	return uuid.Nil, fmt.Errorf("several overrides fit, so give more of the id: %s", strings.Join(fits, ", "))
+	return uuid.Parse(id)
 }
 
 // readCandidate reads a file that is to be tried.

@@ -8,13 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"rollcall/actors/inspect"
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
-	"rollcall/http/admin"
 )
 
 func newVerification(e environment) *cobra.Command {
@@ -29,15 +27,14 @@ func newVerification(e environment) *cobra.Command {
 		Args: wantArgs("ID"),
 	}
 	node := addAdminFlags(c, e)
+	c.ValidArgsFunction = completeVerificationAt(node)
 	limit := c.Flags().Int("limit", waitsShown, "show at most so many rows, those with the most addresses; 0: all. "+
 		"--json has all")
 	return adminCommand(node, c, func(client *client.Admin, args []string) (found inspect.Verification, err error) {
 		if *limit < 0 {
 			return found, term.UsageError("--limit must not be below 0")
 		}
-		id, err := verificationOf(args[0], func(admin.IDRange) ([]uuid.UUID, error) {
-			return client.VerificationsLike(c.Context(), args[0])
-		})
+		id, err := verificationAt(c.Context(), client, args[0])
 		if err != nil {
 			return found, err
 		}
@@ -55,7 +52,7 @@ const waitsShown = 10
 var waitsFor = map[string]string{
 	inspect.ForRoute:    "what DNS says of their domain",
 	inspect.ForReceiver: "their turn at a receiver",
-	inspect.ForRetry:    "another attempt, since they were put off",
+	inspect.ForRetry:    "another attempt, since they were deferred",
 	inspect.ForControl:  "whether their domain accepts everything",
 	inspect.ForDomain:   "their domain's turn: others of the file are before it",
 	inspect.ForLedger:   "being written down: they are final",
