@@ -83,8 +83,7 @@ func completeSource(node *adminFlags) cobra.CompletionFunc {
 }
 
 func printSources(w io.Writer, found sourcesAnswer, now time.Time) error {
-	var b strings.Builder
-	width := term.WidthOf(w)
+	b := term.NewPage(w)
 	g := term.Table{Columns: []term.Column{{Name: "SOURCE", Least: 12}, {Name: "NODE", Least: 8}, {Name: "STATE",
 		Least: 8, Wrap: true},
 		{Name: "SESS", Right: true}, {Name: "TODAY", Right: true}, {Name: "PER DAY", Right: true},
@@ -110,12 +109,11 @@ func printSources(w io.Writer, found sourcesAnswer, now time.Time) error {
 	if len(found.Sources) == 0 {
 		b.WriteString("No node has a source.\n")
 	} else {
-		g.Colours = term.ShowsColours(w)
-		g.Write(&b, term.WidthOf(w))
+		b.Table(&g)
 	}
 	for _, s := range found.Silent {
-		b.WriteString("\n" + term.FoldedTo(fmt.Sprintf("Without %s, which does not answer: %s", s.Node, s.Why), 0,
-			width) + "\n")
+		b.WriteString("\n")
+		b.Para(0, "Without %s, which does not answer: %s", s.Node, s.Why)
 	}
-	return term.Emit(w, &b)
+	return b.Emit()
 }

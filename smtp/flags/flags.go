@@ -120,11 +120,8 @@ var lists = sync.OnceValue(func() *book {
 	return b
 })
 
-// Of gives the flags of an address in any spelling, but for its operator. What is no address has none.
-func Of(email string) Flags { return new(Cache).Of(email) }
-
-// Cache gives the flags of many addresses, as Of does, and looks up a domain once while it remembers it. The zero
-// value is ready; it is for one goroutine.
+// Cache gives the flags of many addresses, and looks up a domain once while it remembers it. The zero value is ready;
+// it is for one goroutine.
 type Cache struct {
 	domains [64]struct {
 		name  string
@@ -132,7 +129,7 @@ type Cache struct {
 	}
 }
 
-// Of gives the flags of an address.
+// Of gives the flags of an address in any spelling, but for its operator. What is no address has none.
 func (c *Cache) Of(email string) Flags {
 	at := strings.LastIndexByte(email, '@')
 	if at < 0 || at == len(email)-1 {

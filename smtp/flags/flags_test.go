@@ -32,13 +32,13 @@ func TestSuggestionsAreCautious(t *testing.T) {
 	real, typos := linesOf(t, "real.txt"), linesOf(t, "typos.txt")
 	var wrong, missed []string
 	for _, domain := range real {
-		if f := Of("anna@" + domain); f.Suggest != "" {
+		if f := new(Cache).Of("anna@" + domain); f.Suggest != "" {
 			wrong = append(wrong, domain+" for "+f.Suggest)
 		}
 	}
 	for _, line := range typos {
 		domain, meant, _ := strings.Cut(line, " ")
-		if f := Of("anna@" + domain); f.Suggest != meant {
+		if f := new(Cache).Of("anna@" + domain); f.Suggest != meant {
 			missed = append(missed, line+" got "+f.Suggest)
 		}
 	}
@@ -62,7 +62,7 @@ func TestFlags(t *testing.T) {
 		"anna@" + strings.Repeat("x", 300): "", strings.Repeat("x", 300) + "@gmail.com": " [free]", "anna@gmail.com.test": "",
 		"anna@gmail": "", "anna@g": "", "\"a@b\"@gmail.com": " [free]",
 	} {
-		f := Of(email)
+		f := new(Cache).Of(email)
 		if got := string(f.Append(nil)); got != want {
 			t.Errorf("%s: got %q, want %q", email, got, want)
 		}
