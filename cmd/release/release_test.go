@@ -268,7 +268,8 @@ func TestVersion(t *testing.T) {
 		want          string
 	}{
 		{"", string(changes), false, "0.1.0"}, {"", string(changes), true, "0.1.0-dirty"},
-		{"v0.2.0\nv0.2.0-rc1", string(changes), false, "0.2.0"}, {"", "## 1.0.0-rc1 (soon)\n\n## 0.9.1\n", false, "1.0.0-rc1"},
+		{"v0.2.0\nv0.2.0-rc1", string(changes), false, "0.2.0"},
+		{"", "## 1.0.0-rc1 (soon)\n\n## 0.9.1\n", false, "1.0.0-rc1"},
 		{"", "# Changelog\n", false, ""},
 	} {
 		got, err := versionAt(c.tags, c.changes, c.changed)

@@ -51,8 +51,8 @@ func newCreditsShow(admin *adminFlags) *cobra.Command {
 		Args:  wantArgs(),
 	}
 	workspace, asJSON := workspaceFlag(c, admin), jsonFlag(c)
-	verification := c.Flags().String("verification", "", "show the entries of this verification: its id, or the beginning "+
-		"of it")
+	verification := c.Flags().String("verification", "", "show the entries of this verification (its id, or the "+
+		"beginning of it)")
 	must(c.RegisterFlagCompletionFunc("verification", completeVerificationAt(admin)))
 	all := c.Flags().Bool("all", false, fmt.Sprintf("all its entries, not only the newest %d", entriesShown))
 	c.RunE = func(c *cobra.Command, _ []string) error {

@@ -184,8 +184,8 @@ func (v *lintView) firstLines() []string {
 func (v *lintView) printTo(w io.Writer) error {
 	b := term.NewPage(w)
 	if v.Form != "" {
-		b.Para(0, "%s is %s: the addresses are in %s. `rollcall verify` reads it as it is; other ways take one column of CSV "+
-			"in UTF-8, which --fix writes.", v.File, v.Form, v.Column)
+		b.Para(0, "%s is %s: the addresses are in %s. `rollcall verify` reads it as it is; other ways take one column of "+
+			"CSV in UTF-8, which --fix writes.", v.File, v.Form, v.Column)
 	}
 	for i, line := range v.firstLines() {
 		where, what, _ := strings.Cut(line, ":")

@@ -510,7 +510,8 @@ func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
 			{Addresses: 90, For: inspect.ForRetry, Reason: "greylisted", Until: receiversNow.Add(4 * time.Minute),
 				Last: receiversNow.Add(9 * time.Minute)},
 			{Addresses: 10, For: inspect.ForRoute}}}
-	holds(t, b.must("verification", id), "verification  "+id+"\nstatus        waiting\n", "node          node-1 works on it\n",
+	holds(t, b.must("verification", id), "verification  "+id+"\nstatus        waiting\n",
+		"node          node-1 works on it\n",
 		"final         400 of 1,000 addresses (40 %)\n",
 		"expected      the last is final at 13:30:00Z, in 90m, as things are\n",
 		"ADDRESSES  WAIT FOR  RECEIVER      BECAUSE     FIRST  LAST  AN HOUR\n",
@@ -529,7 +530,8 @@ func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
 		"why           its file is being uploaded: 0 of 700 bytes have arrived")
 	v, l := d.Prepares(4)
 	d.Settles(l, 1, 0, 3, smtp.Valid)
-	holds(t, b.must("verification", v.ID.String()), "status        completed\n", "final         4 of 4 addresses (100 %)\n",
+	holds(t, b.must("verification", v.ID.String()), "status        completed\n",
+		"final         4 of 4 addresses (100 %)\n",
 		"nothing waits any more:\n", "4 valid, 0 invalid, ")
 	for word := range waitsFor {
 		if waitsFor[word] == "" {

@@ -93,7 +93,8 @@ func TestOperatorsCommandsAgainstANode(t *testing.T) {
 	}
 	ask(&map[string]any{}, "key", "revoke", id[:8], "--json")
 	for _, name := range []string{"t", id[:8], "nobody"} {
-		if code, _, said := c.run("key", "revoke", name); code != exitFailed || !strings.Contains(said, "there is no good key") {
+		if code, _, said := c.run("key", "revoke", name); code != exitFailed ||
+			!strings.Contains(said, "there is no good key") {
 			t.Errorf("key revoke %s: got code %d and %q", name, code, said)
 		}
 	}
