@@ -62,9 +62,9 @@ func TestUnknownIsFree(t *testing.T) {
 
 func TestDefectFailsTheFileAndHoldsNothing(t *testing.T) {
 	w := newWorld(t, 100)
-	v := w.finishes(w.options(w.book), w.uploads("yes@good.test", "no address", "x@good.test").ID)
+	v := w.finishes(w.options(w.book), w.uploads("yes@good.test", "no\u00a0address", "x@good.test").ID)
 	if v.Status != ledger.Failed || v.Issue == nil || v.Issue.Code != "csv_invalid_address" ||
-		v.Issue.Row != 3 {
+		v.Issue.Row != 3 || v.Issue.Text != "no\\u00a0address" {
 		t.Errorf("at the end: %+v, issue %+v", v, v.Issue)
 	}
 	if b := w.sound(); b.Available != 100 || len(w.mailboxes.times()) != 0 {

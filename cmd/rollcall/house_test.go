@@ -150,6 +150,7 @@ var staysIn = map[string][]string{
 	"go.opentelemetry.io":               {"ledger/tracing"},
 	"github.com/coreos/go-oidc":         {"http/dashboard/signin/provider"},
 	"golang.org/x/oauth2":               {"http/dashboard/signin/provider"},
+	"github.com/alexedwards/argon2id":   {"http/dashboard/signin"},
 	"rsc.io/qr":                         {"http/dashboard/signin/totp"},
 	"github.com/google/renameio":        {"cmd/rollcall/term"},
 	"github.com/xuri/excelize":          {"cmd/rollcall/list"},

@@ -391,27 +391,18 @@ func fileState(f admin.ThrottleFile, now time.Time) string {
 
 func newThrottleReplay(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "replay [FILE]",
-		Short: "Try a throttle file, or verdict rules, on what was recorded in the last hours",
-		Long: "Try a throttle file, or a file of verdict rules with --rules, on what the nodes recorded in the last " +
-			"hours:\n" +
-			"which fields would have held receivers back and how often, how many addresses could have been asked and how\n" +
-			"much later the last one, and which replies would have been taken for something else. Nothing is changed and\n" +
-			"no receiver is asked. What receivers would have answered to more than they were asked nobody knows, and the\n" +
-			"report says where that matters.",
-		Example: "  rollcall throttle replay throttle.new.toml\n" +
-			"  rollcall throttle replay --rules verdict.new.toml",
-		Args: mostArgs(1),
+		Use:   "replay FILE",
+		Short: "Try a throttle file on what was recorded in the last hours",
+		Long: "Try a throttle file on what the nodes recorded in the last hours: which fields would have held receivers\n" +
+			"back and how often, how many addresses could have been asked and how much later the last one. Nothing is\n" +
+			"changed and no receiver is asked. What receivers would have answered to more than they were asked nobody\n" +
+			"knows, and the report says where that matters.",
+		Example: "  rollcall throttle replay throttle.new.toml",
+		Args:    wantArgs("FILE"),
 	}
 	asJSON := jsonFlag(c)
-	rules := c.Flags().String("rules", "",
-		"judge the recorded replies by this rule file before the rules that come "+
-			"with the program")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if len(args) == 0 && *rules == "" {
-			return term.UsageError("FILE is missing: give a throttle file, or --rules with a rule file")
-		}
-		body, err := candidates(args, *rules)
+		text, err := readThrottleCandidate(args[0])
 		if err != nil {
 			return err
 		}
@@ -422,7 +413,8 @@ func newThrottleReplay(node *adminFlags) *cobra.Command {
 		ctx, cancel := context.WithTimeout(c.Context(), replayTimeout)
 		defer cancel()
 		var found inspect.Replayed
-		if err := client.Call(ctx, "POST", "/v1/throttle/replay", body, &found); err != nil {
+		if err := client.Call(ctx, "POST", "/v1/throttle/replay",
+			map[string]string{"throttle": text}, &found); err != nil {
 			return err
 		}
 		if *asJSON {
@@ -433,32 +425,19 @@ func newThrottleReplay(node *adminFlags) *cobra.Command {
 	return c
 }
 
-// replayTimeout bounds a replay: it judges what a cluster kept of some hours anew.
+// replayTimeout bounds a replay: the record of a large cluster takes long to gather.
 const replayTimeout = 5 * time.Minute
 
-// candidateBody is the body of the call: texts of files.
-type candidateBody struct {
-	Throttle string `json:"throttle,omitempty"`
-	Rules    string `json:"rules,omitempty"`
-}
-
-// candidates reads the files, so that their faults are told with their names.
-func candidates(args []string, rules string) (body candidateBody, err error) {
-	if len(args) > 0 {
-		if body.Throttle, err = readCandidate(args[0]); err != nil {
-			return body, err
-		}
-		if strings.TrimSpace(body.Throttle) == "" {
-			return body, term.UsageError(args[0] + " is empty: there is nothing to try")
-		}
-		if err = faultsOf(args[0]); err != nil {
-			return body, err
-		}
+// readThrottleCandidate reads a throttle file and checks it, so that its faults are reported with its name.
+func readThrottleCandidate(name string) (string, error) {
+	text, err := readCandidate(name)
+	if err != nil {
+		return "", err
 	}
-	if rules != "" {
-		body.Rules, err = readRules(rules)
+	if strings.TrimSpace(text) == "" {
+		return "", term.UsageError(name + " is empty: there is nothing to try")
 	}
-	return body, err
+	return text, faultsOf(name)
 }
 
 func printThrottleReplay(w io.Writer, r inspect.Replayed) error {
@@ -468,14 +447,6 @@ func printThrottleReplay(w io.Writer, r inspect.Replayed) error {
 		term.Grouped(int64(r.Same)), term.Grouped(int64(len(r.Receivers))))
 	for _, one := range r.Receivers {
 		writeReceiverReplay(b, one)
-	}
-	if len(r.Verdicts) > 0 {
-		fmt.Fprintf(b, "\nReplies that would be taken for something else:\n\n")
-		for _, v := range r.Verdicts {
-			b.Para(0, "%s, %s times: %q", v.Receiver, term.Grouped(int64(v.Times)), term.Printable(v.Sample))
-			b.Behind("    was  ", "%s", v.Now)
-			b.Behind("    now  ", "%s", v.Would)
-		}
 	}
 	for _, text := range r.Warnings {
 		b.WriteByte('\n')
