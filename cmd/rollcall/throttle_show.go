@@ -46,7 +46,7 @@ func newThrottleExplain(node *adminFlags) *cobra.Command {
 		if *asJSON {
 			return term.PrintJSON(c.OutOrStdout(), found)
 		}
-		x := explanation{Explanation: found, all: *all, now: time.Now(), width: term.WidthOf(c.OutOrStdout())}
+		x := explanation{Explanation: found, all: *all, now: time.Now()}
 		if len(found.Receiver) > 0 {
 			if detail, err := client.Receiver(c.Context(), found.Key); err == nil {
 				x.details = detail.Receivers
@@ -71,7 +71,6 @@ type explanation struct {
 	inspect.Explanation
 	all     bool
 	now     time.Time
-	width   int
 	details []inspect.ReceiverDetail
 }
 
@@ -79,25 +78,25 @@ type explanation struct {
 const valueMost = 13
 
 func (x explanation) print(w io.Writer) error {
-	var b strings.Builder
-	b.WriteString(term.FoldedTo(x.title(), 0, x.width) + "\n\n")
-	layer := "%-23s%-*s%-10s%s\n"
-	fmt.Fprintf(&b, layer, "FIELD", valueMost+2, "VALUE", "LAYER", "FROM")
+	b := term.NewPage(w)
+	b.Para(0, "%s", x.title())
+	fmt.Fprintf(b, "\n%-23s%-*s%-10s%s\n", "FIELD", valueMost+2, "VALUE", "LAYER", "FROM")
 	for _, f := range x.Fields {
-		x.line(&b, f.Field, f.Value, f.Said)
+		x.line(b, f.Field, f.Value, f.Said)
 		if x.all {
 			for _, beaten := range f.Beaten {
-				x.line(&b, "  not", beaten.Value, beaten.Said)
+				x.line(b, "  not", beaten.Value, beaten.Said)
 			}
 		}
 	}
 	for _, note := range x.notes() {
-		b.WriteString("\n" + term.FoldedTo(note, 0, x.width) + "\n")
+		b.WriteByte('\n')
+		b.Para(0, "%s", note)
 	}
 	for _, d := range x.details {
-		x.present(&b, d)
+		x.present(b, d)
 	}
-	return term.Emit(w, &b)
+	return b.Emit()
 }
 
 // title says what is explained.
@@ -113,14 +112,14 @@ func (x explanation) title() string {
 }
 
 // line writes a field and who has set it.
-func (x explanation) line(b *strings.Builder, field, value string, said inspect.Said) {
+func (x explanation) line(b *term.Page, field, value string, said inspect.Said) {
 	value = term.Printable(term.Dash(value))
 	indent := 23 + valueMost + 2 + 10
 	head := fmt.Sprintf("%-23s%-*s%-10s", field, valueMost+2, value, said.Layer)
 	if utf8.RuneCountInString(value) > valueMost {
 		head = fmt.Sprintf("%-23s%s\n%-*s%-10s", field, value, 23+valueMost+2, "", said.Layer)
 	}
-	b.WriteString(strings.TrimRight(head+term.FoldedTo(from(said, x.now), indent, x.width), " ") + "\n")
+	b.WriteString(strings.TrimRight(head+term.FoldedTo(from(said, x.now), indent, b.Width), " ") + "\n")
 }
 
 // from says who said something: the rule, its place, and of an override its end.
@@ -183,18 +182,17 @@ func (x explanation) notes() (notes []string) {
 }
 
 // present writes how a receiver stands where it lives.
-func (x explanation) present(b *strings.Builder, d inspect.ReceiverDetail) {
-	fmt.Fprintf(b, "\n%s\n", term.FoldedTo(fmt.Sprintf("Now, on %s: %s. %s", d.Node, stateText(d.Receiver, x.now),
-		d.Why), 0,
-		x.width))
+func (x explanation) present(b *term.Page, d inspect.ReceiverDetail) {
+	b.WriteByte('\n')
+	b.Para(0, "Now, on %s: %s. %s", d.Node, stateText(d.Receiver, x.now), d.Why)
 	for _, cause := range d.Causes {
-		b.WriteString("    " + term.FoldedTo("believed: "+cause, 4, x.width) + "\n")
+		b.Para(4, "believed: %s", cause)
 	}
 	if d.Software != nil {
-		b.WriteString("    " + term.FoldedTo("software: "+softwareLine(d.Software), 4, x.width) + "\n")
+		b.Para(4, "software: %s", softwareLine(d.Software))
 	}
 	for _, text := range lessons(d, x.now) {
-		b.WriteString("    " + term.FoldedTo(text, 4, x.width) + "\n")
+		b.Para(4, "%s", text)
 	}
 }
 
@@ -247,8 +245,7 @@ func mostArgs(most int) cobra.PositionalArgs {
 
 // printRules writes the strongest layer first, since that is what somebody changed last.
 func printRules(w io.Writer, known admin.ThrottleRules) error {
-	var b strings.Builder
-	width := term.WidthOf(w)
+	b := term.NewPage(w)
 	layers := []throttle.Layer{throttle.LayerOverride, throttle.LayerFile, throttle.LayerKnown, throttle.LayerDefault}
 	titles := []string{"OVERRIDE", "FILE", "KNOWN", "DEFAULT"}
 	shown := 0
@@ -260,19 +257,21 @@ func printRules(w io.Writer, known admin.ThrottleRules) error {
 			if shown++; shown > 1 {
 				b.WriteByte('\n')
 			}
-			writeRule(&b, r, ruleTitle{titles[i], time.Time(known.Now), width})
+			writeRule(b, r, titles[i], time.Time(known.Now))
 		}
 	}
 	if shown == 0 {
 		b.WriteString("No override holds, and no throttle file sets a rule.\n")
 	}
 	if text := fileState(known.File, time.Time(known.Now)); text != "" {
-		b.WriteString("\n" + term.FoldedTo(text, 0, width) + "\n")
+		b.WriteByte('\n')
+		b.Para(0, "%s", text)
 	}
 	for _, text := range filesState(known.Others, known.Silent) {
-		b.WriteString("\n" + term.FoldedTo(text, 0, width) + "\n")
+		b.WriteByte('\n')
+		b.Para(0, "%s", text)
 	}
-	return term.Emit(w, &b)
+	return b.Emit()
 }
 
 // filesState says of which nodes the throttle file differs from that of the node that was
@@ -296,28 +295,20 @@ func filesState(others []inspect.OtherFile, silent []inspect.Silent) (texts []st
 	return texts
 }
 
-// ruleTitle is how a rule is shown.
-type ruleTitle struct {
-	layer string
-	now   time.Time
-	width int
-}
-
-func writeRule(b *strings.Builder, r admin.ThrottleRule, t ruleTitle) {
-	head := t.layer + " " + ruleTarget(r.Name)
+func writeRule(b *term.Page, r admin.ThrottleRule, layer string, now time.Time) {
+	head := layer + " " + ruleTarget(r.Name)
 	if r.Until != nil {
 		until := time.Time(*r.Until)
-		head += fmt.Sprintf(", %s left, until %s", term.Left(until, t.now), term.Clock(until, t.now))
+		head += fmt.Sprintf(", %s left, until %s", term.Left(until, now), term.Clock(until, now))
 	}
 	whole := beatenBy(r)
 	if whole != "" {
 		head += ", beaten by " + whole + ": nothing of it holds"
 	}
-	b.WriteString(term.FoldedTo(head, 4, t.width) + "\n")
+	b.WriteString(term.FoldedTo(head, 4, b.Width) + "\n")
 	if r.ID != "" {
-		for _, text := range []string{r.ID + ", by " + cmp.Or(r.Author, "nobody named"), r.Reason} {
-			b.WriteString("    " + term.FoldedTo(text, 4, t.width) + "\n")
-		}
+		b.Para(4, "%s, by %s", r.ID, cmp.Or(r.Author, "nobody named"))
+		b.Para(4, "%s", r.Reason)
 	}
 	for _, group := range byPlace(r.Fields) {
 		var set []string
@@ -328,9 +319,9 @@ func writeRule(b *strings.Builder, r admin.ThrottleRule, t ruleTitle) {
 			}
 			set = append(set, text)
 		}
-		b.WriteString("    " + term.FoldedTo(strings.Join(set, " "), 4, t.width) + "\n")
+		b.Para(4, "%s", strings.Join(set, " "))
 		if where := group[0].Where; where != "" {
-			b.WriteString("        " + term.FoldedTo(where, 8, t.width) + "\n")
+			b.Para(8, "%s", where)
 		}
 	}
 }
@@ -450,28 +441,24 @@ func readThrottleCandidate(name string) (string, error) {
 }
 
 func printThrottleReplay(w io.Writer, r inspect.Replayed) error {
-	var b strings.Builder
-	width := term.WidthOf(w)
-	paragraph := func(format string, args ...any) {
-		b.WriteString(term.FoldedTo(fmt.Sprintf(format, args...), 0, width) + "\n")
-	}
-	paragraph("The record reaches back %s: %s addresses were asked. %s of the receivers in it would see no difference, "+
+	b := term.NewPage(w)
+	b.Para(0, "The record reaches back %s: %s addresses were asked. %s of the receivers in it would see no difference, "+
 		"%s would.", reach(r.Hours), term.Grouped(int64(r.Asked)),
 		term.Grouped(int64(r.Same)), term.Grouped(int64(len(r.Receivers))))
 	for _, one := range r.Receivers {
-		writeReceiverReplay(&b, one, width)
+		writeReceiverReplay(b, one)
 	}
 	for _, text := range r.Warnings {
-		b.WriteString("\n")
-		paragraph("Warning: %s", text)
+		b.WriteByte('\n')
+		b.Para(0, "Warning: %s", text)
 	}
 	for _, s := range r.Silent {
-		b.WriteString("\n")
-		paragraph("Without what %s recorded: %s", s.Node, s.Why)
+		b.WriteByte('\n')
+		b.Para(0, "Without what %s recorded: %s", s.Node, s.Why)
 	}
-	b.WriteString("\n")
-	paragraph("Nothing was changed, and no receiver was asked: this is what was recorded, reckoned anew.")
-	return term.Emit(w, &b)
+	b.WriteByte('\n')
+	b.Para(0, "Nothing was changed, and no receiver was asked: this is what was recorded, reckoned anew.")
+	return b.Emit()
 }
 
 // reach says how far back a record goes, in whole minutes and never more.
@@ -483,7 +470,7 @@ func reach(hours float64) string {
 	return term.Rough((d + time.Millisecond).Truncate(time.Minute)) // what is told has been through a fraction
 }
 
-func writeReceiverReplay(b *strings.Builder, one inspect.ReceiverReplay, width int) {
+func writeReceiverReplay(b *term.Page, one inspect.ReceiverReplay) {
 	delay := "at the same time"
 	switch d := term.Seconds(one.Delay); {
 	case d >= time.Second:
@@ -492,7 +479,7 @@ func writeReceiverReplay(b *strings.Builder, one inspect.ReceiverReplay, width i
 		delay = term.Rough(-d) + " sooner"
 	}
 	fmt.Fprintf(b, "\n%s\n", term.Printable(one.Key))
-	indented := func(text string) { b.WriteString("    " + term.FoldedTo(text, 4, width) + "\n") }
+	indented := func(text string) { b.Para(4, "%s", text) }
 	for _, c := range one.Changes {
 		indented(fmt.Sprintf("%s: %s now, %s then", c.Field, term.Dash(c.Now), term.Dash(c.Would)))
 	}
