@@ -24,9 +24,9 @@ import (
 )
 
 // TestClusterOnSeparateNetworks: three processes, each in a network namespace, with PostgreSQL and the lab in others.
-// One is cut off from the ledger and the others while it works, and another is killed; the third takes their work over;
-// the cut heals, and the killed node joins again. Customers see nothing: every outcome comes once, no limit of a receiver
-// is exceeded as the lab counts, nothing is asked after it was settled, and nodes that are well answer.
+// One is cut off from the ledger and the others while it works, and another is killed; the third takes their work
+// over; the cut heals, and the killed node joins again. Customers see nothing: every outcome comes once, no limit of a
+// receiver is exceeded as the lab counts, nothing is asked after it was settled, and nodes that are well answer.
 func TestClusterOnSeparateNetworks(t *testing.T) {
 	effort.Children(t)
 	t.Parallel()
@@ -274,7 +274,8 @@ func (st *stage) busiest() (most, next *netNode) {
 	return nodes[0], nodes[1]
 }
 
-// cutOff cuts a node off from the ledger and the other nodes. It goes on to ask receivers, and owes customers nothing.
+// cutOff cuts a node off from the ledger and the other nodes. It goes on to ask receivers, and owes customers
+// nothing.
 func (st *stage) cutOff(n *netNode) {
 	st.t.Helper()
 	others := []string{database}
