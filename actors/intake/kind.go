@@ -104,7 +104,7 @@ func (k Kind) Sentence() string { return kinds[k].says + " " + kinds[k].do }
 // NoAddresses is the defect of a file that has none.
 func NoAddresses() *Defect { return newDefect(KindNoAddress, 0) }
 
-// TextMax bounds the text of a row in a Defect, in bytes.
+// TextMax bounds the text of a row in a Defect, in bytes, without what says that it goes on.
 const TextMax = 200
 
 // Check looks at a text that should be one address, as in a row of a file, and gives what is wrong with it; nil when
@@ -133,7 +133,13 @@ func malformed(text string, cause error, row int64) *Defect {
 
 // quote keeps the text of a row.
 func (d *Defect) quote(row []byte) *Defect {
-	d.Text = string(row[:min(len(row), TextMax)])
+	if d.Text = string(row); len(row) > TextMax {
+		end := TextMax
+		for end > TextMax-utf8.UTFMax && !utf8.RuneStart(row[end]) {
+			end--
+		}
+		d.Text = string(row[:end]) + goesOn
+	}
 	return d
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/asynkron/protoactor-go/cluster"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"rollcall/actors/guard"
+	"rollcall/actors/process"
 	"rollcall/actors/receiver/receivertest"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
@@ -105,7 +105,7 @@ func TestCrashInASession(t *testing.T) {
 		return open(ctx, host, at, m)
 	})
 	metrics := prometheus.NewRegistry()
-	b.options.Guard = guard.New(metrics, slog.New(slog.DiscardHandler))
+	b.options.Guard = process.NewPanicGuard(metrics, slog.New(slog.DiscardHandler))
 	b.pid = b.spawn()
 	c, _ := b.customer(1, 3, known)
 	c.until("answers", func() bool { return len(c.answers) == 3 })

@@ -239,7 +239,7 @@ func TestANodeThatIsNotMadeToBeFitProbes(t *testing.T) {
 	if found.Fit || !found.Probing || !strings.Contains(said.text(), "identity.enforce = false") {
 		t.Errorf("got %+v and\n%s", found, said.text())
 	}
-	if text := doctorText(diagnosis{Identity: found}, 80, false); !strings.Contains(text, "it probes all the same") {
+	if text := doctorVerdict(diagnosis{Identity: found}); !strings.Contains(text, "it probes all the same") {
 		t.Errorf("the doctor says\n%s", text)
 	}
 }

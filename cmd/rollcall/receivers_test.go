@@ -130,11 +130,8 @@ func TestAScreenHoldsWhatItHas(t *testing.T) {
 	for i := range 100 {
 		found.Receivers = append(found.Receivers, inspect.Receiver{Key: fmt.Sprintf("r%d.test", i), Why: "because"})
 	}
-	var out bytes.Buffer
-	table := tableOf{receiversScreen{sort: "queued"}, 200, 21}
-	if err := table.write(&out, found); err != nil {
-		t.Fatal(err)
-	}
+	out := term.NewPage(nil)
+	receiversScreen{sort: "queued"}.addTable(out, found, 21)
 	if lines := strings.Count(out.String(), "\n"); lines != 23 || !strings.HasSuffix(out.String(),
 		"\nand 90 more\n") {
 		t.Errorf("%d lines, want 21 and what is left out:\n%s", lines, out.String())
@@ -275,11 +272,11 @@ func TestSoftwareIsShown(t *testing.T) {
 			t.Errorf("%+v, %v", found, err)
 		}
 	}
-	x := explanation{now: time.Now(), width: 80, Explanation: inspect.Explanation{Key: "example.test",
+	x := explanation{now: time.Now(), Explanation: inspect.Explanation{Key: "example.test",
 		Fields: []inspect.ExplainedField{{Field: "refused_per_hour", Value: "1000000", Said: inspect.Said{Layer: "known",
 			Where: "node node-1", Reason: "Postfix, by its greeting (" + postfix.Where + ")"}}}}}
 	var out bytes.Buffer
-	if err := x.print(&out); err != nil {
+	if err := x.print(screen{&out}); err != nil {
 		t.Fatal(err)
 	}
 	holds(t, unfolded(out.String()), "refused_per_hour 1000000 known node node-1: Postfix, by its greeting (postconf(5): ")
@@ -354,17 +351,14 @@ func TestReasonsAreNotCut(t *testing.T) {
 				Since: receiversNow}}}}
 	for _, width := range []int{term.WidthLeast + 40, 100, 200} {
 		tables := map[string]string{}
-		var b strings.Builder
-		if err := (tableOf{receiversScreen{sort: "queued"}, width, 0}).write(&b, inspect.Receivers{At: receiversNow,
-			Receivers: []inspect.Receiver{r}}); err != nil {
-			t.Fatal(err)
-		}
+		b := &term.Page{Width: width}
+		receiversScreen{sort: "queued"}.addTable(b, inspect.Receivers{At: receiversNow,
+			Receivers: []inspect.Receiver{r}}, 0)
 		tables["receivers"] = b.String()
-		var sheet strings.Builder
-		s := receiverSheet{&sheet, inspect.ReceiverDetail{Receiver: r}, receiversNow, width, width}
+		s := receiverSheet{&term.Page{Width: width}, inspect.ReceiverDetail{Receiver: r}, receiversNow}
 		s.head()
 		s.sources()
-		tables["receivers show"] = sheet.String()
+		tables["receivers show"] = s.String()
 		for name, text := range tables {
 			for line := range strings.Lines(text) {
 				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
@@ -516,13 +510,14 @@ func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
 			{Addresses: 90, For: inspect.ForRetry, Reason: "greylisted", Until: receiversNow.Add(4 * time.Minute),
 				Last: receiversNow.Add(9 * time.Minute)},
 			{Addresses: 10, For: inspect.ForRoute}}}
-	holds(t, b.must("verification", id), "verification  "+id+", waiting\n", "node          node-1 works on it\n",
+	holds(t, b.must("verification", id), "verification  "+id+"\nstatus        waiting\n",
+		"node          node-1 works on it\n",
 		"final         400 of 1,000 addresses (40 %)\n",
 		"expected      the last is final at 13:30:00Z, in 90m, as things are\n",
 		"ADDRESSES  WAIT FOR  RECEIVER      BECAUSE     FIRST  LAST  AN HOUR\n",
 		"      500  receiver  example.test  allowance       -   17m    1,800\n    their turn at a receiver\n",
 		"       90  retry     -             greylisted     4m    9m        -\n"+
-			"    another attempt, since they were put off; the first goes on at 12:04:00Z\n")
+			"    another attempt, since they were deferred; the first goes on at 12:04:00Z\n")
 	if _, _, err := b.run(t.Context(), "verification", "x"); !isUsage(err) {
 		t.Errorf("no id: %v", err)
 	}
@@ -531,11 +526,12 @@ func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
 		t.Errorf("another: %v", err)
 	}
 	d := ledgertest.NewDesk(t, b.book, 5)
-	holds(t, b.must("verification", d.Creates(700).ID.String()), ", uploading\n",
+	holds(t, b.must("verification", d.Creates(700).ID.String()), "status        uploading\n",
 		"why           its file is being uploaded: 0 of 700 bytes have arrived")
 	v, l := d.Prepares(4)
 	d.Settles(l, 1, 0, 3, smtp.Valid)
-	holds(t, b.must("verification", v.ID.String()), ", completed\n", "final         4 of 4 addresses (100 %)\n",
+	holds(t, b.must("verification", v.ID.String()), "status        completed\n",
+		"final         4 of 4 addresses (100 %)\n",
 		"nothing waits any more:\n", "4 valid, 0 invalid, ")
 	for word := range waitsFor {
 		if waitsFor[word] == "" {

@@ -35,6 +35,4 @@ type Survey interface {
 	Files(ctx context.Context) ([]inspect.OtherFile, []inspect.Silent, error)
 	// Health says what every node found of its identity: this node first, then those that take no probing work.
 	Health(ctx context.Context) ([]inspect.Health, []inspect.Silent, error)
-	// Record gathers what all nodes kept of the last hours.
-	Record(ctx context.Context) ([]inspect.Record, []inspect.Silent, error)
 }

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -42,12 +41,11 @@ func (t operatorRows) Log(l ledger.LogLine) error {
 // authorOf is who makes a change, as a line names them: an operator, or the email of a user.
 func (t operatorRows) authorOf() (string, error) {
 	author := ledger.Author(t.Context())
-	text, is := strings.CutPrefix(ledger.Actor(t.Context()), "user:")
-	user, err := uuid.Parse(text)
-	if author != "" || !is || err != nil {
+	user, is := ledger.UserOf(ledger.Actor(t.Context()))
+	if author != "" || !is {
 		return author, nil
 	}
-	err = t.Row(`SELECT email FROM users WHERE id = ?`, user[:]).Scan(&author)
+	err := t.Row(`SELECT email FROM users WHERE id = ?`, user[:]).Scan(&author)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return "", fmt.Errorf("read who makes a change: %w", err)
 	}

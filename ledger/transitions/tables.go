@@ -229,5 +229,6 @@ func (r *Row) unread() bool { return r.Status == ledger.Uploading || r.Status ==
 func (r *Row) Upload() ledger.Upload {
 	return ledger.Upload{
 		Verification: r.ID, Workspace: r.Workspace, Status: r.Status, Issue: r.Issue, Bytes: r.Bytes,
-		Durable: r.Durable, Expired: ledger.Millis(r.UploadExpires) <= r.Now, Writer: r.Writer}
+		Durable: r.Durable, Expired: ledger.Millis(r.UploadExpires) <= r.Now, Writer: r.Writer,
+		MadeBy: r.MadeBy}
 }

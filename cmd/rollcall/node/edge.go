@@ -142,8 +142,8 @@ func (n *Node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 		Identity: n.Identity, CheckIdentity: n.CheckIdentity, Rules: n.rules.Now, Throttle: n.table,
 		ThrottleFile: func() admin.ThrottleFile { return throttleFileView(n.file.State()) },
 		Survey:       n.inspector, Tuned: n.settings.Wake,
-		ReplayThrottle: func(ctx context.Context, throttle, rules string) (inspect.Replayed, error) {
-			return n.replay(ctx, c.Throttle, throttle, rules)
+		ReplayThrottle: func(ctx context.Context, candidate string) (inspect.Replayed, error) {
+			return n.replay(ctx, c.Throttle, candidate)
 		},
 		ReplayOverride: n.replayOverride,
 		Pages: func(d *admin.Desk) (admin.Pages, error) {

@@ -24,11 +24,7 @@ func TestDownloads(t *testing.T) {
 	settled := results(10)
 	settled[0].Email = "+anna@acme.test"
 	v := p.verifying("contacts.csv", 20, settled...)
-	folder := t.TempDir()
-	_, err := chromedp.CallBrowser(b.ctx, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: "allow",
-		BrowserContextID: chromedp.FromContext(b.ctx).BrowserContextID, DownloadPath: folder})
-	b.must(err)
-	b.bear("net::ERR_ABORTED")
+	folder := b.saves()
 	b.goTo(p.of(v))
 	if rows := download(b, folder, func() { b.press("Download all") }); len(rows) != 11 {
 		t.Errorf("all results are %d rows, want a header and 10", len(rows))
@@ -44,6 +40,16 @@ func TestDownloads(t *testing.T) {
 	if len(rows) != 5 || rows[1][0] != "'+anna@acme.test" || rows[1][1] != "valid" {
 		t.Errorf("the results for a spreadsheet are %v", rows)
 	}
+}
+
+// saves lets the browser save files, and gives the folder.
+func (b *tab) saves() (folder string) {
+	folder = b.t.TempDir()
+	_, err := chromedp.CallBrowser(b.ctx, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: "allow",
+		BrowserContextID: chromedp.FromContext(b.ctx).BrowserContextID, DownloadPath: folder})
+	b.must(err)
+	b.bear("net::ERR_ABORTED")
+	return folder
 }
 
 // download waits for the file that something brings, reads it and takes it away.
@@ -64,7 +70,7 @@ func download(b *tab, folder string, click func()) (rows [][]string) {
 func saved(b *tab, folder string) (name, text string) {
 	b.t.Helper()
 	if !eventually(func() bool {
-		names, _ := filepath.Glob(filepath.Join(folder, "*.csv"))
+		names, _ := filepath.Glob(filepath.Join(folder, "[^.]*.[ct][sx][vt]"))
 		if len(names) != 1 {
 			return false
 		}

@@ -131,11 +131,6 @@ func (g *Rig) Alone() {
 	g.alone = true
 }
 
-// Record gives none.
-func (g *Rig) Record(context.Context) ([]inspect.Record, []inspect.Silent, error) {
-	return nil, nil, nil
-}
-
 // Members gives two that live and one that is lost.
 func (g *Rig) Members(context.Context) (admin.Membership, error) {
 	age, clock := 1.5, int64(-20)
