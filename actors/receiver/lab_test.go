@@ -431,6 +431,7 @@ func onSockets(r throttle.Rate, late time.Duration) throttle.Rate {
 
 // TestAttemptsOnTheWire: an answer of the lab arrives with what the lab said.
 func TestAttemptsOnTheWire(t *testing.T) {
+	t.Parallel()
 	a := openedWide()
 	a.RcptRate = throttle.Rate{Events: 100, Per: time.Second}
 	b := newBench(t, 0, "clean", a)

@@ -313,6 +313,7 @@ func receiverIsExported(list *ast.FieldList) bool {
 }
 
 func TestEveryCitedStandardIsListed(t *testing.T) {
+	t.Parallel()
 	listed, err := os.ReadFile(filepath.Join(HouseRoot, "docs", "developers", "standards.md"))
 	if err != nil {
 		t.Fatal(err)
