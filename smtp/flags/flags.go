@@ -266,6 +266,21 @@ func keyOf(c byte) (row, column int) {
 	return -1, -1
 }
 
+// Sentences say the same for people.
+func (f Flags) Sentences() (all []string) {
+	say := func(is bool, sentence string) {
+		if is {
+			all = append(all, sentence)
+		}
+	}
+	say(f.Suggest != "", "Its domain looks like a typing error for "+f.Suggest+".")
+	say(f.Role, "It's a role address: it belongs to a function, such as sales, and not to one person.")
+	say(f.Free, "Its provider gives anybody a mailbox for free.")
+	say(f.Disposable, "Its domain is for mailboxes to throw away.")
+	say(f.Operator != "", "Its mail is received by "+f.Operator+".")
+	return all
+}
+
 // Append writes flags behind the sentence of a message, as " [role free suggest=gmail.com operator=google]"; nothing
 // when there are none.
 func (f Flags) Append(b []byte) []byte {
