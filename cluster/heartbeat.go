@@ -32,7 +32,8 @@ type heartbeats struct {
 }
 
 func newHeartbeats(n *Node) *heartbeats {
-	return &heartbeats{node: n, apart: apart{lost: n.times.Lost}, fence: fence{after: n.times.Fence, ahead: n.times.Unacknowledged}}
+	return &heartbeats{node: n, apart: apart{lost: n.times.Lost}, fence: fence{after: n.times.Fence,
+		ahead: n.times.Unacknowledged}}
 }
 
 // run beats until ctx ends. look is signalled when the view may be another.

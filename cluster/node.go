@@ -473,7 +473,8 @@ func (n *Node) writeLeave(ctx context.Context) error {
 	within, cancel = context.WithTimeout(ctx, leaveWithin)
 	defer cancel()
 	if len(silent) > 0 && !n.heartbeats.fence.up() {
-		if _, err := n.peers.Book.WriteHeartbeat(within, n.beatOf(n.heartbeats.voted, n.heartbeats.told, silent)); err != nil {
+		if _, err := n.peers.Book.WriteHeartbeat(within, n.beatOf(n.heartbeats.voted, n.heartbeats.told,
+			silent)); err != nil {
 			return fmt.Errorf("cluster: the ledger did not hear which receivers are silent: %w", err)
 		}
 	}

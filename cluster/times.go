@@ -12,13 +12,13 @@ import (
 // same: one counts another out by its own Lost, and that one trusts its own Fence.
 // DefaultTimes is what docs/operators/cluster.md tells; tests take it Scaled.
 type Times struct {
-	// WriteHeartbeat is the time between heartbeats when nothing is new: three fit before
+	// Heartbeat is the time between heartbeats when nothing is new: three fit before
 	// others may count this process out. Lower finds a lost process no sooner and
 	// writes more; higher lets one lost heartbeat put the fence up.
 	Heartbeat time.Duration
 
 	// Soon is the time between heartbeats while somebody has not read what happened,
-	// which is what a change of members waits for. At most WriteHeartbeat.
+	// which is what a change of members waits for. At most Heartbeat.
 	Soon time.Duration
 
 	// HeartbeatWithin bounds one heartbeat, and ComplyWithin the time that this node has to

@@ -24,7 +24,8 @@ func TestConnectionsToMembersThatLeftEnd(t *testing.T) {
 		}
 	})
 	self := gossip.Member{NodeMeta: n.meta}
-	first, second, third := gossip.Member{NodeMeta: card(7)}, gossip.Member{NodeMeta: card(8)}, gossip.Member{NodeMeta: card(9)}
+	first, second, third := gossip.Member{NodeMeta: card(7)}, gossip.Member{NodeMeta: card(8)},
+		gossip.Member{NodeMeta: card(9)}
 	first.Actors, second.Actors, third.Actors = "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:1" // nobody listens there
 	for _, members := range [][]gossip.Member{
 		{self}, {self, first}, {self, first}, {self, first, second}, {self, second, third}, {self, third}, {},

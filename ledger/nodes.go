@@ -13,7 +13,7 @@ const (
 	// ViewMax bounds the processes of one view: four times the 50 nodes that are
 	// tested, so that all of them may be counted twice while they restart.
 	ViewMax = 200
-	// NodeTextBytesMax bounds each text of a WriteHeartbeat. A domain name has 253 bytes (RFC
+	// NodeTextBytesMax bounds each text of a Heartbeat. A domain name has 253 bytes (RFC
 	// 1035 §2.3.4); this leaves room for a port.
 	NodeTextBytesMax = 300
 	// SilentMax bounds the silent receivers of one process: twice the sessions that a
@@ -25,7 +25,7 @@ const (
 // session is not.
 type Incarnation struct{ Session, Node uuid.UUID }
 
-// WriteHeartbeat is what a process says of itself.
+// Heartbeat is what a process says of itself.
 type Heartbeat struct {
 	Incarnation
 	Cluster  string // name of the cluster
@@ -49,7 +49,7 @@ type Heartbeat struct {
 	Receivers int
 }
 
-// Check reports whether a WriteHeartbeat can be kept. ErrIllegal for no session or node, a view
+// Check reports whether a Heartbeat can be kept. ErrIllegal for no session or node, a view
 // or list that is too long or not ascending, numbers below 0, and texts that are no text or
 // too long.
 func (b Heartbeat) Check() error {
@@ -84,7 +84,7 @@ func (b Heartbeat) Check() error {
 	return nil
 }
 
-// Status is what the ledger takes a process for.
+// NodeStatus is what the ledger takes a process for.
 type NodeStatus uint8
 
 // The standings.
@@ -125,9 +125,9 @@ type NodeRow struct {
 	DrainAsked bool // an operator wants it to drain
 }
 
-// ReadNodes is all rows at one moment, those that ended within the last day too, by
+// NodeSnapshot is all rows at one moment, those that ended within the last day too, by
 // session. It holds every publication and every end up to Generation. Without any row it
-// is the zero ReadNodes.
+// is the zero NodeSnapshot.
 type NodeSnapshot struct {
 	Now        time.Time // by the database's clock
 	Generation int64     // how many publications and ends there have been
@@ -136,7 +136,7 @@ type NodeSnapshot struct {
 
 // Nodes is the part about the processes of a cluster. A view is published, and a
 // row ended, in a turn: the next number of one counter, in the same transaction.
-// Who has read a ReadNodes of turn t has read all that happened in turns up to t.
+// Who has read a NodeSnapshot of generation t has read all that happened in generations up to t.
 type Nodes interface {
 	// Identity is the ledger's own id, made once.
 	Identity(ctx context.Context) (uuid.UUID, error)
@@ -148,7 +148,7 @@ type Nodes interface {
 	//
 	// Before remembers one view: who has published waits with the next view until
 	// the publication is settled. After an error the row may have been written: only
-	// a ReadNodes says which view stands.
+	// a NodeSnapshot says which view stands.
 	//
 	// ErrIllegal as Check, ErrOtherCluster when the row begins and one that is in
 	// names another cluster.

@@ -394,7 +394,7 @@ func (n NewSession) Check() error {
 	return nil
 }
 
-// StoredSettlement gives the session as it can be kept: with what of its texts every database can keep, cut to AgentMax.
+// Kept gives the session as it can be kept: with what of its texts every database can keep, cut to AgentMax.
 func (n NewSession) Kept() NewSession {
 	n.Agent, n.Network = cut(n.Agent), cut(n.Network)
 	return n

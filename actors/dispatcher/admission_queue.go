@@ -42,8 +42,9 @@ const (
 
 // newAdmissionQueue makes a line for so many bytes of files.
 func newAdmissionQueue(most int64, weight func(uuid.UUID) int) admissionQueue {
-	return admissionQueue{small: quota.New[uuid.UUID](most / smallPart), large: quota.New[uuid.UUID](most - most/smallPart),
-		busy: map[uuid.UUID]int{}, weight: weight}
+	return admissionQueue{small: quota.New[uuid.UUID](most / smallPart),
+		large: quota.New[uuid.UUID](most - most/smallPart),
+		busy:  map[uuid.UUID]int{}, weight: weight}
 }
 
 // isSmall reports whether a file needs little memory.

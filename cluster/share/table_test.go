@@ -13,7 +13,8 @@ var midnight = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // rowOf makes a row that is in, has read everything and votes for a view.
 func rowOf(n int, view []ledger.Incarnation) ledger.NodeRow {
-	return ledger.NodeRow{Heartbeat: ledger.Heartbeat{Incarnation: processOf(n), View: view, Read: 10}, Seen: midnight, Generation: 1}
+	return ledger.NodeRow{Heartbeat: ledger.Heartbeat{Incarnation: processOf(n), View: view, Read: 10}, Seen: midnight,
+		Generation: 1}
 }
 
 // keyOf finds a key that a process owns in each of some views.
@@ -163,7 +164,10 @@ func TestSame(t *testing.T) {
 			r.Now, r.Nodes[1].Seen, r.Nodes[1].Leases = r.Now.Add(time.Second), r.Now, 7
 		}, true},
 		{"another view", func(r *ledger.NodeSnapshot) { r.Nodes[1].View = pair }, false},
-		{"a vote that is not settled", func(r *ledger.NodeSnapshot) { r.Nodes[1].Generation, r.Nodes[1].Before = 11, pair }, false},
+		{"a vote that is not settled", func(r *ledger.NodeSnapshot) {
+			r.Nodes[1].Generation, r.Nodes[1].Before = 11,
+				pair
+		}, false},
 		{"one who left", func(r *ledger.NodeSnapshot) { r.Nodes[1].Status = ledger.NodeLeft }, false},
 		{"one who is lost", func(r *ledger.NodeSnapshot) { r.Nodes[1].Status = ledger.NodeLost }, false},
 		{"one more", func(r *ledger.NodeSnapshot) { r.Nodes = append(r.Nodes, rowOf(3, all)) }, false},
@@ -171,7 +175,8 @@ func TestSame(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			fresh := func() ledger.NodeSnapshot {
-				return ledger.NodeSnapshot{Now: midnight, Generation: 11, Nodes: []ledger.NodeRow{rowOf(0, all), rowOf(1, all), rowOf(2, all)}}
+				return ledger.NodeSnapshot{Now: midnight, Generation: 11, Nodes: []ledger.NodeRow{rowOf(0, all), rowOf(1, all),
+					rowOf(2, all)}}
 			}
 			before, after := fresh(), fresh()
 			c.change(&after)

@@ -93,7 +93,8 @@ func (s *toldSurvey) CloseSession(_ context.Context, key, node string, session i
 	return nil
 }
 
-func (s *toldSurvey) Forget(_ context.Context, key, what string) ([]inspect.Forgotten, []inspect.UnreachableNode, error) {
+func (s *toldSurvey) Forget(_ context.Context, key, what string) ([]inspect.Forgotten, []inspect.UnreachableNode,
+	error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forgotten = key + " " + what
@@ -559,12 +560,13 @@ func TestCandidatesAreTried(t *testing.T) {
 	asked := ""
 	b.replay = func(candidate string) (inspect.Replayed, error) {
 		asked = candidate
-		return inspect.Replayed{Hours: 1.515, Asked: 12000, Same: 3, Warnings: []string{"a rule"}, Silent: []inspect.UnreachableNode{{
-			Node: "node-2", Why: "no answer"}}, Receivers: []inspect.ReceiverReplay{{Key: "example.test",
-			Asked: 9000, Would: 4500,
-			Delay: 1800, Fired: map[string]int{"rcpt_rate": 55, "connections": 3, "pause": 0},
-			Unknown: "it may bear less",
-			Changes: []inspect.FieldChange{{Field: "rcpt_rate", Now: "4/s", Would: "1/s"}}}}}, nil
+		return inspect.Replayed{Hours: 1.515, Asked: 12000, Same: 3, Warnings: []string{"a rule"},
+			Silent: []inspect.UnreachableNode{{
+				Node: "node-2", Why: "no answer"}}, Receivers: []inspect.ReceiverReplay{{Key: "example.test",
+				Asked: 9000, Would: 4500,
+				Delay: 1800, Fired: map[string]int{"rcpt_rate": 55, "connections": 3, "pause": 0},
+				Unknown: "it may bear less",
+				Changes: []inspect.FieldChange{{Field: "rcpt_rate", Now: "4/s", Would: "1/s"}}}}}, nil
 	}
 	out := b.must("throttle", "replay", loose)
 	holds(t, out, "The record reaches back 1h30m0s: 12,000 addresses were asked. 3 of the receivers",

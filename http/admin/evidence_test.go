@@ -296,7 +296,8 @@ type waitingBook struct {
 	begun, goOn chan struct{}
 }
 
-func (b waitingBook) Evidence(ctx context.Context, id uuid.UUID, after int64, yield func(ledger.StoredSettlement) error) (
+func (b waitingBook) Evidence(ctx context.Context, id uuid.UUID, after int64,
+	yield func(ledger.StoredSettlement) error) (
 	ledger.Verification, error) {
 	b.begun <- struct{}{}
 	select {

@@ -205,7 +205,8 @@ func (d receiverOps) Trace(ctx context.Context, text, source string, after map[s
 }
 
 // Sources gives our addresses on all nodes, and the nodes that do not answer.
-func (d receiverOps) Sources(ctx context.Context) (found []inspect.Source, silent []inspect.UnreachableNode, err error) {
+func (d receiverOps) Sources(ctx context.Context) (found []inspect.Source, silent []inspect.UnreachableNode,
+	err error) {
 	_, err = askNodes(ctx, d.common, "list sources", func(ctx context.Context, s Survey) (_ struct{}, err error) {
 		found, silent, err = s.Sources(ctx)
 		return struct{}{}, err

@@ -12,14 +12,14 @@ import (
 type Survey interface {
 	Receivers(ctx context.Context) (inspect.Receivers, error)
 	// Receiver gives everything about one, by its key or the name of a rule: one value for
-	// each node where it lives. inspect.ErrNotThere; a inspect.Unreachable when a node that
+	// each node where it lives. inspect.ErrNotThere; an inspect.Unreachable when a node that
 	// does not answer may have it.
 	Receiver(ctx context.Context, key string) ([]inspect.ReceiverDetail, error)
 	Sources(ctx context.Context) ([]inspect.Source, []inspect.UnreachableNode, error)
 	// CloseSession ends one session after the command that is on the wire. inspect.ErrNotThere.
 	CloseSession(ctx context.Context, key, node string, session int) error
 	// Forget drops what a receiver taught all nodes: what is one of inspect.Forgets. The nodes that
-	// do not answer may still know it. inspect.ErrNotThere; a inspect.Unreachable when one of them may have it.
+	// do not answer may still know it. inspect.ErrNotThere; an inspect.Unreachable when one of them may have it.
 	Forget(ctx context.Context, key, what string) ([]inspect.Forgotten, []inspect.UnreachableNode, error)
 	// Trace gives the newest lines of a receiver's sessions whose numbers are above after,
 	// by node, at most 1,000 of each node; nodes keep them from the first call on, for ten

@@ -55,7 +55,8 @@ func (f *fakeSurvey) CloseSession(ctx context.Context, key, node string, session
 	return f.did("close %s %s %d by %s", key, node, session, ledger.Author(ctx))
 }
 
-func (f *fakeSurvey) Forget(ctx context.Context, key, what string) ([]inspect.Forgotten, []inspect.UnreachableNode, error) {
+func (f *fakeSurvey) Forget(ctx context.Context, key, what string) ([]inspect.Forgotten, []inspect.UnreachableNode,
+	error) {
 	err := f.did("forget %s %s by %s", key, what, ledger.Author(ctx))
 	if err != nil {
 		return nil, nil, err

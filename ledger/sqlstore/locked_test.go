@@ -61,7 +61,8 @@ func TestALockedAccountStopsNobodyElse(t *testing.T) {
 			return err
 		},
 		"a beat": func() error {
-			_, err := s.WriteHeartbeat(t.Context(), ledger.Heartbeat{Incarnation: node, Cluster: "one", Started: time.Unix(1, 0)})
+			_, err := s.WriteHeartbeat(t.Context(), ledger.Heartbeat{Incarnation: node, Cluster: "one", Started: time.Unix(1,
+				0)})
 			return err
 		},
 	} {

@@ -140,7 +140,8 @@ func (t processRows) End(before *ledger.NodeRow, e transitions.Ending) (int64, e
 		before_view = CASE WHEN read_turn >= turn THEN NULL ELSE before_view END,
 		silent = CASE WHEN ? = 1 THEN NULL ELSE silent END
 		WHERE session = ? AND standing = ? AND turn = ?`,
-		e.Status, e.Generation, stored(e.Dead), e.Status, stored(e.Forgotten), before.Session[:], before.Status, before.Generation)
+		e.Status, e.Generation, stored(e.Dead), e.Status, stored(e.Forgotten), before.Session[:], before.Status,
+		before.Generation)
 }
 
 // AskDrain notes in a row whether an operator wants its process to drain.

@@ -31,7 +31,8 @@ func renews(t *testing.T, book *sqlstore.Store) {
 	ctx := t.Context()
 	beat := func() ledger.Incarnation {
 		p := ledger.Incarnation{Session: uuid.New(), Node: uuid.New()}
-		if _, err := book.WriteHeartbeat(ctx, ledger.Heartbeat{Incarnation: p, Cluster: "here", Name: "node-1", Actors: "h:1", Started: time.Unix(1, 0),
+		if _, err := book.WriteHeartbeat(ctx, ledger.Heartbeat{Incarnation: p, Cluster: "here", Name: "node-1",
+			Actors: "h:1", Started: time.Unix(1, 0),
 			View: []ledger.Incarnation{p}, Silent: []uint64{7}}); err != nil {
 			t.Fatal(err)
 		}

@@ -27,7 +27,8 @@ func row(key, state, cause string, queued int) inspect.Receiver {
 
 // Receivers gives one of each state, and a node that does not answer.
 func (g *Rig) Receivers(context.Context) (inspect.Receivers, error) {
-	return inspect.Receivers{At: time.Now(), Silent: []inspect.UnreachableNode{{Node: "node-3", Why: "no answer within 2 s"}}, Receivers: []inspect.Receiver{
+	return inspect.Receivers{At: time.Now(), Silent: []inspect.UnreachableNode{{Node: "node-3",
+		Why: "no answer within 2 s"}}, Receivers: []inspect.Receiver{
 		row("mx.slow.test", "asking", "allowance", 81_204), row("uni.test", "waiting", "connections", 917),
 		row("strict.test", "resting", "penalty", 300), row("quiet.test", "idle", "free", 0)}}, nil
 }
