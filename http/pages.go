@@ -192,7 +192,7 @@ func (s *Server) act(r *request, a Act) {
 // refuse answers a request that is refused: a page for people where they asked for one, otherwise as the API does.
 func (s *Server) refuse(r *request, code api.Code, retryAfter int) {
 	if r.page == nil || r.page.act != nil && r.page.act.Operation != Download {
-		listen.WriteIssue(r.RequestCtx, code, retryAfter)
+		s.writeIssue(r.RequestCtx, code, retryAfter)
 		return
 	}
 	status, message := listen.Refusal(code)
