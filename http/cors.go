@@ -18,7 +18,7 @@ const (
 // preflight answers OPTIONS. It needs no key: browsers send none with it.
 func (s *Server) preflight(r *request) {
 	if s.origins.Foreign(r.RequestCtx) && r.route != routeCredits {
-		s.writeIssue(r.RequestCtx, api.OriginNotAllowed, 0)
+		s.refuse(r, api.OriginNotAllowed, 0)
 		return
 	}
 	h := &r.Response.Header

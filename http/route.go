@@ -115,7 +115,7 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx, hugeBody bool) {
 			s.log.Error("request handler panicked", "route", routeNames[r.route],
 				"request", listen.RequestID(ctx), "err", fmt.Sprintf("%T", p))
 			ctx.Response.Reset()
-			s.writeIssue(ctx, api.InternalError, 5)
+			listen.WriteIssue(ctx, api.InternalError, 5)
 			ctx.SetConnectionClose()
 		}
 		if ctx.Response.BodyStream() == nil { // a download ends with its stream
@@ -141,7 +141,7 @@ func (s *Server) check(r *request, working int64) {
 		if string(mark) == listen.FoldedMark {
 			code = api.BadRequest
 		}
-		s.writeIssue(r.RequestCtx, code, 0)
+		s.refuse(r, code, 0)
 		return
 	}
 	if !s.findOperation(r) {
@@ -171,7 +171,7 @@ func (s *Server) check(r *request, working int64) {
 		return
 	}
 	if !s.enter(r) {
-		s.writeIssue(r.RequestCtx, api.Overloaded, listen.Jitter(10, 10))
+		s.refuse(r, api.Overloaded, listen.Jitter(10, 10))
 		return
 	}
 	s.operate(ledger.WithTenant(ledger.WithActor(ctx, "key:"+r.key.ID), r.key.Workspace), r)
@@ -201,7 +201,7 @@ func (s *Server) findOperation(r *request) bool {
 	raw := r.URI().PathOriginal()
 	if string(r.Request.Header.RequestURI()) == "*" {
 		r.Response.Header.Set(fasthttp.HeaderAllow, "GET, HEAD, POST, OPTIONS")
-		s.writeIssue(r.RequestCtx, api.MethodNotAllowed, 0)
+		s.refuse(r, api.MethodNotAllowed, 0)
 		return false
 	}
 	if bytes.Equal(raw, r.URI().Path()) {
@@ -212,7 +212,7 @@ func (s *Server) findOperation(r *request) bool {
 		return true
 	}
 	if r.route == routeNone {
-		s.writeIssue(r.RequestCtx, api.RouteNotFound, 0)
+		s.refuse(r, api.RouteNotFound, 0)
 		return false
 	}
 	s.origins.Allow(r.RequestCtx, corsExposed, nil)
@@ -228,20 +228,20 @@ func (s *Server) findOperation(r *request) bool {
 		return true
 	}
 	r.Response.Header.Set(fasthttp.HeaderAllow, allow[r.route])
-	s.writeIssue(r.RequestCtx, api.MethodNotAllowed, 0)
+	s.refuse(r, api.MethodNotAllowed, 0)
 	return false
 }
 
 // operate runs the operation of an admitted request.
 func (s *Server) operate(ctx context.Context, r *request) {
 	if r.hugeBody && r.route != routeCredits { // credits answers nothing of 422
-		s.writeIssue(r.RequestCtx, api.UnexpectedBody, 0)
+		s.refuse(r, api.UnexpectedBody, 0)
 		return
 	}
 	if r.idText != nil {
 		var ok bool
 		if r.id, ok = parseUUID(r.idText); !ok {
-			s.writeIssue(r.RequestCtx, api.InvalidID, 0)
+			s.refuse(r, api.InvalidID, 0)
 			return
 		}
 	}
@@ -274,14 +274,6 @@ func parseUUID(text []byte) (uuid.UUID, bool) {
 	return id, err == nil
 }
 
-// writeIssue makes the answer a refusal, with a link to what the guide says of its code where the guide is served.
-func (s *Server) writeIssue(ctx *fasthttp.RequestCtx, code api.Code, retryAfter int) {
-	listen.WriteIssue(ctx, code, retryAfter)
-	if s.options.Pages != nil {
-		ctx.Response.Header.Set(fasthttp.HeaderLink, "</docs/errors#"+string(code)+`>; rel="help"`)
-	}
-}
-
 // handleError answers what is no sound request. The connection always ends.
 func (s *Server) handleError(ctx *fasthttp.RequestCtx, err error) {
 	if errors.Is(err, fasthttp.ErrBodyTooLarge) {
@@ -290,7 +282,7 @@ func (s *Server) handleError(ctx *fasthttp.RequestCtx, err error) {
 	}
 	listen.CloseAfter(ctx)
 	code, again := listen.FramingIssue(err)
-	s.writeIssue(ctx, code, again)
+	listen.WriteIssue(ctx, code, again)
 	s.metrics.count(routeNone, ctx.Response.StatusCode())
 	s.log.Debug("request refused", "code", string(code), "request", listen.RequestID(ctx))
 }

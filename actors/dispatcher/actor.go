@@ -9,7 +9,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/google/uuid"
 
-	"rollcall/actors/guard"
+	"rollcall/actors/process"
 	"rollcall/actors/verification"
 	"rollcall/ledger"
 	"rollcall/ledger/tracing"
@@ -185,7 +185,7 @@ func (s *shell) answered(c actor.Context, now time.Time, of any) {
 // on at once and not when they run out. Nothing is leased before: that would be
 // ended with them.
 func (s *shell) giveBack(c actor.Context) {
-	s.beside(c, s.ctx, gaveBack{guard.ErrPanicked}, func(ctx context.Context) any {
+	s.beside(c, s.ctx, gaveBack{process.ErrPanicked}, func(ctx context.Context) any {
 		_, err := s.options.Book.Renew(ctx, s.options.Node, 0)
 		return gaveBack{err}
 	})
@@ -219,7 +219,7 @@ func (s *shell) after(c actor.Context, wait time.Duration, message any) {
 func (s *shell) beside(c actor.Context, ctx context.Context, failed any, ask func(ctx context.Context) any) {
 	s.calls++
 	root, self := c.ActorSystem().Root, c.Self()
-	guard.Of(c.ActorSystem()).Go("dispatcher", func() {
+	process.GuardOf(c.ActorSystem()).Go("dispatcher", func() {
 		within, cancel := context.WithTimeout(ctx, callWithin)
 		defer cancel()
 		root.Send(self, answer{ask(within)})
@@ -250,7 +250,7 @@ func (s *shell) look(c actor.Context, now time.Time) {
 	s.left = 0
 	s.leasing, s.again = true, false
 	except := s.turns.except()
-	s.beside(c, s.ctx, leaseds{err: guard.ErrPanicked}, func(ctx context.Context) any {
+	s.beside(c, s.ctx, leaseds{err: process.ErrPanicked}, func(ctx context.Context) any {
 		states, err := s.options.Book.Lease(ctx, s.options.Node, room, leaseTTL, except...)
 		s.trace(now, states, err)
 		return leaseds{states, now, room, err}
@@ -384,7 +384,7 @@ func (s *shell) crashed(c actor.Context, now time.Time, id uuid.UUID) {
 	s.options.Metrics.crashed.Inc()
 	s.options.Log.Error("verification actor crashed", "verification", id, "epoch", l.Epoch)
 	s.noting[id] = true
-	s.beside(c, s.ctx, crashed{lease: l, err: guard.ErrPanicked}, func(ctx context.Context) any {
+	s.beside(c, s.ctx, crashed{lease: l, err: process.ErrPanicked}, func(ctx context.Context) any {
 		state, err := s.options.Book.Crashed(ctx, l)
 		return crashed{l, state, err}
 	})
@@ -435,7 +435,7 @@ func (s *shell) renew(c actor.Context, now time.Time) {
 		return
 	}
 	s.renewing, s.late = true, false
-	s.beside(c, s.ctx, reneweds{err: guard.ErrPanicked}, func(ctx context.Context) any {
+	s.beside(c, s.ctx, reneweds{err: process.ErrPanicked}, func(ctx context.Context) any {
 		ctx, cancel := context.WithTimeout(ctx, renewWithin)
 		defer cancel()
 		leases, err := s.options.Book.Renew(ctx, s.options.Node, leaseTTL)
@@ -479,7 +479,7 @@ func (s *shell) lose(c actor.Context, id uuid.UUID) {
 
 func (s *shell) release(c actor.Context, id uuid.UUID, epoch int64) {
 	l := ledger.Lease{Verification: id, Node: s.options.Node, Epoch: epoch}
-	s.beside(c, s.ctx, released{l, guard.ErrPanicked}, func(ctx context.Context) any { return released{l, s.options.Book.Release(ctx, l)} })
+	s.beside(c, s.ctx, released{l, process.ErrPanicked}, func(ctx context.Context) any { return released{l, s.options.Book.Release(ctx, l)} })
 }
 
 func (s *shell) sweep(c actor.Context) {
@@ -489,7 +489,7 @@ func (s *shell) sweep(c actor.Context) {
 	s.sweeping = true
 	ctx, cancel := context.WithCancel(s.ctx)
 	s.stopSweep = cancel
-	s.beside(c, ctx, swept{guard.ErrPanicked}, func(ctx context.Context) any {
+	s.beside(c, ctx, swept{process.ErrPanicked}, func(ctx context.Context) any {
 		defer cancel()
 		_, err := s.options.Book.Sweep(ctx, s.options.Retention)
 		return swept{err}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/actors/guard"
+	"rollcall/actors/process"
 	"rollcall/cluster"
 	"rollcall/cluster/gossip"
 	"rollcall/smtp/mx"
@@ -55,7 +55,7 @@ type Options struct {
 	Health func() Health
 	// Clock is the time that is told to people; nil: time.Now.
 	Clock func() time.Time
-	Guard *guard.Guard // of what it does beside; nil: none
+	Guard *process.PanicGuard // of what it does beside; nil: none
 }
 
 // Validate says which option is missing.

@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/actors/domain"
-	"rollcall/actors/runqueue"
+	"rollcall/actors/process"
 	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/smtp"
@@ -655,7 +655,7 @@ func rowsOf(domain string) (rows []string) {
 func TestABusyNodeHasFewDomainsAtWork(t *testing.T) {
 	w := newWorld(t, 40*wholeDomain)
 	o := w.options(w.book)
-	o.Window = runqueue.New(prometheus.NewRegistry(), 2, 2)
+	o.Window = process.NewWindow(prometheus.NewRegistry(), 2, 2)
 	var busy, most atomic.Int64
 	o.Domain.Route = func(ctx context.Context, name string) (mx.Route, error) {
 		most.Store(max(most.Load(), busy.Add(1)))

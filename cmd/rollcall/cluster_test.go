@@ -461,6 +461,7 @@ func TestDrainIsWaitedFor(t *testing.T) {
 }
 
 func TestUndrain(t *testing.T) {
+	t.Parallel()
 	state := func(s admin.State) admin.Membership {
 		return with(trio(), 1, func(m *admin.Member) { m.State = s })
 	}

@@ -58,8 +58,8 @@ case "$1 $2" in
 esac`
 
 // TestOneServer runs docs/start/one-server.md with the package of this tree, on a copy of this machine whose changes go
-// with it. User, folders, configuration, units, backup and the restart by an upgrade are real; a few shell lines stand in
-// for systemctl, since nothing is booted. Receivers can't be reached there.
+// with it. User, folders, configuration, units, backup and the restart by an upgrade are real; a few shell lines stand
+// in for systemctl, since nothing is booted. Receivers can't be reached there.
 func TestOneServer(t *testing.T) {
 	if !effort.Long() {
 		t.Skip("builds a package: only with -long")

@@ -168,7 +168,7 @@ func signsInWith(u admin.UserLine) string {
 	case is(u.HasPassword) && is(u.HasProvider):
 		return "a password or the provider" + map[bool]string{true: ", with two-step sign-in"}[is(u.HasCodes)]
 	case is(u.HasPassword) && is(u.HasCodes):
-		return "a password and two-step sign-in"
+		return "a password, with two-step sign-in"
 	case is(u.HasPassword):
 		return "a password"
 	case is(u.HasProvider):
@@ -180,10 +180,9 @@ func signsInWith(u admin.UserLine) string {
 func newUserEndTwoStep(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "end-two-step EMAIL",
-		Short: "Turn off somebody's two-step sign-in, and sign them out everywhere",
-		Long: "Turn off somebody's two-step sign-in, because their app and their recovery codes are lost. It signs them " +
-			"out\n" +
-			"everywhere. Make sure first that it is them who asks: their password alone then signs them in.",
+		Short: "End the two-step sign-in of somebody, and sign them out everywhere",
+		Long: "End the two-step sign-in of somebody whose app and recovery codes are lost, and sign them out everywhere.\n" +
+			"Make sure first that it is them who asks: their password alone then signs them in.",
 		Args: wantArgs("EMAIL"),
 	}
 	return adminCommand(node, c, func(client *client.Admin, args []string) (u admin.UserLine, err error) {

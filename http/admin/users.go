@@ -261,7 +261,7 @@ func (d userOps) EndSessions(ctx context.Context, email string) (u ledger.User, 
 	return u, ended, err
 }
 
-// ResetTOTP has sign-in ask somebody for no codes any more, and signs them out everywhere.
+// ResetTOTP ends the two-step sign-in of somebody, and signs them out everywhere.
 func (d userOps) ResetTOTP(ctx context.Context, email string) (ledger.User, error) {
 	u, err := d.changeUser(ctx, "reset codes", email, func(ctx context.Context, u *ledger.User) error {
 		return d.options.People.SetTOTP(ctx, u.ID, "", ledger.Hash{})

@@ -11,6 +11,7 @@ import (
 	"rollcall/ledger"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
+	"rollcall/smtp/flags"
 )
 
 // errRead ends the reading of settlements after the one that was asked for.
@@ -26,7 +27,10 @@ func (d *Dashboard) talk(ctx context.Context, v ledger.Verification, ordinal, se
 			if r.Ordinal != ordinal {
 				continue
 			}
-			found = &web.Talk{Email: r.Email, Outcome: r.Outcome.String(), Mark: marks[r.Outcome][0], Token: r.Reason.String(),
+			said := flags.Of(r.Email)
+			said.Operator = r.Operator.String()
+			found = &web.Talk{Flags: said.Sentences(),
+				Email: r.Email, Outcome: r.Outcome.String(), Mark: marks[r.Outcome][0], Token: r.Reason.String(),
 				Sentence: sentenceOf(r.Reason)}
 			if len(k.Evidence) == 0 {
 				return errRead

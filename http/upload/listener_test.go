@@ -312,8 +312,8 @@ func BenchmarkUpload(b *testing.B) {
 	}
 }
 
-// TestAnUploadEndsWithItsUser: somebody begins an upload at one node, and what ends for them elsewhere ends the upload at
-// the other node too.
+// TestAnUploadEndsWithItsUser: somebody begins an upload at one node, and what ends for them elsewhere ends the
+// upload at the other node too.
 func TestAnUploadEndsWithItsUser(t *testing.T) {
 	t.Parallel()
 	r := newStorageRig(t, nil)

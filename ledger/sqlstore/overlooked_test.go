@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -46,7 +45,7 @@ func (f *failedStatement) instead(text string) error {
 func openNoted(t *testing.T) (*Store, [2]*notebook) {
 	t.Helper()
 	var notes [2]*notebook
-	s, err := Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), Options{Seams: engine.Seams{
+	s, err := Open(t.Context(), NewFile(t), Options{Seams: engine.Seams{
 		Wrap: func(d driver.Driver, name string) driver.Connector {
 			n := &notebook{driver: d, dsn: name}
 			if notes[0] == nil { // the writer comes first

@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -46,7 +45,7 @@ func TestWhatTheTablesKeep(t *testing.T) {
 		t.Run("no broken results", func(t *testing.T) { tellsBrokenResults(t, s) })
 		t.Run("nothing of what is erased", func(t *testing.T) { erasesRows(t, s) }) // last: not sound
 	}
-	t.Run("sqlite", func(t *testing.T) { tests(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")) })
+	t.Run("sqlite", func(t *testing.T) { tests(t, NewFile(t)) })
 	t.Run("postgresql", func(t *testing.T) {
 		tests(t, NewLedger(t))
 	})

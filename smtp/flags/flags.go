@@ -120,6 +120,9 @@ var lists = sync.OnceValue(func() *book {
 	return b
 })
 
+// Of gives the flags of one address, as Cache does.
+func Of(email string) Flags { return new(Cache).Of(email) }
+
 // Cache gives the flags of many addresses, and looks up a domain once while it remembers it. The zero value is ready;
 // it is for one goroutine.
 type Cache struct {
@@ -264,6 +267,21 @@ func keyOf(c byte) (row, column int) {
 		}
 	}
 	return -1, -1
+}
+
+// Sentences say the same for people.
+func (f Flags) Sentences() (all []string) {
+	say := func(is bool, sentence string) {
+		if is {
+			all = append(all, sentence)
+		}
+	}
+	say(f.Suggest != "", "Its domain looks like a typing error for "+f.Suggest+".")
+	say(f.Role, "It's a role address: it belongs to a function, such as sales, and not to one person.")
+	say(f.Free, "Its provider gives anybody a mailbox for free.")
+	say(f.Disposable, "Its domain is for mailboxes to throw away.")
+	say(f.Operator != "", "Its mail is received by "+f.Operator+".")
+	return all
 }
 
 // Append writes flags behind the sentence of a message, as " [role free suggest=gmail.com operator=google]"; nothing

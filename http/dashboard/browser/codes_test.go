@@ -63,7 +63,8 @@ func TestCodesForSigningIn(t *testing.T) {
 	b.copies("Copy", strings.Join(recovery, "\n"))
 	folder := b.saves()
 	b.press("Download")
-	if name, text := saved(b, folder); name != "rollcall-recovery-codes.txt" || text != strings.Join(recovery, "\n")+"\n" {
+	name, text := saved(b, folder)
+	if name != "rollcall-recovery-codes.txt" || text != strings.Join(recovery, "\n")+"\n" {
 		t.Errorf("%s is saved: %q", name, text)
 	}
 	b.press("I've saved them") // the browser asks for one of them

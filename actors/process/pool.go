@@ -1,4 +1,4 @@
-package guard
+package process
 
 import (
 	"sync/atomic"
@@ -21,17 +21,17 @@ type pool struct {
 	idle atomic.Int32
 }
 
-// do does work in a goroutine of its own.
-func (p *pool) do(work func()) {
+// startWork does work in a goroutine of its own.
+func (p *pool) startWork(work func()) {
 	select {
 	case p.work <- work:
 	default:
-		go p.run(work)
+		go p.keepWorking(work)
 	}
 }
 
-// run does work, and then what comes within idleFor, while no more than idleMost others wait for something.
-func (p *pool) run(work func()) {
+// keepWorking does work, and then what comes within idleFor, while no more than idleMost others wait for something.
+func (p *pool) keepWorking(work func()) {
 	work()
 	timer := time.NewTimer(idleFor)
 	defer timer.Stop()
@@ -50,7 +50,7 @@ func (p *pool) run(work func()) {
 }
 
 // Dispatch lets an actor run in goroutines that were used before. A nil guard: in those of the library.
-func (g *Guard) Dispatch() actor.PropsOption {
+func (g *PanicGuard) Dispatch() actor.PropsOption {
 	if g == nil {
 		return func(*actor.Props) {}
 	}
@@ -58,7 +58,7 @@ func (g *Guard) Dispatch() actor.PropsOption {
 }
 
 // Schedule implements actor.Dispatcher.
-func (p *pool) Schedule(run func()) { p.do(run) }
+func (p *pool) Schedule(run func()) { p.startWork(run) }
 
 // Throughput implements actor.Dispatcher: messages until another actor has its turn, as the library has it.
 func (p *pool) Throughput() int { return 300 }

@@ -1,4 +1,4 @@
-package watchdog
+package process
 
 import (
 	"context"
@@ -17,13 +17,13 @@ const (
 	// may have been a second old.
 	Long = 4 * time.Second
 
-	// Every is the time between two looks at the clock.
-	Every = 250 * time.Millisecond
+	// watchEvery is the time between two looks at the clock.
+	watchEvery = 250 * time.Millisecond
 
-	// toldFrom is how long a pause is at least that is worth a line, and toldEvery how long after a
+	// toldFrom is how long a pause is at least that is worth a line, and toldwatchEvery how long after a
 	// line that of a short one is left out: a machine that is always slow is one story. Guesses.
-	toldFrom  = time.Second
-	toldEvery = 10 * time.Second
+	toldFrom       = time.Second
+	toldwatchEvery = 10 * time.Second
 )
 
 // Watchdog is the one of a process. Nil knows of no pause. Safe for concurrent use.
@@ -42,12 +42,13 @@ type Watchdog struct {
 	told time.Time
 }
 
-// New makes a watchdog and registers its metrics; Run lets it watch.
-func New(r prometheus.Registerer, log *slog.Logger) *Watchdog {
+// NewWatchdog makes a watchdog and registers its metrics; Run lets it watch.
+func NewWatchdog(r prometheus.Registerer, log *slog.Logger) *Watchdog {
 	return newWatchdog(r, log, time.Now, processTime)
 }
 
-func newWatchdog(r prometheus.Registerer, log *slog.Logger, clock func() time.Time, cpu func() time.Duration) *Watchdog {
+func newWatchdog(r prometheus.Registerer, log *slog.Logger, clock func() time.Time,
+	cpu func() time.Duration) *Watchdog {
 	w := &Watchdog{log: log, clock: clock, cpu: cpu,
 		pauses: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_process_pauses_total",
 			Help: "Pauses in which nothing of this process ran for a second or longer."}),
@@ -62,14 +63,14 @@ func newWatchdog(r prometheus.Registerer, log *slog.Logger, clock func() time.Ti
 
 // Run watches until ctx is done.
 func (w *Watchdog) Run(ctx context.Context) {
-	ticker := time.NewTicker(Every)
+	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			w.look(w.clock())
+			w.checkClock(w.clock())
 		}
 	}
 }
@@ -80,14 +81,14 @@ func (w *Watchdog) Pauses() uint64 {
 	if w == nil {
 		return 0
 	}
-	if now := w.clock(); since(*w.ran.Load(), now) >= Every {
-		w.look(now)
+	if now := w.clock(); since(*w.ran.Load(), now) >= watchEvery {
+		w.checkClock(now)
 	}
 	return w.long.Load()
 }
 
-// look notes that something runs, and what was before.
-func (w *Watchdog) look(now time.Time) {
+// checkClock notes that something runs, and what was before.
+func (w *Watchdog) checkClock(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	took := since(*w.ran.Load(), now)
@@ -103,7 +104,7 @@ func (w *Watchdog) look(now time.Time) {
 	}
 	w.pauses.Inc()
 	w.paused.Add(took.Seconds())
-	if took >= Long || w.told.IsZero() || now.Sub(w.told) >= toldEvery {
+	if took >= Long || w.told.IsZero() || now.Sub(w.told) >= toldwatchEvery {
 		w.told = now
 		w.log.Warn("process was paused", "took", took, "cpu", ran)
 	}

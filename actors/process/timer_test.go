@@ -1,4 +1,4 @@
-package alarm
+package process
 
 import (
 	"testing"
@@ -8,9 +8,9 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// sleeper sets its alarm as it is told and notes when it rang.
+// sleeper sets its timer as it is told and notes when it rang.
 type sleeper struct {
-	alarm Alarm
+	timer Timer
 	rang  chan time.Duration // since the start
 	start time.Time
 }
@@ -18,17 +18,17 @@ type sleeper struct {
 func (s *sleeper) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case time.Duration:
-		s.alarm.Set(c, time.Now(), s.start.Add(m))
+		s.timer.Set(c, time.Now(), s.start.Add(m))
 	case WakeUp:
-		if late, ok := s.alarm.Rings(m, time.Now()); ok {
+		if late, ok := s.timer.Rang(m, time.Now()); ok {
 			s.rang <- time.Since(s.start) - late
 		}
 	case string:
-		s.alarm.Stop()
+		s.timer.Stop()
 	}
 }
 
-func TestAlarmMovesForwardOnlyAndRingsOnce(t *testing.T) {
+func TestTimerMovesForwardOnlyAndRangOnce(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		say  []any

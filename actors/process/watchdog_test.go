@@ -1,4 +1,4 @@
-package watchdog
+package process
 
 import (
 	"bytes"
@@ -33,7 +33,7 @@ func newRig() *rig {
 func (r *rig) later(steps ...time.Duration) {
 	for _, d := range steps {
 		r.now = r.now.Add(d)
-		r.look(r.now)
+		r.checkClock(r.now)
 	}
 }
 
@@ -41,7 +41,7 @@ func (r *rig) lines() int { return strings.Count(r.log.String(), "process was pa
 
 func TestAPauseIsOneLineAndCountsOnce(t *testing.T) {
 	r := newRig()
-	r.later(Every, Every, 6*time.Second, Every, Every)
+	r.later(watchEvery, watchEvery, 6*time.Second, watchEvery, watchEvery)
 	if r.Pauses() != 1 || r.lines() != 1 || !strings.Contains(r.log.String(), "took=6s") {
 		t.Errorf("%d pauses; the log: %s", r.Pauses(), &r.log)
 	}
@@ -58,7 +58,7 @@ func TestWhoRunsFirstLearnsOfThePause(t *testing.T) {
 	if n := r.Pauses(); n != 1 {
 		t.Errorf("%d pauses before the timer rang", n)
 	}
-	r.later(Every)
+	r.later(watchEvery)
 	if n := r.Pauses(); n != 1 || r.lines() != 1 {
 		t.Errorf("%d pauses and %d lines after it rang", n, r.lines())
 	}
@@ -67,12 +67,12 @@ func TestWhoRunsFirstLearnsOfThePause(t *testing.T) {
 func TestASlowMachineIsNoPause(t *testing.T) {
 	r := newRig()
 	for range 60 { // each timer is 1 to 4 s late
-		r.later(time.Second+Every, 2*time.Second, Long-time.Millisecond)
+		r.later(time.Second+watchEvery, 2*time.Second, Long-time.Millisecond)
 	}
 	if r.Pauses() != 0 {
 		t.Errorf("%d pauses", r.Pauses())
 	}
-	if most := 1 + int(60*(7*time.Second+Every)/toldEvery); r.lines() > most {
+	if most := 1 + int(60*(7*time.Second+watchEvery)/toldwatchEvery); r.lines() > most {
 		t.Errorf("%d lines, at most %d are wanted", r.lines(), most)
 	}
 }
@@ -108,7 +108,7 @@ func TestNilKnowsOfNoPause(t *testing.T) {
 func TestRunLooksByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		w := New(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))
+		w := NewWatchdog(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		all.Go(func() { w.Run(ctx) })

@@ -1,4 +1,4 @@
-package runqueue
+package process
 
 import (
 	"context"
@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// Every is the time between two looks at the run queue.
-	Every = 100 * time.Millisecond
+	// measureEvery is the time between two looks at the run queue.
+	measureEvery = 100 * time.Millisecond
 
 	// long and short are how many goroutines wait in the mean for each processor, above which the window shrinks
 	// and below which it grows. Measured: see docs/developers/measured.md.
 	long, short = 4, 2
 
-	// shrink and grow are what the window is multiplied by, and begin is what it has at first: to grow from 64 by a tenth took
-	// files of 1,000 domains a second, and with 1,024 at once the answers of a million addresses came faster than the ledger took them.
+	// shrink and grow are what the window is multiplied by, and begin is its first size: growing from 64 by a tenth cost
+	// files of 1,000 domains a second, and with 1,024 at once a million answers came faster than the ledger took them.
 	shrink, grow = 0.8, 1.25
 	begin        = 64
 )
@@ -35,8 +35,8 @@ type Window struct {
 	length atomic.Uint64 // bits of a float64: of the run queue
 }
 
-// New makes a window between least and most, and registers its metrics; Run keeps it right.
-func New(r prometheus.Registerer, least, most int) *Window {
+// NewWindow makes a window between least and most, and registers its metrics; Run keeps it right.
+func NewWindow(r prometheus.Registerer, least, most int) *Window {
 	w := &Window{least: float64(least), most: float64(most), processors: float64(runtime.GOMAXPROCS(0))}
 	w.size.Store(math.Float64bits(min(max(begin, w.least), w.most)))
 	r.MustRegister(
@@ -71,10 +71,10 @@ func (w *Window) Want() {
 
 // Run looks at the run queue until ctx is done.
 func (w *Window) Run(ctx context.Context) {
-	ticker := time.NewTicker(Every)
+	ticker := time.NewTicker(measureEvery)
 	defer ticker.Stop()
 	waited := newWaits()
-	waited.sum()
+	waited.sumSeconds()
 	last := time.Now()
 	for {
 		select {
@@ -82,15 +82,15 @@ func (w *Window) Run(ctx context.Context) {
 			return
 		case now := <-ticker.C:
 			if took := now.Sub(last); took > 0 {
-				w.adapt(waited.sum() / took.Seconds())
+				w.adaptSize(waited.sumSeconds() / took.Seconds())
 			}
 			last = now
 		}
 	}
 }
 
-// adapt fits the window to the length of the run queue.
-func (w *Window) adapt(length float64) {
+// adaptSize fits the window to the length of the run queue.
+func (w *Window) adaptSize(length float64) {
 	w.length.Store(math.Float64bits(length))
 	size, wanted := math.Float64frombits(w.size.Load()), w.wanted.Swap(false)
 	switch {
@@ -112,9 +112,9 @@ func newWaits() *waits {
 	return &waits{sample: []metrics.Sample{{Name: "/sched/latencies:seconds"}}}
 }
 
-// sum is how many seconds all goroutines together have waited since it was called last. Seconds of
+// sumSeconds returns how many seconds all goroutines together have waited since it was called last. Seconds of
 // waiting in a second are the mean length of the queue.
-func (s *waits) sum() (seconds float64) {
+func (s *waits) sumSeconds() (seconds float64) {
 	metrics.Read(s.sample)
 	if s.sample[0].Value.Kind() != metrics.KindFloat64Histogram {
 		return 0 // a runtime that does not count it

@@ -1,4 +1,4 @@
-package yardstick
+package main
 
 import (
 	"bufio"
@@ -9,27 +9,27 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"testing"
 	"time"
 
 	"rollcall/smtp/smtplab"
 )
 
-// ErrDialogue: a receiver did not answer as it must.
-var ErrDialogue = errors.New("yardstick: unexpected reply")
+// errDialogue: a receiver did not answer as it must.
+var errDialogue = errors.New("yardstick: unexpected reply")
 
-// groupSize is how many commands the pipelined loop sends at once: larger
+// bareGroup is how many commands the pipelined loop sends at once: larger
 // groups gain little more.
-const groupSize = 50
+const bareGroup = 50
 
-// timeout bounds a whole loop.
-const timeout = 5 * time.Minute
+// bareTimeout bounds a whole loop.
+const bareTimeout = 5 * time.Minute
 
-// Measure runs a bare loop against clean receivers of l: conns kept connections,
+// measureBare runs a bare loop against clean receivers of l: conns kept connections,
 // each to a host of its own, share rcpts commands in one transaction each. Without
 // pipelined each reply is awaited, with it 50 commands go out at once. It returns
-// RCPTs per second, connecting left out. The error wraps a net.Error,
-// smtplab.ErrOptions or ErrDialogue.
-func Measure(l *smtplab.Lab, conns, rcpts int, pipelined bool) (perSecond float64, err error) {
+// RCPTs per second, connecting left out.
+func measureBare(l *smtplab.Lab, conns, rcpts int, pipelined bool) (perSecond float64, err error) {
 	if conns < 1 || rcpts < conns {
 		return 0, fmt.Errorf("yardstick of %d connections and %d RCPTs: %w", conns, rcpts, smtplab.ErrOptions)
 	}
@@ -44,7 +44,7 @@ func Measure(l *smtplab.Lab, conns, rcpts int, pipelined bool) (perSecond float6
 	}
 	group := 1
 	if pipelined {
-		group = groupSize
+		group = bareGroup
 	}
 	errs := make([]error, conns)
 	var running sync.WaitGroup
@@ -76,18 +76,18 @@ func dialBare(l *smtplab.Lab, domain string) (*bareLoop, error) {
 	resolver := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, l.DNSAddr())
 	}}
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), bareTimeout)
 	defer cancel()
 	addresses, err := resolver.LookupHost(ctx, host+".")
 	if err != nil {
 		return nil, fmt.Errorf("find %s: %w", host, err)
 	}
-	conn, err := net.DialTimeout("tcp", net.JoinHostPort(addresses[0], strconv.Itoa(l.SMTPPort())), timeout)
+	conn, err := net.DialTimeout("tcp", net.JoinHostPort(addresses[0], strconv.Itoa(l.SMTPPort())), bareTimeout)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", host, err)
 	}
 	b := &bareLoop{conn: conn, r: bufio.NewReader(conn), domain: domain}
-	_ = conn.SetDeadline(time.Now().Add(timeout))
+	_ = conn.SetDeadline(time.Now().Add(bareTimeout))
 	for _, command := range []string{"", "HELO yardstick.test\r\n", "MAIL FROM:<yard@yardstick.test>\r\n"} {
 		if _, err := conn.Write([]byte(command)); err != nil {
 			return nil, fmt.Errorf("speak to %s: %w", host, err)
@@ -106,7 +106,7 @@ func (b *bareLoop) await(digit byte) error {
 		return fmt.Errorf("read reply: %w", err)
 	}
 	if line[0] != digit {
-		return fmt.Errorf("%w: %q", ErrDialogue, bytes.TrimSpace(line))
+		return fmt.Errorf("%w: %q", errDialogue, bytes.TrimSpace(line))
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func (b *bareLoop) ask(rcpts, group int) error {
 		n := min(group, rcpts-sent)
 		for range n {
 			b.line = append(b.line, "RCPT TO:<ann."...)
-			b.line = append(b.line, Letters(sent)...)
+			b.line = append(b.line, letters(sent)...)
 			b.line = append(b.line, '@')
 			b.line = append(b.line, b.domain...)
 			b.line = append(b.line, ">\r\n"...)
@@ -136,12 +136,29 @@ func (b *bareLoop) ask(rcpts, group int) error {
 	return nil
 }
 
-// Letters spells a number from 0 in letters, so that a clean receiver of the lab
+// letters spells a number from 0 in letters, so that a clean receiver of the lab
 // knows the mailbox that is named after it.
-func Letters(n int) string {
+func letters(n int) string {
 	var out []byte
 	for ; n > 0 || len(out) == 0; n /= 26 {
 		out = append(out, byte('a'+n%26))
 	}
 	return string(out)
+}
+
+func TestTheBareLoopAsksEveryAddress(t *testing.T) {
+	t.Parallel()
+	l, err := smtplab.Start(smtplab.Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Stop(context.Background()) })
+	for _, pipelined := range []bool{false, true} {
+		if perSecond, err := measureBare(l, 4, 400, pipelined); err != nil || perSecond <= 0 {
+			t.Fatalf("pipelined %v: %v per s, %v", pipelined, perSecond, err)
+		}
+	}
+	if total := l.Manners().Total; total.Rcpts != 800 || total.Accepted != 800 || total.UnaskedGroups != 0 {
+		t.Errorf("manners of two runs of 400: %+v", total)
+	}
 }

@@ -1,4 +1,4 @@
-package runqueue
+package process
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"rollcall/config/effort"
 )
 
-func newWindow(least, most int) *Window { return New(prometheus.NewRegistry(), least, most) }
+func newWindow(least, most int) *Window { return NewWindow(prometheus.NewRegistry(), least, most) }
 
 // TestAWindowFollowsTheRunQueue: over any run of lengths it stays between its bounds, shrinks only while the run
 // queue is long, and grows only while it is short and somebody would have more.
@@ -30,7 +30,7 @@ func TestAWindowFollowsTheRunQueue(t *testing.T) {
 			if wanted {
 				w.Want()
 			}
-			w.adapt(length)
+			w.adaptSize(length)
 			now := w.Size()
 			switch {
 			case now < least || now > most:
@@ -52,16 +52,16 @@ func TestAWindowComesBack(t *testing.T) {
 	looks := func(length float64, until int) (n int) {
 		for w.Size() != until && n < 1000 {
 			w.Want()
-			w.adapt(length)
+			w.adaptSize(length)
 			n++
 		}
 		return n
 	}
 	looks(math.Inf(1), 16)
-	if up := looks(0, 1024); up > int(5*time.Second/Every) {
+	if up := looks(0, 1024); up > int(5*time.Second/measureEvery) {
 		t.Errorf("%d looks from the least to the most", up)
 	}
-	if down := looks(math.Inf(1), 16); down > int(2*time.Second/Every) {
+	if down := looks(math.Inf(1), 16); down > int(2*time.Second/measureEvery) {
 		t.Errorf("%d looks from the most to the least", down)
 	}
 }
@@ -90,7 +90,7 @@ func TestTheRuntimeTellsHowLongGoroutinesWait(t *testing.T) {
 	running.Go(func() { w.Run(ctx) })
 	within, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
-	tick := time.NewTicker(Every)
+	tick := time.NewTicker(measureEvery)
 	defer tick.Stop()
 	for w.Size() > 3 && within.Err() == nil {
 		<-tick.C

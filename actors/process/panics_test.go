@@ -1,4 +1,4 @@
-package guard
+package process
 
 import (
 	"bytes"
@@ -35,13 +35,13 @@ func (l *lines) String() string {
 	return l.all.String()
 }
 
-func newGuard() (*Guard, *lines) {
+func newGuard() (*PanicGuard, *lines) {
 	l := &lines{}
-	return New(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(l, nil))), l
+	return NewPanicGuard(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(l, nil))), l
 }
 
 // counted is what the metric says of a place.
-func counted(g *Guard, where string) float64 {
+func counted(g *PanicGuard, where string) float64 {
 	var m dto.Metric
 	_ = g.panics.WithLabelValues(where).Write(&m)
 	return m.GetCounter().GetValue()
@@ -121,12 +121,12 @@ func TestWorkThatIsFineIsNoFailure(t *testing.T) {
 
 func TestTheGuardOfASystem(t *testing.T) {
 	system := actor.NewActorSystem()
-	if Of(system) != nil {
+	if GuardOf(system) != nil {
 		t.Error("a system has a guard that nobody gave it")
 	}
 	g, _ := newGuard()
 	g.Install(system)
-	if Of(system) != g {
+	if GuardOf(system) != g {
 		t.Error("the guard of the system is another one")
 	}
 }
@@ -135,7 +135,7 @@ func TestTheGuardOfASystem(t *testing.T) {
 // it does not, so that the first half can fail.
 func TestTheProcessGoesOn(t *testing.T) {
 	if kind := os.Getenv("ROLLCALL_GUARD_TEST"); kind != "" {
-		var g *Guard
+		var g *PanicGuard
 		if kind == "guarded" {
 			g, _ = newGuard()
 		}

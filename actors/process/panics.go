@@ -1,4 +1,4 @@
-package guard
+package process
 
 import (
 	"errors"
@@ -21,9 +21,9 @@ var ErrPanicked = errors.New("it panicked: a fault of this program, whose log ha
 // address in a file brings about may be met a thousand times a second.
 const stacksEvery = 10 * time.Second
 
-// Guard starts work in goroutines and recovers its panics. Nil guards nothing: a panic ends the
+// PanicGuard starts work in goroutines and recovers its panics. Nil guards nothing: a panic ends the
 // process, as without it. Safe for concurrent use.
-type Guard struct {
+type PanicGuard struct {
 	log    *slog.Logger
 	panics *prometheus.CounterVec
 	pool   pool
@@ -38,24 +38,23 @@ type place struct {
 	since int       // panics that were not, after that
 }
 
-// New makes a guard and registers its metric.
-func New(r prometheus.Registerer, log *slog.Logger) *Guard {
-	g := &Guard{log: log, logged: map[string]*place{}, pool: pool{work: make(chan func())}, panics: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "rollcall_panics_total",
-		Help: "Panics that were recovered, by what panicked; each is a fault of this program.",
-	}, []string{"where"})}
+// NewPanicGuard makes a guard and registers its metric.
+func NewPanicGuard(r prometheus.Registerer, log *slog.Logger) *PanicGuard {
+	g := &PanicGuard{log: log, logged: map[string]*place{}, pool: pool{work: make(chan func())},
+		panics: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_panics_total",
+			Help: "Panics that were recovered, by what panicked; each is a fault of this program."}, []string{"where"})}
 	r.MustRegister(g.panics)
 	return g
 }
 
 // Run does work and gives ErrPanicked when that panicked. Where is what does it, in one word: the
 // label of the metric.
-func (g *Guard) Run(where string, work func()) (err error) {
+func (g *PanicGuard) Run(where string, work func()) (err error) {
 	if g != nil {
 		defer func() {
 			if r := recover(); r != nil {
 				err = ErrPanicked
-				g.note(where, r, debug.Stack())
+				g.logPanic(where, r, debug.Stack())
 			}
 		}()
 	}
@@ -65,35 +64,35 @@ func (g *Guard) Run(where string, work func()) (err error) {
 
 // Go does work in a goroutine of its own, and failed there when that panicked; nil: nothing. Locks
 // that work holds must be given back by a defer.
-func (g *Guard) Go(where string, work, failed func()) {
+func (g *PanicGuard) Go(where string, work, failed func()) {
 	if g == nil {
-		go g.run(where, work, failed)
+		go g.runGuarded(where, work, failed)
 		return
 	}
-	g.pool.do(func() { g.run(where, work, failed) })
+	g.pool.startWork(func() { g.runGuarded(where, work, failed) })
 }
 
 // After is Go in a while, unless the timer is stopped before.
-func (g *Guard) After(wait time.Duration, where string, work, failed func()) *time.Timer {
-	return time.AfterFunc(wait, func() { g.run(where, work, failed) })
+func (g *PanicGuard) After(wait time.Duration, where string, work, failed func()) *time.Timer {
+	return time.AfterFunc(wait, func() { g.runGuarded(where, work, failed) })
 }
 
-func (g *Guard) run(where string, work, failed func()) {
+func (g *PanicGuard) runGuarded(where string, work, failed func()) {
 	if g.Run(where, work) != nil && failed != nil {
 		_ = g.Run(where, failed)
 	}
 }
 
-// note counts a panic, and logs it.
-func (g *Guard) note(where string, reason any, stack []byte) {
+// logPanic counts a panic, and logs it.
+func (g *PanicGuard) logPanic(where string, reason any, stack []byte) {
 	g.panics.WithLabelValues(where).Inc()
-	if unlogged, due := g.due(where, time.Now()); due {
+	if unlogged, due := g.mayLog(where, time.Now()); due {
 		g.log.Error("panic", "where", where, "what", kindOf(reason), "unlogged", unlogged, "stack", string(stack))
 	}
 }
 
-// due reports whether a panic is to be logged, and how many were not since the last one that was.
-func (g *Guard) due(where string, now time.Time) (unlogged int, due bool) {
+// mayLog reports whether a panic is to be logged, and how many were not since the last one that was.
+func (g *PanicGuard) mayLog(where string, now time.Time) (unlogged int, due bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p := g.logged[where]
@@ -120,14 +119,14 @@ func kindOf(reason any) string {
 var extension = extensions.NextExtensionID()
 
 // ExtensionID implements extensions.Extension.
-func (g *Guard) ExtensionID() extensions.ExtensionID { return extension }
+func (g *PanicGuard) ExtensionID() extensions.ExtensionID { return extension }
 
 // Install makes this the guard of all actors of a system. It is called before the first of them is
 // made.
-func (g *Guard) Install(system *actor.ActorSystem) { system.Extensions.Register(g) }
+func (g *PanicGuard) Install(system *actor.ActorSystem) { system.Extensions.Register(g) }
 
-// Of gives the guard of an actor system; nil: it has none.
-func Of(system *actor.ActorSystem) *Guard {
-	g, _ := system.Extensions.Get(extension).(*Guard)
+// GuardOf gives the guard of an actor system; nil: it has none.
+func GuardOf(system *actor.ActorSystem) *PanicGuard {
+	g, _ := system.Extensions.Get(extension).(*PanicGuard)
 	return g
 }
