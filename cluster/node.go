@@ -36,7 +36,7 @@ type Node struct {
 	serving  atomic.Bool // the library runs
 
 	answers Answer
-	errands errands // those that are being answered for others
+	queries queries // those that are being answered for others
 
 	peers      *Peers // nil: a cluster of one; then nothing below is used
 	meta       gossip.NodeMeta
@@ -85,7 +85,7 @@ func New(o Options) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{options: o, log: o.Log, peers: o.Peers, times: o.times(),
-		lookup: &lookup{view: newCurrent()}, topology: newTopology(), errands: make(errands, queriesMax),
+		lookup: &lookup{view: newCurrent()}, topology: newTopology(), queries: make(queries, queriesMax),
 		again: make(chan struct{}, 1), failures: make(chan error, 1)}
 	n.heartbeats = newHeartbeats(n)
 	n.metrics = newMetrics(o.Registerer, n)
@@ -97,7 +97,7 @@ func New(o Options) (*Node, error) {
 	return n, nil
 }
 
-// Serve makes this process a member that hosts these kinds and answers errands (nil: none),
+// Serve makes this process a member that hosts these kinds and answers queries (nil: none),
 // and returns when it knows who the members are. ErrRefused when the members that it should
 // join do not take it. It is called once.
 func (n *Node) Serve(ctx context.Context, kinds Kinds, answer Answer) error {
@@ -473,7 +473,7 @@ func (n *Node) writeLeave(ctx context.Context) error {
 	within, cancel = context.WithTimeout(ctx, leaveWithin)
 	defer cancel()
 	if len(silent) > 0 && !n.heartbeats.fence.up() {
-		if _, err := n.peers.Book.WriteHeartbeat(within, n.beatOf(n.heartbeats.voted, n.heartbeats.told,
+		if _, err := n.peers.Book.WriteHeartbeat(within, n.heartbeatOf(n.heartbeats.voted, n.heartbeats.told,
 			silent)); err != nil {
 			return fmt.Errorf("cluster: the ledger did not hear which receivers are silent: %w", err)
 		}

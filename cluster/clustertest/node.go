@@ -25,7 +25,7 @@ import (
 type Options struct {
 	cluster.Options
 	Kinds      cluster.Kinds
-	Answer     cluster.Answer // nil: it answers no errands
+	Answer     cluster.Answer // nil: it answers no queries
 	Ineligible string         // why it must not probe when it starts; "": it may
 }
 

@@ -420,7 +420,7 @@ func authors(d *Desk) {
 		_, key := d.CreateKey(ctx, ledger.Key{ID: w.String()[:12], Workspace: d.Workspace, Label: "laptop"})
 		_, grant := d.Grant(ctx, w, d.Workspace, 7, "paid")
 		_, revoke := d.RevokeKey(ctx, w.String()[:12])
-		_, beat := d.WriteHeartbeat(ctx, beatOf(ledger.Incarnation{Session: w, Node: w}))
+		_, beat := d.WriteHeartbeat(ctx, heartbeatOf(ledger.Incarnation{Session: w, Node: w}))
 		drain := d.AskDrain(ctx, w)
 		undrain := d.Undrain(ctx, w)
 		forget := d.Forget(ctx, w, 0)

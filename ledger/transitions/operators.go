@@ -124,7 +124,7 @@ func (e Engine) ClearOverrides(ctx context.Context, c ledger.Clearing) ([]ledger
 			if err != nil {
 				return err
 			}
-			now, err := lift(t, c)
+			now, err := endOverride(t, c)
 			if err != nil {
 				return err
 			}
@@ -157,8 +157,8 @@ func cleared(t Tables, list []ledger.ThrottleOverride) (ended []ledger.ThrottleO
 	return ended, nil
 }
 
-// lift ends the overrides that c is about.
-func lift(t Tables, c ledger.Clearing) (ended []ledger.ThrottleOverride, err error) {
+// endOverride ends the overrides that c is about.
+func endOverride(t Tables, c ledger.Clearing) (ended []ledger.ThrottleOverride, err error) {
 	holding, err := t.ActiveOverrides(c.Key)
 	if err != nil {
 		return nil, err

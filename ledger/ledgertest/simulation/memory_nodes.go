@@ -64,7 +64,7 @@ func (m *memory) NextGeneration() (int64, error) {
 	return c.turn, nil
 }
 
-// beat is a beat as its row keeps it.
+// heartbeat is a heartbeat as its row keeps it.
 func beat(b ledger.Heartbeat) ledger.Heartbeat {
 	b.Started = ledger.Clock(ledger.Millis(b.Started))
 	b.View = append([]ledger.Incarnation{}, b.View...)
@@ -72,14 +72,14 @@ func beat(b ledger.Heartbeat) ledger.Heartbeat {
 	return b
 }
 
-// Refresh writes a beat that publishes nothing.
+// Refresh writes a heartbeat that publishes nothing.
 func (m *memory) Refresh(b ledger.Heartbeat) (int64, error) {
 	return m.alterNode(b.Session, func(n *ledger.NodeRow) bool {
 		return n.Status == ledger.NodeIn && slices.Equal(n.View, b.View) && n.Cluster == b.Cluster
 	}, func(n *ledger.NodeRow) { n.Heartbeat, n.Seen = beat(b), ledger.Clock(m.now) })
 }
 
-// Publish writes a beat with another view.
+// Publish writes a heartbeat with another view.
 func (m *memory) Publish(b ledger.Heartbeat, turn int64) (int64, error) {
 	return m.alterNode(b.Session, func(n *ledger.NodeRow) bool { return n.Status == ledger.NodeIn },
 		func(n *ledger.NodeRow) {
@@ -91,7 +91,7 @@ func (m *memory) Publish(b ledger.Heartbeat, turn int64) (int64, error) {
 		})
 }
 
-// Enrol writes a beat in a new row, or in place of the one that stood.
+// Enrol writes a heartbeat in a new row, or in place of the one that stood.
 func (m *memory) Enrol(b ledger.Heartbeat, turn int64) (int64, error) {
 	if err := m.statement(); err != nil {
 		return 0, err
