@@ -215,7 +215,8 @@ type rowWriter struct {
 	spreadsheet bool // addresses are guarded against being taken for formulas
 
 	middles [smtp.Error + 1][]string // by outcome and reason: ",valid,message"
-	day     int64                    // since 1970, of the text
+	flags   flags.Cache
+	day     int64 // since 1970, of the text
 	text    [len("2006-01-02T")]byte
 }
 
@@ -228,7 +229,7 @@ func (w *rowWriter) append(b []byte, row ledger.Result) []byte {
 	}
 	b = appendField(b, email)
 	b = append(b, w.middle(row.Outcome, row.Reason)...)
-	said := flags.Of(row.Email)
+	said := w.flags.Of(row.Email)
 	said.Operator = row.Operator.String()
 	b = appendFlags(b, said)
 	return append(w.appendTime(append(b, ','), row.At), '\n')

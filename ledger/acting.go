@@ -12,6 +12,7 @@ import (
 type Acting struct {
 	Session   Hash
 	Idle      time.Duration // how long a session holds unused
+	User      uuid.UUID     // in place of Session: whoever has any session that holds; of an upload, see Upload.MadeBy
 	Workspace uuid.UUID     // Nil: a change of the user's own
 	Role      Role          // the least in Workspace
 }

@@ -156,6 +156,10 @@ type NewSession struct {
 	Agent, Network string        // cut to AgentMax
 	Life           time.Duration // how long it holds at most, from now on by the ledger's clock
 	Proved         Hash          // Factors of the user who was proved to be this one; the zero Hash: of nobody
+
+	// TOTP is the user's TOTP from now on, with the code used up that begins this session; "": none does. Where it isn't
+	// TOTPWas any more, the session isn't begun: ErrChanged.
+	TOTPWas, TOTP string
 }
 
 // WorkspaceLine is one line of the log that the owners of a workspace read.
@@ -439,4 +443,11 @@ func WithActor(ctx context.Context, actor string) context.Context {
 func Actor(ctx context.Context) string {
 	actor, _ := ctx.Value(actorKey{}).(string)
 	return actor
+}
+
+// UserOf is the user whom an actor names; false: it is none.
+func UserOf(actor string) (uuid.UUID, bool) {
+	text, is := strings.CutPrefix(actor, "user:")
+	id, err := uuid.Parse(text)
+	return id, is && err == nil
 }

@@ -81,7 +81,14 @@ type Issue struct {
 	Code    string
 	Message string
 	Row     int64 // 1-based CSV record number; 0: none
+
+	// Text is that row, at most IssueTextMax bytes; "": none. It quotes the file: only pages for members of the
+	// workspace show it, and it goes with the verification.
+	Text string
 }
+
+// IssueTextMax bounds the text of a row that an issue quotes, in bytes.
+const IssueTextMax = 320
 
 // Counts are final outcomes by kind, and addresses that were never checked.
 type Counts struct {
@@ -169,8 +176,9 @@ type Upload struct {
 	Issue        *Issue // of a failed verification
 	Bytes        int64
 	Durable      int64
-	Expired      bool  // by the ledger's clock
-	Writer       int64 // the fence: only the newest writer may append
+	Expired      bool   // by the ledger's clock
+	MadeBy       string // who created it, as Actor names them: a user has to be let in for as long as it lasts
+	Writer       int64  // the fence: only the newest writer may append
 }
 
 // Lease is the right of one node to work on one verification.

@@ -19,8 +19,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/actors/domain"
-	"rollcall/actors/guard"
 	"rollcall/actors/inspect"
+	"rollcall/actors/process"
 	"rollcall/actors/verification"
 	"rollcall/config/effort"
 	"rollcall/ledger"
@@ -231,7 +231,7 @@ func newOffice(t *testing.T) *office {
 	log := slog.New(slog.NewTextHandler(o.log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	o.system = actor.NewActorSystem(actor.WithDeadLetterThrottleInterval(deadLetters),
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))
-	guard.New(prometheus.NewRegistry(), log).Install(o.system)
+	process.NewPanicGuard(prometheus.NewRegistry(), log).Install(o.system)
 	t.Cleanup(func() {
 		o.system.Shutdown()
 		<-time.After(10*deadLetters + 2*time.Second) // the goroutines that the guard keeps end too

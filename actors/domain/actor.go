@@ -8,9 +8,8 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"rollcall/actors/alarm"
-	"rollcall/actors/guard"
 	"rollcall/actors/inspect"
+	"rollcall/actors/process"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/mx"
@@ -29,7 +28,7 @@ type Actor struct {
 	options  Options
 	planner  *planner
 	receiver *actor.PID // nil: not known
-	alarm    alarm.Alarm
+	timer    process.Timer
 	quiet    time.Time // what the parent was told last
 	told     Waits     // the same
 	toldAt   time.Time
@@ -96,8 +95,8 @@ func (a *Actor) Receive(c actor.Context) {
 		a.planner.controls.recallOver(now)
 	case panicked:
 		panic("a task of this domain panicked") // so that its parent begins it anew
-	case alarm.WakeUp:
-		if _, ok := a.alarm.Rings(m, now); !ok {
+	case process.WakeUp:
+		if _, ok := a.timer.Rang(m, now); !ok {
 			return
 		}
 	default:
@@ -163,13 +162,13 @@ func (a *Actor) plan(c actor.Context, now time.Time) {
 		a.quiet = until
 		c.Send(c.Parent(), Quiet{Domain: a.planner.work.Domain, Until: until})
 	}
-	a.alarm.Set(c, now, a.tellWaits(c, now, wake))
+	a.timer.Set(c, now, a.tellWaits(c, now, wake))
 }
 
 // doStep carries out one step; what may wait, waits in a goroutine.
 func (a *Actor) doStep(c actor.Context, s step) {
 	root, self, ctx := c.ActorSystem().Root, c.Self(), a.ctx
-	beside, failed := guard.Of(c.ActorSystem()), func() { root.Send(self, panicked{}) }
+	beside, failed := process.GuardOf(c.ActorSystem()), func() { root.Send(self, panicked{}) }
 	switch s := s.(type) {
 	case findRoute:
 		domain, tenant := a.planner.work.Domain, a.planner.work.Workspace.String()
@@ -263,7 +262,7 @@ func (a *Actor) takeTermination(now time.Time, m *actor.Terminated) {
 // stopWork takes back what the receiver still has.
 func (a *Actor) stopWork(c actor.Context) {
 	a.cancel()
-	a.alarm.Stop()
+	a.timer.Stop()
 	if a.receiver != nil {
 		c.Unwatch(a.receiver) // which keeps a list of who watches it
 		if b := &a.planner.backlog; len(b.chunks) > 0 || b.receiver.told > 0 {

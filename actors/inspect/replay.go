@@ -3,114 +3,133 @@ package inspect
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"rollcall/smtp/throttle"
-	"rollcall/smtp/verdict"
 )
 
-// ReplayOptions are the rules that a replay compares. Those of replies may be nil, both,
-// which means that they stay as they are.
-type ReplayOptions struct {
-	Now, Candidate           *throttle.Table
-	NowRules, CandidateRules *verdict.Rules
+// Record is what one node kept of the last hours: bounded, and gone with the process.
+type Record struct {
+	Node      string           `json:"node"`
+	From      int64            `json:"from"` // Unix seconds of the oldest minute
+	Receivers []ReceiverRecord `json:"receivers"`
+	Dropped   int              `json:"dropped"` // receivers that found no room
+}
+
+// ReceiverRecord is what was kept of one receiver.
+type ReceiverRecord struct {
+	Key     string   `json:"key"`
+	Domain  string   `json:"domain,omitempty"` // one of its mail domains, for an example
+	Minutes []Minute `json:"minutes"`
+}
+
+// Replayed is what candidate rules would have made of the record.
+type Replayed struct {
+	Hours     float64           `json:"hours"` // that the record reaches back, without its newest minute
+	Asked     int               `json:"asked"`
+	Receivers []ReceiverReplay  `json:"receivers"` // that would differ, the most asked first
+	Same      int               `json:"same"`      // receivers for which nothing would differ
+	Warnings  []string          `json:"warnings"`  // as throttle check has them
+	Silent    []UnreachableNode `json:"silent"`
+}
+
+// ReceiverReplay is one receiver under the candidate rules.
+type ReceiverReplay struct {
+	Key     string        `json:"key"`
+	Changes []FieldChange `json:"changes"`
+	Asked   int           `json:"asked"` // in the record
+	Would   int           `json:"would"` // that the candidate would have let be asked in the same time, at most
+	// AtLeast says that Would is at least, not at most, so many: more waited than the record
+	// has. Delay is at most what it is then.
+	AtLeast bool `json:"at_least,omitempty"`
+	// Delay is how much later the last of the recorded addresses would have been asked, those
+	// that waited at its end counted in, in seconds; below 0: sooner.
+	Delay float64 `json:"delay"`
+	// Minutes in which each field of the candidate would have been the one that holds back.
+	Fired map[string]int `json:"fired"`
+	// Why more is allowed and nobody can know what the receiver would have made of it.
+	Unknown string `json:"unknown,omitempty"`
+}
+
+// FieldChange is a field that would be another.
+type FieldChange struct {
+	Field string `json:"field"`
+	Now   string `json:"now"`
+	Would string `json:"would"`
 }
 
 const (
 	// replayDays bounds how long a backlog is followed beyond the end of the record.
 	replayDays = 7
 
-	// replayedMax and verdictsMax bound what is listed, the most asked and the most
-	// heard first.
+	// replayedMax bounds the receivers that are listed, the most asked first.
 	replayedMax = 500
-	verdictsMax = 500
 
 	// found is below which part of what the rules permit a recorded rate has to be, to be
 	// what the receiver was found to bear rather than what the rules said. Guess.
 	found = 0.98
 )
 
-// Replay says what candidate rules would have made of the hours that nodes have kept. It
-// changes nothing.
+// Replay computes what a candidate table would have made of the hours that nodes have recorded, beside the table of
+// now. It changes nothing.
 //
-// Each receiver is a tank: what was offered comes in minute by minute, and what the rules
-// permit goes out. The model runs once with the present rules and once with the candidate;
-// what is told is the difference. What the receiver itself permitted, by penalties or by a
-// rate that was found out, holds in both. Where the candidate permits more than was ever
-// tried nobody knows what the receiver would have made of that, and Unknown says so.
-func Replay(records []Record, o ReplayOptions) Replayed {
-	out := Replayed{Receivers: []ReceiverReplay{}, Verdicts: []VerdictChange{}}
+// Each receiver is a fluid queue: what was offered comes in minute by minute, and what the rules permit goes out. The
+// model runs once with each table, and the difference is reported. What the receiver itself permitted, by penalties or
+// by a rate that was found, holds in both. Where the candidate permits more than was ever tried, nobody knows what the
+// receiver would have made of that, and Unknown says so.
+func Replay(records []Record, now, candidate *throttle.Table) Replayed {
+	out := Replayed{Receivers: []ReceiverReplay{}}
 	from, to := int64(math.MaxInt64), int64(0)
-	keys, tanks := []string{}, map[string]*tank{}
+	queues := map[string]*fluidQueue{}
 	for _, record := range records {
-		for i := range record.Receivers {
-			r := &record.Receivers[i]
-			t := tanks[r.Key]
-			if t == nil {
-				t = &tank{key: r.Key, minutes: map[int64]*Minute{}}
-				tanks[r.Key] = t
-				keys = append(keys, r.Key)
+		for _, r := range record.Receivers {
+			q := queues[r.Key]
+			if q == nil {
+				q = &fluidQueue{key: r.Key, minutes: map[int64]*Minute{}}
+				queues[r.Key] = q
 			}
-			t.add(r)
+			q.addRecord(r)
 		}
 	}
-	slices.Sort(keys)
-	for _, key := range keys {
-		t := tanks[key]
-		t.order()
-		if len(t.list) > 0 {
-			from = min(from, t.list[0].At.Unix())
-			to = max(to, t.list[len(t.list)-1].At.Unix()) // the newest minute may have just begun
+	for _, key := range slices.Sorted(maps.Keys(queues)) {
+		q := queues[key]
+		q.orderMinutes()
+		if len(q.list) > 0 {
+			from = min(from, q.list[0].At.Unix())
+			to = max(to, q.list[len(q.list)-1].At.Unix()) // the newest minute may have just begun
 		}
-		out.Asked += t.asked
-		if one, differs := t.replay(o); differs {
+		out.Asked += q.asked
+		if one, differs := q.compare(now, candidate); differs {
 			out.Receivers = append(out.Receivers, one)
 		} else {
 			out.Same++
 		}
-		if t.never {
+		if q.never {
 			out.Warnings = append(out.Warnings, fmt.Sprintf(
 				"%s: the last of the recorded addresses would not have been asked within %d days", key, replayDays))
 		}
-		out.Verdicts = append(out.Verdicts, t.judge(o)...)
-		out.Warnings = append(out.Warnings, t.strangers(o)...)
+		out.Warnings = append(out.Warnings, newReceivers(key, now, candidate)...)
 	}
 	if to > from {
 		out.Hours = float64(to-from) / 3600
 	}
-	bound(&out)
-	return out
-}
-
-// bound puts the most asked and the most heard first, and leaves out what is too much.
-func bound(out *Replayed) {
-	slices.SortStableFunc(out.Receivers, func(a, b ReceiverReplay) int {
-		return cmp.Compare(b.Asked, a.Asked)
-	})
-	slices.SortStableFunc(out.Verdicts, func(a, b VerdictChange) int {
-		return cmp.Compare(b.Times, a.Times)
-	})
+	slices.SortStableFunc(out.Receivers, func(a, b ReceiverReplay) int { return cmp.Compare(b.Asked, a.Asked) })
 	if n := len(out.Receivers); n > replayedMax {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("%d more receivers would differ", n-replayedMax))
 		out.Receivers = out.Receivers[:replayedMax]
 	}
-	if n := len(out.Verdicts); n > verdictsMax {
-		out.Warnings = append(out.Warnings,
-			fmt.Sprintf("%d more replies would be judged otherwise", n-verdictsMax))
-		out.Verdicts = out.Verdicts[:verdictsMax]
-	}
+	return out
 }
 
-// tank is one receiver, all nodes together.
-type tank struct {
+// fluidQueue is the recorded demand of one receiver, all nodes together.
+type fluidQueue struct {
 	key     string
-	domain  string
 	minutes map[int64]*Minute // by their beginning
 	list    []Minute          // in order, gaps filled
-	replies []Heard
 
 	asked, accepted, refused int
 	fastest                  float64 // RCPTs that one session asked in a minute, in the best one
@@ -119,18 +138,14 @@ type tank struct {
 	never                    bool    // under the candidate the last one is not asked within replayDays
 }
 
-// add takes the record of one node.
-func (t *tank) add(r *ReceiverRecord) {
-	if t.domain == "" {
-		t.domain = r.Domain
-	}
-	t.replies = append(t.replies, r.Replies...)
+// addRecord adds what one node recorded.
+func (q *fluidQueue) addRecord(r ReceiverRecord) {
 	for _, m := range r.Minutes {
 		at := m.At.Unix() / 60 * 60
-		all := t.minutes[at]
+		all := q.minutes[at]
 		if all == nil {
 			m.At = time.Unix(at, 0).UTC()
-			t.minutes[at] = &m
+			q.minutes[at] = &m
 			continue
 		}
 		if m.Asked > all.Asked {
@@ -147,55 +162,52 @@ func (t *tank) add(r *ReceiverRecord) {
 	}
 }
 
-// order puts the minutes in a row, and what can be seen in them together.
-func (t *tank) order() {
-	if len(t.minutes) == 0 {
+// orderMinutes puts the minutes in a row and sums them up.
+func (q *fluidQueue) orderMinutes() {
+	if len(q.minutes) == 0 {
 		return
 	}
 	first, last := int64(math.MaxInt64), int64(0)
-	for at := range t.minutes {
+	for at := range q.minutes {
 		first, last = min(first, at), max(last, at)
 	}
 	opened := 0
 	for at := first; at <= last; at += 60 {
-		m := t.minutes[at]
+		m := q.minutes[at]
 		if m == nil { // nothing waited and nothing was asked
 			m = &Minute{At: time.Unix(at, 0).UTC(), Cause: Causes[0]}
 		}
-		t.list = append(t.list, *m)
-		t.asked += m.Asked
-		t.accepted += m.Accepted
-		t.refused += m.Refused
+		q.list = append(q.list, *m)
+		q.asked += m.Asked
+		q.accepted += m.Accepted
+		q.refused += m.Refused
 		opened += m.Opened
 		if m.Sessions > 0 {
-			t.fastest = max(t.fastest, float64(m.Asked)/float64(m.Sessions))
+			q.fastest = max(q.fastest, float64(m.Asked)/float64(m.Sessions))
 		}
 	}
-	t.perSession = float64(t.asked) / float64(max(1, opened))
-	t.unhide()
+	q.perSession = float64(q.asked) / float64(max(1, opened))
+	q.findHidden()
 }
 
-// unhide finds the minutes in which more waited than was recorded: something held the
+// findHidden finds the minutes in which more waited than was recorded: something held the
 // receiver back, and more was asked in the next one, still held back, than had waited.
-func (t *tank) unhide() {
-	t.hidden = make([]bool, len(t.list))
+func (q *fluidQueue) findHidden() {
+	q.hidden = make([]bool, len(q.list))
 	held := func(m *Minute) bool { return m.Cause != Causes[0] && m.Queued > 0 }
 	var next *Minute
-	for i := len(t.list) - 1; i >= 0; i-- {
-		m := &t.list[i]
-		t.hidden[i] = next != nil && held(m) && held(next) && max(m.Queued, next.Queued) < next.Asked
+	for i := len(q.list) - 1; i >= 0; i-- {
+		m := &q.list[i]
+		q.hidden[i] = next != nil && held(m) && held(next) && max(m.Queued, next.Queued) < next.Asked
 		if m.Asked > 0 {
 			next = m
 		}
 	}
 }
 
-// replay compares the rules for the receiver; false: they are the same.
-func (t *tank) replay(o ReplayOptions) (out ReceiverReplay, differs bool) {
-	if o.Now == nil || o.Candidate == nil {
-		return out, false
-	}
-	before, after := o.Now.For(t.key), o.Candidate.For(t.key)
+// compare runs the model with both tables; false: they have the same limits for the receiver.
+func (q *fluidQueue) compare(now, candidate *throttle.Table) (out ReceiverReplay, differs bool) {
+	before, after := now.For(q.key), candidate.For(q.key)
 	for _, f := range throttle.Fields() {
 		if f.OfReceiver() && before.Text(f) != after.Text(f) {
 			out.Changes = append(out.Changes, FieldChange{Field: f.String(), Now: before.Text(f),
@@ -205,18 +217,18 @@ func (t *tank) replay(o ReplayOptions) (out ReceiverReplay, differs bool) {
 	if len(out.Changes) == 0 {
 		return out, false
 	}
-	was, would := t.run(before, before), t.run(before, after)
-	out.Key, out.Asked, out.Fired = t.key, t.asked, would.fired
-	out.Would = max(0, t.asked+int(math.Round(would.sum-was.sum)))
+	was, would := q.runModel(before, before), q.runModel(before, after)
+	out.Key, out.Asked, out.Fired = q.key, q.asked, would.fired
+	out.Would = max(0, q.asked+int(math.Round(would.sum-was.sum)))
 	out.Delay = math.Round(would.last - was.last)
-	out.Unknown = t.unknown(before, after, would.most)
+	out.Unknown = q.sayUnknown(before, after, would.most)
 	out.AtLeast = would.starved && out.Unknown != ""
-	t.never = would.never
+	q.never = would.never
 	return out, true
 }
 
-// unknown says why nobody can tell what would have come of more.
-func (t *tank) unknown(before, after throttle.Limits, most float64) string {
+// sayUnknown says why nobody can tell what would have come of more.
+func (q *fluidQueue) sayUnknown(before, after throttle.Limits, most float64) string {
 	var more []string
 	for _, f := range throttle.Fields() {
 		if f.OfReceiver() && after.More(before, f) {
@@ -227,7 +239,7 @@ func (t *tank) unknown(before, after throttle.Limits, most float64) string {
 		return ""
 	}
 	tried := 0
-	for _, m := range t.list {
+	for _, m := range q.list {
 		tried = max(tried, m.Asked)
 	}
 	text := fmt.Sprintf("more is allowed than now (%s): nobody knows what the receiver would have made of it",
@@ -238,7 +250,7 @@ func (t *tank) unknown(before, after throttle.Limits, most float64) string {
 	return text
 }
 
-// outcome is what a run of the model comes to.
+// outcome is the result of one run of the model.
 type outcome struct {
 	sum   float64 // asked within the record
 	last  float64 // seconds from its beginning until the last recorded address was asked
@@ -250,24 +262,24 @@ type outcome struct {
 	starved bool
 }
 
-// run lets the recorded demand through the rules a; base are those under which it was
+// runModel runs the recorded demand through the limits a; base are those under which it was
 // recorded, as far as anybody knows.
-func (t *tank) run(base, a throttle.Limits) outcome {
+func (q *fluidQueue) runModel(base, a throttle.Limits) outcome {
 	out := outcome{fired: map[string]int{}}
 	var hour window
 	backlog, queued, done := 0.0, 0, false
-	demand := float64(t.demand())
+	demand := float64(q.totalDemand())
 	minute := func(i int, m *Minute) {
 		backlog += max(0, float64(m.Asked+m.Queued-queued))
 		queued = m.Queued
-		most, field := t.capacity(base, a, m, &hour)
+		most, field := q.capacityOf(base, a, m, &hour)
 		asked := min(backlog, most)
-		if backlog > most+0.5 && field != 0 && i < len(t.list) {
+		if backlog > most+0.5 && field != 0 && i < len(q.list) {
 			out.fired[field.String()]++
 		}
-		out.starved = out.starved || i < len(t.list) && t.hidden[i] && backlog < most-0.5
+		out.starved = out.starved || i < len(q.list) && q.hidden[i] && backlog < most-0.5
 		backlog -= asked
-		hour.add(asked*t.part(m, m.Accepted, t.accepted), asked*t.part(m, m.Refused, t.refused))
+		hour.add(asked*q.fractionOf(m, m.Accepted, q.accepted), asked*q.fractionOf(m, m.Refused, q.refused))
 		if before := out.sum; !done && before+asked >= demand-0.5 && demand > 0 {
 			done = true
 			out.last = 60 * (float64(i) + min(1, max(0, demand-before)/max(most, 1e-9)))
@@ -275,15 +287,15 @@ func (t *tank) run(base, a throttle.Limits) outcome {
 		out.sum += asked
 		out.most = max(out.most, asked)
 	}
-	for i := range t.list {
-		minute(i, &t.list[i])
+	for i := range q.list {
+		minute(i, &q.list[i])
 	}
 	sum := out.sum // what comes later is not of this time
 	calm := Minute{Cause: Causes[0], Queued: queued}
-	if n := len(t.list); n > 0 && !barred(&t.list[n-1], base) {
-		calm.Cause = t.list[n-1].Cause
+	if n := len(q.list); n > 0 && !unavailable(&q.list[n-1], base) {
+		calm.Cause = q.list[n-1].Cause
 	}
-	for i := len(t.list); !done && demand > 0 && i < len(t.list)+replayDays*24*60; i++ {
+	for i := len(q.list); !done && demand > 0 && i < len(q.list)+replayDays*24*60; i++ {
 		minute(i, &calm)
 	}
 	if out.never = !done && demand > 0; out.never {
@@ -293,31 +305,30 @@ func (t *tank) run(base, a throttle.Limits) outcome {
 	return out
 }
 
-// demand is how many addresses there were to ask: those that were, and those that still
-// waited at the end of the record. Of a receiver that was asked nothing it is not reckoned.
-func (t *tank) demand() int {
-	if t.asked == 0 {
+// totalDemand returns how many addresses there were to ask: those that were asked, and those that still
+// waited at the end of the record; 0 for a receiver that was asked nothing.
+func (q *fluidQueue) totalDemand() int {
+	if q.asked == 0 {
 		return 0
 	}
-	return t.asked + t.list[len(t.list)-1].Queued
+	return q.asked + q.list[len(q.list)-1].Queued
 }
 
-// part is which part of a minute's answers were of a kind; of a minute without any, that
-// of all.
-func (t *tank) part(m *Minute, n, all int) float64 {
+// fractionOf returns which fraction of a minute's answers were of a kind; for a minute without answers, that of all.
+func (q *fluidQueue) fractionOf(m *Minute, n, all int) float64 {
 	if answers := m.Accepted + m.Refused + m.Deferred; answers > 0 {
 		return float64(n) / float64(answers)
 	}
-	return float64(all) / float64(max(1, t.asked))
+	return float64(all) / float64(max(1, q.asked))
 }
 
-// capacity is how many may be asked in a minute, and the field that says so; no field: it
-// is not the rules that hold back.
-func (t *tank) capacity(base, a throttle.Limits, m *Minute, hour *window) (float64, throttle.Field) {
+// capacityOf returns how many may be asked in a minute, and the field that says so; no field: it
+// isn't the rules that hold back.
+func (q *fluidQueue) capacityOf(base, a throttle.Limits, m *Minute, hour *window) (float64, throttle.Field) {
 	if a.Pause != throttle.PauseNo && a.Pause != "" {
 		return 0, throttle.FieldPause
 	}
-	if barred(m, base) {
+	if unavailable(m, base) {
 		return float64(m.Asked), 0
 	}
 	most, field := math.Inf(1), throttle.Field(0)
@@ -327,8 +338,8 @@ func (t *tank) capacity(base, a throttle.Limits, m *Minute, hour *window) (float
 		}
 	}
 	perMinute := func(r throttle.Rate) float64 { return r.PerSecond() * 60 }
-	refused := t.part(m, m.Refused, t.refused)
-	perSession, of := t.session(base, a, refused)
+	refused := q.fractionOf(m, m.Refused, q.refused)
+	perSession, of := q.perSessionUnder(base, a, refused)
 	if of == 0 || a.ConnectionRate != base.ConnectionRate {
 		of = throttle.FieldConnectionRate
 	}
@@ -336,8 +347,8 @@ func (t *tank) capacity(base, a throttle.Limits, m *Minute, hour *window) (float
 	// How fast a session could have gone is seen only where sessions held back; elsewhere
 	// the fastest is the least that they can do, and speaks against fewer of them only.
 	bySessions := m.Cause == "connections" || m.Cause == "free" || a.Connections < base.Connections
-	if t.fastest > 0 && bySessions {
-		least(float64(a.Connections)*t.fastest, throttle.FieldConnections)
+	if q.fastest > 0 && bySessions {
+		least(float64(a.Connections)*q.fastest, throttle.FieldConnections)
 	}
 	least(perMinute(a.RcptRate), throttle.FieldRcptRate)
 	if refused > 0 {
@@ -353,9 +364,9 @@ func (t *tank) capacity(base, a throttle.Limits, m *Minute, hour *window) (float
 	return most, field
 }
 
-// session is how many addresses a session asks under the rules a, and the field that makes
+// perSessionUnder returns how many addresses a session asks under the rules a, and the field that makes
 // these fewer than under base, if one does.
-func (t *tank) session(base, a throttle.Limits, refused float64) (float64, throttle.Field) {
+func (q *fluidQueue) perSessionUnder(base, a throttle.Limits, refused float64) (float64, throttle.Field) {
 	most := func(a throttle.Limits) (float64, throttle.Field) {
 		refusals := float64(a.RefusedPerSession) / max(refused, 1e-9)
 		if refusals < float64(a.RcptsPerConnection) {
@@ -365,14 +376,14 @@ func (t *tank) session(base, a throttle.Limits, refused float64) (float64, throt
 	}
 	before, _ := most(base)
 	after, field := most(a)
-	if t.perSession > 0 && (after >= before || after > t.perSession) {
-		return t.perSession, 0 // they end for reasons of their own
+	if q.perSession > 0 && (after >= before || after > q.perSession) {
+		return q.perSession, 0 // they end for reasons of their own
 	}
 	return after, field
 }
 
-// barred reports whether nothing could be asked in a minute, whatever the candidate says.
-func barred(m *Minute, base throttle.Limits) bool {
+// unavailable reports whether nothing could be asked in a minute, whatever the candidate says.
+func unavailable(m *Minute, base throttle.Limits) bool {
 	switch m.Cause {
 	case "penalty", "no healthy source", "no share", "unreached":
 		return true
@@ -410,16 +421,14 @@ func (w *window) left(a throttle.Limits) float64 {
 	return max(0, most-refused)
 }
 
-// strangers warns of rules of the candidate that would take a part of the receiver's mail
-// out of it: the record does not say how much that is.
-func (t *tank) strangers(o ReplayOptions) (out []string) {
-	if o.Now == nil || o.Candidate == nil {
-		return nil
-	}
-	for _, name := range narrower(o.Candidate, throttle.NameOf(t.key)) {
-		if !slices.Contains(narrower(o.Now, throttle.NameOf(t.key)), name) {
+// newReceivers warns of rules of the candidate that would make a part of the receiver's mail a receiver of its own: the
+// record doesn't say how much that is.
+func newReceivers(key string, now, candidate *throttle.Table) (out []string) {
+	known := narrower(now, throttle.NameOf(key))
+	for _, name := range narrower(candidate, throttle.NameOf(key)) {
+		if !slices.Contains(known, name) {
 			out = append(out, fmt.Sprintf(
-				"%s would be a receiver of its own beside %s: the record does not tell them apart", name, t.key))
+				"%s would be a receiver of its own beside %s: the record does not tell them apart", name, key))
 		}
 	}
 	return out

@@ -10,7 +10,6 @@ import (
 
 	"rollcall/config/effort"
 	"rollcall/smtp/throttle"
-	"rollcall/smtp/verdict"
 )
 
 // began is the beginning of the records of these tests.
@@ -100,8 +99,8 @@ func TestReplayTellsWhatOtherRulesWouldHaveDone(t *testing.T) {
 					candidate[k] = v
 				}
 			}
-			got := Replay(recordOf(c.minutes, c.minute), ReplayOptions{Now: table(t, "example.net", now),
-				Candidate: table(t, "example.net", candidate)})
+			got := Replay(recordOf(c.minutes, c.minute), table(t, "example.net", now),
+				table(t, "example.net", candidate))
 			if len(got.Receivers) != 1 || got.Same != 0 || got.Hours != float64(c.minutes-1)/60 {
 				t.Fatalf("%+v", got)
 			}
@@ -167,7 +166,7 @@ func TestReplayOfABacklog(t *testing.T) {
 		}, "50/s", 1550, 241 - 310, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := Replay(recordOf(c.minutes, c.minute), ReplayOptions{Now: rules("5/s"), Candidate: rules(c.rate)})
+			got := Replay(recordOf(c.minutes, c.minute), rules("5/s"), rules(c.rate))
 			if len(got.Receivers) != 1 {
 				t.Fatalf("%+v", got)
 			}
@@ -182,12 +181,11 @@ func TestReplayOfABacklog(t *testing.T) {
 
 func TestReplayOfTheSameRulesFindsNoDifference(t *testing.T) {
 	rules := table(t, "example.net", map[string]string{"rcpt_rate": "1/s"})
-	o := ReplayOptions{Now: rules, Candidate: rules, NowRules: verdict.Builtin(), CandidateRules: verdict.Builtin()}
-	got := Replay(recordOf(60, busy), o)
-	if len(got.Receivers) != 0 || got.Same != 1 || got.Asked != 18000 || len(got.Verdicts) != 0 {
+	got := Replay(recordOf(60, busy), rules, rules)
+	if len(got.Receivers) != 0 || got.Same != 1 || got.Asked != 18000 {
 		t.Errorf("%+v", got)
 	}
-	if got := Replay(nil, o); got.Hours != 0 || got.Asked != 0 || got.Same != 0 {
+	if got := Replay(nil, rules, rules); got.Hours != 0 || got.Asked != 0 || got.Same != 0 {
 		t.Errorf("of nothing: %+v", got)
 	}
 }
@@ -196,7 +194,7 @@ func TestReplayTakesNodesTogether(t *testing.T) {
 	one, two := recordOf(60, busy), recordOf(60, busy)
 	now := table(t, "example.net", map[string]string{"rcpt_rate": "10/s"})
 	half := table(t, "example.net", map[string]string{"rcpt_rate": "5/s"})
-	got := Replay(append(one, two...), ReplayOptions{Now: now, Candidate: half})
+	got := Replay(append(one, two...), now, half)
 	if len(got.Receivers) != 1 || got.Receivers[0].Asked != 36000 ||
 		math.Abs(float64(got.Receivers[0].Would-18000)) > 360 {
 		t.Errorf("%+v", got)
@@ -210,27 +208,9 @@ func TestReplayWarnsOfRulesThatTakeAPartOfAReceiver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := Replay(recordOf(10, busy), ReplayOptions{Now: now, Candidate: candidate})
+	got := Replay(recordOf(10, busy), now, candidate)
 	if len(got.Warnings) != 1 {
 		t.Errorf("warnings %q", got.Warnings)
-	}
-}
-
-func TestReplayJudgesWhatWasHeardAnew(t *testing.T) {
-	records := recordOf(10, busy)
-	records[0].Receivers[0].Replies = []Heard{
-		{Stage: 6, Code: 550, Enhanced: "5.1.1", Text: "no such user", Host: "mx.example.net", Times: 7},
-		{Stage: 6, Code: 450, Enhanced: "4.9.9", Text: "the moon is full", Host: "mx.example.net", Times: 5},
-		{Stage: 6, Code: 450, Enhanced: "4.9.9", Text: "the moon is full", Host: "mx2.example.net", Hour: 3600, Times: 4},
-	}
-	candidate, err := verdict.Load("moon.toml", []byte(moonRule))
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := Replay(records, ReplayOptions{NowRules: verdict.Builtin(), CandidateRules: candidate})
-	if len(got.Verdicts) != 1 || got.Verdicts[0].Times != 9 || got.Verdicts[0].Receiver != "example.net" ||
-		got.Verdicts[0].Sample != "450 4.9.9 the moon is full" || got.Verdicts[0].Now == got.Verdicts[0].Would {
-		t.Errorf("%+v", got.Verdicts)
 	}
 }
 
@@ -249,7 +229,7 @@ func TestLessIsNeverMore(t *testing.T) {
 		})
 		now := table(t, "example.net", map[string]string{"rcpt_rate": fmt.Sprintf("%d/min", rate)})
 		candidate := table(t, "example.net", map[string]string{"rcpt_rate": fmt.Sprintf("%d/min", less)})
-		r := Replay(records, ReplayOptions{Now: now, Candidate: candidate}).Receivers[0]
+		r := Replay(records, now, candidate).Receivers[0]
 		if r.Would > r.Asked || r.Delay < 0 || r.Unknown != "" {
 			t.Fatalf("less lets %d of %d be asked, %v s later, %q", r.Would, r.Asked, r.Delay, r.Unknown)
 		}
@@ -269,25 +249,6 @@ func BenchmarkReplay(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		Replay(records, ReplayOptions{Now: now, Candidate: candidate})
+		Replay(records, now, candidate)
 	}
 }
-
-// moonRule is an operator's file with one rule.
-const moonRule = `title = "Moon"
-scope = ["example.net"]
-
-[[rule]]
-id = "moon"
-stage = ["any"]
-words = ["the moon is full"]
-action = "retry"
-wait = "1h"
-reason = "mailbox_busy"
-blame = "address"
-meaning = "It is asked again when the moon is not."
-source = "ours"
-date = "2026-11"
-match = ["450 4.9.9 The moon is full"]
-miss = ["450 4.9.9 The moon is half"]
-`

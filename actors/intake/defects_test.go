@@ -187,3 +187,21 @@ func TestDefectSaysWhatToDo(t *testing.T) {
 		}
 	}
 }
+
+func TestShownRowHidesNothingAndStaysShort(t *testing.T) {
+	long := strings.Repeat("ü", TextMax/2)
+	for file, want := range map[string]string{
+		"a\n\"quoted\" \\ and more\n":                  `"quoted" \ and more`,
+		"a\nm\xfcller@x.test\n":                        `m\xfcller@x.test`,
+		"a\nann\u202eat\u200b@x.test\t\n":              `ann\u202eat\u200b@x.test\t`,
+		"a\n" + long + "\n":                            long,
+		"a\nx" + long + "\n":                           "x" + long[:TextMax-2] + "…",
+		"a\n" + strings.Repeat("\x01", TextMax) + "\n": strings.Repeat(`\x01`, 79) + "…",
+	} {
+		_, err := Read(strings.NewReader(file), Limits{RowsMax: 3})
+		var d *Defect
+		if !errors.As(err, &d) || d.Shown(320) != want {
+			t.Errorf("%q: got %q, want %q", file, d.Shown(320), want)
+		}
+	}
+}

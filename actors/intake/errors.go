@@ -3,7 +3,10 @@ package intake
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // ErrLimits says that the Limits given to Read are not usable.
@@ -29,8 +32,8 @@ type Defect struct {
 	Row     int64  // the record, the first being 1 and the header counted; 0: no record is to blame
 	Kind    Kind   // what is wrong, closer than Code
 
-	// Text is the row as it stands, at most TextMax bytes, and Means are the addresses that it means where that is
-	// certain. They quote the file: they are for its owner, and stay out of logs and of the ledger.
+	// Text is the row as it stands, at most TextMax bytes and "…" where it goes on, and Means are the addresses that
+	// it means where that is certain. They quote the file: they are for its owner, and stay out of logs.
 	Text  string
 	Means []string
 }
@@ -42,6 +45,26 @@ func (d *Defect) Error() string {
 	}
 	return fmt.Sprintf("intake: %s in record %d", d.Code, d.Row)
 }
+
+// Shown is Text for a page: a byte or character that shows nothing is written as Go writes it. At most so many bytes.
+func (d *Defect) Shown(most int) string {
+	var b strings.Builder
+	for rest := d.Text; rest != ""; {
+		r, size := utf8.DecodeRuneInString(rest)
+		one := rest[:size]
+		if rest = rest[size:]; !unicode.IsPrint(r) || r == utf8.RuneError {
+			one = strings.Trim(strconv.Quote(one), `"`)
+		}
+		if b.Len()+len(one) > most-len(goesOn) {
+			return b.String() + goesOn
+		}
+		b.WriteString(one)
+	}
+	return b.String()
+}
+
+// goesOn stands where a text is cut.
+const goesOn = "…"
 
 // Note reports whether the service takes the file in spite of it.
 func (d *Defect) Note() bool { return d.Kind == KindHeader || d.Kind == KindSep }

@@ -6,7 +6,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/asynkron/protoactor-go/cluster"
 
-	"rollcall/actors/alarm"
+	"rollcall/actors/process"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/receiver/state"
@@ -32,7 +32,7 @@ type Actor struct {
 	barred     bool // as the metric has it
 	sessions   map[int]*actor.PID
 	ids        map[string]int // of sessions, by the id of their actor
-	alarm      alarm.Alarm
+	timer      process.Timer
 	paused     uint64 // long pauses of the process until now
 }
 
@@ -92,7 +92,7 @@ func (a *Actor) Receive(c actor.Context) {
 	case *cluster.ClusterInit:
 		a.key, a.waiting = m.Identity.Identity, &waiting{since: now, offers: map[wire.TaskKey]*held{}}
 		a.options.Registry.subscribe(c.ActorSystem())
-		a.alarm.Set(c, now, now.Add(min(a.idle, pulseEvery)))
+		a.timer.Set(c, now, now.Add(min(a.idle, pulseEvery)))
 		return
 	case *actor.Stopping:
 		a.stop(c)
@@ -174,8 +174,8 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 			return false
 		}
 		a.scheduler.SessionCrashed(now, id)
-	case alarm.WakeUp:
-		_, ok := a.alarm.Rings(m, now)
+	case process.WakeUp:
+		_, ok := a.timer.Rang(m, now)
 		return ok
 	default:
 		return false
@@ -204,7 +204,7 @@ func (a *Actor) plan(c actor.Context, now time.Time) {
 	}
 	a.count(a.scheduler.HasNoShare())
 	if a.scheduler.HandingOff() {
-		a.alarm.Set(c, now, wake)
+		a.timer.Set(c, now, wake)
 		return
 	}
 	a.rest()
@@ -217,7 +217,7 @@ func (a *Actor) plan(c actor.Context, now time.Time) {
 			wake = since.Add(a.idle)
 		}
 	}
-	a.alarm.Set(c, now, wake)
+	a.timer.Set(c, now, wake)
 }
 
 // do carries out one step.
@@ -289,7 +289,7 @@ func (a *Actor) dismiss(c actor.Context, id int) {
 
 // stop tells everybody that this place is no more. Sessions end with their actors.
 func (a *Actor) stop(c actor.Context) {
-	a.alarm.Stop()
+	a.timer.Stop()
 	if a.waiting != nil {
 		a.waiting.release(c)
 		a.waiting = nil

@@ -14,7 +14,7 @@ import (
 	"github.com/asynkron/protoactor-go/cluster"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"rollcall/actors/guard"
+	"rollcall/actors/process"
 	"rollcall/actors/receiver/receivertest"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
@@ -92,6 +92,7 @@ func TestActorStopsWhileOpening(t *testing.T) {
 // TestCrashInASession: the host is left alone for a moment, and then those who waited for it are
 // asked; nobody is told of a fault of ours, nor put off for it.
 func TestCrashInASession(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, 0, "clean", openedWide())
 	var calls atomic.Int64
 	open := opener(t, b.lab)
@@ -104,7 +105,7 @@ func TestCrashInASession(t *testing.T) {
 		return open(ctx, host, at, m)
 	})
 	metrics := prometheus.NewRegistry()
-	b.options.Guard = guard.New(metrics, slog.New(slog.DiscardHandler))
+	b.options.Guard = process.NewPanicGuard(metrics, slog.New(slog.DiscardHandler))
 	b.pid = b.spawn()
 	c, _ := b.customer(1, 3, known)
 	c.until("answers", func() bool { return len(c.answers) == 3 })
@@ -148,6 +149,7 @@ func TestCrashOfTheActor(t *testing.T) {
 
 // TestResultsComeAgain: until they are acknowledged, each answer once in each batch.
 func TestResultsComeAgain(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, 0, "clean", openedWide())
 	b.options.stretch = soonOver
 	b.pid = b.spawn()
@@ -166,6 +168,7 @@ func TestResultsComeAgain(t *testing.T) {
 }
 
 func TestStaleEpochIsRefused(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, 0, "clean", openedWide())
 	c, pid := b.customer(1, 1, known)
 	c.until("answers", func() bool { return len(c.answers) == 1 })
@@ -183,6 +186,7 @@ func TestStaleEpochIsRefused(t *testing.T) {
 
 // TestIdleActorEnds: without work it lives for its time and not longer.
 func TestIdleActorEnds(t *testing.T) {
+	t.Parallel()
 	system := actor.NewActorSystem(actor.WithLoggerFactory(silent))
 	defer system.Shutdown()
 	ended := make(chan struct{})
@@ -210,6 +214,7 @@ func TestIdleActorEnds(t *testing.T) {
 // TestAskStopsAtRefusalsOfUs: a receiver that refuses us whatever the address is
 // not asked for all addresses that a session was given.
 func TestAskStopsAtRefusalsOfUs(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, 0, "policy", openedWide())
 	b.options.stretch, b.options.Waits = 2, []time.Duration{time.Minute} // a first rest of which all are told
 	b.pid = b.spawn()

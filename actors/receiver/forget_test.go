@@ -31,6 +31,7 @@ func (d drawer) Known(_ context.Context, keys []string) (out []state.Fact, _ err
 
 // TestWhatIsKeptOfASleepingReceiverIsForgotten: it lives nowhere, and would know it all again.
 func TestWhatIsKeptOfASleepingReceiverIsForgotten(t *testing.T) {
+	t.Parallel()
 	m := state.Snapshot{V: state.Version, Pauses: 2, Paused: 60_000, Limits: []state.Limit{{Which: 0, Most: 5, Left: 60_000}}}
 	fact := state.Fact{Key: throttle.SuffixKey("example.net"), Data: m.Encode()}
 	kept := drawer{fact.Key: fact}

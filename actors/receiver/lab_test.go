@@ -16,7 +16,7 @@ import (
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"rollcall/actors/guard"
+	"rollcall/actors/process"
 	"rollcall/actors/receiver/receivertest"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
@@ -58,7 +58,7 @@ func testOptions(a throttle.Limits) Options {
 		Waits: []time.Duration{time.Second, 5 * time.Second}, Slots: NewSlots(slotsOfWorld),
 		Rules: verdict.Builtin, Sources: sourcesOf(receivertest.NoSession), Log: slog.New(slog.DiscardHandler),
 		Metrics: NewMetrics(prometheus.NewRegistry()),
-		Guard:   guard.New(prometheus.NewRegistry(), slog.New(slog.DiscardHandler)),
+		Guard:   process.NewPanicGuard(prometheus.NewRegistry(), slog.New(slog.DiscardHandler)),
 	}
 }
 
@@ -431,6 +431,7 @@ func onSockets(r throttle.Rate, late time.Duration) throttle.Rate {
 
 // TestAttemptsOnTheWire: an answer of the lab arrives with what the lab said.
 func TestAttemptsOnTheWire(t *testing.T) {
+	t.Parallel()
 	a := openedWide()
 	a.RcptRate = throttle.Rate{Events: 100, Per: time.Second}
 	b := newBench(t, 0, "clean", a)

@@ -9,6 +9,6 @@ import (
 
 // TestMain lets tests that talk over connections run beside each other: they mostly wait.
 func TestMain(m *testing.M) {
-	effort.AtOnce(6)
+	effort.AtOnce(16)
 	os.Exit(m.Run())
 }

@@ -114,6 +114,7 @@ func TestMovedActorEndsWell(t *testing.T) {
 // TestSessionsSayQuitUnderLoad: whatever a session was given, it ends after the answer that is on the wire,
 // and with QUIT, when its receiver moves and when the node may use nothing any more.
 func TestSessionsSayQuitUnderLoad(t *testing.T) {
+	t.Parallel()
 	effort.NotShort(t, "sockets that are waited for")
 	for name, end := range map[string]func(b *bench){
 		"moved": func(b *bench) { b.system.Root.Poison(b.pid) },
@@ -161,6 +162,7 @@ func TestMovedActorIsNotHeldUp(t *testing.T) {
 // TestNextActorKnows what the last one learned: it does not ask a receiver that refuses us for as long
 // as the last one was going to rest.
 func TestNextActorKnows(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, 0, "policy", openedWide())
 	b.options.Facts = newShelf()
 	b.options.stretch, b.options.Waits = 2, []time.Duration{time.Minute} // a first rest of which all are told
@@ -271,11 +273,17 @@ func TestCompliesOnTheWire(t *testing.T) {
 
 // TestLostNodeIsHeard: what the transport says of other nodes reaches the schedulers.
 func TestLostNodeIsHeard(t *testing.T) {
+	t.Parallel()
 	a := openedWide()
 	a.RcptRate = throttle.Rate{Events: 100, Per: time.Second}
 	b := newBench(t, 0, "clean", a)
 	c, _ := b.customer(1, 10_000, known)
-	c.until("answers", func() bool { return len(c.answers) > 2 })
+	c.until("answers, and nothing more to offer", func() bool {
+		if len(c.answers) > 2 {
+			c.more = 0 // an offer after the loss would begin the work again
+		}
+		return c.more == 0
+	})
 	b.system.EventStream.Publish(&remote.EndpointTerminatedEvent{Address: "nobody:1"})
 	b.system.EventStream.Publish(&remote.EndpointTerminatedEvent{Address: b.system.Address()})
 	eventually(t, "no RCPT any more", func() bool {
@@ -283,10 +291,16 @@ func TestLostNodeIsHeard(t *testing.T) {
 		<-time.After(100 * time.Millisecond) // ten RCPTs would have been sent
 		return b.lab.Manners().Receivers[b.domain].Rcpts == before
 	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := b.lab.Manners().Receivers[b.domain].Rcpts; n >= c.asked {
+		t.Errorf("%d addresses of a lost node were asked, all of them", n)
+	}
 }
 
 // TestCutSessionTeachesNothing: a session that ApplyShares ended says nothing about the receiver.
 func TestCutSessionTeachesNothing(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, 0, "silent", openedWide())
 	b.options.Registry.Grace = registry.HardAfter / 10
 	b.pid = b.spawn()

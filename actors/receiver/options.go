@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/actors/guard"
+	"rollcall/actors/process"
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
@@ -32,7 +32,7 @@ type Options struct {
 	// Fenced becomes true: it is not sent before that is clear. Asked as Fenced; nil: never.
 	Late func() bool
 	// Pauses counts the pauses of this process that were so long that others may have taken over
-	// what it had not begun (package watchdog): that is not asked any more, and who waits for it
+	// what it had not begun (process.Watchdog): that is not asked any more, and who waits for it
 	// offers it again. Asked as Fenced; nil: there is none.
 	Pauses func() uint64
 	// Facts is where what was learned of receivers survives a move; nil: nowhere, as
@@ -61,8 +61,8 @@ type Options struct {
 	Busy    func() bool           // the run queue of this node is long, so that more sessions would make nothing faster; nil: never
 	Log     *slog.Logger
 	Metrics *Metrics
-	Tracer  *tracing.Tracer // nil: nothing is traced
-	Guard   *guard.Guard    // of goroutines; nil: none
+	Tracer  *tracing.Tracer     // nil: nothing is traced
+	Guard   *process.PanicGuard // of goroutines; nil: none
 
 	seats *registry.Seats // made of Most by Kinds
 

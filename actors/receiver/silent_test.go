@@ -93,6 +93,7 @@ func (k *keeper) opener(t *testing.T) func(context.Context, string, netip.Addr, 
 // TestSilentSessionsKeepTheirPlaces: a receiver that keeps what we have ended never has more than it allows, and
 // each session that it lets go makes room for the next one.
 func TestSilentSessionsKeepTheirPlaces(t *testing.T) {
+	t.Parallel()
 	const most = 3
 	allowed := openedWide()
 	allowed.Connections = most

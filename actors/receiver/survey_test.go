@@ -91,6 +91,7 @@ func TestAnActorIsSurveyedTracedAndLosesASession(t *testing.T) {
 
 // TestAnActorThatStopsHoldsNoSurveyUp, and one that is slow is waited for.
 func TestAnActorThatStopsHoldsNoSurveyUp(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := NewRegistry()
 		allow := func(string) throttle.Limits { return throttle.Limits{} }

@@ -6,7 +6,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/google/uuid"
 
-	"rollcall/actors/alarm"
+	"rollcall/actors/process"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/wire"
@@ -56,8 +56,8 @@ func (a *Actor) await(c actor.Context, now time.Time) {
 	case giveWay:
 		c.Stop(c.Self())
 		return
-	case alarm.WakeUp:
-		if _, ok := a.alarm.Rings(m, now); !ok {
+	case process.WakeUp:
+		if _, ok := a.timer.Rang(m, now); !ok {
 			return
 		}
 		a.pulse(c, now)
@@ -68,7 +68,7 @@ func (a *Actor) await(c actor.Context, now time.Time) {
 		c.Stop(c.Self())
 		return
 	}
-	a.alarm.Set(c, now, now.Add(min(a.idle, pulseEvery)))
+	a.timer.Set(c, now, now.Add(min(a.idle, pulseEvery)))
 }
 
 // hold keeps an offer until there is a seat, which the first one asks for.

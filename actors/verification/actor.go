@@ -8,7 +8,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"rollcall/actors/domain"
-	"rollcall/actors/guard"
+	"rollcall/actors/process"
 	"rollcall/ledger"
 	"rollcall/ledger/tracing"
 	"rollcall/smtp"
@@ -201,7 +201,7 @@ func (a *Actor) Receive(c actor.Context) {
 // beside does what may wait in a goroutine, whose result becomes a message.
 func (a *Actor) beside(c actor.Context, work func() any) {
 	root, self := c.ActorSystem().Root, c.Self()
-	guard.Of(c.ActorSystem()).Go("verification", func() { root.Send(self, work()) },
+	process.GuardOf(c.ActorSystem()).Go("verification", func() { root.Send(self, work()) },
 		func() { root.Send(self, panicked{}) })
 }
 
@@ -277,7 +277,7 @@ func (a *Actor) advance(c actor.Context, now time.Time) {
 	case working:
 		a.hold(c, now)
 		a.beginDomains(c, now)
-		a.plan.pace.note(now, a.plan.final, a.plan.next-len(a.plan.open))
+		a.plan.throughput.note(now, a.plan.final, a.plan.next-len(a.plan.open))
 		a.settle(c, now, false)
 		if a.parking == nil {
 			a.mark(c, now)
@@ -341,7 +341,7 @@ func (a *Actor) spawn(c actor.Context, now time.Time, name string) {
 		Local: func(ordinal uint32) string { return file.Address(int(ordinal)).Local }}
 	delete(a.plan.left, name) // a domain that crashed over it begins anew
 	pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor { return domain.New(a.options.Domain, w) },
-		guard.Of(c.ActorSystem()).Dispatch()))
+		process.GuardOf(c.ActorSystem()).Dispatch()))
 	c.Watch(pid)
 	a.domains[name], a.names[pid.Id] = pid, name
 	if a.held {

@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/actors/domain"
-	"rollcall/actors/runqueue"
+	"rollcall/actors/process"
 	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/smtp"
@@ -62,9 +62,9 @@ func TestUnknownIsFree(t *testing.T) {
 
 func TestDefectFailsTheFileAndHoldsNothing(t *testing.T) {
 	w := newWorld(t, 100)
-	v := w.finishes(w.options(w.book), w.uploads("yes@good.test", "no address", "x@good.test").ID)
+	v := w.finishes(w.options(w.book), w.uploads("yes@good.test", "no\u00a0address", "x@good.test").ID)
 	if v.Status != ledger.Failed || v.Issue == nil || v.Issue.Code != "csv_invalid_address" ||
-		v.Issue.Row != 3 {
+		v.Issue.Row != 3 || v.Issue.Text != "no\\u00a0address" {
 		t.Errorf("at the end: %+v, issue %+v", v, v.Issue)
 	}
 	if b := w.sound(); b.Available != 100 || len(w.mailboxes.times()) != 0 {
@@ -655,7 +655,7 @@ func rowsOf(domain string) (rows []string) {
 func TestABusyNodeHasFewDomainsAtWork(t *testing.T) {
 	w := newWorld(t, 40*wholeDomain)
 	o := w.options(w.book)
-	o.Window = runqueue.New(prometheus.NewRegistry(), 2, 2)
+	o.Window = process.NewWindow(prometheus.NewRegistry(), 2, 2)
 	var busy, most atomic.Int64
 	o.Domain.Route = func(ctx context.Context, name string) (mx.Route, error) {
 		most.Store(max(most.Load(), busy.Add(1)))

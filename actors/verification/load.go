@@ -118,7 +118,8 @@ func readFile(ctx context.Context, o Options, v ledger.Verification) (*intake.Fi
 }
 
 func refuse(ctx context.Context, o Options, l ledger.Lease, d *intake.Defect) (loaded, error) {
-	v, err := o.Book.Refuse(ctx, l, ledger.Issue{Code: d.Code, Message: d.Message, Row: d.Row})
+	v, err := o.Book.Refuse(ctx, l, ledger.Issue{Code: d.Code, Message: d.Message, Row: d.Row,
+		Text: d.Shown(ledger.IssueTextMax)})
 	if err != nil {
 		return loaded{}, fmt.Errorf("refuse file: %w", err)
 	}

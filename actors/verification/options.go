@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/actors/domain"
-	"rollcall/actors/runqueue"
+	"rollcall/actors/process"
 	"rollcall/ledger"
 	"rollcall/ledger/tracing"
 )
@@ -35,10 +35,10 @@ type Book interface {
 type Options struct {
 	Book       Book
 	Domain     domain.Options
-	RowsMax    int64            // a file that comes in with more rows is refused
-	DomainsMax int              // domains that have something to do at a time, for one verification
-	Window     *runqueue.Window // how many of these while the node is busy; nil: all
-	Left       *atomic.Int64    // addresses that this node has and that are not settled
+	RowsMax    int64           // a file that comes in with more rows is refused
+	DomainsMax int             // domains that have something to do at a time, for one verification
+	Window     *process.Window // how many of these while the node is busy; nil: all
+	Left       *atomic.Int64   // addresses that this node has and that are not settled
 	Log        *slog.Logger
 	Metrics    *Metrics
 	Tracer     *tracing.Tracer // nil: nothing is traced

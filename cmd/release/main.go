@@ -1,13 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"debug/buildinfo"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,7 +49,7 @@ func main() {
 	}
 }
 
-// open reads from git which version the source at root is: its tag, or 0.0.0 and the commit.
+// open says which version the source at root is, as versionAt does, and of which commit.
 func open(root, out string) (r release, err error) {
 	ask := func(args ...string) (text string) {
 		if err == nil {
@@ -57,19 +60,39 @@ func open(root, out string) (r release, err error) {
 		return text
 	}
 	r = release{root: root, out: out, commit: ask("rev-parse", "HEAD")}
-	r.version = strings.TrimPrefix(ask("describe", "--tags", "--always", "--dirty", "--match", "v[0-9]*"), "v")
+	tags := ask("tag", "--points-at", "HEAD", "--sort=-version:refname", "v[0-9]*")
+	changed := ask("status", "--porcelain", "--untracked-files=no")
 	seconds, unread := strconv.ParseInt(ask("show", "-s", "--format=%ct", "HEAD"), 10, 64)
-	if err == nil {
-		err = unread
+	if err = cmp.Or(err, unread); err != nil {
+		return r, fmt.Errorf("ask git for the commit (a release is built in a clone): %w", err)
 	}
+	changes, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
 	if err != nil {
-		return r, fmt.Errorf("ask git for the version (a release is built in a clone): %w", err)
-	}
-	if strings.HasPrefix(r.commit, r.version[:min(7, len(r.version))]) {
-		r.version = "0.0.0-" + r.version // there is no tag
+		return r, err
 	}
 	r.date = time.Unix(seconds, 0).UTC()
-	return r, nil
+	r.version, err = versionAt(tags, string(changes), changed != "")
+	return r, err
+}
+
+// heading is that of a version in the changelog.
+var heading = regexp.MustCompile(`(?m)^## (\d+\.\d+\.\d+\S*)`)
+
+// versionAt is the version that a commit is: the highest of its tags such as v0.1.0, else the first heading of the
+// changelog. What was changed since the commit is said, for no other machine can build it.
+func versionAt(tags, changelog string, changed bool) (version string, err error) {
+	tag, _, _ := strings.Cut(tags, "\n")
+	if version = strings.TrimPrefix(tag, "v"); version == "" {
+		found := heading.FindStringSubmatch(changelog)
+		if found == nil {
+			return "", errors.New("CHANGELOG.md has no heading such as: ## 0.1.0")
+		}
+		version = found[1]
+	}
+	if changed {
+		version += "-dirty"
+	}
+	return version, nil
 }
 
 // writeAll builds for the platforms and writes all files.

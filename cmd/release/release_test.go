@@ -255,6 +255,30 @@ func TestBill(t *testing.T) {
 	}
 }
 
+// TestVersion: a tag of the commit says it, else the changelog of this repository, whose newest version stands first.
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	changes, err := os.ReadFile("../../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		tags, changes string
+		changed       bool
+		want          string
+	}{
+		{"", string(changes), false, "0.1.0"}, {"", string(changes), true, "0.1.0-dirty"},
+		{"v0.2.0\nv0.2.0-rc1", string(changes), false, "0.2.0"},
+		{"", "## 1.0.0-rc1 (soon)\n\n## 0.9.1\n", false, "1.0.0-rc1"},
+		{"", "# Changelog\n", false, ""},
+	} {
+		got, err := versionAt(c.tags, c.changes, c.changed)
+		if got != c.want || (err != nil) != (c.want == "") {
+			t.Errorf("%q: got %q, %v, want %q", c.tags, got, err, c.want)
+		}
+	}
+}
+
 // TestTwoBuilds builds one platform from two folders: the bytes are the same, and the binary says which it is.
 func TestTwoBuilds(t *testing.T) {
 	if !effort.Long() {

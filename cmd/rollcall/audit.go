@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -118,39 +119,46 @@ func (a auditView) print(w io.Writer) error {
 	if !a.Newest.IsZero() {
 		fmt.Fprintf(w, "the newest entry is of %s\n", a.Newest.UTC().Format(time.RFC3339))
 	}
-	fmt.Fprintf(w, "\n%-11s  %-9s  %s\n", "INVARIANT", "HOLDS", "WHAT")
+	b := term.NewPage(w)
+	g := &term.Table{Columns: []term.Column{{Name: "INVARIANT"}, {Name: "HOLDS"}, {Name: "WHAT", Least: 20, Wrap: true}}}
 	for _, i := range a.Invariants {
 		holds := "yes"
 		if i.Violations > 0 {
 			holds = "NO: " + term.Grouped(int64(i.Violations))
 		}
-		fmt.Fprintf(w, "%-11s  %-9s  %s\n", i.ID, holds, term.FoldedTo(i.Holds, 24, term.WidthOf(w)))
+		g.Add(i.ID, holds, i.Holds)
 	}
-	a.printCorrections(w)
+	b.WriteByte('\n')
+	b.Table(g)
+	a.printCorrections(b)
 	if a.Found == 0 {
-		_, err = fmt.Fprintf(w, "\nevery invariant holds; read in %.1f s\n", a.Took)
-		return err
+		fmt.Fprintf(b, "\nevery invariant holds; read in %.1f s\n", a.Took)
+	} else {
+		a.printViolations(b)
 	}
-	return a.printViolations(w)
+	return b.Emit()
 }
 
 // printViolations writes for each invariant that does not hold what to do, and where.
-func (a auditView) printViolations(w io.Writer) error {
+func (a auditView) printViolations(b *term.Page) {
 	for _, i := range a.Invariants {
 		if i.Violations == 0 {
 			continue
 		}
-		fmt.Fprintf(w, "\n%s: %s\n\n", i.ID, term.FoldedTo(i.Holds, len(i.ID)+2, term.WidthOf(w)))
-		fmt.Fprintf(w, "    To do: %s\n\n", term.FoldedTo(i.Do, 11, term.WidthOf(w)))
+		b.WriteByte('\n')
+		b.Behind(i.ID+": ", "%s", i.Holds)
+		b.WriteByte('\n')
+		b.Behind("    To do: ", "%s", i.Do)
+		b.WriteByte('\n')
 		for _, v := range a.Violations {
 			if v.Invariant == i.ID {
-				fmt.Fprintf(w, "    %s\n        %s\n", v.Subject, term.FoldedTo(v.Detail, 8, term.WidthOf(w)))
+				fmt.Fprintf(b, "    %s\n", v.Subject)
+				b.Para(8, "%s", v.Detail)
 			}
 		}
 	}
-	_, err := fmt.Fprintf(w, "\n%s violations were found, %s are listed; read in %.1f s\n", term.Grouped(a.Found),
+	fmt.Fprintf(b, "\n%s violations were found, %s are listed; read in %.1f s\n", term.Grouped(a.Found),
 		term.Grouped(int64(len(a.Violations))), a.Took)
-	return err
 }
 
 func newAuditCorrect(from *ledgerFlags) *cobra.Command {
@@ -175,7 +183,10 @@ func newAuditCorrect(from *ledgerFlags) *cobra.Command {
 		if call.Reason == "" {
 			return term.UsageError("--reason is missing: write what happened, for whoever reads the book later")
 		}
-		call.Subject = args[0]
+		var err error
+		if call.Subject, err = findingOf(c.Context(), from, args[0]); err != nil {
+			return err
+		}
 		done, err := correct(c.Context(), from, call)
 		if err != nil {
 			return err
@@ -218,61 +229,73 @@ func correct(ctx context.Context, from *ledgerFlags, call admin.CorrectionCall) 
 
 // print writes the correction.
 func (c correctionView) print(w io.Writer) error {
-	fmt.Fprintf(w, "in %s\n\ncorrection %s of %s\n\n", c.Read, c.ID, term.Printable(c.Subject))
+	b := term.NewPage(w)
+	fmt.Fprintf(b, "in %s\n\ncorrection %s of %s\n\n", c.Read, c.ID, term.Printable(c.Subject))
 	for _, v := range c.Findings {
-		fmt.Fprintf(w, "%-11s  %s\n", v.Invariant, term.FoldedTo(v.Detail, 13, term.WidthOf(w)))
+		b.Behind(fmt.Sprintf("%-11s  ", v.Invariant), "%s", v.Detail)
 	}
+	b.WriteByte('\n')
 	if len(c.Entries) == 0 {
-		_, err := fmt.Fprintf(w, "\nnoted as known; no credits moved\n")
-		return err
+		b.WriteString("noted as known; no credits moved\n")
+		return b.Emit()
 	}
-	fmt.Fprintln(w)
-	var rows [][]string
+	g := &term.Table{Columns: []term.Column{{Name: "ENTRY"}, {Name: "CREDITS"}, {Name: "WHAT"}}}
 	for _, e := range c.Entries {
 		what := "found in the account"
 		if e.Number == ledger.CorrectionMoved {
 			what = "moved now"
 		}
-		rows = append(rows, []string{string(e.Kind), term.Grouped(int64(e.Amount)), what})
+		g.Add(string(e.Kind), term.Grouped(int64(e.Amount)), what)
 	}
-	return term.PrintTable(w, []string{"ENTRY", "CREDITS", "WHAT"}, rows)
+	b.Table(g)
+	return b.Emit()
+}
+
+// findingOf gives the subject of a finding that somebody has typed; of an id the beginning is enough.
+func findingOf(ctx context.Context, from *ledgerFlags, typed string) (string, error) {
+	if ids, ok := admin.RangeOf(typed); !ok || ids.From == ids.To {
+		return typed, nil
+	}
+	report, _, err := audit(ctx, from)
+	if err != nil {
+		return "", err
+	}
+	var found []client.Named
+	for _, subject := range subjectsOf(report) {
+		found = append(found, client.Named{ID: subject})
+	}
+	return client.Pick("finding", "rollcall audit", typed, found)
+}
+
+// subjectsOf gives the subjects of what was found, each once.
+func subjectsOf(report ledger.AuditReport) (subjects []string) {
+	for _, v := range report.Violations {
+		subjects = append(subjects, v.Subject)
+	}
+	slices.Sort(subjects)
+	return slices.Compact(subjects)
 }
 
 // completeFinding offers what an audit finds something about, if it is quick.
 func completeFinding(node *adminFlags) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, _ string) (subjects []string, _ cobra.ShellCompDirective) {
-		client, err := node.client()
-		if err != nil || len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
-		defer cancel()
+	return completeWith(node, func(ctx context.Context, to *client.Admin, _ string) []string {
 		var report ledger.AuditReport
-		told := map[string]bool{}
-		if err := client.Call(ctx, "GET", "/v1/audit", nil, &report); err == nil {
-			for _, v := range report.Violations {
-				if !told[v.Subject] {
-					subjects = append(subjects, v.Subject+"\t"+v.Invariant)
-				}
-				told[v.Subject] = true
-			}
-		}
-		return subjects, cobra.ShellCompDirectiveNoFileComp
-	}
+		_ = to.Call(ctx, "GET", "/v1/audit", nil, &report)
+		return subjectsOf(report)
+	})
 }
 
 // printCorrections names what was set right.
-func (a auditView) printCorrections(w io.Writer) {
+func (a auditView) printCorrections(b *term.Page) {
 	if len(a.Corrections) > 0 {
-		fmt.Fprintf(w, "\nCORRECTED, newest first\n")
+		b.WriteString("\nCORRECTED, newest first\n")
 	}
 	for _, c := range a.Corrections {
 		by := ""
 		if c.Author != "" {
-			by = " by " + term.Printable(c.Author)
+			by = " by " + c.Author
 		}
-		text := fmt.Sprintf("findings: %d; corrected %s%s: %s", len(c.Findings), c.At.UTC().Format(time.RFC3339), by,
-			term.Printable(c.Reason))
-		fmt.Fprintf(w, "    %s\n        %s\n", term.Printable(c.Subject), term.FoldedTo(text, 8, term.WidthOf(w)))
+		fmt.Fprintf(b, "    %s\n", term.Printable(c.Subject))
+		b.Para(8, "findings: %d; corrected %s%s: %s", len(c.Findings), c.At.UTC().Format(time.RFC3339), by, c.Reason)
 	}
 }

@@ -117,7 +117,7 @@ func (c *cli) addUp(workspace string, customer *client.API) {
 		s.Entries[len(s.Entries)-1].Kind != "hold" {
 		c.t.Errorf("entries: %+v with %d settlements", s, report.Settlements)
 	}
-	code, stdout, stderr := c.run("credits", "show", "--workspace", workspace, "--verification", id)
+	code, stdout, stderr := c.run("credits", "show", "--workspace", workspace, "--verification", id[:8])
 	if code != exitDone || !strings.Contains(stdout, "held 20 = charged 20 + released 0 + still held 0") {
 		c.t.Errorf("entries: got code %d, %s%s", code, stdout, stderr)
 	}

@@ -49,7 +49,7 @@ var binary = sync.OnceValues(func() (string, error) {
 
 // atATime is how many tests run beside each other, unless -parallel says it: these wait
 // nearly all the time, however few processors there are.
-const atATime = 12
+const atATime = 24
 
 func TestMain(m *testing.M) {
 	effort.AtOnce(atATime)
@@ -98,6 +98,9 @@ func (c *cli) command(ctx context.Context, args ...string) *exec.Cmd {
 		if !strings.HasPrefix(line, "ROLLCALL_") {
 			command.Env = append(command.Env, line)
 		}
+	}
+	if !effort.Long() { // long runs measure
+		command.Env = append(command.Env, "GOGC=400")
 	}
 	command.Env = append(command.Env, c.environ...)
 	return command
@@ -228,6 +231,7 @@ func TestVersionAndCompletion(t *testing.T) {
 }
 
 func TestAUsedPortIsToldInOneLine(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -44,23 +44,13 @@ const completionTimeout = 2 * time.Second
 
 // completeNode offers the names of nodes to a shell, for the first argument.
 func completeNode(node *adminFlags) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		client, err := node.client()
-		if err != nil || len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
-		defer cancel()
-		known, err := client.Members(ctx)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var names []string
+	return completeWith(node, func(ctx context.Context, to *client.Admin, _ string) (names []string) {
+		known, _ := to.Members(ctx)
 		for _, m := range known.Members {
 			names = append(names, fmt.Sprintf("%s\t%s, %s", m.Name, m.State, m.Node))
 		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	}
+		return names
+	})
 }
 
 // drainEvery is how often a drain is looked at. Guess: what a person does not
@@ -313,7 +303,7 @@ func (v membersScreen) print(known admin.Membership) error {
 	if v.asJSON {
 		return term.PrintJSON(v.out, known)
 	}
-	return membersTable{known, time.Now()}.print(v.out, term.WidthOf(v.out))
+	return membersTable{known, time.Now()}.print(v.out)
 }
 
 // clearScreen takes the cursor home and clears what a terminal shows (ECMA-48).
@@ -380,9 +370,9 @@ const (
 	nameMost    = 40 // in a sentence
 )
 
-// print writes the table and what is to be said of it; the table is no wider than width if the names allow it.
-func (t membersTable) print(w io.Writer, width int) error {
-	var b strings.Builder
+// print writes the table and what is to be said of it.
+func (t membersTable) print(w io.Writer) error {
+	b := term.NewPage(w)
 	by := "a node"
 	g := term.Table{Columns: []term.Column{{Name: "  NODE"}, {Name: "NAME", Least: nameLeast}, {Name: "STATE"},
 		{Name: "VERSION"}, {Name: "SINCE"}, {Name: "LEASES", Right: true}, {Name: "ADDRESSES", Right: true},
@@ -396,13 +386,13 @@ func (t membersTable) print(w io.Writer, width int) error {
 			term.Span(t.now.Sub(time.Time(m.Since))), term.Short(int64(m.Leases)), term.Short(m.Addresses),
 			term.Short(int64(m.Receivers)))
 	}
-	fmt.Fprintf(&b, "cluster %s as %s sees it\n\n", term.Clipped(t.Cluster, 30), by)
-	g.Colours = term.ShowsColours(w)
-	g.Write(&b, width)
+	fmt.Fprintf(b, "cluster %s as %s sees it\n\n", term.Clipped(t.Cluster, 30), by)
+	b.Table(&g)
 	for _, note := range t.notes() {
-		b.WriteString("\n" + term.FoldedTo(note, 0, width) + "\n")
+		b.WriteByte('\n')
+		b.Para(0, "%s", note)
 	}
-	return term.Emit(w, &b)
+	return b.Emit()
 }
 
 // Ages from which on something is told about a member.

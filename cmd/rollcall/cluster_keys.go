@@ -564,15 +564,13 @@ func printKeys(w io.Writer, op admin.KeyOp, answer admin.KeyAnswer) error {
 	if err := term.PrintTable(w, []string{"NODE", "NAME", "RESULT", "USES", "READS TOO"}, rows); err != nil {
 		return err
 	}
-	text := ""
+	b := term.NewPage(w)
 	for _, note := range notes {
-		text += "\n" + term.FoldedTo(note, 0, term.WidthOf(w)) + "\n"
+		b.WriteByte('\n')
+		b.Para(0, "%s", note)
 	}
 	if next := keysNext[op]; next != "" && len(notes) == 0 {
-		text += "\n" + fmt.Sprintf(next, answer.Fingerprint) + "\n"
+		fmt.Fprintf(b, "\n"+next+"\n", answer.Fingerprint)
 	}
-	if _, err := io.WriteString(w, text); err != nil {
-		return fmt.Errorf("write the output: %w", err)
-	}
-	return nil
+	return b.Emit()
 }

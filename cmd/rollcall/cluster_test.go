@@ -191,7 +191,7 @@ func TestMembersOfAClusterThatIsWell(t *testing.T) {
   b2000000  node-3  serving  1.4.0    20s         0          0          0
 `
 	var out bytes.Buffer
-	if err := (membersTable{trio(), tableNow}).print(&out, term.Columns); err != nil || out.String() != want {
+	if err := (membersTable{trio(), tableNow}).print(screen{&out}); err != nil || out.String() != want {
 		t.Errorf("got %v and\n%s\nwant\n%s", err, out.String(), want)
 	}
 }
@@ -283,7 +283,7 @@ v0.0.0-20300102030401-0123456789ab (1), v0.0.0-20300102030402-0123456789ab (1).
 			400*24*time.Hour))
 	}
 	var out bytes.Buffer
-	if err := (membersTable{known, tableNow}).print(&out, term.Columns); err != nil {
+	if err := (membersTable{known, tableNow}).print(screen{&out}); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(out.String()) {
@@ -461,6 +461,7 @@ func TestDrainIsWaitedFor(t *testing.T) {
 }
 
 func TestUndrain(t *testing.T) {
+	t.Parallel()
 	state := func(s admin.State) admin.Membership {
 		return with(trio(), 1, func(m *admin.Member) { m.State = s })
 	}

@@ -51,7 +51,9 @@ func newCreditsShow(admin *adminFlags) *cobra.Command {
 		Args:  wantArgs(),
 	}
 	workspace, asJSON := workspaceFlag(c, admin), jsonFlag(c)
-	verification := c.Flags().String("verification", "", "show the entries of this verification")
+	verification := c.Flags().String("verification", "", "show the entries of this verification (its id, or the "+
+		"beginning of it)")
+	must(c.RegisterFlagCompletionFunc("verification", completeVerificationAt(admin)))
 	all := c.Flags().Bool("all", false, fmt.Sprintf("all its entries, not only the newest %d", entriesShown))
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if *all && *verification == "" {
@@ -62,7 +64,11 @@ func newCreditsShow(admin *adminFlags) *cobra.Command {
 			return err
 		}
 		if *verification != "" {
-			list := entriesList{client: client, workspace: *workspace, verification: *verification, all: *all}
+			id, err := verificationAt(c.Context(), client, *verification)
+			if err != nil {
+				return err
+			}
+			list := entriesList{client: client, workspace: *workspace, verification: id.String(), all: *all}
 			return list.print(c.Context(), c.OutOrStdout(), *asJSON)
 		}
 		b, err := client.Balance(c.Context(), *workspace)

@@ -22,6 +22,7 @@ import (
 // TestEntriesOfAManySettledFile lists 1,201 entries through a real admin
 // listener: the newest 50, and all of them in two pages, as a table and as JSON.
 func TestEntriesOfAManySettledFile(t *testing.T) {
+	t.Parallel()
 	const settled = 1200
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	book, err := sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{})

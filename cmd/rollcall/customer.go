@@ -282,19 +282,17 @@ func historyGrid(list []api.Summary, now time.Time) *term.Table {
 }
 
 func printHistory(w io.Writer, list []api.Summary, waiting []api.Detail, now time.Time) error {
-	var b strings.Builder
-	table := historyGrid(list, now)
-	table.Colours = term.ShowsColours(w)
-	table.Write(&b, term.WidthOf(w))
+	b := term.NewPage(w)
+	b.Table(historyGrid(list, now))
 	for _, d := range waiting {
 		if d.Issue != nil { // it may have gone on meanwhile
-			fmt.Fprintf(&b, "%s\n", term.FoldedTo(d.ID+" waits: "+client.IssueText(d.Issue), 0, term.WidthOf(w)))
+			b.Para(0, "%s waits: %s", d.ID, client.IssueText(d.Issue))
 		}
 	}
 	if len(list) == 0 {
 		b.WriteString("There is no verification yet.\n")
 	}
-	return term.Emit(w, &b)
+	return b.Emit()
 }
 
 // doneText is how much is final, as "12 of 62".
@@ -331,11 +329,8 @@ func newStatus(e environment) *cobra.Command {
 
 // printDetail writes what the service says of a verification.
 func printDetail(w io.Writer, d api.Detail, now time.Time) error {
-	var b strings.Builder
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-*s%s\n", term.NameWidth, name, term.FoldedTo(fmt.Sprintf(format, args...), term.NameWidth,
-			term.WidthOf(w)))
-	}
+	b := term.NewPage(w)
+	line := b.Field
 	line("verification", "%s", d.ID)
 	line("status", "%s", d.Status)
 	if d.Issue != nil {
@@ -358,7 +353,7 @@ func printDetail(w io.Writer, d api.Detail, now time.Time) error {
 		line("upload", "bytes are missing; `rollcall verify` with the same file goes on until %s",
 			term.Clock(time.Time(d.Upload.ExpiresAt), now))
 	}
-	return term.Emit(w, &b)
+	return b.Emit()
 }
 
 func newResults(e environment) *cobra.Command {

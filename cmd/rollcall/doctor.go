@@ -140,7 +140,7 @@ func reportOn(w io.Writer, found diagnosis, asJSON bool) error {
 	if asJSON {
 		err = term.PrintJSON(w, found)
 	} else {
-		_, err = io.WriteString(w, doctorText(found, term.WidthOf(w), term.ShowsColours(w)))
+		err = printDiagnosis(w, found)
 	}
 	switch {
 	case err != nil || found.Fit || found.Checked == nil:
@@ -180,30 +180,25 @@ func (d diagnosis) unchecked() string {
 	return strings.Join(of, "; ")
 }
 
-// doctorText is the report for a terminal: whom it is about, two lines or three for each finding, what follows.
-func doctorText(found diagnosis, width int, coloured bool) string {
+// printDiagnosis writes whom it is about, two lines or three for each finding, and what follows.
+func printDiagnosis(w io.Writer, found diagnosis) error {
 	const indent = 9
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\n", term.FoldedTo("what receivers see of "+found.Read.String(), 0, width))
+	b := term.NewPage(w)
+	b.Para(0, "what receivers see of %s", found.Read)
+	b.WriteByte('\n')
 	for _, f := range found.Findings {
-		head := strings.TrimSpace(string(f.Check) + "  " + f.Source)
-		state := string(f.State)
-		pad := strings.Repeat(" ", max(7-len(state), 0)) // a colour has no width
-		if coloured {
-			state = term.Coloured(state)
-		}
-		fmt.Fprintf(&b, "%s%s  %s\n", state, pad, head)
-		fmt.Fprintf(&b, "%*s%s\n", indent, "", term.FoldedTo(f.Saw, indent, width))
+		pad := strings.Repeat(" ", max(7-len(f.State), 0)) // a colour has no width
+		fmt.Fprintf(b, "%s%s  %s\n", b.Mark("", string(f.State)), pad, strings.TrimSpace(string(f.Check)+"  "+f.Source))
+		b.Para(indent, "%s", f.Saw)
 		if f.Next != "" {
-			fmt.Fprintf(&b, "%*s-> %s\n", indent, "", term.FoldedTo(f.Next, indent+3, width))
+			b.Behind(strings.Repeat(" ", indent)+"-> ", "%s", f.Next)
 		}
 	}
 	if len(found.Findings) > 0 {
 		b.WriteByte('\n')
 	}
-	b.WriteString(term.FoldedTo(doctorVerdict(found), 0, width))
-	b.WriteByte('\n')
-	return b.String()
+	b.Para(0, "%s", doctorVerdict(found))
+	return b.Emit()
 }
 
 // doctorVerdict says what follows.

@@ -40,6 +40,7 @@ func newEvidence(e environment) *cobra.Command {
 		Args: wantArgs("VERIFICATION", "ADDRESS"),
 	}
 	from, asJSON := addLedgerFlags(c, e), jsonFlag(c)
+	c.ValidArgsFunction = completeVerificationAt(from.node)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		id, err := from.verificationID(c.Context(), args[0])
 		if err != nil {
@@ -96,6 +97,22 @@ func verificationOf(typed string, alike func(admin.IDRange) ([]uuid.UUID, error)
 	return found[0], nil
 }
 
+// verificationAt is verificationOf with the verifications of a node.
+func verificationAt(ctx context.Context, node *client.Admin, typed string) (uuid.UUID, error) {
+	return verificationOf(typed, func(admin.IDRange) ([]uuid.UUID, error) { return node.VerificationsLike(ctx, typed) })
+}
+
+// completeVerificationAt offers the verifications that begin as what is typed, of which a node wants 4 characters.
+func completeVerificationAt(node *adminFlags) cobra.CompletionFunc {
+	return completeWith(node, func(ctx context.Context, to *client.Admin, typed string) (ids []string) {
+		found, _ := to.VerificationsLike(ctx, typed)
+		for _, id := range found {
+			ids = append(ids, id.String())
+		}
+		return ids
+	})
+}
+
 // evidenceView is what is known of one address.
 type evidenceView struct {
 	Read reading `json:"read"`
@@ -130,20 +147,10 @@ func whyNot(err error, status ledger.Status) error {
 	return err
 }
 
-// sheet is a text for a stream of a width.
-type sheet struct {
-	strings.Builder
-	width int
-}
-
-func (b *sheet) foldText(text string, indent int) string { return term.FoldedTo(text, indent, b.width) }
-
 // printEvidence writes a finding.
 func printEvidence(w io.Writer, f admin.Explanation) error {
-	b := sheet{width: term.WidthOf(w)}
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-*s%s\n", term.NameWidth, name, b.foldText(fmt.Sprintf(format, args...), term.NameWidth))
-	}
+	b := term.NewPage(w)
+	line := b.Field
 	line("verification", "%s, %s", f.Verification, f.Status)
 	line("address", "%s", f.Address)
 	line("outcome", "%s: %s", f.Outcome, f.Message)
@@ -159,15 +166,13 @@ func printEvidence(w io.Writer, f admin.Explanation) error {
 		if c.GaveUp {
 			line("given up", "%s", gaveUpLine(*c))
 		}
-		writeAttempts(&b, *c)
+		writeAttempts(b, *c)
 	} else {
-		b.WriteString("\n" + b.foldText("No evidence was kept with this outcome: it was settled by a version that "+
-			"kept none, or the node's log of that time says why.", 0) + "\n")
+		b.WriteString("\n")
+		b.Para(0, "No evidence was kept with this outcome: it was settled by a version that kept none, or the node's log of "+
+			"that time says why.")
 	}
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return fmt.Errorf("write the output: %w", err)
-	}
-	return nil
+	return b.Emit()
 }
 
 func routeLines(c admin.CaseView) []string {
@@ -224,29 +229,29 @@ func gaveUpLine(c admin.CaseView) string {
 // attemptIndent is where what belongs to an attempt stands.
 const attemptIndent = 4
 
-func writeAttempts(b *sheet, c admin.CaseView) {
+func writeAttempts(b *term.Page, c admin.CaseView) {
 	if len(c.Attempts) == 0 {
 		b.WriteString("\nno attempt was made\n")
 	} else {
 		writeAttemptTable(b, "ATTEMPT", c.Attempts)
 	}
 	if c.Omitted > 0 {
-		fmt.Fprintf(b, "\n%s\n", b.foldText(fmt.Sprintf("%s attempts behind the first ones are left out.",
-			term.Grouped(int64(c.Omitted))), 0))
+		b.WriteString("\n")
+		b.Para(0, "%s attempts behind the first ones are left out.", term.Grouped(int64(c.Omitted)))
 	}
 	if len(c.Habit.Controls) > 0 {
 		writeAttemptTable(b, "CONTROL OR WITNESS", c.Habit.Controls)
 	}
 }
 
-func writeAttemptTable(b *sheet, title string, list []admin.AttemptView) {
+func writeAttemptTable(b *term.Page, title string, list []admin.AttemptView) {
 	fmt.Fprintf(b, "\n%-26s%-10s%-5s%-6s%-10s%s\n", title, "STAGE", "TLS", "CODE", "ENHANCED", "TAKEN FOR")
 	for _, a := range list {
 		writeAttempt(b, a)
 	}
 }
 
-func writeAttempt(b *sheet, a admin.AttemptView) {
+func writeAttempt(b *term.Page, a admin.AttemptView) {
 	tls, code := "no", "-"
 	if a.TLS {
 		tls = "yes"
@@ -259,11 +264,8 @@ func writeAttempt(b *sheet, a admin.AttemptView) {
 		outcome = "ask again"
 	}
 	fmt.Fprintf(b, "%-26s%-10s%-5s%-6s%-10s%s\n", term.Stamp(time.Time(a.At)), a.Stage, tls, code,
-		term.Dash(a.Enhanced), outcome)
-	under := func(format string, args ...any) {
-		text := b.foldText(fmt.Sprintf(format, args...), attemptIndent)
-		fmt.Fprintf(b, "%*s%s\n", attemptIndent, "", text)
-	}
+		term.Dash(a.Enhanced), b.Mark("", outcome))
+	under := func(format string, args ...any) { b.Para(attemptIndent, format, args...) }
 	where := "host " + term.Dash(a.Host)
 	if a.Source != "" {
 		where += ", from " + a.Source
@@ -326,6 +328,7 @@ func newReplay(e environment) *cobra.Command {
 		Args: wantArgs("VERIFICATION"),
 	}
 	from, asJSON := addLedgerFlags(c, e), jsonFlag(c)
+	c.ValidArgsFunction = completeVerificationAt(from.node)
 	rules := c.Flags().String("rules", "", "judge by this rule file before the rules that come with the program")
 	all := c.Flags().Bool("all", false, "list also what stays the same")
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -438,21 +441,18 @@ func (r replay) ask(ctx context.Context, client *client.Admin, at reading, yield
 
 // printReplay writes a line.
 func printReplay(w io.Writer, l admin.ReplayLine) error {
-	b := sheet{width: term.WidthOf(w)}
+	b := term.NewPage(w)
 	switch {
 	case l.Address != nil:
-		writeReplayed(&b, *l.Address)
+		writeReplayed(b, *l.Address)
 	case l.Summary != nil:
-		writeReplaySummary(&b, *l.Summary)
+		writeReplaySummary(b, *l.Summary)
 	}
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return fmt.Errorf("write the output: %w", err)
-	}
-	return nil
+	return b.Emit()
 }
 
-func writeReplayed(b *sheet, r evidence.Replayed) {
-	fmt.Fprintf(b, "%s\n", b.foldText(r.Address, 0))
+func writeReplayed(b *term.Page, r evidence.Replayed) {
+	b.Para(0, "%s", r.Address)
 	for _, one := range []struct {
 		when  string
 		judge evidence.Judged
@@ -464,19 +464,17 @@ func writeReplayed(b *sheet, r evidence.Replayed) {
 		if one.judge.Rule != "" {
 			by = "rule " + one.judge.Rule
 		}
-		text := fmt.Sprintf("%s, %s, by %s", one.judge.Outcome, one.judge.Reason, by)
-		fmt.Fprintf(b, "    %s  %s\n", one.when, b.foldText(text, 9))
+		b.Behind("    "+one.when+"  ", "%s, %s, by %s", one.judge.Outcome, one.judge.Reason, by)
 	}
 }
 
-func writeReplaySummary(b *sheet, s evidence.Summary) {
+func writeReplaySummary(b *term.Page, s evidence.Summary) {
 	if s.Outcomes+s.Reasons > 0 {
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(b, "%s\n", b.foldText(fmt.Sprintf("%s settled addresses of a verification that is %s, %s of them "+
-		"with evidence: %s stay the same, %s would have another outcome, %s another reason.",
-		term.Grouped(s.Addresses), s.Status, term.Grouped(s.Replayed), term.Grouped(s.Same), term.Grouped(s.Outcomes),
-		term.Grouped(s.Reasons)), 0))
+	b.Para(0, "%s settled addresses of a verification that is %s, %s of them with evidence: %s stay the same, %s would "+
+		"have another outcome, %s another reason.", term.Grouped(s.Addresses), s.Status, term.Grouped(s.Replayed),
+		term.Grouped(s.Same), term.Grouped(s.Outcomes), term.Grouped(s.Reasons))
 	if len(s.Changes) > 0 {
 		fmt.Fprintf(b, "\n%-12s%-12s%12s\n", "WAS", "NOW", "ADDRESSES")
 		undecided := false
@@ -485,13 +483,15 @@ func writeReplaySummary(b *sheet, s evidence.Summary) {
 			undecided = undecided || c.After == "undecided"
 		}
 		if undecided {
-			b.WriteString("\n" + b.foldText("undecided: these rules would have gone on asking.", 0) + "\n")
+			b.WriteString("\n")
+			b.Para(0, "undecided: these rules would have gone on asking.")
 		}
 	}
 	if s.Unexplained > 0 {
-		fmt.Fprintf(b, "\n%s\n", b.foldText(fmt.Sprintf("%s outcomes are not what their own evidence gave when they "+
-			"were settled: a fault of the program, please report it.", term.Grouped(s.Unexplained)), 0))
+		b.WriteString("\n")
+		b.Para(0, "%s outcomes are not what their own evidence gave when they were settled: a fault of the program, please "+
+			"report it.", term.Grouped(s.Unexplained))
 	}
-	b.WriteString("\n" + b.foldText("Nothing was charged or written, and no receiver was asked: this is what is "+
-		"stored, judged anew.", 0) + "\n")
+	b.WriteString("\n")
+	b.Para(0, "Nothing was charged or written, and no receiver was asked: this is what is stored, judged anew.")
 }

@@ -31,6 +31,7 @@ const (
 
 // TestHouseMeasures: what breaks a measure today is listed in testdata/house.txt, and the list may only shrink.
 func TestHouseMeasures(t *testing.T) {
+	t.Parallel()
 	listed, found := housePlaces(t), measureHouse(t)
 	names := slices.Collect(maps.Keys(listed))
 	for name := range found {

@@ -239,7 +239,7 @@ func TestANodeThatIsNotMadeToBeFitProbes(t *testing.T) {
 	if found.Fit || !found.Probing || !strings.Contains(said.text(), "identity.enforce = false") {
 		t.Errorf("got %+v and\n%s", found, said.text())
 	}
-	if text := doctorText(diagnosis{Identity: found}, 80, false); !strings.Contains(text, "it probes all the same") {
+	if text := doctorVerdict(diagnosis{Identity: found}); !strings.Contains(text, "it probes all the same") {
 		t.Errorf("the doctor says\n%s", text)
 	}
 }
@@ -397,7 +397,7 @@ func TestDoctorAsksTheNode(t *testing.T) {
 func TestTheLabNeedsNoSetUp(t *testing.T) {
 	n := labNode(t, filepath.Join(t.TempDir(), "data"), io.Discard, func(*config.Config) {})
 	found := n.Identity()
-	if !found.Fit || !found.Probing || n.Cluster.Unfit() != "" {
+	if !found.Fit || !found.Probing || n.Cluster.WhyIneligible() != "" {
 		t.Errorf("got %+v", found)
 	}
 	for _, finding := range found.Findings {

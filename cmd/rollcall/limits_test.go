@@ -158,6 +158,7 @@ func (w *neighbours) audited() ledger.AuditReport {
 // TestRefusedFilesStopNobody: a, without a credit, sends files with a defect in their last record,
 // again and again. Their bytes are gone with the refusal, and b notices nothing.
 func TestRefusedFilesStopNobody(t *testing.T) {
+	t.Parallel()
 	w := newNeighbours(t, func(*config.Config) {})
 	ctx, cancel := context.WithTimeout(t.Context(), faultWithin())
 	defer cancel()
@@ -186,6 +187,7 @@ func TestRefusedFilesStopNobody(t *testing.T) {
 // TestCreatesWithoutAnUploadStopNobody: a, without a credit, creates and cancels as fast as it can.
 // Its limit of a day ends that, b notices nothing, and after its retention no row is left.
 func TestCreatesWithoutAnUploadStopNobody(t *testing.T) {
+	t.Parallel()
 	const unpaid = 200
 	w := newNeighbours(t, func(c *config.Config) { c.Limits.UnpaidPerDay = unpaid })
 	ctx, cancel := context.WithTimeout(t.Context(), faultWithin())

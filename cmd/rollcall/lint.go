@@ -182,24 +182,37 @@ func (v *lintView) firstLines() []string {
 }
 
 func (v *lintView) printTo(w io.Writer) error {
-	var b strings.Builder
+	b := term.NewPage(w)
 	if v.Form != "" {
-		fmt.Fprintf(&b, "%s is %s: the addresses are in %s. `rollcall verify` reads it as it is; other ways take one "+
-			"column of CSV in UTF-8, which --fix writes.\n", v.File, v.Form, v.Column)
+		b.Para(0, "%s is %s: the addresses are in %s. `rollcall verify` reads it as it is; other ways take one column of "+
+			"CSV in UTF-8, which --fix writes.", v.File, v.Form, v.Column)
 	}
-	for _, line := range v.firstLines() {
-		b.WriteString(line + "\n")
+	for i, line := range v.firstLines() {
+		where, what, isRow := strings.Cut(line, ": ")
+		code := term.Red
+		if i < len(v.Defects) && (v.Defects[i].Note || v.Out != "" && !v.Defects[i].LeftOut) {
+			code = term.Yellow // the service takes it, or it was corrected
+		}
+		if isRow {
+			what = ": " + what
+		}
+		b.WriteString(b.Mark(code, where) + what + "\n")
 	}
-	text := fmt.Sprintf("%s: %s to send, %s", v.File, term.CountedAddresses(v.Addresses), rowsText(v.refusedRows()))
+	n := v.refusedRows()
+	code := term.Green
+	if n > 0 && v.Out == "" {
+		code = term.Red
+	}
+	text := fmt.Sprintf("%s: %s to send, %s", v.File, term.CountedAddresses(v.Addresses), b.Mark(code, rowsText(n)))
 	if v.Out != "" {
 		text = fmt.Sprintf("%s has %s: %s corrected, %s left out", v.Out, term.CountedAddresses(v.Addresses),
-			term.Grouped(int64(v.Corrected)), term.Grouped(int64(v.refusedRows()-v.Corrected)))
+			term.Grouped(int64(v.Corrected)), term.Grouped(int64(n-v.Corrected)))
 	}
 	if v.Skipped > 0 {
 		text += fmt.Sprintf(", %s without an address", term.Counted(v.Skipped, "row"))
 	}
 	b.WriteString(text + "\n")
-	return term.Emit(w, &b)
+	return b.Emit()
 }
 
 func rowsText(n int) string {
@@ -233,9 +246,9 @@ func newData(environment) *cobra.Command {
 			t.Add(l.Name, term.Grouped(int64(l.Entries)), l.Date.Format(time.DateOnly), term.Span(now.Sub(l.Date)),
 				l.Licence, l.What)
 		}
-		var b strings.Builder
-		t.Write(&b, term.WidthOf(c.OutOrStdout()))
-		return term.Emit(c.OutOrStdout(), &b)
+		b := term.NewPage(c.OutOrStdout())
+		b.Table(t)
+		return b.Emit()
 	}
 	return c
 }
@@ -264,12 +277,11 @@ func keepInput(name string, write func(io.Writer) error) (*input, error) {
 	err = errors.Join(write(f), f.Close())
 	var in *input
 	if err == nil {
-		in, err = openInput(f.Name())
+		in, err = openNamed(f.Name(), name)
 	}
 	if err = errors.Join(err, os.Remove(f.Name())); err != nil {
 		return nil, err
 	}
-	in.name = name
 	return in, nil
 }
 

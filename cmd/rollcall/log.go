@@ -160,21 +160,19 @@ func (l logReader) follow(ctx context.Context, lines []admin.LogLine, every time
 
 // show writes lines below those that are written.
 func (l logReader) show(lines []admin.LogLine) error {
-	var b strings.Builder
-	width := term.WidthOf(l.out)
+	b := term.NewPage(l.out)
 	for _, line := range lines {
 		if l.asJSON {
-			if err := term.PrintJSON(&b, line); err != nil {
+			if err := term.PrintJSON(b, line); err != nil {
 				return err
 			}
 			continue
 		}
-		head := fmt.Sprintf("%s %s: %s", term.Stamp(time.Time(line.At)), cmp.Or(line.Author, "nobody named"),
-			line.Action)
-		b.WriteString(term.FoldedTo(head, 4, width) + "\n")
-		b.WriteString("    " + term.FoldedTo(logText(line), 4, width) + "\n")
+		b.WriteString(b.Mark(term.Bold, term.Stamp(time.Time(line.At))) + " " +
+			term.Printable(cmp.Or(line.Author, "nobody named")) + ": " + b.Mark(term.Bold, term.Printable(line.Action)) + "\n")
+		b.Para(4, "%s", logText(line))
 	}
-	return term.Emit(l.out, &b)
+	return b.Emit()
 }
 
 // logText says what was changed.

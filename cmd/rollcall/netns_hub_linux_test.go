@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"slices"
 	"sync"
 	"testing"
 )
@@ -11,7 +10,7 @@ import (
 // The hub is a router with a wire to each place. A cut is a set of its rules
 // that swallow packets without a word, as a broken switch does.
 
-// Ports and networks of the places; a cut knows traffic by them.
+// Ports and networks of the places.
 const (
 	gossipPort   = 7946
 	actorPort    = 7947
@@ -19,26 +18,6 @@ const (
 	labNetwork   = "10.77.0.0/16"
 	labDNS       = "10.77.0.1:53"
 	wiresNetwork = "10.76.%d.%d"
-)
-
-// traffic is a kind of traffic of a node.
-type traffic string
-
-const (
-	gossipSide traffic = "gossip"
-	actorSide  traffic = "actors"
-	ledgerSide traffic = "ledger"
-	labSide    traffic = "lab" // receivers and DNS
-	allSides   traffic = "everything"
-)
-
-// way is a direction, as the cut node sees it.
-type way string
-
-const (
-	bothWays way = "both ways"
-	outgoing way = "outgoing" // the node is mute
-	incoming way = "incoming" // the node is deaf
 )
 
 // hub is the router.
@@ -75,15 +54,19 @@ func newHub(t *testing.T, names ...string) *hub {
 	return h
 }
 
-// cut swallows a kind of traffic between a place and all others.
-func (h *hub) cut(name string, what traffic, w way) {
+// cut swallows whatever goes between a place and some others.
+func (h *hub) cut(name string, others ...string) {
 	h.t.Helper()
-	var add []string
-	for _, selector := range h.selectors(name, what, w) {
-		add = append(add, "rule add pref 10 "+selector+" blackhole")
+	var rules, add []string
+	for _, other := range others {
+		one, two := h.places[name].addr, h.places[other].addr
+		rules = append(rules, "from "+one+" to "+two, "from "+two+" to "+one)
+	}
+	for _, rule := range rules {
+		add = append(add, "rule add pref 10 "+rule+" blackhole")
 	}
 	h.mu.Lock()
-	h.rules = append(h.rules, h.selectors(name, what, w)...)
+	h.rules = append(h.rules, rules...)
 	h.mu.Unlock()
 	h.ip(h.t, add...)
 }
@@ -96,50 +79,10 @@ func (h *hub) heal() {
 	h.rules = nil
 	h.mu.Unlock()
 	var remove []string
-	for _, selector := range rules {
-		remove = append(remove, "rule del pref 10 "+selector+" blackhole")
+	for _, rule := range rules {
+		remove = append(remove, "rule del pref 10 "+rule+" blackhole")
 	}
 	if len(remove) > 0 {
 		h.ip(h.t, remove...)
-	}
-}
-
-// selectors say which packets a cut swallows (ip-rule(8)).
-func (h *hub) selectors(name string, what traffic, w way) []string {
-	own := h.places[name].addr
-	var all []string
-	for _, end := range []struct {
-		w    way
-		from string // the place's own end of the packet
-		to   string // the other end
-	}{{outgoing, "from", "to"}, {incoming, "to", "from"}} {
-		if w != bothWays && w != end.w {
-			continue
-		}
-		mine := end.from + " " + own
-		switch what {
-		case gossipSide:
-			for _, protocol := range []string{"udp", "tcp"} {
-				all = append(all, onPort(mine, protocol, gossipPort)...)
-			}
-		case actorSide:
-			all = append(all, onPort(mine, "tcp", actorPort)...)
-		case ledgerSide:
-			all = append(all, onPort(mine, "tcp", ledgerPort)...)
-		case labSide:
-			all = append(all, mine+" "+end.to+" "+labNetwork)
-		case allSides:
-			all = append(all, mine)
-		}
-	}
-	slices.Sort(all)
-	return all
-}
-
-// onPort selects what goes to a port and what comes from it.
-func onPort(selector, protocol string, port int) []string {
-	return []string{
-		fmt.Sprintf("%s ipproto %s dport %d", selector, protocol, port),
-		fmt.Sprintf("%s ipproto %s sport %d", selector, protocol, port),
 	}
 }

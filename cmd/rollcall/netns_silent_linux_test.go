@@ -108,7 +108,7 @@ func TestACutEndsWhatIsUnderWay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h.cut("a", allSides, bothWays)
+	h.cut("a", labHome)
 	asked := make(chan error, 1)
 	go func() { asked <- ask(longSession, "late") }()
 	idleSession.Quit()

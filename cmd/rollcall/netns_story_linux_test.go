@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -23,9 +24,9 @@ import (
 )
 
 // TestClusterOnSeparateNetworks: three processes, each in a network namespace, with PostgreSQL and the lab in others.
-// One is cut off from the ledger and the others while it works, until its work is taken over, and the cut heals; one is
-// killed, and joins again. Customers see neither: every outcome comes once, no limit of a receiver is exceeded as the
-// lab counts, nothing is asked after it was settled, and nodes that are well answer.
+// One is cut off from the ledger and the others while it works, and another is killed; the third takes their work
+// over; the cut heals, and the killed node joins again. Customers see nothing: every outcome comes once, no limit of a
+// receiver is exceeded as the lab counts, nothing is asked after it was settled, and nodes that are well answer.
 func TestClusterOnSeparateNetworks(t *testing.T) {
 	effort.Children(t)
 	t.Parallel()
@@ -51,15 +52,13 @@ func TestClusterOnSeparateNetworks(t *testing.T) {
 		st.customers = append(st.customers, submitAll(ctx, t, r.rig, text))
 	}
 	st.reach(0.05)
-	cut := st.busiest()
+	killed, cut := st.busiest()
 	had := st.holding(cut)
-	st.cutOff(cut, bothWays, gossipSide, actorSide, ledgerSide)
-	st.awaitTakeover(cut, had, time.Now())
-	st.heal()
-	killed := st.busiest()
+	st.cutOff(cut)
 	st.die(killed)
+	st.awaitTakeover(cut, had)
 	st.start(killed)
-	st.awaitWell(killed)
+	st.heal()
 	for _, c := range st.customers {
 		if err := c.wait(); err != nil {
 			t.Fatalf("file of a customer: %v", err)
@@ -80,9 +79,6 @@ const (
 	storyReceivers = 20        // that answer plainly; every file has addresses at each
 	storyEach      = 40        // addresses of a file at each of them
 	storyWithin    = 4 * time.Minute
-
-	// takeoverWithin is two lease times (issue: takeover of a lost node's work).
-	takeoverWithin = 40 * time.Second
 
 	// takeoverSeen is how often the ledger is asked who has a lease.
 	takeoverSeen = 50 * time.Millisecond
@@ -243,24 +239,19 @@ func (st *stage) holding(n *netNode) map[uuid.UUID]lease {
 }
 
 // awaitTakeover waits until what a lost node had is in other hands, or done.
-func (st *stage) awaitTakeover(n *netNode, had map[uuid.UUID]lease, since time.Time) {
+func (st *stage) awaitTakeover(n *netNode, had map[uuid.UUID]lease) {
 	st.t.Helper()
-	for {
+	files, began := len(had), time.Now()
+	for len(had) > 0 {
 		left := st.leases()
 		for id, was := range had {
 			if now := left[id]; now.done || now.epoch > was.epoch && now.node != uuid.Nil {
 				delete(had, id)
 			}
 		}
-		if len(had) == 0 {
-			break
-		}
-		if took := time.Since(since); took > takeoverWithin {
-			st.t.Fatalf("after %v nobody has taken over %d verifications of %s", took, len(had), n.name)
-		}
 		st.pause(takeoverSeen)
 	}
-	st.say("taken over from %s after %v", n.name, time.Since(since).Round(100*time.Millisecond))
+	st.say("%d files of %s taken over after %v", files, n.name, time.Since(began).Round(100*time.Millisecond))
 }
 
 // die kills a node and waits until its work has been taken over.
@@ -268,45 +259,39 @@ func (st *stage) die(n *netNode) {
 	st.t.Helper()
 	had := st.holding(n)
 	st.kill(n)
-	at := time.Now()
-	st.kills = append(st.kills, at)
-	st.say("%s had %d files", n.name, len(had))
-	st.awaitTakeover(n, had, at)
+	st.kills = append(st.kills, time.Now())
+	st.awaitTakeover(n, had)
 }
 
-// busiest is the node with the most verifications of the story.
-func (st *stage) busiest() (most *netNode) {
+// busiest gives the node with the most verifications of the story, and the next.
+func (st *stage) busiest() (most, next *netNode) {
 	st.t.Helper()
-	best := -1
+	held := map[*netNode]int{}
 	for _, n := range st.nodes {
-		if held := len(st.holding(n)); held > best {
-			most, best = n, held
-		}
+		held[n] = len(st.holding(n))
 	}
-	return most
+	nodes := slices.SortedFunc(maps.Keys(held), func(a, b *netNode) int { return held[b] - held[a] })
+	return nodes[0], nodes[1]
 }
 
-// cutOff cuts kinds of traffic of a node. Without the ledger it owes nothing.
-func (st *stage) cutOff(n *netNode, w way, kinds ...traffic) {
+// cutOff cuts a node off from the ledger and the other nodes. It goes on to ask receivers, and owes customers
+// nothing.
+func (st *stage) cutOff(n *netNode) {
 	st.t.Helper()
-	for _, what := range kinds {
-		if what == ledgerSide || what == allSides {
-			st.hurts(n)
+	others := []string{database}
+	for _, other := range st.nodes {
+		if other != n {
+			others = append(others, other.name)
 		}
-		st.hub.cut(n.name, what, w)
 	}
+	st.hurts(n)
+	st.hub.cut(n.name, others...)
 }
 
-// heal ends all cuts and waits until every node is well.
+// heal ends the cut and waits until every node is well.
 func (st *stage) heal() {
 	st.t.Helper()
 	st.hub.heal()
-	st.recover()
-}
-
-// recover waits until every node that lives is well.
-func (st *stage) recover() {
-	st.t.Helper()
 	for _, n := range st.nodes {
 		if n.is(hurt) {
 			n.become(recovering)

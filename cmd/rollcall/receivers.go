@@ -67,7 +67,9 @@ func newReceivers(e environment) *cobra.Command {
 		if v.asJSON {
 			return term.PrintJSON(v.out, v.pick(found))
 		}
-		return tableOf{v, term.WidthOf(v.out), 0}.write(v.out, found)
+		b := term.NewPage(v.out)
+		v.addTable(b, found, 0)
+		return b.Emit()
 	}
 	must(c.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions([]string{"queued", "rate", "refused",
 		"deferred"},
@@ -122,17 +124,9 @@ func (v receiversScreen) pick(found inspect.Receivers) inspect.Receivers {
 	return found
 }
 
-// tableOf is the table on a screen.
-type tableOf struct {
-	receiversScreen
-	width int
-	lines int // at most so many; 0: any number
-}
-
-// write writes the receivers that are asked for and have room.
-func (t tableOf) write(w io.Writer, found inspect.Receivers) error {
-	found = t.pick(found)
-	var b strings.Builder
+// addTable writes the receivers that are asked for and have room, in at most so many lines; 0: any number.
+func (v receiversScreen) addTable(b *term.Page, found inspect.Receivers, lines int) {
+	found = v.pick(found)
 	now := found.At
 	if now.IsZero() {
 		now = time.Now()
@@ -140,35 +134,32 @@ func (t tableOf) write(w io.Writer, found inspect.Receivers) error {
 	g := receiversGrid()
 	used, shown := 1, 0 // the heading
 	for _, r := range found.Receivers {
-		rows := receiverRows(r, now, t.width)
+		rows := receiverRows(r, now, b.Width)
 		need := 0
 		for _, row := range rows {
-			need += 1 + row.BelowLines(t.width)
+			need += 1 + row.BelowLines(b.Width)
 		}
-		if t.lines > 0 && used+need > t.lines && shown > 0 {
+		if lines > 0 && used+need > lines && shown > 0 {
 			break
 		}
 		used, shown = used+need, shown+1
 		g.Rows = append(g.Rows, rows...)
 	}
-	if len(found.Receivers) == 0 {
-		text := "No receiver is asked now.\n"
-		if t.part != "" {
-			text = fmt.Sprintf("No receiver that is asked now has %q in its key.\n", t.part)
-		}
-		b.WriteString(text)
-	} else {
-		g.Write(&b, t.width)
+	switch {
+	case len(found.Receivers) > 0:
+		b.Table(g)
+	case v.part != "":
+		b.Para(0, "No receiver that is asked now has %q in its key.", v.part)
+	default:
+		b.Para(0, "No receiver is asked now.")
 	}
 	if more := found.More + len(found.Receivers) - shown; more > 0 {
-		fmt.Fprintf(&b, "\nand %s more\n", term.Grouped(int64(more)))
+		fmt.Fprintf(b, "\nand %s more\n", term.Grouped(int64(more)))
 	}
 	for _, s := range found.Silent {
-		b.WriteString("\n" + term.FoldedTo(fmt.Sprintf("Without %s, which does not answer: %s", s.Node, s.Why), 0,
-			t.width) +
-			"\n")
+		b.WriteString("\n")
+		b.Para(0, "Without %s, which does not answer: %s", s.Node, s.Why)
 	}
-	return term.Emit(w, &b)
 }
 
 func receiversGrid() *term.Table {
@@ -368,8 +359,7 @@ func stillRests(ctx context.Context, client *client.Admin, key string,
 
 func printResumed(w io.Writer, done resumedAnswer) error {
 	name, ended, still := done.name, done.Cleared, done.Still
-	var b strings.Builder
-	now, text := time.Now(), ""
+	b, now, text := term.NewPage(w), time.Now(), ""
 	switch {
 	case len(ended) > 0 && still == nil:
 		text = fmt.Sprintf("%s goes on: %d overrides ended.", name, len(ended))
@@ -385,8 +375,8 @@ func printResumed(w io.Writer, done resumedAnswer) error {
 		text = fmt.Sprintf("%s still has pause=%s, by %s: change it there.", name, still.Value,
 			strings.TrimSpace(still.Layer+" "+from(still.Said, now)))
 	}
-	b.WriteString(term.FoldedTo(text, 0, term.WidthOf(w)) + "\n")
-	return term.Emit(w, &b)
+	b.Para(0, "%s", text)
+	return b.Emit()
 }
 
 // closedSession is what the node answers.
@@ -465,7 +455,7 @@ func newReceiversForget(node *adminFlags) *cobra.Command {
 			"  sessions  how many sessions it takes at once, and how long they may be\n" +
 			"  block     pauses of the receiver, its hosts and our source addresses\n" +
 			"  all       that, how long it greylists, its TLS and its software\n\n" +
-			"What the allowance says still holds, and refusals of this hour still count. Addresses that it put off\n" +
+			"What the allowance says still holds, and refusals of this hour still count. Addresses that it deferred\n" +
 			"come back when they were told to.",
 		Example: "  rollcall receivers forget example.net --what block --reason \"they took us off their list\"",
 		Args:    wantArgs("KEY"), ValidArgsFunction: completeKey(node, nil),
@@ -490,32 +480,29 @@ func newReceiversForget(node *adminFlags) *cobra.Command {
 
 // forgottenAnswer is what the node answers.
 type forgottenAnswer struct {
-	Receivers []inspect.Forgotten `json:"receivers"`
-	Silent    []inspect.Silent    `json:"silent"`
+	Receivers []inspect.Forgotten       `json:"receivers"`
+	Silent    []inspect.UnreachableNode `json:"silent"`
 }
 
 // printForgotten says each thing that was dropped on a line of its own.
 func printForgotten(w io.Writer, done forgottenAnswer, what string) error {
-	var b strings.Builder
-	width := term.WidthOf(w)
+	b := term.NewPage(w)
 	for _, f := range done.Receivers {
 		at := "on " + f.Node
 		if f.Node == "" {
 			at = "kept for later"
 		}
-		head := fmt.Sprintf("%s, %s, forgotten:", f.Key, at)
 		if len(f.Dropped) == 0 {
-			head = fmt.Sprintf("%s, %s: nothing was learned that --what %s names.", f.Key, at, what)
+			b.Para(0, "%s, %s: nothing was learned that --what %s names.", f.Key, at, what)
+		} else {
+			b.Para(0, "%s, %s, forgotten:", f.Key, at)
 		}
-		b.WriteString(term.FoldedTo(head, 0, width) + "\n")
 		for _, text := range f.Dropped {
-			b.WriteString("  - " + term.FoldedTo(text, 4, width) + "\n")
+			b.Behind("  - ", "%s", text)
 		}
 	}
 	for _, s := range done.Silent {
-		b.WriteString(term.FoldedTo(fmt.Sprintf("Without %s, which does not answer and may still know it: %s. Do it again "+
-			"when it "+
-			"does.", s.Node, s.Why), 0, width) + "\n")
+		b.Para(0, "Without %s, which does not answer and may still know it: %s. Do it again when it does.", s.Node, s.Why)
 	}
-	return term.Emit(w, &b)
+	return b.Emit()
 }

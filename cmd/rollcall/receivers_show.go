@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -144,12 +143,12 @@ func newReceiversShow(node *adminFlags) *cobra.Command {
 }
 
 func printReceivers(w io.Writer, list []inspect.ReceiverDetail, now time.Time) error {
-	var b strings.Builder
+	b := term.NewPage(w)
 	for i, d := range list {
 		if i > 0 {
 			b.WriteString("\n")
 		}
-		s := receiverSheet{&b, d, now, term.WidthOf(w), term.WidthOf(w)}
+		s := receiverSheet{b, d, now}
 		s.head()
 		s.hour()
 		s.sources()
@@ -158,47 +157,34 @@ func printReceivers(w io.Writer, list []inspect.ReceiverDetail, now time.Time) e
 		s.firings()
 		s.learned()
 	}
-	return term.Emit(w, &b)
+	return b.Emit()
 }
 
 // receiverSheet writes everything about one receiver.
 type receiverSheet struct {
-	b     *strings.Builder
-	d     inspect.ReceiverDetail
-	now   time.Time
-	width int
-	table int // of its tables
-}
-
-// line writes a value behind its name.
-func (s receiverSheet) line(name, format string, args ...any) {
-	fmt.Fprintf(s.b, "%-*s%s\n", term.NameWidth, name, term.FoldedTo(fmt.Sprintf(format, args...), term.NameWidth,
-		s.width))
-}
-
-// indented writes a line that belongs to the one above.
-func (s receiverSheet) indented(text string) {
-	s.b.WriteString("    " + term.FoldedTo(text, 4, s.width) + "\n")
+	*term.Page
+	d   inspect.ReceiverDetail
+	now time.Time
 }
 
 func (s receiverSheet) head() {
 	d := s.d
-	s.line("receiver", "%s on %s", d.Key, d.Node)
-	s.line("state", "%s", stateText(d.Receiver, s.now))
+	s.Field("receiver", "%s on %s", d.Key, d.Node)
+	s.Field("state", "%s", stateText(d.Receiver, s.now))
 	if d.Why != "" {
-		s.line("why", "%s", d.Why)
+		s.Field("why", "%s", d.Why)
 	}
 	for i, cause := range d.Causes {
-		s.line([]string{"believed", ""}[min(i, 1)], "%s", cause)
+		s.Field([]string{"believed", ""}[min(i, 1)], "%s", cause)
 	}
 	if d.Until.After(s.now.Add(time.Second)) {
-		s.line("until", "%s (%s left)", term.Clock(d.Until, s.now), term.Left(d.Until, s.now))
+		s.Field("until", "%s (%s left)", term.Clock(d.Until, s.now), term.Left(d.Until, s.now))
 	}
 	if d.Software != nil {
-		s.line("software", "%s", softwareLine(d.Software))
+		s.Field("software", "%s", softwareLine(d.Software))
 	}
-	s.line("sessions", "%d of %d", d.Sessions, d.Most)
-	s.line("asked", "%s/s of %s/s allowed, %d on the wire", term.Figure(d.Rcpts), term.Figure(d.Allowed), d.InFlight)
+	s.Field("sessions", "%d of %d", d.Sessions, d.Most)
+	s.Field("asked", "%s/s of %s/s allowed, %d on the wire", term.Figure(d.Rcpts), term.Figure(d.Allowed), d.InFlight)
 	queued := term.Grouped(int64(d.Queued))
 	if d.Queued > 0 {
 		queued += ", the oldest for " + term.Span(term.Seconds(d.Oldest))
@@ -209,12 +195,12 @@ func (s receiverSheet) head() {
 	if d.PerHour > 0 {
 		queued += fmt.Sprintf("; about %s an hour as things are", term.Grouped(int64(d.PerHour)))
 	}
-	s.line("queued", "%s", queued)
-	s.line("answers", "%s refused, %s deferred, in the last ten minutes; %s more refusals may be caused this hour",
+	s.Field("queued", "%s", queued)
+	s.Field("answers", "%s refused, %s deferred, in the last ten minutes; %s more refusals may be caused this hour",
 		term.Percent(d.Refused), term.Percent(d.Deferred), term.Grouped(int64(d.Budget)))
 	if last := replyText(d.Last); last != "" {
-		s.line("last reply", "%q", last)
-		s.line("", "%s", s.judged(d.Last, term.Seconds(d.LastAt)))
+		s.Field("last reply", "%q", last)
+		s.Field("", "%s", s.judged(d.Last, term.Seconds(d.LastAt)))
 	}
 }
 
@@ -253,7 +239,7 @@ func (s receiverSheet) hour() {
 		return
 	}
 	first, last := minutes[max(0, len(minutes)-sparkMost)].At.UTC(), minutes[len(minutes)-1].At.UTC()
-	fmt.Fprintf(s.b, "\n%-10s%8s  %s to %s\n", "MINUTE", "MOST", first.Format("15:04"), last.Format("15:04Z"))
+	fmt.Fprintf(s, "\n%-10s%8s  %s to %s\n", "MINUTE", "MOST", first.Format("15:04"), last.Format("15:04Z"))
 	for _, row := range []struct {
 		name string
 		of   func(m inspect.Minute) float64
@@ -265,7 +251,7 @@ func (s receiverSheet) hour() {
 		{"queued", func(m inspect.Minute) float64 { return float64(m.Queued) }},
 	} {
 		if line, most := spark(minutes, row.of); most > 0 {
-			fmt.Fprintf(s.b, "%-10s%8s  %s\n", row.name, term.Figure(most), line)
+			fmt.Fprintf(s, "%-10s%8s  %s\n", row.name, term.Figure(most), line)
 		}
 	}
 }
@@ -326,8 +312,8 @@ func (s receiverSheet) sources() {
 		}
 		g.Rows = append(g.Rows, row)
 	}
-	s.b.WriteString("\n")
-	g.Write(s.b, s.table)
+	s.WriteString("\n")
+	s.Table(&g)
 }
 
 func (s receiverSheet) sessions() {
@@ -342,8 +328,8 @@ func (s receiverSheet) sessions() {
 		g.Add(fmt.Sprint(one.ID), sourceName(one.Source), one.Host, one.State, term.Span(term.Seconds(one.Age)),
 			term.Grouped(int64(one.Rcpts)), term.Grouped(int64(one.Refused)), term.Dash(one.TLS))
 	}
-	s.b.WriteString("\n")
-	g.Write(s.b, s.table)
+	s.WriteString("\n")
+	s.Table(&g)
 }
 
 func (s receiverSheet) queues() {
@@ -357,8 +343,8 @@ func (s receiverSheet) queues() {
 		g.Add(q.Verification, q.Workspace, term.Grouped(int64(q.Queued)), term.Span(term.Seconds(q.Oldest)),
 			fmt.Sprint(q.Weight))
 	}
-	s.b.WriteString("\n")
-	g.Write(s.b, s.table)
+	s.WriteString("\n")
+	s.Table(&g)
 }
 
 // firings shows what made us slow down, rest or change in the last hour.
@@ -366,12 +352,11 @@ func (s receiverSheet) firings() {
 	if len(s.d.Firings) == 0 {
 		return
 	}
-	s.b.WriteString("\nWhat made us slow down, rest or change in the last hour:\n")
+	s.WriteString("\nWhat made us slow down, rest or change in the last hour:\n")
 	for _, f := range s.d.Firings {
-		at := "  " + term.Clock(f.At, s.now) + "  "
-		fmt.Fprintf(s.b, "%s%s\n", at, term.FoldedTo(s.judged(f, 0), len(at), s.width))
+		s.Behind("  "+term.Clock(f.At, s.now)+"  ", "%s", s.judged(f, 0))
 		if text := replyText(f); text != "" {
-			s.indented(fmt.Sprintf("%q", text))
+			s.Para(4, "%q", text)
 		}
 	}
 }
@@ -382,9 +367,9 @@ func (s receiverSheet) learned() {
 	if len(texts) == 0 {
 		return
 	}
-	s.b.WriteString("\nWhat it has taught us:\n")
+	s.WriteString("\nWhat it has taught us:\n")
 	for _, text := range texts {
-		s.indented(text)
+		s.Para(4, "%s", text)
 	}
 }
 
@@ -574,27 +559,24 @@ func (v receiversScreen) frame(found inspect.Receivers, failed error, redraw boo
 		}
 		return term.PrintJSON(v.out, v.pick(found))
 	}
-	width, height := term.SizeOf(v.out)
-	var body bytes.Buffer
+	_, height := term.SizeOf(v.out)
+	b := term.NewPage(v.out)
 	head := fmt.Sprintf("%s  receivers by %s", time.Now().UTC().Format("15:04:05Z"), v.sort)
 	if v.part != "" {
 		head += fmt.Sprintf(", with %q", v.part)
 	}
-	fmt.Fprintf(&body, "%s\n\n", head)
-	if failed != nil {
-		body.WriteString(term.FoldedTo(failed.Error(), 0, width) + "\n")
-	} else {
-		t := tableOf{v, width, 0}
-		if redraw {
-			t.lines = max(height-4, 4)
-		}
-		if err := t.write(&body, found); err != nil {
-			return err
-		}
+	fmt.Fprintf(b, "%s\n\n", head)
+	switch {
+	case failed != nil:
+		b.Para(0, "%v", failed)
+	case redraw:
+		v.addTable(b, found, max(height-4, 4))
+	default:
+		v.addTable(b, found, 0)
 	}
-	text := body.String() + "\n"
+	text := b.String() + "\n"
 	if redraw {
-		lines := strings.Split(strings.TrimRight(body.String(), "\n"), "\n")
+		lines := strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
 		if height > 1 && len(lines) > height {
 			lines = lines[:height]
 		}

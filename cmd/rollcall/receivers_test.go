@@ -38,10 +38,10 @@ func busyReceivers() inspect.Receivers {
 			Why: "a rest, since a reply asked for it\x1b[31m " + strings.Repeat("very ", 40),
 			Sources: []inspect.ReceiverSource{
 				{Source: "192.0.2.7", State: "resting", Until: receiversNow.Add(12 * time.Minute), Budget: 3,
-					Tempo: inspect.Tempo{Rate: 0.5}},
-				{Source: "192.0.2.8", State: "used", Sessions: 1, Budget: 19, Tempo: inspect.Tempo{Rate: 12}}}},
+					Tempo: inspect.RateStatus{Rate: 0.5}},
+				{Source: "192.0.2.8", State: "used", Sessions: 1, Budget: 19, Tempo: inspect.RateStatus{Rate: 12}}}},
 		{Key: "idle.test", Node: "node-1", State: "idle", Cause: "free", Rcpts: 9, Most: 2, Allowed: 5, Budget: 20},
-	}, Silent: []inspect.Silent{{Node: "node-3", Why: "no answer within 1.5 s"}}}
+	}, Silent: []inspect.UnreachableNode{{Node: "node-3", Why: "no answer within 1.5 s"}}}
 }
 
 func TestReceiversAreShownInOneTable(t *testing.T) {
@@ -130,11 +130,8 @@ func TestAScreenHoldsWhatItHas(t *testing.T) {
 	for i := range 100 {
 		found.Receivers = append(found.Receivers, inspect.Receiver{Key: fmt.Sprintf("r%d.test", i), Why: "because"})
 	}
-	var out bytes.Buffer
-	table := tableOf{receiversScreen{sort: "queued"}, 200, 21}
-	if err := table.write(&out, found); err != nil {
-		t.Fatal(err)
-	}
+	out := term.NewPage(nil)
+	receiversScreen{sort: "queued"}.addTable(out, found, 21)
 	if lines := strings.Count(out.String(), "\n"); lines != 23 || !strings.HasSuffix(out.String(),
 		"\nand 90 more\n") {
 		t.Errorf("%d lines, want 21 and what is left out:\n%s", lines, out.String())
@@ -146,7 +143,7 @@ func busyDetail() inspect.ReceiverDetail {
 	now := time.Now()
 	d := inspect.ReceiverDetail{Receiver: busyReceivers().Receivers[0]}
 	d.Sources = []inspect.ReceiverSource{{Source: "192.0.2.7", State: "used", Sessions: 2, Budget: 12,
-		Tempo: inspect.Tempo{
+		Tempo: inspect.RateStatus{
 			Rate: 2.5, Floor: 0.1, Ceiling: 5, Edge: 3, Phase: "recovering", Since: now.Add(-3 * time.Minute),
 			Why: "halved after 421"}}}
 	d.PerHour = 17000
@@ -215,7 +212,7 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 			"nothing is asked of such a receiver now") {
 		t.Errorf("%v", err)
 	}
-	b.survey.silent = []inspect.Silent{{Node: "node-3", Why: "lost: it does not answer"}}
+	b.survey.silent = []inspect.UnreachableNode{{Node: "node-3", Why: "lost: it does not answer"}}
 	if _, _, err := b.run(t.Context(), "receivers", "show", "none.test"); err == nil ||
 		!strings.Contains(err.Error(), "node-3 (lost: it does not answer): it may live there") {
 		t.Errorf("while a node is silent: %v", err)
@@ -275,11 +272,11 @@ func TestSoftwareIsShown(t *testing.T) {
 			t.Errorf("%+v, %v", found, err)
 		}
 	}
-	x := explanation{now: time.Now(), width: 80, Explanation: inspect.Explanation{Key: "example.test",
+	x := explanation{now: time.Now(), Explanation: inspect.Explanation{Key: "example.test",
 		Fields: []inspect.ExplainedField{{Field: "refused_per_hour", Value: "1000000", Said: inspect.Said{Layer: "known",
 			Where: "node node-1", Reason: "Postfix, by its greeting (" + postfix.Where + ")"}}}}}
 	var out bytes.Buffer
-	if err := x.print(&out); err != nil {
+	if err := x.print(screen{&out}); err != nil {
 		t.Fatal(err)
 	}
 	holds(t, unfolded(out.String()), "refused_per_hour 1000000 known node node-1: Postfix, by its greeting (postconf(5): ")
@@ -298,9 +295,9 @@ func TestEveryLessonIsASentence(t *testing.T) {
 		{Field: "connections", Value: "2", Since: now.Add(-time.Minute), From: "more at once were refused",
 			Until: now.Add(time.Minute)}, {Field: "session_age", Value: "1m"}}}
 	d.Sources = []inspect.ReceiverSource{
-		{Source: "", State: "resting", Reason: "source_blocked", Until: now.Add(time.Hour), Tempo: inspect.Tempo{Rate: 5,
+		{Source: "", State: "resting", Reason: "source_blocked", Until: now.Add(time.Hour), Tempo: inspect.RateStatus{Rate: 5,
 			Ceiling: 5}},
-		{Source: "192.0.2.7", State: "used", Tempo: inspect.Tempo{Rate: 1, Ceiling: 5}}}
+		{Source: "192.0.2.7", State: "used", Tempo: inspect.RateStatus{Rate: 1, Ceiling: 5}}}
 	want := []string{"At most 2 sessions at once (connections), learned at 11:59:00Z because more at once were refused, " +
 		"until 12:01:00Z (60s left); then one more is tried.", "session_age is 1m.",
 		"default is resting here because of source_blocked, until 13:00:00Z (60m left).",
@@ -326,7 +323,7 @@ func TestWhatAReceiverTaughtIsForgotten(t *testing.T) {
 	if b.survey.forgotten != "example.test all" {
 		t.Errorf("asked to forget %q", b.survey.forgotten)
 	}
-	b.survey.silent = []inspect.Silent{{Node: "node-3", Why: "lost"}}
+	b.survey.silent = []inspect.UnreachableNode{{Node: "node-3", Why: "lost"}}
 	holds(t, b.must("receivers", "forget", "example.test", "--what", "pace", "--reason", "x"),
 		"Without node-3, which does not answer and may still know it: lost.")
 	holds(t, b.must("receivers", "forget", "example.test", "--reason", "x", "--json"),
@@ -350,21 +347,18 @@ func TestReasonsAreNotCut(t *testing.T) {
 	r := inspect.Receiver{Key: "suffix:" + strings.Repeat("long-name.", 20) + "test", Node: "node-2", State: "waiting",
 		Cause: "no healthy source", Until: until, Why: strings.Repeat("because of everything ", 12) + "and the end",
 		Sources: []inspect.ReceiverSource{{Source: "192.0.2.7", State: "resting", Until: until, Reason: "source_blocked",
-			Tempo: inspect.Tempo{Phase: "backing off", Why: strings.Repeat("it said so ", 12) + "at last",
+			Tempo: inspect.RateStatus{Phase: "backing off", Why: strings.Repeat("it said so ", 12) + "at last",
 				Since: receiversNow}}}}
 	for _, width := range []int{term.WidthLeast + 40, 100, 200} {
 		tables := map[string]string{}
-		var b strings.Builder
-		if err := (tableOf{receiversScreen{sort: "queued"}, width, 0}).write(&b, inspect.Receivers{At: receiversNow,
-			Receivers: []inspect.Receiver{r}}); err != nil {
-			t.Fatal(err)
-		}
+		b := &term.Page{Width: width}
+		receiversScreen{sort: "queued"}.addTable(b, inspect.Receivers{At: receiversNow,
+			Receivers: []inspect.Receiver{r}}, 0)
 		tables["receivers"] = b.String()
-		var sheet strings.Builder
-		s := receiverSheet{&sheet, inspect.ReceiverDetail{Receiver: r}, receiversNow, width, width}
+		s := receiverSheet{&term.Page{Width: width}, inspect.ReceiverDetail{Receiver: r}, receiversNow}
 		s.head()
 		s.sources()
-		tables["receivers show"] = sheet.String()
+		tables["receivers show"] = s.String()
 		for name, text := range tables {
 			for line := range strings.Lines(text) {
 				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
@@ -516,13 +510,14 @@ func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
 			{Addresses: 90, For: inspect.ForRetry, Reason: "greylisted", Until: receiversNow.Add(4 * time.Minute),
 				Last: receiversNow.Add(9 * time.Minute)},
 			{Addresses: 10, For: inspect.ForRoute}}}
-	holds(t, b.must("verification", id), "verification  "+id+", waiting\n", "node          node-1 works on it\n",
+	holds(t, b.must("verification", id), "verification  "+id+"\nstatus        waiting\n",
+		"node          node-1 works on it\n",
 		"final         400 of 1,000 addresses (40 %)\n",
 		"expected      the last is final at 13:30:00Z, in 90m, as things are\n",
 		"ADDRESSES  WAIT FOR  RECEIVER      BECAUSE     FIRST  LAST  AN HOUR\n",
 		"      500  receiver  example.test  allowance       -   17m    1,800\n    their turn at a receiver\n",
 		"       90  retry     -             greylisted     4m    9m        -\n"+
-			"    another attempt, since they were put off; the first goes on at 12:04:00Z\n")
+			"    another attempt, since they were deferred; the first goes on at 12:04:00Z\n")
 	if _, _, err := b.run(t.Context(), "verification", "x"); !isUsage(err) {
 		t.Errorf("no id: %v", err)
 	}
@@ -531,11 +526,12 @@ func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
 		t.Errorf("another: %v", err)
 	}
 	d := ledgertest.NewDesk(t, b.book, 5)
-	holds(t, b.must("verification", d.Creates(700).ID.String()), ", uploading\n",
+	holds(t, b.must("verification", d.Creates(700).ID.String()), "status        uploading\n",
 		"why           its file is being uploaded: 0 of 700 bytes have arrived")
 	v, l := d.Prepares(4)
 	d.Settles(l, 1, 0, 3, smtp.Valid)
-	holds(t, b.must("verification", v.ID.String()), ", completed\n", "final         4 of 4 addresses (100 %)\n",
+	holds(t, b.must("verification", v.ID.String()), "status        completed\n",
+		"final         4 of 4 addresses (100 %)\n",
 		"nothing waits any more:\n", "4 valid, 0 invalid, ")
 	for word := range waitsFor {
 		if waitsFor[word] == "" {

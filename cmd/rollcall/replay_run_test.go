@@ -103,6 +103,7 @@ miss = ["550 5.7.1 blocked"]
 // TestReplayByACandidate judges by a rule file that no node has, at a node and
 // without one, and tells the faults of a bad one.
 func TestReplayByACandidate(t *testing.T) {
+	t.Parallel()
 	r := newWitnessRig(t, shownCases(), nil)
 	file := filepath.Join(t.TempDir(), "verdict.toml")
 	writes := func(text string) {

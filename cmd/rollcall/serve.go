@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -151,11 +150,9 @@ func printDev(c *cobra.Command, n *node.Node, loaded config.Config) error {
 // memory. GOMEMLIMIT, when somebody has set it, stays.
 func limitMemory(log *slog.Logger) {
 	limit, err := memlimit.Set()
-	switch {
-	case errors.Is(err, memlimit.ErrNoCgroup), errors.Is(err, memlimit.ErrCgroupsNotSupported):
-	case err != nil:
-		log.Warn("memory limit not set from the cgroup", "err", err)
-	case limit < math.MaxInt64:
+	if err != nil {
+		log.Debug("no memory limit of a cgroup", "err", err) // as on a machine without a memory controller
+	} else if limit < math.MaxInt64 {
 		log.Info("memory limit of Go", "limit", limit)
 	}
 }

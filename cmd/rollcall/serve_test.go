@@ -77,7 +77,7 @@ func TestOperatorsCommandsAgainstANode(t *testing.T) {
 	if fmt.Sprint(balance) != "map[available:500 granted:500 held:0 spent:0]" {
 		t.Errorf("credits grant: got %v", balance)
 	}
-	ask(&balance, "credits", "show", "--workspace", workspace, "--json")
+	ask(&balance, "credits", "show", "--workspace", "ACME", "--json")
 	if fmt.Sprint(balance) != "map[available:500 granted:500 held:0 spent:0]" {
 		t.Errorf("credits show: got %v", balance)
 	}
@@ -88,7 +88,16 @@ func TestOperatorsCommandsAgainstANode(t *testing.T) {
 		t.Errorf("key create: got %d fields, want id and key", len(key))
 	}
 	var keys struct{ Keys []client.Key }
-	ask(&map[string]any{}, "key", "revoke", id, "--json")
+	if _, offers, _ := c.run("__complete", "key", "revoke", ""); !strings.Contains(offers, id+"\tt\n") {
+		t.Errorf("completion of keys: got %q", offers)
+	}
+	ask(&map[string]any{}, "key", "revoke", id[:8], "--json")
+	for _, name := range []string{"t", id[:8], "nobody"} {
+		if code, _, said := c.run("key", "revoke", name); code != exitFailed ||
+			!strings.Contains(said, "there is no good key") {
+			t.Errorf("key revoke %s: got code %d and %q", name, code, said)
+		}
+	}
 	ask(&keys, "key", "list", "--workspace", workspace, "--json")
 	if len(keys.Keys) != 1 || keys.Keys[0].Label != "t" || keys.Keys[0].Revoked == nil {
 		t.Errorf("key list: got %+v, want one revoked key", keys.Keys)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/netip"
@@ -10,14 +11,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/smtp/throttle"
 )
 
 // sourcesAnswer is what a node says of the sources of all nodes.
 type sourcesAnswer struct {
-	Sources []inspect.Source `json:"sources"`
-	Silent  []inspect.Silent `json:"silent"`
+	Sources []inspect.Source          `json:"sources"`
+	Silent  []inspect.UnreachableNode `json:"silent"`
 }
 
 func newSourcesCommand(e environment) *cobra.Command {
@@ -33,21 +35,9 @@ func newSourcesCommand(e environment) *cobra.Command {
 		Args: wantArgs(),
 	}
 	node := addAdminFlags(c, e)
-	asJSON := c.Flags().Bool("json", false, "print JSON for programs")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		client, err := node.client()
-		if err != nil {
-			return err
-		}
-		var found sourcesAnswer
-		if err := client.Ask(c.Context(), "GET", "/v1/sources", nil, &found); err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), found)
-		}
-		return printSources(c.OutOrStdout(), found, time.Now())
-	}
+	adminCommand(node, c, func(to *client.Admin, _ []string) (found sourcesAnswer, err error) {
+		return found, to.Ask(c.Context(), "GET", "/v1/sources", nil, &found)
+	}, func(w io.Writer, found sourcesAnswer) error { return printSources(w, found, time.Now()) })
 	rest := restCommand{node: node, arg: "ADDRESS", key: keyOfSource, complete: completeSource(node)}
 	pause, drain, resume := rest, rest, rest
 	pause.word, pause.value = "pause", throttle.PauseYes
@@ -81,25 +71,19 @@ func keyOfSource(arg string) (string, error) {
 
 // completeSource offers our sources to a shell.
 func completeSource(node *adminFlags) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-		client, err := node.client()
-		if err != nil || len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
+	return completeWith(node, func(ctx context.Context, to *client.Admin, _ string) (names []string) {
 		var known sourcesAnswer
-		if client.Ask(c.Context(), "GET", "/v1/sources", nil, &known) == nil {
-			for _, s := range known.Sources {
-				names = append(names, fmt.Sprintf("%s\t%s on %s", sourceName(s.Source), term.Printable(s.State),
-					term.Printable(s.Node)))
-			}
+		_ = to.Ask(ctx, "GET", "/v1/sources", nil, &known)
+		for _, s := range known.Sources {
+			names = append(names, fmt.Sprintf("%s\t%s on %s", sourceName(s.Source), term.Printable(s.State),
+				term.Printable(s.Node)))
 		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	}
+		return names
+	})
 }
 
 func printSources(w io.Writer, found sourcesAnswer, now time.Time) error {
-	var b strings.Builder
-	width := term.WidthOf(w)
+	b := term.NewPage(w)
 	g := term.Table{Columns: []term.Column{{Name: "SOURCE", Least: 12}, {Name: "NODE", Least: 8}, {Name: "STATE",
 		Least: 8, Wrap: true},
 		{Name: "SESS", Right: true}, {Name: "TODAY", Right: true}, {Name: "PER DAY", Right: true},
@@ -125,12 +109,11 @@ func printSources(w io.Writer, found sourcesAnswer, now time.Time) error {
 	if len(found.Sources) == 0 {
 		b.WriteString("No node has a source.\n")
 	} else {
-		g.Colours = term.ShowsColours(w)
-		g.Write(&b, term.WidthOf(w))
+		b.Table(&g)
 	}
 	for _, s := range found.Silent {
-		b.WriteString("\n" + term.FoldedTo(fmt.Sprintf("Without %s, which does not answer: %s", s.Node, s.Why), 0,
-			width) + "\n")
+		b.WriteString("\n")
+		b.Para(0, "Without %s, which does not answer: %s", s.Node, s.Why)
 	}
-	return term.Emit(w, &b)
+	return b.Emit()
 }

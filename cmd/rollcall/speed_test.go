@@ -18,7 +18,6 @@ import (
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
 	"rollcall/smtp/smtplab"
-	"rollcall/smtp/smtplab/yardstick"
 )
 
 // These are the figures of docs/developers/measured.md about speed: a built binary as the node, the lab and a client
@@ -108,9 +107,6 @@ func zipf(domains int, personality string) func(int, *rand.Rand) string {
 	}
 }
 
-// letters spells a number, so that the lab knows the mailbox.
-func letters(n int) string { return yardstick.Letters(n) }
-
 // speed is what one run took.
 type speed struct {
 	engine    time.Duration // from the creation to the end, as the node's log has them
@@ -132,7 +128,7 @@ func TestSpeed(t *testing.T) {
 			file := w.file()
 			for range *rounds {
 				lab := startLab(t, quickLab())
-				bare, err := yardstick.Measure(lab, 16, 100_000, w.pipelining)
+				bare, err := measureBare(lab, 16, 100_000, w.pipelining)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -108,13 +108,9 @@ func parseFields(args []string) (map[string]string, error) {
 
 // unknownField names the field that was likely meant, and all there are.
 func unknownField(name string) string {
-	names := cobra.Command{SuggestionsMinimumDistance: (len(name) + 2) / 3}
-	for _, known := range fieldNames() {
-		names.AddCommand(&cobra.Command{Use: known, Run: func(*cobra.Command, []string) {}})
-	}
 	text := fmt.Sprintf("there is no field %q", name)
-	if near := names.SuggestionsFor(name); len(near) > 0 {
-		text += ": did you mean " + near[0] + "?"
+	if near := config.Nearest(name, fieldNames()); near != "" {
+		text += ": did you mean " + near + "?"
 	}
 	return text + " The fields are " + strings.Join(fieldNames(), ", ")
 }
@@ -122,34 +118,27 @@ func unknownField(name string) string {
 // completeKey offers the keys of receivers and the names of rules to a shell for the
 // first argument, and then what more gives.
 func completeKey(node *adminFlags, more func(args []string, typed string) []string) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			if more == nil {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return more(args, typed), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-		}
-		client, err := node.client()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
-		defer cancel()
-		var names []string
-		if known, err := client.Receivers(ctx); err == nil {
+	keys := completeWith(node, func(ctx context.Context, to *client.Admin, _ string) (names []string) {
+		if known, err := to.Receivers(ctx); err == nil {
 			for _, r := range known.Receivers {
 				names = append(names, fmt.Sprintf("%s\t%s queued, %s", term.Printable(r.Key), term.Grouped(int64(r.Queued)),
 					term.Printable(r.State)))
 			}
 		}
-		if known, err := client.Rules(ctx); err == nil {
+		if known, err := to.Rules(ctx); err == nil {
 			for _, r := range known.Rules {
 				if r.Name != "" && r.Layer != throttle.LayerKnown.String() {
 					names = append(names, fmt.Sprintf("%s\t%s", term.Printable(r.Name), term.Printable(r.Layer)))
 				}
 			}
 		}
-		return names, cobra.ShellCompDirectiveNoFileComp
+		return names
+	})
+	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 && more != nil {
+			return more(args, typed), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+		}
+		return keys(c, args, typed)
 	}
 }
 
@@ -169,28 +158,22 @@ func completeFields(args []string, _ string) (offers []string) {
 }
 
 // overrideID reads --id: a whole id, or the beginning of one of those that hold.
-func overrideID(ctx context.Context, client *client.Admin, text string) (uuid.UUID, error) {
-	if id, err := uuid.Parse(text); err == nil {
-		return id, nil
-	}
-	known, err := client.Rules(ctx)
+func overrideID(ctx context.Context, node *client.Admin, text string) (uuid.UUID, error) {
+	known, err := node.Rules(ctx)
 	if err != nil {
 		return uuid.Nil, err
 	}
-	var fits []string
+	var hold []client.Named
 	for _, r := range known.Rules {
-		if r.ID != "" && strings.HasPrefix(r.ID, strings.ToLower(text)) {
-			fits = append(fits, r.ID)
+		if r.ID != "" {
+			hold = append(hold, client.Named{ID: r.ID})
 		}
 	}
-	switch len(fits) {
-	case 0:
-		return uuid.Nil, fmt.Errorf("no override that holds has an id that begins with %q: see `rollcall throttle list`",
-			text)
-	case 1:
-		return uuid.Parse(fits[0])
+	id, err := client.Pick("override", "rollcall throttle list", text, hold)
+	if err != nil {
+		return uuid.Nil, err
 	}
-	return uuid.Nil, fmt.Errorf("several overrides fit, so give more of the id: %s", strings.Join(fits, ", "))
+	return uuid.Parse(id)
 }
 
 // readCandidate reads a file that is to be tried.
@@ -269,19 +252,18 @@ func times(n int, thing string) string {
 }
 
 func printCheck(c *cobra.Command, out checkView) error {
-	var b strings.Builder
-	width := term.WidthOf(c.OutOrStdout())
+	b := term.NewPage(c.OutOrStdout())
 	for _, f := range out.Findings {
-		b.WriteString(term.FoldedTo(fmt.Sprintf("%s: %s", f.Severity, f), 4, width) + "\n")
+		b.WriteString(b.Mark("", term.FoldedTo(fmt.Sprintf("%s: %s", f.Severity, f), 4, b.Width)) + "\n")
 	}
 	if out.OK {
 		text := fmt.Sprintf("%s can be used: %s with those of the configuration", out.File, times(out.Rules, "rule"))
 		if n := len(out.Findings); n > 0 {
 			text += ", " + times(n, "warning")
 		}
-		b.WriteString(term.FoldedTo(text+".", 0, width) + "\n")
+		b.Para(0, "%s.", text)
 	}
-	return term.Emit(c.OutOrStdout(), &b)
+	return b.Emit()
 }
 
 // faultsOf gives the faults of a throttle file as one error; warnings are none.
@@ -473,11 +455,11 @@ func unknownName(ctx context.Context, client *client.Admin, out setView) string 
 
 // printSet shows what an override changes.
 func printSet(w io.Writer, out setView) error {
-	var b strings.Builder
-	now, width := time.Now(), term.WidthOf(w)
+	b, now := term.NewPage(w), time.Now()
 	until := time.Time(*out.Override.Until)
-	fmt.Fprintf(&b, "%s\n\n", term.FoldedTo(fmt.Sprintf("Set for %s until %s (%s), override %s.",
-		ruleTarget(out.Override.Name), term.Clock(until, now), term.Left(until, now), out.Override.ID), 0, width))
+	b.Para(0, "Set for %s until %s (%s), override %s.", ruleTarget(out.Override.Name), term.Clock(until, now),
+		term.Left(until, now), out.Override.ID)
+	b.WriteByte('\n')
 	g := term.Table{Columns: []term.Column{{Name: "FIELD"}, {Name: "BEFORE", Least: 8}, {Name: "NOW", Least: 8},
 		{Name: "FROM BEFORE", Least: 20}}}
 	var beaten []string
@@ -491,7 +473,7 @@ func printSet(w io.Writer, out setView) error {
 		}
 		g.Add(f.Field, term.Dash(before), term.Dash(after), strings.TrimSpace(said.Layer+" "+from(said, now)))
 	}
-	g.Write(&b, width)
+	b.Table(&g)
 	notes := []string{}
 	if len(beaten) > 0 {
 		notes = append(notes, "Something goes before it: "+strings.Join(beaten, "; ")+".")
@@ -505,9 +487,10 @@ func printSet(w io.Writer, out setView) error {
 				ruleKey(out.Override.Name)+"`.")
 	}
 	for _, note := range notes {
-		b.WriteString("\n" + term.FoldedTo(note, 0, width) + "\n")
+		b.WriteByte('\n')
+		b.Para(0, "%s", note)
 	}
-	return term.Emit(w, &b)
+	return b.Emit()
 }
 
 // ruleKey writes the name of a rule as a command takes it.
@@ -569,11 +552,10 @@ type clearedAnswer struct {
 
 // printCleared shows what was ended; that there was nothing is no failure.
 func printCleared(w io.Writer, key string, ended []admin.ThrottleRule) error {
-	var b strings.Builder
+	b := term.NewPage(w)
 	if len(ended) == 0 {
-		b.WriteString(term.FoldedTo(fmt.Sprintf("No override of %s holds: nothing was ended. `rollcall throttle list` shows "+
-			"those that do.", key), 0, term.WidthOf(w)) + "\n")
-		return term.Emit(w, &b)
+		b.Para(0, "No override of %s holds: nothing was ended. `rollcall throttle list` shows those that do.", key)
+		return b.Emit()
 	}
 	g := term.Table{Columns: []term.Column{{Name: "ENDED"}, {Name: "NAME", Least: 20}, {Name: "WHAT IT SET", Least: 15,
 		Wrap: true}}}
@@ -584,6 +566,6 @@ func printCleared(w io.Writer, key string, ended []admin.ThrottleRule) error {
 		}
 		g.Add(fmt.Sprintf("%.8s", r.ID), ruleKey(r.Name), strings.Join(set, " "))
 	}
-	g.Write(&b, term.WidthOf(w))
-	return term.Emit(w, &b)
+	b.Table(&g)
+	return b.Emit()
 }

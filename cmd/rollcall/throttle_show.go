@@ -46,7 +46,7 @@ func newThrottleExplain(node *adminFlags) *cobra.Command {
 		if *asJSON {
 			return term.PrintJSON(c.OutOrStdout(), found)
 		}
-		x := explanation{Explanation: found, all: *all, now: time.Now(), width: term.WidthOf(c.OutOrStdout())}
+		x := explanation{Explanation: found, all: *all, now: time.Now()}
 		if len(found.Receiver) > 0 {
 			if detail, err := client.Receiver(c.Context(), found.Key); err == nil {
 				x.details = detail.Receivers
@@ -71,7 +71,6 @@ type explanation struct {
 	inspect.Explanation
 	all     bool
 	now     time.Time
-	width   int
 	details []inspect.ReceiverDetail
 }
 
@@ -79,25 +78,25 @@ type explanation struct {
 const valueMost = 13
 
 func (x explanation) print(w io.Writer) error {
-	var b strings.Builder
-	b.WriteString(term.FoldedTo(x.title(), 0, x.width) + "\n\n")
-	layer := "%-23s%-*s%-10s%s\n"
-	fmt.Fprintf(&b, layer, "FIELD", valueMost+2, "VALUE", "LAYER", "FROM")
+	b := term.NewPage(w)
+	b.Para(0, "%s", x.title())
+	fmt.Fprintf(b, "\n%-23s%-*s%-10s%s\n", "FIELD", valueMost+2, "VALUE", "LAYER", "FROM")
 	for _, f := range x.Fields {
-		x.line(&b, f.Field, f.Value, f.Said)
+		x.line(b, f.Field, f.Value, f.Said)
 		if x.all {
 			for _, beaten := range f.Beaten {
-				x.line(&b, "  not", beaten.Value, beaten.Said)
+				x.line(b, "  not", beaten.Value, beaten.Said)
 			}
 		}
 	}
 	for _, note := range x.notes() {
-		b.WriteString("\n" + term.FoldedTo(note, 0, x.width) + "\n")
+		b.WriteByte('\n')
+		b.Para(0, "%s", note)
 	}
 	for _, d := range x.details {
-		x.present(&b, d)
+		x.present(b, d)
 	}
-	return term.Emit(w, &b)
+	return b.Emit()
 }
 
 // title says what is explained.
@@ -113,14 +112,14 @@ func (x explanation) title() string {
 }
 
 // line writes a field and who has set it.
-func (x explanation) line(b *strings.Builder, field, value string, said inspect.Said) {
+func (x explanation) line(b *term.Page, field, value string, said inspect.Said) {
 	value = term.Printable(term.Dash(value))
 	indent := 23 + valueMost + 2 + 10
 	head := fmt.Sprintf("%-23s%-*s%-10s", field, valueMost+2, value, said.Layer)
 	if utf8.RuneCountInString(value) > valueMost {
 		head = fmt.Sprintf("%-23s%s\n%-*s%-10s", field, value, 23+valueMost+2, "", said.Layer)
 	}
-	b.WriteString(strings.TrimRight(head+term.FoldedTo(from(said, x.now), indent, x.width), " ") + "\n")
+	b.WriteString(strings.TrimRight(head+term.FoldedTo(from(said, x.now), indent, b.Width), " ") + "\n")
 }
 
 // from says who said something: the rule, its place, and of an override its end.
@@ -183,18 +182,17 @@ func (x explanation) notes() (notes []string) {
 }
 
 // present writes how a receiver stands where it lives.
-func (x explanation) present(b *strings.Builder, d inspect.ReceiverDetail) {
-	fmt.Fprintf(b, "\n%s\n", term.FoldedTo(fmt.Sprintf("Now, on %s: %s. %s", d.Node, stateText(d.Receiver, x.now),
-		d.Why), 0,
-		x.width))
+func (x explanation) present(b *term.Page, d inspect.ReceiverDetail) {
+	b.WriteByte('\n')
+	b.Para(0, "Now, on %s: %s. %s", d.Node, stateText(d.Receiver, x.now), d.Why)
 	for _, cause := range d.Causes {
-		b.WriteString("    " + term.FoldedTo("believed: "+cause, 4, x.width) + "\n")
+		b.Para(4, "believed: %s", cause)
 	}
 	if d.Software != nil {
-		b.WriteString("    " + term.FoldedTo("software: "+softwareLine(d.Software), 4, x.width) + "\n")
+		b.Para(4, "software: %s", softwareLine(d.Software))
 	}
 	for _, text := range lessons(d, x.now) {
-		b.WriteString("    " + term.FoldedTo(text, 4, x.width) + "\n")
+		b.Para(4, "%s", text)
 	}
 }
 
@@ -247,8 +245,7 @@ func mostArgs(most int) cobra.PositionalArgs {
 
 // printRules writes the strongest layer first, since that is what somebody changed last.
 func printRules(w io.Writer, known admin.ThrottleRules) error {
-	var b strings.Builder
-	width := term.WidthOf(w)
+	b := term.NewPage(w)
 	layers := []throttle.Layer{throttle.LayerOverride, throttle.LayerFile, throttle.LayerKnown, throttle.LayerDefault}
 	titles := []string{"OVERRIDE", "FILE", "KNOWN", "DEFAULT"}
 	shown := 0
@@ -260,24 +257,26 @@ func printRules(w io.Writer, known admin.ThrottleRules) error {
 			if shown++; shown > 1 {
 				b.WriteByte('\n')
 			}
-			writeRule(&b, r, ruleTitle{titles[i], time.Time(known.Now), width})
+			writeRule(b, r, titles[i], time.Time(known.Now))
 		}
 	}
 	if shown == 0 {
 		b.WriteString("No override holds, and no throttle file sets a rule.\n")
 	}
 	if text := fileState(known.File, time.Time(known.Now)); text != "" {
-		b.WriteString("\n" + term.FoldedTo(text, 0, width) + "\n")
+		b.WriteByte('\n')
+		b.Para(0, "%s", text)
 	}
 	for _, text := range filesState(known.Others, known.Silent) {
-		b.WriteString("\n" + term.FoldedTo(text, 0, width) + "\n")
+		b.WriteByte('\n')
+		b.Para(0, "%s", text)
 	}
-	return term.Emit(w, &b)
+	return b.Emit()
 }
 
 // filesState says of which nodes the throttle file differs from that of the node that was
 // asked, and of which nothing is known.
-func filesState(others []inspect.OtherFile, silent []inspect.Silent) (texts []string) {
+func filesState(others []inspect.OtherFile, silent []inspect.UnreachableNode) (texts []string) {
 	for _, o := range others {
 		node := term.Printable(o.Node)
 		if o.Differs {
@@ -296,28 +295,20 @@ func filesState(others []inspect.OtherFile, silent []inspect.Silent) (texts []st
 	return texts
 }
 
-// ruleTitle is how a rule is shown.
-type ruleTitle struct {
-	layer string
-	now   time.Time
-	width int
-}
-
-func writeRule(b *strings.Builder, r admin.ThrottleRule, t ruleTitle) {
-	head := t.layer + " " + ruleTarget(r.Name)
+func writeRule(b *term.Page, r admin.ThrottleRule, layer string, now time.Time) {
+	head := layer + " " + ruleTarget(r.Name)
 	if r.Until != nil {
 		until := time.Time(*r.Until)
-		head += fmt.Sprintf(", %s left, until %s", term.Left(until, t.now), term.Clock(until, t.now))
+		head += fmt.Sprintf(", %s left, until %s", term.Left(until, now), term.Clock(until, now))
 	}
 	whole := beatenBy(r)
 	if whole != "" {
 		head += ", beaten by " + whole + ": nothing of it holds"
 	}
-	b.WriteString(term.FoldedTo(head, 4, t.width) + "\n")
+	b.WriteString(term.FoldedTo(head, 4, b.Width) + "\n")
 	if r.ID != "" {
-		for _, text := range []string{r.ID + ", by " + cmp.Or(r.Author, "nobody named"), r.Reason} {
-			b.WriteString("    " + term.FoldedTo(text, 4, t.width) + "\n")
-		}
+		b.Para(4, "%s, by %s", r.ID, cmp.Or(r.Author, "nobody named"))
+		b.Para(4, "%s", r.Reason)
 	}
 	for _, group := range byPlace(r.Fields) {
 		var set []string
@@ -328,9 +319,9 @@ func writeRule(b *strings.Builder, r admin.ThrottleRule, t ruleTitle) {
 			}
 			set = append(set, text)
 		}
-		b.WriteString("    " + term.FoldedTo(strings.Join(set, " "), 4, t.width) + "\n")
+		b.Para(4, "%s", strings.Join(set, " "))
 		if where := group[0].Where; where != "" {
-			b.WriteString("        " + term.FoldedTo(where, 8, t.width) + "\n")
+			b.Para(8, "%s", where)
 		}
 	}
 }
@@ -400,27 +391,18 @@ func fileState(f admin.ThrottleFile, now time.Time) string {
 
 func newThrottleReplay(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "replay [FILE]",
-		Short: "Try a throttle file, or verdict rules, on what was recorded in the last hours",
-		Long: "Try a throttle file, or a file of verdict rules with --rules, on what the nodes recorded in the last " +
-			"hours:\n" +
-			"which fields would have held receivers back and how often, how many addresses could have been asked and how\n" +
-			"much later the last one, and which replies would have been taken for something else. Nothing is changed and\n" +
-			"no receiver is asked. What receivers would have answered to more than they were asked nobody knows, and the\n" +
-			"report says where that matters.",
-		Example: "  rollcall throttle replay throttle.new.toml\n" +
-			"  rollcall throttle replay --rules verdict.new.toml",
-		Args: mostArgs(1),
+		Use:   "replay FILE",
+		Short: "Try a throttle file on what was recorded in the last hours",
+		Long: "Try a throttle file on what the nodes recorded in the last hours: which fields would have held receivers\n" +
+			"back and how often, how many addresses could have been asked and how much later the last one. Nothing is\n" +
+			"changed and no receiver is asked. What receivers would have answered to more than they were asked nobody\n" +
+			"knows, and the report says where that matters.",
+		Example: "  rollcall throttle replay throttle.new.toml",
+		Args:    wantArgs("FILE"),
 	}
 	asJSON := jsonFlag(c)
-	rules := c.Flags().String("rules", "",
-		"judge the recorded replies by this rule file before the rules that come "+
-			"with the program")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if len(args) == 0 && *rules == "" {
-			return term.UsageError("FILE is missing: give a throttle file, or --rules with a rule file")
-		}
-		body, err := candidates(args, *rules)
+		text, err := readThrottleCandidate(args[0])
 		if err != nil {
 			return err
 		}
@@ -431,7 +413,8 @@ func newThrottleReplay(node *adminFlags) *cobra.Command {
 		ctx, cancel := context.WithTimeout(c.Context(), replayTimeout)
 		defer cancel()
 		var found inspect.Replayed
-		if err := client.Call(ctx, "POST", "/v1/throttle/replay", body, &found); err != nil {
+		if err := client.Call(ctx, "POST", "/v1/throttle/replay",
+			map[string]string{"throttle": text}, &found); err != nil {
 			return err
 		}
 		if *asJSON {
@@ -442,64 +425,40 @@ func newThrottleReplay(node *adminFlags) *cobra.Command {
 	return c
 }
 
-// replayTimeout bounds a replay: it judges what a cluster kept of some hours anew.
+// replayTimeout bounds a replay: the record of a large cluster takes long to gather.
 const replayTimeout = 5 * time.Minute
 
-// candidateBody is the body of the call: texts of files.
-type candidateBody struct {
-	Throttle string `json:"throttle,omitempty"`
-	Rules    string `json:"rules,omitempty"`
-}
-
-// candidates reads the files, so that their faults are told with their names.
-func candidates(args []string, rules string) (body candidateBody, err error) {
-	if len(args) > 0 {
-		if body.Throttle, err = readCandidate(args[0]); err != nil {
-			return body, err
-		}
-		if strings.TrimSpace(body.Throttle) == "" {
-			return body, term.UsageError(args[0] + " is empty: there is nothing to try")
-		}
-		if err = faultsOf(args[0]); err != nil {
-			return body, err
-		}
+// readThrottleCandidate reads a throttle file and checks it, so that its faults are reported with its name.
+func readThrottleCandidate(name string) (string, error) {
+	text, err := readCandidate(name)
+	if err != nil {
+		return "", err
 	}
-	if rules != "" {
-		body.Rules, err = readRules(rules)
+	if strings.TrimSpace(text) == "" {
+		return "", term.UsageError(name + " is empty: there is nothing to try")
 	}
-	return body, err
+	return text, faultsOf(name)
 }
 
 func printThrottleReplay(w io.Writer, r inspect.Replayed) error {
-	var b strings.Builder
-	width := term.WidthOf(w)
-	paragraph := func(format string, args ...any) {
-		b.WriteString(term.FoldedTo(fmt.Sprintf(format, args...), 0, width) + "\n")
-	}
-	paragraph("The record reaches back %s: %s addresses were asked. %s of the receivers in it would see no difference, "+
+	b := term.NewPage(w)
+	b.Para(0, "The record reaches back %s: %s addresses were asked. %s of the receivers in it would see no difference, "+
 		"%s would.", reach(r.Hours), term.Grouped(int64(r.Asked)),
 		term.Grouped(int64(r.Same)), term.Grouped(int64(len(r.Receivers))))
 	for _, one := range r.Receivers {
-		writeReceiverReplay(&b, one, width)
-	}
-	if len(r.Verdicts) > 0 {
-		fmt.Fprintf(&b, "\nReplies that would be taken for something else:\n\n")
-		for _, v := range r.Verdicts {
-			paragraph("%s, %s times: %q", v.Receiver, term.Grouped(int64(v.Times)), term.Printable(v.Sample))
-			b.WriteString("    was  " + term.FoldedTo(v.Now, 9, width) + "\n    now  " + term.FoldedTo(v.Would, 9, width) + "\n")
-		}
+		writeReceiverReplay(b, one)
 	}
 	for _, text := range r.Warnings {
-		b.WriteString("\n")
-		paragraph("Warning: %s", text)
+		b.WriteByte('\n')
+		b.Para(0, "Warning: %s", text)
 	}
 	for _, s := range r.Silent {
-		b.WriteString("\n")
-		paragraph("Without what %s recorded: %s", s.Node, s.Why)
+		b.WriteByte('\n')
+		b.Para(0, "Without what %s recorded: %s", s.Node, s.Why)
 	}
-	b.WriteString("\n")
-	paragraph("Nothing was changed, and no receiver was asked: this is what was recorded, reckoned anew.")
-	return term.Emit(w, &b)
+	b.WriteByte('\n')
+	b.Para(0, "Nothing was changed, and no receiver was asked: this is what was recorded, reckoned anew.")
+	return b.Emit()
 }
 
 // reach says how far back a record goes, in whole minutes and never more.
@@ -511,7 +470,7 @@ func reach(hours float64) string {
 	return term.Rough((d + time.Millisecond).Truncate(time.Minute)) // what is told has been through a fraction
 }
 
-func writeReceiverReplay(b *strings.Builder, one inspect.ReceiverReplay, width int) {
+func writeReceiverReplay(b *term.Page, one inspect.ReceiverReplay) {
 	delay := "at the same time"
 	switch d := term.Seconds(one.Delay); {
 	case d >= time.Second:
@@ -520,7 +479,7 @@ func writeReceiverReplay(b *strings.Builder, one inspect.ReceiverReplay, width i
 		delay = term.Rough(-d) + " sooner"
 	}
 	fmt.Fprintf(b, "\n%s\n", term.Printable(one.Key))
-	indented := func(text string) { b.WriteString("    " + term.FoldedTo(text, 4, width) + "\n") }
+	indented := func(text string) { b.Para(4, "%s", text) }
 	for _, c := range one.Changes {
 		indented(fmt.Sprintf("%s: %s now, %s then", c.Field, term.Dash(c.Now), term.Dash(c.Would)))
 	}

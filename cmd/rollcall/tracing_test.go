@@ -72,6 +72,7 @@ func about(s *trace.Span, key spans.Key) *common.AnyValue {
 // TestTracesTellWhatTookTimeAndNoAddress sends a file through a node that traces
 // everything, from create to download, and looks at every byte that the collector got.
 func TestTracesTellWhatTookTimeAndNoAddress(t *testing.T) {
+	t.Parallel()
 	o, folder := newOTLP(t), filepath.Join(t.TempDir(), "data")
 	n := labNode(t, folder, io.Discard, func(c *config.Config) {
 		openedWide(t, c, false)

@@ -21,7 +21,7 @@ func newUser(e environment) *cobra.Command {
 	})
 	node := addAdminFlags(c, e)
 	c.AddCommand(newUserInvite(node), newUserPassword(node), newUserList(node), newUserDisable(node), newUserEnable(node),
-		newUserEndSessions(node), newUserResetTOTP(node))
+		newUserEndSessions(node), newUserEndTwoStep(node))
 	return c
 }
 
@@ -166,9 +166,9 @@ func signsInWith(u admin.UserLine) string {
 	case u.HasPassword == nil:
 		return ""
 	case is(u.HasPassword) && is(u.HasProvider):
-		return "a password or the provider" + map[bool]string{true: ", and codes"}[is(u.HasCodes)]
+		return "a password or the provider" + map[bool]string{true: ", with two-step sign-in"}[is(u.HasCodes)]
 	case is(u.HasPassword) && is(u.HasCodes):
-		return "a password and codes"
+		return "a password, with two-step sign-in"
 	case is(u.HasPassword):
 		return "a password"
 	case is(u.HasProvider):
@@ -177,17 +177,16 @@ func signsInWith(u admin.UserLine) string {
 	return "nothing: see `rollcall user password`"
 }
 
-func newUserResetTOTP(node *adminFlags) *cobra.Command {
+func newUserEndTwoStep(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "reset-totp EMAIL",
-		Short: "Ask somebody for no codes any more when they sign in, and sign them out everywhere",
-		Long: "Ask somebody for no codes any more when they sign in, because their app and their recovery codes are lost. " +
-			"It\n" +
-			"signs them out everywhere. Make sure first that it is them who asks: their password alone then signs them in.",
+		Use:   "end-two-step EMAIL",
+		Short: "End the two-step sign-in of somebody, and sign them out everywhere",
+		Long: "End the two-step sign-in of somebody whose app and recovery codes are lost, and sign them out everywhere.\n" +
+			"Make sure first that it is them who asks: their password alone then signs them in.",
 		Args: wantArgs("EMAIL"),
 	}
 	return adminCommand(node, c, func(client *client.Admin, args []string) (u admin.UserLine, err error) {
-		return u, client.Ask(c.Context(), "POST", "/v1/users/reset-totp", map[string]string{"email": args[0]},
+		return u, client.Ask(c.Context(), "POST", "/v1/users/end-two-step", map[string]string{"email": args[0]},
 			&u)
 	}, func(w io.Writer, u admin.UserLine) error {
 		return printUsers(w, []admin.UserLine{u}, false)

@@ -52,6 +52,7 @@ func rulesFile(t *testing.T, text string) string {
 }
 
 func TestVerdictJudge(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		args []string
 		want []string
@@ -153,6 +154,7 @@ func TestVerdictList(t *testing.T) {
 }
 
 func TestVerdictCheck(t *testing.T) {
+	t.Parallel()
 	out, err := runRoot(t, "verdict", "check", rulesFile(t, ownRules))
 	if err != nil || !strings.Contains(out, "is fine: 1 rules") || !strings.Contains(out, "now again: retry") {
 		t.Errorf("%v\n%s", err, out)

@@ -5,16 +5,13 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"rollcall/actors/inspect"
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
-	"rollcall/http/admin"
 )
 
 func newVerification(e environment) *cobra.Command {
@@ -29,15 +26,14 @@ func newVerification(e environment) *cobra.Command {
 		Args: wantArgs("ID"),
 	}
 	node := addAdminFlags(c, e)
+	c.ValidArgsFunction = completeVerificationAt(node)
 	limit := c.Flags().Int("limit", waitsShown, "show at most so many rows, those with the most addresses; 0: all. "+
 		"--json has all")
 	return adminCommand(node, c, func(client *client.Admin, args []string) (found inspect.Verification, err error) {
 		if *limit < 0 {
 			return found, term.UsageError("--limit must not be below 0")
 		}
-		id, err := verificationOf(args[0], func(admin.IDRange) ([]uuid.UUID, error) {
-			return client.VerificationsLike(c.Context(), args[0])
-		})
+		id, err := verificationAt(c.Context(), client, args[0])
 		if err != nil {
 			return found, err
 		}
@@ -55,7 +51,7 @@ const waitsShown = 10
 var waitsFor = map[string]string{
 	inspect.ForRoute:    "what DNS says of their domain",
 	inspect.ForReceiver: "their turn at a receiver",
-	inspect.ForRetry:    "another attempt, since they were put off",
+	inspect.ForRetry:    "another attempt, since they were deferred",
 	inspect.ForControl:  "whether their domain accepts everything",
 	inspect.ForDomain:   "their domain's turn: others of the file are before it",
 	inspect.ForLedger:   "being written down: they are final",
@@ -63,16 +59,13 @@ var waitsFor = map[string]string{
 
 // printVerification shows what waits, at most limit rows of it; 0: all.
 func printVerification(w io.Writer, v inspect.Verification, limit int) error {
-	var b strings.Builder
-	now, width := v.At, term.WidthOf(w)
+	b, now := term.NewPage(w), v.At
 	if now.IsZero() {
 		now = time.Now()
 	}
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-*s%s\n", term.NameWidth, name, term.FoldedTo(fmt.Sprintf(format, args...), term.NameWidth,
-			width))
-	}
-	line("verification", "%s, %s", v.ID, v.Status)
+	line := b.Field
+	line("verification", "%s", v.ID)
+	line("status", "%s", v.Status)
 	if v.Workspace != "" {
 		line("workspace", "%s", v.Workspace)
 	}
@@ -91,10 +84,10 @@ func printVerification(w io.Writer, v inspect.Verification, limit int) error {
 	if len(v.Waits) > 0 {
 		b.WriteString("\n")
 		shown, more := mostWaits(v.Waits, limit)
-		waitsGrid(shown, now).Write(&b, term.WidthOf(w))
-		b.WriteString(moreWaits(more, width))
+		b.Table(waitsGrid(shown, now))
+		addMoreWaits(b, more)
 	}
-	return term.Emit(w, &b)
+	return b.Emit()
 }
 
 // mostWaits gives the rows with the most addresses, at most limit of them, and the others; 0: all.
@@ -108,18 +101,18 @@ func mostWaits(waits []inspect.Wait, limit int) (shown, more []inspect.Wait) {
 	return sorted[:limit], sorted[limit:]
 }
 
-// moreWaits says in one line how much is not shown and how to see it; "" when all is.
-func moreWaits(more []inspect.Wait, width int) string {
+// addMoreWaits says in one line how much is not shown and how to see it.
+func addMoreWaits(b *term.Page, more []inspect.Wait) {
 	if len(more) == 0 {
-		return ""
+		return
 	}
 	addresses := 0
 	for _, w := range more {
 		addresses += w.Addresses
 	}
-	text := fmt.Sprintf("and %s with %s: add --limit 0 to see them all", term.Counted(int64(len(more)), "more row"),
+	b.WriteString("\n")
+	b.Para(0, "and %s with %s: add --limit 0 to see them all", term.Counted(int64(len(more)), "more row"),
 		term.CountedAddresses(int64(addresses)))
-	return "\n" + term.FoldedTo(text, 0, width) + "\n"
 }
 
 // waitsGrid has a row for each thing that addresses wait for, and below it what is in words.

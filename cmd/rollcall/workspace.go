@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -58,7 +58,7 @@ func newKeyCreate(admin *adminFlags) *cobra.Command {
 	})
 }
 
-// keyList is what the node answers.
+// keyList is what list prints.
 type keyList struct {
 	Keys []client.Key `json:"keys"`
 }
@@ -67,7 +67,8 @@ func newKeyList(admin *adminFlags) *cobra.Command {
 	c := &cobra.Command{Use: "list --workspace NAME", Short: "List a workspace's API keys", Args: wantArgs()}
 	workspace := workspaceFlag(c, admin)
 	return adminCommand(admin, c, func(node *client.Admin, _ []string) (list keyList, err error) {
-		return list, node.Ask(c.Context(), "GET", "/v1/workspaces/"+*workspace+"/keys", nil, &list)
+		list.Keys, err = node.Keys(c.Context(), *workspace)
+		return list, err
 	}, func(w io.Writer, list keyList) error {
 		rows := make([][]string, len(list.Keys))
 		for i, k := range list.Keys {
@@ -88,11 +89,41 @@ type revokedKey struct {
 }
 
 func newKeyRevoke(admin *adminFlags) *cobra.Command {
-	c := &cobra.Command{Use: "revoke KEYID", Short: "Revoke an API key; it stops working within 5 seconds",
-		Args: wantArgs("KEYID")}
-	return adminCommand(admin, c, func(client *client.Admin, args []string) (revoked revokedKey, err error) {
-		return revoked, client.Ask(c.Context(), "POST", "/v1/keys/"+url.PathEscape(args[0])+"/revoke", nil,
-			&revoked)
+	c := &cobra.Command{
+		Use:   "revoke KEY",
+		Short: "Revoke an API key; it stops working within 5 seconds",
+		Long: "Revoke an API key; it stops working within 5 seconds. KEY is its id, the beginning of its id, or its label, " +
+			"of\nany workspace; never the key itself.",
+		Example: "  rollcall key revoke 0b6f2c9e",
+		Args:    wantArgs("KEY"),
+		ValidArgsFunction: completeWith(admin, func(ctx context.Context, node *client.Admin, _ string) (offers []string) {
+			keys, _ := node.Keys(ctx, "")
+			for _, k := range keys {
+				if k.Revoked == nil {
+					offers = append(offers, k.ID+"\t"+term.Printable(k.Label))
+				}
+			}
+			return offers
+		}),
+	}
+	return adminCommand(admin, c, func(node *client.Admin, args []string) (revoked revokedKey, err error) {
+		id := args[0]
+		keys, err := node.Keys(c.Context(), "")
+		if err != nil {
+			return revoked, err
+		}
+		if !slices.ContainsFunc(keys, func(k client.Key) bool { return k.ID == id }) { // the same id again is no error
+			var good []client.Named
+			for _, k := range keys {
+				if k.Revoked == nil {
+					good = append(good, client.Named{ID: k.ID, Name: k.Label})
+				}
+			}
+			if id, err = client.Pick("good key", "rollcall key list --workspace NAME", id, good); err != nil {
+				return revoked, err
+			}
+		}
+		return revoked, node.Ask(c.Context(), "POST", "/v1/keys/"+id+"/revoke", nil, &revoked)
 	}, func(w io.Writer, revoked revokedKey) error {
 		return term.PrintTable(w, []string{"ID", "REVOKED"}, [][]string{{revoked.ID, revoked.Revoked}})
 	})
@@ -162,21 +193,29 @@ func newWorkspaceWeight(node *adminFlags) *cobra.Command {
 	})
 }
 
-// completeWorkspace offers the ids of the workspaces, with their names.
-func completeWorkspace(node *adminFlags) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, _ string) (ids []string, _ cobra.ShellCompDirective) {
+// completeWith offers to a shell what a node knows, for the first argument or for a flag.
+func completeWith(node *adminFlags,
+	offers func(ctx context.Context, node *client.Admin, typed string) []string) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		operator, err := node.client()
 		if err != nil || len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+			return nil, cobra.ShellCompDirectiveNoFileComp // a shell is told no errors
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
 		defer cancel()
-		list, _ := operator.Workspaces(ctx) // a shell is told no errors
+		return offers(ctx, operator, typed), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeWorkspace offers the ids of the workspaces, with their names.
+func completeWorkspace(node *adminFlags) cobra.CompletionFunc {
+	return completeWith(node, func(ctx context.Context, operator *client.Admin, _ string) (ids []string) {
+		list, _ := operator.Workspaces(ctx)
 		for _, w := range list {
 			ids = append(ids, w.ID+"\t"+term.Printable(w.Name))
 		}
-		return ids, cobra.ShellCompDirectiveNoFileComp
-	}
+		return ids
+	})
 }
 
 func newWorkspaceLimits(node *adminFlags) *cobra.Command {

@@ -65,6 +65,23 @@ func Some[T any](items []T) []T {
 	return some
 }
 
+// EveryNth gives a function that says which cases of a product of many lists this run
+// tries: every nth in a default run, all in a long one. An n that divides no list's length
+// lets each item of each list have its cases.
+func EveryNth(n int) func() bool {
+	switch {
+	case *long:
+		n = 1
+	case testing.Short():
+		n *= shortPart
+	}
+	at := 0
+	return func() bool {
+		at++
+		return at%n == 0
+	}
+}
+
 // spent is the time that the Seeds of this package have taken.
 var spent struct {
 	sync.Mutex

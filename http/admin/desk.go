@@ -40,7 +40,7 @@ type (
 
 // newDesk makes a Desk whose long work ends with ctx.
 func newDesk(ctx context.Context, o Options) *Desk {
-	c := &common{options: o, replays: make(chan struct{}, 1), records: make(chan struct{}, 1), long: ctx}
+	c := &common{options: o, replays: make(chan struct{}, 1), long: ctx}
 	return &Desk{c, workspaceOps{c}, verificationOps{c}, receiverOps{c}, throttleOps{c}, clusterOps{c}, userOps{c},
 		nodeOps{c}}
 }
@@ -49,7 +49,6 @@ func newDesk(ctx context.Context, o Options) *Desk {
 type common struct {
 	options Options
 	replays chan struct{}   // holds one for the replay that may run
-	records chan struct{}   // the same for a gathering of what all nodes recorded
 	long    context.Context // see Long
 }
 
@@ -205,7 +204,7 @@ func askNodes[T any](
 
 // ofSurvey is the refusal for an error of the nodes, or of what was asked of them.
 func (d *common) ofSurvey(step string, err error) error {
-	var unheard *inspect.Unheard
+	var unheard *inspect.Unreachable
 	var refused *Refusal
 	switch {
 	case errors.As(err, &refused):

@@ -42,8 +42,7 @@
 //	                                  with by=name by the rules alone, without DNS
 //	POST /v1/throttle/overrides       OverrideCall -> its ThrottleRule
 //	POST /v1/throttle/clear           ClearCall -> {"cleared":[ThrottleRule]}
-//	GET  /v1/throttle/record          {"records":[inspect.Record],"silent"}, for one call at a time
-//	POST /v1/throttle/replay          {"throttle","rules"}, texts of candidate files -> inspect.Replayed
+//	POST /v1/throttle/replay          {"throttle"}, text of a candidate file -> inspect.Replayed
 //	GET  /v1/log?before=&after=&limit=
 //	                                  LogPage, of what operators changed
 //	GET  /v1/audit                    what an audit of the ledger found

@@ -81,10 +81,9 @@ type Options struct {
 	// Tuned says that an override or a weight was changed, so that this node follows at once
 	// and not within a second. It must not block; may be nil.
 	Tuned func()
-	// ReplayThrottle runs a candidate throttle file, or the rules of now when that text is
-	// empty, and a candidate verdict file over what the nodes recorded. Errors: ErrCandidate,
-	// and any other when the nodes do not answer. nil: the call is refused.
-	ReplayThrottle func(ctx context.Context, throttle, rules string) (inspect.Replayed, error)
+	// ReplayThrottle runs the text of a candidate throttle file over what the nodes recorded. Errors: ErrCandidate, and
+	// any other when the nodes don't answer. nil: the call is refused.
+	ReplayThrottle func(ctx context.Context, candidate string) (inspect.Replayed, error)
 
 	// ReplayOverride runs the rules of now with one override more over what the nodes recorded. nil: it is refused.
 	ReplayOverride func(ctx context.Context, name string, set throttle.Override) (inspect.Replayed, error)

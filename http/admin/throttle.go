@@ -22,8 +22,8 @@ import (
 // error says where and why.
 var ErrCandidate = errors.New("admin: candidate")
 
-// candidatesMax bounds the body with candidate files: twice what a rule file may have.
-const candidatesMax = 2 * rulesMax
+// candidateMax bounds the body with a candidate file: twice what a rule file may have.
+const candidateMax = 2 * rulesMax
 
 // ThrottleFile is how the throttle file of a node stands.
 type ThrottleFile struct {
@@ -40,8 +40,8 @@ type ThrottleRules struct {
 	Rules []ThrottleRule `json:"rules"` // the weakest layer first
 
 	// With files=all only.
-	Others []inspect.OtherFile `json:"others,omitempty"` // nodes whose file differs, or has a fault
-	Silent []inspect.Silent    `json:"silent,omitempty"` // nodes that do not answer
+	Others []inspect.OtherFile       `json:"others,omitempty"` // nodes whose file differs, or has a fault
+	Silent []inspect.UnreachableNode `json:"silent,omitempty"` // nodes that do not answer
 }
 
 // ThrottleRule is what one layer says of one name.
@@ -88,11 +88,10 @@ type ClearCall struct {
 
 // addRoutes adds the calls about rules.
 func (d throttleOps) addRoutes(add addCall) {
-	type candidates struct {
+	type candidate struct {
 		Throttle string `json:"throttle"`
-		Rules    string `json:"rules"`
 	}
-	readCandidates := func(r *http.Request) (in candidates, err error) { return in, readBody(r, &in, candidatesMax) }
+	readCandidate := func(r *http.Request) (in candidate, err error) { return in, readBody(r, &in, candidateMax) }
 	withFiles := func(r *http.Request) (bool, error) { return r.URL.Query().Get("files") == "all", nil }
 	add.unless(d.noTable)("GET /v1/throttle", handle(withFiles, d.Throttle))
 	query := func(r *http.Request) (url.Values, error) { return r.URL.Query(), nil }
@@ -106,14 +105,11 @@ func (d throttleOps) addRoutes(add addCall) {
 			ended, err := d.ClearOverrides(ctx, in)
 			return map[string]any{"cleared": ended}, err
 		}))
-	add.unless(d.noSurvey)("GET /v1/throttle/record", handle(nothing, func(ctx context.Context, _ struct{}) (any, error) {
-		return d.gatherRecord(ctx)
-	}))
-	add.unless(d.noReplay)("POST /v1/throttle/replay", handle(readCandidates,
-		func(ctx context.Context, in candidates) (inspect.Replayed, error) {
+	add.unless(d.noReplay)("POST /v1/throttle/replay", handle(readCandidate,
+		func(ctx context.Context, in candidate) (inspect.Replayed, error) {
 			ctx, cancel := d.longCall(ctx)
 			defer cancel()
-			return d.ReplayThrottle(ctx, in.Throttle, in.Rules)
+			return d.ReplayThrottle(ctx, in.Throttle)
 		}))
 }
 
@@ -267,24 +263,4 @@ func (d throttleOps) hasRule(name string) bool {
 		}
 	}
 	return false
-}
-
-// gatherRecord gathers what the nodes kept, one at a time: of a large cluster that is much memory.
-func (d throttleOps) gatherRecord(ctx context.Context) (out struct {
-	Records []inspect.Record `json:"records"`
-	Silent  []inspect.Silent `json:"silent"`
-}, err error) {
-	_, err = askNodes(ctx, d.common, "gather the record", func(ctx context.Context, s Survey) (_ struct{}, err error) {
-		select {
-		case d.records <- struct{}{}:
-			defer func() { <-d.records }()
-		default:
-			return struct{}{}, refusal(http.StatusConflict, "record_running",
-				"this node is gathering the record for another call; wait for its end, or ask another node")
-		}
-		out.Records, out.Silent, err = s.Record(ctx)
-		return struct{}{}, err
-	})
-	out.Records, out.Silent = full(out.Records), full(out.Silent)
-	return out, err
 }

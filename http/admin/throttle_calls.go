@@ -57,7 +57,7 @@ func (d throttleOps) Throttle(ctx context.Context, files bool) (ThrottleRules, e
 			}
 		}
 	}
-	tuning, err := d.options.Book.Tuning(ctx)
+	tuning, err := d.options.Book.Settings(ctx)
 	if err != nil {
 		markBeaten(out.Rules)
 		return out, d.ofLedger("list overrides", err)
@@ -248,17 +248,16 @@ func (d throttleOps) oneReplay(run func() (inspect.Replayed, error)) (inspect.Re
 	case err != nil:
 		return found, d.ofSurvey("replay the record", err)
 	}
-	found.Receivers, found.Verdicts = full(found.Receivers), full(found.Verdicts)
-	found.Warnings, found.Silent = full(found.Warnings), full(found.Silent)
+	found.Receivers, found.Warnings, found.Silent = full(found.Receivers), full(found.Warnings), full(found.Silent)
 	return found, nil
 }
 
-// ReplayThrottle says what candidate files would have made of what the nodes recorded. One at a time.
-func (d throttleOps) ReplayThrottle(ctx context.Context, candidate, rules string) (inspect.Replayed, error) {
+// ReplayThrottle says what a candidate file would have made of what the nodes recorded. One at a time.
+func (d throttleOps) ReplayThrottle(ctx context.Context, candidate string) (inspect.Replayed, error) {
 	if err := d.noReplay(); err != nil {
 		return inspect.Replayed{}, err
 	}
-	return d.oneReplay(func() (inspect.Replayed, error) { return d.options.ReplayThrottle(ctx, candidate, rules) })
+	return d.oneReplay(func() (inspect.Replayed, error) { return d.options.ReplayThrottle(ctx, candidate) })
 }
 
 // ReplayOverride says what an override would have made of what the nodes recorded. One at a time.

@@ -27,8 +27,6 @@ import (
 type fakeSurvey struct {
 	table *throttle.Table
 
-	gather func() // runs in Record; may be nil
-
 	mu    sync.Mutex // guards the fields below
 	fails error
 	asked string
@@ -49,21 +47,22 @@ func (f *fakeSurvey) Receiver(_ context.Context, key string) ([]inspect.Receiver
 	return []inspect.ReceiverDetail{{Receiver: inspect.Receiver{Key: key}}}, f.did("receiver %s", key)
 }
 
-func (f *fakeSurvey) Sources(context.Context) ([]inspect.Source, []inspect.Silent, error) {
-	return nil, []inspect.Silent{{Node: "node-2", Why: "slow"}}, f.did("sources")
+func (f *fakeSurvey) Sources(context.Context) ([]inspect.Source, []inspect.UnreachableNode, error) {
+	return nil, []inspect.UnreachableNode{{Node: "node-2", Why: "slow"}}, f.did("sources")
 }
 
 func (f *fakeSurvey) CloseSession(ctx context.Context, key, node string, session int) error {
 	return f.did("close %s %s %d by %s", key, node, session, ledger.Author(ctx))
 }
 
-func (f *fakeSurvey) Forget(ctx context.Context, key, what string) ([]inspect.Forgotten, []inspect.Silent, error) {
+func (f *fakeSurvey) Forget(ctx context.Context, key, what string) ([]inspect.Forgotten, []inspect.UnreachableNode,
+	error) {
 	err := f.did("forget %s %s by %s", key, what, ledger.Author(ctx))
 	if err != nil {
 		return nil, nil, err
 	}
 	return []inspect.Forgotten{{Key: key, Node: "node-1", Dropped: []string{"a pace", "a rest"}}, {Key: key, Node: "b"}},
-		[]inspect.Silent{{Node: "node-3", Why: "slow"}}, nil
+		[]inspect.UnreachableNode{{Node: "node-3", Why: "slow"}}, nil
 }
 
 func (f *fakeSurvey) Trace(_ context.Context, key, source string, after map[string]uint64) ([]inspect.TraceLine,
@@ -98,19 +97,12 @@ func (f *fakeSurvey) ExplainRules(name string) (inspect.Explanation, error) {
 	return inspect.Explanation{Key: name}, f.did("rules of %s", name)
 }
 
-func (f *fakeSurvey) Files(context.Context) ([]inspect.OtherFile, []inspect.Silent, error) {
+func (f *fakeSurvey) Files(context.Context) ([]inspect.OtherFile, []inspect.UnreachableNode, error) {
 	return []inspect.OtherFile{{Node: "node-3", Differs: true}}, nil, f.did("files")
 }
 
-func (f *fakeSurvey) Health(context.Context) ([]inspect.Health, []inspect.Silent, error) {
+func (f *fakeSurvey) Health(context.Context) ([]inspect.Health, []inspect.UnreachableNode, error) {
 	return nil, nil, f.did("health")
-}
-
-func (f *fakeSurvey) Record(context.Context) ([]inspect.Record, []inspect.Silent, error) {
-	if f.gather != nil {
-		f.gather()
-	}
-	return []inspect.Record{{Node: "node-1"}}, nil, f.did("record")
 }
 
 // fail makes every answer fail.
@@ -412,46 +404,6 @@ func TestWhatIsForgottenIsNoted(t *testing.T) {
 	}
 }
 
-// TestTheRecordIsGatheredForOneCallAtATime.
-func TestTheRecordIsGatheredForOneCallAtATime(t *testing.T) {
-	r := newThrottleRig(t)
-	begun, goOn := make(chan struct{}), make(chan struct{})
-	r.survey.gather = func() {
-		begun <- struct{}{}
-		<-goOn
-	}
-	call := func() (int, string) { return r.raw("GET", "/v1/throttle/record", "", "Bearer "+r.token) }
-	for range 2 { // the place is given back
-		var running sync.WaitGroup
-		running.Go(func() {
-			if status, text := call(); status != 200 {
-				t.Errorf("%d %s", status, text)
-			}
-		})
-		select {
-		case <-begun:
-		case <-time.After(time.Minute):
-			t.Fatal("nothing is gathered")
-		}
-		second := make(chan string, 1)
-		running.Go(func() {
-			status, text := call()
-			second <- fmt.Sprint(status, " ", text)
-		})
-		select {
-		case got := <-second:
-			if !strings.HasPrefix(got, "409 ") || !strings.Contains(got, "record_running") {
-				t.Errorf("a second one: %s", got)
-			}
-		case <-begun:
-			t.Error("a second one is gathered at the same time")
-		}
-		close(goOn)
-		running.Wait()
-		goOn = make(chan struct{})
-	}
-}
-
 // TestTheLogIsReadInPages.
 func TestTheLogIsReadInPages(t *testing.T) {
 	r := newThrottleRig(t)
@@ -513,7 +465,6 @@ func TestTheSurveyIsAsked(t *testing.T) {
 		{"GET", "/v1/throttle/explain?name=example.test", "", "explain example.test", `throttle.toml:3`},
 		{"GET", "/v1/throttle/explain?by=name&name=a.test", "", "rules of a.test", `"key":"a.test"`},
 		{"GET", "/v1/throttle?files=all", "", "files", `"others":[{"node":"node-3","differs":true}]`},
-		{"GET", "/v1/throttle/record", "", "record", `"records":[{"node":"node-1"`},
 	} {
 		r.survey.fail(nil)
 		status, text := r.as("anna", c.method, c.path, c.body)
@@ -545,13 +496,13 @@ func TestTheSurveyIsAsked(t *testing.T) {
 	}
 }
 
-// TestCandidatesAreReplayed, one replay at a time.
-func TestCandidatesAreReplayed(t *testing.T) {
+// TestACandidateIsReplayed, one replay at a time.
+func TestACandidateIsReplayed(t *testing.T) {
 	var running sync.WaitGroup
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	r := newThrottleRig(t, func(o *admin.Options) {
-		o.ReplayThrottle = func(_ context.Context, throttle, rules string) (inspect.Replayed, error) {
-			switch throttle {
+		o.ReplayThrottle = func(_ context.Context, candidate string) (inspect.Replayed, error) {
+			switch candidate {
 			case "bad":
 				return inspect.Replayed{}, fmt.Errorf("%w: throttle.toml:1:1: no", admin.ErrCandidate)
 			case "slow":
@@ -560,14 +511,13 @@ func TestCandidatesAreReplayed(t *testing.T) {
 			case "down":
 				return inspect.Replayed{}, errors.New("no node")
 			}
-			return inspect.Replayed{Asked: len(throttle) + len(rules)}, nil
+			return inspect.Replayed{Asked: len(candidate)}, nil
 		}
 	})
 	call := func(throttle string) (int, string) {
-		return r.raw("POST", "/v1/throttle/replay", fmt.Sprintf(`{"throttle":%q,"rules":"r"}`, throttle),
-			"Bearer "+r.token)
+		return r.raw("POST", "/v1/throttle/replay", fmt.Sprintf(`{"throttle":%q}`, throttle), "Bearer "+r.token)
 	}
-	if status, text := call("good"); status != 200 || !strings.Contains(text, `"asked":5,"receivers":[],`) {
+	if status, text := call("good"); status != 200 || !strings.Contains(text, `"asked":4,"receivers":[],`) {
 		t.Errorf("%d %s", status, text)
 	}
 	if status, text := call("bad"); status != 400 || !strings.Contains(text, `"throttle.toml:1:1: no"`) {

@@ -87,7 +87,7 @@ func (d userOps) addRoutes(add addCall) {
 		u, n, err := d.EndSessions(ctx, in.Email)
 		return map[string]any{"email": u.Email, "ended": n}, err
 	}))
-	add("POST /v1/users/reset-totp", handle(body[about], func(ctx context.Context, in about) (UserLine, error) {
+	add("POST /v1/users/end-two-step", handle(body[about], func(ctx context.Context, in about) (UserLine, error) {
 		u, err := d.ResetTOTP(ctx, in.Email)
 		return userLine(u), err
 	}))
@@ -261,13 +261,13 @@ func (d userOps) EndSessions(ctx context.Context, email string) (u ledger.User, 
 	return u, ended, err
 }
 
-// ResetTOTP has sign-in ask somebody for no codes any more, and signs them out everywhere.
+// ResetTOTP ends the two-step sign-in of somebody, and signs them out everywhere.
 func (d userOps) ResetTOTP(ctx context.Context, email string) (ledger.User, error) {
 	u, err := d.changeUser(ctx, "reset codes", email, func(ctx context.Context, u *ledger.User) error {
 		return d.options.People.SetTOTP(ctx, u.ID, "", ledger.Hash{})
 	})
 	if err == nil {
-		d.note(ctx, line("user reset-totp", u.Email, ""))
+		d.note(ctx, line("user end-two-step", u.Email, ""))
 	}
 	u.TOTP = ""
 	return u, err

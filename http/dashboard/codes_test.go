@@ -394,11 +394,14 @@ func TestTheSameStepAndCodeAtOnceIsOneSession(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
 	secret, _ := g.codesOn()
+	other := g.anotherNode()
+	other.as = map[string]*browser{"nobody": {g: other}}
 	step, code := g.step(), g.code(secret, 0)
 	cookies := make([]string, 4)
 	var all sync.WaitGroup
 	for i := range cookies {
-		all.Go(func() { cookies[i] = g.give(step, code).cookie() })
+		at := []*rig{g, other}[i%2]
+		all.Go(func() { cookies[i] = at.give(step, code).cookie() })
 	}
 	all.Wait()
 	for _, c := range cookies {

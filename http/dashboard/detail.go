@@ -63,8 +63,11 @@ func (d *Dashboard) detail(w http.ResponseWriter, r *request) {
 	show := detailView{By: by.of(v.MadeBy), Name: nameOf(v), Base: baseOf(r, v), Created: v.Created,
 		Live: template.HTML(part.html("")), Cancel: live.Cancel, Outcomes: smtp.Outcomes[:], Reasons: allReasons(),
 		Single: live.Single}
-	d.show(w, r, http.StatusOK, "detail", &frame{Body: show,
-		Frame: web.Frame{Title: show.Name + " · Verifications", Here: "list", Live: !v.Status.Final()}})
+	f := web.Frame{Title: show.Name + " · Verifications", Here: "list", Live: !v.Status.Final()}
+	if !show.Single {
+		f.Scripts = []string{"join.js"}
+	}
+	d.show(w, r, http.StatusOK, "detail", &frame{Body: show, Frame: f})
 }
 
 func baseOf(r *request, v ledger.Verification) string {

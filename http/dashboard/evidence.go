@@ -11,6 +11,7 @@ import (
 	"rollcall/ledger"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
+	"rollcall/smtp/flags"
 )
 
 // errRead ends the reading of settlements after the one that was asked for.
@@ -20,13 +21,16 @@ var errRead = errors.New("the settlement was read")
 // settlement and no other.
 func (d *Dashboard) talk(ctx context.Context, v ledger.Verification, ordinal, settlement int64) (*web.Talk, error) {
 	var found *web.Talk
-	_, err := d.o.Book.Evidence(ctx, v.ID, settlement-1, func(k ledger.Kept) error {
+	_, err := d.o.Book.Evidence(ctx, v.ID, settlement-1, func(k ledger.StoredSettlement) error {
 		for i := range k.Results.Len() {
 			r := k.Results.Result(i)
 			if r.Ordinal != ordinal {
 				continue
 			}
-			found = &web.Talk{Email: r.Email, Outcome: r.Outcome.String(), Mark: marks[r.Outcome][0], Token: r.Reason.String(),
+			said := new(flags.Cache).Of(r.Email)
+			said.Operator = r.Operator.String()
+			found = &web.Talk{Flags: said.Sentences(),
+				Email: r.Email, Outcome: r.Outcome.String(), Mark: marks[r.Outcome][0], Token: r.Reason.String(),
 				Sentence: sentenceOf(r.Reason)}
 			if len(k.Evidence) == 0 {
 				return errRead

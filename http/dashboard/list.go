@@ -180,10 +180,10 @@ func (d *Dashboard) list(w http.ResponseWriter, r *request) {
 	if after != nil {
 		v.Pager.First = listLink(base, string(kind), state, "")
 	}
-	script := ""
+	var scripts []string
 	if r.may(ledger.Member) {
 		panel := d.panel(r, true)
-		v.Upload, v.Panel, script = base+"/upload", &panel, "upload.js"
+		v.Upload, v.Panel, scripts = base+"/upload", &panel, uploadScripts
 		v.Check, v.Form = base+"/check", uuid.NewString()
 	}
 	for _, k := range []struct{ key, word string }{{"", "all"}, {"bulk", "bulk"}, {"single", "single"}} {
@@ -192,7 +192,7 @@ func (d *Dashboard) list(w http.ResponseWriter, r *request) {
 	for _, s := range states {
 		v.States = append(v.States, choice{Word: s.word, Link: listLink(base, string(kind), s.key, ""), Chosen: s.key == state})
 	}
-	d.show(w, r, http.StatusOK, "list", &frame{Frame: web.Frame{Title: "Verifications", Here: "list", Script: script}, Body: v})
+	d.show(w, r, http.StatusOK, "list", &frame{Frame: web.Frame{Title: "Verifications", Here: "list", Scripts: scripts}, Body: v})
 }
 
 // search reads the history until a page is full, its end, or listReads questions. more says that there may be older ones

@@ -241,7 +241,8 @@ func TestAFileThatIsOverSaysWhatItCost(t *testing.T) {
 		_, failing = g.book.AppendChunk(t.Context(), failed.ID, u.Writer, 0, []byte("a@b\n"))
 	}
 	if failing == nil {
-		_, failing = g.book.Refuse(t.Context(), g.lease(failed.ID), ledger.Issue{Code: "invalid_row", Message: "The row has no address.", Row: 7})
+		_, failing = g.book.Refuse(t.Context(), g.lease(failed.ID), ledger.Issue{Code: "invalid_row", Message: "The row has no address.", Row: 7,
+			Text: "anna@<b>"})
 	}
 	if err != nil || failing != nil {
 		t.Fatal(err, failing)
@@ -254,8 +255,9 @@ func TestAFileThatIsOverSaysWhatItCost(t *testing.T) {
 	}{
 		{none.ID, "member", []string{"cancelled before any address was checked: there are no results, and it cost nothing"}, "can be downloaded as soon"},
 		{some.ID, "member", []string{"It was cancelled. Unchecked addresses cost nothing."}, "no results"},
-		{failed.ID, "member", []string{"Row 7: The row has no address. No credits were used.", "Upload the corrected file"}, "can be downloaded as soon"},
-		{failed.ID, "viewer", []string{"No credits were used."}, "Upload the corrected file"},
+		{failed.ID, "member", []string{"Row 7: The row has no address. No credits were used.", "Row 7 is:", "<code>anna@&lt;b&gt;</code>",
+			"Upload the corrected file"}, "can be downloaded as soon"},
+		{failed.ID, "viewer", []string{"No credits were used.", "anna@&lt;b&gt;"}, "Upload the corrected file"},
 	} {
 		page := g.as[c.as].get(g.path("/verifications/" + c.id.String())).body
 		for _, want := range c.has {

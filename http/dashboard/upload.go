@@ -8,6 +8,9 @@ import (
 	"rollcall/ledger"
 )
 
+// uploadScripts are those of a page with the panel.
+var uploadScripts = []string{"rows.js", "upload.js"}
+
 // panelView is the part of a page that uploads a file.
 type panelView struct {
 	Base      string // the path of the workspace
@@ -31,7 +34,7 @@ type uploadView struct {
 
 // uploadForm answers GET /w/{ws}/upload.
 func (d *Dashboard) uploadForm(w http.ResponseWriter, r *request) {
-	d.show(w, r, http.StatusOK, "upload", &frame{Frame: web.Frame{Title: "Upload a CSV", Here: "upload", Script: "upload.js"},
+	d.show(w, r, http.StatusOK, "upload", &frame{Frame: web.Frame{Title: "Upload a CSV", Here: "upload", Scripts: uploadScripts},
 		Body: uploadView{Panel: d.panel(r, false), MaxRows: d.o.MaxRows, Curl: curlOf(d.o.PublicURL()), Dev: d.devNote()}})
 }
 

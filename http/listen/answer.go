@@ -30,7 +30,7 @@ var refusals = map[api.Code]refusal{
 	api.MissingAPIKey:    {401, "Send your API key in the X-API-Key header."},
 	api.InvalidAPIKey:    {401, "The API key is not accepted; check the key and send it once."},
 	api.OriginNotAllowed: {403, "This browser origin is not permitted."},
-	api.ActionNotAllowed: {403, "This API key may not do this."},
+	api.ActionNotAllowed: {403, "This API key or user may not do this."},
 
 	api.RateLimited:        {429, "Too many requests; send the same request again after Retry-After."},
 	api.ServiceUnavailable: {503, "No answer is possible now; send the same request again after Retry-After."},

@@ -3,6 +3,7 @@ package upload_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strconv"
@@ -14,6 +15,8 @@ import (
 
 	"rollcall/http/listen/listentest"
 	"rollcall/http/upload"
+	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
 )
 
 // TestEarlyAnswerNeverRunsTheBody hides a request in the body of every
@@ -305,6 +308,57 @@ func BenchmarkUpload(b *testing.B) {
 		conn.put(path, 0, total, file)
 		if got := conn.reply(); got.status != 200 {
 			b.Fatalf("got %d %q", got.status, got.code)
+		}
+	}
+}
+
+// TestAnUploadEndsWithItsUser: somebody begins an upload at one node, and what ends for them elsewhere ends the
+// upload at the other node too.
+func TestAnUploadEndsWithItsUser(t *testing.T) {
+	t.Parallel()
+	r := newStorageRig(t, nil)
+	other := newStorageRig(t, func(o *upload.Options) { o.Book = r.store })
+	d, ctx := ledgertest.NewDesk(t, r.store, 0), t.Context()
+	d.Joins("owner@acme.test", ledger.Owner)
+	role := func(to ledger.Role) func(ledger.SignedIn) error {
+		return func(in ledger.SignedIn) error { return r.store.SetRole(ctx, d.Workspace, in.User.ID, to) }
+	}
+	for name, c := range map[string]struct {
+		end  func(in ledger.SignedIn) error
+		want string
+	}{
+		"member":  {role(ledger.Member), "200 "},
+		"viewer":  {role(ledger.Viewer), "403 action_not_allowed"},
+		"removed": {role(""), "403 action_not_allowed"},
+		"disabled": {func(in ledger.SignedIn) error {
+			_, err := r.store.DisableUser(ctx, in.User.ID, true)
+			return err
+		}, "403 action_not_allowed"},
+		"signed out": {func(in ledger.SignedIn) error {
+			return r.store.EndSession(ctx, in.User.ID, in.Session.ID)
+		}, "403 action_not_allowed"},
+	} {
+		in := d.Joins(name[:3]+"@acme.test", ledger.Owner)
+		v, _, err := r.store.Create(ledger.WithActor(ctx, "user:"+in.User.ID.String()), d.Asks(8))
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := upload.PathPrefix + r.tokens.Token(v.ID)
+		here := r.dial()
+		here.put(path, 0, 8, "a@b.")
+		if got := here.reply(); got.status != 308 {
+			t.Errorf("%s: the first bytes: %s", name, got.refusal())
+		}
+		if err := c.end(in); err != nil {
+			t.Fatal(err)
+		}
+		there := other.dial()
+		there.put(path, 4, 8, "tst\n")
+		got := there.reply()
+		after, err := r.store.UploadState(ctx, v.ID)
+		whole := err == nil && after.Status == ledger.Preparing
+		if fmt.Sprintf("%d %s", got.status, got.code) != c.want || whole != (got.status == 200) {
+			t.Errorf("%s: the last bytes: %s, want %s; then %+v, %v", name, got.refusal(), c.want, after, err)
 		}
 	}
 }

@@ -148,6 +148,10 @@ func (p *put) fail(err error) {
 	case errors.Is(err, errNoSuchUpload), errors.Is(err, ledger.ErrNoSuchVerification):
 		listen.WriteIssue(p.ctx, api.UploadNotFound, 0)
 		return
+	case errors.Is(err, ledger.ErrNoSuchSession), errors.Is(err, ledger.ErrNotAllowed):
+		listen.CloseAfter(p.ctx)
+		listen.WriteIssue(p.ctx, api.ActionNotAllowed, 0)
+		return
 	case errors.Is(err, errDraining):
 		listen.WriteIssue(p.ctx, api.StorageUnavailable, after)
 		return
@@ -277,6 +281,9 @@ func (p *put) flush() error {
 	}
 	call, cancel := p.s.call(p.ctx)
 	defer cancel()
+	if user, is := ledger.UserOf(p.state.MadeBy); is {
+		call = ledger.WithActing(call, ledger.Acting{User: user, Workspace: p.state.Workspace, Role: ledger.Member})
+	}
 	call, told := tracing.Within(call, tracing.Append)
 	told.Count(tracing.Bytes, int64(len(p.pending)))
 	state, err := p.s.o.Book.AppendChunk(call, p.state.Verification, p.state.Writer, p.state.Durable, p.pending)

@@ -22,16 +22,16 @@ var shared embed.FS
 // "body", and what the template "who" of its face needs.
 type Frame struct {
 	Title     string
-	RequestID string  // "": not shown
-	Colours   string  // "light", "dark", "": same as the system
-	Contact   string  // "": none
-	Version   string  // of the program
-	Nav       []Entry // the menu
-	Here      string  // which of its entries is this page
-	Reload    int     // seconds; 0: the page does not load itself again
-	Live      bool    // parts of it are asked for again
-	Script    string  // an asset of this page alone; "": none
-	Secret    bool    // its URL is one: no other site hears of it
+	RequestID string   // "": not shown
+	Colours   string   // "light", "dark", "": same as the system
+	Contact   string   // "": none
+	Version   string   // of the program
+	Nav       []Entry  // the menu
+	Here      string   // which of its entries is this page
+	Reload    int      // seconds; 0: the page does not load itself again
+	Live      bool     // parts of it are asked for again
+	Scripts   []string // assets of this page alone
+	Secret    bool     // its URL is one: no other site hears of it
 }
 
 // Entry is a link of the menu.

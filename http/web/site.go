@@ -69,7 +69,6 @@ func (s *Site) Serve(w http.ResponseWriter, r *http.Request, id string) {
 func (s *Site) answerPanic(w http.ResponseWriter, r *http.Request, id string) {
 	if fault := recover(); fault != nil {
 		s.log.Error("page panicked", "request", id, "err", fmt.Sprintf("%T", fault))
-		fmt.Println("DEBUG", fault)
 		s.fail(w, r, Failure{Status: http.StatusServiceUnavailable, Title: "A fault on our side",
 			Text: "This page couldn't be made.", Next: "Try again. If it keeps failing, send us the request number below."})
 	}

@@ -107,7 +107,8 @@ func HabitText(accepts, known bool) string {
 type Talk struct {
 	Email                          string
 	Outcome, Mark, Token, Sentence string
-	Kept                           bool // there is evidence
+	Flags                          []string // what is said of the address without asking, in sentences
+	Kept                           bool     // there is evidence
 	NoRoute                        string
 	Attempts, Controls             []Attempt
 	Omitted                        int

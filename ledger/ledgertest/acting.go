@@ -20,16 +20,19 @@ func actsWhileItMay(d *Desk) {
 		ends func(in ledger.SignedIn) error
 		own  error // of a change that is in no workspace
 		in   error
+		file error // of the last bytes of an upload that they began
 	}{
-		{"nothing", func(ledger.SignedIn) error { return nil }, nil, nil},
+		{"nothing", func(ledger.SignedIn) error { return nil }, nil, nil, nil},
 		{"disabled", func(in ledger.SignedIn) error { _, err := d.DisableUser(ctx, in.User.ID, true); return err },
-			ledger.ErrNoSuchSession, ledger.ErrNoSuchSession},
+			ledger.ErrNoSuchSession, ledger.ErrNoSuchSession, ledger.ErrNoSuchSession},
 		{"signed out", func(in ledger.SignedIn) error { return d.EndSession(ctx, in.User.ID, in.Session.ID) },
-			ledger.ErrNoSuchSession, ledger.ErrNoSuchSession},
+			ledger.ErrNoSuchSession, ledger.ErrNoSuchSession, ledger.ErrNoSuchSession},
 		{"a lower role", func(in ledger.SignedIn) error { return d.SetRole(ctx, d.Workspace, in.User.ID, ledger.Member) },
-			nil, ledger.ErrNotAllowed},
+			nil, ledger.ErrNotAllowed, nil},
+		{"the lowest role", func(in ledger.SignedIn) error { return d.SetRole(ctx, d.Workspace, in.User.ID, ledger.Viewer) },
+			nil, ledger.ErrNotAllowed, ledger.ErrNotAllowed},
 		{"no member", func(in ledger.SignedIn) error { return d.SetRole(ctx, d.Workspace, in.User.ID, "") },
-			nil, ledger.ErrNotAllowed},
+			nil, ledger.ErrNotAllowed, ledger.ErrNotAllowed},
 	} {
 		in := d.Joins(uuid.NewString()+"@acme.test", ledger.Owner)
 		as := ledger.WithActor(ctx, acts(in.User.ID))
@@ -37,7 +40,17 @@ func actsWhileItMay(d *Desk) {
 		own := ledger.WithActing(as, acting)
 		acting.Workspace, acting.Role = d.Workspace, ledger.Owner
 		inside := ledger.WithActing(as, acting)
+		file, _, err := d.Create(as, d.Asks(7))
+		d.ok(err)
 		d.ok(c.ends(in))
+		u, err := d.OpenUpload(ctx, file.ID)
+		d.ok(err)
+		by, _ := ledger.UserOf(u.MadeBy)
+		uploads := ledger.WithActing(ctx, ledger.Acting{User: by, Workspace: d.Workspace, Role: ledger.Member})
+		u, err = d.AppendChunk(uploads, file.ID, u.Writer, 0, []byte("a@b.tst"))
+		if !errors.Is(err, c.file) || (u.Durable == 7) != (c.file == nil) {
+			d.T.Errorf("%s: an upload: %+v, %v; want %v", c.name, u, err, c.file)
+		}
 		invitation := d.invitation(uuid.NewString()+"@acme.test", ledger.Owner)
 		invitation.MadeBy = acts(in.User.ID)
 		for what, change := range map[string]func(ctx context.Context) error{

@@ -72,7 +72,7 @@ var leases = []exercise{
 	{"a lease is as long as asked for", 0, func(d *Desk) {
 		v := d.Uploads()
 		until := func() time.Time {
-			seen, err := d.Evidence(d.T.Context(), v.ID, 0, func(ledger.Kept) error { return nil })
+			seen, err := d.Evidence(d.T.Context(), v.ID, 0, func(ledger.StoredSettlement) error { return nil })
 			d.ok(err)
 			return seen.LeasedUntil
 		}
@@ -318,7 +318,8 @@ var intake = []exercise{
 	}},
 	{"a refused file costs nothing and says why", 5, func(d *Desk) {
 		l := d.Takes(d.Uploads().ID)
-		issue := ledger.Issue{Code: "csv_extra_column", Message: "Row 3 has a second column.", Row: 3}
+		issue := ledger.Issue{Code: "csv_extra_column", Message: "Row 3 has a second column.", Row: 3,
+			Text: "anna@x.test,ü"}
 		for range 2 {
 			v, err := d.Refuse(d.T.Context(), l, issue)
 			d.ok(err)

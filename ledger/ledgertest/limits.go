@@ -3,6 +3,7 @@ package ledgertest
 import (
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -70,6 +71,8 @@ var limits = []exercise{
 func unkeptTexts(d *Desk) {
 	ctx := d.T.Context()
 	l := d.Takes(d.Uploads().ID)
+	_, long := d.Refuse(ctx, l, ledger.Issue{Code: "csv_malformed", Text: strings.Repeat("x", ledger.IssueTextMax+1)})
+	d.refused(long, ledger.ErrIllegal)
 	for _, text := range []string{"nul\x00", "cut \xe2\x82"} {
 		n := d.Asks(7)
 		n.Filename = text
@@ -80,9 +83,10 @@ func unkeptTexts(d *Desk) {
 		_, label := d.CreateKey(ctx, ledger.Key{ID: "abcdefghij12", Workspace: d.Workspace, Label: text})
 		_, code := d.Refuse(ctx, l, ledger.Issue{Code: text})
 		_, message := d.Refuse(ctx, l, ledger.Issue{Code: "csv_malformed", Message: text})
+		_, row := d.Refuse(ctx, l, ledger.Issue{Code: "csv_malformed", Text: text})
 		for what, err := range map[string]error{"file name": create, "reason of a grant": grant,
 			"name of a workspace": workspace, "key id": id, "label of a key": label,
-			"code of an issue": code, "message of an issue": message} {
+			"code of an issue": code, "message of an issue": message, "row of an issue": row} {
 			if !errors.Is(err, ledger.ErrIllegal) {
 				d.T.Errorf("%q as %s: got %v, want ErrIllegal", text, what, err)
 			}

@@ -609,6 +609,17 @@ func asksForCodes(d *Desk) {
 	if s, err := d.SessionByID(ctx, second.Session.ID, Hour); err != nil || s.User.TOTP != "second" {
 		d.T.Errorf("a used code ends a session: %+v, %v", s, err)
 	}
+	begins := ledger.NewSession{ID: hash(), User: id, Life: Hour, TOTPWas: "first", TOTP: "third"}
+	_, err = d.BeginSession(ctx, begins)
+	d.refused(err, ledger.ErrChanged)
+	state("second")
+	begins.TOTPWas = "second"
+	for range 2 { // the second time another node wants the same session by the same code
+		_, err = d.BeginSession(ctx, begins)
+		d.ok(err)
+		state("third")
+		begins.TOTP = "not kept"
+	}
 	for range 2 {
 		d.ok(d.SetTOTP(ctx, id, "", ledger.Hash{}))
 		state("")

@@ -102,16 +102,20 @@ func (b *Book) RenewTOTP(ctx context.Context, user uuid.UUID, was, state string)
 // replaceTOTP replaces the state that was read. An action is written into the logs; "" is not.
 func (b *Book) replaceTOTP(ctx context.Context, user uuid.UUID, was, state, action string) error {
 	return b.changeUser(ctx, user, func(t rows, u *ledger.User, now time.Time) error {
-		switch {
-		case u.TOTP == state && state != "":
+		if u.TOTP == state && state != "" {
 			return nil // a run before this one has done it: each state is sealed anew, so no other call has
-		case u.TOTP != was || was == "" || state == "":
-			return ledger.ErrChanged
 		}
-		if err := ledger.CheckOperatorText("state of codes", state); err != nil {
-			return err
-		}
-		u.TOTP = state
-		return t.writeUser(ctx, u, now, change{action: action})
+		return t.replaceTOTP(ctx, u, was, state, change{action: action}, now)
 	})
+}
+
+func (t rows) replaceTOTP(ctx context.Context, u *ledger.User, was, state string, c change, now time.Time) error {
+	if u.TOTP != was || was == "" || state == "" {
+		return ledger.ErrChanged
+	}
+	if err := ledger.CheckOperatorText("state of codes", state); err != nil {
+		return err
+	}
+	u.TOTP = state
+	return t.writeUser(ctx, u, now, c)
 }

@@ -232,7 +232,7 @@ func accept(ctx context.Context, t rows, a ledger.Accept) error {
 		return err
 	}
 	a.Session.User = u.ID
-	return begin(t, a.Session, now)
+	return begin(ctx, t, a.Session, u, now)
 }
 
 // userOfLink makes or changes the user of a link, and gives them. An invitation changes no user who is there:

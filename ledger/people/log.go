@@ -76,7 +76,7 @@ func (t rows) fillEmails(page []ledger.WorkspaceLine) error {
 	of := map[uuid.UUID]string{}
 	var users []uuid.UUID
 	for _, l := range page {
-		if id, is := actingUser(l); is {
+		if id, is := ledger.UserOf(l.Actor); is {
 			if _, known := of[id]; !known {
 				of[id] = ""
 				users = append(users, id)
@@ -97,16 +97,9 @@ func (t rows) fillEmails(page []ledger.WorkspaceLine) error {
 		}, `SELECT id, email FROM users WHERE id IN (?`+strings.Repeat(`, ?`, len(part)-1)+`)`, args...)
 	})
 	for i := range page {
-		if id, is := actingUser(page[i]); is {
+		if id, is := ledger.UserOf(page[i].Actor); is {
 			page[i].Email = of[id]
 		}
 	}
 	return err
-}
-
-// actingUser is the user who is the actor of a line.
-func actingUser(l ledger.WorkspaceLine) (uuid.UUID, bool) {
-	text, is := strings.CutPrefix(l.Actor, "user:")
-	id, err := uuid.Parse(text)
-	return id, is && err == nil
 }

@@ -134,7 +134,7 @@ func (b *Book) BeginSession(ctx context.Context, n ledger.NewSession) (ledger.Si
 		if err := stillProved(n, u); err != nil {
 			return err
 		}
-		return begin(t, n, now)
+		return begin(ctx, t, n, u, now)
 	})
 	var in *ledger.SignedIn
 	if err == nil {
@@ -155,7 +155,7 @@ func stillProved(n ledger.NewSession, u *ledger.User) error {
 }
 
 // begin makes a session, or finds that it is made. One that would be too many ends the one that was used least lately.
-func begin(t rows, n ledger.NewSession, now time.Time) error {
+func begin(ctx context.Context, t rows, n ledger.NewSession, u *ledger.User, now time.Time) error {
 	known, err := t.readSession(n.ID)
 	switch {
 	case err != nil:
@@ -164,6 +164,11 @@ func begin(t rows, n ledger.NewSession, now time.Time) error {
 		return nil
 	case known != nil:
 		return fmt.Errorf("the id of the session was used before: %w", ledger.ErrIllegal)
+	}
+	if n.TOTP != "" {
+		if err := t.replaceTOTP(ctx, u, n.TOTPWas, n.TOTP, change{}, now); err != nil {
+			return err
+		}
 	}
 	if _, err := t.Exec(endLeastUsed, now.UnixMilli(), n.User[:], now.UnixMilli(), ledger.SessionsMax-1); err != nil {
 		return fmt.Errorf("end what is used least lately: %w", err)

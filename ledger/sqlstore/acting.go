@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/google/uuid"
+
 	"rollcall/ledger"
 )
 
@@ -13,14 +15,24 @@ const actingRole = `SELECT coalesce(m.role, '') FROM user_sessions s JOIN users 
 	LEFT JOIN memberships m ON m.user_id = u.id AND m.workspace = ?
 	WHERE s.id = ? AND s.ends > {now} AND s.seen >= {now} - ? AND u.disabled = 0`
 
+// userRole is the same of a user who has a session that holds.
+const userRole = `SELECT coalesce(m.role, '') FROM users u
+	LEFT JOIN memberships m ON m.user_id = u.id AND m.workspace = ?
+	WHERE u.id = ? AND u.disabled = 0
+	AND EXISTS (SELECT 1 FROM user_sessions s WHERE s.user_id = u.id AND s.ends > {now})`
+
 // mayAct refuses the changes of a session that is over, and of a user whose role does not suffice any more.
 func (t *tx) mayAct() error {
 	a, is := ledger.ActingOf(t.Context())
 	if !is {
 		return nil
 	}
+	row := t.Row(userRole, a.Workspace[:], a.User[:])
+	if a.User == uuid.Nil {
+		row = t.Row(actingRole, a.Workspace[:], a.Session[:], a.Idle.Milliseconds())
+	}
 	var role ledger.Role
-	err := t.Row(actingRole, a.Workspace[:], a.Session[:], a.Idle.Milliseconds()).Scan(&role)
+	err := row.Scan(&role)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return ledger.ErrNoSuchSession

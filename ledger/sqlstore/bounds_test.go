@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -189,7 +188,7 @@ func (h *drawn) same(what string, lists [2][]string) {
 func TestALookFromABoundOverlooksNothing(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(3) {
-		b := newBeside(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+		b := newBeside(t, NewFile(t))
 		h := &drawn{beside: b, random: rand.New(rand.NewPCG(seed, 1))}
 		h.at(1_700_000_000_000)
 		b.store.bounds.ran = func() time.Duration { return time.Duration(b.ran) * time.Millisecond }
@@ -221,7 +220,7 @@ func TestALookFromABoundOverlooksNothing(t *testing.T) {
 // what is behind a clock that was set back at once.
 func TestWhatIsOverlookedIsFoundLater(t *testing.T) {
 	t.Parallel()
-	b := newBeside(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+	b := newBeside(t, NewFile(t))
 	h := &drawn{beside: b}
 	h.at(1_700_000_000_000)
 	d := ledgertest.NewDesk(t, b.store, 9)
@@ -303,7 +302,7 @@ func TestALookFromABoundReadsPastNothing(t *testing.T) {
 // front of it.
 func TestWhatBecomesDueLateIsFoundAtOnce(t *testing.T) {
 	t.Parallel()
-	b := newBeside(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+	b := newBeside(t, NewFile(t))
 	h := &drawn{beside: b}
 	const began = 1_700_000_000_000
 	h.at(began)
@@ -354,7 +353,7 @@ func TestWhatBecomesDueLateIsFoundAtOnce(t *testing.T) {
 // TestWhatComesLateForASweep: with a clock that is set back by little, right after a look from the beginning, and by far.
 func TestWhatComesLateForASweep(t *testing.T) {
 	t.Parallel()
-	b := newBeside(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+	b := newBeside(t, NewFile(t))
 	h := &drawn{beside: b}
 	const began = 1_700_000_000_000
 	h.at(began)

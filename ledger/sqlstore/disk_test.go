@@ -2,7 +2,6 @@ package sqlstore_test
 
 import (
 	"errors"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 
@@ -20,7 +19,7 @@ import (
 func onDisk(t *testing.T, free func(string) (int64, error)) (*ledgertest.Desk, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	s, err := sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"),
+	s, err := sqlstore.Open(t.Context(), sqlstore.NewFile(t),
 		sqlstore.AskDiskEachTime(sqlstore.Options{DiskReserve: 1 << 20, FreeBytes: free, Registerer: registry}))
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +122,7 @@ func TestADiskThatCannotBeAskedIsNotInTheWay(t *testing.T) {
 func TestTheDiskIsAskedOnceASecond(t *testing.T) {
 	for reserve, most := range map[int64]int64{0: 0, 1: 2} {
 		var asked atomic.Int64
-		s, err := sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), sqlstore.Options{
+		s, err := sqlstore.Open(t.Context(), sqlstore.NewFile(t), sqlstore.Options{
 			DiskReserve: reserve, FreeBytes: func(string) (int64, error) { asked.Add(1); return 1 << 40, nil }})
 		if err != nil {
 			t.Fatal(err)
@@ -158,7 +157,7 @@ func gauge(t *testing.T, registry *prometheus.Registry, name string) float64 {
 // TestWhatTheDiskHasNotAnsweredIsNotInTheWay: of two that come together, one asks the disk.
 func TestWhatTheDiskHasNotAnsweredIsNotInTheWay(t *testing.T) {
 	asked, answer := make(chan struct{}), make(chan struct{})
-	s, err := sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), sqlstore.Options{DiskReserve: 1,
+	s, err := sqlstore.Open(t.Context(), sqlstore.NewFile(t), sqlstore.Options{DiskReserve: 1,
 		FreeBytes: func(string) (int64, error) {
 			close(asked)
 			<-answer

@@ -3,7 +3,6 @@ package sqlstore_test
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -155,7 +154,7 @@ func TestPragmasThatForgetAreRefused(t *testing.T) {
 		{"journal_mode(MEMORY) synchronous(FULL) foreign_keys(1)", false},
 		{"journal_mode(WAL) synchronous(FULL) foreign_keys(0)", false},
 	} {
-		s, err := sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"),
+		s, err := sqlstore.Open(t.Context(), sqlstore.NewFile(t),
 			sqlstore.WithPragmas(strings.Fields(c.pragmas)...))
 		if err == nil {
 			err = s.Close()

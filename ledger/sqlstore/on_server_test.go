@@ -104,7 +104,7 @@ func (s *server) names(t *testing.T) []string {
 // openForTest opens a ledger with one workspace.
 func openForTest(t *testing.T) (*Store, uuid.UUID) {
 	t.Helper()
-	s, err := Open(t.Context(), "sqlite:"+t.TempDir()+"/ledger.db", Options{RetryWait: soon})
+	s, err := Open(t.Context(), NewFile(t), Options{RetryWait: soon})
 	if err != nil {
 		t.Fatal(err)
 	}

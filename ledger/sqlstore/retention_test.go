@@ -37,6 +37,12 @@ func TestRetentionLeavesNoByteOfAnAddress(t *testing.T) {
 		settles(d, d.Takes(v.ID), int64(min(size, ledger.SettlementMax)), string(canary[:len(canary)-1]))
 		d.Prepares(3) // stays, between the others
 	}
+	refused := "canary of a refused row@erased.example"
+	canaries = append(canaries, []byte(refused))
+	_, err = d.Refuse(t.Context(), d.Takes(d.Uploads().ID), ledger.Issue{Code: "csv_malformed", Row: 1, Text: refused})
+	if err != nil {
+		t.Fatal(err)
+	}
 	// Results are compressed: their canaries are what the ledger stores of them.
 	for _, payload := range payloads(t, path) {
 		canaries = append(canaries, payload[8:min(len(payload), 40)], payload[len(payload)-32:])

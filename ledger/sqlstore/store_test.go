@@ -2,7 +2,6 @@ package sqlstore_test
 
 import (
 	"context"
-	"path/filepath"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -16,7 +15,7 @@ import (
 // openStore opens a new embedded ledger that the test owns.
 func openStore(t testing.TB) *sqlstore.Store {
 	t.Helper()
-	return openAt(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+	return openAt(t, sqlstore.NewFile(t))
 }
 
 // openAt opens a ledger for a test.
@@ -83,6 +82,6 @@ func TestConformance(t *testing.T) {
 	})
 	t.Run("postgresql", func(t *testing.T) {
 		owner := rightful(t) // with the rights of a node and no more
-		conforms(t, 20, shelf(t, owner, as(t, owner, nodeUser)))
+		conforms(t, 8, shelf(t, owner, as(t, owner, nodeUser)))
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +20,7 @@ import (
 // TestAProcessThatCannotBeForgottenStopsNoOther: the others that ended long ago are forgotten, and the sweep fails.
 func TestAProcessThatCannotBeForgottenStopsNoOther(t *testing.T) {
 	t.Parallel()
-	s, _ := openLogged(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+	s, _ := openLogged(t, NewFile(t))
 	d := ledgertest.NewDesk(t, s, 0)
 	sessions := []uuid.UUID{{1}, {2}, {3}}
 	for _, session := range sessions {
@@ -36,7 +35,7 @@ func TestAProcessThatCannotBeForgottenStopsNoOther(t *testing.T) {
 	if _, err := s.Sweep(t.Context(), ledger.Retention{}); err == nil {
 		t.Error("the sweep says nothing of a process that cannot be forgotten")
 	}
-	roll, err := s.Roll(t.Context())
+	roll, err := s.ReadNodes(t.Context())
 	if err != nil || len(roll.Nodes) != 1 || roll.Nodes[0].Session != sessions[0] {
 		t.Errorf("left: %+v, %v, want the first only", roll.Nodes, err)
 	}
@@ -47,7 +46,7 @@ func TestAProcessThatCannotBeForgottenStopsNoOther(t *testing.T) {
 func TestASweepGoesOnAfterFailures(t *testing.T) {
 	t.Parallel()
 	const broken = sweepMax + 30
-	s, log := openLogged(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+	s, log := openLogged(t, NewFile(t))
 	ids := settlesEach(t, s, broken+1)
 	if err := s.Learn(t.Context(), []ledger.Fact{{Key: "old.test", Expires: time.UnixMilli(1)}}); err != nil {
 		t.Fatal(err)
@@ -105,7 +104,7 @@ func TestASweepGivesUpWhenTheDatabaseIsAway(t *testing.T) {
 // TestASweepTellsRowsThatStayDue, and reaches what is behind them.
 func TestASweepTellsRowsThatStayDue(t *testing.T) {
 	t.Parallel()
-	s, log := openLogged(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+	s, log := openLogged(t, NewFile(t))
 	settlesEach(t, s, sweepMax+30)
 	run(t, s.Store, `UPDATE verifications SET paid = 0`)
 	d := ledgertest.NewDesk(t, s, 0)

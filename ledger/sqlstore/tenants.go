@@ -97,13 +97,12 @@ func (t tenantRows) key(id string) (k ledger.Key, err error) {
 
 // isSuspended reports whether a key was made by a user who is disabled or no owner of its workspace now.
 func (t tenantRows) isSuspended(k ledger.Key) (bool, error) {
-	text, is := strings.CutPrefix(k.MadeBy, "user:")
-	maker, err := uuid.Parse(text)
-	if !is || err != nil {
+	maker, is := ledger.UserOf(k.MadeBy)
+	if !is {
 		return false, nil
 	}
 	var owns int
-	err = t.Row(`SELECT count(*) FROM memberships m JOIN users u ON u.id = m.user_id
+	err := t.Row(`SELECT count(*) FROM memberships m JOIN users u ON u.id = m.user_id
 		WHERE m.workspace = ? AND m.user_id = ? AND m.role = 'owner' AND u.disabled = 0`, k.Workspace[:], maker[:]).
 		Scan(&owns)
 	if err != nil {

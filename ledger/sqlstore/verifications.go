@@ -19,7 +19,7 @@ import (
 
 // verificationColumns are what scanVerification reads.
 const verificationColumns = `id, workspace, identity, kind, filename, single_email, single_outcome,
-	bytes, durable, writer, upload_expires, status, issue_code, issue_message, issue_row,
+	bytes, durable, writer, upload_expires, status, issue_code, issue_message, issue_row, issue_text,
 	created, completed, records, duplicates, total,
 	count_valid, count_invalid, count_catch_all, count_unknown, count_error, count_cancelled,
 	next_try, expected, held, lease_node, lease_expires, epoch, settlements,
@@ -33,7 +33,7 @@ func scanVerification(scan func(into ...any) error) (*transitions.Row, error) {
 	c := &v.Counts
 	err := scan(&v.ID, &v.Workspace, &v.Identity, &v.Kind, &v.Filename, &v.SingleEmail, &outcome,
 		&v.Bytes, &v.Durable, &v.Writer, &expires, &v.Status, &issue.Code, &issue.Message, &issue.Row,
-		&created, &completed, &v.Rows, &v.Duplicates, &v.Total, &c.Valid, &c.Invalid, &c.CatchAll,
+		&issue.Text, &created, &completed, &v.Rows, &v.Duplicates, &v.Total, &c.Valid, &c.Invalid, &c.CatchAll,
 		&c.Unknown, &c.Error, &c.Cancelled, &next, &expected, &v.Held, &v.Node, &v.LeaseExpires, &v.Epoch,
 		&v.Settlements, &v.WaitingSince, &v.WakeAt, &v.Crashes, &v.Paid, &upload, &results, &v.MadeBy, &v.Now)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -165,12 +165,12 @@ func (t verificationRows) Move(s transitions.Step) (int64, error) {
 		node = v.Node[:]
 	}
 	return t.Exec(`UPDATE verifications SET status = ?, issue_code = ?, issue_message = ?, issue_row = ?,
-		next_try = ?, expected = ?, held = ?, count_cancelled = ?, completed = ?, waiting_since = ?,
+		issue_text = ?, next_try = ?, expected = ?, held = ?, count_cancelled = ?, completed = ?, waiting_since = ?,
 		wake_at = ?, crashes = ?, paid = ?,
 		upload_deleted = CASE WHEN ? = 0 THEN 0 WHEN upload_deleted = 0 THEN {now} ELSE upload_deleted END,
 		lease_node = ?, lease_expires = ?
 		WHERE id = ? AND status = ? AND epoch = ? AND settlements = ?`,
-		v.Status, issue.Code, issue.Message, issue.Row, ledger.Millis(v.NextTry), ledger.Millis(v.Expected),
+		v.Status, issue.Code, issue.Message, issue.Row, issue.Text, ledger.Millis(v.NextTry), ledger.Millis(v.Expected),
 		v.Held, v.Counts.Cancelled, ledger.Millis(v.Completed), v.WaitingSince, v.WakeAt, v.Crashes, bit(v.Paid),
 		bit(v.UploadDeleted), node, v.LeaseExpires,
 		v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)

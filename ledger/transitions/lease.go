@@ -119,10 +119,11 @@ func (e Engine) Refuse(ctx context.Context, l ledger.Lease, issue ledger.Issue) 
 		return v.Status == ledger.Failed && v.Issue != nil && *v.Issue == issue
 	}
 	v, err := e.worked(ctx, l, again, func(t Tables, v *Row) error {
-		if v.Status != ledger.Preparing || issue.Code == "" || issue.Code == ledger.CreditsRequired {
+		if v.Status != ledger.Preparing || issue.Code == "" || issue.Code == ledger.CreditsRequired ||
+			len(issue.Text) > ledger.IssueTextMax {
 			return ledger.ErrIllegal
 		}
-		if err := ledger.CheckText(issue.Code + issue.Message); err != nil {
+		if err := ledger.CheckText(issue.Code + issue.Message + issue.Text); err != nil {
 			return err
 		}
 		return step(t, v, move{to: ledger.Failed, issue: &issue})

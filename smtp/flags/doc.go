@@ -4,5 +4,5 @@
 //
 // A flag is never an outcome: an address with any of them may take mail.
 //
-// Start with Of and Lists.
+// Start with Cache and Lists.
 package flags

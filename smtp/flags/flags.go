@@ -78,6 +78,7 @@ func readList(name string) (l List, err error) {
 // book is the lists in a form to look things up in.
 type book struct {
 	role      map[string]bool
+	lengths   [256]uint64      // of role, by first and last letter: a bit for each length
 	domains   map[string]Flags // of all lists of domains; those of near.txt have none
 	providers [256][]provider  // by their first letters
 }
@@ -97,6 +98,7 @@ var lists = sync.OnceValue(func() *book {
 			switch l.Name {
 			case "role":
 				b.role[word] = true
+				b.lengths[endsOf(word)] |= 1 << len(word)
 			case "free":
 				b.domains[word] = Flags{Free: true}
 			case "disposable":
@@ -118,16 +120,32 @@ var lists = sync.OnceValue(func() *book {
 	return b
 })
 
+// Of gives the flags of one address, as Cache does.
+func Of(email string) Flags { return new(Cache).Of(email) }
+
+// Cache gives the flags of many addresses, and looks up a domain once while it remembers it. The zero value is ready;
+// it is for one goroutine.
+type Cache struct {
+	domains [64]struct {
+		name  string
+		flags Flags
+	}
+}
+
 // Of gives the flags of an address in any spelling, but for its operator. What is no address has none.
-func Of(email string) Flags {
+func (c *Cache) Of(email string) Flags {
 	at := strings.LastIndexByte(email, '@')
-	if at < 0 {
+	if at < 0 || at == len(email)-1 {
 		return Flags{}
 	}
-	b := lists()
-	var domain, local [64]byte
-	f := b.ofDomain(lower(domain[:0], email[at+1:]))
-	f.Role = b.isRole(lower(local[:0], email[:at]))
+	b, domain := lists(), email[at+1:]
+	one := &c.domains[(len(domain)*7+int(domain[0])*5+int(domain[len(domain)/2]))%len(c.domains)]
+	if one.name != domain {
+		var folded [64]byte
+		one.name, one.flags = strings.Clone(domain), b.ofDomain(lower(folded[:0], domain))
+	}
+	f := one.flags
+	f.Role = b.isRole(email[:at])
 	return f
 }
 
@@ -147,14 +165,19 @@ func lower(to []byte, text string) []byte {
 }
 
 // isRole reports whether a local part, without what follows a plus sign, names a function.
-func (b *book) isRole(local []byte) bool {
-	for i, c := range local {
-		if c == '+' && i > 0 {
-			return b.role[string(local[:i])]
-		}
+func (b *book) isRole(local string) bool {
+	if plus := strings.IndexByte(local, '+'); plus > 0 {
+		local = local[:plus]
 	}
-	return b.role[string(local)]
+	if local == "" || b.lengths[endsOf(local)]>>len(local)&1 == 0 { // most are told by this alone
+		return false
+	}
+	var folded [64]byte
+	return b.role[string(lower(folded[:0], local))]
 }
+
+// endsOf is a number of the first and the last letter of a text, in any case.
+func endsOf(text string) byte { return (text[0]|' ')*31 + (text[len(text)-1] | ' ') }
 
 // ofDomain gives what the lists say of a domain, or what it may be meant for.
 func (b *book) ofDomain(domain []byte) Flags {
@@ -244,6 +267,21 @@ func keyOf(c byte) (row, column int) {
 		}
 	}
 	return -1, -1
+}
+
+// Sentences say the same for people.
+func (f Flags) Sentences() (all []string) {
+	say := func(is bool, sentence string) {
+		if is {
+			all = append(all, sentence)
+		}
+	}
+	say(f.Suggest != "", "Its domain looks like a typing error for "+f.Suggest+".")
+	say(f.Role, "It's a role address: it belongs to a function, such as sales, and not to one person.")
+	say(f.Free, "Its provider gives anybody a mailbox for free.")
+	say(f.Disposable, "Its domain is for mailboxes to throw away.")
+	say(f.Operator != "", "Its mail is received by "+f.Operator+".")
+	return all
 }
 
 // Append writes flags behind the sentence of a message, as " [role free suggest=gmail.com operator=google]"; nothing

@@ -145,6 +145,7 @@ var faultyFiles = []struct{ file, want string }{
 
 // Each fault is found, with file, line, rule and the next step.
 func TestLoadFindsFaults(t *testing.T) {
+	t.Parallel()
 	for _, test := range effort.Some(faultyFiles) {
 		_, err := Load("verdict.toml", []byte(test.file))
 		if !errors.Is(err, ErrFaults) || !strings.Contains(err.Error(), test.want) {
@@ -318,6 +319,7 @@ func TestLoadFile(t *testing.T) {
 
 // A version changes with what decides, and with nothing else.
 func TestVersion(t *testing.T) {
+	t.Parallel()
 	version := func(text string) uint32 {
 		s, err := Load("verdict.toml", []byte(ownHead+text))
 		if err != nil {

@@ -26,6 +26,7 @@ func sample(t *testing.T, text string) evidence.Attempt {
 
 // What is wrong with our own rules fails the build.
 func TestBuiltinRulesHaveNoFaults(t *testing.T) {
+	t.Parallel()
 	files, found := readBuiltin()
 	if len(found) == 0 {
 		found = compile(files).check(false)

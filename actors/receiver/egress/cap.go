@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"rollcall/actors/guard"
+	"rollcall/actors/process"
 	"rollcall/actors/receiver/state"
 	"rollcall/smtp/throttle"
 )
@@ -96,7 +96,7 @@ type Settings struct {
 	Facts  state.Facts      // where daily caps are kept; nil: nowhere
 	Clock  func() time.Time // the time of the ledger; nil: that of this host
 	Log    *slog.Logger
-	Guard  *guard.Guard // of goroutines; nil: none
+	Guard  *process.PanicGuard // of goroutines; nil: none
 }
 
 // clock returns the time of the ledger.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/actors/guard"
+	"rollcall/actors/process"
 	"rollcall/actors/receiver/status"
 	"rollcall/smtp/throttle"
 )
@@ -59,7 +59,7 @@ type Registry struct {
 	freed   chan struct{} // capacity 1: a socket was closed, or has nothing under way any more
 	Grace   time.Duration // HardAfter, but for tests on real sockets; not to be changed later
 
-	Guard *guard.Guard // of goroutines, as Grace; nil: none
+	Guard *process.PanicGuard // of goroutines, as Grace; nil: none
 
 	Histories status.Histories // of the last hours
 	Traces    status.Traces

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/actors/guard"
+	"rollcall/actors/process"
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/state"
@@ -50,7 +50,7 @@ type Options struct {
 	// more than one session, as far as they aren't open already.
 	Busy    func() bool
 	Log     *slog.Logger
-	Guard   *guard.Guard // of goroutines; nil: none
+	Guard   *process.PanicGuard // of goroutines; nil: none
 	Metrics *Metrics
 
 	// Stretch makes the waits between actors, clients and connections, for hosts that are down and

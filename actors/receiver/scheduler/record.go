@@ -19,7 +19,6 @@ type recorder struct {
 	*env
 	handle *registry.Handle
 	record record
-	kinds  []kind // of the report at hand
 }
 
 const (
@@ -61,23 +60,6 @@ type remark struct {
 	told  Judgement
 	local string // that was asked for
 	at    time.Time
-}
-
-// kind is something that a report says once or more.
-type kind struct {
-	told  *Judgement
-	said  string // redacted
-	times int32
-}
-
-// kindsMax bounds the newest kinds among which one is looked for: a report has 64 replies at most, and few kinds.
-const kindsMax = 16
-
-// isLike reports whether people would take two remarks for the same.
-func (k *kind) isLike(told *Judgement, said string) bool {
-	a, b := &k.told.Attempt, &told.Attempt
-	return a.Code == b.Code && a.Stage == b.Stage && a.Enhanced == b.Enhanced && a.Trouble == b.Trouble &&
-		k.said == said && k.told.Verdict == told.Verdict
 }
 
 // firing is a remark that made us slow down, rest or change.
@@ -205,7 +187,6 @@ func (re *recorder) recordReport(now time.Time, s *session, r *Report) {
 	if r.Failure != nil && !r.Stale && !r.Poisoned && !answersEnd(r) {
 		re.recordReply(now, s, r.Failure, "", now)
 	}
-	re.recordKinds(now, history)
 	re.record.seconds.Of(now.Unix()).Asked += int32(r.OnWire)
 	re.options.Metrics.rcpts.Add(float64(asked))
 	if history != nil {
@@ -220,10 +201,9 @@ func (re *recorder) recordReport(now time.Time, s *session, r *Report) {
 // recordFailure notes why a session did not open.
 func (re *recorder) recordFailure(now time.Time, s *session, failed *Judgement) {
 	re.recordReply(now, s, failed, "", now)
-	re.recordKinds(now, re.openHistory(now))
 }
 
-// recordReply notes one thing that a receiver said of a mailbox, or did not say; recordKinds follows.
+// recordReply notes one thing that a receiver said of a mailbox, or did not say.
 func (re *recorder) recordReply(now time.Time, s *session, told *Judgement, local string, at time.Time) {
 	st, a := &re.record, &told.Attempt
 	s.encrypted = a.TLS
@@ -243,26 +223,10 @@ func (re *recorder) recordReply(now time.Time, s *session, told *Judgement, loca
 		case 4:
 			t.Deferred++
 		}
-	}
-	said := status.Redact(a.Text, local)
-	for i := max(0, len(re.kinds)-kindsMax); i < len(re.kinds); i++ {
-		if re.kinds[i].isLike(told, said) {
-			re.kinds[i].times++
-			return
+		if history := re.openHistory(now); history != nil {
+			history.Answered(now, a.Code)
 		}
 	}
-	re.kinds = append(re.kinds, kind{told, said, 1})
-}
-
-// recordKinds puts what was said since the last time into the history, if there is one.
-func (re *recorder) recordKinds(now time.Time, history *status.History) {
-	for _, k := range re.kinds {
-		if history != nil {
-			history.Heard(now, &k.told.Attempt, &k.told.Verdict, k.said, int(k.times))
-		}
-	}
-	clear(re.kinds)
-	re.kinds = re.kinds[:0]
 }
 
 // recordFiring keeps a remark that changes how the receiver is spoken to.

@@ -23,7 +23,7 @@ import (
 // dropped gets exactly one answer, no limit is ever broken, and in the end
 // nothing is left.
 func TestDeskLosesNothing(t *testing.T) {
-	for seed := range effort.Seeds(t, 100) {
+	for seed := range effort.Seeds(t, 40) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { loseNothing(t, rand.New(rand.NewPCG(seed, 2))) })
 	}
 }

@@ -202,21 +202,13 @@ func TestTheRecordCountsWhatWasAskedAndSaid(t *testing.T) {
 		t.Fatalf("%d receivers, whole is %v", len(got.Receivers), whole)
 	}
 	r := got.Receivers[0]
-	asked, answers, heard := 0, 0, 0
+	asked, answers := 0, 0
 	for _, m := range r.Minutes {
 		asked += m.Asked
 		answers += m.Accepted + m.Refused + m.Deferred
 	}
-	said := map[string]int{}
-	for _, h := range r.Replies {
-		heard += h.Times
-		said[fmt.Sprintf("%d %s %s", h.Code, h.Text, h.Did)] += h.Times
-	}
-	if r.Key != "example" || r.Domain != "domain-0.example" || asked != len(w.rcpts) || answers != asked || heard != asked {
-		t.Errorf("%s, %s: %d asked of %d, %d answers, %d heard", r.Key, r.Domain, asked, len(w.rcpts), answers, heard)
-	}
-	if said["550 ~ unknown user invalid"] < 49 || said["452 mailbox full retry"] < 49 || len(r.Replies) > 3 || r.Lost > 0 {
-		t.Errorf("it heard %v and lost %d", said, r.Lost)
+	if r.Key != "example" || r.Domain != "domain-0.example" || asked != len(w.rcpts) || answers != asked {
+		t.Errorf("%s, %s: %d asked of %d, %d answers", r.Key, r.Domain, asked, len(w.rcpts), answers)
 	}
 	if r.Minutes[0].Opened < 1 || r.Minutes[0].Sessions < 1 || r.Minutes[0].Queued < 300 {
 		t.Errorf("the first minute is %+v", r.Minutes[0])

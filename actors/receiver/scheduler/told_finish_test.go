@@ -88,7 +88,7 @@ func TestToldFinish(t *testing.T) {
 // TestToldFinishBesideABudget: where twenty refusals an hour are what holds a file back, what is told about its
 // end from a quarter on is within 25 % of what it is, on average: an end moves by whole hours, as the budget does.
 func TestToldFinishBesideABudget(t *testing.T) {
-	const worlds = 6
+	const worlds = 3
 	for _, bad := range []float64{0.05, 0.2, 0.5} {
 		var mean [3]float64
 		for seed := range uint64(worlds) {

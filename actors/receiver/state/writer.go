@@ -12,7 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"rollcall/actors/guard"
+	"rollcall/actors/process"
 )
 
 const (
@@ -45,7 +45,7 @@ type Writer struct {
 	facts  Facts
 	log    *slog.Logger
 	counts Counters
-	guard  *guard.Guard
+	guard  *process.PanicGuard
 
 	mu      sync.Mutex
 	pending map[string]Fact      // guarded by mu; to be written, newest by key
@@ -68,7 +68,7 @@ type question struct {
 type Counters struct{ Kept, Lost, Read prometheus.Counter }
 
 // NewWriter makes a writer, which has nothing to stop. A nil guard guards nothing.
-func NewWriter(facts Facts, log *slog.Logger, counts Counters, g *guard.Guard) *Writer {
+func NewWriter(facts Facts, log *slog.Logger, counts Counters, g *process.PanicGuard) *Writer {
 	return &Writer{facts: facts, log: log, counts: counts, guard: g, pending: map[string]Fact{},
 		waiting: map[string][]func(){}, wanted: map[string]*question{}}
 }

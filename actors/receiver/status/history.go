@@ -1,19 +1,13 @@
 package status
 
 import (
-	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"rollcall/actors/inspect"
 	"rollcall/actors/wire"
-	"rollcall/smtp"
-	"rollcall/smtp/evidence"
-	"rollcall/smtp/verdict"
 )
 
 const (
@@ -24,17 +18,6 @@ const (
 	// actor speaks to go first, the one that was used least recently before the others.
 	// A history of six hours without a gap takes 17 KB: 17 MB for all.
 	historiesMax = 1_000
-
-	// heardMax bounds the texts that are told apart of one receiver in an hour.
-	heardMax = 64
-
-	// heardBytesMax bounds all texts of a node; with what is kept beside each the
-	// histories of a node stay below 80 MB: four times what 1,000 receivers said in
-	// six hours of lab runs.
-	heardBytesMax = 32 << 20
-
-	// heardBeside is about what is kept of a text beside the text.
-	heardBeside = 256
 )
 
 // Histories is what a node keeps of the last hours, whether the receivers' actors still
@@ -43,7 +26,6 @@ type Histories struct {
 	mu      sync.Mutex
 	of      map[string]*History // guarded by mu; by receiver key
 	dropped int                 // guarded by mu; receivers that found no room
-	bytes   atomic.Int64        // of texts
 }
 
 // History is what is kept of one receiver. Safe for concurrent use.
@@ -57,9 +39,6 @@ type History struct {
 	domain  string                // guarded by mu; one of its mail domains
 	minutes []minuteRow           // guarded by mu; oldest first, with gaps where nothing happened
 	held    [Causes]time.Duration // guarded by mu; how long each cause was there in the newest minute
-	texts   map[text]*heard       // guarded by mu; of all hours
-	hours   map[int32]int         // guarded by mu; texts of each hour
-	lost    int                   // guarded by mu
 }
 
 // minuteRow is a inspect.Minute in 44 bytes.
@@ -69,26 +48,6 @@ type minuteRow struct {
 	opened, sessions, queued           int32
 	allowed, last                      float32
 	cause                              uint8
-}
-
-// text tells apart what a receiver said.
-type text struct {
-	hour     int32 // hours since 1970
-	stage    smtp.Stage
-	code     int16
-	enhanced smtp.EnhancedCode
-	trouble  evidence.Trouble
-	tls      bool
-	said     string
-	rule     string
-	did      string
-	reason   smtp.Reason
-}
-
-// heard is how often something was said.
-type heard struct {
-	host  string // the first that said so
-	times int
 }
 
 // Open gives the history of a receiver to an actor, nil when there is no room; first says
@@ -107,7 +66,7 @@ func (r *Histories) Open(key string, now time.Time, first bool) *History {
 		if r.of == nil {
 			r.of = map[string]*History{}
 		}
-		one = &History{all: r, key: key, texts: map[text]*heard{}, hours: map[int32]int{}}
+		one = &History{all: r, key: key}
 		r.of[key] = one
 	}
 	one.writers++
@@ -127,11 +86,6 @@ func (r *Histories) evict() bool {
 		return false
 	}
 	delete(r.of, oldest.key)
-	oldest.mu.Lock()
-	defer oldest.mu.Unlock()
-	for t := range oldest.texts {
-		oldest.forget(t)
-	}
 	return true
 }
 
@@ -160,22 +114,19 @@ func (r *History) Opened(now time.Time) {
 	r.minute(now).opened++
 }
 
-// Heard counts what a receiver said so many times, or that it did not. Said is its redacted text.
-func (r *History) Heard(now time.Time, a *evidence.Attempt, v *verdict.Verdict, said string, times int) {
+// Answered counts one reply to RCPT.
+func (r *History) Answered(now time.Time, code int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if a.Code != 0 && a.Stage == smtp.StageRcpt {
-		m := r.minute(now)
-		switch a.Code / 100 {
-		case 2:
-			m.accepted += int32(times)
-		case 5:
-			m.refused += int32(times)
-		default:
-			m.deferred += int32(times)
-		}
+	m := r.minute(now)
+	switch code / 100 {
+	case 2:
+		m.accepted++
+	case 5:
+		m.refused++
+	default:
+		m.deferred++
 	}
-	r.say(now, a, v, said, times)
 }
 
 // Moment is what a receiver does at one time.
@@ -233,51 +184,6 @@ func (r *History) expire(at int32) {
 	if old > 0 {
 		r.minutes = append(r.minutes[:0], r.minutes[old:]...)
 	}
-	first := (at - historyMinutes) / 60
-	for hour := range r.hours {
-		if hour >= first {
-			continue
-		}
-		delete(r.hours, hour)
-		for t := range r.texts {
-			if t.hour == hour {
-				r.forget(t)
-			}
-		}
-	}
-}
-
-// forget drops a text. Under mu.
-func (r *History) forget(t text) {
-	delete(r.texts, t)
-	r.all.bytes.Add(-int64(len(t.said) + heardBeside))
-}
-
-// say counts what was said. Nothing is allocated for what is known. Under mu.
-func (r *History) say(now time.Time, a *evidence.Attempt, v *verdict.Verdict, said string, times int) {
-	t := text{hour: int32(now.Unix() / 3600), stage: a.Stage, code: int16(a.Code), enhanced: a.Enhanced,
-		trouble: a.Trouble, tls: a.TLS, said: said, rule: v.Rule, did: did(v), reason: v.Reason}
-	if known := r.texts[t]; known != nil {
-		known.times += times
-		return
-	}
-	size := int64(len(said) + heardBeside)
-	if r.hours[t.hour] >= heardMax || r.all.bytes.Load()+size > heardBytesMax {
-		r.lost += times
-		return
-	}
-	r.all.bytes.Add(size)
-	r.hours[t.hour]++
-	t.said, t.rule = strings.Clone(said), strings.Clone(v.Rule)
-	r.texts[t] = &heard{host: strings.Clone(a.Host), times: times}
-}
-
-// did is what was made of an answer, as a word.
-func did(v *verdict.Verdict) string {
-	if v.Outcome.Final() {
-		return v.Outcome.String()
-	}
-	return v.Action.String()
 }
 
 // Last returns the minutes of a time before now, oldest first.
@@ -303,25 +209,6 @@ func (m *minuteRow) view() inspect.Minute {
 		Refused: int(m.refused), Deferred: int(m.deferred), Opened: int(m.opened), Sessions: int(m.sessions),
 		Queued: int(m.queued), Allowed: max(0, float64(m.allowed)),
 		AllowedLast: float64(m.last), Cause: inspect.Causes[m.cause]}
-}
-
-// replies gives what was said, by hour and then most often first. Under mu.
-func (r *History) replies() []inspect.Heard {
-	var out []inspect.Heard
-	for t, h := range r.texts {
-		enhanced := ""
-		if t.enhanced != (smtp.EnhancedCode{}) {
-			enhanced = t.enhanced.String()
-		}
-		out = append(out, inspect.Heard{Hour: int64(t.hour) * 3600, Stage: uint8(t.stage), Code: int(t.code),
-			Enhanced: enhanced, Text: t.said, Trouble: uint8(t.trouble), Host: h.host, TLS: t.tls, Rule: t.rule,
-			Did: t.did, Reason: t.reason.String(), Times: h.times})
-	}
-	slices.SortFunc(out, func(a, b inspect.Heard) int {
-		return cmp.Or(cmp.Compare(a.Hour, b.Hour), cmp.Compare(b.Times, a.Times), cmp.Compare(a.Text, b.Text),
-			cmp.Compare(a.Rule, b.Rule))
-	})
-	return out
 }
 
 // Record returns what this node kept of the receivers whose keys come after a key, in
@@ -355,19 +242,11 @@ func (r *History) view(now time.Time) inspect.ReceiverRecord {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.expire(int32(now.Unix() / 60))
-	return inspect.ReceiverRecord{Key: r.key, Domain: r.domain, Minutes: r.last(now, historyMinutes),
-		Replies: r.replies(), Lost: r.lost}
+	return inspect.ReceiverRecord{Key: r.key, Domain: r.domain, Minutes: r.last(now, historyMinutes)}
 }
 
 // sizeOf is about how much JSON a record takes.
-func sizeOf(r *inspect.ReceiverRecord) int {
-	const minute, reply = 190, 260
-	size := len(r.Key) + len(r.Domain) + minute*len(r.Minutes)
-	for i := range r.Replies {
-		size += reply + len(r.Replies[i].Text)
-	}
-	return size
-}
+func sizeOf(r *inspect.ReceiverRecord) int { return len(r.Key) + len(r.Domain) + 190*len(r.Minutes) }
 
 // earlier gives the smaller of two times that is not zero.
 func earlier(a, b int64) int64 {

@@ -2,16 +2,12 @@ package status_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/status"
 	"rollcall/actors/wire"
-	"rollcall/smtp"
-	"rollcall/smtp/evidence"
-	"rollcall/smtp/verdict"
 )
 
 var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -19,13 +15,6 @@ var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 const (
 	minutesMax   = 6 * 60
 	historiesMax = 1_000
-	heardMax     = 64 // texts of an hour
-)
-
-// refusal and refused are what a receiver says to an address that it does not know.
-var (
-	refusal = &evidence.Attempt{Stage: smtp.StageRcpt, Host: "mx1.example", Code: 550}
-	refused = &verdict.Verdict{Outcome: smtp.Invalid, Rule: "a-rule"}
 )
 
 // of gives what is kept of one receiver.
@@ -47,23 +36,14 @@ func TestAHistoryCounts(t *testing.T) {
 	h.Asked(begin, 4, "")
 	h.Asked(begin, 1, "domain.example")
 	h.Asked(begin, 1, "other.example")
-	h.Heard(begin, refusal, refused, "no such user", 2)
-	h.Heard(begin, &evidence.Attempt{Stage: smtp.StageRcpt, Code: 250}, &verdict.Verdict{Outcome: smtp.Valid}, "ok", 1)
-	h.Heard(begin, &evidence.Attempt{Stage: smtp.StageRcpt, Code: 450}, &verdict.Verdict{}, "later", 1)
-	h.Heard(begin, &evidence.Attempt{Stage: smtp.StageGreeting, Code: 554}, &verdict.Verdict{}, "go away", 1)
-	h.Heard(begin, &evidence.Attempt{Stage: smtp.StageConnect}, &verdict.Verdict{}, "", 1)
+	for _, code := range []int{550, 550, 250, 450} {
+		h.Answered(begin, code)
+	}
 	got := of(t, &all, begin, "example")
 	want := inspect.Minute{At: begin, Asked: 6, Accepted: 1, Refused: 2, Deferred: 1, Opened: 1, Cause: "free",
 		AllowedLast: 0}
 	if len(got.Minutes) != 1 || got.Minutes[0] != want || got.Domain != "domain.example" {
 		t.Errorf("%s: %+v, want %+v", got.Domain, got.Minutes, want)
-	}
-	times := map[string]int{}
-	for _, r := range got.Replies {
-		times[fmt.Sprintf("%d %s %s", r.Code, r.Text, r.Did)] = r.Times
-	}
-	if len(times) != 5 || times["550 no such user invalid"] != 2 {
-		t.Errorf("heard %v", times)
 	}
 }
 
@@ -119,26 +99,13 @@ func TestAMinuteIsNotThatBefore(t *testing.T) {
 func TestAHistoryIsBounded(t *testing.T) {
 	var all status.Histories
 	h := all.Open("example", begin, true)
-	for i := range heardMax + 7 {
-		h.Heard(begin, refusal, refused, fmt.Sprintf("text %d", i), 1)
-	}
-	if got := of(t, &all, begin, "example"); len(got.Replies) != heardMax || got.Lost != 7 {
-		t.Errorf("%d texts in an hour and %d lost, want %d and 7", len(got.Replies), got.Lost, heardMax)
-	}
 	now := begin
 	for range 3 * minutesMax { // hours later
 		now = now.Add(time.Minute)
 		h.Asked(now, 1, "")
 	}
-	if got := of(t, &all, now, "example"); len(got.Minutes) != minutesMax || len(got.Replies) != 0 {
-		t.Errorf("%d minutes and %d texts are kept, want %d and none", len(got.Minutes), len(got.Replies), minutesMax)
-	}
-	long := strings.Repeat("x", 1<<20)
-	for i := range 40 {
-		h.Heard(now, refusal, refused, fmt.Sprint(i, long), 1)
-	}
-	if got := of(t, &all, now, "example"); len(got.Replies) < 30 || len(got.Replies) > 32 {
-		t.Errorf("%d texts of a megabyte are kept", len(got.Replies))
+	if got := of(t, &all, now, "example"); len(got.Minutes) != minutesMax {
+		t.Errorf("%d minutes are kept, want %d", len(got.Minutes), minutesMax)
 	}
 }
 
@@ -187,15 +154,5 @@ func TestHistoriesAreReadInPages(t *testing.T) {
 	}
 	if len(seen) != 50 || pages < 5 {
 		t.Errorf("%d receivers in %d pages", len(seen), pages)
-	}
-}
-
-func BenchmarkHeard(b *testing.B) {
-	var all status.Histories
-	h := all.Open("example", begin, true)
-	text := strings.Repeat("no such user here, sorry; ", 4)
-	b.ReportAllocs()
-	for b.Loop() {
-		h.Heard(begin, refusal, refused, status.Redact(text, "anna.schmidt"), 1)
 	}
 }

@@ -77,7 +77,39 @@ func (c *Admin) Workspaces(ctx context.Context) ([]Workspace, error) {
 	return list.Workspaces, err
 }
 
-// WorkspaceID gives the id of a workspace of which somebody has typed the id, its beginning or the name, in any case.
+// Named is something that somebody may mean by its id, the beginning of its id, or its name.
+type Named struct{ ID, Name string }
+
+// Pick gives the id of what somebody has typed: the whole id, the name, also in another case, or the beginning of the
+// id. The error says what kind of thing it is and which command lists them.
+func Pick(kind, list, typed string, all []Named) (string, error) {
+	if id, err := uuid.Parse(typed); err == nil {
+		return id.String(), nil
+	}
+	prefix := strings.ToLower(strings.TrimSuffix(typed, "…"))
+	for _, fits := range []func(Named) bool{
+		func(n Named) bool { return n.Name == typed },
+		func(n Named) bool { return strings.EqualFold(n.Name, typed) },
+		func(n Named) bool { return len(prefix) >= prefixLeast && strings.HasPrefix(n.ID, prefix) },
+	} {
+		var alike []string
+		for _, n := range all {
+			if typed != "" && fits(n) {
+				alike = append(alike, n.ID)
+			}
+		}
+		switch {
+		case len(alike) == 1:
+			return alike[0], nil
+		case len(alike) > 1:
+			return "", fmt.Errorf("%d %ss are called or begin with %q: give the id of one of them, %s", len(alike), kind,
+				typed, term.Some(alike))
+		}
+	}
+	return "", fmt.Errorf("there is no %s %q: see `%s`", kind, typed, list)
+}
+
+// WorkspaceID gives the id of a workspace that somebody has typed, as Pick does.
 func (c *Admin) WorkspaceID(ctx context.Context, typed string) (string, error) {
 	if id, err := uuid.Parse(typed); err == nil {
 		return id.String(), nil
@@ -86,28 +118,31 @@ func (c *Admin) WorkspaceID(ctx context.Context, typed string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, fits := range []func(Workspace) bool{
-		func(w Workspace) bool { return w.Name == typed },
-		func(w Workspace) bool { return strings.EqualFold(w.Name, typed) },
-		func(w Workspace) bool {
-			return len(typed) >= prefixLeast && strings.HasPrefix(w.ID, strings.ToLower(typed))
-		},
-	} {
-		var alike []string
-		for _, w := range all {
-			if fits(w) {
-				alike = append(alike, w.ID)
-			}
-		}
-		switch {
-		case len(alike) == 1:
-			return alike[0], nil
-		case len(alike) > 1:
-			return "", fmt.Errorf("%d workspaces are called or begin with %q: give the id of one of them, %s", len(alike),
-				typed, term.Some(alike))
+	list := make([]Named, len(all))
+	for i, w := range all {
+		list[i] = Named{w.ID, w.Name}
+	}
+	return Pick("workspace", "rollcall workspace list", typed, list)
+}
+
+// Keys lists the API keys of a workspace; of all workspaces if it is "".
+func (c *Admin) Keys(ctx context.Context, workspace string) (keys []Key, err error) {
+	of := []Workspace{{ID: workspace}}
+	if workspace == "" {
+		if of, err = c.Workspaces(ctx); err != nil {
+			return nil, err
 		}
 	}
-	return "", fmt.Errorf("there is no workspace %q: see `rollcall workspace list`", typed)
+	for _, w := range of {
+		var list struct {
+			Keys []Key `json:"keys"`
+		}
+		if err = c.Ask(ctx, "GET", "/v1/workspaces/"+w.ID+"/keys", nil, &list); err != nil {
+			return nil, err
+		}
+		keys = append(keys, list.Keys...)
+	}
+	return keys, nil
 }
 
 // VerificationsLike lists the verifications, of all workspaces, whose ids begin with a text.

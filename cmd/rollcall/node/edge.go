@@ -33,9 +33,9 @@ type edgeOptions struct {
 
 // nodes counts the nodes that are in the cluster by the ledger, whether or not they see each other.
 func (n *Node) nodes() (in int) {
-	if roll := n.Cluster.Roll(); roll != nil {
+	if roll := n.Cluster.Snapshot(); roll != nil {
 		for _, row := range roll.Nodes {
-			if row.Standing == ledger.NodeIn {
+			if row.Status == ledger.NodeIn {
 				in++
 			}
 		}
@@ -142,8 +142,8 @@ func (n *Node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 		Identity: n.Identity, CheckIdentity: n.CheckIdentity, Rules: n.rules.Now, Throttle: n.table,
 		ThrottleFile: func() admin.ThrottleFile { return throttleFileView(n.file.State()) },
 		Survey:       n.inspector, Tuned: n.settings.Wake,
-		ReplayThrottle: func(ctx context.Context, throttle, rules string) (inspect.Replayed, error) {
-			return n.replay(ctx, c.Throttle, throttle, rules)
+		ReplayThrottle: func(ctx context.Context, candidate string) (inspect.Replayed, error) {
+			return n.replay(ctx, c.Throttle, candidate)
 		},
 		ReplayOverride: n.replayOverride,
 		Pages: func(d *admin.Desk) (admin.Pages, error) {

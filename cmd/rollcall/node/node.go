@@ -15,10 +15,8 @@ import (
 
 	"rollcall/actors/dispatcher"
 	"rollcall/actors/domain"
-	"rollcall/actors/guard"
+	"rollcall/actors/process"
 	"rollcall/actors/receiver"
-	"rollcall/actors/runqueue"
-	"rollcall/actors/watchdog"
 	"rollcall/cluster"
 	"rollcall/config"
 	"rollcall/http/admin"
@@ -50,8 +48,8 @@ type Node struct {
 	Book     *sqlstore.Store
 	Cluster  *cluster.Node // this process as a member
 
-	watchdog *watchdog.Watchdog
-	window   *runqueue.Window
+	watchdog *process.Watchdog
+	window   *process.Window
 	rules    *liveRules
 	tracer   *tracing.Tracer // nil: nothing is traced
 	work     *workload
@@ -112,7 +110,7 @@ func Start(ctx context.Context, c config.Config, o Options) (n *Node, err error)
 	n.Book = book
 	n.add("ledger", func(context.Context) error { return book.Close() })
 	wake, err := n.startEngine(ctx, c, id, engineOptions{registry: registry, log: o.Log, rules: n.rules.Now,
-		guard: guard.New(registry, o.Log), hour: throttle.Hour(o.Hour), facts: factsOf(book, o.Forgets)})
+		guard: process.NewPanicGuard(registry, o.Log), hour: throttle.Hour(o.Hour), facts: factsOf(book, o.Forgets)})
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +127,7 @@ type engineOptions struct {
 	registry *prometheus.Registry
 	log      *slog.Logger
 	rules    func() *verdict.Rules
-	guard    *guard.Guard
+	guard    *process.PanicGuard
 	hour     throttle.Hour           // of receivers and of what is known of domains
 	facts    ledger.Facts            // what is known of receivers and of domains
 	opened   func(openFunc) openFunc // watches how sessions are opened
@@ -192,7 +190,7 @@ func (n *Node) startDispatcher(ctx context.Context, c config.Config, id uuid.UUI
 
 // startWatchdog lets somebody notice when the process does not run, or has too much to run.
 func (n *Node) startWatchdog(ctx context.Context, log *slog.Logger) {
-	n.watchdog, n.window = watchdog.New(n.Registry, log), runqueue.New(n.Registry, domainsLeast, domainsMax)
+	n.watchdog, n.window = process.NewWatchdog(n.Registry, log), process.NewWindow(n.Registry, domainsLeast, domainsMax)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
 	running.Go(func() { n.watchdog.Run(ctx) })

@@ -20,7 +20,6 @@ import (
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp/mx"
 	"rollcall/smtp/throttle"
-	"rollcall/smtp/verdict"
 )
 
 // noteWithin bounds writing one line of the operator log for a change that was no call.
@@ -49,7 +48,7 @@ func (n *Node) startThrottling(ctx context.Context, c config.Config, book *sqlst
 	}
 	t.shown = newThrottleMetrics(o.registry, t.table)
 	var stop func(context.Context) error
-	t.settings, stop, err = settings.Start(ctx, settings.Options{Read: book.Tuning, Table: t.table, Clock: n.clock,
+	t.settings, stop, err = settings.Start(ctx, settings.Options{Read: book.Settings, Table: t.table, Clock: n.clock,
 		Replan: n.work.receivers.Replan, Log: o.log})
 	if err != nil {
 		return err
@@ -158,59 +157,42 @@ func (n *Node) openInspector(r receiver.Options, resolver *mx.Resolver) (err err
 	return err
 }
 
-// replay runs candidate rules over what all nodes recorded: a throttle file, or that of now
-// when the text is empty, and a file of verdict rules, or none. Overrides stay as they are.
-func (n *Node) replay(ctx context.Context, base config.Throttle, limits, rules string) (inspect.Replayed, error) {
-	o := inspect.ReplayOptions{Now: n.table, Candidate: n.table}
+// replay runs the text of a throttle file over what all nodes recorded. Overrides stay as they are.
+func (n *Node) replay(ctx context.Context, base config.Throttle, text string) (inspect.Replayed, error) {
+	candidate, findings := config.CheckThrottleText("candidate", []byte(text), base)
 	var warnings []string
-	if limits != "" {
-		candidate, findings := config.CheckThrottleText("candidate", []byte(limits), base)
-		for _, f := range findings {
-			if f.Severity == config.SeverityError {
-				return inspect.Replayed{}, fmt.Errorf("%w: %s", admin.ErrCandidate, f)
-			}
-			warnings = append(warnings, f.String())
+	for _, f := range findings {
+		if f.Severity == config.SeverityError {
+			return inspect.Replayed{}, fmt.Errorf("%w: %s", admin.ErrCandidate, f)
 		}
-		table, err := throttle.NewTable(candidate)
-		if err == nil {
-			err = table.Replace(throttle.LayerOverride, n.table.Rules(throttle.LayerOverride))
-		}
-		if err != nil {
-			return inspect.Replayed{}, fmt.Errorf("%w: %w", admin.ErrCandidate, err)
-		}
-		o.Candidate = table
+		warnings = append(warnings, f.String())
 	}
-	if rules != "" {
-		candidate, err := verdict.Load("candidate", []byte(rules))
-		if err != nil {
-			return inspect.Replayed{}, fmt.Errorf("%w: %w", admin.ErrCandidate, err)
-		}
-		o.NowRules, o.CandidateRules = n.rules.Now(), candidate
-	}
-	return n.replayRecord(ctx, o, warnings)
+	return n.replayRecord(ctx, candidate, n.table.Rules(throttle.LayerOverride), warnings)
 }
 
 // replayOverride runs the rules of now with one override more over what the nodes recorded.
 func (n *Node) replayOverride(ctx context.Context, name string, set throttle.Override) (inspect.Replayed, error) {
-	table, err := throttle.NewTable(n.table.Rules(throttle.LayerFile))
+	// Until is of no account: a replay is of what is over.
+	more := throttle.Rule{Name: name, Set: set, Until: time.Now().Add(time.Hour)}
+	return n.replayRecord(ctx, n.table.Rules(throttle.LayerFile),
+		append(slices.Clone(n.table.Rules(throttle.LayerOverride)), more), nil)
+}
+
+// replayRecord asks all nodes for what they recorded and runs the rules of a file and overrides over it.
+func (n *Node) replayRecord(ctx context.Context, file, overrides []throttle.Rule,
+	warnings []string) (inspect.Replayed, error) {
+	candidate, err := throttle.NewTable(file)
 	if err == nil {
-		until := time.Now().Add(time.Hour) // of no account: a replay is of what is over
-		more := throttle.Rule{Name: name, Set: set, Until: until}
-		err = table.Replace(throttle.LayerOverride, append(slices.Clone(n.table.Rules(throttle.LayerOverride)), more))
+		err = candidate.Replace(throttle.LayerOverride, overrides)
 	}
 	if err != nil {
 		return inspect.Replayed{}, fmt.Errorf("%w: %w", admin.ErrCandidate, err)
 	}
-	return n.replayRecord(ctx, inspect.ReplayOptions{Now: n.table, Candidate: table}, nil)
-}
-
-// replayRecord asks all nodes for what they recorded and runs candidates over it.
-func (n *Node) replayRecord(ctx context.Context, o inspect.ReplayOptions, warnings []string) (inspect.Replayed, error) {
 	records, silent, err := n.inspector.Record(ctx)
 	if err != nil {
 		return inspect.Replayed{}, err
 	}
-	out := inspect.Replay(records, o)
+	out := inspect.Replay(records, n.table, candidate)
 	out.Warnings, out.Silent = append(warnings, out.Warnings...), silent
 	return out, nil
 }

@@ -1,20 +1,41 @@
 package term
 
-import "os"
-
-// The colours that words have at a terminal, as SGR codes of ECMA-48.
-const (
-	red    = "31"
-	green  = "32"
-	yellow = "33"
+import (
+	"os"
+	"strings"
 )
 
-// colours are those of words that people look for. Each is a whole cell of a table.
-var colours = map[string]string{
-	"valid": green, "completed": green, "ok": green, "serving": green, "yes": green,
-	"catch_all": yellow, "unknown": yellow, "waiting": yellow, "warn": yellow, "completed_with_errors": yellow,
-	"cancelled": yellow, "suspect": yellow, "draining": yellow, "unseen": yellow, "unlinked": yellow,
-	"invalid": red, "error": red, "failed": red, "FAILED": red, "fail": red, "lost": red, "unfit": red,
+// How words look at a terminal, as SGR codes of ECMA-48.
+const (
+	Bold   = "1"
+	Red    = "31"
+	Green  = "32"
+	Yellow = "33"
+)
+
+// colours are those of words that people look for.
+var colours = func() map[string]string {
+	all := map[string]string{}
+	for code, words := range map[string]string{
+		Green: "valid completed ok serving yes asking done",
+		Yellow: "catch_all unknown waiting warn completed_with_errors cancelled suspect draining unseen unlinked paused " +
+			"penalty budget resting closing",
+		Red: "invalid error failed FAILED fail lost unfit NO no blocked disabled",
+	} {
+		for word := range strings.FieldsSeq(words) {
+			all[word] = code
+		}
+	}
+	return all
+}()
+
+// hasStates reports whether a column or field of this name holds states; a file may be called failed.
+func hasStates(name string) bool {
+	switch strings.ToLower(name) {
+	case "state", "status", "outcome", "result", "holds":
+		return true
+	}
+	return false
 }
 
 // ShowsColours reports whether a stream is a terminal that may be coloured: NO_COLOR is empty, and TERM isn't dumb.
@@ -22,10 +43,13 @@ func ShowsColours(stream any) bool {
 	return IsTerminal(stream) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// Coloured puts a word into its colour, if it has one.
-func Coloured(word string) string {
+// Coloured puts the first word of a text into its colour, if it has one.
+func Coloured(text string) string {
+	word := text[:len(text)-len(strings.TrimLeft(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"))]
 	if code := colours[word]; code != "" {
-		return "\x1b[" + code + "m" + word + "\x1b[0m"
+		return inColour(code, word) + text[len(word):]
 	}
-	return word
+	return text
 }
+
+func inColour(code, text string) string { return "\x1b[" + code + "m" + text + "\x1b[0m" }

@@ -6,22 +6,28 @@ import (
 	"testing"
 )
 
-// TestColoursHaveNoWidth: columns stand where they stand without, and only words that people look for are coloured.
+// TestColoursHaveNoWidth: what is coloured stands where it stands without, and only states are, not a file's name.
 func TestColoursHaveNoWidth(t *testing.T) {
 	t.Parallel()
-	table := Table{Columns: []Column{{Name: "STATUS"}, {Name: "FILE"}}}
-	table.Add("failed", "failed.csv")
-	table.Add("verifying", "list.csv")
-	var plain, coloured strings.Builder
-	table.Write(&plain, 80)
-	table.Colours = true
-	table.Write(&coloured, 80)
-	if want := "STATUS     FILE\nfailed     failed.csv\nverifying  list.csv\n"; plain.String() != want {
-		t.Errorf("got %q, want %q", plain.String(), want)
+	show := func(colours bool) string {
+		page, table := &Page{Width: 80, Colours: colours}, Table{Columns: []Column{{Name: "STATUS"}, {Name: "FILE"}}}
+		table.Add("failed", "failed")
+		table.Add("paused 5m", "list.csv")
+		page.Table(&table)
+		page.Field("outcome", "valid: accepted")
+		page.Field("file", "failed")
+		page.WriteString(page.Mark(Bold, "log") + page.Mark("", " ok") + "\n")
+		return page.String()
 	}
-	want := strings.Replace(plain.String(), "\nfailed", "\n\x1b[31mfailed\x1b[0m", 1)
-	if coloured.String() != want {
-		t.Errorf("got %q, want %q", coloured.String(), want)
+	plain := "STATUS     FILE\nfailed     failed\npaused 5m  list.csv\noutcome       valid: accepted\n" +
+		"file          failed\nlog ok\n"
+	if got := show(false); got != plain {
+		t.Errorf("got %q, want %q", got, plain)
+	}
+	want := strings.NewReplacer("\nfailed", "\n\x1b[31mfailed\x1b[0m", "paused", "\x1b[33mpaused\x1b[0m", "valid",
+		"\x1b[32mvalid\x1b[0m", "log", "\x1b[1mlog\x1b[0m").Replace(plain)
+	if got := show(true); got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 	if ShowsColours(&bytes.Buffer{}) {
 		t.Error("what is no terminal shows colours")

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
 )
 
 // PrintJSON writes v on lines of its own.
@@ -19,14 +18,14 @@ func PrintJSON(w io.Writer, v any) error {
 
 // PrintTable writes rows in columns under their headings.
 func PrintTable(w io.Writer, headings []string, rows [][]string) error {
-	t := Table{Colours: ShowsColours(w)}
+	p, t := NewPage(w), Table{}
 	for _, name := range headings {
 		t.Columns = append(t.Columns, Column{Name: name})
 	}
 	for _, cells := range rows {
 		t.Add(cells...)
 	}
-	var b strings.Builder
-	t.Write(&b, unbounded)
-	return Emit(w, &b)
+	p.Width = unbounded
+	p.Table(&t)
+	return p.Emit()
 }

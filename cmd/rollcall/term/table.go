@@ -31,7 +31,7 @@ type Row struct {
 type Table struct {
 	Columns []Column
 	Rows    []Row
-	Colours bool // words that people look for are coloured
+	Colours bool // states are coloured
 }
 
 // gridGap stands between two columns.
@@ -90,7 +90,7 @@ func (g *Table) oneLine(b *strings.Builder, widths []int, cells []string) {
 	for i, cell := range cells {
 		cell = Clipped(cell, widths[i])
 		pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-		if g.Colours {
+		if g.Colours && hasStates(g.Columns[i].Name) {
 			cell = Coloured(cell)
 		}
 		if g.Columns[i].Right {

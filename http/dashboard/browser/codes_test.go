@@ -61,6 +61,12 @@ func TestCodesForSigningIn(t *testing.T) {
 		t.Fatalf("%d recovery codes are shown, want %d", len(recovery), totp.Recoveries)
 	}
 	b.copies("Copy", strings.Join(recovery, "\n"))
+	folder := b.saves()
+	b.press("Download")
+	name, text := saved(b, folder)
+	if name != "rollcall-recovery-codes.txt" || text != strings.Join(recovery, "\n")+"\n" {
+		t.Errorf("%s is saved: %q", name, text)
+	}
 	b.press("I've saved them") // the browser asks for one of them
 	b.fill("code", "AAAA-BBBB-CCCC-DDDD")
 	b.press("I've saved them")

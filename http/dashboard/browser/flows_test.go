@@ -24,11 +24,7 @@ func TestDownloads(t *testing.T) {
 	settled := results(10)
 	settled[0].Email = "+anna@acme.test"
 	v := p.verifying("contacts.csv", 20, settled...)
-	folder := t.TempDir()
-	_, err := chromedp.CallBrowser(b.ctx, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: "allow",
-		BrowserContextID: chromedp.FromContext(b.ctx).BrowserContextID, DownloadPath: folder})
-	b.must(err)
-	b.bear("net::ERR_ABORTED")
+	folder := b.saves()
 	b.goTo(p.of(v))
 	if rows := download(b, folder, func() { b.press("Download all") }); len(rows) != 11 {
 		t.Errorf("all results are %d rows, want a header and 10", len(rows))
@@ -44,6 +40,34 @@ func TestDownloads(t *testing.T) {
 	if len(rows) != 5 || rows[1][0] != "'+anna@acme.test" || rows[1][1] != "valid" {
 		t.Errorf("the results for a spreadsheet are %v", rows)
 	}
+	// Their own list has other columns, other rows and other spellings, and is in what spreadsheets save.
+	user, domain, _ := strings.Cut(settled[1].Email, "@")
+	own := filepath.Join(t.TempDir(), "Kunden.csv")
+	user += "@" + strings.ToUpper(domain)
+	b.must(os.WriteFile(own, []byte("Name;E-Mail;result\r\n\"M\xfcller; \"\"Ann\"\"\";"+user+
+		";x\r\n\r\nBen;nobody@else.test;\r\n"), 0o600))
+	rows = download(b, folder, func() { b.do(chromedp.SetUploadFiles(chromedp.ID("own"), []string{own})) })
+	b.shows("1 of 2 rows has a result.")
+	want := "\ufeffName;E-Mail;result;rollcall_result;message;role;free;disposable;suggest;operator;checked_at|" +
+		`Müller; "Ann";` + user + ";x;" + settled[1].Outcome.String() + ";"
+	got := strings.Join(rows[0], ";") + "|" + strings.Join(rows[1], ";")
+	if len(rows) != 3 || !strings.HasPrefix(got, want) ||
+		strings.Join(rows[2], ";") != "Ben;nobody@else.test;;;;;;;;;" {
+		t.Errorf("their own list with results: %q, then %q; want %q", got, rows[2:], want)
+	}
+	b.must(os.WriteFile(own, []byte("a,\"b\n"), 0o600))
+	b.do(chromedp.SetUploadFiles(chromedp.ID("own"), []string{own}))
+	b.shows("Row 1 has a quote (\") that is not closed")
+}
+
+// saves lets the browser save files, and gives the folder.
+func (b *tab) saves() (folder string) {
+	folder = b.t.TempDir()
+	_, err := chromedp.CallBrowser(b.ctx, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: "allow",
+		BrowserContextID: chromedp.FromContext(b.ctx).BrowserContextID, DownloadPath: folder})
+	b.must(err)
+	b.bear("net::ERR_ABORTED")
+	return folder
 }
 
 // download waits for the file that something brings, reads it and takes it away.
@@ -51,7 +75,11 @@ func download(b *tab, folder string, click func()) (rows [][]string) {
 	b.t.Helper()
 	click()
 	name, text := saved(b, folder)
-	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
+	in := csv.NewReader(strings.NewReader(text))
+	if strings.Contains(text, ";") {
+		in.Comma = ';'
+	}
+	rows, err := in.ReadAll()
 	if err == nil {
 		err = os.Remove(filepath.Join(folder, name))
 	}
@@ -64,7 +92,7 @@ func download(b *tab, folder string, click func()) (rows [][]string) {
 func saved(b *tab, folder string) (name, text string) {
 	b.t.Helper()
 	if !eventually(func() bool {
-		names, _ := filepath.Glob(filepath.Join(folder, "*.csv"))
+		names, _ := filepath.Glob(filepath.Join(folder, "[^.]*.[ct][sx][vt]"))
 		if len(names) != 1 {
 			return false
 		}

@@ -66,53 +66,60 @@ func (s *Service) wantCode(u ledger.User, link Token) error {
 // session. ErrCode, ErrStep, *Wait, ErrBusy.
 func (s *Service) Code(ctx context.Context, sealed, code string, b Browser) (Token, ledger.SignedIn, error) {
 	var at step
+	none := ledger.SignedIn{}
 	if !s.steps.open("step", sealed, &at) || s.now().Unix() >= at.Until || len(code) > PasswordMost {
-		return "", ledger.SignedIn{}, ErrStep
+		return "", none, ErrStep
 	}
 	random := s.keyed("code", sealed, code)
 	token := tokenOf(random[:])
 	leave, err := s.turns.take(ctx, random, turnsMost)
 	if err != nil {
-		return "", ledger.SignedIn{}, err
+		return "", none, err
 	}
 	defer leave()
-	if in, err := s.Session(ctx, token); err == nil {
+	u, err := s.book.UserByEmail(ctx, at.Email)
+	// The session is looked for after the user was read: a node that has used this code since has begun it, too.
+	if in, err := SessionNow(ctx, s, token); err == nil {
 		return token, in, nil // this form again, also one sent at the same time
 	}
-	u, err := s.book.UserByEmail(ctx, at.Email)
 	factors := u.Factors()
 	if err == nil && (u.ID != at.User || !u.Disabled.IsZero() || !bytes.Equal(factors[:], at.Factors)) {
 		err = ErrStep
 	}
-	if err == nil {
-		err = s.proveCode(ctx, u, code, b)
-	}
 	if err != nil {
-		return "", ledger.SignedIn{}, err
+		return "", none, err
 	}
-	if at.Link != "" {
-		if err := s.join(ctx, u, at.Link, token, b); err != nil {
-			return "", ledger.SignedIn{}, err
-		}
+	var in ledger.SignedIn
+	err = s.spendCode(ctx, u, code, b, func(next totp.State) (err error) {
+		n := s.newSession(token, b)
+		n.TOTPWas, n.TOTP = u.TOTP, s.states.seal(u.ID.String(), next)
+		in, err = s.begin(ctx, u, at.Link, n)
+		return err
+	})
+	if err != nil {
+		return "", none, err
 	}
-	return s.begin(ctx, u, token, b)
+	return token, in, nil
 }
 
-// begin makes a session, or finds that it is made. ErrWrong for who was disabled since, or signs in otherwise by now, ErrFormUsed.
-func (s *Service) begin(ctx context.Context, u ledger.User, token Token, b Browser) (Token, ledger.SignedIn, error) {
-	n, _ := s.newSession(token, b)
+// begin begins a session of who has proved that they are a user, or finds that it has begun, and accepts an invitation;
+// "": none. ErrWrong for who was disabled since, or signs in otherwise by now, ErrFormUsed, ledger.ErrChanged for a code that was used.
+func (s *Service) begin(ctx context.Context, u ledger.User, link Token, n ledger.NewSession) (in ledger.SignedIn, err error) {
 	n.User, n.Proved = u.ID, u.Factors()
-	in, err := s.book.BeginSession(ctx, n)
+	if link != "" {
+		id, _ := link.Hash()
+		in, err = s.book.AcceptLink(ctx, ledger.Accept{Link: id, OIDC: u.OIDC, Session: n})
+		s.sessions.forgetUser(u)
+	} else {
+		in, err = s.book.BeginSession(ctx, n)
+	}
 	switch {
-	case errors.Is(err, ledger.ErrNoSuchUser), errors.Is(err, ledger.ErrChanged):
+	case errors.Is(err, ledger.ErrNoSuchUser), errors.Is(err, ledger.ErrChanged) && n.TOTP == "":
 		err = ErrWrong
 	case errors.Is(err, ledger.ErrIllegal):
 		err = ErrFormUsed
 	}
-	if err != nil {
-		return "", ledger.SignedIn{}, err
-	}
-	return token, in, nil
+	return in, err
 }
 
 // proveCode uses up a code of a user, and counts a wrong one as a failure. ErrCode, *Wait, ErrBusy.

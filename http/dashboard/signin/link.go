@@ -119,7 +119,7 @@ func (s *Service) Accept(ctx context.Context, a Accepting, b Browser) (Token, le
 	}
 	random := s.keyed("accept", string(a.Link), a.Form.String(), a.Password) // who made the link may know all but the last
 	token := tokenOf(random[:])
-	n, _ := s.newSession(token, b)
+	n := s.newSession(token, b)
 	l, user, err := s.link(ctx, id)
 	if errors.Is(err, ledger.ErrNoSuchLink) { // this form again? Only who has sent it knows its session
 		in, again := s.Session(ctx, token)

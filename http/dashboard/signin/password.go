@@ -2,9 +2,6 @@ package signin
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/subtle"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,23 +9,20 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"golang.org/x/crypto/argon2"
+	"github.com/alexedwards/argon2id"
 	"golang.org/x/text/unicode/norm"
 )
 
-// What a password costs to try: 19 MiB of memory, two passes, one thread. It takes some 33 ms of a processor.
-const (
-	argonMemory  = 19 << 10 // KiB
-	argonPasses  = 2
-	argonThreads = 1
-	argonSalt    = 16
-	argonKey     = 32
-)
+// cost is what a password costs to try: 19 MiB of memory, two passes, one thread. It takes some 33 ms of a processor.
+var cost = &argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
-// Bounds of what a kept text may ask for, so that a broken one does not take all memory.
+// nobodys is a text with the cost of a good one, of which no password is known.
+const nobodys = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+
+// Bounds of what a stored text may ask for, so that a broken one doesn't take all memory.
 const (
-	argonMemoryMax = 256 << 10 // KiB
-	argonPassesMax = 16
+	memoryMax = 256 << 10 // KiB
+	passesMax = 16
 )
 
 // How long a password is, in characters.
@@ -120,12 +114,7 @@ func (h *hasher) hash(ctx context.Context, password string) (string, error) {
 		return "", err
 	}
 	defer h.leave()
-	salt := make([]byte, argonSalt)
-	_, _ = rand.Read(salt) // never fails
-	key := argon2.IDKey(plain(password), salt, argonPasses, argonMemory, argonThreads, argonKey)
-	text := base64.RawStdEncoding.EncodeToString
-	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, argonMemory, argonPasses, argonThreads,
-		text(salt), text(key)), nil
+	return argon2id.CreateHash(plain(password), cost)
 }
 
 // verify reports whether a password is the one of a PHC text. An empty or broken text costs the same time and is never
@@ -135,40 +124,21 @@ func (h *hasher) verify(ctx context.Context, kept, password string) (bool, error
 		return false, err
 	}
 	defer h.leave()
-	p, ok := parsePHC(kept)
-	key := argon2.IDKey(plain(password), p.salt, p.passes, p.memory, p.threads, uint32(len(p.key)))
-	return subtle.ConstantTimeCompare(key, p.key) == 1 && ok, nil
+	ok := usable(kept)
+	if !ok {
+		kept = nobodys
+	}
+	right, err := argon2id.ComparePasswordAndHash(plain(password), kept)
+	return right && ok, err
 }
 
 // plain is a password as it is tried: two ways of writing the same characters are one (Unicode NFKC).
-func plain(password string) []byte { return norm.NFKC.Bytes([]byte(password)) }
+func plain(password string) string { return norm.NFKC.String(password) }
 
-// phc is a PHC text in its parts.
-type phc struct {
-	memory, passes uint32
-	threads        uint8
-	salt, key      []byte
-}
-
-// parsePHC reads a PHC text. For one that is no good it gives parts that cost what a good one costs.
-func parsePHC(text string) (phc, bool) {
-	none := phc{memory: argonMemory, passes: argonPasses, threads: argonThreads,
-		salt: make([]byte, argonSalt), key: make([]byte, argonKey)}
-	parts := strings.Split(text, "$")
-	if len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" || parts[2] != fmt.Sprintf("v=%d", argon2.Version) {
-		return none, false
-	}
-	var p phc
-	if n, err := fmt.Sscanf(parts[3], "m=%d,t=%d,p=%d", &p.memory, &p.passes, &p.threads); err != nil || n != 3 ||
-		p.memory < 8 || p.memory > argonMemoryMax || p.passes < 1 || p.passes > argonPassesMax || p.threads < 1 {
-		return none, false
-	}
-	var err error
-	if p.salt, err = base64.RawStdEncoding.Strict().DecodeString(parts[4]); err != nil || len(p.salt) < 8 {
-		return none, false
-	}
-	if p.key, err = base64.RawStdEncoding.Strict().DecodeString(parts[5]); err != nil || len(p.key) < 16 {
-		return none, false
-	}
-	return p, true
+// usable reports whether a PHC text is whole and asks for no more than the bounds. The library would panic at one of no
+// passes or threads.
+func usable(phc string) bool {
+	p, salt, key, err := argon2id.DecodeHash(phc)
+	return err == nil && p.Memory >= 8 && p.Memory <= memoryMax && p.Iterations >= 1 && p.Iterations <= passesMax &&
+		p.Parallelism >= 1 && len(salt) >= 8 && len(key) >= 16
 }

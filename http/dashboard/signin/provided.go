@@ -155,27 +155,9 @@ func (s *Service) enter(ctx context.Context, u ledger.User, v Visit, token Token
 	if err := s.wantCode(u, v.Link); err != nil {
 		return err
 	}
-	var err error
-	if v.Link != "" {
-		err = s.join(ctx, u, v.Link, token, b)
-	} else {
-		_, _, err = s.begin(ctx, u, token, b)
-	}
+	_, err := s.begin(ctx, u, v.Link, s.newSession(token, b))
 	if errors.Is(err, ErrWrong) || errors.Is(err, ErrFormUsed) {
 		err = ErrNotInvited
-	}
-	return err
-}
-
-// join accepts an invitation of a user who has proved that they are that user. ErrWrong for who signs in otherwise by now.
-func (s *Service) join(ctx context.Context, u ledger.User, link, token Token, b Browser) error {
-	n, _ := s.newSession(token, b)
-	n.Proved = u.Factors()
-	id, _ := link.Hash()
-	_, err := s.book.AcceptLink(ctx, ledger.Accept{Link: id, OIDC: u.OIDC, Session: n})
-	s.sessions.forgetUser(u)
-	if errors.Is(err, ledger.ErrChanged) {
-		err = ErrWrong
 	}
 	return err
 }
@@ -230,7 +212,7 @@ func (s *Service) welcome(ctx context.Context, who provider.Who, chosen []ledger
 			Until: s.now().Add(stepLife).Unix()})}
 	}
 	first := keyedID(s.keyed("visitor", who.Identity))
-	n, _ := s.newSession(token, b)
+	n := s.newSession(token, b)
 	joined := false
 	for _, l := range invited {
 		if !slices.Contains(chosen, l.ID) {

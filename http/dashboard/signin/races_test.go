@@ -2,7 +2,9 @@ package signin_test
 
 import (
 	"context"
+	"encoding/base32"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/http/dashboard/signin"
+	"rollcall/http/dashboard/signin/totp"
 	"rollcall/ledger"
 )
 
@@ -126,6 +129,57 @@ func TestASignInThatBeganBeforeTheChange(t *testing.T) {
 	}
 	if held, err := g.book.Sessions(ctx, anna.User.ID, time.Hour); err != nil || len(held) != 0 {
 		t.Errorf("%d sessions, %v", len(held), err)
+	}
+}
+
+// between is a book in which another node does something before or after a user is read.
+type between struct {
+	signin.Book
+	before, after func()
+}
+
+func (b between) UserByEmail(ctx context.Context, email string) (ledger.User, error) {
+	b.before()
+	defer b.after()
+	return b.Book.UserByEmail(ctx, email)
+}
+
+// TestTheSameStepAndCodeAtTwoNodes is one session, whenever the other node has begun it, and no failure.
+func TestTheSameStepAndCodeAtTwoNodes(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	ctx := context.Background()
+	_, anna := g.user("anna@example.com")
+	form := uuid.New()
+	secret := strings.ReplaceAll(g.service.SetupCodes(anna.User, form).Secret, " ", "")
+	key, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	codes, err := g.service.CodesOn(ctx, anna, form, good, totp.Code(key, totp.Step(*g.now.Load())), here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nothing := func() {}
+	for i, when := range []string{"before the user is read", "after the user is read"} {
+		var wanted *signin.CodeWanted
+		if _, _, err := g.service.SignIn(ctx, uuid.New(), "anna@example.com", good, here); !errors.As(err, &wanted) {
+			t.Fatal(err)
+		}
+		var first signin.Token
+		begin := func() {
+			if first, _, err = g.service.Code(ctx, wanted.Step, codes[i], here); err != nil {
+				t.Error(err)
+			}
+		}
+		book := between{Book: g.book, before: begin, after: nothing}
+		if i == 1 {
+			book.before, book.after = nothing, begin
+		}
+		second, _, err := g.node(book).Code(ctx, wanted.Step, codes[i], here)
+		if err != nil || second != first {
+			t.Errorf("%s: the same session: %v, %v", when, second == first, err)
+		}
 	}
 }
 

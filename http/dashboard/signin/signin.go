@@ -114,12 +114,17 @@ func (s *Service) SignIn(ctx context.Context, form uuid.UUID, email, password st
 		return "", ledger.SignedIn{}, err
 	}
 	random := s.keyed("sign in", form.String(), user.ID.String())
-	return s.begin(ctx, user, tokenOf(random[:]), b)
+	token := tokenOf(random[:])
+	in, err := s.begin(ctx, user, "", s.newSession(token, b))
+	if err != nil {
+		token = ""
+	}
+	return token, in, err
 }
 
-func (s *Service) newSession(token Token, b Browser) (ledger.NewSession, bool) {
-	id, ok := token.Hash()
-	return ledger.NewSession{ID: id, Agent: b.Agent, Network: b.Address, Life: s.life}, ok
+func (s *Service) newSession(token Token, b Browser) ledger.NewSession {
+	id, _ := token.Hash()
+	return ledger.NewSession{ID: id, Agent: b.Agent, Network: b.Address, Life: s.life}
 }
 
 // prove finds who has an email and a password, and counts failures. The answer takes as long for an email that nobody has.
@@ -267,7 +272,7 @@ func (s *Service) ChangePassword(ctx context.Context, in ledger.SignedIn, old, p
 		return "", err
 	}
 	token := NewToken() // its session begins first: the other one may do nothing any more once it has ended itself
-	n, _ := s.newSession(token, b)
+	n := s.newSession(token, b)
 	n.User = u.ID
 	if _, err := s.book.BeginSession(ctx, n); err != nil {
 		return "", fmt.Errorf("begin a session: %w", err)

@@ -77,9 +77,14 @@ func newRig(t *testing.T) *rig {
 	}
 	now := time.Now()
 	g.now.Store(&now)
-	g.service = signin.New(signin.Options{Book: g.book, Secret: []byte(strings.Repeat("k", 32)), Idle: time.Hour,
-		Life: 24 * time.Hour, Now: func() time.Time { return *g.now.Load() }})
+	g.service = g.node(g.book)
 	return g
+}
+
+// node is the service of a node on a book.
+func (g *rig) node(book signin.Book) *signin.Service {
+	return signin.New(signin.Options{Book: book, Secret: []byte(strings.Repeat("k", 32)), Idle: time.Hour,
+		Life: 24 * time.Hour, Now: func() time.Time { return *g.now.Load() }})
 }
 
 // pass lets the service's clock go on.

@@ -90,6 +90,7 @@
   class Fault extends Error {           // try again after a while
     constructor(message, after) { super(message); this.after = after; }
   }
+  class Lapsed extends Fault {}         // whether this user may still upload is to be asked again
   const retryAfter = (text) => { const n = Number(text); return n > 0 ? n * 1000 : 0; };
 
   // ---- the service
@@ -101,6 +102,7 @@
     } catch {
       throw new Fault("No connection");
     }
+    if (answer.status === 403) throw new Ended("Your role doesn't allow uploads here any more. Ask an owner of the workspace.");
     if (answer.status === 401) throw new Ended("You were signed out. Sign in, then choose the file again to go on.");
     let body = null;
     try { body = await answer.json(); } catch { /* a page */ }
@@ -148,7 +150,7 @@
           ended.refused = true;
           return reject(ended);
         }
-        reject(new Fault("The storage answered " + x.status, retryAfter(x.getResponseHeader("Retry-After"))));
+        reject(x.status === 403 ? new Lapsed("You may not upload any more") : new Fault("The storage answered " + x.status, retryAfter(x.getResponseHeader("Retry-After"))));
       };
       x.send(asks ? null : file.slice(from, to));
     });
@@ -202,6 +204,7 @@
         if (over) return;
         if (!(e instanceof Fault)) throw e;
         if (paused) continue;
+        if (e instanceof Lapsed) url = null;
         query = true;
         if (++faults >= 2 && piece > pieceLeast) { piece = Math.max(pieceLeast, piece / 2); faults = 0; }
         const ms = e.after || again;

@@ -222,7 +222,7 @@ func (w *world) told(n *node, j *job, a act) {
 const defective = 20
 
 // defect is what is wrong with them.
-var defect = ledger.Issue{Code: "csv_malformed", Row: 1}
+var defect = ledger.Issue{Code: "csv_malformed", Row: 1, Text: "anna@"}
 
 // intake reads a file: it is refused, or funded, or waits for credits.
 func (w *world) intake(n *node, j *job) {

@@ -45,6 +45,7 @@ CREATE TABLE IF NOT EXISTS verifications (
 	issue_code      TEXT   NOT NULL DEFAULT '',
 	issue_message   TEXT   NOT NULL DEFAULT '',
 	issue_row       {int}  NOT NULL DEFAULT 0,
+	issue_text      TEXT   NOT NULL DEFAULT '', -- that row, for members of the workspace
 	created         {int}  NOT NULL,
 	waiting_since   {int}  NOT NULL DEFAULT 0, -- for credits
 	completed       {int}  NOT NULL DEFAULT 0,

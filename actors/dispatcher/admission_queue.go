@@ -1,0 +1,126 @@
+package dispatcher
+
+import (
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/quota"
+)
+
+// waiter is a leased verification that is not begun yet.
+type waiter struct {
+	state ledger.Verification
+	since time.Time
+}
+
+// admission holds leased verifications until there is memory for their files. It is
+// plain Go. Mailbox only.
+//
+// Small files have a part of the memory for themselves, so that they pass large ones without
+// end. Of the rest a workspace may have one file at work for each turn that its weight gives
+// it, until nearly all of that is answered, and large ones begin in the order in which they came
+// when one of them has waited for long: room is kept for it.
+type admissionQueue struct {
+	waiters []waiter // oldest first
+	small   *quota.Pool[uuid.UUID]
+	large   *quota.Pool[uuid.UUID]
+	busy    map[uuid.UUID]int // large files at work, by workspace
+	begun   int
+	weight  func(workspace uuid.UUID) int
+}
+
+const (
+	// smallBytes is how long a file may be to be small. Guess: 40,000 addresses, 3 MB of memory.
+	smallBytes = 1 << 20
+
+	// smallPart is the part of the memory that small files have for themselves.
+	smallPart = 4
+)
+
+// newAdmissionQueue makes a line for so many bytes of files.
+func newAdmissionQueue(most int64, weight func(uuid.UUID) int) admissionQueue {
+	return admissionQueue{small: quota.New[uuid.UUID](most / smallPart),
+		large: quota.New[uuid.UUID](most - most/smallPart),
+		busy:  map[uuid.UUID]int{}, weight: weight}
+}
+
+// isSmall reports whether a file needs little memory.
+func (l *admissionQueue) isSmall(bytes int64) bool { return bytes <= min(smallBytes, l.small.Size()) }
+
+// join puts a verification at the end of the line.
+func (l *admissionQueue) join(now time.Time, v ledger.Verification) {
+	l.waiters = append(l.waiters, waiter{v, now})
+}
+
+// next takes the first whose file fits.
+func (l *admissionQueue) next(now time.Time) (ledger.Verification, bool) {
+	kept := false // the room that there is, for a large one
+	for i, w := range l.waiters {
+		small := l.isSmall(w.state.Bytes)
+		if !small && kept {
+			continue
+		}
+		if l.take(w.state, small) {
+			l.waiters = slices.Delete(l.waiters, i, i+1)
+			return w.state, true
+		}
+		turn := l.busy[w.state.Workspace] < l.weight(w.state.Workspace)
+		kept = kept || !small && turn && now.Sub(w.since) > overtakeMax
+	}
+	return ledger.Verification{}, false
+}
+
+// take takes the memory for a file, if it is there; one is always begun, however large.
+func (l *admissionQueue) take(v ledger.Verification, small bool) bool {
+	weight := l.weight(v.Workspace)
+	switch {
+	case small:
+		if !l.small.Take(v.Workspace, weight, v.Bytes) {
+			return false
+		}
+	case l.large.Used() == 0 && v.Bytes > l.large.Size():
+		l.large.Take(v.Workspace, weight, l.large.Size())
+		l.busy[v.Workspace]++
+	case l.busy[v.Workspace] >= weight || !l.large.Take(v.Workspace, weight, v.Bytes):
+		return false
+	default:
+		l.busy[v.Workspace]++
+	}
+	l.begun++
+	return true
+}
+
+// leave takes a verification out of the line.
+func (l *admissionQueue) leave(id uuid.UUID) {
+	l.waiters = slices.DeleteFunc(l.waiters, func(w waiter) bool { return w.state.ID == id })
+}
+
+// nearly notes that a file that was begun is nearly done: its workspace may begin another.
+func (l *admissionQueue) nearly(workspace uuid.UUID, bytes int64) {
+	if l.isSmall(bytes) {
+		return
+	}
+	if l.busy[workspace]--; l.busy[workspace] <= 0 {
+		delete(l.busy, workspace)
+	}
+}
+
+// ended frees the memory of a verification that was begun; nearly says whether that was
+// noted before.
+func (l *admissionQueue) ended(workspace uuid.UUID, bytes int64, nearly bool) {
+	l.begun--
+	if l.isSmall(bytes) {
+		l.small.Return(workspace, bytes)
+		return
+	}
+	l.large.Return(workspace, min(bytes, l.large.Size()))
+	if !nearly {
+		l.nearly(workspace, bytes)
+	}
+}
+
+// bytes is how much of the files that are begun is held.
+func (l *admissionQueue) bytes() int64 { return l.small.Used() + l.large.Used() }

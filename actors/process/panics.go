@@ -1,0 +1,132 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/asynkron/protoactor-go/extensions"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// ErrPanicked is what work came to that panicked.
+var ErrPanicked = errors.New("it panicked: a fault of this program, whose log has the stack")
+
+// stacksEvery is how often the stack of a panic in one place is logged at most: a fault that one
+// address in a file brings about may be met a thousand times a second.
+const stacksEvery = 10 * time.Second
+
+// PanicGuard starts work in goroutines and recovers its panics. Nil guards nothing: a panic ends the
+// process, as without it. Safe for concurrent use.
+type PanicGuard struct {
+	log    *slog.Logger
+	panics *prometheus.CounterVec
+	pool   pool
+
+	mu     sync.Mutex
+	logged map[string]*place // by where
+}
+
+// place is where panics were recovered.
+type place struct {
+	at    time.Time // when one was logged
+	since int       // panics that were not, after that
+}
+
+// NewPanicGuard makes a guard and registers its metric.
+func NewPanicGuard(r prometheus.Registerer, log *slog.Logger) *PanicGuard {
+	g := &PanicGuard{log: log, logged: map[string]*place{}, pool: pool{work: make(chan func())},
+		panics: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_panics_total",
+			Help: "Panics that were recovered, by what panicked; each is a fault of this program."}, []string{"where"})}
+	r.MustRegister(g.panics)
+	return g
+}
+
+// Run does work and gives ErrPanicked when that panicked. Where is what does it, in one word: the
+// label of the metric.
+func (g *PanicGuard) Run(where string, work func()) (err error) {
+	if g != nil {
+		defer func() {
+			if r := recover(); r != nil {
+				err = ErrPanicked
+				g.logPanic(where, r, debug.Stack())
+			}
+		}()
+	}
+	work()
+	return nil
+}
+
+// Go does work in a goroutine of its own, and failed there when that panicked; nil: nothing. Locks
+// that work holds must be given back by a defer.
+func (g *PanicGuard) Go(where string, work, failed func()) {
+	if g == nil {
+		go g.runGuarded(where, work, failed)
+		return
+	}
+	g.pool.startWork(func() { g.runGuarded(where, work, failed) })
+}
+
+// After is Go in a while, unless the timer is stopped before.
+func (g *PanicGuard) After(wait time.Duration, where string, work, failed func()) *time.Timer {
+	return time.AfterFunc(wait, func() { g.runGuarded(where, work, failed) })
+}
+
+func (g *PanicGuard) runGuarded(where string, work, failed func()) {
+	if g.Run(where, work) != nil && failed != nil {
+		_ = g.Run(where, failed)
+	}
+}
+
+// logPanic counts a panic, and logs it.
+func (g *PanicGuard) logPanic(where string, reason any, stack []byte) {
+	g.panics.WithLabelValues(where).Inc()
+	if unlogged, due := g.mayLog(where, time.Now()); due {
+		g.log.Error("panic", "where", where, "what", kindOf(reason), "unlogged", unlogged, "stack", string(stack))
+	}
+}
+
+// mayLog reports whether a panic is to be logged, and how many were not since the last one that was.
+func (g *PanicGuard) mayLog(where string, now time.Time) (unlogged int, due bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p := g.logged[where]
+	if p == nil {
+		p = &place{at: now.Add(-stacksEvery)}
+		g.logged[where] = p
+	}
+	if now.Sub(p.at) < stacksEvery {
+		p.since++
+		return 0, false
+	}
+	unlogged, p.at, p.since = p.since, now, 0
+	return unlogged, true
+}
+
+// kindOf says what kind of panic it was, without what it says of anybody.
+func kindOf(reason any) string {
+	if fault, ok := reason.(runtime.Error); ok {
+		return fault.Error()
+	}
+	return fmt.Sprintf("%T", reason)
+}
+
+var extension = extensions.NextExtensionID()
+
+// ExtensionID implements extensions.Extension.
+func (g *PanicGuard) ExtensionID() extensions.ExtensionID { return extension }
+
+// Install makes this the guard of all actors of a system. It is called before the first of them is
+// made.
+func (g *PanicGuard) Install(system *actor.ActorSystem) { system.Extensions.Register(g) }
+
+// GuardOf gives the guard of an actor system; nil: it has none.
+func GuardOf(system *actor.ActorSystem) *PanicGuard {
+	g, _ := system.Extensions.Get(extension).(*PanicGuard)
+	return g
+}

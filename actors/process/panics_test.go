@@ -1,0 +1,155 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
+
+// lines is a log that may be written to by many.
+type lines struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
+}
+
+func newGuard() (*PanicGuard, *lines) {
+	l := &lines{}
+	return NewPanicGuard(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(l, nil))), l
+}
+
+// counted is what the metric says of a place.
+func counted(g *PanicGuard, where string) float64 {
+	var m dto.Metric
+	_ = g.panics.WithLabelValues(where).Write(&m)
+	return m.GetCounter().GetValue()
+}
+
+// secretIsAsked panics, with an address in the text of the panic and in its own arguments.
+func secretIsAsked(address string) { panic("cannot ask " + address) }
+
+func TestAPanicIsLoggedCountedAndAFailure(t *testing.T) {
+	g, log := newGuard()
+	failed := make(chan struct{})
+	g.Go("session", func() { secretIsAsked("ada@example.com") }, func() { close(failed) })
+	<-failed
+	text := log.String()
+	if !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "where=session") ||
+		!strings.Contains(text, "secretIsAsked") || !strings.Contains(text, "what=string") {
+		t.Errorf("the log does not say what happened where: %s", text)
+	}
+	if strings.Contains(text, "ada@") {
+		t.Errorf("the log names an address: %s", text)
+	}
+	if n := counted(g, "session"); n != 1 {
+		t.Errorf("%v panics are counted", n)
+	}
+}
+
+func TestARuntimeErrorIsNamed(t *testing.T) {
+	g, log := newGuard()
+	var none []int
+	if err := g.Run("plan", func() { _ = none[len(none)] }); !errors.Is(err, ErrPanicked) {
+		t.Errorf("the error is %v", err)
+	}
+	if !strings.Contains(log.String(), "index out of range") {
+		t.Errorf("the log does not say so: %s", log)
+	}
+}
+
+func TestAFailureThatPanicsToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, _ := newGuard()
+		g.After(time.Second, "lookup", func() { panic(1) }, func() { panic(2) })
+		<-time.After(2 * time.Second)
+		synctest.Wait()
+		if n := counted(g, "lookup"); n != 2 {
+			t.Errorf("%v panics are counted", n)
+		}
+	})
+}
+
+func TestManyPanicsOfOnePlaceAreOneLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, log := newGuard()
+		for range 500 {
+			_ = g.Run("answer", func() { panic("again") })
+		}
+		_ = g.Run("route", func() { panic("another place") })
+		if n := strings.Count(log.String(), "msg=panic"); n != 2 {
+			t.Errorf("%d lines for two places", n)
+		}
+		<-time.After(stacksEvery)
+		_ = g.Run("answer", func() { panic("again") })
+		if !strings.Contains(log.String(), "unlogged=499") {
+			t.Errorf("the next line does not say how many were not logged: %s", log)
+		}
+	})
+}
+
+func TestWorkThatIsFineIsNoFailure(t *testing.T) {
+	g, log := newGuard()
+	done := make(chan struct{})
+	g.Go("session", func() { close(done) }, func() { t.Error("it failed") })
+	<-done
+	if err := g.Run("session", func() {}); err != nil || log.String() != "" {
+		t.Errorf("%v %s", err, log)
+	}
+}
+
+func TestTheGuardOfASystem(t *testing.T) {
+	system := actor.NewActorSystem()
+	if GuardOf(system) != nil {
+		t.Error("a system has a guard that nobody gave it")
+	}
+	g, _ := newGuard()
+	g.Install(system)
+	if GuardOf(system) != g {
+		t.Error("the guard of the system is another one")
+	}
+}
+
+// TestTheProcessGoesOn lets a process panic in a goroutine: with a guard it goes on, and without one
+// it does not, so that the first half can fail.
+func TestTheProcessGoesOn(t *testing.T) {
+	if kind := os.Getenv("ROLLCALL_GUARD_TEST"); kind != "" {
+		var g *PanicGuard
+		if kind == "guarded" {
+			g, _ = newGuard()
+		}
+		failed := make(chan struct{})
+		g.Go("session", func() { panic("here") }, func() { close(failed) })
+		<-failed
+		return
+	}
+	for kind, ends := range map[string]bool{"guarded": false, "bare": true} {
+		c := exec.Command(os.Args[0], "-test.run=TestTheProcessGoesOn$")
+		c.Env = append(os.Environ(), "ROLLCALL_GUARD_TEST="+kind)
+		out, err := c.CombinedOutput()
+		if ended := err != nil; ended != ends {
+			t.Errorf("%s: the process ended: %v; want %v\n%s", kind, ended, ends, out)
+		}
+	}
+}

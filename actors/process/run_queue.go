@@ -1,0 +1,135 @@
+package process
+
+import (
+	"context"
+	"math"
+	"runtime"
+	"runtime/metrics"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	// measureEvery is the time between two looks at the run queue.
+	measureEvery = 100 * time.Millisecond
+
+	// long and short are how many goroutines wait in the mean for each processor, above which the window shrinks
+	// and below which it grows. Measured: see docs/developers/measured.md.
+	long, short = 4, 2
+
+	// shrink and grow are what the window is multiplied by, and begin is its first size: growing from 64 by a tenth cost
+	// files of 1,000 domains a second, and with 1,024 at once a million answers came faster than the ledger took them.
+	shrink, grow = 0.8, 1.25
+	begin        = 64
+)
+
+// Window is how much may be at work at a time. Nil has no bound. Safe for concurrent use.
+type Window struct {
+	least, most float64
+	processors  float64
+
+	size   atomic.Uint64 // bits of a float64
+	wanted atomic.Bool   // somebody would have had more since the last look
+	length atomic.Uint64 // bits of a float64: of the run queue
+}
+
+// NewWindow makes a window between least and most, and registers its metrics; Run keeps it right.
+func NewWindow(r prometheus.Registerer, least, most int) *Window {
+	w := &Window{least: float64(least), most: float64(most), processors: float64(runtime.GOMAXPROCS(0))}
+	w.size.Store(math.Float64bits(min(max(begin, w.least), w.most)))
+	r.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_run_queue",
+			Help: "Mean number of goroutines that waited for a processor in the last 100 ms."},
+			func() float64 { return math.Float64frombits(w.length.Load()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_domains_window",
+			Help: "How many domains one file may have at work at a time. It shrinks while the run queue is long."},
+			func() float64 { return float64(w.Size()) }))
+	return w
+}
+
+// Size is how much may be at work now.
+func (w *Window) Size() int {
+	if w == nil {
+		return math.MaxInt
+	}
+	return int(math.Float64frombits(w.size.Load()))
+}
+
+// Busy reports whether the run queue is long.
+func (w *Window) Busy() bool {
+	return w != nil && math.Float64frombits(w.length.Load()) > long*w.processors
+}
+
+// Want says that somebody would have more at work than Size. Without that the window does not grow.
+func (w *Window) Want() {
+	if w != nil {
+		w.wanted.Store(true)
+	}
+}
+
+// Run looks at the run queue until ctx is done.
+func (w *Window) Run(ctx context.Context) {
+	ticker := time.NewTicker(measureEvery)
+	defer ticker.Stop()
+	waited := newWaits()
+	waited.sumSeconds()
+	last := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			if took := now.Sub(last); took > 0 {
+				w.adaptSize(waited.sumSeconds() / took.Seconds())
+			}
+			last = now
+		}
+	}
+}
+
+// adaptSize fits the window to the length of the run queue.
+func (w *Window) adaptSize(length float64) {
+	w.length.Store(math.Float64bits(length))
+	size, wanted := math.Float64frombits(w.size.Load()), w.wanted.Swap(false)
+	switch {
+	case length > long*w.processors:
+		size = max(w.least, size*shrink)
+	case length < short*w.processors && wanted:
+		size = min(w.most, size*grow+1)
+	}
+	w.size.Store(math.Float64bits(size))
+}
+
+// waits is what goroutines have waited for a processor, as the runtime counts it.
+type waits struct {
+	sample []metrics.Sample
+	before []uint64
+}
+
+func newWaits() *waits {
+	return &waits{sample: []metrics.Sample{{Name: "/sched/latencies:seconds"}}}
+}
+
+// sumSeconds returns how many seconds all goroutines together have waited since it was called last. Seconds of
+// waiting in a second are the mean length of the queue.
+func (s *waits) sumSeconds() (seconds float64) {
+	metrics.Read(s.sample)
+	if s.sample[0].Value.Kind() != metrics.KindFloat64Histogram {
+		return 0 // a runtime that does not count it
+	}
+	h := s.sample[0].Value.Float64Histogram()
+	if s.before == nil {
+		s.before = make([]uint64, len(h.Counts))
+	}
+	for i, n := range h.Counts {
+		from, to := max(h.Buckets[i], 0), h.Buckets[i+1]
+		if math.IsInf(to, 1) {
+			to = from
+		}
+		seconds += float64(n-s.before[i]) * (from + to) / 2
+		s.before[i] = n
+	}
+	return seconds
+}

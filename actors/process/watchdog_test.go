@@ -1,0 +1,122 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
+
+// rig is a watchdog on a clock that the test sets.
+type rig struct {
+	*Watchdog
+	log bytes.Buffer
+	now time.Time
+	cpu time.Duration
+}
+
+func newRig() *rig {
+	r := &rig{now: time.Now()}
+	r.Watchdog = newWatchdog(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&r.log, nil)),
+		func() time.Time { return r.now }, func() time.Duration { return r.cpu })
+	return r
+}
+
+// later moves the clock on by several steps and looks after each.
+func (r *rig) later(steps ...time.Duration) {
+	for _, d := range steps {
+		r.now = r.now.Add(d)
+		r.checkClock(r.now)
+	}
+}
+
+func (r *rig) lines() int { return strings.Count(r.log.String(), "process was paused") }
+
+func TestAPauseIsOneLineAndCountsOnce(t *testing.T) {
+	r := newRig()
+	r.later(watchEvery, watchEvery, 6*time.Second, watchEvery, watchEvery)
+	if r.Pauses() != 1 || r.lines() != 1 || !strings.Contains(r.log.String(), "took=6s") {
+		t.Errorf("%d pauses; the log: %s", r.Pauses(), &r.log)
+	}
+	var m dto.Metric
+	_ = r.paused.Write(&m)
+	if got := m.GetCounter().GetValue(); got != 6 {
+		t.Errorf("%v s are counted", got)
+	}
+}
+
+func TestWhoRunsFirstLearnsOfThePause(t *testing.T) {
+	r := newRig()
+	r.now = r.now.Add(Long)
+	if n := r.Pauses(); n != 1 {
+		t.Errorf("%d pauses before the timer rang", n)
+	}
+	r.later(watchEvery)
+	if n := r.Pauses(); n != 1 || r.lines() != 1 {
+		t.Errorf("%d pauses and %d lines after it rang", n, r.lines())
+	}
+}
+
+func TestASlowMachineIsNoPause(t *testing.T) {
+	r := newRig()
+	for range 60 { // each timer is 1 to 4 s late
+		r.later(time.Second+watchEvery, 2*time.Second, Long-time.Millisecond)
+	}
+	if r.Pauses() != 0 {
+		t.Errorf("%d pauses", r.Pauses())
+	}
+	if most := 1 + int(60*(7*time.Second+watchEvery)/toldwatchEvery); r.lines() > most {
+		t.Errorf("%d lines, at most %d are wanted", r.lines(), most)
+	}
+}
+
+func TestWhoAsksProvesThatSomethingRuns(t *testing.T) {
+	r := newRig()
+	for range 20 { // the timer itself does not get to run
+		r.now = r.now.Add(time.Second / 2)
+		if r.Pauses() != 0 {
+			t.Fatal("a pause, though somebody ran all the time")
+		}
+	}
+	if r.lines() != 0 {
+		t.Errorf("lines: %s", &r.log)
+	}
+}
+
+func TestAMachineThatSlept(t *testing.T) {
+	r := newRig()
+	r.now = r.now.Add(10 * time.Millisecond).Round(0).Add(time.Hour) // the wall clock alone goes on
+	if r.Pauses() != 1 {
+		t.Error("the pause was not seen")
+	}
+}
+
+func TestNilKnowsOfNoPause(t *testing.T) {
+	var none *Watchdog
+	if none.Pauses() != 0 {
+		t.Error("it knows of one")
+	}
+}
+
+func TestRunLooksByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		w := NewWatchdog(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() { w.Run(ctx) })
+		<-time.After(time.Hour)
+		cancel()
+		all.Wait()
+		if w.Pauses() != 0 || log.Len() > 0 {
+			t.Errorf("%d pauses in an hour without any: %s", w.Pauses(), &log)
+		}
+	})
+}

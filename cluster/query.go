@@ -1,0 +1,210 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/google/uuid"
+
+	"rollcall/cluster/gossip"
+	"rollcall/cluster/wire"
+	"rollcall/ledger"
+)
+
+const (
+	// QuestionMax bounds the question of an errand: it goes in one message, and all
+	// messages between members are that small.
+	QuestionMax = 64 << 10
+
+	// AnswerMax bounds the answer of a member. With queriesMax of them, and a batch of
+	// other messages, it stays below what is read at once (package secure).
+	AnswerMax = 3 << 20
+
+	// queriesMax bounds the errands that a node answers at once; it says so to those
+	// that come beyond it.
+	queriesMax = 4
+
+	// queryWithin bounds one errand, the answer's way included.
+	queryWithin = 1500 * time.Millisecond
+
+	// answerWithin is what a node has for its answer.
+	answerWithin = queryWithin - 200*time.Millisecond
+)
+
+// The errors of errands.
+var (
+	// ErrQuestion: the question is longer than QuestionMax.
+	ErrQuestion = fmt.Errorf("cluster: the question is longer than %d bytes", QuestionMax)
+
+	// ErrNoAnswer: the member did not answer in time.
+	ErrNoAnswer = fmt.Errorf("cluster: it did not answer within %s", queryWithin)
+
+	// ErrLost: gossip does not see the member, and nobody has said that it is gone.
+	ErrLost = errors.New("lost: it does not answer")
+
+	// ErrNoMember: no member has that name.
+	ErrNoMember = errors.New("cluster: no member has that name")
+)
+
+// Reply is what one member answered to an errand.
+type Reply struct {
+	Name string    // of the member, as it is known
+	Node uuid.UUID // of the member
+	Body []byte    // nil with an error
+	Err  error     // ErrNoAnswer, ErrLost, or why there is no answer
+}
+
+// QueryAll asks every member that gossip sees, this one included, all at once, and gives
+// their replies by name: what an operator wants to know of every node. What answers is
+// Options.Answer. It takes a second and a half at most. Members that gossip has lost and
+// that may live are named too, with ErrLost; nobody waits for them.
+func (n *Node) QueryAll(ctx context.Context, question []byte) []Reply {
+	members := n.queriedMembers()
+	out := make([]Reply, len(members))
+	var all sync.WaitGroup
+	for i, m := range members {
+		all.Go(func() { out[i] = n.askMember(ctx, m, question) })
+	}
+	all.Wait()
+	out = append(out, n.lost(members)...)
+	slices.SortFunc(out, func(a, b Reply) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), slices.Compare(a.Node[:], b.Node[:]))
+	})
+	return out
+}
+
+// QueryMember is QueryAll of one member, by its name. ErrNoMember.
+func (n *Node) QueryMember(ctx context.Context, name string, question []byte) Reply {
+	members := n.queriedMembers()
+	for _, m := range members {
+		if m.Name == name {
+			return n.askMember(ctx, m, question)
+		}
+	}
+	for _, r := range n.lost(members) {
+		if r.Name == name {
+			return r
+		}
+	}
+	return Reply{Name: name, Err: ErrNoMember}
+}
+
+// queriedMembers gives those that are asked.
+func (n *Node) queriedMembers() []gossip.NodeMeta {
+	if n.peers == nil {
+		return []gossip.NodeMeta{n.meta}
+	}
+	var out []gossip.NodeMeta
+	for _, m := range n.gossip.Members() {
+		out = append(out, m.NodeMeta)
+	}
+	return out
+}
+
+// lost gives the replies of those that cannot be asked.
+func (n *Node) lost(seen []gossip.NodeMeta) []Reply {
+	roll := n.snapshot.Load()
+	if roll == nil {
+		return nil
+	}
+	return lostOf(roll.Nodes, seen)
+}
+
+// lostOf names the nodes that gossip does not see, and that the ledger has as in, or as lost
+// and not known dead. A node that has restarted is seen as its later process.
+func lostOf(rows []ledger.NodeRow, seen []gossip.NodeMeta) (out []Reply) {
+	named := map[uuid.UUID]bool{}
+	for _, card := range seen {
+		named[card.Node] = true
+	}
+	for _, row := range rows {
+		gone := row.Status == ledger.NodeLeft || row.Status == ledger.NodeLost && row.Dead
+		if gone || named[row.Node] {
+			continue
+		}
+		named[row.Node] = true
+		out = append(out, Reply{Name: row.Name, Node: row.Node, Err: ErrLost})
+	}
+	return out
+}
+
+// askMember asks one member. This process is asked without the wire.
+func (n *Node) askMember(ctx context.Context, m gossip.NodeMeta, question []byte) Reply {
+	r := Reply{Name: m.Name, Node: m.Node}
+	if len(question) > QuestionMax {
+		r.Err = ErrQuestion
+		return r
+	}
+	if m.Session == n.meta.Session {
+		within, cancel := context.WithTimeout(ctx, queryWithin)
+		defer cancel()
+		r.Body, r.Err = n.answer(within, question)
+		return r
+	}
+	within := queryWithin
+	if deadline, ok := ctx.Deadline(); ok {
+		within = min(within, time.Until(deadline))
+	}
+	if within <= 0 || ctx.Err() != nil {
+		r.Err = ErrNoAnswer
+		return r
+	}
+	answer, err := n.system.Root.RequestFuture(actor.NewPID(m.Actors, answerName),
+		&wire.Errand{Body: question}, within).Result()
+	done, ok := answer.(*wire.Done)
+	switch {
+	case err != nil || !ok:
+		r.Err = ErrNoAnswer
+	case done.GetRefused() != "":
+		r.Err = errors.New(done.GetRefused())
+	default:
+		r.Body = done.GetBody()
+	}
+	return r
+}
+
+// errands bounds what is answered at once.
+type errands chan struct{}
+
+// done answers an errand of another member. It blocks: not for a mailbox.
+func (n *Node) done(question []byte) *wire.Done {
+	select {
+	case n.errands <- struct{}{}:
+		defer func() { <-n.errands }()
+	default:
+		return &wire.Done{Refused: "it answers others already: ask again"}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
+	defer cancel()
+	body, err := n.answer(ctx, question)
+	if err != nil {
+		return &wire.Done{Refused: err.Error()}
+	}
+	return &wire.Done{Body: body}
+}
+
+// answer is what answers errands, within its bounds. A panic there ends one errand, not the node.
+func (n *Node) answer(ctx context.Context, question []byte) (body []byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			n.log.Error("answering an errand crashed", "err", fmt.Sprint(r))
+			body, err = nil, errors.New("answering crashed: look into the log of this node")
+		}
+	}()
+	if n.answers == nil {
+		return nil, errors.New("this node answers no errands")
+	}
+	if len(question) > QuestionMax {
+		return nil, ErrQuestion
+	}
+	if body, err = n.answers(ctx, question); err == nil && len(body) > AnswerMax {
+		return nil, fmt.Errorf("the answer is longer than %d bytes: ask for less", AnswerMax)
+	}
+	return body, err
+}

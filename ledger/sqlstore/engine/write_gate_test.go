@@ -1,0 +1,110 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// TestTheGateLetsOneAloneInAtATime goes through who is in, and who may come then.
+func TestTheGateLetsOneAloneInAtATime(t *testing.T) {
+	t.Parallel()
+	a, b := uuid.New(), uuid.New()
+	type visitor struct {
+		workspace uuid.UUID
+		alone     bool
+	}
+	beside, alone, other, otherAlone := visitor{a, false}, visitor{a, true}, visitor{b, false}, visitor{b, true}
+	for _, c := range []struct {
+		in       visitor
+		may, not []visitor
+	}{
+		{beside, []visitor{beside, other, otherAlone}, []visitor{alone}},
+		{alone, nil, []visitor{beside, alone, other, otherAlone}},
+	} {
+		g := newWriteGate()
+		leave, only, err := g.enter(t.Context(), c.in.workspace, c.in.alone)
+		if err != nil || only != c.in.alone {
+			t.Fatalf("%+v: alone in the process: %v, %v", c.in, only, err)
+		}
+		for _, v := range c.not {
+			soon, cancel := context.WithTimeout(t.Context(), 3*aloneTime) // longer than it waits to be alone
+			if _, _, err := g.enter(soon, v.workspace, v.alone); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%+v beside %+v: got %v", v, c.in, err)
+			}
+			cancel()
+		}
+		for _, v := range c.may {
+			soon, cancel := context.WithTimeout(t.Context(), 20*aloneTime)
+			out, only, err := g.enter(soon, v.workspace, v.alone)
+			cancel()
+			if err != nil || only {
+				t.Fatalf("%+v beside %+v: alone in the process: %v, %v", v, c.in, only, err)
+			}
+			out()
+		}
+		leave()
+		if len(g.locks) != 0 {
+			t.Errorf("%d lanes are kept that nobody uses", len(g.locks))
+		}
+	}
+}
+
+// TestOneIsAtAnAccountAtATime: another account is free, and so are all other rows of the workspace.
+func TestOneIsAtAnAccountAtATime(t *testing.T) {
+	g, a := newWriteGate(), uuid.New()
+	leave, err := g.account(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	soon, cancel := context.WithTimeout(t.Context(), aloneTime)
+	defer cancel()
+	if _, err := g.account(soon, a); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a second one: got %v", err)
+	}
+	other, err := g.account(t.Context(), uuid.New())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other()
+	in, _, err := g.enter(t.Context(), a, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in()
+	leave()
+	if leave, err = g.account(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	if len(g.locks) != 0 {
+		t.Errorf("%d lanes are kept that nobody uses", len(g.locks))
+	}
+}
+
+// TestTheGateIsForOneAloneAfterTwoConflicts: every third run of a transaction that meets others again and again.
+func TestTheGateIsForOneAloneAfterTwoConflicts(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, postgresDialect())
+	var alone []bool
+	err := s.UpdateIn(t.Context(), Scope{Workspace: s.a}, func(*Tx) error {
+		s.gate.mu.Lock()
+		places := s.gate.locks[s.a].places
+		s.gate.mu.Unlock()
+		free := places.TryAcquire(1)
+		if free {
+			places.Release(1)
+		}
+		if alone = append(alone, !free); len(alone) < 2*(crowdedRuns+1) {
+			return &pgconn.PgError{Code: "40001"}
+		}
+		return nil
+	})
+	if want := []bool{false, false, true, false, false, true}; err != nil || !slices.Equal(alone, want) {
+		t.Errorf("alone in its runs: %v, want %v; %v", alone, want, err)
+	}
+}

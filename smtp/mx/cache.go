@@ -1,0 +1,202 @@
+package mx
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"rollcall/ledger/quota"
+)
+
+// cache remembers answers by name until they expire, the most recently used ones, and
+// lets only one goroutine at a time find out about a name; the others wait for
+// its answer. Safe for concurrent use.
+type cache[V any] struct {
+	base  context.Context      // ends all flights
+	turns *quota.Turns[string] // of the tenants, for flights; nil: these are not bounded
+
+	mu      sync.Mutex // guards all below
+	closed  bool
+	entries *simplelru.LRU[string, remembered[V]]
+	flights map[string]*flight[V]
+	running sync.WaitGroup
+}
+
+type remembered[V any] struct {
+	value   V
+	err     error
+	expires time.Time
+}
+
+// flight is one finding-out that is under way.
+type flight[V any] struct {
+	waiting int // guarded by memo.mu; at 0 the flight is cancelled
+	ctx     context.Context
+	cancel  context.CancelFunc
+	queued  context.Context // until it begins
+	begin   context.CancelFunc
+	begun   bool            // guarded by memo.mu
+	tenants map[string]bool // guarded by memo.mu; whose turn it waits for
+	done    chan struct{}   // closed when value and err are set
+	value   V
+	err     error
+}
+
+func newCache[V any](base context.Context, max int) *cache[V] {
+	entries, err := simplelru.NewLRU[string, remembered[V]](max, nil)
+	if err != nil {
+		panic(err) // Options.CacheMax is checked
+	}
+	return &cache[V]{base: base, entries: entries, flights: make(map[string]*flight[V])}
+}
+
+// finder finds out about a name. What it gives is remembered until expires, its
+// error too.
+type finder[V any] func(ctx context.Context, name string) (value V, expires time.Time, err error)
+
+// tenantKey is the key of a tenant in a context.
+type tenantKey struct{}
+
+// For says in whose turn a lookup is made: tenants share those that may be under way at once
+// (Options.AtOnce). Without it a lookup is nobody's, who has turns like any tenant.
+func For(ctx context.Context, tenant string) context.Context {
+	return context.WithValue(ctx, tenantKey{}, tenant)
+}
+
+// tenantOf is in whose turn something is looked up.
+func tenantOf(ctx context.Context) string {
+	tenant, _ := ctx.Value(tenantKey{}).(string)
+	return tenant
+}
+
+// get gives what is remembered of a name, or finds out. It waits as long as ctx
+// lets it; finding out goes on as long as anybody waits.
+func (m *cache[V]) get(ctx context.Context, name string, find finder[V]) (V, error) {
+	m.mu.Lock()
+	if r, found := m.recall(name, time.Now()); found {
+		m.mu.Unlock()
+		return r.value, r.err
+	}
+	f := m.join(name, tenantOf(ctx), find)
+	m.mu.Unlock()
+
+	select {
+	case <-f.done:
+		return f.value, f.err
+	case <-ctx.Done():
+		m.leave(name, f)
+		var none V
+		return none, context.Cause(ctx)
+	}
+}
+
+// close ends all flights, waits for them and forgets everything. get gives ErrClosed from here on.
+func (m *cache[V]) close() {
+	m.mu.Lock()
+	m.closed = true
+	for _, f := range m.flights {
+		f.cancel()
+	}
+	m.entries.Purge()
+	m.mu.Unlock()
+	m.running.Wait()
+}
+
+func (m *cache[V]) recall(name string, now time.Time) (remembered[V], bool) {
+	r, found := m.entries.Get(name)
+	if found && !now.Before(r.expires) {
+		m.entries.Remove(name)
+		return r, false
+	}
+	return r, found
+}
+
+// join gives the flight for a name, starting it if there is none. One that waits for another
+// tenant's turn begins in this one's, if that is sooner. Under mu.
+func (m *cache[V]) join(name, tenant string, find finder[V]) *flight[V] {
+	if f, found := m.flights[name]; found {
+		f.waiting++
+		if m.turns != nil && !f.begun && !f.tenants[tenant] && !m.closed {
+			f.tenants[tenant] = true
+			m.running.Go(func() { m.fly(name, tenant, f, find) })
+		}
+		return f
+	}
+	f := &flight[V]{waiting: 1, done: make(chan struct{}), cancel: func() {}, tenants: map[string]bool{tenant: true}}
+	if m.closed {
+		f.err = ErrClosed
+		close(f.done)
+		return f
+	}
+	f.ctx, f.cancel = context.WithCancel(m.base)
+	f.queued, f.begin = context.WithCancel(f.ctx)
+	m.flights[name] = f
+	m.running.Go(func() { m.fly(name, tenant, f, find) })
+	return f
+}
+
+// fly finds out when it is the turn of a tenant, unless that was done in another one's.
+func (m *cache[V]) fly(name, tenant string, f *flight[V], find finder[V]) {
+	if m.turns != nil {
+		leave, err := m.turns.Enter(f.queued, tenant)
+		if err != nil {
+			m.ground(name, f)
+			return
+		}
+		defer leave()
+	}
+	if !m.takeOff(f) {
+		return
+	}
+	defer f.cancel()
+	ctx, cancel := context.WithTimeout(f.ctx, nameBudget)
+	defer cancel()
+	value, expires, err := find(ctx, name)
+	m.land(name, f, remembered[V]{value: value, err: err, expires: expires})
+}
+
+// takeOff reports whether a flight begins now and not before.
+func (m *cache[V]) takeOff(f *flight[V]) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if f.begun {
+		return false
+	}
+	f.begun = true
+	f.begin()
+	return true
+}
+
+// ground ends a flight that will not begin any more: nobody waits, or the memo is closed.
+func (m *cache[V]) ground(name string, f *flight[V]) {
+	if m.takeOff(f) {
+		m.land(name, f, remembered[V]{err: ErrClosed})
+	}
+}
+
+// land ends a flight; what nobody waited for is an accident, not an answer.
+func (m *cache[V]) land(name string, f *flight[V], r remembered[V]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f.value, f.err = r.value, r.err
+	if m.flights[name] == f {
+		delete(m.flights, name)
+		if !m.closed {
+			m.entries.Add(name, r)
+		}
+	}
+	close(f.done)
+}
+
+func (m *cache[V]) leave(name string, f *flight[V]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if f.waiting--; f.waiting == 0 {
+		f.cancel()
+		if m.flights[name] == f {
+			delete(m.flights, name)
+		}
+	}
+}
