@@ -277,12 +277,11 @@ func keepInput(name string, write func(io.Writer) error) (*input, error) {
 	err = errors.Join(write(f), f.Close())
 	var in *input
 	if err == nil {
-		in, err = openInput(f.Name())
+		in, err = openNamed(f.Name(), name)
 	}
 	if err = errors.Join(err, os.Remove(f.Name())); err != nil {
 		return nil, err
 	}
-	in.name = name
 	return in, nil
 }
 
