@@ -168,7 +168,7 @@ func (n *Node) heartbeatOf(view []ledger.Incarnation, read int64, silent []uint6
 		Leases: load.Leases, Addresses: load.Addresses, Receivers: load.Receivers}
 }
 
-// silence gives the keys of which receivers may hold sessions that this process has ended,
+// silence returns the keys of which receivers may hold sessions that this process has ended,
 // hashed, and whether these are all: the ledger takes no more than so many.
 func (n *Node) silence() (hashes []uint64, all bool) {
 	if n.options.Silent == nil {
@@ -183,7 +183,7 @@ func (n *Node) silence() (hashes []uint64, all bool) {
 	return hashes[:min(len(hashes), ledger.SilentMax)], all
 }
 
-// common gives what is in both of two ascending lists.
+// common returns what is in both of two ascending lists.
 func common(a, b []uint64) (both []uint64) {
 	for _, h := range a {
 		if _, found := slices.BinarySearch(b, h); found {
@@ -263,7 +263,7 @@ func (n *Node) ended(ctx context.Context, row ledger.NodeRow) bool {
 	return n.refuses(ctx, row.Actors) || n.rests(row.Session, row.Actors)
 }
 
-// sessionIn gives the row of a session in a roll; nil: there is none that is in.
+// sessionIn returns the row of a session in a roll; nil: there is none that is in.
 func sessionIn(roll *ledger.NodeSnapshot, session uuid.UUID) *ledger.NodeRow {
 	if roll == nil {
 		return nil

@@ -37,7 +37,7 @@ func (m Member) Superseded(all []Member) bool {
 	})
 }
 
-// Members gives the processes that gossip sees and those that the ledger knows.
+// Members returns the processes that gossip sees and those that the ledger knows.
 func (n *Node) Members() []Member {
 	if n.peers == nil {
 		card := n.meta

@@ -347,7 +347,7 @@ func (n *Node) fail(err error) {
 	}
 }
 
-// Failed gives the error for which this process must stop, if there is one ever:
+// Failed returns the error for which this process must stop, if there is one ever:
 // ErrDisplaced, or the ledger's ErrOtherCluster.
 func (n *Node) Failed() <-chan error { return n.failures }
 
@@ -380,8 +380,8 @@ func (n *Node) Fenced() bool { return n.peers != nil && n.heartbeats.fence.up() 
 // when the fence goes up: the next heartbeat decides. See Times.Unacknowledged.
 func (n *Node) Late() bool { return n.peers != nil && n.heartbeats.fence.near() }
 
-// OnDrain sets what to do when an operator wants this node to drain, also when that was
-// before, and when the wish is taken back. It may be told the same twice.
+// OnDrain sets what to do when an operator wants this node to drain, and when the wish is taken back. A wish from
+// before the call counts too. The function may be called twice with the same value.
 func (n *Node) OnDrain(do func(draining bool)) {
 	n.telling.Lock()
 	defer n.telling.Unlock()

@@ -80,7 +80,7 @@ func (o Options) Validate() error {
 	return o.times().Validate()
 }
 
-// times gives Times, or those that stand for none.
+// times returns Times, or those that stand for none.
 func (o Options) times() Times {
 	if o.Times == (Times{}) {
 		return DefaultTimes()

@@ -95,7 +95,7 @@ func (n *Node) QueryMember(ctx context.Context, name string, question []byte) Re
 	return Reply{Name: name, Err: ErrNoMember}
 }
 
-// queriedMembers gives those that are asked.
+// queriedMembers returns those that are asked.
 func (n *Node) queriedMembers() []gossip.NodeMeta {
 	if n.peers == nil {
 		return []gossip.NodeMeta{n.meta}
@@ -107,7 +107,7 @@ func (n *Node) queriedMembers() []gossip.NodeMeta {
 	return out
 }
 
-// lost gives the replies of those that cannot be asked.
+// lost returns the replies of those that cannot be asked.
 func (n *Node) lost(seen []gossip.NodeMeta) []Reply {
 	roll := n.snapshot.Load()
 	if roll == nil {

@@ -84,7 +84,7 @@ func (b Heartbeat) Check() error {
 	return nil
 }
 
-// NodeStatus is what the ledger takes a process for.
+// NodeStatus is the state of a process in the ledger.
 type NodeStatus uint8
 
 // The standings.
@@ -94,7 +94,7 @@ const (
 	NodeLost                   // it was not seen for too long
 )
 
-// String gives "in", "left" or "lost".
+// String returns "in", "left" or "lost".
 func (s NodeStatus) String() string {
 	switch s {
 	case NodeIn:

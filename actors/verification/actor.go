@@ -456,7 +456,7 @@ func (a *Actor) settle(c actor.Context, now time.Time, atOnce bool) {
 	})
 }
 
-// pack gives what is kept of how outcomes came about. An outcome is worth more than
+// pack returns what is kept of how outcomes came about. An outcome is worth more than
 // its evidence: what cannot be packed, which is a fault of ours, is left out.
 func (a *Actor) pack(results []ledger.Result, cases []evidence.Case) []byte {
 	packed, err := kept(results, cases)

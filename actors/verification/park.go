@@ -84,7 +84,7 @@ func casesOf(d *domain.Parked) []*evidence.Case {
 // errTooMuch says that a state does not fit into the ledger.
 var errTooMuch = errors.New("verification: too much to be parked")
 
-// pack gives the stored form.
+// pack returns the stored form.
 func (l *leftover) pack() ([]byte, error) {
 	var batch []evidence.Entry
 	size := 0

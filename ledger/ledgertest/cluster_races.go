@@ -71,7 +71,7 @@ func raceViews(d *Desk) {
 	}
 }
 
-// rowOf gives the row of a session; nil when there is none.
+// rowOf returns the row of a session; nil when there is none.
 func rowOf(roll ledger.NodeSnapshot, session uuid.UUID) *ledger.NodeRow {
 	for i := range roll.Nodes {
 		if roll.Nodes[i].Session == session {

@@ -34,7 +34,7 @@ func (d *Desk) Beats(b ledger.Heartbeat) (ledger.NodeRow, ledger.NodeSnapshot) {
 	return d.rowIn(roll, b.Session), roll
 }
 
-// rowIn gives the row of a session.
+// rowIn returns the row of a session.
 func (d *Desk) rowIn(roll ledger.NodeSnapshot, session uuid.UUID) ledger.NodeRow {
 	d.T.Helper()
 	n := rowOf(roll, session)

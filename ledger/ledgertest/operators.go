@@ -60,7 +60,7 @@ func (d *Desk) hold(want ...ledger.ThrottleOverride) {
 	}
 }
 
-// logged gives the lines of an action, newest first, without ids and times.
+// logged returns the lines of an action, newest first, without ids and times.
 func (d *Desk) logged(action string) (lines []ledger.LogLine) {
 	d.T.Helper()
 	list, err := d.OperatorLog(d.T.Context(), ledger.LogQuery{Limit: ledger.LogLinesMax})

@@ -40,7 +40,7 @@ func identityOf(value []byte) (uuid.UUID, error) {
 	return id, nil
 }
 
-// RenewIdentity gives the ledger another id, removes the rows of all processes, and gives
+// RenewIdentity returns the ledger another id, removes the rows of all processes, and gives
 // both ids. ledger.ErrNodeAlive when a process that is in was seen within the time, which
 // changes nothing; ledger.ErrIllegal for a reason that cannot be kept. Nodes may not do it
 // (deploy/rights.sql): it is for the owner of the tables.

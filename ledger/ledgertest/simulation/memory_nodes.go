@@ -25,13 +25,13 @@ type cluster struct {
 	lines []ledger.WorkspaceLine // of the logs of workspaces; it only grows
 }
 
-// copied gives a cluster that shares nothing that changes.
+// copied returns a cluster that shares nothing that changes.
 func (c *cluster) copied() *cluster {
 	return &cluster{nodes: maps.Clone(c.nodes), turn: c.turn, facts: maps.Clone(c.facts),
 		overrides: maps.Clone(c.overrides), log: c.log, corrections: c.corrections, lines: c.lines}
 }
 
-// alter gives the tables to write to.
+// alter returns the tables to write to.
 func (m *memory) alter() *cluster {
 	if m.clusterWas == nil {
 		m.clusterWas = m.cluster.copied()
