@@ -206,7 +206,7 @@ func newVerdictJudge() *cobra.Command {
 	address := c.Flags().String("address", "", "the address that was asked for, which is no word of the reply")
 	replies := c.Flags().String("file", "",
 		`a file with a reply in each line, "-" for the standard input; in front of a reply may `+
-		`stand its stage and host, as in "rcpt@mx.example.com | 550 no"`)
+			`stand its stage and host, as in "rcpt@mx.example.com | 550 no"`)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		switch {
 		case len(args) == 0 && *replies == "":

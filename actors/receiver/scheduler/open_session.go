@@ -208,7 +208,7 @@ func (ss *sessions) backSoon(now time.Time, l *hostQueue) (soonest time.Time) {
 			return time.Time{}
 		}
 		_, until, rests := ss.paths.hostUnavailable(now, l.route, c)
-		if r := firstSuspension(now, ss.paths.all, l.route, c); r != nil && !now.Before(c.until) &&
+		if r := ss.paths.all.suspendedAt(now, l.route, c); r != nil && !now.Before(c.until) &&
 			until.Sub(now) > ss.untoldFor(r) {
 			return time.Time{}
 		}
