@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -59,3 +60,6 @@ func (o Options) Validate() error {
 	}
 	return nil
 }
+
+// ErrOptions says that the options are not usable; the text says what is missing.
+var ErrOptions = errors.New("not usable as identity options")
