@@ -100,7 +100,7 @@ func (s speaker) Receiver(ctx context.Context, key string) ([]inspect.ReceiverDe
 }
 
 // Sources says it in the reason for which one rests.
-func (s speaker) Sources(ctx context.Context) ([]inspect.Source, []inspect.Silent, error) {
+func (s speaker) Sources(ctx context.Context) ([]inspect.Source, []inspect.UnreachableNode, error) {
 	found, silent, err := s.Rig.Sources(ctx)
 	for i := range found {
 		if found[i].Reason != "" {
