@@ -106,7 +106,7 @@ func HabitText(accepts, known bool) string {
 // Talk is what an outcome rests on. Attempts and Controls are in their order.
 type Talk struct {
 	Email                          string
-	Outcome, Mark, Token, Sentence string
+	Outcome, Token, Sentence string
 	Flags                          []string // what is said of the address without asking, in sentences
 	Kept                           bool     // there is evidence
 	NoRoute                        string
