@@ -118,8 +118,8 @@ func options(list any, chosen any, none ...string) template.HTML {
 
 // choose is a select with its label.
 func choose(name, label string, list, chosen any, none ...string) template.HTML {
-	return template.HTML(fmt.Sprintf("<label for=%q>%s</label>\n<select id=%q name=%q>%s</select>", name, label, name, name,
-		options(list, chosen, none...)))
+	return template.HTML(fmt.Sprintf("<label for=%q>%s</label>\n<select id=%q name=%q>%s</select>", name, label, name,
+		name, options(list, chosen, none...)))
 }
 
 // warn and off are words with a mark: what somebody has to see to, and what is over.
@@ -128,8 +128,9 @@ func warn(words ...any) template.HTML { return marked("strong", "warn", "!", wor
 func off(words ...any) template.HTML { return marked("span", "off", "–", words) }
 
 func marked(tag, class, sign string, words []any) template.HTML {
-	return template.HTML(fmt.Sprintf(`<%s class="state %s"><span class="mark" aria-hidden="true">%s</span> %s</%s>`, tag,
-		class, sign, template.HTMLEscapeString(strings.TrimSpace(fmt.Sprintln(words...))), tag))
+	text := template.HTMLEscapeString(strings.TrimSpace(fmt.Sprintln(words...)))
+	return template.HTML(fmt.Sprintf(`<%s class="state %s"><span class="mark" aria-hidden="true">%s</span> %s</%s>`,
+		tag, class, sign, text, tag))
 }
 
 // live begins the part of a page that is asked for again, so often, at the path that its pieces make; never for an
@@ -140,8 +141,8 @@ func live(label, every, say string, path ...any) template.HTML {
 		again = fmt.Sprintf(` data-hx-get="%s" data-hx-trigger="every %s" data-hx-swap="outerMorph"`,
 			template.HTMLEscapeString(fmt.Sprint(texts(path)...)), every)
 	}
-	return template.HTML(fmt.Sprintf(`<section id="live" class="live" aria-label=%q %s%s data-say="%s">`, label, emptyTag, again,
-		template.HTMLEscapeString(say)))
+	return template.HTML(fmt.Sprintf(`<section id="live" class="live" aria-label=%q %s%s data-say="%s">`, label,
+		emptyTag, again, template.HTMLEscapeString(say)))
 }
 
 // copied is a text that somebody takes elsewhere: a key, a link, a code, a command. Script gives it a button.

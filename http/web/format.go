@@ -205,8 +205,8 @@ var formats = template.FuncMap{"num": number, "size": Size, "share": func(part, 
 		return timeTag(t, func(t time.Time) string { return t.UTC().Format("2 Jan 2006") }, nil)
 	},
 	"roles": func() string { return RolesText }, "roleList": func() []ledger.Role { return Roles },
-	"input": input, "hidden": hidden, "options": options, "copied": copied, "form": form, "send": send, "choose": choose,
-	"warn": warn, "off": off, "live": live}
+	"input": input, "hidden": hidden, "options": options, "copied": copied, "form": form, "send": send,
+	"choose": choose, "warn": warn, "off": off, "live": live}
 
 // number writes any whole number.
 func number(n any) string { return Thin(reflect.Indirect(reflect.ValueOf(n)).Int()) }

@@ -39,7 +39,8 @@ func TestATableIsWrittenFromItsColumns(t *testing.T) {
 		{[]row{{"a", "", 1}}, `<th scope="row">All</th><td class="n top" data-label="Seen">3</td></tr></tfoot>`},
 		{nil, `<p>Nobody.</p>`},
 	} {
-		if got := string(p.Part("x", "body", map[string]any{"Body": map[string][]row{"Rows": c.rows}})); !strings.Contains(got, c.want) {
+		got := string(p.Part("x", "body", map[string]any{"Body": map[string][]row{"Rows": c.rows}}))
+		if !strings.Contains(got, c.want) {
 			t.Errorf("%v: no %s in %s", c.rows, c.want, got)
 		}
 	}

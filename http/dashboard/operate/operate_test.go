@@ -73,7 +73,7 @@ func TestSessionsEnd(t *testing.T) {
 	}
 }
 
-func TestCookiesThatWeDidNotSealOpenNothing(t *testing.T) {
+func TestForgedCookiesOpenNothing(t *testing.T) {
 	t.Parallel()
 	g := operatetest.Start(t)
 	other := visit(t, g, "eve", false)
