@@ -22,7 +22,7 @@ func (n *Node) startAnswering() {
 	props := actor.PropsFromFunc(func(c actor.Context) {
 		switch m := c.Message().(type) {
 		case *wire.Ask:
-			c.Respond(&wire.State{Session: n.card.Session[:], Resting: n.rested.Load(), Turn: n.turn(), Beat: n.beaten()})
+			c.Respond(&wire.State{Session: n.meta.Session[:], Resting: n.rested.Load(), Turn: n.turn(), Beat: n.beaten()})
 		case *wire.KeysAsk:
 			c.Respond(n.changeKeys(m))
 		case *wire.Errand: // it may take a while, and c is good in here only
@@ -39,8 +39,8 @@ func (n *Node) startAnswering() {
 
 // turn is the newest that this node has read; 0: none yet.
 func (n *Node) turn() int64 {
-	if roll := n.roll.Load(); roll != nil {
-		return roll.Turn
+	if roll := n.snapshot.Load(); roll != nil {
+		return roll.Generation
 	}
 	return 0
 }
@@ -48,7 +48,7 @@ func (n *Node) turn() int64 {
 // beaten is when the ledger took the last heartbeat that this node knows of, by the ledger's
 // clock in milliseconds; 0: it took none yet.
 func (n *Node) beaten() int64 {
-	if row := sessionIn(n.roll.Load(), n.card.Session); row != nil {
+	if row := sessionIn(n.snapshot.Load(), n.meta.Session); row != nil {
 		return row.Seen.UnixMilli()
 	}
 	return 0

@@ -25,8 +25,8 @@ type apart struct {
 	since map[uuid.UUID]time.Time // by the ledger's clock
 }
 
-// look gives the members that are apart: said is what they had said before the roll was read.
-func (a *apart) look(roll ledger.Roll, said map[uuid.UUID]int64) (found []uuid.UUID) {
+// refreshView gives the members that are apart: said is what they had said before the roll was read.
+func (a *apart) compareViews(roll ledger.NodeSnapshot, said map[uuid.UUID]int64) (found []uuid.UUID) {
 	rows := make(map[uuid.UUID]time.Time, len(roll.Nodes))
 	for _, row := range roll.Nodes {
 		rows[row.Session] = row.Seen
@@ -52,8 +52,8 @@ func (a *apart) look(roll ledger.Roll, said map[uuid.UUID]int64) (found []uuid.U
 }
 
 // part has gossip refuse the members that work on another ledger with this ledger's identity.
-func (n *Node) part(roll ledger.Roll, said map[uuid.UUID]int64) {
-	for _, session := range n.beats.apart.look(roll, said) {
+func (n *Node) part(roll ledger.NodeSnapshot, said map[uuid.UUID]int64) {
+	for _, session := range n.heartbeats.apart.compareViews(roll, said) {
 		n.gossip.Refuse(session)
 	}
 }

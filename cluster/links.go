@@ -21,15 +21,15 @@ type links struct {
 	life    time.Duration // of an answer: Times.LinkLife
 	within  time.Duration // an answer comes: Times.Ask
 
-	mu    sync.Mutex
-	heard map[uuid.UUID]time.Time // guarded by mu; the last answer
-	beats map[uuid.UUID]int64     // guarded by mu; of the last answer, see said
-	asked map[uuid.UUID]bool      // guarded by mu; a question is out
+	mu         sync.Mutex
+	heard      map[uuid.UUID]time.Time // guarded by mu; the last answer
+	heartbeats map[uuid.UUID]int64     // guarded by mu; of the last answer, see said
+	asked      map[uuid.UUID]bool      // guarded by mu; a question is out
 }
 
 func newLinks(system *actor.ActorSystem, t Times, turn func() int64, changed func()) *links {
 	return &links{system: system, turn: turn, changed: changed, life: t.LinkLife, within: t.Ask,
-		heard: map[uuid.UUID]time.Time{}, beats: map[uuid.UUID]int64{}, asked: map[uuid.UUID]bool{}}
+		heard: map[uuid.UUID]time.Time{}, heartbeats: map[uuid.UUID]int64{}, asked: map[uuid.UUID]bool{}}
 }
 
 // linked reports whether a member answered a short while ago.
@@ -45,7 +45,7 @@ func (l *links) linked(session uuid.UUID) bool {
 func (l *links) said() map[uuid.UUID]int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return maps.Clone(l.beats)
+	return maps.Clone(l.heartbeats)
 }
 
 // ask asks every member but this one that no question is out to, and forgets who
@@ -64,7 +64,7 @@ func (l *links) ask(members []gossip.Member, self uuid.UUID) {
 	for session := range l.heard {
 		if !present[session] {
 			delete(l.heard, session)
-			delete(l.beats, session)
+			delete(l.heartbeats, session)
 		}
 	}
 }
@@ -76,7 +76,7 @@ func (l *links) touch(session uuid.UUID, address string) {
 	before, known := l.heard[session]
 	delete(l.asked, session)
 	if err == nil {
-		l.heard[session], l.beats[session] = time.Now(), state.GetBeat()
+		l.heard[session], l.heartbeats[session] = time.Now(), state.GetBeat()
 	}
 	news := err == nil && (!known || time.Since(before) >= l.life) ||
 		err != nil && known && time.Since(before) >= l.life

@@ -33,9 +33,9 @@ func wantChange(t *testing.T, changes chan struct{}) {
 
 func TestAMemberIsLinkedWhileItAnswers(t *testing.T) {
 	n, l, changes := newLinked(t)
-	self, other := n.card.Session, card(7)
-	there := gossip.Member{Card: n.card} // the question goes to this process, asked for as if by another
-	members := []gossip.Member{there, {Card: other}}
+	self, other := n.meta.Session, card(7)
+	there := gossip.Member{NodeMeta: n.meta} // the question goes to this process, asked for as if by another
+	members := []gossip.Member{there, {NodeMeta: other}}
 	if l.linked(self) {
 		t.Fatal("linked before it was asked")
 	}
@@ -44,7 +44,7 @@ func TestAMemberIsLinkedWhileItAnswers(t *testing.T) {
 	if !l.linked(self) {
 		t.Fatal("it answered and is not linked")
 	}
-	l.touch(self, n.card.Actors)
+	l.touch(self, n.meta.Actors)
 	select {
 	case <-changes:
 		t.Fatal("a second answer was told as a change")
@@ -56,7 +56,7 @@ func TestAMemberIsLinkedWhileItAnswers(t *testing.T) {
 	if l.linked(self) {
 		t.Fatalf("linked %s after its last answer", linkLife)
 	}
-	l.touch(self, n.card.Actors)
+	l.touch(self, n.meta.Actors)
 	wantChange(t, changes)
 	l.ask(nil, other.Session)
 	if l.linked(self) {
@@ -67,38 +67,38 @@ func TestAMemberIsLinkedWhileItAnswers(t *testing.T) {
 func TestTheAnswerOfAnotherProcessIsNone(t *testing.T) {
 	n, l, changes := newLinked(t)
 	stranger := card(7) // whose address this process has now
-	l.touch(stranger.Session, n.card.Actors)
+	l.touch(stranger.Session, n.meta.Actors)
 	if l.linked(stranger.Session) || len(changes) != 0 {
 		t.Errorf("linked is %v after %d changes, want neither", l.linked(stranger.Session), len(changes))
 	}
 	l.mu.Lock()
 	l.heard[stranger.Session] = time.Now().Add(-linkLife)
 	l.mu.Unlock()
-	l.touch(stranger.Session, n.card.Actors)
+	l.touch(stranger.Session, n.meta.Actors)
 	wantChange(t, changes) // it is not linked any more
 }
 
 func TestANewerTurnOfAMemberIsTold(t *testing.T) {
 	n, l, changes := newLinked(t)
-	l.touch(n.card.Session, n.card.Actors)
+	l.touch(n.meta.Session, n.meta.Actors)
 	wantChange(t, changes) // linked
-	n.roll.Store(&ledger.Roll{Turn: 4})
-	l.touch(n.card.Session, n.card.Actors)
+	n.snapshot.Store(&ledger.NodeSnapshot{Generation: 4})
+	l.touch(n.meta.Session, n.meta.Actors)
 	if len(changes) != 0 {
 		t.Error("a turn that is known was told")
 	}
-	n.roll.Store(&ledger.Roll{Turn: 5})
-	l.touch(n.card.Session, n.card.Actors)
+	n.snapshot.Store(&ledger.NodeSnapshot{Generation: 5})
+	l.touch(n.meta.Session, n.meta.Actors)
 	wantChange(t, changes)
 }
 
 func TestNobodyIsAskedTwiceAtATime(t *testing.T) {
 	n, l, changes := newLinked(t)
 	l.mu.Lock()
-	l.asked[n.card.Session] = true // a question is out
+	l.asked[n.meta.Session] = true // a question is out
 	l.mu.Unlock()
-	l.ask([]gossip.Member{{Card: n.card}}, card(7).Session)
-	l.touch(n.card.Session, n.card.Actors) // that question's answer
+	l.ask([]gossip.Member{{NodeMeta: n.meta}}, card(7).Session)
+	l.touch(n.meta.Session, n.meta.Actors) // that question's answer
 	wantChange(t, changes)
 	if len(changes) != 0 {
 		t.Error("asked again while a question was out")

@@ -14,22 +14,22 @@ import (
 
 // Member is one process as gossip, actor traffic and ledger see it.
 type Member struct {
-	Card    gossip.Card
-	Row     *ledger.NodeRow // nil: the ledger knows nothing of it
-	Seen    bool            // by gossip
-	Suspect bool            // gossip has no answer of it
-	Linked  bool            // it answers over actor traffic
-	This    bool
-	Since   time.Time // gossip sees it so, or the row stands so
-	Gossip  string    // host:port of its gossip; "": not seen by it
-	Agreed  bool      // it sees the same members as this node
-	Unfit   bool      // it takes no probing work, see Node.SetUnfit
+	Card       gossip.NodeMeta
+	Row        *ledger.NodeRow // nil: the ledger knows nothing of it
+	Seen       bool            // by gossip
+	Suspect    bool            // gossip has no answer of it
+	Linked     bool            // it answers over actor traffic
+	This       bool
+	Since      time.Time // gossip sees it so, or the row stands so
+	Gossip     string    // host:port of its gossip; "": not seen by it
+	Agreed     bool      // it sees the same members as this node
+	Ineligible bool      // it takes no probing work, see Node.SetIneligible
 }
 
 // Superseded reports whether a process has ended, uses nothing any more, and its node
 // runs as a later one.
 func (m Member) Superseded(all []Member) bool {
-	if m.Row == nil || m.Row.Standing == ledger.NodeIn || m.Row.Standing == ledger.NodeLost && !m.Row.Dead {
+	if m.Row == nil || m.Row.Status == ledger.NodeIn || m.Row.Status == ledger.NodeLost && !m.Row.Dead {
 		return false
 	}
 	return slices.ContainsFunc(all, func(o Member) bool {
@@ -40,42 +40,42 @@ func (m Member) Superseded(all []Member) bool {
 // Members gives the processes that gossip sees and those that the ledger knows.
 func (n *Node) Members() []Member {
 	if n.peers == nil {
-		card := n.card
+		card := n.meta
 		card.Draining = n.Draining()
-		return []Member{{Card: card, Seen: true, Linked: true, This: true, Agreed: true, Unfit: n.unfit.why() != "",
-			Since: time.UnixMilli(n.card.Started)}}
+		return []Member{{Card: card, Seen: true, Linked: true, This: true, Agreed: true, Ineligible: n.ineligible.why() != "",
+			Since: time.UnixMilli(n.meta.Started)}}
 	}
 	var out []Member
 	index := map[uuid.UUID]int{}
 	for _, m := range n.gossip.Members() {
 		index[m.Session] = len(out)
-		this := m.Session == n.card.Session
-		out = append(out, Member{Card: m.Card, Seen: true, Suspect: m.Suspect, This: this,
+		this := m.Session == n.meta.Session
+		out = append(out, Member{Card: m.NodeMeta, Seen: true, Suspect: m.Suspect, This: this,
 			Linked: this || n.links.linked(m.Session), Since: m.Since, Gossip: m.Address})
 	}
-	for i, row := range n.roll.Load().Nodes {
+	for i, row := range n.snapshot.Load().Nodes {
 		at, known := index[row.Session]
 		if !known {
 			at = len(out)
-			out = append(out, Member{Since: row.Since, Card: gossip.Card{Session: row.Session, Node: row.Node,
+			out = append(out, Member{Since: row.Since, Card: gossip.NodeMeta{Session: row.Session, Node: row.Node,
 				Name: row.Name, Actors: row.Actors, Version: row.Version, Draining: row.Draining,
 				Started: row.Started.UnixMilli()}})
 		}
-		out[at].Row = &n.roll.Load().Nodes[i]
-		out[at].Unfit = row.Standing == ledger.NodeIn && !row.Draining && !countsOnItself(row)
-		out[at].Agreed = row.Standing == ledger.NodeIn && slices.Equal(row.View, n.lookup.view.Load().members)
+		out[at].Row = &n.snapshot.Load().Nodes[i]
+		out[at].Ineligible = row.Status == ledger.NodeIn && !row.Draining && !countsOnItself(row)
+		out[at].Agreed = row.Status == ledger.NodeIn && slices.Equal(row.View, n.lookup.view.Load().members)
 	}
 	return out
 }
 
-// Roll is the ledger's newest word on the nodes; nil in a cluster of one.
-func (n *Node) Roll() *ledger.Roll { return n.roll.Load() }
+// Snapshot is the ledger's newest word on the nodes; nil in a cluster of one.
+func (n *Node) Snapshot() *ledger.NodeSnapshot { return n.snapshot.Load() }
 
 // Load is what this node has in work.
 func (n *Node) Load() Load { return n.options.Load() }
 
-// Card is what this process says of itself.
-func (n *Node) Card() gossip.Card { return n.card }
+// Meta is what this process says of itself.
+func (n *Node) Meta() gossip.NodeMeta { return n.meta }
 
 // ClockOffset is the ledger's clock minus this node's, as far as a heartbeat tells.
 func (n *Node) ClockOffset() time.Duration { return time.Duration(n.offset.Load()) }
@@ -144,14 +144,14 @@ const (
 // Ahead reports whether this node, with so much in work, has clearly more than another
 // one that takes work.
 func (n *Node) Ahead(leases int, addresses int64) bool {
-	roll := n.roll.Load()
+	roll := n.snapshot.Load()
 	if roll == nil {
 		return false
 	}
 	weight := addresses + int64(leases)*leaseWeight
 	for _, row := range roll.Nodes {
-		takes := row.Standing == ledger.NodeIn && roll.Now.Sub(row.Seen) < n.times.Lost && !row.Draining
-		if takes && row.Session != n.card.Session &&
+		takes := row.Status == ledger.NodeIn && roll.Now.Sub(row.Seen) < n.times.Lost && !row.Draining
+		if takes && row.Session != n.meta.Session &&
 			weight >= row.Addresses+int64(row.Leases)*leaseWeight+aheadBy {
 			return true
 		}

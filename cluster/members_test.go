@@ -10,7 +10,7 @@ import (
 func TestAhead(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	other := func(leases int, addresses int64, change func(*ledger.NodeRow)) ledger.NodeRow {
-		row := ledger.NodeRow{Seen: now, Beat: ledger.Beat{Leases: leases, Addresses: addresses}}
+		row := ledger.NodeRow{Seen: now, Heartbeat: ledger.Heartbeat{Leases: leases, Addresses: addresses}}
 		row.Session[0] = 9
 		if change != nil {
 			change(&row)
@@ -32,7 +32,7 @@ func TestAhead(t *testing.T) {
 		{"more than one of two", 5, 9000, []ledger.NodeRow{other(4, 9000, nil), other(0, 0, nil)}, true},
 		{"the other drains", 9, 9000, []ledger.NodeRow{other(0, 0, func(r *ledger.NodeRow) { r.Draining = true })}, false},
 		{"the other is lost", 9, 9000, []ledger.NodeRow{other(0, 0, func(r *ledger.NodeRow) {
-			r.Standing = ledger.NodeLost
+			r.Status = ledger.NodeLost
 		})}, false},
 		{"the other is silent", 9, 9000, []ledger.NodeRow{other(0, 0, func(r *ledger.NodeRow) {
 			r.Seen = now.Add(-DefaultTimes().Lost)
@@ -45,7 +45,7 @@ func TestAhead(t *testing.T) {
 			if n.Ahead(c.leases, c.addresses) {
 				t.Fatal("ahead of nobody it knows")
 			}
-			n.roll.Store(&ledger.Roll{Now: now, Nodes: c.rows})
+			n.snapshot.Store(&ledger.NodeSnapshot{Now: now, Nodes: c.rows})
 			if got := n.Ahead(c.leases, c.addresses); got != c.want {
 				t.Fatalf("ahead is %v, want %v", got, c.want)
 			}

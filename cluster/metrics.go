@@ -9,12 +9,12 @@ import (
 
 // metrics are what operators see of a node's membership.
 type metrics struct {
-	secure      *secure.Metrics
-	views       prometheus.Counter
-	beatsFailed prometheus.Counter
-	activations prometheus.Counter
-	handedOver  prometheus.Counter
-	notOurs     prometheus.Counter
+	secure           *secure.Metrics
+	views            prometheus.Counter
+	heartbeatsFailed prometheus.Counter
+	activations      prometheus.Counter
+	handedOver       prometheus.Counter
+	notOurs          prometheus.Counter
 }
 
 func newMetrics(r prometheus.Registerer, n *Node) *metrics {
@@ -24,12 +24,12 @@ func newMetrics(r prometheus.Registerer, n *Node) *metrics {
 		return c
 	}
 	m := &metrics{
-		secure:      secure.NewMetrics(r),
-		views:       counter("views_total", "Changes of the members that this node counts on."),
-		beatsFailed: counter("heartbeats_failed_total", "Heartbeats that the ledger did not take."),
-		activations: counter("activations_total", "Virtual actors that started on this node."),
-		handedOver:  counter("handed_over_total", "Virtual actors that ended because another node owns them."),
-		notOurs:     counter("not_ours_total", "Requests for virtual actors that another node owns."),
+		secure:           secure.NewMetrics(r),
+		views:            counter("views_total", "Changes of the members that this node counts on."),
+		heartbeatsFailed: counter("heartbeats_failed_total", "Heartbeats that the ledger did not take."),
+		activations:      counter("activations_total", "Virtual actors that started on this node."),
+		handedOver:       counter("handed_over_total", "Virtual actors that ended because another node owns them."),
+		notOurs:          counter("not_ours_total", "Requests for virtual actors that another node owns."),
 	}
 	gauge := func(name, help string, value func() float64) {
 		o := prometheus.GaugeOpts{Name: "rollcall_cluster_" + name, Help: help}
@@ -63,12 +63,12 @@ func truth(b bool) float64 {
 }
 
 func (n *Node) lostCount() int {
-	roll, count := n.roll.Load(), 0
+	roll, count := n.snapshot.Load(), 0
 	if roll == nil {
 		return 0
 	}
 	for _, row := range roll.Nodes {
-		if row.Standing == ledger.NodeLost && !row.Dead && roll.Now.Sub(row.Seen) < n.times.Rest {
+		if row.Status == ledger.NodeLost && !row.Dead && roll.Now.Sub(row.Seen) < n.times.Rest {
 			count++
 		}
 	}

@@ -38,28 +38,28 @@ type Node struct {
 	answers Answer
 	errands errands // those that are being answered for others
 
-	peers  *Peers // nil: a cluster of one; then nothing below is used
-	card   gossip.Card
-	gossip *gossip.Gossip
-	links  *links
-	beats  *beats
+	peers      *Peers // nil: a cluster of one; then nothing below is used
+	meta       gossip.NodeMeta
+	gossip     *gossip.Gossip
+	links      *links
+	heartbeats *heartbeats
 
-	seen      atomic.Pointer[seen]
-	shares    atomic.Pointer[share.Table]
-	rested    atomic.Bool                 // nothing is used, or will be before the next good heartbeat
-	roll      atomic.Pointer[ledger.Roll] // the newest
-	offset    atomic.Int64                // of the ledger's clock from ours, in nanoseconds
-	wished    atomic.Bool                 // an operator wants this node to drain
-	stopping  atomic.Bool                 // it gives everything away and ends
-	unfit     unfit
-	searching atomic.Bool         // those that are lost are being looked after
-	telling   sync.Mutex          // orders what is told of wished
-	onDrain   func(draining bool) // guarded by telling; tells the rest of the process
-	again     chan struct{}
-	failures  chan error
-	cancel    context.CancelFunc
-	running   sync.WaitGroup
-	stop      sync.Once
+	seen       atomic.Pointer[seen]
+	shares     atomic.Pointer[share.Table]
+	rested     atomic.Bool                         // nothing is used, or will be before the next good heartbeat
+	snapshot   atomic.Pointer[ledger.NodeSnapshot] // the newest
+	offset     atomic.Int64                        // of the ledger's clock from ours, in nanoseconds
+	wished     atomic.Bool                         // an operator wants this node to drain
+	stopping   atomic.Bool                         // it gives everything away and ends
+	ineligible ineligible
+	searching  atomic.Bool         // those that are lost are being looked after
+	telling    sync.Mutex          // orders what is told of wished
+	onDrain    func(draining bool) // guarded by telling; tells the rest of the process
+	again      chan struct{}
+	failures   chan error
+	cancel     context.CancelFunc
+	running    sync.WaitGroup
+	stop       sync.Once
 }
 
 const (
@@ -68,9 +68,9 @@ const (
 	startTimeout = 10 * time.Second
 
 	// giveWayWithin bounds how long a node that stops waits for its receivers to end
-	// their SMTP sessions, and farewellWithin each of its last words.
-	giveWayWithin  = 6 * time.Second
-	farewellWithin = 3 * time.Second
+	// their SMTP sessions, and leaveWithin each of its last words.
+	giveWayWithin = 6 * time.Second
+	leaveWithin   = 3 * time.Second
 
 	// silenceWithin bounds how long a node that stops waits for receivers to hear that its
 	// sessions have ended: those that have not are left alone by all for minutes.
@@ -85,9 +85,9 @@ func New(o Options) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{options: o, log: o.Log, peers: o.Peers, times: o.times(),
-		lookup: &lookup{view: newCurrent()}, topology: newTopology(), errands: make(errands, errandsMax),
+		lookup: &lookup{view: newCurrent()}, topology: newTopology(), errands: make(errands, queriesMax),
 		again: make(chan struct{}, 1), failures: make(chan error, 1)}
-	n.beats = newBeats(n)
+	n.heartbeats = newHeartbeats(n)
 	n.metrics = newMetrics(o.Registerer, n)
 	n.lookup.metrics = n.metrics
 	n.system = newSystem(o.Log)
@@ -175,7 +175,7 @@ type seen struct {
 
 // see notes whom gossip sees.
 func (n *Node) see(members []gossip.Member) {
-	s := &seen{names: map[string]bool{n.card.Name: true}, at: map[string]string{n.card.Actors: n.card.Name}}
+	s := &seen{names: map[string]bool{n.meta.Name: true}, at: map[string]string{n.meta.Actors: n.meta.Name}}
 	for _, m := range members {
 		s.names[m.Name] = true
 		s.at[m.Actors] = m.Name
@@ -225,10 +225,10 @@ func newSystem(log *slog.Logger) *actor.ActorSystem {
 // alone makes this process the only member.
 func (n *Node) alone() {
 	o := n.options
-	n.card = gossip.Card{Session: uuid.New(), Node: o.Node, Name: o.Host, Actors: n.system.Address(),
+	n.meta = gossip.NodeMeta{Session: uuid.New(), Node: o.Node, Name: o.Host, Actors: n.system.Address(),
 		Version: o.Version, Wire: o.Wire, Started: time.Now().UnixMilli()}
 	n.serving.Store(true)
-	n.lookup.see(sight{self: n.card, away: n.unfit.why() != ""}.look())
+	n.lookup.see(viewInputs{self: n.meta, away: n.ineligible.why() != ""}.computeView())
 }
 
 // meet finds the others, says to the ledger that we live, and begins to beat.
@@ -241,12 +241,12 @@ func (n *Node) meet(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cluster: read the ledger's identity: %w", err)
 	}
-	n.card = gossip.Card{Session: uuid.New(), Node: o.Node, Ledger: id, Name: name,
+	n.meta = gossip.NodeMeta{Session: uuid.New(), Node: o.Node, Ledger: id, Name: name,
 		Actors: n.system.Address(), Version: o.Version, Wire: o.Wire, Started: time.Now().UnixMilli()}
 	n.links = newLinks(n.system, n.times, n.turn, n.wake)
 	n.startAnswering()
 	options := n.peers.Gossip
-	options.Self, options.Registerer = n.card, o.Registerer
+	options.Self, options.Registerer = n.meta, o.Registerer
 	if n.gossip, err = gossip.Start(options); err != nil {
 		return err
 	}
@@ -255,21 +255,21 @@ func (n *Node) meet(ctx context.Context) error {
 	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	n.cancel = cancel
-	n.running.Go(func() { n.beats.run(running, n.again) })
+	n.running.Go(func() { n.heartbeats.run(running, n.again) })
 	n.running.Go(func() { n.watch(running) })
 	return nil
 }
 
 // greet makes the first heartbeat, when those that gossip sees have answered.
 func (n *Node) greet(ctx context.Context) error {
-	roll, err := n.peers.Book.Roll(ctx)
+	roll, err := n.peers.Book.ReadNodes(ctx)
 	if err != nil {
 		return fmt.Errorf("cluster: read who is here: %w", err)
 	}
-	n.roll.Store(&roll)
-	n.beats.complied = roll.Turn // it uses nothing yet
+	n.snapshot.Store(&roll)
+	n.heartbeats.complied = roll.Generation // it uses nothing yet
 	deadline := time.Now().Add(n.times.Meet)
-	for n.look(); !n.met() && time.Now().Before(deadline); n.look() {
+	for n.refreshView(); !n.met() && time.Now().Before(deadline); n.refreshView() {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -277,7 +277,7 @@ func (n *Node) greet(ctx context.Context) error {
 		case <-time.After(n.times.Soon):
 		}
 	}
-	if err := n.beats.beat(ctx); err != nil {
+	if err := n.heartbeats.writeHeartbeat(ctx); err != nil {
 		return fmt.Errorf("cluster: tell the ledger that this node is here: %w", err)
 	}
 	return nil
@@ -286,7 +286,7 @@ func (n *Node) greet(ctx context.Context) error {
 // met reports whether every member that gossip and ledger know has answered.
 func (n *Node) met() bool {
 	for _, m := range n.gossip.Members() {
-		if m.Session != n.card.Session && !n.links.linked(m.Session) && sessionIn(n.roll.Load(), m.Session) != nil {
+		if m.Session != n.meta.Session && !n.links.linked(m.Session) && sessionIn(n.snapshot.Load(), m.Session) != nil {
 			return false
 		}
 	}
@@ -300,7 +300,7 @@ func (n *Node) watch(ctx context.Context) {
 	for {
 		members := n.gossip.Members()
 		n.see(members)
-		n.links.ask(members, n.card.Session)
+		n.links.ask(members, n.meta.Session)
 		if n.peers.Identity != nil {
 			n.peers.Identity.Expires() // looks whether there is a new certificate, and warns in time
 		}
@@ -312,19 +312,19 @@ func (n *Node) watch(ctx context.Context) {
 			n.fail(ErrDisplaced)
 			return
 		case <-n.gossip.Changed():
-			n.topology.tell(n.gossip.Members(), n.card.Session)
+			n.topology.tell(n.gossip.Members(), n.meta.Session)
 			n.wake()
 		}
 	}
 }
 
-// look makes the view of now the current one.
-func (n *Node) look() {
+// refreshView makes the view of now the current one.
+func (n *Node) refreshView() {
 	members := n.gossip.Members()
 	n.see(members)
-	n.links.ask(members, n.card.Session)
-	next := sight{self: n.card, members: members, linked: n.links.linked, roll: *n.roll.Load(),
-		away: n.Draining() || n.unfit.why() != ""}.look()
+	n.links.ask(members, n.meta.Session)
+	next := viewInputs{self: n.meta, members: members, linked: n.links.linked, snapshot: *n.snapshot.Load(),
+		away: n.Draining() || n.ineligible.why() != ""}.computeView()
 	if !slices.Equal(next.members, n.lookup.view.Load().members) {
 		n.metrics.views.Inc()
 		n.lookup.see(next)
@@ -366,7 +366,7 @@ func (n *Node) Share(key string) (part, of int) {
 	switch {
 	case n.peers == nil:
 		return 1, 1
-	case n.beats.fence.up():
+	case n.heartbeats.fence.up():
 		return 0, 1
 	}
 	return n.shares.Load().Of(key)
@@ -374,11 +374,11 @@ func (n *Node) Share(key string) (part, of int) {
 
 // Fenced says that this process may use nothing that is shared: it has not reached
 // the ledger for too long.
-func (n *Node) Fenced() bool { return n.peers != nil && n.beats.fence.up() }
+func (n *Node) Fenced() bool { return n.peers != nil && n.heartbeats.fence.up() }
 
 // Late says that no RCPT may be sent now, because it might still be on its way in this machine
 // when the fence goes up: the next heartbeat decides. See Times.Unacknowledged.
-func (n *Node) Late() bool { return n.peers != nil && n.beats.fence.near() }
+func (n *Node) Late() bool { return n.peers != nil && n.heartbeats.fence.near() }
 
 // OnDrain sets what to do when an operator wants this node to drain, also when that was
 // before, and when the wish is taken back. It may be told the same twice.
@@ -436,13 +436,13 @@ func (n *Node) leave(ctx context.Context) error {
 	if err := n.gossip.Drain(true); err != nil {
 		errs = append(errs, err)
 	}
-	n.look() // an empty view: the placement ends what lives here
+	n.refreshView() // an empty view: the placement ends what lives here
 	if err := n.endSessions(ctx); err != nil {
 		errs = append(errs, err)
-	} else if err := n.farewell(ctx); err != nil {
+	} else if err := n.writeLeave(ctx); err != nil {
 		errs = append(errs, err)
 	}
-	within, cancel := context.WithTimeout(ctx, farewellWithin)
+	within, cancel := context.WithTimeout(ctx, leaveWithin)
 	defer cancel()
 	errs = append(errs, n.gossip.Leave(within), n.gossip.Stop())
 	return errors.Join(errs...)
@@ -458,9 +458,9 @@ func (n *Node) endSessions(ctx context.Context) error {
 	return nil
 }
 
-// farewell tells the ledger that this process uses nothing any more, and which receivers may
+// writeLeave tells the ledger that this process uses nothing any more, and which receivers may
 // not know it.
-func (n *Node) farewell(ctx context.Context) error {
+func (n *Node) writeLeave(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, silenceWithin)
 	defer cancel()
 	silent, _ := n.silence()
@@ -470,14 +470,15 @@ func (n *Node) farewell(ctx context.Context) error {
 		case <-time.After(silenceWithin / 20):
 		}
 	}
-	within, cancel = context.WithTimeout(ctx, farewellWithin)
+	within, cancel = context.WithTimeout(ctx, leaveWithin)
 	defer cancel()
-	if len(silent) > 0 && !n.beats.fence.up() {
-		if _, err := n.peers.Book.Beat(within, n.beatOf(n.beats.voted, n.beats.told, silent)); err != nil {
+	if len(silent) > 0 && !n.heartbeats.fence.up() {
+		if _, err := n.peers.Book.WriteHeartbeat(within, n.beatOf(n.heartbeats.voted, n.heartbeats.told,
+			silent)); err != nil {
 			return fmt.Errorf("cluster: the ledger did not hear which receivers are silent: %w", err)
 		}
 	}
-	if err := n.peers.Book.Leave(within, n.card.Session); err != nil {
+	if err := n.peers.Book.Leave(within, n.meta.Session); err != nil {
 		return fmt.Errorf("cluster: the ledger did not hear that this node leaves: %w", err)
 	}
 	return nil

@@ -17,7 +17,7 @@ import (
 // Kinds are the virtual actors that a node can host, by kind.
 type Kinds = map[string]*actor.Props
 
-// Answer answers errands (Node.Errand), of this node and of others, until ctx is done; it
+// Answer answers errands (Node.QueryAll), of this node and of others, until ctx is done; it
 // is called from many goroutines.
 type Answer = func(ctx context.Context, question []byte) ([]byte, error)
 

@@ -29,9 +29,9 @@ func TestAHeartbeatNamesWhatIsSilent(t *testing.T) {
 	var keys []string
 	n.options.Silent = func() []string { return keys }
 	sees(n, 1)
-	beat := func() ledger.Beat {
+	beat := func() ledger.Heartbeat {
 		t.Helper()
-		if err := n.beats.beat(t.Context()); err != nil {
+		if err := n.heartbeats.writeHeartbeat(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return l.beats[len(l.beats)-1]
@@ -80,16 +80,16 @@ func TestANodeRestsWhenItsRowNamesAllThatIsSilent(t *testing.T) {
 		keys := c.first
 		n.options.Silent = func() []string { return keys }
 		sees(n, 1)
-		if err := n.beats.beat(t.Context()); err != nil {
+		if err := n.heartbeats.writeHeartbeat(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		keys, l.lose = c.then, c.lost
-		if err := n.beats.beat(t.Context()); (err != nil) != c.lost {
+		if err := n.heartbeats.writeHeartbeat(t.Context()); (err != nil) != c.lost {
 			t.Fatal(err)
 		}
 		keys = c.now
-		n.beats.fence.beaten(time.Now().Add(-n.times.Fence))
-		if !n.beats.rest(t.Context()) || n.rested.Load() != c.rests {
+		n.heartbeats.fence.beaten(time.Now().Add(-n.times.Fence))
+		if !n.heartbeats.rest(t.Context()) || n.rested.Load() != c.rests {
 			t.Errorf("%s: rests is %v, want %v", c.name, n.rested.Load(), c.rests)
 		}
 	}
@@ -120,14 +120,14 @@ func TestWhoLeavesNamesWhatIsSilent(t *testing.T) {
 		return []string{"a.example"}
 	}
 	sees(n, 1)
-	if err := n.beats.beat(t.Context()); err != nil {
+	if err := n.heartbeats.writeHeartbeat(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.farewell(t.Context()); err != nil || l.left != 1 || len(l.beats) != 1 {
+	if err := n.writeLeave(t.Context()); err != nil || l.left != 1 || len(l.beats) != 1 {
 		t.Errorf("receivers have heard it: %v, left %d times, %d heartbeats", err, l.left, len(l.beats))
 	}
 	heard = 1 << 30
-	if err := n.farewell(t.Context()); err != nil || l.left != 2 || len(l.beats) != 2 ||
+	if err := n.writeLeave(t.Context()); err != nil || l.left != 2 || len(l.beats) != 2 ||
 		!slices.Equal(l.beats[1].Silent, hashed("a.example")) {
 		t.Errorf("a receiver has not: %v, left %d times, %d heartbeats", err, l.left, len(l.beats))
 	}

@@ -12,18 +12,18 @@ import (
 // same: one counts another out by its own Lost, and that one trusts its own Fence.
 // DefaultTimes is what docs/operators/cluster.md tells; tests take it Scaled.
 type Times struct {
-	// Beat is the time between heartbeats when nothing is new: three fit before
+	// Heartbeat is the time between heartbeats when nothing is new: three fit before
 	// others may count this process out. Lower finds a lost process no sooner and
 	// writes more; higher lets one lost heartbeat put the fence up.
-	Beat time.Duration
+	Heartbeat time.Duration
 
 	// Soon is the time between heartbeats while somebody has not read what happened,
-	// which is what a change of members waits for. At most Beat.
+	// which is what a change of members waits for. At most Heartbeat.
 	Soon time.Duration
 
-	// BeatWithin bounds one heartbeat, and ComplyWithin the time that this node has to
+	// HeartbeatWithin bounds one heartbeat, and ComplyWithin the time that this node has to
 	// keep to new shares before it tries again. Both leave room before the fence.
-	BeatWithin, ComplyWithin time.Duration
+	HeartbeatWithin, ComplyWithin time.Duration
 
 	// Fence is how long after its last good heartbeat was sent a process uses nothing
 	// any more, and Lost how long the ledger hears nothing of a process until the
@@ -57,8 +57,8 @@ type Times struct {
 // DefaultTimes are those of a cluster in production.
 func DefaultTimes() Times {
 	return Times{
-		Beat: 3 * time.Second, Soon: 250 * time.Millisecond,
-		BeatWithin: 5 * time.Second, ComplyWithin: 5 * time.Second,
+		Heartbeat: 3 * time.Second, Soon: 250 * time.Millisecond,
+		HeartbeatWithin: 5 * time.Second, ComplyWithin: 5 * time.Second,
 		Fence: 8 * time.Second, Lost: 10 * time.Second, Unacknowledged: 4 * time.Second, Rest: share.RestFor,
 		LinkEvery: time.Second, LinkLife: 5 * time.Second,
 		Ask: time.Second, Meet: 3 * time.Second,
@@ -67,7 +67,7 @@ func DefaultTimes() Times {
 
 // all gives every time by its name, to be read or changed.
 func (t *Times) all() []namedTime {
-	return []namedTime{{"beat", &t.Beat}, {"soon", &t.Soon}, {"beat within", &t.BeatWithin},
+	return []namedTime{{"beat", &t.Heartbeat}, {"soon", &t.Soon}, {"beat within", &t.HeartbeatWithin},
 		{"comply within", &t.ComplyWithin}, {"fence", &t.Fence}, {"lost", &t.Lost},
 		{"unacknowledged", &t.Unacknowledged}, {"rest", &t.Rest}, {"link every", &t.LinkEvery}, {"link life", &t.LinkLife}, {"ask", &t.Ask}, {"meet", &t.Meet}}
 }
@@ -97,10 +97,10 @@ func (t Times) Validate() error {
 		fits bool
 		text string
 	}{
-		{t.Soon <= t.Beat, "soon is longer than beat"},
-		{2*t.Beat+t.Soon <= t.Fence, "one heartbeat that fails would put the fence up"},
-		{t.Beat+t.Soon <= t.Fence-t.Unacknowledged, "no heartbeat fits before what is sent must be there at the fence"},
-		{t.BeatWithin < t.Fence && t.ComplyWithin < t.Fence, "a heartbeat may take as long as the fence"},
+		{t.Soon <= t.Heartbeat, "soon is longer than beat"},
+		{2*t.Heartbeat+t.Soon <= t.Fence, "one heartbeat that fails would put the fence up"},
+		{t.Heartbeat+t.Soon <= t.Fence-t.Unacknowledged, "no heartbeat fits before what is sent must be there at the fence"},
+		{t.HeartbeatWithin < t.Fence && t.ComplyWithin < t.Fence, "a heartbeat may take as long as the fence"},
 		{t.Lost-t.Fence >= t.Lost/6, "between fence and lost there is less than a sixth"},
 		{t.Lost <= t.Rest, "rest is shorter than lost"},
 		{t.LinkEvery < t.LinkLife, "an answer counts no longer than until the next question"},

@@ -23,13 +23,14 @@ func TestConnectionsToMembersThatLeftEnd(t *testing.T) {
 			ended = append(ended, e.Address)
 		}
 	})
-	self := gossip.Member{Card: n.card}
-	first, second, third := gossip.Member{Card: card(7)}, gossip.Member{Card: card(8)}, gossip.Member{Card: card(9)}
+	self := gossip.Member{NodeMeta: n.meta}
+	first, second, third := gossip.Member{NodeMeta: card(7)}, gossip.Member{NodeMeta: card(8)},
+		gossip.Member{NodeMeta: card(9)}
 	first.Actors, second.Actors, third.Actors = "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:1" // nobody listens there
 	for _, members := range [][]gossip.Member{
 		{self}, {self, first}, {self, first}, {self, first, second}, {self, second, third}, {self, third}, {},
 	} {
-		n.topology.tell(members, n.card.Session)
+		n.topology.tell(members, n.meta.Session)
 	}
 	mu.Lock()
 	defer mu.Unlock()

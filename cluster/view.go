@@ -13,7 +13,7 @@ import (
 
 // view is whom a process counts on, and where they are.
 type view struct {
-	members   []ledger.Process     // by session
+	members   []ledger.Incarnation // by session
 	addresses map[uuid.UUID]string // of their actors, by session
 }
 
@@ -23,37 +23,37 @@ func (v *view) owner(identity string) string {
 	return v.addresses[share.Owner(v.members, identity)]
 }
 
-// sight is everything that decides the view.
-type sight struct {
-	self    gossip.Card
-	members []gossip.Member
-	linked  func(session uuid.UUID) bool
-	roll    ledger.Roll
-	away    bool // this process drains, or is not fit to probe
+// viewInputs is everything that decides the view.
+type viewInputs struct {
+	self     gossip.NodeMeta
+	members  []gossip.Member
+	linked   func(session uuid.UUID) bool
+	snapshot ledger.NodeSnapshot
+	away     bool // this process drains, or is not fit to probe
 }
 
-// look gives the view: who is seen by gossip, answers over actor traffic, has a
+// refreshView gives the view: who is seen by gossip, answers over actor traffic, has a
 // row that is in, counts on itself in that row, and is not about to leave. This
 // process counts on itself, unless it drains or is not fit.
-func (s sight) look() *view {
+func (s viewInputs) computeView() *view {
 	v := &view{addresses: map[uuid.UUID]string{}}
-	add := func(c gossip.Card) {
-		v.members = append(v.members, ledger.Process{Session: c.Session, Node: c.Node})
+	add := func(c gossip.NodeMeta) {
+		v.members = append(v.members, ledger.Incarnation{Session: c.Session, Node: c.Node})
 		v.addresses[c.Session] = c.Actors
 	}
 	if !s.away {
 		add(s.self)
 	}
-	in := make(map[uuid.UUID]bool, len(s.roll.Nodes))
-	for _, row := range s.roll.Nodes {
-		in[row.Session] = row.Standing == ledger.NodeIn && countsOnItself(row)
+	in := make(map[uuid.UUID]bool, len(s.snapshot.Nodes))
+	for _, row := range s.snapshot.Nodes {
+		in[row.Session] = row.Status == ledger.NodeIn && countsOnItself(row)
 	}
 	for _, m := range s.members {
 		if m.Session != s.self.Session && !m.Draining && in[m.Session] && s.linked(m.Session) {
-			add(m.Card)
+			add(m.NodeMeta)
 		}
 	}
-	slices.SortFunc(v.members, func(a, b ledger.Process) int { return slices.Compare(a.Session[:], b.Session[:]) })
+	slices.SortFunc(v.members, func(a, b ledger.Incarnation) int { return slices.Compare(a.Session[:], b.Session[:]) })
 	return v
 }
 

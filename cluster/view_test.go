@@ -9,22 +9,22 @@ import (
 	"rollcall/ledger"
 )
 
-// card is the card of a process with a session of one byte.
-func card(session byte) gossip.Card {
-	return gossip.Card{Session: uuid.UUID{session}, Node: uuid.UUID{session, 1},
+// meta is the card of a process with a session of one byte.
+func card(session byte) gossip.NodeMeta {
+	return gossip.NodeMeta{Session: uuid.UUID{session}, Node: uuid.UUID{session, 1},
 		Actors: string('a'+rune(session)) + ":1"}
 }
 
 func TestWhomANodeCountsOn(t *testing.T) {
 	all := func(uuid.UUID) bool { return true }
 	none := func(uuid.UUID) bool { return false }
-	row := func(session byte, s ledger.Standing) ledger.NodeRow {
-		self := ledger.Process{Session: uuid.UUID{session}}
-		return ledger.NodeRow{Standing: s, Beat: ledger.Beat{Process: self, View: []ledger.Process{self}}}
+	row := func(session byte, s ledger.NodeStatus) ledger.NodeRow {
+		self := ledger.Incarnation{Session: uuid.UUID{session}}
+		return ledger.NodeRow{Status: s, Heartbeat: ledger.Heartbeat{Incarnation: self, View: []ledger.Incarnation{self}}}
 	}
 	unfit := row(2, ledger.NodeIn)
-	unfit.View = []ledger.Process{{Session: uuid.UUID{9}}}
-	drains := gossip.Member{Card: card(2)}
+	unfit.View = []ledger.Incarnation{{Session: uuid.UUID{9}}}
+	drains := gossip.Member{NodeMeta: card(2)}
 	drains.Draining = true
 	for _, c := range []struct {
 		name    string
@@ -35,31 +35,31 @@ func TestWhomANodeCountsOn(t *testing.T) {
 		want    []byte // sessions
 	}{
 		{"itself, before gossip sees even that", nil, nil, all, false, []byte{5}},
-		{"itself once", []gossip.Member{{Card: card(5)}},
+		{"itself once", []gossip.Member{{NodeMeta: card(5)}},
 			[]ledger.NodeRow{row(5, ledger.NodeIn)}, none, false, []byte{5}},
-		{"by session", []gossip.Member{{Card: card(9)}, {Card: card(2)}},
+		{"by session", []gossip.Member{{NodeMeta: card(9)}, {NodeMeta: card(2)}},
 			[]ledger.NodeRow{row(2, ledger.NodeIn), row(9, ledger.NodeIn)}, all, false, []byte{2, 5, 9}},
-		{"one that is suspect", []gossip.Member{{Card: card(2), Suspect: true}},
+		{"one that is suspect", []gossip.Member{{NodeMeta: card(2), Suspect: true}},
 			[]ledger.NodeRow{row(2, ledger.NodeIn)}, all, false, []byte{2, 5}},
-		{"not one that does not answer", []gossip.Member{{Card: card(2)}},
+		{"not one that does not answer", []gossip.Member{{NodeMeta: card(2)}},
 			[]ledger.NodeRow{row(2, ledger.NodeIn)}, none, false, []byte{5}},
-		{"not one that the ledger does not know", []gossip.Member{{Card: card(2)}}, nil, all, false, []byte{5}},
-		{"not one that left", []gossip.Member{{Card: card(2)}},
+		{"not one that the ledger does not know", []gossip.Member{{NodeMeta: card(2)}}, nil, all, false, []byte{5}},
+		{"not one that left", []gossip.Member{{NodeMeta: card(2)}},
 			[]ledger.NodeRow{row(2, ledger.NodeLeft)}, all, false, []byte{5}},
-		{"not one that was lost", []gossip.Member{{Card: card(2)}},
+		{"not one that was lost", []gossip.Member{{NodeMeta: card(2)}},
 			[]ledger.NodeRow{row(2, ledger.NodeLost)}, all, false, []byte{5}},
 		{"not one that gossip does not see", nil, []ledger.NodeRow{row(2, ledger.NodeIn)}, all, false, []byte{5}},
 		{"not one that drains", []gossip.Member{drains},
 			[]ledger.NodeRow{row(2, ledger.NodeIn)}, all, false, []byte{5}},
-		{"not one that does not count on itself", []gossip.Member{{Card: card(9)}, {Card: card(2)}},
+		{"not one that does not count on itself", []gossip.Member{{NodeMeta: card(9)}, {NodeMeta: card(2)}},
 			[]ledger.NodeRow{unfit, row(9, ledger.NodeIn)}, all, false, []byte{5, 9}},
-		{"not itself when it drains or is not fit", []gossip.Member{{Card: card(2)}},
+		{"not itself when it drains or is not fit", []gossip.Member{{NodeMeta: card(2)}},
 			[]ledger.NodeRow{row(2, ledger.NodeIn)}, all, true, []byte{2}},
 		{"nobody", nil, nil, all, true, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v := sight{self: card(5), members: c.members, linked: c.linked, roll: ledger.Roll{Nodes: c.rows},
-				away: c.away}.look()
+			v := viewInputs{self: card(5), members: c.members, linked: c.linked, snapshot: ledger.NodeSnapshot{Nodes: c.rows},
+				away: c.away}.computeView()
 			var got []byte
 			for _, p := range v.members {
 				got = append(got, p.Session[0])

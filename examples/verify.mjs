@@ -8,6 +8,10 @@ import { readFile } from "node:fs/promises";
 import { basename } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
+if (process.argv.length !== 3 || !process.env.ROLLCALL_API || !process.env.ROLLCALL_KEY) {
+  console.error("usage: ROLLCALL_API=https://verify.example.com ROLLCALL_KEY=rc_... node verify.mjs contacts.csv");
+  process.exit(1);
+}
 const api = process.env.ROLLCALL_API.replace(/\/$/, "");
 const key = { "X-API-Key": process.env.ROLLCALL_KEY };
 

@@ -16,6 +16,8 @@ import urllib.parse
 import urllib.request
 import uuid
 
+if len(sys.argv) != 2 or not {"ROLLCALL_API", "ROLLCALL_KEY"} <= os.environ.keys():
+    sys.exit(__doc__)
 API = os.environ["ROLLCALL_API"].rstrip("/")
 KEY = os.environ["ROLLCALL_KEY"]
 

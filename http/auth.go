@@ -26,7 +26,7 @@ func (s *Server) admit(ctx context.Context, r *request) bool {
 	}
 	r.key = key
 	if s.origins.Foreign(r.RequestCtx) && r.route != routeCredits {
-		listen.WriteIssue(r.RequestCtx, api.OriginNotAllowed, 0)
+		s.refuse(r, api.OriginNotAllowed, 0)
 		return false
 	}
 	bucket, name := s.limits.reads, "reads"
@@ -47,7 +47,7 @@ func (s *Server) identify(ctx context.Context, r *request) (key ledger.Key, ok b
 	address := listen.NetworkOf(s.client(r))
 	values := r.Request.Header.PeekAll(headerAPIKey)
 	if len(values) == 0 || len(values) == 1 && len(values[0]) == 0 {
-		listen.WriteIssue(r.RequestCtx, api.MissingAPIKey, 0) // no guess
+		s.refuse(r, api.MissingAPIKey, 0) // no guess
 		return ledger.Key{}, false
 	}
 	known := keyRejected
@@ -105,13 +105,13 @@ func (s *Server) reject(r *request, code api.Code, wait time.Duration) {
 		s.limited(r, "bad_keys", wait)
 		return
 	}
-	listen.WriteIssue(r.RequestCtx, code, 0)
+	s.refuse(r, code, 0)
 }
 
 // limited answers 429 with the time to the next token.
 func (s *Server) limited(r *request, limit string, wait time.Duration) {
 	s.metrics.limited.WithLabelValues(limit).Inc()
-	listen.WriteIssue(r.RequestCtx, api.RateLimited, seconds(wait, 1, 60))
+	s.refuse(r, api.RateLimited, seconds(wait, 1, 60))
 }
 
 // unavailable answers 503 for a ledger that did not answer. The error is logged,

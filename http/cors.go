@@ -11,14 +11,14 @@ import (
 // 600 seconds, the longest that every browser keeps to.
 const (
 	corsHeaders = "X-API-Key, Idempotency-Key, X-Upload-Content-Length, X-Upload-Filename, Content-Type"
-	corsExposed = listen.HeaderRetryAfter + ", " + listen.HeaderRequestID
+	corsExposed = listen.HeaderRetryAfter + ", " + listen.HeaderRequestID + ", " + fasthttp.HeaderLink
 	corsMaxAge  = "600"
 )
 
 // preflight answers OPTIONS. It needs no key: browsers send none with it.
 func (s *Server) preflight(r *request) {
 	if s.origins.Foreign(r.RequestCtx) && r.route != routeCredits {
-		listen.WriteIssue(r.RequestCtx, api.OriginNotAllowed, 0)
+		s.refuse(r, api.OriginNotAllowed, 0)
 		return
 	}
 	h := &r.Response.Header

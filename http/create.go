@@ -28,21 +28,21 @@ const (
 func (s *Server) create(ctx context.Context, r *request) {
 	n, refused := s.readCreate(r)
 	if refused != "" {
-		listen.WriteIssue(r.RequestCtx, refused, 0)
+		s.refuse(r, refused, 0)
 		return
 	}
 	leave, ok := s.creates.enter(ctx, identity{n.Workspace, n.Identity})
 	if !ok {
-		listen.WriteIssue(r.RequestCtx, api.RequestInProgress, 1)
+		s.refuse(r, api.RequestInProgress, 1)
 		return
 	}
 	defer leave()
 	v, created, err := s.options.Book.Create(ctx, n)
 	switch {
 	case errors.Is(err, ledger.ErrIdentityReused):
-		listen.WriteIssue(r.RequestCtx, api.IdempotencyReused, 0)
+		s.refuse(r, api.IdempotencyReused, 0)
 	case errors.Is(err, ledger.ErrFileTooLarge):
-		listen.WriteIssue(r.RequestCtx, api.FileTooLarge, 0)
+		s.refuse(r, api.FileTooLarge, 0)
 	case err != nil:
 		s.notCreated(r, err)
 	default:
@@ -70,7 +70,7 @@ const unpaidRetryMost = time.Hour
 func (s *Server) notCreated(r *request, err error) {
 	refuse := func(limit string, code api.Code, after int) {
 		s.metrics.limited.WithLabelValues(limit).Inc()
-		listen.WriteIssue(r.RequestCtx, code, after)
+		s.refuse(r, code, after)
 	}
 	var later *ledger.Later
 	switch {
@@ -82,7 +82,7 @@ func (s *Server) notCreated(r *request, err error) {
 		after := max(time.Second, min(later.After, unpaidRetryMost))
 		refuse("unpaid", api.TooManyUnpaid, int(math.Ceil(after.Seconds())))
 	case errors.Is(err, ledger.ErrNoSuchSession), errors.Is(err, ledger.ErrNotAllowed):
-		listen.WriteIssue(r.RequestCtx, api.ActionNotAllowed, 0)
+		s.refuse(r, api.ActionNotAllowed, 0)
 	case errors.Is(err, ledger.ErrNoRoom):
 		refuse("disk", api.StorageUnavailable, limitRetryAfter)
 	default:

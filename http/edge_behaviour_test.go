@@ -83,7 +83,7 @@ func checkOrigin(t *testing.T, origin string, listed bool, sent call, a answer) 
 		}
 		return
 	}
-	if exposed := h.Get("Access-Control-Expose-Headers"); exposed != "Retry-After, X-Request-Id" {
+	if exposed := h.Get("Access-Control-Expose-Headers"); exposed != "Retry-After, X-Request-Id, Link" {
 		t.Errorf("%s %s: exposes %q", method, path, exposed)
 	}
 	if method == "OPTIONS" && (h.Get("Access-Control-Max-Age") != "600" || len(a.body) != 0 ||

@@ -448,6 +448,9 @@ func (c *answerChecker) checkError(t testing.TB, sent call, a answer) {
 		t.Errorf("%s %s: request_id %v, X-Request-Id %q", sent.method, sent.path, id,
 			a.header.Get("X-Request-Id"))
 	}
+	if link := a.header.Get("Link"); link != "" && link != "</docs/errors#"+a.code()+`>; rel="help"` {
+		t.Errorf("%s %s: %s has the link %s", sent.method, sent.path, a.code(), link)
+	}
 	if a.status == 401 && a.header.Get("WWW-Authenticate") == "" {
 		t.Errorf("%s %s: 401 without WWW-Authenticate", sent.method, sent.path)
 	}

@@ -31,7 +31,7 @@ type historyOf struct {
 func (s *Server) history(ctx context.Context, r *request) {
 	of, refused := s.historyAsked(r)
 	if refused != "" {
-		listen.WriteIssue(r.RequestCtx, refused, 0)
+		s.refuse(r, refused, 0)
 		return
 	}
 	body, err := s.listings.read(ctx, of)

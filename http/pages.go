@@ -189,10 +189,14 @@ func (s *Server) act(r *request, a Act) {
 	s.results(r)
 }
 
-// refuse answers a request that is refused: a page for people where they asked for one, otherwise as the API does.
+// refuse answers a request that is refused: a page for people where they asked for one, otherwise as the API does, with
+// a link to what the guide says of the code where the guide is served.
 func (s *Server) refuse(r *request, code api.Code, retryAfter int) {
 	if r.page == nil || r.page.act != nil && r.page.act.Operation != Download {
 		listen.WriteIssue(r.RequestCtx, code, retryAfter)
+		if s.options.Pages != nil {
+			r.Response.Header.Set(fasthttp.HeaderLink, "</docs/errors#"+string(code)+`>; rel="help"`)
+		}
 		return
 	}
 	status, message := listen.Refusal(code)

@@ -84,8 +84,9 @@ func TestPagesGetWhatIsNotOfTheAPI(t *testing.T) {
 	}
 	for _, path := range []string{"/v1", "/v1/", "/v1/other", "/v2/credits", "/v10", "/w/../v1/credits", "//v1/credits",
 		"/w%2fx"} {
-		if a, text := e.page(t, "GET", path, nil); a.status != 404 || a.code() != string(api.RouteNotFound) {
-			t.Errorf("GET %s: %d %q, want the API's 404", path, a.status, text)
+		if a, text := e.page(t, "GET", path, nil); a.status != 404 || a.code() != string(api.RouteNotFound) ||
+			a.header.Get("Link") != `</docs/errors#route_not_found>; rel="help"` {
+			t.Errorf("GET %s: %d %q with the link %q, want the API's 404", path, a.status, text, a.header.Get("Link"))
 		}
 	}
 	if a, _ := e.page(t, "GET", "/openapi.yaml", nil); a.status != 200 || a.header.Get("Content-Type") != "application/yaml" {
@@ -99,7 +100,8 @@ func TestPagesGetWhatIsNotOfTheAPI(t *testing.T) {
 func TestPagesAreNowhereWithoutPages(t *testing.T) {
 	e := newEdge(t, nil)
 	for _, path := range []string{"/", "/sign-in", "/assets/app.css"} {
-		if a, _ := e.page(t, "GET", path, nil); a.status != 404 || a.code() != string(api.RouteNotFound) {
+		if a, _ := e.page(t, "GET", path, nil); a.status != 404 || a.code() != string(api.RouteNotFound) ||
+			a.header.Get("Link") != "" {
 			t.Errorf("GET %s: %d %s", path, a.status, a.body)
 		}
 	}

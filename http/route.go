@@ -141,7 +141,7 @@ func (s *Server) check(r *request, working int64) {
 		if string(mark) == listen.FoldedMark {
 			code = api.BadRequest
 		}
-		listen.WriteIssue(r.RequestCtx, code, 0)
+		s.refuse(r, code, 0)
 		return
 	}
 	if !s.findOperation(r) {
@@ -171,7 +171,7 @@ func (s *Server) check(r *request, working int64) {
 		return
 	}
 	if !s.enter(r) {
-		listen.WriteIssue(r.RequestCtx, api.Overloaded, listen.Jitter(10, 10))
+		s.refuse(r, api.Overloaded, listen.Jitter(10, 10))
 		return
 	}
 	s.operate(ledger.WithTenant(ledger.WithActor(ctx, "key:"+r.key.ID), r.key.Workspace), r)
@@ -201,7 +201,7 @@ func (s *Server) findOperation(r *request) bool {
 	raw := r.URI().PathOriginal()
 	if string(r.Request.Header.RequestURI()) == "*" {
 		r.Response.Header.Set(fasthttp.HeaderAllow, "GET, HEAD, POST, OPTIONS")
-		listen.WriteIssue(r.RequestCtx, api.MethodNotAllowed, 0)
+		s.refuse(r, api.MethodNotAllowed, 0)
 		return false
 	}
 	if bytes.Equal(raw, r.URI().Path()) {
@@ -212,7 +212,7 @@ func (s *Server) findOperation(r *request) bool {
 		return true
 	}
 	if r.route == routeNone {
-		listen.WriteIssue(r.RequestCtx, api.RouteNotFound, 0)
+		s.refuse(r, api.RouteNotFound, 0)
 		return false
 	}
 	s.origins.Allow(r.RequestCtx, corsExposed, nil)
@@ -228,20 +228,20 @@ func (s *Server) findOperation(r *request) bool {
 		return true
 	}
 	r.Response.Header.Set(fasthttp.HeaderAllow, allow[r.route])
-	listen.WriteIssue(r.RequestCtx, api.MethodNotAllowed, 0)
+	s.refuse(r, api.MethodNotAllowed, 0)
 	return false
 }
 
 // operate runs the operation of an admitted request.
 func (s *Server) operate(ctx context.Context, r *request) {
 	if r.hugeBody && r.route != routeCredits { // credits answers nothing of 422
-		listen.WriteIssue(r.RequestCtx, api.UnexpectedBody, 0)
+		s.refuse(r, api.UnexpectedBody, 0)
 		return
 	}
 	if r.idText != nil {
 		var ok bool
 		if r.id, ok = parseUUID(r.idText); !ok {
-			listen.WriteIssue(r.RequestCtx, api.InvalidID, 0)
+			s.refuse(r, api.InvalidID, 0)
 			return
 		}
 	}

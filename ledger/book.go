@@ -53,7 +53,7 @@ type Tenants interface {
 	// verification, whatever its workspace, as it was at the start.
 	// ErrNoSuchVerification; ErrResultsExpired after retention, also in the middle, beside
 	// the verification.
-	Evidence(ctx context.Context, id uuid.UUID, after int64, yield func(Kept) error) (Verification, error)
+	Evidence(ctx context.Context, id uuid.UUID, after int64, yield func(StoredSettlement) error) (Verification, error)
 
 	// Secret gives the named random value, made once at first use.
 	Secret(ctx context.Context, name string, bytes int) ([]byte, error)

@@ -7,9 +7,9 @@ import "time"
 // wants rows below 1 MiB.
 const EvidenceMax = 864 << 10
 
-// Kept is one settlement with what it rests on, as it is shown to an operator.
+// StoredSettlement is one settlement with what it rests on, as it is shown to an operator.
 // What it points to is good until the call that it was given to returns.
-type Kept struct {
+type StoredSettlement struct {
 	Number, Epoch int64
 	At            time.Time // of the commit
 	Results       *Batch

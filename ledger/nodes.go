@@ -13,7 +13,7 @@ const (
 	// ViewMax bounds the processes of one view: four times the 50 nodes that are
 	// tested, so that all of them may be counted twice while they restart.
 	ViewMax = 200
-	// NodeTextBytesMax bounds each text of a Beat. A domain name has 253 bytes (RFC
+	// NodeTextBytesMax bounds each text of a Heartbeat. A domain name has 253 bytes (RFC
 	// 1035 §2.3.4); this leaves room for a port.
 	NodeTextBytesMax = 300
 	// SilentMax bounds the silent receivers of one process: twice the sessions that a
@@ -21,21 +21,21 @@ const (
 	SilentMax = 8192
 )
 
-// Process is one life of one node: the node is the same after a restart, the
+// Incarnation is one life of one node: the node is the same after a restart, the
 // session is not.
-type Process struct{ Session, Node uuid.UUID }
+type Incarnation struct{ Session, Node uuid.UUID }
 
-// Beat is what a process says of itself.
-type Beat struct {
-	Process
+// Heartbeat is what a process says of itself.
+type Heartbeat struct {
+	Incarnation
 	Cluster  string // name of the cluster
 	Name     string // of the certificate, or of the host
 	Version  string // of the program
 	Actors   string // host:port of actor traffic
 	Draining bool
 	Started  time.Time
-	View     []Process // whom it sees, strictly ascending by session; at most ViewMax
-	Read     int64     // the turn up to which it has read and complied
+	View     []Incarnation // whom it sees, strictly ascending by session; at most ViewMax
+	Read     int64         // the turn up to which it has read and complied
 	// Silent are the receivers that may still hold sessions which the process has ended,
 	// by the hashes of their keys, strictly ascending; at most SilentMax. Nobody else may
 	// use these, whatever the votes say; not after the process has ended either, until
@@ -49,10 +49,10 @@ type Beat struct {
 	Receivers int
 }
 
-// Check reports whether a Beat can be kept. ErrIllegal for no session or node, a view
+// Check reports whether a Heartbeat can be kept. ErrIllegal for no session or node, a view
 // or list that is too long or not ascending, numbers below 0, and texts that are no text or
 // too long.
-func (b Beat) Check() error {
+func (b Heartbeat) Check() error {
 	for _, text := range []string{b.Cluster, b.Name, b.Version, b.Actors} {
 		if err := CheckText(text); err != nil {
 			return err
@@ -84,18 +84,18 @@ func (b Beat) Check() error {
 	return nil
 }
 
-// Standing is what the ledger takes a process for.
-type Standing uint8
+// NodeStatus is what the ledger takes a process for.
+type NodeStatus uint8
 
 // The standings.
 const (
-	NodeIn   Standing = iota // it beats, or was seen lately
-	NodeLeft                 // it said that it goes
-	NodeLost                 // it was not seen for too long
+	NodeIn   NodeStatus = iota // it beats, or was seen lately
+	NodeLeft                   // it said that it goes
+	NodeLost                   // it was not seen for too long
 )
 
 // String gives "in", "left" or "lost".
-func (s Standing) String() string {
+func (s NodeStatus) String() string {
 	switch s {
 	case NodeIn:
 		return "in"
@@ -110,37 +110,37 @@ func (s Standing) String() string {
 // NodeRow is what the ledger keeps of a process. All times are by the database's
 // clock, but for Started, in milliseconds.
 type NodeRow struct {
-	Beat
-	Standing Standing
-	Since    time.Time // of the standing
-	Seen     time.Time // when its last beat was written
-	// Turn is that of its last publication, or of its end.
-	Turn int64
+	Heartbeat
+	Status NodeStatus
+	Since  time.Time // of the standing
+	Seen   time.Time // when its last beat was written
+	// Generation is that of its last publication, or of its end.
+	Generation int64
 	// Before is the view before the last publication; nil: there was none, or it was
 	// empty, or the process has ended and had read its publication.
-	Before []Process
+	Before []Incarnation
 	// Dead says of one that is lost that it is known to be dead: it has no SMTP
 	// sessions any more, but for those that were Silent.
 	Dead       bool
 	DrainAsked bool // an operator wants it to drain
 }
 
-// Roll is all rows at one moment, those that ended within the last day too, by
-// session. It holds every publication and every end up to Turn. Without any row it
-// is the zero Roll.
-type Roll struct {
-	Now   time.Time // by the database's clock
-	Turn  int64     // how many publications and ends there have been
-	Nodes []NodeRow
+// NodeSnapshot is all rows at one moment, those that ended within the last day too, by
+// session. It holds every publication and every end up to Generation. Without any row it
+// is the zero NodeSnapshot.
+type NodeSnapshot struct {
+	Now        time.Time // by the database's clock
+	Generation int64     // how many publications and ends there have been
+	Nodes      []NodeRow
 }
 
 // Nodes is the part about the processes of a cluster. A view is published, and a
 // row ended, in a turn: the next number of one counter, in the same transaction.
-// Who has read a Roll of turn t has read all that happened in turns up to t.
+// Who has read a NodeSnapshot of generation t has read all that happened in generations up to t.
 type Nodes interface {
 	// Identity is the ledger's own id, made once.
 	Identity(ctx context.Context) (uuid.UUID, error)
-	// Beat writes the row of b.Process, seen now, and then reads all, in two
+	// WriteHeartbeat writes the row of b.Incarnation, seen now, and then reads all, in two
 	// transactions. A new row, or one that had ended, begins: in, not dead, Before
 	// nil, in a new turn. Another view than the row's is a publication: Before
 	// becomes the row's view, in a new turn. Otherwise the row is refreshed and no
@@ -148,13 +148,13 @@ type Nodes interface {
 	//
 	// Before remembers one view: who has published waits with the next view until
 	// the publication is settled. After an error the row may have been written: only
-	// a Roll says which view stands.
+	// a NodeSnapshot says which view stands.
 	//
 	// ErrIllegal as Check, ErrOtherCluster when the row begins and one that is in
 	// names another cluster.
-	Beat(ctx context.Context, b Beat) (Roll, error)
-	// Roll reads all rows.
-	Roll(ctx context.Context) (Roll, error)
+	WriteHeartbeat(ctx context.Context, b Heartbeat) (NodeSnapshot, error)
+	// ReadNodes reads all rows.
+	ReadNodes(ctx context.Context) (NodeSnapshot, error)
 	// Leave ends a process's row by its own wish, in a new turn: it uses nothing any
 	// more but what its last beat called silent, and does not beat again. Of one that was
 	// lost it takes back the loss. No effect on one that had left or is not there.

@@ -49,8 +49,8 @@ type Clearing struct {
 	Reason string
 }
 
-// Tuning is what operators have changed and every node follows.
-type Tuning struct {
+// Settings is what operators have changed and every node follows.
+type Settings struct {
 	Now       time.Time          // by the ledger's clock
 	Overrides []ThrottleOverride // those that hold, oldest first
 	Weights   map[uuid.UUID]int  // of workspaces whose weight is not 1
@@ -86,8 +86,8 @@ type Operators interface {
 	SetOverride(ctx context.Context, o ThrottleOverride, holds time.Duration) (ThrottleOverride, error)
 	// ClearOverrides ends those that hold and answers them, oldest first. ErrIllegal.
 	ClearOverrides(ctx context.Context, c Clearing) ([]ThrottleOverride, error)
-	// Tuning reads what every node follows. It is cheap enough for every second.
-	Tuning(ctx context.Context) (Tuning, error)
+	// Settings reads what every node follows. It is cheap enough for every second.
+	Settings(ctx context.Context) (Settings, error)
 	// SetWeight says how many turns a workspace has for one of another: 1 to WeightMax.
 	// ErrNoSuchWorkspace, ErrIllegal.
 	SetWeight(ctx context.Context, workspace uuid.UUID, weight int) (Workspace, error)

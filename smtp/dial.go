@@ -50,7 +50,7 @@ func (o DialerOptions) Validate() error {
 
 // NewDialer makes the dialer that reaches the Internet, with the guard in it:
 // it refuses with ErrForbiddenAddress, at the moment of the connect and
-// therefore whatever was resolved, every special-use address (Guard) and every
+// therefore whatever was resolved, every special-use address (DialGuard) and every
 // port but the one. Names are not looked up.
 //
 // Errors: ErrOptions.
@@ -58,7 +58,7 @@ func NewDialer(o DialerOptions) (Dialer, error) {
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("dialer: %w", err)
 	}
-	d := &guardedDialer{guard: NewGuard(o.AllowNetworks), port: uint16(o.Port)}
+	d := &guardedDialer{guard: NewDialGuard(o.AllowNetworks), port: uint16(o.Port)}
 	d.net = net.Dialer{
 		Timeout:   o.ConnectTimeout,
 		KeepAlive: -1, // every wait has a deadline; saves three system calls a connection
@@ -72,7 +72,7 @@ func NewDialer(o DialerOptions) (Dialer, error) {
 
 type guardedDialer struct {
 	net   net.Dialer
-	guard Guard
+	guard DialGuard
 	port  uint16
 }
 

@@ -11,7 +11,7 @@ import (
 var anyAddrPort = netip.MustParseAddrPort("192.0.2.1:25")
 
 func TestGuard(t *testing.T) {
-	lab := NewGuard([]netip.Prefix{netip.MustParsePrefix("127.66.1.9/16")})
+	lab := NewDialGuard([]netip.Prefix{netip.MustParsePrefix("127.66.1.9/16")})
 	tests := []struct {
 		address string
 		want    bool
@@ -43,7 +43,7 @@ func TestGuard(t *testing.T) {
 	}
 	for _, test := range tests {
 		a := netip.MustParseAddr(test.address)
-		if got := (Guard{}).Allows(a); got != test.want {
+		if got := (DialGuard{}).Allows(a); got != test.want {
 			t.Errorf("%s: %v, want %v", test.address, got, test.want)
 		}
 	}
@@ -55,7 +55,7 @@ func TestGuard(t *testing.T) {
 			t.Errorf("with an allowed network, %s: %v, want %v", address, got, want)
 		}
 	}
-	if (Guard{}).Allows(netip.Addr{}) {
+	if (DialGuard{}).Allows(netip.Addr{}) {
 		t.Error("the zero address is allowed")
 	}
 }

@@ -38,8 +38,8 @@ func (f *Failure) Gone() <-chan struct{} {
 	return f.gone
 }
 
-// hear notes what an error of the connection says about its end.
-func (l *lookout) hear(err error) {
+// noteError notes what an error of the connection says about its end.
+func (l *peekConn) noteError(err error) {
 	var code syscall.Errno
 	switch {
 	case err == nil || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, net.ErrClosed) || l.lost:
@@ -52,13 +52,13 @@ func (l *lookout) hear(err error) {
 
 // part ends the conversation, and waits in the background for the receiver's end of it, for so long at most.
 // A reply to QUIT is still to come from replies; nil: no reply is of interest.
-func (l *lookout) part(limit time.Duration, replies *replyReader) <-chan struct{} {
+func (l *peekConn) part(limit time.Duration, replies *replyReader) <-chan struct{} {
 	half, ok := l.Conn.(interface{ CloseWrite() error })
 	if !ok || l.ended { // what is no TCP, as in a test's memory, ends on both sides at once
 		_ = l.Conn.Close()
 		return isOver
 	}
-	p := &parting{lookout: l, until: time.Now().Add(limit), gone: make(chan struct{})}
+	p := &parting{peekConn: l, until: time.Now().Add(limit), gone: make(chan struct{})}
 	if l.lost {
 		p.end()
 		return p.gone
@@ -73,7 +73,7 @@ func (l *lookout) part(limit time.Duration, replies *replyReader) <-chan struct{
 
 // parting is a session that ended here, and perhaps not yet at the receiver.
 type parting struct {
-	*lookout
+	*peekConn
 	until time.Time
 	gone  chan struct{}
 }
@@ -125,7 +125,7 @@ func (p *parting) end() {
 }
 
 // dropUnsent lets Close throw away what was not sent, and say RST.
-func (l *lookout) dropUnsent() {
+func (l *peekConn) dropUnsent() {
 	if conn, ok := l.Conn.(interface{ SetLinger(seconds int) error }); ok {
 		_ = conn.SetLinger(0)
 	}

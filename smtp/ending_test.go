@@ -60,7 +60,7 @@ func (f *far) say(line string) {
 	}
 }
 
-// hear waits for a command.
+// noteError waits for a command.
 func (f *far) hear(want string) {
 	if !f.in.Scan() || !strings.HasPrefix(f.in.Text(), want) {
 		f.t.Errorf("heard %q, %v, want %s", f.in.Text(), f.in.Err(), want)

@@ -68,8 +68,8 @@ type Session struct {
 	source  netip.Addr // ours
 	options SessionOptions
 
-	raw  *lookout // what was dialled; deadlines are set here
-	conn net.Conn // raw, or TLS over it
+	raw  *peekConn // what was dialled; deadlines are set here
+	conn net.Conn  // raw, or TLS over it
 	in   replyReader
 	out  []byte  // commands of the group that is being put together
 	due  []Stage // of each of these, in a Probe

@@ -38,7 +38,7 @@ func Open(
 		return nil, &Failure{Stage: StageConnect, Err: err}
 	}
 	s := &Session{
-		host: host, source: sourceOf(conn), options: o, raw: newLookout(conn), open: true,
+		host: host, source: sourceOf(conn), options: o, raw: newPeekConn(conn), open: true,
 		left: o.Limits.Session - time.Since(begin), granted: 1, tracer: tracerOf(ctx),
 	}
 	s.conn, s.in = s.raw, newReplyReader(s.raw, &o.Limits)

@@ -9,7 +9,7 @@ import (
 // giveUpAfter lets the system end the connection when something that we sent was not acknowledged for so
 // long, instead of sending it again for a quarter of an hour (TCP_USER_TIMEOUT, tcp(7)). It also
 // holds when this process is stopped, or has ended.
-func (l *lookout) giveUpAfter(d time.Duration) {
+func (l *peekConn) giveUpAfter(d time.Duration) {
 	if l.descriptor == nil {
 		return
 	}
@@ -19,7 +19,7 @@ func (l *lookout) giveUpAfter(d time.Duration) {
 }
 
 // unsent is how many bytes of ours the far system has not acknowledged (SIOCOUTQ, tcp(7)).
-func (l *lookout) unsent() (n int) {
+func (l *peekConn) unsent() (n int) {
 	if l.descriptor == nil {
 		return 0
 	}

@@ -38,7 +38,7 @@ type leased struct {
 type shell struct {
 	options   Options
 	held      *atomic.Int64 // leases, for those who ask from outside
-	line      line
+	admission admissionQueue
 	turns     turns
 	leased    map[uuid.UUID]leased
 	running   map[uuid.UUID]running
@@ -64,7 +64,7 @@ type shell struct {
 
 func newShell(o Options, held *atomic.Int64) *shell {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &shell{options: o, held: held, line: newLine(o.BytesMax, o.Weight),
+	return &shell{options: o, held: held, admission: newAdmissionQueue(o.BytesMax, o.Weight),
 		turns: newTurns(o.LeasesMax, o.Weight), leased: map[uuid.UUID]leased{},
 		running: map[uuid.UUID]running{}, byPID: map[string]uuid.UUID{}, noting: map[uuid.UUID]bool{}, ctx: ctx, cancel: cancel}
 }
@@ -295,7 +295,7 @@ func (s *shell) took(c actor.Context, now time.Time, m leaseds) {
 		}
 		if old, ok := s.leased[v.ID]; ok { // in the line, at an epoch before
 			s.turns.ended(old.workspace)
-			s.line.leave(v.ID)
+			s.admission.leave(v.ID)
 		}
 		if !s.turns.took(v.Workspace) {
 			s.release(c, v.ID, v.Epoch)
@@ -306,7 +306,7 @@ func (s *shell) took(c actor.Context, now time.Time, m leaseds) {
 		if v.Epoch > 1 {
 			s.options.Metrics.takenOver.Inc()
 		}
-		s.line.join(now, v)
+		s.admission.join(now, v)
 	}
 	if s.draining {
 		s.releaseLine(c)
@@ -321,7 +321,7 @@ func (s *shell) took(c actor.Context, now time.Time, m leaseds) {
 // begin starts an actor for each verification that there is memory for.
 func (s *shell) begin(c actor.Context, now time.Time) {
 	for {
-		v, ok := s.line.next(now)
+		v, ok := s.admission.next(now)
 		if !ok {
 			return
 		}
@@ -349,7 +349,7 @@ func (s *shell) ended(c actor.Context, now time.Time, id uuid.UUID) {
 	delete(s.running, id)
 	delete(s.byPID, r.pid.Id)
 	s.forget(id)
-	s.line.ended(r.workspace, r.bytes, r.nearly)
+	s.admission.ended(r.workspace, r.bytes, r.nearly)
 	if !s.draining {
 		s.begin(c, now)
 		s.look(c, now)
@@ -372,7 +372,7 @@ func (s *shell) nearly(c actor.Context, now time.Time, id uuid.UUID) {
 	}
 	r.nearly = true
 	s.running[id] = r
-	s.line.nearly(r.workspace, r.bytes)
+	s.admission.nearly(r.workspace, r.bytes)
 	if !s.draining {
 		s.begin(c, now)
 	}
@@ -407,8 +407,8 @@ func (s *shell) setAside(m crashed) {
 func (s *shell) tellMetrics() {
 	m := s.options.Metrics
 	m.leases.Set(float64(len(s.leased)))
-	m.bytes.Set(float64(s.line.bytes()))
-	m.waiting.Set(float64(len(s.line.waiters)))
+	m.bytes.Set(float64(s.admission.bytes()))
+	m.waiting.Set(float64(len(s.admission.waiters)))
 	m.full.Set(float64(len(s.turns.leases.Full(s.options.Weight))))
 }
 
@@ -474,7 +474,7 @@ func (s *shell) lose(c actor.Context, id uuid.UUID) {
 		return
 	}
 	s.forget(id)
-	s.line.leave(id)
+	s.admission.leave(id)
 }
 
 func (s *shell) release(c actor.Context, id uuid.UUID, epoch int64) {
@@ -519,11 +519,11 @@ func (s *shell) undrain(c actor.Context, now time.Time) {
 }
 
 func (s *shell) releaseLine(c actor.Context) {
-	for _, w := range s.line.waiters {
+	for _, w := range s.admission.waiters {
 		s.forget(w.state.ID)
 		s.release(c, w.state.ID, w.state.Epoch)
 	}
-	s.line.waiters = nil
+	s.admission.waiters = nil
 }
 
 // tellDrained says when nothing runs and the ledger has answered everything, so

@@ -28,7 +28,7 @@ func (s *shell) tell(c actor.Context, id uuid.UUID) {
 		c.RequestWithCustomSender(r.pid, verification.Ask{}, c.Sender())
 		return
 	}
-	for _, w := range s.line.waiters {
+	for _, w := range s.admission.waiters {
 		if w.state.ID == id {
 			c.Respond(inspect.Verification{ID: id.String(), Workspace: w.state.Workspace.String(),
 				Status: string(w.state.Status), Total: w.state.Total, Final: w.state.Counts.Sum(), At: time.Now(),

@@ -82,7 +82,7 @@ func TestWhatDNSMeansForAnAddress(t *testing.T) {
 		"own.test. MX 1 localhost.test.", "localhost.test. A 127.0.0.1")
 	o := mx.Options{Servers: []string{server}, Timeout: 5 * time.Second, TTLMin: time.Minute, TTLMax: time.Hour,
 		CacheMax: 1000}
-	o.Allow = smtp.NewGuard([]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}).Allows
+	o.Allow = smtp.NewDialGuard([]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}).Allows
 	r, err := mx.New(o)
 	if err != nil {
 		t.Fatal(err)

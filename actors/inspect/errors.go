@@ -10,12 +10,12 @@ import (
 // of now, a session that is over, a verification that nobody works on.
 var ErrNotThere = errors.New("no node has it")
 
-// Unheard says that no node that answers has what was asked for, and which do not answer: one
+// Unreachable says that no node that answers has what was asked for, and which do not answer: one
 // of them may have it. It is an ErrNotThere too.
-type Unheard struct{ Silent []Silent }
+type Unreachable struct{ Silent []UnreachableNode }
 
 // Error implements error.
-func (u *Unheard) Error() string {
+func (u *Unreachable) Error() string {
 	names := make([]string, len(u.Silent))
 	for i, s := range u.Silent {
 		names[i] = fmt.Sprintf("%s (%s)", s.Node, s.Why)
@@ -24,4 +24,4 @@ func (u *Unheard) Error() string {
 }
 
 // Unwrap makes it an ErrNotThere.
-func (u *Unheard) Unwrap() error { return ErrNotThere }
+func (u *Unreachable) Unwrap() error { return ErrNotThere }

@@ -9,12 +9,12 @@ type Explanation struct {
 	Key    string           `json:"key"`              // of the receiver
 	Fields []ExplainedField `json:"fields"`
 	// Keys that speak to the same operator with an allowance of their own.
-	Beside   []string    `json:"beside,omitempty"`
-	Narrower []string    `json:"narrower,omitempty"` // names below this one with rules that go before its own
-	Receiver []Receiver  `json:"receiver,omitempty"` // as it is now, where it lives
-	Notes    []string    `json:"notes,omitempty"`    // what else there is to know, in sentences
-	Others   []OtherFile `json:"others,omitempty"`   // nodes that may ask by other rules
-	Silent   []Silent    `json:"silent,omitempty"`
+	Beside   []string          `json:"beside,omitempty"`
+	Narrower []string          `json:"narrower,omitempty"` // names below this one with rules that go before its own
+	Receiver []Receiver        `json:"receiver,omitempty"` // as it is now, where it lives
+	Notes    []string          `json:"notes,omitempty"`    // what else there is to know, in sentences
+	Others   []OtherFile       `json:"others,omitempty"`   // nodes that may ask by other rules
+	Silent   []UnreachableNode `json:"silent,omitempty"`
 }
 
 // OtherFile is a node whose throttle file says something else than that of the node that was

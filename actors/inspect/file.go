@@ -27,7 +27,7 @@ func (i *Inspector) ownFile() fileNow {
 
 // Files names the nodes whose throttle file says something else than that of this node, and
 // the others whose file cannot be used.
-func (i *Inspector) Files(ctx context.Context) ([]OtherFile, []Silent, error) {
+func (i *Inspector) Files(ctx context.Context) ([]OtherFile, []UnreachableNode, error) {
 	all, err := fileQuery.askAll(ctx, i, none{})
 	if err != nil {
 		return nil, nil, err

@@ -77,7 +77,7 @@ func clip(text string) string {
 
 // Health says what every node found of its identity: this node first, then those that take no probing work, then by
 // name. The second value names those that do not answer.
-func (i *Inspector) Health(ctx context.Context) ([]Health, []Silent, error) {
+func (i *Inspector) Health(ctx context.Context) ([]Health, []UnreachableNode, error) {
 	all, err := healthQuery.askAll(ctx, i, none{})
 	if err != nil {
 		return nil, nil, err

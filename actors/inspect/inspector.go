@@ -17,12 +17,12 @@ import (
 
 // Node is what an inspector needs of a cluster.Node.
 type Node interface {
-	// Errand asks every member.
-	Errand(ctx context.Context, question []byte) []cluster.Reply
-	// ErrandTo asks one member, by its name.
-	ErrandTo(ctx context.Context, name string, question []byte) cluster.Reply
-	// Card is what this node says of itself; its name is that of its replies.
-	Card() gossip.Card
+	// QueryAll asks every member.
+	QueryAll(ctx context.Context, question []byte) []cluster.Reply
+	// QueryMember asks one member, by its name.
+	QueryMember(ctx context.Context, name string, question []byte) cluster.Reply
+	// Meta is what this node says of itself; its name is that of its replies.
+	Meta() gossip.NodeMeta
 }
 
 // LocalReceivers are the receivers of this node; receiver.Registry is one.
@@ -94,7 +94,7 @@ func (i *Inspector) Join(node Node) { i.node.Store(&node) }
 // name is this node's, as the others know it.
 func (i *Inspector) name() string {
 	if node := i.node.Load(); node != nil {
-		return (*node).Card().Name
+		return (*node).Meta().Name
 	}
 	return ""
 }

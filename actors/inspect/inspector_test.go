@@ -27,18 +27,18 @@ type members struct {
 	answer map[string]func(ctx context.Context, question []byte) ([]byte, error)
 }
 
-func (m *members) Card() gossip.Card { return gossip.Card{Name: m.name} }
+func (m *members) Meta() gossip.NodeMeta { return gossip.NodeMeta{Name: m.name} }
 
-func (m *members) Errand(ctx context.Context, question []byte) (out []cluster.Reply) {
+func (m *members) QueryAll(ctx context.Context, question []byte) (out []cluster.Reply) {
 	for _, name := range []string{"node-1", "node-2", "node-3"} {
 		if m.answer[name] != nil {
-			out = append(out, m.ErrandTo(ctx, name, question))
+			out = append(out, m.QueryMember(ctx, name, question))
 		}
 	}
 	return out
 }
 
-func (m *members) ErrandTo(ctx context.Context, name string, question []byte) cluster.Reply {
+func (m *members) QueryMember(ctx context.Context, name string, question []byte) cluster.Reply {
 	body, err := m.answer[name](ctx, question)
 	return cluster.Reply{Name: name, Body: body, Err: err}
 }
@@ -197,7 +197,7 @@ func TestAllNodesForget(t *testing.T) {
 		t.Errorf("%+v %+v %v", found, quiet, err)
 	}
 	delete(there, "node-2")
-	var unheard *Unheard
+	var unheard *Unreachable
 	if _, _, err := c.Forget(t.Context(), "a", "block"); !errors.As(err, &unheard) {
 		t.Errorf("the silent node may have it: %v", err)
 	}
@@ -213,7 +213,7 @@ func TestWhatASilentNodeMayHaveIsNotDenied(t *testing.T) {
 		"node-1": c.Answer,
 		"node-2": func(context.Context, []byte) ([]byte, error) { return nil, cluster.ErrLost },
 	}})
-	var unheard *Unheard
+	var unheard *Unreachable
 	if _, err := c.Receiver(t.Context(), "a"); !errors.As(err, &unheard) || !errors.Is(err, ErrNotThere) ||
 		!strings.Contains(err.Error(), "node-2 (lost: it does not answer)") {
 		t.Errorf("a receiver that may live on the node that is silent: %v", err)
@@ -504,7 +504,7 @@ func TestWhatAReceiverTeachesGoesBeforeTheRules(t *testing.T) {
 	c.Join(&members{"node-1", map[string]func(context.Context, []byte) ([]byte, error){
 		"node-1": living(ReceiverDetail{Receiver: Receiver{Key: "operator.net", State: "resting", Why: "421 slow down",
 			Until: until, Sources: []ReceiverSource{{Source: "192.0.2.1",
-				Tempo: Tempo{Rate: 0.5, Ceiling: 5, Phase: "holding", Why: "451 at 0.6/s"}}}},
+				Tempo: RateStatus{Rate: 0.5, Ceiling: 5, Phase: "holding", Why: "451 at 0.6/s"}}}},
 			Learned: []Limit{{Field: "rcpts_per_connection", Value: "7", Until: until}}},
 			Receiver{Key: "suffix:x.operator.net"})}})
 	got, err := c.Explain(t.Context(), "customer.example")

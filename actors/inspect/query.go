@@ -51,7 +51,7 @@ func (q Query[Ask, Answer]) askAll(ctx context.Context, i *Inspector, ask Ask) (
 	if err != nil {
 		return nil, err
 	}
-	replies := (*node).Errand(ctx, body)
+	replies := (*node).QueryAll(ctx, body)
 	out := make([]reply[Answer], len(replies))
 	var all sync.WaitGroup
 	for n, r := range replies {
@@ -75,7 +75,7 @@ func (q Query[Ask, Answer]) askOne(ctx context.Context, i *Inspector, name strin
 	if err != nil {
 		return reply[Answer]{node: name, err: err}
 	}
-	return read[Answer]((*node).ErrandTo(ctx, name, body))
+	return read[Answer]((*node).QueryMember(ctx, name, body))
 }
 
 func (q Query[Ask, Answer]) writeQuestion(ask Ask) ([]byte, error) {
@@ -183,11 +183,11 @@ func unpack(body []byte, into any) error {
 }
 
 // silent names the nodes that did not answer.
-func silent[Answer any](all []reply[Answer]) []Silent {
-	out := []Silent{}
+func silent[Answer any](all []reply[Answer]) []UnreachableNode {
+	out := []UnreachableNode{}
 	for _, r := range all {
 		if r.err != nil {
-			out = append(out, Silent{Node: r.node, Why: r.err.Error()})
+			out = append(out, UnreachableNode{Node: r.node, Why: r.err.Error()})
 		}
 	}
 	return out

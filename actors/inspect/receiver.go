@@ -55,17 +55,17 @@ type Reply struct {
 
 // ReceiverSource is one of our sources at one receiver.
 type ReceiverSource struct {
-	Source   string    `json:"source"` // "": the system chooses it
-	State    string    `json:"state"`  // "used", "spare", "resting", "draining" or "paused"
-	Until    time.Time `json:"until,omitzero"`
-	Reason   string    `json:"reason,omitempty"`
-	Sessions int       `json:"sessions"`
-	Budget   int       `json:"budget"` // refusals left this hour
-	Tempo    Tempo     `json:"tempo"`
+	Source   string     `json:"source"` // "": the system chooses it
+	State    string     `json:"state"`  // "used", "spare", "resting", "draining" or "paused"
+	Until    time.Time  `json:"until,omitzero"`
+	Reason   string     `json:"reason,omitempty"`
+	Sessions int        `json:"sessions"`
+	Budget   int        `json:"budget"` // refusals left this hour
+	Tempo    RateStatus `json:"tempo"`
 }
 
-// Tempo is how fast a receiver was found to let a source go.
-type Tempo struct {
+// RateStatus is how fast a receiver was found to let a source go.
+type RateStatus struct {
 	Rate    float64   `json:"rate"`    // RCPTs a second that it is let go now
 	Floor   float64   `json:"floor"`   // what it never goes below
 	Ceiling float64   `json:"ceiling"` // the allowance
@@ -180,18 +180,18 @@ type Forgotten struct {
 	Dropped []string `json:"dropped"`
 }
 
-// Silent is a node that did not answer.
-type Silent struct {
+// UnreachableNode is a node that did not answer.
+type UnreachableNode struct {
 	Node string `json:"node"`
 	Why  string `json:"why"`
 }
 
 // Receivers is the live table of the whole cluster.
 type Receivers struct {
-	At        time.Time  `json:"at"`
-	Receivers []Receiver `json:"receivers"` // most queued first, at most ReceiversMax
-	More      int        `json:"more"`      // that are left out
-	Silent    []Silent   `json:"silent"`
+	At        time.Time         `json:"at"`
+	Receivers []Receiver        `json:"receivers"` // most queued first, at most ReceiversMax
+	More      int               `json:"more"`      // that are left out
+	Silent    []UnreachableNode `json:"silent"`
 }
 
 // SortReceivers puts the most queued first, then those that ask the most.

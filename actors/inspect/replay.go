@@ -29,12 +29,12 @@ type ReceiverRecord struct {
 
 // Replayed is what candidate rules would have made of the record.
 type Replayed struct {
-	Hours     float64          `json:"hours"` // that the record reaches back, without its newest minute
-	Asked     int              `json:"asked"`
-	Receivers []ReceiverReplay `json:"receivers"` // that would differ, the most asked first
-	Same      int              `json:"same"`      // receivers for which nothing would differ
-	Warnings  []string         `json:"warnings"`  // as throttle check has them
-	Silent    []Silent         `json:"silent"`
+	Hours     float64           `json:"hours"` // that the record reaches back, without its newest minute
+	Asked     int               `json:"asked"`
+	Receivers []ReceiverReplay  `json:"receivers"` // that would differ, the most asked first
+	Same      int               `json:"same"`      // receivers for which nothing would differ
+	Warnings  []string          `json:"warnings"`  // as throttle check has them
+	Silent    []UnreachableNode `json:"silent"`
 }
 
 // ReceiverReplay is one receiver under the candidate rules.

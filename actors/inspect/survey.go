@@ -99,7 +99,7 @@ func (i *Inspector) ownDetails(ctx context.Context, of ofReceiver) ([]ReceiverDe
 }
 
 // Receiver gives everything about one receiver, by its key or the name of a rule: one
-// value for each node where it lives. ErrNotThere; an Unheard when a node
+// value for each node where it lives. ErrNotThere; an Unreachable when a node
 // that does not answer may have it.
 func (i *Inspector) Receiver(ctx context.Context, key string) ([]ReceiverDetail, error) {
 	all, err := detailQuery.askAll(ctx, i, ofReceiver{Key: key})
@@ -119,10 +119,10 @@ func (i *Inspector) Receiver(ctx context.Context, key string) ([]ReceiverDetail,
 	return out, nil
 }
 
-// notThere is an Unheard when a node did not answer, which may have it.
-func notThere(quiet []Silent) error {
+// notThere is an Unreachable when a node did not answer, which may have it.
+func notThere(quiet []UnreachableNode) error {
 	if len(quiet) > 0 {
-		return &Unheard{Silent: quiet}
+		return &Unreachable{Silent: quiet}
 	}
 	return ErrNotThere
 }
@@ -132,7 +132,7 @@ var sourcesQuery = Query[none, []Source]{"sources", func(i *Inspector, ctx conte
 }}
 
 // Sources says how the sources of all nodes do.
-func (i *Inspector) Sources(ctx context.Context) ([]Source, []Silent, error) {
+func (i *Inspector) Sources(ctx context.Context) ([]Source, []UnreachableNode, error) {
 	all, err := sourcesQuery.askAll(ctx, i, none{})
 	if err != nil {
 		return nil, nil, err
@@ -182,8 +182,8 @@ var forgetQuery = Query[ofReceiver, []Forgotten]{"forget",
 
 // Forget drops what a receiver taught all nodes: what is one of Forgets. Nodes that
 // do not answer may still know it. Where it lives on none, what is kept for later is dropped.
-// ErrNotThere; an Unheard when a node that does not answer may have it.
-func (i *Inspector) Forget(ctx context.Context, key, what string) ([]Forgotten, []Silent, error) {
+// ErrNotThere; an Unreachable when a node that does not answer may have it.
+func (i *Inspector) Forget(ctx context.Context, key, what string) ([]Forgotten, []UnreachableNode, error) {
 	all, err := forgetQuery.askAll(ctx, i, ofReceiver{Key: key, What: what})
 	if err != nil {
 		return nil, nil, err
@@ -259,7 +259,7 @@ var verificationQuery = Query[uuid.UUID, *Verification]{"verification",
 	}}
 
 // Verification says what the open addresses of a verification wait for. ErrNotThere; an
-// Unheard when a node that does not answer may work on it.
+// Unreachable when a node that does not answer may work on it.
 func (i *Inspector) Verification(ctx context.Context, id string) (Verification, error) {
 	of, err := uuid.Parse(id)
 	if err != nil {
@@ -301,7 +301,7 @@ var recordQuery = Query[recordAfter, recordPage]{"record",
 	}}
 
 // Record gathers what all nodes kept of the last hours.
-func (i *Inspector) Record(ctx context.Context) ([]Record, []Silent, error) {
+func (i *Inspector) Record(ctx context.Context) ([]Record, []UnreachableNode, error) {
 	all, err := recordQuery.askAll(ctx, i, recordAfter{})
 	if err != nil {
 		return nil, nil, err

@@ -3,6 +3,7 @@ package intake
 import (
 	"bytes"
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -20,6 +21,14 @@ const (
 	KindPDF       Kind = "pdf"
 	KindWebPage   Kind = "web_page"
 	KindZip       Kind = "zip"
+	KindOffice    Kind = "office_document"
+	KindJSON      Kind = "json"
+	KindXML       Kind = "xml"
+	KindCards     Kind = "vcard"
+	KindMailbox   Kind = "mailbox"
+	KindRichText  Kind = "rich_text"
+	KindPicture   Kind = "picture"
+	KindUTF32     Kind = "utf_32"
 	KindUTF16     Kind = "utf_16"
 	KindLoneCR    Kind = "lone_cr"
 	KindNoAddress Kind = "no_addresses"
@@ -41,6 +50,7 @@ const (
 	KindInvisible   Kind = "invisible_character"
 	KindNoBreak     Kind = "no_break_space"
 	KindSpace       Kind = "space"
+	KindNoAt        Kind = "no_at_sign"
 	KindTwo         Kind = "two_addresses"
 	KindLocalLong   Kind = "local_part_too_long"
 	KindLabelLong   Kind = "label_too_long"
@@ -53,15 +63,24 @@ const (
 
 const (
 	saveUTF8 = "Save the file as CSV in UTF-8"
+	export   = "Export the addresses as CSV in UTF-8"
 	mendRow  = "Correct or delete it"
 )
 
 // kinds say of each kind the code that the customer reads, what is wrong, and what to do.
 var kinds = map[Kind]struct{ code, says, do string }{
 	KindWorkbook: {CodeEncoding, "The file is a workbook, not CSV.", "Save its sheet as CSV in UTF-8"},
-	KindPDF:      {CodeEncoding, "The file is a PDF, not CSV.", "Export the addresses as CSV in UTF-8"},
-	KindWebPage:  {CodeEncoding, "The file is a web page, not CSV.", "Export the addresses as CSV in UTF-8"},
+	KindPDF:      {CodeEncoding, "The file is a PDF, not CSV.", export},
+	KindWebPage:  {CodeEncoding, "The file is a web page, not CSV.", export},
 	KindZip:      {CodeEncoding, "The file is compressed.", "Unpack it"},
+	KindOffice:   {CodeEncoding, "The file is an office document, not CSV.", export},
+	KindJSON:     {CodeMalformed, "The file is JSON, not CSV.", export},
+	KindXML:      {CodeMalformed, "The file is XML, not CSV.", export},
+	KindCards:    {CodeInvalidAddress, "The file has contacts (vCard), not CSV.", export},
+	KindMailbox:  {CodeInvalidAddress, "The file has messages (mbox), not CSV.", export},
+	KindRichText: {CodeInvalidAddress, "The file is formatted text (RTF), not CSV.", export},
+	KindPicture:  {CodeEncoding, "The file is a picture, not CSV.", export},
+	KindUTF32:    {CodeEncoding, "The file is in UTF-32, not in UTF-8.", saveUTF8},
 	KindUTF16:    {CodeEncoding, "The file is in UTF-16, not in UTF-8.", saveUTF8},
 	KindLoneCR: {CodeMalformed, "The lines end in CR alone, as on old Macs.",
 		"Save the file with LF or CRLF line ends"},
@@ -87,6 +106,7 @@ var kinds = map[Kind]struct{ code, says, do string }{
 	KindInvisible: {CodeInvalidAddress, "This row has an invisible character (%U).", "Delete that character"},
 	KindNoBreak:   {CodeInvalidAddress, "This row has a no-break or other special space (%U).", "Delete that space"},
 	KindSpace:     {CodeInvalidAddress, "This row has a space in it or around it.", "Delete that space"},
+	KindNoAt:      {CodeInvalidAddress, "This row has no @ sign.", mendRow},
 	KindTwo:       {CodeInvalidAddress, "This row has more than one address.", "Give each its own row"},
 	KindLocalLong: {CodeInvalidAddress, "This row has a %v.", mendRow},
 	KindLabelLong: {CodeInvalidAddress, "This row has a %v.", mendRow},
@@ -96,6 +116,16 @@ var kinds = map[Kind]struct{ code, says, do string }{
 		"and not checked.", "If it is an address, correct it"},
 	KindSep: {CodeInvalidAddress, "The first row is a line for spreadsheets (sep=): it is taken for the header.",
 		"Delete it"},
+}
+
+// OfWhole reports whether a kind is of a whole file and not of one of its rows.
+func (k Kind) OfWhole() bool {
+	switch k {
+	case KindWorkbook, KindPDF, KindWebPage, KindZip, KindOffice, KindJSON, KindXML, KindCards, KindMailbox, KindRichText,
+		KindPicture, KindUTF32, KindUTF16, KindLoneCR, KindTooMany:
+		return true
+	}
+	return false
 }
 
 // Sentence says what a kind of file is and what to do, where no detail is left open.
@@ -164,6 +194,8 @@ func kindOf(text string, cause error) (Kind, []any) {
 		return KindBrackets, nil
 	case len(pieces) == 1 && strings.ContainsAny(plain, "<("):
 		return KindName, nil
+	case strings.ContainsAny(text, " \t\n") && !strings.ContainsAny(text, "@＠"):
+		return KindNoAt, nil
 	case strings.ContainsAny(text, " \t\n"):
 		return KindSpace, nil
 	case errors.Is(cause, smtp.ErrLocalLong):
@@ -197,7 +229,7 @@ func hasMailto(text string) bool {
 // meant gives the addresses that a text means: certain only where each part that has an @ sign is one.
 func meant(text string) []string {
 	pieces := addressesIn(text)
-	if len(pieces) == 0 || strings.Count(text, "@") != len(pieces) {
+	if len(pieces) == 0 || strings.Count(text, "@")+strings.Count(text, "＠") != len(pieces) {
 		return nil
 	}
 	return pieces
@@ -211,6 +243,8 @@ func addressesIn(text string) (found []string) {
 			return -1
 		case isSpecialSpace(r):
 			return ' '
+		case r == '＠': // of keyboards for Chinese and Japanese
+			return '@'
 		}
 		return r
 	}, text)
@@ -237,12 +271,29 @@ func bare(text string) string {
 	if hasMailto(text) {
 		text, _, _ = strings.Cut(text[len(mailto):], "?")
 	}
+	if strings.HasPrefix(text, `="`) { // a formula of a spreadsheet, for a text
+		text = text[1:]
+	}
 	return strings.TrimRight(strings.TrimLeft(text, "<'\" "), ">'\".,;: ")
 }
 
 func isAddress(text string) bool {
 	_, err := smtp.ParseAddress(text)
 	return err == nil
+}
+
+// forms are what files of other kinds begin with, in lower case.
+var forms = []struct {
+	kind  Kind
+	start *regexp.Regexp
+}{
+	{KindJSON, regexp.MustCompile(`^(\{\s*"|\[\s*["{])`)},
+	{KindXML, regexp.MustCompile(`^<\?xml\b`)},
+	{KindCards, regexp.MustCompile(`^begin:vcard\b`)},
+	{KindMailbox, regexp.MustCompile(`^from \S+ .+\n(?s:.*\n)?[a-z-]+: `)},
+	{KindRichText, regexp.MustCompile(`^\{\\rtf`)},
+	{KindPicture, regexp.MustCompile(`^(\x{fffd}png\r\n|gif8[79]a|\x{fffd}\x{fffd}\x{fffd}.{3}(jfif|exif))`)},
+	{KindUTF32, regexp.MustCompile(`^(\x{fffd}\x{fffd}\x00\x00|\x00\x00\x{fffd}\x{fffd})`)},
 }
 
 // WholeKind tells by its first bytes what a file is that is not CSV in UTF-8; "" when they don't say.
@@ -254,12 +305,21 @@ func WholeKind(start []byte) Kind {
 	case starts("PK\x03\x04") && bytes.Contains(start, []byte("xl/")), starts("PK\x03\x04") &&
 		bytes.Contains(start, []byte("[Content_Types].xml")), starts("\xd0\xcf\x11\xe0"):
 		return KindWorkbook
+	case starts("PK\x03\x04") && (bytes.Contains(start, []byte("opendocument")) || bytes.Contains(start, []byte("word/"))):
+		return KindOffice
 	case starts("PK\x03\x04"), starts("\x1f\x8b"):
 		return KindZip
 	case starts("%PDF-"):
 		return KindPDF
 	case bytes.HasPrefix(page, []byte("<!doctype html")), bytes.HasPrefix(page, []byte("<html")):
 		return KindWebPage
+	}
+	for _, form := range forms {
+		if form.start.Match(page) {
+			return form.kind
+		}
+	}
+	switch {
 	case starts("\xff\xfe"), starts("\xfe\xff"), isUTF16(start):
 		return KindUTF16
 	case bytes.IndexByte(start, '\r') >= 0 && bytes.IndexByte(start, '\n') < 0:

@@ -186,11 +186,7 @@ func (in *reader) takeRecord() *Defect {
 
 // isLast reports whether nothing that is read after it would say more.
 func (d *Defect) isLast() bool {
-	switch d.Kind {
-	case KindWorkbook, KindPDF, KindWebPage, KindZip, KindUTF16, KindLoneCR, KindTooMany:
-		return true
-	}
-	return false
+	return d.Kind.OfWhole()
 }
 
 // dropLine takes a record that can't be cut for what it is, up to the end of its line, which endLine looks for.

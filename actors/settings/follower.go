@@ -27,7 +27,7 @@ const (
 
 // Options is what a Follower needs.
 type Options struct {
-	Read   func(ctx context.Context) (ledger.Tuning, error)
+	Read   func(ctx context.Context) (ledger.Settings, error)
 	Table  *throttle.Table  // gets the overrides
 	Clock  func() time.Time // the ledger's, as far as it is known
 	Replan func()           // lets the receivers look at their allowances again

@@ -24,7 +24,7 @@ func TestOverridesHoldToTheirEnd(t *testing.T) {
 	}
 	now, replans := time.Now(), 0
 	customer := uuid.New()
-	found := ledger.Tuning{Weights: map[uuid.UUID]int{customer: 7}, Overrides: []ledger.ThrottleOverride{
+	found := ledger.Settings{Weights: map[uuid.UUID]int{customer: 7}, Overrides: []ledger.ThrottleOverride{
 		{ID: uuid.New(), Key: "slow.example", Fields: map[string]string{"rcpt_rate": "1/s"},
 			Author: "sre", Reason: "it asked", Expires: now.Add(time.Hour)},
 		{ID: uuid.New(), Key: "odd.example", Fields: map[string]string{"colour": "red"}, Expires: now.Add(time.Hour)},
@@ -36,7 +36,7 @@ func TestOverridesHoldToTheirEnd(t *testing.T) {
 	follower := &Follower{options: Options{Table: table, Clock: func() time.Time { return now },
 		Replan: func() { replans++ },
 		Log:    slog.New(slog.DiscardHandler),
-		Read:   func(context.Context) (ledger.Tuning, error) { return found, failure }}}
+		Read:   func(context.Context) (ledger.Settings, error) { return found, failure }}}
 	check := func(when string, rate string, connections, replanned int) {
 		t.Helper()
 		if err := follower.read(t.Context()); !errors.Is(err, failure) {
@@ -81,11 +81,11 @@ func TestTheEndOfAnOverrideIsLogged(t *testing.T) {
 		Author: "anna@desk", Reason: "it asked", Created: now.Add(-time.Hour), Expires: now.Add(time.Minute)}
 	cleared := ends
 	cleared.ID, cleared.Key, cleared.Expires = uuid.New(), "other.example", now.Add(time.Hour)
-	found := ledger.Tuning{Overrides: []ledger.ThrottleOverride{ends, cleared}}
+	found := ledger.Settings{Overrides: []ledger.ThrottleOverride{ends, cleared}}
 	var out bytes.Buffer
 	follower := &Follower{options: Options{Table: table, Clock: func() time.Time { return now }, Replan: func() {},
 		Log:  slog.New(slog.NewTextHandler(&out, nil)),
-		Read: func(context.Context) (ledger.Tuning, error) { return found, nil }}}
+		Read: func(context.Context) (ledger.Settings, error) { return found, nil }}}
 	follow := func() {
 		t.Helper()
 		if err := follower.read(t.Context()); err != nil {

@@ -277,7 +277,7 @@ func (a *Actor) advance(c actor.Context, now time.Time) {
 	case working:
 		a.hold(c, now)
 		a.beginDomains(c, now)
-		a.plan.pace.note(now, a.plan.final, a.plan.next-len(a.plan.open))
+		a.plan.throughput.note(now, a.plan.final, a.plan.next-len(a.plan.open))
 		a.settle(c, now, false)
 		if a.parking == nil {
 			a.mark(c, now)

@@ -34,8 +34,8 @@ type queue struct {
 	rate float64 // in a second, that the estimate counts with; 0: none
 }
 
-// outlook is all that an estimate of the finish rests on. It is plain Go.
-type outlook struct {
+// eta is all that an estimate of the finish rests on. It is plain Go.
+type eta struct {
 	now      time.Time
 	begun    time.Time // of the run
 	deadline time.Time // what is not final then is unknown
@@ -56,7 +56,7 @@ type outlook struct {
 
 // finish is when the last address is expected to be in the ledger; the zero time and why
 // when nobody can say.
-func (o *outlook) finish() (time.Time, string) {
+func (o *eta) finish() (time.Time, string) {
 	at := latest(o.now, o.ends)
 	for key, q := range o.queues {
 		end, why := o.queueEnd(key, q)
@@ -80,7 +80,7 @@ func (o *outlook) finish() (time.Time, string) {
 }
 
 // queueEnd is when a receiver is expected to have answered all that waits for it.
-func (o *outlook) queueEnd(key string, q *queue) (time.Time, string) {
+func (o *eta) queueEnd(key string, q *queue) (time.Time, string) {
 	from := latest(o.now, q.until)
 	switch q.cause {
 	case inspect.Causes[wire.Cause_PAUSED], inspect.Causes[wire.Cause_NO_SOURCE], inspect.Causes[wire.Cause_NO_SHARE],
@@ -112,7 +112,7 @@ func (o *outlook) queueEnd(key string, q *queue) (time.Time, string) {
 
 // rest is when the domains are expected to be done of which nothing is known. known is the
 // same of all others that are at work.
-func (o *outlook) rest(known time.Time) (time.Time, string) {
+func (o *eta) rest(known time.Time) (time.Time, string) {
 	at := o.now
 	switch {
 	case o.domains == 0:

@@ -17,40 +17,40 @@ func TestFinish(t *testing.T) {
 	const unknown = -1
 	for _, c := range []struct {
 		name string
-		o    outlook
+		o    eta
 		want time.Duration // from noon, without the settlement; unknown: nobody can say
 		why  string
 	}{
-		{"nothing is left", outlook{}, 0, ""},
-		{"a known rate", outlook{queues: at(queue{addresses: 30, perHour: 3600})}, 30 * time.Second, ""},
-		{"half are put off for a minute", outlook{queues: at(queue{addresses: 100, perHour: 3600, again: 50,
+		{"nothing is left", eta{}, 0, ""},
+		{"a known rate", eta{queues: at(queue{addresses: 30, perHour: 3600})}, 30 * time.Second, ""},
+		{"half are put off for a minute", eta{queues: at(queue{addresses: 100, perHour: 3600, again: 50,
 			wait: time.Minute})}, 160 * time.Second, ""},
-		{"a rate that was seen", outlook{queues: at(queue{addresses: 30, asked: 2})}, 15 * time.Second, ""},
-		{"less than an hour's, and faster", outlook{queues: at(queue{addresses: 30, perHour: 360, asked: 2})},
+		{"a rate that was seen", eta{queues: at(queue{addresses: 30, asked: 2})}, 15 * time.Second, ""},
+		{"less than an hour's, and faster", eta{queues: at(queue{addresses: 30, perHour: 360, asked: 2})},
 			15 * time.Second, ""},
-		{"more than an hour's", outlook{queues: at(queue{addresses: 720, perHour: 360, asked: 2})},
+		{"more than an hour's", eta{queues: at(queue{addresses: 720, perHour: 360, asked: 2})},
 			2 * time.Hour, ""},
-		{"the budget is used up", outlook{queues: at(queue{addresses: 30, perHour: 360, asked: 2,
+		{"the budget is used up", eta{queues: at(queue{addresses: 30, perHour: 360, asked: 2,
 			cause: "budget"})}, 5 * time.Minute, ""},
-		{"nothing seen yet", outlook{queues: at(queue{addresses: 30, cause: "free"})}, domainTakes, ""},
-		{"a rest, then a rate", outlook{queues: at(queue{addresses: 30, perHour: 3600, cause: "penalty",
+		{"nothing seen yet", eta{queues: at(queue{addresses: 30, cause: "free"})}, domainTakes, ""},
+		{"a rest, then a rate", eta{queues: at(queue{addresses: 30, perHour: 3600, cause: "penalty",
 			until: noon.Add(time.Minute)})}, 90 * time.Second, ""},
-		{"paused without end", outlook{queues: at(queue{addresses: 30, cause: "paused",
+		{"paused without end", eta{queues: at(queue{addresses: 30, cause: "paused",
 			until: noon.Add(time.Minute)})}, unknown, "30 addresses wait for receiver r.test"},
-		{"paused for a minute", outlook{queues: at(queue{addresses: 30, perHour: 3600, cause: "paused",
+		{"paused for a minute", eta{queues: at(queue{addresses: 30, perHour: 3600, cause: "paused",
 			until: noon.Add(time.Minute)})}, 90 * time.Second, ""},
-		{"unreached", outlook{queues: at(queue{addresses: 1, cause: "unreached"})}, unknown, "unreached"},
-		{"paused until tomorrow", outlook{queues: at(queue{addresses: 3600, perHour: 3600, cause: "paused",
+		{"unreached", eta{queues: at(queue{addresses: 1, cause: "unreached"})}, unknown, "unreached"},
+		{"paused until tomorrow", eta{queues: at(queue{addresses: 3600, perHour: 3600, cause: "paused",
 			until: noon.Add(24 * time.Hour)})}, 25 * time.Hour, ""},
-		{"retries", outlook{ends: noon.Add(20 * time.Minute),
+		{"retries", eta{ends: noon.Add(20 * time.Minute),
 			queues: at(queue{addresses: 1, perHour: 3600})}, 20 * time.Minute, ""},
-		{"just begun", outlook{begun: noon.Add(-time.Second), domains: 5}, unknown, "only begun"},
-		{"domains to come", outlook{begun: noon.Add(-time.Minute), domains: 60, addresses: 60, domainRate: 2,
+		{"just begun", eta{begun: noon.Add(-time.Second), domains: 5}, unknown, "only begun"},
+		{"domains to come", eta{begun: noon.Add(-time.Minute), domains: 60, addresses: 60, domainRate: 2,
 			finalRate: 2}, 30*time.Second + domainTakes, ""},
-		{"nothing is done", outlook{begun: noon.Add(-time.Minute), domains: 60}, unknown, "60 domains"},
-		{"as those at work", outlook{begun: noon.Add(-time.Minute), domains: 60, addresses: 100, began: 100,
+		{"nothing is done", eta{begun: noon.Add(-time.Minute), domains: 60}, unknown, "60 domains"},
+		{"as those at work", eta{begun: noon.Add(-time.Minute), domains: 60, addresses: 100, began: 100,
 			ends: noon.Add(time.Minute)}, 3*time.Minute + domainTakes, ""},
-		{"no later than it is given up", outlook{deadline: noon.Add(time.Hour), ends: noon.Add(2 * time.Hour)},
+		{"no later than it is given up", eta{deadline: noon.Add(time.Hour), ends: noon.Add(2 * time.Hour)},
 			time.Hour - settleEvery, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestFinishIsNeverOver(t *testing.T) {
 	effort.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, 1_000_000)
 		q := queue{addresses: n.Draw(t, "addresses"), perHour: n.Draw(t, "per hour"), asked: 1, cause: "allowance"}
-		o := outlook{now: noon, begun: noon.Add(-time.Minute), queues: map[string]*queue{"r": &q},
+		o := eta{now: noon, begun: noon.Add(-time.Minute), queues: map[string]*queue{"r": &q},
 			domains: n.Draw(t, "domains"), addresses: n.Draw(t, "to come"), domainRate: 3, finalRate: 5}
 		first, why := o.finish()
 		if why != "" || first.Before(noon) {
@@ -91,7 +91,7 @@ func TestFinishIsNeverOver(t *testing.T) {
 // TestPace: a run that goes evenly has one pace, however long it goes on, and the memory
 // for it is bounded.
 func TestPace(t *testing.T) {
-	var p pace
+	var p throughput
 	for i := range 40_000 {
 		now := noon.Add(time.Duration(i) * tickEvery)
 		p.note(now, 5*i, i)
@@ -108,7 +108,7 @@ func TestPace(t *testing.T) {
 
 // TestPaceOfLate: what was fast long ago is not.
 func TestPaceOfLate(t *testing.T) {
-	var p pace
+	var p throughput
 	done := 0
 	for i := range 1000 {
 		if i > 500 {

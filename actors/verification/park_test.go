@@ -45,7 +45,7 @@ func TestAParkedVerificationTakesNothing(t *testing.T) {
 			w.t.Errorf("at the end: %+v", v)
 		}
 		attempts := 0
-		_, err := w.book.Evidence(context.Background(), id, 0, func(k ledger.Kept) error {
+		_, err := w.book.Evidence(context.Background(), id, 0, func(k ledger.StoredSettlement) error {
 			return evidence.Unpack(k.Evidence, func(e evidence.Entry) error {
 				attempts = max(attempts, len(e.Case.Attempts))
 				return nil

@@ -37,24 +37,24 @@ const (
 // plan keeps which addresses are open, answered and settled, and which domain
 // is next. It is plain Go. Mailbox only.
 type plan struct {
-	file     *intake.File
-	order    []uint32 // ordinals that are not settled, domain by domain
-	starts   []uint32 // where each domain begins in order; one more at the end
-	ids      []uint32 // domain ids in the order of work
-	next     int      // first of ids that was never begun
-	began    int      // addresses of the domains that were begun
-	final    int      // addresses that were answered in this run
-	pace     pace
-	took     lasted           // how long the small domains took that are done
-	open     map[string]*work // domains that have an actor, by name
-	resting  int              // of open, how many only wait for a time
-	busy     int              // what the others count for together, see work.weight
-	crowded  bool             // the node has as many domains at work as it may have of this workspace
-	answered bitset           // has its final outcome, settled or not
-	pending  []ledger.Result  // answered, not settled
-	cases    []evidence.Case  // of pending, one by one
-	batched  int              // the first so many of pending are being settled
-	since    time.Time        // of the oldest of pending
+	file       *intake.File
+	order      []uint32 // ordinals that are not settled, domain by domain
+	starts     []uint32 // where each domain begins in order; one more at the end
+	ids        []uint32 // domain ids in the order of work
+	next       int      // first of ids that was never begun
+	began      int      // addresses of the domains that were begun
+	final      int      // addresses that were answered in this run
+	throughput throughput
+	took       lasted           // how long the small domains took that are done
+	open       map[string]*work // domains that have an actor, by name
+	resting    int              // of open, how many only wait for a time
+	busy       int              // what the others count for together, see work.weight
+	crowded    bool             // the node has as many domains at work as it may have of this workspace
+	answered   bitset           // has its final outcome, settled or not
+	pending    []ledger.Result  // answered, not settled
+	cases      []evidence.Case  // of pending, one by one
+	batched    int              // the first so many of pending are being settled
+	since      time.Time        // of the oldest of pending
 
 	left map[string]*domain.Parked // by domain that was not begun, what another run has left
 }

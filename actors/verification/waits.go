@@ -47,11 +47,11 @@ func (p *plan) survey(now, begun, deadline time.Time, listed bool) survey {
 	if listed {
 		sums = make(map[sumKey]*inspect.Wait)
 	}
-	o := outlook{now: now, begun: begun, deadline: deadline, pending: len(p.pending), took: p.took,
+	o := eta{now: now, begun: begun, deadline: deadline, pending: len(p.pending), took: p.took,
 		queues: map[string]*queue{}, domains: len(p.ids) - p.next,
 		busy: len(p.open) - p.resting, addresses: len(p.order) - p.began,
 		began: p.began}
-	o.finalRate, o.domainRate = p.pace.rates(now, p.final, p.next-len(p.open))
+	o.finalRate, o.domainRate = p.throughput.rates(now, p.final, p.next-len(p.open))
 	for _, w := range p.open {
 		w.sum(now, sums, &o)
 	}
@@ -65,7 +65,7 @@ func (p *plan) survey(now, begun, deadline time.Time, listed bool) survey {
 }
 
 // sum adds what the addresses of one domain wait for.
-func (w *work) sum(now time.Time, all sums, o *outlook) {
+func (w *work) sum(now time.Time, all sums, o *eta) {
 	if len(w.told.Waits) == 0 {
 		all.add(inspect.Wait{Addresses: w.left, For: inspect.ForRoute})
 		o.notClear(w)
@@ -95,13 +95,13 @@ func (w *work) sum(now time.Time, all sums, o *outlook) {
 }
 
 // notClear counts a domain of which nothing is known but how long others took.
-func (o *outlook) notClear(w *work) {
+func (o *eta) notClear(w *work) {
 	o.unclear++
 	o.youngest = latest(o.youngest, w.begun)
 }
 
 // wait adds addresses that are at a receiver, or come back to it.
-func (o *outlook) wait(now time.Time, w *work, t inspect.Wait) {
+func (o *eta) wait(now time.Time, w *work, t inspect.Wait) {
 	if t.Addresses == 0 {
 		return
 	}

@@ -182,7 +182,7 @@ func TestAnswersSinceWereTold(t *testing.T) {
 	w := &work{size: 10, left: 4, begun: noon, told: domain.Waits{Waits: []inspect.Wait{
 		{Addresses: 5, For: inspect.ForReceiver, Receiver: "r", Cause: "free"},
 		{Addresses: 4, For: inspect.ForRetry, Receiver: "r", Reason: "greylisted"}}}}
-	all, o := sums{}, outlook{now: noon, queues: map[string]*queue{}}
+	all, o := sums{}, eta{now: noon, queues: map[string]*queue{}}
 	w.sum(noon.Add(time.Second), all, &o)
 	if got := all.list(); sumOf(got) != 4 || len(got) != 1 || got[0].For != inspect.ForRetry {
 		t.Errorf("4 of 10 are open: %+v", got)

@@ -63,8 +63,8 @@ var putOffBy = func() map[string]string {
 	return words
 }()
 
-// because says why the addresses of a wait are not asked now, as what follows the name of a receiver.
-func because(w inspect.Wait) string {
+// waitSentence says why the addresses of a wait are not asked now, as what follows the name of a receiver.
+func waitSentence(w inspect.Wait) string {
 	switch w.For {
 	case inspect.ForRetry:
 		return cmp.Or(putOffBy[w.Reason], putOffAnyhow)
@@ -78,18 +78,18 @@ func because(w inspect.Wait) string {
 	return text
 }
 
-// place is what addresses wait for together: a receiver with all that it holds up, or
+// receiverGroup is what addresses wait for together: a receiver with all that it holds up, or
 // something else that has no name.
-type place struct {
+type receiverGroup struct {
 	name      string // of the receiver; "": it has none
 	addresses int
 	most      inspect.Wait // of its waits, that of the most addresses
 }
 
-// places sums waits by receiver, that with the most addresses first. What is final waits for
+// groupByReceiver sums waits by receiver, that with the most addresses first. What is final waits for
 // the ledger and for nobody else: it is left out.
-func places(waits []inspect.Wait) []place {
-	var list []place
+func groupByReceiver(waits []inspect.Wait) []receiverGroup {
+	var list []receiverGroup
 	at := map[string]int{}
 	for _, w := range waits {
 		if w.For == inspect.ForLedger || w.Addresses <= 0 {
@@ -103,7 +103,7 @@ func places(waits []inspect.Wait) []place {
 		i, known := at[key]
 		if !known {
 			i = len(list)
-			at[key], list = i, append(list, place{name: name})
+			at[key], list = i, append(list, receiverGroup{name: name})
 		}
 		p := &list[i]
 		p.addresses += w.Addresses
@@ -111,7 +111,7 @@ func places(waits []inspect.Wait) []place {
 			p.most = w
 		}
 	}
-	slices.SortStableFunc(list, func(a, b place) int { return b.addresses - a.addresses })
+	slices.SortStableFunc(list, func(a, b receiverGroup) int { return b.addresses - a.addresses })
 	return list
 }
 
@@ -130,7 +130,7 @@ func shownName(name string) string {
 // sentence tells a customer what most of the addresses that are left wait for, how many others wait, and until
 // when. It has no address in it, and fits into the ledger.
 func (s survey) sentence() string {
-	list := places(s.waits)
+	list := groupByReceiver(s.waits)
 	if len(list) == 0 {
 		return "What is left waits for its receivers; " + s.ending(0)
 	}
@@ -143,7 +143,7 @@ func (s survey) sentence() string {
 }
 
 // begins is the sentence about one place.
-func (p place) begins() string {
+func (p receiverGroup) begins() string {
 	text, their := grouped(p.addresses)+" addresses wait for ", "their"
 	if p.addresses == 1 {
 		text, their = "1 address waits for ", "its"
@@ -154,9 +154,9 @@ func (p place) begins() string {
 	case p.most.For == inspect.ForRoute:
 		return text + "an answer from name servers"
 	case p.name == "":
-		return text + their + " receiver, " + because(p.most)
+		return text + their + " receiver, " + waitSentence(p.most)
 	}
-	return text + p.name + ", " + because(p.most)
+	return text + p.name + ", " + waitSentence(p.most)
 }
 
 // grouped writes a number with commas, as 29,979.
@@ -169,7 +169,7 @@ func grouped(n int) string {
 }
 
 // others says how many addresses wait elsewhere.
-func others(list []place) string {
+func others(list []receiverGroup) string {
 	addresses, named := 0, true
 	for _, p := range list {
 		addresses += p.addresses

@@ -84,7 +84,7 @@ func TestEachCauseAndReasonIsTold(t *testing.T) {
 	told := map[string]string{}
 	for _, cause := range inspect.Causes {
 		w := inspect.Wait{For: inspect.ForReceiver, Cause: cause}
-		if text := because(w); text == "" || told[text] != "" {
+		if text := waitSentence(w); text == "" || told[text] != "" {
 			t.Errorf("%s is told as %q, as %q is", cause, text, told[text])
 		} else {
 			told[text] = cause
@@ -92,8 +92,8 @@ func TestEachCauseAndReasonIsTold(t *testing.T) {
 	}
 	for r, text := range putOff {
 		w := inspect.Wait{For: inspect.ForRetry, Reason: r.String()}
-		if because(w) != text || told[text] != "" || text == putOffAnyhow {
-			t.Errorf("%s is told as %q, want %q, as %q is", r, because(w), text, told[text])
+		if waitSentence(w) != text || told[text] != "" || text == putOffAnyhow {
+			t.Errorf("%s is told as %q, want %q, as %q is", r, waitSentence(w), text, told[text])
 		}
 		told[text] = r.String()
 	}

@@ -89,20 +89,20 @@ func (b *book) Identity(ctx context.Context) (uuid.UUID, error) {
 	return b.ledger.Identity(ctx)
 }
 
-// Beat implements ledger.Nodes.
-func (b *book) Beat(ctx context.Context, beat ledger.Beat) (ledger.Roll, error) {
+// WriteHeartbeat implements ledger.Nodes.
+func (b *book) WriteHeartbeat(ctx context.Context, beat ledger.Heartbeat) (ledger.NodeSnapshot, error) {
 	if err := b.pass(ctx); err != nil {
-		return ledger.Roll{}, err
+		return ledger.NodeSnapshot{}, err
 	}
-	return b.ledger.Beat(ctx, beat)
+	return b.ledger.WriteHeartbeat(ctx, beat)
 }
 
-// Roll implements ledger.Nodes.
-func (b *book) Roll(ctx context.Context) (ledger.Roll, error) {
+// ReadNodes implements ledger.Nodes.
+func (b *book) ReadNodes(ctx context.Context) (ledger.NodeSnapshot, error) {
 	if err := b.pass(ctx); err != nil {
-		return ledger.Roll{}, err
+		return ledger.NodeSnapshot{}, err
 	}
-	return b.ledger.Roll(ctx)
+	return b.ledger.ReadNodes(ctx)
 }
 
 // Leave implements ledger.Nodes.

@@ -59,7 +59,7 @@ func TestErrands(t *testing.T) {
 // errand asks all three until none of them is silent: a busy machine is late.
 func errand(w *clustertest.World, question []byte) (replies []cluster.Reply) {
 	w.Await("all three answer in time", func() bool {
-		replies = w.Node(0).Errand(w.Context(), question)
+		replies = w.Node(0).QueryAll(w.Context(), question)
 		return !slices.ContainsFunc(replies, func(r cluster.Reply) bool {
 			return errors.Is(r.Err, cluster.ErrNoAnswer) || errors.Is(r.Err, cluster.ErrLost)
 		})
@@ -89,13 +89,13 @@ func everyMember(t *testing.T, w *clustertest.World) {
 		}
 	}
 	w.Await("one member answers", func() bool {
-		r := w.Node(2).ErrandTo(w.Context(), "node-0", []byte("you"))
+		r := w.Node(2).QueryMember(w.Context(), "node-0", []byte("you"))
 		if r.Err == nil && string(r.Body) != "0 you" {
 			t.Fatalf("one member says %q", r.Body)
 		}
 		return r.Err == nil
 	})
-	if r := w.Node(2).ErrandTo(w.Context(), "node-7", nil); !errors.Is(r.Err, cluster.ErrNoMember) {
+	if r := w.Node(2).QueryMember(w.Context(), "node-7", nil); !errors.Is(r.Err, cluster.ErrNoMember) {
 		t.Errorf("a member that is none: %v", r.Err)
 	}
 }
@@ -131,7 +131,7 @@ func enough(t *testing.T, w *clustertest.World, answers *answering) {
 	w.Await("one more errand is told to ask again", func() bool { // a busy machine is late
 		var asked sync.WaitGroup
 		for range atOnce {
-			asked.Go(func() { w.Node(0).ErrandTo(w.Context(), "node-1", nil) })
+			asked.Go(func() { w.Node(0).QueryMember(w.Context(), "node-1", nil) })
 		}
 		answered := make(chan struct{})
 		go func() { asked.Wait(); close(answered) }()
@@ -142,7 +142,7 @@ func enough(t *testing.T, w *clustertest.World, answers *answering) {
 				return false
 			}
 		}
-		r := w.Node(0).ErrandTo(w.Context(), "node-1", nil)
+		r := w.Node(0).QueryMember(w.Context(), "node-1", nil)
 		if r.Err == nil {
 			t.Error("one more errand was answered")
 		}
@@ -153,24 +153,24 @@ func enough(t *testing.T, w *clustertest.World, answers *answering) {
 		return told
 	})
 	close(end)
-	w.Await("errands are answered", func() bool { return w.Node(0).ErrandTo(w.Context(), "node-1", nil).Err == nil })
+	w.Await("errands are answered", func() bool { return w.Node(0).QueryMember(w.Context(), "node-1", nil).Err == nil })
 }
 
 // lostIsNamed cuts a node off from everything: nobody knows whether it is dead.
 func lostIsNamed(t *testing.T, w *clustertest.World) {
 	w.Cut(2)
-	silent := w.Node(0).ErrandTo(w.Context(), "node-2", []byte("how"))
+	silent := w.Node(0).QueryMember(w.Context(), "node-2", []byte("how"))
 	if !errors.Is(silent.Err, cluster.ErrNoAnswer) && !errors.Is(silent.Err, cluster.ErrLost) {
 		t.Errorf("a member that was cut off: %q and %v", silent.Body, silent.Err)
 	}
 	w.Await("gossip does not see the member that was cut off, and it is named as lost", func() bool {
-		replies := w.Node(0).Errand(w.Context(), []byte("how"))
+		replies := w.Node(0).QueryAll(w.Context(), []byte("how"))
 		if len(replies) != 3 || replies[2].Name != "node-2" || replies[2].Err == nil {
 			t.Fatalf("the member that was cut off is not named: %+v", replies)
 		}
 		return errors.Is(replies[2].Err, cluster.ErrLost)
 	})
-	if r := w.Node(0).ErrandTo(w.Context(), "node-2", nil); !errors.Is(r.Err, cluster.ErrLost) {
+	if r := w.Node(0).QueryMember(w.Context(), "node-2", nil); !errors.Is(r.Err, cluster.ErrLost) {
 		t.Errorf("a member that is lost: %v", r.Err)
 	}
 }

@@ -35,10 +35,10 @@ func leaves(t *testing.T, w *clustertest.World) {
 	before, began := lost(), time.Now()
 	w.Leave(2)
 	awaitAll(w, 0, 1)
-	if row := rowOf(w, 0, 2); row == nil || row.Standing != ledger.NodeLeft {
+	if row := rowOf(w, 0, 2); row == nil || row.Status != ledger.NodeLeft {
 		t.Errorf("the row of a node that left: %+v", row)
 	}
-	if times := clustertest.Times(); lost() != before && time.Since(began) < times.Lost-times.Beat {
+	if times := clustertest.Times(); lost() != before && time.Since(began) < times.Lost-times.Heartbeat {
 		t.Error("a node that left was taken for lost")
 	}
 	resolveAll(w, 0, ownersOf(w, 0, 1))
@@ -69,7 +69,7 @@ func drained(t *testing.T, w *clustertest.World) {
 	}
 	w.Await("it is in and drains", func() bool {
 		row := rowOf(w, 0, 1)
-		return row != nil && row.Standing == ledger.NodeIn && row.Draining
+		return row != nil && row.Status == ledger.NodeIn && row.Draining
 	})
 	resolveAll(w, 1, ownersOf(w, 0)) // it still can ask
 }
@@ -109,7 +109,7 @@ func undrained(t *testing.T, w *clustertest.World) {
 	}
 	w.Await("its row says that it takes work", func() bool {
 		row := rowOf(w, 0, 1)
-		return row != nil && row.Standing == ledger.NodeIn && !row.Draining && !row.DrainAsked
+		return row != nil && row.Status == ledger.NodeIn && !row.Draining && !row.DrainAsked
 	})
 }
 
@@ -211,7 +211,7 @@ func TestAStrangerIsRefusedOnBothSides(t *testing.T) {
 			w.Await("node-0 says "+s.log, func() bool { return w.Node(0).Log.Has(s.log) })
 		}
 	}
-	if roll := w.Node(0).Roll(); len(roll.Nodes) != 2 {
+	if roll := w.Node(0).Snapshot(); len(roll.Nodes) != 2 {
 		t.Errorf("%d processes are in the ledger, want 2", len(roll.Nodes))
 	}
 	w.AwaitShared(nodesOf(w, 0, 1)...)

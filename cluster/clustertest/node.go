@@ -24,9 +24,9 @@ import (
 // Options is what a node of a World is made with.
 type Options struct {
 	cluster.Options
-	Kinds  cluster.Kinds
-	Answer cluster.Answer // nil: it answers no errands
-	Unfit  string         // why it must not probe when it starts; "": it may
+	Kinds      cluster.Kinds
+	Answer     cluster.Answer // nil: it answers no errands
+	Ineligible string         // why it must not probe when it starts; "": it may
 }
 
 // startNode makes the node a member.
@@ -35,7 +35,7 @@ func (o Options) startNode(ctx context.Context) (*cluster.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.SetUnfit(o.Unfit)
+	n.SetIneligible(o.Ineligible)
 	if err := n.Serve(ctx, o.Kinds, o.Answer); err != nil {
 		return nil, err
 	}

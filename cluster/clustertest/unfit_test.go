@@ -21,35 +21,35 @@ func TestANodeGivesAwayWhatItHas(t *testing.T) {
 func unfit(t *testing.T, w *clustertest.World) {
 	before := ownersOf(w, 0, 1, 2)
 	resolveAll(w, 0, before)
-	w.Node(2).SetUnfit("its address has no PTR")
+	w.Node(2).SetIneligible("its address has no PTR")
 	w.Await("node-2 uses nothing", func() bool { return w.Use.Total(2) == 0 })
 	awaitAll(w, 0, 1)
 	resolveAll(w, 2, ownersOf(w, 0, 1)) // it still can ask
 	w.Await("it is in and not draining", func() bool {
 		row := rowOf(w, 0, 2)
-		return row != nil && row.Standing == ledger.NodeIn && !row.Draining
+		return row != nil && row.Status == ledger.NodeIn && !row.Draining
 	})
 	w.Await("it alone is shown as not fit", func() bool {
 		for _, m := range w.Node(0).Members() {
-			if m.Unfit != (m.Card.Node == w.Node(2).ID) {
+			if m.Ineligible != (m.Card.Node == w.Node(2).ID) {
 				return false
 			}
 		}
 		return true
 	})
-	w.Node(2).SetUnfit("")
+	w.Node(2).SetIneligible("")
 	awaitAll(w, 0, 1, 2)
 	resolveAll(w, 0, before)
 }
 
 func TestWhenNoNodeIsFitNobodyProbes(t *testing.T) {
-	w := clustertest.New(t, 2, func(_ int, o *clustertest.Options) { o.Unfit = "not checked yet" })
+	w := clustertest.New(t, 2, func(_ int, o *clustertest.Options) { o.Ineligible = "not checked yet" })
 	w.MustJoin(0)
 	w.MustJoin(1)
 	key := w.Use.Keys()[0]
 	w.Await("both are settled with nobody to count on", func() bool {
 		for i := range 2 {
-			if row := rowOf(w, 0, i); row == nil || row.Standing != ledger.NodeIn || len(row.View) != 0 {
+			if row := rowOf(w, 0, i); row == nil || row.Status != ledger.NodeIn || len(row.View) != 0 {
 				return false
 			}
 		}
@@ -63,7 +63,7 @@ func TestWhenNoNodeIsFitNobodyProbes(t *testing.T) {
 			t.Errorf("a receiver lives at %v", pid)
 		}
 	}
-	w.Node(1).SetUnfit("")
+	w.Node(1).SetIneligible("")
 	w.AwaitShared(w.Node(1))
 	resolveAll(w, 0, ownersOf(w, 1))
 }

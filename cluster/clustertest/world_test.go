@@ -59,16 +59,16 @@ func wantOwners(t *testing.T, before, after map[string]int) {
 
 // rowOf gives the row of a node as another one knows it.
 func rowOf(w *clustertest.World, by, of int) *ledger.NodeRow {
-	for _, row := range w.Node(by).Roll().Nodes {
-		if row.Session == w.Node(of).Card().Session {
+	for _, row := range w.Node(by).Snapshot().Nodes {
+		if row.Session == w.Node(of).Meta().Session {
 			return &row
 		}
 	}
 	return nil
 }
 
-func stands(w *clustertest.World, by, of int, want ledger.Standing) func() bool {
-	return func() bool { row := rowOf(w, by, of); return row != nil && row.Standing == want }
+func stands(w *clustertest.World, by, of int, want ledger.NodeStatus) func() bool {
+	return func() bool { row := rowOf(w, by, of); return row != nil && row.Status == want }
 }
 
 // resolveAll finds a virtual actor for each key from one node and wants each to
@@ -77,7 +77,7 @@ func resolveAll(w *clustertest.World, from int, owners map[string]int) {
 	for key, owner := range owners {
 		w.Await(fmt.Sprintf("%s lives on node-%d alone", key, owner), func() bool {
 			pid := w.Node(from).Resolve(clustertest.EchoKind, key)
-			return pid != nil && pid.Address == w.Node(owner).Card().Actors &&
+			return pid != nil && pid.Address == w.Node(owner).Meta().Actors &&
 				slices.Equal(w.Echo.Living(key), []int{owner})
 		})
 	}

@@ -19,10 +19,10 @@ func (r *refusal) Error() string { return r.text }
 // check is the one place that says whether a node may be a member: n is what is
 // known of it, self what this process says of itself. The text is for the logs of
 // both sides, as both check each other.
-func check(n *memberlist.Node, self Card) *refusal {
-	card, err := decodeCard(n.Meta)
+func check(n *memberlist.Node, self NodeMeta) *refusal {
+	card, err := decodeNodeMeta(n.Meta)
 	if err != nil || card.Session.String() != n.Name {
-		return &refusal{"card", fmt.Sprintf("the node at %s: %v", n.Address(), errCard)}
+		return &refusal{"card", fmt.Sprintf("the node at %s: %v", n.Address(), errNodeMeta)}
 	}
 	who := fmt.Sprintf("node %q (%s) at %s", card.Name, card.Node, n.Address())
 	switch {
@@ -109,6 +109,6 @@ func (g *Gossip) copied(address string) string {
 // refuse counts and logs a refusal.
 func (g *Gossip) refuse(r *refusal, n *memberlist.Node) error {
 	g.meters.refuse(r.what)
-	g.notices.warn("refused "+r.what+" "+n.Address(), "node is refused", "err", r.text)
+	g.limiter.warn("refused "+r.what+" "+n.Address(), "node is refused", "err", r.text)
 	return r
 }

@@ -3,7 +3,7 @@
 // stranger cannot join it, a broken packet cannot crash it and a partition heals.
 //
 // A member is one life of one process, named by its session. What it says of itself
-// is its Card. A node of another ledger, wire version, cluster name or key is
+// is its NodeMeta. A node of another ledger, wire version, cluster name or key is
 // refused, and both sides say why.
 //
 // Between the network and the library stands a guard: what is not from an allowed

@@ -179,7 +179,7 @@ func FuzzNode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, plain []byte) {
 		_, _ = attacker.WriteTo(sealedPacket(1, key, plain), wire.Address())
 		write(attacker, wire.Address(), sealedStream(1, key, plain))
-		if g.guard.open.Load() > streamsMax {
+		if g.filter.open.Load() > streamsMax {
 			t.Error("streams are not closed")
 		}
 	})
@@ -217,7 +217,7 @@ func FuzzInspector(f *testing.F) {
 				t.Errorf("%x became %x", b, all)
 			}
 		}
-		if c, err := decodeCard(b); err == nil && len(c.encode()) > memberlist.MetaMaxSize {
+		if c, err := decodeNodeMeta(b); err == nil && len(c.encode()) > memberlist.MetaMaxSize {
 			t.Errorf("%x is a card that has no room", b)
 		}
 	})

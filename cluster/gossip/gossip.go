@@ -24,14 +24,14 @@ const leaveMax = 2 * time.Second
 
 // Gossip is this process among the members. Safe for concurrent use.
 type Gossip struct {
-	self     Card // as given to Start; see draining
+	self     NodeMeta // as given to Start; see draining
 	name     string
 	timing   Timing
 	seeds    []string
 	log      *slog.Logger
-	notices  *notices
+	limiter  *logLimiter
 	meters   *meters
-	guard    *guard
+	filter   *packetFilter
 	table    *table
 	list     *memberlist.Memberlist
 	address  string // of gossip, as others reach it
@@ -48,8 +48,8 @@ type Gossip struct {
 	mu       sync.Mutex // one end at a time
 	left     bool       // guarded by mu
 	stopped  bool       // guarded by mu
-	cardMu   sync.Mutex
-	draining bool // guarded by cardMu: the library asks for the card while it holds its lock
+	metaMu   sync.Mutex
+	draining bool // guarded by metaMu: the library asks for the card while it holds its lock
 }
 
 // Start begins to listen and joins. It returns ErrRefused when members were reached
@@ -61,7 +61,7 @@ func Start(o Options) (*Gossip, error) {
 		return nil, err
 	}
 	g := &Gossip{self: o.Self, name: o.Self.Session.String(), timing: o.Timing, seeds: o.Join, log: o.Log,
-		notices: newNotices(o.Log), registry: o.Registerer, draining: o.Self.Draining,
+		limiter: newLogLimiter(o.Log), registry: o.Registerer, draining: o.Self.Draining,
 		signal: make(chan struct{}, 1), changed: make(chan struct{}, 1), displaced: make(chan Member, 1)}
 	g.table = newTable(g.kick)
 	var err error
@@ -96,7 +96,7 @@ func (g *Gossip) listen(o Options) error {
 		}
 		transport = sockets
 	}
-	g.guard = &guard{NodeAwareTransport: transport, networks: o.Networks, meters: g.meters, notices: g.notices,
+	g.filter = &packetFilter{NodeAwareTransport: transport, networks: o.Networks, meters: g.meters, limiter: g.limiter,
 		inspect: inspector{label: o.Cluster, keys: o.Keys}}
 	ip, port, err := transport.FinalAdvertiseAddr(c.AdvertiseAddr, c.AdvertisePort)
 	if err == nil {
@@ -106,10 +106,10 @@ func (g *Gossip) listen(o Options) error {
 		return errors.Join(err, transport.Shutdown())
 	}
 	g.address = netAddress(ip, port).String()
-	g.guard.start()
-	c.Transport = g.guard
+	g.filter.start()
+	c.Transport = g.filter
 	if g.list, err = memberlist.Create(c); err != nil {
-		return errors.Join(err, g.guard.Shutdown())
+		return errors.Join(err, g.filter.Shutdown())
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func (g *Gossip) listen(o Options) error {
 // ownNetwork refuses an own address that no member would take: the library would
 // not even take it itself, and crash later.
 func (g *Gossip) ownNetwork(ip net.IP, port int) error {
-	if !g.guard.allowed(netAddress(ip, port)) {
+	if !g.filter.allowed(netAddress(ip, port)) {
 		return fmt.Errorf("this node's own address %s is in no network of cluster.allow_networks: add one", ip)
 	}
 	return nil
@@ -131,7 +131,7 @@ func (g *Gossip) configure(o Options) *memberlist.Config {
 	c.Name = g.name
 	c.Label = o.Cluster
 	c.ProtocolVersion = protocol
-	c.Logger = newLibraryLog(library{o.Log, g.notices, func(session string) { g.table.mark(session, true) }})
+	c.Logger = newLibraryLog(library{o.Log, g.limiter, func(session string) { g.table.mark(session, true) }})
 	c.ProbeInterval, c.ProbeTimeout = o.Timing.ProbeInterval, o.Timing.ProbeTimeout
 	c.SuspicionMult, c.SuspicionMaxTimeoutMult = o.Timing.SuspicionMult, o.Timing.SuspicionMaxTimeoutMult
 	c.GossipInterval, c.GossipNodes = o.Timing.GossipInterval, o.Timing.GossipNodes
@@ -256,10 +256,10 @@ func (g *Gossip) Drain(draining bool) error {
 	if g.left || g.stopped {
 		return ErrStopped
 	}
-	g.cardMu.Lock()
+	g.metaMu.Lock()
 	was := g.draining
 	g.draining = draining
-	g.cardMu.Unlock()
+	g.metaMu.Unlock()
 	if was == draining {
 		return nil
 	}
@@ -405,8 +405,8 @@ type delegate struct{ g *Gossip }
 
 // NodeMeta implements memberlist.Delegate.
 func (d delegate) NodeMeta(int) []byte {
-	d.g.cardMu.Lock()
-	defer d.g.cardMu.Unlock()
+	d.g.metaMu.Lock()
+	defer d.g.metaMu.Unlock()
 	card := d.g.self
 	card.Draining = d.g.draining
 	return card.encode()

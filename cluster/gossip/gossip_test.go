@@ -25,7 +25,7 @@ func TestMembersFindEachOtherOverOneAddress(t *testing.T) {
 		}
 		for _, m := range members {
 			i := slices.IndexFunc(nodes, func(o *node) bool { return o.options.Self.Session == m.Session })
-			if i < 0 || m.Card != nodes[i].options.Self || m.Address != nodes[i].Address() || m.Since.IsZero() {
+			if i < 0 || m.NodeMeta != nodes[i].options.Self || m.Address != nodes[i].Address() || m.Since.IsZero() {
 				t.Errorf("%s sees %+v, want the card of that node", n.options.Self.Name, m)
 			}
 		}
@@ -245,10 +245,10 @@ func TestACutBetweenTwoOfThreeLosesNobody(t *testing.T) {
 func TestTheOlderOfTwoProcessesOfANodeLearnsIt(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		change func(young *Card, old Card)
+		change func(young *NodeMeta, old NodeMeta)
 	}{
-		{"the same node identity", func(y *Card, old Card) { y.Node = old.Node }},
-		{"the same actor address", func(y *Card, old Card) { y.Actors = old.Actors }},
+		{"the same node identity", func(y *NodeMeta, old NodeMeta) { y.Node = old.Node }},
+		{"the same actor address", func(y *NodeMeta, old NodeMeta) { y.Actors = old.Actors }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -266,8 +266,8 @@ func TestTheOlderOfTwoProcessesOfANodeLearnsIt(t *testing.T) {
 			}
 			select {
 			case by := <-nodes[1].Displaced():
-				if by.Card != o.Self {
-					t.Errorf("displaced by %+v, want %+v", by.Card, o.Self)
+				if by.NodeMeta != o.Self {
+					t.Errorf("displaced by %+v, want %+v", by.NodeMeta, o.Self)
 				}
 			case <-time.After(patience):
 				t.Error("the older process does not learn it")

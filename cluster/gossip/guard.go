@@ -22,14 +22,14 @@ const streamsMax = 64
 // errDropped is what the library gets instead of a stream's bytes.
 var errDropped = errors.New("dropped by the guard")
 
-// guard is a transport that lets through what an inspector passes, counts the rest
+// filter is a transport that lets through what an inspector passes, counts the rest
 // and all bytes, and remembers how attempts to join went. Safe for concurrent use.
-type guard struct {
+type packetFilter struct {
 	memberlist.NodeAwareTransport
 	inspect  inspector
 	networks []netip.Prefix
 	meters   *meters
-	notices  *notices
+	limiter  *logLimiter
 
 	packets chan *memberlist.Packet
 	streams chan net.Conn
@@ -44,14 +44,14 @@ type guard struct {
 }
 
 // start begins to pass on what the transport brings.
-func (g *guard) start() {
+func (g *packetFilter) start() {
 	g.packets, g.streams = make(chan *memberlist.Packet), make(chan net.Conn)
 	g.done, g.attempts, g.living = make(chan struct{}), map[string]*attempt{}, map[*stream]bool{}
 	g.pumps.Go(g.passPackets)
 	g.pumps.Go(g.passStreams)
 }
 
-func (g *guard) passPackets() {
+func (g *packetFilter) passPackets() {
 	for {
 		select {
 		case <-g.done:
@@ -71,14 +71,14 @@ func (g *guard) passPackets() {
 	}
 }
 
-func (g *guard) judge(p *memberlist.Packet) (reason, string) {
+func (g *packetFilter) judge(p *memberlist.Packet) (reason, string) {
 	if !g.allowed(p.From) {
 		return otherNetwork, ""
 	}
 	return g.inspect.packet(p.Buf)
 }
 
-func (g *guard) passStreams() {
+func (g *packetFilter) passStreams() {
 	for {
 		select {
 		case <-g.done:
@@ -101,7 +101,7 @@ func (g *guard) passStreams() {
 }
 
 // accept gives an incoming stream its guard; nil when it is to be closed at once.
-func (g *guard) accept(c net.Conn) net.Conn {
+func (g *packetFilter) accept(c net.Conn) net.Conn {
 	if !g.allowed(c.RemoteAddr()) {
 		g.drop(unitStream, otherNetwork, "", c.RemoteAddr())
 		return nil
@@ -111,18 +111,18 @@ func (g *guard) accept(c net.Conn) net.Conn {
 		g.drop(unitStream, tooManyAtOnce, "", c.RemoteAddr())
 		return nil
 	}
-	return g.hold(&stream{Conn: c, guard: g, incoming: true})
+	return g.hold(&stream{Conn: c, filter: g, incoming: true})
 }
 
 // hold remembers an open stream, so that Shutdown can end it.
-func (g *guard) hold(s *stream) *stream {
+func (g *packetFilter) hold(s *stream) *stream {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.living[s] = true
 	return s
 }
 
-func (g *guard) release(s *stream) {
+func (g *packetFilter) release(s *stream) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.living, s)
@@ -130,7 +130,7 @@ func (g *guard) release(s *stream) {
 
 // allowed reports whether an address is in a network that may speak. What has no
 // address comes through memory, from this process.
-func (g *guard) allowed(a net.Addr) bool {
+func (g *packetFilter) allowed(a net.Addr) bool {
 	if a.Network() == "pipe" {
 		return true
 	}
@@ -147,22 +147,22 @@ func (g *guard) allowed(a net.Addr) bool {
 }
 
 // drop counts what is not let through and says so where a person may have to act.
-func (g *guard) drop(unit string, why reason, label string, from net.Addr) {
+func (g *packetFilter) drop(unit string, why reason, label string, from net.Addr) {
 	g.meters.drop(unit, why)
 	switch why {
 	case otherCluster:
-		g.notices.warn(string(why), "gossip of another cluster is dropped",
+		g.limiter.warn(string(why), "gossip of another cluster is dropped",
 			"from", from.String(), "its_cluster", label, "our_cluster", g.inspect.label)
 	case otherKey:
-		g.notices.warn(string(why), "gossip sealed with a key that is not on our ring is dropped",
+		g.limiter.warn(string(why), "gossip sealed with a key that is not on our ring is dropped",
 			"from", from.String(), "our_keys", g.inspect.fingerprints())
 	case notSealed:
-		g.notices.warn(string(why), "gossip that is not sealed is dropped: its node has no gossip_key_file",
+		g.limiter.warn(string(why), "gossip that is not sealed is dropped: its node has no gossip_key_file",
 			"from", from.String())
 	case otherNetwork:
-		g.notices.warn(string(why), "gossip from outside cluster.allow_networks is dropped", "from", from.String())
+		g.limiter.warn(string(why), "gossip from outside cluster.allow_networks is dropped", "from", from.String())
 	default:
-		g.notices.warn(string(why), "gossip that no member sends is dropped", "from", from.String(),
+		g.limiter.warn(string(why), "gossip that no member sends is dropped", "from", from.String(),
 			"unit", unit, "reason", string(why))
 	}
 }
@@ -177,35 +177,35 @@ func (i inspector) fingerprints() []string {
 }
 
 // PacketCh implements memberlist.Transport.
-func (g *guard) PacketCh() <-chan *memberlist.Packet { return g.packets }
+func (g *packetFilter) PacketCh() <-chan *memberlist.Packet { return g.packets }
 
 // StreamCh implements memberlist.Transport.
-func (g *guard) StreamCh() <-chan net.Conn { return g.streams }
+func (g *packetFilter) StreamCh() <-chan net.Conn { return g.streams }
 
 // WriteTo implements memberlist.Transport.
-func (g *guard) WriteTo(b []byte, address string) (time.Time, error) {
+func (g *packetFilter) WriteTo(b []byte, address string) (time.Time, error) {
 	return g.WriteToAddress(b, memberlist.Address{Addr: address})
 }
 
 // WriteToAddress implements memberlist.NodeAwareTransport.
-func (g *guard) WriteToAddress(b []byte, a memberlist.Address) (time.Time, error) {
+func (g *packetFilter) WriteToAddress(b []byte, a memberlist.Address) (time.Time, error) {
 	g.meters.sent(unitPacket, len(b))
 	return g.NodeAwareTransport.WriteToAddress(b, a)
 }
 
 // DialTimeout implements memberlist.Transport.
-func (g *guard) DialTimeout(address string, timeout time.Duration) (net.Conn, error) {
+func (g *packetFilter) DialTimeout(address string, timeout time.Duration) (net.Conn, error) {
 	return g.DialAddressTimeout(memberlist.Address{Addr: address}, timeout)
 }
 
 // DialAddressTimeout implements memberlist.NodeAwareTransport.
-func (g *guard) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
+func (g *packetFilter) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
 	c, err := g.dial(a, timeout)
 	if err != nil {
 		return nil, err
 	}
 	g.meters.stream(directionOut)
-	s := g.hold(&stream{Conn: c, guard: g})
+	s := g.hold(&stream{Conn: c, filter: g})
 	if a.Name == "" { // joins have no name, pings and syncs of members have one
 		s.attempt = g.attempt(a.Addr)
 		s.attempt.reach()
@@ -214,7 +214,7 @@ func (g *guard) DialAddressTimeout(a memberlist.Address, timeout time.Duration) 
 }
 
 // dial connects unless the guard is shut down, which does not wait for it.
-func (g *guard) dial(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
+func (g *packetFilter) dial(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
 	type result struct {
 		c   net.Conn
 		err error
@@ -239,7 +239,7 @@ func (g *guard) dial(a memberlist.Address, timeout time.Duration) (net.Conn, err
 
 // Shutdown implements memberlist.Transport. The library calls it while it still
 // takes what comes, so that the transport's listeners can end.
-func (g *guard) Shutdown() error {
+func (g *packetFilter) Shutdown() error {
 	err := g.NodeAwareTransport.Shutdown()
 	g.once.Do(func() { close(g.done) })
 	g.pumps.Wait()
@@ -253,7 +253,7 @@ func (g *guard) Shutdown() error {
 }
 
 // begin makes the guard note how a join by address goes, until end.
-func (g *guard) begin(address string) *attempt {
+func (g *packetFilter) begin(address string) *attempt {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	a := &attempt{}
@@ -261,13 +261,13 @@ func (g *guard) begin(address string) *attempt {
 	return a
 }
 
-func (g *guard) end(address string) {
+func (g *packetFilter) end(address string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.attempts, address)
 }
 
-func (g *guard) attempt(address string) *attempt {
+func (g *packetFilter) attempt(address string) *attempt {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.attempts[address]
@@ -309,7 +309,7 @@ func (a *attempt) result() (reached bool, cause error) {
 // reads it. Like any connection it has one reader.
 type stream struct {
 	net.Conn
-	guard    *guard
+	filter   *packetFilter
 	incoming bool
 	attempt  *attempt // of a join, or nil
 
@@ -338,14 +338,14 @@ func (s *stream) Read(b []byte) (int, error) {
 
 // inspect reads the first message; the library has set a deadline.
 func (s *stream) inspect() {
-	from, why, label, err := s.guard.inspect.stream(counted{s}, s.incoming)
+	from, why, label, err := s.filter.inspect.stream(counted{s}, s.incoming)
 	switch {
 	case err != nil:
 		s.err = err
 		s.attempt.fail(cause(err))
 	case why != passes:
 		s.err = fmt.Errorf("%w: %s", errDropped, why)
-		s.guard.drop(unitStream, why, label, s.RemoteAddr())
+		s.filter.drop(unitStream, why, label, s.RemoteAddr())
 		s.attempt.fail(answerError(why))
 	default:
 		s.from = from
@@ -370,7 +370,7 @@ func answerError(why reason) error {
 
 // Write implements net.Conn.
 func (s *stream) Write(b []byte) (int, error) {
-	s.guard.meters.sent(unitStream, len(b))
+	s.filter.meters.sent(unitStream, len(b))
 	n, err := s.Conn.Write(b)
 	if err != nil {
 		s.attempt.fail(cause(err))
@@ -382,9 +382,9 @@ func (s *stream) Write(b []byte) (int, error) {
 // Close implements net.Conn.
 func (s *stream) Close() error {
 	s.close.Do(func() {
-		s.guard.release(s)
+		s.filter.release(s)
 		if s.incoming {
-			s.guard.open.Add(-1)
+			s.filter.open.Add(-1)
 		}
 	})
 	return s.Conn.Close()
@@ -395,6 +395,6 @@ type counted struct{ of *stream }
 
 func (c counted) Read(b []byte) (int, error) {
 	n, err := c.of.Conn.Read(b)
-	c.of.guard.meters.received(unitStream, n)
+	c.of.filter.meters.received(unitStream, n)
 	return n, err
 }

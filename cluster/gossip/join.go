@@ -79,8 +79,8 @@ func (g *Gossip) try(address string) error {
 	if g.table.addresses()[address] {
 		return nil // another try has brought it
 	}
-	a := g.guard.begin(address)
-	defer g.guard.end(address)
+	a := g.filter.begin(address)
+	defer g.filter.end(address)
 	_, err := g.list.Join([]string{address})
 	if err == nil {
 		return nil
@@ -110,7 +110,7 @@ func (g *Gossip) absent(ctx context.Context) []string {
 		lookups.Go(func() {
 			var err error
 			if found[i], err = resolveSeed(ctx, seed); err != nil {
-				g.notices.warn("resolve "+seed, "address to join is unknown", "address", seed, "err", err)
+				g.limiter.warn("resolve "+seed, "address to join is unknown", "address", seed, "err", err)
 			}
 		})
 	}
@@ -161,7 +161,7 @@ func (g *Gossip) rejoin(ctx context.Context) {
 		err := g.join(ctx)
 		switch {
 		case errors.Is(err, ErrRefused):
-			g.notices.warn("rejoin refused", "members do not take this node", "err", err)
+			g.limiter.warn("rejoin refused", "members do not take this node", "err", err)
 		case err != nil:
 			g.sayAlone(err)
 		}
@@ -171,7 +171,7 @@ func (g *Gossip) rejoin(ctx context.Context) {
 // sayAlone warns when this node sees no other.
 func (g *Gossip) sayAlone(err error) {
 	if len(g.table.addresses()) == 1 && len(g.seeds) > 0 {
-		g.notices.warn("alone", "no member to join answers: this node is alone and goes on trying", "join", g.seeds,
+		g.limiter.warn("alone", "no member to join answers: this node is alone and goes on trying", "join", g.seeds,
 			"err", err)
 	}
 }

@@ -39,7 +39,7 @@ type Options struct {
 	Keys *Keyring
 
 	// Self is what this process says of itself.
-	Self Card
+	Self NodeMeta
 
 	Timing     Timing
 	Log        *slog.Logger

@@ -31,7 +31,7 @@ const (
 
 // Member is a process that the gossip believes in: alive, or suspect.
 type Member struct {
-	Card
+	NodeMeta
 	Address string    // host:port of its gossip
 	Suspect bool      // this node's pings go unanswered; soon it is no member unless it speaks up
 	Since   time.Time // it became a member, as this node saw it, by this node's clock
@@ -66,7 +66,7 @@ func newTable(signal func()) *table {
 
 // put takes a node that has joined, is back or has a new card.
 func (t *table) put(n *memberlist.Node, now time.Time) {
-	card, err := decodeCard(n.Meta)
+	card, err := decodeNodeMeta(n.Meta)
 	if err != nil {
 		return // NotifyAlive has refused it
 	}
@@ -80,7 +80,7 @@ func (t *table) put(n *memberlist.Node, now time.Time) {
 		since = old.Since
 	}
 	address := n.Address()
-	t.members[card.Session] = &Member{Card: card, Address: address, Since: since}
+	t.members[card.Session] = &Member{NodeMeta: card, Address: address, Since: since}
 	delete(t.vanished, address)
 	t.signal()
 }

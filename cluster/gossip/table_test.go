@@ -12,28 +12,28 @@ import (
 )
 
 // listed makes a node as the library gives it.
-func listed(c Card, port uint16) *memberlist.Node {
+func listed(c NodeMeta, port uint16) *memberlist.Node {
 	return &memberlist.Node{Name: c.Session.String(), Addr: net.IPv4(10, 7, 0, 1), Port: port, Meta: c.encode()}
 }
 
 func TestOnlyTheYoungestOfWhatCannotBeTwiceIsSeen(t *testing.T) {
-	node := func(n, address byte, started int64, session byte) Card {
-		return Card{Node: uuid.UUID{n}, Ledger: ledgerID, Session: uuid.UUID{session}, Started: started,
+	node := func(n, address byte, started int64, session byte) NodeMeta {
+		return NodeMeta{Node: uuid.UUID{n}, Ledger: ledgerID, Session: uuid.UUID{session}, Started: started,
 			Name: string(rune('a' + session)), Actors: fmt.Sprintf("host:%d", address)}
 	}
 	for _, c := range []struct {
 		name  string
-		cards []Card
+		cards []NodeMeta
 		want  string // names of those seen
 		by    string // who hides the first; "" is nobody
 	}{
-		{"strangers", []Card{node(1, 1, 5, 1), node(2, 2, 5, 2)}, "bc", ""},
-		{"a restarted process", []Card{node(1, 1, 5, 1), node(1, 1, 6, 2)}, "c", "c"},
-		{"seen by the younger", []Card{node(1, 1, 6, 2), node(1, 1, 5, 1)}, "c", ""},
-		{"at another address", []Card{node(1, 1, 5, 1), node(1, 2, 6, 2)}, "c", "c"},
-		{"another node at the address", []Card{node(1, 1, 5, 1), node(2, 1, 6, 2)}, "c", "c"},
-		{"started together", []Card{node(1, 1, 5, 1), node(1, 1, 5, 2)}, "c", "c"},
-		{"hidden by one who is hidden", []Card{node(1, 1, 5, 1), node(1, 2, 6, 2), node(2, 2, 7, 3)}, "d", "c"},
+		{"strangers", []NodeMeta{node(1, 1, 5, 1), node(2, 2, 5, 2)}, "bc", ""},
+		{"a restarted process", []NodeMeta{node(1, 1, 5, 1), node(1, 1, 6, 2)}, "c", "c"},
+		{"seen by the younger", []NodeMeta{node(1, 1, 6, 2), node(1, 1, 5, 1)}, "c", ""},
+		{"at another address", []NodeMeta{node(1, 1, 5, 1), node(1, 2, 6, 2)}, "c", "c"},
+		{"another node at the address", []NodeMeta{node(1, 1, 5, 1), node(2, 1, 6, 2)}, "c", "c"},
+		{"started together", []NodeMeta{node(1, 1, 5, 1), node(1, 1, 5, 2)}, "c", "c"},
+		{"hidden by one who is hidden", []NodeMeta{node(1, 1, 5, 1), node(1, 2, 6, 2), node(2, 2, 7, 3)}, "d", "c"},
 	} {
 		table := newTable(func() {})
 		for i, card := range c.cards {
@@ -122,7 +122,7 @@ func TestTheTableTellsChangesAndKeepsSince(t *testing.T) {
 func TestTheLibrarysLogIsShortAndWithoutContents(t *testing.T) {
 	page, log := newPage(t)
 	var suspect string
-	l := library{log, newNotices(log), func(session string) { suspect = session }}
+	l := library{log, newLogLimiter(log), func(session string) { suspect = session }}
 	for _, line := range []string{
 		"[DEBUG] memberlist: Stream connection from=10.7.0.2:1\n",
 		"[WARN] memberlist: Refuting an alive message for 'x' (10.7.0.1:1) meta:([115 101 99] VS [114]), vsn:(1)\n",
@@ -148,7 +148,7 @@ func TestTheLibrarysLogIsShortAndWithoutContents(t *testing.T) {
 
 func TestNoticesComeOnceAMinute(t *testing.T) {
 	_, log := newPage(t)
-	n := newNotices(log)
+	n := newLogLimiter(log)
 	start := time.Unix(1_000_000, 0)
 	for _, c := range []struct {
 		key   string
@@ -162,10 +162,10 @@ func TestNoticesComeOnceAMinute(t *testing.T) {
 			t.Errorf("%s after %s: got %v, want %v", c.key, c.after, got, c.want)
 		}
 	}
-	for i := range 10 * noticesMax {
+	for i := range 10 * loggedMax {
 		n.due(fmt.Sprint(i), start)
 	}
-	if len(n.said) > noticesMax {
-		t.Errorf("%d keys are kept, want at most %d", len(n.said), noticesMax)
+	if len(n.said) > loggedMax {
+		t.Errorf("%d keys are kept, want at most %d", len(n.said), loggedMax)
 	}
 }

@@ -98,7 +98,7 @@ type node struct {
 func options(t *testing.T, name string) Options {
 	return Options{
 		Cluster: "test", Networks: memory, Timing: quick(),
-		Self: Card{Session: uuid.New(), Node: uuid.New(), Ledger: ledgerID, Name: name, Actors: name + ":7947",
+		Self: NodeMeta{Session: uuid.New(), Node: uuid.New(), Ledger: ledgerID, Name: name, Actors: name + ":7947",
 			Version: "v1.2.3", Wire: 7, Started: time.Now().UnixMilli()},
 	}
 }

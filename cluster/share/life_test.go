@@ -32,9 +32,9 @@ type silence struct {
 
 // life is one process in a world of which only the ledger is common.
 type life struct {
-	self     ledger.Process
-	view     []ledger.Process // whom it sees at present: anything may happen to that
-	voted    []ledger.Process
+	self     ledger.Incarnation
+	view     []ledger.Incarnation // whom it sees at present: anything may happen to that
+	voted    []ledger.Incarnation
 	began    bool
 	unsure   bool
 	table    *Table // what it read
@@ -60,8 +60,8 @@ type world struct {
 
 func (w *world) fenced(l *life) bool { return l.sent.IsZero() || w.now.Sub(l.sent) >= guard }
 
-func (w *world) roll() ledger.Roll {
-	r := ledger.Roll{Now: w.now, Turn: w.turn}
+func (w *world) roll() ledger.NodeSnapshot {
+	r := ledger.NodeSnapshot{Now: w.now, Generation: w.turn}
 	for _, row := range w.rows {
 		r.Nodes = append(r.Nodes, *row)
 	}
@@ -78,12 +78,12 @@ func (w *world) write(l *life) {
 	}
 	row := w.rows[l.self.Session]
 	switch {
-	case row == nil || row.Standing != ledger.NodeIn:
+	case row == nil || row.Status != ledger.NodeIn:
 		w.turn++
-		w.rows[l.self.Session] = &ledger.NodeRow{Beat: ledger.Beat{Process: l.self}, Turn: w.turn}
+		w.rows[l.self.Session] = &ledger.NodeRow{Heartbeat: ledger.Heartbeat{Incarnation: l.self}, Generation: w.turn}
 	case !slices.Equal(row.View, l.voted):
 		w.turn++
-		row.Turn, row.Before = w.turn, row.View
+		row.Generation, row.Before = w.turn, row.View
 	}
 	row = w.rows[l.self.Session]
 	row.View, row.Read, row.Seen, row.Silent = l.voted, l.complied, w.now, w.told(l)
@@ -130,7 +130,7 @@ func (w *world) end(l *life, last time.Time) {
 // read is the second half.
 func (w *world) read(l *life, sent time.Time) {
 	roll := w.roll()
-	l.sent, l.turn = sent, roll.Turn
+	l.sent, l.turn = sent, roll.Generation
 	l.table = Compute(roll, l.self.Session, RestFor)
 }
 
@@ -139,16 +139,16 @@ func (w *world) retire(l *life) {
 	for _, row := range w.roll().Nodes {
 		other := w.rows[row.Session]
 		dead := !slices.ContainsFunc(w.lives, func(o *life) bool {
-			return o.self == row.Process && o.exists && (o.paused || o.sockets || len(w.told(o)) > 0)
+			return o.self == row.Incarnation && o.exists && (o.paused || o.sockets || len(w.told(o)) > 0)
 		})
 		switch {
-		case other.Standing == ledger.NodeIn && w.now.Sub(other.Seen) >= lost:
+		case other.Status == ledger.NodeIn && w.now.Sub(other.Seen) >= lost:
 			w.turn++
-			if other.Read >= other.Turn {
+			if other.Read >= other.Generation {
 				other.Before = nil
 			}
-			other.Standing, other.Turn, other.Dead = ledger.NodeLost, w.turn, dead
-		case other.Standing == ledger.NodeLost && dead:
+			other.Status, other.Generation, other.Dead = ledger.NodeLost, w.turn, dead
+		case other.Status == ledger.NodeLost && dead:
 			other.Dead = true
 		}
 	}
@@ -205,8 +205,8 @@ func TestNeverMoreThanTheWhole(t *testing.T) {
 }
 
 // begin adds a process.
-func (w *world) begin(p ledger.Process) {
-	w.lives = append(w.lives, &life{self: p, view: []ledger.Process{p}, exists: true, sockets: true,
+func (w *world) begin(p ledger.Incarnation) {
+	w.lives = append(w.lives, &life{self: p, view: []ledger.Incarnation{p}, exists: true, sockets: true,
 		silent: map[string]silence{}})
 }
 
@@ -214,11 +214,11 @@ func (w *world) begin(p ledger.Process) {
 const livesMax = 7
 
 // seen are some of all processes, as a view.
-func (w *world) seen(numbers []int) (view []ledger.Process) {
+func (w *world) seen(numbers []int) (view []ledger.Incarnation) {
 	for _, i := range numbers {
 		view = append(view, w.lives[i].self)
 	}
-	slices.SortFunc(view, func(a, b ledger.Process) int { return slices.Compare(a.Session[:], b.Session[:]) })
+	slices.SortFunc(view, func(a, b ledger.Incarnation) int { return slices.Compare(a.Session[:], b.Session[:]) })
 	return view
 }
 
@@ -249,7 +249,7 @@ func (w *world) step(t *rapid.T) {
 		w.die(l)
 	case "restart":
 		if !l.exists && len(w.lives) < livesMax {
-			w.begin(ledger.Process{Session: processOf(len(w.lives)).Session, Node: l.self.Node})
+			w.begin(ledger.Incarnation{Session: processOf(len(w.lives)).Session, Node: l.self.Node})
 		}
 	case "all beat":
 		for _, l := range w.lives {
@@ -325,9 +325,9 @@ func (w *world) die(l *life) {
 func (w *world) leave(l *life) {
 	w.end(l, w.now)
 	l.exists = false
-	if row := w.rows[l.self.Session]; row != nil && row.Standing == ledger.NodeIn {
+	if row := w.rows[l.self.Session]; row != nil && row.Status == ledger.NodeIn {
 		w.turn++
-		row.Standing, row.Turn, row.Seen, row.Silent = ledger.NodeLeft, w.turn, w.now, w.told(l)
+		row.Status, row.Generation, row.Seen, row.Silent = ledger.NodeLeft, w.turn, w.now, w.told(l)
 	} else {
 		w.die(l)
 	}

@@ -12,10 +12,10 @@ import (
 // (rendezvous hashing), so that a change of members moves only what belonged to
 // the member that changed. Scores are by node, so that a process takes over what
 // an earlier life of its node had. The zero UUID: the view is empty.
-func Owner(view []ledger.Process, key string) uuid.UUID { return ownerOf(view, Hash(key)) }
+func Owner(view []ledger.Incarnation, key string) uuid.UUID { return ownerOf(view, Hash(key)) }
 
 // ownerOf is Owner of a hashed key.
-func ownerOf(view []ledger.Process, hashed uint64) uuid.UUID {
+func ownerOf(view []ledger.Incarnation, hashed uint64) uuid.UUID {
 	best, owner := uint64(0), uuid.Nil
 	for _, p := range view {
 		if score := Score(hashed, p.Node); owner == uuid.Nil || score > best {

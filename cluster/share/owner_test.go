@@ -12,15 +12,15 @@ import (
 )
 
 // processOf makes a process; small numbers differ in few bits, as identities of nodes should not have to.
-func processOf(n int) ledger.Process {
-	var p ledger.Process
+func processOf(n int) ledger.Incarnation {
+	var p ledger.Incarnation
 	binary.BigEndian.PutUint32(p.Session[12:], uint32(n+1))
 	binary.BigEndian.PutUint32(p.Node[12:], uint32(n+1000))
 	return p
 }
 
-func viewOf(numbers ...int) []ledger.Process {
-	var view []ledger.Process
+func viewOf(numbers ...int) []ledger.Incarnation {
+	var view []ledger.Incarnation
 	for _, n := range slices.Sorted(slices.Values(numbers)) {
 		view = append(view, processOf(n))
 	}

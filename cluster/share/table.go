@@ -19,7 +19,7 @@ const RestFor = 5*time.Minute + 10*time.Second
 // concurrent use. The nil Table allows nothing.
 type Table struct {
 	self    uuid.UUID
-	views   [][]ledger.Process // each once
+	views   [][]ledger.Incarnation // each once
 	voters  []voter
 	resting []voter  // lost, and perhaps with sessions
 	silent  []uint64 // hashes of keys that others may still have sessions of, ascending: of those that might be ours
@@ -36,31 +36,31 @@ type voter struct {
 
 // Compute makes the table of the process self from one roll. What a lost process
 // had rests for restFor: RestFor, outside of tests.
-func Compute(roll ledger.Roll, self uuid.UUID, restFor time.Duration) *Table {
+func Compute(roll ledger.NodeSnapshot, self uuid.UUID, restFor time.Duration) *Table {
 	t := &Table{self: self}
 	read, here := readByAll(roll, self)
 	if !here {
 		return nil
 	}
 	for _, row := range roll.Nodes {
-		settled := row.Turn <= read
+		settled := row.Generation <= read
 		t.unread = t.unread || !settled
 		v := voter{session: row.Session, views: []int{t.view(row.View)}}
-		if row.Before != nil && (!settled || row.Standing != ledger.NodeIn) {
+		if row.Before != nil && (!settled || row.Status != ledger.NodeIn) {
 			v.views = append(v.views, t.view(row.Before))
 		}
-		if row.Standing == ledger.NodeIn {
+		if row.Status == ledger.NodeIn {
 			v.counts = settled || row.Before != nil
 		}
-		if row.Standing == ledger.NodeIn || !settled {
+		if row.Status == ledger.NodeIn || !settled {
 			t.voters = append(t.voters, v)
 		}
-		if row.Standing == ledger.NodeLost && !row.Dead && roll.Now.Sub(row.Seen) < restFor {
+		if row.Status == ledger.NodeLost && !row.Dead && roll.Now.Sub(row.Seen) < restFor {
 			t.resting = append(t.resting, v)
 		}
 	}
 	for _, row := range roll.Nodes {
-		if row.Session != self && (row.Standing == ledger.NodeIn || roll.Now.Sub(row.Seen) < restFor) {
+		if row.Session != self && (row.Status == ledger.NodeIn || roll.Now.Sub(row.Seen) < restFor) {
 			t.keepSilent(row.Silent)
 		}
 	}
@@ -73,7 +73,7 @@ func Compute(roll ledger.Roll, self uuid.UUID, restFor time.Duration) *Table {
 // this process are of no interest.
 func (t *Table) keepSilent(hashes []uint64) {
 	for _, h := range hashes {
-		if slices.ContainsFunc(t.views, func(v []ledger.Process) bool { return ownerOf(v, h) == t.self }) {
+		if slices.ContainsFunc(t.views, func(v []ledger.Incarnation) bool { return ownerOf(v, h) == t.self }) {
 			t.silent = append(t.silent, h)
 		}
 	}
@@ -81,10 +81,10 @@ func (t *Table) keepSilent(hashes []uint64) {
 
 // readByAll gives the turn up to which every process that is in has read, and
 // whether self is one of them.
-func readByAll(roll ledger.Roll, self uuid.UUID) (read int64, here bool) {
-	read = roll.Turn
+func readByAll(roll ledger.NodeSnapshot, self uuid.UUID) (read int64, here bool) {
+	read = roll.Generation
 	for _, row := range roll.Nodes {
-		if row.Standing == ledger.NodeIn {
+		if row.Status == ledger.NodeIn {
 			read = min(read, row.Read)
 			here = here || row.Session == self
 		}
@@ -93,7 +93,7 @@ func readByAll(roll ledger.Roll, self uuid.UUID) (read int64, here bool) {
 }
 
 // view gives the index of a view among those that differ.
-func (t *Table) view(list []ledger.Process) int {
+func (t *Table) view(list []ledger.Incarnation) int {
 	for i, v := range t.views {
 		if slices.Equal(v, list) {
 			return i

@@ -12,12 +12,13 @@ import (
 var midnight = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // rowOf makes a row that is in, has read everything and votes for a view.
-func rowOf(n int, view []ledger.Process) ledger.NodeRow {
-	return ledger.NodeRow{Beat: ledger.Beat{Process: processOf(n), View: view, Read: 10}, Seen: midnight, Turn: 1}
+func rowOf(n int, view []ledger.Incarnation) ledger.NodeRow {
+	return ledger.NodeRow{Heartbeat: ledger.Heartbeat{Incarnation: processOf(n), View: view, Read: 10}, Seen: midnight,
+		Generation: 1}
 }
 
 // keyOf finds a key that a process owns in each of some views.
-func keyOf(t *testing.T, n int, views ...[]ledger.Process) string {
+func keyOf(t *testing.T, n int, views ...[]ledger.Incarnation) string {
 	t.Helper()
 	for i := range 10_000 {
 		key := uuid.NewSHA1(uuid.NameSpaceOID, []byte{byte(i), byte(i >> 8)}).String()
@@ -61,35 +62,35 @@ func TestShares(t *testing.T) {
 			r[0].View, r[1].View, r[2].View = pair, pair, single
 		}, 2, 3},
 		{"votes that nobody has read count for nobody", moved, func(r []ledger.NodeRow) {
-			r[0].View, r[0].Before, r[0].Turn = pair, all, 11
-			r[1].View, r[1].Before, r[1].Turn = pair, all, 11
+			r[0].View, r[0].Before, r[0].Generation = pair, all, 11
+			r[1].View, r[1].Before, r[1].Generation = pair, all, 11
 		}, 0, 3},
 		{"a vote that means the same before and after counts", mine, func(r []ledger.NodeRow) {
-			r[0].View, r[0].Before, r[0].Turn = pair, all, 11
-			r[1].View, r[1].Before, r[1].Turn = pair, all, 11
+			r[0].View, r[0].Before, r[0].Generation = pair, all, 11
+			r[1].View, r[1].Before, r[1].Generation = pair, all, 11
 		}, 3, 3},
 		{"one slow reader keeps votes from counting", moved, func(r []ledger.NodeRow) {
-			r[0].View, r[0].Before, r[0].Turn, r[0].Read = pair, all, 5, 6
-			r[1].View, r[1].Before, r[1].Turn, r[1].Read = pair, all, 6, 6
+			r[0].View, r[0].Before, r[0].Generation, r[0].Read = pair, all, 5, 6
+			r[1].View, r[1].Before, r[1].Generation, r[1].Read = pair, all, 6, 6
 			r[2].Read = 4
 		}, 0, 3},
 		{"a lost process that is not known to be dead keeps its receivers at rest", moved, func(r []ledger.NodeRow) {
 			r[0].View, r[1].View = pair, pair
-			r[2].Standing, r[2].Turn = ledger.NodeLost, 9
+			r[2].Status, r[2].Generation = ledger.NodeLost, 9
 		}, 0, 2},
 		{"who leaves itself out has nothing, although the others vote for it", mine, func(r []ledger.NodeRow) {
 			r[0].View = nil
 		}, 0, 3},
 		{"nor while its vote may still mean that", mine, func(r []ledger.NodeRow) {
-			r[0].View, r[0].Before, r[0].Turn = all, []ledger.Process{}, 11
+			r[0].View, r[0].Before, r[0].Generation = all, []ledger.Incarnation{}, 11
 		}, 0, 3},
 		{"but no others", mine, func(r []ledger.NodeRow) {
 			r[0].View, r[1].View = pair, pair
-			r[2].Standing, r[2].Turn = ledger.NodeLost, 9
+			r[2].Status, r[2].Generation = ledger.NodeLost, 9
 		}, 2, 2},
 		{"one that was lost in the middle of a change, of what it had before", mine, func(r []ledger.NodeRow) {
 			r[2].View, r[2].Before = all, single
-			r[2].Standing, r[2].Turn = ledger.NodeLost, 9
+			r[2].Status, r[2].Generation = ledger.NodeLost, 9
 		}, 0, 2},
 		{"what another process calls silent is nobody else's, though all vote for it", mine, func(r []ledger.NodeRow) {
 			r[2].Silent = []uint64{Hash(mine)}
@@ -102,49 +103,49 @@ func TestShares(t *testing.T) {
 		}, 3, 3},
 		{"a dead process leaves what is silent", mine, func(r []ledger.NodeRow) {
 			r[0].View, r[1].View = pair, pair
-			r[2].Standing, r[2].Turn, r[2].Dead, r[2].Silent = ledger.NodeLost, 9, true, []uint64{Hash(mine)}
+			r[2].Status, r[2].Generation, r[2].Dead, r[2].Silent = ledger.NodeLost, 9, true, []uint64{Hash(mine)}
 		}, 0, 2},
 		{"so does one who left", mine, func(r []ledger.NodeRow) {
 			r[0].View, r[1].View = pair, pair
-			r[2].Standing, r[2].Turn, r[2].Silent = ledger.NodeLeft, 9, []uint64{Hash(mine)}
+			r[2].Status, r[2].Generation, r[2].Silent = ledger.NodeLeft, 9, []uint64{Hash(mine)}
 		}, 0, 2},
 		{"until receivers have forgotten it", mine, func(r []ledger.NodeRow) {
 			r[0].View, r[1].View = pair, pair
-			r[2].Standing, r[2].Turn, r[2].Silent = ledger.NodeLeft, 9, []uint64{Hash(mine)}
+			r[2].Status, r[2].Generation, r[2].Silent = ledger.NodeLeft, 9, []uint64{Hash(mine)}
 			r[2].Seen = midnight.Add(-RestFor)
 		}, 2, 2},
 		{"until it is known to be dead", moved, func(r []ledger.NodeRow) {
 			r[0].View, r[1].View = pair, pair
-			r[2].Standing, r[2].Turn, r[2].Dead = ledger.NodeLost, 9, true
+			r[2].Status, r[2].Generation, r[2].Dead = ledger.NodeLost, 9, true
 		}, 2, 2},
 		{"or receivers have ended its sessions", moved, func(r []ledger.NodeRow) {
 			r[0].View, r[1].View = pair, pair
-			r[2].Standing, r[2].Turn, r[2].Seen = ledger.NodeLost, 9, midnight.Add(-RestFor)
+			r[2].Status, r[2].Generation, r[2].Seen = ledger.NodeLost, 9, midnight.Add(-RestFor)
 		}, 2, 2},
 		{"the instant before they rest", moved, func(r []ledger.NodeRow) {
 			r[0].View, r[1].View = pair, pair
-			r[2].Standing, r[2].Turn, r[2].Seen = ledger.NodeLost, 9, midnight.Add(time.Millisecond-RestFor)
+			r[2].Status, r[2].Generation, r[2].Seen = ledger.NodeLost, 9, midnight.Add(time.Millisecond-RestFor)
 		}, 0, 2},
 		{"an end that somebody has not read counts the process in", moved, func(r []ledger.NodeRow) {
 			r[0].View, r[1].View = pair, pair
-			r[2].Standing, r[2].Turn = ledger.NodeLeft, 11
+			r[2].Status, r[2].Generation = ledger.NodeLeft, 11
 		}, 2, 3},
 		{"one who left", moved, func(r []ledger.NodeRow) {
 			r[0].View, r[1].View = pair, pair
-			r[2].Standing, r[2].Turn = ledger.NodeLeft, 9
+			r[2].Status, r[2].Generation = ledger.NodeLeft, 9
 		}, 2, 2},
 		{"who begins counts for nobody at first", mine, func(r []ledger.NodeRow) {
-			r[2].View, r[2].Before, r[2].Turn = single, nil, 11
+			r[2].View, r[2].Before, r[2].Generation = single, nil, 11
 		}, 2, 3},
 		{"unless it can only mean this process", mine, func(r []ledger.NodeRow) {
-			r[2].View, r[2].Before, r[2].Turn = all, nil, 11
+			r[2].View, r[2].Before, r[2].Generation = all, nil, 11
 		}, 3, 3},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			rows := []ledger.NodeRow{rowOf(0, all), rowOf(1, all), rowOf(2, all)}
 			c.change(rows)
-			table := Compute(ledger.Roll{Now: midnight, Turn: 11, Nodes: rows}, processOf(0).Session, RestFor)
+			table := Compute(ledger.NodeSnapshot{Now: midnight, Generation: 11, Nodes: rows}, processOf(0).Session, RestFor)
 			if k, n := table.Of(c.key); k != c.k || n != c.n {
 				t.Fatalf("may use %d of %d, want %d of %d", k, n, c.k, c.n)
 			}
@@ -156,22 +157,26 @@ func TestSame(t *testing.T) {
 	all, pair := viewOf(0, 1, 2), viewOf(0, 1)
 	cases := []struct {
 		name   string
-		change func(r *ledger.Roll)
+		change func(r *ledger.NodeSnapshot)
 		same   bool
 	}{
-		{"seen later, and a turn that was read", func(r *ledger.Roll) {
+		{"seen later, and a turn that was read", func(r *ledger.NodeSnapshot) {
 			r.Now, r.Nodes[1].Seen, r.Nodes[1].Leases = r.Now.Add(time.Second), r.Now, 7
 		}, true},
-		{"another view", func(r *ledger.Roll) { r.Nodes[1].View = pair }, false},
-		{"a vote that is not settled", func(r *ledger.Roll) { r.Nodes[1].Turn, r.Nodes[1].Before = 11, pair }, false},
-		{"one who left", func(r *ledger.Roll) { r.Nodes[1].Standing = ledger.NodeLeft }, false},
-		{"one who is lost", func(r *ledger.Roll) { r.Nodes[1].Standing = ledger.NodeLost }, false},
-		{"one more", func(r *ledger.Roll) { r.Nodes = append(r.Nodes, rowOf(3, all)) }, false},
+		{"another view", func(r *ledger.NodeSnapshot) { r.Nodes[1].View = pair }, false},
+		{"a vote that is not settled", func(r *ledger.NodeSnapshot) {
+			r.Nodes[1].Generation, r.Nodes[1].Before = 11,
+				pair
+		}, false},
+		{"one who left", func(r *ledger.NodeSnapshot) { r.Nodes[1].Status = ledger.NodeLeft }, false},
+		{"one who is lost", func(r *ledger.NodeSnapshot) { r.Nodes[1].Status = ledger.NodeLost }, false},
+		{"one more", func(r *ledger.NodeSnapshot) { r.Nodes = append(r.Nodes, rowOf(3, all)) }, false},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			fresh := func() ledger.Roll {
-				return ledger.Roll{Now: midnight, Turn: 11, Nodes: []ledger.NodeRow{rowOf(0, all), rowOf(1, all), rowOf(2, all)}}
+			fresh := func() ledger.NodeSnapshot {
+				return ledger.NodeSnapshot{Now: midnight, Generation: 11, Nodes: []ledger.NodeRow{rowOf(0, all), rowOf(1, all),
+					rowOf(2, all)}}
 			}
 			before, after := fresh(), fresh()
 			c.change(&after)
@@ -181,19 +186,19 @@ func TestSame(t *testing.T) {
 			}
 		})
 	}
-	some := Compute(ledger.Roll{Nodes: []ledger.NodeRow{rowOf(0, all)}}, processOf(0).Session, RestFor)
+	some := Compute(ledger.NodeSnapshot{Nodes: []ledger.NodeRow{rowOf(0, all)}}, processOf(0).Session, RestFor)
 	if none := (*Table)(nil); !none.Same(nil) || none.Same(some) || some.Same(none) {
 		t.Fatal("no table is the same as none, and as no other")
 	}
 }
 
 func TestWhoIsNotInMayUseNothing(t *testing.T) {
-	roll := ledger.Roll{Now: midnight, Turn: 1, Nodes: []ledger.NodeRow{rowOf(1, viewOf(1))}}
+	roll := ledger.NodeSnapshot{Now: midnight, Generation: 1, Nodes: []ledger.NodeRow{rowOf(1, viewOf(1))}}
 	table := Compute(roll, processOf(0).Session, RestFor)
 	if k, _ := table.Of("example.net"); k != 0 || table.Settled() || table.Voters() != 0 {
 		t.Fatalf("a process without a row may use %d parts", k)
 	}
-	roll.Nodes[0].Standing = ledger.NodeLost
+	roll.Nodes[0].Status = ledger.NodeLost
 	if k, _ := Compute(roll, processOf(1).Session, RestFor).Of("example.net"); k != 0 {
 		t.Fatalf("a process that was counted out may use %d parts", k)
 	}

@@ -188,12 +188,15 @@ func (v *lintView) printTo(w io.Writer) error {
 			"CSV in UTF-8, which --fix writes.", v.File, v.Form, v.Column)
 	}
 	for i, line := range v.firstLines() {
-		where, what, _ := strings.Cut(line, ":")
+		where, what, isRow := strings.Cut(line, ": ")
 		code := term.Red
 		if i < len(v.Defects) && (v.Defects[i].Note || v.Out != "" && !v.Defects[i].LeftOut) {
 			code = term.Yellow // the service takes it, or it was corrected
 		}
-		b.WriteString(b.Mark(code, where) + ":" + what + "\n")
+		if isRow {
+			what = ": " + what
+		}
+		b.WriteString(b.Mark(code, where) + what + "\n")
 	}
 	n := v.refusedRows()
 	code := term.Green
@@ -274,12 +277,11 @@ func keepInput(name string, write func(io.Writer) error) (*input, error) {
 	err = errors.Join(write(f), f.Close())
 	var in *input
 	if err == nil {
-		in, err = openInput(f.Name())
+		in, err = openNamed(f.Name(), name)
 	}
 	if err = errors.Join(err, os.Remove(f.Name())); err != nil {
 		return nil, err
 	}
-	in.name = name
 	return in, nil
 }
 

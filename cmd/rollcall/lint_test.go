@@ -86,6 +86,9 @@ func TestDataShowsEachList(t *testing.T) {
 // TestFlagsGetASuggestion, and the one that is meant is named.
 func TestFlagsGetASuggestion(t *testing.T) {
 	t.Parallel()
+	if _, err := here(t, "", "foo"); err == nil || strings.Contains(err.Error(), "did you mean") {
+		t.Errorf("foo: got %v", err) // no command is near it
+	}
 	for flag, want := range map[string]string{"--jsn": "--json?", "--labs": "--lab?", "-lab": "--lab?",
 		"--nothing-near": ""} {
 		_, err := here(t, "", "verify", "x.csv", flag)

@@ -172,15 +172,20 @@ func helpKnows(root, help *cobra.Command) {
 // with an unknown name.
 func asGroup(group *cobra.Command) *cobra.Command {
 	group.Args = cobra.ArbitraryArgs
-	group.SuggestionsMinimumDistance = 2
 	group.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			fmt.Fprint(c.ErrOrStderr(), c.UsageString())
 			return term.UsageError(fmt.Sprintf("%q needs a command", c.CommandPath()))
 		}
 		text := fmt.Sprintf("unknown command %q for %q", args[0], c.CommandPath())
-		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
-			text += ": did you mean " + strings.Join(near, " or ") + "?"
+		var names []string
+		for _, one := range c.Commands() {
+			if one.IsAvailableCommand() {
+				names = append(names, one.Name())
+			}
+		}
+		if near := config.Nearest(args[0], names); near != "" {
+			text += ": did you mean " + near + "?"
 		}
 		return term.UsageError(text)
 	}

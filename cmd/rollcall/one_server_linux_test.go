@@ -26,32 +26,40 @@ for device in null zero random urandom; do
 	touch "$root/dev/$device"
 	mount --bind "/dev/$device" "$root/dev/$device"
 done
-mkdir -p "$root$folder"
+mkdir -p "$root$folder" "$root/run/systemd/system"
 mount --bind "$folder" "$root$folder"
 ip link set lo up
 exec chroot "$root" "$@"
 `
 
-// manager does what the document's systemctl does, for the two services: as their user, in their folder, and it waits
-// until the node says that it serves.
+// manager does what systemctl does in the document and in the package's scripts: it runs the ExecStart lines of the
+// installed units as they stand there, as their user and in their folder, waits until the node serves, and restarts it.
 const manager = `user="setpriv --reuid=rollcall --regid=rollcall --clear-groups"
+lines() { sed -n 's/^ExecStart=//p' "/usr/lib/systemd/system/$1.service" | sed 's/%%/%/g'; }
 serve() {
 	cd /var/lib/rollcall
-	$user /usr/bin/rollcall serve --config /etc/rollcall/rollcall.toml > /var/lib/rollcall/log 2>&1 &
+	$user sh -c "exec $(lines rollcall)" >> /var/lib/rollcall/log 2>&1 &
+	echo $! > /tmp/pid
 	curl --retry 60 --retry-all-errors --silent --fail --output /dev/null http://127.0.0.1:8081/readyz
 }
 case "$1 $2" in
+"daemon-reload ") ;;
 "enable --now") serve ;;
+"try-restart rollcall.service") # by the package, at an upgrade
+	kill "$(cat /tmp/pid)"
+	tail --pid="$(cat /tmp/pid)" -f /dev/null
+	grep --quiet draining /var/lib/rollcall/log || exit 1
+	serve
+	echo "restarted, as $(stat -c %U "/proc/$(cat /tmp/pid)")" ;;
 "is-active rollcall") curl --silent --fail --output /dev/null http://127.0.0.1:8081/readyz && echo active ;;
 "start rollcall-backup") sleep 1 # a copy's name has the second
-	sed -n 's/^ExecStart=//p' /usr/lib/systemd/system/rollcall-backup.service | sed 's/%%/%/g' > /tmp/backup
-	$user sh -euc "$(cat /tmp/backup)" ;;
+	lines rollcall-backup | $user sh -eu ;;
 *) exit 1 ;;
 esac`
 
 // TestOneServer runs docs/start/one-server.md with the package of this tree, on a copy of this machine whose changes go
-// with it. User, folders, configuration, backup and upgrade are real; a few shell lines stand in for systemctl, since
-// nothing is booted. Receivers can't be reached there.
+// with it. User, folders, configuration, units, backup and the restart by an upgrade are real; a few shell lines stand
+// in for systemctl, since nothing is booted. Receivers can't be reached there.
 func TestOneServer(t *testing.T) {
 	if !effort.Long() {
 		t.Skip("builds a package: only with -long")
@@ -78,7 +86,7 @@ func TestOneServer(t *testing.T) {
 			t.TempDir(), filepath.Dir(folder), "env", "-C", folder}}.run(t)
 	all := strings.Join(out, "\n")
 	for _, want := range []string{"rollcall.toml is fine", "Valid configuration", "active\n", `"status":"ready"`,
-		"rc_", "/link/", "every invariant holds"} {
+		"rc_", "/link/", "every invariant holds", "restarted, as rollcall\n"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("%q is missing in\n%s", want, all)
 		}
@@ -106,7 +114,7 @@ func TestUnits(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{append([]string{"verify", "--man=no"}, files...),
-		{"security", "--offline=true", "--threshold=20", filepath.Join(folder, "rollcall.service")}} {
+		{"calendar", "hourly"}, {"security", "--offline=true", "--threshold=20", filepath.Join(folder, "rollcall.service")}} {
 		out, err := exec.Command(analyze, args...).CombinedOutput()
 		if err != nil || args[0] == "verify" && strings.Contains(string(out), folder) {
 			t.Errorf("systemd-analyze %s: %v\n%s", args[0], err, out)

@@ -254,9 +254,9 @@ func (v *progressView) closing(s verifySummary) error {
 		fmt.Fprintln(v.out, "It is not over: these are the results so far.")
 	}
 	if len(s.full) > 0 {
-		fmt.Fprintf(v.out, "%s: invalid where the receiver says that the mailbox is full for good, unknown and free where "+
-			"it "+
-			"said\nso for now until our time was up; here %s.\n", fullReason, outcomeText(s.full))
+		fmt.Fprintln(v.out, term.FoldedTo(fmt.Sprintf("%s: invalid where the receiver says that the mailbox is full for good, "+
+			"unknown and free where it was only full for now, each time we asked; here %s.", fullReason,
+			outcomeText(s.full)), 0, term.WidthOf(v.out)))
 	}
 	if s.Out != nil {
 		fmt.Fprintf(v.out, "The results are in %s\n", *s.Out)

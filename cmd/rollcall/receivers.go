@@ -480,8 +480,8 @@ func newReceiversForget(node *adminFlags) *cobra.Command {
 
 // forgottenAnswer is what the node answers.
 type forgottenAnswer struct {
-	Receivers []inspect.Forgotten `json:"receivers"`
-	Silent    []inspect.Silent    `json:"silent"`
+	Receivers []inspect.Forgotten       `json:"receivers"`
+	Silent    []inspect.UnreachableNode `json:"silent"`
 }
 
 // printForgotten says each thing that was dropped on a line of its own.

@@ -38,10 +38,10 @@ func busyReceivers() inspect.Receivers {
 			Why: "a rest, since a reply asked for it\x1b[31m " + strings.Repeat("very ", 40),
 			Sources: []inspect.ReceiverSource{
 				{Source: "192.0.2.7", State: "resting", Until: receiversNow.Add(12 * time.Minute), Budget: 3,
-					Tempo: inspect.Tempo{Rate: 0.5}},
-				{Source: "192.0.2.8", State: "used", Sessions: 1, Budget: 19, Tempo: inspect.Tempo{Rate: 12}}}},
+					Tempo: inspect.RateStatus{Rate: 0.5}},
+				{Source: "192.0.2.8", State: "used", Sessions: 1, Budget: 19, Tempo: inspect.RateStatus{Rate: 12}}}},
 		{Key: "idle.test", Node: "node-1", State: "idle", Cause: "free", Rcpts: 9, Most: 2, Allowed: 5, Budget: 20},
-	}, Silent: []inspect.Silent{{Node: "node-3", Why: "no answer within 1.5 s"}}}
+	}, Silent: []inspect.UnreachableNode{{Node: "node-3", Why: "no answer within 1.5 s"}}}
 }
 
 func TestReceiversAreShownInOneTable(t *testing.T) {
@@ -143,7 +143,7 @@ func busyDetail() inspect.ReceiverDetail {
 	now := time.Now()
 	d := inspect.ReceiverDetail{Receiver: busyReceivers().Receivers[0]}
 	d.Sources = []inspect.ReceiverSource{{Source: "192.0.2.7", State: "used", Sessions: 2, Budget: 12,
-		Tempo: inspect.Tempo{
+		Tempo: inspect.RateStatus{
 			Rate: 2.5, Floor: 0.1, Ceiling: 5, Edge: 3, Phase: "recovering", Since: now.Add(-3 * time.Minute),
 			Why: "halved after 421"}}}
 	d.PerHour = 17000
@@ -212,7 +212,7 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 			"nothing is asked of such a receiver now") {
 		t.Errorf("%v", err)
 	}
-	b.survey.silent = []inspect.Silent{{Node: "node-3", Why: "lost: it does not answer"}}
+	b.survey.silent = []inspect.UnreachableNode{{Node: "node-3", Why: "lost: it does not answer"}}
 	if _, _, err := b.run(t.Context(), "receivers", "show", "none.test"); err == nil ||
 		!strings.Contains(err.Error(), "node-3 (lost: it does not answer): it may live there") {
 		t.Errorf("while a node is silent: %v", err)
@@ -295,9 +295,9 @@ func TestEveryLessonIsASentence(t *testing.T) {
 		{Field: "connections", Value: "2", Since: now.Add(-time.Minute), From: "more at once were refused",
 			Until: now.Add(time.Minute)}, {Field: "session_age", Value: "1m"}}}
 	d.Sources = []inspect.ReceiverSource{
-		{Source: "", State: "resting", Reason: "source_blocked", Until: now.Add(time.Hour), Tempo: inspect.Tempo{Rate: 5,
+		{Source: "", State: "resting", Reason: "source_blocked", Until: now.Add(time.Hour), Tempo: inspect.RateStatus{Rate: 5,
 			Ceiling: 5}},
-		{Source: "192.0.2.7", State: "used", Tempo: inspect.Tempo{Rate: 1, Ceiling: 5}}}
+		{Source: "192.0.2.7", State: "used", Tempo: inspect.RateStatus{Rate: 1, Ceiling: 5}}}
 	want := []string{"At most 2 sessions at once (connections), learned at 11:59:00Z because more at once were refused, " +
 		"until 12:01:00Z (60s left); then one more is tried.", "session_age is 1m.",
 		"default is resting here because of source_blocked, until 13:00:00Z (60m left).",
@@ -323,7 +323,7 @@ func TestWhatAReceiverTaughtIsForgotten(t *testing.T) {
 	if b.survey.forgotten != "example.test all" {
 		t.Errorf("asked to forget %q", b.survey.forgotten)
 	}
-	b.survey.silent = []inspect.Silent{{Node: "node-3", Why: "lost"}}
+	b.survey.silent = []inspect.UnreachableNode{{Node: "node-3", Why: "lost"}}
 	holds(t, b.must("receivers", "forget", "example.test", "--what", "pace", "--reason", "x"),
 		"Without node-3, which does not answer and may still know it: lost.")
 	holds(t, b.must("receivers", "forget", "example.test", "--reason", "x", "--json"),
@@ -347,7 +347,7 @@ func TestReasonsAreNotCut(t *testing.T) {
 	r := inspect.Receiver{Key: "suffix:" + strings.Repeat("long-name.", 20) + "test", Node: "node-2", State: "waiting",
 		Cause: "no healthy source", Until: until, Why: strings.Repeat("because of everything ", 12) + "and the end",
 		Sources: []inspect.ReceiverSource{{Source: "192.0.2.7", State: "resting", Until: until, Reason: "source_blocked",
-			Tempo: inspect.Tempo{Phase: "backing off", Why: strings.Repeat("it said so ", 12) + "at last",
+			Tempo: inspect.RateStatus{Phase: "backing off", Why: strings.Repeat("it said so ", 12) + "at last",
 				Since: receiversNow}}}}
 	for _, width := range []int{term.WidthLeast + 40, 100, 200} {
 		tables := map[string]string{}

@@ -273,7 +273,7 @@ type replayed struct {
 // and notes in all who is to blame for what stayed unknown.
 func (t *trial) replay(ctx context.Context, id uuid.UUID, all []judged) (r replayed, err error) {
 	rules := verdict.Builtin()
-	_, err = t.node.Book.Evidence(ctx, id, 0, func(k ledger.Kept) error {
+	_, err = t.node.Book.Evidence(ctx, id, 0, func(k ledger.StoredSettlement) error {
 		of := make(map[int64]ledger.Result, k.Results.Len())
 		for i := range k.Results.Len() {
 			result := k.Results.Result(i)

@@ -18,8 +18,8 @@ import (
 
 // sourcesAnswer is what a node says of the sources of all nodes.
 type sourcesAnswer struct {
-	Sources []inspect.Source `json:"sources"`
-	Silent  []inspect.Silent `json:"silent"`
+	Sources []inspect.Source          `json:"sources"`
+	Silent  []inspect.UnreachableNode `json:"silent"`
 }
 
 func newSourcesCommand(e environment) *cobra.Command {

@@ -108,13 +108,9 @@ func parseFields(args []string) (map[string]string, error) {
 
 // unknownField names the field that was likely meant, and all there are.
 func unknownField(name string) string {
-	names := cobra.Command{SuggestionsMinimumDistance: (len(name) + 2) / 3}
-	for _, known := range fieldNames() {
-		names.AddCommand(&cobra.Command{Use: known, Run: func(*cobra.Command, []string) {}})
-	}
 	text := fmt.Sprintf("there is no field %q", name)
-	if near := names.SuggestionsFor(name); len(near) > 0 {
-		text += ": did you mean " + near[0] + "?"
+	if near := config.Nearest(name, fieldNames()); near != "" {
+		text += ": did you mean " + near + "?"
 	}
 	return text + " The fields are " + strings.Join(fieldNames(), ", ")
 }

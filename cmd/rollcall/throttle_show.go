@@ -276,7 +276,7 @@ func printRules(w io.Writer, known admin.ThrottleRules) error {
 
 // filesState says of which nodes the throttle file differs from that of the node that was
 // asked, and of which nothing is known.
-func filesState(others []inspect.OtherFile, silent []inspect.Silent) (texts []string) {
+func filesState(others []inspect.OtherFile, silent []inspect.UnreachableNode) (texts []string) {
 	for _, o := range others {
 		node := term.Printable(o.Node)
 		if o.Differs {

@@ -44,7 +44,7 @@ type toldSurvey struct {
 	waits     inspect.Verification
 	closed    string
 	forgotten string
-	silent    []inspect.Silent // for receivers and explanations
+	silent    []inspect.UnreachableNode // for receivers and explanations
 	others    []inspect.OtherFile
 	notes     []string
 	broken    error // of what needs DNS
@@ -74,7 +74,7 @@ func (s *toldSurvey) Receiver(_ context.Context, key string) ([]inspect.Receiver
 		}
 	}
 	if found == nil && s.silent != nil {
-		return nil, &inspect.Unheard{Silent: s.silent}
+		return nil, &inspect.Unreachable{Silent: s.silent}
 	}
 	if found == nil {
 		return nil, inspect.ErrNotThere
@@ -82,8 +82,8 @@ func (s *toldSurvey) Receiver(_ context.Context, key string) ([]inspect.Receiver
 	return found, nil
 }
 
-func (s *toldSurvey) Sources(context.Context) ([]inspect.Source, []inspect.Silent, error) {
-	return s.sources, []inspect.Silent{{Node: "node-9", Why: "no answer within 1.5s"}}, nil
+func (s *toldSurvey) Sources(context.Context) ([]inspect.Source, []inspect.UnreachableNode, error) {
+	return s.sources, []inspect.UnreachableNode{{Node: "node-9", Why: "no answer within 1.5s"}}, nil
 }
 
 func (s *toldSurvey) CloseSession(_ context.Context, key, node string, session int) error {
@@ -93,7 +93,8 @@ func (s *toldSurvey) CloseSession(_ context.Context, key, node string, session i
 	return nil
 }
 
-func (s *toldSurvey) Forget(_ context.Context, key, what string) ([]inspect.Forgotten, []inspect.Silent, error) {
+func (s *toldSurvey) Forget(_ context.Context, key, what string) ([]inspect.Forgotten, []inspect.UnreachableNode,
+	error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forgotten = key + " " + what
@@ -128,11 +129,11 @@ func (s *toldSurvey) Verification(_ context.Context, id string) (inspect.Verific
 	return s.waits, nil
 }
 
-func (s *toldSurvey) Health(context.Context) ([]inspect.Health, []inspect.Silent, error) {
+func (s *toldSurvey) Health(context.Context) ([]inspect.Health, []inspect.UnreachableNode, error) {
 	return nil, s.silent, nil
 }
 
-func (s *toldSurvey) Files(context.Context) ([]inspect.OtherFile, []inspect.Silent, error) {
+func (s *toldSurvey) Files(context.Context) ([]inspect.OtherFile, []inspect.UnreachableNode, error) {
 	return s.others, s.silent, nil
 }
 
@@ -234,7 +235,7 @@ func fieldsOf(t *testing.T, texts map[string]string) throttle.Override {
 
 // follow does what a node does when an override was changed.
 func (b *throttleBench) follow() {
-	tuning, err := b.book.Tuning(context.Background())
+	tuning, err := b.book.Settings(context.Background())
 	if err != nil {
 		b.t.Error(err)
 	}
@@ -406,7 +407,7 @@ func TestWhatAnExplanationCouldNotAsk(t *testing.T) {
 	b := newThrottleBench(t)
 	b.survey.notes = []string{"DNS could not be asked where mail for example.test goes: no name server answers."}
 	b.survey.others = []inspect.OtherFile{{Node: "node-2", Differs: true}, {Node: "node-3", Fault: "t.toml:1:1: no."}}
-	b.survey.silent = []inspect.Silent{{Node: "node-4", Why: "lost: it does not answer"}}
+	b.survey.silent = []inspect.UnreachableNode{{Node: "node-4", Why: "lost: it does not answer"}}
 	for _, command := range []string{"explain", "list"} {
 		out := strings.Join(strings.Fields(b.must("throttle", command, "example.test")), " ")
 		holds(t, out, "Other rules of a throttle file hold on node-2: ",
@@ -455,7 +456,7 @@ func TestWhatThrottleSetRefuses(t *testing.T) {
 			t.Errorf("%s: got %v and %q, want %q", c.name, err, stdout, c.want)
 		}
 	}
-	if tuning, err := b.book.Tuning(t.Context()); err != nil || len(tuning.Overrides) != 0 {
+	if tuning, err := b.book.Settings(t.Context()); err != nil || len(tuning.Overrides) != 0 {
 		t.Errorf("%v, %v is set", err, tuning.Overrides)
 	}
 	if out := b.must("throttle", "set", "big.test", "rcpt_rate=10/s", "--for", "31d", "--reason", "x",
@@ -559,12 +560,13 @@ func TestCandidatesAreTried(t *testing.T) {
 	asked := ""
 	b.replay = func(candidate string) (inspect.Replayed, error) {
 		asked = candidate
-		return inspect.Replayed{Hours: 1.515, Asked: 12000, Same: 3, Warnings: []string{"a rule"}, Silent: []inspect.Silent{{
-			Node: "node-2", Why: "no answer"}}, Receivers: []inspect.ReceiverReplay{{Key: "example.test",
-			Asked: 9000, Would: 4500,
-			Delay: 1800, Fired: map[string]int{"rcpt_rate": 55, "connections": 3, "pause": 0},
-			Unknown: "it may bear less",
-			Changes: []inspect.FieldChange{{Field: "rcpt_rate", Now: "4/s", Would: "1/s"}}}}}, nil
+		return inspect.Replayed{Hours: 1.515, Asked: 12000, Same: 3, Warnings: []string{"a rule"},
+			Silent: []inspect.UnreachableNode{{
+				Node: "node-2", Why: "no answer"}}, Receivers: []inspect.ReceiverReplay{{Key: "example.test",
+				Asked: 9000, Would: 4500,
+				Delay: 1800, Fired: map[string]int{"rcpt_rate": 55, "connections": 3, "pause": 0},
+				Unknown: "it may bear less",
+				Changes: []inspect.FieldChange{{Field: "rcpt_rate", Now: "4/s", Would: "1/s"}}}}}, nil
 	}
 	out := b.must("throttle", "replay", loose)
 	holds(t, out, "The record reaches back 1h30m0s: 12,000 addresses were asked. 3 of the receivers",

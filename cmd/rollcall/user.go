@@ -21,7 +21,7 @@ func newUser(e environment) *cobra.Command {
 	})
 	node := addAdminFlags(c, e)
 	c.AddCommand(newUserInvite(node), newUserPassword(node), newUserList(node), newUserDisable(node), newUserEnable(node),
-		newUserEndSessions(node), newUserResetTOTP(node))
+		newUserEndSessions(node), newUserEndTwoStep(node))
 	return c
 }
 
@@ -177,16 +177,16 @@ func signsInWith(u admin.UserLine) string {
 	return "nothing: see `rollcall user password`"
 }
 
-func newUserResetTOTP(node *adminFlags) *cobra.Command {
+func newUserEndTwoStep(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "reset-totp EMAIL",
+		Use:   "end-two-step EMAIL",
 		Short: "End the two-step sign-in of somebody, and sign them out everywhere",
 		Long: "End the two-step sign-in of somebody whose app and recovery codes are lost, and sign them out everywhere.\n" +
 			"Make sure first that it is them who asks: their password alone then signs them in.",
 		Args: wantArgs("EMAIL"),
 	}
 	return adminCommand(node, c, func(client *client.Admin, args []string) (u admin.UserLine, err error) {
-		return u, client.Ask(c.Context(), "POST", "/v1/users/reset-totp", map[string]string{"email": args[0]},
+		return u, client.Ask(c.Context(), "POST", "/v1/users/end-two-step", map[string]string{"email": args[0]},
 			&u)
 	}, func(w io.Writer, u admin.UserLine) error {
 		return printUsers(w, []admin.UserLine{u}, false)

@@ -190,18 +190,18 @@ func TestPeopleAreInvitedAndSignedOut(t *testing.T) {
 	if ask(&listed, "user", "list"); len(listed.Users) != 2 || !listed.Users[0].HasCodes || listed.Users[1].HasCodes {
 		t.Errorf("user list: %+v", listed)
 	}
-	if ask(&reset, "user", "reset-totp", "anna@example.com"); reset.HasCodes {
-		t.Errorf("reset-totp: %+v", reset)
+	if ask(&reset, "user", "end-two-step", "anna@example.com"); reset.HasCodes {
+		t.Errorf("end-two-step: %+v", reset)
 	}
 	if status, _, session := signInTo(t, api, "anna@example.com", "a new password of hers"); status != 303 ||
 		session == "" {
-		t.Errorf("after reset-totp the password alone: %d", status)
+		t.Errorf("after end-two-step the password alone: %d", status)
 	}
 	if ask(&disabled, "user", "enable", "anna@example.com"); disabled.Disabled {
 		t.Errorf("enable: %+v", disabled)
 	}
 	for _, wrong := range [][]string{{"user", "disable", "nobody@example.com"}, {"user", "password",
-		"nobody@example.com"}, {"user", "reset-totp", "nobody@example.com"},
+		"nobody@example.com"}, {"user", "end-two-step", "nobody@example.com"},
 		{"user", "invite", "--workspace", workspace, "no-email"}, {"user", "invite", "--workspace", workspace, "--role",
 			"king", "a@b.test"}} {
 		if code, _, stderr := c.run(wrong...); code != exitFailed || strings.Contains(stderr, "/v1/") {

@@ -446,7 +446,7 @@ func (u *unknown) read(ctx context.Context, book *sqlstore.Store, id uuid.UUID) 
 	return err
 }
 
-func (u *unknown) settlement(k ledger.Kept) error {
+func (u *unknown) settlement(k ledger.StoredSettlement) error {
 	if len(k.Evidence) == 0 {
 		return nil
 	}

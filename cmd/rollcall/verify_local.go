@@ -177,8 +177,11 @@ type input struct {
 }
 
 // openInput opens a file and reads it once for its checksum.
-func openInput(name string) (*input, error) {
-	f, err := os.Open(name)
+func openInput(name string) (*input, error) { return openNamed(name, name) }
+
+// openNamed opens a file that people know by another name.
+func openNamed(path, name string) (*input, error) {
+	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no file %s: check the path", name)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -107,11 +108,11 @@ func newKeyRevoke(admin *adminFlags) *cobra.Command {
 	}
 	return adminCommand(admin, c, func(node *client.Admin, args []string) (revoked revokedKey, err error) {
 		id := args[0]
-		if _, unread := uuid.Parse(id); unread != nil {
-			keys, err := node.Keys(c.Context(), "")
-			if err != nil {
-				return revoked, err
-			}
+		keys, err := node.Keys(c.Context(), "")
+		if err != nil {
+			return revoked, err
+		}
+		if !slices.ContainsFunc(keys, func(k client.Key) bool { return k.ID == id }) { // the same id again is no error
 			var good []client.Named
 			for _, k := range keys {
 				if k.Revoked == nil {

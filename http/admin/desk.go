@@ -204,7 +204,7 @@ func askNodes[T any](
 
 // ofSurvey is the refusal for an error of the nodes, or of what was asked of them.
 func (d *common) ofSurvey(step string, err error) error {
-	var unheard *inspect.Unheard
+	var unheard *inspect.Unreachable
 	var refused *Refusal
 	switch {
 	case errors.As(err, &refused):

@@ -296,7 +296,8 @@ type waitingBook struct {
 	begun, goOn chan struct{}
 }
 
-func (b waitingBook) Evidence(ctx context.Context, id uuid.UUID, after int64, yield func(ledger.Kept) error) (
+func (b waitingBook) Evidence(ctx context.Context, id uuid.UUID, after int64,
+	yield func(ledger.StoredSettlement) error) (
 	ledger.Verification, error) {
 	b.begun <- struct{}{}
 	select {
@@ -358,7 +359,7 @@ func TestAnAddressIsFoundBySpellingsOfItsDomain(t *testing.T) {
 // one is a ledger of one settlement.
 type one struct{ s ledger.Settlement }
 
-func (o one) Evidence(_ context.Context, _ uuid.UUID, _ int64, yield func(ledger.Kept) error) (
+func (o one) Evidence(_ context.Context, _ uuid.UUID, _ int64, yield func(ledger.StoredSettlement) error) (
 	ledger.Verification, error) {
 	p, err := ledger.EncodeResults(o.s.Results)
 	var batch ledger.Batch
@@ -366,7 +367,7 @@ func (o one) Evidence(_ context.Context, _ uuid.UUID, _ int64, yield func(ledger
 		err = batch.Decode(p.Bytes)
 	}
 	if err == nil {
-		err = yield(ledger.Kept{Number: 1, Results: &batch, Evidence: o.s.Evidence})
+		err = yield(ledger.StoredSettlement{Number: 1, Results: &batch, Evidence: o.s.Evidence})
 	}
 	return ledger.Verification{}, err
 }

@@ -118,7 +118,7 @@ func (d nodeOps) checkIdentity(ctx context.Context) (Identity, error) {
 
 // Health is what every node found of its identity, this node first, then those that take no probing work; and the
 // nodes that do not answer. When nobody can be asked it gives this node alone beside the error.
-func (d nodeOps) Health(ctx context.Context) (found []inspect.Health, silent []inspect.Silent, err error) {
+func (d nodeOps) Health(ctx context.Context) (found []inspect.Health, silent []inspect.UnreachableNode, err error) {
 	const step = "ask for the health of all nodes"
 	_, err = askNodes(ctx, d.common, step, func(ctx context.Context, s Survey) (_ struct{}, err error) {
 		found, silent, err = s.Health(ctx)

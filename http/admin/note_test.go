@@ -53,7 +53,7 @@ func TestTheLogOfTheNodeHasNoEmail(t *testing.T) {
 		}},
 		{"user password link", func() error { _, err := desk.MakePasswordLink(t.Context(), email); return err }},
 		{"user end-sessions", func() error { _, _, err := desk.EndSessions(t.Context(), email); return err }},
-		{"user reset-totp", func() error { _, err := desk.ResetTOTP(t.Context(), email); return err }},
+		{"user end-two-step", func() error { _, err := desk.ResetTOTP(t.Context(), email); return err }},
 		{"user disable", func() error { _, err := desk.DisableUser(t.Context(), email, true); return err }},
 		{"session close", func() error {
 			return desk.CloseSession(t.Context(), admin.CloseCall{Key: "mx.big.test", Session: 1})

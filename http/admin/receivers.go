@@ -40,8 +40,8 @@ type ForgetCall struct {
 
 // Forgotten is what every node dropped.
 type Forgotten struct {
-	Receivers []inspect.Forgotten `json:"receivers"`
-	Silent    []inspect.Silent    `json:"silent"` // that may still know it
+	Receivers []inspect.Forgotten       `json:"receivers"`
+	Silent    []inspect.UnreachableNode `json:"silent"` // that may still know it
 }
 
 // Traced are lines of sessions; After is what to ask with for the next ones.
@@ -205,7 +205,8 @@ func (d receiverOps) Trace(ctx context.Context, text, source string, after map[s
 }
 
 // Sources gives our addresses on all nodes, and the nodes that do not answer.
-func (d receiverOps) Sources(ctx context.Context) (found []inspect.Source, silent []inspect.Silent, err error) {
+func (d receiverOps) Sources(ctx context.Context) (found []inspect.Source, silent []inspect.UnreachableNode,
+	err error) {
 	_, err = askNodes(ctx, d.common, "list sources", func(ctx context.Context, s Survey) (_ struct{}, err error) {
 		found, silent, err = s.Sources(ctx)
 		return struct{}{}, err
@@ -214,7 +215,7 @@ func (d receiverOps) Sources(ctx context.Context) (found []inspect.Source, silen
 }
 
 // forgottenWords is what the operator log says of it.
-func forgottenWords(what string, found []inspect.Forgotten, quiet []inspect.Silent) string {
+func forgottenWords(what string, found []inspect.Forgotten, quiet []inspect.UnreachableNode) string {
 	n := 0
 	for _, f := range found {
 		n += len(f.Dropped)

@@ -12,15 +12,15 @@ import (
 type Survey interface {
 	Receivers(ctx context.Context) (inspect.Receivers, error)
 	// Receiver gives everything about one, by its key or the name of a rule: one value for
-	// each node where it lives. inspect.ErrNotThere; a inspect.Unheard when a node that
+	// each node where it lives. inspect.ErrNotThere; an inspect.Unreachable when a node that
 	// does not answer may have it.
 	Receiver(ctx context.Context, key string) ([]inspect.ReceiverDetail, error)
-	Sources(ctx context.Context) ([]inspect.Source, []inspect.Silent, error)
+	Sources(ctx context.Context) ([]inspect.Source, []inspect.UnreachableNode, error)
 	// CloseSession ends one session after the command that is on the wire. inspect.ErrNotThere.
 	CloseSession(ctx context.Context, key, node string, session int) error
 	// Forget drops what a receiver taught all nodes: what is one of inspect.Forgets. The nodes that
-	// do not answer may still know it. inspect.ErrNotThere; a inspect.Unheard when one of them may have it.
-	Forget(ctx context.Context, key, what string) ([]inspect.Forgotten, []inspect.Silent, error)
+	// do not answer may still know it. inspect.ErrNotThere; an inspect.Unreachable when one of them may have it.
+	Forget(ctx context.Context, key, what string) ([]inspect.Forgotten, []inspect.UnreachableNode, error)
 	// Trace gives the newest lines of a receiver's sessions whose numbers are above after,
 	// by node, at most 1,000 of each node; nodes keep them from the first call on, for ten
 	// seconds after the last one.
@@ -32,7 +32,7 @@ type Survey interface {
 	// ExplainRules says what this node's rules hold for a name, without asking anybody.
 	ExplainRules(name string) (inspect.Explanation, error)
 	// Files names the nodes whose throttle file differs from this node's, or has a fault.
-	Files(ctx context.Context) ([]inspect.OtherFile, []inspect.Silent, error)
+	Files(ctx context.Context) ([]inspect.OtherFile, []inspect.UnreachableNode, error)
 	// Health says what every node found of its identity: this node first, then those that take no probing work.
-	Health(ctx context.Context) ([]inspect.Health, []inspect.Silent, error)
+	Health(ctx context.Context) ([]inspect.Health, []inspect.UnreachableNode, error)
 }

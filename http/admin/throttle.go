@@ -40,8 +40,8 @@ type ThrottleRules struct {
 	Rules []ThrottleRule `json:"rules"` // the weakest layer first
 
 	// With files=all only.
-	Others []inspect.OtherFile `json:"others,omitempty"` // nodes whose file differs, or has a fault
-	Silent []inspect.Silent    `json:"silent,omitempty"` // nodes that do not answer
+	Others []inspect.OtherFile       `json:"others,omitempty"` // nodes whose file differs, or has a fault
+	Silent []inspect.UnreachableNode `json:"silent,omitempty"` // nodes that do not answer
 }
 
 // ThrottleRule is what one layer says of one name.

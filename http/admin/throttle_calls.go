@@ -57,7 +57,7 @@ func (d throttleOps) Throttle(ctx context.Context, files bool) (ThrottleRules, e
 			}
 		}
 	}
-	tuning, err := d.options.Book.Tuning(ctx)
+	tuning, err := d.options.Book.Settings(ctx)
 	if err != nil {
 		markBeaten(out.Rules)
 		return out, d.ofLedger("list overrides", err)

@@ -47,21 +47,22 @@ func (f *fakeSurvey) Receiver(_ context.Context, key string) ([]inspect.Receiver
 	return []inspect.ReceiverDetail{{Receiver: inspect.Receiver{Key: key}}}, f.did("receiver %s", key)
 }
 
-func (f *fakeSurvey) Sources(context.Context) ([]inspect.Source, []inspect.Silent, error) {
-	return nil, []inspect.Silent{{Node: "node-2", Why: "slow"}}, f.did("sources")
+func (f *fakeSurvey) Sources(context.Context) ([]inspect.Source, []inspect.UnreachableNode, error) {
+	return nil, []inspect.UnreachableNode{{Node: "node-2", Why: "slow"}}, f.did("sources")
 }
 
 func (f *fakeSurvey) CloseSession(ctx context.Context, key, node string, session int) error {
 	return f.did("close %s %s %d by %s", key, node, session, ledger.Author(ctx))
 }
 
-func (f *fakeSurvey) Forget(ctx context.Context, key, what string) ([]inspect.Forgotten, []inspect.Silent, error) {
+func (f *fakeSurvey) Forget(ctx context.Context, key, what string) ([]inspect.Forgotten, []inspect.UnreachableNode,
+	error) {
 	err := f.did("forget %s %s by %s", key, what, ledger.Author(ctx))
 	if err != nil {
 		return nil, nil, err
 	}
 	return []inspect.Forgotten{{Key: key, Node: "node-1", Dropped: []string{"a pace", "a rest"}}, {Key: key, Node: "b"}},
-		[]inspect.Silent{{Node: "node-3", Why: "slow"}}, nil
+		[]inspect.UnreachableNode{{Node: "node-3", Why: "slow"}}, nil
 }
 
 func (f *fakeSurvey) Trace(_ context.Context, key, source string, after map[string]uint64) ([]inspect.TraceLine,
@@ -96,11 +97,11 @@ func (f *fakeSurvey) ExplainRules(name string) (inspect.Explanation, error) {
 	return inspect.Explanation{Key: name}, f.did("rules of %s", name)
 }
 
-func (f *fakeSurvey) Files(context.Context) ([]inspect.OtherFile, []inspect.Silent, error) {
+func (f *fakeSurvey) Files(context.Context) ([]inspect.OtherFile, []inspect.UnreachableNode, error) {
 	return []inspect.OtherFile{{Node: "node-3", Differs: true}}, nil, f.did("files")
 }
 
-func (f *fakeSurvey) Health(context.Context) ([]inspect.Health, []inspect.Silent, error) {
+func (f *fakeSurvey) Health(context.Context) ([]inspect.Health, []inspect.UnreachableNode, error) {
 	return nil, nil, f.did("health")
 }
 

@@ -87,7 +87,7 @@ func (d userOps) addRoutes(add addCall) {
 		u, n, err := d.EndSessions(ctx, in.Email)
 		return map[string]any{"email": u.Email, "ended": n}, err
 	}))
-	add("POST /v1/users/reset-totp", handle(body[about], func(ctx context.Context, in about) (UserLine, error) {
+	add("POST /v1/users/end-two-step", handle(body[about], func(ctx context.Context, in about) (UserLine, error) {
 		u, err := d.ResetTOTP(ctx, in.Email)
 		return userLine(u), err
 	}))
@@ -267,7 +267,7 @@ func (d userOps) ResetTOTP(ctx context.Context, email string) (ledger.User, erro
 		return d.options.People.SetTOTP(ctx, u.ID, "", ledger.Hash{})
 	})
 	if err == nil {
-		d.note(ctx, line("user reset-totp", u.Email, ""))
+		d.note(ctx, line("user end-two-step", u.Email, ""))
 	}
 	u.TOTP = ""
 	return u, err

@@ -127,7 +127,7 @@ func (d verificationOps) Open(ctx context.Context, limit int) ([]ledger.Verifica
 func (d verificationOps) ReadVerification(ctx context.Context, id uuid.UUID) (ledger.Verification, error) {
 	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
 	defer cancel()
-	v, err := d.options.Book.Evidence(ctx, id, math.MaxInt64, func(ledger.Kept) error { return nil })
+	v, err := d.options.Book.Evidence(ctx, id, math.MaxInt64, func(ledger.StoredSettlement) error { return nil })
 	if err != nil && !errors.Is(err, ledger.ErrResultsExpired) {
 		return v, d.ofEvidence("read a verification", v.Status, err)
 	}

@@ -33,7 +33,7 @@ func (d verificationOps) Waits(ctx context.Context, id uuid.UUID) (inspect.Verif
 func (d verificationOps) waitsOfNobody(
 	ctx context.Context, id uuid.UUID, nobody error,
 ) (none inspect.Verification, err error) {
-	v, err := d.options.Book.Evidence(ctx, id, math.MaxInt64, func(ledger.Kept) error { return nil })
+	v, err := d.options.Book.Evidence(ctx, id, math.MaxInt64, func(ledger.StoredSettlement) error { return nil })
 	erased := errors.Is(err, ledger.ErrResultsExpired)
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchVerification):
@@ -49,7 +49,7 @@ func (d verificationOps) waitsOfNobody(
 	if erased {
 		why += "; its results are erased, since their retention is over ([retention] results)"
 	}
-	var unheard *inspect.Unheard
+	var unheard *inspect.Unreachable
 	if errors.As(nobody, &unheard) && !v.Status.Final() {
 		why += "; " + unheard.Error()
 	}

@@ -20,7 +20,7 @@ import (
 type nobodyWorks struct{ *fakeSurvey }
 
 func (nobodyWorks) Verification(context.Context, string) (inspect.Verification, error) {
-	return inspect.Verification{}, &inspect.Unheard{Silent: []inspect.Silent{{Node: "node-2", Why: "lost"}}}
+	return inspect.Verification{}, &inspect.Unreachable{Silent: []inspect.UnreachableNode{{Node: "node-2", Why: "lost"}}}
 }
 
 // TestWhyNobodyWorksOnAVerification is told from the ledger, in each of its states.

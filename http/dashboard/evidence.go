@@ -21,7 +21,7 @@ var errRead = errors.New("the settlement was read")
 // settlement and no other.
 func (d *Dashboard) talk(ctx context.Context, v ledger.Verification, ordinal, settlement int64) (*web.Talk, error) {
 	var found *web.Talk
-	_, err := d.o.Book.Evidence(ctx, v.ID, settlement-1, func(k ledger.Kept) error {
+	_, err := d.o.Book.Evidence(ctx, v.ID, settlement-1, func(k ledger.StoredSettlement) error {
 		for i := range k.Results.Len() {
 			r := k.Results.Result(i)
 			if r.Ordinal != ordinal {

@@ -37,7 +37,8 @@ type Book interface {
 	RecentResults(ctx context.Context, q ledger.RecentQuery) (ledger.RecentPage, error)
 	Breakdown(ctx context.Context, workspace, id uuid.UUID) (ledger.Breakdown, error)
 	Statement(ctx context.Context, q ledger.StatementQuery) (ledger.WorkspaceStatement, error)
-	Evidence(ctx context.Context, id uuid.UUID, after int64, yield func(ledger.Kept) error) (ledger.Verification, error)
+	Evidence(ctx context.Context, id uuid.UUID, after int64,
+		yield func(ledger.StoredSettlement) error) (ledger.Verification, error)
 	WorkspaceLog(ctx context.Context, q ledger.WorkspaceLogQuery) ([]ledger.WorkspaceLine, error)
 	LogWorkspace(ctx context.Context, workspace uuid.UUID, l ledger.WorkspaceLine) error
 }

@@ -177,7 +177,7 @@ func (b *breakdowns) get(ctx context.Context, book Book, v ledger.Verification) 
 		return read.(ledger.Breakdown), err
 	}
 	// No settlement is above the last one, so this reads only whether they are kept.
-	if _, err := book.Evidence(ctx, v.ID, v.Settlements, func(ledger.Kept) error { return nil }); err != nil {
+	if _, err := book.Evidence(ctx, v.ID, v.Settlements, func(ledger.StoredSettlement) error { return nil }); err != nil {
 		if errors.Is(err, ledger.ErrResultsExpired) {
 			b.mu.Lock()
 			delete(b.kept, v.ID)

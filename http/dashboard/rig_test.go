@@ -91,8 +91,8 @@ func (b *moodyBook) Balance(ctx context.Context, workspace uuid.UUID) (ledger.Ba
 }
 
 func (b *moodyBook) Evidence(ctx context.Context, id uuid.UUID, after int64,
-	yield func(ledger.Kept) error) (ledger.Verification, error) {
-	return b.Store.Evidence(ctx, id, after, func(k ledger.Kept) error {
+	yield func(ledger.StoredSettlement) error) (ledger.Verification, error) {
+	return b.Store.Evidence(ctx, id, after, func(k ledger.StoredSettlement) error {
 		b.settlements.Add(1)
 		return yield(k)
 	})

@@ -49,6 +49,9 @@ var guide = sync.OnceValues(func() (map[string]GuidePage, error) {
 		}
 		text := guideLinks.ReplaceAllString(b.String(), `href="/docs/$1$2"`)
 		text = guideElsewhere.ReplaceAllString(text, "$1")
+		if name == "errors.md" {
+			text = withCodeNames(text)
+		}
 		regions := 0
 		text = guideRegions.ReplaceAllStringFunc(text, func(tag string) string {
 			regions++ // each has a name of its own
@@ -63,6 +66,22 @@ var guide = sync.OnceValues(func() (map[string]GuidePage, error) {
 	}
 	return pages, err
 })
+
+// guideCode is a code of an error where it stands as one.
+var guideCode = regexp.MustCompile(`<code>([a-z]+_[a-z_]+|overloaded)</code>`)
+
+// withCodeNames lets a link lead to the first place of each code: the API's refusals have such a link.
+func withCodeNames(text string) string {
+	seen := map[string]bool{}
+	return guideCode.ReplaceAllStringFunc(text, func(tag string) string {
+		code := guideCode.FindStringSubmatch(tag)[1]
+		if seen[code] {
+			return tag
+		}
+		seen[code] = true
+		return `<code id="` + code + `">` + code + "</code>"
+	})
+}
 
 // Guide gives a page of the customers' guide: its first one for "". Errors are faults of the documents, which
 // tests find.

@@ -15,7 +15,7 @@ import (
 
 // Book is what the ledger keeps of how outcomes came about; ledger.Book is one.
 type Book interface {
-	Evidence(ctx context.Context, id uuid.UUID, after int64, yield func(ledger.Kept) error) (
+	Evidence(ctx context.Context, id uuid.UUID, after int64, yield func(ledger.StoredSettlement) error) (
 		ledger.Verification, error)
 }
 
@@ -46,7 +46,7 @@ var errFound = errors.New("found")
 func Find(ctx context.Context, book Book, id uuid.UUID, address string) (Found, error) {
 	wanted := newSpelling(address)
 	var f Found
-	v, err := book.Evidence(ctx, id, 0, func(k ledger.Kept) error {
+	v, err := book.Evidence(ctx, id, 0, func(k ledger.StoredSettlement) error {
 		for i := range k.Results.Len() {
 			if !wanted.is(k.Results.Email(i)) {
 				continue
@@ -69,7 +69,7 @@ func Find(ctx context.Context, book Book, id uuid.UUID, address string) (Found, 
 }
 
 // take reads result i of a settlement and the case of it.
-func (f *Found) take(k ledger.Kept, i int) error {
+func (f *Found) take(k ledger.StoredSettlement, i int) error {
 	f.Settlement, f.SettledAt, f.Result = k.Number, k.At, k.Results.Result(i)
 	if len(k.Evidence) == 0 {
 		return nil

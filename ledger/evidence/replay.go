@@ -78,7 +78,7 @@ type replayer struct {
 
 // settlement replays one. Its cases stand in the order of its results, or in any
 // other: a result without a case is one without evidence.
-func (p *replayer) settlement(k ledger.Kept) error {
+func (p *replayer) settlement(k ledger.StoredSettlement) error {
 	results := k.Results
 	p.summary.Addresses += int64(results.Len())
 	if len(k.Evidence) == 0 {

@@ -43,25 +43,25 @@ func oneIdentity(d *Desk) {
 }
 
 func rowAsSaid(d *Desk) {
-	empty, err := d.Roll(d.T.Context())
+	empty, err := d.ReadNodes(d.T.Context())
 	d.ok(err)
-	if !reflect.DeepEqual(empty, ledger.Roll{}) {
+	if !reflect.DeepEqual(empty, ledger.NodeSnapshot{}) {
 		d.T.Errorf("before the first beat: %+v", empty)
 	}
 	a, b := beatOf(life(d.Node), life(uuid.Nil)), beatOf(life(uuid.Nil))
 	a.Draining, a.Read, a.Leases, a.Addresses, a.Receivers = true, 3, 4, 5, 6
 	b.View, b.Cluster, b.Name, b.Version, b.Actors = nil, a.Cluster, "", "", ""
-	for _, said := range []ledger.Beat{a, b} {
+	for _, said := range []ledger.Heartbeat{a, b} {
 		row, roll := d.Beats(said)
 		if said.View == nil {
-			said.View = []ledger.Process{}
+			said.View = []ledger.Incarnation{}
 		}
-		want := ledger.NodeRow{Beat: said, Since: row.Since, Seen: row.Since, Turn: roll.Turn}
-		if !reflect.DeepEqual(row, want) || row.Since.IsZero() || roll.Now.Before(row.Since) || roll.Turn == 0 {
-			d.T.Errorf("got %+v at turn %d, %v, want %+v", row, roll.Turn, roll.Now, want)
+		want := ledger.NodeRow{Heartbeat: said, Since: row.Since, Seen: row.Since, Generation: roll.Generation}
+		if !reflect.DeepEqual(row, want) || row.Since.IsZero() || roll.Now.Before(row.Since) || roll.Generation == 0 {
+			d.T.Errorf("got %+v at turn %d, %v, want %+v", row, roll.Generation, roll.Now, want)
 		}
 	}
-	roll, err := d.Roll(d.T.Context())
+	roll, err := d.ReadNodes(d.T.Context())
 	d.ok(err)
 	sorted := slices.IsSortedFunc(roll.Nodes, func(a, b ledger.NodeRow) int {
 		return strings.Compare(string(a.Session[:]), string(b.Session[:]))
@@ -74,7 +74,7 @@ func rowAsSaid(d *Desk) {
 func refreshes(d *Desk) {
 	b := beatOf(life(d.Node), life(uuid.Nil))
 	first, before := d.Beats(b)
-	b.Draining, b.Read, b.Leases, b.Addresses, b.Receivers = true, before.Turn, 1, 2, 3
+	b.Draining, b.Read, b.Leases, b.Addresses, b.Receivers = true, before.Generation, 1, 2, 3
 	b.Silent = []uint64{0, 1 << 63, 1<<64 - 1}
 	b.Name, b.Version, b.Actors = "other.test", "2", "192.0.2.9:1"
 	b.Started = b.Started.Add(time.Second)
@@ -83,23 +83,23 @@ func refreshes(d *Desk) {
 		row, roll = d.Beats(b)
 	}
 	want := first
-	want.Beat, want.Seen = b, row.Seen
-	if !reflect.DeepEqual(row, want) || roll.Turn != before.Turn || !row.Seen.After(first.Seen) {
-		d.T.Errorf("got %+v at turn %d, want %+v at turn %d", row, roll.Turn, want, before.Turn)
+	want.Heartbeat, want.Seen = b, row.Seen
+	if !reflect.DeepEqual(row, want) || roll.Generation != before.Generation || !row.Seen.After(first.Seen) {
+		d.T.Errorf("got %+v at turn %d, want %+v at turn %d", row, roll.Generation, want, before.Generation)
 	}
 }
 
 func publishes(d *Desk) {
 	a, b := life(d.Node), life(uuid.Nil)
-	views := [][]ledger.Process{beatOf(a).View, beatOf(a, b).View, {}, beatOf(a).View}
+	views := [][]ledger.Incarnation{beatOf(a).View, beatOf(a, b).View, {}, beatOf(a).View}
 	turn := int64(0)
 	for i, view := range views {
 		said := beatOf(a)
 		said.View = view
 		for range 2 { // the second says nothing new
 			row, roll := d.Beats(said)
-			if row.Turn != roll.Turn || roll.Turn != turn+1 || !slices.Equal(row.View, view) {
-				d.T.Errorf("view %d: got %+v at turn %d after %d", i, row, roll.Turn, turn)
+			if row.Generation != roll.Generation || roll.Generation != turn+1 || !slices.Equal(row.View, view) {
+				d.T.Errorf("view %d: got %+v at turn %d after %d", i, row, roll.Generation, turn)
 			}
 			if (i == 0 || len(views[i-1]) == 0) && row.Before != nil {
 				d.T.Errorf("view %d: before it there was none, not %+v", i, row.Before)
@@ -113,12 +113,12 @@ func publishes(d *Desk) {
 }
 
 func longViews(d *Desk) {
-	others := make([]ledger.Process, ledger.ViewMax)
+	others := make([]ledger.Incarnation, ledger.ViewMax)
 	for i := range others {
 		others[i] = life(uuid.Nil)
 	}
 	self := life(d.Node)
-	_, err := d.Beat(d.T.Context(), beatOf(self, others...))
+	_, err := d.WriteHeartbeat(d.T.Context(), beatOf(self, others...))
 	d.refused(err, ledger.ErrIllegal)
 	b := beatOf(self, others[1:]...)
 	if row, _ := d.Beats(b); !slices.Equal(row.View, b.View) {
@@ -128,29 +128,29 @@ func longViews(d *Desk) {
 
 func badBeats(d *Desk) {
 	long := strings.Repeat("x", ledger.NodeTextBytesMax+1)
-	for name, spoil := range map[string]func(b *ledger.Beat){
-		"no session":         func(b *ledger.Beat) { b.Session = uuid.Nil },
-		"no node":            func(b *ledger.Beat) { b.Node = uuid.Nil },
-		"a descending view":  func(b *ledger.Beat) { slices.Reverse(b.View) },
-		"one seen twice":     func(b *ledger.Beat) { b.View[1].Session = b.View[0].Session },
-		"descending silence": func(b *ledger.Beat) { b.Silent = []uint64{2, 1} },
-		"silent twice":       func(b *ledger.Beat) { b.Silent = []uint64{1, 1} },
-		"a turn below 0":     func(b *ledger.Beat) { b.Read = -1 },
-		"leases below 0":     func(b *ledger.Beat) { b.Leases = -1 },
-		"addresses below 0":  func(b *ledger.Beat) { b.Addresses = -1 },
-		"receivers below 0":  func(b *ledger.Beat) { b.Receivers = -1 },
-		"NUL in the cluster": func(b *ledger.Beat) { b.Cluster = "a\x00" },
-		"NUL in the name":    func(b *ledger.Beat) { b.Name = "a\x00" },
-		"NUL in the version": func(b *ledger.Beat) { b.Version = "a\x00" },
-		"NUL in the address": func(b *ledger.Beat) { b.Actors = "a\x00" },
-		"a long cluster":     func(b *ledger.Beat) { b.Cluster = long },
-		"a long name":        func(b *ledger.Beat) { b.Name = long },
-		"a long version":     func(b *ledger.Beat) { b.Version = long },
-		"a long address":     func(b *ledger.Beat) { b.Actors = long },
+	for name, spoil := range map[string]func(b *ledger.Heartbeat){
+		"no session":         func(b *ledger.Heartbeat) { b.Session = uuid.Nil },
+		"no node":            func(b *ledger.Heartbeat) { b.Node = uuid.Nil },
+		"a descending view":  func(b *ledger.Heartbeat) { slices.Reverse(b.View) },
+		"one seen twice":     func(b *ledger.Heartbeat) { b.View[1].Session = b.View[0].Session },
+		"descending silence": func(b *ledger.Heartbeat) { b.Silent = []uint64{2, 1} },
+		"silent twice":       func(b *ledger.Heartbeat) { b.Silent = []uint64{1, 1} },
+		"a turn below 0":     func(b *ledger.Heartbeat) { b.Read = -1 },
+		"leases below 0":     func(b *ledger.Heartbeat) { b.Leases = -1 },
+		"addresses below 0":  func(b *ledger.Heartbeat) { b.Addresses = -1 },
+		"receivers below 0":  func(b *ledger.Heartbeat) { b.Receivers = -1 },
+		"NUL in the cluster": func(b *ledger.Heartbeat) { b.Cluster = "a\x00" },
+		"NUL in the name":    func(b *ledger.Heartbeat) { b.Name = "a\x00" },
+		"NUL in the version": func(b *ledger.Heartbeat) { b.Version = "a\x00" },
+		"NUL in the address": func(b *ledger.Heartbeat) { b.Actors = "a\x00" },
+		"a long cluster":     func(b *ledger.Heartbeat) { b.Cluster = long },
+		"a long name":        func(b *ledger.Heartbeat) { b.Name = long },
+		"a long version":     func(b *ledger.Heartbeat) { b.Version = long },
+		"a long address":     func(b *ledger.Heartbeat) { b.Actors = long },
 	} {
 		b := beatOf(life(d.Node), life(uuid.Nil))
 		spoil(&b)
-		if _, err := d.Beat(d.T.Context(), b); err == nil {
+		if _, err := d.WriteHeartbeat(d.T.Context(), b); err == nil {
 			d.T.Errorf("%s: accepted", name)
 		} else {
 			d.refused(err, ledger.ErrIllegal)
@@ -158,7 +158,7 @@ func badBeats(d *Desk) {
 	}
 	longest := beatOf(life(d.Node))
 	longest.Name = long[1:]
-	if _, roll := d.Beats(longest); len(roll.Nodes) != 1 || roll.Turn != 1 {
+	if _, roll := d.Beats(longest); len(roll.Nodes) != 1 || roll.Generation != 1 {
 		d.T.Errorf("refused beats left %+v", roll)
 	}
 }
@@ -167,13 +167,13 @@ func otherCluster(d *Desk) {
 	ours, theirs := beatOf(life(d.Node)), beatOf(life(uuid.Nil))
 	theirs.Cluster = "there"
 	d.Beats(ours)
-	before, err := d.Roll(d.T.Context())
+	before, err := d.ReadNodes(d.T.Context())
 	d.ok(err)
-	_, err = d.Beat(d.T.Context(), theirs)
+	_, err = d.WriteHeartbeat(d.T.Context(), theirs)
 	d.refused(err, ledger.ErrOtherCluster)
-	after, err := d.Roll(d.T.Context())
+	after, err := d.ReadNodes(d.T.Context())
 	d.ok(err)
-	if len(after.Nodes) != 1 || after.Turn != before.Turn {
+	if len(after.Nodes) != 1 || after.Generation != before.Generation {
 		d.T.Errorf("the refused beat left %+v", after)
 	}
 	d.ok(d.Leave(d.T.Context(), ours.Session))
@@ -181,7 +181,7 @@ func otherCluster(d *Desk) {
 	if row.Cluster != "there" {
 		d.T.Errorf("got %+v", row)
 	}
-	_, err = d.Beat(d.T.Context(), ours)
+	_, err = d.WriteHeartbeat(d.T.Context(), ours)
 	d.refused(err, ledger.ErrOtherCluster)
 	// Alone it may take another name, as one that begins.
 	theirs.Cluster, theirs.View = "elsewhere", nil
@@ -198,21 +198,21 @@ func leaves(d *Desk) {
 	for range 2 {
 		d.ok(d.Leave(d.T.Context(), a.Session))
 		row, other := d.row(a.Session), d.row(b.Session)
-		if row.Standing != ledger.NodeLeft || row.Dead || row.Turn != before.Turn+1 || row.Since.Before(row.Seen) {
+		if row.Status != ledger.NodeLeft || row.Dead || row.Generation != before.Generation+1 || row.Since.Before(row.Seen) {
 			d.T.Errorf("got %+v", row)
 		}
-		if other.Standing != ledger.NodeIn || other.Turn != before.Turn {
+		if other.Status != ledger.NodeIn || other.Generation != before.Generation {
 			d.T.Errorf("the other: %+v", other)
 		}
 	}
 	d.ok(d.Retire(d.T.Context(), a.Session, 0, true)) // has left, that is the end of it
-	if row := d.row(a.Session); row.Standing != ledger.NodeLeft || row.Dead {
+	if row := d.row(a.Session); row.Status != ledger.NodeLeft || row.Dead {
 		d.T.Errorf("retired after it left: %+v", row)
 	}
 	d.ok(d.Retire(d.T.Context(), b.Session, 0, false))
 	lost := d.row(b.Session)
 	d.ok(d.Leave(d.T.Context(), b.Session))
-	if row := d.row(b.Session); row.Standing != ledger.NodeLeft || row.Turn != lost.Turn {
+	if row := d.row(b.Session); row.Status != ledger.NodeLeft || row.Generation != lost.Generation {
 		d.T.Errorf("left after it was lost: %+v", row)
 	}
 }

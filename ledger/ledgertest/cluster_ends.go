@@ -15,17 +15,17 @@ func retiresInTime(d *Desk) {
 	ctx := d.T.Context()
 	d.ok(d.Retire(ctx, uuid.New(), 0, true)) // not there
 	d.ok(d.Retire(ctx, a.Session, Hour, true))
-	if row := d.row(a.Session); row.Standing != ledger.NodeIn || row.Dead || row.Turn > before.Turn {
+	if row := d.row(a.Session); row.Status != ledger.NodeIn || row.Dead || row.Generation > before.Generation {
 		d.T.Errorf("seen lately: %+v", row)
 	}
 	for range 2 {
 		d.ok(d.Retire(ctx, a.Session, 0, false))
 		row := d.row(a.Session)
-		if row.Standing != ledger.NodeLost || row.Dead || row.Turn != before.Turn+1 || row.Since.Before(row.Seen) {
-			d.T.Errorf("got %+v after turn %d", row, before.Turn)
+		if row.Status != ledger.NodeLost || row.Dead || row.Generation != before.Generation+1 || row.Since.Before(row.Seen) {
+			d.T.Errorf("got %+v after turn %d", row, before.Generation)
 		}
 	}
-	if row := d.row(b.Session); row.Standing != ledger.NodeIn || row.Turn != before.Turn {
+	if row := d.row(b.Session); row.Status != ledger.NodeIn || row.Generation != before.Generation {
 		d.T.Errorf("the other: %+v", row)
 	}
 }
@@ -43,11 +43,11 @@ func deadLater(d *Desk) {
 	d.ok(d.Retire(ctx, a.Session, Hour, true)) // what is lost has no time to wait for
 	d.ok(d.Retire(ctx, a.Session, 0, false))   // and who is dead stays dead
 	row := d.row(a.Session)
-	if row.Standing != ledger.NodeLost || !row.Dead || row.Turn != before.Turn+1 || row.Since != lost.Since {
+	if row.Status != ledger.NodeLost || !row.Dead || row.Generation != before.Generation+1 || row.Since != lost.Since {
 		d.T.Errorf("lost as %+v, then dead: %+v", lost, row)
 	}
 	d.ok(d.Retire(ctx, b.Session, 0, true))
-	if row := d.row(b.Session); row.Standing != ledger.NodeLost || !row.Dead || row.Turn != before.Turn+2 {
+	if row := d.row(b.Session); row.Status != ledger.NodeLost || !row.Dead || row.Generation != before.Generation+2 {
 		d.T.Errorf("dead at once: %+v", row)
 	}
 }
@@ -57,9 +57,9 @@ func endsOfViews(d *Desk) {
 		p := life(uuid.Nil)
 		first, second := beatOf(p), beatOf(p, life(uuid.Nil))
 		_, roll := d.Beats(first)
-		second.Read = roll.Turn // of the view before
+		second.Read = roll.Generation // of the view before
 		_, roll = d.Beats(second)
-		if second.Read = roll.Turn - 1; read {
+		if second.Read = roll.Generation - 1; read {
 			second.Read++
 		}
 		d.Beats(second)
@@ -82,7 +82,7 @@ func silentReceivers(d *Desk) {
 	}
 	b := beatOf(life(d.Node))
 	b.Silent = longest
-	_, err := d.Beat(ctx, b)
+	_, err := d.WriteHeartbeat(ctx, b)
 	d.refused(err, ledger.ErrIllegal)
 	silent := longest[:ledger.SilentMax]
 	for name, end := range map[string]func(s uuid.UUID) error{
@@ -106,11 +106,11 @@ func silentReceivers(d *Desk) {
 	reader := beatOf(life(uuid.Nil))
 	d.Beats(reader) // it has not read their ends
 	d.ok(d.Forget(ctx, d.Node, 0))
-	roll, err := d.Roll(ctx)
+	roll, err := d.ReadNodes(ctx)
 	d.ok(err)
 	for _, row := range roll.Nodes {
-		if row.Standing == ledger.NodeIn && row.Session != reader.Session || len(row.Silent) > 0 {
-			d.T.Errorf("forgotten, and %d are silent: %+v", len(row.Silent), row.Standing)
+		if row.Status == ledger.NodeIn && row.Session != reader.Session || len(row.Silent) > 0 {
+			d.T.Errorf("forgotten, and %d are silent: %+v", len(row.Silent), row.Status)
 		}
 	}
 }
@@ -129,9 +129,9 @@ func beginsAnew(d *Desk) {
 		d.ok(ends(p.Session))
 		ended := d.row(p.Session)
 		row, roll := d.Beats(b)
-		if row.Standing != ledger.NodeIn || row.Dead || row.Before != nil || row.Turn != ended.Turn+1 ||
-			row.Turn != roll.Turn || row.Since.Before(ended.Since) || row.Since != row.Seen {
-			d.T.Errorf("%s: got %+v at turn %d after turn %d", name, row, roll.Turn, ended.Turn)
+		if row.Status != ledger.NodeIn || row.Dead || row.Before != nil || row.Generation != ended.Generation+1 ||
+			row.Generation != roll.Generation || row.Since.Before(ended.Since) || row.Since != row.Seen {
+			d.T.Errorf("%s: got %+v at turn %d after turn %d", name, row, roll.Generation, ended.Generation)
 		}
 	}
 }
@@ -154,8 +154,8 @@ func drains(d *Desk) {
 		}
 	}
 	row, roll := d.Beats(second)
-	if !row.DrainAsked || roll.Turn != before.Turn+1 {
-		d.T.Errorf("after a beat: %+v at turn %d", row, roll.Turn)
+	if !row.DrainAsked || roll.Generation != before.Generation+1 {
+		d.T.Errorf("after a beat: %+v at turn %d", row, roll.Generation)
 	}
 	second.View = nil
 	if row, _ = d.Beats(second); !row.DrainAsked {
@@ -191,8 +191,8 @@ func undrains(d *Desk) {
 		}
 	}
 	row, roll := d.Beats(back)
-	if row.DrainAsked || roll.Turn != before.Turn+1 {
-		d.T.Errorf("after a beat: %+v at turn %d", row, roll.Turn)
+	if row.DrainAsked || roll.Generation != before.Generation+1 {
+		d.T.Errorf("after a beat: %+v at turn %d", row, roll.Generation)
 	}
 	d.ok(d.AskDrain(ctx, d.Node))
 	d.ok(d.Retire(ctx, back.Session, 0, false))
@@ -215,12 +215,12 @@ func forgetsNoneAlive(d *Desk) {
 	d.Beats(old)
 	d.Beats(alive)
 	d.ok(d.Retire(ctx, old.Session, 0, false))
-	before, err := d.Roll(ctx)
+	before, err := d.ReadNodes(ctx)
 	d.ok(err)
 	d.refused(d.Forget(ctx, d.Node, Hour), ledger.ErrNodeAlive)
-	after, err := d.Roll(ctx)
+	after, err := d.ReadNodes(ctx)
 	d.ok(err)
-	if len(after.Nodes) != 2 || after.Turn != before.Turn || d.row(old.Session).Dead {
+	if len(after.Nodes) != 2 || after.Generation != before.Generation || d.row(old.Session).Dead {
 		d.T.Errorf("a refused forget left %+v", after)
 	}
 }
@@ -233,20 +233,20 @@ func forgetsWhenRead(d *Desk) {
 	for range 2 {
 		d.ok(d.Forget(ctx, d.Node, 0))
 		row := d.row(gone.Session)
-		if row.Standing != ledger.NodeLost || !row.Dead || row.Turn != before.Turn+1 {
+		if row.Status != ledger.NodeLost || !row.Dead || row.Generation != before.Generation+1 {
 			d.T.Errorf("not read by the other: %+v", row)
 		}
 	}
-	stays.Read = before.Turn
+	stays.Read = before.Generation
 	d.Beats(stays)
 	d.ok(d.Forget(ctx, d.Node, 0))
 	d.row(gone.Session) // read, but not up to its end
 	stays.Read++
 	d.Beats(stays)
 	d.ok(d.Forget(ctx, d.Node, 0))
-	roll, err := d.Roll(ctx)
+	roll, err := d.ReadNodes(ctx)
 	d.ok(err)
-	if len(roll.Nodes) != 1 || roll.Nodes[0].Session != stays.Session || roll.Turn != before.Turn+1 {
+	if len(roll.Nodes) != 1 || roll.Nodes[0].Session != stays.Session || roll.Generation != before.Generation+1 {
 		d.T.Errorf("read by all: %+v", roll)
 	}
 	d.refused(d.Forget(ctx, d.Node, 0), ledger.ErrNoSuchNode)
@@ -259,13 +259,13 @@ func forgetsLeft(d *Desk) {
 	d.Beats(other)
 	d.ok(d.Leave(ctx, gone.Session))
 	d.ok(d.Forget(ctx, d.Node, Hour)) // not read by the other
-	if row := d.row(gone.Session); row.Standing != ledger.NodeLeft || row.Dead {
+	if row := d.row(gone.Session); row.Status != ledger.NodeLeft || row.Dead {
 		d.T.Errorf("got %+v", row)
 	}
 	d.ok(d.Leave(ctx, other.Session))
 	d.ok(d.Forget(ctx, d.Node, Hour)) // nobody is left who had to
 	d.ok(d.Forget(ctx, other.Node, Hour))
-	roll, err := d.Roll(ctx)
+	roll, err := d.ReadNodes(ctx)
 	d.ok(err)
 	if len(roll.Nodes) != 0 {
 		d.T.Errorf("left: %+v", roll)

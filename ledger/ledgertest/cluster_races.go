@@ -17,9 +17,9 @@ const (
 
 // publication is a view that its process saw in the ledger, and its turn.
 type publication struct {
-	process ledger.Process
+	process ledger.Incarnation
 	turn    int64
-	view    []ledger.Process
+	view    []ledger.Incarnation
 }
 
 // raceViews: many processes publish and beat at once. Turns are taken once each,
@@ -28,13 +28,13 @@ type publication struct {
 func raceViews(d *Desk) {
 	var mu sync.Mutex
 	var published []publication
-	var rolls []ledger.Roll
+	var rolls []ledger.NodeSnapshot
 	racing(racingProcesses, func(i int) {
 		self := life(uuid.Nil)
 		for n := range racingViews {
 			b := beatOf(self, life(uuid.Nil))
 			for range 2 { // the second says nothing new
-				roll, err := d.Beat(d.T.Context(), b)
+				roll, err := d.WriteHeartbeat(d.T.Context(), b)
 				if err != nil {
 					d.T.Errorf("process %d, view %d: %v", i, n, err)
 					return
@@ -46,7 +46,7 @@ func raceViews(d *Desk) {
 				}
 				mu.Lock()
 				rolls = append(rolls, roll)
-				published = append(published, publication{self, row.Turn, b.View})
+				published = append(published, publication{self, row.Generation, b.View})
 				mu.Unlock()
 			}
 		}
@@ -61,10 +61,10 @@ func raceViews(d *Desk) {
 		}
 		turns[p.turn] = p.process.Session
 	}
-	roll, err := d.Roll(d.T.Context())
+	roll, err := d.ReadNodes(d.T.Context())
 	d.ok(err)
-	if want := racingProcesses * racingViews; len(turns) != want || roll.Turn != int64(want) {
-		d.T.Errorf("%d turns for %d publications, the last %d", len(turns), want, roll.Turn)
+	if want := racingProcesses * racingViews; len(turns) != want || roll.Generation != int64(want) {
+		d.T.Errorf("%d turns for %d publications, the last %d", len(turns), want, roll.Generation)
 	}
 	for _, r := range rolls {
 		d.holds(r, published)
@@ -72,7 +72,7 @@ func raceViews(d *Desk) {
 }
 
 // rowOf gives the row of a session; nil when there is none.
-func rowOf(roll ledger.Roll, session uuid.UUID) *ledger.NodeRow {
+func rowOf(roll ledger.NodeSnapshot, session uuid.UUID) *ledger.NodeRow {
 	for i := range roll.Nodes {
 		if roll.Nodes[i].Session == session {
 			return &roll.Nodes[i]
@@ -82,22 +82,22 @@ func rowOf(roll ledger.Roll, session uuid.UUID) *ledger.NodeRow {
 }
 
 // holds fails the test unless a roll is one moment of all that was published.
-func (d *Desk) holds(roll ledger.Roll, published []publication) {
+func (d *Desk) holds(roll ledger.NodeSnapshot, published []publication) {
 	d.T.Helper()
 	for _, p := range published {
 		row := rowOf(roll, p.process.Session)
 		switch {
-		case p.turn > roll.Turn:
+		case p.turn > roll.Generation:
 			continue
-		case row == nil || row.Turn < p.turn:
-			d.T.Errorf("a roll of turn %d without the publication of turn %d", roll.Turn, p.turn)
-		case row.Turn == p.turn && !slices.Equal(row.View, p.view):
-			d.T.Errorf("a roll of turn %d has another view for turn %d", roll.Turn, p.turn)
+		case row == nil || row.Generation < p.turn:
+			d.T.Errorf("a roll of turn %d without the publication of turn %d", roll.Generation, p.turn)
+		case row.Generation == p.turn && !slices.Equal(row.View, p.view):
+			d.T.Errorf("a roll of turn %d has another view for turn %d", roll.Generation, p.turn)
 		}
 	}
 	for _, row := range roll.Nodes {
-		if row.Turn > roll.Turn {
-			d.T.Errorf("a roll of turn %d with a publication of turn %d", roll.Turn, row.Turn)
+		if row.Generation > roll.Generation {
+			d.T.Errorf("a roll of turn %d with a publication of turn %d", roll.Generation, row.Generation)
 		}
 	}
 }
@@ -106,7 +106,7 @@ func (d *Desk) holds(roll ledger.Roll, published []publication) {
 // one that beats meanwhile is in or begins anew, but never in and counted out.
 func raceRetire(d *Desk) {
 	gone := beatOf(life(d.Node))
-	others := make([]ledger.Beat, racingProcesses)
+	others := make([]ledger.Heartbeat, racingProcesses)
 	for i := range others {
 		others[i] = beatOf(life(uuid.Nil))
 		d.Beats(others[i])
@@ -116,13 +116,13 @@ func raceRetire(d *Desk) {
 		if err := d.Retire(d.T.Context(), gone.Session, 0, i%2 == 0); err != nil {
 			d.T.Errorf("retire: %v", err)
 		}
-		if _, err := d.Beat(d.T.Context(), others[i]); err != nil {
+		if _, err := d.WriteHeartbeat(d.T.Context(), others[i]); err != nil {
 			d.T.Errorf("beat: %v", err)
 		}
 	})
 	row := d.row(gone.Session)
-	if row.Standing != ledger.NodeLost || !row.Dead || row.Turn != before.Turn+1 {
-		d.T.Errorf("got %+v after turn %d", row, before.Turn)
+	if row.Status != ledger.NodeLost || !row.Dead || row.Generation != before.Generation+1 {
+		d.T.Errorf("got %+v after turn %d", row, before.Generation)
 	}
 }
 

@@ -31,7 +31,7 @@ type KeptSettlement struct {
 // Witnesses reads the evidence of a verification after a number.
 func (d *Desk) Witnesses(id uuid.UUID, after int64) (list []KeptSettlement) {
 	d.T.Helper()
-	_, err := d.Evidence(d.T.Context(), id, after, func(k ledger.Kept) error {
+	_, err := d.Evidence(d.T.Context(), id, after, func(k ledger.StoredSettlement) error {
 		if age := time.Since(k.At); age.Abs() > time.Minute {
 			return fmt.Errorf("settlement %d is from %v", k.Number, k.At)
 		}
@@ -80,7 +80,7 @@ var evidences = []exercise{
 		if got := d.Witnesses(v.ID, 3); len(got) != 0 {
 			d.T.Errorf("after the last: %+v", got)
 		}
-		told, err := d.Evidence(d.T.Context(), v.ID, 99, func(ledger.Kept) error { return errors.New("called") })
+		told, err := d.Evidence(d.T.Context(), v.ID, 99, func(ledger.StoredSettlement) error { return errors.New("called") })
 		d.ok(err)
 		if told.LeasedUntil.IsZero() {
 			d.T.Error("it is leased, and Evidence does not say so")
@@ -159,17 +159,17 @@ var evidences = []exercise{
 		d.Settles(l, 1, 0, 0, smtp.Valid)
 		d.Settles(l, 2, 1, 1, smtp.Valid)
 		enough, n := errors.New("enough"), 0
-		_, err := d.Evidence(d.T.Context(), v.ID, 0, func(ledger.Kept) error { n++; return enough })
+		_, err := d.Evidence(d.T.Context(), v.ID, 0, func(ledger.StoredSettlement) error { n++; return enough })
 		d.refused(err, enough)
 		if n != 1 {
 			d.T.Errorf("yielded %d more", n-1)
 		}
 		ctx, cancel := context.WithCancel(d.T.Context())
-		_, err = d.Evidence(ctx, v.ID, 0, func(ledger.Kept) error { cancel(); return nil })
+		_, err = d.Evidence(ctx, v.ID, 0, func(ledger.StoredSettlement) error { cancel(); return nil })
 		d.refused(err, context.Canceled)
 	}},
 	{"evidence of nothing, and past its retention", 9, func(d *Desk) {
-		nothing := func(ledger.Kept) error { return errors.New("there is something") }
+		nothing := func(ledger.StoredSettlement) error { return errors.New("there is something") }
 		_, err := d.Evidence(d.T.Context(), uuid.New(), 0, nothing)
 		d.refused(err, ledger.ErrNoSuchVerification)
 		young := d.Creates(7)

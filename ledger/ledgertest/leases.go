@@ -72,7 +72,7 @@ var leases = []exercise{
 	{"a lease is as long as asked for", 0, func(d *Desk) {
 		v := d.Uploads()
 		until := func() time.Time {
-			seen, err := d.Evidence(d.T.Context(), v.ID, 0, func(ledger.Kept) error { return nil })
+			seen, err := d.Evidence(d.T.Context(), v.ID, 0, func(ledger.StoredSettlement) error { return nil })
 			d.ok(err)
 			return seen.LeasedUntil
 		}

@@ -11,31 +11,31 @@ import (
 )
 
 // life makes a process of a node; the zero node stands for a new one.
-func life(node uuid.UUID) ledger.Process {
+func life(node uuid.UUID) ledger.Incarnation {
 	if node == uuid.Nil {
 		node = uuid.New()
 	}
-	return ledger.Process{Session: uuid.New(), Node: node}
+	return ledger.Incarnation{Session: uuid.New(), Node: node}
 }
 
 // beatOf is the beat of a process that sees itself and others.
-func beatOf(p ledger.Process, others ...ledger.Process) ledger.Beat {
-	view := append([]ledger.Process{p}, others...)
-	slices.SortFunc(view, func(a, b ledger.Process) int { return bytes.Compare(a.Session[:], b.Session[:]) })
-	return ledger.Beat{Process: p, Cluster: "here", Name: "node.test", Version: "1", Actors: "192.0.2.1:7000",
+func beatOf(p ledger.Incarnation, others ...ledger.Incarnation) ledger.Heartbeat {
+	view := append([]ledger.Incarnation{p}, others...)
+	slices.SortFunc(view, func(a, b ledger.Incarnation) int { return bytes.Compare(a.Session[:], b.Session[:]) })
+	return ledger.Heartbeat{Incarnation: p, Cluster: "here", Name: "node.test", Version: "1", Actors: "192.0.2.1:7000",
 		Started: time.UnixMilli(1_700_000_000_001).UTC(), View: view}
 }
 
 // Beats writes a beat and gives the process's row after it, and the roll.
-func (d *Desk) Beats(b ledger.Beat) (ledger.NodeRow, ledger.Roll) {
+func (d *Desk) Beats(b ledger.Heartbeat) (ledger.NodeRow, ledger.NodeSnapshot) {
 	d.T.Helper()
-	roll, err := d.Beat(d.T.Context(), b)
+	roll, err := d.WriteHeartbeat(d.T.Context(), b)
 	d.ok(err)
 	return d.rowIn(roll, b.Session), roll
 }
 
 // rowIn gives the row of a session.
-func (d *Desk) rowIn(roll ledger.Roll, session uuid.UUID) ledger.NodeRow {
+func (d *Desk) rowIn(roll ledger.NodeSnapshot, session uuid.UUID) ledger.NodeRow {
 	d.T.Helper()
 	n := rowOf(roll, session)
 	if n == nil {
@@ -47,7 +47,7 @@ func (d *Desk) rowIn(roll ledger.Roll, session uuid.UUID) ledger.NodeRow {
 // row reads the row of a session.
 func (d *Desk) row(session uuid.UUID) ledger.NodeRow {
 	d.T.Helper()
-	roll, err := d.Roll(d.T.Context())
+	roll, err := d.ReadNodes(d.T.Context())
 	d.ok(err)
 	return d.rowIn(roll, session)
 }

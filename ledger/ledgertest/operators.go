@@ -44,9 +44,9 @@ func (d *Desk) Overrides(o ledger.ThrottleOverride, holds time.Duration) ledger.
 }
 
 // tunes reads what every node follows.
-func (d *Desk) tunes() ledger.Tuning {
+func (d *Desk) tunes() ledger.Settings {
 	d.T.Helper()
-	tuning, err := d.Tuning(d.T.Context())
+	tuning, err := d.Settings(d.T.Context())
 	d.ok(err)
 	return tuning
 }
@@ -420,7 +420,7 @@ func authors(d *Desk) {
 		_, key := d.CreateKey(ctx, ledger.Key{ID: w.String()[:12], Workspace: d.Workspace, Label: "laptop"})
 		_, grant := d.Grant(ctx, w, d.Workspace, 7, "paid")
 		_, revoke := d.RevokeKey(ctx, w.String()[:12])
-		_, beat := d.Beat(ctx, beatOf(ledger.Process{Session: w, Node: w}))
+		_, beat := d.WriteHeartbeat(ctx, beatOf(ledger.Incarnation{Session: w, Node: w}))
 		drain := d.AskDrain(ctx, w)
 		undrain := d.Undrain(ctx, w)
 		forget := d.Forget(ctx, w, 0)

@@ -40,13 +40,13 @@ func BenchmarkBeats(b *testing.B) {
 
 func benchBeats(b *testing.B, url string, nodes int, publish bool) {
 	registry := prometheus.NewRegistry()
-	books, beats := make([]ledger.Book, min(nodes, storesMax)), make([]ledger.Beat, nodes)
+	books, beats := make([]ledger.Book, min(nodes, storesMax)), make([]ledger.Heartbeat, nodes)
 	for i := range books {
 		books[i] = openCounted(b, url, registry, fmt.Sprint(i))
 	}
 	for i := range nodes {
-		beats[i].Process = ledger.Process{Session: uuid.New(), Node: uuid.New()}
-		if _, err := books[i%len(books)].Beat(b.Context(), beats[i]); err != nil {
+		beats[i].Incarnation = ledger.Incarnation{Session: uuid.New(), Node: uuid.New()}
+		if _, err := books[i%len(books)].WriteHeartbeat(b.Context(), beats[i]); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -64,10 +64,10 @@ func benchBeats(b *testing.B, url string, nodes int, publish bool) {
 		var all sync.WaitGroup
 		for i := range nodes {
 			if publish {
-				beats[i].View = []ledger.Process{{Session: uuid.New(), Node: uuid.New()}}
+				beats[i].View = []ledger.Incarnation{{Session: uuid.New(), Node: uuid.New()}}
 			}
 			all.Go(func() {
-				if _, err := books[i%len(books)].Beat(b.Context(), beats[i]); err != nil {
+				if _, err := books[i%len(books)].WriteHeartbeat(b.Context(), beats[i]); err != nil {
 					failed.Add(1)
 				}
 			})
@@ -206,7 +206,7 @@ func BenchmarkTuning(b *testing.B) {
 
 func benchTuning(b *testing.B, s *sqlstore.Store, holding int) {
 	for b.Loop() {
-		tuning, err := s.Tuning(b.Context())
+		tuning, err := s.Settings(b.Context())
 		if err != nil || len(tuning.Overrides) != holding {
 			b.Fatalf("%d hold, want %d, %v", len(tuning.Overrides), holding, err)
 		}

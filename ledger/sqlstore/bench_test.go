@@ -385,7 +385,7 @@ func settleBoth(b *testing.B, d *ledgertest.Desk, files *[2]ledger.Verification)
 // readEvidence reads all evidence of a file.
 func readEvidence(b *testing.B, d *ledgertest.Desk, v ledger.Verification) error {
 	bytes := 0
-	_, err := d.Evidence(b.Context(), v.ID, 0, func(k ledger.Kept) error {
+	_, err := d.Evidence(b.Context(), v.ID, 0, func(k ledger.StoredSettlement) error {
 		bytes += len(k.Evidence)
 		return nil
 	})

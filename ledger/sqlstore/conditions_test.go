@@ -78,9 +78,9 @@ func changesOnConditions(t *testing.T, s *Store) {
 		for what, do := range ofProcesses(tx, none) {
 			nothing(t, what)(do())
 		}
-		nothing(t, "end of no override")(tx.Lift(none))
-		nothing(t, "end of an override that was ended")(tx.Lift(ended))
-		nothing(t, "end of an override that was over")(tx.Lift(over))
+		nothing(t, "end of no override")(tx.EndOverride(none))
+		nothing(t, "end of an override that was ended")(tx.EndOverride(ended))
+		nothing(t, "end of an override that was over")(tx.EndOverride(over))
 		nothing(t, "credit of nobody")(tx.Credit(none, ledger.Balance{Granted: 1, Available: 1}, 0))
 		return nil
 	})
@@ -97,12 +97,12 @@ func changesOnConditions(t *testing.T, s *Store) {
 func ofProcesses(t *tx, none uuid.UUID) map[string]func() (int64, error) {
 	in, left := beatOf(uuid.UUID{1}), beatOf(uuid.UUID{2})
 	view, cluster := in, in
-	view.View, cluster.Cluster = []ledger.Process{in.Process}, "there"
-	row := func(session uuid.UUID, standing ledger.Standing, turn int64) *ledger.NodeRow {
-		return &ledger.NodeRow{Beat: beatOf(session), Standing: standing, Turn: turn}
+	view.View, cluster.Cluster = []ledger.Incarnation{in.Incarnation}, "there"
+	row := func(session uuid.UUID, standing ledger.NodeStatus, turn int64) *ledger.NodeRow {
+		return &ledger.NodeRow{Heartbeat: beatOf(session), Status: standing, Generation: turn}
 	}
 	ending := func(of *ledger.NodeRow) func() (int64, error) {
-		return func() (int64, error) { return t.End(of, transitions.Ending{Standing: ledger.NodeLost, Turn: 99}) }
+		return func() (int64, error) { return t.End(of, transitions.Ending{Status: ledger.NodeLost, Generation: 99}) }
 	}
 	return map[string]func() (int64, error){
 		"a beat with another view":     func() (int64, error) { return t.Refresh(view) },

@@ -17,7 +17,7 @@ const oneKept = `SELECT s.epoch, s.created, s.payload, e.data FROM settlements s
 // own, so that no session waits for a slow yield and memory holds one settlement:
 // its results and EvidenceMax bytes.
 func (s files) Evidence(ctx context.Context, id uuid.UUID, after int64,
-	yield func(ledger.Kept) error) (ledger.Verification, error) {
+	yield func(ledger.StoredSettlement) error) (ledger.Verification, error) {
 	v, err := s.verification(ctx, id)
 	if err != nil {
 		return ledger.Verification{}, fmt.Errorf("read evidence of verification %s: %w", id, err)
@@ -28,7 +28,7 @@ func (s files) Evidence(ctx context.Context, id uuid.UUID, after int64,
 	}
 	var batch ledger.Batch
 	for number := min(max(after, 0), v.Settlements) + 1; number <= v.Settlements; number++ {
-		kept := ledger.Kept{Number: number, Results: &batch}
+		kept := ledger.StoredSettlement{Number: number, Results: &batch}
 		if err := s.kept(ctx, id, &kept); err != nil {
 			return v.Verification, fmt.Errorf("read evidence of settlement %d of verification %s: %w",
 				number, id, err)
@@ -41,7 +41,7 @@ func (s files) Evidence(ctx context.Context, id uuid.UUID, after int64,
 }
 
 // kept reads one settlement by its number.
-func (s files) kept(ctx context.Context, id uuid.UUID, k *ledger.Kept) error {
+func (s files) kept(ctx context.Context, id uuid.UUID, k *ledger.StoredSettlement) error {
 	var created int64
 	var payload []byte
 	err := s.view(ctx, func(t *tx) error {

@@ -158,7 +158,7 @@ var moves = []move{
 	}},
 	{"beat that publishes", none, func(s *scene) { s.beats(1) },
 		func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
-			return book.Beat(ctx, s.beat(1, 2))
+			return book.WriteHeartbeat(ctx, s.beat(1, 2))
 		}},
 	{"retire", none, func(s *scene) { s.beats(1); s.beats(2) },
 		func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
@@ -212,17 +212,17 @@ func (s *scene) overruled(name string) {
 }
 
 // beat is that of the process with a number, which sees some.
-func (s *scene) beat(number byte, sees ...byte) ledger.Beat {
-	b := ledger.Beat{Process: ledger.Process{Session: uuid.UUID{number}, Node: uuid.UUID{number}}}
+func (s *scene) beat(number byte, sees ...byte) ledger.Heartbeat {
+	b := ledger.Heartbeat{Incarnation: ledger.Incarnation{Session: uuid.UUID{number}, Node: uuid.UUID{number}}}
 	for _, n := range sees {
-		b.View = append(b.View, ledger.Process{Session: uuid.UUID{n}, Node: uuid.UUID{n}})
+		b.View = append(b.View, ledger.Incarnation{Session: uuid.UUID{n}, Node: uuid.UUID{n}})
 	}
 	return b
 }
 
 // beats makes a process that sees itself.
 func (s *scene) beats(number byte) {
-	if _, err := s.Beat(s.T.Context(), s.beat(number, number)); err != nil {
+	if _, err := s.WriteHeartbeat(s.T.Context(), s.beat(number, number)); err != nil {
 		s.T.Fatal(err)
 	}
 }

@@ -50,7 +50,7 @@ func TestALockedAccountStopsNobodyElse(t *testing.T) {
 	if err := s.aside.QueryRow(t.Context(), waiting).Scan(&sessions); err != nil || sessions > 1 {
 		t.Errorf("%d sessions wait for one row, %v: want one, the other writers wait in the process", sessions, err)
 	}
-	node := ledger.Process{Session: uuid.New(), Node: uuid.New()}
+	node := ledger.Incarnation{Session: uuid.New(), Node: uuid.New()}
 	for name, write := range map[string]func() error{
 		"another workspace's grant": func() error {
 			_, err := s.Grant(ledger.WithTenant(t.Context(), s.b), uuid.New(), s.b, 1, "")
@@ -61,7 +61,8 @@ func TestALockedAccountStopsNobodyElse(t *testing.T) {
 			return err
 		},
 		"a beat": func() error {
-			_, err := s.Beat(t.Context(), ledger.Beat{Process: node, Cluster: "one", Started: time.Unix(1, 0)})
+			_, err := s.WriteHeartbeat(t.Context(), ledger.Heartbeat{Incarnation: node, Cluster: "one", Started: time.Unix(1,
+				0)})
 			return err
 		},
 	} {

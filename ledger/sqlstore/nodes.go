@@ -78,9 +78,9 @@ func (s secrets) RenewIdentity(ctx context.Context, within time.Duration, reason
 	return was, is, nil
 }
 
-// NextTurn takes the next turn. Whoever has taken one holds the counter until the
+// NextGeneration takes the next turn. Whoever has taken one holds the counter until the
 // end of its transaction, so that turns are committed in their order.
-func (t processRows) NextTurn() (turn int64, err error) {
+func (t processRows) NextGeneration() (turn int64, err error) {
 	err = t.Row(`UPDATE cluster_turn SET turn = turn + 1 WHERE one = 1 RETURNING turn`).Scan(&turn)
 	if err != nil {
 		return 0, fmt.Errorf("take a turn: %w", err)
@@ -92,7 +92,7 @@ func (t processRows) NextTurn() (turn int64, err error) {
 const sets = `node = ?, cluster = ?, name = ?, version = ?, actors = ?, draining = ?, started = ?,
 	read_turn = ?, silent = ?, leases = ?, addresses = ?, receivers = ?, seen = {now}`
 
-func written(b ledger.Beat) []any {
+func written(b ledger.Heartbeat) []any {
 	return []any{b.Node[:], b.Cluster, b.Name, b.Version, b.Actors, stored(b.Draining), ledger.Millis(b.Started),
 		b.Read, packedHashes(b.Silent), b.Leases, b.Addresses, b.Receivers}
 }
@@ -106,20 +106,20 @@ func stored(b bool) int64 {
 }
 
 // Refresh writes a beat that changes nobody's share.
-func (t processRows) Refresh(b ledger.Beat) (int64, error) {
+func (t processRows) Refresh(b ledger.Heartbeat) (int64, error) {
 	return t.Exec(`UPDATE nodes SET `+sets+`
 		WHERE session = ? AND standing = 0 AND current_view = ? AND cluster = ?`,
 		append(written(b), b.Session[:], packed(b.View), b.Cluster)...)
 }
 
 // Publish writes a beat with another view.
-func (t processRows) Publish(b ledger.Beat, turn int64) (int64, error) {
+func (t processRows) Publish(b ledger.Heartbeat, turn int64) (int64, error) {
 	return t.Exec(`UPDATE nodes SET `+sets+`, before_view = current_view, current_view = ?, turn = ?
 		WHERE session = ? AND standing = 0`, append(written(b), packed(b.View), turn, b.Session[:])...)
 }
 
 // Enrol writes a beat in a new row, or in place of the one that stood.
-func (t processRows) Enrol(b ledger.Beat, turn int64) (int64, error) {
+func (t processRows) Enrol(b ledger.Heartbeat, turn int64) (int64, error) {
 	return t.Exec(`INSERT INTO nodes (node, cluster, name, version, actors, draining, started,
 		read_turn, silent, leases, addresses, receivers, current_view, turn, session, standing, since, seen)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, {now}, {now})
@@ -140,7 +140,8 @@ func (t processRows) End(before *ledger.NodeRow, e transitions.Ending) (int64, e
 		before_view = CASE WHEN read_turn >= turn THEN NULL ELSE before_view END,
 		silent = CASE WHEN ? = 1 THEN NULL ELSE silent END
 		WHERE session = ? AND standing = ? AND turn = ?`,
-		e.Standing, e.Turn, stored(e.Dead), e.Standing, stored(e.Forgotten), before.Session[:], before.Standing, before.Turn)
+		e.Status, e.Generation, stored(e.Dead), e.Status, stored(e.Forgotten), before.Session[:], before.Status,
+		before.Generation)
 }
 
 // AskDrain notes in a row whether an operator wants its process to drain.
@@ -162,8 +163,8 @@ func scanNode(scan func(into ...any) error, more ...any) (ledger.NodeRow, error)
 	var view, before, silent []byte
 	var draining, started, since, seen, dead, asked int64
 	err := scan(append([]any{&n.Session, &n.Node, &n.Cluster, &n.Name, &n.Version, &n.Actors, &draining,
-		&started, &view, &before, &n.Read, &n.Leases, &n.Addresses, &n.Receivers, &silent, &n.Standing,
-		&since, &seen, &n.Turn, &dead, &asked}, more...)...)
+		&started, &view, &before, &n.Read, &n.Leases, &n.Addresses, &n.Receivers, &silent, &n.Status,
+		&since, &seen, &n.Generation, &dead, &asked}, more...)...)
 	if err != nil {
 		return n, err
 	}
@@ -190,12 +191,12 @@ func (t processRows) Node(session uuid.UUID) (*ledger.NodeRow, int64, error) {
 	return &n, now, nil
 }
 
-// Roll reads all rows and the counter in one statement, and so at one moment.
-func (t processRows) Roll() (ledger.Roll, error) {
-	var roll ledger.Roll
+// ReadNodes reads all rows and the counter in one statement, and so at one moment.
+func (t processRows) ReadNodes() (ledger.NodeSnapshot, error) {
+	var roll ledger.NodeSnapshot
 	var now int64
 	err := t.Each(func(rows *sql.Rows) error {
-		n, err := scanNode(rows.Scan, &roll.Turn, &now)
+		n, err := scanNode(rows.Scan, &roll.Generation, &now)
 		roll.Nodes = append(roll.Nodes, n)
 		return err
 	}, `SELECT `+nodeColumns+`, (SELECT turn FROM cluster_turn WHERE one = 1), {now}
@@ -205,7 +206,7 @@ func (t processRows) Roll() (ledger.Roll, error) {
 }
 
 // packed is how a view is stored: 32 bytes for each process.
-func packed(view []ledger.Process) []byte {
+func packed(view []ledger.Incarnation) []byte {
 	b := make([]byte, 0, 2*len(uuid.UUID{})*len(view))
 	for _, p := range view {
 		b = append(append(b, p.Session[:]...), p.Node[:]...)
@@ -214,11 +215,11 @@ func packed(view []ledger.Process) []byte {
 }
 
 // unpacked reads a stored view.
-func unpacked(b []byte) []ledger.Process {
+func unpacked(b []byte) []ledger.Incarnation {
 	const size = len(uuid.UUID{})
-	view := make([]ledger.Process, 0, len(b)/(2*size))
+	view := make([]ledger.Incarnation, 0, len(b)/(2*size))
 	for ; len(b) >= 2*size; b = b[2*size:] {
-		view = append(view, ledger.Process{Session: uuid.UUID(b[:size]), Node: uuid.UUID(b[size : 2*size])})
+		view = append(view, ledger.Incarnation{Session: uuid.UUID(b[:size]), Node: uuid.UUID(b[size : 2*size])})
 	}
 	return view
 }

@@ -220,9 +220,9 @@ func TestAReopenedLedgerForgetsTheProcessOfBefore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		node := ledger.Process{Session: uuid.New(), Node: uuid.New()}
-		roll, err := s.Beat(t.Context(), ledger.Beat{Process: node})
-		if err != nil || len(roll.Nodes) != 1 || roll.Nodes[0].Process != node {
+		node := ledger.Incarnation{Session: uuid.New(), Node: uuid.New()}
+		roll, err := s.WriteHeartbeat(t.Context(), ledger.Heartbeat{Incarnation: node})
+		if err != nil || len(roll.Nodes) != 1 || roll.Nodes[0].Incarnation != node {
 			t.Errorf("got %+v, %v", roll, err)
 		}
 		id, err := s.Identity(t.Context())

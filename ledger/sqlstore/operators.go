@@ -86,22 +86,22 @@ func (t operatorRows) Override(id uuid.UUID) (*ledger.ThrottleOverride, error) {
 
 // Which overrides hold, in the words of their index.
 const (
-	holding          = ` FROM throttle_overrides WHERE ends > {now}`
-	countHolding     = `SELECT count(*)` + holding
-	holdingOverrides = `SELECT ` + overrideColumns + holding
+	holding              = ` FROM throttle_overrides WHERE ends > {now}`
+	countActiveOverrides = `SELECT count(*)` + holding
+	activeOverrides      = `SELECT ` + overrideColumns + holding
 )
 
 // HowMany counts the overrides that hold.
 func (t operatorRows) HowMany() (n int, err error) {
-	if err = t.Row(countHolding).Scan(&n); err != nil {
+	if err = t.Row(countActiveOverrides).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count overrides: %w", err)
 	}
 	return n, nil
 }
 
-// Holding lists the overrides that hold, of a key or of all, oldest first.
-func (t operatorRows) Holding(key string) (list []ledger.ThrottleOverride, err error) {
-	query, args := holdingOverrides, []any{}
+// ActiveOverrides lists the overrides that hold, of a key or of all, oldest first.
+func (t operatorRows) ActiveOverrides(key string) (list []ledger.ThrottleOverride, err error) {
+	query, args := activeOverrides, []any{}
 	if key != "" {
 		query, args = query+` AND name = ?`, append(args, key)
 	}
@@ -119,8 +119,8 @@ func (t operatorRows) Holding(key string) (list []ledger.ThrottleOverride, err e
 	return list, nil
 }
 
-// Overrule writes an override that holds from now on for so long.
-func (t operatorRows) Overrule(o ledger.ThrottleOverride, holds time.Duration) error {
+// InsertOverride writes an override that holds from now on for so long.
+func (t operatorRows) InsertOverride(o ledger.ThrottleOverride, holds time.Duration) error {
 	fields, err := json.Marshal(o.Fields)
 	if err != nil {
 		return fmt.Errorf("write fields of override: %w", err)
@@ -134,8 +134,8 @@ func (t operatorRows) Overrule(o ledger.ThrottleOverride, holds time.Duration) e
 	return nil
 }
 
-// Lift ends an override that holds.
-func (t operatorRows) Lift(id uuid.UUID) (int64, error) {
+// EndOverride ends an override that holds.
+func (t operatorRows) EndOverride(id uuid.UUID) (int64, error) {
 	return t.Exec(`UPDATE throttle_overrides SET ends = {now} WHERE id = ? AND ends > {now}`, id[:])
 }
 
@@ -151,16 +151,16 @@ func (t operatorRows) Lifted(id uuid.UUID) (lifted bool, err error) {
 
 const setWeights = `SELECT workspace, weight FROM workspace_weights WHERE weight <> 1`
 
-// Tuning reads what every node follows.
-func (s operators) Tuning(ctx context.Context) (ledger.Tuning, error) {
-	tuning := ledger.Tuning{Weights: map[uuid.UUID]int{}}
+// Settings reads what every node follows.
+func (s operators) Settings(ctx context.Context) (ledger.Settings, error) {
+	tuning := ledger.Settings{Weights: map[uuid.UUID]int{}}
 	err := s.view(ctx, func(t *tx) (err error) {
 		var now int64
 		if err := t.Row(`SELECT {now}`).Scan(&now); err != nil {
 			return err
 		}
 		tuning.Now = ledger.Clock(now)
-		if tuning.Overrides, err = t.Holding(""); err != nil {
+		if tuning.Overrides, err = t.ActiveOverrides(""); err != nil {
 			return err
 		}
 		return t.Each(func(rows *sql.Rows) error {
@@ -172,7 +172,7 @@ func (s operators) Tuning(ctx context.Context) (ledger.Tuning, error) {
 		}, setWeights)
 	})
 	if err != nil {
-		return ledger.Tuning{}, fmt.Errorf("read overrides and weights: %w", err)
+		return ledger.Settings{}, fmt.Errorf("read overrides and weights: %w", err)
 	}
 	return tuning, nil
 }

@@ -307,12 +307,12 @@ var calls = []callOf{
 	}},
 	{"begin a process", true, func(d *ledgertest.Desk) func() error {
 		b := beatOf(uuid.UUID{1})
-		return func() error { _, err := d.Beat(d.T.Context(), b); return err }
+		return func() error { _, err := d.WriteHeartbeat(d.T.Context(), b); return err }
 	}},
 	{"publish a view", true, func(d *ledgertest.Desk) func() error {
 		b := begun(d, uuid.UUID{1})
-		b.View = []ledger.Process{b.Process}
-		return func() error { _, err := d.Beat(d.T.Context(), b); return err }
+		b.View = []ledger.Incarnation{b.Incarnation}
+		return func() error { _, err := d.WriteHeartbeat(d.T.Context(), b); return err }
 	}},
 	{"leave", false, func(d *ledgertest.Desk) func() error {
 		b := begun(d, uuid.UUID{1})
@@ -390,7 +390,7 @@ var calls = []callOf{
 			d.T.Fatal(err)
 		}
 		return func() error {
-			_, tuning := d.Tuning(d.T.Context())
+			_, tuning := d.Settings(d.T.Context())
 			_, log := d.OperatorLog(d.T.Context(), ledger.LogQuery{Limit: 1})
 			_, older := d.OperatorLog(d.T.Context(), ledger.LogQuery{Limit: 1, Before: time.Now()})
 			return errors.Join(tuning, log, older)
@@ -399,14 +399,14 @@ var calls = []callOf{
 }
 
 // beatOf is a process's first beat.
-func beatOf(session uuid.UUID) ledger.Beat {
-	return ledger.Beat{Process: ledger.Process{Session: session, Node: uuid.UUID{9}}}
+func beatOf(session uuid.UUID) ledger.Heartbeat {
+	return ledger.Heartbeat{Incarnation: ledger.Incarnation{Session: session, Node: uuid.UUID{9}}}
 }
 
 // begun is a process that is in.
-func begun(d *ledgertest.Desk, session uuid.UUID) ledger.Beat {
+func begun(d *ledgertest.Desk, session uuid.UUID) ledger.Heartbeat {
 	b := beatOf(session)
-	if _, err := d.Beat(d.T.Context(), b); err != nil {
+	if _, err := d.WriteHeartbeat(d.T.Context(), b); err != nil {
 		d.T.Fatal(err)
 	}
 	return b
@@ -421,10 +421,10 @@ func readings(d *ledgertest.Desk, id uuid.UUID) error {
 	_, entries := d.Entries(ctx, ledger.EntriesQuery{Workspace: d.Workspace, Verification: id, Limit: 9})
 	results := d.Results(ctx, d.Workspace, id, func(ledger.Result) error { return nil })
 	settled := d.Settled(ctx, id, func([]int64) error { return nil })
-	_, seen := d.Evidence(ctx, id, 0, func(ledger.Kept) error { return nil })
+	_, seen := d.Evidence(ctx, id, 0, func(ledger.StoredSettlement) error { return nil })
 	_, upload := d.UploadState(ctx, id)
 	_, audit := d.Audit(ctx)
-	_, roll := d.Roll(ctx)
+	_, roll := d.ReadNodes(ctx)
 	_, known := d.Known(ctx, []string{"a", "b"})
 	return errors.Join(balance, read, history, entries, results, settled, seen, upload, audit, roll, known,
 		d.Ping(ctx), readFile(ctx, d, id))

@@ -29,10 +29,11 @@ func TestALedgerIsRenewedOnlyWhenNoNodeWorksOnIt(t *testing.T) {
 
 func renews(t *testing.T, book *sqlstore.Store) {
 	ctx := t.Context()
-	beat := func() ledger.Process {
-		p := ledger.Process{Session: uuid.New(), Node: uuid.New()}
-		if _, err := book.Beat(ctx, ledger.Beat{Process: p, Cluster: "here", Name: "node-1", Actors: "h:1", Started: time.Unix(1, 0),
-			View: []ledger.Process{p}, Silent: []uint64{7}}); err != nil {
+	beat := func() ledger.Incarnation {
+		p := ledger.Incarnation{Session: uuid.New(), Node: uuid.New()}
+		if _, err := book.WriteHeartbeat(ctx, ledger.Heartbeat{Incarnation: p, Cluster: "here", Name: "node-1",
+			Actors: "h:1", Started: time.Unix(1, 0),
+			View: []ledger.Incarnation{p}, Silent: []uint64{7}}); err != nil {
 			t.Fatal(err)
 		}
 		return p
@@ -80,9 +81,9 @@ func renews(t *testing.T, book *sqlstore.Store) {
 // rowsOf wants so many rows of processes and gives the turn.
 func rowsOf(t *testing.T, book *sqlstore.Store, want int) int64 {
 	t.Helper()
-	roll, err := book.Roll(t.Context())
+	roll, err := book.ReadNodes(t.Context())
 	if err != nil || len(roll.Nodes) != want {
 		t.Errorf("%d processes, %v, want %d", len(roll.Nodes), err, want)
 	}
-	return roll.Turn
+	return roll.Generation
 }

@@ -107,7 +107,7 @@ func TestTheRightsOfTheDocument(t *testing.T) {
 	if report, err := reader.Audit(t.Context()); err != nil || report.Entries != 1 {
 		t.Errorf("audit as rollcall_audit: %+v, %v", report, err)
 	}
-	if _, err := reader.Roll(t.Context()); err != nil {
+	if _, err := reader.ReadNodes(t.Context()); err != nil {
 		t.Errorf("the roll of nodes as rollcall_audit: %v", err)
 	}
 }

@@ -50,7 +50,7 @@ func refusesWhatMustNeverBe(t *testing.T, url string) {
 			func() error { return t.KeepEvidence(settlement) },
 			func() error { return t.Append(file.ID, 0, []byte("x")) },
 			func() error { _, err := t.Enrol(beatOf(uuid.UUID{1}), 7); return err },
-			func() error { return t.Overrule(ledger.ThrottleOverride{ID: w}, time.Second) },
+			func() error { return t.InsertOverride(ledger.ThrottleOverride{ID: w}, time.Second) },
 			func() error { return t.weigh(w, 1) },
 			func() error { return t.Correct(ledger.Correction{ID: w, Subject: "workspace", Number: 1}) },
 			func() error { return t.limit(w, ledger.Limits{}) },
@@ -150,9 +150,9 @@ func whatMustNeverBe(file ledger.NewVerification, entry transitions.Entry, settl
 		{"two corrections at once", func(t *tx) error {
 			return t.Correct(ledger.Correction{ID: other.ID, Subject: "workspace", Number: 1})
 		}},
-		{"an override twice", func(t *tx) error { return t.Overrule(ledger.ThrottleOverride{ID: w}, time.Hour) }},
+		{"an override twice", func(t *tx) error { return t.InsertOverride(ledger.ThrottleOverride{ID: w}, time.Hour) }},
 		{"an override that ends when it begins", func(t *tx) error {
-			return t.Overrule(ledger.ThrottleOverride{ID: unknown}, 0)
+			return t.InsertOverride(ledger.ThrottleOverride{ID: unknown}, 0)
 		}},
 		{"an override that ends after its time", func(t *tx) error {
 			_, err := t.Exec(`UPDATE throttle_overrides SET ends = expires + 1`)

@@ -166,7 +166,7 @@ func forgetsEnded(t *testing.T, s *Store) {
 	if n, err := s.Sweep(t.Context(), ledger.Retention{}); n != 0 || err != nil {
 		t.Errorf("sweep: %d verifications, %v", n, err)
 	}
-	roll, err := s.Roll(t.Context())
+	roll, err := s.ReadNodes(t.Context())
 	if err != nil || len(roll.Nodes) != 2 || roll.Nodes[0].Session != short ||
 		roll.Nodes[1].Session != (uuid.UUID{4}) {
 		t.Errorf("left: %+v, %v, want one that ended lately and one that is in", roll, err)
@@ -291,7 +291,7 @@ func overruled(t *testing.T, s *Store, n int) {
 	t.Helper()
 	err := s.update(t.Context(), func(t *tx) error {
 		for range n {
-			if err := t.Overrule(ledgertest.Halves("example.net"), time.Hour); err != nil {
+			if err := t.InsertOverride(ledgertest.Halves("example.net"), time.Hour); err != nil {
 				return err
 			}
 		}
@@ -343,7 +343,7 @@ func boundsOverrides(t *testing.T, s *Store) {
 	lifted(t, s, next.ID, true)
 	d.Overrides(ledgertest.Halves("after.it.test"), time.Hour)
 	full("after one that was cleared")
-	if tuning, err := d.Tuning(t.Context()); err != nil || len(tuning.Overrides) != ledger.OverridesMax {
+	if tuning, err := d.Settings(t.Context()); err != nil || len(tuning.Overrides) != ledger.OverridesMax {
 		t.Errorf("%d hold, %v", len(tuning.Overrides), err)
 	}
 	run(t, s, `DELETE FROM throttle_overrides`)

@@ -95,7 +95,7 @@ func (s sweeper) Sweep(ctx context.Context, r ledger.Retention) (int, error) {
 	}
 	s.unswept.Set(float64(s.late.count()))
 	if erased := s.erased.Load(); s.folded.Load() != erased {
-		done, err := s.db.FoldLog(ctx)
+		done, err := s.db.Checkpoint(ctx)
 		w.done(err, "fold the log", uuid.Nil)
 		if done {
 			s.folded.Store(erased)
@@ -165,7 +165,7 @@ func (w *sweep) verifications(ctx context.Context, c cause) {
 		w.done(err, c.due.what, uuid.Nil)
 		more = false
 		for _, id := range due {
-			at := chore{c.due.what, id}
+			at := task{c.due.what, id}
 			if w.late.has(at) {
 				continue
 			}
@@ -454,8 +454,8 @@ const (
 	lateTried = 20
 )
 
-// chore is one cause for which one verification is due.
-type chore struct {
+// task is one cause for which one verification is due.
+type task struct {
 	what string
 	id   uuid.UUID
 }
@@ -464,30 +464,30 @@ type chore struct {
 // again and again, what is due behind them is done.
 type lateChores struct {
 	mu  sync.Mutex
-	all map[chore]bool
+	all map[task]bool
 }
 
 // add remembers a chore, and says whether it is new and there was room for it.
-func (l *lateChores) add(c chore) bool {
+func (l *lateChores) add(c task) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.all) >= lateKept || l.all[c] {
 		return false
 	}
 	if l.all == nil {
-		l.all = map[chore]bool{}
+		l.all = map[task]bool{}
 	}
 	l.all[c] = true
 	return true
 }
 
-func (l *lateChores) drop(c chore) {
+func (l *lateChores) drop(c task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.all, c)
 }
 
-func (l *lateChores) has(c chore) bool {
+func (l *lateChores) has(c task) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.all[c]
@@ -500,7 +500,7 @@ func (l *lateChores) count() int {
 }
 
 // some draws lateTried of them, or all when there are fewer.
-func (l *lateChores) some() (list []chore) {
+func (l *lateChores) some() (list []task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for c := range l.all {

@@ -35,7 +35,7 @@ func TestAProcessThatCannotBeForgottenStopsNoOther(t *testing.T) {
 	if _, err := s.Sweep(t.Context(), ledger.Retention{}); err == nil {
 		t.Error("the sweep says nothing of a process that cannot be forgotten")
 	}
-	roll, err := s.Roll(t.Context())
+	roll, err := s.ReadNodes(t.Context())
 	if err != nil || len(roll.Nodes) != 1 || roll.Nodes[0].Session != sessions[0] {
 		t.Errorf("left: %+v, %v, want the first only", roll.Nodes, err)
 	}

@@ -10,11 +10,11 @@ import (
 	"rollcall/ledger"
 )
 
-// Beat writes the row of a process and then reads all. The usual beat is one
+// WriteHeartbeat writes the row of a process and then reads all. The usual beat is one
 // statement that reads no row but its own, so that nodes do not meet when they beat.
-func (e Engine) Beat(ctx context.Context, beat ledger.Beat) (ledger.Roll, error) {
+func (e Engine) WriteHeartbeat(ctx context.Context, beat ledger.Heartbeat) (ledger.NodeSnapshot, error) {
 	if err := beat.Check(); err != nil {
-		return ledger.Roll{}, fmt.Errorf("beat of node %s: %w", beat.Node, err)
+		return ledger.NodeSnapshot{}, fmt.Errorf("beat of node %s: %w", beat.Node, err)
 	}
 	err := e.db.Update(ctx, Scope{}, func(t Tables) error {
 		n, err := t.Refresh(beat)
@@ -25,10 +25,10 @@ func (e Engine) Beat(ctx context.Context, beat ledger.Beat) (ledger.Roll, error)
 		if err != nil {
 			return err
 		}
-		if row == nil || row.Standing != ledger.NodeIn || row.Cluster != beat.Cluster {
+		if row == nil || row.Status != ledger.NodeIn || row.Cluster != beat.Cluster {
 			return enrol(t, beat)
 		}
-		turn, err := t.NextTurn()
+		turn, err := t.NextGeneration()
 		if err != nil {
 			return err
 		}
@@ -36,23 +36,23 @@ func (e Engine) Beat(ctx context.Context, beat ledger.Beat) (ledger.Roll, error)
 		return one(n, err, "publish view")
 	})
 	if err != nil {
-		return ledger.Roll{}, fmt.Errorf("beat of node %s: %w", beat.Node, err)
+		return ledger.NodeSnapshot{}, fmt.Errorf("beat of node %s: %w", beat.Node, err)
 	}
-	return e.Roll(ctx)
+	return e.ReadNodes(ctx)
 }
 
 // enrol begins a row, beside others of the same cluster only.
-func enrol(t Tables, beat ledger.Beat) error {
-	roll, err := t.Roll()
+func enrol(t Tables, beat ledger.Heartbeat) error {
+	roll, err := t.ReadNodes()
 	if err != nil {
 		return err
 	}
 	for _, other := range roll.Nodes {
-		if other.Standing == ledger.NodeIn && other.Session != beat.Session && other.Cluster != beat.Cluster {
+		if other.Status == ledger.NodeIn && other.Session != beat.Session && other.Cluster != beat.Cluster {
 			return fmt.Errorf("cluster %q, not %q: %w", other.Cluster, beat.Cluster, ledger.ErrOtherCluster)
 		}
 	}
-	turn, err := t.NextTurn()
+	turn, err := t.NextGeneration()
 	if err != nil {
 		return err
 	}
@@ -60,14 +60,14 @@ func enrol(t Tables, beat ledger.Beat) error {
 	return one(n, err, "begin row")
 }
 
-// Roll reads all rows at one moment.
-func (e Engine) Roll(ctx context.Context) (roll ledger.Roll, err error) {
+// ReadNodes reads all rows at one moment.
+func (e Engine) ReadNodes(ctx context.Context) (roll ledger.NodeSnapshot, err error) {
 	err = e.db.View(ctx, func(t Tables) (err error) {
-		roll, err = t.Roll()
+		roll, err = t.ReadNodes()
 		return err
 	})
 	if err != nil {
-		return ledger.Roll{}, fmt.Errorf("read the roll of nodes: %w", err)
+		return ledger.NodeSnapshot{}, fmt.Errorf("read the roll of nodes: %w", err)
 	}
 	return roll, nil
 }
@@ -77,12 +77,12 @@ func (e Engine) Leave(ctx context.Context, session uuid.UUID) error {
 	err := e.db.Update(ctx, Scope{}, func(t Tables) error {
 		row, _, err := t.Node(session)
 		switch {
-		case err != nil || row == nil || row.Standing == ledger.NodeLeft:
+		case err != nil || row == nil || row.Status == ledger.NodeLeft:
 			return err
-		case row.Standing == ledger.NodeLost: // its end has a turn already
-			return end(t, row, Ending{Standing: ledger.NodeLeft, Turn: row.Turn})
+		case row.Status == ledger.NodeLost: // its end has a turn already
+			return end(t, row, Ending{Status: ledger.NodeLeft, Generation: row.Generation})
 		}
-		return endInTurn(t, row, Ending{Standing: ledger.NodeLeft})
+		return endInTurn(t, row, Ending{Status: ledger.NodeLeft})
 	})
 	if err != nil {
 		return fmt.Errorf("leave of process %s: %w", session, err)
@@ -107,23 +107,23 @@ func (e Engine) Retire(ctx context.Context, session uuid.UUID, after time.Durati
 
 // fresh reports whether a process is in and was seen within the time.
 func fresh(now time.Time, row *ledger.NodeRow, within time.Duration) bool {
-	return row.Standing == ledger.NodeIn && now.Sub(row.Seen) < within
+	return row.Status == ledger.NodeIn && now.Sub(row.Seen) < within
 }
 
 // retire makes a row lost, in a new turn, or one that is lost known to be dead.
 func retire(t Tables, row *ledger.NodeRow, dead bool) error {
 	switch {
-	case row.Standing == ledger.NodeIn:
-		return endInTurn(t, row, Ending{Standing: ledger.NodeLost, Dead: dead})
-	case row.Standing == ledger.NodeLost && dead && !row.Dead:
-		return end(t, row, Ending{Standing: ledger.NodeLost, Dead: true, Turn: row.Turn})
+	case row.Status == ledger.NodeIn:
+		return endInTurn(t, row, Ending{Status: ledger.NodeLost, Dead: dead})
+	case row.Status == ledger.NodeLost && dead && !row.Dead:
+		return end(t, row, Ending{Status: ledger.NodeLost, Dead: true, Generation: row.Generation})
 	}
 	return nil
 }
 
 // endInTurn ends a row in the next turn.
 func endInTurn(t Tables, row *ledger.NodeRow, e Ending) (err error) {
-	if e.Turn, err = t.NextTurn(); err != nil {
+	if e.Generation, err = t.NextGeneration(); err != nil {
 		return err
 	}
 	return end(t, row, e)
@@ -156,12 +156,12 @@ func (e Engine) Undrain(ctx context.Context, node uuid.UUID) error {
 func (e Engine) wantDrain(ctx context.Context, node uuid.UUID, asked bool, action string) error {
 	found := false // by any run: the node may be forgotten after one that was committed
 	return e.db.Update(ctx, Scope{}, func(t Tables) error {
-		roll, err := t.Roll()
+		roll, err := t.ReadNodes()
 		if err != nil {
 			return err
 		}
 		for _, row := range roll.Nodes {
-			if row.Node != node || row.Standing == ledger.NodeLeft || row.Dead {
+			if row.Node != node || row.Status == ledger.NodeLeft || row.Dead {
 				continue
 			}
 			if found = true; row.DrainAsked == asked {
@@ -187,7 +187,7 @@ func (e Engine) wantDrain(ctx context.Context, node uuid.UUID, asked bool, actio
 func (e Engine) Forget(ctx context.Context, node uuid.UUID, after time.Duration) error {
 	done := false
 	err := e.db.Update(ctx, Scope{}, func(t Tables) error {
-		roll, err := t.Roll()
+		roll, err := t.ReadNodes()
 		if err != nil {
 			return err
 		}
@@ -211,7 +211,7 @@ func (e Engine) Forget(ctx context.Context, node uuid.UUID, after time.Duration)
 }
 
 // forget removes rows whose end everybody has read, and ends the others.
-func forget(t Tables, roll ledger.Roll, rows []*ledger.NodeRow, after time.Duration) error {
+func forget(t Tables, roll ledger.NodeSnapshot, rows []*ledger.NodeRow, after time.Duration) error {
 	if len(rows) == 0 {
 		return ledger.ErrNoSuchNode
 	}
@@ -224,13 +224,13 @@ func forget(t Tables, roll ledger.Roll, rows []*ledger.NodeRow, after time.Durat
 	for _, row := range rows {
 		var err error
 		switch {
-		case row.Standing != ledger.NodeIn && readByAll(roll, row):
+		case row.Status != ledger.NodeIn && readByAll(roll, row):
 			err = remove(t, row)
-		case row.Standing == ledger.NodeIn:
-			err = endInTurn(t, row, Ending{Standing: ledger.NodeLost, Dead: true, Forgotten: true})
-		case row.Standing == ledger.NodeLost && !row.Dead || len(row.Silent) > 0:
-			err = end(t, row, Ending{Standing: row.Standing, Turn: row.Turn, Forgotten: true,
-				Dead: row.Standing == ledger.NodeLost})
+		case row.Status == ledger.NodeIn:
+			err = endInTurn(t, row, Ending{Status: ledger.NodeLost, Dead: true, Forgotten: true})
+		case row.Status == ledger.NodeLost && !row.Dead || len(row.Silent) > 0:
+			err = end(t, row, Ending{Status: row.Status, Generation: row.Generation, Forgotten: true,
+				Dead: row.Status == ledger.NodeLost})
 		default:
 			continue // its end is known, and not yet read by all
 		}
@@ -248,7 +248,7 @@ func forget(t Tables, roll ledger.Roll, rows []*ledger.NodeRow, after time.Durat
 // Clear removes the rows of all processes. ledger.ErrNodeAlive when one that is in was seen
 // within the time.
 func Clear(t Tables, within time.Duration) error {
-	roll, err := t.Roll()
+	roll, err := t.ReadNodes()
 	if err != nil {
 		return err
 	}
@@ -272,9 +272,9 @@ func remove(t Tables, row *ledger.NodeRow) error {
 }
 
 // readByAll reports whether every process that is in has read a row's turn.
-func readByAll(roll ledger.Roll, row *ledger.NodeRow) bool {
+func readByAll(roll ledger.NodeSnapshot, row *ledger.NodeRow) bool {
 	for _, other := range roll.Nodes {
-		if other.Standing == ledger.NodeIn && other.Session != row.Session && other.Read < row.Turn {
+		if other.Status == ledger.NodeIn && other.Session != row.Session && other.Read < row.Generation {
 			return false
 		}
 	}

@@ -60,11 +60,11 @@ func override(t Tables, o ledger.ThrottleOverride, holds time.Duration) (*ledger
 	if n >= ledger.OverridesMax {
 		return nil, ledger.ErrTooManyOverrides
 	}
-	older, err := t.Holding(o.Key)
+	older, err := t.ActiveOverrides(o.Key)
 	if err != nil {
 		return nil, err
 	}
-	if err := t.Overrule(o, holds); err != nil {
+	if err := t.InsertOverride(o, holds); err != nil {
 		return nil, err
 	}
 	if kept, err = t.Override(o.ID); err != nil {
@@ -76,7 +76,7 @@ func override(t Tables, o ledger.ThrottleOverride, holds time.Duration) (*ledger
 
 // stillHolds gives errOver unless an override holds.
 func stillHolds(t Tables, o ledger.ThrottleOverride) error {
-	holding, err := t.Holding(o.Key)
+	holding, err := t.ActiveOverrides(o.Key)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func cleared(t Tables, list []ledger.ThrottleOverride) (ended []ledger.ThrottleO
 
 // lift ends the overrides that c is about.
 func lift(t Tables, c ledger.Clearing) (ended []ledger.ThrottleOverride, err error) {
-	holding, err := t.Holding(c.Key)
+	holding, err := t.ActiveOverrides(c.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +167,7 @@ func lift(t Tables, c ledger.Clearing) (ended []ledger.ThrottleOverride, err err
 		if !c.Covers(o) {
 			continue
 		}
-		n, err := t.Lift(o.ID)
+		n, err := t.EndOverride(o.ID)
 		if err := one(n, err, "end override"); err != nil {
 			return nil, err
 		}

@@ -151,16 +151,16 @@ type Tables interface {
 	// ledger.ErrStaleEpoch when there is none with this number.
 	Ordinals(id uuid.UUID, number int64) ([]int64, error)
 
-	// NextTurn takes the next turn from the counter.
-	NextTurn() (int64, error)
+	// NextGeneration takes the next turn from the counter.
+	NextGeneration() (int64, error)
 	// Refresh writes a beat in its row, seen now, if that is in, has the same view
 	// and names the same cluster.
-	Refresh(b ledger.Beat) (int64, error)
+	Refresh(b ledger.Heartbeat) (int64, error)
 	// Publish writes a beat in its row, if that is in; the view that stood becomes
 	// the one before.
-	Publish(b ledger.Beat, turn int64) (int64, error)
+	Publish(b ledger.Heartbeat, turn int64) (int64, error)
 	// Enrol writes a beat in a new row, or in place of the one that stood.
-	Enrol(b ledger.Beat, turn int64) (int64, error)
+	Enrol(b ledger.Heartbeat, turn int64) (int64, error)
 	// End writes the end of a row if it is as before: the same standing and turn. The
 	// view before the last publication goes if the process had read that.
 	End(before *ledger.NodeRow, e Ending) (int64, error)
@@ -170,8 +170,8 @@ type Tables interface {
 	Remove(session uuid.UUID) (int64, error)
 	// Node reads one row, nil when there is none, and the time in milliseconds.
 	Node(session uuid.UUID) (row *ledger.NodeRow, now int64, err error)
-	// Roll reads all rows and the counter at one moment.
-	Roll() (ledger.Roll, error)
+	// ReadNodes reads all rows and the counter at one moment.
+	ReadNodes() (ledger.NodeSnapshot, error)
 
 	// Correction reads a correction; nil when there is none. Corrected counts those of a subject.
 	Correction(id uuid.UUID) (*ledger.Correction, error)
@@ -186,14 +186,14 @@ type Tables interface {
 
 	// Override reads an override, whether it holds or not; nil when there is none.
 	Override(id uuid.UUID) (*ledger.ThrottleOverride, error)
-	// Holding lists the overrides that hold, of a key or ("") of all, oldest first, and
+	// ActiveOverrides lists the overrides that hold, of a key or ("") of all, oldest first, and
 	// HowMany counts them.
-	Holding(key string) ([]ledger.ThrottleOverride, error)
+	ActiveOverrides(key string) ([]ledger.ThrottleOverride, error)
 	HowMany() (int, error)
-	// Overrule writes an override that holds from now on for so long.
-	Overrule(o ledger.ThrottleOverride, holds time.Duration) error
-	// Lift ends an override that holds, and Lifted reports whether one was ended so. It waits as Await does.
-	Lift(id uuid.UUID) (int64, error)
+	// InsertOverride writes an override that holds from now on for so long.
+	InsertOverride(o ledger.ThrottleOverride, holds time.Duration) error
+	// EndOverride ends an override that holds, and Lifted reports whether one was ended so. It waits as Await does.
+	EndOverride(id uuid.UUID) (int64, error)
 	Lifted(id uuid.UUID) (bool, error)
 
 	// LogIn writes a line of the log of a workspace: its time is now. A nil ID is made up, a line that is there is not
@@ -203,10 +203,10 @@ type Tables interface {
 
 // Ending is how a process's row ends.
 type Ending struct {
-	Standing  ledger.Standing
-	Dead      bool
-	Turn      int64
-	Forgotten bool // nothing of it is silent any more
+	Status     ledger.NodeStatus
+	Dead       bool
+	Generation int64
+	Forgotten  bool // nothing of it is silent any more
 }
 
 // Leased reports whether a node has the verification at this moment.

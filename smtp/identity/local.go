@@ -57,7 +57,7 @@ func CheckRest(list []Resting, now time.Time) []Finding {
 			f.Saw = fmt.Sprintf("rested until %s: %s", s.Until.UTC().Format("15:04:05Z"), s.Why)
 			f.Next = "Look in `rollcall evidence` for what receivers say; the source is tried again by itself."
 		case s.Blocks > 0:
-			f.Saw = fmt.Sprintf("rested at %d receivers", s.Blocks)
+			f.Saw = fmt.Sprintf("rests at receivers: %d", s.Blocks)
 		}
 		out = append(out, f)
 	}

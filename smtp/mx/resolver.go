@@ -47,9 +47,9 @@ type Resolver struct {
 	seed    maphash.Seed // orders hosts of one preference
 	cancel  context.CancelFunc
 
-	routes *memo[Route]
-	hosts  *memo[hostAnswer]
-	open   *memo[struct{}] // that the witness exists
+	routes *cache[Route]
+	hosts  *cache[hostAnswer]
+	open   *cache[struct{}] // that the witness exists
 }
 
 // Stats counts what a Resolver did since it began.
@@ -81,9 +81,9 @@ func newResolver(o Options, dns asker) *Resolver {
 	base, cancel := context.WithCancel(context.Background())
 	r := &Resolver{
 		options: o, dns: dns, seed: maphash.MakeSeed(), cancel: cancel,
-		routes: newMemo[Route](base, o.CacheMax),
-		hosts:  newMemo[hostAnswer](base, o.CacheMax),
-		open:   newMemo[struct{}](base, 1),
+		routes: newCache[Route](base, o.CacheMax),
+		hosts:  newCache[hostAnswer](base, o.CacheMax),
+		open:   newCache[struct{}](base, 1),
 	}
 	if o.AtOnce > 0 {
 		r.routes.turns = quota.NewTurns(int64(o.AtOnce), o.Weight)

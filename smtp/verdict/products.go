@@ -11,8 +11,8 @@ import (
 // and says nothing else is taken out for the generic rules; the rest of the sentence decides. "Rejected by
 // Barracuda Spam Firewall" says more, and stays.
 
-// makers are names of products and of those who make them.
-var makers = wordSet(`amavis amavisd antispameurope appriver astaro avast avg axigen barracuda bitdefender brightmail
+// vendors are names of products and of those who make them.
+var vendors = wordSet(`amavis amavisd antispameurope appriver astaro avast avg axigen barracuda bitdefender brightmail
 	cisco clamav cloudmark communigate courier cyren commtouch domino drweb edgewave eset exchange
 	exchangedefender exim fireeye forcepoint forefront fortimail fortinet gfi groupwise halon haraka
 	hexamail hmailserver hornetsecurity icewarp interscan ironport kaspersky kerio libraesva magicmail
@@ -43,7 +43,7 @@ func wordSet(list string) map[string]bool {
 // productNames finds a word that a name of a product has.
 var productNames = sync.OnceValue(func() machine {
 	var phrases []phrase
-	for _, set := range []map[string]bool{makers, devices} {
+	for _, set := range []map[string]bool{vendors, devices} {
 		for word := range set {
 			phrases = append(phrases, phrase{text: word})
 		}
@@ -106,7 +106,7 @@ func (s *Rules) isProduct(words []string, bracketed bool) bool {
 			others = append(others, word)
 		}
 	}
-	if len(others) == 0 && slices.ContainsFunc(words, func(word string) bool { return makers[word] }) {
+	if len(others) == 0 && slices.ContainsFunc(words, func(word string) bool { return vendors[word] }) {
 		return true
 	}
 	var refuses found
@@ -123,7 +123,7 @@ func productTail(words []string) int {
 	for from > 0 && isOfProduct(words[from-1]) {
 		from--
 	}
-	maker := slices.IndexFunc(words[from:], func(word string) bool { return makers[word] })
+	maker := slices.IndexFunc(words[from:], func(word string) bool { return vendors[word] })
 	if maker < 0 || from+maker+1 == len(words) {
 		return 0
 	}
@@ -138,5 +138,5 @@ func productTail(words []string) int {
 
 // isOfProduct reports whether a word may be part of a product's name, or a number of its version.
 func isOfProduct(word string) bool {
-	return makers[word] || devices[word] || things[word] || strings.Trim(word, "v0123456789") == ""
+	return vendors[word] || devices[word] || things[word] || strings.Trim(word, "v0123456789") == ""
 }

@@ -404,9 +404,9 @@ func (ps *paths) sourceStatus(now time.Time, sessions map[*egressPath]int) []ins
 }
 
 // rateStatus is how fast the receiver lets a source go.
-func (o *egressPath) rateStatus(now time.Time) inspect.Tempo {
+func (o *egressPath) rateStatus(now time.Time) inspect.RateStatus {
 	e := o.pace.Explain(now)
-	return inspect.Tempo{Rate: e.Rate, Floor: e.Floor, Ceiling: e.Ceiling, Edge: e.Edge, Phase: string(e.Phase),
+	return inspect.RateStatus{Rate: e.Rate, Floor: e.Floor, Ceiling: e.Ceiling, Edge: e.Edge, Phase: string(e.Phase),
 		Since: e.Since, Why: e.Why}
 }
 

@@ -108,6 +108,7 @@ func TestListsThatNobodyCanRead(t *testing.T) {
 			`number of 1 "a" (x@x.test), 2 "b" (anna@a.test)`,
 		"a,b\n1,2\n":       "not clear",
 		"%PDF-1.7\nx":      "The file is a PDF",
+		"[\"a@a.test\"]":   "The file is JSON",
 		"\xd0\xcf\x11\xe0": "old kind (XLS)",
 		"PK\x03\x04[Content_Types].xml and no more": "can't be read as a workbook",
 		"name,email\nA,\"anna@a.test\n":             "row 2: a quote (\") is not closed",

@@ -53,16 +53,16 @@ func Open(name string, source io.ReaderAt, size int64, o Options) (*List, error)
 	}
 	l.kind = intake.WholeKind(head)
 	switch l.kind {
-	case intake.KindPDF, intake.KindWebPage, intake.KindZip:
-		return nil, fmt.Errorf("%s: %s", name, l.kind.Sentence())
 	case intake.KindWorkbook:
 		if !bytes.HasPrefix(head, []byte("PK")) {
 			return nil, fmt.Errorf("%s: This is a workbook of the old kind (XLS). Save it as XLSX or CSV", name)
 		}
-	default:
+	case "", intake.KindUTF16, intake.KindLoneCR:
 		if err := l.findText(o.Delimiter); err != nil {
 			return nil, err
 		}
+	default:
+		return nil, fmt.Errorf("%s: %s", name, l.kind.Sentence())
 	}
 	if err := l.findColumn(o.Column); err != nil {
 		return nil, err

@@ -33,9 +33,9 @@ type edgeOptions struct {
 
 // nodes counts the nodes that are in the cluster by the ledger, whether or not they see each other.
 func (n *Node) nodes() (in int) {
-	if roll := n.Cluster.Roll(); roll != nil {
+	if roll := n.Cluster.Snapshot(); roll != nil {
 		for _, row := range roll.Nodes {
-			if row.Standing == ledger.NodeIn {
+			if row.Status == ledger.NodeIn {
 				in++
 			}
 		}

@@ -125,9 +125,9 @@ func NewResolver(c config.Config, weight func(tenant string) int, lab bool) (*mx
 	return mx.New(o)
 }
 
-func newGuard(c config.Config) (smtp.Guard, error) {
+func newGuard(c config.Config) (smtp.DialGuard, error) {
 	networks, err := AllowNetworks(c)
-	return smtp.NewGuard(networks), err
+	return smtp.NewDialGuard(networks), err
 }
 
 // AllowNetworks returns the networks that a lab may be in; none on the Internet.

@@ -66,7 +66,7 @@ func newSelfCheck(c config.Config, n *cluster.Node, o engineOptions) (*selfCheck
 	}
 	options.Reach, options.Log, options.Changed = s.reach, o.log, s.changed
 	if !strings.HasPrefix(c.Ledger.URL, "sqlite:") { // that one has this machine's clock
-		options.Offset = func() (time.Duration, bool) { return n.ClockOffset(), n.Roll() != nil }
+		options.Offset = func() (time.Duration, bool) { return n.ClockOffset(), n.Snapshot() != nil }
 	}
 	options.Resting = func() []identity.Resting { return restingOf(s.sources) }
 	if s.watch, err = identity.NewWatch(options); err != nil {
@@ -114,7 +114,7 @@ func (s *selfCheck) changed(r identity.Report) {
 }
 
 // apply tells the cluster whether this node may probe.
-func (s *selfCheck) apply() { s.node.SetUnfit(s.unfit()) }
+func (s *selfCheck) apply() { s.node.SetIneligible(s.unfit()) }
 
 // tell writes one line when the node becomes fit or does not stay so.
 func (s *selfCheck) tell(r identity.Report) {

@@ -167,7 +167,7 @@ type membersView struct {
 // Members implements admin.Cluster.
 func (v membersView) Members(context.Context) (admin.Membership, error) {
 	out := admin.Membership{Cluster: v.cluster}
-	roll := v.node.Roll()
+	roll := v.node.Snapshot()
 	if roll != nil {
 		out.LedgerAge = max(0, time.Now().Add(v.node.ClockOffset()).Sub(roll.Now).Seconds())
 	}
@@ -183,7 +183,7 @@ func (v membersView) Members(context.Context) (admin.Membership, error) {
 	return out, nil
 }
 
-func (v membersView) member(m cluster.Member, roll *ledger.Roll) admin.Member {
+func (v membersView) member(m cluster.Member, roll *ledger.NodeSnapshot) admin.Member {
 	out := admin.Member{Node: m.Card.Node, Session: m.Card.Session, Name: m.Card.Name, This: m.This,
 		Version: m.Card.Version, Actors: m.Card.Actors, Gossip: m.Gossip, Since: api.Time(m.Since),
 		Agreed: m.Agreed, State: stateOf(m)}
@@ -206,9 +206,9 @@ func (v membersView) member(m cluster.Member, roll *ledger.Roll) admin.Member {
 // stateOf is the first state of a member that fits.
 func stateOf(m cluster.Member) admin.State {
 	switch {
-	case m.Row != nil && m.Row.Standing == ledger.NodeLeft:
+	case m.Row != nil && m.Row.Status == ledger.NodeLeft:
 		return admin.StateLeft
-	case m.Row != nil && m.Row.Standing == ledger.NodeLost:
+	case m.Row != nil && m.Row.Status == ledger.NodeLost:
 		return admin.StateLost
 	case !m.Seen:
 		return admin.StateUnseen
@@ -218,7 +218,7 @@ func stateOf(m cluster.Member) admin.State {
 		return admin.StateUnlinked
 	case m.Card.Draining:
 		return admin.StateDraining
-	case m.Unfit:
+	case m.Ineligible:
 		return admin.StateUnfit
 	}
 	return admin.StateServing

@@ -48,7 +48,7 @@ func (n *Node) startThrottling(ctx context.Context, c config.Config, book *sqlst
 	}
 	t.shown = newThrottleMetrics(o.registry, t.table)
 	var stop func(context.Context) error
-	t.settings, stop, err = settings.Start(ctx, settings.Options{Read: book.Tuning, Table: t.table, Clock: n.clock,
+	t.settings, stop, err = settings.Start(ctx, settings.Options{Read: book.Settings, Table: t.table, Clock: n.clock,
 		Replan: n.work.receivers.Replan, Log: o.log})
 	if err != nil {
 		return err

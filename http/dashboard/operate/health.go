@@ -16,7 +16,7 @@ const healthRows = 300
 type healthView struct {
 	Ledger bool // it answers
 	Nodes  []nodeHealth
-	Silent []waiting.Silent
+	Silent []waiting.UnreachableNode
 	Away   string // why other nodes are not to be seen
 	Audit  auditView
 }

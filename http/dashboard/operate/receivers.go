@@ -42,7 +42,7 @@ type receiversView struct {
 	At       time.Time
 	Rows     []waiting.Receiver
 	More     int // that fit and are left out
-	Silent   []waiting.Silent
+	Silent   []waiting.UnreachableNode
 	Asking   int // that are asked now
 	HeldBack int // that something keeps from being asked more
 	Idle     int // that fit, have nothing to do and are left out

@@ -23,7 +23,7 @@ const sourcesEvery = "5s"
 type sourcesView struct {
 	Rows    []sourceRow
 	Used    int // of them
-	Silent  []waiting.Silent
+	Silent  []waiting.UnreachableNode
 	Changes bool
 	Every   string
 	Say     string
@@ -93,7 +93,7 @@ type changeSourceView struct {
 	State   string // at the first of its nodes
 	Now     waiting.ExplainedField
 	Alone   bool // no other source is used now
-	Silent  []waiting.Silent
+	Silent  []waiting.UnreachableNode
 	Changes bool
 	Problem string
 }

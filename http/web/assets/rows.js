@@ -87,6 +87,7 @@ class RowCheck {
       : /^mailto:./i.test(plain) ? "This row has mailto: before the address. Keep the address only"
       : /^<[^]*>$/.test(plain) ? "This row has angle brackets around the address. Take them away"
       : found.length === 1 && /[<(]/.test(plain) ? "This row has a name beside the address. Keep the address only"
+      : /[ \t\n]/.test(text) && !text.includes("@") ? "This row has no @ sign. Correct or delete it"
       : /[ \t\n]/.test(text) ? "This row has a space in it or around it. Delete that space"
       : "This row has a malformed address: " + cause + ". Correct or delete it";
     return says + RowCheck.again;
@@ -99,6 +100,7 @@ class RowCheck {
     const bare = (t) => {
       t = t.trim();
       if (/^mailto:./i.test(t)) t = t.slice(7).split("?")[0];
+      if (t.startsWith('="')) t = t.slice(1);
       return t.replace(/^[<'" ]+/, "").replace(/[>'".,;: ]+$/, "");
     };
     const isAddress = (t) => RowCheck.address(t) === "";

@@ -27,8 +27,8 @@ const (
 	sqlAudit     = "ledger/sqlstore/audit.go"
 	sqlAttempts  = "ledger/sqlstore/engine/transaction.go"
 	sqlSession   = "ledger/sqlstore/engine/session.go"
-	sqlDriven    = "ledger/sqlstore/engine/driven.go"
-	sqlGate      = "ledger/sqlstore/engine/gate.go"
+	sqlDriven    = "ledger/sqlstore/engine/crdb.go"
+	sqlGate      = "ledger/sqlstore/engine/write_gate.go"
 	sqlServer    = "ledger/sqlstore/engine/postgres.go"
 	queueRules   = "ledger/quota/queue.go"
 	sqlFault     = "ledger/sqlstore/engine/fault.go"
@@ -264,22 +264,23 @@ var list = append([]mutant{
 		"row == nil || now == 0 {", lives},
 	{"process retired at its last moment", nodeRules, "now.Sub(row.Seen) < within",
 		"now.Sub(row.Seen) < within/2", lives},
-	{"end without a turn", nodeRules, "if e.Turn, err = t.NextTurn(); err != nil {",
-		"if e.Turn = row.Turn; err != nil {", lives},
-	{"process that left retired", nodeRules, "case row.Standing == ledger.NodeIn:\n\t\treturn endInTurn",
-		"case row.Standing != ledger.NodeLost:\n\t\treturn endInTurn", books},
-	{"death forgotten", nodeRules, "Dead: true, Turn: row.Turn", "Dead: row.Dead, Turn: row.Turn", books},
+	{"end without a turn", nodeRules, "if e.Generation, err = t.NextGeneration(); err != nil {",
+		"if e.Generation = row.Generation; err != nil {", lives},
+	{"process that left retired", nodeRules, "case row.Status == ledger.NodeIn:\n\t\treturn endInTurn",
+		"case row.Status != ledger.NodeLost:\n\t\treturn endInTurn", books},
+	{"death forgotten", nodeRules, "Dead: true, Generation: row.Generation",
+		"Dead: row.Dead, Generation: row.Generation", books},
 	{"SQL: lost since it is known to be dead", sqlNodes, "WHEN standing = ? THEN since",
 		"WHEN standing = ? THEN {now}", books},
 	{"row of another cluster begun", nodeRules, "other.Session != beat.Session && other.Cluster != beat.Cluster",
 		"other.Session == beat.Session && other.Cluster != beat.Cluster", books},
-	{"cluster that ended in the way", nodeRules, "if other.Standing == ledger.NodeIn && other.Session != beat",
+	{"cluster that ended in the way", nodeRules, "if other.Status == ledger.NodeIn && other.Session != beat",
 		"if other.Session != beat", books},
 	{"node forgotten that was seen", nodeRules, "return ledger.ErrNodeAlive\n", "continue\n", books},
-	{"end forgotten that nobody has read", nodeRules, "other.Read < row.Turn", "other.Read < 0", lives},
-	{"end forgotten that was read but for its turn", nodeRules, "other.Read < row.Turn",
-		"other.Read+1 < row.Turn", lives},
-	{"wish to drain said to who left", nodeRules, "row.Standing == ledger.NodeLeft || row.Dead {",
+	{"end forgotten that nobody has read", nodeRules, "other.Read < row.Generation", "other.Read < 0", lives},
+	{"end forgotten that was read but for its turn", nodeRules, "other.Read < row.Generation",
+		"other.Read+1 < row.Generation", lives},
+	{"wish to drain said to who left", nodeRules, "row.Status == ledger.NodeLeft || row.Dead {",
 		"row.Dead {", books},
 	{"ledger renewed under a node", nodeRules, "if fresh(roll.Now, &row, within) {", "if row.Dead && row.DrainAsked {", renewals},
 	{"ledger renewed with its processes", nodeRules, "if err := remove(t, &row); err != nil {", "if err := remove(t, &row); err == nil {",

@@ -7,7 +7,7 @@ const (
 	sqlSQLite   = "ledger/sqlstore/engine/sqlite.go"
 	sqlDurable  = "ledger/sqlstore/engine/durable.go"
 	sqlClock    = "ledger/sqlstore/engine/clock.go"
-	sqlFold     = "ledger/sqlstore/engine/fold.go"
+	sqlFold     = "ledger/sqlstore/engine/checkpoint.go"
 )
 
 // upkeep are the mutants of what is around the transactions: opening, migrating, sweeping.

@@ -20,7 +20,7 @@ const (
 type processes struct {
 	*world
 	nodes  [3]uuid.UUID
-	alive  []ledger.Process
+	alive  []ledger.Incarnation
 	was    *cluster      // after the commit before
 	after  time.Duration // of the retirement or the forgetting at hand
 	beaten uuid.UUID     // session of the beat at hand
@@ -81,7 +81,7 @@ func (p *processes) others() {
 // operation is one thing that a process or an operator does.
 func (p *processes) operation() {
 	if len(p.alive) == 0 || len(p.alive) < processesMax && p.chance(50) {
-		p.alive = append(p.alive, ledger.Process{Session: p.id(), Node: p.nodes[p.random.IntN(len(p.nodes))]})
+		p.alive = append(p.alive, ledger.Incarnation{Session: p.id(), Node: p.nodes[p.random.IntN(len(p.nodes))]})
 	}
 	i := p.random.IntN(len(p.alive))
 	one := p.alive[i]
@@ -113,8 +113,8 @@ func (p *processes) operation() {
 }
 
 // beat says something new, or nothing new, and looks whether its row has it.
-func (p *processes) beat(one ledger.Process) {
-	b := ledger.Beat{Process: one, Cluster: "simulated", Started: ledger.Clock(1), Leases: p.random.IntN(9),
+func (p *processes) beat(one ledger.Incarnation) {
+	b := ledger.Heartbeat{Incarnation: one, Cluster: "simulated", Started: ledger.Clock(1), Leases: p.random.IntN(9),
 		Read: p.memory.cluster.turn - int64(p.random.IntN(3))}
 	b.Read = max(b.Read, 0)
 	for _, other := range p.alive {
@@ -122,7 +122,7 @@ func (p *processes) beat(one ledger.Process) {
 			b.View = append(b.View, other)
 		}
 	}
-	slices.SortFunc(b.View, func(x, y ledger.Process) int { return slices.Compare(x.Session[:], y.Session[:]) })
+	slices.SortFunc(b.View, func(x, y ledger.Incarnation) int { return slices.Compare(x.Session[:], y.Session[:]) })
 	if row, found := p.memory.cluster.nodes[one.Session]; found && p.chance(600) {
 		b.View = row.View
 	}
@@ -130,7 +130,7 @@ func (p *processes) beat(one ledger.Process) {
 		b.Silent = append(b.Silent, h<<60)
 	}
 	p.beaten = one.Session
-	roll, err := p.book.Beat(context.Background(), b)
+	roll, err := p.book.WriteHeartbeat(context.Background(), b)
 	if !p.answered("beat", err) {
 		return
 	}
@@ -140,7 +140,7 @@ func (p *processes) beat(one ledger.Process) {
 		return
 	}
 	if row := roll.Nodes[at]; !slices.Equal(row.View, b.View) || row.Leases != b.Leases ||
-		row.Standing != ledger.NodeIn || row.Read != b.Read || !slices.Equal(row.Silent, b.Silent) {
+		row.Status != ledger.NodeIn || row.Read != b.Read || !slices.Equal(row.Silent, b.Silent) {
 		p.wrong("beat", "said %+v, the row is %+v", b, row)
 	}
 }
@@ -164,7 +164,7 @@ func (p *processes) wish(node uuid.UUID, drain bool) {
 }
 
 // canDrain reports whether a row is of a process that may drain.
-func canDrain(row ledger.NodeRow) bool { return row.Standing != ledger.NodeLeft && !row.Dead }
+func canDrain(row ledger.NodeRow) bool { return row.Status != ledger.NodeLeft && !row.Dead }
 
 // learn keeps a fact about a receiver and asks for all.
 func (p *processes) learn() {
@@ -186,15 +186,15 @@ func (p *processes) checkCommit() {
 	p.commits++
 	now, turns := p.memory.cluster, map[int64]bool{}
 	for session, row := range now.nodes {
-		if turns[row.Turn] || row.Turn < 1 || row.Turn > now.turn {
-			p.wrong("turns", "turn %d of %d is taken twice, or was never", row.Turn, now.turn)
+		if turns[row.Generation] || row.Generation < 1 || row.Generation > now.turn {
+			p.wrong("turns", "turn %d of %d is taken twice, or was never", row.Generation, now.turn)
 		}
-		turns[row.Turn] = true
+		turns[row.Generation] = true
 		old, known := p.was.nodes[session]
 		p.checkStep(old, known, row)
 	}
 	for session, old := range p.was.nodes {
-		if _, stays := now.nodes[session]; !stays && (old.Standing == ledger.NodeIn || !readByAll(p.was, old)) {
+		if _, stays := now.nodes[session]; !stays && (old.Status == ledger.NodeIn || !readByAll(p.was, old)) {
 			p.wrong("turns", "a row is gone whose end somebody had not read: %+v", old)
 		}
 	}
@@ -204,10 +204,10 @@ func (p *processes) checkCommit() {
 
 // checkStep looks at what became of one row.
 func (p *processes) checkStep(old ledger.NodeRow, known bool, row ledger.NodeRow) {
-	began := row.Standing == ledger.NodeIn && (!known || old.Standing != ledger.NodeIn)
-	ended := known && old.Standing == ledger.NodeIn && row.Standing != ledger.NodeIn
+	began := row.Status == ledger.NodeIn && (!known || old.Status != ledger.NodeIn)
+	ended := known && old.Status == ledger.NodeIn && row.Status != ledger.NodeIn
 	published := known && !began && !slices.Equal(old.View, row.View)
-	if inTurn := row.Turn > p.was.turn; inTurn != (began || ended || published) {
+	if inTurn := row.Generation > p.was.turn; inTurn != (began || ended || published) {
 		p.wrong("turns", "began %v, ended %v, published %v: from %+v to %+v", began, ended, published, old, row)
 	}
 	switch {
@@ -217,9 +217,9 @@ func (p *processes) checkStep(old ledger.NodeRow, known bool, row ledger.NodeRow
 		p.wrong("turns", "began as %+v", row)
 	case published && !slices.Equal(row.Before, old.View):
 		p.wrong("turns", "published as %+v after %+v", row, old)
-	case ended && row.Standing == ledger.NodeLost && p.memory.ran-old.Seen.UnixMilli() < p.after.Milliseconds():
+	case ended && row.Status == ledger.NodeLost && p.memory.ran-old.Seen.UnixMilli() < p.after.Milliseconds():
 		p.wrong("turns", "retired before its time: %+v", old)
-	case known && old.Dead && !row.Dead && !began && row.Standing != ledger.NodeLeft:
+	case known && old.Dead && !row.Dead && !began && row.Status != ledger.NodeLeft:
 		p.wrong("turns", "dead, and then not: %+v", row)
 	}
 }
@@ -227,7 +227,7 @@ func (p *processes) checkStep(old ledger.NodeRow, known bool, row ledger.NodeRow
 // readByAll reports whether every process that is in has read a row's turn.
 func readByAll(c *cluster, row ledger.NodeRow) bool {
 	for _, other := range c.nodes {
-		if other.Standing == ledger.NodeIn && other.Read < row.Turn {
+		if other.Status == ledger.NodeIn && other.Read < row.Generation {
 			return false
 		}
 	}

@@ -54,8 +54,8 @@ func (m *memory) alterNode(session uuid.UUID, holds func(n *ledger.NodeRow) bool
 	return 1, nil
 }
 
-// NextTurn takes the next turn from the counter.
-func (m *memory) NextTurn() (int64, error) {
+// NextGeneration takes the next turn from the counter.
+func (m *memory) NextGeneration() (int64, error) {
 	if err := m.statement(); err != nil {
 		return 0, err
 	}
@@ -65,40 +65,40 @@ func (m *memory) NextTurn() (int64, error) {
 }
 
 // beat is a beat as its row keeps it.
-func beat(b ledger.Beat) ledger.Beat {
+func beat(b ledger.Heartbeat) ledger.Heartbeat {
 	b.Started = ledger.Clock(ledger.Millis(b.Started))
-	b.View = append([]ledger.Process{}, b.View...)
+	b.View = append([]ledger.Incarnation{}, b.View...)
 	b.Silent = append([]uint64(nil), b.Silent...)
 	return b
 }
 
 // Refresh writes a beat that publishes nothing.
-func (m *memory) Refresh(b ledger.Beat) (int64, error) {
+func (m *memory) Refresh(b ledger.Heartbeat) (int64, error) {
 	return m.alterNode(b.Session, func(n *ledger.NodeRow) bool {
-		return n.Standing == ledger.NodeIn && slices.Equal(n.View, b.View) && n.Cluster == b.Cluster
-	}, func(n *ledger.NodeRow) { n.Beat, n.Seen = beat(b), ledger.Clock(m.now) })
+		return n.Status == ledger.NodeIn && slices.Equal(n.View, b.View) && n.Cluster == b.Cluster
+	}, func(n *ledger.NodeRow) { n.Heartbeat, n.Seen = beat(b), ledger.Clock(m.now) })
 }
 
 // Publish writes a beat with another view.
-func (m *memory) Publish(b ledger.Beat, turn int64) (int64, error) {
-	return m.alterNode(b.Session, func(n *ledger.NodeRow) bool { return n.Standing == ledger.NodeIn },
+func (m *memory) Publish(b ledger.Heartbeat, turn int64) (int64, error) {
+	return m.alterNode(b.Session, func(n *ledger.NodeRow) bool { return n.Status == ledger.NodeIn },
 		func(n *ledger.NodeRow) {
 			n.Before = nil
 			if len(n.View) > 0 {
 				n.Before = n.View
 			}
-			n.Beat, n.Turn, n.Seen = beat(b), turn, ledger.Clock(m.now)
+			n.Heartbeat, n.Generation, n.Seen = beat(b), turn, ledger.Clock(m.now)
 		})
 }
 
 // Enrol writes a beat in a new row, or in place of the one that stood.
-func (m *memory) Enrol(b ledger.Beat, turn int64) (int64, error) {
+func (m *memory) Enrol(b ledger.Heartbeat, turn int64) (int64, error) {
 	if err := m.statement(); err != nil {
 		return 0, err
 	}
 	now := ledger.Clock(m.now)
 	asked := m.cluster.nodes[b.Session].DrainAsked
-	m.alter().nodes[b.Session] = ledger.NodeRow{Beat: beat(b), Since: now, Seen: now, Turn: turn,
+	m.alter().nodes[b.Session] = ledger.NodeRow{Heartbeat: beat(b), Since: now, Seen: now, Generation: turn,
 		DrainAsked: asked}
 	return 1, nil
 }
@@ -106,15 +106,15 @@ func (m *memory) Enrol(b ledger.Beat, turn int64) (int64, error) {
 // End writes the end of a row if it is as before.
 func (m *memory) End(before *ledger.NodeRow, e transitions.Ending) (int64, error) {
 	return m.alterNode(before.Session, func(n *ledger.NodeRow) bool {
-		return n.Standing == before.Standing && n.Turn == before.Turn
+		return n.Status == before.Status && n.Generation == before.Generation
 	}, func(n *ledger.NodeRow) {
-		if n.Read >= n.Turn {
+		if n.Read >= n.Generation {
 			n.Before = nil
 		}
-		if n.Standing != e.Standing {
+		if n.Status != e.Status {
 			n.Since = ledger.Clock(m.now)
 		}
-		n.Standing, n.Turn, n.Dead = e.Standing, e.Turn, e.Dead
+		n.Status, n.Generation, n.Dead = e.Status, e.Generation, e.Dead
 		if e.Forgotten {
 			n.Silent = nil
 		}
@@ -151,12 +151,12 @@ func (m *memory) Node(session uuid.UUID) (*ledger.NodeRow, int64, error) {
 	return &n, m.now, nil
 }
 
-// Roll reads all rows and the counter.
-func (m *memory) Roll() (ledger.Roll, error) {
+// ReadNodes reads all rows and the counter.
+func (m *memory) ReadNodes() (ledger.NodeSnapshot, error) {
 	if err := m.statement(); err != nil || len(m.cluster.nodes) == 0 {
-		return ledger.Roll{}, err
+		return ledger.NodeSnapshot{}, err
 	}
-	return ledger.Roll{Now: ledger.Clock(m.now), Turn: m.cluster.turn,
+	return ledger.NodeSnapshot{Now: ledger.Clock(m.now), Generation: m.cluster.turn,
 		Nodes: slices.SortedFunc(maps.Values(m.cluster.nodes), func(a, b ledger.NodeRow) int {
 			return bytes.Compare(a.Session[:], b.Session[:])
 		})}, nil

@@ -38,8 +38,8 @@ func (m *memory) HowMany() (n int, err error) {
 
 func (o overridden) holds(now int64) bool { return !o.cleared && ledger.Millis(o.Expires) > now }
 
-// Holding lists the overrides that hold, of a key or of all, oldest first.
-func (m *memory) Holding(key string) (list []ledger.ThrottleOverride, err error) {
+// ActiveOverrides lists the overrides that hold, of a key or of all, oldest first.
+func (m *memory) ActiveOverrides(key string) (list []ledger.ThrottleOverride, err error) {
 	for _, o := range m.cluster.overrides {
 		if o.holds(m.now) && (key == "" || o.Key == key) {
 			list = append(list, o.ThrottleOverride)
@@ -51,8 +51,8 @@ func (m *memory) Holding(key string) (list []ledger.ThrottleOverride, err error)
 	return list, m.statement()
 }
 
-// Overrule writes an override that holds from now on for so long.
-func (m *memory) Overrule(o ledger.ThrottleOverride, holds time.Duration) error {
+// InsertOverride writes an override that holds from now on for so long.
+func (m *memory) InsertOverride(o ledger.ThrottleOverride, holds time.Duration) error {
 	if err := m.statement(); err != nil {
 		return err
 	}
@@ -65,8 +65,8 @@ func (m *memory) Overrule(o ledger.ThrottleOverride, holds time.Duration) error 
 	return nil
 }
 
-// Lift ends an override that holds.
-func (m *memory) Lift(id uuid.UUID) (int64, error) {
+// EndOverride ends an override that holds.
+func (m *memory) EndOverride(id uuid.UUID) (int64, error) {
 	if err := m.statement(); err != nil {
 		return 0, err
 	}
@@ -102,19 +102,19 @@ func (t *twin) HowMany() (int, error) {
 	return same(t, "how many", got, err, t.second.HowMany)
 }
 
-func (t *twin) Holding(key string) ([]ledger.ThrottleOverride, error) {
-	got, err := list(t.first.Holding(key))
+func (t *twin) ActiveOverrides(key string) ([]ledger.ThrottleOverride, error) {
+	got, err := list(t.first.ActiveOverrides(key))
 	return same(t, "holding", got, err,
-		func() ([]ledger.ThrottleOverride, error) { return list(t.second.Holding(key)) })
+		func() ([]ledger.ThrottleOverride, error) { return list(t.second.ActiveOverrides(key)) })
 }
 
-func (t *twin) Overrule(o ledger.ThrottleOverride, holds time.Duration) error {
-	return done(t, "overrule", t.first.Overrule(o, holds), func() error { return t.second.Overrule(o, holds) })
+func (t *twin) InsertOverride(o ledger.ThrottleOverride, holds time.Duration) error {
+	return done(t, "overrule", t.first.InsertOverride(o, holds), func() error { return t.second.InsertOverride(o, holds) })
 }
 
-func (t *twin) Lift(id uuid.UUID) (int64, error) {
-	got, err := t.first.Lift(id)
-	return same(t, "lift", got, err, func() (int64, error) { return t.second.Lift(id) })
+func (t *twin) EndOverride(id uuid.UUID) (int64, error) {
+	got, err := t.first.EndOverride(id)
+	return same(t, "lift", got, err, func() (int64, error) { return t.second.EndOverride(id) })
 }
 
 // LogIn writes a line of the log of a workspace.

@@ -7,22 +7,22 @@ import (
 	"rollcall/ledger/transitions"
 )
 
-func (t *twin) NextTurn() (int64, error) {
-	got, err := t.first.NextTurn()
-	return same(t, "next turn", got, err, t.second.NextTurn)
+func (t *twin) NextGeneration() (int64, error) {
+	got, err := t.first.NextGeneration()
+	return same(t, "next turn", got, err, t.second.NextGeneration)
 }
 
-func (t *twin) Refresh(b ledger.Beat) (int64, error) {
+func (t *twin) Refresh(b ledger.Heartbeat) (int64, error) {
 	got, err := t.first.Refresh(b)
 	return same(t, "refresh", got, err, func() (int64, error) { return t.second.Refresh(b) })
 }
 
-func (t *twin) Publish(b ledger.Beat, turn int64) (int64, error) {
+func (t *twin) Publish(b ledger.Heartbeat, turn int64) (int64, error) {
 	got, err := t.first.Publish(b, turn)
 	return same(t, "publish", got, err, func() (int64, error) { return t.second.Publish(b, turn) })
 }
 
-func (t *twin) Enrol(b ledger.Beat, turn int64) (int64, error) {
+func (t *twin) Enrol(b ledger.Heartbeat, turn int64) (int64, error) {
 	got, err := t.first.Enrol(b, turn)
 	return same(t, "enrol", got, err, func() (int64, error) { return t.second.Enrol(b, turn) })
 }
@@ -55,9 +55,9 @@ type rowAt struct {
 	now int64
 }
 
-func (t *twin) Roll() (ledger.Roll, error) {
-	got, err := t.first.Roll()
-	return same(t, "roll", got, err, t.second.Roll)
+func (t *twin) ReadNodes() (ledger.NodeSnapshot, error) {
+	got, err := t.first.ReadNodes()
+	return same(t, "roll", got, err, t.second.ReadNodes)
 }
 
 func (t *twin) Learn(facts []ledger.Fact) error {

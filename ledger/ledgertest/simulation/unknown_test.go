@@ -123,9 +123,10 @@ func lostNode(t *testing.T, seed uint64, between func(p *processes, node uuid.UU
 	t.Helper()
 	var node uuid.UUID
 	p := unanswered(seed, func(p *processes) { between(p, node) })
-	one := ledger.Process{Session: p.id(), Node: p.id()}
+	one := ledger.Incarnation{Session: p.id(), Node: p.id()}
 	node = one.Node
-	_, err := p.book.Beat(context.Background(), ledger.Beat{Process: one, Cluster: "simulated", Started: time.Unix(1, 0)})
+	_, err := p.book.WriteHeartbeat(context.Background(), ledger.Heartbeat{Incarnation: one, Cluster: "simulated",
+		Started: time.Unix(1, 0)})
 	err = errors.Join(err, p.book.Retire(context.Background(), one.Session, 0, false))
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ type dialect struct {
 	// numbered: arguments are written $1, $2 and not ?.
 	numbered bool
 	// driven: cockroach-go runs the transactions.
-	driven bool
+	inCRDB bool
 	// restarts: the database can run a transaction again from a savepoint.
 	restarts bool
 	// apart: a change of the schema is always a transaction of its own, also inside another one.

@@ -64,11 +64,11 @@ type Seams struct {
 type DB struct {
 	dialect    dialect
 	schema     Schema
-	writer     *pool    // embedded: one session, so that writers queue here; nil: read only
-	gate       *gate    // before the writers
-	readers    *pool    // nil until the schema is right
-	lock       *os.File // what makes this process the owner; nil: read only, or a server
-	folder     string   // Options.Folder
+	writer     *pool      // embedded: one session, so that writers queue here; nil: read only
+	gate       *writeGate // before the writers
+	readers    *pool      // nil until the schema is right
+	lock       *os.File   // what makes this process the owner; nil: read only, or a server
+	folder     string     // Options.Folder
 	retryWait  time.Duration
 	Log        *slog.Logger // Options.Log, or one that logs nothing
 	meters     meters
@@ -187,7 +187,7 @@ func (w Seams) embedded(name string) (*sql.DB, error) {
 
 // writeBy gives the store connections to write by.
 func (s *DB) writeBy(db *sql.DB, size int) {
-	s.writer, s.gate = newPool(db, s.dialect, size, s.meters.waits(kindWrite)), newGate()
+	s.writer, s.gate = newPool(db, s.dialect, size, s.meters.waits(kindWrite)), newWriteGate()
 }
 
 // openServer connects to a server whose schema is right.

@@ -71,7 +71,7 @@ func postgresDialect() dialect {
 		types: strings.NewReplacer("{blob}", "BYTEA", "{int}", "BIGINT",
 			"{strict}", "", "{keyed}", ""),
 		oneMigrates: "LOCK TABLE schema_steps IN EXCLUSIVE MODE", // before the snapshot is taken
-		numbered:    true, driven: true,
+		numbered:    true, inCRDB: true,
 		judge: judgePostgres, control: controlPostgres,
 		lost:   func(c any) bool { return c.(*stdlib.Conn).Conn().IsClosed() },
 		failed: func(c any) bool { return c.(*stdlib.Conn).Conn().PgConn().TxStatus() == 'E' },

@@ -378,8 +378,8 @@ func (s *session) transaction(ctx context.Context, begin string, do func(t *Tx) 
 		return fmt.Errorf("begin: %w", err)
 	}
 	run := func() error { return do(&Tx{ctx: ctx, session: s}) }
-	if s.dialect.driven {
-		return s.driven(ctx, run)
+	if s.dialect.inCRDB {
+		return s.runInCRDB(ctx, run)
 	}
 	err := run()
 	if err == nil {

@@ -77,12 +77,12 @@ func (b *moodyBook) gone() error {
 	return nil
 }
 
-// Tuning and others fail while the ledger is away. An override is over when it is for the pages.
-func (b *moodyBook) Tuning(ctx context.Context) (ledger.Tuning, error) {
+// Settings and others fail while the ledger is away. An override is over when it is for the pages.
+func (b *moodyBook) Settings(ctx context.Context) (ledger.Settings, error) {
 	if err := b.gone(); err != nil {
-		return ledger.Tuning{}, err
+		return ledger.Settings{}, err
 	}
-	found, err := b.Store.Tuning(ctx)
+	found, err := b.Store.Settings(ctx)
 	found.Overrides = slices.DeleteFunc(found.Overrides, func(o ledger.ThrottleOverride) bool { return !o.Expires.After(b.now()) })
 	return found, err
 }
@@ -298,7 +298,7 @@ func (g *Rig) Asked() []string {
 // Overrides gives those that hold.
 func (g *Rig) Overrides(t testing.TB) []ledger.ThrottleOverride {
 	t.Helper()
-	found, err := g.book.Tuning(t.Context())
+	found, err := g.book.Settings(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,8 @@ func row(key, state, cause string, queued int) inspect.Receiver {
 
 // Receivers gives one of each state, and a node that does not answer.
 func (g *Rig) Receivers(context.Context) (inspect.Receivers, error) {
-	return inspect.Receivers{At: time.Now(), Silent: []inspect.Silent{{Node: "node-3", Why: "no answer within 2 s"}}, Receivers: []inspect.Receiver{
+	return inspect.Receivers{At: time.Now(), Silent: []inspect.UnreachableNode{{Node: "node-3",
+		Why: "no answer within 2 s"}}, Receivers: []inspect.Receiver{
 		row("mx.slow.test", "asking", "allowance", 81_204), row("uni.test", "waiting", "connections", 917),
 		row("strict.test", "resting", "penalty", 300), row("quiet.test", "idle", "free", 0)}}, nil
 }
@@ -50,7 +51,7 @@ func (g *Rig) Receiver(_ context.Context, key string) ([]inspect.ReceiverDetail,
 }
 
 // Sources gives one that is used, one that rests, and one that is paused, whose address the system chooses.
-func (g *Rig) Sources(context.Context) ([]inspect.Source, []inspect.Silent, error) {
+func (g *Rig) Sources(context.Context) ([]inspect.Source, []inspect.UnreachableNode, error) {
 	return []inspect.Source{{Node: "node-1", Source: "192.0.2.7", Hello: "out1.test", State: "used", Today: 12, PerDay: 100, Spoken: 3},
 		{Node: "node-1", Source: "192.0.2.8", State: "resting", Until: time.Now().Add(time.Hour), Reason: "listed", Blocked: 2},
 		{Node: "node-2", Source: inspect.DefaultSource, State: "paused"}}, nil, nil
@@ -62,7 +63,7 @@ func (g *Rig) CloseSession(ctx context.Context, key, node string, session int) e
 }
 
 // Forget notes it.
-func (g *Rig) Forget(ctx context.Context, key, what string) ([]inspect.Forgotten, []inspect.Silent, error) {
+func (g *Rig) Forget(ctx context.Context, key, what string) ([]inspect.Forgotten, []inspect.UnreachableNode, error) {
 	return []inspect.Forgotten{{Key: key, Dropped: []string{"a pace"}}}, nil, g.note(ctx, "forget %s %s", key, what)
 }
 
@@ -104,12 +105,12 @@ func (g *Rig) ExplainRules(name string) (inspect.Explanation, error) {
 }
 
 // Files says that all are alike.
-func (g *Rig) Files(context.Context) ([]inspect.OtherFile, []inspect.Silent, error) {
+func (g *Rig) Files(context.Context) ([]inspect.OtherFile, []inspect.UnreachableNode, error) {
 	return nil, nil, nil
 }
 
 // Health gives a node where everything is well, one where something fails, and one that does not answer.
-func (g *Rig) Health(context.Context) ([]inspect.Health, []inspect.Silent, error) {
+func (g *Rig) Health(context.Context) ([]inspect.Health, []inspect.UnreachableNode, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.alone {
@@ -121,7 +122,7 @@ func (g *Rig) Health(context.Context) ([]inspect.Health, []inspect.Silent, error
 			Findings: []inspect.HealthFinding{{Check: "ptr", Source: "192.0.2.9", State: "fail", Saw: "no name <b>", Next: "Ask the owner of the network for a name."},
 				{Check: "spf", Source: "192.0.2.9", State: "warn", Saw: "softfail", Next: "Add it to the record."}, {Check: "clock", State: "ok", Saw: "12 ms"}}},
 			{Node: "node-4", Known: true, Probing: true, Checked: time.Now(), Findings: []inspect.HealthFinding{{Check: "clock", State: "ok", Saw: "3 ms"}}}},
-		[]inspect.Silent{{Node: "node-3", Why: "no answer within 2 s"}}, nil
+		[]inspect.UnreachableNode{{Node: "node-3", Why: "no answer within 2 s"}}, nil
 }
 
 // Alone has the survey fail, as that of a node that has just begun.

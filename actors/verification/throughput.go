@@ -20,8 +20,8 @@ const (
 	lastedMax   = 30 * lastedSteps
 )
 
-// pace is how fast a run goes. It is plain Go. Mailbox only.
-type pace struct {
+// throughput is how fast a run goes. It is plain Go. Mailbox only.
+type throughput struct {
 	samples []sample // oldest first
 	every   time.Duration
 }
@@ -34,7 +34,7 @@ type sample struct {
 }
 
 // note keeps how far the run is, now and then.
-func (p *pace) note(now time.Time, addresses, domains int) {
+func (p *throughput) note(now time.Time, addresses, domains int) {
 	if n := len(p.samples); n > 0 && now.Sub(p.samples[n-1].at) < p.every {
 		return
 	}
@@ -52,7 +52,7 @@ func (p *pace) note(now time.Time, addresses, domains int) {
 // rates gives how many addresses become final and how many domains are done in a second:
 // as of late or in the whole run, whichever is more, because domains come in crowds; 0: not
 // known.
-func (p *pace) rates(now time.Time, addresses, domains int) (finals, done float64) {
+func (p *throughput) rates(now time.Time, addresses, domains int) (finals, done float64) {
 	if len(p.samples) == 0 {
 		return 0, 0
 	}

@@ -26,7 +26,7 @@ func TestTheGateLetsOneAloneInAtATime(t *testing.T) {
 		{beside, []visitor{beside, other, otherAlone}, []visitor{alone}},
 		{alone, nil, []visitor{beside, alone, other, otherAlone}},
 	} {
-		g := newGate()
+		g := newWriteGate()
 		leave, only, err := g.enter(t.Context(), c.in.workspace, c.in.alone)
 		if err != nil || only != c.in.alone {
 			t.Fatalf("%+v: alone in the process: %v, %v", c.in, only, err)
@@ -48,15 +48,15 @@ func TestTheGateLetsOneAloneInAtATime(t *testing.T) {
 			out()
 		}
 		leave()
-		if len(g.lanes) != 0 {
-			t.Errorf("%d lanes are kept that nobody uses", len(g.lanes))
+		if len(g.locks) != 0 {
+			t.Errorf("%d lanes are kept that nobody uses", len(g.locks))
 		}
 	}
 }
 
 // TestOneIsAtAnAccountAtATime: another account is free, and so are all other rows of the workspace.
 func TestOneIsAtAnAccountAtATime(t *testing.T) {
-	g, a := newGate(), uuid.New()
+	g, a := newWriteGate(), uuid.New()
 	leave, err := g.account(t.Context(), a)
 	if err != nil {
 		t.Fatal(err)
@@ -81,8 +81,8 @@ func TestOneIsAtAnAccountAtATime(t *testing.T) {
 		t.Fatal(err)
 	}
 	leave()
-	if len(g.lanes) != 0 {
-		t.Errorf("%d lanes are kept that nobody uses", len(g.lanes))
+	if len(g.locks) != 0 {
+		t.Errorf("%d lanes are kept that nobody uses", len(g.locks))
 	}
 }
 
@@ -93,7 +93,7 @@ func TestTheGateIsForOneAloneAfterTwoConflicts(t *testing.T) {
 	var alone []bool
 	err := s.UpdateIn(t.Context(), Scope{Workspace: s.a}, func(*Tx) error {
 		s.gate.mu.Lock()
-		places := s.gate.lanes[s.a].places
+		places := s.gate.locks[s.a].places
 		s.gate.mu.Unlock()
 		free := places.TryAcquire(1)
 		if free {

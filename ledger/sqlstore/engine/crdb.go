@@ -11,11 +11,11 @@ import (
 // savepoint, without a pause; 0 would be without end.
 const restartsMax = 5
 
-// driven runs a transaction that has begun by way of cockroach-go. On PostgreSQL
+// inCRDB runs a transaction that has begun by way of cockroach-go. On PostgreSQL
 // nothing goes back to a savepoint, since that would keep the snapshot in which
 // the conflict is: there is none, and errors are kept from the library. On
 // CockroachDB, RELEASE of the savepoint is the commit.
-func (s *session) driven(ctx context.Context, run func() error) error {
+func (s *session) runInCRDB(ctx context.Context, run func() error) error {
 	d := &cockroach{session: s}
 	err := crdb.ExecuteInTx(crdb.WithMaxRetries(ctx, restartsMax), d, func() error {
 		d.failed = run()

@@ -7,10 +7,10 @@ import (
 	"syscall"
 )
 
-// lookout is a connection that can be looked at without waiting: while looking, a
+// peekConn is a connection that can be looked at without waiting: while looking, a
 // Read that finds nothing received gives a time-out at once. A connection without a
 // descriptor, as in a test's memory, has nothing received as far as we can see.
-type lookout struct {
+type peekConn struct {
 	net.Conn
 	descriptor syscall.RawConn // nil: none
 	looking    bool
@@ -18,8 +18,8 @@ type lookout struct {
 	lost       bool // our system has given it up, whatever the far side believes
 }
 
-func newLookout(conn net.Conn) *lookout {
-	l := &lookout{Conn: conn}
+func newPeekConn(conn net.Conn) *peekConn {
+	l := &peekConn{Conn: conn}
 	if c, ok := conn.(syscall.Conn); ok {
 		if raw, err := c.SyscallConn(); err == nil {
 			l.descriptor = raw
@@ -29,24 +29,24 @@ func newLookout(conn net.Conn) *lookout {
 }
 
 // Read reads, and while looking does not wait.
-func (l *lookout) Read(p []byte) (int, error) {
+func (l *peekConn) Read(p []byte) (int, error) {
 	if l.looking && !l.received() {
 		return 0, os.ErrDeadlineExceeded
 	}
 	n, err := l.Conn.Read(p)
-	l.hear(err)
+	l.noteError(err)
 	return n, err
 }
 
 // Write writes.
-func (l *lookout) Write(p []byte) (int, error) {
+func (l *peekConn) Write(p []byte) (int, error) {
 	n, err := l.Conn.Write(p)
-	l.hear(err)
+	l.noteError(err)
 	return n, err
 }
 
 // received reports whether the system holds bytes, or an end, that were not read yet.
-func (l *lookout) received() (some bool) {
+func (l *peekConn) received() (some bool) {
 	if l.descriptor == nil {
 		return false
 	}
@@ -54,7 +54,7 @@ func (l *lookout) received() (some bool) {
 		var one [1]byte
 		_, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 		if some = err == nil; !some && err != syscall.EAGAIN {
-			l.hear(err) // the system tells it once
+			l.noteError(err) // the system tells it once
 		}
 	})
 	return some && err == nil

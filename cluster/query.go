@@ -22,19 +22,19 @@ const (
 	// messages between members are that small.
 	QuestionMax = 64 << 10
 
-	// AnswerMax bounds the answer of a member. With errandsMax of them, and a batch of
+	// AnswerMax bounds the answer of a member. With queriesMax of them, and a batch of
 	// other messages, it stays below what is read at once (package secure).
 	AnswerMax = 3 << 20
 
-	// errandsMax bounds the errands that a node answers at once; it says so to those
+	// queriesMax bounds the errands that a node answers at once; it says so to those
 	// that come beyond it.
-	errandsMax = 4
+	queriesMax = 4
 
-	// errandWithin bounds one errand, the answer's way included.
-	errandWithin = 1500 * time.Millisecond
+	// queryWithin bounds one errand, the answer's way included.
+	queryWithin = 1500 * time.Millisecond
 
 	// answerWithin is what a node has for its answer.
-	answerWithin = errandWithin - 200*time.Millisecond
+	answerWithin = queryWithin - 200*time.Millisecond
 )
 
 // The errors of errands.
@@ -43,7 +43,7 @@ var (
 	ErrQuestion = fmt.Errorf("cluster: the question is longer than %d bytes", QuestionMax)
 
 	// ErrNoAnswer: the member did not answer in time.
-	ErrNoAnswer = fmt.Errorf("cluster: it did not answer within %s", errandWithin)
+	ErrNoAnswer = fmt.Errorf("cluster: it did not answer within %s", queryWithin)
 
 	// ErrLost: gossip does not see the member, and nobody has said that it is gone.
 	ErrLost = errors.New("lost: it does not answer")
@@ -60,16 +60,16 @@ type Reply struct {
 	Err  error     // ErrNoAnswer, ErrLost, or why there is no answer
 }
 
-// Errand asks every member that gossip sees, this one included, all at once, and gives
+// QueryAll asks every member that gossip sees, this one included, all at once, and gives
 // their replies by name: what an operator wants to know of every node. What answers is
 // Options.Answer. It takes a second and a half at most. Members that gossip has lost and
 // that may live are named too, with ErrLost; nobody waits for them.
-func (n *Node) Errand(ctx context.Context, question []byte) []Reply {
-	members := n.errandMembers()
+func (n *Node) QueryAll(ctx context.Context, question []byte) []Reply {
+	members := n.queriedMembers()
 	out := make([]Reply, len(members))
 	var all sync.WaitGroup
 	for i, m := range members {
-		all.Go(func() { out[i] = n.errandTo(ctx, m, question) })
+		all.Go(func() { out[i] = n.askMember(ctx, m, question) })
 	}
 	all.Wait()
 	out = append(out, n.lost(members)...)
@@ -79,12 +79,12 @@ func (n *Node) Errand(ctx context.Context, question []byte) []Reply {
 	return out
 }
 
-// ErrandTo is Errand of one member, by its name. ErrNoMember.
-func (n *Node) ErrandTo(ctx context.Context, name string, question []byte) Reply {
-	members := n.errandMembers()
+// QueryMember is QueryAll of one member, by its name. ErrNoMember.
+func (n *Node) QueryMember(ctx context.Context, name string, question []byte) Reply {
+	members := n.queriedMembers()
 	for _, m := range members {
 		if m.Name == name {
-			return n.errandTo(ctx, m, question)
+			return n.askMember(ctx, m, question)
 		}
 	}
 	for _, r := range n.lost(members) {
@@ -95,21 +95,21 @@ func (n *Node) ErrandTo(ctx context.Context, name string, question []byte) Reply
 	return Reply{Name: name, Err: ErrNoMember}
 }
 
-// errandMembers gives those that are asked.
-func (n *Node) errandMembers() []gossip.Card {
+// queriedMembers gives those that are asked.
+func (n *Node) queriedMembers() []gossip.NodeMeta {
 	if n.peers == nil {
-		return []gossip.Card{n.card}
+		return []gossip.NodeMeta{n.meta}
 	}
-	var out []gossip.Card
+	var out []gossip.NodeMeta
 	for _, m := range n.gossip.Members() {
-		out = append(out, m.Card)
+		out = append(out, m.NodeMeta)
 	}
 	return out
 }
 
 // lost gives the replies of those that cannot be asked.
-func (n *Node) lost(seen []gossip.Card) []Reply {
-	roll := n.roll.Load()
+func (n *Node) lost(seen []gossip.NodeMeta) []Reply {
+	roll := n.snapshot.Load()
 	if roll == nil {
 		return nil
 	}
@@ -118,13 +118,13 @@ func (n *Node) lost(seen []gossip.Card) []Reply {
 
 // lostOf names the nodes that gossip does not see, and that the ledger has as in, or as lost
 // and not known dead. A node that has restarted is seen as its later process.
-func lostOf(rows []ledger.NodeRow, seen []gossip.Card) (out []Reply) {
+func lostOf(rows []ledger.NodeRow, seen []gossip.NodeMeta) (out []Reply) {
 	named := map[uuid.UUID]bool{}
 	for _, card := range seen {
 		named[card.Node] = true
 	}
 	for _, row := range rows {
-		gone := row.Standing == ledger.NodeLeft || row.Standing == ledger.NodeLost && row.Dead
+		gone := row.Status == ledger.NodeLeft || row.Status == ledger.NodeLost && row.Dead
 		if gone || named[row.Node] {
 			continue
 		}
@@ -134,20 +134,20 @@ func lostOf(rows []ledger.NodeRow, seen []gossip.Card) (out []Reply) {
 	return out
 }
 
-// errandTo asks one member. This process is asked without the wire.
-func (n *Node) errandTo(ctx context.Context, m gossip.Card, question []byte) Reply {
+// askMember asks one member. This process is asked without the wire.
+func (n *Node) askMember(ctx context.Context, m gossip.NodeMeta, question []byte) Reply {
 	r := Reply{Name: m.Name, Node: m.Node}
 	if len(question) > QuestionMax {
 		r.Err = ErrQuestion
 		return r
 	}
-	if m.Session == n.card.Session {
-		within, cancel := context.WithTimeout(ctx, errandWithin)
+	if m.Session == n.meta.Session {
+		within, cancel := context.WithTimeout(ctx, queryWithin)
 		defer cancel()
 		r.Body, r.Err = n.answer(within, question)
 		return r
 	}
-	within := errandWithin
+	within := queryWithin
 	if deadline, ok := ctx.Deadline(); ok {
 		within = min(within, time.Until(deadline))
 	}

@@ -25,39 +25,39 @@ type table struct {
 	turn         int64
 	otherRead    int64
 	lose         bool // the next answer
-	beats        []ledger.Beat
+	beats        []ledger.Heartbeat
 }
 
-// Beat implements ledger.Nodes.
-func (l *table) Beat(_ context.Context, b ledger.Beat) (ledger.Roll, error) {
+// WriteHeartbeat implements ledger.Nodes.
+func (l *table) WriteHeartbeat(_ context.Context, b ledger.Heartbeat) (ledger.NodeSnapshot, error) {
 	if len(l.beats) == 0 || !slices.Equal(l.row.View, b.View) {
 		l.turn++
-		l.row.Before, l.row.Turn = l.row.View, l.turn
+		l.row.Before, l.row.Generation = l.row.View, l.turn
 	}
-	l.row.Beat = b
+	l.row.Heartbeat = b
 	l.beats = append(l.beats, b)
 	if l.lose {
 		l.lose = false
-		return ledger.Roll{}, errLost
+		return ledger.NodeSnapshot{}, errLost
 	}
-	other := ledger.NodeRow{Beat: ledger.Beat{Process: process(2), View: []ledger.Process{process(2)},
+	other := ledger.NodeRow{Heartbeat: ledger.Heartbeat{Incarnation: process(2), View: []ledger.Incarnation{process(2)},
 		Read: l.otherRead}}
 	now := time.Now()
 	l.row.Seen, other.Seen = now, now
-	return ledger.Roll{Now: now, Turn: l.turn, Nodes: []ledger.NodeRow{l.row, other}}, nil
+	return ledger.NodeSnapshot{Now: now, Generation: l.turn, Nodes: []ledger.NodeRow{l.row, other}}, nil
 }
 
-func process(session byte) ledger.Process {
+func process(session byte) ledger.Incarnation {
 	c := card(session)
-	return ledger.Process{Session: c.Session, Node: c.Node}
+	return ledger.Incarnation{Session: c.Session, Node: c.Node}
 }
 
 // newBeating makes a node that beats when it is told to.
 func newBeating(l *table, comply func(ctx context.Context, of func(string) (int, int)) error) *Node {
-	n := &Node{log: slog.New(slog.NewTextHandler(io.Discard, nil)), peers: &Peers{Book: l}, card: card(1),
+	n := &Node{log: slog.New(slog.NewTextHandler(io.Discard, nil)), peers: &Peers{Book: l}, meta: card(1),
 		lookup: &lookup{view: newCurrent()}, options: Options{Comply: comply, Load: func() Load { return Load{Leases: 3} }},
 		times: DefaultTimes()}
-	n.beats = newBeats(n)
+	n.heartbeats = newHeartbeats(n)
 	return n
 }
 
@@ -93,7 +93,7 @@ func TestAVoteStandsUntilItIsKnownThatAllHaveReadIt(t *testing.T) {
 	} {
 		sees(n, step.sees...)
 		l.otherRead, l.lose = step.read, step.lose
-		if err := n.beats.beat(t.Context()); (err != nil) != step.lose {
+		if err := n.heartbeats.writeHeartbeat(t.Context()); (err != nil) != step.lose {
 			t.Fatalf("%s: got %v", step.name, err)
 		}
 		var got []byte
@@ -116,7 +116,7 @@ func TestATurnIsAcknowledgedWhenTheNodeKeepsToIt(t *testing.T) {
 		want   int64 // read, as the heartbeat says
 	}{{slow, 0}, {slow, 0}, {nil, 0}, {slow, 1}, {nil, 1}} {
 		result = step.comply
-		if err := n.beats.beat(t.Context()); err != nil {
+		if err := n.heartbeats.writeHeartbeat(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if b := l.beats[i]; b.Read != step.want || b.Leases != 3 || b.Session != process(1).Session {
@@ -132,25 +132,25 @@ func TestANodeRestsBehindItsFence(t *testing.T) {
 		return nil
 	})
 	sees(n, 1)
-	if err := n.beats.beat(t.Context()); err != nil || n.rested.Load() {
+	if err := n.heartbeats.writeHeartbeat(t.Context()); err != nil || n.rested.Load() {
 		t.Fatalf("heartbeat: %v, rested %v", err, n.rested.Load())
 	}
-	n.beats.fence.beaten(time.Now().Add(-n.times.Fence))
+	n.heartbeats.fence.beaten(time.Now().Add(-n.times.Fence))
 	if k, _ := n.Share("example.net"); k != 0 || !n.Fenced() {
 		t.Errorf("behind its fence the node may use %d parts", k)
 	}
 	given = 1
-	if !n.beats.rest(t.Context()) || given != 0 || !n.rested.Load() {
+	if !n.heartbeats.rest(t.Context()) || given != 0 || !n.rested.Load() {
 		t.Errorf("rested is %v with %d parts, want true with none", n.rested.Load(), given)
 	}
-	if err := n.beats.beat(t.Context()); err != nil || n.rested.Load() || n.Fenced() {
+	if err := n.heartbeats.writeHeartbeat(t.Context()); err != nil || n.rested.Load() || n.Fenced() {
 		t.Errorf("after a good heartbeat: %v, rested %v, fenced %v", err, n.rested.Load(), n.Fenced())
 	}
 }
 
 func TestANodeThatCannotRestIsNotTakenForResting(t *testing.T) {
 	n := newBeating(&table{}, func(context.Context, func(string) (int, int)) error { return errLost })
-	if n.beats.rest(t.Context()) || n.rested.Load() {
+	if n.heartbeats.rest(t.Context()) || n.rested.Load() {
 		t.Error("a node that still has SMTP sessions says that it rests")
 	}
 }
@@ -169,19 +169,19 @@ func TestSharesThatWereKeptToInPartAreKeptToAgain(t *testing.T) {
 	})
 	beat := func(want int) {
 		t.Helper()
-		if err := n.beats.beat(t.Context()); err != nil || calls != want {
+		if err := n.heartbeats.writeHeartbeat(t.Context()); err != nil || calls != want {
 			t.Fatalf("receivers were told %d times, %v; want %d", calls, err, want)
 		}
 	}
 	sees(n, 1)
 	beat(1)
 	l.otherRead = l.turn
-	read := n.beats.complied
+	read := n.heartbeats.complied
 	beat(2) // settled now
 	beat(2) // the same
 	slow, l.otherRead = true, 0
 	beat(3)
-	if n.beats.complied != read {
+	if n.heartbeats.complied != read {
 		t.Fatal("a turn was acknowledged that was not kept to")
 	}
 	slow, l.otherRead = false, l.turn
@@ -193,17 +193,17 @@ func TestSharesThatWereKeptToInPartAreKeptToAgain(t *testing.T) {
 func TestTheFirstHeartbeatMayTakeItsTime(t *testing.T) {
 	n := newBeating(&table{}, obey)
 	n.times = DefaultTimes().Scaled(0.1)
-	n.beats = newBeats(n)
+	n.heartbeats = newHeartbeats(n)
 	now := time.Now()
-	if got := n.beats.beatTime(now); got != startTimeout {
+	if got := n.heartbeats.beatTime(now); got != startTimeout {
 		t.Errorf("the first heartbeat may take %s, want %s", got, startTimeout)
 	}
-	n.beats.fence.beaten(now)
-	if got := n.beats.beatTime(now); got != n.times.BeatWithin {
-		t.Errorf("the next one may take %s, want %s", got, n.times.BeatWithin)
+	n.heartbeats.fence.beaten(now)
+	if got := n.heartbeats.beatTime(now); got != n.times.HeartbeatWithin {
+		t.Errorf("the next one may take %s, want %s", got, n.times.HeartbeatWithin)
 	}
-	late := now.Add(n.times.Fence - n.times.BeatWithin/2)
-	if got := n.beats.beatTime(late); got != n.times.BeatWithin/2 {
-		t.Errorf("just before the fence one may take %s, want %s", got, n.times.BeatWithin/2)
+	late := now.Add(n.times.Fence - n.times.HeartbeatWithin/2)
+	if got := n.heartbeats.beatTime(late); got != n.times.HeartbeatWithin/2 {
+		t.Errorf("just before the fence one may take %s, want %s", got, n.times.HeartbeatWithin/2)
 	}
 }

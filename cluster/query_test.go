@@ -11,10 +11,10 @@ import (
 )
 
 func TestWhoIsLostIsNamed(t *testing.T) {
-	seen := []gossip.Card{{Session: uuid.UUID{1}, Node: uuid.UUID{1}, Name: "here"}}
-	row := func(session, node byte, standing ledger.Standing, dead bool) ledger.NodeRow {
-		return ledger.NodeRow{Standing: standing, Dead: dead, Beat: ledger.Beat{Name: string('a' + rune(node)),
-			Process: ledger.Process{Session: uuid.UUID{session}, Node: uuid.UUID{node}}}}
+	seen := []gossip.NodeMeta{{Session: uuid.UUID{1}, Node: uuid.UUID{1}, Name: "here"}}
+	row := func(session, node byte, standing ledger.NodeStatus, dead bool) ledger.NodeRow {
+		return ledger.NodeRow{Status: standing, Dead: dead, Heartbeat: ledger.Heartbeat{Name: string('a' + rune(node)),
+			Incarnation: ledger.Incarnation{Session: uuid.UUID{session}, Node: uuid.UUID{node}}}}
 	}
 	rows := []ledger.NodeRow{row(1, 1, ledger.NodeIn, false), row(11, 1, ledger.NodeLost, false),
 		row(2, 2, ledger.NodeIn, false), row(3, 3, ledger.NodeLost, false), row(13, 3, ledger.NodeLost, false),

@@ -2,18 +2,18 @@ package smtp
 
 import "net/netip"
 
-// Guard says which IP addresses may be dialled: those that are meant for hosts
+// DialGuard says which IP addresses may be dialled: those that are meant for hosts
 // on the Internet. It refuses everything in the IANA special-purpose address
 // registries (RFC 6890), also as IPv4 inside IPv6, and all IPv6 outside global
-// unicast; networks given to NewGuard are allowed whatever they are.
+// unicast; networks given to NewDialGuard are allowed whatever they are.
 //
-// The zero Guard is ready for use and allows no exception. Safe for concurrent use.
-type Guard struct{ allow []netip.Prefix }
+// The zero DialGuard is ready for use and allows no exception. Safe for concurrent use.
+type DialGuard struct{ allow []netip.Prefix }
 
-// NewGuard makes a guard that also allows the networks in allow, as they are
+// NewDialGuard makes a guard that also allows the networks in allow, as they are
 // written: an IPv4 network opens no IPv6 form of its addresses but the mapped one.
-func NewGuard(allow []netip.Prefix) Guard {
-	g := Guard{allow: make([]netip.Prefix, len(allow))}
+func NewDialGuard(allow []netip.Prefix) DialGuard {
+	g := DialGuard{allow: make([]netip.Prefix, len(allow))}
 	for i, p := range allow {
 		g.allow[i] = p.Masked()
 	}
@@ -21,7 +21,7 @@ func NewGuard(allow []netip.Prefix) Guard {
 }
 
 // Allows reports whether a may be dialled.
-func (g Guard) Allows(a netip.Addr) bool {
+func (g DialGuard) Allows(a netip.Addr) bool {
 	if !a.IsValid() || a.Zone() != "" {
 		return false
 	}

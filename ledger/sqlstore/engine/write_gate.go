@@ -9,18 +9,18 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// gate makes transactions of one process wait for each other here and not in the database. Those that change
+// writeGate makes transactions of one process wait for each other here and not in the database. Those that change
 // the account of one workspace take turns before they take a session. One that met conflicts repeatedly runs
 // alone in its workspace. It also waits for transactions of other workspaces, for aloneTime at most: the rows
 // of a small table share one page of an index, where all of them conflict.
-type gate struct {
+type writeGate struct {
 	node  *semaphore.Weighted // the places of all lanes together
 	mu    sync.Mutex
-	lanes map[uuid.UUID]*lane
+	locks map[uuid.UUID]*workspaceLock
 }
 
-// lane is the gate of one workspace, kept while transactions use it.
-type lane struct {
+// workspaceLock is the gate of one workspace, kept while transactions use it.
+type workspaceLock struct {
 	users   int                 // transactions that run or wait
 	account *semaphore.Weighted // for one
 	places  *semaphore.Weighted // for many at once, or for one alone
@@ -29,12 +29,12 @@ type lane struct {
 // placesMax is all places of a lane, or of the node.
 const placesMax = math.MaxInt32
 
-func newGate() *gate {
-	return &gate{node: semaphore.NewWeighted(placesMax), lanes: map[uuid.UUID]*lane{}}
+func newWriteGate() *writeGate {
+	return &writeGate{node: semaphore.NewWeighted(placesMax), locks: map[uuid.UUID]*workspaceLock{}}
 }
 
 // account waits for the turn at the account of a workspace, until ctx ends.
-func (g *gate) account(ctx context.Context, workspace uuid.UUID) (leave func(), err error) {
+func (g *writeGate) account(ctx context.Context, workspace uuid.UUID) (leave func(), err error) {
 	l := g.join(workspace)
 	if err := l.account.Acquire(ctx, 1); err != nil {
 		g.quit(workspace)
@@ -48,7 +48,7 @@ func (g *gate) account(ctx context.Context, workspace uuid.UUID) (leave func(), 
 
 // enter waits for a place in a workspace, or for all of its places, until ctx ends. A transaction that is alone
 // there also gets all places of the node if they are free soon; only says whether it did.
-func (g *gate) enter(ctx context.Context, workspace uuid.UUID, alone bool) (leave func(), only bool, err error) {
+func (g *writeGate) enter(ctx context.Context, workspace uuid.UUID, alone bool) (leave func(), only bool, err error) {
 	l, places := g.join(workspace), int64(1)
 	if alone {
 		places = placesMax
@@ -72,7 +72,7 @@ func (g *gate) enter(ctx context.Context, workspace uuid.UUID, alone bool) (leav
 
 // enterNode takes a place of the node, or all places if they are free soon. It waits no longer, because a
 // transaction that is running may itself wait for a lock.
-func (g *gate) enterNode(ctx context.Context, alone bool) (places int64, err error) {
+func (g *writeGate) enterNode(ctx context.Context, alone bool) (places int64, err error) {
 	if alone {
 		soon, cancel := context.WithTimeout(ctx, aloneTime)
 		defer cancel()
@@ -87,24 +87,24 @@ func (g *gate) enterNode(ctx context.Context, alone bool) (places int64, err err
 }
 
 // join finds the lane of a workspace.
-func (g *gate) join(workspace uuid.UUID) *lane {
+func (g *writeGate) join(workspace uuid.UUID) *workspaceLock {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	l := g.lanes[workspace]
+	l := g.locks[workspace]
 	if l == nil {
-		l = &lane{account: semaphore.NewWeighted(1), places: semaphore.NewWeighted(placesMax)}
-		g.lanes[workspace] = l
+		l = &workspaceLock{account: semaphore.NewWeighted(1), places: semaphore.NewWeighted(placesMax)}
+		g.locks[workspace] = l
 	}
 	l.users++
 	return l
 }
 
 // quit forgets the lane of a workspace when nobody uses it.
-func (g *gate) quit(workspace uuid.UUID) {
+func (g *writeGate) quit(workspace uuid.UUID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	l := g.lanes[workspace]
+	l := g.locks[workspace]
 	if l.users--; l.users == 0 {
-		delete(g.lanes, workspace)
+		delete(g.locks, workspace)
 	}
 }

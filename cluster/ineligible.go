@@ -7,10 +7,10 @@ import (
 	"rollcall/ledger"
 )
 
-// unfit is why this process must not probe; "" while it may. Safe for concurrent use.
-type unfit struct{ text atomic.Pointer[string] }
+// ineligible is why this process must not probe; "" while it may. Safe for concurrent use.
+type ineligible struct{ text atomic.Pointer[string] }
 
-func (u *unfit) why() string {
+func (u *ineligible) why() string {
 	if p := u.text.Load(); p != nil {
 		return *p
 	}
@@ -19,12 +19,12 @@ func (u *unfit) why() string {
 
 // set takes a reason and says whether the process may or may not now where it might
 // not or might before.
-func (u *unfit) set(why string) (turned bool) {
+func (u *ineligible) set(why string) (turned bool) {
 	was := u.text.Swap(&why)
 	return (was != nil && *was != "") != (why != "")
 }
 
-// SetUnfit says why this node must not probe now; "": it may. A node that may not keeps
+// SetIneligible says why this node must not probe now; "": it may. A node that may not keeps
 // its lease of verifications, its links and its vote, and serves requests; it only does
 // not count on itself any more. So receivers have their place on the other nodes, and
 // nowhere while no node is fit, and work for them waits.
@@ -33,8 +33,8 @@ func (u *unfit) set(why string) (turned bool) {
 // of all votes never add up to more than the whole, and until every process has read
 // the change the vote counts for nobody. The others learn it from its row: who does not
 // count on itself there is counted on by nobody.
-func (n *Node) SetUnfit(why string) {
-	if !n.unfit.set(why) {
+func (n *Node) SetIneligible(why string) {
+	if !n.ineligible.set(why) {
 		return
 	}
 	if n.peers != nil {
@@ -42,14 +42,14 @@ func (n *Node) SetUnfit(why string) {
 		return
 	}
 	if n.serving.Load() {
-		n.lookup.see(sight{self: n.card, away: why != ""}.look())
+		n.lookup.see(viewInputs{self: n.meta, away: why != ""}.computeView())
 	}
 }
 
-// Unfit says why this node must not probe now; "": it may.
-func (n *Node) Unfit() string { return n.unfit.why() }
+// Ineligible says why this node must not probe now; "": it may.
+func (n *Node) WhyIneligible() string { return n.ineligible.why() }
 
 // countsOnItself reports whether a process has itself in the view that it published.
 func countsOnItself(row ledger.NodeRow) bool {
-	return slices.ContainsFunc(row.View, func(p ledger.Process) bool { return p.Session == row.Session })
+	return slices.ContainsFunc(row.View, func(p ledger.Incarnation) bool { return p.Session == row.Session })
 }

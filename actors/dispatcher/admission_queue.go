@@ -16,14 +16,14 @@ type waiter struct {
 	since time.Time
 }
 
-// line holds leased verifications until there is memory for their files. It is
+// admission holds leased verifications until there is memory for their files. It is
 // plain Go. Mailbox only.
 //
 // Small files have a part of the memory for themselves, so that they pass large ones without
 // end. Of the rest a workspace may have one file at work for each turn that its weight gives
 // it, until nearly all of that is answered, and large ones begin in the order in which they came
 // when one of them has waited for long: room is kept for it.
-type line struct {
+type admissionQueue struct {
 	waiters []waiter // oldest first
 	small   *quota.Pool[uuid.UUID]
 	large   *quota.Pool[uuid.UUID]
@@ -40,22 +40,23 @@ const (
 	smallPart = 4
 )
 
-// newLine makes a line for so many bytes of files.
-func newLine(most int64, weight func(uuid.UUID) int) line {
-	return line{small: quota.New[uuid.UUID](most / smallPart), large: quota.New[uuid.UUID](most - most/smallPart),
-		busy: map[uuid.UUID]int{}, weight: weight}
+// newAdmissionQueue makes a line for so many bytes of files.
+func newAdmissionQueue(most int64, weight func(uuid.UUID) int) admissionQueue {
+	return admissionQueue{small: quota.New[uuid.UUID](most / smallPart),
+		large: quota.New[uuid.UUID](most - most/smallPart),
+		busy:  map[uuid.UUID]int{}, weight: weight}
 }
 
 // isSmall reports whether a file needs little memory.
-func (l *line) isSmall(bytes int64) bool { return bytes <= min(smallBytes, l.small.Size()) }
+func (l *admissionQueue) isSmall(bytes int64) bool { return bytes <= min(smallBytes, l.small.Size()) }
 
 // join puts a verification at the end of the line.
-func (l *line) join(now time.Time, v ledger.Verification) {
+func (l *admissionQueue) join(now time.Time, v ledger.Verification) {
 	l.waiters = append(l.waiters, waiter{v, now})
 }
 
 // next takes the first whose file fits.
-func (l *line) next(now time.Time) (ledger.Verification, bool) {
+func (l *admissionQueue) next(now time.Time) (ledger.Verification, bool) {
 	kept := false // the room that there is, for a large one
 	for i, w := range l.waiters {
 		small := l.isSmall(w.state.Bytes)
@@ -73,7 +74,7 @@ func (l *line) next(now time.Time) (ledger.Verification, bool) {
 }
 
 // take takes the memory for a file, if it is there; one is always begun, however large.
-func (l *line) take(v ledger.Verification, small bool) bool {
+func (l *admissionQueue) take(v ledger.Verification, small bool) bool {
 	weight := l.weight(v.Workspace)
 	switch {
 	case small:
@@ -93,12 +94,12 @@ func (l *line) take(v ledger.Verification, small bool) bool {
 }
 
 // leave takes a verification out of the line.
-func (l *line) leave(id uuid.UUID) {
+func (l *admissionQueue) leave(id uuid.UUID) {
 	l.waiters = slices.DeleteFunc(l.waiters, func(w waiter) bool { return w.state.ID == id })
 }
 
 // nearly notes that a file that was begun is nearly done: its workspace may begin another.
-func (l *line) nearly(workspace uuid.UUID, bytes int64) {
+func (l *admissionQueue) nearly(workspace uuid.UUID, bytes int64) {
 	if l.isSmall(bytes) {
 		return
 	}
@@ -109,7 +110,7 @@ func (l *line) nearly(workspace uuid.UUID, bytes int64) {
 
 // ended frees the memory of a verification that was begun; nearly says whether that was
 // noted before.
-func (l *line) ended(workspace uuid.UUID, bytes int64, nearly bool) {
+func (l *admissionQueue) ended(workspace uuid.UUID, bytes int64, nearly bool) {
 	l.begun--
 	if l.isSmall(bytes) {
 		l.small.Return(workspace, bytes)
@@ -122,4 +123,4 @@ func (l *line) ended(workspace uuid.UUID, bytes int64, nearly bool) {
 }
 
 // bytes is how much of the files that are begun is held.
-func (l *line) bytes() int64 { return l.small.Used() + l.large.Used() }
+func (l *admissionQueue) bytes() int64 { return l.small.Used() + l.large.Used() }

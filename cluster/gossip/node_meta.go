@@ -19,15 +19,15 @@ const (
 	versionMax = 48
 )
 
-// cardFormat is the first byte of a card. Later fields are added at its end, where
+// nodeMetaFormat is the first byte of a card. Later fields are added at its end, where
 // older programs don't look; another format is for cards that older ones must not read.
-const cardFormat = 1
+const nodeMetaFormat = 1
 
-// cardDraining is the bit of a card's flags that says Draining.
-const cardDraining = 1
+// nodeMetaDraining is the bit of a card's flags that says Draining.
+const nodeMetaDraining = 1
 
-// Card is what a process says of itself to all members.
-type Card struct {
+// NodeMeta is what a process says of itself to all members.
+type NodeMeta struct {
 	Session uuid.UUID // of this life of the process; its name among the members
 	Node    uuid.UUID // the same over restarts
 	Ledger  uuid.UUID // which ledger it works on; members of another one are refused
@@ -41,10 +41,10 @@ type Card struct {
 }
 
 // StartedAt is Started as a time.
-func (c Card) StartedAt() time.Time { return time.UnixMilli(c.Started) }
+func (c NodeMeta) StartedAt() time.Time { return time.UnixMilli(c.Started) }
 
 // Validate says what is missing or too long.
-func (c Card) Validate() error {
+func (c NodeMeta) Validate() error {
 	switch {
 	case c.Session == uuid.Nil || c.Node == uuid.Nil || c.Ledger == uuid.Nil:
 		return errors.New("session, node or ledger is not set")
@@ -64,15 +64,15 @@ func (c Card) Validate() error {
 }
 
 // encode writes the card; Validate has passed.
-func (c Card) encode() []byte {
+func (c NodeMeta) encode() []byte {
 	b := make([]byte, 0, memberlist.MetaMaxSize)
-	b = append(b, cardFormat)
+	b = append(b, nodeMetaFormat)
 	b = append(b, c.Session[:]...)
 	b = append(b, c.Node[:]...)
 	b = append(b, c.Ledger[:]...)
 	var flags byte
 	if c.Draining {
-		flags |= cardDraining
+		flags |= nodeMetaDraining
 	}
 	b = append(b, flags)
 	b = binary.BigEndian.AppendUint64(b, uint64(c.Started))
@@ -84,38 +84,38 @@ func (c Card) encode() []byte {
 	return b
 }
 
-// errCard is why a card cannot be read.
-var errCard = errors.New("its card cannot be read: it is no rollcall node, or one of an incompatible version")
+// errNodeMeta is why a card cannot be read.
+var errNodeMeta = errors.New("its card cannot be read: it is no rollcall node, or one of an incompatible version")
 
-// decodeCard reads what encode wrote, and what later versions add at the end.
-func decodeCard(b []byte) (Card, error) {
-	var c Card
-	if len(b) < 1+3*16+1+8 || b[0] != cardFormat {
-		return Card{}, errCard
+// decodeNodeMeta reads what encode wrote, and what later versions add at the end.
+func decodeNodeMeta(b []byte) (NodeMeta, error) {
+	var c NodeMeta
+	if len(b) < 1+3*16+1+8 || b[0] != nodeMetaFormat {
+		return NodeMeta{}, errNodeMeta
 	}
 	b = b[1:]
 	for _, id := range []*uuid.UUID{&c.Session, &c.Node, &c.Ledger} {
 		copy(id[:], b)
 		b = b[16:]
 	}
-	c.Draining = b[0]&cardDraining != 0
+	c.Draining = b[0]&nodeMetaDraining != 0
 	c.Started = int64(binary.BigEndian.Uint64(b[1:]))
 	b = b[9:]
 	wire, n := binary.Uvarint(b)
 	if n <= 0 || wire > 1<<31-1 {
-		return Card{}, errCard
+		return NodeMeta{}, errNodeMeta
 	}
 	c.Wire, b = int(wire), b[n:]
 	for _, text := range []*string{&c.Name, &c.Actors, &c.Version} {
 		length, n := binary.Uvarint(b)
 		if n <= 0 || length > uint64(len(b)-n) {
-			return Card{}, errCard
+			return NodeMeta{}, errNodeMeta
 		}
 		*text = string(b[n : n+int(length)])
 		b = b[n+int(length):]
 	}
 	if c.Validate() != nil {
-		return Card{}, errCard
+		return NodeMeta{}, errNodeMeta
 	}
 	return c, nil
 }

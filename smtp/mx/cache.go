@@ -10,10 +10,10 @@ import (
 	"rollcall/ledger/quota"
 )
 
-// memo remembers answers by name until they expire, the most recently used ones, and
+// cache remembers answers by name until they expire, the most recently used ones, and
 // lets only one goroutine at a time find out about a name; the others wait for
 // its answer. Safe for concurrent use.
-type memo[V any] struct {
+type cache[V any] struct {
 	base  context.Context      // ends all flights
 	turns *quota.Turns[string] // of the tenants, for flights; nil: these are not bounded
 
@@ -44,12 +44,12 @@ type flight[V any] struct {
 	err     error
 }
 
-func newMemo[V any](base context.Context, max int) *memo[V] {
+func newCache[V any](base context.Context, max int) *cache[V] {
 	entries, err := simplelru.NewLRU[string, remembered[V]](max, nil)
 	if err != nil {
 		panic(err) // Options.CacheMax is checked
 	}
-	return &memo[V]{base: base, entries: entries, flights: make(map[string]*flight[V])}
+	return &cache[V]{base: base, entries: entries, flights: make(map[string]*flight[V])}
 }
 
 // finder finds out about a name. What it gives is remembered until expires, its
@@ -73,7 +73,7 @@ func tenantOf(ctx context.Context) string {
 
 // get gives what is remembered of a name, or finds out. It waits as long as ctx
 // lets it; finding out goes on as long as anybody waits.
-func (m *memo[V]) get(ctx context.Context, name string, find finder[V]) (V, error) {
+func (m *cache[V]) get(ctx context.Context, name string, find finder[V]) (V, error) {
 	m.mu.Lock()
 	if r, found := m.recall(name, time.Now()); found {
 		m.mu.Unlock()
@@ -93,7 +93,7 @@ func (m *memo[V]) get(ctx context.Context, name string, find finder[V]) (V, erro
 }
 
 // close ends all flights, waits for them and forgets everything. get gives ErrClosed from here on.
-func (m *memo[V]) close() {
+func (m *cache[V]) close() {
 	m.mu.Lock()
 	m.closed = true
 	for _, f := range m.flights {
@@ -104,7 +104,7 @@ func (m *memo[V]) close() {
 	m.running.Wait()
 }
 
-func (m *memo[V]) recall(name string, now time.Time) (remembered[V], bool) {
+func (m *cache[V]) recall(name string, now time.Time) (remembered[V], bool) {
 	r, found := m.entries.Get(name)
 	if found && !now.Before(r.expires) {
 		m.entries.Remove(name)
@@ -115,7 +115,7 @@ func (m *memo[V]) recall(name string, now time.Time) (remembered[V], bool) {
 
 // join gives the flight for a name, starting it if there is none. One that waits for another
 // tenant's turn begins in this one's, if that is sooner. Under mu.
-func (m *memo[V]) join(name, tenant string, find finder[V]) *flight[V] {
+func (m *cache[V]) join(name, tenant string, find finder[V]) *flight[V] {
 	if f, found := m.flights[name]; found {
 		f.waiting++
 		if m.turns != nil && !f.begun && !f.tenants[tenant] && !m.closed {
@@ -138,7 +138,7 @@ func (m *memo[V]) join(name, tenant string, find finder[V]) *flight[V] {
 }
 
 // fly finds out when it is the turn of a tenant, unless that was done in another one's.
-func (m *memo[V]) fly(name, tenant string, f *flight[V], find finder[V]) {
+func (m *cache[V]) fly(name, tenant string, f *flight[V], find finder[V]) {
 	if m.turns != nil {
 		leave, err := m.turns.Enter(f.queued, tenant)
 		if err != nil {
@@ -158,7 +158,7 @@ func (m *memo[V]) fly(name, tenant string, f *flight[V], find finder[V]) {
 }
 
 // takeOff reports whether a flight begins now and not before.
-func (m *memo[V]) takeOff(f *flight[V]) bool {
+func (m *cache[V]) takeOff(f *flight[V]) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if f.begun {
@@ -170,14 +170,14 @@ func (m *memo[V]) takeOff(f *flight[V]) bool {
 }
 
 // ground ends a flight that will not begin any more: nobody waits, or the memo is closed.
-func (m *memo[V]) ground(name string, f *flight[V]) {
+func (m *cache[V]) ground(name string, f *flight[V]) {
 	if m.takeOff(f) {
 		m.land(name, f, remembered[V]{err: ErrClosed})
 	}
 }
 
 // land ends a flight; what nobody waited for is an accident, not an answer.
-func (m *memo[V]) land(name string, f *flight[V], r remembered[V]) {
+func (m *cache[V]) land(name string, f *flight[V], r remembered[V]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f.value, f.err = r.value, r.err
@@ -190,7 +190,7 @@ func (m *memo[V]) land(name string, f *flight[V], r remembered[V]) {
 	close(f.done)
 }
 
-func (m *memo[V]) leave(name string, f *flight[V]) {
+func (m *cache[V]) leave(name string, f *flight[V]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if f.waiting--; f.waiting == 0 {

@@ -6,11 +6,11 @@ import (
 	"fmt"
 )
 
-// FoldLog writes the write-ahead log of an embedded ledger back into its file and
+// Checkpoint writes the write-ahead log of an embedded ledger back into its file and
 // empties it, so that what was erased is in neither. It waits for nobody: while
 // somebody reads an older moment, such as an audit, the log stays and false is
 // said. Nothing is to do on a server, which has rules of its own for its log.
-func (s *DB) FoldLog(ctx context.Context) (bool, error) {
+func (s *DB) Checkpoint(ctx context.Context) (bool, error) {
 	if !s.Embedded() || s.writer == nil {
 		return true, nil
 	}

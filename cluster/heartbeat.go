@@ -13,30 +13,31 @@ import (
 	"rollcall/ledger"
 )
 
-// beats is the loop that tells the ledger that this process lives and what it
+// heartbeats is the loop that tells the ledger that this process lives and what it
 // sees, and learns there what it may use. One goroutine, but for what is said to
 // be safe.
-type beats struct {
+type heartbeats struct {
 	node     *Node
 	fence    fence
-	complied int64            // turn up to which this node keeps to what it read
-	told     int64            // the same, as the ledger was told
-	named    []uint64         // silent receivers that are surely in this node's row, ascending
-	voted    []ledger.Process // view that was published last
-	began    bool             // there was a heartbeat
-	unsure   bool             // the ledger did not answer the last heartbeat: it may have been written
-	table    *share.Table     // as of the newest roll
-	kept     *share.Table     // that this node keeps to
-	behind   int              // heartbeats in a row that failed
+	complied int64                // turn up to which this node keeps to what it read
+	told     int64                // the same, as the ledger was told
+	named    []uint64             // silent receivers that are surely in this node's row, ascending
+	voted    []ledger.Incarnation // view that was published last
+	began    bool                 // there was a heartbeat
+	unsure   bool                 // the ledger did not answer the last heartbeat: it may have been written
+	table    *share.Table         // as of the newest roll
+	kept     *share.Table         // that this node keeps to
+	behind   int                  // heartbeats in a row that failed
 	apart    apart
 }
 
-func newBeats(n *Node) *beats {
-	return &beats{node: n, apart: apart{lost: n.times.Lost}, fence: fence{after: n.times.Fence, ahead: n.times.Unacknowledged}}
+func newHeartbeats(n *Node) *heartbeats {
+	return &heartbeats{node: n, apart: apart{lost: n.times.Lost}, fence: fence{after: n.times.Fence,
+		ahead: n.times.Unacknowledged}}
 }
 
 // run beats until ctx ends. look is signalled when the view may be another.
-func (b *beats) run(ctx context.Context, look <-chan struct{}) {
+func (b *heartbeats) run(ctx context.Context, look <-chan struct{}) {
 	for ctx.Err() == nil {
 		wait := b.round(ctx)
 		timer := time.NewTimer(wait)
@@ -50,29 +51,29 @@ func (b *beats) run(ctx context.Context, look <-chan struct{}) {
 }
 
 // round is one heartbeat; it gives the time until the next.
-func (b *beats) round(ctx context.Context) time.Duration {
+func (b *heartbeats) round(ctx context.Context) time.Duration {
 	if b.fence.up() && !b.rest(ctx) {
 		return b.node.times.Soon
 	}
-	b.node.look()
+	b.node.refreshView()
 	said := b.node.links.said()
-	if err := b.beat(ctx); err != nil {
+	if err := b.writeHeartbeat(ctx); err != nil {
 		return b.failed(ctx, err)
 	}
-	b.node.part(*b.node.roll.Load(), said)
+	b.node.part(*b.node.snapshot.Load(), said)
 	if b.behind > 0 {
 		b.node.log.Info("ledger takes heartbeats again", "failed", b.behind)
 		b.behind = 0
 	}
 	b.node.tend(ctx)
 	if b.table.Settled() && slices.Equal(b.voted, b.node.lookup.view.Load().members) {
-		return b.node.times.Beat
+		return b.node.times.Heartbeat
 	}
 	return b.node.times.Soon
 }
 
 // rest makes this node use nothing, before others may count it out.
-func (b *beats) rest(ctx context.Context) bool {
+func (b *heartbeats) rest(ctx context.Context) bool {
 	b.table, b.kept = nil, nil
 	b.node.shares.Store(nil)
 	if b.comply(ctx) != nil {
@@ -84,8 +85,8 @@ func (b *beats) rest(ctx context.Context) bool {
 	return true
 }
 
-// beat writes that we live, reads what the others wrote, and keeps to it.
-func (b *beats) beat(ctx context.Context) error {
+// writeHeartbeat writes that we live, reads what the others wrote, and keeps to it.
+func (b *heartbeats) writeHeartbeat(ctx context.Context) error {
 	// A vote changes when all have read the one before, or they would count it twice.
 	if !b.began || !b.unsure && b.table.Settled() {
 		b.began, b.voted = true, b.node.lookup.view.Load().members
@@ -97,7 +98,7 @@ func (b *beats) beat(ctx context.Context) error {
 	sent := time.Now()
 	within, cancel := context.WithTimeout(ctx, b.beatTime(sent))
 	defer cancel()
-	roll, err := b.node.peers.Book.Beat(within, b.node.beatOf(b.voted, b.told, silent))
+	roll, err := b.node.peers.Book.WriteHeartbeat(within, b.node.beatOf(b.voted, b.told, silent))
 	if b.unsure = err != nil; b.unsure {
 		b.named = common(b.named, silent) // the row is one or the other
 		return err
@@ -105,9 +106,9 @@ func (b *beats) beat(ctx context.Context) error {
 	b.named = silent
 	b.node.rested.Store(false)
 	b.fence.beaten(sent)
-	b.node.roll.Store(&roll)
+	b.node.snapshot.Store(&roll)
 	b.node.offset.Store(int64(roll.Now.Sub(time.Now().Round(0))))
-	b.table = share.Compute(roll, b.node.card.Session, b.node.times.Rest)
+	b.table = share.Compute(roll, b.node.meta.Session, b.node.times.Rest)
 	b.node.shares.Store(b.table)
 	// Looking at every receiver is for when something has changed, or may have been
 	// kept to in part.
@@ -117,22 +118,22 @@ func (b *beats) beat(ctx context.Context) error {
 			return nil
 		}
 	}
-	b.kept, b.complied = b.table, roll.Turn
+	b.kept, b.complied = b.table, roll.Generation
 	return nil
 }
 
-// beatTime bounds a heartbeat: so that the fence is noticed when it goes up.
-func (b *beats) beatTime(now time.Time) time.Duration {
+// heartbeatTime bounds a heartbeat: so that the fence is noticed when it goes up.
+func (b *heartbeats) beatTime(now time.Time) time.Duration {
 	if b.fence.sent.Load() == nil { // nothing is used yet, and a node whose first heartbeat fails does not start
-		return max(startTimeout, b.node.times.BeatWithin)
+		return max(startTimeout, b.node.times.HeartbeatWithin)
 	}
 	if until := b.fence.until(); !until.IsZero() {
-		return min(b.node.times.BeatWithin, max(until.Sub(now), b.node.times.Soon))
+		return min(b.node.times.HeartbeatWithin, max(until.Sub(now), b.node.times.Soon))
 	}
-	return b.node.times.BeatWithin
+	return b.node.times.HeartbeatWithin
 }
 
-func (b *beats) comply(ctx context.Context) error {
+func (b *heartbeats) comply(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, b.node.times.ComplyWithin)
 	defer cancel()
 	err := b.node.options.Comply(within, b.node.Share)
@@ -144,11 +145,11 @@ func (b *beats) comply(ctx context.Context) error {
 
 // failed says that the ledger did not take a heartbeat, with fewer lines the
 // longer it lasts.
-func (b *beats) failed(ctx context.Context, err error) time.Duration {
+func (b *heartbeats) failed(ctx context.Context, err error) time.Duration {
 	if ctx.Err() != nil {
 		return 0
 	}
-	b.node.metrics.beatsFailed.Inc()
+	b.node.metrics.heartbeatsFailed.Inc()
 	if b.behind++; b.behind&(b.behind-1) == 0 {
 		b.node.log.Warn("ledger did not take a heartbeat", "attempt", b.behind, "err", err)
 	}
@@ -158,12 +159,12 @@ func (b *beats) failed(ctx context.Context, err error) time.Duration {
 	return b.node.times.Soon
 }
 
-// beatOf is what this process says of itself.
-func (n *Node) beatOf(view []ledger.Process, read int64, silent []uint64) ledger.Beat {
+// heartbeatOf is what this process says of itself.
+func (n *Node) beatOf(view []ledger.Incarnation, read int64, silent []uint64) ledger.Heartbeat {
 	load := n.options.Load()
-	return ledger.Beat{Process: ledger.Process{Session: n.card.Session, Node: n.card.Node},
-		Cluster: n.options.Name, Name: n.card.Name, Version: n.card.Version, Actors: n.card.Actors,
-		Draining: n.Draining(), Started: time.UnixMilli(n.card.Started), View: view, Read: read, Silent: silent,
+	return ledger.Heartbeat{Incarnation: ledger.Incarnation{Session: n.meta.Session, Node: n.meta.Node},
+		Cluster: n.options.Name, Name: n.meta.Name, Version: n.meta.Version, Actors: n.meta.Actors,
+		Draining: n.Draining(), Started: time.UnixMilli(n.meta.Started), View: view, Read: read, Silent: silent,
 		Leases: load.Leases, Addresses: load.Addresses, Receivers: load.Receivers}
 }
 
@@ -195,8 +196,8 @@ func common(a, b []uint64) (both []uint64) {
 // tend does what the newest roll asks for: it drains this node while an operator
 // wants it, and looks beside the heartbeats after those that are lost.
 func (n *Node) tend(ctx context.Context) {
-	roll := n.roll.Load()
-	if row := sessionIn(roll, n.card.Session); row != nil && row.DrainAsked != n.wished.Load() {
+	roll := n.snapshot.Load()
+	if row := sessionIn(roll, n.meta.Session); row != nil && row.DrainAsked != n.wished.Load() {
 		if row.DrainAsked {
 			n.log.Info("draining, as an operator asked for")
 		} else {
@@ -205,7 +206,7 @@ func (n *Node) tend(ctx context.Context) {
 		n.wish(row.DrainAsked)
 	}
 	lost := slices.DeleteFunc(slices.Clone(roll.Nodes), func(row ledger.NodeRow) bool {
-		return row.Session == n.card.Session || !n.missing(roll, row)
+		return row.Session == n.meta.Session || !n.missing(roll, row)
 	})
 	if len(lost) > 0 && n.searching.CompareAndSwap(false, true) {
 		n.running.Go(func() {
@@ -217,10 +218,10 @@ func (n *Node) tend(ctx context.Context) {
 
 // missing reports whether a process has to be counted out, or may still have SMTP
 // sessions after that.
-func (n *Node) missing(roll *ledger.Roll, row ledger.NodeRow) bool {
+func (n *Node) missing(roll *ledger.NodeSnapshot, row ledger.NodeRow) bool {
 	unseen := roll.Now.Sub(row.Seen)
-	return row.Standing == ledger.NodeIn && unseen >= n.times.Lost ||
-		row.Standing == ledger.NodeLost && !row.Dead && unseen < n.times.Rest
+	return row.Status == ledger.NodeIn && unseen >= n.times.Lost ||
+		row.Status == ledger.NodeLost && !row.Dead && unseen < n.times.Rest
 }
 
 // search counts out those that are lost, all at a time, and says who of them has no
@@ -230,7 +231,7 @@ func (n *Node) search(ctx context.Context, lost []ledger.NodeRow) {
 	for _, row := range lost {
 		all.Go(func() {
 			dead := n.ended(ctx, row)
-			if dead || row.Standing == ledger.NodeIn {
+			if dead || row.Status == ledger.NodeIn {
 				n.retire(ctx, row, dead)
 				n.wake()
 			}
@@ -240,7 +241,7 @@ func (n *Node) search(ctx context.Context, lost []ledger.NodeRow) {
 }
 
 func (n *Node) retire(ctx context.Context, row ledger.NodeRow, dead bool) {
-	within, cancel := context.WithTimeout(ctx, n.times.BeatWithin)
+	within, cancel := context.WithTimeout(ctx, n.times.HeartbeatWithin)
 	defer cancel()
 	if err := n.peers.Book.Retire(within, row.Session, n.times.Lost, dead); err != nil {
 		n.log.Warn("lost node not counted out", "node", row.Name, "err", err)
@@ -253,8 +254,8 @@ func (n *Node) retire(ctx context.Context, row ledger.NodeRow, dead bool) {
 // no SMTP sessions: a later life of its node has its address, nothing listens
 // there any more, or it says so itself.
 func (n *Node) ended(ctx context.Context, row ledger.NodeRow) bool {
-	for _, other := range n.roll.Load().Nodes {
-		if other.Standing == ledger.NodeIn && other.Node == row.Node &&
+	for _, other := range n.snapshot.Load().Nodes {
+		if other.Status == ledger.NodeIn && other.Node == row.Node &&
 			other.Actors == row.Actors && other.Started.After(row.Started) {
 			return true
 		}
@@ -263,12 +264,12 @@ func (n *Node) ended(ctx context.Context, row ledger.NodeRow) bool {
 }
 
 // sessionIn gives the row of a session in a roll; nil: there is none that is in.
-func sessionIn(roll *ledger.Roll, session uuid.UUID) *ledger.NodeRow {
+func sessionIn(roll *ledger.NodeSnapshot, session uuid.UUID) *ledger.NodeRow {
 	if roll == nil {
 		return nil
 	}
 	for i, row := range roll.Nodes {
-		if row.Session == session && row.Standing == ledger.NodeIn {
+		if row.Session == session && row.Status == ledger.NodeIn {
 			return &roll.Nodes[i]
 		}
 	}

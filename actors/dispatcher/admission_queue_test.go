@@ -23,14 +23,14 @@ func equal(uuid.UUID) int { return 1 }
 
 // queue is a line under test.
 type queue struct {
-	line
+	admissionQueue
 	t *testing.T
 }
 
 func (q *queue) next(at time.Duration, want byte) {
 	q.t.Helper()
 	got := byte(0)
-	if v, ok := q.line.next(noon.Add(at)); ok {
+	if v, ok := q.admissionQueue.next(noon.Add(at)); ok {
 		got = v.ID[0]
 	}
 	if got != want {
@@ -38,10 +38,12 @@ func (q *queue) next(at time.Duration, want byte) {
 	}
 }
 
-func (q *queue) over(workspace byte, bytes int64) { q.line.ended(uuid.UUID{workspace}, bytes, false) }
+func (q *queue) over(workspace byte, bytes int64) {
+	q.admissionQueue.ended(uuid.UUID{workspace}, bytes, false)
+}
 
 func TestOneFileIsAlwaysBegun(t *testing.T) {
-	q := queue{newLine(100*mega, equal), t}
+	q := queue{newAdmissionQueue(100*mega, equal), t}
 	q.next(0, 0)
 	q.join(noon, file(1, 1, 500*mega)) // larger than all there is
 	q.join(noon, file(2, 2, 60*mega))
@@ -51,12 +53,12 @@ func TestOneFileIsAlwaysBegun(t *testing.T) {
 	q.next(0, 2)
 	q.over(2, 60*mega)
 	if q.begun != 0 || q.bytes() != 0 || len(q.waiters) != 0 || len(q.busy) != 0 {
-		t.Errorf("at the end: %+v", q.line)
+		t.Errorf("at the end: %+v", q.admissionQueue)
 	}
 }
 
 func TestSmallFilesPassLargeOnesWithoutEnd(t *testing.T) {
-	q := queue{newLine(100*mega, equal), t}
+	q := queue{newAdmissionQueue(100*mega, equal), t}
 	q.join(noon, file(1, 1, 70*mega))
 	q.join(noon, file(2, 2, 70*mega))
 	q.next(0, 1)
@@ -68,7 +70,7 @@ func TestSmallFilesPassLargeOnesWithoutEnd(t *testing.T) {
 }
 
 func TestRoomIsKeptForALargeFile(t *testing.T) {
-	q := queue{newLine(200*mega, equal), t} // 150 for large ones
+	q := queue{newAdmissionQueue(200*mega, equal), t} // 150 for large ones
 	q.join(noon, file(1, 1, 40*mega))
 	q.next(0, 1)
 	q.join(noon, file(2, 2, 120*mega)) // does not fit beside
@@ -86,7 +88,7 @@ func TestRoomIsKeptForALargeFile(t *testing.T) {
 
 func TestAWorkspaceHasOneLargeFileAtWork(t *testing.T) {
 	weights := map[uuid.UUID]int{{1}: 1, {2}: 2}
-	q := queue{newLine(400*mega, func(w uuid.UUID) int { return weights[w] }), t}
+	q := queue{newAdmissionQueue(400*mega, func(w uuid.UUID) int { return weights[w] }), t}
 	for id := range byte(4) {
 		q.join(noon, file(10+id, 1, 10*mega))
 		q.join(noon, file(20+id, 2, 10*mega))
@@ -97,7 +99,7 @@ func TestAWorkspaceHasOneLargeFileAtWork(t *testing.T) {
 	q.next(time.Hour, 0)
 	q.nearly(uuid.UUID{1}, 10*mega)
 	q.next(time.Hour, 11)
-	q.line.ended(uuid.UUID{1}, 10*mega, true) // the first: its turn was given on before
+	q.admissionQueue.ended(uuid.UUID{1}, 10*mega, true) // the first: its turn was given on before
 	q.next(time.Hour, 0)
 	q.leave(uuid.UUID{12})
 	q.over(1, 10*mega)
@@ -109,7 +111,7 @@ func TestAWorkspaceHasOneLargeFileAtWork(t *testing.T) {
 func TestTheMemoryOfALineIsBounded(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		l := newLine(64*mega, equal)
+		l := newAdmissionQueue(64*mega, equal)
 		var begun []ledger.Verification
 		for step := range 300 {
 			now := noon.Add(time.Duration(step) * time.Second)

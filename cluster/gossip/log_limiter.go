@@ -11,22 +11,24 @@ import (
 // fill the log.
 const noticeEvery = time.Minute
 
-// noticesMax bounds the things of which it is known when they were said.
-const noticesMax = 256
+// loggedMax bounds the things of which it is known when they were said.
+const loggedMax = 256
 
-// notices says a warning once a minute at most, per key. Safe for concurrent use.
-type notices struct {
+// limiter says a warning once a minute at most, per key. Safe for concurrent use.
+type logLimiter struct {
 	log *slog.Logger
 
 	mu   sync.Mutex
 	said map[string]time.Time // guarded by mu; by key
 }
 
-func newNotices(log *slog.Logger) *notices { return &notices{log: log, said: map[string]time.Time{}} }
+func newLogLimiter(log *slog.Logger) *logLimiter {
+	return &logLimiter{log: log, said: map[string]time.Time{}}
+}
 
 // warn says text, which is constant, unless something was said under key a moment
 // ago; then it says it at debug level.
-func (n *notices) warn(key, text string, args ...any) {
+func (n *logLimiter) warn(key, text string, args ...any) {
 	if n.due(key, time.Now()) {
 		n.log.Warn(text, args...)
 		return
@@ -34,13 +36,13 @@ func (n *notices) warn(key, text string, args ...any) {
 	n.log.Debug(text, args...)
 }
 
-func (n *notices) due(key string, now time.Time) bool {
+func (n *logLimiter) due(key string, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if last, ok := n.said[key]; ok && now.Sub(last) < noticeEvery {
 		return false
 	}
-	if len(n.said) >= noticesMax {
+	if len(n.said) >= loggedMax {
 		clear(n.said)
 	}
 	n.said[key] = now
@@ -53,7 +55,7 @@ const libraryTextMax = 300
 // library is where memberlist writes its log, one line a call.
 type library struct {
 	log     *slog.Logger
-	notices *notices
+	limiter *logLimiter
 	suspect func(session string) // is told that pings of a member go unanswered
 }
 
@@ -72,7 +74,7 @@ func (l library) Write(line []byte) (int, error) {
 		return len(line), nil
 	}
 	words := strings.SplitN(text, " ", 3)
-	l.notices.warn("library "+strings.Join(words[:min(2, len(words))], " "), "gossip library", "text", text)
+	l.limiter.warn("library "+strings.Join(words[:min(2, len(words))], " "), "gossip library", "text", text)
 	return len(line), nil
 }
 
