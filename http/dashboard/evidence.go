@@ -27,7 +27,7 @@ func (d *Dashboard) talk(ctx context.Context, v ledger.Verification, ordinal, se
 			if r.Ordinal != ordinal {
 				continue
 			}
-			said := flags.Of(r.Email)
+			said := new(flags.Cache).Of(r.Email)
 			said.Operator = r.Operator.String()
 			found = &web.Talk{Flags: said.Sentences(),
 				Email: r.Email, Outcome: r.Outcome.String(), Token: r.Reason.String(),
