@@ -148,6 +148,7 @@ func (qs *queues) answeredWell(now time.Time, at place, a *Answered) {
 func (qs *queues) answeredBadly(now time.Time, at place, a Answered) {
 	o, p := at.path, a.Probe
 	qs.dirty = true
+	qs.paths.doubtHost(now, at, resultOf(&a.Told))
 	if p.recheck != nil {
 		qs.failedAgain(now, at, a)
 		return
@@ -162,7 +163,6 @@ func (qs *queues) answeredBadly(now time.Time, at place, a Answered) {
 		return
 	}
 	first := tryOf(&a, resultOf(&a.Told))
-	qs.paths.doubtHost(now, at, first.Result)
 	qs.followLaw(now, at, o.pace.Bad(first, now), &a)
 	if rateLimited(a.Told.Verdict) && a.Told.Verdict.Wait > shortRest && o.pace.InRow() >= toldInRow {
 		qs.paths.pauseReceiver(now, a.Told)

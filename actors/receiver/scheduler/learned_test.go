@@ -151,7 +151,7 @@ func TestBlockedInRow(t *testing.T) {
 			}
 			w.offer(offerOf(1, "d.example", 1, 20, hosts("mx1")))
 			w.run(begin.Add(500 * time.Millisecond))
-			w.run(begin.Add(3 * time.Second))
+			w.run(begin.Add(1500 * time.Millisecond))
 			if rests := w.away("mx1", 0) > 0; rests != tc.rests {
 				t.Errorf("the source rests: %v, after %d RCPTs", rests, len(w.rcpts))
 			}

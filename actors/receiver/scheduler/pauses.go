@@ -197,10 +197,14 @@ func (e *env) restFirst() time.Duration {
 	return min(e.options.restHour().Of(suspendFirst), e.firstWait())
 }
 
-// restUntold is the longest rest of our sources that those who wait aren't told of: the first rest is below
-// it, and the next one above.
-func (e *env) restUntold() time.Duration {
-	return min(suspendUntold, e.firstWait()*4/3)
+// untold returns up to what is left of a suspension those who wait aren't told of it: of the first all is, of the next
+// ones only their end.
+func (e *env) untold(r *suspension) time.Duration {
+	most := min(suspendUntold, e.firstWait()*4/3)
+	if r.count > 1 {
+		most /= 20
+	}
+	return most
 }
 
 // penaltyWait is how long the nth trouble in a row keeps us away.
