@@ -120,9 +120,6 @@ var lists = sync.OnceValue(func() *book {
 	return b
 })
 
-// Of gives the flags of one address, as Cache does.
-func Of(email string) Flags { return new(Cache).Of(email) }
-
 // Cache gives the flags of many addresses, and looks up a domain once while it remembers it. The zero value is ready;
 // it is for one goroutine.
 type Cache struct {
