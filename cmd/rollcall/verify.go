@@ -426,7 +426,8 @@ func (r *verifyRun) tellKnown(d api.Detail) {
 	r.repeats = time.Time(d.CreatedAt)
 	text := fmt.Sprintf("This content was sent before, on %s: this is verification %s again, and nothing is charged",
 		created, d.ID)
-	if d.Status != string(ledger.Failed) && d.Status != string(ledger.Cancelled) { // these are told as errors, with what to do
+	// Those are told as errors, with what to do
+	if d.Status != string(ledger.Failed) && d.Status != string(ledger.Cancelled) {
 		text += r.anew("to have it verified and charged anew")
 	}
 	r.view.notice(text)

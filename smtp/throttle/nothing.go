@@ -246,19 +246,9 @@ func (x *Nothing) through(now time.Time, lasted time.Duration) float64 {
 	return float64(x.cycled) / took.Seconds()
 }
 
-// Blameless forgets the newest bad answers: one host's, which weren't about our pace. The pace of before comes back.
-func (p *Pace) Blameless(now time.Time) {
-	if p.test.open {
-		p.test.open = false
-		p.search = p.test.saved
-		p.enter(phaseOf(p), now, "one host's bad answers weren't about our pace")
-	}
-	p.Ignore(now)
-}
-
 // Outage forgets what was learned from connections that broke when the receiver went down: down is not slow.
 func (p *Pace) Outage(now time.Time) {
-	p.Blameless(now)
+	p.Ignore(now)
 	p.nothing.on = false
 	p.until = now
 	p.stretch(now)

@@ -340,8 +340,13 @@ func (p *Pace) Worth(kind string) bool { return p.firsts.kinds.worth(kind) }
 // InRow is how many of the newest first tries got a bad answer, without a good one between them.
 func (p *Pace) InRow() int { return p.firsts.row }
 
-// Ignore forgets the newest first tries: it is known what they were about.
+// Ignore forgets the newest first tries: it is known what they were about. The pace from before a test comes back.
 func (p *Pace) Ignore(now time.Time) {
+	if p.test.open {
+		p.test.open = false
+		p.search = p.test.saved
+		p.enter(phaseOf(p), now, "what was deferred wasn't about our pace")
+	}
 	p.firsts.forgetRow()
 	p.later, p.counted = transients{}, now
 }

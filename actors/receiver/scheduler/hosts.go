@@ -158,6 +158,6 @@ func (ps *paths) doubtHost(now time.Time, at place, r throttle.Result) {
 		}
 	}
 	ps.halt(Halt{route: at.route, host: host})
-	at.path.pace.Blameless(now)
+	at.path.pace.Ignore(now)
 	ps.record(now, fmt.Sprintf("the host %s gives mostly bad answers: others are asked first", host))
 }

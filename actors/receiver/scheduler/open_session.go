@@ -208,8 +208,8 @@ func (ss *sessions) backSoon(now time.Time, l *hostQueue) (soonest time.Time) {
 			return time.Time{}
 		}
 		_, until, rests := ss.paths.hostUnavailable(now, l.route, c)
-		if r := ss.paths.suspendedAt(now, l.route, c); r != nil && !now.Before(c.until) &&
-			until.Sub(now) > ss.untold(r) {
+		if r := ss.paths.all.suspendedAt(now, l.route, c); r != nil && !now.Before(c.until) &&
+			until.Sub(now) > ss.untoldFor(r) {
 			return time.Time{}
 		}
 		if !rests {

@@ -299,7 +299,7 @@ func (ps *paths) hostUnavailable(now time.Time, l *route, c *candidate) (told Ju
 		told = ps.options.Judge(evidence.Raw{At: now, Stage: smtp.StageConnect, Host: c.host, Err: errFamily})
 		return told, now.Add(ps.penaltyWait(told.Verdict, len(ps.options.Waits))), false
 	}
-	first := ps.suspendedAt(now, l, c)
+	first := ps.all.suspendedAt(now, l, c)
 	if first == nil {
 		told = ps.options.Judge(evidence.Raw{At: now, Stage: smtp.StageConnect, Host: c.host, Err: errNoSource})
 		return told, now.Add(ps.penaltyWait(told.Verdict, len(ps.options.Waits))), false
@@ -308,8 +308,8 @@ func (ps *paths) hostUnavailable(now time.Time, l *route, c *candidate) (told Ju
 }
 
 // suspendedAt returns the suspension that ends first of those that keep our sources from a candidate; nil: none does.
-func (ps *paths) suspendedAt(now time.Time, l *route, c *candidate) (first *suspension) {
-	for _, o := range ps.all {
+func (all sources) suspendedAt(now time.Time, l *route, c *candidate) (first *suspension) {
+	for _, o := range all {
 		if r := l.suspensionOf(now, o); r != nil && o.Reaches(c.at) && (first == nil || r.until.Before(first.until)) {
 			first = r
 		}

@@ -197,9 +197,9 @@ func (e *env) restFirst() time.Duration {
 	return min(e.options.restHour().Of(suspendFirst), e.firstWait())
 }
 
-// untold returns up to what is left of a suspension those who wait aren't told of it: of the first all is, of the next
-// ones only their end.
-func (e *env) untold(r *suspension) time.Duration {
+// untoldFor returns how much of a suspension may be left that those who wait aren't told of: all of the first, and only
+// the end of those that follow.
+func (e *env) untoldFor(r *suspension) time.Duration {
 	most := min(suspendUntold, e.firstWait()*4/3)
 	if r.count > 1 {
 		most /= 20
