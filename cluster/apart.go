@@ -19,7 +19,7 @@ const apartSlack = time.Second
 // neither counted out nor forgotten nor swept, so a ledger that lacks it never had it. A
 // database that was set back by a failover lacks it too, until the next heartbeat: so a
 // member must be apart for as long as it takes to be lost, in which it has gone on to beat.
-// Only the goroutine of beats uses it.
+// Only the goroutine of heartbeats uses it.
 type apart struct {
 	lost  time.Duration           // Times.Lost
 	since map[uuid.UUID]time.Time // by the ledger's clock

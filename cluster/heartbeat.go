@@ -96,9 +96,9 @@ func (b *heartbeats) writeHeartbeat(ctx context.Context) error {
 		b.told = b.complied
 	}
 	sent := time.Now()
-	within, cancel := context.WithTimeout(ctx, b.beatTime(sent))
+	within, cancel := context.WithTimeout(ctx, b.heartbeatTime(sent))
 	defer cancel()
-	roll, err := b.node.peers.Book.WriteHeartbeat(within, b.node.beatOf(b.voted, b.told, silent))
+	roll, err := b.node.peers.Book.WriteHeartbeat(within, b.node.heartbeatOf(b.voted, b.told, silent))
 	if b.unsure = err != nil; b.unsure {
 		b.named = common(b.named, silent) // the row is one or the other
 		return err
@@ -123,7 +123,7 @@ func (b *heartbeats) writeHeartbeat(ctx context.Context) error {
 }
 
 // heartbeatTime bounds a heartbeat: so that the fence is noticed when it goes up.
-func (b *heartbeats) beatTime(now time.Time) time.Duration {
+func (b *heartbeats) heartbeatTime(now time.Time) time.Duration {
 	if b.fence.sent.Load() == nil { // nothing is used yet, and a node whose first heartbeat fails does not start
 		return max(startTimeout, b.node.times.HeartbeatWithin)
 	}
@@ -160,7 +160,7 @@ func (b *heartbeats) failed(ctx context.Context, err error) time.Duration {
 }
 
 // heartbeatOf is what this process says of itself.
-func (n *Node) beatOf(view []ledger.Incarnation, read int64, silent []uint64) ledger.Heartbeat {
+func (n *Node) heartbeatOf(view []ledger.Incarnation, read int64, silent []uint64) ledger.Heartbeat {
 	load := n.options.Load()
 	return ledger.Heartbeat{Incarnation: ledger.Incarnation{Session: n.meta.Session, Node: n.meta.Node},
 		Cluster: n.options.Name, Name: n.meta.Name, Version: n.meta.Version, Actors: n.meta.Actors,
@@ -168,7 +168,7 @@ func (n *Node) beatOf(view []ledger.Incarnation, read int64, silent []uint64) le
 		Leases: load.Leases, Addresses: load.Addresses, Receivers: load.Receivers}
 }
 
-// silence gives the keys of which receivers may hold sessions that this process has ended,
+// silence returns the keys of which receivers may hold sessions that this process has ended,
 // hashed, and whether these are all: the ledger takes no more than so many.
 func (n *Node) silence() (hashes []uint64, all bool) {
 	if n.options.Silent == nil {
@@ -183,7 +183,7 @@ func (n *Node) silence() (hashes []uint64, all bool) {
 	return hashes[:min(len(hashes), ledger.SilentMax)], all
 }
 
-// common gives what is in both of two ascending lists.
+// common returns what is in both of two ascending lists.
 func common(a, b []uint64) (both []uint64) {
 	for _, h := range a {
 		if _, found := slices.BinarySearch(b, h); found {
@@ -263,7 +263,7 @@ func (n *Node) ended(ctx context.Context, row ledger.NodeRow) bool {
 	return n.refuses(ctx, row.Actors) || n.rests(row.Session, row.Actors)
 }
 
-// sessionIn gives the row of a session in a roll; nil: there is none that is in.
+// sessionIn returns the row of a session in a roll; nil: there is none that is in.
 func sessionIn(roll *ledger.NodeSnapshot, session uuid.UUID) *ledger.NodeRow {
 	if roll == nil {
 		return nil

@@ -195,15 +195,15 @@ func TestTheFirstHeartbeatMayTakeItsTime(t *testing.T) {
 	n.times = DefaultTimes().Scaled(0.1)
 	n.heartbeats = newHeartbeats(n)
 	now := time.Now()
-	if got := n.heartbeats.beatTime(now); got != startTimeout {
+	if got := n.heartbeats.heartbeatTime(now); got != startTimeout {
 		t.Errorf("the first heartbeat may take %s, want %s", got, startTimeout)
 	}
 	n.heartbeats.fence.beaten(now)
-	if got := n.heartbeats.beatTime(now); got != n.times.HeartbeatWithin {
+	if got := n.heartbeats.heartbeatTime(now); got != n.times.HeartbeatWithin {
 		t.Errorf("the next one may take %s, want %s", got, n.times.HeartbeatWithin)
 	}
 	late := now.Add(n.times.Fence - n.times.HeartbeatWithin/2)
-	if got := n.heartbeats.beatTime(late); got != n.times.HeartbeatWithin/2 {
+	if got := n.heartbeats.heartbeatTime(late); got != n.times.HeartbeatWithin/2 {
 		t.Errorf("just before the fence one may take %s, want %s", got, n.times.HeartbeatWithin/2)
 	}
 }

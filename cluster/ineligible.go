@@ -17,7 +17,7 @@ func (u *ineligible) why() string {
 	return ""
 }
 
-// set takes a reason and says whether the process may or may not now where it might
+// set takes a reason and reports whether the process may or may not now where it might
 // not or might before.
 func (u *ineligible) set(why string) (turned bool) {
 	was := u.text.Swap(&why)

@@ -40,7 +40,7 @@ func (l *links) linked(session uuid.UUID) bool {
 	return ok && time.Since(at) < l.life
 }
 
-// said gives when members say that their ledger took their last heartbeat, by the ledger's
+// said returns when members say that their ledger took their last heartbeat, by the ledger's
 // clock in milliseconds.
 func (l *links) said() map[uuid.UUID]int64 {
 	l.mu.Lock()

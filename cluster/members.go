@@ -14,7 +14,7 @@ import (
 
 // Member is one process as gossip, actor traffic and ledger see it.
 type Member struct {
-	Card       gossip.NodeMeta
+	Meta       gossip.NodeMeta
 	Row        *ledger.NodeRow // nil: the ledger knows nothing of it
 	Seen       bool            // by gossip
 	Suspect    bool            // gossip has no answer of it
@@ -33,16 +33,16 @@ func (m Member) Superseded(all []Member) bool {
 		return false
 	}
 	return slices.ContainsFunc(all, func(o Member) bool {
-		return o.Card.Node == m.Card.Node && o.Card.Started > m.Card.Started
+		return o.Meta.Node == m.Meta.Node && o.Meta.Started > m.Meta.Started
 	})
 }
 
-// Members gives the processes that gossip sees and those that the ledger knows.
+// Members returns the processes that gossip sees and those that the ledger knows.
 func (n *Node) Members() []Member {
 	if n.peers == nil {
 		card := n.meta
 		card.Draining = n.Draining()
-		return []Member{{Card: card, Seen: true, Linked: true, This: true, Agreed: true, Ineligible: n.ineligible.why() != "",
+		return []Member{{Meta: card, Seen: true, Linked: true, This: true, Agreed: true, Ineligible: n.ineligible.why() != "",
 			Since: time.UnixMilli(n.meta.Started)}}
 	}
 	var out []Member
@@ -50,14 +50,14 @@ func (n *Node) Members() []Member {
 	for _, m := range n.gossip.Members() {
 		index[m.Session] = len(out)
 		this := m.Session == n.meta.Session
-		out = append(out, Member{Card: m.NodeMeta, Seen: true, Suspect: m.Suspect, This: this,
+		out = append(out, Member{Meta: m.NodeMeta, Seen: true, Suspect: m.Suspect, This: this,
 			Linked: this || n.links.linked(m.Session), Since: m.Since, Gossip: m.Address})
 	}
 	for i, row := range n.snapshot.Load().Nodes {
 		at, known := index[row.Session]
 		if !known {
 			at = len(out)
-			out = append(out, Member{Since: row.Since, Card: gossip.NodeMeta{Session: row.Session, Node: row.Node,
+			out = append(out, Member{Since: row.Since, Meta: gossip.NodeMeta{Session: row.Session, Node: row.Node,
 				Name: row.Name, Actors: row.Actors, Version: row.Version, Draining: row.Draining,
 				Started: row.Started.UnixMilli()}})
 		}

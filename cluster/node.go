@@ -36,7 +36,7 @@ type Node struct {
 	serving  atomic.Bool // the library runs
 
 	answers Answer
-	errands errands // those that are being answered for others
+	queries queries // those that are being answered for others
 
 	peers      *Peers // nil: a cluster of one; then nothing below is used
 	meta       gossip.NodeMeta
@@ -85,7 +85,7 @@ func New(o Options) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{options: o, log: o.Log, peers: o.Peers, times: o.times(),
-		lookup: &lookup{view: newCurrent()}, topology: newTopology(), errands: make(errands, queriesMax),
+		lookup: &lookup{view: newCurrent()}, topology: newTopology(), queries: make(queries, queriesMax),
 		again: make(chan struct{}, 1), failures: make(chan error, 1)}
 	n.heartbeats = newHeartbeats(n)
 	n.metrics = newMetrics(o.Registerer, n)
@@ -97,7 +97,7 @@ func New(o Options) (*Node, error) {
 	return n, nil
 }
 
-// Serve makes this process a member that hosts these kinds and answers errands (nil: none),
+// Serve makes this process a member that hosts these kinds and answers queries (nil: none),
 // and returns when it knows who the members are. ErrRefused when the members that it should
 // join do not take it. It is called once.
 func (n *Node) Serve(ctx context.Context, kinds Kinds, answer Answer) error {
@@ -347,7 +347,7 @@ func (n *Node) fail(err error) {
 	}
 }
 
-// Failed gives the error for which this process must stop, if there is one ever:
+// Failed returns the error for which this process must stop, if there is one ever:
 // ErrDisplaced, or the ledger's ErrOtherCluster.
 func (n *Node) Failed() <-chan error { return n.failures }
 
@@ -380,8 +380,8 @@ func (n *Node) Fenced() bool { return n.peers != nil && n.heartbeats.fence.up() 
 // when the fence goes up: the next heartbeat decides. See Times.Unacknowledged.
 func (n *Node) Late() bool { return n.peers != nil && n.heartbeats.fence.near() }
 
-// OnDrain sets what to do when an operator wants this node to drain, also when that was
-// before, and when the wish is taken back. It may be told the same twice.
+// OnDrain sets what to do when an operator wants this node to drain, and when the wish is taken back. A wish from
+// before the call counts too. The function may be called twice with the same value.
 func (n *Node) OnDrain(do func(draining bool)) {
 	n.telling.Lock()
 	defer n.telling.Unlock()
@@ -473,7 +473,7 @@ func (n *Node) writeLeave(ctx context.Context) error {
 	within, cancel = context.WithTimeout(ctx, leaveWithin)
 	defer cancel()
 	if len(silent) > 0 && !n.heartbeats.fence.up() {
-		if _, err := n.peers.Book.WriteHeartbeat(within, n.beatOf(n.heartbeats.voted, n.heartbeats.told,
+		if _, err := n.peers.Book.WriteHeartbeat(within, n.heartbeatOf(n.heartbeats.voted, n.heartbeats.told,
 			silent)); err != nil {
 			return fmt.Errorf("cluster: the ledger did not hear which receivers are silent: %w", err)
 		}

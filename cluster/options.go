@@ -17,7 +17,7 @@ import (
 // Kinds are the virtual actors that a node can host, by kind.
 type Kinds = map[string]*actor.Props
 
-// Answer answers errands (Node.QueryAll), of this node and of others, until ctx is done; it
+// Answer answers queries (Node.QueryAll), of this node and of others, until ctx is done; it
 // is called from many goroutines.
 type Answer = func(ctx context.Context, question []byte) ([]byte, error)
 
@@ -80,7 +80,7 @@ func (o Options) Validate() error {
 	return o.times().Validate()
 }
 
-// times gives Times, or those that stand for none.
+// times returns Times, or those that stand for none.
 func (o Options) times() Times {
 	if o.Times == (Times{}) {
 		return DefaultTimes()

@@ -41,7 +41,7 @@ func (p *placement) Receive(c actor.Context) {
 	}
 }
 
-// activate gives the living actor of an identity, or nil when it has no place
+// activate returns the living actor of an identity, or nil when it has no place
 // here or is just going away: the requester asks again after a pause.
 func (p *placement) activate(c actor.Context, identity *pcluster.ClusterIdentity) *actor.PID {
 	if p.lookup.view.Load().owner(identity.Identity) != c.ActorSystem().Address() {

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// QuestionMax bounds the question of an errand: it goes in one message, and all
+	// QuestionMax bounds the question of a query: it goes in one message, and all
 	// messages between members are that small.
 	QuestionMax = 64 << 10
 
@@ -26,18 +26,18 @@ const (
 	// other messages, it stays below what is read at once (package secure).
 	AnswerMax = 3 << 20
 
-	// queriesMax bounds the errands that a node answers at once; it says so to those
+	// queriesMax bounds the queries that a node answers at once; it says so to those
 	// that come beyond it.
 	queriesMax = 4
 
-	// queryWithin bounds one errand, the answer's way included.
+	// queryWithin bounds one query, the answer's way included.
 	queryWithin = 1500 * time.Millisecond
 
 	// answerWithin is what a node has for its answer.
 	answerWithin = queryWithin - 200*time.Millisecond
 )
 
-// The errors of errands.
+// The errors of queries.
 var (
 	// ErrQuestion: the question is longer than QuestionMax.
 	ErrQuestion = fmt.Errorf("cluster: the question is longer than %d bytes", QuestionMax)
@@ -52,7 +52,7 @@ var (
 	ErrNoMember = errors.New("cluster: no member has that name")
 )
 
-// Reply is what one member answered to an errand.
+// Reply is what one member answered to a query.
 type Reply struct {
 	Name string    // of the member, as it is known
 	Node uuid.UUID // of the member
@@ -95,7 +95,7 @@ func (n *Node) QueryMember(ctx context.Context, name string, question []byte) Re
 	return Reply{Name: name, Err: ErrNoMember}
 }
 
-// queriedMembers gives those that are asked.
+// queriedMembers returns those that are asked.
 func (n *Node) queriedMembers() []gossip.NodeMeta {
 	if n.peers == nil {
 		return []gossip.NodeMeta{n.meta}
@@ -107,7 +107,7 @@ func (n *Node) queriedMembers() []gossip.NodeMeta {
 	return out
 }
 
-// lost gives the replies of those that cannot be asked.
+// lost returns the replies of those that cannot be asked.
 func (n *Node) lost(seen []gossip.NodeMeta) []Reply {
 	roll := n.snapshot.Load()
 	if roll == nil {
@@ -169,14 +169,14 @@ func (n *Node) askMember(ctx context.Context, m gossip.NodeMeta, question []byte
 	return r
 }
 
-// errands bounds what is answered at once.
-type errands chan struct{}
+// queries bounds what is answered at once.
+type queries chan struct{}
 
-// done answers an errand of another member. It blocks: not for a mailbox.
+// done answers a query of another member. It blocks: not for a mailbox.
 func (n *Node) done(question []byte) *wire.Done {
 	select {
-	case n.errands <- struct{}{}:
-		defer func() { <-n.errands }()
+	case n.queries <- struct{}{}:
+		defer func() { <-n.queries }()
 	default:
 		return &wire.Done{Refused: "it answers others already: ask again"}
 	}
@@ -189,7 +189,7 @@ func (n *Node) done(question []byte) *wire.Done {
 	return &wire.Done{Body: body}
 }
 
-// answer is what answers errands, within its bounds. A panic there ends one errand, not the node.
+// answer is what answers queries, within its bounds. A panic there ends one query, not the node.
 func (n *Node) answer(ctx context.Context, question []byte) (body []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -65,7 +65,7 @@ func DefaultTimes() Times {
 	}
 }
 
-// all gives every time by its name, to be read or changed.
+// all returns every time by its name, to be read or changed.
 func (t *Times) all() []namedTime {
 	return []namedTime{{"beat", &t.Heartbeat}, {"soon", &t.Soon}, {"beat within", &t.HeartbeatWithin},
 		{"comply within", &t.ComplyWithin}, {"fence", &t.Fence}, {"lost", &t.Lost},
@@ -77,7 +77,7 @@ type namedTime struct {
 	at   *time.Duration
 }
 
-// Scaled gives all times multiplied by a factor: 0.2 makes a cluster five times as fast.
+// Scaled returns all times multiplied by a factor: 0.2 makes a cluster five times as fast.
 func (t Times) Scaled(factor float64) Times {
 	for _, one := range t.all() {
 		*one.at = time.Duration(math.Round(float64(*one.at) * factor))

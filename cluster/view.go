@@ -17,7 +17,7 @@ type view struct {
 	addresses map[uuid.UUID]string // of their actors, by session
 }
 
-// owner gives the actor address of the member where an identity has its place; ""
+// owner returns the actor address of the member where an identity has its place; ""
 // when there is no member.
 func (v *view) owner(identity string) string {
 	return v.addresses[share.Owner(v.members, identity)]

@@ -7,7 +7,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// Default gives the settings of a node without file and environment. The
+// Default returns the settings of a node without file and environment. The
 // reasons for the numbers stand at the fields of Config.
 func Default() Config {
 	c := defaults()
@@ -91,7 +91,7 @@ func (c *Config) complete() {
 	}
 }
 
-// fullAllowance gives a with every field set.
+// fullAllowance returns a with every field set.
 func fullAllowance(a throttle.Limits) Allowance {
 	var full Allowance
 	leaves("", reflect.ValueOf(&full).Elem(), func(key string, v reflect.Value) {

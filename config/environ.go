@@ -20,7 +20,7 @@ func EnvironName(key string) string {
 	return EnvironPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// UnknownEnviron gives the names in environ that have our prefix and mean
+// UnknownEnviron returns the names in environ that have our prefix and mean
 // nothing to us. It is for a warning and not refused, because platforms put
 // names of their own there (Kubernetes: ROLLCALL_SERVICE_HOST and others for a
 // service called rollcall).

@@ -74,7 +74,7 @@ func (p position) finding(s Severity, text string) Finding {
 // places say where each dotted key stands.
 type places map[string]position
 
-// nearest gives the place of a key, or of the table or list it is in.
+// nearest returns the place of a key, or of the table or list it is in.
 func (p places) nearest(key string) (position, bool) {
 	for key != "" {
 		if at, ok := p[key]; ok {
@@ -89,7 +89,7 @@ func (p places) nearest(key string) (position, bool) {
 	return position{}, false
 }
 
-// below gives those below a table, without its name.
+// below returns those below a table, without its name.
 func (p places) below(table string) places {
 	out := places{}
 	for key, at := range p {
@@ -100,7 +100,7 @@ func (p places) below(table string) places {
 	return out
 }
 
-// locate gives faults with their places.
+// locate returns faults with their places.
 func (p places) locate(faults []fault) []Finding {
 	var out []Finding
 	for _, f := range faults {

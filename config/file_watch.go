@@ -43,8 +43,8 @@ func WatchFile(file string) *FileWatch {
 // Found reports whether there was a file at the last look.
 func (w *FileWatch) Found() bool { return w.seen != nil }
 
-// Changed looks at the file and says whether its content is another than at the last look. A
-// file may be changed and keep its size and time.
+// Changed reads the file and reports whether its content differs from the last look. A file may change and keep its
+// size and time.
 func (w *FileWatch) Changed() bool {
 	now := w.look()
 	w.looks++
@@ -77,7 +77,7 @@ func (w *FileWatch) Each(ctx context.Context, do func()) {
 	}
 }
 
-// look gives the file as it is now; nil when there is none.
+// look returns the file as it is now; nil when there is none.
 func (w *FileWatch) look() fs.FileInfo {
 	if w.file == "" {
 		return nil
@@ -89,7 +89,7 @@ func (w *FileWatch) look() fs.FileInfo {
 	return now
 }
 
-// content gives a hash of what stands in the file; "" when there is none, and why not when it
+// content returns a hash of what stands in the file; "" when there is none, and why not when it
 // cannot be read.
 func (w *FileWatch) content() string {
 	if w.file == "" {

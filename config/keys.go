@@ -52,7 +52,7 @@ type form struct {
 	of   reflect.Type
 }
 
-// keysOf gives every key of a settings struct, with its form.
+// keysOf returns every key of a settings struct, with its form.
 func keysOf(target any) map[string]form {
 	known := map[string]form{}
 	leaves("", reflect.ValueOf(target).Elem(), func(key string, v reflect.Value) {
@@ -102,7 +102,7 @@ func meantKey(key []string, known map[string]form) string {
 	return ": the known ones are in docs/operators/config.md and in `rollcall config show`"
 }
 
-// suggest gives the known key or table that is nearest to key, or "".
+// suggest returns the known key or table that is nearest to key, or "".
 func suggest(key string, known map[string]form) string {
 	candidates := make([]string, 0, len(known))
 	for k := range known {
@@ -124,7 +124,7 @@ func suggest(key string, known map[string]form) string {
 	return ""
 }
 
-// Nearest gives the candidate that somebody may have meant by a word; "" when none is near.
+// Nearest returns the candidate that a mistyped word most likely means; "" when none is near.
 func Nearest(word string, candidates []string) string {
 	best, bestDistance := "", min(suggestDistanceMax, (len(word)+2)/3)+1
 	for _, c := range candidates {
@@ -168,7 +168,7 @@ func joinKey(parts []string) string {
 	return strings.Join(quoted, ".")
 }
 
-// splitKey gives the parts of what joinKey wrote.
+// splitKey returns the parts of what joinKey wrote.
 func splitKey(key string) (parts []string) {
 	for key != "" {
 		part := ""

@@ -16,7 +16,7 @@ import (
 // sensible throttle.toml; it keeps a wrong path from being read into memory.
 const fileBytesMax = 8 << 20
 
-// Load gives the settings from the defaults, then file (none if ""), then the
+// Load returns the settings from the defaults, then file (none if ""), then the
 // environment, whose lines are in the form of os.Environ. The answer is
 // complete and passes Validate.
 //

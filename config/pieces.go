@@ -28,7 +28,7 @@ func lineStartsOf(data []byte) lineStarts {
 	return l
 }
 
-// at gives the line and the column of a byte, both from 1.
+// at returns the line and the column of a byte, both from 1.
 func (l lineStarts) at(offset int) (line, column int) {
 	line = sort.SearchInts(l, offset+1)
 	return line, offset - l[line-1] + 1
@@ -72,7 +72,7 @@ func (p *pieces) loose(table, parts []string) {
 // named reports whether the tables below a table have names that somebody chose.
 func named(table string) bool { return table == "receivers" || table == "sources" }
 
-// cut gives the pieces of a document, each with so many empty lines before it that every line
+// cut returns the pieces of a document, each with so many empty lines before it that every line
 // has the number that it has in the document.
 func (p *pieces) cut(data []byte, l lineStarts) [][]byte {
 	if p.whole || len(p.tables) <= pieceTables {

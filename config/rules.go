@@ -55,7 +55,7 @@ func tableFieldsOf(t reflect.Type) (out []tableField) {
 	return out
 }
 
-// fieldTexts gives the fields that are set in an Allowance or a Source.
+// fieldTexts returns the fields that are set in an Allowance or a Source.
 func fieldTexts(table any) (set []fieldText) {
 	v, fields := reflect.ValueOf(table), allowanceFields
 	if _, isSource := table.(Source); isSource {
@@ -93,7 +93,7 @@ type ruled struct {
 	key string
 }
 
-// tables gives the tables of t that have fields: their keys, the names of their rules and
+// tables returns the tables of t that have fields: their keys, the names of their rules and
 // what is set in them.
 func (t Throttle) tables(visit func(key, name string, set []fieldText)) {
 	visit("default", "", fieldTexts(t.Default))
@@ -113,7 +113,7 @@ func sourceName(written string) string {
 	return throttle.SourcePrefix + written
 }
 
-// rules gives t as rules, whose values were checked. The default's fields that nobody wrote
+// rules returns t as rules, whose values were checked. The default's fields that nobody wrote
 // and that are what the program has anyway are left to it.
 func (t Throttle) rules() (rules []ruled) {
 	builtIn := throttle.DefaultLimits()
@@ -137,7 +137,7 @@ func (t Throttle) rules() (rules []ruled) {
 	return rules
 }
 
-// Rules gives t as rules of throttle.LayerFile.
+// Rules returns t as rules of throttle.LayerFile.
 func (t Throttle) Rules() []throttle.Rule { return plain(t.rules()) }
 
 func plain(rules []ruled) []throttle.Rule {

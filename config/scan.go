@@ -58,7 +58,7 @@ func (s *scanner) scan(data []byte) {
 	}
 }
 
-// key gives the parts of the key of an expression and where it begins.
+// key returns the parts of the key of an expression and where it begins.
 func (s *scanner) key(e *unstable.Node) (parts []string, at position) {
 	if e.Kind != unstable.Table && e.Kind != unstable.ArrayTable && e.Kind != unstable.KeyValue {
 		return nil, at

@@ -21,7 +21,7 @@ type throttleForm struct {
 	Sources   map[string]Source    `toml:"sources"`
 }
 
-// LoadThrottle gives the rules of base with those of the file base.File after
+// LoadThrottle returns the rules of base with those of the file base.File after
 // them. A file that does not exist adds none. Faults are an ErrInvalid with file,
 // line and column.
 func LoadThrottle(base Throttle) ([]throttle.Rule, error) {
@@ -42,7 +42,7 @@ func LoadThrottle(base Throttle) ([]throttle.Rule, error) {
 	return append(base.Rules(), file.Rules()...), nil
 }
 
-// CheckThrottle gives the rules that LoadThrottle would give for another file, which
+// CheckThrottle returns the rules that LoadThrottle would give for another file, which
 // has to exist, and everything that somebody should know about them first. With an
 // error among the findings there are no rules.
 func CheckThrottle(file string, base Throttle) (rules []throttle.Rule, findings []Finding, err error) {
@@ -110,7 +110,7 @@ func parseThrottle(file string, data []byte) (Throttle, []Finding) {
 	return t, findings
 }
 
-// namesOf gives the names of a file whose values have faults, by the places of its keys, so
+// namesOf returns the names of a file whose values have faults, by the places of its keys, so
 // that all are told at once.
 func namesOf(at places) Throttle {
 	t := Throttle{Receivers: map[string]Allowance{}, Sources: map[string]Source{}, places: at}
@@ -180,7 +180,7 @@ func (f *ThrottleFile) Watch(ctx context.Context, log *slog.Logger, apply func(T
 	})
 }
 
-// load loads the file, which has changed, and gives the state behind that.
+// load loads the file, which has changed, and returns the state behind that.
 func (f *ThrottleFile) load() ThrottleState {
 	state := f.State()
 	rules, err := LoadThrottle(f.base)

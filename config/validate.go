@@ -293,7 +293,7 @@ func (c Config) checkClear(k *checker) {
 	}
 }
 
-// UploadTLS gives the files of the storage listener: its own, or those of the API.
+// UploadTLS returns the files of the storage listener: its own, or those of the API.
 func (c Config) UploadTLS() (cert, key string) {
 	if c.Upload.TLSCert != "" {
 		return c.Upload.TLSCert, c.Upload.TLSKey

@@ -25,7 +25,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 // MarshalText writes the shortest form: 5m, not 5m0s.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// String gives the shortest form: 5m, not 5m0s.
+// String returns the shortest form: 5m, not 5m0s.
 func (d Duration) String() string {
 	s := d.Duration.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -54,5 +54,5 @@ func (r *Rate) UnmarshalText(text []byte) error {
 // MarshalText writes the form that UnmarshalText reads.
 func (r Rate) MarshalText() ([]byte, error) { return []byte(throttle.Rate(r).String()), nil }
 
-// String gives the form that UnmarshalText reads.
+// String returns the form that UnmarshalText reads.
 func (r Rate) String() string { return throttle.Rate(r).String() }

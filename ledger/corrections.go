@@ -65,7 +65,7 @@ type AuditedAccount struct {
 	Files     Credits // what its verifications hold
 }
 
-// Correct gives the entries that set an account right, and what they move in it. The first of them enter what
+// Correct returns the entries that set an account right, and what they move in it. The first of them enter what
 // moved the account without an entry; the others move it to what it becomes. In either case the
 // account then holds what its verifications hold. ErrUncorrectable when an amount would be negative.
 func (a AuditedAccount) Correct(keep bool) (entries []CorrectionEntry, by Balance, err error) {
@@ -85,7 +85,7 @@ func (a AuditedAccount) Correct(keep bool) (entries []CorrectionEntry, by Balanc
 	return append(moves(CorrectionFound, found), moves(CorrectionMoved, by)...), by, nil
 }
 
-// moves gives the entries that add by to an account.
+// moves returns the entries that add by to an account.
 func moves(number int64, by Balance) (entries []CorrectionEntry) {
 	for _, e := range []CorrectionEntry{
 		{number, EntryGrant, max(by.Granted, 0)}, {number, EntryWithdrawal, max(-by.Granted, 0)},

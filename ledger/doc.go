@@ -1,4 +1,4 @@
-// Package ledger is the book of record: work and money, its types, rules, states and invariants.
+// Package ledger has the types, rules, states and invariants of work and money.
 //
 // It holds no SQL and no actors. Book is what every database must be able to
 // do; ledger/sqlstore does it, ledger/ledgertest checks it. The first invariant

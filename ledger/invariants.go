@@ -57,8 +57,8 @@ func (s Sums) Balance() Balance {
 		Held: s.Held - s.Charged - s.Released, Spent: s.Charged - s.Refunded}
 }
 
-// CheckBalance reports whether a workspace's account is sound (I1, I2), is what its
-// entries make (I3), and holds what its verifications hold together (I4).
+// CheckBalance checks that the account of a workspace is sound (I1, I2), is the sum of its entries (I3), and holds
+// what its verifications hold together (I4).
 func CheckBalance(workspace uuid.UUID, b Balance, entries Sums, heldByFiles Credits) []Violation {
 	f := findings{subject: workspace.String()}
 	f.check("I1", b.Granted == b.Available+b.Held+b.Spent, "granted is not available + held + spent: %+v", b)

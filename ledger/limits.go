@@ -61,7 +61,7 @@ type LimitsChange struct {
 	Reason               string
 }
 
-// Apply gives limits as they are after a change.
+// Apply returns limits as they are after a change.
 func (c LimitsChange) Apply(l Limits) Limits {
 	for _, field := range []struct{ to, from *int64 }{{&l.Open, c.Open}, {&l.Stored, c.Stored}, {&l.Unpaid, c.Unpaid}} {
 		if field.from != nil {
@@ -88,5 +88,5 @@ type Later struct {
 // Error implements error.
 func (l *Later) Error() string { return l.Err.Error() }
 
-// Unwrap gives the refusal.
+// Unwrap returns the refusal.
 func (l *Later) Unwrap() error { return l.Err }

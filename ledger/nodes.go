@@ -84,7 +84,7 @@ func (b Heartbeat) Check() error {
 	return nil
 }
 
-// NodeStatus is what the ledger takes a process for.
+// NodeStatus is the state of a process in the ledger.
 type NodeStatus uint8
 
 // The standings.
@@ -94,7 +94,7 @@ const (
 	NodeLost                   // it was not seen for too long
 )
 
-// String gives "in", "left" or "lost".
+// String returns "in", "left" or "lost".
 func (s NodeStatus) String() string {
 	switch s {
 	case NodeIn:
@@ -113,7 +113,7 @@ type NodeRow struct {
 	Heartbeat
 	Status NodeStatus
 	Since  time.Time // of the standing
-	Seen   time.Time // when its last beat was written
+	Seen   time.Time // when its last heartbeat was written
 	// Generation is that of its last publication, or of its end.
 	Generation int64
 	// Before is the view before the last publication; nil: there was none, or it was
@@ -156,7 +156,7 @@ type Nodes interface {
 	// ReadNodes reads all rows.
 	ReadNodes(ctx context.Context) (NodeSnapshot, error)
 	// Leave ends a process's row by its own wish, in a new turn: it uses nothing any
-	// more but what its last beat called silent, and does not beat again. Of one that was
+	// more but what its last heartbeat called silent, and does not beat again. Of one that was
 	// lost it takes back the loss. No effect on one that had left or is not there.
 	Leave(ctx context.Context, session uuid.UUID) error
 	// Retire ends, in a new turn, a row that is in and was not seen for at least
@@ -164,7 +164,7 @@ type Nodes interface {
 	// is lost already. No effect on any other row, such as one that was seen since.
 	Retire(ctx context.Context, session uuid.UUID, after time.Duration, dead bool) error
 	// AskDrain notes an operator's wish in the rows of a node that are in or lost;
-	// the process sees it with its next beat. ErrNoSuchNode when there is none.
+	// the process sees it with its next heartbeat. ErrNoSuchNode when there is none.
 	AskDrain(ctx context.Context, node uuid.UUID) error
 	// Undrain takes that wish back, in the same rows. ErrNoSuchNode as AskDrain; no
 	// effect on a node that nobody wants to drain.

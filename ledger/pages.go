@@ -114,7 +114,8 @@ type RecentPlace struct {
 	Row        int   // from 0 on, within the settlement, newest first
 }
 
-// RecentResult is an outcome with the settlement that it was committed with, whose evidence is that of Evidence.
+// RecentResult is an outcome and the number of the settlement that it was committed with, whose evidence Evidence
+// returns.
 type RecentResult struct {
 	Result
 	Settlement int64

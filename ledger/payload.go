@@ -148,7 +148,7 @@ type Batch struct {
 // Len is the number of results.
 func (b *Batch) Len() int { return len(b.Ordinals) }
 
-// Email gives the address of result i; the bytes belong to b.
+// Email returns the address of result i; the bytes belong to b.
 func (b *Batch) Email(i int) []byte {
 	start := 0
 	if i > 0 {

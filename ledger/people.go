@@ -313,8 +313,8 @@ func (r AttemptRule) Check() error {
 	return nil
 }
 
-// FoldEmail gives what two emails have in common that are the same to the ledger: A to Z are read as a to z in all of it.
-// Nothing else is, since nobody can know what a foreign mail server takes for the same.
+// FoldEmail returns the form in which the ledger compares emails: A to Z become a to z in all of it. Nothing else is
+// folded, because nobody knows what a foreign mail server treats as the same.
 func FoldEmail(email string) string {
 	return strings.Map(func(c rune) rune {
 		if c >= 'A' && c <= 'Z' {
@@ -394,7 +394,7 @@ func (n NewSession) Check() error {
 	return nil
 }
 
-// Kept gives the session as it can be kept: with what of its texts every database can keep, cut to AgentMax.
+// Kept returns the session as it can be kept: with what of its texts every database can keep, cut to AgentMax.
 func (n NewSession) Kept() NewSession {
 	n.Agent, n.Network = cut(n.Agent), cut(n.Network)
 	return n
@@ -404,7 +404,7 @@ func cut(text string) string {
 	return shortened(strings.ReplaceAll(strings.ToValidUTF8(text, ""), "\x00", ""), AgentMax)
 }
 
-// Shortened gives as much of a text as a line of a log can have.
+// Shortened returns as much of a text as a line of a log can have.
 func Shortened(text string) string { return shortened(text, OperatorTextMax) }
 
 func shortened(text string, most int) string {

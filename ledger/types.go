@@ -245,10 +245,10 @@ type Outlook struct {
 	Why string
 }
 
-// WhyMax bounds what a customer is told of a wait for receivers, in bytes.
+// WhyMax bounds the sentence that tells a customer why a file waits for receivers, in bytes.
 const WhyMax = 512
 
-// CheckWhy reports whether a customer can be told this of a wait for receivers. ErrIllegal.
+// CheckWhy reports whether a text can be shown to a customer as the reason of a wait. ErrIllegal.
 func CheckWhy(why string) error {
 	if len(why) > WhyMax {
 		return fmt.Errorf("%d bytes about a wait, at most %d: %w", len(why), WhyMax, ErrIllegal)

@@ -45,7 +45,7 @@ type Address struct {
 	Domain string // lower-case A-label (RFC 5890)
 }
 
-// String gives the address as it is sent in RCPT, without angle brackets.
+// String returns the address as it is sent in RCPT, without angle brackets.
 func (a Address) String() string { return a.Local + "@" + a.Domain }
 
 // ASCII reports whether the local part is ASCII, so that no SMTPUTF8 is needed.
@@ -116,7 +116,7 @@ func localClasses() (class [256]byte) {
 	return class
 }
 
-// LocalPart gives the length of the local part that text starts with, so that
+// LocalPart returns the length of the local part that text starts with, so that
 // text[n] is the @ sign after it. It looks at nothing beyond that sign.
 //
 // A local part is a dot-string or a quoted string (RFC 5321 §4.1.2), of 1 to
@@ -215,7 +215,7 @@ func quotedLocalPart[T string | []byte](text T) (n int, err error) {
 	return 0, errQuoteOpen
 }
 
-// highRune gives the size of the character that text starts with, if it may
+// highRune returns the size of the character that text starts with, if it may
 // stand in a local part.
 func highRune[T string | []byte](text T) (size int, err error) {
 	r, size := utf8.DecodeRuneInString(string(text[:min(len(text), utf8.UTFMax)]))

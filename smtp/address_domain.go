@@ -29,7 +29,7 @@ const (
 // RFC 5891 §5.4 and the Bidi rule (RFC 5893). Lengths are checked afterwards.
 var internationalized = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.Transitional(false))
 
-// ParseDomain gives a domain as lower-case A-labels (RFC 5890 §2.3.2.1).
+// ParseDomain returns a domain as lower-case A-labels (RFC 5890 §2.3.2.1).
 //
 // An ASCII domain is labels of letters, digits and inner hyphens (RFC 5321
 // §4.1.2) of at most LabelBytesMax octets, with dots between them and at most

@@ -21,7 +21,7 @@ var blameNames = [...]string{"nobody", "address", "domain", "receiver", "source"
 // Blames lists all of them in the order in which people are shown them.
 var Blames = [...]Blame{BlameAddress, BlameDomain, BlameReceiver, BlameSource, BlameNobody}
 
-// String gives the word for records and logs, such as "source".
+// String returns the word for records and logs, such as "source".
 func (b Blame) String() string {
 	if b.Known() {
 		return blameNames[b]

@@ -22,7 +22,7 @@ var outcomeNames = [...]string{"undecided", "valid", "invalid", "catch_all", "un
 // Outcomes lists the five final outcomes in the order in which people are shown them.
 var Outcomes = [...]Outcome{Valid, Invalid, CatchAll, Unknown, Error}
 
-// String gives the contract's word, such as "catch_all".
+// String returns the contract's word, such as "catch_all".
 func (o Outcome) String() string {
 	if int(o) < len(outcomeNames) {
 		return outcomeNames[o]
@@ -112,7 +112,7 @@ var reasonTexts = [...]struct{ token, sentence string }{
 	NotSimulated:        {"not_simulated", "The receivers of this service are simulated and know only .test."},
 }
 
-// String gives the token, such as "mailbox_not_found".
+// String returns the token, such as "mailbox_not_found".
 func (r Reason) String() string {
 	if int(r) < len(reasonTexts) {
 		return reasonTexts[r].token

@@ -24,7 +24,7 @@ const (
 	TLSOffHELO                      // never, and HELO in place of EHLO, for a host that ends sessions at EHLO
 )
 
-// SessionOptions is how we introduce ourselves and what we bear.
+// SessionOptions says how we introduce ourselves and what we tolerate.
 type SessionOptions struct {
 	HelloName  string // argument of EHLO (RFC 5321 §4.1.1.1): our host's full name
 	ReturnPath string // argument of MAIL, without angle brackets; ASCII
@@ -102,14 +102,14 @@ type extensions struct {
 	starttls   bool // RFC 3207
 }
 
-// Host gives the name of the host that Open was given.
+// Host returns the name of the host that Open was given.
 func (s *Session) Host() string { return s.host }
 
-// Source gives the address of ours that the session speaks from; the zero value when
+// Source returns the address of ours that the session speaks from; the zero value when
 // the connection has none.
 func (s *Session) Source() netip.Addr { return s.source }
 
-// sourceOf gives our address of a connection.
+// sourceOf returns our address of a connection.
 func sourceOf(conn net.Conn) netip.Addr {
 	if at, ok := conn.LocalAddr().(*net.TCPAddr); ok {
 		return at.AddrPort().Addr().Unmap()
@@ -133,10 +133,10 @@ func (s *Session) Pipelining() bool { return s.offers.pipelining }
 // Open reports whether the session may be used for another Probe.
 func (s *Session) Open() bool { return s.open }
 
-// Rcpts gives how many RCPT commands the session has sent.
+// Rcpts returns how many RCPT commands the session has sent.
 func (s *Session) Rcpts() int { return s.rcpts }
 
-// Refused gives how many RCPT commands were answered with a 5xx.
+// Refused returns how many RCPT commands were answered with a 5xx.
 func (s *Session) Refused() int { return s.refused }
 
 // Close ends the session without a word, but for the end of what we send. It does not
@@ -230,7 +230,7 @@ func (s *Session) leave(stop func() bool) {
 	}
 }
 
-// arm gives everything that follows until limit from now, within the session's time.
+// arm returns everything that follows until limit from now, within the session's time.
 func (s *Session) arm(ctx context.Context, limit time.Duration) (time.Time, error) {
 	now := time.Now()
 	deadline := now.Add(limit)

@@ -105,7 +105,7 @@ func (r *replyReader) read() (Reply, error) {
 	}
 }
 
-// unite takes a second code of a reply, and gives the text of its line. The last code counts, but no
+// unite takes a second code of a reply, and returns the text of its line. The last code counts, but no
 // acceptance after a refusal. The line of an acceptance beside a refusal begins with "[and 250]".
 func (reply *Reply) unite(code int, text []byte) []byte {
 	was, last := reply.Code, len(reply.Lines)-1

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Tracer is told what a session says and hears, in the goroutine that uses the session
-// and in the order in which it happens.
+// Tracer receives what a session sends and reads, in the goroutine that uses the session and in the order in which
+// it happens.
 type Tracer interface {
 	// On reports whether anybody looks; nothing else is called while nobody does. It is
 	// asked for every line, so it must be quick.
@@ -22,12 +22,12 @@ type Tracer interface {
 
 type tracerKey struct{}
 
-// WithTracer gives a context with which Open makes sessions that tell t.
+// WithTracer returns a context with which Open makes sessions that tell t.
 func WithTracer(ctx context.Context, t Tracer) context.Context {
 	return context.WithValue(ctx, tracerKey{}, t)
 }
 
-// tracerOf gives the tracer of a context; nil: it has none.
+// tracerOf returns the tracer of a context; nil: it has none.
 func tracerOf(ctx context.Context) Tracer {
 	t, _ := ctx.Value(tracerKey{}).(Tracer)
 	return t

@@ -44,7 +44,7 @@ func (t *turns) took(workspace uuid.UUID) bool {
 	return t.leases.Take(workspace, t.weight(workspace), 1)
 }
 
-// round begins another round, and says whether that changes anything.
+// round begins another round, and reports whether that changes anything.
 func (t *turns) round() bool {
 	changes := len(t.served) > 0
 	clear(t.served)

@@ -192,12 +192,12 @@ func fields(list []throttle.Explained) []ExplainedField {
 	return out
 }
 
-// narrower gives the names below one that have rules: these go before its own.
+// narrower returns the names below one that have rules: these go before its own.
 func narrower(t *throttle.Table, name string) []string {
 	return namesUnder(t, name, func(n string) bool { return n != name })
 }
 
-// namesUnder gives the names of rules that are a name or lie under it.
+// namesUnder returns the names of rules that are a name or lie under it.
 func namesUnder(t *throttle.Table, name string, fits func(name string) bool) []string {
 	var out []string
 	for _, layer := range ruleLayers {
@@ -224,7 +224,7 @@ func baseOf(key string) string {
 // besideMax bounds the keys that are listed beside one.
 const besideMax = 50
 
-// beside gives the keys of receivers that speak to the same operator beside one: each has
+// beside returns the keys of receivers that speak to the same operator beside one: each has
 // an allowance of its own.
 func beside(t *throttle.Table, living []Receiver, base, key string) []string {
 	var out []string

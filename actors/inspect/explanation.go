@@ -17,8 +17,7 @@ type Explanation struct {
 	Silent   []UnreachableNode `json:"silent,omitempty"`
 }
 
-// OtherFile is a node whose throttle file says something else than that of the node that was
-// asked, or cannot be used.
+// OtherFile is a node with another throttle file than the node that was asked, or with one that cannot be used.
 type OtherFile struct {
 	Node    string `json:"node"`
 	Differs bool   `json:"differs"`         // the rules that hold there are others

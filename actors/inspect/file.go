@@ -25,8 +25,7 @@ func (i *Inspector) ownFile() fileNow {
 	return f
 }
 
-// Files names the nodes whose throttle file says something else than that of this node, and
-// the others whose file cannot be used.
+// Files names the nodes with another throttle file than this node, and those whose file cannot be used.
 func (i *Inspector) Files(ctx context.Context) ([]OtherFile, []UnreachableNode, error) {
 	all, err := fileQuery.askAll(ctx, i, none{})
 	if err != nil {

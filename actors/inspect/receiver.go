@@ -64,7 +64,7 @@ type ReceiverSource struct {
 	Tempo    RateStatus `json:"tempo"`
 }
 
-// RateStatus is how fast a receiver was found to let a source go.
+// RateStatus is the rate that was found for a source at a receiver.
 type RateStatus struct {
 	Rate    float64   `json:"rate"`    // RCPTs a second that it is let go now
 	Floor   float64   `json:"floor"`   // what it never goes below

@@ -4,7 +4,7 @@ package inspect
 // system chooses.
 const DefaultSource = "default"
 
-// SourceName gives the address of a source of ours as people are shown it.
+// SourceName returns the address of one of our sources as people are shown it.
 func SourceName(address string) string {
 	if address == "" {
 		return DefaultSource

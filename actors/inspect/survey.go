@@ -62,7 +62,7 @@ func (i *Inspector) ownReceivers(ctx context.Context, _ none) (*receiverTable, e
 	return t, nil
 }
 
-// Receivers gives the live table of the whole cluster.
+// Receivers returns the live table of the whole cluster.
 func (i *Inspector) Receivers(ctx context.Context) (Receivers, error) {
 	all, err := receiversQuery.askAll(ctx, i, none{})
 	if err != nil {
@@ -98,7 +98,7 @@ func (i *Inspector) ownDetails(ctx context.Context, of ofReceiver) ([]ReceiverDe
 	return found[:min(len(found), detailsMax)], nil
 }
 
-// Receiver gives everything about one receiver, by its key or the name of a rule: one
+// Receiver returns everything about one receiver, by its key or the name of a rule: one
 // value for each node where it lives. ErrNotThere; an Unreachable when a node
 // that does not answer may have it.
 func (i *Inspector) Receiver(ctx context.Context, key string) ([]ReceiverDetail, error) {
@@ -219,7 +219,7 @@ var traceQuery = Query[linesOf, []TraceLine]{"trace",
 		return i.options.Receivers.Trace(time.Now(), of.Key, of.Source, of.After[i.name()])
 	}}
 
-// Trace gives the newest lines of a receiver's sessions whose numbers are above after, by
+// Trace returns the newest lines of a receiver's sessions whose numbers are above after, by
 // node; source "" is all of them, DefaultSource the one whose address the system chooses.
 func (i *Inspector) Trace(ctx context.Context, key, source string, after map[string]uint64) ([]TraceLine, error) {
 	switch source {

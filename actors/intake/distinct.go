@@ -56,7 +56,7 @@ func newDistinct() *distinct {
 	}
 }
 
-// known gives the place of a domain that was spelled like this before.
+// known returns the place of a domain that was spelled like this before.
 func (d *distinct) known(domain []byte) (spelling uint32, ok bool) {
 	hash := uint32(maphash.Bytes(d.domainSeed, domain))
 	for at := d.spellings.first(hash); ; {
@@ -71,7 +71,7 @@ func (d *distinct) known(domain []byte) (spelling uint32, ok bool) {
 	}
 }
 
-// learn gives the place of a domain's spelling, known or not, that smtp.ParseDomain
+// learn returns the place of a domain's spelling, known or not, that smtp.ParseDomain
 // turns into name.
 func (d *distinct) learn(domain []byte, name string) (spelling uint32) {
 	if spelling, ok := d.known(domain); ok {

@@ -23,36 +23,36 @@ type entry struct {
 	spelling uint32 // of the domain, as in the first row that had this address
 }
 
-// Len gives the number of distinct addresses, at least 1.
+// Len returns the number of distinct addresses, at least 1.
 func (f *File) Len() int { return f.count }
 
-// Rows gives the number of rows that hold an address: all but the header.
+// Rows returns the number of rows that hold an address: all but the header.
 func (f *File) Rows() int64 { return f.rows }
 
-// Duplicates gives the number of rows whose address an earlier row has.
+// Duplicates returns the number of rows whose address an earlier row has.
 func (f *File) Duplicates() int64 { return f.rows - int64(f.count) }
 
-// Spelling gives an address as its first row spells it, byte for byte, without
+// Spelling returns an address as its first row spells it, byte for byte, without
 // the quotes of CSV.
 func (f *File) Spelling(ordinal int) string {
 	e := f.entry(ordinal)
 	return string(f.locals.get(e.local)) + "@" + f.domains.spellings[e.spelling].text
 }
 
-// Address gives an address as it is asked.
+// Address returns an address as it is asked.
 func (f *File) Address(ordinal int) smtp.Address {
 	return smtp.Address{Local: string(f.locals.get(f.entry(ordinal).local)), Domain: f.Domain(ordinal)}
 }
 
-// Domain gives the domain of an address as lower-case A-label. It allocates nothing.
+// Domain returns the domain of an address as lower-case A-label. It allocates nothing.
 func (f *File) Domain(ordinal int) string { return f.domains.names[f.DomainID(ordinal)] }
 
-// DomainID gives the place of an address's domain in Domains.
+// DomainID returns the place of an address's domain in Domains.
 func (f *File) DomainID(ordinal int) int {
 	return int(f.domains.spellings[f.entry(ordinal).spelling].domain)
 }
 
-// Domains gives the distinct domains as lower-case A-labels, in the order in
+// Domains returns the distinct domains as lower-case A-labels, in the order in
 // which they first came. The slice belongs to the File: read it only.
 func (f *File) Domains() []string { return f.domains.names }
 
@@ -86,7 +86,7 @@ type arena struct {
 	blocks [][]byte
 }
 
-// put keeps a copy of text, at most 255 bytes, and gives its place. It is for
+// put keeps a copy of text, at most 255 bytes, and returns its place. It is for
 // the caller to see that all of them together stay within the 4,096 blocks.
 func (a *arena) put(text []byte) uint32 {
 	if n := len(a.blocks); n == 0 || len(a.blocks[n-1])+1+len(text) > cap(a.blocks[n-1]) {
@@ -102,7 +102,7 @@ func (a *arena) put(text []byte) uint32 {
 	return uint32(place)
 }
 
-// get gives what was put at a place. It belongs to the arena.
+// get returns what was put at a place. It belongs to the arena.
 func (a *arena) get(place uint32) []byte {
 	rest := a.blocks[place/arenaBlock][place%arenaBlock:]
 	return rest[1 : 1+rest[0]]

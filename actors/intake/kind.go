@@ -137,7 +137,7 @@ func NoAddresses() *Defect { return newDefect(KindNoAddress, 0) }
 // TextMax bounds the text of a row in a Defect, in bytes, without what says that it goes on.
 const TextMax = 200
 
-// Check looks at a text that should be one address, as in a row of a file, and gives what is wrong with it; nil when
+// Check looks at a text that should be one address, as in a row of a file, and returns what is wrong with it; nil when
 // nothing is.
 func Check(text string, row int64) *Defect {
 	if strings.TrimSpace(text) == "" {
@@ -226,7 +226,7 @@ func hasMailto(text string) bool {
 	return len(text) > len(mailto) && strings.EqualFold(text[:len(mailto)], mailto)
 }
 
-// meant gives the addresses that a text means: certain only where each part that has an @ sign is one.
+// meant returns the addresses that a text means: certain only where each part that has an @ sign is one.
 func meant(text string) []string {
 	pieces := addressesIn(text)
 	if len(pieces) == 0 || strings.Count(text, "@")+strings.Count(text, "＠") != len(pieces) {
@@ -235,7 +235,7 @@ func meant(text string) []string {
 	return pieces
 }
 
-// addressesIn gives what is an address between separators, without what people and programs put around it.
+// addressesIn returns what is an address between separators, without what people and programs put around it.
 func addressesIn(text string) (found []string) {
 	clean := strings.Map(func(r rune) rune {
 		switch {

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// ErrPanicked is what work came to that panicked.
+// ErrPanicked is the error of work that panicked.
 var ErrPanicked = errors.New("it panicked: a fault of this program, whose log has the stack")
 
 // stacksEvery is how often the stack of a panic in one place is logged at most: a fault that one
@@ -47,8 +47,8 @@ func NewPanicGuard(r prometheus.Registerer, log *slog.Logger) *PanicGuard {
 	return g
 }
 
-// Run does work and gives ErrPanicked when that panicked. Where is what does it, in one word: the
-// label of the metric.
+// Run does work. It returns ErrPanicked when the work panicked. Where names the work in one word: the label of the
+// metric.
 func (g *PanicGuard) Run(where string, work func()) (err error) {
 	if g != nil {
 		defer func() {
@@ -125,7 +125,7 @@ func (g *PanicGuard) ExtensionID() extensions.ExtensionID { return extension }
 // made.
 func (g *PanicGuard) Install(system *actor.ActorSystem) { system.Extensions.Register(g) }
 
-// GuardOf gives the guard of an actor system; nil: it has none.
+// GuardOf returns the guard of an actor system; nil: it has none.
 func GuardOf(system *actor.ActorSystem) *PanicGuard {
 	g, _ := system.Extensions.Get(extension).(*PanicGuard)
 	return g

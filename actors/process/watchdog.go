@@ -26,7 +26,8 @@ const (
 	toldwatchEvery = 10 * time.Second
 )
 
-// Watchdog is the one of a process. Nil knows of no pause. Safe for concurrent use.
+// Watchdog notices when nothing of the process ran. A process has one. Nil has seen no pause. Safe for concurrent
+// use.
 type Watchdog struct {
 	log    *slog.Logger
 	clock  func() time.Time
@@ -75,8 +76,8 @@ func (w *Watchdog) Run(ctx context.Context) {
 	}
 }
 
-// Pauses counts the times that nothing of this process ran for Long. Whoever is the first to run
-// after one already gets the new count: nobody has to wait for a timer.
+// Pauses returns how often nothing of this process ran for Long. The first caller after a pause already gets the new
+// count: nobody has to wait for a timer.
 func (w *Watchdog) Pauses() uint64 {
 	if w == nil {
 		return 0

@@ -124,7 +124,7 @@ func (f *Follower) logEnded(holding []ledger.ThrottleOverride, now time.Time) {
 // an override no more that we take to hold. Guess.
 const endsApart = 2 * time.Second
 
-// rules gives overrides as rules. One that this version does not understand, because a node
+// rules returns overrides as rules. One that this version does not understand, because a node
 // of another one took it, is left out.
 func (f *Follower) rules(overrides []ledger.ThrottleOverride) []throttle.Rule {
 	var rules []throttle.Rule

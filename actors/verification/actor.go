@@ -84,7 +84,7 @@ type Actor struct {
 	markAt    time.Time // not marked before, because it failed
 	looking   bool
 	lookAgain bool      // it was told to look while it did
-	outlook   outlooks  // what the ledger was told last
+	eta       outlooks  // what the ledger was told last
 	seen      survey    // made at
 	surveyAt  time.Time // not anew before
 	parking   *parking  // nil: it is not on its way out
@@ -264,7 +264,7 @@ func (a *Actor) loaded(c actor.Context, now time.Time, m loadResult) {
 			a.plan.takeUp(m.left.Domains)
 			a.changed = now
 		}
-		a.outlook = outlooks{ledger.Outlook{Next: m.state.NextTry, Expected: m.state.Expected}, now}
+		a.eta = outlooks{ledger.Outlook{Next: m.state.NextTry, Expected: m.state.Expected}, now}
 		a.weigh(int64(len(m.plan.order)))
 		a.look(c) // it may have been cancelled while the file was read
 	}
@@ -456,7 +456,7 @@ func (a *Actor) settle(c actor.Context, now time.Time, atOnce bool) {
 	})
 }
 
-// pack gives what is kept of how outcomes came about. An outcome is worth more than
+// pack returns what is kept of how outcomes came about. An outcome is worth more than
 // its evidence: what cannot be packed, which is a fault of ours, is left out.
 func (a *Actor) pack(results []ledger.Result, cases []evidence.Case) []byte {
 	packed, err := kept(results, cases)
@@ -478,7 +478,7 @@ func (a *Actor) settled(c actor.Context, now time.Time, m settleResult) {
 	a.count(m.took)
 	a.plan.settled(now)
 	a.state = m.state
-	a.outlook = outlooks{ledger.Outlook{Next: m.state.NextTry, Expected: m.state.Expected}, now}
+	a.eta = outlooks{ledger.Outlook{Next: m.state.NextTry, Expected: m.state.Expected}, now}
 	if m.state.Status.Final() {
 		a.options.Log.Info("verification finished", "verification", m.state.ID, "status", m.state.Status,
 			"settlement", m.state.Settlements)

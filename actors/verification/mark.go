@@ -79,11 +79,11 @@ func (a *Actor) mark(c actor.Context, now time.Time) {
 	case quiet != a.waiting && now.Sub(a.changed) < waitingDwell && (quiet || a.plan.left != nil):
 		return // one that was parked often only looks whether a receiver answers by now, and rests again
 	case quiet != a.waiting:
-	case a.settling || len(a.plan.pending) > 0 || now.Sub(a.outlook.at) < remarkEvery:
+	case a.settling || len(a.plan.pending) > 0 || now.Sub(a.eta.at) < remarkEvery:
 		return // the settlement tells it
 	}
 	next := ledger.Outlook{Next: until, Expected: whole(a.survey(now, false).finish)}
-	if quiet == a.waiting && !a.outlook.news(now, next) {
+	if quiet == a.waiting && !a.eta.news(now, next) {
 		return
 	}
 	if quiet {
@@ -120,7 +120,7 @@ func (a *Actor) marked(c actor.Context, now time.Time, m markResult) {
 		if a.waiting == m.told.Next.IsZero() {
 			a.changed = now
 		}
-		a.waiting, a.outlook = m.state.Status == ledger.Waiting, outlooks{m.told, now}
+		a.waiting, a.eta = m.state.Status == ledger.Waiting, outlooks{m.told, now}
 		if m.state.Settlements >= a.state.Settlements { // it may be older than the newest settlement
 			a.state = m.state
 		}

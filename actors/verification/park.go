@@ -51,7 +51,7 @@ const (
 type parking struct {
 	missing  map[string]struct{} // domains that have not said what is left
 	left     []domain.Parked
-	outlook  ledger.Outlook
+	eta      ledger.Outlook
 	state    []byte // for the ledger; nil: not made yet
 	writing  bool
 	retryAt  time.Time
@@ -84,7 +84,7 @@ func casesOf(d *domain.Parked) []*evidence.Case {
 // errTooMuch says that a state does not fit into the ledger.
 var errTooMuch = errors.New("verification: too much to be parked")
 
-// pack gives the stored form.
+// pack returns the stored form.
 func (l *leftover) pack() ([]byte, error) {
 	var batch []evidence.Entry
 	size := 0
@@ -186,7 +186,7 @@ func (a *Actor) park(c actor.Context, now time.Time) {
 		return
 	}
 	seen := a.survey(now, true)
-	a.parking = &parking{missing: map[string]struct{}{}, outlook: ledger.Outlook{
+	a.parking = &parking{missing: map[string]struct{}{}, eta: ledger.Outlook{
 		Next: earliest(until, now.Add(parkLongest)), Expected: whole(seen.finish), Why: seen.sentence()}}
 	for name, pid := range a.domains {
 		a.parking.missing[name] = struct{}{}
@@ -245,7 +245,7 @@ func (a *Actor) writeParked(c actor.Context) {
 	p := a.parking
 	p.writing = true
 	a.call(c, func(ctx context.Context) any {
-		state, err := a.options.Book.Park(ctx, a.lease, p.outlook, p.state)
+		state, err := a.options.Book.Park(ctx, a.lease, p.eta, p.state)
 		return parkResult{stateResult{state, err}, p}
 	})
 }
@@ -263,7 +263,7 @@ func (a *Actor) given(c actor.Context, now time.Time, m parkResult) {
 		a.looked(m.stateResult)
 	case m.err == nil:
 		a.options.Metrics.parked.Inc()
-		a.options.Log.Info("verification parked", "verification", a.state.ID, "until", p.outlook.Next,
+		a.options.Log.Info("verification parked", "verification", a.state.ID, "until", p.eta.Next,
 			"left", a.plan.remaining())
 		a.end(c)
 	case !a.refused(c, m.err):

@@ -156,7 +156,7 @@ func (p *plan) begin(busyMax int) (string, bool) {
 	return name, true
 }
 
-// ordinals gives what is still open of a domain.
+// ordinals returns what is still open of a domain.
 func (p *plan) ordinals(w *work) []uint32 {
 	all := p.order[p.starts[w.id]:p.starts[w.id+1]]
 	for i, ordinal := range all {
@@ -214,7 +214,7 @@ func (p *plan) giveUp(now time.Time, w *work) {
 	p.take(now, finals)
 }
 
-// batch gives what should be settled now; nil: not yet. Until settled is called
+// batch returns what should be settled now; nil: not yet. Until settled is called
 // it is the same again: an attempt that failed may have been committed, and the
 // ledger knows it again only when nothing was added.
 func (p *plan) batch(now time.Time, atOnce bool) []ledger.Result {

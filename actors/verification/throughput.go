@@ -49,7 +49,7 @@ func (p *throughput) note(now time.Time, addresses, domains int) {
 	p.samples, p.every = kept, max(2*p.every, tickEvery)
 }
 
-// rates gives how many addresses become final and how many domains are done in a second:
+// rates returns how many addresses become final and how many domains are done in a second:
 // as of late or in the whole run, whichever is more, because domains come in crowds; 0: not
 // known.
 func (p *throughput) rates(now time.Time, addresses, domains int) (finals, done float64) {

@@ -161,7 +161,7 @@ func (s sums) hasten(queues map[string]*queue) {
 	}
 }
 
-// list gives the waits, the most addresses first. Beyond waitsMax those are summed that
+// list returns the waits, the most addresses first. Beyond waitsMax those are summed that
 // differ in their receiver only.
 func (s sums) list() []inspect.Wait {
 	out := make([]inspect.Wait, 0, len(s))

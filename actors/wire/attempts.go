@@ -38,7 +38,7 @@ func (t *Texts) Grow(n int) {
 // List is what goes into Results.texts.
 func (t *Texts) List() [][]byte { return t.list }
 
-// number gives the place of a text of a kind, 0 for the empty one.
+// number returns the place of a text of a kind, 0 for the empty one.
 func (t *Texts) number(kind int, text string) uint32 {
 	last := &t.last[kind]
 	if last.text != text {
@@ -112,13 +112,13 @@ func NewReader(r *Results) Reader {
 	return d
 }
 
-// newest gives the newest attempts of an answer.
+// newest returns the newest attempts of an answer.
 func newest(a *Answer) []*Attempt {
 	all := a.GetAttempts()
 	return all[max(0, len(all)-evidence.AttemptsMax):]
 }
 
-// AttemptsOf gives the attempts of one of the answers, once: at most evidence.AttemptsMax, the newest. What this
+// AttemptsOf returns the attempts of one of the answers, once: at most evidence.AttemptsMax, the newest. What this
 // program does not know, such as the words of a newer one, is left at its zero value.
 func (d *Reader) AttemptsOf(a *Answer) []evidence.Attempt {
 	all := newest(a)
@@ -190,7 +190,7 @@ func (p *Probe) Greylist(ago time.Duration, from string) {
 	}
 }
 
-// Greylisted gives how long ago a probe was first put off as if by greylisting, and
+// Greylisted returns how long ago a probe was first put off as if by greylisting, and
 // from where; ok is false when it was not.
 func (p *Probe) Greylisted() (ago time.Duration, from string, ok bool) {
 	ms := p.GetGreylistedMs()

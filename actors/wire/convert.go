@@ -33,7 +33,7 @@ type TaskKey struct {
 	Domain       string
 }
 
-// Key gives the comparable form; a malformed verification id gives the zero UUID.
+// Key returns the comparable form; a malformed verification id gives the zero UUID.
 func (t *Task) Key() TaskKey {
 	id, err := uuid.FromBytes(t.GetVerification())
 	if err != nil {
@@ -54,7 +54,7 @@ func Hosts(hosts []mx.Host) []*Host {
 	return out
 }
 
-// Addresses gives the host's usable IP addresses in order.
+// Addresses returns the host's usable IP addresses in order.
 func (h *Host) Addresses() []netip.Addr {
 	out := make([]netip.Addr, 0, len(h.GetAddrs()))
 	for _, b := range h.GetAddrs() {
@@ -65,7 +65,7 @@ func (h *Host) Addresses() []netip.Addr {
 	return out
 }
 
-// Verdict gives the outcome and the reason of an answer. What this program does
+// Verdict returns the outcome and the reason of an answer. What this program does
 // not know, such as the words of a newer one, is smtp.Undecided and smtp.ReasonNone.
 func (a *Answer) Verdict() (smtp.Outcome, smtp.Reason) {
 	outcome, reason := smtp.Undecided, smtp.ReasonNone
@@ -78,7 +78,7 @@ func (a *Answer) Verdict() (smtp.Outcome, smtp.Reason) {
 	return outcome, reason
 }
 
-// Wait gives the wait of an answer, between 0 and a year.
+// Wait returns the wait of an answer, between 0 and a year.
 func (a *Answer) Wait() time.Duration {
 	return time.Duration(min(max(0, a.GetWaitMs()), waitMax.Milliseconds())) * time.Millisecond
 }

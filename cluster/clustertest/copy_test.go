@@ -25,7 +25,7 @@ func TestANodeOnACopyOfTheLedgerIsRefused(t *testing.T) {
 	const says = "so one is a copy of the other: stop all nodes of the copy, run `rollcall ledger renew` on it"
 	sees := func(by, of int) bool {
 		for _, m := range w.Node(by).Members() {
-			if m.Card.Node == w.Node(of).ID && m.Seen {
+			if m.Meta.Node == w.Node(of).ID && m.Seen {
 				return true
 			}
 		}

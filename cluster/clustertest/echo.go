@@ -23,14 +23,14 @@ type Echo struct {
 
 func newEcho() *Echo { return &Echo{living: map[string][]int{}} }
 
-// Living gives the nodes on which an identity lives.
+// Living returns the nodes on which an identity lives.
 func (e *Echo) Living(identity string) []int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.living[identity])
 }
 
-// kinds gives the kinds of a node.
+// kinds returns the kinds of a node.
 func (e *Echo) kinds(node int) cluster.Kinds {
 	return cluster.Kinds{EchoKind: actor.PropsFromProducer(func() actor.Actor {
 		return &echo{all: e, node: node}

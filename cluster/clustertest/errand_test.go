@@ -15,7 +15,7 @@ import (
 	"rollcall/cluster/clustertest"
 )
 
-// answering is how all nodes of a world answer an errand for now.
+// answering is how all nodes of a world answer a query for now.
 type answering struct {
 	by atomic.Pointer[func(ctx context.Context, node int, question []byte) ([]byte, error)]
 }
@@ -56,7 +56,7 @@ func TestErrands(t *testing.T) {
 	})
 }
 
-// errand asks all three until none of them is silent: a busy machine is late.
+// query asks all three until none of them is silent: a busy machine is late.
 func errand(w *clustertest.World, question []byte) (replies []cluster.Reply) {
 	w.Await("all three answer in time", func() bool {
 		replies = w.Node(0).QueryAll(w.Context(), question)
@@ -116,7 +116,7 @@ func bounded(t *testing.T, w *clustertest.World, answers *answering) {
 	}
 }
 
-// enough lets a node answer as many errands at once as it will, and one more.
+// enough lets a node answer as many queries at once as it will, and one more.
 func enough(t *testing.T, w *clustertest.World, answers *answering) {
 	const atOnce = 4
 	began, end := make(chan struct{}, 100*atOnce), make(chan struct{})

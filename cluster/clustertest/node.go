@@ -25,7 +25,7 @@ import (
 type Options struct {
 	cluster.Options
 	Kinds      cluster.Kinds
-	Answer     cluster.Answer // nil: it answers no errands
+	Answer     cluster.Answer // nil: it answers no queries
 	Ineligible string         // why it must not probe when it starts; "": it may
 }
 
@@ -195,7 +195,7 @@ func (l *Log) Text() string {
 	return l.b.String()
 }
 
-// Metric gives the value of a gauge or the sum of a counter; 0 if there is none.
+// Metric returns the value of a gauge or the sum of a counter; 0 if there is none.
 func (n *Node) Metric(name string) (sum float64) {
 	families, err := n.Metrics.Gather()
 	if err != nil {

@@ -31,7 +31,7 @@ func unfit(t *testing.T, w *clustertest.World) {
 	})
 	w.Await("it alone is shown as not fit", func() bool {
 		for _, m := range w.Node(0).Members() {
-			if m.Ineligible != (m.Card.Node == w.Node(2).ID) {
+			if m.Ineligible != (m.Meta.Node == w.Node(2).ID) {
 				return false
 			}
 		}

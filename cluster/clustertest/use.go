@@ -34,10 +34,10 @@ func newUse() *Use {
 	return u
 }
 
-// Keys gives the keys that are counted.
+// Keys returns the keys that are counted.
 func (u *Use) Keys() []string { return u.keys }
 
-// comply gives what a node calls with new shares. It keeps to them at once.
+// comply returns what a node calls with new shares. It keeps to them at once.
 func (u *Use) comply(node int) func(ctx context.Context, of func(key string) (k, n int)) error {
 	return func(_ context.Context, of func(key string) (k, n int)) error {
 		u.mu.Lock()
@@ -84,7 +84,7 @@ func (u *Use) dead(node int) {
 	delete(u.parts, node)
 }
 
-// Of gives how much of a key each of some nodes uses now, and all together.
+// Of returns how much of a key each of some nodes uses now, and all together.
 func (u *Use) Of(key int) (parts map[int]float64, sum float64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -96,7 +96,7 @@ func (u *Use) Of(key int) (parts map[int]float64, sum float64) {
 	return parts, sum
 }
 
-// Total gives how many keys' worth a node uses.
+// Total returns how many keys' worth a node uses.
 func (u *Use) Total(node int) (sum float64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

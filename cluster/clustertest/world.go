@@ -141,7 +141,7 @@ func (w *World) close() {
 	}
 }
 
-// Node gives a node by its number.
+// Node returns a node by its number.
 func (w *World) Node(i int) *Node { return w.nodes[i] }
 
 // Join lets a node join and returns when it is a member, or why it is none.
@@ -158,7 +158,7 @@ func (w *World) Join(i int) error {
 	}
 }
 
-// OnCopy gives a node that has not joined a copy of the ledger as it is now.
+// OnCopy returns a node that has not joined a copy of the ledger as it is now.
 func (w *World) OnCopy(i int) {
 	w.t.Helper()
 	path := filepath.Join(effort.Folder(w.t), "copy.db")

@@ -7,7 +7,7 @@
 // refused, and both sides say why.
 //
 // Between the network and the library stands a guard: what is not from an allowed
-// network, not of this cluster, not sealed with one of our keys or not of the few
+// network, not of this cluster, not encrypted with one of our keys or not of the few
 // kinds that members send each other is dropped and counted before the library
 // sees it. Some of it would crash the library, which trusts whoever has the key.
 //

@@ -125,7 +125,7 @@ func (g *Gossip) ownNetwork(ip net.IP, port int) error {
 
 func netAddress(ip net.IP, port int) net.Addr { return &net.TCPAddr{IP: ip, Port: port} }
 
-// configure gives the library's settings.
+// configure returns the library's settings.
 func (g *Gossip) configure(o Options) *memberlist.Config {
 	c := memberlist.DefaultLANConfig()
 	c.Name = g.name
@@ -210,7 +210,7 @@ func listenOn(bind string, c *memberlist.Config) (t *memberlist.NetTransport, er
 	return nil, err
 }
 
-// resolveOne gives one address of a host, of IPv4 if it has one.
+// resolveOne returns one address of a host, of IPv4 if it has one.
 func resolveOne(host string) (netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), resolveTimeout)
 	defer cancel()
@@ -226,7 +226,7 @@ func resolveOne(host string) (netip.Addr, error) {
 	return all[0], nil
 }
 
-// Members gives who is alive or suspect, self included until Leave, sorted by
+// Members returns who is alive or suspect, self included until Leave, sorted by
 // session: of each node and of each actor address only the youngest session, which
 // hides self when a younger process has taken its place (see Displaced).
 func (g *Gossip) Members() []Member {
@@ -244,7 +244,7 @@ func (g *Gossip) Changed() <-chan struct{} { return g.changed }
 // identity or advertised address; this process should stop.
 func (g *Gossip) Displaced() <-chan Member { return g.displaced }
 
-// Address gives the host:port where others reach this node's gossip.
+// Address returns the host:port at which others reach this node's gossip.
 func (g *Gossip) Address() string { return g.address }
 
 // Drain says to all members whether this process is draining. It waits until one has

@@ -100,7 +100,7 @@ func (g *packetFilter) passStreams() {
 	}
 }
 
-// accept gives an incoming stream its guard; nil when it is to be closed at once.
+// accept returns an incoming stream its guard; nil when it is to be closed at once.
 func (g *packetFilter) accept(c net.Conn) net.Conn {
 	if !g.allowed(c.RemoteAddr()) {
 		g.drop(unitStream, otherNetwork, "", c.RemoteAddr())

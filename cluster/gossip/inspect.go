@@ -94,7 +94,7 @@ func cutLabel(b []byte) (label string, rest []byte, ok bool) {
 	return string(b[2 : 2+int(b[1])]), b[2+int(b[1]):], true
 }
 
-// open gives the plain text of a sealed message, or why there is none. An empty
+// open returns the plain text of a sealed message, or why there is none. An empty
 // plain text is refused: the library looks at its first byte.
 func open(keys []cipher.AEAD, sealed, bound []byte) ([]byte, reason) {
 	if len(sealed) <= sealOverhead || sealed[0] != sealVersion {

@@ -100,7 +100,7 @@ func (g *Gossip) try(address string) error {
 	return fmt.Errorf("joining by %s: %s", address, text)
 }
 
-// absent gives the addresses of seeds and vanished members that are no member's
+// absent returns the addresses of seeds and vanished members that are no member's
 // now, in random order, at most joinRoundMax.
 func (g *Gossip) absent(ctx context.Context) []string {
 	wanted := g.table.lost(g.now())
@@ -124,7 +124,7 @@ func (g *Gossip) absent(ctx context.Context) []string {
 	return wanted[:min(len(wanted), joinRoundMax)]
 }
 
-// resolveSeed gives all addresses of a host:port.
+// resolveSeed returns all addresses of a host:port.
 func resolveSeed(ctx context.Context, seed string) ([]string, error) {
 	host, port, err := net.SplitHostPort(seed)
 	if err != nil {
@@ -176,5 +176,5 @@ func (g *Gossip) sayAlone(err error) {
 	}
 }
 
-// newLibraryLog gives the library a logger that writes whole lines to l.
+// newLibraryLog returns the library a logger that writes whole lines to l.
 func newLibraryLog(l library) *log.Logger { return log.New(l, "", 0) }

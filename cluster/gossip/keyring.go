@@ -163,7 +163,7 @@ func same(key []byte) func([]byte) bool {
 	return func(k []byte) bool { return string(k) == string(key) }
 }
 
-// List gives the keys, the primary first.
+// List returns the keys, the primary first.
 func (k *Keyring) List() []Key {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -223,7 +223,7 @@ func (k *Keyring) Remove(name string) error {
 	return k.change(slices.Delete(slices.Clone(k.keys), i, i+1))
 }
 
-// find gives the place of a key; mu is held.
+// find returns the place of a key; mu is held.
 func (k *Keyring) find(name string) (int, error) {
 	name = strings.TrimSpace(name)
 	found := -1
@@ -277,7 +277,7 @@ func (k *Keyring) install(keys [][]byte) error {
 	return nil
 }
 
-// ciphers gives what opens, the primary first; the caller must not change the slice.
+// ciphers returns what opens, the primary first; the caller must not change the slice.
 func (k *Keyring) ciphers() []cipher.AEAD {
 	k.mu.Lock()
 	defer k.mu.Unlock()

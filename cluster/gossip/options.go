@@ -158,7 +158,7 @@ func DefaultTiming() Timing {
 	}
 }
 
-// times gives every time by its name, to be read or changed.
+// times returns every time by its name, to be read or changed.
 func (t *Timing) times() []namedTime {
 	return []namedTime{
 		{"probe interval", &t.ProbeInterval}, {"probe timeout", &t.ProbeTimeout},
@@ -173,7 +173,7 @@ type namedTime struct {
 	at   *time.Duration
 }
 
-// Scaled gives all times multiplied by a factor, for tests: 0.2 makes the gossip five
+// Scaled returns all times multiplied by a factor, for tests: 0.2 makes the gossip five
 // times as fast. What is counted stays as it is.
 func (t Timing) Scaled(factor float64) Timing {
 	for _, one := range t.times() {

@@ -144,7 +144,7 @@ func (t *table) remember(address string, now time.Time) {
 	t.vanished[address] = now
 }
 
-// lost gives the addresses of members that vanished less than vanishedKeep ago.
+// lost returns the addresses of members that vanished less than vanishedKeep ago.
 func (t *table) lost(now time.Time) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -179,7 +179,7 @@ func (t *table) full() bool {
 	return len(t.members) >= membersMax
 }
 
-// addresses gives the gossip addresses of all members.
+// addresses returns the gossip addresses of all members.
 func (t *table) addresses() map[string]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -190,7 +190,7 @@ func (t *table) addresses() map[string]bool {
 	return set
 }
 
-// view gives the members as Gossip.Members does, and who hides self, or nil.
+// view returns the members as Gossip.Members does, and who hides self, or nil.
 func (t *table) view(self uuid.UUID) (members []Member, by *Member) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -220,7 +220,7 @@ func (t *table) view(self uuid.UUID) (members []Member, by *Member) {
 	return members, by
 }
 
-// count gives how many members are in a state.
+// count returns how many members are in a state.
 func (t *table) count(state string) (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

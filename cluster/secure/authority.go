@@ -76,7 +76,7 @@ func ReadAuthority(pair Pair) (*Authority, error) {
 	return &Authority{cert: both.Leaf, key: key, pair: pair}, nil
 }
 
-// Pair gives the CA's own certificate and key. The key makes members: it belongs
+// Pair returns the CA's own certificate and key. The key makes members: it belongs
 // to no node.
 func (a *Authority) Pair() Pair { return a.pair }
 

@@ -35,7 +35,7 @@ func wantName(name string) func(tls.ConnectionState) error {
 	}
 }
 
-// Client gives the credentials for dialling other members. nameOf says which
+// Client returns the credentials for dialling other members. nameOf says which
 // member has an address ("host:port", as dialled); it is called at each handshake.
 // A dial to an address that no member has fails with ErrUnknownAddress, and one
 // that meets another name with ErrOtherName, before anything of a stream is sent.
@@ -84,7 +84,7 @@ func (c *client) OverrideServerName(string) error {
 	return fmt.Errorf("override server name: %w", ErrOtherName)
 }
 
-// Server gives the credentials for listening: peers must show a certificate of the
+// Server returns the credentials for listening: peers must show a certificate of the
 // CA. Whether its name is a member's is the Guard's question.
 func (i *Identity) Server() credentials.TransportCredentials {
 	return credentials.NewTLS(&tls.Config{

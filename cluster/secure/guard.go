@@ -95,7 +95,7 @@ func (g *Guard) Stream(server any, stream grpc.ServerStream, _ *grpc.StreamServe
 	return handle(server, &guarded{ServerStream: stream, guard: g, name: name})
 }
 
-// times gives Times, or those that stand for none.
+// times returns Times, or those that stand for none.
 func (g *Guard) times() Times {
 	if g.Times == (Times{}) {
 		return DefaultTimes()

@@ -84,7 +84,7 @@ func (i *Identity) Name() string { return i.current(time.Now()).name }
 // Expires is when this node's certificate ends.
 func (i *Identity) Expires() time.Time { return i.current(time.Now()).cert.Leaf.NotAfter }
 
-// current gives what to use now, after a look at the files if the last was long ago.
+// current returns what to use now, after a look at the files if the last was long ago.
 func (i *Identity) current(now time.Time) *material {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -189,7 +189,7 @@ func CheckKeyFile(file string) error {
 	return nil
 }
 
-// checkLeaf reports whether other nodes will take this certificate, and gives its name.
+// checkLeaf reports whether other nodes will take this certificate, and returns its name.
 func checkLeaf(m *material, now time.Time) (string, error) {
 	leaf := m.cert.Leaf
 	if now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {

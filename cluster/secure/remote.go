@@ -50,7 +50,7 @@ type RemoteOptions struct {
 	Guard     *Guard
 }
 
-// Remote gives the configuration of the actor library's transport that every node
+// Remote returns the configuration of the actor library's transport that every node
 // of the house uses. Without an Identity it is ErrNoIdentity for a host that other
 // machines can reach.
 func Remote(host string, port int, o RemoteOptions) (*remote.Config, error) {
@@ -92,7 +92,7 @@ func Remote(host string, port int, o RemoteOptions) (*remote.Config, error) {
 	return c, nil
 }
 
-// credentials gives those of the dialling and of the listening side.
+// credentials returns those of the dialling and of the listening side.
 func (o RemoteOptions) credentials(host string) (client, server credentials.TransportCredentials, err error) {
 	if o.Identity != nil {
 		return o.Identity.Client(o.Guard.NameOf), counted{o.Identity.Server(), o.Guard.Metrics, o.Guard.Log}, nil

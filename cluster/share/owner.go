@@ -8,7 +8,7 @@ import (
 	"rollcall/ledger"
 )
 
-// Owner gives the process of a view that owns a key: the highest score wins
+// Owner returns the process of a view that owns a key: the highest score wins
 // (rendezvous hashing), so that a change of members moves only what belonged to
 // the member that changed. Scores are by node, so that a process takes over what
 // an earlier life of its node had. The zero UUID: the view is empty.

@@ -79,7 +79,7 @@ func (t *Table) keepSilent(hashes []uint64) {
 	}
 }
 
-// readByAll gives the turn up to which every process that is in has read, and
+// readByAll returns the turn up to which every process that is in has read, and
 // whether self is one of them.
 func readByAll(roll ledger.NodeSnapshot, self uuid.UUID) (read int64, here bool) {
 	read = roll.Generation
@@ -92,7 +92,7 @@ func readByAll(roll ledger.NodeSnapshot, self uuid.UUID) (read int64, here bool)
 	return read, here
 }
 
-// view gives the index of a view among those that differ.
+// view returns the index of a view among those that differ.
 func (t *Table) view(list []ledger.Incarnation) int {
 	for i, v := range t.views {
 		if slices.Equal(v, list) {

@@ -197,6 +197,56 @@ func TestImportsGoDownward(t *testing.T) {
 	}
 }
 
+// oldWords were our own names of things that have the field's name now: none may be part of the name of a package,
+// type, function, method, field, variable or constant. docs/developers/glossary.md has the words to use.
+var oldWords = map[string]string{
+	"overrule": "insert an override", "lift": "end an override", "tuning": "settings", "card": "node meta",
+	"farewell": "leave", "errand": "query", "errands": "queries", "clerk": "inspector", "sight": "view inputs",
+	"roll": "node snapshot", "alarm": "timer", "runqueue": "run queue", "tank": "fluid queue", "memo": "cache",
+	"nobodies": "random locals", "archive": "attempt log", "driven": "in CRDB", "lookout": "peek conn", "chore": "task",
+	"overlooked": "visibility", "outlet": "egress path", "haste": "rate limited", "hasty": "rate limited",
+	"complained": "throttled", "scrub": "redact", "shaping": "throttle", "surplus": "excess", "stubborn": "hopeless",
+	"muted": "unavailable", "agenda": "planner", "strikes": "backoffs", "crew": "workspace queue", "adopt": "apply",
+	"careful": "stranger limits",
+}
+
+// nameWord is one word of a name in camel case.
+var nameWord = regexp.MustCompile(`[A-Z]?[a-z0-9]+|[A-Z]+`)
+
+func TestHouseWordsAreTheFields(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		refuse := func(id *ast.Ident) {
+			for _, word := range nameWord.FindAllString(id.Name, -1) {
+				if use := oldWords[strings.ToLower(word)]; use != "" {
+					t.Errorf("%s: %s has an old word: say %s", s.set.Position(id.Pos()), id.Name, use)
+				}
+			}
+		}
+		refuse(s.file.Name)
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				refuse(n.Name)
+				return false
+			case *ast.TypeSpec:
+				refuse(n.Name)
+			case *ast.Field:
+				for _, id := range n.Names {
+					refuse(id)
+				}
+			case *ast.ValueSpec:
+				for _, id := range n.Names {
+					refuse(id)
+				}
+			}
+			return true
+		})
+	}
+}
+
 func TestEveryPackageIntroducesItselfInDocGo(t *testing.T) {
 	introduced := map[string]bool{}
 	for _, s := range sources(t) {

@@ -204,8 +204,9 @@ func newVerdictJudge() *cobra.Command {
 	host := c.Flags().String("host", "", "the MX host that said it; rules for one operator go by its name")
 	stage := c.Flags().String("stage", "rcpt", "where it said it: greeting, hello, tls, mail or rcpt")
 	address := c.Flags().String("address", "", "the address that was asked for, which is no word of the reply")
-	replies := c.Flags().String("file", "", `a file with a reply in each line, "-" for the standard input; in front of a reply may `+
-		`stand its stage and host, as in "rcpt@mx.example.com | 550 no"`)
+	replies := c.Flags().String("file", "",
+		`a file with a reply in each line, "-" for the standard input; in front of a reply may `+
+			`stand its stage and host, as in "rcpt@mx.example.com | 550 no"`)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		switch {
 		case len(args) == 0 && *replies == "":

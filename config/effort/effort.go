@@ -39,7 +39,7 @@ func NotShort(t testing.TB, why string) {
 	}
 }
 
-// Cases gives how many of n cases this run tries: a twentieth in a short run, at
+// Cases returns how many of n cases this run tries: a twentieth in a short run, at
 // least one; fifty times n in a long one.
 func Cases(n int) int {
 	switch {
@@ -52,7 +52,7 @@ func Cases(n int) int {
 	}
 }
 
-// Some gives those items of a table that this run tries: all of them, or every
+// Some returns those items of a table that this run tries: all of them, or every
 // twentieth in a short run.
 func Some[T any](items []T) []T {
 	if !testing.Short() {
@@ -65,7 +65,7 @@ func Some[T any](items []T) []T {
 	return some
 }
 
-// EveryNth gives a function that says which cases of a product of many lists this run
+// EveryNth returns a function that says which cases of a product of many lists this run
 // tries: every nth in a default run, all in a long one. An n that divides no list's length
 // lets each item of each list have its cases.
 func EveryNth(n int) func() bool {
@@ -88,7 +88,7 @@ var spent struct {
 	time.Duration
 }
 
-// Seeds gives 1 to Cases(n), for a simulation that takes long. The simulations of
+// Seeds returns 1 to Cases(n), for a simulation that takes long. The simulations of
 // one package share ten seconds, fifty times as long in a long run. When they are
 // over, as on a busy machine, a simulation ends after a tenth of its seeds, and
 // the log says so.

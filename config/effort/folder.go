@@ -8,7 +8,7 @@ import (
 // memory is where Linux has files in memory.
 const memory = "/dev/shm"
 
-// Folder gives a test a folder of its own, which is removed when the test ends. It is
+// Folder returns a test a folder of its own, which is removed when the test ends. It is
 // in memory where the machine has a place for that, so it suits a ledger in a test
 // that is not about the disk: a disk that others use too takes seconds for one write.
 func Folder(t testing.TB) string {

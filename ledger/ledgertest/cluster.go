@@ -17,7 +17,7 @@ var processes = []exercise{
 	{"a beat that says nothing new takes no turn", 0, refreshes},
 	{"a view is published in a turn", 0, publishes},
 	{"the longest view, and one too long", 0, longViews},
-	{"beats that no row can keep", 0, badBeats},
+	{"beats that no row can keep", 0, badHeartbeats},
 	{"a cluster of another name is refused", 0, otherCluster},
 	{"who leaves has left", 0, leaves},
 	{"nobody is retired before its time", 0, retiresInTime},
@@ -48,7 +48,7 @@ func rowAsSaid(d *Desk) {
 	if !reflect.DeepEqual(empty, ledger.NodeSnapshot{}) {
 		d.T.Errorf("before the first beat: %+v", empty)
 	}
-	a, b := beatOf(life(d.Node), life(uuid.Nil)), beatOf(life(uuid.Nil))
+	a, b := heartbeatOf(life(d.Node), life(uuid.Nil)), heartbeatOf(life(uuid.Nil))
 	a.Draining, a.Read, a.Leases, a.Addresses, a.Receivers = true, 3, 4, 5, 6
 	b.View, b.Cluster, b.Name, b.Version, b.Actors = nil, a.Cluster, "", "", ""
 	for _, said := range []ledger.Heartbeat{a, b} {
@@ -72,7 +72,7 @@ func rowAsSaid(d *Desk) {
 }
 
 func refreshes(d *Desk) {
-	b := beatOf(life(d.Node), life(uuid.Nil))
+	b := heartbeatOf(life(d.Node), life(uuid.Nil))
 	first, before := d.Beats(b)
 	b.Draining, b.Read, b.Leases, b.Addresses, b.Receivers = true, before.Generation, 1, 2, 3
 	b.Silent = []uint64{0, 1 << 63, 1<<64 - 1}
@@ -91,10 +91,10 @@ func refreshes(d *Desk) {
 
 func publishes(d *Desk) {
 	a, b := life(d.Node), life(uuid.Nil)
-	views := [][]ledger.Incarnation{beatOf(a).View, beatOf(a, b).View, {}, beatOf(a).View}
+	views := [][]ledger.Incarnation{heartbeatOf(a).View, heartbeatOf(a, b).View, {}, heartbeatOf(a).View}
 	turn := int64(0)
 	for i, view := range views {
-		said := beatOf(a)
+		said := heartbeatOf(a)
 		said.View = view
 		for range 2 { // the second says nothing new
 			row, roll := d.Beats(said)
@@ -118,15 +118,15 @@ func longViews(d *Desk) {
 		others[i] = life(uuid.Nil)
 	}
 	self := life(d.Node)
-	_, err := d.WriteHeartbeat(d.T.Context(), beatOf(self, others...))
+	_, err := d.WriteHeartbeat(d.T.Context(), heartbeatOf(self, others...))
 	d.refused(err, ledger.ErrIllegal)
-	b := beatOf(self, others[1:]...)
+	b := heartbeatOf(self, others[1:]...)
 	if row, _ := d.Beats(b); !slices.Equal(row.View, b.View) {
 		d.T.Errorf("a view of %d came back with %d", len(b.View), len(row.View))
 	}
 }
 
-func badBeats(d *Desk) {
+func badHeartbeats(d *Desk) {
 	long := strings.Repeat("x", ledger.NodeTextBytesMax+1)
 	for name, spoil := range map[string]func(b *ledger.Heartbeat){
 		"no session":         func(b *ledger.Heartbeat) { b.Session = uuid.Nil },
@@ -148,7 +148,7 @@ func badBeats(d *Desk) {
 		"a long version":     func(b *ledger.Heartbeat) { b.Version = long },
 		"a long address":     func(b *ledger.Heartbeat) { b.Actors = long },
 	} {
-		b := beatOf(life(d.Node), life(uuid.Nil))
+		b := heartbeatOf(life(d.Node), life(uuid.Nil))
 		spoil(&b)
 		if _, err := d.WriteHeartbeat(d.T.Context(), b); err == nil {
 			d.T.Errorf("%s: accepted", name)
@@ -156,7 +156,7 @@ func badBeats(d *Desk) {
 			d.refused(err, ledger.ErrIllegal)
 		}
 	}
-	longest := beatOf(life(d.Node))
+	longest := heartbeatOf(life(d.Node))
 	longest.Name = long[1:]
 	if _, roll := d.Beats(longest); len(roll.Nodes) != 1 || roll.Generation != 1 {
 		d.T.Errorf("refused beats left %+v", roll)
@@ -164,7 +164,7 @@ func badBeats(d *Desk) {
 }
 
 func otherCluster(d *Desk) {
-	ours, theirs := beatOf(life(d.Node)), beatOf(life(uuid.Nil))
+	ours, theirs := heartbeatOf(life(d.Node)), heartbeatOf(life(uuid.Nil))
 	theirs.Cluster = "there"
 	d.Beats(ours)
 	before, err := d.ReadNodes(d.T.Context())
@@ -191,7 +191,7 @@ func otherCluster(d *Desk) {
 }
 
 func leaves(d *Desk) {
-	a, b := beatOf(life(d.Node)), beatOf(life(uuid.Nil))
+	a, b := heartbeatOf(life(d.Node)), heartbeatOf(life(uuid.Nil))
 	d.Beats(a)
 	_, before := d.Beats(b)
 	d.ok(d.Leave(d.T.Context(), uuid.New())) // not there

@@ -9,7 +9,7 @@ import (
 )
 
 func retiresInTime(d *Desk) {
-	a, b := beatOf(life(d.Node)), beatOf(life(uuid.Nil))
+	a, b := heartbeatOf(life(d.Node)), heartbeatOf(life(uuid.Nil))
 	d.Beats(a)
 	_, before := d.Beats(b)
 	ctx := d.T.Context()
@@ -31,7 +31,7 @@ func retiresInTime(d *Desk) {
 }
 
 func deadLater(d *Desk) {
-	a, b := beatOf(life(d.Node)), beatOf(life(uuid.Nil))
+	a, b := heartbeatOf(life(d.Node)), heartbeatOf(life(uuid.Nil))
 	d.Beats(a)
 	_, before := d.Beats(b)
 	ctx := d.T.Context()
@@ -55,7 +55,7 @@ func deadLater(d *Desk) {
 func endsOfViews(d *Desk) {
 	for _, read := range []bool{true, false} {
 		p := life(uuid.Nil)
-		first, second := beatOf(p), beatOf(p, life(uuid.Nil))
+		first, second := heartbeatOf(p), heartbeatOf(p, life(uuid.Nil))
 		_, roll := d.Beats(first)
 		second.Read = roll.Generation // of the view before
 		_, roll = d.Beats(second)
@@ -80,7 +80,7 @@ func silentReceivers(d *Desk) {
 	for i := range longest {
 		longest[i] = uint64(i) << 40
 	}
-	b := beatOf(life(d.Node))
+	b := heartbeatOf(life(d.Node))
 	b.Silent = longest
 	_, err := d.WriteHeartbeat(ctx, b)
 	d.refused(err, ledger.ErrIllegal)
@@ -90,7 +90,7 @@ func silentReceivers(d *Desk) {
 		"dead": func(s uuid.UUID) error { return d.Retire(ctx, s, 0, true) },
 		"left": func(s uuid.UUID) error { return d.Leave(ctx, s) },
 	} {
-		b := beatOf(life(d.Node))
+		b := heartbeatOf(life(d.Node))
 		b.Silent = silent
 		d.Beats(b)
 		d.ok(end(b.Session))
@@ -103,7 +103,7 @@ func silentReceivers(d *Desk) {
 		}
 		d.ok(end(b.Session))
 	}
-	reader := beatOf(life(uuid.Nil))
+	reader := heartbeatOf(life(uuid.Nil))
 	d.Beats(reader) // it has not read their ends
 	d.ok(d.Forget(ctx, d.Node, 0))
 	roll, err := d.ReadNodes(ctx)
@@ -123,8 +123,8 @@ func beginsAnew(d *Desk) {
 		"left":     func(s uuid.UUID) error { return d.Leave(ctx, s) },
 	} {
 		p := life(uuid.Nil)
-		d.Beats(beatOf(p))
-		b := beatOf(p, life(uuid.Nil)) // published, so that there is a view before
+		d.Beats(heartbeatOf(p))
+		b := heartbeatOf(p, life(uuid.Nil)) // published, so that there is a view before
 		d.Beats(b)
 		d.ok(ends(p.Session))
 		ended := d.row(p.Session)
@@ -139,7 +139,7 @@ func beginsAnew(d *Desk) {
 func drains(d *Desk) {
 	ctx := d.T.Context()
 	d.refused(d.AskDrain(ctx, d.Node), ledger.ErrNoSuchNode)
-	first, second, other := beatOf(life(d.Node)), beatOf(life(d.Node)), beatOf(life(uuid.Nil))
+	first, second, other := heartbeatOf(life(d.Node)), heartbeatOf(life(d.Node)), heartbeatOf(life(uuid.Nil))
 	d.Beats(first)
 	d.Beats(second)
 	_, before := d.Beats(other)
@@ -174,7 +174,7 @@ func drains(d *Desk) {
 func undrains(d *Desk) {
 	ctx := d.T.Context()
 	d.refused(d.Undrain(ctx, d.Node), ledger.ErrNoSuchNode)
-	left, back, other := beatOf(life(d.Node)), beatOf(life(d.Node)), beatOf(life(uuid.Nil))
+	left, back, other := heartbeatOf(life(d.Node)), heartbeatOf(life(d.Node)), heartbeatOf(life(uuid.Nil))
 	d.Beats(left)
 	d.Beats(back)
 	_, before := d.Beats(other)
@@ -211,7 +211,7 @@ func undrains(d *Desk) {
 func forgetsNoneAlive(d *Desk) {
 	ctx := d.T.Context()
 	d.refused(d.Forget(ctx, d.Node, 0), ledger.ErrNoSuchNode)
-	old, alive := beatOf(life(d.Node)), beatOf(life(d.Node))
+	old, alive := heartbeatOf(life(d.Node)), heartbeatOf(life(d.Node))
 	d.Beats(old)
 	d.Beats(alive)
 	d.ok(d.Retire(ctx, old.Session, 0, false))
@@ -227,7 +227,7 @@ func forgetsNoneAlive(d *Desk) {
 
 func forgetsWhenRead(d *Desk) {
 	ctx := d.T.Context()
-	gone, stays := beatOf(life(d.Node)), beatOf(life(uuid.Nil))
+	gone, stays := heartbeatOf(life(d.Node)), heartbeatOf(life(uuid.Nil))
 	d.Beats(gone)
 	_, before := d.Beats(stays)
 	for range 2 {
@@ -254,7 +254,7 @@ func forgetsWhenRead(d *Desk) {
 
 func forgetsLeft(d *Desk) {
 	ctx := d.T.Context()
-	gone, other := beatOf(life(d.Node)), beatOf(life(uuid.Nil))
+	gone, other := heartbeatOf(life(d.Node)), heartbeatOf(life(uuid.Nil))
 	d.Beats(gone)
 	d.Beats(other)
 	d.ok(d.Leave(ctx, gone.Session))

@@ -32,7 +32,7 @@ func raceViews(d *Desk) {
 	racing(racingProcesses, func(i int) {
 		self := life(uuid.Nil)
 		for n := range racingViews {
-			b := beatOf(self, life(uuid.Nil))
+			b := heartbeatOf(self, life(uuid.Nil))
 			for range 2 { // the second says nothing new
 				roll, err := d.WriteHeartbeat(d.T.Context(), b)
 				if err != nil {
@@ -71,7 +71,7 @@ func raceViews(d *Desk) {
 	}
 }
 
-// rowOf gives the row of a session; nil when there is none.
+// rowOf returns the row of a session; nil when there is none.
 func rowOf(roll ledger.NodeSnapshot, session uuid.UUID) *ledger.NodeRow {
 	for i := range roll.Nodes {
 		if roll.Nodes[i].Session == session {
@@ -105,10 +105,10 @@ func (d *Desk) holds(roll ledger.NodeSnapshot, published []publication) {
 // raceRetire: many processes count out the same one at once, which is one turn; and
 // one that beats meanwhile is in or begins anew, but never in and counted out.
 func raceRetire(d *Desk) {
-	gone := beatOf(life(d.Node))
+	gone := heartbeatOf(life(d.Node))
 	others := make([]ledger.Heartbeat, racingProcesses)
 	for i := range others {
-		others[i] = beatOf(life(uuid.Nil))
+		others[i] = heartbeatOf(life(uuid.Nil))
 		d.Beats(others[i])
 	}
 	_, before := d.Beats(gone)

@@ -165,7 +165,7 @@ func (d *Desk) Account() ledger.Balance {
 	return b
 }
 
-// Reads gives the results of a verification.
+// Reads returns the results of a verification.
 func (d *Desk) Reads(id uuid.UUID) []ledger.Result {
 	d.T.Helper()
 	var list []ledger.Result

@@ -33,7 +33,7 @@ func (d *Desk) leased(node uuid.UUID, limit int, ttl time.Duration, want ...uuid
 	return list
 }
 
-// older gives verifications by creation, then id: the order in which they are served.
+// older returns verifications by creation, then id: the order in which they are served.
 func older(list ...ledger.Verification) []uuid.UUID {
 	var ids []uuid.UUID
 	for len(list) > 0 {

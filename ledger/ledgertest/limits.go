@@ -66,7 +66,7 @@ var limits = []exercise{
 	}},
 }
 
-// unkeptTexts gives each text that comes from outside with NUL and as no UTF-8:
+// unkeptTexts returns each text that comes from outside with NUL and as no UTF-8:
 // PostgreSQL has no place for either.
 func unkeptTexts(d *Desk) {
 	ctx := d.T.Context()

@@ -18,15 +18,15 @@ func life(node uuid.UUID) ledger.Incarnation {
 	return ledger.Incarnation{Session: uuid.New(), Node: node}
 }
 
-// beatOf is the beat of a process that sees itself and others.
-func beatOf(p ledger.Incarnation, others ...ledger.Incarnation) ledger.Heartbeat {
+// heartbeatOf is the heartbeat of a process that sees itself and others.
+func heartbeatOf(p ledger.Incarnation, others ...ledger.Incarnation) ledger.Heartbeat {
 	view := append([]ledger.Incarnation{p}, others...)
 	slices.SortFunc(view, func(a, b ledger.Incarnation) int { return bytes.Compare(a.Session[:], b.Session[:]) })
 	return ledger.Heartbeat{Incarnation: p, Cluster: "here", Name: "node.test", Version: "1", Actors: "192.0.2.1:7000",
 		Started: time.UnixMilli(1_700_000_000_001).UTC(), View: view}
 }
 
-// Beats writes a beat and gives the process's row after it, and the roll.
+// Heartbeats writes a heartbeat and gives the process's row after it, and the roll.
 func (d *Desk) Beats(b ledger.Heartbeat) (ledger.NodeRow, ledger.NodeSnapshot) {
 	d.T.Helper()
 	roll, err := d.WriteHeartbeat(d.T.Context(), b)
@@ -34,7 +34,7 @@ func (d *Desk) Beats(b ledger.Heartbeat) (ledger.NodeRow, ledger.NodeSnapshot) {
 	return d.rowIn(roll, b.Session), roll
 }
 
-// rowIn gives the row of a session.
+// rowIn returns the row of a session.
 func (d *Desk) rowIn(roll ledger.NodeSnapshot, session uuid.UUID) ledger.NodeRow {
 	d.T.Helper()
 	n := rowOf(roll, session)

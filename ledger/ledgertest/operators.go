@@ -60,7 +60,7 @@ func (d *Desk) hold(want ...ledger.ThrottleOverride) {
 	}
 }
 
-// logged gives the lines of an action, newest first, without ids and times.
+// logged returns the lines of an action, newest first, without ids and times.
 func (d *Desk) logged(action string) (lines []ledger.LogLine) {
 	d.T.Helper()
 	list, err := d.OperatorLog(d.T.Context(), ledger.LogQuery{Limit: ledger.LogLinesMax})
@@ -420,7 +420,7 @@ func authors(d *Desk) {
 		_, key := d.CreateKey(ctx, ledger.Key{ID: w.String()[:12], Workspace: d.Workspace, Label: "laptop"})
 		_, grant := d.Grant(ctx, w, d.Workspace, 7, "paid")
 		_, revoke := d.RevokeKey(ctx, w.String()[:12])
-		_, beat := d.WriteHeartbeat(ctx, beatOf(ledger.Incarnation{Session: w, Node: w}))
+		_, beat := d.WriteHeartbeat(ctx, heartbeatOf(ledger.Incarnation{Session: w, Node: w}))
 		drain := d.AskDrain(ctx, w)
 		undrain := d.Undrain(ctx, w)
 		forget := d.Forget(ctx, w, 0)

@@ -36,7 +36,7 @@ var people = []exercise{
 	{"lines that no log of a workspace takes", 0, badWorkspaceLines},
 }
 
-// hash gives one that is nobody's.
+// hash returns one that is nobody's.
 func hash() ledger.Hash {
 	id := uuid.New()
 	return sha256.Sum256(id[:])
@@ -73,8 +73,8 @@ func (d *Desk) Joins(email string, role ledger.Role) ledger.SignedIn {
 // acts is the user as the actor of what the desk does.
 func acts(id uuid.UUID) string { return "user:" + id.String() }
 
-// told gives the lines of the workspace's log that are not about verifications, newest first, as "actor, email: action
-// subject detail".
+// told returns the lines of the workspace's log that are not about verifications, newest first, as "actor, email:
+// action subject detail".
 func (d *Desk) told() (lines []string) {
 	return slices.DeleteFunc(d.toldAll(), aboutFiles)
 }
@@ -83,7 +83,7 @@ func aboutFiles(line string) bool {
 	return strings.Contains(line, "|verification ") || strings.Contains(line, "|check create|")
 }
 
-// toldAll gives all lines, newest first.
+// toldAll returns all lines, newest first.
 func (d *Desk) toldAll() (lines []string) {
 	d.T.Helper()
 	page, err := d.WorkspaceLog(d.T.Context(), ledger.WorkspaceLogQuery{Workspace: d.Workspace, Limit: ledger.WorkspaceLogMax})

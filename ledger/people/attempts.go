@@ -125,7 +125,7 @@ func refused(a attempts, now int64) time.Time {
 	return ledger.Clock(a.refused)
 }
 
-// differing gives each subject once, in one order, so that two who count the same wait for each other.
+// differing returns each subject once, in one order, so that two who count the same wait for each other.
 func differing(subjects []ledger.Hash) []ledger.Hash {
 	subjects = slices.SortedFunc(slices.Values(subjects), func(a, b ledger.Hash) int { return bytes.Compare(a[:], b[:]) })
 	return slices.Compact(subjects)

@@ -309,7 +309,7 @@ func (b *Book) EndLink(ctx context.Context, workspace uuid.UUID, id ledger.Hash)
 	return nil
 }
 
-// LinkByID reads a link that can be used, and says whether there is a user with its email.
+// LinkByID reads a link that can be used, and reports whether there is a user with its email.
 func (b *Book) LinkByID(ctx context.Context, id ledger.Hash) (l ledger.Link, known bool, err error) {
 	var row linkRow
 	var user sql.Null[[]byte]

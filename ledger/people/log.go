@@ -41,7 +41,7 @@ const (
 	olderWorkspaceLines  = workspaceLines + ` AND (created, id) < (?, ?)` + pageOfLog
 )
 
-// WorkspaceLog gives one page, newest first, as one range read of an index.
+// WorkspaceLog returns one page, newest first, as one range read of an index.
 func (b *Book) WorkspaceLog(ctx context.Context, q ledger.WorkspaceLogQuery) (page []ledger.WorkspaceLine, err error) {
 	if q.Limit < 1 || q.Limit > ledger.WorkspaceLogMax {
 		return nil, fmt.Errorf("read the log of workspace %s: %d lines, 1 to %d are allowed: %w", q.Workspace, q.Limit,

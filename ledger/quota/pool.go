@@ -2,8 +2,7 @@ package quota
 
 import "sync"
 
-// Pool is something of which there is a bounded amount, such as places, bytes or connections.
-// Safe for concurrent use.
+// Pool is a bounded amount that tenants share, such as places, bytes or connections. Safe for concurrent use.
 type Pool[Tenant comparable] struct {
 	mu   sync.Mutex
 	size int64
@@ -11,12 +10,12 @@ type Pool[Tenant comparable] struct {
 	has  map[Tenant]int64
 }
 
-// New makes a pool of size, of which nobody has anything.
+// New makes a pool of size. Nobody has any of it yet.
 func New[Tenant comparable](size int64) *Pool[Tenant] {
 	return &Pool[Tenant]{size: max(size, 0), has: map[Tenant]int64{}}
 }
 
-// Take gives a tenant n more, or nothing and says false. Weight is at least 1: with 2 a tenant
+// Take returns a tenant n more, or nothing and says false. Weight is at least 1: with 2 a tenant
 // may have twice as much as is left.
 func (p *Pool[Tenant]) Take(t Tenant, weight int, n int64) bool {
 	p.mu.Lock()
@@ -52,7 +51,7 @@ func (p *Pool[Tenant]) Return(t Tenant, n int64) {
 	}
 }
 
-// Has is what a tenant has.
+// Has returns what a tenant has.
 func (p *Pool[Tenant]) Has(t Tenant) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

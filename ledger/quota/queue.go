@@ -113,7 +113,7 @@ func (q *Queue[Tenant]) Return(t Tenant) {
 	q.serve()
 }
 
-// Close gives nobody a place any more. Those that are taken can still be returned.
+// Close returns nobody a place any more. Those that are taken can still be returned.
 func (q *Queue[Tenant]) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -175,7 +175,7 @@ func (q *Queue[Tenant]) lineOf(t Tenant) *line[Tenant] {
 	return l
 }
 
-// serve gives places to those whose turn it is, while there are any. mu is held.
+// serve returns places to those whose turn it is, while there are any. mu is held.
 func (q *Queue[Tenant]) serve() {
 	for l := q.next(); l != nil; l = q.next() {
 		w := l.waits[0]

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// Turns is a Pool of things that are taken one at a time, whose tenants wait for what they may not
-// take yet. Each tenant has its turn, each flow of a tenant (such as a file) has its turn in that, and
-// of one flow who came first goes first. Safe for concurrent use.
+// Turns is a Pool of things that are taken one at a time; tenants wait for what they may not take yet. Tenants take
+// turns, the flows of a tenant (such as its files) take turns within those, and within a flow the first comes first.
+// Safe for concurrent use.
 type Turns[Tenant comparable] struct {
 	pool   *Pool[Tenant]
 	weight func(Tenant) int
@@ -48,14 +48,14 @@ func (q *queue[Tenant]) remove(t *Turn[Tenant]) {
 	}
 }
 
-// next gives the turn that is next; the flow of the one after it is another one, if there is one.
+// next returns the turn that is next; the flow of the one after it is another one, if there is one.
 func (q *queue[Tenant]) next() *Turn[Tenant] {
 	first := q.ring[0]
 	q.ring = append(q.ring[1:], first)
 	return q.flows[first].Front().Value.(*Turn[Tenant])
 }
 
-// Turn is what one of a tenant has, or waits for.
+// Turn is one thing that a tenant has, or waits for.
 type Turn[Tenant comparable] struct {
 	turns   *Turns[Tenant]
 	tenant  Tenant
@@ -65,8 +65,8 @@ type Turn[Tenant comparable] struct {
 	over    bool
 }
 
-// NewTurns makes turns for size things, of which nobody has any. Weight is asked for again each time;
-// nil: all tenants have the same.
+// NewTurns makes turns for size things. Nobody has any yet. Weight is asked again each time; nil: all tenants have
+// the same.
 func NewTurns[Tenant comparable](size int64, weight func(Tenant) int) *Turns[Tenant] {
 	if weight == nil {
 		weight = func(Tenant) int { return 1 }
@@ -144,7 +144,7 @@ func (q *Turns[Tenant]) leave(t *Turn[Tenant]) {
 	}
 }
 
-// serve gives what there is to those whose turn it is. Under mu.
+// serve returns what there is to those whose turn it is. Under mu.
 func (q *Turns[Tenant]) serve() (granted []*Turn[Tenant]) {
 	for refused := 0; refused < len(q.ring); {
 		t := q.ring[0]

@@ -20,7 +20,7 @@ import (
 // storesMax is how many stores the test's server has connections for, 16 each.
 const storesMax = 12
 
-// BenchmarkBeats is what a cluster asks of its ledger on PostgreSQL: a beat of all
+// BenchmarkBeats is what a cluster asks of its ledger on PostgreSQL: a heartbeat of all
 // nodes that says nothing new, and one in which all of them publish another view, as
 // when a member dies.
 func BenchmarkBeats(b *testing.B) {

@@ -55,7 +55,7 @@ func newBounds() *bounds {
 	return &bounds{ran: func() time.Duration { return time.Since(began) }, of: map[string]bound{}}
 }
 
-// get gives the bound of a question, and whether it is time to ask from the beginning.
+// get returns the bound of a question, and whether it is time to ask from the beginning.
 func (b *bounds) get(question string) (bound, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

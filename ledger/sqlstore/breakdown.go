@@ -69,7 +69,7 @@ func (c *tally) add(b *ledger.Batch) {
 	}
 }
 
-// domain gives the counts of the domain of an address.
+// domain returns the counts of the domain of an address.
 func (c *tally) domain(email []byte) *unknowns {
 	c.folded = c.folded[:0]
 	ascii := true
@@ -104,7 +104,7 @@ func (c *tally) forget() {
 	c.forgot = true
 }
 
-// byUnknown gives the names of the domains, most unknown first.
+// byUnknown returns the names of the domains, most unknown first.
 func (c *tally) byUnknown() []string {
 	return slices.SortedFunc(maps.Keys(c.domains), func(a, b string) int {
 		return cmp.Or(cmp.Compare(c.domains[b].all, c.domains[a].all), cmp.Compare(a, b))

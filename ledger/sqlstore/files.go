@@ -52,7 +52,7 @@ func (s files) Verification(ctx context.Context, workspace, id uuid.UUID) (ledge
 // newestFirst ends a query for a page of history.
 const newestFirst = ` ORDER BY created DESC, id DESC LIMIT ?`
 
-// History gives one page, newest first, as one range read of an index.
+// History returns one page, newest first, as one range read of an index.
 func (s files) History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Verification, error) {
 	query := `SELECT ` + verificationColumns + ` FROM verifications WHERE workspace = ?`
 	args := []any{q.Workspace[:]}
@@ -84,7 +84,7 @@ func (s files) History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Ver
 	return page, nil
 }
 
-// withLease gives a verification with who has it, until when, and until when it rests.
+// withLease returns a verification with who has it, until when, and until when it rests.
 func withLease(v *transitions.Row) ledger.Verification {
 	if v.Node != uuid.Nil && v.LeaseExpires > v.Now {
 		v.LeasedUntil = ledger.Clock(v.LeaseExpires)
@@ -96,7 +96,8 @@ func withLease(v *transitions.Row) ledger.Verification {
 	return v.Verification
 }
 
-// OpenVerifications gives those of all workspaces that are not over, the oldest first, at most limit, and which node has each.
+// OpenVerifications returns those of all workspaces that are not over, the oldest first, at most limit, and which
+// node has each.
 func (s files) OpenVerifications(ctx context.Context, limit int) ([]ledger.Verification, error) {
 	page := []ledger.Verification{}
 	err := s.view(ctx, func(t *tx) error {
@@ -115,7 +116,7 @@ func (s files) OpenVerifications(ctx context.Context, limit int) ([]ledger.Verif
 	return page, nil
 }
 
-// VerificationsSince gives those of all workspaces that were created since a time, the newest first, at most limit.
+// VerificationsSince returns those of all workspaces that were created since a time, the newest first, at most limit.
 func (s files) VerificationsSince(ctx context.Context, since time.Time, limit int) ([]uuid.UUID, error) {
 	list := []uuid.UUID{}
 	err := s.view(ctx, func(t *tx) error {
@@ -137,7 +138,7 @@ func (s files) VerificationsSince(ctx context.Context, since time.Time, limit in
 // verificationsBetween are the ids from one to another.
 const verificationsBetween = `SELECT id FROM verifications WHERE id >= ? AND id <= ? ORDER BY id LIMIT ?`
 
-// VerificationsLike gives the ids of all workspaces from one to another, at most limit, in their order.
+// VerificationsLike returns the ids of all workspaces from one to another, at most limit, in their order.
 func (s files) VerificationsLike(ctx context.Context, from, to uuid.UUID, limit int) ([]uuid.UUID, error) {
 	list := []uuid.UUID{}
 	err := s.view(ctx, func(t *tx) error {
@@ -155,7 +156,7 @@ func (s files) VerificationsLike(ctx context.Context, from, to uuid.UUID, limit 
 	return list, nil
 }
 
-// Parked gives the state of a verification's work that was kept last; nil when there is none.
+// Parked returns the state of a verification's work that was kept last; nil when there is none.
 func (s files) Parked(ctx context.Context, id uuid.UUID) (state []byte, err error) {
 	err = s.view(ctx, func(t *tx) error {
 		return t.Row(`SELECT data FROM parked_work WHERE verification = ?`, id[:]).Scan(&state)
@@ -202,7 +203,7 @@ type file struct {
 	chunk []byte
 }
 
-// Read gives bytes of the chunk at hand, and fetches the next one when it is
+// Read returns bytes of the chunk at hand, and fetches the next one when it is
 // used up. io.ErrUnexpectedEOF when the book has fewer bytes than it promised.
 func (f *file) Read(p []byte) (int, error) {
 	for len(f.chunk) == 0 {

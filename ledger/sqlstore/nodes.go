@@ -40,7 +40,7 @@ func identityOf(value []byte) (uuid.UUID, error) {
 	return id, nil
 }
 
-// RenewIdentity gives the ledger another id, removes the rows of all processes, and gives
+// RenewIdentity returns the ledger another id, removes the rows of all processes, and gives
 // both ids. ledger.ErrNodeAlive when a process that is in was seen within the time, which
 // changes nothing; ledger.ErrIllegal for a reason that cannot be kept. Nodes may not do it
 // (deploy/rights.sql): it is for the owner of the tables.
@@ -88,7 +88,7 @@ func (t processRows) NextGeneration() (turn int64, err error) {
 	return turn, nil
 }
 
-// sets are what every beat writes, and written their values.
+// sets are what every heartbeat writes, and written their values.
 const sets = `node = ?, cluster = ?, name = ?, version = ?, actors = ?, draining = ?, started = ?,
 	read_turn = ?, silent = ?, leases = ?, addresses = ?, receivers = ?, seen = {now}`
 
@@ -105,20 +105,20 @@ func stored(b bool) int64 {
 	return 0
 }
 
-// Refresh writes a beat that changes nobody's share.
+// Refresh writes a heartbeat that changes nobody's share.
 func (t processRows) Refresh(b ledger.Heartbeat) (int64, error) {
 	return t.Exec(`UPDATE nodes SET `+sets+`
 		WHERE session = ? AND standing = 0 AND current_view = ? AND cluster = ?`,
 		append(written(b), b.Session[:], packed(b.View), b.Cluster)...)
 }
 
-// Publish writes a beat with another view.
+// Publish writes a heartbeat with another view.
 func (t processRows) Publish(b ledger.Heartbeat, turn int64) (int64, error) {
 	return t.Exec(`UPDATE nodes SET `+sets+`, before_view = current_view, current_view = ?, turn = ?
 		WHERE session = ? AND standing = 0`, append(written(b), packed(b.View), turn, b.Session[:])...)
 }
 
-// Enrol writes a beat in a new row, or in place of the one that stood.
+// Enrol writes a heartbeat in a new row, or in place of the one that stood.
 func (t processRows) Enrol(b ledger.Heartbeat, turn int64) (int64, error) {
 	return t.Exec(`INSERT INTO nodes (node, cluster, name, version, actors, draining, started,
 		read_turn, silent, leases, addresses, receivers, current_view, turn, session, standing, since, seen)

@@ -236,7 +236,7 @@ const (
 	olderLines  = `SELECT ` + logColumns + ` FROM operator_log WHERE (created, id) < (?, ?)` + pageOfLog
 )
 
-// OperatorLog gives one page, newest first, as one range read of an index.
+// OperatorLog returns one page, newest first, as one range read of an index.
 func (s operators) OperatorLog(ctx context.Context, q ledger.LogQuery) ([]ledger.LogLine, error) {
 	if q.Limit < 1 || q.Limit > ledger.LogLinesMax {
 		return nil, fmt.Errorf("read operator log: %d lines, 1 to %d are allowed: %w", q.Limit,

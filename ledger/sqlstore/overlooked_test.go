@@ -398,7 +398,7 @@ var calls = []callOf{
 	}},
 }
 
-// beatOf is a process's first beat.
+// beatOf is a process's first heartbeat.
 func beatOf(session uuid.UUID) ledger.Heartbeat {
 	return ledger.Heartbeat{Incarnation: ledger.Incarnation{Session: session, Node: uuid.UUID{9}}}
 }

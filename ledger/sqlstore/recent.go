@@ -37,8 +37,8 @@ var recentOf = [...]string{
 	smtp.Error:     recentSettlements + ` AND count_error > 0` + recentInTurn,
 }
 
-// RecentResults gives one page of outcomes, newest first. What is settled never changes, so each question is asked at its
-// own moment, and memory holds one settlement beside the page.
+// RecentResults returns one page of outcomes, newest first. What is settled never changes, so each question is asked
+// at its own moment, and memory holds one settlement beside the page.
 func (s files) RecentResults(ctx context.Context, q ledger.RecentQuery) (ledger.RecentPage, error) {
 	page, err := s.recent(ctx, q)
 	if err != nil {

@@ -129,7 +129,7 @@ func (s *sorter) create() error {
 	return os.Remove(s.file.Name())
 }
 
-// drain gives the results to yield in the order of their ordinals.
+// drain returns the results to yield in the order of their ordinals.
 func (s *sorter) drain(yield func(ledger.Result) error) error {
 	places := make([]uint32, s.width) // of each ordinal's record, plus 1; 0: there is none
 	var scratch []byte
@@ -168,7 +168,7 @@ func recordAt(text string) ledger.Result {
 	}
 }
 
-// read gives all records of a part, by way of scratch.
+// read returns all records of a part, by way of scratch.
 func (s *sorter) read(p *part, scratch *[]byte) (string, error) {
 	var text strings.Builder
 	text.Grow(p.length)

@@ -169,7 +169,7 @@ func (t accountRows) fileMoves(q ledger.StatementQuery, st *ledger.WorkspaceStat
 	return nil
 }
 
-// Entries gives one page of the entries of a verification, newest first, with the
+// Entries returns one page of the entries of a verification, newest first, with the
 // sums of all of them, as of one moment.
 func (s statements) Entries(ctx context.Context, q ledger.EntriesQuery) (st ledger.Statement, err error) {
 	err = s.glance(ctx, func(t *tx) error {

@@ -136,7 +136,7 @@ func Migrate(ctx context.Context, url string, tell ...func(line string)) error {
 	return engine.Migrate(ctx, url, schema, tell...)
 }
 
-// CheckBackup reads the whole file at path and says whether it is a sound
+// CheckBackup reads the whole file at path and reports whether it is a sound
 // database with a schema that this program can use. It changes nothing there.
 // ErrBackupDamaged, ErrSchemaNew.
 func CheckBackup(ctx context.Context, path string) error { return schema.CheckBackup(ctx, path) }

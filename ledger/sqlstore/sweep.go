@@ -181,7 +181,7 @@ func (w *sweep) verifications(ctx context.Context, c cause) {
 	}
 }
 
-// sweeps does what is due of one verification, and says whether that went well.
+// sweeps does what is due of one verification, and reports whether that went well.
 func (w *sweep) sweeps(ctx context.Context, c cause, id uuid.UUID) bool {
 	w.erased.Add(1)
 	err := c.do(ctx, id)
@@ -221,7 +221,7 @@ func (w *sweep) tryLate(ctx context.Context, causes []cause) {
 // away reports whether there is no use in going on: the caller or the database has gone.
 func (w *sweep) away(ctx context.Context) bool { return ctx.Err() != nil || w.silent >= silentMax }
 
-// done notes how one part went, and says whether it went well.
+// done notes how one part went, and reports whether it went well.
 func (w *sweep) done(err error, what string, id uuid.UUID) bool {
 	if !errors.Is(err, engine.ErrUnavailable) && !errors.Is(err, engine.ErrUnknown) {
 		w.silent = 0
@@ -467,7 +467,7 @@ type lateChores struct {
 	all map[task]bool
 }
 
-// add remembers a chore, and says whether it is new and there was room for it.
+// add remembers a chore, and reports whether it is new and there was room for it.
 func (l *lateChores) add(c task) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -251,7 +251,7 @@ func (s tenants) RevokeKey(ctx context.Context, id string) (k ledger.Key, err er
 	return k, nil
 }
 
-// Secret gives the named random value, made once at first use.
+// Secret returns the named random value, made once at first use.
 func (s secrets) Secret(ctx context.Context, name string, size int) (value []byte, err error) {
 	const read = `SELECT value FROM secrets WHERE name = ?`
 	err = s.view(ctx, func(t *tx) error { return t.Row(read, name).Scan(&value) })

@@ -36,7 +36,7 @@ type (
 	operatorRows     struct{ *engine.Tx }
 )
 
-// within gives the statements of a transaction to do.
+// within returns the statements of a transaction to do.
 func (s *base) within(do func(t *tx) error) func(t *engine.Tx) error {
 	return func(t *engine.Tx) error {
 		return do(&tx{t, accountRows{t}, verificationRows{t}, tenantRows{t}, processRows{t}, operatorRows{t}, s})

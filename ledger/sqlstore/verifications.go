@@ -91,7 +91,7 @@ func (t verificationRows) Open(workspace uuid.UUID) (n int64, err error) {
 const covered = `workspace = ? AND issue_code = 'credits_required'
 	AND total <= (SELECT available FROM workspaces WHERE id = ?)`
 
-// Unfunded gives the oldest verification that waits for credits and is covered.
+// Unfunded returns the oldest verification that waits for credits and is covered.
 func (t verificationRows) Unfunded(workspace uuid.UUID) (*transitions.Row, error) {
 	const next = `SELECT ` + verificationColumns + ` FROM verifications WHERE ` + covered + `
 		ORDER BY created, id LIMIT 1`
@@ -292,7 +292,7 @@ func (t verificationRows) ForgetParked(id uuid.UUID) error {
 	return err
 }
 
-// Take gives a verification to a node at the next epoch.
+// Take returns a verification to a node at the next epoch.
 func (t verificationRows) Take(id, node uuid.UUID, epoch int64, ttl time.Duration) (int64, error) {
 	return t.Exec(`UPDATE verifications SET lease_node = ?, lease_expires = {now} + ?, epoch = epoch + 1
 		WHERE id = ? AND epoch = ?`, node[:], ttl.Milliseconds(), id[:], epoch)

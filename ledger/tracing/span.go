@@ -73,7 +73,7 @@ func (t *Tracer) Begin(ctx context.Context, name Name) (context.Context, Span) {
 	return ctx, Span{s}
 }
 
-// Past gives a span that began a while ago, for what is only worth one in hindsight.
+// Past returns a span that began a while ago, for what is only worth one in hindsight.
 func (t *Tracer) Past(name Name, began time.Time) Span {
 	if t == nil {
 		return Span{}
@@ -82,7 +82,7 @@ func (t *Tracer) Past(name Name, began time.Time) Span {
 	return Span{s}
 }
 
-// Under gives a context whose spans stand below s.
+// Under returns a context whose spans stand below s.
 func (s Span) Under(ctx context.Context) context.Context {
 	if !s.On() {
 		return ctx
@@ -103,7 +103,7 @@ func Within(ctx context.Context, name Name) (context.Context, Span) {
 // On reports whether it is worth finding out what to note.
 func (s Span) On() bool { return s.span != nil && s.span.IsRecording() }
 
-// Word notes a word of ours: a route, a stage, a host. What has an @ is not told.
+// Word notes a word of ours: a route, a stage, a host. A word with an @ is left out.
 func (s Span) Word(key Key, word string) {
 	if !s.On() {
 		return
@@ -128,8 +128,7 @@ func (s Span) ID(key Key, id uuid.UUID) {
 	}
 }
 
-// End ends the span. Of a failure is only told that there was one: the text of an error
-// may have what others said.
+// End ends the span. A failure is noted without its text, which may hold what others said.
 func (s Span) End(failed bool) {
 	if s.span == nil {
 		return

@@ -67,7 +67,7 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 	return &Tracer{provider: provider, tracer: provider.Tracer(scopeName)}, nil
 }
 
-// endpointURL gives the URL that an endpoint means.
+// endpointURL returns the URL that an endpoint means.
 func endpointURL(text string) (string, error) {
 	if !strings.Contains(text, "://") {
 		text = "http://" + text

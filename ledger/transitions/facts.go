@@ -25,7 +25,7 @@ func (e Engine) Learn(ctx context.Context, facts []ledger.Fact) error {
 	return nil
 }
 
-// lastByKey gives the last fact of each key, by key, so that two nodes that learn
+// lastByKey returns the last fact of each key, by key, so that two nodes that learn
 // the same wait for each other in one order.
 func lastByKey(facts []ledger.Fact) []ledger.Fact {
 	sorted := slices.Clone(facts)
@@ -34,7 +34,7 @@ func lastByKey(facts []ledger.Fact) []ledger.Fact {
 	return slices.CompactFunc(sorted, func(a, b ledger.Fact) bool { return a.Key == b.Key })
 }
 
-// Known gives the facts of some keys that have not expired.
+// Known returns the facts of some keys that have not expired.
 func (e Engine) Known(ctx context.Context, keys []string) (facts []ledger.Fact, err error) {
 	if len(keys) > ledger.FactsMax {
 		return nil, fmt.Errorf("read facts of %d keys, %d are allowed: %w", len(keys), ledger.FactsMax,

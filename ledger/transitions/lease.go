@@ -40,7 +40,7 @@ func (e Engine) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.D
 	return leased, nil
 }
 
-// still gives those verifications of which a node has the lease, at their epoch,
+// still returns those verifications of which a node has the lease, at their epoch,
 // each once and as it is: it may have been taken by a later run than first tried, or by one that is not
 // over yet.
 func still(t Tables, node uuid.UUID, list []ledger.Verification) ([]ledger.Verification, error) {

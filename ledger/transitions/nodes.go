@@ -10,7 +10,7 @@ import (
 	"rollcall/ledger"
 )
 
-// WriteHeartbeat writes the row of a process and then reads all. The usual beat is one
+// WriteHeartbeat writes the row of a process and then reads all. The usual heartbeat is one
 // statement that reads no row but its own, so that nodes do not meet when they beat.
 func (e Engine) WriteHeartbeat(ctx context.Context, beat ledger.Heartbeat) (ledger.NodeSnapshot, error) {
 	if err := beat.Check(); err != nil {

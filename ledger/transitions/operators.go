@@ -74,7 +74,7 @@ func override(t Tables, o ledger.ThrottleOverride, holds time.Duration) (*ledger
 		New: written(o.Fields) + until(kept.Expires), Reason: o.Reason})
 }
 
-// stillHolds gives errOver unless an override holds.
+// stillHolds returns errOver unless an override holds.
 func stillHolds(t Tables, o ledger.ThrottleOverride) error {
 	holding, err := t.ActiveOverrides(o.Key)
 	if err != nil {
@@ -86,7 +86,7 @@ func stillHolds(t Tables, o ledger.ThrottleOverride) error {
 	return nil
 }
 
-// said gives what overrides, oldest first, say about some fields: the newest that
+// said returns what overrides, oldest first, say about some fields: the newest that
 // says something counts.
 func said(older []ledger.ThrottleOverride, fields map[string]string) map[string]string {
 	before := map[string]string{}
@@ -124,7 +124,7 @@ func (e Engine) ClearOverrides(ctx context.Context, c ledger.Clearing) ([]ledger
 			if err != nil {
 				return err
 			}
-			now, err := lift(t, c)
+			now, err := endOverride(t, c)
 			if err != nil {
 				return err
 			}
@@ -139,7 +139,7 @@ func (e Engine) ClearOverrides(ctx context.Context, c ledger.Clearing) ([]ledger
 	return ended, nil
 }
 
-// cleared gives those overrides that were ended before their time, each once. One
+// cleared returns those overrides that were ended before their time, each once. One
 // that is over by its time was not cleared, whatever a run tried; none of these is at work any more.
 func cleared(t Tables, list []ledger.ThrottleOverride) (ended []ledger.ThrottleOverride, err error) {
 	for _, o := range list {
@@ -157,8 +157,8 @@ func cleared(t Tables, list []ledger.ThrottleOverride) (ended []ledger.ThrottleO
 	return ended, nil
 }
 
-// lift ends the overrides that c is about.
-func lift(t Tables, c ledger.Clearing) (ended []ledger.ThrottleOverride, err error) {
+// endOverride ends the overrides that c is about.
+func endOverride(t Tables, c ledger.Clearing) (ended []ledger.ThrottleOverride, err error) {
 	holding, err := t.ActiveOverrides(c.Key)
 	if err != nil {
 		return nil, err

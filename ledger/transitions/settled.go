@@ -64,7 +64,7 @@ type settledSets struct {
 	most  int
 }
 
-// first gives the first ordinal that has an outcome already; false when none has.
+// first returns the first ordinal that has an outcome already; false when none has.
 // errBehind when the settlements of v are not remembered.
 func (s *settledSets) first(v *Row, ordinals []int64) (int64, bool, error) {
 	if v.Settlements == 0 {

@@ -153,13 +153,13 @@ type Tables interface {
 
 	// NextGeneration takes the next turn from the counter.
 	NextGeneration() (int64, error)
-	// Refresh writes a beat in its row, seen now, if that is in, has the same view
+	// Refresh writes a heartbeat in its row, seen now, if that is in, has the same view
 	// and names the same cluster.
 	Refresh(b ledger.Heartbeat) (int64, error)
-	// Publish writes a beat in its row, if that is in; the view that stood becomes
+	// Publish writes a heartbeat in its row, if that is in; the view that stood becomes
 	// the one before.
 	Publish(b ledger.Heartbeat, turn int64) (int64, error)
-	// Enrol writes a beat in a new row, or in place of the one that stood.
+	// Enrol writes a heartbeat in a new row, or in place of the one that stood.
 	Enrol(b ledger.Heartbeat, turn int64) (int64, error)
 	// End writes the end of a row if it is as before: the same standing and turn. The
 	// view before the last publication goes if the process had read that.

@@ -70,7 +70,7 @@ const (
 var troubleNames = [troubles]string{"", "ours", "malformed", "no_smtputf8", "forbidden_address", "no_starttls",
 	"protocol", "timeout", "connection", "intercepted"}
 
-// String gives the word for records, such as "timeout"; "" for none.
+// String returns the word for records, such as "timeout"; "" for none.
 func (t Trouble) String() string {
 	if t.Known() {
 		return troubleNames[t]
@@ -109,8 +109,8 @@ func Note(r Raw) Attempt {
 	return a
 }
 
-// Unreadable reports whether a refusal for good was undecided, and most of its letters are marks, or of no plain
-// English: a charset that nobody could tell, or was taken for another one.
+// Unreadable reports whether a refusal for good was undecided because its text could not be read: most of its
+// letters are marks or not plain English, so its charset is unknown or was mistaken.
 func (a *Attempt) Unreadable() bool {
 	plain, strange := 0, 0
 	for i := range len(a.Text) {

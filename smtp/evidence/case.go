@@ -54,7 +54,7 @@ func (c *Case) Add(a Attempt) {
 	c.Attempts = append(c.Attempts, a)
 }
 
-// Last gives the newest attempt that is not void.
+// Last returns the newest attempt that is not void.
 func (c *Case) Last() (Attempt, bool) {
 	for i := len(c.Attempts) - 1; i >= 0; i-- {
 		if !c.Attempts[i].Void {
@@ -78,9 +78,8 @@ type Habit struct {
 	Controls []Attempt
 }
 
-// Witnessed reports whether another address of the domain was accepted soon after an
-// attempt, at the same host and from the same source: whoever is heard there, the
-// attempt was not refused for what we are.
+// Witnessed reports whether another address of the domain was accepted soon after an attempt, at the same host and
+// from the same source. Then the attempt was not refused for what we are.
 func (h *Habit) Witnessed(a *Attempt) bool {
 	for i := range h.Controls {
 		w := &h.Controls[i]

@@ -32,7 +32,7 @@ const (
 
 var scopeNames = [scopes]string{"", "address", "domain", "list", "receiver", "source", "host"}
 
-// String gives the word for records, such as "receiver"; "" for none.
+// String returns the word for records, such as "receiver"; "" for none.
 func (s Scope) String() string {
 	if s.Known() {
 		return scopeNames[s]

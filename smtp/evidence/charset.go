@@ -51,7 +51,7 @@ var charsets = []charset{
 	{korean.EUCKR, "이다는을를가에의사용자존재하지않습니수신메일계정주소없찾알함인량초과차받편잘못된", " kr "},
 }
 
-// readable gives the lines of a reply of a host as UTF-8. Lines that are none are taken for the charset whose
+// readable returns the lines of a reply of a host as UTF-8. Lines that are none are taken for the charset whose
 // letters fit them and the country of the host best; they stay as they are when none fits.
 func readable(lines []string, host string) []string {
 	if !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, "\x1b$") || !utf8.ValidString(line) }) {

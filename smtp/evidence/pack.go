@@ -94,7 +94,7 @@ func sizeOf(a *Attempt) int {
 	return 64 + len(a.Host) + len(a.Source) + len(a.Text) + len(a.Rule) + len(a.Cause.Why)
 }
 
-// Pack gives the stored form of cases: what most of them have in common, which is
+// Pack returns the stored form of cases: what most of them have in common, which is
 // nearly everything but the time, is written once. Times are cut to milliseconds;
 // what is longer than its bound is cut to it. ErrTooMuch.
 func Pack(entries []Entry) ([]byte, error) {
@@ -154,7 +154,7 @@ func (p *packer) entry(e *Entry) {
 	}
 }
 
-// habitNumber gives the line of a habit; all addresses of a domain share it.
+// habitNumber returns the line of a habit; all addresses of a domain share it.
 func (p *packer) habitNumber(h *Habit) uint64 {
 	b := binary.AppendUvarint(p.line[:0], uint64(clamp(h.Accepted, math.MaxInt32)))
 	b = binary.AppendUvarint(b, uint64(clamp(h.Refused, math.MaxInt32)))
@@ -176,7 +176,7 @@ func (p *packer) habitNumber(h *Habit) uint64 {
 	return n
 }
 
-// kindNumber gives the line of an attempt without its time.
+// kindNumber returns the line of an attempt without its time.
 func (p *packer) kindNumber(a *Attempt) uint64 {
 	k := *a
 	k.At = time.Time{}
@@ -221,7 +221,7 @@ func (p *packer) textNumber(text string) uint64 {
 	return n
 }
 
-// newest gives the last n of attempts.
+// newest returns the last n of attempts.
 func newest(attempts []Attempt, n int) []Attempt { return attempts[max(0, len(attempts)-n):] }
 
 func clamp(n, most int) int { return min(max(0, n), most) }

@@ -39,7 +39,7 @@ const (
 
 func lowerHost(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
-// Clean gives the text of a reply as it is judged and kept: lower case, UTF-8, one
+// Clean returns the text of a reply as it is judged and kept: lower case, UTF-8, one
 // line, at most TextMax bytes. What we brought along ourselves is taken out, so that
 // nobody is refused because of how an address is spelled; addresses of others and
 // the numbers of tickets too, since they are nobody's business. Cleaning what is
@@ -172,7 +172,7 @@ func withoutAddresses(text []byte, names *names) []byte {
 	}
 }
 
-// linkStart gives where the authority of a URL begins in which text ends, without a
+// linkStart returns where the authority of a URL begins in which text ends, without a
 // space in between; below 0: it ends in none.
 func linkStart(text []byte) int {
 	word := text[bytes.LastIndexByte(text, ' ')+1:]
@@ -183,7 +183,7 @@ func linkStart(text []byte) int {
 	return len(text) - len(word) + i + 3
 }
 
-// localStart gives where the local part begins that ends before at.
+// localStart returns where the local part begins that ends before at.
 func localStart(text []byte, at int) int {
 	if at > 1 && text[at-1] == '"' { // a quoted string (RFC 5321 §4.1.2)
 		if open := bytes.LastIndexByte(text[:at-1], '"'); open >= 0 {
@@ -203,7 +203,7 @@ func localStart(text []byte, at int) int {
 	return at
 }
 
-// domainEnd gives where the domain, or address literal, ends that begins at from.
+// domainEnd returns where the domain, or address literal, ends that begins at from.
 func domainEnd(text []byte, from int) int {
 	if from < len(text) && text[from] == '[' {
 		if end := bytes.IndexByte(text[from:], ']'); end >= 0 {
@@ -236,7 +236,7 @@ type names struct {
 // asked is the address that was asked, as it would be in a text.
 type asked struct{ local, domain string }
 
-// edges gives where the address ends that stands around at, from left to right, if it is the one that was asked and
+// edges returns where the address ends that stands around at, from left to right, if it is the one that was asked and
 // letters of a script without spaces, or signs such as „ and 」, touch it: they are the sentence's.
 func (a *asked) edges(text []byte, left, at, right int) (int, int) {
 	start, end := at-len(a.local), at+1+len(a.domain)
@@ -296,7 +296,7 @@ func ours(r *Raw) names {
 	return o
 }
 
-// markOf gives the mark of an address. That which was asked may stand behind a quotation
+// markOf returns the mark of an address. That which was asked may stand behind a quotation
 // mark, or be the value of a word, such as "to=": these may be parts of local parts too.
 func (o *names) markOf(local, domain []byte) byte {
 	if len(domain) == 0 {
@@ -340,7 +340,7 @@ func (o *names) put(plain string, m byte) {
 
 func isMark(r rune) bool { return r == mark || r == MarkAsked || r == MarkOurs }
 
-// plain gives a name in the form in which it would be in a text.
+// plain returns a name in the form in which it would be in a text.
 func plain(name string) string {
 	if name == "" {
 		return ""

@@ -31,7 +31,7 @@ type List struct {
 	words   []string
 }
 
-// Lists gives all lists, with what their heads say. The error is a fault of the program's own files.
+// Lists returns all lists, with what their heads say. The error is a fault of the program's own files.
 func Lists() ([]List, error) {
 	var all []List
 	for _, name := range []string{"role", "free", "disposable", "providers", "near", "operators"} {
@@ -129,7 +129,7 @@ type Cache struct {
 	}
 }
 
-// Of gives the flags of an address in any spelling, but for its operator. What is no address has none.
+// Of returns the flags of an address in any spelling, but for its operator. What is no address has none.
 func (c *Cache) Of(email string) Flags {
 	at := strings.LastIndexByte(email, '@')
 	if at < 0 || at == len(email)-1 {
@@ -176,7 +176,7 @@ func (b *book) isRole(local string) bool {
 // endsOf is a number of the first and the last letter of a text, in any case.
 func endsOf(text string) byte { return (text[0]|' ')*31 + (text[len(text)-1] | ' ') }
 
-// ofDomain gives what the lists say of a domain, or what it may be meant for.
+// ofDomain returns what the lists say of a domain, or what it may be meant for.
 func (b *book) ofDomain(domain []byte) Flags {
 	if f, known := b.domains[string(domain)]; known {
 		return f
@@ -184,7 +184,7 @@ func (b *book) ofDomain(domain []byte) Flags {
 	return Flags{Suggest: b.suggestFor(domain)}
 }
 
-// suggestFor gives the provider that a domain may be meant for; "" when there is none.
+// suggestFor returns the provider that a domain may be meant for; "" when there is none.
 func (b *book) suggestFor(domain []byte) string {
 	if len(domain) == 0 {
 		return ""

@@ -51,5 +51,5 @@ func OperatorOf(host string) Operator {
 	}
 }
 
-// String gives the name of an operator, such as "google"; "" for nobody known.
+// String returns the name of an operator, such as "google"; "" for nobody known.
 func (o Operator) String() string { return knownOperators().names[o] }

@@ -40,7 +40,7 @@ func NewLists(names []string, load func() ([]byte, error), keep func([]byte) err
 	return &Lists{names: names, load: load, keep: keep}
 }
 
-// Check gives what each list says about a source, asking those that were not asked
+// Check returns what each list says about a source, asking those that were not asked
 // within a day.
 func (l *Lists) Check(ctx context.Context, r Resolver, s Source, now time.Time) []Finding {
 	l.mu.Lock()

@@ -85,7 +85,7 @@ func (r Report) Blind() bool {
 	})
 }
 
-// Failing gives the findings that fail.
+// Failing returns the findings that fail.
 func (r Report) Failing() []Finding {
 	var out []Finding
 	for _, f := range r.Findings {
@@ -144,7 +144,7 @@ func notChecked(c Check, source string, err error) Finding {
 // of DNS is over within an hour, and after one nobody can be probed anyway.
 const keptFor = time.Hour
 
-// merge gives the newer findings, and in the place of those that could not be made
+// merge returns the newer findings, and in the place of those that could not be made
 // the older ones that are not too old.
 func merge(older, newer []Finding, now time.Time) []Finding {
 	known := map[about]Finding{}

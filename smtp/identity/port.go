@@ -69,7 +69,7 @@ func (r *Reach) forget(now time.Time) bool {
 	return len(r.receivers) < reachMax
 }
 
-// count gives how many receivers were dialled in vain since anybody answered, but not
+// count returns how many receivers were dialled in vain since anybody answered, but not
 // longer ago than silentFor; of these, how many had answered at an earlier time; and
 // whether anybody ever did.
 func (r *Reach) count(now time.Time) (vain, known int, ever bool) {
@@ -152,7 +152,7 @@ func CheckPort(ctx context.Context, r Resolver, w Way, names []string) Finding {
 	return f
 }
 
-// hostsOf gives the addresses of the first MX of a name, or its own.
+// hostsOf returns the addresses of the first MX of a name, or its own.
 func hostsOf(ctx context.Context, r Resolver, name string) ([]netip.Addr, error) {
 	records, err := r.Ask(ctx, name, dns.TypeMX)
 	if err != nil {

@@ -32,7 +32,7 @@ func special(a netip.Addr) string {
 	return ""
 }
 
-// LocalFor gives the address that the system would speak from to another one. Nothing
+// LocalFor returns the address that the system would speak from to another one. Nothing
 // is sent: connecting a UDP socket only looks at the routes.
 func LocalFor(to netip.Addr) (netip.Addr, error) {
 	conn, err := net.Dial("udp", netip.AddrPortFrom(to, 25).String())

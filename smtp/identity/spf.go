@@ -48,7 +48,7 @@ func CheckSPF(ctx context.Context, r Resolver, s Source) Finding {
 // names is a Resolver in the form that the SPF library wants.
 type names struct{ r Resolver }
 
-// ask gives the records of a name, or the error that the library knows.
+// ask returns the records of a name, or the error that the library knows.
 func (n names) ask(ctx context.Context, name string, qtype uint16) ([]dns.RR, error) {
 	records, err := n.r.Ask(ctx, name, qtype)
 	switch {

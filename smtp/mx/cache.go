@@ -59,8 +59,8 @@ type finder[V any] func(ctx context.Context, name string) (value V, expires time
 // tenantKey is the key of a tenant in a context.
 type tenantKey struct{}
 
-// For says in whose turn a lookup is made: tenants share those that may be under way at once
-// (Options.AtOnce). Without it a lookup is nobody's, who has turns like any tenant.
+// For names the tenant of a lookup: tenants share the lookups that may be under way at once (Options.AtOnce). A
+// lookup without a tenant takes turns as one tenant of its own.
 func For(ctx context.Context, tenant string) context.Context {
 	return context.WithValue(ctx, tenantKey{}, tenant)
 }
@@ -71,7 +71,7 @@ func tenantOf(ctx context.Context) string {
 	return tenant
 }
 
-// get gives what is remembered of a name, or finds out. It waits as long as ctx
+// get returns what is remembered of a name, or finds out. It waits as long as ctx
 // lets it; finding out goes on as long as anybody waits.
 func (m *cache[V]) get(ctx context.Context, name string, find finder[V]) (V, error) {
 	m.mu.Lock()
@@ -113,7 +113,7 @@ func (m *cache[V]) recall(name string, now time.Time) (remembered[V], bool) {
 	return r, found
 }
 
-// join gives the flight for a name, starting it if there is none. One that waits for another
+// join returns the flight for a name, starting it if there is none. One that waits for another
 // tenant's turn begins in this one's, if that is sooner. Under mu.
 func (m *cache[V]) join(name, tenant string, find finder[V]) *flight[V] {
 	if f, found := m.flights[name]; found {

@@ -105,7 +105,7 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// readServers gives the servers of a resolv.conf.
+// readServers returns the servers of a resolv.conf.
 func readServers(path string) ([]string, error) {
 	config, err := dns.ClientConfigFromFile(path)
 	if err != nil {

@@ -32,7 +32,7 @@ type hostAnswer struct {
 	err     error // no addresses, and it is not certain that there are none
 }
 
-// pickHosts gives the hosts of the MX records of a domain, best first, by preference and name: those
+// pickHosts returns the hosts of the MX records of a domain, best first, by preference and name: those
 // that can be a host at all. null says that the domain takes no mail.
 //
 // A record that is an IP address or no host name is skipped (RFC 5321 §5.1: the

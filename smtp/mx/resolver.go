@@ -144,7 +144,7 @@ func (r *Resolver) vouch(ctx context.Context) error {
 	return err
 }
 
-// Stats gives the counts so far.
+// Stats returns the counts so far.
 func (r *Resolver) Stats() Stats { return r.dns.stats() }
 
 // Close ends all lookups (they give ErrClosed or an *Error) and closes all

@@ -111,7 +111,7 @@ func (p *Pace) stopAsking(now time.Time, domain, tenant string) {
 		}
 	}
 	p.counted = now
-	p.waitAlone(now)
+	p.until = p.nothing.nextAlone(now)
 }
 
 // Alone reports whether one address at a time is asked.
@@ -129,15 +129,14 @@ func (x *Nothing) TakeTurn() { x.again = false }
 // Failing returns the mail domain and the tenant of all that failed; "": of several.
 func (x *Nothing) Failing() (domain, tenant string) { return x.domain, x.tenant }
 
-// waitAlone waits for the next one.
-func (p *Pace) waitAlone(now time.Time) {
-	if p.nothing.passedAgain > 0 { // the receiver answers: it is soon known what it means
-		p.until = now.Add(settles)
-		return
+// nextAlone returns when the next one is asked alone, and counts it.
+func (x *Nothing) nextAlone(now time.Time) time.Time {
+	if x.passedAgain > 0 { // the receiver answers: it is soon known what it means
+		return now.Add(settles)
 	}
-	wait := min(time.Second<<min(p.nothing.asked, 10), aloneMost)
-	p.until = now.Add(max(wait, min(now.Sub(p.nothing.since)/aloneShare, aloneLate)))
-	p.nothing.asked++
+	wait := min(time.Second<<min(x.asked, 10), aloneMost)
+	x.asked++
+	return now.Add(max(wait, min(now.Sub(x.since)/aloneShare, aloneLate)))
 }
 
 // failedAlone takes a fresh address that was asked alone and got a bad answer.
@@ -157,7 +156,7 @@ func (p *Pace) failedAlone(t *Try, now time.Time) Effect {
 			return Unchanged
 		}
 	}
-	p.waitAlone(now)
+	p.until = p.nothing.nextAlone(now)
 	if t.Result == RefusedUs && p.firsts.isBlocked() {
 		return Refused
 	}
@@ -177,7 +176,7 @@ func (p *Pace) againAlone(passed bool, now time.Time) Effect {
 		}
 		return Unchanged
 	}
-	p.waitAlone(now)
+	p.until = p.nothing.nextAlone(now)
 	return NothingPasses
 }
 

@@ -11,7 +11,7 @@ import (
 //go:embed rules/*.toml
 var builtinFiles embed.FS
 
-// Builtin gives the rules that come with the program.
+// Builtin returns the rules that come with the program.
 func Builtin() *Rules { return builtin() }
 
 var builtin = sync.OnceValue(func() *Rules {
@@ -57,7 +57,7 @@ func tooMany(files []*ruleFile) faults {
 // fileBytesMax bounds an operator's file. Guess: five times all of our own.
 const fileBytesMax = 4 << 20
 
-// Load gives the rules that come with the program and, before them, those of an
+// Load returns the rules that come with the program and, before them, those of an
 // operator's file, whose name is for the faults. An ErrFaults has a line for each.
 func Load(name string, data []byte) (*Rules, error) {
 	if len(data) > fileBytesMax {

@@ -230,7 +230,7 @@ func (s *Rules) checkAlive(at int) faults {
 	return found
 }
 
-// taker gives the first rule that has the word on a text that is nothing but the
+// taker returns the first rule that has the word on a text that is nothing but the
 // phrase; "" when r has it for one of its codes, stages and hosts.
 func (s *Rules) taker(r *rule, phrase string) (first string) {
 	if phrase[len(phrase)-1] == '*' {

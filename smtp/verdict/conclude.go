@@ -7,10 +7,9 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// Conclude gives the outcome of a case and its reason, from the verdicts that its
-// attempts carry. It is pure, and it is the only place where an outcome is made:
-// the engine calls it, and so does whoever replays the case. smtp.Undecided means
-// that the case is not closed.
+// Conclude returns the outcome of a case and its reason, from the verdicts that its attempts carry. It is pure, and
+// the only place where an outcome is made: the engine and every replay call it. smtp.Undecided means that the case
+// is not closed.
 func Conclude(c evidence.Case) (smtp.Outcome, smtp.Reason) {
 	if c.NoRoute != smtp.ReasonNone {
 		return withoutRoute(c)

@@ -64,7 +64,7 @@ func newDoubts(rules []*rule) doubts {
 	return d
 }
 
-// weaken gives the verdict of a rule on a text: beside words of a refusal it is bare, and a code
+// weaken returns the verdict of a rule on a text: beside words of a refusal it is bare, and a code
 // says nothing of a domain.
 func (d *doubts) weaken(i int, v Verdict, text string) Verdict {
 	if !d.of.has(i) && !d.relay.has(i) {

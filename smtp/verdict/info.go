@@ -29,7 +29,7 @@ type Info struct {
 	Version  uint32   `json:"version"`
 }
 
-// List gives the rules in the order of judging. It is the caller's.
+// List returns the rules in the order of judging. It is the caller's.
 func (s *Rules) List() []Info {
 	list := make([]Info, len(s.rules))
 	for i, r := range s.rules {
@@ -49,7 +49,7 @@ func (s *Rules) Own() int {
 	return n
 }
 
-// Rule gives the rule of a verdict. False: the set has no such rule.
+// Rule returns the rule of a verdict. False: the set has no such rule.
 func (s *Rules) Rule(id string) (Info, bool) {
 	for _, r := range s.rules {
 		if r.doc.ID == id {

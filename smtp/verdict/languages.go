@@ -127,7 +127,8 @@ const (
 	heardUsual = 12                     // languages of which a text has words, usually
 )
 
-// statementOf gives what a text says of a mailbox, in whatever language. What is full is there, and what is closed was.
+// statementOf returns what a text says of a mailbox, in whatever language. What is full is there, and what is closed
+// was.
 func (l *languages) statementOf(text string) statement {
 	if len(text) < plainMin {
 		return saysNothing
@@ -209,7 +210,7 @@ func (h *heard) denyNear(kind int) {
 	}
 }
 
-// whatItSays gives what the words of one language say. Silent: they speak of something besides a mailbox.
+// whatItSays returns what the words of one language say. Silent: they speak of something besides a mailbox.
 func (h *heard) whatItSays() (said statement, silent bool) {
 	named := h.kinds & (1<<wordMailbox | 1<<wordMail | besides)
 	if named == 0 || h.kinds>>wordOther&1 == 1 {

@@ -115,7 +115,7 @@ func (m *machine) number(tree []branch) {
 	}
 }
 
-// step gives the state behind a byte of a class.
+// step returns the state behind a byte of a class.
 func (m *machine) step(state uint32, class uint8) uint32 {
 	if at := state * m.width; at < uint32(len(m.rows)) {
 		return m.rows[at+uint32(class)]
@@ -140,7 +140,7 @@ func (m *machine) walk(state uint32, class uint8) uint32 {
 	}
 }
 
-// classify gives each byte its class, and each byte above ASCII and each mark that a
+// classify returns each byte its class, and each byte above ASCII and each mark that a
 // phrase has one of its own.
 func (m *machine) classify(phrases []phrase) {
 	for c := range m.class {
@@ -167,7 +167,7 @@ func (m *machine) classify(phrases []phrase) {
 	m.width = uint32(n)
 }
 
-// classesOf gives the classes of a phrase with the spaces at its ends.
+// classesOf returns the classes of a phrase with the spaces at its ends.
 func (m *machine) classesOf(text string) []uint8 {
 	list := []uint8{classSpace}
 	for _, c := range []byte(text) {

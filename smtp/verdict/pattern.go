@@ -138,7 +138,7 @@ func (p *enhancedPattern) covers(other *enhancedPattern) bool {
 	return true
 }
 
-// sample gives a code that p matches, one that few other patterns do.
+// sample returns a code that p matches, one that few other patterns do.
 func (p *enhancedPattern) sample(class int) smtp.EnhancedCode {
 	if *p == (enhancedPattern{}) {
 		return noEnhanced

@@ -51,7 +51,7 @@ func parseWords(words []string) ([]string, error) {
 	return list, nil
 }
 
-// expand gives the phrases that "(a|b) c (d|e)" stands for. Brackets do not nest.
+// expand returns the phrases that "(a|b) c (d|e)" stands for. Brackets do not nest.
 func expand(text string) ([]string, error) {
 	list := []string{""}
 	for rest := text; rest != ""; {

@@ -79,7 +79,7 @@ func (s *Rules) withoutProducts(text string) string {
 	return text
 }
 
-// partEnd gives where the part of a text ends that begins at from: before a sign of a sentence.
+// partEnd returns where the part of a text ends that begins at from: before a sign of a sentence.
 func partEnd(text string, from int) int {
 	for i := from; i < len(text); i++ {
 		switch c := text[i]; {
@@ -117,7 +117,7 @@ func (s *Rules) isProduct(words []string, bracketed bool) bool {
 // behind are words that say what a product did, or where it stands, beside those of things.
 var behind = []string{"at", "from", "in", "through", "via"}
 
-// productTail gives how many words at the end name a product, from its maker on, behind no word such as "by".
+// productTail returns how many words at the end name a product, from its maker on, behind no word such as "by".
 func productTail(words []string) int {
 	from := len(words)
 	for from > 0 && isOfProduct(words[from-1]) {

@@ -70,7 +70,7 @@ func (s *scopes) look(host string) bool {
 // labelsMax bounds the labels of a suffix: more than any operator of mail uses.
 const labelsMax = 8
 
-// of gives the rules for a host: those of the longest suffix that it lies under.
+// of returns the rules for a host: those of the longest suffix that it lies under.
 func (s *scopes) of(host string) *found {
 	var starts [labelsMax]int
 	n := 0

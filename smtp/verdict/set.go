@@ -221,7 +221,7 @@ func (s *Rules) indexSubjects() {
 	}
 }
 
-// judge gives the verdict of the first rule of those for its host that matches.
+// judge returns the verdict of the first rule of those for its host that matches.
 func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 	code, enhanced := temporary(a)
 	if code < codeMin || code > codeMax || int(a.Stage) >= numStages {
@@ -294,8 +294,8 @@ func (s *Rules) openSayings(rules *found, enhanced smtp.EnhancedCode) (open uint
 	return open
 }
 
-// firstSaid gives the first open rule before i that looks for what a text says of a mailbox, or i. Only texts that no
-// earlier rule knows are read for that.
+// firstSaid returns the first open rule before i that looks for what a text says of a mailbox, or i. Only texts that
+// no earlier rule knows are read for that.
 func (s *Rules) firstSaid(open uint64, i int, text string) int {
 	if open == 0 || i >= 0 && i < s.sayings[bits.TrailingZeros64(open)] {
 		return i
@@ -310,12 +310,12 @@ func (s *Rules) firstSaid(open uint64, i int, text string) int {
 	return i
 }
 
-// verdictOf gives the verdict of a rule on a text.
+// verdictOf returns the verdict of a rule on a text.
 func (s *Rules) verdictOf(i int, text string) Verdict {
 	return s.doubts.weaken(i, s.compiled[i].verdictOn(text), text)
 }
 
-// find gives the rules that have a phrase in text, or look at no words.
+// find returns the rules that have a phrase in text, or look at no words.
 func (s *Rules) find(text string) found {
 	seen := s.wordless
 	s.phrases.ascii.scan(text, &seen)
@@ -336,7 +336,7 @@ func (s *Rules) add(seen *found, text string, but *found) {
 	}
 }
 
-// first gives the first of rules whose other conditions hold; below 0: none.
+// first returns the first of rules whose other conditions hold; below 0: none.
 func (s *Rules) first(rules *found, a *evidence.Attempt, enhanced smtp.EnhancedCode) int {
 	for w, left := range rules {
 		for ; left != 0; left &= left - 1 {
@@ -373,7 +373,7 @@ func (c *compiled) matches(e smtp.EnhancedCode) bool {
 	return false
 }
 
-// temporary gives code and enhanced code of a refusal with one and the same
+// temporary returns code and enhanced code of a refusal with one and the same
 // class: temporary when either says so, because a final word needs both. Of an
 // acceptance only the code counts.
 func temporary(a *evidence.Attempt) (int, smtp.EnhancedCode) {

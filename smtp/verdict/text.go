@@ -134,7 +134,7 @@ func withoutLinks(text string) string {
 	return plain.String()
 }
 
-// hostEnd gives where the letters, digits, dots and hyphens end that begin at from.
+// hostEnd returns where the letters, digits, dots and hyphens end that begin at from.
 func hostEnd(text string, from int) int {
 	for from < len(text) && (isWordByte(text[from]) || text[from] == '.' || text[from] == '-') {
 		from++

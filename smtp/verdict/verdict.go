@@ -29,7 +29,7 @@ var actionNames = [...]string{
 	"none", "retry", "greylist", "slow", "pause", "other_source", "tls", "split", "next_mx", "void",
 }
 
-// String gives the word for records and logs, such as "next_mx".
+// String returns the word for records and logs, such as "next_mx".
 func (a Action) String() string {
 	if int(a) < len(actionNames) {
 		return actionNames[a]

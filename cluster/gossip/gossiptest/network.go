@@ -27,7 +27,7 @@ type direction struct{ from, to string }
 // New makes a network without nodes.
 func New() *Network { return &Network{nodes: map[string]*Transport{}, cuts: map[direction]bool{}} }
 
-// Transport adds a node at the next address, 10.7.0.1:7946 the first, and gives its
+// Transport adds a node at the next address, 10.7.0.1:7946 the first, and returns its
 // way to the network. At most 65,000.
 func (n *Network) Transport() *Transport {
 	n.mu.Lock()
@@ -65,7 +65,7 @@ func (n *Network) Heal() {
 	clear(n.cuts)
 }
 
-// route gives the transport at an address and whether what goes there arrives.
+// route returns the transport at an address and whether what goes there arrives.
 func (n *Network) route(from, to string) (t *Transport, there, back bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -82,7 +82,7 @@ type Transport struct {
 	closed  chan struct{}
 }
 
-// Address gives the host:port of the node.
+// Address returns the host:port of the node.
 func (t *Transport) Address() string { return t.at.String() }
 
 // Kill makes the node silent and deaf for good, as a killed process is.

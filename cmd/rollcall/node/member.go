@@ -184,8 +184,8 @@ func (v membersView) Members(context.Context) (admin.Membership, error) {
 }
 
 func (v membersView) member(m cluster.Member, roll *ledger.NodeSnapshot) admin.Member {
-	out := admin.Member{Node: m.Card.Node, Session: m.Card.Session, Name: m.Card.Name, This: m.This,
-		Version: m.Card.Version, Actors: m.Card.Actors, Gossip: m.Gossip, Since: api.Time(m.Since),
+	out := admin.Member{Node: m.Meta.Node, Session: m.Meta.Session, Name: m.Meta.Name, This: m.This,
+		Version: m.Meta.Version, Actors: m.Meta.Actors, Gossip: m.Gossip, Since: api.Time(m.Since),
 		Agreed: m.Agreed, State: stateOf(m)}
 	if m.This {
 		offset := -v.node.ClockOffset().Milliseconds()
@@ -216,7 +216,7 @@ func stateOf(m cluster.Member) admin.State {
 		return admin.StateSuspect
 	case !m.Linked:
 		return admin.StateUnlinked
-	case m.Card.Draining:
+	case m.Meta.Draining:
 		return admin.StateDraining
 	case m.Ineligible:
 		return admin.StateUnfit

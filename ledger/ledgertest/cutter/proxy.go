@@ -189,7 +189,7 @@ func (p *Proxy) decide(texts []string) (act Act, text string) {
 	return Act{}, text
 }
 
-// hush gives the end of the silence, or nil when there is none.
+// hush returns the end of the silence, or nil when there is none.
 func (p *Proxy) hush() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -64,7 +64,7 @@ func (s side) read() (frame, error) {
 	return f, err
 }
 
-// readStartup reads a first message, which has no type, and gives its code.
+// readStartup reads a first message, which has no type, and returns its code.
 func (s side) readStartup() (message []byte, code uint32, err error) {
 	head, err := s.in.Peek(8)
 	if err != nil {

@@ -144,7 +144,7 @@ var refusals = []error{ledger.ErrNoSuchVerification, ledger.ErrIdentityReused, l
 	ledger.ErrTooManyBytes, ledger.ErrTooManyUnpaid,
 	ledger.ErrStaleEpoch, ledger.ErrFenced, ledger.ErrUploadClosed, ledger.ErrGap, ledger.ErrIllegal}
 
-// refusalOf gives the text of the sentinel in err, and whether there is one.
+// refusalOf returns the text of the sentinel in err, and whether there is one.
 func refusalOf(err error) (string, bool) {
 	if err == nil {
 		return "", true

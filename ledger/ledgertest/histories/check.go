@@ -195,7 +195,7 @@ func (b *book) holds(node int, list string) bool {
 	return true
 }
 
-// open gives the books that there may be after a call that told nothing. A lease
+// open returns the books that there may be after a call that told nothing. A lease
 // may have taken any number of files here: the others were those of other
 // workspaces.
 func (b *book) open(c call) []any {

@@ -193,7 +193,7 @@ func (c *client) learn(op *operation) {
 	}
 }
 
-// about gives what is known of a file; nil: nothing.
+// about returns what is known of a file; nil: nothing.
 func (c *client) about(id uuid.UUID) *known {
 	for _, k := range c.known {
 		if k.id == id {

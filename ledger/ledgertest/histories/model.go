@@ -93,7 +93,7 @@ func refused(err error) answer { return answer{refusal: err.Error()} }
 // told is the answer that shows f.
 func told(f *file) answer { return answer{file: f.seen} }
 
-// apply gives the book after the call, and its answer.
+// apply returns the book after the call, and its answer.
 func (b *book) apply(c call) (*book, answer) {
 	switch c.kind {
 	case create:

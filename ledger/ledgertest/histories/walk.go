@@ -67,7 +67,7 @@ func newWalk(t *testing.T, store ledger.Book) *walk {
 		model: &book{limits: walkLimits}}
 }
 
-// ask makes a call of both, which must answer alike, and gives the answer.
+// ask makes a call of both, which must answer alike, and returns the answer.
 func (w *walk) ask(t *rapid.T, q call) answer {
 	op := operation{call: q}
 	err := w.client.ask(w.desk.T.Context(), &op)

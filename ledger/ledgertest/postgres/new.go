@@ -33,7 +33,7 @@ func New(t testing.TB, o Options) *Server {
 }
 
 // NewDatabase makes a database that goes with the test, as a copy of template
-// ("" is PostgreSQL's own), and gives its URL.
+// ("" is PostgreSQL's own), and returns its URL.
 func (s *Server) NewDatabase(t testing.TB, name, template string) string {
 	t.Helper()
 	if err := s.Create(t.Context(), name, template); err != nil {

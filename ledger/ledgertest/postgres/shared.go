@@ -47,7 +47,7 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// Shared gives the server of this run. Without PostgreSQL on this machine the
+// Shared returns the server of this run. Without PostgreSQL on this machine the
 // test is skipped, or fails when ROLLCALL_REQUIRE_POSTGRES is 1.
 func Shared(t testing.TB) *Server {
 	t.Helper()
@@ -63,7 +63,7 @@ func Shared(t testing.TB) *Server {
 	return s
 }
 
-// Empty gives the URL of an empty database on the server of this run.
+// Empty returns the URL of an empty database on the server of this run.
 func Empty(t testing.TB) string {
 	t.Helper()
 	return Shared(t).NewDatabase(t, "empty"+strconv.FormatInt(databases.Add(1), 10), "")
@@ -75,7 +75,7 @@ var template struct {
 	err  error
 }
 
-// Filled gives the URL of a new copy of a database that fill has made once in this run.
+// Filled returns the URL of a new copy of a database that fill has made once in this run.
 func Filled(t testing.TB, fill func(ctx context.Context, url string) error) string {
 	t.Helper()
 	const name = "filled"

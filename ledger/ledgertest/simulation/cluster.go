@@ -23,7 +23,7 @@ type processes struct {
 	alive  []ledger.Incarnation
 	was    *cluster      // after the commit before
 	after  time.Duration // of the retirement or the forgetting at hand
-	beaten uuid.UUID     // session of the beat at hand
+	beaten uuid.UUID     // session of the heartbeat at hand
 	wished wish          // of the operator at hand
 	done   int           // operations so far
 }
@@ -90,7 +90,7 @@ func (p *processes) operation() {
 	p.done++
 	switch at := p.random.IntN(100); {
 	case at < 55:
-		p.beat(one)
+		p.heartbeat(one)
 	case at < 60:
 		p.answered("leave", p.book.Leave(ctx, one.Session))
 	case at < 63: // it dies
@@ -106,14 +106,14 @@ func (p *processes) operation() {
 	case at < 88:
 		p.learn()
 	case at < 93:
-		p.overrule()
+		p.insertOverride()
 	default:
 		p.memory.now += int64(p.random.IntN(4000))
 	}
 }
 
-// beat says something new, or nothing new, and looks whether its row has it.
-func (p *processes) beat(one ledger.Incarnation) {
+// heartbeat says something new, or nothing new, and looks whether its row has it.
+func (p *processes) heartbeat(one ledger.Incarnation) {
 	b := ledger.Heartbeat{Incarnation: one, Cluster: "simulated", Started: ledger.Clock(1), Leases: p.random.IntN(9),
 		Read: p.memory.cluster.turn - int64(p.random.IntN(3))}
 	b.Read = max(b.Read, 0)

@@ -149,7 +149,7 @@ func (m *memory) changes() bool {
 	return len(m.changed)+len(m.touched)+len(m.granted)+len(m.inserted) > 0 || m.clusterWas != nil
 }
 
-// postpone rolls back, and gives the way to do it all after all, if nothing else is
+// postpone rolls back, and returns the way to do it all after all, if nothing else is
 // committed before. What the transaction changed is then to be seen again.
 func (m *memory) postpone() (decide func()) {
 	changed, touched := slices.Clone(m.changed), slices.Clone(m.touched)
@@ -216,7 +216,7 @@ func (m *memory) statement() error {
 	return nil
 }
 
-// change gives a file to write to.
+// change returns a file to write to.
 func (m *memory) change(id uuid.UUID) *file {
 	f := m.byID[id]
 	if f == nil {
@@ -232,7 +232,7 @@ func (m *memory) change(id uuid.UUID) *file {
 	return f
 }
 
-// write gives the row of a file for a change, if it holds; 0 when it does not.
+// write returns the row of a file for a change, if it holds; 0 when it does not.
 func (m *memory) write(id uuid.UUID, holds func(r *transitions.Row) bool, change func(r *transitions.Row)) (
 	int64, error) {
 	if err := m.statement(); err != nil {
@@ -262,7 +262,7 @@ func (m *memory) Account(workspace uuid.UUID) (ledger.Balance, error) {
 	return a.balance, nil
 }
 
-// touch gives an account to write to.
+// touch returns an account to write to.
 func (m *memory) touch(a *account) *account {
 	for i := range m.touched {
 		if m.touched[i].id == a.id {
@@ -399,7 +399,7 @@ func unfunded(r *transitions.Row, workspace uuid.UUID) bool {
 	return r.Workspace == workspace && r.Issue != nil && r.Issue.Code == ledger.CreditsRequired
 }
 
-// Unfunded gives the oldest verification that waits for credits and is covered.
+// Unfunded returns the oldest verification that waits for credits and is covered.
 func (m *memory) Unfunded(workspace uuid.UUID) (*transitions.Row, error) {
 	m.reads(workspace)
 	available := m.accounts[workspace].balance.Available
@@ -557,7 +557,7 @@ func (m *memory) KeepParked(id uuid.UUID, state []byte) error {
 // ForgetParked deletes it.
 func (m *memory) ForgetParked(id uuid.UUID) error { return m.KeepParked(id, nil) }
 
-// Take gives a verification to a node at the next epoch.
+// Take returns a verification to a node at the next epoch.
 func (m *memory) Take(id, node uuid.UUID, epoch int64, ttl time.Duration) (int64, error) {
 	return m.write(id, func(r *transitions.Row) bool { return r.Epoch == epoch }, func(r *transitions.Row) {
 		r.Node, r.LeaseExpires, r.Epoch = node, m.now+ttl.Milliseconds(), epoch+1

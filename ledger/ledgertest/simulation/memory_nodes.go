@@ -25,13 +25,13 @@ type cluster struct {
 	lines []ledger.WorkspaceLine // of the logs of workspaces; it only grows
 }
 
-// copied gives a cluster that shares nothing that changes.
+// copied returns a cluster that shares nothing that changes.
 func (c *cluster) copied() *cluster {
 	return &cluster{nodes: maps.Clone(c.nodes), turn: c.turn, facts: maps.Clone(c.facts),
 		overrides: maps.Clone(c.overrides), log: c.log, corrections: c.corrections, lines: c.lines}
 }
 
-// alter gives the tables to write to.
+// alter returns the tables to write to.
 func (m *memory) alter() *cluster {
 	if m.clusterWas == nil {
 		m.clusterWas = m.cluster.copied()
@@ -64,7 +64,7 @@ func (m *memory) NextGeneration() (int64, error) {
 	return c.turn, nil
 }
 
-// beat is a beat as its row keeps it.
+// heartbeat is a heartbeat as its row keeps it.
 func beat(b ledger.Heartbeat) ledger.Heartbeat {
 	b.Started = ledger.Clock(ledger.Millis(b.Started))
 	b.View = append([]ledger.Incarnation{}, b.View...)
@@ -72,14 +72,14 @@ func beat(b ledger.Heartbeat) ledger.Heartbeat {
 	return b
 }
 
-// Refresh writes a beat that publishes nothing.
+// Refresh writes a heartbeat that publishes nothing.
 func (m *memory) Refresh(b ledger.Heartbeat) (int64, error) {
 	return m.alterNode(b.Session, func(n *ledger.NodeRow) bool {
 		return n.Status == ledger.NodeIn && slices.Equal(n.View, b.View) && n.Cluster == b.Cluster
 	}, func(n *ledger.NodeRow) { n.Heartbeat, n.Seen = beat(b), ledger.Clock(m.now) })
 }
 
-// Publish writes a beat with another view.
+// Publish writes a heartbeat with another view.
 func (m *memory) Publish(b ledger.Heartbeat, turn int64) (int64, error) {
 	return m.alterNode(b.Session, func(n *ledger.NodeRow) bool { return n.Status == ledger.NodeIn },
 		func(n *ledger.NodeRow) {
@@ -91,7 +91,7 @@ func (m *memory) Publish(b ledger.Heartbeat, turn int64) (int64, error) {
 		})
 }
 
-// Enrol writes a beat in a new row, or in place of the one that stood.
+// Enrol writes a heartbeat in a new row, or in place of the one that stood.
 func (m *memory) Enrol(b ledger.Heartbeat, turn int64) (int64, error) {
 	if err := m.statement(); err != nil {
 		return 0, err

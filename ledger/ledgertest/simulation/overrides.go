@@ -13,8 +13,8 @@ import (
 // keys are the receivers that operators of a life change something about.
 var keys = [...]string{"a.test", "b.test", "c.test"}
 
-// overrule is an operator who sets an override, or clears some.
-func (p *processes) overrule() {
+// insertOverride is an operator who sets an override, or clears some.
+func (p *processes) insertOverride() {
 	ctx, key := context.Background(), keys[p.random.IntN(len(keys))]
 	if p.chance(300) {
 		p.clear(ledger.Clearing{Key: key, Only: []string{"", "rate"}[p.random.IntN(2)]})

@@ -130,7 +130,7 @@ func (w *world) newUpload() {
 
 func (w *world) workspace() uuid.UUID { return w.memory.accountAt(w.random.IntN(spaces)) }
 
-// accountAt gives a workspace by its number.
+// accountAt returns a workspace by its number.
 func (m *memory) accountAt(i int) uuid.UUID {
 	var id uuid.UUID
 	id[15] = byte(i + 1)
@@ -217,7 +217,7 @@ func (w *world) asksOther(u *upload, n ledger.NewVerification) {
 	}
 }
 
-// mayRefuse gives the limit that a create meets, counted a second time; nil: none.
+// mayRefuse returns the limit that a create meets, counted a second time; nil: none.
 func (w *world) mayRefuse(n ledger.NewVerification) error {
 	if w.memory.byIdentity[identity{n.Workspace, n.Identity}] != nil {
 		return nil

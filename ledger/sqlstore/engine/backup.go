@@ -122,7 +122,7 @@ func (d dialect) embedded() bool { return !d.inCRDB }
 // Embedded reports whether the ledger is a file of this process, and not on a server.
 func (s *DB) Embedded() bool { return s.dialect.embedded() }
 
-// path gives the file of the ledger. ErrNotEmbedded.
+// path returns the file of the ledger. ErrNotEmbedded.
 func (s *DB) path(ctx context.Context) (path string, err error) {
 	if !s.Embedded() {
 		return "", ErrNotEmbedded
@@ -136,7 +136,7 @@ func (s *DB) path(ctx context.Context) (path string, err error) {
 	return path, nil
 }
 
-// CheckBackup reads the whole file at path and says whether it is a sound
+// CheckBackup reads the whole file at path and reports whether it is a sound
 // database with a schema that this program can use. It changes nothing there.
 // ErrBackupDamaged, ErrSchemaNew.
 func (m Schema) CheckBackup(ctx context.Context, path string) error {

@@ -7,8 +7,8 @@
 //
 // A commit is on the disk before Update returns. A failed attempt is run
 // again, a few times, when that may help: after a conflict, after a lost
-// connection on a new one, and after a commit of which nothing is known, to find
-// out. What is left is told by ErrUnavailable (nothing was changed) and ErrUnknown
+// connection on a new one, and after a commit whose answer was lost, to find
+// out. What still fails is ErrUnavailable (nothing was changed) or ErrUnknown
 // (call again to find out); other errors are the caller's. fault.go has the words,
 // judgePostgres the table.
 //

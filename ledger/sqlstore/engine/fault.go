@@ -48,7 +48,7 @@ func noSession(err error) fault {
 	return fault{why: whyStopped, passing: !errors.Is(err, ErrClosed)}
 }
 
-// tell gives the error that the caller of a method sees: unknown says that some
+// tell returns the error that the caller of a method sees: unknown says that some
 // attempt may have been committed.
 func (f fault) tell(err error, unknown bool) error {
 	switch {

@@ -66,7 +66,7 @@ func newMeters() meters {
 	return m
 }
 
-// waits gives what is told how long a use of that kind has waited.
+// waits returns what is told how long a use of that kind has waited.
 func (m meters) waits(kind string) func(who uuid.UUID, long time.Duration) {
 	node, stranger := m.waited.WithLabelValues(kind, whoNode), m.waited.WithLabelValues(kind, whoStranger)
 	workspace := m.waited.WithLabelValues(kind, whoWorkspace)

@@ -19,7 +19,7 @@ type Schema struct {
 	Version int    // that the program reads and writes: the number of the last file
 }
 
-// name gives the file of a migration, counted from 1.
+// name returns the file of a migration, counted from 1.
 func (m Schema) name(version int) (string, error) {
 	files, err := m.Files.ReadDir(m.Folder)
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *DB) migrate(ctx context.Context, tell ...func(line string)) error {
 // comment matches a comment of a migration, to the end of its line.
 var comment = regexp.MustCompile(`--[^\n]*`)
 
-// steps gives the statements of a migration. None of them has a semicolon or two dashes in quotes.
+// steps returns the statements of a migration. None of them has a semicolon or two dashes in quotes.
 func (m Schema) steps(version int) (list []string, err error) {
 	name, err := m.name(version)
 	if err != nil {
@@ -273,7 +273,7 @@ func (t *Tx) migrated(version int) error {
 
 const lastVersion = `SELECT coalesce(max(version), 0) FROM schema_versions`
 
-// schemaVersion gives the number of the last migration that was applied, 0 for
+// schemaVersion returns the number of the last migration that was applied, 0 for
 // none. ErrNoLedger.
 func schemaVersion(ctx context.Context, db *sql.DB) (int, error) {
 	var version int

@@ -185,7 +185,7 @@ func (w Seams) embedded(name string) (*sql.DB, error) {
 	return sql.OpenDB(w.Wrap(db.Driver(), name)), db.Close()
 }
 
-// writeBy gives the store connections to write by.
+// writeBy returns the store connections to write by.
 func (s *DB) writeBy(db *sql.DB, size int) {
 	s.writer, s.gate = newPool(db, s.dialect, size, s.meters.waits(kindWrite)), newWriteGate()
 }
@@ -275,7 +275,7 @@ func OpenReadOnly(ctx context.Context, url string, m Schema, o Options) (*DB, er
 	return s, nil
 }
 
-// pathOf gives the file that url names. ErrURL.
+// pathOf returns the file that url names. ErrURL.
 func pathOf(url string) (string, error) {
 	path, ok := strings.CutPrefix(url, "sqlite:")
 	if !ok || path == "" || strings.HasPrefix(path, ":") {

@@ -188,7 +188,7 @@ func judgeState(code string, f failure) fault {
 	return fault{why: whyRefused}
 }
 
-// sqlState gives the SQLSTATE of an error of the database, or "".
+// sqlState returns the SQLSTATE of an error of the database, or "".
 func sqlState(err error) string {
 	var e *pgconn.PgError
 	if errors.As(err, &e) && len(e.Code) == 5 {
