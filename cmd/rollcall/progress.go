@@ -254,8 +254,8 @@ func (v *progressView) closing(s verifySummary) error {
 		fmt.Fprintln(v.out, "It is not over: these are the results so far.")
 	}
 	if len(s.full) > 0 {
-		fmt.Fprintln(v.out, term.FoldedTo(fmt.Sprintf("%s: invalid where the receiver says that the mailbox is full for "+
-			"good, unknown and free where it was only full for now, each time we asked; here %s.", fullReason,
+		fmt.Fprintln(v.out, term.FoldedTo(fmt.Sprintf("%s: invalid where the receiver says that the mailbox is "+
+			"full for good, unknown and free where it was only full for now, each time we asked; here %s.", fullReason,
 			outcomeText(s.full)), 0, term.WidthOf(v.out)))
 	}
 	if s.Out != nil {

@@ -30,7 +30,7 @@ func (d *Dashboard) talk(ctx context.Context, v ledger.Verification, ordinal, se
 			said := new(flags.Cache).Of(r.Email)
 			said.Operator = r.Operator.String()
 			found = &web.Talk{Flags: said.Sentences(),
-				Email: r.Email, Outcome: r.Outcome.String(), Mark: marks[r.Outcome][0], Token: r.Reason.String(),
+				Email: r.Email, Outcome: r.Outcome.String(), Token: r.Reason.String(),
 				Sentence: sentenceOf(r.Reason)}
 			if len(k.Evidence) == 0 {
 				return errRead

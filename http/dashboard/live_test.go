@@ -255,7 +255,7 @@ func TestAFileThatIsOverSaysWhatItCost(t *testing.T) {
 	}{
 		{none.ID, "member", []string{"cancelled before any address was checked: there are no results, and it cost nothing"}, "can be downloaded as soon"},
 		{some.ID, "member", []string{"It was cancelled. Unchecked addresses cost nothing."}, "no results"},
-		{failed.ID, "member", []string{"Row 7: The row has no address. No credits were used.", "Row 7 is:", "<code>anna@&lt;b&gt;</code>",
+		{failed.ID, "member", []string{"Row 7: The row has no address. No credits were used.", `aria-label="Row 7"><code>anna@&lt;b&gt;</code>`,
 			"Upload the corrected file"}, "can be downloaded as soon"},
 		{failed.ID, "viewer", []string{"No credits were used.", "anna@&lt;b&gt;"}, "Upload the corrected file"},
 	} {

@@ -45,7 +45,7 @@ type registerView struct {
 // resultView is one result.
 type resultView struct {
 	ledger.RecentResult
-	Word, Mark, Sentence string
+	Word, Sentence string
 }
 
 // Link is where the talk is.
@@ -98,7 +98,7 @@ func allReasons() (all []smtp.Reason) {
 // rowsOf shows results.
 func rowsOf(results []ledger.RecentResult) (rows []resultView) {
 	for _, one := range results {
-		rows = append(rows, resultView{one, one.Outcome.String(), marks[one.Outcome][0], sentenceOf(one.Reason)})
+		rows = append(rows, resultView{one, one.Outcome.String(), sentenceOf(one.Reason)})
 	}
 	return rows
 }
@@ -146,8 +146,8 @@ type breakdownView struct {
 
 // reasonView is a reason with its count.
 type reasonView struct {
-	Word, Mark, Token, Sentence string
-	Count                       int64
+	Word, Token, Sentence string
+	Count                 int64
 }
 
 // worstView is a domain with many unknown addresses.
@@ -231,7 +231,7 @@ func showBreakdown(d *Dashboard, w http.ResponseWriter, r *request) {
 	show := breakdownView{Base: baseOf(r, v), Name: nameOf(v), AtLeast: found.AtLeast}
 	for _, c := range found.Reasons {
 		show.Total += c.Count
-		show.Reasons = append(show.Reasons, reasonView{c.Outcome.String(), marks[c.Outcome][0], c.Reason.String(), sentenceOf(c.Reason), c.Count})
+		show.Reasons = append(show.Reasons, reasonView{c.Outcome.String(), c.Reason.String(), sentenceOf(c.Reason), c.Count})
 	}
 	for _, w := range found.Worst {
 		show.Worst = append(show.Worst, worstView{w.Domain, w.Reason.String(), sentenceOf(w.Reason), w.Unknown})

@@ -98,21 +98,21 @@ func answerOf(v ledger.Verification, now time.Time) string {
 
 // outcome is one kind of outcome with its count.
 type outcome struct {
-	Word, Mark string
-	Note       string // what it means
-	Count      int64
-	Credits    int64
-	Offset     string // of its part of the strip, in percent
-	Width      string
+	Word    string
+	Note    string // what it means
+	Count   int64
+	Credits int64
+	Offset  string // of its part of the strip, in percent
+	Width   string
 }
 
-// marks are the signs of the outcomes: none is told apart by its colour alone.
-var marks = map[smtp.Outcome][2]string{
-	smtp.Valid:    {"✓", "accepted by the receiver"},
-	smtp.Invalid:  {"✕", "refused by the receiver, or the domain takes no mail"},
-	smtp.CatchAll: {"≈", "risky: accepted, but that proves nothing"},
-	smtp.Unknown:  {"?", "we couldn't find out; free"},
-	smtp.Error:    {"!", "something about this address failed"},
+// meanings say what outcomes mean.
+var meanings = map[smtp.Outcome]string{
+	smtp.Valid:    "accepted by the receiver",
+	smtp.Invalid:  "refused by the receiver, or the domain takes no mail",
+	smtp.CatchAll: "risky: accepted, but that proves nothing",
+	smtp.Unknown:  "we couldn't find out; free",
+	smtp.Error:    "something about this address failed",
 }
 
 // outcomesOf gives the outcomes in their order, also those with none.
@@ -122,7 +122,7 @@ func outcomesOf(v ledger.Verification) []outcome {
 	var all []outcome
 	var before int64
 	for _, o := range smtp.Outcomes {
-		one := outcome{Word: o.String(), Mark: marks[o][0], Note: marks[o][1], Count: counts[o]}
+		one := outcome{Word: o.String(), Note: meanings[o], Count: counts[o]}
 		if !o.Free() {
 			one.Credits = one.Count
 		}

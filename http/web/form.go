@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"net/http"
 	"reflect"
+	"regexp"
 	"strings"
 
 	"github.com/google/uuid"
@@ -19,10 +20,54 @@ func ID(text string) (uuid.UUID, bool) {
 	return id, err == nil && id.String() == text
 }
 
-// input is a field of a form with its label. attributes are those of the page's author, such as "required
-// maxlength=200"; "id=x" gives it another id than its name. hint is a line below it.
+// form begins a form that posts to a path, which its pieces make; to its own page without any.
+func form(path ...any) template.HTML {
+	action := ""
+	if len(path) > 0 {
+		action = ` action="` + template.HTMLEscapeString(fmt.Sprint(texts(path)...)) + `"`
+	}
+	return template.HTML(`<form method="post"` + action + ` class="rows">`)
+}
+
+// texts makes strings of values, between which fmt.Sprint puts no space.
+func texts(values []any) (all []any) {
+	for _, v := range values {
+		all = append(all, fmt.Sprint(v))
+	}
+	return all
+}
+
+// send is the button that sends a form, and the form's end. class is "first", "danger" or "".
+func send(class, word string) template.HTML {
+	if class != "" {
+		class = ` class="` + class + `"`
+	}
+	return template.HTML("<button" + class + ">" + template.HTMLEscapeString(word) + "</button></form>")
+}
+
+// kinds are what many fields have in common.
+var kinds = map[string]string{
+	"text":     "required maxlength=200 autocomplete=off",
+	"number":   "required maxlength=20 autocomplete=off inputmode=numeric",
+	"search":   "type=search maxlength=200 autocomplete=off",
+	"email":    "type=email required maxlength=254 autocomplete=off",
+	"password": "type=password required maxlength=128 autocomplete=current-password",
+	"code":     "required maxlength=40 autocomplete=one-time-code autocapitalize=characters spellcheck=false",
+	"address":  "required maxlength=1000 autocomplete=off autocapitalize=off spellcheck=false",
+}
+
+// input is a field of a form with its label. attributes are those of the page's author, such as "maxlength=200", or
+// one of kinds first; "id=x" gives it another id than its name. hint is a line below it.
 func input(name, label string, value any, attributes string, hint ...string) template.HTML {
 	id, all := name, ""
+	kind, own, _ := strings.Cut(attributes, " ")
+	if kinds[kind] != "" {
+		attributes = kinds[kind]
+		if name, _, more := strings.Cut(own, "="); more {
+			attributes = regexp.MustCompile(name+`=\S+`).ReplaceAllString(attributes, "")
+		}
+		attributes += " " + own
+	}
 	for _, a := range strings.Fields(attributes) {
 		key, set, valued := strings.Cut(a, "=")
 		switch {
@@ -69,6 +114,35 @@ func options(list any, chosen any, none ...string) template.HTML {
 		fmt.Fprintf(&b, `<option value="%s"%s>%s</option>`, template.HTMLEscapeString(text), mark, word)
 	}
 	return template.HTML(b.String())
+}
+
+// choose is a select with its label.
+func choose(name, label string, list, chosen any, none ...string) template.HTML {
+	return template.HTML(fmt.Sprintf("<label for=%q>%s</label>\n<select id=%q name=%q>%s</select>", name, label, name,
+		name, options(list, chosen, none...)))
+}
+
+// warn and off are words with a mark: what somebody has to see to, and what is over.
+func warn(words ...any) template.HTML { return marked("strong", "warn", "!", words) }
+
+func off(words ...any) template.HTML { return marked("span", "off", "–", words) }
+
+func marked(tag, class, sign string, words []any) template.HTML {
+	text := template.HTMLEscapeString(strings.TrimSpace(fmt.Sprintln(words...)))
+	return template.HTML(fmt.Sprintf(`<%s class="state %s"><span class="mark" aria-hidden="true">%s</span> %s</%s>`,
+		tag, class, sign, text, tag))
+}
+
+// live begins the part of a page that is asked for again, so often, at the path that its pieces make; never for an
+// empty every. say is what a reader of the screen is told when it changes.
+func live(label, every, say string, path ...any) template.HTML {
+	again := ""
+	if every != "" {
+		again = fmt.Sprintf(` data-hx-get="%s" data-hx-trigger="every %s" data-hx-swap="outerMorph"`,
+			template.HTMLEscapeString(fmt.Sprint(texts(path)...)), every)
+	}
+	return template.HTML(fmt.Sprintf(`<section id="live" class="live" aria-label=%q %s%s data-say="%s">`, label,
+		emptyTag, again, template.HTMLEscapeString(say)))
 }
 
 // copied is a text that somebody takes elsewhere: a key, a link, a code, a command. Script gives it a button.

@@ -182,6 +182,9 @@ func Used(at time.Time) string {
 // OutcomeWord is an outcome for people.
 func OutcomeWord(outcome string) string { return strings.Replace(outcome, "catch_all", "catch-all", 1) }
 
+// signs are those of the outcomes: none is told apart by its colour alone.
+var signs = map[string]string{"valid": "✓", "invalid": "✕", "catch_all": "≈", "unknown": "?", "error": "!"}
+
 // State is a state for people: its word with a mark, its colour, and what it means in a sentence.
 type State struct{ Word, Mark, Class, Sentence string }
 
@@ -193,7 +196,8 @@ var formats = template.FuncMap{"num": number, "size": Size, "share": func(part, 
 	return Share(reflect.ValueOf(part).Int(), reflect.ValueOf(whole).Int())
 }, "plural": func(n any, unit string) string {
 	return Plural(reflect.ValueOf(n).Int(), unit)
-}, "email": isEmail, "short": Short, "age": Age, "when": When, "stamp": Stamp, "outcome": OutcomeWord, "any": anyHas,
+}, "email": isEmail, "short": Short, "age": Age, "when": When, "stamp": Stamp, "outcome": OutcomeWord,
+	"sign": func(outcome string) string { return signs[outcome] }, "any": anyHas,
 	"at":    func(t any, none ...string) template.HTML { return timeTag(t, When, none) },
 	"exact": func(t any, none ...string) template.HTML { return timeTag(t, Exact, none) },
 	"clock": func(t any, none ...string) template.HTML { return timeTag(t, Clock, none) },
@@ -201,7 +205,8 @@ var formats = template.FuncMap{"num": number, "size": Size, "share": func(part, 
 		return timeTag(t, func(t time.Time) string { return t.UTC().Format("2 Jan 2006") }, nil)
 	},
 	"roles": func() string { return RolesText }, "roleList": func() []ledger.Role { return Roles },
-	"input": input, "hidden": hidden, "options": options, "copied": copied}
+	"input": input, "hidden": hidden, "options": options, "copied": copied, "form": form, "send": send,
+	"choose": choose, "warn": warn, "off": off, "live": live}
 
 // number writes any whole number.
 func number(n any) string { return Thin(reflect.Indirect(reflect.ValueOf(n)).Int()) }

@@ -85,8 +85,15 @@ func parseAll(to *template.Template, files fs.FS, globs ...string) (*template.Te
 		}
 		for _, name := range names {
 			source, err := fs.ReadFile(files, name)
+			text := string(source)
+			if path.Dir(name) == "pages" {
+				text = bodyOf(text)
+			}
 			if err == nil {
-				err = addTo(to, source)
+				text, err = expand(text)
+			}
+			if err == nil {
+				_, err = to.Parse(text)
 			}
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
@@ -94,6 +101,16 @@ func parseAll(to *template.Template, files fs.FS, globs ...string) (*template.Te
 		}
 	}
 	return to, nil
+}
+
+// bodyOf is the template of a page's file, which begins with its body; parts of its own come behind.
+func bodyOf(source string) string {
+	body, parts, _ := strings.Cut("\n"+source, "\n{{define ")
+	text := `{{define "body"}}{{with .Body}}` + body + "{{end}}{{end}}"
+	if parts != "" {
+		text += "\n{{define " + parts
+	}
+	return text
 }
 
 // Render answers with a whole page. It panics for one that cannot be made, which is a fault of ours.

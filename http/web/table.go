@@ -2,7 +2,6 @@ package web
 
 import (
 	"fmt"
-	"html/template"
 	"regexp"
 	"slices"
 	"strings"
@@ -138,8 +137,28 @@ func writeTable(rows, caption, body string) (string, error) {
 		"</table></div>" + none + "{{end}}", nil
 }
 
-// expand writes the tables of a template's source.
+// facts finds lists of facts: each line is a name and the template of its value. What has none is not shown.
+//
+//	{{facts}}
+//	Created | {{at .Created}}
+//	{{end facts}}
+var facts = regexp.MustCompile(`(?s)\{\{facts\}\}\n(.*?)\n\{\{end facts\}\}`)
+
+// writeFacts writes the lines of facts.
+func writeFacts(lines string) string {
+	var b strings.Builder
+	for line := range strings.SplitSeq(lines, "\n") {
+		name, value, _ := strings.Cut(line, " | ")
+		b.WriteString("<div><dt>" + name + "</dt><dd>" + value + "</dd></div>")
+	}
+	return `<dl class="facts">` + b.String() + "</dl>"
+}
+
+// expand writes the tables and facts of a template's source.
 func expand(source string) (string, error) {
+	source = facts.ReplaceAllStringFunc(source, func(found string) string {
+		return writeFacts(facts.FindStringSubmatch(found)[1])
+	})
 	var failed error
 	text := tables.ReplaceAllStringFunc(source, func(found string) string {
 		part := tables.FindStringSubmatch(found)
@@ -150,13 +169,4 @@ func expand(source string) (string, error) {
 		return table
 	})
 	return text, failed
-}
-
-// addTo parses a source into a template, with its tables.
-func addTo(t *template.Template, source []byte) error {
-	text, err := expand(string(source))
-	if err == nil {
-		_, err = t.Parse(text)
-	}
-	return err
 }

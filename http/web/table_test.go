@@ -21,10 +21,10 @@ func TestATableIsWrittenFromItsColumns(t *testing.T) {
 		Seen       int
 	}
 	page := func(table string) (*web.Pages, error) {
-		text := `{{define "who"}}{{end}}{{define "body"}}` + table + `{{end}}`
+		text := table + "\n{{define \"who\"}}{{end}}"
 		return web.NewPages(assets, fstest.MapFS{"pages/x.html": {Data: []byte(text)}}, nil)
 	}
-	p, err := page("{{table .Body}} Members\nMember | one | {{.Name}}\nSeen | n top | {{num .Seen}}\n" +
+	p, err := page("{{table .Rows}} Members\nMember | one | {{.Name}}\nSeen | n top | {{num .Seen}}\n" +
 		"Note | any:Note | {{.Note}}\n-End it | | \nfoot | All | {{num 3}}\nelse | Nobody.\n{{end table}}")
 	if err != nil {
 		t.Fatal(err)
@@ -39,12 +39,13 @@ func TestATableIsWrittenFromItsColumns(t *testing.T) {
 		{[]row{{"a", "", 1}}, `<th scope="row">All</th><td class="n top" data-label="Seen">3</td></tr></tfoot>`},
 		{nil, `<p>Nobody.</p>`},
 	} {
-		if got := string(p.Part("x", "body", struct{ Body []row }{c.rows})); !strings.Contains(got, c.want) {
+		got := string(p.Part("x", "body", map[string]any{"Body": map[string][]row{"Rows": c.rows}}))
+		if !strings.Contains(got, c.want) {
 			t.Errorf("%v: no %s in %s", c.rows, c.want, got)
 		}
 	}
 	for _, wrong := range []string{"Member | big | {{.Name}}", "Member", "Member | | x\nfoot | a | b"} {
-		if _, err := page("{{table .Body}} x\n" + wrong + "\n{{end table}}"); err == nil {
+		if _, err := page("{{table .Rows}} x\n" + wrong + "\n{{end table}}"); err == nil {
 			t.Errorf("%q is a table", wrong)
 		}
 	}

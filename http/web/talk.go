@@ -105,13 +105,13 @@ func HabitText(accepts, known bool) string {
 
 // Talk is what an outcome rests on. Attempts and Controls are in their order.
 type Talk struct {
-	Email                          string
-	Outcome, Mark, Token, Sentence string
-	Flags                          []string // what is said of the address without asking, in sentences
-	Kept                           bool     // there is evidence
-	NoRoute                        string
-	Attempts, Controls             []Attempt
-	Omitted                        int
-	Habit                          string
-	GaveUp                         bool
+	Email                    string
+	Outcome, Token, Sentence string
+	Flags                    []string // what is said of the address without asking, in sentences
+	Kept                     bool     // there is evidence
+	NoRoute                  string
+	Attempts, Controls       []Attempt
+	Omitted                  int
+	Habit                    string
+	GaveUp                   bool
 }

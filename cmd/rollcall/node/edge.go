@@ -147,7 +147,7 @@ func (n *Node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 		},
 		ReplayOverride: n.replayOverride,
 		Pages: func(d *admin.Desk) (admin.Pages, error) {
-			return operate.New(operate.Options{Desk: d, Token: o.token, TLS: settings != nil, Log: o.log,
+			return operate.New(operate.Options{Desk: d, TLS: settings != nil, Log: o.log,
 				Version: programVersion()})
 		}}
 	if book.Embedded() {

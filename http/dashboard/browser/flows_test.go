@@ -2,16 +2,12 @@ package browser_test
 
 import (
 	"encoding/csv"
-	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/browser"
-	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 
 	"rollcall/ledger"
@@ -181,40 +177,6 @@ func TestColours(t *testing.T) {
 		if got := paper(); got != c.want {
 			t.Errorf("%s is kept, and the page is %s, want %s", c.kept, got, c.want)
 		}
-	}
-}
-
-func TestAnotherSiteCannotSendOurForms(t *testing.T) {
-	t.Parallel()
-	p := theNode(t).workspace(t, "acme", 1000)
-	v := p.verifying("contacts.csv", 100, results(10)...)
-	forms := map[string]string{"/cancel": p.of(v) + "/cancel", "/colours": "/you/colours", "/out": "/sign-out", "/in": "/sign-in"}
-	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/html")
-		fmt.Fprintf(w, `<!doctype html><link rel="icon" href="data:,"><form method="post" action="%s"><input name="form" value="%s">`+
-			`<input name="colours" value="dark"><button>Win a prize</button></form>`, p.url+forms[r.URL.Path], v.ID)
-	}))
-	t.Cleanup(evil.Close)
-	elsewhere := strings.Replace(evil.URL, "127.0.0.1", "localhost", 1) // another site; evil.URL is another origin of ours
-	who := p.join(ledger.Owner)
-	for _, root := range []string{evil.URL, elsewhere} {
-		for path := range forms {
-			b := &tab{t: t, n: p.node, root: p.url}
-			b.open(p.url, evil.URL, elsewhere)
-			b.as(who)
-			b.bear("status of 403")
-			b.do(chromedp.Navigate(root + path))
-			b.press("Win a prize")
-			b.shows("This request came from another site")
-			if cookies, err := chromedp.Call(b.ctx, network.GetCookies, network.GetCookiesParams{URLs: []string{strings.Replace(p.url, "http:", "https:", 1)}}); err != nil || len(cookies.Cookies) != 1 {
-				t.Errorf("%s%s: the browser has %d cookies of ours, %v", root, path, len(cookies.Cookies), err)
-			}
-			b.goTo(p.of(v))
-			b.shows("10 of 100 checked")
-		}
-	}
-	if now, err := p.book.Store.Verification(t.Context(), p.id, v.ID); err != nil || now.Status != ledger.Verifying {
-		t.Errorf("another site made the verification %s, %v", now.Status, err)
 	}
 }
 

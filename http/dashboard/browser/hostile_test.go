@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/http/apikey"
-	"rollcall/http/dashboard/operate/operatetest"
 	"rollcall/http/dashboard/signin"
 	"rollcall/http/web"
 	"rollcall/ledger"
@@ -208,40 +207,6 @@ func TestUploadingAFileOfAHostileName(t *testing.T) {
 			}
 			b.shows("Rename the file")
 			b.fits()
-		})
-	}
-}
-
-func TestHostileTextsOnPagesOfOperators(t *testing.T) {
-	t.Parallel()
-	chromium(t)
-	for name, text := range hostileTexts {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			g := operatetest.Start(t)
-			g.Speak(t, text)
-			b := &tab{t: t, root: g.URL}
-			b.open(g.URL)
-			b.do(chromedp.Navigate(g.URL + g.Link(cut(text, 100), false)))
-			b.shows("Sign out")
-			b.window(320, 900)
-			for _, s := range operatorTable {
-				path := operatorPath(g, s)
-				switch s.name {
-				case "operator-sign-in": // leads on
-					continue
-				case "operator-cluster", "operator-node", "operator-verification", "operator-revoke", "operator-docs":
-					b.harmless(path, cut(text, 100)) // in the head
-				case "operator-link":
-					b.script(false)
-					b.harmless("/link/"+strings.TrimPrefix(g.Link(cut(text, 100), false), "/link/"), cut(text, 100))
-					b.script(true)
-				case "operator-verifications", "operator-workspaces":
-					b.harmless(path, web.Short(text))
-				default:
-					b.harmless(path, text)
-				}
-			}
 		})
 	}
 }

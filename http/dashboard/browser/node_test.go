@@ -390,7 +390,8 @@ func (p *place) verifying(name string, total int64, settled ...ledger.Result) le
 func (p *place) failed(name string) ledger.Verification {
 	p.t.Helper()
 	p.preparing(name)
-	v, err := p.book.Refuse(p.t.Context(), p.held, ledger.Issue{Code: "invalid_csv", Message: "the row has two columns", Row: 17})
+	v, err := p.book.Refuse(p.t.Context(), p.held, ledger.Issue{Code: "invalid_csv", Message: "The row has two columns.", Row: 17,
+		Text: "anna@acme.test;Anna"})
 	if err != nil {
 		p.t.Fatal(err)
 	}

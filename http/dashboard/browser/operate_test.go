@@ -134,13 +134,18 @@ func operatorCookie(t *testing.T, g *operatetest.Rig) string {
 	return ""
 }
 
-// fetchAs gives a page as it is served with a cookie.
-func fetchAs(t testing.TB, url, cookie string) (string, int) {
+// fetchAs gives a page as it is served with a cookie; a form is posted.
+func fetchAs(t testing.TB, address, cookie string, form ...url.Values) (string, int) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	method, sent := http.MethodGet, ""
+	if form != nil {
+		method, sent = http.MethodPost, form[0].Encode()
+	}
+	r, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(sent))
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	if cookie != "" {
 		r.Header.Set("Cookie", cookie)
 	}
@@ -185,65 +190,11 @@ func TestAnOperatorAsksWhatAnAddressWasAnswered(t *testing.T) {
 		t.Errorf("invitation: %s", v)
 	}
 	b.shoot("operator-invitation")
-	checkHTML(t, module(t, "html-validate/bin/html-validate.mjs"), []served{
-		{"operator-evidence", postAs(t, g, "/verifications/"+g.Overdue.ID.String()+"/evidence", url.Values{"address": {operatetest.Asked}})},
-		{"operator-invitation", postAs(t, g, "/workspaces/"+g.Workspace.ID.String()+"/invite",
-			url.Values{"form": {uuid.NewString()}, "email": {"cleo@acme.test"}, "role": {"owner"}})},
-	})
-}
-
-// postAs gives the page that an operator's form is answered with.
-func postAs(t *testing.T, g *operatetest.Rig, path string, form url.Values) string {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.URL+path, strings.NewReader(form.Encode()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Cookie", operatorCookie(t, g))
-	a, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Body.Close()
-	body, err := io.ReadAll(a.Body)
-	if err != nil || a.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %d %v %s", path, a.StatusCode, err, body)
-	}
-	return string(body)
-}
-
-func TestOperatorsSeeReceiversWithoutTheLedger(t *testing.T) {
-	t.Parallel()
-	chromium(t)
-	g := operatetest.Start(t)
-	b := operatorTab(t, g, "eve")
-	b.bear("status of 503")
-	waiting := map[string]*tab{}
-	g.Away(true)
-	for path, text := range map[string]string{"/verifications": "slow <i>.csv", "/workspaces": "acme <b>", "/log": "ticket <812>"} {
-		other := operatorTab(t, g, "eve")
-		other.bear("status of 503")
-		other.goTo(path)
-		other.shows("The ledger did not answer")
-		other.shows("This page reloads by itself in a moment.")
-		waiting[text] = other
-	}
-	b.goTo("/throttles")
-	b.shows("The ledger isn't answering, so overrides aren't shown.")
-	b.goTo("/health")
-	b.shows("The ledger isn't answering.")
-
-	// The first page goes on by itself: the time on it does.
-	b.goTo("/")
-	b.shows("mx.slow.test")
-	at := eval[string](b, "document.querySelector('#live time').dateTime")
-	b.until("document.querySelector('#live time').dateTime !== " + quote(at))
-	if !eval[bool](b, "document.getElementById('poll').hidden") {
-		t.Errorf("the page of the receivers says that something is wrong: %s", b.text())
-	}
-	g.Away(false)
-	for text, other := range waiting {
-		other.shows(text) // by itself
-	}
+	cookie := operatorCookie(t, g)
+	evidence, _ := fetchAs(t, g.URL+"/verifications/"+g.Overdue.ID.String()+"/evidence", cookie,
+		url.Values{"address": {operatetest.Asked}})
+	invited, _ := fetchAs(t, g.URL+"/workspaces/"+g.Workspace.ID.String()+"/invite", cookie,
+		url.Values{"form": {uuid.NewString()}, "email": {"cleo@acme.test"}, "role": {"owner"}})
+	checkHTML(t, module(t, "html-validate/bin/html-validate.mjs"),
+		[]served{{"operator-evidence", evidence}, {"operator-invitation", invited}})
 }

@@ -238,9 +238,9 @@ func TestAFileIsDroppedOnTheList(t *testing.T) {
 	t.Parallel()
 	p := theNode(t).workspace(t, "acme", 1000)
 	b := newTab(t, p.node).as(p.join(ledger.Member))
-	b.window(320, 900)
 	b.goTo(p.path)
 	b.shows("You can also drop a CSV anywhere on this page.")
+	b.window(320, 900) // where nothing is said of it
 	if eval[bool](b, visible("upload")+" || "+visible("dropping")) {
 		t.Error("the part that uploads is seen before anything is dropped")
 	}

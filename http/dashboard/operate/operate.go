@@ -29,11 +29,10 @@ const pageTimeout = 15 * time.Second
 
 // Options are what the pages need.
 type Options struct {
-	Desk  *admin.Desk
-	Token string // the admin token; cookies are sealed with a key that is made of it and of random bytes
-	TLS   bool   // browsers reach the listener by https
-	Log   *slog.Logger
-	Now   func() time.Time // nil: the clock
+	Desk *admin.Desk
+	TLS  bool // browsers reach the listener by https
+	Log  *slog.Logger
+	Now  func() time.Time // nil: the clock
 	// Version of the program, at the foot of each page.
 	Version string
 }
@@ -55,11 +54,9 @@ func New(o Options) (*Pages, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	p := &Pages{desk: o.Desk, tls: o.TLS, version: o.Version, now: o.Now, lands: map[string]bool{}}
+	p := &Pages{desk: o.Desk, tls: o.TLS, version: o.Version, now: o.Now, lands: map[string]bool{},
+		keeper: newKeeper(o.Now)}
 	var err error
-	if p.keeper, err = newKeeper(o.Token, o.Now); err != nil {
-		return nil, err
-	}
 	if p.Site, err = web.NewSite(pageFiles, template.FuncMap{"percent": percent, "rate": rateText, "left": p.left,
 		"countdown": p.countdown, "sourcePath": sourcePath, "sourceRule": admin.SourceRule, "receiver": receiverPath,
 		"source": waiting.SourceName, "state": stateOf, "explain": explainPath, "plain": nameText,
@@ -109,13 +106,13 @@ type request struct {
 func (p *Pages) admit(to route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked := &request{Request: r}
-		in, err := p.keeper.of(r)
+		in, ok := p.keeper.of(r, !to.part && !to.open)
 		if to.open {
 			asked.in = in
 			to.handle(p, w, asked)
 			return
 		}
-		if err != nil {
+		if !ok {
 			p.signedOut(w, r, to)
 			return
 		}
@@ -124,10 +121,6 @@ func (p *Pages) admit(to route) http.Handler {
 				Text: "Your link was made with --read-only. Nothing was changed.",
 				Next: "Run `rollcall operate` without it to change something.", Link: "/", Label: "To the receivers"})
 			return
-		}
-		if now := p.now(); !to.part && now.Sub(in.Seen) > time.Minute {
-			in.Seen = now
-			p.keeper.give(w, r, in)
 		}
 		asked.in = in
 		ctx := ledger.WithActor(r.Context(), "operator")
@@ -201,7 +194,7 @@ func (p *Pages) unfit(ctx context.Context) (list []unfit) {
 // show answers with a page for who is signed in.
 func (p *Pages) show(w http.ResponseWriter, r *request, status int, name string, f *frame) {
 	f.RequestID, f.Colours, f.Version = requestID(r.Request), web.ColoursOf(r.Request), p.version
-	if r.in.ID != "" {
+	if r.in.ID != (sessionID{}) {
 		f.In, f.Nav = &r.in, menu
 		f.Unfit = p.unfit(r.Context())
 	}
@@ -211,9 +204,7 @@ func (p *Pages) show(w http.ResponseWriter, r *request, status int, name string,
 // fail answers with an error page.
 func (p *Pages) fail(w http.ResponseWriter, r *http.Request, f web.Failure) {
 	asked := &request{Request: r}
-	if in, err := p.keeper.of(r); err == nil {
-		asked.in = in
-	}
+	asked.in, _ = p.keeper.of(r, false)
 	p.show(w, asked, f.Status, "error", &frame{Frame: web.Frame{Title: f.Title, Reload: f.Announce(w, r)}, Body: f})
 }
 

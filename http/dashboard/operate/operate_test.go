@@ -73,7 +73,7 @@ func TestSessionsEnd(t *testing.T) {
 	}
 }
 
-func TestCookiesThatWeDidNotSealOpenNothing(t *testing.T) {
+func TestForgedCookiesOpenNothing(t *testing.T) {
 	t.Parallel()
 	g := operatetest.Start(t)
 	other := visit(t, g, "eve", false)
@@ -240,37 +240,6 @@ func (v *visitor) follow(page answer, prefix string) (string, answer) {
 	return "", answer{}
 }
 
-// TestFromASlowFileToItsOverrideInThreeClicks begins at the first page, as somebody does who is told "this file is slow".
-func TestFromASlowFileToItsOverrideInThreeClicks(t *testing.T) {
-	t.Parallel()
-	g := operatetest.Start(t)
-	g.Open = operatetest.Running(t, g)
-	v := visit(t, g, "eve", false)
-	first := v.get("/")
-	for _, want := range []string{"runs.csv", "late &lt;i&gt;.csv", "acme &lt;b&gt;",
-		"1 file waits for the customer's upload."} {
-		if !strings.Contains(first.body, want) {
-			t.Errorf("the first page has no %q", want)
-		}
-	}
-	if strings.Contains(first.body, "slow &lt;i&gt;.csv") {
-		t.Error("a file that waits for its customer's upload is among the slow ones")
-	}
-	_, waits := v.follow(first, "/verifications/"+g.Open.ID.String()[:8]) // 1
-	_, receiver := v.follow(waits, "/receivers/")                         // 2
-	for _, want := range []string{"holds it back", "rcpt_rate", "1/s", "override", "ticket &lt;812&gt;", "eve", "5/s"} {
-		if !strings.Contains(receiver.body, want) {
-			t.Errorf("the receiver's page has no %q", want)
-		}
-	}
-	_, form := v.follow(receiver, "/throttles?") // 3
-	for _, want := range []string{`<option value="rcpt_rate" selected>`, `name="for"`, `name="reason"`} {
-		if !strings.Contains(form.body, want) {
-			t.Errorf("the form has no %q", want)
-		}
-	}
-}
-
 func TestTheFirstPageFindsFiles(t *testing.T) {
 	t.Parallel()
 	g := operatetest.Start(t)
@@ -349,7 +318,7 @@ func TestObserversSeeNoForms(t *testing.T) {
 	g := operatetest.Start(t)
 	v := visit(t, g, "ben", true)
 	for _, path := range []string{"/", "/receivers/mx.slow.test", "/throttles", "/throttles?name=mx.slow.test", "/cluster/" + g.Node.String(), "/workspaces",
-		ofWorkspace("")(g), ofKey("")(g), ofAnna("")(g)} {
+		ofWorkspace("")(g), ofKey("")(g), ofAnna("")(g), "/sources", "/sources/change?source=192.0.2.7&to=drain"} {
 		for part := range strings.SplitSeq(v.get(path).body, "<form ") {
 			if strings.HasPrefix(part, `method="post"`) && !strings.HasPrefix(part, `method="post" action="/sign-out"`) {
 				t.Errorf("%s shows an observer the form %.80s", path, part)

@@ -1,15 +1,8 @@
 package operate
 
 import (
-	"crypto/aes"
-	"crypto/cipher"
-	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"strconv"
@@ -32,32 +25,30 @@ const (
 	// A session ends after idle without a page that somebody opened, and after life in all.
 	idle = time.Hour
 	life = 12 * time.Hour
-	// endedMax bounds the sessions that somebody ended and whose cookie would still hold.
-	endedMax = 10_000
-
-	secretBytes = 32
+	// sessionsMax bounds the sessions; the one that was used least lately goes first.
+	sessionsMax = 1000
 )
 
-// session is who looks. The browser keeps it, sealed: no ledger and no other node is asked, and no other node takes it.
+// sessionID is what a session is kept by: the SHA-256 of its cookie.
+type sessionID [sha256.Size]byte
+
+// session is who looks.
 type session struct {
-	ID       string    `json:"id"`
-	Author   string    `json:"author"` // of changes; "": it is not said
-	ReadOnly bool      `json:"read_only"`
-	Begun    time.Time `json:"begun"`
-	Seen     time.Time `json:"seen"`
+	ID       sessionID // zero: nobody is signed in
+	Author   string    // of changes; "": it is not said
+	ReadOnly bool
+	Begun    time.Time
+	Seen     time.Time
 }
 
-// errSession says that a cookie is none of ours, or is over.
-var errSession = errors.New("operate: no session")
-
-// keeper makes and reads sessions and the codes of links. Safe for concurrent use.
+// keeper keeps sessions and the codes of links. No ledger and no other node is asked, and no other node takes them: they
+// end with the process that made them. Safe for concurrent use.
 type keeper struct {
-	seal cipher.AEAD
-	now  func() time.Time
+	now func() time.Time
 
-	mu    sync.Mutex
-	codes map[string]code      // by the code
-	ended map[string]time.Time // sessions that were ended, until their cookie would not hold anyway
+	mu       sync.Mutex
+	codes    map[string]code // by the code
+	sessions map[sessionID]session
 }
 
 // code is what a link is for.
@@ -67,25 +58,8 @@ type code struct {
 	until    time.Time
 }
 
-// newKeeper derives the key of cookies from the admin token and from random bytes of its own. So no other process takes its
-// cookies, also when it has the same token: a session ends with the process that made it, and one that was signed out there
-// opens nothing anywhere.
-func newKeeper(token string, now func() time.Time) (*keeper, error) {
-	salt := make([]byte, secretBytes)
-	rand.Read(salt)
-	key, err := hkdf.Key(sha256.New, []byte(token), salt, "rollcall operator session", secretBytes)
-	if err != nil {
-		return nil, err
-	}
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		return nil, err
-	}
-	seal, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		return nil, err
-	}
-	return &keeper{seal: seal, now: now, codes: map[string]code{}, ended: map[string]time.Time{}}, nil
+func newKeeper(now func() time.Time) *keeper {
+	return &keeper{now: now, codes: map[string]code{}, sessions: map[sessionID]session{}}
 }
 
 // newCode makes a code that can be used once.
@@ -120,46 +94,53 @@ func (k *keeper) look(name string, use bool) (code, bool) {
 	return c, ok && k.now().Before(c.until)
 }
 
-// begin makes a session.
-func (k *keeper) begin(c code) session {
-	now := k.now()
-	return session{ID: rand.Text(), Author: c.author, ReadOnly: c.readOnly, Begun: now, Seen: now}
+// begin begins a session, and has the browser keep its cookie.
+func (k *keeper) begin(w http.ResponseWriter, r *http.Request, c code) {
+	cookie, now := rand.Text(), k.now()
+	s := session{ID: sha256.Sum256([]byte(cookie)), Author: c.author, ReadOnly: c.readOnly, Begun: now, Seen: now}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	oldest := s
+	for id, one := range k.sessions {
+		if !one.holds(now) {
+			delete(k.sessions, id)
+		} else if one.Seen.Before(oldest.Seen) {
+			oldest = one
+		}
+	}
+	if len(k.sessions) >= sessionsMax {
+		delete(k.sessions, oldest.ID)
+	}
+	k.sessions[s.ID] = s
+	web.SetCookie(w, cookieOf(r), cookie, 0, http.SameSiteStrictMode)
+}
+
+// holds reports whether a session isn't over.
+func (s session) holds(now time.Time) bool {
+	return now.Before(s.Begun.Add(life)) && now.Before(s.Seen.Add(idle))
 }
 
 // end ends a session, whatever cookie somebody kept of it.
 func (k *keeper) end(s session) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	now := k.now()
-	for id, until := range k.ended {
-		if !now.Before(until) || len(k.ended) >= endedMax {
-			delete(k.ended, id)
-		}
-	}
-	k.ended[s.ID] = s.Begun.Add(life)
+	delete(k.sessions, s.ID)
 }
 
-// open reads a cookie.
-func (k *keeper) open(text string) (session, error) {
-	sealed, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil {
-		return session{}, errSession
-	}
-	plain, err := k.seal.Open(nil, nil, sealed, []byte(cookieName))
-	if err != nil {
-		return session{}, errSession
-	}
-	var s session
-	if err := json.Unmarshal(plain, &s); err != nil {
-		return session{}, errSession
-	}
+// of finds the session of a request; two cookies are none. A page that somebody opens counts as use.
+func (k *keeper) of(r *http.Request, use bool) (session, bool) {
 	k.mu.Lock()
-	_, ended := k.ended[s.ID]
-	k.mu.Unlock()
-	if now := k.now(); ended || !now.Before(s.Begun.Add(life)) || !now.Before(s.Seen.Add(idle)) {
-		return session{}, errSession
+	defer k.mu.Unlock()
+	s, ok := k.sessions[sha256.Sum256([]byte(web.CookieOf(r, cookieOf(r))))]
+	now := k.now()
+	if !ok || !s.holds(now) {
+		return session{}, false
 	}
-	return s, nil
+	if use {
+		s.Seen = now
+		k.sessions[s.ID] = s
+	}
+	return s, true
 }
 
 // cookieOf is the name of the cookie for who asked. Cookies know no ports, so the name carries the one that the browser
@@ -174,19 +155,4 @@ func cookieOf(r *http.Request) string {
 		return cookieName
 	}
 	return cookieName + "-" + strconv.FormatUint(port, 10)
-}
-
-// give has the browser keep a session.
-func (k *keeper) give(w http.ResponseWriter, r *http.Request, s session) {
-	plain, err := json.Marshal(s)
-	if err != nil {
-		panic(fmt.Errorf("operate: a session: %w", err))
-	}
-	web.SetCookie(w, cookieOf(r), base64.RawURLEncoding.EncodeToString(k.seal.Seal(nil, nil, plain, []byte(cookieName))), 0,
-		http.SameSiteStrictMode)
-}
-
-// of reads the session of a request; two cookies are none.
-func (k *keeper) of(r *http.Request) (session, error) {
-	return k.open(web.CookieOf(r, cookieOf(r)))
 }

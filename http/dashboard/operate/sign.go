@@ -21,7 +21,7 @@ type linkView struct {
 // signIn answers GET /sign-in.
 func signIn(p *Pages, w http.ResponseWriter, r *request) {
 	next := r.URL.Query().Get("next")
-	if r.in.ID != "" {
+	if r.in.ID != (sessionID{}) {
 		http.Redirect(w, r.Request, p.pageOr(next, "/"), http.StatusSeeOther)
 		return
 	}
@@ -60,10 +60,10 @@ func useLink(p *Pages, w http.ResponseWriter, r *request) {
 		p.overLink(w, r)
 		return
 	}
-	if r.in.ID != "" {
+	if r.in.ID != (sessionID{}) {
 		p.keeper.end(r.in)
 	}
-	p.keeper.give(w, r.Request, p.keeper.begin(c))
+	p.keeper.begin(w, r.Request, c)
 	http.Redirect(w, r.Request, p.takeNext(w, r.Request), http.StatusSeeOther)
 }
 
@@ -83,7 +83,7 @@ func (p *Pages) unbearable(w http.ResponseWriter, r *request) {
 
 // signOut answers POST /sign-out.
 func signOut(p *Pages, w http.ResponseWriter, r *request) {
-	if r.in.ID != "" {
+	if r.in.ID != (sessionID{}) {
 		p.keeper.end(r.in)
 	}
 	web.SetCookie(w, cookieOf(r.Request), "", -1, http.SameSiteStrictMode)

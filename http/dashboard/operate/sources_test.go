@@ -133,19 +133,3 @@ func TestAnOverrideOfMoreThanPauseIsNotEnded(t *testing.T) {
 		t.Errorf("%d hold", n)
 	}
 }
-
-func TestObserversGetNoButtonsForSources(t *testing.T) {
-	t.Parallel()
-	g := operatetest.Start(t)
-	for name, want := range map[string]bool{"eve": true, "ben": false} {
-		v := visit(t, g, name, !want)
-		for _, path := range []string{"/sources", "/sources/live"} {
-			if got := strings.Contains(v.get(path).body, "/sources/change"); got != want {
-				t.Errorf("%s shows %s a button: %v", path, name, got)
-			}
-		}
-		if got := strings.Contains(v.get("/sources/change?source=192.0.2.7&to=drain").body, `action="/sources/change"`); got != want {
-			t.Errorf("%s is shown the form: %v", name, got)
-		}
-	}
-}

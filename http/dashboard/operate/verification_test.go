@@ -95,7 +95,7 @@ func TestEvidenceIsFoundByAddress(t *testing.T) {
 	path := "/verifications/" + g.Overdue.ID.String() + "/evidence"
 	asks := func(address string) answer { return v.send("POST", path, url.Values{"address": {address}}) }
 	found := asks(" " + operatetest.Asked + " ")
-	found.has(t, "the evidence", operatetest.Asked, "invalid</span>", "The receiver says", "mx1.slow.test", "from <span class=\"mono\">"+operatetest.Source,
+	found.has(t, "the evidence", operatetest.Asked, "invalid</span>", "The receiver says", "mx1.slow.test", "from <code>"+operatetest.Source,
 		"&gt; RCPT TO:&lt;"+operatetest.Asked+"&gt;", "&lt; 450 4.7.1 &lt;script&gt;", "Read as a reason to ask again (greylisted), by rule",
 		"grey@00000003", " · TLS", "550 5.1.1 &lt;b&gt;‹the address›&lt;/b&gt; is nobody here", "Read as invalid (mailbox_not_found)",
 		operatetest.Rule)

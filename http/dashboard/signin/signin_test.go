@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -244,21 +243,6 @@ func (g *rig) disabled(email string) uuid.UUID {
 	return in.User.ID
 }
 
-func TestANetworkThatGuessesWaits(t *testing.T) {
-	g := newRig(t)
-	g.user("anna@example.com")
-	ctx := context.Background()
-	var wait *signin.Wait
-	for try := range 20 {
-		if _, _, err := g.service.SignIn(ctx, uuid.New(), "x"+uuid.NewString()+"@example.com", "wrong", here); !errors.Is(err, signin.ErrWrong) {
-			t.Fatalf("try %d: %v", try, err)
-		}
-	}
-	if _, _, err := g.service.SignIn(ctx, uuid.New(), "anna@example.com", good, here); !errors.As(err, &wait) {
-		t.Errorf("after twenty failures of a network: %v", err)
-	}
-}
-
 func TestAThirdPasswordAtOnceIsBusy(t *testing.T) {
 	g := newRig(t)
 	g.user("anna@example.com")
@@ -337,71 +321,6 @@ func TestUseIsNotedOnceForMany(t *testing.T) {
 	}
 }
 
-func TestALinkIsUsedOnceAndItsFormTwice(t *testing.T) {
-	g := newRig(t)
-	ctx := context.Background()
-	token := g.link(ledger.Link{Purpose: ledger.InviteLink, Email: "ben@example.com"})
-	l, known, err := g.service.Link(ctx, token)
-	if err != nil || known != nil || l.Email != "ben@example.com" {
-		t.Fatalf("link: %v %v %+v", err, known, l)
-	}
-	a := signin.Accepting{Link: token, Form: uuid.New(), Name: "Ben", Password: "short"}
-	if _, _, err := g.service.Accept(ctx, a, here); !errors.Is(err, signin.ErrShort) {
-		t.Errorf("a short password: %v", err)
-	}
-	a.Password = good
-	cookie, in, err := g.service.Accept(ctx, a, here)
-	if err != nil || in.User.Name != "Ben" {
-		t.Fatalf("accept: %v", err)
-	}
-	again, _, err := g.service.Accept(ctx, a, here)
-	if err != nil || again != cookie {
-		t.Errorf("the same form again: %v, the same cookie: %v", err, again == cookie)
-	}
-	a.Form = uuid.New()
-	if _, _, err := g.service.Accept(ctx, a, here); !errors.Is(err, ledger.ErrNoSuchLink) {
-		t.Errorf("another form of the same link: %v", err)
-	}
-	if err := g.service.End(ctx, in.User, in.Session.ID); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := g.service.Accept(ctx, a, here); !errors.Is(err, ledger.ErrNoSuchLink) {
-		t.Errorf("after signing out the link signs in again: %v", err)
-	}
-}
-
-// Whoever makes an invitation has its link, and could open with it what else its user may see.
-func TestAnInvitationOfAUserWantsTheirSession(t *testing.T) {
-	g := newRig(t)
-	ctx := context.Background()
-	cookie, anna := g.user("anna@example.com")
-	_, ben := g.user("ben@example.com")
-	token := g.link(ledger.Link{Purpose: ledger.InviteLink, Email: "Anna@example.com"})
-	if _, known, err := g.service.Link(ctx, token); err != nil || known == nil {
-		t.Fatalf("link: %v, known %v", err, known)
-	}
-	for _, password := range []string{"", "another password", good + "!", good} {
-		a := signin.Accepting{Link: token, Form: uuid.New(), Password: password}
-		if cookie, _, err := g.service.Accept(ctx, a, here); !errors.Is(err, signin.ErrKnown) || cookie != "" {
-			t.Errorf("with %q: %v", password, err)
-		}
-	}
-	if _, err := signin.Join(ctx, g.service, ben, token); !errors.Is(err, ledger.ErrNoSuchLink) {
-		t.Errorf("in the session of somebody else: %v", err)
-	}
-	workspace, err := signin.Join(ctx, g.service, anna, token)
-	if err != nil {
-		t.Fatalf("in their own session: %v", err)
-	}
-	if _, err := signin.Join(ctx, g.service, anna, token); err != nil {
-		t.Errorf("the same again: %v", err)
-	}
-	in, err := g.service.Session(ctx, cookie)
-	if err != nil || !slices.ContainsFunc(in.Memberships, func(m ledger.Membership) bool { return m.Workspace == workspace }) {
-		t.Errorf("they are in %+v: %v", in.Memberships, err)
-	}
-}
-
 func TestAPasswordLinkEndsAllSessions(t *testing.T) {
 	g := newRig(t)
 	ctx := context.Background()
@@ -422,33 +341,5 @@ func TestAPasswordLinkEndsAllSessions(t *testing.T) {
 	}
 	if _, _, err := g.service.SignIn(ctx, uuid.New(), "anna@example.com", good, here); !errors.Is(err, signin.ErrWrong) {
 		t.Errorf("the old password: %v", err)
-	}
-}
-
-func TestAChangedPasswordEndsAllOtherSessions(t *testing.T) {
-	g := newRig(t)
-	ctx := context.Background()
-	first, in := g.user("anna@example.com")
-	second, _, err := g.service.SignIn(ctx, uuid.New(), "anna@example.com", good, here)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := g.service.ChangePassword(ctx, in, "wrong old password", "another good password", "", here); !errors.Is(err, signin.ErrWrong) {
-		t.Errorf("with a wrong old one: %v", err)
-	}
-	if _, err := g.service.ChangePassword(ctx, in, good, "anna@example.com", "", here); !errors.Is(err, signin.ErrEmail) {
-		t.Errorf("to the email: %v", err)
-	}
-	fresh, err := g.service.ChangePassword(ctx, in, good, "another good password", "", here)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, old := range []signin.Token{first, second} {
-		if _, err := g.service.Session(ctx, old); !errors.Is(err, ledger.ErrNoSuchSession) {
-			t.Errorf("an old session: %v", err)
-		}
-	}
-	if again, err := g.service.Session(ctx, fresh); err != nil || again.User.ID != in.User.ID {
-		t.Errorf("the new session: %v", err)
 	}
 }

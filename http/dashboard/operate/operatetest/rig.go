@@ -50,7 +50,6 @@ type Rig struct {
 	asked []string
 	alone bool          // no node can be asked
 	late  time.Duration // how much later than now it is for the pages
-	words string        // what others say wherever they say something; "": what the methods of the rig have
 	held  time.Time     // now, for them; zero: the clock says it
 }
 
@@ -145,8 +144,8 @@ func Start(t testing.TB) *Rig {
 	g.book.now = g.now
 	server, err := admin.New(admin.Options{Listen: "127.0.0.1:0", Hosts: []string{"ops.test"}, Book: g.book, People: g.book, Limits: limits,
 		PagesURL: func() string { return "https://rollcall.test/" }, Token: Token, Gatherer: prometheus.NewRegistry(),
-		Draining: func() bool { return false }, Log: slog.New(slog.DiscardHandler), Survey: speaker{g}, Cluster: members{g}, Throttle: table,
-		Identity: g.identity, ReplayOverride: replayed, Pages: g.made})
+		Draining: func() bool { return false }, Log: slog.New(slog.DiscardHandler), Survey: g, Cluster: members{g}, Throttle: table,
+		Identity: finding, ReplayOverride: replayed, Pages: g.made})
 	if err == nil {
 		err = server.Start()
 	}
@@ -186,7 +185,7 @@ func (g *Rig) made(d *admin.Desk) (admin.Pages, error) {
 
 // make makes the pages anew.
 func (g *Rig) make() error {
-	pages, err := operate.New(operate.Options{Desk: g.desk, Token: Token, Log: slog.New(slog.DiscardHandler), Now: g.now})
+	pages, err := operate.New(operate.Options{Desk: g.desk, Log: slog.New(slog.DiscardHandler), Now: g.now})
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.pages = pages
