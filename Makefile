@@ -26,17 +26,16 @@ short: ## run the tests that need no child process and no PostgreSQL; seconds
 
 # Where no goroutine is started there is no race: only values and time, documents, generated code. What the
 # browser tests ask of the pages runs with the race detector in the tests of the pages.
-PURE = actors/(alarm|intake|receiver/(fairqueue|scheduler))|cluster/share|cmd/release|http/(api|apikey|dashboard/browser)|ledger/(transitions|ledgertest/mutants)|smtp/(evidence|verdict)
+PURE = actors/(alarm|intake|receiver/(fairqueue|scheduler))|cluster/share|cmd/release|http/(api|apikey|dashboard/browser)|ledger/(transitions|ledgertest/(mutants|simulation))|smtp/(evidence|verdict)
 
 # With the race detector the nodes of one process come one after the other (effort.OnlyNode), so that
-# the rows of own faults would wait for six minutes. There those run whose own parts fail; all of them run without it.
+# the rows of own faults would wait for six minutes: there those run whose own parts fail.
 ROWS = ^TestOwnFaultsAreNeverToldOfAnAddress$$
 
 # The slowest package of all begins first: at the end it would run alone.
-race: ## run the tests with the race detector, where a race can be
-	$(GO) test -race -timeout 30m -skip '$(ROWS)/^(connections|refusals|manners)$$' \
+race: ## run the tests with the race detector, where a race can be; make test runs all of them
+	$(GO) test -race -vet=off -timeout 30m -skip '$(ROWS)/^(connections|refusals|manners)$$' \
 		rollcall/ledger/sqlstore $$($(GO) list ./... | grep -vE '^rollcall/($(PURE)|ledger/sqlstore)$$')
-	$(GO) test -run '$(ROWS)' ./cmd/rollcall
 
 browser: ## run the tests of the pages in a real browser; needs chromium-headless-shell and npm
 	npm --prefix http/dashboard/browser/npm ci --no-audit --no-fund

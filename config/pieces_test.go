@@ -80,13 +80,3 @@ func TestKeysAreTakenApart(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkCheckThrottle reads and checks a file of 50,000 rules.
-func BenchmarkCheckThrottle(b *testing.B) {
-	text := []byte(manyRules(50_000, nil))
-	for b.Loop() {
-		if rules, found := CheckThrottleText("throttle.toml", text, Throttle{}); len(rules) < 50_000 || len(found) > 0 {
-			b.Fatal(len(rules), found)
-		}
-	}
-}

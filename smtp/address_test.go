@@ -289,20 +289,3 @@ func checkRefusal(t *testing.T, text string, a Address, err error) {
 		t.Errorf("%q: %+v with error %v", text, a, err)
 	}
 }
-
-func BenchmarkParseAddress(b *testing.B) {
-	for name, text := range map[string]string{
-		"plain":             "ada.lovelace1815@example.test",
-		"upper case":        "ada.lovelace1815@Example.test",
-		"internationalized": "ada.lovelace1815@bücher.example",
-	} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := ParseAddress(text); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

@@ -307,6 +307,7 @@ func (a *adversary) plan() {
 // receiver does that does not lie. Where no guard makes the domain rest, that is the time
 // to give up; where one does, it is the deadline of the verification.
 func TestAdversary(t *testing.T) {
+	effort.Unraced(t, "plain calls with values")
 	effort.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 1200).Draw(t, "addresses")
 		a := &adversary{t: t, now: morning, open: map[uint64]*wire.Offer{}, keys: map[uint64]string{},

@@ -1,8 +1,6 @@
 package domain
 
 import (
-	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -116,37 +114,4 @@ func (b *bench) drainOut(t *testing.T) (answered int) {
 	}
 	t.Fatal("it never ends")
 	return 0
-}
-
-// BenchmarkPlanner is the cost of an address from the offer to its outcome.
-func BenchmarkPlanner(b *testing.B) {
-	names := make([]string, 64)
-	for i := range names {
-		names[i] = fmt.Sprintf("somebody%d", i)
-	}
-	ordinals := make([]uint32, b.N)
-	for i := range ordinals {
-		ordinals[i] = uint32(i)
-	}
-	w := Work{Epoch: 1, Domain: "example.test", Ordinals: ordinals,
-		Local: func(ordinal uint32) string { return names[ordinal%64] }}
-	b.ReportAllocs()
-	b.ResetTimer()
-	a := newPlanner(morning, testOptions(), w, testSeed)
-	a.plan(morning)
-	a.takeRoute(morning, testRoute, nil)
-	a.plan(morning)
-	a.foundReceiver(a.route.key, true)
-	for a.left > 0 {
-		a.plan(morning)
-		for _, c := range slices.Clone(a.backlog.chunks) {
-			m := &wire.Results{Task: a.backlog.task, Chunk: c.offer.GetChunk(), Batch: 1, Credit: 1}
-			var texts wire.Texts
-			for _, p := range c.offer.GetProbes() {
-				m.Answers = append(m.Answers, refused.answer(&texts, p.GetOrdinal(), morning))
-			}
-			m.Texts = texts.List()
-			a.takeResults(morning, m)
-		}
-	}
 }

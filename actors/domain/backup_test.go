@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/mx"
 )
@@ -93,7 +94,7 @@ func (w *twoHosts) run(d time.Duration) {
 // has shown before it went away; and nothing that the backup does makes a mailbox catch_all whose primary was
 // heard and comes back, nor has the domain rest as for a guard.
 func TestAHabitIsItsHosts(t *testing.T) {
-	for seed := range uint64(100) {
+	for seed := range uint64(effort.Cases(40)) {
 		r := rand.New(rand.NewPCG(seed, 28))
 		for name, gone := range waysToBeAway {
 			w := newTwoHosts(t, r, 10+r.IntN(60))

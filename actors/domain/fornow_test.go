@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 )
 
@@ -13,7 +14,7 @@ import (
 // are valid after a control probe that stays refused for a minute, and missing ones unknown, for a reason that says
 // it. Trouble and greylisting that last as long show nothing.
 func TestASteadyDenialForNowTellsApart(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(effort.Cases(20)) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		reason := []smtp.Reason{smtp.NotAccepted, smtp.NotAccepted, smtp.ReceiverBusy, smtp.Greylisted}[r.IntN(4)]
 		code := 450 + r.IntN(2)

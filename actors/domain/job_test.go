@@ -3,7 +3,6 @@ package domain
 import (
 	"fmt"
 	"reflect"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -334,34 +333,5 @@ func TestTheEndGivesBackTheNodesShare(t *testing.T) {
 	r.close()
 	if got := load.texts.Load(); got != 0 {
 		t.Errorf("%d bytes count", got)
-	}
-}
-
-// BenchmarkDeferred is the memory of an address that waits, with some attempts.
-func BenchmarkDeferred(b *testing.B) {
-	const addresses = 200_000
-	for _, attempts := range []int{0, 1, 3} {
-		b.Run(fmt.Sprintf("%d attempts", attempts), func(b *testing.B) {
-			for range b.N {
-				o := testOptions()
-				var before, after runtime.MemStats
-				a := newPlanner(morning, o, Work{Ordinals: make([]uint32, 1), Domain: "example.test"}, testSeed)
-				runtime.GC()
-				runtime.ReadMemStats(&before)
-				a.retries.deferred = make(deferrals, 0, addresses)
-				for i := range uint32(addresses) {
-					p := pending{ordinal: i}
-					var c evidence.Case
-					for n := range attempts {
-						c.Add(greylisted.attempts(morning.Add(time.Duration(n) * time.Minute))[0])
-					}
-					a.controls.askAgain(morning, p, c, answerOf{reason: smtp.Greylisted, wait: time.Minute})
-				}
-				runtime.GC()
-				runtime.ReadMemStats(&after)
-				b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/addresses, "B/address")
-				runtime.KeepAlive(a)
-			}
-		})
 	}
 }

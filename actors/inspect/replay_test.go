@@ -235,20 +235,3 @@ func TestLessIsNeverMore(t *testing.T) {
 		}
 	})
 }
-
-func BenchmarkReplay(b *testing.B) {
-	records := recordOf(360, busy)
-	for i := range 999 {
-		r := records[0].Receivers[0]
-		r.Key = fmt.Sprintf("r%d.example", i)
-		records[0].Receivers = append(records[0].Receivers, r)
-	}
-	now := table(b, "example.net", map[string]string{"rcpt_rate": "5/s"})
-	candidate, err := throttle.NewTable(nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		Replay(records, now, candidate)
-	}
-}

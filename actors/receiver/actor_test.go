@@ -158,9 +158,9 @@ func TestResultsComeAgain(t *testing.T) {
 		task: &wire.Task{Verification: id(1), Epoch: 1, Domain: b.domain}}
 	c.deaf = func(*wire.Results) bool { lost++; return lost == 1 }
 	b.system.Root.Spawn(actor.PropsFromFunc(c.receive))
-	c.until("answers", func() bool { return len(c.answers) == 5 })
-	if c.results != 2 {
-		t.Errorf("%d results, want them twice", c.results)
+	c.until("answers", func() bool { return len(c.answers) >= 5 })
+	if c.results < 2 { // more on a busy machine: nothing was acknowledged in time
+		t.Errorf("%d results, want them again", c.results)
 	}
 	if n := b.lab.Manners().Receivers[b.domain].Rcpts; n != 5 {
 		t.Errorf("%d RCPTs for 5 addresses", n)

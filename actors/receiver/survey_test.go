@@ -27,11 +27,11 @@ func TestAnActorIsSurveyedTracedAndLosesASession(t *testing.T) {
 	a.Connections, a.RcptRate = 1, throttle.Rate{Events: 20, Per: time.Second}
 	b := newBench(t, time.Millisecond, "plain", a)
 	living := b.options.Registry
-	c, pid := b.customer(1, 10_000, half)
-	defer func() { _ = b.system.Root.StopFuture(pid).Wait() }()
 	if lines, err := living.Trace(time.Now(), "x", inspect.AnySource, 0); err != nil || len(lines) != 0 {
 		t.Fatalf("a trace begins with %d lines and %v", len(lines), err)
 	}
+	c, pid := b.customer(1, 10_000, half) // after the trace, which shows the first session from its start
+	defer func() { _ = b.system.Root.StopFuture(pid).Wait() }()
 	c.until("some answers", func() bool { return len(c.answers) > 10 })
 	var lines []inspect.TraceLine
 	c.until("lines of a session", func() bool {

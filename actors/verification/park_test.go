@@ -192,28 +192,3 @@ func TestWhatDoesNotFitIsNotParked(t *testing.T) {
 		t.Errorf("packed: %v", err)
 	}
 }
-
-// BenchmarkPark is the state of 1,000 greylisted addresses, written and read.
-func BenchmarkPark(b *testing.B) {
-	var l leftover
-	l.Version = parkedVersion
-	one := domain.Parked{Domain: "example.test"}
-	for i := range uint32(1000) {
-		one.Addresses = append(one.Addresses, domain.ParkedAddress{Ordinal: i, Since: 1_900_000_000_000 + int64(i),
-			Due: 1_900_000_300_000 + int64(i), Reason: smtp.Greylisted, IsGrey: true, From: "192.0.2.1",
-			Case: evidence.Case{Attempts: []evidence.Attempt{{At: time.UnixMilli(1_900_000_000_000), Code: 451,
-				Host: "mx.example.test", Text: "greylisted, try again", Reason: smtp.Greylisted}}}})
-	}
-	l.Domains = []domain.Parked{one}
-	for b.Loop() {
-		l.Cases = nil
-		state, err := l.pack()
-		if err == nil {
-			_, err = unpack(state)
-		}
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.ReportMetric(float64(len(state))/1000, "B/address")
-	}
-}

@@ -192,27 +192,6 @@ func TestAnswersSinceWereTold(t *testing.T) {
 	}
 }
 
-// BenchmarkSurvey looks at as many domains as one verification may have at work.
-func BenchmarkSurvey(b *testing.B) {
-	p := &plan{open: map[string]*work{}}
-	for i := range heldMax {
-		key := fmt.Sprint("r", i)
-		p.open[key] = &work{size: 10, left: 10, begun: noon, told: domain.Waits{Ends: noon.Add(time.Hour),
-			Waits: []inspect.Wait{{Addresses: 5, For: inspect.ForReceiver, Receiver: key, Cause: "free"},
-				{Addresses: 5, For: inspect.ForRetry, Receiver: key, Reason: "greylisted"}}}}
-	}
-	for _, listed := range []bool{false, true} {
-		b.Run(fmt.Sprintf("listed=%v", listed), func(b *testing.B) {
-			for b.Loop() {
-				s := p.survey(noon, noon, noon.Add(patience), listed)
-				if s.finish.IsZero() || listed && len(s.waits) != waitsMax-restMax+2 {
-					b.Fatalf("%d waits, expected at %v (%s)", len(s.waits), s.finish, s.why)
-				}
-			}
-		})
-	}
-}
-
 // TestAnHourIsNoLessThanTheFinish: a receiver that may be asked 360 addresses in an hour, and
 // is asked them at two a second, is not shown as slower than the finish is counted with.
 func TestAnHourIsNoLessThanTheFinish(t *testing.T) {

@@ -34,7 +34,7 @@ func quick() Timing {
 }
 
 // cutOff is for nodes that cannot reach others for a while.
-func cutOff(o *Options) { o.Timing.StreamTimeout = 200 * time.Millisecond }
+func cutOff(o *Options) { o.Timing.StreamTimeout = 2 * time.Second }
 
 // TestMain lets all tests run at the same time: they mostly wait.
 func TestMain(m *testing.M) {

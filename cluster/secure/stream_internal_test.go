@@ -63,30 +63,3 @@ func FuzzBatch(f *testing.F) {
 		}
 	})
 }
-
-// BenchmarkBatch is what looking costs: counting and sifting a full batch of
-// messages of 100 bytes, without the decoding that the library needs anyway.
-func BenchmarkBatch(b *testing.B) {
-	const here, there = "10.0.0.1:7947", "10.0.0.2:7947"
-	batch := &remote.MessageBatch{
-		TypeNames: []string{"actor.DeadLetterResponse"},
-		Targets:   []*actor.PID{{Address: here, Id: "a"}},
-		Senders:   []*actor.PID{{Address: there, Id: "s"}},
-	}
-	for range batchMax {
-		batch.Envelopes = append(batch.Envelopes, &remote.MessageEnvelope{
-			Sender: 1, MessageData: make([]byte, 100)})
-	}
-	text, err := proto.Marshal(&remote.RemoteMessage{MessageType: &remote.RemoteMessage_MessageBatch{
-		MessageBatch: batch}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	s := &guarded{guard: &Guard{Local: func() string { return here }}, address: there}
-	b.ReportAllocs()
-	for b.Loop() {
-		if !countable(text) || s.sift(batch) != nil || len(batch.Envelopes) != batchMax {
-			b.Fatal("an honest batch was refused")
-		}
-	}
-}

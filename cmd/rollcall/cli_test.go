@@ -77,6 +77,7 @@ type cli struct {
 func newCLI(t *testing.T) *cli {
 	t.Helper()
 	effort.Children(t)
+	effort.Unraced(t, "the binary is built without it")
 	if _, err := binary(); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/cmd/rollcall/client"
+	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/sqlstore"
@@ -22,6 +23,7 @@ import (
 // TestEntriesOfAManySettledFile lists 1,201 entries through a real admin
 // listener: the newest 50, and all of them in two pages, as a table and as JSON.
 func TestEntriesOfAManySettledFile(t *testing.T) {
+	effort.NotShort(t, "takes seconds")
 	t.Parallel()
 	const settled = 1200
 	path := filepath.Join(t.TempDir(), "ledger.db")

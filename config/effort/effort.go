@@ -39,6 +39,15 @@ func NotShort(t testing.TB, why string) {
 	}
 }
 
+// Unraced skips the test in a run with the race detector, which finds nothing there, and
+// says why. CI runs every test without it, too.
+func Unraced(t testing.TB, why string) {
+	t.Helper()
+	if Raced {
+		t.Skip(why + ": left out with the race detector")
+	}
+}
+
 // Cases returns how many of n cases this run tries: a twentieth in a short run, at
 // least one; fifty times n in a long one.
 func Cases(n int) int {

@@ -7,6 +7,9 @@ import (
 	"testing"
 )
 
+// Raced says whether this run has the race detector.
+const Raced = true
+
 var nodeHere sync.Mutex
 
 // OnlyNode makes the test wait until no other one has a node in this process, and

@@ -190,36 +190,6 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// BenchmarkPointReads are the reads of every request.
-func BenchmarkPointReads(b *testing.B) {
-	d := ledgertest.NewDesk(b, openStore(b), 100)
-	v, _ := d.Prepares(10)
-	k, err := d.CreateKey(b.Context(), ledger.Key{ID: "abcdefghijkl", Workspace: d.Workspace})
-	if err != nil {
-		b.Fatal(err)
-	}
-	for _, c := range []struct {
-		name string
-		read func() error
-	}{
-		{"key", func() error { _, err := d.KeyByID(b.Context(), k.ID); return err }},
-		{"balance", func() error { _, err := d.Balance(b.Context(), d.Workspace); return err }},
-		{"verification", func() error {
-			_, err := d.Verification(b.Context(), d.Workspace, v.ID)
-			return err
-		}},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := c.read(); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
 // engine is a database that a benchmark runs on.
 type engine struct {
 	name string

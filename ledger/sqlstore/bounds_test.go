@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/sqlstore/engine"
@@ -186,6 +187,7 @@ func (h *drawn) same(what string, lists [2][]string) {
 
 // TestALookFromABoundOverlooksNothing: in drawn histories it finds what a look from the beginning finds, and in that order.
 func TestALookFromABoundOverlooksNothing(t *testing.T) {
+	effort.NotShort(t, "takes seconds")
 	t.Parallel()
 	for seed := range uint64(3) {
 		b := newBeside(t, NewFile(t))

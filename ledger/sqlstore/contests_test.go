@@ -81,6 +81,7 @@ func TestContestsOnAServer(t *testing.T) {
 
 // TestContestsFindMistakes shows that they are not blind.
 func TestContestsFindMistakes(t *testing.T) {
+	effort.NotShort(t, "takes seconds")
 	for _, c := range []struct {
 		mistake string
 		race    func(c *ledgertest.Contest, ctx context.Context, n int)

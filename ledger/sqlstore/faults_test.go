@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/ledger/ledgertest/cutter"
 )
 
@@ -138,6 +139,7 @@ const lanes = 3
 // are without faults, and a further call must change nothing. It is done as with
 // PostgreSQL and as with CockroachDB, both on PostgreSQL.
 func TestFaultsLeaveTheBookAsItIs(t *testing.T) {
+	effort.Unraced(t, "one call after the other")
 	table := &faultTable{}
 	t.Run("lanes", func(t *testing.T) {
 		for lane := range lanes {

@@ -211,6 +211,7 @@ func (b *broken) Release(ctx context.Context, l ledger.Lease) error {
 
 // TestHistoriesFindMistakes shows that the check is not blind.
 func TestHistoriesFindMistakes(t *testing.T) {
+	effort.NotShort(t, "takes seconds")
 	t.Parallel()
 	// Whether somebody looks where the mistake was is up to chance. A search without
 	// end finds a mistake too, as it does elsewhere.

@@ -15,6 +15,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/jackc/pgx/v5"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest/cutter"
 	"rollcall/ledger/ledgertest/histories"
@@ -94,15 +95,13 @@ func (y *tally) tell(t *testing.T, n int, begin time.Time) {
 }
 
 func TestHistoriesHaveAnOrder(t *testing.T) {
+	effort.NotShort(t, "takes seconds")
 	t.Parallel()
 	begin := time.Now()
 	var y tally
 	var seeds atomic.Int64
 	var workers sync.WaitGroup
 	most := *historiesN
-	if testing.Short() {
-		most = 1
-	}
 	for range min(historiesAtOnce, most) {
 		workers.Go(func() {
 			for seed := seeds.Add(1) - 1; seed < int64(most) && !t.Failed(); seed = seeds.Add(1) - 1 {
@@ -133,6 +132,7 @@ func (m mute) Create(ctx context.Context, n ledger.NewVerification) (ledger.Veri
 // TestACreateThatToldNothingIsAskedAgain: who asks again is told that the verification was
 // there, although no other call made it.
 func TestACreateThatToldNothingIsAskedAgain(t *testing.T) {
+	effort.NotShort(t, "takes seconds")
 	t.Parallel()
 	s, drop := openScratch(t)
 	defer drop()

@@ -13,6 +13,7 @@ import (
 	"modernc.org/libc"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"rollcall/config/effort"
 	"rollcall/ledger/people"
 	"rollcall/ledger/sqlstore/engine"
 	"rollcall/smtp"
@@ -209,6 +210,7 @@ const manyVerifications = `
 // TestHotQueriesUseTheirIndexOnPostgreSQL asks its planner, which knows what is in
 // the tables and not the arguments, as for a statement that is prepared once.
 func TestHotQueriesUseTheirIndexOnPostgreSQL(t *testing.T) {
+	effort.Unraced(t, "one call after the other")
 	s := newServer(t, engine.Seams{})
 	s.does(t, manyVerifications+`; SET plan_cache_mode = force_generic_plan`)
 	for i, c := range hotQueries() {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/smtp"
@@ -20,6 +21,7 @@ import (
 // TestWhatTheTablesKeep looks into the tables of each database for what no method
 // of the book tells.
 func TestWhatTheTablesKeep(t *testing.T) {
+	effort.Unraced(t, "one call after the other")
 	tests := func(t *testing.T, url string) {
 		s, err := Open(t.Context(), url, Options{})
 		if err != nil {

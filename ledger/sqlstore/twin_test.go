@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger/ledgertest/simulation"
 	"rollcall/ledger/sqlstore/engine"
 	"rollcall/ledger/transitions"
@@ -97,6 +98,7 @@ func (b *beside) Transaction(now int64, do func(t transitions.Tables) (commit bo
 // the transitions holds on a real database too, because each statement of it
 // answers there what it answers in the simulation.
 func TestEachStatementAnswersAsTheTablesInMemory(t *testing.T) {
+	effort.Unraced(t, "one call after the other")
 	const operations = 800
 	lives := func(t *testing.T, twins uint64, url func(seed uint64) string) {
 		verifications, faults := 0, int64(0)

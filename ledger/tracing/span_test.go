@@ -55,14 +55,6 @@ func TestNothingIsDoneWhileTracingIsOff(t *testing.T) {
 	}
 }
 
-func BenchmarkOff(b *testing.B) {
-	id, ctx := uuid.New(), context.Background()
-	b.ReportAllocs()
-	for b.Loop() {
-		work(ctx, nil, id)
-	}
-}
-
 func TestSpansStandBelowTheOneTheyBelongTo(t *testing.T) {
 	tracer, kept := recording(t, 1)
 	work(t.Context(), tracer, uuid.New())

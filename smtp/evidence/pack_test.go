@@ -251,29 +251,3 @@ func FuzzUnpack(f *testing.F) {
 		}
 	})
 }
-
-// BenchmarkPack packs a settlement as it mostly is: 1,000 addresses, 10 domains, two
-// kinds of answers each.
-func BenchmarkPack(b *testing.B) {
-	list := make([]Entry, 1000)
-	for i := range list {
-		host := fmt.Sprintf("mx%d.example.com", i%10)
-		a := Attempt{At: noon.Add(time.Duration(i) * 7 * time.Millisecond), Stage: smtp.StageRcpt, Host: host,
-			Source: "192.0.2.25", Code: 250, Text: "ok", Outcome: smtp.Valid, Reason: smtp.MailboxExists, Rule: "accepted"}
-		if i%3 == 0 {
-			a.Code, a.Text = 550, "user unknown in virtual mailbox table"
-		}
-		list[i] = Entry{Ordinal: int64(i), Case: Case{Attempts: []Attempt{a}, Hosts: 1,
-			Habit: Habit{Refused: 1, First: noon, Last: noon, Controls: []Attempt{a}}}}
-	}
-	size := 0
-	for b.Loop() {
-		packed, err := Pack(list)
-		if err != nil {
-			b.Fatal(err)
-		}
-		size = len(packed)
-	}
-	b.ReportMetric(float64(size)/float64(len(list)), "bytes/address")
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(list)), "ns/address")
-}

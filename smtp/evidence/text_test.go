@@ -193,11 +193,3 @@ func FuzzClean(f *testing.F) {
 		checkClean(t, r)
 	})
 }
-
-func BenchmarkClean(b *testing.B) {
-	r := rawOf("<no.such.user@example.com>: Recipient address rejected: User unknown in virtual mailbox table")
-	b.ReportAllocs()
-	for b.Loop() {
-		Clean(r)
-	}
-}

@@ -128,21 +128,3 @@ func TestOperators(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkOf is of a list whose domains are remembered, and of one whose domains never come again.
-func BenchmarkOf(b *testing.B) {
-	for name, domains := range map[string][]string{"again": {"acme-clean.test", "gmail.com", "hotmobile.com"},
-		"new": {"acme-clean.test", "acme-kleen.test", "acme-klein.test", "acme-blank.test"}} {
-		b.Run(name, func(b *testing.B) {
-			var c Cache
-			list := make([]string, len(domains))
-			for i, domain := range domains {
-				list[i] = "anna.smith@" + domain
-			}
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				c.Of(list[i%len(list)])
-			}
-		})
-	}
-}

@@ -99,17 +99,6 @@ func TestBudgetAgainstAList(t *testing.T) {
 	})
 }
 
-func BenchmarkBudget(b *testing.B) {
-	budget, now := NewBudget(CountMax, 0, 0), start
-	b.ReportAllocs()
-	for range b.N {
-		now = now.Add(100 * time.Millisecond)
-		budget.Ready(now)
-		budget.Begin(1)
-		budget.Refused(now)
-	}
-}
-
 // TestRefusalsWeighWhatTheyCost: a refusal counts as what may be asked for each that is allowed, and
 // as one RCPT where refusals are not scarce.
 func TestRefusalsWeighWhatTheyCost(t *testing.T) {

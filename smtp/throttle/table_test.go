@@ -203,27 +203,3 @@ func TestParseRate(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkTableMatch(b *testing.B) {
-	table := tableOf(b, "example.net: connections=3", "mx.example.net: connections=4",
-		"own.example: connections=5")
-	hosts := []string{"alt1.mx.example.net", "alt2.mx.example.net"}
-	b.Run("suffix", func(b *testing.B) {
-		b.ReportAllocs()
-		for range b.N {
-			table.Match("example.net", hosts, "shop.example")
-		}
-	})
-	b.Run("domain", func(b *testing.B) {
-		b.ReportAllocs()
-		for range b.N {
-			table.Match("example.net", hosts, "own.example")
-		}
-	})
-	b.Run("for", func(b *testing.B) {
-		b.ReportAllocs()
-		for range b.N {
-			table.For("suffix:mx.example.net")
-		}
-	})
-}

@@ -366,31 +366,6 @@ func mustRate(t *testing.T, text string) Rate {
 	return r
 }
 
-// BenchmarkWindow is one event from Ready to Done, at full use.
-func BenchmarkWindow(b *testing.B) {
-	for _, rate := range []string{"5/s", "1000/s", "1000000/s", "1000000/h"} {
-		b.Run(rate, func(b *testing.B) {
-			r, err := ParseRate(rate)
-			if err != nil {
-				b.Fatal(err)
-			}
-			w, now := NewWindow(r, start), start
-			b.ReportAllocs()
-			for done := 0; done < b.N; {
-				n, next := w.Ready(now)
-				if n == 0 {
-					now = next
-					continue
-				}
-				w.Begin(now, 1)
-				w.Done(now, 1)
-				done++
-			}
-			b.ReportMetric(float64(len(w.done)), "entries")
-		})
-	}
-}
-
 func ExampleWindow() {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	w := NewWindow(Rate{Events: 30, Per: time.Minute}, now)

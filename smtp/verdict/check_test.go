@@ -319,6 +319,7 @@ func TestLoadFile(t *testing.T) {
 
 // A version changes with what decides, and with nothing else.
 func TestVersion(t *testing.T) {
+	effort.NotShort(t, "takes seconds")
 	t.Parallel()
 	version := func(text string) uint32 {
 		s, err := Load("verdict.toml", []byte(ownHead+text))

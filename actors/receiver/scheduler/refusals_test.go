@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 )
 
 // poisoned is a list beside another one at a receiver that may refuse twenty addresses in an hour.
@@ -55,6 +56,7 @@ func (p poisoned) play(t *testing.T, lists []float64, seed uint64) (int, *trial)
 // the refusals are its own. So does a file beside another one of the same customer, and who comes
 // later. The poisoned list gets its own half.
 func TestOnePoisonedListLeavesOthersTheirPart(t *testing.T) {
+	effort.NotShort(t, "takes seconds")
 	for seed, p := range []poisoned{
 		{name: "two customers", invalid: []float64{1, 0.05}},
 		{name: "a quarter bad", invalid: []float64{0.8, 0.25}},

@@ -49,6 +49,7 @@ func finishOf(tr *trial, most time.Duration) (f finish) {
 // worlds without penalties, hidden openings, outages, greylisting and odd mailboxes. With -long it prints the figures of these, of
 // the others, and of what is shipped, where the share of bad ones is known from twenty of them only.
 func TestToldFinish(t *testing.T) {
+	effort.NotShort(t, "takes seconds")
 	report := func(name string, f finish, judge bool) {
 		if effort.Long() {
 			fmt.Printf("| %s | %s | %.2f | %.2f | %.2f |\n", name, f.took.Round(time.Second), f.told[0], f.told[1], f.told[2])
@@ -88,6 +89,7 @@ func TestToldFinish(t *testing.T) {
 // TestToldFinishBesideABudget: where twenty refusals an hour are what holds a file back, what is told about its
 // end from a quarter on is within 25 % of what it is, on average: an end moves by whole hours, as the budget does.
 func TestToldFinishBesideABudget(t *testing.T) {
+	effort.NotShort(t, "takes seconds")
 	const worlds = 3
 	for _, bad := range []float64{0.05, 0.2, 0.5} {
 		var mean [3]float64

@@ -22,6 +22,7 @@ import (
 // Time is in the arguments: a lease or an upload holds for an hour or for no time at all, so that no walk
 // depends on a clock. There are so many walks in a default run: rapid draws more, which do nothing.
 func Walk(t *testing.T, times int, open func(t *testing.T) ledger.Book) {
+	effort.Unraced(t, "one call after the other")
 	tried := 0
 	effort.Check(t, func(rt *rapid.T) {
 		if tried++; tried > effort.Cases(times) {
