@@ -176,27 +176,18 @@ func newAuditCorrect(from *ledgerFlags) *cobra.Command {
 		Example: "  rollcall audit correct 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --reason 'credits added by hand on 3 March'",
 		Args:    wantArgs("SUBJECT"), ValidArgsFunction: completeFinding(from.node),
 	}
-	asJSON, call := jsonFlag(c), admin.CorrectionCall{ID: uuid.NewString()}
+	call := admin.CorrectionCall{ID: uuid.NewString()}
 	c.Flags().StringVar(&call.Reason, "reason", "", "why, for the book and the operator log; required")
 	c.Flags().BoolVar(&call.Keep, "keep-account", false, "leave the account of the workspace as it is")
-	c.RunE = func(c *cobra.Command, args []string) error {
+	return answerWith(c, func(args []string) (done correctionView, err error) {
 		if call.Reason == "" {
-			return term.UsageError("--reason is missing: write what happened, for whoever reads the book later")
+			return done, term.UsageError("--reason is missing: write what happened, for whoever reads the book later")
 		}
-		var err error
 		if call.Subject, err = findingOf(c.Context(), from, args[0]); err != nil {
-			return err
+			return done, err
 		}
-		done, err := correct(c.Context(), from, call)
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), done)
-		}
-		return done.print(c.OutOrStdout())
-	}
-	return c
+		return correct(c.Context(), from, call)
+	}, func(w io.Writer, done correctionView) error { return done.print(w) })
 }
 
 // correctionView is what a correction tells.

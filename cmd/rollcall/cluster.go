@@ -81,48 +81,43 @@ func newClusterDrain(node *adminFlags) *cobra.Command {
 			"It takes work again when it is started again, or after `rollcall cluster undrain NODE`.",
 		Example: "  rollcall cluster drain node-2 --wait && ssh node-2 systemctl restart rollcall\n" +
 			"  rollcall cluster drain --yes --wait",
-		Args:              oneNodeAtMost,
 		ValidArgsFunction: completeNode(node),
 	}
-	asJSON := jsonFlag(c)
 	wait := c.Flags().Bool("wait", false, "return when it has no leases and no receivers left")
-	yes := c.Flags().Bool("yes", false, "without NODE: yes, the node that is asked")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		if len(args) == 0 && !*yes {
-			return term.UsageError("NODE is missing: name one of `rollcall cluster members`, or give --yes for the node that " +
-				"is asked. It takes no more work until it is started again or undrained")
-		}
-		client, err := node.client()
+	named := oneNode(c, " It takes no more work until it is started again or undrained")
+	return adminCommand(node, c, func(to *client.Admin, args []string) (m admin.Member, err error) {
+		name, err := named(args)
 		if err != nil {
-			return err
+			return m, err
 		}
-		d := drain{client: client, tell: c.ErrOrStderr()}
-		m, err := d.ask(c.Context(), cmp.Or(args...))
-		if err == nil && *wait {
+		d := drain{client: to, tell: c.ErrOrStderr()}
+		if m, err = d.ask(c.Context(), name); err == nil && *wait {
 			m, err = d.wait(c.Context(), m, drainEvery)
 		}
-		switch {
-		case err != nil:
-			return err
-		case *asJSON:
-			return term.PrintJSON(c.OutOrStdout(), m)
-		case *wait:
-			fmt.Fprintf(c.OutOrStdout(), "%s has no leases and no receivers left: it can be stopped.\n", nodeTitle(m))
-		default:
-			fmt.Fprintf(c.OutOrStdout(), "%s is asked to drain: it gives its work away and takes no more until it is started "+
-				"again\nor undrained. See `rollcall cluster members`.\n", nodeTitle(m))
+		return m, err
+	}, func(w io.Writer, m admin.Member) error {
+		text := "%s is asked to drain: it gives its work away and takes no more until it is started again\nor undrained. " +
+			"See `rollcall cluster members`.\n"
+		if *wait {
+			text = "%s has no leases and no receivers left: it can be stopped.\n"
 		}
-		return nil
-	}
-	return c
+		_, err := fmt.Fprintf(w, text, nodeTitle(m))
+		return err
+	})
 }
 
-// oneNodeAtMost takes a NODE, or nothing.
-func oneNodeAtMost(c *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
+// oneNode has a command take a NODE or nothing, and --yes for the node that is asked. It gives which is meant; more is
+// what somebody should know who gives neither.
+func oneNode(c *cobra.Command, more string) func(args []string) (string, error) {
+	c.Args = mostArgs(1)
+	yes := c.Flags().Bool("yes", false, "without NODE: yes, the node that is asked")
+	return func(args []string) (string, error) {
+		if len(args) == 0 && !*yes {
+			return "", term.UsageError("NODE is missing: name one of `rollcall cluster members`, or give --yes for the node " +
+				"that is asked." + more)
+		}
+		return cmp.Or(args...), nil
 	}
-	return wantArgs("NODE")(c, args)
 }
 
 // drain has a node drained and looks at it.
@@ -511,39 +506,28 @@ func newClusterUndrain(node *adminFlags) *cobra.Command {
 			"still shuts down. A node that nobody drained stays as it is.",
 		Example: "  rollcall cluster undrain node-2 --wait\n" +
 			"  rollcall cluster undrain --yes",
-		Args:              oneNodeAtMost,
 		ValidArgsFunction: completeNode(node),
 	}
-	asJSON := jsonFlag(c)
 	wait := c.Flags().Bool("wait", false, "return when it takes work")
-	yes := c.Flags().Bool("yes", false, "without NODE: yes, the node that is asked")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		if len(args) == 0 && !*yes {
-			return term.UsageError("NODE is missing: name one of `rollcall cluster members`, or give --yes for the node that " +
-				"is asked")
-		}
-		client, err := node.client()
+	named := oneNode(c, "")
+	return adminCommand(node, c, func(to *client.Admin, args []string) (m admin.Member, err error) {
+		name, err := named(args)
 		if err != nil {
-			return err
+			return m, err
 		}
-		var m admin.Member
-		err = client.Ask(c.Context(), "POST", "/v1/cluster/undrain", nodeBody{cmp.Or(args...)}, &m)
+		err = to.Ask(c.Context(), "POST", "/v1/cluster/undrain", nodeBody{name}, &m)
 		if err == nil && *wait {
-			m, err = waitServing(c.Context(), client, c.ErrOrStderr(), m, drainEvery)
+			m, err = waitServing(c.Context(), to, c.ErrOrStderr(), m, drainEvery)
 		}
-		switch {
-		case err != nil:
-			return err
-		case *asJSON:
-			return term.PrintJSON(c.OutOrStdout(), m)
-		case *wait:
-			fmt.Fprintf(c.OutOrStdout(), "%s takes work.\n", nodeTitle(m))
-		default:
-			fmt.Fprintf(c.OutOrStdout(), "%s is asked to take work again. See `rollcall cluster members`.\n", nodeTitle(m))
+		return m, err
+	}, func(w io.Writer, m admin.Member) error {
+		text := "%s is asked to take work again. See `rollcall cluster members`.\n"
+		if *wait {
+			text = "%s takes work.\n"
 		}
-		return nil
-	}
-	return c
+		_, err := fmt.Fprintf(w, text, nodeTitle(m))
+		return err
+	})
 }
 
 // unfitLooks is how many looks find a node unfit before that is believed: until its next heartbeat a node that was

@@ -168,19 +168,11 @@ func printNodeCert(c *cobra.Command, dir, name string, asJSON bool) error {
 func newClusterCertShow() *cobra.Command {
 	c := &cobra.Command{Use: "show FILE", Short: "Show whose a certificate is, who made it and when it ends",
 		Args: wantArgs("FILE")}
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		view, err := viewCert(args[0])
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), view)
-		}
-		return term.PrintTable(c.OutOrStdout(), []string{"NAME", "ISSUER", "BEGINS", "EXPIRES"},
-			[][]string{{view.Name, view.Issuer, view.Begins, view.Expires}})
-	}
-	return c
+	return answerWith(c, func(args []string) (certView, error) { return viewCert(args[0]) },
+		func(w io.Writer, view certView) error {
+			return term.PrintTable(w, []string{"NAME", "ISSUER", "BEGINS", "EXPIRES"},
+				[][]string{{view.Name, view.Issuer, view.Begins, view.Expires}})
+		})
 }
 
 // viewCert reads a certificate file.
@@ -296,21 +288,15 @@ func newKeysNew() *cobra.Command {
 		Example: "  rollcall cluster keys new gossip.key",
 		Args:    wantKey("FILE"),
 	}
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
+	return answerWith(c, func(args []string) (newKeyFileView, error) {
 		fingerprint, err := keyring.CreateKeyFile(args[0])
 		if errors.Is(err, os.ErrExist) {
-			return fmt.Errorf("%s is there already: choose another name, nothing is overwritten", args[0])
+			err = fmt.Errorf("%s is there already: choose another name, nothing is overwritten", args[0])
 		}
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), newKeyFileView{args[0], fingerprint})
-		}
-		return term.PrintTable(c.OutOrStdout(), []string{"FILE", "FINGERPRINT"}, [][]string{{args[0], fingerprint}})
-	}
-	return c
+		return newKeyFileView{args[0], fingerprint}, err
+	}, func(w io.Writer, made newKeyFileView) error {
+		return term.PrintTable(w, []string{"FILE", "FINGERPRINT"}, [][]string{{made.File, made.Fingerprint}})
+	})
 }
 
 func newKeysList(node *adminFlags) *cobra.Command {

@@ -3,12 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
 	"rollcall/cmd/rollcall/node"
-	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 )
 
@@ -81,14 +81,9 @@ func warnUnknown(c *cobra.Command, e environment) {
 
 func newVersion() *cobra.Command {
 	c := &cobra.Command{Use: "version", Short: "Say which version this is", Args: wantArgs()}
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		v := node.VersionOf(debug.ReadBuildInfo())
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), v)
-		}
-		_, err := fmt.Fprintln(c.OutOrStdout(), v)
-		return err
-	}
-	return c
+	return answerWith(c, func([]string) (node.Version, error) { return node.VersionOf(debug.ReadBuildInfo()), nil },
+		func(w io.Writer, v node.Version) error {
+			_, err := fmt.Fprintln(w, v)
+			return err
+		})
 }

@@ -65,20 +65,12 @@ func newCancel(e environment) *cobra.Command {
 		Example: "  rollcall cancel 0b6f2c9e --api https://rollcall.example",
 		Args:    wantArgs("ID"),
 	}
-	service, asJSON := addCustomerFlags(c, e), jsonFlag(c)
-	c.ValidArgsFunction = completeVerification(service)
-	c.RunE = service.ofVerification(func(c *cobra.Command, client *client.API, id string) error {
-		done, err := client.Cancel(c.Context(), id)
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), done)
-		}
-		_, err = fmt.Fprintln(c.OutOrStdout(), cancelText(done))
+	return verificationCommand(addCustomerFlags(c, e), c, func(to *client.API, id string) (api.Cancellation, error) {
+		return to.Cancel(c.Context(), id)
+	}, func(w io.Writer, done api.Cancellation) error {
+		_, err := fmt.Fprintln(w, cancelText(done))
 		return err
 	})
-	return c
 }
 
 // cancelText says what became of a request to cancel.
@@ -110,36 +102,34 @@ func newCheck(e environment) *cobra.Command {
 		Example: "  rollcall check anna@example.com --api https://rollcall.example",
 		Args:    wantArgs("ADDRESS"),
 	}
-	service, asJSON := addCustomerFlags(c, e), jsonFlag(c)
+	service := addCustomerFlags(c, e)
 	addAgainFlag(c, &again)
-	c.RunE = func(c *cobra.Command, args []string) error {
+	return answerWith(c, func(args []string) (found checkedView, err error) {
 		if _, err := smtp.ParseAddress(args[0]); err != nil {
-			return term.UsageError(fmt.Sprintf("%q is no email address", args[0]))
+			return found, term.UsageError(fmt.Sprintf("%q is no email address", args[0]))
 		}
 		client, err := service.client(c)
 		if err != nil {
-			return err
+			return found, err
 		}
 		in, err := addressInput(args[0])
 		if err != nil {
-			return err
+			return found, err
 		}
 		defer in.Close()
 		r := &verifyRun{flags: verifyFlags{api: service.base(), again: again}, input: in,
 			view: newProgressView(c.ErrOrStderr()), stdout: c.OutOrStdout(), client: client}
 		client.Notice = r.view.notice
-		found, err := r.one(c.Context())
+		found, err = r.one(c.Context())
 		r.view.stop()
 		if err != nil {
-			return r.left(err)
+			err = r.left(err)
 		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), found)
-		}
-		_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s: %s\n", term.Printable(found.Email), found.Result, found.Message)
+		return found, err
+	}, func(w io.Writer, found checkedView) error {
+		_, err := fmt.Fprintf(w, "%s: %s: %s\n", term.Printable(found.Email), found.Result, found.Message)
 		return err
-	}
-	return c
+	})
 }
 
 // addressInput is a file with one address, which has no name when it is given.
@@ -178,6 +168,19 @@ func (r *verifyRun) one(ctx context.Context) (checkedView, error) {
 		return checkedView{}, fmt.Errorf("verification %s is %s without an outcome", d.ID, d.Status)
 	}
 	return *found, nil
+}
+
+// verificationCommand makes c a command about the verification of its first argument, as answerWith does.
+func verificationCommand[T any](service *customerFlags, c *cobra.Command,
+	find func(to *client.API, id string) (T, error), show func(w io.Writer, answer T) error) *cobra.Command {
+	c.ValidArgsFunction = completeVerification(service)
+	return answerWith(c, func(args []string) (answer T, err error) {
+		err = service.ofVerification(func(_ *cobra.Command, to *client.API, id string) error {
+			answer, err = find(to, id)
+			return err
+		})(c, args)
+		return answer, err
+	}, show)
 }
 
 // ofVerification runs a command for the verification that its first argument names.
@@ -312,19 +315,10 @@ func newStatus(e environment) *cobra.Command {
 		Example: "  rollcall status 0b6f2c9e --api https://rollcall.example",
 		Args:    wantArgs("ID"),
 	}
-	service, asJSON := addCustomerFlags(c, e), jsonFlag(c)
-	c.ValidArgsFunction = completeVerification(service)
-	c.RunE = service.ofVerification(func(c *cobra.Command, client *client.API, id string) error {
-		d, _, err := client.Detail(c.Context(), id)
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), d)
-		}
-		return printDetail(c.OutOrStdout(), d, time.Now())
-	})
-	return c
+	return verificationCommand(addCustomerFlags(c, e), c, func(to *client.API, id string) (d api.Detail, err error) {
+		d, _, err = to.Detail(c.Context(), id)
+		return d, err
+	}, func(w io.Writer, d api.Detail) error { return printDetail(w, d, time.Now()) })
 }
 
 // printDetail writes what the service says of a verification.

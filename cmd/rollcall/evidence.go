@@ -39,24 +39,18 @@ func newEvidence(e environment) *cobra.Command {
 			"text of an answer is cleaned: it holds no address and none of our own names.",
 		Args: wantArgs("VERIFICATION", "ADDRESS"),
 	}
-	from, asJSON := addLedgerFlags(c, e), jsonFlag(c)
+	from := addLedgerFlags(c, e)
 	c.ValidArgsFunction = completeVerificationAt(from.node)
-	c.RunE = func(c *cobra.Command, args []string) error {
+	return answerWith(c, func(args []string) (found evidenceView, err error) {
 		id, err := from.verificationID(c.Context(), args[0])
 		if err != nil {
-			return err
+			return found, err
 		}
-		found, err := findEvidence(c.Context(), from, id, args[1])
-		switch {
-		case err != nil:
-			return err
-		case *asJSON:
-			return term.PrintJSON(c.OutOrStdout(), found)
-		}
-		fmt.Fprintf(c.OutOrStdout(), "from %s\n\n", found.Read)
-		return printEvidence(c.OutOrStdout(), found.Explanation)
-	}
-	return c
+		return findEvidence(c.Context(), from, id, args[1])
+	}, func(w io.Writer, found evidenceView) error {
+		fmt.Fprintf(w, "from %s\n\n", found.Read)
+		return printEvidence(w, found.Explanation)
+	})
 }
 
 // verificationID gives the id of a verification of which somebody has typed the whole id or its beginning.

@@ -280,17 +280,25 @@ func opened(ctx context.Context, own func(*sqlstore.Store, config.Config, readin
 	}
 }
 
-// adminCommand makes c a command for operators: call asks the node for what the arguments want, and its answer is
-// shown, or printed as JSON with --json.
+// adminCommand makes c a command for operators: call asks the node for what the arguments want, and its answer is shown
+// as answerWith does.
 func adminCommand[T any](node *adminFlags, c *cobra.Command, call func(to *client.Admin, args []string) (T, error),
+	show func(w io.Writer, answer T) error) *cobra.Command {
+	return answerWith(c, func(args []string) (answer T, err error) {
+		to, err := node.client()
+		if err != nil {
+			return answer, err
+		}
+		return call(to, args)
+	}, show)
+}
+
+// answerWith makes c a command that finds an answer to its arguments and shows it, or prints it as JSON with --json.
+func answerWith[T any](c *cobra.Command, find func(args []string) (T, error),
 	show func(w io.Writer, answer T) error) *cobra.Command {
 	asJSON := jsonFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		to, err := node.client()
-		if err != nil {
-			return err
-		}
-		answer, err := call(to, args)
+		answer, err := find(args)
 		switch {
 		case err != nil:
 			return err

@@ -3,12 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"rollcall/cmd/rollcall/term"
+	"rollcall/cmd/rollcall/client"
 	"rollcall/config"
 	"rollcall/http/admin"
 )
@@ -32,30 +33,20 @@ func newOperate(e environment) *cobra.Command {
 		Args: wantArgs(),
 	}
 	node := addAdminFlags(c, e)
-	asJSON := jsonFlag(c)
 	readOnly := c.Flags().Bool("read-only", false, "who opens it sees everything and changes nothing")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		client, err := node.client()
-		if err != nil {
-			return err
-		}
-		if strings.HasPrefix(client.Base, config.UnixPrefix) {
-			return errors.New("a browser cannot reach a node that listens on a socket: set admin.listen to 127.0.0.1 and a " +
-				"port, " +
+	return adminCommand(node, c, func(to *client.Admin, _ []string) (out operateAnswer, err error) {
+		if strings.HasPrefix(to.Base, config.UnixPrefix) {
+			return out, errors.New("a browser cannot reach a node that listens on a socket: set admin.listen to 127.0.0.1 and " +
+				"a port, " +
 				"and start the node again")
 		}
-		var l admin.OperateLink
-		if err := client.Ask(c.Context(), "POST", "/v1/operate", admin.OperateCall{ReadOnly: *readOnly}, &l); err != nil {
-			return err
-		}
-		out := operateAnswer{client.Base + l.Path, l}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), out)
-		}
-		fmt.Fprintln(c.OutOrStdout(), out.URL)
+		err = to.Ask(c.Context(), "POST", "/v1/operate", admin.OperateCall{ReadOnly: *readOnly}, &out.OperateLink)
+		out.URL = to.Base + out.Path
+		return out, err
+	}, func(w io.Writer, out operateAnswer) error {
+		fmt.Fprintln(w, out.URL)
 		fmt.Fprintf(c.ErrOrStderr(), "Open it in a browser before %s UTC. It can be used once.\n",
-			time.Time(l.ExpiresAt).UTC().Format("15:04:05"))
+			time.Time(out.ExpiresAt).UTC().Format("15:04:05"))
 		return nil
-	}
-	return c
+	})
 }

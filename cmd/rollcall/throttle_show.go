@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/http/admin"
 	"rollcall/smtp/throttle"
@@ -32,29 +33,16 @@ func newThrottleExplain(node *adminFlags) *cobra.Command {
 		Args:              wantArgs("DOMAIN"),
 		ValidArgsFunction: completeKey(node, nil),
 	}
-	asJSON := jsonFlag(c)
 	all := c.Flags().Bool("all", false, "also what others said, the strongest first")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := node.client()
-		if err != nil {
-			return err
-		}
-		found, err := client.Explain(c.Context(), sourceKey(args[0]))
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), found)
-		}
-		x := explanation{Explanation: found, all: *all, now: time.Now()}
-		if len(found.Receiver) > 0 {
-			if detail, err := client.Receiver(c.Context(), found.Key); err == nil {
+	return adminCommand(node, c, func(to *client.Admin, args []string) (x explanation, err error) {
+		x = explanation{all: *all, now: time.Now()}
+		if x.Explanation, err = to.Explain(c.Context(), sourceKey(args[0])); err == nil && len(x.Receiver) > 0 {
+			if detail, err := to.Receiver(c.Context(), x.Key); err == nil {
 				x.details = detail.Receivers
 			}
 		}
-		return x.print(c.OutOrStdout())
-	}
-	return c
+		return x, err
+	}, func(w io.Writer, x explanation) error { return x.print(w) })
 }
 
 // sourceKey turns "source:default" into the key of the source whose address the system
@@ -210,27 +198,15 @@ func newThrottleList(node *adminFlags) *cobra.Command {
 		Example: "  rollcall throttle list\n  rollcall throttle list google --all",
 		Args:    mostArgs(1),
 	}
-	asJSON := jsonFlag(c)
 	all := c.Flags().Bool("all", false, "also the default and what is known of operators")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := node.client()
-		if err != nil {
-			return err
-		}
-		var known admin.ThrottleRules
-		if err := client.Ask(c.Context(), "GET", "/v1/throttle?files=all", nil, &known); err != nil {
-			return err
-		}
+	return adminCommand(node, c, func(to *client.Admin, args []string) (known admin.ThrottleRules, err error) {
+		err = to.Ask(c.Context(), "GET", "/v1/throttle?files=all", nil, &known)
 		known.Rules = slices.DeleteFunc(known.Rules, func(r admin.ThrottleRule) bool {
 			own := r.Layer == throttle.LayerFile.String() || r.Layer == throttle.LayerOverride.String()
 			return !own && !*all || len(args) > 0 && !strings.Contains(r.Name, strings.ToLower(args[0]))
 		})
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), known)
-		}
-		return printRules(c.OutOrStdout(), known)
-	}
-	return c
+		return known, err
+	}, printRules)
 }
 
 // mostArgs refuses more arguments than that.
@@ -400,29 +376,15 @@ func newThrottleReplay(node *adminFlags) *cobra.Command {
 		Example: "  rollcall throttle replay throttle.new.toml",
 		Args:    wantArgs("FILE"),
 	}
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
+	return adminCommand(node, c, func(to *client.Admin, args []string) (found inspect.Replayed, err error) {
 		text, err := readThrottleCandidate(args[0])
 		if err != nil {
-			return err
-		}
-		client, err := node.client()
-		if err != nil {
-			return err
+			return found, err
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), replayTimeout)
 		defer cancel()
-		var found inspect.Replayed
-		if err := client.Call(ctx, "POST", "/v1/throttle/replay",
-			map[string]string{"throttle": text}, &found); err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), found)
-		}
-		return printThrottleReplay(c.OutOrStdout(), found)
-	}
-	return c
+		return found, to.Call(ctx, "POST", "/v1/throttle/replay", map[string]string{"throttle": text}, &found)
+	}, printThrottleReplay)
 }
 
 // replayTimeout bounds a replay: the record of a large cluster takes long to gather.

@@ -70,30 +70,20 @@ func printLink(w, notes io.Writer, l admin.UserLink) error {
 
 func newUserList(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{Use: "list", Short: "List those who may sign in, or the members of a workspace", Args: wantArgs()}
-	asJSON := jsonFlag(c)
 	workspace := c.Flags().String("workspace", "", "only the members of this one, by name or id, with their roles")
 	must(c.RegisterFlagCompletionFunc("workspace", completeWorkspace(node)))
-	c.RunE = func(c *cobra.Command, _ []string) error {
+	return adminCommand(node, c, func(to *client.Admin, _ []string) (found admin.UserPage, err error) {
 		path := "/v1/users"
-		client, err := node.client()
-		if err == nil && *workspace != "" {
-			var id string
-			id, err = client.WorkspaceID(c.Context(), *workspace)
+		if *workspace != "" {
+			id, err := to.WorkspaceID(c.Context(), *workspace)
+			if err != nil {
+				return found, err
+			}
 			path = "/v1/workspaces/" + id + "/members"
 		}
-		if err != nil {
-			return err
-		}
-		found, err := client.Users(c.Context(), path)
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), admin.UserPage{Users: found})
-		}
-		return printUsers(c.OutOrStdout(), found, *workspace != "")
-	}
-	return c
+		found.Users, err = to.Users(c.Context(), path)
+		return found, err
+	}, func(w io.Writer, found admin.UserPage) error { return printUsers(w, found.Users, *workspace != "") })
 }
 
 // printUsers shows users as a table, members with their roles.
