@@ -49,7 +49,7 @@ var binary = sync.OnceValues(func() (string, error) {
 
 // atATime is how many tests run beside each other, unless -parallel says it: these wait
 // nearly all the time, however few processors there are.
-const atATime = 24
+const atATime = 12
 
 func TestMain(m *testing.M) {
 	effort.AtOnce(atATime)

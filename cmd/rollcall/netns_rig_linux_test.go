@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"rollcall/ledger/ledgertest/postgres"
+	"rollcall/ledger/sqlstore/engine"
 	"rollcall/smtp/smtplab"
 )
 
@@ -377,7 +378,8 @@ func (r *netRig) stop(n *netNode) {
 	}
 }
 
-// awaitWell waits until nodes answer customers, all of them if none is named.
+// awaitWell waits until nodes answer customers, all of them if none is named. A node that ends because a busy machine's
+// ledger didn't answer in time is started again, as a supervisor does.
 func (r *netRig) awaitWell(nodes ...*netNode) {
 	r.t.Helper()
 	if len(nodes) == 0 {
@@ -388,6 +390,11 @@ func (r *netRig) awaitWell(nodes ...*netNode) {
 		for !n.answers() {
 			select {
 			case <-n.life.ended:
+				if strings.Contains(n.lastWords(), engine.ErrUnavailable.Error()) {
+					time.Sleep(time.Second)
+					r.start(n)
+					continue
+				}
 				r.t.Fatalf("%s ended: %v\n%s", n.name, n.life.err, n.lastWords())
 			case <-deadline:
 				r.t.Fatalf("%s is not ready after %v", n.name, serveWithin)
