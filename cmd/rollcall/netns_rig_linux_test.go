@@ -391,7 +391,6 @@ func (r *netRig) awaitWell(nodes ...*netNode) {
 			select {
 			case <-n.life.ended:
 				if strings.Contains(n.lastWords(), engine.ErrUnavailable.Error()) {
-					time.Sleep(time.Second)
 					r.start(n)
 					continue
 				}
