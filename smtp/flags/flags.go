@@ -15,7 +15,7 @@ var data embed.FS
 type Flags struct {
 	Role       bool   // its local part names a function, such as info
 	Free       bool   // anybody can have a mailbox at its domain
-	Disposable bool   // its domain is for mailboxes to throw away
+	Disposable bool   // its domain gives out throwaway mailboxes
 	Suggest    string // the large provider that may be meant instead of its domain; "": none
 	Operator   string // who runs the host that answered for it; "": not known
 }
@@ -276,7 +276,7 @@ func (f Flags) Sentences() (all []string) {
 	say(f.Suggest != "", "Its domain looks like a typing error for "+f.Suggest+".")
 	say(f.Role, "It's a role address: it belongs to a function, such as sales, and not to one person.")
 	say(f.Free, "Its provider gives anybody a mailbox for free.")
-	say(f.Disposable, "Its domain is for mailboxes to throw away.")
+	say(f.Disposable, "Its domain gives out throwaway mailboxes.")
 	say(f.Operator != "", "Its mail is received by "+f.Operator+".")
 	return all
 }

@@ -37,7 +37,8 @@ func TestRestsOfAShortHour(t *testing.T) {
 	hour := throttle.Hour(36 * time.Second)
 	al := begunAlone("example", hourly(testOptions(openedWide()), hour), begin).allowance
 	var r suspension
-	for _, want := range []time.Duration{hour.Of(suspendFirst), hour.Of(suspendFirst), hour.Of(suspendFirst)} {
+	want := hour.Of(suspendFirst)
+	for range 3 {
 		if r.extend(begin, Judgement{}, al.restFirst(), time.Hour); r.until.Sub(begin) != want {
 			t.Errorf("rested for %v, want %v", r.until.Sub(begin), want)
 		}
