@@ -27,7 +27,7 @@ import (
 const paced = `
 [retry]
 greylist_waits = ["300ms", "700ms", "1500ms"]
-give_up_after = "6s"
+give_up_after = "12s"
 control_waits = ["200ms", "400ms"]
 [throttle.default]
 connections = 4

@@ -172,8 +172,8 @@ func verifyFile(c *cobra.Command, e environment, f verifyFlags, name string, loa
 
 // addAgainFlag adds --again to a command.
 func addAgainFlag(c *cobra.Command, again *string) {
-	c.Flags().StringVar(again, "again", "", "verify and charge content again that was sent before. `NAME` is yours, such\n"+
-		"as a date: the same NAME gives the same verification")
+	c.Flags().StringVar(again, "again", "", "verify and charge content again that was sent before. `NAME` is yours,\n"+
+		"such as a date: the same NAME gives the same verification")
 }
 
 // addFormFlags adds the flags for the form of results to a command.
