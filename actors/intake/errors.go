@@ -67,7 +67,9 @@ func (d *Defect) Shown(most int) string {
 const goesOn = "…"
 
 // Note reports whether the service takes the file in spite of it.
-func (d *Defect) Note() bool { return d.Kind == KindHeader || d.Kind == KindSep }
+func (d *Defect) Note() bool {
+	return d.Kind == KindHeader || d.Kind == KindSep || d.Kind == KindBeside
+}
 
 // newDefect is a defect of a kind; details are what its sentence leaves open.
 func newDefect(kind Kind, row int64, details ...any) *Defect {

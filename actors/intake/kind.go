@@ -56,9 +56,11 @@ const (
 	KindLabelLong   Kind = "label_too_long"
 	KindMalformed   Kind = "malformed"
 
-	// KindHeader and KindSep are notes: a first row may be anything, and these two are seldom meant.
+	// These are notes. A first row may be anything, and an address may have quotes of a text or email= in it: such
+	// rows are seldom meant.
 	KindHeader Kind = "bad_address_as_header"
 	KindSep    Kind = "sep"
+	KindBeside Kind = "text_beside_address"
 )
 
 const (
@@ -116,6 +118,8 @@ var kinds = map[Kind]struct{ code, says, do string }{
 		"and not checked.", "If it is an address, correct it"},
 	KindSep: {CodeInvalidAddress, "The first row is a line for spreadsheets (sep=): it is taken for the header.",
 		"Delete it"},
+	KindBeside: {CodeInvalidAddress, "This address has quotes or a word with = in front: they are taken as part of it.",
+		"If they aren't, take them away"},
 }
 
 // OfWhole reports whether a kind is of a whole file and not of one of its rows.
@@ -137,8 +141,8 @@ func NoAddresses() *Defect { return newDefect(KindNoAddress, 0) }
 // TextMax bounds the text of a row in a Defect, in bytes, without what says that it goes on.
 const TextMax = 200
 
-// Check looks at a text that should be one address, as in a row of a file, and returns what is wrong with it; nil when
-// nothing is.
+// Check looks at a text that should be one address, as in a row of a file, and returns what is wrong with it, or a note;
+// nil when nothing is.
 func Check(text string, row int64) *Defect {
 	if strings.TrimSpace(text) == "" {
 		return newDefect(KindBlank, row)
@@ -148,9 +152,26 @@ func Check(text string, row int64) *Defect {
 	}
 	_, err := smtp.ParseAddress(text)
 	if err == nil {
-		return nil
+		return noteBeside(text, row)
 	}
 	return malformed(text, err, row)
+}
+
+// quotes are those of texts; none is on the keyboard's key for ".
+const quotes = "“”„‟«»‹›‘’‚‛「」"
+
+// labels are what forms and programs put before an address.
+var labels = regexp.MustCompile(`^(?i:e-?mail|mail|address|adresse|user|name|to|from|cc)=`)
+
+// noteBeside tells of an address that seems to have more in it than was meant; nil of others.
+func noteBeside(text string, row int64) *Defect {
+	meant := strings.Trim(labels.ReplaceAllString(text, ""), quotes)
+	if meant == text || !isAddress(meant) {
+		return nil
+	}
+	d := newDefect(KindBeside, row).quote([]byte(text))
+	d.Means = []string{meant}
+	return d
 }
 
 // malformed tells what is wrong with a text that is no address, and what it means.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"rollcall/smtp"
 )
@@ -125,6 +126,7 @@ type reader struct {
 	whole  Kind   // what the first bytes say that the file is instead of CSV; "": nothing
 
 	accepted func(text string) // told each good address; nil: nobody
+	note     *Defect           // of the last good address; nil: none
 	lineOpen bool              // a record that had a defect goes on in the window, to the end of its line
 }
 
@@ -280,10 +282,7 @@ func (in *reader) plain() bool {
 	if !ok || !in.distinct.fits(n, spelling) {
 		return false
 	}
-	in.distinct.add(text[:n], spelling)
-	if in.accepted != nil {
-		in.accepted(string(text))
-	}
+	in.accept(text, n, spelling)
 	in.window = in.window[end+1:]
 	return true
 }
@@ -302,19 +301,28 @@ func (in *reader) address(text []byte) error {
 		}
 		spelling = in.distinct.learn(text[n+1:], address.Domain)
 	}
-	in.distinct.add(text[:n], spelling)
-	if in.accepted != nil {
-		in.accepted(string(text))
-	}
+	in.accept(text, n, spelling)
 	in.distinct.flush() // the scanner's scratch is used again
 	return nil
 }
 
+// accept keeps an address whose local part ends at n, and a note where it seems to have more in it than was meant.
+func (in *reader) accept(text []byte, n int, spelling uint32) {
+	in.distinct.add(text[:n], spelling)
+	if in.accepted != nil {
+		in.accepted(string(text))
+	}
+	if in.note = nil; text[0] >= utf8.RuneSelf || bytes.IndexByte(text[:n], '=') > 0 {
+		in.note = noteBeside(string(text), in.row)
+	}
+}
+
+// countRow gives what is to be said of a row with a good address.
 func (in *reader) countRow() *Defect {
 	if in.distinct.file.rows > in.limits.RowsMax {
 		return newDefect(KindTooMany, in.row, in.limits.RowsMax)
 	}
-	return nil
+	return in.note
 }
 
 // hiddenAddress reports whether a first record that is no address would be one

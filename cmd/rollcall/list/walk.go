@@ -30,9 +30,11 @@ func (l *List) Walk(address func(text string), defect func(*intake.Defect) bool)
 		text := r.cellOf(l.Column)
 		d := intake.Check(text, r.number)
 		switch {
-		case d == nil:
+		case d == nil || d.Note():
 			found = true
-			address(text)
+			if address(text); d != nil && !defect(d) {
+				return errStopped
+			}
 		case d.Kind == intake.KindBlank:
 			skipped++
 		default:
@@ -77,7 +79,7 @@ func (l *List) Clean(w io.Writer, mend bool) (c Changes, err error) {
 		c.Kept++
 		_ = out.Write([]string{text}) // out.Error has what failed
 	}, func(d *intake.Defect) bool {
-		if !mend || len(d.Means) == 0 {
+		if !mend || d.Kind == intake.KindBeside || len(d.Means) == 0 {
 			c.LeftOut = append(c.LeftOut, d)
 			return true
 		}
@@ -95,7 +97,7 @@ func (l *List) Clean(w io.Writer, mend bool) (c Changes, err error) {
 func sent(text string, number int64, mend bool) string {
 	d := intake.Check(text, number)
 	switch {
-	case d == nil:
+	case d == nil || d.Note():
 		return text
 	case mend && len(d.Means) == 1:
 		return d.Means[0]
