@@ -24,6 +24,7 @@ import (
 	"rollcall/ledger/evidence"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
+	smtpevidence "rollcall/smtp/evidence"
 	"rollcall/smtp/verdict"
 )
 
@@ -289,7 +290,7 @@ func writeAttempt(b *term.Page, a admin.AttemptView) {
 	case a.Text != "":
 		under("%q", a.Text)
 	case a.Trouble != "":
-		under("no reply: %s", a.Trouble)
+		under("%s", smtpevidence.TroubleSays(a.Trouble))
 	}
 }
 

@@ -92,7 +92,7 @@ func printUsers(w io.Writer, users []admin.UserLine, members bool) error {
 	if members {
 		head = []string{"EMAIL", "NAME", "STATE", "SINCE", "ROLE", "LAST SEEN"}
 	}
-	rows := make([][]string, len(users))
+	rows, now := make([][]string, len(users)), time.Now()
 	for i, u := range users {
 		state := "may sign in"
 		if u.Disabled {
@@ -100,11 +100,11 @@ func printUsers(w io.Writer, users []admin.UserLine, members bool) error {
 		} else if ways := signsInWith(u); ways != "" {
 			state += " with " + ways
 		}
-		rows[i] = []string{u.Email, u.Name, state, time.Time(u.CreatedAt).UTC().Format(time.DateTime)}
+		rows[i] = []string{u.Email, u.Name, state, term.Clock(time.Time(u.CreatedAt), now)}
 		if members {
 			seen := "never"
 			if u.SeenAt != nil {
-				seen = time.Time(*u.SeenAt).UTC().Format(time.DateTime)
+				seen = term.Clock(time.Time(*u.SeenAt), now)
 			}
 			rows[i] = append(rows[i], u.Role, seen)
 		}

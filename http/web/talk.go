@@ -1,13 +1,13 @@
 package web
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"rollcall/smtp"
+	"rollcall/smtp/evidence"
 )
 
 // Said is what was asked of a receiver and what came of it, by the words that the ledger keeps.
@@ -40,25 +40,12 @@ type Attempt struct {
 var stages = map[string]string{"connect": "(a connection)", "greeting": "(the greeting)", "hello": "EHLO",
 	"tls": "STARTTLS", "mail": "MAIL FROM"}
 
-// troubles say why there was no reply.
-var troubles = map[string]string{
-	"ours":              "We closed the connection.",
-	"malformed":         "The address doesn't fit into an SMTP command.",
-	"no_smtputf8":       "The address needs SMTPUTF8, which the receiver doesn't offer.",
-	"protocol":          "The receiver sent something that isn't an SMTP reply.",
-	"forbidden_address": "We aren't allowed to contact the receiver's IP address.",
-	"timeout":           "The receiver didn't answer in time.",
-	"no_starttls":       "We need STARTTLS, which the receiver doesn't offer.",
-	"connection":        "We couldn't connect, or the connection broke.",
-	"intercepted":       "Somebody else answers in place of the receiver.",
-}
-
 // placeholders are what stands in the cleaned text of a reply in place of an address, of our names and of other names.
 var placeholders = strings.NewReplacer("<^>", "‹the address›", "^", "‹the address›", `\`, "‹our name›", "~", "‹…›")
 
 // AttemptOf puts an attempt into words.
 func AttemptOf(s Said) Attempt {
-	a := Attempt{Said: s, Ask: stages[s.Stage], Reply: cmp.Or(troubles[s.Trouble], "There was no reply."),
+	a := Attempt{Said: s, Ask: stages[s.Stage], Reply: evidence.TroubleSays(s.Trouble),
 		Read: OutcomeWord(s.Outcome)}
 	if s.Stage == "rcpt" || s.Stage == "rset" {
 		a.Ask = "RCPT TO:<" + s.Asked + ">"

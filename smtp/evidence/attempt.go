@@ -67,15 +67,36 @@ const (
 	troubles
 )
 
-var troubleNames = [troubles]string{"", "ours", "malformed", "no_smtputf8", "forbidden_address", "no_starttls",
-	"protocol", "timeout", "connection", "intercepted"}
+var troubleTexts = [troubles]struct{ word, says string }{
+	{"", ""},
+	{"ours", "We closed the connection."},
+	{"malformed", "The address doesn't fit into an SMTP command."},
+	{"no_smtputf8", "The address needs SMTPUTF8, which the receiver doesn't offer."},
+	{"forbidden_address", "We aren't allowed to contact the receiver's IP address."},
+	{"no_starttls", "We need STARTTLS, which the receiver doesn't offer."},
+	{"protocol", "The receiver sent something that isn't an SMTP reply."},
+	{"timeout", "The receiver didn't answer in time."},
+	{"connection", "We couldn't connect, or the connection broke."},
+	{"intercepted", "Somebody else answers in place of the receiver."},
+}
 
 // String returns the word for records, such as "timeout"; "" for none.
 func (t Trouble) String() string {
 	if t.Known() {
-		return troubleNames[t]
+		return troubleTexts[t].word
 	}
 	return "unknown"
+}
+
+// TroubleSays returns the sentence for people of a word for records; that of none, and of one it doesn't know, says
+// only that there was no reply.
+func TroubleSays(word string) string {
+	for _, t := range troubleTexts[1:] {
+		if t.word == word {
+			return t.says
+		}
+	}
+	return "There was no reply."
 }
 
 // Known reports whether t is one of these.

@@ -54,10 +54,10 @@ func CheckRest(list []Resting, now time.Time) []Finding {
 			if resting == len(list) {
 				f.State = Fail
 			}
-			f.Saw = fmt.Sprintf("rested until %s: %s", s.Until.UTC().Format("15:04:05Z"), s.Why)
+			f.Saw = fmt.Sprintf("paused until %s: %s", s.Until.UTC().Format("15:04:05Z"), s.Why)
 			f.Next = "Look in `rollcall evidence` for what receivers say; the source is tried again by itself."
 		case s.Blocks > 0:
-			f.Saw = fmt.Sprintf("rests at receivers: %d", s.Blocks)
+			f.Saw = fmt.Sprintf("paused at receivers: %d", s.Blocks)
 		}
 		out = append(out, f)
 	}

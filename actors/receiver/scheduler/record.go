@@ -3,6 +3,7 @@ package scheduler
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"rollcall/actors/inspect"
@@ -10,6 +11,7 @@ import (
 	"rollcall/actors/receiver/status"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
+	"rollcall/smtp/evidence"
 	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
@@ -102,7 +104,7 @@ func (r *remark) view() inspect.Reply {
 		Text: status.Clip(status.Redact(a.Text, r.local)),
 		Rule: v.Rule, Reason: v.Reason.String(), Source: a.Source, Host: a.Host}
 	if a.Code == 0 {
-		out.Text = a.Trouble.String()
+		out.Text = strings.TrimSuffix(evidence.TroubleSays(a.Trouble.String()), ".")
 	}
 	if !v.Outcome.Final() {
 		out.Action = v.Action.String()
