@@ -141,8 +141,8 @@ func NoAddresses() *Defect { return newDefect(KindNoAddress, 0) }
 // TextMax bounds the text of a row in a Defect, in bytes, without what says that it goes on.
 const TextMax = 200
 
-// Check looks at a text that should be one address, as in a row of a file, and returns what is wrong with it, or a note;
-// nil when nothing is.
+// Check looks at a text that should be one address, as in a row of a file, and returns what is wrong with it, or
+// a note; nil when there is nothing to say.
 func Check(text string, row int64) *Defect {
 	if strings.TrimSpace(text) == "" {
 		return newDefect(KindBlank, row)

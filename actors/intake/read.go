@@ -282,7 +282,7 @@ func (in *reader) plain() bool {
 	if !ok || !in.distinct.fits(n, spelling) {
 		return false
 	}
-	in.accept(text, n, spelling)
+	in.keepAddress(text, n, spelling)
 	in.window = in.window[end+1:]
 	return true
 }
@@ -301,13 +301,13 @@ func (in *reader) address(text []byte) error {
 		}
 		spelling = in.distinct.learn(text[n+1:], address.Domain)
 	}
-	in.accept(text, n, spelling)
+	in.keepAddress(text, n, spelling)
 	in.distinct.flush() // the scanner's scratch is used again
 	return nil
 }
 
-// accept keeps an address whose local part ends at n, and a note where it seems to have more in it than was meant.
-func (in *reader) accept(text []byte, n int, spelling uint32) {
+// keepAddress keeps an address whose local part ends at n, and a note where it seems to have more than was meant.
+func (in *reader) keepAddress(text []byte, n int, spelling uint32) {
 	in.distinct.add(text[:n], spelling)
 	if in.accepted != nil {
 		in.accepted(string(text))

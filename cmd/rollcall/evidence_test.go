@@ -158,8 +158,8 @@ func TestEvidenceOfAnAddressIsShown(t *testing.T) {
 			"    believed to be about the whole receiver: 4 of the last 5 new addresses, of 3\n    domains, got 450 4.2.0\n"},
 		"user1@example.test": {"catch_all: accept_all", "3 of 3 control addresses accepted over 17s, the last at",
 			"it accepts every address", "\nCONTROL "},
-		"user2@example.test": {"given up      because of harvest_guard\n", "1,234 attempts behind", "The receiver didn't answer in time.",
-			"void: the session", "554   -", "not known whether it accepts"},
+		"user2@example.test": {"given up      because of harvest_guard\n", "1,234 attempts behind",
+			"The receiver didn't answer in time.", "void: the session", "554   -", "not known whether it accepts"},
 		"user3@example.test": {"route         none, DNS says domain_not_found\n", "no attempt was made"},
 		"user5@example.test": {"outcome       valid", "No evidence was kept"},
 	} {
