@@ -5,8 +5,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,15 +13,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/asynkron/protoactor-go/remote"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"google.golang.org/protobuf/proto"
 
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
@@ -35,9 +30,6 @@ import (
 // with the lab in the test's process:
 //
 //	go test ./cmd/rollcall -run '^TestClusterFigures' -long -v -timeout 30m
-//
-// The nodes speak with each other over loopback without TLS, so that what they say
-// can be counted on the way.
 
 const (
 	// figureSlots is how many SMTP sessions a node of the throughput figure may have:
@@ -62,12 +54,11 @@ type crowd struct {
 	nodes []*measured
 }
 
-// measured is one node and the door to its actor traffic.
+// measured is one node.
 type measured struct {
 	*rig
 	source string // of its SMTP sessions
-	door   *countingDoor
-	files  int // that it may have open; 0: as the system says
+	files  int    // that it may have open; 0: as the system says
 	life   *exec.Cmd
 	id     []byte // its node in the ledger
 }
@@ -87,8 +78,6 @@ func newCrowd(t *testing.T, server *postgres.Server, lab *smtplab.Lab, settings 
 	for i := range n {
 		address := func(kind int) string { return fmt.Sprintf("127.%d.%d.%d", kind, block, i+1) }
 		m := &measured{source: address(33)}
-		m.door = newCountingDoor(t, fmt.Sprintf("%s:%d", address(31), actors),
-			fmt.Sprintf("%s:%d", address(32), actors))
 		m.rig = newRig(t, rigOptions{dns: lab.DNSAddr(), smtpPort: lab.SMTPPort(), settings: fmt.Sprintf(`
 source_addresses = [%q]
 [ledger]
@@ -99,7 +88,7 @@ gossip_listen = "%s:%d"
 actor_listen = "%s:%d"
 advertise = "%s"
 join = ["127.31.%d.1:%d"]
-%s`, m.source, w.url, i, address(31), gossip, address(32), actors, address(31), block, gossip, settings)})
+%s`, m.source, w.url, i, address(31), gossip, address(31), actors, address(31), block, gossip, settings)})
 		m.binary = path
 		m.environ = []string{"ROLLCALL_ADMIN=" + m.admin} // and not the ports of a rig alone
 		id := uuid.NewSHA1(uuid.NameSpaceOID, []byte(fmt.Sprintf("node-%d", i)))
@@ -124,7 +113,6 @@ func (w *crowd) start(nodes ...*measured) {
 // launch begins a life of a node.
 func (w *crowd) launch(m *measured) {
 	w.t.Helper()
-	m.door.open()
 	log, err := os.OpenFile(filepath.Join(m.folder, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		w.t.Fatal(err)
@@ -155,7 +143,6 @@ func (w *crowd) launch(m *measured) {
 // kill ends a node as kill -9 does.
 func (w *crowd) kill(m *measured) time.Time {
 	w.t.Helper()
-	m.door.shut()
 	at := time.Now()
 	if err := m.life.Process.Signal(syscall.SIGKILL); err != nil {
 		w.t.Fatal(err)
@@ -267,7 +254,7 @@ func (w *crowd) standing(id uuid.UUID) (s standing) {
 }
 
 // TestClusterFiguresOfThroughput measures how much faster more nodes are on receivers
-// that are slow to answer, and what the nodes say to each other for that.
+// that are slow to answer.
 func TestClusterFiguresOfThroughput(t *testing.T) {
 	if !effort.Long() {
 		t.Skip("takes minutes: run it with -long")
@@ -286,9 +273,6 @@ func TestClusterFiguresOfThroughput(t *testing.T) {
 		}
 		w.start(w.nodes...)
 		w.await("the nodes agree", agreed(w.nodes...))
-		for _, m := range w.nodes {
-			m.door.reset()
-		}
 		id := w.submit(file)
 		speed := w.speed()
 		w.await("the file is done", func() bool { return w.standing(id).done })
@@ -296,20 +280,16 @@ func TestClusterFiguresOfThroughput(t *testing.T) {
 			base = speed
 		}
 		var processor time.Duration
-		messages, octets, kinds := int64(0), int64(0), map[string]int64{}
 		for _, m := range w.nodes {
 			p, err := processorOf(m.life.Process.Pid)
 			if err != nil {
 				t.Fatal(err)
 			}
 			processor += p
-			messages, octets = messages+m.door.take(kinds), octets+m.door.octets()
 			w.kill(m)
 		}
 		t.Logf("| %d nodes, %d processors | %.0f addresses/s | ratio %.2f | %.1f us of all nodes' processor each |", n,
 			runtime.GOMAXPROCS(0), speed, speed/base, float64(processor.Microseconds())/figureAddrs)
-		t.Logf("| between %d nodes, per 1,000 addresses | %.0f messages | %.0f bytes | %v |", n,
-			float64(messages)*1000/figureAddrs, float64(octets)*1000/figureAddrs, kinds)
 	}
 }
 
@@ -425,160 +405,4 @@ func spreadOf(d []time.Duration) string {
 	}
 	round := func(x time.Duration) string { return x.Round(10 * time.Millisecond).String() }
 	return fmt.Sprintf("%s / %s / %s", round(d[0]), round(d[len(d)/2]), round(d[len(d)-1]))
-}
-
-// countingDoor passes on what comes to a node over actor traffic and counts it.
-type countingDoor struct {
-	t          *testing.T
-	at, behind string // host:port
-
-	mu       sync.Mutex
-	listener net.Listener     // guarded by mu; nil: connections are refused
-	bytes    int64            // guarded by mu; both ways
-	messages map[string]int64 // guarded by mu; by type
-}
-
-func newCountingDoor(t *testing.T, at, behind string) *countingDoor {
-	t.Helper()
-	d := &countingDoor{t: t, at: at, behind: behind, messages: map[string]int64{}}
-	t.Cleanup(d.shut)
-	return d
-}
-
-// open lets connections in, as the port of a process that runs does.
-func (d *countingDoor) open() {
-	d.t.Helper()
-	l, err := net.Listen("tcp", d.at)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.listener = l
-	go func() {
-		for {
-			outer, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go d.lead(outer)
-		}
-	}()
-}
-
-// shut refuses connections, as the system does when the process is gone.
-func (d *countingDoor) shut() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.listener != nil {
-		_ = d.listener.Close()
-		d.listener = nil
-	}
-}
-
-// lead joins one connection with the node.
-func (d *countingDoor) lead(outer net.Conn) {
-	defer outer.Close()
-	inner, err := net.Dial("tcp", d.behind)
-	if err != nil {
-		return
-	}
-	defer inner.Close()
-	go func() {
-		_, _ = io.Copy(io.MultiWriter(outer, weight{d}), inner)
-		_ = outer.Close()
-	}()
-	_, _ = io.Copy(io.MultiWriter(inner, weight{d}, &frames{door: d, skip: len(http2Preface)}), outer)
-}
-
-// http2Preface is what a client says first (RFC 9113 §3.4).
-const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-
-// weight counts bytes.
-type weight struct{ door *countingDoor }
-
-// Write implements io.Writer.
-func (w weight) Write(p []byte) (int, error) {
-	w.door.mu.Lock()
-	defer w.door.mu.Unlock()
-	w.door.bytes += int64(len(p))
-	return len(p), nil
-}
-
-// frames reads the HTTP/2 frames of one direction, and the messages in the only
-// stream that members use.
-type frames struct {
-	door *countingDoor
-	skip int // bytes that are no frames
-	raw  []byte
-	data []byte // of DATA frames
-}
-
-// Write implements io.Writer.
-func (f *frames) Write(p []byte) (int, error) {
-	f.raw = append(f.raw, p...)
-	if len(f.raw) < f.skip {
-		return len(p), nil
-	}
-	f.raw, f.skip = f.raw[f.skip:], 0
-	const head = 9 // RFC 9113 §4.1: length 24 bits, type 8, flags 8, stream 32
-	for len(f.raw) >= head {
-		size := int(f.raw[0])<<16 | int(f.raw[1])<<8 | int(f.raw[2])
-		if len(f.raw) < head+size {
-			break
-		}
-		if f.raw[3] == 0 { // DATA; the library never pads
-			f.data = append(f.data, f.raw[head:head+size]...)
-		}
-		f.raw = f.raw[head+size:]
-	}
-	const prefix = 5 // of gRPC: compressed or not, and the length
-	for len(f.data) >= prefix {
-		size := int(f.data[1])<<24 | int(f.data[2])<<16 | int(f.data[3])<<8 | int(f.data[4])
-		if len(f.data) < prefix+size {
-			break
-		}
-		f.count(f.data[prefix : prefix+size])
-		f.data = f.data[prefix+size:]
-	}
-	return len(p), nil
-}
-
-func (f *frames) count(text []byte) {
-	var m remote.RemoteMessage
-	if proto.Unmarshal(text, &m) != nil {
-		return
-	}
-	f.door.mu.Lock()
-	defer f.door.mu.Unlock()
-	batch := m.GetMessageBatch()
-	for _, e := range batch.GetEnvelopes() {
-		if names := batch.GetTypeNames(); int(e.GetTypeId()) < len(names) {
-			f.door.messages[names[e.GetTypeId()]]++
-		}
-	}
-}
-
-func (d *countingDoor) reset() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.bytes = 0
-	clear(d.messages)
-}
-
-// take adds the messages by type and gives how many there were.
-func (d *countingDoor) take(into map[string]int64) (n int64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for name, count := range d.messages {
-		n += count
-		into[name] += count
-	}
-	return n
-}
-
-func (d *countingDoor) octets() int64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.bytes
 }

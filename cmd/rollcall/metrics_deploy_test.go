@@ -90,12 +90,7 @@ func TestAlertsAskForWhatThereIs(t *testing.T) {
 			t.Errorf("%s: no name, or twice", a.Alert)
 		}
 		names[a.Alert] = true
-		q, err := readPromQL(a.Expr)
-		if err != nil {
-			t.Errorf("%s: %v", a.Alert, err)
-			continue
-		}
-		for _, fault := range q.check(families) {
+		for _, fault := range checkExpr(families, a.Expr) {
 			t.Errorf("%s: %s", a.Alert, fault)
 		}
 		if _, err := time.ParseDuration(a.For); a.For != "" && err != nil {
@@ -109,7 +104,7 @@ func TestAlertsAskForWhatThereIs(t *testing.T) {
 				t.Errorf("%s has no %s", a.Alert, wanted)
 			}
 		}
-		checkTemplates(t, a, q)
+		checkTemplates(t, a)
 		checkRunbook(t, a)
 	}
 	if len(rules) < 30 {
@@ -121,12 +116,12 @@ func TestAlertsAskForWhatThereIs(t *testing.T) {
 var keepsLabels = regexp.MustCompile(`^(\w+_over_time\()?rollcall_`)
 
 // checkTemplates: a text only names labels that are left when the expression is done.
-func checkTemplates(t *testing.T, a alert, q promQL) {
+func checkTemplates(t *testing.T, a alert) {
 	t.Helper()
 	aggregated := regexp.MustCompile(`\b(sum|min|max|count)\b`).MatchString(a.Expr)
 	for _, text := range a.Annotations {
 		for _, m := range alertLabel.FindAllStringSubmatch(text, -1) {
-			if aggregated && !slices.Contains(q.grouped, m[1]) && !keepsLabels.MatchString(a.Expr) ||
+			if aggregated && !slices.Contains(groupedBy(a.Expr), m[1]) && !keepsLabels.MatchString(a.Expr) ||
 				!aggregated && !slices.Contains(fromScraping, m[1]) {
 				t.Errorf("%s: the label %s is not left of %s", a.Alert, m[1], a.Expr)
 			}
@@ -179,11 +174,7 @@ func TestDashboardAsksForWhatThereIs(t *testing.T) {
 			if target.RefID == "" {
 				refs++
 			}
-			q, err := readPromQL(target.Expr)
-			if err != nil {
-				t.Errorf("%s: %v", p.Title, err)
-			}
-			for _, fault := range q.check(families) {
+			for _, fault := range checkExpr(families, target.Expr) {
 				t.Errorf("%s: %s", p.Title, fault)
 			}
 		}
