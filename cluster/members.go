@@ -3,9 +3,14 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
+	"sync/atomic"
 	"time"
 
+	pcluster "github.com/asynkron/protoactor-go/cluster"
+	"github.com/asynkron/protoactor-go/remote"
 	"github.com/google/uuid"
 
 	"rollcall/cluster/gossip"
@@ -157,4 +162,110 @@ func (n *Node) Ahead(leases int, addresses int64) bool {
 		}
 	}
 	return false
+}
+
+// topology is the library's ClusterProvider. All that the library is told is that a
+// member is gone, so that it ends the connection; it is never given a list of members,
+// because its list of those that left is written and read without a lock. Placement
+// does not use it.
+type topology struct {
+	ready     chan struct{} // closed when the library has started
+	cluster   *pcluster.Cluster
+	addresses map[uuid.UUID]string // of the members that were seen last, by session
+}
+
+func newTopology() *topology {
+	return &topology{ready: make(chan struct{}), addresses: map[uuid.UUID]string{}}
+}
+
+// StartMember implements the library's ClusterProvider.
+func (t *topology) StartMember(c *pcluster.Cluster) error {
+	t.cluster = c
+	host, port, err := c.ActorSystem.GetHostPort()
+	if err != nil {
+		return err
+	}
+	c.MemberList.UpdateClusterTopology(pcluster.Members{{
+		Id: c.ActorSystem.ID, Host: host, Port: int32(port), Kinds: c.GetClusterKinds(),
+	}})
+	close(t.ready)
+	return nil
+}
+
+// StartClient implements the library's ClusterProvider; this house has no clients.
+func (t *topology) StartClient(c *pcluster.Cluster) error { return t.StartMember(c) }
+
+// Shutdown implements the library's ClusterProvider.
+func (t *topology) Shutdown(bool) error { return nil }
+
+// tell ends the connections to members that gossip does not see any more. One goroutine.
+func (t *topology) tell(members []gossip.Member, self uuid.UUID) {
+	addresses := make(map[uuid.UUID]string, len(members))
+	for _, m := range members {
+		if m.Session != self {
+			addresses[m.Session] = m.Actors
+		}
+	}
+	for session, address := range t.addresses {
+		if _, here := addresses[session]; !here {
+			t.cluster.ActorSystem.EventStream.Publish(&remote.EndpointTerminatedEvent{Address: address})
+		}
+	}
+	t.addresses = addresses
+}
+
+func splitAddress(address string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, err
+	}
+	port, err = strconv.Atoi(text)
+	return host, port, err
+}
+
+// ineligible is why this process must not probe; "" while it may. Safe for concurrent use.
+type ineligible struct{ text atomic.Pointer[string] }
+
+func (u *ineligible) why() string {
+	if p := u.text.Load(); p != nil {
+		return *p
+	}
+	return ""
+}
+
+// set takes a reason and reports whether the process may or may not now where it might
+// not or might before.
+func (u *ineligible) set(why string) (turned bool) {
+	was := u.text.Swap(&why)
+	return (was != nil && *was != "") != (why != "")
+}
+
+// SetIneligible says why this node must not probe now; "": it may. A node that may not keeps
+// its lease of verifications, its links and its vote, and serves requests; it only does
+// not count on itself any more. So receivers have their place on the other nodes, and
+// nowhere while no node is fit, and work for them waits.
+//
+// That is safe whatever the others know: a view is a vote (cluster/share/README.md), the shares
+// of all votes never add up to more than the whole, and until every process has read
+// the change the vote counts for nobody. The others learn it from its row: who does not
+// count on itself there is counted on by nobody.
+func (n *Node) SetIneligible(why string) {
+	if !n.ineligible.set(why) {
+		return
+	}
+	if n.peers != nil {
+		n.wake()
+		return
+	}
+	if n.serving.Load() {
+		n.lookup.see(viewInputs{self: n.meta, away: why != ""}.computeView())
+	}
+}
+
+// Ineligible says why this node must not probe now; "": it may.
+func (n *Node) WhyIneligible() string { return n.ineligible.why() }
+
+// countsOnItself reports whether a process has itself in the view that it published.
+func countsOnItself(row ledger.NodeRow) bool {
+	return slices.ContainsFunc(row.View, func(p ledger.Incarnation) bool { return p.Session == row.Session })
 }

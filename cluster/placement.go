@@ -1,6 +1,9 @@
 package cluster
 
 import (
+	"sync/atomic"
+	"time"
+
 	"github.com/asynkron/protoactor-go/actor"
 	pcluster "github.com/asynkron/protoactor-go/cluster"
 )
@@ -89,4 +92,80 @@ func (p *placement) handOver(c actor.Context) {
 			c.Poison(a.pid)
 		}
 	}
+}
+
+// placementName is the name of the actor that hosts a node's virtual actors.
+const placementName = "placement"
+
+// resolveAttempt bounds one question to the owner. A local owner answers within
+// microseconds; a second is what a dead one may cost a requester.
+const resolveAttempt = time.Second
+
+// lookup finds and hosts virtual actors. Unlike the library's own, a node
+// activates only what it owns by its present view, which is what keeps a second
+// activation from living on after a member joins.
+type lookup struct {
+	cluster   *pcluster.Cluster
+	view      *current
+	metrics   *metrics
+	placement *actor.PID
+	down      atomic.Bool
+}
+
+// viewChanged tells the placement that there is another view.
+type viewChanged struct{}
+
+// Setup implements the library's IdentityLookup.
+func (l *lookup) Setup(c *pcluster.Cluster, _ []string, _ bool) {
+	l.cluster = c
+	props := actor.PropsFromProducer(func() actor.Actor { return newPlacement(l) },
+		actor.WithSupervisor(actor.NewOneForOneStrategy(10, 10*time.Second, stopFailing)))
+	pid, err := c.ActorSystem.Root.SpawnNamed(props, placementName)
+	if err != nil {
+		panic(err) // this code is wrong: Setup ran twice
+	}
+	l.placement = pid
+}
+
+// see takes another view.
+func (l *lookup) see(v *view) {
+	l.view.Store(v)
+	if l.placement != nil {
+		l.cluster.ActorSystem.Root.Send(l.placement, viewChanged{})
+	}
+}
+
+// stopFailing stops a virtual actor that panicked: its watchers learn it and
+// resolve anew, which a restart under the same name would hide from them.
+func stopFailing(any) actor.Directive { return actor.StopDirective }
+
+// Shutdown implements the library's IdentityLookup; the library calls it twice.
+func (l *lookup) Shutdown() {
+	if l.down.Swap(true) || l.placement == nil {
+		return
+	}
+	_ = l.cluster.ActorSystem.Root.StopFuture(l.placement).Wait()
+}
+
+// Get implements the library's IdentityLookup.
+func (l *lookup) Get(ci *pcluster.ClusterIdentity) *actor.PID {
+	owner := l.view.Load().owner(ci.Identity)
+	if owner == "" || l.down.Load() {
+		return nil
+	}
+	answer, err := l.cluster.ActorSystem.Root.RequestFuture(actor.NewPID(owner, placementName),
+		&pcluster.ActivationRequest{ClusterIdentity: ci}, resolveAttempt).Result()
+	if err != nil {
+		return nil
+	}
+	r, ok := answer.(*pcluster.ActivationResponse)
+	if !ok || r.Failed {
+		return nil
+	}
+	return r.Pid
+}
+
+// RemovePid implements the library's IdentityLookup.
+func (l *lookup) RemovePid(ci *pcluster.ClusterIdentity, pid *actor.PID) {
+	l.cluster.PidCache.RemoveByValue(ci.Identity, ci.Kind, pid)
 }

@@ -1,7 +1,10 @@
 package config
 
 import (
+	"net/netip"
+	"net/url"
 	"reflect"
+	"strings"
 	"time"
 
 	"rollcall/smtp/throttle"
@@ -106,4 +109,55 @@ func fullAllowance(a throttle.Limits) Allowance {
 		_ = setText(v, text)
 	})
 	return full
+}
+
+const (
+	// publicAddressesMax bounds the addresses that are checked, and namesMax the hosts
+	// and lists that are asked each time. Guesses: more would only make noise.
+	publicAddressesMax = 64
+	namesMax           = 8
+)
+
+func (i Identity) check(k *checker) {
+	if n := len(i.PublicAddresses); n > publicAddressesMax {
+		k.add("identity.public_addresses", "%d addresses are too many: write at most %d", n, publicAddressesMax)
+	}
+	for _, a := range i.PublicAddresses {
+		if _, err := netip.ParseAddr(a); err != nil {
+			k.add("identity.public_addresses", "%q is not an IP address: write the ones that receivers see", a)
+		}
+	}
+	for _, list := range []struct {
+		key   string
+		names []string
+	}{{"identity.reach", i.Reach}, {"identity.block_lists", i.BlockLists}} {
+		if n := len(list.names); n > namesMax {
+			k.add(list.key, "%d names are too many: write at most %d", n, namesMax)
+		}
+		for _, name := range list.names {
+			if !hostName(name) {
+				k.add(list.key, "%q is not a host name: write one such as mail.example.com", name)
+			}
+		}
+	}
+}
+
+func (t Tracing) check(k *checker) {
+	if !(t.Sample >= 0 && t.Sample <= 1) {
+		k.add("tracing.sample", "%v is out of range: write the part of the traces to send, from 0 to 1", t.Sample)
+	}
+	if t.Endpoint == "" {
+		return
+	}
+	if !strings.Contains(t.Endpoint, "://") {
+		k.hostPort("tracing.endpoint", t.Endpoint, "4318")
+		return
+	}
+	u, err := url.Parse(t.Endpoint)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
+		u.RawQuery != "" || u.Fragment != "" { // a password in it is not repeated here
+		k.add("tracing.endpoint", "is not the URL of a collector: write host:port, or one such as "+
+			"https://collector.example.com:4318/v1/traces, without password, query and fragment; what the "+
+			"collector wants to see goes into OTEL_EXPORTER_OTLP_HEADERS")
+	}
 }

@@ -2,12 +2,19 @@ package config
 
 import (
 	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"reflect"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/pelletier/go-toml/v2"
 )
@@ -141,4 +148,214 @@ func decodeText(e *toml.DecodeError) string {
 		return key + ": " + text
 	}
 	return text
+}
+
+// EnvironPrefix begins the name of every setting in the environment.
+const EnvironPrefix = "ROLLCALL_"
+
+// reservedNames are names with our prefix that are read by commands, not settings.
+var reservedNames = []string{"ROLLCALL_ADMIN", "ROLLCALL_ADMIN_TOKEN", "ROLLCALL_API", "ROLLCALL_AUTHOR", "ROLLCALL_KEY"}
+
+// EnvironName is the environment's name of a dotted key: smtp.port is ROLLCALL_SMTP_PORT.
+func EnvironName(key string) string {
+	return EnvironPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+}
+
+// UnknownEnviron returns the names in environ that have our prefix and mean
+// nothing to us. It is for a warning and not refused, because platforms put
+// names of their own there (Kubernetes: ROLLCALL_SERVICE_HOST and others for a
+// service called rollcall).
+func UnknownEnviron(environ []string) []string {
+	c := defaults()
+	known := map[string]bool{}
+	for key := range keysOf(&c) {
+		known[EnvironName(key)] = true
+	}
+	var unknown []string
+	for _, line := range environ {
+		name, _, _ := strings.Cut(line, "=")
+		if strings.HasPrefix(name, EnvironPrefix) && !known[name] && !slices.Contains(reservedNames, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	return unknown
+}
+
+// applyEnviron sets what the environment sets. A list is written with commas.
+// The exceptions of single receivers can't be set there.
+func applyEnviron(c *Config, environ []string, at places) (found []Finding) {
+	values := map[string]string{}
+	for _, line := range environ {
+		name, value, _ := strings.Cut(line, "=")
+		values[name] = value
+	}
+	leaves("", reflect.ValueOf(c).Elem(), func(key string, v reflect.Value) {
+		name := EnvironName(key)
+		text, set := values[name]
+		if !set || strings.Contains(key, "*") {
+			return
+		}
+		if err := setText(v, strings.TrimSpace(text)); err != nil {
+			found = append(found, position{file: name}.finding(SeverityError, fmt.Sprintf("%s: %v", key, err)))
+			return
+		}
+		at[key] = position{file: name}
+	})
+	return found
+}
+
+// setText sets v from text.
+func setText(v reflect.Value, text string) error {
+	if v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(v.Type().Elem()))
+		v = v.Elem()
+	}
+	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		return u.UnmarshalText([]byte(text))
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(text)
+	case reflect.Bool:
+		b, err := strconv.ParseBool(text)
+		if err != nil {
+			return fmt.Errorf("%q is neither true nor false", text)
+		}
+		v.SetBool(b)
+	case reflect.Int, reflect.Int64:
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return fmt.Errorf("%q is not a whole number", text)
+		}
+		v.SetInt(n)
+	case reflect.Float64:
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return fmt.Errorf("%q is not a number", text)
+		}
+		v.SetFloat(f)
+	case reflect.Slice:
+		return setList(v, text)
+	}
+	return nil
+}
+
+// setList sets a list from texts with commas between them.
+func setList(v reflect.Value, text string) error {
+	parts := strings.Split(text, ",")
+	if text == "" {
+		parts = nil
+	}
+	list := reflect.MakeSlice(v.Type(), len(parts), len(parts))
+	for i, p := range parts {
+		if err := setText(list.Index(i), strings.TrimSpace(p)); err != nil {
+			return err
+		}
+	}
+	v.Set(list)
+	return nil
+}
+
+const (
+	// lookEvery is how often FileWatch.Each looks at its file: soon enough for a person who
+	// waits for the effect. Looking works on every file system and through the symbolic links
+	// of container platforms, which notifications do not.
+	lookEvery = time.Second
+
+	// lookSmall is up to which size a look reads the file, and compares its content. Of a
+	// larger one that has the identity, size and time of before every lookReadEvery-th look
+	// does. Guess: a megabyte is hashed in a millisecond.
+	lookSmall     = 1 << 20
+	lookReadEvery = 30
+)
+
+// FileWatch notices when the content of a file changes, which need not exist. It is not safe for
+// concurrent use.
+type FileWatch struct {
+	file  string
+	every time.Duration
+	seen  fs.FileInfo // of the last look; nil: there was no file
+	sum   string      // of its content then
+	looks int         // since the content was read
+}
+
+// WatchFile begins with the content that the file has now. An empty name is no file.
+func WatchFile(file string) *FileWatch {
+	w := &FileWatch{file: file, every: lookEvery}
+	w.seen, w.sum = w.look(), w.content()
+	return w
+}
+
+// Found reports whether there was a file at the last look.
+func (w *FileWatch) Found() bool { return w.seen != nil }
+
+// Changed reads the file and reports whether its content differs from the last look. A file may change and keep its
+// size and time.
+func (w *FileWatch) Changed() bool {
+	now := w.look()
+	w.looks++
+	if sameVersion(now, w.seen) && (now == nil || now.Size() > lookSmall && w.looks < lookReadEvery) {
+		return false
+	}
+	w.seen, w.looks = now, 0
+	sum := w.content()
+	changed := sum != w.sum
+	w.sum = sum
+	return changed
+}
+
+// Each looks once a second, and calls do when the content has changed, until ctx ends.
+func (w *FileWatch) Each(ctx context.Context, do func()) {
+	if w.file == "" {
+		return
+	}
+	ticker := time.NewTicker(w.every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if w.Changed() {
+			do()
+		}
+	}
+}
+
+// look returns the file as it is now; nil when there is none.
+func (w *FileWatch) look() fs.FileInfo {
+	if w.file == "" {
+		return nil
+	}
+	now, err := os.Stat(w.file)
+	if err != nil {
+		return nil
+	}
+	return now
+}
+
+// content returns a hash of what stands in the file; "" when there is none, and why not when it
+// cannot be read.
+func (w *FileWatch) content() string {
+	if w.file == "" {
+		return ""
+	}
+	text, err := readFile(w.file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return ""
+	case err != nil:
+		return err.Error()
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(text))
+}
+
+// sameVersion reports whether two looks at a file saw the same bytes, as far as
+// its identity, size and time can tell; nil stands for no file.
+func sameVersion(a, b fs.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }

@@ -1,12 +1,18 @@
 package config
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"rollcall/smtp/throttle"
 )
@@ -181,4 +187,184 @@ func (t Throttle) named(prefix, key string) string {
 		return prefix + key + " (" + at.String() + ")"
 	}
 	return prefix + key
+}
+
+// throttleForm is the form of throttle.toml.
+type throttleForm struct {
+	Default   Allowance            `toml:"default"`
+	Receivers map[string]Allowance `toml:"receivers"`
+	Sources   map[string]Source    `toml:"sources"`
+}
+
+// LoadThrottle returns the rules of base with those of the file base.File after
+// them. A file that does not exist adds none. Faults are an ErrInvalid with file,
+// line and column.
+func LoadThrottle(base Throttle) ([]throttle.Rule, error) {
+	if base.File == "" {
+		return base.Rules(), nil
+	}
+	text, err := readFile(base.File)
+	if errors.Is(err, fs.ErrNotExist) {
+		return base.Rules(), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", base.File, err)
+	}
+	file, findings := parseThrottle(base.File, text)
+	if err := invalid(findings); err != nil {
+		return nil, err
+	}
+	return append(base.Rules(), file.Rules()...), nil
+}
+
+// CheckThrottle returns the rules that LoadThrottle would give for another file, which
+// has to exist, and everything that somebody should know about them first. With an
+// error among the findings there are no rules.
+func CheckThrottle(file string, base Throttle) (rules []throttle.Rule, findings []Finding, err error) {
+	text, err := readFile(file)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read %s: %w", file, err)
+	}
+	rules, findings = CheckThrottleText(file, text, base)
+	return rules, findings, nil
+}
+
+// CheckThrottleText is CheckThrottle of the text of a file, which is elsewhere.
+func CheckThrottleText(file string, text []byte, base Throttle) (rules []throttle.Rule, findings []Finding) {
+	candidate, findings := parseThrottle(file, text)
+	if len(findings) > 0 {
+		return nil, findings
+	}
+	both := base.rules()
+	before := len(both)
+	both = append(both, candidate.rules()...)
+	rules = plain(both)
+	for _, doubt := range throttle.Check(rules) {
+		r, at := both[doubt.Rule], candidate.places
+		if doubt.Rule < before {
+			at = base.places
+		}
+		key := r.key
+		if doubt.Field != 0 {
+			key += "." + doubt.Field.String()
+		}
+		place, _ := at.nearest(key)
+		findings = append(findings, place.finding(SeverityWarning, key+": "+doubt.Text))
+	}
+	inOrder(findings, file)
+	return rules, findings
+}
+
+// inOrder puts what was found in a file in the order of its lines, behind what was found
+// elsewhere.
+func inOrder(findings []Finding, file string) {
+	slices.SortStableFunc(findings, func(a, b Finding) int {
+		switch {
+		case a.File != b.File && a.File == file:
+			return 1
+		case a.File != b.File && b.File == file:
+			return -1
+		}
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+}
+
+// parseThrottle reads the text of a file of throttles. Findings are its faults.
+func parseThrottle(file string, data []byte) (Throttle, []Finding) {
+	var form throttleForm
+	at := places{}
+	findings := decode(file, data, &form, at)
+	t := Throttle{Default: form.Default, Receivers: form.Receivers, Sources: form.Sources, places: at}
+	if len(findings) > 0 {
+		t = namesOf(at)
+	}
+	k := &checker{}
+	t.check(k, "")
+	findings = append(findings, at.locate(k.found)...)
+	inOrder(findings, file)
+	return t, findings
+}
+
+// namesOf returns the names of a file whose values have faults, by the places of its keys, so
+// that all are told at once.
+func namesOf(at places) Throttle {
+	t := Throttle{Receivers: map[string]Allowance{}, Sources: map[string]Source{}, places: at}
+	for key := range at {
+		switch parts := splitKey(key); {
+		case len(parts) < 2:
+		case parts[0] == "receivers":
+			t.Receivers[parts[1]] = Allowance{}
+		case parts[0] == "sources":
+			t.Sources[parts[1]] = Source{}
+		}
+	}
+	return t
+}
+
+// ThrottleState is what of the throttle file is in effect.
+type ThrottleState struct {
+	File  string
+	Found bool            // whether there was a file when the rules were loaded
+	Rules []throttle.Rule // in effect: of the configuration, then of the file
+	At    time.Time       // when they were loaded
+
+	// Changes are what the last look changed; nil after the first and with Err.
+	Changes []throttle.Change
+
+	// Err is why the file as it is now is not used, an ErrInvalid with line and column
+	// or what kept it from being read; nil when it is.
+	Err error
+	// ErrAt is when Err was found.
+	ErrAt time.Time
+}
+
+// ThrottleFile follows the throttle file of a node. State may be called at any time.
+type ThrottleFile struct {
+	base  Throttle
+	watch *FileWatch
+	state atomic.Pointer[ThrottleState]
+}
+
+// OpenThrottle loads what LoadThrottle does, with its errors.
+func OpenThrottle(base Throttle) (*ThrottleFile, error) {
+	f := &ThrottleFile{base: base, watch: WatchFile(base.File)}
+	rules, err := LoadThrottle(base)
+	if err != nil {
+		return nil, err
+	}
+	f.state.Store(&ThrottleState{File: base.File, Found: f.watch.Found(), Rules: rules, At: time.Now()})
+	return f, nil
+}
+
+// State is what is in effect, and why not more.
+func (f *ThrottleFile) State() ThrottleState { return *f.state.Load() }
+
+// Watch calls apply each time the file has changed, until ctx ends: with other rules, or
+// with Err and the rules as they were. A file with a fault is logged, with line and
+// column, and changes nothing.
+func (f *ThrottleFile) Watch(ctx context.Context, log *slog.Logger, apply func(ThrottleState)) {
+	f.watch.Each(ctx, func() {
+		state := f.load()
+		if state.Err != nil {
+			log.Error("throttle file not used", "err", state.Err)
+		} else {
+			log.Info("throttle file loaded", "file", f.base.File, "rules", len(state.Rules),
+				"changes", len(state.Changes))
+		}
+		apply(state)
+	})
+}
+
+// load loads the file, which has changed, and returns the state behind that.
+func (f *ThrottleFile) load() ThrottleState {
+	state := f.State()
+	rules, err := LoadThrottle(f.base)
+	if err != nil {
+		state.Changes, state.Err, state.ErrAt = nil, err, time.Now()
+	} else {
+		state = ThrottleState{File: f.base.File, Found: f.watch.Found(), Rules: rules, At: time.Now(),
+			Changes: throttle.Diff(state.Rules, rules)}
+	}
+	f.state.Store(&state)
+	return state
 }

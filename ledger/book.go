@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 
@@ -157,4 +158,72 @@ type Work interface {
 	// and failed sign-ins whose time is over. It answers how many verifications it changed,
 	// also with an error: a failure stops nothing else. ErrClock while the ledger's clock may have jumped ahead.
 	Sweep(ctx context.Context, r Retention) (int, error)
+}
+
+// The refusals of a Book. When several apply, the first of this list is given.
+var (
+	ErrNoSuchWorkspace    = errors.New("ledger: no such workspace")
+	ErrNoSuchKey          = errors.New("ledger: no such key")
+	ErrNoSuchVerification = errors.New("ledger: no such verification")
+	ErrResultsExpired     = errors.New("ledger: the results are past their retention")
+	ErrIdentityReused     = errors.New("ledger: the idempotency key was used with another length")
+	ErrFileTooLarge       = errors.New("ledger: the file is larger than allowed")
+	ErrTooManyOpen        = errors.New("ledger: too many verifications are open")
+	ErrTooManyBytes       = errors.New("ledger: the workspace has too many bytes stored")
+	ErrTooManyUnpaid      = errors.New("ledger: too many verifications of a day never held a credit")
+	ErrNoRoom             = errors.New("ledger: the disk of the ledger is nearly full")
+	ErrStaleEpoch         = errors.New("ledger: the lease belongs to another epoch")
+	ErrFenced             = errors.New("ledger: a newer writer has this upload")
+	ErrUploadClosed       = errors.New("ledger: the upload is over")
+	ErrGap                = errors.New("ledger: the chunk does not start at the durable end")
+	ErrNoSuchNode         = errors.New("ledger: no such node")
+	ErrNodeAlive          = errors.New("ledger: the node was seen lately")
+	ErrOtherCluster       = errors.New("ledger: nodes of a cluster with another name use this ledger")
+	ErrTooManyOverrides   = errors.New("ledger: too many overrides hold: clear some that are not needed any more")
+	ErrClock              = errors.New("ledger: its clock is not believed, so nothing is erased or expired (docs/operators/runbooks/clock-wrong.md)")
+	ErrNothingFound       = errors.New("ledger: an audit finds nothing about it that is not set right already")
+	ErrUncorrectable      = errors.New("ledger: a correction cannot set this right")
+	ErrNoSuchUser         = errors.New("ledger: no such user")
+	ErrIdentityTaken      = errors.New("ledger: another user signs in with this identity")
+	ErrChanged            = errors.New("ledger: it was changed in between")
+	ErrNoSuchLink         = errors.New("ledger: no such link, or it was used or is over")
+	ErrNoSuchSession      = errors.New("ledger: no such session, or it is over")
+	ErrNotAllowed         = errors.New("ledger: the role of the user does not allow this")
+	ErrLastOwner          = errors.New("ledger: a workspace keeps at least one owner")
+	ErrNotOwner           = errors.New("ledger: only an owner may do this")
+	ErrTooManyMembers     = errors.New("ledger: the workspace has too many members")
+	ErrIllegal            = errors.New("ledger: the step is not allowed in this status")
+)
+
+// EvidenceMax bounds the evidence of one settlement: 768 KiB before it is compressed,
+// and an eighth more, since what is compressed already may grow a little. CockroachDB
+// wants rows below 1 MiB.
+const EvidenceMax = 864 << 10
+
+// StoredSettlement is one settlement with what it rests on, as it is shown to an operator.
+// What it points to is good until the call that it was given to returns.
+type StoredSettlement struct {
+	Number, Epoch int64
+	At            time.Time // of the commit
+	Results       *Batch
+	Evidence      []byte // as it was settled; empty: there was none, or a sweep is erasing it
+}
+
+// Strangers is the tenant of questions whose tenant is not known yet, such as those about API keys.
+var Strangers = uuid.Max
+
+// tenantKey is the name of the tenant in a context.
+type tenantKey struct{}
+
+// WithTenant names the tenant of the calls with ctx. Calls wait in turn by tenant, so that many calls of one do not
+// delay the few of another. Calls without a tenant are the node's own and go before all others: its heartbeats,
+// leases, sweeps, and what operators ask.
+func WithTenant(ctx context.Context, workspace uuid.UUID) context.Context {
+	return context.WithValue(ctx, tenantKey{}, workspace)
+}
+
+// TenantOf returns the tenant of ctx; uuid.Nil for the node's own work.
+func TenantOf(ctx context.Context) uuid.UUID {
+	workspace, _ := ctx.Value(tenantKey{}).(uuid.UUID)
+	return workspace
 }

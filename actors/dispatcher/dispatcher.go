@@ -5,8 +5,14 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/actors/inspect"
+	"rollcall/actors/verification"
 )
 
 // Dispatcher is the handle on a node's dispatcher actor. Safe for concurrent use.
@@ -62,4 +68,72 @@ func (d *Dispatcher) stop(ctx context.Context) error {
 	}
 	_ = d.root.StopFuture(d.pid).Wait() // ten seconds at most, for actors that do not block
 	return err
+}
+
+// lookupWithin bounds Lookup: a verification actor answers at once, unless it has much
+// to do.
+const lookupWithin = time.Second
+
+// Lookup says what the open addresses of a verification wait for; false when this node
+// does not have it, or does not answer in time.
+func (d *Dispatcher) Lookup(id uuid.UUID) (inspect.Verification, bool) {
+	found, err := d.root.RequestFuture(d.pid, ask{id}, lookupWithin).Result()
+	v, ok := found.(inspect.Verification)
+	return v, ok && err == nil
+}
+
+// tell has a verification answer who asked about it.
+func (s *shell) tell(c actor.Context, id uuid.UUID) {
+	if r, ok := s.running[id]; ok {
+		c.RequestWithCustomSender(r.pid, verification.Ask{}, c.Sender())
+		return
+	}
+	for _, w := range s.admission.waiters {
+		if w.state.ID == id {
+			c.Respond(inspect.Verification{ID: id.String(), Workspace: w.state.Workspace.String(),
+				Status: string(w.state.Status), Total: w.state.Total, Final: w.state.Counts.Sum(), At: time.Now(),
+				Why: "its file waits for memory: this node has others in work"})
+			return
+		}
+	}
+	c.Respond(notHere{})
+}
+
+// notHere answers an ask about a verification that this node does not have.
+type notHere struct{}
+
+// Metrics counts what a dispatcher does with leases.
+type Metrics struct {
+	leases    prometheus.Gauge
+	taken     prometheus.Counter
+	takenOver prometheus.Counter
+	lost      prometheus.Counter
+	crashed   prometheus.Counter
+	bytes     prometheus.Gauge
+	waiting   prometheus.Gauge
+	full      prometheus.Gauge
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		leases: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_leases",
+			Help: "Verifications that this node has."}),
+		taken: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_leases_taken_total",
+			Help: "Verifications that this node leased, those that it took over included."}),
+		takenOver: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_takeovers_total",
+			Help: "Verifications that this node leased and that had an owner before, lost, stopped or draining."}),
+		lost: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_leases_lost_total",
+			Help: "Leases that this node lost: others have them, or it could not renew them in time."}),
+		crashed: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_verification_crashes_total",
+			Help: "Verification actors that crashed: a fault of this program. The second time the file is set aside."}),
+		bytes: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_file_bytes",
+			Help: "Bytes of the files that this node has in memory."}),
+		waiting: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_files_waiting",
+			Help: "Verifications that this node has and whose files wait for memory."}),
+		full: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_workspaces_full",
+			Help: "Workspaces that have their share of this node's leases: their other files wait."}),
+	}
+	r.MustRegister(m.crashed, m.bytes, m.waiting, m.full, m.leases, m.taken, m.takenOver, m.lost)
+	return m
 }

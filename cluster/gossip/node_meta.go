@@ -1,10 +1,14 @@
 package gossip
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -118,4 +122,232 @@ func decodeNodeMeta(b []byte) (NodeMeta, error) {
 		return NodeMeta{}, errNodeMeta
 	}
 	return c, nil
+}
+
+// membersMax bounds the members: whoever has a key could make up any number. The
+// clusters we run have tens. Guess.
+const membersMax = 1024
+
+// vanishedMax and vanishedKeep bound what is remembered of members that are gone
+// without having drained: behind a partition there may be many, for a while.
+const (
+	vanishedMax  = 1000
+	vanishedKeep = time.Hour
+)
+
+// States of a member, as labels of a metric.
+const (
+	stateAlive    = "alive"
+	stateSuspect  = "suspect"
+	stateDraining = "draining"
+)
+
+// Member is a process that the gossip believes in: alive, or suspect.
+type Member struct {
+	NodeMeta
+	Address string    // host:port of its gossip
+	Suspect bool      // this node's pings go unanswered; soon it is no member unless it speaks up
+	Since   time.Time // it became a member, as this node saw it, by this node's clock
+}
+
+// younger says which of two processes that claim the same began later; with equal
+// clocks the session decides, so that all members agree.
+func (m *Member) younger(other *Member) bool {
+	if m.Started != other.Started {
+		return m.Started > other.Started
+	}
+	return bytes.Compare(m.Session[:], other.Session[:]) > 0
+}
+
+// table is what the library said of members. The library's own list cannot be read
+// without a race, because it gives pointers to what it changes. Its methods are
+// called with the library's lock held, so they never call the library. Safe for
+// concurrent use.
+type table struct {
+	signal func() // is told of every change, must not block
+
+	mu       sync.Mutex
+	members  map[uuid.UUID]*Member // guarded by mu; by session
+	vanished map[string]time.Time  // guarded by mu; when, by address
+	refused  map[uuid.UUID]bool    // guarded by mu; sessions that are no members any more, see Gossip.Refuse
+}
+
+func newTable(signal func()) *table {
+	return &table{signal: signal, members: map[uuid.UUID]*Member{}, vanished: map[string]time.Time{},
+		refused: map[uuid.UUID]bool{}}
+}
+
+// put takes a node that has joined, is back or has a new card.
+func (t *table) put(n *memberlist.Node, now time.Time) {
+	card, err := decodeNodeMeta(n.Meta)
+	if err != nil {
+		return // NotifyAlive has refused it
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.refused[card.Session] {
+		return
+	}
+	since := now
+	if old := t.members[card.Session]; old != nil {
+		since = old.Since
+	}
+	address := n.Address()
+	t.members[card.Session] = &Member{NodeMeta: card, Address: address, Since: since}
+	delete(t.vanished, address)
+	t.signal()
+}
+
+// drop takes a node that is dead or has left.
+func (t *table) drop(n *memberlist.Node, now time.Time) {
+	session, err := uuid.Parse(n.Name)
+	if err != nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m := t.members[session]
+	if m == nil {
+		return
+	}
+	delete(t.members, session)
+	if !m.Draining {
+		t.remember(m.Address, now)
+	}
+	t.signal()
+}
+
+// refuse takes a session that is no member any more, and gives it as it was; nil: it was none.
+// It is never one again: a process that starts anew is another session.
+func (t *table) refuse(session uuid.UUID) *Member {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m := t.members[session]
+	if m == nil {
+		return nil
+	}
+	if len(t.refused) >= membersMax {
+		clear(t.refused)
+	}
+	t.refused[session] = true
+	delete(t.members, session)
+	t.signal()
+	return m
+}
+
+// isRefused reports whether a session is no member any more.
+func (t *table) isRefused(session uuid.UUID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.refused[session]
+}
+
+// remember keeps the address of a member that is gone, for a while; mu is held.
+func (t *table) remember(address string, now time.Time) {
+	maps.DeleteFunc(t.vanished, func(_ string, at time.Time) bool { return now.Sub(at) > vanishedKeep })
+	if len(t.vanished) >= vanishedMax {
+		oldest := ""
+		for a, at := range t.vanished {
+			if oldest == "" || at.Before(t.vanished[oldest]) {
+				oldest = a
+			}
+		}
+		delete(t.vanished, oldest)
+	}
+	t.vanished[address] = now
+}
+
+// lost returns the addresses of members that vanished less than vanishedKeep ago.
+func (t *table) lost(now time.Time) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.vanished, func(_ string, at time.Time) bool { return now.Sub(at) > vanishedKeep })
+	return slices.Sorted(maps.Keys(t.vanished))
+}
+
+// mark notes whether pings of a member are answered.
+func (t *table) mark(name string, suspect bool) {
+	session, err := uuid.Parse(name)
+	if err != nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if m := t.members[session]; m != nil && m.Suspect != suspect {
+		m.Suspect = suspect
+		t.signal()
+	}
+}
+
+// has reports whether a session, or an address, is a member's.
+func (t *table) has(session uuid.UUID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.members[session] != nil
+}
+
+func (t *table) full() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.members) >= membersMax
+}
+
+// addresses returns the gossip addresses of all members.
+func (t *table) addresses() map[string]bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	set := make(map[string]bool, len(t.members))
+	for _, m := range t.members {
+		set[m.Address] = true
+	}
+	return set
+}
+
+// view returns the members as Gossip.Members does, and who hides self, or nil.
+func (t *table) view(self uuid.UUID) (members []Member, by *Member) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	nodes, actors := map[uuid.UUID]*Member{}, map[string]*Member{}
+	for _, m := range t.members {
+		if old := nodes[m.Node]; old == nil || m.younger(old) {
+			nodes[m.Node] = m
+		}
+		if old := actors[m.Actors]; old == nil || m.younger(old) {
+			actors[m.Actors] = m
+		}
+	}
+	for _, m := range t.members {
+		young := nodes[m.Node]
+		if young == m {
+			young = actors[m.Actors]
+		}
+		switch {
+		case young == m:
+			members = append(members, *m)
+		case m.Session == self:
+			hiding := *young
+			by = &hiding
+		}
+	}
+	slices.SortFunc(members, func(a, b Member) int { return bytes.Compare(a.Session[:], b.Session[:]) })
+	return members, by
+}
+
+// count returns how many members are in a state.
+func (t *table) count(state string) (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, m := range t.members {
+		is := stateAlive
+		switch {
+		case m.Suspect:
+			is = stateSuspect
+		case m.Draining:
+			is = stateDraining
+		}
+		if is == state {
+			n++
+		}
+	}
+	return n
 }

@@ -8,13 +8,17 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/remote"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/encoding/proto"
+	grpcproto "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 )
 
 const (
@@ -68,7 +72,7 @@ func Remote(host string, port int, o RemoteOptions) (*remote.Config, error) {
 	c := remote.Configure(host, port,
 		remote.WithServerOptions(
 			grpc.Creds(server),
-			grpc.ForceServerCodecV2(counting{encoding.GetCodecV2(proto.Name), o.Guard.Metrics}),
+			grpc.ForceServerCodecV2(counting{encoding.GetCodecV2(grpcproto.Name), o.Guard.Metrics}),
 			grpc.MaxRecvMsgSize(batchBytesMax),
 			grpc.MaxConcurrentStreams(streamsMax),
 			grpc.ConnectionTimeout(times.Handshake),
@@ -109,3 +113,132 @@ func Loopback(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
+
+// partsMax bounds what one batch may hold of each: envelopes, senders, targets and
+// type names. The library packs at most batchMax messages, with one of each.
+const partsMax = batchMax
+
+// batchField is the field of remote.RemoteMessage that holds a batch.
+var batchField = (&remote.RemoteMessage{}).ProtoReflect().Descriptor().Fields().
+	ByName("message_batch").Number()
+
+// counting is the server's codec. It counts before it decodes: an empty envelope
+// is two bytes on the wire and fifty times that in memory.
+type counting struct {
+	encoding.CodecV2
+	metrics *Metrics
+}
+
+// Unmarshal implements encoding.CodecV2.
+func (c counting) Unmarshal(data mem.BufferSlice, v any) error {
+	m, ok := v.(*remote.RemoteMessage)
+	if !ok {
+		return c.CodecV2.Unmarshal(data, v) // of a call, which Unary refuses
+	}
+	text := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer text.Free()
+	if !countable(text.ReadOnlyData()) {
+		c.metrics.refused.WithLabelValues(refusedMalformed).Inc()
+		return errMalformed
+	}
+	return proto.Unmarshal(text.ReadOnlyData(), m)
+}
+
+// countable reports whether a remote.RemoteMessage holds no more parts than an honest one.
+func countable(text []byte) bool {
+	counts := map[protowire.Number]int{}
+	return each(text, func(field protowire.Number, value []byte) bool {
+		if field != batchField {
+			return true
+		}
+		// A field that comes twice is merged with itself, so the counts go on.
+		return each(value, func(field protowire.Number, _ []byte) bool {
+			counts[field]++
+			return counts[field] <= partsMax
+		})
+	})
+}
+
+// each calls f for the fields of a message until it says no. False: it did, or the
+// message is cut off.
+func each(text []byte, f func(field protowire.Number, value []byte) bool) bool {
+	for len(text) > 0 {
+		field, kind, n := protowire.ConsumeTag(text)
+		if n < 0 {
+			return false
+		}
+		text = text[n:]
+		if n = protowire.ConsumeFieldValue(field, kind, text); n < 0 {
+			return false
+		}
+		value := text[:n]
+		if kind == protowire.BytesType {
+			value, _ = protowire.ConsumeBytes(value)
+		}
+		if !f(field, value) {
+			return false
+		}
+		text = text[n:]
+	}
+	return true
+}
+
+// Reasons for which a connection, a call or a stream was refused or ended, and a message dropped.
+const (
+	refusedUnfinished  = "unfinished"  // ended or fell silent before its handshake was over: a scan of ports, a cut
+	refusedPlaintext   = "plaintext"   // no TLS
+	refusedCertificate = "certificate" // none, or not one of this CA, or it does not take ours
+	refusedHandshake   = "handshake"   // failed otherwise, as with an older TLS
+
+	refusedCall      = "call"      // not a stream
+	refusedName      = "name"      // no member, or not at this address
+	refusedMalformed = "malformed" // would have crashed the library
+
+	droppedUnknown   = "unknown_type"
+	droppedForbidden = "forbidden_type"
+	droppedAddress   = "address" // not to an actor here, or in another's name
+)
+
+// Metrics counts what was kept out.
+type Metrics struct {
+	refused *prometheus.CounterVec
+	dropped *prometheus.CounterVec
+	panics  prometheus.Counter
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_cluster_peers_refused_total",
+			Help: "Connections, calls and streams of actor traffic that were refused or ended, by reason."}, []string{"reason"}),
+		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_cluster_envelopes_dropped_total",
+			Help: "Messages from members that were dropped before an actor saw them, by reason."}, []string{"reason"}),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_cluster_stream_panics_total",
+			Help: "Streams of actor traffic that ended in a panic of the actor library."}),
+	}
+	for _, reason := range []string{refusedUnfinished, refusedPlaintext, refusedCertificate, refusedHandshake,
+		refusedCall, refusedName, refusedMalformed} {
+		m.refused.WithLabelValues(reason)
+	}
+	for _, reason := range []string{droppedUnknown, droppedForbidden, droppedAddress} {
+		m.dropped.WithLabelValues(reason)
+	}
+	r.MustRegister(m.refused, m.dropped, m.panics)
+	return m
+}
+
+var (
+	// ErrName is in every error about a name that cannot be a member's.
+	ErrName = errors.New("not a node name")
+	// ErrCertificate is in every error about a certificate or key that cannot be used.
+	ErrCertificate = errors.New("certificate cannot be used")
+	// ErrKeyReadable is in the error about a private key that others may read.
+	ErrKeyReadable = errors.New("private key can be read by others")
+	// ErrUnknownAddress says that no member is known at the dialled address.
+	ErrUnknownAddress = errors.New("no member has this address")
+	// ErrOtherName says that a peer's certificate has another name than the member's.
+	ErrOtherName = errors.New("certificate of another name")
+	// ErrNoIdentity says that a node without certificates wants to be reached from
+	// other machines.
+	ErrNoIdentity = errors.New("actor traffic off loopback needs tls_ca_file, tls_cert_file and tls_key_file")
+)

@@ -91,18 +91,19 @@ func TestExpressionsAreChecked(t *testing.T) {
 			values: map[string]map[string]bool{"cause": {"x": true, "y z": true}}},
 		"rollcall_b_seconds": {name: "rollcall_b_seconds", kind: "histogram", labels: []string{"route"}},
 	}
-	for expr, want := range map[string]string{
-		`sum by (cause) (rate(rollcall_a_total{cause=~"x|y z"}[5m])) / 2e3`:                       "",
-		`histogram_quantile(0.99, sum by (le, route) (rate(rollcall_b_seconds_bucket[10m]))) > 1`: "",
-		`sum(rollcall_a_total) and on (cause) rollcall_a_total{job="j"} unless up{job="j"} == 0`:  "",
-		`rollcall_b_seconds_count / rollcall_a_total_count`:                                       "there is no metric rollcall_a_total_count",
-		`rollcall_a_total{route="/"}`:                                                             "rollcall_a_total has no label route",
-		`rollcall_a_total{cause="w"}`:                                                             `cause is never "w" in rollcall_a_total`,
-		`sum by (route) (rollcall_a_total)`:                                                       "nothing here has the label route",
-		`sum(rollcall_b_seconds_bucket{le="1"}) + rollcall_b_seconds_sum{le="1"}`:                 "rollcall_b_seconds_sum has no label le",
+	for _, c := range []struct{ expr, want string }{
+		{`sum by (cause) (rate(rollcall_a_total{cause=~"x|y z"}[5m])) / 2e3`, ""},
+		{`histogram_quantile(0.99, sum by (le, route) (rate(rollcall_b_seconds_bucket[10m]))) > 1`, ""},
+		{`sum(rollcall_a_total) and on (cause) rollcall_a_total{job="j"} unless up{job="j"} == 0`, ""},
+		{`rollcall_b_seconds_count / rollcall_a_total_count`, "there is no metric rollcall_a_total_count"},
+		{`rollcall_a_total{route="/"}`, "rollcall_a_total has no label route"},
+		{`rollcall_a_total{cause="w"}`, `cause is never "w" in rollcall_a_total`},
+		{`sum by (route) (rollcall_a_total)`, "nothing here has the label route"},
+		{`sum(rollcall_b_seconds_bucket{le="1"}) + rollcall_b_seconds_sum{le="1"}`,
+			"rollcall_b_seconds_sum has no label le"},
 	} {
-		if got := strings.Join(checkExpr(all, expr), "; "); got != want {
-			t.Errorf("%s: got %q, want %q", expr, got, want)
+		if got := strings.Join(checkExpr(all, c.expr), "; "); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.expr, got, c.want)
 		}
 	}
 }

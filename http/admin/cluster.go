@@ -1,13 +1,25 @@
 package admin
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
 	"rollcall/http/api"
+	"rollcall/ledger"
 )
 
 // Cluster is the whole cluster as the node that answers knows it. Every node
@@ -125,3 +137,362 @@ func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, secretShown
 
 // MarshalText implements encoding.TextMarshaler.
 func (Secret) MarshalText() ([]byte, error) { return []byte(secretShown), nil }
+
+// clusterTimeout bounds a call that asks other nodes. Guess: twice what a slow
+// ledger takes, and less than the 30 s for which an operator's command waits.
+const clusterTimeout = 20 * time.Second
+
+// addRoutes adds the calls about the cluster. A call about a node is about the one that answers when none is named.
+func (d clusterOps) addRoutes(add addCall) {
+	add = add.unless(d.noCluster)
+	type about struct {
+		Node string `json:"node"`
+	}
+	node := func(do func(context.Context, string) (Member, error)) http.HandlerFunc {
+		return handle(body[about], func(ctx context.Context, in about) (Member, error) { return do(ctx, in.Node) })
+	}
+	add("GET /v1/cluster/members", handle(nothing, func(ctx context.Context, _ struct{}) (Membership, error) {
+		return d.Members(ctx)
+	}))
+	add("POST /v1/cluster/drain", node(d.Drain))
+	add("POST /v1/cluster/undrain", node(d.Undrain))
+	add("POST /v1/cluster/forget", node(d.ForgetNode))
+	add("GET /v1/cluster/keys", handle(nothing, func(ctx context.Context, _ struct{}) (KeyAnswer, error) {
+		return d.changeKeys(ctx, KeyCommand{Op: KeyList})
+	}))
+	add("POST /v1/cluster/keys", handle(keyCommand, d.changeKeys))
+}
+
+// noCluster is why no cluster can be asked; nil: one can.
+func (d clusterOps) noCluster() error {
+	if d.options.Cluster == nil {
+		return errNoCluster
+	}
+	return nil
+}
+
+// clustered bounds a question to the cluster; an error when there is none.
+func (d clusterOps) clustered(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
+	return ctx, cancel, d.noCluster()
+}
+
+// Members gives the members of the cluster.
+func (d clusterOps) Members(ctx context.Context) (Membership, error) {
+	ctx, cancel, err := d.clustered(ctx)
+	defer cancel()
+	if err != nil {
+		return Membership{}, err
+	}
+	found, err := d.options.Cluster.Members(ctx)
+	if err != nil {
+		return found, d.ofCluster("list members", err)
+	}
+	found.Members = full(found.Members)
+	return found, nil
+}
+
+// Drain drains a node, named as FindNode takes it.
+func (d clusterOps) Drain(ctx context.Context, node string) (Member, error) {
+	return d.wish(ctx, node, true)
+}
+
+// Undrain has a node take work again, named as FindNode takes it.
+func (d clusterOps) Undrain(ctx context.Context, node string) (Member, error) {
+	return d.wish(ctx, node, false)
+}
+
+// wish says to a node whether an operator wants it to drain.
+func (d clusterOps) wish(ctx context.Context, node string, drain bool) (Member, error) {
+	ctx, cancel, err := d.clustered(ctx)
+	defer cancel()
+	if err != nil {
+		return Member{}, err
+	}
+	what, becomes, ended, do := "undrain", "taking work", "it takes work when it is started", d.options.Cluster.Undrain
+	if drain {
+		what, becomes, ended, do = "drain", "draining", "it has nothing that could be given away", d.options.Cluster.Drain
+	}
+	m, err := d.node(ctx, node, func(m Member) bool { return !m.State.Ended() })
+	if err != nil {
+		return Member{}, err
+	}
+	if m.State.Ended() {
+		return Member{}, refusal(http.StatusConflict, "node_ended", fmt.Sprintf("%s is %s: %s", title(m), m.State, ended))
+	}
+	if err := do(ctx, m.Node); err != nil {
+		return Member{}, d.ofCluster(what+" node", err)
+	}
+	d.options.Log.Info(what+" asked", "node", m.Node, "name", m.Name)
+	d.note(ctx, line("cluster "+what, title(m), becomes))
+	return m, nil
+}
+
+// ForgetNode takes an operator's word that a node is dead, named as FindNode takes it.
+func (d clusterOps) ForgetNode(ctx context.Context, node string) (Member, error) {
+	ctx, cancel, err := d.clustered(ctx)
+	defer cancel()
+	if err != nil {
+		return Member{}, err
+	}
+	m, err := d.node(ctx, node, func(m Member) bool { return m.State.Ended() })
+	if err != nil {
+		return Member{}, err
+	}
+	if m.This {
+		return Member{}, refusal(http.StatusConflict, "node_alive", title(m)+" is the node that answers: it is not dead")
+	}
+	if err := d.options.Cluster.Forget(ctx, m.Node); err != nil {
+		return Member{}, d.ofCluster("forget node", err)
+	}
+	d.options.Log.Info("node forgotten", "node", m.Node, "name", m.Name)
+	d.note(ctx, line("cluster forget", title(m), "forgotten"))
+	return m, nil
+}
+
+// node finds a member. Where the text fits several nodes, those that are likely come first.
+func (d clusterOps) node(ctx context.Context, text string, likely func(Member) bool) (Member, error) {
+	if len(text) > nodeTextMax {
+		return Member{}, refusal(http.StatusBadRequest, "invalid_request",
+			fmt.Sprintf("node must have at most %d characters", nodeTextMax))
+	}
+	known, err := d.options.Cluster.Members(ctx)
+	if err != nil {
+		return Member{}, d.ofCluster("list members", err)
+	}
+	m, err := FindNode(known.Members, text, likely)
+	switch {
+	case errors.Is(err, ErrNodeUnknown):
+		return Member{}, refusal(http.StatusNotFound, "node_not_found", err.Error())
+	case err != nil:
+		return Member{}, refusal(http.StatusConflict, "node_ambiguous", err.Error())
+	}
+	return m, nil
+}
+
+// ofCluster is the refusal for an error of the cluster.
+func (d clusterOps) ofCluster(step string, err error) error {
+	switch {
+	case errors.Is(err, ErrNoKeyring):
+		return refusal(http.StatusConflict, "no_keyring", "the gossip of this node is not encrypted, so there are no "+
+			"keys: make one with `rollcall cluster keys new FILE`, set cluster.gossip_key_file on all nodes and "+
+			"start them again")
+	case errors.Is(err, ledger.ErrNoSuchNode):
+		return refusal(http.StatusNotFound, "node_not_found",
+			"the ledger has no such node any more; see GET /v1/cluster/members")
+	case errors.Is(err, ledger.ErrNodeAlive):
+		return refusal(http.StatusConflict, "node_alive", "the node wrote to the ledger a moment ago, so it is alive: "+
+			"drain and stop it. One that has died can be forgotten 10 seconds after its last beat")
+	}
+	d.options.Log.Warn("cluster did not answer", "stage", step, "err", err)
+	return refusal(http.StatusServiceUnavailable, "unavailable",
+		"the cluster or its ledger did not answer; send the same call again")
+}
+
+// nodeTextMax is the longest text that may name a node: a host's name (RFC 1035 §2.3.4).
+const nodeTextMax = 255
+
+// titlesMax is how many nodes a refusal names: what a person reads.
+const titlesMax = 10
+
+// FindNode gives the member that text means: the one with this id, else with this
+// name in any case, else with an id that begins so; with an empty text the node
+// that answered. Where several nodes fit, those for which likely is true are
+// preferred; of a node's sessions, one that has not ended is. Errors:
+// ErrNodeUnknown, and ErrNodeAmbiguous; both name the nodes there are to choose from.
+func FindNode(members []Member, text string, likely func(Member) bool) (Member, error) {
+	fits := fitting(members, strings.ToLower(text), likely)
+	switch len(fits) {
+	case 1:
+		return fits[0], nil
+	case 0:
+		return Member{}, fmt.Errorf("%w %q; the nodes are: %s", ErrNodeUnknown, text, titles(members))
+	}
+	return Member{}, fmt.Errorf("%w %q, so give more of the id: %s", ErrNodeAmbiguous, text, titles(fits))
+}
+
+// fitting gives one member of each node that a text in lower case may mean.
+func fitting(members []Member, text string, likely func(Member) bool) []Member {
+	if text == "" {
+		return where(members, func(m Member) bool { return m.This })
+	}
+	for _, fits := range []func(m Member) bool{
+		func(m Member) bool { return m.Node.String() == text },
+		func(m Member) bool { return strings.ToLower(m.Name) == text },
+		func(m Member) bool { return strings.HasPrefix(m.Node.String(), text) },
+	} {
+		found := where(members, fits)
+		if preferred := where(found, likely); len(preferred) > 0 {
+			found = preferred
+		}
+		if len(found) > 0 {
+			return found
+		}
+	}
+	return nil
+}
+
+// where gives the members that fit, of each node the session that has not ended.
+func where(members []Member, fits func(Member) bool) (found []Member) {
+	at := map[uuid.UUID]int{}
+	for _, m := range members {
+		if !fits(m) {
+			continue
+		}
+		i, there := at[m.Node]
+		switch {
+		case !there:
+			at[m.Node], found = len(found), append(found, m)
+		case found[i].State.Ended():
+			found[i] = m
+		}
+	}
+	return found
+}
+
+// title is how a node is named to a person.
+func title(m Member) string { return fmt.Sprintf("%s (%s)", m.Name, m.Node) }
+
+// titles names some nodes, each once.
+func titles(members []Member) string {
+	var texts []string
+	for _, m := range members {
+		if t := title(m); !slices.Contains(texts, t) {
+			texts = append(texts, t)
+		}
+	}
+	if more := len(texts) - titlesMax; more > 0 {
+		texts = append(texts[:titlesMax], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// keyBytes is the length of a gossip key: that of AES-256.
+const keyBytes = 32
+
+// fingerprintBytes of a key's SHA-256 name it: enough for the few keys of a ring.
+const fingerprintBytes = 4
+
+// fingerprintForm is what names a key: see KeyCommand.
+var fingerprintForm = regexp.MustCompile(`^[0-9a-f]{8}$`)
+
+// KeyAnswer answers the calls about gossip keys.
+type KeyAnswer struct {
+	Fingerprint string      `json:"fingerprint"` // of the key that the command was about; "" for none
+	Results     []KeyResult `json:"results"`     // of every member, by name
+}
+
+// changeKeys does a command about gossip keys on all members. Before it uses or
+// removes a key it asks all of them, since a key that one lacks would split them.
+func (d clusterOps) changeKeys(ctx context.Context, c KeyCommand) (KeyAnswer, error) {
+	ctx, cancel, err := d.clustered(ctx)
+	defer cancel()
+	if err != nil {
+		return KeyAnswer{}, err
+	}
+	if c.Op == KeyUse || c.Op == KeyRemove {
+		before, err := d.options.Cluster.Keys(ctx, KeyCommand{Op: KeyList})
+		if err != nil {
+			return KeyAnswer{}, d.ofCluster("list gossip keys", err)
+		}
+		if code, message := unsafe(c, before); code != "" {
+			return KeyAnswer{}, refusal(http.StatusConflict, code, message)
+		}
+	}
+	results, err := d.options.Cluster.Keys(ctx, c)
+	if err != nil {
+		return KeyAnswer{}, d.ofCluster(string(c.Op)+" gossip keys", err)
+	}
+	answer := KeyAnswer{Fingerprint: c.Fingerprint, Results: make([]KeyResult, len(results))}
+	for i, result := range results {
+		if c.Op == KeyRemove && len(result.Keys) > 0 && !slices.Contains(result.Keys, c.Fingerprint) {
+			result.Error = "" // it was removed before: the command may be run again for other nodes
+		}
+		if result.Keys == nil {
+			result.Keys = []string{}
+		}
+		answer.Results[i] = result
+		switch {
+		case c.Op == KeyList:
+		case result.Error == "":
+			d.options.Log.Info("gossip keys changed", "op", c.Op, "fingerprint", c.Fingerprint, "node", result.Node)
+		default:
+			d.options.Log.Warn("gossip keys not changed", "op", c.Op, "fingerprint", c.Fingerprint,
+				"node", result.Node, "err", result.Error)
+		}
+	}
+	if c.Op != KeyList {
+		done := len(slices.DeleteFunc(slices.Clone(answer.Results), func(r KeyResult) bool { return r.Error != "" }))
+		d.note(ctx, line("cluster keys "+string(c.Op), c.Fingerprint,
+			fmt.Sprintf("done on %d of %d nodes", done, len(answer.Results))))
+	}
+	slices.SortFunc(answer.Results, func(a, b KeyResult) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), bytes.Compare(a.Node[:], b.Node[:]))
+	})
+	return answer, nil
+}
+
+// keyCommand reads {"op","key","fingerprint"}. Nothing of the body is in a
+// refusal: it may hold a key, also in a wrong place.
+func keyCommand(r *http.Request) (c KeyCommand, err error) {
+	var in struct {
+		Op          KeyOp  `json:"op"`
+		Key         string `json:"key"`
+		Fingerprint string `json:"fingerprint"`
+	}
+	message := ""
+	if readBody(r, &in, bodyMax) != nil {
+		message = `the body must be {"op":"add","key":…} or {"op":"use" or "remove","fingerprint":…}`
+	}
+	key, err := base64.StdEncoding.Strict().DecodeString(in.Key)
+	byName := in.Op == KeyUse || in.Op == KeyRemove
+	switch {
+	case message != "":
+	case in.Op != KeyAdd && !byName:
+		message = "op must be add, use or remove"
+	case in.Op == KeyAdd && (err != nil || len(key) != keyBytes || in.Fingerprint != ""):
+		message = "add takes a key, 32 bytes in base64, and no fingerprint"
+	case byName && (in.Key != "" || !fingerprintForm.MatchString(in.Fingerprint)):
+		message = "use and remove take a fingerprint, 8 hex digits as of GET /v1/cluster/keys, and no key"
+	}
+	if message != "" {
+		return c, invalid(message)
+	}
+	if in.Op == KeyAdd {
+		sum := sha256.Sum256(key)
+		in.Fingerprint = hex.EncodeToString(sum[:fingerprintBytes])
+	}
+	return KeyCommand{Op: in.Op, Key: key, Fingerprint: in.Fingerprint}, nil
+}
+
+// unsafe says why a command would part members from each other; "" when it would not.
+func unsafe(c KeyCommand, before []KeyResult) (code, message string) {
+	var silent, lacking, using []string
+	known := false
+	for _, r := range before {
+		has := slices.Contains(r.Keys, c.Fingerprint)
+		known = known || has
+		switch {
+		case r.Error != "":
+			silent = append(silent, r.Name)
+		case !has:
+			lacking = append(lacking, r.Name)
+		case r.Primary == c.Fingerprint:
+			using = append(using, r.Name)
+		}
+	}
+	switch {
+	case len(silent) > 0:
+		return "node_silent", "not every node tells its keys, so nothing was changed; bring back or stop: " +
+			strings.Join(silent, ", ")
+	case !known:
+		return "key_unknown", "no node has a key with this fingerprint; see GET /v1/cluster/keys"
+	case c.Op == KeyUse && len(lacking) > 0:
+		return "key_missing", "not every node has this key, so nothing was changed: add it first; it lacks on: " +
+			strings.Join(lacking, ", ")
+	case c.Op == KeyRemove && len(using) > 0:
+		return "key_in_use", "nodes still use this key, so nothing was changed: use another one first; used by: " +
+			strings.Join(using, ", ")
+	}
+	return "", ""
+}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
@@ -284,4 +287,98 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	writeJSON(w, http.StatusOK, s.desk.readiness())
+}
+
+// writeJSON answers with v.
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		status, body = http.StatusInternalServerError,
+			[]byte(`{"error":{"code":"internal","message":"report this"}}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(body, '\n'))
+}
+
+// refuse answers with an error.
+func refuse(w http.ResponseWriter, status int, code, message string) {
+	if j, wrapped := w.(jsonErrors); wrapped {
+		w = j.ResponseWriter
+	}
+	writeJSON(w, status, map[string]any{"error": map[string]string{"code": code, "message": message}})
+}
+
+// jsonErrors turns the two plain-text answers that the standard router makes
+// by itself, 404 and 405, into refusals of ours.
+type jsonErrors struct{ http.ResponseWriter }
+
+// WriteHeader replaces what the router says. Its answers are the only ones of
+// type text/plain here.
+func (j jsonErrors) WriteHeader(status int) {
+	if j.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
+		j.ResponseWriter.WriteHeader(status)
+		return
+	}
+	code, message := "not_found", "there is nothing at this path"
+	if status == http.StatusMethodNotAllowed {
+		code, message = "method_not_allowed", "this path does not take this method; see the Allow header"
+	}
+	refuse(j.ResponseWriter, status, code, message)
+}
+
+// Write drops the text that follows the router's own status.
+func (j jsonErrors) Write(b []byte) (int, error) {
+	if j.Header().Get("Content-Type") == "application/json" && len(b) > 0 && b[0] != '{' {
+		return len(b), nil
+	}
+	return j.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (j jsonErrors) Unwrap() http.ResponseWriter { return j.ResponseWriter }
+
+var (
+	// ErrOptions says that the options are not complete.
+	ErrOptions = errors.New("admin: options")
+	// ErrToken says that the token file cannot be used; the text says what to do.
+	ErrToken = errors.New("admin: token")
+	// ErrNoKeyring says that the gossip of this node is not encrypted.
+	ErrNoKeyring = errors.New("admin: gossip has no keys")
+	// ErrNodeUnknown says that no node is meant.
+	ErrNodeUnknown = errors.New("no node has the name or the id")
+	// ErrNodeAmbiguous says that more than one node may be meant.
+	ErrNodeAmbiguous = errors.New("several nodes fit")
+)
+
+// AuthorHeader is where a caller says who they are, for the operator log. It is no
+// authentication: whoever has the token may write any name.
+const AuthorHeader = "Rollcall-Operator"
+
+// AuthorMax is the longest name of an author, in bytes. Guess: user@host.
+const AuthorMax = 200
+
+// AuthorFits reports whether a text may stand in AuthorHeader.
+func AuthorFits(text string) bool {
+	return len(text) <= AuthorMax && utf8.ValidString(text) &&
+		!strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// withAuthor puts the name of AuthorHeader before everything that a call changes. Workspaces are told that an operator
+// did it.
+func withAuthor(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		author := strings.TrimSpace(r.Header.Get(AuthorHeader))
+		if !AuthorFits(author) {
+			refuse(w, http.StatusBadRequest, "invalid_request",
+				AuthorHeader+" must have at most 200 bytes, and none that cannot be printed")
+			return
+		}
+		r = r.WithContext(ledger.WithActor(r.Context(), "operator"))
+		if author != "" {
+			r = r.WithContext(ledger.WithAuthor(r.Context(), author))
+		}
+		next.ServeHTTP(w, r)
+	})
 }

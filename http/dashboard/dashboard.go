@@ -2,17 +2,25 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"html/template"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/fasthttpadaptor"
 
+	waiting "rollcall/actors/inspect"
 	httpd "rollcall/http"
+	"rollcall/http/api"
 	"rollcall/http/dashboard/signin"
 	"rollcall/http/dashboard/signin/provider"
 	"rollcall/http/web"
@@ -127,4 +135,212 @@ func (d *Dashboard) formsGoTo() string {
 		return strings.TrimSpace(issuer + " " + page)
 	}
 	return issuer
+}
+
+// Book is what the pages need of the ledger.
+type Book interface {
+	signin.Book
+	Secret(ctx context.Context, name string, bytes int) ([]byte, error)
+	Balance(ctx context.Context, workspace uuid.UUID) (ledger.Balance, error)
+	Verification(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error)
+	History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Verification, error)
+	Cancel(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error)
+	Members(ctx context.Context, workspace uuid.UUID) ([]ledger.Membership, error)
+	Keys(ctx context.Context, workspace uuid.UUID) ([]ledger.Key, error)
+	KeyByID(ctx context.Context, id string) (ledger.Key, error)
+	CreateKey(ctx context.Context, k ledger.Key) (ledger.Key, error)
+	RevokeKey(ctx context.Context, id string) (ledger.Key, error)
+	MakeLink(ctx context.Context, l ledger.Link) (ledger.Link, error)
+	OpenLinks(ctx context.Context, workspace uuid.UUID) ([]ledger.Link, error)
+	EndLink(ctx context.Context, workspace uuid.UUID, id ledger.Hash) error
+	SetRole(ctx context.Context, workspace, user uuid.UUID, role ledger.Role) error
+	CreateSingle(ctx context.Context, c ledger.CreateSingle) (ledger.Verification, error)
+	RecentResults(ctx context.Context, q ledger.RecentQuery) (ledger.RecentPage, error)
+	Breakdown(ctx context.Context, workspace, id uuid.UUID) (ledger.Breakdown, error)
+	Statement(ctx context.Context, q ledger.StatementQuery) (ledger.WorkspaceStatement, error)
+	Evidence(ctx context.Context, id uuid.UUID, after int64,
+		yield func(ledger.StoredSettlement) error) (ledger.Verification, error)
+	WorkspaceLog(ctx context.Context, q ledger.WorkspaceLogQuery) ([]ledger.WorkspaceLine, error)
+	LogWorkspace(ctx context.Context, workspace uuid.UUID, l ledger.WorkspaceLine) error
+}
+
+// Options are what the pages need; all are required unless their line says otherwise.
+type Options struct {
+	Book         Book
+	PublicURL    func() string // how browsers reach the pages, without a final slash
+	UploadURL    string        // how they reach the storage
+	MaxFileBytes int64         // of a new file
+	MaxRows      int64
+	PerWorkspace ledger.Limits // of a workspace for which nobody set others, as for the API
+	// Waits asks all nodes what the open addresses of a verification wait for; nil: nobody can be asked.
+	Waits       func(ctx context.Context, verification string) (waiting.Verification, error)
+	SessionIdle time.Duration         // how long a session holds unused
+	SessionLife time.Duration         // how long it holds in all
+	Checks      func() bool           // this node checks addresses; nil: it does
+	Version     string                // of the program, at the foot of each page
+	Dev         bool                  // its receivers are simulated ones
+	Contact     string                // whom to ask, such as an email or a URL; may be empty
+	Provider    *Provider             // nil: people sign in with passwords only
+	Wake        func()                // the ledger has something new; may be nil
+	Log         *slog.Logger          // what went wrong
+	Registerer  prometheus.Registerer // gets rollcall_sign_ins_total; may be nil
+	Now         func() time.Time      // nil: time.Now
+}
+
+// validate says what is missing.
+func (o Options) validate() error {
+	switch {
+	case o.Book == nil || o.PublicURL == nil || o.Log == nil:
+		return fmt.Errorf("dashboard: book, public URL and log are needed")
+	case o.MaxFileBytes < 1 || o.MaxRows < 1 || o.SessionIdle < time.Second || o.SessionLife < o.SessionIdle:
+		return fmt.Errorf("dashboard: max file bytes and max rows must be 1 or more, session idle a second or more, and " +
+			"session life no less")
+	}
+	return nil
+}
+
+// originOf is scheme, host and port of a URL; "" for none.
+func originOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme == "" || u.Host == "" {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+// keepsCookies reports whether a browser keeps our cookie at a URL: over https, or on the machine itself.
+func keepsCookies(public string) bool {
+	u, err := url.Parse(public)
+	if err != nil {
+		return false
+	}
+	if u.Scheme == "https" {
+		return true
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// failure is an error page: what happened and what to do.
+type failure = web.Failure
+
+// fail answers with an error page.
+func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, f failure) {
+	d.render(w, r, f.Status, "error", &frame{Frame: web.Frame{Title: f.Title, Reload: f.Announce(w, r)}, Body: f})
+}
+
+// notFound answers what is not there, or not for this user.
+func (d *Dashboard) notFound(w http.ResponseWriter, r *http.Request) { d.fail(w, r, web.Nothing) }
+
+// retryLater is how long somebody is asked to wait while the ledger does not answer, in seconds.
+const retryLater = 5
+
+// unavailable answers while the ledger does not, and somebody who may not change anything any more: see
+// ledger.Acting.
+func (d *Dashboard) unavailable(w http.ResponseWriter, r *http.Request, step string, err error) {
+	switch {
+	case errors.Is(err, ledger.ErrNoSuchSession):
+		signedOut(d, w, r)
+		return
+	case errors.Is(err, ledger.ErrNotAllowed), errors.Is(err, ledger.ErrNotOwner):
+		d.fail(w, r, failure{Status: http.StatusForbidden, Title: "Your role doesn't allow this",
+			Text: "Your role was changed a moment ago. Nothing else was changed.",
+			Next: "Ask an owner of the workspace for another role.", Link: "/", Label: "Back"})
+		return
+	}
+	d.log.Warn("ledger did not answer a page", "stage", step, "request", httpd.PageRequestOf(r.Context()).ID, "err", err)
+	d.fail(w, r, failure{Status: http.StatusServiceUnavailable, Title: "We can't answer right now",
+		Text:  "The ledger isn't answering. Running verifications continue by themselves, and nothing is lost.",
+		Next:  "This page reloads by itself in a moment.",
+		After: retryLater})
+}
+
+// refused answers what the listener refuses.
+func (d *Dashboard) refused(w http.ResponseWriter, r *http.Request, p *httpd.PageRequest) {
+	f := failure{Status: p.Status, Title: "This isn't possible", Text: p.Message, After: p.RetryAfter,
+		Next: "Go back and try again."}
+	switch p.Refused {
+	case api.ServiceUnavailable, api.Overloaded, api.InternalError:
+		f.Title, f.Text = "We can't answer right now",
+			"This node is shutting down or busy. Running verifications continue by themselves, and nothing is lost."
+		f.Next = "This page reloads by itself in a moment."
+	case api.RateLimited:
+		f.Title, f.Text = "Too much at once", "You sent too many requests at once."
+		f.Next = "Wait a moment and try again."
+	case api.NotFound, api.InvalidID:
+		d.notFound(w, r)
+		return
+	case api.ResultsExpired:
+		f.Title, f.Text, f.Next = "The results are gone", "The results were deleted when their retention time ended.",
+			"To check the addresses again, upload the file again. This costs credits again."
+	}
+	d.fail(w, r, f)
+}
+
+// secondsUntil is a Retry-After.
+func secondsUntil(until, now time.Time) int { return max(1, int(until.Sub(now).Seconds()+0.999)) }
+
+// The ways to sign in and what comes of it: the values of the labels.
+var (
+	signInWays    = []string{"password", "code", "link", "provider"}
+	signInResults = []string{"done", "code_wanted", "refused", "wait", "busy", "failed"}
+)
+
+// signIns counts them.
+type signIns struct{ counts *prometheus.CounterVec }
+
+// newSignIns registers the counter with r, unless that is nil.
+func newSignIns(r prometheus.Registerer) (signIns, error) {
+	s := signIns{prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_sign_ins_total",
+		Help: "Sign-ins to the pages, by way (password, code after it, link, provider) and result (done, code_wanted: goes on " +
+			"with a code or chooses an invitation, refused: wrong or not allowed, wait: too many failures, busy, failed: " +
+			"the ledger or the provider did not answer)."}, []string{"way", "result"})}
+	for _, way := range signInWays {
+		for _, result := range signInResults {
+			s.counts.WithLabelValues(way, result)
+		}
+	}
+	if r == nil {
+		return s, nil
+	}
+	return s, r.Register(s.counts)
+}
+
+// count counts one by its error.
+func (s signIns) count(way string, err error) {
+	var code *signin.CodeWanted
+	var choice *signin.Choice
+	var wait *signin.Wait
+	result := "failed"
+	switch {
+	case err == nil:
+		result = "done"
+	case errors.As(err, &code), errors.As(err, &choice):
+		result = "code_wanted"
+	case errors.As(err, &wait):
+		result = "wait"
+	case errors.Is(err, signin.ErrBusy):
+		result = "busy"
+	case errors.Is(err, signin.ErrWrong), errors.Is(err, signin.ErrCode), errors.Is(err, signin.ErrStep),
+		errors.Is(err, signin.ErrKnown), passwordProblem(err) != "",
+		errors.Is(err, signin.ErrFormUsed), errors.Is(err, ledger.ErrNoSuchLink), errors.Is(err, signin.ErrNotInvited), errors.Is(err, provider.ErrRefused):
+		result = "refused"
+	}
+	s.counts.WithLabelValues(way, result).Inc()
+}
+
+// Routes are the paths of the pages as metrics name them, for http.Options.PageRoutes.
+func Routes() (all []string) {
+	for _, r := range routes {
+		if name := r.name(); !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// name is the path of a route, with {ws} and the like in it.
+func (r route) name() string {
+	_, path, _ := strings.Cut(r.pattern, " ")
+	return strings.TrimSuffix(path, "{$}")
 }

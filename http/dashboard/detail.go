@@ -1,15 +1,20 @@
 package dashboard
 
 import (
+	"context"
 	"errors"
 	"html/template"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
+	httpd "rollcall/http"
 	"rollcall/http/web"
 	"rollcall/ledger"
 	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/flags"
 )
 
 // detailView is the page of one verification.
@@ -114,4 +119,179 @@ func percent(part, whole int64) string {
 		return "0%"
 	}
 	return strconv.FormatFloat(100*float64(part)/float64(whole), 'f', 3, 64) + "%"
+}
+
+// errRead ends the reading of settlements after the one that was asked for.
+var errRead = errors.New("the settlement was read")
+
+// talk finds an outcome by its place in the file, with its evidence; nil when it is not in the settlement. It reads that one
+// settlement and no other.
+func (d *Dashboard) talk(ctx context.Context, v ledger.Verification, ordinal, settlement int64) (*web.Talk, error) {
+	var found *web.Talk
+	_, err := d.o.Book.Evidence(ctx, v.ID, settlement-1, func(k ledger.StoredSettlement) error {
+		for i := range k.Results.Len() {
+			r := k.Results.Result(i)
+			if r.Ordinal != ordinal {
+				continue
+			}
+			said := new(flags.Cache).Of(r.Email)
+			said.Operator = r.Operator.String()
+			found = &web.Talk{Flags: said.Sentences(),
+				Email: r.Email, Outcome: r.Outcome.String(), Token: r.Reason.String(),
+				Sentence: sentenceOf(r.Reason)}
+			if len(k.Evidence) == 0 {
+				return errRead
+			}
+			err := evidence.Unpack(k.Evidence, func(e evidence.Entry) error {
+				if e.Ordinal == ordinal {
+					fill(found, e.Case)
+				}
+				return nil
+			})
+			return errors.Join(err, errRead)
+		}
+		return errRead
+	})
+	if errors.Is(err, errRead) && !errors.Is(err, evidence.ErrPacked) {
+		err = nil
+	}
+	return found, err
+}
+
+// fill writes the evidence of an outcome.
+func fill(t *web.Talk, c evidence.Case) {
+	t.Kept, t.Omitted, t.GaveUp = true, c.Omitted, c.GaveUp
+	for _, a := range c.Attempts {
+		t.Attempts = append(t.Attempts, attemptOf(a, t.Email))
+	}
+	for _, a := range c.Habit.Controls {
+		t.Controls = append(t.Controls, attemptOf(a, web.ControlName(a.Witness)))
+	}
+	if c.NoRoute != smtp.ReasonNone {
+		t.NoRoute = sentenceOf(c.NoRoute)
+	}
+	t.Habit = web.HabitText(c.Habit.CatchAll())
+}
+
+// attemptOf shows one attempt. Which of our addresses asked is for operators.
+func attemptOf(a evidence.Attempt, asked string) web.Attempt {
+	return web.AttemptOf(web.Said{At: a.At, Stage: a.Stage.String(), Host: a.Host, TLS: a.TLS, Code: a.Code,
+		Enhanced: a.Enhanced.String(), Text: a.Text, Trouble: a.Trouble.String(), Outcome: a.Outcome.String(),
+		Reason: a.Reason.String(), Rule: a.Rule, Void: a.Void, Others: a.Others, Why: a.Cause.Why, Asked: asked})
+}
+
+// sentenceOf is a reason without its word.
+func sentenceOf(r smtp.Reason) string {
+	_, sentence, _ := strings.Cut(r.Message(), " ")
+	return sentence
+}
+
+// addressView is the page of one address.
+type addressView struct {
+	Back, Name, Email string
+	Talk              web.Talk
+}
+
+// showAddress answers GET /w/{ws}/verifications/{id}/addresses/{ordinal}. The query says which settlement has it: to look for
+// it would read a whole file. A check of one address has one settlement.
+func showAddress(d *Dashboard, w http.ResponseWriter, r *request) {
+	v, ok := d.find(w, r)
+	if !ok {
+		return
+	}
+	ordinal, err := strconv.ParseInt(r.PathValue("ordinal"), 10, 64)
+	settlement, _ := strconv.ParseInt(r.URL.Query().Get("in"), 10, 64)
+	if v.Kind == ledger.Single {
+		settlement = 1
+	}
+	if err != nil || ordinal < 0 || settlement < 1 {
+		d.notFound(w, r.Request)
+		return
+	}
+	talk, err := d.talk(r.Context(), v, ordinal, settlement)
+	switch {
+	case errors.Is(err, ledger.ErrResultsExpired):
+		d.fail(w, r.Request, failure{Status: http.StatusGone, Title: "The results are gone",
+			Text: "Results and their evidence were deleted when their retention time ended.", Next: "The counts stay.",
+			Link: baseOf(r, v), Label: "To the verification"})
+	case err != nil:
+		d.unavailable(w, r.Request, "read evidence", err)
+	case talk == nil:
+		d.notFound(w, r.Request)
+	default:
+		d.show(w, r, http.StatusOK, "address", titled("One address · "+nameOf(v)+" · Verifications", "list", addressView{Back: baseOf(r, v), Name: nameOf(v), Email: talk.Email, Talk: *talk}))
+	}
+}
+
+// results answers GET /w/{ws}/verifications/{id}/results.csv: package http sends the rows. The owners of a workspace read
+// in its log who has downloaded what.
+func (d *Dashboard) results(w http.ResponseWriter, r *request) {
+	query := r.URL.Query()
+	outcome, okOutcome := outcomeNamed(query.Get("outcome"))
+	reason, okReason := reasonNamed(query.Get("reason"))
+	use := query.Get("for")
+	if !okOutcome || !okReason || use != "" && use != "program" {
+		d.fail(w, r.Request, failure{Status: http.StatusUnprocessableEntity, Title: "These results don't exist",
+			Text: "The link asks for an outcome, a reason or a kind of file that does not exist.",
+			Next: "Choose on the page of the verification."})
+		return
+	}
+	v, ok := d.find(w, r)
+	if !ok {
+		return
+	}
+	name, detail := shortName(strings.TrimSuffix(nameOf(v), ".csv"))+"-results", "all"
+	for _, part := range []string{query.Get("outcome"), query.Get("reason")} {
+		if part != "" {
+			name, detail = name+"-"+part, strings.TrimPrefix(detail+" "+part, "all ")
+		}
+	}
+	if r.Method == http.MethodGet {
+		line := ledger.WorkspaceLine{Actor: "user:" + r.in.User.ID.String(), Action: "results downloaded",
+			Subject: v.ID.String(), Detail: detail}
+		if err := d.o.Book.LogWorkspace(r.Context(), r.workspace(), line); err != nil {
+			d.unavailable(w, r.Request, "log the download", err)
+			return
+		}
+	}
+	r.page.Do(httpd.Act{Operation: httpd.Download, Workspace: r.workspace(), User: r.in.User.ID, Verification: r.id.String(),
+		Rows: httpd.Rows{Outcome: outcome, Reason: reason, Spreadsheet: use == ""}, Name: name + ".csv"})
+}
+
+// savedMax bounds what a download takes of the name of the file, in bytes: file systems take names of 255, and a browser that
+// cannot save a file under its name saves none.
+const savedMax = 160
+
+// shortName is a name that has room for what a download puts behind it.
+func shortName(name string) string {
+	if len(name) <= savedMax {
+		return name
+	}
+	return strings.ToValidUTF8(name[:savedMax], "") + "…"
+}
+
+// outcomeNamed finds an outcome; all of them for "".
+func outcomeNamed(text string) (smtp.Outcome, bool) {
+	if text == "" {
+		return smtp.Undecided, true
+	}
+	for _, o := range smtp.Outcomes {
+		if o.String() == text {
+			return o, true
+		}
+	}
+	return smtp.Undecided, false
+}
+
+// reasonNamed finds a reason; all of them for "".
+func reasonNamed(text string) (smtp.Reason, bool) {
+	if text == "" {
+		return smtp.ReasonNone, true
+	}
+	for r := smtp.ReasonNone + 1; r.Known(); r++ {
+		if r.String() == text {
+			return r, true
+		}
+	}
+	return smtp.ReasonNone, false
 }

@@ -2,9 +2,11 @@ package listen
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -248,4 +250,104 @@ func (c *proxiedConn) relax() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.Conn.SetReadDeadline(c.deadline)
+}
+
+// ErrNetwork is a text that is neither an address nor a network.
+var ErrNetwork = errors.New("listen: neither an address nor a network")
+
+// Trusted are the networks whose word about others is taken. The zero value trusts nobody.
+type Trusted struct{ networks []netip.Prefix }
+
+// ParseTrusted reads networks such as 10.0.0.0/8 and addresses such as 10.0.0.1; ErrNetwork.
+func ParseTrusted(texts []string) (Trusted, error) {
+	var t Trusted
+	for _, text := range texts {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			alone, err := netip.ParseAddr(text)
+			if err != nil || alone.Zone() != "" {
+				return Trusted{}, fmt.Errorf("%w: %q", ErrNetwork, text)
+			}
+			alone = alone.Unmap()
+			network = netip.PrefixFrom(alone, alone.BitLen())
+		}
+		t.networks = append(t.networks, network.Masked())
+	}
+	return t, nil
+}
+
+// Contains reports whether an address is that of a trusted proxy.
+func (t Trusted) Contains(a netip.Addr) bool {
+	a = plain(a)
+	for _, n := range t.networks {
+		if n.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// Client gives the address that a request comes from: that of the connection, unless
+// it is a trusted proxy's. Then it is the right-most address of the X-Forwarded-For
+// lines, given in their order, that is not a trusted proxy's; the left-most one when all
+// are. Where a line can't be read, the last address that was read is given: whatever
+// stands left of it was written by somebody who is not trusted.
+func (t Trusted) Client(connected netip.Addr, forwarded [][]byte) netip.Addr {
+	client := plain(connected)
+	for i := len(forwarded) - 1; i >= 0; i-- {
+		line := forwarded[i]
+		for more := true; more; {
+			if !t.Contains(client) {
+				return client
+			}
+			var hop []byte
+			comma := bytes.LastIndexByte(line, ',')
+			if more = comma >= 0; more {
+				line, hop = line[:comma], line[comma+1:]
+			} else {
+				hop = line
+			}
+			a, ok := parseHop(bytes.Trim(hop, " \t"))
+			if !ok {
+				return client
+			}
+			client = a
+		}
+	}
+	return client
+}
+
+// parseHop reads an address, which some proxies write with a port.
+func parseHop(text []byte) (netip.Addr, bool) {
+	if a, err := netip.ParseAddr(string(text)); err == nil {
+		return plain(a), true
+	}
+	p, err := netip.ParseAddrPort(string(text))
+	return plain(p.Addr()), err == nil
+}
+
+// plain gives the form in which addresses are compared.
+func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
+
+// IPOf gives the IP address of an end of a TCP connection; the zero value for others.
+func IPOf(a net.Addr) netip.Addr {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	ip, _ := netip.AddrFromSlice(tcp.IP)
+	return plain(ip)
+}
+
+// NetworkOf names the network address that limits count: one IPv4 address, or
+// one IPv6 /64, which is what one customer line gets (RFC 6177).
+func NetworkOf(a netip.Addr) string {
+	if a = a.Unmap(); a.Is4() {
+		return string(a.AsSlice())
+	}
+	p, err := a.Prefix(64)
+	if err != nil {
+		return ""
+	}
+	return string(p.Addr().AsSlice())
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
+	"rollcall/ledger/sqlstore/engine"
 	"rollcall/ledger/transitions"
 	"rollcall/smtp"
 )
@@ -141,4 +144,163 @@ func (c *tally) breakdown() ledger.Breakdown {
 			Reason: slices.MinFunc(d.reasons, mostFirst).Reason})
 	}
 	return down
+}
+
+// recentFirst is how many settlements the first question of a page reads, and recentMost a later one: each reads twice
+// as many as the one before. A settlement of a large file mostly fills a page by itself.
+const (
+	recentFirst = 2
+	recentMost  = 64
+)
+
+// recentSettlements asks for the newest of some settlements, and recentOf for those that have an outcome.
+const (
+	recentSettlements = `SELECT number, payload FROM settlements WHERE verification = ? AND number <= ? AND number >= ?`
+	recentInTurn      = ` ORDER BY number DESC LIMIT ?`
+)
+
+var recentOf = [...]string{
+	smtp.Undecided: recentSettlements + recentInTurn,
+	smtp.Valid:     recentSettlements + ` AND count_valid > 0` + recentInTurn,
+	smtp.Invalid:   recentSettlements + ` AND count_invalid > 0` + recentInTurn,
+	smtp.CatchAll:  recentSettlements + ` AND count_catch_all > 0` + recentInTurn,
+	smtp.Unknown:   recentSettlements + ` AND count_unknown > 0` + recentInTurn,
+	smtp.Error:     recentSettlements + ` AND count_error > 0` + recentInTurn,
+}
+
+// RecentResults returns one page of outcomes, newest first. What is settled never changes, so each question is asked
+// at its own moment, and memory holds one settlement beside the page.
+func (s files) RecentResults(ctx context.Context, q ledger.RecentQuery) (ledger.RecentPage, error) {
+	page, err := s.recent(ctx, q)
+	if err != nil {
+		return ledger.RecentPage{}, fmt.Errorf("read recent results of verification %s: %w", q.Verification, err)
+	}
+	return page, nil
+}
+
+func (s files) recent(ctx context.Context, q ledger.RecentQuery) (ledger.RecentPage, error) {
+	if err := q.Check(); err != nil {
+		return ledger.RecentPage{}, err
+	}
+	v, err := s.ofQuery(ctx, q)
+	if err != nil {
+		return ledger.RecentPage{}, err
+	}
+	r := recent{query: q, find: []byte(ledger.FoldEmail(q.Find)), next: ledger.RecentPlace{Settlement: v.Settlements},
+		page: ledger.RecentPage{Verification: v.Verification, Results: []ledger.RecentResult{}}}
+	if q.From != nil && q.From.Settlement <= v.Settlements {
+		r.next = *q.From
+	}
+	last := max(r.next.Settlement-ledger.RecentPassed, 0) // the first that is not looked at
+	for most := recentFirst; r.next.Settlement > last && !r.full(); most = min(2*most, recentMost) {
+		before := r.page.Looked
+		err := s.view(ctx, func(t *tx) error {
+			return t.Each(r.take, recentOf[q.Outcome], q.Verification[:], r.next.Settlement, last+1,
+				min(most, ledger.RecentLooked-before))
+		})
+		if cut := errors.Is(err, engine.ErrUnavailable) && r.page.Looked > before; cut && ctx.Err() == nil {
+			continue // it goes on where it was cut
+		}
+		if err != nil {
+			return ledger.RecentPage{}, err
+		}
+		if r.page.Looked == before { // none of the rest has any
+			r.next = ledger.RecentPlace{Settlement: last}
+		}
+	}
+	if r.next.Settlement > 0 {
+		r.page.Next = &r.next
+	}
+	return r.page, nil
+}
+
+// ofQuery reads the verification of a query, whose results are kept.
+func (s files) ofQuery(ctx context.Context, q ledger.RecentQuery) (v *transitions.Row, err error) {
+	err = s.view(ctx, func(t *tx) (err error) {
+		v, err = t.ReadOf(q.Workspace, q.Verification)
+		return err
+	})
+	if err == nil && v.ResultsDeleted {
+		err = ledger.ErrResultsExpired
+	}
+	return v, err
+}
+
+// recent is one page while it is read.
+type recent struct {
+	query ledger.RecentQuery
+	find  []byte // folded
+	page  ledger.RecentPage
+	next  ledger.RecentPlace // where to go on; settlement 0: nowhere
+
+	batch  ledger.Batch
+	order  []int  // of the results of the batch, newest first
+	folded []byte // an email, folded
+}
+
+// full reports whether the page needs no other settlement, or may look at none.
+func (r *recent) full() bool {
+	return len(r.page.Results) == r.query.Limit || r.page.Looked == ledger.RecentLooked
+}
+
+// take looks at the next settlement, unless the page is full.
+func (r *recent) take(rows *sql.Rows) error {
+	if r.full() {
+		return nil
+	}
+	var number int64
+	var payload sql.RawBytes
+	if err := rows.Scan(&number, &payload); err != nil {
+		return err
+	}
+	if len(payload) == 0 {
+		return ledger.ErrResultsExpired // erased since the start
+	}
+	if err := r.batch.Decode(payload); err != nil {
+		return err
+	}
+	r.page.Looked++
+	if number != r.next.Settlement { // those between have no such outcome
+		r.next = ledger.RecentPlace{Settlement: number}
+	}
+	r.sort()
+	for ; r.next.Row < len(r.order) && len(r.page.Results) < r.query.Limit; r.next.Row++ {
+		if i := r.order[r.next.Row]; r.wanted(i) {
+			r.page.Results = append(r.page.Results, ledger.RecentResult{Result: r.batch.Result(i), Settlement: number})
+		}
+	}
+	if r.next.Row >= len(r.order) {
+		r.next = ledger.RecentPlace{Settlement: number - 1}
+	}
+	return nil
+}
+
+// sort puts the results of the batch in order, newest first.
+func (r *recent) sort() {
+	r.order = r.order[:0]
+	for i := range r.batch.Len() {
+		r.order = append(r.order, i)
+	}
+	slices.SortFunc(r.order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(r.batch.Times[b], r.batch.Times[a]), b-a)
+	})
+}
+
+// wanted reports whether the query asks for a result of the batch.
+func (r *recent) wanted(i int) bool {
+	q := &r.query
+	if q.Outcome != smtp.Undecided && r.batch.Outcomes[i] != q.Outcome || q.Reason != smtp.ReasonNone && r.batch.Reasons[i] != q.Reason {
+		return false
+	}
+	if len(r.find) == 0 {
+		return true
+	}
+	r.folded = r.folded[:0]
+	for _, c := range r.batch.Email(i) {
+		if c >= 'A' && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		r.folded = append(r.folded, c)
+	}
+	return bytes.Contains(r.folded, r.find)
 }

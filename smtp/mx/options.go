@@ -1,6 +1,7 @@
 package mx
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -120,3 +121,67 @@ func readServers(path string) ([]string, error) {
 	}
 	return servers, nil
 }
+
+var (
+	// ErrOptions says that an option is missing or out of range; the text names it.
+	ErrOptions = errors.New("not usable as mx options")
+
+	// ErrClosed says that the Resolver has been closed.
+	ErrClosed = errors.New("mx resolver is closed")
+)
+
+// Kind says why DNS gave no answer.
+type Kind uint8
+
+// The kinds of failure. All are worth asking again, none says anything about an address.
+const (
+	ServFail    Kind = iota + 1 // the servers failed to find out, DNSSEC included (RFC 1035 §4.1.1)
+	Refused                     // the servers do not answer this question for us
+	TimedOut                    // no answer within the time for it
+	Unreachable                 // no server could be reached at all
+	Loop                        // a chain of CNAMEs without an end, or too long
+	Malformed                   // an answer, or a question, that is no DNS
+	Walled                      // a denial by servers that deny Options.Witness too
+)
+
+var kindTexts = [...]string{
+	ServFail:    "server failure",
+	Refused:     "refused",
+	TimedOut:    "no answer in time",
+	Unreachable: "server unreachable",
+	Loop:        "endless or too long chain of names",
+	Malformed:   "malformed",
+	Walled:      "denied by servers that do not know the Internet",
+}
+
+// String describes the kind in a few words.
+func (k Kind) String() string {
+	if int(k) < len(kindTexts) && k > 0 {
+		return kindTexts[k]
+	}
+	return "unknown"
+}
+
+// Error is the failure of a lookup. The zero outcome of an address: ask again later.
+type Error struct {
+	Kind Kind
+	Name string // what was asked for, lower case, no final dot
+	Type string // "MX", "A" or "AAAA"; empty when nothing was asked
+	Err  error  // the cause, if there is one below DNS
+}
+
+// Error says what was tried on what, and why it failed.
+func (e *Error) Error() string {
+	text := "dns: "
+	if e.Type != "" {
+		text += e.Type + " of "
+	}
+	text += e.Name + ": " + e.Kind.String()
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }

@@ -177,3 +177,140 @@ func listLocal(i int, bad float64, random *rand.Rand) string {
 	}
 	return sampleLocal(i, 100)
 }
+
+// sampleWeights is how often a personality comes in a Sample, in parts of the
+// sum. Guess: over half answer plainly, a tenth accepts everything, a tenth
+// greylists, the rest bites. Personalities that never answer are left out: they
+// would measure time-outs.
+var sampleWeights = []weighted{
+	{"clean", 300}, {"plain", 100}, {"exchange", 80}, {"starttls", 60}, {"multiline", 20}, {"chatty", 20},
+	{"nonascii", 10}, {"tlsonly", 10}, {"twomx", 40}, {"firstdown", 10}, {"implicit", 15}, {"alias", 10},
+	{"hostalias", 10}, {"catchall", 100}, {"cannotsay", 10}, {"greylist", 50}, {"quietgrey", 10},
+	{"fullgrey", 10}, {"postscreen", 10}, {"onesession", 10}, {"onercpt", 10}, {"fewrcpts", 10},
+	{"short", 10}, {"ratelimit", 5}, {"chasquid", 10}, {"postfix", 20}, {"exim", 15}, {"cisco", 5},
+	{"nxdomain", 15}, {"nodata", 5}, {"nullmx", 5}, {"blocked", 5}, {"policy", 5}, {"servfail", 2},
+	{"unreachable", 3}, {"flaky", 5}, {"norelay", 5},
+}
+
+// Parts of the names in a Sample. First, dot, last and four digits have 15
+// bytes at most; with a dash they are of no form that exists.
+var (
+	sampleFirst = []string{
+		"anna", "ben", "carla", "david", "emma", "felix", "greta", "hugo", "ida", "jonas", "kira", "lars",
+		"mia", "nils", "olga", "paul", "rosa", "simon", "tina", "uwe", "vera", "wim", "yara", "zoe",
+	}
+	sampleLast = []string{
+		"adler", "bauer", "conti", "duval", "ekman", "ferro", "gomez", "hoff", "ivers", "jager", "klein",
+		"lopez", "meyer", "novak", "olsen", "petit", "quinn", "rossi", "smith", "tanke", "ueda", "vogel",
+		"weber", "young",
+	}
+	sampleCompany = []string{
+		"acme", "atlas", "birch", "cedar", "delta", "ember", "fjord", "globe", "harbor", "iris", "juno",
+		"kite", "lumen", "maple", "nova", "orbit", "pine", "quartz", "ridge", "stone", "tidal", "umbra",
+		"vista", "willow",
+	}
+)
+
+// Of 100 addresses at one domain in a Sample, as they come: the first unknown
+// ones, then full, disabled and restricted, the rest exists.
+const (
+	sampleUnknown    = 15
+	sampleFull       = 17
+	sampleDisabled   = 18
+	sampleRestricted = 19
+)
+
+// sampleHarvestUnknown is how many unknown addresses a domain with GuardHarvest
+// has: under its limit, with room for control probes.
+const sampleHarvestUnknown = 10
+
+// Sample makes n distinct addresses at the given number of domains with many
+// personalities, the same for the same seed. Every domain has one address if n
+// allows; the rest favours few domains, the largest of which has about n divided
+// by the root of domains. Lab.Truth labels each. n and domains below 1 give none.
+func Sample(seed uint64, n, domains int) []string {
+	if n < 1 || domains < 1 {
+		return nil
+	}
+	random := rand.New(rand.NewPCG(seed, seed))
+	names := sampleDomains(random, min(domains, n))
+	unknowns := make(map[int]int)
+	out := make([]string, n)
+	for i := range out {
+		at := i
+		if i >= len(names) {
+			u := random.Float64()
+			at = int(u * u * float64(len(names)))
+		}
+		kind := random.IntN(100)
+		if names[at].harvest && kind < sampleUnknown {
+			if unknowns[at]++; unknowns[at] > sampleHarvestUnknown {
+				kind = 100
+			}
+		}
+		out[i] = sampleLocal(i, kind) + "@" + names[at].name
+	}
+	random.Shuffle(n, func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out
+}
+
+type sampleDomain struct {
+	name    string
+	harvest bool // few unknown addresses, please
+}
+
+func sampleDomains(random *rand.Rand, n int) []sampleDomain {
+	sum := 0
+	for _, w := range sampleWeights {
+		sum += w.weight
+	}
+	out := make([]sampleDomain, n)
+	for i := range out {
+		pick := random.IntN(sum)
+		for _, w := range sampleWeights {
+			if pick -= w.weight; pick < 0 {
+				company := sampleCompany[i%len(sampleCompany)] + strconv.Itoa(i/len(sampleCompany))
+				out[i] = sampleDomain{
+					name:    company + "-" + w.personality + "." + TopLevel,
+					harvest: w.personality == "cisco",
+				}
+				break
+			}
+		}
+	}
+	return out
+}
+
+// sampleLocal makes the local part of the ith address, distinct from every other
+// i below 5,760,000 at one domain.
+func sampleLocal(i, kind int) string {
+	number := i
+	first := sampleFirst[number%len(sampleFirst)]
+	number /= len(sampleFirst)
+	last := sampleLast[number%len(sampleLast)]
+	number /= len(sampleLast)
+	digits := ""
+	if number > 0 {
+		digits = strconv.Itoa(number)
+	}
+	switch {
+	case kind < sampleUnknown:
+		return first + "-" + last + digits
+	case kind < sampleFull:
+		return "full." + letters(i)
+	case kind < sampleDisabled:
+		return "disabled." + letters(i)
+	case kind < sampleRestricted:
+		return "restricted" + letters(i)
+	}
+	return first + "." + last + digits
+}
+
+// letters writes n in base 26.
+func letters(n int) string {
+	out := []byte{}
+	for ; len(out) == 0 || n > 0; n /= 26 {
+		out = append(out, byte('a'+n%26))
+	}
+	return string(out)
+}

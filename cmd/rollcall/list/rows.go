@@ -1,10 +1,12 @@
 package list
 
 import (
+	"bufio"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/xuri/excelize/v2"
@@ -109,4 +111,189 @@ func (l *List) eachOfWorkbook(visit func(row) error) (err error) {
 		return bad(err)
 	}
 	return nil
+}
+
+// errStopped ends a walk at its visitor's wish.
+var errStopped = errors.New("stopped")
+
+// Walk checks each row as the service will: address is called with the address of each row that has a good one, and
+// defect with what is wrong with others, until it returns false. Rows without an address in a list that the service
+// would not take as it is are nobody's fault; skipped says how many there are.
+func (l *List) Walk(address func(text string), defect func(*intake.Defect) bool) (skipped int64, err error) {
+	if l.Plain() {
+		_, err := intake.Inspect(io.NewSectionReader(l.source, 0, l.size), intake.Limits{RowsMax: intake.RowsCeiling},
+			address, defect)
+		if err != nil {
+			return 0, fmt.Errorf("read %s: %w", l.Name, err)
+		}
+		return 0, nil
+	}
+	found := false
+	err = l.eachBodyRow(func(r row) error {
+		text := r.cellOf(l.Column)
+		d := intake.Check(text, r.number)
+		switch {
+		case d == nil || d.Note():
+			found = true
+			if address(text); d != nil && !defect(d) {
+				return errStopped
+			}
+		case d.Kind == intake.KindBlank:
+			skipped++
+		default:
+			if found = true; !defect(d) {
+				return errStopped
+			}
+		}
+		return nil
+	})
+	if err == nil && !found {
+		defect(intake.NoAddresses())
+	}
+	if errors.Is(err, errStopped) {
+		err = nil
+	}
+	return skipped, err
+}
+
+// Changes are what a clean copy differs in.
+type Changes struct {
+	Kept      int64            // addresses as they were
+	Corrected []*intake.Defect // rows that mean an address, which was written instead
+	LeftOut   []*intake.Defect // rows that mean none for certain; and notes
+	Skipped   int64            // rows without an address
+}
+
+// Written is the number of addresses of the copy.
+func (c Changes) Written() (n int64) {
+	n = c.Kept
+	for _, d := range c.Corrected {
+		n += int64(len(d.Means))
+	}
+	return n
+}
+
+// Clean writes the addresses of a list as the service takes them: one in each row, those corrected that mean one. With
+// mend false rows with defects are left out.
+func (l *List) Clean(w io.Writer, mend bool) (c Changes, err error) {
+	buffer := bufio.NewWriter(w)
+	out := csv.NewWriter(buffer)
+	c.Skipped, err = l.Walk(func(text string) {
+		c.Kept++
+		_ = out.Write([]string{text}) // out.Error has what failed
+	}, func(d *intake.Defect) bool {
+		if !mend || d.Kind == intake.KindBeside || len(d.Means) == 0 {
+			c.LeftOut = append(c.LeftOut, d)
+			return true
+		}
+		c.Corrected = append(c.Corrected, d)
+		for _, text := range d.Means {
+			_ = out.Write([]string{text})
+		}
+		return true
+	})
+	out.Flush()
+	return c, errors.Join(err, out.Error(), buffer.Flush())
+}
+
+// sent is the address that the service was given for a cell; "" when for none.
+func sent(text string, number int64, mend bool) string {
+	d := intake.Check(text, number)
+	switch {
+	case d == nil || d.Note():
+		return text
+	case mend && len(d.Means) == 1:
+		return d.Means[0]
+	}
+	return ""
+}
+
+// Join puts results beside the rows that they are of: put is called with a row of headings and then with each row of
+// the list, the cells of its own first and those that of gives for its address behind. Rows whose address was not
+// sent have blanks there. mend is whether addresses were corrected before they were sent.
+func (l *List) Join(headings []string, of func(address string) []string, mend bool, put func([]string) error) error {
+	first := make([]string, l.Width)
+	for i := range first {
+		switch first[i] = l.headingOf(i); {
+		case first[i] == "" && i == l.Column:
+			first[i] = "email"
+		case first[i] == "":
+			first[i] = fmt.Sprintf("column %d", i+1)
+		}
+	}
+	for _, name := range headings {
+		if slices.Contains(first[:l.Width], name) {
+			name = "rollcall_" + name
+		}
+		first = append(first, name)
+	}
+	if err := put(first); err != nil {
+		return err
+	}
+	line := make([]string, l.Width+len(headings))
+	return l.eachBodyRow(func(r row) error {
+		clear(line)
+		copy(line[:l.Width], r.cells)
+		if text := sent(r.cellOf(l.Column), r.number, mend); text != "" {
+			copy(line[l.Width:], of(text))
+		}
+		return put(line)
+	})
+}
+
+// Writer writes rows to a file: CSV, or a workbook.
+type Writer struct {
+	rows  *csv.Writer // nil: a workbook
+	out   io.Writer
+	book  *excelize.File
+	sheet *excelize.StreamWriter
+	count int
+}
+
+// IsWorkbook reports whether a name is that of a workbook.
+func IsWorkbook(name string) bool { return strings.HasSuffix(strings.ToLower(name), ".xlsx") }
+
+// NewWriter begins a file; workbook says of which form.
+func NewWriter(out io.Writer, workbook bool) (*Writer, error) {
+	if !workbook {
+		return &Writer{rows: csv.NewWriter(out)}, nil
+	}
+	w := &Writer{out: out, book: excelize.NewFile()}
+	var err error
+	if w.sheet, err = w.book.NewStreamWriter(w.book.GetSheetName(0)); err != nil {
+		return nil, fmt.Errorf("make a workbook: %w", errors.Join(err, w.book.Close()))
+	}
+	return w, nil
+}
+
+// Put writes a row. In a workbook each cell is a text, which no spreadsheet runs as a formula.
+func (w *Writer) Put(cells []string) error {
+	if w.rows != nil {
+		return w.rows.Write(cells)
+	}
+	if w.count++; w.count > excelize.TotalRows {
+		return fmt.Errorf("a workbook has at most %d rows: give --out with a name that ends in .csv", excelize.TotalRows)
+	}
+	values := make([]any, len(cells))
+	for i, text := range cells {
+		values[i] = text
+	}
+	name, err := excelize.CoordinatesToCellName(1, w.count)
+	if err != nil {
+		return err
+	}
+	return w.sheet.SetRow(name, values)
+}
+
+// Close ends the file.
+func (w *Writer) Close() error {
+	if w.rows != nil {
+		w.rows.Flush()
+		return w.rows.Error()
+	}
+	err := w.sheet.Flush()
+	if err == nil {
+		_, err = w.book.WriteTo(w.out)
+	}
+	return errors.Join(err, w.book.Close())
 }

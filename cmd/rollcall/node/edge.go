@@ -2,11 +2,15 @@ package node
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
+	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,7 +19,10 @@ import (
 	"rollcall/config"
 	httpd "rollcall/http"
 	"rollcall/http/admin"
+	pages "rollcall/http/dashboard"
 	"rollcall/http/dashboard/operate"
+	"rollcall/http/dashboard/signin"
+	"rollcall/http/dashboard/signin/provider"
 	"rollcall/http/listen"
 	"rollcall/http/upload"
 	"rollcall/ledger"
@@ -224,4 +231,165 @@ func publicURL(configured, listen, cert string, at net.Addr) string {
 func listenError(section, listen string, err error) error {
 	return fmt.Errorf("%s.listen: cannot listen on %s (is another node running? choose another port): %w",
 		section, listen, err)
+}
+
+// certificatesEvery is how often the files of certificates are looked at.
+const certificatesEvery = time.Second
+
+// certificates are those of a node's listeners.
+type certificates struct {
+	log  *slog.Logger
+	ends *prometheus.GaugeVec
+	used *prometheus.GaugeVec
+}
+
+// newCertificates registers the metrics. A listener without TLS has none.
+func newCertificates(r prometheus.Registerer, log *slog.Logger) *certificates {
+	c := &certificates{log: log,
+		ends: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "rollcall_tls_certificate_not_after_timestamp_seconds",
+			Help: "When the certificate of a listener ends, or the first of its chain; 0: it has none. Listener: api, " +
+				"upload or admin.",
+		}, []string{"listener"}),
+		used: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "rollcall_tls_certificate_used",
+			Help: "1 when a listener uses its certificate files as they are now, or has none; 0 when they can't be used and " +
+				"those before stay in force.",
+		}, []string{"listener"}),
+	}
+	r.MustRegister(c.ends, c.used)
+	for _, listener := range []string{"api", "upload", "admin"} {
+		c.ends.WithLabelValues(listener)
+		c.used.WithLabelValues(listener).Set(1)
+	}
+	return c
+}
+
+// follow loads the files of a listener and follows their changes until stop is called;
+// nil settings and no error without files.
+func (c *certificates) follow(ctx context.Context, listener, certFile, keyFile string) (settings *tls.Config,
+	stop func(context.Context) error, err error) {
+	if certFile == "" {
+		return nil, func(context.Context) error { return nil }, nil
+	}
+	// First what is watched, then what is loaded: a change in between is seen.
+	watched := []*config.FileWatch{config.WatchFile(certFile), config.WatchFile(keyFile)}
+	pair, err := listen.LoadPair(certFile, keyFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	c.took(listener, pair)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(certificatesEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			c.look(listener, pair, watched)
+		}
+	}()
+	return pair.Config(), func(context.Context) error { cancel(); <-done; return nil }, nil
+}
+
+// look loads the files again when one of them has changed.
+func (c *certificates) look(listener string, pair *listen.Pair, watched []*config.FileWatch) {
+	changed := false
+	for _, w := range watched {
+		changed = w.Changed() || changed
+	}
+	if !changed {
+		return
+	}
+	if err := pair.Reload(time.Now()); err != nil {
+		c.used.WithLabelValues(listener).Set(0)
+		c.log.Error("new certificate refused, the one before stays in force", "listener", listener, "until", pair.End(),
+			"err", err)
+		return
+	}
+	c.took(listener, pair)
+	c.log.Info("new certificate in force", "listener", listener, "until", pair.End())
+}
+
+// took tells of a pair that came into force.
+func (c *certificates) took(listener string, pair *listen.Pair) {
+	c.used.WithLabelValues(listener).Set(1)
+	c.ends.WithLabelValues(listener).Set(float64(pair.End().Unix()))
+	if time.Now().After(pair.End()) {
+		c.log.Error("certificate has ended, clients will refuse it", "listener", listener, "until", pair.End())
+	}
+}
+
+// addPages has the API's listener serve the pages, if they are on.
+func (n *Node) addPages(ctx context.Context, c config.Config, book *sqlstore.Store, public *httpd.Options) error {
+	if !c.Dashboard.Enabled {
+		return nil
+	}
+	asked, err := ProviderOf(c.Dashboard)
+	if err != nil {
+		return err
+	}
+	served, err := pages.New(ctx, pages.Options{Book: book, PublicURL: n.pagesURL, UploadURL: n.UploadURL,
+		MaxFileBytes: c.Limits.MaxFileBytes, MaxRows: c.Limits.MaxRows, Contact: c.Dashboard.Contact,
+		SessionIdle: c.Dashboard.SessionIdle.Duration, SessionLife: c.Dashboard.SessionLife.Duration,
+		Version: programVersion(), Dev: n.Lab != nil, Checks: func() bool { return n.Identity().Probing },
+		PerWorkspace: public.PerWorkspace, Waits: n.inspector.Verification, Provider: asked, Wake: public.Wake,
+		Log:        public.Log,
+		Registerer: public.Registerer})
+	if err != nil {
+		return fmt.Errorf("start the pages: %w", err)
+	}
+	n.add("pages", func(context.Context) error { served.Stop(); return nil })
+	public.Pages, public.PageRoutes = served.Handler(), pages.Routes()
+	return nil
+}
+
+// programVersion is what the foot of each page says.
+func programVersion() string { return VersionOf(debug.ReadBuildInfo()).Version }
+
+// ProviderOf is the provider of the settings, with its secret read; nil for none. It asks no network.
+func ProviderOf(d config.Dashboard) (*pages.Provider, error) {
+	if !d.Enabled || d.OIDCIssuer == "" {
+		return nil, nil
+	}
+	secret, err := provider.ReadSecret(d.OIDCSecretFile)
+	if err != nil {
+		return nil, fmt.Errorf("dashboard.oidc_secret_file: %w", err)
+	}
+	return &pages.Provider{Issuer: d.OIDCIssuer, ClientID: d.OIDCClientID, Secret: secret, Name: d.OIDCName}, nil
+}
+
+// pagesURL is where the pages are; "" until the listener has its address, and when they are off.
+func (n *Node) pagesURL() string {
+	if url := n.pages.Load(); url != nil {
+		return *url
+	}
+	return ""
+}
+
+// pagesOrigin is scheme, host and port of pagesURL, as browsers send it.
+func (n *Node) pagesOrigin() string {
+	u, err := url.Parse(n.pagesURL())
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+// devEmail is who signs in to the pages of serve --dev.
+const devEmail = "dev@rollcall.test"
+
+// DevLink makes a link with which one signs in to the workspace of serve --dev, as its owner.
+func (n *Node) DevLink(ctx context.Context, workspace string) (string, error) {
+	id, err := uuid.Parse(workspace)
+	if err != nil {
+		return "", err
+	}
+	token, err := signin.DevLink(ctx, n.Book, id, devEmail)
+	return n.pagesURL() + "/link/" + string(token), err
 }

@@ -2,6 +2,7 @@ package term
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/google/renameio/v2"
 )
@@ -146,4 +148,70 @@ func WriteText(name string, text []byte) error {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	return nil
+}
+
+// Output is a command's standard output. It remembers the first write that failed, which
+// few commands look at, and then ends the command's context: nobody reads what follows.
+type Output struct {
+	To   io.Writer
+	Stop context.CancelFunc
+
+	mu  sync.Mutex
+	err error // guarded by mu
+}
+
+// Write writes, unless a write has failed before.
+func (o *Output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil {
+		return 0, o.err
+	}
+	n, err := o.To.Write(b)
+	if err != nil {
+		o.err = fmt.Errorf("write the output: %w", err)
+		o.Stop()
+		return n, o.err
+	}
+	return n, nil
+}
+
+// Failed gives the error of the first write that failed; nil when none did.
+func (o *Output) Failed() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
+
+// FileOf gives the file that a stream writes to, if it is one.
+func FileOf(stream any) (*os.File, bool) {
+	if o, ok := stream.(*Output); ok {
+		stream = o.To
+	}
+	f, ok := stream.(*os.File)
+	return f, ok
+}
+
+// PrintJSON writes v on lines of its own.
+func PrintJSON(w io.Writer, v any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return fmt.Errorf("write the output: %w", err)
+	}
+	return nil
+}
+
+// PrintTable writes rows in columns under their headings.
+func PrintTable(w io.Writer, headings []string, rows [][]string) error {
+	p, t := NewPage(w), Table{}
+	for _, name := range headings {
+		t.Columns = append(t.Columns, Column{Name: name})
+	}
+	for _, cells := range rows {
+		t.Add(cells...)
+	}
+	p.Width = unbounded
+	p.Table(&t)
+	return p.Emit()
 }

@@ -1,6 +1,7 @@
 package term
 
 import (
+	"context"
 	"fmt"
 	"time"
 )
@@ -61,3 +62,15 @@ func Roughly(d time.Duration) string {
 
 // leftMost is the longest time left that is told: a year. Above it the pace says nothing.
 const leftMost = 365 * 24 * time.Hour
+
+// Sleep waits for d or until ctx ends.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

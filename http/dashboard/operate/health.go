@@ -1,11 +1,19 @@
 package operate
 
 import (
+	"bytes"
 	"cmp"
+	"context"
+	"fmt"
 	"net/http"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
 
 	waiting "rollcall/actors/inspect"
 	"rollcall/http/web"
+	"rollcall/ledger"
 )
 
 // healthRows bounds the checks on the page Health, of all nodes together, and with them the page. Those that have to be seen
@@ -99,4 +107,115 @@ func health(p *Pages, w http.ResponseWriter, r *request) {
 	divideChecks(v.Nodes, healthRows)
 	v.Audit, _ = p.readAudit(r)
 	p.show(w, r, http.StatusOK, "health", living("Health", "health", v))
+}
+
+// audits is the audit of this node that runs, and the last one.
+type audits struct {
+	mu      sync.Mutex
+	running bool
+	begun   time.Time
+	by      string
+	last    *auditDone
+}
+
+// auditDone is an audit that has ended.
+type auditDone struct {
+	Report ledger.AuditReport
+	Failed string // why there is no report
+	Begun  time.Time
+	Took   float64 // seconds
+	By     string
+}
+
+// auditView is the audits on the page Health.
+type auditView struct {
+	Running bool
+	Begun   time.Time
+	Last    *auditDone
+	Changes bool
+	Every   string // "": none runs
+	Say     string
+}
+
+// auditEvery is how often an audit that runs is looked at.
+const auditEvery = "2s"
+
+// readAudit looks at what runs and at the last one.
+func (p *Pages) readAudit(r *request) (auditView, error) {
+	a := &p.audits
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v := auditView{Running: a.running, Begun: a.begun, Last: a.last, Changes: !r.in.ReadOnly, Say: "No audit runs."}
+	if v.Running {
+		v.Every, v.Say = auditEvery, "An audit runs."
+	}
+	return v, nil
+}
+
+// runAudit answers POST /health/audit. While one runs no other begins.
+func runAudit(p *Pages, w http.ResponseWriter, r *request) {
+	a := &p.audits
+	a.mu.Lock()
+	begin := !a.running
+	if begin {
+		a.running, a.begun, a.by = true, p.now(), r.in.Author
+	}
+	a.mu.Unlock()
+	if begin {
+		go a.run(p.desk.Long(), p.now, p.desk.Audit)
+	}
+	http.Redirect(w, r.Request, "/health", http.StatusSeeOther)
+}
+
+// run runs one and keeps what it found.
+func (a *audits) run(ctx context.Context, now func() time.Time, do func(context.Context) (ledger.AuditReport, error)) {
+	done := &auditDone{}
+	defer func() {
+		if fault := recover(); fault != nil {
+			done.Failed = fmt.Sprintf("it ended with a fault of ours (%T)", fault)
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		done.Begun, done.By, done.Took = a.begun, a.by, now().Sub(a.begun).Seconds()
+		a.running, a.last = false, done
+	}()
+	report, err := do(ctx)
+	if err != nil {
+		done.Failed = plainly(err)
+	}
+	done.Report = report
+}
+
+// stuckFirst orders open verifications by how much they need somebody to look: those that are overdue first, the longest
+// overdue before the others; then those that wait with an issue, or whose lease ran out; then the rest. Within these two the
+// oldest comes first.
+func stuckFirst(a, b ledger.Verification, now time.Time) int {
+	group := func(v ledger.Verification) int {
+		switch {
+		case isOverdue(v, now):
+			return 0
+		case v.Issue != nil || leaseRanOut(v, now):
+			return 1
+		}
+		return 2
+	}
+	of := group(a)
+	order := cmp.Compare(of, group(b))
+	if order == 0 && of == 0 {
+		order = a.Expected.Compare(b.Expected)
+	}
+	return cmp.Or(order, a.Created.Compare(b.Created), bytes.Compare(a.ID[:], b.ID[:]))
+}
+
+// isOverdue reports whether the expected end of a verification has passed.
+func isOverdue(v ledger.Verification, now time.Time) bool {
+	return !v.Expected.IsZero() && v.Expected.Before(now)
+}
+
+// leaseRanOut reports whether the node that has a verification has not renewed its lease in time.
+func leaseRanOut(v ledger.Verification, now time.Time) bool {
+	if v.LeasedUntil.IsZero() { // the ledger gives no time for a lease that is over
+		return v.LeasedBy != uuid.Nil
+	}
+	return !v.LeasedUntil.After(now)
 }

@@ -3,12 +3,17 @@ package operate
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base64"
 	"net"
 	"net/http"
+	"net/url"
+	"path"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"rollcall/http/api"
 	"rollcall/http/web"
 )
 
@@ -155,4 +160,167 @@ func cookieOf(r *http.Request) string {
 		return cookieName
 	}
 	return cookieName + "-" + strconv.FormatUint(port, 10)
+}
+
+// signView is the page that says how to get a link.
+type signView struct{ Bearable bool }
+
+// linkView is the page of a link.
+type linkView struct {
+	Author   string
+	ReadOnly bool
+	Until    time.Time
+}
+
+// signIn answers GET /sign-in.
+func signIn(p *Pages, w http.ResponseWriter, r *request) {
+	next := r.URL.Query().Get("next")
+	if r.in.ID != (sessionID{}) {
+		http.Redirect(w, r.Request, p.pageOr(next, "/"), http.StatusSeeOther)
+		return
+	}
+	if next != "" { // as the link of a part whose session is over has it; the page is then opened without it
+		p.keepNext(w, r.Request, next)
+		http.Redirect(w, r.Request, "/sign-in", http.StatusSeeOther)
+		return
+	}
+	p.show(w, r, http.StatusOK, "sign-in", &frame{Frame: web.Frame{Title: "Sign in"}, Body: signView{p.bearable(r.Request)}})
+}
+
+// showLink answers GET /link/{code}. It does not use it up.
+func showLink(p *Pages, w http.ResponseWriter, r *request) {
+	c, ok := p.keeper.look(r.PathValue("code"), false)
+	switch {
+	case !p.bearable(r.Request):
+		p.unbearable(w, r)
+	case !ok:
+		p.overLink(w, r)
+	default:
+		w.Header().Set("Referrer-Policy", "no-referrer")
+		r.in = session{}
+		p.show(w, r, http.StatusOK, "link", &frame{Frame: web.Frame{Title: "Sign in", Secret: true},
+			Body: linkView{c.author, c.readOnly, c.until}})
+	}
+}
+
+// useLink answers POST /link/{code}.
+func useLink(p *Pages, w http.ResponseWriter, r *request) {
+	if !p.bearable(r.Request) {
+		p.unbearable(w, r)
+		return
+	}
+	c, ok := p.keeper.look(r.PathValue("code"), true)
+	if !ok {
+		p.overLink(w, r)
+		return
+	}
+	if r.in.ID != (sessionID{}) {
+		p.keeper.end(r.in)
+	}
+	p.keeper.begin(w, r.Request, c)
+	http.Redirect(w, r.Request, p.takeNext(w, r.Request), http.StatusSeeOther)
+}
+
+// overLink answers for a link that was used or whose time is over.
+func (p *Pages) overLink(w http.ResponseWriter, r *request) {
+	p.fail(w, r.Request, web.Failure{Status: http.StatusNotFound, Title: "This link has expired",
+		Text: "It was already used, or its minute has passed.",
+		Next: "Run `rollcall operate` again, and open the link that it prints."})
+}
+
+// unbearable answers where a browser would not keep the cookie.
+func (p *Pages) unbearable(w http.ResponseWriter, r *request) {
+	p.fail(w, r.Request, web.Failure{Status: http.StatusForbidden, Title: "Encryption is required",
+		Text: "This listener was reached over plain http from another machine, so others could read the session on its way.",
+		Next: "Set admin.tls_cert and admin.tls_key, or reach the listener by a tunnel as 127.0.0.1, and run `rollcall operate` again."})
+}
+
+// signOut answers POST /sign-out.
+func signOut(p *Pages, w http.ResponseWriter, r *request) {
+	if r.in.ID != (sessionID{}) {
+		p.keeper.end(r.in)
+	}
+	web.SetCookie(w, cookieOf(r.Request), "", -1, http.SameSiteStrictMode)
+	w.Header().Set("Clear-Site-Data", `"cache"`)
+	http.Redirect(w, r.Request, "/sign-in", http.StatusSeeOther)
+}
+
+// asset answers GET /assets/{name}.
+func asset(p *Pages, w http.ResponseWriter, r *request) { p.Asset(w, r.Request) }
+
+// guide answers GET /docs and GET /docs/{page}, and openAPI GET /openapi.yaml: what customers are told.
+func guide(p *Pages, w http.ResponseWriter, r *request) {
+	page, ok, err := web.Guide(r.PathValue("page"))
+	if err != nil {
+		panic(err)
+	}
+	if !ok {
+		p.fail(w, r.Request, web.Nothing)
+		return
+	}
+	p.show(w, r, http.StatusOK, "guide", titled(page.Title, "", page))
+}
+
+func openAPI(_ *Pages, w http.ResponseWriter, _ *request) {
+	w.Header().Set("Content-Type", "application/yaml")
+	_, _ = w.Write(api.OpenAPI)
+}
+
+const (
+	// nextHolds is how long a browser remembers which page somebody asked for without a session. A guess: long enough to find
+	// a terminal and run a command, too short to surprise anybody the next day.
+	nextHolds = 15 * time.Minute
+
+	// nextMax bounds the path of that page with its query, in bytes. Ours are shorter; a longer one is not remembered.
+	nextMax = 1 << 10
+)
+
+// nextCookie is the name of the cookie with that page. The link that `rollcall operate` prints knows nothing of it.
+func nextCookie(r *http.Request) string { return cookieOf(r) + "-next" }
+
+// keepNext has the browser remember where to go after signing in. It forgets what it remembered when that is no page of ours,
+// or the first one.
+func (p *Pages) keepNext(w http.ResponseWriter, r *http.Request, text string) {
+	if to := p.pageOr(text, "/"); to != "/" {
+		web.SetCookie(w, nextCookie(r), base64.RawURLEncoding.EncodeToString([]byte(to)), int(nextHolds/time.Second),
+			http.SameSiteStrictMode)
+	} else {
+		dropNext(w, r)
+	}
+}
+
+// takeNext says where to go after signing in, and forgets it: the page that was asked for, or the first one.
+func (p *Pages) takeNext(w http.ResponseWriter, r *http.Request) string {
+	kept := web.CookieOf(r, nextCookie(r))
+	dropNext(w, r)
+	text, err := base64.RawURLEncoding.DecodeString(kept)
+	if err != nil {
+		return "/"
+	}
+	return p.pageOr(string(text), "/")
+}
+
+// dropNext has the browser forget it.
+func dropNext(w http.ResponseWriter, r *http.Request) {
+	if len(r.CookiesNamed(nextCookie(r))) > 0 {
+		web.SetCookie(w, nextCookie(r), "", -1, http.SameSiteStrictMode)
+	}
+}
+
+// pageOr gives a path with its query when it is that of a page of ours that needs a session, and another text when not.
+// Others can write the text: it must lead to no other site, and to nothing but a page.
+func (p *Pages) pageOr(text, other string) string {
+	plain := func(c rune) bool { return c > ' ' && c < 0x7f && c != '\\' }
+	if len(text) > nextMax || !strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//") ||
+		strings.ContainsFunc(text, func(c rune) bool { return !plain(c) }) {
+		return other
+	}
+	u, err := url.ParseRequestURI(text)
+	if err != nil || u.Scheme != "" || u.Host != "" || path.Clean(u.Path) != u.Path {
+		return other
+	}
+	if !p.lands[p.PatternOf(&http.Request{Method: http.MethodGet, URL: u})] {
+		return other
+	}
+	return u.RequestURI()
 }

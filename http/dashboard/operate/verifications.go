@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/uuid"
 
+	waiting "rollcall/actors/inspect"
+	"rollcall/http/admin"
 	"rollcall/http/web"
 	"rollcall/ledger"
 )
@@ -174,4 +176,230 @@ func (p *Pages) nodeNames(ctx context.Context) map[uuid.UUID]string {
 		names[m.Node], names[m.Session] = m.Name, m.Name
 	}
 	return names
+}
+
+// entriesShown is how many entries of the book a page of one verification has.
+const entriesShown = 100
+
+// waitsView is what one verification waits for.
+type waitsView struct {
+	waiting.Verification
+	Waits []waitView
+	Every string // "": it is over
+	Left  string // how long it is expected to take still; "": nobody can say
+}
+
+// waitView is a wait with a link to who it is for.
+type waitView struct {
+	waiting.Wait
+	Words string
+}
+
+// waitWords say what addresses wait for.
+var waitWords = map[string]string{
+	waiting.ForRoute:    "DNS to answer about their domain",
+	waiting.ForReceiver: "their turn",
+	waiting.ForRetry:    "another try after a deferral",
+	waiting.ForControl:  "a test whether their domain accepts everything",
+	waiting.ForDomain:   "other addresses of the file that go first",
+	waiting.ForLedger:   "the ledger to save their outcomes",
+}
+
+// waitsEvery is how often what a verification waits for is asked for again.
+const waitsEvery = "5s"
+
+// errNoVerification says that a path names none.
+var errNoVerification = &admin.Refusal{Status: http.StatusNotFound, Message: "there is no verification with this id: compare it " +
+	"with the one that its customer was given"}
+
+// readWaits asks what a verification waits for.
+func (p *Pages) readWaits(r *request) (v waitsView, err error) {
+	id, err := uuid.Parse(r.PathValue("id"))
+	if err != nil {
+		return v, errNoVerification
+	}
+	if v.Verification, err = p.desk.Waits(r.Context(), id); err != nil {
+		return v, err
+	}
+	if !ledger.Status(v.Status).Final() {
+		v.Every = waitsEvery
+		if left := v.Finish.Sub(p.now()); left > 0 {
+			v.Left = web.About(left)
+		}
+	}
+	slices.SortStableFunc(v.Verification.Waits, func(a, b waiting.Wait) int { return b.Addresses - a.Addresses })
+	for _, wait := range v.Verification.Waits {
+		v.Waits = append(v.Waits, waitView{wait, waitWords[wait.For]})
+	}
+	return v, nil
+}
+
+// verificationView is the page of one verification.
+type verificationView struct {
+	Now       waitsView
+	Row       ledger.Verification
+	Name      string
+	Workspace string // its name
+	MadeBy    string
+	Overdue   float64 // seconds; 0: it is not
+	Money     moneyView
+	Missing   string // why Row and Money are not shown; "": they are
+}
+
+// moneyView is what moved the credits of one verification.
+type moneyView struct {
+	admin.EntriesPage
+	Pager web.Pager
+}
+
+// Agrees reports whether the entries leave what the row says is still held.
+func (m moneyView) Agrees() bool {
+	return m.Sums.Held-m.Sums.Charged-m.Sums.Released == m.Verification.Held
+}
+
+// verification answers GET /verifications/{id}. Without the ledger it shows what the nodes say.
+func verification(p *Pages, w http.ResponseWriter, r *request) {
+	v := verificationView{Name: "One verification"}
+	var err error
+	if v.Now, err = p.readWaits(r); err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	if err := p.readBook(r, &v); err != nil {
+		if status := statusOf(err); status != http.StatusServiceUnavailable {
+			p.refuse(w, r, err)
+			return
+		}
+		v.Missing = web.Sentence(plainly(err))
+	}
+	p.show(w, r, http.StatusOK, "verification", living(v.Name+" · Verifications", "verifications", v))
+}
+
+// readBook fills in what the ledger says.
+func (p *Pages) readBook(r *request, v *verificationView) (err error) {
+	id, err := uuid.Parse(v.Now.ID)
+	if err != nil {
+		return err
+	}
+	if v.Row, err = p.desk.ReadVerification(r.Context(), id); err != nil {
+		return err
+	}
+	v.Name = fileName(v.Row)
+	names, err := p.names(r)
+	if err != nil {
+		return err
+	}
+	v.Workspace = cmp.Or(names[v.Row.Workspace], v.Row.Workspace.String())
+	if now := p.now(); isOverdue(v.Row, now) {
+		v.Overdue = now.Sub(v.Row.Expected).Seconds()
+	}
+	v.MadeBy = p.makerOf(r.Context(), v.Row.Workspace, v.Row.MadeBy)
+	after := r.URL.Query().Get("after")
+	if after != "" {
+		v.Money.Pager.First = "/verifications/" + id.String() + "#money"
+	}
+	v.Money.EntriesPage, err = p.desk.ReadEntries(r.Context(), admin.EntriesCall{Workspace: v.Row.Workspace, Verification: id,
+		After: after, Limit: entriesShown})
+	if v.Money.Next != "" {
+		v.Money.Pager.More = "/verifications/" + id.String() + "?after=" + v.Money.Next + "#money"
+	}
+	return err
+}
+
+// makerOf names who made something in a workspace, as the ledger calls them. What cannot be looked up keeps its id.
+func (p *Pages) makerOf(ctx context.Context, workspace uuid.UUID, actor string) string {
+	kind, id, _ := strings.Cut(actor, ":")
+	switch kind {
+	case "":
+		return ""
+	case "key":
+		keys, _ := p.desk.ListKeys(ctx, workspace) // without them the id is shown
+		for _, k := range keys {
+			if k.ID == id && k.Label != "" {
+				return "the key " + k.Label + " (rc_" + id + ")"
+			}
+		}
+		return "the key rc_" + id
+	case "user":
+		members, _ := p.desk.ListMembers(ctx, workspace) // without them the id is shown
+		for _, m := range members {
+			if m.User.String() == id {
+				return m.Email
+			}
+		}
+		return "a former member (" + id + ")"
+	}
+	return "an operator"
+}
+
+// evidenceView is what the outcome of one address rests on.
+type evidenceView struct {
+	admin.Explanation
+	Back, Name string
+	Talk       web.Talk
+}
+
+// showEvidence answers POST /verifications/{id}/evidence. It changes nothing, so observers may ask too: it is a POST, so that
+// the address is in no URL.
+func showEvidence(p *Pages, w http.ResponseWriter, r *request) {
+	id, err := uuid.Parse(r.PathValue("id"))
+	if err != nil {
+		p.refuse(w, r, errNoVerification)
+		return
+	}
+	v := evidenceView{Back: "/verifications/" + id.String(), Name: "the verification"}
+	if v.Explanation, err = p.desk.ReadEvidence(r.Context(), id, web.Text(r.Request, "address")); err != nil {
+		p.noEvidence(w, r, v.Back, err)
+		return
+	}
+	if row, err := p.desk.ReadVerification(r.Context(), id); err == nil {
+		v.Name = fileName(row)
+	}
+	v.Talk = talkOf(v.Explanation)
+	p.show(w, r, http.StatusOK, "evidence", titled("One address · "+v.Name+" · Verifications", "verifications", v))
+}
+
+// noEvidence answers for an address of which nothing can be told.
+func (p *Pages) noEvidence(w http.ResponseWriter, r *request, back string, err error) {
+	if status := statusOf(err); status != http.StatusNotFound && status != http.StatusGone && status != http.StatusBadRequest {
+		p.refuse(w, r, err)
+		return
+	}
+	p.fail(w, r.Request, web.Failure{Status: statusOf(err), Title: "There's no evidence for this address", Text: web.Sentence(plainly(err)),
+		Next: "Go back to look for another one.", Link: back, Label: "To the verification"})
+}
+
+// talkOf puts what an outcome rests on into words.
+func talkOf(x admin.Explanation) web.Talk {
+	t := web.Talk{Email: x.Address, Outcome: x.Outcome, Token: x.Reason}
+	_, t.Sentence, _ = strings.Cut(x.Message, " ") // its first word is that of the reason
+	c := x.Case
+	if c == nil {
+		return t
+	}
+	t.Kept, t.Omitted, t.GaveUp = true, c.Omitted, c.GaveUp
+	if c.NoRoute != "" {
+		t.NoRoute = "DNS gave no route (" + c.NoRoute + ")."
+	}
+	for _, a := range c.Attempts {
+		t.Attempts = append(t.Attempts, attemptOf(a, x.Address))
+	}
+	for _, a := range c.Habit.Controls {
+		t.Controls = append(t.Controls, attemptOf(a, web.ControlName(a.Witness)))
+	}
+	if c.Habit.Accepts != nil {
+		t.Habit = web.HabitText(*c.Habit.Accepts, true)
+	}
+	return t
+}
+
+// attemptOf shows one attempt.
+func attemptOf(a admin.AttemptView, asked string) web.Attempt {
+	s := web.Said{At: time.Time(a.At), Stage: a.Stage, Host: a.Host, Source: cmp.Or(a.Source, "no known source of ours"),
+		TLS: a.TLS, Code: a.Code, Enhanced: a.Enhanced, Text: a.Text, Trouble: a.Trouble, Outcome: a.Outcome,
+		Reason: a.Reason, Rule: a.Rule, Void: a.Void, Others: a.Others, Asked: asked}
+	if a.Cause != nil {
+		s.Why = a.Cause.Why
+	}
+	return web.AttemptOf(s)
 }

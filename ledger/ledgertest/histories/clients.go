@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
+	"rollcall/smtp"
 )
 
 const (
@@ -201,4 +202,205 @@ func (c *client) about(id uuid.UUID) *known {
 		}
 	}
 	return nil
+}
+
+// kind is what a client calls.
+type kind string
+
+const (
+	create       kind = "create"
+	openUpload   kind = "open upload"
+	appendChunk  kind = "append"
+	uploadState  kind = "upload state"
+	lease        kind = "lease"
+	renew        kind = "renew"
+	release      kind = "release"
+	refuse       kind = "refuse"
+	prepare      kind = "prepare"
+	settle       kind = "settle"
+	wait         kind = "wait"
+	park         kind = "park"
+	crashed      kind = "crashed"
+	cancel       kind = "cancel"
+	finishCancel kind = "finish cancel"
+	grant        kind = "grant"
+	balance      kind = "balance"
+	verification kind = "verification"
+	results      kind = "results"
+	history      kind = "history"
+	sweep        kind = "sweep"
+	forget       kind = "forget"
+)
+
+// uploads reports whether the call is about the bytes of a file.
+func (k kind) uploads() bool { return k == openUpload || k == appendChunk || k == uploadState }
+
+// call is what one client asked. Only the fields of its kind are set.
+type call struct {
+	kind      kind
+	workspace int
+	file      uuid.UUID // for create: the id if it becomes a new one
+	identity  uuid.UUID // create: the idempotency key
+	again     bool      // create: the same call was asked before, and told nothing
+	bytes     int64     // create: declared length; append: length of the chunk
+	writer    int64     // append
+	offset    int64     // append
+	node      int       // whose lease; 0: nobody's
+	epoch     int64     // of the lease
+	limit     int       // lease, history
+	expired   bool      // lease, create: for a time that is over already
+	total     int64     // prepare
+	twice     int64     // prepare: duplicates beside the total
+	number    int64     // settle
+	first     int64     // settle: the ordinal of the first outcome
+	outcomes  string    // settle: a letter for each of the ordinals from first on; the first letter of letters: none
+	due       due       // wait, park
+	next      time.Time // of due
+	why       string    // wait, park: what is told of it
+	funding   bool      // sweep: what waits for credits has waited for too long
+	grant     int       // index of the grant id
+	grantID   uuid.UUID
+	credits   int64 // grant
+
+	all bool // lease: it must leave nothing; see History.part
+	// took, of a lease that may pass over files, are those that it took or, when it told nothing, may have
+	// taken, by rank; nil: a lease takes the oldest.
+	took map[int]bool
+	anew bool // lease: a run before the one that was answered may have taken what was answered
+	rank int  // place of file in the order in which the book serves; -1: not in the book. Set at the end.
+}
+
+// due is when a verification that waits for receivers goes on.
+type due int
+
+const (
+	notDue   due = iota // it does not wait
+	dueSince            // since it was created
+	dueLater            // later than any test ends
+)
+
+// answer is what the book said. Two answers are the same when they are equal.
+type answer struct {
+	unknown   bool   // the call failed in a way that says nothing about the commit
+	unchanged bool   // the call failed and said that it changed nothing
+	refusal   string // text of the sentinel; "": accepted
+	created   bool
+	rank      int // create: which verification; 0 in all other answers
+	file      seen
+	durable   int64 // of an upload
+	writer    int64
+	account   ledger.Balance
+	list      string // leases, results or history, by rank or letter
+
+}
+
+// listed is one line of a lease, renewal or history.
+type listed struct {
+	file   uuid.UUID
+	rank   int // of file; set at the end
+	epoch  int64
+	status ledger.Status
+}
+
+// seen is what a customer or a node sees of a verification.
+type seen struct {
+	status         ledger.Status
+	issue          string
+	why            string // what is told of a wait for receivers
+	bytes, durable int64
+	total          int64
+	counts         ledger.Counts
+	held           ledger.Credits
+	epoch          int64
+	settlements    int64
+	next           bool // something is due at a known time
+	done           bool // has a time of completion
+}
+
+// sees is v as it is compared.
+func sees(v ledger.Verification) seen {
+	s := seen{status: v.Status, bytes: v.Bytes, durable: v.Durable, total: v.Total, counts: v.Counts,
+		held: v.Held, epoch: v.Epoch, settlements: v.Settlements, next: !v.NextTry.IsZero(),
+		done: !v.Completed.IsZero()}
+	if v.Issue != nil {
+		s.issue = v.Issue.Code
+		if s.issue == ledger.ReceiversWait {
+			s.why = v.Issue.Message
+		}
+	}
+	return s
+}
+
+// refusals are the sentinels that calls of a history can be answered with.
+var refusals = []error{ledger.ErrNoSuchVerification, ledger.ErrIdentityReused, ledger.ErrTooManyOpen,
+	ledger.ErrTooManyBytes, ledger.ErrTooManyUnpaid,
+	ledger.ErrStaleEpoch, ledger.ErrFenced, ledger.ErrUploadClosed, ledger.ErrGap, ledger.ErrIllegal}
+
+// refusalOf returns the text of the sentinel in err, and whether there is one.
+func refusalOf(err error) (string, bool) {
+	if err == nil {
+		return "", true
+	}
+	for _, sentinel := range refusals {
+		if errors.Is(err, sentinel) {
+			return sentinel.Error(), true
+		}
+	}
+	return "", false
+}
+
+// letters stand for the outcomes, at the number of each.
+const letters = "-vicue"
+
+// outcomeOf is the outcome that a letter stands for.
+func outcomeOf(letter byte) smtp.Outcome {
+	return smtp.Outcome(strings.IndexByte(letters, letter))
+}
+
+// String shows what was asked, without what was not.
+func (c call) String() string {
+	parts := []string{string(c.kind)}
+	show := func(shown bool, format string, args ...any) {
+		if shown {
+			parts = append(parts, fmt.Sprintf(format, args...))
+		}
+	}
+	show(c.rank >= 0, "#%d", c.rank)
+	show(true, "workspace %d", c.workspace)
+	show(c.kind == create, "identity %s", c.identity)
+	show(c.bytes > 0, "bytes %d", c.bytes)
+	show(c.kind == appendChunk, "writer %d at %d", c.writer, c.offset)
+	show(c.node > 0, "node %d epoch %d", c.node, c.epoch)
+	show(c.limit > 0, "limit %d", c.limit)
+	show(c.expired, "expired")
+	show(c.total > 0, "total %d", c.total)
+	show(c.kind == settle, "number %d %q from %d", c.number, c.outcomes, c.first)
+	show(c.due > notDue, "due %d", c.due)
+	show(c.why != "", "%q", c.why)
+	show(c.funding, "funding")
+	show(c.kind == grant, "grant %d of %d", c.grant, c.credits)
+	return strings.Join(parts, " ")
+}
+
+// String shows what was told, without what was not.
+func (a answer) String() string {
+	switch {
+	case a.unknown:
+		return "unknown"
+	case a.unchanged:
+		return "nothing changed"
+	}
+	parts := []string{}
+	show := func(shown bool, format string, args ...any) {
+		if shown {
+			parts = append(parts, fmt.Sprintf(format, args...))
+		}
+	}
+	show(a.refusal != "", "refused (%s)", a.refusal)
+	show(a.created, "created #%d", a.rank)
+	show(a.file != seen{}, "%+v", a.file)
+	show(a.writer+a.durable > 0, "writer %d durable %d", a.writer, a.durable)
+	show(a.account != ledger.Balance{}, "%+v", a.account)
+	show(a.list != "", "%s", a.list)
+	return strings.Join(parts, " ")
 }

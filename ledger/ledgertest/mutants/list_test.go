@@ -8,46 +8,35 @@ const (
 	leaseRules   = "ledger/transitions/lease.go"
 	uploadRules  = "ledger/transitions/upload.go"
 	nodeRules    = "ledger/transitions/nodes.go"
-	factRules    = "ledger/transitions/facts.go"
 	bookRules    = "ledger/transitions/engine.go"
-	tableRules   = "ledger/transitions/tables.go"
 	stateRules   = "ledger/states.go"
 	typeWords    = "ledger/types.go"
 	checkRules   = "ledger/invariants.go"
 	payloadRules = "ledger/payload.go"
-	sqlDays      = "ledger/sqlstore/accounts.go"
+	sqlAccounts  = "ledger/sqlstore/accounts.go"
 	sqlTables    = "ledger/sqlstore/verifications.go"
 	sqlNodes     = "ledger/sqlstore/nodes.go"
-	sqlFacts     = "ledger/sqlstore/facts.go"
 	sqlTenants   = "ledger/sqlstore/tenants.go"
 	sqlSweep     = "ledger/sqlstore/sweep.go"
 	sqlBounds    = "ledger/sqlstore/bounds.go"
 	sqlResults   = "ledger/sqlstore/results.go"
-	sqlEvidence  = "ledger/sqlstore/evidence.go"
+	sqlEvidence  = "ledger/sqlstore/files.go"
 	sqlAudit     = "ledger/sqlstore/audit.go"
 	sqlAttempts  = "ledger/sqlstore/engine/transaction.go"
 	sqlSession   = "ledger/sqlstore/engine/session.go"
-	sqlDriven    = "ledger/sqlstore/engine/crdb.go"
 	sqlGate      = "ledger/sqlstore/engine/write_gate.go"
 	sqlServer    = "ledger/sqlstore/engine/postgres.go"
 	queueRules   = "ledger/quota/queue.go"
 	sqlFault     = "ledger/sqlstore/engine/fault.go"
 	sqlMigration = "ledger/sqlstore/migrations/0001_book.sql"
 
-	operatorWords = "ledger/operators.go"
-	operatorRules = "ledger/transitions/operators.go"
-	sqlOperators  = "ledger/sqlstore/operators.go"
-
-	limitRules = "ledger/transitions/limits.go"
-	limitWords = "ledger/limits.go"
-	sqlLimits  = "ledger/sqlstore/limits.go"
-	sqlUnread  = "ledger/sqlstore/store.go"
-	sqlDisk    = "ledger/sqlstore/engine/disk.go"
-
-	settledRules    = "ledger/transitions/settled.go"
+	operatorWords   = "ledger/operators.go"
+	operatorRules   = "ledger/transitions/operators.go"
+	sqlOperators    = "ledger/sqlstore/operators.go"
+	limitWords      = "ledger/limits.go"
+	sqlUnread       = "ledger/sqlstore/store.go"
+	sqlDisk         = "ledger/sqlstore/engine/disk.go"
 	correctionWords = "ledger/corrections.go"
-	correctionRules = "ledger/transitions/corrections.go"
-	sqlCorrections  = "ledger/sqlstore/corrections.go"
 )
 
 // list is every mutant.
@@ -56,10 +45,10 @@ var list = append([]mutant{
 		"n.Number != v.Settlements+1",
 		"n.Number > v.Settlements+1", lives},
 	{"settlement without the lease", bookRules, "case !v.HeldBy(l):", "case v.Epoch < l.Epoch:", lives},
-	{"lease epoch not looked at", tableRules,
+	{"lease epoch not looked at", bookRules,
 		"r.Node == l.Node && r.Epoch == l.Epoch",
 		"r.Node == l.Node", lives},
-	{"lease node not looked at", tableRules,
+	{"lease node not looked at", bookRules,
 		"r.Node == l.Node && r.Epoch == l.Epoch",
 		"r.Epoch == l.Epoch", books},
 	{"hold without enough credits", creditRules, "Held: need}, need)", "Held: need}, 0)", lives},
@@ -155,14 +144,14 @@ var list = append([]mutant{
 	{"funding that never expires", uploadRules,
 		"v.WaitingSince > v.Now-after.Milliseconds()",
 		"v.WaitingSince > v.Now-2*after.Milliseconds()-1e9", books},
-	{"upload that never expires", tableRules,
+	{"upload that never expires", bookRules,
 		"ledger.Millis(r.UploadExpires) <= r.Now",
 		"ledger.Millis(r.UploadExpires) <= 0", lives},
 
-	{"SQL: credit without its condition", sqlDays,
+	{"SQL: credit without its condition", sqlAccounts,
 		"WHERE id = ? AND available >= ?`",
 		"WHERE id = ? AND 0 <= ?`", books},
-	{"SQL: spent not added", sqlDays, "spent = spent + ? WHERE", "spent = spent + 0 * ? WHERE", books},
+	{"SQL: spent not added", sqlAccounts, "spent = spent + ? WHERE", "spent = spent + 0 * ? WHERE", books},
 	{"SQL: move without the epoch", sqlTables, "lease_expires = ?\n\t\tWHERE id = ? AND status = ? AND epoch = ? AND settlements = ?`",
 		"lease_expires = ?\n\t\tWHERE id = ? AND status = ? AND epoch >= ? AND settlements < ?`", books},
 	{"SQL: lease of a living node", sqlTables,
@@ -218,7 +207,7 @@ var list = append([]mutant{
 		"v.Held >= Credits(v.Left())", words},
 	{"ordinals that overflow", payloadRules, " || ordinal > ordinalMax\n", "\n", words},
 	{"no outcome taken for one", payloadRules, "in.bad = in.bad || !o.Final()", "", words},
-	{"SQL: an entry that fails unnoticed", sqlDays,
+	{"SQL: an entry that fails unnoticed", sqlAccounts,
 		"return fmt.Errorf(\"write %s entry: %w\", entries[0].Kind, err)",
 		"return nil", books},
 	{"SQL: outcomes counted without their condition", sqlTables,
@@ -292,7 +281,7 @@ var list = append([]mutant{
 	{"wish to drain taken back as if it was said", nodeRules, "node, false, \"node undrain\"", "node, false, \"node drain\"", books},
 	{"SQL: wish to drain taken back everywhere", sqlNodes, "SET drain_asked = ? WHERE session = ?`, stored(asked), session[:])",
 		"SET drain_asked = ? WHERE session = ? OR standing = 1`, stored(asked), session[:])", books},
-	{"older fact stands", factRules, "	slices.Reverse(sorted)\n", "", books},
+	{"older fact stands", nodeRules, "	slices.Reverse(sorted)\n", "", books},
 	{"SQL: beat that hides a view", sqlNodes, "AND standing = 0 AND current_view = ? AND cluster = ?",
 		"AND standing = 0 AND ? <> '' AND cluster = ?", books},
 	{"SQL: beat that revives", sqlNodes, "WHERE session = ? AND standing = 0 AND current_view = ?",
@@ -311,7 +300,7 @@ var list = append([]mutant{
 		"silent = CASE WHEN ? > 9 THEN NULL", books},
 	{"SQL: silence of before", sqlNodes, "silent = excluded.silent,\n", "", books},
 	{"SQL: beat not seen", sqlNodes, "receivers = ?, seen = {now}`", "receivers = ?`", books},
-	{"SQL: expired facts known", sqlFacts, "AND expires > {now}`", "AND expires > 0`", books},
+	{"SQL: expired facts known", sqlNodes, "AND expires > {now}`", "AND expires > 0`", books},
 	{"SQL: processes kept for ever", sqlSweep, "standing <> 0 AND since <= CAST(? AS BIGINT) - ?",
 		"standing > 9 AND since <= CAST(? AS BIGINT) - ?", books},
 	{"SQL: processes forgotten at once", sqlSweep, "since <= CAST(? AS BIGINT) - ? LIMIT ?`",
@@ -393,7 +382,7 @@ var list = append([]mutant{
 	{"SQL: lease renewed for twice as long", sqlTables, "SET lease_expires = {now} + ?\n", "SET lease_expires = {now} + 2 * ?\n", books},
 	{"lease of nobody", leaseRules, "if node == uuid.Nil {", "if limit < -9 {", books},
 	{"SQL: run before not waited for", sqlServer, `lock: "FOR UPDATE",`, `lock: "",`, locks},
-	{"what nobody has is the zero node's", tableRules, "r.Node != uuid.Nil && r.Node == l.Node", "r.Node == l.Node", books},
+	{"what nobody has is the zero node's", bookRules, "r.Node != uuid.Nil && r.Node == l.Node", "r.Node == l.Node", books},
 	{"lease answered twice", leaseRules, "return m.ID == v.ID }", "return m.ID != m.ID }", lives},
 	{"forgetting of the run before the last forgotten", nodeRules, "done = done || err == nil", "done = err == nil", lives},
 	{"forgetting that was not tried", nodeRules, "if len(rows) == 0 && done {", "if len(rows) == 0 {", books},
@@ -405,14 +394,14 @@ var list = append([]mutant{
 	{"SQL: nothing was cleared", sqlOperators, "SELECT ends < expires FROM", "SELECT ends > expires FROM", books},
 
 	// What a workspace may have, and what is erased and deleted for it.
-	{"one open too many", limitRules, "open >= limits.Open", "open > limits.Open", books},
-	{"one byte too many", limitRules, "n.Bytes > limits.Stored-stored", "n.Bytes > limits.Stored-stored+1", lives},
-	{"new bytes that do not count", limitRules, "n.Bytes > limits.Stored-stored", "stored > limits.Stored", lives},
-	{"one unpaid too many", limitRules, "unpaid.Count >= limits.Unpaid", "unpaid.Count > limits.Unpaid", lives},
-	{"a day later than the oldest", limitRules, "time.Duration(u.Oldest-u.Now)*time.Millisecond + ledger.UnpaidWithin",
+	{"one open too many", operatorRules, "open >= limits.Open", "open > limits.Open", books},
+	{"one byte too many", operatorRules, "n.Bytes > limits.Stored-stored", "n.Bytes > limits.Stored-stored+1", lives},
+	{"new bytes that do not count", operatorRules, "n.Bytes > limits.Stored-stored", "stored > limits.Stored", lives},
+	{"one unpaid too many", operatorRules, "unpaid.Count >= limits.Unpaid", "unpaid.Count > limits.Unpaid", lives},
+	{"a day later than the oldest", operatorRules, "time.Duration(u.Oldest-u.Now)*time.Millisecond + ledger.UnpaidWithin",
 		"ledger.UnpaidWithin + time.Hour", books},
-	{"create without room", limitRules, "return t.Room()", "return nil", lives},
-	{"default before what was set", limitRules, "own.Or(n.Limits)", "n.Limits.Or(own)", books},
+	{"create without room", operatorRules, "return t.Room()", "return nil", lives},
+	{"default before what was set", operatorRules, "own.Or(n.Limits)", "n.Limits.Or(own)", books},
 	{"chunk without room", uploadRules, "if err := t.Room(); err != nil {", "if err := t.Room(); err != nil && end < 0 {", lives},
 	{"held and not paid", creditRules, "	v.Paid = true\n", "", lives},
 	{"unread bytes that stay", bookRules, "if m.to.Final() && before.unread() {", "if m.to.Final() && before.Status == ledger.Uploading {",
@@ -423,14 +412,14 @@ var list = append([]mutant{
 	{"another limit set", limitWords, "{&l.Stored, c.Stored}, {&l.Unpaid, c.Unpaid}}", "{&l.Unpaid, c.Stored}, {&l.Stored, c.Unpaid}}",
 		books},
 	{"limit of less than nothing", limitWords, "min(l.Open, l.Stored, l.Unpaid) < 0", "l.Open < 0", books},
-	{"SQL: bytes of every workspace", sqlLimits, "WHERE workspace = ? AND upload_deleted = 0`",
+	{"SQL: bytes of every workspace", sqlTenants, "WHERE workspace = ? AND upload_deleted = 0`",
 		"WHERE ? <> '' AND upload_deleted = 0`", books},
-	{"SQL: erased bytes counted", sqlLimits, "WHERE workspace = ? AND upload_deleted = 0`", "WHERE workspace = ?`", books},
-	{"SQL: paid ones counted as unpaid", sqlLimits, "WHERE workspace = ? AND paid = 0 AND", "WHERE workspace = ? AND paid <= 1 AND",
+	{"SQL: erased bytes counted", sqlTenants, "WHERE workspace = ? AND upload_deleted = 0`", "WHERE workspace = ?`", books},
+	{"SQL: paid ones counted as unpaid", sqlTenants, "WHERE workspace = ? AND paid = 0 AND", "WHERE workspace = ? AND paid <= 1 AND",
 		books},
-	{"SQL: unpaid ones of a moment", sqlLimits, "AND created > {now} - ?`", "AND created > {now} + 0 * ?`", books},
-	{"SQL: limits set once", sqlLimits, "stored = excluded.stored,", "stored = workspace_limits.stored,", books},
-	{"SQL: limits logged twice", sqlLimits, "u.Own == before {", "u.Own == before && c.Open == nil {", books},
+	{"SQL: unpaid ones of a moment", sqlTenants, "AND created > {now} - ?`", "AND created > {now} + 0 * ?`", books},
+	{"SQL: limits set once", sqlTenants, "stored = excluded.stored,", "stored = workspace_limits.stored,", books},
+	{"SQL: limits logged twice", sqlTenants, "u.Own == before {", "u.Own == before && c.Open == nil {", books},
 	{"SQL: paid not written", sqlTables, "crashes = ?, paid = ?", "crashes = ?, paid = paid * ?", books},
 	{"SQL: erasing not written", sqlTables, "CASE WHEN ? = 0 THEN 0 WHEN", "CASE WHEN ? <= 1 THEN 0 WHEN", books},
 	{"SQL: one slice erased of what is unread", sqlUnread, "v.Total >= 0 || v.UploadDeleted {", "v.Total >= -1 || v.UploadDeleted {",
@@ -465,12 +454,12 @@ var list = append([]mutant{
 	{"one conflict too many", sqlAttempts, "|| conflicts == conflictsMax ||", "|| conflicts > conflictsMax ||", attempts},
 
 	// Connections and commits.
-	{"commit that failed taken for one", sqlDriven, "return &commitError{d.ended} // the", "return nil // the", sessions},
-	{"unknown commit taken for a failure", sqlDriven, "case errors.As(err, &ambiguous):\n\t\treturn &commitError{err}",
+	{"commit that failed taken for one", sqlDialect, "return &commitError{d.ended} // the", "return nil // the", sessions},
+	{"unknown commit taken for a failure", sqlDialect, "case errors.As(err, &ambiguous):\n\t\treturn &commitError{err}",
 		"case errors.As(err, &ambiguous):\n\t\treturn err", sessions},
-	{"conclusion without the statement that failed", sqlDriven, "d.failed = errAborted // what", "_ = errAborted // what",
+	{"conclusion without the statement that failed", sqlDialect, "d.failed = errAborted // what", "_ = errAborted // what",
 		sessions},
-	{"restarts without end", sqlDriven, "crdb.WithMaxRetries(ctx, restartsMax)", "crdb.WithMaxRetries(ctx, 2*restartsMax)", sessions},
+	{"restarts without end", sqlDialect, "crdb.WithMaxRetries(ctx, restartsMax)", "crdb.WithMaxRetries(ctx, 2*restartsMax)", sessions},
 	{"connection used for ever", sqlSession, "time.Now().After(s.retires)", "time.Now().Before(s.retires)", sessions},
 	{"commit that the caller stops", sqlSession, "	ctx = context.WithoutCancel(ctx)\n", "", sessions},
 	{"ending without a deadline", sqlSession, "	if long := s.dialect.ending; long > 0 {", "	if long := s.dialect.ending; long < 0 {",
@@ -492,21 +481,21 @@ var list = append([]mutant{
 
 	// An address is charged once.
 	{"address charged twice", settleRules, "case twice:", "case twice && v.Epoch < 0:", lives},
-	{"settled before the last one", settledRules, "set.upTo != v.Settlements {", "set.upTo > v.Settlements {", memories},
-	{"settled under another lease", settledRules, "set.epoch != v.Epoch || set.upTo != v.Settlements", "set.upTo != v.Settlements",
+	{"settled before the last one", settleRules, "set.upTo != v.Settlements {", "set.upTo > v.Settlements {", memories},
+	{"settled under another lease", settleRules, "set.epoch != v.Epoch || set.upTo != v.Settlements", "set.upTo != v.Settlements",
 		memories},
-	{"first outcomes forgotten", settledRules, "\tbefore := len(set.slices)\n\tset.add(ordinals)",
+	{"first outcomes forgotten", settleRules, "\tbefore := len(set.slices)\n\tset.add(ordinals)",
 		"\tbefore := len(set.slices)\n\tset.add(ordinals[1:])", lives},
-	{"gap in what is settled", settledRules, "set.upTo != number-1 {", "set.upTo > number-1 {", memories},
-	{"settlements read but for the first", settledRules, "\t\tset.add(ordinals)\n\t\tif err", "\t\tset.add(ordinals[:0])\n\t\tif err", lives},
+	{"gap in what is settled", settleRules, "set.upTo != number-1 {", "set.upTo > number-1 {", memories},
+	{"settlements read but for the first", settleRules, "\t\tset.add(ordinals)\n\t\tif err", "\t\tset.add(ordinals[:0])\n\t\tif err", lives},
 	{"settlements read too late", settleRules, "n.Number > 1 && !e.settled.knows(", "n.Number < 1 && !e.settled.knows(", unknowns},
-	{"next ordinal taken for settled", settledRules, "ordinal%sliceOrdinals/64]&(1<<(ordinal%64)) != 0",
+	{"next ordinal taken for settled", settleRules, "ordinal%sliceOrdinals/64]&(1<<(ordinal%64)) != 0",
 		"ordinal%sliceOrdinals/64]&(1<<(ordinal%63)) != 0", memories},
-	{"slice of another place", settledRules, "slice := s.slices[ordinal/sliceOrdinals]\n\treturn", "slice := s.slices[ordinal/sliceOrdinals%2]\n\treturn",
+	{"slice of another place", settleRules, "slice := s.slices[ordinal/sliceOrdinals]\n\treturn", "slice := s.slices[ordinal/sliceOrdinals%2]\n\treturn",
 		memories},
-	{"memory without a bound", settledRules, "if s.bytes <= s.most {", "if s.bytes >= 0 {", memories},
-	{"memory that forgets the newest", settledRules, "if id != but {", "if id == but || s.bytes > 0 {", memories},
-	{"memory of what is over", settledRules, "if v.Status.Final() {", "if v.Status.Final() && number < 0 {", memories},
+	{"memory without a bound", settleRules, "if s.bytes <= s.most {", "if s.bytes >= 0 {", memories},
+	{"memory that forgets the newest", settleRules, "if id != but {", "if id == but || s.bytes > 0 {", memories},
+	{"memory of what is over", settleRules, "if v.Status.Final() {", "if v.Status.Final() && number < 0 {", memories},
 	{"ordinals of a payload cut", payloadRules, "for i := range results {\n\t\tp.Ordinals[i]", "for i := range results[1:] {\n\t\tp.Ordinals[i]",
 		books},
 
@@ -569,17 +558,17 @@ var list = append([]mutant{
 	{"correction below nothing", correctionWords, "min(to.Granted, to.Available, to.Held, to.Spent) < 0", "to.Granted < 0", words},
 	{"correction without what was found", correctionWords, "Granted: a.Account.Granted - made.Granted, Held:", "Granted: 0 * made.Granted, Held:",
 		words},
-	{"correction of anything", sqlCorrections, "err == nil && !v.Correctable()", "err == nil && v.Invariant == \"\"", corrections},
-	{"correction of nothing", sqlCorrections, "len(c.Findings) == 0 && !known", "len(c.Findings) < 0 && !known", corrections},
-	{"correction made twice", correctionRules, "err != nil || done != nil {", "err != nil {", corrections},
-	{"correction without the log", correctionRules, "Action: \"audit correct\"", "Action: \"note\"", corrections},
+	{"correction of anything", sqlAccounts, "err == nil && !v.Correctable()", "err == nil && v.Invariant == \"\"", corrections},
+	{"correction of nothing", sqlAccounts, "len(c.Findings) == 0 && !known", "len(c.Findings) < 0 && !known", corrections},
+	{"correction made twice", creditRules, "err != nil || done != nil {", "err != nil {", corrections},
+	{"correction without the log", creditRules, "Action: \"audit correct\"", "Action: \"note\"", corrections},
 	{"correction that hides more than it is about", "ledger/sqlstore/audit.go", "return a.settled[v] }", "return len(a.settled) > 0 }",
 		corrections},
-	{"correction that settles nothing", sqlCorrections, "a.settled[v] = true", "a.settled[v] = false", corrections},
-	{"correction of a workspace that hides", sqlCorrections, "if c.Workspace == uuid.Nil {", "if c.Number > 0 {", corrections},
-	{"correction of one subject that is counted for all", sqlCorrections, "FROM corrections WHERE subject = ?`",
+	{"correction that settles nothing", sqlAccounts, "a.settled[v] = true", "a.settled[v] = false", corrections},
+	{"correction of a workspace that hides", sqlAccounts, "if c.Workspace == uuid.Nil {", "if c.Number > 0 {", corrections},
+	{"correction of one subject that is counted for all", sqlAccounts, "FROM corrections WHERE subject = ?`",
 		"FROM corrections WHERE subject <> ?`", corrections},
-	{"entries of corrections that belong to nobody", sqlCorrections, "\ta.entries += n\n", "", corrections},
+	{"entries of corrections that belong to nobody", sqlAccounts, "\ta.entries += n\n", "", corrections},
 	{"sessions swept at once", sqlSweep, "w.now-sessionsKept.Milliseconds()", "w.now", books},
 	{"links swept at once", sqlSweep, "w.now-linksKept.Milliseconds()", "w.now", books},
 	{"SQL: use of a revoked key", sqlTenants, "WHERE revoked = 0 AND last_used", "WHERE last_used", books},

@@ -1,30 +1,27 @@
 package mutants
 
 const (
-	sqlOpen     = "ledger/sqlstore/engine/open.go"
-	sqlMigrate  = "ledger/sqlstore/engine/migrate.go"
-	sqlPostgres = "ledger/sqlstore/engine/postgres.go"
-	sqlSQLite   = "ledger/sqlstore/engine/sqlite.go"
-	sqlDurable  = "ledger/sqlstore/engine/durable.go"
-	sqlClock    = "ledger/sqlstore/engine/clock.go"
-	sqlFold     = "ledger/sqlstore/engine/checkpoint.go"
+	sqlOpen    = "ledger/sqlstore/engine/open.go"
+	sqlMigrate = "ledger/sqlstore/engine/migrate.go"
+	sqlDialect = "ledger/sqlstore/engine/dialect.go"
+	sqlClock   = "ledger/sqlstore/engine/clock.go"
 )
 
 // upkeep are the mutants of what is around the transactions: opening, migrating, sweeping.
 var upkeep = []mutant{
 	// What a database must not forget.
-	{"synchronous_commit left off", sqlDurable, "WHEN 'off' THEN 'on'", "WHEN 'never' THEN 'on'", durable},
-	{"synchronous_commit of others overridden", sqlDurable, "ELSE current_setting('synchronous_commit') END", "ELSE 'on' END", durable},
-	{"settings not looked at", sqlDurable, `value == "off" {`, `value == "never" {`, durable},
-	{"durability asked of nobody", sqlPostgres, "return checkDurable(ctx, c)", "return nil", durable},
-	{"an audit refused", sqlPostgres, "err != nil || a.readOnly {", "err != nil {", durable},
+	{"synchronous_commit left off", sqlDisk, "WHEN 'off' THEN 'on'", "WHEN 'never' THEN 'on'", durable},
+	{"synchronous_commit of others overridden", sqlDisk, "ELSE current_setting('synchronous_commit') END", "ELSE 'on' END", durable},
+	{"settings not looked at", sqlDisk, `value == "off" {`, `value == "never" {`, durable},
+	{"durability asked of nobody", sqlServer, "return checkDurable(ctx, c)", "return nil", durable},
+	{"an audit refused", sqlServer, "err != nil || a.readOnly {", "err != nil {", durable},
 	{"an embedded ledger asked nothing", sqlOpen, "err := checkPragmas(ctx, db); err != nil {",
 		"err := checkPragmas(ctx, db); err != nil && s == nil {", durable},
 	{"writers not asked at the start", sqlOpen, "err := db.PingContext(asking); err != nil {",
 		"err := db.PingContext(asking); err != nil && s == nil {", durable},
-	{"no log ahead of the file", sqlDurable, `" wal "`, `" wal memory "`, durable},
-	{"a commit not synced", sqlDurable, `" 2 3 "`, `" 1 2 3 "`, durable},
-	{"tables without their promises", sqlDurable, `{"foreign_keys", " 1 "}`, `{"foreign_keys", " 0 1 "}`, durable},
+	{"no log ahead of the file", sqlDisk, `" wal "`, `" wal memory "`, durable},
+	{"a commit not synced", sqlDisk, `" 2 3 "`, `" 1 2 3 "`, durable},
+	{"tables without their promises", sqlDisk, `{"foreign_keys", " 1 "}`, `{"foreign_keys", " 0 1 "}`, durable},
 	{"an embedded commit not synced", sqlOpen, `"synchronous(FULL)"`, `"synchronous(NORMAL)"`, opened},
 	{"an embedded ledger without foreign keys", sqlOpen, `"foreign_keys(1)"`, `"foreign_keys(0)"`, opened},
 
@@ -44,29 +41,29 @@ var upkeep = []mutant{
 	{"steps of before taken for this one", sqlMigrate, "version = ? AND step = ?)", "version = ? AND step < ?)", migrations},
 	{"steps recorded for ever", sqlMigrate, "schema_steps WHERE version <= ?", "schema_steps WHERE version < ?", migrations},
 	{"a failed change of the schema not told", sqlMigrate, "case state == schemaChangeFailed:", `case state == "never":`, migrations},
-	{"a failed change of the schema run again", sqlPostgres, "case schemaChangeFailed: //", `case "never": //`, migrations},
-	{"changes of the schema not apart", sqlPostgres, `d.apart, d.oneMigrates = true, ""`, `d.apart, d.oneMigrates = false, ""`, migrations},
-	{"a migration that nobody passes", sqlPostgres, `"0", milliseconds(tableLockTime)`, `"0", "0"`, migrations},
+	{"a failed change of the schema run again", sqlServer, "case schemaChangeFailed: //", `case "never": //`, migrations},
+	{"changes of the schema not apart", sqlServer, `d.apart, d.oneMigrates = true, ""`, `d.apart, d.oneMigrates = false, ""`, migrations},
+	{"a migration that nobody passes", sqlServer, `"0", milliseconds(tableLockTime)`, `"0", "0"`, migrations},
 	{"a migration that waits for ever", sqlMigrate, "time.Since(begun) > s.tableLocks:", "time.Since(begun) < 0:", migrations},
 	{"a migration that does not wait", sqlMigrate, "case state != lockNotAvailable:", "default:", migrations},
 
 	// Connections and what their errors mean.
-	{"transactions of the default isolation", sqlPostgres, `const beginServer = "BEGIN ISOLATION LEVEL SERIALIZABLE"`, `const beginServer = "BEGIN"`, opened},
-	{"audits of the default isolation", sqlPostgres, `snapshot: "BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY, DEFERRABLE;`,
+	{"transactions of the default isolation", sqlServer, `const beginServer = "BEGIN ISOLATION LEVEL SERIALIZABLE"`, `const beginServer = "BEGIN"`, opened},
+	{"audits of the default isolation", sqlServer, `snapshot: "BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY, DEFERRABLE;`,
 		`snapshot: "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY;`, opened},
-	{"readers of the default isolation", sqlPostgres, `settings["default_transaction_isolation"] = "serializable"`,
+	{"readers of the default isolation", sqlServer, `settings["default_transaction_isolation"] = "serializable"`,
 		`settings["default_transaction_isolation"] = "read committed"`, opened},
-	{"a COMMIT that rolled back", sqlPostgres, `tag.String() != "COMMIT" {`, `tag.String() == "" {`, opened},
-	{"a paused node that blocks", sqlPostgres, `"idle_in_transaction_session_timeout": milliseconds(idleTime)`,
+	{"a COMMIT that rolled back", sqlServer, `tag.String() != "COMMIT" {`, `tag.String() == "" {`, opened},
+	{"a paused node that blocks", sqlServer, `"idle_in_transaction_session_timeout": milliseconds(idleTime)`,
 		`"idle_in_transaction_session_timeout": "0"`, opened},
-	{"a deadlock that is final", sqlPostgres, `case "40001", "40P01":`, `case "40001":`, attempts},
-	{"an ambiguous commit taken for none", sqlPostgres, `case "40003":`, `case "40999":`, attempts},
-	{"a busy file that is final", sqlSQLite, "whyBusy, again: true", "whyBusy", attempts},
-	{"a full disk that is final", sqlSQLite, "return fault{why: whyResources, passing: true}", "return fault{why: whyResources}", attempts},
+	{"a deadlock that is final", sqlServer, `case "40001", "40P01":`, `case "40001":`, attempts},
+	{"an ambiguous commit taken for none", sqlServer, `case "40003":`, `case "40999":`, attempts},
+	{"a busy file that is final", sqlDialect, "whyBusy, again: true", "whyBusy", attempts},
+	{"a full disk that is final", sqlDialect, "return fault{why: whyResources, passing: true}", "return fault{why: whyResources}", attempts},
 
 	// Sweeps.
-	{"a log that is not emptied", sqlFold, "wal_checkpoint(TRUNCATE)", "wal_checkpoint(PASSIVE)", sweeps},
-	{"a log said to be folded", sqlFold, "return busy == 0, nil", "return true, nil", sweeps},
+	{"a log that is not emptied", sqlDisk, "wal_checkpoint(TRUNCATE)", "wal_checkpoint(PASSIVE)", sweeps},
+	{"a log said to be folded", sqlDisk, "return busy == 0, nil", "return true, nil", sweeps},
 	{"a failure that ends the sweep", sqlSweep, "if left == 0 || w.away(ctx) {", "if left == 0 || w.failed > 0 || w.away(ctx) {", sweeps},
 	{"a failure that is not told", sqlSweep, "w.first == nil {\n\t\tw.first", "w.first != nil {\n\t\tw.first", sweeps},
 	{"a failure counted as a change", sqlSweep, "w.done(err, c.due.what, id) {", "!w.done(err, c.due.what, id) {", sweeps},

@@ -14,9 +14,12 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"rollcall/config/effort"
 )
 
 const (
@@ -328,3 +331,46 @@ func (s *Server) Stop() error {
 	}
 	return errors.Join(err, os.RemoveAll(s.folder))
 }
+
+// requireVariable makes a missing PostgreSQL a failure, as on a CI machine.
+const requireVariable = "ROLLCALL_REQUIRE_POSTGRES"
+
+// New starts a server that ends with the test. Without a PostgreSQL on this
+// machine the test is skipped, or fails when ROLLCALL_REQUIRE_POSTGRES is 1. A short
+// run starts none.
+func New(t testing.TB, o Options) *Server {
+	t.Helper()
+	effort.Children(t)
+	s, err := Start(t.Context(), o)
+	if errors.Is(err, ErrMissing) && os.Getenv(requireVariable) != "1" {
+		t.Skipf("skipped: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Errorf("stop postgresql: %v", err)
+		}
+	})
+	return s
+}
+
+// NewDatabase makes a database that goes with the test, as a copy of template
+// ("" is PostgreSQL's own), and returns its URL.
+func (s *Server) NewDatabase(t testing.TB, name, template string) string {
+	t.Helper()
+	if err := s.Create(t.Context(), name, template); err != nil {
+		t.Fatalf("create database: %v", err)
+	}
+	return s.URL(name)
+}
+
+var (
+	// ErrMissing: this machine has no PostgreSQL of VersionMin or newer.
+	ErrMissing = errors.New("no postgresql found")
+	// ErrStart: the server did not start; the error holds the end of its log.
+	ErrStart = errors.New("postgresql did not start")
+	// ErrState: the server is not in a state for this, such as to pause it twice.
+	ErrState = errors.New("postgresql server is not running, or paused")
+)

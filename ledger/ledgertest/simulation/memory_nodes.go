@@ -2,8 +2,10 @@ package simulation
 
 import (
 	"bytes"
+	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -182,4 +184,244 @@ func (m *memory) Known(keys []string) (facts []ledger.Fact, err error) {
 		}
 	}
 	return facts, m.statement()
+}
+
+// overridden is one row of the overrides.
+type overridden struct {
+	ledger.ThrottleOverride
+	cleared bool
+}
+
+// Override reads an override, whether it holds or not.
+func (m *memory) Override(id uuid.UUID) (*ledger.ThrottleOverride, error) {
+	o, found := m.cluster.overrides[id]
+	if err := m.statement(); err != nil || !found {
+		return nil, err
+	}
+	return &o.ThrottleOverride, nil
+}
+
+// HowMany counts the overrides that hold.
+func (m *memory) HowMany() (n int, err error) {
+	for _, o := range m.cluster.overrides {
+		if o.holds(m.now) {
+			n++
+		}
+	}
+	return n, m.statement()
+}
+
+func (o overridden) holds(now int64) bool { return !o.cleared && ledger.Millis(o.Expires) > now }
+
+// ActiveOverrides lists the overrides that hold, of a key or of all, oldest first.
+func (m *memory) ActiveOverrides(key string) (list []ledger.ThrottleOverride, err error) {
+	for _, o := range m.cluster.overrides {
+		if o.holds(m.now) && (key == "" || o.Key == key) {
+			list = append(list, o.ThrottleOverride)
+		}
+	}
+	slices.SortFunc(list, func(a, b ledger.ThrottleOverride) int {
+		return cmp.Or(a.Created.Compare(b.Created), bytes.Compare(a.ID[:], b.ID[:]))
+	})
+	return list, m.statement()
+}
+
+// InsertOverride writes an override that holds from now on for so long.
+func (m *memory) InsertOverride(o ledger.ThrottleOverride, holds time.Duration) error {
+	if err := m.statement(); err != nil {
+		return err
+	}
+	if _, found := m.cluster.overrides[o.ID]; found {
+		m.aborted = true
+		return errKey
+	}
+	o.Created, o.Expires = ledger.Clock(m.now), ledger.Clock(m.now+holds.Milliseconds())
+	m.alter().overrides[o.ID] = overridden{ThrottleOverride: o}
+	return nil
+}
+
+// EndOverride ends an override that holds.
+func (m *memory) EndOverride(id uuid.UUID) (int64, error) {
+	if err := m.statement(); err != nil {
+		return 0, err
+	}
+	o, found := m.cluster.overrides[id]
+	if !found || !o.holds(m.now) {
+		return 0, nil
+	}
+	o.cleared = true
+	m.alter().overrides[id] = o
+	return 1, nil
+}
+
+// Lifted reports whether an override was ended before its time.
+func (m *memory) Lifted(id uuid.UUID) (bool, error) {
+	if m.lockedRest {
+		return false, m.blocked()
+	}
+	return m.cluster.overrides[id].cleared, m.statement()
+}
+
+func (t *twin) Lifted(id uuid.UUID) (bool, error) {
+	got, err := t.first.Lifted(id)
+	return same(t, "lifted", got, err, func() (bool, error) { return t.second.Lifted(id) })
+}
+
+func (t *twin) Override(id uuid.UUID) (*ledger.ThrottleOverride, error) {
+	got, err := t.first.Override(id)
+	return same(t, "override", got, err, func() (*ledger.ThrottleOverride, error) { return t.second.Override(id) })
+}
+
+func (t *twin) HowMany() (int, error) {
+	got, err := t.first.HowMany()
+	return same(t, "how many", got, err, t.second.HowMany)
+}
+
+func (t *twin) ActiveOverrides(key string) ([]ledger.ThrottleOverride, error) {
+	got, err := list(t.first.ActiveOverrides(key))
+	return same(t, "holding", got, err,
+		func() ([]ledger.ThrottleOverride, error) { return list(t.second.ActiveOverrides(key)) })
+}
+
+func (t *twin) InsertOverride(o ledger.ThrottleOverride, holds time.Duration) error {
+	return done(t, "overrule", t.first.InsertOverride(o, holds), func() error { return t.second.InsertOverride(o, holds) })
+}
+
+func (t *twin) EndOverride(id uuid.UUID) (int64, error) {
+	got, err := t.first.EndOverride(id)
+	return same(t, "lift", got, err, func() (int64, error) { return t.second.EndOverride(id) })
+}
+
+// LogIn writes a line of the log of a workspace.
+func (m *memory) LogIn(_ uuid.UUID, l ledger.WorkspaceLine) error {
+	if err := m.statement(); err != nil {
+		return err
+	}
+	c := m.alter()
+	l.At = ledger.Clock(m.now)
+	c.lines = append(c.lines, l)
+	return nil
+}
+
+// Limits reads what was set for a workspace: here nobody sets anything.
+func (m *memory) Limits(uuid.UUID) (ledger.Limits, error) { return ledger.Limits{}, m.statement() }
+
+// Stored adds up the declared bytes of the verifications whose upload is not erased.
+func (m *memory) Stored(workspace uuid.UUID) (sum int64, err error) {
+	for _, f := range m.files {
+		if f.row.Workspace == workspace && !f.row.UploadDeleted {
+			sum += f.row.Bytes
+		}
+	}
+	return sum, m.statement()
+}
+
+// Unpaid counts the verifications of late that never held a credit.
+func (m *memory) Unpaid(workspace uuid.UUID) (transitions.Unpaid, error) {
+	u := transitions.Unpaid{Now: m.now}
+	for _, f := range m.files { // oldest first
+		created := ledger.Millis(f.row.Created)
+		if f.row.Workspace != workspace || f.row.Paid || created <= m.now-ledger.UnpaidWithin.Milliseconds() {
+			continue
+		}
+		if u.Count++; u.Count == 1 {
+			u.Oldest = created
+		}
+	}
+	return u, m.statement()
+}
+
+// Room is ledger.ErrNoRoom while the disk is full.
+func (m *memory) Room() error {
+	if err := m.statement(); err != nil {
+		return err
+	}
+	if m.full {
+		return ledger.ErrNoRoom
+	}
+	return nil
+}
+
+// EraseUpload deletes so many chunks at most.
+func (m *memory) EraseUpload(id uuid.UUID, most int64) (left bool, err error) {
+	if err := m.statement(); err != nil {
+		return false, err
+	}
+	f := m.change(id)
+	left = int64(len(f.chunks)) >= most
+	f.chunks = f.chunks[min(most, int64(len(f.chunks))):]
+	return left, nil
+}
+
+func (t *twin) Limits(workspace uuid.UUID) (ledger.Limits, error) {
+	got, err := t.first.Limits(workspace)
+	return same(t, "limits", got, err, func() (ledger.Limits, error) { return t.second.Limits(workspace) })
+}
+
+func (t *twin) Stored(workspace uuid.UUID) (int64, error) {
+	got, err := t.first.Stored(workspace)
+	return same(t, "stored", got, err, func() (int64, error) { return t.second.Stored(workspace) })
+}
+
+func (t *twin) Unpaid(workspace uuid.UUID) (transitions.Unpaid, error) {
+	got, err := t.first.Unpaid(workspace)
+	return same(t, "unpaid", got, err, func() (transitions.Unpaid, error) { return t.second.Unpaid(workspace) })
+}
+
+// Room is that of the tables in memory: the other database has a disk of its own.
+func (t *twin) Room() error { return t.first.Room() }
+
+func (t *twin) EraseUpload(id uuid.UUID, most int64) (bool, error) {
+	left, err := t.first.EraseUpload(id, most)
+	return same(t, "erase upload", left, err, func() (bool, error) { return t.second.EraseUpload(id, most) })
+}
+
+// Correction reads a correction.
+func (m *memory) Correction(id uuid.UUID) (*ledger.Correction, error) {
+	for _, c := range m.cluster.corrections {
+		if c.ID == id {
+			return &c, m.statement()
+		}
+	}
+	return nil, m.statement()
+}
+
+// Corrected counts those of a subject.
+func (m *memory) Corrected(subject string) (n int64, err error) {
+	for _, c := range m.cluster.corrections {
+		if c.Subject == subject {
+			n++
+		}
+	}
+	return n, m.statement()
+}
+
+// Correct writes one.
+func (m *memory) Correct(c ledger.Correction) error {
+	if err := m.statement(); err != nil {
+		return err
+	}
+	for _, old := range m.cluster.corrections {
+		if old.ID == c.ID || old.Subject == c.Subject && old.Number == c.Number {
+			m.aborted = true
+			return errKey
+		}
+	}
+	c.At, c.Entries = ledger.Clock(m.now), nil
+	m.alter().corrections = append(m.cluster.corrections[:len(m.cluster.corrections):len(m.cluster.corrections)], c)
+	return nil
+}
+
+func (t *twin) Correction(id uuid.UUID) (*ledger.Correction, error) {
+	got, err := t.first.Correction(id)
+	return same(t, "correction", got, err, func() (*ledger.Correction, error) { return t.second.Correction(id) })
+}
+
+func (t *twin) Corrected(subject string) (int64, error) {
+	got, err := t.first.Corrected(subject)
+	return same(t, "corrected", got, err, func() (int64, error) { return t.second.Corrected(subject) })
+}
+
+func (t *twin) Correct(c ledger.Correction) error {
+	return done(t, "correct", t.first.Correct(c), func() error { return t.second.Correct(c) })
 }

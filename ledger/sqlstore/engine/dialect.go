@@ -3,9 +3,14 @@ package engine
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cockroachdb/cockroach-go/v2/crdb"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // dialect is all that differs between the databases.
@@ -84,3 +89,112 @@ func (s *DB) Name() string { return s.dialect.name }
 
 // Text turns a statement into one for this database.
 func (s *DB) Text(statement string) string { return s.dialect.text(statement) }
+
+// sqliteDialect is the embedded ledger's. It has no deadlines of its own: there is
+// no other side that could be away, and a disk that is slow is only waited for.
+func sqliteDialect() dialect {
+	return dialect{
+		name: "sqlite",
+		// The write lock is taken at once, so that no transaction fails half-way
+		// for want of it.
+		begin:    "BEGIN IMMEDIATE",
+		hurried:  "BEGIN IMMEDIATE", // there is one writer
+		snapshot: "BEGIN",
+		now:      "CAST(round(unixepoch('subsec') * 1000) AS INTEGER)",
+		types: strings.NewReplacer("{blob}", "BLOB", "{int}", "INTEGER",
+			"{strict}", "STRICT", "{keyed}", "STRICT, WITHOUT ROWID"),
+		judge: judgeSQLite,
+		control: func(ctx context.Context, conn *sql.Conn, statement string) error {
+			_, err := conn.ExecContext(ctx, statement)
+			return err
+		},
+		lost:   func(any) bool { return false },
+		failed: func(any) bool { return false },
+		hangUp: func(any) {},
+	}
+}
+
+// judgeSQLite tells the errors of the embedded database apart.
+func judgeSQLite(f failure) fault {
+	var e *sqlite.Error
+	if !errors.As(f.err, &e) {
+		return fault{}
+	}
+	switch e.Code() & 0xff { // the primary code of an extended one
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+		return fault{why: whyBusy, again: true, passing: true}
+	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_CANTOPEN:
+		return fault{why: whyResources, passing: true}
+	case sqlite3.SQLITE_IOERR:
+		// A sync that failed may have written all, or not.
+		return fault{why: whyResources, passing: true, fresh: true, unknown: f.committing}
+	}
+	return fault{why: whyRefused}
+}
+
+// restartsMax bounds how often CockroachDB runs one attempt again from its
+// savepoint, without a pause; 0 would be without end.
+const restartsMax = 5
+
+// inCRDB runs a transaction that has begun by way of cockroach-go. On PostgreSQL
+// nothing goes back to a savepoint, since that would keep the snapshot in which
+// the conflict is: there is none, and errors are kept from the library. On
+// CockroachDB, RELEASE of the savepoint is the commit.
+func (s *session) runInCRDB(ctx context.Context, run func() error) error {
+	d := &cockroach{session: s}
+	err := crdb.ExecuteInTx(crdb.WithMaxRetries(ctx, restartsMax), d, func() error {
+		d.failed = run()
+		if d.failed != nil && sqlState(d.failed) == "" && s.says(s.dialect.failed) {
+			d.failed = errAborted // what was concluded without the statement that failed is worth nothing
+		}
+		if d.failed != nil && !s.dialect.restarts {
+			return errKept
+		}
+		return d.failed
+	})
+	var ambiguous *crdb.AmbiguousCommitError
+	switch {
+	case errors.Is(err, errKept):
+		return d.failed
+	case errors.As(err, &ambiguous):
+		return &commitError{err}
+	case err == nil && d.ended != nil:
+		return &commitError{d.ended} // the library does not look at it
+	}
+	return err
+}
+
+// errKept stands for an error that the library does not see.
+var errKept = errors.New("failed")
+
+// cockroach is the transaction of a session as cockroach-go wants it.
+type cockroach struct {
+	session *session
+	failed  error // of the closure
+	ended   error // of COMMIT
+}
+
+var _ crdb.Tx = (*cockroach)(nil)
+
+// Exec runs the savepoint statements of the library where there are savepoints.
+func (d *cockroach) Exec(ctx context.Context, statement string, _ ...any) error {
+	if !d.session.dialect.restarts {
+		return nil
+	}
+	return d.session.control(ctx, statement)
+}
+
+// Commit ends the transaction. A failure is kept: the library drops it.
+func (d *cockroach) Commit(ctx context.Context) error {
+	d.ended = d.session.control(ctx, "COMMIT")
+	if d.ended != nil {
+		d.session.rollback(ctx)
+	}
+	return d.ended
+}
+
+// Rollback ends the transaction without its changes.
+func (d *cockroach) Rollback(ctx context.Context) error {
+	d.session.rollback(ctx)
+	return nil
+}

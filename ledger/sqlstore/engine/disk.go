@@ -2,12 +2,15 @@ package engine
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/ledger"
@@ -130,6 +133,94 @@ func (s *DB) registerDisk(to prometheus.Registerer) error {
 		}))
 		if err != nil {
 			return fmt.Errorf("register the metrics of the ledger's disk: %w", err)
+		}
+	}
+	return nil
+}
+
+// Checkpoint writes the write-ahead log of an embedded ledger back into its file and
+// empties it, so that what was erased is in neither. It waits for nobody: while
+// somebody reads an older moment, such as an audit, the log stays and false is
+// said. Nothing is to do on a server, which has rules of its own for its log.
+func (s *DB) Checkpoint(ctx context.Context) (bool, error) {
+	if !s.Embedded() || s.writer == nil {
+		return true, nil
+	}
+	session, err := s.writer.take(ctx, false, 0)
+	if err != nil {
+		return false, noSession(err).tell(err, false)
+	}
+	defer s.writer.put(session)
+	if err := session.connect(ctx); err != nil {
+		return false, err
+	}
+	var busy, pages, folded int64
+	// Writers queue behind this session, so that none must wait for a reader.
+	_, err = session.conn.ExecContext(ctx, "PRAGMA busy_timeout(0)")
+	if err == nil {
+		err = session.conn.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &folded)
+	}
+	_, failed := session.conn.ExecContext(context.WithoutCancel(ctx), "PRAGMA busy_timeout(5000)")
+	if failed != nil {
+		session.broken = true
+	}
+	if err = errors.Join(err, failed); err != nil {
+		return false, fmt.Errorf("fold the write-ahead log: %w", err)
+	}
+	return busy == 0, nil
+}
+
+// askDurable turns synchronous_commit on for this connection where a role, a database or
+// the server turned it off, and keeps local, remote_write and remote_apply: with each of
+// them a commit is on the server's disk before it is answered (PostgreSQL 15 manual,
+// 20.5.1). Set here, it also stays when somebody changes the default later.
+const askDurable = `SELECT current_setting('fsync'), current_setting('full_page_writes'),
+	set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on'
+		ELSE current_setting('synchronous_commit') END, false)`
+
+// checkDurable refuses a connection to PostgreSQL that could lose what was committed on it
+// when the server, or its machine, crashes. CockroachDB has no such settings: it syncs each
+// commit on most of its replicas. ErrDurability.
+func checkDurable(ctx context.Context, c *pgx.Conn) error {
+	version, err := c.PgConn().Exec(ctx, `SELECT version()`).ReadAll()
+	if err != nil {
+		return fmt.Errorf("ask for the database's version: %w", err)
+	}
+	if dialectOf(string(version[0].Rows[0][0])).restarts {
+		return nil
+	}
+	answers, err := c.PgConn().Exec(ctx, askDurable).ReadAll()
+	if err != nil {
+		return fmt.Errorf("ask whether commits are durable: %w", err)
+	}
+	for i, name := range []string{"fsync", "full_page_writes", "synchronous_commit"} {
+		if value := string(answers[0].Rows[0][i]); value == "off" {
+			return fmt.Errorf("%w: its %s is off: run `ALTER SYSTEM SET %s = on;` and `SELECT pg_reload_conf();` there",
+				ErrDurability, name, name)
+		}
+	}
+	return nil
+}
+
+// checkPragmas refuses an embedded database that does not sync each commit, or does not
+// keep the promises of its tables: SQLite ignores a pragma that it cannot follow.
+// ErrDurability.
+func checkPragmas(ctx context.Context, db *sql.DB) error {
+	for _, p := range []struct {
+		name   string
+		values string // that are right, each between two spaces
+	}{
+		{"journal_mode", " wal "},
+		{"synchronous", " 2 3 "}, // FULL, EXTRA
+		{"foreign_keys", " 1 "},
+	} {
+		var value string
+		if err := db.QueryRowContext(ctx, "PRAGMA "+p.name).Scan(&value); err != nil {
+			return fmt.Errorf("ask for pragma %s: %w", p.name, err)
+		}
+		if !strings.Contains(p.values, " "+value+" ") {
+			return fmt.Errorf("%w: SQLite says that pragma %s is %s: put the ledger on a local disk, not on a network disk",
+				ErrDurability, p.name, value)
 		}
 	}
 	return nil
