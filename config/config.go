@@ -32,8 +32,8 @@ type HTTP struct {
 	Listen string `toml:"listen"`
 
 	// PublicURL is how customers reach the API, without a final slash. Empty
-	// means http:// (https:// with TLSCert) and Listen, with 127.0.0.1 for "all
-	// interfaces". Default http://127.0.0.1:8080.
+	// means Listen with http:// in front (https:// with TLSCert), and 127.0.0.1 in
+	// place of "all interfaces". Default http://127.0.0.1:8080.
 	PublicURL string `toml:"public_url"`
 
 	// TLSCert is the PEM file with the certificate for this listener and [upload], then its issuers
@@ -129,8 +129,8 @@ type Upload struct {
 	Listen string `toml:"listen"`
 
 	// PublicURL is how customers reach it, without a final slash; it is the
-	// start of every upload.url. Empty means http:// (https:// with a certificate)
-	// and Listen, with 127.0.0.1 for "all interfaces". Default http://127.0.0.1:8082.
+	// start of every upload.url. Empty means Listen with http:// in front (https://
+	// with a certificate), and 127.0.0.1 in place of "all interfaces". Default http://127.0.0.1:8082.
 	PublicURL string `toml:"public_url"`
 
 	// TLSCert is the PEM file with the certificate of this listener, where it has

@@ -143,8 +143,9 @@ func about(parts ...string) string {
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// camel is the name of a field that is no plain word.
-var camel = regexp.MustCompile(`\b[A-Z]+[a-z]+[A-Z]\w+\b|\b(OIDC|TLS)[A-Z]\w+\b|\b[A-Z][a-z]+URL\b`)
+// fieldName is what may be the name of a field: with a capital within it, or where no sentence begins.
+var fieldName = regexp.MustCompile(
+	`\b[A-Z]+[a-z]+[A-Z]\w+\b|\b(OIDC|TLS)[A-Z]\w+\b|\b[A-Z][a-z]+URL\b|[a-z,] [A-Z][a-z]+\b-?`)
 
 // explained is the comment of a field without the name that the key beside it says, with
 // the keys of other fields for their names.
@@ -153,16 +154,17 @@ func explained(name, comment string) string {
 	for _, verb := range []string{"is ", "are "} {
 		text = strings.TrimPrefix(text, verb)
 	}
-	return camel.ReplaceAllStringFunc(text, func(name string) string {
+	return fieldName.ReplaceAllStringFunc(text, func(found string) string {
+		name := found[strings.IndexByte(found, ' ')+1:]
 		for _, table := range []reflect.Type{reflect.TypeFor[HTTP](), reflect.TypeFor[Upload](), reflect.TypeFor[Dashboard](),
 			reflect.TypeFor[Limits](), reflect.TypeFor[SMTP](), reflect.TypeFor[Allowance](), reflect.TypeFor[Source](),
 			reflect.TypeFor[Cluster](), reflect.TypeFor[Gossip](), reflect.TypeFor[Config]()} {
 			if field, ok := table.FieldByName(name); ok {
 				key, _, _ := strings.Cut(field.Tag.Get("toml"), ",")
-				return "`" + key + "`"
+				return found[:len(found)-len(name)] + "`" + key + "`"
 			}
 		}
-		return name
+		return found
 	})
 }
 

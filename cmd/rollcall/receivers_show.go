@@ -101,7 +101,7 @@ func paceLesson(s inspect.ReceiverSource, now time.Time) string {
 		text += " (" + t.Phase + ")"
 	}
 	if t.Why != "" {
-		text += " because " + t.Why
+		text += ": " + t.Why
 	}
 	if t.Edge > 0 {
 		text += fmt.Sprintf("; %s/s was too fast", term.Figure(t.Edge))

@@ -261,7 +261,7 @@ func rose(p *Pace, now time.Time) {
 	case p.edge > 0 && p.rate >= nearEdge*p.edge && !p.trying:
 		f = PhaseHolding
 	}
-	p.enter(f, now, fmt.Sprintf("%s went well; now %s", perSecond(p.proved), perSecond(p.rate)))
+	p.enter(f, now, perSecond(p.proved)+" went well")
 }
 
 // Bad takes a bad answer to a first try: it was deferred, refused about us, or cut.
