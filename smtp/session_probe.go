@@ -3,6 +3,7 @@ package smtp
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -45,6 +46,9 @@ type Ask struct {
 	// Hold is called right before each command, or group of them, is sent; true stops
 	// the probe before it. May be nil.
 	Hold func() bool
+
+	// Room is where the answers are put, if it is large enough.
+	Room []Answer
 }
 
 const (
@@ -75,7 +79,8 @@ func (s *Session) Probe(ctx context.Context, addrs []Address, ask Ask) ([]Answer
 	if !s.open {
 		return nil, &Failure{Stage: StageMail, Err: ErrClosed, Source: s.source}
 	}
-	p := probe{s: s, ask: ask, addrs: addrs, answers: make([]Answer, len(addrs))}
+	p := probe{s: s, ask: ask, addrs: addrs, answers: slices.Grow(ask.Room[:0], len(addrs))[:len(addrs)]}
+	clear(p.answers)
 	p.survey()
 	first := s.rcpts == 0
 	stop := s.enter(ctx)

@@ -145,6 +145,7 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 		a.scheduler.SessionOpened(now, m.id, m.shown, m.failed)
 	case scheduler.Report:
 		a.scheduler.SessionWorked(now, m)
+		m.Free()
 	case sessionClosed:
 		a.scheduler.SessionClosed(now, m.id)
 	case sessionCrashed:

@@ -273,7 +273,7 @@ func (a *sessionActor) held(m *scheduler.AskProbes) bool {
 // ask puts the probes to the receiver until they are all answered, the session ends,
 // or an answer says that going on is wrong.
 func (a *sessionActor) ask(m scheduler.AskProbes) scheduler.Report {
-	r := scheduler.Report{ID: m.ID, Rest: m.Probes, Answered: make([]scheduler.Answered, 0, len(m.Probes))}
+	r := scheduler.Report{ID: m.ID, Rest: m.Probes}
 	if m.Rested && a.smtp.Poll() != nil {
 		r.Stale = true
 		return r
@@ -340,52 +340,68 @@ func countAsked(got []scheduler.Answered) int {
 	return n
 }
 
+// room is what a probe needs while it lasts; it is used again.
+type room struct {
+	addresses []smtp.Address
+	answers   []smtp.Answer
+}
+
+var rooms = sync.Pool{New: func() any { return &room{} }}
+
+// free gives the room back without what was in it.
+func (w *room) free() {
+	clear(w.addresses)
+	clear(w.answers)
+	w.addresses, w.answers = w.addresses[:0], w.answers[:0]
+	rooms.Put(w)
+}
+
 // probe asks for the rest of a report, and judges each answer as it comes. It returns
 // which action ended it early, if one did. What stood behind that in the same group was
 // answered too; behind a guard against harvesting no answer counts.
 func (a *sessionActor) probe(r *scheduler.Report, m *scheduler.AskProbes) (verdict.Action, error) {
-	addresses := make([]smtp.Address, len(r.Rest))
-	for i, p := range r.Rest {
-		addresses[i] = p.Address
+	w := rooms.Get().(*room)
+	defer w.free()
+	for _, p := range r.Rest {
+		w.addresses = append(w.addresses, p.Address)
 	}
-	stop, judged := verdict.ActNone, make([]scheduler.Judgement, 0, len(r.Rest))
+	stop := verdict.ActNone
+	r.Answered = scheduler.MakeAnswered(len(r.Rest))
+	judged := r.Answered[:len(r.Rest)] // by what was asked
 	ask := smtp.Ask{Pipelining: m.Pipelining, RefusedMax: m.RefusedMax, Hold: func() bool { return a.held(m) },
-		Sizes: func() (int, int) { return m.Transaction.Now(), m.Group.Now() }}
+		Sizes: func() (int, int) { return m.Transaction.Now(), m.Group.Now() }, Room: w.answers}
 	at := 0 // of r.Rest; what cannot be asked is passed over
 	ask.Stop = func(address smtp.Address, reply smtp.Reply) bool {
 		for r.Rest[at].Address != address {
 			at++
 		}
-		told := a.judge(r.Rest[at], smtp.Answer{Reply: reply, At: time.Now()})
+		told := &judged[at].Told
+		*told = a.judge(r.Rest[at], smtp.Answer{Reply: reply, At: time.Now()})
 		at++
-		judged = append(judged, told)
 		if told.Verdict.Outcome == smtp.Undecided {
 			m.Group.OnOther()
 		} else {
 			m.Group.OnPlain()
 			m.Transaction.OnPlain()
 		}
-		if scheduler.EndsBatch(&told) && (stop == verdict.ActNone || told.Verdict.Action == verdict.ActVoid) {
+		if scheduler.EndsBatch(told) && (stop == verdict.ActNone || told.Verdict.Action == verdict.ActVoid) {
 			stop = told.Verdict.Action
 		}
 		return stop != verdict.ActNone
 	}
-	answers, err := a.smtp.Probe(a.ctx, addresses, ask)
-	r.Answered = make([]scheduler.Answered, 0, len(answers))
-	for i, one := range answers {
-		var told scheduler.Judgement
-		switch {
-		case one.Err == nil && len(judged) > 0:
-			told, judged = judged[0], judged[1:]
-		default: // it cannot be asked, or a 421, which ends the session without Stop being asked
+	answers, err := a.smtp.Probe(a.ctx, w.addresses, ask)
+	w.answers = answers
+	for i := range answers {
+		one, got := &answers[i], &judged[i]
+		if one.Err != nil || i >= at { // it cannot be asked, or a 421, which ends the session without Stop being asked
 			if one.Err != nil {
 				one.At = time.Now()
 			}
-			told = a.judge(r.Rest[i], one)
+			got.Told = a.judge(r.Rest[i], *one)
 		}
-		r.Answered = append(r.Answered, scheduler.Answered{Probe: r.Rest[i], Told: told, Sent: one.Sent, At: one.At,
-			Nth: one.Nth, Led: one.Led})
-		if stop == verdict.ActVoid && told.Verdict.Action == verdict.ActVoid {
+		got.Probe, got.Sent, got.At, got.Nth, got.Led = r.Rest[i], one.Sent, one.At, one.Nth, one.Led
+		r.Answered = judged[:i+1]
+		if stop == verdict.ActVoid && got.Told.Verdict.Action == verdict.ActVoid {
 			break
 		}
 	}

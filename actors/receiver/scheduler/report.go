@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"sync"
 	"time"
 
 	"rollcall/actors/receiver/state"
@@ -49,6 +50,26 @@ type Answered struct {
 
 	told   int           // answers of its session before it
 	waited time.Duration // for it alone: since its group was sent, or the answer before it was there
+}
+
+// answeredPages are the Answered of reports that were taken, for others.
+var answeredPages = sync.Pool{New: func() any { return new([workMax]Answered) }}
+
+// MakeAnswered makes room for the answers to n probes that a session was given, for one Report.
+func MakeAnswered(n int) []Answered {
+	if n > workMax {
+		return make([]Answered, 0, n)
+	}
+	return answeredPages.Get().(*[workMax]Answered)[:0]
+}
+
+// Free gives the room back that MakeAnswered made, when nothing of the report is needed any more.
+func (r *Report) Free() {
+	if page := r.Answered[:cap(r.Answered)]; len(page) == workMax {
+		clear(page)
+		answeredPages.Put((*[workMax]Answered)(page))
+	}
+	r.Answered = nil
 }
 
 // Report is what comes back from a session that was given probes.
