@@ -45,6 +45,7 @@ func (a *acceptances) takeAccepted() []pending {
 // proveBefore notes that a control probe was refused at a time: what was accepted before, was by an honest receiver.
 func (a *acceptances) proveBefore(log *attemptLog, at time.Time) {
 	rest := a.accepted[:0]
+	a.proven = slices.Grow(a.proven, len(a.accepted))
 	for _, p := range a.accepted {
 		if log.newestTime(p).After(at) {
 			rest = append(rest, p)

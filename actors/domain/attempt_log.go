@@ -27,7 +27,7 @@ const (
 	// from yet another one is not known to be greylisted. A node has some, a cluster some tens.
 	sourcesMax = 1000
 
-	// notesPage is how many notes are made room for at once.
+	// notesPage is how many notes a page has.
 	notesPage = 1024
 )
 
@@ -56,17 +56,16 @@ type said struct {
 type attemptLog struct {
 	load    *Load
 	seed    maphash.Seed
-	pages   [][]note
-	notes   uint32 // in use, with those that are free; the first is not used
-	free    uint32 // first of the free notes, chained by older
-	said    []said // the first is not used
+	pages   [][]note // the first note is not used; most domains are small, and the first page grows as slices do
+	free    uint32   // first of the free notes, chained by older
+	said    []said   // the first is not used
 	unused  []uint32
 	places  map[uint64]uint32 // of said, by hash
 	sources []string          // by number, from 1
 }
 
 func newAttemptLog(load *Load) *attemptLog {
-	return &attemptLog{load: load, seed: maphash.MakeSeed(), notes: 1, said: make([]said, 1),
+	return &attemptLog{load: load, seed: maphash.MakeSeed(), pages: [][]note{{{}}}, said: make([]said, 1),
 		places: map[uint64]uint32{}}
 }
 
@@ -104,7 +103,7 @@ func (r *attemptLog) copyCase(p pending) evidence.Case {
 // keepCase files the attempts of a case under an address of which nothing is kept.
 func (r *attemptLog) keepCase(p *pending, c evidence.Case) {
 	omitted := c.Omitted
-	var newer *note
+	newer := uint32(0)
 	for i := len(c.Attempts) - 1; i >= 0; i-- { // the newest has the best right to be kept
 		place, ok := r.fileSaid(c.Attempts[i], i == len(c.Attempts)-1)
 		if !ok {
@@ -112,14 +111,13 @@ func (r *attemptLog) keepCase(p *pending, c evidence.Case) {
 			continue
 		}
 		number := r.freeNote()
-		n := r.noteAt(number)
-		*n = note{at: wire.Millis(c.Attempts[i].At), said: place}
-		if newer == nil {
+		*r.noteAt(number) = note{at: wire.Millis(c.Attempts[i].At), said: place}
+		if newer == 0 {
 			p.newest = number
 		} else {
-			newer.older = number
+			r.noteAt(newer).older = number
 		}
-		newer = n
+		newer = number
 		p.kept++
 	}
 	p.omitted = uint16(min(omitted, 1<<16-1))
@@ -141,11 +139,13 @@ func (r *attemptLog) freeNote() uint32 {
 		r.free = r.noteAt(number).older
 		return number
 	}
-	if int(r.notes/notesPage) >= len(r.pages) {
-		r.pages = append(r.pages, make([]note, notesPage))
+	last := len(r.pages) - 1
+	if len(r.pages[last]) == notesPage {
+		r.pages = append(r.pages, make([]note, 0, notesPage))
+		last++
 	}
-	r.notes++
-	return r.notes - 1
+	r.pages[last] = append(r.pages[last], note{})
+	return uint32(last*notesPage + len(r.pages[last]) - 1)
 }
 
 // fileSaid gives the place of what was said, or says that there is none for it.

@@ -227,6 +227,7 @@ func (b *backlog) offerChunk(now time.Time, hosts []*wire.Host, retries bool) {
 	if b.options.Load.isHeavy() {
 		size = chunkLeast
 	}
+	var ordinals []uint32
 	for len(o.left) < size {
 		if !b.options.Load.takeAddress(b.work.Workspace) {
 			b.crowded = true
@@ -238,11 +239,12 @@ func (b *backlog) offerChunk(now time.Time, hosts []*wire.Host, retries bool) {
 			break
 		}
 		o.left[ordinal] = struct{}{}
-		o.offer.Probes = append(o.offer.Probes, b.retries.makeProbe(now, ordinal, b.controls.localOf(ordinal)))
+		ordinals = append(ordinals, ordinal)
 	}
-	if len(o.left) == 0 {
+	if len(ordinals) == 0 {
 		return
 	}
+	o.offer.Probes = b.retries.makeProbes(now, ordinals, b.controls.localOf)
 	b.tellBehind(now, o.offer)
 	if b.offeredAt.IsZero() {
 		b.offeredAt = now

@@ -1,6 +1,8 @@
 package domain
 
 import (
+	"slices"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -51,6 +53,20 @@ func (j *job) addStep(s step) { j.steps = append(j.steps, s) }
 // and the parent has to keep up.
 func (j *job) isCut() bool { return len(j.finals) >= finalsMax }
 
+// finalRooms are for the finals of one turn.
+var finalRooms = sync.Pool{New: func() any { return new([]Final) }}
+
+// takeFinals takes what has become final in this turn.
+func (j *job) takeFinals() []Final {
+	finals := slices.Clone(j.finals)
+	if room := j.finals; room != nil {
+		clear(room)
+		j.finals = nil
+		finalRooms.Put(&room)
+	}
+	return finals
+}
+
 // conclude gives an address its outcome, if its case is closed. It is the only place where a Final is made, and
 // verdict.Conclude the only one where an outcome is.
 func (j *job) conclude(now time.Time, ordinal uint32, c evidence.Case) bool {
@@ -59,6 +75,9 @@ func (j *job) conclude(now time.Time, ordinal uint32, c evidence.Case) bool {
 		return false
 	}
 	j.left--
+	if j.finals == nil {
+		j.finals = (*finalRooms.Get().(*[]Final))[:0]
+	}
 	j.finals = append(j.finals, Final{Ordinal: ordinal, Outcome: outcome, Reason: reason,
 		At: caseTime(now, c), Case: c})
 	return true

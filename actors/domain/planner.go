@@ -175,10 +175,10 @@ func (pl *planner) plan(now time.Time) ([]step, []Final, time.Time) {
 	pl.controls.weighDoubted(now, pl.backlog.isBusy(now))
 	pl.advance(now)
 	say := pl.backlog.sayBehind(now, pl.route.isResting(now))
-	steps, finals := pl.steps, pl.finals
 	pl.draining = pl.isCut() && pl.left > 0
-	pl.steps, pl.finals = nil, nil
-	return steps, finals, earlier(pl.wakeAt(now), say)
+	steps := pl.steps
+	pl.steps = nil
+	return steps, pl.takeFinals(), earlier(pl.wakeAt(now), say)
 }
 
 // closeAll makes everything that is left invalid: DNS says that the domain takes no mail.

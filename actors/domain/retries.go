@@ -2,6 +2,7 @@ package domain
 
 import (
 	"container/heap"
+	"strings"
 	"time"
 
 	"rollcall/actors/wire"
@@ -271,16 +272,23 @@ func (r *retries) expectAnswer(p *pending) time.Duration {
 	return at
 }
 
-// makeProbe makes the question about an address; a greylisted one says since when, unless our
-// ledger stalled meanwhile: that it waited for so long says nothing about the receiver.
-func (r *retries) makeProbe(now time.Time, ordinal uint32, local string) *wire.Probe {
-	q := &wire.Probe{Ordinal: ordinal, Local: local}
-	p, before := r.again[ordinal]
-	q.Asked = p.marks&markAsked != 0
-	if q.Retry = before; p.from != 0 && p.marks&markHeld == 0 {
-		q.Greylist(r.since(now)-p.grey, r.log.sources[p.from-1])
+// makeProbes makes the questions about addresses; a greylisted one says since when, unless our ledger stalled
+// meanwhile: that it waited for so long says nothing about the receiver.
+func (r *retries) makeProbes(now time.Time, ordinals []uint32, localOf func(ordinal uint32) string) []*wire.Probe {
+	list, all := make([]*wire.Probe, len(ordinals)), make([]wire.Probe, len(ordinals))
+	var locals strings.Builder // a copy, since a receiver may keep one for long
+	for i, ordinal := range ordinals {
+		q, from := &all[i], locals.Len()
+		locals.WriteString(localOf(ordinal))
+		q.Ordinal, q.Local = ordinal, locals.String()[from:]
+		p, before := r.again[ordinal]
+		q.Asked = p.marks&markAsked != 0
+		if q.Retry = before; p.from != 0 && p.marks&markHeld == 0 {
+			q.Greylist(r.since(now)-p.grey, r.log.sources[p.from-1])
+		}
+		list[i] = q
 	}
-	return q
+	return list
 }
 
 // excuseWait gives the addresses that wait the time back in which nothing could be asked: it

@@ -1,7 +1,6 @@
 package intake
 
 import (
-	"bytes"
 	"hash/maphash"
 	"strings"
 
@@ -160,7 +159,7 @@ func (d *distinct) same(ordinal int, p *pending) bool {
 	if d.facts[e.spelling].domain != d.facts[p.spelling].domain {
 		return false
 	}
-	return bytes.Equal(d.file.locals.get(e.local), p.local)
+	return d.file.locals.get(e.local) == string(p.local)
 }
 
 // table finds numbers by a hash of 32 bits, by open addressing. A slot holds the

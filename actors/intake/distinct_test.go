@@ -95,13 +95,13 @@ func TestArenaGivesBackWhatWasPut(t *testing.T) {
 			texts, places = append(texts, text), append(places, a.put(text))
 		}
 		for i, text := range texts {
-			if got := a.get(places[i]); !bytes.Equal(got, text) {
+			if got := a.get(places[i]); got != string(text) {
 				t.Fatalf("text %d at %d is %q, want %q", i, places[i], got, text)
 			}
 		}
 		for i, block := range a.blocks {
-			if cap(block) != min(arenaFirst<<i, arenaBlock) {
-				t.Fatalf("block %d has %d bytes", i, cap(block))
+			if block.Cap() != min(arenaFirst<<i, arenaBlock) {
+				t.Fatalf("block %d has %d bytes", i, block.Cap())
 			}
 		}
 	}

@@ -1,6 +1,10 @@
 package intake
 
-import "rollcall/smtp"
+import (
+	"strings"
+
+	"rollcall/smtp"
+)
 
 // entriesBlock is how many entries are allocated at once. Full blocks are never
 // copied as a slice that grows would be; 32,768 of them are 256 KiB.
@@ -35,13 +39,22 @@ func (f *File) Duplicates() int64 { return f.rows - int64(f.count) }
 // Spelling returns an address as its first row spells it, byte for byte, without
 // the quotes of CSV.
 func (f *File) Spelling(ordinal int) string {
-	e := f.entry(ordinal)
-	return string(f.locals.get(e.local)) + "@" + f.domains.spellings[e.spelling].text
+	var b strings.Builder
+	f.SpellTo(&b, ordinal)
+	return b.String()
 }
 
-// Address returns an address as it is asked.
+// SpellTo writes the Spelling of an address.
+func (f *File) SpellTo(b *strings.Builder, ordinal int) {
+	e := f.entry(ordinal)
+	b.WriteString(f.locals.get(e.local))
+	b.WriteByte('@')
+	b.WriteString(f.domains.spellings[e.spelling].text)
+}
+
+// Address returns an address as it is asked. Whoever keeps its local part keeps much of the File.
 func (f *File) Address(ordinal int) smtp.Address {
-	return smtp.Address{Local: string(f.locals.get(f.entry(ordinal).local)), Domain: f.Domain(ordinal)}
+	return smtp.Address{Local: f.locals.get(f.entry(ordinal).local), Domain: f.Domain(ordinal)}
 }
 
 // Domain returns the domain of an address as lower-case A-label. It allocates nothing.
@@ -83,28 +96,31 @@ const arenaFirst = 4096
 
 // arena keeps short byte strings one after the other, each behind its length.
 type arena struct {
-	blocks [][]byte
+	blocks []*strings.Builder // none grows beyond its first capacity
 }
 
 // put keeps a copy of text, at most 255 bytes, and returns its place. It is for
 // the caller to see that all of them together stay within the 4,096 blocks.
 func (a *arena) put(text []byte) uint32 {
-	if n := len(a.blocks); n == 0 || len(a.blocks[n-1])+1+len(text) > cap(a.blocks[n-1]) {
-		size := arenaFirst
-		if n > 0 {
-			size = min(2*cap(a.blocks[n-1]), arenaBlock)
-		}
-		a.blocks = append(a.blocks, make([]byte, 0, size))
-	}
 	n := len(a.blocks) - 1
-	place := n*arenaBlock + len(a.blocks[n])
-	a.blocks[n] = append(append(a.blocks[n], byte(len(text))), text...)
+	if n < 0 || a.blocks[n].Len()+1+len(text) > a.blocks[n].Cap() {
+		size := arenaFirst
+		if n >= 0 {
+			size = min(2*a.blocks[n].Cap(), arenaBlock)
+		}
+		a.blocks = append(a.blocks, &strings.Builder{})
+		n++
+		a.blocks[n].Grow(size)
+	}
+	place := n*arenaBlock + a.blocks[n].Len()
+	a.blocks[n].WriteByte(byte(len(text)))
+	a.blocks[n].Write(text)
 	return uint32(place)
 }
 
 // get returns what was put at a place. It belongs to the arena.
-func (a *arena) get(place uint32) []byte {
-	rest := a.blocks[place/arenaBlock][place%arenaBlock:]
+func (a *arena) get(place uint32) string {
+	rest := a.blocks[place/arenaBlock].String()[place%arenaBlock:]
 	return rest[1 : 1+rest[0]]
 }
 
