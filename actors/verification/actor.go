@@ -292,7 +292,7 @@ func (a *Actor) advance(c actor.Context, now time.Time) {
 			a.stopDomains(c)
 			a.settle(c, now, true)
 		}
-		if writing := a.parking != nil && a.parking.writing; !a.settling && !a.marking && !writing && (a.plan == nil || len(a.plan.pending) == 0) {
+		if writing := a.parking != nil && a.parking.writing; !a.settling && !a.marking && !writing && (a.plan == nil || a.plan.unsettled == 0) {
 			a.close(c)
 		}
 	}
@@ -301,7 +301,7 @@ func (a *Actor) advance(c actor.Context, now time.Time) {
 // hold stops asking while outcomes cannot be settled, and goes on when they are:
 // what is not settled when this lease ends is asked again by the next owner.
 func (a *Actor) hold(c actor.Context, now time.Time) {
-	held := len(a.plan.pending) > 0 && now.Sub(a.plan.since) >= holdAfter
+	held := a.plan.unsettled > 0 && now.Sub(a.plan.since) >= holdAfter
 	if held == a.held {
 		return
 	}
@@ -426,7 +426,7 @@ func (a *Actor) settle(c actor.Context, now time.Time, atOnce bool) {
 		return
 	}
 	last := len(a.plan.open) == 0 && a.plan.next == len(a.plan.ids)
-	first := a.plan.batched == 0
+	first := len(a.plan.batched) == 0
 	results := a.plan.batch(now, atOnce || last)
 	if results == nil {
 		return
@@ -442,14 +442,14 @@ func (a *Actor) settle(c actor.Context, now time.Time, atOnce bool) {
 	if a.waiting {
 		s.Why = a.survey(now, true).sentence()
 	}
-	cases := a.plan.cases[:len(results)]
+	entries := a.plan.entries
 	a.call(c, func(ctx context.Context) any {
 		began := time.Now()
 		ctx, told := a.options.Tracer.Begin(ctx, tracing.Settle)
 		told.ID(tracing.Verification, s.Lease.Verification)
 		told.Count(tracing.Settlement, s.Number)
 		told.Count(tracing.Addresses, int64(len(results)))
-		s.Evidence = a.pack(results, cases)
+		s.Evidence = a.pack(entries)
 		state, err := a.options.Book.Settle(ctx, s)
 		told.End(err != nil)
 		return settleResult{state, time.Since(began), err}
@@ -458,8 +458,8 @@ func (a *Actor) settle(c actor.Context, now time.Time, atOnce bool) {
 
 // pack returns what is kept of how outcomes came about. An outcome is worth more than
 // its evidence: what cannot be packed, which is a fault of ours, is left out.
-func (a *Actor) pack(results []ledger.Result, cases []evidence.Case) []byte {
-	packed, err := kept(results, cases)
+func (a *Actor) pack(entries []evidence.Entry) []byte {
+	packed, err := evidence.Pack(entries)
 	if err != nil {
 		a.options.Metrics.unkept.Inc()
 		a.options.Log.Error("evidence of a settlement not kept", "verification", a.state.ID, "err", err)
@@ -491,13 +491,13 @@ func (a *Actor) settled(c actor.Context, now time.Time, m settleResult) {
 func (a *Actor) count(took time.Duration) {
 	a.options.Metrics.settlements.Inc()
 	a.options.Metrics.settling.Observe(took.Seconds())
-	a.weigh(-int64(a.plan.batched))
+	a.weigh(-int64(len(a.plan.batched)))
 	type kind struct {
 		outcome smtp.Outcome
 		reason  smtp.Reason
 	}
 	kinds := map[kind]float64{}
-	for _, r := range a.plan.pending[:a.plan.batched] {
+	for _, r := range a.plan.batched {
 		kinds[kind{r.Outcome, r.Reason}]++
 	}
 	for k, n := range kinds {

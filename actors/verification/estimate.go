@@ -322,7 +322,7 @@ func (a *Actor) mark(c actor.Context, now time.Time) {
 	case quiet != a.waiting && now.Sub(a.changed) < waitingDwell && (quiet || a.plan.left != nil):
 		return // one that was parked often only looks whether a receiver answers by now, and rests again
 	case quiet != a.waiting:
-	case a.settling || len(a.plan.pending) > 0 || now.Sub(a.eta.at) < remarkEvery:
+	case a.settling || a.plan.unsettled > 0 || now.Sub(a.eta.at) < remarkEvery:
 		return // the settlement tells it
 	}
 	next := ledger.Outlook{Next: until, Expected: whole(a.survey(now, false).finish)}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"strings"
 	"time"
 
 	"rollcall/actors/domain"
@@ -25,9 +26,6 @@ const (
 	// crashesMax is how often the actor of one domain may crash before its
 	// addresses are given up as unknown, which is free: the fault is ours.
 	crashesMax = 3
-
-	// roomMax bounds the room for outcomes that is kept while fewer than a quarter wait: 1 MB.
-	roomMax = 4 * settleAt
 
 	// unsettledMax is how many outcomes may wait for the ledger before no more
 	// domains are begun. Guess: some seconds of work.
@@ -55,9 +53,10 @@ type plan struct {
 	busy       int              // what the others count for together, see work.weight
 	crowded    bool             // the node has as many domains at work as it may have of this workspace
 	answered   bitset           // has its final outcome, settled or not
-	pending    []ledger.Result  // answered, not settled
-	cases      []evidence.Case  // of pending, one by one
-	batched    int              // the first so many of pending are being settled
+	pending    [][]domain.Final // answered, not settled, as they came
+	unsettled  int              // all of pending
+	batched    []ledger.Result  // the first of pending, which are being settled
+	entries    []evidence.Entry // how they came about
 	since      time.Time        // of the oldest of pending
 
 	left map[string]*domain.Parked // by domain that was not begun, what another run has left
@@ -141,7 +140,7 @@ func (w *work) weight() int { return min(w.size, wholeDomain) }
 // have something to do. The others only wait, and hold nobody up but memory.
 func (p *plan) mayBegin(busyMax int) bool {
 	return p.next < len(p.ids) && p.busy/wholeDomain < busyMax && len(p.open) < heldMax &&
-		len(p.pending) < unsettledMax
+		p.unsettled < unsettledMax
 }
 
 // begin takes the next domain; false when none may be begun.
@@ -181,21 +180,27 @@ func (p *plan) unanswered(all []uint32, from int) []uint32 {
 	return out
 }
 
-// take notes final outcomes. One that is there already is not taken again.
+// take notes final outcomes, which belong to the plan from then on. One that is there already is not taken again.
 func (p *plan) take(now time.Time, finals []domain.Final) {
-	for _, f := range finals {
-		if int(f.Ordinal) >= p.file.Len() || p.answered.has(f.Ordinal) {
+	n := 0
+	for i := range finals {
+		ordinal := finals[i].Ordinal
+		if int(ordinal) >= p.file.Len() || p.answered.has(ordinal) {
 			continue
 		}
-		p.answered.set(f.Ordinal)
-		p.final++
-		if len(p.pending) == 0 {
-			p.since = now
+		p.answered.set(ordinal)
+		if n != i {
+			finals[n] = finals[i]
 		}
-		p.pending = append(p.pending, ledger.Result{Ordinal: int64(f.Ordinal), Outcome: f.Outcome,
-			Reason: f.Reason, At: f.At, Email: p.file.Spelling(int(f.Ordinal)), Operator: operatorOf(&f.Case)})
-		p.cases = append(p.cases, f.Case)
+		n++
 	}
+	if n == 0 {
+		return
+	}
+	if p.unsettled == 0 {
+		p.since = now
+	}
+	p.pending, p.final, p.unsettled = append(p.pending, finals[:n]), p.final+n, p.unsettled+n
 }
 
 // operatorOf is who runs the host that was asked last about an address.
@@ -222,44 +227,52 @@ func (p *plan) giveUp(now time.Time, w *work) {
 // it is the same again: an attempt that failed may have been committed, and the
 // ledger knows it again only when nothing was added.
 func (p *plan) batch(now time.Time, atOnce bool) []ledger.Result {
-	if p.batched == 0 {
-		if len(p.pending) == 0 || !atOnce && len(p.pending) < settleAt && now.Sub(p.since) < settleEvery {
+	if len(p.batched) == 0 {
+		if p.unsettled == 0 || !atOnce && p.unsettled < settleAt && now.Sub(p.since) < settleEvery {
 			return nil
 		}
-		p.batched = p.fitting()
+		p.fillBatch()
 	}
-	return p.pending[:p.batched]
+	return p.batched
 }
 
-// fitting is how many of pending one settlement takes, by their number and by what
-// is kept of how they came about.
-func (p *plan) fitting() int {
-	size := 0
-	for i := range min(len(p.cases), ledger.SettlementMax, evidence.EntriesMax) {
-		if size += evidence.Size(&p.cases[i]); size > evidence.RawMax && i > 0 {
-			return i
+// fillBatch makes a batch of as many of pending as one settlement takes, by their number and by what is kept of how
+// they came about.
+func (p *plan) fillBatch() {
+	most, size := min(p.unsettled, ledger.SettlementMax, evidence.EntriesMax), 0
+	p.batched, p.entries = slices.Grow(p.batched, most), slices.Grow(p.entries, most)
+	var text strings.Builder // of all addresses
+	for _, finals := range p.pending {
+		for i := range finals {
+			f := &finals[i]
+			size += evidence.Size(&f.Case)
+			if n := len(p.batched); n == most || n > 0 && size > evidence.RawMax {
+				return
+			}
+			from := text.Len()
+			p.file.SpellTo(&text, int(f.Ordinal))
+			p.batched = append(p.batched, ledger.Result{Ordinal: int64(f.Ordinal), Outcome: f.Outcome,
+				Reason: f.Reason, At: f.At, Email: text.String()[from:], Operator: operatorOf(&f.Case)})
+			p.entries = append(p.entries, evidence.Entry{Ordinal: int64(f.Ordinal), Case: f.Case})
 		}
 	}
-	return min(len(p.pending), ledger.SettlementMax, evidence.EntriesMax)
-}
-
-// kept packs how the outcomes of the batch came about. It may be called beside the
-// mailbox: what it gives belongs to the caller, and the batch does not change.
-func kept(results []ledger.Result, cases []evidence.Case) ([]byte, error) {
-	entries := make([]evidence.Entry, len(results))
-	for i := range results {
-		entries[i] = evidence.Entry{Ordinal: results[i].Ordinal, Case: cases[i]}
-	}
-	return evidence.Pack(entries)
 }
 
 // settled forgets the batch, which is in the ledger.
 func (p *plan) settled(now time.Time) {
-	p.pending, p.cases = slices.Delete(p.pending, 0, p.batched), slices.Delete(p.cases, 0, p.batched)
-	if cap(p.pending) > roomMax && cap(p.pending) > 4*len(p.pending) {
-		p.pending, p.cases = slices.Clone(p.pending), slices.Clone(p.cases)
+	p.unsettled -= len(p.batched)
+	for n := len(p.batched); n > 0; {
+		first := p.pending[0]
+		if len(first) > n {
+			p.pending[0] = first[n:]
+			break
+		}
+		n -= len(first)
+		p.pending[0], p.pending = nil, p.pending[1:]
 	}
-	p.since, p.batched = now, 0
+	clear(p.batched)
+	clear(p.entries)
+	p.since, p.batched, p.entries = now, p.batched[:0], p.entries[:0]
 }
 
 // rest notes until when a domain has nothing to do; zero: it goes on.
@@ -294,7 +307,7 @@ func (p *plan) end(name string) {
 // quiet says until when nothing can be done; false while something can.
 func (p *plan) quiet() (time.Time, bool) {
 	begun := p.next == len(p.ids) || len(p.open) == heldMax || p.crowded
-	if !begun || len(p.open) == 0 || p.resting < len(p.open) || len(p.pending) > 0 {
+	if !begun || len(p.open) == 0 || p.resting < len(p.open) || p.unsettled > 0 {
 		return time.Time{}, false
 	}
 	var first time.Time

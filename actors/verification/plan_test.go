@@ -80,8 +80,8 @@ func TestPlanTakesEachOutcomeOnce(t *testing.T) {
 		{Ordinal: 1, Email: "B@One.test", Outcome: smtp.Invalid, Reason: smtp.MailboxNotFound, At: noon},
 		{Ordinal: 0, Email: "a@one.test", Outcome: smtp.Invalid, Reason: smtp.MailboxNotFound, At: noon},
 	}
-	if !slices.Equal(p.pending, want) {
-		t.Errorf("pending: %+v, want %+v", p.pending, want)
+	if got := p.batch(noon, true); !slices.Equal(got, want) {
+		t.Errorf("pending: %+v, want %+v", got, want)
 	}
 	if left := p.ordinals(p.open["one.test"]); len(left) != 0 {
 		t.Errorf("still open: %v", left)
@@ -143,11 +143,11 @@ func TestPlanBeginsNoMoreThanItMay(t *testing.T) {
 		}
 	}
 	p.end("one.test")
-	p.pending = make([]ledger.Result, unsettledMax)
+	p.unsettled = unsettledMax
 	if _, ok := p.begin(2); ok {
 		t.Fatal("a domain is begun although the ledger is far behind")
 	}
-	p.pending = nil
+	p.unsettled = 0
 	if name, ok := p.begin(2); !ok || name != "three.test" {
 		t.Errorf("begun %q (%v), want three.test", name, ok)
 	}
@@ -220,10 +220,11 @@ func TestPlanGivesUpWhatIsOpen(t *testing.T) {
 	begun(p)
 	p.take(noon, []domain.Final{asFinal(1)})
 	p.giveUp(noon, p.open["one.test"])
-	if len(p.pending) != 3 || p.pending[0].Ordinal != 1 {
-		t.Fatalf("pending: %+v", p.pending)
+	pending := p.batch(noon, true)
+	if len(pending) != 3 || pending[0].Ordinal != 1 {
+		t.Fatalf("pending: %+v", pending)
 	}
-	for _, r := range p.pending[1:] {
+	for _, r := range pending[1:] {
 		if r.Outcome != smtp.Unknown || r.Reason != smtp.Internal {
 			t.Errorf("ordinal %d given up as %v %v, want unknown internal", r.Ordinal, r.Outcome, r.Reason)
 		}
@@ -294,7 +295,7 @@ func TestABatchHoldsAsMuchEvidenceAsIsKept(t *testing.T) {
 		if batch == nil {
 			break
 		}
-		packed, err := kept(batch, p.cases[:len(batch)])
+		packed, err := evidence.Pack(p.entries)
 		if err != nil || len(packed) > ledger.EvidenceMax {
 			t.Fatalf("%d outcomes: %d bytes, %v", len(batch), len(packed), err)
 		}
@@ -314,7 +315,7 @@ func TestABatchHoldsAsMuchEvidenceAsIsKept(t *testing.T) {
 		settled, batches = settled+len(batch), batches+1
 		p.settled(noon)
 	}
-	if settled != n || batches < 3 || len(p.cases) != 0 {
-		t.Errorf("%d outcomes in %d batches, %d cases are left", settled, batches, len(p.cases))
+	if settled != n || batches < 3 || p.unsettled != 0 {
+		t.Errorf("%d outcomes in %d batches, %d are left", settled, batches, p.unsettled)
 	}
 }

@@ -47,7 +47,7 @@ func (p *plan) survey(now, begun, deadline time.Time, listed bool) survey {
 	if listed {
 		sums = make(map[sumKey]*inspect.Wait)
 	}
-	o := eta{now: now, begun: begun, deadline: deadline, pending: len(p.pending), took: p.took,
+	o := eta{now: now, begun: begun, deadline: deadline, pending: p.unsettled, took: p.took,
 		queues: map[string]*queue{}, domains: len(p.ids) - p.next,
 		busy: len(p.open) - p.resting, addresses: len(p.order) - p.began,
 		began: p.began}
