@@ -348,8 +348,8 @@ type room struct {
 
 var rooms = sync.Pool{New: func() any { return &room{} }}
 
-// free gives the room back without what was in it.
-func (w *room) free() {
+// emptyRoom gives the room back without what was in it.
+func (w *room) emptyRoom() {
 	clear(w.addresses)
 	clear(w.answers)
 	w.addresses, w.answers = w.addresses[:0], w.answers[:0]
@@ -361,7 +361,7 @@ func (w *room) free() {
 // answered too; behind a guard against harvesting no answer counts.
 func (a *sessionActor) probe(r *scheduler.Report, m *scheduler.AskProbes) (verdict.Action, error) {
 	w := rooms.Get().(*room)
-	defer w.free()
+	defer w.emptyRoom()
 	for _, p := range r.Rest {
 		w.addresses = append(w.addresses, p.Address)
 	}
