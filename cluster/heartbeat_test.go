@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/cluster/gossip"
+	"rollcall/cluster/share"
 	"rollcall/ledger"
 )
 
@@ -205,5 +208,222 @@ func TestTheFirstHeartbeatMayTakeItsTime(t *testing.T) {
 	late := now.Add(n.times.Fence - n.times.HeartbeatWithin/2)
 	if got := n.heartbeats.heartbeatTime(late); got != n.times.HeartbeatWithin/2 {
 		t.Errorf("just before the fence one may take %s, want %s", got, n.times.HeartbeatWithin/2)
+	}
+}
+
+// linkWait bounds what must happen.
+const linkWait = 3 * time.Minute
+
+// linkLife is as long as no machine is slow.
+const linkLife = time.Hour
+
+// newLinked gives links of a node that answers for itself, and what they signal.
+func newLinked(t *testing.T) (*Node, *links, chan struct{}) {
+	n, _ := startEcho(t)
+	n.startAnswering()
+	changes := make(chan struct{}, 100)
+	return n, newLinks(n.system, Times{LinkLife: linkLife, Ask: linkWait}, func() int64 { return 4 }, func() { changes <- struct{}{} }), changes
+}
+
+func wantChange(t *testing.T, changes chan struct{}) {
+	t.Helper()
+	select {
+	case <-changes:
+	case <-time.After(linkWait):
+		t.Fatal("a change of links was not told")
+	}
+}
+
+func TestAMemberIsLinkedWhileItAnswers(t *testing.T) {
+	n, l, changes := newLinked(t)
+	self, other := n.meta.Session, card(7)
+	there := gossip.Member{NodeMeta: n.meta} // the question goes to this process, asked for as if by another
+	members := []gossip.Member{there, {NodeMeta: other}}
+	if l.linked(self) {
+		t.Fatal("linked before it was asked")
+	}
+	l.ask(members[:1], other.Session)
+	wantChange(t, changes)
+	if !l.linked(self) {
+		t.Fatal("it answered and is not linked")
+	}
+	l.touch(self, n.meta.Actors)
+	select {
+	case <-changes:
+		t.Fatal("a second answer was told as a change")
+	default:
+	}
+	l.mu.Lock()
+	l.heard[self] = time.Now().Add(-linkLife)
+	l.mu.Unlock()
+	if l.linked(self) {
+		t.Fatalf("linked %s after its last answer", linkLife)
+	}
+	l.touch(self, n.meta.Actors)
+	wantChange(t, changes)
+	l.ask(nil, other.Session)
+	if l.linked(self) {
+		t.Fatal("linked when gossip does not see it")
+	}
+}
+
+func TestTheAnswerOfAnotherProcessIsNone(t *testing.T) {
+	n, l, changes := newLinked(t)
+	stranger := card(7) // whose address this process has now
+	l.touch(stranger.Session, n.meta.Actors)
+	if l.linked(stranger.Session) || len(changes) != 0 {
+		t.Errorf("linked is %v after %d changes, want neither", l.linked(stranger.Session), len(changes))
+	}
+	l.mu.Lock()
+	l.heard[stranger.Session] = time.Now().Add(-linkLife)
+	l.mu.Unlock()
+	l.touch(stranger.Session, n.meta.Actors)
+	wantChange(t, changes) // it is not linked any more
+}
+
+func TestANewerTurnOfAMemberIsTold(t *testing.T) {
+	n, l, changes := newLinked(t)
+	l.touch(n.meta.Session, n.meta.Actors)
+	wantChange(t, changes) // linked
+	n.snapshot.Store(&ledger.NodeSnapshot{Generation: 4})
+	l.touch(n.meta.Session, n.meta.Actors)
+	if len(changes) != 0 {
+		t.Error("a turn that is known was told")
+	}
+	n.snapshot.Store(&ledger.NodeSnapshot{Generation: 5})
+	l.touch(n.meta.Session, n.meta.Actors)
+	wantChange(t, changes)
+}
+
+func TestNobodyIsAskedTwiceAtATime(t *testing.T) {
+	n, l, changes := newLinked(t)
+	l.mu.Lock()
+	l.asked[n.meta.Session] = true // a question is out
+	l.mu.Unlock()
+	l.ask([]gossip.Member{{NodeMeta: n.meta}}, card(7).Session)
+	l.touch(n.meta.Session, n.meta.Actors) // that question's answer
+	wantChange(t, changes)
+	if len(changes) != 0 {
+		t.Error("asked again while a question was out")
+	}
+}
+
+// hashed gives silent receivers as a row has them.
+func hashed(keys ...string) (out []uint64) {
+	for _, key := range keys {
+		out = append(out, share.Hash(key))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// TestAHeartbeatNamesWhatIsSilent: each once, in order, with the turn that it was complied with.
+func TestAHeartbeatNamesWhatIsSilent(t *testing.T) {
+	l := &table{otherRead: 1}
+	n := newBeating(l, obey)
+	var keys []string
+	n.options.Silent = func() []string { return keys }
+	sees(n, 1)
+	beat := func() ledger.Heartbeat {
+		t.Helper()
+		if err := n.heartbeats.writeHeartbeat(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return l.beats[len(l.beats)-1]
+	}
+	if b := beat(); len(b.Silent) != 0 {
+		t.Errorf("silent are %v, want none", b.Silent)
+	}
+	keys = []string{"b.example", "a.example", "c.example", "a.example"}
+	b := beat()
+	if want := hashed("a.example", "b.example", "c.example"); !slices.Equal(b.Silent, want) || b.Read != 1 || b.Check() != nil {
+		t.Errorf("silent are %v at turn %d, want %v; %v", b.Silent, b.Read, want, b.Check())
+	}
+	for i := range ledger.SilentMax + 1 {
+		keys = append(keys, fmt.Sprintf("%d.example", i))
+	}
+	l.turn++ // of another process
+	beat()
+	if b = beat(); len(b.Silent) != ledger.SilentMax || b.Read != 1 || b.Check() != nil {
+		t.Errorf("%d of too many are silent at turn %d, which nobody may count on; %v", len(b.Silent), b.Read, b.Check())
+	}
+	keys = nil
+	if b = beat(); len(b.Silent) != 0 || b.Read != 2 {
+		t.Errorf("%d are silent at turn %d, want none at 2", len(b.Silent), b.Read)
+	}
+}
+
+// TestANodeRestsWhenItsRowNamesAllThatIsSilent: who takes its word uses everything else.
+func TestANodeRestsWhenItsRowNamesAllThatIsSilent(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		first, then []string // in two heartbeats
+		lost        bool     // the answer to the second one
+		now         []string // behind the fence
+		rests       bool
+	}{
+		{"nothing is silent", nil, nil, false, nil, true},
+		{"what was named", nil, []string{"a", "b"}, false, []string{"b"}, true},
+		{"what was not named", nil, []string{"a"}, false, []string{"a", "b"}, false},
+		{"what was named once", []string{"a"}, nil, false, []string{"a"}, false},
+		{"what may not have been written", nil, []string{"a"}, true, []string{"a"}, false},
+		{"what may have been written over", []string{"a"}, nil, true, []string{"a"}, false},
+		{"what was named in any case", []string{"a", "b"}, []string{"a", "c"}, true, []string{"a"}, true},
+	} {
+		l := &table{otherRead: 1}
+		n := newBeating(l, obey)
+		keys := c.first
+		n.options.Silent = func() []string { return keys }
+		sees(n, 1)
+		if err := n.heartbeats.writeHeartbeat(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		keys, l.lose = c.then, c.lost
+		if err := n.heartbeats.writeHeartbeat(t.Context()); (err != nil) != c.lost {
+			t.Fatal(err)
+		}
+		keys = c.now
+		n.heartbeats.fence.beaten(time.Now().Add(-n.times.Fence))
+		if !n.heartbeats.rest(t.Context()) || n.rested.Load() != c.rests {
+			t.Errorf("%s: rests is %v, want %v", c.name, n.rested.Load(), c.rests)
+		}
+	}
+}
+
+// farewells is a ledger that notes who leaves.
+type farewells struct {
+	table
+	left int
+}
+
+// Leave implements ledger.Nodes.
+func (l *farewells) Leave(context.Context, uuid.UUID) error {
+	l.left++
+	return nil
+}
+
+// TestWhoLeavesNamesWhatIsSilent: after a while in which receivers may hear that it is over.
+func TestWhoLeavesNamesWhatIsSilent(t *testing.T) {
+	l := &farewells{table: table{otherRead: 1}}
+	n := newBeating(&l.table, obey)
+	n.peers.Book = l
+	asked, heard := 0, 3
+	n.options.Silent = func() []string {
+		if asked++; asked > heard {
+			return nil
+		}
+		return []string{"a.example"}
+	}
+	sees(n, 1)
+	if err := n.heartbeats.writeHeartbeat(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.writeLeave(t.Context()); err != nil || l.left != 1 || len(l.beats) != 1 {
+		t.Errorf("receivers have heard it: %v, left %d times, %d heartbeats", err, l.left, len(l.beats))
+	}
+	heard = 1 << 30
+	if err := n.writeLeave(t.Context()); err != nil || l.left != 2 || len(l.beats) != 2 ||
+		!slices.Equal(l.beats[1].Silent, hashed("a.example")) {
+		t.Errorf("a receiver has not: %v, left %d times, %d heartbeats", err, l.left, len(l.beats))
 	}
 }

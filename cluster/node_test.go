@@ -1,11 +1,14 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"log/slog"
 	"runtime"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,11 +16,16 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	pcluster "github.com/asynkron/protoactor-go/cluster"
 	"github.com/asynkron/protoactor-go/remote"
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+
+	"rollcall/cluster/gossip"
+	"rollcall/cluster/wire"
+	"rollcall/ledger"
 )
 
 type echo struct{ living *atomic.Int64 }
@@ -170,5 +178,138 @@ func TestRemotePortOfALonelyNodeRefusesStreamsAndCalls(t *testing.T) {
 	}
 	if _, err := stream.Recv(); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("Receive: got %v, want PermissionDenied", err)
+	}
+}
+
+func TestTimesAreInOrderOrRefused(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Times)
+		want   string
+	}{
+		{"the product's", func(*Times) {}, ""},
+		{"a fifth", func(x *Times) { *x = x.Scaled(0.2) }, ""},
+		{"a thirtieth", func(x *Times) { *x = x.Scaled(1. / 30) }, ""},
+		{"none", func(x *Times) { *x = Times{} }, "beat is 0s"},
+		{"too small", func(x *Times) { *x = x.Scaled(1e-6) }, "at least 1ms"},
+		{"a long soon", func(x *Times) { x.Soon = x.Heartbeat + 1 }, "soon is longer"},
+		{"a fence that one lost heartbeat puts up", func(x *Times) { x.Fence = 2*x.Heartbeat + x.Soon - 1 }, "one heartbeat"},
+		{"a long way to receivers", func(x *Times) { x.Unacknowledged = x.Fence - x.Heartbeat }, "no heartbeat fits"},
+		{"long heartbeats", func(x *Times) { x.HeartbeatWithin = x.Fence }, "as long as the fence"},
+		{"long compliance", func(x *Times) { x.ComplyWithin = x.Fence }, "as long as the fence"},
+		{"lost as soon as fenced", func(x *Times) { x.Lost = x.Fence }, "less than a sixth"},
+		{"rest before lost", func(x *Times) { x.Rest = x.Lost - 1 }, "rest is shorter"},
+		{"links that flicker", func(x *Times) { x.LinkLife = x.LinkEvery }, "until the next question"},
+	} {
+		times := DefaultTimes()
+		c.change(&times)
+		err := times.Validate()
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// TestTheTimesOfTheProduct: docs/operators/cluster.md tells them to people.
+func TestTheTimesOfTheProduct(t *testing.T) {
+	d := DefaultTimes()
+	want := []time.Duration{3 * time.Second, 250 * time.Millisecond, 5 * time.Second, 5 * time.Second, 8 * time.Second,
+		10 * time.Second, 4 * time.Second, 5*time.Minute + 10*time.Second, time.Second, 5 * time.Second, time.Second, 3 * time.Second}
+	fifth := d.Scaled(0.2)
+	for i, one := range d.all() {
+		if *one.at != want[i] {
+			t.Errorf("%s is %s, want %s", one.name, *one.at, want[i])
+		}
+		if got := *fifth.all()[i].at; got != want[i]/5 {
+			t.Errorf("a fifth of %s is %s, want %s", one.name, got, want[i]/5)
+		}
+	}
+}
+
+// notes keeps what is logged, by whatever goroutine.
+type notes struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+func (n *notes) Write(line []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.text.Write(line)
+}
+
+func (n *notes) String() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.text.String()
+}
+
+// TestLogsCarryNoMessages makes the actor library log whatever it logs of messages,
+// at debug level, and looks for what they hold.
+func TestLogsCarryNoMessages(t *testing.T) {
+	const canary = "canary.person@private.example"
+	var out notes
+	log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	message := &wire.KeysAsk{Fingerprint: canary}
+	l := quiet(log)
+	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
+		l.Log(t.Context(), level, "[DeadLetter]", slog.Any("message", message), slog.String("sender", canary),
+			slog.Any("pid", actor.NewPID(canary, canary)), slog.String("address", "127.0.0.1:7947"))
+		l.With("message", message).WithGroup("g").Log(t.Context(), level, "serialize failed", "body", message)
+	}
+	said := out.String()
+	if strings.Contains(said, canary) {
+		t.Errorf("the log holds what a message held: %s", said)
+	}
+	if strings.Count(said, "127.0.0.1:7947") != 2 || strings.Contains(said, "level=ERROR") {
+		t.Errorf("want the address of the two that are warnings or worse, as warnings: %s", said)
+	}
+}
+
+// TestDeadLettersAreNotShown sends a message to nobody through a whole node.
+func TestDeadLettersAreNotShown(t *testing.T) {
+	const canary = "canary.person@private.example"
+	var out notes
+	n, err := New(Options{Name: "test", Host: "here", Registerer: prometheus.NewRegistry(),
+		Log:    slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Comply: func(context.Context, func(string) (int, int)) error { return nil },
+		Load:   func() Load { return Load{} }})
+	if err == nil {
+		err = n.Serve(t.Context(), Kinds{"none": actor.PropsFromFunc(func(actor.Context) {})}, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := actor.NewPID(n.System().Address(), "nobody")
+	ask := &wire.KeysAsk{Fingerprint: canary}
+	if _, err := n.System().Root.RequestFuture(nobody, ask, linkWait).Result(); err == nil {
+		t.Fatal("nobody answered")
+	}
+	if err := n.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out.String(), canary) {
+		t.Errorf("the log holds what a message held: %s", out.String())
+	}
+}
+
+func TestWhoIsLostIsNamed(t *testing.T) {
+	seen := []gossip.NodeMeta{{Session: uuid.UUID{1}, Node: uuid.UUID{1}, Name: "here"}}
+	row := func(session, node byte, standing ledger.NodeStatus, dead bool) ledger.NodeRow {
+		return ledger.NodeRow{Status: standing, Dead: dead, Heartbeat: ledger.Heartbeat{Name: string('a' + rune(node)),
+			Incarnation: ledger.Incarnation{Session: uuid.UUID{session}, Node: uuid.UUID{node}}}}
+	}
+	rows := []ledger.NodeRow{row(1, 1, ledger.NodeIn, false), row(11, 1, ledger.NodeLost, false),
+		row(2, 2, ledger.NodeIn, false), row(3, 3, ledger.NodeLost, false), row(13, 3, ledger.NodeLost, false),
+		row(4, 4, ledger.NodeLost, true), row(5, 5, ledger.NodeLeft, false)}
+	var names []string
+	for _, r := range lostOf(rows, seen) {
+		names = append(names, r.Name)
+		if r.Err != ErrLost || r.Node == uuid.Nil || r.Body != nil {
+			t.Errorf("%+v", r)
+		}
+	}
+	if got := strings.Join(names, " "); got != "c d" {
+		t.Errorf("lost are %q, want those in and lost that nobody sees: c d", got)
 	}
 }

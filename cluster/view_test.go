@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -74,5 +76,80 @@ func TestWhomANodeCountsOn(t *testing.T) {
 				t.Errorf("the owner is %q with %d members", owner, len(c.want))
 			}
 		})
+	}
+}
+
+// TestWhoWorksOnACopy: one member, as three rolls in a row tell of it. Only the first case is
+// a copy; the others may happen on the ledger of this node.
+func TestWhoWorksOnACopy(t *testing.T) {
+	const never = -1                              // it has no row
+	type viewInputs struct{ now, beat, seen int } // seconds by the ledger's clock
+	session := uuid.UUID{7}
+	for name, c := range map[string]struct {
+		sights []viewInputs
+		want   bool
+	}{
+		"it has no row and goes on to beat":   {[]viewInputs{{10, 9, never}, {15, 14, never}, {20, 19, never}}, true},
+		"its row is as old as the copy":       {[]viewInputs{{10, 9, 1}, {15, 14, 1}, {20, 19, 1}}, true},
+		"it beats here":                       {[]viewInputs{{10, 9, 9}, {15, 14, 14}, {20, 19, 19}}, false},
+		"clocks of gateways differ":           {[]viewInputs{{10, 9, 8}, {15, 14, 13}, {20, 19, 18}}, false},
+		"it has only begun":                   {[]viewInputs{{10, 0, never}, {15, 0, never}, {20, 0, never}}, false},
+		"it reaches its ledger no more":       {[]viewInputs{{10, 9, never}, {15, 9, never}, {20, 9, never}}, false},
+		"it was forgotten and beats again":    {[]viewInputs{{30, 9, never}, {35, 9, never}, {40, 39, 39}}, false},
+		"a failover lost its row for once":    {[]viewInputs{{10, 9, never}, {15, 14, 14}, {20, 19, never}}, false},
+		"the clock was set back":              {[]viewInputs{{10, 19, 9}, {15, 24, 14}, {20, 29, 19}}, false},
+		"not for long enough":                 {[]viewInputs{{10, 9, never}, {12, 11, never}, {19, 18, never}}, false},
+		"it was paused, and then this node":   {[]viewInputs{{10, 9, never}, {500, 9, never}, {900, 9, never}}, false},
+		"it does not go on to beat meanwhile": {[]viewInputs{{10, 10, never}, {15, 10, never}, {20, 10, never}}, false},
+	} {
+		a := apart{lost: DefaultTimes().Lost}
+		found := false
+		for _, s := range c.sights {
+			roll := ledger.NodeSnapshot{Now: time.Unix(int64(s.now), 0)}
+			if s.seen != never {
+				roll.Nodes = []ledger.NodeRow{{Heartbeat: ledger.Heartbeat{Incarnation: ledger.Incarnation{Session: session}},
+					Seen: time.Unix(int64(s.seen), 0)}}
+			}
+			found = slices.Contains(a.compareViews(roll, map[uuid.UUID]int64{session: int64(s.beat) * 1000}), session) || found
+		}
+		if found != c.want {
+			t.Errorf("%s: apart is %v, want %v", name, found, c.want)
+		}
+	}
+}
+
+func TestFence(t *testing.T) {
+	const near, after = time.Second, 8 * time.Second
+	f := fence{after: after, ahead: 2 * near}
+	if !f.near() || !f.up() || !f.until().IsZero() {
+		t.Error("the fence is down before the first heartbeat")
+	}
+	now := time.Now()
+	f.beaten(now)
+	if f.up() || !f.until().Equal(now.Add(after)) {
+		t.Errorf("after a heartbeat the fence is up or goes up at %s, want %s", f.until(), now.Add(after))
+	}
+	f.beaten(now.Add(near - after))
+	if f.up() || !f.near() {
+		t.Error("a second before it goes up the fence is up, or not near")
+	}
+	if f.beaten(time.Now()); f.near() {
+		t.Error("right after a heartbeat the fence is near")
+	}
+	f.beaten(now.Add(-after - near))
+	if !f.up() || !f.until().IsZero() {
+		t.Error("the fence is down though the last heartbeat was sent too long ago")
+	}
+}
+
+// TestSinceIsTheLongerTime: a time without a reading of the monotonic clock, as
+// after a sleep of the machine or a set clock, counts by the wall clock.
+func TestSinceIsTheLongerTime(t *testing.T) {
+	then := time.Now()
+	if got := since(then, then.Add(3*time.Second)); got != 3*time.Second {
+		t.Errorf("got %s, want 3s", got)
+	}
+	if got := since(then.Round(0).Add(-time.Hour), then); got != time.Hour {
+		t.Errorf("got %s by the wall clock, want 1h", got)
 	}
 }

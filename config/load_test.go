@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"rollcall/smtp/throttle"
 )
 
 // write puts text into a file called rollcall.toml and gives its path.
@@ -362,4 +364,59 @@ connections = -1
 	if n := strings.Count(text, "\n") + 1; n != 7 {
 		t.Errorf("got %d faults, want 7:\n%s", n, text)
 	}
+}
+
+func TestTracingIsCheckedAndReadFromTheEnvironment(t *testing.T) {
+	for _, c := range []struct{ endpoint, sample, fault string }{
+		{"", "0.01", ""},
+		{"otel:4318", "1", ""},
+		{"https://otel.example.com/v1/traces", "0", ""},
+		{"otel", "0.5", "tracing.endpoint"},
+		{"https://user:hunter2@otel.example.com", "0.5", "tracing.endpoint"},
+		{"ftp://otel.example.com", "0.5", "tracing.endpoint"},
+		{"otel:4318", "1.5", "tracing.sample"},
+		{"otel:4318", "NaN", "tracing.sample"},
+		{"otel:4318", "half", "tracing.sample"},
+	} {
+		got, err := Load("", []string{"ROLLCALL_TRACING_ENDPOINT=" + c.endpoint, "ROLLCALL_TRACING_SAMPLE=" + c.sample})
+		switch {
+		case c.fault == "" && (err != nil || got.Tracing.Endpoint != c.endpoint):
+			t.Errorf("%s and %s: got %+v and %v", c.endpoint, c.sample, got.Tracing, err)
+		case c.fault != "" && (err == nil || !strings.Contains(err.Error(), c.fault)):
+			t.Errorf("%s and %s: got %v, want a fault of %s", c.endpoint, c.sample, err, c.fault)
+		case err != nil && strings.Contains(err.Error(), "hunter2"):
+			t.Errorf("a password is repeated: %v", err)
+		}
+	}
+}
+
+// FuzzThrottleText: whatever stands in a throttle file, every fault has its place, and what
+// has none is taken by a table and looks the same when it is written and read again.
+func FuzzThrottleText(f *testing.F) {
+	f.Add([]byte(everyField))
+	f.Add([]byte("[default]\nconections = 3\nrcpt_rate = \"\\u0066ast\"\n[[receivers]]\n[default"))
+	f.Add([]byte("receivers = { \"a b\" = { tls = '''on''', retry_waits = [\"\", 7, [\"5m\"]] } }"))
+	f.Add([]byte("[sources.\"\"]\nrcpts_per_day = 0x_10\nwarm_up_from = 2026-11-21\n\"\\t\".x = 1"))
+	f.Add([]byte("[default]\nidle_time = \"\"\"\n5s\"\"\"\nsession_age = \"\"\n\"tls\" = 'off'"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		rules, findings := CheckThrottleText("throttle.toml", text, Throttle{})
+		faults := 0
+		for _, found := range findings {
+			if found.Line < 1 || found.Column < 1 || found.File != "throttle.toml" || found.Text == "" {
+				t.Errorf("%q: a finding without a place: %+v", text, found)
+			}
+			if found.Severity == SeverityError {
+				faults++
+			}
+		}
+		if faults > 0 {
+			if rules != nil {
+				t.Errorf("%q: rules of a file with faults", text)
+			}
+			return
+		}
+		if _, err := throttle.NewTable(rules); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+	})
 }

@@ -3,7 +3,9 @@ package gossip
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -91,5 +93,164 @@ func TestANodeIsCheckedByItsCardAndProtocol(t *testing.T) {
 	}
 	if r := check(&memberlist.Node{Meta: bytes.Repeat([]byte{'{'}, 100)}, self); r == nil || r.what != "card" {
 		t.Errorf("no card: got %v", r)
+	}
+}
+
+// listed makes a node as the library gives it.
+func listed(c NodeMeta, port uint16) *memberlist.Node {
+	return &memberlist.Node{Name: c.Session.String(), Addr: net.IPv4(10, 7, 0, 1), Port: port, Meta: c.encode()}
+}
+
+func TestOnlyTheYoungestOfWhatCannotBeTwiceIsSeen(t *testing.T) {
+	node := func(n, address byte, started int64, session byte) NodeMeta {
+		return NodeMeta{Node: uuid.UUID{n}, Ledger: ledgerID, Session: uuid.UUID{session}, Started: started,
+			Name: string(rune('a' + session)), Actors: fmt.Sprintf("host:%d", address)}
+	}
+	for _, c := range []struct {
+		name  string
+		cards []NodeMeta
+		want  string // names of those seen
+		by    string // who hides the first; "" is nobody
+	}{
+		{"strangers", []NodeMeta{node(1, 1, 5, 1), node(2, 2, 5, 2)}, "bc", ""},
+		{"a restarted process", []NodeMeta{node(1, 1, 5, 1), node(1, 1, 6, 2)}, "c", "c"},
+		{"seen by the younger", []NodeMeta{node(1, 1, 6, 2), node(1, 1, 5, 1)}, "c", ""},
+		{"at another address", []NodeMeta{node(1, 1, 5, 1), node(1, 2, 6, 2)}, "c", "c"},
+		{"another node at the address", []NodeMeta{node(1, 1, 5, 1), node(2, 1, 6, 2)}, "c", "c"},
+		{"started together", []NodeMeta{node(1, 1, 5, 1), node(1, 1, 5, 2)}, "c", "c"},
+		{"hidden by one who is hidden", []NodeMeta{node(1, 1, 5, 1), node(1, 2, 6, 2), node(2, 2, 7, 3)}, "d", "c"},
+	} {
+		table := newTable(func() {})
+		for i, card := range c.cards {
+			table.put(listed(card, uint16(i)), time.Now())
+		}
+		members, by := table.view(c.cards[0].Session)
+		got, gotBy := "", ""
+		for _, m := range members {
+			got += m.Name
+		}
+		if by != nil {
+			gotBy = by.Name
+		}
+		if got != c.want || gotBy != c.by {
+			t.Errorf("%s: got %q hidden by %q, want %q by %q", c.name, got, gotBy, c.want, c.by)
+		}
+	}
+}
+
+func TestWhoVanishedIsRememberedForAnHour(t *testing.T) {
+	table := newTable(func() {})
+	start := time.Unix(1_000_000, 0)
+	at := func(i int) time.Time { return start.Add(time.Duration(i) * time.Second) }
+	card := fullCard()
+	for i := range vanishedMax + 5 {
+		n := listed(card, uint16(i+1))
+		table.put(n, at(i))
+		table.drop(n, at(i))
+		table.drop(n, at(i)) // nothing is there any more
+	}
+	if got := table.lost(at(0)); len(got) != 0 {
+		t.Errorf("%d that had drained are remembered", len(got))
+	}
+	card.Draining = false
+	for i := range vanishedMax + 5 {
+		n := listed(card, uint16(i+1))
+		table.put(n, at(i))
+		table.drop(n, at(i))
+	}
+	lost := table.lost(at(vanishedMax))
+	if len(lost) != vanishedMax {
+		t.Errorf("%d are remembered, want %d", len(lost), vanishedMax)
+	}
+	for _, oldest := range []string{"10.7.0.1:1", "10.7.0.1:5"} {
+		for _, a := range lost {
+			if a == oldest {
+				t.Errorf("the oldest, %s, is still there", a)
+			}
+		}
+	}
+	table.put(listed(card, 700), at(vanishedMax)) // is back
+	if got := len(table.lost(at(vanishedMax))); got != vanishedMax-1 {
+		t.Errorf("%d are remembered after one came back, want %d", got, vanishedMax-1)
+	}
+	if got := table.lost(at(vanishedMax + 5).Add(vanishedKeep)); len(got) != 0 {
+		t.Errorf("%d are remembered after an hour", len(got))
+	}
+}
+
+func TestTheTableTellsChangesAndKeepsSince(t *testing.T) {
+	told := 0
+	table := newTable(func() { told++ })
+	c := fullCard()
+	c.Draining = false
+	start := time.Unix(1_000_000, 0)
+	table.put(listed(c, 1), start)
+	table.mark(c.Session.String(), true)
+	table.mark(c.Session.String(), true) // no change
+	if got := table.count(stateSuspect); got != 1 || told != 2 {
+		t.Errorf("%d are suspect, %d changes told; want 1 and 2", got, told)
+	}
+	c.Draining = true
+	table.put(listed(c, 1), start.Add(time.Hour))
+	members, _ := table.view(uuid.Nil)
+	if m := members[0]; !m.Since.Equal(start) || m.Suspect || !m.Draining || told != 3 {
+		t.Errorf("got %+v after %d changes; want since the start, draining, not suspect, 3", m, told)
+	}
+	table.put(&memberlist.Node{Name: "x", Meta: []byte("x")}, start)
+	table.drop(&memberlist.Node{Name: "x"}, start)
+	table.mark("x", true)
+	if len(members) != 1 || told != 3 || table.count(stateDraining) != 1 {
+		t.Errorf("what has no card made a difference: %d changes", told)
+	}
+}
+
+func TestTheLibrarysLogIsShortAndWithoutContents(t *testing.T) {
+	page, log := newPage(t)
+	var suspect string
+	l := library{log, newLogLimiter(log), func(session string) { suspect = session }}
+	for _, line := range []string{
+		"[DEBUG] memberlist: Stream connection from=10.7.0.2:1\n",
+		"[WARN] memberlist: Refuting an alive message for 'x' (10.7.0.1:1) meta:([115 101 99] VS [114]), vsn:(1)\n",
+		"[INFO] memberlist: Suspect 1234 has failed, no acks received\n",
+		"[ERR] memberlist: Push/Pull with a failed: " + strings.Repeat("x", 1000) + "\n",
+		"[ERR] memberlist: Push/Pull with b failed: refused\n",
+	} {
+		if n, err := l.Write([]byte(line)); n != len(line) || err != nil {
+			t.Errorf("%q: wrote %d, %v", line, n, err)
+		}
+	}
+	if suspect != "1234" {
+		t.Errorf("suspect is %q, want 1234", suspect)
+	}
+	text := page.text()
+	if strings.Contains(text, "115") || strings.Contains(text, strings.Repeat("x", libraryTextMax+1)) {
+		t.Errorf("too much is told: %s", text)
+	}
+	if got := strings.Count(text, "level=WARN"); got != 2 || strings.Contains(text, "memberlist") {
+		t.Errorf("%d warnings, want 2 (the second failure is like the first): %s", got, text)
+	}
+}
+
+func TestNoticesComeOnceAMinute(t *testing.T) {
+	_, log := newPage(t)
+	n := newLogLimiter(log)
+	start := time.Unix(1_000_000, 0)
+	for _, c := range []struct {
+		key   string
+		after time.Duration
+		want  bool
+	}{
+		{"a", 0, true}, {"a", time.Second, false}, {"b", time.Second, true}, {"a", noticeEvery - 1, false},
+		{"a", noticeEvery, true}, {"a", noticeEvery + time.Second, false},
+	} {
+		if got := n.due(c.key, start.Add(c.after)); got != c.want {
+			t.Errorf("%s after %s: got %v, want %v", c.key, c.after, got, c.want)
+		}
+	}
+	for i := range 10 * loggedMax {
+		n.due(fmt.Sprint(i), start)
+	}
+	if len(n.said) > loggedMax {
+		t.Errorf("%d keys are kept, want at most %d", len(n.said), loggedMax)
 	}
 }

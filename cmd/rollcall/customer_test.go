@@ -1,17 +1,32 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
 
 	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/http/api"
+	"rollcall/ledger"
 )
 
 // newCustomerCLI starts a node with the lab and gives a folder whose environment has its URL and key.
@@ -80,5 +95,450 @@ func TestInterruptedTheServiceGoesOn(t *testing.T) {
 	code, stdout, _ = c.run("cancel", id, "--json")
 	if err := json.Unmarshal([]byte(stdout), &done); code != exitDone || err != nil || done.ID != id {
 		t.Errorf("cancel twice: got code %d, %v and %q", code, err, stdout)
+	}
+}
+
+// TestACustomerNeedsNoCurl: every operation of the API by a command, in text and JSON.
+func TestACustomerNeedsNoCurl(t *testing.T) {
+	t.Parallel()
+	c, service, _ := newCustomerCLI(t)
+	c.environ = slices.DeleteFunc(c.environ, func(line string) bool { return strings.HasPrefix(line, "ROLLCALL_ADMIN") })
+	read := func(into any, args ...string) {
+		t.Helper()
+		code, stdout, stderr := c.run(append(args, "--json")...)
+		if err := json.Unmarshal([]byte(stdout), into); code != exitDone || err != nil {
+			t.Fatalf("rollcall %q: got code %d, %v, %q and %q", args, code, err, stdout, stderr)
+		}
+	}
+	says := func(want string, args ...string) {
+		t.Helper()
+		code, stdout, stderr := c.run(args...)
+		if code != exitDone || !strings.Contains(stdout, want) {
+			t.Errorf("rollcall %q: got code %d, %q and %q, want %q", args, code, stdout, stderr, want)
+		}
+	}
+	const anna = "anna.smith@acme-clean.test"
+	var before, after api.Credits
+	var checked, again checkedView
+	read(&before, "credits")
+	read(&checked, "check", anna)
+	if checked.Email != anna || checked.Result != "valid" || !strings.HasPrefix(checked.Message, "mailbox_exists ") {
+		t.Errorf("check: got %+v", checked)
+	}
+	says(anna+": valid: mailbox_exists", "check", anna, "--api", service)
+	if read(&after, "credits"); before.Credits-after.Credits != 1 {
+		t.Errorf("two checks cost %d credits, want 1", before.Credits-after.Credits)
+	}
+	if read(&again, "check", anna, "--again", "2"); again.ID == checked.ID || again.Result != "valid" {
+		t.Errorf("check --again: got %+v, want another verification", again)
+	}
+	says(term.Grouped(after.Credits-1)+" credits available", "credits")
+	c.write("list.csv", slowList("bert", 3))
+	if code, _, stderr := c.run("verify", "list.csv", "--api", service, "--out", "r.csv"); code != exitDone {
+		t.Fatalf("verify: got code %d and %s", code, stderr)
+	}
+	var all, one api.History
+	if read(&all, "list"); len(all.Verifications) != 3 || all.Limits.MaxRows == 0 ||
+		*all.Verifications[0].Filename != "list.csv" {
+		t.Fatalf("list: got %+v, want three, the newest first", all)
+	}
+	if read(&one, "list", "--limit", "1"); len(one.Verifications) != 1 {
+		t.Errorf("list --limit 1: got %+v", one)
+	}
+	id := all.Verifications[0].ID
+	says(id, "list")
+	says(anna, "list", "--limit", "0")
+	var d api.Detail
+	if read(&d, "status", id[:8]); d.ID != id || d.Input == nil || d.Input.Rows != 3 {
+		t.Errorf("status: got %+v", d)
+	}
+	says("3 of 3: 3 completed", "status", id[:9]+"…")
+	results, err := os.ReadFile(filepath.Join(c.folder, "r.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	says(string(results), "results", strings.ToUpper(id[:8]))
+	if code, _, stderr := c.run("results", id, "--out", "r.csv"); code != exitFailed || !strings.Contains(stderr,
+		"--force") {
+		t.Errorf("results over a file: got code %d and %q", code, stderr)
+	}
+	says("", "results", id, "--out", "r.csv", "--force")
+	says(id+" is completed already: there is nothing to cancel", "cancel", id[:8])
+	if _, offered, _ := c.run("__complete", "status", ""); !strings.Contains(offered, id+"\tcompleted, list.csv") {
+		t.Errorf("completion offers %q", offered)
+	}
+	for _, x := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"status", "abc"}, exitUsage, "at least its first 4 characters"},
+		{[]string{"status", "zzzz"}, exitUsage, `"zzzz" is no id`},
+		{[]string{"results", "00000000-0000"}, exitFailed, "no verification of this workspace begins with 00000000-0000"},
+		{[]string{"check", "anna"}, exitUsage, `"anna" is no email address`},
+		{[]string{"credits", "shw"}, exitUsage, "did you mean show?"},
+		{[]string{"list", "--key", "rc_wrong"}, exitFailed, "invalid_api_key"},
+	} {
+		if code, stdout, stderr := c.run(x.args...); code != x.code || !strings.Contains(stderr, x.want) || stdout != "" {
+			t.Errorf("rollcall %q: got code %d, %q and %q, want %d and %q", x.args, code, stdout, stderr, x.code, x.want)
+		}
+	}
+}
+
+// TestVerificationsThatBeginAlikeAreNamed over the pages of the history.
+func TestVerificationsThatBeginAlikeAreNamed(t *testing.T) {
+	ids := []string{"aaaa1111-0000-4000-8000-000000000001", "aaaa2222-0000-4000-8000-000000000002",
+		"bbbb3333-0000-4000-8000-000000000003"}
+	customer := newTestCustomer(t, func(w http.ResponseWriter, r *http.Request) {
+		var at int
+		_, _ = fmt.Sscan(r.URL.Query().Get("cursor"), &at) // none is the first page
+		next := "null"
+		if at+1 < len(ids) {
+			next = fmt.Sprintf("%q", fmt.Sprint(at+1))
+		}
+		fmt.Fprintf(w, `{"verifications":[{"id":%q,"filename":"f%d.csv","created_at":"2026-11-20T10:00:00.000Z"}],"next_cursor":%s}`,
+			ids[at], at, next)
+	})
+	for typed, want := range map[string]string{"aaaa1": ids[0], "AAAA2": ids[1], "bbbb": ids[2], "bbbb3333-0…": ids[2],
+		ids[1]: ids[1], "11111111-0000-4000-8000-000000000001": "11111111-0000-4000-8000-000000000001"} {
+		if got, err := customer.VerificationID(t.Context(), typed); err != nil || got != want {
+			t.Errorf("%s: got %s and %v, want %s", typed, got, err, want)
+		}
+	}
+	_, err := customer.VerificationID(t.Context(), "aaaa")
+	if err == nil || isUsage(err) || !strings.Contains(err.Error(), "2 verifications begin with aaaa") ||
+		!strings.Contains(err.Error(), ids[0]+"  2026-11-20 10:00Z  f0.csv") || !strings.Contains(err.Error(), ids[1]) {
+		t.Errorf("got %v, want both named", err)
+	}
+}
+
+// TestTheHistoryFitsATerminal and is whole elsewhere.
+func TestTheHistoryFitsATerminal(t *testing.T) {
+	name, total := strings.Repeat("long", 20)+".csv", int64(1_000_000)
+	list := []api.Summary{{ID: "aaaa1111-0000-4000-8000-000000000001", Status: "completed_with_errors", Filename: &name,
+		Progress: api.Progress{Total: &total, Completed: total}}}
+	var piped strings.Builder
+	if err := printHistory(&piped, list, nil, receiversNow); err != nil || !strings.Contains(piped.String(), name) ||
+		!strings.Contains(piped.String(), list[0].ID) {
+		t.Errorf("piped: %v, %q", err, piped.String())
+	}
+	for _, width := range []int{80, 100, 240} {
+		var b strings.Builder
+		historyGrid(list, receiversNow).Write(&b, width)
+		for line := range strings.Lines(b.String()) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
+				t.Errorf("at %d: %d columns: %s", width, n, line)
+			}
+		}
+		if !strings.Contains(b.String(), list[0].ID[:8]) {
+			t.Errorf("at %d: too little of the id is left in\n%s", width, b.String())
+		}
+	}
+}
+
+// seesStatus is what `rollcall status` has of a verification.
+func (c *cli) seesStatus(id string) (d api.Detail) {
+	c.t.Helper()
+	code, stdout, stderr := c.run("status", id, "--json")
+	if err := json.Unmarshal([]byte(stdout), &d); code != exitDone || err != nil {
+		c.t.Fatalf("status: code %d, %v, %s", code, err, stderr)
+	}
+	if waits := d.Issue != nil && d.Issue.Code == api.ReceiversWait; waits != (d.Status == "waiting") {
+		c.t.Fatalf("%s with the issue %+v", d.Status, d.Issue)
+	}
+	return d
+}
+
+// newest is the verification that came last.
+func (c *cli) newest() api.Summary {
+	c.t.Helper()
+	var h api.History
+	code, stdout, stderr := c.run("list", "--limit", "1", "--json")
+	if err := json.Unmarshal([]byte(stdout), &h); code != exitDone || err != nil || len(h.Verifications) != 1 {
+		c.t.Fatalf("list: code %d, %v, %s", code, err, stderr)
+	}
+	return h.Verifications[0]
+}
+
+// TestACustomerSeesWhyAFileWaits: while it is parked and the node starts anew, until it is cancelled or goes on.
+func TestACustomerSeesWhyAFileWaits(t *testing.T) {
+	t.Parallel()
+	c, service, node := newCustomerCLI(t, "ROLLCALL_RETRY_GREYLIST_WAITS=21m", "ROLLCALL_RETRY_GIVE_UP_AFTER=5h")
+	c.write("list.csv", "email\nghost0@why-tempfail.test\nghost1@why-tempfail.test\n")
+	run := c.start("verify", "list.csv", "--api", service, "--out", "r.csv")
+	const why = "2 addresses wait for why-tempfail.test, which was too busy to answer; the last is expected at "
+	run.waitFor(why)
+	node.waitFor("verification parked")
+	run.stop(os.Interrupt)
+	id := c.newest().ID
+	before := c.seesStatus(id)
+	if before.Issue == nil || !strings.HasPrefix(before.Issue.Message, why) {
+		t.Fatalf("its customer is told %+v", before.Issue)
+	}
+	for _, args := range [][]string{{"status", id}, {"list"}} {
+		_, stdout, _ := c.run(args...)
+		if text := strings.Join(strings.Fields(stdout), " "); !strings.Contains(text, before.Issue.Message) {
+			t.Errorf("rollcall %q does not say why it waits: %s", args, stdout)
+		}
+	}
+	node.stop(os.Interrupt)
+	c.start("serve", "--dev").waitFor("rollcall verify examples/contacts.csv --api")
+	if d := c.seesStatus(id); d.Issue == nil || *d.Issue != *before.Issue {
+		t.Errorf("after a restart its customer is told %+v, before %+v", d.Issue, before.Issue)
+	}
+	if code, _, stderr := c.run("cancel", id); code != exitDone {
+		t.Fatalf("cancel: code %d, %s", code, stderr)
+	}
+	if d := c.seesStatus(id); d.Status != "cancelled" {
+		t.Errorf("after a cancel: %s", d.Status)
+	}
+}
+
+// TestAPauseIsToldToCustomers, and nothing when it is over.
+func TestAPauseIsToldToCustomers(t *testing.T) {
+	t.Parallel()
+	c, service, _ := newCustomerCLI(t)
+	code, _, stderr := c.run("receivers", "pause", "why-clean.test", "--for", "100s", "--reason", "test")
+	if code != exitDone {
+		t.Fatalf("pause: code %d, %s", code, stderr)
+	}
+	c.write("list.csv", "email\nanna@why-clean.test\n")
+	run := c.start("verify", "list.csv", "--api", service, "--out", "r.csv")
+	run.waitFor("1 address waits for why-clean.test, where our operators have paused the work; it is expected at ")
+	id := c.newest().ID
+	if d := c.seesStatus(id); d.Status != "waiting" {
+		t.Errorf("while it is paused: %s", d.Status)
+	}
+	if code, _, stderr := c.run("receivers", "resume", "why-clean.test"); code != exitDone {
+		t.Fatalf("resume: code %d, %s", code, stderr)
+	}
+	for began := time.Now(); !ledger.Status(c.seesStatus(id).Status).Final(); {
+		if time.Since(began) > cliWait {
+			t.Fatal("it does not go on")
+		}
+	}
+}
+
+// TestAWaitIsToldOnce until it is another.
+func TestAWaitIsToldOnce(t *testing.T) {
+	var out bytes.Buffer
+	view := &progressView{out: &out}
+	for _, why := range []string{"", "A waits.", "A waits.", "B waits.", "B waits.", "", "B waits."} {
+		d := verifyingAt(10, 0, 100)
+		if why != "" {
+			d.Status, d.Issue = "waiting", &api.Issue{Code: api.ReceiversWait, Message: why}
+		}
+		view.progress(d, client.Tally{})
+	}
+	const want = "verifying: 10 of 100 (10 %)\nA waits.\nwaiting: 10 of 100 (10 %)\nB waits.\n" +
+		"verifying: 10 of 100 (10 %)\nB waits.\nwaiting: 10 of 100 (10 %)\n"
+	if out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
+// TestTheIdentityIsOfTheContent and of nothing else.
+func TestTheIdentityIsOfTheContent(t *testing.T) {
+	of := func(name, text, again string) uuid.UUID {
+		file := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		in, err := openInput(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		return in.identity(again)
+	}
+	first := of("a.csv", "a@a.test\n", "")
+	// Written down: another one would charge every customer once more for what a repeat recovers.
+	if want := "ee88f236-da10-8523-836d-22536a28be18"; first.String() != want {
+		t.Errorf("got %s, want %s", first, want)
+	}
+	if again := of("b.csv", "a@a.test\n", ""); again != first {
+		t.Errorf("the same bytes in another file: got %s, want %s", again, first)
+	}
+	others := map[uuid.UUID]string{first: "the first"}
+	for _, x := range [][2]string{{"a@a.test\r\n", ""}, {"a@a.test\n", "2"}, {"a@a.test\n", "3"}, {"b@a.test\n", "2"}} {
+		identity := of("a.csv", x[0], x[1])
+		if same, taken := others[identity]; taken {
+			t.Errorf("%q has the identity of %s", x, same)
+		}
+		others[identity] = fmt.Sprintf("%q", x)
+	}
+}
+
+// stuckStorage stands before the storage URL. While stuck it hands on so many bytes of an upload and
+// nothing more, and tells; else it hands on everything.
+type stuckStorage struct {
+	target *url.URL
+	part   int64
+	told   chan struct{}
+	whole  *httputil.ReverseProxy
+
+	mu    sync.Mutex
+	stuck bool // guarded by mu
+}
+
+func newStuckStorage(t *testing.T, target string, part int64) (s *stuckStorage, front string) {
+	t.Helper()
+	to, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = &stuckStorage{target: to, part: part, told: make(chan struct{}, 100),
+		whole: httputil.NewSingleHostReverseProxy(to),
+		stuck: true}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	return s, server.URL
+}
+
+func (s *stuckStorage) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stuck = false
+}
+
+func (s *stuckStorage) isStuck() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stuck
+}
+
+func (s *stuckStorage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength <= 0 || !s.isStuck() {
+		s.whole.ServeHTTP(w, r)
+		return
+	}
+	connection, err := net.Dial("tcp", s.target.Host)
+	if err != nil {
+		return
+	}
+	defer connection.Close()
+	fmt.Fprintf(connection, "PUT %s HTTP/1.1\r\nHost: %s\r\nContent-Type: text/csv\r\nContent-Range: "+
+		"%s\r\nContent-Length: %d\r\n\r\n",
+		r.URL.RequestURI(), s.target.Host, r.Header.Get("Content-Range"), r.ContentLength)
+	if _, err := io.CopyN(connection, r.Body, s.part); err == nil {
+		s.told <- struct{}{}
+	}
+	_, _ = io.Copy(io.Discard, r.Body) // until the client is gone
+}
+
+// TestTwentyInterruptedUploadsAreOneVerification: from two folders and under two names. Then both
+// folders finish at once, and the credits are those of one file.
+func TestTwentyInterruptedUploadsAreOneVerification(t *testing.T) {
+	t.Parallel()
+	const interruptions, rows, distinct = 20, 12_000, 7
+	j := newStuckRig(t, 8<<10)
+	list := "email\n"
+	for i := range rows {
+		list += fmt.Sprintf("anna%d@one-clean.test\n", i%distinct)
+	}
+	var folders [2]*cli
+	for i, name := range []string{"list.csv", "other.csv"} {
+		folders[i] = &cli{t: t, folder: t.TempDir(), environ: []string{"ROLLCALL_KEY=" + j.tenant.Key}}
+		folders[i].write(name, list)
+	}
+	args := func(i int) []string { return []string{"verify", []string{"list.csv", "other.csv"}[i], "--api", j.api} }
+	for n := range interruptions {
+		b := folders[n%2].start(args(n % 2)...)
+		<-j.storage.told
+		if code := b.stop(syscall.SIGINT); code != exitStopped {
+			t.Fatalf("interruption %d: got code %d", n, code)
+		}
+	}
+	if b := j.balance(); b.Held != 0 || b.Spent != 0 {
+		t.Errorf("before the whole file is there: %+v", b)
+	}
+	j.storage.release()
+	var outputs [2]string
+	var both sync.WaitGroup
+	for i := range folders {
+		both.Go(func() {
+			code, stdout, stderr := folders[i].run(args(i)...)
+			if code != exitDone {
+				t.Errorf("folder %d: got code %d and %s", i, code, stderr)
+			}
+			outputs[i] = stdout
+		})
+	}
+	both.Wait()
+	if n := strings.Count(outputs[0], ",valid,"); n != distinct || outputs[0] != outputs[1] {
+		t.Errorf("got %d valid addresses, want %d, and the same in both folders", n, distinct)
+	}
+	j.wantCharged(1, distinct)
+	code, stdout, stderr := folders[0].run(args(0)...)
+	if code != exitDone || stdout != outputs[0] || !strings.Contains(stderr, "This content was sent before") {
+		t.Errorf("once more: got code %d, %q and %q", code, stdout, stderr)
+	}
+	j.wantCharged(1, distinct)
+	for i := range folders { // on purpose: once for each name
+		if code, _, stderr := folders[i].run(append(args(i), "--again", "2027")...); code != exitDone {
+			t.Errorf("--again: got code %d and %s", code, stderr)
+		}
+	}
+	j.wantCharged(2, 2*distinct)
+	j.audit()
+}
+
+// stuckRig is a node whose uploads can be stuck.
+type stuckRig struct {
+	*trialRig
+	storage *stuckStorage
+}
+
+func newStuckRig(t *testing.T, part int64) *stuckRig {
+	t.Helper()
+	o := quickLab()
+	lab := startLab(t, o)
+	r := newRig(t, rigOptions{dns: lab.DNSAddr(), smtpPort: lab.SMTPPort(), settings: paced})
+	upload := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	storage, front := newStuckStorage(t, "http://"+upload, part)
+	r.environ = append(r.environ, "ROLLCALL_UPLOAD_LISTEN="+upload, "ROLLCALL_UPLOAD_PUBLIC_URL="+front)
+	node := r.serve()
+	node.waitFor("node started")
+	r.open(1000)
+	return &stuckRig{&trialRig{r, lab, node}, storage}
+}
+
+// wantCharged wants so many verifications and so many credits spent in all.
+func (j *stuckRig) wantCharged(verifications int, credits int64) {
+	j.t.Helper()
+	if b := j.balance(); b.Spent != credits || b.Held != 0 {
+		j.t.Errorf("got %+v, want %d credits spent", b, credits)
+	}
+	var h api.History
+	if _, err := j.client().AskJSON(j.t.Context(), http.MethodGet, "/v1/verifications?limit=100", nil, &h); err != nil ||
+		len(h.Verifications) != verifications {
+		j.t.Errorf("got %d verifications and %v, want %d", len(h.Verifications), err, verifications)
+	}
+}
+
+// TestResultsThatAreGoneNameTheWayToNewOnes: the same content stays paid for, and is never charged anew in silence.
+func TestResultsThatAreGoneNameTheWayToNewOnes(t *testing.T) {
+	customer := newTestCustomer(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/results"):
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, `{"issue":{"code":"results_expired","message":"Gone."},"request_id":"x"}`)
+		case r.Method == http.MethodPost:
+			fmt.Fprint(w, `{"id":"v1","status":"completed"}`)
+		default:
+			fmt.Fprint(w, `{"id":"v1","status":"completed","created_at":"2026-11-20T10:00:00.000Z","progress":{"total":4,"completed":4}}`)
+		}
+	})
+	r, stdout, stderr := newTestRun(t, customer, verifyFlags{api: customer.Base})
+	err := r.left(r.run(t.Context()))
+	if err == nil || !strings.Contains(err.Error(), "results_expired") || !strings.Contains(err.Error(),
+		"add --again NAME") ||
+		strings.Contains(err.Error(), "goes on") || stdout.Len() != 0 {
+		t.Errorf("got %v and %q", err, stdout)
+	}
+	if want := "This content was sent before, on 2026-11-20 10:00Z: this is verification v1 again, and nothing is " +
+		"charged"; !strings.Contains(stderr.String(),
+		want) {
+		t.Errorf("got %q, want %q", stderr, want)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,10 +12,14 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/actors/inspect"
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/node"
 	"rollcall/cmd/rollcall/term"
+	"rollcall/config"
 	"rollcall/config/effort"
+	"rollcall/ledger"
+	"rollcall/smtp"
 	"rollcall/smtp/smtplab"
 )
 
@@ -120,3 +125,64 @@ func post(t *testing.T, ctx context.Context, c *client.API, file []byte) string 
 	}
 	return made.ID
 }
+
+// TestReceiversThatAnswerNobody: a file with receivers that never give one answer ends by itself, though
+// most of its addresses are never asked, because few at a time are at such a receiver.
+func TestReceiversThatAnswerNobody(t *testing.T) {
+	t.Parallel()
+	kinds := []string{"hextensions", "hendlessrcpt", "dropgreeting", "droprcpt", "unreachable"}
+	if effort.Long() {
+		kinds = append(kinds, "silent") // a greeting is waited for a minute
+	}
+	n := labNode(t, t.TempDir(), io.Discard, func(c *config.Config) {
+		openedWide(t, c, false)
+		c.Retry.GiveUpAfter = config.Duration{Duration: 2 * time.Second}
+	})
+	const each = 300
+	var file strings.Builder
+	file.WriteString("email\n")
+	for i := range each * len(kinds) {
+		fmt.Fprintf(&file, "anna%d@x-%s.test\n", i, kinds[i%len(kinds)])
+	}
+	begun := time.Now()
+	v := finish(t, n, submit(t, n, []byte(file.String()), ledger.Credits(each*len(kinds))), 2*cliWait)
+	for email, r := range results(t, n, v) {
+		if r.Outcome != smtp.Unknown {
+			t.Errorf("%s is %v", email, r.Outcome)
+		}
+	}
+	t.Logf("%d addresses are unknown after %.1f s", v.Rows, time.Since(begun).Seconds())
+}
+
+func TestABacklogIsShown(t *testing.T) {
+	var b strings.Builder
+	d := inspect.ReceiverDetail{Receiver: inspect.Receiver{Key: "example.test", Queued: 1500, Behind: 1200, Oldest: 60}}
+	if err := printReceivers(&b, []inspect.ReceiverDetail{d}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, unfolded(b.String()), "1,500, the oldest for", "; 1,200 of them are not handed over to it yet")
+}
+
+func TestAReplayOfTooLittleSaysAtLeast(t *testing.T) {
+	for _, c := range []struct {
+		atLeast bool
+		want    string
+	}{
+		{false, "asked 1,500, then at most 1,600; the last of them 10s sooner\n"},
+		{true, "asked 1,500, then at least 1,600; the last of them 10s sooner, or even sooner: more waited than the " +
+			"record shows\n"},
+	} {
+		var b strings.Builder
+		err := printThrottleReplay(&b, inspect.Replayed{Receivers: []inspect.ReceiverReplay{{Key: "example.test",
+			Asked: 1500, Would: 1600, Delay: -10, AtLeast: c.atLeast}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := unfolded(b.String()); !strings.Contains(text, unfolded(c.want)) {
+			t.Errorf("%s\nwant %s", text, c.want)
+		}
+	}
+}
+
+// unfolded puts a text on one line.
+func unfolded(text string) string { return strings.Join(strings.Fields(text), " ") }

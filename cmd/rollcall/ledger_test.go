@@ -1,10 +1,17 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/http/api"
 	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/ledger/sqlstore"
 )
@@ -62,5 +69,238 @@ func TestLedgerRenew(t *testing.T) {
 	}
 	if got := identity(url); got != before {
 		t.Errorf("the original has the identity %s now, it was %s", got, before)
+	}
+}
+
+// TestRestoredBackupGoesOn takes a backup of a node in the middle of a file,
+// loses the node and its ledger, puts the backup in its place as
+// docs/operators/operations.md says, and sees the file through: each address has one
+// outcome, the credits add up.
+func TestRestoredBackupGoesOn(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t)
+	node, service := startDev(c)
+	var tenant client.Tenant
+	text, err := os.ReadFile(filepath.Join(c.folder, "rollcall-data", "dev.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &tenant)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := "email\n"
+	for i := range 20 {
+		list += fmt.Sprintf("anna%d@one-clean.test\n", i) // 5 a second, so 4 s
+	}
+	c.write("list.csv", list)
+	c.environ = append(c.environ, "ROLLCALL_KEY="+tenant.Key)
+	verify := c.start("verify", "list.csv", "--api", service, "--out", "r.csv")
+	verify.waitFor("verifying")
+	var made backupView
+	c.ask(&made, "backup", "copy.db", "--json")
+	info, err := os.Stat(filepath.Join(c.folder, "copy.db"))
+	if err != nil || info.Mode().Perm() != 0o600 || info.Size() != made.Bytes || made.File != "copy.db" {
+		t.Fatalf("got %+v and %v, %v", made, info, err)
+	}
+	if code, _, stderr := c.run("backup", "copy.db"); code != exitFailed ||
+		!strings.Contains(stderr, "there is a file of this name") {
+		t.Errorf("over a file: got code %d and %s", code, stderr)
+	}
+	if left, _ := filepath.Glob(filepath.Join(c.folder, "*.part")); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	node.stop(syscall.SIGKILL)
+	for _, name := range []string{"ledger.db", "ledger.db-wal", "ledger.db-shm"} {
+		_ = os.Remove(filepath.Join(c.folder, "rollcall-data", name))
+	}
+	err = os.Rename(filepath.Join(c.folder, "copy.db"), filepath.Join(c.folder, "rollcall-data", "ledger.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := &cli{t: t, folder: c.folder, environ: []string{noNodeHere}} // knows of no node
+	code, stdout, stderr := alone.run("audit")
+	if code != exitDone || !strings.Contains(stdout, "every invariant holds") {
+		t.Errorf("audit of the restored file: got code %d, %s%s", code, stdout, stderr)
+	}
+	node = c.start("serve", "--dev")
+	node.waitFor("rollcall verify examples/contacts.csv --api")
+	if err := <-verify.ended; err != nil {
+		t.Fatalf("verify: %v", err)
+	}
+	results, err := os.ReadFile(filepath.Join(c.folder, "r.csv"))
+	if n := strings.Count(string(results), ",valid,"); err != nil || n != 20 {
+		t.Errorf("got %d valid addresses and %v, want 20", n, err)
+	}
+	c.addUp(tenant.Workspace, client.NewAPI(service, tenant.Key, func(string) {}))
+	if code, stdout, _ := c.run("audit"); code != exitDone {
+		t.Errorf("audit at the end: got code %d and %s", code, stdout)
+	}
+	node.stop(syscall.SIGTERM)
+	// Without a node the command copies the file itself, which it then does not change.
+	code, stdout, stderr = alone.run("backup", "second.db")
+	if code != exitDone || !strings.Contains(stdout, " bytes in ") {
+		t.Errorf("without a node: got code %d and %s%s", code, stdout, stderr)
+	}
+}
+
+// ask runs a command that prints JSON.
+func (c *cli) ask(into any, args ...string) {
+	c.t.Helper()
+	code, stdout, stderr := c.run(args...)
+	if code != exitDone {
+		c.t.Fatalf("rollcall %q: got code %d and %s", args, code, stderr)
+	}
+	if err := json.Unmarshal([]byte(stdout), into); err != nil {
+		c.t.Fatalf("rollcall %q: %v in %s", args, err, stdout)
+	}
+}
+
+// addUp reads the entries of the one verification of a workspace with 20
+// addresses, in both forms.
+func (c *cli) addUp(workspace string, customer *client.API) {
+	c.t.Helper()
+	var report struct{ Settlements int64 }
+	c.ask(&report, "audit", "--json")
+	var page api.History
+	_, err := customer.AskJSON(c.t.Context(), "GET", "/v1/verifications", nil, &page)
+	if err != nil || len(page.Verifications) != 1 {
+		c.t.Fatalf("history: %+v, %v", page, err)
+	}
+	id := page.Verifications[0].ID
+	var s statementView
+	c.ask(&s, "credits", "show", "--workspace", workspace, "--verification", id, "--json")
+	if s.Held != 20 || s.Charged != 20 || s.Released != 0 || s.StillHeld != 0 || s.Next != nil ||
+		s.Count != report.Settlements+1 || int64(len(s.Entries)) != s.Count ||
+		s.Entries[len(s.Entries)-1].Kind != "hold" {
+		c.t.Errorf("entries: %+v with %d settlements", s, report.Settlements)
+	}
+	code, stdout, stderr := c.run("credits", "show", "--workspace", workspace, "--verification", id[:8])
+	if code != exitDone || !strings.Contains(stdout, "held 20 = charged 20 + released 0 + still held 0") {
+		c.t.Errorf("entries: got code %d, %s%s", code, stdout, stderr)
+	}
+}
+
+// TestABackupReplacesNothing, neither a file that was there nor one that came
+// while it was made, and leaves nothing of its own behind.
+func TestABackupReplacesNothing(t *testing.T) {
+	folder := t.TempDir()
+	part, path := filepath.Join(folder, "b.part"), filepath.Join(folder, "b")
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(part, "new")
+	if err := nameOnce(part, path); err != nil {
+		t.Fatal(err)
+	}
+	write(part, "newer")
+	if err := nameOnce(part, path); !errors.Is(err, sqlstore.ErrBackupExists) {
+		t.Errorf("got %v", err)
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != "new" {
+		t.Errorf("the first one holds %q, %v", text, err)
+	}
+}
+
+// TestANamedLedgerIsReadWhoeverRuns: a copy whose books are off is told as such beside a node whose books are in order.
+func TestANamedLedgerIsReadWhoeverRuns(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t)
+	admin := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	plain := []string{"ROLLCALL_HTTP_LISTEN=127.0.0.1:0", "ROLLCALL_UPLOAD_LISTEN=127.0.0.1:0",
+		"ROLLCALL_ADMIN_LISTEN=" + admin}
+	c.environ = plain
+	node := c.start("serve", "--dev")
+	node.waitFor("Ctrl-C ends it")
+	copied := filepath.Join(c.folder, "restore", "rollcall-data", "ledger.db")
+	if err := os.MkdirAll(filepath.Dir(copied), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if code, stdout, stderr := c.run("backup", copied); code != exitDone || !strings.HasPrefix(stdout,
+		"copied the node at http://"+admin+"\n") {
+		t.Fatalf("backup: code %d, %s%s", code, stdout, stderr)
+	}
+	restored := *c
+	restored.folder = filepath.Join(c.folder, "restore")
+	restored.spoilsTheBooks()
+	c.write("restored.toml", fmt.Sprintf("[ledger]\nurl = %q\n[admin]\nlisten = %q\n", "sqlite:"+copied, admin))
+
+	sound := "audit of the node at http://" + admin + "\n"
+	off := "audit of the ledger sqlite:" + copied + "\n"
+	for _, one := range []struct {
+		name    string
+		environ []string
+		args    []string
+		begins  string
+		code    int
+	}{
+		{"nothing named", nil, nil, sound, exitDone},
+		{"--ledger", nil, []string{"--ledger", "sqlite:" + copied}, off, exitFailed},
+		{"--config", nil, []string{"--config", "restored.toml"}, off, exitFailed},
+		{"environment", []string{"ROLLCALL_LEDGER_URL=sqlite:" + copied}, nil, off, exitFailed},
+		{"node named", nil, []string{"--admin", "http://" + admin}, sound, exitDone},
+		{"both", nil, []string{"--admin", "http://" + admin, "--ledger", "sqlite:" + copied}, "", exitUsage},
+		{"both by the environment", []string{"ROLLCALL_ADMIN=http://" + admin, "ROLLCALL_LEDGER_URL=sqlite:" + copied}, nil,
+			"", exitUsage},
+	} {
+		c.environ = append(plain[:len(plain):len(plain)], one.environ...)
+		code, stdout, stderr := c.run(append([]string{"audit"}, one.args...)...)
+		if code != one.code || !strings.HasPrefix(stdout, one.begins) || (code == exitUsage) != strings.Contains(stderr,
+			"give only one of them") {
+			t.Errorf("%s: code %d, want %d\n%s%s", one.name, code, one.code, stdout, stderr)
+		}
+	}
+	if code := node.stop(syscall.SIGTERM); code != exitDone {
+		t.Errorf("SIGTERM: got code %d", code)
+	}
+}
+
+// TestTheInstalledNodeIsFound without an environment, and not where the environment names another one.
+func TestTheInstalledNodeIsFound(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	installed := filepath.Join(folder, "rollcall.toml")
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("rollcall.toml", fmt.Sprintf("data_dir = %q\n[admin]\nlisten = \"unix:/run/rollcall/admin.sock\"\n", folder))
+	write("admin.token", "a token of sixteen\n")
+	for _, one := range []struct {
+		environ     environment
+		installed   string
+		base, token string
+	}{
+		{nil, installed, "unix:/run/rollcall/admin.sock", "a token of sixteen"},
+		{nil, filepath.Join(folder, "none.toml"), adminDefault, ""},
+		{environment{"ROLLCALL_DATA_DIR=" + t.TempDir()}, installed, adminDefault, ""},
+		{environment{"ROLLCALL_ADMIN_LISTEN=127.0.0.1:99"}, installed, "http://127.0.0.1:99", ""},
+		{environment{"ROLLCALL_ADMIN=http://127.0.0.1:98"}, installed, "http://127.0.0.1:98", "a token of sixteen"},
+	} {
+		client, err := (&adminFlags{environ: one.environ, installed: one.installed}).client()
+		if err != nil || client.Base != one.base || client.Token != one.token {
+			t.Errorf("%v: got %+v, %v", one.environ, client, err)
+		}
+	}
+	_, err := (&adminFlags{url: "http://127.0.0.1:97", config: installed}).client()
+	if !isUsage(err) {
+		t.Errorf("a node named twice: %v", err)
+	}
+}
+
+// TestALedgerIsNamedWithoutItsSecrets.
+func TestALedgerIsNamedWithoutItsSecrets(t *testing.T) {
+	for url, want := range map[string]string{
+		"sqlite:/var/lib/rollcall/ledger.db":                                 "sqlite:/var/lib/rollcall/ledger.db",
+		"postgresql://node:secret@db1:26257,db2:26257/book?sslpassword=deep": "postgresql://node@db1:26257,db2:26257/book",
+		"postgresql:///book?host=/run/postgresql&password=secret":            "postgresql:///book?host=/run/postgresql",
+		"postgres://node:sec ret@x/y":                                        "on a server",
+	} {
+		if got := ledgerName(url); got != want || strings.Contains(got, "secret") {
+			t.Errorf("%s: got %s, want %s", url, got, want)
+		}
 	}
 }

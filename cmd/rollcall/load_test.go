@@ -1,13 +1,27 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
+	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
+	"rollcall/config/effort"
+	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
+	"rollcall/ledger/sqlstore"
+	"rollcall/smtp"
 	"rollcall/smtp/smtplab"
 )
 
@@ -76,4 +90,183 @@ func resetMemoryMost(pid int) (int64, error) {
 		return 0, err
 	}
 	return memoryMost(pid)
+}
+
+// How much memory a node takes while one and ten clients download a final file,
+// and while ten that have stopped reading are connected:
+//
+//	go test ./cmd/rollcall -run TestLoadDownloads -long -v
+
+const (
+	downloadClients = 10
+	// stoppedAfter is what a client reads before it stops: less than any buffer on
+	// the way could hide, more than the first part of a file.
+	stoppedAfter = 4 << 20
+	// downloadGrowthMax bounds what ten downloads may add to the node's memory. With
+	// a million rows they add some 40 MB, most of it garbage; 330 MB more would show
+	// that each holds a third of its file.
+	downloadGrowthMax = 96 << 20
+)
+
+// spread gives the ordinals of settlement number: in the order of the file, or
+// each of another place of it, as when all receivers answer at their own pace.
+func spread(inOrder bool, total, batches, number int64) (ordinals []int64) {
+	for i := range total / batches {
+		if inOrder {
+			ordinals = append(ordinals, (number-1)*total/batches+i)
+		} else {
+			ordinals = append(ordinals, i*batches+number-1)
+		}
+	}
+	return ordinals
+}
+
+// settled writes a final verification into the ledger of a node that is down.
+func (r *rig) settled(total int64, inOrder bool) uuid.UUID {
+	r.t.Helper()
+	url := "sqlite:" + filepath.Join(r.folder, "rollcall-data", "ledger.db")
+	book, err := sqlstore.Open(r.t.Context(), url, sqlstore.Options{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer func() { _ = book.Close() }()
+	workspace, err := uuid.Parse(r.tenant.Workspace)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	d := &ledgertest.Desk{Book: book, T: r.t, Workspace: workspace, Node: uuid.New()}
+	v, lease := d.Prepares(total)
+	batches := total / 1000
+	for number := int64(1); number <= batches; number++ {
+		s := ledger.Settlement{Lease: lease, Number: number}
+		for _, ordinal := range spread(inOrder, total, batches, number) {
+			s.Results = append(s.Results, ledgertest.OneResult(ordinal, smtp.Valid))
+		}
+		if v, err = d.Settle(r.t.Context(), s); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	if !v.Status.Final() {
+		r.t.Fatalf("seeded: %+v", v)
+	}
+	return v.ID
+}
+
+// checkedDownload reads the whole of a results file and that each row is in its place.
+func checkedDownload(answer *http.Response, total int64) (n int64, err error) {
+	lines := bufio.NewReaderSize(answer.Body, 64<<10)
+	var want []byte
+	for row := int64(-1); row < total; row++ {
+		line, err := lines.ReadSlice('\n')
+		n += int64(len(line))
+		if err != nil {
+			return n, fmt.Errorf("row %d: %w", row, err)
+		}
+		want = fmt.Appendf(want[:0], "user%d@example.test,valid,", row)
+		if row >= 0 && !bytes.HasPrefix(line, want) {
+			return n, fmt.Errorf("row %d is %q", row, line)
+		}
+	}
+	if _, err := lines.ReadByte(); err != io.EOF {
+		return n, fmt.Errorf("after the last row: %w", err)
+	}
+	return n, nil
+}
+
+// downloads reads the results of one verification with some clients at once.
+func (r *rig) downloads(id uuid.UUID, clients int, total int64) (bytes int64, took time.Duration) {
+	r.t.Helper()
+	var wait sync.WaitGroup
+	read, began := make([]int64, clients), time.Now()
+	for i := range clients {
+		wait.Go(func() {
+			answer, err := once(r.t.Context(), r.client(), "/v1/verifications/"+id.String()+"/results")
+			if err != nil {
+				r.t.Error(err)
+				return
+			}
+			defer answer.Body.Close()
+			if read[i], err = checkedDownload(answer, total); err != nil {
+				r.t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	for _, n := range read {
+		bytes += n
+	}
+	return bytes, time.Since(began)
+}
+
+// stopped has some clients begin a download and stop reading, does what is asked
+// meanwhile, and lets them go.
+func (r *rig) stopped(id uuid.UUID, clients int, meanwhile func()) {
+	r.t.Helper()
+	for range clients {
+		answer, err := once(r.t.Context(), r.client(), "/v1/verifications/"+id.String()+"/results")
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		if _, err := io.CopyN(io.Discard, answer.Body, stoppedAfter); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	meanwhile()
+}
+
+func TestLoadDownloads(t *testing.T) {
+	t.Parallel()
+	total := int64(100_000)
+	if effort.Long() {
+		total = 1_000_000
+	}
+	r := newRig(t, rigOptions{dns: "127.0.0.1:1", smtpPort: 25})
+	r.environ = append(r.environ, "ROLLCALL_HTTP_DOWNLOADS_AT_ONCE=100")
+	node := r.serve()
+	node.waitFor("node started")
+	r.open(2 * total)
+	if code := node.stop(syscall.SIGTERM); code != exitDone {
+		t.Fatalf("SIGTERM: got code %d", code)
+	}
+	for _, order := range []string{"in the order of the file", "scattered"} {
+		id := r.settled(total, strings.HasPrefix(order, "in"))
+		node := r.serve()
+		node.waitFor("node started")
+		pid := node.command.Process.Pid
+		for _, clients := range []int{1, downloadClients} {
+			before, err := resetMemoryMost(pid)
+			if err != nil {
+				t.Skip("this system does not tell a peak of memory:", err)
+			}
+			bytes, took := r.downloads(id, clients, total)
+			r.memoryWithin(pid, before, fmt.Sprintf("%d rows, outcomes %s, %d clients: %.0f MB/s together",
+				total, order, clients, float64(bytes)/1e6/took.Seconds()))
+		}
+		r.stopped(id, downloadClients, func() {
+			before, err := resetMemoryMost(pid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bytes, took := r.downloads(id, 1, total)
+			r.memoryWithin(pid, before, fmt.Sprintf("%d rows, outcomes %s, %d clients that stopped, "+
+				"and one more: %.0f MB/s", total, order, downloadClients, float64(bytes)/1e6/took.Seconds()))
+		})
+		if code := node.stop(syscall.SIGTERM); code != exitDone {
+			t.Errorf("SIGTERM: got code %d", code)
+		}
+	}
+}
+
+// memoryWithin says how much memory the node took at most since it had before.
+func (r *rig) memoryWithin(pid int, before int64, what string) {
+	r.t.Helper()
+	most, err := memoryMost(pid)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Logf("%s; the node had %d MB before and %d MB at the peak", what, before>>20, most>>20)
+	if most-before > downloadGrowthMax {
+		r.t.Errorf("%s: %d MB more, at most %d wanted", what, (most-before)>>20, downloadGrowthMax>>20)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -219,4 +220,190 @@ func memoryFolder() string {
 		return ""
 	}
 	return folder
+}
+
+// The hub is a router with a wire to each place. A cut is a set of its rules
+// that swallow packets without a word, as a broken switch does.
+
+// Ports and networks of the places.
+const (
+	gossipPort   = 7946
+	actorPort    = 7947
+	ledgerPort   = 5432
+	labNetwork   = "10.77.0.0/16"
+	labDNS       = "10.77.0.1:53"
+	wiresNetwork = "10.76.%d.%d"
+)
+
+// hub is the router.
+type hub struct {
+	*space
+	t      *testing.T
+	places map[string]*place
+
+	mu    sync.Mutex
+	rules []string // of the cuts that stand; guarded by mu
+}
+
+// place is a namespace with one wire to the hub.
+type place struct {
+	*space
+	addr string
+}
+
+// newHub makes the router and a place for each name.
+func newHub(t *testing.T, names ...string) *hub {
+	t.Helper()
+	h := &hub{space: newSpace(t, "hub"), t: t, places: map[string]*place{}}
+	if err := h.in(func() error { return os.WriteFile(forwardFile, []byte("1"), 0) }); err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range names {
+		p := &place{space: newSpace(t, name), addr: fmt.Sprintf(wiresNetwork, i+1, 1)}
+		gate := fmt.Sprintf(wiresNetwork, i+1, 254)
+		h.ip(t, fmt.Sprintf("link add w%d type veth peer name wire netns %s", i, p.path()),
+			fmt.Sprintf("addr add %s/24 dev w%d", gate, i), fmt.Sprintf("link set w%d up", i))
+		p.ip(t, fmt.Sprintf("addr add %s/24 dev wire", p.addr), "link set wire up", "route add default via "+gate)
+		h.places[name] = p
+	}
+	return h
+}
+
+// cut swallows whatever goes between a place and some others.
+func (h *hub) cut(name string, others ...string) {
+	h.t.Helper()
+	var rules, add []string
+	for _, other := range others {
+		one, two := h.places[name].addr, h.places[other].addr
+		rules = append(rules, "from "+one+" to "+two, "from "+two+" to "+one)
+	}
+	for _, rule := range rules {
+		add = append(add, "rule add pref 10 "+rule+" blackhole")
+	}
+	h.mu.Lock()
+	h.rules = append(h.rules, rules...)
+	h.mu.Unlock()
+	h.ip(h.t, add...)
+}
+
+// heal ends every cut.
+func (h *hub) heal() {
+	h.t.Helper()
+	h.mu.Lock()
+	rules := h.rules
+	h.rules = nil
+	h.mu.Unlock()
+	var remove []string
+	for _, rule := range rules {
+		remove = append(remove, "rule del pref 10 "+rule+" blackhole")
+	}
+	if len(remove) > 0 {
+		h.ip(h.t, remove...)
+	}
+}
+
+// frontDialWait bounds a connection to a node: its kernel answers at once, or
+// the way is cut.
+const frontDialWait = 2 * time.Second
+
+// front passes connections on from an address of this process to one elsewhere:
+// from the machine into the places, as a load balancer does, and from a
+// place to a socket of the machine.
+type front struct {
+	listener net.Listener
+	pick     func() (to string) // "": nobody is there now
+	dial     func(ctx context.Context, to string) (net.Conn, error)
+
+	mu   sync.Mutex
+	open map[net.Conn]string // to whom; guarded by mu
+}
+
+// run takes connections until the test ends.
+func (f *front) run(t *testing.T) *front {
+	f.open = map[net.Conn]string{}
+	go func() {
+		for {
+			conn, err := f.listener.Accept()
+			if err != nil {
+				return
+			}
+			go f.pass(conn)
+		}
+	}()
+	t.Cleanup(func() {
+		_ = f.listener.Close()
+		f.drop("")
+	})
+	return f
+}
+
+// pass joins a connection with one of whom is picked.
+func (f *front) pass(client net.Conn) {
+	defer client.Close()
+	to := f.pick()
+	if to == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), frontDialWait)
+	defer cancel()
+	server, err := f.dial(ctx, to)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	for _, c := range []net.Conn{client, server} {
+		f.keep(c, to)
+		defer f.forget(c)
+	}
+	done := make(chan struct{}, 2)
+	for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
+		go func() {
+			_, _ = io.Copy(way[0], way[1]) // the end of either is the end of both
+			done <- struct{}{}
+		}()
+	}
+	<-done
+}
+
+func (f *front) keep(c net.Conn, to string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.open[c] = to
+}
+
+func (f *front) forget(c net.Conn) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.open, c)
+}
+
+// drop ends the connections to one place, or to all for "".
+func (f *front) drop(to string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c, at := range f.open {
+		if to == "" || at == to {
+			_ = c.Close()
+		}
+	}
+}
+
+// machineFront is a front at a port of the machine.
+func (h *hub) machineFront(t *testing.T, pick func() string) (f *front, address string) {
+	t.Helper()
+	address = fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f = &front{listener: l, pick: pick, dial: func(ctx context.Context, to string) (net.Conn, error) {
+		host, port, _ := net.SplitHostPort(to)
+		for _, p := range h.places {
+			if p.addr == host && port == "8081" { // the admin listener is for its own machine only
+				return p.dial(ctx, "tcp", "127.0.0.1:8081")
+			}
+		}
+		return h.places[outside].dial(ctx, "tcp", to)
+	}}
+	return f.run(t), address
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"rollcall/cmd/rollcall/client"
+	"rollcall/config/effort"
+	"rollcall/http/listen/listentest"
 )
 
 // portsGiven counts the ports of freePort.
@@ -200,5 +202,76 @@ func TestAnEveningFromTheDocs(t *testing.T) {
 	}
 	if last := out[strings.LastIndex(out, "rcpt_rate "):]; strings.Contains(last[:strings.Index(last, "\n")], "override") {
 		t.Errorf("the override did not end:\n%s", out)
+	}
+}
+
+// TestANodeWithTLS is reached by its commands over TLS and at a unix socket.
+func TestANodeWithTLS(t *testing.T) {
+	t.Parallel()
+	effort.NotShort(t, "a whole node")
+	c := newCLI(t)
+	certFile, keyFile, _ := listentest.WriteCertificate(t, c.folder, time.Now().Add(time.Hour))
+	socket := filepath.Join(os.TempDir(), "rollcall-"+filepath.Base(filepath.Dir(c.folder))+".sock")
+	if len(socket) > 100 {
+		socket = socket[:100]
+	}
+	_, api, err := net.SplitHostPort(freeAddress(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.environ = append([]string{"ROLLCALL_HTTP_LISTEN=127.0.0.1:" + api, "ROLLCALL_UPLOAD_LISTEN=" + freeAddress(t),
+		"ROLLCALL_HTTP_TLS_CERT=" + certFile, "ROLLCALL_HTTP_TLS_KEY=" + keyFile, "ROLLCALL_ADMIN_LISTEN=unix:" + socket,
+		"SSL_CERT_FILE=" + certFile}, hurried...)
+	node := c.start("serve", "--dev")
+	node.waitFor("rollcall verify examples/contacts.csv --api")
+	var dev client.Tenant
+	text, err := os.ReadFile(filepath.Join(c.folder, "rollcall-data", "dev.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &dev)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.write("list.csv", "email\na@nobody.invalid\n")
+	c.environ = append(c.environ, "ROLLCALL_KEY="+dev.Key)
+	if code, stdout, stderr := c.run("verify", "list.csv", "--api", "https://127.0.0.1:"+api); code != exitDone {
+		t.Errorf("verify over TLS: got code %d, %q and %q", code, stdout, stderr)
+	}
+	for _, args := range [][]string{{"workspace", "list"}, {"workspace", "list", "--admin", "unix:" + socket}} {
+		if code, stdout, stderr := c.run(args...); code != exitDone || !strings.Contains(stdout, "dev") {
+			t.Errorf("rollcall %q: got code %d, %q and %q", args, code, stdout, stderr)
+		}
+	}
+	code, stdout, stderr := c.run("workspace", "list", "--admin", "unix:"+socket+".not")
+	if code != exitFailed || !strings.Contains(stderr, "no node answers at unix:") {
+		t.Errorf("no socket: got code %d, %q and %q", code, stdout, stderr)
+	}
+}
+
+// freeAddress is a port of loopback that was free a moment ago.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	return net.JoinHostPort("127.0.0.1", fmt.Sprint(freePort(t)))
+}
+
+// TestANodeRefusesAFolderThatOthersWrite in one line, before it makes anything there.
+func TestANodeRefusesAFolderThatOthersWrite(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t)
+	folder := filepath.Join(c.folder, "rollcall-data")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(folder, 0o775); err != nil {
+		t.Fatal(err)
+	}
+	c.environ = []string{"ROLLCALL_HTTP_LISTEN=127.0.0.1:0", "ROLLCALL_UPLOAD_LISTEN=127.0.0.1:0",
+		"ROLLCALL_ADMIN_LISTEN=127.0.0.1:0"}
+	code, _, stderr := c.run("serve")
+	made, err := os.ReadDir(folder)
+	if code != exitFailed || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr,
+		"has mode 0775; run: chmod go-w ") ||
+		err != nil || len(made) > 0 {
+		t.Errorf("got code %d and %q; made %v, %v", code, stderr, made, err)
 	}
 }

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -9,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/term"
 )
 
 // everyCommand calls visit with each command of the tree.
@@ -119,5 +123,124 @@ func TestPipedTablesAreWhole(t *testing.T) {
 	if err == nil || isUsage(err) || !strings.Contains(err.Error(),
 		`no receiver that is asked now has "nosuch" in its key`) {
 		t.Errorf("nosuch: got %v", err)
+	}
+}
+
+// TestOutIsTriedBeforeTheWork: it is refused at once, with what to do, and leaves nothing behind;
+// no byte of anything that is there changes.
+func TestOutIsTriedBeforeTheWork(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t)
+	const list = "email\na@nobody.invalid\n"
+	c.write("list.csv", list)
+	c.write("old.csv", "old")
+	in := func(name string) string { return filepath.Join(c.folder, name) }
+	for _, err := range []error{os.Symlink("list.csv", in("link.csv")), os.Link(in("list.csv"), in("hard.csv")),
+		os.Symlink("nothing.csv", in("dangling.csv")), os.Symlink("old.csv", in("toold.csv")), os.Mkdir(in("sub"), 0o700),
+		os.Mkdir(in("closed"), 0o500)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := treeOf(t, c.folder)
+	const own, exists = "is the file to verify itself", "exists: give another --out, or --force"
+	for _, x := range []struct{ out, want string }{
+		{"old.csv", exists}, {"toold.csv", exists}, {"dangling.csv", exists}, {"list.csv", own}, {"./sub/../list.csv", own},
+		{in("list.csv"), own}, {"link.csv", own}, {"hard.csv", own}, {"sub",
+			"is a folder: name a file in it, such as sub/results.csv"},
+		{"none/r.csv", "there is no folder none for --out none/r.csv: make it"}, {"none/", "is a folder that does not exist"},
+		{"old.csv/r.csv", "give another --out"}, {os.DevNull, "is no regular file"},
+		{strings.Repeat("x", 300), "give another --out"}, {"closed/r.csv",
+			"may not write into closed: give --out in another folder"},
+	} {
+		if strings.HasPrefix(x.out, "closed") && os.Getuid() == 0 {
+			continue // root may write anywhere
+		}
+		for _, force := range []bool{false, true} {
+			args := []string{"verify", "--lab", "list.csv", "--out", x.out}
+			if force {
+				args = append(args, "--force")
+			}
+			if force && x.want == exists {
+				continue
+			}
+			code, stdout, stderr := c.run(args...)
+			if code != exitFailed || !strings.Contains(lastLines(stderr), x.want) || stdout != "" {
+				t.Errorf("rollcall %q: got code %d, %q and %q, want %q", args, code, stdout, stderr, x.want)
+			}
+		}
+	}
+	if after := treeOf(t, c.folder); after != before {
+		t.Errorf("got\n%s\nwant what was there before:\n%s", after, before)
+	}
+	appended, err := os.OpenFile(in("list.csv"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer appended.Close()
+	command := c.command(t.Context(), "verify", "--lab", "list.csv")
+	command.Stdout = appended
+	if err := command.Run(); err == nil || treeOf(t, c.folder) != before {
+		t.Errorf("appended to itself: got %v and\n%s", err, treeOf(t, c.folder))
+	}
+}
+
+// treeOf is every name below a folder with what is in it.
+func treeOf(t *testing.T, folder string) (all string) {
+	t.Helper()
+	err := filepath.WalkDir(folder, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			all += path + "\n"
+			return err
+		}
+		text, _ := os.ReadFile(path) // a link to nothing has none
+		all += path + ": " + string(text) + "\n"
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestForceReplacesAndNothingElseDoes: also not a file that came while the work was done.
+func TestForceReplacesAndNothingElseDoes(t *testing.T) {
+	folder := t.TempDir()
+	name, link := filepath.Join(folder, "r.csv"), filepath.Join(folder, "link.csv")
+	fill := func(text string) func(io.Writer) error {
+		return func(w io.Writer) error { _, err := io.WriteString(w, text); return err }
+	}
+	if err := (term.OutFile{Name: name}).Check(nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte("meanwhile"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := (term.OutFile{Name: name}).Write(fill("new")); err == nil || !strings.Contains(err.Error(), "exists") {
+		t.Errorf("got %v", err)
+	}
+	if err := os.Symlink("r.csv", link); err != nil {
+		t.Fatal(err)
+	}
+	want := "meanwhile"
+	for _, x := range []struct{ name, text string }{{name, "one"}, {link, "two"}} {
+		if text, err := os.ReadFile(name); err != nil || string(text) != want {
+			t.Errorf("got %q and %v, want %q", text, err, want)
+		}
+		forced := term.OutFile{Name: x.name, Force: true}
+		if err := forced.Check(nil, nil); err != nil {
+			t.Error(err)
+		}
+		if err := forced.Write(fill(x.text)); err != nil {
+			t.Error(err)
+		}
+		want = x.text
+	}
+	if text, err := os.ReadFile(name); err != nil || string(text) != want {
+		t.Errorf("through the link: got %q and %v, want %q", text, err, want)
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil || len(entries) != 2 {
+		t.Errorf("got %v and %v, want the file and its link", entries, err)
 	}
 }

@@ -622,3 +622,11 @@ func TestShellsAreOfferedWhatThereIs(t *testing.T) {
 	quiet.environ = []string{"ROLLCALL_ADMIN=http://127.0.0.1:1", "ROLLCALL_ADMIN_TOKEN=x"}
 	holds(t, complete(&quiet, "throttle", "set", "a.test", ""), "rcpt_rate=\n")
 }
+
+// TestTheDefaultSourceIsNamed wherever it is told who said something.
+func TestTheDefaultSourceIsNamed(t *testing.T) {
+	got := from(inspect.Said{Name: "source:", ID: "0123456789", Author: "anna@host"}, time.Now())
+	if !strings.Contains(got, "source:default,") {
+		t.Errorf("said by %q", got)
+	}
+}

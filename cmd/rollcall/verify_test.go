@@ -11,10 +11,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/miekg/dns"
 
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
+	"rollcall/config"
+	"rollcall/http/api"
+	"rollcall/smtp/smtplab"
 )
 
 func TestMemoryKeepsTheIdentityUntilForgotten(t *testing.T) {
@@ -210,4 +216,117 @@ func newTestCustomer(t *testing.T, handler http.HandlerFunc) *client.API {
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	return client.NewAPI(server.URL, "rc_test_key", func(string) {})
+}
+
+// TestPublicDomains plays the public samples that are about DNS as whole domains, for a node that asks over sockets:
+// P070, an MX with a private address only; P071, an MX of localhost; P073, a good A record beside an AAAA that is
+// SERVFAIL, denied by the wrong code or never answered.
+func TestPublicDomains(t *testing.T) {
+	t.Parallel()
+	lab := startLab(t, smtplab.Defaults())
+	f := soundFront(t, lab.DNSAddr())
+	f.set(t, "p070.test.", dns.TypeMX, "10 mx.p070.test.")
+	f.set(t, "mx.p070.test.", dns.TypeA, "10.1.2.3")
+	f.set(t, "mx.p070.test.", dns.TypeAAAA)
+	f.set(t, "p071.test.", dns.TypeMX, "0 localhost.")
+	f.set(t, "localhost.", dns.TypeA, "127.0.0.1")
+	f.set(t, "localhost.", dns.TypeAAAA, "::1")
+	want := map[string]string{"anna@p070.test": "invalid no_mail_service", "anna@p071.test": "invalid no_mail_service"}
+	file := "email\nanna@p070.test\nanna@p071.test\n"
+	for i, code := range []int{dns.RcodeServerFailure, dns.RcodeNameError, silent} {
+		domain := fmt.Sprintf("p073%d-clean.test", i)
+		asked, err := dns.Exchange(new(dns.Msg).SetQuestion(domain+".", dns.TypeMX), lab.DNSAddr())
+		if err != nil || len(asked.Answer) == 0 {
+			t.Fatalf("%s: %v, %v", domain, asked, err)
+		}
+		f.codes[asked.Answer[0].(*dns.MX).Mx+"AAAA"] = code
+		want["anna@"+domain], want["nobody@"+domain] = "valid mailbox_exists", "invalid mailbox_not_found"
+		file += "anna@" + domain + "\nnobody@" + domain + "\n"
+	}
+	n, _ := checkedNode(t, lab, f, func(c *config.Config) {
+		c.DNS.Timeout = config.Duration{Duration: 200 * time.Millisecond}
+		hurry(c)
+	})
+	v := finish(t, n, submit(t, n, []byte(file), 100), time.Minute)
+	found := results(t, n, v)
+	if len(found) != len(want) {
+		t.Errorf("%d results, want %d", len(found), len(want))
+	}
+	for email, r := range found {
+		if got := fmt.Sprint(r.Outcome, " ", r.Reason); got != want[email] {
+			t.Errorf("%s: %s, want %s", email, got, want[email])
+		}
+	}
+}
+
+// verifyingAt is what a service says.
+func verifyingAt(completed, cancelled, total int64) api.Detail {
+	return api.Detail{Summary: api.Summary{Status: "verifying",
+		Progress: api.Progress{Total: &total, Completed: completed, Cancelled: cancelled}}}
+}
+
+// TestTimeLeftOfARunThatGoesOn: at a terminal and elsewhere, of addresses and of bytes.
+func TestTimeLeftOfARunThatGoesOn(t *testing.T) {
+	for _, terminal := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var out bytes.Buffer
+			v := &progressView{out: &out, terminal: terminal}
+			step := func(what func()) string {
+				if err := term.Sleep(t.Context(), 20*time.Second); err != nil {
+					t.Fatal(err)
+				}
+				out.Reset()
+				what()
+				return out.String()
+			}
+			step(func() { v.uploaded(90<<20, 100<<20) })
+			if got := step(func() { v.uploaded(91<<20, 100<<20) }); terminal && !strings.Contains(got, "about 3 minutes left") {
+				t.Errorf("uploading: got %q", got)
+			}
+			step(func() { v.progress(verifyingAt(9_000, 0, 10_000), client.Tally{"valid": 9_000}) })
+			got := step(func() { v.progress(verifyingAt(9_100, 0, 10_000), client.Tally{"valid": 9_100}) })
+			if !strings.Contains(got, ", 5.0/s, about 3 minutes left: valid") || strings.Count(got, "left") != 1 {
+				t.Errorf("terminal %v: got %q", terminal, got)
+			}
+		})
+	}
+}
+
+// TestABarIsDrawnInOnePiece, with the count that its text is of, and its end whenever that comes.
+func TestABarIsDrawnInOnePiece(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		v := &progressView{out: &out, terminal: true}
+		v.progress(verifyingAt(0, 0, 62), client.Tally{})
+		v.progress(verifyingAt(30, 0, 62), client.Tally{"valid": 30}) // too soon to be drawn
+		v.progress(verifyingAt(62, 0, 62), client.Tally{"valid": 60, "invalid": 2})
+		v.stop()
+		want := "\r  0% |" + strings.Repeat(" ", barWidth) + "| (0/62) verifying\x1b[K" +
+			"\r100% |" + strings.Repeat("█", barWidth) + "| (62/62) verifying: valid 60, invalid 2\x1b[K\n"
+		if got := out.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
+// TestCountsOfALineAreOfOneMoment: the count of outcomes is newer or older than the look before it.
+func TestCountsOfALineAreOfOneMoment(t *testing.T) {
+	for _, x := range []struct {
+		completed, cancelled int64
+		counted              client.Tally
+		want                 string
+	}{
+		{10, 0, client.Tally{}, "verifying: 10 of 100 (10 %)\n"},
+		{10, 0, client.Tally{"valid": 7, "invalid": 3}, "verifying: 10 of 100 (10 %): valid 7, invalid 3\n"},
+		{10, 0, client.Tally{"valid": 8, "invalid": 4}, "verifying: 12 of 100 (12 %): valid 8, invalid 4\n"},
+		{10, 0, client.Tally{"valid": 8}, "verifying: 10 of 100 (10 %): of 8 counted valid 8\n"},
+		{10, 90, client.Tally{"valid": 12}, "verifying: 100 of 100 (100 %): valid 12\n"},
+		{0, 0, client.Tally{}, "verifying: 0 of 100 (0 %)\n"},
+	} {
+		var out bytes.Buffer
+		(&progressView{out: &out}).progress(verifyingAt(x.completed, x.cancelled, 100), x.counted)
+		if out.String() != x.want {
+			t.Errorf("%+v: got %q, want %q", x, out.String(), x.want)
+		}
+	}
 }

@@ -23,6 +23,7 @@ import (
 	"rollcall/http/apikey"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
+	"rollcall/smtp/identity"
 )
 
 // sickBook is the real ledger, which can be made to fail its pings.
@@ -357,3 +358,106 @@ func TestOptionsAreCompleteOrRefused(t *testing.T) {
 }
 
 var _ admin.Book = (ledger.Book)(nil)
+
+// TestLimitsOfAWorkspace are shown with what is used, changed one by one, and refused out of
+// their bounds; what nobody set is the default of the node.
+func TestLimitsOfAWorkspace(t *testing.T) {
+	r := newRig(t)
+	_, w := r.call("POST", "/v1/workspaces", `{"name":"Example"}`)
+	id, _ := w["id"].(string)
+	path := "/v1/workspaces/" + id + "/limits"
+	_, _, err := r.book.Create(t.Context(), ledger.NewVerification{ID: uuid.New(), Workspace: uuid.MustParse(id),
+		Identity: uuid.New(), Bytes: 7, BytesMax: 7, Limits: ledger.Limits{Open: 1, Stored: 7, Unpaid: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shows := func(method, body, open, stored, unpaid string) {
+		t.Helper()
+		want := `{"id":"` + id + `","name":"Example","weight":1,"open":` + open + `,"stored":` + stored + `,"unpaid":` + unpaid + `}`
+		status, text := r.raw(method, path, body, "Bearer "+r.token)
+		if status != 200 || strings.TrimSpace(text) != want {
+			t.Errorf("%s %s: %d %s, want %s", method, body, status, text, want)
+		}
+	}
+	open, stored, unpaid := `{"limit":5,"default":true,"used":1}`, `{"limit":6,"default":true,"used":7}`,
+		`{"limit":7,"default":true,"used":1}`
+	shows("GET", "", open, stored, unpaid)
+	stored = `{"limit":100,"default":false,"used":7}`
+	shows("POST", `{"stored":100,"reason":"contract"}`, open, stored, unpaid)
+	shows("POST", `{"open":9007199254740992}`, `{"limit":9007199254740992,"default":false,"used":1}`, stored, unpaid)
+	shows("POST", `{"open":0}`, open, stored, unpaid)
+	for _, wrong := range []string{`{"open":-1}`, `{"stored":9007199254740993}`, `{"unpaid":"7"}`, `{"weight":7}`, ``,
+		`{"open":1,"reason":"` + strings.Repeat("x", 201) + `"}`} {
+		if status, out := r.call("POST", path, wrong); status != 400 {
+			t.Errorf("%s: %d %v", wrong, status, out)
+		}
+	}
+	shows("GET", "", open, stored, unpaid)
+	for _, method := range []string{"GET", "POST"} {
+		if status, _ := r.call(method, "/v1/workspaces/x/limits", `{}`); status != 400 {
+			t.Errorf("%s of no id: %d", method, status)
+		}
+		if status, _ := r.call(method, "/v1/workspaces/"+uuid.NewString()+"/limits", `{}`); status != 404 {
+			t.Errorf("%s of nobody: %d", method, status)
+		}
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	bad := identity.Report{Checked: at, Findings: []identity.Finding{
+		{Check: identity.PTR, Source: "192.0.2.1", State: identity.Fail, Saw: "the address has no PTR", Next: "Ask.",
+			At: at},
+		{Check: identity.BlockList, Source: "192.0.2.1", List: "bl.test", State: identity.OK, Saw: "not on bl.test",
+			At: at}}}
+	good := identity.Report{Checked: at}
+	now, fails := bad, error(nil)
+	r := newRig(t, func(o *admin.Options) {
+		o.Identity = func() admin.Identity { return admin.IdentityOf(now, true) }
+		o.CheckIdentity = func(context.Context) (admin.Identity, error) { return admin.IdentityOf(good, true), fails }
+	})
+	const want = `{"fit":false,"enforced":true,"probing":false,"why":"ptr of 192.0.2.1: the address has no PTR",` +
+		`"checked_at":"2030-01-02T03:04:05.000Z","findings":[{"check":"ptr","source":"192.0.2.1","state":"fail",` +
+		`"saw":"the address has no PTR","next":"Ask.","checked_at":"2030-01-02T03:04:05.000Z"},` +
+		`{"check":"block_list","source":"192.0.2.1","list":"bl.test","state":"ok","saw":"not on bl.test",` +
+		`"checked_at":"2030-01-02T03:04:05.000Z"}]}` + "\n"
+	if status, text := r.raw("GET", "/v1/identity", "", "Bearer "+r.token); status != 200 || text != want {
+		t.Errorf("got %d %s, want %s", status, text, want)
+	}
+	if status, _ := r.raw("GET", "/v1/identity", "", "Bearer wrong"); status != 401 {
+		t.Errorf("a stranger gets %d", status)
+	}
+	if status, text := r.raw("GET", "/readyz", "", ""); status != 200 || !strings.Contains(text, `"probing":"no: run`) {
+		t.Errorf("readyz of a node that is not fit: %d %s", status, text)
+	}
+	status, out := r.call("POST", "/v1/identity/check", "")
+	if status != 200 || out["fit"] != true || out["probing"] != true {
+		t.Errorf("after a look: %d %v", status, out)
+	}
+	fails = errors.New("too late")
+	if status, text := r.raw("POST", "/v1/identity/check", "", "Bearer "+r.token); status != 503 ||
+		!strings.Contains(text, "unavailable") {
+		t.Errorf("a look that is too slow: %d %s", status, text)
+	}
+	now = good
+	if _, text := r.raw("GET", "/readyz", "", ""); text != `{"status":"ready"}`+"\n" {
+		t.Errorf("readyz of a node that is fit: %s", text)
+	}
+	now = identity.Report{}
+	if _, out := r.call("GET", "/v1/identity", ""); out["checked_at"] != nil || out["fit"] != false {
+		t.Errorf("before the first look: %v", out)
+	}
+}
+
+func TestIdentityOfAProcessThatDoesNotProbe(t *testing.T) {
+	r := newRig(t)
+	for _, call := range [][2]string{{"GET", "/v1/identity"}, {"POST", "/v1/identity/check"}} {
+		if status, text := r.raw(call[0], call[1], "", "Bearer "+r.token); status != 409 ||
+			!strings.Contains(text, "no_identity") {
+			t.Errorf("%s %s: got %d %s", call[0], call[1], status, text)
+		}
+	}
+	if status, text := r.raw("GET", "/readyz", "", ""); status != 200 || strings.Contains(text, "probing") {
+		t.Errorf("readyz: %d %s", status, text)
+	}
+}

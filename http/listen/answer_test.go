@@ -1,12 +1,15 @@
 package listen
 
 import (
+	"bytes"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -57,5 +60,20 @@ func TestAddresses(t *testing.T) {
 		if NetworkOf(netip.MustParseAddr(p[0])) == NetworkOf(netip.MustParseAddr(p[1])) {
 			t.Errorf("%v are counted together", p)
 		}
+	}
+}
+
+// TestWarningsAreFew writes one a thousand times a second for twelve seconds.
+func TestWarningsAreFew(t *testing.T) {
+	var lines bytes.Buffer
+	c := Warning{Log: slog.New(slog.NewTextHandler(&lines, nil)), Message: "ledger did not answer"}
+	begun := time.Now()
+	for i := range 12_000 {
+		c.Write(begun.Add(time.Duration(i)*time.Millisecond), "stage", "create")
+	}
+	got := lines.String()
+	if n := strings.Count(got, "\n"); n != 3 || strings.Count(got, "more=0") != 1 ||
+		strings.Count(got, "more=4999") != 2 || strings.Count(got, "level=WARN") != 3 {
+		t.Errorf("got %d lines, want 3 that say how many were not logged:\n%s", n, got)
 	}
 }

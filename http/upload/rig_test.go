@@ -19,10 +19,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/config/effort"
 	"rollcall/http/listen"
 	"rollcall/http/listen/listentest"
 	"rollcall/http/upload"
 	"rollcall/ledger"
+	"rollcall/ledger/sqlstore"
 )
 
 // listentest.Patience is how long a test waits for what must come.
@@ -357,3 +359,23 @@ func ledger24h() ledger.Retention {
 }
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// openBook opens a ledger of its own with one workspace.
+func openBook(t testing.TB) (ledger.Book, uuid.UUID) {
+	t.Helper()
+	ctx := context.Background()
+	book, err := sqlstore.Open(ctx, "sqlite:"+effort.Folder(t)+"/ledger.db", sqlstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := book.Close(); err != nil {
+			t.Errorf("close ledger: %v", err)
+		}
+	})
+	w, err := book.CreateWorkspace(ctx, uuid.New(), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return book, w.ID
+}

@@ -2,17 +2,27 @@ package sqlstore_test
 
 import (
 	"cmp"
+	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/cockroach-go/v2/testserver"
+	"github.com/jackc/pgx/v5"
+
 	"rollcall/config/effort"
+	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/ledgertest/cutter"
+	"rollcall/ledger/ledgertest/histories"
+	"rollcall/ledger/sqlstore"
 )
 
 var cuts = flag.Int("cuts", 1, "cuts of each money transaction at each point of its commit; "+
@@ -267,4 +277,124 @@ func (f *faulty) givesUp(m move, table *faultTable) {
 	} {
 		f.counts(m, c.name, table, []*script{{commit: 1, act: c.act, then: c.then}})
 	}
+}
+
+// faultEvery is how many statements pass for one that meets a fault: few enough
+// that many transactions meet one, and so many that none meets eight in a row.
+const faultEvery = 100
+
+// atRandom is a plan of faults that the ledger must get over by itself. An answer
+// that was begun is not cut, since what a caller has read cannot be read again.
+func atRandom(seed uint64) cutter.Plan {
+	r := rand.New(rand.NewPCG(seed, 0))
+	anywhere := []cutter.Act{
+		{Kind: cutter.CutBefore},
+		{Kind: cutter.FailUndone, Code: cutter.SerializationFailure},
+		{Kind: cutter.FailUndone, Code: cutter.CompletionUnknown},
+	}
+	atCommit := append([]cutter.Act{
+		{Kind: cutter.CutSent}, {Kind: cutter.CutExecuted}, {Kind: cutter.CutAnswer},
+		{Kind: cutter.FailDone, Code: cutter.CompletionUnknown},
+	}, anywhere...)
+	return func(s cutter.Statement) cutter.Act {
+		acts, every := anywhere, faultEvery
+		if s.Commit {
+			acts, every = atCommit, faultEvery/10
+		}
+		if r.IntN(every) > 0 {
+			return cutter.Act{}
+		}
+		return acts[r.IntN(len(acts))]
+	}
+}
+
+// seenWhole is a ledger whose faults do not meet an audit, a list of entries and a statement,
+// which are one reading each that is not begun again.
+type seenWhole struct {
+	*sqlstore.Store
+	past *sqlstore.Store
+}
+
+func (s seenWhole) Audit(ctx context.Context) (ledger.AuditReport, error) { return s.past.Audit(ctx) }
+
+func (s seenWhole) Entries(ctx context.Context, q ledger.EntriesQuery) (ledger.Statement, error) {
+	return s.past.Entries(ctx, q)
+}
+
+func (s seenWhole) Statement(ctx context.Context, q ledger.StatementQuery) (ledger.WorkspaceStatement, error) {
+	return s.past.Statement(ctx, q)
+}
+
+func (s seenWhole) Close() error { return nil } // it is used again
+
+// TestConformanceUnderFaults runs the whole suite while one statement in a hundred
+// and one commit in ten meet a fault: nobody who uses the ledger may notice.
+func TestConformanceUnderFaults(t *testing.T) {
+	if *cuts < thoroughCuts {
+		t.Skipf("skipped: it takes half a minute; run with -cuts %d", thoroughCuts)
+	}
+	for name, cockroach := range map[string]bool{"postgresql": false, "cockroachdb": true} {
+		t.Run(name, func(t *testing.T) {
+			f := newFaulty(t, cockroach)
+			plan := atRandom(1)
+			open := func(t *testing.T) ledger.Book {
+				f.proxy.SetPlan(nil)
+				f.t = t
+				f.sql(`DELETE FROM secrets; DELETE FROM api_keys;` + emptied())
+				f.proxy.SetPlan(plan)
+				return seenWhole{f.through, f.past}
+			}
+			ledgertest.Exercise(t, open)
+			t.Run("random operations against the model", func(t *testing.T) { histories.Walk(t, 100, open) })
+			if t.Logf("%v", f.proxy.Counts()); f.proxy.Injected() == 0 {
+				t.Error("there were no faults")
+			}
+		})
+	}
+}
+
+// TestConformanceOnCockroachDB runs the suite on the binary that COCKROACH_BINARY
+// names or PATH has. Nothing is downloaded: without one it is skipped.
+func TestConformanceOnCockroachDB(t *testing.T) {
+	binary := os.Getenv("COCKROACH_BINARY")
+	if binary == "" {
+		binary = "cockroach"
+	}
+	path, err := exec.LookPath(binary)
+	if err != nil {
+		t.Skipf("skipped: no cockroachdb: %v (set COCKROACH_BINARY)", err)
+	}
+	server, err := testserver.NewTestServer(testserver.CockroachBinaryPathOpt(path))
+	if err != nil {
+		t.Fatalf("start cockroachdb: %v", err)
+	}
+	t.Cleanup(server.Stop)
+	url := server.PGURL()
+	conn, err := pgx.Connect(t.Context(), url.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var version string
+	if err := conn.QueryRow(t.Context(), `SELECT version()`).Scan(&version); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), `CREATE DATABASE book`); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	url.Path = "/book"
+	if err := sqlstore.Migrate(t.Context(), url.String()); err != nil {
+		t.Fatalf("migrate: %v", err)
+	}
+	store, cases := shelf(t, url.String(), url.String()), 0
+	if name := sqlstore.DatabaseOf(t, url.String()); name != "cockroachdb" {
+		t.Errorf("taken for %q", name)
+	}
+	conforms(t, 100, func(t *testing.T) ledger.Book {
+		cases++
+		return store(t)
+	})
+	t.Logf("%d cases of the conformance suite ran on %s", cases, version)
 }

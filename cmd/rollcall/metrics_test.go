@@ -1,8 +1,10 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -223,4 +225,179 @@ func (f *family) String() string {
 		return f.name
 	}
 	return fmt.Sprintf("%s{%s}", f.name, strings.Join(f.labels, ","))
+}
+
+// updateMetrics writes the document of the metrics anew.
+var updateMetrics = flag.Bool("update-metrics", false, "write docs/operators/metrics.md anew")
+
+// areas are the chapters of the document, by how names begin; the first that fits.
+var areas = []struct {
+	title    string
+	prefixes []string
+}{
+	{"Receivers, sessions and sources", []string{"rollcall_receiver", "rollcall_smtp_", "rollcall_rcpts",
+		"rollcall_sources", "rollcall_probe_"}},
+	{"Throttles", []string{"rollcall_throttle_"}},
+	{"Verdicts, settlements and leases", []string{"rollcall_outcomes", "rollcall_verdict_", "rollcall_settle",
+		"rollcall_lease",
+		"rollcall_takeovers", "rollcall_domain", "rollcall_stale", "rollcall_evidence", "rollcall_file",
+		"rollcall_verification", "rollcall_workspaces"}},
+	{"Ledger", []string{"rollcall_ledger_", "rollcall_audit_"}},
+	{"Edge", []string{"rollcall_http_", "rollcall_upload", "rollcall_tls_", "rollcall_sign_ins"}},
+	{"DNS", []string{"rollcall_dns_"}},
+	{"Identity", []string{"rollcall_identity_", "rollcall_node_"}},
+	{"Cluster", []string{"rollcall_cluster_", "rollcall_gossip_"}},
+	{"The process", []string{"rollcall_panics_", "rollcall_process_"}},
+	{"Others", []string{"rollcall_"}},
+}
+
+func TestMetricsDocument(t *testing.T) {
+	t.Parallel()
+	document := filepath.Join(HouseRoot, "docs", "operators", "metrics.md")
+	want := writeMetrics(t)
+	if *updateMetrics {
+		if err := os.WriteFile(document, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("docs/operators/metrics.md is old: run go test ./cmd/rollcall -run MetricsDocument -update-metrics")
+	}
+}
+
+// writeMetrics writes the document.
+func writeMetrics(t *testing.T) string {
+	t.Helper()
+	families := metricsOf(t)
+	left := sortedNames(families)
+	head, err := os.ReadFile(filepath.Join("testdata", "metrics_head.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	b.Write(head)
+	for _, area := range areas {
+		var rows []string
+		left = slices.DeleteFunc(left, func(name string) bool {
+			mine := slices.ContainsFunc(area.prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+			if mine {
+				f := families[name]
+				help, _, _ := strings.Cut(f.help, " Of 50 receivers") // the head says it
+				kind := ""
+				if f.kind == "histogram" {
+					kind = " (histogram)"
+				}
+				rows = append(rows, fmt.Sprintf("- `%s`%s: %s\n", f, kind, help))
+			}
+			return mine
+		})
+		if rows != nil {
+			fmt.Fprintf(&b, "\n## %s\n\n%s", area.title, strings.Join(rows, ""))
+		}
+	}
+	return b.String()
+}
+
+// What promtool can't know of an expression: whether a node has its metrics and labels.
+
+var (
+	promMention  = regexp.MustCompile(`\b(rollcall_[a-z_]+)(?:\{([^}]*)\})?`)
+	promMatcher  = regexp.MustCompile(`(\w+)(=~?|!=|!~)"([^"]*)"`)
+	promGrouping = regexp.MustCompile(`\b(?:by|without|on|ignoring|group_left|group_right) ?\(([^)]*)\)`)
+	promLabel    = regexp.MustCompile(`\w+`)
+)
+
+// groupedBy are the labels in by, without, on, ignoring and group_left.
+func groupedBy(expr string) (labels []string) {
+	for _, m := range promGrouping.FindAllStringSubmatch(expr, -1) {
+		labels = append(labels, promLabel.FindAllString(m[1], -1)...)
+	}
+	return labels
+}
+
+// fromScraping are the labels that Prometheus itself adds.
+var fromScraping = []string{"job", "instance"}
+
+// checkExpr returns what an expression asks for that no node has.
+func checkExpr(all map[string]*family, expr string) (faults []string) {
+	labels := slices.Clone(fromScraping)
+	for _, m := range promMention.FindAllStringSubmatch(expr, -1) {
+		f, own := familyOf(all, m[1])
+		if f == nil {
+			faults = append(faults, "there is no metric "+m[1])
+			continue
+		}
+		own = append(own, fromScraping...)
+		labels = append(labels, own...)
+		for _, one := range promMatcher.FindAllStringSubmatch(m[2], -1) {
+			if !slices.Contains(own, one[1]) {
+				faults = append(faults, fmt.Sprintf("%s has no label %s", m[1], one[1]))
+			} else if slices.Contains(closed, one[1]) {
+				faults = append(faults, f.unheard(one[1], strings.Split(one[3], "|"))...)
+			}
+		}
+	}
+	for _, label := range groupedBy(expr) {
+		if !slices.Contains(labels, label) {
+			faults = append(faults, "nothing here has the label "+label)
+		}
+	}
+	return faults
+}
+
+// familyOf finds the metric that a series belongs to, and the labels of the series.
+func familyOf(all map[string]*family, series string) (*family, []string) {
+	if f := all[series]; f != nil {
+		return f, slices.Clone(f.labels)
+	}
+	for _, part := range []string{"_bucket", "_sum", "_count"} {
+		if name, ok := strings.CutSuffix(series, part); ok && all[name] != nil && all[name].kind == "histogram" {
+			labels := slices.Clone(all[name].labels)
+			if part == "_bucket" {
+				labels = append(labels, "le")
+			}
+			return all[name], labels
+		}
+	}
+	return nil, nil
+}
+
+// closed are labels whose values are all there before anything happens.
+var closed = []string{"cause", "kind", "why"}
+
+// unheard returns the values that a label of the metric never has.
+func (f *family) unheard(label string, values []string) (faults []string) {
+	for _, v := range values {
+		if !f.values[label][v] {
+			faults = append(faults, fmt.Sprintf("%s is never %q in %s", label, v, f.name))
+		}
+	}
+	return faults
+}
+
+func TestExpressionsAreChecked(t *testing.T) {
+	all := map[string]*family{
+		"rollcall_a_total": {name: "rollcall_a_total", kind: "counter", labels: []string{"cause"},
+			values: map[string]map[string]bool{"cause": {"x": true, "y z": true}}},
+		"rollcall_b_seconds": {name: "rollcall_b_seconds", kind: "histogram", labels: []string{"route"}},
+	}
+	for _, c := range []struct{ expr, want string }{
+		{`sum by (cause) (rate(rollcall_a_total{cause=~"x|y z"}[5m])) / 2e3`, ""},
+		{`histogram_quantile(0.99, sum by (le, route) (rate(rollcall_b_seconds_bucket[10m]))) > 1`, ""},
+		{`sum(rollcall_a_total) and on (cause) rollcall_a_total{job="j"} unless up{job="j"} == 0`, ""},
+		{`rollcall_b_seconds_count / rollcall_a_total_count`, "there is no metric rollcall_a_total_count"},
+		{`rollcall_a_total{route="/"}`, "rollcall_a_total has no label route"},
+		{`rollcall_a_total{cause="w"}`, `cause is never "w" in rollcall_a_total`},
+		{`sum by (route) (rollcall_a_total)`, "nothing here has the label route"},
+		{`sum(rollcall_b_seconds_bucket{le="1"}) + rollcall_b_seconds_sum{le="1"}`,
+			"rollcall_b_seconds_sum has no label le"},
+	} {
+		if got := strings.Join(checkExpr(all, c.expr), "; "); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.expr, got, c.want)
+		}
+	}
 }
