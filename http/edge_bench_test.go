@@ -141,66 +141,6 @@ func (e *edge) writeOften() (stop func()) {
 	}
 }
 
-// BenchmarkResults measures the download of a finished verification.
-func BenchmarkResults(b *testing.B) {
-	const rows = 1_000_000
-	e := newEdge(b, func(o *httpd.Options) { o.Log = slog.New(slog.DiscardHandler) })
-	all := results(rows)
-	id := e.verified(rows, all)
-	raw := []byte("GET /v1/verifications/" + id.String() + "/results HTTP/1.1\r\nHost: a\r\nX-API-Key: " +
-		e.key + "\r\n\r\n")
-	c, err := net.Dial("tcp", e.server.Addr().String())
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer c.Close()
-	buffer := make([]byte, 256<<10)
-	var total int64
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := c.Write(raw); err != nil {
-			b.Fatal(err)
-		}
-		n, err := drain(c, buffer)
-		if err != nil {
-			b.Fatal(err)
-		}
-		total = n
-	}
-	b.SetBytes(total)
-	b.ReportMetric(float64(rows), "rows")
-}
-
-// drain reads one chunked answer as fast as it comes and looks only for its end.
-func drain(c net.Conn, buffer []byte) (total int64, err error) {
-	const end = "\n0\r\n\r\n"
-	tail := ""
-	for {
-		n, err := c.Read(buffer)
-		total += int64(n)
-		if err != nil {
-			return total, err
-		}
-		tail += string(buffer[max(0, n-len(end)):n])
-		if tail = tail[max(0, len(tail)-len(end)):]; tail == end {
-			return total, nil
-		}
-	}
-}
-
-// BenchmarkSmallResults measures a download of one row.
-func BenchmarkSmallResults(b *testing.B) {
-	e := newEdge(b, nil)
-	id := e.verified(1, results(1))
-	b.ReportAllocs()
-	for b.Loop() {
-		if a, err := e.try(call{method: "GET", path: fmt.Sprintf("/v1/verifications/%s/results",
-			id)}); err != nil || a.status != 200 {
-			b.Fatal(err)
-		}
-	}
-}
-
 // guess sends 1,000 requests a second with well-formed keys that are not good, from the
 // address of all tests, until stop is called, which gives how many a second there were.
 func guess(b *testing.B, e *edge) (stop func() (perSecond float64)) {
@@ -239,19 +179,14 @@ func guess(b *testing.B, e *edge) (stop func() (perSecond float64)) {
 	}
 }
 
-// guessed is an edge with the limits of guesses as they are by default.
-func guessed(b *testing.B) *edge {
-	return newEdge(b, func(o *httpd.Options) {
+// BenchmarkGoodKeyBesideBadKeys measures GET /v1/credits with a good key while the
+// same address sends 1,000 bad ones a second.
+func BenchmarkGoodKeyBesideBadKeys(b *testing.B) {
+	e := newEdge(b, func(o *httpd.Options) { // with the limits of guesses as they are by default
 		o.Limits.BadKeys = httpd.DefaultLimits().BadKeys
 		o.Limits.KeyLookups = httpd.DefaultLimits().KeyLookups
 		o.Log = slog.New(slog.DiscardHandler)
 	})
-}
-
-// BenchmarkGoodKeyBesideBadKeys measures GET /v1/credits with a good key while the
-// same address sends 1,000 bad ones a second.
-func BenchmarkGoodKeyBesideBadKeys(b *testing.B) {
-	e := guessed(b)
 	stop := guess(b, e)
 	good, err := net.Dial("tcp", e.server.Addr().String())
 	if err != nil {
@@ -276,30 +211,4 @@ func BenchmarkGoodKeyBesideBadKeys(b *testing.B) {
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
-}
-
-// BenchmarkUnseenKeyBesideBadKeys measures how often a good key that the node has never
-// seen is tried until it is served, while the same address sends 1,000 bad ones a second.
-func BenchmarkUnseenKeyBesideBadKeys(b *testing.B) {
-	e := guessed(b)
-	stop := guess(b, e)
-	pace := time.NewTicker(10 * time.Millisecond)
-	defer pace.Stop()
-	for range 300 { // until the first burst of both limits is spent
-		<-pace.C
-	}
-	tries := 0
-	for b.Loop() {
-		_, key, _ := e.customer(fmt.Sprint(tries))
-		for status := 0; status != 200; tries++ {
-			<-pace.C
-			a, err := e.try(withKey(key))
-			if err != nil {
-				b.Fatal(err)
-			}
-			status = a.status
-		}
-	}
-	b.ReportMetric(stop(), "bad/s")
-	b.ReportMetric(float64(tries)/float64(b.N), "tries/op")
 }

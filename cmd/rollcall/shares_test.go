@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,7 +25,6 @@ import (
 	"rollcall/cmd/rollcall/node"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
-	"rollcall/config/effort"
 	"rollcall/http/api"
 	"rollcall/ledger"
 )
@@ -486,63 +484,3 @@ func TestLargeFilesOfOneTenantLetOthersPass(t *testing.T) {
 		t.Errorf("%v bytes of files are in memory", n)
 	}
 }
-
-// TestWhatParkedFilesLeaveInMemory: of the files themselves nothing. Their receiver remembers for a minute who
-// offered it what, as it does of files that are over, and after that for ten minutes the number of each one's owner.
-func TestWhatParkedFilesLeaveInMemory(t *testing.T) {
-	if !effort.Long() {
-		t.Skip("two thousand files take some minutes: run with -long")
-	}
-	const first, more = 2000, 2000
-	s := newShared(t, func(c *config.Config) {
-		c.Retry.GreylistWaits = []config.Duration{{Duration: time.Hour}}
-		c.Retry.GiveUpAfter = config.Duration{Duration: 6 * time.Hour}
-		c.Limits.MaxOpenVerifications = first + more
-	})
-	s.pays(first + more)
-	sent := 0
-	parked := func(files int) {
-		sent += files
-		for range files {
-			s.sends(t.Context(), "all-tempfail.test", 1)
-		}
-		s.until("all files to be parked", func() bool {
-			return s.sum("rollcall_verifications_parked_total", "") >= float64(sent) && s.sum("rollcall_leases", "") == 0
-		})
-	}
-	heap := func() int64 {
-		s.first.HTTP.CloseIdleConnections()
-		for range 3 {
-			runtime.GC()
-		}
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
-	// The library keeps its actors in 32,768 maps, and what the first of each takes is never given back: 11 MB.
-	registry := s.node.Cluster.System().ProcessRegistry
-	for range 400_000 {
-		if pid, added := registry.Add(nil, registry.NextId()); added {
-			registry.Remove(pid)
-		}
-	}
-	parked(first)
-	if err := term.Sleep(t.Context(), forgottenAfter); err != nil {
-		t.Fatal(err)
-	}
-	before := heap()
-	parked(more)
-	at := heap()
-	if err := term.Sleep(t.Context(), forgottenAfter); err != nil {
-		t.Fatal(err)
-	}
-	after := heap()
-	t.Logf("%d files more take %d bytes each at once, and %d after %s", more, (at-before)/more, (after-before)/more,
-		forgottenAfter)
-	if each := (after - before) / more; each > 100 {
-		t.Errorf("a parked file leaves %d bytes, want at most 100", each)
-	}
-}
-
-// forgottenAfter is when a receiver has forgotten what was offered to it.
-const forgottenAfter = 3 * time.Minute

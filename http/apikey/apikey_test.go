@@ -54,14 +54,3 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkParse(b *testing.B) {
-	text, _ := New()
-	key := []byte(text)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, ok := Parse(key); !ok {
-			b.Fatal("not read")
-		}
-	}
-}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"rollcall/http/listen/listentest"
 	"rollcall/http/upload"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
@@ -289,26 +288,6 @@ func TestUsedPortIsSaid(t *testing.T) {
 	}
 	if err := rig.storage.Start(); !errors.Is(err, upload.ErrStarted) {
 		t.Errorf("second start: %v, want ErrStarted", err)
-	}
-}
-
-// BenchmarkUpload sends one file of 8 MiB per turn over one connection.
-func BenchmarkUpload(b *testing.B) {
-	rig := newStorageRig(b, nil)
-	const total = 8 << 20
-	file := bytesOf(total)
-	conn := rig.dial()
-	b.SetBytes(total)
-	b.ReportAllocs()
-	for b.Loop() {
-		_, path := rig.create(total)
-		if err := conn.SetDeadline(time.Now().Add(listentest.Patience)); err != nil {
-			b.Fatal(err)
-		}
-		conn.put(path, 0, total, file)
-		if got := conn.reply(); got.status != 200 {
-			b.Fatalf("got %d %q", got.status, got.code)
-		}
 	}
 }
 
