@@ -1,14 +1,12 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
 	"log/slog"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,6 +23,7 @@ import (
 
 	"rollcall/cluster/gossip"
 	"rollcall/cluster/wire"
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -226,29 +225,11 @@ func TestTheTimesOfTheProduct(t *testing.T) {
 	}
 }
 
-// notes keeps what is logged, by whatever goroutine.
-type notes struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-func (n *notes) Write(line []byte) (int, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.text.Write(line)
-}
-
-func (n *notes) String() string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.text.String()
-}
-
 // TestLogsCarryNoMessages makes the actor library log whatever it logs of messages,
 // at debug level, and looks for what they hold.
 func TestLogsCarryNoMessages(t *testing.T) {
 	const canary = "canary.person@private.example"
-	var out notes
+	var out effort.Log
 	log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	message := &wire.KeysAsk{Fingerprint: canary}
 	l := quiet(log)
@@ -269,7 +250,7 @@ func TestLogsCarryNoMessages(t *testing.T) {
 // TestDeadLettersAreNotShown sends a message to nobody through a whole node.
 func TestDeadLettersAreNotShown(t *testing.T) {
 	const canary = "canary.person@private.example"
-	var out notes
+	var out effort.Log
 	n, err := New(Options{Name: "test", Host: "here", Registerer: prometheus.NewRegistry(),
 		Log:    slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Comply: func(context.Context, func(string) (int, int)) error { return nil },

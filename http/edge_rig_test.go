@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -45,7 +44,7 @@ type edge struct {
 	server    *httpd.Server
 	url       string
 	registry  *prometheus.Registry
-	logs      *lockedBuffer
+	logs      *effort.Log
 	workspace uuid.UUID
 	key       string
 	keyID     string
@@ -66,7 +65,7 @@ func newEdge(t testing.TB, tweak func(*httpd.Options)) *edge {
 	}
 	e := &edge{
 		t: t, book: &troubledBook{Store: store}, registry: prometheus.NewRegistry(),
-		logs: &lockedBuffer{}, checker: newAnswerChecker(t), free: free,
+		logs: &effort.Log{}, checker: newAnswerChecker(t), free: free,
 	}
 	e.workspace, e.key, e.keyID = e.customer("first")
 	if e.server, err = httpd.New(e.options(tweak)); err != nil {
@@ -353,24 +352,6 @@ func (b *troubledBook) Results(
 		}
 		return yield(r)
 	})
-}
-
-// lockedBuffer is a log that many goroutines write.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer // guarded by mu
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // answerChecker checks answers against openapi.yaml.

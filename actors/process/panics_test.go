@@ -1,42 +1,24 @@
 package process
 
 import (
-	"bytes"
 	"errors"
 	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"rollcall/config/effort"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 )
 
-// lines is a log that may be written to by many.
-type lines struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.String()
-}
-
-func newGuard() (*PanicGuard, *lines) {
-	l := &lines{}
+func newGuard() (*PanicGuard, *effort.Log) {
+	l := &effort.Log{}
 	return NewPanicGuard(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(l, nil))), l
 }
 

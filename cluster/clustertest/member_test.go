@@ -28,7 +28,7 @@ func leaves(t *testing.T, w *clustertest.World) {
 	resolveAll(w, 0, ownersOf(w, 0, 1, 2))
 	lost := func() (n int) {
 		for _, i := range []int{0, 1} {
-			n += strings.Count(w.Node(i).Log.Text(), "node lost")
+			n += strings.Count(w.Node(i).Log.String(), "node lost")
 		}
 		return n
 	}

@@ -1,14 +1,12 @@
 package clustertest
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +17,7 @@ import (
 	"rollcall/cluster/gossip"
 	"rollcall/cluster/gossip/gossiptest"
 	"rollcall/cluster/secure"
+	"rollcall/config/effort"
 )
 
 // Options is what a node of a World is made with.
@@ -47,7 +46,7 @@ type Node struct {
 	*cluster.Node
 	Name    string
 	ID      uuid.UUID
-	Log     *Log
+	Log     *effort.Log
 	Metrics *prometheus.Registry
 
 	world   *World
@@ -67,7 +66,7 @@ type Node struct {
 // open makes a node and opens its port of actor traffic.
 func (w *World) open(i int, change func(i int, o *Options)) {
 	w.t.Helper()
-	n := &Node{world: w, Name: fmt.Sprintf("node-%d", i), Log: &Log{}, Metrics: prometheus.NewRegistry(),
+	n := &Node{world: w, Name: fmt.Sprintf("node-%d", i), Log: &effort.Log{}, Metrics: prometheus.NewRegistry(),
 		wire: w.network.Transport(), gate: make(chan struct{}), started: make(chan struct{})}
 	w.nodes = append(w.nodes, n)
 	n.book = newBook(w.store, n.gate)
@@ -170,29 +169,6 @@ func (n *Node) stop() error {
 		}
 	})
 	return n.ended
-}
-
-// Log is what a node said. Safe for concurrent use.
-type Log struct {
-	mu sync.Mutex
-	b  bytes.Buffer // guarded by mu
-}
-
-// Write implements io.Writer.
-func (l *Log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-// Has reports whether a text was said.
-func (l *Log) Has(text string) bool { return strings.Contains(l.Text(), text) }
-
-// Text is all that was said.
-func (l *Log) Text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // Metric returns the value of a gauge or the sum of a counter; 0 if there is none.

@@ -136,7 +136,7 @@ func (w *World) close() {
 	}
 	if w.t.Failed() {
 		for _, n := range w.nodes {
-			w.t.Logf("log of %s:\n%s", n.Name, n.Log.Text())
+			w.t.Logf("log of %s:\n%s", n.Name, n.Log.String())
 		}
 	}
 }

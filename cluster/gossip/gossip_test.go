@@ -80,7 +80,7 @@ func TestAKilledMemberIsNoticedAndItsSuccessorTakesItsPlace(t *testing.T) {
 	for _, n := range nodes[:2] {
 		n.awaitNames(t, "node-a", "node-b")
 	}
-	await(t, "the log says it", func() bool { return nodes[0].log.has("member gone") })
+	await(t, "the log says it", func() bool { return nodes[0].log.Has("member gone") })
 	o := nodes[2].options
 	o.Self.Session, o.Self.Started = uuid.New(), o.Self.Started+1
 	o.Transport = network.Transport()

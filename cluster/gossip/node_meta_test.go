@@ -222,7 +222,7 @@ func TestTheLibrarysLogIsShortAndWithoutContents(t *testing.T) {
 	if suspect != "1234" {
 		t.Errorf("suspect is %q, want 1234", suspect)
 	}
-	text := page.text()
+	text := page.String()
 	if strings.Contains(text, "115") || strings.Contains(text, strings.Repeat("x", libraryTextMax+1)) {
 		t.Errorf("too much is told: %s", text)
 	}

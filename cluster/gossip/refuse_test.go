@@ -66,7 +66,7 @@ func TestANodeThatDoesNotBelongIsRefusedOnBothSides(t *testing.T) {
 				}
 			}
 			for _, want := range c.log {
-				await(t, "the member's log says "+want, func() bool { return nodes[0].log.has(want) })
+				await(t, "the member's log says "+want, func() bool { return nodes[0].log.Has(want) })
 			}
 			name, labels, _ := strings.Cut(c.metric, " ")
 			if got := nodes[0].counter(t, name, strings.Fields(labels)...); got < 1 {
@@ -88,7 +88,7 @@ func TestNoSecretIsInErrorsAndLogs(t *testing.T) {
 	o.Transport, o.Keys, o.Join = network.Transport(), ring(t, other), []string{nodes[0].Address()}
 	stranger, err := begin(t, o)
 	for _, secret := range []string{key, other} {
-		for _, text := range []string{err.Error(), nodes[0].log.text(), stranger.log.text()} {
+		for _, text := range []string{err.Error(), nodes[0].log.String(), stranger.log.String()} {
 			if strings.Contains(text, secret) || strings.Contains(text, string(rawKey(t, secret))) {
 				t.Errorf("a key is in %q", text)
 			}
@@ -132,7 +132,7 @@ func TestANodeStartsAloneAndJoinsWhenSomebodyIsThere(t *testing.T) {
 	network.Isolate(late.Address())
 	early := mustBegin(t, o)
 	early.awaitNames(t, "early")
-	if !early.log.has("this node is alone") {
+	if !early.log.Has("this node is alone") {
 		t.Error("nothing in the log")
 	}
 	network.Heal()
@@ -156,10 +156,10 @@ func TestAClusterMeetsAnotherOneLaterAndStaysApart(t *testing.T) {
 	other := mustBegin(t, o)
 	network.Heal()
 	for _, n := range []*node{early, other} {
-		await(t, "refused", func() bool { return n.log.has("node is refused") })
+		await(t, "refused", func() bool { return n.log.Has("node is refused") })
 		n.awaitNames(t, n.options.Self.Name)
 	}
-	await(t, "the log says it", func() bool { return early.log.has("members do not take this node") })
+	await(t, "the log says it", func() bool { return early.log.Has("members do not take this node") })
 }
 
 // A process that does not check anything takes the members as its own and tells

@@ -1,7 +1,6 @@
 package gossip
 
 import (
-	"bytes"
 	"encoding/base64"
 	"flag"
 	"log/slog"
@@ -9,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/cluster/gossip/gossiptest"
+	"rollcall/config/effort"
 )
 
 // patience is how long something that must happen may take on a slow machine.
@@ -51,36 +50,12 @@ var (
 	ledgerID = uuid.MustParse("11111111-1111-4111-8111-111111111111")
 )
 
-// page is a log that can be read while it is written.
-type page struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (p *page) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.b.Write(b)
-}
-
-func (p *page) has(text string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return strings.Contains(p.b.String(), text)
-}
-
-func (p *page) text() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.b.String()
-}
-
-func newPage(t *testing.T) (*page, *slog.Logger) {
+func newPage(t *testing.T) (*effort.Log, *slog.Logger) {
 	t.Helper()
-	p := &page{}
+	p := &effort.Log{}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("log:\n%s", p.text())
+			t.Logf("log:\n%s", p.String())
 		}
 	})
 	return p, slog.New(slog.NewTextHandler(p, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -90,7 +65,7 @@ func newPage(t *testing.T) (*page, *slog.Logger) {
 type node struct {
 	*Gossip
 	options Options
-	log     *page
+	log     *effort.Log
 	metrics *prometheus.Registry
 	wire    *gossiptest.Transport // nil: sockets
 }

@@ -117,10 +117,10 @@ func TestOfABatchOnlyTheBadIsDropped(t *testing.T) {
 	for _, mark := range []string{"1", "2", "3"} {
 		a.want(mark)
 	}
-	if !r.first.log.contains("type=rollcall.cluster.Sooner") {
+	if !r.first.log.Has("type=rollcall.cluster.Sooner") {
 		t.Error("the first dropped message is not told")
 	}
-	if r.first.log.contains("rollcall.cluster.Later") {
+	if r.first.log.Has("rollcall.cluster.Later") {
 		t.Error("the second dropped message of a stream is told too")
 	}
 }
@@ -307,8 +307,8 @@ func TestAPanicOfTheLibraryEndsOnlyTheStream(t *testing.T) {
 		Log: slog.New(slog.NewTextHandler(&n.log, nil))}
 	stream := fakeStream{ctx: grpcpeer.NewContext(t.Context(), &grpcpeer.Peer{})}
 	err := guard.Stream(nil, stream, nil, func(any, grpc.ServerStream) error { panic(secretText) })
-	if status.Code(err) != codes.Internal || n.log.contains(secretText) {
-		t.Errorf("got %v; the log tells the message: %v", err, n.log.contains(secretText))
+	if status.Code(err) != codes.Internal || n.log.Has(secretText) {
+		t.Errorf("got %v; the log tells the message: %v", err, n.log.Has(secretText))
 	}
 	if got := n.count(t, "rollcall_cluster_stream_panics_total", ""); got != 1 {
 		t.Errorf("%v panics were counted", got)

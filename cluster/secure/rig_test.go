@@ -1,7 +1,6 @@
 package secure_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"io"
@@ -22,6 +21,7 @@ import (
 
 	"rollcall/cluster/secure"
 	"rollcall/cluster/wire"
+	"rollcall/config/effort"
 )
 
 const (
@@ -239,27 +239,9 @@ func (r *rig) put(folder string, pair secure.Pair) error {
 type node struct {
 	system   *actor.ActorSystem
 	metrics  *prometheus.Registry
-	log      logBuffer
+	log      effort.Log
 	identity *secure.Identity
 	folder   string
-}
-
-// logBuffer is a log that is read when all is over.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) contains(text string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return bytes.Contains(b.text.Bytes(), []byte(text))
 }
 
 // times are those of a node of the rig.
@@ -328,7 +310,7 @@ func (n *node) spawn(t *testing.T) *probe {
 	}))
 	t.Cleanup(func() {
 		n.system.Root.Stop(p.pid)
-		if n.log.contains(secretText) {
+		if n.log.Has(secretText) {
 			t.Error("the log has the content of a message")
 		}
 	})

@@ -102,7 +102,7 @@ func TestMembersSpeakAndWatch(t *testing.T) {
 	if !ok || m.Who.Id != far.pid.Id || m.Why != actor.TerminatedReason_Stopped {
 		t.Errorf("watching one that stopped: %v", m)
 	}
-	if r.second.log.contains("dropped") {
+	if r.second.log.Has("dropped") {
 		t.Error("a message between honest members was dropped")
 	}
 }

@@ -124,7 +124,7 @@ func soundFront(t *testing.T, behind string) *dnsFront {
 // checkedNode starts a node against a lab, whose DNS is asked through a front, and
 // gives what it says.
 func checkedNode(t *testing.T, lab *smtplab.Lab, f *dnsFront, change func(c *config.Config)) (*node.Node,
-	*lockedBuffer) {
+	*effort.Log) {
 	t.Helper()
 	effort.NotShort(t, "a whole node")
 	effort.OnlyNode(t)
@@ -136,7 +136,7 @@ func checkedNode(t *testing.T, lab *smtplab.Lab, f *dnsFront, change func(c *con
 	c.SMTP.AllowNetworks, c.SMTP.HelloName = []string{lab.Network().String()}, "rollcall.example"
 	c.Identity.PublicAddresses = []string{seenAt}
 	change(&c)
-	said := &lockedBuffer{}
+	said := &effort.Log{}
 	n, err := node.Start(context.Background(), c, node.Options{Log: slog.New(slog.NewTextHandler(said, nil))})
 	if err != nil {
 		t.Fatal(err)
@@ -147,25 +147,6 @@ func checkedNode(t *testing.T, lab *smtplab.Lab, f *dnsFront, change func(c *con
 		}
 	})
 	return n, said
-}
-
-// lockedBuffer is a log that may be read while it is written.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // get reads an open page of a node's admin listener.
@@ -197,8 +178,8 @@ func TestANodeThatIsNotFitAsksNobodyUntilItIs(t *testing.T) {
 		!strings.Contains(metrics, `rollcall_identity_check{check="spf",source="192.0.2.10"} 1`) {
 		t.Errorf("a node that is not fit says %s and %s", ready, grep(metrics, "identity"))
 	}
-	if lines := strings.Count(said.text(), "node takes no probing work"); lines != 1 {
-		t.Errorf("it is said %d times, want once:\n%s", lines, said.text())
+	if lines := strings.Count(said.String(), "node takes no probing work"); lines != 1 {
+		t.Errorf("it is said %d times, want once:\n%s", lines, said.String())
 	}
 	v := submit(t, n, []byte("email\nanna@one-clean.test\nbert@two-clean.test\n"), 2)
 	awaitVerification(t, n, v, func(v ledger.Verification) bool { return v.Status == ledger.Waiting })
@@ -219,7 +200,7 @@ func TestANodeThatIsNotFitAsksNobodyUntilItIs(t *testing.T) {
 	if ready := get(t, n.AdminURL+"/readyz"); strings.Contains(ready, "probing") {
 		t.Errorf("a node that is fit says %s", ready)
 	}
-	if text := said.text(); !strings.Contains(text, "node is fit to probe again") || strings.Contains(text, "anna") {
+	if text := said.String(); !strings.Contains(text, "node is fit to probe again") || strings.Contains(text, "anna") {
 		t.Errorf("it said\n%s", text)
 	}
 }
@@ -236,8 +217,8 @@ func TestANodeThatIsNotMadeToBeFitProbes(t *testing.T) {
 		t.Errorf("got %s", v.Status)
 	}
 	found := n.Identity()
-	if found.Fit || !found.Probing || !strings.Contains(said.text(), "identity.enforce = false") {
-		t.Errorf("got %+v and\n%s", found, said.text())
+	if found.Fit || !found.Probing || !strings.Contains(said.String(), "identity.enforce = false") {
+		t.Errorf("got %+v and\n%s", found, said.String())
 	}
 	if text := doctorVerdict(diagnosis{Identity: found}); !strings.Contains(text, "it probes all the same") {
 		t.Errorf("the doctor says\n%s", text)

@@ -1,7 +1,6 @@
 package admin_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/http/api"
 	"rollcall/ledger"
@@ -368,7 +368,7 @@ func told(out map[string]any) string {
 // TestAKeyIsSeenByTheClusterOnly: not in an answer, a refusal or a log, wherever
 // in the body it stands.
 func TestAKeyIsSeenByTheClusterOnly(t *testing.T) {
-	var log lockedBuffer
+	var log effort.Log
 	f := &fakeCluster{keys: rings("00000001")}
 	r := newRig(t, withCluster(f), func(o *admin.Options) {
 		o.Log = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -420,22 +420,4 @@ func TestAKeyIsSeenByTheClusterOnly(t *testing.T) {
 	if !strings.Contains(log.String(), `"gossip keys changed","op":"add","fingerprint":"`) {
 		t.Errorf("the change is not in the log: %s", log.String())
 	}
-}
-
-// lockedBuffer is a buffer that several goroutines may write.
-type lockedBuffer struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -37,7 +37,7 @@ type storageRig struct {
 	space   uuid.UUID
 	tokens  *upload.Tokens
 	storage *upload.Server
-	log     *syncBuffer
+	log     *effort.Log
 	woken   chan struct{}
 	secrets []string
 }
@@ -48,7 +48,7 @@ func newStorageRig(t testing.TB, tweak func(*upload.Options)) *storageRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &storageRig{t: t, tokens: tokens, log: &syncBuffer{}, woken: make(chan struct{}, 1024)}
+	r := &storageRig{t: t, tokens: tokens, log: &effort.Log{}, woken: make(chan struct{}, 1024)}
 	r.store, r.space = openBook(t)
 	r.book = &hookedBook{Book: r.store}
 	o := upload.DefaultOptions()
@@ -333,24 +333,6 @@ func (b *hookedBook) AppendChunk(
 		return write()
 	}
 	return f(write)
-}
-
-// syncBuffer collects log lines of several goroutines.
-type syncBuffer struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 // ledger24h keeps everything for a day.

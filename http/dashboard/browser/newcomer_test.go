@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
+
 	"github.com/chromedp/chromedp"
 )
 
@@ -117,7 +119,7 @@ func startDev(t *testing.T) string {
 	command.Env = append(command.Env, "ROLLCALL_RETRY_GREYLIST_WAITS=1s,2500ms", "ROLLCALL_RETRY_CONTROL_WAITS=200ms,400ms",
 		"ROLLCALL_RETRY_GIVE_UP_AFTER=8s", "ROLLCALL_LEDGER_DISK_RESERVE=0")
 	out, err := command.StdoutPipe()
-	var errs safeBuffer
+	var errs effort.Log
 	command.Stderr = &errs
 	if err == nil {
 		err = command.Start()
@@ -128,7 +130,7 @@ func startDev(t *testing.T) string {
 	t.Cleanup(func() {
 		_ = command.Process.Signal(syscall.SIGTERM)
 		if err := command.Wait(); err != nil {
-			t.Errorf("serve --dev ended with %v: %s", err, errs.text())
+			t.Errorf("serve --dev ended with %v: %s", err, errs.String())
 		}
 	})
 	said := make(chan string, 1)
@@ -150,16 +152,9 @@ func startDev(t *testing.T) string {
 	case text := <-said:
 		return text
 	case <-ctx.Done():
-		t.Fatalf("serve --dev printed no link in %s: %s", time.Duration(patience), errs.text())
+		t.Fatalf("serve --dev printed no link in %s: %s", time.Duration(patience), errs.String())
 		return ""
 	}
-}
-
-// text is what was written.
-func (s *safeBuffer) text() string {
-	s.Lock()
-	defer s.Unlock()
-	return s.b.String()
 }
 
 // freePort gives a port that was free a moment ago.

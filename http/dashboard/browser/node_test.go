@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/config/effort"
 	httpd "rollcall/http"
 	"rollcall/http/apikey"
 	"rollcall/http/dashboard"
@@ -42,7 +43,7 @@ type node struct {
 	pages        *dashboard.Dashboard
 	url          string // of the pages
 	web, storage *proxy
-	logs         *safeBuffer
+	logs         *effort.Log
 	ahead        atomic.Int64 // how much later than now it is for pages and API
 }
 
@@ -97,18 +98,6 @@ func (b *countingBook) SessionByID(ctx context.Context, id ledger.Hash, idle tim
 	return b.Store.SessionByID(ctx, id, idle)
 }
 
-// safeBuffer is a log that may be written and read at once.
-type safeBuffer struct {
-	sync.Mutex
-	b bytes.Buffer
-}
-
-func (s *safeBuffer) Write(p []byte) (int, error) {
-	s.Lock()
-	defer s.Unlock()
-	return s.b.Write(p)
-}
-
 // one is the node that tests share.
 var one struct {
 	sync.Once
@@ -155,7 +144,7 @@ func startNode(change ...func(*dashboard.Options)) (n *node, stop func(), err er
 		return nil, nil, err
 	}
 	ends = append(ends, func() { _ = store.Close() })
-	n = &node{book: &countingBook{Store: store}, logs: &safeBuffer{}}
+	n = &node{book: &countingBook{Store: store}, logs: &effort.Log{}}
 	tokens, err := upload.NewTokens(bytes.Repeat([]byte{7}, upload.TokenKeyBytes))
 	if err != nil {
 		return nil, nil, err
