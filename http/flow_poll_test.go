@@ -138,9 +138,6 @@ func (p *poller) follow(a, b flowDetail, fault func(string, ...any)) {
 	}
 }
 
-// creditsUnchecked says that others moved credits at the same time.
-const creditsUnchecked = -1
-
 // finish lets the poller look once more and reports what it found: the last
 // status, and the credits at the moment that the end was first seen.
 func (p *poller) finish(wantStatus string, wantCredits int64) {
@@ -153,7 +150,7 @@ func (p *poller) finish(wantStatus string, wantCredits int64) {
 	if got := p.last.Status; got != wantStatus {
 		p.f.Errorf("the last status is %s, want %s", got, wantStatus)
 	}
-	if wantCredits != creditsUnchecked && p.ended != wantCredits {
+	if p.ended != wantCredits {
 		p.f.Errorf("credits were %d when the end was seen, want %d", p.ended, wantCredits)
 	}
 	if p.polls < len(p.history) || !slices.Contains(p.history, wantStatus) {

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -393,22 +392,6 @@ func (f *flow) wait(l ledger.Lease, next time.Time) {
 	}
 }
 
-// TestErrorsCostAndAreCounted ends a file with an operational error.
-func TestErrorsCostAndAreCounted(t *testing.T) {
-	t.Parallel()
-	f := newFlow(t)
-	file := flowFile(4)
-	id := f.submit(file)
-	p := f.watch(id)
-	l := f.lease(id)
-	f.prepare(l, file, 0)
-	f.settle(l, 1, 0, smtp.Valid, smtp.Error, smtp.Unknown, smtp.Invalid)
-	p.finish("completed_with_errors", edgeCredits-3)
-	if d := f.detail(id); d.Progress.Completed != 3 || d.Progress.Errors != 1 || d.Progress.Cancelled != 0 {
-		t.Errorf("progress %+v", d.Progress)
-	}
-}
-
 // TestCancelGivesBackWhatIsUnchecked cancels under way: 202, then the engine
 // lets go; a second cancel answers the truth.
 func TestCancelGivesBackWhatIsUnchecked(t *testing.T) {
@@ -439,44 +422,6 @@ func TestCancelGivesBackWhatIsUnchecked(t *testing.T) {
 	var c struct{ ID, Status string }
 	if f.must("POST", cancel, nil, &c, 200); c.Status != "cancelled" {
 		t.Errorf("cancel after the end: %+v", c)
-	}
-}
-
-// TestCancelWhileUploadingEndsTheURL cancels before the last byte.
-func TestCancelWhileUploadingEndsTheURL(t *testing.T) {
-	t.Parallel()
-	f := newFlow(t)
-	file := flowFile(20)
-	id, url := f.create(file)
-	p := f.watch(id)
-	if status, _ := f.put(url, fmt.Sprintf("bytes 0-9/%d", len(file)), file[:10]); status != 308 {
-		t.Fatalf("first piece: %d", status)
-	}
-	var c struct{ ID, Status string }
-	if f.must("POST", "/v1/verifications/"+id.String()+"/cancel", nil, &c, 200); c.Status != "cancelled" {
-		t.Errorf("cancel: %+v", c)
-	}
-	if status, _ := f.put(url, fmt.Sprintf("bytes 10-19/%d", len(file)), file[10:20]); status != 410 {
-		t.Errorf("the next piece: %d, want 410", status)
-	}
-	p.finish("cancelled", edgeCredits)
-}
-
-// TestRefusedFileCostsNothing ends intake with a defect.
-func TestRefusedFileCostsNothing(t *testing.T) {
-	t.Parallel()
-	f := newFlow(t)
-	file := "email\n" + flowAddress(1) + "\nno address\n"
-	id := f.submit(file)
-	p := f.watch(id)
-	issue := ledger.Issue{Code: "csv_invalid_address", Message: "Row 3 is no address.", Row: 3}
-	if _, err := f.edge.book.Refuse(context.Background(), f.lease(id), issue); err != nil {
-		t.Fatal(err)
-	}
-	p.finish("failed", edgeCredits)
-	if d := f.detail(id); d.Issue == nil || d.Issue.Code != issue.Code || *d.Issue.Row != 3 ||
-		d.Progress.Total != nil {
-		t.Errorf("detail %+v", d)
 	}
 }
 
@@ -523,71 +468,4 @@ func (f *flow) poorCustomer(credits ledger.Credits) (workspace uuid.UUID, key, k
 		f.Fatal(err)
 	}
 	return w.ID, text, k.ID
-}
-
-// TestManyFilesAtOnce runs customers side by side, each with a poller, and
-// audits the ledger at the end.
-func TestManyFilesAtOnce(t *testing.T) {
-	t.Parallel()
-	f := newFlow(t)
-	const files, rows = 8, 40
-	var ids []uuid.UUID
-	var pollers []*poller
-	file := flowFile(rows)
-	for range files {
-		id, url := f.create(file)
-		ids, pollers = append(ids, id), append(pollers, f.watch(id))
-		f.uploadInPieces(url, file)
-	}
-	leased, err := f.edge.book.Lease(context.Background(), f.node, files, time.Minute)
-	if err != nil || len(leased) != files {
-		t.Fatalf("leased %d, %v", len(leased), err)
-	}
-	var work sync.WaitGroup
-	for _, v := range leased {
-		l := ledger.Lease{Verification: v.ID, Node: f.node, Epoch: v.Epoch}
-		f.prepare(l, file, 0)
-		work.Go(func() {
-			for i := range rows / 4 {
-				s := ledger.Settlement{Lease: l, Number: int64(i + 1)}
-				for j := range int64(4) {
-					ordinal := int64(i)*4 + j
-					s.Results = append(s.Results, ledger.Result{Ordinal: ordinal, Email: flowAddress(ordinal),
-						Outcome: smtp.Valid, Reason: smtp.MailboxExists, At: time.Now()})
-				}
-				if _, err := f.edge.book.Settle(context.Background(), s); err != nil {
-					t.Errorf("settle: %v", err)
-				}
-			}
-		})
-	}
-	work.Wait()
-	for _, p := range pollers {
-		p.finish("completed", creditsUnchecked) // others were still running when this one's end was seen
-	}
-	if got := f.credits(); got != edgeCredits-files*rows {
-		t.Errorf("%d credits at the end, want %d", got, edgeCredits-files*rows)
-	}
-	report, err := f.edge.book.Audit(context.Background())
-	if err != nil || len(report.Violations) > 0 || report.Outcomes != files*rows {
-		t.Errorf("audit %+v, %v", report, err)
-	}
-	seen := map[uuid.UUID]bool{}
-	cursor := ""
-	for range files {
-		var h flowHistory
-		f.must("GET", "/v1/verifications?limit=3"+cursor, nil, &h, 200)
-		for _, v := range h.Verifications {
-			seen[v.ID] = true
-		}
-		if h.NextCursor == nil {
-			break
-		}
-		cursor = "&cursor=" + *h.NextCursor
-	}
-	for _, id := range ids {
-		if !seen[id] {
-			t.Errorf("%s is not in the history", id)
-		}
-	}
 }

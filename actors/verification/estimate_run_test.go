@@ -226,8 +226,7 @@ type said struct {
 }
 
 // TestEstimate runs lists of several kinds and says how good the estimate of their finish
-// was. Time is simulated, so the figures are the same on any machine; those of a real run
-// are in cmd/rollcall.
+// was. Time is simulated, so the figures are the same on any machine.
 func TestEstimate(t *testing.T) {
 	all := mixes()
 	for i, m := range all {

@@ -9,7 +9,6 @@ import (
 	"net"
 	"strconv"
 	"sync"
-	"testing"
 	"time"
 
 	"rollcall/smtp/smtplab"
@@ -144,21 +143,4 @@ func letters(n int) string {
 		out = append(out, byte('a'+n%26))
 	}
 	return string(out)
-}
-
-func TestTheBareLoopAsksEveryAddress(t *testing.T) {
-	t.Parallel()
-	l, err := smtplab.Start(smtplab.Defaults())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Stop(context.Background()) })
-	for _, pipelined := range []bool{false, true} {
-		if perSecond, err := measureBare(l, 4, 400, pipelined); err != nil || perSecond <= 0 {
-			t.Fatalf("pipelined %v: %v per s, %v", pipelined, perSecond, err)
-		}
-	}
-	if total := l.Manners().Total; total.Rcpts != 800 || total.Accepted != 800 || total.UnaskedGroups != 0 {
-		t.Errorf("manners of two runs of 400: %+v", total)
-	}
 }

@@ -42,7 +42,7 @@ func TestServerDiesWithItsProcess(t *testing.T) {
 	effort.Children(t)
 	t.Parallel()
 	if _, err := find(t.Context(), debianFolders); err != nil {
-		t.Skipf("skipped: %v", err) // TestServer fails where one is required
+		t.Skipf("skipped: %v", err)
 	}
 	for _, way := range []string{"running", "paused"} {
 		t.Run(way, func(t *testing.T) {
