@@ -301,7 +301,8 @@ func TestAWholeRunIsReplayedToTheSameAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	attempts, without := 0, 0
-	summary, err := ledgerevidence.Replay(t.Context(), n.Book, v.ID, ledgerevidence.Query{Rules: verdict.Builtin(), All: true,
+	summary, err := ledgerevidence.Replay(t.Context(), n.Book, v.ID, ledgerevidence.Query{
+		Rules: verdict.Builtin(), All: true,
 		Yield: func(r ledgerevidence.Replayed) error {
 			was := settled[r.Address]
 			if r.Before != r.After || r.Before.Outcome != was.Outcome.String() || r.Before.Reason != was.Reason.String() {

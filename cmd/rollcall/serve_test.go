@@ -176,7 +176,7 @@ func tour(t *testing.T, document, mark string) string {
 	// An override of half a minute is waited for; a quarter of it is as good.
 	lines = strings.NewReplacer("http://127.0.0.1:8080", api, "--for 30s", "--for 12s").Replace(lines)
 	c.write("tour.sh", "set -o pipefail\nfail() { echo \"line failed: $BASH_COMMAND\" >&2; exit 1; }\ntrap "+
-		"fail ERR\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"+lines) // what a line began in the background ends with it
+		"fail ERR\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"+lines) // what it began in the background ends with it
 	script := exec.CommandContext(t.Context(), shell, "tour.sh")
 	script.Dir, script.Env = c.folder, append(os.Environ(), c.environ...)
 	script.WaitDelay = time.Second
