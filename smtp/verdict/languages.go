@@ -52,7 +52,7 @@ type languages struct {
 	count int
 }
 
-const languagesMax = 64 // few more are written where mail servers are
+const languagesMax = 128 // few more are written where mail servers are
 
 var spokenLanguages = sync.OnceValue(func() *languages {
 	l, err := readLanguages(languagesFile)
@@ -152,19 +152,31 @@ func (l *languages) statementOf(text string) statement {
 		}
 		of[at[language]-1].hearWord(word%numWords, int16(end))
 	})
-	most, shared := saysNothing, uint32(0)
+	most, shared := saysNothing, heard{}
 	if at[0] > 0 { // the first section is for all
-		shared = of[at[0]-1].kinds & (1<<wordMailbox | twoBoxes)
+		shared = of[at[0]-1]
 	}
 	for i := range of {
-		of[i].kinds |= shared
-		said, silent := of[i].whatItSays()
+		said, silent := of[i].besideShared(&shared).whatItSays()
 		if silent {
 			return saysNothing
 		}
 		most = max(most, said)
 	}
 	return most
+}
+
+// besideShared adds the words for mailboxes that all languages share. A word of "other" alone, beside them, may be
+// one of another language.
+func (h heard) besideShared(shared *heard) *heard {
+	if h.kinds&^(1<<wordOther) == 0 {
+		return &heard{}
+	}
+	if h.box > 0 && shared.box > 0 && max(h.box, shared.box)-min(h.box, shared.box) >= boxMin {
+		h.kinds |= twoBoxes
+	}
+	h.kinds |= shared.kinds & (1<<wordMailbox | twoBoxes)
+	return &h
 }
 
 // hearWord notes a word of a kind that ends at end.

@@ -153,12 +153,21 @@ func isLinkedHost(name, rest string) bool {
 		len(rest) > 1 && rest[0] == '/' && rest[1] != ' '
 }
 
+// domainAsides say in which domain a mailbox is.
+const domainAsides = `|(^| )(in|at) (this|our|the|that) domain|(^| )(in (diesem|dieser|der)|im) (domain|domane)` +
+	`|(^| )(nel|in questo|en (este|el|nuestro)|neste|nesse|no) dominio|(^| )(dans|sur) (ce|le) domaine` +
+	`|(^| )in (deze|dit|het) domein|(^| )w (tej|tym) domenie|(^| )v (tomto|teto|tejto|tem) domen[eu]` +
+	`|(^| )в (этом|данном) домене|(^| )у цьому домені`
+
 // asides is where a sentence about a mailbox speaks of servers and errors besides: where the mailbox is, and what
 // opens the sentence.
 var asides = regexp.MustCompile(`(^|[^a-zа-я])(((smtp|delivery|server|lmtp|mail) )?(error|failure|failed)|fehler|` +
 	`erreur|errore?|erro|ошибка|blad|reason|grund|motivo|motif|причина) ?:` +
-	`|(^| )(on|at|in|by|to) (this|our|the|that) (local |remote |)(mail |smtp |e-?mail |)(server|system|service)s?` +
-	`( |[.,;:!)]|$)` +
+	`|(^| )(on|at|in|by|to|with|from) (this|our|the|that|my|any) ((local|remote|mail|smtp|e-?mail|user|virtual) )*` +
+	`(server|system|service|database|record|table|site)s?( |[.,;:!)]|$)` +
+	domainAsides +
+	`|(^| )(from|out of|in) service|(alias|virtual|recipient|mailbox|user) (table|map)|smtp address` +
+	`|(^| )delivery (target|address|destination|to (this|that|the) (account|user|mailbox|address|recipient))` +
 	`|(^| )(auf|an|bei) (diesem|unserem|dem) (mail|)server` +
 	`|(^| )(sur|par) (ce|notre|le) serveur( de messagerie| mail|)` +
 	`|(^| )en (este|nuestro|el) servidor( de correo|)|(^| )(neste|no|nesse|nosso) servidor( de e-?mail|)` +
@@ -167,6 +176,10 @@ var asides = regexp.MustCompile(`(^|[^a-zа-я])(((smtp|delivery|server|lmtp|mai
 	`|(^| )na (tym|naszym|tomto|tem) serw?[ev]r(ze|u|i)`)
 
 func withoutAsides(text string) string { return asides.ReplaceAllString(text, " ") }
+
+// courtesies are what a sentence about a mailbox asks of its reader.
+var courtesies = regexp.MustCompile(`(^|[^a-z])(please|kindly|pls|plz) (also |do |)(verify|check|double|re-?check|correct|` +
+	`confirm|contact|ask|inform|advise|review|remove|update|make sure|ensure)[^.;]*` + domainAsides)
 
 // unspaced are scripts that write words without spaces between them, or put them as they like.
 var unspaced = []*unicode.RangeTable{unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai,
