@@ -27,8 +27,8 @@ var vendors = wordSet(`amavis amavisd antispameurope appriver astaro avast avg a
 var devices = wordSet(`antispam antivirus appliance firewall gateway security suite`)
 
 // things are further words of their names, and of what is said of them without a word about a refusal.
-var things = wordSet(`a advanced and anti by cloud connect content corp defence defender defense e edition email engine enterprise
-	essentials filter filtering for gmbh inc is ltd mail malware messaging micro network networks of on
+var things = wordSet(`a advanced and anti by cloud connect content corp defence defender defense e edition email engine
+	enterprise essentials filter filtering for gmbh inc is ltd mail malware messaging micro network networks of on
 	plus powered protected protection provided running runs scanned secure secured server service
 	services software solution solutions spam system the this threat trend uses using version virus with`)
 

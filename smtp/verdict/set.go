@@ -301,9 +301,8 @@ func (s *Rules) firstSaid(open uint64, i int, text string) int {
 		return i
 	}
 	said := s.spoken.statementOf(text)
-	if said == saysNothing && (strings.Contains(text, "dom") || strings.Contains(text, "дом") || strings.Contains(text, "pl") ||
-		strings.Contains(text, "kindly")) {
-		said = s.spoken.statementOf(courtesies.ReplaceAllString(text, " "))
+	if plain := withoutCourtesies(text); said == saysNothing && plain != text {
+		said = s.spoken.statementOf(plain)
 	}
 	for ; open != 0; open &= open - 1 {
 		at := s.sayings[bits.TrailingZeros64(open)]

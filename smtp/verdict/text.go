@@ -178,8 +178,19 @@ var asides = regexp.MustCompile(`(^|[^a-zа-я])(((smtp|delivery|server|lmtp|mai
 func withoutAsides(text string) string { return asides.ReplaceAllString(text, " ") }
 
 // courtesies are what a sentence about a mailbox asks of its reader.
-var courtesies = regexp.MustCompile(`(^|[^a-z])(please|kindly|pls|plz) (also |do |)(verify|check|double|re-?check|correct|` +
-	`confirm|contact|ask|inform|advise|review|remove|update|make sure|ensure)[^.;]*` + domainAsides)
+var courtesies = regexp.MustCompile(`(^|[^a-z])(please|kindly|pls|plz) (also |do |)` +
+	`(verify|check|double|re-?check|correct|confirm|contact|ask|inform|advise|review|remove|update|make sure|ensure)[^.;]*` +
+	domainAsides)
+
+// withoutCourtesies takes out of a text what it asks of its reader, and in which domain a mailbox is.
+func withoutCourtesies(text string) string {
+	for _, part := range [...]string{"pl", "kindly", "dom", "дом"} {
+		if strings.Contains(text, part) {
+			return courtesies.ReplaceAllString(text, " ")
+		}
+	}
+	return text
+}
 
 // unspaced are scripts that write words without spaces between them, or put them as they like.
 var unspaced = []*unicode.RangeTable{unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai,
