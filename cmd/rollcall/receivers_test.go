@@ -191,7 +191,7 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 		"What it has taught us: At most 20 addresses in a session (rcpts_per_connection), learned at ",
 		"Z because it ended sessions after as many, until ", " left); then the allowance is believed again.",
 		"Asked 2.5/s of the 5.0/s allowed from 192.0.2.7 since ",
-		" (recovering) because halved after 421; 3.0/s was too fast. It is raised while higher rates go well.")
+		" (recovering): halved after 421; 3.0/s was too fast. It is raised while higher rates go well.")
 	if strings.Contains(out, "(0s left)") {
 		t.Errorf("what is over is told as if it held:\n%s", out)
 	}
