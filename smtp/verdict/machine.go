@@ -21,20 +21,17 @@ type machine struct {
 	label    []uint8  // class that leads to a state
 	fallback []uint32 // state of the longest ending of what was read that is in the tree too
 	hits     []uint32 // place in outputs of what is found on arrival; 0: nothing
-	outputs  []output
+	outputs  []output // the first is not used
 	starts   uint32   // the state behind a space
 	rows     []uint32 // of the first tabled states: state behind each class
 	width    uint32   // of a row
 }
 
-// tabled is how many states have a row at most: half a megabyte. Guess.
-const tabled = 2048
+// tabled bounds the places of all rows: 2,000 states of plain English in 300 KB. Guess.
+const tabled = 80_000
 
-// output is what is found: rules by their numbers, and further places in outputs.
-type output struct {
-	rules []int
-	next  uint32
-}
+// output is a rule that is found, by its number, and the place in outputs of the next one; 0: none.
+type output struct{ rule, next uint32 }
 
 // The classes of bytes that are always there; the bytes of other scripts that
 // phrases use have theirs behind them.
@@ -48,12 +45,12 @@ const (
 // branch is a state while the tree grows.
 type branch struct {
 	child, sibling uint32 // the first of each; 0: none
+	hits           uint32 // as in machine
 	class          uint8
-	rules          []int
 }
 
 func newMachine(phrases []phrase) machine {
-	m := machine{}
+	m := machine{outputs: make([]output, 1, len(phrases)+1)}
 	m.classify(phrases)
 	tree := make([]branch, 1)
 	for _, p := range append(phrases, phrase{text: "*", rule: -1}) { // the last: one space
@@ -71,12 +68,13 @@ func newMachine(phrases []phrase) machine {
 			state = child
 		}
 		if p.rule >= 0 {
-			tree[state].rules = append(tree[state].rules, p.rule)
+			m.outputs = append(m.outputs, output{rule: uint32(p.rule)})
+			*m.lastOf(&tree[state].hits) = uint32(len(m.outputs) - 1)
 		}
 	}
 	m.number(tree)
 	var rows []uint32
-	for state := range uint32(min(len(tree), tabled)) {
+	for state := range min(uint32(len(tree)), tabled/m.width) {
 		for class := range m.width {
 			rows = append(rows, m.walk(state, uint8(class)))
 		}
@@ -91,7 +89,7 @@ func newMachine(phrases []phrase) machine {
 func (m *machine) number(tree []branch) {
 	n := len(tree)
 	m.first, m.label = make([]uint32, 0, n+1), make([]uint8, n)
-	m.fallback, m.hits, m.outputs = make([]uint32, n), make([]uint32, n), make([]output, 1)
+	m.fallback, m.hits = make([]uint32, n), make([]uint32, n)
 	order := append(make([]uint32, 0, n), 0) // places in the tree, by number
 	for state := range uint32(n) {
 		m.first = append(m.first, uint32(len(order)))
@@ -102,17 +100,22 @@ func (m *machine) number(tree []branch) {
 	}
 	m.first = append(m.first, uint32(n))
 	for state := range uint32(n) {
-		m.hits[state] = m.hits[m.fallback[state]]
-		if rules := tree[order[state]].rules; len(rules) > 0 {
-			m.outputs = append(m.outputs, output{rules, m.hits[state]})
-			m.hits[state] = uint32(len(m.outputs) - 1)
-		}
+		m.hits[state] = tree[order[state]].hits
+		*m.lastOf(&m.hits[state]) = m.hits[m.fallback[state]]
 		for child := m.first[state]; child < m.first[state+1]; child++ {
 			if state != 0 {
 				m.fallback[child] = m.walk(m.fallback[state], m.label[child])
 			}
 		}
 	}
+}
+
+// lastOf is where a list of outputs ends that begins at a place.
+func (m *machine) lastOf(place *uint32) *uint32 {
+	for *place != 0 {
+		place = &m.outputs[*place].next
+	}
+	return place
 }
 
 // step returns the state behind a byte of a class.
@@ -193,9 +196,7 @@ func (m *machine) eachHit(text string, found func(rule, end int)) {
 		space = class == classSpace
 		state = m.step(state, class)
 		for at := m.hits[state]; at != 0; at = m.outputs[at].next {
-			for _, rule := range m.outputs[at].rules {
-				found(rule, i)
-			}
+			found(int(m.outputs[at].rule), i)
 		}
 	}
 }
