@@ -152,6 +152,7 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 		a.scheduler.SessionCrashed(now, m.id)
 	case look:
 		m.at(a.scheduler, now)
+		return m.changes
 	case registry.ShareChanged, registry.AllowanceChanged:
 	case clientsLost:
 		a.scheduler.LoseClients(m.address)

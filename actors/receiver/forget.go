@@ -15,7 +15,7 @@ import (
 // this node, and what is kept of it for later: what is one of those of the scheduler (ForgetPace and so on). It gives
 // one answer for each that lives here, and ends with ctx, as Survey does.
 func (l *Registry) Forget(ctx context.Context, key, what string) []inspect.Forgotten {
-	return inquire(ctx, l, standsFor(key), func(s *scheduler.Scheduler, now time.Time) inspect.Forgotten {
+	return inquire(ctx, l, standsFor(key), true, func(s *scheduler.Scheduler, now time.Time) inspect.Forgotten {
 		return inspect.Forgotten{Key: s.Key(), Dropped: s.Forget(now, what)}
 	})
 }

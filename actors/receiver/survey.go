@@ -12,21 +12,22 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// look is a question about the scheduler of an actor.
+// look is a question about the scheduler of an actor, or a change, after which it plans anew.
 type look struct {
-	at func(s *scheduler.Scheduler, now time.Time)
+	at      func(s *scheduler.Scheduler, now time.Time)
+	changes bool
 }
 
 // Survey says what every receiver does that lives here. It ends with ctx, and gives
 // those that have answered until then.
 func (l *Registry) Survey(ctx context.Context) []inspect.Receiver {
-	return inquire(ctx, l, func(string) bool { return true }, (*scheduler.Scheduler).Status)
+	return inquire(ctx, l, func(string) bool { return true }, false, (*scheduler.Scheduler).Status)
 }
 
 // Detail says everything about the receivers that a key, or the name of a rule, stands
 // for. It ends with ctx, as Survey does.
 func (l *Registry) Detail(ctx context.Context, key string) []inspect.ReceiverDetail {
-	return inquire(ctx, l, standsFor(key), (*scheduler.Scheduler).Detail)
+	return inquire(ctx, l, standsFor(key), false, (*scheduler.Scheduler).Detail)
 }
 
 // Record gives what this node kept of the receivers whose keys come after a key, in
@@ -40,7 +41,7 @@ func (l *Registry) Record(now time.Time, after string, most int) (out inspect.Re
 // for several receivers, each of them ends the session of that number.
 func (l *Registry) Close(ctx context.Context, key string, session int) bool {
 	end := func(s *scheduler.Scheduler, _ time.Time) bool { return s.CloseSession(session) }
-	return slices.Contains(inquire(ctx, l, standsFor(key), end), true)
+	return slices.Contains(inquire(ctx, l, standsFor(key), true, end), true)
 }
 
 // SurveySources says how the sources of this node do.
@@ -88,7 +89,8 @@ func standsFor(name string) func(key string) bool {
 // inquire asks the actors of some receivers and gives their answers as far as they have
 // come until ctx is done.
 func inquire[T any](
-	ctx context.Context, l *Registry, which func(key string) bool, of func(s *scheduler.Scheduler, now time.Time) T,
+	ctx context.Context, l *Registry, which func(key string) bool, changes bool,
+	of func(s *scheduler.Scheduler, now time.Time) T,
 ) []T {
 	asked := l.Handles(which)
 	type answer struct {
@@ -97,7 +99,7 @@ func inquire[T any](
 	}
 	answers := make(chan answer, len(asked)) // nobody blocks
 	for h, tell := range asked {
-		tell(look{at: func(s *scheduler.Scheduler, now time.Time) { answers <- answer{h, of(s, now)} }})
+		tell(look{func(s *scheduler.Scheduler, now time.Time) { answers <- answer{h, of(s, now)} }, changes})
 	}
 	quiet := time.NewTicker(quietFor)
 	defer quiet.Stop()

@@ -107,7 +107,8 @@ func TestAnActorThatStopsHoldsNoSurveyUp(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		began := time.Now()
-		got := inquire(ctx, l, func(string) bool { return true }, func(*scheduler.Scheduler, time.Time) bool { return true })
+		everyKey := func(string) bool { return true }
+		got := inquire(ctx, l, everyKey, false, func(*scheduler.Scheduler, time.Time) bool { return true })
 		if took := time.Since(began); len(got) != 3 || took > slow+2*quietFor {
 			t.Errorf("%d answers in %s", len(got), took)
 		}

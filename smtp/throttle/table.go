@@ -3,6 +3,7 @@ package throttle
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 	"strings"
@@ -188,9 +189,9 @@ func (l *layers) sum(name string) *Limits {
 // everybody.
 func (t *Table) Stated(key string, f Field) bool {
 	l := t.layers.Load()
-	for _, name := range l.names(key)[1:] {
+	for name := range namesOf(key) {
 		for _, r := range l.named[name] {
-			if r.Set.Has(f) {
+			if name != "" && r.Set.Has(f) {
 				return true
 			}
 		}
@@ -239,7 +240,7 @@ func (t *Table) Source(name string) Limits {
 // who has said what about it.
 func (t *Table) Explain(key string) []Explained {
 	l := t.layers.Load()
-	names := l.names(key)
+	names := slices.Collect(namesOf(key))
 	isSource := strings.HasPrefix(key, SourcePrefix)
 	if isSource {
 		names = []string{"", key}
@@ -262,7 +263,7 @@ func (t *Table) Said(key string, f Field) []Said {
 	if strings.HasPrefix(key, SourcePrefix) {
 		return l.said([]string{"", key}, f, true)
 	}
-	return l.said(l.names(key), f, false)
+	return l.said(slices.Collect(namesOf(key)), f, false)
 }
 
 // said is what rules of some names say of a field, the weakest first. What holds for every
@@ -303,19 +304,19 @@ func cutKey(key string) (domain, anchor string) {
 	return domain, strings.TrimPrefix(key, suffixPrefix)
 }
 
-// names gives the names that hold for a key, the widest first.
-func (l *layers) names(key string) []string {
-	domain, anchor := cutKey(key)
-	out := []string{""}
-	for end := len(anchor); end > 0; {
-		start := strings.LastIndexByte(anchor[:end], '.')
-		out = append(out, anchor[start+1:])
-		end = start
+// namesOf gives the names that hold for a key, the widest first.
+func namesOf(key string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		domain, anchor := cutKey(key)
+		more := yield("")
+		for end := len(anchor); more && end > 0; {
+			end = strings.LastIndexByte(anchor[:end], '.')
+			more = yield(anchor[end+1:])
+		}
+		if more && domain != "" {
+			yield(domain)
+		}
 	}
-	if domain != "" {
-		out = append(out, domain)
-	}
-	return out
 }
 
 // allowance is what holds for a key that Match has made.
