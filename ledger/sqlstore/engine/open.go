@@ -299,11 +299,11 @@ func redacted(url string) string {
 // overwrites erased addresses with zeros.
 var writerPragmas = []string{
 	"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
-	"wal_autocheckpoint(4096)", "cache_size(-16384)", "secure_delete(ON)", "mmap_size(0)",
+	"wal_autocheckpoint(4096)", "cache_size(-4096)", "secure_delete(ON)", "mmap_size(0)",
 }
 
 // readerPragmas keep a reader from writing.
-var readerPragmas = []string{"busy_timeout(5000)", "query_only(1)", "cache_size(-4096)", "mmap_size(0)"}
+var readerPragmas = []string{"busy_timeout(5000)", "query_only(1)", "cache_size(-1024)", "mmap_size(0)"}
 
 // dsn is the driver's name for a file.
 func dsn(path string, pragmas []string, mode string) string {
