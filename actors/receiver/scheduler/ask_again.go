@@ -222,7 +222,7 @@ func (qs *queues) greyWait(o *egressPath, p *Probe, sent time.Time) time.Duratio
 // waited is for how long an address has waited since it was first deferred here; false: it is new.
 func (qs *queues) waited(p *Probe, a *Answered, o *egressPath) (time.Duration, bool) {
 	if p.greyAgo > 0 && (p.greyFrom == o.name || o.name == "" || p.greyFrom == "") {
-		return p.greyAgo + a.Sent.Sub(p.offered), true
+		return p.greyAgo + a.Sent.Sub(p.chunk.offered), true
 	}
 	first, known := qs.deferred.first(p)
 	if !known { // it was deferred at another node, or long ago

@@ -189,7 +189,7 @@ func TestMessagesAreBounded(t *testing.T) {
 // TestAttemptsAreBounded: a probe that is sent around for ever keeps its first and
 // its newest attempts.
 func TestAttemptsAreBounded(t *testing.T) {
-	p := &Probe{all: 1}
+	p := &Probe{}
 	for n := range 100 {
 		one := judgedAt(begin.Add(time.Duration(n)*time.Second), "mx1", smtp.Address{},
 			&smtp.Failure{Stage: smtp.StageRcpt, Reply: smtp.Reply{Code: 452, Enhanced: smtp.EnhancedCode{4, 5, 3}}})

@@ -73,7 +73,7 @@ const probesPage = 32
 func (qs *queues) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 	c := &chunk{task: t, number: m.GetChunk(), named: m.GetTask(),
 		deadline: wire.Until(now, m.GetExpiresInMs()), open: len(m.GetProbes()), offered: now,
-		retries: m.Retries()}
+		retries: m.Retries(), hosts: len(m.GetHosts())}
 	t.chunks = append(t.chunks, c)
 	t.beatAt = now
 	qs.tasks.busy[t] = struct{}{}
@@ -86,8 +86,8 @@ func (qs *queues) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 			page = make([]Probe, min(probesPage, len(m.GetProbes())-i))
 		}
 		one := &page[i%probesPage]
-		*one = Probe{chunk: c, ordinal: p.GetOrdinal(), hosts: m.GetHosts(), all: len(m.GetHosts()),
-			retry: p.GetRetry(), asked: p.GetAsked(), offered: now,
+		*one = Probe{chunk: c, ordinal: p.GetOrdinal(), hosts: m.GetHosts(),
+			retry: p.GetRetry(), asked: p.GetAsked(),
 			Address: smtp.Address{Local: p.GetLocal(), Domain: t.key.Domain}}
 		one.greyAgo, one.greyFrom, _ = p.Greylisted()
 		if one.greyAgo > 0 {
@@ -107,6 +107,7 @@ type chunk struct {
 	named    *wire.Task // as the offer named the task
 	deadline time.Time  // zero: none
 	offered  time.Time
+	hosts    int  // of the route
 	open     int  // probes without an answer
 	control  bool // one of them is a control probe
 	retries  bool // all of them were put off before and are due
@@ -146,17 +147,14 @@ type Probe struct {
 	ordinal uint32
 	Address smtp.Address
 	hosts   []*wire.Host // that are still to be asked, best first
-	all     int          // hosts of the route
 	tries   int          // sessions that ended while it was on the wire
 	recheck *recheck     // it got a bad answer here, and is asked again
 	asked   bool         // a RCPT was sent for it before it was offered
 	retry   bool         // it was deferred before it was offered, and is due
 	turn    bool         // it is asked alone while nothing passes, because it has waited longest
 
-	greyAgo  time.Duration // when offered: since when it was put off; 0: it was not
-	greyFrom string        // by which of our sources
-	offered  time.Time
-
+	greyAgo  time.Duration      // when offered: since when it was put off; 0: it was not
+	greyFrom string             // by which of our sources
 	attempts []evidence.Attempt // since it was offered, at most evidence.AttemptsMax
 	omitted  int                // of these, how many were left out
 }
@@ -180,14 +178,14 @@ func (p *Probe) note(told Judgement) {
 	if last := len(p.attempts) - 1; !told.wasAsked() || last >= 0 && sameAs(&p.attempts[last], told.Attempt) {
 		return
 	}
-	c := p.given()
+	c := evidence.Case{Attempts: p.attempts, Omitted: p.omitted}
 	c.Add(told.Attempt)
 	p.attempts, p.omitted = c.Attempts, c.Omitted
 }
 
 // given is what was found out about a probe since it was offered.
 func (p *Probe) given() evidence.Case {
-	return evidence.Case{Attempts: p.attempts, Omitted: p.omitted, Hosts: p.all}
+	return evidence.Case{Attempts: p.attempts, Omitted: p.omitted, Hosts: p.chunk.hosts}
 }
 
 // answer closes a probe with a verdict.
@@ -207,7 +205,7 @@ func (p *Probe) deliver(a answer, at time.Time) {
 		return
 	}
 	if len(c.answers) == 0 {
-		c.since = at
+		c.since, c.answers = at, make([]answer, 0, min(c.open+1, workMax))
 	}
 	c.answers = append(c.answers, a)
 }
