@@ -277,6 +277,7 @@ func (r *retries) expectAnswer(p *pending) time.Duration {
 func (r *retries) makeProbes(now time.Time, ordinals []uint32, localOf func(ordinal uint32) string) []*wire.Probe {
 	list, all := make([]*wire.Probe, len(ordinals)), make([]wire.Probe, len(ordinals))
 	var locals strings.Builder // a copy, since a receiver may keep one for long
+	locals.Grow(16 * len(ordinals))
 	for i, ordinal := range ordinals {
 		q, from := &all[i], locals.Len()
 		locals.WriteString(localOf(ordinal))

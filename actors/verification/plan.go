@@ -242,6 +242,7 @@ func (p *plan) fillBatch() {
 	most, size := min(p.unsettled, ledger.SettlementMax, evidence.EntriesMax), 0
 	p.batched, p.entries = slices.Grow(p.batched, most), slices.Grow(p.entries, most)
 	var text strings.Builder // of all addresses
+	text.Grow(32 * most)     // which most of them don't fill
 	for _, finals := range p.pending {
 		for i := range finals {
 			f := &finals[i]
