@@ -13,7 +13,6 @@ import (
 	"rollcall/http/api"
 	"rollcall/http/apikey"
 	"rollcall/http/listen"
-	"rollcall/http/uses"
 	"rollcall/ledger"
 )
 
@@ -163,7 +162,7 @@ type keyCache struct {
 	book Book
 	now  func() time.Time
 	ask  singleflight.Group
-	used *uses.Notes[string]
+	used *ledger.Uses[string]
 
 	good *lru.Cache[string, goodKey]   // by key id
 	bad  *lru.Cache[string, time.Time] // until when, by key id
@@ -178,7 +177,7 @@ type goodKey struct {
 func newKeyCache(book Book, now func() time.Time) *keyCache {
 	return &keyCache{book: book, now: now, good: newLRU[goodKey](goodKeysMax),
 		bad:  newLRU[time.Time](badKeysMax),
-		used: uses.New(func(ctx context.Context, ids []string) error { return book.UseKeys(ctx, ids) })}
+		used: ledger.NewUses(func(ctx context.Context, ids []string) error { return book.UseKeys(ctx, ids) })}
 }
 
 // recall says what is known of a key without asking the ledger. The secret of an id
@@ -231,7 +230,7 @@ func (c *keyCache) look(ctx context.Context, presented apikey.Key) (ledger.Key, 
 	if !sameSecret(key, presented) {
 		return ledger.Key{}, errBadKey
 	}
-	if c.now().Sub(key.LastUsed) >= uses.Every {
+	if c.now().Sub(key.LastUsed) >= ledger.UseEvery {
 		c.used.Note(id)
 	}
 	return key, nil

@@ -3,6 +3,9 @@ package http_test
 import (
 	"encoding/json"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -362,5 +365,18 @@ func TestGeneratedRequests(t *testing.T) {
 		if seen[status] == 0 {
 			t.Errorf("no request was answered with %d: %v", status, seen)
 		}
+	}
+}
+
+// TestDescriptionIsLinted by Redocly's recommended rules, where npm has installed it (api/npm/package.json).
+func TestDescriptionIsLinted(t *testing.T) {
+	linter := filepath.Join("api", "npm", "node_modules", ".bin", "redocly")
+	if _, err := os.Stat(linter); err != nil {
+		t.Skip("openapi.yaml is not linted: run npm --prefix http/api/npm ci")
+	}
+	lint := exec.CommandContext(t.Context(), linter, "lint", "--format=stylish", "api/openapi.yaml")
+	lint.Env = append(os.Environ(), "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true")
+	if out, err := lint.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/node"
 	"rollcall/config"
 	"rollcall/config/effort"
@@ -489,5 +490,29 @@ func TestPreflight(t *testing.T) {
 				t.Errorf("got %v, want %q in it", err, x.text)
 			}
 		})
+	}
+}
+
+// TestErrorsNameCommands: no error of a node tells a person at a terminal of a call.
+func TestErrorsNameCommands(t *testing.T) {
+	path := regexp.MustCompile(`(GET|POST|PUT|DELETE) /v1/[^ ;:,")` + "`" + `]*`)
+	route := regexp.MustCompile(`^\tadd(\.unless\(.*\))?\("`) // an entry of the table of routes
+	files, err := filepath.Glob(HouseRoot + "/http/admin/*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(line, "//") || route.MatchString(line) || strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			if found := path.FindString(client.InCommands(line)); found != "" {
+				t.Errorf("%s: a person is told of %s", filepath.Base(name), found)
+			}
+		}
 	}
 }

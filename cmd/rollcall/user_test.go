@@ -18,7 +18,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/cmd/rollcall/client"
-	"rollcall/http/dashboard/signin/totp"
+	"rollcall/http/dashboard/signin"
 )
 
 // pageOf asks a page of a node as a browser does, and gives the status, the text and the cookie of a session.
@@ -95,7 +95,7 @@ func switchOn(t *testing.T, api, email, password string) {
 		t.Fatal(err)
 	}
 	status, page, _ := pageOf(t, "POST", api+"/you/codes", session, url.Values{"form": {form[1]}, "password": {password},
-		"code": {totp.Code(secret, totp.Step(time.Now()))}})
+		"code": {signin.TOTPCode(secret, signin.TOTPStep(time.Now()))}})
 	if status != 200 {
 		t.Fatalf("switch codes on: %d %s", status, page)
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/http/dashboard/signin"
-	"rollcall/http/dashboard/signin/totp"
 	"rollcall/http/web"
 	"rollcall/ledger"
 )
@@ -65,7 +64,7 @@ func (d *Dashboard) codes(w http.ResponseWriter, r *request) {
 func (d *Dashboard) setupCodes(w http.ResponseWriter, r *request, status int, form uuid.UUID, problem string) {
 	v := codesView{Setup: d.signin.SetupCodes(r.in.User, form), Problem: problem}
 	var err error
-	if v.Width, v.Path, err = totp.Picture(v.Setup.URI); err != nil {
+	if v.Width, v.Path, err = signin.QRPicture(v.Setup.URI); err != nil {
 		d.log.Warn("no QR code", "request", r.page.ID, "err", err) // the secret stands there as text
 	}
 	d.show(w, r, status, "codes", titled("Two-step sign-in", "you", v))

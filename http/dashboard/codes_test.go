@@ -15,7 +15,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"rollcall/http/dashboard/signin"
-	"rollcall/http/dashboard/signin/totp"
 	"rollcall/ledger"
 )
 
@@ -184,7 +183,7 @@ func (b *browser) setUp() (form string, secret []byte) {
 
 // code is that of an app, some periods from now.
 func (g *rig) code(secret []byte, periods int64) string {
-	return totp.Code(secret, totp.Step(g.clock())+periods)
+	return signin.TOTPCode(secret, signin.TOTPStep(g.clock())+periods)
 }
 
 // TestCodesGuessedAtOnceAreCounted: of those that come at the same time ten are tried.

@@ -22,7 +22,6 @@ import (
 	httpd "rollcall/http"
 	"rollcall/http/api"
 	"rollcall/http/dashboard/signin"
-	"rollcall/http/dashboard/signin/provider"
 	"rollcall/http/web"
 	"rollcall/ledger"
 )
@@ -48,7 +47,7 @@ type Dashboard struct {
 	now        func() time.Time
 	signIns    signIns
 
-	provider *provider.Provider // nil: there is none
+	provider *signin.Provider // nil: there is none
 }
 
 // New makes the pages. It asks the ledger for a secret.
@@ -323,7 +322,7 @@ func (s signIns) count(way string, err error) {
 		result = "busy"
 	case errors.Is(err, signin.ErrWrong), errors.Is(err, signin.ErrCode), errors.Is(err, signin.ErrStep),
 		errors.Is(err, signin.ErrKnown), passwordProblem(err) != "",
-		errors.Is(err, signin.ErrFormUsed), errors.Is(err, ledger.ErrNoSuchLink), errors.Is(err, signin.ErrNotInvited), errors.Is(err, provider.ErrRefused):
+		errors.Is(err, signin.ErrFormUsed), errors.Is(err, ledger.ErrNoSuchLink), errors.Is(err, signin.ErrNotInvited), errors.Is(err, signin.ErrRefused):
 		result = "refused"
 	}
 	s.counts.WithLabelValues(way, result).Inc()

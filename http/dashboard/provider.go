@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/http/dashboard/signin"
-	"rollcall/http/dashboard/signin/provider"
 	"rollcall/http/web"
 	"rollcall/ledger"
 )
@@ -34,11 +33,11 @@ const visitCookie = "__Host-rollcall-visit"
 const visitAge = 600
 
 // newProvider makes what asks the provider; nil for none.
-func (o Options) newProvider() *provider.Provider {
+func (o Options) newProvider() *signin.Provider {
 	if o.Provider == nil {
 		return nil
 	}
-	return provider.New(provider.Options{Issuer: o.Provider.Issuer, ClientID: o.Provider.ClientID, Secret: o.Provider.Secret,
+	return signin.NewProvider(signin.ProviderOptions{Issuer: o.Provider.Issuer, ClientID: o.Provider.ClientID, Secret: o.Provider.Secret,
 		Redirect: func() string { return o.PublicURL() + backPath }, Now: o.Now})
 }
 
@@ -219,11 +218,11 @@ func (d *Dashboard) providerFailed(w http.ResponseWriter, r *request, v signin.V
 	switch {
 	case errors.As(err, &wait):
 		status, problem = d.signInProblem(w, err)
-	case errors.Is(err, provider.ErrAway):
+	case errors.Is(err, signin.ErrAway):
 		d.log.Warn("the provider did not answer", "request", r.page.ID, "err", brief(err))
 		w.Header().Set("Retry-After", "30")
 		status, problem = http.StatusServiceUnavailable, name+" isn't answering: sign in with your password, or try again later."
-	case errors.Is(err, provider.ErrRefused):
+	case errors.Is(err, signin.ErrRefused):
 		d.log.Info("the provider signed nobody in", "request", r.page.ID, "err", brief(err))
 		problem = name + " did not sign you in: try again, or sign in with your password."
 		unbound = name + " wasn't connected: try again."

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/ledger/ledgertest/postgres"
 )
 
@@ -43,7 +44,7 @@ var emptyFile = sync.OnceValues(func() ([]byte, error) {
 // NewFile gives the URL of an empty embedded ledger, a copy of the one of this run.
 func NewFile(t testing.TB) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "ledger.db")
+	path := filepath.Join(effort.Folder(t), "ledger.db")
 	content, err := emptyFile()
 	if err == nil {
 		err = os.WriteFile(path, content, 0o600)

@@ -22,7 +22,6 @@ import (
 	pages "rollcall/http/dashboard"
 	"rollcall/http/dashboard/operate"
 	"rollcall/http/dashboard/signin"
-	"rollcall/http/dashboard/signin/provider"
 	"rollcall/http/listen"
 	"rollcall/http/upload"
 	"rollcall/ledger"
@@ -357,7 +356,7 @@ func ProviderOf(d config.Dashboard) (*pages.Provider, error) {
 	if !d.Enabled || d.OIDCIssuer == "" {
 		return nil, nil
 	}
-	secret, err := provider.ReadSecret(d.OIDCSecretFile)
+	secret, err := signin.ReadSecret(d.OIDCSecretFile)
 	if err != nil {
 		return nil, fmt.Errorf("dashboard.oidc_secret_file: %w", err)
 	}

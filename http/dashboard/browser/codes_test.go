@@ -5,14 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/http/dashboard/signin/totp"
+	"rollcall/http/dashboard/signin"
 	"rollcall/ledger"
 )
 
 // nextCode is what the app shows a period later: each code works once.
 func (n *node) nextCode(secret []byte) string {
-	n.later(totp.Period)
-	return totp.Code(secret, totp.Step(n.now()))
+	n.later(signin.TOTPPeriod)
+	return signin.TOTPCode(secret, signin.TOTPStep(n.now()))
 }
 
 // askedForCode gives email and password, and waits for the page that wants the code.
@@ -57,8 +57,8 @@ func TestCodesForSigningIn(t *testing.T) {
 	b.press("Turn it on")
 	b.shows("Two-step sign-in is on")
 	recovery := eval[[]string](b, "[...document.querySelectorAll('.recovery li')].map((e) => e.innerText)")
-	if len(recovery) != totp.Recoveries {
-		t.Fatalf("%d recovery codes are shown, want %d", len(recovery), totp.Recoveries)
+	if len(recovery) != signin.Recoveries {
+		t.Fatalf("%d recovery codes are shown, want %d", len(recovery), signin.Recoveries)
 	}
 	b.copies("Copy", strings.Join(recovery, "\n"))
 	folder := b.saves()

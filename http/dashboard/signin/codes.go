@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/http/dashboard/signin/totp"
 	"rollcall/ledger"
 )
 
@@ -90,7 +89,7 @@ func (s *Service) Code(ctx context.Context, sealed, code string, b Browser) (Tok
 		return "", none, err
 	}
 	var in ledger.SignedIn
-	err = s.spendCode(ctx, u, code, b, func(next totp.State) (err error) {
+	err = s.spendCode(ctx, u, code, b, func(next TOTPState) (err error) {
 		n := s.newSession(token, b)
 		n.TOTPWas, n.TOTP = u.TOTP, s.states.seal(u.ID.String(), next)
 		in, err = s.begin(ctx, u, at.Link, n)
@@ -124,13 +123,13 @@ func (s *Service) begin(ctx context.Context, u ledger.User, link Token, n ledger
 
 // proveCode uses up a code of a user, and counts a wrong one as a failure. ErrCode, *Wait, ErrBusy.
 func (s *Service) proveCode(ctx context.Context, u ledger.User, code string, b Browser) error {
-	return s.spendCode(ctx, u, code, b, func(next totp.State) error {
+	return s.spendCode(ctx, u, code, b, func(next TOTPState) error {
 		return s.book.UseTOTP(ctx, u.ID, u.TOTP, s.states.seal(u.ID.String(), next))
 	})
 }
 
 // spendCode is proveCode with what writes the state in which the code is used up.
-func (s *Service) spendCode(ctx context.Context, u ledger.User, code string, b Browser, keep func(next totp.State) error) error {
+func (s *Service) spendCode(ctx context.Context, u ledger.User, code string, b Browser, keep func(next TOTPState) error) error {
 	user, network := s.subjects(u.Email, b)
 	codes := ledger.Hash(s.keyed("codes", u.ID.String()))
 	leave, err := s.turns.takeBoth(ctx, codes, network)
@@ -141,7 +140,7 @@ func (s *Service) spendCode(ctx context.Context, u ledger.User, code string, b B
 	if err := s.mayTry(ctx, user, network, codes); err != nil {
 		return err
 	}
-	var state totp.State
+	var state TOTPState
 	good := len(code) <= PasswordMost && s.states.open(u.ID.String(), u.TOTP, &state)
 	if good {
 		state, good = state.Use(code, s.now())
@@ -179,19 +178,19 @@ type CodeSetup struct {
 // SetupCodes makes a secret for a form. The same form gives the same secret.
 func (s *Service) SetupCodes(user ledger.User, form uuid.UUID) CodeSetup {
 	secret := s.codeSecret(user, form)
-	return CodeSetup{Form: form, Secret: totp.Text(secret), URI: totp.URI("Rollcall", user.Email, secret)}
+	return CodeSetup{Form: form, Secret: SecretText(secret), URI: TOTPURI("Rollcall", user.Email, secret)}
 }
 
 func (s *Service) codeSecret(user ledger.User, form uuid.UUID) []byte {
 	random := s.keyed("code secret", user.ID.String(), form.String())
-	return random[:totp.SecretBytes]
+	return random[:TOTPSecretBytes]
 }
 
 // recoveries are the recovery codes of a form.
 func (s *Service) recoveries(user ledger.User, form uuid.UUID) (all []string) {
-	for i := range totp.Recoveries {
+	for i := range Recoveries {
 		random := s.keyed("recovery", user.ID.String(), form.String(), string(rune('a'+i)))
-		all = append(all, totp.Recovery(random[:]))
+		all = append(all, RecoveryCode(random[:]))
 	}
 	return all
 }
@@ -215,7 +214,7 @@ func (s *Service) CodesOn(ctx context.Context, in ledger.SignedIn, form uuid.UUI
 		return nil, ErrOn
 	}
 	recovery := s.recoveries(u, form)
-	state, good := totp.Begin(s.codeSecret(u, form), recovery, form, code, now)
+	state, good := BeginTOTP(s.codeSecret(u, form), recovery, form, code, now)
 	if !good {
 		user, network := s.subjects(u.Email, b)
 		if err := s.failedSignIn(ctx, user, network); err != nil {
@@ -262,7 +261,7 @@ func (s *Service) RenewRecovery(ctx context.Context, in ledger.SignedIn, form uu
 		}
 		return codes, true, nil
 	}
-	err = s.spendCode(ctx, u, code, b, func(next totp.State) error {
+	err = s.spendCode(ctx, u, code, b, func(next TOTPState) error {
 		renewed := s.states.seal(u.ID.String(), next.Renew(codes, form, s.now()))
 		err := s.book.RenewTOTP(ctx, u.ID, u.TOTP, renewed)
 		if !errors.Is(err, ledger.ErrChanged) {
@@ -287,20 +286,20 @@ func (s *Service) RenewRecovery(ctx context.Context, in ledger.SignedIn, form uu
 
 // IsRecovery reports whether a code is one of a user's recovery codes that are left. It stays one.
 func IsRecovery(s *Service, u ledger.User, code string) bool {
-	var state totp.State
+	var state TOTPState
 	return len(code) <= PasswordMost && s.states.open(u.ID.String(), u.TOTP, &state) && state.Recovers(code)
 }
 
 // madeBy says which form has made a user's recovery codes, and when, in seconds. uuid.Nil for who has none.
 func (s *Service) madeBy(u ledger.User) (uuid.UUID, int64) {
-	var state totp.State
+	var state TOTPState
 	s.states.open(u.ID.String(), u.TOTP, &state)
 	return state.Form, state.Made
 }
 
 // CodesLeft is how many recovery codes a user has.
 func (s *Service) CodesLeft(u ledger.User) int {
-	var state totp.State
+	var state TOTPState
 	s.states.open(u.ID.String(), u.TOTP, &state)
 	return len(state.Recovery)
 }

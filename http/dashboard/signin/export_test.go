@@ -39,3 +39,6 @@ func HoldHasher(s *Service) func() {
 		}
 	}
 }
+
+// WaitForEver lets a provider take as long as it likes.
+func (p *Provider) WaitForEver() { p.client.Timeout = 0 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/http/dashboard/signin/provider"
 	"rollcall/ledger"
 )
 
@@ -31,11 +30,11 @@ type Visit struct {
 // visit is one that has begun. Its browser keeps it, sealed.
 type visit struct {
 	Visit
-	provider.Attempt
+	Attempt
 	Until int64 `json:"t"`
 }
 
-// Visit begins one: where the browser goes, and what it has to keep and nobody else may have. provider.ErrAway.
+// Visit begins one: where the browser goes, and what it has to keep and nobody else may have. ErrAway.
 func (s *Service) Visit(ctx context.Context, v Visit) (to, kept string, err error) {
 	to, attempt, err := s.provider.Begin(ctx)
 	if err != nil {
@@ -46,12 +45,12 @@ func (s *Service) Visit(ctx context.Context, v Visit) (to, kept string, err erro
 
 // Back ends a visit with what the browser came back with. in is who is signed in there, if anybody is: only they can
 // bind their account, and then there is no token. The same visit again is one session. What signs nobody in counts
-// as a failure of the network. ErrNotInvited, provider.ErrRefused, provider.ErrAway, *CodeWanted, *Choice, *Wait,
+// as a failure of the network. ErrNotInvited, ErrRefused, ErrAway, *CodeWanted, *Choice, *Wait,
 // ledger.ErrNoSuchLink.
 func (s *Service) Back(ctx context.Context, kept string, query url.Values, in *ledger.SignedIn, b Browser) (Visit, Token, error) {
 	var v visit
 	if !s.visits.open("visit", kept, &v) || s.now().Unix() >= v.Until {
-		return Visit{}, "", provider.ErrRefused
+		return Visit{}, "", ErrRefused
 	}
 	random := s.keyed("visit", v.State)
 	token := tokenOf(random[:])
@@ -65,7 +64,7 @@ func (s *Service) Back(ctx context.Context, kept string, query url.Values, in *l
 	if err == nil {
 		token, err = s.arrive(ctx, v, token, query, in, b)
 	}
-	if errors.Is(err, ErrNotInvited) || errors.Is(err, provider.ErrRefused) {
+	if errors.Is(err, ErrNotInvited) || errors.Is(err, ErrRefused) {
 		if err := s.failed(ctx, network, networkRule); err != nil {
 			return v.Visit, "", err
 		}
@@ -104,7 +103,7 @@ func (s *Service) arrive(ctx context.Context, v visit, token Token, query url.Va
 
 // bind lets who is signed in sign in by the provider from now on. It has to have verified the email of the account: somebody
 // who has made an account for another's email cannot keep a way into it.
-func (s *Service) bind(ctx context.Context, user uuid.UUID, in *ledger.SignedIn, who provider.Who) error {
+func (s *Service) bind(ctx context.Context, user uuid.UUID, in *ledger.SignedIn, who Who) error {
 	if in == nil || in.User.ID != user || !isEmail(who, in.User.Email) {
 		return ErrNotInvited
 	}
@@ -137,7 +136,7 @@ func (s *Service) Unbind(ctx context.Context, in ledger.SignedIn, password, code
 }
 
 // isEmail reports whether the provider has verified an email.
-func isEmail(who provider.Who, email string) bool {
+func isEmail(who Who, email string) bool {
 	return who.Email != "" && ledger.FoldEmail(who.Email) == ledger.FoldEmail(email)
 }
 
@@ -174,9 +173,9 @@ func (c *Choice) Error() string { return "signin: somebody new chooses among the
 
 // choice is who chooses.
 type choice struct {
-	Who   provider.Who `json:"w"`
-	Token Token        `json:"s"` // of the session that begins
-	Until int64        `json:"t"`
+	Who   Who   `json:"w"`
+	Token Token `json:"s"` // of the session that begins
+	Until int64 `json:"t"`
 }
 
 // Choose makes a user of somebody whom the provider has named, with the invitations that they chose. The same step
@@ -195,7 +194,7 @@ func Choose(ctx context.Context, s *Service, sealed string, chosen []ledger.Hash
 // welcome makes a user of somebody whom the provider names for the first time: with invitations for the email that
 // it has verified, and never of one who has an account already, whose password it would replace. ErrNotInvited,
 // *Choice when none was chosen.
-func (s *Service) welcome(ctx context.Context, who provider.Who, chosen []ledger.Hash, token Token, b Browser) error {
+func (s *Service) welcome(ctx context.Context, who Who, chosen []ledger.Hash, token Token, b Browser) error {
 	if ledger.CheckEmail(who.Email) != nil {
 		return ErrNotInvited
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/http/dashboard/signin"
-	"rollcall/http/dashboard/signin/totp"
 	"rollcall/ledger"
 )
 
@@ -156,7 +155,7 @@ func TestTheSameStepAndCodeAtTwoNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	codes, err := g.service.CodesOn(ctx, anna, form, good, totp.Code(key, totp.Step(*g.now.Load())), here)
+	codes, err := g.service.CodesOn(ctx, anna, form, good, signin.TOTPCode(key, signin.TOTPStep(*g.now.Load())), here)
 	if err != nil {
 		t.Fatal(err)
 	}

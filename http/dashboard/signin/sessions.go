@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	"rollcall/http/uses"
 	"rollcall/ledger"
 )
 
@@ -29,7 +28,7 @@ type sessionCache struct {
 	idle time.Duration
 	now  func() time.Time
 	ask  singleflight.Group
-	used *uses.Notes[ledger.Hash]
+	used *ledger.Uses[ledger.Hash]
 
 	mu    sync.Mutex
 	kept  map[ledger.Hash]keptSession // guarded by mu
@@ -44,7 +43,7 @@ type keptSession struct {
 
 func newSessionCache(book Book, idle time.Duration, now func() time.Time) *sessionCache {
 	return &sessionCache{book: book, idle: idle, now: now, kept: map[ledger.Hash]keptSession{},
-		ended: map[ledger.Hash]time.Time{}, used: uses.New(book.UseSessions)}
+		ended: map[ledger.Hash]time.Time{}, used: ledger.NewUses(book.UseSessions)}
 }
 
 // get gives a session. ledger.ErrNoSuchSession; another error: nobody knows.
@@ -109,7 +108,7 @@ func (c *sessionCache) keep(id ledger.Hash, in ledger.SignedIn, asked time.Time)
 		c.makeRoom()
 	}
 	c.kept[id] = keptSession{in: in, until: asked.Add(believed)}
-	if asked.Sub(in.Session.Seen) >= uses.Every {
+	if asked.Sub(in.Session.Seen) >= ledger.UseEvery {
 		c.used.Note(id)
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/http/dashboard/signin/provider"
 	"rollcall/ledger"
 )
 
@@ -62,7 +61,7 @@ type Options struct {
 	Life   time.Duration    // how long it holds in all
 	Now    func() time.Time // nil: time.Now
 
-	Provider *provider.Provider // nil: there is none, and Visit and Back are not called
+	Provider *Provider // nil: there is none, and Visit and Back are not called
 }
 
 // Service signs people in. Safe for concurrent use.
@@ -77,7 +76,7 @@ type Service struct {
 	steps    sealer // of who has still to give a code
 	states   sealer // of codes, as the book keeps them
 	visits   sealer // to the provider
-	provider *provider.Provider
+	provider *Provider
 	now      func() time.Time
 }
 

@@ -1,4 +1,4 @@
-package provider
+package signin
 
 import (
 	"errors"

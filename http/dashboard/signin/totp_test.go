@@ -1,4 +1,4 @@
-package totp_test
+package signin_test
 
 import (
 	"net/url"
@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
+	"rollcall/http/dashboard/signin"
 
-	"rollcall/http/dashboard/signin/totp"
+	"github.com/google/uuid"
 )
 
 var secret = []byte("12345678901234567890")
@@ -17,14 +17,14 @@ func TestCodesAreThoseOfTheStandards(t *testing.T) {
 	t.Parallel()
 	// RFC 4226, appendix D.
 	for i, want := range []string{"755224", "287082", "359152", "969429", "338314", "254676", "287922", "162583", "399871", "520489"} {
-		if got := totp.Code(secret, int64(i)); got != want {
+		if got := signin.TOTPCode(secret, int64(i)); got != want {
 			t.Errorf("counter %d: %s, want %s", i, got, want)
 		}
 	}
 	// RFC 6238, appendix B: the last six of its eight digits.
 	for at, want := range map[int64]string{59: "287082", 1111111109: "081804", 1111111111: "050471", 1234567890: "005924",
 		2000000000: "279037", 20000000000: "353130"} {
-		if got := totp.Code(secret, totp.Step(time.Unix(at, 0))); got != want {
+		if got := signin.TOTPCode(secret, signin.TOTPStep(time.Unix(at, 0))); got != want {
 			t.Errorf("at %d: %s, want %s", at, got, want)
 		}
 	}
@@ -33,13 +33,13 @@ func TestCodesAreThoseOfTheStandards(t *testing.T) {
 func TestACodeWorksOnceAndAboutItsTime(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_010, 0)
-	at := func(periods int) string { return totp.Code(secret, totp.Step(now)+int64(periods)) }
+	at := func(periods int) string { return signin.TOTPCode(secret, signin.TOTPStep(now)+int64(periods)) }
 	for off, want := range map[int]bool{-2: false, -1: true, 0: true, 1: true, 2: false} {
-		if _, ok := totp.Begin(secret, nil, uuid.New(), at(off), now); ok != want {
+		if _, ok := signin.BeginTOTP(secret, nil, uuid.New(), at(off), now); ok != want {
 			t.Errorf("a code of %d periods off: %v", off, ok)
 		}
 	}
-	s, ok := totp.Begin(secret, nil, uuid.New(), at(0)[:3]+" "+at(0)[3:], now)
+	s, ok := signin.BeginTOTP(secret, nil, uuid.New(), at(0)[:3]+" "+at(0)[3:], now)
 	if !ok {
 		t.Fatal("the right code is refused")
 	}
@@ -60,8 +60,8 @@ func TestACodeWorksOnceAndAboutItsTime(t *testing.T) {
 func TestCodesOfOneUseWorkOnce(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_010, 0)
-	codes := []string{totp.Recovery([]byte("abcdefghij")), totp.Recovery([]byte("0123456789"))}
-	s, ok := totp.Begin(secret, codes, uuid.New(), totp.Code(secret, totp.Step(now)), now)
+	codes := []string{signin.RecoveryCode([]byte("abcdefghij")), signin.RecoveryCode([]byte("0123456789"))}
+	s, ok := signin.BeginTOTP(secret, codes, uuid.New(), signin.TOTPCode(secret, signin.TOTPStep(now)), now)
 	if !ok || len(codes[0]) != 19 || codes[0] == codes[1] {
 		t.Fatalf("%v %q", ok, codes)
 	}
@@ -82,20 +82,20 @@ func TestCodesOfOneUseWorkOnce(t *testing.T) {
 
 func TestWhatAppsRead(t *testing.T) {
 	t.Parallel()
-	text := totp.URI("Rollcall", "anna+x@acme.test", secret)
+	text := signin.TOTPURI("Rollcall", "anna+x@acme.test", secret)
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "otpauth" || u.Host != "totp" || u.Path != "/Rollcall:anna+x@acme.test" ||
 		u.Query().Get("secret") != "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ" || u.Query().Get("issuer") != "Rollcall" {
 		t.Errorf("%s: %v", text, err)
 	}
-	if got := totp.Text(secret); got != "GEZD GNBV GY3T QOJQ GEZD GNBV GY3T QOJQ" {
+	if got := signin.SecretText(secret); got != "GEZD GNBV GY3T QOJQ GEZD GNBV GY3T QOJQ" {
 		t.Errorf("%s", got)
 	}
-	width, path, err := totp.Picture(text)
+	width, path, err := signin.QRPicture(text)
 	if err != nil || width < 29 || !strings.HasPrefix(path, "M4 4h7v1h-7z") || strings.Trim(path, "Mhvz0123456789- ") != "" {
 		t.Errorf("%d %.40s %v", width, path, err)
 	}
-	if _, _, err := totp.Picture(strings.Repeat("x", 10_000)); err == nil {
+	if _, _, err := signin.QRPicture(strings.Repeat("x", 10_000)); err == nil {
 		t.Error("a picture of 10,000 bytes")
 	}
 }

@@ -1,16 +1,16 @@
-package uses_test
+package ledger_test
 
 import (
 	"context"
 	"errors"
 	"testing"
 
-	"rollcall/http/uses"
+	"rollcall/ledger"
 )
 
 func TestEachUseIsWrittenOnceInBoundedWrites(t *testing.T) {
 	written, writes := map[int]int{}, 0
-	n := uses.New(func(_ context.Context, ids []int) error {
+	n := ledger.NewUses(func(_ context.Context, ids []int) error {
 		writes++
 		for _, id := range ids {
 			written[id]++

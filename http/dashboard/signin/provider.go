@@ -1,4 +1,4 @@
-package provider
+package signin
 
 import (
 	"context"
@@ -38,8 +38,8 @@ var (
 	ErrRefused = errors.New("provider: it did not say who this is")
 )
 
-// Options are what a Provider needs; all but Now are required.
-type Options struct {
+// ProviderOptions are what a Provider needs; all but Now are required.
+type ProviderOptions struct {
 	Issuer   string
 	ClientID string
 	Secret   string
@@ -49,7 +49,7 @@ type Options struct {
 
 // Provider is one. Safe for concurrent use.
 type Provider struct {
-	o      Options
+	o      ProviderOptions
 	client *http.Client
 	asking singleflight.Group
 
@@ -59,19 +59,19 @@ type Provider struct {
 	fault error          // guarded by mu: of the last question, while known is nil
 }
 
-// New makes one. It asks nothing yet.
-func New(o Options) *Provider {
+// NewProvider makes one. It asks nothing yet.
+func NewProvider(o ProviderOptions) *Provider {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Provider{o: o, client: &http.Client{Timeout: timeout, Transport: bounded{http.DefaultTransport}}}
+	return &Provider{o: o, client: &http.Client{Timeout: timeout, Transport: boundedAnswers{http.DefaultTransport}}}
 }
 
-// bounded cuts answers that are too long.
-type bounded struct{ next http.RoundTripper }
+// boundedAnswers cuts answers that are too long.
+type boundedAnswers struct{ next http.RoundTripper }
 
 // RoundTrip sends one request.
-func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b boundedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := b.next.RoundTrip(r)
 	if err == nil {
 		res.Body = struct {

@@ -1,4 +1,4 @@
-package provider_test
+package signin_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/http/dashboard/signin/provider"
+	"rollcall/http/dashboard/signin"
 )
 
 // Every page reads the origin: one who waits for the provider must not make all wait.
@@ -28,12 +28,12 @@ func TestNobodyElseWaitsWhileTheProviderIsAsked(t *testing.T) {
 		http.Error(w, "away", http.StatusBadGateway)
 	}))
 	defer server.Close()
-	p := provider.New(provider.Options{Issuer: server.URL, ClientID: "rollcall", Redirect: func() string { return "" }})
+	p := signin.NewProvider(signin.ProviderOptions{Issuer: server.URL, ClientID: "rollcall", Redirect: func() string { return "" }})
 	p.WaitForEver()
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	begin := func() {
-		if _, _, err := p.Begin(ctx); !errors.Is(err, provider.ErrAway) {
+		if _, _, err := p.Begin(ctx); !errors.Is(err, signin.ErrAway) {
 			t.Errorf("got %v, want ErrAway", err)
 		}
 	}
@@ -64,10 +64,10 @@ func TestAnIssuerThatNamesItselfOtherwiseIsNone(t *testing.T) {
 	}))
 	defer server.Close()
 	now := time.Now()
-	p := provider.New(provider.Options{Issuer: server.URL, ClientID: "rollcall", Redirect: func() string { return "" },
+	p := signin.NewProvider(signin.ProviderOptions{Issuer: server.URL, ClientID: "rollcall", Redirect: func() string { return "" },
 		Now: func() time.Time { return now }})
 	for range 3 {
-		if to, _, err := p.Begin(t.Context()); !errors.Is(err, provider.ErrAway) || to != "" {
+		if to, _, err := p.Begin(t.Context()); !errors.Is(err, signin.ErrAway) || to != "" {
 			t.Errorf("led to %q, %v", to, err)
 		}
 	}
@@ -84,7 +84,7 @@ func TestAnIssuerThatNamesItselfOtherwiseIsNone(t *testing.T) {
 func TestSecretsThatOthersCanReadAreRefused(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "secret")
-	if _, err := provider.ReadSecret(path); !errors.Is(err, os.ErrNotExist) {
+	if _, err := signin.ReadSecret(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("none: %v", err)
 	}
 	for _, c := range []struct {
@@ -96,8 +96,8 @@ func TestSecretsThatOthersCanReadAreRefused(t *testing.T) {
 		if err := os.WriteFile(path, []byte(c.text), c.mode); err != nil {
 			t.Fatal(err)
 		}
-		got, err := provider.ReadSecret(path)
-		if got != c.want || (err != nil) != (c.want == "") || err != nil && (!errors.Is(err, provider.ErrSecret) || !strings.Contains(err.Error(), path)) {
+		got, err := signin.ReadSecret(path)
+		if got != c.want || (err != nil) != (c.want == "") || err != nil && (!errors.Is(err, signin.ErrSecret) || !strings.Contains(err.Error(), path)) {
 			t.Errorf("%q with %04o: %q, %v", c.text, c.mode, got, err)
 		}
 	}

@@ -1,4 +1,0 @@
-package provider
-
-// WaitForEver lets a provider take as long as it likes.
-func (p *Provider) WaitForEver() { p.client.Timeout = 0 }
