@@ -40,7 +40,7 @@ func (n *Uses[K]) Note(id K) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.used[id] = true
-	n.plan()
+	n.planWrite()
 }
 
 // Forget takes a note back, of something that has ended.
@@ -52,19 +52,19 @@ func (n *Uses[K]) Forget(id K) {
 
 // Stop writes what is left, all of it.
 func (n *Uses[K]) Stop() {
-	for n.flush() {
+	for n.writeSome() {
 	}
 }
 
-// plan makes sure that a write is due. The caller has mu.
-func (n *Uses[K]) plan() {
+// planWrite makes sure that a write is due. The caller has mu.
+func (n *Uses[K]) planWrite() {
 	if n.timer == nil {
-		n.timer = time.AfterFunc(usesAfter, func() { n.flush() })
+		n.timer = time.AfterFunc(usesAfter, func() { n.writeSome() })
 	}
 }
 
-// flush writes once, and reports whether more is left.
-func (n *Uses[K]) flush() (more bool) {
+// writeSome writes once, and reports whether more is left.
+func (n *Uses[K]) writeSome() (more bool) {
 	n.mu.Lock()
 	if n.timer != nil {
 		n.timer.Stop()
@@ -79,7 +79,7 @@ func (n *Uses[K]) flush() (more bool) {
 		delete(n.used, id)
 	}
 	if more = len(n.used) > 0; more {
-		n.plan()
+		n.planWrite()
 	}
 	n.mu.Unlock()
 	if len(ids) > 0 {

@@ -51,8 +51,8 @@ func TestACheckOfOneAddressRunsAsAFileDoes(t *testing.T) {
 	}
 }
 
-// TestTheFileOfOneAddressIsReadAsThatAddress: what the ledger writes for a check is no header and no defect, whatever is in
-// the address.
+// TestTheFileOfOneAddressIsReadAsThatAddress: what the ledger writes for a check is no header and no defect, whatever
+// is in the address.
 func TestTheFileOfOneAddressIsReadAsThatAddress(t *testing.T) {
 	t.Parallel()
 	s, err := sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), sqlstore.Options{})
@@ -66,7 +66,8 @@ func TestTheFileOfOneAddressIsReadAsThatAddress(t *testing.T) {
 	}
 	for _, address := range []string{"a@b.test", "email@test", "A.B+c@Sub.Example.TEST",
 		`"a,b"@c.test`, `"a\"b"@c.test`, `"a""b"@c.test`,
-		`"\\"@c.test`, "a@bücher.test", "jörg@b.test", "=1+1@b.test", "'@b.test", "a@xn--bcher-kva.test", strings.Repeat("a", 64) + "@b.test"} {
+		`"\\"@c.test`, "a@bücher.test", "jörg@b.test", "=1+1@b.test", "'@b.test", "a@xn--bcher-kva.test",
+		strings.Repeat("a", 64) + "@b.test"} {
 		c := ledger.CreateSingle{ID: uuid.New(), Workspace: workspace, Identity: uuid.New(), Address: address,
 			Limits: ledger.Limits{Open: 100, Stored: 1 << 20, Unpaid: 100}}
 		if c.Check() != nil {
@@ -84,7 +85,8 @@ func TestTheFileOfOneAddressIsReadAsThatAddress(t *testing.T) {
 			t.Errorf("%q: %d rows, %d addresses, the first %q", address, f.Rows(), f.Len(), f.Spelling(0))
 		}
 	}
-	if list, err := s.History(t.Context(), ledger.HistoryQuery{Workspace: workspace, Limit: 99}); err != nil || len(list) < 11 {
+	list, err := s.History(t.Context(), ledger.HistoryQuery{Workspace: workspace, Limit: 99})
+	if err != nil || len(list) < 11 {
 		t.Errorf("%d were taken, %v", len(list), err)
 	}
 }

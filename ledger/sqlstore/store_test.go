@@ -52,9 +52,10 @@ func (borrowed) Close() error { return nil }
 
 // empties empties a ledger in one transaction.
 var empties = `DELETE FROM ` + strings.Join([]string{"workspace_log", "credit_days", "sign_in_attempts", "links",
-	"user_sessions", "memberships", "users", "operator_log", "secrets", "entries", "evidence", "parked_work", "settlements",
-	"upload_chunks", "verifications", "api_keys", "workspace_weights", "workspace_limits", "throttle_overrides", "workspaces",
-	"nodes", "receiver_facts"}, `; DELETE FROM `) + `; UPDATE cluster_turn SET turn = 0`
+	"user_sessions", "memberships", "users", "operator_log", "secrets", "entries", "evidence", "parked_work",
+	"settlements", "upload_chunks", "verifications", "api_keys", "workspace_weights", "workspace_limits",
+	"throttle_overrides", "workspaces", "nodes", "receiver_facts"},
+	`; DELETE FROM `) + `; UPDATE cluster_turn SET turn = 0`
 
 // shelf gives the same ledger of a server again and again, emptied by its owner.
 func shelf(t *testing.T, owner, user string) func(t *testing.T) ledger.Book {

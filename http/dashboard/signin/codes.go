@@ -26,8 +26,8 @@ var (
 	ErrOn = errors.New("signin: codes are on already")
 	// ErrOff says that codes are off.
 	ErrOff = errors.New("signin: codes are off")
-	// ErrNoPassword says that a user has none: there is nothing that codes would guard, and no other way to sign in than the
-	// provider.
+	// ErrNoPassword says that a user has none: there is nothing that codes would guard, and no other way to sign in than
+	// the provider.
 	ErrNoPassword = errors.New("signin: there is no password")
 	// ErrFormUsed says that the session of a form is over.
 	ErrFormUsed = errors.New("signin: the form was used")
@@ -61,8 +61,8 @@ func (s *Service) wantCode(u ledger.User, link Token) error {
 		Until: s.now().Add(stepLife).Unix(), Link: link})}
 }
 
-// Code begins the session of who has proved who they are and gives a code. The same step with the same code again is one
-// session. ErrCode, ErrStep, *Wait, ErrBusy.
+// Code begins the session of who has proved who they are and gives a code. The same step with the same code again is
+// one session. ErrCode, ErrStep, *Wait, ErrBusy.
 func (s *Service) Code(ctx context.Context, sealed, code string, b Browser) (Token, ledger.SignedIn, error) {
 	var at step
 	none := ledger.SignedIn{}
@@ -102,7 +102,8 @@ func (s *Service) Code(ctx context.Context, sealed, code string, b Browser) (Tok
 }
 
 // begin begins a session of who has proved that they are a user, or finds that it has begun, and accepts an invitation;
-// "": none. ErrWrong for who was disabled since, or signs in otherwise by now, ErrFormUsed, ledger.ErrChanged for a code that was used.
+// "": none. ErrWrong for who was disabled since, or signs in otherwise by now, ErrFormUsed, ledger.ErrChanged for a
+// code that was used.
 func (s *Service) begin(ctx context.Context, u ledger.User, link Token, n ledger.NewSession) (in ledger.SignedIn, err error) {
 	n.User, n.Proved = u.ID, u.Factors()
 	if link != "" {
@@ -196,8 +197,8 @@ func (s *Service) recoveries(user ledger.User, form uuid.UUID) (all []string) {
 }
 
 // CodesOn switches codes on for who is signed in, who proves the password and that the app has the secret, and ends all
-// their other sessions. It answers the recovery codes; the same form again is answered again for some minutes. ErrWrong,
-// ErrCode, ErrOn, ErrNoPassword, *Wait, ErrBusy.
+// their other sessions. It answers the recovery codes; the same form again is answered again for some minutes.
+// ErrWrong, ErrCode, ErrOn, ErrNoPassword, *Wait, ErrBusy.
 func (s *Service) CodesOn(ctx context.Context, in ledger.SignedIn, form uuid.UUID, password, code string, b Browser) ([]string, error) {
 	if !HasPassword(in.User) {
 		return nil, ErrNoPassword
@@ -230,8 +231,8 @@ func (s *Service) CodesOn(ctx context.Context, in ledger.SignedIn, form uuid.UUI
 	return recovery, err
 }
 
-// CodesOff ends codes for who is signed in, who proves the password and gives a code, and ends all their other sessions.
-// Off already is off. ErrWrong, ErrCode, *Wait, ErrBusy.
+// CodesOff ends codes for who is signed in, who proves the password and gives a code, and ends all their other
+// sessions. Off already is off. ErrWrong, ErrCode, *Wait, ErrBusy.
 func (s *Service) CodesOff(ctx context.Context, in ledger.SignedIn, password, code string, b Browser) error {
 	u, err := proveBoth(ctx, s, in, password, code, b)
 	if err != nil || u.TOTP == "" {
@@ -242,9 +243,9 @@ func (s *Service) CodesOff(ctx context.Context, in ledger.SignedIn, password, co
 	return err
 }
 
-// RenewRecovery makes new recovery codes for who is signed in, who proves the password and gives a code. The old ones stop.
-// The same form again makes no second set: for some minutes it is answered the codes that it has made, and again is true.
-// ErrOff, ErrWrong, ErrCode, ErrFormUsed, *Wait, ErrBusy.
+// RenewRecovery makes new recovery codes for who is signed in, who proves the password and gives a code. The old ones
+// stop. The same form again makes no second set: for some minutes it is answered the codes that it has made, and
+// again is true. ErrOff, ErrWrong, ErrCode, ErrFormUsed, *Wait, ErrBusy.
 func (s *Service) RenewRecovery(ctx context.Context, in ledger.SignedIn, form uuid.UUID, password, code string, b Browser) (
 	codes []string, again bool, err error) {
 	u, err := s.prove(ctx, in.User.Email, password, b)

@@ -6,6 +6,6 @@
 // a wrong password wait equally long and are told the same.
 //
 // Passwords are kept as argon2id (RFC 9106). Codes are what an app makes from a secret and the time (RFC 6238). A
-// provider is asked who somebody is by the code flow of OpenID Connect with state, nonce and PKCE (RFC 7636); it decides
-// nothing about what they may do here. Start with Service.
+// provider is asked who somebody is by the code flow of OpenID Connect with state, nonce and PKCE (RFC 7636); it
+// decides nothing about what they may do here. Start with Service.
 package signin

@@ -29,8 +29,8 @@ func (s *Service) link(ctx context.Context, id ledger.Hash) (ledger.Link, *ledge
 	return l, &u, err
 }
 
-// DevLink makes a link that signs in as the owner of a workspace, who has no password: for a node on one's own machine, whose
-// operator wants to look. An owner with that email is made, unless the workspace has one.
+// DevLink makes a link that signs in as the owner of a workspace, who has no password: for a node on one's own
+// machine, whose operator wants to look. An owner with that email is made, unless the workspace has one.
 func DevLink(ctx context.Context, book ledger.People, workspace uuid.UUID, email string) (Token, error) {
 	ctx = ledger.WithActor(ctx, "operator")
 	members, err := book.Members(ctx, workspace)

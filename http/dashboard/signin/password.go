@@ -31,8 +31,8 @@ const (
 	PasswordMost  = 128
 )
 
-// hashesAtOnce passwords are tried at once; hashWaits more wait for hashWait at most. Those who wait are few among the requests
-// that a node takes, so that other pages have room.
+// hashesAtOnce passwords are tried at once; hashWaits more wait for hashWait at most. Those who wait are few among
+// the requests that a node takes, so that other pages have room.
 const (
 	hashesAtOnce = 2
 	hashWait     = 2 * time.Second

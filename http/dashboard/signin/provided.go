@@ -16,8 +16,8 @@ import (
 // visitLife is how long somebody may take at the provider.
 const visitLife = 10 * time.Minute
 
-// ErrNotInvited says that who the provider names may not sign in: nobody has invited them, their account has a password and
-// is not bound, or what came back is not to be believed.
+// ErrNotInvited says that who the provider names may not sign in: nobody has invited them, their account has a
+// password and is not bound, or what came back is not to be believed.
 var ErrNotInvited = errors.New("signin: the provider names nobody who may sign in")
 
 // Visit is what a browser goes to the provider for.
@@ -101,8 +101,8 @@ func (s *Service) arrive(ctx context.Context, v visit, token Token, query url.Va
 	return token, nil
 }
 
-// bind lets who is signed in sign in by the provider from now on. It has to have verified the email of the account: somebody
-// who has made an account for another's email cannot keep a way into it.
+// bind lets who is signed in sign in by the provider from now on. It has to have verified the email of the account:
+// somebody who has made an account for another's email cannot keep a way into it.
 func (s *Service) bind(ctx context.Context, user uuid.UUID, in *ledger.SignedIn, who Who) error {
 	if in == nil || in.User.ID != user || !isEmail(who, in.User.Email) {
 		return ErrNotInvited
@@ -115,8 +115,9 @@ func (s *Service) bind(ctx context.Context, user uuid.UUID, in *ledger.SignedIn,
 	return err
 }
 
-// Unbind ends that who is signed in signs in by the provider, when they prove the password, and give a code if they have
-// codes. It ends all their other sessions. Who is bound to none stays so. ErrNoPassword, ErrWrong, ErrCode, *Wait, ErrBusy.
+// Unbind ends that who is signed in signs in by the provider, when they prove the password, and give a code if they
+// have codes. It ends all their other sessions. Who is bound to none stays so. ErrNoPassword, ErrWrong, ErrCode,
+// *Wait, ErrBusy.
 func (s *Service) Unbind(ctx context.Context, in ledger.SignedIn, password, code string, b Browser) error {
 	if !HasPassword(in.User) {
 		return ErrNoPassword
@@ -140,7 +141,8 @@ func isEmail(who Who, email string) bool {
 	return who.Email != "" && ledger.FoldEmail(who.Email) == ledger.FoldEmail(email)
 }
 
-// enter signs in a user whom the provider names, who gives a code if they have codes, and accepts the invitation of the visit.
+// enter signs in a user whom the provider names, who gives a code if they have codes, and accepts the invitation of
+// the visit.
 func (s *Service) enter(ctx context.Context, u ledger.User, v Visit, token Token, b Browser) error {
 	if v.Link != "" {
 		l, _, err := s.Link(ctx, v.Link)

@@ -25,7 +25,8 @@ const (
 	timeout = 5 * time.Second
 	// answerMax bounds its answer.
 	answerMax = 1 << 20
-	// knownFor is how long its addresses are believed; what comes after is asked anew, and the old ones hold if that fails.
+	// knownFor is how long its addresses are believed; what comes after is asked anew, and the old ones hold if that
+	// fails.
 	knownFor = time.Hour
 	// awayFor is how long a provider that did not answer is not asked again.
 	awayFor = 5 * time.Second
@@ -98,16 +99,16 @@ type Who struct {
 
 // Begin gives the URL to which a browser goes. ErrAway.
 func (p *Provider) Begin(ctx context.Context) (string, Attempt, error) {
-	known, err := p.discover(ctx)
+	known, err := p.discoverOnce(ctx)
 	if err != nil {
 		return "", Attempt{}, err
 	}
 	a := Attempt{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier()}
-	settings := p.settings(known)
+	settings := p.oauthSettings(known)
 	return settings.AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), a, nil
 }
 
-func (p *Provider) settings(known *oidc.Provider) *oauth2.Config {
+func (p *Provider) oauthSettings(known *oidc.Provider) *oauth2.Config {
 	return &oauth2.Config{ClientID: p.o.ClientID, ClientSecret: p.o.Secret, Endpoint: known.Endpoint(),
 		RedirectURL: p.o.Redirect(), Scopes: []string{oidc.ScopeOpenID, "email", "profile"}}
 }
@@ -126,8 +127,8 @@ func (p *Provider) Origin() string {
 	return u.Scheme + "://" + u.Host
 }
 
-// discover gives the addresses of the provider. Many who want them at once ask once. ErrAway.
-func (p *Provider) discover(ctx context.Context) (*oidc.Provider, error) {
+// discoverOnce returns the addresses of the provider. Many who want them at once ask once. ErrAway.
+func (p *Provider) discoverOnce(ctx context.Context) (*oidc.Provider, error) {
 	p.mu.Lock()
 	known, fault, fresh := p.known, p.fault, p.o.Now().Before(p.ask)
 	p.mu.Unlock()
@@ -177,12 +178,12 @@ func (p *Provider) Finish(ctx context.Context, a Attempt, back url.Values) (Who,
 	case issuer != "" && issuer != p.o.Issuer: // RFC 9207
 		return Who{}, fmt.Errorf("%w: another issuer has answered", ErrRefused)
 	}
-	known, err := p.discover(ctx)
+	known, err := p.discoverOnce(ctx)
 	if err != nil {
 		return Who{}, err
 	}
 	ctx = oidc.ClientContext(ctx, p.client)
-	tokens, err := p.settings(known).Exchange(ctx, back.Get("code"), oauth2.VerifierOption(a.Verifier))
+	tokens, err := p.oauthSettings(known).Exchange(ctx, back.Get("code"), oauth2.VerifierOption(a.Verifier))
 	if err != nil {
 		var answered *oauth2.RetrieveError
 		if errors.As(err, &answered) && answered.Response.StatusCode < http.StatusInternalServerError {
@@ -209,7 +210,7 @@ func (p *Provider) Finish(ctx context.Context, a Attempt, back url.Values) (Who,
 		return Who{}, fmt.Errorf("%w: the token is for somebody else too", ErrRefused)
 	}
 	if c.Email == "" && known.UserInfoEndpoint() != "" {
-		c = p.info(ctx, known, tokens, token.Subject, c)
+		c = p.askUserInfo(ctx, known, tokens, token.Subject, c)
 	}
 	w := Who{Identity: ledger.Identity(token.Issuer, token.Subject), Name: c.Name}
 	if c.Verified == true || c.Verified == "true" {
@@ -221,8 +222,9 @@ func (p *Provider) Finish(ctx context.Context, a Attempt, back url.Values) (Who,
 	return w, nil
 }
 
-// info asks for the email that is not in the token. What does not answer, or answers about another, says nothing.
-func (p *Provider) info(ctx context.Context, known *oidc.Provider, tokens *oauth2.Token, subject string, c claims) claims {
+// askUserInfo asks for the email that is not in the token. What does not answer, or answers about another, says
+// nothing.
+func (p *Provider) askUserInfo(ctx context.Context, known *oidc.Provider, tokens *oauth2.Token, subject string, c claims) claims {
 	info, err := known.UserInfo(ctx, oauth2.StaticTokenSource(tokens))
 	var more claims
 	if err != nil || info.Subject != subject || info.Claims(&more) != nil { // Core, 5.3.2

@@ -8,7 +8,8 @@ import (
 	"encoding/json"
 )
 
-// sealer encrypts what only this service may read or make, for one purpose. The same secret makes the same on every node.
+// sealer encrypts what only this service may read or make, for one purpose. The same secret makes the same on every
+// node.
 type sealer struct{ aead cipher.AEAD }
 
 func newSealer(key [32]byte) sealer {

@@ -126,7 +126,8 @@ func (s *Service) newSession(token Token, b Browser) ledger.NewSession {
 	return ledger.NewSession{ID: id, Agent: b.Agent, Network: b.Address, Life: s.life}
 }
 
-// prove finds who has an email and a password, and counts failures. The answer takes as long for an email that nobody has.
+// prove finds who has an email and a password, and counts failures. The answer takes as long for an email that nobody
+// has.
 func (s *Service) prove(ctx context.Context, email, password string, b Browser) (ledger.User, error) {
 	email = strings.TrimSpace(email)
 	user, network := s.subjects(email, b)

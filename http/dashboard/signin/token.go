@@ -33,8 +33,8 @@ func (t Token) Hash() (ledger.Hash, bool) {
 	return sha256.Sum256(bytes), true
 }
 
-// TokenOf makes the token of a form, so that it is made once: of what tells the form from all others, which has to hold the
-// form's own id.
+// TokenOf makes the token of a form, so that it is made once: of what tells the form from all others, which has to
+// hold the form's own id.
 func (s *Service) TokenOf(what string, texts ...string) Token {
 	return DeriveToken(s.secret, what, texts...)
 }

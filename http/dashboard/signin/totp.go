@@ -33,7 +33,7 @@ const TOTPSecretBytes = sha1.Size
 // Recoveries is how many recovery codes there are.
 const Recoveries = 10
 
-// recoveryBytes are the random bytes of such a code, which nobody guesses: 80 bits, 16 letters.
+// recoveryBytes are the random bytes of such a code, which nobody finds out: 80 bits, 16 letters.
 const recoveryBytes = 10
 
 // totpLetters are those of secrets and codes, as apps read them.
@@ -63,7 +63,8 @@ type TOTPState struct {
 	Recovery [][]byte  `json:"r"` // hashes of the recovery codes that are left
 }
 
-// BeginTOTP is the state after the first code was given, which shows that the app has the secret; false for a wrong one.
+// BeginTOTP is the state after the first code was given, which shows that the app has the secret; false for a wrong
+// one.
 func BeginTOTP(secret []byte, recovery []string, form uuid.UUID, code string, now time.Time) (TOTPState, bool) {
 	return TOTPState{Secret: secret, Last: -1}.Renew(recovery, form, now).useCode(plainCode(code), now)
 }
@@ -143,8 +144,8 @@ func TOTPURI(issuer, account string, secret []byte) string {
 	return "otpauth://totp/" + url.PathEscape(issuer+":"+account) + "?" + strings.ReplaceAll(q.Encode(), "+", "%20")
 }
 
-// QRPicture is a QR code: how many squares it is wide, a margin of four on each side included, and its dark squares as a path
-// of SVG.
+// QRPicture is a QR code: how many squares it is wide, a margin of four on each side included, and its dark squares
+// as a path of SVG.
 func QRPicture(text string) (width int, path string, err error) {
 	const margin = 4 // ISO/IEC 18004, 6.3.8
 	code, err := qr.Encode(text, qr.M)
