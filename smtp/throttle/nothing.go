@@ -7,9 +7,10 @@ import (
 
 // What is done while nothing passes.
 const (
-	// rowNothing first tries in a row without a good answer, or rowQuiet where the last one is quietNothing ago, and
-	// nothing passes.
+	// rowNothing first tries in a row without a good answer, rowShort where most passed before, or rowQuiet where the
+	// last one is quietNothing ago, and nothing passes.
 	rowNothing   = 20
+	rowShort     = 10
 	rowOfOne     = 10 // are enough to be about one mail domain or customer
 	rowQuiet     = 3
 	quietNothing = 10 * time.Second
@@ -27,6 +28,9 @@ const (
 	// than were asked.
 	limitLeast  = 2
 	clearlyLess = 0.85
+
+	// longLeast is for how long a limit that counts over long lets all through, at half the pace; one by the second less.
+	longLeast = 3 * time.Second
 
 	// cycleMost bounds for how long a raise is watched where a limit counts over long.
 	cycleMost = time.Minute
@@ -57,11 +61,12 @@ type Nothing struct {
 	excused     bool // a limit on sessions or openings was found just before
 	limit       float64
 
-	good   time.Time // the newest good answer of all
-	ended  time.Time // the newest such time
-	cycled int       // good answers since then
-	was    int       // and in the cycle before
-	from   time.Time // when the present cycle began
+	good   time.Time     // the newest good answer of all
+	ended  time.Time     // the newest such time
+	cycled int           // good answers since then
+	was    int           // and in the cycle before
+	from   time.Time     // when the present cycle began
+	went   time.Duration // for how long all passed in it
 }
 
 // nothingPasses stops asking but one at a time.
@@ -102,12 +107,13 @@ func (p *Pace) stopAsking(now time.Time, domain, tenant string) {
 	*x = Nothing{on: true, since: now, domain: domain, tenant: tenant, good: x.good, ended: x.ended, cycled: x.cycled, was: x.was, from: x.from, votes: x.votes,
 		proven: now.Sub(well.began) >= provenFor && well.answered >= shareTries && well.edge == 0}
 	at := p.firsts.badSince(now)
+	x.went = at.Sub(x.from)
 	x.stepped = at.Sub(p.stepped) < quietNothing
 	x.excused = !p.excused.IsZero() && at.Sub(p.excused) < PenaltyWithin
 	if x.limit = p.edge; !p.test.open { // which a test keeps below
 		x.limit = 0
 		if p.flow.over(at, time.Second) >= limitLeast {
-			x.limit = measured(p, at, sample{})
+			x.limit = measured(p, at)
 		}
 	}
 	p.counted = now
@@ -239,7 +245,7 @@ func (p *Pace) resume(t *Try, now time.Time) {
 // for a good part; 0: it isn't such a limit.
 func (x *Nothing) through(now time.Time, lasted time.Duration) float64 {
 	took := now.Sub(x.from)
-	if x.from.IsZero() || 4*min(x.cycled, x.was) < 3*max(x.cycled, x.was) || 10*lasted > 9*took {
+	if x.from.IsZero() || 4*min(x.cycled, x.was) < 3*max(x.cycled, x.was) || x.went < longLeast || 10*lasted > 9*took {
 		return 0
 	}
 	return float64(x.cycled) / took.Seconds()

@@ -3,6 +3,7 @@ package throttle
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -15,13 +16,17 @@ const (
 	shareTold  = 0.10
 	shareSure  = 0.3
 
+	// shareNow of the newest sureTries, or nearTries near a known limit, and shareMany of shareTries are too many as
+	// well: worlds lose less until a limit is found.
+	shareNow, shareMany = 0.4, 0.22
+
 	// shareMore is by how much more than usual are deferred where a pace is surely too high.
 	shareMore = 0.15
 
-	// sureTries and shareTries are over how many first tries a share is looked at: one above shareSure, and a small one,
-	// for which shareLeast have to have passed when they were asked again.
-	sureTries, shareTries = 20, 50
-	shareLeast            = 3
+	// sureTries, shareTries and laterTries are over how many first tries a share is looked at: one above shareSure, one
+	// above shareMany, and a small one; for the latter two shareLeast have to have passed when they were asked again.
+	nearTries, sureTries, shareTries, laterTries = 8, 20, 50, 100
+	shareLeast                                   = 3
 
 	// measuredIn is the longest span over which a limit is measured by what passed.
 	measuredIn = 4 * time.Second
@@ -29,8 +34,9 @@ const (
 	// quietAgain is after how long without a good answer it shows something to ask again.
 	quietAgain = 2 * time.Second
 
-	// rowNear bad ones in a row are enough near a known limit.
-	rowNear = 3
+	// rowNear bad ones in a row are enough near a known limit, if that is no chance: 1 in 1,000.
+	rowNear     = 3
+	rowNearOdds = 6.9
 
 	// below is the part of a measured limit that is used, and slower the pace at which a small share is tested.
 	below, slower = 0.9, 2.0 / 3
@@ -41,9 +47,10 @@ const (
 	// enoughLess is the part of a pace at which none are deferred any more, if a limit was the reason.
 	enoughLess = 0.8
 
-	// decided is the logarithm of the odds at which a test ends: 20 to 1, and fallsTo the part of the share that
-	// is left if it was our pace.
-	decided, fallsTo = 3.0, 0.1
+	// decided is the logarithm of the odds at which a test ends: 20 to 1, or 400 to 1 for a limit where the share was
+	// small, because few looks at a small share are all too high by chance. fallsTo is the part of the share that is
+	// left if it was our pace.
+	decided, decidedSmall, fallsTo = 3.0, 6.0, 0.1
 
 	// helped is below which part of the share of before going slower has helped.
 	helped = 0.7
@@ -106,6 +113,8 @@ type test struct {
 	share float64    // that was deferred then
 	later transients // of those since then
 	odds  float64    // logarithm: above 0 it is not our pace
+	sure  float64    // below -sure it is
+	kind  *replyKind // of the newest that was; nil: there was none
 	tries float64    // since then
 	bad   float64    // of these, how many were deferred for a reason that isn't their own
 }
@@ -283,11 +292,15 @@ func (p *Pace) Bad(t Try, now time.Time) Effect {
 	case p.firsts.rowFails(), p.firsts.isBlocked(), p.firsts.row >= rowQuiet && now.Sub(p.nothing.good) >= quietNothing:
 		return p.nothingPasses(now)
 	}
-	if p.firsts.clear >= rowNear && p.edge > 0 && p.rate >= below*p.edge && !p.test.open {
+	usual, newest := usualNow(p, now), &p.firsts.newest().entry
+	if p.firsts.isRow(rowNear, usual, rowNearOdds) && p.edge > 0 && p.rate >= below*p.edge && !p.test.open {
 		return p.stepBack(now)
 	}
-	p.search.bad(t.Sent)
-	chance := p.firsts.chance(&p.firsts.newest().entry)
+	chance := p.firsts.chance(newest)
+	p.search.bad(t.Sent, chance)
+	if p.edge > 0 && p.proved > 0 && p.rate > p.proved && usual == 0 && !p.test.open && newest.kind.isTransient() {
+		return p.endTrial(now)
+	}
 	if chance >= likelyOwn {
 		p.spend(chance)
 	}
@@ -315,6 +328,10 @@ func (p *Pace) Again(first Try, sent time.Time, passed bool, now time.Time) Effe
 	}
 	if !passed && p.firsts.row > 0 { // others don't pass either: it says nothing about the address
 		return Unchanged
+	}
+	chance := p.firsts.kinds.of(first.Kind).transientChance()
+	if !passed && chance >= likelyOwn && chance < surelyOurs { // it was paid for
+		p.credit = min(creditMost, p.credit+chance)
 	}
 	p.firsts.settle(&first, passed)
 	if !passed || first.Sent.Before(p.counted) {
@@ -375,7 +392,7 @@ func usualNow(p *Pace, now time.Time) float64 {
 	if p.usual == 0 {
 		return 0
 	}
-	if x := p.firsts.since(p.counted); p.usual > shareTold && x.n >= shareTries && 3*x.likely < p.usual {
+	if x := p.firsts.since(p.counted, firstsKept); p.usual > shareTold && x.n >= shareTries && 3*x.likely < p.usual {
 		p.usual = x.likely
 	}
 	if now.Sub(p.usualAt) > usualFor {
@@ -386,34 +403,50 @@ func usualNow(p *Pace, now time.Time) float64 {
 
 // suspect looks whether so many of the newest first tries are deferred that we are too fast.
 func (p *Pace) suspect(now time.Time) Effect {
-	x := p.firsts.since(p.counted)
-	least := max(shareFound, usualMore*usualNow(p, now)+shareFound)
+	x, usual := p.firsts.since(p.counted, firstsKept), usualNow(p, now)
 	told := p.stated && p.rate >= p.ceiling
 	switch {
-	case x.n >= sureTries && x.likely > max(shareSure, usualNow(p, now)+shareMore):
-		return p.slow(now, x.likely, measured(p, now, x), true)
-	case p.later.tries < shareTries || p.later.seen < shareLeast || p.later.share <= least || now.Sub(p.usualAt) < testGap:
-		return p.overspent(now)
-	case p.edge > 0 && p.rate >= enoughLess*p.edge && p.later.share <= shareTold:
+	case x.n >= sureTries && now.Sub(p.firsts.firstBad(p.counted)) < time.Second: // it is measured over a second
+		return Unchanged
+	case tooMany(p, &x, usual):
+		return p.slow(now, x.likely, measured(p, now), true)
+	case p.later.tries < laterTries, p.later.seen < shareLeast, p.later.share <= usualMore*usual+shareFound,
+		now.Sub(p.usualAt) < testGap, p.edge > 0 && p.rate >= enoughLess*p.edge && p.later.share <= shareTold:
 		return p.overspent(now)
 	case told && p.later.share <= shareTold:
 		return p.slow(now, p.later.share, asked(p, now, x)*slower/below, false)
 	}
-	return p.slow(now, p.later.share, asked(p, now, x)*(1-p.later.share), false)
+	return p.slow(now, max(p.later.share, x.likely), measured(p, now), false)
 }
 
-// measured is the limit, as far as what passed shows it: what was let through in a second of the span in which some wasn't.
-func measured(p *Pace, now time.Time, x sample) float64 {
-	passed := float64(p.flow.over(now, time.Second))
+// tooMany reports whether so many are deferred that a pace is surely too high: the fewer are looked at the more.
+func tooMany(p *Pace, x *sample, usual float64) bool {
+	newest := p.firsts.since(p.counted, sureTries)
 	switch {
-	case x.span > measuredIn: // there may be a gap in it
-		passed = max(passed, float64(p.flow.over(now, measuredIn))/measuredIn.Seconds())
-	case x.span > time.Second:
-		passed = float64(x.n) * (1 - x.likely) / x.span.Seconds()
+	case newest.n < sureTries:
+		return false
+	case newest.likely > max(shareNow, usual+shareSure), x.likely > max(shareSure, usual+shareMore):
+		return true
 	}
-	if at := p.firsts.badSince(now); now.Sub(at) > time.Second { // nothing passes by now, which is a penalty
-		passed = max(passed, float64(p.flow.over(at, time.Second)))
+	return x.n >= shareTries && x.likely > usual+shareMany && p.later.seen >= shareLeast
+}
+
+// measured is the limit, as far as what passed shows it: how many were let through in the second before one that wasn't,
+// right behind one that was. By the clock's seconds that may be more than the limit.
+func measured(p *Pace, now time.Time) float64 {
+	var through []int
+	since := later(p.counted, now.Add(-measuredIn))
+	for _, at := range p.firsts.rowStarts(since) {
+		n := p.flow.over(at, time.Second-flowStep)
+		if at.Sub(since) >= time.Second || n > 0 && len(through) == 0 { // what began later than a second ago shows less
+			through = append(through, n)
+		}
 	}
+	if len(through) == 0 {
+		through = append(through, p.flow.over(p.firsts.badSince(now), time.Second))
+	}
+	slices.Sort(through)
+	passed := float64(through[(len(through)-1)/2])
 	if passed == 0 {
 		return p.rate / 2 / below
 	}
@@ -435,7 +468,11 @@ func asked(p *Pace, now time.Time, x sample) float64 {
 
 // slow goes below what was measured, and begins to test whether that helps.
 func (p *Pace) slow(now time.Time, share, limit float64, rests bool) Effect {
-	p.test, p.later = test{open: true, saved: p.search, share: share}, transients{}
+	p.test = test{open: true, saved: p.search, share: share, sure: decided, kind: p.firsts.newestKind()}
+	p.later = transients{}
+	if share <= shareTold {
+		p.test.sure = decidedSmall
+	}
 	from := p.rate
 	p.lower(below*limit, limit, now)
 	p.enter(PhaseTesting, now, fmt.Sprintf("%.0f %% of the newest addresses were deferred at %s; now %s, to see whether fewer are",
@@ -472,8 +509,11 @@ func (p *Pace) judge(bad float64, now time.Time) {
 		p.enter(phaseOf(p), now, fmt.Sprintf("as many addresses are deferred when we ask slower (%.0f %%): it is about these addresses; "+
 			"%s again, the pace of before", 100*p.test.share, perSecond(p.rate)))
 		p.counted = now
-	case p.test.odds <= -decided:
+	case p.test.odds <= -p.test.sure && p.test.kind != nil && p.test.kind.transientChance() < likelyOwn:
+		p.Ignore(now) // those that were deferred are deferred again
+	case p.test.odds <= -p.test.sure:
 		p.test.open = false
+		p.credit = creditTrial
 		p.stretch(now)
 		p.enter(PhaseHolding, now, fmt.Sprintf("fewer addresses are deferred at %s than at %s: a limit of about %s", perSecond(p.rate),
 			perSecond(p.test.saved.rate), perSecond(p.edge)))
@@ -483,22 +523,25 @@ func (p *Pace) judge(bad float64, now time.Time) {
 // overspent goes a little slower near a known limit, where more were deferred than its answers paid for. When as many are
 // after several such steps, there is no limit.
 func (p *Pace) overspent(now time.Time) Effect {
-	if p.edge == 0 || p.credit > -1 || p.rate < enoughLess*p.edge || p.firsts.row > shareLeast {
+	if p.edge == 0 || p.credit > -1 || p.rate < enoughLess*p.edge || p.firsts.row > 1 {
 		return Unchanged
 	}
 	from, first, began := p.rate, p.stepsFrom, p.stepsAt
 	if first == 0 {
 		first, began = from, p.counted
 	}
-	x := p.firsts.since(began)
+	x, usual := p.firsts.since(began, firstsKept), usualNow(p, now)
 	if p.stepsFrom == 0 {
 		began, p.stepsShare = now, x.likely
 	}
-	if x.n >= sureTries && x.likely > shareTold {
-		return p.slow(now, x.likely, from*(1-x.likely), false)
+	few, more := p.firsts.since(began, nearTries), p.firsts.since(began, sureTries)
+	if few.n >= nearTries && few.likely > usual+shareNow ||
+		more.n >= sureTries && more.likely > usualMore*usual+shareMore {
+		return p.slow(now, max(few.likely, more.likely), measured(p, now), false)
 	}
-	to, share := (1-2*stepLeast)*from, p.stepsShare
-	if to >= enoughLess*first || x.n < shareTries || usualMore*x.likely < share {
+	to, share := (1-max(2*stepLeast, min((more.likely-usual)/2, 1-enoughLess)))*from, p.stepsShare
+	ours := max(0, 1-(1-share)*first/from) // that are deferred now, if there is a limit
+	if to >= enoughLess*first || x.n < shareTries || x.likely < (share+ours)/2 {
 		p.failedTrial(now, 0)
 		p.lower(to, from, now)
 		p.stepsFrom, p.stepsAt, p.stepsShare, p.counted = first, began, share, now
@@ -511,6 +554,17 @@ func (p *Pace) overspent(now time.Time) Effect {
 	p.enter(phaseOf(p), now, fmt.Sprintf("as many addresses are deferred at %s as at %s: it is about these addresses; %s again, "+
 		"the pace of before", perSecond(from), perSecond(p.rate), perSecond(p.rate)))
 	return Unchanged
+}
+
+// endTrial ends a raise with the first deferral of a kind that is known to pass later: it costs that one.
+func (p *Pace) endTrial(now time.Time) Effect {
+	from := p.rate
+	p.spend(1)
+	p.failedTrial(now, 0)
+	p.lower(min(p.proved, nearEdge*from), from, now)
+	p.counted = now
+	p.enter(PhaseHolding, now, fmt.Sprintf("one was deferred at %s; now %s", perSecond(from), perSecond(p.rate)))
+	return Slower
 }
 
 // stepBack ends a raise near a known limit that brings nothing but deferrals.

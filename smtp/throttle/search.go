@@ -20,7 +20,7 @@ const (
 
 	// From there it is raised by stepLeast, twice as much after each raise that went well, up to stepMost, and each
 	// raise has to go well for trialAfter good answers and trialFor.
-	stepLeast, stepMost = 0.02, 0.5
+	stepLeast, stepMost = 0.02, 0.25
 	trialAfter          = 100
 	trialTime           = 5.0
 	trialFor            = 3 * time.Second
@@ -69,6 +69,7 @@ type search struct {
 	began    time.Time // of the stretch at this rate
 	answered int       // good answers to events of it
 	used     int       // all answers to them
+	bads     float64   // of these, how many were deferred for a reason that isn't their own
 }
 
 // steps are small steps down since a raise went well.
@@ -94,7 +95,7 @@ func (s *search) begin(now time.Time) {
 func (s *search) floor() float64 { return min(s.ceiling, slowest) }
 
 // stretch begins to count at a rate.
-func (s *search) stretch(now time.Time) { s.began, s.answered, s.used = now, 0, 0 }
+func (s *search) stretch(now time.Time) { s.began, s.answered, s.used, s.bads = now, 0, 0, 0 }
 
 // good takes a good answer to an event and reports whether the rate was raised. Usual is the share that is deferred at any pace.
 func (s *search) good(sent, now time.Time, share, usual float64) bool {
@@ -107,7 +108,8 @@ func (s *search) good(sent, now time.Time, share, usual float64) bool {
 		return false
 	}
 	ran := sent.Sub(s.began)
-	if s.answered < s.needed(share) || s.trying && ran < max(trialFor, s.cycle) || now.Before(s.hold) {
+	if s.answered < s.needed(share) || s.bads > (shareTold+usual)*float64(s.used) || now.Before(s.hold) ||
+		s.trying && ran < max(trialFor, s.cycle) {
 		return false
 	}
 	if float64(s.used) < usedFrom*s.rate*share*ran.Seconds() {
@@ -163,10 +165,11 @@ func (s *search) raise(now time.Time) bool {
 	return raised
 }
 
-// bad takes a bad answer to an event that was sent at a time: it was let through.
-func (s *search) bad(sent time.Time) {
+// bad takes a bad answer to an event that was sent at a time, by how likely it is that it is our doing.
+func (s *search) bad(sent time.Time, chance float64) {
 	if !sent.Before(s.began) {
 		s.used++
+		s.bads += chance
 	}
 }
 

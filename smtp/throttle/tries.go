@@ -42,8 +42,12 @@ const (
 	// the odds against a row by chance: 1 in 10,000.
 	refusedUsual, blockedOdds = 0.03, 9.2
 
+	// settledIn is over how long before a bad answer it is looked at how many passed.
+	settledIn = 5 * time.Second
+
 	// likelyOwn is below which chance of being transient a reply is most likely about its address.
-	likelyOwn = 0.2
+	// From surelyOurs on it is taken for our doing.
+	likelyOwn, surelyOurs = 0.2, 0.5
 )
 
 // became is what asking again showed.
@@ -82,8 +86,12 @@ type firsts struct {
 	kinds   replyKinds
 }
 
-// replyKind is what asking again showed about one kind of reply.
-type replyKind struct{ passed, failed, skipped int }
+// replyKind is what asking again showed about one kind of reply. One that failed where few pass shows little: it counts
+// as much as the part of first tries that passed then.
+type replyKind struct {
+	passed, failed float64
+	skipped        int
+}
 
 // replyKinds is what is known of each kind of reply.
 type replyKinds map[string]*replyKind
@@ -121,8 +129,11 @@ func (k *replyKind) stands() float64 {
 
 // transientChance is how likely it is that such a reply is not about its address.
 func (k *replyKind) transientChance() float64 {
-	return (float64(k.passed) + 0.5) / (float64(k.passed+k.failed) + 0.5)
+	return (k.passed + 0.5) / (k.passed + k.failed + 0.5)
 }
+
+// isTransient reports whether such replies were seen not to be about their address.
+func (k *replyKind) isTransient() bool { return k.passed >= 2 && k.transientChance() >= surelyOurs }
 
 // add notes a first try.
 func (f *firsts) add(t *Try) {
@@ -157,12 +168,24 @@ func (f *firsts) add(t *Try) {
 // forgetRow ends the row of bad ones.
 func (f *firsts) forgetRow() { f.row, f.clear = 0, 0 }
 
-// rowFails reports whether so many in a row are bad that nothing passes. Those that got a reply which has always been
-// about its address so far count less.
-func (f *firsts) rowFails() bool { return f.clear >= rowNothing || f.row >= 3*rowNothing }
+// rowFails reports whether so many in a row are bad that nothing passes: rowNothing, and rowShort where most passed before.
+// Those that got a reply which has always been about its address so far count less.
+func (f *firsts) rowFails() bool {
+	if f.clear < rowShort || f.clear >= rowNothing || f.row >= 3*rowNothing {
+		return f.clear >= rowShort || f.row >= 3*rowNothing
+	}
+	good, n := f.goodSince(time.Time{})
+	return good > 0 && f.isRow(rowShort, min(0.5, float64(n-good-f.row+1)/float64(n-f.row+1)), blockedOdds)
+}
 
-// isBlocked reports whether so many refusals of us in a row are no chance where others of the newest were refused now and then: we are
-// blocked, which is for everybody.
+// isRow reports whether least are bad in a row that may not be about their addresses, and that is no chance where a
+// share is.
+func (f *firsts) isRow(least int, share, odds float64) bool {
+	return f.clear >= least && float64(f.clear)*-math.Log(max(shareTold, share)) >= odds
+}
+
+// isBlocked reports whether so many refusals of us in a row are no chance where others of the newest were refused now
+// and then: we are blocked, which is for everybody.
 func (f *firsts) isBlocked() bool {
 	n, others := 0, 0
 	for n < f.row && n < f.n && f.nth(n).result == RefusedUs {
@@ -191,6 +214,16 @@ func (f *firsts) nth(i int) *kept { return &f.list[(f.next-1-i+2*firstsKept)%fir
 // newest returns the newest.
 func (f *firsts) newest() *kept { return f.nth(0) }
 
+// newestKind is the kind of the newest bad one; nil: there is none.
+func (f *firsts) newestKind() *replyKind {
+	for i := range f.n {
+		if k := f.nth(i).kind; k != nil {
+			return k
+		}
+	}
+	return nil
+}
+
 // chance is how likely it is that a first try got a bad answer that isn't about its address.
 func (f *firsts) chance(e *entry) float64 {
 	switch {
@@ -205,10 +238,10 @@ func (f *firsts) chance(e *entry) float64 {
 // settle learns what asking an address again showed.
 func (f *firsts) settle(first *Try, passed bool) {
 	k := f.kinds.of(first.Kind)
-	if passed {
+	if good, n := f.goodSince(first.Sent.Add(-settledIn)); passed {
 		k.passed++
 	} else {
-		k.failed++
+		k.failed += float64(good+1) / float64(n+1)
 	}
 	if k.passed+k.failed > firstsKept {
 		k.passed, k.failed = k.passed/2, k.failed/2
@@ -230,9 +263,9 @@ type sample struct {
 	likely float64       // part of them that got a bad answer for a reason that isn't their own, as far as that can be guessed
 }
 
-// since looks at the first tries since a time.
-func (f *firsts) since(from time.Time) (s sample) {
-	for ; s.n < f.n && !f.nth(s.n).sent.Before(from); s.n++ {
+// since looks at the first tries since a time, at most so many.
+func (f *firsts) since(from time.Time, most int) (s sample) {
+	for ; s.n < min(f.n, most) && !f.nth(s.n).sent.Before(from); s.n++ {
 		s.likely += f.chance(&f.nth(s.n).entry)
 	}
 	if s.n > 0 {
@@ -250,7 +283,7 @@ type transients struct {
 }
 
 // transientTries is over how many first tries the share is counted.
-const transientTries = 100
+const transientTries = 300
 
 // tried takes a first try.
 func (t *transients) tried() {
@@ -287,6 +320,33 @@ func (f *firsts) rowOf() (domain, tenant string, refused, grey, n int) {
 		}
 	}
 	return domain, tenant, refused, grey, n
+}
+
+// rowStarts is when those were sent since a time that got a bad answer which may be our doing, right behind one that
+// didn't.
+func (f *firsts) rowStarts(since time.Time) (starts []time.Time) {
+	var at time.Time
+	for i := 0; i < f.n && !f.nth(i).sent.Before(since); i++ {
+		if one := f.nth(i); one.kind != nil && one.kind.transientChance() >= likelyOwn {
+			at = one.sent
+			continue
+		}
+		if !at.IsZero() {
+			starts = append(starts, at)
+		}
+		at = time.Time{}
+	}
+	return starts
+}
+
+// firstBad is when the first was sent since a time that got a bad answer; now: none did.
+func (f *firsts) firstBad(since time.Time) (at time.Time) {
+	for i := 0; i < f.n && !f.nth(i).sent.Before(since); i++ {
+		if one := f.nth(i); one.kind != nil {
+			at = one.sent
+		}
+	}
+	return at
 }
 
 // goodSince is how many of the first tries since a time were answered, and of how many.

@@ -18,6 +18,7 @@ import (
 var (
 	onlySeed  = flag.Uint64("seed", 0, "of TestFamilies: the only world that is played of each family")
 	allWorlds = flag.Int("worlds", 0, "of TestFamilies: how many worlds are played of each family")
+	fromSeed  = flag.Uint64("from", 0, "of TestFamilies: the first that is played is the one after it")
 )
 
 // family is a kind of worlds, and which share of them has to be as wanted, less than are in the long run.
@@ -324,7 +325,7 @@ func (f *family) seeds() []uint64 {
 	}
 	list := make([]uint64, n)
 	for i := range list {
-		list[i] = uint64(i + 1)
+		list[i] = *fromSeed + uint64(i+1)
 	}
 	return list
 }

@@ -168,10 +168,12 @@ func (op *openings) notOpened(now time.Time, s *session, told Judgement, open in
 	}
 	switch {
 	case s.host.failures > 0:
-	case told.Attempt.Code == 0 && !op.judged:
+	case op.judged:
+	case told.Attempt.Code == 0:
 		op.judged = true
 		op.noteOutage(now, s, told)
-	case first && told.Attempt.Code != 0 && !s.path.pace.Alone(): // just when it put somebody off
+	case !s.path.pace.Alone(): // just when it put somebody off
+		op.judged = true
 		op.turnedAway(now, s)
 	}
 	s.host.avoid(now, told, op.downFor(s.host.failures))
