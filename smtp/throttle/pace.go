@@ -639,6 +639,8 @@ func (p *Pace) Remember() (RateMemory, bool) {
 	m := RateMemory{Rate: p.rate, Edge: p.edge, Usual: p.usual, Grey: p.grey.on, Alone: p.nothing.on}
 	if p.test.open {
 		m.Rate, m.Edge = p.test.saved.rate, p.test.saved.edge
+	} else if x := &p.nothing; x.on && !x.excused && !x.proven && x.limit > 0 && below*x.limit < clearlyLess*p.rate {
+		m.Rate, m.Edge = below*x.limit, x.limit // as it goes on
 	}
 	return m, m.Grey || m.Alone || m.Usual > 0 || p.phase != PhaseStarting && (m.Edge > 0 || m.Rate < p.ceiling)
 }
@@ -650,6 +652,7 @@ func (p *Pace) Recall(m RateMemory, now time.Time) {
 	}
 	if m.Alone && !m.Grey {
 		p.stopAsking(now, "", "")
+		p.nothing.stepped, p.nothing.limit = m.Edge > 0, m.Edge
 		p.enter(PhaseNothing, now, "nothing passed before this node took the receiver over: one is asked at a time")
 	}
 	if m.Usual > p.usual && m.Usual < 1 {
