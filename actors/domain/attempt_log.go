@@ -29,6 +29,9 @@ const (
 
 	// notesPage is how many notes a page has.
 	notesPage = 1024
+
+	// attemptsPage is how many attempts are made at once: 5 KB.
+	attemptsPage = 31
 )
 
 // note is one attempt at an address: when, and what was said.
@@ -62,6 +65,9 @@ type attemptLog struct {
 	unused  []uint32
 	places  map[uint64]uint32 // of said, by hash
 	sources []string          // by number, from 1
+
+	page     []evidence.Attempt // for cases that are taken
+	pageSize int
 }
 
 func newAttemptLog(load *Load) *attemptLog {
@@ -72,9 +78,7 @@ func newAttemptLog(load *Load) *attemptLog {
 // takeCase gives the case of an address as far as it is kept, and forgets it.
 func (r *attemptLog) takeCase(p *pending) evidence.Case {
 	c := evidence.Case{Omitted: int(p.omitted)}
-	if p.kept > 0 {
-		c.Attempts = make([]evidence.Attempt, p.kept)
-	}
+	c.Attempts = r.makeAttempts(int(p.kept))
 	for i := int(p.kept) - 1; i >= 0; i-- {
 		n := r.noteAt(p.newest)
 		c.Attempts[i] = r.said[n.said].attempt
@@ -85,6 +89,18 @@ func (r *attemptLog) takeCase(p *pending) evidence.Case {
 	}
 	p.newest, p.kept, p.omitted = 0, 0, 0
 	return c
+}
+
+// makeAttempts makes room for n attempts, for up to attemptsPage with those that follow: whoever is taken with others
+// is settled with them.
+func (r *attemptLog) makeAttempts(n int) []evidence.Attempt {
+	if len(r.page) < n {
+		r.pageSize = min(2*r.pageSize+1, attemptsPage)
+		r.page = make([]evidence.Attempt, max(n, r.pageSize))
+	}
+	page := r.page[:n:n]
+	r.page = r.page[n:]
+	return page
 }
 
 // copyCase gives the case of an address as far as it is kept.
