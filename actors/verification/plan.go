@@ -1,6 +1,7 @@
 package verification
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -236,27 +237,36 @@ func (p *plan) batch(now time.Time, atOnce bool) []ledger.Result {
 	return p.batched
 }
 
-// fillBatch makes a batch of as many of pending as one settlement takes, by their number and by what is kept of how
-// they came about.
+// fillBatch makes a batch, in the order of the file, of as many of pending as one settlement takes.
 func (p *plan) fillBatch() {
-	most, size := min(p.unsettled, ledger.SettlementMax, evidence.EntriesMax), 0
-	p.batched, p.entries = slices.Grow(p.batched, most), slices.Grow(p.entries, most)
-	var text strings.Builder // of all addresses
-	text.Grow(32 * most)     // which most of them don't fill
+	batch := p.firstPending(min(p.unsettled, ledger.SettlementMax, evidence.EntriesMax))
+	slices.SortFunc(batch, func(a, b *domain.Final) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
+	p.batched, p.entries = slices.Grow(p.batched, len(batch)), slices.Grow(p.entries, len(batch))
+	var text strings.Builder   // of all addresses
+	text.Grow(32 * len(batch)) // which most of them don't fill
+	for _, f := range batch {
+		from := text.Len()
+		p.file.SpellTo(&text, int(f.Ordinal))
+		p.batched = append(p.batched, ledger.Result{Ordinal: int64(f.Ordinal), Outcome: f.Outcome,
+			Reason: f.Reason, At: f.At, Email: text.String()[from:], Operator: operatorOf(&f.Case)})
+		p.entries = append(p.entries, evidence.Entry{Ordinal: int64(f.Ordinal), Case: f.Case})
+	}
+}
+
+// firstPending returns the first of pending, at most so many, of which all that is kept of how they came about may be
+// packed together.
+func (p *plan) firstPending(most int) []*domain.Final {
+	size, out := 0, make([]*domain.Final, 0, most)
 	for _, finals := range p.pending {
 		for i := range finals {
-			f := &finals[i]
-			size += evidence.Size(&f.Case)
-			if n := len(p.batched); n == most || n > 0 && size > evidence.RawMax {
-				return
+			size += evidence.Size(&finals[i].Case)
+			if n := len(out); n == most || n > 0 && size > evidence.RawMax {
+				return out
 			}
-			from := text.Len()
-			p.file.SpellTo(&text, int(f.Ordinal))
-			p.batched = append(p.batched, ledger.Result{Ordinal: int64(f.Ordinal), Outcome: f.Outcome,
-				Reason: f.Reason, At: f.At, Email: text.String()[from:], Operator: operatorOf(&f.Case)})
-			p.entries = append(p.entries, evidence.Entry{Ordinal: int64(f.Ordinal), Case: f.Case})
+			out = append(out, &finals[i])
 		}
 	}
+	return out
 }
 
 // settled forgets the batch, which is in the ledger.
