@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -249,9 +250,10 @@ func TestAProviderIsCheckedAndMayBeAway(t *testing.T) {
 			}
 		}
 	}
-	c.environ = []string{fmt.Sprintf("ROLLCALL_ADMIN_LISTEN=127.0.0.1:%d", freePort(t)),
-		"ROLLCALL_HTTP_LISTEN=127.0.0.1:0",
-		"ROLLCALL_UPLOAD_LISTEN=127.0.0.1:0"}
+	// Another node of this machine may have the usual ones.
+	ports := []string{fmt.Sprintf("ROLLCALL_ADMIN_LISTEN=127.0.0.1:%d", freePort(t)),
+		"ROLLCALL_HTTP_LISTEN=127.0.0.1:0", "ROLLCALL_UPLOAD_LISTEN=127.0.0.1:0"}
+	c.environ = slices.Clone(ports)
 	if err := os.Chmod(secret, 0o640); err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +280,7 @@ func TestAProviderIsCheckedAndMayBeAway(t *testing.T) {
 	if err := os.WriteFile(secret, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c.environ = c.environ[:0]
+	c.environ = ports
 	refused("provider: the secret cannot be used: " + secret + " is empty")
 	if err := os.Remove(secret); err != nil {
 		t.Fatal(err)
