@@ -26,13 +26,14 @@ const (
 	wordMessage // beside it nothing is closed but perhaps a message
 	wordNot
 	wordFor   // before "mailbox": what is said is said of something else, such as "settings for this user"
+	wordSpent // beside "room" it says that a mailbox is full: all its space is used
 	wordShut  // "closed" in one word, which "not" before it denies
 	wordOther // of senders, permissions, numbers and time: beside "mailbox" nothing is said of one, in no language
 	numWords
 )
 
 var wordNames = [numWords]string{"mailbox", "missing", "closed", "full", "found", "active", "room", "linked", "mail",
-	"message", "not", "for", "shut", "other"}
+	"message", "not", "for", "spent", "shut", "other"}
 
 // A statement is what a sentence says of a mailbox.
 type statement uint8
@@ -48,7 +49,7 @@ var statementNames = [...]string{saysMissing: "missing", saysClosed: "closed", s
 
 // languages finds statements about mailboxes in many languages.
 type languages struct {
-	words machine // the number of a language times numWords, and the kind
+	words machine // the number of a language times numWords, and the kind; three times that, and how well it is known
 	count int
 }
 
@@ -66,6 +67,7 @@ var spokenLanguages = sync.OnceValue(func() *languages {
 func readLanguages(file string) (*languages, error) {
 	l := &languages{}
 	var phrases []phrase
+	english := map[string]bool{} // words for mailboxes
 	for line := range strings.SplitSeq(strings.ReplaceAll(file, "\n ", " "), "\n") {
 		switch {
 		case line == "" || line[0] == '#':
@@ -93,7 +95,16 @@ func readLanguages(file string) (*languages, error) {
 				if word = apart(word); kind == wordClosed && !strings.Contains(word, " ") {
 					of = wordShut
 				}
-				phrases = append(phrases, phrase{text: word, rule: (l.count-1)*numWords + of})
+				known := wellKnown
+				if l.count <= englishSections {
+					english[word] = english[word] || kind == wordMailbox
+				} else if english[word] {
+					known = isEnglish
+				} else if len(strings.TrimSuffix(word, "*")) <= briefMax && isASCII(word) {
+					known = isBrief
+				}
+				number := 3*((l.count-1)*numWords+of) + known
+				phrases = append(phrases, phrase{text: word, rule: number})
 			}
 		}
 	}
@@ -102,6 +113,10 @@ func readLanguages(file string) (*languages, error) {
 }
 
 const (
+	// englishSections are those for all languages and for English, in front.
+	englishSections = 2
+	// briefMax is how many letters a word may have that may well be one of another language, such as "last".
+	briefMax = 4
 	// plainMin is fewer bytes than a mailbox and what is said of it take in any language.
 	plainMin = 5
 	// plainMax is how many bytes of a text are read: what says plainly that a mailbox is missing is short.
@@ -110,11 +125,19 @@ const (
 	nearMax = 90
 )
 
+// How well a word shows its language: alone, beside another one, or not at all.
+const (
+	wellKnown = iota
+	isBrief
+	isEnglish
+)
+
 // heard is what was found of one language.
 type heard struct {
 	kinds uint32          // a bit for each kind of word, and twoBoxes and unlinked
 	at    [numWords]int16 // where words of "not" and of what it denies ended last; 0: nowhere in this sentence
 	box   int16           // where the first word for a mailbox ended
+	shown uint8           // how surely it is this language: from 2 on
 }
 
 const (
@@ -145,12 +168,18 @@ func (l *languages) statementOf(text string) statement {
 				}
 			}
 		}
-		language := word / numWords
+		known, kind, language := word%3, word/3%numWords, word/3/numWords
 		if at[language] == 0 {
 			of = append(of, heard{})
 			at[language] = uint8(len(of))
 		}
-		of[at[language]-1].hearWord(word%numWords, int16(end))
+		h := &of[at[language]-1]
+		h.hearWord(kind, int16(end))
+		if language < englishSections || known == wellKnown && kind != wordOther && kind != wordFor {
+			h.shown = 2
+		} else if known == isBrief && h.shown < 2 {
+			h.shown++
+		}
 	})
 	most, shared := saysNothing, heard{}
 	if at[0] > 0 { // the first section is for all
@@ -166,12 +195,8 @@ func (l *languages) statementOf(text string) statement {
 	return most
 }
 
-// besideShared adds the words for mailboxes that all languages share. A word of "other" alone, beside them, may be
-// one of another language.
+// besideShared adds the words for mailboxes that all languages share.
 func (h heard) besideShared(shared *heard) *heard {
-	if h.kinds&^(1<<wordOther) == 0 {
-		return &heard{}
-	}
 	if h.box > 0 && shared.box > 0 && max(h.box, shared.box)-min(h.box, shared.box) >= boxMin {
 		h.kinds |= twoBoxes
 	}
@@ -225,8 +250,11 @@ func (h *heard) denyNear(kind int) {
 // whatItSays returns what the words of one language say. Silent: they speak of something besides a mailbox.
 func (h *heard) whatItSays() (said statement, silent bool) {
 	named := h.kinds & (1<<wordMailbox | 1<<wordMail | besides)
-	if named == 0 || h.kinds>>wordOther&1 == 1 {
-		return saysNothing, named != 0
+	if named == 0 || h.shown < 2 || h.kinds>>wordOther&1 == 1 {
+		return saysNothing, named != 0 && h.shown > 1
+	}
+	if h.kinds>>wordRoom&1 == 1 && h.kinds>>wordSpent&1 == 1 {
+		h.kinds |= 1 << wordFull
 	}
 	for said = saysFull; said > saysNothing && h.kinds>>said&1 == 0; said-- {
 	}
@@ -234,7 +262,7 @@ func (h *heard) whatItSays() (said statement, silent bool) {
 		said = saysMissing
 	}
 	boxed := named>>wordMailbox&1 == 1 && (said != saysClosed || h.kinds>>wordMessage&1 == 0)
-	if named == besides || said > saysMissing && !boxed {
+	if room := said == saysFull && named == besides; !room && (named == besides || said > saysMissing && !boxed) {
 		said = saysNothing
 	}
 	return said, false

@@ -19,6 +19,12 @@ func TestStatements(t *testing.T) {
 		"user onbekend":                                           saysMissing, // a word for all languages
 		"adresse voll":                                            saysFull,
 		"postafiók vol":                                           saysNothing, // words of two languages
+		"el usuario ha ocupado todo el espacio de su buzón":       saysFull,    // room, and that it is spent
+		"el usuario ha ocupado su buzón":                          saysNothing,
+		"user marked, user last seen":                             saysNothing, // "as" and "last" may be of any language
+		"kontot är låst":                                          saysClosed,  // brief words of one language
+		"there is no user in our list on monday":                  saysMissing, // "on" is Hungarian for "you"
+		"ihr postfach ist voll":                                   saysNothing, // the sender's
 		"":                                                        saysNothing,
 	} {
 		if got := l.statementOf(apart(text)); got != want {

@@ -166,7 +166,8 @@ var asides = regexp.MustCompile(`(^|[^a-zа-я])(((smtp|delivery|server|lmtp|mai
 	`|(^| )(on|at|in|by|to|with|from) (this|our|the|that|my|any) ((local|remote|mail|smtp|e-?mail|user|virtual) )*` +
 	`(server|system|service|database|record|table|site)s?( |[.,;:!)]|$)` +
 	domainAsides +
-	`|(^| )(from|out of|in) service|(alias|virtual|recipient|mailbox|user) (table|map)|smtp address` +
+	`|(^| )(from|out of|in) service|(alias|virtual|recipient|mailbox|user) (table|map|record)|smtp address` +
+	`|(^| )service (for|of) (this|that|the) (user|account|mailbox|subscriber|customer)` +
 	`|(^| )delivery (target|address|destination|to (this|that|the) (account|user|mailbox|address|recipient))` +
 	`|(^| )(auf|an|bei) (diesem|unserem|dem) (mail|)server` +
 	`|(^| )(sur|par) (ce|notre|le) serveur( de messagerie| mail|)` +
@@ -180,11 +181,13 @@ func withoutAsides(text string) string { return asides.ReplaceAllString(text, " 
 // courtesies are what a sentence about a mailbox asks of its reader.
 var courtesies = regexp.MustCompile(`(^|[^a-z])(please|kindly|pls|plz) (also |do |)` +
 	`(verify|check|double|re-?check|correct|confirm|contact|ask|inform|advise|review|remove|update|make sure|ensure)[^.;]*` +
-	domainAsides)
+	`|(^| )(that |whom |)you( are| re| were| have| ve|) ` +
+	`(writing|trying|tried|attempting|attempted|written|wrote|addressed)` +
+	`( to (reach|contact|send|mail|e-?mail|deliver))*( to)?` + domainAsides)
 
 // withoutCourtesies takes out of a text what it asks of its reader, and in which domain a mailbox is.
 func withoutCourtesies(text string) string {
-	for _, part := range [...]string{"pl", "kindly", "dom", "дом"} {
+	for _, part := range [...]string{"pl", "kindly", "dom", "дом", "you "} {
 		if strings.Contains(text, part) {
 			return courtesies.ReplaceAllString(text, " ")
 		}

@@ -190,39 +190,44 @@ func TestPlainRefusalsInManyLanguages(t *testing.T) {
 	}
 }
 
-// translated gives the sentences of testdata/translated.txt by what they say.
-func translated(t *testing.T) map[string][]string {
+// sentences gives those of testdata/translated.txt, which has one in a line, and of testdata/spoken.txt, by what they
+// say.
+func sentences(t *testing.T) map[string][]string {
 	t.Helper()
-	content, err := os.ReadFile("testdata/translated.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
 	list, about := map[string][]string{}, ""
-	for _, line := range strings.Split(string(content), "\n") {
-		if heading, found := strings.CutPrefix(line, "## "); found {
-			about = heading
-		} else if line != "" && line[0] != '#' {
-			list[about] = append(list[about], line)
+	for _, name := range []string{"translated", "spoken"} {
+		content, err := os.ReadFile("testdata/" + name + ".txt")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.SplitSeq(strings.ReplaceAll(string(content), "\n ", " "), "\n") {
+			if heading, found := strings.CutPrefix(line, "## "); found {
+				about = heading
+			} else if _, many, _ := strings.Cut(line, ": "); name == "spoken" && many != "" && line[0] != '#' {
+				list[about] = append(list[about], strings.Split(many, " / ")...)
+			} else if line != "" && line[0] != '#' {
+				list[about] = append(list[about], line)
+			}
 		}
 	}
 	return list
 }
 
-// What translated programs say of users and mailboxes is read, with and without accents; what they say of other
+// What is said of users and mailboxes in many languages is read, with and without accents; what is said of other
 // things makes no address invalid.
-func TestTranslatedSentences(t *testing.T) {
-	list := translated(t)
-	plain := append(list["missing"], list["disabled"]...)
-	if len(plain) < 300 || len(list["not"]) < 150 {
-		t.Fatalf("only %d sentences, and %d about other things", len(plain), len(list["not"]))
-	}
-	missed := 0
-	for _, text := range plain {
-		for _, form := range []string{text, withoutAccents(text)} {
-			v := judgeAt(t, "550 "+strings.ReplaceAll(form, "^", "john.doe@example.com"), "mx.example.com")
-			if v.Outcome != smtp.Invalid || v.Bare {
-				missed++
-				t.Logf("missed: %s: %s by %s", form, v.golden(), v.Rule)
+func TestSentencesOfManyLanguages(t *testing.T) {
+	list, missed := sentences(t), 0
+	for about, code := range map[string]string{"missing": "550 ", "disabled": "550 ", "full": "552 "} {
+		if len(list[about]) < 100 {
+			t.Fatalf("only %d sentences for %s", len(list[about]), about)
+		}
+		for _, text := range list[about] {
+			for _, form := range []string{text, withoutAccents(text)} {
+				v := judgeAt(t, code+strings.ReplaceAll(form, "^", "john.doe@example.com"), "mx.example.com")
+				if v.Outcome != smtp.Invalid || v.Bare || about == "full" && v.Reason != smtp.MailboxFull {
+					missed++
+					t.Logf("missed: %s: %s by %s", form, v.golden(), v.Rule)
+				}
 			}
 		}
 	}
@@ -233,6 +238,9 @@ func TestTranslatedSentences(t *testing.T) {
 		if v := judgeAt(t, "550 "+text, "mx.example.com"); v.Outcome == smtp.Invalid && !v.Bare {
 			t.Errorf("%s: %s by %s", text, v.golden(), v.Rule)
 		}
+	}
+	if len(list["not"]) < 700 {
+		t.Errorf("only %d sentences about other things", len(list["not"]))
 	}
 }
 
