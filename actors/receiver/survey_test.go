@@ -32,15 +32,20 @@ func TestAnActorIsSurveyedTracedAndLosesASession(t *testing.T) {
 	}
 	c, pid := b.customer(1, 10_000, half) // after the trace, which shows the first session from its start
 	defer func() { _ = b.system.Root.StopFuture(pid).Wait() }()
-	c.until("some answers", func() bool { return len(c.answers) > 10 })
 	var lines []inspect.TraceLine
-	c.until("lines of a session", func() bool {
-		var err error
-		if lines, err = living.Trace(time.Now(), "x", inspect.AnySource, 0); err != nil {
+	eventually(t, "lines of a session", func() bool {
+		after := uint64(0)
+		if n := len(lines); n > 0 {
+			after = lines[n-1].Number
+		}
+		more, err := living.Trace(time.Now(), "x", inspect.AnySource, after)
+		if err != nil {
 			t.Fatal(err)
 		}
-		return len(lines) > 20
+		lines = append(lines, more...)
+		return len(lines) > 40
 	})
+	c.until("some answers", func() bool { return len(c.answers) > 10 })
 	local := regexp.MustCompile(`RCPT TO:<([^…]|…[^@])`)
 	seen := ""
 	for i, line := range lines {
