@@ -31,20 +31,20 @@ import (
 
 const deadLetters = time.Millisecond
 
-// deskLog keeps the lines that were logged at warning or above.
-type deskLog struct {
+// warningLog keeps the lines that were logged at warning or above.
+type warningLog struct {
 	mu    sync.Mutex
 	lines []string // guarded by mu
 }
 
-func (l *deskLog) Write(line []byte) (int, error) {
+func (l *warningLog) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lines = append(l.lines, string(line))
 	return len(line), nil
 }
 
-func (l *deskLog) has(text string) bool {
+func (l *warningLog) has(text string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(l.lines, func(line string) bool { return strings.Contains(line, text) })
@@ -189,7 +189,7 @@ type office struct {
 	system    *actor.ActorSystem
 	workspace uuid.UUID
 	node      uuid.UUID
-	log       *deskLog
+	log       *warningLog
 	options   Options
 	dropped   atomic.Int64 // questions for slow.test whose domain actor has ended
 	ahead     atomic.Bool  // this node has more than the others
@@ -227,7 +227,7 @@ func newOffice(t *testing.T) *office {
 	}
 	b := &book{Store: store, leases: map[uuid.UUID]int{}, before: map[string]func(){},
 		refuses: map[string]error{}}
-	o := &office{t: t, folder: folder, book: b, workspace: uuid.New(), node: uuid.New(), log: &deskLog{}}
+	o := &office{t: t, folder: folder, book: b, workspace: uuid.New(), node: uuid.New(), log: &warningLog{}}
 	log := slog.New(slog.NewTextHandler(o.log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	o.system = actor.NewActorSystem(actor.WithDeadLetterThrottleInterval(deadLetters),
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))

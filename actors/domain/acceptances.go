@@ -76,25 +76,25 @@ func (a *acceptances) setCanary(now time.Time, longest time.Duration) {
 // askCluster has it found out what other nodes know of the domain's hosts: what is accepted waits for that
 // before control probes are asked.
 func (k *controls) askCluster(now time.Time) {
-	if k.recalled || !k.options.Facts.Shared() || k.knowsHabit(now) {
+	if k.recalled || !k.options.Facts.Shared() || k.knowsBehaviour(now) {
 		return
 	}
 	k.recalled, k.recallBy = true, now.Add(recallWithin)
 	var keys []string
 	for _, h := range k.route.Hosts[:min(len(k.route.Hosts), recalledHosts)] {
-		keys = append(keys, habitKey(k.work.Domain, h.Name))
+		keys = append(keys, behaviourKey(k.work.Domain, h.Name))
 	}
 	k.addStep(recall{keys})
 }
 
-// habitOf is what is known now of how a host answers for the domain, with the control probes of this run. A
-// habit belongs to a host: a backup may accept everything that the primary tells apart.
+// behaviourOf is what is known now of how a host answers for the domain, with the control probes of this run. A
+// behaviour belongs to a host: a backup may accept everything that the primary tells apart.
 //
 // That a real address was refused as one that does not exist is no part of it: some
 // receivers refuse by pattern, or from a list of names that once were abused, and
 // accept everything else. Only control probes count.
-func (k *controls) habitOf(now time.Time, host string) evidence.Habit {
-	h := k.options.Facts.Habit(k.route.habitKey(host), now)
+func (k *controls) behaviourOf(now time.Time, host string) evidence.AcceptBehaviour {
+	h := k.options.Facts.Behaviour(k.route.behaviourKey(host), now)
 	others := func(note evidence.Attempt) bool { return note.Host != host }
 	if h.Controls = k.notes; slices.ContainsFunc(h.Controls, others) {
 		h.Controls = slices.DeleteFunc(slices.Clone(h.Controls), others)
@@ -106,15 +106,15 @@ func (k *controls) habitOf(now time.Time, host string) evidence.Habit {
 // is not: some guards accept everything from then on, and so silence who asks. A
 // control probe that is refused behind the acceptance proves that none was at work,
 // for guards do not tire within minutes.
-func (k *controls) knowsWorth(h evidence.Habit, host string, now time.Time) bool {
+func (k *controls) knowsWorth(h evidence.AcceptBehaviour, host string, now time.Time) bool {
 	catchAll, known := h.CatchAll()
-	return known && (catchAll || !k.options.Facts.Suspect(k.route.habitKey(host), now))
+	return known && (catchAll || !k.options.Facts.Suspect(k.route.behaviourKey(host), now))
 }
 
 // takeAcceptance ends an address that was accepted, or files it until it is known what that is worth.
 func (k *controls) takeAcceptance(now time.Time, p pending, c evidence.Case) {
 	last, _ := c.Last()
-	if h := k.habitOf(now, last.Host); !k.knowsWorth(h, last.Host, now) || !k.settleByHabit(now, p, c, h) {
+	if h := k.behaviourOf(now, last.Host); !k.knowsWorth(h, last.Host, now) || !k.settleByBehaviour(now, p, c, h) {
 		k.fileAcceptance(now, p, c)
 	}
 }
@@ -158,40 +158,40 @@ func acceptedBefore(c evidence.Case, last evidence.Attempt) bool {
 	})
 }
 
-// settleByHabit ends an address that was accepted by the habit h of its host, or has it asked again where that host
-// counts for nothing. False: the habit is not known.
-func (k *controls) settleByHabit(now time.Time, p pending, c evidence.Case, h evidence.Habit) bool {
+// settleByBehaviour ends an address that was accepted by the behaviour h of its host, or has it asked again where that
+// host counts for nothing. False: the behaviour is not known.
+func (k *controls) settleByBehaviour(now time.Time, p pending, c evidence.Case, h evidence.AcceptBehaviour) bool {
 	last, _ := c.Last()
 	if last.Outcome == smtp.Valid {
-		c.Habit = h
+		c.Behaviour = h
 	}
-	catchAll, _ := c.Habit.CatchAll()
+	catchAll, _ := c.Behaviour.CatchAll()
 	switch everything := catchAll || last.Outcome == smtp.CatchAll && last.Code/100 == 2; {
 	case everything && k.route.isOutranked(now, last.Host):
-		c.Habit = evidence.Habit{}
+		c.Behaviour = evidence.AcceptBehaviour{}
 		k.voidAcceptance(now, p, c)
 		return true
 	case everything && k.route.isBackup(last.Host) && !acceptedBefore(c, last):
-		c.Habit = evidence.Habit{}
+		c.Behaviour = evidence.AcceptBehaviour{}
 		k.voidAcceptanceFor(now, p, c, answerOf{reason: smtp.BackupOnly, wait: k.options.Facts.Hour.Of(backupFor)})
 		return true
 	}
 	return k.conclude(now, p.ordinal, c)
 }
 
-// weighAccepted goes on with what was accepted: it is believed as far as the domain's habit is
+// weighAccepted goes on with what was accepted: it is believed as far as the domain's behaviour is
 // known, or a control probe is asked, or it is given up. busy: there are others to ask.
 func (k *controls) weighAccepted(now time.Time, busy bool) {
 	if len(k.accepted)+len(k.proven) == 0 || k.isRecalling() {
 		return
 	}
-	h := k.habitOf(now, k.host)
+	h := k.behaviourOf(now, k.host)
 	if k.knowsWorth(h, k.host, now) {
 		k.proven = append(k.proven, k.takeAccepted()...)
 	}
 	for len(k.proven) > 0 && !k.isCut() {
 		p, c := k.retries.popOf(&k.proven)
-		if !k.settleByHabit(now, p, c, h) { // what was known is over
+		if !k.settleByBehaviour(now, p, c, h) { // what was known is over
 			k.fileAcceptance(now, p, c)
 			break
 		}
@@ -205,7 +205,7 @@ func (k *controls) weighAccepted(now time.Time, busy bool) {
 	case now.Before(k.until):
 		for len(k.accepted) > 0 && !k.isCut() {
 			p, c := k.retries.popOf(&k.accepted)
-			c.Habit = h
+			c.Behaviour = h
 			k.giveUp(now, p, c, k.doubt)
 		}
 	case known && now.Before(k.canaryBy) && busy:
@@ -222,7 +222,7 @@ func (k *controls) countWeighed() int {
 // voidAccepted, while a guard is at work that this or another actor of the node saw, makes void what was accepted
 // since the last good control probe: it is asked again when the guard has had time to forget us.
 func (k *controls) voidAccepted(now time.Time) {
-	wait := k.route.restUntil().Sub(now)
+	wait := k.route.pausedUntil().Sub(now)
 	for _, p := range k.takeAccepted() {
 		c := k.retries.log.takeCase(&p)
 		k.voidAcceptanceFor(now, p, c, answerOf{reason: smtp.HarvestGuard, wait: wait})

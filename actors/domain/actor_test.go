@@ -154,7 +154,7 @@ func TestActorOffersAndTellsItsParent(t *testing.T) {
 
 func TestActorSaysWhenItOnlyWaits(t *testing.T) {
 	withActorOf(t, func(_ *stage, o *Options) { // no control probe, which would wait beside them
-		o.Facts.Learn(testHabit, false, time.Now())
+		o.Facts.Learn(testBehaviour, false, time.Now())
 	}, func(s *stage) {
 		r := s.receiver()
 		offer, self := gets[*wire.Offer](s, r)

@@ -114,7 +114,7 @@ func (a *adversary) offered(m *wire.Offer) {
 			p.GetLocal() != want {
 			a.t.Fatalf("ordinal %d is offered as %q", p.GetOrdinal(), p.GetLocal())
 		}
-		if p.GetOrdinal() == controlOrdinal && len(a.b.controls.accepted) == 0 && a.b.controls.knowsHabit(a.now) {
+		if p.GetOrdinal() == controlOrdinal && len(a.b.controls.accepted) == 0 && a.b.controls.knowsBehaviour(a.now) {
 			a.t.Fatal("a control probe that nobody needs")
 		}
 	}

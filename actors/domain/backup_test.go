@@ -90,10 +90,10 @@ func (w *twoHosts) run(d time.Duration) {
 	}
 }
 
-// TestAHabitIsItsHosts: a backup that accepts everything makes no missing mailbox valid, whatever the primary
+// TestABehaviourIsItsHosts: a backup that accepts everything makes no missing mailbox valid, whatever the primary
 // has shown before it went away; and nothing that the backup does makes a mailbox catch_all whose primary was
 // heard and comes back, nor has the domain rest as for a guard.
-func TestAHabitIsItsHosts(t *testing.T) {
+func TestABehaviourIsItsHosts(t *testing.T) {
 	for seed := range uint64(effort.Cases(40)) {
 		r := rand.New(rand.NewPCG(seed, 28))
 		for name, gone := range waysToBeAway {
@@ -106,18 +106,18 @@ func TestAHabitIsItsHosts(t *testing.T) {
 			}
 			known := r.IntN(2) == 0
 			if known {
-				w.options.Facts.Learn(habitKey("example.test", "mx1.test"), false, w.now)
+				w.options.Facts.Learn(behaviourKey("example.test", "mx1.test"), false, w.now)
 			}
 			if r.IntN(4) == 0 { // the backup was asked for another file, while the primary was away
 				for range 3 {
-					w.options.Facts.Learn(habitKey("example.test", "mx2.test"), true, w.now)
+					w.options.Facts.Learn(behaviourKey("example.test", "mx2.test"), true, w.now)
 				}
 			}
 			w.away = func(now time.Time) bool { at := now.Sub(morning); return at >= up && at < up+down }
 			w.run(3 * time.Hour)
 			what := fmt.Sprintf("seed %d, %s, up %v, down %v, known %v, strict %v", seed, name, up, down, known, w.strict)
 			if w.left > 0 || w.route.isResting(w.now) || w.options.Facts.guarded.Load() {
-				t.Fatalf("%s: %d are left, rests until %v", what, w.left, w.route.restUntil())
+				t.Fatalf("%s: %d are left, rests until %v", what, w.left, w.route.pausedUntil())
 			}
 			for o, f := range w.done {
 				exists := w.exists(&wire.Probe{Ordinal: o})
@@ -162,15 +162,15 @@ func TestABackupAloneIsNoAnswer(t *testing.T) {
 	}
 }
 
-// TestHabitKeysFit: the store takes the key of every domain and host.
-func TestHabitKeysFit(t *testing.T) {
+// TestBehaviourKeysFit: the store takes the key of every domain and host.
+func TestBehaviourKeysFit(t *testing.T) {
 	long := fmt.Sprintf("%0250d", 1)
-	if k := habitKey(long, long+"a"); len(factPrefix)+len(k) > 300 || k == habitKey(long, long+"b") {
+	if k := behaviourKey(long, long+"a"); len(factPrefix)+len(k) > 300 || k == behaviourKey(long, long+"b") {
 		t.Errorf("key %q", k)
 	}
 }
 
-// TestPublicBackups are the public samples P001, P004 and P007: the habit is learned at the primary, which then
+// TestPublicBackups are the public samples P001, P004 and P007: the behaviour is learned at the primary, which then
 // refuses the connection, denies relaying, or says 451 to RCPT, and a missing mailbox is asked; and P092: two
 // hosts of one preference, of which one accepts everything.
 func TestPublicBackups(t *testing.T) {
@@ -187,7 +187,7 @@ func TestPublicBackups(t *testing.T) {
 	} {
 		w := newTwoHosts(t, rand.New(rand.NewPCG(1, 1)), 1) // user0, who does not exist
 		w.route.Hosts[1].Preference = tc.rank
-		w.options.Facts.Learn(habitKey("example.test", "mx1.test"), false, w.now)
+		w.options.Facts.Learn(behaviourKey("example.test", "mx1.test"), false, w.now)
 		w.away = func(time.Time) bool { return true }
 		asked := false
 		w.truth = func(p *wire.Probe) told {

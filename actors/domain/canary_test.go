@@ -77,7 +77,7 @@ func TestFewAcceptancesAreHeld(t *testing.T) {
 		{600, 1, 2 * canaryFew},
 	} {
 		o := testOptions()
-		o.Facts.Learn(testHabit, false, morning)
+		o.Facts.Learn(testBehaviour, false, morning)
 		r := &fastReceiver{bench: newBench(t, o, tc.all), probes: map[uint64][]*wire.Probe{}}
 		controls := 0
 		r.truth = func(p *wire.Probe) told {
@@ -117,7 +117,7 @@ func TestTheFirstControlProbeGoesWithTheFirstChunk(t *testing.T) {
 	}{{controlBehind, false, false}, {controlBehind + 1, false, true}, {100, false, true}, {100, true, false}} {
 		o := testOptions()
 		if tc.known {
-			o.Facts.Learn(testHabit, false, morning)
+			o.Facts.Learn(testBehaviour, false, morning)
 		}
 		b := newBench(t, o, tc.addresses)
 		b.controls.early = true

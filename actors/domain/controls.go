@@ -68,7 +68,7 @@ type controlProbe struct {
 	owed    bool             // and is, as soon as it is known that the cluster knows no better
 	asked   int              // since the need arose
 	next    time.Time
-	notes   []evidence.Attempt // for the Habit; never changed, only replaced
+	notes   []evidence.Attempt // for the Behaviour; never changed, only replaced
 }
 
 // noteAttempts files an attempt at a control probe.
@@ -122,7 +122,7 @@ func (k *controls) beginControlEarly(now time.Time) bool {
 		return false
 	}
 	k.early = false
-	if k.knowsHabit(now) {
+	if k.knowsBehaviour(now) {
 		return false
 	}
 	k.beginControl()
@@ -136,9 +136,9 @@ func (k *controls) askControlEarly(now time.Time) {
 	}
 }
 
-// knowsHabit reports whether the host that answers next is known to tell mailboxes apart, or to accept everything.
-func (k *controls) knowsHabit(now time.Time) bool {
-	_, known := k.habitOf(now, k.route.answeringHost()).CatchAll()
+// knowsBehaviour reports whether the host that answers next is known to tell mailboxes apart, or to accept everything.
+func (k *controls) knowsBehaviour(now time.Time) bool {
+	_, known := k.behaviourOf(now, k.route.answeringHost()).CatchAll()
 	return known
 }
 
@@ -176,7 +176,7 @@ func (k *controls) endsAt(now time.Time) time.Time {
 	if put := k.retries.stats.control; put > 0 {
 		end = later(end, k.start.Add(put))
 	}
-	if accepted := k.habitOf(now, k.host).Accepted; accepted > 0 {
+	if accepted := k.behaviourOf(now, k.host).Accepted; accepted > 0 {
 		for i := accepted + 1; i < evidence.ControlsEnough; i++ {
 			end = end.Add(pauses[min(i-1, len(pauses)-1)])
 		}
@@ -189,7 +189,7 @@ func (k *controls) endsAt(now time.Time) time.Time {
 func (k *controls) isNeeded(now time.Time) bool {
 	waits := k.retries.again[controlOrdinal].reason
 	return len(k.accepted) > 0 || k.witness && len(k.witnesses.doubted) > 0 ||
-		!k.witness && (waits == smtp.ReasonNone || waits == smtp.Greylisted) && !k.knowsHabit(now)
+		!k.witness && (waits == smtp.ReasonNone || waits == smtp.Greylisted) && !k.knowsBehaviour(now)
 }
 
 // takeAnswer takes the answer to a control probe.
@@ -207,12 +207,12 @@ func (k *controls) takeAnswer(now time.Time, p pending, c evidence.Case, m answe
 	if accepted || refused {
 		k.route.hearHost(last)
 	}
-	if accepted && k.options.Facts.Suspect(habitKey(k.work.Domain, last.Host), now) {
+	if accepted && k.options.Facts.Suspect(behaviourKey(k.work.Domain, last.Host), now) {
 		m.attempts[len(m.attempts)-1].Void = true
 		k.noteAttempts(m.attempts)
 		k.endControl()
 		until := now.Add(k.options.Facts.Hour.Of(guardFor)) // a guard is at work that accepts everything in silence
-		k.options.Facts.Guard(habitKey(k.work.Domain, k.route.answeringHost()), until)
+		k.options.Facts.Guard(behaviourKey(k.work.Domain, k.route.answeringHost()), until)
 		k.addStep(guardSeen{until})
 		return
 	}
@@ -225,7 +225,7 @@ func (k *controls) takeAnswer(now time.Time, p pending, c evidence.Case, m answe
 		k.tellsApart(now, last)
 	case accepted:
 		k.let = ""
-		k.options.Facts.Learn(habitKey(k.work.Domain, last.Host), true, now)
+		k.options.Facts.Learn(behaviourKey(k.work.Domain, last.Host), true, now)
 		k.unclear = 0
 		k.pauseControls(now)
 		k.moveTo(now, last.Host)
@@ -263,7 +263,7 @@ func closed(c evidence.Case) bool {
 
 // tellsApart: a mailbox that nobody has was refused.
 func (k *controls) tellsApart(now time.Time, refused evidence.Attempt) {
-	k.options.Facts.Learn(habitKey(k.work.Domain, refused.Host), false, now)
+	k.options.Facts.Learn(behaviourKey(k.work.Domain, refused.Host), false, now)
 	k.endControl()
 	k.moveTo(now, refused.Host)
 	k.proveBefore(k.retries.log, refused.At)
@@ -297,7 +297,7 @@ func (k *controls) giveUpAccepted(now time.Time, reason smtp.Reason) {
 
 // askAgain has an address, or the control probe, asked again later, or gives it up when its time is over.
 func (k *controls) askAgain(now time.Time, p pending, c evidence.Case, m answerOf) {
-	if why, over := k.retries.putOff(now, p, c, m); over {
+	if why, over := k.retries.askLater(now, p, c, m); over {
 		k.giveUp(now, p, c, why)
 	}
 }

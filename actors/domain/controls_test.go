@@ -100,7 +100,7 @@ func TestControlProbe(t *testing.T) {
 			b.is(0, smtp.Invalid, smtp.MailboxNotFound)
 			for _, ordinal := range []uint32{1, 2} {
 				b.is(ordinal, c.outcome, c.reason)
-				h := b.done[ordinal].Case.Habit
+				h := b.done[ordinal].Case.Behaviour
 				if len(h.Controls) != c.times {
 					t.Errorf("the case shows %d control probes, want %d", len(h.Controls), c.times)
 				}
@@ -108,7 +108,7 @@ func TestControlProbe(t *testing.T) {
 					t.Errorf("the case says that the habit is known: %v, want %v", known, c.known)
 				}
 			}
-			if h := b.done[0].Case.Habit; h.Accepted+h.Refused+len(h.Controls) > 0 {
+			if h := b.done[0].Case.Behaviour; h.Accepted+h.Refused+len(h.Controls) > 0 {
 				t.Errorf("a refusal carries the habit %+v", h)
 			}
 			if left := b.lives(time.Minute); b.left != 0 || len(left) > 0 {
@@ -153,7 +153,7 @@ func TestControlProbesThatTellNothing(t *testing.T) {
 				}
 			}
 			b.is(0, smtp.Unknown, say.reason)
-			if h := b.options.Facts.Habit(testHabit, b.now); h.Accepted+h.Refused > 0 {
+			if h := b.options.Facts.Behaviour(testBehaviour, b.now); h.Accepted+h.Refused > 0 {
 				t.Errorf("learned %+v", h)
 			}
 		})
@@ -186,7 +186,7 @@ func TestControlProbesAreSpread(t *testing.T) {
 		t.Errorf("asked for %v", names)
 	}
 	b.is(0, smtp.Valid, smtp.MailboxExists)
-	if h := b.done[0].Case.Habit; h.Accepted != 2 || h.Refused != 1 || !h.First.Equal(morning) ||
+	if h := b.done[0].Case.Behaviour; h.Accepted != 2 || h.Refused != 1 || !h.First.Equal(morning) ||
 		!h.Last.Equal(b.now) || len(h.Controls) != 3 || h.Controls[2].Reason != smtp.MailboxNotFound {
 		t.Errorf("the case has the habit %+v", h)
 	}
@@ -196,12 +196,12 @@ func TestControlProbesAreSpread(t *testing.T) {
 // planned here.
 func TestControlProbesGoOnFromOthers(t *testing.T) {
 	o := testOptions()
-	o.Facts.Learn(testHabit, true, morning.Add(-time.Minute))
+	o.Facts.Learn(testBehaviour, true, morning.Add(-time.Minute))
 	b := newBench(t, o, 1)
 	b.reach()
 	b.answers(b.offered(), 1, accepted)
 	b.nextControl(0, accepted)
-	o.Facts.Learn(testHabit, true, b.now)
+	o.Facts.Learn(testBehaviour, true, b.now)
 	b.lives(time.Second)
 	b.is(0, smtp.CatchAll, smtp.AcceptAll)
 	if offers := b.lives(time.Minute); len(offers) > 0 {
@@ -217,7 +217,7 @@ func TestControlProbeThatNobodyNeedsAnyMore(t *testing.T) {
 	offer := b.offered()
 	b.answers(offer, 1, accepted, 0)
 	b.answers(b.offered(), 1, greylisted)
-	b.options.Facts.Learn(testHabit, false, b.now)
+	b.options.Facts.Learn(testBehaviour, false, b.now)
 	if offers := b.lives(2 * ladder[0]); len(offers) > 0 || b.controls.asking {
 		t.Errorf("offered %v, asking: %v", offers, b.controls.asking)
 	}
@@ -228,19 +228,19 @@ func TestControlProbeThatNobodyNeedsAnyMore(t *testing.T) {
 	}
 }
 
-func TestKnownHabitsNeedNoControlProbe(t *testing.T) {
+func TestKnownBehaviourNeedsNoControlProbe(t *testing.T) {
 	for catchAll, want := range map[bool]smtp.Outcome{true: smtp.CatchAll, false: smtp.Valid} {
 		o := testOptions()
-		o.Facts.Learn(testHabit, catchAll, morning)
-		o.Facts.Learn(testHabit, catchAll, morning)
-		o.Facts.Learn(testHabit, catchAll, morning)
+		o.Facts.Learn(testBehaviour, catchAll, morning)
+		o.Facts.Learn(testBehaviour, catchAll, morning)
+		o.Facts.Learn(testBehaviour, catchAll, morning)
 		b := newBench(t, o, 2)
 		b.reach()
 		b.answers(b.offered(), 1, accepted)
 		if len(b.done) != 2 || b.done[1].Outcome != want || len(b.offers()) != 0 {
 			t.Errorf("catch-all %v: %v, %d offers", catchAll, b.done, len(b.offers()))
 		}
-		if h := b.done[0].Case.Habit; h.Accepted+h.Refused != 3 || len(h.Controls) != 0 {
+		if h := b.done[0].Case.Behaviour; h.Accepted+h.Refused != 3 || len(h.Controls) != 0 {
 			t.Errorf("the case has the habit %+v", h)
 		}
 	}
@@ -326,7 +326,7 @@ func TestCasesShowTheNewestControlProbes(t *testing.T) {
 		b.pass(b.wakes.Sub(b.now))
 	}
 	b.answers(b.offered(), 1, refused)
-	h := b.done[0].Case.Habit
+	h := b.done[0].Case.Behaviour
 	if n := len(h.Controls); n != evidence.ControlsMax || h.Controls[n-1].Reason != smtp.MailboxNotFound {
 		t.Errorf("%d control probes: %+v", n, h.Controls)
 	}
@@ -365,7 +365,7 @@ func TestSilentGuard(t *testing.T) {
 			o.Facts.Hour = tc.hour
 			guardFor, canaryAfter := tc.hour.Of(guardFor), tc.hour.Of(canaryAfter)
 			if tc.before {
-				o.Facts.Learn(testHabit, false, morning)
+				o.Facts.Learn(testBehaviour, false, morning)
 			}
 			b, offer := behindRefusals(t, o, suspectAfter)
 			b.answers2(offer, 1001, accepted, suspectAfter+1)
@@ -381,7 +381,7 @@ func TestSilentGuard(t *testing.T) {
 			if notes := b.controls.notes; !notes[len(notes)-1].Void {
 				t.Errorf("the control probes are %+v, want the last one void", notes)
 			}
-			if h := o.Facts.Habit(testHabit, b.now); h.Accepted > 0 || len(b.done) != suspectAfter {
+			if h := o.Facts.Behaviour(testBehaviour, b.now); h.Accepted > 0 || len(b.done) != suspectAfter {
 				t.Fatalf("learned %+v, %d final", h, len(b.done))
 			}
 			b.pass(guardFor - time.Millisecond)
@@ -413,9 +413,9 @@ func TestSilentGuard(t *testing.T) {
 func TestGuardSeenByAnother(t *testing.T) {
 	o := testOptions()
 	o.GiveUpAfter = 6 * time.Hour
-	o.Facts.Learn(testHabit, false, morning)
+	o.Facts.Learn(testBehaviour, false, morning)
 	b, _ := behindRefusals(t, o, suspectAfter)
-	o.Facts.Guard(testHabit, b.now.Add(guardFor))
+	o.Facts.Guard(testBehaviour, b.now.Add(guardFor))
 	b.look()
 	if len(b.backlog.chunks) > 0 || len(b.controls.accepted) > 0 || len(b.steps) != 1 ||
 		!b.quietUntil(b.now).Equal(b.now.Add(guardFor)) {
@@ -436,7 +436,7 @@ func TestGuardSeenByAnother(t *testing.T) {
 // TestCanaryThatIsRefused: then acceptances are worth what they were.
 func TestCanaryThatIsRefused(t *testing.T) {
 	o := testOptions()
-	o.Facts.Learn(testHabit, false, morning)
+	o.Facts.Learn(testBehaviour, false, morning)
 	b, offer := behindRefusals(t, o, suspectAfter)
 	b.nextControl(2*canaryAfter, refused)
 	b.is(suspectAfter, smtp.Valid, smtp.MailboxExists)
@@ -459,7 +459,7 @@ func TestCanaryThatIsRefused(t *testing.T) {
 // is not proven by it, though it is told first.
 func TestAcceptedBehindTheCanary(t *testing.T) {
 	o := testOptions()
-	o.Facts.Learn(testHabit, false, morning)
+	o.Facts.Learn(testBehaviour, false, morning)
 	b, offer := behindRefusals(t, o, suspectAfter)
 	canary := b.lives(canaryAfter)[0]
 	at := b.now
@@ -480,7 +480,7 @@ func TestAcceptedBehindTheCanary(t *testing.T) {
 // TestFewRefusalsNeedNoCanary: one below the bound, or spread over more than an hour.
 func TestFewRefusalsNeedNoCanary(t *testing.T) {
 	o := testOptions()
-	o.Facts.Learn(testHabit, false, morning)
+	o.Facts.Learn(testBehaviour, false, morning)
 	b, _ := behindRefusals(t, o, suspectAfter-2) // and the control probe that was refused
 	b.is(suspectAfter-2, smtp.Valid, smtp.MailboxExists)
 	f := NewFacts()
@@ -508,7 +508,7 @@ func TestGuardIsNotForgotten(t *testing.T) {
 		t.Error("believed without a control probe")
 	}
 	f.Learn("x.test", false, morning.Add(2*guardFor))
-	if f.Suspect("x.test", morning.Add(2*guardFor)) || !f.Rest("x.test").IsZero() {
+	if f.Suspect("x.test", morning.Add(2*guardFor)) || !f.Pause("x.test").IsZero() {
 		t.Error("suspected though a control probe was refused")
 	}
 }

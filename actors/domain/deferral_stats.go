@@ -26,10 +26,10 @@ const (
 // deferralStats counts the addresses that are put off by reason, so that nobody has to look at
 // each of them to say what they wait for. Times count from the start of the planner.
 type deferralStats struct {
-	by      map[smtp.Reason]*deferralCount
-	first   int           // that were asked for the first time, ever
-	putOff  int           // of these that were put off
-	control time.Duration // when the control probe is asked again, which is no address; 0: it is not put off
+	by       map[smtp.Reason]*deferralCount
+	first    int           // that were asked for the first time, ever
+	deferred int           // of these that were put off
+	control  time.Duration // when the control probe is asked again, which is no address; 0: it is not put off
 }
 
 // deferralCount are the addresses that were put off for one reason.
@@ -83,7 +83,7 @@ func (t *deferralStats) pop(p *pending) {
 func (t *deferralStats) noteAsked(r smtp.Reason, again bool) {
 	if r == smtp.ReasonNone { // it was not put off before
 		if t.first++; again {
-			t.putOff++
+			t.deferred++
 		}
 		return
 	}
@@ -109,14 +109,14 @@ func (c *deferralCount) isHopeless(r smtp.Reason) bool {
 // expectDeferred is how many of the addresses are expected to be put off that were not asked yet,
 // from 0 to 1, and for how long.
 func (t *deferralStats) expectDeferred() (float64, time.Duration) {
-	if t.putOff == 0 {
+	if t.deferred == 0 {
 		return 0, 0
 	}
 	wait := time.Duration(0)
 	for _, c := range t.by {
 		wait = max(wait, c.wait)
 	}
-	return float64(t.putOff) / float64(t.first), wait
+	return float64(t.deferred) / float64(t.first), wait
 }
 
 // reasons are those for which addresses are put off, in the order of their numbers.

@@ -28,7 +28,7 @@ const (
 	partLife = time.Hour
 )
 
-// Facts is what is known for a while of how hosts answer for domains, by habitKey, shared by the domain actors of a
+// Facts is what is known for a while of how hosts answer for domains, by behaviourKey, shared by the domain actors of a
 // node and, with a Store, by the nodes of a cluster. Safe for concurrent use.
 type Facts struct {
 	// Hour is how long an hour lasts for what is believed, suspected and rested by the
@@ -48,9 +48,9 @@ type Facts struct {
 	asked    map[string]chan struct{} // guarded by mu: closed when the store has answered
 }
 
-// habitKey names in Facts how a host (lower case) answers for a domain. A key is never longer than the store
+// behaviourKey names in Facts how a host (lower case) answers for a domain. A key is never longer than the store
 // takes: a long host is named by a hash.
-func habitKey(domain, host string) string {
+func behaviourKey(domain, host string) string {
 	if len(factPrefix)+len(domain)+1+len(host) > ledger.FactKeyBytesMax {
 		h := fnv.New64a()
 		h.Write([]byte(host))
@@ -66,13 +66,13 @@ type fact struct {
 	until             time.Time
 }
 
-func (k fact) habit() evidence.Habit {
-	return evidence.Habit{Accepted: k.accepted, Refused: k.refused, First: k.first, Last: k.last}
+func (k fact) behaviour() evidence.AcceptBehaviour {
+	return evidence.AcceptBehaviour{Accepted: k.accepted, Refused: k.refused, First: k.first, Last: k.last}
 }
 
 // isDecided reports whether a fact is enough to know whether the domain accepts everything.
 func (k fact) isDecided() bool {
-	_, known := k.habit().CatchAll()
+	_, known := k.behaviour().CatchAll()
 	return known
 }
 
@@ -91,11 +91,11 @@ func ShareFacts(store Store, log *slog.Logger) *Facts {
 // Shared reports whether others may know what is not known here: see Recall.
 func (f *Facts) Shared() bool { return f.store != nil }
 
-// Habit gives what is known of a domain.
-func (f *Facts) Habit(domain string, now time.Time) evidence.Habit {
+// Behaviour gives what is known of a domain.
+func (f *Facts) Behaviour(domain string, now time.Time) evidence.AcceptBehaviour {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.knownOf(domain, now).habit()
+	return f.knownOf(domain, now).behaviour()
 }
 
 // knownOf gives the fact about a domain that is believed yet. The caller has the lock.
@@ -159,8 +159,8 @@ func (f *Facts) makeRoom(now time.Time) {
 	}
 }
 
-// Recall asks the store about keys (habitKey) and returns when Habit knows what it said, or
-// when ctx ends. It is for keys that Habit knows nothing of.
+// Recall asks the store about keys (behaviourKey) and returns when Behaviour knows what it said, or
+// when ctx ends. It is for keys that Behaviour knows nothing of.
 func (f *Facts) Recall(ctx context.Context, keys ...string) {
 	if f.store == nil {
 		return

@@ -25,14 +25,14 @@ func TestFactsAreBelievedForAWhile(t *testing.T) {
 		{"strict.test", factLife + 1, false, false},
 		{"other.test", 0, false, false},
 	} {
-		if catchAll, known := f.Habit(c.domain, morning.Add(c.after)).CatchAll(); catchAll != c.catchAll ||
+		if catchAll, known := f.Behaviour(c.domain, morning.Add(c.after)).CatchAll(); catchAll != c.catchAll ||
 			known != c.known {
 			t.Errorf("%s after %v: %v (known: %v), want %v (%v)", c.domain, c.after, catchAll, known,
 				c.catchAll, c.known)
 		}
 	}
 	f.Learn("all.test", false, morning.Add(time.Hour)) // it changed its mind
-	if catchAll, known := f.Habit("all.test", morning.Add(factLife+time.Hour)).CatchAll(); catchAll || !known {
+	if catchAll, known := f.Behaviour("all.test", morning.Add(factLife+time.Hour)).CatchAll(); catchAll || !known {
 		t.Errorf("what was learned last: %v (known: %v), want false", catchAll, known)
 	}
 }
@@ -57,26 +57,26 @@ func TestAcceptancesAddUp(t *testing.T) {
 	short := NewFacts()
 	short.Hour = throttle.Hour(time.Minute)
 	short.Learn("strict.test", false, at)
-	if life := 6 * time.Minute; short.Habit("strict.test", at.Add(life)).Refused != 1 ||
-		short.Habit("strict.test", at.Add(life+1)).Refused != 0 {
+	if life := 6 * time.Minute; short.Behaviour("strict.test", at.Add(life)).Refused != 1 ||
+		short.Behaviour("strict.test", at.Add(life+1)).Refused != 0 {
 		t.Error("where an hour lasts a minute six of them are not six minutes")
 	}
-	h := f.Habit("all.test", at.Add(partLife))
+	h := f.Behaviour("all.test", at.Add(partLife))
 	if _, known := h.CatchAll(); known || h.Accepted != 2 || !h.First.Equal(morning) || !h.Last.Equal(at) {
 		t.Fatalf("after two acceptances: %+v", h)
 	}
-	if h := f.Habit("all.test", at.Add(partLife+1)); h.Accepted != 0 {
+	if h := f.Behaviour("all.test", at.Add(partLife+1)); h.Accepted != 0 {
 		t.Errorf("believed for too long: %+v", h)
 	}
 	at = at.Add(partLife)
 	f.Learn("all.test", true, at)
 	for after, want := range map[time.Duration]bool{0: true, factLife: true, factLife + 1: false} {
-		if catchAll, known := f.Habit("all.test", at.Add(after)).CatchAll(); known != want || catchAll != want {
+		if catchAll, known := f.Behaviour("all.test", at.Add(after)).CatchAll(); known != want || catchAll != want {
 			t.Errorf("after %v: catch-all %v, known %v", after, catchAll, known)
 		}
 	}
 	f.Learn("all.test", true, at.Add(factLife+1))
-	if h := f.Habit("all.test", at.Add(factLife+1)); h.Accepted != 1 {
+	if h := f.Behaviour("all.test", at.Add(factLife+1)); h.Accepted != 1 {
 		t.Errorf("what is over counts on: %+v", h)
 	}
 }
@@ -101,7 +101,7 @@ func TestFactsAreBounded(t *testing.T) {
 			t.Fatalf("%d are kept, want at most %d", len(f.domains), factsMax)
 		}
 	}
-	if _, known := f.Habit(fmt.Sprintf("e%d.test", factsMax-1), morning).CatchAll(); !known {
+	if _, known := f.Behaviour(fmt.Sprintf("e%d.test", factsMax-1), morning).CatchAll(); !known {
 		t.Error("the newest is forgotten")
 	}
 }

@@ -172,8 +172,8 @@ func TestEarlyOnce(t *testing.T) {
 	b.reach()
 	b.answers(b.offered(), 1, greyFrom(sourceA))
 	s, from := &b.retries, b.retries.log.sourceNumber(sourceA)
-	b.retries.hurryGreylisted(b.now, from, 30*time.Second)
-	b.retries.hurryGreylisted(b.now, from, 10*time.Second)
+	b.retries.speedUpGreylisted(b.now, from, 30*time.Second)
+	b.retries.speedUpGreylisted(b.now, from, 10*time.Second)
 	if due := s.deferred[0].due; due != 30*time.Second {
 		t.Errorf("due after %v, want what the first that passed had waited", due)
 	}
@@ -207,7 +207,7 @@ func TestAControlProbeWaitsBesideTheGreylisted(t *testing.T) {
 			o.Facts = ShareFacts(emptyStore{}, o.Log)
 		}
 		if c.known {
-			o.Facts.Learn(testHabit, false, morning)
+			o.Facts.Learn(testBehaviour, false, morning)
 		}
 		b := newBench(t, o, 1)
 		b.controls.early = true

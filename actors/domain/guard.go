@@ -73,8 +73,8 @@ func (f *Facts) Guard(domain string, until time.Time) {
 	f.guarded.Store(true)
 }
 
-// Rest is until when nothing is asked about a domain; it may be over.
-func (f *Facts) Rest(domain string) time.Time {
+// Pause is until when nothing is asked about a domain; it may be over.
+func (f *Facts) Pause(domain string) time.Time {
 	if !f.guarded.Load() {
 		return time.Time{}
 	}
@@ -86,7 +86,7 @@ func (f *Facts) Rest(domain string) time.Time {
 	return time.Time{}
 }
 
-// Suspect reports whether an acceptance (habitKey) may be the work of a guard: it
+// Suspect reports whether an acceptance (behaviourKey) may be the work of a guard: it
 // comes behind many refusals, or behind a guard that was seen at a domain that told
 // mailboxes apart before, with no control probe refused since. That a control probe
 // was refused in between does not help: what is refused next may be one too many.

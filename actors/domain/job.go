@@ -29,7 +29,7 @@ type (
 	leave        struct{}                      // forget the receiver
 	tell         struct{ msg proto.Message }   // to the receiver
 	reply        struct{ msg proto.Message }   // to the sender of the message at hand
-	recall       struct{ keys []string }       // what the cluster knows of hosts: see habitKey
+	recall       struct{ keys []string }       // what the cluster knows of hosts: see behaviourKey
 	guardSeen    struct{ until time.Time }     // tell people that nothing is asked before
 )
 

@@ -122,7 +122,7 @@ func (pl *planner) noteAttempt(now time.Time, p pending, last evidence.Attempt) 
 	pl.retries.notePassed(now, p, last)
 	// A guard counts each refusal, whether or not our rules can tell what it means.
 	if last.Stage == smtp.StageRcpt && (last.Outcome == smtp.Invalid || last.Code >= 500) {
-		pl.options.Facts.Refused(pl.route.habitKey(last.Host), now)
+		pl.options.Facts.Refused(pl.route.behaviourKey(last.Host), now)
 	}
 	pl.route.hearHost(last)
 	if last.Stage == smtp.StageRcpt && last.Code/100 == 2 {
@@ -140,7 +140,7 @@ func (pl *planner) followAttempt(now time.Time, p pending, c evidence.Case, last
 		pl.controls.doubtRefusal(now, answered, c)
 	case last.Outcome == smtp.Valid:
 		pl.controls.takeAcceptance(now, answered, c)
-	case last.Outcome == smtp.CatchAll && pl.controls.settleByHabit(now, p, c, c.Habit):
+	case last.Outcome == smtp.CatchAll && pl.controls.settleByBehaviour(now, p, c, c.Behaviour):
 	default:
 		return pl.conclude(now, p.ordinal, c)
 	}
@@ -243,7 +243,7 @@ func (pl *planner) wakeAt(now time.Time) time.Time {
 	}
 	at := earlier(pl.work.Deadline, pl.controls.recallBy)
 	at = earlier(at, pl.controls.nextControl())
-	at = earlier(at, after(now, pl.route.restUntil()))
+	at = earlier(at, after(now, pl.route.pausedUntil()))
 	at = earlier(at, pl.controls.witnesses.nextDoubt(now))
 	if !pl.retries.hasDue(now) { // what is due waits for a message
 		at = earlier(at, pl.retries.nextDue())
@@ -262,7 +262,7 @@ func (pl *planner) quietUntil(now time.Time) time.Time {
 	if pl.route.asked || pl.draining {
 		return time.Time{}
 	}
-	if rest := pl.route.restUntil(); rest.After(now) {
+	if rest := pl.route.pausedUntil(); rest.After(now) {
 		return rest
 	}
 	until, busy := pl.backlog.quietUntil(now)
@@ -279,7 +279,7 @@ func (pl *planner) holdWork(now time.Time, on bool) {
 	case on && !pl.held:
 		pl.heldAt = now
 	case pl.held && !on:
-		pl.retries.excuseWait(now, now.Sub(pl.heldAt))
+		pl.retries.extendWaits(now, now.Sub(pl.heldAt))
 		if !pl.backlog.offeredAt.IsZero() {
 			pl.backlog.offeredAt = now
 		}

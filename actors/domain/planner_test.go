@@ -104,8 +104,8 @@ func (b *bench) pass(d time.Duration) {
 	b.look()
 }
 
-// testHabit is the key of what is known of the host of testRoute.
-var testHabit = habitKey("example.test", "mx.receiver.test")
+// testBehaviour is the key of what is known of the host of testRoute.
+var testBehaviour = behaviourKey("example.test", "mx.receiver.test")
 
 var testRoute = mx.Route{Domain: "example.test", Receiver: "receiver.test",
 	Expires: morning.Add(24 * time.Hour),
@@ -117,7 +117,7 @@ func (b *bench) reach() {
 	b.takeRoute(b.now, testRoute, nil)
 	b.look()
 	if b.options.Facts.Shared() {
-		b.wants(recall{[]string{testHabit}}, findReceiver{})
+		b.wants(recall{[]string{testBehaviour}}, findReceiver{})
 	} else {
 		b.wants(findReceiver{})
 	}

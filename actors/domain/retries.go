@@ -143,10 +143,10 @@ func wasDeferred(list []evidence.Attempt) bool {
 	return last.Stage == smtp.StageRcpt && last.Code/100 == 4 && last.Blame != smtp.BlameSource && !last.Others
 }
 
-// putOff has an address, or the control probe, asked again later, or reports that its time is over, and why. A
+// askLater has an address, or the control probe, asked again later, or reports that its time is over, and why. A
 // wait that the receiver named is never cut short. What it waits while nobody asks for it uses none of its time;
 // of a control probe's it does, so that what was accepted never waits for it longer.
-func (r *retries) putOff(now time.Time, p pending, c evidence.Case, m answerOf) (why smtp.Reason, over bool) {
+func (r *retries) askLater(now time.Time, p pending, c evidence.Case, m answerOf) (why smtp.Reason, over bool) {
 	if r.barren != smtp.ReasonNone {
 		return r.whyBarren(c), true
 	}
@@ -221,13 +221,13 @@ func (r *retries) notePassed(now time.Time, p pending, last evidence.Attempt) {
 		return // what waits was looked at for about as short a time: not all of it each time
 	}
 	r.greyWaits[p.from] = waited
-	r.hurryGreylisted(now, p.from, waited)
+	r.speedUpGreylisted(now, p.from, waited)
 	r.recountGreylisted(waited)
 }
 
-// hurryGreylisted has the greylisted addresses asked as soon as they waited so long. Those whose wait the receiver
+// speedUpGreylisted has the greylisted addresses asked as soon as they waited so long. Those whose wait the receiver
 // named keep it.
-func (r *retries) hurryGreylisted(now time.Time, from uint16, waited time.Duration) {
+func (r *retries) speedUpGreylisted(now time.Time, from uint16, waited time.Duration) {
 	at := r.since(now)
 	for i := range r.deferred {
 		p := &r.deferred[i]
@@ -292,9 +292,9 @@ func (r *retries) makeProbes(now time.Time, ordinals []uint32, localOf func(ordi
 	return list
 }
 
-// excuseWait gives the addresses that wait the time back in which nothing could be asked: it
+// extendWaits gives the addresses that wait the time back in which nothing could be asked: it
 // does not count towards giving them up, and nobody learns from it.
-func (r *retries) excuseWait(now time.Time, lost time.Duration) {
+func (r *retries) extendWaits(now time.Time, lost time.Duration) {
 	excused := func(since time.Duration) time.Duration { return max(since, min(since+lost, r.since(now))) }
 	for i := range r.deferred {
 		p := &r.deferred[i]

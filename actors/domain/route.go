@@ -23,8 +23,8 @@ type route struct {
 	version  uint64          // of what key rests on
 	heard    map[string]bool // hosts that told about a mailbox
 	answered string          // the newest of them; empty: none did
-	keyed    string          // the host whose habit was looked for last
-	keyOf    string          // its habitKey
+	keyed    string          // the host whose behaviour was looked for last
+	keyOf    string          // its behaviourKey
 }
 
 // takeRoute takes the answer of DNS and reports whether there is a host to dial.
@@ -78,11 +78,11 @@ func (r *route) answeringHost() string {
 	return r.answered
 }
 
-// habitKey is that of a host for the domain. It is kept for the host that was asked for last: nearly always the
+// behaviourKey is that of a host for the domain. It is kept for the host that was asked for last: nearly always the
 // same.
-func (r *route) habitKey(host string) string {
+func (r *route) behaviourKey(host string) string {
 	if r.keyed != host || r.keyOf == "" {
-		r.keyed, r.keyOf = host, habitKey(r.work.Domain, host)
+		r.keyed, r.keyOf = host, behaviourKey(r.work.Domain, host)
 	}
 	return r.keyOf
 }
@@ -114,7 +114,7 @@ func (r *route) isOutranked(now time.Time, host string) bool {
 		if h.Name == host || ranked && h.Preference > rank {
 			return false
 		}
-		catchAll, known := r.options.Facts.Habit(habitKey(r.work.Domain, h.Name), now).CatchAll()
+		catchAll, known := r.options.Facts.Behaviour(behaviourKey(r.work.Domain, h.Name), now).CatchAll()
 		return known && !catchAll || !known && h.Preference < rank && r.heard[h.Name]
 	})
 }
@@ -134,17 +134,17 @@ func (r *route) hostsOf(c evidence.Case) int {
 	return hosts
 }
 
-// restUntil is until when nothing is asked, because a guard was seen at work at a host; it may be over.
-func (r *route) restUntil() time.Time {
+// pausedUntil is until when nothing is asked, because a guard was seen at work at a host; it may be over.
+func (r *route) pausedUntil() time.Time {
 	if !r.options.Facts.guarded.Load() {
 		return time.Time{}
 	}
-	until := r.options.Facts.Rest(habitKey(r.work.Domain, r.answered))
+	until := r.options.Facts.Pause(behaviourKey(r.work.Domain, r.answered))
 	for _, h := range r.Hosts {
-		until = later(until, r.options.Facts.Rest(habitKey(r.work.Domain, h.Name)))
+		until = later(until, r.options.Facts.Pause(behaviourKey(r.work.Domain, h.Name)))
 	}
 	return until
 }
 
 // isResting reports whether nothing is asked, because a guard was seen at work.
-func (r *route) isResting(now time.Time) bool { return now.Before(r.restUntil()) }
+func (r *route) isResting(now time.Time) bool { return now.Before(r.pausedUntil()) }

@@ -139,11 +139,11 @@ func TestFactsAreSavedTogetherAndReadByOthers(t *testing.T) {
 		}
 		askers.Wait()
 		for name, want := range map[string]bool{"all.test": true, "some.test": false} {
-			if got, known := f.Habit(name, time.Now()).CatchAll(); !known || got != want {
+			if got, known := f.Behaviour(name, time.Now()).CatchAll(); !known || got != want {
 				t.Errorf("%s: catch-all %v, known %v; want %v", name, got, known, want)
 			}
 		}
-		if _, known := f.Habit("new7.test", time.Now()).CatchAll(); known {
+		if _, known := f.Behaviour("new7.test", time.Now()).CatchAll(); known {
 			t.Error("something is known of a domain that nobody learned of")
 		}
 		if _, reads := m.calls(); !slices.Equal(reads, []int{102}) {
@@ -201,11 +201,11 @@ func TestFactsThatAreKept(t *testing.T) {
 					Expires: time.Now().Add(c.expires)}
 				m.mu.Unlock()
 				f.Recall(context.Background(), "x.test")
-				catchAll, known := f.Habit("x.test", time.Now()).CatchAll()
+				catchAll, known := f.Behaviour("x.test", time.Now()).CatchAll()
 				if known != (c.known > 0) || catchAll != c.catchAll {
 					t.Fatalf("catch-all %v, known %v", catchAll, known)
 				}
-				if _, known := f.Habit("x.test", time.Now().Add(c.known+time.Second)).CatchAll(); known {
+				if _, known := f.Behaviour("x.test", time.Now().Add(c.known+time.Second)).CatchAll(); known {
 					t.Errorf("known for more than %v", c.known)
 				}
 			})
@@ -302,7 +302,7 @@ func TestNewestFactStands(t *testing.T) {
 	withFacts(t, m, func(t *testing.T, f *Facts, _ *bytes.Buffer, _ func()) {
 		f.Learn("x.test", false, time.Now())
 		f.Recall(context.Background(), "x.test")
-		if catchAll, known := f.Habit("x.test", time.Now()).CatchAll(); !known || catchAll {
+		if catchAll, known := f.Behaviour("x.test", time.Now()).CatchAll(); !known || catchAll {
 			t.Errorf("catch-all %v, known %v: what was learned here was overwritten", catchAll, known)
 		}
 	})
@@ -314,7 +314,7 @@ func TestFactsThatAreNotSharedAskNobody(t *testing.T) {
 	f.Run(context.Background())
 	f.Recall(context.Background(), "x.test")
 	learnCatchAll(f, "x.test", morning)
-	if catchAll, known := f.Habit("x.test", morning).CatchAll(); !known || !catchAll || f.Shared() {
+	if catchAll, known := f.Behaviour("x.test", morning).CatchAll(); !known || !catchAll || f.Shared() {
 		t.Errorf("catch-all %v, known %v, shared %v", catchAll, known, f.Shared())
 	}
 }
@@ -349,7 +349,7 @@ func TestAcceptancesWaitForTheCluster(t *testing.T) {
 				t.Fatal("the acceptances do not wait")
 			}
 			if c.learned {
-				learnCatchAll(o.Facts, testHabit, b.now)
+				learnCatchAll(o.Facts, testBehaviour, b.now)
 			}
 			if c.silent {
 				if !b.wakes.Equal(b.now.Add(recallWithin)) {
@@ -377,7 +377,7 @@ func TestAcceptancesWaitForTheCluster(t *testing.T) {
 	}
 }
 
-// TestTheClusterIsAskedOnce: a domain whose habits stay unknown does not ask again
+// TestTheClusterIsAskedOnce: a domain whose behaviours stay unknown does not ask again
 // with every acceptance.
 func TestTheClusterIsAskedOnce(t *testing.T) {
 	o := testOptions()

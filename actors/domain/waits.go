@@ -30,10 +30,10 @@ type Waits struct {
 	// soon as there is somebody to ask for; zero: none waits for a time.
 	Ends time.Time
 
-	// PutOff is how many of those that were not asked yet are expected to be put off, from
+	// Deferred is how many of those that were not asked yet are expected to be put off, from
 	// 0 to 1, and Wait for how long.
-	PutOff float64
-	Wait   time.Duration
+	Deferred float64
+	Wait     time.Duration
 }
 
 // equal reports whether there is nothing new in another one.
@@ -49,14 +49,14 @@ func (w Waits) equal(o Waits) bool {
 // many there are.
 func (pl *planner) waits(now time.Time) Waits {
 	out := Waits{Domain: pl.work.Domain}
-	out.PutOff, out.Wait = pl.retries.stats.expectDeferred()
+	out.Deferred, out.Wait = pl.retries.stats.expectDeferred()
 	due := pl.retries.countDue(now)
 	out.add(pl.waitForReceiver(now, due))
 	if n := pl.controls.countWeighed(); n > 0 {
 		w := inspect.Wait{Addresses: n, For: inspect.ForControl, Receiver: pl.route.key,
 			Until: after(now, pl.controls.nextControl()), Last: after(now, pl.controls.endsAt(now))}
 		if pl.route.isResting(now) {
-			w.Until = pl.route.restUntil()
+			w.Until = pl.route.pausedUntil()
 		}
 		out.add(w)
 		out.Ends = w.Last
@@ -86,7 +86,7 @@ func (pl *planner) addDeferred(now time.Time, out *Waits, r smtp.Reason, due int
 	out.add(inspect.Wait{Addresses: n, For: inspect.ForRetry, Reason: r.String(), Receiver: pl.route.key,
 		Until: after(now, later(pl.start.Add(c.first), pl.retries.nextDue())), Last: after(now, pl.start.Add(c.last))})
 	ends, gaveUp := max(c.ends, c.last), max(c.last, c.since+pl.options.GiveUpAfter)
-	switch _, known := pl.controls.habitOf(now, pl.route.answeringHost()).CatchAll(); {
+	switch _, known := pl.controls.behaviourOf(now, pl.route.answeringHost()).CatchAll(); {
 	case c.isHopeless(r):
 		ends = gaveUp
 	case r == smtp.Greylisted && pl.controls.asking: // the control probe waits beside them
@@ -110,7 +110,7 @@ func (pl *planner) waitForReceiver(now time.Time, due map[smtp.Reason]int) inspe
 	if pl.controls.asking && pl.retries.stats.control == 0 {
 		w.Addresses-- // it is no address of the file
 	}
-	switch rest := pl.route.restUntil(); {
+	switch rest := pl.route.pausedUntil(); {
 	case rest.After(now):
 		w.For, w.Reason, w.Until, w.Last = inspect.ForRetry, smtp.HarvestGuard.String(), rest, rest
 	case pl.route.hosts == nil:

@@ -136,8 +136,8 @@ func TestGreylistingTeachesTheEnd(t *testing.T) {
 	if want := b.now.Add(10 * time.Minute); w.Ends.Before(want) {
 		t.Errorf("ends at %v, want %v or later", w.Ends.Sub(morning), want.Sub(morning))
 	}
-	if w.PutOff != 1 {
-		t.Errorf("%v of those that were not asked are expected to be put off, want all", w.PutOff)
+	if w.Deferred != 1 {
+		t.Errorf("%v of those that were not asked are expected to be put off, want all", w.Deferred)
 	}
 }
 
@@ -234,7 +234,7 @@ func TestWaitsOfAReceiver(t *testing.T) {
 // all else when nothing can be asked any more, and no more.
 func TestActorTellsWhatItWaitsFor(t *testing.T) {
 	withActorOf(t, func(_ *stage, o *Options) { // no control probe, which would wait beside them
-		o.Facts.Learn(testHabit, false, time.Now())
+		o.Facts.Learn(testBehaviour, false, time.Now())
 	}, func(s *stage) {
 		r := s.receiver()
 		offer, self := gets[*wire.Offer](s, r)

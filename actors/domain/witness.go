@@ -59,8 +59,8 @@ func (w *witnesses) nextDoubt(now time.Time) time.Time {
 	return w.doubtedBy()
 }
 
-// addWitness gives a habit with the witness that an attempt needs, if there is one.
-func (w *witnesses) addWitness(h evidence.Habit, t evidence.Attempt) evidence.Habit {
+// addWitness gives a behaviour with the witness that an attempt needs, if there is one.
+func (w *witnesses) addWitness(h evidence.AcceptBehaviour, t evidence.Attempt) evidence.AcceptBehaviour {
 	if accepted, heard := w.heard[place{t.Host, t.Source}]; heard {
 		probe := controlProbe{notes: h.Controls}
 		probe.noteAttempts([]evidence.Attempt{accepted})
@@ -130,8 +130,8 @@ func (k *controls) deferDoubted(now time.Time, busy bool) {
 func (k *controls) holdAgainst(now time.Time, p pending) {
 	c := k.retries.log.takeCase(&p)
 	last, _ := c.Last()
-	if c.Habit = k.witnesses.addWitness(k.habitOf(now, last.Host), last); !k.conclude(now, p.ordinal, c) {
-		c.Habit = evidence.Habit{}
+	if c.Behaviour = k.witnesses.addWitness(k.behaviourOf(now, last.Host), last); !k.conclude(now, p.ordinal, c) {
+		c.Behaviour = evidence.AcceptBehaviour{}
 		k.retries.log.keepCase(&p, c)
 		k.witnesses.doubted = append(k.witnesses.doubted, p)
 	}
@@ -161,7 +161,7 @@ func (k *controls) takeTestimony(now time.Time, c evidence.Case, m answerOf) {
 		last.Witness = true
 		k.noteAttempts([]evidence.Attempt{last})
 		k.witnesses.hearAccepted(controlOrdinal, last)
-		if h := (evidence.Habit{Controls: k.notes}); !refused.At.IsZero() && h.Witnessed(&refused) {
+		if h := (evidence.AcceptBehaviour{Controls: k.notes}); !refused.At.IsZero() && h.Witnessed(&refused) {
 			k.tellsApart(now, refused)
 		}
 		return

@@ -12,10 +12,10 @@ import (
 // bare is a refusal in words that may mean us too.
 var bare = told{outcome: smtp.Invalid, reason: smtp.MailboxNotFound, bare: true}
 
-// knownHabit is a domain of which it is known that it tells mailboxes apart.
-func knownHabit() Options {
+// knownBehaviour is a domain of which it is known that it tells mailboxes apart.
+func knownBehaviour() Options {
 	o := testOptions()
-	o.Facts.Learn(testHabit, false, morning)
+	o.Facts.Learn(testBehaviour, false, morning)
 	return o
 }
 
@@ -33,7 +33,7 @@ func (b *bench) witnessOf(local string, within time.Duration) *wire.Offer {
 }
 
 func TestBareRefusalIsBelievedBesideAnAcceptance(t *testing.T) {
-	b := newBench(t, knownHabit(), 3)
+	b := newBench(t, knownBehaviour(), 3)
 	b.reach()
 	offer := b.offered()
 	b.answers(offer, 1, bare, 0)
@@ -45,10 +45,10 @@ func TestBareRefusalIsBelievedBesideAnAcceptance(t *testing.T) {
 	b.is(0, smtp.Invalid, smtp.MailboxNotFound)
 	b.is(1, smtp.Valid, smtp.MailboxExists)
 	c := b.done[0].Case
-	if last, _ := c.Last(); !c.Habit.Witnessed(&last) {
+	if last, _ := c.Last(); !c.Behaviour.Witnessed(&last) {
 		t.Errorf("the case shows no witness: %+v", c)
 	}
-	if h := b.done[1].Case.Habit; len(h.Controls) > 0 {
+	if h := b.done[1].Case.Behaviour; len(h.Controls) > 0 {
 		t.Errorf("who was accepted needs no witness: %+v", h)
 	}
 }
@@ -58,7 +58,7 @@ func TestWitnessIsAskedBehindTheRefusal(t *testing.T) {
 	for name, say := range map[string]told{"heard": accepted, "blocked": bare, "put off": greylisted,
 		"nothing": {silent: true}} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, knownHabit(), 2)
+			b := newBench(t, knownBehaviour(), 2)
 			b.reach()
 			offer := b.offered()
 			b.answers(offer, 1, accepted, 1)
@@ -89,7 +89,7 @@ func TestWitnessIsAskedBehindTheRefusal(t *testing.T) {
 }
 
 func TestWhoIsRefusedLikeEverybodyIsUnknown(t *testing.T) {
-	b := newBench(t, knownHabit(), 3)
+	b := newBench(t, knownBehaviour(), 3)
 	b.reach()
 	b.answers(b.offered(), 1, bare)
 	for range 20 {
@@ -109,7 +109,7 @@ func TestWitnessesFromElsewhere(t *testing.T) {
 		"another host":   {outcome: smtp.Valid, reason: smtp.MailboxExists, host: "mx2.receiver.test"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, knownHabit(), 3)
+			b := newBench(t, knownBehaviour(), 3)
 			b.reach()
 			offer := b.offered()
 			b.answers(offer, 1, bare, 0)
@@ -120,7 +120,7 @@ func TestWitnessesFromElsewhere(t *testing.T) {
 		})
 	}
 	t.Run("too late", func(t *testing.T) {
-		b := newBench(t, knownHabit(), 3)
+		b := newBench(t, knownBehaviour(), 3)
 		b.reach()
 		offer := b.offered()
 		b.answers(offer, 1, bare, 0)
@@ -144,7 +144,7 @@ func TestControlProbeThatIsRefusedInBareWords(t *testing.T) {
 	}
 	b.answers(b.witnessOf("user0", time.Second), 1, accepted)
 	b.is(0, smtp.Valid, smtp.MailboxExists)
-	if h := b.done[0].Case.Habit; h.Refused != 1 || h.Accepted != 0 || len(h.Controls) != 2 {
+	if h := b.done[0].Case.Behaviour; h.Refused != 1 || h.Accepted != 0 || len(h.Controls) != 2 {
 		t.Errorf("the habit is %+v", h)
 	}
 
@@ -161,7 +161,7 @@ func TestControlProbeThatIsRefusedInBareWords(t *testing.T) {
 
 // What waits for a witness ends with the time of its verification, and when DNS has the last word.
 func TestWhatWaitsForAWitnessEnds(t *testing.T) {
-	b := newBench(t, knownHabit(), 2)
+	b := newBench(t, knownBehaviour(), 2)
 	b.work.Deadline = morning.Add(10 * time.Second)
 	b.reach()
 	offer := b.offered()
@@ -169,7 +169,7 @@ func TestWhatWaitsForAWitnessEnds(t *testing.T) {
 	b.lives(15 * time.Second)
 	b.is(0, smtp.Unknown, smtp.Policy)
 
-	b = newBench(t, knownHabit(), 1)
+	b = newBench(t, knownBehaviour(), 1)
 	b.reach()
 	b.answers(b.offered(), 1, bare)
 	b.route.closed = smtp.NoMailService

@@ -14,7 +14,7 @@ import (
 )
 
 // idleLife is how long an actor without work lives on: it remembers what the receiver
-// taught us. It goes sooner when others wait for its seat.
+// taught us. It goes sooner when others wait for its slot.
 const idleLife = 10 * time.Minute
 
 // Actor is the shell around a scheduler: messages and sessions in, steps out.
@@ -23,13 +23,13 @@ type Actor struct {
 	writer     *state.Writer // nil: nothing is kept
 	idle       time.Duration // life without work
 	key        string
-	waiting    *waiting             // nil: not begun, or it has a seat
-	seat       *registry.Seat       // nil: it has none and waits for none
-	resting    bool                 // as its seat has it
-	scheduler  *scheduler.Scheduler // nil: not begun, or over
+	waiting    *waiting               // nil: not begun, or it has a slot
+	slot       *registry.ReceiverSlot // nil: it has none and waits for none
+	resting    bool                   // as its slot has it
+	scheduler  *scheduler.Scheduler   // nil: not begun, or over
 	scheduling scheduler.Options
 	handle     *registry.Handle
-	barred     bool // as the metric has it
+	shareless  bool // as the metric has it
 	sessions   map[int]*actor.PID
 	ids        map[string]int // of sessions, by the id of their actor
 	timer      process.Timer
@@ -42,8 +42,8 @@ func Kinds(o Options) (map[string]*actor.Props, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	o.Registry.Guard, o.seats = o.Guard, registry.NewSeats(o.Most, o.Weight)
-	o.Metrics.seats.Store(o.seats)
+	o.Registry.Guard, o.slots = o.Guard, registry.NewReceiverSlots(o.Most, o.Weight)
+	o.Metrics.slots.Store(o.slots)
 	w, scheduling := o.Registry.stateWriter(o), o.forScheduler()
 	scheduling.Bind()
 	stop := actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
@@ -57,14 +57,14 @@ func Kinds(o Options) (map[string]*actor.Props, error) {
 func politely(next actor.ReceiverFunc) actor.ReceiverFunc {
 	return func(c actor.ReceiverContext, envelope *actor.MessageEnvelope) {
 		if _, ok := envelope.Message.(*actor.PoisonPill); ok {
-			envelope = &actor.MessageEnvelope{Message: giveWay{}}
+			envelope = &actor.MessageEnvelope{Message: stopForMove{}}
 		}
 		next(c, envelope)
 	}
 }
 
-// giveWay asks an actor to end, because its place has moved.
-type giveWay struct{}
+// stopForMove asks an actor to end, because its place has moved.
+type stopForMove struct{}
 
 // factKnown is what was found for a knowFact.
 type factKnown struct{ data []byte }
@@ -116,7 +116,7 @@ func (a *Actor) Receive(c actor.Context) {
 	}
 }
 
-// begin makes an actor that has got its seat a receiver, and gives it what was offered meanwhile.
+// begin makes an actor that has got its slot a receiver, and gives it what was offered meanwhile.
 func (a *Actor) begin(c actor.Context, now time.Time) {
 	a.handle = a.options.Registry.Enter(a.key, a.options.Allow)
 	a.scheduler = scheduler.New(a.handle, a.scheduling, now)
@@ -158,7 +158,7 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 		a.scheduler.LoseClients(m.address)
 	case factKnown:
 		a.scheduler.Recall(now, m.data)
-	case giveWay:
+	case stopForMove:
 		a.scheduler.HandOff(now)
 	case registry.Yield:
 		if !a.scheduler.HasWork() && !a.scheduler.HandingOff() {
@@ -166,7 +166,7 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 			return false
 		}
 		a.resting = false
-		a.seat.Stay()
+		a.slot.Stay()
 	case departed:
 		c.Stop(c.Self())
 		return false
@@ -185,16 +185,16 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 	return true
 }
 
-// rest says to those who wait for a seat whether this one can be given up.
+// rest says to those who wait for a slot whether this one can be given up.
 func (a *Actor) rest() {
 	resting := !a.scheduler.HasWork()
 	if resting == a.resting {
 		return
 	}
 	if a.resting = resting; resting {
-		a.seat.Rest()
+		a.slot.MarkIdle()
 	} else {
-		a.seat.Work()
+		a.slot.Work()
 	}
 }
 
@@ -269,13 +269,13 @@ func (a *Actor) depart(c actor.Context, s scheduler.Depart) {
 
 // count keeps the number of receivers without a share.
 func (a *Actor) count(barred bool) {
-	if barred == a.barred {
+	if barred == a.shareless {
 		return
 	}
-	if a.barred = barred; barred {
-		a.options.Metrics.barred.Inc()
+	if a.shareless = barred; barred {
+		a.options.Metrics.shareless.Inc()
 	} else {
-		a.options.Metrics.barred.Dec()
+		a.options.Metrics.shareless.Dec()
 	}
 }
 
@@ -296,8 +296,8 @@ func (a *Actor) stop(c actor.Context) {
 		a.waiting.release(c)
 		a.waiting = nil
 	}
-	if a.seat != nil {
-		defer a.seat.Leave()
+	if a.slot != nil {
+		defer a.slot.Leave()
 	}
 	if a.scheduler == nil {
 		return

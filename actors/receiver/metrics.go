@@ -15,14 +15,14 @@ import (
 // Metrics counts what the receiver actors of a node do.
 type Metrics struct {
 	*scheduler.Metrics
-	sessions prometheus.Gauge
-	opened   prometheus.Counter
-	living   prometheus.Gauge
-	barred   prometheus.Gauge
+	sessions  prometheus.Gauge
+	opened    prometheus.Counter
+	living    prometheus.Gauge
+	shareless prometheus.Gauge
 
 	factsKept, factsLost, factsRead prometheus.Counter
 
-	seats     atomic.Pointer[registry.Seats]
+	slots     atomic.Pointer[registry.ReceiverSlots]
 	collected atomic.Pointer[Registry] // whose receivers are collected; nil: none yet
 }
 
@@ -39,7 +39,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		sessions: gauge("smtp_sessions", "SMTP sessions open or opening."),
 		opened:   counter("smtp_sessions_opened_total", "SMTP sessions begun."),
 		living:   gauge("receivers", "Receiver actors that live on this node."),
-		barred: gauge("receivers_without_share",
+		shareless: gauge("receivers_without_share",
 			"Receiver actors on this node whose share of the limits is zero."),
 		factsKept: counter("receiver_facts_kept_total", "Facts about receivers that were written to the ledger."),
 		factsLost: counter("receiver_facts_lost_total", "Facts about receivers that were lost because their queue was full."),
@@ -49,15 +49,15 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Help: "SMTP sessions that ended here and that receivers may still hold."}, m.silent)
 	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_receivers_waiting",
 		Help: "Receiver actors that wait until fewer than smtp.receivers_at_once have work on this node."}, m.waiting)
-	r.MustRegister(waiting, status.NewCollector(m.survey), silent, m.sessions, m.opened, m.living, m.barred, m.factsKept, m.factsLost,
+	r.MustRegister(waiting, status.NewCollector(m.survey), silent, m.sessions, m.opened, m.living, m.shareless, m.factsKept, m.factsLost,
 		m.factsRead)
 	return m
 }
 
-// waiting counts the receivers that have no seat yet.
+// waiting counts the receivers that have no slot yet.
 func (m *Metrics) waiting() float64 {
-	if seats := m.seats.Load(); seats != nil {
-		return float64(seats.Waiting())
+	if slots := m.slots.Load(); slots != nil {
+		return float64(slots.Waiting())
 	}
 	return 0
 }

@@ -56,7 +56,7 @@ type Options struct {
 	Weight  func(workspace uuid.UUID) int
 	Waits   []time.Duration // of a penalty that names no time: first, second, … in a row
 	Slots   *registry.Slots
-	Most    int                   // receivers in work on this node at a time (NewSeats); 0: not bounded
+	Most    int                   // receivers in work on this node at a time (NewReceiverSlots); 0: not bounded
 	Rules   func() *verdict.Rules // those in force, which may change
 	Busy    func() bool           // the run queue of this node is long, so that more sessions would make nothing faster; nil: never
 	Log     *slog.Logger
@@ -64,7 +64,7 @@ type Options struct {
 	Tracer  *tracing.Tracer     // nil: nothing is traced
 	Guard   *process.PanicGuard // of goroutines; nil: none
 
-	seats *registry.Seats // made of Most by Kinds
+	slots *registry.ReceiverSlots // made of Most by Kinds
 
 	// stretch makes the waits between actors, clients and connections, for hosts that are down and
 	// for a source that is refused (waits) so many times as long, for tests on real sockets; 0:

@@ -13,7 +13,7 @@ import (
 	"rollcall/actors/wire"
 )
 
-// crowded is a node with few seats and a client that offers one address to each of many receivers.
+// crowded is a node with few slots and a client that offers one address to each of many receivers.
 type crowded struct {
 	b     *bench
 	props *actor.Props
@@ -86,7 +86,7 @@ func (w *crowded) until(workspace byte, n int, other byte) int {
 	}
 }
 
-// TestManyReceiversOfOneWorkspaceKeepNobodyOut: 400 receivers with one address each on 20 seats. All are
+// TestManyReceiversOfOneWorkspaceKeepNobodyOut: 400 receivers with one address each on 20 slots. All are
 // asked, no more than 20 live at a time, and the ten of another workspace do not wait behind them.
 func TestManyReceiversOfOneWorkspaceKeepNobodyOut(t *testing.T) {
 	t.Parallel()
@@ -121,8 +121,8 @@ func TestManyReceiversOfOneWorkspaceKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsForASeatIsToldSo: those who offered something hear every second that it waits, and why.
-func TestWhoWaitsForASeatIsToldSo(t *testing.T) {
+// TestWhoWaitsForASlotIsToldSo: those who offered something hear every second that it waits, and why.
+func TestWhoWaitsForASlotIsToldSo(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 0, "clean", openedWide())
 	b.options.Most = 16
@@ -133,7 +133,7 @@ func TestWhoWaitsForASeatIsToldSo(t *testing.T) {
 	w := &crowded{b: b, props: kinds[kind], answered: map[byte]int{}, pulses: map[wire.Cause]int{},
 		changed: make(chan struct{}, 1)}
 	for range 16 {
-		b.options.Metrics.seats.Load().Take(uuid.UUID{1}, uuid.Nil, func(any) {})
+		b.options.Metrics.slots.Load().Take(uuid.UUID{1}, uuid.Nil, func(any) {})
 	}
 	w.offer(1, 1)
 	eventually(t, "two pulses", func() bool {

@@ -177,7 +177,7 @@ func (a *sessionActor) open(m scheduler.OpenSession) any {
 	if a.options.Fenced() || !a.socket.Begin(m.Version, a.cancel) {
 		return sessionClosed{id: m.ID}
 	}
-	defer a.socket.Rest()
+	defer a.socket.MarkIdle()
 	a.source = m.Source
 	a.traced(m.Host)
 	a.trace(m)
@@ -248,9 +248,9 @@ func (a *sessionActor) noteGreeter(code int, control bool) {
 // begin asks, if that is still permitted. What ApplyShares ended teaches nothing.
 func (a *sessionActor) begin(m scheduler.AskProbes) scheduler.Report {
 	if !a.socket.Begin(m.Version, a.cancel) {
-		return scheduler.Report{ID: m.ID, Rest: m.Probes, Stale: a.socket.WasEnded()}
+		return scheduler.Report{ID: m.ID, Unanswered: m.Probes, Stale: a.socket.WasEnded()}
 	}
-	defer a.socket.Rest()
+	defer a.socket.MarkIdle()
 	r := a.ask(m)
 	if a.socket.WasEnded() {
 		r.Failure, r.Cut, r.Poisoned, r.Stale = nil, false, false, true
@@ -273,8 +273,8 @@ func (a *sessionActor) held(m *scheduler.AskProbes) bool {
 // ask puts the probes to the receiver until they are all answered, the session ends,
 // or an answer says that going on is wrong.
 func (a *sessionActor) ask(m scheduler.AskProbes) scheduler.Report {
-	r := scheduler.Report{ID: m.ID, Rest: m.Probes}
-	if m.Rested && a.smtp.Poll() != nil {
+	r := scheduler.Report{ID: m.ID, Unanswered: m.Probes}
+	if m.Suspended && a.smtp.Poll() != nil {
 		r.Stale = true
 		return r
 	}
@@ -288,12 +288,12 @@ func (a *sessionActor) ask(m scheduler.AskProbes) scheduler.Report {
 	}
 	refused, rcpts := a.smtp.Refused(), a.smtp.Rcpts()
 	stop, err := a.probe(&r, &m)
-	r.Rest = m.Probes[len(r.Answered):]
+	r.Unanswered = m.Probes[len(r.Answered):]
 	r.Refused = a.smtp.Refused() - refused
 	r.OnWire = a.smtp.Rcpts() - rcpts - countAsked(r.Answered)
 	switch {
 	case stop == verdict.ActVoid: // whatever came behind it
-		last := r.Answered[len(r.Answered)-1].Told
+		last := r.Answered[len(r.Answered)-1].Judgement
 		r.Failure, r.Poisoned = &last, true
 		a.smtp.Quit()
 	case err != nil:
@@ -307,8 +307,8 @@ func (a *sessionActor) ask(m scheduler.AskProbes) scheduler.Report {
 // over ends a report whose session ended without an error: by a 421 to the last
 // RCPT, or because its context was done just when the last reply came.
 func (a *sessionActor) over(r *scheduler.Report) {
-	if n := len(r.Answered); n > 0 && r.Answered[n-1].Told.Attempt.Code == 421 {
-		last := r.Answered[n-1].Told
+	if n := len(r.Answered); n > 0 && r.Answered[n-1].Judgement.Attempt.Code == 421 {
+		last := r.Answered[n-1].Judgement
 		r.Failure, r.Cut = &last, true
 		return
 	}
@@ -333,7 +333,7 @@ func (a *sessionActor) pause(d time.Duration) {
 func countAsked(got []scheduler.Answered) int {
 	n := 0
 	for _, one := range got {
-		if one.Told.Attempt.Code != 0 {
+		if one.Judgement.Attempt.Code != 0 {
 			n++
 		}
 	}
@@ -362,21 +362,21 @@ func (w *room) emptyRoom() {
 func (a *sessionActor) probe(r *scheduler.Report, m *scheduler.AskProbes) (verdict.Action, error) {
 	w := rooms.Get().(*room)
 	defer w.emptyRoom()
-	for _, p := range r.Rest {
+	for _, p := range r.Unanswered {
 		w.addresses = append(w.addresses, p.Address)
 	}
 	stop := verdict.ActNone
-	r.Answered = scheduler.MakeAnswered(len(r.Rest))
-	judged := r.Answered[:len(r.Rest)] // by what was asked
+	r.Answered = scheduler.MakeAnswered(len(r.Unanswered))
+	judged := r.Answered[:len(r.Unanswered)] // by what was asked
 	ask := smtp.Ask{Pipelining: m.Pipelining, RefusedMax: m.RefusedMax, Hold: func() bool { return a.held(m) },
 		Sizes: func() (int, int) { return m.Transaction.Now(), m.Group.Now() }, Room: w.answers}
 	at := 0 // of r.Rest; what cannot be asked is passed over
 	ask.Stop = func(address smtp.Address, reply smtp.Reply) bool {
-		for r.Rest[at].Address != address {
+		for r.Unanswered[at].Address != address {
 			at++
 		}
-		told := &judged[at].Told
-		*told = a.judge(r.Rest[at], smtp.Answer{Reply: reply, At: time.Now()})
+		told := &judged[at].Judgement
+		*told = a.judge(r.Unanswered[at], smtp.Answer{Reply: reply, At: time.Now()})
 		at++
 		if told.Verdict.Outcome == smtp.Undecided {
 			m.Group.OnOther()
@@ -397,11 +397,11 @@ func (a *sessionActor) probe(r *scheduler.Report, m *scheduler.AskProbes) (verdi
 			if one.Err != nil {
 				one.At = time.Now()
 			}
-			got.Told = a.judge(r.Rest[i], *one)
+			got.Judgement = a.judge(r.Unanswered[i], *one)
 		}
-		got.Probe, got.Sent, got.At, got.Nth, got.Led = r.Rest[i], one.Sent, one.At, one.Nth, one.Led
+		got.Probe, got.Sent, got.At, got.Nth, got.Led = r.Unanswered[i], one.Sent, one.At, one.Nth, one.Led
 		r.Answered = judged[:i+1]
-		if stop == verdict.ActVoid && got.Told.Verdict.Action == verdict.ActVoid {
+		if stop == verdict.ActVoid && got.Judgement.Verdict.Action == verdict.ActVoid {
 			break
 		}
 	}

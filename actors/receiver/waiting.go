@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// pulseEvery is how often those who offered something to a receiver that has no seat yet
+	// pulseEvery is how often those who offered something to a receiver that has no slot yet
 	// are told that it waits; after five seconds without a word they would look for another one.
 	pulseEvery = time.Second
 
@@ -21,12 +21,12 @@ const (
 	// few seconds. It is also how long a receiver lives to which nobody has offered anything.
 	staleAfter = 10 * time.Second
 
-	// offersMax bounds what a receiver keeps that has no seat; the others are told to come
+	// offersMax bounds what a receiver keeps that has no slot; the others are told to come
 	// back. A place moves within seconds, in which few domains begin.
 	offersMax = 64
 )
 
-// waiting is a receiver that has no seat on its node yet: the newest offer of each task, some
+// waiting is a receiver that has no slot on its node yet: the newest offer of each task, some
 // hundred bytes. Mailbox only.
 type waiting struct {
 	since  time.Time
@@ -40,7 +40,7 @@ type held struct {
 	at     time.Time
 }
 
-// await handles one message of an actor without a seat.
+// await handles one message of an actor without a slot.
 func (a *Actor) await(c actor.Context, now time.Time) {
 	w := a.waiting
 	switch m := c.Message().(type) {
@@ -50,10 +50,10 @@ func (a *Actor) await(c actor.Context, now time.Time) {
 		if h := w.offers[m.GetTask().Key()]; h != nil && m.GetTask().GetEpoch() >= h.offer.GetTask().GetEpoch() {
 			delete(w.offers, m.GetTask().Key())
 		}
-	case registry.Seated:
+	case registry.SlotGranted:
 		a.begin(c, now)
 		return
-	case giveWay:
+	case stopForMove:
 		c.Stop(c.Self())
 		return
 	case process.WakeUp:
@@ -71,7 +71,7 @@ func (a *Actor) await(c actor.Context, now time.Time) {
 	a.timer.Set(c, now, now.Add(min(a.idle, pulseEvery)))
 }
 
-// hold keeps an offer until there is a seat, which the first one asks for.
+// hold keeps an offer until there is a slot, which the first one asks for.
 func (a *Actor) hold(c actor.Context, now time.Time, m *wire.Offer) {
 	w, key := a.waiting, m.GetTask().Key()
 	before := w.offers[key]
@@ -86,13 +86,13 @@ func (a *Actor) hold(c actor.Context, now time.Time, m *wire.Offer) {
 		return
 	}
 	w.offers[key] = &held{client: clientOf(c.Sender()), offer: m, at: now}
-	if a.seat != nil {
+	if a.slot != nil {
 		return
 	}
 	workspace, _ := uuid.FromBytes(m.GetWorkspace()) // none: that of nobody
 	root, self, there := c.ActorSystem().Root, c.Self(), false
-	if a.seat, there = a.options.seats.Take(workspace, key.Verification, func(msg any) { root.Send(self, msg) }); there {
-		root.Send(self, registry.Seated{})
+	if a.slot, there = a.options.slots.Take(workspace, key.Verification, func(msg any) { root.Send(self, msg) }); there {
+		root.Send(self, registry.SlotGranted{})
 	}
 }
 
@@ -112,7 +112,7 @@ func (a *Actor) pulse(c actor.Context, now time.Time) {
 	}
 }
 
-// release tells those who wait for a receiver that ends without having had a seat.
+// release tells those who wait for a receiver that ends without having had a slot.
 func (w *waiting) release(c actor.Context) {
 	for _, h := range w.offers {
 		if h.client.ID != "" {

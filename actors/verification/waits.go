@@ -26,9 +26,9 @@ const (
 	// took says then what they may take. Guess.
 	smallMax = 100
 
-	// putOffMuch is the part of the addresses of a domain that has to be put off before it
+	// deferredMuch is the part of the addresses of a domain that has to be put off before it
 	// is expected that the last one will be. Guess.
-	putOffMuch = 0.1
+	deferredMuch = 0.1
 )
 
 // survey is what the open addresses wait for, at one time.
@@ -114,8 +114,8 @@ func (o *eta) wait(now time.Time, w *work, t inspect.Wait) {
 	if t.For != inspect.ForReceiver {
 		return
 	}
-	q.again += float64(t.Addresses) * w.told.PutOff
-	if w.told.PutOff >= putOffMuch {
+	q.again += float64(t.Addresses) * w.told.Deferred
+	if w.told.Deferred >= deferredMuch {
 		q.wait = max(q.wait, w.told.Wait)
 	}
 	q.perHour, q.until = max(q.perHour, t.PerHour), latest(q.until, t.Until)

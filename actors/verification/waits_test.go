@@ -288,9 +288,9 @@ func TestEachCauseAndReasonIsTold(t *testing.T) {
 			told[text] = cause
 		}
 	}
-	for r, text := range putOff {
+	for r, text := range deferredBy {
 		w := inspect.Wait{For: inspect.ForRetry, Reason: r.String()}
-		if waitSentence(w) != text || told[text] != "" || text == putOffAnyhow {
+		if waitSentence(w) != text || told[text] != "" || text == deferredAnyhow {
 			t.Errorf("%s is told as %q, want %q, as %q is", r, waitSentence(w), text, told[text])
 		}
 		told[text] = r.String()

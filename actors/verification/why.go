@@ -30,7 +30,7 @@ var atReceiver = [len(inspect.Causes)]string{
 }
 
 // putOff says why a receiver has to be asked again, as what follows its name.
-var putOff = map[smtp.Reason]string{
+var deferredBy = map[smtp.Reason]string{
 	smtp.MailboxFull:         "which says that mailboxes are full at the moment",
 	smtp.MailboxBusy:         "which says that mailboxes receive too much mail at the moment",
 	smtp.Greylisted:          "which makes strangers come back later (greylisting)",
@@ -51,13 +51,13 @@ var putOff = map[smtp.Reason]string{
 	smtp.Intercepted:         "in whose place somebody else answers",
 }
 
-// putOffAnyhow is what putOff says of every other reason.
-const putOffAnyhow = "which asked us to come back later"
+// deferredAnyhow is what putOff says of every other reason.
+const deferredAnyhow = "which asked us to come back later"
 
-// putOffBy finds what to say of a reason by its word.
-var putOffBy = func() map[string]string {
-	words := make(map[string]string, len(putOff))
-	for r, text := range putOff {
+// deferredByWord finds what to say of a reason by its word.
+var deferredByWord = func() map[string]string {
+	words := make(map[string]string, len(deferredBy))
+	for r, text := range deferredBy {
 		words[r.String()] = text
 	}
 	return words
@@ -67,7 +67,7 @@ var putOffBy = func() map[string]string {
 func waitSentence(w inspect.Wait) string {
 	switch w.For {
 	case inspect.ForRetry:
-		return cmp.Or(putOffBy[w.Reason], putOffAnyhow)
+		return cmp.Or(deferredByWord[w.Reason], deferredAnyhow)
 	case inspect.ForControl:
 		return "where we first find out whether every address is accepted"
 	}

@@ -202,7 +202,7 @@ func TestAVerifyingFileWithoutATotalMakesAnAuditRed(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.environ = []string{noNodeHere}
-	d := ledgertest.NewDesk(t, book, 2)
+	d := ledgertest.NewFixture(t, book, 2)
 	v, _ := d.Prepares(2)
 	if err := book.Close(); err != nil {
 		t.Fatal(err)

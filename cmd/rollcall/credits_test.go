@@ -31,7 +31,7 @@ func TestEntriesOfAManySettledFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := ledgertest.NewDesk(t, book, settled)
+	d := ledgertest.NewFixture(t, book, settled)
 	v, l := d.Prepares(settled)
 	for number := int64(1); number <= settled; number++ {
 		o := smtp.Valid

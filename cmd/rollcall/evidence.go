@@ -155,7 +155,7 @@ func printEvidence(w io.Writer, f admin.Explanation) error {
 		for _, text := range routeLines(*c) {
 			line("route", "%s", text)
 		}
-		if text := habitLine(*c, time.Time(f.At)); text != "" {
+		if text := behaviourLine(*c, time.Time(f.At)); text != "" {
 			line("domain", "%s", text)
 		}
 		if c.GaveUp {
@@ -182,10 +182,10 @@ func routeLines(c admin.CaseView) []string {
 	return nil
 }
 
-// habitLine says what was known of the domain, how well, and how long before the
+// behaviourLine says what was known of the domain, how well, and how long before the
 // outcome; "" when it does not matter, since nothing was accepted.
-func habitLine(c admin.CaseView, judged time.Time) string {
-	h := c.Habit
+func behaviourLine(c admin.CaseView, judged time.Time) string {
+	h := c.Behaviour
 	asked := h.Accepted + h.Refused
 	if asked == 0 {
 		accepted := func(a admin.AttemptView) bool { return a.Outcome == smtp.Valid.String() }
@@ -234,8 +234,8 @@ func writeAttempts(b *term.Page, c admin.CaseView) {
 		b.WriteString("\n")
 		b.Para(0, "%s attempts behind the first ones are left out.", term.Grouped(int64(c.Omitted)))
 	}
-	if len(c.Habit.Controls) > 0 {
-		writeAttemptTable(b, "CONTROL OR WITNESS", c.Habit.Controls)
+	if len(c.Behaviour.Controls) > 0 {
+		writeAttemptTable(b, "CONTROL OR WITNESS", c.Behaviour.Controls)
 	}
 }
 

@@ -40,7 +40,7 @@ type witnessRig struct {
 	path string // of the ledger
 	id   string // of the file
 	args []string
-	desk *ledgertest.Desk
+	desk *ledgertest.Fixture
 }
 
 // newWitnessRig settles cases, as the rules of now conclude, and one address without evidence.
@@ -51,7 +51,7 @@ func newWitnessRig(t *testing.T, cases []evidence.Case, change func(*admin.Optio
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := ledgertest.NewDesk(t, book, 100)
+	d := ledgertest.NewFixture(t, book, 100)
 	v, l := d.Prepares(int64(len(cases) + 2))
 	s := ledger.Settlement{Lease: l, Number: 1}
 	var entries []evidence.Entry
@@ -139,7 +139,7 @@ func shownCases() []evidence.Case {
 	old.Rule, old.Version = "older", 1
 	return []evidence.Case{
 		{Attempts: []evidence.Attempt{grey, missing}, Hosts: 2},
-		{Attempts: []evidence.Attempt{good}, Hosts: 1, Habit: evidence.Habit{
+		{Attempts: []evidence.Attempt{good}, Hosts: 1, Behaviour: evidence.AcceptBehaviour{
 			Accepted: 3, First: witnessAt, Last: witnessAt.Add(17 * time.Second), Controls: []evidence.Attempt{good, good,
 				good}}},
 		{Attempts: []evidence.Attempt{gone, void, hostile}, Omitted: 1234, Hosts: 1, GaveUp: true,

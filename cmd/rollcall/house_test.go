@@ -207,9 +207,9 @@ var oldWords = map[string]string{
 	"roll": "node snapshot", "alarm": "timer", "runqueue": "run queue", "tank": "fluid queue", "memo": "cache",
 	"nobodies": "random locals", "archive": "attempt log", "driven": "in CRDB", "lookout": "peek conn", "chore": "task",
 	"overlooked": "visibility", "outlet": "egress path", "haste": "rate limited", "hasty": "rate limited",
-	"complained": "throttled", "scrub": "redact", "shaping": "throttle", "surplus": "excess", "stubborn": "hopeless",
+	"complained": "throttled", "scrub": "redact", "shaping": "throttle", "surplus": "excess",
 	"muted": "unavailable", "agenda": "planner", "strikes": "backoffs", "crew": "workspace queue", "adopt": "apply",
-	"careful": "stranger limits",
+	"careful": "stranger limits", "habit": "accept behaviour", "seat": "slot", "seats": "slots",
 }
 
 // nameWord is one word of a name in camel case.

@@ -134,7 +134,7 @@ func (r *rig) settled(total int64, inOrder bool) uuid.UUID {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	d := &ledgertest.Desk{Book: book, T: r.t, Workspace: workspace, Node: uuid.New()}
+	d := &ledgertest.Fixture{Book: book, T: r.t, Workspace: workspace, Node: uuid.New()}
 	v, lease := d.Prepares(total)
 	batches := total / 1000
 	for number := int64(1); number <= batches; number++ {

@@ -525,7 +525,7 @@ func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
 		!strings.Contains(err.Error(), "there is no verification with this id") {
 		t.Errorf("another: %v", err)
 	}
-	d := ledgertest.NewDesk(t, b.book, 5)
+	d := ledgertest.NewFixture(t, b.book, 5)
 	holds(t, b.must("verification", d.Creates(700).ID.String()), "status        uploading\n",
 		"why           its file is being uploaded: 0 of 700 bytes have arrived")
 	v, l := d.Prepares(4)

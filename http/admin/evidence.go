@@ -49,13 +49,13 @@ type Explanation struct {
 
 // CaseView is all that the outcome of one address rests on.
 type CaseView struct {
-	Attempts []AttemptView `json:"attempts"` // oldest first
-	Omitted  int           `json:"omitted"`  // left out behind the first ones
-	NoRoute  string        `json:"no_route"` // what DNS said instead of a route; "": nothing
-	Hosts    int           `json:"hosts"`    // of the route; 0: not known
-	Habit    HabitView     `json:"habit"`
-	GaveUp   bool          `json:"gave_up"`
-	Why      string        `json:"why"` // it was given up; "": because of what the last attempt says
+	Attempts  []AttemptView `json:"attempts"` // oldest first
+	Omitted   int           `json:"omitted"`  // left out behind the first ones
+	NoRoute   string        `json:"no_route"` // what DNS said instead of a route; "": nothing
+	Hosts     int           `json:"hosts"`    // of the route; 0: not known
+	Behaviour BehaviourView `json:"habit"`
+	GaveUp    bool          `json:"gave_up"`
+	Why       string        `json:"why"` // it was given up; "": because of what the last attempt says
 }
 
 // AttemptView is one question, its answer, and what that was taken for.
@@ -89,8 +89,8 @@ type CauseView struct {
 	Why   string `json:"why"`   // the trials that showed it, in a sentence
 }
 
-// HabitView is what was known of the domain when an acceptance was judged.
-type HabitView struct {
+// BehaviourView is what was known of the domain when an acceptance was judged.
+type BehaviourView struct {
 	Accepted int           `json:"accepted"` // control probes
 	Refused  int           `json:"refused"`
 	First    *api.Time     `json:"first_at"` // of these answers; null: there was none
@@ -114,13 +114,13 @@ func ExplanationOf(f evidence.Found) Explanation {
 func newCaseView(c smtpevidence.Case) *CaseView {
 	v := &CaseView{Attempts: newAttemptViews(c.Attempts), Omitted: c.Omitted, Hosts: c.Hosts, GaveUp: c.GaveUp,
 		NoRoute: reasonText(c.NoRoute), Why: reasonText(c.Why),
-		Habit: HabitView{Accepted: c.Habit.Accepted, Refused: c.Habit.Refused,
-			Controls: newAttemptViews(c.Habit.Controls)}}
-	if accepts, known := c.Habit.CatchAll(); known {
-		v.Habit.Accepts = &accepts
+		Behaviour: BehaviourView{Accepted: c.Behaviour.Accepted, Refused: c.Behaviour.Refused,
+			Controls: newAttemptViews(c.Behaviour.Controls)}}
+	if accepts, known := c.Behaviour.CatchAll(); known {
+		v.Behaviour.Accepts = &accepts
 	}
-	if first, last := api.Time(c.Habit.First), api.Time(c.Habit.Last); !c.Habit.First.IsZero() {
-		v.Habit.First, v.Habit.Last = &first, &last
+	if first, last := api.Time(c.Behaviour.First), api.Time(c.Behaviour.Last); !c.Behaviour.First.IsZero() {
+		v.Behaviour.First, v.Behaviour.Last = &first, &last
 	}
 	return v
 }

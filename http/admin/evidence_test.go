@@ -48,13 +48,13 @@ func everyCase() []evidence.Case {
 	verdict.Builtin().Decide(&busy)
 	return []evidence.Case{
 		{Attempts: []evidence.Attempt{missing}, Hosts: 2},
-		{Attempts: []evidence.Attempt{accepted}, Hosts: 1, Habit: evidence.Habit{Accepted: 3,
+		{Attempts: []evidence.Attempt{accepted}, Hosts: 1, Behaviour: evidence.AcceptBehaviour{Accepted: 3,
 			First: seenAt.Add(-17 * time.Second), Last: seenAt,
 			Controls: []evidence.Attempt{accepted, accepted, accepted}}},
 		{Attempts: []evidence.Attempt{busy, busy}, Omitted: 7, Hosts: 1, GaveUp: true},
 		{NoRoute: smtp.DomainNotFound},
 		{Attempts: []evidence.Attempt{judgedBefore(missing)}, Hosts: 1, GaveUp: true},
-		{Attempts: []evidence.Attempt{accepted}, Habit: evidence.Habit{Refused: 1, First: seenAt, Last: seenAt,
+		{Attempts: []evidence.Attempt{accepted}, Behaviour: evidence.AcceptBehaviour{Refused: 1, First: seenAt, Last: seenAt,
 			Controls: []evidence.Attempt{missing}}},
 		{Attempts: []evidence.Attempt{missing}, Hosts: 1}, // settled as mailbox_full: not by this
 	}
@@ -62,7 +62,7 @@ func everyCase() []evidence.Case {
 
 // settlesCases settles a file of 8 with these cases, in two settlements, and its
 // last address without evidence.
-func settlesCases(d *ledgertest.Desk, cases []evidence.Case) ledger.Verification {
+func settlesCases(d *ledgertest.Fixture, cases []evidence.Case) ledger.Verification {
 	d.T.Helper()
 	v, l := d.Prepares(int64(len(cases) + 1))
 	first := ledger.Settlement{Lease: l, Number: 1}
@@ -108,7 +108,7 @@ func (r *rig) findsEvidence(id, address string) (int, admin.Explanation, string)
 // TestEvidenceOfEachKind through the listener: what was stored is told.
 func TestEvidenceOfEachKind(t *testing.T) {
 	r := newRig(t)
-	d := ledgertest.NewDesk(t, r.book, 50)
+	d := ledgertest.NewFixture(t, r.book, 50)
 	id := settlesCases(d, everyCase()).ID.String()
 	for address, want := range map[string]struct {
 		ordinal         int64
@@ -138,13 +138,13 @@ func TestEvidenceOfEachKind(t *testing.T) {
 	a := f.Case.Attempts[0]
 	if rule := a.Rule; !strings.Contains(rule, "@") || a.Text != "user unknown" || a.Code != 550 ||
 		a.Enhanced != "5.1.1" || a.Stage != "rcpt" || a.Host != "mx.example.test" || a.Source != "192.0.2.7" ||
-		!a.TLS || a.Blame != "address" || !time.Time(a.At).Equal(seenAt) || f.Case.Habit.Accepts != nil {
+		!a.TLS || a.Blame != "address" || !time.Time(a.At).Equal(seenAt) || f.Case.Behaviour.Accepts != nil {
 		t.Errorf("the attempt: %+v", a)
 	}
 	_, f, _ = r.findsEvidence(id, "user1@example.test")
-	if h := f.Case.Habit; h.Accepted != 3 || h.Refused != 0 || h.Accepts == nil || !*h.Accepts ||
+	if h := f.Case.Behaviour; h.Accepted != 3 || h.Refused != 0 || h.Accepts == nil || !*h.Accepts ||
 		len(h.Controls) != 3 || time.Time(*h.Last).Sub(time.Time(*h.First)) != 17*time.Second {
-		t.Errorf("the habit: %+v", f.Case.Habit)
+		t.Errorf("the habit: %+v", f.Case.Behaviour)
 	}
 	_, f, _ = r.findsEvidence(id, "user2@example.test")
 	if c := f.Case; !c.GaveUp || c.Omitted != 7 || c.Attempts[0].Trouble != "timeout" ||
@@ -157,7 +157,7 @@ func TestEvidenceOfEachKind(t *testing.T) {
 func TestEvidenceThatIsNotThere(t *testing.T) {
 	var log bytes.Buffer
 	r := newRig(t, func(o *admin.Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
-	d := ledgertest.NewDesk(t, r.book, 50)
+	d := ledgertest.NewFixture(t, r.book, 50)
 	done := settlesCases(d, everyCase())
 	running, l := d.Prepares(2)
 	d.Settles(l, 1, 0, 0, smtp.Valid)
@@ -215,7 +215,7 @@ func (r *rig) replays(id, body string) (status int, lines []admin.ReplayLine) {
 // TestReplayListsWhatWouldChange by the rules of now, and all with all.
 func TestReplayListsWhatWouldChange(t *testing.T) {
 	r := newRig(t)
-	d := ledgertest.NewDesk(t, r.book, 50)
+	d := ledgertest.NewFixture(t, r.book, 50)
 	v := settlesCases(d, everyCase())
 	before, stood := d.Account(), d.Sees(v.ID)
 	status, lines := r.replays(v.ID.String(), `{}`)
@@ -258,7 +258,7 @@ func TestReplayListsWhatWouldChange(t *testing.T) {
 // the context; cases that were not settled are damage.
 func TestReplayEndsWithItsReader(t *testing.T) {
 	r := newRig(t)
-	d := ledgertest.NewDesk(t, r.book, 50)
+	d := ledgertest.NewFixture(t, r.book, 50)
 	v := settlesCases(d, everyCase())
 	enough, n := errors.New("enough"), 0
 	q := ledgerevidence.Query{Rules: verdict.Builtin(), All: true,
@@ -312,7 +312,7 @@ func (b waitingBook) Evidence(ctx context.Context, id uuid.UUID, after int64,
 func TestOneReplayAtATime(t *testing.T) {
 	b := waitingBook{begun: make(chan struct{}), goOn: make(chan struct{})}
 	r := newRig(t, func(o *admin.Options) { b.Book, o.Book = o.Book, &b })
-	v := settlesCases(ledgertest.NewDesk(t, r.book, 50), everyCase())
+	v := settlesCases(ledgertest.NewFixture(t, r.book, 50), everyCase())
 	path, statuses := "/v1/verifications/"+v.ID.String()+"/replay", make(chan int)
 	begin := func() {
 		go func() {
@@ -340,7 +340,7 @@ func TestOneReplayAtATime(t *testing.T) {
 // TestAnAddressIsFoundBySpellingsOfItsDomain, and not by those of its local part.
 func TestAnAddressIsFoundBySpellingsOfItsDomain(t *testing.T) {
 	r := newRig(t)
-	d := ledgertest.NewDesk(t, r.book, 9)
+	d := ledgertest.NewFixture(t, r.book, 9)
 	v, l := d.Prepares(3)
 	s := ledgertest.Batch(l, 1, 0, 2, smtp.Valid)
 	s.Results[0].Email, s.Results[1].Email = "Anna@xn--bcher-kva.example", "no address at all"

@@ -21,7 +21,7 @@ import (
 // TestEntriesOfAVerification in two pages, and what is refused.
 func TestEntriesOfAVerification(t *testing.T) {
 	r := newRig(t)
-	d := ledgertest.NewDesk(t, r.book, 50)
+	d := ledgertest.NewFixture(t, r.book, 50)
 	v, l := d.Prepares(3)
 	d.Settles(l, 1, 0, 1, smtp.Valid)
 	d.Settles(l, 2, 2, 2, smtp.Unknown)

@@ -26,7 +26,7 @@ func (nobodyWorks) Verification(context.Context, string) (inspect.Verification, 
 // TestWhyNobodyWorksOnAVerification is told from the ledger, in each of its states.
 func TestWhyNobodyWorksOnAVerification(t *testing.T) {
 	r := newThrottleRig(t, func(o *admin.Options) { o.Survey = nobodyWorks{} })
-	d := ledgertest.NewDesk(t, r.book, 5)
+	d := ledgertest.NewFixture(t, r.book, 5)
 	told := func(id uuid.UUID, status ledger.Status, total, final int64, words ...string) {
 		t.Helper()
 		code, text := r.raw("GET", "/v1/verifications/"+id.String()+"/waits", "", "Bearer "+r.token)

@@ -164,13 +164,13 @@ func fill(t *web.Talk, c evidence.Case) {
 	for _, a := range c.Attempts {
 		t.Attempts = append(t.Attempts, attemptOf(a, t.Email))
 	}
-	for _, a := range c.Habit.Controls {
+	for _, a := range c.Behaviour.Controls {
 		t.Controls = append(t.Controls, attemptOf(a, web.ControlName(a.Witness)))
 	}
 	if c.NoRoute != smtp.ReasonNone {
 		t.NoRoute = sentenceOf(c.NoRoute)
 	}
-	t.Habit = web.HabitText(c.Habit.CatchAll())
+	t.Behaviour = web.BehaviourText(c.Behaviour.CatchAll())
 }
 
 // attemptOf shows one attempt. Which of our addresses asked is for operators.

@@ -91,7 +91,7 @@ func TestTheTalkAboutAnAddressIsShown(t *testing.T) {
 	control.Code, control.Outcome, control.Reason, control.Text = 550, smtp.Invalid, smtp.MailboxNotFound, "Nobody"
 	v := g.judged([]ledger.Result{result(0, "ghost@acme.test", smtp.Invalid, smtp.MailboxNotFound), result(1, "info@gmial.com", smtp.Valid, smtp.MailboxExists)},
 		map[int64]evidence.Case{0: {Attempts: []evidence.Attempt{quiet, said}, Omitted: 1, Hosts: 2,
-			Habit: evidence.Habit{Refused: 1, First: at, Last: at, Controls: []evidence.Attempt{control}}}})
+			Behaviour: evidence.AcceptBehaviour{Refused: 1, First: at, Last: at, Controls: []evidence.Attempt{control}}}})
 	page := g.as["viewer"].get(g.path("/verifications/" + v.ID.String() + "/addresses/0?in=1"))
 	for _, want := range []string{"ghost@acme.test", "&gt; RCPT TO:&lt;ghost@acme.test&gt;", "&lt; 550 5.1.1 No ‹the address› here &lt;script&gt;",
 		"The receiver didn't answer in time.", "rcpt-5.1.1", "RCPT TO:&lt;a made-up name&gt;", "about real addresses can be trusted", "22 Nov 2026 04:00:58", "Read as invalid (mailbox_not_found), by rule", "1 attempt between the first and the last isn't kept.", "mx2.acme.test"} {

@@ -297,7 +297,7 @@ func TestAnUploadEndsWithItsUser(t *testing.T) {
 	t.Parallel()
 	r := newStorageRig(t, nil)
 	other := newStorageRig(t, func(o *upload.Options) { o.Book = r.store })
-	d, ctx := ledgertest.NewDesk(t, r.store, 0), t.Context()
+	d, ctx := ledgertest.NewFixture(t, r.store, 0), t.Context()
 	d.Joins("owner@acme.test", ledger.Owner)
 	role := func(to ledger.Role) func(ledger.SignedIn) error {
 		return func(in ledger.SignedIn) error { return r.store.SetRole(ctx, d.Workspace, in.User.ID, to) }

@@ -79,8 +79,8 @@ func ControlName(witness bool) string {
 	return "a made-up name"
 }
 
-// HabitText says what made-up names showed about a receiver; "": nothing is known.
-func HabitText(accepts, known bool) string {
+// BehaviourText says what made-up names showed about a receiver; "": nothing is known.
+func BehaviourText(accepts, known bool) string {
 	switch {
 	case !known:
 		return ""
@@ -99,6 +99,6 @@ type Talk struct {
 	NoRoute                  string
 	Attempts, Controls       []Attempt
 	Omitted                  int
-	Habit                    string
+	Behaviour                string
 	GaveUp                   bool
 }

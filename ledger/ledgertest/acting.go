@@ -11,7 +11,7 @@ import (
 )
 
 // actsWhileItMay: every change of a session reads the session and the role in its own transaction.
-func actsWhileItMay(d *Desk) {
+func actsWhileItMay(d *Fixture) {
 	ctx := d.T.Context()
 	d.Joins("first@acme.test", ledger.Owner)
 	list := d.Creates(7)
@@ -80,7 +80,7 @@ func actsWhileItMay(d *Desk) {
 }
 
 // keysOfOwners: a key made by a user is suspended while they are disabled or no owner of its workspace.
-func keysOfOwners(d *Desk) {
+func keysOfOwners(d *Fixture) {
 	ctx := d.T.Context()
 	d.Joins("first@acme.test", ledger.Owner)
 	anna := d.Joins("anna@acme.test", ledger.Owner).User.ID
@@ -116,7 +116,7 @@ func keysOfOwners(d *Desk) {
 }
 
 // invitedAgain: of two invitations of one person to one workspace the newer one can be used.
-func invitedAgain(d *Desk) {
+func invitedAgain(d *Fixture) {
 	ctx := d.T.Context()
 	elsewhere := d.other(d.T, 0)
 	there := elsewhere.links(elsewhere.invitation("anna@acme.test", ledger.Member))

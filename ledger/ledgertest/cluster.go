@@ -32,7 +32,7 @@ var processes = []exercise{
 	{"who left is forgotten", 0, forgetsLeft},
 }
 
-func oneIdentity(d *Desk) {
+func oneIdentity(d *Fixture) {
 	first, err := d.Identity(d.T.Context())
 	d.ok(err)
 	second, err := d.Identity(d.T.Context())
@@ -42,7 +42,7 @@ func oneIdentity(d *Desk) {
 	}
 }
 
-func rowAsSaid(d *Desk) {
+func rowAsSaid(d *Fixture) {
 	empty, err := d.ReadNodes(d.T.Context())
 	d.ok(err)
 	if !reflect.DeepEqual(empty, ledger.NodeSnapshot{}) {
@@ -71,7 +71,7 @@ func rowAsSaid(d *Desk) {
 	}
 }
 
-func refreshes(d *Desk) {
+func refreshes(d *Fixture) {
 	b := heartbeatOf(life(d.Node), life(uuid.Nil))
 	first, before := d.Beats(b)
 	b.Draining, b.Read, b.Leases, b.Addresses, b.Receivers = true, before.Generation, 1, 2, 3
@@ -89,7 +89,7 @@ func refreshes(d *Desk) {
 	}
 }
 
-func publishes(d *Desk) {
+func publishes(d *Fixture) {
 	a, b := life(d.Node), life(uuid.Nil)
 	views := [][]ledger.Incarnation{heartbeatOf(a).View, heartbeatOf(a, b).View, {}, heartbeatOf(a).View}
 	turn := int64(0)
@@ -112,7 +112,7 @@ func publishes(d *Desk) {
 	}
 }
 
-func longViews(d *Desk) {
+func longViews(d *Fixture) {
 	others := make([]ledger.Incarnation, ledger.ViewMax)
 	for i := range others {
 		others[i] = life(uuid.Nil)
@@ -126,7 +126,7 @@ func longViews(d *Desk) {
 	}
 }
 
-func badHeartbeats(d *Desk) {
+func badHeartbeats(d *Fixture) {
 	long := strings.Repeat("x", ledger.NodeTextBytesMax+1)
 	for name, spoil := range map[string]func(b *ledger.Heartbeat){
 		"no session":         func(b *ledger.Heartbeat) { b.Session = uuid.Nil },
@@ -163,7 +163,7 @@ func badHeartbeats(d *Desk) {
 	}
 }
 
-func otherCluster(d *Desk) {
+func otherCluster(d *Fixture) {
 	ours, theirs := heartbeatOf(life(d.Node)), heartbeatOf(life(uuid.Nil))
 	theirs.Cluster = "there"
 	d.Beats(ours)
@@ -190,7 +190,7 @@ func otherCluster(d *Desk) {
 	}
 }
 
-func leaves(d *Desk) {
+func leaves(d *Fixture) {
 	a, b := heartbeatOf(life(d.Node)), heartbeatOf(life(uuid.Nil))
 	d.Beats(a)
 	_, before := d.Beats(b)
@@ -217,7 +217,7 @@ func leaves(d *Desk) {
 	}
 }
 
-func retiresInTime(d *Desk) {
+func retiresInTime(d *Fixture) {
 	a, b := heartbeatOf(life(d.Node)), heartbeatOf(life(uuid.Nil))
 	d.Beats(a)
 	_, before := d.Beats(b)
@@ -239,7 +239,7 @@ func retiresInTime(d *Desk) {
 	}
 }
 
-func deadLater(d *Desk) {
+func deadLater(d *Fixture) {
 	a, b := heartbeatOf(life(d.Node)), heartbeatOf(life(uuid.Nil))
 	d.Beats(a)
 	_, before := d.Beats(b)
@@ -261,7 +261,7 @@ func deadLater(d *Desk) {
 	}
 }
 
-func endsOfViews(d *Desk) {
+func endsOfViews(d *Fixture) {
 	for _, read := range []bool{true, false} {
 		p := life(uuid.Nil)
 		first, second := heartbeatOf(p), heartbeatOf(p, life(uuid.Nil))
@@ -283,7 +283,7 @@ func endsOfViews(d *Desk) {
 
 // silentReceivers: they stay with a row whatever ends it, until a later beat of its process says
 // otherwise, or an operator.
-func silentReceivers(d *Desk) {
+func silentReceivers(d *Fixture) {
 	ctx := d.T.Context()
 	longest := make([]uint64, ledger.SilentMax+1)
 	for i := range longest {
@@ -324,7 +324,7 @@ func silentReceivers(d *Desk) {
 	}
 }
 
-func beginsAnew(d *Desk) {
+func beginsAnew(d *Fixture) {
 	ctx := d.T.Context()
 	for name, ends := range map[string]func(session uuid.UUID) error{
 		"retired":  func(s uuid.UUID) error { return d.Retire(ctx, s, 0, false) },
@@ -345,7 +345,7 @@ func beginsAnew(d *Desk) {
 	}
 }
 
-func drains(d *Desk) {
+func drains(d *Fixture) {
 	ctx := d.T.Context()
 	d.refused(d.AskDrain(ctx, d.Node), ledger.ErrNoSuchNode)
 	first, second, other := heartbeatOf(life(d.Node)), heartbeatOf(life(d.Node)), heartbeatOf(life(uuid.Nil))
@@ -380,7 +380,7 @@ func drains(d *Desk) {
 }
 
 // undrains: the wish is taken back in the rows in which it could be said, and in no other.
-func undrains(d *Desk) {
+func undrains(d *Fixture) {
 	ctx := d.T.Context()
 	d.refused(d.Undrain(ctx, d.Node), ledger.ErrNoSuchNode)
 	left, back, other := heartbeatOf(life(d.Node)), heartbeatOf(life(d.Node)), heartbeatOf(life(uuid.Nil))
@@ -417,7 +417,7 @@ func undrains(d *Desk) {
 	d.refused(d.Undrain(ctx, d.Node), ledger.ErrNoSuchNode)
 }
 
-func forgetsNoneAlive(d *Desk) {
+func forgetsNoneAlive(d *Fixture) {
 	ctx := d.T.Context()
 	d.refused(d.Forget(ctx, d.Node, 0), ledger.ErrNoSuchNode)
 	old, alive := heartbeatOf(life(d.Node)), heartbeatOf(life(d.Node))
@@ -434,7 +434,7 @@ func forgetsNoneAlive(d *Desk) {
 	}
 }
 
-func forgetsWhenRead(d *Desk) {
+func forgetsWhenRead(d *Fixture) {
 	ctx := d.T.Context()
 	gone, stays := heartbeatOf(life(d.Node)), heartbeatOf(life(uuid.Nil))
 	d.Beats(gone)
@@ -461,7 +461,7 @@ func forgetsWhenRead(d *Desk) {
 	d.refused(d.Forget(ctx, d.Node, 0), ledger.ErrNoSuchNode)
 }
 
-func forgetsLeft(d *Desk) {
+func forgetsLeft(d *Fixture) {
 	ctx := d.T.Context()
 	gone, other := heartbeatOf(life(d.Node)), heartbeatOf(life(uuid.Nil))
 	d.Beats(gone)

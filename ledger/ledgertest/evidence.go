@@ -29,7 +29,7 @@ type KeptSettlement struct {
 }
 
 // Witnesses reads the evidence of a verification after a number.
-func (d *Desk) Witnesses(id uuid.UUID, after int64) (list []KeptSettlement) {
+func (d *Fixture) Witnesses(id uuid.UUID, after int64) (list []KeptSettlement) {
 	d.T.Helper()
 	_, err := d.Evidence(d.T.Context(), id, after, func(k ledger.StoredSettlement) error {
 		if age := time.Since(k.At); age.Abs() > time.Minute {
@@ -49,7 +49,7 @@ func (d *Desk) Witnesses(id uuid.UUID, after int64) (list []KeptSettlement) {
 }
 
 // witnesses fails the test unless the evidence of a verification is as given, by number from 1.
-func (d *Desk) witnesses(id uuid.UUID, want ...string) {
+func (d *Fixture) witnesses(id uuid.UUID, want ...string) {
 	d.T.Helper()
 	list := d.Witnesses(id, 0)
 	if len(list) != len(want) {
@@ -64,7 +64,7 @@ func (d *Desk) witnesses(id uuid.UUID, want ...string) {
 }
 
 var evidences = []exercise{
-	{"evidence stands beside its results, with nothing and with bytes that are no text", 9, func(d *Desk) {
+	{"evidence stands beside its results, with nothing and with bytes that are no text", 9, func(d *Fixture) {
 		v, l := d.Prepares(4)
 		raw := "\x00\xff\xfe\x00bytes"
 		for i, s := range []ledger.Settlement{witnessed(l, 1, 3, raw), witnessed(l, 2, 0, ""),
@@ -90,7 +90,7 @@ var evidences = []exercise{
 			d.T.Errorf("answered %+v, stored %+v", told, d.Sees(v.ID))
 		}
 	}},
-	{"evidence of many settlements, each its own", 99, func(d *Desk) {
+	{"evidence of many settlements, each its own", 99, func(d *Fixture) {
 		v, l := d.Prepares(70)
 		o, m := d.Prepares(1)
 		_, err := d.Settle(d.T.Context(), witnessed(m, 1, 0, "of another"))
@@ -104,7 +104,7 @@ var evidences = []exercise{
 		d.witnesses(v.ID, want...)
 		d.witnesses(o.ID, "of another")
 	}},
-	{"a repeat with other evidence is the same settlement, and the first stays", 9, func(d *Desk) {
+	{"a repeat with other evidence is the same settlement, and the first stays", 9, func(d *Fixture) {
 		v, l := d.Prepares(2)
 		first, err := d.Settle(d.T.Context(), witnessed(l, 1, 0, "first"))
 		d.ok(err)
@@ -123,7 +123,7 @@ var evidences = []exercise{
 		d.witnesses(v.ID, "first", "")
 		d.has(9, 7, 0, 2)
 	}},
-	{"a settlement that is refused leaves no evidence", 9, func(d *Desk) {
+	{"a settlement that is refused leaves no evidence", 9, func(d *Fixture) {
 		v, l := d.Prepares(3)
 		stale := l
 		stale.Epoch++
@@ -137,7 +137,7 @@ var evidences = []exercise{
 		d.refused(err, ledger.ErrStaleEpoch)
 		d.witnesses(v.ID, "taken")
 	}},
-	{"evidence at its bound, and above it", 9, func(d *Desk) {
+	{"evidence at its bound, and above it", 9, func(d *Fixture) {
 		v, l := d.Prepares(2)
 		large := witnessed(l, 1, 0, "")
 		large.Evidence = bytes.Repeat([]byte{0, 0xfe, 'x'}, ledger.EvidenceMax/3+1)
@@ -154,7 +154,7 @@ var evidences = []exercise{
 		_, err = d.Settle(d.T.Context(), large)
 		d.refused(err, ledger.ErrStaleEpoch)
 	}},
-	{"a reader of evidence that gives up ends it", 9, func(d *Desk) {
+	{"a reader of evidence that gives up ends it", 9, func(d *Fixture) {
 		v, l := d.Prepares(2)
 		d.Settles(l, 1, 0, 0, smtp.Valid)
 		d.Settles(l, 2, 1, 1, smtp.Valid)
@@ -168,7 +168,7 @@ var evidences = []exercise{
 		_, err = d.Evidence(ctx, v.ID, 0, func(ledger.StoredSettlement) error { cancel(); return nil })
 		d.refused(err, context.Canceled)
 	}},
-	{"evidence of nothing, and past its retention", 9, func(d *Desk) {
+	{"evidence of nothing, and past its retention", 9, func(d *Fixture) {
 		nothing := func(ledger.StoredSettlement) error { return errors.New("there is something") }
 		_, err := d.Evidence(d.T.Context(), uuid.New(), 0, nothing)
 		d.refused(err, ledger.ErrNoSuchVerification)

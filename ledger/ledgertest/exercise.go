@@ -23,7 +23,7 @@ func Exercise(t *testing.T, open func(t *testing.T) ledger.Book) {
 		t.Run(group.name, func(t *testing.T) {
 			for _, e := range group.tests {
 				t.Run(e.name, func(t *testing.T) {
-					d := NewDesk(t, open(t), e.credits)
+					d := NewFixture(t, open(t), e.credits)
 					e.run(d)
 					d.Audits()
 					if off := d.AddsUp(2); off != "" {
@@ -39,11 +39,11 @@ func Exercise(t *testing.T, open func(t *testing.T) ledger.Book) {
 type exercise struct {
 	name    string
 	credits ledger.Credits
-	run     func(d *Desk)
+	run     func(d *Fixture)
 }
 
 // Audits fails the test for each violation.
-func (d *Desk) Audits() ledger.AuditReport {
+func (d *Fixture) Audits() ledger.AuditReport {
 	d.T.Helper()
 	report, err := d.Audit(d.T.Context())
 	if err != nil {
@@ -56,7 +56,7 @@ func (d *Desk) Audits() ledger.AuditReport {
 }
 
 // has fails the test unless the account is as given.
-func (d *Desk) has(granted, available, held, spent ledger.Credits) {
+func (d *Fixture) has(granted, available, held, spent ledger.Credits) {
 	d.T.Helper()
 	want := ledger.Balance{Granted: granted, Available: available, Held: held, Spent: spent}
 	if got := d.Account(); got != want {
@@ -65,7 +65,7 @@ func (d *Desk) has(granted, available, held, spent ledger.Credits) {
 }
 
 // is fails the test unless v is in the given state.
-func (d *Desk) is(v ledger.Verification, want ledger.State) {
+func (d *Fixture) is(v ledger.Verification, want ledger.State) {
 	d.T.Helper()
 	if got := v.State(); got != want {
 		d.T.Errorf("state: got %q, want %q", got, want)
@@ -76,7 +76,7 @@ func (d *Desk) is(v ledger.Verification, want ledger.State) {
 }
 
 // ok ends the test on an error.
-func (d *Desk) ok(err error) {
+func (d *Fixture) ok(err error) {
 	d.T.Helper()
 	if err != nil {
 		d.T.Fatal(err)

@@ -21,7 +21,7 @@ var facts = []exercise{
 func inAnHour() time.Time { return time.Now().Add(Hour).Truncate(time.Millisecond).UTC() }
 
 // knows fails the test unless just these facts are known of the keys.
-func (d *Desk) knows(keys []string, want ...ledger.Fact) {
+func (d *Fixture) knows(keys []string, want ...ledger.Fact) {
 	d.T.Helper()
 	got, err := d.Known(d.T.Context(), keys)
 	d.ok(err)
@@ -38,7 +38,7 @@ func (d *Desk) knows(keys []string, want ...ledger.Fact) {
 	}
 }
 
-func learns(d *Desk) {
+func learns(d *Fixture) {
 	d.knows(nil)
 	d.ok(d.Learn(d.T.Context(), nil))
 	a := ledger.Fact{Key: "mx.a.test", Data: []byte{0, 1, 0xff}, Expires: inAnHour()}
@@ -50,7 +50,7 @@ func learns(d *Desk) {
 	d.knows([]string{"mx.c.test"})
 }
 
-func learnsAnew(d *Desk) {
+func learnsAnew(d *Fixture) {
 	f := ledger.Fact{Key: "mx.a.test", Data: []byte("first"), Expires: inAnHour()}
 	other := ledger.Fact{Key: "mx.b.test", Data: []byte("other"), Expires: inAnHour()}
 	d.ok(d.Learn(d.T.Context(), []ledger.Fact{f, other}))
@@ -64,7 +64,7 @@ func learnsAnew(d *Desk) {
 	d.knows([]string{f.Key, other.Key}, other)
 }
 
-func manyFacts(d *Desk) {
+func manyFacts(d *Fixture) {
 	var many []ledger.Fact
 	var keys []string
 	for i := range ledger.FactsMax + 1 {
@@ -80,7 +80,7 @@ func manyFacts(d *Desk) {
 	d.knows(keys[:ledger.FactsMax], many[1:ledger.FactsMax]...)
 }
 
-func badFacts(d *Desk) {
+func badFacts(d *Fixture) {
 	good := ledger.Fact{Key: "mx.a.test", Expires: inAnHour()}
 	for name, spoil := range map[string]func(f *ledger.Fact){
 		"no key":        func(f *ledger.Fact) { f.Key = "" },

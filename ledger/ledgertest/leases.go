@@ -11,7 +11,7 @@ import (
 )
 
 // refused fails the test unless err is the refusal.
-func (d *Desk) refused(err, want error) {
+func (d *Fixture) refused(err, want error) {
 	d.T.Helper()
 	if !errors.Is(err, want) {
 		d.T.Errorf("got %v, want %v", err, want)
@@ -19,7 +19,7 @@ func (d *Desk) refused(err, want error) {
 }
 
 // leased fails the test unless a node is handed exactly these, in this order.
-func (d *Desk) leased(node uuid.UUID, limit int, ttl time.Duration, want ...uuid.UUID) []ledger.Verification {
+func (d *Fixture) leased(node uuid.UUID, limit int, ttl time.Duration, want ...uuid.UUID) []ledger.Verification {
 	d.T.Helper()
 	list, err := d.Lease(d.T.Context(), node, limit, ttl)
 	d.ok(err)
@@ -51,7 +51,7 @@ func older(list ...ledger.Verification) []uuid.UUID {
 }
 
 var leases = []exercise{
-	{"the oldest is handed out first, and once", 0, func(d *Desk) {
+	{"the oldest is handed out first, and once", 0, func(d *Fixture) {
 		d.Creates(7) // still uploading: nothing to do
 		order := older(d.Uploads(), d.Uploads(), d.Uploads())
 		d.leased(d.Node, 2, Hour, order[0], order[1])
@@ -59,7 +59,7 @@ var leases = []exercise{
 		d.leased(d.Node, 5, Hour)
 		d.leased(d.Node, 0, Hour)
 	}},
-	{"nobody leases nothing", 0, func(d *Desk) {
+	{"nobody leases nothing", 0, func(d *Fixture) {
 		d.Uploads()
 		_, err := d.Lease(d.T.Context(), uuid.Nil, 1, Hour)
 		d.refused(err, ledger.ErrIllegal)
@@ -69,7 +69,7 @@ var leases = []exercise{
 		_, err = d.Prepare(d.T.Context(), l, 1, 0, 1)
 		d.refused(err, ledger.ErrStaleEpoch)
 	}},
-	{"a lease is as long as asked for", 0, func(d *Desk) {
+	{"a lease is as long as asked for", 0, func(d *Fixture) {
 		v := d.Uploads()
 		until := func() time.Time {
 			seen, err := d.Evidence(d.T.Context(), v.ID, 0, func(ledger.StoredSettlement) error { return nil })
@@ -94,7 +94,7 @@ var leases = []exercise{
 			d.T.Errorf("work made the lease longer: until %v, and then until %v", held, got)
 		}
 	}},
-	{"an expired lease goes to another at the next epoch", 0, func(d *Desk) {
+	{"an expired lease goes to another at the next epoch", 0, func(d *Fixture) {
 		v := d.Uploads()
 		first := d.leased(d.Node, 1, 0, v.ID)
 		second := d.leased(uuid.New(), 1, Hour, v.ID)
@@ -105,7 +105,7 @@ var leases = []exercise{
 		_, err := d.Prepare(d.T.Context(), old, 1, 0, 1)
 		d.refused(err, ledger.ErrStaleEpoch)
 	}},
-	{"renewing prolongs what has not expired and names it", 0, func(d *Desk) {
+	{"renewing prolongs what has not expired and names it", 0, func(d *Fixture) {
 		kept, lost := d.Uploads(), d.Uploads()
 		order := older(kept, lost)
 		d.leased(d.Node, 1, Hour, order[0])
@@ -117,7 +117,7 @@ var leases = []exercise{
 		}
 		d.leased(uuid.New(), 5, Hour, order...) // prolonged by nothing is expired
 	}},
-	{"a lease given back may be taken at once", 0, func(d *Desk) {
+	{"a lease given back may be taken at once", 0, func(d *Fixture) {
 		l := d.Takes(d.Uploads().ID)
 		d.ok(d.Release(d.T.Context(), l))
 		d.ok(d.Release(d.T.Context(), l))
@@ -129,7 +129,7 @@ var leases = []exercise{
 			d.T.Errorf("epoch %d after %d", next.Epoch, l.Epoch)
 		}
 	}},
-	{"some workspaces are passed over", 0, func(d *Desk) {
+	{"some workspaces are passed over", 0, func(d *Fixture) {
 		first, other := d.Uploads(), uuid.New()
 		list, err := d.Lease(d.T.Context(), d.Node, 5, Hour, d.Workspace, other)
 		if d.ok(err); len(list) != 0 {
@@ -144,7 +144,7 @@ var leases = []exercise{
 		}
 		d.leased(d.Node, 5, Hour, first.ID)
 	}},
-	{"what is parked comes back when its time has come", 5, func(d *Desk) {
+	{"what is parked comes back when its time has come", 5, func(d *Fixture) {
 		v, l := d.Prepares(2)
 		far := ledger.Outlook{Next: v.Created.Add(Hour), Expected: v.Created.Add(2 * Hour)}
 		_, err := d.Park(d.T.Context(), l, ledger.Outlook{}, nil)
@@ -183,7 +183,7 @@ var leases = []exercise{
 			d.T.Errorf("a finished verification has parked work: %q, %v", state, err)
 		}
 	}},
-	{"what is parked is cancelled at once", 5000, func(d *Desk) {
+	{"what is parked is cancelled at once", 5000, func(d *Fixture) {
 		small, l := d.Prepares(2)
 		next := ledger.Outlook{Next: small.Created.Add(Hour)}
 		_, err := d.Park(d.T.Context(), l, next, []byte("state"))
@@ -208,7 +208,7 @@ var leases = []exercise{
 		d.ok(err)
 		d.has(5000, 5000, 0, 0)
 	}},
-	{"what crashed rests, and its crash is counted once", 5, func(d *Desk) {
+	{"what crashed rests, and its crash is counted once", 5, func(d *Fixture) {
 		v, l := d.Prepares(3)
 		d.Settles(l, 1, 0, 0, smtp.Valid)
 		for range 2 {
@@ -222,7 +222,7 @@ var leases = []exercise{
 		_, err := d.Crashed(d.T.Context(), ledger.Lease{Verification: v.ID, Node: uuid.New(), Epoch: l.Epoch + 1})
 		d.refused(err, ledger.ErrStaleEpoch)
 	}},
-	{"what crashes while it is cancelled ends as it should", 5, func(d *Desk) {
+	{"what crashes while it is cancelled ends as it should", 5, func(d *Fixture) {
 		v, l := d.Prepares(3)
 		cancelled, err := d.Cancel(d.T.Context(), d.Workspace, v.ID)
 		d.ok(err)
@@ -232,7 +232,7 @@ var leases = []exercise{
 		d.is(crashed, "cancelling")
 		d.has(5, 2, 3, 0)
 	}},
-	{"waiting for receivers, and back", 5, func(d *Desk) {
+	{"waiting for receivers, and back", 5, func(d *Fixture) {
 		v, l := d.Prepares(2)
 		next := v.Created.Add(90 * time.Second)
 		for range 2 {
@@ -258,7 +258,7 @@ var leases = []exercise{
 }
 
 var intake = []exercise{
-	{"all credits of a file are held, or none", 5, func(d *Desk) {
+	{"all credits of a file are held, or none", 5, func(d *Fixture) {
 		first, l := d.Prepares(3)
 		d.is(first, "verifying")
 		d.has(5, 2, 3, 0)
@@ -282,7 +282,7 @@ var intake = []exercise{
 		}
 		d.leased(uuid.New(), 5, Hour, second.ID)
 	}},
-	{"a grant funds the oldest first and skips what does not fit", 0, func(d *Desk) {
+	{"a grant funds the oldest first and skips what does not fit", 0, func(d *Fixture) {
 		large, _ := d.Prepares(6)
 		a, _ := d.Prepares(2)
 		b, _ := d.Prepares(2)
@@ -297,7 +297,7 @@ var intake = []exercise{
 		}
 		d.has(3, 1, 2, 0)
 	}},
-	{"a released credit funds what waits", 4, func(d *Desk) {
+	{"a released credit funds what waits", 4, func(d *Fixture) {
 		_, l := d.Prepares(4)
 		second, _ := d.Prepares(1)
 		d.Settles(l, 1, 0, 0, smtp.Valid)
@@ -306,7 +306,7 @@ var intake = []exercise{
 		d.is(d.Sees(second.ID), "verifying")
 		d.has(4, 0, 3, 1)
 	}},
-	{"a cancelled file funds what waits", 4, func(d *Desk) {
+	{"a cancelled file funds what waits", 4, func(d *Fixture) {
 		first, l := d.Prepares(4)
 		second, _ := d.Prepares(4)
 		d.ok(d.Release(d.T.Context(), l))
@@ -316,7 +316,7 @@ var intake = []exercise{
 		d.is(d.Sees(second.ID), "verifying")
 		d.has(4, 0, 4, 0)
 	}},
-	{"a refused file costs nothing and says why", 5, func(d *Desk) {
+	{"a refused file costs nothing and says why", 5, func(d *Fixture) {
 		l := d.Takes(d.Uploads().ID)
 		issue := ledger.Issue{Code: "csv_extra_column", Message: "Row 3 has a second column.", Row: 3,
 			Text: "anna@x.test,ü"}

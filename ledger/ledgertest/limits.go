@@ -14,7 +14,7 @@ import (
 
 // limits are what holds just within a bound and just beyond it.
 var limits = []exercise{
-	{"credits stay exact in JSON", 0, func(d *Desk) {
+	{"credits stay exact in JSON", 0, func(d *Fixture) {
 		d.Grants(1<<53 - 3)
 		_, err := d.Grant(d.T.Context(), uuid.New(), d.Workspace, 4, "one too many")
 		d.refused(err, ledger.ErrIllegal)
@@ -24,7 +24,7 @@ var limits = []exercise{
 		d.has(1<<53, 1<<53, 0, 0)
 	}},
 	{"text that not every database can keep", 5, unkeptTexts},
-	{"a list of no length", 5, func(d *Desk) {
+	{"a list of no length", 5, func(d *Fixture) {
 		v, _ := d.Prepares(1)
 		d.Uploads()
 		for _, limit := range []int{0, -1} {
@@ -39,20 +39,20 @@ var limits = []exercise{
 			}
 		}
 	}},
-	{"the largest rest that is cancelled at once", ledger.SettlementMax, func(d *Desk) {
+	{"the largest rest that is cancelled at once", ledger.SettlementMax, func(d *Fixture) {
 		v, l := d.Prepares(ledger.SettlementMax)
 		d.ok(d.Release(d.T.Context(), l))
 		d.cancelsAtOnce(v.ID, ledger.SettlementMax)
 		d.has(ledger.SettlementMax, ledger.SettlementMax, 0, 0)
 	}},
-	{"the largest settlement", ledger.SettlementMax + 1, func(d *Desk) {
+	{"the largest settlement", ledger.SettlementMax + 1, func(d *Fixture) {
 		_, l := d.Prepares(ledger.SettlementMax + 1)
 		_, err := d.Settle(d.T.Context(), Batch(l, 1, 0, ledger.SettlementMax, smtp.Valid))
 		d.refused(err, ledger.ErrIllegal)
 		d.is(d.Settles(l, 1, 0, ledger.SettlementMax-1, smtp.Valid), "verifying")
 		d.is(d.Settles(l, 2, ledger.SettlementMax, ledger.SettlementMax, smtp.Valid), "completed")
 	}},
-	{"a file that needs all there is", 3, func(d *Desk) {
+	{"a file that needs all there is", 3, func(d *Fixture) {
 		waits, _ := d.Prepares(4)
 		d.is(waits, ledger.WaitingCredits)
 		all, _ := d.Prepares(3)
@@ -68,7 +68,7 @@ var limits = []exercise{
 
 // unkeptTexts returns each text that comes from outside with NUL and as no UTF-8:
 // PostgreSQL has no place for either.
-func unkeptTexts(d *Desk) {
+func unkeptTexts(d *Fixture) {
 	ctx := d.T.Context()
 	l := d.Takes(d.Uploads().ID)
 	_, long := d.Refuse(ctx, l, ledger.Issue{Code: "csv_malformed", Text: strings.Repeat("x", ledger.IssueTextMax+1)})
@@ -104,7 +104,7 @@ func unkeptTexts(d *Desk) {
 
 // repeats are calls that look like one that was executed, and are not it.
 var repeats = []exercise{
-	{"figures of another file", 9, func(d *Desk) {
+	{"figures of another file", 9, func(d *Fixture) {
 		_, l := d.Prepares(2)
 		for _, f := range [][3]int64{{3, 1, 2}, {2, 1, 2}, {3, 0, 2}, {2, 0, 3}, {3, 0, 3}} {
 			if _, err := d.Prepare(d.T.Context(), l, f[0], f[1], f[2]); !errors.Is(err, ledger.ErrIllegal) {
@@ -113,7 +113,7 @@ var repeats = []exercise{
 		}
 		d.has(9, 7, 2, 0)
 	}},
-	{"figures that were held by another node", 9, func(d *Desk) {
+	{"figures that were held by another node", 9, func(d *Fixture) {
 		v, l := d.Prepares(2)
 		d.ok(d.Release(d.T.Context(), l))
 		_, err := d.Prepare(d.T.Context(), l, 2, 0, 2)
@@ -122,7 +122,7 @@ var repeats = []exercise{
 		_, err = d.Prepare(d.T.Context(), l, 2, 0, 2)
 		d.refused(err, ledger.ErrStaleEpoch)
 	}},
-	{"another defect of a refused file", 0, func(d *Desk) {
+	{"another defect of a refused file", 0, func(d *Fixture) {
 		l := d.Takes(d.Uploads().ID)
 		_, err := d.Refuse(d.T.Context(), l, ledger.Issue{Code: ledger.CreditsRequired})
 		d.refused(err, ledger.ErrIllegal)
@@ -137,7 +137,7 @@ var repeats = []exercise{
 			d.T.Errorf("issue: %+v", got)
 		}
 	}},
-	{"a chunk that is not the newest, or not the writer's", 0, func(d *Desk) {
+	{"a chunk that is not the newest, or not the writer's", 0, func(d *Fixture) {
 		ctx := d.T.Context()
 		v := d.Creates(7)
 		u, err := d.OpenUpload(ctx, v.ID)
@@ -153,7 +153,7 @@ var repeats = []exercise{
 		_, err = d.AppendChunk(ctx, v.ID, u.Writer, 1, []byte("b"))
 		d.refused(err, ledger.ErrFenced)
 	}},
-	{"an expired upload opened twice", 0, func(d *Desk) {
+	{"an expired upload opened twice", 0, func(d *Fixture) {
 		n := d.Asks(7)
 		n.UploadExpiry = 0
 		v, _, err := d.Create(d.T.Context(), n)
@@ -166,7 +166,7 @@ var repeats = []exercise{
 			d.T.Errorf("%+v, then %+v", first, second)
 		}
 	}},
-	{"waiting until another time", 5, func(d *Desk) {
+	{"waiting until another time", 5, func(d *Fixture) {
 		v, l := d.Prepares(2)
 		for _, after := range []time.Duration{time.Minute, 2 * time.Minute, time.Second} {
 			next := v.Created.Add(after)
@@ -180,7 +180,7 @@ var repeats = []exercise{
 }
 
 // manyKeys and manyWorkspaces: lists come oldest first, of the one who asks.
-func manyKeys(d *Desk) {
+func manyKeys(d *Fixture) {
 	other := d.other(d.T, 0)
 	var want []ledger.Key
 	for _, id := range []string{"cccccccccc12", "aaaaaaaaaa12", "bbbbbbbbbb12"} {
@@ -198,7 +198,7 @@ func manyKeys(d *Desk) {
 	}
 }
 
-func manyWorkspaces(d *Desk) {
+func manyWorkspaces(d *Fixture) {
 	var want []ledger.Workspace
 	first, err := d.CreateWorkspace(d.T.Context(), d.Workspace, "")
 	d.ok(err)
@@ -217,7 +217,7 @@ func manyWorkspaces(d *Desk) {
 }
 
 // nextMillisecond makes verifications until the ledger's clock is past a time.
-func (d *Desk) nextMillisecond(than time.Time) {
+func (d *Fixture) nextMillisecond(than time.Time) {
 	d.T.Helper()
 	for !d.Creates(1).Created.After(than) {
 		continue

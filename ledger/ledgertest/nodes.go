@@ -27,7 +27,7 @@ func heartbeatOf(p ledger.Incarnation, others ...ledger.Incarnation) ledger.Hear
 }
 
 // Heartbeats writes a heartbeat and gives the process's row after it, and the roll.
-func (d *Desk) Beats(b ledger.Heartbeat) (ledger.NodeRow, ledger.NodeSnapshot) {
+func (d *Fixture) Beats(b ledger.Heartbeat) (ledger.NodeRow, ledger.NodeSnapshot) {
 	d.T.Helper()
 	roll, err := d.WriteHeartbeat(d.T.Context(), b)
 	d.ok(err)
@@ -35,7 +35,7 @@ func (d *Desk) Beats(b ledger.Heartbeat) (ledger.NodeRow, ledger.NodeSnapshot) {
 }
 
 // rowIn returns the row of a session.
-func (d *Desk) rowIn(roll ledger.NodeSnapshot, session uuid.UUID) ledger.NodeRow {
+func (d *Fixture) rowIn(roll ledger.NodeSnapshot, session uuid.UUID) ledger.NodeRow {
 	d.T.Helper()
 	n := rowOf(roll, session)
 	if n == nil {
@@ -45,7 +45,7 @@ func (d *Desk) rowIn(roll ledger.NodeSnapshot, session uuid.UUID) ledger.NodeRow
 }
 
 // row reads the row of a session.
-func (d *Desk) row(session uuid.UUID) ledger.NodeRow {
+func (d *Fixture) row(session uuid.UUID) ledger.NodeRow {
 	d.T.Helper()
 	roll, err := d.ReadNodes(d.T.Context())
 	d.ok(err)

@@ -34,7 +34,7 @@ func Halves(key string) ledger.ThrottleOverride {
 }
 
 // Overrides sets an override for a time.
-func (d *Desk) Overrides(o ledger.ThrottleOverride, holds time.Duration) ledger.ThrottleOverride {
+func (d *Fixture) Overrides(o ledger.ThrottleOverride, holds time.Duration) ledger.ThrottleOverride {
 	d.T.Helper()
 	kept, err := d.SetOverride(d.T.Context(), o, holds)
 	if err != nil {
@@ -44,7 +44,7 @@ func (d *Desk) Overrides(o ledger.ThrottleOverride, holds time.Duration) ledger.
 }
 
 // tunes reads what every node follows.
-func (d *Desk) tunes() ledger.Settings {
+func (d *Fixture) tunes() ledger.Settings {
 	d.T.Helper()
 	tuning, err := d.Settings(d.T.Context())
 	d.ok(err)
@@ -52,7 +52,7 @@ func (d *Desk) tunes() ledger.Settings {
 }
 
 // hold fails the test unless just these overrides hold.
-func (d *Desk) hold(want ...ledger.ThrottleOverride) {
+func (d *Fixture) hold(want ...ledger.ThrottleOverride) {
 	d.T.Helper()
 	got := d.tunes().Overrides
 	if len(got) != len(want) || len(want) > 0 && !reflect.DeepEqual(got, want) {
@@ -61,7 +61,7 @@ func (d *Desk) hold(want ...ledger.ThrottleOverride) {
 }
 
 // logged returns the lines of an action, newest first, without ids and times.
-func (d *Desk) logged(action string) (lines []ledger.LogLine) {
+func (d *Fixture) logged(action string) (lines []ledger.LogLine) {
 	d.T.Helper()
 	list, err := d.OperatorLog(d.T.Context(), ledger.LogQuery{Limit: ledger.LogLinesMax})
 	d.ok(err)
@@ -78,7 +78,7 @@ func (d *Desk) logged(action string) (lines []ledger.LogLine) {
 }
 
 // wrote fails the test unless just these lines of an action were written, newest first.
-func (d *Desk) wrote(action string, want ...ledger.LogLine) {
+func (d *Fixture) wrote(action string, want ...ledger.LogLine) {
 	d.T.Helper()
 	for i := range want {
 		want[i].Action = action
@@ -91,7 +91,7 @@ func (d *Desk) wrote(action string, want ...ledger.LogLine) {
 // ends is how a line of the log says when an override ends.
 func ends(o ledger.ThrottleOverride) string { return " until " + o.Expires.Format(time.RFC3339) }
 
-func sets(d *Desk) {
+func sets(d *Fixture) {
 	ctx := ledger.WithAuthor(d.T.Context(), "ada")
 	before := d.tunes()
 	if before.Now.IsZero() || len(before.Overrides)+len(before.Weights) != 0 || before.Weights == nil {
@@ -123,7 +123,7 @@ func sets(d *Desk) {
 		ledger.LogLine{Author: "ada", Subject: first.Key, New: "rate=5/s sessions=2" + ends(first), Reason: "complaints"})
 }
 
-func setsAgain(d *Desk) {
+func setsAgain(d *Fixture) {
 	o := Halves("example.net")
 	first := d.Overrides(o, Hour)
 	o.Reason = "said otherwise"
@@ -154,7 +154,7 @@ func setsAgain(d *Desk) {
 	d.wrote("throttle set", ledger.LogLine{Subject: o.Key, New: "rate=5/s" + ends(first), Reason: "complaints"})
 }
 
-func setsForASecond(d *Desk) {
+func setsForASecond(d *Fixture) {
 	stays := d.Overrides(Halves("example.net"), Hour)
 	short := d.Overrides(Halves("example.net"), ledger.OverrideMin)
 	if got := short.Expires.Sub(short.Created); got != ledger.OverrideMin {
@@ -198,7 +198,7 @@ func setsForASecond(d *Desk) {
 	}
 }
 
-func badOverrides(d *Desk) {
+func badOverrides(d *Fixture) {
 	long, longer := strings.Repeat("x", ledger.OperatorTextMax), strings.Repeat("x", ledger.OperatorTextMax+1)
 	good := Halves("example.net")
 	for name, c := range map[string]struct {
@@ -240,7 +240,7 @@ func badOverrides(d *Desk) {
 	d.wrote("throttle set")
 }
 
-func longestOverride(d *Desk) {
+func longestOverride(d *Fixture) {
 	text := strings.Repeat("é", ledger.OperatorTextMax/2)
 	o := ledger.ThrottleOverride{ID: uuid.New(), Key: text, Reason: text, Author: "is filled in",
 		Fields: map[string]string{"a": text[:600], "b": text[600 : ledger.OperatorTextMax-2]}}
@@ -257,7 +257,7 @@ func longestOverride(d *Desk) {
 	}
 }
 
-func clears(d *Desk) {
+func clears(d *Fixture) {
 	ctx := ledger.WithAuthor(d.T.Context(), "ada")
 	clear := func(c ledger.Clearing, want ...ledger.ThrottleOverride) {
 		d.T.Helper()
@@ -299,7 +299,7 @@ func clears(d *Desk) {
 		line(list[0], "rate=5/s", "quiet again"), line(list[4], "rate=5/s", ""), line(list[1], "pause=yes", "resumed"))
 }
 
-func weighs(d *Desk) {
+func weighs(d *Fixture) {
 	ctx := ledger.WithAuthor(d.T.Context(), "ada")
 	other := d.other(d.T, 0).Workspace
 	weigh := func(weight int, want map[uuid.UUID]int) {
@@ -334,14 +334,14 @@ func weighs(d *Desk) {
 }
 
 // page reads lines of the log.
-func (d *Desk) page(q ledger.LogQuery) []ledger.LogLine {
+func (d *Fixture) page(q ledger.LogQuery) []ledger.LogLine {
 	d.T.Helper()
 	list, err := d.OperatorLog(d.T.Context(), q)
 	d.ok(err)
 	return list
 }
 
-func pagesLog(d *Desk) {
+func pagesLog(d *Fixture) {
 	const notes = 7
 	for i := range notes {
 		d.ok(d.Note(d.T.Context(), ledger.LogLine{Action: "test", Subject: string(rune('a' + i)),
@@ -379,7 +379,7 @@ func pagesLog(d *Desk) {
 
 // pagesWithinAMillisecond: times are whole milliseconds in the ledger, and what asks
 // need not be.
-func pagesWithinAMillisecond(d *Desk) {
+func pagesWithinAMillisecond(d *Fixture) {
 	d.ok(d.Note(d.T.Context(), ledger.LogLine{Action: "test"}))
 	at := d.page(ledger.LogQuery{Limit: 1})[0].At
 	d.nextMillisecond(at)
@@ -392,7 +392,7 @@ func pagesWithinAMillisecond(d *Desk) {
 	}
 }
 
-func badNotes(d *Desk) {
+func badNotes(d *Fixture) {
 	longest, longer := strings.Repeat("x", ledger.OperatorTextMax), strings.Repeat("x", ledger.OperatorTextMax+1)
 	d.refused(d.Note(d.T.Context(), ledger.LogLine{Subject: "x"}), ledger.ErrIllegal)
 	for _, text := range []string{longer, "a\x00", "a\xe2\x82"} {
@@ -413,7 +413,7 @@ func badNotes(d *Desk) {
 }
 
 // authors: every change says whose it was.
-func authors(d *Desk) {
+func authors(d *Fixture) {
 	do := func(ctx context.Context) []error {
 		w := uuid.New()
 		_, create := d.CreateWorkspace(ctx, w, "new")

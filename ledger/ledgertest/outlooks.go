@@ -22,14 +22,14 @@ var outlooks = []exercise{
 func inMinutes(n int64) time.Time { return time.UnixMilli(1_700_000_000_007 + n*60_000).UTC() }
 
 // expect fails the test unless a verification says when it is expected to be over.
-func (d *Desk) expect(v ledger.Verification, want time.Time) {
+func (d *Fixture) expect(v ledger.Verification, want time.Time) {
 	d.T.Helper()
 	if v.Expected != want || d.Sees(v.ID).Expected != want {
 		d.T.Errorf("%s: expected %v, read %v, want %v", v.State(), v.Expected, d.Sees(v.ID).Expected, want)
 	}
 }
 
-func expects(d *Desk) {
+func expects(d *Fixture) {
 	v, l := d.Prepares(4)
 	d.expect(v, time.Time{})
 	next := v.Created.Add(time.Minute)
@@ -66,7 +66,7 @@ func expects(d *Desk) {
 	d.expect(over, time.Time{})
 }
 
-func expectsAgain(d *Desk) {
+func expectsAgain(d *Fixture) {
 	_, l := d.Prepares(3)
 	s := Batch(l, 1, 0, 0, smtp.Valid)
 	s.Expected = inMinutes(1)
@@ -86,7 +86,7 @@ func expectsAgain(d *Desk) {
 	d.expect(v, inMinutes(1))
 }
 
-func expectsNothing(d *Desk) {
+func expectsNothing(d *Fixture) {
 	v, l := d.Prepares(3)
 	expected := ledger.Outlook{Expected: inMinutes(1)}
 	_, err := d.Wait(d.T.Context(), l, expected)
@@ -104,7 +104,7 @@ func expectsNothing(d *Desk) {
 }
 
 // why fails the test unless a verification tells its customer this of its wait; "": it has no issue.
-func (d *Desk) why(v ledger.Verification, want string) {
+func (d *Fixture) why(v ledger.Verification, want string) {
 	d.T.Helper()
 	for _, got := range []*ledger.Issue{v.Issue, d.Sees(v.ID).Issue} {
 		switch {
@@ -115,7 +115,7 @@ func (d *Desk) why(v ledger.Verification, want string) {
 	}
 }
 
-func tellsWhy(d *Desk) {
+func tellsWhy(d *Fixture) {
 	ctx := d.T.Context()
 	v, l := d.Prepares(5)
 	wait := func(o ledger.Outlook, want string) {
@@ -175,7 +175,7 @@ func tellsWhy(d *Desk) {
 	}
 }
 
-func refusesWhy(d *Desk) {
+func refusesWhy(d *Fixture) {
 	ctx := d.T.Context()
 	v, l := d.Prepares(2)
 	next := v.Created.Add(Hour)
@@ -204,7 +204,7 @@ func refusesWhy(d *Desk) {
 }
 
 // worksWithIssue looks whether a file that tells what it waits for is leased as any other.
-func worksWithIssue(d *Desk) {
+func worksWithIssue(d *Fixture) {
 	ctx := d.T.Context()
 	v, l := d.Prepares(2)
 	now := ledger.Outlook{Next: v.Created.Add(-time.Second), Why: "It waits."}

@@ -17,13 +17,13 @@ import (
 )
 
 // Singles asks for the check of an address, which is allowed.
-func (d *Desk) Singles(address string) ledger.CreateSingle {
+func (d *Fixture) Singles(address string) ledger.CreateSingle {
 	n := d.Asks(1)
 	return ledger.CreateSingle{ID: n.ID, Workspace: n.Workspace, Identity: n.Identity, Address: address, Limits: n.Limits}
 }
 
 // checks makes the check of an address.
-func (d *Desk) checks(address string) ledger.Verification {
+func (d *Fixture) checks(address string) ledger.Verification {
 	d.T.Helper()
 	v, err := d.CreateSingle(d.T.Context(), d.Singles(address))
 	d.ok(err)
@@ -31,7 +31,7 @@ func (d *Desk) checks(address string) ledger.Verification {
 }
 
 // bytesOf reads the bytes of a verification's file.
-func (d *Desk) bytesOf(id uuid.UUID) string {
+func (d *Fixture) bytesOf(id uuid.UUID) string {
 	d.T.Helper()
 	file, err := d.OpenFile(d.T.Context(), id)
 	d.ok(err)
@@ -43,7 +43,7 @@ func (d *Desk) bytesOf(id uuid.UUID) string {
 var singles = []exercise{
 	{"one address is made, checked and settled as a file is", 3, checksOne},
 	{"the same form again answers the same check", 0, singlesTwice},
-	{"what is no address is refused", 0, func(d *Desk) {
+	{"what is no address is refused", 0, func(d *Fixture) {
 		for _, address := range []string{"", "nobody", "a b@c.test", "a@b.test\n", "a@", "\ufeffa@b.test", "a\x00@b.test", "a@b.test,c@d.test",
 			"Bob <a@b.test>", "\"a@b.test\"", "a@" + strings.Repeat("a.", ledger.EmailBytesMax) + "test"} {
 			_, err := d.CreateSingle(d.T.Context(), d.Singles(address))
@@ -54,7 +54,7 @@ var singles = []exercise{
 		}
 	}},
 	{"a check keeps to the limits of its workspace", 0, singlesWithin},
-	{"a check without credits waits, and is cancelled", 0, func(d *Desk) {
+	{"a check without credits waits, and is cancelled", 0, func(d *Fixture) {
 		v := d.checks("a@b.test")
 		l := d.Takes(v.ID)
 		v, err := d.Prepare(d.T.Context(), l, 1, 0, 1)
@@ -72,7 +72,7 @@ var singles = []exercise{
 }
 
 // checksOne: from the form to the result, with an address that CSV could misread.
-func checksOne(d *Desk) {
+func checksOne(d *Fixture) {
 	c := d.Singles(`"a,\"b"@Example.TEST`)
 	ctx := ledger.WithActor(d.T.Context(), "user:7")
 	v, err := d.CreateSingle(ctx, c)
@@ -119,7 +119,7 @@ func checksOne(d *Desk) {
 }
 
 // singlesTwice: one identity makes one check, and one sort of verification.
-func singlesTwice(d *Desk) {
+func singlesTwice(d *Fixture) {
 	ctx := d.T.Context()
 	c := d.Singles("a@b.test")
 	v, err := d.CreateSingle(ctx, c)
@@ -162,7 +162,7 @@ func singlesTwice(d *Desk) {
 }
 
 // singlesWithin: each limit of a create holds for a check, and all that it leaves is used.
-func singlesWithin(d *Desk) {
+func singlesWithin(d *Fixture) {
 	bytes := int64(len("\"a@b.test\"\n"))
 	for _, c := range []struct {
 		limits ledger.Limits
@@ -189,7 +189,7 @@ func singlesWithin(d *Desk) {
 	}
 }
 
-func singlesRetention(d *Desk) {
+func singlesRetention(d *Fixture) {
 	ctx := d.T.Context()
 	c := d.Singles("a@b.test")
 	v, err := d.CreateSingle(ctx, c)
@@ -219,7 +219,7 @@ func singlesRetention(d *Desk) {
 }
 
 // logsFiles: each create and each cancel has one line, and what the engine ends has none.
-func logsFiles(d *Desk) {
+func logsFiles(d *Fixture) {
 	by := func(who string) (of func(id uuid.UUID)) {
 		return func(id uuid.UUID) {
 			ctx := ledger.WithActor(d.T.Context(), who)
@@ -263,7 +263,7 @@ func logsFiles(d *Desk) {
 }
 
 // AddsUp says what of a workspace's statement does not add up, in pages of some moves; "": all does.
-func (d *Desk) AddsUp(limit int) string {
+func (d *Fixture) AddsUp(limit int) string {
 	q := ledger.StatementQuery{Workspace: d.Workspace, Limit: limit}
 	var b ledger.Balance
 	var held, days ledger.Credits
@@ -306,7 +306,7 @@ func (d *Desk) AddsUp(limit int) string {
 	}
 }
 
-func pagesWorkspaceLog(d *Desk) {
+func pagesWorkspaceLog(d *Fixture) {
 	const lines = 7
 	in := d.Joins("anna@acme.test", ledger.Owner)
 	other := d.other(d.T, 0)
@@ -360,7 +360,7 @@ func pagesWorkspaceLog(d *Desk) {
 	}
 }
 
-func badWorkspaceLines(d *Desk) {
+func badWorkspaceLines(d *Fixture) {
 	ctx := d.T.Context()
 	longest, longer := strings.Repeat("x", ledger.OperatorTextMax), strings.Repeat("x", ledger.OperatorTextMax+1)
 	d.refused(d.LogWorkspace(ctx, d.Workspace, ledger.WorkspaceLine{Subject: "x"}), ledger.ErrIllegal)

@@ -21,7 +21,7 @@ var recents = []exercise{
 }
 
 // Recently reads all pages of a query, and how many settlements each looked at.
-func (d *Desk) Recently(q ledger.RecentQuery) (list []ledger.RecentResult, looked []int) {
+func (d *Fixture) Recently(q ledger.RecentQuery) (list []ledger.RecentResult, looked []int) {
 	d.T.Helper()
 	q.Workspace = d.Workspace
 	for {
@@ -46,7 +46,7 @@ func ordinals(list []ledger.RecentResult) (all []int64) {
 	return all
 }
 
-func recentInPages(d *Desk) {
+func recentInPages(d *Fixture) {
 	v, l := d.Prepares(9)
 	if list, _ := d.Recently(ledger.RecentQuery{Verification: v.ID, Limit: 3}); len(list) != 0 {
 		d.T.Errorf("before any: %+v", list)
@@ -98,7 +98,7 @@ func mixed(l ledger.Lease, number, first int64, outcomes ...smtp.Outcome) ledger
 	return b
 }
 
-func recentFiltered(d *Desk) {
+func recentFiltered(d *Fixture) {
 	v, l := d.Prepares(9)
 	for i, b := range []ledger.Settlement{mixed(l, 1, 0, smtp.Valid, smtp.Unknown), mixed(l, 2, 2, smtp.Error, smtp.Valid),
 		mixed(l, 3, 4, smtp.Invalid, smtp.CatchAll, smtp.Valid), mixed(l, 4, 7, smtp.Unknown, smtp.Valid)} {
@@ -143,7 +143,7 @@ func recentFiltered(d *Desk) {
 }
 
 // recentSearches: of more settlements than one call looks at.
-func recentSearches(d *Desk) {
+func recentSearches(d *Fixture) {
 	const most = ledger.RecentLooked
 	v, l := d.Prepares(most + 2)
 	for i := range int64(most + 2) {
@@ -166,7 +166,7 @@ func recentSearches(d *Desk) {
 	}
 }
 
-func recentRefused(d *Desk) {
+func recentRefused(d *Fixture) {
 	ctx := d.T.Context()
 	v, l := d.Prepares(1)
 	ask := ledger.RecentQuery{Workspace: d.Workspace, Verification: v.ID, Limit: 1}
@@ -201,7 +201,7 @@ func recentRefused(d *Desk) {
 	}
 }
 
-func breaksDown(d *Desk) {
+func breaksDown(d *Fixture) {
 	v, l := d.Prepares(60)
 	b := mixed(l, 1, 0, smtp.Valid, smtp.Valid, smtp.Invalid, smtp.Unknown, smtp.Unknown, smtp.Unknown, smtp.CatchAll)
 	b.Results[3].Reason, b.Results[5].Email = smtp.TimedOut, "one@LATE.test"
@@ -237,7 +237,7 @@ func breaksDown(d *Desk) {
 
 var statements = []exercise{
 	{"a statement has grants and files, newest first", 0, states},
-	{"a statement is of its workspace", 5, func(d *Desk) {
+	{"a statement is of its workspace", 5, func(d *Fixture) {
 		other := d.other(d.T, 7)
 		_, l := other.Prepares(3)
 		other.Settles(l, 1, 0, 1, smtp.Valid)
@@ -257,7 +257,7 @@ var statements = []exercise{
 	}},
 }
 
-func states(d *Desk) {
+func states(d *Fixture) {
 	id := uuid.New()
 	_, err := d.Grant(ledger.WithAuthor(d.T.Context(), "mara"), id, d.Workspace, 10, "invoice 7")
 	d.ok(err)

@@ -43,13 +43,13 @@ func hash() ledger.Hash {
 }
 
 // invitation is one to the desk's workspace.
-func (d *Desk) invitation(email string, role ledger.Role) ledger.Link {
+func (d *Fixture) invitation(email string, role ledger.Role) ledger.Link {
 	return ledger.Link{ID: hash(), Purpose: ledger.InviteLink, Workspace: d.Workspace, Email: email, Role: role,
 		MadeBy: "operator eve"}
 }
 
 // links makes a link.
-func (d *Desk) links(l ledger.Link) ledger.Link {
+func (d *Fixture) links(l ledger.Link) ledger.Link {
 	d.T.Helper()
 	made, err := d.MakeLink(d.T.Context(), l)
 	d.ok(err)
@@ -63,7 +63,7 @@ func acceptance(l ledger.Link) ledger.Accept {
 }
 
 // Joins makes a new user with a role in the desk's workspace, signed in.
-func (d *Desk) Joins(email string, role ledger.Role) ledger.SignedIn {
+func (d *Fixture) Joins(email string, role ledger.Role) ledger.SignedIn {
 	d.T.Helper()
 	in, err := d.AcceptLink(d.T.Context(), acceptance(d.links(d.invitation(email, role))))
 	d.ok(err)
@@ -75,7 +75,7 @@ func acts(id uuid.UUID) string { return "user:" + id.String() }
 
 // told returns the lines of the workspace's log that are not about verifications, newest first, as "actor, email:
 // action subject detail".
-func (d *Desk) told() (lines []string) {
+func (d *Fixture) told() (lines []string) {
 	return slices.DeleteFunc(d.toldAll(), aboutFiles)
 }
 
@@ -84,7 +84,7 @@ func aboutFiles(line string) bool {
 }
 
 // toldAll returns all lines, newest first.
-func (d *Desk) toldAll() (lines []string) {
+func (d *Fixture) toldAll() (lines []string) {
 	d.T.Helper()
 	page, err := d.WorkspaceLog(d.T.Context(), ledger.WorkspaceLogQuery{Workspace: d.Workspace, Limit: ledger.WorkspaceLogMax})
 	d.ok(err)
@@ -98,7 +98,7 @@ func (d *Desk) toldAll() (lines []string) {
 }
 
 // tells fails the test unless these are the lines of the log, in any order: some are of one millisecond.
-func (d *Desk) tells(want ...string) {
+func (d *Fixture) tells(want ...string) {
 	d.T.Helper()
 	got := d.told()
 	slices.Sort(got)
@@ -108,7 +108,7 @@ func (d *Desk) tells(want ...string) {
 	}
 }
 
-func invites(d *Desk) {
+func invites(d *Fixture) {
 	ctx := ledger.WithActor(d.T.Context(), "operator")
 	l := d.invitation("Anna@Acme.test", ledger.Member)
 	made, err := d.MakeLink(ctx, l)
@@ -150,7 +150,7 @@ func invites(d *Desk) {
 	d.wrote("link create", ledger.LogLine{Workspace: d.Workspace, Subject: "Anna@Acme.test", New: "member"})
 }
 
-func badLinks(d *Desk) {
+func badLinks(d *Fixture) {
 	ctx := d.T.Context()
 	d.Joins("known@acme.test", ledger.Owner)
 	long := strings.Repeat("a", ledger.EmailMax-len("@acme.test")) + "@acme.test"
@@ -201,7 +201,7 @@ func badLinks(d *Desk) {
 	d.refused(err, ledger.ErrIllegal)
 }
 
-func endsLinks(d *Desk) {
+func endsLinks(d *Fixture) {
 	ctx := ledger.WithActor(d.T.Context(), "operator")
 	var made []ledger.Link
 	for _, email := range []string{"a@acme.test", "b@acme.test", "c@acme.test"} {
@@ -244,7 +244,7 @@ func endsLinks(d *Desk) {
 		acts(used.User.ID)+"|used@acme.test|member join|used@acme.test|owner")
 }
 
-func accepts(d *Desk) {
+func accepts(d *Fixture) {
 	ctx := d.T.Context()
 	l := d.links(d.invitation("Anna@Acme.test", ledger.Member))
 	a := acceptance(l)
@@ -275,7 +275,7 @@ func accepts(d *Desk) {
 	d.tells("||link create|Anna@Acme.test|member", acts(a.User)+"|Anna@Acme.test|member join|Anna@Acme.test|member")
 }
 
-func acceptsOnce(d *Desk) {
+func acceptsOnce(d *Fixture) {
 	ctx := d.T.Context()
 	l := d.links(d.invitation("anna@acme.test", ledger.Member))
 	first, second := acceptance(l), acceptance(l)
@@ -306,7 +306,7 @@ func acceptsOnce(d *Desk) {
 	d.refused(err, ledger.ErrNoSuchLink)
 }
 
-func acceptsAgain(d *Desk) {
+func acceptsAgain(d *Fixture) {
 	ctx := d.T.Context()
 	in := d.Joins("Anna@acme.test", ledger.Member)
 	id := in.User.ID
@@ -345,7 +345,7 @@ func acceptsAgain(d *Desk) {
 	}
 }
 
-func badAccepts(d *Desk) {
+func badAccepts(d *Fixture) {
 	ctx := d.T.Context()
 	taken := d.Joins("taken@acme.test", ledger.Owner)
 	l := d.links(d.invitation("new@acme.test", ledger.Member))
@@ -387,7 +387,7 @@ func passwordLink(email string) ledger.Link {
 	return ledger.Link{ID: hash(), Purpose: ledger.PasswordLink, Email: email, MadeBy: "operator eve"}
 }
 
-func passwordLinks(d *Desk) {
+func passwordLinks(d *Fixture) {
 	ctx := ledger.WithActor(d.T.Context(), "operator")
 	in, other := d.Joins("anna@acme.test", ledger.Owner), d.Joins("ben@acme.test", ledger.Owner)
 	invited := d.links(d.invitation("anna@acme.test", ledger.Viewer))
@@ -426,7 +426,7 @@ func passwordLinks(d *Desk) {
 		ledger.LogLine{Subject: "ANNA@acme.test"})
 }
 
-func signInLinks(d *Desk) {
+func signInLinks(d *Fixture) {
 	ctx := ledger.WithActor(d.T.Context(), "operator")
 	link := func() ledger.Link {
 		l := passwordLink("anna@acme.test")
@@ -468,7 +468,7 @@ func signInLinks(d *Desk) {
 	d.wrote("sign-in link create", ledger.LogLine{Subject: "anna@acme.test"}, ledger.LogLine{Subject: "anna@acme.test"})
 }
 
-func findsUsers(d *Desk) {
+func findsUsers(d *Fixture) {
 	ctx := d.T.Context()
 	in := d.Joins("Änna.B+x@Acme.test", ledger.Viewer)
 	for _, email := range []string{"Änna.B+x@Acme.test", "Änna.b+X@ACME.TEST"} {
@@ -483,7 +483,7 @@ func findsUsers(d *Desk) {
 	}
 }
 
-func pagesUsers(d *Desk) {
+func pagesUsers(d *Fixture) {
 	var want []ledger.User
 	for _, email := range []string{"c@acme.test", "B@acme.test", "a@acme.test", "ä@acme.test"} {
 		want = append(want, d.Joins(email, ledger.Viewer).User)
@@ -512,7 +512,7 @@ func pagesUsers(d *Desk) {
 	}
 }
 
-func disables(d *Desk) {
+func disables(d *Fixture) {
 	ctx := ledger.WithActor(d.T.Context(), "operator")
 	in, other := d.Joins("Anna@acme.test", ledger.Owner), d.Joins("ben@acme.test", ledger.Owner)
 	invited, password := d.links(d.invitation("anna@acme.test", ledger.Viewer)), d.links(passwordLink("anna@acme.test"))
@@ -579,7 +579,7 @@ func disables(d *Desk) {
 	d.wrote("user enable", ledger.LogLine{Subject: "Anna@acme.test"})
 }
 
-func setsRoles(d *Desk) {
+func setsRoles(d *Fixture) {
 	anna, ben := d.Joins("anna@acme.test", ledger.Owner).User, d.Joins("Ben@acme.test", ledger.Viewer).User
 	cleo := d.Joins("cleo@acme.test", ledger.Member).User
 	ctx := ledger.WithActor(d.T.Context(), acts(anna.ID))
@@ -642,7 +642,7 @@ func withoutPassword(l ledger.Link) ledger.Accept {
 	return a
 }
 
-func lastOwner(d *Desk) {
+func lastOwner(d *Fixture) {
 	ctx := d.T.Context()
 	anna, ben := d.Joins("anna@acme.test", ledger.Owner).User, d.Joins("ben@acme.test", ledger.Member).User
 	elsewhere := d.other(d.T, 0)
@@ -672,7 +672,7 @@ func lastOwner(d *Desk) {
 }
 
 // endsInvitations: a lower role ends what its member made and what is for their email, in that workspace only.
-func endsInvitations(d *Desk) {
+func endsInvitations(d *Fixture) {
 	ctx := d.T.Context()
 	d.Joins("owner@acme.test", ledger.Owner)
 	elsewhere := d.other(d.T, 0)
@@ -707,7 +707,7 @@ func endsInvitations(d *Desk) {
 }
 
 // ownersOnly: a node may believe for a moment that somebody is an owner still.
-func ownersOnly(d *Desk) {
+func ownersOnly(d *Fixture) {
 	ctx := d.T.Context()
 	d.Joins("owner@acme.test", ledger.Owner)
 	anna, ben := d.Joins("anna@acme.test", ledger.Owner).User, d.Joins("ben@acme.test", ledger.Viewer).User

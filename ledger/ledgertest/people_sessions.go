@@ -36,7 +36,7 @@ var peopleSessions = []exercise{
 }
 
 // signs begins a session of a user.
-func (d *Desk) signs(user uuid.UUID, life time.Duration) ledger.Session {
+func (d *Fixture) signs(user uuid.UUID, life time.Duration) ledger.Session {
 	d.T.Helper()
 	in, err := d.BeginSession(d.T.Context(), ledger.NewSession{ID: hash(), User: user, Life: life})
 	d.ok(err)
@@ -44,7 +44,7 @@ func (d *Desk) signs(user uuid.UUID, life time.Duration) ledger.Session {
 }
 
 // signed fails the test unless just these sessions of a user hold, in this order.
-func (d *Desk) signed(user uuid.UUID, want ...ledger.Hash) {
+func (d *Fixture) signed(user uuid.UUID, want ...ledger.Hash) {
 	d.T.Helper()
 	list, err := d.Sessions(d.T.Context(), user, Hour)
 	d.ok(err)
@@ -65,13 +65,13 @@ func (d *Desk) signed(user uuid.UUID, want ...ledger.Hash) {
 }
 
 // over fails the test unless a session is.
-func (d *Desk) over(id ledger.Hash) {
+func (d *Fixture) over(id ledger.Hash) {
 	d.T.Helper()
 	_, err := d.SessionByID(d.T.Context(), id, Hour)
 	d.refused(err, ledger.ErrNoSuchSession)
 }
 
-func beginsSessions(d *Desk) {
+func beginsSessions(d *Fixture) {
 	ctx := d.T.Context()
 	in, other := d.Joins("anna@acme.test", ledger.Owner), d.Joins("ben@acme.test", ledger.Viewer)
 	n := ledger.NewSession{ID: hash(), User: in.User.ID, Agent: "Safari", Network: "192.0.2.1", Life: 2 * Hour}
@@ -115,7 +115,7 @@ func beginsSessions(d *Desk) {
 	d.over(n.ID)
 }
 
-func sessionsEnd(d *Desk) {
+func sessionsEnd(d *Fixture) {
 	ctx := d.T.Context()
 	in := d.Joins("anna@acme.test", ledger.Owner)
 	d.nextMillisecond(in.Session.Seen)
@@ -149,7 +149,7 @@ func sessionsEnd(d *Desk) {
 	d.signed(in.User.ID, in.Session.ID)
 }
 
-func sessionsIdle(d *Desk) {
+func sessionsIdle(d *Fixture) {
 	ctx := d.T.Context()
 	in := d.Joins("anna@acme.test", ledger.Owner)
 	_, err := d.SessionByID(ctx, in.Session.ID, Hour)
@@ -188,7 +188,7 @@ func sessionsIdle(d *Desk) {
 	d.ok(d.UseSessions(ctx, many[1:]))
 }
 
-func listsSessions(d *Desk) {
+func listsSessions(d *Fixture) {
 	in := d.Joins("anna@acme.test", ledger.Owner)
 	d.nextMillisecond(in.Session.Seen)
 	second := d.signs(in.User.ID, Hour)
@@ -202,7 +202,7 @@ func listsSessions(d *Desk) {
 	d.signed(uuid.New())
 }
 
-func tooManySessions(d *Desk) {
+func tooManySessions(d *Fixture) {
 	in, other := d.Joins("anna@acme.test", ledger.Owner), d.Joins("ben@acme.test", ledger.Owner)
 	d.nextMillisecond(in.Session.Seen)
 	var ids []ledger.Hash
@@ -229,7 +229,7 @@ func tooManySessions(d *Desk) {
 	d.signed(other.User.ID, other.Session.ID)
 }
 
-func endsSessions(d *Desk) {
+func endsSessions(d *Fixture) {
 	ctx := d.T.Context()
 	in, other := d.Joins("anna@acme.test", ledger.Owner), d.Joins("ben@acme.test", ledger.Owner)
 	second, third := d.signs(in.User.ID, Hour), d.signs(in.User.ID, Hour)
@@ -257,7 +257,7 @@ func endsSessions(d *Desk) {
 	d.refused(err, ledger.ErrNoSuchUser)
 }
 
-func setsPasswords(d *Desk) {
+func setsPasswords(d *Fixture) {
 	ctx := d.T.Context()
 	in, other := d.Joins("anna@acme.test", ledger.Owner), d.Joins("ben@acme.test", ledger.Owner)
 	second := d.signs(in.User.ID, Hour)
@@ -281,7 +281,7 @@ func setsPasswords(d *Desk) {
 	d.signed(other.User.ID, other.Session.ID)
 }
 
-func agents(d *Desk) {
+func agents(d *Fixture) {
 	in := d.Joins("anna@acme.test", ledger.Owner)
 	longest := strings.Repeat("é", ledger.AgentMax/2)
 	for given, want := range map[string]string{"": "", longest: longest, longest + "x": longest, "x" + longest: "x" + longest[:ledger.AgentMax-2],
@@ -294,7 +294,7 @@ func agents(d *Desk) {
 	}
 }
 
-func rolesOfSessions(d *Desk) {
+func rolesOfSessions(d *Fixture) {
 	ctx := d.T.Context()
 	d.Joins("anna@acme.test", ledger.Owner)
 	in := d.Joins("ben@acme.test", ledger.Owner)
@@ -312,7 +312,7 @@ func rolesOfSessions(d *Desk) {
 var slow = ledger.AttemptRule{Free: 3, Window: Hour, First: time.Minute, Most: 5 * time.Minute}
 
 // waits counts failures, and fails the test unless each subject then waits for so long, from now on.
-func (d *Desk) waits(r ledger.AttemptRule, subjects []ledger.Hash, want ...time.Duration) {
+func (d *Fixture) waits(r ledger.AttemptRule, subjects []ledger.Hash, want ...time.Duration) {
 	d.T.Helper()
 	before := d.tunes().Now
 	until, err := d.FailedSignIn(d.T.Context(), subjects, r)
@@ -330,7 +330,7 @@ func (d *Desk) waits(r ledger.AttemptRule, subjects []ledger.Hash, want ...time.
 	}
 }
 
-func attemptsWait(d *Desk) {
+func attemptsWait(d *Fixture) {
 	a, b, c := hash(), hash(), hash()
 	d.waits(slow, []ledger.Hash{a}, 0)
 	d.waits(slow, []ledger.Hash{a, b}, 0, 0)
@@ -355,7 +355,7 @@ func attemptsWait(d *Desk) {
 	d.waits(ledger.AttemptRule{Free: 1, Window: Hour, First: time.Minute, Most: time.Minute}, []ledger.Hash{hash()}, time.Minute)
 }
 
-func badAttempts(d *Desk) {
+func badAttempts(d *Fixture) {
 	ctx := d.T.Context()
 	for what, spoil := range map[string]func(r *ledger.AttemptRule){
 		"none free":    func(r *ledger.AttemptRule) { r.Free = 0 },
@@ -394,7 +394,7 @@ func byProvider(l ledger.Link, subject string) ledger.Accept {
 	return a
 }
 
-func acceptsByProvider(d *Desk) {
+func acceptsByProvider(d *Fixture) {
 	ctx := d.T.Context()
 	subject := uuid.NewString()
 	a := byProvider(d.links(d.invitation("Anna@acme.test", ledger.Member)), subject)
@@ -431,7 +431,7 @@ func acceptsByProvider(d *Desk) {
 	}
 }
 
-func invitesTakeNothing(d *Desk) {
+func invitesTakeNothing(d *Fixture) {
 	ctx := d.T.Context()
 	without, err := d.AcceptLink(ctx, byProvider(d.links(d.invitation("anna@acme.test", ledger.Member)), uuid.NewString()))
 	d.ok(err)
@@ -468,7 +468,7 @@ func invitesTakeNothing(d *Desk) {
 	}
 }
 
-func bindsProviders(d *Desk) {
+func bindsProviders(d *Fixture) {
 	ctx := ledger.WithActor(d.T.Context(), "operator")
 	anna, ben := d.Joins("Anna@acme.test", ledger.Owner), d.Joins("ben@acme.test", ledger.Owner)
 	first := ledger.Identity("https://login.test", uuid.NewString())
@@ -490,7 +490,7 @@ func bindsProviders(d *Desk) {
 	d.wrote("user provider on", ledger.LogLine{Subject: "Anna@acme.test"}, ledger.LogLine{Subject: "Anna@acme.test"})
 }
 
-func unbindsProviders(d *Desk) {
+func unbindsProviders(d *Fixture) {
 	ctx := ledger.WithActor(d.T.Context(), "operator")
 	anna, ben := d.Joins("Anna@acme.test", ledger.Owner), d.Joins("ben@acme.test", ledger.Owner)
 	identity := ledger.Identity("https://login.test", uuid.NewString())
@@ -530,7 +530,7 @@ func unbindsProviders(d *Desk) {
 	d.wrote("user provider off", ledger.LogLine{Subject: "ben@acme.test"}, ledger.LogLine{Subject: "Anna@acme.test"})
 }
 
-func findsInvitations(d *Desk) {
+func findsInvitations(d *Fixture) {
 	ctx := d.T.Context()
 	elsewhere := d.other(d.T, 0)
 	email := uuid.NewString() + "@acme.test"
@@ -571,7 +571,7 @@ func findsInvitations(d *Desk) {
 	}
 }
 
-func asksForCodes(d *Desk) {
+func asksForCodes(d *Fixture) {
 	ctx := ledger.WithActor(d.T.Context(), "operator")
 	in, other := d.Joins("anna@acme.test", ledger.Owner), d.Joins("ben@acme.test", ledger.Owner)
 	id := in.User.ID
@@ -632,7 +632,7 @@ func asksForCodes(d *Desk) {
 	d.wrote("user codes off", ledger.LogLine{Subject: "anna@acme.test"})
 }
 
-func renewsCodes(d *Desk) {
+func renewsCodes(d *Fixture) {
 	ctx := ledger.WithActor(d.T.Context(), "operator")
 	in := d.Joins("anna@acme.test", ledger.Owner)
 	id := in.User.ID
@@ -654,7 +654,7 @@ func renewsCodes(d *Desk) {
 }
 
 // provesAnew: whoever was proved to be a user before the user changed how they sign in begins no session.
-func provesAnew(d *Desk) {
+func provesAnew(d *Fixture) {
 	ctx := d.T.Context()
 	anna := d.Joins("anna@acme.test", ledger.Owner).User
 	for what, change := range map[string]func() error{
@@ -693,15 +693,15 @@ type peopleRace struct {
 	name  string
 	loses error // what those are told who come too late; nil: nobody does
 	wins  int
-	begin func(d *Desk, in ledger.SignedIn) func(i int) error
-	after func(d *Desk, in ledger.SignedIn) bool
+	begin func(d *Fixture, in ledger.SignedIn) func(i int) error
+	after func(d *Fixture, in ledger.SignedIn) bool
 }
 
 const racers = 8
 
 // peopleRaces were bugs once.
 var peopleRaces = []peopleRace{
-	{"of owners who demote each other one is left", ledger.ErrLastOwner, 1, func(d *Desk, in ledger.SignedIn) func(i int) error {
+	{"of owners who demote each other one is left", ledger.ErrLastOwner, 1, func(d *Fixture, in ledger.SignedIn) func(i int) error {
 		two := []uuid.UUID{in.User.ID, d.Joins("ben@acme.test", ledger.Owner).User.ID}
 		return func(i int) error {
 			if i > 1 {
@@ -709,38 +709,38 @@ var peopleRaces = []peopleRace{
 			}
 			return d.SetRole(d.T.Context(), d.Workspace, two[i], ledger.Member)
 		}
-	}, func(d *Desk, _ ledger.SignedIn) bool {
+	}, func(d *Fixture, _ ledger.SignedIn) bool {
 		list, err := d.Members(d.T.Context(), d.Workspace)
 		return err == nil && len(list) == 2 && (list[0].Role == ledger.Owner) != (list[1].Role == ledger.Owner)
 	}},
-	{"a link is accepted once", ledger.ErrNoSuchLink, 1, func(d *Desk, _ ledger.SignedIn) func(i int) error {
+	{"a link is accepted once", ledger.ErrNoSuchLink, 1, func(d *Fixture, _ ledger.SignedIn) func(i int) error {
 		l := d.links(d.invitation("cleo@acme.test", ledger.Owner))
 		return func(int) error { _, err := d.AcceptLink(d.T.Context(), acceptance(l)); return err }
-	}, func(d *Desk, _ ledger.SignedIn) bool {
+	}, func(d *Fixture, _ ledger.SignedIn) bool {
 		list, err := d.Members(d.T.Context(), d.Workspace)
 		return err == nil && len(list) == 2
 	}},
-	{"a code is used once", ledger.ErrChanged, 1, func(d *Desk, in ledger.SignedIn) func(i int) error {
+	{"a code is used once", ledger.ErrChanged, 1, func(d *Fixture, in ledger.SignedIn) func(i int) error {
 		d.ok(d.SetTOTP(d.T.Context(), in.User.ID, "first", in.Session.ID))
 		return func(int) error { return d.UseTOTP(d.T.Context(), in.User.ID, "first", uuid.NewString()) }
-	}, func(d *Desk, in ledger.SignedIn) bool {
+	}, func(d *Fixture, in ledger.SignedIn) bool {
 		u, err := d.UserByEmail(d.T.Context(), in.User.Email)
 		return err == nil && u.TOTP != "first"
 	}},
-	{"a session begins once", nil, racers, func(d *Desk, in ledger.SignedIn) func(i int) error {
+	{"a session begins once", nil, racers, func(d *Fixture, in ledger.SignedIn) func(i int) error {
 		n := ledger.NewSession{ID: hash(), User: in.User.ID, Life: Hour}
 		return func(int) error { _, err := d.BeginSession(d.T.Context(), n); return err }
-	}, func(d *Desk, in ledger.SignedIn) bool {
+	}, func(d *Fixture, in ledger.SignedIn) bool {
 		list, err := d.Sessions(d.T.Context(), in.User.ID, Hour)
 		return err == nil && len(list) == 2
 	}},
-	{"each failed sign-in counts", nil, racers, func(d *Desk, in ledger.SignedIn) func(i int) error {
+	{"each failed sign-in counts", nil, racers, func(d *Fixture, in ledger.SignedIn) func(i int) error {
 		a, b := ledger.Hash(in.Session.ID), in.User.Factors()
 		return func(i int) error {
 			_, err := d.FailedSignIn(d.T.Context(), [][]ledger.Hash{{a, b}, {b, a}}[i%2], oneMore)
 			return err
 		}
-	}, func(d *Desk, in ledger.SignedIn) bool {
+	}, func(d *Fixture, in ledger.SignedIn) bool {
 		d.waits(oneMore, []ledger.Hash{in.Session.ID, in.User.Factors()}, time.Minute, time.Minute)
 		return true
 	}},
@@ -749,7 +749,7 @@ var peopleRaces = []peopleRace{
 // oneMore refuses after one failure more than there are racers.
 var oneMore = ledger.AttemptRule{Free: racers + 1, Window: Hour, First: time.Minute, Most: time.Minute}
 
-func racePeople(d *Desk) {
+func racePeople(d *Fixture) {
 	for _, r := range peopleRaces {
 		desk := d.other(d.T, 0)
 		in := desk.Joins(uuid.NewString()+"@acme.test", ledger.Owner)

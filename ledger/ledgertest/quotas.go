@@ -25,7 +25,7 @@ var quotas = []exercise{
 }
 
 // uses fails the test unless a workspace has so much.
-func (d *Desk) uses(want ledger.Limits) {
+func (d *Fixture) uses(want ledger.Limits) {
 	d.T.Helper()
 	u, err := d.Usage(d.T.Context(), d.Workspace)
 	d.ok(err)
@@ -35,7 +35,7 @@ func (d *Desk) uses(want ledger.Limits) {
 }
 
 // asks tries a create and fails the test unless it ends so.
-func (d *Desk) asks(n ledger.NewVerification, want error) ledger.Verification {
+func (d *Fixture) asks(n ledger.NewVerification, want error) ledger.Verification {
 	d.T.Helper()
 	v, created, err := d.Create(d.T.Context(), n)
 	if !errors.Is(err, want) || err == nil && !created {
@@ -44,7 +44,7 @@ func (d *Desk) asks(n ledger.NewVerification, want error) ledger.Verification {
 	return v
 }
 
-func storesUpToTheLimit(d *Desk) {
+func storesUpToTheLimit(d *Fixture) {
 	limited := func(bytes int64) ledger.NewVerification {
 		n := d.Asks(bytes)
 		n.Limits.Stored = 30
@@ -77,7 +77,7 @@ func storesUpToTheLimit(d *Desk) {
 	d.asks(limited(10), nil)
 }
 
-func erasesUnread(d *Desk) {
+func erasesUnread(d *Fixture) {
 	ctx := d.T.Context()
 	half := func() ledger.Verification {
 		v := d.Creates(7)
@@ -138,7 +138,7 @@ func erasesUnread(d *Desk) {
 }
 
 // erasesLargeFiles: of more chunks than one transaction erases.
-func erasesLargeFiles(d *Desk) {
+func erasesLargeFiles(d *Fixture) {
 	ctx := d.T.Context()
 	for _, chunks := range []int{transitions.ErasedMax - 1, transitions.ErasedMax, 2*transitions.ErasedMax + 1} {
 		for name, end := range map[string]func(l ledger.Lease) (ledger.Verification, error){
@@ -167,7 +167,7 @@ func erasesLargeFiles(d *Desk) {
 	}
 }
 
-func countsUnpaid(d *Desk) {
+func countsUnpaid(d *Fixture) {
 	limited := func(unpaid int64) ledger.NewVerification {
 		n := d.Asks(7)
 		n.Limits.Unpaid = unpaid
@@ -204,7 +204,7 @@ func countsUnpaid(d *Desk) {
 }
 
 // cancels ends a verification that nobody works on, or whose node gives it back.
-func (d *Desk) cancels(id uuid.UUID) {
+func (d *Fixture) cancels(id uuid.UUID) {
 	d.T.Helper()
 	v, err := d.Cancel(d.T.Context(), d.Workspace, id)
 	d.ok(err)
@@ -213,7 +213,7 @@ func (d *Desk) cancels(id uuid.UUID) {
 	}
 }
 
-func ownLimits(d *Desk) {
+func ownLimits(d *Fixture) {
 	n := func(i int64) *int64 { return &i }
 	other := d.other(d.T, 0)
 	set := func(c ledger.LimitsChange, want ledger.Limits) {
@@ -259,7 +259,7 @@ func ownLimits(d *Desk) {
 		line("open=default stored=default unpaid=default", "open=1 stored=default unpaid=default", "rude"))
 }
 
-func badLimits(d *Desk) {
+func badLimits(d *Fixture) {
 	n := func(i int64) *int64 { return &i }
 	for _, c := range []ledger.LimitsChange{{Open: n(-1)}, {Stored: n(-1)}, {Unpaid: n(-1)},
 		{Open: n(1), Reason: string(make([]byte, ledger.OperatorTextMax+1))}, {Open: n(1), Reason: "\xff"}} {
@@ -274,7 +274,7 @@ func badLimits(d *Desk) {
 	d.wrote("workspace limits")
 }
 
-func forgetsUnpaid(d *Desk) {
+func forgetsUnpaid(d *Fixture) {
 	ctx := d.T.Context()
 	after := ledger.Retention{Results: time.Nanosecond}
 	paid, l := d.Prepares(2)
@@ -315,7 +315,7 @@ func forgetsUnpaid(d *Desk) {
 	d.uses(ledger.Limits{Open: 2, Stored: 7 + 7 + 7 + 7, Unpaid: 2})
 }
 
-func keyUsedAgain(d *Desk) {
+func keyUsedAgain(d *Fixture) {
 	n := d.Asks(7)
 	v := d.asks(n, nil)
 	d.cancels(v.ID)

@@ -44,13 +44,13 @@ var races = []exercise{
 	{"an override set and cleared by 16 at once", 0, raceOverrides},
 }
 
-func raceCreates(d *Desk) {
+func raceCreates(d *Fixture) {
 	d.racesCreates(func(ledger.NewVerification) uuid.UUID { return uuid.New() })
 	// Who asks with the id of another call is told the truth too.
 	d.racesCreates(func(n ledger.NewVerification) uuid.UUID { return n.ID })
 }
 
-func (d *Desk) racesCreates(id func(n ledger.NewVerification) uuid.UUID) {
+func (d *Fixture) racesCreates(id func(n ledger.NewVerification) uuid.UUID) {
 	n := d.Asks(7)
 	var made atomic.Int64
 	ids := make([]uuid.UUID, 32)
@@ -76,7 +76,7 @@ func (d *Desk) racesCreates(id func(n ledger.NewVerification) uuid.UUID) {
 	}
 }
 
-func raceForCredits(d *Desk) {
+func raceForCredits(d *Fixture) {
 	leases := make([]ledger.Lease, 64)
 	for range leases {
 		d.Uploads()
@@ -102,7 +102,7 @@ func raceForCredits(d *Desk) {
 	d.has(64, 0, 64, 0)
 }
 
-func raceGrants(d *Desk) {
+func raceGrants(d *Fixture) {
 	for range 8 {
 		d.Prepares(2)
 	}
@@ -119,7 +119,7 @@ func raceGrants(d *Desk) {
 	d.has(9, 1, 8, 0) // eight fresh grants and one that was made eight times
 }
 
-func raceSettles(d *Desk) {
+func raceSettles(d *Fixture) {
 	v, l := d.Prepares(20)
 	racing(16, func(int) {
 		if _, err := d.Settle(d.T.Context(), Batch(l, 1, 0, 9, smtp.Valid)); err != nil {
@@ -145,7 +145,7 @@ func raceSettles(d *Desk) {
 	d.has(20, 1, 9, 10)
 }
 
-func raceCancel(d *Desk) {
+func raceCancel(d *Fixture) {
 	for range 10 {
 		v, l := d.Prepares(6)
 		racing(3, func(i int) {
@@ -176,7 +176,7 @@ func raceCancel(d *Desk) {
 	}
 }
 
-func raceLeases(d *Desk) {
+func raceLeases(d *Fixture) {
 	for range 20 {
 		d.Uploads()
 	}
@@ -209,7 +209,7 @@ func raceLeases(d *Desk) {
 	}
 }
 
-func raceWriters(d *Desk) {
+func raceWriters(d *Fixture) {
 	const chunks = 20
 	v := d.Creates(8 * chunks)
 	racing(4, func(i int) {
@@ -239,7 +239,7 @@ func raceWriters(d *Desk) {
 	d.ok(f.Close())
 }
 
-func raceSecrets(d *Desk) {
+func raceSecrets(d *Fixture) {
 	values := make([]string, 16)
 	racing(16, func(i int) {
 		value, err := d.Secret(d.T.Context(), "urls", 32)
@@ -256,7 +256,7 @@ func raceSecrets(d *Desk) {
 }
 
 // raceOverrides: one override that 16 set is one, and of 16 that clear it one ended it.
-func raceOverrides(d *Desk) {
+func raceOverrides(d *Fixture) {
 	o := Halves("example.net")
 	racing(16, func(int) {
 		kept, err := d.SetOverride(d.T.Context(), o, Hour)
@@ -300,7 +300,7 @@ type publication struct {
 // raceViews: many processes publish and beat at once. Turns are taken once each,
 // and whoever has read a roll of a turn has read every publication up to it, and
 // none after it.
-func raceViews(d *Desk) {
+func raceViews(d *Fixture) {
 	var mu sync.Mutex
 	var published []publication
 	var rolls []ledger.NodeSnapshot
@@ -357,7 +357,7 @@ func rowOf(roll ledger.NodeSnapshot, session uuid.UUID) *ledger.NodeRow {
 }
 
 // holds fails the test unless a roll is one moment of all that was published.
-func (d *Desk) holds(roll ledger.NodeSnapshot, published []publication) {
+func (d *Fixture) holds(roll ledger.NodeSnapshot, published []publication) {
 	d.T.Helper()
 	for _, p := range published {
 		row := rowOf(roll, p.process.Session)
@@ -379,7 +379,7 @@ func (d *Desk) holds(roll ledger.NodeSnapshot, published []publication) {
 
 // raceRetire: many processes count out the same one at once, which is one turn; and
 // one that beats meanwhile is in or begins anew, but never in and counted out.
-func raceRetire(d *Desk) {
+func raceRetire(d *Fixture) {
 	gone := heartbeatOf(life(d.Node))
 	others := make([]ledger.Heartbeat, racingProcesses)
 	for i := range others {
@@ -402,7 +402,7 @@ func raceRetire(d *Desk) {
 }
 
 // raceFacts: nodes that learn the same in another order do not stop each other.
-func raceFacts(d *Desk) {
+func raceFacts(d *Fixture) {
 	var keys []string
 	var all []ledger.Fact
 	for range 40 {

@@ -17,7 +17,7 @@ import (
 )
 
 var readings = []exercise{
-	{"results come in the order of the file, each address once", 9, func(d *Desk) {
+	{"results come in the order of the file, each address once", 9, func(d *Fixture) {
 		v, l := d.Prepares(6)
 		if got := d.Reads(v.ID); len(got) != 0 {
 			d.T.Errorf("before any outcome: %+v", got)
@@ -37,7 +37,7 @@ var readings = []exercise{
 			}
 		}
 	}},
-	{"results of many settlements", 200, func(d *Desk) {
+	{"results of many settlements", 200, func(d *Fixture) {
 		const n = 130 // the last outcome was first
 		v, l := d.Prepares(n)
 		for i := range int64(n) {
@@ -53,7 +53,7 @@ var readings = []exercise{
 			d.T.Errorf("%d of %d results", len(got), n)
 		}
 	}},
-	{"a reader that gives up ends the results", 9, func(d *Desk) {
+	{"a reader that gives up ends the results", 9, func(d *Fixture) {
 		v, l := d.Prepares(6)
 		d.Settles(l, 1, 0, 5, smtp.Valid)
 		enough := errors.New("enough")
@@ -65,7 +65,7 @@ var readings = []exercise{
 		}
 	}},
 	{"history pages survive new files", 0, history},
-	{"history of one kind", 0, func(d *Desk) {
+	{"history of one kind", 0, func(d *Fixture) {
 		v := d.Creates(7)
 		for kind, want := range map[ledger.Kind]int{ledger.Bulk: 1, ledger.Single: 0, "": 1} {
 			q := ledger.HistoryQuery{Workspace: d.Workspace, Kind: kind, Limit: 9}
@@ -76,7 +76,7 @@ var readings = []exercise{
 			}
 		}
 	}},
-	{"history of those that are open", 0, func(d *Desk) {
+	{"history of those that are open", 0, func(d *Fixture) {
 		over, open := d.Creates(7), d.Creates(7)
 		_, err := d.Cancel(d.T.Context(), d.Workspace, over.ID)
 		d.ok(err)
@@ -86,7 +86,7 @@ var readings = []exercise{
 			d.T.Errorf("open are %+v, want %+v", list, open)
 		}
 	}},
-	{"open ones are told with who has them", 4, func(d *Desk) {
+	{"open ones are told with who has them", 4, func(d *Fixture) {
 		v, l := d.Prepares(1)
 		parked, p := d.Prepares(1)
 		d.ok(d.Release(d.T.Context(), l))
@@ -112,7 +112,7 @@ var readings = []exercise{
 			d.T.Errorf("it rests until %v: %+v", next, got)
 		}
 	}},
-	{"open ones of all workspaces, the oldest first", 0, func(d *Desk) {
+	{"open ones of all workspaces, the oldest first", 0, func(d *Fixture) {
 		ctx, first, o := d.T.Context(), d.Creates(7), d.other(d.T, 0)
 		second := o.Creates(7)
 		check := func(want ...ledger.Verification) {
@@ -138,7 +138,7 @@ var readings = []exercise{
 			d.T.Errorf("at most none: %d, %v", len(list), err)
 		}
 	}},
-	{"a workspace does not see the files of others", 9, func(d *Desk) {
+	{"a workspace does not see the files of others", 9, func(d *Fixture) {
 		v, l := d.Prepares(1)
 		d.Settles(l, 1, 0, 0, smtp.Valid)
 		o := d.other(d.T, 0)
@@ -163,7 +163,7 @@ var readings = []exercise{
 
 // entries settles until five entries stand, cancels the rest, and reads them in
 // pages of every size.
-func entries(d *Desk) {
+func entries(d *Fixture) {
 	v, l := d.Prepares(8)
 	d.Settles(l, 1, 0, 1, smtp.Valid)
 	batch := Batch(l, 2, 2, 3, smtp.Unknown)
@@ -201,7 +201,7 @@ func entries(d *Desk) {
 	}
 }
 
-func history(d *Desk) {
+func history(d *Fixture) {
 	var made []ledger.Verification
 	for range 7 {
 		made = append(made, d.Creates(7))

@@ -13,7 +13,7 @@ import (
 )
 
 var refusals = []exercise{
-	{"what does not exist", 0, func(d *Desk) {
+	{"what does not exist", 0, func(d *Fixture) {
 		ctx, none := d.T.Context(), uuid.New()
 		_, balance := d.Balance(ctx, none)
 		_, grant := d.Grant(ctx, uuid.New(), none, 1, "")
@@ -46,7 +46,7 @@ var refusals = []exercise{
 			d.refused(err, want)
 		}
 	}},
-	{"keys that no database can keep", 0, func(d *Desk) {
+	{"keys that no database can keep", 0, func(d *Fixture) {
 		for _, id := range []string{"nul\x00", "cut \xe2\x82"} {
 			_, read := d.KeyByID(d.T.Context(), id)
 			d.refused(read, ledger.ErrNoSuchKey)
@@ -56,7 +56,7 @@ var refusals = []exercise{
 	}},
 	{"creates, the first reason that applies", 0, refusedCreates},
 	{"chunks, the first reason that applies", 0, refusedChunks},
-	{"a grant with the id of a verification", 5, func(d *Desk) {
+	{"a grant with the id of a verification", 5, func(d *Fixture) {
 		held, _ := d.Prepares(2)
 		waits, _ := d.Prepares(9)
 		for name, id := range map[string]uuid.UUID{"uploading": d.Creates(7).ID, "verifying": held.ID, "waiting": waits.ID} {
@@ -65,7 +65,7 @@ var refusals = []exercise{
 		}
 		d.has(5, 3, 2, 0)
 	}},
-	{"a grant that is none", 5, func(d *Desk) {
+	{"a grant that is none", 5, func(d *Fixture) {
 		id := uuid.New()
 		_, err := d.Grant(d.T.Context(), id, d.Workspace, 5, "")
 		d.ok(err)
@@ -87,7 +87,7 @@ var refusals = []exercise{
 		}
 		d.has(10, 10, 0, 0)
 	}},
-	{"a key id of somebody else", 0, func(d *Desk) {
+	{"a key id of somebody else", 0, func(d *Fixture) {
 		k := ledger.Key{ID: "abcdefghij12", Workspace: d.Workspace}
 		_, err := d.CreateKey(d.T.Context(), k)
 		d.ok(err)
@@ -98,7 +98,7 @@ var refusals = []exercise{
 		_, err = d.CreateKey(d.T.Context(), k)
 		d.refused(err, ledger.ErrIllegal)
 	}},
-	{"figures that do not add up", 9, func(d *Desk) {
+	{"figures that do not add up", 9, func(d *Fixture) {
 		l := d.Takes(d.Uploads().ID)
 		for _, f := range [][3]int64{{0, 0, 0}, {3, 1, 3}, {3, 3, 0}, {2, -1, 3}} {
 			if _, err := d.Prepare(d.T.Context(), l, f[0], f[1], f[2]); !errors.Is(err, ledger.ErrIllegal) {
@@ -110,7 +110,7 @@ var refusals = []exercise{
 	}},
 	{"steps that the status does not allow", 9, refusedSteps},
 	{"settlements that no file has", 9, refusedSettlements},
-	{"a lease that is not the caller's, whatever the rest", 9, func(d *Desk) {
+	{"a lease that is not the caller's, whatever the rest", 9, func(d *Fixture) {
 		_, l := d.Prepares(2)
 		for name, wrong := range map[string]ledger.Lease{
 			"another node":  {Verification: l.Verification, Node: uuid.New(), Epoch: l.Epoch},
@@ -126,7 +126,7 @@ var refusals = []exercise{
 		}
 		d.has(9, 7, 2, 0)
 	}},
-	{"a context that is over changes nothing", 9, func(d *Desk) {
+	{"a context that is over changes nothing", 9, func(d *Fixture) {
 		ctx, cancel := context.WithCancel(d.T.Context())
 		cancel()
 		_, err := d.Grant(ctx, uuid.New(), d.Workspace, 1, "")
@@ -136,7 +136,7 @@ var refusals = []exercise{
 }
 
 // leasedCalls makes each call that needs a lease, each wrong in other ways too.
-func (d *Desk) leasedCalls(l ledger.Lease) map[string]error {
+func (d *Fixture) leasedCalls(l ledger.Lease) map[string]error {
 	ctx := d.T.Context()
 	_, refuse := d.Refuse(ctx, l, ledger.Issue{})
 	_, prepare := d.Prepare(ctx, l, 5, 5, 5)
@@ -147,7 +147,7 @@ func (d *Desk) leasedCalls(l ledger.Lease) map[string]error {
 		"finish": finish, "release": d.Release(ctx, l)}
 }
 
-func refusedCreates(d *Desk) {
+func refusedCreates(d *Fixture) {
 	known := d.Asks(7)
 	_, _, err := d.Create(d.T.Context(), known)
 	d.ok(err)
@@ -183,7 +183,7 @@ func refusedCreates(d *Desk) {
 	d.ok(err)
 }
 
-func refusedChunks(d *Desk) {
+func refusedChunks(d *Fixture) {
 	v := d.Creates(ledger.ChunkBytesMax + 9)
 	u, err := d.OpenUpload(d.T.Context(), v.ID)
 	d.ok(err)
@@ -218,7 +218,7 @@ func refusedChunks(d *Desk) {
 	d.refused(err, ledger.ErrUploadClosed)
 }
 
-func refusedSteps(d *Desk) {
+func refusedSteps(d *Fixture) {
 	ctx := d.T.Context()
 	_, err := d.OpenFile(ctx, d.Creates(7).ID)
 	d.refused(err, ledger.ErrIllegal)
@@ -244,7 +244,7 @@ func refusedSteps(d *Desk) {
 	}
 }
 
-func refusedSettlements(d *Desk) {
+func refusedSettlements(d *Fixture) {
 	_, l := d.Prepares(3)
 	d.Settles(l, 1, 0, 0, smtp.Valid)
 	spoiled := func(change func(r *ledger.Result)) ledger.Settlement {

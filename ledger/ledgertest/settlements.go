@@ -11,7 +11,7 @@ import (
 )
 
 var settlements = []exercise{
-	{"a file from creation to results", 10, func(d *Desk) {
+	{"a file from creation to results", 10, func(d *Fixture) {
 		v, l := d.Prepares(5)
 		d.is(v, "verifying")
 		d.has(10, 5, 5, 0)
@@ -28,19 +28,19 @@ var settlements = []exercise{
 			d.T.Errorf("answered %+v, stored %+v", done, d.Sees(v.ID))
 		}
 	}},
-	{"every outcome but unknown costs one credit", 5, func(d *Desk) {
+	{"every outcome but unknown costs one credit", 5, func(d *Fixture) {
 		_, l := d.Prepares(5)
 		for i, o := range smtp.Outcomes {
 			d.Settles(l, int64(i+1), int64(i), int64(i), o)
 		}
 		d.has(5, 1, 0, 4)
 	}},
-	{"an error makes completed_with_errors", 2, func(d *Desk) {
+	{"an error makes completed_with_errors", 2, func(d *Fixture) {
 		_, l := d.Prepares(2)
 		d.Settles(l, 1, 0, 0, smtp.Error)
 		d.is(d.Settles(l, 2, 1, 1, smtp.Valid), "completed_with_errors")
 	}},
-	{"a settlement repeated changes nothing", 5, func(d *Desk) {
+	{"a settlement repeated changes nothing", 5, func(d *Fixture) {
 		v, l := d.Prepares(3)
 		first := d.Settles(l, 1, 0, 0, smtp.Valid)
 		if again := d.Settles(l, 1, 0, 0, smtp.Valid); again != first {
@@ -54,7 +54,7 @@ var settlements = []exercise{
 			d.T.Errorf("%d results", n)
 		}
 	}},
-	{"another content under a known number is stale", 5, func(d *Desk) {
+	{"another content under a known number is stale", 5, func(d *Fixture) {
 		_, l := d.Prepares(3)
 		d.Settles(l, 1, 0, 0, smtp.Valid)
 		for name, s := range map[string]ledger.Settlement{
@@ -71,7 +71,7 @@ var settlements = []exercise{
 		}
 		d.has(5, 2, 2, 1)
 	}},
-	{"the old owner's settlement is refused after a takeover", 5, func(d *Desk) {
+	{"the old owner's settlement is refused after a takeover", 5, func(d *Fixture) {
 		v, l := d.Prepares(3)
 		d.Settles(l, 1, 0, 0, smtp.Valid)
 		d.ok(d.Release(d.T.Context(), l))
@@ -88,7 +88,7 @@ var settlements = []exercise{
 		}
 		d.has(5, 2, 2, 1)
 	}},
-	{"an address is charged once", 9, func(d *Desk) {
+	{"an address is charged once", 9, func(d *Fixture) {
 		v, l := d.Prepares(6)
 		d.Settles(l, 1, 1, 2, smtp.Valid)
 		d.Settles(l, 2, 4, 4, smtp.Unknown)
@@ -106,7 +106,7 @@ var settlements = []exercise{
 			d.T.Errorf("%d results", n)
 		}
 	}},
-	{"addresses from all over the file are charged once", 9000, func(d *Desk) {
+	{"addresses from all over the file are charged once", 9000, func(d *Fixture) {
 		_, l := d.Prepares(9000)
 		for number := range int64(3) {
 			s := ledger.Settlement{Lease: l, Number: number + 1}
@@ -120,7 +120,7 @@ var settlements = []exercise{
 		d.Settles(l, 4, 3, 8, smtp.Valid)
 		d.has(9000, 0, 5994, 3006)
 	}},
-	{"an expired lease that nobody took still settles", 5, func(d *Desk) {
+	{"an expired lease that nobody took still settles", 5, func(d *Fixture) {
 		v, l := d.Prepares(3)
 		_, err := d.Renew(d.T.Context(), d.Node, 0)
 		d.ok(err)
@@ -129,7 +129,7 @@ var settlements = []exercise{
 			d.T.Errorf("%d valid", got)
 		}
 	}},
-	{"the settled ordinals are told to the next owner", 9, func(d *Desk) {
+	{"the settled ordinals are told to the next owner", 9, func(d *Fixture) {
 		v, l := d.Prepares(6)
 		d.Settles(l, 1, 4, 5, smtp.Valid)
 		d.Settles(l, 2, 0, 1, smtp.Unknown)
@@ -146,7 +146,7 @@ var settlements = []exercise{
 
 // twice fails the test unless every settlement is refused that has one of some ordinals, alone or
 // beside one that is open, such as the one after it.
-func (d *Desk) twice(l ledger.Lease, number int64, ordinals ...int64) {
+func (d *Fixture) twice(l ledger.Lease, number int64, ordinals ...int64) {
 	d.T.Helper()
 	before := d.Account()
 	for _, ordinal := range ordinals {
@@ -165,27 +165,27 @@ func (d *Desk) twice(l ledger.Lease, number int64, ordinals ...int64) {
 }
 
 var cancels = []exercise{
-	{"uploading", 5, func(d *Desk) { d.cancelsAtOnce(d.Creates(7).ID, 0) }},
-	{"preparing, whoever reads it", 5, func(d *Desk) {
+	{"uploading", 5, func(d *Fixture) { d.cancelsAtOnce(d.Creates(7).ID, 0) }},
+	{"preparing, whoever reads it", 5, func(d *Fixture) {
 		l := d.Takes(d.Uploads().ID)
 		d.cancelsAtOnce(l.Verification, 0)
 		_, err := d.Prepare(d.T.Context(), l, 1, 0, 1)
 		d.refused(err, ledger.ErrStaleEpoch)
 	}},
-	{"waiting for credits", 0, func(d *Desk) {
+	{"waiting for credits", 0, func(d *Fixture) {
 		v, _ := d.Prepares(3)
 		d.cancelsAtOnce(v.ID, 3)
 		d.Grants(3)
 		d.has(3, 3, 0, 0)
 	}},
-	{"verifying with no lease and a small rest", 5, func(d *Desk) {
+	{"verifying with no lease and a small rest", 5, func(d *Fixture) {
 		v, l := d.Prepares(5)
 		d.Settles(l, 1, 0, 1, smtp.Valid)
 		d.ok(d.Release(d.T.Context(), l))
 		d.cancelsAtOnce(v.ID, 3)
 		d.has(5, 3, 0, 2)
 	}},
-	{"verifying with an expired lease", 5, func(d *Desk) {
+	{"verifying with an expired lease", 5, func(d *Fixture) {
 		v, l := d.Prepares(5)
 		_, err := d.Renew(d.T.Context(), d.Node, 0)
 		d.ok(err)
@@ -193,8 +193,8 @@ var cancels = []exercise{
 		_, err = d.Settle(d.T.Context(), Batch(l, 1, 0, 0, smtp.Valid))
 		d.refused(err, ledger.ErrStaleEpoch)
 	}},
-	{"verifying under a lease", 5, func(d *Desk) { d.cancelsUnderLease(5) }},
-	{"a large rest without a lease", ledger.SettlementMax + 1, func(d *Desk) {
+	{"verifying under a lease", 5, func(d *Fixture) { d.cancelsUnderLease(5) }},
+	{"a large rest without a lease", ledger.SettlementMax + 1, func(d *Fixture) {
 		v, l := d.Prepares(ledger.SettlementMax + 1)
 		d.ok(d.Release(d.T.Context(), l))
 		v, err := d.Cancel(d.T.Context(), d.Workspace, v.ID)
@@ -205,7 +205,7 @@ var cancels = []exercise{
 		d.is(v, "cancelled")
 		d.has(ledger.SettlementMax+1, ledger.SettlementMax+1, 0, 0)
 	}},
-	{"cancelling ends in cancelled also when all got their outcome", 2, func(d *Desk) {
+	{"cancelling ends in cancelled also when all got their outcome", 2, func(d *Fixture) {
 		v, l := d.Prepares(2)
 		_, err := d.Cancel(d.T.Context(), d.Workspace, v.ID)
 		d.ok(err)
@@ -215,7 +215,7 @@ var cancels = []exercise{
 		d.is(again, "cancelled")
 		d.has(2, 0, 0, 2)
 	}},
-	{"a final file stays as it is", 2, func(d *Desk) {
+	{"a final file stays as it is", 2, func(d *Fixture) {
 		v, l := d.Prepares(1)
 		done := d.Settles(l, 1, 0, 0, smtp.Valid)
 		v, err := d.Cancel(d.T.Context(), d.Workspace, v.ID)
@@ -228,7 +228,7 @@ var cancels = []exercise{
 
 // cancelsAtOnce fails the test unless the verification is cancelled in one step,
 // with so many addresses that were never checked, however often it is asked.
-func (d *Desk) cancelsAtOnce(id uuid.UUID, unchecked int64) {
+func (d *Fixture) cancelsAtOnce(id uuid.UUID, unchecked int64) {
 	d.T.Helper()
 	for range 2 {
 		v, err := d.Cancel(d.T.Context(), d.Workspace, id)
@@ -242,7 +242,7 @@ func (d *Desk) cancelsAtOnce(id uuid.UUID, unchecked int64) {
 }
 
 // cancelsUnderLease cancels a file of total addresses in the middle of its work.
-func (d *Desk) cancelsUnderLease(total int64) {
+func (d *Fixture) cancelsUnderLease(total int64) {
 	v, l := d.Prepares(total)
 	d.Settles(l, 1, 0, 0, smtp.Valid)
 	for range 2 {

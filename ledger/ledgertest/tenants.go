@@ -11,7 +11,7 @@ import (
 )
 
 var tenants = []exercise{
-	{"a workspace is made once", 0, func(d *Desk) {
+	{"a workspace is made once", 0, func(d *Fixture) {
 		again, err := d.CreateWorkspace(d.T.Context(), d.Workspace, "another name")
 		d.ok(err)
 		list, err := d.Workspaces(d.T.Context())
@@ -20,7 +20,7 @@ var tenants = []exercise{
 			d.T.Errorf("got %+v and the list %+v", again, list)
 		}
 	}},
-	{"a grant counts once", 0, func(d *Desk) {
+	{"a grant counts once", 0, func(d *Fixture) {
 		id := uuid.New()
 		for range 2 {
 			b, err := d.Grant(d.T.Context(), id, d.Workspace, 7, "paid")
@@ -36,7 +36,7 @@ var tenants = []exercise{
 	{"keys are listed oldest first", 0, manyKeys},
 	{"who made, used and revoked a key", 0, keyActors},
 	{"workspaces are listed oldest first", 0, manyWorkspaces},
-	{"a secret is made once", 0, func(d *Desk) {
+	{"a secret is made once", 0, func(d *Fixture) {
 		first, err := d.Secret(d.T.Context(), "urls", 32)
 		d.ok(err)
 		second, err := d.Secret(d.T.Context(), "urls", 32)
@@ -47,10 +47,10 @@ var tenants = []exercise{
 			d.T.Error("secrets: want the same value for a name, another for another name, 32 bytes each")
 		}
 	}},
-	{"the book answers", 0, func(d *Desk) { d.ok(d.Ping(d.T.Context())) }},
+	{"the book answers", 0, func(d *Fixture) { d.ok(d.Ping(d.T.Context())) }},
 }
 
-func keyLife(d *Desk) {
+func keyLife(d *Fixture) {
 	ctx := d.T.Context()
 	k := ledger.Key{ID: "abcdefghij12", Workspace: d.Workspace, Label: "mine",
 		SecretSHA256: [32]byte{1, 31: 9}}
@@ -80,7 +80,7 @@ func keyLife(d *Desk) {
 	}
 }
 
-func keyActors(d *Desk) {
+func keyActors(d *Fixture) {
 	in := d.Joins("anna@acme.test", ledger.Owner)
 	ctx := ledger.WithActor(d.T.Context(), acts(in.User.ID))
 	k := ledger.Key{ID: "abcdefghij12", Workspace: d.Workspace, Label: "laptop", MadeBy: "is filled in", RevokedBy: "too"}
@@ -135,4 +135,6 @@ func keyActors(d *Desk) {
 }
 
 // other is a second workspace in the same book.
-func (d *Desk) other(t testing.TB, credits ledger.Credits) *Desk { return NewDesk(t, d.Book, credits) }
+func (d *Fixture) other(t testing.TB, credits ledger.Credits) *Fixture {
+	return NewFixture(t, d.Book, credits)
+}

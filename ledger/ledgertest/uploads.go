@@ -11,7 +11,7 @@ import (
 )
 
 var uploads = []exercise{
-	{"a create is recovered by its identity", 0, func(d *Desk) {
+	{"a create is recovered by its identity", 0, func(d *Fixture) {
 		n := d.Asks(7)
 		first, created, err := d.Create(d.T.Context(), n)
 		d.ok(err)
@@ -27,7 +27,7 @@ var uploads = []exercise{
 			d.T.Errorf("a new one: %+v", first)
 		}
 	}},
-	{"who created it is kept", 0, func(d *Desk) {
+	{"who created it is kept", 0, func(d *Fixture) {
 		n := d.Asks(7)
 		n.MadeBy = "is filled in"
 		first, _, err := d.Create(ledger.WithActor(d.T.Context(), "key:abcdefghij12"), n)
@@ -42,7 +42,7 @@ var uploads = []exercise{
 		_, _, err = d.Create(ledger.WithActor(d.T.Context(), "a\x00"), d.Asks(7))
 		d.refused(err, ledger.ErrIllegal)
 	}},
-	{"the same identity in another workspace is another file", 0, func(d *Desk) {
+	{"the same identity in another workspace is another file", 0, func(d *Fixture) {
 		n := d.Asks(7)
 		_, _, err := d.Create(d.T.Context(), n)
 		d.ok(err)
@@ -55,7 +55,7 @@ var uploads = []exercise{
 	}},
 	{"the bytes come back as they were sent", 0, bytesComeBack},
 	{"a chunk repeated is answered again", 0, chunkRepeated},
-	{"an opened upload fences the older writer", 0, func(d *Desk) {
+	{"an opened upload fences the older writer", 0, func(d *Fixture) {
 		v := d.Creates(7)
 		old, err := d.OpenUpload(d.T.Context(), v.ID)
 		d.ok(err)
@@ -70,7 +70,7 @@ var uploads = []exercise{
 			d.T.Errorf("state beside the refusal: %+v", u)
 		}
 	}},
-	{"an upload that is over is not opened again", 0, func(d *Desk) {
+	{"an upload that is over is not opened again", 0, func(d *Fixture) {
 		v := d.Uploads()
 		before, err := d.UploadState(d.T.Context(), v.ID)
 		d.ok(err)
@@ -80,7 +80,7 @@ var uploads = []exercise{
 			d.T.Errorf("before %+v, after %+v", before, after)
 		}
 	}},
-	{"an expired upload takes nothing", 0, func(d *Desk) {
+	{"an expired upload takes nothing", 0, func(d *Fixture) {
 		n := d.Asks(7)
 		n.UploadExpiry = 0
 		v, _, err := d.Create(d.T.Context(), n)
@@ -95,7 +95,7 @@ var uploads = []exercise{
 	}},
 }
 
-func bytesComeBack(d *Desk) {
+func bytesComeBack(d *Fixture) {
 	ctx := d.T.Context()
 	sent := bytes.Repeat([]byte("a@b.example\r\n\x00\xff"), 50_000)
 	v := d.Creates(int64(len(sent)))
@@ -126,7 +126,7 @@ func bytesComeBack(d *Desk) {
 	}
 }
 
-func chunkRepeated(d *Desk) {
+func chunkRepeated(d *Fixture) {
 	ctx := d.T.Context()
 	v := d.Creates(7)
 	u, err := d.OpenUpload(ctx, v.ID)
@@ -148,7 +148,7 @@ func chunkRepeated(d *Desk) {
 }
 
 var sweeps = []exercise{
-	{"an upload past its time fails", 0, func(d *Desk) {
+	{"an upload past its time fails", 0, func(d *Fixture) {
 		n := d.Asks(7)
 		n.UploadExpiry = 0
 		v, _, err := d.Create(d.T.Context(), n)
@@ -163,7 +163,7 @@ var sweeps = []exercise{
 		}
 		d.is(d.Sees(kept.ID), "uploading")
 	}},
-	{"a file that nobody funds fails in the end", 0, func(d *Desk) {
+	{"a file that nobody funds fails in the end", 0, func(d *Fixture) {
 		v, _ := d.Prepares(5)
 		d.sweeps(ledger.Retention{Funding: Hour}, 0)
 		d.is(d.Sees(v.ID), ledger.WaitingCredits)
@@ -176,7 +176,7 @@ var sweeps = []exercise{
 		d.Grants(5)
 		d.has(5, 5, 0, 0)
 	}},
-	{"a grant that does not suffice is no reason to wait longer", 0, func(d *Desk) {
+	{"a grant that does not suffice is no reason to wait longer", 0, func(d *Fixture) {
 		v, _ := d.Prepares(5)
 		const waits = 20 * time.Millisecond
 		<-time.After(waits)
@@ -189,7 +189,7 @@ var sweeps = []exercise{
 	{"addresses are erased after their time, the books stay", 10, erases},
 }
 
-func erases(d *Desk) {
+func erases(d *Fixture) {
 	ctx := d.T.Context()
 	v, l := d.Prepares(2)
 	d.Settles(l, 1, 0, 1, 1)
@@ -219,7 +219,7 @@ func erases(d *Desk) {
 }
 
 // sweeps fails the test unless a sweep changes so many verifications.
-func (d *Desk) sweeps(r ledger.Retention, want int) {
+func (d *Fixture) sweeps(r ledger.Retention, want int) {
 	d.T.Helper()
 	got, err := d.Sweep(d.T.Context(), r)
 	d.ok(err)

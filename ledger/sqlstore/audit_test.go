@@ -89,7 +89,7 @@ func TestAuditFindsWhatWasChangedBehindItsBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := ledgertest.NewDesk(t, s, 9)
+		d := ledgertest.NewFixture(t, s, 9)
 		d.Overrides(ledgertest.Halves("example.net"), time.Hour)
 		d.Joins("anna@acme.test", ledger.Owner)
 		_, l := d.Prepares(6)
@@ -127,11 +127,11 @@ func TestAuditFindsWhatWasChangedBehindItsBack(t *testing.T) {
 // TestAuditCountsWhatItReads in a sound ledger.
 func TestAuditCountsWhatItReads(t *testing.T) {
 	s := openStore(t)
-	d := ledgertest.NewDesk(t, s, 9)
+	d := ledgertest.NewFixture(t, s, 9)
 	v, l := d.Prepares(6)
 	d.Settles(l, 1, 0, 3, smtp.Valid)
 	d.Settles(l, 2, 4, 5, smtp.Unknown)
-	ledgertest.NewDesk(t, s, 0).Creates(7)
+	ledgertest.NewFixture(t, s, 0).Creates(7)
 	got, err := s.Audit(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestAuditSeesSpoiledPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := ledgertest.NewDesk(t, s, 900)
+	d := ledgertest.NewFixture(t, s, 900)
 	_, l := d.Prepares(800)
 	d.Settles(l, 1, 0, 799, smtp.Valid)
 	if err := s.Close(); err != nil {
@@ -202,7 +202,7 @@ func TestTheDatabaseRefusesABadAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	ledgertest.NewDesk(t, s, 9)
+	ledgertest.NewFixture(t, s, 9)
 	for _, statement := range []string{
 		`UPDATE workspaces SET available = available - 1`,
 		`UPDATE workspaces SET available = -1, held = 10`,

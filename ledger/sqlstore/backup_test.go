@@ -22,7 +22,7 @@ import (
 // copy: it is sound, has no other name, and holds what was committed before.
 func TestBackupIsOneMomentOfALedgerAtWork(t *testing.T) {
 	s := openStore(t)
-	d := ledgertest.NewDesk(t, s, 900)
+	d := ledgertest.NewFixture(t, s, 900)
 	v, l := d.Prepares(600)
 	for number := int64(1); number <= 6; number++ {
 		s := ledgertest.Batch(l, number, 100*(number-1), 100*number-1, smtp.Valid)
@@ -65,7 +65,7 @@ func TestBackupIsOneMomentOfALedgerAtWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = copied.Close() }()
-	c := &ledgertest.Desk{Book: copied, T: t, Workspace: d.Workspace, Node: d.Node}
+	c := &ledgertest.Fixture{Book: copied, T: t, Workspace: d.Workspace, Node: d.Node}
 	c.Audits()
 	b := c.Account()
 	if b.Spent != 600 || b.Granted < before || b.Granted > after {
@@ -96,7 +96,7 @@ func TestAnOpenBackupHasNoName(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	ledgertest.NewDesk(t, s, 9)
+	ledgertest.NewFixture(t, s, 9)
 	if err := os.WriteFile(filepath.Join(dir, "ledger.db.backup"), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -136,13 +136,13 @@ func TestACutOffBackupLeavesNothing(t *testing.T) {
 	if err := s.Backup(t.Context(), filepath.Join(path, "no-folder")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("into no folder: %v", err)
 	}
-	ledgertest.NewDesk(t, s, 1).Audits()
+	ledgertest.NewFixture(t, s, 1).Audits()
 }
 
 // TestCheckBackupSeesDamage in a file that is cut, overwritten, or no ledger.
 func TestCheckBackupSeesDamage(t *testing.T) {
 	s := openStore(t)
-	d := ledgertest.NewDesk(t, s, 900)
+	d := ledgertest.NewFixture(t, s, 900)
 	for range 40 {
 		d.Creates(7)
 	}

@@ -78,7 +78,7 @@ type race struct{ ledger, same, text time.Duration }
 func settleRace(b *testing.B, at place) (r race) {
 	const n = benchRows / benchBatch
 	book, _ := at.open(b)
-	d := ledgertest.NewDesk(b, book, 2*benchRows)
+	d := ledgertest.NewFixture(b, book, 2*benchRows)
 	_, l := d.Prepares(benchRows)
 	same, text := bareInsert(b, at.bare(b)), bareInsert(b, at.bare(b))
 	for number := int64(1); number <= n; number++ {
@@ -133,7 +133,7 @@ func csvOf(results []ledger.Result) []byte {
 }
 
 // settleAll settles a whole file of benchRows.
-func settleAll(b *testing.B, d *ledgertest.Desk, l ledger.Lease) {
+func settleAll(b *testing.B, d *ledgertest.Fixture, l ledger.Lease) {
 	const n = benchRows / benchBatch
 	for number := int64(1); number <= n; number++ {
 		if _, err := d.Settle(b.Context(), scattered(l, number, n)); err != nil {
@@ -148,7 +148,7 @@ func BenchmarkResults(b *testing.B) {
 	for _, e := range engines() {
 		b.Run(e.name, func(b *testing.B) {
 			book, _ := e.start(b).open(b)
-			d := ledgertest.NewDesk(b, book, 2*benchRows)
+			d := ledgertest.NewFixture(b, book, 2*benchRows)
 			v, l := d.Prepares(benchRows)
 			settleAll(b, d, l)
 			debug.FreeOSMemory()
@@ -165,7 +165,7 @@ func BenchmarkResults(b *testing.B) {
 
 // readAll reads benchRows results and tells how many bytes of CSV they make, and
 // the greatest heap meanwhile.
-func readAll(b *testing.B, d *ledgertest.Desk, id uuid.UUID) (bytes, peak int64) {
+func readAll(b *testing.B, d *ledgertest.Fixture, id uuid.UUID) (bytes, peak int64) {
 	next := int64(0)
 	err := d.Results(b.Context(), d.Workspace, id, func(r ledger.Result) error {
 		if r.Ordinal != next {
@@ -308,7 +308,7 @@ func BenchmarkEvidence(b *testing.B) {
 			var evidence []float64
 			for b.Loop() {
 				book, _ := at.open(b)
-				d := ledgertest.NewDesk(b, book, 2*evidenceBatches*benchBatch)
+				d := ledgertest.NewFixture(b, book, 2*evidenceBatches*benchBatch)
 				files := [2]ledger.Verification{}
 				for i, took := range settleBoth(b, d, &files) {
 					settle[i] = append(settle[i], float64(took.Microseconds())/evidenceBatches/1e3)
@@ -334,7 +334,7 @@ func BenchmarkEvidence(b *testing.B) {
 }
 
 // settleBoth settles the second file with evidence, and the first without.
-func settleBoth(b *testing.B, d *ledgertest.Desk, files *[2]ledger.Verification) (took [2]time.Duration) {
+func settleBoth(b *testing.B, d *ledgertest.Fixture, files *[2]ledger.Verification) (took [2]time.Duration) {
 	random := rand.NewChaCha8([32]byte{})
 	var leases [2]ledger.Lease
 	for i := range files {
@@ -354,7 +354,7 @@ func settleBoth(b *testing.B, d *ledgertest.Desk, files *[2]ledger.Verification)
 }
 
 // readEvidence reads all evidence of a file.
-func readEvidence(b *testing.B, d *ledgertest.Desk, v ledger.Verification) error {
+func readEvidence(b *testing.B, d *ledgertest.Fixture, v ledger.Verification) error {
 	bytes := 0
 	_, err := d.Evidence(b.Context(), v.ID, 0, func(k ledger.StoredSettlement) error {
 		bytes += len(k.Evidence)
@@ -390,7 +390,7 @@ func BenchmarkHistory(b *testing.B) {
 		for _, rows := range []int64{1_000, 1_000_000} {
 			b.Run(fmt.Sprintf("%s/%d", e.name, rows), func(b *testing.B) {
 				book, bare := e.start(b).open(b)
-				d := ledgertest.NewDesk(b, book, 0)
+				d := ledgertest.NewFixture(b, book, 0)
 				fillHistory(b, e, bare, d.Workspace, rows)
 				middle := &ledger.Position{Created: time.UnixMilli(historyStart + rows/2*1000), ID: uuid.Max}
 				for _, c := range []struct {
@@ -469,7 +469,7 @@ func createsBeside(b *testing.B, url string, fill func()) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	d := ledgertest.NewDesk(b, s, 0)
+	d := ledgertest.NewFixture(b, s, 0)
 	fill()
 	for b.Loop() {
 		n := d.Asks(7)

@@ -22,7 +22,7 @@ import (
 // drawn is a ledger whose clock and whose customers are drawn.
 type drawn struct {
 	*beside
-	d        *ledgertest.Desk
+	d        *ledgertest.Fixture
 	random   *rand.Rand
 	now      int64
 	leases   []ledger.Verification
@@ -194,7 +194,7 @@ func TestALookFromABoundOverlooksNothing(t *testing.T) {
 		h := &drawn{beside: b, random: rand.New(rand.NewPCG(seed, 1))}
 		h.at(1_700_000_000_000)
 		b.store.bounds.ran = func() time.Duration { return time.Duration(b.ran) * time.Millisecond }
-		h.d = ledgertest.NewDesk(t, b.store, 3*ledger.SettlementMax)
+		h.d = ledgertest.NewFixture(t, b.store, 3*ledger.SettlementMax)
 		for range 400 {
 			h.acts()
 			h.passes()
@@ -225,7 +225,7 @@ func TestWhatIsOverlookedIsFoundLater(t *testing.T) {
 	b := newBeside(t, NewFile(t))
 	h := &drawn{beside: b}
 	h.at(1_700_000_000_000)
-	d := ledgertest.NewDesk(t, b.store, 9)
+	d := ledgertest.NewFixture(t, b.store, 9)
 	leased := func(want int) {
 		t.Helper()
 		if list, err := d.Lease(t.Context(), d.Node, 9, 0); err != nil || len(list) != want {
@@ -308,7 +308,7 @@ func TestWhatBecomesDueLateIsFoundAtOnce(t *testing.T) {
 	h := &drawn{beside: b}
 	const began = 1_700_000_000_000
 	h.at(began)
-	d := ledgertest.NewDesk(t, b.store, 2*ledger.SettlementMax)
+	d := ledgertest.NewFixture(t, b.store, 2*ledger.SettlementMax)
 	leased := func(what string, want uuid.UUID) ledger.Lease {
 		t.Helper()
 		list, err := d.Lease(t.Context(), d.Node, 9, 9*time.Hour)
@@ -359,7 +359,7 @@ func TestWhatComesLateForASweep(t *testing.T) {
 	h := &drawn{beside: b}
 	const began = 1_700_000_000_000
 	h.at(began)
-	d := ledgertest.NewDesk(t, b.store, 0)
+	d := ledgertest.NewFixture(t, b.store, 0)
 	due := func(what string, want int) {
 		t.Helper()
 		if ids, err := b.store.due(t.Context(), dueUploading, h.now, sweepMax); err != nil || len(ids) != want {

@@ -47,7 +47,7 @@ func TestAClockThatJumpsErasesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = node.Close() }()
-	d := ledgertest.NewDesk(t, node, 9)
+	d := ledgertest.NewFixture(t, node, 9)
 	c := fillsForClock(d)
 	c.sweeps(t, node, nil)
 	shifts(`UPDATE shift SET days = 40`)
@@ -96,11 +96,11 @@ func gaugeOf(t *testing.T, metrics *prometheus.Registry, name string) float64 {
 
 // clocked is what a jump of the clock would end.
 type clocked struct {
-	d                         *ledgertest.Desk
+	d                         *ledgertest.Fixture
 	done, uploading, unfunded uuid.UUID
 }
 
-func fillsForClock(d *ledgertest.Desk) clocked {
+func fillsForClock(d *ledgertest.Fixture) clocked {
 	c := clocked{d: d}
 	v, l := d.Prepares(2)
 	d.Settles(l, 1, 0, 1, smtp.Valid)
@@ -133,7 +133,7 @@ func TestAfterAStandstillSweepsWorkAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := fillsForClock(ledgertest.NewDesk(t, s, 9))
+	c := fillsForClock(ledgertest.NewFixture(t, s, 9))
 	c.sweeps(t, s, nil)
 	earlier := fmt.Sprint((40 * day).Milliseconds())
 	for _, statement := range []string{`UPDATE ledger_clock SET swept = swept - ` + earlier,

@@ -18,7 +18,7 @@ import (
 // transition read it. No serialisable transaction needs that; it is the net
 // under one that is not.
 func changesOnConditions(t *testing.T, s *Store) {
-	d := ledgertest.NewDesk(t, s, 9)
+	d := ledgertest.NewFixture(t, s, 9)
 	v, l := d.Prepares(4)
 	d.Settles(l, 1, 0, 0, smtp.Valid)
 	up := d.Creates(7)
@@ -132,7 +132,7 @@ func nothing(t *testing.T, what string) func(n int64, err error) {
 
 // storesTimes: every row says when it was made, by the database's clock.
 func storesTimes(t *testing.T, s *Store) {
-	d := ledgertest.NewDesk(t, s, 9)
+	d := ledgertest.NewFixture(t, s, 9)
 	_, l := d.Prepares(1)
 	d.Settles(l, 1, 0, 0, smtp.Valid)
 	d.Overrides(ledgertest.Halves("example.net"), time.Hour)
@@ -155,7 +155,7 @@ func storesTimes(t *testing.T, s *Store) {
 
 // readsWholeFiles: a file that is not whole is not read as if it were.
 func readsWholeFiles(t *testing.T, s *Store) {
-	d := ledgertest.NewDesk(t, s, 0)
+	d := ledgertest.NewFixture(t, s, 0)
 	v := d.Creates(4)
 	u, err := d.OpenUpload(t.Context(), v.ID)
 	for at, data := range []string{"a", "b", "cd"} {
@@ -205,7 +205,7 @@ func readsWholeFiles(t *testing.T, s *Store) {
 
 // servesByID: of those that were made in one millisecond the smaller id is first.
 func servesByID(t *testing.T, s *Store) {
-	d := ledgertest.NewDesk(t, s, 0)
+	d := ledgertest.NewFixture(t, s, 0)
 	for range 8 { // whatever the order of random ids is
 		a, _ := d.Prepares(3)
 		b, _ := d.Prepares(3)
@@ -230,7 +230,7 @@ func servesByID(t *testing.T, s *Store) {
 
 // tellsBrokenResults: results that cannot be read are no results.
 func tellsBrokenResults(t *testing.T, s *Store) {
-	d := ledgertest.NewDesk(t, s, 3)
+	d := ledgertest.NewFixture(t, s, 3)
 	v, l := d.Prepares(3)
 	d.Settles(l, 1, 0, 0, smtp.Valid)
 	d.Settles(l, 2, 1, 1, smtp.Valid)

@@ -17,7 +17,7 @@ import (
 
 // red is a ledger that somebody has changed past the program.
 type red struct {
-	*ledgertest.Desk
+	*ledgertest.Fixture
 	t      *testing.T
 	done   uuid.UUID // completed: a valid, an unknown
 	doing  ledger.Lease
@@ -45,7 +45,7 @@ func newRed(t *testing.T, url string, change func(string)) *red {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	r := &red{Desk: ledgertest.NewDesk(t, s, 20), t: t, change: change}
+	r := &red{Fixture: ledgertest.NewFixture(t, s, 20), t: t, change: change}
 	v, l := r.Prepares(2)
 	r.Settles(l, 1, 0, 0, smtp.Valid)
 	r.Settles(l, 2, 1, 1, smtp.Unknown)

@@ -173,7 +173,7 @@ func TestChildOfTheCrashTest(t *testing.T) {
 	var workers sync.WaitGroup
 	for range crashWorkers {
 		workers.Go(func() {
-			d := ledgertest.NewDesk(t, s, 0)
+			d := ledgertest.NewFixture(t, s, 0)
 			for !t.Failed() {
 				work(d, tell)
 			}
@@ -183,7 +183,7 @@ func TestChildOfTheCrashTest(t *testing.T) {
 }
 
 // work takes one file through its life, telling each step after its answer.
-func work(d *ledgertest.Desk, tell func(kind string, id uuid.UUID, number int64)) {
+func work(d *ledgertest.Fixture, tell func(kind string, id uuid.UUID, number int64)) {
 	for range 6 {
 		d.Grants(1)
 		tell("grant", d.Workspace, 0)

@@ -100,7 +100,7 @@ func query(t *testing.T, address, question string) (value string) {
 func answeredIsKept(t *testing.T, server *postgres.Server, url string) {
 	t.Helper()
 	store := openWith(t, url, sqlstore.Options{RetryWait: time.Millisecond})
-	d := ledgertest.NewDesk(t, store, 0)
+	d := ledgertest.NewFixture(t, store, 0)
 	ctx, crash := context.WithCancel(t.Context())
 	defer crash()
 	var answered, asked atomic.Int64
@@ -169,7 +169,7 @@ func TestPragmasThatForgetAreRefused(t *testing.T) {
 
 // onDisk is a ledger that believes what it is told about its disk, and forgets at once
 // what it was told.
-func onDisk(t *testing.T, free func(string) (int64, error)) (*ledgertest.Desk, *prometheus.Registry) {
+func onDisk(t *testing.T, free func(string) (int64, error)) (*ledgertest.Fixture, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	s, err := sqlstore.Open(t.Context(), sqlstore.NewFile(t),
@@ -178,7 +178,7 @@ func onDisk(t *testing.T, free func(string) (int64, error)) (*ledgertest.Desk, *
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	return ledgertest.NewDesk(t, s, 9), registry
+	return ledgertest.NewFixture(t, s, 9), registry
 }
 
 // TestAReserveOfDiskIsKeptForMoney: without room no file comes in, and what is in is settled.
@@ -280,7 +280,7 @@ func TestTheDiskIsAskedOnceASecond(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := ledgertest.NewDesk(t, s, 0)
+		d := ledgertest.NewFixture(t, s, 0)
 		d.Creates(7)
 		d.Creates(7)
 		if n := asked.Load(); n > most || (n == 0) != (most == 0) {
@@ -320,7 +320,7 @@ func TestWhatTheDiskHasNotAnsweredIsNotInTheWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	d := ledgertest.NewDesk(t, s, 0)
+	d := ledgertest.NewFixture(t, s, 0)
 	first := make(chan error)
 	go func() {
 		_, _, err := s.Create(t.Context(), d.Asks(7))

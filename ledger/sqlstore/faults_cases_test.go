@@ -25,15 +25,15 @@ type move struct {
 
 // scene is one run of a move, for files of n addresses.
 type scene struct {
-	*ledgertest.Desk                      // speaks past the proxy
-	n                int64                // at least 2
-	ids              map[uuid.UUID]string // by name, so that two scenes can be compared
-	lease            ledger.Lease
-	verification     uuid.UUID
-	writer           int64
-	created          ledger.NewVerification
-	late             func() // lets an hour pass for what waits for credits
-	calls            int    // so far, the running one included
+	*ledgertest.Fixture                      // speaks past the proxy
+	n                   int64                // at least 2
+	ids                 map[uuid.UUID]string // by name, so that two scenes can be compared
+	lease               ledger.Lease
+	verification        uuid.UUID
+	writer              int64
+	created             ledger.NewVerification
+	late                func() // lets an hour pass for what waits for credits
+	calls               int    // so far, the running one included
 }
 
 // file notes the names of a verification's ids.
@@ -73,7 +73,7 @@ var moves = []move{
 	{"grant", none, func(*scene) {}, grants},
 	{"grant that funds a waiting file", none, func(s *scene) {
 		s.funded()
-		v, _ := s.Desk.Prepares(s.n + 1) // and one that goes on waiting
+		v, _ := s.Fixture.Prepares(s.n + 1) // and one that goes on waiting
 		s.file(v, "larger file")
 	}, grants},
 	{"hold", twice, func(s *scene) {
@@ -99,7 +99,7 @@ var moves = []move{
 	}},
 	{"settle that funds another file", exact, func(s *scene) {
 		s.funded()
-		v, _ := s.Desk.Prepares(s.n - 1)
+		v, _ := s.Fixture.Prepares(s.n - 1)
 		s.file(v, "waiting file")
 	}, func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
 		return book.Settle(ctx, ledgertest.Batch(s.lease, 1, 1, s.n-1, smtp.Unknown))

@@ -88,7 +88,7 @@ func (f *faulty) sets(m move, n int64) *scene {
 	f.t.Helper()
 	f.sql(emptied() + `INSERT INTO cluster_turn (one, turn) VALUES (1, 0);
 		UPDATE ledger_clock SET swept = CAST(extract(epoch FROM statement_timestamp()) * 1000 AS BIGINT)`) // a sweep has none to note
-	s := &scene{Desk: ledgertest.NewDesk(f.t, f.past, m.credits(n)), n: n, ids: map[uuid.UUID]string{}}
+	s := &scene{Fixture: ledgertest.NewFixture(f.t, f.past, m.credits(n)), n: n, ids: map[uuid.UUID]string{}}
 	s.names(s.Workspace, "workspace")
 	s.names(s.Node, "node")
 	s.late = func() { f.sql(`UPDATE verifications SET waiting_since = waiting_since - 3600000`) }

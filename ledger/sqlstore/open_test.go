@@ -111,7 +111,7 @@ func TestReadersBesideTheOwnerSeeWhatIsCommittedAndWriteNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := ledgertest.NewDesk(t, owner, 9)
+	d := ledgertest.NewFixture(t, owner, 9)
 	_, l := d.Prepares(2)
 	d.Settles(l, 1, 0, 0, smtp.Valid)
 	for _, when := range []string{"beside the owner", "after the owner"} {
@@ -151,7 +151,7 @@ func TestAReopenedLedgerGivesBackTheLeases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := ledgertest.NewDesk(t, owner, 9)
+	d := ledgertest.NewFixture(t, owner, 9)
 	v, l := d.Prepares(2)
 	if err := owner.Close(); err != nil {
 		t.Fatal(err)
@@ -172,7 +172,7 @@ func TestAReopenedLedgerGivesBackTheLeases(t *testing.T) {
 // TestACancelledCallLeavesNoTransactionBehind ends many calls in the middle; the
 // writer must stay usable and the books sound.
 func TestACancelledCallLeavesNoTransactionBehind(t *testing.T) {
-	d := ledgertest.NewDesk(t, openStore(t), 0)
+	d := ledgertest.NewFixture(t, openStore(t), 0)
 	granted := ledger.Credits(0)
 	for i := range 60 {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -204,7 +204,7 @@ func TestCloseFoldsTheLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ledgertest.NewDesk(t, s, 9).Prepares(6)
+	ledgertest.NewFixture(t, s, 9).Prepares(6)
 	if _, err := os.Stat(path + "-wal"); err != nil {
 		t.Fatalf("there is no log at work: %v", err)
 	}
@@ -354,7 +354,7 @@ const (
 func TestTheRightsOfTheDocument(t *testing.T) {
 	owner := rightful(t)
 	book := openAt(t, as(t, owner, nodeUser))
-	_ = ledgertest.NewDesk(t, book, 100)
+	_ = ledgertest.NewFixture(t, book, 100)
 	for _, c := range []struct{ user, statement string }{
 		{nodeUser, `UPDATE entries SET amount = 1`},
 		{nodeUser, `DELETE FROM entries`},

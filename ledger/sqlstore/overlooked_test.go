@@ -69,7 +69,7 @@ func TestNoFailedStatementIsOverlooked(t *testing.T) {
 	for _, c := range calls {
 		t.Run(c.name, func(t *testing.T) {
 			s, notes := openNoted(t)
-			call := c.make(ledgertest.NewDesk(t, s, 5))
+			call := c.make(ledgertest.NewFixture(t, s, 5))
 			for after := 0; ; after++ {
 				before := tables(t, s)
 				fails := &failedStatement{after: after}
@@ -141,37 +141,37 @@ func tables(t *testing.T, s *Store) string {
 type callOf struct {
 	name   string
 	slices bool // it is several transactions
-	make   func(d *ledgertest.Desk) func() error
+	make   func(d *ledgertest.Fixture) func() error
 }
 
 // calls are the methods of the book, each with enough before it that every one of
 // its statements is reached.
 var calls = []callOf{
-	{"create workspace", false, func(d *ledgertest.Desk) func() error {
+	{"create workspace", false, func(d *ledgertest.Fixture) func() error {
 		id := uuid.New()
 		return func() error { _, err := d.CreateWorkspace(d.T.Context(), id, "new"); return err }
 	}},
-	{"workspaces", false, func(d *ledgertest.Desk) func() error {
+	{"workspaces", false, func(d *ledgertest.Fixture) func() error {
 		return func() error { _, err := d.Workspaces(d.T.Context()); return err }
 	}},
-	{"create key", false, func(d *ledgertest.Desk) func() error {
+	{"create key", false, func(d *ledgertest.Fixture) func() error {
 		k := ledger.Key{ID: "abcdefghij12", Workspace: d.Workspace}
 		return func() error { _, err := d.CreateKey(d.T.Context(), k); return err }
 	}},
-	{"revoke key", false, func(d *ledgertest.Desk) func() error {
+	{"revoke key", false, func(d *ledgertest.Fixture) func() error {
 		k := ledger.Key{ID: "abcdefghij12", Workspace: d.Workspace}
 		if _, err := d.CreateKey(d.T.Context(), k); err != nil {
 			d.T.Fatal(err)
 		}
 		return func() error { _, err := d.RevokeKey(d.T.Context(), k.ID); return err }
 	}},
-	{"grant", false, func(d *ledgertest.Desk) func() error {
+	{"grant", false, func(d *ledgertest.Fixture) func() error {
 		d.Prepares(7)
 		d.Prepares(70)
 		id := uuid.New()
 		return func() error { _, err := d.Grant(d.T.Context(), id, d.Workspace, 4, "paid"); return err }
 	}},
-	{"readings", false, func(d *ledgertest.Desk) func() error {
+	{"readings", false, func(d *ledgertest.Fixture) func() error {
 		v, l := d.Prepares(2)
 		d.Settles(l, 1, 0, 0, smtp.Valid)
 		k := ledger.Key{ID: "abcdefghij12", Workspace: d.Workspace}
@@ -180,11 +180,11 @@ var calls = []callOf{
 		}
 		return func() error { return errors.Join(readings(d, v.ID), readKeys(d, k.ID)) }
 	}},
-	{"create", false, func(d *ledgertest.Desk) func() error {
+	{"create", false, func(d *ledgertest.Fixture) func() error {
 		n := d.Asks(7)
 		return func() error { _, _, err := d.Create(d.T.Context(), n); return err }
 	}},
-	{"upload", false, func(d *ledgertest.Desk) func() error {
+	{"upload", false, func(d *ledgertest.Fixture) func() error {
 		v := d.Creates(2)
 		u, err := d.OpenUpload(d.T.Context(), v.ID)
 		if err != nil {
@@ -195,22 +195,22 @@ var calls = []callOf{
 			return err
 		}
 	}},
-	{"open upload", false, func(d *ledgertest.Desk) func() error {
+	{"open upload", false, func(d *ledgertest.Fixture) func() error {
 		v := d.Creates(2)
 		return func() error { _, err := d.OpenUpload(d.T.Context(), v.ID); return err }
 	}},
-	{"lease", false, func(d *ledgertest.Desk) func() error {
+	{"lease", false, func(d *ledgertest.Fixture) func() error {
 		d.Uploads()
 		return func() error { _, err := d.Lease(d.T.Context(), d.Node, 9, ledgertest.Hour); return err }
 	}},
-	{"park", false, func(d *ledgertest.Desk) func() error {
+	{"park", false, func(d *ledgertest.Fixture) func() error {
 		v, l := d.Prepares(2)
 		return func() error {
 			_, err := d.Park(d.T.Context(), l, ledger.Outlook{Next: v.Created.Add(ledgertest.Hour)}, []byte("state"))
 			return err
 		}
 	}},
-	{"cancel what is parked", false, func(d *ledgertest.Desk) func() error {
+	{"cancel what is parked", false, func(d *ledgertest.Fixture) func() error {
 		v, l := d.Prepares(2)
 		_, err := d.Park(d.T.Context(), l, ledger.Outlook{Next: v.Created.Add(ledgertest.Hour)}, []byte("state"))
 		if err != nil {
@@ -218,31 +218,31 @@ var calls = []callOf{
 		}
 		return func() error { _, err := d.Cancel(d.T.Context(), d.Workspace, v.ID); return err }
 	}},
-	{"crashed", false, func(d *ledgertest.Desk) func() error {
+	{"crashed", false, func(d *ledgertest.Fixture) func() error {
 		l := d.Takes(d.Uploads().ID)
 		return func() error { _, err := d.Crashed(d.T.Context(), l); return err }
 	}},
-	{"renew", false, func(d *ledgertest.Desk) func() error {
+	{"renew", false, func(d *ledgertest.Fixture) func() error {
 		d.Takes(d.Uploads().ID)
 		return func() error { _, err := d.Renew(d.T.Context(), d.Node, ledgertest.Hour); return err }
 	}},
-	{"release", false, func(d *ledgertest.Desk) func() error {
+	{"release", false, func(d *ledgertest.Fixture) func() error {
 		l := d.Takes(d.Uploads().ID)
 		return func() error { return d.Release(d.T.Context(), l) }
 	}},
-	{"refuse", false, func(d *ledgertest.Desk) func() error {
+	{"refuse", false, func(d *ledgertest.Fixture) func() error {
 		l := d.Takes(d.Uploads().ID)
 		return func() error { _, err := d.Refuse(d.T.Context(), l, ledger.Issue{Code: "csv_encoding"}); return err }
 	}},
-	{"prepare", false, func(d *ledgertest.Desk) func() error {
+	{"prepare", false, func(d *ledgertest.Fixture) func() error {
 		l := d.Takes(d.Uploads().ID)
 		return func() error { _, err := d.Prepare(d.T.Context(), l, 2, 0, 2); return err }
 	}},
-	{"prepare without credits", false, func(d *ledgertest.Desk) func() error {
+	{"prepare without credits", false, func(d *ledgertest.Fixture) func() error {
 		l := d.Takes(d.Uploads().ID)
 		return func() error { _, err := d.Prepare(d.T.Context(), l, 6, 0, 6); return err }
 	}},
-	{"settle", false, func(d *ledgertest.Desk) func() error {
+	{"settle", false, func(d *ledgertest.Fixture) func() error {
 		_, l := d.Prepares(5)
 		d.Prepares(1)
 		d.Settles(l, 1, 0, 3, smtp.Valid)
@@ -250,17 +250,17 @@ var calls = []callOf{
 		last.Evidence = []byte("seen")
 		return func() error { _, err := d.Settle(d.T.Context(), last); return err }
 	}},
-	{"settle again", false, func(d *ledgertest.Desk) func() error {
+	{"settle again", false, func(d *ledgertest.Fixture) func() error {
 		_, l := d.Prepares(1)
 		d.Settles(l, 1, 0, 0, smtp.Valid)
 		last := ledgertest.Batch(l, 1, 0, 0, smtp.Valid)
 		return func() error { _, err := d.Settle(d.T.Context(), last); return err }
 	}},
-	{"wait", false, func(d *ledgertest.Desk) func() error {
+	{"wait", false, func(d *ledgertest.Fixture) func() error {
 		_, l := d.Prepares(1)
 		return func() error { _, err := d.Wait(d.T.Context(), l, ledger.Outlook{Next: time.UnixMilli(1)}); return err }
 	}},
-	{"cancel", false, func(d *ledgertest.Desk) func() error {
+	{"cancel", false, func(d *ledgertest.Fixture) func() error {
 		v, l := d.Prepares(5)
 		d.Prepares(1)
 		if err := d.Release(d.T.Context(), l); err != nil {
@@ -268,14 +268,14 @@ var calls = []callOf{
 		}
 		return func() error { _, err := d.Cancel(d.T.Context(), d.Workspace, v.ID); return err }
 	}},
-	{"finish cancel", false, func(d *ledgertest.Desk) func() error {
+	{"finish cancel", false, func(d *ledgertest.Fixture) func() error {
 		v, l := d.Prepares(5)
 		if _, err := d.Cancel(d.T.Context(), d.Workspace, v.ID); err != nil {
 			d.T.Fatal(err)
 		}
 		return func() error { _, err := d.FinishCancel(d.T.Context(), l); return err }
 	}},
-	{"sweep", true, func(d *ledgertest.Desk) func() error {
+	{"sweep", true, func(d *ledgertest.Fixture) func() error {
 		_, l := d.Prepares(1)
 		witnessed := ledgertest.Batch(l, 1, 0, 0, smtp.Valid)
 		witnessed.Evidence = []byte("seen")
@@ -305,86 +305,86 @@ var calls = []callOf{
 			return err
 		}
 	}},
-	{"begin a process", true, func(d *ledgertest.Desk) func() error {
+	{"begin a process", true, func(d *ledgertest.Fixture) func() error {
 		b := beatOf(uuid.UUID{1})
 		return func() error { _, err := d.WriteHeartbeat(d.T.Context(), b); return err }
 	}},
-	{"publish a view", true, func(d *ledgertest.Desk) func() error {
+	{"publish a view", true, func(d *ledgertest.Fixture) func() error {
 		b := begun(d, uuid.UUID{1})
 		b.View = []ledger.Incarnation{b.Incarnation}
 		return func() error { _, err := d.WriteHeartbeat(d.T.Context(), b); return err }
 	}},
-	{"leave", false, func(d *ledgertest.Desk) func() error {
+	{"leave", false, func(d *ledgertest.Fixture) func() error {
 		b := begun(d, uuid.UUID{1})
 		return func() error { return d.Leave(d.T.Context(), b.Session) }
 	}},
-	{"leave after a loss", false, func(d *ledgertest.Desk) func() error {
+	{"leave after a loss", false, func(d *ledgertest.Fixture) func() error {
 		b := begun(d, uuid.UUID{1})
 		if err := d.Retire(d.T.Context(), b.Session, 0, false); err != nil {
 			d.T.Fatal(err)
 		}
 		return func() error { return d.Leave(d.T.Context(), b.Session) }
 	}},
-	{"retire", false, func(d *ledgertest.Desk) func() error {
+	{"retire", false, func(d *ledgertest.Fixture) func() error {
 		b := begun(d, uuid.UUID{1})
 		return func() error { return d.Retire(d.T.Context(), b.Session, 0, true) }
 	}},
-	{"drain", false, func(d *ledgertest.Desk) func() error {
+	{"drain", false, func(d *ledgertest.Fixture) func() error {
 		b := begun(d, uuid.UUID{1})
 		return func() error { return d.AskDrain(d.T.Context(), b.Node) }
 	}},
-	{"undrain", false, func(d *ledgertest.Desk) func() error {
+	{"undrain", false, func(d *ledgertest.Fixture) func() error {
 		b := begun(d, uuid.UUID{1})
 		if err := d.AskDrain(d.T.Context(), b.Node); err != nil {
 			d.T.Fatal(err)
 		}
 		return func() error { return d.Undrain(d.T.Context(), b.Node) }
 	}},
-	{"forget", false, func(d *ledgertest.Desk) func() error {
+	{"forget", false, func(d *ledgertest.Fixture) func() error {
 		left, lost := begun(d, uuid.UUID{1}), begun(d, uuid.UUID{2})
 		if err := d.Leave(d.T.Context(), left.Session); err != nil {
 			d.T.Fatal(err)
 		}
 		return func() error { return d.Forget(d.T.Context(), lost.Node, 0) }
 	}},
-	{"learn", false, func(d *ledgertest.Desk) func() error {
+	{"learn", false, func(d *ledgertest.Fixture) func() error {
 		var facts []ledger.Fact
 		for i := range 146 {
 			facts = append(facts, ledger.Fact{Key: fmt.Sprint(i), Expires: time.UnixMilli(1)})
 		}
 		return func() error { return d.Learn(d.T.Context(), facts) }
 	}},
-	{"set override", false, func(d *ledgertest.Desk) func() error {
+	{"set override", false, func(d *ledgertest.Fixture) func() error {
 		d.Overrides(ledgertest.Halves("example.net"), ledgertest.Hour)
 		o := ledgertest.Halves("example.net")
 		return func() error { _, err := d.SetOverride(d.T.Context(), o, ledgertest.Hour); return err }
 	}},
-	{"set override again", false, func(d *ledgertest.Desk) func() error {
+	{"set override again", false, func(d *ledgertest.Fixture) func() error {
 		o := d.Overrides(ledgertest.Halves("example.net"), ledgertest.Hour)
 		return func() error { _, err := d.SetOverride(d.T.Context(), o, ledgertest.Hour); return err }
 	}},
-	{"clear overrides", false, func(d *ledgertest.Desk) func() error {
+	{"clear overrides", false, func(d *ledgertest.Fixture) func() error {
 		for range 2 {
 			d.Overrides(ledgertest.Halves("example.net"), ledgertest.Hour)
 		}
 		c := ledger.Clearing{Key: "example.net"}
 		return func() error { _, err := d.ClearOverrides(d.T.Context(), c); return err }
 	}},
-	{"set weight", false, func(d *ledgertest.Desk) func() error {
+	{"set weight", false, func(d *ledgertest.Fixture) func() error {
 		return func() error { _, err := d.SetWeight(d.T.Context(), d.Workspace, 5); return err }
 	}},
-	{"set limits", false, func(d *ledgertest.Desk) func() error {
+	{"set limits", false, func(d *ledgertest.Fixture) func() error {
 		n := int64(5)
 		c := ledger.LimitsChange{Workspace: d.Workspace, Open: &n}
 		return func() error { _, err := d.SetLimits(d.T.Context(), c); return err }
 	}},
-	{"usage", false, func(d *ledgertest.Desk) func() error {
+	{"usage", false, func(d *ledgertest.Fixture) func() error {
 		return func() error { _, err := d.Usage(d.T.Context(), d.Workspace); return err }
 	}},
-	{"note", false, func(d *ledgertest.Desk) func() error {
+	{"note", false, func(d *ledgertest.Fixture) func() error {
 		return func() error { return d.Note(d.T.Context(), ledger.LogLine{Action: "test"}) }
 	}},
-	{"tuning and log", false, func(d *ledgertest.Desk) func() error {
+	{"tuning and log", false, func(d *ledgertest.Fixture) func() error {
 		d.Overrides(ledgertest.Halves("example.net"), ledgertest.Hour)
 		if _, err := d.SetWeight(d.T.Context(), d.Workspace, 5); err != nil {
 			d.T.Fatal(err)
@@ -404,7 +404,7 @@ func beatOf(session uuid.UUID) ledger.Heartbeat {
 }
 
 // begun is a process that is in.
-func begun(d *ledgertest.Desk, session uuid.UUID) ledger.Heartbeat {
+func begun(d *ledgertest.Fixture, session uuid.UUID) ledger.Heartbeat {
 	b := beatOf(session)
 	if _, err := d.WriteHeartbeat(d.T.Context(), b); err != nil {
 		d.T.Fatal(err)
@@ -413,7 +413,7 @@ func begun(d *ledgertest.Desk, session uuid.UUID) ledger.Heartbeat {
 }
 
 // readings asks everything that can be asked about a workspace and a verification of it.
-func readings(d *ledgertest.Desk, id uuid.UUID) error {
+func readings(d *ledgertest.Fixture, id uuid.UUID) error {
 	ctx := d.T.Context()
 	_, balance := d.Balance(ctx, d.Workspace)
 	_, read := d.Verification(ctx, d.Workspace, id)
@@ -430,14 +430,14 @@ func readings(d *ledgertest.Desk, id uuid.UUID) error {
 		d.Ping(ctx), readFile(ctx, d, id))
 }
 
-func readKeys(d *ledgertest.Desk, id string) error {
+func readKeys(d *ledgertest.Fixture, id string) error {
 	_, keys := d.Keys(d.T.Context(), d.Workspace)
 	_, key := d.KeyByID(d.T.Context(), id)
 	return errors.Join(keys, key)
 }
 
 // readFile reads an uploaded file from its start to its end.
-func readFile(ctx context.Context, d *ledgertest.Desk, id uuid.UUID) error {
+func readFile(ctx context.Context, d *ledgertest.Fixture, id uuid.UUID) error {
 	f, err := d.OpenFile(ctx, id)
 	if err != nil {
 		return err

@@ -94,7 +94,7 @@ func (n *notebook) take() []string {
 func TestPollIsOnePointRead(t *testing.T) {
 	s, both := openNoted(t)
 	notes := both[1]
-	d := ledgertest.NewDesk(t, s, 10)
+	d := ledgertest.NewFixture(t, s, 10)
 	v, _ := d.Prepares(10)
 	poll := poller(t, d, v.ID)
 	poll() // the key is read
@@ -116,7 +116,7 @@ func TestPollIsOnePointRead(t *testing.T) {
 }
 
 // poller starts the API over a desk's ledger and gives what polls one verification.
-func poller(t *testing.T, d *ledgertest.Desk, id uuid.UUID) func() {
+func poller(t *testing.T, d *ledgertest.Fixture, id uuid.UUID) func() {
 	t.Helper()
 	text, key := apikey.New()
 	_, err := d.CreateKey(t.Context(), ledger.Key{ID: key.ID, Workspace: d.Workspace, SecretSHA256: key.SHA256})

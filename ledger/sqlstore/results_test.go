@@ -20,7 +20,7 @@ import (
 // are served, and what is erased meanwhile still comes.
 func TestResultsHoldNoSession(t *testing.T) {
 	const readers, rows = 100, 50 // more readers than a ledger has sessions
-	d := ledgertest.NewDesk(t, openStore(t), rows)
+	d := ledgertest.NewFixture(t, openStore(t), rows)
 	v, l := d.Prepares(rows)
 	d.Settles(l, 1, rows/2, rows-1, smtp.Valid)
 	d.Settles(l, 2, 0, rows/2-1, smtp.Invalid)
@@ -60,7 +60,7 @@ func TestAPageOfResultsThatIsCutGoesOn(t *testing.T) {
 	t.Parallel()
 	const settlements, each = 70, 100
 	f := newFaulty(t, false)
-	d := ledgertest.NewDesk(t, f.past, settlements*each)
+	d := ledgertest.NewFixture(t, f.past, settlements*each)
 	v, l := d.Prepares(settlements * each)
 	for n := range int64(settlements) {
 		d.Settles(l, n+1, n*each, (n+1)*each-1, smtp.Valid)
@@ -93,7 +93,7 @@ func TestAPageOfResultsThatIsCutGoesOn(t *testing.T) {
 func TestWhatAnotherProcessSettledIsKnown(t *testing.T) {
 	t.Parallel()
 	url := sqlstore.NewLedger(t)
-	d := ledgertest.NewDesk(t, openAt(t, url), 9)
+	d := ledgertest.NewFixture(t, openAt(t, url), 9)
 	other := openAt(t, url)
 	v, l := d.Prepares(9)
 	books := []ledger.Book{d, other}
@@ -124,7 +124,7 @@ func TestWhatCrashesTwiceIsSetAside(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	d := ledgertest.NewDesk(t, s, 100)
+	d := ledgertest.NewFixture(t, s, 100)
 	_, l := d.Prepares(3)
 	first, err := s.Crashed(t.Context(), l)
 	if err != nil || first.Status != ledger.Verifying {

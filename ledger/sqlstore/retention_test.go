@@ -27,7 +27,7 @@ func TestRetentionLeavesNoByteOfAnAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	d := ledgertest.NewDesk(t, s, 100_000)
+	d := ledgertest.NewFixture(t, s, 100_000)
 	var canaries [][]byte
 	for i, size := range []int{1, 40, 300, 3000, 5000, 100_000} {
 		canary := fmt.Appendf(nil, "canary%d@erased.example\n", i)
@@ -85,7 +85,7 @@ func TestRetentionLeavesNoByteOfAnAddress(t *testing.T) {
 }
 
 // settles prepares and settles a file of n times one address.
-func settles(d *ledgertest.Desk, l ledger.Lease, n int64, email string) {
+func settles(d *ledgertest.Fixture, l ledger.Lease, n int64, email string) {
 	d.T.Helper()
 	_, err := d.Prepare(d.T.Context(), l, n, 0, n)
 	if err != nil {

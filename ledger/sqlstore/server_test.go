@@ -89,14 +89,14 @@ func TestManyMayMigrateAtOnce(t *testing.T) {
 			})
 		}
 		all.Wait()
-		ledgertest.NewDesk(t, openAt(t, url), 1).Audits()
+		ledgertest.NewFixture(t, openAt(t, url), 1).Audits()
 	}
 }
 
 // TestAServersLeasesOutliveAnOpen: other nodes are at work there.
 func TestAServersLeasesOutliveAnOpen(t *testing.T) {
 	url := sqlstore.NewLedger(t)
-	d := ledgertest.NewDesk(t, openAt(t, url), 9)
+	d := ledgertest.NewFixture(t, openAt(t, url), 9)
 	_, l := d.Prepares(2)
 	d.Book = openAt(t, url)
 	d.Settles(l, 1, 0, 0, smtp.Valid)
@@ -107,7 +107,7 @@ func TestAServersLeasesOutliveAnOpen(t *testing.T) {
 
 func TestAReaderOfAServerWritesNothing(t *testing.T) {
 	url := sqlstore.NewLedger(t)
-	d := ledgertest.NewDesk(t, openAt(t, url), 9)
+	d := ledgertest.NewFixture(t, openAt(t, url), 9)
 	_, l := d.Prepares(2)
 	d.Settles(l, 1, 0, 0, smtp.Valid)
 	reader, err := sqlstore.OpenReadOnly(t.Context(), url, sqlstore.Options{})
@@ -172,7 +172,7 @@ func TestNothingSecretIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = store.Close() }()
-	d := ledgertest.NewDesk(t, store, 0)
+	d := ledgertest.NewFixture(t, store, 0)
 	changeAt(t, url, `ALTER TABLE api_keys ADD CONSTRAINT never CHECK (label <> 'hunter2')`)
 	_, err = store.CreateKey(t.Context(), ledger.Key{ID: "key", Workspace: d.Workspace, Label: "hunter2"})
 	if err == nil || strings.Contains(err.Error(), "hunter2") || strings.Contains(log.String(), "hunter2") {

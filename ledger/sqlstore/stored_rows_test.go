@@ -79,7 +79,7 @@ func number(t *testing.T, s *Store, question string, args ...any) (n int64) {
 // from every row of it, and those of another stay.
 func erasesRows(t *testing.T, s *Store) {
 	const chunks, settlements = 2*chunksErased + 1, 2 * payloadsErased
-	d := ledgertest.NewDesk(t, s, 9)
+	d := ledgertest.NewFixture(t, s, 9)
 	young, l := d.Prepares(2)
 	d.Settles(l, 1, 0, 1, smtp.Valid)
 	v := d.Creates(chunks)
@@ -137,7 +137,7 @@ func erasesRows(t *testing.T, s *Store) {
 // forgetsEnded: a sweep forgets processes that ended long ago and facts that
 // expired, however many, and no others.
 func forgetsEnded(t *testing.T, s *Store) {
-	d := ledgertest.NewDesk(t, s, 0)
+	d := ledgertest.NewFixture(t, s, 0)
 	run(t, s, `DELETE FROM nodes`)
 	for i := range byte(4) {
 		begun(d, uuid.UUID{i + 1})
@@ -180,7 +180,7 @@ func forgetsEnded(t *testing.T, s *Store) {
 
 // boundsSweep: what one sweep leaves is for the next.
 func boundsSweep(t *testing.T, s *Store) {
-	d := ledgertest.NewDesk(t, s, 0)
+	d := ledgertest.NewFixture(t, s, 0)
 	for range sweepMax + 1 {
 		n := d.Asks(7)
 		n.UploadExpiry = 0
@@ -237,7 +237,7 @@ func logsOperators(t *testing.T, s *Store) {
 
 // storesSingle: the outcome of its only address is in its row too.
 func storesSingle(t *testing.T, s *Store) {
-	d := ledgertest.NewDesk(t, s, 2)
+	d := ledgertest.NewFixture(t, s, 2)
 	bulk, of := d.Prepares(1)
 	single, l := d.Prepares(1)
 	run(t, s, `UPDATE verifications SET kind = 'single' WHERE id = ?`, single.ID[:])
@@ -255,7 +255,7 @@ func storesSingle(t *testing.T, s *Store) {
 // auditsPages: an audit counts what it does not list, and reads the last page.
 func auditsPages(t *testing.T, s *Store) {
 	const files = auditPage + 1 // two wrong things in each: more than are listed
-	d := ledgertest.NewDesk(t, s, 0)
+	d := ledgertest.NewFixture(t, s, 0)
 	before := d.Audits().Verifications
 	err := s.update(t.Context(), func(t *tx) error {
 		for range files {
@@ -320,7 +320,7 @@ func lifted(t *testing.T, s *Store, id uuid.UUID, want bool) {
 // boundsOverrides: as many hold as every node can read each second; one that is over,
 // or was cleared, makes room for another.
 func boundsOverrides(t *testing.T, s *Store) {
-	d := ledgertest.NewDesk(t, s, 0)
+	d := ledgertest.NewFixture(t, s, 0)
 	run(t, s, `DELETE FROM throttle_overrides`)
 	overruled(t, s, ledger.OverridesMax-1)
 	last := d.Overrides(ledgertest.Halves("last.test"), time.Hour)
@@ -354,7 +354,7 @@ func boundsOverrides(t *testing.T, s *Store) {
 // forgetsOverrides: a sweep forgets those that were over long ago, however many, and
 // the operator log stays.
 func forgetsOverrides(t *testing.T, s *Store) {
-	d := ledgertest.NewDesk(t, s, 0)
+	d := ledgertest.NewFixture(t, s, 0)
 	run(t, s, `DELETE FROM throttle_overrides`)
 	overruled(t, s, 2*oldOverrides+1) // for three transactions
 	run(t, s, `UPDATE throttle_overrides SET created = 1, ends = {now} - ?`, overridesKept.Milliseconds())
@@ -406,7 +406,7 @@ func pagesOneMoment(t *testing.T, s *Store) {
 }
 
 // inviting is an invitation to a workspace.
-func inviting(d *ledgertest.Desk, id byte) ledger.Link {
+func inviting(d *ledgertest.Fixture, id byte) ledger.Link {
 	l := ledger.Link{Purpose: ledger.InviteLink, Workspace: d.Workspace, Role: ledger.Viewer,
 		Email: strconv.Itoa(int(id)) + "@acme.test"}
 	copy(l.ID[:], d.Workspace[:])
@@ -452,7 +452,7 @@ func believesNobodyDisabled(t *testing.T, s *Store, user uuid.UUID) {
 
 // boundsMembers: members and open invitations together are as many as allowed; one that is over makes room.
 func boundsMembers(t *testing.T, s *Store) {
-	d := ledgertest.NewDesk(t, s, 0)
+	d := ledgertest.NewFixture(t, s, 0)
 	for i := range ledger.MembersMax - 2 {
 		user := uuid.New()
 		run(t, s, insertUser, user[:], fmt.Sprint("member", i, "@bound.test"), fmt.Append(nil, "member", i, "@bound.test"))
@@ -489,7 +489,7 @@ func boundsMembers(t *testing.T, s *Store) {
 		t.Errorf("after one that expired: %v", err)
 	}
 	full()
-	other := ledgertest.NewDesk(t, s, 0)
+	other := ledgertest.NewFixture(t, s, 0)
 	if _, err := s.MakeLink(t.Context(), inviting(other, 0)); err != nil {
 		t.Errorf("in another workspace: %v", err)
 	}
@@ -497,7 +497,7 @@ func boundsMembers(t *testing.T, s *Store) {
 
 // endsLinksByTime: a link can be used until its time, and not from then on.
 func endsLinksByTime(t *testing.T, s *Store) {
-	d := ledgertest.NewDesk(t, s, 0)
+	d := ledgertest.NewFixture(t, s, 0)
 	l, a := inviting(d, 0), ledger.Accept{User: uuid.New(), Password: "$argon2id$1"}
 	made, err := s.MakeLink(t.Context(), l)
 	if err != nil {
@@ -584,7 +584,7 @@ func countsWithinTheWindow(t *testing.T, s *Store) {
 // forgetsPeople: a sweep forgets sessions, links and failed sign-ins that are over, each after its time, however many; the log
 // of a workspace and the people stay.
 func forgetsPeople(t *testing.T, s *Store) {
-	d := ledgertest.NewDesk(t, s, 0)
+	d := ledgertest.NewFixture(t, s, 0)
 	user := d.Joins("forgets@acme.test", ledger.Owner).User.ID
 	lines := number(t, s, `SELECT count(*) FROM workspace_log`)
 	people := number(t, s, `SELECT count(*) FROM users`)

@@ -21,7 +21,7 @@ import (
 func TestAProcessThatCannotBeForgottenStopsNoOther(t *testing.T) {
 	t.Parallel()
 	s, _ := openLogged(t, NewFile(t))
-	d := ledgertest.NewDesk(t, s, 0)
+	d := ledgertest.NewFixture(t, s, 0)
 	sessions := []uuid.UUID{{1}, {2}, {3}}
 	for _, session := range sessions {
 		begun(d, session)
@@ -107,7 +107,7 @@ func TestASweepTellsRowsThatStayDue(t *testing.T) {
 	s, log := openLogged(t, NewFile(t))
 	settlesEach(t, s, sweepMax+30)
 	run(t, s.Store, `UPDATE verifications SET paid = 0`)
-	d := ledgertest.NewDesk(t, s, 0)
+	d := ledgertest.NewFixture(t, s, 0)
 	unpaid := d.Creates(1)
 	if _, err := s.Cancel(t.Context(), d.Workspace, unpaid.ID); err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func openLogged(t *testing.T, url string) (logged, *bytes.Buffer) {
 // settlesEach makes verifications that are final.
 func settlesEach(t *testing.T, s ledger.Book, n int) (ids []uuid.UUID) {
 	t.Helper()
-	d := ledgertest.NewDesk(t, s, ledger.Credits(n))
+	d := ledgertest.NewFixture(t, s, ledger.Credits(n))
 	for range n {
 		v, l := d.Prepares(1)
 		d.Settles(l, 1, 0, 0, smtp.Valid)

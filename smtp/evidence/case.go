@@ -37,7 +37,7 @@ type Case struct {
 	NoRoute smtp.Reason // what DNS said instead of a route; smtp.ReasonNone: there was one, or nobody asked
 	Hosts   int         // of the route; 0: not known
 
-	Habit Habit // what was known of the domain when an acceptance was judged
+	Behaviour AcceptBehaviour // what was known of the domain when an acceptance was judged
 
 	// GaveUp says that the engine stopped asking, and Why it did; smtp.ReasonNone:
 	// because of what the last attempt says.
@@ -64,9 +64,9 @@ func (c *Case) Last() (Attempt, bool) {
 	return Attempt{}, false
 }
 
-// Habit is what is known of a domain's way to answer: does its receiver tell the
+// AcceptBehaviour is what is known of a domain's way to answer: does its receiver tell the
 // mailboxes that it has from those that it has not, before delivery?
-type Habit struct {
+type AcceptBehaviour struct {
 	// Accepted and Refused count the control probes that were answered, by whomever
 	// they were asked; those that were not answered clearly count in neither.
 	Accepted, Refused int
@@ -80,7 +80,7 @@ type Habit struct {
 
 // Witnessed reports whether another address of the domain was accepted soon after an attempt, at the same host and
 // from the same source. Then the attempt was not refused for what we are.
-func (h *Habit) Witnessed(a *Attempt) bool {
+func (h *AcceptBehaviour) Witnessed(a *Attempt) bool {
 	for i := range h.Controls {
 		w := &h.Controls[i]
 		if after := w.At.Sub(a.At); w.Witness && w.Code/100 == 2 && !w.Void && w.Host == a.Host && w.Source == a.Source &&
@@ -95,7 +95,7 @@ func (h *Habit) Witnessed(a *Attempt) bool {
 // is not clear. One refusal of a mailbox that cannot exist shows that mailboxes are
 // told apart; it takes ControlsEnough acceptances, and no refusal, to show that they
 // are not.
-func (h Habit) CatchAll() (catchAll, known bool) {
+func (h AcceptBehaviour) CatchAll() (catchAll, known bool) {
 	switch {
 	case h.Refused > 0:
 		return false, true

@@ -84,8 +84,8 @@ func Size(c *Case) int {
 	for i := range c.Attempts {
 		n += sizeOf(&c.Attempts[i])
 	}
-	for i := range c.Habit.Controls {
-		n += sizeOf(&c.Habit.Controls[i])
+	for i := range c.Behaviour.Controls {
+		n += sizeOf(&c.Behaviour.Controls[i])
 	}
 	return n
 }
@@ -101,7 +101,7 @@ func Pack(entries []Entry) ([]byte, error) {
 	if len(entries) > EntriesMax {
 		return nil, fmt.Errorf("%d cases: %w", len(entries), ErrTooMuch)
 	}
-	p := packer{texts: map[string]uint64{}, kinds: map[Attempt]uint64{}, habits: map[string]uint64{}}
+	p := packer{texts: map[string]uint64{}, kinds: map[Attempt]uint64{}, behaviours: map[string]uint64{}}
 	for i := range entries {
 		p.entry(&entries[i])
 	}
@@ -109,8 +109,8 @@ func Pack(entries []Entry) ([]byte, error) {
 	raw = append(raw, p.text...)
 	raw = binary.AppendUvarint(raw, uint64(len(p.kinds)))
 	raw = append(raw, p.kind...)
-	raw = binary.AppendUvarint(raw, uint64(len(p.habits)))
-	raw = append(raw, p.habit...)
+	raw = binary.AppendUvarint(raw, uint64(len(p.behaviours)))
+	raw = append(raw, p.behaviour...)
 	raw = binary.AppendUvarint(raw, uint64(len(entries)))
 	raw = append(raw, p.cases...)
 	if len(raw) > RawMax {
@@ -120,14 +120,14 @@ func Pack(entries []Entry) ([]byte, error) {
 }
 
 // packer writes the parts of the stored form: a table of texts, one of attempts
-// without their times, one of habits, and the cases, which name lines of these.
+// without their times, one of behaviours, and the cases, which name lines of these.
 type packer struct {
-	texts  map[string]uint64
-	kinds  map[Attempt]uint64 // an attempt without its time
-	habits map[string]uint64  // by what is written of them
+	texts      map[string]uint64
+	kinds      map[Attempt]uint64 // an attempt without its time
+	behaviours map[string]uint64  // by what is written of them
 
-	text, kind, habit, cases []byte
-	line                     []byte // of a habit, used again
+	text, kind, behaviour, cases []byte
+	line                         []byte // of a behaviour, used again
 
 	ordinal int64 // of the entry before
 	at      int64 // the time that was written last, in milliseconds
@@ -143,7 +143,7 @@ func (p *packer) entry(e *Entry) {
 	}
 	p.cases = append(p.cases, byte(c.NoRoute), byte(clamp(c.Hosts, math.MaxUint8)), gaveUp, byte(c.Why))
 	p.cases = binary.AppendUvarint(p.cases, uint64(clamp(c.Omitted, math.MaxInt32)))
-	p.cases = binary.AppendUvarint(p.cases, p.habitNumber(&c.Habit))
+	p.cases = binary.AppendUvarint(p.cases, p.behaviourNumber(&c.Behaviour))
 	attempts := newest(c.Attempts, AttemptsMax)
 	p.cases = append(p.cases, byte(len(attempts)))
 	for i := range attempts {
@@ -154,8 +154,8 @@ func (p *packer) entry(e *Entry) {
 	}
 }
 
-// habitNumber returns the line of a habit; all addresses of a domain share it.
-func (p *packer) habitNumber(h *Habit) uint64 {
+// behaviourNumber returns the line of a behaviour; all addresses of a domain share it.
+func (p *packer) behaviourNumber(h *AcceptBehaviour) uint64 {
 	b := binary.AppendUvarint(p.line[:0], uint64(clamp(h.Accepted, math.MaxInt32)))
 	b = binary.AppendUvarint(b, uint64(clamp(h.Refused, math.MaxInt32)))
 	b = binary.AppendVarint(b, millis(h.First))
@@ -167,11 +167,11 @@ func (p *packer) habitNumber(h *Habit) uint64 {
 		b = binary.AppendVarint(b, controls[i].At.UnixMilli())
 	}
 	p.line = b
-	n, known := p.habits[string(b)]
+	n, known := p.behaviours[string(b)]
 	if !known {
-		n = uint64(len(p.habits))
-		p.habits[string(b)] = n
-		p.habit = append(p.habit, b...)
+		n = uint64(len(p.behaviours))
+		p.behaviours[string(b)] = n
+		p.behaviour = append(p.behaviour, b...)
 	}
 	return n
 }
@@ -272,10 +272,10 @@ func Unpack(packed []byte, yield func(Entry) error) error {
 
 // unpacker reads the stored form.
 type unpacker struct {
-	in     reader
-	texts  []string
-	kinds  []Attempt
-	habits []Habit
+	in         reader
+	texts      []string
+	kinds      []Attempt
+	behaviours []AcceptBehaviour
 
 	ordinal, at int64
 }
@@ -289,7 +289,7 @@ func (u *unpacker) tables() {
 		u.kinds = append(u.kinds, u.kind())
 	}
 	for n := u.in.below(EntriesMax + 1); n > 0 && !u.in.bad; n-- {
-		u.habits = append(u.habits, u.habit())
+		u.behaviours = append(u.behaviours, u.behaviour())
 	}
 }
 
@@ -337,8 +337,8 @@ func (u *unpacker) text() string {
 	return u.texts[n]
 }
 
-func (u *unpacker) habit() Habit {
-	h := Habit{Accepted: u.in.below(math.MaxInt32), Refused: u.in.below(math.MaxInt32),
+func (u *unpacker) behaviour() AcceptBehaviour {
+	h := AcceptBehaviour{Accepted: u.in.below(math.MaxInt32), Refused: u.in.below(math.MaxInt32),
 		First: timeOf(u.in.varint()), Last: timeOf(u.in.varint())}
 	for range u.in.few(ControlsMax) {
 		a := u.attempt()
@@ -369,8 +369,8 @@ func (u *unpacker) entry() Entry {
 	u.in.bad = u.in.bad || b[2] > 1 || !c.NoRoute.Known() && c.NoRoute != smtp.ReasonNone ||
 		!c.Why.Known() && c.Why != smtp.ReasonNone
 	c.Omitted = u.in.below(math.MaxInt32)
-	if n := u.in.below(len(u.habits)); !u.in.bad {
-		c.Habit = u.habits[n]
+	if n := u.in.below(len(u.behaviours)); !u.in.bad {
+		c.Behaviour = u.behaviours[n]
 	}
 	for range u.in.few(AttemptsMax) {
 		a := u.attempt()

@@ -62,12 +62,12 @@ func entries() *rapid.Generator[[]Entry] {
 				Hosts:   rapid.IntRange(0, 100).Draw(t, "hosts"), Omitted: rapid.IntRange(0, 1<<20).Draw(t, "omitted"),
 				GaveUp: rapid.Bool().Draw(t, "gave up"),
 				Why:    smtp.Reason(rapid.IntRange(0, int(smtp.DNSFailed)).Draw(t, "why")),
-				Habit: Habit{Accepted: rapid.IntRange(0, 9).Draw(t, "accepted"),
+				Behaviour: AcceptBehaviour{Accepted: rapid.IntRange(0, 9).Draw(t, "accepted"),
 					Refused: rapid.IntRange(0, 9).Draw(t, "refused")},
 			}
-			if c.Habit.Accepted+c.Habit.Refused > 0 {
-				c.Habit.First, c.Habit.Last = noon, noon.Add(time.Minute)
-				c.Habit.Controls = rapid.SliceOfN(attempts(), 1, ControlsMax).Draw(t, "controls")
+			if c.Behaviour.Accepted+c.Behaviour.Refused > 0 {
+				c.Behaviour.First, c.Behaviour.Last = noon, noon.Add(time.Minute)
+				c.Behaviour.Controls = rapid.SliceOfN(attempts(), 1, ControlsMax).Draw(t, "controls")
 			}
 			if n := rapid.IntRange(0, AttemptsMax).Draw(t, "attempts"); n > 0 {
 				c.Attempts = rapid.SliceOfN(attempts(), n, n).Draw(t, "attempt")

@@ -60,7 +60,7 @@ func (a *askedReceiver) run(d time.Duration) {
 			a.pace.Good(t, a.now)
 			continue
 		}
-		t.Result = PutOff
+		t.Result = Deferred
 		a.pace.Bad(t, a.now)
 		if len(a.again) < 20 {
 			a.again = append(a.again, deferredTry{t, a.now.Add(2 * time.Second)})
@@ -133,7 +133,7 @@ func TestPaceTellsMailboxesFromALimit(t *testing.T) {
 			if r.Float64() >= share {
 				a.pace.Good(one, a.now)
 			} else {
-				one.Result = PutOff
+				one.Result = Deferred
 				a.pace.Bad(one, a.now)
 				a.pace.Again(one, a.now, true, a.now)
 			}

@@ -11,7 +11,7 @@ type Result uint8
 // The results. Everything but an answer is bad.
 const (
 	Answered  Result = iota // 2xx, or 5xx about the mailbox
-	PutOff                  // 4xx
+	Deferred                // 4xx
 	RefusedUs               // 5xx about us
 	Cut                     // 421, or a connection lost with the RCPT on its way
 )

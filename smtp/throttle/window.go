@@ -14,10 +14,10 @@ const (
 	// and well below what a receiver counts over (1 s or more).
 	groupSpan = 20 * time.Millisecond
 
-	// hurryShare is the part of an interval by which an event may be early on
+	// earlyShare is the part of an interval by which an event may be early on
 	// its schedule, to make up for a late one: 1/50, so events are spaced by at
 	// least 0.98 of the interval.
-	hurryShare = 50
+	earlyShare = 50
 
 	// losersMax is how many others are believed to have used, until just now, what
 	// a Window's rate is raised by: the sides of a partition, of which there are
@@ -104,7 +104,7 @@ func (w *Window) Set(r Rate) {
 	w.raised = w.raised || r.Per == w.rate.Per && r.Events > w.rate.Events
 	behind, before := w.due-w.last, w.interval
 	w.setRate(r)
-	most := time.Duration(w.group)*w.interval + w.interval/hurryShare
+	most := time.Duration(w.group)*w.interval + w.interval/earlyShare
 	if before > 0 {
 		scaled := float64(behind) * float64(w.interval) / float64(before)
 		w.due = w.last + time.Duration(min(scaled, float64(most)))
@@ -141,7 +141,7 @@ func (w *Window) Ready(now time.Time) (n int, next time.Time) {
 	if t < w.rest {
 		return 0, w.base.Add(w.rest)
 	}
-	early := time.Duration(w.group-1)*w.interval + w.interval/hurryShare
+	early := time.Duration(w.group-1)*w.interval + w.interval/earlyShare
 	start := w.due - early
 	if t < start {
 		return 0, w.base.Add(start + time.Duration(w.wake()-1)*w.interval)
@@ -154,7 +154,7 @@ func (w *Window) Ready(now time.Time) (n int, next time.Time) {
 }
 
 // await rests after a raise. Up to now each other, and this Window itself, may
-// have been ahead of its even schedule by one event and what hurryShare allows, or
+// have been ahead of its even schedule by one event and what earlyShare allows, or
 // by a group; so long an even schedule at the new rate takes for as many. After
 // Per nothing that was before counts.
 func (w *Window) await(t time.Duration) {
@@ -162,7 +162,7 @@ func (w *Window) await(t time.Duration) {
 		return
 	}
 	w.raised = false
-	ahead := (losersMax+1)*(w.interval+2*w.interval/hurryShare) + 2*time.Duration(w.group-1)*w.interval
+	ahead := (losersMax+1)*(w.interval+2*w.interval/earlyShare) + 2*time.Duration(w.group-1)*w.interval
 	w.rest = max(w.rest, t+min(ahead, w.rate.Per+1))
 }
 

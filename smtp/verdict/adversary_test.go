@@ -105,7 +105,7 @@ var relayOpenings = []string{"", "Relaying denied - ", "Relay access denied; ", 
 // What is about us is unknown in the end, at a domain's only host too; where its words say that it is about us,
 // whatever is said of relays beside them.
 func TestOwnFaultsAreUnknownAtTheOnlyHost(t *testing.T) {
-	tells, tried := evidence.Habit{Accepted: 2, Refused: 1}, 0
+	tells, tried := evidence.AcceptBehaviour{Accepted: 2, Refused: 1}, 0
 	for _, line := range ownFaults(t) {
 		if !strings.Contains(line.verdict, "| source |") {
 			continue
@@ -126,9 +126,10 @@ func TestOwnFaultsAreUnknownAtTheOnlyHost(t *testing.T) {
 				t.Fatal(line.place, err)
 			}
 			Builtin().Decide(&a)
-			for _, habit := range []evidence.Habit{{}, tells} {
+			for _, habit := range []evidence.AcceptBehaviour{{}, tells} {
 				tried++
-				outcome, reason := Conclude(evidence.Case{Attempts: []evidence.Attempt{a}, Hosts: 1, GaveUp: true, Habit: habit})
+				c := evidence.Case{Attempts: []evidence.Attempt{a}, Hosts: 1, GaveUp: true, Behaviour: habit}
+				outcome, reason := Conclude(c)
 				if outcome != smtp.Unknown {
 					t.Errorf("%s: %s, %s by %s: %s%s", line.place, outcome, reason, a.Rule, opening, text)
 				}

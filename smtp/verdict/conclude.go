@@ -20,7 +20,7 @@ func Conclude(c evidence.Case) (smtp.Outcome, smtp.Reason) {
 		return open(c, smtp.Internal)
 	case last.Outcome == smtp.Valid:
 		return acceptance(c, last)
-	case last.Outcome == smtp.Invalid && last.Bare && !c.Habit.Witnessed(&last):
+	case last.Outcome == smtp.Invalid && last.Bare && !c.Behaviour.Witnessed(&last):
 		return open(c, smtp.Policy)
 	case last.Outcome != smtp.Undecided:
 		return last.Outcome, last.Reason
@@ -44,9 +44,9 @@ func withoutRoute(c evidence.Case) (smtp.Outcome, smtp.Reason) {
 	return open(c, c.NoRoute)
 }
 
-// acceptance: an acceptance is worth what the domain's habit makes of it.
+// acceptance: an acceptance is worth what the domain's behaviour makes of it.
 func acceptance(c evidence.Case, last evidence.Attempt) (smtp.Outcome, smtp.Reason) {
-	switch catchAll, known := c.Habit.CatchAll(); {
+	switch catchAll, known := c.Behaviour.CatchAll(); {
 	case !known:
 		return open(c, last.Reason)
 	case catchAll:

@@ -29,8 +29,9 @@ func TestConclude(t *testing.T) {
 		return a
 	}
 	list := func(a ...evidence.Attempt) []evidence.Attempt { return a }
-	tells, all := evidence.Habit{Accepted: 2, Refused: 1}, evidence.Habit{Accepted: evidence.ControlsEnough}
-	unclear := evidence.Habit{Accepted: evidence.ControlsEnough - 1}
+	tells := evidence.AcceptBehaviour{Accepted: 2, Refused: 1}
+	all := evidence.AcceptBehaviour{Accepted: evidence.ControlsEnough}
+	unclear := evidence.AcceptBehaviour{Accepted: evidence.ControlsEnough - 1}
 	for _, c := range []struct {
 		name    string
 		given   evidence.Case
@@ -47,9 +48,9 @@ func TestConclude(t *testing.T) {
 		{"refused, void", evidence.Case{Attempts: list(void(no))}, smtp.Undecided, smtp.ReasonNone},
 		{"void behind a deferral", evidence.Case{Attempts: list(later, void(no)), GaveUp: true}, smtp.Unknown,
 			smtp.Greylisted},
-		{"accepted, domain tells", evidence.Case{Attempts: list(yes), Habit: tells}, smtp.Valid, smtp.MailboxExists},
-		{"accepted, as all", evidence.Case{Attempts: list(yes), Habit: all}, smtp.CatchAll, smtp.AcceptAll},
-		{"accepted, unclear", evidence.Case{Attempts: list(yes), Habit: unclear}, smtp.Undecided, smtp.ReasonNone},
+		{"accepted, domain tells", evidence.Case{Attempts: list(yes), Behaviour: tells}, smtp.Valid, smtp.MailboxExists},
+		{"accepted, as all", evidence.Case{Attempts: list(yes), Behaviour: all}, smtp.CatchAll, smtp.AcceptAll},
+		{"accepted, unclear", evidence.Case{Attempts: list(yes), Behaviour: unclear}, smtp.Undecided, smtp.ReasonNone},
 		{"accepted, never clear", evidence.Case{Attempts: list(yes), GaveUp: true, Why: smtp.TimedOut}, smtp.Unknown,
 			smtp.TimedOut},
 		{"deferred", evidence.Case{Attempts: list(later)}, smtp.Undecided, smtp.ReasonNone},

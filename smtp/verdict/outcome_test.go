@@ -29,8 +29,8 @@ var dresses = []func(text string) string{
 	func(text string) string { return "<john.doe@example.com> " + text },
 }
 
-// habits are what may be known of a domain: nothing, that it tells mailboxes apart, that it takes all.
-var habits = []evidence.Habit{{}, {Accepted: 2, Refused: 1}, {Accepted: evidence.ControlsEnough}}
+// behaviours are what may be known of a domain: nothing, that it tells mailboxes apart, that it takes all.
+var habits = []evidence.AcceptBehaviour{{}, {Accepted: 2, Refused: 1}, {Accepted: evidence.ControlsEnough}}
 
 // mustStayOpen concludes about a reply that the only host of a domain gave, and both of two, with
 // and without control probes, and says how often that was.
@@ -51,7 +51,7 @@ func mustStayOpen(t *testing.T, place, stage, reply string) (tried int) {
 	for _, attempts := range [][]evidence.Attempt{{a}, {a, other}} {
 		for _, habit := range habits {
 			tried++
-			c := evidence.Case{Attempts: attempts, Hosts: len(attempts), GaveUp: true, Habit: habit}
+			c := evidence.Case{Attempts: attempts, Hosts: len(attempts), GaveUp: true, Behaviour: habit}
 			if outcome, reason := Conclude(c); outcome != smtp.Unknown {
 				t.Errorf("%s: %d hosts, habit %+v: %v, %v by %s: %s", place, len(attempts), habit, outcome, reason,
 					a.Rule, reply)

@@ -217,7 +217,7 @@ func (e *publicEngine) failed(raw *evidence.Raw, err error) (smtp.Reply, error) 
 // outcomes gives what is concluded about a mailbox that is there and one that isn't.
 func (e *publicEngine) outcomes(locals ...string) []string {
 	cases := []evidence.Case{e.ask(locals[0]), e.ask(locals[1])}
-	var habit evidence.Habit
+	var habit evidence.AcceptBehaviour
 	for i := range evidence.ControlsEnough {
 		control := e.ask(fmt.Sprintf("nobody.here%d", i))
 		last, _ := control.Last()
@@ -232,7 +232,7 @@ func (e *publicEngine) outcomes(locals ...string) []string {
 	habit.Accepted, habit.Refused = tally.Accepted, tally.Refused
 	list := make([]string, len(cases))
 	for i, c := range cases {
-		c.Habit, c.GaveUp = habit, true
+		c.Behaviour, c.GaveUp = habit, true
 		outcome, reason := Conclude(c)
 		list[i] = fmt.Sprint(outcome, " ", reason)
 	}

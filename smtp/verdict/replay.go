@@ -19,16 +19,16 @@ func (r *Rules) Replay(c evidence.Case) (evidence.Case, smtp.Outcome, smtp.Reaso
 	for i := range c.Attempts {
 		r.Decide(&c.Attempts[i])
 	}
-	before := Controls(&c.Habit)
-	c.Habit.Controls = slices.Clone(c.Habit.Controls)
-	for i := range c.Habit.Controls {
-		r.Decide(&c.Habit.Controls[i])
+	before := Controls(&c.Behaviour)
+	c.Behaviour.Controls = slices.Clone(c.Behaviour.Controls)
+	for i := range c.Behaviour.Controls {
+		r.Decide(&c.Behaviour.Controls[i])
 	}
 	// The counts are also of runs whose controls are not here: only what became
 	// of these can change them.
-	after := Controls(&c.Habit)
-	c.Habit.Accepted = max(0, c.Habit.Accepted+after.Accepted-before.Accepted)
-	c.Habit.Refused = max(0, c.Habit.Refused+after.Refused-before.Refused)
+	after := Controls(&c.Behaviour)
+	c.Behaviour.Accepted = max(0, c.Behaviour.Accepted+after.Accepted-before.Accepted)
+	c.Behaviour.Refused = max(0, c.Behaviour.Refused+after.Refused-before.Refused)
 	outcome, reason := Conclude(c)
 	return c, outcome, reason
 }
@@ -36,9 +36,9 @@ func (r *Rules) Replay(c evidence.Case) (evidence.Case, smtp.Outcome, smtp.Reaso
 // Tally counts answers to control probes.
 type Tally struct{ Accepted, Refused int }
 
-// Controls counts the answers to the control probes that a habit has. A refusal in bare
+// Controls counts the answers to the control probes that a behaviour has. A refusal in bare
 // words counts when a witness stands by it.
-func Controls(h *evidence.Habit) (t Tally) {
+func Controls(h *evidence.AcceptBehaviour) (t Tally) {
 	for i := range h.Controls {
 		a := h.Controls[i]
 		a.Bare = a.Bare && !h.Witnessed(&a)

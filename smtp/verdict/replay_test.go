@@ -50,29 +50,29 @@ func TestReplayJudgesAnew(t *testing.T) {
 			smtp.Unknown, smtp.HarvestGuard, [2]int{}},
 		"no route": {evidence.Case{NoRoute: smtp.NoMailService}, smtp.Invalid, smtp.NoMailService, [2]int{}},
 		"controls that were taken for a policy": {evidence.Case{Attempts: list(good),
-			Habit: evidence.Habit{Accepted: 1, Controls: list(good, blind, blind)}},
+			Behaviour: evidence.AcceptBehaviour{Accepted: 1, Controls: list(good, blind, blind)}},
 			smtp.CatchAll, smtp.AcceptAll, [2]int{3, 0}},
 		"a control that was taken for nothing": {evidence.Case{Attempts: list(good),
-			Habit: evidence.Habit{Refused: 1, Accepted: 3,
+			Behaviour: evidence.AcceptBehaviour{Refused: 1, Accepted: 3,
 				Controls: list(asOlder(missing, smtp.Undecided, smtp.Policy), good)}},
 			smtp.Valid, smtp.MailboxExists, [2]int{3, 2}},
 		"controls of other runs still count": {evidence.Case{Attempts: list(good),
-			Habit: evidence.Habit{Refused: 2}},
+			Behaviour: evidence.AcceptBehaviour{Refused: 2}},
 			smtp.Valid, smtp.MailboxExists, [2]int{0, 2}},
 		"a void control shows nothing": {evidence.Case{Attempts: list(good), GaveUp: true,
-			Habit: evidence.Habit{Controls: list(void)}}, smtp.Unknown, smtp.MailboxExists, [2]int{}},
+			Behaviour: evidence.AcceptBehaviour{Controls: list(void)}}, smtp.Unknown, smtp.MailboxExists, [2]int{}},
 		"counts that do not fit their controls": {evidence.Case{Attempts: list(good), GaveUp: true,
-			Habit: evidence.Habit{Controls: list(asOlder(asNoted(450, smtp.EnhancedCode{}, "later"), smtp.Invalid,
+			Behaviour: evidence.AcceptBehaviour{Controls: list(asOlder(asNoted(450, smtp.EnhancedCode{}, "later"), smtp.Invalid,
 				smtp.MailboxNotFound), asOlder(busy, smtp.Invalid, smtp.MailboxNotFound))}},
 			smtp.Unknown, smtp.MailboxExists, [2]int{}},
 	} {
 		before := evidence.Case{Attempts: slices.Clone(c.is.Attempts), Omitted: c.is.Omitted, NoRoute: c.is.NoRoute,
-			Hosts: c.is.Hosts, Habit: c.is.Habit, GaveUp: c.is.GaveUp, Why: c.is.Why}
-		before.Habit.Controls = slices.Clone(c.is.Habit.Controls)
+			Hosts: c.is.Hosts, Behaviour: c.is.Behaviour, GaveUp: c.is.GaveUp, Why: c.is.Why}
+		before.Behaviour.Controls = slices.Clone(c.is.Behaviour.Controls)
 		after, outcome, reason := Builtin().Replay(c.is)
-		if outcome != c.outcome || reason != c.reason || after.Habit.Accepted != c.habit[0] ||
-			after.Habit.Refused != c.habit[1] {
-			t.Errorf("%s: got %v %v and %+v", name, outcome, reason, after.Habit)
+		if outcome != c.outcome || reason != c.reason || after.Behaviour.Accepted != c.habit[0] ||
+			after.Behaviour.Refused != c.habit[1] {
+			t.Errorf("%s: got %v %v and %+v", name, outcome, reason, after.Behaviour)
 		}
 		if !reflect.DeepEqual(c.is, before) {
 			t.Errorf("%s: the case was changed: %+v, was %+v", name, c.is, before)
@@ -106,21 +106,21 @@ func TestReplayByTheSameRulesChangesNothing(t *testing.T) {
 	}
 	outcomes := map[smtp.Outcome]int{}
 	for n := range cases {
-		c := evidence.Case{Hosts: r.IntN(3), GaveUp: r.IntN(2) == 0, Habit: evidence.Habit{Accepted: r.IntN(6)}}
+		c := evidence.Case{Hosts: r.IntN(3), GaveUp: r.IntN(2) == 0, Behaviour: evidence.AcceptBehaviour{Accepted: r.IntN(6)}}
 		for range r.IntN(5) {
 			c.Add(attempt())
 		}
 		for range r.IntN(4) {
-			c.Habit.Controls = append(c.Habit.Controls, attempt())
+			c.Behaviour.Controls = append(c.Behaviour.Controls, attempt())
 		}
-		counted := Controls(&c.Habit)
-		c.Habit.Accepted, c.Habit.Refused = c.Habit.Accepted+counted.Accepted, counted.Refused
+		counted := Controls(&c.Behaviour)
+		c.Behaviour.Accepted, c.Behaviour.Refused = c.Behaviour.Accepted+counted.Accepted, counted.Refused
 		if r.IntN(20) == 0 {
 			c.NoRoute = []smtp.Reason{smtp.DomainNotFound, smtp.NoMailService, smtp.DNSFailed}[r.IntN(3)]
 		}
 		outcome, reason := Conclude(c)
 		after, o, why := Builtin().Replay(c)
-		if o != outcome || why != reason || !reflect.DeepEqual(after.Habit, c.Habit) {
+		if o != outcome || why != reason || !reflect.DeepEqual(after.Behaviour, c.Behaviour) {
 			t.Fatalf("case %d: %+v gave %v %v, and %v %v again", n, c, outcome, reason, o, why)
 		}
 		outcomes[o]++
@@ -137,7 +137,7 @@ func FuzzReplay(f *testing.F) {
 	good := asNoted(250, smtp.EnhancedCode{}, "ok")
 	for _, c := range []evidence.Case{{}, {NoRoute: smtp.DNSFailed, GaveUp: true},
 		{Attempts: []evidence.Attempt{asOlder(missing, smtp.Undecided, smtp.Policy), missing}, Hosts: 1},
-		{Attempts: []evidence.Attempt{good}, Habit: evidence.Habit{Accepted: 2, Refused: 1,
+		{Attempts: []evidence.Attempt{good}, Behaviour: evidence.AcceptBehaviour{Accepted: 2, Refused: 1,
 			Controls: []evidence.Attempt{good, missing}}},
 	} {
 		packed, err := evidence.Pack([]evidence.Entry{{Ordinal: 3, Case: c}})

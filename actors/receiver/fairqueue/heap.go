@@ -6,7 +6,7 @@ import "container/heap"
 type entry[T any] struct {
 	of      T
 	served  float64 // what it was given, divided by its weight
-	lent    float64 // what it holds now; it is booked as served when it comes back
+	held    float64 // what it holds now; it is booked as served when it comes back
 	arrival uint64
 	at      int // place in entries, from 1; 0: it does not wait
 }
@@ -17,7 +17,7 @@ type entries[T any] []*entry[T]
 func (e entries[T]) Len() int { return len(e) }
 
 func (e entries[T]) Less(i, j int) bool {
-	a, b := e[i].served+e[i].lent, e[j].served+e[j].lent
+	a, b := e[i].served+e[i].held, e[j].served+e[j].held
 	return a < b || a == b && e[i].arrival > e[j].arrival
 }
 
@@ -82,16 +82,16 @@ func (w *waiters[T]) charge(e *entry[T], cost float64) {
 	w.moved(e)
 }
 
-// owe books that e used up something scarcer than service, up to most ahead of the first in the order.
-func (w *waiters[T]) owe(e *entry[T], cost, most float64) {
+// chargeAhead books that e used up something scarcer than service, up to most ahead of the first in the order.
+func (w *waiters[T]) chargeAhead(e *entry[T], cost, most float64) {
 	from := max(e.served, w.virtualTime)
 	e.served = max(from, min(from+cost, w.virtualTime+most))
 	w.moved(e)
 }
 
-// lend notes that e holds something, or with a cost below 0 that it gave it back.
-func (w *waiters[T]) lend(e *entry[T], cost float64) {
-	e.lent += cost
+// hold notes that e holds something, or with a cost below 0 that it gave it back.
+func (w *waiters[T]) hold(e *entry[T], cost float64) {
+	e.held += cost
 	w.moved(e)
 }
 

@@ -131,16 +131,16 @@ func (h *HostQueue[T]) Pop() (T, *Flow[T]) {
 // others have used up much is level with the first. Nobody is put back by more than most turns.
 func (h *HostQueue[T]) ChargeScarce(now time.Time, f *Flow[T], turns, most float64) {
 	t, weight := f.tenant, float64(f.tenant.weight)
-	f.owesAt, t.owesAt = now, now
-	t.asked.owe(&f.asking, turns, most)
-	h.queue.asked.owe(&t.asking, turns/weight, most/weight)
+	f.scarceAt, t.scarceAt = now, now
+	t.asked.chargeAhead(&f.asking, turns, most)
+	h.queue.asked.chargeAhead(&t.asking, turns/weight, most/weight)
 	w := h.workspaces[t]
 	if w == nil {
 		return
 	}
-	h.order.owe(&w.entry, turns/weight, most/weight)
+	h.order.chargeAhead(&w.entry, turns/weight, most/weight)
 	if v := w.verifications[f]; v != nil {
-		w.order.owe(&v.entry, turns, most)
+		w.order.chargeAhead(&v.entry, turns, most)
 	}
 }
 

@@ -12,9 +12,9 @@ const (
 	// sends its next chunk within seconds, so a minute is no pause of work.
 	forgetFor = time.Minute
 
-	// oweFor is how long that is remembered of who used up what is scarce: refusals are counted by
+	// scarceFor is how long that is remembered of who used up what is scarce: refusals are counted by
 	// the hour, and whoever comes back each minute with one more bad address would have them all.
-	oweFor = time.Hour
+	scarceFor = time.Hour
 
 	// openCost is how much of a session's full turn opening it counts: 100 ms of 5 s, which is connecting,
 	// greeting, EHLO and QUIT at 25 ms a turn.
@@ -28,11 +28,11 @@ type tenant[T any] struct {
 	queued int // items that wait
 	flows  map[uuid.UUID]*Flow[T]
 
-	asking  entry[*tenant[T]] // for items
-	opening entry[*tenant[T]] // for sessions; it waits while one of its host queues has none
-	asked   waiters[*Flow[T]]
-	opened  waiters[*Flow[T]]
-	owesAt  time.Time // when it used up what is scarce; zero: never
+	asking   entry[*tenant[T]] // for items
+	opening  entry[*tenant[T]] // for sessions; it waits while one of its host queues has none
+	asked    waiters[*Flow[T]]
+	opened   waiters[*Flow[T]]
+	scarceAt time.Time // when it used up what is scarce; zero: never
 }
 
 // Flow is one verification of a tenant.
@@ -51,8 +51,8 @@ type Flow[T any] struct {
 
 	charged   int       // items that were given to a session
 	chargedAt time.Time // when that was last; zero: never
-	lent      []float64 // for its sessions, to its tenant
-	owesAt    time.Time // when it used up what is scarce; zero: never
+	held      []float64 // for its sessions, to its tenant
+	scarceAt  time.Time // when it used up what is scarce; zero: never
 }
 
 // Queued returns how many items of the flow wait.
@@ -192,17 +192,17 @@ func (q *Queue[T]) unlist(f *Flow[T]) {
 // open books that a flow has a session.
 func (q *Queue[T]) open(f *Flow[T]) {
 	cost := 1 / float64(f.tenant.weight)
-	f.tenant.opened.lend(&f.opening, 1)
-	q.opened.lend(&f.tenant.opening, cost)
-	f.lent = append(f.lent, cost)
+	f.tenant.opened.hold(&f.opening, 1)
+	q.opened.hold(&f.tenant.opening, cost)
+	f.held = append(f.held, cost)
 }
 
 // close books for how many full turns a flow had a session.
 func (q *Queue[T]) close(f *Flow[T], turns float64) {
-	last := len(f.lent) - 1
-	f.tenant.opened.lend(&f.opening, -1)
-	q.opened.lend(&f.tenant.opening, -f.lent[last])
-	f.lent = f.lent[:last]
+	last := len(f.held) - 1
+	f.tenant.opened.hold(&f.opening, -1)
+	q.opened.hold(&f.tenant.opening, -f.held[last])
+	f.held = f.held[:last]
 	turns = max(openCost, turns)
 	f.tenant.opened.charge(&f.opening, turns)
 	q.opened.charge(&f.tenant.opening, turns/float64(f.tenant.weight))
@@ -220,12 +220,12 @@ func (q *Queue[T]) Sweep(now time.Time) {
 	for id, t := range q.tenants {
 		t.weight = q.weigh(id)
 		for id, f := range t.flows {
-			if f.queued == 0 && f.waiting.Len() == 0 && len(f.lent) == 0 && now.Sub(f.chargedAt) >= forgetFor &&
-				(t.asked.forgettable(&f.asking) || now.Sub(f.owesAt) >= oweFor) {
+			if f.queued == 0 && f.waiting.Len() == 0 && len(f.held) == 0 && now.Sub(f.chargedAt) >= forgetFor &&
+				(t.asked.forgettable(&f.asking) || now.Sub(f.scarceAt) >= scarceFor) {
 				delete(t.flows, id)
 			}
 		}
-		if len(t.flows) == 0 && (q.asked.forgettable(&t.asking) || now.Sub(t.owesAt) >= oweFor) {
+		if len(t.flows) == 0 && (q.asked.forgettable(&t.asking) || now.Sub(t.scarceAt) >= scarceFor) {
 			delete(q.tenants, id)
 		}
 	}

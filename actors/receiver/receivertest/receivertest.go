@@ -144,7 +144,7 @@ func (a Answer) Agrees(t Tester, hosts int) {
 		t.Errorf("%d attempts", len(a.Attempts))
 	}
 	outcome, reason := verdict.Conclude(evidence.Case{Attempts: a.Attempts, Omitted: a.Omitted, Hosts: hosts,
-		Habit: evidence.Habit{Refused: 1}})
+		Behaviour: evidence.AcceptBehaviour{Refused: 1}})
 	if outcome != a.Outcome || outcome.Final() && reason != a.Reason {
 		t.Errorf("answer %s %s, its attempts come to %s %s: %+v", a.Outcome, a.Reason, outcome, reason, a.Attempts)
 		return

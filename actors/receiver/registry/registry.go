@@ -343,8 +343,8 @@ func (s *ConnSlot) MayGoOn(turn uint64) bool {
 	return s.entry.share.Load().Version == turn && !s.ended.Load()
 }
 
-// Rest says that nothing is under way.
-func (s *ConnSlot) Rest() {
+// MarkIdle says that nothing is under way.
+func (s *ConnSlot) MarkIdle() {
 	s.entry.registry.mu.Lock()
 	defer s.entry.registry.mu.Unlock()
 	s.busy = false

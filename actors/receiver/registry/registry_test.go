@@ -22,8 +22,8 @@ func openedWide() throttle.Limits {
 // of gives every receiver k of n parts.
 func of(k, n int) func(string) (int, int) { return func(string) (int, int) { return k, n } }
 
-// seated makes a registry with one actor for a key that allows so many connections.
-func seated(connections int) (*Registry, *Handle) {
+// granted makes a registry with one actor for a key that allows so many connections.
+func granted(connections int) (*Registry, *Handle) {
 	l := New()
 	l.Alone()
 	return l, l.Enter("x", func(string) throttle.Limits {
@@ -94,15 +94,15 @@ func TestComplyWaits(t *testing.T) {
 		}},
 		{"half: two closed, two at rest", 1, 2, func(s []*ConnSlot) {
 			s[0].Close()
-			s[1].Rest()
-			s[2].Rest()
+			s[1].MarkIdle()
+			s[2].MarkIdle()
 			s[3].Close()
 			s[3].Close()
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, seat := seated(4)
+				l, seat := granted(4)
 				sockets := dialled(t, seat, 4, func() {})
 				seat.Leave()
 				done := make(chan error, 1)
@@ -125,7 +125,7 @@ func TestComplyWaits(t *testing.T) {
 // TestComplyIsHardAfterAWhile: what does not end is ended, and ApplyShares waits for that too.
 func TestComplyIsHardAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, seat := seated(2)
+		l, seat := granted(2)
 		var cut sync.WaitGroup
 		cut.Add(2)
 		sockets := dialled(t, seat, 2, cut.Done)
@@ -152,7 +152,7 @@ func TestComplyIsHardAfterAWhile(t *testing.T) {
 // node, as long as not too many do so.
 func TestASilentSessionKeepsItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, seat := seated(2)
+		l, seat := granted(2)
 		told := 0
 		seat.Listen(func(any) { told++ })
 		slots := NewSlots(1)
@@ -205,10 +205,10 @@ func TestASilentSessionKeepsItsPlace(t *testing.T) {
 // TestSilentSessionsCountInAShare: others make room for them.
 func TestSilentSessionsCountInAShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, seat := seated(4)
+		l, seat := granted(4)
 		sockets, gone := dialled(t, seat, 4, func() {}), make(chan struct{})
 		for _, one := range sockets {
-			one.Rest()
+			one.MarkIdle()
 		}
 		sockets[0].CloseWhen(gone)
 		done := make(chan error, 1)
@@ -231,7 +231,7 @@ func TestSilentSessionsCountInAShare(t *testing.T) {
 // TestComplyEndsWithItsContext: the share holds nevertheless, also for the next call.
 func TestComplyEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, seat := seated(1)
+		l, seat := granted(1)
 		one := dialled(t, seat, 1, func() {})[0]
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -256,7 +256,7 @@ func TestWhatWasPermittedBefore(t *testing.T) {
 		k    int
 		may  bool
 	}{{"smaller", 1, false}, {"the same", 2, true}, {"larger", 3, true}} {
-		l, seat := seated(9)
+		l, seat := granted(9)
 		l.apply(of(2, 3))
 		turn := seat.share.Load().Version
 		one := seat.Dial(turn, 9, uuid.Nil, NewSlots(9))
@@ -272,7 +272,7 @@ func TestWhatWasPermittedBefore(t *testing.T) {
 
 // TestSocketsAreCountedOverActors: a second actor for a key has only what the first left.
 func TestSocketsAreCountedOverActors(t *testing.T) {
-	l, first := seated(3)
+	l, first := granted(3)
 	sockets := dialled(t, first, 3, func() {})
 	first.Leave()
 	second := l.Enter("x", first.allow)
@@ -299,7 +299,7 @@ func TestComplyWithManyAtOnce(t *testing.T) {
 				now, slots := s.share.Load(), NewSlots(1)
 				if one := s.Dial(now.Version, now.Of(openedWide()).Connections, uuid.Nil, slots); one != nil && slots.Take(uuid.Nil, 1) {
 					if one.Begin(now.Version, func() {}) {
-						one.Rest()
+						one.MarkIdle()
 					}
 					one.Close()
 				}

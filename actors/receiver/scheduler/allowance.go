@@ -166,8 +166,8 @@ func (al *allowance) errorsLeft(now time.Time, s *session, a throttle.Limits) in
 // that number on the receiver holds its answers back, and may end the session soon.
 // Before is how many were refused of the same report.
 func (al *allowance) noteSlowRefusal(now time.Time, s *session, a Answered, before int) {
-	if al.replies.Samples < throttle.TurnaroundSamples || s.slow || !a.Told.isPermanent() ||
-		a.Told.Verdict.Outcome == smtp.Undecided {
+	if al.replies.Samples < throttle.TurnaroundSamples || s.slow || !a.Judgement.isPermanent() ||
+		a.Judgement.Verdict.Outcome == smtp.Undecided {
 		return
 	}
 	if a.waited < al.replies.Lowest+slowBy {

@@ -215,5 +215,5 @@ func (ss *sessions) giveProbes(v *View, s *session, probes []*Probe) {
 	transaction, group := ss.allowance.sizes(now)
 	ss.steps = append(ss.steps, AskProbes{ID: s.id, After: after, Probes: probes,
 		RefusedMax: a.RefusedPerSession - s.refused, Pipelining: s.grouped, Transaction: transaction, Group: group,
-		Rested: now.Sub(s.idle) > restedAfter, Version: ss.allowance.version})
+		Suspended: now.Sub(s.idle) > restedAfter, Version: ss.allowance.version})
 }

@@ -42,11 +42,11 @@ const (
 
 // recheck is an address that got a bad answer and waits to be asked again here.
 type recheck struct {
-	probe *Probe
-	first throttle.Try
-	told  Judgement
-	due   time.Time
-	until time.Time // then it is deferred, whatever the others do
+	probe     *Probe
+	first     throttle.Try
+	judgement Judgement
+	due       time.Time
+	until     time.Time // then it is deferred, whatever the others do
 }
 
 // heldDomain is a domain whose addresses let others go first.
@@ -60,7 +60,7 @@ func tryOf(a *Answered, r throttle.Result) throttle.Try {
 	p := a.Probe
 	t := throttle.Try{Sent: a.Sent, Result: r, Domain: p.Address.Domain, Tenant: p.chunk.task.tenant}
 	if r != throttle.Answered {
-		t.Kind, t.Greylisted = words(a.Told.Attempt), saysGreylisted(&a.Told)
+		t.Kind, t.Greylisted = words(a.Judgement.Attempt), saysGreylisted(&a.Judgement)
 	}
 	return t
 }
@@ -81,7 +81,7 @@ func resultOf(told *Judgement) throttle.Result {
 	case told.Verdict.Action == verdict.ActOtherSource, told.isPermanent():
 		return throttle.RefusedUs
 	}
-	return throttle.PutOff
+	return throttle.Deferred
 }
 
 // takeFact follows what is said of an address here.
@@ -92,20 +92,20 @@ func (qs *queues) takeFact(now time.Time, l *hostQueue, at place, f Fact) {
 		qs.pushProbe(l, p)
 		return
 	case worthless:
-		a.Told.Attempt.Void = true
+		a.Judgement.Attempt.Void = true
 	case goneWith:
 		qs.retryProbe(l, *a)
 		return
 	case guardWoke, overRefused, wasCut, troubled:
 		return
 	}
-	p.note(a.Told)
+	p.note(a.Judgement)
 	switch f.what {
 	case answered:
-		if !a.Told.Verdict.Bare { // which may mean us as well as the mailbox
+		if !a.Judgement.Verdict.Bare { // which may mean us as well as the mailbox
 			qs.answeredWell(now, at, a)
 		}
-		qs.answerProbe(p, a.Told, a.At)
+		qs.answerProbe(p, a.Judgement, a.At)
 	case worthless, tooMany, underTLS: // a receiver that rests tells it when to come back
 		qs.pushProbe(l, p)
 	case notHere:
@@ -113,7 +113,7 @@ func (qs *queues) takeFact(now time.Time, l *hostQueue, at place, f Fact) {
 	case suspicious, suspected:
 		qs.answeredBadly(now, at, *a)
 	case unaskable:
-		qs.answerProbe(p, a.Told, a.At)
+		qs.answerProbe(p, a.Judgement, a.At)
 	}
 }
 
@@ -148,7 +148,7 @@ func (qs *queues) answeredWell(now time.Time, at place, a *Answered) {
 func (qs *queues) answeredBadly(now time.Time, at place, a Answered) {
 	o, p := at.path, a.Probe
 	qs.dirty = true
-	qs.paths.doubtHost(now, at, resultOf(&a.Told))
+	qs.paths.doubtHost(now, at, resultOf(&a.Judgement))
 	if p.recheck != nil {
 		qs.failedAgain(now, at, a)
 		return
@@ -159,21 +159,21 @@ func (qs *queues) answeredBadly(now time.Time, at place, a Answered) {
 		if p.greyAgo > 0 || o.pace.Greylisting() {
 			o.grey.Again(waited)
 		}
-		qs.putOff(now, at, a)
+		qs.deferAddress(now, at, a)
 		return
 	}
-	first := tryOf(&a, resultOf(&a.Told))
+	first := tryOf(&a, resultOf(&a.Judgement))
 	qs.followLaw(now, at, o.pace.Bad(first, now), &a)
-	if rateLimited(a.Told.Verdict) && a.Told.Verdict.Wait > shortRest && o.pace.InRow() >= toldInRow {
-		qs.paths.pauseReceiver(now, a.Told)
+	if rateLimited(a.Judgement.Verdict) && a.Judgement.Verdict.Wait > shortRest && o.pace.InRow() >= toldInRow {
+		qs.paths.pauseReceiver(now, a.Judgement)
 	}
-	long := a.Told.Verdict.Wait > shortRest || o.pace.Greylisting()
+	long := a.Judgement.Verdict.Wait > shortRest || o.pace.Greylisting()
 	if long || len(qs.waiting) >= rechecksMost || !o.pace.Worth(first.Kind) {
-		qs.putOff(now, at, a)
+		qs.deferAddress(now, at, a)
 		return
 	}
-	one := &recheck{probe: p, first: first, told: a.Told, until: now.Add(recheckWithin),
-		due: now.Add(max(recheckAfter, a.Told.Verdict.Wait) + qs.jitter(recheckAfter/2))}
+	one := &recheck{probe: p, first: first, judgement: a.Judgement, until: now.Add(recheckWithin),
+		due: now.Add(max(recheckAfter, a.Judgement.Verdict.Wait) + qs.jitter(recheckAfter/2))}
 	p.recheck = one
 	qs.waiting = append(qs.waiting, one)
 }
@@ -187,17 +187,17 @@ func (qs *queues) failedAgain(now time.Time, at place, a Answered) {
 	if o.pace.InRow() == 0 && !o.pace.Alone() {
 		p.setCause(evidence.NewCause(evidence.ScopeAddress, fmt.Sprintf(
 			"asked again %s later it got %s again, while others were answered",
-			max(time.Second, a.Sent.Sub(one.first.Sent).Round(time.Second)), words(a.Told.Attempt))))
+			max(time.Second, a.Sent.Sub(one.first.Sent).Round(time.Second)), words(a.Judgement.Attempt))))
 	}
 	qs.followLaw(now, at, o.pace.Again(one.first, a.Sent, false, now), &a)
 	qs.deferred.note(p, one.first.Sent)
-	qs.putOff(now, at, a)
+	qs.deferAddress(now, at, a)
 }
 
-// putOff gives an address back that is asked again later: where every address is greylisted, when that is over.
-func (qs *queues) putOff(now time.Time, at place, a Answered) {
+// deferAddress gives an address back that is asked again later: where every address is greylisted, when that is over.
+func (qs *queues) deferAddress(now time.Time, at place, a Answered) {
 	qs.deferred.note(a.Probe, a.Sent)
-	v := &a.Told.Verdict
+	v := &a.Judgement.Verdict
 	if v.Reason == smtp.Greylisted || at.path.pace.Greylisting() {
 		v.Reason, v.Wait = smtp.Greylisted, max(v.Wait, qs.greyWait(at.path, a.Probe, a.Sent))
 	}
@@ -206,7 +206,7 @@ func (qs *queues) putOff(now time.Time, at place, a Answered) {
 		v.Wait = max(2*recheckAfter, a.Sent.Sub(first))
 		v.Wait = v.Wait/2 + qs.jitter(v.Wait)
 	}
-	qs.deferProbe(a.Probe, a.Told, a.At)
+	qs.deferProbe(a.Probe, a.Judgement, a.At)
 }
 
 // greyWait is how long an address that was just deferred has to wait where one source is greylisted; 0: that is not
@@ -260,7 +260,7 @@ func (qs *queues) followLaw(now time.Time, at place, e throttle.Effect, a *Answe
 	}
 	o.cause = evidence.NewCause(evidence.ScopeSource, x.Why)
 	qs.setCauses(a, o.cause)
-	told := a.Told
+	told := a.Judgement
 	told.Attempt.Cause = o.cause
 	qs.paths.suspendSource(now, at.route, o, told)
 }
@@ -269,7 +269,7 @@ func (qs *queues) followLaw(now time.Time, at place, e throttle.Effect, a *Answe
 func (qs *queues) setCauses(a *Answered, c evidence.Cause) {
 	a.Probe.setCause(c)
 	for _, one := range qs.waiting {
-		if one.told.Attempt.Source == a.Told.Attempt.Source {
+		if one.judgement.Attempt.Source == a.Judgement.Attempt.Source {
 			one.probe.setCause(c)
 		}
 	}
@@ -334,7 +334,7 @@ func (qs *queues) readmitWaiting(now time.Time) {
 		case !now.Before(one.until) && (!alone || now.Sub(one.until) >= recheckWithin):
 			one.probe.recheck = nil
 			qs.deferred.note(one.probe, one.first.Sent)
-			qs.deferProbe(one.probe, one.told, now)
+			qs.deferProbe(one.probe, one.judgement, now)
 		case may && !alone:
 			qs.comeBack(now, one.probe)
 		default:
@@ -426,13 +426,13 @@ const (
 // retryProbe puts a probe back that was on the wire when its session ended. When that
 // happens again and again it comes back later: it may be what ends them.
 func (qs *queues) retryProbe(l *hostQueue, a Answered) {
-	a.Probe.note(a.Told)
+	a.Probe.note(a.Judgement)
 	if a.Probe.tries++; a.Probe.tries < triesMax {
 		qs.pushProbe(l, a.Probe)
 		return
 	}
-	a.Told.Verdict.Outcome, a.Told.Verdict.Action = smtp.Undecided, verdict.ActRetry
-	qs.answerProbe(a.Probe, a.Told, a.At)
+	a.Judgement.Verdict.Outcome, a.Judgement.Verdict.Action = smtp.Undecided, verdict.ActRetry
+	qs.answerProbe(a.Probe, a.Judgement, a.At)
 }
 
 // nextHosts moves a probe on to the other hosts of its route. It is the domain's
@@ -447,7 +447,7 @@ func (qs *queues) nextHosts(now time.Time, at place, a Answered) {
 		qs.pushProbe(qs.hostQueue(now, p.hosts), p)
 		return
 	}
-	qs.concludeProbe(p, a.Told, a.At)
+	qs.concludeProbe(p, a.Judgement, a.At)
 }
 
 // setCause notes what the newest attempt at an address is believed to be about.

@@ -27,7 +27,7 @@ func behindOffer(chunk uint64, behind uint32, waiting time.Duration) *wire.Offer
 	return m
 }
 
-func TestADeskTellsWhatIsBehindItsChunks(t *testing.T) {
+func TestASchedulerTellsWhatIsBehindItsChunks(t *testing.T) {
 	a := openedWide()
 	a.RcptRate = throttle.Rate{Events: 1, Per: time.Hour}
 	w := newWorld(t, a, 1)

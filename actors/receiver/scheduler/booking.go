@@ -35,7 +35,7 @@ func (ss *sessions) poisonOthers(now time.Time, s *session, r Report) {
 		return
 	}
 	since := s.at
-	if n := len(r.Answered); n > 0 && r.Answered[n-1].Told.Verdict.Action == verdict.ActVoid {
+	if n := len(r.Answered); n > 0 && r.Answered[n-1].Judgement.Verdict.Action == verdict.ActVoid {
 		since = r.Answered[n-1].Sent
 	}
 	beside := func(o *session) bool { return o != s && o.path == s.path }
@@ -53,7 +53,7 @@ func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 	s.agreed = s.agreesOnLength(r, &ss.allowance.learned)
 	for _, a := range r.Answered {
 		a.waited, last = a.At.Sub(later(a.Sent, last)), a.At
-		if a.Told.Attempt.Code == 0 { // cannot be asked at this host: nothing was sent
+		if a.Judgement.Attempt.Code == 0 { // cannot be asked at this host: nothing was sent
 			ss.allowance.undoRcpts(s, 1)
 			s.path.refusals.Undo(1)
 			ss.options.Sources.Return(s.path.index, ss.key, s.day, 1)
@@ -64,48 +64,48 @@ func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 		}
 		ss.allowance.noteSlowLead(now, s, a.Led, faults)
 		ss.allowance.noteSlowRefusal(now, s, a, refused)
-		if !a.Told.isAccepted() && a.Told.Verdict.Reason != smtp.Greylisted {
+		if !a.Judgement.isAccepted() && a.Judgement.Verdict.Reason != smtp.Greylisted {
 			faults++
 		}
 		ss.allowance.finishRcpts(s, ss.allowance.replies.Seen(a.Sent, a.At), 1)
-		if a.Told.isAccepted() {
+		if a.Judgement.isAccepted() {
 			s.path.pace.Took(a.waited)
 		}
 		switch {
-		case a.Told.isPermanent():
+		case a.Judgement.isPermanent():
 			refused++
 			s.path.refusals.Refused(a.At)
 			ss.queues.chargeRefusal(now, s.queue, s.path, a.Probe)
-		case a.Told.isAccepted():
+		case a.Judgement.isAccepted():
 			s.path.refusals.Accepted(a.At)
 		default:
 			s.path.refusals.Undo(1)
 		}
-		if a.Told.Attempt.Code != 421 {
+		if a.Judgement.Attempt.Code != 421 {
 			s.told++
-			if a.Told.Verdict.Reason == smtp.Greylisted {
+			if a.Judgement.Verdict.Reason == smtp.Greylisted {
 				s.greyed++
 			}
 			ss.allowance.learned.Went(s.told, s.refused+refused, now)
 			s.host.failures, s.host.served = 0, true
 		}
 	}
-	unheard := min(max(0, r.Refused-refused), len(r.Rest)) // refused, though nobody looked
+	unheard := min(max(0, r.Refused-refused), len(r.Unanswered)) // refused, though nobody looked
 	for range unheard {
 		s.path.refusals.Refused(now)
 	}
-	s.path.refusals.Undo(len(r.Rest) - unheard)
+	s.path.refusals.Undo(len(r.Unanswered) - unheard)
 	ss.dirty = ss.dirty || refused+unheard > 0
 	ss.allowance.finishRcpts(s, now, r.OnWire)
-	ss.allowance.undoRcpts(s, len(r.Rest)-r.OnWire)
-	ss.options.Sources.Return(s.path.index, ss.key, s.day, len(r.Rest)-r.OnWire)
+	ss.allowance.undoRcpts(s, len(r.Unanswered)-r.OnWire)
+	ss.options.Sources.Return(s.path.index, ss.key, s.day, len(r.Unanswered)-r.OnWire)
 	s.errors += faults
 	s.rcpts += asked + r.OnWire
 	s.refused += refused + unheard
 	room := make([]evidence.Attempt, len(r.Answered))
 	for i := range r.Answered {
 		a := &r.Answered[i]
-		if a.Probe.attempts == nil && a.Told.Verdict.Outcome != smtp.Undecided { // who waits would keep all of it
+		if a.Probe.attempts == nil && a.Judgement.Verdict.Outcome != smtp.Undecided { // who waits would keep all of it
 			a.Probe.attempts = room[i : i : i+1] // for note
 		}
 	}
@@ -121,12 +121,12 @@ func (ss *sessions) learnTogether(now time.Time, s *session, r *Report) {
 	outOfStep, before := false, s.told
 	for i := range r.Answered {
 		a := &r.Answered[i]
-		if a.told = before; a.Told.Attempt.Code == 0 {
+		if a.told = before; a.Judgement.Attempt.Code == 0 {
 			continue // nothing was sent
 		}
 		before++
-		outOfStep = outOfStep || a.Told.Attempt.Code == badSequence
-		if a.Told.Verdict.Outcome == smtp.Undecided {
+		outOfStep = outOfStep || a.Judgement.Attempt.Code == badSequence
+		if a.Judgement.Verdict.Outcome == smtp.Undecided {
 			learned.Group.OnOther()
 			continue
 		}
@@ -153,7 +153,7 @@ func (ss *sessions) learnTogether(now time.Time, s *session, r *Report) {
 func (s *session) agreesOnLength(r *Report, learned *throttle.Learned) bool {
 	told := s.told
 	for i := range r.Answered {
-		if code := r.Answered[i].Told.Attempt.Code; code != 0 && code != 421 {
+		if code := r.Answered[i].Judgement.Attempt.Code; code != 0 && code != 421 {
 			told++
 		}
 	}
@@ -168,7 +168,7 @@ func (ss *sessions) takeFact(now time.Time, s *session, f Fact) {
 	case f.what == tooMany:
 		learned.PerTransaction.Tighten(a.Nth-1, now)
 		learned.Transaction.OnSplit(a.Nth - 1)
-	case f.what == suspicious && a.Told.Verdict.Action == verdict.ActSplit:
+	case f.what == suspicious && a.Judgement.Verdict.Action == verdict.ActSplit:
 		// As many went before in a transaction: it may be the session that has had enough. Two that agree teach how
 		// long sessions are. As it may be our pace as well, it is a bad answer like others.
 		s.doomed = s.doomed || learned.SessionFull(a.told, now)

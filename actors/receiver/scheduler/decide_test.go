@@ -101,13 +101,13 @@ func TestLearn(t *testing.T) {
 		"421":                         {told(421, verdict.ActRetry), situation{}, suspicious},
 		"421, as the one before":      {told(421, verdict.ActRetry), situation{agreed: true}, goneWith},
 	} {
-		facts := learn(nil, begin, &Report{Answered: []Answered{{Told: tc.told, At: begin, Nth: 3}}}, tc.in)
+		facts := learn(nil, begin, &Report{Answered: []Answered{{Judgement: tc.told, At: begin, Nth: 3}}}, tc.in)
 		if len(facts) != 1 || facts[0].what != tc.want {
 			t.Errorf("%s: %+v, want %d", name, facts, tc.want)
 		}
 	}
 	lost := told(0, verdict.ActRetry)
-	r := Report{Rest: []*Probe{{}, {}}, OnWire: 2, Failure: &lost, Cut: true}
+	r := Report{Unanswered: []*Probe{{}, {}}, OnWire: 2, Failure: &lost, Cut: true}
 	for _, in := range []situation{{}, {agreed: true}} {
 		want := []finding{suspected, untouched, wasCut}
 		if in.agreed {

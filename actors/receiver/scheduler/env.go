@@ -122,7 +122,7 @@ type AskProbes struct {
 	Pipelining  bool
 	Transaction throttle.Growing // RCPTs of one
 	Group       throttle.Growing // RCPTs of a group of commands
-	Rested      bool             // the session was idle for long: it may be gone
+	Suspended   bool             // the session was idle for long: it may be gone
 	Version     uint64           // under which that is permitted
 	Pauses      uint64           // long pauses of the process before; the shell knows
 }

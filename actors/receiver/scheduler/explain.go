@@ -54,7 +54,7 @@ type Standing struct {
 type details struct {
 	permitted float64   // RCPTs a second that are let go
 	slowed    string    // why less than is allowed; "": no less is
-	excuse    Judgement // why the whole receiver is left alone
+	pausedFor Judgement // why the whole receiver is left alone
 	pausedBy  string
 	noSource  string
 	slotless  bool // workspaces have all the sessions of this node that they may have
@@ -112,7 +112,7 @@ func (s *Standing) slowed() status.Blocked {
 
 // sentenceOf puts a cause into words, with its numbers.
 func sentenceOf(s *Standing, cause wire.Cause) string {
-	a, excuse := &s.limits, &s.details.excuse
+	a, excuse := &s.limits, &s.details.pausedFor
 	switch cause {
 	case wire.Cause_ALLOWANCE:
 		if s.details.slowed != "" {

@@ -108,7 +108,7 @@ func (ps *paths) forgetBlock(now time.Time) (dropped []string) {
 				until.UTC().Format(time.TimeOnly), told.Verdict.Reason))
 		}
 	}
-	gone(ps.receiver.until, ps.receiver.excuse, "the rest of the whole receiver")
+	gone(ps.receiver.until, ps.receiver.judgement, "the rest of the whole receiver")
 	ps.receiver = pause{}
 	for _, o := range ps.all {
 		o.pace.Wake(now)

@@ -38,7 +38,7 @@ func (b *barren) note(begun, now time.Time, told *Judgement) {
 // noteReport takes what came of all that a session was given at a time.
 func (b *barren) noteReport(begun, now time.Time, r *Report) {
 	for i := range r.Answered {
-		b.note(r.Answered[i].Sent, now, &r.Answered[i].Told)
+		b.note(r.Answered[i].Sent, now, &r.Answered[i].Judgement)
 	}
 	if r.Failure != nil && !r.Stale {
 		b.note(begun, now, r.Failure)

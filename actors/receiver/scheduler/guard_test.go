@@ -238,7 +238,7 @@ func TestSlowRefusalsTeach(t *testing.T) {
 			}
 			told := judgedAt(now.Add(took), "mx1", smtp.Address{},
 				&smtp.Failure{Stage: smtp.StageRcpt, Reply: noSuchUser})
-			d.allowance.noteSlowRefusal(now, s, Answered{Told: told, Sent: now, At: now.Add(took), waited: took}, 0)
+			d.allowance.noteSlowRefusal(now, s, Answered{Judgement: told, Sent: now, At: now.Add(took), waited: took}, 0)
 			s.refused++
 			now = now.Add(took)
 		}

@@ -39,7 +39,7 @@ func TestRestsOfAShortHour(t *testing.T) {
 	var r suspension
 	want := hour.Of(suspendFirst)
 	for range 3 {
-		if r.extend(begin, Judgement{}, al.restFirst(), time.Hour); r.until.Sub(begin) != want {
+		if r.extend(begin, Judgement{}, al.firstSuspension(), time.Hour); r.until.Sub(begin) != want {
 			t.Errorf("rested for %v, want %v", r.until.Sub(begin), want)
 		}
 	}

@@ -54,12 +54,12 @@ func learn(facts []Fact, now time.Time, r *Report, in situation) []Fact {
 		a := &r.Answered[i]
 		facts = append(facts, Fact{in.findAnswer(a), a.Probe, a})
 	}
-	for i, p := range r.Rest {
+	for i, p := range r.Unanswered {
 		if i > 0 || r.OnWire == 0 || r.Failure == nil || r.Stale { // it is not what ended the session
 			facts = append(facts, Fact{what: untouched, probe: p})
 			continue
 		}
-		one, what := &Answered{Probe: p, Told: *r.Failure, Sent: in.sent, At: now}, suspected
+		one, what := &Answered{Probe: p, Judgement: *r.Failure, Sent: in.sent, At: now}, suspected
 		ours := r.Failure.Attempt.Trouble == evidence.TroubleOurs
 		if in.agreed || !in.void.IsZero() || r.Poisoned && in.guard || ours {
 			what = goneWith
@@ -67,14 +67,14 @@ func learn(facts []Fact, now time.Time, r *Report, in situation) []Fact {
 		facts = append(facts, Fact{what, p, one})
 	}
 	if what, learned := in.findEnd(r); learned {
-		facts = append(facts, Fact{what: what, about: &Answered{Told: *r.Failure, At: now}})
+		facts = append(facts, Fact{what: what, about: &Answered{Judgement: *r.Failure, At: now}})
 	}
 	return facts
 }
 
 // findAnswer returns what the answer to an address says.
 func (in *situation) findAnswer(a *Answered) finding {
-	code, v := a.Told.Attempt.Code, &a.Told.Verdict
+	code, v := a.Judgement.Attempt.Code, &a.Judgement.Verdict
 	switch {
 	case !in.void.IsZero() && a.At.After(in.void) && code != 0:
 		return worthless

@@ -54,7 +54,7 @@ func TestProbeThatEndsSessions(t *testing.T) {
 	lost := judged(p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Err: errors.New("reset")})
 	for n := range triesMax {
 		waits := n < triesMax-1
-		d.queues.retryProbe(l, Answered{Probe: p, Told: lost, At: begin})
+		d.queues.retryProbe(l, Answered{Probe: p, Judgement: lost, At: begin})
 		if (l.Queued() == 2) != waits || (p.chunk.open == 1) == waits {
 			t.Fatalf("after %d sessions: %d wait, %d are open", n+1, l.Queued(), p.chunk.open)
 		}
@@ -104,7 +104,7 @@ func TestFailuresAreForgotten(t *testing.T) {
 			d.sessions.all[s.id], s.ready, s.opened = s, true, begin
 			told := judgedAt(begin, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt, Reply: smtp.Reply{Code: 250}})
 			d.Offer(begin, Client{}, offerOf(1, "d.example", 1, 1, hosts("mx1")))
-			d.takeReport(begin, s, &Report{Answered: []Answered{{Probe: d.queues.popProbe(l), Told: told, Sent: begin, At: begin, Nth: 1}}})
+			d.takeReport(begin, s, &Report{Answered: []Answered{{Probe: d.queues.popProbe(l), Judgement: told, Sent: begin, At: begin, Nth: 1}}})
 			if c.failures != 0 {
 				t.Errorf("%d failures of a host that answers", c.failures)
 			}

@@ -116,7 +116,7 @@ func (o *egressPath) recallRefusals(now time.Time, age time.Duration, noted []st
 func (ps *paths) noteTo(now time.Time, m *state.Snapshot) {
 	m.Pauses, m.Sources = min(ps.receiver.inRow, state.CountMax), ps.noteSources(now)
 	if left := ps.receiver.until.Sub(now); left > 0 {
-		m.Paused, m.Excuse = left.Milliseconds(), state.AttemptOf(ps.receiver.excuse.Attempt)
+		m.Paused, m.Excuse = left.Milliseconds(), state.AttemptOf(ps.receiver.judgement.Attempt)
 	}
 	for _, l := range ps.routes {
 		l.noteTo(now, m)
@@ -126,7 +126,7 @@ func (ps *paths) noteTo(now time.Time, m *state.Snapshot) {
 // recall takes what was noted so long ago; unused: nothing was asked here since.
 func (ps *paths) recall(now time.Time, age time.Duration, m *state.Snapshot, unused bool) {
 	if until := leftAfter(now, age)(m.Paused); m.Paused > 0 && until.After(now) && until.After(ps.receiver.until) {
-		ps.receiver.until, ps.receiver.excuse = until, ps.options.judgeRecalled(m.Excuse)
+		ps.receiver.until, ps.receiver.judgement = until, ps.options.judgeRecalled(m.Excuse)
 	}
 	if age < throttle.LearnedFor {
 		ps.receiver.inRow = max(ps.receiver.inRow, state.Count(m.Pauses))

@@ -76,7 +76,7 @@ func TestMemorySurvivesAMove(t *testing.T) {
 	if left := d.paths.receiver.until.Sub(there); left != 500*time.Millisecond || d.paths.receiver.inRow != 1 {
 		t.Errorf("rests for %s, %d pauses", left, d.paths.receiver.inRow)
 	}
-	if v := d.paths.receiver.excuse; v.Verdict.Reason != smtp.Greylisted || v.Attempt.Code != 451 ||
+	if v := d.paths.receiver.judgement; v.Verdict.Reason != smtp.Greylisted || v.Attempt.Code != 451 ||
 		v.Attempt.Text != "greylisted, come back" || v.Attempt.Stage != smtp.StageRcpt || v.Attempt.Host != "mx1" ||
 		!v.Attempt.At.Equal(begin) {
 		t.Errorf("excuse %+v", v)
@@ -250,7 +250,7 @@ func FuzzRecall(f *testing.F) {
 		d.Recall(begin, data)
 		l := d.queues.hostQueue(begin, hosts("mx1"))
 		l.tlsModeNow(begin)
-		_ = d.paths.receiver.excuse.Attempt.Stage.String() + l.candidates[0].last.Attempt.Stage.String()
+		_ = d.paths.receiver.judgement.Attempt.Stage.String() + l.candidates[0].last.Attempt.Stage.String()
 		if rests := d.paths.receiver.until.Sub(begin); rests > state.HoldMost || l.candidates[0].until.Sub(begin) > state.HoldMost {
 			t.Errorf("rests for %s", rests)
 		}

@@ -28,7 +28,7 @@ type Metrics struct {
 
 	intercepted atomic.Int64 // times that somebody else answered in place of a host
 
-	sourcesRested, sourcesOut prometheus.Counter
+	sourcesSuspended, sourcesOut prometheus.Counter
 
 	rcpts         prometheus.Counter
 	waitingNow    [status.Causes]prometheus.Gauge
@@ -56,7 +56,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			"Tasks whose waiting addresses were given up because their client did not answer."),
 		handed: counter("receiver_answers_handed_over_total",
 			"Answers handed over to the next owner of a verification."),
-		sourcesRested: counter("receiver_sources_rested_total",
+		sourcesSuspended: counter("receiver_sources_rested_total",
 			"Times a source address was suspended at a receiver that refuses it."),
 		sourcesOut: counter("sources_rested_total",
 			"Times a source address was suspended at all receivers, because many refuse it."),
@@ -78,7 +78,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		m.waitingNow[i], m.waitedSeconds[i] = waiting.WithLabelValues(cause), waited.WithLabelValues(cause)
 	}
 	r.MustRegister(m.rcpts, waiting, waited, m.answers, m.pauses, m.moved, m.resent, m.stale, m.doubled, m.silent,
-		m.handed, m.sourcesRested, m.sourcesOut, unread, intercepted)
+		m.handed, m.sourcesSuspended, m.sourcesOut, unread, intercepted)
 	return m
 }
 

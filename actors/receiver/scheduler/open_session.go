@@ -43,7 +43,7 @@ func (ss *sessions) openSessions(v *View) {
 	clear(ss.free[len(kept):])
 	ss.free = kept
 	if ss.small != nil && ss.closing == 0 {
-		ss.hurryOne(ss.small, func(s *session) bool { return s.queue.isLarge() })
+		ss.interruptOne(ss.small, func(s *session) bool { return s.queue.isLarge() })
 	}
 }
 

@@ -71,7 +71,7 @@ func TestYesterdayIsNotGivenBack(t *testing.T) {
 	if used() != got || got == 0 {
 		t.Fatalf("%d taken, %d counted", got, used())
 	}
-	w.scheduler.takeReport(w.now, s, &Report{ID: s.id, Rest: s.given}) // halted before it sent anything
+	w.scheduler.takeReport(w.now, s, &Report{ID: s.id, Unanswered: s.given}) // halted before it sent anything
 	if now := used(); now != got {
 		t.Errorf("%d of today count, and were %d", now, got)
 	}

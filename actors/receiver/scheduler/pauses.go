@@ -11,10 +11,10 @@ import (
 
 // pause is how the whole receiver is left alone. The zero value: it is not.
 type pause struct {
-	until  time.Time // nothing is asked before
-	since  time.Time
-	inRow  int       // without an answer about an address between them
-	excuse Judgement // what probes are told meanwhile
+	until     time.Time // nothing is asked before
+	since     time.Time
+	inRow     int       // without an answer about an address between them
+	judgement Judgement // what probes are told meanwhile
 }
 
 // avoid does not dial an address for a while. What fails during that while, as
@@ -43,7 +43,7 @@ func (ps *paths) pauseReceiver(now time.Time, told Judgement) {
 	ps.halt(Halt{})
 	told = withCause(told)
 	told.Verdict.Outcome, told.Verdict.Action = smtp.Undecided, verdict.ActRetry
-	ps.receiver.excuse = told
+	ps.receiver.judgement = told
 	ps.options.Metrics.pauses.Inc()
 	ps.options.Log.Warn("receiver rested", "receiver", ps.key, "stage", told.Attempt.Stage.String(),
 		"code", told.Attempt.Code, "enhanced", told.Attempt.Enhanced.String(), "reason",
@@ -58,7 +58,7 @@ func (ps *paths) throttled(now, sent time.Time, o *egressPath, told Judgement) {
 		ps.pauseReceiver(now, told)
 		return
 	}
-	e := o.pace.Bad(throttle.Try{Sent: sent, Result: throttle.PutOff, Kind: words(told.Attempt)}, now)
+	e := o.pace.Bad(throttle.Try{Sent: sent, Result: throttle.Deferred, Kind: words(told.Attempt)}, now)
 	if e == throttle.Unchanged {
 		return
 	}
@@ -89,7 +89,7 @@ func (ps *paths) suspendSource(now time.Time, l *route, o *egressPath, told Judg
 	}
 	told.Verdict.Outcome, told.Verdict.Action = smtp.Undecided, verdict.ActRetry
 	r := l.refusalOf(o)
-	first, most := ps.restFirst(), ps.options.restHour().Of(suspendMost)
+	first, most := ps.firstSuspension(), ps.options.restHour().Of(suspendMost)
 	r.extend(now, told, first, most)
 	for _, c := range l.candidates { // another source may be taken where this one was not
 		if c.last.Verdict.Action == verdict.ActOtherSource {
@@ -111,7 +111,7 @@ func (ps *paths) suspendSource(now time.Time, l *route, o *egressPath, told Judg
 	if everywhere || len(ps.routes) == 1 {
 		ps.blameSource(now, o, told)
 	}
-	ps.options.Metrics.sourcesRested.Inc()
+	ps.options.Metrics.sourcesSuspended.Inc()
 	ps.options.Log.Warn("source rested at a receiver", "receiver", ps.key, "source", o.name, "stage",
 		told.Attempt.Stage.String(), "code", told.Attempt.Code, "enhanced", told.Attempt.Enhanced.String(),
 		"reason", told.Verdict.Reason.String(), "rule", told.Verdict.Rule, "whole", everywhere, "until", r.until)
@@ -140,17 +140,17 @@ const (
 
 // trouble is what ended a session, or kept it from beginning.
 type trouble struct {
-	told  Judgement
-	ready bool         // it was open
-	heard bool         // and something was answered
-	tls   smtp.TLSMode // as it was opened
-	sent  time.Time    // what is to blame for it
+	judgement Judgement
+	ready     bool         // it was open
+	heard     bool         // and something was answered
+	tls       smtp.TLSMode // as it was opened
+	sent      time.Time    // what is to blame for it
 }
 
 // takeTrouble follows a verdict that speaks of the host or of us, not of an address.
 func (ps *paths) takeTrouble(now time.Time, at place, t trouble) {
 	ps.dirty = true
-	told, v, mayTLS := t.told, t.told.Verdict, t.tls != smtp.TLSRequired && ps.limits.TLS != throttle.TLSOff
+	told, v, mayTLS := t.judgement, t.judgement.Verdict, t.tls != smtp.TLSRequired && ps.limits.TLS != throttle.TLSOff
 	switch {
 	case told.NoHELO && ps.limits.TLS != throttle.TLSRequired:
 		at.route.setMode(smtp.TLSOffHELO, now)
@@ -192,8 +192,8 @@ func (e *env) penaltyWaits() []time.Duration {
 // firstWait is the shortest time after which an address is asked again, when a receiver names none.
 func (e *env) firstWait() time.Duration { return e.penaltyWaits()[0] }
 
-// restFirst is how long a source rests when it is refused for the first time: no longer than firstWait.
-func (e *env) restFirst() time.Duration {
+// firstSuspension is how long a source rests when it is refused for the first time: no longer than firstWait.
+func (e *env) firstSuspension() time.Duration {
 	return min(e.options.restHour().Of(suspendFirst), e.firstWait())
 }
 
@@ -251,6 +251,6 @@ func (ps *paths) takeFact(now time.Time, at place, f Fact) {
 	case underTLS:
 		at.route.setMode(smtp.TLSRequired, now)
 	case guardWoke:
-		ps.pauseReceiver(now, f.about.Told)
+		ps.pauseReceiver(now, f.about.Judgement)
 	}
 }

@@ -188,7 +188,7 @@ func (qs *queues) dropUnused(now time.Time) {
 
 // tellWaiting tells every waiting probe to come back when the pause is over.
 func (qs *queues) tellWaiting(now time.Time) {
-	told := qs.paths.receiver.excuse
+	told := qs.paths.receiver.judgement
 	told.Attempt.Others = true
 	told.Verdict.Wait = qs.paths.receiver.until.Sub(now)
 	if qs.fair.Queued() == 0 {

@@ -59,9 +59,9 @@ type record struct {
 
 // remark is what a receiver said, and when.
 type remark struct {
-	told  Judgement
-	local string // that was asked for
-	at    time.Time
+	judgement Judgement
+	local     string // that was asked for
+	at        time.Time
 }
 
 // firing is a remark that made us slow down, rest or change.
@@ -74,7 +74,7 @@ type firing struct {
 // answersEnd reports whether the failure of a report is its last answer.
 func answersEnd(r *Report) bool {
 	n := len(r.Answered)
-	return n > 0 && r.Answered[n-1].Told.Attempt == r.Failure.Attempt
+	return n > 0 && r.Answered[n-1].Judgement.Attempt == r.Failure.Attempt
 }
 
 // aboutUs reports whether a verdict speaks of us or the receiver rather than of an address.
@@ -96,7 +96,7 @@ func changesSending(told *Judgement) bool {
 
 // view gives a remark as people are shown it.
 func (r *remark) view() inspect.Reply {
-	a, v := &r.told.Attempt, &r.told.Verdict
+	a, v := &r.judgement.Attempt, &r.judgement.Verdict
 	if r.at.IsZero() {
 		return inspect.Reply{}
 	}
@@ -179,12 +179,12 @@ func (re *recorder) recordReport(now time.Time, s *session, r *Report) {
 	asked := int32(r.OnWire)
 	for i := range r.Answered {
 		a := &r.Answered[i]
-		if a.Told.Attempt.Code == 0 {
+		if a.Judgement.Attempt.Code == 0 {
 			continue // nothing was sent
 		}
 		asked++
 		re.record.seconds.Of(a.Sent.Unix()).Asked++
-		re.recordReply(now, s, &a.Told, a.Probe.Address.Local, a.At)
+		re.recordReply(now, s, &a.Judgement, a.Probe.Address.Local, a.At)
 	}
 	if r.Failure != nil && !r.Stale && !r.Poisoned && !answersEnd(r) {
 		re.recordReply(now, s, r.Failure, "", now)
@@ -239,7 +239,7 @@ func (re *recorder) recordFiring(s *session, r remark) {
 		if r.at.Sub(f.At) >= firingsApart {
 			break
 		}
-		if f.Rule == r.told.Verdict.Rule && f.path == s.path {
+		if f.Rule == r.judgement.Verdict.Rule && f.path == s.path {
 			return // one haste, said many times
 		}
 	}

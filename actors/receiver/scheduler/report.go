@@ -41,12 +41,12 @@ func (o *Options) judgeBy(rules *verdict.Rules, r evidence.Raw) Judgement {
 
 // Answered is one probe that a session has dealt with, and what came of it.
 type Answered struct {
-	Probe *Probe
-	Told  Judgement // with code 0 when it could not be asked
-	Sent  time.Time
-	At    time.Time
-	Nth   int           // RCPT of its transaction, from 1
-	Led   time.Duration // as smtp.Answer has it
+	Probe     *Probe
+	Judgement Judgement // with code 0 when it could not be asked
+	Sent      time.Time
+	At        time.Time
+	Nth       int           // RCPT of its transaction, from 1
+	Led       time.Duration // as smtp.Answer has it
 
 	told   int           // answers of its session before it
 	waited time.Duration // for it alone: since its group was sent, or the answer before it was there
@@ -74,15 +74,15 @@ func (r *Report) Free() {
 
 // Report is what comes back from a session that was given probes.
 type Report struct {
-	ID       int
-	Answered []Answered
-	Rest     []*Probe   // not asked, or asked without a usable answer
-	OnWire   int        // of rest, how many were on the wire when the session stopped
-	Refused  int        // 5xx replies, those to rest among them
-	Failure  *Judgement // why the session ended; nil while it goes on
-	Cut      bool       // the receiver ended it: 421 or a lost connection
-	Stale    bool       // it was found closed when it should have been used again
-	Poisoned bool       // answers from here on would be void
+	ID         int
+	Answered   []Answered
+	Unanswered []*Probe   // not asked, or asked without a usable answer
+	OnWire     int        // of rest, how many were on the wire when the session stopped
+	Refused    int        // 5xx replies, those to rest among them
+	Failure    *Judgement // why the session ended; nil while it goes on
+	Cut        bool       // the receiver ended it: 421 or a lost connection
+	Stale      bool       // it was found closed when it should have been used again
+	Poisoned   bool       // answers from here on would be void
 }
 
 // EndsBatch reports whether an answer ends what its session was given.

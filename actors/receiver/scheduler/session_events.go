@@ -61,7 +61,7 @@ func (sc *Scheduler) takeReport(now time.Time, s *session, r *Report) {
 		sc.queues.takeFact(now, s.queue, s.place(), f)
 		sc.paths.takeFact(now, s.place(), f)
 		if f.what == troubled {
-			sc.takeTrouble(now, s, f.about.Told)
+			sc.takeTrouble(now, s, f.about.Judgement)
 		}
 	}
 	clear(sc.facts)
@@ -98,6 +98,6 @@ func (sc *Scheduler) SessionCrashed(now time.Time, id int) {
 		if len(s.given) == 0 {
 			sc.sessions.free = slices.DeleteFunc(sc.sessions.free, func(f *session) bool { return f == s })
 		}
-		sc.SessionWorked(now, Report{ID: id, Rest: s.given, OnWire: len(s.given), Failure: &told})
+		sc.SessionWorked(now, Report{ID: id, Unanswered: s.given, OnWire: len(s.given), Failure: &told})
 	}
 }

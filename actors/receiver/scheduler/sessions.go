@@ -154,9 +154,9 @@ func (ss *sessions) sortFree(free []*session) {
 	slices.SortStableFunc(free, func(a, b *session) int { return ranks[a.queue].Compare(ranks[b.queue]) })
 }
 
-// hurryOne lets one session give back what it has not asked yet, so that something of a
+// interruptOne lets one session give back what it has not asked yet, so that something of a
 // verification can be asked of which nothing was: once for each.
-func (ss *sessions) hurryOne(f *flow, which func(*session) bool) {
+func (ss *sessions) interruptOne(f *flow, which func(*session) bool) {
 	if f.Interrupted {
 		return
 	}
@@ -176,7 +176,7 @@ func (ss *sessions) interruptFor(f *flow, l *hostQueue) {
 	if f.Interrupted || f.Charged() > 0 || slices.ContainsFunc(ss.free, free) {
 		return
 	}
-	ss.hurryOne(f, func(s *session) bool {
+	ss.interruptOne(f, func(s *session) bool {
 		return s.queue == l && !slices.ContainsFunc(s.given, func(p *Probe) bool {
 			return ss.flowOf(p.chunk.task).Charged() < smallFlow
 		})

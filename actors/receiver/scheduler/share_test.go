@@ -101,8 +101,8 @@ func TestShareShrinks(t *testing.T) {
 	w.checkEmpty()
 }
 
-// TestFencedDeskSaysGoodbye and goes on when it knows again that nobody took its place.
-func TestFencedDeskSaysGoodbye(t *testing.T) {
+// TestFencedSchedulerSaysGoodbye and goes on when it knows again that nobody took its place.
+func TestFencedSchedulerSaysGoodbye(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	fenced := false
 	w.scheduler.options.Fenced = func() bool { return fenced }

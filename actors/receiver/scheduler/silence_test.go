@@ -120,9 +120,9 @@ func TestNextOwnerGetsWhatIsKnown(t *testing.T) {
 	}
 }
 
-// TestLeavingDesk: what is on the wire is answered before the client is told, who
+// TestLeavingScheduler: what is on the wire is answered before the client is told, who
 // has nothing there is told at once, and nothing is taken any more.
-func TestLeavingDesk(t *testing.T) {
+func TestLeavingScheduler(t *testing.T) {
 	a := slowWide(10)
 	a.Connections = 1
 	w := newWorld(t, a, 1)

@@ -229,7 +229,7 @@ func (sc *Scheduler) gatherStanding(now time.Time) Standing {
 func (sc *Scheduler) explainBlocked(now time.Time) status.Blocked {
 	s := sc.gatherStanding(now)
 	s.details = details{permitted: sc.paths.all.permittedRate(now, sc.limits.RcptRate),
-		excuse: sc.paths.receiver.excuse, pausedBy: sc.paths.pausedBecause(),
+		pausedFor: sc.paths.receiver.judgement, pausedBy: sc.paths.pausedBecause(),
 		noSource: sc.paths.noSourceBecause(now), slotless: sc.sessions.slotless}
 	if o := sc.paths.all.slowedPath(now); o != nil {
 		s.details.slowed = o.pace.Explain(now).Why

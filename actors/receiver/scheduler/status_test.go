@@ -48,7 +48,7 @@ func (w *world) fill(chunks uint64) {
 	}
 }
 
-func TestADeskTellsWhatItDoes(t *testing.T) {
+func TestASchedulerTellsWhatItDoes(t *testing.T) {
 	a := openedWide()
 	a.RcptRate = throttle.Rate{Events: 20, Per: time.Second}
 	w := newWorld(t, a, 1)
@@ -141,8 +141,8 @@ func TestFiringsAreBounded(t *testing.T) {
 		told := judgedAt(at, "mx1.example", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt,
 			Reply: smtp.Reply{Code: 421, Lines: []string{strings.Repeat("slow down ä", 50)}}})
 		told.Verdict.Action = 3
-		d.recorder.recordFiring(s, remark{told: told, at: at})
-		d.recorder.recordFiring(s, remark{told: told, at: at.Add(time.Second)})
+		d.recorder.recordFiring(s, remark{judgement: told, at: at})
+		d.recorder.recordFiring(s, remark{judgement: told, at: at.Add(time.Second)})
 	}
 	d.observePlan(begin.Add(time.Hour))
 	if n := len(d.recorder.record.firings); n != firingsMax {
@@ -221,8 +221,8 @@ func BenchmarkSeen(b *testing.B) {
 	t := &task{}
 	p := &Probe{chunk: &chunk{task: t}, Address: smtp.Address{Local: "anna.schmidt", Domain: "example.net"}}
 	one := Answered{Probe: p, At: begin, Sent: begin}
-	one.Told = Judgement{Attempt: evidence.Attempt{Code: 250, Stage: smtp.StageRcpt, Text: "ok", Host: "mx1.example"}}
-	one.Told.Verdict.Outcome = smtp.Valid
+	one.Judgement = Judgement{Attempt: evidence.Attempt{Code: 250, Stage: smtp.StageRcpt, Text: "ok", Host: "mx1.example"}}
+	one.Judgement.Verdict.Outcome = smtp.Valid
 	r := Report{Answered: []Answered{one}}
 	s := &session{}
 	b.ReportAllocs()

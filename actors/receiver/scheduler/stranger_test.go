@@ -440,7 +440,7 @@ func (tr *trial) carry(s Step) {
 		tr.after(tr.turn/2, func() { tr.arrived(s, l) })
 	case AskProbes:
 		l := tr.live[s.ID]
-		r := &Report{ID: s.ID, Rest: s.Probes}
+		r := &Report{ID: s.ID, Unanswered: s.Probes}
 		if !l.s.socket.Begin(s.Version, nil) {
 			tr.tell(0, l, func(sc *Scheduler) { sc.SessionWorked(tr.now, *r) })
 			return
@@ -486,7 +486,7 @@ const (
 // failedToOpen tells that a session couldn't be opened.
 func (tr *trial) failedToOpen(after time.Duration, s OpenSession, l *liveSession, err error) {
 	tr.tell(after, l, func(sc *Scheduler) {
-		l.s.socket.Rest()
+		l.s.socket.MarkIdle()
 		told := judgedAt(tr.now, s.Host, smtp.Address{}, err)
 		sc.SessionOpened(tr.now, s.ID, throttle.Shown{}, &told)
 	})
@@ -519,14 +519,14 @@ func (tr *trial) arrived(s OpenSession, l *liveSession) {
 	l.open = true
 	tr.stranger.open++
 	tr.tell(tr.turn*3/2, l, func(sc *Scheduler) {
-		l.s.socket.Rest()
+		l.s.socket.MarkIdle()
 		sc.SessionOpened(tr.now, s.ID, throttle.Shown{}, nil)
 	})
 }
 
 // next asks the next address of what a session was given, or reports.
 func (tr *trial) next(m AskProbes, l *liveSession, r *Report) {
-	if len(r.Rest) == 0 || r.Failure != nil || r.Refused >= m.RefusedMax || l.s.socket.Halted.Load() {
+	if len(r.Unanswered) == 0 || r.Failure != nil || r.Refused >= m.RefusedMax || l.s.socket.Halted.Load() {
 		tr.reported(l, r)
 		return
 	}
@@ -550,10 +550,10 @@ func (tr *trial) asked(m AskProbes, l *liveSession, r *Report, sent time.Time) {
 	if l.of != tr.scheduler {
 		return
 	}
-	p := r.Rest[0]
+	p := r.Unanswered[0]
 	broken := func(after time.Duration, err error) {
 		tr.tell(after, l, func(sc *Scheduler) {
-			l.s.socket.Rest()
+			l.s.socket.MarkIdle()
 			told := judgedAt(tr.now, l.host, p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Err: err})
 			r.Failure, r.Cut, r.OnWire = &told, true, 1
 			sc.SessionWorked(tr.now, *r)
@@ -591,10 +591,10 @@ func (tr *trial) asked(m AskProbes, l *liveSession, r *Report, sent time.Time) {
 }
 
 func (tr *trial) answered(m AskProbes, l *liveSession, r *Report, reply smtp.Reply, sent time.Time) {
-	p := r.Rest[0]
+	p := r.Unanswered[0]
 	told := judgedAt(tr.now, l.host, p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Reply: reply})
-	r.Answered = append(r.Answered, Answered{Probe: p, Told: told, Sent: sent, At: tr.now, Nth: 1})
-	r.Rest = r.Rest[1:]
+	r.Answered = append(r.Answered, Answered{Probe: p, Judgement: told, Sent: sent, At: tr.now, Nth: 1})
+	r.Unanswered = r.Unanswered[1:]
 	if reply.Permanent() {
 		r.Refused++
 		l.s.refused++
@@ -613,7 +613,7 @@ func (tr *trial) answered(m AskProbes, l *liveSession, r *Report, reply smtp.Rep
 
 func (tr *trial) reported(l *liveSession, r *Report) {
 	tr.tell(0, l, func(sc *Scheduler) {
-		l.s.socket.Rest()
+		l.s.socket.MarkIdle()
 		sc.SessionWorked(tr.now, *r)
 	})
 }

@@ -40,7 +40,7 @@ func (g *dialogue) play(t *testing.T, a throttle.Limits, n int) *Scheduler {
 			case OpenSession:
 				slots[s.ID] = s
 				s.Slot.Begin(s.Version, nil)
-				s.Slot.Rest()
+				s.Slot.MarkIdle()
 				d.SessionOpened(now, s.ID, g.shown, nil)
 			case AskProbes:
 				g.given = append(g.given, s)
@@ -57,19 +57,19 @@ func (g *dialogue) play(t *testing.T, a throttle.Limits, n int) *Scheduler {
 
 // ask answers what a session was given, one after the other.
 func (g *dialogue) ask(now time.Time, m AskProbes) Report {
-	r := Report{ID: m.ID, Rest: m.Probes}
+	r := Report{ID: m.ID, Unanswered: m.Probes}
 	for i, p := range m.Probes {
 		nth := i%m.Transaction.Now() + 1
 		g.rcpts[m.ID]++
 		reply := g.reply(m.ID, g.rcpts[m.ID], nth)
 		if reply.Code == 0 {
 			told := judged(p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Err: smtp.ErrOutOfStep})
-			r.Failure, r.OnWire, r.Cut, r.Answered, r.Rest = &told, i+1, true, nil, m.Probes
+			r.Failure, r.OnWire, r.Cut, r.Answered, r.Unanswered = &told, i+1, true, nil, m.Probes
 			return r
 		}
 		told := judged(p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Reply: reply})
-		r.Answered = append(r.Answered, Answered{Probe: p, Told: told, Sent: now, At: now, Nth: nth})
-		r.Rest = m.Probes[i+1:]
+		r.Answered = append(r.Answered, Answered{Probe: p, Judgement: told, Sent: now, At: now, Nth: nth})
+		r.Unanswered = m.Probes[i+1:]
 		if EndsBatch(&told) {
 			break
 		}
@@ -139,7 +139,7 @@ func TestALargeGroupIsNoWarning(t *testing.T) {
 	for i := range 64 {
 		p := d.queues.popProbe(l)
 		told := judged(p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Reply: noSuchUser})
-		r.Answered = append(r.Answered, Answered{Probe: p, Told: told, Sent: begin, Nth: 1,
+		r.Answered = append(r.Answered, Answered{Probe: p, Judgement: told, Sent: begin, Nth: 1,
 			At: begin.Add(time.Duration(i+1) * 50 * time.Millisecond)})
 	}
 	d.takeReport(begin.Add(4*time.Second), s, &r)

@@ -253,7 +253,7 @@ func (w *world) do(s Step) {
 }
 
 func (w *world) opened(s OpenSession) {
-	s.Slot.Rest()
+	s.Slot.MarkIdle()
 	w.from = s.Source.Name()
 	w.greeted[s.Host]++
 	err := w.greet(s.Host)
@@ -303,15 +303,15 @@ func (w *world) step() time.Duration {
 func (w *world) ask(m AskProbes) {
 	s := w.open[m.ID]
 	if !s.socket.Begin(m.Version, nil) {
-		w.after(0, func() { w.scheduler.SessionWorked(w.now, Report{ID: m.ID, Rest: m.Probes}) })
+		w.after(0, func() { w.scheduler.SessionWorked(w.now, Report{ID: m.ID, Unanswered: m.Probes}) })
 		return
 	}
 	if len(m.Probes) == 0 || m.Transaction.Most > w.limit.RcptsPerTransaction {
 		w.t.Errorf("%d probes, %d in a transaction", len(m.Probes), m.Transaction.Most)
 	}
-	r := Report{ID: m.ID, Rest: m.Probes}
+	r := Report{ID: m.ID, Unanswered: m.Probes}
 	t := w.now.Add(m.After)
-	for len(r.Rest) > 0 && r.Failure == nil && r.Refused < m.RefusedMax {
+	for len(r.Unanswered) > 0 && r.Failure == nil && r.Refused < m.RefusedMax {
 		if s.rcpts > 0 {
 			t = t.Add(w.turn) // RSET
 		}
@@ -322,15 +322,15 @@ func (w *world) ask(m AskProbes) {
 		}
 	}
 	w.after(t.Sub(w.now), func() {
-		s.socket.Rest()
+		s.socket.MarkIdle()
 		w.scheduler.SessionWorked(w.now, r)
 	})
 }
 
 func (w *world) transaction(s *simSession, r *Report, m *AskProbes, t time.Time) (time.Time, bool) {
 	most := m.Transaction.Now()
-	for nth := 1; nth <= most && len(r.Rest) > 0 && r.Refused < m.RefusedMax; nth++ {
-		p, took := r.Rest[0], w.step()
+	for nth := 1; nth <= most && len(r.Unanswered) > 0 && r.Refused < m.RefusedMax; nth++ {
+		p, took := r.Unanswered[0], w.step()
 		w.rcpts = append(w.rcpts, t.Add(took-w.turn)) // all jitter is on the way there
 		if s.rcpts++; s.rcpts > w.limit.RcptsPerConnection || s.refused >= w.limit.RefusedPerSession {
 			w.t.Errorf("RCPT %d of a session, after %d refusals", s.rcpts, s.refused)
@@ -347,8 +347,8 @@ func (w *world) transaction(s *simSession, r *Report, m *AskProbes, t time.Time)
 			return t, true
 		}
 		told := judgedAt(t, s.host, p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Reply: reply})
-		r.Answered = append(r.Answered, Answered{Probe: p, Told: told, Sent: sent, At: t, Nth: nth})
-		r.Rest = r.Rest[1:]
+		r.Answered = append(r.Answered, Answered{Probe: p, Judgement: told, Sent: sent, At: t, Nth: nth})
+		r.Unanswered = r.Unanswered[1:]
 		if told.Verdict.Outcome != smtp.Undecided {
 			m.Transaction.OnPlain()
 		}

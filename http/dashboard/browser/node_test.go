@@ -326,7 +326,7 @@ func (p *place) refused(v ledger.Verification, words string) ledger.Verification
 	said := evidence.Attempt{At: time.Now(), Stage: smtp.StageRcpt, Host: "mx1.acme-clean.test", TLS: true, Code: 550,
 		Enhanced: smtp.EnhancedCode{5, 1, 1}, Text: words, Outcome: smtp.Invalid, Reason: smtp.MailboxNotFound, Rule: "rcpt-5.1.1"}
 	packed, err := evidence.Pack([]evidence.Entry{{Case: evidence.Case{Attempts: []evidence.Attempt{said}, Hosts: 1,
-		Habit: evidence.Habit{Refused: 1, First: said.At, Last: said.At, Controls: []evidence.Attempt{said}}}}})
+		Behaviour: evidence.AcceptBehaviour{Refused: 1, First: said.At, Last: said.At, Controls: []evidence.Attempt{said}}}}})
 	if err == nil {
 		_, err = p.book.Prepare(p.t.Context(), p.held, 1, 0, 1)
 	}

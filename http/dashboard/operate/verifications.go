@@ -384,11 +384,11 @@ func talkOf(x admin.Explanation) web.Talk {
 	for _, a := range c.Attempts {
 		t.Attempts = append(t.Attempts, attemptOf(a, x.Address))
 	}
-	for _, a := range c.Habit.Controls {
+	for _, a := range c.Behaviour.Controls {
 		t.Controls = append(t.Controls, attemptOf(a, web.ControlName(a.Witness)))
 	}
-	if c.Habit.Accepts != nil {
-		t.Habit = web.HabitText(*c.Habit.Accepts, true)
+	if c.Behaviour.Accepts != nil {
+		t.Behaviour = web.BehaviourText(*c.Behaviour.Accepts, true)
 	}
 	return t
 }

@@ -47,7 +47,7 @@ func Walk(t *testing.T, times int, open func(t *testing.T) ledger.Book) {
 // walk is one run.
 type walk struct {
 	*client
-	desk       *ledgertest.Desk
+	desk       *ledgertest.Fixture
 	ids        []uuid.UUID // of the model's files, by rank
 	created    map[uuid.UUID]time.Time
 	identities []call // creates that were tried
@@ -60,7 +60,7 @@ type walk struct {
 var walkLimits = ledger.Limits{Open: 12, Stored: 40, Unpaid: 8}
 
 func newWalk(t *testing.T, store ledger.Book) *walk {
-	d := ledgertest.NewDesk(t, store, 0)
+	d := ledgertest.NewFixture(t, store, 0)
 	r := &recorder{limits: walkLimits, start: time.Now()}
 	r.spaces[0] = d.Workspace
 	r.nodes[1], r.nodes[2] = uuid.New(), uuid.New()

@@ -15,19 +15,19 @@ import (
 // Hour is a lease that no test outlives.
 const Hour = time.Hour
 
-// Desk is a book with one workspace and one node, and the few moves that most
+// Fixture is a book with one workspace and one node, and the few moves that most
 // tests begin with. A failed move ends the test.
-type Desk struct {
+type Fixture struct {
 	ledger.Book
 	T         testing.TB
 	Workspace uuid.UUID
 	Node      uuid.UUID
 }
 
-// NewDesk makes a workspace with credits.
-func NewDesk(t testing.TB, book ledger.Book, credits ledger.Credits) *Desk {
+// NewFixture makes a workspace with credits.
+func NewFixture(t testing.TB, book ledger.Book, credits ledger.Credits) *Fixture {
 	t.Helper()
-	d := &Desk{Book: book, T: t, Workspace: uuid.New(), Node: uuid.New()}
+	d := &Fixture{Book: book, T: t, Workspace: uuid.New(), Node: uuid.New()}
 	if _, err := book.CreateWorkspace(t.Context(), d.Workspace, "desk"); err != nil {
 		t.Fatalf("create workspace: %v", err)
 	}
@@ -38,7 +38,7 @@ func NewDesk(t testing.TB, book ledger.Book, credits ledger.Credits) *Desk {
 }
 
 // Grants adds credits.
-func (d *Desk) Grants(n ledger.Credits) ledger.Balance {
+func (d *Fixture) Grants(n ledger.Credits) ledger.Balance {
 	d.T.Helper()
 	b, err := d.Grant(d.T.Context(), uuid.New(), d.Workspace, n, "test")
 	if err != nil {
@@ -48,14 +48,14 @@ func (d *Desk) Grants(n ledger.Credits) ledger.Balance {
 }
 
 // Asks is a create of a file of some bytes that is allowed.
-func (d *Desk) Asks(bytes int64) ledger.NewVerification {
+func (d *Fixture) Asks(bytes int64) ledger.NewVerification {
 	return ledger.NewVerification{ID: uuid.New(), Workspace: d.Workspace, Identity: uuid.New(),
 		Filename: "list.csv", Bytes: bytes, BytesMax: 1 << 30, Limits: ledger.Limits{Open: 1000, Stored: 1 << 40, Unpaid: 1000},
 		UploadExpiry: Hour}
 }
 
 // Creates makes a verification of some bytes.
-func (d *Desk) Creates(bytes int64) ledger.Verification {
+func (d *Fixture) Creates(bytes int64) ledger.Verification {
 	d.T.Helper()
 	v, created, err := d.Create(d.T.Context(), d.Asks(bytes))
 	if err != nil || !created {
@@ -65,7 +65,7 @@ func (d *Desk) Creates(bytes int64) ledger.Verification {
 }
 
 // Uploads makes a verification whose bytes are all there.
-func (d *Desk) Uploads() ledger.Verification {
+func (d *Fixture) Uploads() ledger.Verification {
 	d.T.Helper()
 	v := d.Creates(7)
 	d.Fills(v)
@@ -73,13 +73,13 @@ func (d *Desk) Uploads() ledger.Verification {
 }
 
 // Fills uploads all bytes of a fresh verification.
-func (d *Desk) Fills(v ledger.Verification) ledger.Upload {
+func (d *Fixture) Fills(v ledger.Verification) ledger.Upload {
 	d.T.Helper()
 	return d.FillsWith(v, bytes.Repeat([]byte("x"), int(v.Bytes)))
 }
 
 // FillsWith uploads a file in the largest chunks that there are.
-func (d *Desk) FillsWith(v ledger.Verification, file []byte) ledger.Upload {
+func (d *Fixture) FillsWith(v ledger.Verification, file []byte) ledger.Upload {
 	d.T.Helper()
 	u, err := d.OpenUpload(d.T.Context(), v.ID)
 	for len(file) > 0 && err == nil {
@@ -94,7 +94,7 @@ func (d *Desk) FillsWith(v ledger.Verification, file []byte) ledger.Upload {
 }
 
 // Sees reads a verification.
-func (d *Desk) Sees(id uuid.UUID) ledger.Verification {
+func (d *Fixture) Sees(id uuid.UUID) ledger.Verification {
 	d.T.Helper()
 	v, err := d.Verification(d.T.Context(), d.Workspace, id)
 	if err != nil {
@@ -104,7 +104,7 @@ func (d *Desk) Sees(id uuid.UUID) ledger.Verification {
 }
 
 // Takes leases everything there is and gives the lease of one verification.
-func (d *Desk) Takes(id uuid.UUID) ledger.Lease {
+func (d *Fixture) Takes(id uuid.UUID) ledger.Lease {
 	d.T.Helper()
 	list, err := d.Lease(d.T.Context(), d.Node, 1000, Hour)
 	if err != nil {
@@ -120,7 +120,7 @@ func (d *Desk) Takes(id uuid.UUID) ledger.Lease {
 }
 
 // Prepares makes a leased verification of total addresses, held if it is funded.
-func (d *Desk) Prepares(total int64) (ledger.Verification, ledger.Lease) {
+func (d *Fixture) Prepares(total int64) (ledger.Verification, ledger.Lease) {
 	d.T.Helper()
 	l := d.Takes(d.Uploads().ID)
 	v, err := d.Prepare(d.T.Context(), l, total, 0, total)
@@ -131,7 +131,7 @@ func (d *Desk) Prepares(total int64) (ledger.Verification, ledger.Lease) {
 }
 
 // Settles commits the next settlement: o for each of the ordinals from first to last.
-func (d *Desk) Settles(l ledger.Lease, number, first, last int64, o smtp.Outcome) ledger.Verification {
+func (d *Fixture) Settles(l ledger.Lease, number, first, last int64, o smtp.Outcome) ledger.Verification {
 	d.T.Helper()
 	v, err := d.Settle(d.T.Context(), Batch(l, number, first, last, o))
 	if err != nil {
@@ -156,7 +156,7 @@ func OneResult(ordinal int64, o smtp.Outcome) ledger.Result {
 }
 
 // Account reads the balance.
-func (d *Desk) Account() ledger.Balance {
+func (d *Fixture) Account() ledger.Balance {
 	d.T.Helper()
 	b, err := d.Balance(d.T.Context(), d.Workspace)
 	if err != nil {
@@ -166,7 +166,7 @@ func (d *Desk) Account() ledger.Balance {
 }
 
 // Reads returns the results of a verification.
-func (d *Desk) Reads(id uuid.UUID) []ledger.Result {
+func (d *Fixture) Reads(id uuid.UUID) []ledger.Result {
 	d.T.Helper()
 	var list []ledger.Result
 	err := d.Results(d.T.Context(), d.Workspace, id, func(r ledger.Result) error {
