@@ -234,11 +234,6 @@ func (s *Server) Create(ctx context.Context, name, template string) error {
 	return s.administer(ctx, "CREATE DATABASE "+quoted(name)+" TEMPLATE "+quoted(template))
 }
 
-// Drop removes the database name and ends the connections to it.
-func (s *Server) Drop(ctx context.Context, name string) error {
-	return s.administer(ctx, "DROP DATABASE "+quoted(name)+" WITH (FORCE)")
-}
-
 // administer runs one statement on the database postgres.
 func (s *Server) administer(ctx context.Context, statement string) error {
 	conn, err := pgx.Connect(ctx, s.URL("postgres"))
