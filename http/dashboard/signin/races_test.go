@@ -46,6 +46,22 @@ func TestWhoMadeALinkCannotTakeItsSession(t *testing.T) {
 	}
 }
 
+// TestAnInvitationOpensNoAccount: whoever made it has seen its link. Its user signs in and joins.
+func TestAnInvitationOpensNoAccount(t *testing.T) {
+	g := newRig(t)
+	_, anna := g.user("anna@example.com")
+	link := g.link(ledger.Link{Purpose: ledger.InviteLink, Email: "Anna@Example.com"})
+	for _, password := range []string{good, good + "!", ""} {
+		a := signin.Accepting{Link: link, Form: uuid.New(), Name: "Anna", Password: password}
+		if cookie, _, err := g.service.Accept(t.Context(), a, here); !errors.Is(err, signin.ErrKnown) || cookie != "" {
+			t.Errorf("a cookie: %v, %v", cookie != "", err)
+		}
+	}
+	if _, err := signin.Join(t.Context(), g.service, anna, link); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestGuessesAtOnceAreCounted: of a hundred wrong passwords that come at the same time five are tried.
 func TestGuessesAtOnceAreCounted(t *testing.T) {
 	g := newRig(t)
