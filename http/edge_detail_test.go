@@ -312,19 +312,26 @@ func TestResultsExpire(t *testing.T) {
 	}
 }
 
-// TestDrain answers new requests with 503 while a download runs, lets the
-// download end whole, and then stops; a second Stop is fine.
-func TestDrain(t *testing.T) {
-	t.Parallel()
-	e := newEdge(t, nil)
+// startDownload begins the download of 60,000 results, which ends with the test if not before.
+func (e *edge) startDownload() io.Reader {
+	e.t.Helper()
 	id := e.verified(60000, results(60000)).String()
 	req, _ := http.NewRequest("GET", e.url+"/v1/verifications/"+id+"/results", nil)
 	req.Header.Set("X-API-Key", e.key)
 	slow, err := http.DefaultTransport.RoundTrip(req)
 	if err != nil {
-		t.Fatal(err)
+		e.t.Fatal(err)
 	}
-	defer slow.Body.Close()
+	e.t.Cleanup(func() { _ = slow.Body.Close() })
+	return slow.Body
+}
+
+// TestDrain answers new requests with 503 while a download runs, lets the
+// download end whole, and then stops; a second Stop is fine.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	e := newEdge(t, nil)
+	slow := e.startDownload()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	stopped := make(chan error, 1)
@@ -337,7 +344,7 @@ func TestDrain(t *testing.T) {
 	if a.status != 503 || a.code() != "service_unavailable" || a.header.Get("Retry-After") != "1" {
 		t.Errorf("while draining: %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
 	}
-	body, err := io.ReadAll(slow.Body)
+	body, err := io.ReadAll(slow)
 	if err != nil || bytes.Count(body, []byte("\n")) != 60001 {
 		t.Errorf("the running download ended with %v after %d lines", err, bytes.Count(body, []byte("\n")))
 	}
@@ -375,20 +382,13 @@ func TestStopAtOnce(t *testing.T) {
 func TestStopCutsWhatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
-	id := e.verified(60000, results(60000)).String()
-	req, _ := http.NewRequest("GET", e.url+"/v1/verifications/"+id+"/results", nil)
-	req.Header.Set("X-API-Key", e.key)
-	slow, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer slow.Body.Close()
+	slow := e.startDownload()
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := e.server.Stop(over); !errors.Is(err, context.Canceled) {
 		t.Errorf("stop: %v", err)
 	}
-	if n, err := io.Copy(io.Discard, slow.Body); err == nil {
+	if n, err := io.Copy(io.Discard, slow); err == nil {
 		t.Errorf("the download ended as if it were whole after %d bytes", n)
 	}
 }

@@ -501,7 +501,7 @@ func (u *unknown) list() []*unknownReply {
 func printUnknown(w io.Writer, list []*unknownReply) error {
 	var b strings.Builder
 	if len(list) == 0 {
-		b.WriteString("# no replies that no rule takes\n")
+		b.WriteString("# a rule took every reply\n")
 	}
 	for _, r := range list {
 		fmt.Fprintf(&b, "# %s times; addresses:", term.Grouped(r.Count))
