@@ -54,7 +54,7 @@ func (d verificationOps) addRoutes(add addCall) {
 		found, err := askLedger(ctx, d.common, "list verifications", func(ctx context.Context) ([]uuid.UUID, error) {
 			return d.options.Book.VerificationsLike(ctx, ids.From, ids.To, AlikeMax)
 		})
-		return Alike{found}, err
+		return Alike{full(found)}, err
 	}))
 	add.unless(d.noSurvey)("GET /v1/verifications/{id}/waits", handle(verificationID, d.Waits))
 	// The address comes in the body: what is in a URL is in the logs of every proxy.

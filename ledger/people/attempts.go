@@ -3,10 +3,8 @@ package people
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -27,23 +25,15 @@ type attempts struct {
 
 // readAttempts reads those of some subjects.
 func (t rows) readAttempts(subjects []ledger.Hash) (list []attempts, err error) {
-	err = engine.InHandfuls(subjects, func(part []ledger.Hash) error {
-		args := make([]any, 0, len(part))
-		for i := range part {
-			args = append(args, part[i][:])
-		}
-		return t.Each(func(rows *sql.Rows) error {
-			var a attempts
-			err := rows.Scan(hashed{&a.subject}, &a.failures, &a.since, &a.refused, &a.ends, &a.call)
-			list = append(list, a)
-			return err
-		}, `SELECT subject, failures, since, refused, ends, last_call FROM sign_in_attempts WHERE subject IN (?`+
-			strings.Repeat(`, ?`, len(part)-1)+`)`, args...)
+	err = engine.In(subjects, hashArg, func(in string, hashes []any) error {
+		more, err := engine.List(t, "read failed sign-ins", func(scan engine.Scan) (a attempts, err error) {
+			err = scan(hashed{&a.subject}, &a.failures, &a.since, &a.refused, &a.ends, &a.call)
+			return a, err
+		}, `SELECT subject, failures, since, refused, ends, last_call FROM sign_in_attempts WHERE subject`+in, hashes...)
+		list = append(list, more...)
+		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read failed sign-ins: %w", err)
-	}
-	return list, nil
+	return list, err
 }
 
 // keepAttempts writes those of a subject, in place of what was.
@@ -52,10 +42,7 @@ func (t rows) keepAttempts(a attempts) error {
 		VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (subject) DO UPDATE SET failures = excluded.failures,
 		since = excluded.since, refused = excluded.refused, ends = excluded.ends, last_call = excluded.last_call`,
 		a.subject[:], a.failures, a.since, a.refused, a.ends, a.call[:])
-	if err != nil {
-		return fmt.Errorf("write failed sign-ins: %w", err)
-	}
-	return nil
+	return ledger.Wrap(err, "write failed sign-ins")
 }
 
 // FailedSignIn counts a failed sign-in under some subjects.
@@ -158,12 +145,8 @@ func (b *Book) SignInWaits(ctx context.Context, subjects []ledger.Hash) ([]time.
 
 // ForgetFailures forgets those of a subject.
 func (b *Book) ForgetFailures(ctx context.Context, subject ledger.Hash) error {
-	err := b.runUpdate(ctx, func(t rows) error {
+	return ledger.Wrap(b.runUpdate(ctx, func(t rows) error {
 		_, err := t.Exec(`DELETE FROM sign_in_attempts WHERE subject = ?`, subject[:])
 		return err
-	})
-	if err != nil {
-		return fmt.Errorf("forget failed sign-ins: %w", err)
-	}
-	return nil
+	}), "forget failed sign-ins")
 }

@@ -95,10 +95,7 @@ func one(n int64, err error, what string) error {
 	if err == nil && n != 1 {
 		err = fmt.Errorf("%d rows changed, 1 expected", n)
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	return nil
+	return ledger.Wrap(err, "%s", what)
 }
 
 // hashed reads a column into a hash; an empty one is the zero hash.
@@ -114,6 +111,9 @@ func (h hashed) Scan(from any) error {
 	copy(h.into[:], text)
 	return nil
 }
+
+// hashArg is a hash as an argument.
+func hashArg(h ledger.Hash) any { return h[:] }
 
 // blob is how a hash is written; the zero hash is empty.
 func blob(h ledger.Hash) []byte {

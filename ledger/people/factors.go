@@ -2,7 +2,6 @@ package people
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,7 +23,7 @@ func freeIdentity(t rows, user uuid.UUID, identity string) error {
 
 // BindOIDC lets a user sign in by a provider.
 func (b *Book) BindOIDC(ctx context.Context, user uuid.UUID, identity string) error {
-	err := b.changeUser(ctx, user, func(t rows, u *ledger.User, now time.Time) error {
+	return ledger.Wrap(b.changeUser(ctx, user, func(t rows, u *ledger.User, now time.Time) error {
 		if u.OIDC == identity && identity != "" {
 			return nil // it is so
 		}
@@ -33,16 +32,12 @@ func (b *Book) BindOIDC(ctx context.Context, user uuid.UUID, identity string) er
 		}
 		u.OIDC = identity
 		return t.writeUser(ctx, u, now, change{action: "user provider on"})
-	})
-	if err != nil {
-		return fmt.Errorf("bind user %s to a provider: %w", user, err)
-	}
-	return nil
+	}), "bind user %s to a provider", user)
 }
 
 // UnbindOIDC ends that a user signs in by a provider.
 func (b *Book) UnbindOIDC(ctx context.Context, user uuid.UUID, but ledger.Hash) error {
-	err := b.changeUser(ctx, user, func(t rows, u *ledger.User, now time.Time) error {
+	return ledger.Wrap(b.changeUser(ctx, user, func(t rows, u *ledger.User, now time.Time) error {
 		if u.OIDC == "" {
 			return nil // this call, or the same before it, has done it
 		}
@@ -51,16 +46,12 @@ func (b *Book) UnbindOIDC(ctx context.Context, user uuid.UUID, but ledger.Hash) 
 		}
 		u.OIDC = ""
 		return t.writeUser(ctx, u, now, change{action: "user provider off", ends: true, but: but})
-	})
-	if err != nil {
-		return fmt.Errorf("unbind user %s from a provider: %w", user, err)
-	}
-	return nil
+	}), "unbind user %s from a provider", user)
 }
 
 // SetTOTP begins to ask a user for codes, or ends that.
 func (b *Book) SetTOTP(ctx context.Context, user uuid.UUID, state string, but ledger.Hash) error {
-	err := b.changeUser(ctx, user, func(t rows, u *ledger.User, now time.Time) error {
+	return ledger.Wrap(b.changeUser(ctx, user, func(t rows, u *ledger.User, now time.Time) error {
 		if u.TOTP == state {
 			return nil // this call, or the same before it, has done it
 		}
@@ -76,27 +67,17 @@ func (b *Book) SetTOTP(ctx context.Context, user uuid.UUID, state string, but le
 		}
 		u.TOTP = state
 		return t.writeUser(ctx, u, now, change{action: action, ends: true, but: but})
-	})
-	if err != nil {
-		return fmt.Errorf("set the codes of user %s: %w", user, err)
-	}
-	return nil
+	}), "set the codes of user %s", user)
 }
 
 // UseTOTP replaces the state of the codes of a user by the next one.
 func (b *Book) UseTOTP(ctx context.Context, user uuid.UUID, was, state string) error {
-	if err := b.replaceTOTP(ctx, user, was, state, ""); err != nil {
-		return fmt.Errorf("use a code of user %s: %w", user, err)
-	}
-	return nil
+	return ledger.Wrap(b.replaceTOTP(ctx, user, was, state, ""), "use a code of user %s", user)
 }
 
 // RenewTOTP replaces the state of the codes of a user by one with new codes of one use.
 func (b *Book) RenewTOTP(ctx context.Context, user uuid.UUID, was, state string) error {
-	if err := b.replaceTOTP(ctx, user, was, state, "user codes renewed"); err != nil {
-		return fmt.Errorf("renew the codes of user %s: %w", user, err)
-	}
-	return nil
+	return ledger.Wrap(b.replaceTOTP(ctx, user, was, state, "user codes renewed"), "renew the codes of user %s", user)
 }
 
 // replaceTOTP replaces the state that was read. An action is written into the logs; "" is not.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
+	"rollcall/ledger/sqlstore/engine"
 )
 
 // links are those of an email or of a maker, one of which is told; the zero value of the rest fits all.
@@ -31,27 +31,19 @@ type linkRow struct {
 
 const linkColumns = `id, purpose, workspace, email, role, made_by, created, expires, ends, used_by`
 
-func scanLink(scan func(into ...any) error) (l linkRow, err error) {
-	var created, expires, ends int64
-	err = scan(hashed{&l.ID}, &l.Purpose, &l.Workspace, &l.Email, &l.Role, &l.MadeBy, &created, &expires, &ends,
-		hashed{&l.session})
-	l.Created, l.Expires = ledger.Clock(created), ledger.Clock(expires)
-	if ends < expires {
-		l.Used = ledger.Clock(ends)
+func scanLink(scan engine.Scan) (l linkRow, err error) {
+	var ends time.Time
+	err = scan(hashed{&l.ID}, &l.Purpose, &l.Workspace, &l.Email, &l.Role, &l.MadeBy, engine.At(&l.Created),
+		engine.At(&l.Expires), engine.At(&ends), hashed{&l.session})
+	if ends.Before(l.Expires) {
+		l.Used = ends
 	}
 	return l, err
 }
 
 // readLink reads a link; nil when there is none.
 func (t rows) readLink(id ledger.Hash) (*linkRow, error) {
-	l, err := scanLink(t.Row(`SELECT `+linkColumns+` FROM links WHERE id = ?`, id[:]).Scan)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read link: %w", err)
-	}
-	return &l, nil
+	return engine.Find(t, "read link", scanLink, `SELECT `+linkColumns+` FROM links WHERE id = ?`, id[:])
 }
 
 // addLink writes a new link.
@@ -59,10 +51,7 @@ func (t rows) addLink(l ledger.Link) error {
 	_, err := t.Exec(`INSERT INTO links (`+linkColumns+`, folded) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		l.ID[:], l.Purpose, l.Workspace[:], l.Email, l.Role, l.MadeBy, ledger.Millis(l.Created), ledger.Millis(l.Expires),
 		ledger.Millis(l.Expires), []byte{}, []byte(ledger.FoldEmail(l.Email)))
-	if err != nil {
-		return fmt.Errorf("write link: %w", err)
-	}
-	return nil
+	return ledger.Wrap(err, "write link")
 }
 
 // useLink ends a link that is open.
@@ -89,27 +78,19 @@ func (of links) endStatement(now time.Time) (query string, args []any) {
 // endLinks ends the open links of some.
 func (t rows) endLinks(of links, now time.Time) error {
 	query, args := of.endStatement(now)
-	if _, err := t.Exec(query, args...); err != nil {
-		return fmt.Errorf("end links: %w", err)
-	}
-	return nil
+	_, err := t.Exec(query, args...)
+	return ledger.Wrap(err, "end links")
 }
 
 // MakeLink keeps a link.
-func (b *Book) MakeLink(ctx context.Context, l ledger.Link) (made ledger.Link, err error) {
+func (b *Book) MakeLink(ctx context.Context, l ledger.Link) (ledger.Link, error) {
 	if !personal(l) {
-		err = b.isWorkspace(ctx, l.Workspace)
+		if err := b.isWorkspace(ctx, l.Workspace); err != nil {
+			return ledger.Link{}, ledger.Wrap(err, "make a link")
+		}
 	}
-	if err == nil {
-		err = b.runUpdate(ctx, func(t rows) (err error) {
-			made, err = makeLink(t, ledger.Actor(ctx), l)
-			return err
-		})
-	}
-	if err != nil {
-		return ledger.Link{}, fmt.Errorf("make a link: %w", err)
-	}
-	return made, nil
+	return ledger.Run(ctx, b.runUpdate, func(t rows) (ledger.Link, error) { return makeLink(t, ledger.Actor(ctx), l) },
+		"make a link")
 }
 
 func makeLink(t rows, actor string, l ledger.Link) (ledger.Link, error) {
@@ -284,7 +265,7 @@ func mayBeNew(t rows, a ledger.Accept) error {
 
 // EndLink ends an invitation to a workspace before its time.
 func (b *Book) EndLink(ctx context.Context, workspace uuid.UUID, id ledger.Hash) error {
-	err := b.runUpdate(ctx, func(t rows) error {
+	return ledger.Wrap(b.runUpdate(ctx, func(t rows) error {
 		l, err := t.readLink(id)
 		if err != nil {
 			return err
@@ -302,33 +283,29 @@ func (b *Book) EndLink(ctx context.Context, workspace uuid.UUID, id ledger.Hash)
 		}
 		return told(t, ledger.Actor(ctx), workspace, ledger.WorkspaceLine{Action: "link end", Subject: l.Email,
 			Detail: string(l.Role)})
-	})
-	if err != nil {
-		return fmt.Errorf("end a link of workspace %s: %w", workspace, err)
-	}
-	return nil
+	}), "end a link of workspace %s", workspace)
 }
 
 // LinkByID reads a link that can be used, and reports whether there is a user with its email.
 func (b *Book) LinkByID(ctx context.Context, id ledger.Hash) (l ledger.Link, known bool, err error) {
-	var row linkRow
 	var user sql.Null[[]byte]
-	var disabled, now int64
-	err = b.runView(ctx, func(t rows) error {
-		row, err = scanLink(func(into ...any) error {
-			return t.Row(`SELECT `+linkOf+`, u.id, coalesce(u.disabled, 0), {now}
-				FROM links l LEFT JOIN users u ON u.folded = l.folded WHERE l.id = ?`, id[:]).
-				Scan(append(into, &user, &disabled, &now)...)
-		})
-		return err
-	})
-	if errors.Is(err, sql.ErrNoRows) || err == nil && (!row.Open(ledger.Clock(now)) || disabled != 0) {
-		err = ledger.ErrNoSuchLink
-	}
-	if err != nil {
-		return ledger.Link{}, false, fmt.Errorf("read a link: %w", err)
-	}
-	return row.Link, user.Valid, nil
+	var disabled, now time.Time
+	l, err = ledger.Run(ctx, b.runView, func(t rows) (ledger.Link, error) {
+		row, err := engine.Find(t, "ask", func(scan engine.Scan) (linkRow, error) {
+			return scanLink(func(into ...any) error {
+				return scan(append(into, &user, engine.At(&disabled), engine.At(&now))...)
+			})
+		}, `SELECT `+linkOf+`, u.id, coalesce(u.disabled, 0), {now}
+			FROM links l LEFT JOIN users u ON u.folded = l.folded WHERE l.id = ?`, id[:])
+		if err == nil && (row == nil || !row.Open(now) || !disabled.IsZero()) {
+			err = ledger.ErrNoSuchLink
+		}
+		if err != nil {
+			return ledger.Link{}, err
+		}
+		return row.Link, nil
+	}, "read a link")
+	return l, err == nil && user.Valid, err
 }
 
 // linkOf are linkColumns where another table stands beside.
@@ -357,19 +334,15 @@ func (b *Book) Invitations(ctx context.Context, email string) ([]ledger.Link, er
 }
 
 // newestLinks lists links, newest first.
-func (b *Book) newestLinks(ctx context.Context, query string, arg any) (list []ledger.Link, err error) {
-	err = b.runView(ctx, func(t rows) error {
-		return t.Each(func(rows *sql.Rows) error {
-			l, err := scanLink(rows.Scan)
-			list = append(list, l.Link)
-			return err
+func (b *Book) newestLinks(ctx context.Context, query string, arg any) ([]ledger.Link, error) {
+	list, err := ledger.Run(ctx, b.runView, func(t rows) ([]ledger.Link, error) {
+		return engine.List(t, "read", func(scan engine.Scan) (ledger.Link, error) {
+			l, err := scanLink(scan)
+			return l.Link, err
 		}, query, arg)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list invitations: %w", err)
-	}
+	}, "list invitations")
 	slices.SortFunc(list, func(a, b ledger.Link) int {
 		return cmp.Or(b.Created.Compare(a.Created), slices.Compare(b.ID[:], a.ID[:]))
 	})
-	return list, nil
+	return list, err
 }

@@ -2,9 +2,8 @@ package people
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
-	"strings"
+	"maps"
 
 	"github.com/google/uuid"
 
@@ -15,10 +14,7 @@ import (
 // LogWorkspace writes a line about what the ledger does not do itself.
 func (b *Book) LogWorkspace(ctx context.Context, workspace uuid.UUID, l ledger.WorkspaceLine) error {
 	l.Actor = ledger.Actor(ctx)
-	err := b.runView(ctx, func(t rows) error {
-		_, err := t.Account(workspace)
-		return err
-	})
+	err := b.isWorkspace(ctx, workspace)
 	if err == nil {
 		err = l.Check()
 	}
@@ -28,10 +24,7 @@ func (b *Book) LogWorkspace(ctx context.Context, workspace uuid.UUID, l ledger.W
 		}
 		err = b.runUpdate(ctx, func(t rows) error { return t.LogIn(workspace, l) })
 	}
-	if err != nil {
-		return fmt.Errorf("write the log of workspace %s: %w", workspace, err)
-	}
-	return nil
+	return ledger.Wrap(err, "write the log of workspace %s", workspace)
 }
 
 const (
@@ -42,7 +35,7 @@ const (
 )
 
 // WorkspaceLog returns one page, newest first, as one range read of an index.
-func (b *Book) WorkspaceLog(ctx context.Context, q ledger.WorkspaceLogQuery) (page []ledger.WorkspaceLine, err error) {
+func (b *Book) WorkspaceLog(ctx context.Context, q ledger.WorkspaceLogQuery) ([]ledger.WorkspaceLine, error) {
 	if q.Limit < 1 || q.Limit > ledger.WorkspaceLogMax {
 		return nil, fmt.Errorf("read the log of workspace %s: %d lines, 1 to %d are allowed: %w", q.Workspace, q.Limit,
 			ledger.WorkspaceLogMax, ledger.ErrIllegal)
@@ -51,24 +44,16 @@ func (b *Book) WorkspaceLog(ctx context.Context, q ledger.WorkspaceLogQuery) (pa
 	if q.After != nil {
 		query, args = olderWorkspaceLines, []any{q.Workspace[:], ledger.Millis(q.After.Created), q.After.ID[:], q.Limit}
 	}
-	err = b.runView(ctx, func(t rows) error {
-		err := t.Each(func(rows *sql.Rows) error {
-			var l ledger.WorkspaceLine
-			var created int64
-			err := rows.Scan(&l.ID, &created, &l.Actor, &l.Action, &l.Subject, &l.Detail)
-			l.At = ledger.Clock(created)
-			page = append(page, l)
-			return err
+	return ledger.Run(ctx, b.runView, func(t rows) ([]ledger.WorkspaceLine, error) {
+		page, err := engine.List(t, "list lines", func(scan engine.Scan) (l ledger.WorkspaceLine, err error) {
+			err = scan(&l.ID, engine.At(&l.At), &l.Actor, &l.Action, &l.Subject, &l.Detail)
+			return l, err
 		}, query, args...)
-		if err != nil {
-			return err
+		if err == nil {
+			err = t.fillEmails(page)
 		}
-		return t.fillEmails(page)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the log of workspace %s: %w", q.Workspace, err)
-	}
-	return page, nil
+		return page, err
+	}, "read the log of workspace %s", q.Workspace)
 }
 
 // fillEmails fills in those of the users who are the actors of lines.
@@ -83,18 +68,10 @@ func (t rows) fillEmails(page []ledger.WorkspaceLine) error {
 			}
 		}
 	}
-	err := engine.InHandfuls(users, func(part []uuid.UUID) error {
-		args := make([]any, 0, len(part))
-		for _, id := range part {
-			args = append(args, id[:])
-		}
-		return t.Each(func(rows *sql.Rows) error {
-			var id uuid.UUID
-			var email string
-			err := rows.Scan(&id, &email)
-			of[id] = email
-			return err
-		}, `SELECT id, email FROM users WHERE id IN (?`+strings.Repeat(`, ?`, len(part)-1)+`)`, args...)
+	err := engine.In(users, func(id uuid.UUID) any { return id[:] }, func(in string, ids []any) error {
+		emails, err := engine.Pairs[uuid.UUID, string](t, "read emails", `SELECT id, email FROM users WHERE id`+in, ids...)
+		maps.Copy(of, emails)
+		return err
 	})
 	for i := range page {
 		if id, is := ledger.UserOf(page[i].Actor); is {

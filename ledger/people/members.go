@@ -3,8 +3,6 @@ package people
 import (
 	"cmp"
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
+	"rollcall/ledger/sqlstore/engine"
 )
 
 // The invitations to a workspace that can be used at a time, and how many there are together with the members.
@@ -28,27 +27,18 @@ const (
 
 // readRole reads the role of a user in a workspace; "": none.
 func (t rows) readRole(workspace, user uuid.UUID) (role ledger.Role, err error) {
-	err = t.Row(`SELECT role FROM memberships WHERE workspace = ? AND user_id = ?`, workspace[:], user[:]).Scan(&role)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return "", fmt.Errorf("read membership: %w", err)
-	}
-	return role, nil
+	return engine.Value[ledger.Role](t, "read membership",
+		`SELECT role FROM memberships WHERE workspace = ? AND user_id = ?`, workspace[:], user[:])
 }
 
 // membersAndInvited counts the members of a workspace and its open invitations.
 func (t rows) membersAndInvited(workspace uuid.UUID, now time.Time) (n int, err error) {
-	if err = t.Row(countMembers, workspace[:], workspace[:], now.UnixMilli()).Scan(&n); err != nil {
-		return 0, fmt.Errorf("count members: %w", err)
-	}
-	return n, nil
+	return engine.Value[int](t, "count members", countMembers, workspace[:], workspace[:], now.UnixMilli())
 }
 
 // ownersBut counts the owners of a workspace who may sign in, without one.
 func (t rows) ownersBut(workspace, user uuid.UUID) (n int, err error) {
-	if err = t.Row(countOwners, workspace[:], user[:]).Scan(&n); err != nil {
-		return 0, fmt.Errorf("count owners: %w", err)
-	}
-	return n, nil
+	return engine.Value[int](t, "count owners", countOwners, workspace[:], user[:])
 }
 
 // setMember writes a membership, in place of the one that was.
@@ -56,10 +46,7 @@ func (t rows) setMember(workspace, user uuid.UUID, role ledger.Role, now time.Ti
 	_, err := t.Exec(`INSERT INTO memberships (workspace, user_id, role, created) VALUES (?, ?, ?, ?)
 		ON CONFLICT (workspace, user_id) DO UPDATE SET role = excluded.role`,
 		workspace[:], user[:], role, ledger.Millis(now))
-	if err != nil {
-		return fmt.Errorf("write membership: %w", err)
-	}
-	return nil
+	return ledger.Wrap(err, "write membership")
 }
 
 // dropMember deletes a membership.
@@ -72,27 +59,24 @@ const members = `SELECT m.user_id, u.email, u.name, m.role, m.created, u.seen, u
 	FROM memberships m JOIN users u ON u.id = m.user_id JOIN workspaces w ON w.id = m.workspace WHERE m.workspace = ?`
 
 // Members lists the members of a workspace by email.
-func (b *Book) Members(ctx context.Context, workspace uuid.UUID) (list []ledger.Membership, err error) {
-	err = b.runView(ctx, func(t rows) error {
+func (b *Book) Members(ctx context.Context, workspace uuid.UUID) ([]ledger.Membership, error) {
+	list, err := ledger.Run(ctx, b.runView, func(t rows) ([]ledger.Membership, error) {
 		if _, err := t.Account(workspace); err != nil {
-			return err
+			return nil, err
 		}
-		return t.Each(func(rows *sql.Rows) error {
+		return engine.List(t, "read", func(scan engine.Scan) (ledger.Membership, error) {
 			m := ledger.Membership{Workspace: workspace}
-			var created, seen, disabled int64
-			err := rows.Scan(&m.User, &m.Email, &m.Name, &m.Role, &created, &seen, &disabled, &m.WorkspaceName)
-			m.Created, m.Seen, m.Disabled = ledger.Clock(created), ledger.Clock(seen), disabled != 0
-			list = append(list, m)
-			return err
+			var disabled time.Time
+			err := scan(&m.User, &m.Email, &m.Name, &m.Role, engine.At(&m.Created), engine.At(&m.Seen),
+				engine.At(&disabled), &m.WorkspaceName)
+			m.Disabled = !disabled.IsZero()
+			return m, err
 		}, members, workspace[:])
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list the members of workspace %s: %w", workspace, err)
-	}
+	}, "list the members of workspace %s", workspace)
 	slices.SortFunc(list, func(a, b ledger.Membership) int {
 		return cmp.Compare(ledger.FoldEmail(a.Email), ledger.FoldEmail(b.Email))
 	})
-	return list, nil
+	return list, err
 }
 
 // userActor is what the actor of a user begins with.
@@ -109,14 +93,11 @@ func onlyOwner(t rows, actor string, workspace uuid.UUID) error {
 	if err != nil {
 		return ledger.ErrNotOwner
 	}
-	var owns int
-	if err := t.Row(countOwnerships, workspace[:], id[:]).Scan(&owns); err != nil {
-		return fmt.Errorf("read ownership: %w", err)
+	owns, err := engine.Value[int](t, "read ownership", countOwnerships, workspace[:], id[:])
+	if err == nil && owns == 0 {
+		err = ledger.ErrNotOwner
 	}
-	if owns == 0 {
-		return ledger.ErrNotOwner
-	}
-	return nil
+	return err
 }
 
 // join makes the user of an invitation a member, or gives a member the role if it is the higher.
@@ -146,10 +127,7 @@ func (b *Book) SetRole(ctx context.Context, workspace, user uuid.UUID, role ledg
 	if err == nil {
 		err = b.runUpdate(ctx, func(t rows) error { return setRole(t, ledger.Actor(ctx), workspace, user, role) })
 	}
-	if err != nil {
-		return fmt.Errorf("set the role of user %s in workspace %s: %w", user, workspace, err)
-	}
-	return nil
+	return ledger.Wrap(err, "set the role of user %s in workspace %s", user, workspace)
 }
 
 func setRole(t rows, actor string, workspace, user uuid.UUID, role ledger.Role) error {

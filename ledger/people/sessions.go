@@ -5,10 +5,8 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"rollcall/ledger"
@@ -19,39 +17,24 @@ import (
 
 const sessionColumns = `id, user_id, created, seen, ends, agent, network`
 
-func scanSession(scan func(into ...any) error) (s ledger.Session, err error) {
-	var created, seen, ends int64
-	err = scan(hashed{&s.ID}, &s.User, &created, &seen, &ends, &s.Agent, &s.Network)
-	s.Created, s.Seen, s.Ends = ledger.Clock(created), ledger.Clock(seen), ledger.Clock(ends)
+func scanSession(scan engine.Scan) (s ledger.Session, err error) {
+	err = scan(hashed{&s.ID}, &s.User, engine.At(&s.Created), engine.At(&s.Seen), engine.At(&s.Ends), &s.Agent,
+		&s.Network)
 	return s, err
 }
 
 // readSession reads one, whether it is over or not; nil when there is none.
 func (t rows) readSession(id ledger.Hash) (*ledger.Session, error) {
-	s, err := scanSession(t.Row(`SELECT `+sessionColumns+` FROM user_sessions WHERE id = ?`, id[:]).Scan)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read session: %w", err)
-	}
-	return &s, nil
+	const read = `SELECT ` + sessionColumns + ` FROM user_sessions WHERE id = ?`
+	return engine.Find(t, "read session", scanSession, read, id[:])
 }
 
 // heldSessions are the sessions of a user whose end has not come.
 const heldSessions = `SELECT ` + sessionColumns + ` FROM user_sessions WHERE user_id = ? AND ends > ?`
 
 // listHeld lists those of a user whose end has not come.
-func (t rows) listHeld(user uuid.UUID, now time.Time) (list []ledger.Session, err error) {
-	err = t.Each(func(rows *sql.Rows) error {
-		s, err := scanSession(rows.Scan)
-		list = append(list, s)
-		return err
-	}, heldSessions, user[:], now.UnixMilli())
-	if err != nil {
-		return nil, fmt.Errorf("list sessions: %w", err)
-	}
-	return list, nil
+func (t rows) listHeld(user uuid.UUID, now time.Time) ([]ledger.Session, error) {
+	return engine.List(t, "list sessions", scanSession, heldSessions, user[:], now.UnixMilli())
 }
 
 // addSession writes a new one, and notes that its user was seen.
@@ -62,10 +45,7 @@ func (t rows) addSession(s ledger.Session) error {
 		_, err = t.Exec(`UPDATE users SET seen = ? WHERE id = ? AND seen < ?`, ledger.Millis(s.Seen), s.User[:],
 			ledger.Millis(s.Seen))
 	}
-	if err != nil {
-		return fmt.Errorf("write session: %w", err)
-	}
-	return nil
+	return ledger.Wrap(err, "write session")
 }
 
 // mayDo is what a session may do now: a line for each membership of its user, or one without.
@@ -100,14 +80,14 @@ func (t rows) signedIn(id ledger.Hash, idle time.Duration) (in *ledger.SignedIn,
 }
 
 // scanMayDo reads a line of mayDo; nil without a membership.
-func scanMayDo(scan func(into ...any) error, in *ledger.SignedIn) (m *ledger.Membership, err error) {
-	var seen int64
+func scanMayDo(scan engine.Scan, in *ledger.SignedIn) (m *ledger.Membership, err error) {
+	var seen time.Time
 	var workspace uuid.NullUUID
 	var name, role sql.NullString
 	var created sql.NullInt64
 	in.Session, err = scanSession(func(session ...any) (err error) {
 		in.User, err = scanUser(func(user ...any) error {
-			return scan(slices.Concat(session, user, []any{&seen, &workspace, &name, &role, &created})...)
+			return scan(slices.Concat(session, user, []any{engine.At(&seen), &workspace, &name, &role, &created})...)
 		})
 		return err
 	})
@@ -116,7 +96,7 @@ func scanMayDo(scan func(into ...any) error, in *ledger.SignedIn) (m *ledger.Mem
 	}
 	return &ledger.Membership{Workspace: workspace.UUID, WorkspaceName: name.String, User: in.User.ID,
 		Email: in.User.Email, Name: in.User.Name, Role: ledger.Role(role.String), Created: ledger.Clock(created.Int64),
-		Seen: ledger.Clock(seen)}, nil
+		Seen: seen}, nil
 }
 
 // forEver is longer than any session holds.
@@ -186,12 +166,11 @@ const endLeastUsed = `UPDATE user_sessions SET ends = ? WHERE id IN (SELECT id F
 func (b *Book) signedIn(ctx context.Context, id ledger.Hash, idle time.Duration, none error) (
 	in *ledger.SignedIn, err error) {
 	err = b.runView(ctx, func(t rows) (err error) {
-		in, err = t.signedIn(id, idle)
+		if in, err = t.signedIn(id, idle); err == nil && in == nil {
+			err = none
+		}
 		return err
 	})
-	if err == nil && in == nil {
-		err = none
-	}
 	return in, err
 }
 
@@ -205,51 +184,37 @@ func (b *Book) SessionByID(ctx context.Context, id ledger.Hash, idle time.Durati
 }
 
 // Sessions lists those of a user that hold, the one used last first.
-func (b *Book) Sessions(ctx context.Context, user uuid.UUID, idle time.Duration) (list []ledger.Session, err error) {
-	err = b.runView(ctx, func(t rows) error {
+func (b *Book) Sessions(ctx context.Context, user uuid.UUID, idle time.Duration) ([]ledger.Session, error) {
+	list, err := ledger.Run(ctx, b.runView, func(t rows) ([]ledger.Session, error) {
 		now, err := t.Now()
 		if err != nil {
-			return err
+			return nil, err
 		}
-		list, err = t.listHeld(user, now)
-		list = slices.DeleteFunc(list, func(s ledger.Session) bool { return now.Sub(s.Seen) > idle })
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list the sessions of user %s: %w", user, err)
-	}
+		list, err := t.listHeld(user, now)
+		return slices.DeleteFunc(list, func(s ledger.Session) bool { return now.Sub(s.Seen) > idle }), err
+	}, "list the sessions of user %s", user)
 	slices.SortFunc(list, func(a, b ledger.Session) int {
 		return cmp.Or(b.Seen.Compare(a.Seen), b.Created.Compare(a.Created), bytes.Compare(b.ID[:], a.ID[:]))
 	})
-	return list, nil
+	return list, err
 }
 
 // endSessions ends the sessions of a user but one, and gives those that held.
-func (t rows) endSessions(user uuid.UUID, but ledger.Hash, now time.Time) (ended []ledger.Hash, err error) {
-	err = t.Each(func(rows *sql.Rows) error {
-		var id ledger.Hash
-		err := rows.Scan(hashed{&id})
-		ended = append(ended, id)
-		return err
+func (t rows) endSessions(user uuid.UUID, but ledger.Hash, now time.Time) ([]ledger.Hash, error) {
+	return engine.List(t, "end sessions", func(scan engine.Scan) (id ledger.Hash, err error) {
+		err = scan(hashed{&id})
+		return id, err
 	}, `UPDATE user_sessions SET ends = ? WHERE user_id = ? AND ends > ? AND id <> ? RETURNING id`,
 		now.UnixMilli(), user[:], now.UnixMilli(), but[:])
-	if err != nil {
-		return nil, fmt.Errorf("end sessions: %w", err)
-	}
-	return ended, nil
 }
 
 // EndSession ends one, of this user only.
 func (b *Book) EndSession(ctx context.Context, user uuid.UUID, id ledger.Hash) error {
-	err := b.runUpdate(ctx, func(t rows) error {
+	return ledger.Wrap(b.runUpdate(ctx, func(t rows) error {
 		_, err := t.Exec(`UPDATE user_sessions SET ends = {now} WHERE id = ? AND user_id = ? AND ends > {now}`,
 			id[:], user[:])
 		return err
-	})
-	if err != nil {
-		return fmt.Errorf("end a session of user %s: %w", user, err)
-	}
-	return nil
+	}), "end a session of user %s", user)
 }
 
 // EndSessions ends all of a user but one, and counts those that held.
@@ -278,26 +243,18 @@ func (b *Book) UseSessions(ctx context.Context, ids []ledger.Hash) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	err := b.runUpdate(ctx, func(t rows) error {
+	return ledger.Wrap(b.runUpdate(ctx, func(t rows) error {
 		now, err := t.Now()
 		if err != nil {
 			return err
 		}
-		return engine.InHandfuls(ids, func(part []ledger.Hash) error { return t.noteUse(part, now) })
-	})
-	if err != nil {
-		return fmt.Errorf("note the use of %d sessions: %w", len(ids), err)
-	}
-	return nil
+		return engine.In(ids, hashArg, func(in string, hashes []any) error { return t.noteUse(in, hashes, now) })
+	}), "note the use of %d sessions", len(ids))
 }
 
 // noteUse notes the use of some sessions.
-func (t rows) noteUse(ids []ledger.Hash, now time.Time) error {
-	in := ` IN (?` + strings.Repeat(`, ?`, len(ids)-1) + `)`
-	args := []any{now.UnixMilli(), now.UnixMilli(), now.UnixMilli()}
-	for i := range ids {
-		args = append(args, ids[i][:])
-	}
+func (t rows) noteUse(in string, ids []any, now time.Time) error {
+	args := append([]any{now.UnixMilli(), now.UnixMilli(), now.UnixMilli()}, ids...)
 	if _, err := t.Exec(`UPDATE user_sessions SET seen = ? WHERE ends > ? AND seen < ? AND id`+in, args...); err != nil {
 		return err
 	}

@@ -2,35 +2,25 @@ package people
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
+	"rollcall/ledger/sqlstore/engine"
 )
 
 const userColumns = `id, email, name, password, oidc, totp, created, disabled`
 
-func scanUser(scan func(into ...any) error) (u ledger.User, err error) {
-	var created, disabled int64
-	err = scan(&u.ID, &u.Email, &u.Name, &u.Password, &u.OIDC, &u.TOTP, &created, &disabled)
-	u.Created, u.Disabled = ledger.Clock(created), ledger.Clock(disabled)
+func scanUser(scan engine.Scan) (u ledger.User, err error) {
+	err = scan(&u.ID, &u.Email, &u.Name, &u.Password, &u.OIDC, &u.TOTP, engine.At(&u.Created), engine.At(&u.Disabled))
 	return u, err
 }
 
 // oneUser reads a user; nil when there is none.
 func (t rows) oneUser(query string, args ...any) (*ledger.User, error) {
-	u, err := scanUser(t.Row(query, args...).Scan)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read user: %w", err)
-	}
-	return &u, nil
+	return engine.Find(t, "read user", scanUser, query, args...)
 }
 
 // The readings of users.
@@ -65,10 +55,7 @@ func (t rows) addUser(u ledger.User) error {
 	_, err := t.Exec(`INSERT INTO users (`+userColumns+`, folded) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		u.ID[:], u.Email, u.Name,
 		u.Password, u.OIDC, u.TOTP, ledger.Millis(u.Created), ledger.Millis(u.Disabled), []byte(ledger.FoldEmail(u.Email)))
-	if err != nil {
-		return fmt.Errorf("write user: %w", err)
-	}
-	return nil
+	return ledger.Wrap(err, "write user")
 }
 
 // change is a change of how a user signs in.
@@ -88,10 +75,7 @@ func (t rows) writeUser(ctx context.Context, u *ledger.User, now time.Time, c ch
 	if err == nil && c.action != "" {
 		err = told(t, ledger.Actor(ctx), uuid.Nil, ledger.WorkspaceLine{Action: c.action, Subject: u.Email})
 	}
-	if err != nil {
-		return fmt.Errorf("change user: %w", err)
-	}
-	return nil
+	return ledger.Wrap(err, "change user")
 }
 
 // changeUser runs do on a user, in one transaction. ErrNoSuchUser.
@@ -125,51 +109,37 @@ func (b *Book) UserByOIDC(ctx context.Context, identity string) (ledger.User, er
 
 // findUser reads a user by something. ErrNoSuchUser.
 func (b *Book) findUser(ctx context.Context, by string, read func(t rows) (*ledger.User, error)) (ledger.User, error) {
-	var u *ledger.User
-	err := b.runView(ctx, func(t rows) (err error) {
-		u, err = read(t)
-		return err
-	})
-	if err == nil && u == nil {
-		err = ledger.ErrNoSuchUser
-	}
-	if err != nil {
-		return ledger.User{}, fmt.Errorf("read a user by %s: %w", by, err)
-	}
-	return *u, nil
+	return ledger.Run(ctx, b.runView, func(t rows) (ledger.User, error) {
+		u, err := read(t)
+		if err == nil && u == nil {
+			err = ledger.ErrNoSuchUser
+		}
+		if err != nil {
+			return ledger.User{}, err
+		}
+		return *u, nil
+	}, "read a user by %s", by)
 }
 
 // Users lists all users by email.
-func (b *Book) Users(ctx context.Context, after string, limit int) (list []ledger.User, err error) {
+func (b *Book) Users(ctx context.Context, after string, limit int) ([]ledger.User, error) {
 	if limit < 1 || limit > ledger.UsersMax {
 		return nil, fmt.Errorf("list %d users, 1 to %d are allowed: %w", limit, ledger.UsersMax, ledger.ErrIllegal)
 	}
-	err = b.runView(ctx, func(t rows) error {
-		return t.Each(func(rows *sql.Rows) error {
-			u, err := scanUser(rows.Scan)
-			list = append(list, u)
-			return err
-		}, pageOfUsers, []byte(ledger.FoldEmail(after)), limit)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list users: %w", err)
-	}
-	return list, nil
+	return ledger.Run(ctx, b.runView, func(t rows) ([]ledger.User, error) {
+		return engine.List(t, "read", scanUser, pageOfUsers, []byte(ledger.FoldEmail(after)), limit)
+	}, "list users")
 }
 
 // SetPassword changes the password of a user and ends all their sessions but one.
 func (b *Book) SetPassword(ctx context.Context, user uuid.UUID, password string, but ledger.Hash) error {
-	err := b.changeUser(ctx, user, func(t rows, u *ledger.User, now time.Time) error {
+	return ledger.Wrap(b.changeUser(ctx, user, func(t rows, u *ledger.User, now time.Time) error {
 		if err := ledger.CheckPassword(password); err != nil {
 			return err
 		}
 		u.Password = password
 		return t.writeUser(ctx, u, now, change{ends: true, but: but})
-	})
-	if err != nil {
-		return fmt.Errorf("set the password of user %s: %w", user, err)
-	}
-	return nil
+	}), "set the password of user %s", user)
 }
 
 // DisableUser lets nobody sign in as a user, or undoes that.

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
+	"rollcall/ledger/sqlstore/engine"
 	"rollcall/ledger/transitions"
 )
 
@@ -43,13 +44,12 @@ func (t accountRows) Enter(entries ...transitions.Entry) error {
 	for _, e := range entries {
 		args = append(args, e.Subject[:], e.Number, e.Kind, e.Workspace[:], e.Amount, e.Reason, e.Author)
 	}
-	var created int64 // the same of all: they are of one statement
-	err := t.Each(func(rows *sql.Rows) error { return rows.Scan(&created) },
+	created, err := engine.List(t, "write entries of kind "+string(entries[0].Kind), engine.Only[int64],
 		enterOne+strings.Repeat(enterMore, len(entries)-1)+` RETURNING created`, args...)
 	if err != nil {
-		return fmt.Errorf("write %s entry: %w", entries[0].Kind, err)
+		return err
 	}
-	return t.countOn(dayOf(created), entries)
+	return t.countOn(dayOf(created[0]), entries) // the same of all: they are of one statement
 }
 
 // dayOf is the beginning of the day of a time, in milliseconds.
@@ -70,10 +70,8 @@ func (t accountRows) countOn(day int64, entries []transitions.Entry) error {
 	for _, key := range keys {
 		args = append(args, key.workspace[:], key.day, key.kind, sums[key])
 	}
-	if _, err := t.Exec(countOne+strings.Repeat(countMore, len(keys)-1)+countDay, args...); err != nil {
-		return fmt.Errorf("count %s entry: %w", entries[0].Kind, err)
-	}
-	return nil
+	_, err := t.Exec(countOne+strings.Repeat(countMore, len(keys)-1)+countDay, args...)
+	return ledger.Wrap(err, "count %s entry", entries[0].Kind)
 }
 
 // entryDays are the sums of entries by workspace, day and kind.
@@ -87,7 +85,7 @@ const daysOff = `SELECT workspace, day, kind, CAST(sum(credits) AS BIGINT) FROM 
 
 // off calls yield for each day whose sums are not those of the entries.
 func (t accountRows) off(yield func(key dayKind, low ledger.Credits)) error {
-	err := t.Each(func(rows *sql.Rows) error {
+	return ledger.Wrap(t.Each(func(rows *sql.Rows) error {
 		var key dayKind
 		var low ledger.Credits
 		err := scan(rows, &key.workspace, &key.day, &key.kind, &low)
@@ -95,11 +93,7 @@ func (t accountRows) off(yield func(key dayKind, low ledger.Credits)) error {
 			yield(key, low)
 		}
 		return err
-	}, daysOff)
-	if err != nil {
-		return fmt.Errorf("add up the days of credits: %w", err)
-	}
-	return nil
+	}, daysOff), "add up the days of credits")
 }
 
 // days looks for days whose sums are not those of the entries.
@@ -131,25 +125,26 @@ func (t accountRows) Credit(workspace uuid.UUID, by ledger.Balance, available le
 
 // Granted reads the entry of a grant.
 func (t accountRows) Granted(id uuid.UUID) (transitions.Entry, bool, error) {
-	e := transitions.Entry{Subject: id, Kind: ledger.EntryGrant}
 	const known = `SELECT workspace, amount FROM entries WHERE subject = ? AND number = 0 AND kind = ?`
-	err := t.Row(known, id[:], e.Kind).Scan(&e.Workspace, &e.Amount)
-	if errors.Is(err, sql.ErrNoRows) {
-		return transitions.Entry{}, false, nil
+	found, err := engine.Find(t, "read a grant", func(scan engine.Scan) (transitions.Entry, error) {
+		e := transitions.Entry{Subject: id, Kind: ledger.EntryGrant}
+		err := scan(&e.Workspace, &e.Amount)
+		return e, err
+	}, known, id[:], ledger.EntryGrant)
+	if found == nil {
+		return transitions.Entry{}, false, err
 	}
-	return e, err == nil, err
+	return *found, true, nil
 }
 
 const correctionColumns = `id, subject, number, workspace, created, author, reason, findings`
 
-func scanCorrection(scan func(into ...any) error) (c ledger.Correction, err error) {
-	var created int64
+func scanCorrection(scan engine.Scan) (c ledger.Correction, err error) {
 	var findings []byte
-	err = scan(&c.ID, &c.Subject, &c.Number, &c.Workspace, &created, &c.Author, &c.Reason, &findings)
+	err = scan(&c.ID, &c.Subject, &c.Number, &c.Workspace, engine.At(&c.At), &c.Author, &c.Reason, &findings)
 	if err != nil {
 		return c, err
 	}
-	c.At = ledger.Clock(created)
 	if err := json.Unmarshal(findings, &c.Findings); err != nil {
 		return c, fmt.Errorf("%w: findings of correction %s: %w", errRow, c.ID, err)
 	}
@@ -159,23 +154,16 @@ func scanCorrection(scan func(into ...any) error) (c ledger.Correction, err erro
 // Correction reads a correction with its entries; nil when there is none.
 func (t accountRows) Correction(id uuid.UUID) (*ledger.Correction, error) {
 	const read = `SELECT ` + correctionColumns + ` FROM corrections WHERE id = ?`
-	c, err := scanCorrection(t.Row(read, id[:]).Scan)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
+	c, err := engine.Find(t, "read correction", scanCorrection, read, id[:])
+	if c == nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read correction: %w", err)
-	}
-	err = t.Each(func(rows *sql.Rows) error {
-		var e ledger.CorrectionEntry
-		err := rows.Scan(&e.Number, &e.Kind, &e.Amount)
-		c.Entries = append(c.Entries, e)
-		return err
-	}, `SELECT number, kind, amount FROM entries WHERE subject = ? ORDER BY number, kind`, id[:])
-	if err != nil {
-		return nil, fmt.Errorf("read the entries of a correction: %w", err)
-	}
-	return &c, nil
+	c.Entries, err = engine.List(t, "read the entries of a correction",
+		func(scan engine.Scan) (e ledger.CorrectionEntry, err error) {
+			err = scan(&e.Number, &e.Kind, &e.Amount)
+			return e, err
+		}, `SELECT number, kind, amount FROM entries WHERE subject = ? ORDER BY number, kind`, id[:])
+	return c, err
 }
 
 // Corrected counts the corrections of a subject.
@@ -257,8 +245,5 @@ func (a *audit) corrections(t *tx) error {
 	var n int64
 	err = t.Row(`SELECT count(*) FROM entries e JOIN corrections c ON c.id = e.subject WHERE e.kind <> 'grant'`).Scan(&n)
 	a.entries += n
-	if err != nil {
-		return fmt.Errorf("count the entries of corrections: %w", err)
-	}
-	return nil
+	return ledger.Wrap(err, "count the entries of corrections")
 }

@@ -203,41 +203,26 @@ func (a *audit) settlement(check *ledger.FileCheck, v *transitions.Row, rows *sq
 
 // orphans looks for rows whose verification, workspace or user is not there.
 func (a *audit) orphans(t *tx) error {
-	for _, o := range []struct {
-		table, of, query string
-	}{
-		{"settlements", "verification", `SELECT count(*) FROM settlements s
-			WHERE NOT EXISTS (SELECT 1 FROM verifications WHERE id = s.verification)`},
-		{"evidence", "settlement", `SELECT count(*) FROM evidence e
-			WHERE NOT EXISTS (SELECT 1 FROM settlements WHERE verification = e.verification AND number = e.number)`},
-		{"parked_work", "verification", `SELECT count(*) FROM parked_work p
-			WHERE NOT EXISTS (SELECT 1 FROM verifications WHERE id = p.verification AND completed = 0)`},
-		{"upload_chunks", "verification", `SELECT count(*) FROM upload_chunks c
-			WHERE NOT EXISTS (SELECT 1 FROM verifications WHERE id = c.verification)`},
-		{"verifications", "workspace", `SELECT count(*) FROM verifications v
-			WHERE NOT EXISTS (SELECT 1 FROM workspaces WHERE id = v.workspace)`},
-		{"entries", "workspace", `SELECT count(*) FROM entries e
-			WHERE NOT EXISTS (SELECT 1 FROM workspaces WHERE id = e.workspace)`},
-		{"workspace_weights", "workspace", `SELECT count(*) FROM workspace_weights w
-			WHERE NOT EXISTS (SELECT 1 FROM workspaces WHERE id = w.workspace)`},
-		{"workspace_limits", "workspace", `SELECT count(*) FROM workspace_limits l
-			WHERE NOT EXISTS (SELECT 1 FROM workspaces WHERE id = l.workspace)`},
-		{"memberships", "workspace", `SELECT count(*) FROM memberships m
-			WHERE NOT EXISTS (SELECT 1 FROM workspaces WHERE id = m.workspace)`},
-		{"memberships", "user", `SELECT count(*) FROM memberships m
-			WHERE NOT EXISTS (SELECT 1 FROM users WHERE id = m.user_id)`},
-		{"user_sessions", "user", `SELECT count(*) FROM user_sessions s
-			WHERE NOT EXISTS (SELECT 1 FROM users WHERE id = s.user_id)`},
-		{"links", "workspace", `SELECT count(*) FROM links l WHERE purpose = 'invite'
-			AND NOT EXISTS (SELECT 1 FROM workspaces WHERE id = l.workspace)`},
-		{"credit_days", "workspace", `SELECT count(*) FROM credit_days d
-			WHERE NOT EXISTS (SELECT 1 FROM workspaces WHERE id = d.workspace)`},
-		{"workspace_log", "workspace", `SELECT count(*) FROM workspace_log l
-			WHERE NOT EXISTS (SELECT 1 FROM workspaces WHERE id = l.workspace)`},
+	for _, o := range []struct{ table, of, owners, owner, only string }{
+		{"settlements", "verification", "verifications", "id = r.verification", ""},
+		{"evidence", "settlement", "settlements", "verification = r.verification AND number = r.number", ""},
+		{"parked_work", "verification", "verifications", "id = r.verification AND completed = 0", ""},
+		{"upload_chunks", "verification", "verifications", "id = r.verification", ""},
+		{"verifications", "workspace", "workspaces", "id = r.workspace", ""},
+		{"entries", "workspace", "workspaces", "id = r.workspace", ""},
+		{"workspace_weights", "workspace", "workspaces", "id = r.workspace", ""},
+		{"workspace_limits", "workspace", "workspaces", "id = r.workspace", ""},
+		{"memberships", "workspace", "workspaces", "id = r.workspace", ""},
+		{"memberships", "user", "users", "id = r.user_id", ""},
+		{"user_sessions", "user", "users", "id = r.user_id", ""},
+		{"links", "workspace", "workspaces", "id = r.workspace", " AND purpose = 'invite'"},
+		{"credit_days", "workspace", "workspaces", "id = r.workspace", ""},
+		{"workspace_log", "workspace", "workspaces", "id = r.workspace", ""},
 	} {
-		var n int64
-		if err := t.Row(o.query).Scan(&n); err != nil {
-			return fmt.Errorf("look for %s without %s: %w", o.table, o.of, err)
+		n, err := engine.Value[int64](t, "look for "+o.table+" without "+o.of, `SELECT count(*) FROM `+o.table+` r
+			WHERE NOT EXISTS (SELECT 1 FROM `+o.owners+` WHERE `+o.owner+`)`+o.only)
+		if err != nil {
+			return err
 		}
 		if n > 0 {
 			a.add(ledger.Violation{Invariant: ledger.Owned, Subject: o.table,
@@ -260,10 +245,7 @@ func (a *audit) erased(t *tx) error {
 	}, `SELECT e.verification, count(*) FROM evidence e
 		JOIN settlements s ON s.verification = e.verification AND s.number = e.number
 		WHERE length(s.payload) = 0 GROUP BY e.verification`)
-	if err != nil {
-		return fmt.Errorf("look for evidence without results: %w", err)
-	}
-	return nil
+	return ledger.Wrap(err, "look for evidence without results")
 }
 
 // identities looks for two verifications of one workspace with one idempotency key (I11).
@@ -277,10 +259,7 @@ func (a *audit) identities(t *tx) error {
 		return err
 	}, `SELECT workspace, identity, count(*) FROM verifications
 		GROUP BY workspace, identity HAVING count(*) > 1`)
-	if err != nil {
-		return fmt.Errorf("read identities: %w", err)
-	}
-	return nil
+	return ledger.Wrap(err, "read identities")
 }
 
 // operators looks for weights, limits and overrides out of their bounds.
@@ -339,7 +318,7 @@ func (a *audit) workspaces(t *tx) error {
 		a.add(ledger.Violation{Invariant: "I3", Subject: "entries",
 			Detail: fmt.Sprintf("%d belong to no verification", a.report.Entries-a.entries)})
 	}
-	err = t.Each(func(rows *sql.Rows) error {
+	return ledger.Wrap(t.Each(func(rows *sql.Rows) error {
 		var id uuid.UUID
 		var b ledger.Balance
 		if err := scan(rows, &id, &b.Granted, &b.Available, &b.Held, &b.Spent); err != nil {
@@ -355,11 +334,7 @@ func (a *audit) workspaces(t *tx) error {
 		}
 		a.add(off...)
 		return nil
-	}, `SELECT id, granted, available, held, spent FROM workspaces ORDER BY id`)
-	if err != nil {
-		return fmt.Errorf("read workspaces: %w", err)
-	}
-	return nil
+	}, `SELECT id, granted, available, held, spent FROM workspaces ORDER BY id`), "read workspaces")
 }
 
 // storageFindings bounds what the embedded database tells about its own damage. Guess.
@@ -371,25 +346,18 @@ func (a *audit) storage(t *tx) error {
 	if !t.Embedded() {
 		return nil
 	}
-	err := t.Each(func(rows *sql.Rows) error {
+	return ledger.Wrap(t.Each(func(rows *sql.Rows) error {
 		var said string
 		err := scan(rows, &said)
 		if err == nil && said != "ok" {
 			a.add(ledger.Violation{Invariant: ledger.Storage, Subject: "database", Detail: said})
 		}
 		return err
-	}, fmt.Sprintf("PRAGMA integrity_check(%d)", storageFindings))
-	if err != nil {
-		return fmt.Errorf("check the database: %w", err)
-	}
-	return nil
+	}, fmt.Sprintf("PRAGMA integrity_check(%d)", storageFindings)), "check the database")
 }
 
 // damaged reports whether err means that what is stored cannot be read, and not that
 // the database is away or busy.
 func damaged(err error) bool {
-	if errors.Is(err, errRow) {
-		return true
-	}
-	return engine.Damaged(err)
+	return errors.Is(err, errRow) || engine.Damaged(err)
 }

@@ -2,8 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -11,20 +9,14 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
+	"rollcall/ledger/sqlstore/engine"
 	"rollcall/ledger/transitions"
 )
 
 // Balance reads a workspace's account.
 func (s statements) Balance(ctx context.Context, workspace uuid.UUID) (ledger.Balance, error) {
-	var b ledger.Balance
-	err := s.view(ctx, func(t *tx) (err error) {
-		b, err = t.Account(workspace)
-		return err
-	})
-	if err != nil {
-		return ledger.Balance{}, fmt.Errorf("read balance of workspace %s: %w", workspace, err)
-	}
-	return b, nil
+	return ledger.Run(ctx, s.view, func(t *tx) (ledger.Balance, error) { return t.Account(workspace) },
+		"read balance of workspace %s", workspace)
 }
 
 // verification reads one by its id.
@@ -38,15 +30,13 @@ func (s *base) verification(ctx context.Context, id uuid.UUID) (v *transitions.R
 
 // Verification reads one of a workspace: ErrNoSuchVerification also for those of others.
 func (s files) Verification(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error) {
-	var v *transitions.Row
-	err := s.view(ctx, func(t *tx) (err error) {
-		v, err = t.ReadOf(workspace, id)
-		return err
-	})
-	if err != nil {
-		return ledger.Verification{}, fmt.Errorf("read verification %s: %w", id, err)
-	}
-	return v.Verification, nil
+	return ledger.Run(ctx, s.view, func(t *tx) (ledger.Verification, error) {
+		v, err := t.ReadOf(workspace, id)
+		if err != nil {
+			return ledger.Verification{}, err
+		}
+		return v.Verification, nil
+	}, "read verification %s", id)
 }
 
 // newestFirst ends a query for a page of history.
@@ -68,20 +58,22 @@ func (s files) History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Ver
 		args = append(args, ledger.Millis(q.After.Created), q.After.ID[:])
 	}
 	query += newestFirst
-	page := make([]ledger.Verification, 0, max(q.Limit, 0))
-	err := s.view(ctx, func(t *tx) error {
-		return t.Each(func(rows *sql.Rows) error {
-			v, err := scanVerification(rows.Scan)
+	return listed(ctx, s, func(v *transitions.Row) ledger.Verification { return v.Verification },
+		fmt.Sprintf("list verifications of workspace %s", q.Workspace), query, append(args, max(q.Limit, 0))...)
+}
+
+// listed reads what is shown of each verification of an answer.
+func listed[T any](ctx context.Context, s files, show func(*transitions.Row) T, what, query string, args ...any) (
+	[]T, error) {
+	return ledger.Run(ctx, s.view, func(t *tx) ([]T, error) {
+		return engine.List(t, "read", func(scan engine.Scan) (shown T, err error) {
+			v, err := scanVerification(scan)
 			if err == nil {
-				page = append(page, v.Verification)
+				shown = show(v)
 			}
-			return err
-		}, query, append(args, max(q.Limit, 0))...)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list verifications of workspace %s: %w", q.Workspace, err)
-	}
-	return page, nil
+			return shown, err
+		}, query, args...)
+	}, "%s", what)
 }
 
 // withLease returns a verification with who has it, until when, and until when it rests.
@@ -99,40 +91,17 @@ func withLease(v *transitions.Row) ledger.Verification {
 // OpenVerifications returns those of all workspaces that are not over, the oldest first, at most limit, and which
 // node has each.
 func (s files) OpenVerifications(ctx context.Context, limit int) ([]ledger.Verification, error) {
-	page := []ledger.Verification{}
-	err := s.view(ctx, func(t *tx) error {
-		page = page[:0]
-		return t.Each(func(rows *sql.Rows) error {
-			v, err := scanVerification(rows.Scan)
-			if err == nil {
-				page = append(page, withLease(v))
-			}
-			return err
-		}, `SELECT `+verificationColumns+` FROM verifications WHERE completed = 0 ORDER BY created, id LIMIT ?`, max(limit, 0))
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list open verifications: %w", err)
-	}
-	return page, nil
+	return listed(ctx, s, withLease, "list open verifications",
+		`SELECT `+verificationColumns+` FROM verifications WHERE completed = 0 ORDER BY created, id LIMIT ?`,
+		max(limit, 0))
 }
 
 // VerificationsSince returns those of all workspaces that were created since a time, the newest first, at most limit.
 func (s files) VerificationsSince(ctx context.Context, since time.Time, limit int) ([]uuid.UUID, error) {
-	list := []uuid.UUID{}
-	err := s.view(ctx, func(t *tx) error {
-		list = list[:0]
-		return t.Each(func(rows *sql.Rows) error {
-			v, err := scanVerification(rows.Scan)
-			if err == nil {
-				list = append(list, v.ID)
-			}
-			return err
-		}, `SELECT `+verificationColumns+` FROM verifications WHERE created >= ?`+newestFirst, ledger.Millis(since), max(limit, 0))
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list verifications since %s: %w", since.UTC().Format(time.DateOnly), err)
-	}
-	return list, nil
+	return ledger.Run(ctx, s.view, func(t *tx) ([]uuid.UUID, error) {
+		return engine.List(t, "read", engine.Only[uuid.UUID], `SELECT id FROM verifications WHERE created >= ?`+newestFirst,
+			ledger.Millis(since), max(limit, 0))
+	}, "list verifications since %s", since.UTC().Format(time.DateOnly))
 }
 
 // verificationsBetween are the ids from one to another.
@@ -140,34 +109,16 @@ const verificationsBetween = `SELECT id FROM verifications WHERE id >= ? AND id 
 
 // VerificationsLike returns the ids of all workspaces from one to another, at most limit, in their order.
 func (s files) VerificationsLike(ctx context.Context, from, to uuid.UUID, limit int) ([]uuid.UUID, error) {
-	list := []uuid.UUID{}
-	err := s.view(ctx, func(t *tx) error {
-		list = list[:0]
-		return t.Each(func(rows *sql.Rows) error {
-			var id uuid.UUID
-			err := rows.Scan(&id)
-			list = append(list, id)
-			return err
-		}, verificationsBetween, from[:], to[:], max(limit, 0))
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list verifications from %s: %w", from, err)
-	}
-	return list, nil
+	return ledger.Run(ctx, s.view, func(t *tx) ([]uuid.UUID, error) {
+		return engine.List(t, "read", engine.Only[uuid.UUID], verificationsBetween, from[:], to[:], max(limit, 0))
+	}, "list verifications from %s", from)
 }
 
 // Parked returns the state of a verification's work that was kept last; nil when there is none.
 func (s files) Parked(ctx context.Context, id uuid.UUID) (state []byte, err error) {
-	err = s.view(ctx, func(t *tx) error {
-		return t.Row(`SELECT data FROM parked_work WHERE verification = ?`, id[:]).Scan(&state)
-	})
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the parked work of verification %s: %w", id, err)
-	}
-	return state, nil
+	return ledger.Run(ctx, s.view, func(t *tx) ([]byte, error) {
+		return engine.Value[[]byte](t, "ask", `SELECT data FROM parked_work WHERE verification = ?`, id[:])
+	}, "read the parked work of verification %s", id)
 }
 
 // UploadState reads the state of one upload. ErrNoSuchVerification.
@@ -267,10 +218,9 @@ func (s files) Evidence(ctx context.Context, id uuid.UUID, after int64,
 
 // kept reads one settlement by its number.
 func (s files) kept(ctx context.Context, id uuid.UUID, k *ledger.StoredSettlement) error {
-	var created int64
 	var payload []byte
 	err := s.view(ctx, func(t *tx) error {
-		return t.Row(oneKept, id[:], k.Number).Scan(&k.Epoch, &created, &payload, &k.Evidence)
+		return t.Row(oneKept, id[:], k.Number).Scan(&k.Epoch, engine.At(&k.At), &payload, &k.Evidence)
 	})
 	if err != nil {
 		return err
@@ -278,6 +228,5 @@ func (s files) kept(ctx context.Context, id uuid.UUID, k *ledger.StoredSettlemen
 	if len(payload) == 0 {
 		return ledger.ErrResultsExpired // erased since the start
 	}
-	k.At = ledger.Clock(created)
 	return k.Results.Decode(payload)
 }

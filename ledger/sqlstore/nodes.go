@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -83,11 +81,7 @@ func (s secrets) RenewIdentity(ctx context.Context, within time.Duration, reason
 // NextGeneration takes the next turn. Whoever has taken one holds the counter until the
 // end of its transaction, so that turns are committed in their order.
 func (t processRows) NextGeneration() (turn int64, err error) {
-	err = t.Row(`UPDATE cluster_turn SET turn = turn + 1 WHERE one = 1 RETURNING turn`).Scan(&turn)
-	if err != nil {
-		return 0, fmt.Errorf("take a turn: %w", err)
-	}
-	return turn, nil
+	return engine.Value[int64](t, "take a turn", `UPDATE cluster_turn SET turn = turn + 1 WHERE one = 1 RETURNING turn`)
 }
 
 // sets are what every heartbeat writes, and written their values.
@@ -160,18 +154,15 @@ const nodeColumns = `session, node, cluster, name, version, actors, draining, st
 	before_view, read_turn, leases, addresses, receivers, silent, standing, since, seen, turn, dead, drain_asked`
 
 // scanNode reads nodeColumns, and what follows them into more.
-func scanNode(scan func(into ...any) error, more ...any) (ledger.NodeRow, error) {
+func scanNode(scan engine.Scan, more ...any) (ledger.NodeRow, error) {
 	var n ledger.NodeRow
 	var view, before, silent []byte
-	var draining, started, since, seen, dead, asked int64
-	err := scan(append([]any{&n.Session, &n.Node, &n.Cluster, &n.Name, &n.Version, &n.Actors, &draining,
-		&started, &view, &before, &n.Read, &n.Leases, &n.Addresses, &n.Receivers, &silent, &n.Status,
-		&since, &seen, &n.Generation, &dead, &asked}, more...)...)
+	err := scan(append([]any{&n.Session, &n.Node, &n.Cluster, &n.Name, &n.Version, &n.Actors, &n.Draining,
+		engine.At(&n.Started), &view, &before, &n.Read, &n.Leases, &n.Addresses, &n.Receivers, &silent, &n.Status,
+		engine.At(&n.Since), engine.At(&n.Seen), &n.Generation, &n.Dead, &n.DrainAsked}, more...)...)
 	if err != nil {
 		return n, err
 	}
-	n.Draining, n.Dead, n.DrainAsked = draining != 0, dead != 0, asked != 0
-	n.Started, n.Since, n.Seen = ledger.Clock(started), ledger.Clock(since), ledger.Clock(seen)
 	n.View, n.Silent = unpacked(view), unpackedHashes(silent)
 	if len(before) > 0 { // an empty one may be read as nil
 		n.Before = unpacked(before)
@@ -182,28 +173,19 @@ func scanNode(scan func(into ...any) error, more ...any) (ledger.NodeRow, error)
 // Node reads one row, nil when there is none, and the time.
 func (t processRows) Node(session uuid.UUID) (*ledger.NodeRow, int64, error) {
 	var now int64
-	const read = `SELECT ` + nodeColumns + `, {now} FROM nodes WHERE session = ?`
-	n, err := scanNode(t.Row(read, session[:]).Scan, &now)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, 0, nil
-	}
-	if err != nil {
-		return nil, 0, fmt.Errorf("read node's row: %w", err)
-	}
-	return &n, now, nil
+	n, err := engine.Find(t, "read node's row", func(scan engine.Scan) (ledger.NodeRow, error) {
+		return scanNode(scan, &now)
+	}, `SELECT `+nodeColumns+`, {now} FROM nodes WHERE session = ?`, session[:])
+	return n, now, err
 }
 
 // ReadNodes reads all rows and the counter in one statement, and so at one moment.
 func (t processRows) ReadNodes() (ledger.NodeSnapshot, error) {
 	var roll ledger.NodeSnapshot
-	var now int64
-	err := t.Each(func(rows *sql.Rows) error {
-		n, err := scanNode(rows.Scan, &roll.Generation, &now)
-		roll.Nodes = append(roll.Nodes, n)
-		return err
-	}, `SELECT `+nodeColumns+`, (SELECT turn FROM cluster_turn WHERE one = 1), {now}
-		FROM nodes ORDER BY session`)
-	roll.Now = ledger.Clock(now)
+	var err error
+	roll.Nodes, err = engine.List(t, "read nodes", func(scan engine.Scan) (ledger.NodeRow, error) {
+		return scanNode(scan, &roll.Generation, engine.At(&roll.Now))
+	}, `SELECT `+nodeColumns+`, (SELECT turn FROM cluster_turn WHERE one = 1), {now} FROM nodes ORDER BY session`)
 	return roll, err
 }
 
@@ -243,6 +225,9 @@ func unpackedHashes(b []byte) (list []uint64) {
 	return list
 }
 
+// textArg is a text as an argument.
+func textArg(text string) any { return text }
+
 // Learn writes facts, in place of those with the same keys.
 func (t processRows) Learn(facts []ledger.Fact) error {
 	return engine.InHandfuls(facts, func(part []ledger.Fact) error {
@@ -260,22 +245,16 @@ func (t processRows) Learn(facts []ledger.Fact) error {
 
 // Known reads the facts of some keys that have not expired.
 func (t processRows) Known(keys []string) (facts []ledger.Fact, err error) {
-	err = engine.InHandfuls(keys, func(part []string) error {
-		args := make([]any, 0, len(part))
-		for _, key := range part {
-			args = append(args, key)
-		}
-		return t.Each(func(rows *sql.Rows) error {
+	err = engine.In(keys, textArg, func(in string, args []any) error {
+		more, err := engine.List(t, "read facts", func(scan engine.Scan) (ledger.Fact, error) {
 			f := ledger.Fact{Data: []byte{}}
 			var data []byte
-			var expires int64
-			err := rows.Scan(&f.Key, &data, &expires)
+			err := scan(&f.Key, &data, engine.At(&f.Expires))
 			f.Data = append(f.Data, data...) // an empty one may be read as nil
-			f.Expires = ledger.Clock(expires)
-			facts = append(facts, f)
-			return err
-		}, `SELECT receiver, data, expires FROM receiver_facts WHERE receiver IN (?`+
-			strings.Repeat(`, ?`, len(part)-1)+`) AND expires > {now}`, args...)
+			return f, err
+		}, `SELECT receiver, data, expires FROM receiver_facts WHERE receiver`+in+` AND expires > {now}`, args...)
+		facts = append(facts, more...)
+		return err
 	})
 	return facts, err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
+	"rollcall/ledger/sqlstore/engine"
 )
 
 // Log writes a line of the operator log.
@@ -32,10 +33,7 @@ func (t operatorRows) Log(l ledger.LogLine) error {
 	_, err = t.Exec(`INSERT INTO operator_log (id, created, action, author, workspace, subject, old, detail, reason)
 		VALUES (?, {now}, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		l.ID[:], l.Action, author, l.Workspace[:], l.Subject, l.Old, l.New, l.Reason)
-	if err != nil {
-		return fmt.Errorf("write operator log: %w", err)
-	}
-	return nil
+	return ledger.Wrap(err, "write operator log")
 }
 
 // authorOf is who makes a change, as a line names them: an operator, or the email of a user.
@@ -45,11 +43,7 @@ func (t operatorRows) authorOf() (string, error) {
 	if author != "" || !is {
 		return author, nil
 	}
-	err := t.Row(`SELECT email FROM users WHERE id = ?`, user[:]).Scan(&author)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return "", fmt.Errorf("read who makes a change: %w", err)
-	}
-	return author, nil
+	return engine.Value[string](t, "read who makes a change", `SELECT email FROM users WHERE id = ?`, user[:])
 }
 
 // newLine makes the id of a line. It grows, so that the lines of one millisecond stand
@@ -58,13 +52,12 @@ func newLine() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 
 const overrideColumns = `id, name, fields, author, reason, created, expires`
 
-func scanOverride(scan func(into ...any) error) (o ledger.ThrottleOverride, err error) {
+func scanOverride(scan engine.Scan) (o ledger.ThrottleOverride, err error) {
 	var fields []byte
-	var created, expires int64
-	if err := scan(&o.ID, &o.Key, &fields, &o.Author, &o.Reason, &created, &expires); err != nil {
+	err = scan(&o.ID, &o.Key, &fields, &o.Author, &o.Reason, engine.At(&o.Created), engine.At(&o.Expires))
+	if err != nil {
 		return o, err
 	}
-	o.Created, o.Expires = ledger.Clock(created), ledger.Clock(expires)
 	if err := json.Unmarshal(fields, &o.Fields); err != nil {
 		return o, fmt.Errorf("fields of override %s: %w", o.ID, err)
 	}
@@ -74,14 +67,7 @@ func scanOverride(scan func(into ...any) error) (o ledger.ThrottleOverride, err 
 // Override reads an override, whether it holds or not; nil when there is none.
 func (t operatorRows) Override(id uuid.UUID) (*ledger.ThrottleOverride, error) {
 	const read = `SELECT ` + overrideColumns + ` FROM throttle_overrides WHERE id = ?`
-	o, err := scanOverride(t.Row(read, id[:]).Scan)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read override: %w", err)
-	}
-	return &o, nil
+	return engine.Find(t, "read override", scanOverride, read, id[:])
 }
 
 // Which overrides hold, in the words of their index.
@@ -93,10 +79,7 @@ const (
 
 // HowMany counts the overrides that hold.
 func (t operatorRows) HowMany() (n int, err error) {
-	if err = t.Row(countActiveOverrides).Scan(&n); err != nil {
-		return 0, fmt.Errorf("count overrides: %w", err)
-	}
-	return n, nil
+	return engine.Value[int](t, "count overrides", countActiveOverrides)
 }
 
 // ActiveOverrides lists the overrides that hold, of a key or of all, oldest first.
@@ -105,18 +88,11 @@ func (t operatorRows) ActiveOverrides(key string) (list []ledger.ThrottleOverrid
 	if key != "" {
 		query, args = query+` AND name = ?`, append(args, key)
 	}
-	err = t.Each(func(rows *sql.Rows) error {
-		o, err := scanOverride(rows.Scan)
-		list = append(list, o)
-		return err
-	}, query, args...)
-	if err != nil {
-		return nil, fmt.Errorf("list overrides: %w", err)
-	}
+	list, err = engine.List(t, "list overrides", scanOverride, query, args...)
 	slices.SortFunc(list, func(a, b ledger.ThrottleOverride) int {
 		return cmp.Or(a.Created.Compare(b.Created), bytes.Compare(a.ID[:], b.ID[:]))
 	})
-	return list, nil
+	return list, err
 }
 
 // InsertOverride writes an override that holds from now on for so long.
@@ -128,10 +104,7 @@ func (t operatorRows) InsertOverride(o ledger.ThrottleOverride, holds time.Durat
 	_, err = t.Exec(`INSERT INTO throttle_overrides (`+overrideColumns+`, ends)
 		VALUES (?, ?, ?, ?, ?, {now}, {now} + ?, {now} + ?)`,
 		o.ID[:], o.Key, string(fields), o.Author, o.Reason, holds.Milliseconds(), holds.Milliseconds())
-	if err != nil {
-		return fmt.Errorf("write override: %w", err)
-	}
-	return nil
+	return ledger.Wrap(err, "write override")
 }
 
 // EndOverride ends an override that holds.
@@ -141,77 +114,54 @@ func (t operatorRows) EndOverride(id uuid.UUID) (int64, error) {
 
 // Lifted reports whether an override was ended before its time. It waits for a transaction that is changing it.
 func (t operatorRows) Lifted(id uuid.UUID) (lifted bool, err error) {
+	// There is none if it was never set, or a sweep has deleted it since.
 	const read = `SELECT ends < expires FROM throttle_overrides WHERE id = ? {lock}`
-	err = t.Row(read, id[:]).Scan(&lifted)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) { // there is none: it was never set, or a sweep has deleted it since
-		return false, fmt.Errorf("look whether an override was cleared: %w", err)
-	}
-	return lifted, nil
+	return engine.Value[bool](t, "look whether an override was cleared", read, id[:])
 }
 
 const setWeights = `SELECT workspace, weight FROM workspace_weights WHERE weight <> 1`
 
 // Settings reads what every node follows.
 func (s operators) Settings(ctx context.Context) (ledger.Settings, error) {
-	tuning := ledger.Settings{Weights: map[uuid.UUID]int{}}
-	err := s.view(ctx, func(t *tx) (err error) {
-		var now int64
-		if err := t.Row(`SELECT {now}`).Scan(&now); err != nil {
-			return err
+	return ledger.Run(ctx, s.view, func(t *tx) (set ledger.Settings, err error) {
+		if set.Now, err = t.Now(); err != nil {
+			return set, err
 		}
-		tuning.Now = ledger.Clock(now)
-		if tuning.Overrides, err = t.ActiveOverrides(""); err != nil {
-			return err
+		if set.Overrides, err = t.ActiveOverrides(""); err != nil {
+			return set, err
 		}
-		return t.Each(func(rows *sql.Rows) error {
-			var workspace uuid.UUID
-			var weight int
-			err := rows.Scan(&workspace, &weight)
-			tuning.Weights[workspace] = weight
-			return err
-		}, setWeights)
-	})
-	if err != nil {
-		return ledger.Settings{}, fmt.Errorf("read overrides and weights: %w", err)
-	}
-	return tuning, nil
+		set.Weights, err = engine.Pairs[uuid.UUID, int](t, "list weights", setWeights)
+		return set, err
+	}, "read overrides and weights")
 }
 
 // SetWeight says how many turns a workspace has for one of another.
-func (s operators) SetWeight(ctx context.Context, workspace uuid.UUID, weight int) (w ledger.Workspace, err error) {
-	const read = `SELECT ` + workspaceColumns + ` FROM workspaces WHERE id = ?`
-	err = s.update(ctx, func(t *tx) error {
-		if w, err = scanWorkspace(t.Row(read, workspace[:]).Scan); err != nil {
-			return err
+func (s operators) SetWeight(ctx context.Context, workspace uuid.UUID, weight int) (ledger.Workspace, error) {
+	return ledger.Run(ctx, s.update, func(t *tx) (w ledger.Workspace, err error) {
+		if w, err = t.readWorkspace(workspace); err != nil {
+			return w, err
 		}
 		if weight < 1 || weight > ledger.WeightMax {
-			return fmt.Errorf("weight %d, 1 to %d are allowed: %w", weight, ledger.WeightMax, ledger.ErrIllegal)
+			return w, fmt.Errorf("weight %d, 1 to %d are allowed: %w", weight, ledger.WeightMax, ledger.ErrIllegal)
 		}
 		before := w.Weight
 		if before == weight {
-			return nil
+			return w, nil
 		}
 		if err := t.weigh(workspace, weight); err != nil {
-			return err
+			return w, err
 		}
 		w.Weight = weight
-		return t.Log(ledger.LogLine{Action: "workspace weight", Workspace: workspace, Subject: workspace.String(),
+		return w, t.Log(ledger.LogLine{Action: "workspace weight", Workspace: workspace, Subject: workspace.String(),
 			Old: strconv.Itoa(before), New: strconv.Itoa(weight)})
-	})
-	if err != nil {
-		return ledger.Workspace{}, fmt.Errorf("set weight of workspace %s: %w", workspace, err)
-	}
-	return w, nil
+	}, "set weight of workspace %s", workspace)
 }
 
 // weigh writes the weight of a workspace.
 func (t tenantRows) weigh(workspace uuid.UUID, weight int) error {
 	_, err := t.Exec(`INSERT INTO workspace_weights (workspace, weight) VALUES (?, ?)
 		ON CONFLICT (workspace) DO UPDATE SET weight = excluded.weight`, workspace[:], weight)
-	if err != nil {
-		return fmt.Errorf("write weight: %w", err)
-	}
-	return nil
+	return ledger.Wrap(err, "write weight")
 }
 
 // Note writes a line of the operator log about what the ledger does not do itself.
@@ -223,10 +173,7 @@ func (s operators) Note(ctx context.Context, l ledger.LogLine) error {
 		}
 		err = s.update(ctx, func(t *tx) error { return t.Log(l) })
 	}
-	if err != nil {
-		return fmt.Errorf("note %q in the operator log: %w", l.Action, err)
-	}
-	return nil
+	return ledger.Wrap(err, "note %q in the operator log", l.Action)
 }
 
 const (
@@ -248,22 +195,12 @@ func (s operators) OperatorLog(ctx context.Context, q ledger.LogQuery) ([]ledger
 		before := q.Before.Add(time.Millisecond - 1).UnixMilli()
 		query, args = olderLines, []any{before, q.After[:], q.Limit}
 	}
-	page := make([]ledger.LogLine, 0, q.Limit)
-	err := s.view(ctx, func(t *tx) error {
-		return t.Each(func(rows *sql.Rows) error {
-			var l ledger.LogLine
-			var created int64
-			err := rows.Scan(&l.ID, &created, &l.Action, &l.Author, &l.Workspace, &l.Subject, &l.Old, &l.New,
-				&l.Reason)
-			l.At = ledger.Clock(created)
-			page = append(page, l)
-			return err
+	return ledger.Run(ctx, s.view, func(t *tx) ([]ledger.LogLine, error) {
+		return engine.List(t, "list lines", func(scan engine.Scan) (l ledger.LogLine, err error) {
+			err = scan(&l.ID, engine.At(&l.At), &l.Action, &l.Author, &l.Workspace, &l.Subject, &l.Old, &l.New, &l.Reason)
+			return l, err
 		}, query, args...)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read operator log: %w", err)
-	}
-	return page, nil
+	}, "read operator log")
 }
 
 // LogIn writes a line of the log of a workspace.
@@ -274,10 +211,7 @@ func (t operatorRows) LogIn(workspace uuid.UUID, l ledger.WorkspaceLine) error {
 	_, err := t.Exec(`INSERT INTO workspace_log (id, workspace, created, actor, action, subject, detail)
 		VALUES (?, ?, {now}, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		l.ID[:], workspace[:], l.Actor, l.Action, l.Subject, l.Detail)
-	if err != nil {
-		return fmt.Errorf("write the log of a workspace: %w", err)
-	}
-	return nil
+	return ledger.Wrap(err, "write the log of a workspace")
 }
 
 // actingRole is the role of the user of a session that holds, in a workspace.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
+	"rollcall/ledger/sqlstore/engine"
 )
 
 // What moved the credits of a workspace, newest first, and what was spent from a day on.
@@ -26,26 +27,21 @@ const (
 )
 
 // Statement tells what a workspace has, what it spent by day, and a page of what moved its credits.
-func (s statements) Statement(ctx context.Context, q ledger.StatementQuery) (st ledger.WorkspaceStatement, err error) {
-	if q.Limit < 1 || q.Limit > ledger.StatementMax {
-		err = fmt.Errorf("%d moves, 1 to %d are allowed: %w", q.Limit, ledger.StatementMax, ledger.ErrIllegal)
-	}
-	if err == nil {
-		err = s.glance(ctx, func(t *tx) error {
-			st = ledger.WorkspaceStatement{Moves: []ledger.Move{}}
-			if st.Balance, err = t.Account(q.Workspace); err != nil {
-				return err
-			}
-			if err := t.spent(q.Workspace, &st); err != nil {
-				return fmt.Errorf("add up days: %w", err)
-			}
-			return t.moves(q, &st)
-		})
-	}
-	if err != nil {
-		return ledger.WorkspaceStatement{}, fmt.Errorf("make the statement of workspace %s: %w", q.Workspace, err)
-	}
-	return st, nil
+func (s statements) Statement(ctx context.Context, q ledger.StatementQuery) (ledger.WorkspaceStatement, error) {
+	return ledger.Run(ctx, s.glance, func(t *tx) (st ledger.WorkspaceStatement, err error) {
+		if q.Limit < 1 || q.Limit > ledger.StatementMax {
+			return st, fmt.Errorf("%d moves, 1 to %d are allowed: %w", q.Limit, ledger.StatementMax, ledger.ErrIllegal)
+		}
+		st.Moves = []ledger.Move{}
+		if st.Balance, err = t.Account(q.Workspace); err != nil {
+			return st, err
+		}
+		if err := t.spent(q.Workspace, &st); err != nil {
+			return st, fmt.Errorf("add up days: %w", err)
+		}
+		err = t.moves(q, &st)
+		return st, err
+	}, "make the statement of workspace %s", q.Workspace)
 }
 
 // spent reads what was spent on each of the last days.
@@ -110,18 +106,12 @@ func (t accountRows) turned(q ledger.StatementQuery, scan func(rows *sql.Rows) e
 
 // grants adds those of the page.
 func (t accountRows) grants(q ledger.StatementQuery, st *ledger.WorkspaceStatement) error {
-	err := t.turned(q, func(rows *sql.Rows) error {
+	return ledger.Wrap(t.turned(q, func(rows *sql.Rows) error {
 		m := ledger.Move{Kind: ledger.MoveGrant}
-		var created int64
-		err := rows.Scan(&created, &m.ID, &m.Granted, &m.Reason, &m.Author)
-		m.At = ledger.Clock(created)
+		err := rows.Scan(engine.At(&m.At), &m.ID, &m.Granted, &m.Reason, &m.Author)
 		st.Moves = append(st.Moves, m)
 		return err
-	}, newestGrants, olderGrants)
-	if err != nil {
-		return fmt.Errorf("list grants: %w", err)
-	}
-	return nil
+	}, newestGrants, olderGrants), "list grants")
 }
 
 // correctionMoves adds those of the page with what their entries move.
@@ -129,9 +119,7 @@ func (t accountRows) correctionMoves(q ledger.StatementQuery, st *ledger.Workspa
 	first := len(st.Moves)
 	err := t.turned(q, func(rows *sql.Rows) error {
 		m := ledger.Move{Kind: ledger.MoveCorrection}
-		var created int64
-		err := rows.Scan(&created, &m.ID, &m.Reason, &m.Author)
-		m.At = ledger.Clock(created)
+		err := rows.Scan(engine.At(&m.At), &m.ID, &m.Reason, &m.Author)
 		st.Moves = append(st.Moves, m)
 		return err
 	}, correctionsOf+newestFirst, correctionsOf+olderThan+newestFirst)
@@ -153,7 +141,7 @@ func (t accountRows) correctionMoves(q ledger.StatementQuery, st *ledger.Workspa
 
 // fileMoves adds the verifications of the page that ever held credits.
 func (t accountRows) fileMoves(q ledger.StatementQuery, st *ledger.WorkspaceStatement) error {
-	err := t.turned(q, func(rows *sql.Rows) error {
+	return ledger.Wrap(t.turned(q, func(rows *sql.Rows) error {
 		v, err := scanVerification(rows.Scan)
 		if err != nil {
 			return err
@@ -162,31 +150,24 @@ func (t accountRows) fileMoves(q ledger.StatementQuery, st *ledger.WorkspaceStat
 			Verification: &v.Verification, Held: ledger.Credits(v.Total), Charged: ledger.Credits(v.Counts.Charged()),
 			GivenBack: ledger.Credits(v.Counts.Unknown + v.Counts.Cancelled)})
 		return nil
-	}, paidOf+newestFirst, paidOf+olderThan+newestFirst)
-	if err != nil {
-		return fmt.Errorf("list verifications: %w", err)
-	}
-	return nil
+	}, paidOf+newestFirst, paidOf+olderThan+newestFirst), "list verifications")
 }
 
 // Entries returns one page of the entries of a verification, newest first, with the
 // sums of all of them, as of one moment.
-func (s statements) Entries(ctx context.Context, q ledger.EntriesQuery) (st ledger.Statement, err error) {
-	err = s.glance(ctx, func(t *tx) error {
+func (s statements) Entries(ctx context.Context, q ledger.EntriesQuery) (ledger.Statement, error) {
+	return ledger.Run(ctx, s.glance, func(t *tx) (st ledger.Statement, err error) {
 		v, err := t.ReadOf(q.Workspace, q.Verification)
 		if err != nil {
-			return err
+			return st, err
 		}
-		st = ledger.Statement{Verification: v.Verification, Entries: []ledger.Entry{}}
+		st.Verification = v.Verification
 		if err := t.sums(q, &st); err != nil {
-			return fmt.Errorf("add up entries: %w", err)
+			return st, fmt.Errorf("add up entries: %w", err)
 		}
-		return t.entries(q, &st)
-	})
-	if err != nil {
-		return ledger.Statement{}, fmt.Errorf("list entries of verification %s: %w", q.Verification, err)
-	}
-	return st, nil
+		st.Entries, err = t.entries(q)
+		return st, err
+	}, "list entries of verification %s", q.Verification)
 }
 
 // sums adds up all entries by kind. They are read by their key.
@@ -205,7 +186,7 @@ func (t accountRows) sums(q ledger.EntriesQuery, st *ledger.Statement) error {
 
 // entries reads the page. The entries of one verification are put in order of
 // time each time: even a file of 1,000,000 addresses has few thousand.
-func (t accountRows) entries(q ledger.EntriesQuery, st *ledger.Statement) error {
+func (t accountRows) entries(q ledger.EntriesQuery) ([]ledger.Entry, error) {
 	query := `SELECT kind, number, amount, created FROM entries WHERE subject = ?`
 	args := []any{q.Verification[:]}
 	if a := q.After; a != nil {
@@ -213,12 +194,8 @@ func (t accountRows) entries(q ledger.EntriesQuery, st *ledger.Statement) error 
 		args = append(args, ledger.Millis(a.At), a.Number, a.Kind)
 	}
 	query += ` ORDER BY created DESC, number DESC, kind DESC LIMIT ?`
-	return t.Each(func(rows *sql.Rows) error {
-		var e ledger.Entry
-		var created int64
-		err := rows.Scan(&e.Kind, &e.Number, &e.Amount, &created)
-		e.At = ledger.Clock(created)
-		st.Entries = append(st.Entries, e)
-		return err
+	return engine.List(t, "read", func(scan engine.Scan) (e ledger.Entry, err error) {
+		err = scan(&e.Kind, &e.Number, &e.Amount, engine.At(&e.At))
+		return e, err
 	}, query, append(args, min(max(q.Limit, 0), ledger.EntriesMax))...)
 }

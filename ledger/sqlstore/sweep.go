@@ -436,15 +436,9 @@ func (s sweeper) deleteDue(ctx context.Context, a aged, until int64, most int) e
 
 // endedNodes lists the sessions of processes that ended long ago.
 func (s sweeper) endedNodes(ctx context.Context, now int64) (sessions []uuid.UUID, err error) {
-	err = s.view(ctx, func(t *tx) error {
-		return t.Each(func(rows *sql.Rows) error {
-			var session uuid.UUID
-			err := rows.Scan(&session)
-			sessions = append(sessions, session)
-			return err
-		}, dueNodes, now, endedKept.Milliseconds(), sweepMax)
-	})
-	return sessions, err
+	return ledger.Run(ctx, s.view, func(t *tx) ([]uuid.UUID, error) {
+		return engine.List(t, "ask", engine.Only[uuid.UUID], dueNodes, now, endedKept.Milliseconds(), sweepMax)
+	}, "list ended processes")
 }
 
 const (

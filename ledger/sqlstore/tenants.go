@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/google/uuid"
 
@@ -19,69 +18,53 @@ import (
 const workspaceColumns = `id, name, created,
 	coalesce((SELECT weight FROM workspace_weights WHERE workspace = workspaces.id), 1)`
 
-func scanWorkspace(scan func(into ...any) error) (w ledger.Workspace, err error) {
-	var created int64
-	if err = scan(&w.ID, &w.Name, &created, &w.Weight); errors.Is(err, sql.ErrNoRows) {
+func scanWorkspace(scan engine.Scan) (w ledger.Workspace, err error) {
+	if err = scan(&w.ID, &w.Name, engine.At(&w.Created), &w.Weight); errors.Is(err, sql.ErrNoRows) {
 		err = ledger.ErrNoSuchWorkspace
 	}
-	w.Created = ledger.Clock(created)
 	return w, err
+}
+
+// readWorkspace reads one. ErrNoSuchWorkspace.
+func (t tenantRows) readWorkspace(id uuid.UUID) (ledger.Workspace, error) {
+	return scanWorkspace(t.Row(`SELECT `+workspaceColumns+` FROM workspaces WHERE id = ?`, id[:]).Scan)
 }
 
 // CreateWorkspace makes a workspace, or answers the one that has the id.
 func (s tenants) CreateWorkspace(ctx context.Context, id uuid.UUID, name string) (ledger.Workspace, error) {
-	var w ledger.Workspace
-	if err := ledger.CheckName(name); err != nil {
-		return w, fmt.Errorf("create workspace %s: %w", id, err)
-	}
-	err := s.update(ctx, func(t *tx) error {
+	return ledger.Run(ctx, s.update, func(t *tx) (w ledger.Workspace, err error) {
+		if err := ledger.CheckName(name); err != nil {
+			return w, err
+		}
 		n, err := t.Exec(`INSERT INTO workspaces (id, name, created) VALUES (?, ?, {now})
 			ON CONFLICT DO NOTHING`, id[:], name)
+		if err == nil && n == 1 {
+			err = t.Log(ledger.LogLine{Action: "workspace create", Workspace: id, Subject: id.String(), New: name})
+		}
 		if err != nil {
-			return err
+			return w, err
 		}
-		if n == 1 {
-			if err := t.Log(ledger.LogLine{Action: "workspace create", Workspace: id, Subject: id.String(),
-				New: name}); err != nil {
-				return err
-			}
-		}
-		w, err = scanWorkspace(t.Row(`SELECT `+workspaceColumns+` FROM workspaces WHERE id = ?`, id[:]).Scan)
-		return err
-	})
-	if err != nil {
-		return ledger.Workspace{}, fmt.Errorf("create workspace %s: %w", id, err)
-	}
-	return w, nil
+		return t.readWorkspace(id)
+	}, "create workspace %s", id)
 }
 
 // Workspaces lists all, oldest first.
 func (s tenants) Workspaces(ctx context.Context) ([]ledger.Workspace, error) {
-	var list []ledger.Workspace
-	err := s.view(ctx, func(t *tx) error {
-		return t.Each(func(rows *sql.Rows) error {
-			w, err := scanWorkspace(rows.Scan)
-			list = append(list, w)
-			return err
-		}, `SELECT `+workspaceColumns+` FROM workspaces ORDER BY created, id`)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list workspaces: %w", err)
-	}
-	return list, nil
+	return ledger.Run(ctx, s.view, func(t *tx) ([]ledger.Workspace, error) {
+		return engine.List(t, "read", scanWorkspace, `SELECT `+workspaceColumns+` FROM workspaces ORDER BY created, id`)
+	}, "list workspaces")
 }
 
 const keyColumns = `id, workspace, label, secret, created, revoked, made_by, revoked_by, last_used`
 
-func scanKey(scan func(into ...any) error) (k ledger.Key, err error) {
+func scanKey(scan engine.Scan) (k ledger.Key, err error) {
 	var secret []byte
-	var created, revoked, used int64
-	err = scan(&k.ID, &k.Workspace, &k.Label, &secret, &created, &revoked, &k.MadeBy, &k.RevokedBy, &used)
+	err = scan(&k.ID, &k.Workspace, &k.Label, &secret, engine.At(&k.Created), engine.At(&k.Revoked), &k.MadeBy,
+		&k.RevokedBy, engine.At(&k.LastUsed))
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ledger.ErrNoSuchKey
 	}
 	copy(k.SecretSHA256[:], secret)
-	k.Created, k.Revoked, k.LastUsed = ledger.Clock(created), ledger.Clock(revoked), ledger.Clock(used)
 	return k, err
 }
 
@@ -102,48 +85,37 @@ func (t tenantRows) isSuspended(k ledger.Key) (bool, error) {
 	if !is {
 		return false, nil
 	}
-	var owns int
-	err := t.Row(`SELECT count(*) FROM memberships m JOIN users u ON u.id = m.user_id
-		WHERE m.workspace = ? AND m.user_id = ? AND m.role = 'owner' AND u.disabled = 0`, k.Workspace[:], maker[:]).
-		Scan(&owns)
-	if err != nil {
-		return false, fmt.Errorf("read who made the key: %w", err)
-	}
-	return owns == 0, nil
+	owns, err := engine.Value[int](t, "read who made the key", `SELECT count(*) FROM memberships m
+		JOIN users u ON u.id = m.user_id
+		WHERE m.workspace = ? AND m.user_id = ? AND m.role = 'owner' AND u.disabled = 0`, k.Workspace[:], maker[:])
+	return err == nil && owns == 0, err
 }
 
 // CreateKey stores a key; its times are the ledger's, and who made it is told by ledger.WithActor. Run again with the same
 // key it changes nothing; another key with the same id is ErrIllegal.
-func (s tenants) CreateKey(ctx context.Context, k ledger.Key) (made ledger.Key, err error) {
-	err = s.update(ctx, func(t *tx) error {
+func (s tenants) CreateKey(ctx context.Context, k ledger.Key) (ledger.Key, error) {
+	return ledger.Run(ctx, s.update, func(t *tx) (made ledger.Key, err error) {
 		if _, err := t.Account(k.Workspace); err != nil {
-			return err
+			return made, err
 		}
 		actor := ledger.Actor(ctx)
 		if err := errors.Join(ledger.CheckName(k.ID+k.Label), ledger.CheckOperatorText("actor", actor)); err != nil {
-			return err
+			return made, err
 		}
 		n, err := t.Exec(`INSERT INTO api_keys (id, workspace, label, secret, created, made_by)
 			VALUES (?, ?, ?, ?, {now}, ?)
 			ON CONFLICT DO NOTHING`, k.ID, k.Workspace[:], k.Label, k.SecretSHA256[:], actor)
-		if err != nil {
-			return err
+		if err == nil && n == 1 {
+			err = t.logKey("key create", k)
 		}
-		if n == 1 {
-			if err := t.logKey("key create", k); err != nil {
-				return err
-			}
+		if err == nil {
+			made, err = t.key(k.ID)
 		}
-		made, err = t.key(k.ID)
 		if err == nil && (made.Workspace != k.Workspace || made.SecretSHA256 != k.SecretSHA256) {
-			return fmt.Errorf("the key id is taken: %w", ledger.ErrIllegal)
+			err = fmt.Errorf("the key id is taken: %w", ledger.ErrIllegal)
 		}
-		return err
-	})
-	if err != nil {
-		return ledger.Key{}, fmt.Errorf("create key %s in workspace %s: %w", k.ID, k.Workspace, err)
-	}
-	return made, nil
+		return made, err
+	}, "create key %s in workspace %s", k.ID, k.Workspace)
 }
 
 // logKey writes a line about a key, in the operator log and in the log of its workspace.
@@ -164,92 +136,60 @@ func (s tenants) UseKeys(ctx context.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	err := s.update(ctx, func(t *tx) error {
-		return engine.InHandfuls(ids, func(part []string) error {
-			args := make([]any, 0, len(part))
-			for _, id := range part {
-				args = append(args, id)
-			}
-			_, err := t.Exec(`UPDATE api_keys SET last_used = {now} WHERE revoked = 0 AND last_used < {now} AND id IN (?`+
-				strings.Repeat(`, ?`, len(part)-1)+`)`, args...)
+	return ledger.Wrap(s.update(ctx, func(t *tx) error {
+		return engine.In(ids, textArg, func(in string, args []any) error {
+			_, err := t.Exec(`UPDATE api_keys SET last_used = {now} WHERE revoked = 0 AND last_used < {now} AND id`+in, args...)
 			return err
 		})
-	})
-	if err != nil {
-		return fmt.Errorf("note the use of %d keys: %w", len(ids), err)
-	}
-	return nil
+	}), "note the use of %d keys", len(ids))
 }
 
 // Keys lists the keys of a workspace, revoked ones too, oldest first.
 func (s tenants) Keys(ctx context.Context, workspace uuid.UUID) ([]ledger.Key, error) {
-	var list []ledger.Key
-	err := s.view(ctx, func(t *tx) error {
+	return ledger.Run(ctx, s.view, func(t *tx) ([]ledger.Key, error) {
 		if _, err := t.Account(workspace); err != nil {
-			return err
+			return nil, err
 		}
-		err := t.Each(func(rows *sql.Rows) error {
-			k, err := scanKey(rows.Scan)
-			list = append(list, k)
-			return err
-		}, `SELECT `+keyColumns+` FROM api_keys WHERE workspace = ? ORDER BY created, id`, workspace[:])
-		if err != nil {
-			return err
-		}
+		list, err := engine.List(t, "read", scanKey,
+			`SELECT `+keyColumns+` FROM api_keys WHERE workspace = ? ORDER BY created, id`, workspace[:])
 		by := map[string]bool{} // whether what they made is suspended
 		for i, k := range list {
 			is, known := by[k.MadeBy]
 			if !known {
 				if is, err = t.isSuspended(k); err != nil {
-					return err
+					return nil, err
 				}
 				by[k.MadeBy] = is
 			}
 			list[i].Suspended = is
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list keys of workspace %s: %w", workspace, err)
-	}
-	return list, nil
+		return list, err
+	}, "list keys of workspace %s", workspace)
 }
 
 // KeyByID reads one key, also a revoked one.
 func (s tenants) KeyByID(ctx context.Context, id string) (ledger.Key, error) {
-	var k ledger.Key
-	err := s.view(ctx, func(t *tx) (err error) {
-		k, err = t.key(id)
-		return err
-	})
-	if err != nil {
-		return ledger.Key{}, fmt.Errorf("read key: %w", err)
-	}
-	return k, nil
+	return ledger.Run(ctx, s.view, func(t *tx) (ledger.Key, error) { return t.key(id) }, "read key")
 }
 
 // RevokeKey ends a key; the time of the first revocation stays.
-func (s tenants) RevokeKey(ctx context.Context, id string) (k ledger.Key, err error) {
-	err = s.update(ctx, func(t *tx) error {
+func (s tenants) RevokeKey(ctx context.Context, id string) (ledger.Key, error) {
+	return ledger.Run(ctx, s.update, func(t *tx) (k ledger.Key, err error) {
 		if k, err = t.key(id); err != nil || !k.Revoked.IsZero() {
-			return err
+			return k, err
 		}
 		actor := ledger.Actor(ctx)
 		if err = ledger.CheckOperatorText("actor", actor); err != nil {
-			return err
+			return k, err
 		}
 		if _, err = t.Exec(`UPDATE api_keys SET revoked = {now}, revoked_by = ? WHERE id = ?`, actor, id); err != nil {
-			return err
+			return k, err
 		}
 		if k, err = t.key(id); err != nil {
-			return err
+			return k, err
 		}
-		return t.logKey("key revoke", k)
-	})
-	if err != nil {
-		return ledger.Key{}, fmt.Errorf("revoke key %s: %w", id, err)
-	}
-	return k, nil
+		return k, t.logKey("key revoke", k)
+	}, "revoke key %s", id)
 }
 
 // Secret returns the named random value, made once at first use.
@@ -276,14 +216,6 @@ func (s secrets) Secret(ctx context.Context, name string, size int) (value []byt
 		return nil, fmt.Errorf("make secret %s: %w", name, err)
 	}
 	return value, nil
-}
-
-// bit is how a truth is stored.
-func bit(truth bool) int64 {
-	if truth {
-		return 1
-	}
-	return 0
 }
 
 // Limits reads what was set for a workspace; 0 is the default.
@@ -316,8 +248,7 @@ func (t verificationRows) Unpaid(workspace uuid.UUID) (u transitions.Unpaid, err
 
 // usage reads what a workspace may have and what it has. ErrNoSuchWorkspace.
 func (t *tx) usage(workspace uuid.UUID) (u ledger.Usage, err error) {
-	u.Workspace, err = scanWorkspace(t.Row(`SELECT `+workspaceColumns+` FROM workspaces WHERE id = ?`, workspace[:]).Scan)
-	if err != nil {
+	if u.Workspace, err = t.readWorkspace(workspace); err != nil {
 		return u, err
 	}
 	if u.Own, err = t.Limits(workspace); err != nil {
@@ -335,40 +266,30 @@ func (t *tx) usage(workspace uuid.UUID) (u ledger.Usage, err error) {
 }
 
 // Usage reads what a workspace may have and what it has.
-func (s tenants) Usage(ctx context.Context, workspace uuid.UUID) (u ledger.Usage, err error) {
-	err = s.view(ctx, func(t *tx) error {
-		u, err = t.usage(workspace)
-		return err
-	})
-	if err != nil {
-		return ledger.Usage{}, fmt.Errorf("read limits of workspace %s: %w", workspace, err)
-	}
-	return u, nil
+func (s tenants) Usage(ctx context.Context, workspace uuid.UUID) (ledger.Usage, error) {
+	return ledger.Run(ctx, s.view, func(t *tx) (ledger.Usage, error) { return t.usage(workspace) },
+		"read limits of workspace %s", workspace)
 }
 
 // SetLimits changes the limits of a workspace.
-func (s tenants) SetLimits(ctx context.Context, c ledger.LimitsChange) (u ledger.Usage, err error) {
-	err = s.update(ctx, func(t *tx) error {
+func (s tenants) SetLimits(ctx context.Context, c ledger.LimitsChange) (ledger.Usage, error) {
+	return ledger.Run(ctx, s.update, func(t *tx) (u ledger.Usage, err error) {
 		if u, err = t.usage(c.Workspace); err != nil {
-			return err
+			return u, err
 		}
 		if err := c.Check(); err != nil {
-			return err
+			return u, err
 		}
 		before := u.Own
 		if u.Own = c.Apply(before); u.Own == before {
-			return nil
+			return u, nil
 		}
 		if err := t.limit(c.Workspace, u.Own); err != nil {
-			return err
+			return u, err
 		}
-		return t.Log(ledger.LogLine{Action: "workspace limits", Workspace: c.Workspace,
+		return u, t.Log(ledger.LogLine{Action: "workspace limits", Workspace: c.Workspace,
 			Subject: c.Workspace.String(), Old: before.String(), New: u.Own.String(), Reason: c.Reason})
-	})
-	if err != nil {
-		return ledger.Usage{}, fmt.Errorf("set limits of workspace %s: %w", c.Workspace, err)
-	}
-	return u, nil
+	}, "set limits of workspace %s", c.Workspace)
 }
 
 // limit writes the limits of a workspace.
@@ -377,8 +298,5 @@ func (t tenantRows) limit(workspace uuid.UUID, l ledger.Limits) error {
 		VALUES (?, nullif(?, 0), nullif(?, 0), nullif(?, 0)) ON CONFLICT (workspace) DO UPDATE
 		SET open = excluded.open, stored = excluded.stored, unpaid = excluded.unpaid`,
 		workspace[:], l.Open, l.Stored, l.Unpaid)
-	if err != nil {
-		return fmt.Errorf("write limits: %w", err)
-	}
-	return nil
+	return ledger.Wrap(err, "write limits")
 }

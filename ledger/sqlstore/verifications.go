@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
+	"rollcall/ledger/sqlstore/engine"
 	"rollcall/ledger/transitions"
 	"rollcall/smtp"
 )
@@ -26,15 +27,16 @@ const verificationColumns = `id, workspace, identity, kind, filename, single_ema
 	waiting_since, wake_at, crashes, paid, upload_deleted, results_deleted, made_by, {now}`
 
 // scanVerification reads verificationColumns. ErrNoSuchVerification.
-func scanVerification(scan func(into ...any) error) (*transitions.Row, error) {
+func scanVerification(scan engine.Scan) (*transitions.Row, error) {
 	var v transitions.Row
 	var issue ledger.Issue
-	var outcome, expires, created, completed, next, expected, upload, results int64
+	var outcome, upload, results int64
 	c := &v.Counts
 	err := scan(&v.ID, &v.Workspace, &v.Identity, &v.Kind, &v.Filename, &v.SingleEmail, &outcome,
-		&v.Bytes, &v.Durable, &v.Writer, &expires, &v.Status, &issue.Code, &issue.Message, &issue.Row,
-		&issue.Text, &created, &completed, &v.Rows, &v.Duplicates, &v.Total, &c.Valid, &c.Invalid, &c.CatchAll,
-		&c.Unknown, &c.Error, &c.Cancelled, &next, &expected, &v.Held, &v.Node, &v.LeaseExpires, &v.Epoch,
+		&v.Bytes, &v.Durable, &v.Writer, engine.At(&v.UploadExpires), &v.Status, &issue.Code, &issue.Message, &issue.Row,
+		&issue.Text, engine.At(&v.Created), engine.At(&v.Completed), &v.Rows, &v.Duplicates, &v.Total, &c.Valid,
+		&c.Invalid, &c.CatchAll, &c.Unknown, &c.Error, &c.Cancelled, engine.At(&v.NextTry), engine.At(&v.Expected),
+		&v.Held, &v.Node, &v.LeaseExpires, &v.Epoch,
 		&v.Settlements, &v.WaitingSince, &v.WakeAt, &v.Crashes, &v.Paid, &upload, &results, &v.MadeBy, &v.Now)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, ledger.ErrNoSuchVerification
@@ -49,8 +51,6 @@ func scanVerification(scan func(into ...any) error) (*transitions.Row, error) {
 		v.Issue = &issue
 	}
 	v.SingleOutcome = smtp.Outcome(outcome)
-	v.UploadExpires, v.Created = ledger.Clock(expires), ledger.Clock(created)
-	v.Completed, v.NextTry, v.Expected = ledger.Clock(completed), ledger.Clock(next), ledger.Clock(expected)
 	v.UploadDeleted, v.ResultsDeleted = upload != 0, results != 0
 	return &v, nil
 }
@@ -107,27 +107,14 @@ func (t verificationRows) Unfunded(workspace uuid.UUID) (*transitions.Row, error
 
 // Short lists how much each verification of a workspace waits for.
 func (t verificationRows) Short(workspace uuid.UUID) (map[uuid.UUID]int64, error) {
-	needed := map[uuid.UUID]int64{}
-	err := t.Each(func(rows *sql.Rows) error {
-		var id uuid.UUID
-		var total int64
-		err := rows.Scan(&id, &total)
-		needed[id] = total
-		return err
-	}, `SELECT id, total FROM verifications
+	return engine.Pairs[uuid.UUID, int64](t, "list what waits for credits", `SELECT id, total FROM verifications
 		WHERE workspace = ? AND issue_code = 'credits_required'`, workspace[:])
-	if err != nil {
-		return nil, fmt.Errorf("list what waits for credits: %w", err)
-	}
-	return needed, nil
 }
 
 // Tell renews the message of a verification that waits for credits.
 func (t verificationRows) Tell(id uuid.UUID, message string) error {
-	if _, err := t.Exec(`UPDATE verifications SET issue_message = ? WHERE id = ?`, message, id[:]); err != nil {
-		return fmt.Errorf("renew message: %w", err)
-	}
-	return nil
+	_, err := t.Exec(`UPDATE verifications SET issue_message = ? WHERE id = ?`, message, id[:])
+	return ledger.Wrap(err, "renew message")
 }
 
 // Insert makes a verification that is uploading.
@@ -171,8 +158,8 @@ func (t verificationRows) Move(s transitions.Step) (int64, error) {
 		lease_node = ?, lease_expires = ?
 		WHERE id = ? AND status = ? AND epoch = ? AND settlements = ?`,
 		v.Status, issue.Code, issue.Message, issue.Row, issue.Text, ledger.Millis(v.NextTry), ledger.Millis(v.Expected),
-		v.Held, v.Counts.Cancelled, ledger.Millis(v.Completed), v.WaitingSince, v.WakeAt, v.Crashes, bit(v.Paid),
-		bit(v.UploadDeleted), node, v.LeaseExpires,
+		v.Held, v.Counts.Cancelled, ledger.Millis(v.Completed), v.WaitingSince, v.WakeAt, v.Crashes, stored(v.Paid),
+		stored(v.UploadDeleted), node, v.LeaseExpires,
 		v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
 }
 
@@ -193,11 +180,7 @@ const fetchChunk = `SELECT data FROM upload_chunks WHERE verification = ? AND at
 
 // Chunk reads the stored bytes that begin at offset; nil when there are none.
 func (t verificationRows) Chunk(id uuid.UUID, offset int64) (data []byte, err error) {
-	err = t.Row(fetchChunk, id[:], offset).Scan(&data)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	return data, err
+	return engine.Value[[]byte](t, "read a chunk", fetchChunk, id[:], offset)
 }
 
 // Append stores a chunk.
@@ -271,12 +254,8 @@ func (t verificationRows) free(from bound, limit int, except []uuid.UUID) ([]*tr
 		}
 		args = append(args, one[:])
 	}
-	err = t.Each(func(rows *sql.Rows) error {
-		v, err := scanVerification(rows.Scan)
-		list = append(list, v)
-		return err
-	}, t.passing(free[at]), append(args, limit-len(list))...)
-	return list, err
+	more, err := engine.List(t, "look for work", scanVerification, t.passing(free[at]), append(args, limit-len(list))...)
+	return append(list, more...), err
 }
 
 // KeepParked writes the state of a verification's work.
@@ -303,13 +282,11 @@ const renewLeases = `UPDATE verifications SET lease_expires = {now} + ?
 
 // Renew prolongs all leases of a node that have not expired and names them.
 func (t verificationRows) Renew(node uuid.UUID, ttl time.Duration) (leases []ledger.Lease, err error) {
-	err = t.Each(func(rows *sql.Rows) error {
+	return engine.List(t, "renew leases", func(scan engine.Scan) (ledger.Lease, error) {
 		l := ledger.Lease{Node: node}
-		err := rows.Scan(&l.Verification, &l.Epoch)
-		leases = append(leases, l)
-		return err
+		err := scan(&l.Verification, &l.Epoch)
+		return l, err
 	}, renewLeases, ttl.Milliseconds(), node[:])
-	return leases, err
 }
 
 // Drop ends a lease.
@@ -359,17 +336,14 @@ func (t verificationRows) Settled(id uuid.UUID, number int64) (epoch int64, dige
 // Ordinals reads those of a settlement. ErrStaleEpoch when there is none.
 func (t verificationRows) Ordinals(id uuid.UUID, number int64) ([]int64, error) {
 	const one = `SELECT payload FROM settlements WHERE verification = ? AND number = ?`
-	var payload []byte
-	err := t.Row(one, id[:], number).Scan(&payload)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, ledger.ErrStaleEpoch
+	payload, err := engine.Find(t, "read a settlement", engine.Only[[]byte], one, id[:], number)
+	if err == nil && payload == nil {
+		err = ledger.ErrStaleEpoch
 	}
 	if err != nil {
 		return nil, err
 	}
 	var batch ledger.Batch
-	if err := batch.Decode(payload); err != nil {
-		return nil, err
-	}
-	return batch.Ordinals, nil
+	err = batch.Decode(*payload)
+	return batch.Ordinals, err
 }

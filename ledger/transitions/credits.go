@@ -46,10 +46,7 @@ func (e Engine) Grant(ctx context.Context, id, workspace uuid.UUID, n ledger.Cre
 // to look for what is not there would be a conflict with every create: nobody knows the id of
 // a verification that comes later.
 func (e Engine) isVerification(ctx context.Context, id uuid.UUID) (bool, error) {
-	err := e.db.View(ctx, func(t Tables) error {
-		_, err := t.Read(id)
-		return err
-	})
+	_, err := e.db.readRow(ctx, id)
 	if errors.Is(err, ledger.ErrNoSuchVerification) {
 		return false, nil
 	}

@@ -13,13 +13,13 @@ import (
 // Engine is the half of a ledger.Book that writes verifications and credits. Safe
 // for concurrent use if its database is.
 type Engine struct {
-	db      Database
+	db      rowsOf
 	settled *settledSets
 }
 
 // New makes the transitions of a database.
 func New(db Database) Engine {
-	return Engine{db: db, settled: &settledSets{sets: map[uuid.UUID]*settledSet{}, most: settledBytesMax}}
+	return Engine{db: rowsOf{db}, settled: &settledSets{sets: map[uuid.UUID]*settledSet{}, most: settledBytesMax}}
 }
 
 // one checks that a conditional change met exactly its row.
@@ -117,35 +117,56 @@ func (e Engine) paid(ctx context.Context, l ledger.Lease, again func(v *Row) boo
 	do func(t Tables, v *Row) error) (ledger.Verification, error) {
 	in := Scope{Workspace: ledger.TenantOf(ctx), Account: true}
 	if in.Workspace == uuid.Nil {
-		err := e.db.View(ctx, func(t Tables) error {
-			v, err := t.Read(l.Verification)
-			if err == nil {
-				in.Workspace = v.Workspace
-			}
-			return err
-		})
+		v, err := e.db.readRow(ctx, l.Verification)
 		if err != nil {
 			return ledger.Verification{}, err
 		}
+		in.Workspace = v.Workspace
 	}
 	return e.workedIn(ctx, in, l, again, do)
+}
+
+// rowsOf are the transactions about one verification.
+type rowsOf struct{ Database }
+
+// readRow reads one verification.
+func (db rowsOf) readRow(ctx context.Context, id uuid.UUID) (v *Row, err error) {
+	err = db.View(ctx, func(t Tables) (err error) {
+		v, err = t.Read(id)
+		return err
+	})
+	return v, err
 }
 
 // workedIn is worked in a scope.
 func (e Engine) workedIn(ctx context.Context, in Scope, l ledger.Lease, again func(v *Row) bool,
 	do func(t Tables, v *Row) error) (ledger.Verification, error) {
-	var v *Row
-	err := e.db.Update(ctx, in, func(t Tables) (err error) {
-		if v, err = t.Read(l.Verification); err != nil {
-			return err
-		}
+	return e.db.updateRow(ctx, in, func(t Tables) (*Row, error) {
+		v, err := t.Read(l.Verification)
 		switch {
+		case err != nil:
 		case v.Epoch == l.Epoch && again(v):
-			return nil
 		case !v.HeldBy(l):
-			return ledger.ErrStaleEpoch
+			err = ledger.ErrStaleEpoch
+		default:
+			err = do(t, v)
 		}
-		return do(t, v)
+		return v, err
+	})
+}
+
+// writeFree runs do in one transaction that changes no account.
+func (db rowsOf) writeFree(ctx context.Context, do func(t Tables) error) error {
+	return db.Update(ctx, Scope{}, do)
+}
+
+// updateRow runs do in one transaction, and returns the verification that it returns.
+func (db rowsOf) updateRow(ctx context.Context, in Scope, do func(t Tables) (*Row, error)) (
+	ledger.Verification, error) {
+	var v *Row
+	err := db.Update(ctx, in, func(t Tables) (err error) {
+		v, err = do(t)
+		return err
 	})
 	if err != nil {
 		return ledger.Verification{}, err

@@ -23,7 +23,7 @@ func (e Engine) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.D
 	// taken is what any run took that came to its commit: any of them may have been
 	// committed without our knowing, also while the next run was at work.
 	var taken, leased []ledger.Verification
-	err := e.db.Update(ctx, Scope{}, func(t Tables) (err error) {
+	err := e.db.writeFree(ctx, func(t Tables) (err error) {
 		leased, err = still(t, node, taken)
 		if err != nil || len(leased) > 0 {
 			return err
@@ -80,20 +80,13 @@ func lease(t Tables, node uuid.UUID, limit int, ttl time.Duration, except []uuid
 
 // Renew prolongs all leases of a node that have not expired and names them.
 func (e Engine) Renew(ctx context.Context, node uuid.UUID, ttl time.Duration) ([]ledger.Lease, error) {
-	var leases []ledger.Lease
-	err := e.db.Update(ctx, Scope{}, func(t Tables) (err error) {
-		leases, err = t.Renew(node, ttl)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("renew leases of node %s: %w", node, err)
-	}
-	return leases, nil
+	return ledger.Run(ctx, e.db.writeFree, func(t Tables) ([]ledger.Lease, error) { return t.Renew(node, ttl) },
+		"renew leases of node %s", node)
 }
 
 // Release gives a lease back. One that is no longer the caller's is ErrStaleEpoch.
 func (e Engine) Release(ctx context.Context, l ledger.Lease) error {
-	err := e.db.Update(ctx, Scope{}, func(t Tables) error {
+	return ledger.Wrap(e.db.writeFree(ctx, func(t Tables) error {
 		v, err := t.Read(l.Verification)
 		if err != nil {
 			return err
@@ -106,11 +99,7 @@ func (e Engine) Release(ctx context.Context, l ledger.Lease) error {
 		}
 		n, err := t.Drop(l.Verification, l.Epoch)
 		return one(n, err, "release lease")
-	})
-	if err != nil {
-		return fmt.Errorf("release lease of verification %s epoch %d: %w", l.Verification, l.Epoch, err)
-	}
-	return nil
+	}), "release lease of verification %s epoch %d", l.Verification, l.Epoch)
 }
 
 // Refuse ends a verification in Preparing with the defect of its file.
@@ -128,10 +117,7 @@ func (e Engine) Refuse(ctx context.Context, l ledger.Lease, issue ledger.Issue) 
 		}
 		return step(t, v, move{to: ledger.Failed, issue: &issue})
 	})
-	if err != nil {
-		return v, fmt.Errorf("refuse verification %s: %w", l.Verification, err)
-	}
-	return v, nil
+	return v, ledger.Wrap(err, "refuse verification %s", l.Verification)
 }
 
 // Prepare ends intake and holds the credits of all addresses, or of none.
@@ -154,10 +140,7 @@ func (e Engine) Prepare(ctx context.Context, l ledger.Lease, rows, duplicates, t
 		}
 		return prepare(t, v)
 	})
-	if err != nil {
-		return v, fmt.Errorf("prepare verification %s: %w", l.Verification, err)
-	}
-	return v, nil
+	return v, ledger.Wrap(err, "prepare verification %s", l.Verification)
 }
 
 // prepare makes a measured verification Verifying, or Waiting for credits.
@@ -203,10 +186,7 @@ func (e Engine) Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (led
 		return step(t, v, move{to: to, issue: issue, next: ledger.Millis(o.Next), expected: ledger.Millis(o.Expected), held: v.Held,
 			lease: true})
 	})
-	if err != nil {
-		return v, fmt.Errorf("mark verification %s as waiting: %w", l.Verification, err)
-	}
-	return v, nil
+	return v, ledger.Wrap(err, "mark verification %s as waiting", l.Verification)
 }
 
 // waitIssue is the issue of a verification that waits for receivers; nil when there is nothing to tell.
@@ -248,10 +228,7 @@ func (e Engine) Park(ctx context.Context, l ledger.Lease, o ledger.Outlook, stat
 		return step(t, v, move{to: ledger.Waiting, issue: issue, next: ledger.Millis(o.Next), expected: ledger.Millis(o.Expected),
 			held: v.Held, wake: ledger.Millis(o.Next)})
 	})
-	if err != nil {
-		return v, fmt.Errorf("park verification %s: %w", l.Verification, err)
-	}
-	return v, nil
+	return v, ledger.Wrap(err, "park verification %s", l.Verification)
 }
 
 // Crashed gives a lease back whose work ended in a fault of the program, or sets the
@@ -272,8 +249,5 @@ func (e Engine) Crashed(ctx context.Context, l ledger.Lease) (ledger.Verificatio
 		}
 		return settled(t, v, 0, 0, free)
 	})
-	if err != nil {
-		return v, fmt.Errorf("note a crash over verification %s: %w", l.Verification, err)
-	}
-	return v, nil
+	return v, ledger.Wrap(err, "note a crash over verification %s", l.Verification)
 }

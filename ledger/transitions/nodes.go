@@ -18,7 +18,7 @@ func (e Engine) WriteHeartbeat(ctx context.Context, beat ledger.Heartbeat) (ledg
 	if err := beat.Check(); err != nil {
 		return ledger.NodeSnapshot{}, fmt.Errorf("beat of node %s: %w", beat.Node, err)
 	}
-	err := e.db.Update(ctx, Scope{}, func(t Tables) error {
+	err := e.db.writeFree(ctx, func(t Tables) error {
 		n, err := t.Refresh(beat)
 		if err != nil || n == 1 {
 			return err
@@ -63,20 +63,13 @@ func enrol(t Tables, beat ledger.Heartbeat) error {
 }
 
 // ReadNodes reads all rows at one moment.
-func (e Engine) ReadNodes(ctx context.Context) (roll ledger.NodeSnapshot, err error) {
-	err = e.db.View(ctx, func(t Tables) (err error) {
-		roll, err = t.ReadNodes()
-		return err
-	})
-	if err != nil {
-		return ledger.NodeSnapshot{}, fmt.Errorf("read the roll of nodes: %w", err)
-	}
-	return roll, nil
+func (e Engine) ReadNodes(ctx context.Context) (ledger.NodeSnapshot, error) {
+	return ledger.Run(ctx, e.db.View, Tables.ReadNodes, "read the roll of nodes")
 }
 
 // Leave ends a process's row by its own wish.
 func (e Engine) Leave(ctx context.Context, session uuid.UUID) error {
-	err := e.db.Update(ctx, Scope{}, func(t Tables) error {
+	return ledger.Wrap(e.db.writeFree(ctx, func(t Tables) error {
 		row, _, err := t.Node(session)
 		switch {
 		case err != nil || row == nil || row.Status == ledger.NodeLeft:
@@ -85,26 +78,18 @@ func (e Engine) Leave(ctx context.Context, session uuid.UUID) error {
 			return end(t, row, Ending{Status: ledger.NodeLeft, Generation: row.Generation})
 		}
 		return endInTurn(t, row, Ending{Status: ledger.NodeLeft})
-	})
-	if err != nil {
-		return fmt.Errorf("leave of process %s: %w", session, err)
-	}
-	return nil
+	}), "leave of process %s", session)
 }
 
 // Retire ends a row that was not seen for at least after.
 func (e Engine) Retire(ctx context.Context, session uuid.UUID, after time.Duration, dead bool) error {
-	err := e.db.Update(ctx, Scope{}, func(t Tables) error {
+	return ledger.Wrap(e.db.writeFree(ctx, func(t Tables) error {
 		row, now, err := t.Node(session)
 		if err != nil || row == nil || fresh(ledger.Clock(now), row, after) {
 			return err
 		}
 		return retire(t, row, dead)
-	})
-	if err != nil {
-		return fmt.Errorf("retire process %s: %w", session, err)
-	}
-	return nil
+	}), "retire process %s", session)
 }
 
 // fresh reports whether a process is in and was seen within the time.
@@ -139,25 +124,19 @@ func end(t Tables, row *ledger.NodeRow, e Ending) error {
 
 // AskDrain notes an operator's wish in the rows of a node.
 func (e Engine) AskDrain(ctx context.Context, node uuid.UUID) error {
-	if err := e.wantDrain(ctx, node, true, "node drain"); err != nil {
-		return fmt.Errorf("ask node %s to drain: %w", node, err)
-	}
-	return nil
+	return ledger.Wrap(e.wantDrain(ctx, node, true, "node drain"), "ask node %s to drain", node)
 }
 
 // Undrain takes an operator's wish back.
 func (e Engine) Undrain(ctx context.Context, node uuid.UUID) error {
-	if err := e.wantDrain(ctx, node, false, "node undrain"); err != nil {
-		return fmt.Errorf("take back that node %s drains: %w", node, err)
-	}
-	return nil
+	return ledger.Wrap(e.wantDrain(ctx, node, false, "node undrain"), "take back that node %s drains", node)
 }
 
 // wantDrain notes whether an operator wants a node to drain, and logs each row that
 // said something else.
 func (e Engine) wantDrain(ctx context.Context, node uuid.UUID, asked bool, action string) error {
 	found := false // by any run: the node may be forgotten after one that was committed
-	return e.db.Update(ctx, Scope{}, func(t Tables) error {
+	return e.db.writeFree(ctx, func(t Tables) error {
 		roll, err := t.ReadNodes()
 		if err != nil {
 			return err
@@ -188,7 +167,7 @@ func (e Engine) wantDrain(ctx context.Context, node uuid.UUID, asked bool, actio
 // Forget takes an operator's word that a node is dead.
 func (e Engine) Forget(ctx context.Context, node uuid.UUID, after time.Duration) error {
 	done := false
-	err := e.db.Update(ctx, Scope{}, func(t Tables) error {
+	return ledger.Wrap(e.db.writeFree(ctx, func(t Tables) error {
 		roll, err := t.ReadNodes()
 		if err != nil {
 			return err
@@ -205,11 +184,7 @@ func (e Engine) Forget(ctx context.Context, node uuid.UUID, after time.Duration)
 		err = forget(t, roll, rows, after)
 		done = done || err == nil // one that fails says nothing about those before
 		return err
-	})
-	if err != nil {
-		return fmt.Errorf("forget node %s: %w", node, err)
-	}
-	return nil
+	}), "forget node %s", node)
 }
 
 // forget removes rows whose end everybody has read, and ends the others.
@@ -292,11 +267,7 @@ func (e Engine) Learn(ctx context.Context, facts []ledger.Fact) error {
 		return nil
 	}
 	facts = lastByKey(facts)
-	err := e.db.Update(ctx, Scope{}, func(t Tables) error { return t.Learn(facts) })
-	if err != nil {
-		return fmt.Errorf("learn %d facts: %w", len(facts), err)
-	}
-	return nil
+	return ledger.Wrap(e.db.writeFree(ctx, func(t Tables) error { return t.Learn(facts) }), "learn %d facts", len(facts))
 }
 
 // lastByKey returns the last fact of each key, by key, so that two nodes that learn
@@ -309,7 +280,7 @@ func lastByKey(facts []ledger.Fact) []ledger.Fact {
 }
 
 // Known returns the facts of some keys that have not expired.
-func (e Engine) Known(ctx context.Context, keys []string) (facts []ledger.Fact, err error) {
+func (e Engine) Known(ctx context.Context, keys []string) ([]ledger.Fact, error) {
 	if len(keys) > ledger.FactsMax {
 		return nil, fmt.Errorf("read facts of %d keys, %d are allowed: %w", len(keys), ledger.FactsMax,
 			ledger.ErrIllegal)
@@ -320,12 +291,6 @@ func (e Engine) Known(ctx context.Context, keys []string) (facts []ledger.Fact, 
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	// Skip the lookup for keys that cannot exist.
 	keys = slices.DeleteFunc(keys, func(key string) bool { return ledger.CheckText(key) != nil })
-	err = e.db.View(ctx, func(t Tables) (err error) {
-		facts, err = t.Known(keys)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read facts of %d keys: %w", len(keys), err)
-	}
-	return facts, nil
+	return ledger.Run(ctx, e.db.View, func(t Tables) ([]ledger.Fact, error) { return t.Known(keys) },
+		"read facts of %d keys", len(keys))
 }

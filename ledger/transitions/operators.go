@@ -19,7 +19,7 @@ func (e Engine) SetOverride(ctx context.Context, o ledger.ThrottleOverride, hold
 	err := o.Check(holds)
 	var kept *ledger.ThrottleOverride
 	if err == nil {
-		err = e.db.Update(ctx, Scope{}, func(t Tables) error {
+		err = e.db.writeFree(ctx, func(t Tables) error {
 			now, err := override(t, o, holds)
 			if errors.Is(err, errOver) && kept != nil {
 				// A run before set it, was committed without our knowing, and somebody cleared it
@@ -119,7 +119,7 @@ func (e Engine) ClearOverrides(ctx context.Context, c ledger.Clearing) ([]ledger
 	var tried, ended []ledger.ThrottleOverride
 	err := c.Check()
 	if err == nil {
-		err = e.db.Update(ctx, Scope{}, func(t Tables) error {
+		err = e.db.writeFree(ctx, func(t Tables) error {
 			before, err := cleared(t, tried)
 			if err != nil {
 				return err

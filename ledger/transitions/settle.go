@@ -53,10 +53,7 @@ func (e Engine) Settle(ctx context.Context, n ledger.Settlement) (ledger.Verific
 			return before.Verification, nil
 		}
 	}
-	if err != nil {
-		return v, fmt.Errorf("settle verification %s number %d: %w", n.Lease.Verification, n.Number, err)
-	}
-	return v, nil
+	return v, ledger.Wrap(err, "settle verification %s number %d", n.Lease.Verification, n.Number)
 }
 
 // readsMax is how often one call reads the settlements before its own anew, because a call
@@ -149,17 +146,14 @@ func settle(t Tables, v *Row, n ledger.Settlement, p ledger.Payload) error {
 
 // Cancel asks for the end of a verification.
 func (e Engine) Cancel(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error) {
-	var v *Row
-	err := e.db.Update(ctx, Scope{Workspace: workspace, Account: true}, func(t Tables) (err error) {
-		if v, err = t.ReadOf(workspace, id); err != nil {
-			return err
+	v, err := e.db.updateRow(ctx, Scope{Workspace: workspace, Account: true}, func(t Tables) (*Row, error) {
+		v, err := t.ReadOf(workspace, id)
+		if err == nil {
+			err = cancel(t, v, ledger.Actor(ctx))
 		}
-		return cancel(t, v, ledger.Actor(ctx))
+		return v, err
 	})
-	if err != nil {
-		return ledger.Verification{}, fmt.Errorf("cancel verification %s: %w", id, err)
-	}
-	return v.Verification, nil
+	return v, ledger.Wrap(err, "cancel verification %s", id)
 }
 
 // cancel asks for the end of v, and tells the log of its workspace the first time.
@@ -202,10 +196,7 @@ func (e Engine) FinishCancel(ctx context.Context, l ledger.Lease) (ledger.Verifi
 		}
 		return finishCancel(t, v)
 	})
-	if err != nil {
-		return v, fmt.Errorf("finish cancelling verification %s: %w", l.Verification, err)
-	}
-	return v, nil
+	return v, ledger.Wrap(err, "finish cancelling verification %s", l.Verification)
 }
 
 const (
@@ -345,11 +336,7 @@ func (s *settledSets) bound(but uuid.UUID) {
 // Settled calls yield with the ordinals of each settlement so far, by number; the slice is
 // good until yield returns. What it reads is remembered for the settlements that follow.
 func (e Engine) Settled(ctx context.Context, id uuid.UUID, yield func(ordinals []int64) error) error {
-	var v *Row
-	err := e.db.View(ctx, func(t Tables) (err error) {
-		v, err = t.Read(id)
-		return err
-	})
+	v, err := e.db.readRow(ctx, id)
 	if err != nil {
 		return fmt.Errorf("read settled ordinals of verification %s: %w", id, err)
 	}

@@ -67,24 +67,20 @@ func create(t Tables, n ledger.NewVerification) (v *Row, created bool, err error
 
 // OpenUpload makes the caller the newest writer and fences the older ones. An
 // upload that is over is answered as it is: nobody writes to it.
-func (e Engine) OpenUpload(ctx context.Context, id uuid.UUID) (u ledger.Upload, err error) {
-	err = e.db.Update(ctx, Scope{}, func(t Tables) error {
+func (e Engine) OpenUpload(ctx context.Context, id uuid.UUID) (ledger.Upload, error) {
+	return ledger.Run(ctx, e.db.writeFree, func(t Tables) (u ledger.Upload, err error) {
 		v, err := t.Read(id)
 		if err != nil {
-			return err
+			return u, err
 		}
 		u = v.Upload()
 		if u.Status != ledger.Uploading || u.Expired {
-			return nil
+			return u, nil
 		}
 		u.Writer++
 		n, err := t.Fence(id, v.Writer, u.Writer)
-		return one(n, err, "open upload")
-	})
-	if err != nil {
-		return ledger.Upload{}, fmt.Errorf("open upload %s: %w", id, err)
-	}
-	return u, nil
+		return u, one(n, err, "open upload")
+	}, "open upload %s", id)
 }
 
 // AppendChunk stores data at offset: the bytes are durable before it returns.
@@ -94,7 +90,7 @@ func (e Engine) OpenUpload(ctx context.Context, id uuid.UUID) (u ledger.Upload, 
 func (e Engine) AppendChunk(ctx context.Context, id uuid.UUID, writer, offset int64, data []byte) (
 	u ledger.Upload, err error) {
 	early := false // for any run: one before this may have been committed without our knowing
-	err = e.db.Update(ctx, Scope{}, func(t Tables) error {
+	err = e.db.writeFree(ctx, func(t Tables) error {
 		v, err := t.Read(id)
 		if err != nil {
 			u = ledger.Upload{}
@@ -104,10 +100,7 @@ func (e Engine) AppendChunk(ctx context.Context, id uuid.UUID, writer, offset in
 		u, err = appendChunk(t, v, part{writer: writer, offset: offset, data: data, early: early})
 		return err
 	})
-	if err != nil {
-		return u, fmt.Errorf("append to upload %s at byte %d: %w", id, offset, err)
-	}
-	return u, nil
+	return u, ledger.Wrap(err, "append to upload %s at byte %d", id, offset)
 }
 
 // part is bytes of an upload.
@@ -169,7 +162,7 @@ func store(t Tables, v *Row, offset int64, data []byte) error {
 // ExpireUpload ends an upload whose time is over with bytes missing; any other
 // verification stays as it is.
 func (e Engine) ExpireUpload(ctx context.Context, id uuid.UUID) error {
-	return e.db.Update(ctx, Scope{}, func(t Tables) error {
+	return e.db.writeFree(ctx, func(t Tables) error {
 		v, err := t.Read(id)
 		if err != nil || v.Status != ledger.Uploading || !v.Upload().Expired {
 			return err
@@ -183,7 +176,7 @@ func (e Engine) ExpireUpload(ctx context.Context, id uuid.UUID) error {
 // ExpireFunding ends a verification that has waited that long for credits; any
 // other stays as it is.
 func (e Engine) ExpireFunding(ctx context.Context, id uuid.UUID, after time.Duration) error {
-	return e.db.Update(ctx, Scope{}, func(t Tables) error {
+	return e.db.writeFree(ctx, func(t Tables) error {
 		v, err := t.Read(id)
 		if err != nil || v.State() != ledger.WaitingCredits || v.WaitingSince > v.Now-after.Milliseconds() {
 			return err
@@ -205,20 +198,15 @@ const (
 // CreateSingle makes a verification of one address, or answers the one of the same workspace and identity. It takes the
 // steps of an upload, in one transaction: nobody ever sees it without its bytes.
 func (e Engine) CreateSingle(ctx context.Context, c ledger.CreateSingle) (ledger.Verification, error) {
-	var v *Row
-	err := c.Check()
+	v, err := ledger.Verification{}, c.Check()
 	if err == nil {
 		n := ledger.NewVerification{ID: c.ID, Workspace: c.Workspace, Identity: c.Identity, Bytes: int64(len(record(c.Address))),
 			Limits: c.Limits, MadeBy: ledger.Actor(ctx)}
-		err = e.db.Update(ctx, Scope{Workspace: c.Workspace}, func(t Tables) (err error) {
-			v, err = createSingle(t, n, c.Address)
-			return err
+		v, err = e.db.updateRow(ctx, Scope{Workspace: c.Workspace}, func(t Tables) (*Row, error) {
+			return createSingle(t, n, c.Address)
 		})
 	}
-	if err != nil {
-		return ledger.Verification{}, fmt.Errorf("create check in workspace %s: %w", c.Workspace, err)
-	}
-	return v.Verification, nil
+	return v, ledger.Wrap(err, "create check in workspace %s", c.Workspace)
 }
 
 func createSingle(t Tables, n ledger.NewVerification, address string) (*Row, error) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -415,4 +416,15 @@ func InHandfuls[T any](list []T, do func(part []T) error) error {
 		}
 	}
 	return nil
+}
+
+// In calls do with ` IN (?, …)` and the arguments of it, for a list cut in handfuls.
+func In[T any](list []T, arg func(T) any, do func(in string, args []any) error) error {
+	return InHandfuls(list, func(part []T) error {
+		args := make([]any, len(part))
+		for i, one := range part {
+			args[i] = arg(one)
+		}
+		return do(` IN (?`+strings.Repeat(`, ?`, len(part)-1)+`)`, args)
+	})
 }
