@@ -29,11 +29,12 @@ const (
 	wordSpent // beside "room" it says that a mailbox is full: all its space is used
 	wordShut  // "closed" in one word, which "not" before it denies
 	wordOther // of senders, permissions, numbers and time: beside "mailbox" nothing is said of one, in no language
+	wordIf    // a clause with it says nothing of what is
 	numWords
 )
 
 var wordNames = [numWords]string{"mailbox", "missing", "closed", "full", "found", "active", "room", "linked", "mail",
-	"message", "not", "for", "spent", "shut", "other"}
+	"message", "not", "for", "spent", "shut", "other", "if"}
 
 // A statement is what a sentence says of a mailbox.
 type statement uint8
@@ -137,6 +138,7 @@ type heard struct {
 	kinds uint32          // a bit for each kind of word, and twoBoxes and unlinked
 	at    [numWords]int16 // where words of "not" and of what it denies ended last; 0: nowhere in this sentence
 	box   int16           // where the first word for a mailbox ended
+	now   uint32          // the kinds in this clause
 	shown uint8           // how surely it is this language: from 2 on
 }
 
@@ -156,14 +158,32 @@ func (l *languages) statementOf(text string) statement {
 	if len(text) < plainMin {
 		return saysNothing
 	}
-	var room [heardUsual]heard
+	var room, before [heardUsual]heard
 	var at [languagesMax]uint8 // of each language, in of, from 1 on
-	of, sentence := room[:0], 0
+	of, was, read := room[:0], before[:0], 0
+	endClause := func() {
+		shared, condition := uint32(0), false
+		if at[0] > 0 {
+			shared = of[at[0]-1].now
+		}
+		for i := range of {
+			condition = condition || of[i].isCondition(shared)
+			of[i].now = 0
+		}
+		if condition {
+			clear(of[copy(of, was):])
+		}
+		was = append(was[:0], of...)
+	}
 	text = text[:min(len(text), plainMax)]
 	l.words.eachHit(text, func(word, end int) {
-		for ; sentence < end && sentence < len(text); sentence++ {
-			if endsSentence(text, sentence) && sentence+1 < end { // the reach of "not"
-				for i := range of {
+		for ; read < end && read < len(text); read++ {
+			if read+1 == end || !endsClause(text, read) {
+				continue
+			}
+			endClause()
+			for i := range of {
+				if endsSentence(text, read) { // the reach of "not"
 					of[i].at = [numWords]int16{}
 				}
 			}
@@ -174,6 +194,9 @@ func (l *languages) statementOf(text string) statement {
 			at[language] = uint8(len(of))
 		}
 		h := &of[at[language]-1]
+		if h.now |= 1 << kind; kind == wordIf {
+			return
+		}
 		h.hearWord(kind, int16(end))
 		if language < englishSections || known == wellKnown && kind != wordOther && kind != wordFor {
 			h.shown = 2
@@ -181,6 +204,7 @@ func (l *languages) statementOf(text string) statement {
 			h.shown++
 		}
 	})
+	endClause()
 	most, shared := saysNothing, heard{}
 	if at[0] > 0 { // the first section is for all
 		shared = of[at[0]-1]
@@ -193,6 +217,14 @@ func (l *languages) statementOf(text string) statement {
 		most = max(most, said)
 	}
 	return most
+}
+
+// isCondition reports whether a clause says what may be: it has words of one language for that, and for a statement.
+// The word for the mailbox may be one that all share.
+func (h *heard) isCondition(shared uint32) bool {
+	const boxes, said = 1<<wordMailbox | 1<<wordMail, 1<<wordMissing | 1<<wordClosed | 1<<wordFull | 1<<wordFound |
+		1<<wordActive | 1<<wordRoom | 1<<wordLinked | 1<<wordSpent | 1<<wordShut
+	return h.now>>wordIf&1 == 1 && h.now&said != 0 && (h.now|shared)&boxes != 0
 }
 
 // besideShared adds the words for mailboxes that all languages share.
@@ -266,6 +298,12 @@ func (h *heard) whatItSays() (said statement, silent bool) {
 		said = saysNothing
 	}
 	return said, false
+}
+
+// endsClause reports whether a clause of a text ends with the byte at i.
+func endsClause(text string, i int) bool {
+	c := text[i]
+	return endsSentence(text, i) || c == '(' || c == ')' || c == ',' || c == ':' && i+1 < len(text) && text[i+1] == ' '
 }
 
 // endsSentence reports whether a sentence of a text ends with the byte at i.

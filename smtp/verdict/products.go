@@ -29,8 +29,8 @@ var devices = wordSet(`antispam antivirus appliance firewall gateway security su
 // things are further words of their names, and of what is said of them without a word about a refusal.
 var things = wordSet(`a advanced and anti by cloud connect content corp defence defender defense e edition email engine
 	enterprise essentials filter filtering for gmbh inc is ltd mail malware messaging micro network networks of on
-	plus powered protected protection provided running runs scanned secure secured server service
-	services software solution solutions spam system the this threat trend uses using version virus with`)
+	plus powered pro protected protection provided proxy running runs scanned secure secured server service
+	services smtp software solution solutions spam system the this threat trend uses using utm version virus with`)
 
 func wordSet(list string) map[string]bool {
 	set := map[string]bool{}

@@ -258,11 +258,12 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 		}
 	}
 	i := s.first(&rules, a, enhanced)
+	if certain := withoutConditions(text); i >= 0 && s.doubts.of.has(i) && certain != text {
+		rules = s.dropUnfound(rules, &s.doubts.of, certain)
+		i = s.first(&rules, a, enhanced)
+	}
 	if i >= 0 && s.aside.has(i) {
-		seen := s.find(withoutAsides(text))
-		for w := range rules {
-			rules[w] &= seen[w] | ^s.aside[w]
-		}
+		rules = s.dropUnfound(rules, &s.aside, withoutAsides(text))
 		i = s.first(&rules, a, enhanced)
 	}
 	i = s.firstSaid(open, i, text)
@@ -280,6 +281,15 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 	} else {
 		return s.verdictOf(i, text)
 	}
+}
+
+// dropUnfound takes those of some rules out of rules that find nothing in a part of a text.
+func (s *Rules) dropUnfound(rules found, some *found, part string) found {
+	seen := s.find(part)
+	for w := range rules {
+		rules[w] &= seen[w] | ^some[w]
+	}
+	return rules
 }
 
 // openSayings takes the rules that look at what is said of a mailbox out of rules, and gives those whose other

@@ -163,12 +163,13 @@ const domainAsides = `|(^| )(in|at) (this|our|the|that) domain|(^| )(in (diesem|
 // opens the sentence.
 var asides = regexp.MustCompile(`(^|[^a-zа-я])(((smtp|delivery|server|lmtp|mail) )?(error|failure|failed)|fehler|` +
 	`erreur|errore?|erro|ошибка|blad|reason|grund|motivo|motif|причина) ?:` +
-	`|(^| )(on|at|in|by|to|with|from) (this|our|the|that|my|any) ((local|remote|mail|smtp|e-?mail|user|virtual) )*` +
+	`|(^| )(on|at|in|by|to|with|from) (this|our|the|that|my|any) ([a-z0-9-]+ ){0,3}` +
 	`(server|system|service|database|record|table|site)s?( |[.,;:!)]|$)` +
 	domainAsides +
 	`|(^| )(from|out of|in) service|(alias|virtual|recipient|mailbox|user) (table|map|record)|smtp address` +
 	`|(^| )service (for|of) (this|that|the) (user|account|mailbox|subscriber|customer)` +
-	`|(^| )delivery (target|address|destination|to (this|that|the) (account|user|mailbox|address|recipient))` +
+	`|(^| )delivery (target|address|destination|(is |was |)(not possible|impossible)` +
+	`|to (this|that|the) (account|user|mailbox|address|recipient))` +
 	`|(^| )(auf|an|bei) (diesem|unserem|dem) (mail|)server` +
 	`|(^| )(sur|par) (ce|notre|le) serveur( de messagerie| mail|)` +
 	`|(^| )en (este|nuestro|el) servidor( de correo|)|(^| )(neste|no|nesse|nosso) servidor( de e-?mail|)` +
@@ -176,7 +177,21 @@ var asides = regexp.MustCompile(`(^|[^a-zа-я])(((smtp|delivery|server|lmtp|mai
 	`|(^| )на (этом|нашем|данном|цьому|нашому) сервер[еі]` +
 	`|(^| )na (tym|naszym|tomto|tem) serw?[ev]r(ze|u|i)`)
 
-func withoutAsides(text string) string { return asides.ReplaceAllString(text, " ") }
+func withoutAsides(text string) string { return asides.ReplaceAllString(spoken(text), " ") }
+
+// conditions are clauses of what may be, or may not, in English: the other languages have theirs in languages.txt.
+var conditions = regexp.MustCompile(`(^|[^.,:;!?()]*[^a-z.,:;!?()])` +
+	`(if|whether|unless|whenever|in case|when (a|an|the|that|your|no|any|such)) [^.,:;!?()]*`)
+
+// withoutConditions takes conditions out of a text.
+func withoutConditions(text string) string {
+	for _, word := range [...]string{"if ", "whe", "unless", "in case"} {
+		if strings.Contains(text, word) {
+			return conditions.ReplaceAllString(text, " ")
+		}
+	}
+	return text
+}
 
 // courtesies are what a sentence about a mailbox asks of its reader.
 var courtesies = regexp.MustCompile(`(^|[^a-z])(please|kindly|pls|plz) (also |do |)` +
@@ -236,6 +251,10 @@ func apart(text string) string {
 			b.WriteByte(' ')
 		case unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsDigit(r):
 			b.WriteRune(r)
+		case strings.ContainsRune("。！？．।", r):
+			b.WriteString(". ")
+		case strings.ContainsRune("，、；：،؛", r):
+			b.WriteString(", ")
 		default:
 			b.WriteByte(' ')
 		}

@@ -244,6 +244,48 @@ func TestSentencesOfManyLanguages(t *testing.T) {
 	}
 }
 
+// What is said under a condition is not said, in any language; a condition in another clause changes nothing.
+func TestConditionsSayNothing(t *testing.T) {
+	conditions, language := map[string]string{}, ""
+	for line := range strings.Lines(languagesFile) {
+		if line[0] == '[' {
+			language = line[1:strings.IndexByte(line, ']')]
+		} else if words, found := strings.CutPrefix(line, "if: "); found {
+			words, _, _ = strings.Cut(strings.TrimSpace(words), ",")
+			conditions[language] = draw(t, words)[0]
+		}
+	}
+	content, err := os.ReadFile("testdata/spoken.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried, about := 0, ""
+	for line := range strings.SplitSeq(strings.ReplaceAll(string(content), "\n ", " "), "\n") {
+		if heading, found := strings.CutPrefix(line, "## "); found {
+			about = heading
+		}
+		language, list, _ := strings.Cut(line, ": ")
+		word := conditions[language]
+		for text := range strings.SplitSeq(list, " / ") {
+			plain := judgeAt(t, "550 "+text+" ", "mx.example.com")
+			if about == "not" || word == "" || strings.ContainsAny(text, ".,;:()!?^-_") || !strings.Contains(text, " ") ||
+				isASCII(text[:1]) != isASCII(word[:1]) || plain.Outcome != smtp.Invalid || plain.Bare {
+				continue
+			}
+			tried++
+			if v := judgeAt(t, "550 "+word+" "+text, "mx.example.com"); v.Outcome == smtp.Invalid && !v.Bare {
+				t.Errorf("%s %s: %s by %s", word, text, v.golden(), v.Rule)
+			}
+			if v := judgeAt(t, "550 "+text+"; "+word, "mx.example.com"); v.Outcome != smtp.Invalid || v.Bare {
+				t.Errorf("%s; %s: %s by %s", text, word, v.golden(), v.Rule)
+			}
+		}
+	}
+	if tried < 500 {
+		t.Errorf("only %d were tried", tried)
+	}
+}
+
 // withoutAccents writes as servers do that know ASCII only, in scripts that have it.
 func withoutAccents(text string) string {
 	return strings.Map(func(r rune) rune {
