@@ -28,6 +28,7 @@ type allowance struct {
 	replies   throttle.Turnaround
 	openings  throttle.Turnaround
 	lead      throttle.Lead
+	waits     time.Duration // for an answer and the commands before it, on average
 }
 
 func newAllowance(e *env, h *registry.Handle, now time.Time) *allowance {
@@ -200,6 +201,16 @@ func (al *allowance) noteSlowLead(now time.Time, s *session, led time.Duration, 
 	}
 }
 
+// noteWait notes how long an answer took, with the commands before it. What is longer than the average counts at
+// once, what is shorter little by little.
+func (al *allowance) noteWait(took time.Duration) {
+	if took > al.waits {
+		al.waits += (took - al.waits) / waitsUp
+	} else {
+		al.waits -= (al.waits - took) / waitsDown
+	}
+}
+
 // rateBounds are those of every rate: what the receiver as a whole allows, and our share.
 func (al *allowance) rateBounds(whole throttle.Limits) throttle.RateBounds {
 	b := throttle.RateBounds{Ceiling: whole.RcptRate, Stated: al.options.isStated(al.key)}
@@ -262,5 +273,6 @@ func (al *allowance) makeView(now time.Time) View {
 	if al.replies.Samples == 0 {
 		v.expect = v.opening / 3
 	}
+	v.heldBack = !v.busy && al.waits > v.expect+workFor
 	return v
 }

@@ -19,6 +19,14 @@ const (
 	// the tenth error on, and its timer may be early by a tick.
 	slowBy       = time.Second - 50*time.Millisecond
 	slowRefusals = 2
+
+	// greyedFew is after how many answers of the first session, all of them to come back later, we come back in
+	// another one: some receivers let pass who does, and log a session that goes on (postscreen(8)).
+	greyedFew = 2
+
+	// waitsUp and waitsDown are over how many answers the time that they take is an average, as it grows and as it
+	// falls: after one in eight that takes three seconds each of the next is asked for by itself.
+	waitsUp, waitsDown = 4, 32
 )
 
 // mayWakeGuard reports whether a guard against harvesting can be at work, as its words say: it counts what
@@ -62,6 +70,7 @@ func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 		if asked++; asked == 1 && !fresh {
 			ss.allowance.lead.Learn(a.Sent.Sub(s.at))
 		}
+		ss.allowance.noteWait(a.Led + a.waited)
 		ss.allowance.noteSlowLead(now, s, a.Led, faults)
 		ss.allowance.noteSlowRefusal(now, s, a, refused)
 		if !a.Judgement.isAccepted() && a.Judgement.Verdict.Reason != smtp.Greylisted {
@@ -102,6 +111,9 @@ func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 	s.errors += faults
 	s.rcpts += asked + r.OnWire
 	s.refused += refused + unheard
+	if s.greyed >= greyedFew && s.greyed == s.told && !s.queue.cameBack {
+		s.doomed, s.queue.cameBack = true, true
+	}
 	room := make([]evidence.Attempt, len(r.Answered))
 	for i := range r.Answered {
 		a := &r.Answered[i]

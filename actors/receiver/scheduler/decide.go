@@ -51,6 +51,8 @@ type View struct {
 	opening time.Duration   // the fastest opening of a session
 	turns   float64         // that an address takes
 	busy    bool            // this node has more to do than it can
+
+	heldBack bool // its answers take longer than all that a session is given
 }
 
 // supply is what a session that has nothing to do might be given.
@@ -109,6 +111,9 @@ func (v *View) portionOf(n int, c *supply) int {
 	most := v.limits.RcptsPerTransaction
 	if c.shared {
 		most = min(most, sharedMost)
+	}
+	if v.heldBack {
+		return min(n, 1)
 	}
 	soon := max(1, int(float64(workFor)/(v.turns*float64(max(1, v.expect)))))
 	n = min(n, max(soon, most), 1+c.queued/min(v.sessionsWorth(c.left), max(1, v.limits.Connections)))

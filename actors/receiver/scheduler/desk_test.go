@@ -151,6 +151,38 @@ func TestDueRetriesComeFirst(t *testing.T) {
 	}
 }
 
+// TestHeldRefusals: a receiver holds each refusal back, for longer than a second or not for as long. As many sessions
+// wait for that as are allowed; where nothing is held back, there is one.
+func TestHeldRefusals(t *testing.T) {
+	a := openedWide()
+	a.Connections, a.RcptsPerTransaction = 8, 1
+	for seed := range uint64(20) {
+		w := newWorld(t, a, seed)
+		w.turn, w.holds = time.Millisecond, time.Duration(seed%4)*4*time.Second
+		missing := 0
+		w.reply = func(p *Probe, _ *simSession) smtp.Reply {
+			if w.rand.IntN(4) > 0 {
+				return smtp.Reply{Code: 250}
+			}
+			missing++
+			return smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 1, 1}, Lines: []string{"user unknown"}}
+		}
+		all := w.heard()
+		w.offer(offerOf(1, "d.example", 1, 100, hosts("mx1")))
+		ideal := time.Duration(missing) * w.holds / time.Duration(a.Connections)
+		for len(all["d.example"]) < 100 && w.now.Before(begin.Add(10*time.Minute)) {
+			w.run(w.now.Add(time.Second))
+			ideal = time.Duration(missing) * w.holds / time.Duration(a.Connections)
+		}
+		if took := w.now.Sub(begin); took > 2*ideal+2*w.holds+10*time.Second {
+			t.Errorf("%d refusals held back for %s: %s, ideal %s, %d sessions", missing, w.holds, took, ideal, len(w.dials))
+		}
+		if w.holds == 0 && len(w.dials) > 2 {
+			t.Errorf("%d sessions, though nothing is held back", len(w.dials))
+		}
+	}
+}
+
 // TestQueueShares: a verification fills no more than it leaves free.
 func TestQueueShares(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)

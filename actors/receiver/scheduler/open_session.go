@@ -94,7 +94,7 @@ func (ss *sessions) openMore(v *View) {
 	now := v.now
 	for i := 0; i < len(ss.served); i++ {
 		l := ss.served[i]
-		for l.Queued() > 0 && l.Sessions() < v.sessionsWorth(l.left()) {
+		for l.Queued() > 0 && (l.Sessions() < v.sessionsWorth(l.left()) || ss.allHeldUp(v, l)) {
 			c, o := ss.paths.nextCandidate(now, l.route)
 			if c == nil {
 				break

@@ -219,6 +219,8 @@ type hostQueue struct {
 	behind int       // addresses that their clients keep back for these hosts
 	greyed time.Time // when the newest that came back after greylisting was first put off
 	barren barren
+
+	cameBack bool // in another session, when the first was told nothing but to come back
 }
 
 // left is how many addresses are still to be asked, as far as is known: those that wait here, and behind.

@@ -113,6 +113,54 @@ func (ss *sessions) carryOutHalts() {
 	ss.halts = ss.halts[:0]
 }
 
+// heldUpAfter is how long a session waits for its answers at least, and that they take twice as long as expected, until
+// it counts as held up: some receivers hold back what they refuse, and say nothing else in that session meanwhile. It
+// is four times workFor.
+const heldUpAfter = time.Second
+
+// patience is how long a session may take for n addresses before it is held up.
+func (v *View) patience(n int) time.Duration {
+	return max(heldUpAfter, time.Duration(2*float64(n)*v.turns*float64(v.expect)))
+}
+
+// takeFromHeldUp lets sessions that are held up give back what they have not asked.
+func (ss *sessions) takeFromHeldUp(v *View) {
+	for _, s := range ss.all {
+		if len(s.given) < 2 || s.halted || v.busy {
+			continue
+		}
+		if s.heldUp.After(v.now) {
+			ss.wakeAt(s.heldUp)
+			continue
+		}
+		s.halted = true
+		s.slot.Halted.Store(true)
+	}
+}
+
+// allHeldUp reports whether all sessions of a queue are held up, at a receiver that has answered before.
+func (ss *sessions) allHeldUp(v *View, l *hostQueue) bool {
+	if v.turn == 0 || v.busy {
+		return false
+	}
+	next := time.Time{}
+	for _, s := range ss.all {
+		if s.queue != l || s.closing {
+			continue
+		}
+		if len(s.given) == 0 {
+			return false
+		}
+		if s.heldUp.After(v.now) {
+			next = later(next, s.heldUp)
+		}
+	}
+	if !next.IsZero() {
+		ss.wakeAt(next)
+	}
+	return next.IsZero()
+}
+
 // beginSession notes that a session is open.
 func (ss *sessions) beginSession(now time.Time, s *session) {
 	seen := ss.allowance.openings.Seen(s.opened, now)
@@ -225,6 +273,7 @@ type session struct {
 type sessionWork struct {
 	given        []*Probe  // that it is asking
 	at           time.Time // when they were given
+	heldUp       time.Time // from when on it takes too long
 	day          int64     // of their source, which counts them
 	halted       bool      // it was told to give back what it has not asked
 	grouped      bool      // it was given something in groups

@@ -133,6 +133,7 @@ type world struct {
 	greeted map[string]int            // times, by host
 	hear    func(to Client, msg proto.Message)
 	asked   func(p *Probe) // may be nil
+	holds   time.Duration  // how long it holds a refusal back
 }
 
 type simSession struct {
@@ -310,6 +311,10 @@ func (w *world) ask(m AskProbes) {
 		w.t.Errorf("%d probes, %d in a transaction", len(m.Probes), m.Transaction.Most)
 	}
 	r := Report{ID: m.ID, Unanswered: m.Probes}
+	if w.holds > 0 {
+		w.askOne(s, &r, &m)
+		return
+	}
 	t := w.now.Add(m.After)
 	for len(r.Unanswered) > 0 && r.Failure == nil && r.Refused < m.RefusedMax {
 		if s.rcpts > 0 {
@@ -327,6 +332,19 @@ func (w *world) ask(m AskProbes) {
 	})
 }
 
+// askOne asks one address after the other, each in a transaction of its own, until the session is halted.
+func (w *world) askOne(s *simSession, r *Report, m *AskProbes) {
+	t, stop := w.transaction(s, r, m, w.now.Add(2*w.turn))
+	w.after(t.Sub(w.now), func() {
+		if !stop && len(r.Unanswered) > 0 && r.Refused < m.RefusedMax && !s.socket.Halted.Load() {
+			w.askOne(s, r, m)
+			return
+		}
+		s.socket.MarkIdle()
+		w.scheduler.SessionWorked(w.now, *r)
+	})
+}
+
 func (w *world) transaction(s *simSession, r *Report, m *AskProbes, t time.Time) (time.Time, bool) {
 	most := m.Transaction.Now()
 	for nth := 1; nth <= most && len(r.Unanswered) > 0 && r.Refused < m.RefusedMax; nth++ {
@@ -341,6 +359,9 @@ func (w *world) transaction(s *simSession, r *Report, m *AskProbes, t time.Time)
 		reply := w.reply(p, s)
 		sent := t
 		t = t.Add(took)
+		if reply.Permanent() {
+			t = t.Add(w.holds)
+		}
 		if reply.Code == 0 {
 			told := judgedAt(t, s.host, p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Err: errors.New("reset")})
 			r.Failure, r.Cut, r.OnWire = &told, true, 1
