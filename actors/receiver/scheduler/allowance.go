@@ -273,6 +273,8 @@ func (al *allowance) makeView(now time.Time) View {
 	if al.replies.Samples == 0 {
 		v.expect = v.opening / 3
 	}
-	v.heldBack = !v.busy && al.waits > v.expect+workFor
+	if !v.busy && al.waits > v.expect+workFor {
+		v.held = al.waits
+	}
 	return v
 }

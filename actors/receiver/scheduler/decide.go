@@ -52,7 +52,7 @@ type View struct {
 	turns   float64         // that an address takes
 	busy    bool            // this node has more to do than it can
 
-	heldBack bool // its answers take longer than all that a session is given
+	held time.Duration // its answers take on average, where that is longer than all that a session is given
 }
 
 // supply is what a session that has nothing to do might be given.
@@ -112,7 +112,7 @@ func (v *View) portionOf(n int, c *supply) int {
 	if c.shared {
 		most = min(most, sharedMost)
 	}
-	if v.heldBack {
+	if v.held > 0 {
 		return min(n, 1)
 	}
 	soon := max(1, int(float64(workFor)/(v.turns*float64(max(1, v.expect)))))
@@ -130,6 +130,10 @@ func (v *View) sessionsWorth(left int) int {
 	if v.busy {
 		return 1
 	}
+	most := left / min(probesPerSession, v.limits.RcptsPerConnection)
+	if v.held > 0 {
+		return 1 + min(most, int(time.Duration(left)*v.held/worthShort), int(2*v.limits.RcptRate.PerSecond()*v.held.Seconds()))
+	}
 	alone := time.Duration(float64(left) * v.turns * float64(v.turn))
 	alone += time.Duration(left/v.limits.RcptsPerConnection) * 2 * v.opening // and QUIT takes its turn
 	fed := v.limits.RcptRate.PerSecond() * turnsPerProbe * v.turn.Seconds()
@@ -137,7 +141,7 @@ func (v *View) sessionsWorth(left int) int {
 	if v.turn >= turnShort {
 		worth = time.Duration(float64(worthOpening) * float64(turnShort) / float64(v.turn))
 	}
-	return 1 + min(left/min(probesPerSession, v.limits.RcptsPerConnection), int(alone/worth), 1+int(2*fed))
+	return 1 + min(most, int(alone/worth), 1+int(2*fed))
 }
 
 // room is what one more session for a queue would find.
