@@ -24,7 +24,7 @@ const (
 func (ss *sessions) planSessions(v *View, mayAsk, mayOpen bool) {
 	ss.blocks = blocksNow{}
 	ss.tendFree(v, !mayAsk)
-	ss.takeFromHeldUp(v)
+	ss.wakeAt(takeFromHeldUp(v, ss.all))
 	ss.pressed, ss.small, ss.slotless = false, nil, false
 	if mayOpen {
 		ss.openSessions(v)
@@ -211,7 +211,7 @@ func (ss *sessions) giveProbes(v *View, s *session, probes []*Probe) {
 	s.slot.Halted.Store(false)
 	s.halted = false
 	s.give(probes, now)
-	s.heldUp = now.Add(v.patience(len(probes)))
+	s.heldUp = now.Add(v.patienceFor(len(probes)))
 	s.grouped = a.Pipelining && s.groups && s.queue.takesGroups(now)
 	s.transactions += (len(probes) + a.RcptsPerTransaction - 1) / a.RcptsPerTransaction
 	transaction, group := ss.allowance.sizes(now)

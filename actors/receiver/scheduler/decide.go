@@ -132,7 +132,8 @@ func (v *View) sessionsWorth(left int) int {
 	}
 	most := left / min(probesPerSession, v.limits.RcptsPerConnection)
 	if v.held > 0 {
-		return 1 + min(most, int(time.Duration(left)*v.held/worthShort), int(2*v.limits.RcptRate.PerSecond()*v.held.Seconds()))
+		fed := v.limits.RcptRate.PerSecond() * v.held.Seconds()
+		return 1 + min(most, int(time.Duration(left)*v.held/worthShort), int(2*fed))
 	}
 	alone := time.Duration(float64(left) * v.turns * float64(v.turn))
 	alone += time.Duration(left/v.limits.RcptsPerConnection) * 2 * v.opening // and QUIT takes its turn

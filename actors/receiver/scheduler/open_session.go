@@ -94,7 +94,14 @@ func (ss *sessions) openMore(v *View) {
 	now := v.now
 	for i := 0; i < len(ss.served); i++ {
 		l := ss.served[i]
-		for l.Queued() > 0 && (l.Sessions() < v.sessionsWorth(l.left()) || ss.allHeldUp(v, l)) {
+		for l.Queued() > 0 {
+			if l.Sessions() >= v.sessionsWorth(l.left()) {
+				held, at := allHeldUp(v, ss.all, l)
+				if !held {
+					ss.wakeAt(at)
+					break
+				}
+			}
 			c, o := ss.paths.nextCandidate(now, l.route)
 			if c == nil {
 				break

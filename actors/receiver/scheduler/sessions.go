@@ -118,47 +118,43 @@ func (ss *sessions) carryOutHalts() {
 // is four times workFor.
 const heldUpAfter = time.Second
 
-// patience is how long a session may take for n addresses before it is held up.
-func (v *View) patience(n int) time.Duration {
+// patienceFor is how long a session may take for n addresses before it is held up.
+func (v *View) patienceFor(n int) time.Duration {
 	return max(heldUpAfter, time.Duration(2*float64(n)*v.turns*float64(v.expect)))
 }
 
-// takeFromHeldUp lets sessions that are held up give back what they have not asked.
-func (ss *sessions) takeFromHeldUp(v *View) {
-	for _, s := range ss.all {
-		if len(s.given) < 2 || s.halted || v.busy {
-			continue
+// takeFromHeldUp lets sessions that are held up give back what they have not asked. It gives when the next one is;
+// zero: none will be.
+func takeFromHeldUp(v *View, all map[int]*session) (next time.Time) {
+	for _, s := range all {
+		switch {
+		case len(s.given) < 2 || s.halted || v.busy:
+		case s.heldUp.After(v.now):
+			next = sooner(next, s.heldUp)
+		default:
+			s.halted = true
+			s.slot.Halted.Store(true)
 		}
-		if s.heldUp.After(v.now) {
-			ss.wakeAt(s.heldUp)
-			continue
-		}
-		s.halted = true
-		s.slot.Halted.Store(true)
 	}
+	return next
 }
 
-// allHeldUp reports whether all sessions of a queue are held up, at a receiver that has answered before.
-func (ss *sessions) allHeldUp(v *View, l *hostQueue) bool {
+// allHeldUp reports whether all sessions of a queue are held up, at a receiver that has answered before; if not, when
+// they will be; zero: one is free.
+func allHeldUp(v *View, all map[int]*session, l *hostQueue) (held bool, at time.Time) {
 	if v.turn == 0 || v.busy {
-		return false
+		return false, at
 	}
-	next := time.Time{}
-	for _, s := range ss.all {
-		if s.queue != l || s.closing {
-			continue
-		}
-		if len(s.given) == 0 {
-			return false
-		}
-		if s.heldUp.After(v.now) {
-			next = later(next, s.heldUp)
+	for _, s := range all {
+		switch {
+		case s.queue != l || s.closing:
+		case len(s.given) == 0:
+			return false, time.Time{}
+		default:
+			at = later(at, s.heldUp)
 		}
 	}
-	if !next.IsZero() {
-		ss.wakeAt(next)
-	}
-	return next.IsZero()
+	return !at.After(v.now), at
 }
 
 // beginSession notes that a session is open.
