@@ -36,27 +36,22 @@ func newAudit(e environment) *cobra.Command {
 			"  rollcall audit --config /etc/rollcall/rollcall.toml --json",
 		Args: wantArgs(),
 	}
-	from, asJSON := addLedgerFlags(c, e), jsonFlag(c)
+	from := addLedgerFlags(c, e)
 	c.AddCommand(newAuditCorrect(from))
-	c.RunE = func(c *cobra.Command, _ []string) error {
+	return answerWith(c, func([]string) (auditView, error) {
 		began := time.Now()
 		report, read, err := audit(c.Context(), from)
-		if err != nil {
-			return err
-		}
-		view := newAuditView(report, read, time.Since(began))
-		if *asJSON {
-			err = term.PrintJSON(c.OutOrStdout(), view)
-		} else {
-			err = view.print(c.OutOrStdout())
-		}
-		if err == nil && report.Found > 0 {
-			err = fmt.Errorf("%w (violations: %s): stop granting and selling credits until this is understood",
-				errViolations, term.Grouped(report.Found))
-		}
-		return err
+		return newAuditView(report, read, time.Since(began)), err
+	}, func(w io.Writer, view auditView) error { return view.print(w) })
+}
+
+// failsWith is what ends an audit that found something.
+func (a auditView) failsWith() error {
+	if a.Found == 0 {
+		return nil
 	}
-	return c
+	return fmt.Errorf("%w (violations: %s): stop granting and selling credits until this is understood", errViolations,
+		term.Grouped(a.Found))
 }
 
 // audit asks for a report, and says whom.

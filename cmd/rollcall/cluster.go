@@ -33,11 +33,6 @@ func newCluster(e environment) *cobra.Command {
 	return c
 }
 
-// nodeBody is the body of a call about one node; "" is the node that is asked.
-type nodeBody struct {
-	Node string `json:"node"`
-}
-
 // completionTimeout bounds what a shell waits for the names of nodes. Guess: what
 // a person at a prompt bears.
 const completionTimeout = 2 * time.Second
@@ -128,7 +123,7 @@ type drain struct {
 
 // ask asks for the drain, and tells when nobody is left to work.
 func (d drain) ask(ctx context.Context, node string) (m admin.Member, err error) {
-	if err := d.client.Ask(ctx, "POST", "/v1/cluster/drain", nodeBody{node}, &m); err != nil {
+	if err := d.client.Ask(ctx, "POST", "/v1/cluster/drain", admin.NodeCall{Node: node}, &m); err != nil {
 		return m, err
 	}
 	known, err := d.client.Members(ctx)
@@ -233,7 +228,7 @@ func newClusterForget(node *adminFlags) *cobra.Command {
 				return m, err
 			}
 		}
-		return m, client.Ask(c.Context(), "POST", "/v1/cluster/forget", nodeBody{m.Node.String()}, &m)
+		return m, client.Ask(c.Context(), "POST", "/v1/cluster/forget", admin.NodeCall{Node: m.Node.String()}, &m)
 	}, func(w io.Writer, m admin.Member) error {
 		fmt.Fprintln(w, nodeTitle(m), "is forgotten.")
 		return nil
@@ -515,7 +510,7 @@ func newClusterUndrain(node *adminFlags) *cobra.Command {
 		if err != nil {
 			return m, err
 		}
-		err = to.Ask(c.Context(), "POST", "/v1/cluster/undrain", nodeBody{name}, &m)
+		err = to.Ask(c.Context(), "POST", "/v1/cluster/undrain", admin.NodeCall{Node: name}, &m)
 		if err == nil && *wait {
 			m, err = waitServing(c.Context(), to, c.ErrOrStderr(), m, drainEvery)
 		}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -60,34 +59,29 @@ func newClusterCertInit() *cobra.Command {
 	c := &cobra.Command{Use: "init", Short: "Make a CA for a cluster: ca.crt and ca.key", Args: wantArgs(),
 		Long: "Make a CA for a cluster, valid for ten years: ca.crt, which every node gets, and ca.key, which\n" +
 			"no node gets. A CA that is there already is never overwritten."}
-	dir, asJSON := dirFlag(c), jsonFlag(c)
+	dir := dirFlag(c)
 	name := c.Flags().String("cluster", "rollcall", "the cluster's name, for people who look at the certificate")
-	c.RunE = func(c *cobra.Command, _ []string) error {
+	return answerWith(c, func([]string) (view certView, err error) {
 		ca, err := secure.NewAuthority(*name, time.Now(), secure.AuthorityValidity)
 		if err != nil {
-			return err
+			return view, err
 		}
 		if err := os.MkdirAll(*dir, 0o700); err != nil {
-			return fmt.Errorf("make the folder: %w", err)
+			return view, fmt.Errorf("make the folder: %w", err)
 		}
 		if err := writePair(*dir, caName, ca.Pair(), false); err != nil {
-			return err
+			return view, err
 		}
-		view, err := viewCert(filepath.Join(*dir, caName+certSuffix))
-		if err != nil {
-			return err
-		}
+		view, err = viewCert(filepath.Join(*dir, caName+certSuffix))
 		view.Key = filepath.Join(*dir, caName+keySuffix)
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), view)
-		}
-		fmt.Fprintf(c.OutOrStdout(), "%s  the CA, valid until %s: copy it to every node\n"+
+		return view, err
+	}, func(w io.Writer, view certView) error {
+		fmt.Fprintf(w, "%s  the CA, valid until %s: copy it to every node\n"+
 			"%s  its key: keep it off the nodes, whoever has it can make members\n\n"+
 			"Next, for each node:  rollcall cluster cert node NAME --dir %s\n",
 			view.Cert, view.Expires, view.Key, *dir)
 		return nil
-	}
-	return c
+	})
 }
 
 func newClusterCertNode() *cobra.Command {
@@ -96,23 +90,24 @@ func newClusterCertNode() *cobra.Command {
 		Long: "Make the certificate of a node with the CA of `rollcall cluster cert init`. NAME becomes the\n" +
 			"member's name; it has the form of a host name and need not resolve. No two nodes may have the same.\n" +
 			"A running node uses a renewed certificate within seconds of its files being replaced."}
-	dir, asJSON := dirFlag(c), jsonFlag(c)
+	dir := dirFlag(c)
 	days := c.Flags().Int("days", int(secure.NodeValidity/(24*time.Hour)), "how long the certificate is valid")
 	renew := c.Flags().Bool("renew", false, "replace the files of this name if they are there")
-	c.RunE = func(c *cobra.Command, args []string) error {
+	return answerWith(c, func(args []string) (view certView, err error) {
 		if *days < 1 || *days > daysMax {
-			return term.UsageError(fmt.Sprintf("--days %d: 1 to %d are possible", *days, daysMax))
+			return view, term.UsageError(fmt.Sprintf("--days %d: 1 to %d are possible", *days, daysMax))
 		}
 		if err := secure.CheckName(args[0]); err != nil || args[0] == caName {
-			return term.UsageError(fmt.Sprintf("%q cannot be a node's name: lower-case letters, digits, hyphens and "+
+			return view, term.UsageError(fmt.Sprintf("%q cannot be a node's name: lower-case letters, digits, hyphens and "+
 				"dots, as in node-1.example.net", args[0]))
 		}
 		if err := issueCert(*dir, args[0], time.Duration(*days)*24*time.Hour, *renew); err != nil {
-			return err
+			return view, err
 		}
-		return printNodeCert(c, *dir, args[0], *asJSON)
-	}
-	return c
+		view, err = viewCert(filepath.Join(*dir, args[0]+certSuffix))
+		view.Key, view.CAFile = filepath.Join(*dir, args[0]+keySuffix), filepath.Join(*dir, caName+certSuffix)
+		return view, err
+	}, printNodeCert)
 }
 
 // issueCert makes the files of a node with the CA of a folder.
@@ -143,25 +138,16 @@ func issueCert(dir, name string, validity time.Duration, renew bool) error {
 	return writePair(dir, name, made, renew)
 }
 
-func printNodeCert(c *cobra.Command, dir, name string, asJSON bool) error {
-	view, err := viewCert(filepath.Join(dir, name+certSuffix))
-	if err != nil {
-		return err
-	}
-	view.Key = filepath.Join(dir, name+keySuffix)
-	view.CAFile = filepath.Join(dir, caName+certSuffix)
-	if asJSON {
-		return term.PrintJSON(c.OutOrStdout(), view)
-	}
-	fmt.Fprintf(c.OutOrStdout(), "%s  the certificate of %s, valid until %s\n"+
+func printNodeCert(w io.Writer, view certView) error {
+	fmt.Fprintf(w, "%s  the certificate of %s, valid until %s\n"+
 		"%s  its key\n\n"+
 		"Copy both and %s to the node, the key readable by its user only, and set there:\n\n"+
 		"[cluster]\n"+
 		"tls_ca_file = \"/etc/rollcall/%s\"\n"+
 		"tls_cert_file = \"/etc/rollcall/%s\"\n"+
 		"tls_key_file = \"/etc/rollcall/%s\"\n",
-		view.Cert, name, view.Expires, view.Key, view.CAFile,
-		caName+certSuffix, name+certSuffix, name+keySuffix)
+		view.Cert, view.Name, view.Expires, view.Key, view.CAFile,
+		caName+certSuffix, view.Name+certSuffix, view.Name+keySuffix)
 	return nil
 }
 
@@ -198,7 +184,7 @@ func viewCert(file string) (v certView, err error) {
 func writePair(dir, name string, pair secure.Pair, replace bool) error {
 	write := writeNew
 	if replace {
-		write = writeOver
+		write = term.ReplaceFile
 	}
 	keyFile, certFile := filepath.Join(dir, name+keySuffix), filepath.Join(dir, name+certSuffix)
 	if _, err := os.Lstat(certFile); err == nil && !replace {
@@ -222,24 +208,6 @@ func writeNew(name string, text []byte, mode fs.FileMode) error {
 	_, err = f.Write(text)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return errors.Join(err, os.Remove(name))
-	}
-	return nil
-}
-
-// writeOver puts a file in the place of another, so that a reader meets one of
-// them, whole.
-func writeOver(name string, text []byte, mode fs.FileMode) error {
-	part, err := os.CreateTemp(filepath.Dir(name), ".rollcall-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = part.Write(text)
-	err = errors.Join(err, part.Chmod(mode), part.Sync(), part.Close())
-	if err == nil {
-		err = os.Rename(part.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(part.Name()))
 	}
 	return nil
 }
@@ -306,11 +274,7 @@ func newKeysList(node *adminFlags) *cobra.Command {
 		Example: "  rollcall cluster keys list",
 		Args:    wantArgs(),
 	}
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		return keysCall{node: node, out: c.OutOrStdout(), asJSON: *asJSON}.do(c.Context(), keyBody{Op: admin.KeyList})
-	}
-	return c
+	return keysCommand(node, c, func([]string) (admin.KeyCall, error) { return admin.KeyCall{Op: admin.KeyList}, nil })
 }
 
 func newKeysAdd(node *adminFlags) *cobra.Command {
@@ -324,16 +288,10 @@ func newKeysAdd(node *adminFlags) *cobra.Command {
 			"  ssh vault cat next.key | rollcall cluster keys add -",
 		Args: wantKey("FILE"),
 	}
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
+	return keysCommand(node, c, func(args []string) (admin.KeyCall, error) {
 		key, err := readKey(args[0], c.InOrStdin())
-		if err != nil {
-			return err
-		}
-		return keysCall{node: node, out: c.OutOrStdout(), asJSON: *asJSON}.do(c.Context(),
-			keyBody{Op: admin.KeyAdd, Key: key})
-	}
-	return c
+		return admin.KeyCall{Op: admin.KeyAdd, Key: key}, err
+	})
 }
 
 func newKeysChange(node *adminFlags, op admin.KeyOp, short string) *cobra.Command {
@@ -345,16 +303,10 @@ func newKeysChange(node *adminFlags, op admin.KeyOp, short string) *cobra.Comman
 		Example: fmt.Sprintf("  rollcall cluster keys %s 1a2b3c4d\n  rollcall cluster keys %[1]s next.key", op),
 		Args:    wantKey("FINGERPRINT|FILE"),
 	}
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
+	return keysCommand(node, c, func(args []string) (admin.KeyCall, error) {
 		fingerprint, err := fingerprintOf(args[0])
-		if err != nil {
-			return err
-		}
-		return keysCall{node: node, out: c.OutOrStdout(), asJSON: *asJSON}.do(c.Context(),
-			keyBody{Op: op, Fingerprint: fingerprint})
-	}
-	return c
+		return admin.KeyCall{Op: op, Fingerprint: fingerprint}, err
+	})
 }
 
 // refuseKeys refuses arguments that are keys, without repeating them.
@@ -463,53 +415,42 @@ func readKey(name string, stdin io.Reader) (string, error) {
 	return "", manyKeys(name, len(keys))
 }
 
-// keyBody is the body of a call about keys.
-type keyBody struct {
-	Op          admin.KeyOp `json:"op"`
-	Key         string      `json:"key,omitempty"`
-	Fingerprint string      `json:"fingerprint,omitempty"`
+// keysDone is what came of a command about keys.
+type keysDone struct {
+	op admin.KeyOp
+	admin.KeyAnswer
 }
 
-// keysCall asks for a command about keys and shows what came of it.
-type keysCall struct {
-	node   *adminFlags
-	out    io.Writer
-	asJSON bool
+// keysCommand makes c a command about keys, the call of which its arguments make.
+func keysCommand(node *adminFlags, c *cobra.Command, body func(args []string) (admin.KeyCall, error)) *cobra.Command {
+	return answerWith(c, func(args []string) (done keysDone, err error) {
+		call, err := body(args)
+		if err != nil {
+			return done, err
+		}
+		to, err := node.client()
+		if err != nil {
+			return done, err
+		}
+		if done.op = call.Op; call.Op == admin.KeyList {
+			return done, to.Ask(c.Context(), "GET", "/v1/cluster/keys", nil, &done.KeyAnswer)
+		}
+		return done, to.Ask(c.Context(), "POST", "/v1/cluster/keys", call, &done.KeyAnswer)
+	}, printKeys)
 }
 
-// do fails with errKeysPartly when a node did not do it, after showing all.
-func (k keysCall) do(ctx context.Context, body keyBody) error {
-	client, err := k.node.client()
-	if err != nil {
-		return err
-	}
-	var answer admin.KeyAnswer
-	if body.Op == admin.KeyList {
-		err = client.Ask(ctx, "GET", "/v1/cluster/keys", nil, &answer)
-	} else {
-		err = client.Ask(ctx, "POST", "/v1/cluster/keys", body, &answer)
-	}
-	if err != nil {
-		return err
-	}
-	if k.asJSON {
-		err = term.PrintJSON(k.out, answer)
-	} else {
-		err = printKeys(k.out, body.Op, answer)
-	}
-	if err != nil {
-		return err
-	}
+// failsWith is errKeysPartly when a node did not do it.
+func (k keysDone) failsWith() error {
 	failed := 0
-	for _, r := range answer.Results {
+	for _, r := range k.Results {
 		if r.Error != "" {
 			failed++
 		}
 	}
-	if failed > 0 {
-		return fmt.Errorf("%w (%d of %d did not): %s", errKeysPartly, failed, len(answer.Results), keysPartly[body.Op])
+	if failed == 0 {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%w (%d of %d did not): %s", errKeysPartly, failed, len(k.Results), keysPartly[k.op])
 }
 
 // keysPartly says what to do when some nodes did not do a command.
@@ -534,10 +475,10 @@ var keysNext = map[admin.KeyOp]string{
 const keyNameMost = 30
 
 // printKeys writes what each node did and which keys it has, and why one did not.
-func printKeys(w io.Writer, op admin.KeyOp, answer admin.KeyAnswer) error {
+func printKeys(w io.Writer, done keysDone) error {
 	var rows [][]string
 	var notes []string
-	for _, r := range answer.Results {
+	for _, r := range done.Results {
 		result := "done"
 		if r.Error != "" {
 			result = "FAILED"
@@ -555,8 +496,8 @@ func printKeys(w io.Writer, op admin.KeyOp, answer admin.KeyAnswer) error {
 		b.WriteByte('\n')
 		b.Para(0, "%s", note)
 	}
-	if next := keysNext[op]; next != "" && len(notes) == 0 {
-		fmt.Fprintf(b, "\n"+next+"\n", answer.Fingerprint)
+	if next := keysNext[done.op]; next != "" && len(notes) == 0 {
+		fmt.Fprintf(b, "\n"+next+"\n", done.Fingerprint)
 	}
 	return b.Emit()
 }

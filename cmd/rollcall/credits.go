@@ -12,6 +12,7 @@ import (
 
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
+	"rollcall/http/admin"
 )
 
 func newCredits(e environment) *cobra.Command {
@@ -22,20 +23,20 @@ func newCredits(e environment) *cobra.Command {
 		Example: "  rollcall credits --api https://rollcall.example\n  rollcall credits show --workspace NAME",
 	})
 	tenantCredits(c, e)
-	admin := addAdminFlags(c, e)
-	c.AddCommand(newCreditsGrant(admin), newCreditsShow(admin))
+	node := addAdminFlags(c, e)
+	c.AddCommand(newCreditsGrant(node), newCreditsShow(node))
 	return c
 }
 
-func newCreditsGrant(admin *adminFlags) *cobra.Command {
+func newCreditsGrant(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "grant --workspace NAME N",
 		Short: "Give a workspace N credits; files that wait for credits go on",
 		Args:  wantArgs("N"),
 	}
-	workspace := workspaceFlag(c, admin)
+	workspace := workspaceFlag(c, node)
 	reason := c.Flags().String("reason", "", "why, for the book")
-	return adminCommand(admin, c, func(to *client.Admin, args []string) (b client.Balance, err error) {
+	return adminCommand(node, c, func(to *client.Admin, args []string) (b admin.Balance, err error) {
 		n, err := strconv.ParseInt(args[0], 10, 64)
 		if err != nil || n < 1 {
 			return b, term.UsageError(fmt.Sprintf("%q is not a number of credits: write a whole number from 1", args[0]))
@@ -44,22 +45,22 @@ func newCreditsGrant(admin *adminFlags) *cobra.Command {
 	}, printBalance)
 }
 
-func newCreditsShow(admin *adminFlags) *cobra.Command {
+func newCreditsShow(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show --workspace NAME",
 		Short: "Show a workspace's balance, or how one verification moved it",
 		Args:  wantArgs(),
 	}
-	workspace, asJSON := workspaceFlag(c, admin), jsonFlag(c)
+	workspace, asJSON := workspaceFlag(c, node), jsonFlag(c)
 	verification := c.Flags().String("verification", "", "show the entries of this verification (its id, or the "+
 		"beginning of it)")
-	must(c.RegisterFlagCompletionFunc("verification", completeVerificationAt(admin)))
+	must(c.RegisterFlagCompletionFunc("verification", completeVerificationAt(node)))
 	all := c.Flags().Bool("all", false, fmt.Sprintf("all its entries, not only the newest %d", entriesShown))
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if *all && *verification == "" {
 			return term.UsageError("--all is for the entries of a verification: give --verification")
 		}
-		client, err := admin.client()
+		client, err := node.client()
 		if err != nil {
 			return err
 		}
@@ -83,9 +84,10 @@ func newCreditsShow(admin *adminFlags) *cobra.Command {
 	return c
 }
 
-func printBalance(w io.Writer, b client.Balance) error {
+func printBalance(w io.Writer, b admin.Balance) error {
 	return term.PrintTable(w, []string{"GRANTED", "AVAILABLE", "HELD", "SPENT"},
-		[][]string{{term.Grouped(b.Granted), term.Grouped(b.Available), term.Grouped(b.Held), term.Grouped(b.Spent)}})
+		[][]string{{term.Grouped(int64(b.Granted)), term.Grouped(int64(b.Available)), term.Grouped(int64(b.Held)),
+			term.Grouped(int64(b.Spent))}})
 }
 
 const (
@@ -99,32 +101,6 @@ const (
 // errOff ends a statement that does not add up.
 var errOff = errors.New("the credits of this verification do not add up")
 
-// statementView is what moved the credits of one verification, as the admin
-// listener shows it.
-type statementView struct {
-	Verification string      `json:"verification"`
-	Status       string      `json:"status"`
-	Addresses    int64       `json:"addresses"` // -1 until they are counted
-	Held         int64       `json:"held"`      // by its entries: ever
-	Charged      int64       `json:"charged"`
-	Released     int64       `json:"released"`
-	StillHeld    int64       `json:"still_held"` // as the verification itself says
-	Count        int64       `json:"count"`      // of all entries
-	Entries      []entryView `json:"entries"`    // newest first
-	Next         *string     `json:"next"`       // where the next page begins; null at the end
-}
-
-// entryView is one line of the book.
-type entryView struct {
-	At         string `json:"at"`
-	Kind       string `json:"kind"`
-	Settlement *int64 `json:"settlement"`
-	Credits    int64  `json:"credits"`
-}
-
-// addsUp reports whether the entries leave what the verification holds.
-func (s statementView) addsUp() bool { return s.Held-s.Charged-s.Released == s.StillHeld }
-
 // entriesList reads the entries of one verification.
 type entriesList struct {
 	client                  *client.Admin
@@ -133,7 +109,7 @@ type entriesList struct {
 }
 
 // page reads the entries after a place, "" for the newest.
-func (l entriesList) page(ctx context.Context, after string) (s statementView, err error) {
+func (l entriesList) page(ctx context.Context, after string) (s admin.Statement, err error) {
 	limit := entriesShown
 	if l.all {
 		limit = entriesPage
@@ -155,14 +131,14 @@ func (l entriesList) print(ctx context.Context, w io.Writer, asJSON bool) error 
 	}
 	if asJSON {
 		for l.all && err == nil && first.Next != nil {
-			var more statementView
+			var more admin.Statement
 			more, err = l.page(ctx, *first.Next)
 			first.Entries, first.Next = append(first.Entries, more.Entries...), more.Next
 		}
 		if err != nil {
 			return err
 		}
-		return errors.Join(term.PrintJSON(w, first), first.check())
+		return errors.Join(term.PrintJSON(w, first), checkStatement(first))
 	}
 	if err := printStatement(w, first); err != nil {
 		return err
@@ -179,34 +155,34 @@ func (l entriesList) print(ctx context.Context, w io.Writer, asJSON bool) error 
 	if shown < first.Count {
 		fmt.Fprintf(w, "\nthe newest %s of %s entries; --all shows all\n", term.Grouped(shown), term.Grouped(first.Count))
 	}
-	return first.check()
+	return checkStatement(first)
 }
 
-// check is errOff unless the statement adds up.
-func (s statementView) check() error {
-	if s.addsUp() {
+// checkStatement is errOff unless a statement adds up.
+func checkStatement(s admin.Statement) error {
+	if s.AddsUp() {
 		return nil
 	}
 	return fmt.Errorf("%w: run `rollcall audit`, and do as it says", errOff)
 }
 
 // printStatement shows the sums, how they add up, and the first page.
-func printStatement(w io.Writer, s statementView) error {
+func printStatement(w io.Writer, s admin.Statement) error {
 	addresses := "not counted yet"
 	if s.Addresses >= 0 {
 		addresses = term.Grouped(s.Addresses)
 	}
 	err := term.PrintTable(w, []string{"VERIFICATION", "STATUS", "ADDRESSES"},
-		[][]string{{s.Verification, s.Status, addresses}})
+		[][]string{{s.Verification.String(), string(s.Status), addresses}})
 	if err != nil {
 		return err
 	}
 	sign := "="
-	if !s.addsUp() {
+	if !s.AddsUp() {
 		sign = "is not"
 	}
-	fmt.Fprintf(w, "\nheld %s %s charged %s + released %s + still held %s\n\n", term.Grouped(s.Held), sign,
-		term.Grouped(s.Charged), term.Grouped(s.Released), term.Grouped(s.StillHeld))
+	fmt.Fprintf(w, "\nheld %s %s charged %s + released %s + still held %s\n\n", term.Grouped(int64(s.Held)), sign,
+		term.Grouped(int64(s.Charged)), term.Grouped(int64(s.Released)), term.Grouped(int64(s.StillHeld)))
 	if s.Count == 0 {
 		fmt.Fprintln(w, "there are no entries: nothing was held")
 		return nil
@@ -218,7 +194,7 @@ func printStatement(w io.Writer, s statementView) error {
 const entryColumns = "%-24s  %-7s  %10s  %15s\n"
 
 // printEntries shows one page; no headings for a further one.
-func printEntries(w io.Writer, headings []string, list []entryView) error {
+func printEntries(w io.Writer, headings []string, list []admin.Entry) error {
 	if headings != nil {
 		fmt.Fprintf(w, entryColumns, headings[0], headings[1], headings[2], headings[3])
 	}
@@ -227,7 +203,7 @@ func printEntries(w io.Writer, headings []string, list []entryView) error {
 		if e.Settlement != nil {
 			settlement = term.Grouped(*e.Settlement)
 		}
-		if _, err := fmt.Fprintf(w, entryColumns, e.At, e.Kind, settlement, term.Grouped(e.Credits)); err != nil {
+		if _, err := fmt.Fprintf(w, entryColumns, e.At, e.Kind, settlement, term.Grouped(int64(e.Credits))); err != nil {
 			return fmt.Errorf("write the output: %w", err)
 		}
 	}

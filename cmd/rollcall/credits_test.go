@@ -77,7 +77,7 @@ func TestEntriesOfAManySettledFile(t *testing.T) {
 		t.Errorf("all:\n%.500s ... %s", all, all[len(all)-100:])
 	}
 	for asked, want := range map[bool]int{false: 50, true: settled + 1} {
-		var s statementView
+		var s admin.Statement
 		if err := json.Unmarshal([]byte(show(asked, true)), &s); err != nil || len(s.Entries) != want ||
 			(s.Next == nil) != asked || s.Count != settled+1 {
 			t.Errorf("JSON, all %v: %d entries of %d, next %v, %v", asked, len(s.Entries), s.Count, s.Next, err)
@@ -88,12 +88,12 @@ func TestEntriesOfAManySettledFile(t *testing.T) {
 // TestAStatementThatDoesNotAddUpFails and says where to go on.
 func TestAStatementThatDoesNotAddUpFails(t *testing.T) {
 	var out bytes.Buffer
-	s := statementView{Held: 10, Charged: 6, Released: 1, StillHeld: 2}
+	s := admin.Statement{Held: 10, Charged: 6, Released: 1, StillHeld: 2}
 	err := printStatement(&out, s)
 	if err != nil || !strings.Contains(out.String(), "held 10 is not charged 6 + ") {
 		t.Errorf("got %v and\n%s", err, &out)
 	}
-	if err := s.check(); !errors.Is(err, errOff) || !strings.Contains(err.Error(), "rollcall audit") {
+	if err := checkStatement(s); !errors.Is(err, errOff) || !strings.Contains(err.Error(), "rollcall audit") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -506,7 +506,7 @@ func newStuckRig(t *testing.T, part int64) *stuckRig {
 // wantCharged wants so many verifications and so many credits spent in all.
 func (j *stuckRig) wantCharged(verifications int, credits int64) {
 	j.t.Helper()
-	if b := j.balance(); b.Spent != credits || b.Held != 0 {
+	if b := j.balance(); int64(b.Spent) != credits || b.Held != 0 {
 		j.t.Errorf("got %+v, want %d credits spent", b, credits)
 	}
 	var h api.History

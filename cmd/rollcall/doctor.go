@@ -45,16 +45,9 @@ func newDoctor(e environment) *cobra.Command {
 			"  rollcall doctor --config node.toml --json",
 		Args: wantArgs(),
 	}
-	node, asJSON := addAdminFlags(c, e), jsonFlag(c)
+	node := addAdminFlags(c, e)
 	now := c.Flags().Bool("now", false, "have the node check everything now, after you have mended something")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		found, err := diagnose(c.Context(), node, *now)
-		if err != nil {
-			return err
-		}
-		return reportOn(c.OutOrStdout(), found, *asJSON)
-	}
-	return c
+	return answerWith(c, func([]string) (diagnosis, error) { return diagnose(c.Context(), node, *now) }, printDiagnosis)
 }
 
 // diagnosis is what a doctor tells, and of whom.
@@ -134,18 +127,12 @@ func examine(ctx context.Context, c config.Config) (admin.Identity, error) {
 	return admin.IdentityOf(watch.Once(ctx), c.Identity.Enforce), ctx.Err()
 }
 
-// reportOn prints what was found; errUnfit when something fails, errBlind when nothing could be checked.
-func reportOn(w io.Writer, found diagnosis, asJSON bool) error {
-	var err error
-	if asJSON {
-		err = term.PrintJSON(w, found)
-	} else {
-		err = printDiagnosis(w, found)
-	}
+// failsWith is errUnfit when something fails, errBlind when nothing could be checked.
+func (d diagnosis) failsWith() error {
 	switch {
-	case err != nil || found.Fit || found.Checked == nil:
-		return err
-	case found.fails():
+	case d.Fit || d.Checked == nil:
+		return nil
+	case d.fails():
 		return errUnfit
 	}
 	return errBlind

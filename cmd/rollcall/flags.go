@@ -294,18 +294,24 @@ func adminCommand[T any](node *adminFlags, c *cobra.Command, call func(to *clien
 }
 
 // answerWith makes c a command that finds an answer to its arguments and shows it, or prints it as JSON with --json.
+// An answer with a method failsWith ends the command with its error, once it is shown.
 func answerWith[T any](c *cobra.Command, find func(args []string) (T, error),
 	show func(w io.Writer, answer T) error) *cobra.Command {
 	asJSON := jsonFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		answer, err := find(args)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case *asJSON:
-			return term.PrintJSON(c.OutOrStdout(), answer)
 		}
-		return show(c.OutOrStdout(), answer)
+		if *asJSON {
+			err = term.PrintJSON(c.OutOrStdout(), answer)
+		} else {
+			err = show(c.OutOrStdout(), answer)
+		}
+		if of, may := any(answer).(interface{ failsWith() error }); may && err == nil {
+			err = of.failsWith()
+		}
+		return err
 	}
 	return c
 }

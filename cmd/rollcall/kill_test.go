@@ -506,7 +506,7 @@ func (c *customer) check(lab *smtplab.Lab, sample []string, kills int) {
 	c.checkMade(1)
 	c.checkBalance(c.checkOutcomes(lab, sample))
 	c.checkAsked(lab, kills)
-	if b := c.rig.balance(); c.balance != b.Available {
+	if b := c.rig.balance(); c.balance != int64(b.Available) {
 		c.t.Errorf("%d credits told with the end, and %d after it", c.balance, b.Available)
 	}
 }
@@ -565,7 +565,7 @@ func (c *customer) checkOutcomes(lab *smtplab.Lab, sample []string) (charged int
 func (c *customer) checkBalance(charged int64) {
 	c.t.Helper()
 	b := c.rig.balance()
-	if b.Spent != charged || b.Held != 0 || b.Available != b.Granted-charged {
+	if int64(b.Spent) != charged || b.Held != 0 || int64(b.Available) != int64(b.Granted)-charged {
 		c.t.Errorf("balance %+v, want %d spent", b, charged)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -39,27 +40,23 @@ func newBackup(e environment) *cobra.Command {
 			"is overwritten. It holds addresses, and what signs upload URLs: keep it as safe as the ledger itself.",
 		Args: wantArgs("FILE"),
 	}
-	from, asJSON := addLedgerFlags(c, e), jsonFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
+	from := addLedgerFlags(c, e)
+	return answerWith(c, func(args []string) (view backupView, err error) {
 		began := time.Now()
 		read, err := backup(c.Context(), from, args[0])
 		if err != nil {
-			return err
+			return view, err
 		}
 		info, err := os.Stat(args[0])
 		if err != nil {
-			return fmt.Errorf("look at the backup: %w", err)
+			return view, fmt.Errorf("look at the backup: %w", err)
 		}
-		view := backupView{Read: read, File: args[0], Bytes: info.Size(), Took: time.Since(began).Seconds()}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), view)
-		}
-		_, err = fmt.Fprintf(c.OutOrStdout(), "copied %s\n%s: %s bytes in %.1f s, checked\n", read, view.File,
-			term.Grouped(view.Bytes),
-			view.Took)
+		return backupView{Read: read, File: args[0], Bytes: info.Size(), Took: time.Since(began).Seconds()}, nil
+	}, func(w io.Writer, view backupView) error {
+		_, err := fmt.Fprintf(w, "copied %s\n%s: %s bytes in %.1f s, checked\n", view.Read, view.File,
+			term.Grouped(view.Bytes), view.Took)
 		return err
-	}
-	return c
+	})
 }
 
 // backup makes the file at path, as path.part first, which gets its name when it is whole; and says of what it is.
@@ -150,44 +147,39 @@ func newLedgerRenew(e environment) *cobra.Command {
 			"rehearsal'",
 		Args: wantArgs(),
 	}
-	file, asJSON := configFlag(c), jsonFlag(c)
+	file := configFlag(c)
 	reason := c.Flags().String("reason", "", "why, for the operator log; required")
 	yes := c.Flags().Bool("yes", false, "do not ask")
-	c.RunE = func(c *cobra.Command, _ []string) error {
+	return answerWith(c, func([]string) (view renewalView, err error) {
 		if *reason == "" {
-			return term.UsageError("--reason is missing: write why, for whoever reads the operator log later")
+			return view, term.UsageError("--reason is missing: write why, for whoever reads the operator log later")
 		}
 		loaded, err := config.Load(*file, e)
 		if err != nil {
-			return err
+			return view, err
 		}
 		author, err := (&adminFlags{environ: e}).author()
 		if err != nil {
-			return err
+			return view, err
 		}
 		name := ledgerName(loaded.Ledger.URL)
 		if !*yes {
 			if !term.IsTerminal(c.InOrStdin()) {
-				return term.UsageError("there is no terminal to ask at: give --yes to renew the ledger " + name)
+				return view, term.UsageError("there is no terminal to ask at: give --yes to renew the ledger " + name)
 			}
 			question := fmt.Sprintf("The ledger %s gets a new identity. Nodes that know the old one are refused.\nRenew it? "+
 				"[y/N] ", name)
 			if err := term.Confirm(c.InOrStdin(), c.ErrOrStderr(), question, errNotRenewed); err != nil {
-				return err
+				return view, err
 			}
 		}
-		view := renewalView{Ledger: name}
+		view.Ledger = name
 		view.Was, view.Is, err = renew(ledger.WithAuthor(c.Context(), author), loaded.Ledger.URL, *reason)
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), view)
-		}
-		fmt.Fprintf(c.OutOrStdout(), "the ledger %s has a new identity:\n%s, was %s\n", name, view.Is, view.Was)
-		return nil
-	}
-	return c
+		return view, err
+	}, func(w io.Writer, view renewalView) error {
+		_, err := fmt.Fprintf(w, "the ledger %s has a new identity:\n%s, was %s\n", view.Ledger, view.Is, view.Was)
+		return err
+	})
 }
 
 // renew gives the ledger at a URL a new identity.

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"rollcall/cmd/rollcall/client"
+	"rollcall/http/admin"
 	"rollcall/http/api"
 	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/ledger/sqlstore"
@@ -167,7 +168,7 @@ func (c *cli) addUp(workspace string, customer *client.API) {
 		c.t.Fatalf("history: %+v, %v", page, err)
 	}
 	id := page.Verifications[0].ID
-	var s statementView
+	var s admin.Statement
 	c.ask(&s, "credits", "show", "--workspace", workspace, "--verification", id, "--json")
 	if s.Held != 20 || s.Charged != 20 || s.Released != 0 || s.StillHeld != 0 || s.Next != nil ||
 		s.Count != report.Settlements+1 || int64(len(s.Entries)) != s.Count ||

@@ -230,15 +230,8 @@ func newData(environment) *cobra.Command {
 			"part of\nthis program, and no network is asked.",
 		Args: wantArgs(),
 	}
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		all, err := flags.Lists()
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), all)
-		}
+	lists := func([]string) ([]flags.List, error) { return flags.Lists() }
+	return answerWith(c, lists, func(w io.Writer, all []flags.List) error {
 		now := time.Now()
 		t := &term.Table{Columns: []term.Column{{Name: "LIST"}, {Name: "ENTRIES", Right: true}, {Name: "DATE"},
 			{Name: "AGE", Right: true}, {Name: "LICENCE"}, {Name: "WHAT", Least: 20, Wrap: true}}}
@@ -246,11 +239,10 @@ func newData(environment) *cobra.Command {
 			t.Add(l.Name, term.Grouped(int64(l.Entries)), l.Date.Format(time.DateOnly), term.Span(now.Sub(l.Date)),
 				l.Licence, l.What)
 		}
-		b := term.NewPage(c.OutOrStdout())
+		b := term.NewPage(w)
 		b.Table(t)
 		return b.Emit()
-	}
-	return c
+	})
 }
 
 // openAny opens a file, or keeps standard input for "-".

@@ -433,7 +433,7 @@ func (st *stage) judge() {
 	for i, c := range st.customers {
 		spent += c.checkOutcomes(st.truth, st.samples[i])
 	}
-	if balance.Spent != spent || balance.Held != 0 || balance.Available != balance.Granted-spent {
+	if int64(balance.Spent) != spent || balance.Held != 0 || int64(balance.Available) != int64(balance.Granted)-spent {
 		st.t.Errorf("balance %+v, want %d spent and none held", balance, spent)
 	}
 	began := time.Now()

@@ -315,7 +315,7 @@ func newResume(r restCommand) *cobra.Command {
 		done.Cleared, err = to.Clear(c.Context(), admin.ClearCall{Key: key, Only: throttle.FieldPause.String(),
 			Reason: *reason})
 		if err == nil {
-			done.Still = stillRests(c.Context(), to, key, done.Cleared)
+			done.Still = stillRests(c.Context(), to, key, done.Cleared.Cleared)
 		}
 		return done, err
 	}, printResumed)
@@ -323,9 +323,9 @@ func newResume(r restCommand) *cobra.Command {
 
 // resumedAnswer is what was ended, and who else keeps it at rest, for programs.
 type resumedAnswer struct {
-	name    string
-	Cleared []admin.ThrottleRule    `json:"cleared"`
-	Still   *inspect.ExplainedField `json:"still"` // null: nobody does
+	name string
+	admin.Cleared
+	Still *inspect.ExplainedField `json:"still"` // null: nobody does
 }
 
 // stillRests says who else keeps it at rest; nil: nobody does. The node may follow a
@@ -358,7 +358,7 @@ func stillRests(ctx context.Context, client *client.Admin, key string,
 }
 
 func printResumed(w io.Writer, done resumedAnswer) error {
-	name, ended, still := done.name, done.Cleared, done.Still
+	name, ended, still := done.name, done.Cleared.Cleared, done.Still
 	b, now, text := term.NewPage(w), time.Now(), ""
 	switch {
 	case len(ended) > 0 && still == nil:
@@ -379,13 +379,6 @@ func printResumed(w io.Writer, done resumedAnswer) error {
 	return b.Emit()
 }
 
-// closedSession is what the node answers.
-type closedSession struct {
-	Key     string `json:"key"`
-	Node    string `json:"node"`
-	Session int    `json:"session"`
-}
-
 func newReceiversClose(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "close KEY SESSION",
@@ -402,7 +395,7 @@ func newReceiversClose(node *adminFlags) *cobra.Command {
 		cobra.ShellCompDirective) {
 		return completeNode(node)(c, nil, typed)
 	}))
-	return adminCommand(node, c, func(client *client.Admin, args []string) (done closedSession, err error) {
+	return adminCommand(node, c, func(client *client.Admin, args []string) (done admin.CloseCall, err error) {
 		number, err := strconv.Atoi(args[1])
 		if err != nil || number < 1 {
 			return done, term.UsageError(fmt.Sprintf("SESSION %q is no number: see `rollcall receivers show %s`", args[1],
@@ -414,8 +407,8 @@ func newReceiversClose(node *adminFlags) *cobra.Command {
 			}
 		}
 		return done, client.Ask(c.Context(), "POST", "/v1/receivers/close",
-			map[string]any{"key": args[0], "node": *on, "session": number}, &done)
-	}, func(w io.Writer, done closedSession) error {
+			admin.CloseCall{Key: args[0], Node: *on, Session: number}, &done)
+	}, func(w io.Writer, done admin.CloseCall) error {
 		fmt.Fprintf(w, "Session %d of %s on %s is asked to end.\n", done.Session, term.Printable(done.Key),
 			term.Printable(done.Node))
 		return nil
@@ -464,7 +457,7 @@ func newReceiversForget(node *adminFlags) *cobra.Command {
 	reason := c.Flags().String("reason", "", "why, for the operator log")
 	must(c.RegisterFlagCompletionFunc("what", cobra.FixedCompletions(inspect.Forgets[:],
 		cobra.ShellCompDirectiveNoFileComp)))
-	return adminCommand(node, c, func(client *client.Admin, args []string) (done forgottenAnswer, err error) {
+	return adminCommand(node, c, func(client *client.Admin, args []string) (done admin.Forgotten, err error) {
 		if !slices.Contains(inspect.Forgets[:], *what) {
 			return done, term.UsageError(fmt.Sprintf("--what %q is none of %s", *what, strings.Join(inspect.Forgets[:], ", ")))
 		}
@@ -472,20 +465,14 @@ func newReceiversForget(node *adminFlags) *cobra.Command {
 			return done, term.UsageError("--reason is missing: say why, for those who read the operator log")
 		}
 		return done, client.Ask(c.Context(), "POST", "/v1/receivers/forget",
-			map[string]any{"key": args[0], "what": *what, "reason": *reason}, &done)
-	}, func(w io.Writer, done forgottenAnswer) error {
+			admin.ForgetCall{Key: args[0], What: *what, Reason: *reason}, &done)
+	}, func(w io.Writer, done admin.Forgotten) error {
 		return printForgotten(w, done, *what)
 	})
 }
 
-// forgottenAnswer is what the node answers.
-type forgottenAnswer struct {
-	Receivers []inspect.Forgotten       `json:"receivers"`
-	Silent    []inspect.UnreachableNode `json:"silent"`
-}
-
 // printForgotten says each thing that was dropped on a line of its own.
-func printForgotten(w io.Writer, done forgottenAnswer, what string) error {
+func printForgotten(w io.Writer, done admin.Forgotten, what string) error {
 	b := term.NewPage(w)
 	for _, f := range done.Receivers {
 		at := "on " + f.Node

@@ -15,6 +15,7 @@ import (
 	"rollcall/actors/inspect"
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
+	"rollcall/http/admin"
 	"rollcall/smtp/throttle"
 )
 
@@ -135,9 +136,9 @@ func newReceiversShow(node *adminFlags) *cobra.Command {
 		Args:              wantArgs("KEY"),
 		ValidArgsFunction: completeKey(node, nil),
 	}
-	return adminCommand(node, c, func(client *client.Admin, args []string) (found client.ReceiverDetails, err error) {
+	return adminCommand(node, c, func(client *client.Admin, args []string) (found admin.Details, err error) {
 		return client.Receiver(c.Context(), args[0])
-	}, func(w io.Writer, found client.ReceiverDetails) error {
+	}, func(w io.Writer, found admin.Details) error {
 		return printReceivers(w, found.Receivers, time.Now())
 	})
 }
@@ -422,8 +423,11 @@ func unheardOf(ctx context.Context, client *client.Admin, key, source string) (t
 				"live); its lines follow when something is. Ctrl-C ends this", term.Printable(key)))
 		}
 	}
-	var known sourcesAnswer
-	if source == "" || client.Ask(ctx, "GET", "/v1/sources", nil, &known) != nil {
+	if source == "" {
+		return texts
+	}
+	known, err := client.Sources(ctx)
+	if err != nil {
 		return texts
 	}
 	if !slices.ContainsFunc(known.Sources, func(s inspect.Source) bool { return sourceName(s.Source) == source }) {

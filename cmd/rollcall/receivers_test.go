@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 
 	"rollcall/actors/inspect"
-	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
+	"rollcall/http/admin"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/smtp"
@@ -202,7 +202,7 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 	holds(t, explained, "Now, on node-2: allowance. 5 addresses a second", "    believed: It counts by the minute")
 	holds(t, unfolded(explained), "At most 20 addresses in a session (rcpts_per_connection), learned at ",
 		"Z because it ended sessions after as many, until ", "Asked 2.5/s of the 5.0/s allowed from 192.0.2.7 since ")
-	var found client.ReceiverDetails
+	var found admin.Details
 	if err := json.Unmarshal([]byte(b.must("receivers", "show", "example.test", "--json")), &found); err != nil ||
 		len(found.Receivers) != 2 {
 		t.Errorf("%v", err)
@@ -266,7 +266,7 @@ func TestSoftwareIsShown(t *testing.T) {
 		show := b.must("receivers", "show", "example.test")
 		holds(t, unfolded(show), " software "+tc.want)
 		holds(t, unfolded(b.must("throttle", "explain", "example.test")), " software: "+tc.want)
-		var found client.ReceiverDetails
+		var found admin.Details
 		if err := json.Unmarshal([]byte(b.must("receivers", "show", "example.test", "--json")), &found); err != nil ||
 			len(found.Receivers) != 1 || found.Receivers[0].Software == nil || *found.Receivers[0].Software != tc.software {
 			t.Errorf("%+v, %v", found, err)
@@ -492,7 +492,7 @@ func TestSourcesAreShown(t *testing.T) {
 	holds(t, b.must("sources"), "SOURCE", "on trial 60m", "1,234    5,000      12        2\n",
 		"    two receivers refuse it\n    introduces itself as mail.example.test\n", "\ndefault ",
 		"Without node-9, which does not answer: no answer within 1.5s\n")
-	var found sourcesAnswer
+	var found admin.Sources
 	if err := json.Unmarshal([]byte(b.must("sources", "--json")), &found); err != nil || len(found.Sources) != 2 ||
 		len(found.Silent) != 1 {
 		t.Errorf("%v %+v", err, found)

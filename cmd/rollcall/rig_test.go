@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"rollcall/cmd/rollcall/client"
+	"rollcall/http/admin"
 	"rollcall/http/api"
 	"rollcall/smtp"
 	"rollcall/smtp/flags"
@@ -100,7 +101,7 @@ func (r *rig) client() *client.API {
 }
 
 // balance is what the operator sees.
-func (r *rig) balance() client.Balance {
+func (r *rig) balance() admin.Balance {
 	r.t.Helper()
 	token, err := client.ReadToken(filepath.Join(r.folder, "rollcall-data"))
 	if err != nil {

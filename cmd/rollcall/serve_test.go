@@ -15,6 +15,7 @@ import (
 
 	"rollcall/cmd/rollcall/client"
 	"rollcall/config/effort"
+	"rollcall/http/admin"
 	"rollcall/http/listen/listentest"
 )
 
@@ -89,7 +90,7 @@ func TestOperatorsCommandsAgainstANode(t *testing.T) {
 	if len(key) != 2 || !strings.HasPrefix(text, "rc_"+id+"_") {
 		t.Errorf("key create: got %d fields, want id and key", len(key))
 	}
-	var keys struct{ Keys []client.Key }
+	var keys struct{ Keys []admin.Key }
 	if _, offers, _ := c.run("__complete", "key", "revoke", ""); !strings.Contains(offers, id+"\tt\n") {
 		t.Errorf("completion of keys: got %q", offers)
 	}
@@ -101,7 +102,7 @@ func TestOperatorsCommandsAgainstANode(t *testing.T) {
 		}
 	}
 	ask(&keys, "key", "list", "--workspace", workspace, "--json")
-	if len(keys.Keys) != 1 || keys.Keys[0].Label != "t" || keys.Keys[0].Revoked == nil {
+	if len(keys.Keys) != 1 || keys.Keys[0].Label != "t" || keys.Keys[0].RevokedAt == nil {
 		t.Errorf("key list: got %+v, want one revoked key", keys.Keys)
 	}
 	var report map[string]any

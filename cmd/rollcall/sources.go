@@ -10,17 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/actors/inspect"
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
+	"rollcall/http/admin"
 	"rollcall/smtp/throttle"
 )
-
-// sourcesAnswer is what a node says of the sources of all nodes.
-type sourcesAnswer struct {
-	Sources []inspect.Source          `json:"sources"`
-	Silent  []inspect.UnreachableNode `json:"silent"`
-}
 
 func newSourcesCommand(e environment) *cobra.Command {
 	c := &cobra.Command{
@@ -35,9 +29,9 @@ func newSourcesCommand(e environment) *cobra.Command {
 		Args: wantArgs(),
 	}
 	node := addAdminFlags(c, e)
-	adminCommand(node, c, func(to *client.Admin, _ []string) (found sourcesAnswer, err error) {
-		return found, to.Ask(c.Context(), "GET", "/v1/sources", nil, &found)
-	}, func(w io.Writer, found sourcesAnswer) error { return printSources(w, found, time.Now()) })
+	adminCommand(node, c, func(to *client.Admin, _ []string) (admin.Sources, error) {
+		return to.Sources(c.Context())
+	}, func(w io.Writer, found admin.Sources) error { return printSources(w, found, time.Now()) })
 	rest := restCommand{node: node, arg: "ADDRESS", key: keyOfSource, complete: completeSource(node)}
 	pause, drain, resume := rest, rest, rest
 	pause.word, pause.value = "pause", throttle.PauseYes
@@ -72,8 +66,7 @@ func keyOfSource(arg string) (string, error) {
 // completeSource offers our sources to a shell.
 func completeSource(node *adminFlags) cobra.CompletionFunc {
 	return completeWith(node, func(ctx context.Context, to *client.Admin, _ string) (names []string) {
-		var known sourcesAnswer
-		_ = to.Ask(ctx, "GET", "/v1/sources", nil, &known)
+		known, _ := to.Sources(ctx)
 		for _, s := range known.Sources {
 			names = append(names, fmt.Sprintf("%s\t%s on %s", sourceName(s.Source), term.Printable(s.State),
 				term.Printable(s.Node)))
@@ -82,7 +75,7 @@ func completeSource(node *adminFlags) cobra.CompletionFunc {
 	})
 }
 
-func printSources(w io.Writer, found sourcesAnswer, now time.Time) error {
+func printSources(w io.Writer, found admin.Sources, now time.Time) error {
 	b := term.NewPage(w)
 	g := term.Table{Columns: []term.Column{{Name: "SOURCE", Least: 12}, {Name: "NODE", Least: 8}, {Name: "STATE",
 		Least: 8, Wrap: true},

@@ -209,38 +209,31 @@ func newThrottleCheck(e environment) *cobra.Command {
 		Example: "  rollcall throttle check throttle.new.toml && mv throttle.new.toml throttle.toml",
 		Args:    wantArgs("FILE"),
 	}
-	asJSON, file := jsonFlag(c), configFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
+	file := configFlag(c)
+	return answerWith(c, func(args []string) (out checkView, err error) {
 		loaded, err := config.Load(*file, e)
 		if err != nil {
-			return err
+			return out, err
 		}
 		rules, findings, err := config.CheckThrottle(args[0], loaded.Throttle)
-		if err != nil {
-			return err
+		out = checkView{File: args[0], Rules: len(rules), Findings: append([]config.Finding{}, findings...)}
+		out.OK = out.failsWith() == nil
+		return out, err
+	}, printCheck)
+}
+
+// failsWith is errCandidate when there is an error.
+func (v checkView) failsWith() error {
+	faults := 0
+	for _, f := range v.Findings {
+		if f.Severity == config.SeverityError {
+			faults++
 		}
-		out := checkView{File: args[0], OK: true, Rules: len(rules), Findings: findings}
-		faults := 0
-		for _, f := range findings {
-			if f.Severity == config.SeverityError {
-				faults++
-			}
-		}
-		out.OK = faults == 0
-		if *asJSON {
-			if out.Findings == nil {
-				out.Findings = []config.Finding{}
-			}
-			err = term.PrintJSON(c.OutOrStdout(), out)
-		} else {
-			err = printCheck(c, out)
-		}
-		if err == nil && faults > 0 {
-			err = fmt.Errorf("%s: %w: %s", args[0], errCandidate, times(faults, "error"))
-		}
-		return err
 	}
-	return c
+	if faults == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %w: %s", v.File, errCandidate, times(faults, "error"))
 }
 
 // times writes how many of something there are.
@@ -251,8 +244,8 @@ func times(n int, thing string) string {
 	return fmt.Sprintf("%s %s", term.Grouped(int64(n)), thing)
 }
 
-func printCheck(c *cobra.Command, out checkView) error {
-	b := term.NewPage(c.OutOrStdout())
+func printCheck(w io.Writer, out checkView) error {
+	b := term.NewPage(w)
 	for _, f := range out.Findings {
 		b.WriteString(b.Mark("", term.FoldedTo(fmt.Sprintf("%s: %s", f.Severity, f), 4, b.Width)) + "\n")
 	}
@@ -416,8 +409,8 @@ func says(x inspect.Explanation, id string) bool {
 func unknownName(ctx context.Context, client *client.Admin, out setView) string {
 	name := out.Override.Name
 	if strings.HasPrefix(name, throttle.SourcePrefix) {
-		var known sourcesAnswer
-		if err := client.Ask(ctx, "GET", "/v1/sources", nil, &known); err != nil {
+		known, err := client.Sources(ctx)
+		if err != nil {
 			return ""
 		}
 		for _, s := range known.Sources {
@@ -527,7 +520,7 @@ func newThrottleClear(node *adminFlags) *cobra.Command {
 		"only this one: its id, or the beginning of it, as 'rollcall throttle list' shows it")
 	reason := c.Flags().String("reason", "", "why, for the operator log")
 	of := "this id"
-	return adminCommand(node, c, func(to *client.Admin, args []string) (ended clearedAnswer, err error) {
+	return adminCommand(node, c, func(to *client.Admin, args []string) (ended admin.Cleared, err error) {
 		if len(args) == 0 && *id == "" {
 			return ended, term.UsageError("KEY is missing: say whose overrides shall end, or give --id")
 		}
@@ -540,14 +533,8 @@ func newThrottleClear(node *adminFlags) *cobra.Command {
 				return ended, err
 			}
 		}
-		ended.Cleared, err = to.Clear(c.Context(), call)
-		return ended, err
-	}, func(w io.Writer, ended clearedAnswer) error { return printCleared(w, of, ended.Cleared) })
-}
-
-// clearedAnswer is what was ended, for programs.
-type clearedAnswer struct {
-	Cleared []admin.ThrottleRule `json:"cleared"`
+		return to.Clear(c.Context(), call)
+	}, func(w io.Writer, ended admin.Cleared) error { return printCleared(w, of, ended.Cleared) })
 }
 
 // printCleared shows what was ended; that there was nothing is no failure.

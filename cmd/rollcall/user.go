@@ -135,19 +135,13 @@ func userSwitch(node *adminFlags, use, short string, disabled bool) *cobra.Comma
 	})
 }
 
-// endedSessions is what the node answers.
-type endedSessions struct {
-	Email string `json:"email"`
-	Ended int    `json:"ended"`
-}
-
 func newUserEndSessions(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{Use: "end-sessions EMAIL", Short: "Sign somebody out everywhere, within 5 seconds",
 		Args: wantArgs("EMAIL")}
-	return adminCommand(node, c, func(client *client.Admin, args []string) (out endedSessions, err error) {
+	return adminCommand(node, c, func(client *client.Admin, args []string) (out admin.EndedSessions, err error) {
 		return out, client.Ask(c.Context(), "POST", "/v1/users/end-sessions", map[string]string{"email": args[0]},
 			&out)
-	}, func(w io.Writer, out endedSessions) error {
+	}, func(w io.Writer, out admin.EndedSessions) error {
 		_, err := fmt.Fprintf(w, "%d sessions of %s ended.\n", out.Ended, term.Printable(out.Email))
 		return err
 	})

@@ -18,7 +18,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/cmd/rollcall/client"
+	"rollcall/http/admin"
 	"rollcall/http/dashboard/signin"
 )
 
@@ -134,7 +134,7 @@ func TestPeopleAreInvitedAndSignedOut(t *testing.T) {
 		}
 	}
 	owner := accept(t, strings.TrimSpace(node.waitFor("/link/")), "the password of the first one")
-	var all struct{ Workspaces []client.Workspace }
+	var all struct{ Workspaces []admin.Workspace }
 	ask(&all, "workspace", "list")
 	if len(all.Workspaces) != 1 {
 		t.Fatalf("workspaces: %+v", all)

@@ -48,32 +48,30 @@ func newVerdictList() *cobra.Command {
 		Short: "List the rules in the order of judging",
 		Args:  wantArgs(),
 	}
-	file, asJSON := rulesFlag(c), jsonFlag(c)
+	file := rulesFlag(c)
 	scope := c.Flags().String("scope", "", "only the rules for the receivers under this suffix, such as google.com")
-	c.RunE = func(c *cobra.Command, _ []string) error {
+	return answerWith(c, func([]string) ([]verdict.Info, error) {
 		rules, err := node.LoadRules(config.Verdict{File: *file})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		list := rules.List()
 		if *scope != "" {
 			list = slices.DeleteFunc(list, func(r verdict.Info) bool { return !inScope(r.Scope, *scope) })
 			if len(list) == 0 {
-				return fmt.Errorf("no rule is only for hosts under %s: see rollcall verdict list", *scope)
+				return nil, fmt.Errorf("no rule is only for hosts under %s: see rollcall verdict list", *scope)
 			}
 		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), list)
-		}
+		return list, nil
+	}, func(w io.Writer, list []verdict.Info) error {
 		rows := make([][]string, len(list))
 		for i, r := range list {
 			rows[i] = []string{r.ID, shortList(r.Scope, "any"), shortList(r.Stage, ""), shortList(r.Code, "refusals"),
 				shortList(r.Enhanced, "any"), shortList(r.Words, "any"), saysOf(r), r.Reason, r.Source, r.Date}
 		}
-		return term.PrintTable(c.OutOrStdout(), []string{"RULE", "SCOPE", "STAGE", "CODE", "ENHANCED", "WORDS", "SAYS",
-			"REASON", "SOURCE", "DATE"}, rows)
-	}
-	return c
+		return term.PrintTable(w, []string{"RULE", "SCOPE", "STAGE", "CODE", "ENHANCED", "WORDS", "SAYS", "REASON", "SOURCE",
+			"DATE"}, rows)
+	})
 }
 
 // inScope reports whether a rule is for hosts under suffix, or for those above it.
@@ -109,6 +107,13 @@ func saysOf(r verdict.Info) string {
 	return strings.TrimSpace(r.Action + " " + r.Wait)
 }
 
+// ruleCheck is what was found in a file of rules, for programs.
+type ruleCheck struct {
+	file    string
+	Changes []changeView `json:"changes"`
+	Rules   int          `json:"rules"`
+}
+
 // changeView is a built-in sample about which an operator's rule has the word.
 type changeView struct {
 	Sample string      `json:"sample"`
@@ -122,38 +127,33 @@ func newVerdictCheck() *cobra.Command {
 		Short: "Validate a rule file; list errors (exit 1) or the verdicts it would change",
 		Args:  wantArgs("FILE"),
 	}
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
+	return answerWith(c, func(args []string) (out ruleCheck, err error) {
 		rules, err := verdict.LoadFile(args[0])
 		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("there is no file %s: check the path: %w", args[0], err)
+			return out, fmt.Errorf("there is no file %s: check the path: %w", args[0], err)
 		}
 		if err != nil {
-			return err
+			return out, err
 		}
-		own := rules.Own()
-		changes := make([]changeView, len(rules.Changes()))
+		out = ruleCheck{file: args[0], Rules: rules.Own(), Changes: make([]changeView, len(rules.Changes()))}
 		for i, change := range rules.Changes() {
-			changes[i] = changeView{change.Sample, viewVerdict(rules, change.Was), viewVerdict(rules, change.Now)}
+			out.Changes[i] = changeView{change.Sample, viewVerdict(rules, change.Was), viewVerdict(rules, change.Now)}
 		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), map[string]any{"rules": own, "changes": changes})
-		}
-		out := c.OutOrStdout()
-		fmt.Fprintf(out, "%s is fine: %d rules\n", args[0], own)
-		if len(changes) == 0 {
-			fmt.Fprintln(out, "No sample of the rules that come with the program is judged in another way.")
+		return out, nil
+	}, func(w io.Writer, found ruleCheck) error {
+		fmt.Fprintf(w, "%s is fine: %d rules\n", found.file, found.Rules)
+		if len(found.Changes) == 0 {
+			fmt.Fprintln(w, "No sample of the rules that come with the program is judged in another way.")
 			return nil
 		}
-		fmt.Fprintf(out, "%d samples of the rules that come with the program are judged in another way:\n",
-			len(changes))
-		for _, change := range changes {
-			fmt.Fprintf(out, "  %s\n    was %s (%s)\n    now %s (%s)\n", change.Sample, change.Was.Says,
+		fmt.Fprintf(w, "%d samples of the rules that come with the program are judged in another way:\n",
+			len(found.Changes))
+		for _, change := range found.Changes {
+			fmt.Fprintf(w, "  %s\n    was %s (%s)\n    now %s (%s)\n", change.Sample, change.Was.Says,
 				change.Was.Rule, change.Now.Says, change.Now.Rule)
 		}
 		return nil
-	}
-	return c
+	})
 }
 
 // verdictView is a verdict and the rule that gave it.

@@ -20,8 +20,8 @@ import (
 
 func newKey(e environment) *cobra.Command {
 	c := asGroup(&cobra.Command{Use: "key", Short: "Create, list and revoke API keys"})
-	admin := addAdminFlags(c, e)
-	c.AddCommand(newKeyCreate(admin), newKeyList(admin), newKeyRevoke(admin))
+	node := addAdminFlags(c, e)
+	c.AddCommand(newKeyCreate(node), newKeyList(node), newKeyRevoke(node))
 	return c
 }
 
@@ -45,50 +45,39 @@ func workspaceFlag(c *cobra.Command, node *adminFlags) *string {
 	return id
 }
 
-func newKeyCreate(admin *adminFlags) *cobra.Command {
+func newKeyCreate(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{Use: "create --workspace NAME", Short: "Create an API key and show it, once",
 		Args: wantArgs()}
-	workspace := workspaceFlag(c, admin)
+	workspace := workspaceFlag(c, node)
 	label := c.Flags().String("label", "", "a name for people, such as the program that uses the key")
-	return adminCommand(admin, c, func(client *client.Admin, _ []string) (k client.NewKey, err error) {
-		return client.CreateKey(c.Context(), *workspace, *label)
-	}, func(w io.Writer, k client.NewKey) error {
+	return adminCommand(node, c, func(to *client.Admin, _ []string) (admin.NewKey, error) {
+		return to.CreateKey(c.Context(), *workspace, *label)
+	}, func(w io.Writer, k admin.NewKey) error {
 		fmt.Fprintln(c.ErrOrStderr(), "Keep the key now: it is not shown again.")
 		return term.PrintTable(w, []string{"ID", "KEY"}, [][]string{{k.ID, k.Key}})
 	})
 }
 
-// keyList is what list prints.
-type keyList struct {
-	Keys []client.Key `json:"keys"`
-}
-
-func newKeyList(admin *adminFlags) *cobra.Command {
+func newKeyList(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{Use: "list --workspace NAME", Short: "List a workspace's API keys", Args: wantArgs()}
-	workspace := workspaceFlag(c, admin)
-	return adminCommand(admin, c, func(node *client.Admin, _ []string) (list keyList, err error) {
-		list.Keys, err = node.Keys(c.Context(), *workspace)
+	workspace := workspaceFlag(c, node)
+	return adminCommand(node, c, func(to *client.Admin, _ []string) (list admin.Keys, err error) {
+		list.Keys, err = to.Keys(c.Context(), *workspace)
 		return list, err
-	}, func(w io.Writer, list keyList) error {
+	}, func(w io.Writer, list admin.Keys) error {
 		rows := make([][]string, len(list.Keys))
 		for i, k := range list.Keys {
 			revoked := "-"
-			if k.Revoked != nil {
-				revoked = *k.Revoked
+			if k.RevokedAt != nil {
+				revoked = k.RevokedAt.String()
 			}
-			rows[i] = []string{k.ID, k.Label, k.Created, revoked}
+			rows[i] = []string{k.ID, k.Label, k.CreatedAt.String(), revoked}
 		}
 		return term.PrintTable(w, []string{"ID", "LABEL", "CREATED", "REVOKED"}, rows)
 	})
 }
 
-// revokedKey is what the node answers.
-type revokedKey struct {
-	ID      string `json:"id"`
-	Revoked string `json:"revoked_at"`
-}
-
-func newKeyRevoke(admin *adminFlags) *cobra.Command {
+func newKeyRevoke(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "revoke KEY",
 		Short: "Revoke an API key; it stops working within 5 seconds",
@@ -96,26 +85,26 @@ func newKeyRevoke(admin *adminFlags) *cobra.Command {
 			"of\nany workspace; never the key itself.",
 		Example: "  rollcall key revoke 0b6f2c9e",
 		Args:    wantArgs("KEY"),
-		ValidArgsFunction: completeWith(admin, func(ctx context.Context, node *client.Admin, _ string) (offers []string) {
-			keys, _ := node.Keys(ctx, "")
+		ValidArgsFunction: completeWith(node, func(ctx context.Context, to *client.Admin, _ string) (offers []string) {
+			keys, _ := to.Keys(ctx, "")
 			for _, k := range keys {
-				if k.Revoked == nil {
+				if k.RevokedAt == nil {
 					offers = append(offers, k.ID+"\t"+term.Printable(k.Label))
 				}
 			}
 			return offers
 		}),
 	}
-	return adminCommand(admin, c, func(node *client.Admin, args []string) (revoked revokedKey, err error) {
+	return adminCommand(node, c, func(to *client.Admin, args []string) (revoked admin.RevokedKey, err error) {
 		id := args[0]
-		keys, err := node.Keys(c.Context(), "")
+		keys, err := to.Keys(c.Context(), "")
 		if err != nil {
 			return revoked, err
 		}
-		if !slices.ContainsFunc(keys, func(k client.Key) bool { return k.ID == id }) { // the same id again is no error
+		if !slices.ContainsFunc(keys, func(k admin.Key) bool { return k.ID == id }) { // the same id again is no error
 			var good []client.Named
 			for _, k := range keys {
-				if k.Revoked == nil {
+				if k.RevokedAt == nil {
 					good = append(good, client.Named{ID: k.ID, Name: k.Label})
 				}
 			}
@@ -123,45 +112,38 @@ func newKeyRevoke(admin *adminFlags) *cobra.Command {
 				return revoked, err
 			}
 		}
-		return revoked, node.Ask(c.Context(), "POST", "/v1/keys/"+id+"/revoke", nil, &revoked)
-	}, func(w io.Writer, revoked revokedKey) error {
-		return term.PrintTable(w, []string{"ID", "REVOKED"}, [][]string{{revoked.ID, revoked.Revoked}})
+		return revoked, to.Ask(c.Context(), "POST", "/v1/keys/"+id+"/revoke", nil, &revoked)
+	}, func(w io.Writer, revoked admin.RevokedKey) error {
+		return term.PrintTable(w, []string{"ID", "REVOKED"}, [][]string{{revoked.ID, revoked.RevokedAt.String()}})
 	})
 }
 
 func newWorkspace(e environment) *cobra.Command {
 	c := asGroup(&cobra.Command{Use: "workspace", Short: "Create and list workspaces, the paying tenants, weigh and " +
 		"limit them"})
-	admin := addAdminFlags(c, e)
-	c.AddCommand(newWorkspaceCreate(admin), newWorkspaceList(admin), newWorkspaceWeight(admin),
-		newWorkspaceLimits(admin))
+	node := addAdminFlags(c, e)
+	c.AddCommand(newWorkspaceCreate(node), newWorkspaceList(node), newWorkspaceWeight(node), newWorkspaceLimits(node))
 	return c
 }
 
-func newWorkspaceCreate(admin *adminFlags) *cobra.Command {
+func newWorkspaceCreate(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{Use: "create NAME", Short: "Create a workspace", Args: wantArgs("NAME")}
-	return adminCommand(admin, c, func(to *client.Admin, args []string) (client.Workspace, error) {
-		made, err := to.CreateWorkspace(c.Context(), args[0])
-		return client.Workspace{ID: made.ID, Name: made.Name}, err
-	}, func(w io.Writer, made client.Workspace) error {
+	return adminCommand(node, c, func(to *client.Admin, args []string) (admin.Workspace, error) {
+		return to.CreateWorkspace(c.Context(), args[0])
+	}, func(w io.Writer, made admin.Workspace) error {
 		return term.PrintTable(w, []string{"WORKSPACE", "NAME"}, [][]string{{made.ID, made.Name}})
 	})
 }
 
-// workspaceList is what the node answers.
-type workspaceList struct {
-	Workspaces []client.Workspace `json:"workspaces"`
-}
-
-func newWorkspaceList(admin *adminFlags) *cobra.Command {
+func newWorkspaceList(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{Use: "list", Short: "List the workspaces", Args: wantArgs()}
-	return adminCommand(admin, c, func(operator *client.Admin, _ []string) (list workspaceList, err error) {
-		list.Workspaces, err = operator.Workspaces(c.Context())
+	return adminCommand(node, c, func(to *client.Admin, _ []string) (list admin.WorkspaceList, err error) {
+		list.Workspaces, err = to.Workspaces(c.Context())
 		return list, err
-	}, func(w io.Writer, list workspaceList) error {
+	}, func(w io.Writer, list admin.WorkspaceList) error {
 		rows := make([][]string, len(list.Workspaces))
 		for i, w := range list.Workspaces {
-			rows[i] = []string{w.ID, w.Name, fmt.Sprint(w.Weight), w.Created}
+			rows[i] = []string{w.ID, w.Name, fmt.Sprint(w.Weight), w.CreatedAt.String()}
 		}
 		return term.PrintTable(w, []string{"WORKSPACE", "NAME", "WEIGHT", "CREATED"}, rows)
 	})
@@ -177,7 +159,7 @@ func newWorkspaceWeight(node *adminFlags) *cobra.Command {
 		Example: "  rollcall workspace weight 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b 3",
 		Args:    wantArgs("WORKSPACE", "N"), ValidArgsFunction: completeWorkspace(node),
 	}
-	return adminCommand(node, c, func(operator *client.Admin, args []string) (found client.Workspace, err error) {
+	return adminCommand(node, c, func(operator *client.Admin, args []string) (found admin.Workspace, err error) {
 		n, err := strconv.Atoi(args[1])
 		if err != nil || n < 1 || n > ledger.WeightMax {
 			return found, term.UsageError(fmt.Sprintf("N %q: write a whole number from 1 to %d", args[1], ledger.WeightMax))
@@ -187,7 +169,7 @@ func newWorkspaceWeight(node *adminFlags) *cobra.Command {
 			return found, err
 		}
 		return found, operator.Ask(c.Context(), "POST", "/v1/workspaces/"+id+"/weight", map[string]int{"weight": n}, &found)
-	}, func(w io.Writer, found client.Workspace) error {
+	}, func(w io.Writer, found admin.Workspace) error {
 		return term.PrintTable(w, []string{"WORKSPACE", "NAME", "WEIGHT"},
 			[][]string{{found.ID, found.Name, fmt.Sprint(found.Weight)}})
 	})

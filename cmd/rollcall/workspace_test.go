@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/cmd/rollcall/client"
 	"rollcall/http/admin"
 	"rollcall/ledger"
 )
@@ -17,7 +16,7 @@ import (
 // TestWeightsAreShown and changed.
 func TestWeightsAreShown(t *testing.T) {
 	b := newThrottleBench(t)
-	var made client.Workspace
+	var made admin.Workspace
 	if err := json.Unmarshal([]byte(b.must("workspace", "create", "acme", "--json")), &made); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +44,7 @@ func TestWeightsAreShown(t *testing.T) {
 // TestLimitsOfAWorkspaceAreShown and set, with who and why in the operator log.
 func TestLimitsOfAWorkspaceAreShown(t *testing.T) {
 	b := newThrottleBench(t)
-	var made client.Workspace
+	var made admin.Workspace
 	if err := json.Unmarshal([]byte(b.must("workspace", "create", "acme", "--json")), &made); err != nil {
 		t.Fatal(err)
 	}

@@ -142,14 +142,23 @@ func (Secret) MarshalText() ([]byte, error) { return []byte(secretShown), nil }
 // ledger takes, and less than the 30 s for which an operator's command waits.
 const clusterTimeout = 20 * time.Second
 
+// NodeCall is a call about one node; "" is the one that answers.
+type NodeCall struct {
+	Node string `json:"node"`
+}
+
+// KeyCall is the body of a call about gossip keys: a key in base64, or the fingerprint of one.
+type KeyCall struct {
+	Op          KeyOp  `json:"op"`
+	Key         string `json:"key,omitempty"`
+	Fingerprint string `json:"fingerprint,omitempty"`
+}
+
 // addRoutes adds the calls about the cluster. A call about a node is about the one that answers when none is named.
 func (d clusterOps) addRoutes(add addCall) {
 	add = add.unless(d.noCluster)
-	type about struct {
-		Node string `json:"node"`
-	}
 	node := func(do func(context.Context, string) (Member, error)) http.HandlerFunc {
-		return handle(body[about], func(ctx context.Context, in about) (Member, error) { return do(ctx, in.Node) })
+		return handle(body[NodeCall], func(ctx context.Context, in NodeCall) (Member, error) { return do(ctx, in.Node) })
 	}
 	add("GET /v1/cluster/members", handle(nothing, func(ctx context.Context, _ struct{}) (Membership, error) {
 		return d.Members(ctx)
@@ -435,11 +444,7 @@ func (d clusterOps) changeKeys(ctx context.Context, c KeyCommand) (KeyAnswer, er
 // keyCommand reads {"op","key","fingerprint"}. Nothing of the body is in a
 // refusal: it may hold a key, also in a wrong place.
 func keyCommand(r *http.Request) (c KeyCommand, err error) {
-	var in struct {
-		Op          KeyOp  `json:"op"`
-		Key         string `json:"key"`
-		Fingerprint string `json:"fingerprint"`
-	}
+	var in KeyCall
 	message := ""
 	if readBody(r, &in, bodyMax) != nil {
 		message = `the body must be {"op":"add","key":…} or {"op":"use" or "remove","fingerprint":…}`

@@ -47,6 +47,17 @@ type Forgotten struct {
 	Silent    []inspect.UnreachableNode `json:"silent"` // that may still know it
 }
 
+// Details are everything about one receiver, for each node where it lives.
+type Details struct {
+	Receivers []inspect.ReceiverDetail `json:"receivers"`
+}
+
+// Sources are our addresses on all nodes.
+type Sources struct {
+	Sources []inspect.Source          `json:"sources"`
+	Silent  []inspect.UnreachableNode `json:"silent"` // that may have others
+}
+
 // Traced are lines of sessions; After is what to ask with for the next ones.
 type Traced struct {
 	Lines []inspect.TraceLine `json:"lines"`
@@ -66,9 +77,9 @@ func (d receiverOps) addRoutes(add addCall) {
 		return d.Receivers(ctx)
 	}))
 	key := func(r *http.Request) (string, error) { return r.URL.Query().Get("key"), nil }
-	add("GET /v1/receivers/detail", handle(key, func(ctx context.Context, key string) (any, error) {
+	add("GET /v1/receivers/detail", handle(key, func(ctx context.Context, key string) (Details, error) {
 		found, err := d.Receiver(ctx, key)
-		return map[string]any{"receivers": found}, err
+		return Details{found}, err
 	}))
 	add("POST /v1/receivers/close", handle(body[CloseCall], func(ctx context.Context, in CloseCall) (CloseCall, error) {
 		return in, d.CloseSession(ctx, in)
@@ -77,9 +88,9 @@ func (d receiverOps) addRoutes(add addCall) {
 	add("GET /v1/receivers/trace", handle(traceOf, func(ctx context.Context, in traceCall) (Traced, error) {
 		return d.Trace(ctx, in.key, in.source, in.after)
 	}))
-	add("GET /v1/sources", handle(nothing, func(ctx context.Context, _ struct{}) (any, error) {
+	add("GET /v1/sources", handle(nothing, func(ctx context.Context, _ struct{}) (Sources, error) {
 		found, silent, err := d.Sources(ctx)
-		return map[string]any{"sources": found, "silent": silent}, err
+		return Sources{found, silent}, err
 	}))
 }
 

@@ -86,6 +86,11 @@ type ClearCall struct {
 	Reason string    `json:"reason"`
 }
 
+// Cleared are the overrides that a call ended.
+type Cleared struct {
+	Cleared []ThrottleRule `json:"cleared"`
+}
+
 // addRoutes adds the calls about rules.
 func (d throttleOps) addRoutes(add addCall) {
 	type candidate struct {
@@ -101,9 +106,9 @@ func (d throttleOps) addRoutes(add addCall) {
 		}))
 	add.unless(d.noTable)("POST /v1/throttle/overrides", handle(body[OverrideCall], d.SetOverride))
 	add.unless(d.noTable)("POST /v1/throttle/clear", handle(body[ClearCall],
-		func(ctx context.Context, in ClearCall) (any, error) {
+		func(ctx context.Context, in ClearCall) (Cleared, error) {
 			ended, err := d.ClearOverrides(ctx, in)
-			return map[string]any{"cleared": ended}, err
+			return Cleared{ended}, err
 		}))
 	add.unless(d.noReplay)("POST /v1/throttle/replay", handle(readCandidate,
 		func(ctx context.Context, in candidate) (inspect.Replayed, error) {

@@ -460,7 +460,7 @@ func TestTheSurveyIsAsked(t *testing.T) {
 				`{"key":"a.test","node":"b","dropped":[]}],"silent":[{"node":"node-3","why":"slow"}]}`},
 		{"GET", "/v1/receivers/trace?key=a.test&source=192.0.2.1&after=%7B%22node%201%22%3A6%7D", "",
 			"trace a.test 192.0.2.1 map[node 1:6]", `"after":{"b":2,"node 1":7}`},
-		{"GET", "/v1/sources", "", "sources", `{"silent":[{"node":"node-2","why":"slow"}],"sources":[]}`},
+		{"GET", "/v1/sources", "", "sources", `{"sources":[],"silent":[{"node":"node-2","why":"slow"}]}`},
 		{"GET", "/v1/verifications/" + id + "/waits", "", "verification", `"waits":[]`},
 		{"GET", "/v1/throttle/explain?name=example.test", "", "explain example.test", `throttle.toml:3`},
 		{"GET", "/v1/throttle/explain?by=name&name=a.test", "", "rules of a.test", `"key":"a.test"`},

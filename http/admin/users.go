@@ -55,6 +55,12 @@ type UserPage struct {
 	Next  string     `json:"next,omitempty"` // after of the next page; "" at the end
 }
 
+// EndedSessions says how many sessions of a user were ended.
+type EndedSessions struct {
+	Email string `json:"email"`
+	Ended int    `json:"ended"`
+}
+
 // addRoutes adds the calls about those who sign in to the pages.
 func (d userOps) addRoutes(add addCall) {
 	type invited struct {
@@ -83,9 +89,9 @@ func (d userOps) addRoutes(add addCall) {
 		u, err := d.DisableUser(ctx, in.Email, in.Disabled)
 		return userLine(u), err
 	}))
-	add("POST /v1/users/end-sessions", handle(body[about], func(ctx context.Context, in about) (any, error) {
+	add("POST /v1/users/end-sessions", handle(body[about], func(ctx context.Context, in about) (EndedSessions, error) {
 		u, n, err := d.EndSessions(ctx, in.Email)
-		return map[string]any{"email": u.Email, "ended": n}, err
+		return EndedSessions{u.Email, n}, err
 	}))
 	add("POST /v1/users/end-two-step", handle(body[about], func(ctx context.Context, in about) (UserLine, error) {
 		u, err := d.ResetTOTP(ctx, in.Email)

@@ -21,8 +21,8 @@ import (
 // entriesShown is the number of entries in an answer when no limit is asked for: a screen.
 const entriesShown = 50
 
-// statement is what moved the credits of one verification.
-type statement struct {
+// Statement is what moved the credits of one verification.
+type Statement struct {
 	Verification uuid.UUID      `json:"verification"`
 	Status       ledger.Status  `json:"status"`
 	Addresses    int64          `json:"addresses"` // -1 until they are counted
@@ -31,22 +31,25 @@ type statement struct {
 	Released     ledger.Credits `json:"released"`
 	StillHeld    ledger.Credits `json:"still_held"` // by its row: what the three leave, or the books are off
 	Count        int64          `json:"count"`      // of all entries
-	Entries      []entry        `json:"entries"`    // newest first
+	Entries      []Entry        `json:"entries"`    // newest first
 	Next         *string        `json:"next"`       // "after" of the next page; null at the end
 }
 
-// entry is one line of the book.
-type entry struct {
+// Entry is one line of the book.
+type Entry struct {
 	At         api.Time         `json:"at"`
 	Kind       ledger.EntryKind `json:"kind"`
 	Settlement *int64           `json:"settlement"` // null: moved by no settlement
 	Credits    ledger.Credits   `json:"credits"`
 }
 
+// AddsUp reports whether the entries leave what the verification holds.
+func (s Statement) AddsUp() bool { return s.Held-s.Charged-s.Released == s.StillHeld }
+
 // addRoutes adds the calls about one verification.
 func (d verificationOps) addRoutes(add addCall) {
 	add("GET /v1/workspaces/{id}/verifications/{verification}/entries", handle(entriesOf,
-		func(ctx context.Context, in EntriesCall) (statement, error) {
+		func(ctx context.Context, in EntriesCall) (Statement, error) {
 			found, err := d.ReadEntries(ctx, in)
 			return newStatement(found), err
 		}))
@@ -217,12 +220,12 @@ func parsePlace(text string) (*ledger.Entry, error) {
 }
 
 // newStatement shows one page of what the ledger found.
-func newStatement(s EntriesPage) statement {
-	out := statement{Verification: s.Verification.ID, Status: s.Verification.Status,
+func newStatement(s EntriesPage) Statement {
+	out := Statement{Verification: s.Verification.ID, Status: s.Verification.Status,
 		Addresses: s.Verification.Total, Held: s.Sums.Held, Charged: s.Sums.Charged, Released: s.Sums.Released,
-		StillHeld: s.Verification.Held, Count: s.Count, Entries: make([]entry, len(s.Entries))}
+		StillHeld: s.Verification.Held, Count: s.Count, Entries: make([]Entry, len(s.Entries))}
 	for i, e := range s.Entries {
-		out.Entries[i] = entry{At: api.Time(e.At), Kind: e.Kind, Credits: e.Amount}
+		out.Entries[i] = Entry{At: api.Time(e.At), Kind: e.Kind, Credits: e.Amount}
 		if e.Number > 0 {
 			out.Entries[i].Settlement = &s.Entries[i].Number
 		}

@@ -25,34 +25,59 @@ const limitMax = 1 << 53
 // WorkspacesShown is how many workspaces Desk.Workspaces gives with their balances.
 const WorkspacesShown = 50
 
-type workspace struct {
+// Workspace is a workspace in an answer.
+type Workspace struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name"`
 	CreatedAt *api.Time `json:"created_at,omitempty"`
 	Weight    int       `json:"weight,omitempty"` // turns it has for one of another at a receiver
 }
 
-func shownWorkspace(w ledger.Workspace) workspace {
-	created := api.Time(w.Created)
-	return workspace{ID: w.ID.String(), Name: w.Name, CreatedAt: &created, Weight: w.Weight}
+// WorkspaceList are all workspaces.
+type WorkspaceList struct {
+	Workspaces []Workspace `json:"workspaces"`
 }
 
-type key struct {
+func shownWorkspace(w ledger.Workspace) Workspace {
+	created := api.Time(w.Created)
+	return Workspace{ID: w.ID.String(), Name: w.Name, CreatedAt: &created, Weight: w.Weight}
+}
+
+// Key is an API key in an answer, without its secret.
+type Key struct {
 	ID        string    `json:"id"`
 	Label     string    `json:"label"`
 	CreatedAt api.Time  `json:"created_at"`
 	RevokedAt *api.Time `json:"revoked_at"` // null while it works
 }
 
-func shownKey(k ledger.Key) key {
-	out := key{ID: k.ID, Label: k.Label, CreatedAt: api.Time(k.Created)}
+// Keys are the API keys of a workspace, the oldest first.
+type Keys struct {
+	Keys []Key `json:"keys"`
+}
+
+// NewKey is a key at the one moment at which it is shown.
+type NewKey struct {
+	ID  string `json:"id"`
+	Key string `json:"key"`
+}
+
+// RevokedKey says since when a key works no more.
+type RevokedKey struct {
+	ID        string    `json:"id"`
+	RevokedAt *api.Time `json:"revoked_at"`
+}
+
+func shownKey(k ledger.Key) Key {
+	out := Key{ID: k.ID, Label: k.Label, CreatedAt: api.Time(k.Created)}
 	if revoked := api.Time(k.Revoked); !k.Revoked.IsZero() {
 		out.RevokedAt = &revoked
 	}
 	return out
 }
 
-type balance struct {
+// Balance is what a workspace has: granted = available + held + spent.
+type Balance struct {
 	Granted   ledger.Credits `json:"granted"`
 	Available ledger.Credits `json:"available"`
 	Held      ledger.Credits `json:"held"`
@@ -117,16 +142,16 @@ func (d workspaceOps) addRoutes(add addCall) {
 	type weighed struct {
 		Weight int `json:"weight"`
 	}
-	add("POST /v1/workspaces", handle(body[named], func(ctx context.Context, in named) (workspace, error) {
+	add("POST /v1/workspaces", handle(body[named], func(ctx context.Context, in named) (Workspace, error) {
 		made, err := d.createWorkspace(ctx, in.Name)
-		return workspace{ID: made.ID.String(), Name: made.Name}, err
+		return Workspace{ID: made.ID.String(), Name: made.Name}, err
 	}))
-	add("GET /v1/workspaces", handle(nothing, func(ctx context.Context, _ struct{}) (any, error) {
+	add("GET /v1/workspaces", handle(nothing, func(ctx context.Context, _ struct{}) (WorkspaceList, error) {
 		found, err := d.Names(ctx)
-		return map[string]any{"workspaces": mapped(found, shownWorkspace)}, err
+		return WorkspaceList{mapped(found, shownWorkspace)}, err
 	}))
 	add("POST /v1/workspaces/{id}/weight", handle(withBody[weighed](workspaceID),
-		func(ctx context.Context, in aboutID[weighed]) (workspace, error) {
+		func(ctx context.Context, in aboutID[weighed]) (Workspace, error) {
 			changed, err := d.SetWeight(ctx, in.id, in.body.Weight)
 			return shownWorkspace(changed), err
 		}))
@@ -136,31 +161,30 @@ func (d workspaceOps) addRoutes(add addCall) {
 			return d.SetLimits(ctx, in.id, in.body)
 		}))
 	add("POST /v1/workspaces/{id}/keys", handle(withBody[labelled](workspaceID),
-		func(ctx context.Context, in aboutID[labelled]) (any, error) {
-			id, text, err := d.createKey(ctx, in.id, in.body.Label)
-			return map[string]string{"id": id, "key": text}, err
+		func(ctx context.Context, in aboutID[labelled]) (NewKey, error) {
+			return d.createKey(ctx, in.id, in.body.Label)
 		}))
-	add("GET /v1/workspaces/{id}/keys", handle(workspaceID, func(ctx context.Context, id uuid.UUID) (any, error) {
+	add("GET /v1/workspaces/{id}/keys", handle(workspaceID, func(ctx context.Context, id uuid.UUID) (Keys, error) {
 		found, err := d.ListKeys(ctx, id)
-		return map[string]any{"keys": mapped(found, shownKey)}, err
+		return Keys{mapped(found, shownKey)}, err
 	}))
 	keyID := func(r *http.Request) (string, error) { return r.PathValue("id"), nil }
-	add("POST /v1/keys/{id}/revoke", handle(keyID, func(ctx context.Context, id string) (any, error) {
+	add("POST /v1/keys/{id}/revoke", handle(keyID, func(ctx context.Context, id string) (RevokedKey, error) {
 		k, err := d.RevokeKey(ctx, id)
-		return map[string]any{"id": k.ID, "revoked_at": shownKey(k).RevokedAt}, err
+		return RevokedKey{k.ID, shownKey(k).RevokedAt}, err
 	}))
 	add("POST /v1/workspaces/{id}/credits", handle(withBody[GrantCall](workspaceID),
-		func(ctx context.Context, in aboutID[GrantCall]) (balance, error) {
+		func(ctx context.Context, in aboutID[GrantCall]) (Balance, error) {
 			in.body.Workspace = in.id
 			b, err := d.Grant(ctx, in.body)
-			return balance(b), err
+			return Balance(b), err
 		}))
 	add("GET /v1/workspaces/{id}/credits", handle(workspaceID,
-		func(ctx context.Context, id uuid.UUID) (balance, error) {
+		func(ctx context.Context, id uuid.UUID) (Balance, error) {
 			b, err := askLedger(ctx, d.common, "read balance", func(ctx context.Context) (ledger.Balance, error) {
 				return d.options.Book.Balance(ctx, id)
 			})
-			return balance(b), err
+			return Balance(b), err
 		}))
 	add("GET /v1/audit", handle(nothing, func(ctx context.Context, _ struct{}) (ledger.AuditReport, error) {
 		ctx, cancel := d.longCall(ctx)
@@ -280,10 +304,10 @@ func (d workspaceOps) limitsOf(u ledger.Usage) WorkspaceLimits {
 		Unpaid: Limit{is.Unpaid, u.Own.Unpaid == 0, u.Used.Unpaid}}
 }
 
-// createKey makes an API key and gives its id and its text, which nobody is shown again.
-func (d workspaceOps) createKey(ctx context.Context, workspace uuid.UUID, label string) (id, text string, err error) {
+// createKey makes an API key and gives its text, which nobody is shown again.
+func (d workspaceOps) createKey(ctx context.Context, workspace uuid.UUID, label string) (NewKey, error) {
 	if err := named("label", label, 0); err != nil {
-		return "", "", err
+		return NewKey{}, err
 	}
 	text, k := apikey.New()
 	made, err := askLedger(ctx, d.common, "create key", func(ctx context.Context) (ledger.Key, error) {
@@ -292,7 +316,7 @@ func (d workspaceOps) createKey(ctx context.Context, workspace uuid.UUID, label 
 	if err == nil {
 		d.options.Log.Info("key created", "workspace", workspace, "key", made.ID)
 	}
-	return made.ID, text, err
+	return NewKey{made.ID, text}, err
 }
 
 // ListKeys gives the API keys of a workspace, revoked ones too, oldest first.

@@ -27,6 +27,9 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	return append(b, '"'), nil
 }
 
+// String is the time as every answer shows it.
+func (t Time) String() string { return string(AppendTime(nil, time.Time(t))) }
+
 // UnmarshalJSON reads any RFC 3339 text.
 func (t *Time) UnmarshalJSON(b []byte) error { return (*time.Time)(t).UnmarshalJSON(b) }
 

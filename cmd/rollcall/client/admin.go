@@ -178,61 +178,25 @@ func (c *Admin) Members(ctx context.Context) (m admin.Membership, err error) {
 	return m, c.Ask(ctx, "GET", "/v1/cluster/members", nil, &m)
 }
 
-// Balance is a workspace's account: granted = available + held + spent.
-type Balance struct {
-	Granted   int64 `json:"granted"`
-	Available int64 `json:"available"`
-	Held      int64 `json:"held"`
-	Spent     int64 `json:"spent"`
-}
-
 // Grant gives credits; the id of the grant makes sure that a proxy that repeats
 // the request grants once.
-func (c *Admin) Grant(ctx context.Context, workspace string, n int64, reason string) (b Balance,
-	err error) {
+func (c *Admin) Grant(ctx context.Context, workspace string, n int64, reason string) (b admin.Balance, err error) {
 	body := map[string]any{"id": uuid.NewString(), "credits": n, "reason": reason}
 	return b, c.Ask(ctx, "POST", "/v1/workspaces/"+workspace+"/credits", body, &b)
 }
 
 // Balance reads the account of a workspace.
-func (c *Admin) Balance(ctx context.Context, workspace string) (b Balance, err error) {
+func (c *Admin) Balance(ctx context.Context, workspace string) (b admin.Balance, err error) {
 	return b, c.Ask(ctx, "GET", "/v1/workspaces/"+workspace+"/credits", nil, &b)
 }
 
-// Key is an API key as the admin listener shows it.
-type Key struct {
-	ID      string  `json:"id"`
-	Label   string  `json:"label"`
-	Created string  `json:"created_at"`
-	Revoked *string `json:"revoked_at"`
-}
-
-// NewKey is a key at the one moment at which it is shown.
-type NewKey struct {
-	ID  string `json:"id"`
-	Key string `json:"key"`
-}
-
 // CreateKey makes an API key of a workspace; label is for people.
-func (c *Admin) CreateKey(ctx context.Context, workspace, label string) (k NewKey, err error) {
+func (c *Admin) CreateKey(ctx context.Context, workspace, label string) (k admin.NewKey, err error) {
 	return k, c.Ask(ctx, "POST", "/v1/workspaces/"+workspace+"/keys", map[string]string{"label": label}, &k)
 }
 
-// ReceiverDetails is the answer about one receiver.
-type ReceiverDetails struct {
-	Receivers []inspect.ReceiverDetail `json:"receivers"`
-}
-
-// Workspace is a workspace as the admin listener shows it.
-type Workspace struct {
-	ID      string `json:"id"`
-	Name    string `json:"name"`
-	Created string `json:"created_at,omitempty"`
-	Weight  int    `json:"weight,omitempty"`
-}
-
 // CreateWorkspace makes a workspace; name is for people.
-func (c *Admin) CreateWorkspace(ctx context.Context, name string) (w Workspace, err error) {
+func (c *Admin) CreateWorkspace(ctx context.Context, name string) (w admin.Workspace, err error) {
 	return w, c.Ask(ctx, "POST", "/v1/workspaces", map[string]string{"name": name}, &w)
 }
 
@@ -244,7 +208,7 @@ func (c *Admin) Ask(ctx context.Context, method, path string, in, out any) error
 }
 
 // Receiver asks a node for everything about one receiver.
-func (c *Admin) Receiver(ctx context.Context, key string) (d ReceiverDetails, err error) {
+func (c *Admin) Receiver(ctx context.Context, key string) (d admin.Details, err error) {
 	return d, c.Ask(ctx, "GET", "/v1/receivers/detail?key="+url.QueryEscape(key), nil, &d)
 }
 
@@ -268,13 +232,14 @@ func (c *Admin) Receivers(ctx context.Context) (r inspect.Receivers, err error) 
 	return r, c.Ask(ctx, "GET", "/v1/receivers", nil, &r)
 }
 
+// Sources asks a node for our addresses on all nodes.
+func (c *Admin) Sources(ctx context.Context) (s admin.Sources, err error) {
+	return s, c.Ask(ctx, "GET", "/v1/sources", nil, &s)
+}
+
 // Clear asks a node to end overrides.
-func (c *Admin) Clear(ctx context.Context, call admin.ClearCall) ([]admin.ThrottleRule, error) {
-	var answer struct {
-		Cleared []admin.ThrottleRule `json:"cleared"`
-	}
-	err := c.Ask(ctx, "POST", "/v1/throttle/clear", call, &answer)
-	return answer.Cleared, err
+func (c *Admin) Clear(ctx context.Context, call admin.ClearCall) (ended admin.Cleared, err error) {
+	return ended, c.Ask(ctx, "POST", "/v1/throttle/clear", call, &ended)
 }
 
 // Invite makes a link with which a person joins a workspace.

@@ -57,7 +57,7 @@ func OpenTenant(ctx context.Context, operator *Admin, o TenantOptions) (Tenant, 
 	if err != nil {
 		return t, err
 	}
-	if short := o.Credits - balance.Available; short > 0 {
+	if short := o.Credits - int64(balance.Available); short > 0 {
 		_, err = operator.Grant(ctx, t.Workspace, short, "for "+o.Workspace)
 	}
 	return t, err
@@ -77,10 +77,8 @@ func makeTenant(ctx context.Context, operator *Admin, o TenantOptions) (Tenant, 
 }
 
 // Workspaces lists the workspaces.
-func (c *Admin) Workspaces(ctx context.Context) ([]Workspace, error) {
-	var list struct {
-		Workspaces []Workspace `json:"workspaces"`
-	}
+func (c *Admin) Workspaces(ctx context.Context) ([]admin.Workspace, error) {
+	var list admin.WorkspaceList
 	err := c.Ask(ctx, "GET", "/v1/workspaces", nil, &list)
 	return list.Workspaces, err
 }
@@ -134,17 +132,15 @@ func (c *Admin) WorkspaceID(ctx context.Context, typed string) (string, error) {
 }
 
 // Keys lists the API keys of a workspace; of all workspaces if it is "".
-func (c *Admin) Keys(ctx context.Context, workspace string) (keys []Key, err error) {
-	of := []Workspace{{ID: workspace}}
+func (c *Admin) Keys(ctx context.Context, workspace string) (keys []admin.Key, err error) {
+	of := []admin.Workspace{{ID: workspace}}
 	if workspace == "" {
 		if of, err = c.Workspaces(ctx); err != nil {
 			return nil, err
 		}
 	}
 	for _, w := range of {
-		var list struct {
-			Keys []Key `json:"keys"`
-		}
+		var list admin.Keys
 		if err = c.Ask(ctx, "GET", "/v1/workspaces/"+w.ID+"/keys", nil, &list); err != nil {
 			return nil, err
 		}

@@ -143,11 +143,16 @@ func WriteText(name string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return fmt.Errorf("make the data folder: %w", err)
 	}
-	err := renameio.WriteFile(name, append(text, '\n'), 0o600, renameio.WithTempDir(filepath.Dir(name)))
-	if err != nil {
+	if err := ReplaceFile(name, append(text, '\n'), 0o600); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	return nil
+}
+
+// ReplaceFile puts a file in the place of another, or of none, so that a reader meets one of them, whole.
+func ReplaceFile(name string, text []byte, mode fs.FileMode) error {
+	return renameio.WriteFile(name, text, mode, renameio.WithTempDir(filepath.Dir(name)),
+		renameio.WithStaticPermissions(mode))
 }
 
 // Output is a command's standard output. It remembers the first write that failed, which
