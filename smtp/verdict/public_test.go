@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"rollcall/smtp"
@@ -25,8 +27,8 @@ type publicServer struct {
 	asked  map[string]bool // guarded by mu; local parts
 }
 
-// TestPublicServers plays what people reported of real servers: sessions over a socket, the rules, and what is
-// concluded with a control probe and a witness.
+// TestPublicServers plays what people reported of real servers: sessions, the rules, and what is concluded with a
+// control probe and a witness.
 func TestPublicServers(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile("testdata/public.txt")
@@ -53,17 +55,29 @@ func TestPublicServers(t *testing.T) {
 				}
 				p.says[key] = text
 			}
-			e := newPublicEngine(t, p)
-			for i, got := range e.outcomes(locals[0], locals[1]) {
-				if got != want[i] && !strings.HasPrefix(got, want[i]+" ") {
-					t.Errorf("%s, %s: %s, want %s", columns[1], locals[i], got, want[i])
+			synctest.Test(t, func(t *testing.T) {
+				e := &publicEngine{t: t, server: p}
+				for i, got := range e.outcomes(locals[0], locals[1]) {
+					if got != want[i] && !strings.HasPrefix(got, want[i]+" ") {
+						t.Errorf("%s, %s: %s, want %s", columns[1], locals[i], got, want[i])
+					}
 				}
-			}
+				if e.open != nil {
+					e.open.Close()
+				}
+			})
 		})
 	}
 	if played < 40 {
 		t.Errorf("only %d were played", played)
 	}
+}
+
+// DialContext makes it an smtp.Dialer.
+func (p *publicServer) DialContext(context.Context, string, string) (net.Conn, error) {
+	client, server := net.Pipe()
+	go p.serve(server)
+	return client, nil
 }
 
 // serve holds one session.
@@ -119,6 +133,9 @@ func (p *publicServer) rcpt(command string, say func(key, usual string) bool) bo
 	again := p.asked[local]
 	p.asked[local] = true
 	p.mu.Unlock()
+	if slow, err := time.ParseDuration(p.says["slow"]); err == nil {
+		<-time.After(slow)
+	}
 	switch _, once := p.says["once"]; {
 	case once && !again:
 		return say("once", "")
@@ -131,40 +148,9 @@ func (p *publicServer) rcpt(command string, say func(key, usual string) bool) bo
 // publicEngine asks one server as a node does: again after what says so, by HELO and in clear where it has to.
 type publicEngine struct {
 	t      *testing.T
-	dialer smtp.Dialer
-	at     netip.AddrPort
+	server *publicServer
 	mode   smtp.TLSMode
 	open   *smtp.Session
-}
-
-func newPublicEngine(t *testing.T, p *publicServer) *publicEngine {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all sync.WaitGroup
-	all.Go(func() {
-		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
-			all.Go(func() { p.serve(conn) })
-		}
-	})
-	at := listener.Addr().(*net.TCPAddr).AddrPort()
-	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	dialer, err := smtp.NewDialer(smtp.DialerOptions{AllowNetworks: loopback,
-		Port: int(at.Port()), ConnectTimeout: smtp.ConnectTimeout})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := &publicEngine{t: t, dialer: dialer, at: at}
-	t.Cleanup(func() {
-		if e.open != nil {
-			e.open.Close()
-		}
-		_ = listener.Close()
-		all.Wait()
-	})
-	return e
 }
 
 // ask gives the attempts at an address: at most four, the last of which needs no other.
@@ -187,7 +173,7 @@ func (e *publicEngine) ask(local string) evidence.Case {
 // reply asks once.
 func (e *publicEngine) reply(raw *evidence.Raw) (smtp.Reply, error) {
 	if e.open == nil || !e.open.Open() {
-		s, err := smtp.Open(e.t.Context(), e.dialer, raw.Host, e.at, smtp.SessionOptions{HelloName: raw.Hello,
+		s, err := smtp.Open(e.t.Context(), e.server, raw.Host, netip.AddrPort{}, smtp.SessionOptions{HelloName: raw.Hello,
 			ReturnPath: "check@probe.example", TLS: e.mode, Limits: smtp.DefaultLimits()})
 		if err != nil {
 			return e.failed(raw, err)
