@@ -202,8 +202,10 @@ func (qs *queues) deferAddress(now time.Time, at place, a Answered) {
 		v.Reason, v.Wait = smtp.Greylisted, max(v.Wait, qs.greyWait(at.path, a.Probe, a.Sent))
 	}
 	if at.path.pace.Alone() && v.Wait == 0 { // those who wait for different lengths show how long is enough
-		first, _ := qs.deferred.first(a.Probe)
-		v.Wait = max(2*recheckAfter, a.Sent.Sub(first))
+		v.Wait = 2 * recheckAfter
+		if first, known := qs.deferred.first(a.Probe); known {
+			v.Wait = max(v.Wait, a.Sent.Sub(first))
+		}
 		v.Wait = v.Wait/2 + qs.jitter(v.Wait)
 	}
 	qs.deferProbe(a.Probe, a.Judgement, a.At)

@@ -183,6 +183,28 @@ func TestHeldRefusals(t *testing.T) {
 	}
 }
 
+// TestControlProbeWhileNothingPasses: a control probe that is deferred while nothing passes comes back soon, like
+// others.
+func TestControlProbeWhileNothingPasses(t *testing.T) {
+	w := newWorld(t, openedWide(), 1)
+	w.reply = func(*Probe, *simSession) smtp.Reply {
+		return smtp.Reply{Code: 450, Enhanced: smtp.EnhancedCode{4, 1, 1}, Lines: []string{"user unknown"}}
+	}
+	all := w.heard()
+	w.offer(offerOf(1, "d.example", 1, 30, hosts("mx1")))
+	w.run(begin.Add(time.Minute))
+	m := offerOf(1, "d.example", 2, 1, hosts("mx1"))
+	m.Probes[0].Ordinal = wire.ControlOrdinal
+	w.offer(m)
+	w.run(begin.Add(5 * time.Minute))
+	for _, answer := range all["d.example"] {
+		if answer.GetOrdinal() == wire.ControlOrdinal && answer.Wait() <= 5*time.Minute {
+			return
+		}
+	}
+	t.Errorf("the control probe isn't asked again soon: %v", all["d.example"])
+}
+
 // TestQueueShares: a verification fills no more than it leaves free.
 func TestQueueShares(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
