@@ -68,7 +68,8 @@ func (d verificationOps) addRoutes(add addCall) {
 		func(ctx context.Context, in aboutID[addressed]) (Explanation, error) {
 			ctx, cancel := d.longCall(ctx)
 			defer cancel()
-			return d.ReadEvidence(ctx, in.id, in.body.Address)
+			found, err := d.ReadEvidence(ctx, in.id, in.body.Address)
+			return ExplanationOf(found), err
 		}))
 }
 
@@ -172,15 +173,15 @@ func (d verificationOps) ReadEntries(ctx context.Context, in EntriesCall) (Entri
 
 // ReadEvidence tells how the outcome of one address of a verification came about. It reads the verification from its
 // beginning, so it takes as long as the file is large; ctx bounds it.
-func (d verificationOps) ReadEvidence(ctx context.Context, id uuid.UUID, address string) (Explanation, error) {
+func (d verificationOps) ReadEvidence(ctx context.Context, id uuid.UUID, address string) (evidence.Found, error) {
 	if address == "" {
-		return Explanation{}, invalid("address must be an address of the file")
+		return evidence.Found{}, invalid("address must be an address of the file")
 	}
 	found, err := evidence.Find(ctx, d.options.Book, id, address)
 	if err != nil {
-		return Explanation{}, d.ofEvidence("read evidence", found.Status, err)
+		return found, d.ofEvidence("read evidence", found.Status, err)
 	}
-	return ExplanationOf(found), nil
+	return found, nil
 }
 
 // ofEvidence is the refusal for an error of the ledger, or of what is in it. The status is that of the verification.

@@ -134,20 +134,19 @@ func (d *Dashboard) talk(ctx context.Context, v ledger.Verification, ordinal, se
 			if r.Ordinal != ordinal {
 				continue
 			}
+			found = web.TalkOf(r, nil, false)
+			var err error
+			if len(k.Evidence) > 0 {
+				err = evidence.Unpack(k.Evidence, func(e evidence.Entry) error {
+					if e.Ordinal == ordinal {
+						found = web.TalkOf(r, &e.Case, false)
+					}
+					return nil
+				})
+			}
 			said := new(flags.Cache).Of(r.Email)
 			said.Operator = r.Operator.String()
-			found = &web.Talk{Flags: said.Sentences(),
-				Email: r.Email, Outcome: r.Outcome.String(), Token: r.Reason.String(),
-				Sentence: sentenceOf(r.Reason)}
-			if len(k.Evidence) == 0 {
-				return errRead
-			}
-			err := evidence.Unpack(k.Evidence, func(e evidence.Entry) error {
-				if e.Ordinal == ordinal {
-					fill(found, e.Case)
-				}
-				return nil
-			})
+			found.Flags = said.Sentences()
 			return errors.Join(err, errRead)
 		}
 		return errRead
@@ -156,34 +155,6 @@ func (d *Dashboard) talk(ctx context.Context, v ledger.Verification, ordinal, se
 		err = nil
 	}
 	return found, err
-}
-
-// fill writes the evidence of an outcome.
-func fill(t *web.Talk, c evidence.Case) {
-	t.Kept, t.Omitted, t.GaveUp = true, c.Omitted, c.GaveUp
-	for _, a := range c.Attempts {
-		t.Attempts = append(t.Attempts, attemptOf(a, t.Email))
-	}
-	for _, a := range c.Behaviour.Controls {
-		t.Controls = append(t.Controls, attemptOf(a, web.ControlName(a.Witness)))
-	}
-	if c.NoRoute != smtp.ReasonNone {
-		t.NoRoute = sentenceOf(c.NoRoute)
-	}
-	t.Behaviour = web.BehaviourText(c.Behaviour.CatchAll())
-}
-
-// attemptOf shows one attempt. Which of our addresses asked is for operators.
-func attemptOf(a evidence.Attempt, asked string) web.Attempt {
-	return web.AttemptOf(web.Said{At: a.At, Stage: a.Stage.String(), Host: a.Host, TLS: a.TLS, Code: a.Code,
-		Enhanced: a.Enhanced.String(), Text: a.Text, Trouble: a.Trouble.String(), Outcome: a.Outcome.String(),
-		Reason: a.Reason.String(), Rule: a.Rule, Void: a.Void, Others: a.Others, Why: a.Cause.Why, Asked: asked})
-}
-
-// sentenceOf is a reason without its word.
-func sentenceOf(r smtp.Reason) string {
-	_, sentence, _ := strings.Cut(r.Message(), " ")
-	return sentence
 }
 
 // addressView is the page of one address.

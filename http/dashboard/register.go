@@ -98,7 +98,7 @@ func allReasons() (all []smtp.Reason) {
 // rowsOf shows results.
 func rowsOf(results []ledger.RecentResult) (rows []resultView) {
 	for _, one := range results {
-		rows = append(rows, resultView{one, one.Outcome.String(), sentenceOf(one.Reason)})
+		rows = append(rows, resultView{one, one.Outcome.String(), web.SentenceOf(one.Reason)})
 	}
 	return rows
 }
@@ -231,10 +231,11 @@ func showBreakdown(d *Dashboard, w http.ResponseWriter, r *request) {
 	show := breakdownView{Base: baseOf(r, v), Name: nameOf(v), AtLeast: found.AtLeast}
 	for _, c := range found.Reasons {
 		show.Total += c.Count
-		show.Reasons = append(show.Reasons, reasonView{c.Outcome.String(), c.Reason.String(), sentenceOf(c.Reason), c.Count})
+		show.Reasons = append(show.Reasons, reasonView{c.Outcome.String(), c.Reason.String(), web.SentenceOf(c.Reason),
+			c.Count})
 	}
 	for _, w := range found.Worst {
-		show.Worst = append(show.Worst, worstView{w.Domain, w.Reason.String(), sentenceOf(w.Reason), w.Unknown})
+		show.Worst = append(show.Worst, worstView{w.Domain, w.Reason.String(), web.SentenceOf(w.Reason), w.Unknown})
 	}
 	d.show(w, r, http.StatusOK, "reasons", titled("Reasons · "+show.Name+" · Verifications", "list", show))
 }

@@ -1,39 +1,30 @@
 package web
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"rollcall/ledger"
+	kept "rollcall/ledger/evidence"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 )
 
-// Said is what was asked of a receiver and what came of it, by the words that the ledger keeps.
-type Said struct {
-	At             time.Time
-	Stage, Host    string
-	Source         string // our address; "": it isn't shown
-	TLS            bool
-	Code           int // 0: there was no reply
-	Enhanced, Text string
-	Trouble        string // why there was none
-	Outcome        string
-	Reason, Rule   string
-	Void, Others   bool
-	Why            string // it was believed to be about somebody else
-	Asked          string // the address, or what stands for it
-}
-
 // Attempt is one question, its answer and how that was read, in words.
 type Attempt struct {
-	Said
-	Label      string // which of them it is
-	Ask        string // what was said or waited for; "": nothing
-	Reply      string // or why there was none
-	Replied    bool
-	Read, Note string
+	At      time.Time
+	Host    string
+	Source  string // our address; "": it isn't shown
+	TLS     bool
+	Rule    string
+	Ask     string // what was said or waited for; "": nothing
+	Reply   string // or why there was none
+	Replied bool
+	Read    string
+	Note    string
 }
 
 // stages say what was said or waited for before an address could be named.
@@ -43,44 +34,47 @@ var stages = map[string]string{"connect": "(a connection)", "greeting": "(the gr
 // placeholders are what stands in the cleaned text of a reply in place of an address, of our names and of other names.
 var placeholders = strings.NewReplacer("<^>", "‹the address›", "^", "‹the address›", `\`, "‹our name›", "~", "‹…›")
 
-// AttemptOf puts an attempt into words.
-func AttemptOf(s Said) Attempt {
-	a := Attempt{Said: s, Ask: stages[s.Stage], Reply: evidence.TroubleSays(s.Trouble),
-		Read: OutcomeWord(s.Outcome)}
-	if s.Stage == "rcpt" || s.Stage == "rset" {
-		a.Ask = "RCPT TO:<" + s.Asked + ">"
+// attemptOf puts an attempt into words. asked is the address, or what stands for it.
+func attemptOf(s evidence.Attempt, asked string, toOperators bool) Attempt {
+	a := Attempt{At: s.At, Host: s.Host, TLS: s.TLS, Rule: s.Rule, Ask: stages[s.Stage.String()],
+		Reply: evidence.TroubleSays(s.Trouble.String()), Read: OutcomeWord(s.Outcome.String())}
+	if toOperators {
+		a.Source, a.Rule = cmp.Or(s.Source, "no known source of ours"), kept.RuleName(s.Rule, s.Version)
+	}
+	if s.Stage == smtp.StageRcpt || s.Stage == smtp.StageRset {
+		a.Ask = "RCPT TO:<" + asked + ">"
 	}
 	if a.Replied = s.Code != 0; a.Replied {
-		words := []string{strconv.Itoa(s.Code), s.Enhanced, placeholders.Replace(s.Text)}
+		words := []string{strconv.Itoa(s.Code), s.Enhanced.String(), placeholders.Replace(s.Text)}
 		a.Reply = strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
 	}
-	if s.Outcome == smtp.Undecided.String() {
+	if s.Outcome == smtp.Undecided {
 		a.Read = "a reason to ask again"
 	}
-	if s.Reason != smtp.ReasonNone.String() {
-		a.Read += " (" + s.Reason + ")"
+	if s.Reason != smtp.ReasonNone {
+		a.Read += " (" + s.Reason.String() + ")"
 	}
 	switch {
 	case s.Void:
 		a.Note = "Ignored: the session was no longer reliable."
 	case s.Others:
 		a.Note = "This wasn't about this address, which waited for the outcome."
-	case s.Why != "":
-		a.Note = Sentence(strings.TrimSuffix(s.Why, "."))
+	case s.Cause.Why != "":
+		a.Note = Sentence(strings.TrimSuffix(s.Cause.Why, "."))
 	}
 	return a
 }
 
-// ControlName is what stands for an address that was asked as a test.
-func ControlName(witness bool) string {
+// controlName is what stands for an address that was asked as a test.
+func controlName(witness bool) string {
 	if witness {
 		return "another address of the domain"
 	}
 	return "a made-up name"
 }
 
-// BehaviourText says what made-up names showed about a receiver; "": nothing is known.
-func BehaviourText(accepts, known bool) string {
+// behaviourText says what made-up names showed about a receiver; "": nothing is known.
+func behaviourText(accepts, known bool) string {
 	switch {
 	case !known:
 		return ""
@@ -101,4 +95,35 @@ type Talk struct {
 	Omitted                  int
 	Behaviour                string
 	GaveUp                   bool
+}
+
+// TalkOf puts what an outcome rests on into words; c is nil where no evidence was kept. Operators are also told which
+// of our addresses asked, and by which version of a rule.
+func TalkOf(r ledger.Result, c *evidence.Case, toOperators bool) *Talk {
+	t := &Talk{Email: r.Email, Outcome: r.Outcome.String(), Token: r.Reason.String(), Sentence: SentenceOf(r.Reason)}
+	if c == nil {
+		return t
+	}
+	t.Kept, t.Omitted, t.GaveUp = true, c.Omitted, c.GaveUp
+	for _, a := range c.Attempts {
+		t.Attempts = append(t.Attempts, attemptOf(a, r.Email, toOperators))
+	}
+	for _, a := range c.Behaviour.Controls {
+		t.Controls = append(t.Controls, attemptOf(a, controlName(a.Witness), toOperators))
+	}
+	switch {
+	case c.NoRoute == smtp.ReasonNone:
+	case toOperators:
+		t.NoRoute = "DNS gave no route (" + c.NoRoute.String() + ")."
+	default:
+		t.NoRoute = SentenceOf(c.NoRoute)
+	}
+	t.Behaviour = behaviourText(c.Behaviour.CatchAll())
+	return t
+}
+
+// SentenceOf is a reason without its word.
+func SentenceOf(r smtp.Reason) string {
+	_, sentence, _ := strings.Cut(r.Message(), " ")
+	return sentence
 }

@@ -15,6 +15,7 @@ import (
 	"rollcall/http/admin"
 	"rollcall/http/web"
 	"rollcall/ledger"
+	"rollcall/ledger/evidence"
 )
 
 const (
@@ -334,9 +335,9 @@ func (p *Pages) makerOf(ctx context.Context, workspace uuid.UUID, actor string) 
 
 // evidenceView is what the outcome of one address rests on.
 type evidenceView struct {
-	admin.Explanation
+	evidence.Found
 	Back, Name string
-	Talk       web.Talk
+	Talk       *web.Talk
 }
 
 // showEvidence answers POST /verifications/{id}/evidence. It changes nothing, so observers may ask too: it is a POST, so that
@@ -348,14 +349,14 @@ func showEvidence(p *Pages, w http.ResponseWriter, r *request) {
 		return
 	}
 	v := evidenceView{Back: "/verifications/" + id.String(), Name: "the verification"}
-	if v.Explanation, err = p.desk.ReadEvidence(r.Context(), id, web.Text(r.Request, "address")); err != nil {
+	if v.Found, err = p.desk.ReadEvidence(r.Context(), id, web.Text(r.Request, "address")); err != nil {
 		p.noEvidence(w, r, v.Back, err)
 		return
 	}
 	if row, err := p.desk.ReadVerification(r.Context(), id); err == nil {
 		v.Name = fileName(row)
 	}
-	v.Talk = talkOf(v.Explanation)
+	v.Talk = web.TalkOf(v.Result, v.Case, true)
 	p.show(w, r, http.StatusOK, "evidence", titled("One address · "+v.Name+" · Verifications", "verifications", v))
 }
 
@@ -367,39 +368,4 @@ func (p *Pages) noEvidence(w http.ResponseWriter, r *request, back string, err e
 	}
 	p.fail(w, r.Request, web.Failure{Status: statusOf(err), Title: "There's no evidence for this address", Text: web.Sentence(plainly(err)),
 		Next: "Go back to look for another one.", Link: back, Label: "To the verification"})
-}
-
-// talkOf puts what an outcome rests on into words.
-func talkOf(x admin.Explanation) web.Talk {
-	t := web.Talk{Email: x.Address, Outcome: x.Outcome, Token: x.Reason}
-	_, t.Sentence, _ = strings.Cut(x.Message, " ") // its first word is that of the reason
-	c := x.Case
-	if c == nil {
-		return t
-	}
-	t.Kept, t.Omitted, t.GaveUp = true, c.Omitted, c.GaveUp
-	if c.NoRoute != "" {
-		t.NoRoute = "DNS gave no route (" + c.NoRoute + ")."
-	}
-	for _, a := range c.Attempts {
-		t.Attempts = append(t.Attempts, attemptOf(a, x.Address))
-	}
-	for _, a := range c.Behaviour.Controls {
-		t.Controls = append(t.Controls, attemptOf(a, web.ControlName(a.Witness)))
-	}
-	if c.Behaviour.Accepts != nil {
-		t.Behaviour = web.BehaviourText(*c.Behaviour.Accepts, true)
-	}
-	return t
-}
-
-// attemptOf shows one attempt.
-func attemptOf(a admin.AttemptView, asked string) web.Attempt {
-	s := web.Said{At: time.Time(a.At), Stage: a.Stage, Host: a.Host, Source: cmp.Or(a.Source, "no known source of ours"),
-		TLS: a.TLS, Code: a.Code, Enhanced: a.Enhanced, Text: a.Text, Trouble: a.Trouble, Outcome: a.Outcome,
-		Reason: a.Reason, Rule: a.Rule, Void: a.Void, Others: a.Others, Asked: asked}
-	if a.Cause != nil {
-		s.Why = a.Cause.Why
-	}
-	return web.AttemptOf(s)
 }
