@@ -90,15 +90,20 @@ func newClusterDrain(node *adminFlags) *cobra.Command {
 			m, err = d.wait(c.Context(), m, drainEvery)
 		}
 		return m, err
-	}, func(w io.Writer, m admin.Member) error {
-		text := "%s is asked to drain: it gives its work away and takes no more until it is started again\nor undrained. " +
-			"See `rollcall cluster members`.\n"
-		if *wait {
-			text = "%s has no leases and no receivers left: it can be stopped.\n"
+	}, saysOfNode(wait, "%s is asked to drain: it gives its work away and takes no more until it is started again\n"+
+		"or undrained. See `rollcall cluster members`.\n", "%s has no leases and no receivers left: it can be stopped.\n"))
+}
+
+// saysOfNode says of a node what it was asked, or, once it was waited for, what came of it.
+func saysOfNode(waited *bool, asked, done string) func(w io.Writer, m admin.Member) error {
+	return func(w io.Writer, m admin.Member) error {
+		text := asked
+		if *waited {
+			text = done
 		}
 		_, err := fmt.Fprintf(w, text, nodeTitle(m))
 		return err
-	})
+	}
 }
 
 // oneNode has a command take a NODE or nothing, and --yes for the node that is asked. It gives which is meant; more is
@@ -302,21 +307,7 @@ const clearScreen = "\x1b[H\x1b[2J"
 // watch shows them every so often until ctx ends, which is no error. A node that
 // has answered once may go away and come back.
 func (v membersScreen) watch(ctx context.Context, every time.Duration) error {
-	for first := true; ; first = false {
-		known, err := v.client.Members(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil && first {
-			return err
-		}
-		if err = v.frame(known, err); err != nil {
-			return err
-		}
-		if term.Sleep(ctx, every) != nil {
-			return nil
-		}
-	}
+	return term.Repeat(ctx, every, v.client.Members, v.frame)
 }
 
 // frame shows what a node said, or why it said nothing.
@@ -515,14 +506,7 @@ func newClusterUndrain(node *adminFlags) *cobra.Command {
 			m, err = waitServing(c.Context(), to, c.ErrOrStderr(), m, drainEvery)
 		}
 		return m, err
-	}, func(w io.Writer, m admin.Member) error {
-		text := "%s is asked to take work again. See `rollcall cluster members`.\n"
-		if *wait {
-			text = "%s takes work.\n"
-		}
-		_, err := fmt.Fprintf(w, text, nodeTitle(m))
-		return err
-	})
+	}, saysOfNode(wait, "%s is asked to take work again. See `rollcall cluster members`.\n", "%s takes work.\n"))
 }
 
 // unfitLooks is how many looks find a node unfit before that is believed: until its next heartbeat a node that was

@@ -455,21 +455,7 @@ type tracing struct {
 // follow writes lines until ctx ends, which is no error. A node that has answered once
 // may go away and come back.
 func (t *tracing) follow(ctx context.Context, every time.Duration) error {
-	for first := true; ; first = false {
-		lines, err := t.fetch(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil && first {
-			return err
-		}
-		if err := t.write(lines); err != nil {
-			return err
-		}
-		if term.Sleep(ctx, every) != nil {
-			return nil
-		}
-	}
+	return term.Repeat(ctx, every, t.fetch, func(lines []inspect.TraceLine, _ error) error { return t.write(lines) })
 }
 
 // fetch gives what is new.
@@ -478,10 +464,7 @@ func (t *tracing) fetch(ctx context.Context) ([]inspect.TraceLine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write the request: %w", err)
 	}
-	var answer struct {
-		Lines []inspect.TraceLine `json:"lines"`
-		After map[string]uint64   `json:"after"`
-	}
+	var answer admin.Traced
 	q := url.Values{"key": {t.key}, "source": {t.source}, "after": {string(after)}}
 	if err := t.client.Ask(ctx, "GET", "/v1/receivers/trace?"+q.Encode(), nil, &answer); err != nil {
 		return nil, err
@@ -524,35 +507,21 @@ const (
 // watch shows the receivers each second until ctx ends, which is no error. A node that
 // has answered once may go away and come back.
 func (v receiversScreen) watch(ctx context.Context) error {
-	found, err := v.client.Receivers(ctx)
-	if ctx.Err() != nil {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	redraw := term.IsTerminal(v.out) && !v.asJSON
-	if redraw {
-		if _, err := io.WriteString(v.out, screenOpen); err != nil {
-			return fmt.Errorf("write the output: %w", err)
+	redraw, open := term.IsTerminal(v.out) && !v.asJSON, false
+	defer func() {
+		if open {
+			_, _ = io.WriteString(v.out, screenClose)
 		}
-		defer func() { _, _ = io.WriteString(v.out, screenClose) }()
-	}
-	for next := time.Now(); ; {
-		if err := v.frame(found, err, redraw); err != nil {
-			return err
+	}()
+	return term.Repeat(ctx, v.every, v.client.Receivers, func(found inspect.Receivers, failed error) error {
+		if redraw && !open {
+			open = true
+			if _, err := io.WriteString(v.out, screenOpen); err != nil {
+				return fmt.Errorf("write the output: %w", err)
+			}
 		}
-		next = next.Add(v.every)
-		if term.Sleep(ctx, max(time.Until(next), v.every/4)) != nil {
-			return nil
-		}
-		if late := time.Now(); next.Before(late.Add(-v.every)) {
-			next = late
-		}
-		if found, err = v.client.Receivers(ctx); ctx.Err() != nil {
-			return nil
-		}
-	}
+		return v.frame(found, failed, redraw)
+	})
 }
 
 // frame shows what a node said, or why it said nothing.

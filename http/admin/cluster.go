@@ -173,12 +173,7 @@ func (d clusterOps) addRoutes(add addCall) {
 }
 
 // noCluster is why no cluster can be asked; nil: one can.
-func (d clusterOps) noCluster() error {
-	if d.options.Cluster == nil {
-		return errNoCluster
-	}
-	return nil
-}
+func (d clusterOps) noCluster() error { return unless(d.options.Cluster != nil, errNoCluster) }
 
 // clustered bounds a question to the cluster; an error when there is none.
 func (d clusterOps) clustered(ctx context.Context) (context.Context, context.CancelFunc, error) {

@@ -177,13 +177,16 @@ type Pages interface {
 // Long is the context of what goes on behind a page: it ends when the listener drains.
 func (d *common) Long() context.Context { return d.long }
 
-// noSurvey is why the nodes cannot be asked; nil: they can.
-func (d *common) noSurvey() error {
-	if d.options.Survey == nil {
-		return errNoSurvey
+// unless is nil where there is what a call needs.
+func unless(there bool, missing error) error {
+	if there {
+		return nil
 	}
-	return nil
+	return missing
 }
+
+// noSurvey is why the nodes cannot be asked; nil: they can.
+func (d *common) noSurvey() error { return unless(d.options.Survey != nil, errNoSurvey) }
 
 // askNodes asks the nodes, within surveyTimeout.
 func askNodes[T any](

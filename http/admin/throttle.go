@@ -271,20 +271,10 @@ func (d throttleOps) hasRule(name string) bool {
 }
 
 // noTable is why there are no rules to show or to change; nil: there are.
-func (d throttleOps) noTable() error {
-	if d.options.Throttle == nil {
-		return errNoThrottle
-	}
-	return nil
-}
+func (d throttleOps) noTable() error { return unless(d.options.Throttle != nil, errNoThrottle) }
 
 // noReplay is why candidate files cannot be tried; nil: they can.
-func (d throttleOps) noReplay() error {
-	if d.options.ReplayThrottle == nil {
-		return errNoThrottle
-	}
-	return nil
-}
+func (d throttleOps) noReplay() error { return unless(d.options.ReplayThrottle != nil, errNoThrottle) }
 
 // tabled bounds a question about rules; an error where there are none.
 func (d throttleOps) tabled(ctx context.Context) (context.Context, context.CancelFunc, error) {

@@ -169,12 +169,7 @@ func (d userOps) Invites() bool {
 }
 
 // noPages is why this node makes no links; nil: it does.
-func (d userOps) noPages() error {
-	if !d.Invites() {
-		return errNoPages
-	}
-	return nil
-}
+func (d userOps) noPages() error { return unless(d.Invites(), errNoPages) }
 
 // ListMembers gives the members of a workspace by email. Without people at this process there are none.
 func (d userOps) ListMembers(ctx context.Context, workspace uuid.UUID) ([]ledger.Membership, error) {

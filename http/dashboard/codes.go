@@ -100,9 +100,14 @@ func (d *Dashboard) codesOff(w http.ResponseWriter, r *request) {
 		http.Redirect(w, r.Request, "/you?done=codes-off", http.StatusSeeOther)
 		return
 	}
+	notProved(d, w, r, "switch codes off", err)
+}
+
+// notProved says on the page about oneself why a change of how somebody signs in was not made.
+func notProved(d *Dashboard, w http.ResponseWriter, r *request, step string, err error) {
 	status, problem := d.codeProblem(w, err)
 	if problem == "" {
-		d.unavailable(w, r.Request, "switch codes off", err)
+		d.unavailable(w, r.Request, step, err)
 		return
 	}
 	d.showYou(w, r, status, youView{Problem: problem})
@@ -119,21 +124,14 @@ func (d *Dashboard) renewRecovery(w http.ResponseWriter, r *request) {
 	switch {
 	case err == nil:
 		d.show(w, r, http.StatusOK, "codes", titled("New recovery codes", "you", codesView{Recovery: codes, Renewed: true, Again: again}))
-		return
 	case errors.Is(err, signin.ErrOff):
 		d.showYou(w, r, http.StatusConflict, youView{Problem: "Two-step sign-in is off. Turn it on first: that also creates recovery codes."})
-		return
 	case errors.Is(err, signin.ErrFormUsed):
 		d.showYou(w, r, http.StatusConflict, youView{Problem: "This form was already used, and its codes aren't shown again. " +
 			"To get others, send the form below."})
-		return
+	default:
+		notProved(d, w, r, "make recovery codes", err)
 	}
-	status, problem := d.codeProblem(w, err)
-	if problem == "" {
-		d.unavailable(w, r.Request, "make recovery codes", err)
-		return
-	}
-	d.showYou(w, r, status, youView{Problem: problem})
 }
 
 // savedRecovery answers POST /you/codes/saved: whether somebody has one of their recovery codes. It uses none up.

@@ -69,18 +69,12 @@ func (d *Dashboard) unbindProvider(w http.ResponseWriter, r *request) {
 	switch {
 	case err == nil:
 		http.Redirect(w, r.Request, "/you?done=provider-off", http.StatusSeeOther)
-		return
 	case errors.Is(err, signin.ErrNoPassword), errors.Is(err, ledger.ErrIllegal):
 		d.showYou(w, r, http.StatusConflict, youView{Problem: "You have no password, so you couldn't sign in any more. Ask the operator of " +
 			"this service for a link that sets one. Then disconnect."})
-		return
+	default:
+		notProved(d, w, r, "disconnect from the provider", err)
 	}
-	status, problem := d.codeProblem(w, err)
-	if problem == "" {
-		d.unavailable(w, r.Request, "disconnect from the provider", err)
-		return
-	}
-	d.showYou(w, r, status, youView{Problem: problem})
 }
 
 // visit sends a browser to the provider.

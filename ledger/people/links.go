@@ -155,15 +155,10 @@ func mayBeInvited(t rows, l ledger.Link, now time.Time) error {
 
 // AcceptLink uses a link up and begins a session.
 func (b *Book) AcceptLink(ctx context.Context, a ledger.Accept) (ledger.SignedIn, error) {
-	err := b.runUpdate(ctx, func(t rows) error { return accept(ctx, t, a) })
-	var in *ledger.SignedIn
-	if err == nil {
-		in, err = b.signedIn(ctx, a.Session.ID, forEver, ledger.ErrNoSuchLink)
-	}
-	if err != nil {
+	if err := b.runUpdate(ctx, func(t rows) error { return accept(ctx, t, a) }); err != nil {
 		return ledger.SignedIn{}, fmt.Errorf("accept a link: %w", err)
 	}
-	return *in, nil
+	return b.signedIn(ctx, a.Session.ID, forEver, ledger.ErrNoSuchLink, "accept a link")
 }
 
 func accept(ctx context.Context, t rows, a ledger.Accept) error {

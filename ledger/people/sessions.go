@@ -116,14 +116,10 @@ func (b *Book) BeginSession(ctx context.Context, n ledger.NewSession) (ledger.Si
 		}
 		return begin(ctx, t, n, u, now)
 	})
-	var in *ledger.SignedIn
-	if err == nil {
-		in, err = b.signedIn(ctx, n.ID, forEver, ledger.ErrNoSuchUser)
-	}
 	if err != nil {
-		return ledger.SignedIn{}, fmt.Errorf("begin a session of user %s: %w", n.User, err)
+		return ledger.SignedIn{}, ledger.Wrap(err, "begin a session of user %s", n.User)
 	}
-	return *in, nil
+	return b.signedIn(ctx, n.ID, forEver, ledger.ErrNoSuchUser, "begin a session")
 }
 
 // stillProved refuses a session of who was proved to be a user by what has changed since. ErrChanged.
@@ -162,25 +158,24 @@ func begin(ctx context.Context, t rows, n ledger.NewSession, u *ledger.User, now
 const endLeastUsed = `UPDATE user_sessions SET ends = ? WHERE id IN (SELECT id FROM user_sessions
 	WHERE user_id = ? AND ends > ? ORDER BY seen DESC, created DESC, id DESC LIMIT 1000000 OFFSET ?)`
 
-// signedIn reads what a session may do now; none is the error when it holds no more.
-func (b *Book) signedIn(ctx context.Context, id ledger.Hash, idle time.Duration, none error) (
-	in *ledger.SignedIn, err error) {
-	err = b.runView(ctx, func(t rows) (err error) {
-		if in, err = t.signedIn(id, idle); err == nil && in == nil {
+// signedIn reads what a session may do now; none is the error when it holds no more, and what begins each.
+func (b *Book) signedIn(ctx context.Context, id ledger.Hash, idle time.Duration, none error, what string) (
+	ledger.SignedIn, error) {
+	return ledger.Run(ctx, b.runView, func(t rows) (ledger.SignedIn, error) {
+		in, err := t.signedIn(id, idle)
+		if err == nil && in == nil {
 			err = none
 		}
-		return err
-	})
-	return in, err
+		if err != nil {
+			return ledger.SignedIn{}, err
+		}
+		return *in, nil
+	}, "%s", what)
 }
 
 // SessionByID reads what a session may do now.
 func (b *Book) SessionByID(ctx context.Context, id ledger.Hash, idle time.Duration) (ledger.SignedIn, error) {
-	in, err := b.signedIn(ctx, id, idle, ledger.ErrNoSuchSession)
-	if err != nil {
-		return ledger.SignedIn{}, fmt.Errorf("read a session: %w", err)
-	}
-	return *in, nil
+	return b.signedIn(ctx, id, idle, ledger.ErrNoSuchSession, "read a session")
 }
 
 // Sessions lists those of a user that hold, the one used last first.

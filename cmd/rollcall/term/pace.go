@@ -74,3 +74,29 @@ func Sleep(ctx context.Context, d time.Duration) error {
 		return nil
 	}
 }
+
+// Repeat asks, and shows what came of it, once in every so long until ctx ends, which is no error. A first question
+// that fails ends it. Later ones do not: who has answered once may go away and come back.
+func Repeat[T any](ctx context.Context, every time.Duration, ask func(context.Context) (T, error),
+	show func(found T, failed error) error) error {
+	next := time.Now()
+	for first := true; ; first = false {
+		found, err := ask(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil && first {
+			return err
+		}
+		if err := show(found, err); err != nil {
+			return err
+		}
+		next = next.Add(every)
+		if Sleep(ctx, max(time.Until(next), every/4)) != nil {
+			return nil
+		}
+		if late := time.Now(); next.Before(late.Add(-every)) {
+			next = late
+		}
+	}
+}
