@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -58,7 +57,7 @@ func newEdge(t testing.TB, tweak func(*httpd.Options)) *edge {
 	t.Helper()
 	free := &atomic.Int64{}
 	free.Store(1 << 40)
-	store, err := sqlstore.Open(context.Background(), "sqlite:"+filepath.Join(effort.Folder(t), "ledger.db"),
+	store, err := sqlstore.Open(context.Background(), effort.Ledger(t, sqlstore.Migrate),
 		sqlstore.Options{DiskReserve: 1, FreeBytes: func(string) (int64, error) { return free.Load(), nil }})
 	if err != nil {
 		t.Fatalf("open ledger: %v", err)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,7 +123,7 @@ func TestAFileThatChangedIsSetAside(t *testing.T) {
 // behind runs a statement behind the ledger's back, and gives the number that it answers.
 func (o *office) behind(statement string) (n int) {
 	o.t.Helper()
-	db, err := sql.Open("sqlite", filepath.Join(o.folder, "ledger.db")+"?_pragma=busy_timeout(5000)") // the driver of package sqlstore
+	db, err := sql.Open("sqlite", strings.TrimPrefix(o.url, "sqlite:")+"?_pragma=busy_timeout(5000)") // the driver of package sqlstore
 	if err == nil {
 		err = db.QueryRow(statement).Scan(&n)
 		err = errors.Join(err, db.Close())

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -184,7 +183,7 @@ func (b *book) at(call string, run func()) {
 // and slow.test when the test ends.
 type office struct {
 	t         *testing.T
-	folder    string // of the ledger
+	url       string // of the ledger
 	book      *book
 	system    *actor.ActorSystem
 	workspace uuid.UUID
@@ -215,26 +214,28 @@ func warm(t *testing.T) {
 func inBubble(t *testing.T, test func(o *office)) {
 	t.Helper()
 	warm(t)
-	synctest.Test(t, func(t *testing.T) { test(newOffice(t)) })
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { <-time.After(10*deadLetters + 2*time.Second) }) // the goroutines that the guard keeps end too
+		test(newOffice(t))
+	})
 }
 
 func newOffice(t *testing.T) *office {
 	t.Helper()
-	folder := effort.Folder(t)
-	store, err := sqlstore.Open(context.Background(), "sqlite:"+filepath.Join(folder, "ledger.db"), sqlstore.Options{})
+	url := effort.Ledger(t, sqlstore.Migrate)
+	store, err := sqlstore.Open(context.Background(), url, sqlstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := &book{Store: store, leases: map[uuid.UUID]int{}, before: map[string]func(){},
 		refuses: map[string]error{}}
-	o := &office{t: t, folder: folder, book: b, workspace: uuid.New(), node: uuid.New(), log: &warningLog{}}
+	o := &office{t: t, url: url, book: b, workspace: uuid.New(), node: uuid.New(), log: &warningLog{}}
 	log := slog.New(slog.NewTextHandler(o.log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	o.system = actor.NewActorSystem(actor.WithDeadLetterThrottleInterval(deadLetters),
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))
 	process.NewPanicGuard(prometheus.NewRegistry(), log).Install(o.system)
 	t.Cleanup(func() {
 		o.system.Shutdown()
-		<-time.After(10*deadLetters + 2*time.Second) // the goroutines that the guard keeps end too
 		if err := store.Close(); err != nil {
 			t.Error(err)
 		}

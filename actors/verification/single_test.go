@@ -4,13 +4,13 @@ import (
 	"context"
 	"io"
 	"maps"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/uuid"
 
 	"rollcall/actors/intake"
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
@@ -55,7 +55,7 @@ func TestACheckOfOneAddressRunsAsAFileDoes(t *testing.T) {
 // is in the address.
 func TestTheFileOfOneAddressIsReadAsThatAddress(t *testing.T) {
 	t.Parallel()
-	s, err := sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), sqlstore.Options{})
+	s, err := sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

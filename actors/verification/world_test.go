@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -49,7 +48,7 @@ type world struct {
 
 func newWorld(t testing.TB, credits ledger.Credits) *world {
 	t.Helper()
-	url := "sqlite:" + filepath.Join(effort.Folder(t), "ledger.db")
+	url := effort.Ledger(t, sqlstore.Migrate)
 	book, err := sqlstore.Open(context.Background(), url, sqlstore.Options{})
 	if err != nil {
 		t.Fatal(err)

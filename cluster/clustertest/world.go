@@ -72,11 +72,9 @@ func Open(t *testing.T, n int, change func(i int, o *Options)) *World {
 	t.Helper()
 	w := &World{t: t, network: gossiptest.New(), Use: newUse(), Echo: newEcho()}
 	// What a disk keeps is not the subject, and it is removed after the world is closed.
-	place := effort.Folder(t)
 	t.Cleanup(w.close)
 	var err error
-	url := "sqlite:" + filepath.Join(place, "ledger.db")
-	if w.store, err = sqlstore.Open(t.Context(), url, sqlstore.Options{}); err != nil {
+	if w.store, err = sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if w.ca, err = secure.NewAuthority("test", time.Now(), secure.AuthorityValidity); err != nil {

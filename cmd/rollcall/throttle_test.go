@@ -20,6 +20,7 @@ import (
 
 	"rollcall/actors/inspect"
 	"rollcall/cmd/rollcall/term"
+	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
@@ -186,7 +187,7 @@ type throttleBench struct {
 
 func newThrottleBench(t *testing.T) *throttleBench {
 	t.Helper()
-	book, err := sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), sqlstore.Options{})
+	book, err := sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,10 @@
 package effort
 
 import (
+	"context"
 	"os"
+	"path/filepath"
+	"sync"
 	"testing"
 )
 
@@ -26,4 +29,31 @@ func Folder(t testing.TB) string {
 		}
 	})
 	return path
+}
+
+// empty is the embedded ledger that was migrated once in this run.
+var empty struct {
+	sync.Once
+	content []byte
+	err     error
+}
+
+// Ledger returns the URL of an empty embedded ledger, which goes with the test: a copy of one that migrate
+// (sqlstore.Migrate) has made once in this run.
+func Ledger(t testing.TB, migrate func(ctx context.Context, url string, tell ...func(line string)) error) string {
+	t.Helper()
+	path := filepath.Join(Folder(t), "ledger.db")
+	empty.Do(func() {
+		if empty.err = migrate(context.Background(), "sqlite:"+path); empty.err == nil {
+			empty.content, empty.err = os.ReadFile(path)
+		}
+	})
+	err := empty.err
+	if err == nil {
+		err = os.WriteFile(path, empty.content, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "sqlite:" + path
 }

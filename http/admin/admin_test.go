@@ -53,12 +53,11 @@ type rig struct {
 
 func newRig(t *testing.T, changes ...func(*admin.Options)) *rig {
 	t.Helper()
-	dir := effort.Folder(t)
-	store, err := sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(dir, "ledger.db"), sqlstore.Options{})
+	store, err := sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := admin.EnsureToken(dir)
+	token, err := admin.EnsureToken(effort.Folder(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -346,7 +346,7 @@ func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 func openBook(t testing.TB) (ledger.Book, uuid.UUID) {
 	t.Helper()
 	ctx := context.Background()
-	book, err := sqlstore.Open(ctx, "sqlite:"+effort.Folder(t)+"/ledger.db", sqlstore.Options{})
+	book, err := sqlstore.Open(ctx, effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

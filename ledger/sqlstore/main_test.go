@@ -3,8 +3,6 @@ package sqlstore
 import (
 	"context"
 	"os"
-	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,37 +21,8 @@ func NewLedger(t testing.TB) string {
 	return postgres.Filled(t, func(ctx context.Context, url string) error { return Migrate(ctx, url) })
 }
 
-// emptyFile is the file of an embedded ledger that was made once in this run.
-var emptyFile = sync.OnceValues(func() ([]byte, error) {
-	folder, err := os.MkdirTemp("", "ledger")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(folder)
-	path := filepath.Join(folder, "ledger.db")
-	s, err := Open(context.Background(), "sqlite:"+path, Options{})
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Close(); err != nil {
-		return nil, err
-	}
-	return os.ReadFile(path)
-})
-
 // NewFile gives the URL of an empty embedded ledger, a copy of the one of this run.
-func NewFile(t testing.TB) string {
-	t.Helper()
-	path := filepath.Join(effort.Folder(t), "ledger.db")
-	content, err := emptyFile()
-	if err == nil {
-		err = os.WriteFile(path, content, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return "sqlite:" + path
-}
+func NewFile(t testing.TB) string { return effort.Ledger(t, Migrate) }
 
 // DatabaseOf says what the ledger takes the database at url for.
 func DatabaseOf(t testing.TB, url string) string {

@@ -1,17 +1,17 @@
 package node
 
 import (
-	"path/filepath"
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
 )
 
 // TestTheLabIsNotTakenForAnEarlierOne: what is known of its receivers is what they taught since they began.
 func TestTheLabIsNotTakenForAnEarlierOne(t *testing.T) {
-	book, err := sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), sqlstore.Options{})
+	book, err := sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

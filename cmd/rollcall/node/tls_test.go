@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"net"
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,8 +18,9 @@ import (
 
 // TestCertificatesAreFollowed: a new pair is served without a restart, and one that can't
 // be used is logged and leaves the one before in force.
-func TestCertificatesAreFollowed(t *testing.T) {
-	t.Parallel()
+func TestCertificatesAreFollowed(t *testing.T) { synctest.Test(t, certificatesAreFollowed) }
+
+func certificatesAreFollowed(t *testing.T) {
 	const endsMetric = "rollcall_tls_certificate_not_after_timestamp_seconds"
 	folder, registry, logged := t.TempDir(), prometheus.NewRegistry(), make(chan string, 100)
 	first, second := time.Now().Add(time.Hour), time.Now().Add(2*time.Hour)
@@ -27,28 +30,18 @@ func TestCertificatesAreFollowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := tls.Listen("tcp", "127.0.0.1:0", settings)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_ = c.(*tls.Conn).Handshake()
-			_ = c.Close()
-		}
-	}()
 	served := func() time.Time {
-		c, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{InsecureSkipVerify: true})
-		if err != nil {
+		ours, theirs := net.Pipe()
+		defer ours.Close()
+		server, client := tls.Server(theirs, settings), tls.Client(ours, &tls.Config{InsecureSkipVerify: true})
+		go func() {
+			_ = server.Handshake()
+			_ = theirs.Close()
+		}()
+		if err := client.Handshake(); err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
-		return c.ConnectionState().PeerCertificates[0].NotAfter
+		return client.ConnectionState().PeerCertificates[0].NotAfter
 	}
 	want := func(what string, end time.Time, used float64) {
 		t.Helper()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -17,6 +18,10 @@ import (
 // A node takes a changed file over while it runs; one with a fault changes nothing.
 func TestRulesFollowTheirFile(t *testing.T) {
 	t.Chdir(t.TempDir())
+	synctest.Test(t, rulesFollowTheirFile)
+}
+
+func rulesFollowTheirFile(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	l, err := openRules(config.Default().Verdict, metrics)
 	if err != nil || l.Now() != verdict.Builtin() {

@@ -3,7 +3,6 @@ package signin_test
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -61,7 +60,7 @@ func (b *countingBook) UseSessions(ctx context.Context, ids []ledger.Hash) error
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	store, err := sqlstore.Open(context.Background(), "sqlite:"+filepath.Join(effort.Folder(t), "ledger.db"), sqlstore.Options{})
+	store, err := sqlstore.Open(context.Background(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/actors/inspect"
+	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/http/api"
 	"rollcall/http/dashboard/operate"
@@ -132,7 +132,7 @@ func (b *moodyBook) OpenVerifications(ctx context.Context, limit int) ([]ledger.
 // Start starts a Rig that ends with the test.
 func Start(t testing.TB) *Rig {
 	t.Helper()
-	store, err := sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), sqlstore.Options{})
+	store, err := sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
