@@ -98,8 +98,18 @@ func (f *faulty) sets(m move, n int64) *scene {
 		statements += fmt.Sprintf(`CREATE TABLE IF NOT EXISTS kept_%d_%s (LIKE %[2]s); DELETE FROM kept_%[1]d_%[2]s;
 			INSERT INTO kept_%[1]d_%[2]s SELECT * FROM %[2]s;`, n, table)
 	}
-	f.sql(statements)
+	f.sql(fmt.Sprintf(`%s CREATE OR REPLACE FUNCTION public.resets_%d() RETURNS VOID LANGUAGE plpgsql AS $$ BEGIN %s%s END $$`,
+		statements, n, emptied(), copied(n)))
 	return s
+}
+
+// copied are the statements that copy into the ledger what was kept for n.
+func copied(n int64) string {
+	statements := ""
+	for _, table := range stored {
+		statements += fmt.Sprintf(`INSERT INTO %s SELECT * FROM kept_%d_%[1]s;`, table, n)
+	}
+	return statements
 }
 
 // vacuumEvery is the number of runs after which what they deleted is cleared
@@ -109,11 +119,7 @@ const vacuumEvery = 200
 // resets puts the ledger back to what sets made for n.
 func (f *faulty) resets(n int64) {
 	f.t.Helper()
-	statements := emptied()
-	for _, table := range stored {
-		statements += fmt.Sprintf(`INSERT INTO %s SELECT * FROM kept_%d_%[1]s;`, table, n)
-	}
-	f.sql(statements)
+	f.sql(fmt.Sprintf(`SELECT public.resets_%d()`, n))
 	if f.runs++; f.runs%vacuumEvery == 0 {
 		f.sql(`VACUUM ` + strings.Join(stored, ", "))
 	}
