@@ -136,10 +136,8 @@ func TestAnAddressHasNoMoreConnectionsThanAreFree(t *testing.T) {
 // TestSilentConnectionsToTheAPIEnd after the time for a request, which is told.
 func TestSilentConnectionsToTheAPIEnd(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes 10 s: left out with -short")
-	}
-	c := listentest.Dial(t, "127.0.0.1", newEdge(t, nil).server.Addr().String())
+	e := newEdge(t, func(o *httpd.Options) { o.Limits.Read = time.Second })
+	c := listentest.Dial(t, "127.0.0.1", e.server.Addr().String())
 	r := bufio.NewReader(c)
 	a, err := http.ReadResponse(r, nil)
 	if err != nil || a.StatusCode != 408 || !a.Close {

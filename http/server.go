@@ -26,7 +26,6 @@ import (
 const (
 	bodyMax        = 8 << 10          // no operation takes a body; some clients send {}
 	headerMax      = 16 << 10         // a file name of 1,024 and a cursor of 512 fit many times
-	readTimeout    = 10 * time.Second // one request, absolute: slow senders are cut
 	idleTimeout    = 60 * time.Second // between requests; most clients poll more often
 	ledgerTimeout  = 10 * time.Second // one question to the ledger; then 503, which is safe to repeat
 	secretTimeout  = 30 * time.Second // the first question, at start, when the database may be waking
@@ -115,7 +114,7 @@ func New(o Options) (*Server, error) {
 		HeaderReceived:               listen.RefuseTransferEncoding,
 		Concurrency:                  o.Limits.ConnsMax + listen.AnswersMax, // above what the listener lets in
 		ReadBufferSize:               headerMax,
-		ReadTimeout:                  readTimeout,
+		ReadTimeout:                  o.Limits.Read,
 		IdleTimeout:                  idleTimeout,
 		MaxRequestBodySize:           bodyMax,
 		DisablePreParseMultipartForm: true,
@@ -247,14 +246,15 @@ type Rate struct {
 // Retry-After needs, honest customers meet 429; far above, one customer can slow
 // the others.
 type Limits struct {
-	Reads       Rate // per key, everything but creates
-	Creates     Rate // per key
-	Pages       Rate // per user who is signed in
-	BadKeys     Rate // wrong keys per network address (an IPv6 /64 is one)
-	KeyLookups  Rate // of an address above BadKeys, questions to the ledger about keys it may be guessing
-	DownloadMax int  // results downloads at once per key
-	InFlightMax int  // requests in work at once, of all, shared by workspace; 503 overloaded above it
-	ConnsMax    int  // open connections of all; a network address may hold no more than are still free
+	Reads       Rate          // per key, everything but creates
+	Creates     Rate          // per key
+	Pages       Rate          // per user who is signed in
+	BadKeys     Rate          // wrong keys per network address (an IPv6 /64 is one)
+	KeyLookups  Rate          // of an address above BadKeys, questions to the ledger about keys it may be guessing
+	DownloadMax int           // results downloads at once per key
+	InFlightMax int           // requests in work at once, of all, shared by workspace; 503 overloaded above it
+	ConnsMax    int           // open connections of all; a network address may hold no more than are still free
+	Read        time.Duration // of one request, absolute: slow senders are cut
 }
 
 // DefaultLimits are the values of the contract: reads 20/s burst 40, creates
@@ -271,6 +271,7 @@ func DefaultLimits() Limits {
 		DownloadMax: 4,
 		InFlightMax: 1024,
 		ConnsMax:    4096,
+		Read:        10 * time.Second,
 	}
 }
 

@@ -3,6 +3,8 @@ package effort
 import (
 	"flag"
 	"iter"
+	"os"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"testing"
@@ -132,9 +134,18 @@ func over() bool {
 // AtOnce lets n tests of a package run at the same time, for tests that mostly wait.
 // -parallel wins over it. TestMain calls it first.
 func AtOnce(n int) {
-	flag.Parse()
+	CollectSeldom()
 	if !given("test.parallel") {
 		set("test.parallel", n)
+	}
+}
+
+// CollectSeldom lets memory grow to four times what is in use before it is collected, since tests end soon. GOGC wins
+// over it, and benchmarks measure the default. TestMain calls it.
+func CollectSeldom() {
+	flag.Parse()
+	if os.Getenv("GOGC") == "" && !given("test.bench") {
+		debug.SetGCPercent(400)
 	}
 }
 

@@ -28,6 +28,11 @@ import (
 	"rollcall/smtp"
 )
 
+func TestMain(m *testing.M) {
+	effort.CollectSeldom()
+	m.Run()
+}
+
 // password is that of everybody, and its text as the book keeps it, which costs next to nothing to try.
 const password = "a horse that nobody rides"
 

@@ -98,8 +98,8 @@ func (f *faulty) sets(m move, n int64) *scene {
 		statements += fmt.Sprintf(`CREATE TABLE IF NOT EXISTS kept_%d_%s (LIKE %[2]s); DELETE FROM kept_%[1]d_%[2]s;
 			INSERT INTO kept_%[1]d_%[2]s SELECT * FROM %[2]s;`, n, table)
 	}
-	f.sql(fmt.Sprintf(`%s CREATE OR REPLACE FUNCTION public.resets_%d() RETURNS VOID LANGUAGE plpgsql AS $$ BEGIN %s%s END $$`,
-		statements, n, emptied(), copied(n)))
+	f.sql(fmt.Sprintf(`%s CREATE OR REPLACE FUNCTION public.resets_%d() RETURNS VOID LANGUAGE plpgsql AS
+		$$ BEGIN %s%s END $$`, statements, n, emptied(), copied(n)))
 	return s
 }
 

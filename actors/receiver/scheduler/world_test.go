@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
+	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,11 +17,17 @@ import (
 	"rollcall/actors/receiver/receivertest"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
+
+func TestMain(m *testing.M) {
+	effort.CollectSeldom()
+	m.Run()
+}
 
 // Short names of what tests of other packages share.
 var (

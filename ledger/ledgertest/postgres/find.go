@@ -111,7 +111,7 @@ var (
 // Main runs the tests of a package that use Shared, and ends its server. Unless there are benchmarks, which measure
 // disks too, files are in memory: no such test is about the disk, since a process may die, and not the machine.
 func Main(m *testing.M) int {
-	flag.Parse()
+	effort.CollectSeldom()
 	measures := flag.Lookup("test.bench").Value.String() != ""
 	if info, err := os.Stat(memory); err == nil && info.IsDir() && !measures && os.Getenv("TMPDIR") == "" {
 		if err := os.Setenv("TMPDIR", memory); err != nil {

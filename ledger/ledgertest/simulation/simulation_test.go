@@ -17,6 +17,11 @@ var (
 	operations = flag.Int("operations", 2000, "operations of each life")
 )
 
+func TestMain(m *testing.M) {
+	effort.CollectSeldom()
+	m.Run()
+}
+
 // lives lives so many lives as the run asks for, one after the other on each
 // processor, and gives their sums.
 func lives(t *testing.T, live func(seed uint64) Life) (sum Life) {

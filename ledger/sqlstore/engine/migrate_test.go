@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -292,7 +293,7 @@ func TestAMigrationBesideALongTransactionStopsNobody(t *testing.T) {
 			}
 		case err := <-migrated:
 			t.Fatalf("it did not wait for the long transaction: %v", err)
-		default:
+		case <-time.After(10 * time.Millisecond):
 		}
 	}
 	if _, err := long.Exec(t.Context(), `COMMIT`); err != nil {
