@@ -3,6 +3,7 @@ package verdict
 import (
 	_ "embed"
 	"hash/fnv"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -82,9 +83,16 @@ func (d *doubts) weaken(i int, v Verdict, text string) Verdict {
 	return v
 }
 
-// spoken takes links and names of hosts out of a text: what they are made of are no words.
+// tags are what servers put behind a sentence to find it again: "[srv: mx-c4]", "(10.2.14)".
+var tags = regexp.MustCompile(`[(\[]((srv|server|host|node|mx|id|ref|tag|case|trace|ticket)[:=#]? ?)?` +
+	`[a-z0-9._-]*[0-9._-][a-z0-9._-]*[)\]]`)
+
+// spoken takes links, tags and names of hosts out of a text: what they are made of are no words.
 func spoken(text string) string {
 	text = withoutLinks(text)
+	if strings.ContainsAny(text, "([") {
+		text = tags.ReplaceAllString(text, " ")
+	}
 	named := func(word string) bool {
 		for i := 1; i+1 < len(word); i++ {
 			if word[i] == '.' && isWordByte(word[i-1]) && isWordByte(word[i+1]) {

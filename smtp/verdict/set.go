@@ -310,6 +310,7 @@ func (s *Rules) firstSaid(open uint64, i int, text string) int {
 	if open == 0 || i >= 0 && i < s.sayings[bits.TrailingZeros64(open)] {
 		return i
 	}
+	text = spoken(text)
 	said := s.spoken.statementOf(text)
 	if plain := withoutCourtesies(text); said == saysNothing && plain != text {
 		said = s.spoken.statementOf(plain)

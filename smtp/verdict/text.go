@@ -166,16 +166,19 @@ var asides = regexp.MustCompile(`(^|[^a-zа-я])(((smtp|delivery|server|lmtp|mai
 	`|(^| )(on|at|in|by|to|with|from) (this|our|the|that|my|any) ([a-z0-9-]+ ){0,3}` +
 	`(server|system|service|database|record|table|site)s?( |[.,;:!)]|$)` +
 	domainAsides +
-	`|(^| )(from|out of|in) service|(alias|virtual|recipient|mailbox|user) (table|map|record)|smtp address` +
+	`|(^| )(user|recipient|mailbox|account|rcpt|ldap|ad|directory) lookup` +
+	`|(^| )(from|out of|in) service|smtp address` +
+	`|(alias|virtual|recipient|mailbox|user|passwd) (table|map|record|file)` +
 	`|(^| )service (for|of) (this|that|the) (user|account|mailbox|subscriber|customer)` +
 	`|(^| )delivery (target|address|destination|(is |was |)(not possible|impossible)` +
 	`|to (this|that|the) (account|user|mailbox|address|recipient))` +
 	`|(^| )(auf|an|bei) (diesem|unserem|dem) (mail|)server` +
+	`|(^| )(på|på denne|på den här) (servern|serveren|server)` +
 	`|(^| )(sur|par) (ce|notre|le) serveur( de messagerie| mail|)` +
 	`|(^| )en (este|nuestro|el) servidor( de correo|)|(^| )(neste|no|nesse|nosso) servidor( de e-?mail|)` +
-	`|(^| )(su|in|da) (questo|nostro) server|(^| )(op|bij) (deze|onze) server` +
-	`|(^| )на (этом|нашем|данном|цьому|нашому) сервер[еі]` +
-	`|(^| )na (tym|naszym|tomto|tem) serw?[ev]r(ze|u|i)`)
+	`|(^| )(su|in|da) (questo|nostro) server|(^| )(sul|nel) server|(^| )(op|bij) (deze|onze) server` +
+	`|(^| )на ((этом|нашем|данном|цьому|нашому) |)сервер[еі]` +
+	`|(^| )na ((tym|naszym|tomto|tem) |)serw?[ev]r(ze|u|i)`)
 
 func withoutAsides(text string) string { return asides.ReplaceAllString(spoken(text), " ") }
 
