@@ -72,7 +72,8 @@ func (d *doubts) weaken(i int, v Verdict, text string) Verdict {
 		return v
 	}
 	var seen found
-	if d.words.scan(spoken(text), &seen); !seen.has(0) {
+	plain := spoken(text)
+	if d.words.scan(plain, &seen); !seen.has(0) && !speaksOfYou(plain) && !speaksOfThings(plain) {
 		return v
 	}
 	if d.of.has(i) {
@@ -81,6 +82,36 @@ func (d *doubts) weaken(i int, v Verdict, text string) Verdict {
 		v.Action, v.Reason, v.Blame = ActRetry, smtp.Policy, smtp.BlameNobody
 	}
 	return v
+}
+
+// ofReaders is what is theirs who ask and says nothing of them: their mail, and what they may do about it.
+var ofReaders = regexp.MustCompile(`your (e-? ?|original |)(mails?|messages?|letters?|recipient('?s|)|spelling|` +
+	`request|correspondent|contact|address ?book)`)
+
+// speaksOfYou reports whether a text says something of whoever asks.
+func speaksOfYou(text string) bool {
+	return strings.Contains(text, "your") &&
+		strings.Contains(" "+withoutCourtesies(ofReaders.ReplaceAllString(text, " ")), " your ")
+}
+
+// subjects finds, in English, what stands between a word for a mailbox and what is said: if that is a noun, it is
+// the subject, as in "user key not found".
+var subjects = regexp.MustCompile(`(?:^|[^a-z])(?:user|account|mailbox|recipient|inbox)(?:'?s)? ([a-z]+) ` +
+	`(?:is|isn't|was|are|were|(?:has|have) been|not found|not known|could not|couldn't|cannot|can't|does not|` +
+	`doesn't|unknown|missing|disabled|closed)(?:$|[^a-z])`)
+
+// noThings are the words there that are no nouns, or name the mailbox.
+var noThings = wordSet(`is was are were be been has have had does do did will would can cannot could may not no never
+	now still currently also already longer account accounts mailbox mailboxes box inbox maildir address name id
+	email mail alias entry record object profile user recipient person storage space quota limit that you who which
+	of for in on at by to here there with and or unknown invalid inactive it this below given specified entered above
+	out permanently temporarily administratively probably apparently simply seems status state`)
+
+// speaksOfThings reports whether a text says something of what only belongs to a mailbox.
+func speaksOfThings(text string) bool {
+	return slices.ContainsFunc(subjects.FindAllStringSubmatch(text, -1), func(found []string) bool {
+		return !noThings[found[1]]
+	})
 }
 
 // tags are what servers put behind a sentence to find it again: "[srv: mx-c4]", "(10.2.14)".
