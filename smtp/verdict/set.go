@@ -258,9 +258,11 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 		}
 	}
 	i := s.first(&rules, a, enhanced)
-	if certain := withoutConditions(text); i >= 0 && s.doubts.of.has(i) && certain != text {
-		rules = s.dropUnfound(rules, &s.doubts.of, certain)
-		i = s.first(&rules, a, enhanced)
+	if i >= 0 && s.doubts.of.has(i) {
+		if certain := withoutConditions(text); certain != text {
+			rules = s.dropUnfound(rules, &s.doubts.of, certain)
+			i = s.first(&rules, a, enhanced)
+		}
 	}
 	if i >= 0 && s.aside.has(i) {
 		rules = s.dropUnfound(rules, &s.aside, withoutAsides(text))
