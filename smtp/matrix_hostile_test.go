@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/mx"
@@ -42,6 +43,7 @@ func matrixLimits() smtp.Limits {
 }
 
 func TestMatrixOfHostileReceivers(t *testing.T) {
+	effort.NotShort(t, "takes seconds")
 	t.Parallel()
 	lab := startMatrixLab(t)
 	rows := smtplab.HostileRows()

@@ -130,6 +130,7 @@ func TestANodeThatStopsIsNotUndrained(t *testing.T) {
 }
 
 func TestTheOlderOfTwoProcessesOfANodeMustEnd(t *testing.T) {
+	effort.NotShort(t, "takes seconds")
 	var first *clustertest.Options
 	w := clustertest.New(t, 3, func(i int, o *clustertest.Options) {
 		if i == 1 {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/cluster/gossip/gossiptest"
+	"rollcall/config/effort"
 )
 
 func TestMembersFindEachOtherOverOneAddress(t *testing.T) {
@@ -175,6 +176,7 @@ func TestEndsComeInAnyOrderAndOnceEach(t *testing.T) {
 // A partition that outlives the library's memory of the dead heals by itself, from
 // the seeds.
 func TestALongPartitionHeals(t *testing.T) {
+	effort.NotShort(t, "takes seconds")
 	t.Parallel()
 	network := gossiptest.New()
 	nodes := cluster(t, network, 3, shortMemory)
@@ -189,6 +191,7 @@ func TestALongPartitionHeals(t *testing.T) {
 
 // The same where the only seed is gone: members remember whom they have lost.
 func TestALongPartitionHealsWithoutItsSeed(t *testing.T) {
+	effort.NotShort(t, "takes seconds")
 	t.Parallel()
 	network := gossiptest.New()
 	nodes := cluster(t, network, 3, shortMemory) // node-a is the seed of the others

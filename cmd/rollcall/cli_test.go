@@ -52,7 +52,7 @@ var binary = sync.OnceValues(func() (string, error) {
 
 // atATime is how many tests run beside each other, unless -parallel says it: these wait
 // nearly all the time, however few processors there are.
-const atATime = 12
+const atATime = 16
 
 func TestMain(m *testing.M) {
 	effort.AtOnce(atATime)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/http/dashboard"
 	"rollcall/http/dashboard/signin"
 	"rollcall/http/web"
@@ -73,6 +74,7 @@ func (g *rig) walk(path string) (pages []string) {
 func rowsOn(page string) int { return strings.Count(page, `<th scope="row"`) }
 
 func TestPeopleFillAPageAndNoMore(t *testing.T) {
+	effort.NotShort(t, "makes many people")
 	t.Parallel()
 	g := newRig(t)
 	const invited, members = 450, 550 // as many as one workspace may have

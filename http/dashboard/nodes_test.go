@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/http/dashboard"
 	"rollcall/ledger"
 )
@@ -89,6 +90,7 @@ func TestWhatEndsAtOneNodeEndsAtTheOthers(t *testing.T) {
 // Whoever was disabled, signed out, removed or given a lower role meanwhile changes nothing more, by any form at any
 // node.
 func TestNobodyActsOnWhatANodeBelieves(t *testing.T) {
+	effort.NotShort(t, "posts eighty forms")
 	t.Parallel()
 	g := newRig(t)
 	nodes, ctx := []*rig{g, g.anotherNode()}, ledger.WithActor(t.Context(), "operator")

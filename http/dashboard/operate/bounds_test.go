@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"rollcall/config/effort"
 	"rollcall/http/dashboard/operate"
 	"rollcall/http/dashboard/operate/operatetest"
 )
@@ -25,6 +26,7 @@ func (v *visitor) bounded(path string) string {
 }
 
 func TestTextsOfCustomersFillAPageAndNoMore(t *testing.T) {
+	effort.NotShort(t, "makes long texts")
 	t.Parallel()
 	g := operatetest.Start(t)
 	w := g.Crowd(t, 130)
