@@ -125,3 +125,18 @@ func processTime() time.Duration {
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
+
+// Background runs each of some until the stop that it returns, which waits for their end. They have the values of ctx,
+// and its end ends none of them.
+func Background(ctx context.Context, runs ...func(context.Context)) (stop func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	for _, run := range runs {
+		running.Go(func() { run(ctx) })
+	}
+	return func(context.Context) error {
+		cancel()
+		running.Wait()
+		return nil
+	}
+}

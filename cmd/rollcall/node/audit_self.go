@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/actors/process"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/ledger"
@@ -59,17 +60,7 @@ func (n *Node) startSelfAudit(ctx context.Context, c config.Config, o engineOpti
 		return
 	}
 	s := newSelfAudit(n.Book, c.Audit.Every.Duration, filepath.Join(c.DataDir, auditFile), o)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.run(ctx)
-	}()
-	n.add("self-audit", func(context.Context) error {
-		cancel()
-		<-done
-		return nil
-	})
+	n.add("self-audit", process.Background(ctx, s.run))
 }
 
 func newSelfAudit(book auditor, every time.Duration, file string, o engineOptions) *selfAudit {
@@ -89,15 +80,8 @@ func newSelfAudit(book auditor, every time.Duration, file string, o engineOption
 // run audits until ctx ends. The waits are drawn, so that nodes do not march in step.
 func (s *selfAudit) run(ctx context.Context) {
 	first := min(s.every, auditFirst)
-	for wait := rand.N(first); ; wait = s.every - s.every/20 + rand.N(s.every/10) {
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
-			s.once(ctx)
-		}
+	for wait := rand.N(first); term.Sleep(ctx, wait) == nil; wait = s.every - s.every/20 + rand.N(s.every/10) {
+		s.once(ctx)
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/actors/inspect"
+	"rollcall/actors/process"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	httpd "rollcall/http"
 	"rollcall/http/admin"
@@ -278,22 +280,11 @@ func (c *certificates) follow(ctx context.Context, listener, certFile, keyFile s
 		return nil, nil, err
 	}
 	c.took(listener, pair)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		ticker := time.NewTicker(certificatesEvery)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			}
+	return pair.Config(), process.Background(ctx, func(ctx context.Context) {
+		for term.Sleep(ctx, certificatesEvery) == nil {
 			c.look(listener, pair, watched)
 		}
-	}()
-	return pair.Config(), func(context.Context) error { cancel(); <-done; return nil }, nil
+	}), nil
 }
 
 // look loads the files again when one of them has changed.

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/actors/inspect"
+	"rollcall/actors/process"
 	"rollcall/actors/receiver"
 	"rollcall/actors/receiver/egress"
 	"rollcall/cluster"
@@ -79,23 +80,14 @@ func newSelfCheck(c config.Config, n *cluster.Node, o engineOptions) (*selfCheck
 // start begins to check, and waits a moment for the first result.
 func (s *selfCheck) start(ctx context.Context) (stop func(context.Context) error) {
 	s.apply() // until something is known it may not
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.watch.Run(ctx)
-	}()
+	stop = process.Background(ctx, s.watch.Run)
 	timer := time.NewTimer(firstLook)
 	defer timer.Stop()
 	select {
 	case <-s.first:
 	case <-timer.C:
 	}
-	return func(context.Context) error {
-		cancel()
-		<-done
-		return nil
-	}
+	return stop
 }
 
 // unfit says why the node must not probe now; "": it may.

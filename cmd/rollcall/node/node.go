@@ -191,15 +191,7 @@ func (n *Node) startDispatcher(ctx context.Context, c config.Config, id uuid.UUI
 // startWatchdog lets somebody notice when the process does not run, or has too much to run.
 func (n *Node) startWatchdog(ctx context.Context, log *slog.Logger) {
 	n.watchdog, n.window = process.NewWatchdog(n.Registry, log), process.NewWindow(n.Registry, domainsLeast, domainsMax)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var running sync.WaitGroup
-	running.Go(func() { n.watchdog.Run(ctx) })
-	running.Go(func() { n.window.Run(ctx) })
-	n.add("watchdog", func(context.Context) error {
-		cancel()
-		running.Wait()
-		return nil
-	})
+	n.add("watchdog", process.Background(ctx, n.watchdog.Run, n.window.Run))
 }
 
 // startFacts shares what is learned of domains with the other nodes, and with later
@@ -207,17 +199,7 @@ func (n *Node) startWatchdog(ctx context.Context, log *slog.Logger) {
 func (n *Node) startFacts(ctx context.Context, book *sqlstore.Store, o engineOptions) *domain.Facts {
 	facts := domain.ShareFacts(o.facts, o.log)
 	facts.Hour = o.hour
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		facts.Run(ctx)
-	}()
-	n.add("facts", func(context.Context) error {
-		cancel()
-		<-done
-		return nil
-	})
+	n.add("facts", process.Background(ctx, facts.Run))
 	return facts
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/actors/inspect"
+	"rollcall/actors/process"
 	"rollcall/actors/receiver"
 	"rollcall/actors/settings"
 	"rollcall/config"
@@ -61,11 +62,8 @@ func (n *Node) startThrottling(ctx context.Context, c config.Config, book *sqlst
 
 // watchThrottle takes over changes of the throttle file while the node runs.
 func (n *Node) watchThrottle(ctx context.Context, book ledger.Operators, log *slog.Logger) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
 	t := n.throttling
-	go func() {
-		defer close(done)
+	n.add("throttle", process.Background(ctx, func(ctx context.Context) {
 		t.file.Watch(ctx, log, func(s config.ThrottleState) {
 			err := s.Err
 			if err == nil {
@@ -79,12 +77,7 @@ func (n *Node) watchThrottle(ctx context.Context, book ledger.Operators, log *sl
 				n.noteChanges(ctx, book, log, s.Changes)
 			}
 		})
-	}()
-	n.add("throttle", func(context.Context) error {
-		cancel()
-		<-done
-		return nil
-	})
+	}))
 }
 
 // noteChanges writes what a new throttle file changed here into the operator log. Who

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/actors/process"
 	"rollcall/config"
 	"rollcall/smtp/verdict"
 )
@@ -92,16 +93,6 @@ func (n *Node) startRules(ctx context.Context, c config.Config, o Options) (err 
 	if n.rules, err = openRules(c.Verdict, n.Registry); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		n.rules.follow(ctx, o.Log)
-	}()
-	n.add("verdict rules", func(context.Context) error {
-		cancel()
-		<-done
-		return nil
-	})
+	n.add("verdict rules", process.Background(ctx, func(ctx context.Context) { n.rules.follow(ctx, o.Log) }))
 	return nil
 }
