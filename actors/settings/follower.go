@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/actors/process"
 	"rollcall/ledger"
 	"rollcall/smtp/throttle"
 )
@@ -160,7 +159,17 @@ func Start(ctx context.Context, o Options) (f *Follower, stop func(context.Conte
 	if err := f.read(ctx); err != nil {
 		return nil, nil, fmt.Errorf("read the overrides of throttles: %w", err)
 	}
-	return f, process.Background(ctx, f.run), nil
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f.run(ctx)
+	}()
+	return f, func(context.Context) error {
+		cancel()
+		<-done
+		return nil
+	}, nil
 }
 
 func (f *Follower) run(ctx context.Context) {

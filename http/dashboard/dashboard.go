@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/fasthttpadaptor"
@@ -41,11 +42,12 @@ type Dashboard struct {
 	log    *slog.Logger
 	signin *signin.Service
 
-	breakdowns breakdowns
+	breakdowns *breakdowns
 	waiting    waitsCache
-	tags       partTags
-	now        func() time.Time
-	signIns    signIns
+	// tags are those of parts that were made, by what they show: what has not changed is not made again to see that.
+	tags    *lru.Cache[partKey, string]
+	now     func() time.Time
+	signIns signIns
 
 	provider *signin.Provider // nil: there is none
 }
@@ -66,7 +68,8 @@ func New(ctx context.Context, o Options) (*Dashboard, error) {
 	d := &Dashboard{o: o, log: o.Log, now: o.Now, provider: asked,
 		signin: signin.New(signin.Options{Book: o.Book, Secret: secret, Idle: o.SessionIdle, Life: o.SessionLife, Now: o.Now,
 			Provider: asked}),
-		waiting: waitsCache{ask: o.Waits, now: o.Now, log: o.Log}}
+		waiting: waitsCache{ask: o.Waits, now: o.Now, log: o.Log}, breakdowns: newBreakdowns()}
+	d.tags, _ = lru.New[partKey, string](tagsMax)
 	if d.signIns, err = newSignIns(o.Registerer); err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}

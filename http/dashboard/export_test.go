@@ -36,7 +36,7 @@ func NewWaits(ask func(context.Context, string) (waiting.Verification, error), n
 
 // NewBreakdowns gives what the outcomes of final verifications have in common, as a ledger says it.
 func NewBreakdowns(book Book) func(context.Context, ledger.Verification) (ledger.Breakdown, error) {
-	b := &breakdowns{}
+	b := newBreakdowns()
 	return func(ctx context.Context, v ledger.Verification) (ledger.Breakdown, error) { return b.get(ctx, book, v) }
 }
 

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 
 	"rollcall/http/web"
 	"rollcall/ledger"
@@ -72,7 +71,7 @@ func (d *Dashboard) live(w http.ResponseWriter, r *request) {
 		return
 	}
 	has, key := r.Header.Get("If-None-Match"), keyOf(show)
-	if has != "" && d.tags.get(key) == has {
+	if tag, known := d.tags.Get(key); known && tag == has {
 		w.Header().Set("ETag", has)
 		w.WriteHeader(http.StatusNotModified)
 		return
@@ -111,7 +110,7 @@ func (d *Dashboard) livePart(r *request, show liveView, key partKey) (made liveP
 	}
 	made.body = d.Pages.Part("detail", "live", show)
 	made.tag = web.TagOf(made.body, "."+strconv.FormatInt(show.V.Counts.Charged(), 36)+"."+strconv.FormatInt(int64(show.V.Held), 36))
-	d.tags.put(key, made.tag)
+	d.tags.Add(key, made.tag)
 	return made, nil
 }
 
@@ -193,27 +192,3 @@ func keyOf(show liveView) partKey {
 
 // tagsMax bounds the tags that are kept: some 200 bytes each.
 const tagsMax = 5000
-
-// partTags keeps the tags of parts that were made, by what they show: what has not changed is not made again to see that.
-// Safe for concurrent use.
-type partTags struct {
-	mu   sync.Mutex
-	kept map[partKey]string // guarded by mu
-}
-
-// get gives the tag of a part; "" when it is not known.
-func (t *partTags) get(key partKey) string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.kept[key]
-}
-
-// put keeps a tag. When there are too many, all are forgotten: each is made again in a moment.
-func (t *partTags) put(key partKey, tag string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.kept == nil || len(t.kept) >= tagsMax {
-		t.kept = map[partKey]string{}
-	}
-	t.kept[key] = tag
-}

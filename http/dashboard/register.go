@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/google/uuid"
+	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/singleflight"
 
 	"rollcall/http/web"
@@ -159,19 +159,21 @@ type worstView struct {
 // breakdowns remembers what was read of final verifications, which never changes. Safe for concurrent use.
 type breakdowns struct {
 	reading singleflight.Group // by the id of the verification: each is read once at a time
-
-	mu   sync.Mutex
-	kept map[uuid.UUID]ledger.Breakdown // guarded by mu
+	kept    *lru.Cache[uuid.UUID, ledger.Breakdown]
 }
 
 // breakdownsMax bounds them: some 5 kB each.
 const breakdownsMax = 200
 
+func newBreakdowns() *breakdowns {
+	b := &breakdowns{}
+	b.kept, _ = lru.New[uuid.UUID, ledger.Breakdown](breakdownsMax)
+	return b
+}
+
 // get gives the breakdown of a final verification while its results are kept: ledger.ErrResultsExpired after that.
 func (b *breakdowns) get(ctx context.Context, book Book, v ledger.Verification) (ledger.Breakdown, error) {
-	b.mu.Lock()
-	kept, known := b.kept[v.ID]
-	b.mu.Unlock()
+	kept, known := b.kept.Get(v.ID)
 	if !known {
 		read, err, _ := b.reading.Do(v.ID.String(), func() (any, error) { return b.read(ctx, book, v) })
 		return read.(ledger.Breakdown), err
@@ -179,9 +181,7 @@ func (b *breakdowns) get(ctx context.Context, book Book, v ledger.Verification) 
 	// No settlement is above the last one, so this reads only whether they are kept.
 	if _, err := book.Evidence(ctx, v.ID, v.Settlements, func(ledger.StoredSettlement) error { return nil }); err != nil {
 		if errors.Is(err, ledger.ErrResultsExpired) {
-			b.mu.Lock()
-			delete(b.kept, v.ID)
-			b.mu.Unlock()
+			b.kept.Remove(v.ID)
 		}
 		return ledger.Breakdown{}, err
 	}
@@ -191,16 +191,10 @@ func (b *breakdowns) get(ctx context.Context, book Book, v ledger.Verification) 
 // read reads one and remembers it.
 func (b *breakdowns) read(ctx context.Context, book Book, v ledger.Verification) (ledger.Breakdown, error) {
 	read, err := book.Breakdown(ctx, v.Workspace, v.ID)
-	if err != nil {
-		return ledger.Breakdown{}, err
+	if err == nil {
+		b.kept.Add(v.ID, read)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.kept == nil || len(b.kept) >= breakdownsMax {
-		b.kept = map[uuid.UUID]ledger.Breakdown{}
-	}
-	b.kept[v.ID] = read
-	return read, nil
+	return read, err
 }
 
 // showBreakdown answers GET /w/{ws}/verifications/{id}/reasons.

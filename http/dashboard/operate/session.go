@@ -10,8 +10,10 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"rollcall/http/api"
 	"rollcall/http/web"
@@ -24,7 +26,7 @@ const (
 
 	// codeHolds is how long a link can be used.
 	codeHolds = time.Minute
-	// codesMax bounds the links that wait for use; the oldest goes first.
+	// codesMax bounds the links that are kept; the oldest goes first.
 	codesMax = 100
 
 	// A session ends after idle without a page that somebody opened, and after life in all.
@@ -43,17 +45,20 @@ type session struct {
 	Author   string    // of changes; "": it is not said
 	ReadOnly bool
 	Begun    time.Time
-	Seen     time.Time
 }
 
 // keeper keeps sessions and the codes of links. No ledger and no other node is asked, and no other node takes them: they
 // end with the process that made them. Safe for concurrent use.
 type keeper struct {
-	now func() time.Time
+	now      func() time.Time
+	codes    *lru.Cache[string, code] // by the code
+	sessions *lru.Cache[sessionID, *keptSession]
+}
 
-	mu       sync.Mutex
-	codes    map[string]code // by the code
-	sessions map[sessionID]session
+// keptSession is a session and when a page of it was opened last, in nanoseconds.
+type keptSession struct {
+	session
+	seen atomic.Int64
 }
 
 // code is what a link is for.
@@ -64,37 +69,24 @@ type code struct {
 }
 
 func newKeeper(now func() time.Time) *keeper {
-	return &keeper{now: now, codes: map[string]code{}, sessions: map[sessionID]session{}}
+	k := &keeper{now: now}
+	k.codes, _ = lru.New[string, code](codesMax)
+	k.sessions, _ = lru.New[sessionID, *keptSession](sessionsMax)
+	return k
 }
 
 // newCode makes a code that can be used once.
 func (k *keeper) newCode(author string, readOnly bool) (string, time.Time) {
-	name, now := rand.Text(), k.now()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	oldest := ""
-	for known, c := range k.codes {
-		switch {
-		case !now.Before(c.until):
-			delete(k.codes, known)
-		case oldest == "" || c.until.Before(k.codes[oldest].until):
-			oldest = known
-		}
-	}
-	if len(k.codes) >= codesMax {
-		delete(k.codes, oldest)
-	}
-	k.codes[name] = code{author, readOnly, now.Add(codeHolds)}
-	return name, now.Add(codeHolds)
+	name, until := rand.Text(), k.now().Add(codeHolds)
+	k.codes.Add(name, code{author, readOnly, until})
+	return name, until
 }
 
 // look says what a code is for, while it can be used. use takes it.
 func (k *keeper) look(name string, use bool) (code, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	c, ok := k.codes[name]
+	c, ok := k.codes.Peek(name)
 	if use {
-		delete(k.codes, name)
+		ok = k.codes.Remove(name) && ok // true for one of two at once
 	}
 	return c, ok && k.now().Before(c.until)
 }
@@ -102,50 +94,33 @@ func (k *keeper) look(name string, use bool) (code, bool) {
 // begin begins a session, and has the browser keep its cookie.
 func (k *keeper) begin(w http.ResponseWriter, r *http.Request, c code) {
 	cookie, now := rand.Text(), k.now()
-	s := session{ID: sha256.Sum256([]byte(cookie)), Author: c.author, ReadOnly: c.readOnly, Begun: now, Seen: now}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	oldest := s
-	for id, one := range k.sessions {
-		if !one.holds(now) {
-			delete(k.sessions, id)
-		} else if one.Seen.Before(oldest.Seen) {
-			oldest = one
-		}
-	}
-	if len(k.sessions) >= sessionsMax {
-		delete(k.sessions, oldest.ID)
-	}
-	k.sessions[s.ID] = s
+	s := &keptSession{session: session{ID: sha256.Sum256([]byte(cookie)), Author: c.author, ReadOnly: c.readOnly,
+		Begun: now}}
+	s.seen.Store(now.UnixNano())
+	k.sessions.Add(s.ID, s)
 	web.SetCookie(w, cookieOf(r), cookie, 0, http.SameSiteStrictMode)
 }
 
 // holds reports whether a session isn't over.
-func (s session) holds(now time.Time) bool {
-	return now.Before(s.Begun.Add(life)) && now.Before(s.Seen.Add(idle))
+func (s *keptSession) holds(now time.Time) bool {
+	return now.Before(s.Begun.Add(life)) && now.Before(time.Unix(0, s.seen.Load()).Add(idle))
 }
 
 // end ends a session, whatever cookie somebody kept of it.
-func (k *keeper) end(s session) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.sessions, s.ID)
-}
+func (k *keeper) end(s session) { k.sessions.Remove(s.ID) }
 
 // of finds the session of a request; two cookies are none. A page that somebody opens counts as use.
 func (k *keeper) of(r *http.Request, use bool) (session, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	s, ok := k.sessions[sha256.Sum256([]byte(web.CookieOf(r, cookieOf(r))))]
-	now := k.now()
+	id, now := sessionID(sha256.Sum256([]byte(web.CookieOf(r, cookieOf(r))))), k.now()
+	s, ok := k.sessions.Peek(id)
 	if !ok || !s.holds(now) {
 		return session{}, false
 	}
 	if use {
-		s.Seen = now
-		k.sessions[s.ID] = s
+		k.sessions.Get(id) // of all it was used last
+		s.seen.Store(now.UnixNano())
 	}
-	return s, true
+	return s.session, true
 }
 
 // cookieOf is the name of the cookie for who asked. Cookies know no ports, so the name carries the one that the browser

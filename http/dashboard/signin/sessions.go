@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/singleflight"
 
 	"rollcall/ledger"
@@ -15,7 +16,7 @@ const (
 	// believed is how long an answer about a session holds, from before the book was asked.
 	believed = 4 * time.Second
 
-	// sessionsMax bounds the answers that are kept. At the bound some are forgotten.
+	// sessionsMax bounds the answers that are kept. At the bound the one that was used least lately is forgotten.
 	sessionsMax = 16384
 
 	// endedFor is how long it matters at least that a session was ended here while the book was asked.
@@ -30,9 +31,10 @@ type sessionCache struct {
 	ask  singleflight.Group
 	used *ledger.Uses[ledger.Hash]
 
+	kept *lru.Cache[ledger.Hash, keptSession]
+
 	mu    sync.Mutex
-	kept  map[ledger.Hash]keptSession // guarded by mu
-	ended map[ledger.Hash]time.Time   // guarded by mu: ended here while the book was asked; until when that matters
+	ended map[ledger.Hash]time.Time // guarded by mu: ended here while the book was asked; until when that matters
 }
 
 // keptSession is an answer and until when it holds.
@@ -42,15 +44,15 @@ type keptSession struct {
 }
 
 func newSessionCache(book Book, idle time.Duration, now func() time.Time) *sessionCache {
-	return &sessionCache{book: book, idle: idle, now: now, kept: map[ledger.Hash]keptSession{},
-		ended: map[ledger.Hash]time.Time{}, used: ledger.NewUses(book.UseSessions)}
+	c := &sessionCache{book: book, idle: idle, now: now, ended: map[ledger.Hash]time.Time{},
+		used: ledger.NewUses(book.UseSessions)}
+	c.kept, _ = lru.New[ledger.Hash, keptSession](sessionsMax)
+	return c
 }
 
 // get gives a session. ledger.ErrNoSuchSession; another error: nobody knows.
 func (c *sessionCache) get(ctx context.Context, id ledger.Hash) (ledger.SignedIn, error) {
-	c.mu.Lock()
-	kept, known := c.kept[id]
-	c.mu.Unlock()
+	kept, known := c.kept.Get(id)
 	if known && c.now().Before(kept.until) {
 		return kept.in, nil
 	}
@@ -91,9 +93,7 @@ func (c *sessionCache) question(ctx context.Context, id ledger.Hash) (answered, 
 
 // drop forgets a session of which the book knows nothing.
 func (c *sessionCache) drop(id ledger.Hash) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.kept, id)
+	c.kept.Remove(id)
 	c.used.Forget(id)
 }
 
@@ -104,28 +104,9 @@ func (c *sessionCache) keep(id ledger.Hash, in ledger.SignedIn, asked time.Time)
 	if at, over := c.ended[id]; over && !asked.After(at) {
 		return
 	}
-	if _, known := c.kept[id]; !known && len(c.kept) >= sessionsMax {
-		c.makeRoom()
-	}
-	c.kept[id] = keptSession{in: in, until: asked.Add(believed)}
+	c.kept.Add(id, keptSession{in: in, until: asked.Add(believed)})
 	if asked.Sub(in.Session.Seen) >= ledger.UseEvery {
 		c.used.Note(id)
-	}
-}
-
-// makeRoom forgets what does not hold any more, then, if that is not enough, an eighth of all. The caller has mu.
-func (c *sessionCache) makeRoom() {
-	now := c.now()
-	for id, kept := range c.kept {
-		if !now.Before(kept.until) {
-			delete(c.kept, id)
-		}
-	}
-	for id := range c.kept {
-		if len(c.kept) < sessionsMax/8*7 {
-			break
-		}
-		delete(c.kept, id)
 	}
 }
 
@@ -133,7 +114,7 @@ func (c *sessionCache) makeRoom() {
 func (c *sessionCache) forget(id ledger.Hash) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.kept, id)
+	c.kept.Remove(id)
 	c.used.Forget(id)
 	now := c.now()
 	for old, at := range c.ended {
@@ -148,16 +129,10 @@ func (c *sessionCache) forget(id ledger.Hash) {
 
 // forgetUser does so for all sessions of a user.
 func (c *sessionCache) forgetUser(user ledger.User) {
-	c.mu.Lock()
-	var ids []ledger.Hash
-	for id, kept := range c.kept {
-		if kept.in.User.ID == user.ID {
-			ids = append(ids, id)
+	for _, id := range c.kept.Keys() {
+		if kept, _ := c.kept.Peek(id); kept.in.User.ID == user.ID {
+			c.forget(id)
 		}
-	}
-	c.mu.Unlock()
-	for _, id := range ids {
-		c.forget(id)
 	}
 }
 
