@@ -9,7 +9,9 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -234,4 +236,27 @@ func (p *Provider) askUserInfo(ctx context.Context, known *oidc.Provider, tokens
 		more.Name = c.Name
 	}
 	return more
+}
+
+// ErrSecret says that the file of the secret is not one to use.
+var ErrSecret = errors.New("provider: the secret cannot be used")
+
+// ReadSecret reads the secret of the client from a file that others cannot read. ErrSecret, or the file system's.
+func ReadSecret(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return "", fmt.Errorf("%w: others can read %s; run: chmod 600 %s", ErrSecret, path, path)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	secret := strings.TrimSpace(string(text))
+	if secret == "" {
+		return "", fmt.Errorf("%w: %s is empty", ErrSecret, path)
+	}
+	return secret, nil
 }
