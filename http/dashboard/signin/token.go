@@ -74,13 +74,14 @@ type sealer struct{ aead cipher.AEAD }
 
 func newSealer(key [32]byte) sealer {
 	block, err := aes.NewCipher(key[:])
+	var s sealer
 	if err == nil {
-		var aead cipher.AEAD
-		if aead, err = cipher.NewGCM(block); err == nil {
-			return sealer{aead}
-		}
+		s.aead, err = cipher.NewGCMWithRandomNonce(block)
 	}
-	panic(err) // the key has the right length
+	if err != nil {
+		panic(err) // the key has the right length
+	}
+	return s
 }
 
 // seal writes a value, bound to what it is of.
@@ -89,18 +90,15 @@ func (s sealer) seal(of string, value any) string {
 	if err != nil {
 		panic(err) // values of ours
 	}
-	nonce := make([]byte, s.aead.NonceSize(), s.aead.NonceSize()+len(text)+s.aead.Overhead())
-	_, _ = rand.Read(nonce) // never fails
-	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nonce, nonce, text, []byte(of)))
+	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, text, []byte(of)))
 }
 
 // open reads one; false for what this service has not sealed for that.
 func (s sealer) open(of, text string, into any) bool {
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(sealed) < s.aead.NonceSize() {
+	if err != nil {
 		return false
 	}
-	n := s.aead.NonceSize()
-	plain, err := s.aead.Open(nil, sealed[:n], sealed[n:], []byte(of))
+	plain, err := s.aead.Open(nil, nil, sealed, []byte(of))
 	return err == nil && json.Unmarshal(plain, into) == nil
 }
