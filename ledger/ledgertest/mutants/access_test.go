@@ -63,9 +63,9 @@ var ofAccess = []mutant{
 	{"an email that nobody verified", signInVisit, "if in == nil || in.User.ID != user || !isEmail(who, in.User.Email) {", "if in == nil || in.User.ID != user {", provided},
 	{"an observer who changes", operatorPages, "if in.ReadOnly && to.changes {", "if in.ReadOnly && to.changes && to.part {", operating},
 	{"operators without a session", operatorPages, "if !ok {\n\t\t\tp.signedOut(w, r, to)", "if !ok && to.changes {\n\t\t\tp.signedOut(w, r, to)", operating},
-	{"a link of operators that is used twice", operatorKeep, "ok = k.codes.Remove(name)", "ok = k.codes.Contains(name)", operating},
-	{"a session of operators that is never idle", operatorKeep, "s.seen.Load()).Add(idle)", "s.seen.Load()).Add(life)", operating},
-	{"a session of operators that was ended", operatorKeep, "k.sessions.Remove(s.ID)", "k.sessions.Remove(sessionID{})", operating},
+	{"an operator link used twice", operatorKeep, "ok = k.codes.Remove(name)", "ok = k.codes.Contains(name)", operating},
+	{"an operator session never idle", operatorKeep, "s.seen.Load()).Add(idle)", "s.seen.Load()).Add(life)", operating},
+	{"an operator session not ended", operatorKeep, "k.sessions.Remove(s.ID)", "k.sessions.Remove(sessionID{})", operating},
 	{"a node drained without its name", operatorNodes, "if named && web.Text", "if !named && web.Text", operating},
 	{"a grant without a reason", operatorWork, `case in.Reason == "":`, `case in.Reason == "?":`, operating},
 }
