@@ -43,7 +43,8 @@ func (t *task) listen(now time.Time) {
 
 // barren returns in the form of messages for how long the hosts of a task gave nobody a good answer.
 func (t *task) barren() (ms int64, reason uint32) {
-	return t.queue.barren.lasting().Milliseconds(), uint32(t.queue.barren.reason)
+	lasting, why := t.queue.barren.lasting()
+	return lasting.Milliseconds(), uint32(why)
 }
 
 // keep remembers a final answer that nobody took, for the next owner of the task:

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -41,6 +42,11 @@ func TestClientsHearForHowLongNobodyIsAnswered(t *testing.T) {
 	if lasting < 8*time.Minute || lasting > 10*time.Minute || reason != smtp.ConnectionFailed {
 		t.Errorf("nobody is answered for 10 min, and clients hear of %v, %v", lasting, reason)
 	}
+	lasting = 0
+	w.offer(offerOf(1, "other.example", 30, 20, hosts("mx2")))
+	if w.run(w.now.Add(10 * time.Second)); lasting < 8*time.Minute {
+		t.Errorf("who waits for other hosts of a receiver that answers nobody hears of %v", lasting)
+	}
 	down = false
 	w.run(w.now.Add(2 * time.Minute))
 	w.offer(offerOf(1, "d.example", 20, 20, hosts("mx1")))
@@ -63,12 +69,21 @@ func TestOurOwnTimeIsNotBarren(t *testing.T) {
 	}
 	l.barren.note(begin, begin.Add(time.Hour), &ours)
 	w.scheduler.queues.passBarren(begin.Add(2*time.Hour), wire.Cause_PAUSED, 2*time.Hour, false)
-	if got := l.barren.lasting(); got != 0 {
+	if got, _ := l.barren.lasting(); got != 0 {
 		t.Errorf("barren for %v", got)
 	}
 	l.barren.note(begin.Add(3*time.Hour), begin.Add(3*time.Hour), &failed)
-	if got := l.barren.lasting(); got != time.Hour {
+	if got, _ := l.barren.lasting(); got != time.Hour {
 		t.Errorf("barren for %v, want the hour without a pause", got)
+	}
+	now := begin.Add(3 * time.Hour)
+	for n := range 10 {
+		w.scheduler.options.Sources.NoteBlocked(0, fmt.Sprint("other", n), now, smtp.SourceBlocked)
+	}
+	now = now.Add(time.Minute)
+	w.scheduler.queues.passBarren(now, wire.Cause_NO_SOURCE, time.Minute, true)
+	if got, _ := l.barren.lasting(); got != time.Hour+time.Minute {
+		t.Errorf("barren for %v, want a minute more in which many receivers refused our source", got)
 	}
 	if !l.knowsSomething(begin.Add(3*time.Hour)) || l.barren.worthKeeping(begin.Add(4*time.Hour+throttle.LearnedFor)) {
 		t.Error("kept for too short or too long")

@@ -9,23 +9,35 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// barren is for how long a set of hosts has given nobody a good answer though it was asked: from the first try
-// after the last good answer to the newest try. The time in which we were in the way doesn't count. Whoever waits
-// gives up by it, even when nobody could ask: see package domain.
+// barren is for how long a set of hosts, or a whole receiver, has given nobody a good answer though it was asked: from
+// the first try after the last good answer to the newest try. The time in which we were in the way doesn't count.
+// Whoever waits gives up by it, even when nobody could ask: see package domain.
 type barren struct {
 	since, last time.Time // zero: the newest try was answered well
 	good        time.Time // the last good answer
 	reason      smtp.Reason
+	whole       *barren // of the receiver: one address at a time is asked, and not of each set of hosts; nil: it is that
 }
 
-// lasting returns for how long it has lasted.
-func (b *barren) lasting() time.Duration { return max(0, b.last.Sub(b.since)) }
+// lasting returns for how long it has lasted, and why.
+func (b *barren) lasting() (time.Duration, smtp.Reason) {
+	own := max(0, b.last.Sub(b.since))
+	if b.whole != nil {
+		if whole, reason := b.whole.lasting(); whole > own {
+			return whole, reason
+		}
+	}
+	return own, b.reason
+}
 
 // note takes what came of one try that was begun at a time.
 func (b *barren) note(begun, now time.Time, told *Judgement) {
+	if b.whole != nil {
+		b.whole.note(begun, now, told)
+	}
 	switch {
 	case told.Verdict.Outcome != smtp.Undecided:
-		*b = barren{good: now}
+		*b = barren{good: now, whole: b.whole}
 	case !told.wasAsked() || told.Attempt.Trouble == evidence.TroubleOurs:
 	default:
 		if b.since.IsZero() {
@@ -52,11 +64,14 @@ func (b *barren) worthKeeping(now time.Time) bool {
 
 // passBarren takes note of a time for which something kept the receiver from being asked: it doesn't count
 // when that was a limit of ours, or an operator. It does count, without a try, while not one session may be
-// opened because the receiver may still hold those that we ended.
+// opened because the receiver may still hold those that we ended, and while many receivers refuse our sources.
 func (qs *queues) passBarren(now time.Time, cause wire.Cause, passed time.Duration, nobody bool) {
 	ours, held := false, false
 	switch cause {
-	case wire.Cause_PAUSED, wire.Cause_BUDGET, wire.Cause_NO_SOURCE, wire.Cause_NO_SHARE:
+	case wire.Cause_NO_SOURCE:
+		held = qs.paths.allSuspended(now)
+		ours = !held
+	case wire.Cause_PAUSED, wire.Cause_BUDGET, wire.Cause_NO_SHARE:
 		ours = true
 	case wire.Cause_CONNECTIONS:
 		held = nobody
@@ -64,13 +79,17 @@ func (qs *queues) passBarren(now time.Time, cause wire.Cause, passed time.Durati
 	if !ours && !held {
 		return
 	}
-	for _, l := range qs.all {
-		switch b := &l.barren; {
+	pass := func(b *barren) {
+		switch {
 		case b.since.IsZero():
 		case ours:
 			b.since = b.since.Add(passed)
 		default:
 			b.last = now
 		}
+	}
+	pass(&qs.barren)
+	for _, l := range qs.all {
+		pass(&l.barren)
 	}
 }

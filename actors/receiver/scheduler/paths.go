@@ -187,6 +187,14 @@ func (ps *paths) sourceBlocked(now time.Time, o *egressPath) status.Blocked {
 	return status.Blocked{}
 }
 
+// allSuspended reports whether so many receivers refuse our sources that none speaks to this one.
+func (ps *paths) allSuspended(now time.Time) bool {
+	return !slices.ContainsFunc(ps.all, func(o *egressPath) bool {
+		usable, _ := ps.options.Sources.Usable(o.index, ps.key, now)
+		return usable
+	})
+}
+
 // waitsForSources reports whether a queue of which no host can be dialled only waits for sources of ours
 // that rest, are paused, or have had their day, and until when; zero: it is not known.
 func (ps *paths) waitsForSources(now time.Time, l *route) (bool, time.Time) {

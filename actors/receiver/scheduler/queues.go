@@ -31,6 +31,7 @@ type queues struct {
 	waiting  []*recheck             // addresses that are asked again here in a moment
 	parked   map[string]*heldDomain // domains that let others go first
 	deferred deferredBefore
+	barren   barren // of all hosts together
 }
 
 // hostQueue gives the queue of a set of hosts.
@@ -38,7 +39,7 @@ func (qs *queues) hostQueue(now time.Time, hosts []*wire.Host) *hostQueue {
 	r := qs.paths.routeTo(now, hosts)
 	l := qs.all[r.key]
 	if l == nil {
-		l = &hostQueue{waiting: qs.fair.NewHostQueue(r.key), route: r}
+		l = &hostQueue{waiting: qs.fair.NewHostQueue(r.key), route: r, barren: barren{whole: &qs.barren}}
 		qs.all[r.key] = l
 	}
 	return l
