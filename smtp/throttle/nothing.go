@@ -10,7 +10,7 @@ const (
 	// rowNothing first tries in a row without a good answer, rowShort where most passed before, or rowQuiet where the
 	// last one is quietNothing ago, and nothing passes.
 	rowNothing   = 20
-	rowShort     = 10
+	rowShort     = 7
 	rowOfOne     = 10 // are enough to be about one mail domain or customer
 	rowQuiet     = 3
 	quietNothing = 10 * time.Second

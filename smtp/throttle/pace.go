@@ -34,8 +34,7 @@ const (
 	// quietAgain is after how long without a good answer it shows something to ask again.
 	quietAgain = 2 * time.Second
 
-	// rowNear bad ones in a row are enough near a known limit, if that is no chance: 1 in 1,000.
-	rowNear     = 3
+	// rowNearOdds are the logarithm of the odds against a row by chance that are enough near a known limit: 1 in 1,000.
 	rowNearOdds = 6.9
 
 	// below is the part of a measured limit that is used, and slower the pace at which a small share is tested.
@@ -293,7 +292,7 @@ func (p *Pace) Bad(t Try, now time.Time) Effect {
 		return p.nothingPasses(now)
 	}
 	usual, newest := usualNow(p, now), &p.firsts.newest().entry
-	if p.firsts.isRow(rowNear, usual, rowNearOdds) && p.edge > 0 && p.rate >= below*p.edge && !p.test.open {
+	if p.firsts.isRow(usual, rowNearOdds) && p.edge > 0 && p.rate >= below*p.edge && !p.test.open {
 		return p.stepBack(now)
 	}
 	chance := p.firsts.chance(newest)
@@ -572,7 +571,7 @@ func (p *Pace) stepBack(now time.Time) Effect {
 	if now.Sub(p.stepped) < quietNothing { // it counts over longer: that ends by waiting
 		return p.nothingPasses(now)
 	}
-	from, to := p.rate, below*p.edge
+	from, to, row := p.rate, below*p.edge, p.firsts.row
 	p.stepped = now
 	if p.trying && p.proved > 0 {
 		to = p.proved
@@ -582,7 +581,7 @@ func (p *Pace) stepBack(now time.Time) Effect {
 	p.counted, p.until = now.Add(settles), now.Add(settles)
 	p.stretch(p.until)
 	p.firsts.forgetRow()
-	p.enter(PhaseHolding, now, fmt.Sprintf("%d in a row were deferred at %s; now %s", rowNear, perSecond(from), perSecond(p.rate)))
+	p.enter(PhaseHolding, now, fmt.Sprintf("%d in a row were deferred at %s; now %s", row, perSecond(from), perSecond(p.rate)))
 	return Slower
 }
 
@@ -615,6 +614,9 @@ func (p *Pace) Explain(now time.Time) RateState {
 	}
 	return s
 }
+
+// HasChanged reports whether a pace has just begun to do something else.
+func HasChanged(p *Pace, now time.Time) bool { return p.since.Equal(now) }
 
 // Lasting is our share of the rate that is gone on with when what holds us back now is over.
 // While nothing is known of a receiver that is the ceiling.

@@ -168,20 +168,19 @@ func (f *firsts) add(t *Try) {
 // forgetRow ends the row of bad ones.
 func (f *firsts) forgetRow() { f.row, f.clear = 0, 0 }
 
-// rowFails reports whether so many in a row are bad that nothing passes: rowNothing, and rowShort where most passed before.
-// Those that got a reply which has always been about its address so far count less.
+// rowFails reports whether so many in a row are bad that nothing passes: rowNothing, or rowShort where that is no
+// chance, because most passed before. Those that got a reply which has always been about its address so far count less.
 func (f *firsts) rowFails() bool {
-	if f.clear < rowShort || f.clear >= rowNothing || f.row >= 3*rowNothing {
-		return f.clear >= rowShort || f.row >= 3*rowNothing
+	if f.clear >= rowNothing || f.row >= 3*rowNothing {
+		return true
 	}
 	good, n := f.goodSince(time.Time{})
-	return good > 0 && f.isRow(rowShort, min(0.5, float64(n-good-f.row+1)/float64(n-f.row+1)), blockedOdds)
+	return good > 0 && f.clear >= rowShort && f.isRow(min(0.5, float64(n-good-f.row+1)/float64(n-f.row+1)), blockedOdds)
 }
 
-// isRow reports whether least are bad in a row that may not be about their addresses, and that is no chance where a
-// share is.
-func (f *firsts) isRow(least int, share, odds float64) bool {
-	return f.clear >= least && float64(f.clear)*-math.Log(max(shareTold, share)) >= odds
+// isRow reports whether more are bad in a row that may not be about their addresses than by chance where a share is.
+func (f *firsts) isRow(share, odds float64) bool {
+	return float64(f.clear)*-math.Log(max(shareTold, share)) >= odds
 }
 
 // isBlocked reports whether so many refusals of us in a row are no chance where others of the newest were refused now

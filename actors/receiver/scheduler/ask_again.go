@@ -104,6 +104,7 @@ func (qs *queues) takeFact(now time.Time, l *hostQueue, at place, f Fact) {
 	case answered:
 		if !a.Judgement.Verdict.Bare { // which may mean us as well as the mailbox
 			qs.answeredWell(now, at, a)
+			qs.dirty = qs.dirty || throttle.HasChanged(at.path.pace, now)
 		}
 		qs.answerProbe(p, a.Judgement, a.At)
 	case worthless, tooMany, underTLS: // a receiver that rests tells it when to come back

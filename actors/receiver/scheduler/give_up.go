@@ -69,7 +69,7 @@ func (qs *queues) passBarren(now time.Time, cause wire.Cause, passed time.Durati
 	ours, held := false, false
 	switch cause {
 	case wire.Cause_NO_SOURCE:
-		held = qs.paths.allSuspended(now)
+		held = qs.paths.all.allSuspended(now, qs.options.Sources, qs.key)
 		ours = !held
 	case wire.Cause_PAUSED, wire.Cause_BUDGET, wire.Cause_NO_SHARE:
 		ours = true

@@ -140,7 +140,7 @@ func (ps *paths) routeTo(now time.Time, hosts []*wire.Host) *route {
 
 // doubtHost lets the other hosts of a queue go first where one gives nothing but bad answers: for 2, 4, 8 … 60 s.
 func (ps *paths) doubtHost(now time.Time, at place, r throttle.Result) {
-	if at.host.fails++; r == throttle.RefusedUs { // a block is soon known
+	if at.host.fails++; r == throttle.RefusedUs || at.path.pace.Alone() { // a block is soon known, and few are asked
 		at.host.fails += 2
 	}
 	if at.host.fails < hostFails || now.Before(at.host.aside) {

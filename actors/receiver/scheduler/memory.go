@@ -11,10 +11,10 @@ import (
 // memory is what was learned, for whoever has this receiver next: when it is asked for, and when it is kept.
 type memory struct {
 	*env
-	ready   bool      // what others learned of the receiver has been read, or given up
-	asked   time.Time // when that was asked for; zero: not yet
-	noted   time.Time // when something was noted last
-	emptied bool      // something was forgotten: nothing is worth noting too, in place of it
+	ready bool      // what others learned of the receiver has been read, or given up
+	asked time.Time // when that was asked for; zero: not yet
+	noted time.Time // when something was noted last
+	kept  bool      // something is noted: that nothing is worth it is noted too, in place of it
 }
 
 const (
@@ -69,14 +69,15 @@ func (me *memory) askKnown(now time.Time, hasShare bool) (lost bool) {
 	return false
 }
 
-// snapshot gives what is worth remembering, or false when nothing is and nothing was forgotten.
+// snapshot gives what is worth remembering, or false when nothing is and nothing was before.
 func (sc *Scheduler) snapshot(now time.Time) (state.Fact, bool) {
 	m := state.Snapshot{V: state.Version, At: sc.options.ledgerTime(now).UnixMilli()}
 	sc.allowance.noteTo(now, &m)
 	sc.paths.noteTo(now, &m)
-	if m.Empty() && !sc.memory.emptied {
+	if m.Empty() && !sc.memory.kept {
 		return state.Fact{}, false
 	}
+	sc.memory.kept = !m.Empty()
 	return state.Fact{Key: sc.key, Data: m.Encode(), Expires: time.UnixMilli(m.At).Add(m.Life())}, true
 }
 
@@ -102,6 +103,7 @@ func (sc *Scheduler) Recall(now time.Time, data []byte) {
 		sc.options.Log.Debug("memory of a receiver cannot be read", "receiver", sc.key, "version", m.V, "err", err)
 		return
 	}
+	sc.memory.kept = true
 	age := max(0, sc.options.ledgerTime(now).Sub(time.UnixMilli(m.At)))
 	sc.allowance.recall(now, age, &m)
 	sc.paths.recall(now, age, &m, len(sc.sessions.all) == 0)
@@ -130,7 +132,7 @@ func (sc *Scheduler) Forget(now time.Time, what string) (dropped []string) {
 	others := state.Snapshot{Sources: sc.paths.others}
 	dropped = append(dropped, ForgetSnapshot(&others, what)...)
 	sc.paths.others = others.Sources
-	sc.dirty, sc.memory.emptied = true, true
+	sc.dirty, sc.memory.kept = true, true
 	sc.queues.readmitAll()
 	sc.options.Log.Info("receiver's lessons forgotten", "receiver", sc.key, "what", what, "dropped", len(dropped))
 	return dropped

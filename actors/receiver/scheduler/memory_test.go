@@ -259,3 +259,17 @@ func FuzzRecall(f *testing.F) {
 		}
 	})
 }
+
+// TestWhatIsOverIsNotedOnce: that nothing is worth knowing any more takes the place of what was known.
+func TestWhatIsOverIsNotedOnce(t *testing.T) {
+	w := newWorld(t, openedWide(), 1)
+	w.scheduler.options.Facts = nowhere{}
+	w.scheduler.memory.ready = true
+	for i, inRow := range []int{0, 2, 0, 0} {
+		w.scheduler.paths.receiver.inRow, w.scheduler.dirty = inRow, true
+		w.run(w.now.Add(time.Minute))
+		if want := []int{0, 1, 2, 2}[i]; w.keeps != want {
+			t.Errorf("%d pauses in a row: noted %d times, want %d", inRow, w.keeps, want)
+		}
+	}
+}

@@ -187,10 +187,10 @@ func (ps *paths) sourceBlocked(now time.Time, o *egressPath) status.Blocked {
 	return status.Blocked{}
 }
 
-// allSuspended reports whether so many receivers refuse our sources that none speaks to this one.
-func (ps *paths) allSuspended(now time.Time) bool {
-	return !slices.ContainsFunc(ps.all, func(o *egressPath) bool {
-		usable, _ := ps.options.Sources.Usable(o.index, ps.key, now)
+// allSuspended reports whether so many receivers refuse our sources that none speaks to a receiver.
+func (all sources) allSuspended(now time.Time, pool *egress.Pool, key string) bool {
+	return !slices.ContainsFunc(all, func(o *egressPath) bool {
+		usable, _ := pool.Usable(o.index, key, now)
 		return usable
 	})
 }
