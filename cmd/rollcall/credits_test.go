@@ -2,15 +2,10 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
-	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/cmd/rollcall/client"
 	"rollcall/config/effort"
@@ -26,8 +21,7 @@ func TestEntriesOfAManySettledFile(t *testing.T) {
 	effort.NotShort(t, "takes seconds")
 	t.Parallel()
 	const settled = 1200
-	path := filepath.Join(t.TempDir(), "ledger.db")
-	book, err := sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{})
+	book, err := sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,25 +34,11 @@ func TestEntriesOfAManySettledFile(t *testing.T) {
 		}
 		d.Settles(l, number, number-1, number-1, o)
 	}
-	token := strings.Repeat("t", 20)
-	server, err := admin.New(admin.Options{Listen: "127.0.0.1:0", Book: book, Token: token,
-		Gatherer: prometheus.NewRegistry(), Draining: func() bool { return false },
-		Log: slog.New(slog.DiscardHandler)})
-	if err == nil {
-		err = server.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(server.Stop(context.Background()), book.Close()); err != nil {
-			t.Error(err)
-		}
-	})
+	url, token := serveAdmin(t, book, admin.Options{})
 	show := func(all, asJSON bool) string {
 		t.Helper()
 		var out bytes.Buffer
-		list := entriesList{client: client.NewAdmin("http://"+server.Addr().String(), token),
+		list := entriesList{client: client.NewAdmin(url, token),
 			workspace: d.Workspace.String(), verification: v.ID.String(), all: all}
 		if err := list.print(t.Context(), &out, asJSON); err != nil {
 			t.Fatal(err)

@@ -2,12 +2,10 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,7 +16,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
@@ -67,26 +64,13 @@ func newWitnessRig(t *testing.T, cases []evidence.Case, change func(*admin.Optio
 		t.Fatal(err)
 	}
 	d.Settles(l, 2, int64(len(cases)), int64(len(cases)), smtp.Valid)
-	token := strings.Repeat("t", 20)
-	o := admin.Options{Listen: "127.0.0.1:0", Book: book, Token: token, Gatherer: prometheus.NewRegistry(),
-		Draining: func() bool { return false }, Log: slog.New(slog.DiscardHandler)}
+	var o admin.Options
 	if change != nil {
 		change(&o)
 	}
-	server, err := admin.New(o)
-	if err == nil {
-		err = server.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(server.Stop(context.Background()), book.Close()); err != nil {
-			t.Error(err)
-		}
-	})
+	url, token := serveAdmin(t, book, o)
 	return &witnessRig{t: t, path: path, id: v.ID.String(), desk: d,
-		args: []string{"--admin", "http://" + server.Addr().String(), "--token", token}}
+		args: []string{"--admin", url, "--token", token}}
 }
 
 // run runs a command of the operator in this process.

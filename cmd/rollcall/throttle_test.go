@@ -185,6 +185,27 @@ type throttleBench struct {
 	fault   string // of the throttle file
 }
 
+// serveAdmin starts the operator's listener on a ledger and ends both with the test.
+func serveAdmin(t *testing.T, book *sqlstore.Store, o admin.Options) (url, token string) {
+	t.Helper()
+	token = strings.Repeat("t", 20)
+	o.Listen, o.Book, o.Token, o.Gatherer = "127.0.0.1:0", book, token, prometheus.NewRegistry()
+	o.Draining, o.Log = func() bool { return false }, slog.New(slog.DiscardHandler)
+	server, err := admin.New(o)
+	if err == nil {
+		err = server.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(server.Stop(context.Background()), book.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return "http://" + server.Addr().String(), token
+}
+
 func newThrottleBench(t *testing.T) *throttleBench {
 	t.Helper()
 	book, err := sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{})
@@ -200,27 +221,13 @@ func newThrottleBench(t *testing.T) *throttleBench {
 		t.Fatal(err)
 	}
 	b := &throttleBench{t: t, survey: &toldSurvey{table: table}, book: book}
-	token := strings.Repeat("t", 20)
-	server, err := admin.New(admin.Options{Listen: "127.0.0.1:0", Book: book, Token: token,
-		Gatherer: prometheus.NewRegistry(), Draining: func() bool { return false },
-		Log: slog.New(slog.DiscardHandler), Survey: b.survey, Throttle: table, Tuned: b.follow,
+	url, token := serveAdmin(t, book, admin.Options{Survey: b.survey, Throttle: table, Tuned: b.follow,
 		Limits:       ledger.Limits{Open: 100, Stored: 10 << 30, Unpaid: 1000},
 		ThrottleFile: func() admin.ThrottleFile { return admin.ThrottleFile{File: "throttle.toml", Fault: b.fault} },
 		ReplayThrottle: func(_ context.Context, candidate string) (inspect.Replayed, error) {
 			return b.replay(candidate)
 		}})
-	if err == nil {
-		err = server.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(server.Stop(context.Background()), book.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	b.environ = []string{"ROLLCALL_ADMIN=http://" + server.Addr().String(), "ROLLCALL_ADMIN_TOKEN=" + token,
+	b.environ = []string{"ROLLCALL_ADMIN=" + url, "ROLLCALL_ADMIN_TOKEN=" + token,
 		"ROLLCALL_AUTHOR=anna@desk"}
 	return b
 }
