@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -149,10 +150,9 @@ func tryHosts(ctx context.Context, dial smtp.Dialer, hosts []netip.Addr, port in
 	for _, host := range hosts {
 		go func() {
 			conn, err := dial.DialContext(dialling, "tcp", net.JoinHostPort(host.String(), strconv.Itoa(port)))
-			if err == nil {
-				err = conn.Close()
+			if results <- err; err == nil {
+				sayGoodbye(conn)
 			}
-			results <- err
 		}()
 	}
 	for range hosts {
@@ -166,6 +166,18 @@ func tryHosts(ctx context.Context, dial smtp.Dialer, hosts []netip.Addr, port in
 	return fmt.Errorf("%w: none of the first %d receivers of the file can be reached, so every answer would be "+
 		"unknown; run this where port 25 is open, or try --lab. Nothing was asked and nothing is charged",
 		errPortClosed, len(hosts))
+}
+
+// sayGoodbye ends a connection as servers like it: who goes before their greeting is in their logs.
+func sayGoodbye(conn net.Conn) {
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(preflightWait))
+	replies := bufio.NewReader(conn)
+	if _, err := replies.ReadSlice('\n'); err != nil {
+		return
+	}
+	_, _ = io.WriteString(conn, "QUIT\r\n")
+	_, _ = replies.ReadSlice('\n')
 }
 
 // input is the file to verify, open for reading.
