@@ -235,13 +235,25 @@ func (k *controls) takeAnswer(now time.Time, p pending, c evidence.Case, m answe
 	case answered && last.Unreadable() && verdict.Unread(last.Rule): // and stays so
 		k.giveUpAccepted(now, last.Reason)
 	case !answered || last.Outcome == smtp.Undecided && !closed(c):
-		if last.Reason == smtp.NotAccepted && m.wait == 0 {
+		switch {
+		case last.Reason == smtp.NotAccepted && m.wait == 0:
 			m.wait = k.options.Facts.Hour.Of(staysRefusedFor)
+		case answered && p.from == 0 && isOfMailbox(last):
+			k.local = k.locals.next()
 		}
 		k.askAgain(now, p, c, m)
 	default:
 		k.tellsNothing(now, last.Reason)
 	}
+}
+
+// isOfMailbox reports whether a control probe was answered by what may be said of that one name: another may show more.
+func isOfMailbox(last evidence.Attempt) bool {
+	switch last.Reason {
+	case smtp.Policy, smtp.MailboxDisabled, smtp.MailboxFull:
+		return last.Stage == smtp.StageRcpt
+	}
+	return false
 }
 
 // staysRefused reports whether a receiver that refuses missing mailboxes for now only has refused a control probe

@@ -56,3 +56,47 @@ func TestASteadyDenialForNowTellsApart(t *testing.T) {
 		}
 	}
 }
+
+// TestAControlProbeUnderAnotherName draws receivers that say of some names, existing or not, that a policy refuses
+// them, or that they are full or disabled for now. Another control probe is refused for good, and existing mailboxes
+// are valid.
+func TestAControlProbeUnderAnotherName(t *testing.T) {
+	for seed := range uint64(effort.Cases(20)) {
+		r := rand.New(rand.NewPCG(seed, 10))
+		odd := []told{{reason: smtp.Policy, code: 550}, {reason: smtp.MailboxDisabled, code: 450},
+			{reason: smtp.MailboxFull, code: 452}}[r.IntN(3)]
+		w := &fastReceiver{bench: newBench(t, testOptions(), 5+r.IntN(40)), probes: map[uint64][]*wire.Probe{}}
+		names := map[string]bool{} // of control probes, whether they are odd
+		w.truth = func(p *wire.Probe) told {
+			switch isOdd, asked := names[p.GetLocal()]; {
+			case p.GetOrdinal() != controlOrdinal && p.GetOrdinal()%3 == 0:
+				return odd
+			case p.GetOrdinal() != controlOrdinal:
+				return accepted
+			case !asked:
+				isOdd = len(names) == 0 || r.IntN(5) == 0
+				names[p.GetLocal()] = isOdd
+				if !isOdd {
+					return refused
+				}
+				return odd
+			case isOdd:
+				return odd
+			}
+			return refused
+		}
+		w.reach()
+		w.take()
+		for w.left > 0 && w.now.Before(morning.Add(4*time.Hour)) {
+			w.tick(5, time.Second)
+		}
+		for ordinal, f := range w.done {
+			if ordinal%3 != 0 && f.Outcome != smtp.Valid {
+				t.Errorf("seed %d, %v: %d is %v %v", seed, odd.reason, ordinal, f.Outcome, f.Reason)
+			}
+		}
+		if w.left > 0 {
+			t.Errorf("seed %d: %d are left", seed, w.left)
+		}
+	}
+}

@@ -278,27 +278,29 @@ func TestSlowRateKeepsItsSession(t *testing.T) {
 	}
 }
 
-// TestFurtherSessionFails: the queue goes on with those that it has.
+// TestFurtherSessionFails: the queue goes on with those that it has, also when one more is refused for good.
 func TestFurtherSessionFails(t *testing.T) {
-	w := newWorld(t, openedWide(), 1)
-	all := w.heard()
-	w.greet = func(string) error {
-		if len(w.dials) == 1 {
-			return nil
+	for _, reply := range []smtp.Reply{{Code: 421, Lines: []string{"too many sessions"}},
+		{Code: 554, Lines: []string{"too many concurrent connections"}}} {
+		w := newWorld(t, openedWide(), 1)
+		all := w.heard()
+		w.greet = func(string) error {
+			if len(w.dials) == 1 {
+				return nil
+			}
+			return &smtp.Failure{Stage: smtp.StageGreeting, Reply: reply}
 		}
-		return &smtp.Failure{Stage: smtp.StageGreeting, Reply: smtp.Reply{Code: 421,
-			Lines: []string{"too many sessions"}}}
-	}
-	w.offer(offerOf(1, "d.example", 1, 300, hosts("mx1")))
-	w.run(begin.Add(time.Minute))
-	final := 0
-	for _, a := range all["d.example"] {
-		if smtp.Outcome(a.GetOutcome()).Final() {
-			final++
+		w.offer(offerOf(1, "d.example", 1, 300, hosts("mx1")))
+		w.run(begin.Add(time.Minute))
+		final := 0
+		for _, a := range all["d.example"] {
+			if smtp.Outcome(a.GetOutcome()).Final() {
+				final++
+			}
 		}
-	}
-	if final != 300 || len(w.dials) > openedWide().Connections {
-		t.Errorf("%d of 300 answered, %d sessions begun", final, len(w.dials))
+		if final != 300 || len(w.dials) > openedWide().Connections {
+			t.Errorf("%d: %d of 300 answered, %d sessions begun", reply.Code, final, len(w.dials))
+		}
 	}
 }
 

@@ -101,10 +101,12 @@ func (op *openings) dialledLately(dialled time.Time) int {
 }
 
 // comeLater reports whether a session could not be opened for now and for no reason that has rules of its
-// own: its host was not reached, or answered 4xx in the greeting and named no time.
-func comeLater(told *Judgement) bool {
+// own: its host was not reached, or answered 4xx in the greeting and named no time; or it says 5xx of our rate, though
+// others are served.
+func comeLater(told *Judgement, served bool) bool {
 	a, v := &told.Attempt, &told.Verdict
-	if v.Wait > 0 || a.Stage > smtp.StageGreeting || a.Code != 0 && a.Code/100 != 4 {
+	tooMany := served && a.Code/100 == 5 && rateLimited(*v) && !v.Named
+	if a.Stage > smtp.StageGreeting || !tooMany && (v.Wait > 0 || a.Code != 0 && a.Code/100 != 4) {
 		return false
 	}
 	switch v.Action {
@@ -143,10 +145,10 @@ func (op *openings) wasOpened(now time.Time, s *session, n, opening int) {
 // notOpened follows a session that could not be opened because its host is down, or because we
 // have too many, or open them too fast. False: it was told something else.
 func (op *openings) notOpened(now time.Time, s *session, told Judgement, open int) bool {
-	if !comeLater(&told) {
+	n := max(s.beside, open)
+	if !comeLater(&told, n > 0) {
 		return false
 	}
-	n := max(s.beside, open)
 	op.room = 1
 	before := op.dialledLately(s.dialled)
 	first := op.failedAt.IsZero() // what fails after it says nothing more
