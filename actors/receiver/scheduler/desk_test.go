@@ -304,6 +304,38 @@ func TestFurtherSessionFails(t *testing.T) {
 	}
 }
 
+// TestFurtherSessionsBesideBadAnswers: a receiver takes two sessions a minute, and refuses every fourth address for a
+// policy. That its words about sessions come beside bad answers is no reason to knock again and again.
+func TestFurtherSessionsBesideBadAnswers(t *testing.T) {
+	a := openedWide()
+	a.Connections, a.ConnectionRate = 8, throttle.Rate{Events: 100, Per: time.Second}
+	a.RcptRate = throttle.Rate{Events: 50, Per: time.Second}
+	w := newWorld(t, a, 1)
+	w.turn = 5 * time.Millisecond
+	var opened []time.Time
+	w.greet = func(string) error {
+		opened = slices.DeleteFunc(opened, func(at time.Time) bool { return w.now.Sub(at) >= time.Minute })
+		if len(opened) >= 2 {
+			return &smtp.Failure{Stage: smtp.StageGreeting, Reply: smtp.Reply{Code: 421,
+				Enhanced: smtp.EnhancedCode{4, 7, 0}, Lines: []string{"connection rate exceeded"}}}
+		}
+		opened = append(opened, w.now)
+		return nil
+	}
+	w.reply = func(p *Probe, _ *simSession) smtp.Reply {
+		if p.ordinal%4 > 0 {
+			return smtp.Reply{Code: 250}
+		}
+		return smtp.Reply{Code: 550, Lines: []string{"access denied"}}
+	}
+	all := w.heard()
+	w.offer(offerOf(1, "d.example", 1, 100, hosts("mx1")))
+	w.run(begin.Add(2 * time.Minute))
+	if len(all["d.example"]) < 100 || len(w.dials) > 12 {
+		t.Errorf("%d of 100 answered, %d sessions begun", len(all["d.example"]), len(w.dials))
+	}
+}
+
 // TestPause: a receiver that complains about the third address in a row too is left alone, for the longest
 // time that it named, and what waits for it is told. One complaint is about its address.
 func TestPause(t *testing.T) {

@@ -36,6 +36,10 @@ type openings struct {
 	borne  int              // most sessions that were open at once
 	room   int              // sessions that may be on their way at once, as none failed of so many
 
+	holdUntil time.Time // no further one is opened before, as one was turned away though others are served
+	heldAt    time.Time
+	held      int // times in a row
+
 	failedAt time.Time // since when none could be opened
 	judged   bool      // what that was about
 	upAt     time.Time // when one could be opened again after that
@@ -68,6 +72,9 @@ func (op *openings) keepRate(b throttle.RateBounds, whole, ours throttle.Rate, n
 
 // mayOpen reports whether one more session may be opened, and if not, when.
 func (op *openings) mayOpen(now time.Time) (bool, time.Time) {
+	if now.Before(op.holdUntil) {
+		return false, op.holdUntil
+	}
 	if !op.rate.Limits(now) {
 		return true, time.Time{}
 	}
@@ -127,6 +134,7 @@ func (op *openings) roomToOpen(ready, opening int) bool {
 // wasOpened learns from a session that could be opened.
 func (op *openings) wasOpened(now time.Time, s *session, n, opening int) {
 	op.rate.Opened(s.dialled, now)
+	op.held, op.holdUntil = 0, time.Time{}
 	if opening >= op.room { // what is not used is not proven
 		op.room = opening + 1
 	}
@@ -157,10 +165,14 @@ func (op *openings) notOpened(now time.Time, s *session, told Judgement, open in
 	}
 	if n > 0 && !s.path.pace.Alone() {
 		sent, _, bad := s.path.pace.LastBad()
-		if first && !(bad && now.Sub(sent) < throttle.PenaltyWithin) { // one of the three at a time
+		crowded := first && !(bad && now.Sub(sent) < throttle.PenaltyWithin) // one of the three at a time
+		if crowded {
 			op.noteCrowded(now, s, told, n)
 		}
 		if open > 0 {
+			if !crowded {
+				op.holdOff(now, s.dialled)
+			}
 			return true
 		}
 	}
@@ -180,6 +192,16 @@ func (op *openings) notOpened(now time.Time, s *session, told Judgement, open in
 	}
 	s.host.avoid(now, told, op.downFor(s.host.failures))
 	return true
+}
+
+// holdOff waits before one more is opened beside those that are served: 1, 2, 4 … 60 s. Those that were on their way
+// when one was turned away say nothing more.
+func (op *openings) holdOff(now, dialled time.Time) {
+	if dialled.Before(op.heldAt) {
+		return
+	}
+	op.heldAt, op.holdUntil = now, now.Add(op.downFor(op.held))
+	op.held++
 }
 
 // noteCrowded follows a session that could not be opened while others are served: there are too many,
