@@ -292,16 +292,41 @@ func TestFurtherSessionFails(t *testing.T) {
 		}
 		w.offer(offerOf(1, "d.example", 1, 300, hosts("mx1")))
 		w.run(begin.Add(time.Minute))
-		final := 0
-		for _, a := range all["d.example"] {
-			if smtp.Outcome(a.GetOutcome()).Final() {
-				final++
-			}
-		}
-		if final != 300 || len(w.dials) > openedWide().Connections {
+		if final := countFinal(all["d.example"]); final != 300 || len(w.dials) > openedWide().Connections {
 			t.Errorf("%d: %d of 300 answered, %d sessions begun", reply.Code, final, len(w.dials))
 		}
 	}
+}
+
+// TestNextSessionFails: a receiver that serves one session at a time refuses the next for good while it ends the one
+// before.
+func TestNextSessionFails(t *testing.T) {
+	a := openedWide()
+	a.Connections, a.RcptsPerConnection = 1, 50
+	w := newWorld(t, a, 1)
+	w.greet = func(string) error {
+		if n := len(w.dials); n == 1 || n > 3 {
+			return nil
+		}
+		return &smtp.Failure{Stage: smtp.StageGreeting, Reply: smtp.Reply{Code: 554,
+			Lines: []string{"too many concurrent connections"}}}
+	}
+	all := w.heard()
+	w.offer(offerOf(1, "d.example", 1, 100, hosts("mx1")))
+	w.run(begin.Add(time.Minute))
+	if n := countFinal(all["d.example"]); n < 100 {
+		t.Errorf("%d of 100 answered, %d sessions begun", n, len(w.dials))
+	}
+}
+
+// countFinal counts the outcomes among answers.
+func countFinal(answers []*wire.Answer) (n int) {
+	for _, a := range answers {
+		if smtp.Outcome(a.GetOutcome()).Final() {
+			n++
+		}
+	}
+	return n
 }
 
 // TestFurtherSessionsBesideBadAnswers: a receiver takes two sessions a minute, and refuses every fourth address for a

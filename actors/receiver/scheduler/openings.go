@@ -109,7 +109,7 @@ func (op *openings) dialledLately(dialled time.Time) int {
 
 // comeLater reports whether a session could not be opened for now and for no reason that has rules of its
 // own: its host was not reached, or answered 4xx in the greeting and named no time; or it says 5xx of our rate, though
-// others are served.
+// it has served us.
 func comeLater(told *Judgement, served bool) bool {
 	a, v := &told.Attempt, &told.Verdict
 	tooMany := served && a.Code/100 == 5 && rateLimited(*v) && !v.Named
@@ -154,7 +154,7 @@ func (op *openings) wasOpened(now time.Time, s *session, n, opening int) {
 // have too many, or open them too fast. False: it was told something else.
 func (op *openings) notOpened(now time.Time, s *session, told Judgement, open int) bool {
 	n := max(s.beside, open)
-	if !comeLater(&told, n > 0) {
+	if !comeLater(&told, n > 0 || s.host.served) {
 		return false
 	}
 	op.room = 1
