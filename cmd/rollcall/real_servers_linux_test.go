@@ -26,6 +26,7 @@ type realServer struct{ name, main, smtpd string }
 var realServers = []realServer{
 	{name: "plain"},
 	{name: "errors", main: "smtpd_soft_error_limit = 3\nsmtpd_hard_error_limit = 8\nsmtpd_recipient_limit = 10\n"},
+	{name: "sleep", main: "smtpd_error_sleep_time = 2s\nsmtpd_soft_error_limit = 1\nsmtpd_hard_error_limit = 100\n"},
 	{name: "limits", main: "smtpd_client_connection_count_limit = 3\nsmtpd_client_connection_rate_limit = 6\n" +
 		"smtpd_client_recipient_rate_limit = 60\nanvil_rate_time_unit = 30s\nsmtpd_client_event_limit_exceptions =\n"},
 	{name: "screen", main: "postscreen_greet_action = enforce\npostscreen_bare_newline_enable = yes\n" +
