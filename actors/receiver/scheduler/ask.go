@@ -219,3 +219,29 @@ func (ss *sessions) giveProbes(v *View, s *session, probes []*Probe) {
 		RefusedMax: a.RefusedPerSession - s.refused, Pipelining: s.grouped, Transaction: transaction, Group: group,
 		Suspended: now.Sub(s.idle) > restedAfter, Version: ss.allowance.version})
 }
+
+// heldUpAfter is how long a session waits for its answers at least, and that they take twice as long as expected, until
+// it counts as held up: some receivers hold back what they refuse, and say nothing else in that session meanwhile. It
+// is four times workFor.
+const heldUpAfter = time.Second
+
+// patienceFor is how long a session may take for n addresses before it is held up.
+func (v *View) patienceFor(n int) time.Duration {
+	return max(heldUpAfter, time.Duration(2*float64(n)*v.turns*float64(v.expect)))
+}
+
+// takeFromHeldUp lets sessions that are held up give back what they have not asked. It gives when the next one is;
+// zero: none will be.
+func takeFromHeldUp(v *View, all map[int]*session) (next time.Time) {
+	for _, s := range all {
+		switch {
+		case len(s.given) < 2 || s.halted || v.busy:
+		case s.heldUp.After(v.now):
+			next = sooner(next, s.heldUp)
+		default:
+			s.halted = true
+			s.slot.Halted.Store(true)
+		}
+	}
+	return next
+}

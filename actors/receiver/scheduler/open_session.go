@@ -127,6 +127,24 @@ func (ss *sessions) openMore(v *View) {
 	}
 }
 
+// allHeldUp reports whether all sessions of a queue are held up, at a receiver that has answered before; if not, when
+// they will be; zero: one is free.
+func allHeldUp(v *View, all map[int]*session, l *hostQueue) (held bool, at time.Time) {
+	if v.turn == 0 || v.busy {
+		return false, at
+	}
+	for _, s := range all {
+		switch {
+		case s.queue != l || s.closing:
+		case len(s.given) == 0:
+			return false, time.Time{}
+		default:
+			at = later(at, s.heldUp)
+		}
+	}
+	return !at.After(v.now), at
+}
+
 // mayOpen reports whether the receiver and our sources allow one more session for a queue.
 func (ss *sessions) mayOpen(v *View, l *hostQueue, o *egressPath) bool {
 	r := room{open: len(ss.all), unserved: l.Sessions() == 0, wayward: !ss.opening.roomToOpen(ss.countSessions()),

@@ -113,50 +113,6 @@ func (ss *sessions) carryOutHalts() {
 	ss.halts = ss.halts[:0]
 }
 
-// heldUpAfter is how long a session waits for its answers at least, and that they take twice as long as expected, until
-// it counts as held up: some receivers hold back what they refuse, and say nothing else in that session meanwhile. It
-// is four times workFor.
-const heldUpAfter = time.Second
-
-// patienceFor is how long a session may take for n addresses before it is held up.
-func (v *View) patienceFor(n int) time.Duration {
-	return max(heldUpAfter, time.Duration(2*float64(n)*v.turns*float64(v.expect)))
-}
-
-// takeFromHeldUp lets sessions that are held up give back what they have not asked. It gives when the next one is;
-// zero: none will be.
-func takeFromHeldUp(v *View, all map[int]*session) (next time.Time) {
-	for _, s := range all {
-		switch {
-		case len(s.given) < 2 || s.halted || v.busy:
-		case s.heldUp.After(v.now):
-			next = sooner(next, s.heldUp)
-		default:
-			s.halted = true
-			s.slot.Halted.Store(true)
-		}
-	}
-	return next
-}
-
-// allHeldUp reports whether all sessions of a queue are held up, at a receiver that has answered before; if not, when
-// they will be; zero: one is free.
-func allHeldUp(v *View, all map[int]*session, l *hostQueue) (held bool, at time.Time) {
-	if v.turn == 0 || v.busy {
-		return false, at
-	}
-	for _, s := range all {
-		switch {
-		case s.queue != l || s.closing:
-		case len(s.given) == 0:
-			return false, time.Time{}
-		default:
-			at = later(at, s.heldUp)
-		}
-	}
-	return !at.After(v.now), at
-}
-
 // beginSession notes that a session is open.
 func (ss *sessions) beginSession(now time.Time, s *session) {
 	seen := ss.allowance.openings.Seen(s.opened, now)
