@@ -664,3 +664,17 @@ func TestACommitThatIsSilentEnds(t *testing.T) {
 		t.Errorf("got %v after %d runs, want ErrUnknown, the caller's time: %v", err, runs, ctx.Err())
 	}
 }
+
+// TestACommitThatTheCallerStops: whoever stops waiting when all is written doesn't keep it from being committed.
+func TestACommitThatTheCallerStops(t *testing.T) {
+	onServer(t, func(t *testing.T, s *server) {
+		ctx, stop := context.WithCancel(t.Context())
+		err := s.Update(ctx, func(tx *Tx) error {
+			defer stop()
+			return rename(tx, s.a, "changed by us")
+		})
+		if got := s.names(t); err != nil || got[0] != "changed by us" {
+			t.Errorf("got %q, %v", got, err)
+		}
+	})
+}
