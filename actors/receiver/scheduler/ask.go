@@ -220,9 +220,8 @@ func (ss *sessions) giveProbes(v *View, s *session, probes []*Probe) {
 		Suspended: now.Sub(s.idle) > restedAfter, Version: ss.allowance.version})
 }
 
-// heldUpAfter is how long a session waits for its answers at least, and that they take twice as long as expected, until
-// it counts as held up: some receivers hold back what they refuse, and say nothing else in that session meanwhile. It
-// is four times workFor.
+// heldUpAfter: a session is held up when it waits for longer than this, and twice as long as expected. Some receivers
+// hold a refusal back, and say nothing else in that session meanwhile. It is four times workFor.
 const heldUpAfter = time.Second
 
 // patienceFor is how long a session may take for n addresses before it is held up.

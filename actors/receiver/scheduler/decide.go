@@ -52,7 +52,7 @@ type View struct {
 	turns   float64         // that an address takes
 	busy    bool            // this node has more to do than it can
 
-	held time.Duration // its answers take on average, where that is longer than all that a session is given
+	held time.Duration // how long an answer takes on average, where that is longer than workFor; 0 elsewhere
 }
 
 // supply is what a session that has nothing to do might be given.
