@@ -266,7 +266,7 @@ func TestACustomerSeesWhyAFileWaits(t *testing.T) {
 	c, service, node := newCustomerCLI(t, "ROLLCALL_RETRY_GREYLIST_WAITS=21m", "ROLLCALL_RETRY_GIVE_UP_AFTER=5h")
 	c.write("list.csv", "email\nghost0@why-tempfail.test\nghost1@why-tempfail.test\n")
 	run := c.start("verify", "list.csv", "--api", service, "--out", "r.csv")
-	const why = "2 addresses wait for why-tempfail.test, which was too busy to answer; the last is expected at "
+	const why = "2 addresses wait for why-tempfail.test, which was too busy to answer; the last is expected "
 	run.waitFor(why)
 	node.waitFor("verification parked")
 	run.stop(os.Interrupt)
