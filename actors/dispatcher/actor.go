@@ -30,32 +30,32 @@ type leased struct {
 
 	epoch int64
 	bytes int64
-	asked time.Time // it lasts at least leaseTTL from then on
+	asked time.Time // when it was taken or renewed: it lasts leaseTTL from then
 	came  time.Time // when we knew of it
 }
 
 // shell is the dispatcher's actor. Mailbox only.
 type shell struct {
 	options   Options
-	held      *atomic.Int64 // leases, for those who ask from outside
+	held      *atomic.Int64 // number of leases, read by other goroutines
 	admission admissionQueue
 	turns     turns
 	leased    map[uuid.UUID]leased
 	running   map[uuid.UUID]running
 	byPID     map[string]uuid.UUID
-	noting    map[uuid.UUID]bool // crashed, which the ledger does not know yet
-	ready     bool               // the leases of an earlier life are given back
-	calls     int                // of the ledger, that are not answered
+	noting    map[uuid.UUID]bool // crashed, not yet told to the ledger
+	ready     bool               // the leases of an earlier process are returned
+	calls     int                // calls of the ledger without an answer
 	leasing   bool
-	unleased  int  // times in a row that the ledger did not say what can be leased
-	left      int  // looks in a row that were left out for the others
+	unleased  int  // questions for leases that failed in a row
+	left      int  // looks skipped in a row, to leave work to other nodes
 	again     bool // asked to look while looking
 	renewing  bool
 	late      bool      // the next renewal is due while one is under way
 	renewed   time.Time // when the last good renewal was sent
 	sweeping  bool
-	drained   []chan<- struct{} // whom to tell when nothing runs
-	draining  bool              // nothing is taken: it was asked for, or the dispatcher stops
+	drained   []chan<- struct{} // who waits for the end of a drain
+	draining  bool              // no work is taken: a drain was asked for, or the dispatcher stops
 	stopping  bool
 	ctx       context.Context
 	cancel    context.CancelFunc
@@ -175,15 +175,14 @@ func (s *shell) answered(c actor.Context, now time.Time, of any) {
 		}
 	case swept:
 		s.sweeping, s.stopSweep = false, nil
-		if m.err != nil && !s.draining && !errors.Is(m.err, ledger.ErrClock) { // of that the ledger tells, once
+		if m.err != nil && !s.draining && !errors.Is(m.err, ledger.ErrClock) { // the ledger reports this once
 			s.options.Log.Warn("sweep failed", "err", m.err)
 		}
 	}
 }
 
-// giveBack ends the leases of an earlier life of this node, so that its work goes
-// on at once and not when they run out. Nothing is leased before: that would be
-// ended with them.
+// giveBack ends the leases of an earlier process of this node, so that their work goes on at once and not when they run
+// out. It comes before the first lease, which it would end too.
 func (s *shell) giveBack(c actor.Context) {
 	s.beside(c, s.ctx, gaveBack{process.ErrPanicked}, func(ctx context.Context) any {
 		_, err := s.options.Book.Renew(ctx, s.options.Node, 0)
@@ -191,7 +190,7 @@ func (s *shell) giveBack(c actor.Context) {
 	})
 }
 
-// gaveBack begins the rounds.
+// gaveBack starts looking for work once the old leases are returned.
 func (s *shell) gaveBack(c actor.Context, err error) {
 	s.ready = true
 	if s.stopping {
@@ -215,7 +214,7 @@ func (s *shell) after(c actor.Context, wait time.Duration, message any) {
 	})
 }
 
-// beside asks the ledger in a goroutine; the answer becomes a message, which is failed if that panics.
+// beside calls the ledger in a goroutine and sends its answer as a message, or failed if the call panics.
 func (s *shell) beside(c actor.Context, ctx context.Context, failed any, ask func(ctx context.Context) any) {
 	s.calls++
 	root, self := c.ActorSystem().Root, c.Self()
@@ -257,7 +256,7 @@ func (s *shell) look(c actor.Context, now time.Time) {
 	})
 }
 
-// trace tells of a look that found work, or failed; most find none.
+// trace records a look that found work or failed; most find none.
 func (s *shell) trace(began time.Time, states []ledger.Verification, err error) {
 	if len(states) == 0 && err == nil {
 		return
@@ -270,7 +269,7 @@ func (s *shell) trace(began time.Time, states []ledger.Verification, err error) 
 	told.End(err != nil)
 }
 
-// weight is what this node has: leases, and about how many addresses.
+// weight returns how many leases this node has, and about how many addresses.
 func (s *shell) weight() (leases int, addresses int64) {
 	for _, l := range s.leased {
 		addresses += l.bytes / addressBytes
@@ -293,7 +292,7 @@ func (s *shell) took(c actor.Context, now time.Time, m leaseds) {
 			s.release(c, v.ID, v.Epoch)
 			continue
 		}
-		if old, ok := s.leased[v.ID]; ok { // in the line, at an epoch before
+		if old, ok := s.leased[v.ID]; ok { // still queued under an earlier epoch
 			s.turns.ended(old.workspace)
 			s.admission.leave(v.ID)
 		}
@@ -338,7 +337,7 @@ func (s *shell) begin(c actor.Context, now time.Time) {
 // stopFailing stops an actor that panicked: its parent watches it and knows what to do.
 func stopFailing(any) actor.Directive { return actor.StopDirective }
 
-// ended forgets a verification that has no actor any more.
+// ended forgets a verification whose actor has ended.
 func (s *shell) ended(c actor.Context, now time.Time, id uuid.UUID) {
 	r, ok := s.running[id]
 	if !ok {
@@ -378,7 +377,7 @@ func (s *shell) nearly(c actor.Context, now time.Time, id uuid.UUID) {
 	}
 }
 
-// crashed gives a verification back over which its actor, or what that had begun, panicked.
+// crashed returns a verification whose actor, or a goroutine of it, panicked.
 func (s *shell) crashed(c actor.Context, now time.Time, id uuid.UUID) {
 	l := ledger.Lease{Verification: id, Node: s.options.Node, Epoch: s.running[id].epoch}
 	s.options.Metrics.crashed.Inc()
@@ -391,7 +390,7 @@ func (s *shell) crashed(c actor.Context, now time.Time, id uuid.UUID) {
 	s.ended(c, now, id)
 }
 
-// setAside says what became of a verification that crashed.
+// setAside logs what the ledger did with a verification that crashed.
 func (s *shell) setAside(m crashed) {
 	delete(s.noting, m.lease.Verification)
 	switch {
@@ -403,7 +402,7 @@ func (s *shell) setAside(m crashed) {
 	}
 }
 
-// tellMetrics says how much there is in work.
+// tellMetrics sets the gauges of leases and addresses in work.
 func (s *shell) tellMetrics() {
 	m := s.options.Metrics
 	m.leases.Set(float64(len(s.leased)))
@@ -412,8 +411,7 @@ func (s *shell) tellMetrics() {
 	m.full.Set(float64(len(s.turns.leases.Full(s.options.Weight))))
 }
 
-// expire drops every lease that may run out before it is renewed, by our own
-// clock: others must not find us at work on what is theirs.
+// expire drops every lease that, by our own clock, may run out before it is renewed: another node may take it then.
 func (s *shell) expire(c actor.Context, now time.Time) {
 	for id, l := range s.leased {
 		since := l.asked
@@ -443,7 +441,7 @@ func (s *shell) renew(c actor.Context, now time.Time) {
 	})
 }
 
-// kept compares what the ledger says is ours with what we work on.
+// kept compares our leases in the ledger with what we work on.
 func (s *shell) kept(c actor.Context, m reneweds) {
 	s.renewing = false
 	if m.err != nil {
@@ -455,7 +453,7 @@ func (s *shell) kept(c actor.Context, m reneweds) {
 	for _, l := range m.leases {
 		ours[l.Verification] = l.Epoch
 		_, known := s.leased[l.Verification]
-		if !known && !s.leasing && !s.noting[l.Verification] { // given back before, a crash is never noted
+		if !known && !s.leasing && !s.noting[l.Verification] { // if it were returned first, the crash would not be noted
 			s.release(c, l.Verification, l.Epoch)
 		}
 	}
@@ -496,7 +494,7 @@ func (s *shell) sweep(c actor.Context) {
 	})
 }
 
-// drain stops taking work and gives back what there is.
+// drain stops taking work and returns all leases.
 func (s *shell) drain(c actor.Context) {
 	s.draining = true
 	for _, r := range s.running {
@@ -508,8 +506,8 @@ func (s *shell) drain(c actor.Context) {
 	}
 }
 
-// undrain takes work again. Verifications that are still giving their leases back end;
-// one that is leased meanwhile begins when its actor of before has ended.
+// undrain takes work again. Verifications that are still giving their leases back end; one that is leased again
+// meanwhile begins when its old actor has ended.
 func (s *shell) undrain(c actor.Context, now time.Time) {
 	if s.stopping || !s.draining {
 		return
@@ -526,8 +524,8 @@ func (s *shell) releaseLine(c actor.Context) {
 	s.admission.waiters = nil
 }
 
-// tellDrained says when nothing runs and the ledger has answered everything, so
-// that no lease is on its way to us.
+// tellDrained answers a drain once nothing runs and the ledger has answered every call, so that no lease can still
+// arrive.
 func (s *shell) tellDrained() {
 	if len(s.running) > 0 || s.calls > 0 {
 		return

@@ -20,10 +20,10 @@ type waiter struct {
 // admission holds leased verifications until there is memory for their files. It is
 // plain Go. Mailbox only.
 //
-// Small files have a part of the memory for themselves, so that they pass large ones without
-// end. Of the rest a workspace may have one file at work for each turn that its weight gives
-// it, until nearly all of that is answered, and large ones begin in the order in which they came
-// when one of them has waited for long: room is kept for it.
+// Small files have a part of the memory for themselves, so that they pass large ones without end. In the rest of it, a
+// workspace may have as many large files at work as its weight; a file no longer counts once nearly all of it is
+// answered. When a large file has waited for overtakeMax, large files begin in the order they came, and room is kept
+// for the first.
 type admissionQueue struct {
 	waiters []waiter // oldest first
 	small   *quota.Pool[uuid.UUID]
@@ -34,14 +34,14 @@ type admissionQueue struct {
 }
 
 const (
-	// smallBytes is how long a file may be to be small. Guess: 40,000 addresses, 3 MB of memory.
+	// smallBytes is the largest size of a small file. Guess: 40,000 addresses, 3 MB of memory.
 	smallBytes = 1 << 20
 
 	// smallPart is the part of the memory that small files have for themselves.
 	smallPart = 4
 )
 
-// newAdmissionQueue makes a line for so many bytes of files.
+// newAdmissionQueue makes a queue that admits so many bytes of files at a time.
 func newAdmissionQueue(most int64, weight func(uuid.UUID) int) admissionQueue {
 	return admissionQueue{small: quota.New[uuid.UUID](most / smallPart),
 		large: quota.New[uuid.UUID](most - most/smallPart),
@@ -51,14 +51,14 @@ func newAdmissionQueue(most int64, weight func(uuid.UUID) int) admissionQueue {
 // isSmall reports whether a file needs little memory.
 func (l *admissionQueue) isSmall(bytes int64) bool { return bytes <= min(smallBytes, l.small.Size()) }
 
-// join puts a verification at the end of the line.
+// join puts a verification at the end of the queue.
 func (l *admissionQueue) join(now time.Time, v ledger.Verification) {
 	l.waiters = append(l.waiters, waiter{v, now})
 }
 
 // next takes the first whose file fits.
 func (l *admissionQueue) next(now time.Time) (ledger.Verification, bool) {
-	kept := false // the room that there is, for a large one
+	kept := false // free memory for a large file
 	for i, w := range l.waiters {
 		small := l.isSmall(w.state.Bytes)
 		if !small && kept {
@@ -74,7 +74,7 @@ func (l *admissionQueue) next(now time.Time) (ledger.Verification, bool) {
 	return ledger.Verification{}, false
 }
 
-// take takes the memory for a file, if it is there; one is always begun, however large.
+// take reserves the memory for a file if there is enough; the first file is always admitted, however large.
 func (l *admissionQueue) take(v ledger.Verification, small bool) bool {
 	weight := l.weight(v.Workspace)
 	switch {
@@ -94,7 +94,7 @@ func (l *admissionQueue) take(v ledger.Verification, small bool) bool {
 	return true
 }
 
-// leave takes a verification out of the line.
+// leave takes a verification out of the queue.
 func (l *admissionQueue) leave(id uuid.UUID) {
 	l.waiters = slices.DeleteFunc(l.waiters, func(w waiter) bool { return w.state.ID == id })
 }
@@ -123,12 +123,12 @@ func (l *admissionQueue) ended(workspace uuid.UUID, bytes int64, nearly bool) {
 	}
 }
 
-// bytes is how much of the files that are begun is held.
+// bytes is the size of the files at work.
 func (l *admissionQueue) bytes() int64 { return l.small.Used() + l.large.Used() }
 
-// turns says whose verification is leased next. Workspaces are served in turn, as often in a
-// round as they weigh, and each has a share of the leases: who has it is passed over until
-// something ends. It is plain Go. Mailbox only.
+// turns says whose verification is leased next. In a round each workspace is served as many times as its weight. Each
+// has a share of the leases; one that uses all of it is passed over until one of its leases ends. It is plain Go.
+// Mailbox only.
 type turns struct {
 	leases *quota.Pool[uuid.UUID]
 	weight func(workspace uuid.UUID) int
@@ -160,7 +160,7 @@ func (t *turns) took(workspace uuid.UUID) bool {
 	return t.leases.Take(workspace, t.weight(workspace), 1)
 }
 
-// round begins another round, and reports whether that changes anything.
+// round begins another round and reports whether a workspace can be served again.
 func (t *turns) round() bool {
 	changes := len(t.served) > 0
 	clear(t.served)

@@ -24,7 +24,7 @@ type Dispatcher struct {
 	err  error // of Stop
 }
 
-// Start begins to take work.
+// Start starts the dispatcher; it takes work from now on.
 func Start(system *actor.ActorSystem, o Options) (*Dispatcher, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -42,16 +42,15 @@ func Start(system *actor.ActorSystem, o Options) (*Dispatcher, error) {
 // Leases is how many verifications this node has.
 func (d *Dispatcher) Leases() int { return int(d.held.Load()) }
 
-// Drain gives every lease back and takes no more, or takes work again, without waiting
-// for it. What was asked last holds. A dispatcher that stops takes no work again.
+// Drain(true) returns every lease and takes no more; Drain(false) takes work again. It doesn't wait, the last call
+// wins, and a dispatcher that stops takes no work again.
 func (d *Dispatcher) Drain(draining bool) { d.root.Send(d.pid, drain{draining}) }
 
 // Wake makes the dispatcher look for work, and its verifications for a cancel, at once.
 func (d *Dispatcher) Wake() { d.root.Send(d.pid, wake{}) }
 
-// Stop takes no more work, settles what is known, gives every lease back and
-// ends. When ctx is over first, leases that are left run out by themselves. A
-// second call waits for the first and answers the same.
+// Stop takes no more work, settles what is known, returns every lease and ends. If ctx ends first, the remaining leases
+// run out by themselves. A second call waits for the first and returns the same.
 func (d *Dispatcher) Stop(ctx context.Context) error {
 	d.once.Do(func() { d.err = d.stop(ctx) })
 	return d.err
@@ -82,7 +81,7 @@ func (d *Dispatcher) Lookup(id uuid.UUID) (inspect.Verification, bool) {
 	return v, ok && err == nil
 }
 
-// tell has a verification answer who asked about it.
+// tell forwards a question to the verification's actor.
 func (s *shell) tell(c actor.Context, id uuid.UUID) {
 	if r, ok := s.running[id]; ok {
 		c.RequestWithCustomSender(r.pid, verification.Ask{}, c.Sender())
@@ -99,7 +98,7 @@ func (s *shell) tell(c actor.Context, id uuid.UUID) {
 	c.Respond(notHere{})
 }
 
-// notHere answers an ask about a verification that this node does not have.
+// notHere answers a question about a verification that this node doesn't have.
 type notHere struct{}
 
 // Metrics counts what a dispatcher does with leases.

@@ -34,15 +34,14 @@ type Options struct {
 	BytesMax  int64
 	// Weight is how many turns a workspace has for one of another, at least 1. It must not block.
 	Weight func(workspace uuid.UUID) int
-	// Ahead reports whether this node, which has leases with so many addresses, has clearly more in
-	// work than another one that takes work: it then leaves what is new to the other
-	// for a while. It must not block.
+	// Ahead reports whether this node, which has leases with so many addresses, has clearly more in work than another
+	// node that takes work: it then leaves new work to that node for a while. It must not block.
 	Ahead   func(leases int, addresses int64) bool
 	Log     *slog.Logger
 	Metrics *Metrics
 }
 
-// Validate says which option is missing.
+// Validate returns an error that names a missing option.
 func (o Options) Validate() error {
 	switch {
 	case o.Book == nil || o.Log == nil || o.Ahead == nil || o.Weight == nil || o.Metrics == nil:
@@ -58,30 +57,28 @@ func (o Options) Validate() error {
 }
 
 const (
-	// leaseTTL is how long a node that dies keeps others from its work; renewEvery
-	// leaves three tries before it ends, and leaseMargin is how long before the end
-	// we stop by ourselves, by our own clock.
+	// leaseTTL is how long the work of a dead node waits. renewEvery leaves three tries to renew, and leaseMargin
+	// before the end, by our own clock, we stop the work ourselves.
 	leaseTTL    = 20 * time.Second
 	renewEvery  = 5 * time.Second
 	leaseMargin = 5 * time.Second
 
-	// renewWithin bounds one renewal, so that one into the void leaves time for another.
+	// renewWithin bounds one renewal, so that after one without an answer there is time for another.
 	renewWithin = (leaseTTL - leaseMargin) / 2
 
-	// leaseAtOnce is how many verifications are leased by one question. One, because
-	// the first tells whether the next is for another node.
+	// leaseAtOnce is how many verifications one question leases: one, since its size decides whether another node
+	// should take the next.
 	leaseAtOnce = 1
 
-	// addressBytes is about how long a row of a file is. What a node has leased may
-	// not have been read yet, so its addresses are guessed by its bytes.
+	// addressBytes is about the length of a row. A leased file may not be read yet, so its addresses are estimated from
+	// its bytes.
 	addressBytes = 25
 
-	// leaveLooks is how many looks for work a node that is ahead leaves out: each of
-	// the others looks once a second.
+	// leaveLooks is how many looks for work a node that is ahead skips; every node looks once a second.
 	leaveLooks = 3
 
-	lookEvery   = time.Second      // for work that nobody told us about
-	sweepEvery  = 10 * time.Second // for what time demands of the ledger
+	lookEvery   = time.Second      // how often to look for work without a hint
+	sweepEvery  = 10 * time.Second // how often to run the ledger's timed steps
 	callWithin  = 15 * time.Second // one question to the ledger
 	overtakeMax = time.Minute      // how long other large files may overtake one that waits for memory
 )

@@ -9,26 +9,26 @@ import (
 )
 
 const (
-	// recalledHosts is of how many of a route's hosts, the preferred ones, the cluster is asked: nearly always the
-	// first answers, and the second while it is down.
+	// recalledHosts is how many of a route's hosts, in order of preference, the cluster is asked about: nearly always
+	// the first answers, and the second while that is down.
 	recalledHosts = 2
 
-	// backupFor is how long a backup that accepts everything has to do so before that is believed of a domain whose
-	// primary was not heard: one that restarts, or has too many of our sessions, is back by then. Guess.
+	// backupFor is how long a backup has to accept everything before the domain, whose primary didn't answer, is called
+	// catch-all: a primary that restarts, or has too many of our sessions, is back by then. Guess.
 	backupFor = time.Minute
 )
 
-// acceptances are the addresses that were accepted, until it is known what that is worth. They wait for the control
+// acceptances are the accepted addresses whose host isn't yet known to tell mailboxes apart. They wait for the control
 // probes of one host at a time.
 type acceptances struct {
-	host     string    // where those in accepted were
-	accepted []pending // until it is known what that is worth
-	proven   []pending // accepted, and that is worth something
-	// A control probe is asked for what is accepted at canaryBy at the latest, and it waits since canaryFrom; zero:
-	// none has to be.
+	host     string    // the host that accepted them
+	accepted []pending // until the host's behaviour is known
+	proven   []pending // accepted, and the acceptance counts
+	// A control probe is asked at canaryBy at the latest, for acceptances that wait since canaryFrom; zero: none is
+	// needed.
 	canaryBy, canaryFrom time.Time
 	recalled             bool      // the cluster was asked what it knows of the domain
-	recallBy             time.Time // they wait so long for its answer; zero: they do not
+	recallBy             time.Time // until when they wait for its answer; zero: they don't
 }
 
 // endCanary: no control probe has to be asked for what is accepted.
@@ -42,7 +42,7 @@ func (a *acceptances) takeAccepted() []pending {
 	return accepted
 }
 
-// proveBefore notes that a control probe was refused at a time: what was accepted before, was by an honest receiver.
+// proveBefore notes when a control probe was refused: acceptances before that are true.
 func (a *acceptances) proveBefore(log *attemptLog, at time.Time) {
 	rest := a.accepted[:0]
 	a.proven = slices.Grow(a.proven, len(a.accepted))
@@ -60,7 +60,7 @@ func (a *acceptances) proveBefore(log *attemptLog, at time.Time) {
 // isRecalling reports whether they wait for what the cluster knows.
 func (a *acceptances) isRecalling() bool { return !a.recallBy.IsZero() }
 
-// setCanary decides when a control probe is asked for what is accepted at a domain that tells mailboxes apart.
+// setCanary decides when the next control probe confirms acceptances of a domain that tells mailboxes apart.
 func (a *acceptances) setCanary(now time.Time, longest time.Duration) {
 	if a.canaryFrom.IsZero() {
 		a.canaryFrom, a.canaryBy = now, now.Add(longest)
@@ -73,8 +73,8 @@ func (a *acceptances) setCanary(now time.Time, longest time.Duration) {
 	}
 }
 
-// askCluster has it found out what other nodes know of the domain's hosts: what is accepted waits for that
-// before control probes are asked.
+// askCluster asks what other nodes know about the domain's hosts; acceptances wait for the answer before control probes
+// are sent.
 func (k *controls) askCluster(now time.Time) {
 	if k.recalled || !k.options.Facts.Shared() || k.knowsBehaviour(now) {
 		return
@@ -87,12 +87,11 @@ func (k *controls) askCluster(now time.Time) {
 	k.addStep(recall{keys})
 }
 
-// behaviourOf is what is known now of how a host answers for the domain, with the control probes of this run. A
+// behaviourOf returns what is known of how a host answers for the domain, the control probes of this run included. A
 // behaviour belongs to a host: a backup may accept everything that the primary tells apart.
 //
-// That a real address was refused as one that does not exist is no part of it: some
-// receivers refuse by pattern, or from a list of names that once were abused, and
-// accept everything else. Only control probes count.
+// Only control probes count, not refusals of real addresses: some receivers refuse by pattern, or names that were
+// abused once, and accept everything else.
 func (k *controls) behaviourOf(now time.Time, host string) evidence.AcceptBehaviour {
 	h := k.options.Facts.Behaviour(k.route.behaviourKey(host), now)
 	others := func(note evidence.Attempt) bool { return note.Host != host }
@@ -102,16 +101,15 @@ func (k *controls) behaviourOf(now time.Time, host string) evidence.AcceptBehavi
 	return h
 }
 
-// knowsWorth reports whether the worth of an acceptance is known. Behind many refusals it
-// is not: some guards accept everything from then on, and so silence who asks. A
-// control probe that is refused behind the acceptance proves that none was at work,
-// for guards do not tire within minutes.
+// knowsWorth reports whether an acceptance can be believed or not. After many refusals it can't: some harvest guards
+// accept everything from then on. If a control probe is refused after the acceptance, no guard was active: guards don't
+// relax within minutes.
 func (k *controls) knowsWorth(h evidence.AcceptBehaviour, host string, now time.Time) bool {
 	catchAll, known := h.CatchAll()
 	return known && (catchAll || !k.options.Facts.Suspect(k.route.behaviourKey(host), now))
 }
 
-// takeAcceptance ends an address that was accepted, or files it until it is known what that is worth.
+// takeAcceptance concludes about an accepted address, or files it until the host's behaviour is known.
 func (k *controls) takeAcceptance(now time.Time, p pending, c evidence.Case) {
 	last, _ := c.Last()
 	if h := k.behaviourOf(now, last.Host); !k.knowsWorth(h, last.Host, now) || !k.settleByBehaviour(now, p, c, h) {
@@ -119,7 +117,8 @@ func (k *controls) takeAcceptance(now time.Time, p pending, c evidence.Case) {
 	}
 }
 
-// fileAcceptance has an acceptance wait. Those of another host than the one that the others wait for are asked again.
+// fileAcceptance lets an acceptance wait. If it comes from another host than the ones that wait already, the address is
+// asked again.
 func (k *controls) fileAcceptance(now time.Time, p pending, c evidence.Case) {
 	last, _ := c.Last()
 	if len(k.accepted) > 0 && k.host != last.Host {
@@ -131,8 +130,7 @@ func (k *controls) fileAcceptance(now time.Time, p pending, c evidence.Case) {
 	k.accepted = append(k.accepted, p)
 }
 
-// voidAcceptance asks an address again whose acceptance counts for nothing: soon at first, then by the configured
-// waits.
+// voidAcceptance discards an acceptance and asks the address again: soon at first, then by the configured waits.
 func (k *controls) voidAcceptance(now time.Time, p pending, c evidence.Case) {
 	wait := time.Duration(0)
 	if p.waits < namedInRow {
@@ -158,8 +156,8 @@ func acceptedBefore(c evidence.Case, last evidence.Attempt) bool {
 	})
 }
 
-// settleByBehaviour ends an address that was accepted by the behaviour h of its host, or has it asked again where that
-// host counts for nothing. False: the behaviour is not known.
+// settleByBehaviour concludes about an accepted address from its host's behaviour h, or asks it again if that host's
+// answers don't count. False: the behaviour isn't known.
 func (k *controls) settleByBehaviour(now time.Time, p pending, c evidence.Case, h evidence.AcceptBehaviour) bool {
 	last, _ := c.Last()
 	if last.Outcome == smtp.Valid {
@@ -179,8 +177,8 @@ func (k *controls) settleByBehaviour(now time.Time, p pending, c evidence.Case, 
 	return k.conclude(now, p.ordinal, c)
 }
 
-// weighAccepted goes on with what was accepted: it is believed as far as the domain's behaviour is
-// known, or a control probe is asked, or it is given up. busy: there are others to ask.
+// weighAccepted concludes about the acceptances if the behaviour is known; otherwise it asks a control probe or gives
+// them up. busy: there are other addresses to ask.
 func (k *controls) weighAccepted(now time.Time, busy bool) {
 	if len(k.accepted)+len(k.proven) == 0 || k.isRecalling() {
 		return
@@ -191,7 +189,7 @@ func (k *controls) weighAccepted(now time.Time, busy bool) {
 	}
 	for len(k.proven) > 0 && !k.isCut() {
 		p, c := k.retries.popOf(&k.proven)
-		if !k.settleByBehaviour(now, p, c, h) { // what was known is over
+		if !k.settleByBehaviour(now, p, c, h) { // what was known has expired
 			k.fileAcceptance(now, p, c)
 			break
 		}
@@ -219,8 +217,8 @@ func (k *controls) countWeighed() int {
 	return len(k.accepted) + len(k.proven) + len(k.witnesses.doubted)
 }
 
-// voidAccepted, while a guard is at work that this or another actor of the node saw, makes void what was accepted
-// since the last good control probe: it is asked again when the guard has had time to forget us.
+// voidAccepted, while a harvest guard is active, discards the acceptances since the last refused control probe. They
+// are asked again when the guard has had time to forget us.
 func (k *controls) voidAccepted(now time.Time) {
 	wait := k.route.pausedUntil().Sub(now)
 	for _, p := range k.takeAccepted() {
@@ -229,8 +227,7 @@ func (k *controls) voidAccepted(now time.Time) {
 	}
 }
 
-// closeAll makes everything that waits invalid: DNS says that the domain takes no mail, also not for an address
-// that was accepted before.
+// closeAll makes every waiting address invalid: DNS says that the domain takes no mail.
 func (k *controls) closeAll(now time.Time) {
 	k.endControl()
 	k.accepted = slices.Concat(k.accepted, k.proven, k.witnesses.doubted)

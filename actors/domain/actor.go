@@ -15,8 +15,8 @@ import (
 	"rollcall/smtp/mx"
 )
 
-// resolveJitter: pauses before a receiver is looked for are longer by up to one
-// part in this many, so that not all domains ask at once when a node is lost: they spread over a second and more.
+// resolveJitter lengthens the pause before a receiver is looked up by up to 1/resolveJitter, so that the domains of a
+// lost node don't all ask at once.
 const resolveJitter = 4
 
 // routeTimeout bounds one question for a route, with the wait for its turn; the resolver's
@@ -66,7 +66,7 @@ func (a *Actor) Receive(c actor.Context) {
 	case *actor.Stopping:
 		a.stopWork(c)
 		return
-	case *actor.Stopped: // who remembers this actor's name remembers the actor, and nothing else then
+	case *actor.Stopped: // whoever keeps this PID then keeps the actor alone in memory
 		a.planner, a.receiver, a.told = nil, nil, Waits{}
 		return
 	case *wire.OfferAck:
@@ -105,7 +105,7 @@ func (a *Actor) Receive(c actor.Context) {
 	a.plan(c, now)
 }
 
-// parkWork tells the parent what is left, or that it is not the time for that.
+// parkWork answers the parent with the work that is left, or with NotParked.
 func (a *Actor) parkWork(c actor.Context, now time.Time) {
 	left, ok := a.planner.park(now)
 	if !ok {
@@ -115,8 +115,7 @@ func (a *Actor) parkWork(c actor.Context, now time.Time) {
 	c.Send(c.Parent(), left)
 }
 
-// tellWaits says what the addresses wait for, if there is anything new; it gives the time to
-// see to it again, or to wake for something else.
+// tellWaits tells the parent what the addresses wait for, if that has changed, and returns when to wake next.
 func (a *Actor) tellWaits(c actor.Context, now, wake time.Time) time.Time {
 	next := a.toldAt.Add(tellEvery)
 	if now.Before(next) && !a.hasConcluded() {
@@ -131,8 +130,8 @@ func (a *Actor) tellWaits(c actor.Context, now, wake time.Time) time.Time {
 	return wake
 }
 
-// hasConcluded reports whether addresses that waited for control probes became final since the
-// parent was told of them: it would take them for some that wait at the receiver.
+// hasConcluded reports whether addresses that waited for control probes became final since the parent was last told: it
+// would count them as waiting at the receiver.
 func (a *Actor) hasConcluded() bool {
 	before := 0
 	for _, w := range a.told.Waits {
@@ -157,7 +156,7 @@ func (a *Actor) plan(c actor.Context, now time.Time) {
 	if until := a.planner.quietUntil(now); !until.Equal(a.quiet) {
 		if a.quiet.IsZero() {
 			a.toldAt = time.Time{}
-			wake = a.tellWaits(c, now, wake) // the customer is told what it waits for when he is told that it waits
+			wake = a.tellWaits(c, now, wake) // so that the customer is told the reason with the state
 		}
 		a.quiet = until
 		c.Send(c.Parent(), Quiet{Domain: a.planner.work.Domain, Until: until})
@@ -165,7 +164,7 @@ func (a *Actor) plan(c actor.Context, now time.Time) {
 	a.timer.Set(c, now, a.tellWaits(c, now, wake))
 }
 
-// doStep carries out one step; what may wait, waits in a goroutine.
+// doStep carries out one step; what may block runs in a goroutine.
 func (a *Actor) doStep(c actor.Context, s step) {
 	root, self, ctx := c.ActorSystem().Root, c.Self(), a.ctx
 	beside, failed := process.GuardOf(c.ActorSystem()), func() { root.Send(self, panicked{}) }
@@ -218,7 +217,7 @@ func (a *Actor) doStep(c actor.Context, s step) {
 	}
 }
 
-// warnOfGuard tells people that a receiver does not answer truly any more.
+// warnOfGuard logs that a receiver's answers are no longer true.
 func (a *Actor) warnOfGuard(s guardSeen) {
 	a.options.Log.Warn("receiver accepts every address behind many refusals", "domain", a.planner.work.Domain,
 		"receiver", a.planner.route.key, "reason", smtp.HarvestGuard.String(), "until", s.until)
@@ -236,8 +235,8 @@ func (a *Actor) isCurrent(sender *actor.PID, t *wire.Task) bool {
 	return a.planner.backlog.isMine(t) && a.receiver != nil && a.receiver.Equal(sender)
 }
 
-// takePulse hands a pulse to the planner. A receiver that thinks it has our work, and
-// is not the one that we work with, is told that it has not.
+// takePulse hands a pulse to the planner. A receiver other than the current one that believes it has our work gets a
+// Cancel.
 func (a *Actor) takePulse(c actor.Context, now time.Time, m *wire.Pulse) {
 	if a.isCurrent(c.Sender(), m.GetTask()) {
 		a.planner.backlog.takePulse(now, m)
@@ -246,8 +245,8 @@ func (a *Actor) takePulse(c actor.Context, now time.Time, m *wire.Pulse) {
 	}
 }
 
-// takeTermination tells the planner of the end of a receiver. One that stopped may have
-// failed over what it was asked; one that is not to be reached has not.
+// takeTermination tells the planner that a receiver ended. If it stopped, our addresses may have made it fail; if it
+// can't be reached, they haven't.
 func (a *Actor) takeTermination(now time.Time, m *actor.Terminated) {
 	if a.receiver == nil || !m.Who.Equal(a.receiver) {
 		return
@@ -264,7 +263,7 @@ func (a *Actor) stopWork(c actor.Context) {
 	a.cancel()
 	a.timer.Stop()
 	if a.receiver != nil {
-		c.Unwatch(a.receiver) // which keeps a list of who watches it
+		c.Unwatch(a.receiver) // which keeps a list of its watchers
 		if b := &a.planner.backlog; len(b.chunks) > 0 || b.receiver.told > 0 {
 			c.Send(a.receiver, &wire.Cancel{Task: b.task})
 		}

@@ -11,20 +11,19 @@ import (
 )
 
 const (
-	// saidMax is how many different things that were said a planner keeps whatever
-	// there is: most answers of one domain are the same. With texts of
-	// evidence.TextMax bytes they take 2.5 MB.
+	// saidMax is how many different answers a planner may always keep: most answers of one domain are the same. With
+	// texts of evidence.TextMax bytes they take 2.5 MB.
 	saidMax = 2000
 
-	// textsMax bounds what the planners of a node keep beyond that, for receivers that
-	// never say the same twice, in bytes: 26,000 of the longest texts.
+	// textsMax bounds, in bytes, what all planners of a node keep beyond that, for receivers that never say the same
+	// twice: 26,000 of the longest texts.
 	textsMax = 32 << 20
 
-	// saidBytes is about what one thing takes that was said, without its text.
+	// saidBytes is about the size of one answer without its text.
 	saidBytes = 200
 
-	// sourcesMax bounds the source addresses that a planner tells apart. What comes
-	// from yet another one is not known to be greylisted. A node has some, a cluster some tens.
+	// sourcesMax bounds the source addresses that a planner tells apart; greylisting at further ones isn't noted. A
+	// node has a few, a cluster some tens.
 	sourcesMax = 1000
 
 	// notesPage is how many notes a page has.
@@ -49,13 +48,11 @@ type said struct {
 	loose   bool // counts as text of the node: see Load.keepBytes
 }
 
-// attemptLog keeps the attempts at the addresses that wait, in little memory. Attempts
-// that differ in nothing but their time are kept once. Beyond saidMax different ones
-// and textsMax bytes in the node, attempts are left out of their case, which counts
-// them: first older ones, and only then an address's newest. An attempt is not kept
-// in part, since rules that are tried on it later would judge it otherwise; but for an
-// acceptance, on which the outcome rests: that is kept without its words, which no
-// rule looks at.
+// attemptLog keeps the attempts at the addresses that wait, in little memory. Attempts that differ in nothing but their
+// time are kept once. Beyond saidMax different ones and textsMax bytes in the node, attempts are left out of their
+// case, which counts them: first older ones, and only then an address's newest. No attempt is kept in part, since rules
+// that are tried on it later would judge it differently. An acceptance is the exception: the outcome rests on it, so it
+// is kept without its words, which no rule reads.
 type attemptLog struct {
 	load    *Load
 	seed    maphash.Seed
@@ -91,8 +88,8 @@ func (r *attemptLog) takeCase(p *pending) evidence.Case {
 	return c
 }
 
-// makeAttempts makes room for n attempts, for up to attemptsPage with those that follow: whoever is taken with others
-// is settled with them.
+// makeAttempts makes room for n attempts in a page that the next cases share: cases that are taken together are settled
+// together.
 func (r *attemptLog) makeAttempts(n int) []evidence.Attempt {
 	if len(r.page) < n {
 		r.pageSize = min(2*r.pageSize+1, attemptsPage)
@@ -120,7 +117,7 @@ func (r *attemptLog) copyCase(p pending) evidence.Case {
 func (r *attemptLog) keepCase(p *pending, c evidence.Case) {
 	omitted := c.Omitted
 	newer := uint32(0)
-	for i := len(c.Attempts) - 1; i >= 0; i-- { // the newest has the best right to be kept
+	for i := len(c.Attempts) - 1; i >= 0; i-- { // the newest is kept first
 		place, ok := r.fileSaid(c.Attempts[i], i == len(c.Attempts)-1)
 		if !ok {
 			omitted++
@@ -164,7 +161,7 @@ func (r *attemptLog) freeNote() uint32 {
 	return uint32(last*notesPage + len(r.pages[last]) - 1)
 }
 
-// fileSaid gives the place of what was said, or says that there is none for it.
+// fileSaid returns the number under which an answer is kept; false: there is no room for it.
 func (r *attemptLog) fileSaid(a evidence.Attempt, newest bool) (uint32, bool) {
 	a.At = time.Time{}
 	hash := maphash.Comparable(r.seed, a)
@@ -202,10 +199,10 @@ func (r *attemptLog) fileSaid(a evidence.Attempt, newest bool) (uint32, bool) {
 	return place, true
 }
 
-// countSaid is how many different things are kept that were said.
+// countSaid returns how many different answers are kept.
 func (r *attemptLog) countSaid() int { return len(r.said) - 1 - len(r.unused) }
 
-// releaseSaid gives up one use of what was said.
+// releaseSaid gives up one use of a kept answer.
 func (r *attemptLog) releaseSaid(place uint32) {
 	s := &r.said[place]
 	if s.refs--; s.refs > 0 {
@@ -221,7 +218,7 @@ func (r *attemptLog) releaseSaid(place uint32) {
 	r.unused = append(r.unused, place)
 }
 
-// close gives back what counts for the node: the work is over.
+// close returns the bytes counted for the node: the work is over.
 func (r *attemptLog) close() {
 	for i := range r.said {
 		if r.said[i].loose {

@@ -10,33 +10,32 @@ import (
 )
 
 const (
-	// chunksMax bounds the chunks that are out, whatever credit a late message
-	// names: one being asked and one behind it, as the receivers grant. Due retries have as
-	// many of their own: they don't wait behind a thousand addresses that were never asked.
+	// chunksMax bounds the chunks out at the receiver, whatever credit a late message grants: one being asked and one
+	// behind it. Due retries have as many chunks of their own, so that they don't wait behind a thousand fresh
+	// addresses.
 	chunksMax = 2
 
 	// refusedPause is how long due retries are not offered after the receiver had no room for them.
 	refusedPause = time.Second
 
-	// A chunk has at most wire.AddressesMax addresses. One that isn't answered within chunkSoon is followed
-	// by one of half its size, of chunkLeast at least; a faster one by one twice as large. So a fast receiver
-	// never runs dry, and what a slow one has waiting, which costs memory, is about a minute's work. chunkLeast
-	// is also the size while the node has many addresses out. Measured: to begin with 25 cost 20,000 addresses
-	// at 20 ms a turn a second of 5 to 6.
+	// A chunk has at most wire.AddressesMax addresses. One that isn't answered within chunkSoon is followed by one of
+	// half its size, of chunkLeast at least; a faster one by one twice as large. So a fast receiver never runs dry, and
+	// a slow one holds about a minute's work in memory. chunkLeast is also the size while the node has many addresses
+	// out. Measured: 25 as the first size made 20,000 addresses at 20 ms a turn one second of 5 to 6 slower.
 	chunkLeast = 25
 	chunkSoon  = 20 * time.Second
 
-	// crowdedPause is before a domain looks again whether its workspace may offer more: as often as receivers send
-	// pulses.
+	// crowdedPause is how long a domain waits before it asks again whether its workspace may offer more: as long as
+	// receivers wait between pulses.
 	crowdedPause = time.Second
 
 	// triesShift leaves room for four billion chunks of one try at a domain, so
 	// that a receiver never takes a new chunk for one of an actor that crashed.
 	triesShift = 32
 
-	// sayEvery is how often the receiver is told at most how many are behind when no offer
-	// tells it; sayAgain is how often while nothing of them is out, because a receiver
-	// forgets what it does not hear of within ten seconds.
+	// sayEvery is the least time between two messages that tell the receiver how many addresses wait behind, when no
+	// offer does; sayAgain is the interval while no chunk is out, because a receiver forgets a backlog after ten
+	// seconds without a message.
 	sayEvery = time.Second
 	sayAgain = 4 * time.Second
 )
@@ -51,7 +50,7 @@ type open struct {
 	seen    map[uint64]struct{} // batches of results that were taken
 }
 
-// backlog is what of the domain was never asked, and what is out at the receiver.
+// backlog is the addresses that were never asked, and those out at the receiver.
 type backlog struct {
 	*job
 	controls *controls
@@ -61,19 +60,20 @@ type backlog struct {
 	task      *wire.Task
 	workspace []byte
 	ordinals  []uint32 // in the order of the file; read only
-	next      int      // first of ordinals that was never offered
+	next      int      // index in ordinals of the first that was never offered
 	ready     []uint32 // to be offered before those: given back unasked
 
 	chunks    []*open   // oldest first
 	chunk     uint64    // number of the newest; none is used twice
 	size      int       // of the next chunk
 	retryAt   time.Time // no due retries are offered before
-	offeredAt time.Time // when an address was offered first, or our ledger came back; zero: none was
+	offeredAt time.Time // when the first address was offered, or our ledger came back; zero: none was
 	crowded   bool      // the workspace has its share of the addresses that may be at receivers
 }
 
 func newBacklog(j *job, k *controls, r *retries) backlog {
-	// Receivers on this node keep what is sent: a slice of those ids in work would keep all of the planner.
+	// Receivers on this node keep the message: ids sliced from the planner's work would keep the whole planner in
+	// memory.
 	return backlog{job: j, controls: k, retries: r, workspace: bytes.Clone(j.work.Workspace[:]),
 		task: &wire.Task{Verification: bytes.Clone(j.work.Verification[:]), Epoch: j.work.Epoch,
 			Domain: j.work.Domain}, ordinals: j.work.Ordinals, chunk: uint64(j.work.Tries) << triesShift,
@@ -86,7 +86,7 @@ func (b *backlog) isMine(t *wire.Task) bool {
 		t.Key() == wire.TaskKey{Verification: b.work.Verification, Domain: b.work.Domain}
 }
 
-// hasFresh reports whether there is an address to be offered that was never put off.
+// hasFresh reports whether an address that was never put off waits to be offered.
 func (b *backlog) hasFresh() bool { return b.countFresh() > 0 }
 
 // countFresh is how many those are.
@@ -95,10 +95,10 @@ func (b *backlog) countFresh() int { return len(b.ordinals) - b.next + len(b.rea
 // hasWaiting reports whether there is an address to be offered.
 func (b *backlog) hasWaiting(now time.Time) bool { return b.hasFresh() || b.retries.hasDue(now) }
 
-// isBusy reports whether there are addresses to be asked, or that are.
+// isBusy reports whether addresses wait to be offered or are out.
 func (b *backlog) isBusy(now time.Time) bool { return len(b.chunks) > 0 || b.hasWaiting(now) }
 
-// takeNext returns the next address to be offered of those that are due again, or of the others.
+// takeNext returns the next address to offer, from the due retries or from the others.
 func (b *backlog) takeNext(now time.Time, retries bool) (ordinal uint32, ok bool) {
 	switch {
 	case retries && b.retries.hasDue(now):
@@ -145,11 +145,11 @@ func (b *backlog) countOut(retries bool) (n int) {
 	return n
 }
 
-// quietUntil says until when nothing can be done; the zero time when nothing ever has
-// to be. busy: something can be done now, or is being done.
+// quietUntil returns until when there is nothing to do; the zero time: for good. busy: something can be done now or is
+// under way.
 func (b *backlog) quietUntil(now time.Time) (until time.Time, busy bool) {
 	switch r := &b.receiver; {
-	case r.isMissed(): // nobody may probe, as when no node is fit: the work waits, and says so
+	case r.isMissed(): // no node may probe: the work waits, and its customer is told so
 		return now.Truncate(missedFor).Add(2 * missedFor), false
 	case r.reaching:
 		return time.Time{}, true
@@ -161,7 +161,7 @@ func (b *backlog) quietUntil(now time.Time) (until time.Time, busy bool) {
 	return b.retries.nextDue(), false
 }
 
-// checkSilence sends offers again that nobody answered, and gives up on a silent receiver.
+// checkSilence sends unanswered offers again and gives up on a silent receiver.
 func (b *backlog) checkSilence(now time.Time) {
 	b.crowded = false
 	if len(b.chunks) == 0 {
@@ -183,7 +183,7 @@ func (b *backlog) checkSilence(now time.Time) {
 	}
 }
 
-// offerMore looks for the receiver, or offers what it takes.
+// offerMore looks for the receiver, or offers as many chunks as it grants.
 func (b *backlog) offerMore(now time.Time, hosts []*wire.Host) {
 	r := &b.receiver
 	switch {
@@ -205,8 +205,8 @@ func (b *backlog) offerMore(now time.Time, hosts []*wire.Host) {
 	}
 }
 
-// chunksNow is how many chunks may be out, and of due retries beside them: one, while the node has many addresses
-// out, so that all domains go on, each with little.
+// chunksNow is how many chunks of fresh addresses, and of due retries, may be out: one while the node has many
+// addresses out, so that all domains go on, each with few.
 func (b *backlog) chunksNow() int {
 	if b.options.Load.isHeavy() {
 		return 1
@@ -286,9 +286,9 @@ func (b *backlog) tellBehind(now time.Time, m *wire.Offer) {
 	b.receiver.told, b.receiver.toldAt = n, now
 }
 
-// sayBehind tells the receiver what is behind when that has changed and no offer says so: addresses that were put
-// off are due, or were given back. Those that rest wait for the end of that, and not for their turn. It returns
-// when there is more to say; the zero time: never.
+// sayBehind tells the receiver how many addresses wait behind when that has changed and no offer says so: deferred
+// addresses became due, or were given back. Addresses that wait for the end of a pause don't count. It returns when to
+// look again; the zero time: never.
 func (b *backlog) sayBehind(now time.Time, resting bool) (wake time.Time) {
 	r := &b.receiver
 	if !r.reached {
@@ -337,7 +337,7 @@ func (b *backlog) takeAck(now time.Time, m *wire.OfferAck) {
 	if o.retries {
 		b.retryAt = now.Add(refusedPause)
 	} else {
-		b.receiver.credit = 0 // whatever it says: the same offer would be refused again at once
+		b.receiver.credit = 0 // whatever it grants: the same offer would be refused again at once
 	}
 	if len(b.chunks) == 0 {
 		b.leaveReceiver() // and ask again after a pause
@@ -345,8 +345,8 @@ func (b *backlog) takeAck(now time.Time, m *wire.OfferAck) {
 	}
 }
 
-// takeResults notes that results came of a chunk, and returns it; nil when they were taken before, or the chunk was
-// given back, perhaps to another receiver.
+// takeResults notes that results of a chunk came, and returns it; nil if they were taken before or the chunk was taken
+// back.
 func (b *backlog) takeResults(now time.Time, m *wire.Results) *open {
 	b.addStep(reply{&wire.ResultsAck{Task: b.task, Chunk: m.GetChunk(), Batch: m.GetBatch()}})
 	o := b.chunkOf(m.GetChunk())
@@ -364,7 +364,7 @@ func (b *backlog) takeResults(now time.Time, m *wire.Results) *open {
 	return o
 }
 
-// takeOff takes an address off a chunk, and reports whether it was out.
+// takeOff takes an address off a chunk and reports whether it was on it.
 func (b *backlog) takeOff(o *open, ordinal uint32) bool {
 	if _, left := o.left[ordinal]; !left {
 		return false

@@ -14,33 +14,29 @@ const (
 	// controlOrdinal names the control probes; addresses number below it.
 	controlOrdinal = wire.ControlOrdinal
 
-	// unclearMax is how many control probes in a row may tell nothing, such as those
-	// that a policy refuses, before what was accepted is given up. Guess.
+	// unclearMax is how many control probes in a row may be without an answer about a mailbox, such as a refusal by
+	// policy, before the acceptances are given up. Guess.
 	unclearMax = 3
 
-	// unclearFor is how long no control probe is asked then; what is accepted
-	// meanwhile is given up too. Guess: long enough not to be a nuisance, short
-	// enough that a large file is not lost.
+	// unclearFor is how long no control probe is asked after that; acceptances are given up meanwhile. Guess: long
+	// enough not to be a nuisance, short enough that a large file isn't lost.
 	unclearFor = 10 * time.Minute
 
-	// controlBehind is behind how many addresses of a domain's first chunk the first control probe goes with them.
-	// Nearly always one of so many is accepted, and it would be asked then anyway, a round trip and a queue
-	// later. A domain with fewer may not need it.
+	// controlBehind: if a domain's first chunk has so many addresses, the first control probe goes with it. Nearly
+	// always one of them is accepted, and the probe would follow anyway, a round trip and a queue later. A smaller
+	// domain may not need it.
 	controlBehind = 4
 
-	// staysRefusedFor is how long a control probe is refused for now, as a mailbox that doesn't exist, until that
-	// is a refusal. Greylisting says nothing of mailboxes, and a verification that is under way takes seconds.
-	// Guess.
+	// staysRefusedFor: a control probe that is refused temporarily, as a mailbox that doesn't exist, for so long counts
+	// as refused. Greylisting doesn't speak of mailboxes, and a receiver's own check of a mailbox takes seconds. Guess.
 	staysRefusedFor = time.Minute
 )
 
-// defaultControlPauses are long enough for another session and to see a guard that
-// counts by the minute, and short enough that a small file of a domain that accepts
-// everything ends in half a minute. Guesses.
+// defaultControlPauses are long enough for another session and for a guard that counts by the minute, and short enough
+// that a small file of a catch-all domain ends in half a minute. Guesses.
 var defaultControlPauses = []time.Duration{2 * time.Second, 15 * time.Second}
 
-// controls find out what an acceptance is worth: by control probes, by what other control probes showed, and by
-// witnesses.
+// controls find out whether acceptances count: by control probes, by what earlier ones showed, and by witnesses.
 type controls struct {
 	*job
 	route   *route
@@ -50,22 +46,22 @@ type controls struct {
 	acceptances
 	witnesses witnesses
 
-	unclear int // control probes in a row that told nothing
+	unclear int // control probes in a row that didn't show the behaviour
 	doubt   smtp.Reason
-	until   time.Time // no control probe before, because of doubt; what is accepted until then is given up
+	until   time.Time // no control probe before; acceptances until then are given up
 }
 
-// controlProbe is the question about a mailbox that nobody has: each about another unless a greylist let one
-// through, one at a time and with growing pauses.
+// controlProbe asks about a mailbox that nobody has. Each has another name, unless a greylist let one through; they are
+// asked one at a time, with growing pauses.
 type controlProbe struct {
 	locals  randomLocals
 	local   string           // of the one that is asked
-	let     string           // of one that was greylisted and then refused: asked again it is not put off; empty: none
-	witness bool             // that is one that was accepted, and not a random one
-	bare    evidence.Attempt // a random one was refused so, and needs a witness; its zero value: none was
+	let     string           // of one that was greylisted and then refused, and so isn't put off again; empty: none
+	witness bool             // the control probe is a witness: an address that was accepted before
+	bare    evidence.Attempt // a refusal of a control probe that needs a witness; zero: there is none
 	asking  bool             // it is ready, out or deferred
 	early   bool             // the first one may be asked before anything was accepted
-	owed    bool             // and is, as soon as it is known that the cluster knows no better
+	owed    bool             // and will be, unless the cluster knows the behaviour
 	asked   int              // since the need arose
 	next    time.Time
 	notes   []evidence.Attempt // for the Behaviour; never changed, only replaced
@@ -96,7 +92,7 @@ func (k *controls) nextControl() time.Time {
 	return k.next
 }
 
-// askControl sees to it that a control probe is asked, at once or after the pause.
+// askControl schedules a control probe, at once or after the pause.
 func (k *controls) askControl(now time.Time) {
 	if k.asking || now.Before(k.next) {
 		return
@@ -105,7 +101,7 @@ func (k *controls) askControl(now time.Time) {
 	k.offerControl(now)
 }
 
-// beginControl makes another control probe, which goes to the receiver now.
+// beginControl makes a new control probe, to be offered now.
 func (k *controls) beginControl() {
 	k.endCanary()
 	k.asking, k.witness, k.next, k.local = true, false, time.Time{}, k.let
@@ -115,8 +111,8 @@ func (k *controls) beginControl() {
 	k.asked++
 }
 
-// beginControlEarly begins the first control probe before anything was accepted, and reports whether it did: it is
-// likely to be needed, and would come late.
+// beginControlEarly begins the first control probe before an acceptance, where it will likely be needed, and reports
+// whether it did.
 func (k *controls) beginControlEarly(now time.Time) bool {
 	if !k.early || k.asking || k.isRecalling() {
 		return false
@@ -142,7 +138,7 @@ func (k *controls) knowsBehaviour(now time.Time) bool {
 	return known
 }
 
-// recallOver goes on when the cluster has told what it knows.
+// recallOver goes on once the cluster has answered.
 func (k *controls) recallOver(now time.Time) {
 	if k.recallBy = (time.Time{}); k.owed {
 		k.askControlEarly(now)
@@ -156,7 +152,7 @@ func (k *controls) offerControl(now time.Time) {
 	k.retries.pushDeferred(p)
 }
 
-// endControl: nothing has to be known any more. A control probe that is out comes back.
+// endControl ends the control probes: no acceptance needs them. One that is out comes back unused.
 func (k *controls) endControl() {
 	k.asking, k.asked, k.unclear = false, 0, 0
 	k.next = time.Time{}
@@ -169,8 +165,8 @@ func (k *controls) pauseControls(now time.Time) {
 	k.next = now.Add(pauses[min(k.asked, len(pauses))-1])
 }
 
-// endsAt is when it is expected to be known whether the domain takes everything:
-// nearly all refuse the first control probe, and one that does not, refuses none.
+// endsAt estimates when it is known whether the domain accepts everything: nearly all domains refuse the first control
+// probe, and those that don't refuse none.
 func (k *controls) endsAt(now time.Time) time.Time {
 	end, pauses := later(now, k.nextControl()), k.options.controlPauses()
 	if put := k.retries.stats.control; put > 0 {
@@ -184,8 +180,7 @@ func (k *controls) endsAt(now time.Time) time.Time {
 	return end
 }
 
-// isNeeded reports whether something waits for a control probe, or a witness, or may soon: what is greylisted waits
-// beside it.
+// isNeeded reports whether an address waits for a control probe or a witness, or a greylisted one may soon.
 func (k *controls) isNeeded(now time.Time) bool {
 	waits := k.retries.again[controlOrdinal].reason
 	return len(k.accepted) > 0 || k.witness && len(k.witnesses.doubted) > 0 ||
@@ -211,7 +206,7 @@ func (k *controls) takeAnswer(now time.Time, p pending, c evidence.Case, m answe
 		m.attempts[len(m.attempts)-1].Void = true
 		k.noteAttempts(m.attempts)
 		k.endControl()
-		until := now.Add(k.options.Facts.Hour.Of(guardFor)) // a guard is at work that accepts everything in silence
+		until := now.Add(k.options.Facts.Hour.Of(guardFor)) // a harvest guard is active that accepts everything
 		k.options.Facts.Guard(behaviourKey(k.work.Domain, k.route.answeringHost()), until)
 		k.addStep(guardSeen{until})
 		return
@@ -247,7 +242,8 @@ func (k *controls) takeAnswer(now time.Time, p pending, c evidence.Case, m answe
 	}
 }
 
-// isOfMailbox reports whether a control probe was answered by what may be said of that one name: another may show more.
+// isOfMailbox reports whether the answer to a control probe may be about that one name, so that another name may show
+// more.
 func isOfMailbox(last evidence.Attempt) bool {
 	switch last.Reason {
 	case smtp.Policy, smtp.MailboxDisabled, smtp.MailboxFull:
@@ -256,8 +252,8 @@ func isOfMailbox(last evidence.Attempt) bool {
 	return false
 }
 
-// staysRefused reports whether a receiver that refuses missing mailboxes for now only has refused a control probe
-// again, while others are accepted: the same name, by the same host.
+// staysRefused reports whether the same host has temporarily refused the same control probe again while it accepts
+// other addresses: it tells missing mailboxes apart by a 4xx.
 func (k *controls) staysRefused(c evidence.Case) bool {
 	last, _ := c.Last()
 	return last.Reason == smtp.NotAccepted && len(k.accepted) > 0 && k.host == last.Host &&
@@ -273,7 +269,7 @@ func closed(c evidence.Case) bool {
 	return outcome.Final()
 }
 
-// tellsApart: a mailbox that nobody has was refused.
+// tellsApart notes that a control probe was refused: the host tells mailboxes apart.
 func (k *controls) tellsApart(now time.Time, refused evidence.Attempt) {
 	k.options.Facts.Learn(behaviourKey(k.work.Domain, refused.Host), false, now)
 	k.endControl()
@@ -281,8 +277,8 @@ func (k *controls) tellsApart(now time.Time, refused evidence.Attempt) {
 	k.proveBefore(k.retries.log, refused.At)
 }
 
-// moveTo has everything asked again that waits for control probes at another host than the one that answers
-// now: it says nothing about that one.
+// moveTo asks the waiting acceptances again when another host answers now: control probes there say nothing about the
+// old host.
 func (k *controls) moveTo(now time.Time, host string) {
 	if k.host == host {
 		return
@@ -293,7 +289,7 @@ func (k *controls) moveTo(now time.Time, host string) {
 	}
 }
 
-// tellsNothing: a control probe was answered, and nothing is known.
+// tellsNothing notes that a control probe's answer didn't show the behaviour.
 func (k *controls) tellsNothing(now time.Time, reason smtp.Reason) {
 	k.pauseControls(now)
 	if k.unclear++; k.unclear >= unclearMax {
@@ -301,7 +297,7 @@ func (k *controls) tellsNothing(now time.Time, reason smtp.Reason) {
 	}
 }
 
-// giveUpAccepted gives up what was accepted: nobody knows what that is worth.
+// giveUpAccepted gives up the acceptances: the host's behaviour can't be found out.
 func (k *controls) giveUpAccepted(now time.Time, reason smtp.Reason) {
 	k.endControl()
 	k.doubt, k.until = reason, now.Add(unclearFor)
@@ -314,8 +310,8 @@ func (k *controls) askAgain(now time.Time, p pending, c evidence.Case, m answerO
 	}
 }
 
-// giveUp gives up an address, or what rests on the control probe that it is. why is smtp.ReasonNone when the last
-// attempt says it.
+// giveUp gives up an address or, for a control probe, the acceptances that wait for it. why is smtp.ReasonNone when the
+// last attempt says it.
 func (k *controls) giveUp(now time.Time, p pending, c evidence.Case, why smtp.Reason) {
 	if p.ordinal != controlOrdinal {
 		k.job.giveUp(now, p.ordinal, c, why)

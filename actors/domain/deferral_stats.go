@@ -9,33 +9,32 @@ import (
 )
 
 const (
-	// greyPrior is how long a receiver is expected to put an address off that it does
-	// not know, until it has shown how long it does: the default of the greylisting that
-	// is used most (Postgrey: --delay=300).
+	// greyPrior is the expected greylisting delay of a receiver that hasn't shown its own: the default of Postgrey
+	// (--delay=300), which is used most.
 	greyPrior = 5 * time.Minute
 
-	// greyTries is how many of the configured waits are expected to be enough for that
-	// at most, where they are short: who set them knows the receivers. Guess.
+	// greyTries bounds the expected delay by so many configured waits: an operator who set short waits knows the
+	// receivers. Guess.
 	greyTries = 3
 
-	// hopelessAfter is how many addresses have to be put off again for one that was
-	// answered before all are expected to be put off until they are given up. Guess.
+	// hopelessAfter: when so many addresses were put off again for each one answered, all are expected to be put off
+	// until they are given up. Guess.
 	hopelessAfter = 4
 )
 
-// deferralStats counts the addresses that are put off by reason, so that nobody has to look at
-// each of them to say what they wait for. Times count from the start of the planner.
+// deferralStats counts the deferred addresses by reason, so that what they wait for is known without a look at each.
+// Times count from the start of the planner.
 type deferralStats struct {
 	by       map[smtp.Reason]*deferralCount
 	first    int           // that were asked for the first time, ever
 	deferred int           // of these that were put off
-	control  time.Duration // when the control probe is asked again, which is no address; 0: it is not put off
+	control  time.Duration // when the deferred control probe is asked again; 0: it isn't deferred
 }
 
 // deferralCount are the addresses that were put off for one reason.
 type deferralCount struct {
 	addresses   int
-	first, last time.Duration // when they are asked again, at the outside
+	first, last time.Duration // when the last of them is asked again
 	ends        time.Duration // when the last of them is expected to be answered, if not put off again
 	wait        time.Duration // how long the last of them waits in all, as expected
 	since       time.Duration // the latest first answer among them: they are given up GiveUpAfter later
@@ -70,7 +69,7 @@ func (t *deferralStats) push(p *pending, ends time.Duration) {
 	c.ends, c.since = max(c.ends, ends), max(c.since, p.since)
 }
 
-// pop forgets an address that was put off, whose time has come.
+// pop uncounts a deferred address whose time has come.
 func (t *deferralStats) pop(p *pending) {
 	if p.ordinal == controlOrdinal {
 		t.control = 0
@@ -94,20 +93,19 @@ func (t *deferralStats) noteAsked(r smtp.Reason, again bool) {
 	}
 }
 
-// isHopeless reports whether those that were put off for a reason are expected to be put off
-// until they are given up.
+// isHopeless reports whether addresses deferred for a reason are expected to stay so until they are given up.
 func (c *deferralCount) isHopeless(r smtp.Reason) bool {
 	switch r {
 	case smtp.Greylisted: // it passes
 		return false
-	case smtp.MailboxFull: // people empty theirs by the day, if they do
+	case smtp.MailboxFull: // people empty a full mailbox within days, if at all
 		return c.again >= c.answered
 	}
 	return c.again >= hopelessAfter*(c.answered+1)
 }
 
-// expectDeferred is how many of the addresses are expected to be put off that were not asked yet,
-// from 0 to 1, and for how long.
+// expectDeferred is the fraction, 0 to 1, of addresses not asked yet that are expected to be deferred, and for how
+// long.
 func (t *deferralStats) expectDeferred() (float64, time.Duration) {
 	if t.deferred == 0 {
 		return 0, 0

@@ -6,17 +6,14 @@
 // find out is unknown when the time is up. Outcomes come from verdict.Conclude alone;
 // the actor gathers the cases that they rest on.
 //
-// An acceptance says something only where mailboxes are told apart. That is found out
-// by control probes, questions about mailboxes that nobody has, which are sent behind
-// some addresses of the first chunk, or after a real address was accepted: one that is
-// refused shows it, and it takes several acceptances, apart in time, to believe that a
-// domain accepts everything.
-// Behind many refusals an acceptance is believed only when a control probe is refused
-// behind it, because some guards then accept everything in silence.
+// An acceptance says something only where mailboxes are told apart. Control probes, questions about mailboxes that
+// nobody has, find that out. They are sent at the end of the first chunk, or after a real address was accepted. One
+// refused control probe shows that mailboxes are told apart; it takes several accepted ones, apart in time, to call a
+// domain catch-all. After many refusals an acceptance is believed only when a later control probe is refused, because
+// some harvest guards then accept everything.
 //
-// That a receiver's actor cannot be reached, moves or falls silent is trouble of our own
-// and no attempt at an address: it is looked for, seconds apart, for as long as the work
-// is ours.
+// A receiver actor that can't be reached, moves or falls silent is our own trouble and no attempt at an address: it is
+// looked up again every few seconds, as long as the work is ours.
 //
 // What to do next is decided by planner, which is plain Go; Actor is its shell. A planner has
 // four parts, which share a job: route is where the addresses are asked, retries are those that

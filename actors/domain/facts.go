@@ -18,13 +18,12 @@ const (
 	// factsMax bounds the domains that are remembered: 100,000 take about 20 MB.
 	factsMax = 100_000
 
-	// factLife is how long what the control probes of a domain showed is believed.
-	// A guess between asking each file anew and missing a change; Exim believes a
-	// positive for 7 days and a negative for 3 hours.
+	// factLife is how long the result of control probes is believed. A guess between asking for each file and missing a
+	// change; Exim's callout cache keeps a positive for 7 days and a negative for 3 hours.
 	factLife = 6 * time.Hour
 
-	// partLife is the same for acceptances that are too few to be believed. It has to
-	// outlive the pauses of control probes, so it is no part of Facts.Hour.
+	// partLife is the same for accepted control probes that are too few to show a catch-all. It must outlast the pauses
+	// between control probes, so it doesn't scale with Facts.Hour.
 	partLife = time.Hour
 )
 
@@ -39,7 +38,7 @@ type Facts struct {
 	log   *slog.Logger
 	kick  chan struct{} // somebody asks what the store knows
 
-	guarded atomic.Bool // a guard was seen at a domain: before that none rests, and Rest takes no lock
+	guarded atomic.Bool // a guard was seen at a domain; while there is none, Pause takes no lock
 
 	mu       sync.Mutex
 	domains  map[string]fact          // guarded by mu
@@ -76,11 +75,10 @@ func (k fact) isDecided() bool {
 	return known
 }
 
-// NewFacts knows nothing and shares nothing.
+// NewFacts makes empty Facts that share nothing.
 func NewFacts() *Facts { return &Facts{domains: map[string]fact{}, refusals: map[string]*refusals{}} }
 
-// ShareFacts knows nothing and shares, while Run runs, what it learns with all that
-// have the same store.
+// ShareFacts makes empty Facts that, while Run runs, share what they learn with all that have the same store.
 func ShareFacts(store Store, log *slog.Logger) *Facts {
 	f := NewFacts()
 	f.store, f.log, f.kick = store, log, make(chan struct{}, 1)
@@ -88,7 +86,7 @@ func ShareFacts(store Store, log *slog.Logger) *Facts {
 	return f
 }
 
-// Shared reports whether others may know what is not known here: see Recall.
+// Shared reports whether there is a store that may know more: see Recall.
 func (f *Facts) Shared() bool { return f.store != nil }
 
 // Behaviour gives what is known of a domain.
@@ -98,7 +96,7 @@ func (f *Facts) Behaviour(domain string, now time.Time) evidence.AcceptBehaviour
 	return f.knownOf(domain, now).behaviour()
 }
 
-// knownOf gives the fact about a domain that is believed yet. The caller has the lock.
+// knownOf returns the fact about a domain if it hasn't expired. The caller has the lock.
 func (f *Facts) knownOf(domain string, now time.Time) fact {
 	k, ok := f.domains[domain]
 	if !ok || now.After(k.until) {
@@ -107,8 +105,8 @@ func (f *Facts) knownOf(domain string, now time.Time) fact {
 	return k
 }
 
-// Learn adds the answer to one control probe to what is known of a domain. At the
-// bound others are forgotten, those first that are over.
+// Learn adds the answer to one control probe to what is known of a domain. At the bound others are forgotten, expired
+// ones first.
 func (f *Facts) Learn(domain string, accepted bool, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -144,7 +142,7 @@ func (f *Facts) rememberFact(domain string, k fact, now time.Time) {
 	f.domains[domain] = k
 }
 
-// makeRoom forgets what is over, or an eighth of all when nothing is.
+// makeRoom forgets expired facts, or an eighth of all when there are none.
 func (f *Facts) makeRoom(now time.Time) {
 	for d, k := range f.domains {
 		if now.After(k.until) {
@@ -159,8 +157,8 @@ func (f *Facts) makeRoom(now time.Time) {
 	}
 }
 
-// Recall asks the store about keys (behaviourKey) and returns when Behaviour knows what it said, or
-// when ctx ends. It is for keys that Behaviour knows nothing of.
+// Recall asks the store about keys (behaviourKey) that Behaviour doesn't know. It returns when Behaviour has the
+// answer, or when ctx ends.
 func (f *Facts) Recall(ctx context.Context, keys ...string) {
 	if f.store == nil {
 		return

@@ -15,10 +15,10 @@ import (
 //   - when its receiver has given nobody a good answer for GiveUpAfter though it was asked, also when nobody
 //     could ask about this address (giveUpBarren).
 //
-// Waiting for our own limits, for budgets and pauses uses none of that time.
+// Time spent waiting for our own limits, budgets and pauses doesn't count.
 
-// untimed reports whether an answer uses none of its address's time: others were asked, or the receiver or
-// we have to rest.
+// untimed reports whether the wait after an answer doesn't count towards giving up: the address wasn't asked, or the
+// receiver or our source has to rest.
 func untimed(m answerOf) bool {
 	if len(m.attempts) == 0 {
 		return m.reason == smtp.ReceiverRateLimited || m.reason == smtp.HarvestGuard
@@ -26,8 +26,8 @@ func untimed(m answerOf) bool {
 	return !slices.ContainsFunc(m.attempts, func(t evidence.Attempt) bool { return !t.Others })
 }
 
-// outOfTime reports whether an address that is asked again when it is due is given up instead. Until RCPT
-// was sent for it once, that the receiver names a wait which is longer than there is time doesn't end it.
+// outOfTime reports whether an address that is asked again when it is due is given up instead. Until a RCPT was sent
+// for it, a wait longer than the time left doesn't end it.
 func (r *retries) outOfTime(now time.Time, p *pending, c evidence.Case) bool {
 	if d := r.work.Deadline; !d.IsZero() && !r.start.Add(p.due).Before(d) {
 		return true
@@ -39,9 +39,8 @@ func (r *retries) outOfTime(now time.Time, p *pending, c evidence.Case) bool {
 	return r.since(now)-p.since >= r.options.GiveUpAfter
 }
 
-// expireAll ends all that is not out when the deadline has come. What waited for a time
-// is what its last attempt says; for all else the receiver never let us ask in time.
-// What is out comes back from there.
+// expireAll ends all that is not out when the deadline has come. A deferred address ends as its last attempt says; for
+// the others the receiver didn't let us ask in time. What is out ends when the receiver gives it back.
 func (pl *planner) expireAll(now time.Time) {
 	since := pl.since(now)
 	pl.drainWaiting(now, true, func(p pending, c evidence.Case) {
@@ -57,9 +56,8 @@ func (pl *planner) expireAll(now time.Time) {
 	}
 }
 
-// noteBarren takes from the receiver for how long its hosts gave nobody a good answer. It counts from the
-// first offer of this work at most, or from the end of the last time in which our ledger stalled. What is with a
-// receiver that answers nobody is taken back.
+// noteBarren notes how long the receiver's hosts have given nobody a good answer, counted from the first offer of this
+// work, or from the last stall of our ledger, at the earliest. What is out at such a receiver is taken back.
 func (b *backlog) noteBarren(now time.Time, m interface {
 	GetBarrenMs() int64
 	GetBarrenReason() uint32
@@ -78,8 +76,8 @@ func (b *backlog) noteBarren(now time.Time, m interface {
 	}
 }
 
-// whyBarren is why an address is given up whose receiver answers nobody; smtp.ReasonNone when its last attempt
-// says it.
+// whyBarren is the reason to give up an address of a receiver that answers nobody; smtp.ReasonNone when its last
+// attempt says it.
 func (r *retries) whyBarren(c evidence.Case) smtp.Reason {
 	if _, asked := c.Last(); asked {
 		return smtp.ReasonNone
@@ -87,7 +85,8 @@ func (r *retries) whyBarren(c evidence.Case) smtp.Reason {
 	return r.barren
 }
 
-// giveUpBarren ends everything that waits for a receiver that answers nobody. What is out comes back from there.
+// giveUpBarren ends everything that waits for a receiver that answers nobody. What is out ends when the receiver gives
+// it back.
 func (pl *planner) giveUpBarren(now time.Time) {
 	pl.drainWaiting(now, true, func(p pending, c evidence.Case) {
 		pl.controls.giveUp(now, p, c, pl.retries.whyBarren(c))

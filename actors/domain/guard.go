@@ -3,28 +3,27 @@ package domain
 import "time"
 
 const (
-	// suspectAfter is so many refusals within suspectWithin that an acceptance behind
-	// them is believed only when a control probe is refused behind it. Some gateways
-	// accept everything in silence behind 25 refused recipients in an hour by default,
-	// and others of our nodes may ask the same receiver.
+	// suspectAfter: after so many refusals within suspectWithin an acceptance is believed only when a later control
+	// probe is refused. Some gateways accept everything after 25 refused recipients in an hour by default, and others
+	// of our nodes may ask the same receiver.
 	suspectAfter  = 15
 	suspectWithin = time.Hour
 
-	// One control probe is asked for all acceptances that are gathered: when these are canaryMost, or
-	// canaryFew and the first of them waited for canarySoon, or it did for canaryAfter; at once when there is
-	// nothing else to ask. So no large domain holds more than some hundred back, and a receiver of one
-	// address a second gets less than two more in a hundred.
+	// One control probe serves all acceptances gathered so far. It is asked when there are canaryMost of them, when
+	// there are canaryFew and the first has waited canarySoon, when the first has waited canaryAfter, or when there is
+	// nothing else to ask. So no large domain holds back more than some hundred, and a receiver that takes one address
+	// a second gets under 2 % more.
 	canaryMost  = 400
 	canaryFew   = 50
 	canarySoon  = time.Second
 	canaryAfter = time.Minute
 
-	// guardFor is how long a domain is left alone whose receiver was seen to accept
-	// everything behind many refusals: those that count, count by the hour.
+	// guardFor is how long a domain isn't asked after its receiver was seen to accept everything behind many refusals:
+	// harvest guards count by the hour.
 	guardFor = time.Hour
 
-	// refusalsMax bounds the domains whose refusals are counted. Beyond it others are
-	// forgotten, which costs what suspicion would have found. They take 4 MB.
+	// refusalsMax bounds the domains whose refusals are counted. Beyond it others are forgotten, and a guard there may
+	// be missed. They take 4 MB.
 	refusalsMax = 10_000
 )
 
@@ -32,10 +31,10 @@ const (
 type refusals struct {
 	times [suspectAfter]time.Time // of the newest refusals, as a ring
 	next  int
-	guard time.Time // seen at work: nothing is asked before; zero: none, since a control probe was refused
+	guard time.Time // a guard was seen: nothing is asked before; zero: none since a control probe was refused
 }
 
-// refusalsOf gives what is noted of a domain's refusals. The caller has the lock.
+// refusalsOf returns the notes on a domain's refusals. The caller has the lock.
 func (f *Facts) refusalsOf(domain string) *refusals {
 	r := f.refusals[domain]
 	if r != nil {
@@ -65,7 +64,7 @@ func (r *refusals) add(now time.Time) {
 	r.next = (r.next + 1) % suspectAfter
 }
 
-// Guard notes that a guard was seen at work at a domain, which rests until a time.
+// Guard notes that a harvest guard was seen at a domain, which isn't asked until a time.
 func (f *Facts) Guard(domain string, until time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -73,7 +72,7 @@ func (f *Facts) Guard(domain string, until time.Time) {
 	f.guarded.Store(true)
 }
 
-// Pause is until when nothing is asked about a domain; it may be over.
+// Pause returns until when a domain isn't asked; that may lie in the past.
 func (f *Facts) Pause(domain string) time.Time {
 	if !f.guarded.Load() {
 		return time.Time{}
@@ -86,10 +85,9 @@ func (f *Facts) Pause(domain string) time.Time {
 	return time.Time{}
 }
 
-// Suspect reports whether an acceptance (behaviourKey) may be the work of a guard: it
-// comes behind many refusals, or behind a guard that was seen at a domain that told
-// mailboxes apart before, with no control probe refused since. That a control probe
-// was refused in between does not help: what is refused next may be one too many.
+// Suspect reports whether an acceptance (behaviourKey) may be a harvest guard's: it comes after many refusals, or after
+// a guard was seen and no control probe was refused since. A control probe refused in between doesn't help: the next
+// refusal may be one too many.
 func (f *Facts) Suspect(domain string, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

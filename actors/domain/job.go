@@ -12,9 +12,8 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// finalsMax is how many addresses become final in one turn before their parent is told, and drainPause is before
-// the next turn then: a million cases at once would take some hundred megabytes, and whoever is told has to get
-// a word in.
+// finalsMax is how many addresses become final in one turn before their parent is told, and drainPause is the pause
+// before the next turn: a million cases at once would take some hundred megabytes, and the parent has to keep up.
 const (
 	finalsMax  = 1000
 	drainPause = time.Millisecond
@@ -30,10 +29,10 @@ type (
 	tell         struct{ msg proto.Message }   // to the receiver
 	reply        struct{ msg proto.Message }   // to the sender of the message at hand
 	recall       struct{ keys []string }       // what the cluster knows of hosts: see behaviourKey
-	guardSeen    struct{ until time.Time }     // tell people that nothing is asked before
+	guardSeen    struct{ until time.Time }     // log that nothing is asked before
 )
 
-// job is what the parts of a planner share: the work, and what the turn has brought so far.
+// job is what the parts of a planner share: the work, and the steps and finals of this turn.
 type job struct {
 	options Options
 	work    Work
@@ -49,8 +48,7 @@ func (j *job) since(now time.Time) time.Duration { return now.Sub(j.start) }
 // addStep has the shell do something.
 func (j *job) addStep(s step) { j.steps = append(j.steps, s) }
 
-// isCut reports whether so much has become final in this turn that the rest waits for the next: cases are large,
-// and the parent has to keep up.
+// isCut reports whether finalsMax addresses became final in this turn, so that the rest waits for the next.
 func (j *job) isCut() bool { return len(j.finals) >= finalsMax }
 
 // finalRooms are for the finals of one turn.
@@ -83,8 +81,8 @@ func (j *job) conclude(now time.Time, ordinal uint32, c evidence.Case) bool {
 	return true
 }
 
-// giveUp ends an address that nobody can find out about: its case is closed as it is. why is smtp.ReasonNone when
-// the last attempt says it.
+// giveUp ends an address without an answer: its case is closed as it is. why is smtp.ReasonNone when the last attempt
+// says it.
 func (j *job) giveUp(now time.Time, ordinal uint32, c evidence.Case, why smtp.Reason) {
 	last, asked := c.Last()
 	switch {
@@ -121,7 +119,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// after is a time, or the zero time when it is over.
+// after returns a time, or the zero time when it is past.
 func after(now, t time.Time) time.Time {
 	if t.After(now) {
 		return t

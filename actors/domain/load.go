@@ -14,22 +14,21 @@ const (
 	// at a time. Measured: 330 bytes each, so 20 MB.
 	loadMax = 60_000
 
-	// outMax bounds the addresses that may be there at all: 40 MB.
+	// outMax bounds the addresses at receivers: 40 MB.
 	outMax = 2 * loadMax
 
-	// openMax bounds the domains that have an actor on a node, those included that only wait for a
-	// time, such as the end of a greylisting. Measured: some 2 KB each, so 130 MB.
+	// openMax bounds the domains with an actor on a node, including those that only wait, such as for a greylist.
+	// Measured: some 2 KB each, so 130 MB.
 	openMax = 65_536
 )
 
-// Load is what the domains of a node have at work: how many there are, and how many of their
-// addresses are at receivers. Workspaces share both, see package ledger/quota: a
-// domain begins later, and an address is offered later, when its workspace has its share. It counts also the
-// bytes of what receivers said that the domains keep beyond their own share. The zero Load
-// has none. Safe for concurrent use.
+// Load is what the domains of a node have at work: how many there are, and how many of their addresses are at
+// receivers. Workspaces share both, see package ledger/quota: a domain begins later, and an address is offered later,
+// when its workspace has its share. It also counts the bytes of the answers that domains keep beyond their own share.
+// The zero Load has none. Safe for concurrent use.
 type Load struct {
-	// Weight is how many shares a workspace has for one of another. Nil: each has one. It is set before
-	// anything else is done.
+	// Weight is how many shares a workspace has, where others have one. Nil: each has one. It is set before anything
+	// else is done.
 	Weight func(workspace uuid.UUID) int
 
 	once  sync.Once
@@ -54,7 +53,7 @@ func (l *Load) Begin(workspace uuid.UUID) bool {
 	return open.Take(workspace, l.Weight(workspace), 1)
 }
 
-// End takes n domains off the count.
+// End uncounts n domains.
 func (l *Load) End(workspace uuid.UUID, n int) {
 	open, _ := l.pools()
 	open.Return(workspace, int64(n))
@@ -79,7 +78,7 @@ func (l *Load) giveAddresses(workspace uuid.UUID, n int) {
 
 func (l *Load) isHeavy() bool { return l.Addresses() > loadMax }
 
-// keepBytes reports whether there is room for so many bytes more, and takes it.
+// keepBytes reserves room for so many bytes more, and reports whether there was any.
 func (l *Load) keepBytes(bytes int) bool {
 	if l.texts.Add(int64(bytes)) > textsMax {
 		l.texts.Add(int64(-bytes))

@@ -20,8 +20,8 @@ import (
 type Options struct {
 	Route func(ctx context.Context, domain string) (mx.Route, error)
 	Match func(r mx.Route) string // the key of the receiver of a route
-	// Version counts the changes of what Match and WaitsOf answer: the key is looked at anew
-	// when it is another. It must not block. Nil: nothing changes.
+	// Version changes when the answers of Match or WaitsOf may have changed; the key is then looked up anew. It must
+	// not block. Nil: nothing changes.
 	Version func() uint64
 	Resolve func(identity string) *actor.PID // of a receiver's key; may wait a second; nil: not now
 	Facts   *Facts
@@ -31,7 +31,7 @@ type Options struct {
 	Waits []time.Duration
 	// WaitsOf are those of one receiver, by its key; none: Waits. Nil: all have Waits.
 	WaitsOf func(key string) []time.Duration
-	// GiveUpAfter is how long after the first "again" an address stays open.
+	// GiveUpAfter is how long an address stays open after its first deferral.
 	GiveUpAfter time.Duration
 	// ControlPauses are between the control probes of one domain; the last one
 	// repeats. Nil: 2 s and 15 s.
@@ -39,7 +39,7 @@ type Options struct {
 	Log           *slog.Logger
 }
 
-// Validate says which option is missing.
+// Validate returns an error that names a missing option.
 func (o Options) Validate() error {
 	switch {
 	case o.Route == nil || o.Match == nil || o.Resolve == nil:
@@ -54,7 +54,7 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// controlPauses are those of the options, or the ones for which they say nothing.
+// controlPauses returns those of the options, or the defaults.
 func (o Options) controlPauses() []time.Duration {
 	if len(o.ControlPauses) == 0 {
 		return defaultControlPauses
@@ -62,7 +62,7 @@ func (o Options) controlPauses() []time.Duration {
 	return o.ControlPauses
 }
 
-// waits are between the attempts at an address of a receiver, at least one.
+// waits returns the waits between attempts at an address of a receiver, at least one.
 func (o Options) waits(key string) []time.Duration {
 	if o.WaitsOf != nil {
 		if own := o.WaitsOf(key); len(own) > 0 {
@@ -89,8 +89,8 @@ type Work struct {
 	Tries        int      // how often an actor for the same work and epoch was begun before
 	Ordinals     []uint32 // not settled, each once, at least one; read only
 	Local        func(ordinal uint32) string
-	Deadline     time.Time // what nobody has found out by then is unknown; zero: none
-	Left         *Parked   // what another actor has left of this work; nil: nothing is known
+	Deadline     time.Time // what is open then becomes unknown; zero: no deadline
+	Left         *Parked   // the state another actor left of this work; nil: none
 }
 
 // Final is the last word on one address.
@@ -110,13 +110,12 @@ type Finals struct {
 	Done   bool
 }
 
-// Hold is what a parent tells its domains when outcomes cannot be settled: they take
-// back what is not asked yet and offer nothing, until they are told otherwise, so
-// that who takes the work over has little to ask again.
+// Hold is what a parent tells its domains when outcomes can't be settled: they take back what isn't asked yet and offer
+// nothing until told otherwise, so that a node that takes the work over has little to ask again.
 type Hold struct{ On bool }
 
-// Quiet is what a domain tells its parent when all that it has left waits for a
-// time, and again, with the zero time, when it goes on.
+// Quiet is what a domain tells its parent when all its open addresses wait for a time, and again, with the zero time,
+// when it goes on.
 type Quiet struct {
 	Domain string
 	Until  time.Time

@@ -8,21 +8,21 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// Park asks a domain to stop and to say what is left to be done, so that somebody goes on
-// with it later. It answers Parked, or NotParked. Resume takes it back.
+// Park asks a domain to stop and to export its state, so that the work can go on later. The answer is Parked or
+// NotParked. Resume revokes it.
 type (
 	Park      struct{}
 	Resume    struct{}
 	NotParked struct{ Domain string }
 )
 
-// Parked is what a domain tells who asked it to park: all that has to be known to go on with it
-// elsewhere. Times are of the wall clock, in Unix milliseconds. Addresses that were never answered are left out.
+// Parked is the answer to Park: the state needed to go on elsewhere. Times are of the wall clock, in Unix milliseconds.
+// Addresses that were never answered are left out.
 type Parked struct {
 	Domain    string          `json:"domain"`
 	Addresses []ParkedAddress `json:"addresses,omitempty"`
 	Control   *ParkedControl  `json:"control,omitempty"` // nil: no control probe is asked
-	// GreyWaits are the shortest waits that were enough at the receiver, by source address, in milliseconds.
+	// GreyWaits are the shortest waits after which a greylisted address passed, by source address, in milliseconds.
 	GreyWaits map[string]int64 `json:"grey_waits,omitempty"`
 }
 
@@ -45,11 +45,11 @@ type ParkedAddress struct {
 type ParkedControl struct {
 	Local string         `json:"local"`
 	Asked int            `json:"asked"`
-	Again *ParkedAddress `json:"again,omitempty"` // it was put off; nil: it was not answered
+	Again *ParkedAddress `json:"again,omitempty"` // when it was put off; nil: it wasn't
 	Notes evidence.Case  `json:"-"`               // the attempts at those of this run
 }
 
-// park stops what is under way and says what is left; false when that is not the time for it.
+// park stops what is under way and exports the state; false when the domain can't be parked now.
 func (pl *planner) park(now time.Time) (Parked, bool) {
 	if len(pl.backlog.chunks) > 0 && pl.backlog.receiver.serves() {
 		return Parked{}, false
@@ -62,7 +62,7 @@ func (pl *planner) park(now time.Time) (Parked, bool) {
 	return pl.export(), true
 }
 
-// export says what is left. Nothing is out.
+// export returns the state to go on with. Nothing is out.
 func (pl *planner) export() Parked {
 	out := Parked{Domain: pl.work.Domain, GreyWaits: map[string]int64{}}
 	for number, wait := range pl.retries.greyWaits {
@@ -99,7 +99,7 @@ func (r *retries) exportAddress(p pending) ParkedAddress {
 	return one
 }
 
-// restore goes on with what another planner has left.
+// restore takes over the state that another planner exported.
 func (pl *planner) restore(now time.Time, left *Parked) {
 	for source, wait := range left.GreyWaits {
 		if number := pl.retries.log.sourceNumber(source); number != 0 {
@@ -130,7 +130,7 @@ func (pl *planner) restore(now time.Time, left *Parked) {
 	pl.backlog.ordinals = fresh
 }
 
-// restoreOne puts one address where it was.
+// restoreOne restores one address.
 func (pl *planner) restoreOne(now time.Time, ordinal uint32, one *ParkedAddress) {
 	since := func(ms int64) time.Duration { return time.UnixMilli(ms).Sub(now) } // of the planner, which begins now
 	p := pending{ordinal: ordinal, since: since(one.Since), due: since(one.Due), reason: one.Reason,

@@ -23,7 +23,7 @@ type pending struct {
 	marks   uint8
 }
 
-// waitsMax is where waits are not counted any more: no configuration has as many.
+// waitsMax is where the count of waits stops: no configuration has as many.
 const waitsMax = 1<<8 - 1
 
 // Bits of pending.marks.
@@ -51,7 +51,7 @@ func (d *deferrals) Pop() any {
 	return last
 }
 
-// due calls do for those whose time has come, until it returns false: they lie together at the top of the heap.
+// due calls do for each address whose time has come, until it returns false: those lie together at the top of the heap.
 func (d deferrals) due(since time.Duration, do func(p *pending) bool) {
 	var below func(i int) bool
 	below = func(i int) bool {

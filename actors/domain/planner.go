@@ -9,8 +9,8 @@ import (
 	"rollcall/smtp/mx"
 )
 
-// planner decides what is to be done for one domain: answers come in (routed, results), plan says what follows
-// from them, and offers and final outcomes go out. It is plain Go. Mailbox only.
+// planner decides what to do next for one domain: a route and results come in, plan decides, and offers and final
+// outcomes go out. It is plain Go. Mailbox only.
 type planner struct {
 	*job
 	route    route    // where the addresses are asked
@@ -45,20 +45,20 @@ func (pl *planner) takeRoute(now time.Time, r mx.Route, err error) {
 	}
 }
 
-// matchReceiver finds the receiver of the route, and leaves another one.
+// matchReceiver finds the receiver of the route, and leaves the old one if it is another.
 func (pl *planner) matchReceiver() {
 	if pl.route.matchKey() {
 		pl.backlog.abandonReceiver()
 	}
 }
 
-// foundReceiver notes that the receiver actor of a key is known, or that it is not to be had now. It reports whether
-// that is what the planner wants to know: a key of another time is not.
+// foundReceiver notes the receiver actor of a key, or that it couldn't be found. It reports whether the planner waited
+// for that key; an older one is ignored.
 func (pl *planner) foundReceiver(key string, ok bool) bool {
 	return key == pl.route.key && pl.backlog.foundReceiver(ok)
 }
 
-// takeResults takes answers; what was taken before is acknowledged and ignored.
+// takeResults takes answers; a repeated message is acknowledged and ignored.
 func (pl *planner) takeResults(now time.Time, m *wire.Results) {
 	if !pl.backlog.isMine(m.GetTask()) {
 		return
@@ -84,7 +84,7 @@ func (pl *planner) takeAnswer(now time.Time, m *wire.Answer, attempts []evidence
 		c.Attempts = attempts[:0] // where they are put again
 	}
 	for i := range attempts {
-		if !attempts[i].Reason.Known() { // of a newer program: what it means is not known here
+		if !attempts[i].Reason.Known() { // from a newer program, with a meaning unknown here
 			attempts[i].Void = true
 		}
 		if attempts[i].Stage == smtp.StageRcpt && !attempts[i].Others {
@@ -102,7 +102,7 @@ func (pl *planner) takeAnswer(now time.Time, m *wire.Answer, attempts []evidence
 	switch last, asked := c.Last(); {
 	case m.GetOrdinal() == controlOrdinal:
 		pl.controls.takeAnswer(now, p, c, say)
-	case !asked || len(attempts) == 0: // nobody was asked: it says nothing about the address
+	case !asked || len(attempts) == 0: // no server was asked: it says nothing about the address
 		pl.controls.askAgain(now, p, c, say)
 	default:
 		pl.noteAttempt(now, p, last)
@@ -110,7 +110,7 @@ func (pl *planner) takeAnswer(now time.Time, m *wire.Answer, attempts []evidence
 			pl.retries.stats.noteAsked(p.reason, false)
 		} else {
 			pl.controls.askAgain(now, p, c, say)
-			if reason == smtp.Greylisted { // so that a control probe waits beside them, and not after them
+			if reason == smtp.Greylisted { // so that a control probe waits at the same time, not afterwards
 				pl.controls.askControlEarly(now)
 			}
 		}
@@ -120,7 +120,7 @@ func (pl *planner) takeAnswer(now time.Time, m *wire.Answer, attempts []evidence
 // noteAttempt keeps what the newest attempt at an address says about its receiver.
 func (pl *planner) noteAttempt(now time.Time, p pending, last evidence.Attempt) {
 	pl.retries.notePassed(now, p, last)
-	// A guard counts each refusal, whether or not our rules can tell what it means.
+	// A harvest guard counts each refusal, also one that our rules can't read.
 	if last.Stage == smtp.StageRcpt && (last.Outcome == smtp.Invalid || last.Code >= 500) {
 		pl.options.Facts.Refused(pl.route.behaviourKey(last.Host), now)
 	}
@@ -130,8 +130,8 @@ func (pl *planner) noteAttempt(now time.Time, p pending, last evidence.Attempt) 
 	}
 }
 
-// followAttempt goes on with an address by its newest attempt: to its outcome, or until it is known what an
-// acceptance or a refusal in bare words is worth. False: it has to be asked again.
+// followAttempt goes on with an address by its newest attempt: it concludes, or files an acceptance or a bare refusal
+// until it is known whether that counts. False: the address has to be asked again.
 func (pl *planner) followAttempt(now time.Time, p pending, c evidence.Case, last evidence.Attempt) bool {
 	answered := p
 	answered.reason = smtp.ReasonNone // it is not put off any more
@@ -192,16 +192,16 @@ func (pl *planner) closeAll(now time.Time) {
 	})
 }
 
-// deferAll makes every address that could be offered now come later: there is no route.
-// It goes on in later turns until all are put off.
+// deferAll defers every address that could be offered now, since there is no route. It goes on in later turns until all
+// are deferred.
 func (pl *planner) deferAll(now time.Time) {
 	pl.route.silent = !pl.drainWaiting(now, false, func(p pending, c evidence.Case) {
 		pl.controls.askAgain(now, p, c, answerOf{reason: smtp.DNSFailed})
 	})
 }
 
-// drainWaiting takes what is not out, as far as it is due or all, until finalsMax are final. It
-// reports whether there was nothing left.
+// drainWaiting ends addresses that aren't out, the due ones or all, until finalsMax are final. It reports whether none
+// are left.
 func (pl *planner) drainWaiting(now time.Time, all bool, do func(pending, evidence.Case)) bool {
 	for !pl.isCut() {
 		ordinal, ok := pl.backlog.takeNext(now, false)
@@ -272,8 +272,8 @@ func (pl *planner) quietUntil(now time.Time) time.Time {
 	return earlier(earlier(pl.controls.nextControl(), pl.controls.witnesses.nextDoubt(now)), until)
 }
 
-// holdWork takes back what is out and not answered, and offers nothing more, or goes on: the time between doesn't
-// count for those who wait.
+// holdWork takes back what is out and offers nothing more, or goes on; the time between doesn't count towards giving
+// up.
 func (pl *planner) holdWork(now time.Time, on bool) {
 	switch {
 	case on && !pl.held:
@@ -289,7 +289,7 @@ func (pl *planner) holdWork(now time.Time, on bool) {
 	}
 }
 
-// endWork forgets everything that counts for the node: the work is over.
+// endWork gives back what the domain counts for in the node's bounds: the work is over.
 func (pl *planner) endWork() {
 	pl.retries.log.close()
 	for len(pl.backlog.chunks) > 0 {

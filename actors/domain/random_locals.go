@@ -5,9 +5,8 @@ import (
 	"math/rand/v2"
 )
 
-// A local part of a control probe must be nobody's, and must look like somebody's:
-// some receivers refuse by pattern what no person is called, and then answer the
-// truth about it only.
+// The local part of a control probe must be nobody's but look like a person's: some receivers refuse by pattern names
+// that no person has, and accept everything else.
 const (
 	// controlBytesMin and controlBytesMax bound it: mailboxes of so many letters that
 	// mean nothing are nobody's, and large providers take no names beyond 30.

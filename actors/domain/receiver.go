@@ -12,37 +12,34 @@ const (
 	ackWithin  = 2 * time.Second // an offer without an answer is sent again
 	silenceMax = 5 * time.Second // a receiver that says nothing for so long is believed dead
 
-	// resolvePause is before a receiver actor that was lost, or is not to be had, is
-	// looked for again, doubled each time up to resolveMax: some seconds after a
-	// cluster has healed everybody works again.
+	// resolvePause is the wait before a lost receiver actor is looked up again, doubled each time up to resolveMax:
+	// some seconds after a cluster has healed every domain works again.
 	resolvePause = 100 * time.Millisecond
 	resolveMax   = 5 * time.Second
 
-	// lostMax bounds the suspicion that the addresses make their receiver actors fail:
-	// from then on they are put off. One that ends under what it was offered counts
-	// lostSure, so eight in a row without one answer are too many. One that moved
-	// counts so too when it had the offer for less than lostSoon, for no view of the
-	// cluster changes so fast so often; later, it counts one. One that cannot be
-	// reached or falls silent never counts: that is our own trouble. Guesses.
+	// lostMax bounds the suspicion that our addresses make receiver actors fail; beyond it they are deferred. A
+	// receiver that stopped after our offer counts lostSure, so eight in a row without an answer reach the bound. One
+	// that moved counts as much if it had the offer for less than lostSoon, since no cluster changes that fast that
+	// often; after lostSoon it counts one. One that can't be reached or falls silent doesn't count: that is our own
+	// trouble. Guesses.
 	lostMax  = 64
 	lostSure = 8
 	lostSoon = 3 * time.Second
 
-	// heldJitter is by how much the end of a wait may come sooner from one pulse to the
-	// next, for which nobody is told: it is named as a duration, and pulses are a second
-	// apart. It may come later by up to the heldPart-th part of what was left: a receiver
-	// that does not know the end names one that moves along.
+	// heldJitter is how much sooner than told the end of a wait may come before the new time is told: it is sent as a
+	// duration, in pulses a second apart. It may come later by up to 1/heldPart of the time left: a receiver that
+	// doesn't know the end sends one that moves along.
 	heldJitter = time.Second
 	heldPart   = 2
 
-	// missedMax is how many times in a row a receiver actor may be looked for in vain,
-	// which takes some seconds, before its work is said to wait; missedFor is how far
-	// ahead that points at least, far enough for what is told to customers to be calm.
+	// missedMax is how many lookups of a receiver actor may fail in a row, which takes some seconds, before its work
+	// counts as waiting; missedFor is the least wait that customers are then told, so that the text doesn't change all
+	// the time.
 	missedMax = 6
 	missedFor = time.Minute
 )
 
-// receiver is how it stands with the receiver actor that asks about the addresses.
+// receiver is the state of our work with the receiver actor.
 type receiver struct {
 	reached   bool // it is known
 	reaching  bool // it is looked for
@@ -51,9 +48,9 @@ type receiver struct {
 	heard     time.Time
 	credit    uint32     // chunks of fresh addresses that it takes now
 	heldUntil time.Time  // it says that it may not ask before
-	cause     wire.Cause // what keeps it from asking more, as it said last
-	perHour   int64      // that it expects to ask of this verification; 0: it does not say
-	told      int        // addresses that are behind, as it was told last
+	cause     wire.Cause // what kept it from asking more, by its last pulse
+	perHour   int64      // addresses of this verification that it expects to ask in an hour; 0: it doesn't say
+	told      int        // addresses behind, as the receiver was last told
 	toldAt    time.Time  // when
 }
 
@@ -65,7 +62,7 @@ func (r *receiver) nextPause() time.Duration {
 	return min(resolvePause<<min(r.failures-1, 8), resolveMax)
 }
 
-// found notes that it is known, or that it is not to be had now.
+// found notes the receiver actor, or that the lookup failed.
 func (r *receiver) found(ok bool) {
 	r.reaching, r.reached = false, ok
 	if ok {
@@ -75,15 +72,15 @@ func (r *receiver) found(ok bool) {
 	}
 }
 
-// forget begins anew with another one, or with this one later.
+// forget resets the state, for another receiver actor or for a later lookup.
 func (r *receiver) forget() {
 	*r = receiver{failures: r.failures, lost: r.lost, heard: r.heard, reaching: r.reaching, toldAt: r.toldAt}
 }
 
-// isMissed reports whether it was looked for in vain for so long that its work waits.
+// isMissed reports whether lookups failed for so long that its work counts as waiting.
 func (r *receiver) isMissed() bool { return r.reaching && r.failures > missedMax }
 
-// holdUntil notes until when it may not ask; zero: it may.
+// holdUntil notes until when the receiver may not ask; zero: it may.
 func (r *receiver) holdUntil(now, until time.Time) {
 	later := until.Sub(r.heldUntil)
 	if later < -heldJitter || later > max(heldJitter, r.heldUntil.Sub(now)/heldPart) {
@@ -91,7 +88,7 @@ func (r *receiver) holdUntil(now, until time.Time) {
 	}
 }
 
-// serves reports whether it asks what its limits let it ask: who leaves it then loses its turn there.
+// serves reports whether it asks as much as its limits allow: a domain that leaves it then loses its turn.
 func (r *receiver) serves() bool {
 	switch r.cause {
 	case wire.Cause_FREE, wire.Cause_ALLOWANCE, wire.Cause_CONNECTIONS, wire.Cause_BUDGET:
@@ -117,8 +114,8 @@ func (b *backlog) takePulse(now time.Time, m *wire.Pulse) {
 	}
 }
 
-// foundReceiver notes that the receiver actor is known, or that it is not to be had now; then it is looked for again,
-// for as long as the work is ours. It reports whether it was looked for.
+// foundReceiver notes the receiver actor, or that the lookup failed; then it is looked up again, as long as the work is
+// ours. It reports whether a lookup was under way.
 func (b *backlog) foundReceiver(ok bool) bool {
 	if !b.receiver.reaching {
 		return false
@@ -134,8 +131,8 @@ func (b *backlog) leaveReceiver() {
 	b.addStep(leave{})
 }
 
-// takeMoved takes the notice that the receiver goes away. It is its last word: what was
-// on the wire it has answered before, and all that is left is to be offered again.
+// takeMoved takes the notice that the receiver goes away. That is its last message: it has answered what was on the
+// wire, and the rest is offered again.
 func (b *backlog) takeMoved(now time.Time, m *wire.Moved) {
 	if !b.isMine(m.GetTask()) {
 		return
@@ -149,8 +146,8 @@ func (b *backlog) takeMoved(now time.Time, m *wire.Moved) {
 	b.loseReceiver(now, suspicion)
 }
 
-// loseReceiver forgets a receiver that is lost and takes back what it had, which is under
-// so much more suspicion. At the bound it comes later: it may be the fault.
+// loseReceiver forgets a lost receiver, takes back what it had, and adds to the suspicion. At lostMax the addresses are
+// deferred: they may be the cause.
 func (b *backlog) loseReceiver(now time.Time, suspicion int) {
 	if !b.receiver.reached {
 		return
@@ -174,7 +171,7 @@ func (b *backlog) loseReceiver(now time.Time, suspicion int) {
 	}
 }
 
-// abandonReceiver leaves the receiver because another one is right. What it has not begun it must not begin.
+// abandonReceiver leaves the receiver because another one is responsible, and cancels what it hasn't asked.
 func (b *backlog) abandonReceiver() {
 	b.recallChunks()
 	if b.receiver.reached {

@@ -21,10 +21,10 @@ type retries struct {
 	log       *attemptLog // what was said about them
 	deferred  deferrals
 	again     map[uint32]pending       // those that were deferred and are out again
-	ripe      int                      // of deferred, those whose time had come at ripeAt, less those taken since
+	ripe      int                      // due addresses in deferred, counted at ripeAt, less those taken since
 	ripeAt    time.Duration            // since the start of the planner
 	stats     deferralStats            // of deferred
-	greyWaits map[uint16]time.Duration // the shortest that was enough, by source
+	greyWaits map[uint16]time.Duration // the shortest wait after which a greylisted address passed, by source
 	barren    smtp.Reason              // the receiver gives nobody an answer, so all that waits is given up; why
 }
 
@@ -52,7 +52,7 @@ func (r *retries) pushDeferred(p pending) {
 	heap.Push(&r.deferred, p)
 }
 
-// popDue takes the address that is deferred for the shortest time, to be asked again.
+// popDue takes the deferred address that is due first.
 func (r *retries) popDue() uint32 {
 	p := heap.Pop(&r.deferred).(pending)
 	if p.ordinal != controlOrdinal {
@@ -63,7 +63,7 @@ func (r *retries) popDue() uint32 {
 	return p.ordinal
 }
 
-// giveBack defers an address again that was popped and not asked. It reports whether it is one of those.
+// giveBack defers an address that was popped and not asked. It reports whether it was one.
 func (r *retries) giveBack(ordinal uint32) bool {
 	p, known := r.again[ordinal]
 	if !known {
@@ -77,8 +77,7 @@ func (r *retries) giveBack(ordinal uint32) bool {
 	return true
 }
 
-// takeCase is the record and the case of an address that is answered, or ended: the one that was kept of it, or
-// another one.
+// takeCase returns the record and the case of an answered or ended address: the kept ones, or new ones.
 func (r *retries) takeCase(now time.Time, ordinal uint32) (pending, evidence.Case) {
 	p, before := r.again[ordinal]
 	delete(r.again, ordinal)
@@ -92,7 +91,7 @@ func (r *retries) takeCase(now time.Time, ordinal uint32) (pending, evidence.Cas
 	return p, c
 }
 
-// popOf takes one of a list of addresses that wait for something else, and its case.
+// popOf takes the last address of a waiting list, and its case.
 func (r *retries) popOf(list *[]pending) (pending, evidence.Case) {
 	n := len(*list) - 1
 	p := (*list)[n]
@@ -107,7 +106,7 @@ func (r *retries) popOf(list *[]pending) (pending, evidence.Case) {
 // a million of them, and an offer is made for each few.
 const ripeEvery = time.Second
 
-// countRipe is how many deferred addresses of the file are due, as counted within the last ripeEvery.
+// countRipe returns how many deferred addresses were due at the last count, at most ripeEvery ago.
 func (r *retries) countRipe(now time.Time) int {
 	if since := r.since(now); since-r.ripeAt >= ripeEvery {
 		r.ripe, r.ripeAt = 0, since
@@ -121,20 +120,19 @@ func (r *retries) countRipe(now time.Time) int {
 	return r.ripe
 }
 
-// namedInRow is how many waits in a row may be as short as the receiver or a rule names
-// them. From then on they grow like those of the configuration: a mailbox that is put off
-// for a minute each time would be asked for hundreds of times. Guess.
+// namedInRow is how many waits in a row may be as short as the receiver or a rule names them. After that they grow as
+// the configured ones do: a mailbox deferred by a minute each time would be asked about hundreds of times. Guess.
 const namedInRow = 4
 
-// answerOf is what an answer says beside its case.
+// answerOf is what an answer says about the next attempt.
 type answerOf struct {
 	reason   smtp.Reason
 	wait     time.Duration      // as the receiver named it; 0: the configured waits
 	attempts []evidence.Attempt // since the last answer
 }
 
-// wasDeferred reports whether an address was put off itself. That its host or we have to rest is
-// told of addresses that nobody asked for, too: they wait for that alone.
+// wasDeferred reports whether the address itself was put off. When its host or our source has to rest, addresses that
+// weren't asked get that answer too.
 func wasDeferred(list []evidence.Attempt) bool {
 	if len(list) == 0 {
 		return false
@@ -143,9 +141,9 @@ func wasDeferred(list []evidence.Attempt) bool {
 	return last.Stage == smtp.StageRcpt && last.Code/100 == 4 && last.Blame != smtp.BlameSource && !last.Others
 }
 
-// askLater has an address, or the control probe, asked again later, or reports that its time is over, and why. A
-// wait that the receiver named is never cut short. What it waits while nobody asks for it uses none of its time;
-// of a control probe's it does, so that what was accepted never waits for it longer.
+// askLater has an address, or the control probe, asked again later, or reports that its time is over, and why. A wait
+// that the receiver named is never cut short. A wait in which the address isn't asked doesn't count towards giving up,
+// except for a control probe, so that acceptances never wait longer for it.
 func (r *retries) askLater(now time.Time, p pending, c evidence.Case, m answerOf) (why smtp.Reason, over bool) {
 	if r.barren != smtp.ReasonNone {
 		return r.whyBarren(c), true
@@ -154,7 +152,7 @@ func (r *retries) askLater(now time.Time, p pending, c evidence.Case, m answerOf
 		r.noteGreylisted(now, &p, last)
 	}
 	wait := r.nextWait(now, &p, m)
-	if untimed(m) && p.ordinal != controlOrdinal { // neither that nor this wait counts
+	if untimed(m) && p.ordinal != controlOrdinal { // neither the last wait nor this one counts
 		p.since += r.since(now) - max(p.due, p.since) + wait
 	} else if p.waits < waitsMax {
 		p.waits++
@@ -184,20 +182,18 @@ func (r *retries) nextWait(now time.Time, p *pending, m answerOf) time.Duration 
 		waits := r.options.waits(r.route.key)
 		own := waits[min(nth, len(waits)-1)]
 		if left := p.since + r.options.GiveUpAfter - r.since(now); left > 0 {
-			own = min(own, left) // one last try when the time is up
+			own = min(own, left) // a last try when the time is up
 		}
 		wait = max(wait, own)
 	}
 	return wait
 }
 
-// earlyApart is the time between two addresses that are asked again early, so that
-// they do not all come at once: ten a second; the receiver's pacing does the rest.
+// earlyApart spreads addresses that are asked again early to ten a second; the receiver's pacing does the rest.
 const earlyApart = 100 * time.Millisecond
 
-// noteGreylisted notes that an address was greylisted, from where, and since when. From
-// another source it begins anew: most implementations know a client by its address,
-// so what was waited for before is worth nothing there.
+// noteGreylisted notes that an address was greylisted, from where, and since when. From another source it begins anew:
+// most implementations know a client by its address.
 func (r *retries) noteGreylisted(now time.Time, p *pending, from evidence.Attempt) {
 	number := r.log.sourceNumber(from.Source)
 	if number == p.from && number != 0 {
@@ -207,10 +203,9 @@ func (r *retries) noteGreylisted(now time.Time, p *pending, from evidence.Attemp
 	p.marks &^= markEarly | markHeld
 }
 
-// notePassed notes that a greylisted address got an answer from the source that it was
-// greylisted from. Most implementations let a client through from then on, so the
-// others are asked again soon: once each, and not before they waited as long as this
-// one did, because some make those wait longer that come too early.
+// notePassed notes that a greylisted address was answered at the source that was greylisted. Most implementations let a
+// client through from then on, so the others are asked again soon: once each, and only after they waited as long as
+// this one, because some greylists punish an early retry.
 func (r *retries) notePassed(now time.Time, p pending, last evidence.Attempt) {
 	if p.from == 0 || last.Stage != smtp.StageRcpt || last.Outcome == smtp.Undecided ||
 		r.log.sourceNumber(last.Source) != p.from {
@@ -218,15 +213,15 @@ func (r *retries) notePassed(now time.Time, p pending, last evidence.Attempt) {
 	}
 	waited := r.since(now) - p.grey
 	if least, known := r.greyWaits[p.from]; known && waited > least-least/4 {
-		return // what waits was looked at for about as short a time: not all of it each time
+		return // they were sped up for about as short a wait before
 	}
 	r.greyWaits[p.from] = waited
 	r.speedUpGreylisted(now, p.from, waited)
 	r.recountGreylisted(waited)
 }
 
-// speedUpGreylisted has the greylisted addresses asked as soon as they waited so long. Those whose wait the receiver
-// named keep it.
+// speedUpGreylisted makes greylisted addresses due as soon as they have waited so long. A wait that the receiver named
+// stays.
 func (r *retries) speedUpGreylisted(now time.Time, from uint16, waited time.Duration) {
 	at := r.since(now)
 	for i := range r.deferred {
@@ -240,7 +235,7 @@ func (r *retries) speedUpGreylisted(now time.Time, from uint16, waited time.Dura
 	heap.Init(&r.deferred)
 }
 
-// recountGreylisted counts those that are greylisted anew when they are asked sooner than they were to be.
+// recountGreylisted updates the counts of greylisted addresses that became due sooner.
 func (r *retries) recountGreylisted(waited time.Duration) {
 	c := r.stats.countOf(smtp.Greylisted)
 	if c.wait = min(c.wait, waited); c.addresses == 0 {
@@ -272,8 +267,8 @@ func (r *retries) expectAnswer(p *pending) time.Duration {
 	return at
 }
 
-// makeProbes makes the questions about addresses; a greylisted one says since when, unless our ledger stalled
-// meanwhile: that it waited for so long says nothing about the receiver.
+// makeProbes makes the questions about addresses. A greylisted one carries how long it has waited, unless our ledger
+// stalled meanwhile: then the wait says nothing about the receiver.
 func (r *retries) makeProbes(now time.Time, ordinals []uint32, localOf func(ordinal uint32) string) []*wire.Probe {
 	list, all := make([]*wire.Probe, len(ordinals)), make([]wire.Probe, len(ordinals))
 	var locals strings.Builder // a copy, since a receiver may keep one for long
@@ -292,8 +287,8 @@ func (r *retries) makeProbes(now time.Time, ordinals []uint32, localOf func(ordi
 	return list
 }
 
-// extendWaits gives the addresses that wait the time back in which nothing could be asked: it
-// does not count towards giving them up, and nobody learns from it.
+// extendWaits gives waiting addresses back the time in which nothing could be asked: it doesn't count towards giving
+// up, and no greylist wait is learned from it.
 func (r *retries) extendWaits(now time.Time, lost time.Duration) {
 	excused := func(since time.Duration) time.Duration { return max(since, min(since+lost, r.since(now))) }
 	for i := range r.deferred {
@@ -309,8 +304,8 @@ func (r *retries) extendWaits(now time.Time, lost time.Duration) {
 	}
 }
 
-// countDue counts the addresses by reason that were put off and could be asked again now, if the receiver lets
-// us. Where there are more than dueMax, they are as good as all.
+// countDue counts, by reason, the deferred addresses that are due. Where more than dueMax are due, all deferred ones
+// count as due.
 func (r *retries) countDue(now time.Time) map[smtp.Reason]int {
 	out, n := map[smtp.Reason]int{}, 0
 	r.deferred.due(r.since(now), func(p *pending) bool {

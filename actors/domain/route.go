@@ -10,20 +10,19 @@ import (
 	"rollcall/smtp/mx"
 )
 
-// route is where the addresses of a domain are asked: what DNS said, which receiver that is, and which of its
-// hosts answer.
+// route is where a domain's addresses are asked: the answer of DNS, the receiver, and which of its hosts answer.
 type route struct {
 	*job
 	mx.Route
 	hosts    []*wire.Host    // in the form of messages; nil: nothing is known yet
 	asked    bool            // the question is out
-	silent   bool            // DNS said nothing; addresses are being put off
+	silent   bool            // DNS gave no answer; addresses are being deferred
 	closed   smtp.Reason     // why the domain takes no mail, as DNS says
 	key      string          // of the receiver; empty: not known yet
 	version  uint64          // of what key rests on
-	heard    map[string]bool // hosts that told about a mailbox
-	answered string          // the newest of them; empty: none did
-	keyed    string          // the host whose behaviour was looked for last
+	heard    map[string]bool // hosts that answered about a mailbox
+	answered string          // the one that answered last; empty: none did
+	keyed    string          // the host of the cached behaviour key
 	keyOf    string          // its behaviourKey
 }
 
@@ -47,17 +46,17 @@ func reachable(r mx.Route) bool {
 	return slices.ContainsFunc(r.Hosts, func(h mx.Host) bool { return len(h.Addrs) > 0 })
 }
 
-// matchKey finds the key of the receiver, and reports whether it is another one than before.
+// matchKey finds the receiver's key and reports whether it has changed.
 func (r *route) matchKey() bool {
 	before := r.key
 	r.version, r.key = r.options.version(), r.options.Match(r.Route)
 	return r.key != before
 }
 
-// isOutdated reports whether what the key rests on has changed.
+// isOutdated reports whether the rules that give the key have changed.
 func (r *route) isOutdated() bool { return r.key != "" && r.options.version() != r.version }
 
-// hearHost notes which host told about a mailbox, if an answer does.
+// hearHost notes the host of an answer about a mailbox.
 func (r *route) hearHost(t evidence.Attempt) {
 	tells := t.Outcome == smtp.Valid || t.Outcome == smtp.Invalid || t.Outcome == smtp.CatchAll
 	if t.Stage != smtp.StageRcpt || t.Others || !tells {
@@ -78,8 +77,8 @@ func (r *route) answeringHost() string {
 	return r.answered
 }
 
-// behaviourKey is that of a host for the domain. It is kept for the host that was asked for last: nearly always the
-// same.
+// behaviourKey returns the key of a host's behaviour for the domain. The last one is cached: the host is nearly always
+// the same.
 func (r *route) behaviourKey(host string) string {
 	if r.keyed != host || r.keyOf == "" {
 		r.keyed, r.keyOf = host, behaviourKey(r.work.Domain, host)
@@ -97,7 +96,7 @@ func (r *route) rankOf(host string) (uint16, bool) {
 	return 0, false
 }
 
-// isBackup reports whether a host goes behind another one of the route that has not told about a mailbox.
+// isBackup reports whether a host comes after another one of the route that hasn't answered about a mailbox.
 func (r *route) isBackup(host string) bool {
 	rank, ranked := r.rankOf(host)
 	return ranked && slices.ContainsFunc(r.Hosts, func(h mx.Host) bool {
@@ -119,8 +118,8 @@ func (r *route) isOutranked(now time.Time, host string) bool {
 	})
 }
 
-// hostsOf is how many hosts have to deny that they serve the domain before that is
-// believed: those of the route, and those of an older one that were asked.
+// hostsOf is how many hosts must deny that they serve the domain before that is believed: those of the route, and those
+// of an older route that were asked.
 func (r *route) hostsOf(c evidence.Case) int {
 	hosts := len(r.Hosts)
 	for i, t := range c.Attempts {
@@ -134,7 +133,7 @@ func (r *route) hostsOf(c evidence.Case) int {
 	return hosts
 }
 
-// pausedUntil is until when nothing is asked, because a guard was seen at work at a host; it may be over.
+// pausedUntil returns until when nothing is asked because a harvest guard was seen at a host; that may lie in the past.
 func (r *route) pausedUntil() time.Time {
 	if !r.options.Facts.guarded.Load() {
 		return time.Time{}
@@ -146,5 +145,5 @@ func (r *route) pausedUntil() time.Time {
 	return until
 }
 
-// isResting reports whether nothing is asked, because a guard was seen at work.
+// isResting reports whether nothing is asked because a harvest guard was seen.
 func (r *route) isResting(now time.Time) bool { return now.Before(r.pausedUntil()) }

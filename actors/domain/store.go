@@ -16,23 +16,23 @@ type Store interface {
 }
 
 const (
-	// recallWithin is how long an acceptance waits for what the cluster knows; then
-	// the control probe costs less than waiting on.
+	// recallWithin is how long an acceptance waits for the cluster's answer; after that a control probe costs less than
+	// waiting.
 	recallWithin = 2 * time.Second
 
-	// gatherFor is how long questions are gathered that go to the store together.
-	// It is far below what the control probe takes that it may save.
+	// gatherFor is how long questions are gathered for one call of the store: far less than the control probe takes
+	// that the answer may save.
 	gatherFor = 10 * time.Millisecond
 
-	// saveEvery is how long facts are gathered that are written together: a node
-	// that dies costs the next owners a control probe for each of these.
+	// saveEvery is how long facts are gathered for one write. If the node dies before it, each unwritten fact costs the
+	// next owner a control probe.
 	saveEvery = 2 * time.Second
 
 	// storeWithin bounds one call of the store.
 	storeWithin = 5 * time.Second
 
-	// unsavedMax and askedMax bound what waits for the store. What is beyond is not
-	// shared, or not asked for. That is some megabytes, and many calls' worth.
+	// unsavedMax and askedMax bound the facts and the questions that wait for the store; further ones aren't shared, or
+	// aren't asked. That is some megabytes, and many calls' worth.
 	unsavedMax = 20_000
 	askedMax   = 20_000
 
@@ -76,7 +76,7 @@ func (f *Facts) writeFacts(ctx context.Context) {
 	}
 }
 
-// saveFacts writes all that is unsaved; what failed stays so.
+// saveFacts writes all unsaved facts; those that fail stay unsaved.
 func (f *Facts) saveFacts(ctx context.Context) error {
 	for {
 		names, facts := f.nextBatch()
@@ -91,7 +91,7 @@ func (f *Facts) saveFacts(ctx context.Context) error {
 		}
 		f.mu.Lock()
 		for name, k := range names {
-			if f.unsaved[name] == k { // it may have been learned anew
+			if f.unsaved[name] == k { // it may have changed meanwhile
 				delete(f.unsaved, name)
 			}
 		}
@@ -99,7 +99,7 @@ func (f *Facts) saveFacts(ctx context.Context) error {
 	}
 }
 
-// nextBatch gives what to write next, for as long as it is not saved.
+// nextBatch returns the next facts to write; they stay unsaved until the write succeeds.
 func (f *Facts) nextBatch() (map[string]fact, []ledger.Fact) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -171,8 +171,7 @@ func (f *Facts) askStore(ctx context.Context) bool {
 	return true
 }
 
-// recalled takes a fact of the store, unless as much is known here. The caller has the
-// lock.
+// recalled takes over a fact of the store, unless a newer one is known here. The caller has the lock.
 func (f *Facts) recalled(l ledger.Fact, now time.Time) {
 	name, ours := strings.CutPrefix(l.Key, factPrefix)
 	k, ok := readFact(l, now)
@@ -180,7 +179,7 @@ func (f *Facts) recalled(l ledger.Fact, now time.Time) {
 		return
 	}
 	if here := f.knownOf(name, now); here.isDecided() || here.accepted >= k.accepted && !k.isDecided() {
-		return // what was learned here is newer
+		return // the fact learned here is newer
 	}
 	f.rememberFact(name, k, now)
 }

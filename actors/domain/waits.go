@@ -10,18 +10,17 @@ import (
 )
 
 const (
-	// tellEvery is how often a domain says what its addresses wait for, at most:
-	// as soon as a person looks again, and no work at all beside a question each.
+	// tellEvery is the least time between two messages about what addresses wait for: short for a person who watches,
+	// and little work beside one question for each.
 	tellEvery = 2 * time.Second
 
-	// dueMax bounds the addresses that are looked at to tell those whose time has come
-	// from the others that are put off. Where there are more, it is the receiver that
-	// holds all of them up.
+	// dueMax bounds how many due addresses are counted. Where there are more, the receiver is what holds all of them
+	// up.
 	dueMax = 10_000
 )
 
-// Waits is what a domain tells its parent when it has changed, at most each tellEvery:
-// what its addresses wait for that have no outcome.
+// Waits is what a domain tells its parent when it has changed, at most once in tellEvery: what its open addresses wait
+// for.
 type Waits struct {
 	Domain string
 	Waits  []inspect.Wait // each address once
@@ -30,13 +29,13 @@ type Waits struct {
 	// soon as there is somebody to ask for; zero: none waits for a time.
 	Ends time.Time
 
-	// Deferred is how many of those that were not asked yet are expected to be put off, from
-	// 0 to 1, and Wait for how long.
+	// Deferred is the fraction, 0 to 1, of addresses not asked yet that are expected to be deferred, and Wait for how
+	// long.
 	Deferred float64
 	Wait     time.Duration
 }
 
-// equal reports whether there is nothing new in another one.
+// equal reports whether two say the same.
 func (w Waits) equal(o Waits) bool {
 	return w.Ends.Equal(o.Ends) && slices.EqualFunc(w.Waits, o.Waits, func(a, b inspect.Wait) bool {
 		same := a.Until.Equal(b.Until) && a.Last.Equal(b.Last)
@@ -45,8 +44,7 @@ func (w Waits) equal(o Waits) bool {
 	})
 }
 
-// waits says what the addresses without an outcome wait for. It takes a moment, however
-// many there are.
+// waits returns what the open addresses wait for. Its cost doesn't grow with their number.
 func (pl *planner) waits(now time.Time) Waits {
 	out := Waits{Domain: pl.work.Domain}
 	out.Deferred, out.Wait = pl.retries.stats.expectDeferred()
@@ -76,7 +74,7 @@ func (w *Waits) add(n inspect.Wait) {
 	}
 }
 
-// addDeferred says what those wait for that were put off for a reason and are not due.
+// addDeferred adds what the addresses wait for that are deferred and not due.
 func (pl *planner) addDeferred(now time.Time, out *Waits, r smtp.Reason, due int) {
 	c := pl.retries.stats.countOf(r)
 	n := c.addresses - due
@@ -98,7 +96,7 @@ func (pl *planner) addDeferred(now time.Time, out *Waits, r smtp.Reason, due int
 	out.Ends = later(out.Ends, pl.start.Add(min(ends, gaveUp)))
 }
 
-// waitForReceiver says what the addresses wait for that could be asked now.
+// waitForReceiver adds what the addresses wait for that could be asked now.
 func (pl *planner) waitForReceiver(now time.Time, due map[smtp.Reason]int) inspect.Wait {
 	w := inspect.Wait{Addresses: pl.backlog.countFresh(), For: inspect.ForReceiver}
 	for _, n := range due {

@@ -8,31 +8,30 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// witnessAfter is how long one of the others is waited for to be a witness, before an address
-// is asked again that was accepted. Guess.
+// witnessAfter is how long we wait for another address to be accepted before we ask again about one that was. Guess.
 const witnessAfter = evidence.WitnessWithin / 4
 
-// heardMax bounds the acceptances that are kept as witnesses, one for each host and
-// source: routes have 5 hosts that are tried, and nodes a few sources.
+// heardMax bounds the acceptances kept as witnesses, one for each host and source: at most 5 hosts of a route are
+// tried, and nodes have a few sources.
 const heardMax = 64
 
-// witnesses are what decides about refusals in bare words, which may mean us as well as
-// the mailbox: other addresses of the domain that are accepted soon after.
+// witnesses decide about bare refusals, which may mean us as well as the mailbox: a witness is another address of the
+// domain that is accepted soon after.
 type witnesses struct {
 	heard   map[place]evidence.Attempt // the newest acceptance of an address
-	news    bool                       // there is one that doubted was not held against yet
-	ordinal uint32                     // of an address that was accepted, if known
+	news    bool                       // a new acceptance that the doubted ones haven't been checked against
+	ordinal uint32                     // an address that was accepted, if known
 	known   bool
 
-	doubted []pending // refused in bare words, by the time of that, which their due says
+	doubted []pending // addresses with a bare refusal, oldest first; due is when they were refused
 	since   time.Time // the first of them
-	asked   bool      // the known address was asked again for them
+	asked   bool      // the accepted address was asked again for them
 }
 
-// place is where an answer came from, and to whom.
+// place is the host that answered and the source that asked.
 type place struct{ host, source string }
 
-// hearAccepted notes that an address was accepted.
+// hearAccepted notes an accepted address as a witness.
 func (w *witnesses) hearAccepted(ordinal uint32, t evidence.Attempt) {
 	if w.heard == nil || len(w.heard) >= heardMax {
 		w.heard = map[place]evidence.Attempt{}
@@ -45,10 +44,10 @@ func (w *witnesses) hearAccepted(ordinal uint32, t evidence.Attempt) {
 	}
 }
 
-// doubtedBy is how long those that were refused in bare words wait for a witness.
+// doubtedBy returns until when bare refusals wait for a witness.
 func (w *witnesses) doubtedBy() time.Time { return w.since.Add(evidence.WitnessWithin) }
 
-// nextDoubt is when something is to be done for them if nothing happens; zero: there are none.
+// nextDoubt returns when to look at them again; zero: there are none.
 func (w *witnesses) nextDoubt(now time.Time) time.Time {
 	if len(w.doubted) == 0 {
 		return time.Time{}
@@ -59,7 +58,7 @@ func (w *witnesses) nextDoubt(now time.Time) time.Time {
 	return w.doubtedBy()
 }
 
-// addWitness gives a behaviour with the witness that an attempt needs, if there is one.
+// addWitness adds to a behaviour the witness that an attempt needs, if there is one.
 func (w *witnesses) addWitness(h evidence.AcceptBehaviour, t evidence.Attempt) evidence.AcceptBehaviour {
 	if accepted, heard := w.heard[place{t.Host, t.Source}]; heard {
 		probe := controlProbe{notes: h.Controls}
@@ -69,7 +68,7 @@ func (w *witnesses) addWitness(h evidence.AcceptBehaviour, t evidence.Attempt) e
 	return h
 }
 
-// doubtRefusal files an address that was refused in bare words, until it is known whether others are accepted.
+// doubtRefusal files an address with a bare refusal until it is known whether others are accepted.
 func (k *controls) doubtRefusal(now time.Time, p pending, c evidence.Case) {
 	w := &k.witnesses
 	k.retries.log.keepCase(&p, c)
@@ -80,9 +79,9 @@ func (k *controls) doubtRefusal(now time.Time, p pending, c evidence.Case) {
 	w.doubted = append(w.doubted, p)
 }
 
-// weighDoubted goes on with what was refused in bare words: it is believed beside a
-// witness. While there are others to ask (busy), one of these may be it; then an address is asked
-// once more that was accepted before. Whatever finds no witness is asked again later.
+// weighDoubted goes on with bare refusals: one beside a witness is believed. While there are other addresses to ask
+// (busy), one of these may become the witness; after that an address that was accepted before is asked once more. Those
+// without a witness are asked again later.
 func (k *controls) weighDoubted(now time.Time, busy bool) {
 	w := &k.witnesses
 	if w.news {
@@ -110,7 +109,7 @@ func (k *controls) weighDoubted(now time.Time, busy bool) {
 	}
 }
 
-// deferDoubted sees to it that those are asked again for whom a witness would come too late, or none comes.
+// deferDoubted asks those again whose witness would come too late.
 func (k *controls) deferDoubted(now time.Time, busy bool) {
 	w := &k.witnesses
 	for len(w.doubted) > 0 && !k.isCut() {
@@ -126,7 +125,7 @@ func (k *controls) deferDoubted(now time.Time, busy bool) {
 	w.doubted = slices.Clone(w.doubted)
 }
 
-// holdAgainst concludes about an address that was refused in bare words, if it can.
+// holdAgainst concludes about a bare refusal if there is a witness.
 func (k *controls) holdAgainst(now time.Time, p pending) {
 	c := k.retries.log.takeCase(&p)
 	last, _ := c.Last()
@@ -137,7 +136,7 @@ func (k *controls) holdAgainst(now time.Time, p pending) {
 	}
 }
 
-// endDoubt gives up what was refused in bare words.
+// endDoubt gives up the bare refusals.
 func (k *controls) endDoubt(now time.Time) {
 	for len(k.witnesses.doubted) > 0 && !k.isCut() {
 		p, c := k.retries.popOf(&k.witnesses.doubted)
@@ -145,13 +144,13 @@ func (k *controls) endDoubt(now time.Time) {
 	}
 }
 
-// askWitness asks an address once more that was accepted, in place of a control probe.
+// askWitness asks again, in place of a control probe, about an address that was accepted.
 func (k *controls) askWitness(now time.Time) {
 	k.asking, k.witness, k.local = true, true, k.work.Local(k.witnesses.ordinal)
 	k.offerControl(now)
 }
 
-// takeTestimony takes the answer to that.
+// takeTestimony takes the answer to askWitness.
 func (k *controls) takeTestimony(now time.Time, c evidence.Case, m answerOf) {
 	k.asking, k.witness = false, false
 	refused := k.bare

@@ -7,11 +7,10 @@ import (
 	"rollcall/ledger"
 )
 
-// factLine is what is kept of a domain in the store; times are Unix milliseconds. Lines of a newer program are
-// not understood, and so ignored.
+// factLine is a fact as it is stored; times are Unix milliseconds. A line of a newer program is ignored.
 const factLine = "habit1 accepted=%d refused=%d first=%d last=%d"
 
-// countMax bounds a count that is read: what is more is not ours.
+// countMax bounds a count that is read: a larger one isn't ours.
 const countMax = 1_000_000
 
 func (k fact) stored(key string) ledger.Fact {
@@ -19,8 +18,8 @@ func (k fact) stored(key string) ledger.Fact {
 	return ledger.Fact{Key: key, Data: []byte(line), Expires: k.until}
 }
 
-// readFact reads what is stored. What it says is believed for no longer than a fact of
-// our own would be: its end is by another clock.
+// readFact reads a stored fact. It is believed no longer than a fact of our own, since its end is by another node's
+// clock.
 func readFact(l ledger.Fact, now time.Time) (fact, bool) {
 	var k fact
 	var first, last int64
