@@ -1,10 +1,9 @@
 package config
 
-// Config is everything a node can be told. Default is complete; a zero Config is not.
+// Config holds all settings of a node. Default is complete; a zero Config is not.
 type Config struct {
-	// DataDir is the folder for what this node keeps: the embedded ledger, the
-	// admin token, the node's identity. Made at first start with mode 0700.
-	// Relative to the working folder. Default rollcall-data.
+	// DataDir is the folder for the embedded ledger, the admin token and the node's identity. It is made at first start
+	// with mode 0700. Relative to the working folder. Default rollcall-data.
 	DataDir string `toml:"data_dir"`
 
 	HTTP      HTTP      `toml:"http"`
@@ -49,10 +48,9 @@ type HTTP struct {
 	// encrypt by themselves, and for trials. Default false.
 	Plain bool `toml:"plain"`
 
-	// TrustedProxies are the addresses and networks of encrypting proxies in front of this listener
-	// and [upload]. Only from them a PROXY header of version 2 and X-Forwarded-For are believed.
-	// Never name a proxy that passes on what clients send at the start of a connection. Default
-	// none. At most 64.
+	// TrustedProxies are the addresses and networks of encrypting proxies in front of this listener and [upload]. PROXY
+	// headers (version 2) and X-Forwarded-For are believed only from them. Never name a proxy that passes on what
+	// clients send at the start of a connection. Default none. At most 64.
 	TrustedProxies []string `toml:"trusted_proxies"`
 
 	// AllowedOrigins are the exact origins, such as https://app.example.com, that browsers may call
@@ -60,15 +58,14 @@ type HTTP struct {
 	// none.
 	AllowedOrigins []string `toml:"allowed_origins"`
 
-	// ReadsPerSecond is the sustained number of requests a second of one key, creates apart; beyond Burst
-	// it gets 429. Default 20. At least 1.
+	// ReadsPerSecond is how many requests a second, creates not counted, one key may sustain; beyond Burst it gets 429.
+	// Default 20. At least 1.
 	ReadsPerSecond int `toml:"reads_per_second"`
 
 	// Burst is how many requests one key may make at once. Default 40. At least 1.
 	Burst int `toml:"burst"`
 
-	// CreatesPerSecond is the sustained number of creates a second of one key. Default 5. At least
-	// 1.
+	// CreatesPerSecond is how many creates a second one key may sustain. Default 5. At least 1.
 	CreatesPerSecond int `toml:"creates_per_second"`
 
 	// CreatesBurst is how many creates one key may make at once. Default 20. At least 1.
@@ -78,48 +75,45 @@ type HTTP struct {
 	// time. Default 4. At least 1.
 	DownloadsAtOnce int `toml:"downloads_at_once"`
 
-	// BadKeysPerMinute is how many requests without a good key one network address (an IPv6 /64 is
-	// one) may send before more of them get 429. Good keys are never refused for it. Default 20, a
-	// guess. At least 1.
+	// BadKeysPerMinute is how many requests without a good key one network address (an IPv6 /64 is one) may send in a
+	// minute before further ones get 429. It never affects requests with good keys. Default 20, a guess. At least 1.
 	BadKeysPerMinute int `toml:"bad_keys_per_minute"`
 
-	// Connections is how many connections may be open at once, shared by network address (an IPv6
-	// /64 is one); at most a quarter of the files that a node may open. One more gets 429 and is
-	// closed. Default 4096, of some 20 KiB each. From 2 to 65536.
+	// Connections is how many connections may be open at once, shared by network address (an IPv6 /64 is one); at most
+	// a quarter of the files that a node may open. One more gets 429 and is closed. Each takes some 20 KiB. Default
+	// 4096. From 2 to 65536.
 	Connections int `toml:"connections"`
 }
 
-// Dashboard is the pages that customers see in a browser, at the addresses of [http].
+// Dashboard is the web pages for customers, served at the addresses of [http].
 type Dashboard struct {
 	// Enabled serves the pages. Sign-in needs a PublicURL of [http] that begins with https:// or is
 	// on this machine. Default true.
 	Enabled bool `toml:"enabled"`
 
-	// Contact is whom people may ask, such as an email or a URL; every page shows it.
-	// Default empty. At most 200 bytes.
+	// Contact is where people get help, such as an email address or a URL; every page shows it. Default empty. At most
+	// 200 bytes.
 	Contact string `toml:"contact"`
 
-	// SessionIdle ends a session that uses no page for so long. Default 12h. From 1s, at most
-	// SessionLife.
+	// SessionIdle ends a session that has requested no page for this long. Default 12h. From 1s, at most SessionLife.
 	SessionIdle Duration `toml:"session_idle"`
 
-	// SessionLife ends every session. Default 168h. At most 2160h.
+	// SessionLife ends a session this long after sign-in. Default 168h. At most 2160h.
 	SessionLife Duration `toml:"session_life"`
 
-	// OIDCIssuer is an OpenID Connect provider to sign in with, as it names itself, such as
-	// https://login.example.com. Its redirect URL is PublicURL of [http] followed by /oidc/back.
-	// Default empty: there is none. Beginning with https://, or with http:// on this machine.
+	// OIDCIssuer is the issuer URL of the OpenID Connect provider for sign-in, such as https://login.example.com. The
+	// redirect URL to register there is PublicURL of [http] followed by /oidc/back. It begins with https://, or with
+	// http:// on this machine. Default empty: no provider.
 	OIDCIssuer string `toml:"oidc_issuer"`
 
-	// OIDCClientID is the name of this service at the provider. Default empty. Needed with
-	// OIDCIssuer.
+	// OIDCClientID is this service's client ID at the provider. Default empty. Needed with OIDCIssuer.
 	OIDCClientID string `toml:"oidc_client_id"`
 
 	// OIDCSecretFile is the file with the client secret, which only the node's user may read.
 	// Default empty. Needed with OIDCIssuer.
 	OIDCSecretFile string `toml:"oidc_secret_file"`
 
-	// OIDCName is what buttons call the provider. Default "single sign-on". 1 to 50 bytes.
+	// OIDCName is the provider's name on buttons. Default "single sign-on". 1 to 50 bytes.
 	OIDCName string `toml:"oidc_name"`
 }
 
@@ -133,8 +127,8 @@ type Upload struct {
 	// with a certificate), and 127.0.0.1 in place of "all interfaces". Default http://127.0.0.1:8082.
 	PublicURL string `toml:"public_url"`
 
-	// TLSCert is the PEM file with the certificate of this listener, where it has
-	// another one than [http]. Default empty: that of [http].
+	// TLSCert is the PEM file with the certificate of this listener, if it differs from that of [http]. Default empty:
+	// that of [http].
 	TLSCert string `toml:"tls_cert"`
 
 	// TLSKey is the PEM file with its private key. Default empty: that of [http].
@@ -152,8 +146,8 @@ type Upload struct {
 	// at most 65536.
 	Connections int `toml:"connections"`
 
-	// BytesPerSecond bounds what this node reads of one workspace's uploads. 0 means no bound; otherwise
-	// at least 262144. Default 0.
+	// BytesPerSecond bounds how fast this node reads one workspace's uploads. 0 means no bound; otherwise at least
+	// 262144. Default 0.
 	BytesPerSecond int64 `toml:"bytes_per_second"`
 }
 
@@ -170,35 +164,34 @@ type Admin struct {
 	// TLSKey is the PEM file with its private key. Default empty.
 	TLSKey string `toml:"tls_key"`
 
-	// Hosts are further host names that requests may be for, beside localhost, loopback addresses,
-	// the host of Listen and the address that the connection came to. Others get 403 (DNS
-	// rebinding). A unix socket takes any. Default none. At most 64.
+	// Hosts are further names that a request's Host may have, beside localhost, loopback addresses, the host of Listen
+	// and the address that the connection came to. Others get 403, against DNS rebinding. A unix socket accepts any.
+	// Default none. At most 64.
 	Hosts []string `toml:"hosts"`
 }
 
 // Ledger is the database of work and money.
 type Ledger struct {
 	// URL is sqlite:PATH for the embedded ledger of one node, or
-	// postgresql://USER@HOST:PORT/DATABASE?sslmode=verify-full for CockroachDB or PostgreSQL;
-	// ?host=/FOLDER is a unix socket. Without sslmode=verify-full the connection may be read or
-	// redirected. Put the password into PGPASSWORD or ~/.pgpass. Default sqlite:DATA_DIR/ledger.db.
+	// postgresql://USER@HOST:PORT/DATABASE?sslmode=verify-full for CockroachDB or PostgreSQL; ?host=/FOLDER connects
+	// over a unix socket. Without sslmode=verify-full others may read or redirect the connection. Put the password into
+	// PGPASSWORD or ~/.pgpass. Default sqlite:DATA_DIR/ledger.db.
 	URL string `toml:"url"`
 
-	// DiskReserve is how many bytes of its disk the embedded ledger keeps for settlements and money. With
-	// less free, creates and uploads get 503 storage_unavailable. A server's disk can't be seen from a
-	// node. 0 turns this off. Default 1073741824 (1 GiB). At least 0.
+	// DiskReserve is how many bytes of its disk the embedded ledger keeps for settlements and money. With less free,
+	// creates and uploads get 503 storage_unavailable. It does not apply to a database server, whose disk the node
+	// can't see. 0 turns it off. Default 1073741824 (1 GiB). At least 0.
 	DiskReserve int64 `toml:"disk_reserve"`
 }
 
-// Limits bound what a customer may send, and what of it is kept at a time. They apply to new verifications.
+// Limits bound what a customer may send and store. They apply to new verifications.
 type Limits struct {
 	// MaxFileBytes is the largest CSV file; a create above it gets 413. Default
 	// 104857600 (100 MiB). At least 1.
 	MaxFileBytes int64 `toml:"max_file_bytes"`
 
-	// MaxRows is the most addresses in a new file, duplicates included; a larger file is refused
-	// whole. A node keeps about 80 bytes of memory for each address in work. Default 1000000. At
-	// least 1.
+	// MaxRows is the most addresses in a new file, duplicates included; a larger file is refused as a whole. Each
+	// address in work takes about 80 bytes of a node's memory. Default 1000000. At least 1.
 	MaxRows int64 `toml:"max_rows"`
 
 	// MaxOpenVerifications is how many unfinished verifications a workspace may have; one more gets
@@ -206,18 +199,16 @@ type Limits struct {
 	// Default 100. At least 1.
 	MaxOpenVerifications int `toml:"max_open_verifications"`
 
-	// FilesAtOnce is how many files one node works on, without parked ones, shared by workspace.
-	// Default 1000. From 1 to 10000.
+	// FilesAtOnce is how many files one node works on, parked ones not counted, shared by workspace. Default 1000. From
+	// 1 to 10000.
 	FilesAtOnce int `toml:"files_at_once"`
 
-	// FileBytesAtOnce is how many bytes of files one node has in memory. A quarter is for files up to 1
-	// MiB; of the rest a workspace has one file at a time, times its weight. Default 536870912 (512 MiB).
-	// At least 1.
+	// FileBytesAtOnce is how many bytes of files one node has in memory. A quarter is for files up to 1 MiB; of larger
+	// files a workspace has one at a time, times its weight. Default 536870912 (512 MiB). At least 1.
 	FileBytesAtOnce int64 `toml:"file_bytes_at_once"`
 
-	// StoredBytes is how many bytes a workspace may have stored: the declared lengths of its files
-	// until their bytes are erased. A create above it gets 429. Default 10737418240 (10 GiB). At
-	// least 1.
+	// StoredBytes bounds the bytes that a workspace has stored: the declared lengths of its files, until they are
+	// erased. A create above it gets 429. Default 10737418240 (10 GiB). At least 1.
 	StoredBytes int64 `toml:"stored_bytes"`
 
 	// UnpaidPerDay is how many verifications that never held a credit a workspace may create in 24
@@ -226,18 +217,17 @@ type Limits struct {
 	UnpaidPerDay int `toml:"unpaid_per_day"`
 }
 
-// DNS is where the node asks about domains.
+// DNS is how the node looks up domains.
 type DNS struct {
 	// Servers are host:port of recursive resolvers, tried in turn. Empty means
 	// those of the system. Default none. At most 8.
 	Servers []string `toml:"servers"`
 
-	// Timeout bounds one question to one server. Default 5s. From 10ms to
-	// 20s, which is the bound for a whole name.
+	// Timeout bounds one query to one server. Default 5s. From 10ms to 20s, the limit for all queries about one name.
 	Timeout Duration `toml:"timeout"`
 
-	// AtOnce is how many domains a node looks up at a time, shared by workspace;
-	// rollcall_dns_lookups_waiting counts those that wait. Default 1000. From 1 to 100000.
+	// AtOnce is how many domains a node looks up at a time, shared by workspace; rollcall_dns_lookups_waiting counts
+	// the waiting ones. Default 1000. From 1 to 100000.
 	AtOnce int `toml:"at_once"`
 }
 
@@ -246,9 +236,8 @@ type SMTP struct {
 	// Port is the port of every receiver. Default 25.
 	Port int `toml:"port"`
 
-	// HelloName is the name in EHLO. It should resolve to the source address
-	// and be its PTR, or many receivers refuse us. Empty means the host's full
-	// name. Default empty.
+	// HelloName is the name in EHLO. It should resolve to the source address and the PTR of that address should be this
+	// name, or many receivers refuse us. Empty means the host's full name. Default empty.
 	HelloName string `toml:"hello_name"`
 
 	// ReturnPath is the address in MAIL FROM. It must exist. Empty means
@@ -259,36 +248,34 @@ type SMTP struct {
 	// system choose. Default none.
 	SourceAddresses []string `toml:"source_addresses"`
 
-	// AllowNetworks are special-use networks, such as 127.0.0.0/8, that may be dialled all the same. For
-	// the lab only: with it a stranger's DNS can point probes at your own network. Default none.
+	// AllowNetworks are special-use networks, such as 127.0.0.0/8, that may be dialled although the Internet does not
+	// route them. Only for the lab: a stranger's DNS could point probes at your own network. Default none.
 	AllowNetworks []string `toml:"allow_networks"`
 
-	// ReceiversAtOnce is how many receivers a node has in memory, shared by workspace. Each takes 20 KB,
-	// and 60 KB more with an SMTP session. If all have work the next one waits, which customers see as
-	// "connections". Default 2048. From 16 to 100000.
+	// ReceiversAtOnce is how many receivers a node has in memory, shared by workspace. Each takes 20 KB, and 60 KB more
+	// for an SMTP session. While all have work the next one waits; customers see "connections" as the cause. Default
+	// 2048. From 16 to 100000.
 	ReceiversAtOnce int `toml:"receivers_at_once"`
 }
 
-// Identity is how the node checks what receivers hold against a sender: its PTR, its
-// hello name, SPF, its return path, port 25. `rollcall doctor` shows what it found.
+// Identity is how the node checks what receivers judge a sender by: PTR, hello name, SPF, return path, port 25.
+// `rollcall doctor` shows the results.
 type Identity struct {
-	// Enforce keeps a node that fails a check from probing. With false receivers refuse it, sooner or
+	// Enforce keeps a node that fails a check from probing. If it is false, receivers will refuse the node, sooner or
 	// later all mail from its address, and addresses that exist end as unknown. Default true.
 	Enforce bool `toml:"enforce"`
 
-	// PublicAddresses are the IP addresses that receivers see, where they differ from the node's
-	// own: behind NAT. Empty: SourceAddresses of [smtp], or what the system chooses. Default none.
-	// At most 64.
+	// PublicAddresses are the IP addresses that receivers see, if NAT makes them differ from the node's own. Empty:
+	// SourceAddresses of [smtp], or what the system chooses. Default none. At most 64.
 	PublicAddresses []string `toml:"public_addresses"`
 
-	// Reach are mail hosts or domains of yours, or of somebody who agreed, that the node connects to
-	// every 15 minutes to see whether port 25 is open. Empty: port 25 is judged by the node's own
-	// sessions. Default none. At most 8.
+	// Reach are mail hosts or domains, yours or with their owner's consent, that the node connects to every 15 minutes
+	// to see whether port 25 is open. Empty: port 25 is judged by the node's own sessions. Default none. At most 8.
 	Reach []string `toml:"reach"`
 
-	// BlockLists are DNS zones of block lists (RFC 5782), asked daily about each address. Being listed is
-	// a failed check. Read their terms: some want no questions from commercial senders or through public
-	// resolvers. Default none. At most 8.
+	// BlockLists are DNS zones of block lists (RFC 5782), asked daily about each address. Being listed is a failed
+	// check. Read their terms: some forbid queries by commercial senders or through public resolvers. Default none. At
+	// most 8.
 	BlockLists []string `toml:"block_lists"`
 }
 
@@ -299,107 +286,102 @@ type Retry struct {
 	// 40m, 1h, 2h. From 1 to 24 waits of at least 1ms.
 	GreylistWaits []Duration `toml:"greylist_waits"`
 
-	// GiveUpAfter is how long after its first try an undecided address becomes unknown, and how long
-	// addresses wait for a receiver that gives nobody an answer. Default 6h. At least 1ms.
+	// GiveUpAfter is how long after its first try an undecided address becomes unknown, and how long addresses wait for
+	// a receiver that answers about none. Default 6h. At least 1ms.
 	GiveUpAfter Duration `toml:"give_up_after"`
 
-	// ControlWaits are the waits between the control probes that show whether a domain accepts every
-	// address; three have to be accepted. The last one is repeated. Default 2s, 15s. From 1 to 24 waits of
-	// at least 1ms.
+	// ControlWaits are the waits between the control probes that show whether a domain accepts every address; it does
+	// if three are accepted. The last one is repeated. Default 2s, 15s. From 1 to 24 waits of at least 1ms.
 	ControlWaits []Duration `toml:"control_waits"`
 }
 
-// Throttle is what receivers allow.
+// Throttle holds the limits of receivers.
 type Throttle struct {
 	// File is a TOML file with the tables [default], [receivers."..."] and [sources."..."], read on
 	// top of these and again whenever it changes. It need not exist. Default throttle.toml.
 	File string `toml:"file"`
 
-	// Default is for receivers that nothing else describes.
+	// Default applies to receivers without an exception.
 	Default Allowance `toml:"default"`
 
 	// Receivers are exceptions, by receiver key, MX host suffix or mail domain;
 	// the narrowest wins, field by field. Default none.
 	Receivers map[string]Allowance `toml:"receivers"`
 
-	// Sources bound our own sources over all receivers, by IP address; "default" is the source whose
-	// address the system chooses. Default none.
+	// Sources limit our own sources across all receivers, by IP address; "default" is the source whose address the
+	// system chooses. Default none.
 	Sources map[string]Source `toml:"sources"`
 
 	places places // where each key was written, without the name of this table
 }
 
-// Allowance is what one receiver lets the whole cluster do. A field that is not set
-// is inherited.
+// Allowance is the limits of one receiver for the whole cluster. A field that is not set is inherited.
 type Allowance struct {
 	// Connections is how many sessions may be open at once. Default 2. From 1 to 10000.
 	Connections *int `toml:"connections,omitempty"`
 
-	// ConnectionRate is how many sessions may be opened in a time. Default 30/min.
+	// ConnectionRate is how many sessions may be opened per unit of time. Default 30/min.
 	ConnectionRate *Rate `toml:"connection_rate,omitempty"`
 
-	// RcptRate is how many addresses may be asked about in a time. Default 5/s.
+	// RcptRate is how many addresses may be asked about per unit of time. Default 5/s.
 	RcptRate *Rate `toml:"rcpt_rate,omitempty"`
 
 	// RcptsPerConnection is how many addresses one session may ask about. Default 50. At least 1.
 	RcptsPerConnection *int `toml:"rcpts_per_connection,omitempty"`
 
-	// RcptsPerTransaction is how many addresses may stand between MAIL and RSET: one at first,
-	// doubled while all are answered plainly, until this number or until the receiver says that they
-	// are too many. Default 20. At least 1.
+	// RcptsPerTransaction is how many addresses may stand between MAIL and RSET: one at first, then doubled while every
+	// reply is clear, up to this number or until the receiver says "too many". Default 20. At least 1.
 	RcptsPerTransaction *int `toml:"rcpts_per_transaction,omitempty"`
 
 	// RefusedPerSession is how many refused addresses end a session. Default 8. At least 1.
 	RefusedPerSession *int `toml:"refused_per_session,omitempty"`
 
-	// RefusedPerHour is how many addresses may be refused in an hour until the receiver is known to bear
-	// more. Default 20. At least 1.
+	// RefusedPerHour is how many addresses may be refused in an hour until the receiver is known to tolerate more.
+	// Default 20. At least 1.
 	RefusedPerHour *int `toml:"refused_per_hour,omitempty"`
 
-	// RefusedShare allows more refusals while they are at most this percentage of an hour's answers:
-	// for receivers known to judge by the share. Default 0; 20 or 30 for those that the program
-	// knows. From 0 to 90.
+	// RefusedShare allows more refusals while they are at most this percentage of an hour's replies: for receivers
+	// known to judge by percentage. Default 0; 20 or 30 for receivers that the program knows. From 0 to 90.
 	RefusedShare *int `toml:"refused_share,omitempty"`
 
 	// Pipelining allows several commands in one packet where the receiver
 	// offers it (RFC 2920) and its replies match them. Default true.
 	Pipelining *bool `toml:"pipelining,omitempty"`
 
-	// PipeliningDepth is how many addresses such a packet may ask about, reached as
-	// RcptsPerTransaction is; an unclear answer halves it. Default 64. At least 1.
+	// PipeliningDepth is how many addresses such a packet may ask about, approached like RcptsPerTransaction; an
+	// unclear reply halves it. Default 64. At least 1.
 	PipeliningDepth *int `toml:"pipelining_depth,omitempty"`
 
-	// SessionAge is how old a session may be and still get more work. Default 5m. From 1s to 1h.
+	// SessionAge is the age from which a session gets no more work. Default 5m. From 1s to 1h.
 	SessionAge *Duration `toml:"session_age,omitempty"`
 
 	// IdleTime is how long a session without work stays open. Default 2s. From 100ms to 5m.
 	IdleTime *Duration `toml:"idle_time,omitempty"`
 
-	// TLS is opportunistic (encrypted where it is offered, RFC 7435), required (no session without it) or
-	// off. Default opportunistic; required for those that the program knows to want it.
+	// TLS is opportunistic (encrypted where it is offered, RFC 7435), required (no session without it) or off. Default
+	// opportunistic; required for receivers that the program knows to require it.
 	TLS *string `toml:"tls,omitempty"`
 
-	// AddressFamily is which addresses of hosts may be dialled: any, ipv4 or ipv6. Default any.
+	// AddressFamily says which addresses of hosts may be dialled: any, ipv4 or ipv6. Default any.
 	AddressFamily *string `toml:"address_family,omitempty"`
 
-	// RetryWaits are the waits before an address is asked again, and those after a
-	// refusal of us that names no time; the last one is repeated. Empty: those of
-	// [retry]. Default none. At most 8, each from 1s to 24h.
+	// RetryWaits are the waits before an address is asked again and after a refusal of us, if the receiver names no
+	// time; the last one is repeated. Empty: those of [retry]. Default none. At most 8, each from 1s to 24h.
 	RetryWaits *[]Duration `toml:"retry_waits,omitempty"`
 
-	// Pause is yes (nothing is asked; sessions end after the command that is on the
-	// wire), drain (open sessions go on, no more are opened) or no. Default no.
+	// Pause is yes (nothing is asked; sessions end after the command in progress), drain (open sessions go on, none is
+	// opened) or no. Default no.
 	Pause *string `toml:"pause,omitempty"`
 }
 
-// Source bounds one of this service's sources over all receivers.
+// Source limits one of this service's sources across all receivers.
 type Source struct {
-	// Pause is yes (it is not used; its sessions end after the command that is on the
-	// wire), drain (its open sessions go on, it opens no more) or no. Default no.
+	// Pause is yes (the source is not used; its sessions end after the command in progress), drain (its open sessions
+	// go on, it opens none) or no. Default no.
 	Pause *string `toml:"pause,omitempty"`
 
-	// RcptsPerDay is how many addresses it may ask about from one midnight UTC to the next;
-	// 0 is not bounded. Default 0. At least 0.
+	// RcptsPerDay is how many addresses it may ask about from one midnight UTC to the next; 0 means no bound. Default
+	// 0. At least 0.
 	RcptsPerDay *int `toml:"rcpts_per_day,omitempty"`
 
 	// WarmUpFrom is the first day of a warm-up, such as "2026-11-21". RcptsPerDay holds on that day
@@ -409,22 +391,21 @@ type Source struct {
 
 // Verdict configures how SMTP replies are judged.
 type Verdict struct {
-	// File is where your own rules are, which take precedence over the program's. A
-	// faulty file keeps the node from starting; `rollcall verdict check FILE` checks it.
-	// It is read again whenever it changes. The file of the default name need not exist;
-	// empty means none. Default verdict.toml.
+	// File is the file of your own rules, which take precedence over the program's. A faulty file keeps the node from
+	// starting; `rollcall verdict check FILE` checks it. It is read again whenever it changes. The file of the default
+	// name need not exist; empty means none. Default verdict.toml.
 	File string `toml:"file"`
 }
 
-// Cluster is how nodes find each other. Several nodes need a ledger that they share.
-// Off loopback, the gossip keys and the three TLS files are required.
+// Cluster is how nodes find each other. Several nodes need a shared ledger. Off loopback, the gossip keys and the three
+// TLS files are required.
 type Cluster struct {
-	// Name keeps clusters on one network apart: a node of another name is refused.
-	// Default rollcall. At most 255 bytes.
+	// Name keeps clusters on one network apart: nodes with another name are refused. Default rollcall. At most 255
+	// bytes.
 	Name string `toml:"name"`
 
-	// Node is this node's identity. Empty: made once and kept in DataDir. Two
-	// nodes with the same one are refused. Default empty.
+	// Node is this node's identity. Empty: made once and kept in DataDir. No two nodes can run with the same one.
+	// Default empty.
 	Node string `toml:"node"`
 
 	// GossipListen is the host:port of the membership gossip, TCP and UDP. Default 127.0.0.1:7946.
@@ -433,21 +414,20 @@ type Cluster struct {
 	// ActorListen is the host:port for messages between nodes, TCP. Default 127.0.0.1:7947.
 	ActorListen string `toml:"actor_listen"`
 
-	// Advertise is the host name or address at which other nodes reach this one.
-	// Empty: the host of GossipListen; required when that is all interfaces. Default empty.
+	// Advertise is the host name or address at which other nodes reach this one. Empty: the host of GossipListen.
+	// Required when that is all interfaces. Default empty.
 	Advertise string `toml:"advertise"`
 
-	// Join are host:port of the gossip of any members; this node's own does no harm, and
-	// a name may mean many. They are tried every 5 s while they are absent. Empty: wait
-	// for others to join. Default none. At most 64.
+	// Join lists the gossip addresses (host:port) of some members; this node's own does no harm, and a name may resolve
+	// to many. Absent ones are tried every 5 s. Empty: wait for others to join. Default none. At most 64.
 	Join []string `toml:"join"`
 
-	// AllowNetworks are where members may be and gossip may come from. Default loopback and
-	// private networks. At least one.
+	// AllowNetworks are the networks that members and gossip may come from. Default loopback and private networks. At
+	// least one.
 	AllowNetworks []string `toml:"allow_networks"`
 
-	// GossipKeyFile holds the keys that encrypt the gossip, the same ones on every
-	// node: `rollcall cluster keys new FILE` makes one. Default empty.
+	// GossipKeyFile holds the keys that encrypt the gossip, the same on every node; `rollcall cluster keys new FILE`
+	// makes it. Default empty.
 	GossipKeyFile string `toml:"gossip_key_file"`
 
 	// TLSCAFile holds the CA's certificate for mutual TLS between nodes; set all three
@@ -466,7 +446,7 @@ type Cluster struct {
 // Gossip tunes how fast membership changes are seen. The defaults are for nodes in one
 // region; all nodes should have the same.
 type Gossip struct {
-	// ProbeInterval is how often a node pings one other, in turn. Default 500ms. From 10ms to 1m.
+	// ProbeInterval is how often a node pings another one, in turn. Default 500ms. From 10ms to 1m.
 	ProbeInterval Duration `toml:"probe_interval"`
 
 	// ProbeTimeout is how long a ping may take before others are asked to ping and a
@@ -474,24 +454,23 @@ type Gossip struct {
 	// below ProbeInterval.
 	ProbeTimeout Duration `toml:"probe_timeout"`
 
-	// SuspicionMult is the factor of max(1, log10(nodes)) x ProbeInterval, the time that a silent node
-	// stays a member. Default 4, so 2s for up to ten nodes. From 1 to 100.
+	// SuspicionMult times max(1, log10(nodes)) x ProbeInterval is how long a silent node stays a member. Default 4, so
+	// 2s for up to ten nodes. From 1 to 100.
 	SuspicionMult int `toml:"suspicion_mult"`
 
 	// SuspicionMaxTimeoutMult multiplies that time while fewer than SuspicionMult - 2 others confirm the
 	// silence. Default 3. From 1 to 100.
 	SuspicionMaxTimeoutMult int `toml:"suspicion_max_timeout_mult"`
 
-	// GossipInterval is how often a node sends its news to 3 others, if it has any. Default 100ms. From
-	// 10ms to 1m.
+	// GossipInterval is how often a node that has news sends it to 3 others. Default 100ms. From 10ms to 1m.
 	GossipInterval Duration `toml:"gossip_interval"`
 
-	// PushPullInterval is how often a node compares all it knows with one other, over a stream; above 32
-	// nodes, times ceil(log2(nodes) - 5) + 1. Default 15s. From 1s to 10m.
+	// PushPullInterval is how often a node compares all it knows with one other, over a stream; above 32 nodes it is
+	// multiplied by ceil(log2(nodes) - 5) + 1. Default 15s. From 1s to 10m.
 	PushPullInterval Duration `toml:"push_pull_interval"`
 }
 
-// Retention is how long things are kept.
+// Retention is how long data is kept.
 type Retention struct {
 	// Uploads is how long the uploaded bytes stay after a verification is final. Default 24h. At least 1s.
 	Uploads Duration `toml:"uploads"`
@@ -521,12 +500,12 @@ type Log struct {
 	Format string `toml:"format"`
 }
 
-// Tracing sends spans to an OpenTelemetry collector: how long requests, uploads, files,
-// settlements and SMTP sessions took. No span has an address, a key or a text of others.
+// Tracing sends spans to an OpenTelemetry collector: how long requests, uploads, files, settlements and SMTP sessions
+// took. Spans hold no address, key or text from others.
 type Tracing struct {
-	// Endpoint is the host:port of a collector that takes OTLP over HTTP, mostly port
-	// 4318, or its URL for TLS or another path than /v1/traces. Headers, such as a token,
-	// go into OTEL_EXPORTER_OTLP_HEADERS. Empty means off. Default empty.
+	// Endpoint is the host:port of a collector for OTLP over HTTP, usually port 4318; write a URL for TLS or a path
+	// other than /v1/traces. Headers, such as a token, go into OTEL_EXPORTER_OTLP_HEADERS. Empty means off. Default
+	// empty.
 	Endpoint string `toml:"endpoint"`
 
 	// Sample is the fraction of traces to send. Default 0.01. From 0 to 1.

@@ -10,8 +10,8 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// Default returns the settings of a node without file and environment. The
-// reasons for the numbers stand at the fields of Config.
+// Default returns the settings of a node without file and environment. The fields of Config give the reasons for the
+// numbers.
 func Default() Config {
 	c := defaults()
 	c.complete()
@@ -80,7 +80,7 @@ func defaults() Config {
 	}
 }
 
-// complete fills the settings that follow from others when nobody set them.
+// complete derives the settings that were left empty from others.
 func (c *Config) complete() {
 	if c.HTTP.PublicURL == "" {
 		c.HTTP.PublicURL = publicURL(c.HTTP.Listen, c.HTTP.TLSCert)
@@ -112,8 +112,8 @@ func fullAllowance(a throttle.Limits) Allowance {
 }
 
 const (
-	// publicAddressesMax bounds the addresses that are checked, and namesMax the hosts
-	// and lists that are asked each time. Guesses: more would only make noise.
+	// publicAddressesMax bounds the addresses that are checked, and namesMax the hosts and lists queried each time.
+	// Guesses: more would only add noise.
 	publicAddressesMax = 64
 	namesMax           = 8
 )
@@ -144,7 +144,7 @@ func (i Identity) check(k *checker) {
 
 func (t Tracing) check(k *checker) {
 	if !(t.Sample >= 0 && t.Sample <= 1) {
-		k.add("tracing.sample", "%v is out of range: write the part of the traces to send, from 0 to 1", t.Sample)
+		k.add("tracing.sample", "%v is out of range: write the fraction of the traces to send, from 0 to 1", t.Sample)
 	}
 	if t.Endpoint == "" {
 		return
@@ -157,7 +157,7 @@ func (t Tracing) check(k *checker) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
 		u.RawQuery != "" || u.Fragment != "" { // a password in it is not repeated here
 		k.add("tracing.endpoint", "is not the URL of a collector: write host:port, or one such as "+
-			"https://collector.example.com:4318/v1/traces, without password, query and fragment; what the "+
-			"collector wants to see goes into OTEL_EXPORTER_OTLP_HEADERS")
+			"https://collector.example.com:4318/v1/traces, without password, query and fragment; headers "+
+			"for the collector go into OTEL_EXPORTER_OTLP_HEADERS")
 	}
 }

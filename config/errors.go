@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// ErrInvalid is in every error about what a file or the environment says. The
-// text is one line for each fault: where it is, what is wrong, what to do.
+// ErrInvalid is in every error about the content of a file or the environment. The text has a line for each fault:
+// where it is, what is wrong, what to do.
 var ErrInvalid = errors.New("config: invalid")
 
-// fault is one thing that is wrong with one setting.
+// fault is an error in one setting.
 type fault struct {
 	key  string // dotted, such as smtp.port
 	text string // what is wrong and what to do
@@ -23,11 +23,11 @@ const (
 	// SeverityError is a fault: the file is not used.
 	SeverityError Severity = "error"
 
-	// SeverityWarning is legal and perhaps not meant.
+	// SeverityWarning is valid but perhaps not intended.
 	SeverityWarning Severity = "warning"
 )
 
-// Finding is what somebody should know about a place in a file.
+// Finding is an error or a warning about a place in a file.
 type Finding struct {
 	File     string   `json:"file"` // or a variable of the environment
 	Line     int      `json:"line,omitempty"`
@@ -58,7 +58,7 @@ func (p position) String() string {
 	return fmt.Sprintf("%s:%d:%d", p.file, p.line, p.column)
 }
 
-// where is the position for people who open the file: "file:line".
+// where is "file:line", for people who open the file.
 func (p position) where() string {
 	if p.line == 0 {
 		return p.file
@@ -71,7 +71,7 @@ func (p position) finding(s Severity, text string) Finding {
 	return Finding{p.file, p.line, p.column, s, text}
 }
 
-// places say where each dotted key stands.
+// places holds the position of each dotted key.
 type places map[string]position
 
 // nearest returns the place of a key, or of the table or list it is in.
@@ -89,7 +89,7 @@ func (p places) nearest(key string) (position, bool) {
 	return position{}, false
 }
 
-// below returns those below a table, without its name.
+// below returns the places of the keys in a table, without the table's name.
 func (p places) below(table string) places {
 	out := places{}
 	for key, at := range p {
@@ -110,7 +110,7 @@ func (p places) locate(faults []fault) []Finding {
 	return out
 }
 
-// invalid is an error of findings; nil of none.
+// invalid returns findings as an error; nil if there are none.
 func invalid(findings []Finding) error {
 	if len(findings) == 0 {
 		return nil

@@ -15,13 +15,12 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// suggestDistanceMax is how many letters a key may be off to be suggested, and no more than a
-// third of them. Guess.
+// suggestDistanceMax is how many letters of a mistyped key may differ from the one suggested, at most a third of them.
+// Guess.
 const suggestDistanceMax = 3
 
-// leaves calls visit for every setting below v, with its dotted key. Nil
-// pointers are given as they are. Maps are visited with their entries; a map
-// type's fields appear once under the name *.
+// leaves calls visit for every setting below v, with its dotted key. Nil pointers are passed as they are. A map is
+// visited by its entries; a map type's fields appear once under the name *.
 func leaves(prefix string, v reflect.Value, visit func(key string, v reflect.Value)) {
 	for i := range v.NumField() {
 		if !v.Type().Field(i).IsExported() {
@@ -91,12 +90,12 @@ func formOf(t reflect.Type) form {
 	return form{kind: unstable.Integer, want: "a whole number"}
 }
 
-// unknownKey says that a key is not known, and which one may have been meant.
+// unknownKey is the message about an unknown key, with the one that may have been meant.
 func unknownKey(key []string, known map[string]form) string {
 	return fmt.Sprintf("unknown key %q", joinKey(key)) + meantKey(key, known)
 }
 
-// meantKey says which key may have been meant by an unknown one.
+// meantKey says which key an unknown one may have meant.
 func meantKey(key []string, known map[string]form) string {
 	for _, k := range []string{generalKey(key), key[0]} {
 		if s := suggest(k, known); s != "" {
@@ -237,7 +236,7 @@ var severalHosts = regexp.MustCompile(`^([a-z]+://(?:[^/?#]*@)?[^/?#,]*)((?:,[^/
 // hidePassword replaces the passwords in a database URL: before the @, and among
 // the parameters.
 func hidePassword(text string) string {
-	// Several hosts, each with a port, are no URL for Go: only the first is parsed.
+	// Go parses no URL with several hosts and ports: only the first host is parsed.
 	hosts := severalHosts.FindStringSubmatch(text)
 	if hosts != nil {
 		text = hosts[1] + hosts[3]

@@ -37,8 +37,8 @@ func Load(file string, environ []string) (Config, error) {
 	return c, nil
 }
 
-// Check is Load that gives all faults at once, whatever their kind, and with them what could be read: for who looks
-// further. A key that is at fault has its default meanwhile.
+// Check is Load, but it reports faults of all kinds at once and also returns what it could read, for a caller that
+// checks further. A faulty key has its default there.
 func Check(file string, environ []string) (c Config, err error) {
 	c = defaults()
 	at := places{}
@@ -52,9 +52,9 @@ func Check(file string, environ []string) (c Config, err error) {
 			return c, fmt.Errorf("read %s: %w", file, err)
 		}
 		if found = decode(file, data, &c, at); len(found) > 0 {
-			c, at = defaults(), places{} // the decoder has stopped somewhere
+			c, at = defaults(), places{} // the decoder stopped halfway
 			if more := decode(file, without(data, found), &c, at); len(more) > 0 {
-				return defaults(), invalid(found) // its syntax is broken: nothing else can be told
+				return defaults(), invalid(found) // its syntax is broken: no other fault can be found
 			}
 		}
 	}
@@ -65,7 +65,7 @@ func Check(file string, environ []string) (c Config, err error) {
 	return c, invalid(found)
 }
 
-// without leaves out the lines of findings, of a table at fault all its lines. The others keep their numbers.
+// without blanks the lines of findings, and all lines of a faulty table. The others keep their line numbers.
 func without(data []byte, found []Finding) []byte {
 	bad := map[int]bool{}
 	for _, f := range found {
@@ -115,7 +115,7 @@ func decode(file string, data []byte, target any, at places) []Finding {
 	return decodeFault(file, decodePieces(documents, func() any { return target }, true), known)
 }
 
-// decodeFault is an error of the decoder, or none.
+// decodeFault returns an error of the decoder as findings.
 func decodeFault(file string, err error, known map[string]form) (found []Finding) {
 	if err == nil {
 		return nil
@@ -141,7 +141,7 @@ func place(file string, e *toml.DecodeError) position {
 	return position{file, line, column}
 }
 
-// decodeText repeats the decoder's words about one key.
+// decodeText is the decoder's message about one key.
 func decodeText(e *toml.DecodeError) string {
 	text := strings.TrimPrefix(e.Error(), "toml: ")
 	if key := joinKey(e.Key()); key != "" {
@@ -161,10 +161,9 @@ func EnvironName(key string) string {
 	return EnvironPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// UnknownEnviron returns the names in environ that have our prefix and mean
-// nothing to us. It is for a warning and not refused, because platforms put
-// names of their own there (Kubernetes: ROLLCALL_SERVICE_HOST and others for a
-// service called rollcall).
+// UnknownEnviron returns the names in environ that have our prefix but are no setting. They deserve a warning only,
+// because platforms put names of their own there (Kubernetes: ROLLCALL_SERVICE_HOST and others for a service called
+// rollcall).
 func UnknownEnviron(environ []string) []string {
 	c := defaults()
 	known := map[string]bool{}
@@ -181,8 +180,8 @@ func UnknownEnviron(environ []string) []string {
 	return unknown
 }
 
-// applyEnviron sets what the environment sets. A list is written with commas.
-// The exceptions of single receivers can't be set there.
+// applyEnviron sets what the environment sets. A list is written with commas. The tables of single receivers and
+// sources can't be set there.
 func applyEnviron(c *Config, environ []string, at places) (found []Finding) {
 	values := map[string]string{}
 	for _, line := range environ {
@@ -257,29 +256,27 @@ func setList(v reflect.Value, text string) error {
 }
 
 const (
-	// lookEvery is how often FileWatch.Each looks at its file: soon enough for a person who
-	// waits for the effect. Looking works on every file system and through the symbolic links
-	// of container platforms, which notifications do not.
+	// lookEvery is how often FileWatch.Each looks at its file: soon enough for a person who waits for the effect.
+	// Unlike notifications, looking works on every file system and through the symbolic links of container platforms.
 	lookEvery = time.Second
 
-	// lookSmall is up to which size a look reads the file, and compares its content. Of a
-	// larger one that has the identity, size and time of before every lookReadEvery-th look
-	// does. Guess: a megabyte is hashed in a millisecond.
+	// lookSmall is the size up to which every look reads the file and compares its content. A larger file whose
+	// identity, size and time are the same is read at every lookReadEvery-th look. Guess: a megabyte is hashed in a
+	// millisecond.
 	lookSmall     = 1 << 20
 	lookReadEvery = 30
 )
 
-// FileWatch notices when the content of a file changes, which need not exist. It is not safe for
-// concurrent use.
+// FileWatch notices when the content of a file changes. The file need not exist. Not safe for concurrent use.
 type FileWatch struct {
 	file  string
 	every time.Duration
-	seen  fs.FileInfo // of the last look; nil: there was no file
+	seen  fs.FileInfo // at the last look; nil: no file
 	sum   string      // of its content then
 	looks int         // since the content was read
 }
 
-// WatchFile begins with the content that the file has now. An empty name is no file.
+// WatchFile takes the file's present content as seen. With an empty name there is no file.
 func WatchFile(file string) *FileWatch {
 	w := &FileWatch{file: file, every: lookEvery}
 	w.seen, w.sum = w.look(), w.content()
@@ -289,8 +286,7 @@ func WatchFile(file string) *FileWatch {
 // Found reports whether there was a file at the last look.
 func (w *FileWatch) Found() bool { return w.seen != nil }
 
-// Changed reads the file and reports whether its content differs from the last look. A file may change and keep its
-// size and time.
+// Changed reports whether the file's content differs from the last look, even if its size and time are the same.
 func (w *FileWatch) Changed() bool {
 	now := w.look()
 	w.looks++
@@ -335,8 +331,7 @@ func (w *FileWatch) look() fs.FileInfo {
 	return now
 }
 
-// content returns a hash of what stands in the file; "" when there is none, and why not when it
-// cannot be read.
+// content returns a hash of the file's content; "" when there is no file, and the error when it can't be read.
 func (w *FileWatch) content() string {
 	if w.file == "" {
 		return ""
@@ -351,8 +346,7 @@ func (w *FileWatch) content() string {
 	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
-// sameVersion reports whether two looks at a file saw the same bytes, as far as
-// its identity, size and time can tell; nil stands for no file.
+// sameVersion reports whether a file has the same identity, size and time; nil stands for no file.
 func sameVersion(a, b fs.FileInfo) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil

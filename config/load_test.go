@@ -57,12 +57,12 @@ func TestFaultsAreToldWithTheirPlaceAndWhatToDo(t *testing.T) {
 		{"listener without port", "[http]\nlisten = \"127.0.0.1\"\n",
 			`2:1: http.listen: "127.0.0.1" is not host:port`},
 		{"pages that everybody reaches, files that nobody sends", "[http]\npublic_url = \"https://r.example\"\n",
-			"upload.public_url: browsers that open the pages at https://r.example do not reach http://127.0.0.1:8082"},
+			"upload.public_url: browsers that open the pages at https://r.example may not reach http://127.0.0.1:8082"},
 		{"contact of two lines", "[dashboard]\ncontact = \"a\\nb\"\n", "2:1: dashboard.contact: write at most 200 bytes on one line"},
 		{"idle longer than life", "[dashboard]\nsession_idle = \"200h\"\n", "2:1: dashboard.session_idle: "},
-		{"issuer in clear", oidc("http://login.test"), `2:1: dashboard.oidc_issuer: "http://login.test" is no issuer`},
-		{"issuer with a query", oidc("https://login.test?a=b"), `2:1: dashboard.oidc_issuer: "https://login.test?a=b" is no issuer`},
-		{"issuer without a scheme", oidc("login.test"), `2:1: dashboard.oidc_issuer: "login.test" is no issuer`},
+		{"issuer in clear", oidc("http://login.test"), `2:1: dashboard.oidc_issuer: "http://login.test" is not an issuer`},
+		{"issuer with a query", oidc("https://login.test?a=b"), `2:1: dashboard.oidc_issuer: "https://login.test?a=b" is not an issuer`},
+		{"issuer without a scheme", oidc("login.test"), `2:1: dashboard.oidc_issuer: "login.test" is not an issuer`},
 		{"issuer alone", "[dashboard]\noidc_issuer = \"https://login.test\"\n",
 			"1:2: dashboard.oidc_client_id: is empty: oidc_issuer, oidc_client_id and oidc_secret_file belong together"},
 		{"secret alone", "[dashboard]\noidc_secret_file = \"/x\"\n", "1:2: dashboard.oidc_issuer: is empty: oidc_issuer, "},
@@ -72,7 +72,7 @@ func TestFaultsAreToldWithTheirPlaceAndWhatToDo(t *testing.T) {
 			"2:1: http.tls_cert: http.tls_cert and http.tls_key belong together"},
 		{"key without certificate", "[admin]\ntls_key = \"a\"\n", "2:1: admin.tls_key: admin.tls_cert and admin.tls_key belong together"},
 		{"relative socket", "[admin]\nlisten = \"unix:admin.sock\"\n",
-			`2:1: admin.listen: "unix:admin.sock" is no usable socket`},
+			`2:1: admin.listen: "unix:admin.sock" is not a usable socket`},
 		{"long socket", "[admin]\nlisten = \"unix:/" + strings.Repeat("a", 107) + "\"\n", "2:1: admin.listen: "},
 		{"host with a port", "[admin]\nhosts = [\"node.test:80\"]\n",
 			`2:1: admin.hosts: "node.test:80" is not a host`},
@@ -106,7 +106,7 @@ func TestFaultsAreToldWithTheirPlaceAndWhatToDo(t *testing.T) {
 			"1:2: cluster.gossip_key_file: is required off loopback, where anybody could join: make one with " +
 				"`rollcall cluster keys new FILE`"},
 		{"messages in the open", "[cluster]\nactor_listen = \"192.0.2.2:7947\"\ngossip_key_file = \"k\"\n",
-			"1:2: cluster.tls_ca_file: mutual TLS is required off loopback, where anybody could speak to this node: " +
+			"1:2: cluster.tls_ca_file: mutual TLS is required off loopback, where anybody could send messages to this node: " +
 				"make certificates with `rollcall cluster cert`"},
 		{"advertised in the open", "[cluster]\nadvertise = \"node1.test\"\n", "1:2: cluster.gossip_key_file: "},
 		{"advertised with a port", "[cluster]\nadvertise = \"127.0.0.1:7946\"\n",
@@ -285,7 +285,7 @@ func TestWaysOffLoopback(t *testing.T) {
 	}
 }
 
-// TestWhatWouldBeSentInClearIsRefused, unless it is encrypted, or somebody says that it shall be so.
+// TestWhatWouldBeSentInClearIsRefused, unless it is encrypted, or http.plain allows it.
 func TestWhatWouldBeSentInClearIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		text string
@@ -293,7 +293,7 @@ func TestWhatWouldBeSentInClearIsRefused(t *testing.T) {
 	}{
 		{"", nil},
 		{"[http]\nlisten = \"192.0.2.1:80\"\n", []string{"http.listen: 192.0.2.1:80 is off loopback"}},
-		{"[http]\nlisten = \"node.example.com:80\"\n", []string{"say that it shall be so with http.plain = true"}},
+		{"[http]\nlisten = \"node.example.com:80\"\n", []string{"allow it with http.plain = true"}},
 		{"[upload]\nlisten = \":80\"\n", []string{"upload.listen: :80 is off loopback"}},
 		{"[admin]\nlisten = \"192.0.2.1:80\"\n", []string{"admin.listen: 192.0.2.1:80 is off loopback"}},
 		{"[http]\nlisten = \":80\"\nplain = true\n", nil},

@@ -17,10 +17,10 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// systemSource is how the source whose address the system chooses is written.
+// systemSource is the name, in files, of the source whose address the system chooses.
 const systemSource = "default"
 
-// unplaced is where a value stands that was in no file and in no variable.
+// unplaced is the place of a value that was in no file and no variable.
 const unplaced = "set by the program"
 
 // fieldFault says what is wrong with the text of a field, without the field's name.
@@ -33,13 +33,13 @@ func fieldFault(f throttle.Field, text string) error {
 	return errors.New(strings.TrimPrefix(err.Error(), throttle.ErrLimits.Error()+": "+f.String()+": "))
 }
 
-// fieldText is a field that is set, as throttle reads it.
+// fieldText is a field that is set, with its value in the form that throttle reads.
 type fieldText struct {
 	field throttle.Field
 	text  string
 }
 
-// tableField is a field of throttle and its place in the struct of a table.
+// tableField is a field of throttle and its index in the struct of a table.
 type tableField struct {
 	place int
 	field throttle.Field
@@ -81,7 +81,7 @@ func fieldTexts(table any) (set []fieldText) {
 	return set
 }
 
-// textOf writes a setting as setText reads it.
+// textOf writes a setting in the form that setText reads.
 func textOf(v reflect.Value) string {
 	if v.Kind() != reflect.Slice {
 		return fmt.Sprint(v.Interface())
@@ -99,8 +99,7 @@ type ruled struct {
 	key string
 }
 
-// tables returns the tables of t that have fields: their keys, the names of their rules and
-// what is set in them.
+// tables visits the tables of t: their keys, the names of their rules and the fields set in them.
 func (t Throttle) tables(visit func(key, name string, set []fieldText)) {
 	visit("default", "", fieldTexts(t.Default))
 	for _, name := range slices.Sorted(maps.Keys(t.Receivers)) {
@@ -119,8 +118,8 @@ func sourceName(written string) string {
 	return throttle.SourcePrefix + written
 }
 
-// rules returns t as rules, whose values were checked. The default's fields that nobody wrote
-// and that are what the program has anyway are left to it.
+// rules returns t, whose values were checked, as rules. It leaves out fields of the default table that nobody wrote and
+// that equal the program's own limits.
 func (t Throttle) rules() (rules []ruled) {
 	builtIn := throttle.DefaultLimits()
 	t.tables(func(key, name string, set []fieldText) {
@@ -134,7 +133,7 @@ func (t Throttle) rules() (rules []ruled) {
 			if written {
 				r.Where[s.field] = at.where()
 			}
-			_ = r.Set.Set(s.field, s.text) // check has said what is wrong with it
+			_ = r.Set.Set(s.field, s.text) // check has reported the error
 		}
 		if r.Set != (throttle.Override{}) {
 			rules = append(rules, r)
@@ -166,12 +165,12 @@ func (t Throttle) check(k *checker, prefix string) {
 		clean, err := throttle.CleanName(name)
 		switch source, isSource := strings.CutPrefix(name, throttle.SourcePrefix); {
 		case isSource && (err != nil || source == "" && key != "sources."+systemSource):
-			k.add(prefix+key, "is no source: write one of this service's IP addresses, or %q for the source whose "+
+			k.add(prefix+key, "is not a source: write one of this service's IP addresses, or %q for the source whose "+
 				"address the system chooses", systemSource)
 		case name == "" && key != "default":
-			k.add(prefix+key, "is no usable name: write a receiver, an MX host suffix or a mail domain")
+			k.add(prefix+key, "is not a usable name: write a receiver, an MX host suffix or a mail domain")
 		case err != nil:
-			k.add(prefix+key, "is no usable name: %s",
+			k.add(prefix+key, "is not a usable name: %s",
 				strings.TrimPrefix(err.Error(), throttle.ErrOverrideName.Error()+": "))
 		case first[clean] != "":
 			k.add(prefix+key, "is %s in another spelling: write it once", t.named(prefix, first[clean]))
@@ -181,7 +180,7 @@ func (t Throttle) check(k *checker, prefix string) {
 	})
 }
 
-// named is a key and where it stands.
+// named is a key and its place.
 func (t Throttle) named(prefix, key string) string {
 	if at, ok := t.places.nearest(key); ok {
 		return prefix + key + " (" + at.String() + ")"
@@ -196,9 +195,8 @@ type throttleForm struct {
 	Sources   map[string]Source    `toml:"sources"`
 }
 
-// LoadThrottle returns the rules of base with those of the file base.File after
-// them. A file that does not exist adds none. Faults are an ErrInvalid with file,
-// line and column.
+// LoadThrottle returns the rules of base followed by those of the file base.File. A file that does not exist adds none.
+// Faults are an ErrInvalid with file, line and column.
 func LoadThrottle(base Throttle) ([]throttle.Rule, error) {
 	if base.File == "" {
 		return base.Rules(), nil
@@ -217,9 +215,8 @@ func LoadThrottle(base Throttle) ([]throttle.Rule, error) {
 	return append(base.Rules(), file.Rules()...), nil
 }
 
-// CheckThrottle returns the rules that LoadThrottle would give for another file, which
-// has to exist, and everything that somebody should know about them first. With an
-// error among the findings there are no rules.
+// CheckThrottle returns the rules that LoadThrottle would return for another file, which has to exist, and the errors
+// and warnings about them. With an error among the findings there are no rules.
 func CheckThrottle(file string, base Throttle) (rules []throttle.Rule, findings []Finding, err error) {
 	text, err := readFile(file)
 	if err != nil {
@@ -229,7 +226,7 @@ func CheckThrottle(file string, base Throttle) (rules []throttle.Rule, findings 
 	return rules, findings, nil
 }
 
-// CheckThrottleText is CheckThrottle of the text of a file, which is elsewhere.
+// CheckThrottleText is CheckThrottle for the text of a file on another machine.
 func CheckThrottleText(file string, text []byte, base Throttle) (rules []throttle.Rule, findings []Finding) {
 	candidate, findings := parseThrottle(file, text)
 	if len(findings) > 0 {
@@ -255,8 +252,7 @@ func CheckThrottleText(file string, text []byte, base Throttle) (rules []throttl
 	return rules, findings
 }
 
-// inOrder puts what was found in a file in the order of its lines, behind what was found
-// elsewhere.
+// inOrder sorts the findings of a file by line and puts them behind those about other files.
 func inOrder(findings []Finding, file string) {
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		switch {
@@ -285,8 +281,8 @@ func parseThrottle(file string, data []byte) (Throttle, []Finding) {
 	return t, findings
 }
 
-// namesOf returns the names of a file whose values have faults, by the places of its keys, so
-// that all are told at once.
+// namesOf returns the receivers and sources named in a file with faulty values, so that faults of names are reported
+// with those of values.
 func namesOf(at places) Throttle {
 	t := Throttle{Receivers: map[string]Allowance{}, Sources: map[string]Source{}, places: at}
 	for key := range at {
@@ -301,18 +297,18 @@ func namesOf(at places) Throttle {
 	return t
 }
 
-// ThrottleState is what of the throttle file is in effect.
+// ThrottleState is the rules in effect and the state of the throttle file.
 type ThrottleState struct {
 	File  string
 	Found bool            // whether there was a file when the rules were loaded
-	Rules []throttle.Rule // in effect: of the configuration, then of the file
+	Rules []throttle.Rule // in effect: those of the configuration, then those of the file
 	At    time.Time       // when they were loaded
 
-	// Changes are what the last look changed; nil after the first and with Err.
+	// Changes are the changes at the last load; nil after the first one and with Err.
 	Changes []throttle.Change
 
-	// Err is why the file as it is now is not used, an ErrInvalid with line and column
-	// or what kept it from being read; nil when it is.
+	// Err is why the present file is not used: an ErrInvalid with line and column, or the error of reading it; nil when
+	// it is used.
 	Err error
 	// ErrAt is when Err was found.
 	ErrAt time.Time
@@ -336,12 +332,11 @@ func OpenThrottle(base Throttle) (*ThrottleFile, error) {
 	return f, nil
 }
 
-// State is what is in effect, and why not more.
+// State returns the rules in effect and the error of the last load, if any.
 func (f *ThrottleFile) State() ThrottleState { return *f.state.Load() }
 
-// Watch calls apply each time the file has changed, until ctx ends: with other rules, or
-// with Err and the rules as they were. A file with a fault is logged, with line and
-// column, and changes nothing.
+// Watch calls apply each time the file has changed, until ctx ends: with new rules, or with Err and the old rules. A
+// faulty file is logged, with line and column, and changes nothing.
 func (f *ThrottleFile) Watch(ctx context.Context, log *slog.Logger, apply func(ThrottleState)) {
 	f.watch.Each(ctx, func() {
 		state := f.load()
@@ -355,7 +350,7 @@ func (f *ThrottleFile) Watch(ctx context.Context, log *slog.Logger, apply func(T
 	})
 }
 
-// load loads the file, which has changed, and returns the state behind that.
+// load loads the changed file and returns the new state.
 func (f *ThrottleFile) load() ThrottleState {
 	state := f.State()
 	rules, err := LoadThrottle(f.base)

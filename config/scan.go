@@ -16,9 +16,8 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// scanner goes through the keys of a document, up to the first fault of its syntax, which
-// is the decoder's to tell. The decoder stops at its first fault; the scanner finds all
-// others, each with its place.
+// scanner goes through the keys of a document, up to the first syntax error, which the decoder reports. The decoder
+// stops at its first fault; the scanner finds all others, each with its place.
 type scanner struct {
 	file  string
 	known map[string]form
@@ -27,7 +26,7 @@ type scanner struct {
 	p      unstable.Parser
 	lines  lineStarts
 	pieces pieces
-	meant  map[string]string // what to say of unknown keys, by their general form
+	meant  map[string]string // suggestions for unknown keys, by their general form
 	found  []Finding
 }
 
@@ -36,7 +35,7 @@ func (s *scanner) scan(data []byte) {
 	s.meant = map[string]string{}
 	s.lines = lineStartsOf(data)
 	var table []string
-	skip := false // the table is unknown, which is said once
+	skip := false // the table is unknown, which is reported once
 	for s.p.NextExpression() {
 		e := s.p.Expression()
 		parts, at := s.key(e)
@@ -58,7 +57,7 @@ func (s *scanner) scan(data []byte) {
 			}
 		case e.Kind == unstable.ArrayTable:
 			skip, s.pieces.whole = true, true
-			s.fault(parts, at, "write ["+joinKey(parts)+"] with one bracket on each side: it is no list of tables")
+			s.fault(parts, at, "write ["+joinKey(parts)+"] with one bracket on each side: it is not a list of tables")
 		}
 	}
 }
@@ -82,7 +81,7 @@ func (s *scanner) position(raw unstable.Range) position {
 	return position{s.file, line, column}
 }
 
-// isTable reports whether settings are below a key.
+// isTable reports whether a key is a table of settings.
 func (s *scanner) isTable(key string) bool {
 	for k := range s.known {
 		if strings.HasPrefix(k, key+".") {
@@ -106,7 +105,7 @@ func (s *scanner) unknown(parts []string, at position) {
 	s.found = append(s.found, at.finding(SeverityError, fmt.Sprintf("unknown key %q", joinKey(parts))+text))
 }
 
-// value looks at a key with its value.
+// value checks a key with its value.
 func (s *scanner) value(parts []string, v *unstable.Node, at position) {
 	s.at[joinKey(parts)] = at
 	key := generalKey(parts)
@@ -129,7 +128,7 @@ func (s *scanner) value(parts []string, v *unstable.Node, at position) {
 	}
 }
 
-// read tries a value of the right kind, as far as the decoder would not tell more of it.
+// read checks a value of the right kind.
 func (s *scanner) read(parts []string, v *unstable.Node, f form, at position) {
 	if v.Kind != unstable.Array {
 		text := string(v.Data)
@@ -157,7 +156,7 @@ func (s *scanner) read(parts []string, v *unstable.Node, f form, at position) {
 	s.allowance(parts, strings.Join(texts, ","), at)
 }
 
-// elem is what a pointer of type t points to, or t.
+// elem is the type that a pointer type t points to, or t.
 func elem(t reflect.Type) reflect.Type {
 	if t.Kind() == reflect.Pointer {
 		return t.Elem()
@@ -196,9 +195,8 @@ func allowanceTable(parts []string) bool {
 		strings.HasPrefix(table, "throttle.receivers.") || strings.HasPrefix(table, "throttle.sources.")
 }
 
-// pieceTables is how many tables of receivers and sources the decoder gets at once: it looks
-// through all tables that it has seen for each one, which takes seconds for a file of 50,000.
-// Measured: from 200 to 2,000 make no difference.
+// pieceTables is how many tables of receivers and sources the decoder gets at once: for each table it looks through all
+// that it has seen, which takes seconds for a file of 50,000. Measured: anything from 200 to 2,000 is equally fast.
 const pieceTables = 500
 
 // lineStarts are where the lines of a document begin: the parser's own way to find the line of a
@@ -221,22 +219,21 @@ func (l lineStarts) at(offset int) (line, column int) {
 	return line, offset - l[line-1] + 1
 }
 
-// piece is a table that a document may be cut before.
+// piece is a table before which a document may be cut.
 type piece struct {
 	parts []string
 	at    position
 }
 
-// pieces are the places where a document may be cut into documents that say the same one
-// after the other.
+// pieces are the places where a document may be cut into smaller ones that, decoded in turn, give the same settings.
 type pieces struct {
 	tables []piece
 	heads  map[string]bool // the tables above them that have a heading of their own
 	whole  bool            // it may not be cut
 }
 
-// table notes the heading of a table. A document of named tables and the default alone may be
-// cut: nothing that stands before one can belong to it.
+// table notes the heading of a table. Only a document of named tables and the default table may be cut: there no line
+// before a table belongs to it.
 func (p *pieces) table(parts []string, at position) {
 	switch {
 	case len(parts) == 2 && named(parts[0]):
@@ -251,16 +248,15 @@ func (p *pieces) table(parts []string, at position) {
 	}
 }
 
-// loose notes a key in a table that is not one of those, or in none.
+// loose notes a key outside these tables.
 func (p *pieces) loose(table, parts []string) {
 	p.whole = p.whole || len(table) == 0 && named(parts[0]) || len(table) == 1 && named(table[0])
 }
 
-// named reports whether the tables below a table have names that somebody chose.
+// named reports whether the tables in a table have names chosen by the operator.
 func named(table string) bool { return table == "receivers" || table == "sources" }
 
-// cut returns the pieces of a document, each with so many empty lines before it that every line
-// has the number that it has in the document.
+// cut returns the pieces of a document, each behind so many empty lines that its lines keep their numbers.
 func (p *pieces) cut(data []byte, l lineStarts) [][]byte {
 	if p.whole || len(p.tables) <= pieceTables {
 		return [][]byte{data}
@@ -275,8 +271,8 @@ func (p *pieces) cut(data []byte, l lineStarts) [][]byte {
 	return append(out, slices.Concat(bytes.Repeat([]byte("\n"), from-1), data[l[from-1]:]))
 }
 
-// twice finds the tables that stand in two pieces, in the decoder's words: it tells of those
-// in one.
+// twice finds tables that stand in two pieces, and reports them in the decoder's words; the decoder finds those within
+// one piece.
 func (p *pieces) twice() (found []Finding) {
 	if p.whole {
 		return nil
@@ -295,7 +291,7 @@ func (p *pieces) twice() (found []Finding) {
 	return found
 }
 
-// decodePieces decodes pieces one after the other, as far as the first fault.
+// decodePieces decodes the pieces in turn, up to the first fault.
 func decodePieces(documents [][]byte, target func() any, strict bool) error {
 	for _, document := range documents {
 		d := toml.NewDecoder(bytes.NewReader(document))
@@ -338,7 +334,7 @@ func (d Duration) String() string {
 	return s
 }
 
-// Rate is a number of events in a time, written like "30/min", "5/s" or "100/h".
+// Rate is a number of events per unit of time, written like "30/min", "5/s" or "100/h".
 type Rate throttle.Rate
 
 // UnmarshalText reads forms like 30/min.

@@ -34,8 +34,7 @@ const proxiesMax = 64
 // waitsMax bounds the list of waits. Guess: one an hour for a day.
 const waitsMax = 24
 
-// Validate says everything that is wrong with c: nil or an ErrInvalid with one
-// line for each fault.
+// Validate returns nil, or an ErrInvalid with one line for each fault of c.
 func (c Config) Validate() error { return invalid(places(nil).locate(c.faults())) }
 
 // checker collects faults.
@@ -48,7 +47,7 @@ func (k *checker) add(key, format string, args ...any) {
 func (c Config) faults() []fault {
 	k := &checker{}
 	if c.DataDir == "" {
-		k.add("data_dir", "is empty: write the folder for what this node keeps")
+		k.add("data_dir", "is empty: write the folder for the files that this node keeps")
 	}
 	c.checkListeners(k)
 	c.checkLimits(k)
@@ -80,7 +79,7 @@ func (c Config) checkListeners(k *checker) {
 		k.origin("http.allowed_origins", o)
 	}
 	if n := len(c.HTTP.TrustedProxies); n > proxiesMax {
-		k.add("http.trusted_proxies", "%d entries are too many: write at most %d; networks are taken too", n, proxiesMax)
+		k.add("http.trusted_proxies", "%d entries are too many: write at most %d; a network counts as one", n, proxiesMax)
 	}
 	for _, p := range c.HTTP.TrustedProxies {
 		k.addressOrNetwork("http.trusted_proxies", p)
@@ -126,22 +125,22 @@ func (c Config) checkLimits(k *checker) {
 }
 
 const (
-	connectionsMax = 65536  // of a listener: more than that many ports of one address
+	connectionsMax = 65536  // for a listener: about all ports of one address
 	uploadsMax     = 4096   // 1 GiB of chunks
-	paceMin        = 262144 // one chunk a second: slower, clients that wait for each other would wait for minutes
+	paceMin        = 262144 // one chunk a second: below that, clients that wait for each other would wait for minutes
 )
 
-// checkShares checks how much there is of what tenants share.
+// checkShares checks the sizes of what tenants share.
 func (c Config) checkShares(k *checker) {
 	k.count("http.connections", c.HTTP.Connections, 2, connectionsMax)
 	k.count("upload.at_once", c.Upload.AtOnce, 2, uploadsMax)
 	k.count("upload.connections", c.Upload.Connections, max(2, min(c.Upload.AtOnce, uploadsMax))+1, connectionsMax)
 	if b := c.Upload.BytesPerSecond; b != 0 && b < paceMin {
-		k.add("upload.bytes_per_second", "%d is out of range: write 0, which bounds nothing, or at least %d", b, paceMin)
+		k.add("upload.bytes_per_second", "%d is out of range: write 0 for no bound, or at least %d", b, paceMin)
 	}
 }
 
-// count wants a number from least to most.
+// count requires a number from least to most.
 func (k *checker) count(key string, n, least, most int) {
 	if n < least || n > most {
 		k.add(key, "%d is out of range: write from %d to %d", n, least, most)
@@ -201,14 +200,14 @@ func (c Config) checkRetry(k *checker) {
 	k.atLeast("retry.give_up_after", c.Retry.GiveUpAfter, time.Millisecond)
 }
 
-// contactMax bounds whom people may ask, and sessionMost how long anybody stays signed in.
+// contactMax bounds the contact, and sessionMost how long anybody stays signed in.
 const (
 	contactMax  = 200
 	sessionMost = 2160 * time.Hour
 )
 
-// checkDashboard also refuses a pair of addresses between which browsers stand: pages that everybody reaches, with an
-// upload URL that only this machine or network does.
+// checkDashboard also refuses public pages with an upload URL that only this machine or network reaches: browsers
+// elsewhere could not upload.
 func (c Config) checkDashboard(k *checker) {
 	d := c.Dashboard
 	if len(d.Contact) > contactMax || strings.ContainsFunc(d.Contact, unicode.IsControl) {
@@ -219,15 +218,15 @@ func (c Config) checkDashboard(k *checker) {
 	d.checkProvider(k)
 	open := strings.HasPrefix(c.HTTP.PublicURL, "https://") && !nearby(c.HTTP.PublicURL)
 	if d.Enabled && open && nearby(c.Upload.PublicURL) {
-		k.add("upload.public_url", "browsers that open the pages at %s do not reach %s: set it to an address that everybody "+
-			"reaches, or serve no pages with dashboard.enabled = false", c.HTTP.PublicURL, c.Upload.PublicURL)
+		k.add("upload.public_url", "browsers that open the pages at %s may not reach %s: set it to an address that "+
+			"everybody reaches, or serve no pages with dashboard.enabled = false", c.HTTP.PublicURL, c.Upload.PublicURL)
 	}
 }
 
-// nameMax bounds what buttons call the provider.
+// nameMax bounds the provider's name on buttons.
 const nameMax = 50
 
-// checkProvider wants all that a provider needs, or nothing of it.
+// checkProvider requires all settings of a provider, or none.
 func (d Dashboard) checkProvider(k *checker) {
 	if d.OIDCName == "" || len(d.OIDCName) > nameMax || strings.ContainsFunc(d.OIDCName, unicode.IsControl) {
 		k.add("dashboard.oidc_name", "write 1 to %d bytes on one line", nameMax)
@@ -247,7 +246,7 @@ func (d Dashboard) checkProvider(k *checker) {
 	clear := err == nil && u.Scheme == "http" && onThisMachine(u.Hostname())
 	if err != nil || u.Scheme != "https" && !clear || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
 		strings.ContainsAny(d.OIDCIssuer, "?# ") {
-		k.add("dashboard.oidc_issuer", "%q is no issuer: write its URL as the provider names itself, such as "+
+		k.add("dashboard.oidc_issuer", "%q is not an issuer: write the provider's own issuer URL, such as "+
 			"https://login.example.com, without a query", d.OIDCIssuer)
 	}
 }
@@ -268,13 +267,13 @@ func nearby(text string) bool {
 	return u.Hostname() == "localhost" || err == nil && (a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast())
 }
 
-// checkEncryption wants both files of each listener that encrypts.
+// checkEncryption requires both files of each listener that encrypts.
 func (c Config) checkEncryption(k *checker) {
 	k.pair("http", c.HTTP.TLSCert, c.HTTP.TLSKey)
 	k.pair("upload", c.Upload.TLSCert, c.Upload.TLSKey)
 }
 
-// checkClear refuses what goes over the network in clear where others can read it.
+// checkClear refuses unencrypted listeners that others can reach.
 func (c Config) checkClear(k *checker) {
 	upload, _ := c.UploadTLS()
 	for _, l := range []struct{ table, listen, cert string }{
@@ -283,7 +282,7 @@ func (c Config) checkClear(k *checker) {
 		if l.cert == "" && offLoopback(l.listen) && len(c.HTTP.TrustedProxies) == 0 && !c.HTTP.Plain {
 			k.add(l.table+".listen", "%s is off loopback, where API keys and files would be sent without encryption: "+
 				"set http.tls_cert and http.tls_key, or name the proxies that encrypt in http.trusted_proxies, or "+
-				"say that it shall be so with http.plain = true", l.listen)
+				"allow it with http.plain = true", l.listen)
 		}
 	}
 	if a := c.Admin; a.TLSCert == "" && !strings.HasPrefix(a.Listen, UnixPrefix) && offLoopback(a.Listen) {
@@ -301,7 +300,7 @@ func (c Config) UploadTLS() (cert, key string) {
 	return c.HTTP.TLSCert, c.HTTP.TLSKey
 }
 
-// unixPathMax is what the kernel has room for (sun_path of unix(7), less its end).
+// unixPathMax is the kernel's bound (sun_path of unix(7), without the final NUL).
 const unixPathMax = 107
 
 // hostsMax bounds the names of the admin listener. Guess: a node has a few.
@@ -320,7 +319,7 @@ func (a Admin) check(k *checker) {
 	path, unix := strings.CutPrefix(a.Listen, UnixPrefix)
 	switch {
 	case unix && (!filepath.IsAbs(path) || len(path) > unixPathMax):
-		k.add("admin.listen", "%q is no usable socket: write an absolute path of at most %d bytes, such as "+
+		k.add("admin.listen", "%q is not a usable socket: write an absolute path of at most %d bytes, such as "+
 			"unix:/run/rollcall/admin.sock", a.Listen, unixPathMax)
 	case unix && a.TLSCert != "":
 		k.add("admin.tls_cert", "is not used at a unix socket, which no other machine reaches: leave it out")
@@ -333,7 +332,7 @@ func (a Admin) check(k *checker) {
 // UnixPrefix is how the address of a unix socket begins.
 const UnixPrefix = "unix:"
 
-// pair wants both files of a listener or none.
+// pair requires both files of a listener or none.
 func (k *checker) pair(table, cert, key string) {
 	if (cert == "") != (key == "") {
 		set := ".tls_cert"
@@ -344,7 +343,7 @@ func (k *checker) pair(table, cert, key string) {
 	}
 }
 
-// clusterNameMax is what the gossip has room for (memberlist.LabelMaxSize).
+// clusterNameMax is the gossip's bound (memberlist.LabelMaxSize).
 const clusterNameMax = 255
 
 // joinMax bounds the addresses to join: a few are enough, and a name may mean many. Guess.
@@ -385,7 +384,7 @@ func (c Cluster) checkAddresses(k *checker) {
 		k.hostPort("cluster.join", j, "7946")
 	}
 	if len(c.AllowNetworks) == 0 {
-		k.add("cluster.allow_networks", "is empty, so no member could speak: write the networks of the nodes, "+
+		k.add("cluster.allow_networks", "is empty, so no member could connect: write the networks of the nodes, "+
 			"such as 10.0.0.0/8")
 	}
 	for _, n := range c.AllowNetworks {
@@ -395,7 +394,7 @@ func (c Cluster) checkAddresses(k *checker) {
 	}
 }
 
-// checkSecrets wants keys and certificates of a node that others can reach.
+// checkSecrets requires keys and certificates if others can reach the node.
 func (c Cluster) checkSecrets(k *checker) {
 	set := 0
 	for _, f := range []string{c.TLSCAFile, c.TLSCertFile, c.TLSKeyFile} {
@@ -416,7 +415,7 @@ func (c Cluster) checkSecrets(k *checker) {
 			"`rollcall cluster keys new FILE` and give it to all nodes")
 	}
 	if set == 0 {
-		k.add("cluster.tls_ca_file", "mutual TLS is required off loopback, where anybody could speak to this "+
+		k.add("cluster.tls_ca_file", "mutual TLS is required off loopback, where anybody could send messages to this "+
 			"node: make certificates with `rollcall cluster cert` and set tls_ca_file, tls_cert_file and tls_key_file")
 	}
 }
@@ -575,8 +574,7 @@ func everywhere(hostPort string) bool {
 	return host == "" || err == nil && a.IsUnspecified()
 }
 
-// publicURL is where a listener on this machine is reached from this machine;
-// "" when the port is not known yet.
+// publicURL is the URL of a listener for clients on this machine; "" when the port is not known yet.
 func publicURL(listen, cert string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil || port == "0" {

@@ -16,8 +16,8 @@ import (
 var long = flag.Bool("long", false, "try much more than a default run does; takes minutes (docs/developers/testing.md)")
 
 const (
-	shortPart  = 20               // of the default run's cases, a short run draws one in so many
-	longTimes  = 50               // as many cases as in a default run
+	shortPart  = 20               // a short run draws one in so many of the default run's cases
+	longTimes  = 50               // a long run has so many times the cases of a default run
 	cases      = 100              // of a property, in a default run
 	everRepeat = 1                // the seed of short and default runs
 	budget     = 10 * time.Second // for all Seeds of a package, in a default run
@@ -76,9 +76,9 @@ func Some[T any](items []T) []T {
 	return some
 }
 
-// EveryNth returns a function that says which cases of a product of many lists this run
-// tries: every nth in a default run, all in a long one. An n that divides no list's length
-// lets each item of each list have its cases.
+// EveryNth returns a function that reports, case by case, whether this run tries it: every nth in a default run, all in
+// a long one. For a product of several lists choose an n that shares no factor with their lengths, or some items are
+// never tried.
 func EveryNth(n int) func() bool {
 	switch {
 	case *long:
@@ -99,17 +99,16 @@ var spent struct {
 	time.Duration
 }
 
-// Seeds returns 1 to Cases(n), for a simulation that takes long. The simulations of
-// one package share ten seconds, fifty times as long in a long run. When they are
-// over, as on a busy machine, a simulation ends after a tenth of its seeds, and
-// the log says so.
+// Seeds returns 1 to Cases(n), for a simulation that takes long. The simulations of one package share ten seconds,
+// fifty times as long in a long run. When that time is used up, as on a busy machine, a simulation ends after a tenth
+// of its seeds, and the log says so.
 func Seeds(t testing.TB, n int) iter.Seq[uint64] {
 	return func(yield func(uint64) bool) {
 		all := Cases(n)
 		least := max(1, all/10)
 		for seed := 1; seed <= all; seed++ {
 			if seed > least && over() {
-				t.Logf("the time of this package's simulations is over: %d of %d seeds were tried", seed-1, all)
+				t.Logf("this package's simulations have used up their time: %d of %d seeds were tried", seed-1, all)
 				return
 			}
 			begin := time.Now()
@@ -124,15 +123,15 @@ func Seeds(t testing.TB, n int) iter.Seq[uint64] {
 	}
 }
 
-// over reports whether the simulations of this package have had their time.
+// over reports whether the simulations of this package have used up their time.
 func over() bool {
 	spent.Lock()
 	defer spent.Unlock()
 	return spent.Duration > time.Duration(Cases(int(budget)))
 }
 
-// AtOnce lets n tests of a package run at the same time, for tests that mostly wait.
-// -parallel wins over it. TestMain calls it first.
+// AtOnce lets n tests of a package run at the same time, for tests that mostly wait. -parallel overrides it. TestMain
+// calls it first.
 func AtOnce(n int) {
 	CollectSeldom()
 	if !given("test.parallel") {
@@ -140,8 +139,8 @@ func AtOnce(n int) {
 	}
 }
 
-// CollectSeldom lets memory grow to four times what is in use before it is collected, since tests end soon. GOGC wins
-// over it, and benchmarks measure the default. TestMain calls it.
+// CollectSeldom lets memory grow to four times what is in use before it is collected, since tests end soon. GOGC
+// overrides it; benchmarks keep the default. TestMain calls it.
 func CollectSeldom() {
 	flag.Parse()
 	if os.Getenv("GOGC") == "" && !given("test.bench") {
@@ -149,7 +148,6 @@ func CollectSeldom() {
 	}
 }
 
-// given reports whether the command line sets a flag.
 func given(name string) (is bool) {
 	flag.Visit(func(f *flag.Flag) { is = is || f.Name == name })
 	return is
@@ -158,28 +156,28 @@ func given(name string) (is bool) {
 // set sets a flag of package testing or of rapid.
 func set(name string, n int) {
 	if err := flag.Set(name, strconv.Itoa(n)); err != nil {
-		panic(err) // there is no such flag any more
+		panic(err) // the flag no longer exists
 	}
 }
 
 var drawOnce sync.Once
 
-// Check checks a property with rapid: 100 cases by default, 5 in a short run and
-// 5,000 in a long one. -rapid.checks and -rapid.seed win over that.
+// Check checks a property with rapid: 100 cases by default, 5 in a short run and 5,000 in a long one. -rapid.checks and
+// -rapid.seed override that.
 func Check(t *testing.T, property func(*rapid.T)) {
 	t.Helper()
 	drawOnce.Do(draw)
 	rapid.Check(t, property)
 }
 
-// draw sets rapid's flags that the command line has left alone.
+// draw sets those flags of rapid that the command line does not set.
 func draw() {
 	checks, seed := cases, everRepeat
 	switch {
 	case *long:
 		checks, seed = cases*longTimes, 0
 	case testing.Short():
-		checks = cases / 4 // rapid itself takes a fifth of it
+		checks = cases / 4 // rapid's own short mode, a fifth, is not applied on top
 	}
 	if !given("rapid.checks") {
 		set("rapid.checks", checks)

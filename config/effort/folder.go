@@ -8,12 +8,11 @@ import (
 	"testing"
 )
 
-// memory is where Linux has files in memory.
+// memory is Linux's folder for files in memory.
 const memory = "/dev/shm"
 
-// Folder returns a test a folder of its own, which is removed when the test ends. It is
-// in memory where the machine has a place for that, so it suits a ledger in a test
-// that is not about the disk: a disk that others use too takes seconds for one write.
+// Folder returns a folder for one test, removed when the test ends. It is in memory if the machine allows that, which
+// suits the ledger of a test that is not about the disk: on a shared disk one write can take seconds.
 func Folder(t testing.TB) string {
 	t.Helper()
 	if info, err := os.Stat(memory); err != nil || !info.IsDir() {
@@ -21,7 +20,7 @@ func Folder(t testing.TB) string {
 	}
 	path, err := os.MkdirTemp(memory, "rollcall-test-")
 	if err != nil {
-		return t.TempDir() // memory is full, or not ours
+		return t.TempDir() // full, or not writable for us
 	}
 	t.Cleanup(func() {
 		if err := os.RemoveAll(path); err != nil {
@@ -31,15 +30,15 @@ func Folder(t testing.TB) string {
 	return path
 }
 
-// empty is the embedded ledger that was migrated once in this run.
+// empty is the embedded ledger that Ledger copies, migrated once a run.
 var empty struct {
 	sync.Once
 	content []byte
 	err     error
 }
 
-// Ledger returns the URL of an empty embedded ledger, which goes with the test: a copy of one that migrate
-// (sqlstore.Migrate) has made once in this run.
+// Ledger returns the URL of an empty embedded ledger, removed when the test ends: a copy of one that migrate
+// (sqlstore.Migrate) made once in this run.
 func Ledger(t testing.TB, migrate func(ctx context.Context, url string, tell ...func(line string)) error) string {
 	t.Helper()
 	path := filepath.Join(Folder(t), "ledger.db")

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Log keeps what is written to it, to be read while others write. Safe for concurrent use.
+// Log keeps what is written to it; it can be read while others write. Safe for concurrent use.
 type Log struct {
 	mu sync.Mutex
 	b  bytes.Buffer // guarded by mu

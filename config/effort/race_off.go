@@ -7,5 +7,5 @@ import "testing"
 // Raced says whether this run has the race detector.
 const Raced = false
 
-// OnlyNode matters under the race detector alone.
+// OnlyNode does nothing without the race detector.
 func OnlyNode(testing.TB) {}
