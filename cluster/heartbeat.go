@@ -16,20 +16,19 @@ import (
 	"rollcall/ledger"
 )
 
-// heartbeats is the loop that tells the ledger that this process lives and what it
-// sees, and learns there what it may use. One goroutine, but for what is said to
-// be safe.
+// heartbeats is the loop that writes to the ledger that this process lives and which members it sees, and reads there
+// what it may use. Only its one goroutine may use it, apart from fence.
 type heartbeats struct {
 	node     *Node
 	fence    fence
-	complied int64                // turn up to which this node keeps to what it read
-	told     int64                // the same, as the ledger was told
-	named    []uint64             // silent receivers that are surely in this node's row, ascending
+	complied int64                // generation up to which this node complies
+	told     int64                // the same, as written to the ledger
+	named    []uint64             // silent receivers that are certainly in this node's row, ascending
 	voted    []ledger.Incarnation // view that was published last
 	began    bool                 // there was a heartbeat
 	unsure   bool                 // the ledger did not answer the last heartbeat: it may have been written
-	table    *share.Table         // as of the newest roll
-	kept     *share.Table         // that this node keeps to
+	table    *share.Table         // of the newest snapshot
+	kept     *share.Table         // the table that this node complies with
 	behind   int                  // heartbeats in a row that failed
 	apart    apart
 }
@@ -39,7 +38,7 @@ func newHeartbeats(n *Node) *heartbeats {
 		ahead: n.times.Unacknowledged}}
 }
 
-// run beats until ctx ends. look is signalled when the view may be another.
+// run sends heartbeats until ctx ends. look is signalled when the view may have changed.
 func (b *heartbeats) run(ctx context.Context, look <-chan struct{}) {
 	for ctx.Err() == nil {
 		wait := b.round(ctx)
@@ -53,7 +52,7 @@ func (b *heartbeats) run(ctx context.Context, look <-chan struct{}) {
 	}
 }
 
-// round is one heartbeat; it gives the time until the next.
+// round does one heartbeat and returns the time until the next.
 func (b *heartbeats) round(ctx context.Context) time.Duration {
 	if b.fence.up() && !b.rest(ctx) {
 		return b.node.times.Soon
@@ -75,27 +74,27 @@ func (b *heartbeats) round(ctx context.Context) time.Duration {
 	return b.node.times.Soon
 }
 
-// rest makes this node use nothing, before others may count it out.
+// rest makes this node use nothing before others may count it out.
 func (b *heartbeats) rest(ctx context.Context) bool {
 	b.table, b.kept = nil, nil
 	b.node.shares.Store(nil)
 	if b.comply(ctx) != nil {
 		return false
 	}
-	// Receivers may hold what this node has ended. Nobody uses those that its row names.
+	// Receivers may still hold sessions that this node ended. The other nodes spare receivers that its row names.
 	hashes, all := b.node.silence()
 	b.node.rested.Store(all && len(common(hashes, b.named)) == len(hashes))
 	return true
 }
 
-// writeHeartbeat writes that we live, reads what the others wrote, and keeps to it.
+// writeHeartbeat writes this node's row, reads the others' rows, and complies with the result.
 func (b *heartbeats) writeHeartbeat(ctx context.Context) error {
-	// A vote changes when all have read the one before, or they would count it twice.
+	// A vote may change only when all have read the one before, or they would count it twice.
 	if !b.began || !b.unsure && b.table.Settled() {
 		b.began, b.voted = true, b.node.lookup.view.Load().members
 	}
 	silent, all := b.node.silence()
-	if all { // else somebody would count on a receiver that is not named
+	if all { // otherwise somebody would use a receiver that is not named
 		b.told = b.complied
 	}
 	sent := time.Now()
@@ -103,7 +102,7 @@ func (b *heartbeats) writeHeartbeat(ctx context.Context) error {
 	defer cancel()
 	roll, err := b.node.peers.Book.WriteHeartbeat(within, b.node.heartbeatOf(b.voted, b.told, silent))
 	if b.unsure = err != nil; b.unsure {
-		b.named = common(b.named, silent) // the row is one or the other
+		b.named = common(b.named, silent) // the row has the old list or the new one
 		return err
 	}
 	b.named = silent
@@ -113,8 +112,7 @@ func (b *heartbeats) writeHeartbeat(ctx context.Context) error {
 	b.node.offset.Store(int64(roll.Now.Sub(time.Now().Round(0))))
 	b.table = share.Compute(roll, b.node.meta.Session, b.node.times.Rest)
 	b.node.shares.Store(b.table)
-	// Looking at every receiver is for when something has changed, or may have been
-	// kept to in part.
+	// Receivers need to comply only if the shares changed, or if the last time failed halfway.
 	if b.kept == nil || !b.table.Same(b.kept) {
 		b.kept = nil
 		if b.comply(ctx) != nil {
@@ -125,7 +123,7 @@ func (b *heartbeats) writeHeartbeat(ctx context.Context) error {
 	return nil
 }
 
-// heartbeatTime bounds a heartbeat: so that the fence is noticed when it goes up.
+// heartbeatTime bounds a heartbeat, so that the loop notices in time when the fence goes up.
 func (b *heartbeats) heartbeatTime(now time.Time) time.Duration {
 	if b.fence.sent.Load() == nil { // nothing is used yet, and a node whose first heartbeat fails does not start
 		return max(startTimeout, b.node.times.HeartbeatWithin)
@@ -141,13 +139,12 @@ func (b *heartbeats) comply(ctx context.Context) error {
 	defer cancel()
 	err := b.node.options.Comply(within, b.node.Share)
 	if err != nil && ctx.Err() == nil {
-		b.node.log.Warn("receivers are slow to keep to new shares", "err", err)
+		b.node.log.Warn("receivers did not apply new shares in time", "err", err)
 	}
 	return err
 }
 
-// failed says that the ledger did not take a heartbeat, with fewer lines the
-// longer it lasts.
+// failed logs that the ledger did not take a heartbeat, less often the longer this lasts.
 func (b *heartbeats) failed(ctx context.Context, err error) time.Duration {
 	if ctx.Err() != nil {
 		return 0
@@ -162,7 +159,7 @@ func (b *heartbeats) failed(ctx context.Context, err error) time.Duration {
 	return b.node.times.Soon
 }
 
-// heartbeatOf is what this process says of itself.
+// heartbeatOf returns this process's heartbeat.
 func (n *Node) heartbeatOf(view []ledger.Incarnation, read int64, silent []uint64) ledger.Heartbeat {
 	load := n.options.Load()
 	return ledger.Heartbeat{Incarnation: ledger.Incarnation{Session: n.meta.Session, Node: n.meta.Node},
@@ -171,8 +168,8 @@ func (n *Node) heartbeatOf(view []ledger.Incarnation, read int64, silent []uint6
 		Leases: load.Leases, Addresses: load.Addresses, Receivers: load.Receivers}
 }
 
-// silence returns the keys of which receivers may hold sessions that this process has ended,
-// hashed, and whether these are all: the ledger takes no more than so many.
+// silence returns the hashed keys of receivers that may still hold sessions this process has ended. all is false when
+// there are more than ledger.SilentMax.
 func (n *Node) silence() (hashes []uint64, all bool) {
 	if n.options.Silent == nil {
 		return nil, true
@@ -196,15 +193,15 @@ func common(a, b []uint64) (both []uint64) {
 	return both
 }
 
-// tend does what the newest roll asks for: it drains this node while an operator
-// wants it, and looks beside the heartbeats after those that are lost.
+// tend acts on the newest snapshot: it drains this node while an operator wants that, and starts a search for lost
+// processes beside the heartbeats.
 func (n *Node) tend(ctx context.Context) {
 	roll := n.snapshot.Load()
 	if row := sessionIn(roll, n.meta.Session); row != nil && row.DrainAsked != n.wished.Load() {
 		if row.DrainAsked {
-			n.log.Info("draining, as an operator asked for")
+			n.log.Info("draining, as an operator asked")
 		} else {
-			n.log.Info("taking work again, as an operator asked for")
+			n.log.Info("taking work again, as an operator asked")
 		}
 		n.wish(row.DrainAsked)
 	}
@@ -227,8 +224,8 @@ func (n *Node) missing(roll *ledger.NodeSnapshot, row ledger.NodeRow) bool {
 		row.Status == ledger.NodeLost && !row.Dead && unseen < n.times.Rest
 }
 
-// search counts out those that are lost, all at a time, and says who of them has no
-// SMTP sessions any more.
+// search counts out the lost processes, all at the same time, and marks those dead that certainly have no SMTP
+// sessions.
 func (n *Node) search(ctx context.Context, lost []ledger.NodeRow) {
 	var all sync.WaitGroup
 	for _, row := range lost {
@@ -253,9 +250,8 @@ func (n *Node) retire(ctx context.Context, row ledger.NodeRow, dead bool) {
 	n.log.Warn("node lost", "node", row.Name, "seen", row.Seen, "dead", dead)
 }
 
-// ended reports whether a process that the ledger does not hear of is known to have
-// no SMTP sessions: a later life of its node has its address, nothing listens
-// there any more, or it says so itself.
+// ended reports whether a process without heartbeats certainly has no SMTP sessions: a later process of its node has
+// its address, nothing listens there, or it says so itself.
 func (n *Node) ended(ctx context.Context, row ledger.NodeRow) bool {
 	for _, other := range n.snapshot.Load().Nodes {
 		if other.Status == ledger.NodeIn && other.Node == row.Node &&
@@ -266,7 +262,7 @@ func (n *Node) ended(ctx context.Context, row ledger.NodeRow) bool {
 	return n.refuses(ctx, row.Actors) || n.rests(row.Session, row.Actors)
 }
 
-// sessionIn returns the row of a session in a roll; nil: there is none that is in.
+// sessionIn returns the row of a session that is a member by the snapshot; nil: there is none.
 func sessionIn(roll *ledger.NodeSnapshot, session uuid.UUID) *ledger.NodeRow {
 	if roll == nil {
 		return nil
@@ -279,20 +275,19 @@ func sessionIn(roll *ledger.NodeSnapshot, session uuid.UUID) *ledger.NodeRow {
 	return nil
 }
 
-// links knows which members answer over actor traffic. Gossip alone may see a
-// member that nobody can send a message to: another network, a certificate that
-// does not fit. Safe for concurrent use.
+// links knows which members answer over actor traffic. A member that gossip sees may be unreachable for messages:
+// another network, a wrong certificate. Safe for concurrent use.
 type links struct {
 	system  *actor.ActorSystem
 	changed func()
-	turn    func() int64  // that this node has read
+	turn    func() int64  // the generation that this node has read
 	life    time.Duration // of an answer: Times.LinkLife
 	within  time.Duration // an answer comes: Times.Ask
 
 	mu         sync.Mutex
-	heard      map[uuid.UUID]time.Time // guarded by mu; the last answer
-	heartbeats map[uuid.UUID]int64     // guarded by mu; of the last answer, see said
-	asked      map[uuid.UUID]bool      // guarded by mu; a question is out
+	heard      map[uuid.UUID]time.Time // guarded by mu; when the last answer came
+	heartbeats map[uuid.UUID]int64     // guarded by mu; from the last answer, see said
+	asked      map[uuid.UUID]bool      // guarded by mu; an answer is awaited
 }
 
 func newLinks(system *actor.ActorSystem, t Times, turn func() int64, changed func()) *links {
@@ -308,16 +303,15 @@ func (l *links) linked(session uuid.UUID) bool {
 	return ok && time.Since(at) < l.life
 }
 
-// said returns when members say that their ledger took their last heartbeat, by the ledger's
-// clock in milliseconds.
+// said returns the times at which, by the members' own words, their ledger took their last heartbeat, in milliseconds
+// by the ledger's clock.
 func (l *links) said() map[uuid.UUID]int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.heartbeats)
 }
 
-// ask asks every member but this one that no question is out to, and forgets who
-// is a member no more.
+// ask asks every other member whose answer is not awaited already, and forgets former members.
 func (l *links) ask(members []gossip.Member, self uuid.UUID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -337,7 +331,7 @@ func (l *links) ask(members []gossip.Member, self uuid.UUID) {
 	}
 }
 
-// touch puts one question. What another process at that address says does not count.
+// touch asks one member. An answer of another process at that address does not count.
 func (l *links) touch(session uuid.UUID, address string) {
 	state, err := askState(l.system, session, address, l.within)
 	l.mu.Lock()
@@ -349,8 +343,8 @@ func (l *links) touch(session uuid.UUID, address string) {
 	news := err == nil && (!known || time.Since(before) >= l.life) ||
 		err != nil && known && time.Since(before) >= l.life
 	l.mu.Unlock()
-	// A turn that a member knows is read sooner than by the next heartbeat, because
-	// it settles when all have read it.
+	// If a member knows a newer generation this node reads it at once, because changes settle only when all have read
+	// them.
 	if news || state.GetTurn() > l.turn() {
 		l.changed()
 	}

@@ -23,11 +23,10 @@ type Keyring struct {
 	Node         uuid.UUID
 	Name         string
 	Fingerprints []string // the primary key's first
-	Refused      string   // why nothing was changed; "": it was
+	Refused      string   // why nothing was changed; "" after success
 }
 
-// Keys does a command about gossip keys on every member that gossip sees, this one
-// included. ErrNoKeyring.
+// Keys does a command about gossip keys on every member that gossip sees, this one included. Error: ErrNoKeyring.
 func (n *Node) Keys(ctx context.Context, ask *wire.KeysAsk) ([]Keyring, error) {
 	if n.peers == nil || n.peers.Gossip.Keys == nil {
 		return nil, ErrNoKeyring
@@ -49,15 +48,14 @@ func (n *Node) keysOf(m gossip.Member, ask *wire.KeysAsk) Keyring {
 	answer, err := n.system.Root.RequestFuture(actor.NewPID(m.Actors, answerName), ask, n.times.Ask).Result()
 	keys, ok := answer.(*wire.Keys)
 	if err != nil || !ok {
-		k.Refused = "it did not answer, and may have done it or not: send the same command again"
+		k.Refused = "it did not answer and may or may not have done it: send the same command again"
 		return k
 	}
 	k.Fingerprints, k.Refused = keys.GetFingerprints(), keys.GetRefused()
 	return k
 }
 
-// changeKeys does a command about gossip keys here. What it refuses it says in
-// words that hold no key.
+// changeKeys does a command about gossip keys here. Its refusals never contain a key.
 func (n *Node) changeKeys(ask *wire.KeysAsk) *wire.Keys {
 	ring := n.peers.Gossip.Keys
 	if ring == nil {

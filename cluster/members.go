@@ -22,17 +22,16 @@ type Member struct {
 	Meta       gossip.NodeMeta
 	Row        *ledger.NodeRow // nil: the ledger knows nothing of it
 	Seen       bool            // by gossip
-	Suspect    bool            // gossip has no answer of it
+	Suspect    bool            // gossip gets no answer from it
 	Linked     bool            // it answers over actor traffic
 	This       bool
-	Since      time.Time // gossip sees it so, or the row stands so
+	Since      time.Time // by gossip or by its row
 	Gossip     string    // host:port of its gossip; "": not seen by it
 	Agreed     bool      // it sees the same members as this node
 	Ineligible bool      // it takes no probing work, see Node.SetIneligible
 }
 
-// Superseded reports whether a process has ended, uses nothing any more, and its node
-// runs as a later one.
+// Superseded reports whether a process has ended, uses nothing, and its node runs as a later process.
 func (m Member) Superseded(all []Member) bool {
 	if m.Row == nil || m.Row.Status == ledger.NodeIn || m.Row.Status == ledger.NodeLost && !m.Row.Dead {
 		return false
@@ -73,20 +72,20 @@ func (n *Node) Members() []Member {
 	return out
 }
 
-// Snapshot is the ledger's newest word on the nodes; nil in a cluster of one.
+// Snapshot is the newest snapshot of the nodes from the ledger; nil in a cluster of one.
 func (n *Node) Snapshot() *ledger.NodeSnapshot { return n.snapshot.Load() }
 
-// Load is what this node has in work.
+// Load is this node's present work.
 func (n *Node) Load() Load { return n.options.Load() }
 
-// Meta is what this process says of itself.
+// Meta describes this process.
 func (n *Node) Meta() gossip.NodeMeta { return n.meta }
 
-// ClockOffset is the ledger's clock minus this node's, as far as a heartbeat tells.
+// ClockOffset is the ledger's clock minus this node's, as measured by the last heartbeat.
 func (n *Node) ClockOffset() time.Duration { return time.Duration(n.offset.Load()) }
 
-// Drain asks a node, this one or another, to give its work away and to take none. It
-// does so with its next heartbeat. ledger.ErrNoSuchNode.
+// Drain asks a node, this one or another, to give its work away and to take none, from its next heartbeat on. Error:
+// ledger.ErrNoSuchNode.
 func (n *Node) Drain(ctx context.Context, node uuid.UUID) error {
 	if n.peers == nil {
 		n.wish(true)
@@ -99,9 +98,8 @@ func (n *Node) Drain(ctx context.Context, node uuid.UUID) error {
 	return nil
 }
 
-// Undrain has a node, this one or another, take work again that an operator wanted to
-// drain. It does so with its next heartbeat. One that stops goes on to stop.
-// ledger.ErrNoSuchNode.
+// Undrain takes back Drain: the node takes work again from its next heartbeat on. A node that is stopping still stops.
+// Error: ledger.ErrNoSuchNode.
 func (n *Node) Undrain(ctx context.Context, node uuid.UUID) error {
 	if n.peers == nil {
 		n.wish(false)
@@ -114,11 +112,10 @@ func (n *Node) Undrain(ctx context.Context, node uuid.UUID) error {
 	return nil
 }
 
-// Draining reports whether this node gives its work away: an operator wants it, or it stops.
+// Draining reports whether this node gives its work away, because an operator wants that or it stops.
 func (n *Node) Draining() bool { return n.wished.Load() || n.stopping.Load() }
 
-// Forget takes an operator's word that a lost node is dead. ledger.ErrNoSuchNode,
-// ledger.ErrNodeAlive.
+// Forget records an operator's statement that a lost node is dead. Errors: ledger.ErrNoSuchNode, ledger.ErrNodeAlive.
 func (n *Node) Forget(ctx context.Context, node uuid.UUID) error {
 	if n.peers == nil {
 		return fmt.Errorf("forget node: %w", ledger.ErrNoSuchNode)
@@ -130,7 +127,7 @@ func (n *Node) Forget(ctx context.Context, node uuid.UUID) error {
 	return nil
 }
 
-// Ready says why this node should get no requests now; nil: it should.
+// Ready returns why this node should get no requests now; nil if it should.
 func (n *Node) Ready(context.Context) error {
 	if n.Fenced() {
 		return fmt.Errorf("cluster: the ledger took no heartbeat of this node for %s", n.times.Fence)
@@ -138,16 +135,15 @@ func (n *Node) Ready(context.Context) error {
 	return nil
 }
 
-// A node is ahead when it has aheadBy more in work than another one: addresses, of
-// which a verification counts for at least leaseWeight. Guesses: four small files
-// are done in seconds, and a large one alone is enough.
+// A node is ahead when its work exceeds that of another one by aheadBy, counted in addresses plus leaseWeight for each
+// verification. Guesses: four small files are done in seconds, and a large one alone is enough.
 const (
 	leaseWeight = 500
 	aheadBy     = 4 * leaseWeight
 )
 
-// Ahead reports whether this node, with so much in work, has clearly more than another
-// one that takes work.
+// Ahead reports whether this node, with this many leases and addresses, has clearly more work than another one that
+// takes work.
 func (n *Node) Ahead(leases int, addresses int64) bool {
 	roll := n.snapshot.Load()
 	if roll == nil {
@@ -164,14 +160,13 @@ func (n *Node) Ahead(leases int, addresses int64) bool {
 	return false
 }
 
-// topology is the library's ClusterProvider. All that the library is told is that a
-// member is gone, so that it ends the connection; it is never given a list of members,
-// because its list of those that left is written and read without a lock. Placement
-// does not use it.
+// topology is the library's ClusterProvider. It only tells the library which members are gone, so that their
+// connections end. It never gives a list of members, because the library writes and reads its list of former ones
+// without a lock. Placement does not use it.
 type topology struct {
 	ready     chan struct{} // closed when the library has started
 	cluster   *pcluster.Cluster
-	addresses map[uuid.UUID]string // of the members that were seen last, by session
+	addresses map[uuid.UUID]string // of the members at the last call, by session
 }
 
 func newTopology() *topology {
@@ -192,13 +187,13 @@ func (t *topology) StartMember(c *pcluster.Cluster) error {
 	return nil
 }
 
-// StartClient implements the library's ClusterProvider; this house has no clients.
+// StartClient implements the library's ClusterProvider; this program has no clients.
 func (t *topology) StartClient(c *pcluster.Cluster) error { return t.StartMember(c) }
 
 // Shutdown implements the library's ClusterProvider.
 func (t *topology) Shutdown(bool) error { return nil }
 
-// tell ends the connections to members that gossip does not see any more. One goroutine.
+// tell ends the connections to members that gossip no longer sees. Only one goroutine may call it.
 func (t *topology) tell(members []gossip.Member, self uuid.UUID) {
 	addresses := make(map[uuid.UUID]string, len(members))
 	for _, m := range members {
@@ -223,7 +218,7 @@ func splitAddress(address string) (host string, port int, err error) {
 	return host, port, err
 }
 
-// ineligible is why this process must not probe; "" while it may. Safe for concurrent use.
+// ineligible is why this process may not probe; "" while it may. Safe for concurrent use.
 type ineligible struct{ text atomic.Pointer[string] }
 
 func (u *ineligible) why() string {
@@ -233,22 +228,19 @@ func (u *ineligible) why() string {
 	return ""
 }
 
-// set takes a reason and reports whether the process may or may not now where it might
-// not or might before.
+// set replaces the reason and reports whether it switched between "may probe" and "may not".
 func (u *ineligible) set(why string) (turned bool) {
 	was := u.text.Swap(&why)
 	return (was != nil && *was != "") != (why != "")
 }
 
-// SetIneligible says why this node must not probe now; "": it may. A node that may not keeps
-// its lease of verifications, its links and its vote, and serves requests; it only does
-// not count on itself any more. So receivers have their place on the other nodes, and
-// nowhere while no node is fit, and work for them waits.
+// SetIneligible sets why this node may not probe now; "": it may. An ineligible node keeps its leases, its links and
+// its vote, and serves requests; it only leaves itself out of its view. So the other nodes own all receivers, and work
+// waits while no node is eligible.
 //
-// That is safe whatever the others know: a view is a vote (cluster/share/README.md), the shares
-// of all votes never add up to more than the whole, and until every process has read
-// the change the vote counts for nobody. The others learn it from its row: who does not
-// count on itself there is counted on by nobody.
+// That is safe whatever the others know: a view is a vote (cluster/share/README.md), the shares of all votes never add
+// up to more than the whole, and until every process has read the change the vote counts for nobody. The others leave a
+// node out of their views when its row shows that its own view lacks it.
 func (n *Node) SetIneligible(why string) {
 	if !n.ineligible.set(why) {
 		return
@@ -262,10 +254,10 @@ func (n *Node) SetIneligible(why string) {
 	}
 }
 
-// Ineligible says why this node must not probe now; "": it may.
+// WhyIneligible returns why this node may not probe now; "": it may.
 func (n *Node) WhyIneligible() string { return n.ineligible.why() }
 
-// countsOnItself reports whether a process has itself in the view that it published.
+// countsOnItself reports whether a process is in its own published view.
 func countsOnItself(row ledger.NodeRow) bool {
 	return slices.ContainsFunc(row.View, func(p ledger.Incarnation) bool { return p.Session == row.Session })
 }

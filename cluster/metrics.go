@@ -10,7 +10,6 @@ import (
 	"rollcall/ledger"
 )
 
-// metrics are what operators see of a node's membership.
 type metrics struct {
 	secure           *secure.Metrics
 	views            prometheus.Counter
@@ -41,7 +40,7 @@ func newMetrics(r prometheus.Registerer, n *Node) *metrics {
 	gauge("view_members", "Members that this node counts on, itself included.", func() float64 {
 		return float64(len(n.lookup.view.Load().members))
 	})
-	gauge("voters", "Processes that share what receivers allow, as the ledger has it.", func() float64 {
+	gauge("voters", "Processes that share the limits of receivers, by the ledger.", func() float64 {
 		return float64(n.shares.Load().Voters())
 	})
 	gauge("settled", "1 when every process has read the newest change of members.", func() float64 {
@@ -52,7 +51,7 @@ func newMetrics(r prometheus.Registerer, n *Node) *metrics {
 	gauge("clock_offset_seconds", "The ledger's clock minus this node's.", func() float64 {
 		return float64(n.offset.Load()) / 1e9
 	})
-	gauge("nodes_lost", "Processes that were lost and may still have SMTP sessions.", func() float64 {
+	gauge("nodes_lost", "Lost processes that may still have SMTP sessions.", func() float64 {
 		return float64(n.lostCount())
 	})
 	return m
@@ -78,13 +77,13 @@ func (n *Node) lostCount() int {
 	return count
 }
 
-// quiet is the logger that the actor library gets: warnings and errors only, and
-// never a message's content, because messages hold addresses.
+// quiet is the logger of the actor library: warnings and errors only, and never a message's content, because messages
+// hold addresses.
 func quiet(log *slog.Logger) *slog.Logger {
 	return slog.New(redacted{log.Handler()})
 }
 
-// redacted is a slog.Handler that drops what the library logs of messages.
+// redacted is a slog.Handler that drops the content of messages from the library's log.
 type redacted struct{ slog.Handler }
 
 // Enabled implements slog.Handler.
@@ -92,11 +91,10 @@ func (h redacted) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn && h.Handler.Enabled(ctx, level)
 }
 
-// Handle implements slog.Handler. Of the library's attributes only those that
-// are known to hold no message pass.
+// Handle implements slog.Handler. Only attributes of the library that never hold a message pass.
 func (h redacted) Handle(ctx context.Context, r slog.Record) error {
-	// What the library calls an error, such as a member that cannot be dialled, this
-	// package handles; it says itself when somebody has to know.
+	// This package handles what the library calls errors, such as a member that can't be dialled, and logs itself what
+	// operators must know.
 	out := slog.NewRecord(r.Time, slog.LevelWarn, "actor library", r.PC)
 	out.AddAttrs(slog.String("text", r.Message))
 	r.Attrs(func(a slog.Attr) bool {
@@ -109,7 +107,7 @@ func (h redacted) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, out)
 }
 
-// WithAttrs implements slog.Handler; the library's fixed attributes say nothing we need.
+// WithAttrs implements slog.Handler; the library's fixed attributes are not needed.
 func (h redacted) WithAttrs([]slog.Attr) slog.Handler { return h }
 
 // WithGroup implements slog.Handler.

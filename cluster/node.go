@@ -36,9 +36,9 @@ type Node struct {
 	serving  atomic.Bool // the library runs
 
 	answers Answer
-	queries queries // those that are being answered for others
+	queries queries // those of others in progress
 
-	peers      *Peers // nil: a cluster of one; then nothing below is used
+	peers      *Peers // nil: a cluster of one, which uses no field below
 	meta       gossip.NodeMeta
 	gossip     *gossip.Gossip
 	links      *links
@@ -46,15 +46,15 @@ type Node struct {
 
 	seen       atomic.Pointer[seen]
 	shares     atomic.Pointer[share.Table]
-	rested     atomic.Bool                         // nothing is used, or will be before the next good heartbeat
+	rested     atomic.Bool                         // this node uses nothing until the next good heartbeat
 	snapshot   atomic.Pointer[ledger.NodeSnapshot] // the newest
 	offset     atomic.Int64                        // of the ledger's clock from ours, in nanoseconds
 	wished     atomic.Bool                         // an operator wants this node to drain
-	stopping   atomic.Bool                         // it gives everything away and ends
+	stopping   atomic.Bool                         // it gives all work away and ends
 	ineligible ineligible
-	searching  atomic.Bool         // those that are lost are being looked after
-	telling    sync.Mutex          // orders what is told of wished
-	onDrain    func(draining bool) // guarded by telling; tells the rest of the process
+	searching  atomic.Bool         // a search for lost processes runs
+	telling    sync.Mutex          // keeps calls of onDrain in order
+	onDrain    func(draining bool) // guarded by telling; for the rest of the process
 	again      chan struct{}
 	failures   chan error
 	cancel     context.CancelFunc
@@ -63,23 +63,21 @@ type Node struct {
 }
 
 const (
-	// startTimeout bounds how long the library may take to start, and then the ledger
-	// for the first heartbeat. Guess.
+	// startTimeout bounds the start of the library, and then the first heartbeat. Guess.
 	startTimeout = 10 * time.Second
 
-	// giveWayWithin bounds how long a node that stops waits for its receivers to end
-	// their SMTP sessions, and leaveWithin each of its last words.
+	// giveWayWithin bounds how long a stopping node waits for its receivers to end their SMTP sessions, and leaveWithin
+	// each message that it leaves.
 	giveWayWithin = 6 * time.Second
 	leaveWithin   = 3 * time.Second
 
-	// silenceWithin bounds how long a node that stops waits for receivers to hear that its
-	// sessions have ended: those that have not are left alone by all for minutes.
+	// silenceWithin bounds how long a stopping node waits for receivers to confirm the end of its sessions. No node
+	// uses the others for some minutes.
 	silenceWithin = time.Second
 )
 
-// New makes a node that is no member yet: nothing listens, and what is asked of it is
-// answered as for a node that knows nothing. Parts of the process that need it can be made
-// before Serve.
+// New makes a node that is no member yet: nothing listens, and its methods answer as if it knew no others. Parts of the
+// process that need it can be made before Serve.
 func New(o Options) (*Node, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -97,9 +95,8 @@ func New(o Options) (*Node, error) {
 	return n, nil
 }
 
-// Serve makes this process a member that hosts these kinds and answers queries (nil: none),
-// and returns when it knows who the members are. ErrRefused when the members that it should
-// join do not take it. It is called once.
+// Serve makes this process a member that hosts these kinds and answers queries (nil: none), and returns when it knows
+// the members. ErrRefused if the members that it should join refuse it. Call it once.
 func (n *Node) Serve(ctx context.Context, kinds Kinds, answer Answer) error {
 	if len(kinds) == 0 {
 		return errors.New("cluster: no kinds")
@@ -124,13 +121,13 @@ func (n *Node) Serve(ctx context.Context, kinds Kinds, answer Answer) error {
 	return nil
 }
 
-// remote says how actor traffic goes. A cluster of one hears nobody.
+// remote returns the configuration of actor traffic. A cluster of one accepts nobody.
 func (n *Node) remote() (*remote.Config, error) {
 	guard := &secure.Guard{Admit: n.admit, NameOf: n.nameOf, Metrics: n.metrics.secure, Log: n.log,
 		Local: func() string { return n.system.Address() }}
 	if n.peers == nil {
 		guard.Times = secure.DefaultTimes()
-		guard.Times.Admit = time.Millisecond // nobody is to come
+		guard.Times.Admit = time.Millisecond // nobody is expected
 		return secure.Remote("127.0.0.1", 0, secure.RemoteOptions{Guard: guard})
 	}
 	guard.Times = n.peers.Traffic
@@ -146,8 +143,8 @@ func (n *Node) remote() (*remote.Config, error) {
 		Advertise: advertised, Guard: guard})
 }
 
-// admit reports whether a member has this name, as its certificate says it. Without
-// TLS, which is on loopback only, nobody has.
+// admit reports whether a member has this name, which a certificate states. Without TLS, which is allowed on loopback
+// only, everybody is admitted.
 func (n *Node) admit(name string) bool {
 	if n.peers == nil {
 		return false
@@ -159,7 +156,7 @@ func (n *Node) admit(name string) bool {
 	return seen != nil && seen.names[name]
 }
 
-// nameOf says which member has an address of actor traffic.
+// nameOf returns the member with an address of actor traffic.
 func (n *Node) nameOf(address string) (name string, ok bool) {
 	if seen := n.seen.Load(); seen != nil {
 		name, ok = seen.at[address]
@@ -167,13 +164,13 @@ func (n *Node) nameOf(address string) (name string, ok bool) {
 	return name, ok
 }
 
-// seen is whom gossip sees.
+// seen is the members that gossip sees.
 type seen struct {
 	names map[string]bool
 	at    map[string]string // name by actor address
 }
 
-// see notes whom gossip sees.
+// see notes the members that gossip sees.
 func (n *Node) see(members []gossip.Member) {
 	s := &seen{names: map[string]bool{n.meta.Name: true}, at: map[string]string{n.meta.Actors: n.meta.Name}}
 	for _, m := range members {
@@ -183,8 +180,8 @@ func (n *Node) see(members []gossip.Member) {
 	n.seen.Store(s)
 }
 
-// startLibrary starts the library's member in a goroutine of its own: it reports
-// errors by panicking and sleeps for a second when all is done.
+// startLibrary starts the library's member in its own goroutine, because the library panics on errors and sleeps for a
+// second at the end.
 func (n *Node) startLibrary(config *remote.Config, kinds Kinds) error {
 	var list []*pcluster.Kind
 	for name, props := range kinds {
@@ -216,8 +213,8 @@ func newSystem(log *slog.Logger) *actor.ActorSystem {
 	system := actor.NewActorSystem(
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet(log) }),
 		actor.WithDeadLetterRequestLogging(false))
-	// Actor and future ids count up from here, so that replies meant for an
-	// earlier process on the same address do not fit.
+	// Ids of actors and futures count up from here, so that no reply to an earlier process at the same address reaches
+	// them.
 	system.ProcessRegistry.SequenceID = uint64(time.Now().UnixNano())
 	return system
 }
@@ -231,7 +228,7 @@ func (n *Node) alone() {
 	n.lookup.see(viewInputs{self: n.meta, away: n.ineligible.why() != ""}.computeView())
 }
 
-// meet finds the others, says to the ledger that we live, and begins to beat.
+// meet finds the others, writes the first heartbeat, and starts the loops.
 func (n *Node) meet(ctx context.Context) error {
 	o, name := n.options, n.options.Host
 	if n.peers.Identity != nil { // the others know it by its certificate
@@ -260,11 +257,11 @@ func (n *Node) meet(ctx context.Context) error {
 	return nil
 }
 
-// greet makes the first heartbeat, when those that gossip sees have answered.
+// greet writes the first heartbeat when the members that gossip sees have answered.
 func (n *Node) greet(ctx context.Context) error {
 	roll, err := n.peers.Book.ReadNodes(ctx)
 	if err != nil {
-		return fmt.Errorf("cluster: read who is here: %w", err)
+		return fmt.Errorf("cluster: read the members: %w", err)
 	}
 	n.snapshot.Store(&roll)
 	n.heartbeats.complied = roll.Generation // it uses nothing yet
@@ -293,7 +290,7 @@ func (n *Node) met() bool {
 	return true
 }
 
-// watch asks the members whether they answer, and looks whenever gossip changes.
+// watch asks the members regularly whether they answer, and acts when gossip changes.
 func (n *Node) watch(ctx context.Context) {
 	ticker := time.NewTicker(n.times.LinkEvery)
 	defer ticker.Stop()
@@ -302,7 +299,7 @@ func (n *Node) watch(ctx context.Context) {
 		n.see(members)
 		n.links.ask(members, n.meta.Session)
 		if n.peers.Identity != nil {
-			n.peers.Identity.Expires() // looks whether there is a new certificate, and warns in time
+			n.peers.Identity.Expires() // loads a renewed certificate, and warns before the old one ends
 		}
 		select {
 		case <-ctx.Done():
@@ -318,7 +315,7 @@ func (n *Node) watch(ctx context.Context) {
 	}
 }
 
-// refreshView makes the view of now the current one.
+// refreshView recomputes the view.
 func (n *Node) refreshView() {
 	members := n.gossip.Members()
 	n.see(members)
@@ -331,7 +328,7 @@ func (n *Node) refreshView() {
 	}
 }
 
-// wake makes the next heartbeat come at once.
+// wake triggers the next heartbeat at once.
 func (n *Node) wake() {
 	select {
 	case n.again <- struct{}{}:
@@ -339,7 +336,7 @@ func (n *Node) wake() {
 	}
 }
 
-// fail ends the process's membership with an error that Failed gives.
+// fail makes Failed deliver an error, after which the process must stop.
 func (n *Node) fail(err error) {
 	select {
 	case n.failures <- err:
@@ -347,21 +344,18 @@ func (n *Node) fail(err error) {
 	}
 }
 
-// Failed returns the error for which this process must stop, if there is one ever:
-// ErrDisplaced, or the ledger's ErrOtherCluster.
+// Failed delivers an error for which this process must stop: ErrDisplaced, or the ledger's ErrOtherCluster.
 func (n *Node) Failed() <-chan error { return n.failures }
 
-// System is the actor system to spawn in.
 func (n *Node) System() *actor.ActorSystem { return n.system }
 
-// Resolve finds the living virtual actor of an identity, activating it where it
-// belongs. It waits up to a second, so it must not be called from a mailbox. Nil
-// means "not now": ask again after a pause.
+// Resolve finds the virtual actor of an identity, and activates it on its owner if needed. It waits up to a second, so
+// it must not be called from a mailbox. Nil means "not now": ask again after a pause.
 func (n *Node) Resolve(kind, identity string) *actor.PID {
 	return n.cluster.Get(identity, kind)
 }
 
-// Share says that this process may use so many parts of what belongs to a key, of so many.
+// Share returns the fraction part/of that this process may use of what belongs to a key.
 func (n *Node) Share(key string) (part, of int) {
 	switch {
 	case n.peers == nil:
@@ -372,16 +366,15 @@ func (n *Node) Share(key string) (part, of int) {
 	return n.shares.Load().Of(key)
 }
 
-// Fenced says that this process may use nothing that is shared: it has not reached
-// the ledger for too long.
+// Fenced reports whether this process may use nothing shared, because it has not reached the ledger for too long.
 func (n *Node) Fenced() bool { return n.peers != nil && n.heartbeats.fence.up() }
 
-// Late says that no RCPT may be sent now, because it might still be on its way in this machine
-// when the fence goes up: the next heartbeat decides. See Times.Unacknowledged.
+// Late reports whether no RCPT may be sent now, because it might still be on its way when the fence goes up. A
+// heartbeat ends that. See Times.Unacknowledged.
 func (n *Node) Late() bool { return n.peers != nil && n.heartbeats.fence.near() }
 
-// OnDrain sets what to do when an operator wants this node to drain, and when the wish is taken back. A wish from
-// before the call counts too. The function may be called twice with the same value.
+// OnDrain sets a function to call when an operator wants this node to drain, and when that wish is taken back. An
+// earlier wish counts too. The function may be called twice with the same value.
 func (n *Node) OnDrain(do func(draining bool)) {
 	n.telling.Lock()
 	defer n.telling.Unlock()
@@ -391,8 +384,8 @@ func (n *Node) OnDrain(do func(draining bool)) {
 	}
 }
 
-// wish moves what lives here to the other members, or has this node take work again.
-// Twice is fine. A node that stops is not called back by it.
+// wish moves the actors here to the other members, or makes this node take work again. It may be called twice. A
+// stopping node still stops.
 func (n *Node) wish(drain bool) {
 	n.telling.Lock()
 	defer n.telling.Unlock()
@@ -411,8 +404,8 @@ func (n *Node) wish(drain bool) {
 	n.wake()
 }
 
-// Stop gives way to the others: its virtual actors end, the ledger and the members
-// learn that it leaves, and its ports close. Twice is fine.
+// Stop leaves the cluster: the virtual actors here end, the ledger and the members learn that the node leaves, and its
+// ports close. It may be called twice.
 func (n *Node) Stop(ctx context.Context) error {
 	var err error
 	n.stop.Do(func() {
@@ -428,7 +421,7 @@ func (n *Node) Stop(ctx context.Context) error {
 	return err
 }
 
-// leave makes this process use nothing and then says so.
+// leave makes this process use nothing and then announces it.
 func (n *Node) leave(ctx context.Context) error {
 	n.cancel()
 	n.running.Wait()
@@ -436,7 +429,7 @@ func (n *Node) leave(ctx context.Context) error {
 	if err := n.gossip.Drain(true); err != nil {
 		errs = append(errs, err)
 	}
-	n.refreshView() // an empty view: the placement ends what lives here
+	n.refreshView() // an empty view: the placement ends all actors here
 	if err := n.endSessions(ctx); err != nil {
 		errs = append(errs, err)
 	} else if err := n.writeLeave(ctx); err != nil {
@@ -458,8 +451,8 @@ func (n *Node) endSessions(ctx context.Context) error {
 	return nil
 }
 
-// writeLeave tells the ledger that this process uses nothing any more, and which receivers may
-// not know it.
+// writeLeave writes to the ledger that this process no longer uses anything, and which receivers may still hold
+// sessions of it.
 func (n *Node) writeLeave(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, silenceWithin)
 	defer cancel()
@@ -475,11 +468,11 @@ func (n *Node) writeLeave(ctx context.Context) error {
 	if len(silent) > 0 && !n.heartbeats.fence.up() {
 		if _, err := n.peers.Book.WriteHeartbeat(within, n.heartbeatOf(n.heartbeats.voted, n.heartbeats.told,
 			silent)); err != nil {
-			return fmt.Errorf("cluster: the ledger did not hear which receivers are silent: %w", err)
+			return fmt.Errorf("cluster: tell the ledger which receivers have silent sessions: %w", err)
 		}
 	}
 	if err := n.peers.Book.Leave(within, n.meta.Session); err != nil {
-		return fmt.Errorf("cluster: the ledger did not hear that this node leaves: %w", err)
+		return fmt.Errorf("cluster: tell the ledger that this node leaves: %w", err)
 	}
 	return nil
 }

@@ -196,9 +196,9 @@ func TestTimesAreInOrderOrRefused(t *testing.T) {
 		{"a long way to receivers", func(x *Times) { x.Unacknowledged = x.Fence - x.Heartbeat }, "no heartbeat fits"},
 		{"long heartbeats", func(x *Times) { x.HeartbeatWithin = x.Fence }, "as long as the fence"},
 		{"long compliance", func(x *Times) { x.ComplyWithin = x.Fence }, "as long as the fence"},
-		{"lost as soon as fenced", func(x *Times) { x.Lost = x.Fence }, "less than a sixth"},
+		{"lost as soon as fenced", func(x *Times) { x.Lost = x.Fence }, "not long enough after fence"},
 		{"rest before lost", func(x *Times) { x.Rest = x.Lost - 1 }, "rest is shorter"},
-		{"links that flicker", func(x *Times) { x.LinkLife = x.LinkEvery }, "until the next question"},
+		{"links that flicker", func(x *Times) { x.LinkLife = x.LinkEvery }, "before the next question"},
 	} {
 		times := DefaultTimes()
 		c.change(&times)

@@ -25,31 +25,29 @@ type Kinds = map[string]*actor.Props
 // is called from many goroutines.
 type Answer = func(ctx context.Context, question []byte) ([]byte, error)
 
-// Options is what a node needs to know.
+// Options are the options of a node.
 type Options struct {
-	Name    string                   // of the cluster; nodes of other clusters are strangers
+	Name    string                   // of the cluster; nodes of other clusters are refused
 	Node    uuid.UUID                // of this node, the same after a restart
-	Prepare func(*actor.ActorSystem) // is called before the first actor is made; nil: there is nothing to prepare
-	Host    string                   // name of this node, if there is no certificate to name it
+	Prepare func(*actor.ActorSystem) // called before the first actor is made; may be nil
+	Host    string                   // name of this node, if no certificate names it
 	Version string                   // of the program, for people
-	Wire    int                      // of the messages between nodes: members have the same
+	Wire    int                      // of the messages between nodes, the same for all members
 	Log     *slog.Logger
-	// Comply takes a new table of shares and returns when this node keeps to it.
-	// It is called by one goroutine.
+	// Comply applies new shares and returns when this node complies. It is called by one goroutine.
 	Comply func(ctx context.Context, of func(key string) (k, n int)) error
-	// Silent gives the keys of which others may still believe that this node uses them,
-	// though it has ended that, and cannot end it better: receivers with silent sessions.
-	// Comply does not wait for these. Nil: there is no such thing.
+	// Silent returns the keys of receivers with silent sessions: this node ended them, but the receivers may still
+	// count them. Comply does not wait for these. Nil: there are none.
 	Silent func() []string
-	// Load says what this node has in work, for the others and for people.
+	// Load returns this node's present work, for the other nodes and for people.
 	Load func() Load
-	// Peers is how this node finds others; nil: it is a cluster of one.
+	// Peers is how this node finds others; nil for a cluster of one.
 	Peers      *Peers
-	Times      Times // of a node with peers; the zero Times: DefaultTimes
+	Times      Times // of a node with peers; zero means DefaultTimes
 	Registerer prometheus.Registerer
 }
 
-// Load is what a node has in work.
+// Load is the work of a node.
 type Load struct {
 	Leases    int   // verifications
 	Addresses int64 // in these
@@ -64,10 +62,10 @@ type Peers struct {
 	Actors    string           // host:port of actor traffic, to listen on
 	Advertise string           // host of actor traffic as others reach it; "": that of Actors
 	Identity  *secure.Identity // nil: no TLS
-	Traffic   secure.Times     // of actor traffic; the zero Times: secure.DefaultTimes
+	Traffic   secure.Times     // of actor traffic; zero means secure.DefaultTimes
 }
 
-// Validate says which option is missing.
+// Validate returns an error about a missing option.
 func (o Options) Validate() error {
 	switch {
 	case o.Name == "" || o.Host == "":
@@ -84,7 +82,7 @@ func (o Options) Validate() error {
 	return o.times().Validate()
 }
 
-// times returns Times, or those that stand for none.
+// times returns Times, or the defaults.
 func (o Options) times() Times {
 	if o.Times == (Times{}) {
 		return DefaultTimes()
@@ -92,53 +90,48 @@ func (o Options) times() Times {
 	return o.Times
 }
 
-// Times are how long a node of several waits. All nodes of a cluster must have the
-// same: one counts another out by its own Lost, and that one trusts its own Fence.
-// DefaultTimes is what docs/operators/cluster.md tells; tests take it Scaled.
+// Times are the waits of a node of several. All nodes of a cluster must have the same: a node counts another out by its
+// own Lost, while that one relies on its own Fence. docs/operators/cluster.md describes DefaultTimes; tests scale them.
 type Times struct {
-	// Heartbeat is the time between heartbeats when nothing is new: three fit before
-	// others may count this process out. Lower finds a lost process no sooner and
-	// writes more; higher lets one lost heartbeat put the fence up.
+	// Heartbeat is the time between heartbeats while nothing changes: three fit before others may count this process
+	// out. Lower writes more and finds a lost process no sooner; higher lets one lost heartbeat put the fence up.
 	Heartbeat time.Duration
 
-	// Soon is the time between heartbeats while somebody has not read what happened,
-	// which is what a change of members waits for. At most Heartbeat.
+	// Soon is the time between heartbeats while not every process has read the last change; a change of members waits
+	// for that. At most Heartbeat.
 	Soon time.Duration
 
-	// HeartbeatWithin bounds one heartbeat, and ComplyWithin the time that this node has to
-	// keep to new shares before it tries again. Both leave room before the fence.
+	// HeartbeatWithin bounds one heartbeat, and ComplyWithin one attempt to comply with new shares. Both are shorter
+	// than Fence.
 	HeartbeatWithin, ComplyWithin time.Duration
 
-	// Fence is how long after its last good heartbeat was sent a process uses nothing
-	// any more, and Lost how long the ledger hears nothing of a process until the
-	// others may count it out. What lies between is for clocks that run differently:
-	// the first is our own, the second the ledger's. At least a sixth of Lost.
+	// Fence is how long after sending its last good heartbeat a process stops using anything. Lost is how long after
+	// the last heartbeat in the ledger the others may count a process out. The difference is for clocks that run at
+	// different speeds, ours and the ledger's; it is at least a sixth of Lost.
 	Fence, Lost time.Duration
 
-	// Unacknowledged is how long the system of this machine goes on sending what the
-	// receiver's system has not acknowledged (TCP_USER_TIMEOUT). From so long before the
-	// fence on no RCPT is sent, so that none is on its way when the fence goes up. At
+	// Unacknowledged is how long this machine keeps sending bytes that the receiver's machine has not acknowledged
+	// (TCP_USER_TIMEOUT). In this time before the fence goes up no RCPT is sent, so that none is on its way then. At
 	// least a heartbeat fits before that.
 	Unacknowledged time.Duration
 
-	// Rest is how long after it was last seen a lost process may still have SMTP
-	// sessions, if nobody knows that it is dead (share.RestFor).
+	// Rest is how long a lost process may still have SMTP sessions after it was last seen, if nobody knows that it is
+	// dead (share.RestFor).
 	Rest time.Duration
 
-	// LinkEvery is how often a member is asked whether it answers over actor traffic,
-	// and LinkLife how long an answer counts: four may be lost. The second is a guess,
-	// in the range of what gossip takes to see a member dead.
+	// LinkEvery is how often a member is asked whether it answers over actor traffic, and LinkLife how long an answer
+	// counts: four may be lost. LinkLife is a guess, about the time in which gossip finds a dead member.
 	LinkEvery, LinkLife time.Duration
 
 	// Ask bounds one question to a member. Guess: a living one answers in milliseconds.
 	Ask time.Duration
 
-	// Meet is how long a node that starts waits until the members that gossip sees
-	// answer it, so that its first vote is no other than the second. Guess.
+	// Meet is how long a starting node waits for answers of the members that gossip sees, so that its first vote need
+	// not change at once. Guess.
 	Meet time.Duration
 }
 
-// DefaultTimes are those of a cluster in production.
+// DefaultTimes are the times in production.
 func DefaultTimes() Times {
 	return Times{
 		Heartbeat: 3 * time.Second, Soon: 250 * time.Millisecond,
@@ -169,8 +162,8 @@ func (t Times) Scaled(factor float64) Times {
 	return t
 }
 
-// Validate says which time is missing, or out of the order on which the promises of
-// a cluster rest.
+// Validate returns an error if a time is missing, or if times break the order on which the guarantees of a cluster
+// rely.
 func (t Times) Validate() error {
 	for _, one := range t.all() {
 		if *one.at < time.Millisecond {
@@ -183,11 +176,11 @@ func (t Times) Validate() error {
 	}{
 		{t.Soon <= t.Heartbeat, "soon is longer than beat"},
 		{2*t.Heartbeat+t.Soon <= t.Fence, "one heartbeat that fails would put the fence up"},
-		{t.Heartbeat+t.Soon <= t.Fence-t.Unacknowledged, "no heartbeat fits before what is sent must be there at the fence"},
+		{t.Heartbeat+t.Soon <= t.Fence-t.Unacknowledged, "no heartbeat fits before the time in which nothing may be sent"},
 		{t.HeartbeatWithin < t.Fence && t.ComplyWithin < t.Fence, "a heartbeat may take as long as the fence"},
-		{t.Lost-t.Fence >= t.Lost/6, "between fence and lost there is less than a sixth"},
+		{t.Lost-t.Fence >= t.Lost/6, "lost is not long enough after fence"},
 		{t.Lost <= t.Rest, "rest is shorter than lost"},
-		{t.LinkEvery < t.LinkLife, "an answer counts no longer than until the next question"},
+		{t.LinkEvery < t.LinkLife, "an answer expires before the next question"},
 	} {
 		if !order.fits {
 			return fmt.Errorf("cluster times: %s: %+v", order.text, t)
@@ -196,12 +189,12 @@ func (t Times) Validate() error {
 	return nil
 }
 
-// ErrRefused: the members do not take this node; the text says why.
+// ErrRefused: the members refuse this node; the text says why.
 var ErrRefused = gossip.ErrRefused
 
 // ErrDisplaced: a later process runs as the same node, so this one must end.
 var ErrDisplaced = errors.New("cluster: another process runs as this node: was its data_dir copied, " +
 	"or is cluster.node given twice?")
 
-// ErrNoSuchMember: no node has this name, id or beginning of an id.
+// ErrNoSuchMember: no node has this name, and no id begins like this.
 var ErrNoSuchMember = errors.New("cluster: no such node")

@@ -44,8 +44,8 @@ func (p *placement) Receive(c actor.Context) {
 	}
 }
 
-// activate returns the living actor of an identity, or nil when it has no place
-// here or is just going away: the requester asks again after a pause.
+// activate returns the actor of an identity, or nil when another node owns it or it is just ending: the requester asks
+// again after a pause.
 func (p *placement) activate(c actor.Context, identity *pcluster.ClusterIdentity) *actor.PID {
 	if p.lookup.view.Load().owner(identity.Identity) != c.ActorSystem().Address() {
 		p.lookup.metrics.notOurs.Inc()
@@ -82,7 +82,7 @@ func (p *placement) ended(id string) {
 	}
 }
 
-// handOver stops the actors that by the new view belong elsewhere.
+// handOver stops the actors that belong to other nodes by the new view.
 func (p *placement) handOver(c actor.Context) {
 	v := p.lookup.view.Load()
 	for _, a := range p.byKey {
@@ -97,13 +97,12 @@ func (p *placement) handOver(c actor.Context) {
 // placementName is the name of the actor that hosts a node's virtual actors.
 const placementName = "placement"
 
-// resolveAttempt bounds one question to the owner. A local owner answers within
-// microseconds; a second is what a dead one may cost a requester.
+// resolveAttempt bounds one question to the owner. A local owner answers within microseconds; a dead one costs the
+// requester a second.
 const resolveAttempt = time.Second
 
-// lookup finds and hosts virtual actors. Unlike the library's own, a node
-// activates only what it owns by its present view, which is what keeps a second
-// activation from living on after a member joins.
+// lookup finds and hosts virtual actors. Unlike with the library's own lookup, a node activates only what it owns by
+// its present view, so that no second activation lives on after a member joins.
 type lookup struct {
 	cluster   *pcluster.Cluster
 	view      *current
@@ -112,7 +111,7 @@ type lookup struct {
 	down      atomic.Bool
 }
 
-// viewChanged tells the placement that there is another view.
+// viewChanged tells the placement about a new view.
 type viewChanged struct{}
 
 // Setup implements the library's IdentityLookup.
@@ -122,12 +121,12 @@ func (l *lookup) Setup(c *pcluster.Cluster, _ []string, _ bool) {
 		actor.WithSupervisor(actor.NewOneForOneStrategy(10, 10*time.Second, stopFailing)))
 	pid, err := c.ActorSystem.Root.SpawnNamed(props, placementName)
 	if err != nil {
-		panic(err) // this code is wrong: Setup ran twice
+		panic(err) // a bug: Setup ran twice
 	}
 	l.placement = pid
 }
 
-// see takes another view.
+// see switches to a new view.
 func (l *lookup) see(v *view) {
 	l.view.Store(v)
 	if l.placement != nil {
@@ -135,8 +134,8 @@ func (l *lookup) see(v *view) {
 	}
 }
 
-// stopFailing stops a virtual actor that panicked: its watchers learn it and
-// resolve anew, which a restart under the same name would hide from them.
+// stopFailing stops a virtual actor that panicked, so that its watchers resolve it anew; a restart under the same name
+// would go unnoticed.
 func stopFailing(any) actor.Directive { return actor.StopDirective }
 
 // Shutdown implements the library's IdentityLookup; the library calls it twice.

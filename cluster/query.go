@@ -21,22 +21,21 @@ import (
 )
 
 const (
-	// QuestionMax bounds the question of a query: it goes in one message, and all
-	// messages between members are that small.
+	// QuestionMax bounds the question of a query: it is sent in one message, and all messages between members are that
+	// small.
 	QuestionMax = 64 << 10
 
-	// AnswerMax bounds the answer of a member. With queriesMax of them, and a batch of
-	// other messages, it stays below what is read at once (package secure).
+	// AnswerMax bounds the answer of a member. queriesMax answers and a batch of other messages together stay below the
+	// bound of one read (package secure).
 	AnswerMax = 3 << 20
 
-	// queriesMax bounds the queries that a node answers at once; it says so to those
-	// that come beyond it.
+	// queriesMax bounds the queries that a node answers at once; further ones are refused.
 	queriesMax = 4
 
-	// queryWithin bounds one query, the answer's way included.
+	// queryWithin bounds one query, with the way back.
 	queryWithin = 1500 * time.Millisecond
 
-	// answerWithin is what a node has for its answer.
+	// answerWithin is the time that a node has for its answer.
 	answerWithin = queryWithin - 200*time.Millisecond
 )
 
@@ -46,9 +45,9 @@ var (
 	ErrQuestion = fmt.Errorf("cluster: the question is longer than %d bytes", QuestionMax)
 
 	// ErrNoAnswer: the member did not answer in time.
-	ErrNoAnswer = fmt.Errorf("cluster: it did not answer within %s", queryWithin)
+	ErrNoAnswer = fmt.Errorf("cluster: the member did not answer within %s", queryWithin)
 
-	// ErrLost: gossip does not see the member, and nobody has said that it is gone.
+	// ErrLost: gossip does not see the member, but it may be alive.
 	ErrLost = errors.New("lost: it does not answer")
 
 	// ErrNoMember: no member has that name.
@@ -57,16 +56,15 @@ var (
 
 // Reply is what one member answered to a query.
 type Reply struct {
-	Name string    // of the member, as it is known
+	Name string    // name of the member, if known
 	Node uuid.UUID // of the member
 	Body []byte    // nil with an error
 	Err  error     // ErrNoAnswer, ErrLost, or why there is no answer
 }
 
-// QueryAll asks every member that gossip sees, this one included, all at once, and gives
-// their replies by name: what an operator wants to know of every node. What answers is
-// Options.Answer. It takes a second and a half at most. Members that gossip has lost and
-// that may live are named too, with ErrLost; nobody waits for them.
+// QueryAll asks every member that gossip sees, this one included, all at once, and returns their replies by name: an
+// operator's question to every node, answered by the Answer of Serve. It takes a second and a half at most. Members
+// that gossip lost and that may be alive are listed with ErrLost, without waiting for them.
 func (n *Node) QueryAll(ctx context.Context, question []byte) []Reply {
 	members := n.queriedMembers()
 	out := make([]Reply, len(members))
@@ -82,7 +80,7 @@ func (n *Node) QueryAll(ctx context.Context, question []byte) []Reply {
 	return out
 }
 
-// QueryMember is QueryAll of one member, by its name. ErrNoMember.
+// QueryMember is QueryAll for one member, by its name. Error: ErrNoMember.
 func (n *Node) QueryMember(ctx context.Context, name string, question []byte) Reply {
 	members := n.queriedMembers()
 	for _, m := range members {
@@ -98,7 +96,7 @@ func (n *Node) QueryMember(ctx context.Context, name string, question []byte) Re
 	return Reply{Name: name, Err: ErrNoMember}
 }
 
-// queriedMembers returns those that are asked.
+// queriedMembers returns the members to ask.
 func (n *Node) queriedMembers() []gossip.NodeMeta {
 	if n.peers == nil {
 		return []gossip.NodeMeta{n.meta}
@@ -110,7 +108,7 @@ func (n *Node) queriedMembers() []gossip.NodeMeta {
 	return out
 }
 
-// lost returns the replies of those that cannot be asked.
+// lost returns replies for the members that can't be asked.
 func (n *Node) lost(seen []gossip.NodeMeta) []Reply {
 	roll := n.snapshot.Load()
 	if roll == nil {
@@ -119,8 +117,8 @@ func (n *Node) lost(seen []gossip.NodeMeta) []Reply {
 	return lostOf(roll.Nodes, seen)
 }
 
-// lostOf names the nodes that gossip does not see, and that the ledger has as in, or as lost
-// and not known dead. A node that has restarted is seen as its later process.
+// lostOf names the nodes that gossip does not see although the ledger has them as members, or as lost but not known
+// dead. A restarted node is seen as its later process.
 func lostOf(rows []ledger.NodeRow, seen []gossip.NodeMeta) (out []Reply) {
 	named := map[uuid.UUID]bool{}
 	for _, card := range seen {
@@ -137,7 +135,7 @@ func lostOf(rows []ledger.NodeRow, seen []gossip.NodeMeta) (out []Reply) {
 	return out
 }
 
-// askMember asks one member. This process is asked without the wire.
+// askMember asks one member, this process without the network.
 func (n *Node) askMember(ctx context.Context, m gossip.NodeMeta, question []byte) Reply {
 	r := Reply{Name: m.Name, Node: m.Node}
 	if len(question) > QuestionMax {
@@ -172,16 +170,16 @@ func (n *Node) askMember(ctx context.Context, m gossip.NodeMeta, question []byte
 	return r
 }
 
-// queries bounds what is answered at once.
+// queries bounds the queries answered at once.
 type queries chan struct{}
 
-// done answers a query of another member. It blocks: not for a mailbox.
+// done answers a query of another member. It blocks, so it must not run in a mailbox.
 func (n *Node) done(question []byte) *wire.Done {
 	select {
 	case n.queries <- struct{}{}:
 		defer func() { <-n.queries }()
 	default:
-		return &wire.Done{Refused: "it answers others already: ask again"}
+		return &wire.Done{Refused: "it is busy answering others: ask again"}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
 	defer cancel()
@@ -192,12 +190,12 @@ func (n *Node) done(question []byte) *wire.Done {
 	return &wire.Done{Body: body}
 }
 
-// answer is what answers queries, within its bounds. A panic there ends one query, not the node.
+// answer answers a query within the bounds of time and size. A panic ends that query, not the node.
 func (n *Node) answer(ctx context.Context, question []byte) (body []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			n.log.Error("answering an errand crashed", "err", fmt.Sprint(r))
-			body, err = nil, errors.New("answering crashed: look into the log of this node")
+			body, err = nil, errors.New("the answer crashed: see the log of this node")
 		}
 	}()
 	if n.answers == nil {
@@ -223,7 +221,7 @@ func (n *Node) startAnswering() {
 			c.Respond(&wire.State{Session: n.meta.Session[:], Resting: n.rested.Load(), Turn: n.turn(), Beat: n.beaten()})
 		case *wire.KeysAsk:
 			c.Respond(n.changeKeys(m))
-		case *wire.Errand: // it may take a while, and c is good in here only
+		case *wire.Errand: // it may take a while, and c is valid only here
 			root, sender := c.ActorSystem().Root, c.Sender()
 			if sender != nil {
 				go func() { root.Send(sender, n.done(m.GetBody())) }()
@@ -231,11 +229,11 @@ func (n *Node) startAnswering() {
 		}
 	})
 	if _, err := n.system.Root.SpawnNamed(props, answerName); err != nil {
-		panic(err) // this code is wrong: it ran twice
+		panic(err) // a bug: it ran twice
 	}
 }
 
-// turn is the newest that this node has read; 0: none yet.
+// turn is the newest generation that this node has read; 0: none yet.
 func (n *Node) turn() int64 {
 	if roll := n.snapshot.Load(); roll != nil {
 		return roll.Generation
@@ -243,8 +241,8 @@ func (n *Node) turn() int64 {
 	return 0
 }
 
-// beaten is when the ledger took the last heartbeat that this node knows of, by the ledger's
-// clock in milliseconds; 0: it took none yet.
+// beaten is when the ledger took this node's last confirmed heartbeat, by the ledger's clock in milliseconds; 0: none
+// yet.
 func (n *Node) beaten() int64 {
 	if row := sessionIn(n.snapshot.Load(), n.meta.Session); row != nil {
 		return row.Seen.UnixMilli()
@@ -252,10 +250,10 @@ func (n *Node) beaten() int64 {
 	return 0
 }
 
-// errStranger is the answer of another process than the one that was asked.
+// errStranger: another process answered than the one asked.
 var errStranger = errors.New("cluster: another process answers")
 
-// askState asks a process how it is.
+// askState asks a process for its state.
 func askState(system *actor.ActorSystem, session uuid.UUID, address string, within time.Duration) (*wire.State,
 	error) {
 	answer, err := system.Root.RequestFuture(actor.NewPID(address, answerName), &wire.Ask{}, within).Result()
@@ -275,8 +273,7 @@ func (n *Node) rests(session uuid.UUID, address string) bool {
 	return err == nil && state.GetResting()
 }
 
-// refuses reports whether nothing listens at an address: the system there answers,
-// and the process is gone.
+// refuses reports whether connections to an address are refused: the machine is up, and the process is gone.
 func (n *Node) refuses(ctx context.Context, address string) bool {
 	dialer := net.Dialer{Timeout: n.times.Ask}
 	conn, err := dialer.DialContext(ctx, "tcp", address)

@@ -12,14 +12,13 @@ import (
 	"rollcall/ledger"
 )
 
-// view is whom a process counts on, and where they are.
+// view is the members that a process counts on, and their addresses.
 type view struct {
 	members   []ledger.Incarnation // by session
 	addresses map[uuid.UUID]string // of their actors, by session
 }
 
-// owner returns the actor address of the member where an identity has its place; ""
-// when there is no member.
+// owner returns the actor address of the member that owns an identity; "" when there is no member.
 func (v *view) owner(identity string) string {
 	return v.addresses[share.Owner(v.members, identity)]
 }
@@ -30,12 +29,12 @@ type viewInputs struct {
 	members  []gossip.Member
 	linked   func(session uuid.UUID) bool
 	snapshot ledger.NodeSnapshot
-	away     bool // this process drains, or is not fit to probe
+	away     bool // this process drains or is ineligible
 }
 
-// refreshView gives the view: who is seen by gossip, answers over actor traffic, has a
-// row that is in, counts on itself in that row, and is not about to leave. This
-// process counts on itself, unless it drains or is not fit.
+// computeView returns the view: the members that gossip sees, that answer over actor traffic, that the ledger has as
+// members, that count on themselves and that don't drain. This process counts on itself unless it drains or is
+// ineligible.
 func (s viewInputs) computeView() *view {
 	v := &view{addresses: map[uuid.UUID]string{}}
 	add := func(c gossip.NodeMeta) {
@@ -58,7 +57,7 @@ func (s viewInputs) computeView() *view {
 	return v
 }
 
-// current is the view of the moment, for those who ask for an owner.
+// current is the present view.
 type current struct{ atomic.Pointer[view] }
 
 func newCurrent() *current {
@@ -67,32 +66,30 @@ func newCurrent() *current {
 	return c
 }
 
-// fence reports whether this process may be counted out by the others. Safe for
-// concurrent use.
+// fence knows when the others may count this process out. Safe for concurrent use.
 type fence struct {
 	after time.Duration // Times.Fence
 	ahead time.Duration // Times.Unacknowledged
 	sent  atomic.Pointer[time.Time]
 }
 
-// beaten notes a heartbeat that the ledger took, by when it was sent.
+// beaten notes when a heartbeat was sent that the ledger took.
 func (f *fence) beaten(sent time.Time) { f.sent.Store(&sent) }
 
-// up says that this process may use nothing: it has not reached the ledger for
-// too long. A machine that slept has a monotonic clock that slept too, and a
-// wall clock that was set says too much; the longer of the two times counts.
+// up reports whether this process may use nothing, because it has not reached the ledger for too long. The monotonic
+// clock stops while a machine sleeps, and the wall clock may be set, so the longer of the two times counts.
 func (f *fence) up() bool {
 	sent := f.sent.Load()
 	return sent == nil || since(*sent, time.Now()) >= f.after
 }
 
-// near says that what is sent now may still be on its way when the fence goes up.
+// near reports whether bytes sent now may still be on their way when the fence goes up.
 func (f *fence) near() bool {
 	sent := f.sent.Load()
 	return sent == nil || since(*sent, time.Now()) >= f.after-f.ahead
 }
 
-// until is when the fence goes up; the zero time: it is.
+// until is when the fence goes up; the zero time if it is up.
 func (f *fence) until() time.Time {
 	if sent := f.sent.Load(); sent != nil && !f.up() {
 		return sent.Add(f.after)
@@ -100,29 +97,27 @@ func (f *fence) until() time.Time {
 	return time.Time{}
 }
 
-// since is the longer of the times that the monotonic and the wall clock saw pass.
+// since is the time that passed by the monotonic or the wall clock, whichever is longer.
 func since(then, now time.Time) time.Duration {
 	return max(now.Sub(then), now.Round(0).Sub(then.Round(0)))
 }
 
-// apartSlack is how much earlier than it says a member may have written its row: gateways of
-// a database have clocks that differ by half a second at most.
+// apartSlack is how much older a member's row may be than the member says: the clocks of a database's servers differ by
+// half a second at most.
 const apartSlack = time.Second
 
-// apart finds members that write their heartbeats into another ledger than the one that this
-// node reads. Gossip takes only members whose ledger has the same identity, so one of the
-// two works on a copy. A member says when its ledger took its last heartbeat, and only a roll
-// that was read after that counts: its row in that roll must be as new. A row that new is
-// neither counted out nor forgotten nor swept, so a ledger that lacks it never had it. A
-// database that was set back by a failover lacks it too, until the next heartbeat: so a
-// member must be apart for as long as it takes to be lost, in which it has gone on to beat.
-// Only the goroutine of heartbeats uses it.
+// apart finds members that write their heartbeats to another ledger than the one that this node reads. Gossip accepts
+// only members whose ledger has the same identity, so one of the two ledgers is a copy. A member says when its ledger
+// took its last heartbeat; in a snapshot that this node reads later, its row must be as new. Such a new row is neither
+// counted out nor forgotten nor swept, so a ledger that lacks it never had it. A database that a failover set back
+// lacks it too, but only until the next heartbeat. So a member is apart only if its row stays too old for the time
+// Times.Lost. Only the goroutine of heartbeats uses apart.
 type apart struct {
 	lost  time.Duration           // Times.Lost
 	since map[uuid.UUID]time.Time // by the ledger's clock
 }
 
-// refreshView gives the members that are apart: said is what they had said before the roll was read.
+// compareViews returns the members that are apart: said is what they said before the snapshot was read.
 func (a *apart) compareViews(roll ledger.NodeSnapshot, said map[uuid.UUID]int64) (found []uuid.UUID) {
 	rows := make(map[uuid.UUID]time.Time, len(roll.Nodes))
 	for _, row := range roll.Nodes {
@@ -148,7 +143,7 @@ func (a *apart) compareViews(roll ledger.NodeSnapshot, said map[uuid.UUID]int64)
 	return found
 }
 
-// part has gossip refuse the members that work on another ledger with this ledger's identity.
+// part makes gossip refuse members that work on another ledger with this ledger's identity.
 func (n *Node) part(roll ledger.NodeSnapshot, said map[uuid.UUID]int64) {
 	for _, session := range n.heartbeats.apart.compareViews(roll, said) {
 		n.gossip.Refuse(session)

@@ -11,10 +11,10 @@ import (
 	"rollcall/ledger"
 )
 
-// errDead: the process has no ledger any more.
+// errDead: the process is dead and can't reach the ledger.
 var errDead = errors.New("clustertest: this node is dead")
 
-// book is one node's way to the ledger. Safe for concurrent use.
+// book is one node's connection to the ledger, which a test can cut. Safe for concurrent use.
 type book struct {
 	ledger  ledger.Nodes
 	gate    <-chan struct{} // nothing passes before
@@ -22,7 +22,7 @@ type book struct {
 	once    sync.Once
 
 	mu   sync.Mutex
-	open chan struct{} // guarded by mu; closed while there is a way
+	open chan struct{} // guarded by mu; closed while the connection works
 	dead bool          // guarded by mu
 }
 
@@ -59,7 +59,7 @@ func (b *book) die() {
 	b.dead = true
 }
 
-// pass waits until there is a way, or ctx ends.
+// pass waits until the connection is not cut, or ctx ends.
 func (b *book) pass(ctx context.Context) error {
 	b.once.Do(func() { close(b.arrived) })
 	select {

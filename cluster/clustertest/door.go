@@ -7,9 +7,8 @@ import (
 	"sync"
 )
 
-// door is where others reach a node's actor traffic: on an address of loopback that
-// is not the node's own, so that what goes through can be held, and so that
-// connections are refused when the node is dead. Safe for concurrent use.
+// door is the address at which others reach a node's actor traffic. It is another loopback address than the node's own,
+// so that a test can hold traffic, and so that connections to a dead node are refused. Safe for concurrent use.
 type door struct {
 	listener net.Listener
 	behind   string // host:port of the node itself
@@ -18,10 +17,10 @@ type door struct {
 	open   chan struct{}         // guarded by mu; closed while bytes go through
 	closed bool                  // guarded by mu
 	conns  map[net.Conn]struct{} // guarded by mu
-	bytes  int64                 // guarded by mu; that went through, both ways
+	bytes  int64                 // guarded by mu; bytes that went through, in both directions
 }
 
-// newDoor makes a door at a free port of an address that no other test has, most likely.
+// newDoor makes a door at a free port of an address that probably no other test has.
 func newDoor() (*door, error) {
 	a, b := rand.IntN(250)+1, rand.IntN(250)+1
 	l, err := net.Listen("tcp", fmt.Sprintf("127.21.%d.%d:0", a, b))
@@ -45,7 +44,7 @@ func (d *door) host() string {
 // inside is where the node listens.
 func (d *door) inside() string { return d.behind }
 
-// passed is how many bytes went through, both ways.
+// passed returns how many bytes went through, in both directions.
 func (d *door) passed() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -62,7 +61,7 @@ func (d *door) serve() {
 	}
 }
 
-// lead joins one connection with the node.
+// lead connects one connection to the node.
 func (d *door) lead(outer net.Conn) {
 	inner, err := net.Dial("tcp", d.behind)
 	if err != nil {
@@ -80,7 +79,7 @@ func (d *door) lead(outer net.Conn) {
 	d.drop(outer, inner)
 }
 
-// copy moves bytes while the door is open.
+// copy passes bytes on while the door is open.
 func (d *door) copy(to, from net.Conn) {
 	buffer := make([]byte, 16<<10)
 	for {
@@ -99,7 +98,7 @@ func (d *door) copy(to, from net.Conn) {
 	}
 }
 
-// keep notes connections to end with the door; false: it has ended.
+// keep notes connections that close ends; false: the door is closed already.
 func (d *door) keep(conns ...net.Conn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -122,7 +121,7 @@ func (d *door) drop(conns ...net.Conn) {
 	}
 }
 
-// hold lets bytes wait, as on a network that loses them.
+// hold keeps bytes back, as a network that loses them would.
 func (d *door) hold() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -144,7 +143,7 @@ func (d *door) release() {
 	}
 }
 
-// close refuses connections from now on and ends those there are. Twice is fine.
+// close refuses new connections and ends the open ones. It may be called twice.
 func (d *door) close() {
 	d.release()
 	d.mu.Lock()

@@ -20,12 +20,12 @@ import (
 	"rollcall/config/effort"
 )
 
-// Options is what a node of a World is made with.
+// Options are the options of a node of a World.
 type Options struct {
 	cluster.Options
 	Kinds      cluster.Kinds
 	Answer     cluster.Answer // nil: it answers no queries
-	Ineligible string         // why it must not probe when it starts; "": it may
+	Ineligible string         // why it may not probe when it starts; "": it may
 }
 
 // startNode makes the node a member.
@@ -41,7 +41,7 @@ func (o Options) startNode(ctx context.Context) (*cluster.Node, error) {
 	return n, nil
 }
 
-// Node is one node of a World. What it has of cluster.Node may be used after Join.
+// Node is one node of a World. Use the methods of cluster.Node only after Join.
 type Node struct {
 	*cluster.Node
 	Name    string
@@ -115,13 +115,11 @@ func (n *Node) start() {
 	}
 }
 
-// http2 is what a client of the transport says first (RFC 9113 §3.4): the preface
-// and SETTINGS.
+// http2 is what a client of the transport sends first (RFC 9113 §3.4): the preface and SETTINGS.
 const http2 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 
-// touch speaks with the node's port and keeps the connection until the node joins:
-// what its goroutine does with the transport's logger has then been done before the
-// next port is opened.
+// touch connects to the node's port and keeps the connection until the node joins, so that its goroutine is done with
+// the transport's logger before the next port is opened.
 func (n *Node) touch() error {
 	if n.options.Peers.Identity == nil {
 		return nil
@@ -146,7 +144,7 @@ func (n *Node) touch() error {
 	return err
 }
 
-// end stops the node in whatever state it is.
+// end stops the node, whatever its state.
 func (n *Node) end() {
 	if n.held != nil {
 		_ = n.held.Close()

@@ -2,5 +2,5 @@
 
 package clustertest
 
-// slower is by how much nodes are slower than they may be.
+// slower is by what factor the times of nodes are longer.
 const slower = 1

@@ -2,6 +2,6 @@
 
 package clustertest
 
-// slower is by how much nodes are slower than they may be without the race detector,
-// which makes what a heartbeat costs ten times as much.
+// slower is by what factor the times of nodes are longer under the race detector, which makes a heartbeat ten times as
+// expensive.
 const slower = 2

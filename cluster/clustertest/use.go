@@ -13,22 +13,21 @@ import (
 	"rollcall/cluster/wire"
 )
 
-// keysCounted is how many keys a Use counts: enough that each of a handful of nodes
-// owns many.
+// keysCounted is how many keys a Use watches: enough for each of a handful of nodes to own many.
 const keysCounted = 100
 
-// slack is what sums of parts may be above one for being rounded.
+// slack is by how much rounding may lift a sum of fractions above one.
 const slack = 1e-9
 
-// Use is what all nodes of a world use of some keys. A node uses what it was told
-// at its last Comply until the next one, or its death. Safe for concurrent use.
+// Use is what all nodes of a world use of some keys. A node uses the shares of its last Comply until the next one, or
+// its death. Safe for concurrent use.
 type Use struct {
 	keys []string
 
 	mu       sync.Mutex
 	parts    map[int][]float64 // guarded by mu; by node, one for each key
 	ended    map[int]bool      // guarded by mu
-	most     float64           // guarded by mu; of all sums so far
+	most     float64           // guarded by mu; largest sum so far
 	steps    int               // guarded by mu
 	exceeded []string          // guarded by mu
 }
@@ -41,10 +40,10 @@ func newUse() *Use {
 	return u
 }
 
-// Keys returns the keys that are counted.
+// Keys returns the keys that Use watches.
 func (u *Use) Keys() []string { return u.keys }
 
-// comply returns what a node calls with new shares. It keeps to them at once.
+// comply returns a node's Options.Comply. The node keeps to new shares at once.
 func (u *Use) comply(node int) func(ctx context.Context, of func(key string) (k, n int)) error {
 	return func(_ context.Context, of func(key string) (k, n int)) error {
 		u.mu.Lock()
@@ -64,7 +63,7 @@ func (u *Use) comply(node int) func(ctx context.Context, of func(key string) (k,
 	}
 }
 
-// check adds all up; mu is held.
+// check adds up the use of each key; mu is held.
 func (u *Use) check() {
 	u.steps++
 	for i, key := range u.keys {
@@ -83,7 +82,7 @@ func (u *Use) check() {
 	}
 }
 
-// dead says that a node uses nothing any more.
+// dead notes that a node no longer uses anything.
 func (u *Use) dead(node int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -91,7 +90,7 @@ func (u *Use) dead(node int) {
 	delete(u.parts, node)
 }
 
-// Of returns how much of a key each of some nodes uses now, and all together.
+// Of returns how much of a key each of some nodes uses now, and the sum over all nodes.
 func (u *Use) Of(key int) (parts map[int]float64, sum float64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -103,7 +102,7 @@ func (u *Use) Of(key int) (parts map[int]float64, sum float64) {
 	return parts, sum
 }
 
-// Total returns how many keys' worth a node uses.
+// Total returns the sum of a node's shares over all keys.
 func (u *Use) Total(node int) (sum float64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -113,15 +112,14 @@ func (u *Use) Total(node int) (sum float64) {
 	return sum
 }
 
-// Steps is how often nodes were told new shares, and the most that was ever used of
-// a key.
+// Steps returns how often nodes got new shares, and the largest sum ever used of a key.
 func (u *Use) Steps() (steps int, most float64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.steps, u.most
 }
 
-// broken tells where more was used than there is.
+// broken describes where more than the whole was used.
 func (u *Use) broken() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -131,8 +129,7 @@ func (u *Use) broken() []string {
 // EchoKind is the kind of virtual actor that every node of a world has.
 const EchoKind = "echo"
 
-// Echo knows which virtual actors live where. Each answers a wire.Ask. Safe for
-// concurrent use.
+// Echo knows on which nodes virtual actors live. Each answers a wire.Ask. Safe for concurrent use.
 type Echo struct {
 	mu     sync.Mutex
 	living map[string][]int // guarded by mu; nodes by identity

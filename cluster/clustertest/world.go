@@ -19,29 +19,28 @@ import (
 )
 
 const (
-	// patience is how long what must happen may take: far more than on a slow machine.
+	// patience is how long an expected event may take: far more than on a slow machine.
 	patience = 3 * time.Minute
 
-	// scale is how much faster the nodes of a world are than those of production. A
-	// busy machine then makes false alarms, which the stories bear: they wait for a
-	// state, and only what must never be is looked at in between.
+	// scale is how much faster the nodes of a world are than those in production. A busy machine then causes false
+	// alarms, which the stories tolerate: they wait for a state, and check in between only what must never happen.
 	scale = 0.2 * slower
 
 	// stopWithin bounds the end of a node.
 	stopWithin = 20 * time.Second
 
-	// AtOnce is how many worlds may run at the same time. More of them leave each other
-	// no processor, and then all nodes are out of time together.
+	// AtOnce is how many worlds may run at the same time. More of them starve each other of the processor, and all
+	// nodes time out.
 	AtOnce = 6 / slower
 
 	// lookEvery is how often Await looks.
 	lookEvery = 20 * time.Millisecond
 )
 
-// networks is where gossiptest has its nodes.
+// networks are the networks of gossiptest's nodes.
 var networks = []netip.Prefix{netip.MustParsePrefix("10.7.0.0/16")}
 
-// World is a cluster and what lies between its nodes.
+// World is a cluster and the connections between its nodes.
 type World struct {
 	Use  *Use
 	Echo *Echo
@@ -67,11 +66,11 @@ func New(t *testing.T, n int, change func(i int, o *Options)) *World {
 	return w
 }
 
-// Open is New for a test that is not parallel, which must be alone with its ports.
+// Open is New for a test that is not parallel: no other test may use ports meanwhile.
 func Open(t *testing.T, n int, change func(i int, o *Options)) *World {
 	t.Helper()
 	w := &World{t: t, network: gossiptest.New(), Use: newUse(), Echo: newEcho()}
-	// What a disk keeps is not the subject, and it is removed after the world is closed.
+	// The disk is not the subject, and the folder is removed after the world is closed.
 	t.Cleanup(w.close)
 	var err error
 	if w.store, err = sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{}); err != nil {
@@ -86,8 +85,8 @@ func Open(t *testing.T, n int, change func(i int, o *Options)) *World {
 	return w
 }
 
-// Start makes a world of n nodes that have all joined and agree. A short run is
-// without these worlds: what they tell is of cuts, and takes seconds.
+// Start makes a world of n nodes that have all joined and agree. A short run skips these worlds: their cuts take
+// seconds.
 func Start(t *testing.T, n int) *World {
 	t.Helper()
 	effort.NotShort(t, "a world that is cut takes seconds")
@@ -99,8 +98,8 @@ func Start(t *testing.T, n int) *World {
 	return w
 }
 
-// Story tells one of several stories of a world, each of which begins with what the
-// one before has left; after one that fails none follows.
+// Story runs one of several stories of a world. Each begins in the state that the one before left; after a failure no
+// further one runs.
 func (w *World) Story(name string, tell func(t *testing.T)) {
 	w.t.Helper()
 	outer := w.t
@@ -114,8 +113,8 @@ func (w *World) Story(name string, tell func(t *testing.T)) {
 	}
 }
 
-// close ends all nodes, one after the other: of two that leave gossip at the same
-// time each waits in vain for the other to hear it.
+// close ends all nodes, one after the other: two that leave gossip at the same time would wait in vain for each other's
+// answer.
 func (w *World) close() {
 	w.Heal()
 	for _, n := range w.nodes {
@@ -142,7 +141,7 @@ func (w *World) close() {
 // Node returns a node by its number.
 func (w *World) Node(i int) *Node { return w.nodes[i] }
 
-// Join lets a node join and returns when it is a member, or why it is none.
+// Join lets a node join and returns when it is a member, or why it was refused.
 func (w *World) Join(i int) error {
 	w.t.Helper()
 	n := w.nodes[i]
@@ -156,7 +155,7 @@ func (w *World) Join(i int) error {
 	}
 }
 
-// OnCopy returns a node that has not joined a copy of the ledger as it is now.
+// OnCopy gives a node that has not joined yet a copy of the present ledger.
 func (w *World) OnCopy(i int) {
 	w.t.Helper()
 	path := filepath.Join(effort.Folder(w.t), "copy.db")
@@ -171,7 +170,7 @@ func (w *World) OnCopy(i int) {
 	w.nodes[i].book.ledger = store
 }
 
-// MustJoin is Join of a node that must be taken.
+// MustJoin is Join, and fails the test when the node is refused.
 func (w *World) MustJoin(i int) {
 	w.t.Helper()
 	if err := w.Join(i); err != nil {
@@ -184,14 +183,14 @@ func (w *World) CutGossip(from, to int) {
 	w.network.Cut(w.nodes[from].wire.Address(), w.nodes[to].wire.Address())
 }
 
-// IsolateGossip cuts a node's gossip off from all others, both ways.
+// IsolateGossip cuts a node's gossip off from all others, in both directions.
 func (w *World) IsolateGossip(i int) { w.network.Isolate(w.nodes[i].wire.Address()) }
 
-// CutLedger lets a node wait for the ledger in vain.
+// CutLedger makes a node's calls to the ledger wait until Heal.
 func (w *World) CutLedger(i int) { w.nodes[i].book.cut() }
 
-// CutActors stops what is sent to a node over actor traffic; its answers come
-// through, but there are none.
+// CutActors stops what is sent to a node over actor traffic. The other direction is open, but without questions there
+// are no answers.
 func (w *World) CutActors(i int) { w.nodes[i].door.hold() }
 
 // Cut cuts a node off from everything.
@@ -210,8 +209,7 @@ func (w *World) Heal() {
 	}
 }
 
-// Crash ends a node as kill -9 ends its process: at once, and its system refuses
-// connections.
+// Crash ends a node as kill -9 does: at once, and its system refuses connections.
 func (w *World) Crash(i int) {
 	n := w.nodes[i]
 	w.Use.dead(i)
@@ -229,7 +227,7 @@ func (w *World) Leave(i int) {
 	}
 }
 
-// ActorBytes is what has gone between all nodes over actor traffic, both ways.
+// ActorBytes is how many bytes of actor traffic went between all nodes, in both directions.
 func (w *World) ActorBytes() (sum int64) {
 	for _, n := range w.nodes {
 		sum += n.door.passed()
@@ -252,13 +250,13 @@ func (w *World) Await(what string, ok func() bool) {
 	}
 }
 
-// AwaitShared waits until some nodes share everything: each key is wholly one's.
+// AwaitShared waits until some nodes share everything: each key belongs wholly to one of them.
 func (w *World) AwaitShared(nodes ...*Node) {
 	w.t.Helper()
 	w.Await("every key is one node's", func() bool { return Shared(w.Use.Keys(), nodes...) })
 }
 
-// Shared reports whether each key is wholly one node's, and every node has its part.
+// Shared reports whether each key belongs wholly to one node, and every node has some.
 func Shared(keys []string, nodes ...*Node) bool {
 	has := make([]int, len(nodes))
 	for _, key := range keys {
@@ -301,23 +299,23 @@ func (w *World) identity(name string, log *slog.Logger) (*secure.Identity, error
 	return secure.Load(paths[0], paths[1], paths[2], log)
 }
 
-// Gossip is gossip that finds a dead member in a second. It looks for those that
-// vanished as often as for the dead, so that a cut heals as quickly.
+// Gossip has settings that find a dead member within a second, and retry vanished ones as quickly, so that a cut heals
+// soon.
 func Gossip() gossip.Timing {
 	t := gossip.DefaultTiming().Scaled(scale)
 	t.PushPullInterval, t.DeadTime, t.RejoinEvery = time.Second, time.Second, 200*time.Millisecond
 	return t
 }
 
-// Times are those of a node in a world. What no story waits for is as long as in
-// production: what a lost machine had rests, and a slow answer is an answer.
+// Times are the times of a node in a world. Those that no story waits for are as long as in production: how long the
+// shares of a lost machine stay unused, and how long an answer may take.
 func Times() cluster.Times {
 	t := cluster.DefaultTimes().Scaled(scale)
 	t.Rest, t.Ask = share.RestFor, cluster.DefaultTimes().Ask
 	return t
 }
 
-// traffic lets a slow machine shake hands: nothing waits for these times to be over.
+// traffic gives a slow machine time for handshakes; no story waits for these times to pass.
 var traffic = secure.Times{Connect: patience, Handshake: patience, Admit: patience}
 
 // Context is one that ends with the test.

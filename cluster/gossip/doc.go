@@ -1,16 +1,14 @@
-// Package gossip is how the nodes of a cluster find each other and notice that one
-// is gone: hashicorp/memberlist (the SWIM protocol with Lifeguard), held so that a
-// stranger cannot join it, a broken packet cannot crash it and a partition heals.
+// Package gossip is how the nodes of a cluster find each other and notice that one is gone: hashicorp/memberlist (the
+// SWIM protocol with Lifeguard), wrapped so that strangers can't join, broken packets can't crash it and partitions
+// heal.
 //
-// A member is one life of one process, named by its session. What it says of itself
-// is its NodeMeta. A node of another ledger, wire version, cluster name or key is
-// refused, and both sides say why.
+// A member is one process, named by its session; its NodeMeta describes it. A node of another ledger, wire version,
+// cluster name or key is refused, and both sides say why.
 //
-// Between the network and the library stands a guard: what is not from an allowed
-// network, not of this cluster, not encrypted with one of our keys or not of the few
-// kinds that members send each other is dropped and counted before the library
-// sees it. Some of it would crash the library, which trusts whoever has the key.
+// A guard stands between the network and the library. It drops and counts every message that is not from an allowed
+// network, not of this cluster, not encrypted with one of our keys, or not of the few kinds that members send. Some of
+// them would crash the library, which trusts every owner of a key.
 //
-// Gossip decides who is tried first, never what is true: the ledger does that. The
-// package carries no message for anybody. Start with Options, Start and Member.
+// Gossip decides who is tried first; what is true is in the ledger. The package carries no messages of other packages.
+// Start with Options, Start and Member.
 package gossip

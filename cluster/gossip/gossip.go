@@ -15,16 +15,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// protocol is the version of the library's protocol that all members speak: its default.
+// protocol is the version of the gossip protocol that all members speak: the library's default.
 const protocol = memberlist.ProtocolVersion2Compatible
 
-// leaveMax bounds how long Leave and Drain wait until a member has heard it. Guess:
-// ten times what gossip takes on a good network.
+// leaveMax bounds how long Leave and Drain wait until a member has the message. Guess: ten times what gossip takes on a
+// good network.
 const leaveMax = 2 * time.Second
 
-// Gossip is this process among the members. Safe for concurrent use.
+// Gossip is this process's membership. Safe for concurrent use.
 type Gossip struct {
-	self     NodeMeta // as given to Start; see draining
+	self     NodeMeta // as given to Start, but for draining
 	name     string
 	timing   Timing
 	seeds    []string
@@ -45,17 +45,16 @@ type Gossip struct {
 	stop      context.CancelFunc // ends all loops
 	loops     sync.WaitGroup
 
-	mu       sync.Mutex // one end at a time
+	mu       sync.Mutex // serializes Leave and Stop
 	left     bool       // guarded by mu
 	stopped  bool       // guarded by mu
 	metaMu   sync.Mutex
-	draining bool // guarded by metaMu: the library asks for the card while it holds its lock
+	draining bool // guarded by metaMu: the library asks for the metadata while it holds its lock
 }
 
-// Start begins to listen and joins. It returns ErrRefused when members were reached
-// and none would have this node; when none could be reached it goes on alone and
-// tries again every Timing.RejoinEvery. It takes up to 5 s for names and then
-// Timing.StreamTimeout for addresses where nobody answers.
+// Start begins to listen and joins. It returns ErrRefused when members were reached and all refused this node; when
+// none could be reached it goes on alone and tries again every Timing.RejoinEvery. It takes up to 5 s to resolve names
+// and then up to Timing.StreamTimeout for addresses that don't answer.
 func Start(o Options) (*Gossip, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -114,8 +113,8 @@ func (g *Gossip) listen(o Options) error {
 	return nil
 }
 
-// ownNetwork refuses an own address that no member would take: the library would
-// not even take it itself, and crash later.
+// ownNetwork refuses an address of this node outside of the allowed networks: all members would refuse it, and even the
+// own library, which would crash later.
 func (g *Gossip) ownNetwork(ip net.IP, port int) error {
 	if !g.filter.allowed(netAddress(ip, port)) {
 		return fmt.Errorf("this node's own address %s is in no network of cluster.allow_networks: add one", ip)
@@ -142,7 +141,7 @@ func (g *Gossip) configure(o Options) *memberlist.Config {
 	if o.Keys != nil {
 		c.Keyring = o.Keys.library
 	}
-	// This is for what members say of their own address; the guard looks at where it came from.
+	// This checks the addresses that members claim; the guard checks where messages come from.
 	for _, n := range o.Networks {
 		n = n.Masked()
 		c.CIDRsAllowed = append(c.CIDRsAllowed, net.IPNet{IP: n.Addr().AsSlice(),
@@ -182,7 +181,7 @@ func openSockets(o Options, c *memberlist.Config) (*memberlist.NetTransport, err
 	}
 	ip, err := resolveOne(advertise)
 	if err == nil && ip.IsUnspecified() {
-		err = errors.New("it is no address of one host")
+		err = errors.New("it is not the address of one host")
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("advertise %s: %w", advertise, err), t.Shutdown())
@@ -191,8 +190,7 @@ func openSockets(o Options, c *memberlist.Config) (*memberlist.NetTransport, err
 	return t, nil
 }
 
-// listenTries is how often a free port is looked for that is free for packets and
-// for streams. The library's number.
+// listenTries is how often a port is tried that must be free for packets and for streams. The library's number.
 const listenTries = 10
 
 func listenOn(bind string, c *memberlist.Config) (t *memberlist.NetTransport, err error) {
@@ -210,7 +208,7 @@ func listenOn(bind string, c *memberlist.Config) (t *memberlist.NetTransport, er
 	return nil, err
 }
 
-// resolveOne returns one address of a host, of IPv4 if it has one.
+// resolveOne returns one address of a host, IPv4 if it has one.
 func resolveOne(host string) (netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), resolveTimeout)
 	defer cancel()
@@ -226,30 +224,26 @@ func resolveOne(host string) (netip.Addr, error) {
 	return all[0], nil
 }
 
-// Members returns who is alive or suspect, self included until Leave, sorted by
-// session: of each node and of each actor address only the youngest session, which
-// hides self when a younger process has taken its place (see Displaced).
+// Members returns the sessions that are alive or suspect, self included until Leave, sorted: for each node and each
+// actor address only the youngest. So self is missing when a younger process has taken its place (see Displaced).
 func (g *Gossip) Members() []Member {
 	members, _ := g.table.view(g.self.Session)
 	return members
 }
 
-// Changed says, a moment after it, that Members or what they say of themselves has
-// changed. It has room for one.
+// Changed delivers a value a moment after Members or their metadata changed. It has room for one.
 func (g *Gossip) Changed() <-chan struct{} { return g.changed }
 
-// Displaced gives, at most once, the younger process that has taken the place of
-// this one: it has the same node identity or actor address, and has been alive for
-// longer than a dead one would seem to be. The cause is a copied data folder, node
-// identity or advertised address; this process should stop.
+// Displaced delivers, at most once, the younger process that has taken the place of this one: it has the same node
+// identity or actor address, and has been seen for longer than a dead process would be. The cause is a copied data
+// folder, node identity or advertised address; this process should stop.
 func (g *Gossip) Displaced() <-chan Member { return g.displaced }
 
 // Address returns the host:port at which others reach this node's gossip.
 func (g *Gossip) Address() string { return g.address }
 
-// Drain says to all members whether this process is draining. It waits until one has
-// heard it, at most leaveMax; an error says that maybe nobody has yet, and nothing more
-// needs to be done. Errors: ErrStopped.
+// Drain tells all members whether this process is draining. It waits until one has received it, at most leaveMax. After
+// an error perhaps nobody has it yet; gossip goes on to spread it. Errors: ErrStopped.
 func (g *Gossip) Drain(draining bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -269,9 +263,8 @@ func (g *Gossip) Drain(draining bool) error {
 	return nil
 }
 
-// Leave tells all members that this process goes, so that nobody has to find out.
-// It returns when one has heard it, when ctx ends, or after leaveMax. Stop must
-// follow. Twice, or after Stop, does nothing.
+// Leave tells all members that this process leaves, so that they need not find out. It returns when one has received
+// it, when ctx ends, or after leaveMax. Stop must follow. A second call, or one after Stop, does nothing.
 func (g *Gossip) Leave(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -293,8 +286,7 @@ func (g *Gossip) Leave(ctx context.Context) error {
 	return nil
 }
 
-// Stop closes all sockets. Without Leave the others find out by themselves. Twice
-// does nothing.
+// Stop closes all sockets. Without Leave the others find out by themselves. A second call does nothing.
 func (g *Gossip) Stop() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -312,7 +304,7 @@ func (g *Gossip) Stop() error {
 	return nil
 }
 
-// kick says that something may have changed; it never blocks.
+// kick signals that something may have changed; it never blocks.
 func (g *Gossip) kick() {
 	select {
 	case g.signal <- struct{}{}:
@@ -322,8 +314,7 @@ func (g *Gossip) kick() {
 
 func (g *Gossip) now() time.Time { return time.Now() }
 
-// announce tells changes when it has been quiet for a moment, and notices when this
-// process has been displaced.
+// announce signals changes after a quiet moment, and notices when this process has been displaced.
 func (g *Gossip) announce(ctx context.Context) {
 	known := map[uuid.UUID]Member{}
 	check := time.NewTicker(g.timing.RejoinEvery)
@@ -357,8 +348,8 @@ func (g *Gossip) announce(ctx context.Context) {
 	}
 }
 
-// displacedAfter is how long a younger process must hide this one: twice as long as
-// one that is dead stays a member, so that its clock or an old message can't.
+// displacedAfter is how long a younger process must hide this one: twice as long as a dead one stays a member, so that
+// neither a wrong clock nor an old message ends this process.
 func (g *Gossip) displacedAfter() time.Duration {
 	return 2 * time.Duration(g.timing.SuspicionMult*g.timing.SuspicionMaxTimeoutMult) * g.timing.ProbeInterval
 }
@@ -382,7 +373,7 @@ func (g *Gossip) settle(ctx context.Context) bool {
 	}
 }
 
-// tell logs who came and went since the last time and gives who is there.
+// tell logs who joined and left since the last call and returns the present members.
 func (g *Gossip) tell(known map[uuid.UUID]Member) map[uuid.UUID]Member {
 	present := map[uuid.UUID]Member{}
 	for _, m := range g.Members() {
@@ -400,7 +391,7 @@ func (g *Gossip) tell(known map[uuid.UUID]Member) map[uuid.UUID]Member {
 	return present
 }
 
-// delegate gives the library what this node says of itself; it has no messages.
+// delegate gives the library this node's metadata; it has no messages.
 type delegate struct{ g *Gossip }
 
 // NodeMeta implements memberlist.Delegate.
@@ -424,7 +415,7 @@ func (delegate) LocalState(bool) []byte { return nil }
 // MergeRemoteState implements memberlist.Delegate.
 func (delegate) MergeRemoteState([]byte, bool) {}
 
-// pings hears of answered pings.
+// pings is called after answered pings.
 type pings struct{ g *Gossip }
 
 // AckPayload implements memberlist.PingDelegate.

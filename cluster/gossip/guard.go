@@ -15,15 +15,15 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// streamsMax bounds the streams that others have open to this node: each may hold
-// twice streamBytesMax. Members open one every few seconds. Guess.
+// streamsMax bounds the incoming streams that are open at once: each may hold twice streamBytesMax. Members open one
+// every few seconds. Guess.
 const streamsMax = 64
 
 // errDropped is what the library gets instead of a stream's bytes.
 var errDropped = errors.New("dropped by the guard")
 
-// filter is a transport that lets through what an inspector passes, counts the rest
-// and all bytes, and remembers how attempts to join went. Safe for concurrent use.
+// filter is a transport that passes only what an inspector accepts. It counts dropped messages and all bytes, and
+// remembers how attempts to join went. Safe for concurrent use.
 type packetFilter struct {
 	memberlist.NodeAwareTransport
 	inspect  inspector
@@ -40,10 +40,10 @@ type packetFilter struct {
 
 	mu       sync.Mutex
 	attempts map[string]*attempt // guarded by mu; by address
-	living   map[*stream]bool    // guarded by mu; open streams, both ways
+	living   map[*stream]bool    // guarded by mu; open streams, incoming and outgoing
 }
 
-// start begins to pass on what the transport brings.
+// start begins to filter what the transport receives.
 func (g *packetFilter) start() {
 	g.packets, g.streams = make(chan *memberlist.Packet), make(chan net.Conn)
 	g.done, g.attempts, g.living = make(chan struct{}), map[string]*attempt{}, map[*stream]bool{}
@@ -100,7 +100,7 @@ func (g *packetFilter) passStreams() {
 	}
 }
 
-// accept returns an incoming stream its guard; nil when it is to be closed at once.
+// accept returns the guard of an incoming stream; nil when the stream must be closed at once.
 func (g *packetFilter) accept(c net.Conn) net.Conn {
 	if !g.allowed(c.RemoteAddr()) {
 		g.drop(unitStream, otherNetwork, "", c.RemoteAddr())
@@ -128,8 +128,8 @@ func (g *packetFilter) release(s *stream) {
 	delete(g.living, s)
 }
 
-// allowed reports whether an address is in a network that may speak. What has no
-// address comes through memory, from this process.
+// allowed reports whether an address is in an allowed network. Only traffic within this process, in memory, has no IP
+// address; it is allowed.
 func (g *packetFilter) allowed(a net.Addr) bool {
 	if a.Network() == "pipe" {
 		return true
@@ -146,23 +146,23 @@ func (g *packetFilter) allowed(a net.Addr) bool {
 	return false
 }
 
-// drop counts what is not let through and says so where a person may have to act.
+// drop counts a dropped message, and logs it if a person may have to act.
 func (g *packetFilter) drop(unit string, why reason, label string, from net.Addr) {
 	g.meters.drop(unit, why)
 	switch why {
 	case otherCluster:
-		g.limiter.warn(string(why), "gossip of another cluster is dropped",
+		g.limiter.warn(string(why), "dropped gossip of another cluster",
 			"from", from.String(), "its_cluster", label, "our_cluster", g.inspect.label)
 	case otherKey:
-		g.limiter.warn(string(why), "gossip sealed with a key that is not on our ring is dropped",
+		g.limiter.warn(string(why), "dropped gossip encrypted with a key that is not on our ring",
 			"from", from.String(), "our_keys", g.inspect.fingerprints())
 	case notSealed:
-		g.limiter.warn(string(why), "gossip that is not sealed is dropped: its node has no gossip_key_file",
+		g.limiter.warn(string(why), "dropped unencrypted gossip: its node has no gossip_key_file",
 			"from", from.String())
 	case otherNetwork:
-		g.limiter.warn(string(why), "gossip from outside cluster.allow_networks is dropped", "from", from.String())
+		g.limiter.warn(string(why), "dropped gossip from outside cluster.allow_networks", "from", from.String())
 	default:
-		g.limiter.warn(string(why), "gossip that no member sends is dropped", "from", from.String(),
+		g.limiter.warn(string(why), "dropped gossip that no member sends", "from", from.String(),
 			"unit", unit, "reason", string(why))
 	}
 }
@@ -213,7 +213,7 @@ func (g *packetFilter) DialAddressTimeout(a memberlist.Address, timeout time.Dur
 	return s, nil
 }
 
-// dial connects unless the guard is shut down, which does not wait for it.
+// dial connects unless the guard is shut down; Shutdown does not wait for it.
 func (g *packetFilter) dial(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
 	type result struct {
 		c   net.Conn
@@ -228,7 +228,7 @@ func (g *packetFilter) dial(a memberlist.Address, timeout time.Duration) (net.Co
 	case r := <-done:
 		return r.c, r.err
 	case <-g.done:
-		go func() { // ends when the connection is there or its time is over
+		go func() { // ends when the connection is made or the dial times out
 			if r := <-done; r.c != nil {
 				_ = r.c.Close()
 			}
@@ -237,8 +237,8 @@ func (g *packetFilter) dial(a memberlist.Address, timeout time.Duration) (net.Co
 	}
 }
 
-// Shutdown implements memberlist.Transport. The library calls it while it still
-// takes what comes, so that the transport's listeners can end.
+// Shutdown implements memberlist.Transport. The library calls it while it still reads incoming messages, so that the
+// transport's listeners can end.
 func (g *packetFilter) Shutdown() error {
 	err := g.NodeAwareTransport.Shutdown()
 	g.once.Do(func() { close(g.done) })
@@ -252,7 +252,7 @@ func (g *packetFilter) Shutdown() error {
 	return err
 }
 
-// begin makes the guard note how a join by address goes, until end.
+// begin makes the guard note how a join at an address goes, until end.
 func (g *packetFilter) begin(address string) *attempt {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -273,11 +273,11 @@ func (g *packetFilter) attempt(address string) *attempt {
 	return g.attempts[address]
 }
 
-// attempt is how a join by one address goes: the library's errors are texts. All its
-// methods do nothing on nil. Safe for concurrent use.
+// attempt notes how a join at one address goes, because the library's errors are mere texts. All its methods do nothing
+// on nil. Safe for concurrent use.
 type attempt struct {
 	mu      sync.Mutex
-	reached bool  // guarded by mu: somebody took the connection
+	reached bool  // guarded by mu: the connection was accepted
 	cause   error // guarded by mu: why it failed after that, as far as the stream tells
 }
 
@@ -305,8 +305,7 @@ func (a *attempt) result() (reached bool, cause error) {
 	return a.reached, a.cause
 }
 
-// stream is a connection whose first message is looked into before the library
-// reads it. Like any connection it has one reader.
+// stream is a connection whose first message is inspected before the library reads it. Only one goroutine may read it.
 type stream struct {
 	net.Conn
 	filter   *packetFilter
@@ -319,10 +318,10 @@ type stream struct {
 }
 
 var (
-	errHungUp = errors.New("it hung up: its cluster.name or gossip key is another, or its " +
-		"cluster.allow_networks leave this node out; its log says which")
-	errAnswer = errors.New("it answered what this node does not take")
-	errSilent = errors.New("it does not answer in time")
+	errHungUp = errors.New("it hung up: its cluster.name or gossip key differs, or its " +
+		"cluster.allow_networks exclude this node; its log says which")
+	errAnswer = errors.New("its answer is not one of a member")
+	errSilent = errors.New("it did not answer in time")
 )
 
 // Read implements net.Conn.
@@ -352,7 +351,7 @@ func (s *stream) inspect() {
 	}
 }
 
-// cause says what an error of a stream means to who wants to join.
+// cause translates an error of a stream for the operator of a node that joins.
 func cause(err error) error {
 	var network net.Error
 	if errors.As(err, &network) && network.Timeout() {
@@ -374,7 +373,7 @@ func (s *stream) Write(b []byte) (int, error) {
 	n, err := s.Conn.Write(b)
 	if err != nil {
 		s.attempt.fail(cause(err))
-		_ = s.Close() // the library forgets to when it cannot write the cluster's name
+		_ = s.Close() // the library does not close it when it can't write the cluster's name
 	}
 	return n, err
 }
@@ -390,7 +389,7 @@ func (s *stream) Close() error {
 	return s.Conn.Close()
 }
 
-// counted reads from the connection below a stream and counts.
+// counted reads from the connection below a stream and counts the bytes.
 type counted struct{ of *stream }
 
 func (c counted) Read(b []byte) (int, error) {

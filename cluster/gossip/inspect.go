@@ -7,10 +7,9 @@ import (
 	"io"
 )
 
-// The kinds of the library's messages, by their first byte (memberlist v0.7.0,
-// net.go). Those that members of a rollcall cluster don't send are not let in: user
-// messages and user state, which nobody uses, and compressed ones, of which a small
-// packet grows to 40 MiB and may hold another one.
+// The kinds of the library's messages, by their first byte (memberlist v0.7.0, net.go). Kinds that members of a
+// rollcall cluster don't send are dropped: user messages and user state, which nobody uses, and compressed ones, where
+// a small packet can grow to 40 MiB and hold another message.
 const (
 	kindPing         = 0
 	kindIndirectPing = 1
@@ -27,9 +26,8 @@ const (
 	kindLabel        = 244 // a byte of length, the cluster's name and a message follow
 )
 
-// Sealed messages are a version, a nonce, the sealed text and its tag. Version 0 is
-// the library's padded form: its padding is not checked there, and a wrong one
-// crashes. No member of a rollcall cluster uses it.
+// Encrypted messages are a version, a nonce, the ciphertext and its tag. Version 0 is the library's padded form. The
+// library does not check the padding and crashes when it is wrong. No member of a rollcall cluster uses it.
 const (
 	sealVersion  = 1
 	nonceBytes   = 12
@@ -37,16 +35,16 @@ const (
 	sealOverhead = 1 + nonceBytes + tagBytes
 )
 
-// streamBytesMax bounds a message on a stream: it is the state of all members, each
-// of at most about 650 bytes, so this is for some 1,600.
+// streamBytesMax bounds a message on a stream: the state of all members, at most about 650 bytes each, so it suffices
+// for some 1,600.
 const streamBytesMax = 1 << 20
 
-// reason is why something is dropped: a label of a metric, so there are few.
+// reason is why a message is dropped: a label of a metric, so there are few.
 type reason string
 
 const (
 	passes        reason = ""
-	otherNetwork  reason = "network"   // it came from where nobody may speak
+	otherNetwork  reason = "network"   // from outside the allowed networks
 	otherCluster  reason = "cluster"   // it has another cluster's name
 	otherKey      reason = "key"       // no key on our ring opens it
 	notSealed     reason = "unsealed"  // we have keys, it uses none
@@ -56,14 +54,13 @@ const (
 	tooManyAtOnce reason = "too_many"
 )
 
-// inspector knows what members of this cluster send each other. Safe for concurrent use.
+// inspector recognizes the messages that members of this cluster send. Safe for concurrent use.
 type inspector struct {
 	label string
 	keys  *Keyring // nil: nothing is sealed
 }
 
-// packet reports whether a packet is from a member of this cluster. The label is given
-// when it is another cluster's.
+// packet reports whether a packet is from a member of this cluster. The label is returned when it is another cluster's.
 func (i inspector) packet(b []byte) (why reason, label string) {
 	label, rest, ok := cutLabel(b)
 	if !ok {
@@ -94,8 +91,8 @@ func cutLabel(b []byte) (label string, rest []byte, ok bool) {
 	return string(b[2 : 2+int(b[1])]), b[2+int(b[1]):], true
 }
 
-// open returns the plain text of a sealed message, or why there is none. An empty
-// plain text is refused: the library looks at its first byte.
+// open returns the plain text of an encrypted message, or why there is none. An empty plain text is refused, because
+// the library reads its first byte unchecked.
 func open(keys []cipher.AEAD, sealed, bound []byte) ([]byte, reason) {
 	if len(sealed) <= sealOverhead || sealed[0] != sealVersion {
 		if len(sealed) > 0 && sealed[0] > sealVersion {
@@ -112,8 +109,8 @@ func open(keys []cipher.AEAD, sealed, bound []byte) ([]byte, reason) {
 	return nil, otherKey
 }
 
-// packetKind reports whether a plain text is one message of a kind that members send
-// in packets, or a compound of such.
+// packetKind reports whether a plain text is a message of a kind that members send in packets, or a compound of such
+// messages.
 func packetKind(b []byte) reason {
 	if len(b) == 0 || b[0] != kindCompound {
 		return singleKind(b)
@@ -143,9 +140,8 @@ func singleKind(b []byte) reason {
 	return malformed
 }
 
-// stream reads the first message from r up to where nothing can go wrong any more,
-// and gives a reader that begins at the front again. Incoming streams begin with the
-// cluster's name, answers don't. An error is r's.
+// stream reads as much of the first message from r as must be checked, and returns a reader that begins at the front
+// again. Incoming streams begin with the cluster's name, answers don't. Errors are r's.
 func (i inspector) stream(r io.Reader, incoming bool) (from io.Reader, why reason, label string, err error) {
 	s := &scanner{from: r}
 	if incoming {
@@ -171,7 +167,7 @@ func (i inspector) stream(r io.Reader, incoming bool) (from io.Reader, why reaso
 	return io.MultiReader(bytes.NewReader(s.seen.Bytes()), r), why, "", err
 }
 
-// sealedStream reads a whole sealed message after its kind and looks into it.
+// sealedStream reads a whole encrypted message behind its kind and inspects the plain text.
 func (i inspector) sealedStream(s *scanner, incoming bool) (reason, error) {
 	if err := s.skip(4); err != nil {
 		return passes, err
@@ -181,7 +177,7 @@ func (i inspector) sealedStream(s *scanner, incoming bool) (reason, error) {
 	if length > streamBytesMax {
 		return tooLarge, nil
 	}
-	// The library binds kind, length and the cluster's name to the text.
+	// The library authenticates kind, length and the cluster's name with the text.
 	bound := append(bytes.Clone(head), i.label...)
 	if err := s.skip(length); err != nil {
 		return passes, err
@@ -211,13 +207,13 @@ func streamKind(kind byte, s *scanner, incoming bool) (reason, error) {
 	return malformed, nil
 }
 
-// scanner reads and remembers what it has read.
+// scanner remembers all that it has read.
 type scanner struct {
 	from io.Reader
 	seen bytes.Buffer
 }
 
-// skip reads n bytes. The buffer grows with what comes, not with what is promised.
+// skip reads n bytes. The buffer grows with the bytes received, not with the length announced.
 func (s *scanner) skip(n int64) error {
 	_, err := io.CopyN(&s.seen, s.from, n)
 	return err
@@ -253,8 +249,8 @@ func (s *scanner) label() (string, reason, error) {
 	return string(s.seen.Bytes()[2:]), passes, nil
 }
 
-// The head of a state is a map of three (MessagePack): how many members follow, how
-// long the user state is, and whether this is a join.
+// The head of a state is a MessagePack map with three entries: how many members follow, how long the user state is, and
+// whether this is a join.
 const (
 	headNodes     = "Nodes"
 	headUserState = "UserStateLen"
@@ -263,8 +259,8 @@ const (
 	headKey       = 0xa0     // fixstr, or its length in the low bits
 )
 
-// stateHead reports whether the head of a state is what members send. The library
-// makes room for as many members as the head promises, and for the user state.
+// stateHead reports whether members send such a head. The library allocates memory for as many members as the head
+// announces, and for the user state.
 func (s *scanner) stateHead() (reason, error) {
 	b, err := s.ReadByte()
 	if err != nil || b != headMap {

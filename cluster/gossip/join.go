@@ -18,26 +18,24 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// resolveTimeout bounds looking up one name. Go's resolver has given up by then in
-// its usual configuration (two tries of 5 s would be too long for a start).
+// resolveTimeout bounds looking up one name. Go's resolver would usually try twice for 5 s, too long for a start.
 const resolveTimeout = 5 * time.Second
 
-// joinRoundMax bounds the addresses tried in one round, and joinAtOnce how many at
-// the same time. After a heal one that answers brings all the others. Guess.
+// joinRoundMax bounds the addresses tried in one round, and joinAtOnce how many at the same time. After a partition
+// healed, one that answers brings all the others. Guess.
 const (
 	joinRoundMax = 32
 	joinAtOnce   = 8
 )
 
-// refusedTextsMax bounds how many refusals an error tells.
+// refusedTextsMax bounds how many refusals an error lists.
 const refusedTextsMax = 3
 
 // errUnreached means that nobody answered at an address.
 var errUnreached = errors.New("cannot be reached")
 
-// join tries all addresses that are no member's, and gives nil when there is nothing
-// to do or one took this node, an ErrRefused when all who answered would not, and
-// errUnreached when nobody answered.
+// join tries all addresses where no member is known. It returns nil if there are none or one accepted this node,
+// ErrRefused if all that answered refused it, and errUnreached if nobody answered.
 func (g *Gossip) join(ctx context.Context) error {
 	absent := g.absent(ctx)
 	if len(absent) == 0 {
@@ -77,10 +75,10 @@ func (g *Gossip) join(ctx context.Context) error {
 	return fmt.Errorf("%d addresses: %w", len(absent), errUnreached)
 }
 
-// try joins by one address. An error is errUnreached, or says who would not have us.
+// try joins at one address. An error is errUnreached, or says who refused us.
 func (g *Gossip) try(address string) error {
 	if g.table.addresses()[address] {
-		return nil // another try has brought it
+		return nil // another try found this member
 	}
 	a := g.filter.begin(address)
 	defer g.filter.end(address)
@@ -93,7 +91,7 @@ func (g *Gossip) try(address string) error {
 		return fmt.Errorf("%s %w", address, errUnreached)
 	}
 	if cause != nil {
-		return fmt.Errorf("the member at %s does not take this node: %w", address, cause)
+		return fmt.Errorf("the member at %s refuses this node: %w", address, cause)
 	}
 	// The library puts the error of check into a list of texts.
 	text := err.Error()
@@ -103,8 +101,8 @@ func (g *Gossip) try(address string) error {
 	return fmt.Errorf("joining by %s: %s", address, text)
 }
 
-// absent returns the addresses of seeds and vanished members that are no member's
-// now, in random order, at most joinRoundMax.
+// absent returns addresses of seeds and vanished members where no member is known now, in random order, at most
+// joinRoundMax.
 func (g *Gossip) absent(ctx context.Context) []string {
 	wanted := g.table.lost(g.now())
 	found := make([][]string, len(g.seeds))
@@ -150,8 +148,8 @@ func resolveSeed(ctx context.Context, seed string) ([]string, error) {
 	return addresses, nil
 }
 
-// rejoin tries absent addresses again and again: the library forgets a dead member
-// after DeadTime, and then a healed partition would stay two clusters.
+// rejoin keeps trying absent addresses: the library forgets a dead member after DeadTime, and the two sides of a healed
+// partition would stay apart.
 func (g *Gossip) rejoin(ctx context.Context) {
 	tick := time.NewTicker(g.timing.RejoinEvery)
 	defer tick.Stop()
@@ -164,22 +162,22 @@ func (g *Gossip) rejoin(ctx context.Context) {
 		err := g.join(ctx)
 		switch {
 		case errors.Is(err, ErrRefused):
-			g.limiter.warn("rejoin refused", "members do not take this node", "err", err)
+			g.limiter.warn("rejoin refused", "members refuse this node", "err", err)
 		case err != nil:
 			g.sayAlone(err)
 		}
 	}
 }
 
-// sayAlone warns when this node sees no other.
+// sayAlone warns when this node sees no other member.
 func (g *Gossip) sayAlone(err error) {
 	if len(g.table.addresses()) == 1 && len(g.seeds) > 0 {
-		g.limiter.warn("alone", "no member to join answers: this node is alone and goes on trying", "join", g.seeds,
+		g.limiter.warn("alone", "no member to join answers: this node is alone and keeps trying", "join", g.seeds,
 			"err", err)
 	}
 }
 
-// newLibraryLog returns the library a logger that writes whole lines to l.
+// newLibraryLog returns a logger for the library that writes whole lines to l.
 func newLibraryLog(l library) *log.Logger { return log.New(l, "", 0) }
 
 // refusal is why a node cannot be a member here.
@@ -191,9 +189,8 @@ type refusal struct {
 // Error implements error.
 func (r *refusal) Error() string { return r.text }
 
-// check is the one place that says whether a node may be a member: n is what is
-// known of it, self what this process says of itself. The text is for the logs of
-// both sides, as both check each other.
+// check is the only place that decides whether a node may be a member: n is what is known about it, self is this
+// process. The text is for the logs of both sides, as each checks the other.
 func check(n *memberlist.Node, self NodeMeta) *refusal {
 	card, err := decodeNodeMeta(n.Meta)
 	if err != nil || card.Session.String() != n.Name {
@@ -203,20 +200,20 @@ func check(n *memberlist.Node, self NodeMeta) *refusal {
 	switch {
 	case card.Ledger != self.Ledger:
 		return &refusal{"ledger", fmt.Sprintf("%s works on ledger %s, node %q on ledger %s: give both the same "+
-			"ledger.url, or another cluster.name if they are to be apart", who, card.Ledger, self.Name, self.Ledger)}
+			"ledger.url, or different cluster.name to keep them apart", who, card.Ledger, self.Name, self.Ledger)}
 	case card.Wire != self.Wire:
 		return &refusal{"wire", fmt.Sprintf("%s (program %s) speaks wire version %d, node %q (program %s) %d: run "+
 			"programs of one wire version", who, card.Version, card.Wire, self.Name, self.Version, self.Wire)}
 	case n.PCur != protocol || n.PMin > protocol || n.PMax < protocol ||
 		n.DMin != 0 || n.DMax != 0 || n.DCur != 0:
-		// One such member would make every later comparison of states fail.
+		// One such member would make every later exchange of states fail.
 		return &refusal{"protocol", fmt.Sprintf("%s speaks another version of the gossip protocol (%d): run the "+
 			"same program everywhere", who, n.PCur)}
 	}
 	return nil
 }
 
-// events takes what the library says. It is called with the library's lock held.
+// events receives the library's events. It is called with the library's lock held.
 type events struct{ g *Gossip }
 
 // NotifyJoin implements memberlist.EventDelegate.
@@ -228,8 +225,8 @@ func (e events) NotifyUpdate(n *memberlist.Node) { e.g.table.put(n, e.g.now()) }
 // NotifyLeave implements memberlist.EventDelegate.
 func (e events) NotifyLeave(n *memberlist.Node) { e.g.table.drop(n, e.g.now()) }
 
-// NotifyAlive implements memberlist.AliveDelegate: it is asked for every news of a
-// living node, whichever way it came.
+// NotifyAlive implements memberlist.AliveDelegate: it is called for every message that a node is alive, over packets or
+// streams.
 func (e events) NotifyAlive(n *memberlist.Node) error {
 	if n.Name == e.g.name {
 		return nil
@@ -249,8 +246,8 @@ func (e events) NotifyAlive(n *memberlist.Node) error {
 	return nil
 }
 
-// NotifyMerge implements memberlist.MergeDelegate: it is asked when a node joins, on
-// both sides, with all that the other side knows.
+// NotifyMerge implements memberlist.MergeDelegate: it is called when a node joins, on both sides, with all that the
+// other side knows.
 func (e events) NotifyMerge(nodes []*memberlist.Node) error {
 	for _, n := range nodes {
 		if n.State != memberlist.StateAlive && n.State != memberlist.StateSuspect || n.Name == e.g.name {
@@ -263,8 +260,8 @@ func (e events) NotifyMerge(nodes []*memberlist.Node) error {
 	return nil
 }
 
-// Refuse ends the membership of a session for good, as this process sees it: its ledger has
-// the identity of this process's ledger and is another one. Twice does nothing.
+// Refuse ends the membership of a session for good in this process's view: its ledger has the same identity as this
+// process's, but is another one. A second call does nothing.
 func (g *Gossip) Refuse(session uuid.UUID) {
 	m := g.table.refuse(session)
 	if m == nil {
@@ -274,7 +271,7 @@ func (g *Gossip) Refuse(session uuid.UUID) {
 	g.log.Error("node is refused", "node", m.Name, "id", m.Node, "address", m.Address, "err", g.copied(m.Address))
 }
 
-// copied says why the node at an address is refused that was a member.
+// copied says why a former member, the node at an address, is refused.
 func (g *Gossip) copied(address string) string {
 	return fmt.Sprintf("the node at %s works on another ledger with the same identity %s as that of node %q, so one is a copy of "+
 		"the other: stop all nodes of the copy, run `rollcall ledger renew` on it, and start them again", address,

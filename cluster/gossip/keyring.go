@@ -22,19 +22,17 @@ import (
 // keyBytes selects AES-256.
 const keyBytes = 32
 
-// keysMax bounds a ring: each key is tried on what no other opens. A rotation needs
-// two. Guess.
+// keysMax bounds a ring: a message is tried with each key in turn. A rotation needs two. Guess.
 const keysMax = 16
 
 // keyFileMax bounds the file of keys, in bytes: keysMax keys and pages of comments.
 const keyFileMax = 64 << 10
 
 // keyFileHead is the comment at the top of a file of keys.
-const keyFileHead = "# Gossip keys of a rollcall cluster: one a line, the first seals, all open. Secret.\n"
+const keyFileHead = "# Gossip keys of a rollcall cluster: one a line, the first encrypts, all decrypt. Secret.\n"
 
-// Keyring is the keys that seal the gossip and the file they are kept in. The
-// primary key seals, every key opens. A change is written first and then holds for
-// the running gossip at once; when it cannot be written nothing changes. Safe for
+// Keyring is the keys that encrypt the gossip, and their file. The primary key encrypts, every key decrypts. A change
+// is written first and then applies to the running gossip at once; if it can't be written nothing changes. Safe for
 // concurrent use. No key appears in an error or a log.
 //
 // The file has one key a line, 32 bytes in base64, the primary first; a line that
@@ -46,14 +44,13 @@ type Keyring struct {
 	keys    [][]byte      // guarded by mu; the primary first, never empty; a slice is never changed in place
 	opening []cipher.AEAD // guarded by mu; of keys, in their order
 
-	// library is the ring that memberlist seals and opens with; it has locks of its
-	// own. Keys are added to it and used, never removed: its RemoveKey shifts the
-	// slice that its readers walk without a lock. What only a removed key opens is
-	// dropped before the library sees it.
+	// library is memberlist's own ring, with its own locks. Keys are added to it and used, never removed: its RemoveKey
+	// shifts the slice that its readers walk without a lock. Messages that only a removed key decrypts are dropped
+	// before the library sees them.
 	library *memberlist.Keyring
 }
 
-// Key is one key of a ring, by what may be shown of it.
+// Key is one key of a ring, without its secret.
 type Key struct {
 	Fingerprint string // the first 8 hex digits of its SHA-256
 	Primary     bool   // it seals
@@ -66,8 +63,8 @@ func NewKey() string {
 	return base64.StdEncoding.EncodeToString(key)
 }
 
-// CreateKeyFile writes a file with one new key and mode 0600 and gives the key's
-// fingerprint. A file that exists is an error (fs.ErrExist) and stays as it is.
+// CreateKeyFile writes a file with one new key and mode 0600 and returns the key's fingerprint. An existing file is an
+// error (fs.ErrExist) and stays as it is.
 func CreateKeyFile(path string) (fingerprint string, err error) {
 	text := NewKey()
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -84,9 +81,8 @@ func CreateKeyFile(path string) (fingerprint string, err error) {
 	return fingerprintOf(key), err
 }
 
-// LoadKeyring reads a file of keys. It is refused with ErrKeyFile when there is
-// none, when users outside its owner and group may read it or its group may write
-// it, and when a line is neither key nor comment.
+// LoadKeyring reads a file of keys. It returns ErrKeyFile if there is no file, if users other than its owner and group
+// may read it or the group may write it, or if a line is neither key nor comment.
 func LoadKeyring(path string) (*Keyring, error) {
 	path, err := filepath.EvalSymlinks(path) // so that a change does not replace the link
 	if err != nil {
@@ -96,13 +92,13 @@ func LoadKeyring(path string) (*Keyring, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrKeyFile, err)
 	}
-	// Group may read: that is how Kubernetes gives a secret to a process.
+	// The group may read, because Kubernetes gives secrets to a process this way.
 	if mode := info.Mode().Perm(); mode&0o027 != 0 {
 		return nil, fmt.Errorf("%w %s: mode %04o lets others read or write it: chmod 600 it", ErrKeyFile, path,
 			mode)
 	}
 	if info.Size() > keyFileMax || !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%w %s: no file of keys", ErrKeyFile, path)
+		return nil, fmt.Errorf("%w %s: it is not a file of keys", ErrKeyFile, path)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -133,7 +129,7 @@ func parseKeys(text string) ([][]byte, error) {
 			return nil, fmt.Errorf("line %d: %w", number, err)
 		}
 		if slices.ContainsFunc(keys, same(key)) {
-			return nil, fmt.Errorf("line %d: the same key as on a line before", number)
+			return nil, fmt.Errorf("line %d: this key is on an earlier line too", number)
 		}
 		keys = append(keys, key)
 	}
@@ -149,7 +145,7 @@ func parseKeys(text string) ([][]byte, error) {
 func parseKey(text string) ([]byte, error) {
 	key, err := base64.StdEncoding.Strict().DecodeString(strings.TrimSpace(text))
 	if err != nil || len(key) != keyBytes {
-		return nil, ErrNotAKey // without the text, which may be a key with a slip
+		return nil, ErrNotAKey // without the text, which may be a mistyped key
 	}
 	return key, nil
 }
@@ -174,9 +170,8 @@ func (k *Keyring) List() []Key {
 	return list
 }
 
-// Add puts a key, in base64, on the ring: from then on it opens what others seal
-// with it. It is the first step of a rotation, on every node. A key that is there
-// already changes nothing. Errors: ErrNotAKey, ErrTooManyKeys, or of the file.
+// Add puts a key, in base64, on the ring: from then on messages encrypted with it can be read. It is the first step of
+// a rotation, on every node. A known key changes nothing. Errors: ErrNotAKey, ErrTooManyKeys, or those of the file.
 func (k *Keyring) Add(text string) error {
 	key, err := parseKey(text)
 	if err != nil {
@@ -193,9 +188,8 @@ func (k *Keyring) Add(text string) error {
 	return k.change(append(slices.Clone(k.keys), key))
 }
 
-// Use makes a key of the ring, named by its fingerprint or in base64, the primary:
-// it seals from then on. It is the second step of a rotation, when every node has
-// the key. Errors: ErrNoSuchKey, or of the file.
+// Use makes a key of the ring, named by its fingerprint or in base64, the primary one, which encrypts. It is the second
+// step of a rotation, when every node has the key. Errors: ErrNoSuchKey, or those of the file.
 func (k *Keyring) Use(name string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -207,9 +201,9 @@ func (k *Keyring) Use(name string) error {
 	return k.change(append(keys, slices.Delete(slices.Clone(k.keys), i, i+1)...))
 }
 
-// Remove takes a key, named by its fingerprint or in base64, off the ring: nothing
-// sealed with it is opened any more. It is the last step of a rotation, when every
-// node uses another one. Errors: ErrNoSuchKey, ErrKeyInUse, or of the file.
+// Remove takes a key, named by its fingerprint or in base64, off the ring: messages encrypted with it are dropped. It
+// is the last step of a rotation, when every node uses another one. Errors: ErrNoSuchKey, ErrKeyInUse, or those of the
+// file.
 func (k *Keyring) Remove(name string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -223,7 +217,7 @@ func (k *Keyring) Remove(name string) error {
 	return k.change(slices.Delete(slices.Clone(k.keys), i, i+1))
 }
 
-// find returns the place of a key; mu is held.
+// find returns the index of a key; mu is held.
 func (k *Keyring) find(name string) (int, error) {
 	name = strings.TrimSpace(name)
 	found := -1
@@ -241,7 +235,7 @@ func (k *Keyring) find(name string) (int, error) {
 	return found, nil
 }
 
-// change writes the ring and then makes it hold; mu is held.
+// change writes the ring to the file and then applies it; mu is held.
 func (k *Keyring) change(keys [][]byte) error {
 	var b strings.Builder
 	b.WriteString(keyFileHead)
@@ -254,8 +248,8 @@ func (k *Keyring) change(keys [][]byte) error {
 	return k.install(keys)
 }
 
-// install makes keys the ring; mu is held, or nobody else has it yet. It fails only
-// for a key of a wrong length, which parseKey lets nobody have.
+// install makes keys the ring; mu is held, or the ring is not shared yet. It fails only for a key of a wrong length,
+// which parseKey refuses.
 func (k *Keyring) install(keys [][]byte) error {
 	opening := make([]cipher.AEAD, len(keys))
 	for i, key := range keys {
@@ -277,21 +271,20 @@ func (k *Keyring) install(keys [][]byte) error {
 	return nil
 }
 
-// ciphers returns what opens, the primary first; the caller must not change the slice.
+// ciphers returns the ciphers that decrypt, the primary first; the caller must not change the slice.
 func (k *Keyring) ciphers() []cipher.AEAD {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.opening
 }
 
-// replaceFile writes text to a new file and puts it in the place of path, so that a
-// crash leaves the one or the other.
+// replaceFile writes text to a new file and renames it to path, so that a crash leaves the old or the new content.
 func replaceFile(path, text string) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // mode 0600
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // nothing is there any more when all went well
+	defer os.Remove(f.Name()) // after success the file no longer has this name
 	if _, err = f.WriteString(text); err == nil {
 		err = f.Sync()
 	}

@@ -35,9 +35,9 @@ func TestOnlyAGoodFileOfKeysIsTaken(t *testing.T) {
 		{"only comments", "# nothing\n", 0o600, "rollcall cluster keys new FILE"},
 		{"no base64", "secret!\n", 0o600, "line 1: not a gossip key"},
 		{"a short key", one + "\n" + short, 0o600, "line 2: not a gossip key"},
-		{"a key twice", one + "\n\n" + one, 0o600, "line 3: the same key"},
+		{"a key twice", one + "\n\n" + one, 0o600, "line 3: this key is on an earlier line"},
 		{"too many", strings.Join(many, "\n"), 0o600, "too many"},
-		{"too long", one + "\n#" + strings.Repeat("x", keyFileMax), 0o600, "no file of keys"},
+		{"too long", one + "\n#" + strings.Repeat("x", keyFileMax), 0o600, "not a file of keys"},
 	} {
 		path := filepath.Join(t.TempDir(), "keys")
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// What goes over the network, and where to, as labels of metrics.
+// Units and directions of traffic, as labels of metrics.
 const (
 	unitPacket   = "packet"
 	unitStream   = "stream"
@@ -35,7 +35,7 @@ func newMeters(r prometheus.Registerer, t *table) (*meters, error) {
 		units: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_gossip_units_total",
 			Help: "Packets and streams of gossip, by direction."}, []string{"direction", "unit"}),
 		drops: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_gossip_dropped_total",
-			Help: "Packets and streams that the guard dropped, by reason."}, []string{"unit", "reason"}),
+			Help: "Packets and streams of gossip dropped as not from a member, by reason."}, []string{"unit", "reason"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_gossip_refused_total",
 			Help: "Times a node was refused as a member, by what differs."}, []string{"reason"}),
 	}
@@ -53,7 +53,7 @@ func newMeters(r prometheus.Registerer, t *table) (*meters, error) {
 	return m, err
 }
 
-// unregister takes the metrics of a gossip that has stopped away.
+// unregister removes the metrics of a stopped gossip.
 func (m *meters) unregister(r prometheus.Registerer) {
 	for _, c := range m.all {
 		r.Unregister(c)
@@ -80,14 +80,13 @@ func (m *meters) drop(unit string, why reason) { m.drops.WithLabelValues(unit, s
 
 func (m *meters) refuse(what string) { m.refused.WithLabelValues(what).Inc() }
 
-// noticeEvery is how often the same thing is said: what a stranger sends must not
-// fill the log.
+// noticeEvery is how often the same warning is logged: strangers must not fill the log.
 const noticeEvery = time.Minute
 
-// loggedMax bounds the things of which it is known when they were said.
+// loggedMax bounds the keys whose last warning is remembered.
 const loggedMax = 256
 
-// limiter says a warning once a minute at most, per key. Safe for concurrent use.
+// limiter logs a warning at most once a minute per key. Safe for concurrent use.
 type logLimiter struct {
 	log *slog.Logger
 
@@ -99,8 +98,7 @@ func newLogLimiter(log *slog.Logger) *logLimiter {
 	return &logLimiter{log: log, said: map[string]time.Time{}}
 }
 
-// warn says text, which is constant, unless something was said under key a moment
-// ago; then it says it at debug level.
+// warn logs text, a constant, as a warning; at debug level if the key had a warning less than noticeEvery ago.
 func (n *logLimiter) warn(key, text string, args ...any) {
 	if n.due(key, time.Now()) {
 		n.log.Warn(text, args...)
@@ -122,21 +120,21 @@ func (n *logLimiter) due(key string, now time.Time) bool {
 	return true
 }
 
-// libraryTextMax bounds what is kept of a line of the library, in bytes.
+// libraryTextMax bounds how many bytes of a line of the library are logged.
 const libraryTextMax = 300
 
 // library is where memberlist writes its log, one line a call.
 type library struct {
 	log     *slog.Logger
 	limiter *logLimiter
-	suspect func(session string) // is told that pings of a member go unanswered
+	suspect func(session string) // is called when pings of a member go unanswered
 }
 
-// Write implements io.Writer. Warnings and errors are said as warnings, those that
-// begin with the same two words once a minute; the rest is for debugging.
+// Write implements io.Writer. Warnings and errors are logged as warnings, those with the same first two words once a
+// minute; the rest at debug level.
 func (l library) Write(line []byte) (int, error) {
 	level, text := splitLine(string(line))
-	// The one place where the library tells a suspicion (state.go, probeNode).
+	// The library reports a suspicion only here (state.go, probeNode).
 	if rest, ok := strings.CutPrefix(text, "Suspect "); ok {
 		if session, _, ok := strings.Cut(rest, " has failed"); ok {
 			l.suspect(session)
@@ -151,8 +149,7 @@ func (l library) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// splitLine takes "[LEVEL] memberlist: text" apart. What follows "meta:" is the
-// content of a message and is left out.
+// splitLine takes "[LEVEL] memberlist: text" apart. It leaves out the content of a message, which follows "meta:".
 func splitLine(line string) (level, text string) {
 	line = strings.TrimSpace(line)
 	if rest, ok := strings.CutPrefix(line, "["); ok {

@@ -15,32 +15,32 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// Bounds of a card's texts, in bytes. With them the longest card has 502 bytes, and
-// the library takes 512 (memberlist.MetaMaxSize).
+// Bounds of the texts in a NodeMeta, in bytes. With them the longest one has 502 bytes; the library accepts 512
+// (memberlist.MetaMaxSize).
 const (
 	nameMax    = 128         // names of nodes are shorter than those of hosts (253)
 	actorsMax  = 253 + 1 + 5 // a host name (RFC 1035 §2.3.4), a colon and a port
 	versionMax = 48
 )
 
-// nodeMetaFormat is the first byte of a card. Later fields are added at its end, where
-// older programs don't look; another format is for cards that older ones must not read.
+// nodeMetaFormat is the first byte of an encoded NodeMeta. Later fields are added at its end, which older programs
+// ignore; a new format is for metadata that older programs must not read.
 const nodeMetaFormat = 1
 
-// nodeMetaDraining is the bit of a card's flags that says Draining.
+// nodeMetaDraining is the bit of the flags for Draining.
 const nodeMetaDraining = 1
 
-// NodeMeta is what a process says of itself to all members.
+// NodeMeta is what a process tells all members about itself.
 type NodeMeta struct {
-	Session uuid.UUID // of this life of the process; its name among the members
+	Session uuid.UUID // of this process; its name among the members
 	Node    uuid.UUID // the same over restarts
-	Ledger  uuid.UUID // which ledger it works on; members of another one are refused
+	Ledger  uuid.UUID // identity of its ledger; members on another ledger are refused
 	Name    string    // certificate name, or host name without TLS; at most 128 bytes
 	Actors  string    // host:port of its actor traffic, at most 259 bytes
 	Version string    // of the program, at most 48 bytes; may differ between members
-	Wire    int       // version of the messages between nodes, from 0; members of another one are refused
+	Wire    int       // version of the messages between nodes, from 0; members with another version are refused
 	Started int64     // when the process began, Unix time in milliseconds by its own clock
-	// Draining says that it finishes its work and takes no new.
+	// Draining: the process gives its work away and takes no new work.
 	Draining bool
 }
 
@@ -67,7 +67,7 @@ func (c NodeMeta) Validate() error {
 	return nil
 }
 
-// encode writes the card; Validate has passed.
+// encode writes the metadata, which Validate accepted.
 func (c NodeMeta) encode() []byte {
 	b := make([]byte, 0, memberlist.MetaMaxSize)
 	b = append(b, nodeMetaFormat)
@@ -88,10 +88,9 @@ func (c NodeMeta) encode() []byte {
 	return b
 }
 
-// errNodeMeta is why a card cannot be read.
-var errNodeMeta = errors.New("its card cannot be read: it is no rollcall node, or one of an incompatible version")
+var errNodeMeta = errors.New("its metadata can't be read: it is not a rollcall node, or has an incompatible version")
 
-// decodeNodeMeta reads what encode wrote, and what later versions add at the end.
+// decodeNodeMeta reads what encode wrote, and ignores what later versions add at the end.
 func decodeNodeMeta(b []byte) (NodeMeta, error) {
 	var c NodeMeta
 	if len(b) < 1+3*16+1+8 || b[0] != nodeMetaFormat {
@@ -124,12 +123,11 @@ func decodeNodeMeta(b []byte) (NodeMeta, error) {
 	return c, nil
 }
 
-// membersMax bounds the members: whoever has a key could make up any number. The
-// clusters we run have tens. Guess.
+// membersMax bounds the members: somebody with a key could invent any number. Real clusters have tens. Guess.
 const membersMax = 1024
 
-// vanishedMax and vanishedKeep bound what is remembered of members that are gone
-// without having drained: behind a partition there may be many, for a while.
+// vanishedMax and vanishedKeep bound how many members that vanished without draining are remembered, and how long:
+// behind a partition there may be many, for a while.
 const (
 	vanishedMax  = 1000
 	vanishedKeep = time.Hour
@@ -142,16 +140,16 @@ const (
 	stateDraining = "draining"
 )
 
-// Member is a process that the gossip believes in: alive, or suspect.
+// Member is a process that gossip holds for alive or suspect.
 type Member struct {
 	NodeMeta
 	Address string    // host:port of its gossip
-	Suspect bool      // this node's pings go unanswered; soon it is no member unless it speaks up
-	Since   time.Time // it became a member, as this node saw it, by this node's clock
+	Suspect bool      // this node's pings go unanswered; it soon stops being a member unless it answers
+	Since   time.Time // when this node first saw it as a member, by this node's clock
 }
 
-// younger says which of two processes that claim the same began later; with equal
-// clocks the session decides, so that all members agree.
+// younger reports which of two processes with the same claim began later; with equal times the session decides, so that
+// all members agree.
 func (m *Member) younger(other *Member) bool {
 	if m.Started != other.Started {
 		return m.Started > other.Started
@@ -159,17 +157,16 @@ func (m *Member) younger(other *Member) bool {
 	return bytes.Compare(m.Session[:], other.Session[:]) > 0
 }
 
-// table is what the library said of members. The library's own list cannot be read
-// without a race, because it gives pointers to what it changes. Its methods are
-// called with the library's lock held, so they never call the library. Safe for
-// concurrent use.
+// table is the members that the library reported. The library's own list can't be read without a race, because it
+// returns pointers to memory that it changes. The methods of table are called with the library's lock held, so they
+// never call the library. Safe for concurrent use.
 type table struct {
-	signal func() // is told of every change, must not block
+	signal func() // called after every change, must not block
 
 	mu       sync.Mutex
 	members  map[uuid.UUID]*Member // guarded by mu; by session
 	vanished map[string]time.Time  // guarded by mu; when, by address
-	refused  map[uuid.UUID]bool    // guarded by mu; sessions that are no members any more, see Gossip.Refuse
+	refused  map[uuid.UUID]bool    // guarded by mu; refused sessions, see Gossip.Refuse
 }
 
 func newTable(signal func()) *table {
@@ -177,7 +174,7 @@ func newTable(signal func()) *table {
 		refused: map[uuid.UUID]bool{}}
 }
 
-// put takes a node that has joined, is back or has a new card.
+// put adds a node that has joined, is back or has new metadata.
 func (t *table) put(n *memberlist.Node, now time.Time) {
 	card, err := decodeNodeMeta(n.Meta)
 	if err != nil {
@@ -198,7 +195,7 @@ func (t *table) put(n *memberlist.Node, now time.Time) {
 	t.signal()
 }
 
-// drop takes a node that is dead or has left.
+// drop removes a node that is dead or has left.
 func (t *table) drop(n *memberlist.Node, now time.Time) {
 	session, err := uuid.Parse(n.Name)
 	if err != nil {
@@ -217,8 +214,8 @@ func (t *table) drop(n *memberlist.Node, now time.Time) {
 	t.signal()
 }
 
-// refuse takes a session that is no member any more, and gives it as it was; nil: it was none.
-// It is never one again: a process that starts anew is another session.
+// refuse removes a session for good and returns it as it was; nil: it was no member. A process that starts anew has
+// another session.
 func (t *table) refuse(session uuid.UUID) *Member {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -235,14 +232,14 @@ func (t *table) refuse(session uuid.UUID) *Member {
 	return m
 }
 
-// isRefused reports whether a session is no member any more.
+// isRefused reports whether a session was refused.
 func (t *table) isRefused(session uuid.UUID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.refused[session]
 }
 
-// remember keeps the address of a member that is gone, for a while; mu is held.
+// remember keeps the address of a vanished member for a while; mu is held.
 func (t *table) remember(address string, now time.Time) {
 	maps.DeleteFunc(t.vanished, func(_ string, at time.Time) bool { return now.Sub(at) > vanishedKeep })
 	if len(t.vanished) >= vanishedMax {
@@ -303,7 +300,7 @@ func (t *table) addresses() map[string]bool {
 	return set
 }
 
-// view returns the members as Gossip.Members does, and who hides self, or nil.
+// view returns the members as Gossip.Members does, and the process that hides self, or nil.
 func (t *table) view(self uuid.UUID) (members []Member, by *Member) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

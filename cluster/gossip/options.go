@@ -14,31 +14,31 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Options is what the gossip of a node needs to know.
+// Options are the options of a node's gossip.
 type Options struct {
-	// Cluster is the name that all nodes of the cluster share. It goes in clear
-	// before every packet, and what has another is dropped. From 1 to 255 bytes.
+	// Cluster is the name that all nodes of the cluster share. It stands unencrypted before every packet; packets with
+	// another name are dropped. From 1 to 255 bytes.
 	Cluster string
 
 	// Listen is the host:port of packets and streams; the host is an IP address or
 	// a name of one. Port 0 takes any free one. Not used with a Transport.
 	Listen string
 
-	// Advertise is the host that others reach this node at. Empty: that of Listen,
-	// which then must not mean all interfaces. Not used with a Transport.
+	// Advertise is the host at which others reach this node. Empty: that of Listen, which then must not be all
+	// interfaces. Not used with a Transport.
 	Advertise string
 
-	// Join are host:port of the gossip of any members; a name may mean many. This
-	// node's own may be among them. May be empty.
+	// Join lists gossip addresses (host:port) of some members; a name may resolve to many. This node's own may be among
+	// them. May be empty.
 	Join []string
 
-	// Networks are where packets and streams may come from, and members be. Not empty.
+	// Networks are the networks that packets, streams and members may come from. Not empty.
 	Networks []netip.Prefix
 
-	// Keys seal the gossip. Nil only where Listen is on loopback, or with a Transport.
+	// Keys encrypt the gossip. Nil only if Listen is on loopback, or with a Transport.
 	Keys *Keyring
 
-	// Self is what this process says of itself.
+	// Self describes this process to the others.
 	Self NodeMeta
 
 	Timing     Timing
@@ -56,7 +56,7 @@ func (o Options) Validate() error {
 		return fmt.Errorf("gossip options: cluster name has %d bytes: from 1 to %d", len(o.Cluster),
 			memberlist.LabelMaxSize)
 	case len(o.Networks) == 0:
-		return errors.New("gossip options: no networks may speak: name those of the members")
+		return errors.New("gossip options: no allowed networks: name those of the members")
 	case o.Log == nil:
 		return errors.New("gossip options: no logger")
 	case o.Registerer == nil:
@@ -84,7 +84,7 @@ func (o Options) validateListen() error {
 	}
 	ip, err := netip.ParseAddr(host)
 	if o.Advertise == "" && (host == "" || err == nil && ip.IsUnspecified()) {
-		return errors.New("gossip options: listening on all interfaces: advertise must say which host others reach")
+		return errors.New("gossip options: listening on all interfaces: set advertise to the host that others reach")
 	}
 	loopback := host == "localhost" || err == nil && ip.IsLoopback()
 	if o.Keys == nil && !loopback {
@@ -93,33 +93,29 @@ func (o Options) validateListen() error {
 	return nil
 }
 
-// Timing is how fast the gossip is. The times of the library are those of its
-// Config, where their formulas stand.
+// Timing sets the speed of gossip. The formulas of the library's times are in its Config.
 type Timing struct {
-	// ProbeInterval is how often this node pings one other, in turn. Lower finds a
-	// dead node sooner and sends more packets.
+	// ProbeInterval is how often this node pings another one, in turn. Lower finds a dead node sooner and sends more
+	// packets.
 	ProbeInterval time.Duration
 
 	// ProbeTimeout is how long a ping may take before other ways are tried: the
 	// 99th percentile of round trips on the network. Below ProbeInterval.
 	ProbeTimeout time.Duration
 
-	// SuspicionMult is in how many ProbeIntervals, times max(1, log10 of the number
-	// of members), a node that does not answer is declared dead. Higher gives a
-	// slow node more time to speak up.
+	// SuspicionMult times max(1, log10 of the number of members) is after how many ProbeIntervals a silent node is
+	// declared dead. Higher gives a slow node more time to answer.
 	SuspicionMult int
 
-	// SuspicionMaxTimeoutMult is how many times that time is waited for when nobody
-	// else confirms that the node does not answer.
+	// SuspicionMaxTimeoutMult multiplies that time while nobody else confirms that the node is silent.
 	SuspicionMaxTimeoutMult int
 
-	// GossipInterval is how often news are sent to GossipNodes others. Lower
-	// spreads news faster and sends more packets.
+	// GossipInterval is how often news is sent to GossipNodes others. Lower spreads news faster and sends more packets.
 	GossipInterval time.Duration
 	GossipNodes    int
 
-	// PushPullInterval is how often this node and another compare all they know,
-	// over a stream. Lower mends lost news sooner and sends more bytes.
+	// PushPullInterval is how often this node and another compare all they know, over a stream. Lower repairs lost news
+	// sooner and sends more bytes.
 	PushPullInterval time.Duration
 
 	// DeadTime is how long a dead member is remembered and sent news.
@@ -128,19 +124,17 @@ type Timing struct {
 	// StreamTimeout bounds connecting, and then one exchange over a stream.
 	StreamTimeout time.Duration
 
-	// RejoinEvery is how often addresses to join, and of members that vanished, are
-	// tried again while they are not among the members.
+	// RejoinEvery is how often the addresses of Join and of vanished members are tried while they are not among the
+	// members.
 	RejoinEvery time.Duration
 
-	// Debounce is how long it must be quiet before a change is told, and
-	// DebounceMax how long it is held back at most.
+	// Debounce is how long it must be quiet before a change is announced, and DebounceMax the longest delay.
 	Debounce    time.Duration
 	DebounceMax time.Duration
 }
 
-// DefaultTiming is for nodes in one region: a node that is dead is found in about 2
-// to 4 s. The mix is from the library's LAN profile, with the probes of twice its
-// speed; what bounds wrong suspicions is that a ping may take 500 ms in the end.
+// DefaultTiming is for nodes in one region: a dead node is found in about 2 to 4 s. It is the library's LAN profile
+// with twice as many probes. Wrong suspicions are rare because a ping with its detours may take 500 ms.
 func DefaultTiming() Timing {
 	return Timing{
 		ProbeInterval:           500 * time.Millisecond,
@@ -173,8 +167,8 @@ type namedTime struct {
 	at   *time.Duration
 }
 
-// Scaled returns all times multiplied by a factor, for tests: 0.2 makes the gossip five
-// times as fast. What is counted stays as it is.
+// Scaled returns all times multiplied by a factor, for tests: 0.2 makes the gossip five times as fast. Counts stay as
+// they are.
 func (t Timing) Scaled(factor float64) Timing {
 	for _, one := range t.times() {
 		*one.at = time.Duration(math.Round(float64(*one.at) * factor))
@@ -182,7 +176,7 @@ func (t Timing) Scaled(factor float64) Timing {
 	return t
 }
 
-// Validate says which time is out of order.
+// Validate returns an error about the first time out of range.
 func (t Timing) Validate() error {
 	for _, one := range t.times() {
 		if *one.at < time.Millisecond {
@@ -202,9 +196,8 @@ func (t Timing) Validate() error {
 }
 
 var (
-	// ErrRefused means that every member that could be reached would not have this
-	// node, or this node them; the text says who and why. Trying again without a
-	// change of the configuration is of no use.
+	// ErrRefused means that every member that was reached refused this node, or this node refused it; the text says who
+	// and why. Trying again with the same configuration is useless.
 	ErrRefused = errors.New("refused")
 
 	// ErrKeyFile means that the file of gossip keys cannot be used; the text says
@@ -215,10 +208,10 @@ var (
 	ErrNotAKey = errors.New("not a gossip key: write 32 bytes in base64, as `rollcall cluster keys new FILE` " +
 		"does")
 
-	// ErrNoSuchKey means that no key on the ring is meant.
+	// ErrNoSuchKey means that no key on the ring has this name.
 	ErrNoSuchKey = errors.New("no such gossip key on this ring")
 
-	// ErrKeyInUse means that the primary key, which may be the only one, was to be removed.
+	// ErrKeyInUse means that the primary key can't be removed.
 	ErrKeyInUse = errors.New("the primary gossip key cannot be removed: use another one first")
 
 	// ErrTooManyKeys means that the ring is full: remove old keys first.

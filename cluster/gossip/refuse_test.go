@@ -35,16 +35,16 @@ func TestANodeThatDoesNotBelongIsRefusedOnBothSides(t *testing.T) {
 			[]string{"node is refused", "speaks wire version 8", "(program v1.2.3) 7"},
 			"rollcall_gossip_refused_total reason=wire"},
 		{"another cluster's name", func(o *Options) { o.Cluster = "second" },
-			[]string{"does not take this node", "hung up", "cluster.name"},
-			[]string{"gossip of another cluster is dropped", "its_cluster=second", "our_cluster=test"},
+			[]string{"refuses this node", "hung up", "cluster.name"},
+			[]string{"dropped gossip of another cluster", "its_cluster=second", "our_cluster=test"},
 			"rollcall_gossip_dropped_total reason=cluster unit=stream"},
 		{"another key", func(o *Options) { o.Keys = ring(t, other) },
-			[]string{"does not take this node", "hung up", "gossip key"},
-			[]string{"sealed with a key that is not on our ring", fingerprintOf(rawKey(t, key))},
+			[]string{"refuses this node", "hung up", "gossip key"},
+			[]string{"encrypted with a key that is not on our ring", fingerprintOf(rawKey(t, key))},
 			"rollcall_gossip_dropped_total reason=key unit=stream"},
 		{"no key", func(o *Options) { o.Keys = nil },
-			[]string{"does not take this node", "hung up"},
-			[]string{"gossip that is not sealed is dropped"},
+			[]string{"refuses this node", "hung up"},
+			[]string{"dropped unencrypted gossip"},
 			"rollcall_gossip_dropped_total reason=unsealed unit=stream"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestAClusterMeetsAnotherOneLaterAndStaysApart(t *testing.T) {
 		await(t, "refused", func() bool { return n.log.Has("node is refused") })
 		n.awaitNames(t, n.options.Self.Name)
 	}
-	await(t, "the log says it", func() bool { return early.log.Has("members do not take this node") })
+	await(t, "the log says it", func() bool { return early.log.Has("members refuse this node") })
 }
 
 // A process that does not check anything takes the members as its own and tells
@@ -232,7 +232,7 @@ func TestOptionsAreCompleteOrRefused(t *testing.T) {
 		{"complete", func(*Options) {}, ""},
 		{"no cluster", func(o *Options) { o.Cluster = "" }, "cluster name"},
 		{"long cluster", func(o *Options) { o.Cluster = strings.Repeat("x", 256) }, "cluster name"},
-		{"no networks", func(o *Options) { o.Networks = nil }, "no networks"},
+		{"no networks", func(o *Options) { o.Networks = nil }, "no allowed networks"},
 		{"no log", func(o *Options) { o.Log = nil }, "no logger"},
 		{"no registerer", func(o *Options) { o.Registerer = nil }, "no registerer"},
 		{"no session", func(o *Options) { o.Self.Session = uuid.Nil }, "card: session"},
@@ -243,7 +243,7 @@ func TestOptionsAreCompleteOrRefused(t *testing.T) {
 		{"odd port", func(o *Options) { o.Listen = "127.0.0.1:70000" }, "listen: port"},
 		{"off loopback without keys", func(o *Options) { o.Listen = "192.0.2.1:0" }, "no keys off loopback"},
 		{"a name without keys", func(o *Options) { o.Listen = "node1:0" }, "no keys off loopback"},
-		{"all interfaces without a name", func(o *Options) { o.Listen = ":0" }, "advertise must say"},
+		{"all interfaces without a name", func(o *Options) { o.Listen = ":0" }, "set advertise"},
 		{"all interfaces without keys", func(o *Options) { o.Listen, o.Advertise = ":0", "127.0.0.1" }, "no keys"},
 		{"no probes", func(o *Options) { o.Timing.ProbeInterval = 0 }, "probe interval"},
 		{"long pings", func(o *Options) { o.Timing.ProbeTimeout = time.Hour }, "not below probe interval"},

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// AuthorityValidity is how long a CA lives by default. Changing a CA means to
-	// touch every node, so it outlives the machines: 10 years.
+	// AuthorityValidity is how long a CA is valid by default. A new CA means changes on every node, so it outlives the
+	// machines: 10 years.
 	AuthorityValidity = 10 * 365 * 24 * time.Hour
-	// NodeValidity is how long a node's certificate lives by default: a year, so
-	// that renewal stays a habit and a lost key does not matter for ever.
+	// NodeValidity is how long a node's certificate is valid by default: a year, so that renewal is practised and a
+	// lost key does not matter for ever.
 	NodeValidity = 365 * 24 * time.Hour
 	// backdate lets a certificate begin this long before it was made, for nodes
 	// whose clocks are behind that of the machine that made it.
@@ -31,8 +31,7 @@ const (
 // Pair is a certificate and its private key (PKCS #8), both as PEM.
 type Pair struct{ Cert, Key []byte }
 
-// Authority is a private CA: it makes the certificates by which the nodes of one
-// cluster know each other.
+// Authority is a private CA: it makes the certificates with which the nodes of one cluster recognize each other.
 type Authority struct {
 	cert *x509.Certificate
 	key  crypto.Signer
@@ -52,7 +51,7 @@ func NewAuthority(cluster string, now time.Time, validity time.Duration) (*Autho
 		NotAfter:              now.Add(validity),
 		IsCA:                  true,
 		BasicConstraintsValid: true,
-		MaxPathLenZero:        true, // it signs nodes, not other CAs
+		MaxPathLenZero:        true, // it signs certificates of nodes, not of other CAs
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
 	pair, err := sign(template, template, key, key)
@@ -62,8 +61,7 @@ func NewAuthority(cluster string, now time.Time, validity time.Duration) (*Autho
 	return ReadAuthority(pair)
 }
 
-// ReadAuthority makes an Authority of what NewAuthority made. An ErrCertificate
-// says that the pair is none or is no CA.
+// ReadAuthority returns the Authority of a pair from NewAuthority. ErrCertificate: it is not a pair, or not a CA's.
 func ReadAuthority(pair Pair) (*Authority, error) {
 	both, err := tls.X509KeyPair(pair.Cert, pair.Key)
 	if err != nil {
@@ -71,18 +69,16 @@ func ReadAuthority(pair Pair) (*Authority, error) {
 	}
 	key, ok := both.PrivateKey.(crypto.Signer)
 	if !ok || !both.Leaf.IsCA {
-		return nil, fmt.Errorf("read the CA: %q is no CA: %w", both.Leaf.Subject, ErrCertificate)
+		return nil, fmt.Errorf("read the CA: %q is not a CA: %w", both.Leaf.Subject, ErrCertificate)
 	}
 	return &Authority{cert: both.Leaf, key: key, pair: pair}, nil
 }
 
-// Pair returns the CA's own certificate and key. The key makes members: it belongs
-// to no node.
+// Pair returns the CA's own certificate and key. Whoever has the key can make members, so keep it off the nodes.
 func (a *Authority) Pair() Pair { return a.pair }
 
-// Issue makes a certificate (ECDSA P-256, for both sides of a connection) for the
-// node of a name, valid from an hour before now. ErrName: see CheckName.
-// ErrCertificate: the CA would end before it.
+// Issue makes a certificate (ECDSA P-256, for both sides of a connection) for the node of a name, valid from an hour
+// before now. ErrName: see CheckName. ErrCertificate: the CA expires earlier.
 func (a *Authority) Issue(name string, now time.Time, validity time.Duration) (Pair, error) {
 	if err := CheckName(name); err != nil {
 		return Pair{}, err
@@ -110,7 +106,7 @@ func (a *Authority) Issue(name string, now time.Time, validity time.Duration) (P
 	return pair, nil
 }
 
-// sign makes the pair of a template and its key.
+// sign signs a template and returns it with its key as a pair.
 func sign(template, parent *x509.Certificate, key *ecdsa.PrivateKey, signer crypto.Signer) (Pair, error) {
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
 	if err != nil {
@@ -126,7 +122,7 @@ func sign(template, parent *x509.Certificate, key *ecdsa.PrivateKey, signer cryp
 	}, nil
 }
 
-// subject is for people: a name that is too long for the field is left out.
+// subject is the subject of a certificate, for people: a name too long for the field is left out.
 func subject(name string) pkix.Name {
 	s := pkix.Name{Organization: []string{"Rollcall"}}
 	if len(name) <= commonNameMax {
@@ -135,7 +131,7 @@ func subject(name string) pkix.Name {
 	return s
 }
 
-// ReadCertificate reads the first certificate of a PEM file. ErrCertificate: there is none.
+// ReadCertificate reads the first certificate of a PEM file. ErrCertificate: it has none.
 func ReadCertificate(text []byte) (*x509.Certificate, error) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
@@ -150,5 +146,5 @@ func ReadCertificate(text []byte) (*x509.Certificate, error) {
 	return nil, errors.Join(errors.New("no certificate in PEM form"), ErrCertificate)
 }
 
-// date is a time as people read it in an error.
+// date formats a time for an error.
 func date(t time.Time) string { return t.UTC().Format(time.RFC3339) }

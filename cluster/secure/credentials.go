@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// config is the part of TLS that both sides have in common. There is no session
-// resumption: it would outlive a change of the CA.
+// config is the TLS configuration common to both sides. There is no session resumption: it would outlive a change of
+// the CA.
 func (m *material) config() *tls.Config {
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,
@@ -27,7 +27,7 @@ func (m *material) config() *tls.Config {
 	}
 }
 
-// wantName refuses a peer whose certificate, already verified, has another name.
+// wantName refuses a peer whose verified certificate has another name.
 func wantName(name string) func(tls.ConnectionState) error {
 	return func(s tls.ConnectionState) error {
 		got, err := nameIn(s.PeerCertificates[0])
@@ -35,16 +35,15 @@ func wantName(name string) func(tls.ConnectionState) error {
 			return err
 		}
 		if got != name {
-			return fmt.Errorf("peer is %s, the member there is %s: %w", got, name, ErrOtherName)
+			return fmt.Errorf("peer is %s, but the member there is %s: %w", got, name, ErrOtherName)
 		}
 		return nil
 	}
 }
 
-// Client returns the credentials for dialling other members. nameOf says which
-// member has an address ("host:port", as dialled); it is called at each handshake.
-// A dial to an address that no member has fails with ErrUnknownAddress, and one
-// that meets another name with ErrOtherName, before anything of a stream is sent.
+// Client returns the credentials for dialling other members. nameOf returns the member with an address ("host:port", as
+// dialled); it is called at each handshake. A dial to an address of no member fails with ErrUnknownAddress, and a peer
+// with another name with ErrOtherName, before anything of a stream is sent.
 func (i *Identity) Client(
 	nameOf func(address string) (name string, ok bool)) credentials.TransportCredentials {
 	return &client{identity: i, nameOf: nameOf}
@@ -70,7 +69,7 @@ func (c *client) ClientHandshake(ctx context.Context, address string, raw net.Co
 	return credentials.NewTLS(config).ClientHandshake(ctx, name, raw)
 }
 
-// ServerHandshake implements credentials.TransportCredentials; a dialler is no server.
+// ServerHandshake implements credentials.TransportCredentials; a dialler does not serve.
 func (c *client) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return nil, nil, fmt.Errorf("server handshake with client credentials: %w", ErrCertificate)
 }
@@ -90,8 +89,8 @@ func (c *client) OverrideServerName(string) error {
 	return fmt.Errorf("override server name: %w", ErrOtherName)
 }
 
-// Server returns the credentials for listening: peers must show a certificate of the
-// CA. Whether its name is a member's is the Guard's question.
+// Server returns the credentials for listening: peers must show a certificate of the CA. The Guard checks whether its
+// name is a member's.
 func (i *Identity) Server() credentials.TransportCredentials {
 	return credentials.NewTLS(&tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -105,8 +104,7 @@ func (i *Identity) Server() credentials.TransportCredentials {
 	})
 }
 
-// counted are credentials for listening that count the strangers who are turned away by them. None of these is
-// ever seen by a Guard.
+// counted are credentials for listening that count the strangers they turn away. The Guard never sees these.
 type counted struct {
 	credentials.TransportCredentials
 	metrics *Metrics
@@ -119,7 +117,7 @@ func (c counted) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 	if err != nil {
 		reason := strangeness(err)
 		c.metrics.refused.WithLabelValues(reason).Inc()
-		// Whoever reaches the port can make as many of these as he likes.
+		// Anybody who reaches the port can cause any number of these.
 		c.log.Debug("stranger at the port of actor traffic", "address", raw.RemoteAddr().String(), "reason", reason,
 			"err", err)
 	}
@@ -131,15 +129,15 @@ func (c counted) Clone() credentials.TransportCredentials {
 	return counted{c.TransportCredentials.Clone(), c.metrics, c.log}
 }
 
-// How crypto/tls says what it has no error of its own for: a client that shows no certificate, and an alert of the
-// far side. The texts of all alerts about certificates (RFC 8446 §6.2) have aboutCertificate in them.
+// Texts of crypto/tls errors without a type: a client shows no certificate, and an alert of the other side. The texts
+// of all alerts about certificates (RFC 8446 §6.2) contain aboutCertificate.
 const (
 	noCertificate    = "client didn't provide a certificate"
 	remoteAlert      = "remote error"
 	aboutCertificate = "certificate"
 )
 
-// strangeness is the reason for which a handshake failed.
+// strangeness is the reason why a handshake failed.
 func strangeness(err error) string {
 	var record tls.RecordHeaderError
 	var alert *net.OpError

@@ -22,22 +22,21 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// admitEvery is how often membership is asked while a peer is awaited.
+// admitEvery is how often membership is checked while a peer is not known yet.
 const admitEvery = 50 * time.Millisecond
 
-// Times bound what a peer may take. DefaultTimes are those of production.
+// Times bound how long a peer may take. DefaultTimes are those of production.
 type Times struct {
-	// Connect bounds one dial with its handshake. Members are near; a black hole is
-	// known after this and two seconds more.
+	// Connect bounds one dial with its handshake. Members are near; an unreachable address is noticed after this and
+	// two more seconds.
 	Connect time.Duration
 
 	// Handshake bounds how long a stranger may hold a connection without having
 	// shown a certificate.
 	Handshake time.Duration
 
-	// Admit is how long a peer with a good certificate may be ahead of what gossip
-	// has told this node of it. A refusal would cost the peer the two seconds that its
-	// library sleeps after one.
+	// Admit is how long a peer with a good certificate waits until gossip has told this node about it. A refusal would
+	// cost the peer two seconds, because its library sleeps after one.
 	Admit time.Duration
 }
 
@@ -50,9 +49,9 @@ func DefaultTimes() Times {
 // are required; the functions are called from many goroutines and for every batch, so
 // they must be quick.
 type Guard struct {
-	// Admit reports whether a member has this name at present. The name is "" without TLS.
+	// Admit reports whether a present member has this name. The name is "" without TLS.
 	Admit func(name string) bool
-	// NameOf says which member has an address of actor traffic; ok is false for none.
+	// NameOf returns the member with an address of actor traffic; ok is false if there is none.
 	NameOf func(address string) (name string, ok bool)
 	// Local is this node's own address of actor traffic.
 	Local   func() string
@@ -61,7 +60,7 @@ type Guard struct {
 	Times   Times // the zero Times: DefaultTimes
 }
 
-// Validate says that a field is missing, or a time too short.
+// Validate returns an error if a time is too short.
 func (g *Guard) Validate() error {
 	if g.Admit == nil || g.NameOf == nil || g.Local == nil || g.Metrics == nil || g.Log == nil {
 		return errors.New("guard: all fields are needed")
@@ -72,15 +71,14 @@ func (g *Guard) Validate() error {
 	return nil
 }
 
-// Unary refuses every call: the house makes none, and the library's panic.
+// Unary refuses every call: this program makes none, and the library's handlers panic.
 func (g *Guard) Unary(_ context.Context, _ any, info *grpc.UnaryServerInfo,
 	_ grpc.UnaryHandler) (any, error) {
 	g.Metrics.refused.WithLabelValues(refusedCall).Inc()
 	return nil, status.Errorf(codes.Unimplemented, "%s is not offered", info.FullMethod)
 }
 
-// Stream hears members only, looks at what they send, and turns a panic of the
-// library into the end of the stream.
+// Stream admits members only, inspects what they send, and turns a panic of the library into the end of the stream.
 func (g *Guard) Stream(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo,
 	handle grpc.StreamHandler) (err error) {
 	name, err := peerName(stream.Context())
@@ -90,7 +88,7 @@ func (g *Guard) Stream(server any, stream grpc.ServerStream, _ *grpc.StreamServe
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			// What was panicked with may hold a message; where it was may not.
+			// The panic's value may hold a message; the stack does not.
 			g.Metrics.panics.Inc()
 			g.Log.Error("actor library panicked on a stream", "peer", name, "stack", string(debug.Stack()))
 			err = status.Error(codes.Internal, "the stream could not be read")
@@ -102,7 +100,7 @@ func (g *Guard) Stream(server any, stream grpc.ServerStream, _ *grpc.StreamServe
 	return handle(server, &guarded{ServerStream: stream, guard: g, name: name})
 }
 
-// times returns Times, or those that stand for none.
+// times returns Times, or the defaults.
 func (g *Guard) times() Times {
 	if g.Times == (Times{}) {
 		return DefaultTimes()
@@ -110,7 +108,7 @@ func (g *Guard) times() Times {
 	return g.Times
 }
 
-// await waits until membership says yes, for Times.Admit at most.
+// await waits until ok returns true, for Times.Admit at most.
 func (g *Guard) await(ctx context.Context, yes func() bool) bool {
 	if yes() {
 		return true
@@ -132,10 +130,10 @@ func (g *Guard) await(ctx context.Context, yes func() bool) bool {
 	}
 }
 
-// refuse counts and tells that a peer is no member, or not at this address.
+// refuse counts and logs that a peer is no member, or not at this address.
 func (g *Guard) refuse(name, address string) error {
 	g.Metrics.refused.WithLabelValues(refusedName).Inc()
-	g.Log.Warn("peer that is no member was refused", "peer", name, "address", clip(address))
+	g.Log.Warn("refused a peer that is no member", "peer", name, "address", clip(address))
 	if address == "" {
 		return status.Errorf(codes.PermissionDenied, "no member is called %q here", name)
 	}
@@ -162,33 +160,33 @@ func peerName(ctx context.Context) (string, error) {
 	return name, nil
 }
 
-// clip keeps what a peer says short enough for a log line.
+// clip shortens a peer's text for a log line.
 func clip(text string) string { return text[:min(len(text), clipAt)] }
 
-// clipAt is the length of the longest address: a host name (RFC 1035 §2.3.4) and a port.
+// clipAt is the longest possible address: a host name (RFC 1035 §2.3.4) and a port.
 const clipAt = 255 + len(":65535")
 
-// houseTypes is where the names of the house's own messages begin.
+// houseTypes is the prefix of the names of this program's messages.
 const houseTypes = "rollcall."
 
-// nowhere is the address that the library gives to actors of its own process.
+// nowhere is the library's address for actors of its own process.
 const nowhere = "nonhost"
 
 // errMalformed ends a stream on which the library would have panicked.
 var errMalformed = status.Error(codes.InvalidArgument, "malformed message")
 
-// guarded is a stream of a member: what the library reads from it was looked at.
-// Used by the one goroutine that reads the stream.
+// guarded is a stream of a member, inspected before the library reads it. Used by the one goroutine that reads the
+// stream.
 type guarded struct {
 	grpc.ServerStream
 	guard   *Guard
 	name    string // of the member
-	address string // of the member's actor traffic; "" until it has said so
+	address string // of the member's actor traffic; "" until it is known
 	warned  bool   // of a dropped message
 }
 
-// RecvMsg implements grpc.ServerStream. A batch comes without the envelopes that
-// its sender may not send; an error ends the stream.
+// RecvMsg implements grpc.ServerStream. It removes the envelopes that the sender may not send from a batch; an error
+// ends the stream.
 func (s *guarded) RecvMsg(into any) error {
 	if err := s.ServerStream.RecvMsg(into); err != nil {
 		return err
@@ -212,7 +210,7 @@ func (s *guarded) RecvMsg(into any) error {
 	return s.malformed()
 }
 
-// connect binds the stream to the address at which membership knows its member.
+// connect binds the stream to its member's address, as membership knows it.
 func (s *guarded) connect(address string) error {
 	if address == "" || s.address != "" {
 		return s.malformed()
@@ -237,7 +235,7 @@ func (s *guarded) malformed() error {
 	return errMalformed
 }
 
-// sift leaves in a batch what its sender may send.
+// sift removes from a batch what its sender may not send.
 func (s *guarded) sift(b *remote.MessageBatch) error {
 	senderOk := make([]bool, len(b.Senders))
 	for i, pid := range b.Senders {
@@ -277,37 +275,36 @@ func (s *guarded) sift(b *remote.MessageBatch) error {
 
 func within(index int32, length int) bool { return index >= 0 && int(index) < length }
 
-// drop counts a message that no actor will see. The first of a stream is told:
-// between honest nodes it means that one runs a version that the other is too old for.
+// drop counts a message that no actor will see, and logs the first of a stream: between honest nodes it means that one
+// runs too old a version.
 func (s *guarded) drop(reason, typeName string) {
 	s.guard.Metrics.dropped.WithLabelValues(reason).Inc()
 	if !s.warned {
 		s.warned = true
-		s.guard.Log.Warn("message from a member was dropped, further ones of its stream are only counted",
+		s.guard.Log.Warn("dropped a message from a member, further ones of its stream are only counted",
 			"peer", s.name, "address", s.address, "type", clip(typeName), "reason", reason)
 	}
 }
 
-// watches reports whether a message about watching is about an actor of the peer: the
-// library answers, or believes, whomever it names. In all three of them that actor
-// is field 1.
+// watches reports whether a message about watching names an actor of the peer as field 1, as all three kinds have it:
+// the library trusts the name unchecked.
 func (s *guarded) watches(data []byte) bool {
 	var m actor.Watch
 	return proto.Unmarshal(data, &m) == nil && m.GetWatcher().GetAddress() == s.address
 }
 
-// verdict is what becomes of messages of a type.
+// verdict says what to do with messages of a type.
 type verdict uint8
 
 const (
-	typeForbidden verdict = iota // known here, and nothing that a member has to send
-	typeUnknown                  // not known here; the library would panic
+	typeForbidden verdict = iota // known here, but no member needs to send it
+	typeUnknown                  // unknown here: the library would panic
 	typeAllowed
 	typeWatching // allowed about actors of the sender
 )
 
-// libraryTypes are the messages of the actor library that members send each other.
-// Among the rest are those that stop an actor, start one of any kind, and publish.
+// libraryTypes are the messages of the actor library that members send each other. Others could stop an actor, start
+// one of any kind, or publish.
 var libraryTypes = map[protoreflect.FullName]verdict{
 	proto.MessageName(&actor.Watch{}):                 typeWatching,
 	proto.MessageName(&actor.Unwatch{}):               typeWatching,
@@ -317,7 +314,7 @@ var libraryTypes = map[protoreflect.FullName]verdict{
 	proto.MessageName(&pcluster.ActivationResponse{}): typeAllowed,
 }
 
-// judge says what becomes of messages of a type.
+// judge returns the verdict on messages of a type.
 func judge(name string) verdict {
 	if v, ok := libraryTypes[protoreflect.FullName(name)]; ok {
 		return v

@@ -16,21 +16,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// lookEvery bounds how often the files are looked at: a renewed certificate is
-// used this soon, and a burst of handshakes costs three stat calls.
+// lookEvery is how often the files are checked at most: a renewed certificate is used this soon, and a burst of
+// handshakes costs three stat calls.
 const lookEvery = 2 * time.Second
 
-// From warnBefore on a warning is logged every warnEvery. A month is time enough
-// for people, and a day seldom enough to be read.
+// From warnBefore the end on, a warning is logged every warnEvery. A month is time enough for people, and one warning a
+// day is still read.
 const (
 	warnBefore = 30 * 24 * time.Hour
 	warnEvery  = 24 * time.Hour
 )
 
-// Identity is this node's certificate, its key and the CA that all nodes of the
-// cluster have in common. It follows its files: a renewed certificate is used by
-// the next handshake, one that cannot be used is logged and the old one kept.
-// Connections that stand are not touched. Safe for concurrent use.
+// Identity is this node's certificate, its key and the CA of the cluster. It follows its files: the next handshake uses
+// a renewed certificate; an unusable one is logged and the old one kept. Open connections stay. Safe for concurrent
+// use.
 type Identity struct {
 	caFile, certFile, keyFile string
 	log                       *slog.Logger
@@ -43,14 +42,14 @@ type Identity struct {
 	failed bool      // the files that were read last cannot be used
 }
 
-// material is one reading of the three files.
+// material is the content of the three files.
 type material struct {
 	name string
 	cert tls.Certificate
 	pool *x509.CertPool
 }
 
-// stamp is what changes when a file is replaced or written.
+// stamp is what differs after a file was replaced or written.
 type stamp [3]struct {
 	changed time.Time
 	size    int64
@@ -59,10 +58,9 @@ type stamp [3]struct {
 // Load reads the three PEM files; the CA file may hold several certificates, for
 // the time in which one CA replaces another.
 //
-// ErrKeyReadable: others than the owner and the group may read the key, or others
-// than the owner may write it. ErrCertificate: the files are no certificate and
-// key, do not belong together, the CA did not sign for both sides of a
-// connection, or the clock is outside their time. ErrName: see CheckName.
+// ErrKeyReadable: users other than owner and group may read the key, or users other than the owner may write it.
+// ErrCertificate: the files are not a matching certificate and key, the CA did not sign for both sides of a connection,
+// or the clock is outside their validity. ErrName: see CheckName.
 func Load(caFile, certFile, keyFile string, log *slog.Logger) (*Identity, error) {
 	i := &Identity{caFile: caFile, certFile: certFile, keyFile: keyFile, log: log}
 	now := time.Now()
@@ -78,15 +76,14 @@ func Load(caFile, certFile, keyFile string, log *slog.Logger) (*Identity, error)
 	return i, nil
 }
 
-// Name is the name in this node's certificate: the name of the member. Like every
-// use of the Identity it looks at the files and warns, once a day, when the
-// certificate ends within 30 days.
+// Name is the name in this node's certificate: the name of the member. Like every use of the Identity it checks the
+// files, and warns once a day when the certificate ends within 30 days.
 func (i *Identity) Name() string { return i.current(time.Now()).name }
 
 // Expires is when this node's certificate ends.
 func (i *Identity) Expires() time.Time { return i.current(time.Now()).cert.Leaf.NotAfter }
 
-// current returns what to use now, after a look at the files if the last was long ago.
+// current returns the material in use. It checks the files first if lookEvery has passed.
 func (i *Identity) current(now time.Time) *material {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -99,14 +96,14 @@ func (i *Identity) current(now time.Time) *material {
 	return i.now
 }
 
-// warn says that the certificate ends soon.
+// warn says of the last warning that the certificate ends soon.
 func (i *Identity) warn(now time.Time) {
 	end := i.now.cert.Leaf.NotAfter
 	if end.Sub(now) > warnBefore || now.Sub(i.warned) < warnEvery {
 		return
 	}
 	i.warned = now
-	i.log.Warn("certificate ends soon, then other nodes refuse this one", "name", i.now.name, "expires", end)
+	i.log.Warn("certificate ends soon; then other nodes will refuse this one", "name", i.now.name, "expires", end)
 }
 
 // Register adds the metric of the certificate's remaining time.
@@ -116,9 +113,8 @@ func (i *Identity) Register(r prometheus.Registerer) {
 		func() float64 { return time.Until(i.Expires()).Seconds() }))
 }
 
-// follow reads the files again if they changed, or if they could not be used: the
-// half of a pair may have been missing, or the clock wrong. Each state of the files
-// is told once.
+// follow reads the files again if they changed, or if they were unusable: one of the pair may have been missing, or the
+// clock wrong. Each state of the files is logged once.
 func (i *Identity) follow(now time.Time) {
 	s, err := i.stat()
 	if err == nil && s == i.stamp && !i.failed {
@@ -129,7 +125,7 @@ func (i *Identity) follow(now time.Time) {
 		m, err = i.read(now)
 	}
 	if err == nil && m.name != i.now.name {
-		err = fmt.Errorf("it is for %s, and this node is %s until it is started anew: %w", m.name, i.now.name,
+		err = fmt.Errorf("it is for %s, but this node stays %s until it restarts: %w", m.name, i.now.name,
 			ErrOtherName)
 	}
 	told := i.failed && s == i.stamp
@@ -138,7 +134,7 @@ func (i *Identity) follow(now time.Time) {
 		i.now = m
 		i.log.Info("certificate files read again", "name", m.name, "expires", m.cert.Leaf.NotAfter)
 	} else if !told {
-		i.log.Warn("changed certificate files cannot be used, the old ones stay", "err", err)
+		i.log.Warn("changed certificate files can't be used, the old ones stay in use", "err", err)
 	}
 }
 
@@ -178,8 +174,8 @@ func (i *Identity) read(now time.Time) (*material, error) {
 	return m, nil
 }
 
-// CheckKeyFile refuses a key file that others may read (ErrKeyReadable). The group may: that is how
-// container platforms hand a secret to a process that is not root.
+// CheckKeyFile refuses a key file that others may read (ErrKeyReadable). The group may: container platforms give
+// secrets to processes of other users than root this way.
 func CheckKeyFile(file string) error {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -191,7 +187,7 @@ func CheckKeyFile(file string) error {
 	return nil
 }
 
-// checkLeaf reports whether other nodes will take this certificate, and returns its name.
+// checkLeaf checks that other nodes will accept this certificate, and returns its name.
 func checkLeaf(m *material, now time.Time) (string, error) {
 	leaf := m.cert.Leaf
 	if now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
@@ -214,19 +210,18 @@ func checkLeaf(m *material, now time.Time) (string, error) {
 	return nameIn(leaf)
 }
 
-// nameMax bounds a node's name in bytes. It travels in the gossip's card, which
-// has 512 bytes for everything; the longest names in use, those of pods, have about 60.
+// nameMax bounds a node's name in bytes. It is part of the gossip's metadata, which has 512 bytes in all; the longest
+// names in use, those of pods, have about 60.
 const nameMax = 128
 
 // labelMax is the longest part of a host name (RFC 1035 §2.3.4).
 const labelMax = 63
 
-// CheckName says what is wrong with a node name, as an ErrName. A name has the form
-// of a host name in lower case (RFC 1123 §2.1) of at most 128 bytes; it need not
-// resolve, and it is no IP address and no pattern.
+// CheckName returns an ErrName about a faulty node name. A name has the form of a host name in lower case (RFC 1123
+// §2.1) of at most 128 bytes; it need not resolve, and IP addresses and patterns are refused.
 func CheckName(name string) error {
 	if name == "" || len(name) > nameMax {
-		return fmt.Errorf("name %q has %d bytes, 1 to %d are possible: %w", name, len(name), nameMax, ErrName)
+		return fmt.Errorf("name %q has %d bytes, 1 to %d are allowed: %w", name, len(name), nameMax, ErrName)
 	}
 	if _, err := netip.ParseAddr(name); err == nil {
 		return fmt.Errorf("name %q is an IP address: %w", name, ErrName)
@@ -237,7 +232,7 @@ func CheckName(name string) error {
 				"hyphen: %w", name, labelMax, ErrName)
 		}
 		if i := strings.IndexFunc(label, strange); i >= 0 {
-			return fmt.Errorf("name %q has %q; a-z, 0-9, hyphen and dot are possible: %w", name, label[i], ErrName)
+			return fmt.Errorf("name %q has %q; a-z, 0-9, hyphen and dot are allowed: %w", name, label[i], ErrName)
 		}
 	}
 	return nil
@@ -251,7 +246,7 @@ func strange(r rune) bool {
 // name, in lower case.
 func nameIn(c *x509.Certificate) (string, error) {
 	if len(c.DNSNames) == 0 {
-		return "", fmt.Errorf("it has no DNS name, which would be the node's name: %w", ErrCertificate)
+		return "", fmt.Errorf("it has no DNS name, which has to be the node's name: %w", ErrCertificate)
 	}
 	name := strings.ToLower(c.DNSNames[0])
 	return name, CheckName(name)

@@ -22,41 +22,38 @@ import (
 )
 
 const (
-	// batchMax is how many messages the library packs into one; its default of
-	// 1,000 times the largest message would be more than batchBytesMax.
+	// batchMax is how many messages the library packs into one. Its default, 1,000, times the largest message would be
+	// more than batchBytesMax.
 	batchMax = 256
-	// batchBytesMax bounds what is read or sent as one: batchMax messages of 64 KB,
-	// twice.
+	// batchBytesMax bounds one batch: twice batchMax messages of 64 KB.
 	batchBytesMax = 32 << 20
-	// replyBytesMax bounds what the dialled side says: that it heard, or that it leaves.
+	// replyBytesMax bounds what the dialled side sends: an acknowledgement, or that it leaves.
 	replyBytesMax = 4 << 10
-	// queueStart is where a peer's queue begins; it grows without a bound. The
-	// library's default costs 15 MB for every peer.
+	// queueStart is the initial size of a peer's queue, which grows without a bound. The library's default costs 15 MB
+	// for every peer.
 	queueStart = 1024
 	// connectTries is how often the library dials before it gives up. Each try
 	// costs two seconds and leaks a connection, and the next message dials again.
 	connectTries = 1
-	// silentAfter is when a quiet connection is asked for a sign of life (10 s is
-	// the least that the library of the transport allows), and silenceMax how long
-	// the peer may take.
+	// silentAfter is after how long a quiet connection is pinged (10 s is the least that the transport allows), and
+	// silenceMax how long the answer may take.
 	silentAfter = 10 * time.Second
 	silenceMax  = 3 * time.Second
-	// askedAtMost is how often a peer may ask us for one.
+	// askedAtMost is how often a peer may ping us.
 	askedAtMost = 5 * time.Second
 	// streamsMax bounds the streams of one connection; a member opens one.
 	streamsMax = 4
 )
 
-// RemoteOptions is what Remote needs. All fields but Identity and Advertise are required.
+// RemoteOptions are the options of Remote. All fields but Identity and Advertise are required.
 type RemoteOptions struct {
 	Identity  *Identity // nil: no TLS, on loopback only
 	Advertise string    // host:port that members dial; empty: the listening address
 	Guard     *Guard
 }
 
-// Remote returns the configuration of the actor library's transport that every node
-// of the house uses. Without an Identity it is ErrNoIdentity for a host that other
-// machines can reach.
+// Remote returns the configuration of the actor library's transport, the same for every node. Without an Identity and
+// for a host that other machines can reach it returns ErrNoIdentity.
 func Remote(host string, port int, o RemoteOptions) (*remote.Config, error) {
 	if o.Guard == nil {
 		return nil, errors.New("remote: no guard")
@@ -114,8 +111,8 @@ func Loopback(host string) bool {
 	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
 
-// partsMax bounds what one batch may hold of each: envelopes, senders, targets and
-// type names. The library packs at most batchMax messages, with one of each.
+// partsMax bounds the envelopes, senders, targets and type names in one batch. The library packs at most batchMax
+// messages, with one of each.
 const partsMax = batchMax
 
 // batchField is the field of remote.RemoteMessage that holds a batch.
@@ -151,7 +148,7 @@ func countable(text []byte) bool {
 		if field != batchField {
 			return true
 		}
-		// A field that comes twice is merged with itself, so the counts go on.
+		// A repeated field is merged with the first one, so the counts go on.
 		return each(value, func(field protowire.Number, _ []byte) bool {
 			counts[field]++
 			return counts[field] <= partsMax
@@ -159,8 +156,8 @@ func countable(text []byte) bool {
 	})
 }
 
-// each calls f for the fields of a message until it says no. False: it did, or the
-// message is cut off.
+// each calls f for the fields of a message until f returns false. It returns false if f did, or if the message is cut
+// off.
 func each(text []byte, f func(field protowire.Number, value []byte) bool) bool {
 	for len(text) > 0 {
 		field, kind, n := protowire.ConsumeTag(text)
@@ -185,10 +182,10 @@ func each(text []byte, f func(field protowire.Number, value []byte) bool) bool {
 
 // Reasons for which a connection, a call or a stream was refused or ended, and a message dropped.
 const (
-	refusedUnfinished  = "unfinished"  // ended or fell silent before its handshake was over: a scan of ports, a cut
+	refusedUnfinished  = "unfinished"  // ended or fell silent during the handshake: a port scan, a cut
 	refusedPlaintext   = "plaintext"   // no TLS
-	refusedCertificate = "certificate" // none, or not one of this CA, or it does not take ours
-	refusedHandshake   = "handshake"   // failed otherwise, as with an older TLS
+	refusedCertificate = "certificate" // no certificate, or not one of this CA, or the peer refused ours
+	refusedHandshake   = "handshake"   // another failure, such as an older TLS
 
 	refusedCall      = "call"      // not a stream
 	refusedName      = "name"      // no member, or not at this address
@@ -199,7 +196,7 @@ const (
 	droppedAddress   = "address" // not to an actor here, or in another's name
 )
 
-// Metrics counts what was kept out.
+// Metrics counts refused connections and dropped messages.
 type Metrics struct {
 	refused *prometheus.CounterVec
 	dropped *prometheus.CounterVec
@@ -214,7 +211,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_cluster_envelopes_dropped_total",
 			Help: "Messages from members that were dropped before an actor saw them, by reason."}, []string{"reason"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_cluster_stream_panics_total",
-			Help: "Streams of actor traffic that ended in a panic of the actor library."}),
+			Help: "Streams of actor traffic that ended with a panic of the actor library."}),
 	}
 	for _, reason := range []string{refusedUnfinished, refusedPlaintext, refusedCertificate, refusedHandshake,
 		refusedCall, refusedName, refusedMalformed} {
@@ -234,11 +231,10 @@ var (
 	ErrCertificate = errors.New("certificate cannot be used")
 	// ErrKeyReadable is in the error about a private key that others may read.
 	ErrKeyReadable = errors.New("private key can be read by others")
-	// ErrUnknownAddress says that no member is known at the dialled address.
+	// ErrUnknownAddress: no member is known at the dialled address.
 	ErrUnknownAddress = errors.New("no member has this address")
-	// ErrOtherName says that a peer's certificate has another name than the member's.
+	// ErrOtherName: a peer's certificate has another name than the member.
 	ErrOtherName = errors.New("certificate of another name")
-	// ErrNoIdentity says that a node without certificates wants to be reached from
-	// other machines.
+	// ErrNoIdentity: a node without certificates is to be reachable from other machines.
 	ErrNoIdentity = errors.New("actor traffic off loopback needs tls_ca_file, tls_cert_file and tls_key_file")
 )

@@ -1,11 +1,9 @@
-// Package share says how much of what a cluster shares this process may use.
+// Package share computes how much of a cluster's limits this process may use.
 //
-// Each process votes, by the view of the members that it published in the ledger,
-// for the owner of every key. A process may use k of n parts of what belongs to a
-// key: n is how many processes there are, k how many of them vote for it. A vote
-// counts for nobody while somebody may still count it elsewhere. So all that use
-// the same key at one moment, on all sides of any partition, never use more than
-// the whole together; cluster/share/README.md says why.
+// Each process votes for the owner of every key with the view of the members that it published in the ledger. A process
+// may use k/n of the limits of a key: n is the number of processes, k how many of them vote for it. While a changed
+// vote may still be counted in its old form, it counts for nobody. So all processes together, on all sides of any
+// partition, never use more than the whole of a key; cluster/share/README.md says why.
 //
-// Everything here is plain Go on one snapshot of the ledger. Read Compute first.
+// Everything here is computed from one snapshot of the ledger. Read Compute first.
 package share

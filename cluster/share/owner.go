@@ -8,10 +8,9 @@ import (
 	"rollcall/ledger"
 )
 
-// Owner returns the process of a view that owns a key: the highest score wins
-// (rendezvous hashing), so that a change of members moves only what belonged to
-// the member that changed. Scores are by node, so that a process takes over what
-// an earlier life of its node had. The zero UUID: the view is empty.
+// Owner returns the process of a view that owns a key: the highest score wins (rendezvous hashing), so that a change of
+// members moves only the keys of that member. Scores are by node, so that a process owns what an earlier process of its
+// node owned. The zero UUID: the view is empty.
 func Owner(view []ledger.Incarnation, key string) uuid.UUID { return ownerOf(view, Hash(key)) }
 
 // ownerOf is Owner of a hashed key.
@@ -30,8 +29,8 @@ func Score(key uint64, node uuid.UUID) uint64 {
 	return mix(key ^ mix(binary.BigEndian.Uint64(node[:8])^binary.BigEndian.Uint64(node[8:])))
 }
 
-// Hash is how a key is known where many are: FNV-1a; alone it is skewed for similar
-// strings, so its result is mixed. Two keys with one hash may rest for each other.
+// Hash is the short form of a key, for lists: FNV-1a, mixed, because FNV-1a alone is skewed for similar strings. If two
+// keys have the same hash, both may wait when one has to.
 func Hash(s string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := 0; i < len(s); i++ {

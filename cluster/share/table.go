@@ -9,20 +9,19 @@ import (
 	"rollcall/ledger"
 )
 
-// RestFor is how long after it was last seen a lost process may still have SMTP
-// sessions, if nobody knows that it is dead: receivers wait at least 5 minutes for
-// the next command (RFC 5321 §4.5.3.2.7), and it may have sent the last one until its
-// fence went up. Only tests take less.
+// RestFor is how long a lost process may still have SMTP sessions after it was last seen, if nobody knows that it is
+// dead: receivers wait at least 5 minutes for the next command (RFC 5321 §4.5.3.2.7), and it may have sent commands
+// until its fence went up. Only tests use less.
 const RestFor = 5*time.Minute + 10*time.Second
 
-// Table says what one process may use, as of one roll. Its methods are safe for
-// concurrent use. The nil Table allows nothing.
+// Table says what one process may use, by one snapshot. Its methods are safe for concurrent use. The nil Table allows
+// nothing.
 type Table struct {
 	self    uuid.UUID
 	views   [][]ledger.Incarnation // each once
 	voters  []voter
-	resting []voter  // lost, and perhaps with sessions
-	silent  []uint64 // hashes of keys that others may still have sessions of, ascending: of those that might be ours
+	resting []voter  // lost, perhaps still with sessions
+	silent  []uint64 // hashes of those of our keys that others may still have silent sessions with, ascending
 	unread  bool
 }
 
@@ -31,11 +30,11 @@ type Table struct {
 type voter struct {
 	session uuid.UUID
 	views   []int
-	counts  bool // for the owner of all its views, if that is one
+	counts  bool // for the owner by all its views, if they agree
 }
 
-// Compute makes the table of the process self from one roll. What a lost process
-// had rests for restFor: RestFor, outside of tests.
+// Compute returns the table of the process self for one snapshot. Keys of a lost process stay unused for restFor
+// (RestFor, outside of tests).
 func Compute(roll ledger.NodeSnapshot, self uuid.UUID, restFor time.Duration) *Table {
 	t := &Table{self: self}
 	read, here := readByAll(roll, self)
@@ -68,9 +67,8 @@ func Compute(roll ledger.NodeSnapshot, self uuid.UUID, restFor time.Duration) *T
 	return t
 }
 
-// keepSilent notes the keys that another process has silent sessions of, whatever became of it: it
-// lives and has given them up, came back, left, or is dead. Those that no vote gives to
-// this process are of no interest.
+// keepSilent notes the keys with silent sessions of another process, whether it lives and has given them up, came back,
+// left, or is dead. It skips keys that no vote gives to this process.
 func (t *Table) keepSilent(hashes []uint64) {
 	for _, h := range hashes {
 		if slices.ContainsFunc(t.views, func(v []ledger.Incarnation) bool { return ownerOf(v, h) == t.self }) {
@@ -79,8 +77,7 @@ func (t *Table) keepSilent(hashes []uint64) {
 	}
 }
 
-// readByAll returns the turn up to which every process that is in has read, and
-// whether self is one of them.
+// readByAll returns the generation that every member has read, and whether self is a member.
 func readByAll(roll ledger.NodeSnapshot, self uuid.UUID) (read int64, here bool) {
 	read = roll.Generation
 	for _, row := range roll.Nodes {
@@ -92,7 +89,7 @@ func readByAll(roll ledger.NodeSnapshot, self uuid.UUID) (read int64, here bool)
 	return read, here
 }
 
-// view returns the index of a view among those that differ.
+// view returns the index of a view in t.views, and adds it if it is new.
 func (t *Table) view(list []ledger.Incarnation) int {
 	for i, v := range t.views {
 		if slices.Equal(v, list) {
@@ -103,12 +100,10 @@ func (t *Table) view(list []ledger.Incarnation) int {
 	return len(t.views) - 1
 }
 
-// Settled reports whether every process has read all that happened; while one has
-// not, heartbeats should come quickly.
+// Settled reports whether every process has read all changes; until then heartbeats should come quickly.
 func (t *Table) Settled() bool { return t != nil && !t.unread }
 
-// Same reports whether two tables allow the same of every key, as far as can be seen
-// without looking at keys.
+// Same reports whether two tables were computed from equal votes, so that they allow the same for every key.
 func (t *Table) Same(o *Table) bool {
 	if t == nil || o == nil {
 		return t == o
@@ -121,7 +116,7 @@ func (t *Table) Same(o *Table) bool {
 		slices.Equal(t.silent, o.silent)
 }
 
-// Voters is how many processes there are to share with, this one included.
+// Voters is how many processes share, this one included.
 func (t *Table) Voters() int {
 	if t == nil {
 		return 0
@@ -129,9 +124,8 @@ func (t *Table) Voters() int {
 	return len(t.voters)
 }
 
-// Of says that this process may use k of n parts of what belongs to a key: one for each
-// vote that means it, and none unless its own does. When it is lost, others can then tell
-// from its own vote what it may still be using.
+// Of returns the share k/n of a key that this process may use: k is the number of votes for it, and 0 unless its own
+// vote is one of them. So, when this process is lost, the others can tell from its vote what it may still be using.
 func (t *Table) Of(key string) (k, n int) {
 	if t == nil {
 		return 0, 1
@@ -151,14 +145,14 @@ func (t *Table) Of(key string) (k, n int) {
 			}
 		}
 	}
-	sole := true // nobody's vote can mean another process
+	sole := true // no vote can be for another process
 	for _, v := range t.voters {
 		mine := true
 		for _, view := range v.views {
 			mine = mine && owners[view] == t.self
 		}
 		if !mine && v.session == t.self {
-			return 0, len(t.voters) // see resting: what a process uses, its own vote says
+			return 0, len(t.voters) // see resting: a process uses only keys that its own vote gives it
 		}
 		if mine && v.counts {
 			k++

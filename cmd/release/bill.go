@@ -45,10 +45,10 @@ type dependency struct {
 	DependsOn []string `json:"dependsOn,omitempty"`
 }
 
-// noticed are the lines of NOTICE that give a module's licence.
+// noticed matches the lines of NOTICE that give a module's licence.
 var noticed = regexp.MustCompile(`(?m)^(\S+/\S+): ([A-Za-z0-9., -]+)$`)
 
-// makeBill makes the SBOM of a binary from what Go has written into it, with the licences that NOTICE names.
+// makeBill makes the SBOM of a binary from the build information in it, with the licences that NOTICE names.
 func (r release) makeBill(b built) ([]byte, error) {
 	notice, err := os.ReadFile(filepath.Join(r.root, "NOTICE"))
 	if err != nil {

@@ -26,8 +26,8 @@ var packagedFiles = []struct {
 	{"deploy/prometheus/alerts.yml", "usr/share/doc/rollcall/examples/alerts.yml", 0o644},
 }
 
-// control describes the package; it wants version, architecture and size in KiB. Only user and folders need systemd's
-// programs; a node runs without.
+// control describes the package; its verbs are version, architecture and size in KiB. Only making user and folders
+// needs systemd; a node runs without it.
 const control = `Package: rollcall
 Version: %s
 Architecture: %s
@@ -43,8 +43,8 @@ Description: email verification engine
  words, and nothing is ever charged twice.
 `
 
-// The scripts make user and folders, and restart a node that runs when its binary is replaced. They never start one:
-// first somebody writes its configuration. They never delete what a node keeps.
+// The scripts make user and folders, and restart a running node when its binary is replaced. They never start a node,
+// because it needs a configuration first. They never delete a node's data.
 const (
 	afterInstall = `#!/bin/sh
 set -e
@@ -107,7 +107,7 @@ func (r release) makePackage(b built) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// withFolders puts each folder before what is in it, and gives all names as dpkg wants them.
+// withFolders puts each folder before its files, and writes all names in dpkg's form.
 func withFolders(files []entry) (all []entry) {
 	made := map[string]bool{}
 	for _, f := range files {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// nobody is the user of the image, without a name or a home elsewhere.
+// nobody is the user of the image; no other system has a name or a home for it.
 const nobody = 65532
 
 // descriptor names a blob of the image (OCI image specification 1.1).
@@ -27,21 +27,21 @@ const mediaPrefix = "application/vnd.oci.image."
 // layout collects the blobs of an OCI image layout.
 type layout struct{ entries []entry }
 
-// addBlob keeps a blob under its digest.
+// addBlob stores a blob under its digest.
 func (l *layout) addBlob(mediaType string, body []byte) descriptor {
 	sum := fmt.Sprintf("%x", sha256.Sum256(body))
 	l.entries = append(l.entries, entry{name: "blobs/sha256/" + sum, mode: 0o644, body: body})
 	return descriptor{MediaType: mediaPrefix + mediaType, Digest: "sha256:" + sum, Size: len(body)}
 }
 
-// addJSON keeps a value as JSON.
+// addJSON stores a value as JSON.
 func (l *layout) addJSON(mediaType string, value any) (descriptor, error) {
 	text, err := json.Marshal(value)
 	return l.addBlob(mediaType, text), err
 }
 
-// writeImage writes an archive with one image for several processors, as `skopeo copy oci-archive:...`,
-// `podman load` and `ctr image import` take it. It has the binary and nothing else, no shell.
+// writeImage writes an archive with one image for several processors, for `skopeo copy oci-archive:...`, `podman load`
+// and `ctr image import`. The image holds only the binary, no shell.
 func (r release) writeImage(platforms []built) error {
 	archive, err := r.makeImage(platforms)
 	if err != nil {
@@ -121,7 +121,7 @@ func (r release) addPlatform(l *layout, b built) (m descriptor, err error) {
 	return m, err
 }
 
-// imageConfig is how a container of the image is run: a node that stops on SIGTERM, as a user without rights.
+// imageConfig says how to run the image: a node that stops on SIGTERM, as a user without rights.
 func (r release) imageConfig(b built, layer string) map[string]any {
 	nothing := map[string]any{}
 	return map[string]any{

@@ -19,16 +19,16 @@ import (
 
 const platforms = "linux/amd64 linux/arm64 darwin/amd64 darwin/arm64"
 
-// release is one version that is built.
+// release is one version to build.
 type release struct {
 	root    string // of the source
-	out     string // folder of what is made
+	out     string // folder of the results
 	version string // such as 0.1.0
 	commit  string
 	date    time.Time // of the commit
 }
 
-// built is the binary for one platform.
+// built is the result for one platform.
 type built struct {
 	goos, goarch string
 	binary       []byte
@@ -49,7 +49,7 @@ func main() {
 	}
 }
 
-// open says which version the source at root is, as versionAt does, and of which commit.
+// open returns the version of the source at root, by versionAt, and its commit.
 func open(root, out string) (r release, err error) {
 	ask := func(args ...string) (text string) {
 		if err == nil {
@@ -75,11 +75,11 @@ func open(root, out string) (r release, err error) {
 	return r, err
 }
 
-// heading is that of a version in the changelog.
+// heading matches the heading of a version in the changelog.
 var heading = regexp.MustCompile(`(?m)^## (\d+\.\d+\.\d+\S*)`)
 
-// versionAt is the version that a commit is: the highest of its tags such as v0.1.0, else the first heading of the
-// changelog. What was changed since the commit is said, for no other machine can build it.
+// versionAt is the version of a commit: its highest tag such as v0.1.0, or without one the first heading of the
+// changelog. The version also says if files differ from the commit, because no other machine can build that.
 func versionAt(tags, changelog string, changed bool) (version string, err error) {
 	tag, _, _ := strings.Cut(tags, "\n")
 	if version = strings.TrimPrefix(tag, "v"); version == "" {
@@ -149,7 +149,7 @@ func (r release) buildFor(platform string) (b built, err error) {
 	return b, err
 }
 
-// writePlatform writes what belongs to one platform: archive, SBOM, and for Linux the Debian package.
+// writePlatform writes the files of one platform: archive, SBOM, and for Linux the Debian package.
 func (r release) writePlatform(b built) error {
 	name := fmt.Sprintf("rollcall_%s_%s_%s", r.version, b.goos, b.goarch)
 	bill, err := r.makeBill(b)
@@ -188,7 +188,7 @@ func (r release) writeFile(name string, body []byte) error {
 	return os.WriteFile(filepath.Join(r.out, name), body, 0o644)
 }
 
-// writeSums writes SHA256SUMS over what is in the folder, for `sha256sum --check`.
+// writeSums writes the SHA256SUMS of the folder, for `sha256sum --check`.
 func (r release) writeSums() error {
 	files, err := filepath.Glob(filepath.Join(r.out, "rollcall_"+r.version+"_*"))
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"rollcall/ledger/sqlstore"
 )
 
-// errViolations ends an audit that found something.
+// errViolations ends an audit that found violations.
 var errViolations = errors.New("the ledger breaks its invariants")
 
 func newAudit(e environment) *cobra.Command {
@@ -45,7 +45,7 @@ func newAudit(e environment) *cobra.Command {
 	}, func(w io.Writer, view auditView) error { return view.print(w) })
 }
 
-// failsWith is what ends an audit that found something.
+// failsWith is the error of an audit that found violations.
 func (a auditView) failsWith() error {
 	if a.Found == 0 {
 		return nil
@@ -54,7 +54,7 @@ func (a auditView) failsWith() error {
 		term.Grouped(a.Found))
 }
 
-// audit asks for a report, and says whom.
+// audit asks for a report, and says which node or ledger gave it.
 func audit(ctx context.Context, from *ledgerFlags) (report ledger.AuditReport, read reading, err error) {
 	err = from.read(ctx, func(client *client.Admin, at reading) error {
 		read = at
@@ -67,7 +67,7 @@ func audit(ctx context.Context, from *ledgerFlags) (report ledger.AuditReport, r
 	return report, read, err
 }
 
-// auditView is what an audit tells: what was read, what holds, what does not.
+// auditView is the report of an audit: what was read, and which invariants hold.
 type auditView struct {
 	Read reading `json:"read"`
 	ledger.AuditReport
@@ -75,7 +75,7 @@ type auditView struct {
 	Invariants []invariantView `json:"invariants"`
 }
 
-// invariantView is one invariant with how often it was found broken.
+// invariantView is one invariant with the number of its violations.
 type invariantView struct {
 	ledger.Invariant
 	Violations int `json:"violations"` // that are listed
@@ -134,7 +134,7 @@ func (a auditView) print(w io.Writer) error {
 	return b.Emit()
 }
 
-// printViolations writes for each invariant that does not hold what to do, and where.
+// printViolations lists the violations of each invariant, with what to do.
 func (a auditView) printViolations(b *term.Page) {
 	for _, i := range a.Invariants {
 		if i.Violations == 0 {
@@ -185,13 +185,13 @@ func newAuditCorrect(from *ledgerFlags) *cobra.Command {
 	}, func(w io.Writer, done correctionView) error { return done.print(w) })
 }
 
-// correctionView is what a correction tells.
+// correctionView is the result of a correction.
 type correctionView struct {
 	Read reading `json:"read"`
 	ledger.Correction
 }
 
-// correct has a correction made, by the node or in the ledger itself.
+// correct makes a correction, through the node or in the ledger itself.
 func correct(ctx context.Context, from *ledgerFlags, call admin.CorrectionCall) (done correctionView, err error) {
 	err = from.at(func(client *client.Admin, at reading) error {
 		done.Read = at
@@ -237,7 +237,7 @@ func (c correctionView) print(w io.Writer) error {
 	return b.Emit()
 }
 
-// findingOf gives the subject of a finding that somebody has typed; of an id the beginning is enough.
+// findingOf returns the subject of a finding as typed by the operator; the beginning of an id is enough.
 func findingOf(ctx context.Context, from *ledgerFlags, typed string) (string, error) {
 	if ids, ok := admin.RangeOf(typed); !ok || ids.From == ids.To {
 		return typed, nil
@@ -253,7 +253,7 @@ func findingOf(ctx context.Context, from *ledgerFlags, typed string) (string, er
 	return client.Pick("finding", "rollcall audit", typed, found)
 }
 
-// subjectsOf gives the subjects of what was found, each once.
+// subjectsOf returns the subjects of the findings, each once.
 func subjectsOf(report ledger.AuditReport) (subjects []string) {
 	for _, v := range report.Violations {
 		subjects = append(subjects, v.Subject)
@@ -262,7 +262,7 @@ func subjectsOf(report ledger.AuditReport) (subjects []string) {
 	return slices.Compact(subjects)
 }
 
-// completeFinding offers what an audit finds something about, if it is quick.
+// completeFinding offers the subjects of an audit's findings, if the audit is quick.
 func completeFinding(node *adminFlags) cobra.CompletionFunc {
 	return completeWith(node, func(ctx context.Context, to *client.Admin, _ string) []string {
 		var report ledger.AuditReport
@@ -271,7 +271,7 @@ func completeFinding(node *adminFlags) cobra.CompletionFunc {
 	})
 }
 
-// printCorrections names what was set right.
+// printCorrections lists the corrections.
 func (a auditView) printCorrections(b *term.Page) {
 	if len(a.Corrections) > 0 {
 		b.WriteString("\nCORRECTED, newest first\n")

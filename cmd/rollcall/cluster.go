@@ -33,8 +33,7 @@ func newCluster(e environment) *cobra.Command {
 	return c
 }
 
-// completionTimeout bounds what a shell waits for the names of nodes. Guess: what
-// a person at a prompt bears.
+// completionTimeout bounds how long a shell waits for the names of nodes. Guess: what a person at a prompt tolerates.
 const completionTimeout = 2 * time.Second
 
 // completeNode offers the names of nodes to a shell, for the first argument.
@@ -48,21 +47,20 @@ func completeNode(node *adminFlags) cobra.CompletionFunc {
 	})
 }
 
-// drainEvery is how often a drain is looked at. Guess: what a person does not
-// take for a standstill.
+// drainEvery is how often a drain is checked. Guess: often enough not to look stuck.
 const drainEvery = time.Second
 
-// deafMax is how many answers in a row may fail while a drain is waited for: a
-// ledger that is moved to another host is back by then. Guess.
+// deafMax is how many requests in a row may fail while the command waits for a drain: a ledger that moves to another
+// host is back by then. Guess.
 const deafMax = 30
 
-// errLostDraining says that a node was retired before it had given all away.
+// errLostDraining: a node was retired before it had given all its work away.
 var errLostDraining = errors.New("was lost while it drained")
 
-// errUndrained says that an operator took back that a node drains.
+// errUndrained: an operator took back the drain of a node.
 var errUndrained = errors.New("takes work again: somebody undrained it")
 
-// errDeaf says that nobody tells how a drain or an undrain goes on.
+// errDeaf: no node answers how a drain or an undrain goes on.
 var errDeaf = errors.New("how it goes on is not known")
 
 func newClusterDrain(node *adminFlags) *cobra.Command {
@@ -94,7 +92,7 @@ func newClusterDrain(node *adminFlags) *cobra.Command {
 		"or undrained. See `rollcall cluster members`.\n", "%s has no leases and no receivers left: it can be stopped.\n"))
 }
 
-// saysOfNode says of a node what it was asked, or, once it was waited for, what came of it.
+// saysOfNode returns a printer of the request to a node, or with wait of its result.
 func saysOfNode(waited *bool, asked, done string) func(w io.Writer, m admin.Member) error {
 	return func(w io.Writer, m admin.Member) error {
 		text := asked
@@ -106,8 +104,8 @@ func saysOfNode(waited *bool, asked, done string) func(w io.Writer, m admin.Memb
 	}
 }
 
-// oneNode has a command take a NODE or nothing, and --yes for the node that is asked. It gives which is meant; more is
-// what somebody should know who gives neither.
+// oneNode lets a command accept a NODE, or --yes for the node that is asked, and returns which is meant. more is added
+// to the error when neither is given.
 func oneNode(c *cobra.Command, more string) func(args []string) (string, error) {
 	c.Args = mostArgs(1)
 	yes := c.Flags().Bool("yes", false, "without NODE: yes, the node that is asked")
@@ -120,19 +118,19 @@ func oneNode(c *cobra.Command, more string) func(args []string) (string, error) 
 	}
 }
 
-// drain has a node drained and looks at it.
+// drain asks for a drain of a node and watches it.
 type drain struct {
 	client *client.Admin
 	tell   io.Writer
 }
 
-// ask asks for the drain, and tells when nobody is left to work.
+// ask asks for the drain, and warns when no other node is left to work.
 func (d drain) ask(ctx context.Context, node string) (m admin.Member, err error) {
 	if err := d.client.Ask(ctx, "POST", "/v1/cluster/drain", admin.NodeCall{Node: node}, &m); err != nil {
 		return m, err
 	}
 	known, err := d.client.Members(ctx)
-	if err != nil { // the drain is asked for all the same
+	if err != nil { // the drain is requested anyway
 		return m, nil
 	}
 	if !slices.ContainsFunc(known.Members, func(o admin.Member) bool {
@@ -143,10 +141,8 @@ func (d drain) ask(ctx context.Context, node string) (m admin.Member, err error)
 	return m, nil
 }
 
-// wait returns when that process has nothing left, and gives it as it then is.
-// Its error wraps
-// errLostDraining when it was retired before, errUndrained when it takes work again, errDeaf
-// when nodes do not answer.
+// wait returns the member once that process has no work left. Its error wraps errLostDraining when it was retired
+// before, errUndrained when it takes work again, errDeaf when nodes do not answer.
 func (d drain) wait(ctx context.Context, m admin.Member, every time.Duration) (admin.Member, error) {
 	drains := false
 	return watchNode(ctx, d.client, d.tell, m, every, "drain", func(m admin.Member) (done bool, err error) {
@@ -164,9 +160,8 @@ func (d drain) wait(ctx context.Context, m admin.Member, every time.Duration) (a
 	})
 }
 
-// watchNode looks at a process until ended says that there is nothing more to wait for, and
-// gives it as it then is. It tells what changes. A process whose end is so long ago that it is
-// not shown any more has left. Its error wraps errDeaf when nodes do not answer.
+// watchNode watches a process until ended returns true, prints its changes, and returns its last state. A process that
+// is no longer listed has left. Its error wraps errDeaf when nodes do not answer.
 func watchNode(ctx context.Context, client *client.Admin, tell io.Writer, m admin.Member, every time.Duration,
 	what string, ended func(admin.Member) (bool, error)) (admin.Member, error) {
 	deaf, told := 0, ""
@@ -197,7 +192,7 @@ func watchNode(ctx context.Context, client *client.Admin, tell io.Writer, m admi
 	}
 }
 
-// errNotForgotten ends a forget that was not confirmed.
+// errNotForgotten ends an unconfirmed forget.
 var errNotForgotten = errors.New("nothing was forgotten")
 
 func newClusterForget(node *adminFlags) *cobra.Command {
@@ -240,7 +235,7 @@ func newClusterForget(node *adminFlags) *cobra.Command {
 	})
 }
 
-// confirmForget asks a person; errNotForgotten is any answer but yes.
+// confirmForget asks a person; any answer but yes is errNotForgotten.
 func confirmForget(in io.Reader, out io.Writer, m admin.Member) error {
 	return term.Confirm(in, out, fmt.Sprintf("%s, id %s, is %s for %s.\nTo forget it says: I know that its process is "+
 		"dead. If it is not, "+
@@ -248,8 +243,8 @@ func confirmForget(in io.Reader, out io.Writer, m admin.Member) error {
 		term.Span(time.Since(time.Time(m.Since)))), errNotForgotten)
 }
 
-// watchEvery is how often a watched table is renewed: nodes beat every 3 s, and
-// gossip sees most changes sooner.
+// watchEvery is how often a watched table is refreshed: nodes write heartbeats every 3 s, and gossip sees most changes
+// sooner.
 const watchEvery = 2 * time.Second
 
 func newClusterMembers(node *adminFlags) *cobra.Command {
@@ -286,12 +281,12 @@ func newClusterMembers(node *adminFlags) *cobra.Command {
 	return c
 }
 
-// membersScreen shows the members of a cluster, once or again and again.
+// membersScreen shows the members of a cluster, once or repeatedly.
 type membersScreen struct {
 	client *client.Admin
 	out    io.Writer
 	asJSON bool
-	redraw bool // on the screen, in place of what is there
+	redraw bool // replacing the screen's content
 }
 
 func (v membersScreen) print(known admin.Membership) error {
@@ -301,16 +296,16 @@ func (v membersScreen) print(known admin.Membership) error {
 	return membersTable{known, time.Now()}.print(v.out)
 }
 
-// clearScreen takes the cursor home and clears what a terminal shows (ECMA-48).
+// clearScreen moves the cursor home and clears the screen (ECMA-48).
 const clearScreen = "\x1b[H\x1b[2J"
 
-// watch shows them every so often until ctx ends, which is no error. A node that
-// has answered once may go away and come back.
+// watch shows them repeatedly until ctx ends, which is no error. A node that answered once may become unreachable and
+// come back.
 func (v membersScreen) watch(ctx context.Context, every time.Duration) error {
 	return term.Repeat(ctx, every, v.client.Members, v.frame)
 }
 
-// frame shows what a node said, or why it said nothing.
+// frame shows a node's answer, or why there is none.
 func (v membersScreen) frame(known admin.Membership, failed error) error {
 	if v.asJSON {
 		if failed != nil {
@@ -351,7 +346,7 @@ const (
 	nameMost    = 40 // in a sentence
 )
 
-// print writes the table and what is to be said of it.
+// print writes the table and the notes below it.
 func (t membersTable) print(w io.Writer) error {
 	b := term.NewPage(w)
 	by := "a node"
@@ -376,26 +371,26 @@ func (t membersTable) print(w io.Writer) error {
 	return b.Emit()
 }
 
-// Ages from which on something is told about a member.
+// Limits above which a note about a member is shown.
 const (
-	beatLate  = 8 * time.Second // since its last beat: from then on a node uses nothing, by its fence
+	beatLate  = 8 * time.Second // since its last heartbeat: from then on a node uses nothing, by its fence
 	clockOff  = time.Second     // between its clock and the ledger's
 	ledgerOld = 8 * time.Second // since the ledger was read
 )
 
-// trouble is something that is not as it should be with some members.
+// trouble is a problem of some members.
 type trouble struct {
 	of   func(m admin.Member) (detail string, there bool)
 	what string // a name for it
 	do   string // what it means, and what to do
 }
 
-// stands is the trouble of being in a state.
+// stands returns a test for members in a state.
 func stands(state admin.State) func(admin.Member) (string, bool) {
 	return func(m admin.Member) (string, bool) { return "", m.State == state }
 }
 
-// troubles is what there can be, the worst first.
+// troubles are all possible problems, the worst first.
 var troubles = []trouble{
 	{stands(admin.StateLost), "Lost", "No beat in time. For 5 minutes, or until the node is back, the receivers rest " +
 		"that it may still have SMTP sessions with. When you know that its process is dead: " +
@@ -437,7 +432,7 @@ func clockIsOff(m admin.Member) (string, bool) {
 
 func disagrees(m admin.Member) (string, bool) { return "", !m.Agreed && !m.State.Ended() }
 
-// notes says what is not as it should be, and what to do.
+// notes lists the problems, and what to do.
 func (t membersTable) notes() (notes []string) {
 	if age := term.Seconds(t.LedgerAge); age >= ledgerOld {
 		notes = append(notes, fmt.Sprintf("This node has not read the ledger for %s: beats, loads and who has ended "+
@@ -460,7 +455,7 @@ func (t membersTable) notes() (notes []string) {
 	return notes
 }
 
-// versions gives the versions that run, each with its number of nodes.
+// versions lists the running versions, each with its number of nodes.
 func (t membersTable) versions() (runs []string) {
 	count := map[string]int{}
 	for _, m := range t.Members {
@@ -479,7 +474,7 @@ func nodeTitle(m admin.Member) string {
 	return fmt.Sprintf("%s (%.8s)", term.Clipped(m.Name, nameMost), m.Node)
 }
 
-// errNotServing says that a node does not take work though nobody wants it to drain.
+// errNotServing: a node takes no work although nobody drains it.
 var errNotServing = errors.New("takes no work")
 
 func newClusterUndrain(node *adminFlags) *cobra.Command {
@@ -509,12 +504,12 @@ func newClusterUndrain(node *adminFlags) *cobra.Command {
 	}, saysOfNode(wait, "%s is asked to take work again. See `rollcall cluster members`.\n", "%s takes work.\n"))
 }
 
-// unfitLooks is how many looks find a node unfit before that is believed: until its next heartbeat a node that was
-// undrained has the view of its drain, in which it is not.
+// unfitLooks is how many looks in a row must find a node unfit: until the next heartbeat the view of an undrained node
+// still lacks the node itself, which looks the same.
 const unfitLooks = 5
 
-// waitServing returns when a process takes work, and gives it as it then is. Its error
-// wraps errNotServing when that will not be by itself, errDeaf when nodes do not answer.
+// waitServing returns the member once the process takes work. Its error wraps errNotServing when that needs an
+// operator, errDeaf when nodes do not answer.
 func waitServing(ctx context.Context, client *client.Admin, tell io.Writer, m admin.Member,
 	every time.Duration) (admin.Member, error) {
 	unfit := 0

@@ -179,8 +179,8 @@ func viewCert(file string) (v certView, err error) {
 	return v, nil
 }
 
-// writePair writes a key and its certificate. A file that is there is replaced
-// whole or, unless replace is set, refused.
+// writePair writes a key and its certificate. An existing file is replaced atomically if replace is set, and otherwise
+// an error.
 func writePair(dir, name string, pair secure.Pair, replace bool) error {
 	write := writeNew
 	if replace {
@@ -199,7 +199,7 @@ func writePair(dir, name string, pair secure.Pair, replace bool) error {
 	return nil
 }
 
-// writeNew writes a file where none is.
+// writeNew writes a new file.
 func writeNew(name string, text []byte, mode fs.FileMode) error {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
 	if err != nil {
@@ -212,7 +212,7 @@ func writeNew(name string, text []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// errKeysPartly says that some nodes did not do a command about keys.
+// errKeysPartly: some nodes did not do a command about keys.
 var errKeysPartly = errors.New("not every node did it")
 
 func newClusterKeys(node *adminFlags) *cobra.Command {
@@ -241,7 +241,7 @@ func newClusterKeys(node *adminFlags) *cobra.Command {
 	return c
 }
 
-// newKeyFileView tells of a new key what may be told.
+// newKeyFileView describes a new key without its secret.
 type newKeyFileView struct {
 	File        string `json:"file"`
 	Fingerprint string `json:"fingerprint"`
@@ -320,7 +320,7 @@ func refuseKeys(args []string) error {
 	return nil
 }
 
-// wantKey wants one argument that names a key. It repeats none, since it may be one.
+// wantKey requires one argument that names a key. Its errors never repeat the argument, which may be a key itself.
 func wantKey(name string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if err := refuseKeys(args); err != nil {
@@ -339,10 +339,9 @@ func wantKey(name string) cobra.PositionalArgs {
 // gossipKeyBytes is the length of a key: that of AES-256.
 const gossipKeyBytes = 32
 
-// fingerprintForm is how a key is named.
 var fingerprintForm = regexp.MustCompile(`^[0-9a-f]{8}$`)
 
-// fingerprintOf reads a fingerprint, or takes that of the only key of a file.
+// fingerprintOf reads a fingerprint, or returns that of the only key of a file.
 func fingerprintOf(arg string) (string, error) {
 	if lower := strings.ToLower(arg); fingerprintForm.MatchString(lower) {
 		return lower, nil
@@ -355,10 +354,10 @@ func fingerprintOf(arg string) (string, error) {
 	return key.Fingerprint, err
 }
 
-// errNoKeyFile says that there is no file of this name.
+// errNoKeyFile: there is no file of this name.
 var errNoKeyFile = errors.New("there is no file")
 
-// onlyKey looks at a file with one key, which others must not be able to read.
+// onlyKey opens a file with one key. Other users must not be able to read it.
 func onlyKey(name string) (key keyring.Key, err error) {
 	if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
 		return key, fmt.Errorf("%w %s: check the path", errNoKeyFile, name)
@@ -377,10 +376,10 @@ func manyKeys(name string, n int) error {
 	return fmt.Errorf("%s has %d keys: give a file that holds only the one you mean", name, n)
 }
 
-// keyFileMax bounds what is read of a file with a key: a key and pages of comments.
+// keyFileMax bounds how much of a key file is read: a key and pages of comments.
 const keyFileMax = 64 << 10
 
-// readKey takes the text of the only key of a file, or of standard input for "-".
+// readKey returns the text of the only key of a file, or of standard input for "-".
 func readKey(name string, stdin io.Reader) (string, error) {
 	from := stdin
 	if name == "-" {
@@ -415,13 +414,13 @@ func readKey(name string, stdin io.Reader) (string, error) {
 	return "", manyKeys(name, len(keys))
 }
 
-// keysDone is what came of a command about keys.
+// keysDone is the result of a command about keys.
 type keysDone struct {
 	op admin.KeyOp
 	admin.KeyAnswer
 }
 
-// keysCommand makes c a command about keys, the call of which its arguments make.
+// keysCommand makes c a command about keys, whose arguments become a call.
 func keysCommand(node *adminFlags, c *cobra.Command, body func(args []string) (admin.KeyCall, error)) *cobra.Command {
 	return answerWith(c, func(args []string) (done keysDone, err error) {
 		call, err := body(args)
@@ -453,7 +452,7 @@ func (k keysDone) failsWith() error {
 	return fmt.Errorf("%w (%d of %d did not): %s", errKeysPartly, failed, len(k.Results), keysPartly[k.op])
 }
 
-// keysPartly says what to do when some nodes did not do a command.
+// keysPartly says what to do when some nodes failed.
 var keysPartly = map[admin.KeyOp]string{
 	admin.KeyList: "see why in the table, and run the command again",
 	admin.KeyAdd: "do not use the key yet; put right what the table says and run the same command again, which does " +
@@ -463,18 +462,18 @@ var keysPartly = map[admin.KeyOp]string{
 	admin.KeyRemove: "nodes go on to understand each other; put right what the table says and run the same command again",
 }
 
-// keysNext says what comes after a command that every node did.
+// keysNext says what to do next when all nodes succeeded.
 var keysNext = map[admin.KeyOp]string{
 	admin.KeyAdd:    "Next: rollcall cluster keys use %s",
 	admin.KeyUse:    "Next, when every node uses %s: rollcall cluster keys remove, with the fingerprint of the old key",
 	admin.KeyRemove: "No running node reads %s any more; take it out of the files of nodes that are down.",
 }
 
-// keyNameMost is the longest name of a node in the table of keys: with two keys
-// each it then has 80 columns at most.
+// keyNameMost is the longest name of a node in the table of keys, so that the table with two keys a node fits 80
+// columns.
 const keyNameMost = 30
 
-// printKeys writes what each node did and which keys it has, and why one did not.
+// printKeys writes each node's result and keys, and the reasons of failures.
 func printKeys(w io.Writer, done keysDone) error {
 	var rows [][]string
 	var notes []string

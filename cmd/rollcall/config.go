@@ -71,7 +71,7 @@ func configFlag(c *cobra.Command) *string {
 	return c.Flags().String("config", "", "the configuration file (default: none, every setting has a default)")
 }
 
-// warnUnknown names what looks like a setting in the environment and is none.
+// warnUnknown names environment variables that look like settings but are none.
 func warnUnknown(c *cobra.Command, e environment) {
 	for _, name := range config.UnknownEnviron(e) {
 		fmt.Fprintf(c.ErrOrStderr(), "rollcall: warning: %s in the environment is no setting and is ignored\n",

@@ -91,10 +91,9 @@ func printBalance(w io.Writer, b admin.Balance) error {
 }
 
 const (
-	// entriesShown is how many entries are shown unless all are asked for: a screen.
+	// entriesShown is how many entries are shown without --all: a screen.
 	entriesShown = 50
-	// entriesPage is how many are asked for at once when all are: the most that
-	// the admin listener gives.
+	// entriesPage is how many are requested at once with --all: the largest page of the admin listener.
 	entriesPage = 1000
 )
 
@@ -108,7 +107,7 @@ type entriesList struct {
 	all                     bool
 }
 
-// page reads the entries after a place, "" for the newest.
+// page reads the entries after a cursor, "" for the newest.
 func (l entriesList) page(ctx context.Context, after string) (s admin.Statement, err error) {
 	limit := entriesShown
 	if l.all {
@@ -123,7 +122,7 @@ func (l entriesList) page(ctx context.Context, after string) (s admin.Statement,
 	return s, l.client.Ask(ctx, "GET", path, nil, &s)
 }
 
-// print shows what was asked for: as a table, page by page, or as JSON.
+// print shows the entries as a table, page by page, or as JSON.
 func (l entriesList) print(ctx context.Context, w io.Writer, asJSON bool) error {
 	first, err := l.page(ctx, "")
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"rollcall/smtp"
 )
 
-// apiDefault is where a node's API is when nothing else is said.
+// apiDefault is the default URL of a node's API.
 const apiDefault = "http://127.0.0.1:8080"
 
 // customerFlags are the flags of every command that asks the API as a customer does.
@@ -44,7 +44,7 @@ func (f *customerFlags) base() string {
 	return cmp.Or(f.url, f.environ.value("ROLLCALL_API"), apiDefault)
 }
 
-// client makes a client from flags and environment, which tells what makes it wait on standard error.
+// client makes a client from flags and environment, which reports waits on standard error.
 func (f *customerFlags) client(c *cobra.Command) (*client.API, error) {
 	key := cmp.Or(f.key, f.environ.value("ROLLCALL_KEY"))
 	if key == "" {
@@ -73,7 +73,7 @@ func newCancel(e environment) *cobra.Command {
 	})
 }
 
-// cancelText says what became of a request to cancel.
+// cancelText describes the result of a request to cancel.
 func cancelText(done api.Cancellation) string {
 	switch status := ledger.Status(done.Status); {
 	case status == ledger.Cancelled:
@@ -132,7 +132,7 @@ func newCheck(e environment) *cobra.Command {
 	})
 }
 
-// addressInput is a file with one address, which has no name when it is given.
+// addressInput is a nameless file with one address.
 func addressInput(address string) (*input, error) {
 	var row bytes.Buffer
 	w := csv.NewWriter(&row)
@@ -148,7 +148,7 @@ func addressInput(address string) (*input, error) {
 	})
 }
 
-// one has a file of one row verified and gives that row.
+// one verifies a file of one row and returns that row.
 func (r *verifyRun) one(ctx context.Context) (checkedView, error) {
 	d, err := r.finish(ctx)
 	if err != nil {
@@ -263,7 +263,7 @@ func newList(e environment) *cobra.Command {
 			}
 		}
 		if *limit > 0 && len(all.Verifications) > *limit {
-			all.Verifications, all.NextCursor = all.Verifications[:*limit], nil // the cursor is behind the whole page
+			all.Verifications, all.NextCursor = all.Verifications[:*limit], nil // the cursor points behind the page
 		}
 		if *asJSON {
 			return term.PrintJSON(c.OutOrStdout(), all)
@@ -298,7 +298,7 @@ func printHistory(w io.Writer, list []api.Summary, waiting []api.Detail, now tim
 	return b.Emit()
 }
 
-// doneText is how much is final, as "12 of 62".
+// doneText is how many addresses are final, as "12 of 62".
 func doneText(p api.Progress) string {
 	if p.Total == nil {
 		return "-"
@@ -321,7 +321,7 @@ func newStatus(e environment) *cobra.Command {
 	}, func(w io.Writer, d api.Detail) error { return printDetail(w, d, time.Now()) })
 }
 
-// printDetail writes what the service says of a verification.
+// printDetail writes the details of a verification.
 func printDetail(w io.Writer, d api.Detail, now time.Time) error {
 	b := term.NewPage(w)
 	line := b.Field
@@ -389,7 +389,7 @@ func newResults(e environment) *cobra.Command {
 	return c
 }
 
-// tenantCredits has `rollcall credits` without a subcommand show the balance of the API key's workspace.
+// tenantCredits makes `rollcall credits` without a subcommand show the balance of the API key's workspace.
 func tenantCredits(group *cobra.Command, e environment) *cobra.Command {
 	service, asJSON := addCustomerFlags(group, e), jsonFlag(group)
 	unknown := group.RunE

@@ -1,6 +1,6 @@
 // Command rollcall is the one binary: node, operator's commands, customer's client and lab.
 //
-// main.go parses and runs, and lists the commands; each noun has a file of its own. node starts what runs in one
+// main.go parses and runs, and lists the commands; each noun has a file of its own. node starts all parts of a node's
 // process, client asks a service as a customer or an operator does, and term writes for a terminal. Commands for
 // operators speak to the admin listener of a running node, verify speaks the customer's API.
 //

@@ -23,10 +23,10 @@ import (
 	"rollcall/smtp/identity"
 )
 
-// doctorWait bounds the checks of a doctor that makes them itself.
+// doctorWait bounds the checks that the command makes itself.
 const doctorWait = 2 * time.Minute
 
-// errUnfit says that a check fails, errBlind that nothing could be checked; the report has been printed.
+// errUnfit: a check failed. errBlind: nothing could be checked. The report was printed before.
 var (
 	errUnfit = errors.New("receivers would refuse this node")
 	errBlind = errors.New("nothing could be checked")
@@ -50,13 +50,13 @@ func newDoctor(e environment) *cobra.Command {
 	return answerWith(c, func([]string) (diagnosis, error) { return diagnose(c.Context(), node, *now) }, printDiagnosis)
 }
 
-// diagnosis is what a doctor tells, and of whom.
+// diagnosis is the report of the command, and whom it is about.
 type diagnosis struct {
 	Read reading `json:"read"`
 	admin.Identity
 }
 
-// diagnose asks the node that the flags name. When the one of --config does not run, the checks are made here.
+// diagnose asks the node that the flags name. When the node of --config does not run, it makes the checks here.
 func diagnose(ctx context.Context, flags *adminFlags, now bool) (found diagnosis, err error) {
 	asked, err := flags.client()
 	if err != nil {
@@ -84,13 +84,13 @@ func diagnose(ctx context.Context, flags *adminFlags, now bool) (found diagnosis
 	return found, err
 }
 
-// adminURL is where the admin listener of a configuration is reached from this machine.
+// adminURL is the URL of a configuration's admin listener for this machine.
 func adminURL(a config.Admin) string {
 	host, port, err := net.SplitHostPort(a.Listen)
 	switch {
 	case err != nil || strings.HasPrefix(a.Listen, config.UnixPrefix):
 		return a.Listen
-	case port == "0": // only the node knows which one it took
+	case port == "0": // only the node knows its port
 		return adminDefault
 	}
 	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
@@ -99,7 +99,7 @@ func adminURL(a config.Admin) string {
 	return config.Scheme(a.TLSCert) + net.JoinHostPort(host, port)
 }
 
-// askNode reads what a node found, or finds now.
+// askNode reads a node's last report, or asks for a new one.
 func askNode(ctx context.Context, asked *client.Admin, now bool) (found admin.Identity, err error) {
 	ctx, cancel := context.WithTimeout(ctx, client.AdminTimeout)
 	defer cancel()
@@ -127,7 +127,7 @@ func examine(ctx context.Context, c config.Config) (admin.Identity, error) {
 	return admin.IdentityOf(watch.Once(ctx), c.Identity.Enforce), ctx.Err()
 }
 
-// failsWith is errUnfit when something fails, errBlind when nothing could be checked.
+// failsWith is errUnfit when a check failed, errBlind when nothing could be checked.
 func (d diagnosis) failsWith() error {
 	switch {
 	case d.Fit || d.Checked == nil:
@@ -138,7 +138,7 @@ func (d diagnosis) failsWith() error {
 	return errBlind
 }
 
-// fails reports whether a check came out badly.
+// fails reports whether a check failed.
 func (d diagnosis) fails() bool {
 	return slices.ContainsFunc(d.Findings, func(f admin.Finding) bool { return f.State == identity.Fail })
 }
@@ -167,7 +167,7 @@ func (d diagnosis) unchecked() string {
 	return strings.Join(of, "; ")
 }
 
-// printDiagnosis writes whom it is about, two lines or three for each finding, and what follows.
+// printDiagnosis writes whom the report is about, two or three lines for each finding, and the conclusion.
 func printDiagnosis(w io.Writer, found diagnosis) error {
 	const indent = 9
 	b := term.NewPage(w)
@@ -188,7 +188,7 @@ func printDiagnosis(w io.Writer, found diagnosis) error {
 	return b.Emit()
 }
 
-// doctorVerdict says what follows.
+// doctorVerdict is the conclusion of a report.
 func doctorVerdict(found diagnosis) string {
 	switch {
 	case found.Checked == nil:

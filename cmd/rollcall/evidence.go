@@ -54,7 +54,7 @@ func newEvidence(e environment) *cobra.Command {
 	})
 }
 
-// verificationID gives the id of a verification of which somebody has typed the whole id or its beginning.
+// verificationID returns the id of a verification for a typed id or the beginning of one.
 func (f *ledgerFlags) verificationID(ctx context.Context, typed string) (uuid.UUID, error) {
 	return verificationOf(typed, func(ids admin.IDRange) (found []uuid.UUID, err error) {
 		err = f.read(ctx, func(to *client.Admin, _ reading) error {
@@ -68,7 +68,7 @@ func (f *ledgerFlags) verificationID(ctx context.Context, typed string) (uuid.UU
 	})
 }
 
-// verificationOf gives the id that somebody has typed, or the only one that begins so.
+// verificationOf returns the typed id, or the only one that begins with the typed text.
 func verificationOf(typed string, alike func(admin.IDRange) ([]uuid.UUID, error)) (uuid.UUID, error) {
 	if id, err := uuid.Parse(typed); err == nil {
 		return id, nil
@@ -97,7 +97,7 @@ func verificationAt(ctx context.Context, node *client.Admin, typed string) (uuid
 	return verificationOf(typed, func(admin.IDRange) ([]uuid.UUID, error) { return node.VerificationsLike(ctx, typed) })
 }
 
-// completeVerificationAt offers the verifications that begin as what is typed, of which a node wants 4 characters.
+// completeVerificationAt offers the verifications that begin with the typed text; a node requires 4 characters.
 func completeVerificationAt(node *adminFlags) cobra.CompletionFunc {
 	return completeWith(node, func(ctx context.Context, to *client.Admin, typed string) (ids []string) {
 		found, _ := to.VerificationsLike(ctx, typed)
@@ -108,7 +108,7 @@ func completeVerificationAt(node *adminFlags) cobra.CompletionFunc {
 	})
 }
 
-// evidenceView is what is known of one address.
+// evidenceView is the evidence for one address.
 type evidenceView struct {
 	Read reading `json:"read"`
 	admin.Explanation
@@ -130,7 +130,7 @@ func findEvidence(ctx context.Context, from *ledgerFlags, id uuid.UUID, address 
 	return found, err
 }
 
-// whyNot says what to do about an answer that is no fault.
+// whyNot says what to do when there is no evidence.
 func whyNot(err error, status ledger.Status) error {
 	for _, refusal := range []error{evidence.ErrNotSettled, ledger.ErrNoSuchVerification,
 		ledger.ErrResultsExpired} {
@@ -182,8 +182,8 @@ func routeLines(c admin.CaseView) []string {
 	return nil
 }
 
-// behaviourLine says what was known of the domain, how well, and how long before the
-// outcome; "" when it does not matter, since nothing was accepted.
+// behaviourLine describes the domain's accept behaviour, how certain it was, and how long before the outcome it was
+// seen; "" when nothing was accepted, so that it does not matter.
 func behaviourLine(c admin.CaseView, judged time.Time) string {
 	h := c.Behaviour
 	asked := h.Accepted + h.Refused
@@ -221,7 +221,7 @@ func gaveUpLine(c admin.CaseView) string {
 	return "because of what the last attempt says"
 }
 
-// attemptIndent is where what belongs to an attempt stands.
+// attemptIndent is the indent of the lines below an attempt.
 const attemptIndent = 4
 
 func writeAttempts(b *term.Page, c admin.CaseView) {
@@ -351,7 +351,7 @@ func newReplay(e environment) *cobra.Command {
 	return c
 }
 
-// readRules reads a rule file and checks it, so that its faults are told with its name.
+// readRules reads a rule file and checks it, so that errors have its name.
 func readRules(name string) (string, error) {
 	if _, err := verdict.LoadFile(name); err != nil {
 		return "", fmt.Errorf("read the rules: %w", err)
@@ -369,9 +369,9 @@ func readRules(name string) (string, error) {
 // replay is one replay.
 type replay struct {
 	from  *ledgerFlags
-	read  func(reading) error // told whom, before the first line
+	read  func(reading) error // called with who answers, before the first line
 	id    uuid.UUID
-	rules string // text of a rule file; "": as now
+	rules string // text of a rule file; "": the present rules
 	all   bool
 }
 
@@ -395,7 +395,7 @@ func (r replay) run(ctx context.Context, yield func(admin.ReplayLine) error) err
 		})
 }
 
-// own gives the rules to judge by when there is no node.
+// own returns the rules to judge by without a node.
 func (r replay) own(c config.Config) (*verdict.Rules, error) {
 	if r.rules != "" {
 		return verdict.Load(admin.RulesName, []byte(r.rules))
@@ -403,10 +403,10 @@ func (r replay) own(c config.Config) (*verdict.Rules, error) {
 	return node.LoadRules(c.Verdict)
 }
 
-// errCut ends a replay of which the end is missing.
+// errCut ends a replay whose end is missing.
 var errCut = errors.New("the replay was cut short: run it again")
 
-// ask has the node replay.
+// ask lets the node replay.
 func (r replay) ask(ctx context.Context, client *client.Admin, at reading, yield func(admin.ReplayLine) error) error {
 	answer, err := client.Do(ctx, http.MethodPost, "/v1/verifications/"+r.id.String()+"/replay",
 		map[string]any{"rules": r.rules, "all": r.all})

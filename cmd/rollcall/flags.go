@@ -22,10 +22,10 @@ import (
 	"rollcall/ledger/sqlstore"
 )
 
-// adminDefault is where a node's admin listener is when nothing else is said.
+// adminDefault is the default URL of a node's admin listener.
 const adminDefault = "http://127.0.0.1:8081"
 
-// installedConfig is the configuration of the node that is installed on a machine, as deploy/ has it.
+// installedConfig is the configuration file of an installed node, as in deploy/.
 const installedConfig = "/etc/rollcall/rollcall.toml"
 
 // adminFlags are the flags of every command that speaks to a node.
@@ -33,7 +33,7 @@ type adminFlags struct {
 	environ    environment
 	url, token string
 	config     string // file of the node's configuration
-	installed  string // the one to use when nothing else says where the node is; "": none
+	installed  string // used when nothing else names the node; "": none
 	by         string // who makes changes
 }
 
@@ -51,7 +51,7 @@ func addAdminFlags(c *cobra.Command, e environment) *adminFlags {
 	return f
 }
 
-// author is who makes the changes of a command, for the operator log.
+// author is the author of a command's changes, for the operator log.
 func (f *adminFlags) author() (string, error) {
 	author := cmp.Or(f.by, f.environ.value("ROLLCALL_AUTHOR"))
 	if author == "" {
@@ -72,7 +72,7 @@ func (f *adminFlags) author() (string, error) {
 	return author, nil
 }
 
-// namedBy says by what the operator has named the node to ask; "" when by nothing.
+// namedBy returns the flag or variable by which the operator named the node to ask; "" for none.
 func (f *adminFlags) namedBy() string {
 	switch {
 	case f.url != "":
@@ -83,8 +83,8 @@ func (f *adminFlags) namedBy() string {
 	return ""
 }
 
-// load reads the configuration of the node: of the file that is named, else of the environment, else of the one that
-// is installed here.
+// load reads the configuration of the node: the named file, else the environment, else the file of the node installed
+// here.
 func (f *adminFlags) load() (config.Config, error) {
 	file := f.config
 	if file == "" && !slices.ContainsFunc(whereabouts, func(name string) bool { return f.environ.value(name) != "" }) {
@@ -104,7 +104,7 @@ func (f *adminFlags) load() (config.Config, error) {
 	return c, err
 }
 
-// whereabouts are the settings of the environment that say where a node is, or its ledger.
+// whereabouts are the environment's settings that locate a node or its ledger.
 var whereabouts = []string{"ROLLCALL_ADMIN_LISTEN", "ROLLCALL_DATA_DIR", "ROLLCALL_LEDGER_URL"}
 
 // client makes a client from flags, environment and configuration.
@@ -137,7 +137,7 @@ func (f *adminFlags) client() (*client.Admin, error) {
 	return client, err
 }
 
-// checkAdmin refuses what is neither a base URL nor a unix socket.
+// checkAdmin requires a base URL or a unix socket.
 func checkAdmin(base string) error {
 	if path, unix := strings.CutPrefix(base, config.UnixPrefix); unix && path != "" {
 		return nil
@@ -145,7 +145,7 @@ func checkAdmin(base string) error {
 	return checkBase("--admin", base, adminDefault)
 }
 
-// checkBase refuses what is no base URL; such is one for the message.
+// checkBase requires a base URL; such is an example for the message.
 func checkBase(flag, base, such string) error {
 	if !strings.HasPrefix(base, "http://") && !strings.HasPrefix(base, "https://") {
 		return term.UsageError(fmt.Sprintf("%s %q is not a URL: write one such as %s", flag, base, such))
@@ -160,16 +160,16 @@ func addOutFlags(c *cobra.Command, o *term.OutFile) {
 	c.Flags().BoolVar(&o.Force, "force", false, "with --out: replace the file if it exists; never the input")
 }
 
-// jsonFlag adds --json to a command and gives where its value will be.
+// jsonFlag adds --json to a command and returns its value.
 func jsonFlag(c *cobra.Command) *bool {
 	return c.Flags().Bool("json", false, "print JSON for programs")
 }
 
-// reading is whom a command asked: a node, or a ledger that it read itself. What it tells is true of that one.
+// reading is the source of a command's answer: a node, or a ledger that it read itself.
 type reading struct {
 	Node   string `json:"node,omitempty"`   // its admin listener
 	Ledger string `json:"ledger,omitempty"` // its URL, without a password
-	Here   bool   `json:"here,omitempty"`   // no node: the command looked around on this machine
+	Here   bool   `json:"here,omitempty"`   // no node: the command looked itself, on this machine
 }
 
 // String is the reading for the first line of a report.
@@ -202,7 +202,7 @@ func ledgerName(text string) string {
 	return shown.String()
 }
 
-// ledgerFlags say where a command reads that can ask a node, and read a ledger itself.
+// ledgerFlags are for commands that can ask a node or read a ledger themselves.
 type ledgerFlags struct {
 	node *adminFlags
 	url  string // of --ledger
@@ -216,7 +216,7 @@ func addLedgerFlags(c *cobra.Command, e environment) *ledgerFlags {
 	return f
 }
 
-// named says by what a ledger is named; "" when none is.
+// named returns the flag or variable that names a ledger; "" for none.
 func (f *ledgerFlags) named() string {
 	switch {
 	case f.url != "":
@@ -229,8 +229,8 @@ func (f *ledgerFlags) named() string {
 	return ""
 }
 
-// at calls ask with a node or own with the configuration of a ledger: with the one that is named; when none is, with
-// the node of this machine and, when it does not run, with its ledger. Naming both is refused.
+// at calls ask with the named node, or own with the configuration of the named ledger. If none is named it tries the
+// node of this machine and, when that does not run, its ledger. Naming both is an error.
 func (f *ledgerFlags) at(ask func(*client.Admin, reading) error, own func(config.Config, reading) error) error {
 	ledger, node := f.named(), f.node.namedBy()
 	if ledger != "" && node != "" {
@@ -250,7 +250,7 @@ func (f *ledgerFlags) at(ask func(*client.Admin, reading) error, own func(config
 	return f.itself(own)
 }
 
-// itself calls own with the configuration of the ledger, whatever node is named.
+// itself calls own with the configuration of the ledger, even if a node is named.
 func (f *ledgerFlags) itself(own func(config.Config, reading) error) error {
 	loaded, err := f.node.load()
 	if err != nil {
@@ -262,13 +262,13 @@ func (f *ledgerFlags) itself(own func(config.Config, reading) error) error {
 	return own(loaded, reading{Ledger: ledgerName(loaded.Ledger.URL)})
 }
 
-// read is at, with own given the ledger itself, open for reading.
+// read is at, but opens the ledger for own.
 func (f *ledgerFlags) read(ctx context.Context, ask func(*client.Admin, reading) error,
 	own func(*sqlstore.Store, config.Config, reading) error) error {
 	return f.at(ask, opened(ctx, own))
 }
 
-// opened is own given the ledger itself, open for reading.
+// opened wraps own so that it gets the ledger opened for reading.
 func opened(ctx context.Context, own func(*sqlstore.Store, config.Config, reading) error) func(config.Config,
 	reading) error {
 	return func(c config.Config, at reading) error {
@@ -280,8 +280,8 @@ func opened(ctx context.Context, own func(*sqlstore.Store, config.Config, readin
 	}
 }
 
-// adminCommand makes c a command for operators: call asks the node for what the arguments want, and its answer is shown
-// as answerWith does.
+// adminCommand makes c a command for operators: call sends the request to the node, and its answer is shown as
+// answerWith does.
 func adminCommand[T any](node *adminFlags, c *cobra.Command, call func(to *client.Admin, args []string) (T, error),
 	show func(w io.Writer, answer T) error) *cobra.Command {
 	return answerWith(c, func(args []string) (answer T, err error) {
@@ -293,8 +293,8 @@ func adminCommand[T any](node *adminFlags, c *cobra.Command, call func(to *clien
 	}, show)
 }
 
-// answerWith makes c a command that finds an answer to its arguments and shows it, or prints it as JSON with --json.
-// An answer with a method failsWith ends the command with its error, once it is shown.
+// answerWith makes c a command that computes an answer from its arguments and shows it, or prints it as JSON with
+// --json. If the answer has a method failsWith, the command ends with its error after showing it.
 func answerWith[T any](c *cobra.Command, find func(args []string) (T, error),
 	show func(w io.Writer, answer T) error) *cobra.Command {
 	asJSON := jsonFlag(c)

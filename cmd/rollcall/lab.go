@@ -20,11 +20,10 @@ import (
 // labStopWait bounds the end of the lab: its goroutines wait for nothing longer than a reply.
 const labStopWait = 10 * time.Second
 
-// sheetHeaderWait bounds the wait for the headers of a request for the sheet; a
-// referee sends them at once.
+// sheetHeaderWait bounds the wait for the headers of a request for the sheet; a client sends them at once.
 const sheetHeaderWait = 10 * time.Second
 
-// labView says where a lab is.
+// labView is a running lab's addresses.
 type labView struct {
 	DNS           string   `json:"dns"`
 	SMTPPort      int      `json:"smtp_port"`
@@ -32,7 +31,7 @@ type labView struct {
 	Sheet         string   `json:"sheet,omitempty"` // URL
 }
 
-// labFlags are what the command line says of a lab, as text.
+// labFlags are the flags of a lab, as text.
 type labFlags struct {
 	network, dns, sheet string
 	json, list          bool
@@ -133,7 +132,7 @@ func runLab(c *cobra.Command, o smtplab.Options, flags labFlags) error {
 	return errors.Join(err, sheet.close(), stopLabWithin(c.Context(), lab))
 }
 
-// stopLabWithin stops a lab though ctx has ended.
+// stopLabWithin stops a lab although ctx has ended.
 func stopLabWithin(ctx context.Context, lab *smtplab.Lab) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), labStopWait)
 	defer cancel()
@@ -149,7 +148,7 @@ type sheetServer struct {
 	server *http.Server
 }
 
-// showSheet serves the sheet at a host:port; "" is nowhere.
+// showSheet serves the sheet at a host:port; nowhere if "".
 func showSheet(lab *smtplab.Lab, at string) (sheetServer, error) {
 	if at == "" {
 		return sheetServer{}, nil

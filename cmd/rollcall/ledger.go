@@ -21,7 +21,7 @@ import (
 	"rollcall/ledger/sqlstore"
 )
 
-// backupView is what a backup tells programs.
+// backupView is the result of a backup, for programs.
 type backupView struct {
 	Read  reading `json:"read"`
 	File  string  `json:"file"`
@@ -59,7 +59,7 @@ func newBackup(e environment) *cobra.Command {
 	})
 }
 
-// backup makes the file at path, as path.part first, which gets its name when it is whole; and says of what it is.
+// backup makes path.part and renames it to path when it is complete; it returns whose backup it is.
 func backup(ctx context.Context, from *ledgerFlags, path string) (read reading, err error) {
 	part := path + ".part"
 	if _, err := os.Lstat(path); err == nil {
@@ -84,8 +84,8 @@ func backup(ctx context.Context, from *ledgerFlags, path string) (read reading, 
 	return read, syncFolder(filepath.Dir(path))
 }
 
-// nameOnce gives the file part its name. A rename alone would replace what came to
-// be at path meanwhile, so an empty file of ours takes the name first.
+// nameOnce gives the file part its name. A mere rename would replace a file that appeared at path meanwhile, so it
+// first reserves the name with an empty file.
 func nameOnce(part, path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -112,7 +112,7 @@ func syncFolder(name string) error {
 	return nil
 }
 
-// errNotRenewed ends a renewal that was not confirmed.
+// errNotRenewed ends an unconfirmed renewal.
 var errNotRenewed = errors.New("nothing was renewed")
 
 func newLedger(e environment) *cobra.Command {
@@ -125,7 +125,7 @@ func newLedger(e environment) *cobra.Command {
 	return c
 }
 
-// renewalView is what a renewal tells programs.
+// renewalView is the result of a renewal, for programs.
 type renewalView struct {
 	Ledger string    `json:"ledger"` // its URL, without a password
 	Was    uuid.UUID `json:"was"`

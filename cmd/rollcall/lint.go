@@ -19,10 +19,10 @@ import (
 	"rollcall/smtp/flags"
 )
 
-// defectsShown is how many rows with defects a person is shown at once.
+// defectsShown is how many rows with defects are listed for a person.
 const defectsShown = 10
 
-// addListFlags adds the flags that say where a list has its addresses to a command.
+// addListFlags adds to a command the flags that say where a list has its addresses.
 func addListFlags(c *cobra.Command, o *list.Options) {
 	c.Flags().StringVar(&o.Column, "column", "", "the heading or number of the column with the addresses (default: found)")
 	c.Flags().StringVar(&o.Delimiter, "delimiter", "", "the character between columns, or tab (default: found)")
@@ -96,7 +96,7 @@ func cleanName(name string) string {
 	return strings.TrimSuffix(name, filepath.Ext(name)) + ".clean.csv"
 }
 
-// lintView is what lint says of a file.
+// lintView is lint's report on a file.
 type lintView struct {
 	File      string       `json:"file"`
 	Form      string       `json:"form,omitempty"`   // what it is, when it is not one column of CSV in UTF-8
@@ -139,7 +139,7 @@ func viewOf(d *intake.Defect, leftOut bool) defectView {
 		Means: d.Means, Note: d.Note(), LeftOut: leftOut}
 }
 
-// refusedRows is how many rows have the file refused.
+// refusedRows is how many rows cause a refusal of the file.
 func (v *lintView) refusedRows() (n int) {
 	for _, d := range v.Defects {
 		if !d.Note {
@@ -149,7 +149,7 @@ func (v *lintView) refusedRows() (n int) {
 	return n
 }
 
-// asLine is a row with a defect for people: where, what it has, what is wrong, what to do.
+// asLine describes a row with a defect for people: place, content, what is wrong, what to do.
 func (d defectView) asLine() string {
 	where := ""
 	if d.Row > 0 {
@@ -169,7 +169,7 @@ func (d defectView) asLine() string {
 	return text
 }
 
-// firstLines are the first rows with defects, and how many more there are.
+// firstLines describes the first rows with defects, and says how many more there are.
 func (v *lintView) firstLines() []string {
 	var lines []string
 	for _, d := range v.Defects[:min(len(v.Defects), defectsShown)] {
@@ -260,7 +260,7 @@ func openAny(name string, stdin io.Reader) (*input, error) {
 	return in, nil
 }
 
-// keepInput is a file without a name that write fills.
+// keepInput returns a nameless file that write has filled.
 func keepInput(name string, write func(io.Writer) error) (*input, error) {
 	f, err := os.CreateTemp("", "rollcall-*")
 	if err != nil {
@@ -277,13 +277,14 @@ func keepInput(name string, write func(io.Writer) error) (*input, error) {
 	return in, nil
 }
 
-// openList finds out what a file is and where its addresses are.
+// openList detects the format of a file and the column of its addresses.
 func (in *input) openList(o list.Options) (*list.List, error) {
 	return list.Open(in.name, in.File, in.size, o)
 }
 
-// makeSendable checks each row of a list as the service will, and gives what to send: the file itself when the
-// service takes it, else one column of it. mend has rows corrected, and left out where that is not certain.
+// makeSendable checks each row of a list as the service will, and returns what to send: the file itself when the
+// service accepts it, else one column of it. With mend it corrects rows, and leaves out those without a certain
+// correction.
 func (in *input) makeSendable(l *list.List, mend bool, notice func(string)) (*input, error) {
 	if !l.Plain() {
 		notice(fmt.Sprintf("%s is %s: the addresses are in %s", in.name, l.Form, l.Heading()))
@@ -301,7 +302,7 @@ func (in *input) makeSendable(l *list.List, mend bool, notice func(string)) (*in
 	return keepInput(in.name, write)
 }
 
-// refuseDefects refuses a file with defects that were not mended, and tells of the others.
+// refuseDefects refuses a file with uncorrected defects, and reports the others.
 func (in *input) refuseDefects(c list.Changes, mend bool, notice func(string)) error {
 	found := &lintView{File: in.name}
 	found.addChanges(c, mend, "")

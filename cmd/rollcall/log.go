@@ -21,14 +21,13 @@ import (
 )
 
 const (
-	// logShown is how many changes are shown when nothing else is said: a screen.
+	// logShown is how many changes are shown by default: a screen.
 	logShown = 20
 
-	// logEvery is how often a followed log is looked at. Guess: nobody waits for it.
+	// logEvery is how often a followed log is read. Guess: nobody waits for it.
 	logEvery = 2 * time.Second
 
-	// logLate is how much later than its time a line may be seen: a transaction that
-	// began before another may end after it.
+	// logLate is how much later than its time a line may appear: a transaction that began earlier may end later.
 	logLate = time.Minute
 )
 
@@ -97,7 +96,7 @@ type logReader struct {
 	limit  int // 0: any number
 }
 
-// read gives the newest lines since a time, at most so many unless that is 0, oldest first.
+// read returns the newest lines since a time, oldest first, at most limit unless that is 0.
 func (l logReader) read(ctx context.Context, since time.Time, most int) ([]admin.LogLine, error) {
 	lines, place := []admin.LogLine{}, (*admin.LogPlace)(nil)
 	for {
@@ -125,8 +124,8 @@ func (l logReader) read(ctx context.Context, since time.Time, most int) ([]admin
 	}
 }
 
-// follow shows lines, and then new ones until ctx ends, which is no error. A node that has
-// answered once may go away and come back.
+// follow shows lines, and then new ones until ctx ends, which is no error. A node that answered once may become
+// unreachable and come back.
 func (l logReader) follow(ctx context.Context, lines []admin.LogLine, every time.Duration) error {
 	seen, newest := map[uuid.UUID]bool{}, time.Now()
 	for _, line := range lines {
@@ -158,7 +157,7 @@ func (l logReader) follow(ctx context.Context, lines []admin.LogLine, every time
 	}
 }
 
-// show writes lines below those that are written.
+// show writes lines below the earlier ones.
 func (l logReader) show(lines []admin.LogLine) error {
 	b := term.NewPage(l.out)
 	for _, line := range lines {
@@ -175,7 +174,7 @@ func (l logReader) show(lines []admin.LogLine) error {
 	return b.Emit()
 }
 
-// logText says what was changed.
+// logText describes a change.
 func logText(line admin.LogLine) string {
 	text := line.Subject
 	if line.Workspace != nil && !strings.Contains(text, line.Workspace.String()) {

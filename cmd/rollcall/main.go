@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	_ "golang.org/x/crypto/x509roots/fallback" // whom to trust where the system says nothing, as in an image of one file
+	_ "golang.org/x/crypto/x509roots/fallback" // root certificates for systems without any, such as an image of one file
 
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/node"
@@ -30,23 +30,22 @@ const (
 	exitStopped = 130 // by Ctrl-C or SIGTERM, before the end
 )
 
-// gcPercent is how much the heap may grow between two collections, unless GOGC
-// says otherwise: through 1,000,000 addresses the peak is 217 MB with 40, 241 with
-// 50 and 202 with 30, for 16, 15 and 17 µs of processor an address (TestSpeed M).
+// gcPercent is how much the heap may grow between two collections, unless GOGC is set. For 1,000,000 addresses the peak
+// is 202 MB with 30, 217 MB with 40 and 241 MB with 50, at 17, 16 and 15 µs of processor an address (TestSpeed M).
 const gcPercent = 40
 
 func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	// The first signal asks the command to end; from then on a signal ends the process at once.
+	// The first signal asks the command to end; the next one ends the process at once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	signal.Ignore(syscall.SIGPIPE) // a closed pipe is a write that fails, for run to tell of
+	signal.Ignore(syscall.SIGPIPE) // a closed pipe is a failed write, which run reports
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run does what the arguments say and gives the exit code.
+// run runs the command and returns the exit code.
 func run(signalled context.Context, args []string, stdout, stderr io.Writer) int {
 	ctx, stop := context.WithCancel(signalled)
 	defer stop()
@@ -57,7 +56,7 @@ func run(signalled context.Context, args []string, stdout, stderr io.Writer) int
 	root.SetErr(stderr)
 	command, err := root.ExecuteContextC(ctx)
 	if failed := out.Failed(); failed != nil {
-		err = failed // whatever the command says, it is for this
+		err = failed // the cause of whatever error the command returns
 	}
 	if err == nil {
 		return exitDone
@@ -118,7 +117,7 @@ func newRoot(environ []string) *cobra.Command {
 	return root
 }
 
-// addGroup adds commands that stand together in the help.
+// addGroup adds commands under a common heading in the help.
 func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddGroup(&cobra.Group{ID: title, Title: title})
 	for _, c := range commands {
@@ -127,7 +126,7 @@ func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddCommand(commands...)
 }
 
-// flagError says what is wrong with a flag, and which one may have been meant.
+// flagError is the error about a flag, with the one that may have been meant.
 func flagError(c *cobra.Command, err error) error {
 	unknown := (*pflag.NotExistError)(nil)
 	if !errors.As(err, &unknown) {
@@ -149,8 +148,7 @@ func flagError(c *cobra.Command, err error) error {
 	return term.UsageError(err.Error())
 }
 
-// helpKnows makes the command help refuse what is no command: by itself it shows the help of the
-// last word that is one and ends well.
+// helpKnows makes the command help refuse unknown commands: without it help ignores the unknown words and succeeds.
 func helpKnows(root, help *cobra.Command) {
 	show := help.Run
 	help.Run = nil
@@ -168,8 +166,7 @@ func helpKnows(root, help *cobra.Command) {
 	}
 }
 
-// asGroup makes a command that only holds others refuse to be called alone or
-// with an unknown name.
+// asGroup makes a command with subcommands refuse a call without one or with an unknown one.
 func asGroup(group *cobra.Command) *cobra.Command {
 	group.Args = cobra.ArbitraryArgs
 	group.RunE = func(c *cobra.Command, args []string) error {
@@ -192,7 +189,7 @@ func asGroup(group *cobra.Command) *cobra.Command {
 	return group
 }
 
-// wantArgs refuses any other number of arguments; names are for the message.
+// wantArgs requires one argument for each name; the names are for the message.
 func wantArgs(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {
@@ -208,7 +205,7 @@ func wantArgs(names ...string) cobra.PositionalArgs {
 // environment is the environment of the process, one NAME=value each.
 type environment []string
 
-// value gives the value of a name, the last one if it is there twice; "" if it is not.
+// value returns the value of a name, the last one if it is set twice; "" if it is not set.
 func (e environment) value(name string) string {
 	found := ""
 	for _, line := range e {

@@ -14,12 +14,12 @@ import (
 	"rollcall/smtp"
 )
 
-// plainEvery is how often a line is written off a terminal while nothing but
-// the counters changes: a log file of a day's run stays readable.
+// plainEvery is how often a line is written without a terminal while only the counters change, so that a log file of a
+// day's run stays readable.
 const plainEvery = 10 * time.Second
 
-// progressView shows a person how far a verification is: a bar on a terminal,
-// plain lines elsewhere. Safe for concurrent use.
+// progressView shows the progress of a verification: a bar on a terminal, plain lines elsewhere. Safe for concurrent
+// use.
 type progressView struct {
 	out      io.Writer
 	terminal bool
@@ -28,7 +28,7 @@ type progressView struct {
 	barShown bool
 	drawn    time.Time // when the bar was
 	status   string    // last told
-	waits    string    // what was told last of a wait for receivers, with when it is expected to end
+	waits    string    // last message about a wait for receivers, with its expected end
 	told     time.Time // when the last plain line was written
 	sending  term.Pace // of bytes
 	asking   term.Pace // of addresses
@@ -39,7 +39,7 @@ func newProgressView(out io.Writer) *progressView {
 	return &progressView{out: out, terminal: term.IsTerminal(out)}
 }
 
-// notice tells something that makes us wait.
+// notice shows a cause of waiting.
 func (v *progressView) notice(text string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -47,7 +47,7 @@ func (v *progressView) notice(text string) {
 	fmt.Fprintln(v.out, text)
 }
 
-// phase tells that something else begins.
+// phase shows that a new phase begins.
 func (v *progressView) phase(text string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -63,7 +63,7 @@ func (v *progressView) tellPhase(text string) {
 	fmt.Fprintln(v.out, text)
 }
 
-// uploaded shows how many bytes of size are on their way.
+// uploaded shows how many of size bytes are uploaded.
 func (v *progressView) uploaded(n, size int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -80,7 +80,7 @@ func (v *progressView) uploaded(n, size int64) {
 	}
 }
 
-// progress shows a verification. counted may be older than d.
+// progress shows the progress of a verification. counted may be older than d.
 func (v *progressView) progress(d api.Detail, counted client.Tally) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -96,7 +96,7 @@ func (v *progressView) progress(d api.Detail, counted client.Tally) {
 	v.tell(momentOf(d, counted))
 }
 
-// tellWait says what receivers are waited for, once until it is something else.
+// tellWait shows what receivers make the file wait, once until that changes.
 func (v *progressView) tellWait(i *api.Issue) {
 	text := ""
 	if i != nil && i.Code == api.ReceiversWait {
@@ -109,15 +109,15 @@ func (v *progressView) tellWait(i *api.Issue) {
 	v.waits = text
 }
 
-// moment is what is known of a verification at one moment.
+// moment is the progress of a verification at one moment.
 type moment struct {
 	status               string
 	settled, done, total int64 // done: settled or cancelled
 	outcomes             string
 }
 
-// momentOf brings together what a look and a count say. Where the count is newer, it says how many
-// are settled; where it is older, its outcomes stand with their own number.
+// momentOf combines a status with a count of outcomes. A newer count says how many are settled; an older one is shown
+// with its own number.
 func momentOf(d api.Detail, counted client.Tally) moment {
 	m := moment{status: d.Status, settled: d.Progress.Completed + d.Progress.Errors, total: *d.Progress.Total,
 		outcomes: outcomeText(counted)}
@@ -130,7 +130,7 @@ func momentOf(d api.Detail, counted client.Tally) moment {
 	return m
 }
 
-// tell shows a moment: always on a terminal, elsewhere when there is something new to say.
+// tell shows a moment: always on a terminal, elsewhere only when something changed.
 func (v *progressView) tell(m moment) {
 	now := time.Now()
 	v.asking.Look(now, m.settled)
@@ -143,7 +143,7 @@ func (v *progressView) tell(m moment) {
 	}
 	if rate := v.asking.PerSecond(now, m.settled); rate > 0 {
 		text += fmt.Sprintf(", %.1f/s", rate)
-		if v.waits == "" { // else that has said when the last is expected
+		if v.waits == "" { // otherwise that message says when the last is expected
 			text += term.LeftText(rate, m.total-m.done)
 		}
 	}
@@ -161,7 +161,7 @@ func (v *progressView) tell(m moment) {
 	v.status = m.status
 }
 
-// outcomeText is the outcomes so far, those that there are.
+// outcomeText lists the outcomes so far, without zeros.
 func outcomeText(counted client.Tally) string {
 	var parts []string
 	for _, o := range smtp.Outcomes {
@@ -172,13 +172,13 @@ func outcomeText(counted client.Tally) string {
 	return strings.Join(parts, ", ")
 }
 
-// barWidth is how wide a bar is, and barEvery how often it is drawn at most, but for its end.
+// barWidth is the width of a bar, and barEvery the least time between two drawings, except for the last.
 const (
 	barWidth = 10
 	barEvery = 100 * time.Millisecond
 )
 
-// showBar draws the bar at n of total, in one piece, so that its numbers are those of its text.
+// showBar draws the bar at n of total, in one write, so that bar and text agree.
 func (v *progressView) showBar(n, total int64, count, text string) {
 	now := time.Now()
 	if v.barShown && n < total && now.Sub(v.drawn) < barEvery {
@@ -196,7 +196,7 @@ func (v *progressView) showBar(n, total int64, count, text string) {
 	fmt.Fprintf(v.out, "\r%s\x1b[K", term.Clipped(line, width-1))
 }
 
-// clearBar takes the bar from the screen.
+// clearBar removes the bar from the screen.
 func (v *progressView) clearBar() {
 	if v.barShown {
 		v.barShown = false

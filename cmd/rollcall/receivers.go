@@ -80,7 +80,7 @@ func newReceivers(e environment) *cobra.Command {
 	return c
 }
 
-// must is for what only a fault of this code makes fail, on every start.
+// must panics on errors that only a bug can cause, and then at every start.
 func must(err error) {
 	if err != nil {
 		panic(err)
@@ -95,18 +95,18 @@ var receiverOrders = map[string]func(r inspect.Receiver) float64{
 	"deferred": func(r inspect.Receiver) float64 { return r.Deferred },
 }
 
-// receiversScreen shows the receivers, once or again and again.
+// receiversScreen shows the receivers, once or repeatedly.
 type receiversScreen struct {
 	client *client.Admin
 	out    io.Writer
 	asJSON bool
 	sort   string
 	limit  int
-	part   string // of the key of those that are shown
+	part   string // part of the keys to show
 	every  time.Duration
 }
 
-// pick gives those that are asked for, in order; More counts those beyond the limit.
+// pick returns the requested receivers in order; More counts those beyond the limit.
 func (v receiversScreen) pick(found inspect.Receivers) inspect.Receivers {
 	list := slices.DeleteFunc(slices.Clone(found.Receivers), func(r inspect.Receiver) bool {
 		return !strings.Contains(r.Key, v.part)
@@ -124,7 +124,7 @@ func (v receiversScreen) pick(found inspect.Receivers) inspect.Receivers {
 	return found
 }
 
-// addTable writes the receivers that are asked for and have room, in at most so many lines; 0: any number.
+// addTable writes the requested receivers in at most lines lines; 0: any number.
 func (v receiversScreen) addTable(b *term.Page, found inspect.Receivers, lines int) {
 	found = v.pick(found)
 	now := found.At
@@ -209,7 +209,7 @@ func receiverRows(r inspect.Receiver, now time.Time, width int) []term.Row {
 	return rows
 }
 
-// stateText says in a word or three what keeps a receiver from asking more.
+// stateText says in one to three words what keeps us from asking a receiver more.
 func stateText(r inspect.Receiver, now time.Time) string {
 	text := r.State
 	if r.Cause != "" && r.Cause != inspect.Causes[0] {
@@ -260,17 +260,17 @@ func newReceiversResume(node *adminFlags) *cobra.Command {
 		short: "End the pause or the drain of a receiver"})
 }
 
-// restCommand is a command that rests a receiver or a source, or ends its rest.
+// restCommand is a command that pauses a receiver or a source, or ends that.
 type restCommand struct {
 	node                 *adminFlags
 	word, arg            string
 	short, long, example string
 	value                throttle.Pause
-	key                  func(arg string) (string, error) // makes a key of the argument; nil: it is one
+	key                  func(arg string) (string, error) // makes a key from the argument; nil: it is one
 	complete             cobra.CompletionFunc             // nil: keys
 }
 
-// keyOf gives the key that is meant by the argument.
+// keyOf returns the key that the argument means.
 func (r restCommand) keyOf(arg string) (string, error) {
 	if r.key != nil {
 		return r.key(arg)
@@ -321,15 +321,14 @@ func newResume(r restCommand) *cobra.Command {
 	}, printResumed)
 }
 
-// resumedAnswer is what was ended, and who else keeps it at rest, for programs.
+// resumedAnswer is the ended overrides, and what else keeps the pause, for programs.
 type resumedAnswer struct {
 	name string
 	admin.Cleared
 	Still *inspect.ExplainedField `json:"still"` // null: nobody does
 }
 
-// stillRests says who else keeps it at rest; nil: nobody does. The node may follow a
-// moment later.
+// stillRests returns what else keeps the pause; nil: nothing. The node may follow a moment later.
 func stillRests(ctx context.Context, client *client.Admin, key string,
 	ended []admin.ThrottleRule) *inspect.ExplainedField {
 	ctx, cancel := context.WithTimeout(ctx, followWithin)
@@ -415,7 +414,7 @@ func newReceiversClose(node *adminFlags) *cobra.Command {
 	})
 }
 
-// onlyNodeWith gives the node that has a session of a receiver.
+// onlyNodeWith returns the only node with this session of a receiver.
 func onlyNodeWith(ctx context.Context, client *client.Admin, key string, session int) (string, error) {
 	found, err := client.Receiver(ctx, key)
 	if err != nil {
@@ -471,7 +470,7 @@ func newReceiversForget(node *adminFlags) *cobra.Command {
 	})
 }
 
-// printForgotten says each thing that was dropped on a line of its own.
+// printForgotten lists what was forgotten, a line each.
 func printForgotten(w io.Writer, done admin.Forgotten, what string) error {
 	b := term.NewPage(w)
 	for _, f := range done.Receivers {

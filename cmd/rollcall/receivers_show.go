@@ -19,8 +19,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// limitWords are learned limits in words: what is at most so much, and what comes after its
-// end.
+// limitWords describe learned limits: what is limited, and what follows when the limit ends.
 var limitWords = map[string]struct{ what, then string }{
 	throttle.FieldConnections.String():         {"sessions at once", "one more is tried"},
 	throttle.FieldRcptsPerConnection.String():  {"addresses in a session", "the allowance is believed again"},
@@ -28,8 +27,8 @@ var limitWords = map[string]struct{ what, then string }{
 	throttle.FieldRcptsPerTransaction.String(): {"addresses in a transaction", "the allowance is believed again"},
 }
 
-// lessons says what was learned of a receiver that is below its allowance, in a sentence each:
-// the value, since when, from what, and until when.
+// lessons describes the learned limits below the configured ones, a sentence each: the value, since when, why, and
+// until when.
 func lessons(d inspect.ReceiverDetail, now time.Time) (texts []string) {
 	for _, l := range d.Learned {
 		texts = append(texts, limitLesson(l, now))
@@ -45,7 +44,7 @@ func lessons(d inspect.ReceiverDetail, now time.Time) (texts []string) {
 	return texts
 }
 
-// softwareLine says which software a receiver runs, what follows for its refusals, and who says so.
+// softwareLine says which software a receiver runs, what that means for its refusals, and how we know.
 func softwareLine(s *inspect.Software) string {
 	text := s.Words() + "; "
 	switch {
@@ -87,7 +86,7 @@ func limitLesson(l inspect.Limit, now time.Time) string {
 	return text + "."
 }
 
-// paceLesson is the sentence about the pace of a source; "": nothing below the allowance.
+// paceLesson is the sentence about the rate of a source; "": it is not below the limit.
 func paceLesson(s inspect.ReceiverSource, now time.Time) string {
 	t := s.Tempo
 	if t.Rate <= 0 || t.Rate >= t.Ceiling {
@@ -110,7 +109,7 @@ func paceLesson(s inspect.ReceiverSource, now time.Time) string {
 	return text + ". It is raised while higher rates go well."
 }
 
-// restLesson is the sentence about a source that is kept away; "": it is not.
+// restLesson is the sentence about a suspended source; "": it is not suspended.
 func restLesson(s inspect.ReceiverSource, now time.Time) string {
 	if s.State != "resting" && s.State != "paused" && s.State != "draining" {
 		return ""
@@ -205,7 +204,7 @@ func (s receiverSheet) head() {
 	}
 }
 
-// judged says when a reply came, from where, and what was made of it.
+// judged says when a reply came, from where, and its verdict.
 func (s receiverSheet) judged(r inspect.Reply, ago time.Duration) string {
 	parts := []string{}
 	if ago > 0 {
@@ -232,8 +231,8 @@ func (s receiverSheet) judged(r inspect.Reply, ago time.Duration) string {
 	return strings.Join(parts, ", ")
 }
 
-// hour shows the last hour: a column for each minute. What was asked is the mean of the minute,
-// what was allowed, and what waited, is as it was at its end.
+// hour shows the last hour, a column for each minute: the mean of what was asked, and what was allowed and what waited
+// at its end.
 func (s receiverSheet) hour() {
 	minutes := s.d.Minutes
 	if len(minutes) == 0 {
@@ -260,10 +259,10 @@ func (s receiverSheet) hour() {
 // sparks are eight heights.
 var sparks = []rune("▁▂▃▄▅▆▇█")
 
-// sparkMost is how many minutes have room.
+// sparkMost is how many minutes fit.
 const sparkMost = 60
 
-// spark draws minutes from 0 to the most of them, which it gives too.
+// spark draws minutes on a scale from 0 to their maximum, which it returns too.
 func spark(minutes []inspect.Minute, of func(m inspect.Minute) float64) (string, float64) {
 	minutes = minutes[max(0, len(minutes)-sparkMost):]
 	most := 0.0
@@ -348,7 +347,7 @@ func (s receiverSheet) queues() {
 	s.Table(&g)
 }
 
-// firings shows what made us slow down, rest or change in the last hour.
+// firings shows what made us slow down, pause or change in the last hour.
 func (s receiverSheet) firings() {
 	if len(s.d.Firings) == 0 {
 		return
@@ -362,7 +361,7 @@ func (s receiverSheet) firings() {
 	}
 }
 
-// learned shows what holds below the allowance, in sentences.
+// learned shows the learned limits, in sentences.
 func (s receiverSheet) learned() {
 	texts := lessons(s.d, s.now)
 	if len(texts) == 0 {
@@ -410,8 +409,8 @@ func newReceiversTrace(node *adminFlags) *cobra.Command {
 	return c
 }
 
-// unheardOf says that nothing is asked of a receiver now, or that no node has a source: there
-// is nothing to follow then, unless that changes.
+// unheardOf warns that a receiver is not asked now, or that no node has a source, so that there may be nothing to
+// follow.
 func unheardOf(ctx context.Context, client *client.Admin, key, source string) (texts []string) {
 	if known, err := client.Receivers(ctx); err == nil && known.More == 0 && len(known.Silent) == 0 {
 		key = strings.ToLower(key)
@@ -439,7 +438,7 @@ func unheardOf(ctx context.Context, client *client.Admin, key, source string) (t
 // traceEvery is how often lines are fetched: nodes keep the newest thousand.
 const traceEvery = time.Second
 
-// traceIndent stands before the lines that a long line goes on in.
+// traceIndent is the indent of a long line's further lines.
 const traceIndent = 6
 
 // tracing follows the sessions of a receiver.
@@ -448,17 +447,17 @@ type tracing struct {
 	key, source string
 	out         io.Writer
 	asJSON      bool
-	width       int // of the terminal; 0: it is none, and lines stay whole
+	width       int // of the terminal; 0: no terminal, lines stay whole
 	after       map[string]uint64
 }
 
-// follow writes lines until ctx ends, which is no error. A node that has answered once
-// may go away and come back.
+// follow writes lines until ctx ends, which is no error. A node that answered once may become unreachable and come
+// back.
 func (t *tracing) follow(ctx context.Context, every time.Duration) error {
 	return term.Repeat(ctx, every, t.fetch, func(lines []inspect.TraceLine, _ error) error { return t.write(lines) })
 }
 
-// fetch gives what is new.
+// fetch returns the new lines.
 func (t *tracing) fetch(ctx context.Context) ([]inspect.TraceLine, error) {
 	after, err := json.Marshal(t.after)
 	if err != nil {
@@ -492,20 +491,20 @@ func (t *tracing) write(lines []inspect.TraceLine) (err error) {
 	return nil
 }
 
-// receiversEvery is how often a watched table of receivers is renewed.
+// receiversEvery is how often a watched table of receivers is refreshed.
 const receiversEvery = time.Second
 
-// What a terminal is told (ECMA-48, and xterm's private modes 25 and 1049).
+// Control sequences (ECMA-48, and xterm's private modes 25 and 1049).
 const (
 	screenOpen  = "\x1b[?1049h\x1b[?25l" // another screen, no cursor
-	screenClose = "\x1b[?25h\x1b[?1049l" // the cursor and what was there before
+	screenClose = "\x1b[?25h\x1b[?1049l" // restores the cursor and the former content
 	screenHome  = "\x1b[H"
 	screenLine  = "\x1b[K" // clears the rest of a line
 	screenRest  = "\x1b[J" // clears what is below
 )
 
-// watch shows the receivers each second until ctx ends, which is no error. A node that
-// has answered once may go away and come back.
+// watch shows the receivers each second until ctx ends, which is no error. A node that answered once may become
+// unreachable and come back.
 func (v receiversScreen) watch(ctx context.Context) error {
 	redraw, open := term.IsTerminal(v.out) && !v.asJSON, false
 	defer func() {
@@ -524,7 +523,7 @@ func (v receiversScreen) watch(ctx context.Context) error {
 	})
 }
 
-// frame shows what a node said, or why it said nothing.
+// frame shows a node's answer, or why there is none.
 func (v receiversScreen) frame(found inspect.Receivers, failed error, redraw bool) error {
 	if v.asJSON {
 		if failed != nil {

@@ -31,7 +31,7 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// errScore is why lab score exits with 1 although it ran to its end.
+// errScore makes a completed lab score exit with 1.
 var errScore = errors.New("the score is not clean")
 
 // scoreFlags are the flags of lab score.
@@ -114,17 +114,17 @@ func runScore(c *cobra.Command, f scoreFlags) error {
 	return err
 }
 
-// scoreMax is the most addresses of a score: more would measure the machine.
+// scoreMax bounds the addresses of a score: more would measure the machine.
 const scoreMax = 1_000_000
 
-// part is what came of one list at one lab.
+// part is the result of one list at one lab.
 type part struct {
 	all   []judged
 	sheet smtplab.Sheet
 	again replayed
 }
 
-// score makes a list, has it verified and counts what came of it.
+// score makes a list, verifies it and counts the results.
 func score(ctx context.Context, f scoreFlags, view *progressView) (scoreReport, error) {
 	var parts []part
 	var err error
@@ -145,13 +145,11 @@ func score(ctx context.Context, f scoreFlags, view *progressView) (scoreReport, 
 	return r, nil
 }
 
-// familiesAtOnce is how many families are at work at a time: all of them, for nearly all
-// of it is waiting.
+// familiesAtOnce is how many families run at a time: all of them, because nearly all their time is waiting.
 const familiesAtOnce = 32
 
-// scoreFamilies gives each family of personalities a lab and a node of its own: a
-// source that is refused at many receivers is rested at all of them, and the families
-// that refuse us would keep the others from being asked.
+// scoreFamilies gives each family of personalities a lab and a node of its own: a source refused by many receivers is
+// suspended at all, so the families that refuse us would block the others.
 func scoreFamilies(ctx context.Context, f scoreFlags, view *progressView) ([]part, error) {
 	members := map[string]int{}
 	for _, p := range smtplab.Personalities() {
@@ -176,7 +174,7 @@ func scoreFamilies(ctx context.Context, f scoreFlags, view *progressView) ([]par
 	return parts, errors.Join(errs...)
 }
 
-// scorePart has one list verified by a node of its own against a lab of its own.
+// scorePart verifies one list with its own node against its own lab.
 func scorePart(ctx context.Context, f scoreFlags, view *progressView) (done part, err error) {
 	folder, remove, err := trialFolder()
 	if err != nil {
@@ -207,28 +205,27 @@ func scorePart(ctx context.Context, f scoreFlags, view *progressView) (done part
 }
 
 const (
-	// mixBad is a list of nothing but mailboxes that do not exist, at the receivers
-	// that count such: what their guards wait for.
+	// mixBad is a list of only nonexistent mailboxes at receivers with harvest guards, which count these.
 	mixBad = "bad"
 
 	// everyMix is each of scoreMixes in turn.
 	everyMix = "every"
 
-	// badOfEvery: of everyMix the bad list has one part in so many of the addresses, so
-	// that the strictest receiver gets through them in minutes too. Guess.
+	// badOfEvery: in everyMix one in badOfEvery addresses is of the bad list, so that even the strictest receiver takes
+	// only minutes. Guess.
 	badOfEvery = 6
 
-	// guardFamily are the personalities with a guard, in the lab's words.
+	// guardFamily is the lab's name for the personalities with a harvest guard.
 	guardFamily = "guard"
 
-	// badPerDomain is more unknown mailboxes at one receiver than any guard bears. Guess.
+	// badPerDomain is a number of unknown mailboxes at one receiver that no guard tolerates. Guess.
 	badPerDomain = 40
 )
 
 // scoreMixes gives the lists that lab score knows.
 func scoreMixes() []string { return append(smtplab.Mixes(), mixBad) }
 
-// scorePage is what the page of the docs is made of.
+// scorePage is the content of the page in the docs.
 var scorePage = []string{smtplab.EverydayMix, smtplab.AllMix, mixBad}
 
 // scoreList makes a labelled list of n addresses, the same for the same seed.
@@ -245,7 +242,7 @@ func scoreList(lab *smtplab.Lab, mix string, n int, seed uint64) ([]labelled, er
 	for l := range labels {
 		list = append(list, labelled{address: l.Address, personality: l.Personality, want: l.Expectation})
 	}
-	// A file of a customer is in no order.
+	// A customer's file has no order.
 	return interleaved(list), nil
 }
 
@@ -261,16 +258,16 @@ func interleaved(list []labelled) []labelled {
 	return slices.Clip(out)
 }
 
-// replayed is what came of judging the kept evidence of a trial again.
+// replayed is the result of judging the stored evidence of a trial again.
 type replayed struct {
 	judged  int
-	changed int    // outcome or reason is another one
+	changed int    // outcome or reason differs
 	missing int    // settled without evidence
-	first   string // the first that is not as it was, for people
+	first   string // the first difference, for people
 }
 
-// replay judges every attempt of a verification again, from what the ledger keeps,
-// and notes in all who is to blame for what stayed unknown.
+// replay judges every attempt of a verification again, from the stored evidence, and notes in all the blame for unknown
+// outcomes.
 func (t *trial) replay(ctx context.Context, id uuid.UUID, all []judged) (r replayed, err error) {
 	rules := verdict.Builtin()
 	_, err = t.node.Book.Evidence(ctx, id, 0, func(k ledger.StoredSettlement) error {
@@ -317,36 +314,35 @@ func (r *replayed) again(rules *verdict.Rules, was ledger.Result, c evidence.Cas
 	}
 }
 
-// How a trial scales the long waits of real receivers, so that it ends in minutes.
-// The allowance is the shipped one: a trial shows the manners that a node has.
+// A trial scales the long waits of real receivers, so that it ends in minutes. The limits are the shipped ones, so that
+// it shows a node's real manners.
 const (
-	// trialHour is how long an hour lasts, for the lab and for the node: short enough
-	// that the strictest receiver gets through its part of a list of bad addresses, long
-	// enough that the rates of the allowance, which stay those of a true minute, would
-	// let more refusals happen in it than guards bear: 30 sessions of 2.
+	// trialHour is how long an hour lasts, for the lab and for the node. It is short enough for the strictest receiver
+	// to finish its part of a list of bad addresses. It is long enough that the unscaled rates alone would allow more
+	// refusals than guards tolerate: 30 sessions of 2.
 	trialHour = 36 * time.Second
 
-	// trialGreylist stands for the 300 s that the commonest implementation asks for.
+	// trialGreylist stands for the 300 s of the commonest implementation.
 	trialGreylist = trialHour / 12
 
-	// trialGiveUp is how long an undecided address is asked again: the longest scaled
-	// greylisting of the lab several times over. In service it is six hours.
+	// trialGiveUp is how long an undecided address is asked again: several times the lab's longest scaled greylisting.
+	// In service it is six hours.
 	trialGiveUp = 60 * time.Second
 )
 
-// labelled is one address of a trial and what is right to say about it.
+// labelled is one address of a trial with its correct result.
 type labelled struct {
 	address     string
 	personality string // of the lab
 	want        smtplab.Expectation
 }
 
-// judged is what a trial found out about one address.
+// judged is a trial's result for one address.
 type judged struct {
 	labelled
-	outcome smtp.Outcome // smtp.Undecided: nobody knew when the time was up
+	outcome smtp.Outcome // smtp.Undecided: not known when the time was up
 	reason  smtp.Reason
-	blame   smtp.Blame // who kept us from knowing; only of an unknown
+	blame   smtp.Blame // who is to blame; only for unknown
 }
 
 // trialOptions say how a trial runs.
@@ -371,7 +367,7 @@ type trial struct {
 func trialLab() smtplab.Options {
 	o := smtplab.Defaults()
 	o.GreylistWait, o.HourLasts = trialGreylist, trialHour
-	o.SessionsMax = 2 * node.SessionsMax // its only client is this node, which bounds itself
+	o.SessionsMax = 2 * node.SessionsMax // its only client is this node, which limits itself
 	return o
 }
 
@@ -407,8 +403,7 @@ func startTrial(ctx context.Context, o trialOptions) (t *trial, err error) {
 	return begun, nil
 }
 
-// trialConfig is the configuration of the node of a trial: the defaults, but for its
-// place, the lab, and the waits.
+// trialConfig is the configuration of a trial's node: the defaults, except for its folder, the lab, and the waits.
 func trialConfig(folder string, lab *smtplab.Lab) config.Config {
 	c := node.LocalConfig(config.Default(), folder, false)
 	c.Throttle.File = ""
@@ -435,8 +430,8 @@ func (t *trial) stop(ctx context.Context) (err error) {
 	return err
 }
 
-// verify has a list verified, for a time at most, and gives what came of it, in the
-// order of the list, with the verification's number.
+// verify verifies a list for a limited time, and returns the results in the order of the list, with the verification's
+// id.
 func (t *trial) verify(ctx context.Context, list []labelled,
 	within time.Duration) ([]judged, uuid.UUID, error) {
 	var file bytes.Buffer
@@ -479,7 +474,7 @@ func (t *trial) verify(ctx context.Context, list []labelled,
 	return all, id, err
 }
 
-// csvField quotes what has a meaning in CSV (RFC 4180 §2).
+// csvField quotes a cell with special characters of CSV (RFC 4180 §2).
 func csvField(s string) string {
 	if !strings.ContainsAny(s, "\",\r\n") {
 		return s
@@ -512,7 +507,7 @@ func (t *trial) judge(ctx context.Context, id string, list []labelled) ([]judged
 	return all, nil
 }
 
-// resultWords gives outcomes and reasons by how results write them.
+// resultWords maps the words in results to outcomes and reasons.
 func resultWords() (map[string]smtp.Outcome, map[string]smtp.Reason) {
 	outcomes, reasons := map[string]smtp.Outcome{}, map[string]smtp.Reason{}
 	for _, o := range smtp.Outcomes {
@@ -524,7 +519,7 @@ func resultWords() (map[string]smtp.Outcome, map[string]smtp.Reason) {
 	return outcomes, reasons
 }
 
-// blameOf says who kept us from knowing, where no evidence says it better.
+// blameOf returns the blame for an unknown outcome, if no evidence gives a better one.
 func blameOf(outcome smtp.Outcome, reason smtp.Reason) smtp.Blame {
 	ours := []smtp.Reason{smtp.SourceBlocked, smtp.SourceIdentity, smtp.HarvestGuard, smtp.ReceiverRateLimited,
 		smtp.Internal, smtp.EAIUnsupported}
@@ -541,7 +536,7 @@ func blameOf(outcome smtp.Outcome, reason smtp.Reason) smtp.Blame {
 	return smtp.BlameReceiver
 }
 
-// trialFolder makes a folder for one trial; remove takes it away.
+// trialFolder makes a folder for one trial; remove deletes it.
 func trialFolder() (folder string, remove func() error, err error) {
 	if folder, err = os.MkdirTemp("", "rollcall-score-"); err != nil {
 		return "", nil, fmt.Errorf("make a folder for the data: %w", err)

@@ -52,7 +52,7 @@ func writeAccuracy(path string, reports []scoreReport) error {
 	return nil
 }
 
-// accuracyHead says what the page is about.
+// accuracyHead is the introduction of the page.
 var accuracyHead = strings.NewReplacer("'", "`", "HOUR", trialHour.String(), "GIVEUP",
 	trialGiveUp.String()).Replace(`
 How often Rollcall is right, and how it treats receivers, measured against the simulated receivers of
@@ -106,7 +106,7 @@ func printScore(w io.Writer, r *scoreReport) error {
 	return nil
 }
 
-// tripped counts the times that a guard stepped in.
+// tripped counts how often a guard stepped in.
 func (m scoreManners) tripped() (n int) {
 	for _, times := range m.Tripped {
 		n += times
@@ -121,7 +121,7 @@ type scoreTable struct {
 	rows     [][]string
 }
 
-// tables gives the tables of a report that have something in them.
+// tables returns the tables of a report that are not empty.
 func (r *scoreReport) tables() []scoreTable {
 	all := []scoreTable{r.confusionTable(), r.unknownTable(), r.statementTable(), r.worstTable(),
 		r.mannersTable()}
@@ -164,7 +164,7 @@ func (r *scoreReport) unknownTable() scoreTable {
 	return t
 }
 
-// blameName is a blame as people read it.
+// blameName names a blame for people.
 func blameName(b smtp.Blame) string {
 	if b == smtp.BlameSource {
 		return "source (us)"
@@ -219,38 +219,38 @@ func (r *scoreReport) mannersTable() scoreTable {
 	return t
 }
 
-// scoreReport is what came of one list.
+// scoreReport is the report on one list.
 type scoreReport struct {
 	Mix           string `json:"mix"`
 	Seed          uint64 `json:"seed"`
-	Within        string `json:"within"` // the time that there was
+	Within        string `json:"within"` // the time limit
 	Addresses     int    `json:"addresses"`
 	Domains       int    `json:"domains"`
 	Personalities int    `json:"personalities"`
 
-	Knowable int `json:"knowable"` // what a careful engine can find out
+	Knowable int `json:"knowable"` // addresses that a careful engine can decide
 	Found    int `json:"found"`    // of these: the right outcome
 	Reasoned int `json:"reasoned"` // of these: with a right reason
 	Wrong    int `json:"wrong"`    // false statements; must be 0
 
-	// Unfinished are the addresses that still waited for their receivers' allowance
-	// when the time was up; Knowable has none of them.
+	// Unfinished counts the addresses that still waited for their receivers' limits when the time was up; Knowable does
+	// not count them.
 	Unfinished int `json:"unfinished"`
 
-	// Confusion counts by what is right, then by what was said. What a careful engine
-	// may miss, such as at a receiver that is hard to understand, has hardly behind it.
+	// Confusion counts by the truth, then by the result. A truth that a careful engine may miss, such as at a receiver
+	// that is hard to understand, is marked with hardly.
 	Confusion map[string]client.Tally `json:"confusion"`
 
 	Unknown       client.Tally       `json:"unknown_by_blame"`
 	Statements    []wrongStatement   `json:"wrong_statements"`
-	Worst         []personalityScore `json:"personalities_below_all"` // those where not all that can be known is
+	Worst         []personalityScore `json:"personalities_below_all"` // those with knowable addresses that were missed
 	Manners       scoreManners       `json:"manners"`
 	TookSeconds   float64            `json:"took_seconds"`
 	PerSecond     float64            `json:"addresses_per_second"`
-	ByPersonality int                `json:"personalities_whole"` // where all that can be known is
+	ByPersonality int                `json:"personalities_whole"` // without such misses
 
-	// Replayed counts the addresses whose kept evidence was judged again; Changed are
-	// those that came out otherwise, which must be 0.
+	// Replayed counts the addresses whose stored evidence was judged again; Changed counts those with another result,
+	// which must be 0.
 	Replayed int `json:"replayed"`
 	Changed  int `json:"replay_changed"`
 }
@@ -264,12 +264,12 @@ type wrongStatement struct {
 	Count       int    `json:"count"`
 }
 
-// personalityScore is how one personality came out.
+// personalityScore is the score of one personality.
 type personalityScore struct {
 	Name     string       `json:"name"`
 	Knowable int          `json:"knowable"`
 	Found    int          `json:"found"`
-	Missed   client.Tally `json:"missed_reasons"` // of what can be known and is not
+	Missed   client.Tally `json:"missed_reasons"` // of knowable addresses that were missed
 }
 
 // scoreManners is how the receivers were treated, from the lab's sheet.
@@ -281,9 +281,9 @@ type scoreManners struct {
 	OutOfOrder        int            `json:"out_of_order"`
 	UnaskedGroups     int            `json:"unasked_groups"`
 	EarlyTalk         int            `json:"early_talk"`
-	HungUp            int            `json:"hung_up"` // sessions that we ended without QUIT
+	HungUp            int            `json:"hung_up"` // sessions ended without QUIT
 	RefusedPerSession int            `json:"refused_per_session"`
-	RefusedOfReceiver int            `json:"refused_of_one_receiver"` // the most of one in the whole run
+	RefusedOfReceiver int            `json:"refused_of_one_receiver"` // the most at one receiver in the whole run
 	RcptsPerTx        int            `json:"rcpts_per_transaction"`
 	AddressRcptsMax   int            `json:"rcpts_for_one_address"`
 	Rcpts             int            `json:"rcpts"`
@@ -292,10 +292,10 @@ type scoreManners struct {
 	DNSZones          int            `json:"dns_domains"`
 }
 
-// hardly stands behind a truth that a careful engine may miss.
+// hardly marks a truth that a careful engine may miss.
 const hardly = ", hardly"
 
-// clean reports whether nothing is in the manners that must not be there.
+// clean reports whether the manners have no violation.
 func (m scoreManners) clean() bool {
 	return len(m.Tripped) == 0 && m.Data == 0 && m.OutOfOrder == 0 && m.UnaskedGroups == 0 && m.EarlyTalk == 0
 }
@@ -303,7 +303,7 @@ func (m scoreManners) clean() bool {
 // good reports whether the run keeps every promise.
 func (r *scoreReport) good() bool { return r.Wrong == 0 && r.Changed == 0 && r.Manners.clean() }
 
-// accuracy is the share of what can be known that was found out.
+// accuracy is the fraction of knowable addresses with the right outcome.
 func (r *scoreReport) accuracy() float64 {
 	if r.Knowable == 0 {
 		return 1
@@ -311,7 +311,7 @@ func (r *scoreReport) accuracy() float64 {
 	return float64(r.Found) / float64(r.Knowable)
 }
 
-// newScoreReport counts what came of lists.
+// newScoreReport counts the results of lists.
 func newScoreReport(parts []part, took time.Duration) scoreReport {
 	r := scoreReport{Confusion: map[string]client.Tally{}, Unknown: client.Tally{}, TookSeconds: took.Seconds()}
 	r.Manners.Tripped = map[string]int{}

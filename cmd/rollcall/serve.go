@@ -20,7 +20,7 @@ import (
 	"rollcall/config"
 )
 
-// devCredits is what the workspace of serve --dev has: a file of the largest default size.
+// devCredits are the credits of the workspace of serve --dev: enough for a file of the largest default size.
 const devCredits = 1_000_000
 
 func newServe(e environment) *cobra.Command {
@@ -83,9 +83,9 @@ func serve(c *cobra.Command, e environment, loaded config.Config, dev bool) erro
 	return err
 }
 
-// tellManager says to who started this process with NOTIFY_SOCKET, such as systemd for a unit of Type=notify, that the
-// node serves, and twice in each WATCHDOG_USEC that the process still runs. The function it returns says that the node
-// drains. Whoever has no such socket is told nothing.
+// tellManager tells the process's manager, such as systemd for a unit of Type=notify, that the node serves, and twice
+// in each WATCHDOG_USEC that the process still runs. The function it returns tells that the node drains. Without
+// NOTIFY_SOCKET all this does nothing.
 func tellManager(log *slog.Logger) (stopping func()) {
 	tell := func(state string) {
 		if _, err := daemon.SdNotify(false, state); err != nil {
@@ -94,7 +94,7 @@ func tellManager(log *slog.Logger) (stopping func()) {
 	}
 	tell(daemon.SdNotifyReady)
 	if every, err := daemon.SdWatchdogEnabled(false); err == nil && every > 0 {
-		go func() { // as long as the process, which drains too
+		go func() { // until the process ends, also while it drains
 			for range time.Tick(every / 2) {
 				tell(daemon.SdNotifyWatchdog)
 			}
@@ -103,8 +103,8 @@ func tellManager(log *slog.Logger) (stopping func()) {
 	return func() { tell(daemon.SdNotifyStopping) }
 }
 
-// startedAs is what to type to run this program again: its name, or `go run`, which gives it one that is gone when it
-// ends.
+// startedAs is what to type to run this program again: its name, or a `go run` command, whose binary is deleted at the
+// end.
 func startedAs(name string) string {
 	if strings.Contains(name, "/go-build") {
 		return "go run ./cmd/rollcall"
@@ -112,7 +112,7 @@ func startedAs(name string) string {
 	return name
 }
 
-// printDev makes the workspace of serve --dev and says what to try.
+// printDev makes the workspace of serve --dev and prints what to try.
 func printDev(c *cobra.Command, n *node.Node, loaded config.Config) error {
 	token, err := client.ReadToken(loaded.DataDir)
 	if err != nil {
@@ -145,9 +145,9 @@ func printDev(c *cobra.Command, n *node.Node, loaded config.Config) error {
 	return nil
 }
 
-// limitMemory tells Go to use nine tenths of what the cgroups of this process allow, so that it collects garbage
-// sooner instead of being killed; the rest is for what Go does not count, such as the embedded ledger's files in
-// memory. GOMEMLIMIT, when somebody has set it, stays.
+// limitMemory sets Go's memory limit to nine tenths of what the cgroups of this process allow, so that it collects
+// garbage sooner instead of being killed. The remainder is for memory that Go does not count, such as the embedded
+// ledger's files in memory. GOMEMLIMIT takes precedence.
 func limitMemory(log *slog.Logger) {
 	limit, err := memlimit.Set()
 	if err != nil {
@@ -157,7 +157,7 @@ func limitMemory(log *slog.Logger) {
 	}
 }
 
-// newLogger makes the process's logger; c has passed config's Validate.
+// newLogger makes the process's logger; c is validated.
 func newLogger(w io.Writer, c config.Log) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {

@@ -49,7 +49,7 @@ func newSourcesCommand(e environment) *cobra.Command {
 	return c
 }
 
-// keyOfSource gives the name of the rules of a source.
+// keyOfSource returns the name of a source's rules.
 func keyOfSource(arg string) (string, error) {
 	arg = strings.TrimPrefix(arg, throttle.SourcePrefix)
 	if arg == "default" || arg == "" {

@@ -54,7 +54,7 @@ func fieldNames() (names []string) {
 // dayHours is written "d" in lengths of time, as 2d.
 const dayHours = 24 * time.Hour
 
-// daysMost is what more days are taken for: a century is more than anything here may last.
+// daysMost caps the days of a length of time: nothing here may last a century.
 const daysMost = 36_500
 
 // parseSpan reads a length of time, also in days: 30m, 2h, 3d.
@@ -68,7 +68,7 @@ func parseSpan(text string) (time.Duration, error) {
 	return time.ParseDuration(text)
 }
 
-// parseFor reads how long an override shall hold.
+// parseFor reads how long an override lasts.
 func parseFor(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, term.UsageError("--for is missing: say how long it shall hold, as --for 2h")
@@ -106,7 +106,7 @@ func parseFields(args []string) (map[string]string, error) {
 	return fields, nil
 }
 
-// unknownField names the field that was likely meant, and all there are.
+// unknownField is the error about an unknown field: it names the likely one, and all.
 func unknownField(name string) string {
 	text := fmt.Sprintf("there is no field %q", name)
 	if near := config.Nearest(name, fieldNames()); near != "" {
@@ -115,8 +115,8 @@ func unknownField(name string) string {
 	return text + " The fields are " + strings.Join(fieldNames(), ", ")
 }
 
-// completeKey offers the keys of receivers and the names of rules to a shell for the
-// first argument, and then what more gives.
+// completeKey offers a shell the keys of receivers and the names of rules for the first argument, and the results of
+// more for further ones.
 func completeKey(node *adminFlags, more func(args []string, typed string) []string) cobra.CompletionFunc {
 	keys := completeWith(node, func(ctx context.Context, to *client.Admin, _ string) (names []string) {
 		if known, err := to.Receivers(ctx); err == nil {
@@ -157,7 +157,7 @@ func completeFields(args []string, _ string) (offers []string) {
 	return offers
 }
 
-// overrideID reads --id: a whole id, or the beginning of one of those that hold.
+// overrideID reads --id: a whole id, or the beginning of the id of an active override.
 func overrideID(ctx context.Context, node *client.Admin, text string) (uuid.UUID, error) {
 	known, err := node.Rules(ctx)
 	if err != nil {
@@ -176,7 +176,7 @@ func overrideID(ctx context.Context, node *client.Admin, text string) (uuid.UUID
 	return uuid.Parse(id)
 }
 
-// readCandidate reads a file that is to be tried.
+// readCandidate reads a file to be tried.
 func readCandidate(name string) (string, error) {
 	text, err := os.ReadFile(name)
 	if errors.Is(err, os.ErrNotExist) {
@@ -188,10 +188,10 @@ func readCandidate(name string) (string, error) {
 	return string(text), nil
 }
 
-// errCandidate says that a throttle file cannot be used.
+// errCandidate: a throttle file can't be used.
 var errCandidate = errors.New("it cannot be used")
 
-// checkView is what was found in a throttle file, for programs.
+// checkView is the report on a throttle file, for programs.
 type checkView struct {
 	File     string           `json:"file"`
 	OK       bool             `json:"ok"`    // no finding is an error
@@ -236,7 +236,7 @@ func (v checkView) failsWith() error {
 	return fmt.Errorf("%s: %w: %s", v.File, errCandidate, times(faults, "error"))
 }
 
-// times writes how many of something there are.
+// times writes a number with its noun.
 func times(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
@@ -259,7 +259,7 @@ func printCheck(w io.Writer, out checkView) error {
 	return b.Emit()
 }
 
-// faultsOf gives the faults of a throttle file as one error; warnings are none.
+// faultsOf returns the faults of a throttle file as one error, without warnings.
 func faultsOf(file string) error {
 	_, findings, err := config.CheckThrottle(file, config.Default().Throttle)
 	if err != nil {
@@ -320,24 +320,24 @@ func addChangeFlags(c *cobra.Command) *changeFlags {
 	return f
 }
 
-// setting sets an override and shows what it changed.
+// setting sets an override and shows its changes.
 type setting struct {
 	call   admin.OverrideCall
 	asJSON bool
 }
 
-// followWithin is how long the node that was asked may take to follow a change: it reads
-// what others change each second. followEvery is how often it is looked at.
+// followWithin is how long the asked node may take to apply a change: nodes read changes every second. followEvery is
+// how often the command checks.
 const (
 	followWithin = 4 * time.Second
 	followEvery  = 100 * time.Millisecond
 )
 
-// setView is what was set, for programs.
+// setView is the new override, for programs.
 type setView struct {
 	Override admin.ThrottleRule   `json:"override"`
 	Before   *inspect.Explanation `json:"before"` // null: it could not be explained
-	After    *inspect.Explanation `json:"after"`  // null: the same, or the node had not followed yet
+	After    *inspect.Explanation `json:"after"`  // null: the same, or the node had not applied it yet
 }
 
 func (s setting) run(c *cobra.Command, node *adminFlags, change *changeFlags) error {
@@ -375,7 +375,7 @@ func (s setting) run(c *cobra.Command, node *adminFlags, change *changeFlags) er
 	return nil
 }
 
-// followed waits until the node's rules for a name have an override; nil: it does not in time.
+// followed waits until the node's rules for a name include an override; nil: not in time.
 func followed(ctx context.Context, client *client.Admin, key, id string) *inspect.Explanation {
 	ctx, cancel := context.WithTimeout(ctx, followWithin)
 	defer cancel()
@@ -390,7 +390,7 @@ func followed(ctx context.Context, client *client.Admin, key, id string) *inspec
 	}
 }
 
-// says tells whether an override says something in an explanation.
+// says reports whether an explanation includes an override.
 func says(x inspect.Explanation, id string) bool {
 	for _, f := range x.Fields {
 		if f.ID == id {
@@ -405,7 +405,7 @@ func says(x inspect.Explanation, id string) bool {
 	return false
 }
 
-// unknownName says that nobody knows the name of an override: it may have a typing error.
+// unknownName warns that no receiver or rule has the name of an override, which may be mistyped.
 func unknownName(ctx context.Context, client *client.Admin, out setView) string {
 	name := out.Override.Name
 	if strings.HasPrefix(name, throttle.SourcePrefix) {
@@ -446,7 +446,7 @@ func unknownName(ctx context.Context, client *client.Admin, out setView) string 
 		name)
 }
 
-// printSet shows what an override changes.
+// printSet shows the changes of an override.
 func printSet(w io.Writer, out setView) error {
 	b, now := term.NewPage(w), time.Now()
 	until := time.Time(*out.Override.Until)
@@ -486,7 +486,7 @@ func printSet(w io.Writer, out setView) error {
 	return b.Emit()
 }
 
-// ruleKey writes the name of a rule as a command takes it.
+// ruleKey writes the name of a rule as commands accept it.
 func ruleKey(name string) string {
 	if name == throttle.SourcePrefix {
 		return name + "default"
@@ -494,7 +494,7 @@ func ruleKey(name string) string {
 	return name
 }
 
-// fieldOf gives a field of an explanation, and who has set it.
+// fieldOf returns the value of a field in an explanation, and the rule that set it.
 func fieldOf(x *inspect.Explanation, field string) (string, inspect.Said) {
 	if x != nil {
 		for _, f := range x.Fields {
@@ -537,7 +537,7 @@ func newThrottleClear(node *adminFlags) *cobra.Command {
 	}, func(w io.Writer, ended admin.Cleared) error { return printCleared(w, of, ended.Cleared) })
 }
 
-// printCleared shows what was ended; that there was nothing is no failure.
+// printCleared shows the ended overrides; none is no failure.
 func printCleared(w io.Writer, key string, ended []admin.ThrottleRule) error {
 	b := term.NewPage(w)
 	if len(ended) == 0 {

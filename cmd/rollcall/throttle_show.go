@@ -54,7 +54,7 @@ func sourceKey(key string) string {
 	return key
 }
 
-// explanation is what a node explained, as it is shown.
+// explanation is a node's explanation, for printing.
 type explanation struct {
 	inspect.Explanation
 	all     bool
@@ -87,7 +87,7 @@ func (x explanation) print(w io.Writer) error {
 	return b.Emit()
 }
 
-// title says what is explained.
+// title is the heading of an explanation.
 func (x explanation) title() string {
 	text := ruleTarget(x.Key)
 	if x.Domain != "" {
@@ -99,7 +99,7 @@ func (x explanation) title() string {
 	return text + "."
 }
 
-// line writes a field and who has set it.
+// line writes a field, its value and the rule that set it.
 func (x explanation) line(b *term.Page, field, value string, said inspect.Said) {
 	value = term.Printable(term.Dash(value))
 	indent := 23 + valueMost + 2 + 10
@@ -110,7 +110,7 @@ func (x explanation) line(b *term.Page, field, value string, said inspect.Said) 
 	b.WriteString(strings.TrimRight(head+term.FoldedTo(from(said, x.now), indent, b.Width), " ") + "\n")
 }
 
-// from says who said something: the rule, its place, and of an override its end.
+// from describes the origin of a value: the rule, its place, and the end of an override.
 func from(said inspect.Said, now time.Time) string {
 	var parts []string
 	if said.Name != "" {
@@ -132,7 +132,7 @@ func from(said inspect.Said, now time.Time) string {
 	return text
 }
 
-// notes says what the table does not show.
+// notes lists what the table does not show.
 func (x explanation) notes() (notes []string) {
 	if len(x.Narrower) > 0 {
 		notes = append(notes, "Narrower names with rules of their own, which go before these: "+term.Some(x.Narrower)+".")
@@ -145,7 +145,7 @@ func (x explanation) notes() (notes []string) {
 	isReceiver := false
 	for _, e := range x.Fields {
 		if f, known := throttle.ParseField(e.Field); known {
-			_ = a.Set(f, e.Value) // what cannot be read here is a field of another version
+			_ = a.Set(f, e.Value) // an unreadable field is of another version
 			isReceiver = isReceiver || f == throttle.FieldRefusedPerSession
 		}
 	}
@@ -169,7 +169,7 @@ func (x explanation) notes() (notes []string) {
 	return append(notes, filesState(x.Others, x.Silent)...)
 }
 
-// present writes how a receiver stands where it lives.
+// present writes the state of a receiver on its nodes.
 func (x explanation) present(b *term.Page, d inspect.ReceiverDetail) {
 	b.WriteByte('\n')
 	b.Para(0, "Now, on %s: %s. %s", d.Node, stateText(d.Receiver, x.now), d.Why)
@@ -209,7 +209,7 @@ func newThrottleList(node *adminFlags) *cobra.Command {
 	}, printRules)
 }
 
-// mostArgs refuses more arguments than that.
+// mostArgs refuses more than n arguments.
 func mostArgs(most int) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) > most {
@@ -219,7 +219,7 @@ func mostArgs(most int) cobra.PositionalArgs {
 	}
 }
 
-// printRules writes the strongest layer first, since that is what somebody changed last.
+// printRules writes the strongest layer first.
 func printRules(w io.Writer, known admin.ThrottleRules) error {
 	b := term.NewPage(w)
 	layers := []throttle.Layer{throttle.LayerOverride, throttle.LayerFile, throttle.LayerKnown, throttle.LayerDefault}
@@ -250,8 +250,7 @@ func printRules(w io.Writer, known admin.ThrottleRules) error {
 	return b.Emit()
 }
 
-// filesState says of which nodes the throttle file differs from that of the node that was
-// asked, and of which nothing is known.
+// filesState names the nodes whose throttle file differs from that of the asked node, and those that did not answer.
 func filesState(others []inspect.OtherFile, silent []inspect.UnreachableNode) (texts []string) {
 	for _, o := range others {
 		node := term.Printable(o.Node)
@@ -302,8 +301,7 @@ func writeRule(b *term.Page, r admin.ThrottleRule, layer string, now time.Time) 
 	}
 }
 
-// beatenBy names the layers that hold instead of a rule all of whose fields are beaten; "":
-// something of it holds.
+// beatenBy names the layers that override a rule in all its fields; "": some of its fields are in effect.
 func beatenBy(r admin.ThrottleRule) string {
 	var by []string
 	for _, f := range r.Fields {
@@ -317,7 +315,7 @@ func beatenBy(r admin.ThrottleRule) string {
 	return strings.Join(by, " and ")
 }
 
-// layerWord names the layer that beats a rule.
+// layerWord names the layer that overrides a rule.
 func layerWord(r admin.ThrottleRule, layer string) string {
 	if layer == r.Layer {
 		return "a later " + layer
@@ -325,8 +323,7 @@ func layerWord(r admin.ThrottleRule, layer string) string {
 	return layer
 }
 
-// byPlace puts fields together that were written at the same place, or said by the same
-// source.
+// byPlace groups fields that were written at the same place or come from the same source.
 func byPlace(fields []admin.ThrottleField) (groups [][]admin.ThrottleField) {
 	for _, f := range fields {
 		at := slices.IndexFunc(groups, func(g []admin.ThrottleField) bool { return g[0].Where == f.Where })
@@ -338,7 +335,7 @@ func byPlace(fields []admin.ThrottleField) (groups [][]admin.ThrottleField) {
 	return groups
 }
 
-// ruleTarget names what a rule is for.
+// ruleTarget names the target of a rule.
 func ruleTarget(name string) string {
 	switch {
 	case name == "":
@@ -349,7 +346,7 @@ func ruleTarget(name string) string {
 	return name
 }
 
-// fileState says how the throttle file stands.
+// fileState describes the state of the throttle file.
 func fileState(f admin.ThrottleFile, now time.Time) string {
 	switch {
 	case f.File == "":
@@ -387,10 +384,10 @@ func newThrottleReplay(node *adminFlags) *cobra.Command {
 	}, printThrottleReplay)
 }
 
-// replayTimeout bounds a replay: the record of a large cluster takes long to gather.
+// replayTimeout bounds a replay: collecting the record of a large cluster takes long.
 const replayTimeout = 5 * time.Minute
 
-// readThrottleCandidate reads a throttle file and checks it, so that its faults are reported with its name.
+// readThrottleCandidate reads a throttle file and checks it, so that errors have its name.
 func readThrottleCandidate(name string) (string, error) {
 	text, err := readCandidate(name)
 	if err != nil {
@@ -423,13 +420,13 @@ func printThrottleReplay(w io.Writer, r inspect.Replayed) error {
 	return b.Emit()
 }
 
-// reach says how far back a record goes, in whole minutes and never more.
+// reach says how far back a record goes, rounded down to minutes.
 func reach(hours float64) string {
 	d := time.Duration(hours * float64(time.Hour))
 	if d < time.Minute {
 		return "less than a minute"
 	}
-	return term.Rough((d + time.Millisecond).Truncate(time.Minute)) // what is told has been through a fraction
+	return term.Rough((d + time.Millisecond).Truncate(time.Minute)) // tolerates rounding of fractions
 }
 
 func writeReceiverReplay(b *term.Page, one inspect.ReceiverReplay) {

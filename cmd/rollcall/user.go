@@ -147,7 +147,7 @@ func newUserEndSessions(node *adminFlags) *cobra.Command {
 	})
 }
 
-// signsInWith says how somebody signs in; "" where it was not asked.
+// signsInWith says how somebody signs in; "" when unknown.
 func signsInWith(u admin.UserLine) string {
 	switch is := func(b *bool) bool { return b != nil && *b }; {
 	case u.HasPassword == nil:

@@ -82,7 +82,7 @@ func inScope(scope []string, suffix string) bool {
 	})
 }
 
-// shortBytes bounds a column of the list. Guess: ten columns fit a wide screen.
+// shortBytes bounds a column of the list. Guess: a wide screen has room for ten.
 const shortBytes = 36
 
 // shortList joins a list and cuts it.
@@ -107,14 +107,14 @@ func saysOf(r verdict.Info) string {
 	return strings.TrimSpace(r.Action + " " + r.Wait)
 }
 
-// ruleCheck is what was found in a file of rules, for programs.
+// ruleCheck is the report on a file of rules, for programs.
 type ruleCheck struct {
 	file    string
 	Changes []changeView `json:"changes"`
 	Rules   int          `json:"rules"`
 }
 
-// changeView is a built-in sample about which an operator's rule has the word.
+// changeView is a built-in sample that an operator's rule decides.
 type changeView struct {
 	Sample string      `json:"sample"`
 	Was    verdictView `json:"was"`
@@ -160,7 +160,7 @@ func newVerdictCheck() *cobra.Command {
 type verdictView struct {
 	Says    string `json:"says"` // the outcome, or what to do next
 	Outcome string `json:"outcome"`
-	Bare    bool   `json:"bare,omitempty"` // believed only beside another address of the domain that is accepted
+	Bare    bool   `json:"bare,omitempty"` // needs a witness: another accepted address of the domain
 	Action  string `json:"action"`
 	Wait    string `json:"wait,omitempty"`
 	Reason  string `json:"reason"`
@@ -274,15 +274,15 @@ const (
 	faultsNamed = 5
 )
 
-// fileVerdict is what one line of a file is taken for.
+// fileVerdict is the verdict on one line of a file.
 type fileVerdict struct {
 	Line int `json:"line"`
 	verdictView
 }
 
-// judgeFile judges the replies of a file, one in each line, and prints a line for each and how many there are of
-// each kind. Empty lines and those that begin with # are left out. An error names the lines that are no replies; the
-// others are judged all the same.
+// judgeFile judges the replies of a file, one in each line, and prints a line for each and a count of each kind. It
+// skips empty lines and those that begin with #. An error names the lines that are no replies; the others are judged
+// anyway.
 func judgeFile(c *cobra.Command, rules *verdict.Rules, raw evidence.Raw, name string, asJSON bool) error {
 	in := c.InOrStdin()
 	if name != "-" {
@@ -335,7 +335,7 @@ func judgeFile(c *cobra.Command, rules *verdict.Rules, raw evidence.Raw, name st
 	return nil
 }
 
-// noteLine makes an attempt of "REPLY", "STAGE | REPLY" or "STAGE@HOST | REPLY".
+// noteLine parses an attempt: "STAGE | REPLY" or "STAGE@HOST | REPLY".
 func noteLine(raw evidence.Raw, text string) (evidence.Attempt, error) {
 	var err error
 	if head, rest, found := strings.Cut(text, " | "); found {
@@ -369,15 +369,15 @@ func printFileVerdict(w io.Writer, v fileVerdict, asJSON bool) error {
 }
 
 const (
-	// unknownFiles bounds the verifications that are read, unknownReplies the replies that are told apart. Guess.
+	// unknownFiles bounds the verifications that are read, unknownReplies the different replies. Guess.
 	unknownFiles, unknownReplies = 1000, 20_000
 
-	unknownShown = 50 // replies that are listed by default
+	unknownShown = 50 // how many are listed by default
 )
 
-// unknownReply is a reply that no rule took, without addresses.
+// unknownReply is a reply that no rule matched, without addresses.
 type unknownReply struct {
-	Reply string           `json:"reply"` // as "verdict judge --file" reads it
+	Reply string           `json:"reply"` // in the form that "verdict judge --file" reads
 	Count int64            `json:"count"`
 	Ended map[string]int64 `json:"ended"` // addresses by their outcome
 }
@@ -432,13 +432,13 @@ func newVerdictUnknown(e environment) *cobra.Command {
 	return c
 }
 
-// unknown collects the replies that no rule took.
+// unknown collects the replies that no rule matched.
 type unknown struct {
 	rules *verdict.Rules
 	found map[string]*unknownReply
 }
 
-// read adds those of one verification. One whose results are erased has none.
+// read adds the replies of one verification; none if its results are erased.
 func (u *unknown) read(ctx context.Context, book *sqlstore.Store, id uuid.UUID) error {
 	_, err := book.Evidence(ctx, id, 0, u.settlement)
 	if errors.Is(err, ledger.ErrResultsExpired) || errors.Is(err, ledger.ErrNoSuchVerification) {
@@ -485,13 +485,13 @@ func (u *unknown) add(c evidence.Case, ended smtp.Outcome) {
 	}
 }
 
-// replyLine gives an attempt as a line that noteLine reads.
+// replyLine writes an attempt as a line that noteLine reads.
 func replyLine(a evidence.Attempt) string {
 	return fmt.Sprintf("%s@%s | %s", a.Stage, a.Host,
 		strings.Join(strings.Fields(fmt.Sprintf("%d %s %s", a.Code, a.Enhanced, a.Text)), " "))
 }
 
-// list gives what was found, the most frequent first.
+// list returns the replies, the most frequent first.
 func (u *unknown) list() []*unknownReply {
 	return slices.SortedFunc(maps.Values(u.found), func(a, b *unknownReply) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reply, b.Reply))

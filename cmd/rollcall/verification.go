@@ -43,11 +43,10 @@ func newVerification(e environment) *cobra.Command {
 	})
 }
 
-// waitsShown is how many rows are shown by default: what fits on a screen with what stands
-// above it.
+// waitsShown is how many rows are shown by default: they fit on a screen with the lines above them.
 const waitsShown = 10
 
-// waitsFor says what addresses wait for, by the word.
+// waitsFor describes what addresses wait for, by its word in the API.
 var waitsFor = map[string]string{
 	inspect.ForRoute:    "what DNS says of their domain",
 	inspect.ForReceiver: "their turn at a receiver",
@@ -57,7 +56,7 @@ var waitsFor = map[string]string{
 	inspect.ForLedger:   "being written down: they are final",
 }
 
-// printVerification shows what waits, at most limit rows of it; 0: all.
+// printVerification shows what addresses wait for, in at most limit rows; 0: all.
 func printVerification(w io.Writer, v inspect.Verification, limit int) error {
 	b, now := term.NewPage(w), v.At
 	if now.IsZero() {
@@ -72,7 +71,7 @@ func printVerification(w io.Writer, v inspect.Verification, limit int) error {
 	if v.Node != "" {
 		line("node", "%s works on it", v.Node)
 	}
-	if v.Total > 0 { // else it is not known yet
+	if v.Total > 0 { // otherwise it is not known yet
 		line("final", "%s of %s addresses (%d %%)", term.Grouped(v.Final), term.Grouped(v.Total), v.Final*100/v.Total)
 	}
 	if !v.Finish.IsZero() {
@@ -90,7 +89,7 @@ func printVerification(w io.Writer, v inspect.Verification, limit int) error {
 	return b.Emit()
 }
 
-// mostWaits gives the rows with the most addresses, at most limit of them, and the others; 0: all.
+// mostWaits returns the limit rows with the most addresses, and the others; 0: all.
 func mostWaits(waits []inspect.Wait, limit int) (shown, more []inspect.Wait) {
 	sorted := slices.SortedStableFunc(slices.Values(waits), func(a, b inspect.Wait) int {
 		return cmp.Compare(b.Addresses, a.Addresses)
@@ -115,7 +114,7 @@ func addMoreWaits(b *term.Page, more []inspect.Wait) {
 		term.CountedAddresses(int64(addresses)))
 }
 
-// waitsGrid has a row for each thing that addresses wait for, and below it what is in words.
+// waitsGrid has a row for each thing that addresses wait for, with explanations below it.
 func waitsGrid(waits []inspect.Wait, now time.Time) *term.Table {
 	g := &term.Table{Columns: []term.Column{{Name: "ADDRESSES", Right: true}, {Name: "WAIT FOR"}, {Name: "RECEIVER",
 		Least: 15},

@@ -27,8 +27,8 @@ import (
 	"rollcall/smtp/flags"
 )
 
-// pollLocal is how often the node in this process is looked at: often enough
-// for a live bar, and a tenth of what one key may ask.
+// pollLocal is how often the node in this process is asked: often enough for a live bar, and a tenth of what one key
+// may ask.
 const pollLocal = 500 * time.Millisecond
 
 // verifyFlags are the flags of verify.
@@ -107,7 +107,7 @@ func newVerify(e environment) *cobra.Command {
 	return c
 }
 
-// chooseService says who does the work, and refuses flags that don't go together.
+// chooseService decides who does the work, and refuses flags that don't go together.
 func (f *verifyFlags) chooseService(e environment) error {
 	if f.api == "" && !f.local && !f.lab && f.config == "" {
 		f.api = e.value("ROLLCALL_API")
@@ -119,7 +119,7 @@ func (f *verifyFlags) chooseService(e environment) error {
 	return f.check()
 }
 
-// outFiles says where the results of each file go: of several into a folder.
+// outFiles returns the output file of each input; several inputs go into a folder.
 func (f *verifyFlags) outFiles(files []string) ([]term.OutFile, error) {
 	if len(files) == 1 {
 		return []term.OutFile{f.out}, nil
@@ -222,27 +222,27 @@ type verifyRun struct {
 	environ environment
 	flags   verifyFlags
 	input   *input     // what is sent
-	list    *list.List // what it was made of; nil: nobody joins
+	list    *list.List // the list it was made from; nil without --join
 	view    *progressView
 	stdout  io.Writer
 	client  *client.API
 	memory  *memory
-	poll    time.Duration // longest wait between two looks; 0: as long as the service says
+	poll    time.Duration // longest wait between two requests; 0: as the service says
 
-	id    string // of the verification, as soon as the service has said it
-	known bool   // it was there before this run, and nobody has been told
+	id    string // of the verification, once known
+	known bool   // it existed before this run, which was not shown yet
 
-	repeats time.Time   // when it was made, if it was over before this run; else zero
+	repeats time.Time   // when it was made, if it ended before this run; else zero
 	stage   verifyStage // how far it is
 }
 
-// verifyRemote has the file verified by a running service.
+// verifyRemote verifies the file through a running service.
 func verifyRemote(ctx context.Context, r *verifyRun) error {
 	r.client = client.NewAPI(r.flags.api, r.flags.key, r.view.notice)
 	return r.run(ctx)
 }
 
-// run has the verification done and writes the results.
+// run completes the verification and writes the results.
 func (r *verifyRun) run(ctx context.Context) error {
 	detail, err := r.finish(ctx)
 	if err != nil {
@@ -263,8 +263,7 @@ func (r *verifyRun) run(ctx context.Context) error {
 	return err
 }
 
-// finish creates or recovers the verification, uploads, and waits until it is over; one that
-// failed is an error.
+// finish creates or recovers the verification, uploads, and waits for its end; a failed one is an error.
 func (r *verifyRun) finish(ctx context.Context) (d api.Detail, err error) {
 	identity, err := r.identity()
 	if err != nil {
@@ -298,8 +297,8 @@ func (r *verifyRun) finish(ctx context.Context) (d api.Detail, err error) {
 // remote reports whether a running service does the work, whose credits are real.
 func (r *verifyRun) remote() bool { return r.flags.api != "" }
 
-// identity is the idempotency key: at a service that of the content, and in this process the one
-// of the last run if that was stopped.
+// identity is the idempotency key: at a service that of the content; in this process that of the last run if it was
+// interrupted.
 func (r *verifyRun) identity() (uuid.UUID, error) {
 	if r.remote() {
 		return r.input.identity(r.flags.again), nil
@@ -307,7 +306,7 @@ func (r *verifyRun) identity() (uuid.UUID, error) {
 	return r.memory.identity()
 }
 
-// forget has the next run in this process begin anew.
+// forget makes the next run in this process begin anew.
 func (r *verifyRun) forget() error {
 	if r.remote() {
 		return nil
@@ -315,7 +314,7 @@ func (r *verifyRun) forget() error {
 	return r.memory.forget()
 }
 
-// failure says why a file was refused or given up.
+// failure returns why a file was refused or failed.
 func (r *verifyRun) failure(d api.Detail) error {
 	if d.Issue == nil {
 		return fmt.Errorf("%s: the verification failed", r.input.name)
@@ -327,7 +326,7 @@ func (r *verifyRun) failure(d api.Detail) error {
 	return fmt.Errorf("%s: %s (%s)%s", r.input.name, client.IssueText(d.Issue), d.Issue.Code, hint)
 }
 
-// wait looks at the verification until it is final.
+// wait polls the verification until it is final.
 func (r *verifyRun) wait(ctx context.Context, id string) (api.Detail, error) {
 	counted := client.Tally{}
 	for {
@@ -359,21 +358,20 @@ func (r *verifyRun) wait(ctx context.Context, id string) (api.Detail, error) {
 	}
 }
 
-// verifyStage is how far a verification is, as this program knows.
+// verifyStage is how far a verification is, as far as this program knows.
 type verifyStage int
 
 const (
-	stageNone     verifyStage = iota // the service has not answered
+	stageNone     verifyStage = iota // no answer of the service yet
 	stageCreated                     // bytes may be missing
 	stageUploaded                    // all bytes are durable
 	stageFinal
 )
 
-// left makes the error of a run that ends before its time: what the service does now, which it
-// does without this program, and how to come back to it.
+// left returns the error of an interrupted run: what the service does without this program, and how to come back to it.
 func (r *verifyRun) left(err error) error {
 	stopped := errors.Is(err, context.Canceled)
-	if !r.remote() { // the node was in this process, and is stopped too
+	if !r.remote() { // the node was in this process and stops too
 		if stopped {
 			return errors.New("stopped: run the same command again to go on where it stopped")
 		}
@@ -403,7 +401,7 @@ func (r *verifyRun) goesOn() string {
 	return fmt.Sprintf("the service goes on with verification %s and charges for it", r.id)
 }
 
-// wayBack says how to come back to the verification, and how to end it.
+// wayBack says how to resume the verification, and how to cancel it.
 func (r *verifyRun) wayBack() string {
 	text := "\nto come back to it, run the same command again: that charges nothing twice"
 	if r.stage != stageFinal {
@@ -426,14 +424,14 @@ func (r *verifyRun) tellKnown(d api.Detail) {
 	r.repeats = time.Time(d.CreatedAt)
 	text := fmt.Sprintf("This content was sent before, on %s: this is verification %s again, and nothing is charged",
 		created, d.ID)
-	// Those are told as errors, with what to do
+	// Those are reported as errors, with what to do
 	if d.Status != string(ledger.Failed) && d.Status != string(ledger.Cancelled) {
 		text += r.anew("to have it verified and charged anew")
 	}
 	r.view.notice(text)
 }
 
-// anew says how to have the same content verified once more; "" when every run does.
+// anew says how to verify the same content again; "" when every run does that.
 func (r *verifyRun) anew(what string) string {
 	if !r.remote() {
 		return ""
@@ -442,7 +440,7 @@ func (r *verifyRun) anew(what string) string {
 		time.Now().UTC().Format(time.DateOnly))
 }
 
-// expired says what to do about results that are not kept any more.
+// expired says what to do about expired results.
 func (r *verifyRun) expired(err error) error {
 	if client.HasCode(err, api.ResultsExpired) {
 		return fmt.Errorf("%w%s", err, r.anew("to have it verified and charged anew"))
@@ -462,7 +460,7 @@ type verifySummary struct {
 	Credits    creditSummary `json:"credits"`
 	Out        *string       `json:"out"`
 	took       time.Duration
-	repeats    time.Time    // when the verification was made that this run has not changed; zero: it has
+	repeats    time.Time    // when the verification was made, if this run only read it; zero otherwise
 	full       client.Tally // of mailbox_full
 }
 
@@ -484,10 +482,10 @@ func resultOf(row []string) resultView {
 	return resultView{Email: row[0], Result: row[1], Message: row[2], Checked: row[3]}
 }
 
-// fullReason is the reason that stands under two outcomes.
+// fullReason is the one reason with two possible outcomes.
 var fullReason, _, _ = strings.Cut(smtp.MailboxFull.Message(), " ")
 
-// deliver writes the results to where they belong and counts them.
+// deliver writes the results to their destination and counts them.
 func (r *verifyRun) deliver(ctx context.Context, d api.Detail) (verifySummary, error) {
 	s := verifySummary{ID: d.ID, Status: d.Status, Cancelled: d.Progress.Cancelled, Outcomes: client.Tally{},
 		full: client.Tally{}, repeats: r.repeats}
@@ -530,8 +528,8 @@ func (s *verifySummary) count(row []string) error {
 	return nil
 }
 
-// writeRows writes the results as they come, byte for byte. --out with the name of a workbook, --spreadsheet, which
-// makes cells that a spreadsheet takes for text, and --join have them written anew.
+// writeRows copies the results byte for byte. With --join, --spreadsheet (cells that a spreadsheet takes for text) or
+// --out with the name of a workbook it writes them anew.
 func (r *verifyRun) writeRows(ctx context.Context, id string, out io.Writer, s *verifySummary) error {
 	workbook := list.IsWorkbook(r.flags.out.Name)
 	if !r.flags.spreadsheet && !r.flags.join && !workbook {
@@ -542,7 +540,7 @@ func (r *verifyRun) writeRows(ctx context.Context, id string, out io.Writer, s *
 		return err
 	}
 	put := w.Put
-	if r.flags.spreadsheet && !workbook { // in a workbook each cell says that it is a text
+	if r.flags.spreadsheet && !workbook { // in a workbook each cell is typed as text
 		put = func(row []string) error {
 			guarded := make([]string, len(row))
 			for i, cell := range row {
@@ -561,7 +559,7 @@ func (r *verifyRun) writeRows(ctx context.Context, id string, out io.Writer, s *
 	return errors.Join(err, w.Close())
 }
 
-// joinRows gives each row of the list with the result of its address behind.
+// joinRows writes each row of the list followed by the result of its address.
 func (r *verifyRun) joinRows(ctx context.Context, id string, s *verifySummary, put func([]string) error) error {
 	results := map[string][]string{}
 	err := r.client.EachResult(ctx, id, io.Discard, func(row []string) error {
@@ -577,7 +575,7 @@ func (r *verifyRun) joinRows(ctx context.Context, id string, s *verifySummary, p
 	return r.list.Join(joinHeadings, of, r.flags.mend, put)
 }
 
-// joinHeadings are the columns that --join puts behind those of a list.
+// joinHeadings are the columns that --join appends to those of a list.
 var joinHeadings = []string{"result", "message", "role", "free", "disposable", "suggest", "operator", "checked_at"}
 
 func yesIf(is bool) string {
@@ -587,7 +585,7 @@ func yesIf(is bool) string {
 	return ""
 }
 
-// addressKey is alike for two spellings of one address.
+// addressKey is equal for two spellings of one address.
 func addressKey(text string) string {
 	if a, err := smtp.ParseAddress(text); err == nil {
 		return a.String()

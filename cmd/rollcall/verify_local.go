@@ -32,16 +32,15 @@ import (
 )
 
 const (
-	// preflightDomains is how many of a file's domains are looked at: enough
-	// that a few dead ones do not look like a closed port, few enough that the
-	// answer comes within seconds.
+	// preflightDomains is how many of a file's domains are tried: enough that a few dead ones do not look like a closed
+	// port, few enough for an answer within seconds.
 	preflightDomains = 12
 
 	// preflightWait bounds each of the two steps, DNS and connecting.
 	preflightWait = 10 * time.Second
 )
 
-// What preflight says about this machine.
+// Errors of preflight about this machine.
 var (
 	errDNSAway    = errors.New("no DNS server answers")
 	errPortClosed = errors.New("outgoing port 25 seems to be closed on this machine")
@@ -49,10 +48,9 @@ var (
 		"it has no way to the Internet's DNS; check its network, or name a server in [dns] servers")
 )
 
-// preflight says at once when a run from this machine can only end in
-// "unknown": when the file is refused, when no DNS server answers, when none of the
-// file's first receivers can be connected to, or when receivers would refuse this
-// machine for what it is.
+// preflight returns an error at once when a run from this machine is useless: when the file is refused, when no DNS
+// server answers, when none of the file's first receivers can be reached, or when receivers would refuse this machine
+// for its identity.
 func preflight(ctx context.Context, c config.Config, in *input) error {
 	file, err := intake.Read(io.NewSectionReader(in, 0, in.size), intake.Limits{RowsMax: c.Limits.MaxRows})
 	if d := (*intake.Defect)(nil); errors.As(err, &d) {
@@ -95,8 +93,7 @@ func preflight(ctx context.Context, c config.Config, in *input) error {
 	return tryIdentity(ctx, c)
 }
 
-// tryIdentity says what receivers would hold against this machine. Without
-// identity.enforce nobody is kept from trying.
+// tryIdentity returns why receivers would refuse this machine. Without identity.enforce it lets the run go on.
 func tryIdentity(ctx context.Context, c config.Config) error {
 	if !c.Identity.Enforce {
 		return nil
@@ -118,7 +115,7 @@ func tryIdentity(ctx context.Context, c config.Config) error {
 		"was asked and nothing is charged%s", why, text.String())
 }
 
-// hostsOf gives an address of the first host of each domain that takes mail.
+// hostsOf returns an address of the first host of each domain that takes mail.
 func hostsOf(ctx context.Context, resolver *mx.Resolver, domains []string) []netip.Addr {
 	found := make(chan netip.Addr, len(domains))
 	for _, domain := range domains {
@@ -139,7 +136,7 @@ func hostsOf(ctx context.Context, resolver *mx.Resolver, domains []string) []net
 	return hosts
 }
 
-// tryHosts connects to all hosts at once and is content with one. No hosts say nothing.
+// tryHosts connects to all hosts at once and succeeds if one connection does, or if there are no hosts.
 func tryHosts(ctx context.Context, dial smtp.Dialer, hosts []netip.Addr, port int) error {
 	if len(hosts) == 0 {
 		return nil
@@ -168,7 +165,7 @@ func tryHosts(ctx context.Context, dial smtp.Dialer, hosts []netip.Addr, port in
 		errPortClosed, len(hosts))
 }
 
-// sayGoodbye ends a connection as servers like it: who goes before their greeting is in their logs.
+// sayGoodbye ends a connection politely: servers log clients that disconnect before the greeting.
 func sayGoodbye(conn net.Conn) {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(preflightWait))
@@ -191,7 +188,7 @@ type input struct {
 // openInput opens a file and reads it once for its checksum.
 func openInput(name string) (*input, error) { return openNamed(name, name) }
 
-// openNamed opens a file that people know by another name.
+// openNamed opens a file that messages call by another name.
 func openNamed(path, name string) (*input, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -226,35 +223,33 @@ func (in *input) measure() error {
 	return nil
 }
 
-// contentSpace sets the identities of contents apart from other UUIDs that are made of a hash.
+// contentSpace is the namespace of the UUIDs made from contents.
 var contentSpace = uuid.MustParse("6d0f9a52-58c7-4b0f-8f0d-1f6ad2a3c9b7")
 
-// identity is the idempotency key of the input at a service. It is made of the bytes alone, so that
-// the same content is charged once for a workspace, whatever the file is called, whichever folder,
-// machine and key it is sent from, and however often. again is the customer's name for one more
-// verification of the same content; "" is the first. The service keeps workspaces apart.
+// identity is the idempotency key of the input at a service. It depends only on the bytes, so that a workspace pays
+// once for the same content, whatever the file's name, folder, machine or API key. again is the customer's name for one
+// more verification of the same content; "" is the first. The service keeps workspaces apart.
 func (in *input) identity(again string) uuid.UUID {
 	data := append([]byte("rollcall content "), in.sum[:]...)
 	return uuid.NewHash(sha256.New(), contentSpace, append(data, again...), 8)
 }
 
-// memory keeps the identity of an unfinished verification of the node in this process in a small
-// file, so that the same command goes on with it. It belongs to the bytes of the input. Nothing is
-// charged there, so that a run after the end may begin anew.
+// memory stores the idempotency key of an unfinished local verification in a small file, so that the same command
+// resumes it. The file belongs to the bytes of the input. Local runs cost nothing, so a run after the end may begin
+// anew.
 type memory struct{ file string }
 
-// memoryFile is the form of the small file.
+// memoryFile is the content of that file.
 type memoryFile struct {
 	Identity uuid.UUID `json:"idempotency_key"`
 }
 
-// newMemory names the memory in folder of an input.
+// newMemory returns the memory of an input in a folder.
 func newMemory(folder string, input [sha256.Size]byte) *memory {
 	return &memory{file: filepath.Join(folder, hex.EncodeToString(input[:])+".json")}
 }
 
-// identity gives the remembered identity, or makes one and remembers it before
-// it is used anywhere.
+// identity returns the stored key, or makes one and stores it before its first use.
 func (m *memory) identity() (uuid.UUID, error) {
 	text, err := os.ReadFile(m.file)
 	var kept memoryFile
@@ -276,8 +271,7 @@ func (m *memory) forget() error {
 	return nil
 }
 
-// verifyLocal has the file verified by a node in this process, with data and
-// ports of its own.
+// verifyLocal verifies the file with a node in this process, with its own data and ports.
 func verifyLocal(ctx context.Context, r *verifyRun, c config.Config) (err error) {
 	folder := filepath.Join(c.DataDir, "verify")
 	if r.flags.lab {

@@ -101,7 +101,7 @@ func newKeyRevoke(node *adminFlags) *cobra.Command {
 		if err != nil {
 			return revoked, err
 		}
-		if !slices.ContainsFunc(keys, func(k admin.Key) bool { return k.ID == id }) { // the same id again is no error
+		if !slices.ContainsFunc(keys, func(k admin.Key) bool { return k.ID == id }) { // revoking it again is no error
 			var good []client.Named
 			for _, k := range keys {
 				if k.RevokedAt == nil {
@@ -175,13 +175,13 @@ func newWorkspaceWeight(node *adminFlags) *cobra.Command {
 	})
 }
 
-// completeWith offers to a shell what a node knows, for the first argument or for a flag.
+// completeWith offers a shell names from a node, for the first argument or for a flag.
 func completeWith(node *adminFlags,
 	offers func(ctx context.Context, node *client.Admin, typed string) []string) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		operator, err := node.client()
 		if err != nil || len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp // a shell is told no errors
+			return nil, cobra.ShellCompDirectiveNoFileComp // a shell gets no errors
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
 		defer cancel()
@@ -234,7 +234,7 @@ func newWorkspaceLimits(node *adminFlags) *cobra.Command {
 	}, printLimits)
 }
 
-// limitFlags are the limits as they are written; "" is unchanged.
+// limitFlags are the limits as texts; "" is unchanged.
 type limitFlags struct {
 	open, stored, unpaid string
 	reset                bool
@@ -251,7 +251,7 @@ func addLimitFlags(c *cobra.Command) *limitFlags {
 	return f
 }
 
-// change gives what the flags ask for; nil: nothing.
+// change returns the change that the flags ask for; nil: none.
 func (f *limitFlags) change() (*admin.LimitsCall, error) {
 	change := &admin.LimitsCall{Reason: f.reason}
 	if f.reset {
@@ -283,7 +283,7 @@ func (f *limitFlags) change() (*admin.LimitsCall, error) {
 	return change, nil
 }
 
-// sizes are the units of a number of bytes, the ones that print uses first.
+// sizes are the units of bytes; print uses the first ones.
 var sizes = []struct {
 	unit  string
 	bytes int64

@@ -27,8 +27,7 @@ type direction struct{ from, to string }
 // New makes a network without nodes.
 func New() *Network { return &Network{nodes: map[string]*Transport{}, cuts: map[direction]bool{}} }
 
-// Transport adds a node at the next address, 10.7.0.1:7946 the first, and returns its
-// way to the network. At most 65,000.
+// Transport adds a node at the next address, the first one 10.7.0.1:7946, and returns its transport. At most 65,000.
 func (n *Network) Transport() *Transport {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -40,14 +39,14 @@ func (n *Network) Transport() *Transport {
 	return t
 }
 
-// Cut stops what goes from one address to another, until Heal.
+// Cut stops traffic from one address to another, until Heal.
 func (n *Network) Cut(from, to string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.cuts[direction{from, to}] = true
 }
 
-// Isolate cuts an address off from all others, both ways.
+// Isolate cuts an address off from all others, in both directions.
 func (n *Network) Isolate(address string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -65,14 +64,14 @@ func (n *Network) Heal() {
 	clear(n.cuts)
 }
 
-// route returns the transport at an address and whether what goes there arrives.
+// route returns the transport at an address and whether traffic arrives there.
 func (n *Network) route(from, to string) (t *Transport, there, back bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.nodes[to], !n.cuts[direction{from, to}], !n.cuts[direction{to, from}]
 }
 
-// Transport is one node's way to a Network: a memberlist.NodeAwareTransport.
+// Transport connects one node with a Network: a memberlist.NodeAwareTransport.
 type Transport struct {
 	network *Network
 	at      *net.TCPAddr
@@ -85,7 +84,7 @@ type Transport struct {
 // Address returns the host:port of the node.
 func (t *Transport) Address() string { return t.at.String() }
 
-// Kill makes the node silent and deaf for good, as a killed process is.
+// Kill makes the node unreachable for good, as a killed process is.
 func (t *Transport) Kill() { t.once.Do(func() { close(t.closed) }) }
 
 func (t *Transport) dead() bool {
@@ -139,8 +138,8 @@ func (t *Transport) DialTimeout(address string, timeout time.Duration) (net.Conn
 	return t.DialAddressTimeout(memberlist.Address{Addr: address}, timeout)
 }
 
-// DialAddressTimeout implements memberlist.NodeAwareTransport. A cut in either
-// direction lets it wait until its time is over.
+// DialAddressTimeout implements memberlist.NodeAwareTransport. A cut in either direction makes it wait until the
+// timeout.
 func (t *Transport) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
 	to, there, back := t.network.route(t.Address(), a.Addr)
 	if to == nil || to.dead() || t.dead() {
@@ -165,7 +164,7 @@ func (t *Transport) DialAddressTimeout(a memberlist.Address, timeout time.Durati
 	}
 }
 
-// conn is a pipe that knows whom it leads to.
+// conn is a pipe that knows the address of its other end.
 type conn struct {
 	net.Conn
 	remote net.Addr

@@ -28,11 +28,10 @@ import (
 // thousand workspaces with their names.
 const adminBytesMax = 64 << 20
 
-// ErrNoNode says that nothing answers at the admin address.
+// ErrNoNode: nothing answers at the admin address.
 var ErrNoNode = errors.New("no node answers")
 
-// ReadToken reads the token that a node has left in its data folder; "" when
-// there is none, which a node then answers with 401.
+// ReadToken reads the token from a node's data folder; "" when there is none, and then the node answers 401.
 func ReadToken(dataDir string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(dataDir, admin.TokenFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -44,12 +43,12 @@ func ReadToken(dataDir string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// Admin speaks to the admin listener of one node.
+// Admin is a client of the admin listener of one node.
 type Admin struct {
-	Base   string // for people: as the operator has it
+	Base   string // for people: as the operator wrote it
 	url    string // that requests begin with
 	Token  string
-	Author string // of what is changed; "": it is not said
+	Author string // author of the changes; "": not given
 	http   *http.Client
 }
 
@@ -85,14 +84,13 @@ func (c *Admin) Call(ctx context.Context, method, path string, in, out any) erro
 	return nil
 }
 
-// Stranger is the error about an answer that no node of ours gives.
+// Stranger is the error about an answer that is not a node's.
 func (c *Admin) Stranger() error {
 	return fmt.Errorf("%s is no Rollcall admin listener: its answer is not one of ours: check --admin", c.Base)
 }
 
-// Do sends in (nothing if nil) as JSON and gives the answer of a success, whose
-// body the caller closes. The error is ErrNoNode when no connection can be made,
-// and otherwise says what the node says.
+// Do sends in (nothing if nil) as JSON and returns a successful answer, whose body the caller closes. The error is
+// ErrNoNode when no connection can be made, and otherwise the node's message.
 func (c *Admin) Do(ctx context.Context, method, path string, in any) (*http.Response, error) {
 	var body io.Reader
 	if in != nil {
@@ -138,7 +136,7 @@ func (c *Admin) Do(ctx context.Context, method, path string, in any) (*http.Resp
 	return nil, c.refusal(answer.StatusCode, text)
 }
 
-// refusal makes an error of an answer that is no success.
+// refusal returns the error of an unsuccessful answer.
 func (c *Admin) refusal(status int, body []byte) error {
 	if status == http.StatusUnauthorized {
 		return fmt.Errorf("the node at %s refuses the token: give --token, ROLLCALL_ADMIN_TOKEN, "+
@@ -153,7 +151,7 @@ func (c *Admin) refusal(status int, body []byte) error {
 	return fmt.Errorf("the node at %s answers %d: check --admin", c.Base, status)
 }
 
-// commandsOf are the commands that do what the calls do that answers of a node name.
+// commandsOf maps calls that a node's answers name to the commands that make them.
 var commandsOf = strings.NewReplacer(
 	"GET /v1/receivers", "`rollcall receivers`",
 	"GET /v1/throttle/explain", "`rollcall throttle explain`",
@@ -167,19 +165,18 @@ var commandsOf = strings.NewReplacer(
 	"GET /v1/audit", "`rollcall audit`",
 	"GET /v1/verifications", "list of verifications")
 
-// InCommands rewrites a message for callers of the API for somebody at a terminal.
+// InCommands rewrites a message about API calls for somebody at a terminal.
 func InCommands(message string) string { return commandsOf.Replace(message) }
 
-// AdminTimeout bounds an operator's command that is no audit and no backup.
+// AdminTimeout bounds an operator's command other than an audit or a backup.
 const AdminTimeout = 30 * time.Second
 
-// Members asks a node who is in the cluster.
+// Members asks a node for the members of the cluster.
 func (c *Admin) Members(ctx context.Context) (m admin.Membership, err error) {
 	return m, c.Ask(ctx, "GET", "/v1/cluster/members", nil, &m)
 }
 
-// Grant gives credits; the id of the grant makes sure that a proxy that repeats
-// the request grants once.
+// Grant gives credits; thanks to the id of the grant a repeated request grants once.
 func (c *Admin) Grant(ctx context.Context, workspace string, n int64, reason string) (b admin.Balance, err error) {
 	body := map[string]any{"id": uuid.NewString(), "credits": n, "reason": reason}
 	return b, c.Ask(ctx, "POST", "/v1/workspaces/"+workspace+"/credits", body, &b)
@@ -217,12 +214,12 @@ func (c *Admin) Rules(ctx context.Context) (r admin.ThrottleRules, err error) {
 	return r, c.Ask(ctx, "GET", "/v1/throttle", nil, &r)
 }
 
-// ExplainRules asks a node what its rules hold for a name. It needs no DNS.
+// ExplainRules asks a node which values its rules give for a name. It needs no DNS.
 func (c *Admin) ExplainRules(ctx context.Context, name string) (x inspect.Explanation, err error) {
 	return x, c.Ask(ctx, "GET", "/v1/throttle/explain?by=name&name="+url.QueryEscape(name), nil, &x)
 }
 
-// Explain asks a node what holds for a name.
+// Explain asks a node which values are in effect for a name.
 func (c *Admin) Explain(ctx context.Context, name string) (x inspect.Explanation, err error) {
 	return x, c.Ask(ctx, "GET", "/v1/throttle/explain?name="+url.QueryEscape(name), nil, &x)
 }
@@ -232,7 +229,7 @@ func (c *Admin) Receivers(ctx context.Context) (r inspect.Receivers, err error) 
 	return r, c.Ask(ctx, "GET", "/v1/receivers", nil, &r)
 }
 
-// Sources asks a node for our addresses on all nodes.
+// Sources asks a node for the sources of all nodes.
 func (c *Admin) Sources(ctx context.Context) (s admin.Sources, err error) {
 	return s, c.Ask(ctx, "GET", "/v1/sources", nil, &s)
 }

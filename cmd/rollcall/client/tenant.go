@@ -24,24 +24,23 @@ import (
 	"rollcall/smtp"
 )
 
-// Tenant is a workspace of our own with a key, kept in a file for this user only.
+// Tenant is a workspace made by this program, with a key, kept in a file for this user only.
 type Tenant struct {
 	Workspace string `json:"workspace"`
 	Key       string `json:"key"`
 }
 
-// TenantOptions say which tenant is wanted.
+// TenantOptions describe the wanted tenant.
 type TenantOptions struct {
 	File      string // where it is kept
 	Workspace string // its name
-	Credits   int64  // how many must be available
+	Credits   int64  // credits that must be available
 }
 
-// OpenTenant gives the tenant that o.file remembers, or makes one, and grants
-// what its balance is short of.
+// OpenTenant returns the tenant stored in the file of o, or makes one, and grants the credits that its balance lacks.
 func OpenTenant(ctx context.Context, operator *Admin, o TenantOptions) (Tenant, error) {
 	var t Tenant
-	if operator.Author == "" { // the program makes it, on nobody's command
+	if operator.Author == "" { // the program makes it by itself
 		operator.Author = "rollcall " + o.Workspace
 	}
 	text, err := os.ReadFile(o.File)
@@ -83,11 +82,11 @@ func (c *Admin) Workspaces(ctx context.Context) ([]admin.Workspace, error) {
 	return list.Workspaces, err
 }
 
-// Named is something that somebody may mean by its id, the beginning of its id, or its name.
+// Named is something that people name by its id, the beginning of its id, or its name.
 type Named struct{ ID, Name string }
 
-// Pick gives the id of what somebody has typed: the whole id, the name, also in another case, or the beginning of the
-// id. The error says what kind of thing it is and which command lists them.
+// Pick returns the id for a typed text: the whole id, the name in any case, or the beginning of the id. Errors name the
+// kind of thing and the command that lists them.
 func Pick(kind, list, typed string, all []Named) (string, error) {
 	if id, err := uuid.Parse(typed); err == nil {
 		return id.String(), nil
@@ -115,7 +114,7 @@ func Pick(kind, list, typed string, all []Named) (string, error) {
 	return "", fmt.Errorf("there is no %s %q: see `%s`", kind, typed, list)
 }
 
-// WorkspaceID gives the id of a workspace that somebody has typed, as Pick does.
+// WorkspaceID returns the id of a workspace for a typed text, as Pick does.
 func (c *Admin) WorkspaceID(ctx context.Context, typed string) (string, error) {
 	if id, err := uuid.Parse(typed); err == nil {
 		return id.String(), nil
@@ -158,28 +157,28 @@ func (c *Admin) VerificationsLike(ctx context.Context, prefix string) ([]uuid.UU
 }
 
 const (
-	// prefixLeast is how much of an id must be typed: with four characters of a UUID two of a
-	// hundred verifications are alike in about one case of fourteen, and then both are named.
+	// prefixLeast is how many characters of an id must be typed: among a hundred UUIDs two share the first four in
+	// about one case of fourteen, and then both are named.
 	prefixLeast = 4
 
-	// alikeShown is how many verifications with one prefix are named.
+	// alikeShown is how many verifications with the same prefix are named.
 	alikeShown = 10
 
-	// issuesShown bounds for how many verifications the list says what they wait for: each is a request of its own.
+	// issuesShown bounds for how many verifications the list says what they wait for: each costs a request.
 	issuesShown = 5
 )
 
-// API is a client of the API, with what the command line needs beside it.
+// API is a client of the API, with additions for the command line.
 type API struct{ *customer.Client }
 
-// NewAPI makes a client of the API at base; notice is told when something makes us wait.
+// NewAPI makes a client of the API at base, which calls notice when it has to wait.
 func NewAPI(base, key string, notice func(string)) *API {
 	c := customer.New(base, key)
 	c.Notice = notice
 	return &API{c}
 }
 
-// Advised adds to an error what to do about it on the command line.
+// Advised adds advice for the command line to an error.
 func Advised(err error) string {
 	switch {
 	case errors.Is(err, customer.ErrNoAnswer):
@@ -192,10 +191,10 @@ func Advised(err error) string {
 	return err.Error()
 }
 
-// HistoryPageMax is the most that the service gives at once.
+// HistoryPageMax is the largest page of the service.
 const HistoryPageMax = customer.HistoryPageMax
 
-// ErrRefused is in every error that repeats what the service said about a request.
+// ErrRefused is in every error with the service's refusal of a request.
 var ErrRefused = customer.ErrRefused
 
 // IssueText is an issue in one line, with its row.
@@ -212,8 +211,7 @@ func FileName(name *string) string {
 	return term.Printable(*name)
 }
 
-// VerificationID gives the id of a verification of which somebody has typed the whole id or its
-// beginning, also as a table has cut it.
+// VerificationID returns the id of a verification for a typed id or the beginning of one, also as shortened in a table.
 func (c *API) VerificationID(ctx context.Context, typed string) (string, error) {
 	if id, err := uuid.Parse(typed); err == nil {
 		return id.String(), nil
@@ -252,7 +250,8 @@ func (c *API) VerificationID(ctx context.Context, typed string) (string, error) 
 	return "", errors.New(text)
 }
 
-// Waiting reads the newest of a list that wait, as far as the service answers: the list is there without them.
+// Waiting reads the details of the newest waiting verifications of a list. It skips those for which the service does
+// not answer.
 func (c *API) Waiting(ctx context.Context, list []api.Summary) (found []api.Detail) {
 	for _, v := range list {
 		if v.Status != string(ledger.Waiting) {
@@ -281,12 +280,11 @@ func (t Tally) Sum() (n int64) {
 	return n
 }
 
-// countFresh is how many outcomes are counted anew at every look: reading them
-// takes milliseconds. Above it a count waits until a quarter more is settled, so
-// that all counting together reads a file about five times.
+// countFresh is up to how many outcomes every look counts anew: that takes milliseconds. Above it a count waits until a
+// quarter more is settled, so that all counts together read a file about five times.
 const countFresh = 5_000
 
-// Behind reports whether it is worth counting again when so many are settled.
+// Behind reports whether counting again is worthwhile when this many are settled.
 func (t Tally) Behind(settled int64) bool {
 	counted := t.Sum()
 	return settled != counted && (settled <= countFresh || settled > counted+counted/4)
@@ -295,7 +293,7 @@ func (t Tally) Behind(settled int64) bool {
 // Charged is the number of credits that the outcomes cost.
 func (t Tally) Charged() int64 { return t.Sum() - t[smtp.Unknown.String()] }
 
-// Tally counts the outcomes that there are so far.
+// Tally counts the present outcomes.
 func (c *API) Tally(ctx context.Context, id string) (Tally, error) {
 	counted := Tally{}
 	return counted, c.EachResult(ctx, id, io.Discard, func(row []string) error {
@@ -304,8 +302,7 @@ func (c *API) Tally(ctx context.Context, id string) (Tally, error) {
 	})
 }
 
-// Backup has the node's copy sent to the new file part, and checks it. After an
-// error there is no file of ours.
+// Backup downloads the node's copy into the new file part, and checks it. After an error it leaves no file.
 func (c *Admin) Backup(ctx context.Context, part string) (err error) {
 	answer, err := c.Do(ctx, http.MethodGet, "/v1/backup", nil)
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"rollcall/actors/intake"
 )
 
-// rowsLooked is how many rows tell which column has the addresses.
+// rowsLooked is how many rows are examined to find the column of the addresses.
 const rowsLooked = 200
 
-// errEnough ends a look at the first rows.
+// errEnough ends a walk after the first rows.
 var errEnough = errors.New("enough rows")
 
-// findColumn finds the column of the addresses, by what somebody says of it, by its heading, or by what it holds.
+// findColumn finds the column of the addresses by the user's option, by its heading, or by its content.
 func (l *List) findColumn(wanted string) error {
 	var rows []row
 	err := l.eachRow(func(r row) error {
@@ -65,7 +65,7 @@ func (l *List) findColumn(wanted string) error {
 	return l.unclearError(body)
 }
 
-// maybePlain reports whether a file that is no good CSV may still be one column, whose defects intake tells best.
+// maybePlain reports whether a file that is not valid CSV may still be one column, whose defects intake reports best.
 func (l *List) maybePlain(wanted string) bool {
 	return wanted == "" && l.delimiter == noDelimiter && l.kind == "" && !l.latin1
 }
@@ -84,7 +84,7 @@ func onlyOne(n int, fits func(int) bool) (one int, ok bool) {
 	return one, one >= 0
 }
 
-// takeColumn takes the column with a heading, in any case, or a number.
+// takeColumn selects a column by its heading, in any case, or its number.
 func (l *List) takeColumn(wanted string, rows []row) error {
 	for i, heading := range l.Headings {
 		if strings.EqualFold(strings.TrimSpace(heading), strings.TrimSpace(wanted)) {
@@ -106,7 +106,7 @@ func (l *List) unclearError(body []row) error {
 // columnsShown bounds how many columns an error names.
 const columnsShown = 20
 
-// columnNames lists the columns with what their first row holds.
+// columnNames lists the columns by the cells of their first row.
 func (l *List) columnNames(body []row) string {
 	var names []string
 	for i := range min(l.Width, columnsShown) {
@@ -128,10 +128,10 @@ func (l *List) columnNames(body []row) string {
 	return strings.Join(names, ", ")
 }
 
-// headingOf is that of a column; "" when there is none.
+// headingOf is the heading of a column; "" when there is none.
 func (l *List) headingOf(i int) string { return strings.TrimSpace(row{cells: l.Headings}.cellOf(i)) }
 
-// Heading is what the column of the addresses is called, for people.
+// Heading names the column of the addresses, for people.
 func (l *List) Heading() string {
 	if h := l.headingOf(l.Column); h != "" {
 		return fmt.Sprintf("column %d, %q", l.Column+1, h)
@@ -139,7 +139,7 @@ func (l *List) Heading() string {
 	return fmt.Sprintf("column %d", l.Column+1)
 }
 
-// isMailHeading reports whether a heading says that addresses are below it and nothing else.
+// isMailHeading reports whether a heading names email addresses and nothing else.
 func isMailHeading(heading string) bool {
 	letters := strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) {
@@ -154,7 +154,7 @@ func isMailHeading(heading string) bool {
 	return false
 }
 
-// hasAddress reports whether a row holds an address, and so is no row of headings.
+// hasAddress reports whether a row holds an address, so that it is not a row of headings.
 func hasAddress(r row) bool {
 	for _, text := range r.cells {
 		if d := intake.Check(strings.TrimSpace(text), r.number); d == nil || len(d.Means) > 0 {

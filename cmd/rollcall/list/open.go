@@ -16,7 +16,7 @@ import (
 	"rollcall/actors/intake"
 )
 
-// Options are what somebody says of a list; the zero value has all of it found out.
+// Options are the user's hints about a list; with the zero value all is detected.
 type Options struct {
 	Column    string // heading or number, from 1, of the addresses
 	Delimiter string // one character, or "tab"
@@ -25,7 +25,7 @@ type Options struct {
 // List is a file of addresses, open for reading.
 type List struct {
 	Name     string
-	Form     string   // what it is, such as "CSV in UTF-16 with semicolons"; "" when the service takes it as it is
+	Form     string   // what it is, such as "CSV in UTF-16 with semicolons"; "" when the service accepts it as it is
 	Headings []string // of its columns; nil: the first row has none
 	Column   int      // of the addresses, from 0
 	Width    int      // how many columns it has
@@ -33,18 +33,18 @@ type List struct {
 	source    io.ReaderAt
 	size      int64
 	kind      intake.Kind // of the whole file, if it is not plain CSV
-	latin1    bool        // it is no UTF-8, and so taken for Windows-1252
+	latin1    bool        // not UTF-8, so taken for Windows-1252
 	delimiter rune
 	sep       bool // its first line only names the delimiter
 }
 
-// ErrColumn says that nobody can know which column has the addresses.
+// ErrColumn: it is not clear which column has the addresses.
 var ErrColumn = errors.New("which column has the addresses is not clear")
 
-// headBytes is how much of a file is looked at for what it is.
+// headBytes is how much of a file is read to detect its format.
 const headBytes = 64 << 10
 
-// Open finds out what a file is and where its addresses are. The error says what to do.
+// Open detects a file's format and the column of its addresses. Errors say what to do.
 func Open(name string, source io.ReaderAt, size int64, o Options) (*List, error) {
 	l := &List{Name: name, source: source, size: size, delimiter: noDelimiter}
 	head := make([]byte, min(size, headBytes))
@@ -139,7 +139,7 @@ func (lineEnds) Transform(dst, src []byte, _ bool) (nDst, nSrc int, err error) {
 	return n, n, err
 }
 
-// linesLooked is how many lines tell the delimiter.
+// linesLooked is how many lines are examined to find the delimiter.
 const linesLooked = 50
 
 // firstLines are the first lines that are not blank.
@@ -157,10 +157,10 @@ func (l *List) firstLines() (lines []string, err error) {
 	return lines, nil
 }
 
-// noDelimiter stands in no text: a file without a delimiter has one column, whatever a single row may hold.
+// noDelimiter is a character that occurs in no text, so that a file without a delimiter is read as one column.
 const noDelimiter = '\x1f'
 
-// findDelimiter gives what four of five lines have outside quotes, and noDelimiter when nothing is.
+// findDelimiter returns the delimiter that four of five lines have outside quotes, or noDelimiter.
 func findDelimiter(lines []string) rune {
 	for _, d := range []rune{'\t', ';', ',', '|'} {
 		records, with := 0, 0
@@ -185,10 +185,10 @@ func findDelimiter(lines []string) rune {
 	return noDelimiter
 }
 
-// Plain reports whether the service takes the bytes of the file as they are, if their rows are right.
+// Plain reports whether the service accepts the bytes of the file as they are, if its rows have no defects.
 func (l *List) Plain() bool { return l.Form == "" }
 
-// describeForm says what the file is when it is not one column of CSV in UTF-8.
+// describeForm describes the format of a file other than one column of CSV in UTF-8.
 func (l *List) describeForm(chosen bool) string {
 	var parts []string
 	switch {

@@ -14,7 +14,7 @@ import (
 	"rollcall/actors/intake"
 )
 
-// What a workbook may take when it is unpacked: as much as a million rows of some columns, most of it on disk.
+// Bounds of an unpacked workbook: a million rows of some columns, mostly on disk.
 const (
 	unpackedMax = 2 << 30
 	inMemoryMax = 64 << 20
@@ -113,12 +113,12 @@ func (l *List) eachOfWorkbook(visit func(row) error) (err error) {
 	return nil
 }
 
-// errStopped ends a walk at its visitor's wish.
+// errStopped ends a walk when its visitor returns false.
 var errStopped = errors.New("stopped")
 
-// Walk checks each row as the service will: address is called with the address of each row that has a good one, and
-// defect with what is wrong with others, until it returns false. Rows without an address in a list that the service
-// would not take as it is are nobody's fault; skipped says how many there are.
+// Walk checks each row as the service will: it calls address for each row with a good address, and defect for each
+// other row, until that returns false. In a list that the service would not accept as it is, rows without an address
+// are no defects; skipped is their number.
 func (l *List) Walk(address func(text string), defect func(*intake.Defect) bool) (skipped int64, err error) {
 	if l.Plain() {
 		_, err := intake.Inspect(io.NewSectionReader(l.source, 0, l.size), intake.Limits{RowsMax: intake.RowsCeiling},
@@ -156,11 +156,11 @@ func (l *List) Walk(address func(text string), defect func(*intake.Defect) bool)
 	return skipped, err
 }
 
-// Changes are what a clean copy differs in.
+// Changes are the differences of a clean copy.
 type Changes struct {
 	Kept      int64            // addresses as they were
-	Corrected []*intake.Defect // rows that mean an address, which was written instead
-	LeftOut   []*intake.Defect // rows that mean none for certain; and notes
+	Corrected []*intake.Defect // rows replaced by the address that they mean
+	LeftOut   []*intake.Defect // rows without a certain address; and notes
 	Skipped   int64            // rows without an address
 }
 
@@ -173,8 +173,8 @@ func (c Changes) Written() (n int64) {
 	return n
 }
 
-// Clean writes the addresses of a list as the service takes them: one in each row, those corrected that mean one. With
-// mend false rows with defects are left out.
+// Clean writes the addresses of a list for the service: one in each row. With mend it corrects defects; otherwise it
+// leaves out rows with defects.
 func (l *List) Clean(w io.Writer, mend bool) (c Changes, err error) {
 	buffer := bufio.NewWriter(w)
 	out := csv.NewWriter(buffer)
@@ -196,7 +196,7 @@ func (l *List) Clean(w io.Writer, mend bool) (c Changes, err error) {
 	return c, errors.Join(err, out.Error(), buffer.Flush())
 }
 
-// sent is the address that the service was given for a cell; "" when for none.
+// sent is the address that was sent to the service for a cell; "" for none.
 func sent(text string, number int64, mend bool) string {
 	d := intake.Check(text, number)
 	switch {
@@ -208,9 +208,9 @@ func sent(text string, number int64, mend bool) string {
 	return ""
 }
 
-// Join puts results beside the rows that they are of: put is called with a row of headings and then with each row of
-// the list, the cells of its own first and those that of gives for its address behind. Rows whose address was not
-// sent have blanks there. mend is whether addresses were corrected before they were sent.
+// Join puts results beside their rows: it calls put with a row of headings and then with each row of the list, followed
+// by the cells that of returns for its address. Rows whose address was not sent get blanks there. mend says whether
+// addresses were corrected before they were sent.
 func (l *List) Join(headings []string, of func(address string) []string, mend bool, put func([]string) error) error {
 	first := make([]string, l.Width)
 	for i := range first {
@@ -250,10 +250,10 @@ type Writer struct {
 	count int
 }
 
-// IsWorkbook reports whether a name is that of a workbook.
+// IsWorkbook reports whether a file name is that of a workbook.
 func IsWorkbook(name string) bool { return strings.HasSuffix(strings.ToLower(name), ".xlsx") }
 
-// NewWriter begins a file; workbook says of which form.
+// NewWriter begins a file: a workbook, or CSV.
 func NewWriter(out io.Writer, workbook bool) (*Writer, error) {
 	if !workbook {
 		return &Writer{rows: csv.NewWriter(out)}, nil
@@ -266,7 +266,7 @@ func NewWriter(out io.Writer, workbook bool) (*Writer, error) {
 	return w, nil
 }
 
-// Put writes a row. In a workbook each cell is a text, which no spreadsheet runs as a formula.
+// Put writes a row. In a workbook every cell is text, so that no spreadsheet runs it as a formula.
 func (w *Writer) Put(cells []string) error {
 	if w.rows != nil {
 		return w.rows.Write(cells)

@@ -19,32 +19,31 @@ import (
 )
 
 const (
-	// auditFirst bounds the wait for the first audit of a node: soon, since a
-	// start may follow a crash or a restore, and not at once with the other nodes.
+	// auditFirst bounds the wait for the first audit of a node: soon, because a start may follow a crash or a restore,
+	// but not at the same time as the other nodes.
 	auditFirst = 2 * time.Minute
-	// auditWithin bounds one audit unless the time between two is longer. A
-	// ledger with 1,000,000 outcomes takes a fraction of a second. Guess.
+	// auditWithin bounds one audit, unless the interval of audits is longer. A ledger with 1,000,000 outcomes takes a
+	// fraction of a second. Guess.
 	auditWithin = 10 * time.Minute
-	// violationsLogged bounds the error lines of one audit; the rest is counted.
-	// `rollcall audit` lists more.
+	// violationsLogged bounds the error lines of one audit; further violations are only counted. `rollcall audit` lists
+	// more.
 	violationsLogged = 20
-	// auditFile remembers, in the data folder, what the last audit saw.
+	// auditFile is the file in the data folder with the auditMark of the last audit.
 	auditFile = "audit.json"
 )
 
-// auditor is what the self-audit needs of the ledger.
 type auditor interface {
 	Audit(ctx context.Context) (ledger.AuditReport, error)
 }
 
-// auditMark is what the last audit saw. No entry is ever deleted, so that fewer
-// of them mean an older copy of the ledger.
+// auditMark is the state of the ledger at the last audit. Entries are never deleted, so fewer of them mean an older
+// copy of the ledger.
 type auditMark struct {
 	Entries int64     `json:"entries"`
 	Newest  time.Time `json:"newest_entry,omitzero"`
 }
 
-// selfAudit audits the ledger again and again. It only reads.
+// selfAudit audits the ledger regularly. It only reads.
 type selfAudit struct {
 	book  auditor
 	every time.Duration
@@ -54,7 +53,7 @@ type selfAudit struct {
 	violations, last, took prometheus.Gauge
 }
 
-// startSelfAudit starts the audits that [audit] every asks for.
+// startSelfAudit starts the audits of [audit] every.
 func (n *Node) startSelfAudit(ctx context.Context, c config.Config, o engineOptions) {
 	if c.Audit.Every.Duration == 0 {
 		return
@@ -77,7 +76,7 @@ func newSelfAudit(book auditor, every time.Duration, file string, o engineOption
 	}
 }
 
-// run audits until ctx ends. The waits are drawn, so that nodes do not march in step.
+// run audits until ctx ends. The waits are random, so that nodes do not audit at the same time.
 func (s *selfAudit) run(ctx context.Context) {
 	first := min(s.every, auditFirst)
 	for wait := rand.N(first); term.Sleep(ctx, wait) == nil; wait = s.every - s.every/20 + rand.N(s.every/10) {
@@ -85,7 +84,7 @@ func (s *selfAudit) run(ctx context.Context) {
 	}
 }
 
-// once audits and tells.
+// once audits the ledger and logs the result.
 func (s *selfAudit) once(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, max(s.every, auditWithin))
 	defer cancel()
@@ -115,7 +114,7 @@ func (s *selfAudit) once(ctx context.Context) {
 		"entries", report.Entries, "took", took)
 }
 
-// compare tells when the ledger is an older one than before, and remembers this one.
+// compare logs when the ledger is older than at the last audit, and remembers the present one.
 func (s *selfAudit) compare(report ledger.AuditReport) {
 	var before auditMark
 	if text, err := os.ReadFile(s.file); err == nil && json.Unmarshal(text, &before) == nil &&

@@ -39,7 +39,7 @@ type edgeOptions struct {
 	certs    *certificates
 }
 
-// nodes counts the nodes that are in the cluster by the ledger, whether or not they see each other.
+// nodes counts the members of the cluster by the ledger, whether or not they see each other.
 func (n *Node) nodes() (in int) {
 	if roll := n.Cluster.Snapshot(); roll != nil {
 		for _, row := range roll.Nodes {
@@ -51,7 +51,7 @@ func (n *Node) nodes() (in int) {
 	return max(in, 1)
 }
 
-// startEdge starts the three listeners; the storage first, because the API tells its address.
+// startEdge starts the three listeners; the storage first, because the API answers with its address.
 func (n *Node) startEdge(ctx context.Context, c config.Config, book *sqlstore.Store, o edgeOptions) (err error) {
 	if o.trusted, err = listen.ParseTrusted(c.HTTP.TrustedProxies); err != nil {
 		return err
@@ -178,7 +178,7 @@ func (n *Node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 	return nil
 }
 
-// apiOptions takes the API's limits from the configuration.
+// apiOptions returns the API's options from the configuration.
 func apiOptions(c config.Config, book *sqlstore.Store, o edgeOptions, url func(uuid.UUID) string) httpd.Options {
 	limits := httpd.DefaultLimits()
 	limits.Reads = httpd.Rate{PerSecond: float64(c.HTTP.ReadsPerSecond), Burst: c.HTTP.Burst}
@@ -193,8 +193,8 @@ func apiOptions(c config.Config, book *sqlstore.Store, o edgeOptions, url func(u
 		Wake: o.wake, Log: o.log, Registerer: o.registry}
 }
 
-// connectionPlaces is how many connections a listener takes: as configured, but no more than a part of the
-// files that the system lets this process open, so that strangers leave some for receivers and the ledger.
+// connectionPlaces is how many connections a listener accepts: as configured, but at most a fraction of the files that
+// this process may open, so that some are left for receivers and the ledger.
 func connectionPlaces(configured, part int, log *slog.Logger, listener string) int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil ||
@@ -207,13 +207,13 @@ func connectionPlaces(configured, part int, log *slog.Logger, listener string) i
 	return places
 }
 
-// workspaceLimits are those of a workspace for which nobody set others.
+// workspaceLimits are the limits of a workspace without limits of its own.
 func workspaceLimits(c config.Config) ledger.Limits {
 	return ledger.Limits{Open: int64(c.Limits.MaxOpenVerifications), Stored: c.Limits.StoredBytes,
 		Unpaid: int64(c.Limits.UnpaidPerDay)}
 }
 
-// publicURL is how a listener is reached: as configured, or at the address it got.
+// publicURL is the URL of a listener: as configured, or from the address that it got.
 func publicURL(configured, listen, cert string, at net.Addr) string {
 	_, port, err := net.SplitHostPort(listen)
 	if configured != "" && (err != nil || port != "0") {
@@ -234,7 +234,7 @@ func listenError(section, listen string, err error) error {
 		section, listen, err)
 }
 
-// certificatesEvery is how often the files of certificates are looked at.
+// certificatesEvery is how often the files of certificates are checked.
 const certificatesEvery = time.Second
 
 // certificates are those of a node's listeners.
@@ -273,7 +273,7 @@ func (c *certificates) follow(ctx context.Context, listener, certFile, keyFile s
 	if certFile == "" {
 		return nil, func(context.Context) error { return nil }, nil
 	}
-	// First what is watched, then what is loaded: a change in between is seen.
+	// Watch before loading, so that a change in between is seen.
 	watched := []*config.FileWatch{config.WatchFile(certFile), config.WatchFile(keyFile)}
 	pair, err := listen.LoadPair(certFile, keyFile)
 	if err != nil {
@@ -306,7 +306,7 @@ func (c *certificates) look(listener string, pair *listen.Pair, watched []*confi
 	c.log.Info("new certificate in force", "listener", listener, "until", pair.End())
 }
 
-// took tells of a pair that came into force.
+// took logs a pair that came into use.
 func (c *certificates) took(listener string, pair *listen.Pair) {
 	c.used.WithLabelValues(listener).Set(1)
 	c.ends.WithLabelValues(listener).Set(float64(pair.End().Unix()))
@@ -315,7 +315,7 @@ func (c *certificates) took(listener string, pair *listen.Pair) {
 	}
 }
 
-// addPages has the API's listener serve the pages, if they are on.
+// addPages makes the API's listener serve the pages, if they are enabled.
 func (n *Node) addPages(ctx context.Context, c config.Config, book *sqlstore.Store, public *httpd.Options) error {
 	if !c.Dashboard.Enabled {
 		return nil
@@ -339,10 +339,10 @@ func (n *Node) addPages(ctx context.Context, c config.Config, book *sqlstore.Sto
 	return nil
 }
 
-// programVersion is what the foot of each page says.
+// programVersion is the version in the footer of each page.
 func programVersion() string { return VersionOf(debug.ReadBuildInfo()).Version }
 
-// ProviderOf is the provider of the settings, with its secret read; nil for none. It asks no network.
+// ProviderOf returns the configured provider, with its secret read; nil for none. It makes no connection.
 func ProviderOf(d config.Dashboard) (*pages.Provider, error) {
 	if !d.Enabled || d.OIDCIssuer == "" {
 		return nil, nil
@@ -354,7 +354,7 @@ func ProviderOf(d config.Dashboard) (*pages.Provider, error) {
 	return &pages.Provider{Issuer: d.OIDCIssuer, ClientID: d.OIDCClientID, Secret: secret, Name: d.OIDCName}, nil
 }
 
-// pagesURL is where the pages are; "" until the listener has its address, and when they are off.
+// pagesURL is the URL of the pages; "" until the listener has its address, and when they are disabled.
 func (n *Node) pagesURL() string {
 	if url := n.pages.Load(); url != nil {
 		return *url
@@ -362,7 +362,7 @@ func (n *Node) pagesURL() string {
 	return ""
 }
 
-// pagesOrigin is scheme, host and port of pagesURL, as browsers send it.
+// pagesOrigin is the scheme, host and port of pagesURL, as browsers send them.
 func (n *Node) pagesOrigin() string {
 	u, err := url.Parse(n.pagesURL())
 	if err != nil || u.Host == "" {
@@ -371,10 +371,10 @@ func (n *Node) pagesOrigin() string {
 	return u.Scheme + "://" + u.Host
 }
 
-// devEmail is who signs in to the pages of serve --dev.
+// devEmail is the user of the pages of serve --dev.
 const devEmail = "dev@rollcall.test"
 
-// DevLink makes a link with which one signs in to the workspace of serve --dev, as its owner.
+// DevLink makes a link that signs in to the workspace of serve --dev, as its owner.
 func (n *Node) DevLink(ctx context.Context, workspace string) (string, error) {
 	id, err := uuid.Parse(workspace)
 	if err != nil {

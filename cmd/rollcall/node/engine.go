@@ -32,24 +32,23 @@ import (
 )
 
 const (
-	// domainsMax is how many domains of one verification have something to do at a time.
-	// Measured: enough to keep a node busy, within the memory of docs/developers/measured.md.
+	// domainsMax is how many domains of one verification are in work at a time. Measured: enough to keep a node busy,
+	// within the memory of docs/developers/measured.md.
 	domainsMax = 1024
 
-	// domainsLeast is how many of these a file may have however long the run queue is: receivers
-	// that take a second for an answer still give hundreds a second.
+	// domainsLeast is how many of these a file may have even if the run queue is long: even receivers that take a
+	// second for a reply then give hundreds a second.
 	domainsLeast = 16
 
-	// SessionsMax bounds the SMTP sessions of a node; descriptorsKept are left for
-	// everything else when the system allows fewer files than that.
+	// SessionsMax bounds the SMTP sessions of a node. When the system allows fewer open files, descriptorsKept are left
+	// for everything else.
 	SessionsMax     = 4096
 	descriptorsKept = 1024
 
 	routeTTLMin = time.Minute
 	routeTTLMax = 24 * time.Hour
 
-	// routesMax is how many routes are remembered. Most domains of a large file are asked for
-	// once. Measured: 0.6 KB each.
+	// routesMax is how many routes are cached. Most domains of a large file are needed once. Measured: 0.6 KB each.
 	routesMax = 20_000
 )
 
@@ -66,8 +65,8 @@ func (n *Node) startLab(c config.Config, o Options) (config.Config, error) {
 	if o.LabGreylist > 0 {
 		options.GreylistWait = o.LabGreylist
 	}
-	// Its only client is this node, which bounds itself; a lab that refuses
-	// sessions with 421 makes the node pause. The one that just closes counts too.
+	// The lab needs no limit: its only client is this node, which limits itself, and a 421 from the lab would make the
+	// node pause. A session that is just closing counts, too.
 	options.SessionsMax = 2 * SessionsMax
 	lab, err := smtplab.Start(options)
 	if err != nil {
@@ -84,8 +83,7 @@ func (n *Node) startLab(c config.Config, o Options) (config.Config, error) {
 	return c, nil
 }
 
-// nodeIdentity is the same for every life of a node: configured, or made once
-// and kept in the data folder.
+// nodeIdentity is the node's identity, which survives restarts: configured, or made once and kept in the data folder.
 func nodeIdentity(c config.Config) (uuid.UUID, error) {
 	if c.Cluster.Node != "" {
 		return uuid.NewSHA1(uuid.NameSpaceOID, []byte(c.Cluster.Node)), nil
@@ -106,8 +104,8 @@ func nodeIdentity(c config.Config) (uuid.UUID, error) {
 	return id, nil
 }
 
-// NewResolver asks the configured DNS servers, and believes no host that may not be dialled. With lab, they are
-// those of this process's lab.
+// NewResolver asks the configured DNS servers, and drops hosts that must not be dialled. With lab it asks the lab's DNS
+// in this process.
 func NewResolver(c config.Config, weight func(tenant string) int, lab bool) (*mx.Resolver, error) {
 	guard, err := newGuard(c)
 	if err != nil {
@@ -117,7 +115,7 @@ func NewResolver(c config.Config, weight func(tenant string) int, lab bool) (*mx
 		Allow: guard.Allows, TTLMin: routeTTLMin, TTLMax: routeTTLMax, CacheMax: routesMax,
 		AtOnce: c.DNS.AtOnce, Weight: weight}
 	if len(c.SMTP.AllowNetworks) == 0 {
-		o.Witness = "com" // the DNS of a lab, which allowed networks mean, knows its own names only
+		o.Witness = "com" // allowed networks mean a lab, whose DNS knows only its own names
 	}
 	if lab {
 		o.Only = smtplab.TopLevel
@@ -130,7 +128,7 @@ func newGuard(c config.Config) (smtp.DialGuard, error) {
 	return smtp.NewDialGuard(networks), err
 }
 
-// AllowNetworks returns the networks that a lab may be in; none on the Internet.
+// AllowNetworks returns the networks that a lab may use; none of them is on the Internet.
 func AllowNetworks(c config.Config) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, text := range c.SMTP.AllowNetworks {
@@ -158,7 +156,7 @@ func hasIPv6() bool {
 	return false
 }
 
-// helloName is how we introduce ourselves: configured, or this host's full name.
+// helloName is our name in EHLO: configured, or this host's full name.
 func helloName(c config.Config) (string, error) {
 	if c.SMTP.HelloName != "" {
 		return c.SMTP.HelloName, nil
@@ -173,8 +171,8 @@ func helloName(c config.Config) (string, error) {
 	return fullName(name), nil
 }
 
-// fullName asks the system for the full form of a short host name, for two
-// seconds at most; the short one is all there is when nobody knows.
+// fullName asks the system for the full form of a short host name, for two seconds at most, and returns the short one
+// if there is none.
 func fullName(short string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -193,7 +191,7 @@ func fullName(short string) string {
 	return short
 }
 
-// receiverOptions is what receivers need to speak SMTP.
+// receiverOptions are the options of the actors of receivers.
 func receiverOptions(c config.Config, table *throttle.Table, o engineOptions) (receiver.Options, error) {
 	hello, err := helloName(c)
 	if err != nil {
@@ -209,8 +207,7 @@ func receiverOptions(c config.Config, table *throttle.Table, o engineOptions) (r
 		Metrics: receiver.NewMetrics(o.registry)}, nil
 }
 
-// newSources makes the sources that receivers are spoken to from; without any
-// configured the system chooses the address.
+// newSources makes the sources of sessions; if none is configured the system chooses the address.
 func newSources(c config.Config, hello string, o engineOptions) (*egress.Pool, error) {
 	networks, err := AllowNetworks(c)
 	if err != nil {
@@ -233,7 +230,7 @@ func newSources(c config.Config, hello string, o engineOptions) (*egress.Pool, e
 	}
 	from, err := smtp.ParseAddress(returnPath)
 	if err != nil {
-		from = smtp.Address{} // then it is not looked for in replies
+		from = smtp.Address{} // then replies are not searched for it
 	}
 	port, limits, list := uint16(c.SMTP.Port), sessionLimits(o.hour), make([]egress.Source, len(addresses))
 	for i, a := range addresses {
@@ -252,15 +249,15 @@ func newSources(c config.Config, hello string, o engineOptions) (*egress.Pool, e
 	return egress.NewPool(list)
 }
 
-// sessionLimits are those of every SMTP session. What our system has not sent yet is gone before this node
-// may be counted out, and a receiver of a trial, whose hours are short, forgets a session as much sooner.
+// sessionLimits are the limits of every SMTP session. Unacknowledged bytes are dropped before this node may be counted
+// out. In a trial with short hours, a receiver also forgets a session that much sooner.
 func sessionLimits(hour throttle.Hour) smtp.Limits {
 	l := smtp.DefaultLimits()
 	l.Unacknowledged, l.Unended = cluster.DefaultTimes().Unacknowledged, hour.Of(l.Unended)
 	return l
 }
 
-// sessionSlots is how many SMTP sessions this process can afford.
+// sessionSlots is how many SMTP sessions this process can have.
 func sessionSlots() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil || limit.Cur > 1<<20 {
@@ -269,7 +266,7 @@ func sessionSlots() int {
 	return min(SessionsMax, max(64, (int(limit.Cur)-descriptorsKept)/2))
 }
 
-// workOptions is what the dispatcher and everything below it needs.
+// workOptions are the options of the dispatcher and everything below it.
 func (n *Node) workOptions(c config.Config, id uuid.UUID, resolver *mx.Resolver, facts *domain.Facts,
 	o engineOptions) dispatcher.Options {
 	match := func(r mx.Route) string {
@@ -298,7 +295,7 @@ func (n *Node) workOptions(c config.Config, id uuid.UUID, resolver *mx.Resolver,
 	}
 }
 
-// domainLoad counts what the domains of a node have at work.
+// domainLoad counts the addresses that the domains of a node have at receivers.
 func domainLoad(r prometheus.Registerer, weight func(uuid.UUID) int) *domain.Load {
 	load := &domain.Load{Weight: weight}
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_domain_addresses",
@@ -315,7 +312,7 @@ func durations(list []config.Duration) []time.Duration {
 	return out
 }
 
-// registerDNSMetrics shows what the node asks of its DNS servers; the counts are read at each scrape.
+// registerDNSMetrics registers the counts of DNS queries, which are read at each scrape.
 func registerDNSMetrics(r prometheus.Registerer, resolver *mx.Resolver) {
 	for _, c := range []struct {
 		name, help string

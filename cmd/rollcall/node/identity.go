@@ -30,32 +30,30 @@ import (
 	"rollcall/smtp/identity"
 )
 
-// firstLook is how long a node that starts waits for the first look at its identity.
-// When that takes longer it joins as not fit, and probes when the look is over. Guess:
-// DNS that is well answers within a second.
+// firstLook is how long a starting node waits for the first check of its identity. If that takes longer it joins as
+// unfit, and probes when the check is done. Guess: healthy DNS answers within a second.
 const firstLook = 2 * time.Second
 
-// listsFile keeps what block lists said, in the data folder.
+// listsFile is the file in the data folder with the last answers of block lists.
 const listsFile = "blocklists.json"
 
 // selfCheck keeps a node from probing while its identity fails a check.
 type selfCheck struct {
 	watch    *identity.Watch
-	reach    *identity.Reach // nil in a lab, where receivers that do not answer are made up
+	reach    *identity.Reach // nil in a lab, where silent receivers are simulated
 	enforced bool
 	log      *slog.Logger
 	node     *cluster.Node
 	sources  *egress.Pool
 	metrics  *receiver.Metrics
 
-	first chan struct{} // closed when everything was looked at once
+	first chan struct{} // closed after the first check of everything
 	once  sync.Once
 	turn  sync.Mutex // of tell
-	told  string     // why the node was not fit when something was said last; guarded by turn
+	told  string     // why the node was unfit at the last log line; guarded by turn
 }
 
-// newSelfCheck prepares the checks of a node. What receivers think of it is known when
-// sources is set, before start.
+// newSelfCheck prepares the checks of a node. Set sources, which knows how receivers treat it, before start.
 func newSelfCheck(c config.Config, n *cluster.Node, o engineOptions) (*selfCheck, error) {
 	s := &selfCheck{enforced: c.Identity.Enforce, log: o.log, node: n, first: make(chan struct{})}
 	options, err := IdentityOptions(c)
@@ -79,7 +77,7 @@ func newSelfCheck(c config.Config, n *cluster.Node, o engineOptions) (*selfCheck
 
 // start begins to check, and waits a moment for the first result.
 func (s *selfCheck) start(ctx context.Context) (stop func(context.Context) error) {
-	s.apply() // until something is known it may not
+	s.apply() // it may not until something is known
 	stop = process.Background(ctx, s.watch.Run)
 	timer := time.NewTimer(firstLook)
 	defer timer.Stop()
@@ -90,7 +88,7 @@ func (s *selfCheck) start(ctx context.Context) (stop func(context.Context) error
 	return stop
 }
 
-// unfit says why the node must not probe now; "": it may.
+// unfit returns why the node may not probe now; "": it may.
 func (s *selfCheck) unfit() string {
 	if !s.enforced {
 		return ""
@@ -98,7 +96,7 @@ func (s *selfCheck) unfit() string {
 	return s.watch.Report().Why()
 }
 
-// changed takes over a new report.
+// changed applies a new report.
 func (s *selfCheck) changed(r identity.Report) {
 	s.once.Do(func() { close(s.first) })
 	s.tell(r)
@@ -108,7 +106,7 @@ func (s *selfCheck) changed(r identity.Report) {
 // apply tells the cluster whether this node may probe.
 func (s *selfCheck) apply() { s.node.SetIneligible(s.unfit()) }
 
-// tell writes one line when the node becomes fit or does not stay so.
+// tell logs a line when the node becomes fit or unfit.
 func (s *selfCheck) tell(r identity.Report) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -125,28 +123,28 @@ func (s *selfCheck) tell(r identity.Report) {
 	s.told = why
 }
 
-// view is what operators are shown.
+// view is the report for operators.
 func (s *selfCheck) view() admin.Identity {
 	i := admin.IdentityOf(s.watch.Report(), s.enforced)
 	i.Unread, i.Foreign = int(s.metrics.Unread()), int(s.metrics.Intercepted())
 	return i
 }
 
-// health is what other nodes are told.
+// health is the report for other nodes.
 func (s *selfCheck) health() inspect.Health { return admin.HealthOf(s.view()) }
 
-// check looks at everything now.
+// check checks everything now.
 func (s *selfCheck) check(ctx context.Context) (admin.Identity, error) {
 	report, err := s.watch.Again(ctx)
 	return admin.IdentityOf(report, s.enforced), err
 }
 
-// noWay are the errors of a connection that the network did not make.
+// noWay are the errors of a connection that the network prevented.
 var noWay = []error{syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ETIMEDOUT,
 	syscall.EPERM, syscall.EACCES, context.DeadlineExceeded, os.ErrDeadlineExceeded}
 
-// note tells how it went to connect to a receiver. A fault on this machine, such as too
-// many open files, says nothing about the network.
+// note records whether connecting to a receiver succeeded. It ignores faults of this machine, such as too many open
+// files, which say nothing about the network.
 func (s *selfCheck) note(receiver string, err error) {
 	if s.reach == nil {
 		return
@@ -164,8 +162,8 @@ func (s *selfCheck) note(receiver string, err error) {
 // openFunc opens a session to one host.
 type openFunc = func(ctx context.Context, host string, at netip.Addr, tls smtp.TLSMode) (*smtp.Session, error)
 
-// opened is an openFunc that notes how it goes. A receiver is taken for one by the last
-// two labels of its host: many hosts of one operator must not look like many receivers.
+// opened is an openFunc that notes its results. Hosts with the same last two labels count as one receiver, so that many
+// hosts of one operator do not look like many receivers.
 func (s *selfCheck) opened(open openFunc) openFunc {
 	return func(ctx context.Context, host string, at netip.Addr, tls smtp.TLSMode) (*smtp.Session, error) {
 		session, err := open(ctx, host, at, tls)
@@ -175,7 +173,7 @@ func (s *selfCheck) opened(open openFunc) openFunc {
 	}
 }
 
-// restingOf is how receivers take a node's sources.
+// restingOf tells how many receivers refuse a node's sources.
 func restingOf(sources *egress.Pool) []identity.Resting {
 	var out []identity.Resting
 	for _, s := range sources.State(time.Now()) {
@@ -185,7 +183,7 @@ func restingOf(sources *egress.Pool) []identity.Resting {
 	return out
 }
 
-// IdentityOptions are the checks that a configuration asks for.
+// IdentityOptions are the checks of a configuration.
 func IdentityOptions(c config.Config) (identity.Options, error) {
 	client, err := identity.NewClient(c.DNS.Servers, c.DNS.Timeout.Duration)
 	if err != nil {
@@ -237,7 +235,7 @@ func identitySources(c config.Config, hello, returnPath string) (out []identity.
 	for _, to := range targets {
 		a, failed := identity.LocalFor(to)
 		if failed != nil {
-			err = failed // no way in this family
+			err = failed // no route for this family
 			continue
 		}
 		out = append(out, identity.Source{Addr: a, Hello: hello, ReturnPath: returnPath})
@@ -265,7 +263,7 @@ func sampleTargets(c config.Config) ([]netip.Addr, error) {
 	return targets, nil
 }
 
-// waysOut are the ways to try the hosts of identity.reach: one for each local address.
+// waysOut are dialers for the hosts of identity.reach: one for each local address.
 func waysOut(c config.Config) ([]identity.Way, error) {
 	networks, err := AllowNetworks(c)
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// stopWait bounds the drain of a node; the operators' contract says 30 s
-	// from signal to exit, and the rest of that is for the process itself.
+	// stopWait bounds the drain of a node; the operators' contract allows 30 s from signal to exit, and the remainder
+	// is for the process itself.
 	stopWait = 28 * time.Second
 
-	// labGiveUp is how long the lab's receivers get: several times their
-	// greylisting of 3 s, and not so long that a person stops watching.
+	// labGiveUp is the retry.give_up_after of a lab: several times its greylisting of 3 s, but short enough for a
+	// person who watches.
 	labGiveUp = 15 * time.Second
 )
 
@@ -27,7 +27,7 @@ const (
 func LocalConfig(c config.Config, folder string, lab bool) config.Config {
 	const anyPort = "127.0.0.1:0"
 	c.DataDir, c.Ledger.URL = folder, "sqlite:"+filepath.Join(folder, "ledger.db")
-	c.Ledger.DiskReserve = 0 // nobody else's money is in it
+	c.Ledger.DiskReserve = 0 // it holds no customer's money
 	c.HTTP.Listen, c.HTTP.PublicURL = anyPort, ""
 	c.Upload.Listen, c.Upload.PublicURL = anyPort, ""
 	c.Admin.Listen = anyPort
@@ -41,7 +41,7 @@ func LocalConfig(c config.Config, folder string, lab bool) config.Config {
 	return c
 }
 
-// LabConfig shortens the waits for the lab, unless the operator has set others.
+// LabConfig shortens the waits for the lab, unless the operator has set them.
 func LabConfig(c config.Config) config.Config {
 	standard := config.Default().Retry
 	if slices.Equal(c.Retry.GreylistWaits, standard.GreylistWaits) {
@@ -68,17 +68,16 @@ func StopNode(ctx context.Context, n *Node) error {
 	return nil
 }
 
-// labHour is how long an hour lasts with simulated receivers, for them and for the node: who tries Rollcall does not
-// wait for an hour until a receiver's allowance of refusals is fresh again.
+// labHour is how long an hour lasts with simulated receivers, for them and for the node, so that a first-time user does
+// not wait an hour until a receiver's refusal budget is fresh again.
 const labHour = time.Minute
 
-// LabOptions are those of a node whose receivers are simulated and begin with it: what others taught is not true of
-// them.
+// LabOptions are the options of a node with its own simulated receivers, for which facts learned earlier are not true.
 func LabOptions(log *slog.Logger) Options {
 	return Options{Lab: true, Hour: labHour, Forgets: true, Log: log}
 }
 
-// factsOf gives what a ledger knows of receivers, or what was learned since now only.
+// factsOf returns a ledger's facts about receivers, or with fresh only those learned from now on.
 func factsOf(book ledger.Facts, forgets bool) ledger.Facts {
 	if !forgets {
 		return book
@@ -86,7 +85,7 @@ func factsOf(book ledger.Facts, forgets bool) ledger.Facts {
 	return &freshFacts{Facts: book, learned: map[string]bool{}}
 }
 
-// freshFacts knows what was learned since it was made. Safe for concurrent use.
+// freshFacts returns only facts learned since it was made. Safe for concurrent use.
 type freshFacts struct {
 	ledger.Facts
 	mu      sync.Mutex

@@ -32,14 +32,14 @@ import (
 	"rollcall/ledger/sqlstore"
 )
 
-// workload is what this node has in work: what it tells the cluster and operators.
+// workload is this node's present work, for the cluster and operators.
 type workload struct {
 	receivers  *receiver.Registry
-	dispatcher atomic.Pointer[dispatcher.Dispatcher] // nil until it runs: it is the last to start
-	left       atomic.Int64                          // addresses in work that are not settled
+	dispatcher atomic.Pointer[dispatcher.Dispatcher] // nil until it runs: it starts last
+	left       atomic.Int64                          // addresses in work and not settled yet
 }
 
-// load is what this node has in work.
+// load returns this node's present work.
 func (w *workload) load() cluster.Load {
 	l := cluster.Load{Addresses: w.left.Load(), Receivers: w.receivers.Count()}
 	if d := w.dispatcher.Load(); d != nil {
@@ -48,7 +48,7 @@ func (w *workload) load() cluster.Load {
 	return l
 }
 
-// lookup says what the open addresses of a verification wait for that this node works on.
+// lookup returns what the open addresses of a verification on this node wait for.
 func (w *workload) lookup(id uuid.UUID) (inspect.Verification, bool) {
 	if d := w.dispatcher.Load(); d != nil {
 		return d.Lookup(id)
@@ -56,7 +56,7 @@ func (w *workload) lookup(id uuid.UUID) (inspect.Verification, bool) {
 	return inspect.Verification{}, false
 }
 
-// newMember makes the node of the cluster that this process will be: of a cluster of one when the ledger is embedded.
+// newMember makes this process's cluster.Node; with an embedded ledger it is a cluster of one.
 func (n *Node) newMember(c config.Config, id uuid.UUID, o engineOptions) error {
 	host, err := nodeName(c)
 	if err != nil {
@@ -80,10 +80,10 @@ func (n *Node) newMember(c config.Config, id uuid.UUID, o engineOptions) error {
 	return err
 }
 
-// clock is the time of the ledger, as far as heartbeats tell.
+// clock is the ledger's time, as measured by heartbeats.
 func (n *Node) clock() time.Time { return time.Now().Add(n.Cluster.ClockOffset()) }
 
-// nodeName is what people call this node: configured, or its host's name.
+// nodeName is this node's name for people: configured, or its host's name.
 func nodeName(c config.Config) (string, error) {
 	if c.Cluster.Node != "" {
 		return c.Cluster.Node, nil
@@ -95,7 +95,7 @@ func nodeName(c config.Config) (string, error) {
 	return name, nil
 }
 
-// peersOf is how a node of this configuration finds others.
+// peersOf returns the cluster options of this configuration.
 func peersOf(c config.Config, book *sqlstore.Store, log *slog.Logger) (*cluster.Peers, error) {
 	p := &cluster.Peers{Book: book, Actors: c.Cluster.ActorListen, Advertise: c.Cluster.Advertise,
 		Gossip: gossip.Options{Cluster: c.Cluster.Name, Listen: c.Cluster.GossipListen,
@@ -126,7 +126,7 @@ func peersOf(c config.Config, book *sqlstore.Store, log *slog.Logger) (*cluster.
 	return p, nil
 }
 
-// timingOf is how fast the gossip is.
+// timingOf returns the configured timing of gossip.
 func timingOf(g config.Gossip) gossip.Timing {
 	t := gossip.DefaultTiming()
 	t.ProbeInterval, t.ProbeTimeout = g.ProbeInterval.Duration, g.ProbeTimeout.Duration
@@ -136,7 +136,7 @@ func timingOf(g config.Gossip) gossip.Timing {
 	return t
 }
 
-// receiverFacts keeps what receivers taught in the ledger.
+// receiverFacts stores facts about receivers in the ledger.
 type receiverFacts struct{ book ledger.Facts }
 
 // Learn implements state.Facts.
@@ -203,7 +203,7 @@ func (v membersView) member(m cluster.Member, roll *ledger.NodeSnapshot) admin.M
 	return out
 }
 
-// stateOf is the first state of a member that fits.
+// stateOf is the first state that applies to a member.
 func stateOf(m cluster.Member) admin.State {
 	switch {
 	case m.Row != nil && m.Row.Status == ledger.NodeLeft:

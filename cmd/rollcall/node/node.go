@@ -29,14 +29,14 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// Options is what a node is told beside its configuration.
+// Options are a node's options beside its configuration.
 type Options struct {
 	Lab bool // start the lab and send DNS and SMTP there
 	// LabGreylist is how long its receivers greylist; 0: as smtplab.Defaults has it.
 	LabGreylist time.Duration
 	Log         *slog.Logger
-	Forgets     bool          // what earlier lives learned of receivers: those of the lab are new, too
-	Hour        time.Duration // how long an hour lasts for allowances and rests, and in the lab; 0: an hour. For trials
+	Forgets     bool          // facts about receivers learned earlier; the lab's receivers are new, too
+	Hour        time.Duration // length of an hour for limits and pauses, and in the lab; 0: an hour. For trials
 }
 
 // Node is everything that runs in one process.
@@ -55,7 +55,7 @@ type Node struct {
 	work     *workload
 	*throttling
 	self  *selfCheck
-	pages atomic.Pointer[string] // where they are; nil until it is known, and when they are off
+	pages atomic.Pointer[string] // their URL; nil until it is known, and when they are disabled
 
 	stops    []stopper // in the order of the starts
 	stopping atomic.Bool
@@ -133,7 +133,7 @@ type engineOptions struct {
 	opened   func(openFunc) openFunc // watches how sessions are opened
 }
 
-// startEngine starts the actors: receivers on the cluster, then who gives them work.
+// startEngine starts the actors: receivers on the cluster, then the dispatcher, which gives them work.
 func (n *Node) startEngine(ctx context.Context, c config.Config, id uuid.UUID, o engineOptions) (wake func(),
 	err error) {
 	if err := n.newMember(c, id, o); err != nil {
@@ -173,7 +173,7 @@ func (n *Node) startEngine(ctx context.Context, c config.Config, id uuid.UUID, o
 	return n.startDispatcher(ctx, c, id, resolver, o)
 }
 
-// startDispatcher starts who takes verifications into work.
+// startDispatcher starts the actor that takes verifications into work.
 func (n *Node) startDispatcher(ctx context.Context, c config.Config, id uuid.UUID, resolver *mx.Resolver,
 	o engineOptions) (wake func(), err error) {
 	options := n.workOptions(c, id, resolver, n.startFacts(ctx, n.Book, o), o)
@@ -188,14 +188,13 @@ func (n *Node) startDispatcher(ctx context.Context, c config.Config, id uuid.UUI
 	return d.Wake, nil
 }
 
-// startWatchdog lets somebody notice when the process does not run, or has too much to run.
+// startWatchdog starts the watchdog, which notices when the process does not run or is overloaded.
 func (n *Node) startWatchdog(ctx context.Context, log *slog.Logger) {
 	n.watchdog, n.window = process.NewWatchdog(n.Registry, log), process.NewWindow(n.Registry, domainsLeast, domainsMax)
 	n.add("watchdog", process.Background(ctx, n.watchdog.Run, n.window.Run))
 }
 
-// startFacts shares what is learned of domains with the other nodes, and with later
-// lives of this one.
+// startFacts shares learned facts about domains with the other nodes, and with later processes of this one.
 func (n *Node) startFacts(ctx context.Context, book *sqlstore.Store, o engineOptions) *domain.Facts {
 	facts := domain.ShareFacts(o.facts, o.log)
 	facts.Hour = o.hour
@@ -212,14 +211,14 @@ func (n *Node) draining() bool {
 	return n.stopping.Load() || n.Cluster.Draining()
 }
 
-// Identity is what this node found last of what receivers see of it.
+// Identity returns the last report on this node's identity.
 func (n *Node) Identity() admin.Identity { return n.self.view() }
 
-// CheckIdentity looks at all of that now.
+// CheckIdentity checks the identity now.
 func (n *Node) CheckIdentity(ctx context.Context) (admin.Identity, error) { return n.self.check(ctx) }
 
-// Stop drains the node: no new requests, no new work, leases given back, sessions
-// ended, the book closed. Twice is fine.
+// Stop drains the node: no new requests, no new work, leases given back, sessions ended, the ledger closed. It may be
+// called twice.
 func (n *Node) Stop(ctx context.Context) error {
 	n.once.Do(func() {
 		n.stopping.Store(true)

@@ -21,14 +21,14 @@ import (
 	"rollcall/ledger/tracing"
 )
 
-// errNotOurs is a folder or file that somebody else could have written.
+// errNotOurs: somebody else could have written a folder or file.
 var errNotOurs = errors.New("others can change what this node keeps")
 
 // writableByOthers are the mode bits of group and others.
 const writableByOthers = 0o022
 
-// checkOwned wants the data folder and the operator's token, where they are there, to be
-// this user's, and nobody else to write them. Its error has the command that mends it.
+// checkOwned requires that the data folder and the operator's token, if they exist, belong to this user and that nobody
+// else can write them. Its error has the command that repairs it.
 func checkOwned(dataDir string) error {
 	for _, path := range []string{dataDir, filepath.Join(dataDir, admin.TokenFile)} {
 		info, err := os.Stat(path)
@@ -50,11 +50,11 @@ func checkOwned(dataDir string) error {
 	return nil
 }
 
-// lastSpansWithin bounds how long a node that stops waits for its collector. Guess: a
-// healthy one takes milliseconds, on a busy machine over two seconds.
+// lastSpansWithin bounds how long a stopping node waits for its collector. Guess: a healthy one takes milliseconds, on
+// a busy machine over two seconds.
 const lastSpansWithin = 10 * time.Second
 
-// startTracing makes what sends spans; nothing when tracing is off.
+// startTracing makes the exporter of spans; nothing when tracing is disabled.
 func (n *Node) startTracing(ctx context.Context, c config.Config, id uuid.UUID, log *slog.Logger) (err error) {
 	n.tracer, err = tracing.New(ctx, tracing.Options{Endpoint: c.Tracing.Endpoint, Sample: c.Tracing.Sample, Node: id,
 		Version: VersionOf(debug.ReadBuildInfo()).Version, Log: log})
@@ -78,7 +78,7 @@ const InterfaceVersion = "0.1.0"
 // A release stamps these (cmd/release); in any other build they are empty.
 var version, commit, date string
 
-// Version says which binary this is. Date is the commit's, in RFC 3339; "unknown" when nobody has said it.
+// Version describes this binary. Date is the commit's, in RFC 3339, or "unknown".
 type Version struct {
 	Version   string `json:"version"`
 	Commit    string `json:"commit"`
@@ -94,7 +94,7 @@ func (v Version) String() string {
 		v.Go, v.Platform)
 }
 
-// VersionOf reads what a release, or else the Go tool, has written into the binary.
+// VersionOf reads the version that a release, or else the Go tool, wrote into the binary.
 func VersionOf(info *debug.BuildInfo, ok bool) Version {
 	v := Version{Version: version, Commit: commit, Date: date, Interface: InterfaceVersion, Go: runtime.Version(),
 		Platform: runtime.GOOS + "/" + runtime.GOARCH}

@@ -23,11 +23,11 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// noteWithin bounds writing one line of the operator log for a change that was no call.
+// noteWithin bounds writing one line of the operator log about a change of the throttle file.
 const noteWithin = 10 * time.Second
 
-// throttling is what a node knows of how receivers may be asked: its rules, where they come
-// from, and who answers questions about them.
+// throttling holds a node's limits of receivers: the rules, where they come from, and the inspector that answers
+// questions about them.
 type throttling struct {
 	table     *throttle.Table
 	file      *config.ThrottleFile // and why it is not used, if it is not
@@ -36,8 +36,7 @@ type throttling struct {
 	inspector *inspect.Inspector
 }
 
-// startThrottling loads the rules and follows their changes: those of the file, and those
-// that operators make. Nothing was asked of a receiver before.
+// startThrottling loads the rules and follows changes of the file and of operators. It runs before the first probe.
 func (n *Node) startThrottling(ctx context.Context, c config.Config, book *sqlstore.Store, o engineOptions) error {
 	t := &throttling{}
 	var err error
@@ -60,7 +59,7 @@ func (n *Node) startThrottling(ctx context.Context, c config.Config, book *sqlst
 	return nil
 }
 
-// watchThrottle takes over changes of the throttle file while the node runs.
+// watchThrottle applies changes of the throttle file while the node runs.
 func (n *Node) watchThrottle(ctx context.Context, book ledger.Operators, log *slog.Logger) {
 	t := n.throttling
 	n.add("throttle", process.Background(ctx, func(ctx context.Context) {
@@ -80,8 +79,7 @@ func (n *Node) watchThrottle(ctx context.Context, book ledger.Operators, log *sl
 	}))
 }
 
-// noteChanges writes what a new throttle file changed here into the operator log. Who
-// wrote the file is not known.
+// noteChanges writes the changes by a new throttle file into the operator log. The file's author is unknown.
 func (n *Node) noteChanges(ctx context.Context, book ledger.Operators, log *slog.Logger, changes []throttle.Change) {
 	within, cancel := context.WithTimeout(ctx, noteWithin)
 	defer cancel()
@@ -102,8 +100,8 @@ func (n *Node) noteChanges(ctx context.Context, book ledger.Operators, log *slog
 	}
 }
 
-// notesMax bounds the lines that one throttle file writes into the operator log. Guess: more
-// were written by a program, whose own records say them.
+// notesMax bounds the lines of the operator log about one throttle file. Guess: a program wrote larger changes and has
+// its own records.
 const notesMax = 100
 
 // nameOrAll is the name of a rule for people.
@@ -114,7 +112,7 @@ func nameOrAll(name string) string {
 	return name
 }
 
-// change is one side of a change for people; "" when nothing was said.
+// change is the old or new value of a change, for people; "" for no value.
 func change(f throttle.Field, text string) string {
 	if text == "" {
 		return ""
@@ -122,7 +120,7 @@ func change(f throttle.Field, text string) string {
 	return f.String() + "=" + text
 }
 
-// receivers is what the receivers of this node share.
+// receivers are the options that the receivers of this node share.
 func (n *Node) receivers(c config.Config, o engineOptions) (receiver.Options, error) {
 	r, err := receiverOptions(c, n.table, o)
 	if err != nil {
@@ -138,7 +136,7 @@ func (n *Node) receivers(c config.Config, o engineOptions) (receiver.Options, er
 	return r, nil
 }
 
-// openInspector makes who answers operators' questions about this node, and asks the others.
+// openInspector makes the inspector, which answers operators' questions about this node and asks the others.
 func (n *Node) openInspector(r receiver.Options, resolver *mx.Resolver) (err error) {
 	sources := func(ctx context.Context) []inspect.Source { return r.Registry.SurveySources(ctx, r.Sources) }
 	n.inspector, err = inspect.New(inspect.Options{Receivers: r.Registry, Sources: sources, Table: n.table,
@@ -150,7 +148,7 @@ func (n *Node) openInspector(r receiver.Options, resolver *mx.Resolver) (err err
 	return err
 }
 
-// replay runs the text of a throttle file over what all nodes recorded. Overrides stay as they are.
+// replay runs a throttle file on the record of all nodes, with the present overrides.
 func (n *Node) replay(ctx context.Context, base config.Throttle, text string) (inspect.Replayed, error) {
 	candidate, findings := config.CheckThrottleText("candidate", []byte(text), base)
 	var warnings []string
@@ -163,15 +161,15 @@ func (n *Node) replay(ctx context.Context, base config.Throttle, text string) (i
 	return n.replayRecord(ctx, candidate, n.table.Rules(throttle.LayerOverride), warnings)
 }
 
-// replayOverride runs the rules of now with one override more over what the nodes recorded.
+// replayOverride runs the present rules and one more override on the record of all nodes.
 func (n *Node) replayOverride(ctx context.Context, name string, set throttle.Override) (inspect.Replayed, error) {
-	// Until is of no account: a replay is of what is over.
+	// Until does not matter: a replay is about the past.
 	more := throttle.Rule{Name: name, Set: set, Until: time.Now().Add(time.Hour)}
 	return n.replayRecord(ctx, n.table.Rules(throttle.LayerFile),
 		append(slices.Clone(n.table.Rules(throttle.LayerOverride)), more), nil)
 }
 
-// replayRecord asks all nodes for what they recorded and runs the rules of a file and overrides over it.
+// replayRecord asks all nodes for their records and runs the rules of a file and overrides on them.
 func (n *Node) replayRecord(ctx context.Context, file, overrides []throttle.Rule,
 	warnings []string) (inspect.Replayed, error) {
 	candidate, err := throttle.NewTable(file)
@@ -190,7 +188,7 @@ func (n *Node) replayRecord(ctx context.Context, file, overrides []throttle.Rule
 	return out, nil
 }
 
-// throttleFileView shows operators how the throttle file of a node stands.
+// throttleFileView shows operators the state of a node's throttle file.
 func throttleFileView(s config.ThrottleState) admin.ThrottleFile {
 	out := admin.ThrottleFile{File: s.File}
 	if s.Found {
@@ -203,7 +201,7 @@ func throttleFileView(s config.ThrottleState) admin.ThrottleFile {
 	return out
 }
 
-// throttleMetrics shows what operators and their file have made of allowances.
+// throttleMetrics are the metrics of the throttle file and of overrides.
 type throttleMetrics struct {
 	fileUsed prometheus.Gauge
 	loaded   prometheus.Gauge
@@ -237,7 +235,7 @@ func newThrottleMetrics(r prometheus.Registerer, table *throttle.Table) *throttl
 	return m
 }
 
-// file notes that the throttle file was read, or why it is not used.
+// file notes whether the throttle file is used.
 func (m *throttleMetrics) file(err error) {
 	if err != nil {
 		m.fileUsed.Set(0)
@@ -248,7 +246,7 @@ func (m *throttleMetrics) file(err error) {
 	m.loaded.SetToCurrentTime()
 }
 
-// fingerprint is throttle.Fingerprint as a number that a float64 bears exactly.
+// fingerprint is throttle.Fingerprint as a number that fits a float64 exactly.
 func fingerprint(rules []throttle.Rule) float64 {
 	n, err := strconv.ParseUint(throttle.Fingerprint(rules)[:fingerprintDigits], 16, 64)
 	if err != nil {
@@ -257,10 +255,10 @@ func fingerprint(rules []throttle.Rule) float64 {
 	return float64(n)
 }
 
-// fingerprintDigits are 48 bits: two other files have the same ones once in 2^48 times.
+// fingerprintDigits are 48 bits: two different files share them once in 2^48 times.
 const fingerprintDigits = 12
 
-// firstEnd is when the first of some overrides ends, in Unix seconds.
+// firstEnd is when the first override ends, in Unix seconds.
 func firstEnd(overrides []throttle.Rule) float64 {
 	var first time.Time
 	for _, o := range overrides {

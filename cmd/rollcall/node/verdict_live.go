@@ -15,8 +15,8 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// LoadRules gives the rules in effect: those that come with the program and, before
-// them, those of the operator's file. Only the file of the default name may be absent.
+// LoadRules returns the rules in effect: those of the operator's file, followed by the program's own. Only the file of
+// the default name may be absent.
 func LoadRules(c config.Verdict) (*verdict.Rules, error) {
 	if c.File == "" {
 		return verdict.Builtin(), nil
@@ -31,8 +31,8 @@ func LoadRules(c config.Verdict) (*verdict.Rules, error) {
 	return rules, err
 }
 
-// liveRules are the rules that judge replies, which follow the operator's file while the node
-// runs. A file with a fault is logged, with its line, and changes nothing.
+// liveRules are the rules that judge replies. They follow the operator's file while the node runs. A faulty file is
+// logged, with its line, and changes nothing.
 type liveRules struct {
 	config config.Verdict
 	watch  *config.FileWatch
@@ -60,7 +60,7 @@ func openRules(c config.Verdict, r prometheus.Registerer) (*liveRules, error) {
 	return l, nil
 }
 
-// Now gives the rules in force.
+// Now returns the rules in use.
 func (l *liveRules) Now() *verdict.Rules { return l.rules.Load() }
 
 func (l *liveRules) load() error {

@@ -21,8 +21,8 @@ type OutFile struct {
 	Force bool
 }
 
-// Check finds out, before any work, whether the results can be written. in is the input, nil for
-// none; stdout is where results go without --out.
+// Check checks, before any work, whether the results can be written. in is the input, nil for none; stdout gets the
+// results without --out.
 func (o OutFile) Check(in *os.File, stdout io.Writer) error {
 	if o.Name == "" {
 		if o.Force {
@@ -59,7 +59,7 @@ func (o OutFile) Check(in *os.File, stdout io.Writer) error {
 	return f.Cleanup()
 }
 
-// isFile reports whether what info is of is the file f: by a link or in another spelling, too.
+// isFile reports whether info describes the file f, also through a link or in another spelling.
 func isFile(info os.FileInfo, f *os.File) bool {
 	own, err := f.Stat()
 	return err == nil && os.SameFile(info, own)
@@ -81,8 +81,8 @@ func (o OutFile) failed(err error) error {
 	return fmt.Errorf("--out %s can't be written: %w: give another --out", o.Name, err)
 }
 
-// create makes a file beside the one that it will become, or that the name is a link to. The results are the
-// customer's addresses: the file is for its owner only.
+// create makes a temporary file beside the final one, or beside the target of a link. The results are the customer's
+// addresses: the file is for its owner only.
 func (o OutFile) create() (*renameio.PendingFile, error) {
 	target := o.Name
 	if to, err := filepath.EvalSymlinks(o.Name); err == nil {
@@ -96,7 +96,7 @@ func (o OutFile) create() (*renameio.PendingFile, error) {
 	return f, nil
 }
 
-// Write has fill write the file, all or nothing.
+// Write writes the file with fill, all or nothing.
 func (o OutFile) Write(fill func(io.Writer) error) error {
 	f, err := o.create()
 	if err != nil {
@@ -109,7 +109,7 @@ func (o OutFile) Write(fill func(io.Writer) error) error {
 	return errors.Join(err, f.Cleanup()) // nothing, once it has its name
 }
 
-// publish gives the finished file its name. Without --force a file that came there meanwhile stays.
+// publish gives the finished file its name. Without --force it does not replace a file that appeared meanwhile.
 func (o OutFile) publish(f *renameio.PendingFile) error {
 	if err := f.Sync(); err != nil {
 		return o.failed(err)
@@ -149,14 +149,14 @@ func WriteText(name string, text []byte) error {
 	return nil
 }
 
-// ReplaceFile puts a file in the place of another, or of none, so that a reader meets one of them, whole.
+// ReplaceFile renames a file over another or a free name, so that readers see the old or the new content, whole.
 func ReplaceFile(name string, text []byte, mode fs.FileMode) error {
 	return renameio.WriteFile(name, text, mode, renameio.WithTempDir(filepath.Dir(name)),
 		renameio.WithStaticPermissions(mode))
 }
 
-// Output is a command's standard output. It remembers the first write that failed, which
-// few commands look at, and then ends the command's context: nobody reads what follows.
+// Output is a command's standard output. It remembers the first failed write, which few commands check, and then ends
+// the command's context, because nobody reads the remainder.
 type Output struct {
 	To   io.Writer
 	Stop context.CancelFunc
@@ -181,14 +181,14 @@ func (o *Output) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// Failed gives the error of the first write that failed; nil when none did.
+// Failed returns the error of the first failed write, or nil.
 func (o *Output) Failed() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err
 }
 
-// FileOf gives the file that a stream writes to, if it is one.
+// FileOf returns the file that a stream writes to, if any.
 func FileOf(stream any) (*os.File, bool) {
 	if o, ok := stream.(*Output); ok {
 		stream = o.To

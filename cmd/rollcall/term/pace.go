@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// Pace is how fast something gets on, as far as this run has seen it. What was done before the
-// first look was done by an earlier run, or before anybody looked, in a time that nobody knows.
+// Pace is the speed of some work since this run's first look. How long the work before it took is unknown: an earlier
+// run may have done it.
 type Pace struct {
 	begun time.Time // of the first look
 	at    int64     // how much was done then
 }
 
-// paceLeast is how long a pace is looked at before anything is said of it.
+// paceLeast is how long a pace is measured before it is used.
 const paceLeast = time.Second
 
-// Look notes how much is done at a moment; only the first look is kept, or one that falls behind it.
+// Look notes how much is done at a moment. It keeps only the first look, or a later one with less done.
 func (p *Pace) Look(now time.Time, done int64) {
 	if p.begun.IsZero() || done < p.at {
 		p.begun, p.at = now, done
 	}
 }
 
-// PerSecond is how much is done in a second; 0: nobody can tell yet.
+// PerSecond is how much is done in a second; 0: not known yet.
 func (p *Pace) PerSecond(now time.Time, done int64) float64 {
 	elapsed := now.Sub(p.begun)
 	if p.begun.IsZero() || elapsed < paceLeast || done <= p.at {
@@ -32,7 +32,7 @@ func (p *Pace) PerSecond(now time.Time, done int64) float64 {
 	return float64(done-p.at) / elapsed.Seconds()
 }
 
-// LeftText is how long it takes at a pace to do so much more, as ", about 3 minutes left"; "" when nothing can be said.
+// LeftText is how long the remaining work takes at this pace, as ", about 3 minutes left"; "" when unknown.
 func LeftText(perSecond float64, more int64) string {
 	if perSecond <= 0 || more <= 0 {
 		return ""
@@ -44,7 +44,7 @@ func LeftText(perSecond float64, more int64) string {
 	return fmt.Sprintf(", about %s left", Roughly(time.Duration(seconds*float64(time.Second))))
 }
 
-// Roughly writes how long something is as people say it: "40 seconds", "3 minutes", "5 hours", "3 days".
+// Roughly writes a length of time as people say it: "40 seconds", "3 minutes", "5 hours", "3 days".
 func Roughly(d time.Duration) string {
 	in := func(unit time.Duration) int64 { return int64((d + unit/2) / unit) }
 	switch {
@@ -60,7 +60,7 @@ func Roughly(d time.Duration) string {
 	return Counted(in(24*time.Hour), "day")
 }
 
-// leftMost is the longest time left that is told: a year. Above it the pace says nothing.
+// leftMost is the longest time left that is shown: a year. A longer one means nothing.
 const leftMost = 365 * 24 * time.Hour
 
 // Sleep waits for d or until ctx ends.
@@ -75,8 +75,8 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Repeat asks, and shows what came of it, once in every so long until ctx ends, which is no error. A first question
-// that fails ends it. Later ones do not: who has answered once may go away and come back.
+// Repeat asks and shows the answer at an interval until ctx ends, which is no error. Only a failure of the first
+// question ends it: later a node may become unreachable and come back.
 func Repeat[T any](ctx context.Context, every time.Duration, ask func(context.Context) (T, error),
 	show func(found T, failed error) error) error {
 	next := time.Now()

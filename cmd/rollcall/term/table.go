@@ -17,17 +17,17 @@ import (
 type Column struct {
 	Name  string
 	Right bool // numbers stand on the right
-	Least int  // above 0: it may be clipped to so many characters when there is no room
-	Wrap  bool // it goes on in the next line instead of being clipped: words that somebody needs
+	Least int  // above 0: it may be clipped to so many characters for lack of room
+	Wrap  bool // it is wrapped instead of clipped, as no word may be lost
 }
 
-// Row is a row, and lines that belong to it and stand below it.
+// Row is a row, with the lines below it that belong to it.
 type Row struct {
 	Cells []string
 	Below []string
 }
 
-// Table is a table that fits into a number of columns, at the cost of what may be clipped.
+// Table is a table that is fitted into a width by clipping columns.
 type Table struct {
 	Columns []Column
 	Rows    []Row
@@ -103,7 +103,7 @@ func (g *Table) oneLine(b *strings.Builder, widths []int, cells []string) {
 	b.WriteString(strings.TrimRight(line, " ") + "\n")
 }
 
-// widths are those of the longest cells, less what does not fit.
+// widths are the widths of the columns: those of their longest cells, reduced to fit.
 func (g *Table) widths(width int) []int {
 	widths, over := make([]int, len(g.Columns)), -width-gridGap
 	for i, c := range g.Columns {
@@ -131,13 +131,13 @@ func (g *Table) widths(width int) []int {
 	return widths
 }
 
-// unbounded is the width of what goes to a file or a program: nothing is cut or folded there.
+// unbounded is the width of output to a file or a program, where nothing is cut or wrapped.
 const unbounded = 1 << 20
 
-// bounded is a stream that is no file and shows only so many columns.
+// bounded is a stream with a width that is not a file.
 type bounded interface{ Columns() int }
 
-// WidthOf is how many columns a stream has: those of a terminal, else what COLUMNS says, else as many as one likes.
+// WidthOf is how many columns a stream has: those of the terminal, else COLUMNS, else any number.
 func WidthOf(stream any) int {
 	if b, ok := stream.(bounded); ok {
 		return b.Columns()
@@ -151,13 +151,13 @@ func WidthOf(stream any) int {
 	return unbounded
 }
 
-// widthMost bounds lines: beyond that nobody follows one with the eye. Guess.
+// widthMost bounds the width of lines: longer ones are hard to follow. Guess.
 const widthMost = 240
 
-// WidthLeast is what a table needs; a terminal that has less wraps by itself.
+// WidthLeast is the least width of a table; a narrower terminal wraps by itself.
 const WidthLeast = 40
 
-// SizeOf is how many columns, 80 where there is no terminal, and how many lines a terminal has; 0: it is none.
+// SizeOf returns a terminal's columns and lines; 80 and 0 without a terminal.
 func SizeOf(stream any) (width, height int) {
 	f, ok := FileOf(stream)
 	if !ok {
@@ -170,8 +170,8 @@ func SizeOf(stream any) (width, height int) {
 	return min(max(width, WidthLeast), widthMost), height
 }
 
-// FoldedTo breaks a text into lines that fit into a width beside an indent; the first line stands where it is written.
-// What a terminal would not print is a question mark, and a word that is wider than the rest of a line is cut.
+// FoldedTo wraps a text to a width, with an indent before all lines but the first. Unprintable characters become
+// question marks, and a word wider than a line is cut.
 func FoldedTo(text string, indent, width int) string {
 	var b strings.Builder
 	at := indent
@@ -194,8 +194,8 @@ func FoldedTo(text string, indent, width int) string {
 	return b.String()
 }
 
-// BrokenAt breaks a line so that none is wider than width, at a blank where there is one, and
-// puts an indent before what follows. Unlike FoldedTo it keeps every blank but those at breaks.
+// BrokenAt breaks a line into lines of at most width, at blanks if possible, and indents the further ones. Unlike
+// FoldedTo it keeps every blank except those at breaks.
 func BrokenAt(text string, indent, width int) string {
 	var b strings.Builder
 	line := []rune(text)
@@ -232,7 +232,7 @@ func Left(until, now time.Time) string {
 	return Span(until.Sub(now).Round(time.Second))
 }
 
-// Until says until when something holds, or held.
+// Until says until when something is or was in effect.
 func Until(until, now time.Time) string {
 	if !until.After(now) {
 		return fmt.Sprintf("until %s, which is over", Clock(until, now))
@@ -270,8 +270,8 @@ func Percent(part float64) string {
 	return fmt.Sprintf("%.0f%%", part*100)
 }
 
-// Page is what a command shows on a stream: it fits the stream's width, and words that people look for have a colour
-// where the stream shows colours.
+// Page is a command's output for a stream: fitted to the stream's width, with important words coloured if the stream
+// shows colours.
 type Page struct {
 	strings.Builder
 	Width   int // in columns
@@ -287,13 +287,13 @@ func (p *Page) Para(indent int, format string, args ...any) {
 	p.Behind(strings.Repeat(" ", indent), format, args...)
 }
 
-// Behind writes a text behind a prefix; its further lines stand below its first.
+// Behind writes a text behind a prefix; its further lines are aligned with the first.
 func (p *Page) Behind(prefix, format string, args ...any) {
 	text := FoldedTo(fmt.Sprintf(format, args...), utf8.RuneCountInString(prefix), p.Width)
 	p.WriteString(prefix + text + "\n")
 }
 
-// Field writes a value behind its name. That of a state has its colour.
+// Field writes a name and its value. States are coloured.
 func (p *Page) Field(name, format string, args ...any) {
 	text := FoldedTo(fmt.Sprintf(format, args...), NameWidth, p.Width)
 	if p.Colours && hasStates(name) {
@@ -302,7 +302,7 @@ func (p *Page) Field(name, format string, args ...any) {
 	fmt.Fprintf(p, "%-*s%s\n", NameWidth, name, text)
 }
 
-// Mark gives a text in a colour, such as Red; in that of its first word if none is named.
+// Mark colours a text, such as Red; if colour is "", with the colour of its first word.
 func (p *Page) Mark(code, text string) string {
 	switch {
 	case !p.Colours:

@@ -13,16 +13,16 @@ import (
 	"golang.org/x/term"
 )
 
-// Columns is what a terminal has at least.
+// Columns is the least width of a terminal.
 const Columns = 80
 
-// IsTerminal reports whether a stream is a person's.
+// IsTerminal reports whether a stream is a terminal.
 func IsTerminal(stream any) bool {
 	f, ok := FileOf(stream)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Confirm asks a person; any answer but yes is the error otherwise.
+// Confirm asks a person; any answer but yes returns the error otherwise.
 func Confirm(in io.Reader, out io.Writer, question string, otherwise error) error {
 	fmt.Fprint(out, question)
 	answer, err := bufio.NewReader(in).ReadString('\n')
@@ -36,7 +36,7 @@ func Confirm(in io.Reader, out io.Writer, question string, otherwise error) erro
 	return otherwise
 }
 
-// namesMost is how many names a note has: what a person reads.
+// namesMost is how many names a note lists: what a person reads.
 const namesMost = 8
 
 // Some writes a list that may be long.
@@ -50,7 +50,7 @@ func Some(names []string) string {
 // Seconds is a number of seconds as a length of time.
 func Seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// Span writes how long something is, with one unit: 45s, 12m, 5h, 12d.
+// Span writes a length of time with one unit: 45s, 12m, 5h, 12d.
 func Span(d time.Duration) string {
 	switch {
 	case d < 2*time.Minute:
@@ -81,7 +81,7 @@ func Printable(text string) string {
 	}, text)
 }
 
-// Clipped shortens a text to at most n characters; what is lost is at its end.
+// Clipped shortens a text to at most n characters, at its end.
 func Clipped(text string, n int) string {
 	runes := []rune(Printable(text))
 	if len(runes) <= n {
@@ -90,8 +90,7 @@ func Clipped(text string, n int) string {
 	return string(runes[:n-1]) + "…"
 }
 
-// Middle shortens a text to at most n characters; what is lost is in its middle,
-// since versions differ at both ends.
+// Middle shortens a text to at most n characters in its middle, because versions differ at both ends.
 func Middle(text string, n int) string {
 	runes := []rune(Printable(text))
 	if len(runes) <= n {
@@ -101,10 +100,10 @@ func Middle(text string, n int) string {
 	return string(runes[:n-1-tail]) + "…" + string(runes[len(runes)-tail:])
 }
 
-// NameWidth is where the values of a finding stand.
+// NameWidth is the column of the values of a finding.
 const NameWidth = 14
 
-// Stamp writes a time as the results file does.
+// Stamp writes a time in the form of the results file.
 func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // Rough writes a duration to two figures or so.
@@ -154,7 +153,7 @@ func Grouped(n int64) string {
 	return text
 }
 
-// How words look at a terminal, as SGR codes of ECMA-48.
+// Colours of words, as SGR codes of ECMA-48.
 const (
 	Bold   = "1"
 	Red    = "31"
@@ -178,7 +177,7 @@ var colours = func() map[string]string {
 	return all
 }()
 
-// hasStates reports whether a column or field of this name holds states; a file may be called failed.
+// hasStates reports whether a column or field of this name holds states; in others words like "failed" are mere names.
 func hasStates(name string) bool {
 	switch strings.ToLower(name) {
 	case "state", "status", "outcome", "result", "holds":
@@ -203,10 +202,10 @@ func Coloured(text string) string {
 
 func inColour(code, text string) string { return "\x1b[" + code + "m" + text + "\x1b[0m" }
 
-// ErrUsage is in every error about how the command was called.
+// ErrUsage is in every error about wrong usage of a command.
 var ErrUsage = errors.New("wrong usage")
 
-// UsageError is a line about how the command was called.
+// UsageError is the message about a wrong usage.
 type UsageError string
 
 // Error implements error.
