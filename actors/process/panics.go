@@ -17,8 +17,8 @@ import (
 // ErrPanicked is the error of work that panicked.
 var ErrPanicked = errors.New("it panicked: a fault of this program, whose log has the stack")
 
-// stacksEvery is how often the stack of a panic in one place is logged at most: a fault that one
-// address in a file brings about may be met a thousand times a second.
+// stacksEvery is the least time between two logged stacks of panics in one place: an address that causes a panic may
+// come a thousand times a second.
 const stacksEvery = 10 * time.Second
 
 // PanicGuard starts work in goroutines and recovers its panics. Nil guards nothing: a panic ends the
@@ -35,7 +35,7 @@ type PanicGuard struct {
 // place is where panics were recovered.
 type place struct {
 	at    time.Time // when one was logged
-	since int       // panics that were not, after that
+	since int       // panics since then that weren't logged
 }
 
 // NewPanicGuard makes a guard and registers its metric.
@@ -62,8 +62,8 @@ func (g *PanicGuard) Run(where string, work func()) (err error) {
 	return nil
 }
 
-// Go does work in a goroutine of its own, and failed there when that panicked; nil: nothing. Locks
-// that work holds must be given back by a defer.
+// Go runs work in its own goroutine, and failed there if work panicked; failed may be nil. Work must release its locks
+// with defer.
 func (g *PanicGuard) Go(where string, work, failed func()) {
 	if g == nil {
 		go g.runGuarded(where, work, failed)
@@ -72,7 +72,7 @@ func (g *PanicGuard) Go(where string, work, failed func()) {
 	g.pool.startWork(func() { g.runGuarded(where, work, failed) })
 }
 
-// After is Go in a while, unless the timer is stopped before.
+// After is Go after a delay, unless the returned timer is stopped before.
 func (g *PanicGuard) After(wait time.Duration, where string, work, failed func()) *time.Timer {
 	return time.AfterFunc(wait, func() { g.runGuarded(where, work, failed) })
 }
@@ -91,7 +91,7 @@ func (g *PanicGuard) logPanic(where string, reason any, stack []byte) {
 	}
 }
 
-// mayLog reports whether a panic is to be logged, and how many were not since the last one that was.
+// mayLog reports whether a panic is logged, and how many were left out since the last that was.
 func (g *PanicGuard) mayLog(where string, now time.Time) (unlogged int, due bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -108,7 +108,7 @@ func (g *PanicGuard) mayLog(where string, now time.Time) (unlogged int, due bool
 	return unlogged, true
 }
 
-// kindOf says what kind of panic it was, without what it says of anybody.
+// kindOf names the kind of a panic, without its text unless it is a runtime error's.
 func kindOf(reason any) string {
 	if fault, ok := reason.(runtime.Error); ok {
 		return fault.Error()

@@ -16,12 +16,12 @@ const (
 	// measureEvery is the time between two looks at the run queue.
 	measureEvery = 100 * time.Millisecond
 
-	// long and short are how many goroutines wait in the mean for each processor, above which the window shrinks
-	// and below which it grows. Measured: see docs/developers/measured.md.
+	// The window shrinks while more than long goroutines wait for each processor on average, and grows while fewer than
+	// short do. Measured: see docs/developers/measured.md.
 	long, short = 4, 2
 
-	// shrink and grow are what the window is multiplied by, and begin is its first size: growing from 64 by a tenth cost
-	// files of 1,000 domains a second, and with 1,024 at once a million answers came faster than the ledger took them.
+	// shrink and grow are the factors of the window, and begin is its first size. Growing from 64 by a tenth cost files
+	// of 1,000 domains a second; beginning with 1,024, a million answers came faster than the ledger took them.
 	shrink, grow = 0.8, 1.25
 	begin        = 64
 )
@@ -32,7 +32,7 @@ type Window struct {
 	processors  float64
 
 	size   atomic.Uint64 // bits of a float64
-	wanted atomic.Bool   // somebody would have had more since the last look
+	wanted atomic.Bool   // somebody would have used more since the last look
 	length atomic.Uint64 // bits of a float64: of the run queue
 }
 
@@ -63,7 +63,7 @@ func (w *Window) Busy() bool {
 	return w != nil && math.Float64frombits(w.length.Load()) > long*w.processors
 }
 
-// Want says that somebody would have more at work than Size. Without that the window does not grow.
+// Want notes that somebody would use more than Size. Without it the window doesn't grow.
 func (w *Window) Want() {
 	if w != nil {
 		w.wanted.Store(true)
@@ -103,7 +103,7 @@ func (w *Window) adaptSize(length float64) {
 	w.size.Store(math.Float64bits(size))
 }
 
-// waits is what goroutines have waited for a processor, as the runtime counts it.
+// waits reads from the runtime how long goroutines have waited for a processor.
 type waits struct {
 	sample []metrics.Sample
 	before []uint64
@@ -135,21 +135,21 @@ func (s *waits) sumSeconds() (seconds float64) {
 	return seconds
 }
 
-// idleMost is how many goroutines of a pool wait for work. Those of actors and sessions come to use some 8 KB of
-// stack, so 64 of them keep half a megabyte.
+// idleMost is how many goroutines of a pool may wait for work. Each has some 8 KB of stack after an actor or a session,
+// so 64 keep half a megabyte.
 const idleMost = 64
 
 // idleFor is how long one waits. A node at work has the next thing to do within microseconds.
 const idleFor = time.Second
 
-// pool does work in goroutines that were used before. A goroutine begins with a small stack and copies it a few times
-// until it is large enough for an actor or a session, which was 8 % of the time of a list of small domains.
+// pool runs work in goroutines that are used again. A new goroutine has a small stack and copies it a few times until
+// it is large enough for an actor or a session, which was 8 % of the time of a list of small domains.
 type pool struct {
 	work chan func()
 	idle atomic.Int32
 }
 
-// startWork does work in a goroutine of its own.
+// startWork runs work in a new goroutine.
 func (p *pool) startWork(work func()) {
 	select {
 	case p.work <- work:
@@ -158,7 +158,7 @@ func (p *pool) startWork(work func()) {
 	}
 }
 
-// keepWorking does work, and then what comes within idleFor, while no more than idleMost others wait for something.
+// keepWorking runs work, and then what comes within idleFor, unless idleMost others wait already.
 func (p *pool) keepWorking(work func()) {
 	work()
 	timer := time.NewTimer(idleFor)
@@ -177,7 +177,7 @@ func (p *pool) keepWorking(work func()) {
 	p.idle.Add(-1)
 }
 
-// Dispatch lets an actor run in goroutines that were used before. A nil guard: in those of the library.
+// Dispatch runs an actor in the guard's pool of goroutines; a nil guard in the library's.
 func (g *PanicGuard) Dispatch() actor.PropsOption {
 	if g == nil {
 		return func(*actor.Props) {}

@@ -17,8 +17,8 @@ type Timer struct {
 // WakeUp is the message that a timer sends to its actor.
 type WakeUp struct{ turn uint64 }
 
-// Set wakes the actor of c at a time, now at the earliest. A timer that is set to
-// an earlier time stays as it is; the zero time sets nothing.
+// Set wakes the actor of c at a time, or now if that is past. A timer already set to an earlier time stays; the zero
+// time sets nothing.
 func (t *Timer) Set(c actor.Context, now, wake time.Time) {
 	if wake.IsZero() || t.set && !wake.Before(t.due) {
 		return
@@ -28,15 +28,15 @@ func (t *Timer) Set(c actor.Context, now, wake time.Time) {
 	root, self, turn := c.ActorSystem().Root, c.Self(), t.turn
 	t.set, t.due = true, wake
 	if !wake.After(now) {
-		// Not a timer of no length: Go 1.26 runs those of a synctest bubble on the
-		// caller's stack, where the race detector crashes.
+		// Never a timer of length zero: in a synctest bubble Go 1.26 runs it on the caller's stack, where the race
+		// detector crashes.
 		root.Send(self, WakeUp{turn})
 		return
 	}
 	t.timer = GuardOf(c.ActorSystem()).After(wake.Sub(now), "timer", func() { root.Send(self, WakeUp{turn}) }, nil)
 }
 
-// Rang takes a WakeUp and reports whether it is of the newest setting, which is over then, and how late it is.
+// Rang takes a WakeUp, unsets the timer, and returns how late it is. False: the message is of an older setting.
 func (t *Timer) Rang(m WakeUp, now time.Time) (late time.Duration, ok bool) {
 	if m.turn != t.turn || !t.set {
 		return 0, false

@@ -12,16 +12,15 @@ import (
 )
 
 const (
-	// Long is how long nothing of this process ran when Pauses counts it. A domain that hears
-	// nothing of its receiver for five seconds offers its addresses elsewhere, and what it heard last
-	// may have been a second old.
+	// Long is the shortest pause that Pauses counts. A domain that hears nothing from its receiver for five seconds
+	// offers its addresses elsewhere, and the last message may have been a second old.
 	Long = 4 * time.Second
 
 	// watchEvery is the time between two looks at the clock.
 	watchEvery = 250 * time.Millisecond
 
-	// toldFrom is how long a pause is at least that is worth a line, and toldwatchEvery how long after a
-	// line that of a short one is left out: a machine that is always slow is one story. Guesses.
+	// toldFrom is the shortest pause that is logged, and toldwatchEvery how long after a line a short pause isn't
+	// logged again, as on a machine that is always slow. Guesses.
 	toldFrom       = time.Second
 	toldwatchEvery = 10 * time.Second
 )
@@ -35,7 +34,7 @@ type Watchdog struct {
 	pauses prometheus.Counter
 	paused prometheus.Counter
 
-	ran  atomic.Pointer[time.Time] // when something of this process was seen to run last
+	ran  atomic.Pointer[time.Time] // when the process was last seen to run
 	long atomic.Uint64
 
 	mu   sync.Mutex // held while ran is set
@@ -88,7 +87,7 @@ func (w *Watchdog) Pauses() uint64 {
 	return w.long.Load()
 }
 
-// checkClock notes that something runs, and what was before.
+// checkClock notes that the process runs, and the pause before, if there was one.
 func (w *Watchdog) checkClock(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,8 +110,8 @@ func (w *Watchdog) checkClock(now time.Time) {
 	}
 }
 
-// since is the longer of the times that the monotonic and the wall clock saw pass: a machine that
-// slept has a monotonic clock that slept too, and a wall clock may be set.
+// since returns the longer of the times that passed on the monotonic and on the wall clock: the monotonic clock sleeps
+// with the machine, and the wall clock may be set.
 func since(then, now time.Time) time.Duration {
 	return max(now.Sub(then), now.Round(0).Sub(then.Round(0)))
 }
@@ -126,8 +125,8 @@ func processTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// Background runs each of some until the stop that it returns, which waits for their end. They have the values of ctx,
-// and its end ends none of them.
+// Background runs functions until the returned stop is called, which waits for them to end. They have the values of ctx
+// but don't end with it.
 func Background(ctx context.Context, runs ...func(context.Context)) (stop func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup

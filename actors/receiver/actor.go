@@ -13,8 +13,8 @@ import (
 	"rollcall/actors/wire"
 )
 
-// idleLife is how long an actor without work lives on: it remembers what the receiver
-// taught us. It goes sooner when others wait for its slot.
+// idleLife is how long an actor without work lives on, to remember what it learned. It ends sooner when others wait for
+// its slot.
 const idleLife = 10 * time.Minute
 
 // Actor is the shell around a scheduler: messages and sessions in, steps out.
@@ -23,7 +23,7 @@ type Actor struct {
 	writer     *state.Writer // nil: nothing is kept
 	idle       time.Duration // life without work
 	key        string
-	waiting    *waiting               // nil: not begun, or it has a slot
+	waiting    *waiting               // offers that came before it had a slot; nil: it has one
 	slot       *registry.ReceiverSlot // nil: it has none and waits for none
 	resting    bool                   // as its slot has it
 	scheduler  *scheduler.Scheduler   // nil: not begun, or over
@@ -52,8 +52,7 @@ func Kinds(o Options) (map[string]*actor.Props, error) {
 	}, actor.WithSupervisor(stop), actor.WithReceiverMiddleware(politely), o.Guard.Dispatch())}, nil
 }
 
-// politely turns the request to stop after what is in the mailbox, which is how a
-// cluster moves an actor, into a message: ending well takes a while.
+// politely turns the poison pill, by which a cluster moves an actor, into a message: a good end takes a while.
 func politely(next actor.ReceiverFunc) actor.ReceiverFunc {
 	return func(c actor.ReceiverContext, envelope *actor.MessageEnvelope) {
 		if _, ok := envelope.Message.(*actor.PoisonPill); ok {
@@ -63,7 +62,7 @@ func politely(next actor.ReceiverFunc) actor.ReceiverFunc {
 	}
 }
 
-// stopForMove asks an actor to end, because its place has moved.
+// stopForMove asks an actor to end, because another node runs the receiver now.
 type stopForMove struct{}
 
 // factKnown is what was found for a knowFact.
@@ -72,7 +71,7 @@ type factKnown struct{ data []byte }
 // clientsLost tells an actor that the clients at an address are out of reach.
 type clientsLost struct{ address string }
 
-// departed says that the last fact of an actor was written, or could not be.
+// departed tells an actor that its last fact was written, or couldn't be.
 type departed struct{}
 
 // newActor makes an actor that stops when it had no work for idle.
@@ -116,7 +115,7 @@ func (a *Actor) Receive(c actor.Context) {
 	}
 }
 
-// begin makes an actor that has got its slot a receiver, and gives it what was offered meanwhile.
+// begin makes the scheduler of an actor that has got its slot, and hands it the offers of the time before.
 func (a *Actor) begin(c actor.Context, now time.Time) {
 	a.handle = a.options.Registry.Enter(a.key, a.options.Allow)
 	a.scheduler = scheduler.New(a.handle, a.scheduling, now)
@@ -185,7 +184,7 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 	return true
 }
 
-// rest says to those who wait for a slot whether this one can be given up.
+// rest tells those who wait for a slot whether this one can be given up.
 func (a *Actor) rest() {
 	resting := !a.scheduler.HasWork()
 	if resting == a.resting {
@@ -279,7 +278,7 @@ func (a *Actor) count(barred bool) {
 	}
 }
 
-// dismiss stops the actor of a session that is over.
+// dismiss stops the actor of a session that has ended.
 func (a *Actor) dismiss(c actor.Context, id int) {
 	if pid := a.sessions[id]; pid != nil {
 		c.Stop(pid)
@@ -289,7 +288,7 @@ func (a *Actor) dismiss(c actor.Context, id int) {
 	}
 }
 
-// stop tells everybody that this place is no more. Sessions end with their actors.
+// stop tells all clients that the actor ends. Sessions end with their actors.
 func (a *Actor) stop(c actor.Context) {
 	a.timer.Stop()
 	if a.waiting != nil {
@@ -320,7 +319,7 @@ func (a *Actor) stop(c actor.Context) {
 	a.count(false)
 	a.scheduler.Close(time.Now())
 	a.handle.Leave()
-	a.scheduler = nil // the sessions' actors are still heard when they end
+	a.scheduler = nil // the ends of the sessions' actors still arrive
 }
 
 // clientOf makes a sender known to the scheduler.

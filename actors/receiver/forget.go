@@ -11,17 +11,17 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// Forget drops what the receivers that a key, or the name of a rule, stands for have taught
-// this node, and what is kept of it for later: what is one of those of the scheduler (ForgetPace and so on). It gives
-// one answer for each that lives here, and ends with ctx, as Survey does.
+// Forget drops what this node learned of the receivers that a key or the name of a rule stands for, and what is stored
+// of it. What is one of the scheduler's parts (ForgetPace and so on). It returns one answer for each receiver that
+// lives here, and ends with ctx.
 func (l *Registry) Forget(ctx context.Context, key, what string) []inspect.Forgotten {
 	return inquire(ctx, l, standsFor(key), true, func(s *scheduler.Scheduler, now time.Time) inspect.Forgotten {
 		return inspect.Forgotten{Key: s.Key(), Dropped: s.Forget(now, what)}
 	})
 }
 
-// ForgetKept does the same for a receiver that lives on no node: only what is kept for later
-// is there. It looks for the key, for it as that of a suffix.
+// ForgetKept does the same for a receiver that lives on no node, of which only the stored fact exists. It tries the
+// key, then the key as that of a suffix.
 func (l *Registry) ForgetKept(ctx context.Context, key, what string) ([]inspect.Forgotten, error) {
 	l.mu.Lock()
 	facts := l.facts

@@ -24,35 +24,32 @@ const kind = "receiver"
 // they say what nil means.
 type Options struct {
 	Registry *Registry // the receivers of this node
-	// Fenced says that this process may not speak to receivers now, because it does
-	// not know whether others took it for lost. It is asked before every RCPT, from
-	// many goroutines at once, and must be quick.
+	// Fenced reports whether this process may not speak to receivers now, because other nodes may have counted it out.
+	// It is called before every RCPT, by many goroutines at once, and must be quick.
 	Fenced func() bool
-	// Late says that a RCPT which is sent now might still be on its way, in this machine, when
-	// Fenced becomes true: it is not sent before that is clear. Asked as Fenced; nil: never.
+	// Late reports whether a RCPT sent now might still be on its way in this machine when Fenced becomes true; it isn't
+	// sent until that is clear. Called as Fenced is; nil: never.
 	Late func() bool
-	// Pauses counts the pauses of this process that were so long that others may have taken over
-	// what it had not begun (process.Watchdog): that is not asked any more, and who waits for it
-	// offers it again. Asked as Fenced; nil: there is none.
+	// Pauses counts the long pauses of this process (process.Watchdog), in which others may have taken over what it had
+	// not begun: that isn't asked, and its client offers it again. Called as Fenced is; nil: there is none.
 	Pauses func() uint64
-	// Facts is where what was learned of receivers survives a move; nil: nowhere, as
-	// for one who asks once and is gone.
+	// Facts stores what was learned of receivers beyond a move; nil: nothing is stored.
 	Facts state.Facts
-	// Clock is the time of the ledger, for what is kept in Facts; nil: that of this host.
+	// Clock is the ledger's time, for Facts; nil: this host's.
 	Clock   func() time.Time
 	Sources *egress.Pool                     // from where receivers are spoken to
 	Allow   func(key string) throttle.Limits // the present allowance of a receiver
-	// Stated reports whether somebody has said what the RCPT rate of a receiver is, so that it
-	// is not begun gently; nil: of every one.
+	// Stated reports whether an operator has set the RCPT rate of a receiver, so that it isn't begun slowly; nil:
+	// always.
 	Stated func(key string) bool
-	// SourceOf gives what an operator wants of one of our sources now, by its address:
-	// whether it rests, and what it may ask in a day; nil: nothing.
+	// SourceOf returns an operator's settings for one of our sources, by its address: whether it is paused, and its
+	// daily cap; nil: there are none.
 	SourceOf func(name string) throttle.Limits
-	// Said gives who says what of a field of a receiver, or of "source:" and the address of
-	// one of our sources, in the ledger's time, the one that holds last; nil: nobody knows.
+	// Said returns who set which value of a field of a receiver, or of "source:" and a source's address, in the
+	// ledger's time, with the value in force last; nil: unknown.
 	Said func(name string, f throttle.Field) []throttle.Said
-	// Weight is how many addresses of a workspace are asked for each one of a workspace
-	// of weight 1, at receivers where both wait; nil: all have the same.
+	// Weight is how many addresses of a workspace are asked for each one of a workspace of weight 1 where both wait;
+	// nil: all have the same.
 	Weight  func(workspace uuid.UUID) int
 	Waits   []time.Duration // of a penalty that names no time: first, second, … in a row
 	Slots   *registry.Slots
@@ -66,13 +63,12 @@ type Options struct {
 
 	slots *registry.ReceiverSlots // made of Most by Kinds
 
-	// stretch makes the waits between actors, clients and connections, for hosts that are down and
-	// for a source that is refused (waits) so many times as long, for tests on real sockets; 0:
-	// they are as their constants say.
+	// stretch multiplies the waits between actors, clients and connections, for hosts that are down and for a refused
+	// source, for tests on real sockets; 0: they are as their constants say.
 	stretch float64
 }
 
-// forScheduler gives the part that a scheduler needs.
+// forScheduler returns the options of a scheduler.
 func (o *Options) forScheduler() scheduler.Options {
 	return scheduler.Options{Fenced: o.Fenced, Late: o.Late, Facts: o.Facts, Clock: o.Clock, Sources: o.Sources,
 		Allow:  o.Allow,

@@ -13,8 +13,8 @@ import (
 	"rollcall/actors/receiver/state"
 )
 
-// Registry are the receivers that live on a node, what they learned on its way to the ledger, and
-// the questions that people ask them. Safe for concurrent use.
+// Registry holds the receivers that live on a node and writes what they learn to the ledger; people's questions about
+// them are answered here. Safe for concurrent use.
 type Registry struct {
 	*registry.Registry
 	once sync.Once // for subscribe
@@ -58,7 +58,7 @@ func (l *Registry) Flush(ctx context.Context) error {
 	return errors.Join(w.Flush(ctx), sources.Flush(ctx))
 }
 
-// subscribe hears from a system which other nodes are out of reach.
+// subscribe listens to an actor system for nodes that are out of reach.
 func (l *Registry) subscribe(system *actor.ActorSystem) {
 	l.once.Do(func() {
 		system.EventStream.Subscribe(func(event any) {

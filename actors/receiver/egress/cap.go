@@ -15,38 +15,36 @@ import (
 )
 
 const (
-	// blockShare is one part of a cap in how many are noted ahead, and blockLeast how many
-	// at least: so many are lost with a process, and none is asked twice over. Ten processes that die in a day cost half
-	// a cap at most.
+	// A cap is written ahead of its use in blocks of 1/blockShare of it, at least blockLeast: a process that dies loses
+	// up to one block and never exceeds the cap. Ten deaths in a day cost half a cap at most.
 	blockShare = 20
 	blockLeast = 10
 
-	// noteEvery is how often the caps of a node's sources are noted at most, noteWithin how
-	// long that may take, and keepFor how long it is kept.
+	// noteEvery is the least time between two writes of a node's caps, noteWithin bounds one write, and keepFor is how
+	// long it is kept.
 	noteEvery  = 2 * time.Second
 	noteWithin = 2 * time.Second
 	keepFor    = 48 * time.Hour
 
-	// noteUncapped is the same as noteEvery for a source that may ask as much as it likes: so
-	// much is not counted when a process ends without a word.
+	// noteUncapped is noteEvery for a source without a cap: what it asked in that time is uncounted if the process
+	// dies.
 	noteUncapped = 10 * time.Second
 
-	// claimFor is how long a receiver keeps its part of a cap without asking for it: longer than the pauses
-	// between two of its groups, and a minute of a day is nothing to the others.
+	// claimFor is how long a receiver keeps its part of a cap without asking for it: longer than the pause between two
+	// of its groups, and short for the others.
 	claimFor = time.Minute
 )
 
-// dailyCap is what one source has asked since midnight UTC, and which receivers claim what
-// is left. Guarded by Pool.mu.
+// dailyCap is how much one source has asked since midnight UTC, and which receivers claim the rest. Guarded by Pool.mu.
 type dailyCap struct {
 	day   int64 // counted from 1970
-	used  int   // RCPTs, those that were taken and are not asked yet counted in
-	noted int   // that many are used up for a process that begins anew; at least used
+	used  int   // RCPTs, claimed and not yet sent ones included
+	noted int   // written ahead: a new process counts so many as used; at least used
 	read  bool  // what earlier processes used is known
 
-	claims  map[string]*claim // of receivers that ask for some
+	claims  map[string]*claim // by receiver
 	claimed int               // sum of what these have used
-	swept   time.Time         // when they were looked through
+	swept   time.Time         // when prune last ran
 }
 
 // claim is that of one receiver.
@@ -73,8 +71,8 @@ func untilMidnight(now time.Time) time.Duration {
 	return time.Unix((DayOf(now)+1)*24*60*60, 0).Sub(now)
 }
 
-// DailyCap returns how many RCPTs a source may send in a day; 0: not bounded. In a warm-up
-// that doubles each day from the first one, until it bounds nothing any more.
+// DailyCap returns how many RCPTs a source may send in a day; 0: no bound. In a warm-up it doubles each day until the
+// full allowance is reached.
 func DailyCap(a throttle.Limits, now time.Time) int {
 	if a.RcptsPerDay == 0 || a.WarmUpFrom.IsZero() {
 		return a.RcptsPerDay
@@ -107,8 +105,7 @@ func (s *Settings) clock(now time.Time) time.Time {
 	return now
 }
 
-// Bind lets the pool know what operators want of its sources, and keep their daily caps
-// beyond the life of the process. The first call counts.
+// Bind gives the pool the operators' wishes for its sources, and a store for daily caps. The first call counts.
 func (p *Pool) Bind(s Settings) { p.settings.CompareAndSwap(nil, &s) }
 
 // facts is where daily caps are kept; nil: nowhere.
@@ -127,7 +124,7 @@ func (p *Pool) Limits(i int) throttle.Limits {
 	return throttle.Limits{}
 }
 
-// today returns the cap of a source, which begins anew at midnight. Under mu.
+// today returns the cap of a source; it starts again at midnight. Under mu.
 func (p *Pool) today(i int, now time.Time) *dailyCap {
 	d := &p.caps[i]
 	if day := DayOf(now); day > d.day { // a clock that goes back ends no day
@@ -139,9 +136,8 @@ func (p *Pool) today(i int, now time.Time) *dailyCap {
 	return d
 }
 
-// Remaining returns how many RCPTs a source may still send to a receiver today, of this
-// node's clock, and how long it takes until it may send more if there are none; key ""
-// leaves out what is the part of others. A receiver of which something waits keeps its part.
+// Remaining returns how many RCPTs a source may still send to a receiver today, by this node's clock, and if none, how
+// long until it may send more. Key "" ignores the parts of receivers. A receiver with work waiting keeps its part.
 func (p *Pool) Remaining(i int, key string, now time.Time, waits bool) (int, time.Duration) {
 	most := DailyCap(p.Limits(i), now)
 	if most == 0 {
@@ -171,9 +167,8 @@ func (p *Pool) Remaining(i int, key string, now time.Time, waits bool) (int, tim
 	return most - d.used, 0
 }
 
-// Claim gives up to n RCPTs of a source's day to a receiver, and says how long it takes until
-// it may have more. Each of those who ask for some may use an equal part of what they have
-// used and what is left.
+// Claim gives up to n RCPTs of a source's day to a receiver, and returns how long until it may have more. The receivers
+// that claim have equal parts of what they have used and what is left.
 func (p *Pool) Claim(i int, key string, now time.Time, n int) (int, time.Duration) {
 	most := DailyCap(p.Limits(i), now)
 	p.mu.Lock()
@@ -208,7 +203,7 @@ func (p *Pool) Claim(i int, key string, now time.Time, n int) (int, time.Duratio
 	return got, next
 }
 
-// claim finds or makes the claim of a receiver.
+// claim returns the claim of a receiver, a new one if there is none.
 func (d *dailyCap) claim(key string, now time.Time) *claim {
 	w := d.claims[key]
 	if w == nil {
@@ -220,14 +215,13 @@ func (d *dailyCap) claim(key string, now time.Time) *claim {
 	return w
 }
 
-// part is what each of those who ask for some may use. It is rounded up, else some of a
-// day that many share would be used by nobody.
+// part is what each claiming receiver may use. It is rounded up: otherwise the remainder would be used by nobody.
 func (d *dailyCap) part(most int) int {
 	n := max(1, len(d.claims))
 	return max(1, (most-d.used+d.claimed+n-1)/n)
 }
 
-// prune forgets who has not asked for some for long.
+// prune drops claims that haven't been used for claimFor.
 func (d *dailyCap) prune(now time.Time) {
 	if now.Sub(d.swept) < claimFor/10 {
 		return
@@ -241,8 +235,7 @@ func (d *dailyCap) prune(now time.Time) {
 	}
 }
 
-// Return says that n RCPTs that a receiver claimed on a day were not sent. They are no part
-// of a day that began since.
+// Return gives back n RCPTs that a receiver claimed on a day and didn't send. It does nothing once that day is over.
 func (p *Pool) Return(i int, key string, day int64, n int) {
 	if n <= 0 {
 		return
@@ -261,8 +254,7 @@ func (p *Pool) Return(i int, key string, day int64, n int) {
 	}
 }
 
-// noteCaps notes ahead what sources may use, unless that is being done or was a moment
-// ago. Under mu.
+// noteCaps writes ahead what sources may use, unless a write is under way or was a moment ago. Under mu.
 func (p *Pool) noteCaps(now time.Time) {
 	if since := now.Sub(p.noted); p.noting || since >= 0 && since < noteEvery {
 		return
@@ -272,7 +264,7 @@ func (p *Pool) noteCaps(now time.Time) {
 		"what our sources asked today was not kept")
 }
 
-// begin does something about daily caps in a goroutine; noting is true until it ends.
+// begin runs a read or write of daily caps in a goroutine; noting is true until it ends.
 func (p *Pool) begin(do func(ctx context.Context) error, failed string) {
 	s := p.settings.Load()
 	s.Guard.Go("sources", func() {
@@ -305,7 +297,7 @@ func (p *Pool) recallCaps(now time.Time) {
 	}, "what our sources asked today cannot be read")
 }
 
-// Flush notes what sources have used and not more, for a process that ends well.
+// Flush writes what sources have used and no more, at a clean end of the process.
 func (p *Pool) Flush(ctx context.Context) error {
 	s := p.settings.Load()
 	if s == nil || s.Facts == nil {
@@ -317,8 +309,8 @@ func (p *Pool) Flush(ctx context.Context) error {
 	return nil
 }
 
-// keepCaps reads what earlier processes used of this day, where that is not known, and
-// notes what this one uses, with what it may use in the next while when it goes on.
+// keepCaps reads what earlier processes used of this day, if that isn't known, and writes what this one has used; ahead
+// adds the next block.
 func (p *Pool) keepCaps(ctx context.Context, now time.Time, ahead bool) error {
 	p.keeping.Lock() // what is written last must be what was counted last
 	defer p.keeping.Unlock()
@@ -342,8 +334,7 @@ func (p *Pool) keepCaps(ctx context.Context, now time.Time, ahead bool) error {
 	return nil
 }
 
-// usedToday gives what is to be kept of the sources, which of them, and the use that each is said
-// to have.
+// usedToday returns the facts to store, the sources they are of, and the use that each states.
 func (p *Pool) usedToday(now time.Time, ahead bool) (facts []state.Fact, noted, uses []int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -399,8 +390,7 @@ func (p *Pool) readCaps(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// unread gives the sources of which it is not known what earlier processes used, by the keys of
-// their facts.
+// unread returns, by the keys of their facts, the sources whose earlier use of the day isn't known.
 func (p *Pool) unread(now time.Time) map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,24 +12,21 @@ import (
 )
 
 const (
-	// strangerAt is at how many unrelated receivers, at as many addresses, one stranger has to accept a mailbox that
-	// nobody has, and refuse nobody, until it is believed that our network is intercepted. Guess: two may be
-	// customers of one host who take everything.
+	// strangerAt: our network counts as intercepted once one stranger has accepted a mailbox that nobody has at so many
+	// unrelated receivers and addresses, and refused nobody. Guess: two may be catch-all customers of one host.
 	strangerAt = 3
 
-	// unnamedAt is the same for servers that show no name and greet alike. Guess: more, since they may be strangers
-	// to each other.
+	// unnamedAt is the same for servers that show no name and greet alike. Guess: more, since they may be unrelated.
 	unnamedAt = 5
 
-	// interceptedFor is how long that is believed, and how long what a stranger has said is kept: then it is
-	// found out again. In hours of Pool.Hour.
+	// interceptedFor is how long that is believed, and how long a stranger's answers are kept. In hours of Pool.Hour.
 	interceptedFor = time.Hour
 
 	// greetingsMax bounds the greeters that are kept, and the hosts whose greeter is. Beyond it one is forgotten for
 	// each new one.
 	greetingsMax = 4096
 
-	// unnamed begins what stands for a server without a name; what it said follows.
+	// unnamed is the prefix of the key of a server without a name; its words follow.
 	unnamed = "unnamed:"
 )
 
@@ -41,10 +38,10 @@ type greetings struct {
 	apart map[string]string    // guarded by mu; by MX host: who greeted there when somebody was last refused
 }
 
-// greeting is what one stranger has answered.
+// greeting holds the answers of one stranger.
 type greeting struct {
 	since    time.Time
-	refused  bool                  // it tells mailboxes apart: at worst it stands between us and the truth
+	refused  bool                  // it tells mailboxes apart
 	accepted map[string]netip.Addr // the hosts' addresses, by registrable domain; at most as many as it takes
 }
 
@@ -138,7 +135,7 @@ func (p *Pool) NoteAccepted(greeter, host string, at netip.Addr, now time.Time) 
 	return true
 }
 
-// greeting gives what is kept of a greeter, or begins anew. The lock is held.
+// greeting returns the entry of a greeter, a new one if there is none. The lock is held.
 func (p *Pool) greeting(greeter string, now time.Time) *greeting {
 	gs := &p.greetings
 	if g := gs.by[greeter]; g.fresh(p.Hour, now) {
@@ -170,8 +167,8 @@ func (p *Pool) Intercepts(greeter string, now time.Time) bool {
 	return g.fresh(p.Hour, now) && !g.refused && len(g.accepted) == enough(greeter)
 }
 
-// Doubts reports whether what a greeter accepts at an MX host is no answer: somebody else told mailboxes apart
-// there before, and the greeter has refused nobody. A host that greets by several names is one of them in turn.
+// Doubts reports whether a greeter's acceptances at an MX host don't count: another greeter told mailboxes apart there
+// before, and this one has refused nobody. A host may greet by several names in turn.
 func (p *Pool) Doubts(greeter, host string, now time.Time) bool {
 	if greeter == "" {
 		return false

@@ -15,22 +15,20 @@ import (
 )
 
 const (
-	// manyReceivers and oneInMany: a source is suspended when so many receivers have
-	// refused it within an hour, and they are at least one part in so many of those that
-	// it spoke to: three lists of addresses rarely err at once.
+	// A source is suspended when manyReceivers have refused it within an hour and they are at least one in oneInMany of
+	// those that it spoke to: three block lists rarely err at once.
 	manyReceivers = 3
 	oneInMany     = 10
 
-	// lastReceivers and oneInLast are the same for the last source of a node: without
-	// it nothing is answered any more, while each receiver that refuses it is left alone
-	// anyway. So it goes on while half of those that it asks still take it.
+	// lastReceivers and oneInLast are the same for the last source of a node: without it nothing is asked, and each
+	// receiver that refuses it rests anyway. So it goes on while half of the receivers take it.
 	lastReceivers = 10
 	oneInLast     = 2
 
-	// sourceSpan is what is looked back over for that.
+	// sourceSpan is the time over which refusals count for that.
 	sourceSpan = time.Hour
 
-	// reachSpan is what SourceState.Dialled and Reached look back over.
+	// reachSpan is the time that SourceState.Dialled and Reached cover.
 	reachSpan = 10 * time.Minute
 
 	// suspendFirst is how long a source is suspended for the first time; each suspension
@@ -39,14 +37,12 @@ const (
 	suspendFirst = time.Hour
 	suspendMost  = 24 * time.Hour
 
-	// trialFor is how long one receiver may take to say what it thinks of a source that
-	// was suspended, before another one is asked: a session may wait 5 min for one reply
-	// (RFC 5321 §4.5.3.2), and has two here.
+	// trialFor is how long the one receiver that tries a suspended source may take before another one tries it: a
+	// session may wait 5 min for one reply (RFC 5321 §4.5.3.2), and needs two here.
 	trialFor = 10 * time.Minute
 
-	// contactsMax bounds the receivers that are remembered of a source. At the bound
-	// new ones are not counted until older ones are an hour ago, so that a source is
-	// suspended sooner rather than later: 100 bytes each, 2 MB.
+	// contactsMax bounds the receivers remembered for a source. At the bound new ones aren't counted until older ones
+	// are an hour old, so that a source is suspended sooner rather than later: 100 bytes each, 2 MB.
 	contactsMax = 20_000
 )
 
@@ -76,9 +72,8 @@ func (s *Source) Reaches(at netip.Addr) bool {
 // Pool holds the sources of a node, and what receivers think of them. Safe for concurrent
 // use.
 type Pool struct {
-	// Hour is how long an hour lasts toward receivers: of refusals, of suspensions, of the
-	// waits that a rule names; not of those that a receiver names. It is set before
-	// anything else is done.
+	// Hour is how long an hour lasts toward receivers: for refusals, suspensions and waits that a rule names, not for
+	// waits that a receiver names. It is set before anything else is done.
 	Hour throttle.Hour
 
 	list []Source
@@ -110,7 +105,7 @@ type health struct {
 	trialEnd time.Time
 }
 
-// contact is what came of one receiver within the last hour; zero times: nothing.
+// contact holds when one receiver last was dialled, answered, or refused the source; zero: not within the hour.
 type contact struct {
 	dialled, reached, blocked time.Time
 }
@@ -133,20 +128,18 @@ type SourceState struct {
 	// Dialled counts the receivers that were dialled from it in the last ten minutes,
 	// Reached those of them that said anything at all.
 	Dialled, Reached int
-	// Spoken counts the receivers that were dialled from it in the last hour, Blocked
-	// those that refuse it, whatever the address, because of where it stands or how it
-	// introduces itself.
+	// Spoken counts the receivers dialled from it in the last hour, Blocked those that refuse it whatever the
+	// recipient, because of its address or its hello name.
 	Spoken, Blocked int
-	SuspendedUntil  time.Time      // it speaks to nobody before; zero: it may speak
+	SuspendedUntil  time.Time      // it isn't used before; zero: it may be used
 	Reason          smtp.Reason    // why it is suspended, or was when OnTrial
 	OnTrial         bool           // it was suspended, and one receiver is being asked again
 	Pause           throttle.Pause // as an operator wants it
-	Today           int            // RCPTs since midnight UTC, of those that this process knows of
+	Today           int            // RCPTs since midnight UTC that this process knows of
 	PerDay          int            // that are allowed today; 0: not bounded
 }
 
-// NewPool makes the pool of a node's sources; none is suspended. The error says what is wrong
-// with one of them.
+// NewPool makes the pool of a node's sources; none is suspended. The error names a bad one.
 func NewPool(list []Source) (*Pool, error) {
 	if len(list) == 0 {
 		return nil, errors.New("receiver sources: there is none")
@@ -218,8 +211,8 @@ func (p *Pool) Usable(i int, key string, now time.Time) (bool, time.Time) {
 	return p.usable(i, key, now, false)
 }
 
-// Use is Usable for a receiver that is about to be dialled. A source that was suspended
-// speaks to one receiver first, and this is the one.
+// Use is Usable for a receiver that is about to be dialled. After a suspension one receiver tries the source first;
+// this call makes it that one.
 func (p *Pool) Use(i int, key string, now time.Time) (bool, time.Time) {
 	return p.usable(i, key, now, true)
 }
@@ -306,12 +299,12 @@ func (p *Pool) NoteBlocked(i int, key string, now time.Time, reason smtp.Reason)
 	return true
 }
 
-// suspend keeps a source away from all receivers for a while. Under mu.
+// suspend keeps a source from all receivers for a while. Under mu.
 func (p *Pool) suspend(h *health, now time.Time, reason smtp.Reason) {
 	h.suspendedUntil = now.Add(p.Hour.Of(min(suspendFirst<<min(h.suspensions, 10), suspendMost)))
 	h.suspensions++
 	h.reason, h.open, h.trial = reason, true, ""
-	for k, c := range h.contacts { // they have had their say
+	for k, c := range h.contacts { // their refusals have counted
 		c.blocked = time.Time{}
 		h.contacts[k] = c
 	}

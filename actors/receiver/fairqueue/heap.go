@@ -11,7 +11,7 @@ type entry[T any] struct {
 	at      int // place in entries, from 1; 0: it does not wait
 }
 
-// entries implements heap.Interface. Least served (by weight) first; ties: the latest arrival.
+// entries implements heap.Interface: least served for its weight first, the latest arrival among equals.
 type entries[T any] []*entry[T]
 
 func (e entries[T]) Len() int { return len(e) }
@@ -103,7 +103,7 @@ func (w *waiters[T]) moved(e *entry[T]) {
 	}
 }
 
-// forgettable reports whether e would be served no later if it were forgotten and came anew.
+// forgettable reports whether e can be forgotten: as a new arrival it would be served no sooner.
 func (w *waiters[T]) forgettable(e *entry[T]) bool {
 	return e.at == 0 && (len(w.heap) == 0 || e.served <= w.virtualTime)
 }

@@ -7,13 +7,12 @@ import (
 )
 
 const (
-	// localEvery: one item in this many is taken by what was served in its host queue
-	// alone. Else those who wait there and get a lot elsewhere would get nothing there.
-	// So those who wait there get a quarter of it, and the others three.
+	// localEvery: one item in this many goes to the flow served least in this host queue alone, so that a flow that
+	// gets much elsewhere still gets a part here.
 	localEvery = 4
 
-	// comparedMax bounds how many of those who wait in a host queue are compared; they are
-	// those that were served least there: a choice costs 16 comparisons, however many wait.
+	// comparedMax bounds how many waiters of a host queue are compared, those that were served least there: a choice
+	// costs 16 comparisons, however many wait.
 	comparedMax = 16
 )
 
@@ -21,7 +20,7 @@ const (
 type HostQueue[T any] struct {
 	queue      *Queue[T]
 	key        string
-	workspaces map[*tenant[T]]*workspaceQueue[T] // with something queued, or that had lately
+	workspaces map[*tenant[T]]*workspaceQueue[T] // with something queued now or lately
 	order      waiters[*workspaceQueue[T]]
 	queued     int
 	pops       uint
@@ -49,7 +48,7 @@ type verificationQueue[T any] struct {
 	listed    bool // in flow.waiting
 }
 
-// NewHostQueue makes an empty host queue. Key is for the caller, who finds it by that.
+// NewHostQueue makes an empty host queue; key is for the caller's use.
 func (q *Queue[T]) NewHostQueue(key string) *HostQueue[T] {
 	return &HostQueue[T]{queue: q, key: key, workspaces: map[*tenant[T]]*workspaceQueue[T]{}}
 }
@@ -63,7 +62,7 @@ func (h *HostQueue[T]) Queued() int { return h.queued }
 // Sessions returns how many sessions the host queue has.
 func (h *HostQueue[T]) Sessions() int { return h.sessions }
 
-// Aside reports whether the host queue is out of the order for sessions.
+// Aside reports whether SetAside holds.
 func (h *HostQueue[T]) Aside() bool { return h.aside }
 
 // Waiting gives a flow of each workspace that has items in the host queue.
@@ -103,9 +102,8 @@ func (h *HostQueue[T]) Push(f *Flow[T], item T, class Class) {
 	h.noteUnserved()
 }
 
-// Pop takes out the item that is asked next, which there must be, and its flow: one of who was
-// served least at the receiver as a whole. One time in four it goes by what was served in this
-// host queue alone.
+// Pop takes out the item to ask next, which there must be, and its flow: the one served least at the whole receiver or,
+// one time in localEvery, in this host queue.
 func (h *HostQueue[T]) Pop() (T, *Flow[T]) {
 	h.pops++
 	w := h.order.first().of
@@ -125,10 +123,9 @@ func (h *HostQueue[T]) Pop() (T, *Flow[T]) {
 	return item, v.flow
 }
 
-// ChargeScarce books that an item of a flow, asked in this host queue, used up something that is
-// scarcer than turns, as the refusals that a receiver may have, and that this is worth so many
-// turns. In turn come first who used up less of it. Who is alone is not slowed; who comes when
-// others have used up much is level with the first. Nobody is put back by more than most turns.
+// ChargeScarce books that an item of a flow, asked in this host queue, used up something scarcer than turns, such as a
+// refusal that the receiver bears, worth so many turns. Those who used less of it come first. A flow alone isn't
+// slowed, a new one starts level with the first, and nobody is put back by more than most turns.
 func (h *HostQueue[T]) ChargeScarce(now time.Time, f *Flow[T], turns, most float64) {
 	t, weight := f.tenant, float64(f.tenant.weight)
 	f.scarceAt, t.scarceAt = now, now
@@ -166,7 +163,7 @@ func (w *workspaceQueue[T]) leastServed() *verificationQueue[T] {
 	return least
 }
 
-// leaveIfEmpty takes what has nothing left out of the orders of the host queue.
+// leaveIfEmpty takes a flow or tenant without items out of the orders of the host queue.
 func (h *HostQueue[T]) leaveIfEmpty(v *verificationQueue[T]) {
 	if v.len() == 0 {
 		v.workspace.order.leave(&v.entry)
@@ -176,7 +173,7 @@ func (h *HostQueue[T]) leaveIfEmpty(v *verificationQueue[T]) {
 	}
 }
 
-// Remove takes out the items that are to go.
+// Remove takes out the items for which drop returns true.
 func (h *HostQueue[T]) Remove(gone func(item T) bool) {
 	for _, w := range h.workspaces {
 		for f, v := range w.verifications {
@@ -199,8 +196,7 @@ func (h *HostQueue[T]) Opened(f *Flow[T]) {
 	h.noteUnserved()
 }
 
-// Closed books that a session which was opened in the name of a flow is no more, and that
-// it was there for so many full turns.
+// Closed books that a session opened in the name of a flow has ended after so many full turns.
 func (h *HostQueue[T]) Closed(f *Flow[T], turns float64) {
 	h.queue.close(f, turns)
 	h.sessions--
@@ -208,7 +204,7 @@ func (h *HostQueue[T]) Closed(f *Flow[T], turns float64) {
 	h.noteUnserved()
 }
 
-// SetAside takes the host queue out of the order for sessions, until Readmit.
+// SetAside takes the host queue set aside, until Readmit.
 func (h *HostQueue[T]) SetAside() { h.aside = true }
 
 // Readmit ends SetAside.
@@ -217,7 +213,7 @@ func (h *HostQueue[T]) Readmit() {
 	h.want()
 }
 
-// want puts a host queue without a session into the orders of all who wait in it.
+// want enters a host queue without a session into the session order of every flow that waits in it.
 func (h *HostQueue[T]) want() {
 	if h.aside || h.sessions > 0 {
 		return
@@ -242,7 +238,7 @@ func (h *HostQueue[T]) noteUnserved() {
 	}
 }
 
-// Forget drops who has nothing queued and nothing to make up for.
+// Forget drops flows and tenants with nothing queued that would gain nothing by coming anew.
 func (h *HostQueue[T]) Forget() {
 	for t, w := range h.workspaces {
 		for f, v := range w.verifications {
@@ -284,7 +280,7 @@ func (h *HostQueue[T]) First() *Flow[T] {
 	return w.of.order.first().of.flow
 }
 
-// Rank is the place of a host queue in the order for items: that of whom Pop serves next.
+// Rank is the place of a host queue in the order for items: that of the flow that Pop serves next.
 type Rank struct{ tenant, flow float64 }
 
 // Rank returns the place of the host queue, in which something must be queued.
@@ -298,7 +294,7 @@ func (r Rank) Compare(o Rank) int {
 	return cmp.Or(cmp.Compare(r.tenant, o.tenant), cmp.Compare(r.flow, o.flow))
 }
 
-// Ahead reports whether r has had more than o by over so many turns.
+// Ahead reports whether r was served by more than so many turns more than o.
 func (r Rank) Ahead(o Rank, turns float64) bool {
 	return r.tenant > o.tenant+turns || r.tenant == o.tenant && r.flow > o.flow+turns
 }

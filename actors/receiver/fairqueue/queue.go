@@ -7,13 +7,12 @@ import (
 )
 
 const (
-	// forgetFor is how long it is remembered how much a flow was served that has nothing
-	// waiting: its next items are behind what others got since. A verification
-	// sends its next chunk within seconds, so a minute is no pause of work.
+	// forgetFor is how long the service of a flow with nothing waiting is remembered, so that its next items don't
+	// overtake the others. A verification sends its next chunk within seconds, so a minute means that it has paused.
 	forgetFor = time.Minute
 
-	// scarceFor is how long that is remembered of who used up what is scarce: refusals are counted by
-	// the hour, and whoever comes back each minute with one more bad address would have them all.
+	// scarceFor is the same for a flow that used up something scarce: refusals count by the hour, and a flow that
+	// returned each minute with one bad address would otherwise use all of them.
 	scarceFor = time.Hour
 
 	// openCost is how much of a session's full turn opening it counts: 100 ms of 5 s, which is connecting,
@@ -21,7 +20,7 @@ const (
 	openCost = 0.02
 )
 
-// tenant is a workspace with something to ask here, or that had lately.
+// tenant is a workspace with something to ask here, now or lately.
 type tenant[T any] struct {
 	id     uuid.UUID
 	weight int
@@ -37,8 +36,7 @@ type tenant[T any] struct {
 
 // Flow is one verification of a tenant.
 type Flow[T any] struct {
-	// Interrupted is for the user of the queue: a session was interrupted for this flow. Once
-	// is enough.
+	// Interrupted is for the caller: a session was interrupted for this flow, which happens once.
 	Interrupted bool
 
 	id     uuid.UUID
@@ -91,7 +89,7 @@ func (q *Queue[T]) Unserved() int { return q.unserved }
 // Tenants returns how many workspaces are remembered.
 func (q *Queue[T]) Tenants() int { return len(q.tenants) }
 
-// Flow finds or makes the flow of a verification.
+// Flow returns the flow of a verification, a new one if there is none.
 func (q *Queue[T]) Flow(workspace, verification uuid.UUID) *Flow[T] {
 	t := q.tenants[workspace]
 	if t == nil {
@@ -134,8 +132,7 @@ func (q *Queue[T]) count(f *Flow[T], n int) {
 	}
 }
 
-// Charge books that an item of a flow was given to a session. An item that was taken out
-// and dropped costs nothing.
+// Charge books that an item of a flow was given to a session. An item that was popped and dropped costs nothing.
 func (q *Queue[T]) Charge(now time.Time, f *Flow[T]) {
 	f.chargedAt = now
 	f.charged++
@@ -143,14 +140,13 @@ func (q *Queue[T]) Charge(now time.Time, f *Flow[T]) {
 	q.asked.charge(&f.tenant.asking, 1/float64(f.tenant.weight))
 }
 
-// Room returns how many more items of a flow may wait, of most in all. A tenant may fill no
-// more than what it leaves free: alone a half, beside another one a third. The same holds
-// for a flow within what its tenant has.
+// Room returns how many more items of a flow may wait, with most in all. A tenant may use as much as it leaves free:
+// alone a half, beside another one a third. The same holds for a flow within its tenant's part.
 func (q *Queue[T]) Room(f *Flow[T], most int) int {
 	return (most-(q.queued-f.tenant.queued))/2 - f.tenant.queued - f.queued
 }
 
-// want lets what a flow has in a host queue wait for a session.
+// want enters a flow's items in a host queue into the order for sessions.
 func (q *Queue[T]) want(v *verificationQueue[T]) {
 	if v.listed {
 		return
@@ -178,7 +174,7 @@ func (q *Queue[T]) Next() (*HostQueue[T], *Flow[T]) {
 	}
 }
 
-// unlist takes what is next of a flow out of the order for sessions.
+// unlist takes a flow's next host queue out of the order for sessions.
 func (q *Queue[T]) unlist(f *Flow[T]) {
 	f.waiting.Pop().listed = false
 	if f.waiting.Len() == 0 {
@@ -214,8 +210,8 @@ func (q *Queue[T]) Contended() bool {
 	return len(tenants) > 1 || len(tenants) == 1 && len(tenants[0].of.asked.heap) > 1
 }
 
-// Sweep forgets flows that have had nothing waiting for a while, and for longer what they used
-// up that is scarce. It asks for the weights again.
+// Sweep forgets flows that have had nothing waiting for forgetFor, or scarceFor if they used something scarce, and
+// reads the weights again.
 func (q *Queue[T]) Sweep(now time.Time) {
 	for id, t := range q.tenants {
 		t.weight = q.weigh(id)

@@ -3,9 +3,8 @@ package fairqueue
 import "strings"
 
 const (
-	// SuspectsInRow is how many suspect items are given out in a row at most while normal
-	// ones of the same flow wait: guards that forgive after an acceptance count
-	// from ten on.
+	// SuspectsInRow is how many suspect items in a row are given out while normal ones of the same flow wait: harvest
+	// guards that an acceptance resets count to ten or more.
 	SuspectsInRow = 2
 
 	longWord    = 24 // bytes of a local part; few real ones are longer. Guess.
@@ -33,9 +32,8 @@ const (
 	Retry
 )
 
-// ClassOf guesses from the spelling of a local part whether it names a mailbox: Suspect, if
-// it looks invented. Nothing is learned about anybody. It decides the order in which
-// addresses are asked and nothing else.
+// ClassOf returns Suspect for a local part that looks invented. It keeps nothing, and decides only the order in which
+// addresses are asked.
 func ClassOf(local string) Class {
 	if looksInvented(local) {
 		return Suspect
@@ -72,9 +70,8 @@ func looksInvented(local string) bool {
 		letters > fewPerVowel*max(1, vowels)
 }
 
-// mixed is a queue that keeps the classes apart. Items come out in the order in which they
-// came in, but for those that are First or Retry, and no more than SuspectsInRow suspect ones in a
-// row while normal ones wait. The zero value is ready.
+// mixed is a queue of items by class: First and Retry items come out first, the others in order of arrival, but no more
+// than SuspectsInRow suspect ones in a row while normal ones wait. The zero value is ready.
 type mixed[T any] struct {
 	first, retry, normal, suspect FIFO[numbered[T]]
 	next                          uint64 // number of the next item that is pushed

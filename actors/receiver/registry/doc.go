@@ -1,3 +1,3 @@
-// Package registry knows the receivers that live on a node: the share of its allowance that each may use here,
-// and the SMTP connections that it has. It is where a share that shrinks is enforced, whatever the actors do.
+// Package registry knows the receivers on a node: each one's share of its allowance and its SMTP connections. It
+// enforces a share that shrinks, whatever the actors do.
 package registry

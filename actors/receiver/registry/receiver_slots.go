@@ -9,16 +9,15 @@ import (
 	"rollcall/ledger/quota"
 )
 
-// ReceiverSlots bound the receivers that may be in work on a node, over all workspaces: one alone may have a
-// half of them, and who comes new finds one at once (package quota). A receiver keeps its slot, which
-// counts for the workspace that needed it first, until it ends; one that has nothing to do is asked
-// to end as soon as somebody waits. Safe for concurrent use.
+// ReceiverSlots bound the receivers in work on a node, over all workspaces: one workspace alone may have half of them,
+// so that a new one finds a slot at once (package quota). A receiver keeps its slot, which counts for the workspace
+// that first needed it, until it ends; an idle one is asked to end as soon as another waits. Safe for concurrent use.
 type ReceiverSlots struct {
 	turns *quota.Turns[uuid.UUID]
 
 	mu    sync.Mutex
-	idle  list.List // of *ReceiverSlot, those that have nothing to do; longest first
-	asked int       // that were asked to end and have not answered
+	idle  list.List // of *ReceiverSlot, the idle ones; longest idle first
+	asked int       // Yields without an answer
 }
 
 // ReceiverSlot is what one receiver has, or waits for.
@@ -34,8 +33,7 @@ type ReceiverSlot struct {
 // SlotGranted tells an actor that its slot is there.
 type SlotGranted struct{}
 
-// Yield asks an actor that has nothing to do to end, because others wait; it answers with Leave, or with
-// Stay.
+// Yield asks an idle actor to end, because others wait; it answers with Leave or Stay.
 type Yield struct{}
 
 // NewReceiverSlots makes n slots; 0: as many as are asked for. Weight as in quota.NewTurns.
@@ -46,8 +44,8 @@ func NewReceiverSlots(n int, weight func(workspace uuid.UUID) int) *ReceiverSlot
 	return &ReceiverSlots{turns: quota.NewTurns(int64(n), weight)}
 }
 
-// Take takes a slot in the name of a verification, or waits for one in its turn: then tell is given
-// SlotGranted. It must not block.
+// Take takes a slot in the name of a verification, or queues for one: tell is then called with SlotGranted. tell must
+// not block.
 func (s *ReceiverSlots) Take(workspace, verification uuid.UUID, tell func(msg any)) (slot *ReceiverSlot, now bool) {
 	slot = &ReceiverSlot{slots: s, workspace: workspace, tell: tell}
 	slot.turn, now = s.turns.Ask(workspace, verification, func() { tell(SlotGranted{}) })
@@ -63,7 +61,7 @@ func (s *ReceiverSlots) Used() int { return int(s.turns.Used()) }
 // Waiting is how many receivers wait for a slot.
 func (s *ReceiverSlots) Waiting() int { return s.turns.Waiting() }
 
-// MarkIdle says that the receiver has nothing to do.
+// MarkIdle marks the receiver as idle.
 func (t *ReceiverSlot) MarkIdle() {
 	s := t.slots
 	s.mu.Lock()
@@ -74,14 +72,14 @@ func (t *ReceiverSlot) MarkIdle() {
 	s.makeRoom()
 }
 
-// Work says that it has something to do again.
+// Work marks it as at work again.
 func (t *ReceiverSlot) Work() {
 	t.slots.mu.Lock()
 	defer t.slots.mu.Unlock()
 	t.leaveIdle()
 }
 
-// leaveIdle takes a slot off the list of those that have nothing to do. Under mu.
+// leaveIdle takes a slot off the idle list. Under mu.
 func (t *ReceiverSlot) leaveIdle() {
 	if t.place != nil {
 		t.slots.idle.Remove(t.place)
@@ -89,13 +87,13 @@ func (t *ReceiverSlot) leaveIdle() {
 	}
 }
 
-// Stay says that a receiver that was asked to end has got something to do meanwhile.
+// Stay answers Yield: the receiver has work again.
 func (t *ReceiverSlot) Stay() {
 	t.answer()
 	t.slots.makeRoom()
 }
 
-// answer ends the question whether a slot can be given up.
+// answer notes that a slot's Yield was answered.
 func (t *ReceiverSlot) answer() {
 	t.slots.mu.Lock()
 	defer t.slots.mu.Unlock()
@@ -113,8 +111,8 @@ func (t *ReceiverSlot) Leave() {
 	t.slots.makeRoom()
 }
 
-// makeRoom asks as many receivers without work to end as others wait for a slot: those first whose own
-// workspace waits, and of these who has had nothing to do for longest.
+// makeRoom asks as many idle receivers to end as others wait for a slot: first those whose own workspace waits, among
+// them the longest idle.
 func (s *ReceiverSlots) makeRoom() {
 	waiting := s.turns.Waiting()
 	if waiting == 0 {

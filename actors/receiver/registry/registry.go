@@ -14,9 +14,8 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// HardAfter is how long sessions above a share may end what they are asking
-// before they are closed without a word. It is far below the time after which a
-// process that did not acknowledge a turn is taken for lost, and four turns of half a second.
+// HardAfter is how long sessions above a share may take to finish before they are closed without QUIT: four turns of
+// half a second, and far below the time after which a process that hasn't confirmed a share version counts as lost.
 const HardAfter = 2 * time.Second
 
 // Fraction is a share: k of n parts of an allowance.
@@ -36,16 +35,15 @@ func (p Fraction) isLess(q Fraction) bool {
 // Of gives the part of an allowance.
 func (p Fraction) Of(a throttle.Limits) throttle.Limits { return a.Share(p.K, p.N) }
 
-// Share is what a place may use at one time. Turn grows when a share becomes
-// smaller: what was permitted under an older turn is not begun any more.
+// Share is what a receiver may use here now. Turn grows when the share becomes smaller: what was permitted under an
+// older turn isn't begun.
 type Share struct {
 	Fraction
 	Version uint64
 }
 
-// Registry are the receivers that live on a node: the share of its allowance that
-// each may use here, and the SMTP connections that it has, counted from before the
-// dial until the receiver holds them no longer, whether its actor still lives or not.
+// Registry holds the receivers of a node: each one's share of its allowance, and its SMTP connections, counted from
+// before the dial until the receiver no longer holds them, whether or not the actor still lives.
 //
 // Invariant: when ApplyShares has returned without an error, no receiver has more
 // connections here than its share of its connections, but for silent ones (Silent), and
@@ -56,8 +54,8 @@ type Registry struct {
 	entries map[string]*entry
 	silent  map[string]int // sessions of which only the end is awaited, by receiver
 	actors  int
-	freed   chan struct{} // capacity 1: a socket was closed, or has nothing under way any more
-	Grace   time.Duration // HardAfter, but for tests on real sockets; not to be changed later
+	freed   chan struct{} // capacity 1: a socket was closed, or its work ended
+	Grace   time.Duration // HardAfter, except in tests on real sockets; never changed later
 
 	Guard *process.PanicGuard // of goroutines, as Grace; nil: none
 
@@ -81,7 +79,7 @@ type Handle struct {
 	tell func(msg any) // never blocks; guarded by living.mu
 }
 
-// ConnSlot is one SMTP connection of a place, from before its dial.
+// ConnSlot is one SMTP connection to a receiver, from before its dial.
 type ConnSlot struct {
 	entry   *entry
 	node    *Slots
@@ -92,8 +90,8 @@ type ConnSlot struct {
 	aside   bool        // it is silent and takes none of the node's slots; guarded by living.mu
 	closed  bool        // guarded by living.mu
 	cancel  func()      // ends the work; guarded by living.mu
-	ended   atomic.Bool // ended by ApplyShares: what it meets is no lesson
-	Halted  atomic.Bool // its receiver is to be asked nothing more of what it was given
+	ended   atomic.Bool // ended by ApplyShares: nothing is learned from its end
+	Halted  atomic.Bool // its session must not ask the rest of what it was given
 }
 
 // ShareChanged tells an actor to look at its share.
@@ -102,8 +100,8 @@ type ShareChanged struct{}
 // AllowanceChanged tells an actor to look at what it is allowed.
 type AllowanceChanged struct{}
 
-// Replan lets every receiver look at its allowance at once. Call it when one may have
-// changed: those that are idle, or wait, would not notice otherwise.
+// Replan makes every receiver read its allowance at once. Call it when one may have changed: idle or waiting receivers
+// wouldn't notice otherwise.
 func (l *Registry) Replan() { l.Broadcast(AllowanceChanged{}) }
 
 // New makes a registry in which nothing may be used until the first ApplyShares, or Alone.
@@ -122,12 +120,10 @@ func (l *Registry) Count() int {
 	return l.actors
 }
 
-// ApplyShares takes a new table of shares, which of reads and which may be called at
-// any time from now on, and returns when every receiver here keeps to it: a share
-// that grows is used at once; under one that shrinks nothing more is begun,
-// sessions that are too many say QUIT after the RCPT that is under way, and after
-// two seconds they are closed. Called from one goroutine. The error wraps that of
-// ctx; the table is in force nevertheless.
+// ApplyShares puts a new table of shares in force, read by of, which may be called at any time from now on, and returns
+// when every receiver here keeps to it. A share that grows is used at once. Under one that shrinks nothing more is
+// begun, surplus sessions say QUIT after the RCPT under way, and after HardAfter they are closed. Call it from one
+// goroutine. The error wraps that of ctx; the table is in force even then.
 func (l *Registry) ApplyShares(ctx context.Context, of func(key string) (k, n int)) error {
 	left := l.exceeding(l.apply(of))
 	hard := time.NewTimer(l.Grace)
@@ -154,7 +150,7 @@ func (l *Registry) Broadcast(msg any) {
 	}
 }
 
-// tellHandles tells the actors of a place. Under living.mu.
+// tellHandles tells the actors of a receiver. Under living.mu.
 func (p *entry) tellHandles(msg any) {
 	for s := range p.handles {
 		if s.tell != nil {
@@ -163,8 +159,7 @@ func (p *entry) tellHandles(msg any) {
 	}
 }
 
-// apply puts a table in force and tells the actors whose share has changed. It
-// gives all places with connections.
+// apply puts a table in force, tells the actors whose share has changed, and returns all receivers with connections.
 func (l *Registry) apply(of func(key string) (k, n int)) (used []*entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,7 +175,7 @@ func (l *Registry) apply(of func(key string) (k, n int)) (used []*entry) {
 	return used
 }
 
-// takeShare takes the present share and reports whether it is another one. Under living.mu.
+// takeShare reads the present share and reports whether it has changed. Under living.mu.
 func (p *entry) takeShare() bool {
 	next := Share{Fraction: Fraction{0, 1}}
 	if p.registry.of != nil {
@@ -200,7 +195,7 @@ func (p *entry) takeShare() bool {
 	return true
 }
 
-// exceeding gives those of some places that use more than their share.
+// exceeding returns the receivers that use more than their share.
 func (l *Registry) exceeding(places []*entry) []*entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -213,8 +208,8 @@ func (l *Registry) exceeding(places []*entry) []*entry {
 	return out
 }
 
-// excess gives connections that have to go, or to come to rest, before the place
-// keeps to its share. Under living.mu.
+// excess returns the connections that must close, or finish their work, before the receiver keeps to its share. Under
+// living.mu.
 func (p *entry) excess() []*ConnSlot {
 	if len(p.slots) == 0 {
 		return nil
@@ -238,9 +233,8 @@ func (p *entry) excess() []*ConnSlot {
 	return out
 }
 
-// Silent gives the keys of the receivers that may still hold sessions which ended here.
-// Nobody can end these, so ApplyShares does not wait for them; who else may use such a
-// receiver has to.
+// Silent returns the keys of receivers that may still hold sessions which ended here. Nobody can end these, so
+// ApplyShares doesn't wait for them; other nodes that may use such a receiver must.
 func (l *Registry) Silent() (keys []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -262,7 +256,7 @@ func (l *Registry) SilentCount() (sum int) {
 	return sum
 }
 
-// cutExcess closes what is over the shares of places.
+// cutExcess closes the connections above the receivers' shares.
 func (l *Registry) cutExcess(places []*entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -273,7 +267,7 @@ func (l *Registry) cutExcess(places []*entry) {
 	}
 }
 
-// Enter makes a place for one more actor.
+// Enter registers one more actor of a receiver.
 func (l *Registry) Enter(key string, allow func(key string) throttle.Limits) *Handle {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -289,14 +283,14 @@ func (l *Registry) Enter(key string, allow func(key string) throttle.Limits) *Ha
 	return s
 }
 
-// Listen says how the handle's actor is told what has changed.
+// Listen sets the function that tells the handle's actor of changes.
 func (s *Handle) Listen(tell func(msg any)) {
 	s.registry.mu.Lock()
 	defer s.registry.mu.Unlock()
 	s.tell = tell
 }
 
-// Leave gives the handle up. Twice is fine.
+// Leave gives the handle up. A second call does nothing.
 func (s *Handle) Leave() {
 	s.registry.mu.Lock()
 	defer s.registry.mu.Unlock()
@@ -307,16 +301,15 @@ func (s *Handle) Leave() {
 	}
 }
 
-// dropUnused drops a place that nobody needs. Under living.mu.
+// dropUnused drops an entry without actors and connections. Under living.mu.
 func (p *entry) dropUnused() {
 	if len(p.handles) == 0 && len(p.slots) == 0 {
 		delete(p.registry.entries, p.Key)
 	}
 }
 
-// Dial takes a socket, if the place has less than most of them, actors that were
-// here before included, and if the share that the caller knows is the present one. The slot of the
-// node was taken for a workspace.
+// Dial takes a connection slot if the receiver has fewer than most here, those of earlier actors included, and if the
+// caller's share is the present one. The node's slot was taken for workspace.
 func (s *Handle) Dial(turn uint64, most int, workspace uuid.UUID, slots *Slots) *ConnSlot {
 	s.registry.mu.Lock()
 	defer s.registry.mu.Unlock()
@@ -328,8 +321,8 @@ func (s *Handle) Dial(turn uint64, most int, workspace uuid.UUID, slots *Slots) 
 	return one
 }
 
-// Begin says that work begins that was permitted under a turn, and how to end it.
-// False: that turn is over, and the work must not begin.
+// Begin notes that work permitted under a turn begins, and how to end it. False: the turn is outdated, and the work
+// must not begin.
 func (s *ConnSlot) Begin(turn uint64, cancel func()) bool {
 	s.entry.registry.mu.Lock()
 	defer s.entry.registry.mu.Unlock()
@@ -338,7 +331,7 @@ func (s *ConnSlot) Begin(turn uint64, cancel func()) bool {
 	return s.busy
 }
 
-// MayGoOn reports whether work that was begun under a turn may go on.
+// MayGoOn reports whether work begun under a turn may go on.
 func (s *ConnSlot) MayGoOn(turn uint64) bool {
 	return s.entry.share.Load().Version == turn && !s.ended.Load()
 }
@@ -351,7 +344,7 @@ func (s *ConnSlot) MarkIdle() {
 	s.entry.registry.signalFreed()
 }
 
-// endWork closes the socket as soon as whoever works with it notices. Under living.mu.
+// endWork ends the work under way, so that its owner closes the socket. Under living.mu.
 func (s *ConnSlot) endWork() {
 	s.ended.Store(true)
 	if s.cancel != nil {
@@ -359,14 +352,14 @@ func (s *ConnSlot) endWork() {
 	}
 }
 
-// Abandon closes the socket when it is closed by nobody in time.
+// Abandon closes the socket unless its owner closes it in time.
 func (s *ConnSlot) Abandon() {
 	s.entry.registry.mu.Lock()
 	defer s.entry.registry.mu.Unlock()
 	s.endWork()
 }
 
-// Close says that the socket is closed, and gives its slot back. Twice is fine.
+// Close notes that the socket is closed, and gives its slot back. A second call does nothing.
 func (s *ConnSlot) Close() {
 	l := s.entry.registry
 	l.mu.Lock()
@@ -388,8 +381,8 @@ func (s *ConnSlot) Close() {
 	l.signalFreed()
 }
 
-// CloseWhen says that nothing more is said here, and gives the slot back when gone is
-// closed: until then the receiver may hold the session, so it keeps its place.
+// CloseWhen notes that nothing more is sent, and gives the slot back when gone is closed: until then the receiver may
+// hold the session, so it still counts.
 func (s *ConnSlot) CloseWhen(gone <-chan struct{}) {
 	select {
 	case <-gone:
@@ -412,7 +405,7 @@ func (s *ConnSlot) CloseWhen(gone <-chan struct{}) {
 	}, nil)
 }
 
-// endSilence tells those who wait for the place. Under mu.
+// endSilence tells those who wait for the slot. Under mu.
 func (s *ConnSlot) endSilence() {
 	l, key := s.entry.registry, s.entry.Key
 	if l.silent[key]--; l.silent[key] == 0 {
@@ -441,10 +434,10 @@ func (s *ConnSlot) Traces() *status.Traces { return &s.entry.registry.Traces }
 // Key names the receiver.
 func (s *ConnSlot) Key() string { return s.entry.Key }
 
-// WasEnded reports whether ApplyShares ended the connection: what it meets is no lesson.
+// WasEnded reports whether ApplyShares ended the connection: nothing is learned from its end.
 func (s *ConnSlot) WasEnded() bool { return s.ended.Load() }
 
-// Handles gives the handles of some receivers whose actors can be told something, and how.
+// Handles returns the handles of some receivers whose actors listen, with the function that tells each.
 func (l *Registry) Handles(which func(key string) bool) map[*Handle]func(msg any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -462,7 +455,7 @@ func (l *Registry) Handles(which func(key string) bool) map[*Handle]func(msg any
 	return out
 }
 
-// Left gives those of some handles that were given up since.
+// Left returns those of some handles that were given up since.
 func (l *Registry) Left(asked map[*Handle]func(msg any)) (gone []*Handle) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

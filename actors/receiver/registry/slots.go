@@ -8,11 +8,10 @@ import (
 	"rollcall/ledger/quota"
 )
 
-// Slots bounds the sessions that a node has open at once, over all receivers, so
-// that it never runs out of file descriptors. Workspaces share them: one alone may have a
-// half, and who comes new finds one (package quota). As many more may only wait for a
-// receiver's end: they cost a descriptor each and no work, and receivers that keep
-// silent must not stop a node. Safe for concurrent use.
+// Slots bounds the sessions that a node has open at once, over all receivers, so that it never runs out of file
+// descriptors. Workspaces share them: one alone may have half, so that a new one finds a slot (package quota). As many
+// more sessions may be waiting for the receiver's close: each costs a descriptor and no work, so that silent receivers
+// don't stop a node. Safe for concurrent use.
 type Slots struct {
 	pool  *quota.Pool[uuid.UUID]
 	aside atomic.Int64 // how many more may
@@ -34,8 +33,8 @@ func (s *Slots) Give(workspace uuid.UUID) { s.pool.Return(workspace, 1) }
 // Free is how many slots nobody has.
 func (s *Slots) Free() int { return int(s.pool.Size() - s.pool.Used()) }
 
-// putAside gives a slot back whose session only waits for its end. False: too many do
-// already, and this one keeps its slot.
+// putAside gives back the slot of a session that only waits for the receiver's close. False: too many do already, and
+// this one keeps its slot.
 func (s *Slots) putAside(workspace uuid.UUID) bool {
 	if s.aside.Add(-1) < 0 {
 		s.aside.Add(1)

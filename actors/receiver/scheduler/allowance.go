@@ -10,14 +10,14 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// allowance is what may be asked here: what is permitted, our share of it, and what the
-// receiver has taught us about its own limits and speed.
+// allowance is what may be asked here: the configured limits, our share of them, and what was learned of the receiver's
+// own limits and speed.
 type allowance struct {
 	*env
 	handle    *registry.Handle
-	version   uint64            // of the standing that was last looked at
-	share     registry.Fraction // that is used; none while we are fenced
-	before    throttle.Limits   // the same before shares and lessons
+	version   uint64            // version of the share in use
+	share     registry.Fraction // in use; none while we are fenced
+	before    throttle.Limits   // the limits before share and learning
 	learned   throttle.Learned
 	software  shownSoftware
 	groups    bool // as its newest session shows
@@ -39,8 +39,7 @@ func newAllowance(e *env, h *registry.Handle, now time.Time) *allowance {
 		dials: throttle.NewWindow(a.ConnectionRate, now), rcpts: throttle.NewWindow(a.RcptRate, now)}
 }
 
-// tlsMode is the TLS mode for the next session of a queue: what the operator wants, or what
-// its hosts were found to need.
+// tlsMode is the TLS mode for the next session of a queue: the operator's, or the one its hosts were found to need.
 func (al *allowance) tlsMode(now time.Time, l *hostQueue) smtp.TLSMode {
 	switch al.limits.TLS {
 	case throttle.TLSRequired:
@@ -54,9 +53,9 @@ func (al *allowance) tlsMode(now time.Time, l *hostQueue) smtp.TLSMode {
 	return l.tlsModeNow(now)
 }
 
-// shownSoftware is the software that the hosts of a receiver showed, all of them, since its actor
-// began or since that was forgotten. One host that counts by the hour, or isn't known, makes the
-// whole receiver keep the budget of an hour, because refusals are counted for the whole receiver.
+// shownSoftware is the software that the receiver's hosts showed since its actor began or an operator dropped it. If
+// one host counts refusals by the hour, or isn't known, the hourly budget holds for the whole receiver, because we
+// count refusals for the receiver as a whole.
 type shownSoftware struct {
 	least     throttle.Software // of what counts by the session, that which bears least; its zero value: none
 	host      string            // that showed it first
@@ -92,7 +91,7 @@ func (ss *shownSoftware) countsBySession() bool {
 	return !ss.keepsHour && ss.least.CountsBySession()
 }
 
-// deciding gives the software that says how many may be refused; its zero value: none does.
+// deciding returns the software that decides how many may be refused; zero: none does.
 func (ss *shownSoftware) deciding() throttle.Software {
 	switch {
 	case ss.countsBySession():
@@ -116,8 +115,8 @@ func (ss *shownSoftware) words() string {
 	return ""
 }
 
-// allowedWhole is what a receiver is allowed as a whole: what was said of it, with as many refusals as its
-// software bears, where nobody but the default has said how many that are.
+// allowedWhole returns the limits of the receiver as a whole: the configured ones, with as many refusals as its
+// software bears where only the default says how many.
 func (al *allowance) allowedWhole() throttle.Limits {
 	a := al.options.Allow(al.key)
 	al.decides, al.bySession = false, false
@@ -132,8 +131,8 @@ func (al *allowance) allowedWhole() throttle.Limits {
 	return throttle.StrangerLimits(a)
 }
 
-// softwareStatus says what is known of the receiver's software, and whether it decides how many
-// addresses may be refused; nil: nothing is known.
+// softwareStatus describes the receiver's software, and whether it decides how many addresses may be refused; nil:
+// nothing is known.
 func (al *allowance) softwareStatus() *inspect.Software {
 	ss := &al.software
 	s, host := ss.least, ss.host
@@ -149,10 +148,9 @@ func (al *allowance) softwareStatus() *inspect.Software {
 		PerHour: s.PerHour, Decides: al.decides}
 }
 
-// errorsLeft is how many RCPTs a session may send, whatever the answers: toward a
-// receiver that is not known to bear refusals no more than that, because some count
-// what they put off like what they refuse. So does all software that counts by the session,
-// greylisting included, and so does one that taught us how many it bears.
+// errorsLeft returns how many more RCPTs a session may send if every answer is bad. Where the receiver counts by the
+// session, deferrals count too; where it tolerates refusals, any RCPT of the connection; otherwise as many as a
+// stranger bears.
 func (al *allowance) errorsLeft(now time.Time, s *session, a throttle.Limits) int {
 	switch {
 	case al.bySession, al.learned.Refused.Holds(now):
@@ -163,9 +161,8 @@ func (al *allowance) errorsLeft(now time.Time, s *session, a throttle.Limits) in
 	return throttle.StrangerRefused - s.errors
 }
 
-// noteSlowRefusal learns from a refusal that took much longer than the ones before: from
-// that number on the receiver holds its answers back, and may end the session soon.
-// Before is how many were refused of the same report.
+// noteSlowRefusal learns from a refusal that took much longer than the ones before: from that number on the receiver
+// delays its answers, and may end the session soon. before is the number of refusals earlier in the same report.
 func (al *allowance) noteSlowRefusal(now time.Time, s *session, a Answered, before int) {
 	if al.replies.Samples < throttle.TurnaroundSamples || s.slow || !a.Judgement.isPermanent() ||
 		a.Judgement.Verdict.Outcome == smtp.Undecided {
@@ -181,10 +178,10 @@ func (al *allowance) noteSlowRefusal(now time.Time, s *session, a Answered, befo
 	}
 }
 
-// noteSlowLead learns from how long RSET and MAIL took before an answer. Where that is much longer than an answer
-// takes, twice in a row and behind errors, the receiver holds back all that it says, as Postfix does from the tenth
-// error on (postconf(5): smtpd_soft_error_limit): the session ends, and the next ones end before that. Before is how
-// many errors the same report has had.
+// noteSlowLead learns from how long RSET and MAIL took. Where they take much longer than an answer, twice in a row and
+// after errors, the receiver delays all its replies, as Postfix does from the tenth error on (postconf(5):
+// smtpd_soft_error_limit): the session ends, and later ones end before that. before is the number of errors earlier in
+// the same report.
 func (al *allowance) noteSlowLead(now time.Time, s *session, led time.Duration, before int) {
 	if al.replies.Samples < throttle.TurnaroundSamples || led == 0 {
 		return
@@ -201,8 +198,8 @@ func (al *allowance) noteSlowLead(now time.Time, s *session, led time.Duration, 
 	}
 }
 
-// noteWait notes how long an answer took, with the commands before it. What is longer than the average counts at
-// once, what is shorter little by little.
+// noteWait notes how long an answer took, with the commands before it. A longer time than the average counts at once, a
+// shorter one little by little.
 func (al *allowance) noteWait(took time.Duration) {
 	if took > al.waits {
 		al.waits += (took - al.waits) / waitsUp
@@ -226,7 +223,7 @@ func (al *allowance) undoRcpts(s *session, n int) {
 	s.path.rcpts.Undo(n)
 }
 
-// finishRcpts notes that the receiver saw n RCPTs, no later than at.
+// finishRcpts notes that the receiver saw n RCPTs by the time at.
 func (al *allowance) finishRcpts(s *session, at time.Time, n int) {
 	al.rcpts.Done(at, n)
 	s.path.rcpts.Done(at, n)
@@ -251,22 +248,21 @@ func (al *allowance) sizes(now time.Time) (transaction, group throttle.Growing) 
 		throttle.Growing{Together: l.Group, Least: al.limits.PipeliningDepth, Most: told.PipeliningDepth}
 }
 
-// ofWhole is what n, seen under our share, means for the receiver as a whole: what is
-// learned is shared out again.
+// ofWhole scales n, learned under our share, to the receiver as a whole; limits that are learned are shared out again.
 func (al *allowance) ofWhole(n int) int {
 	if al.share.IsNone() {
 		return n
 	}
 	k := int64(al.share.K)
-	return int((int64(n)*int64(al.share.N) + k - 1) / k) // rounded up: our part of it is n again, not 0
+	return int((int64(n)*int64(al.share.N) + k - 1) / k) // rounded up, so that our part of it is n again
 }
 
-// nothingAllowed reports whether an allowance is too small a share to ask anything.
+// nothingAllowed reports whether our share of the allowance is too small to ask anything.
 func nothingAllowed(a throttle.Limits) bool {
 	return a.Connections <= 0 || a.ConnectionRate.Events <= 0 || a.RcptRate.Events <= 0
 }
 
-// makeView gives what the decisions of one plan go by.
+// makeView gathers the values that one plan decides from.
 func (al *allowance) makeView(now time.Time) View {
 	v := View{now: now, limits: al.limits, lead: al.lead.Known(), turn: al.replies.Lowest, expect: al.replies.Lowest,
 		opening: al.openings.Lowest, turns: al.turnsPerAddress(), busy: al.options.Busy != nil && al.options.Busy()}

@@ -13,8 +13,7 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// inbox is the side of those who offered addresses: what they have here, and the answers that
-// they are owed.
+// inbox is the clients' side: the chunks they offered, and the answers owed to them.
 type inbox struct {
 	*env
 	tasks    tasks
@@ -22,10 +21,9 @@ type inbox struct {
 	finished []*chunk               // of these, all probes are answered
 }
 
-// silentFor is how long a client may leave results unacknowledged before what it
-// has waiting is not asked any more: its node is dead, paused or cut off, and who
-// takes its verification over would ask the same again. Results are sent again
-// after resendEvery, so that one lost message is not silence.
+// silentFor is how long a client may leave results unacknowledged before its waiting addresses are dropped: its node is
+// dead, paused or cut off, and the node that takes its verification over would ask them again. Results are sent again
+// after resendEvery, so that one lost message isn't silence.
 const silentFor = 3 * time.Second
 
 // silent reports whether the task's client has left results unacknowledged for too long.
@@ -33,7 +31,7 @@ func (t *task) silent(now time.Time) bool {
 	return !t.owed.IsZero() && now.Sub(t.owed) >= silentFor
 }
 
-// listen notes that the client was heard.
+// listen notes that the client sent a message.
 func (t *task) listen(now time.Time) {
 	t.owed = time.Time{}
 	if slices.ContainsFunc(t.chunks, func(c *chunk) bool { return len(c.sent) > 0 }) {
@@ -41,15 +39,14 @@ func (t *task) listen(now time.Time) {
 	}
 }
 
-// barren returns in the form of messages for how long the hosts of a task gave nobody a good answer.
+// barren returns, in the form of messages, how long the hosts of a task have given nobody a good answer.
 func (t *task) barren() (ms int64, reason uint32) {
 	lasting, why := t.queue.barren.lasting()
 	return lasting.Milliseconds(), uint32(why)
 }
 
-// keep remembers a final answer that nobody took, for the next owner of the task:
-// an ordinal means the same address to all of them. The highest ordinal does not:
-// it is the control probe, for another address each time.
+// keep remembers an unacknowledged final answer for the next owner of the task, since an ordinal means the same address
+// to all owners. The highest ordinal is the control probe, another address each time, and isn't kept.
 func (t *task) keep(a answer) {
 	if !a.outcome.Final() || a.ordinal == wire.ControlOrdinal {
 		return
@@ -60,7 +57,7 @@ func (t *task) keep(a answer) {
 	t.known[a.ordinal] = a
 }
 
-// waitingBeside says who waits beside the task of a probe and may be asked now.
+// waitingBeside returns who else waits beside the task of a probe and may be asked now.
 func (in *inbox) waitingBeside(p *Probe, mayAsk func(domain string) bool) (w throttle.Waiting) {
 	own := p.chunk.task
 	for t := range in.tasks.busy {
@@ -76,13 +73,13 @@ func (in *inbox) waitingBeside(p *Probe, mayAsk func(domain string) bool) (w thr
 	return w
 }
 
-// deferProbe gives a probe back that is to be asked again later.
+// deferProbe answers a probe with "ask again later".
 func (in *inbox) deferProbe(p *Probe, told Judgement, at time.Time) {
 	told.Verdict.Outcome, told.Verdict.Action = smtp.Undecided, verdict.ActRetry
 	in.answerProbe(p, told, at)
 }
 
-// cancelTask drops what a task has waiting, unless an older owner asks for it.
+// cancelTask drops a task's waiting probes, unless an older owner asks for that.
 func (in *inbox) cancelTask(now time.Time, m *wire.Cancel) {
 	if t := in.tasks.all[m.GetTask().Key()]; t != nil && m.GetTask().GetEpoch() >= t.epoch {
 		in.tasks.drop(t)
@@ -110,8 +107,7 @@ func (in *inbox) takeAck(now time.Time, m *wire.ResultsAck) {
 	}
 }
 
-// releaseClient gives a task's client the answers that are there, and then says that
-// the rest is its own again.
+// releaseClient sends a task's client the answers so far, then gives the rest back.
 func (in *inbox) releaseClient(now time.Time, t *task) {
 	if t.told || len(t.chunks) == 0 {
 		return
@@ -124,8 +120,7 @@ func (in *inbox) releaseClient(now time.Time, t *task) {
 	in.emitTo(t.client, &wire.Moved{Task: t.chunks[0].named})
 }
 
-// concludeProbe answers a probe that has no host left to be asked: again later, unless
-// what its hosts said comes to an outcome.
+// concludeProbe answers a probe that has no host left: with "ask again later", unless its attempts come to an outcome.
 func (in *inbox) concludeProbe(p *Probe, told Judgement, at time.Time) {
 	if outcome, reason := verdict.Conclude(p.given()); outcome != smtp.Undecided {
 		told.Verdict = verdict.Verdict{Outcome: outcome, Reason: reason, Blame: smtp.BlameDomain,
@@ -134,7 +129,7 @@ func (in *inbox) concludeProbe(p *Probe, told Judgement, at time.Time) {
 	in.answerProbe(p, told, at)
 }
 
-// answerProbe closes a probe. What was dropped is answered to nobody.
+// answerProbe closes a probe. A dropped one is answered to nobody.
 func (in *inbox) answerProbe(p *Probe, told Judgement, at time.Time) {
 	p.answer(told, at)
 	if p.chunk.dropped {
@@ -144,7 +139,7 @@ func (in *inbox) answerProbe(p *Probe, told Judgement, at time.Time) {
 	in.options.Metrics.countAnswer(&told.Verdict)
 }
 
-// queueAnswers sees to it that the answers of a chunk are sent.
+// queueAnswers lists a chunk as one with answers to send.
 func (in *inbox) queueAnswers(c *chunk) {
 	if !c.listed {
 		c.listed = true
@@ -155,7 +150,7 @@ func (in *inbox) queueAnswers(c *chunk) {
 	}
 }
 
-// flushAnswers sends answers whose chunk is finished or that have waited long enough for company.
+// flushAnswers sends answers whose chunk is finished, or that have waited long enough for more to go along.
 func (in *inbox) flushAnswers(now time.Time) {
 	for _, c := range in.finished {
 		in.sendAnswers(now, c)
@@ -220,9 +215,8 @@ func (in *inbox) resendAnswers(now time.Time, c *chunk) {
 	}
 }
 
-// shedTask gives up what a task has waiting: its client does not answer. What is on
-// the wire is still reported, and results wait for an acknowledgement. Pulses do
-// not name the chunks any more, so that a client that lives offers them again.
+// shedTask drops a task's waiting probes, since its client is silent. Probes on the wire are still reported, and
+// results wait for an acknowledgement. Pulses no longer name the chunks, so that a living client offers them again.
 func (in *inbox) shedTask(t *task) {
 	shed := false
 	for _, c := range t.chunks {
@@ -246,7 +240,7 @@ func (in *inbox) shedLost(address string) {
 	}
 }
 
-// handOver answers a probe with what an earlier owner of its task has not taken.
+// handOver answers a probe with an answer that an earlier owner of its task didn't acknowledge.
 func (in *inbox) handOver(now time.Time, p *Probe) bool {
 	a, ok := p.chunk.task.known[p.ordinal]
 	if !ok {
@@ -259,7 +253,7 @@ func (in *inbox) handOver(now time.Time, p *Probe) bool {
 	return true
 }
 
-// eachWaiting gives what waits of a task without an answer, handed over or kept back, and since when.
+// eachWaiting yields how many addresses of each task have no answer, handed over or kept back, and since when.
 func (in *inbox) eachWaiting(take func(t *task, n int, since time.Time)) {
 	for t := range in.tasks.waiters {
 		take(t, t.behind.n, t.behind.since)
@@ -273,9 +267,8 @@ func (in *inbox) eachWaiting(take func(t *task, n int, since time.Time)) {
 	}
 }
 
-// countUnanswered is how many addresses could be asked now and have no answer: those that were handed
-// over, on the wire or not, and those that their verifications keep back for it; and since when the oldest
-// waits.
+// countUnanswered returns how many addresses could be asked now and have no answer, whether handed over or kept back by
+// their verifications, and since when the oldest waits.
 func (in *inbox) countUnanswered() (all int, oldest time.Time) {
 	in.eachWaiting(func(_ *task, n int, since time.Time) {
 		if all += n; oldest.IsZero() || since.Before(oldest) {

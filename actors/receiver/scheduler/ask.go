@@ -11,16 +11,15 @@ import (
 )
 
 const (
-	// turnFor is how long a queue that has more to ask keeps its only session while
-	// another queue has none: two sessions change hands 24 times a minute
-	// then, within the connection rate that strangers get.
+	// turnFor is how long a queue with more to ask keeps its only session while another queue has none: with two
+	// sessions that makes 24 openings a minute, within the connection rate for strangers.
 	turnFor = 5 * time.Second
 
 	restedAfter = 200 * time.Millisecond // looking costs a millisecond, a dead session a probe
 	holdFor     = 30 * time.Second       // with work that waits for the rate; RFC 5321 §4.5.3.2.7 lets 5 min
 )
 
-// planSessions gives sessions something to ask and opens others, as far as that may be now.
+// planSessions gives free sessions addresses and opens more sessions, as far as the limits allow.
 func (ss *sessions) planSessions(v *View, mayAsk, mayOpen bool) {
 	ss.blocks = blocksNow{}
 	ss.tendFree(v, !mayAsk)
@@ -32,8 +31,7 @@ func (ss *sessions) planSessions(v *View, mayAsk, mayOpen bool) {
 	ss.lately.note(v.now, ss.blocks)
 }
 
-// tendFree goes through the sessions that have nothing to do: it gives them probes,
-// or ends them.
+// tendFree gives each free session probes, or ends it.
 func (ss *sessions) tendFree(v *View, resting bool) {
 	now := v.now
 	free, kept := ss.free, ss.free[:0]
@@ -47,7 +45,7 @@ func (ss *sessions) tendFree(v *View, resting bool) {
 		}
 		if s.queue.Queued() > 0 && !dry {
 			n := ss.claimAddresses(v, s)
-			dry = n == 0 && len(ss.paths.all) == 1 // the receiver's allowance: the others need not ask
+			dry = n == 0 && len(ss.paths.all) == 1 // the receiver's limit: other sessions would get the same answer
 			probes := ss.takeProbes(now, s.queue, s.path, n)
 			ss.options.Sources.Return(s.path.index, ss.key, s.day, n-len(probes))
 			if len(probes) > 0 {
@@ -70,7 +68,7 @@ func (ss *sessions) tendFree(v *View, resting bool) {
 	ss.free = kept
 }
 
-// isSpent reports whether a session that has nothing to do may not be used again.
+// isSpent reports whether a free session may not be used again.
 func (ss *sessions) isSpent(v *View, s *session) bool {
 	now, a := v.now, &v.limits
 	return s.doomed || s.rcpts >= a.RcptsPerConnection || s.transactionsLeft() <= 0 ||
@@ -82,14 +80,13 @@ func (ss *sessions) isSpent(v *View, s *session) bool {
 		ss.allowance.tlsMode(now, s.queue) == smtp.TLSRequired && s.tls != smtp.TLSRequired || s.stale()
 }
 
-// stale reports whether a session was told nothing but to come back, and somebody has: some
-// receivers greylist a connection, and look at who comes back in another one.
+// stale reports whether a session got only deferrals, and one of its addresses is asked again: some receivers greylist
+// the connection, and let pass who returns in another one.
 func (s *session) stale() bool {
 	return s.greyed > 0 && s.greyed == s.told && s.queue.Queued() > 0 && s.queue.greyed.After(s.opened)
 }
 
-// pathLeft reports whether a session speaks from a source that may not go on, or that is the
-// second choice by now.
+// pathLeft reports whether a session's source may no longer be used, or is now only the second choice.
 func (ss *sessions) pathLeft(now time.Time, s *session) bool {
 	if !ss.paths.sourceBlocked(now, s.path).Free() {
 		return s.path.pause != throttle.PauseDrain
@@ -97,7 +94,7 @@ func (ss *sessions) pathLeft(now time.Time, s *session) bool {
 	return len(ss.paths.all) > 1 && ss.paths.choosePath(now, s.queue.route, s.host.at) != s.path
 }
 
-// makesRoom reports whether a session should make room for a queue that has none.
+// makesRoom reports whether a session should end for a queue that has none.
 func (ss *sessions) makesRoom(now time.Time, s *session) bool {
 	if !ss.pressed || ss.closing >= max(1, ss.fair.Unserved()) {
 		return false
@@ -106,8 +103,7 @@ func (ss *sessions) makesRoom(now time.Time, s *session) bool {
 		ss.small != nil && ss.closing < max(1, len(ss.all)/2) && s.queue.isLarge()
 }
 
-// claimAddresses returns how many addresses a session is given now, which are booked with its source, and notes what it
-// waits for.
+// claimAddresses returns how many addresses a session is given now, booked on its source, or notes what it waits for.
 func (ss *sessions) claimAddresses(v *View, s *session) int {
 	c := ss.supplyOf(v, s)
 	ask := decideAsk(v, &c)
@@ -128,7 +124,7 @@ func (ss *sessions) claimAddresses(v *View, s *session) int {
 	return got
 }
 
-// waitFor notes what keeps us from asking more, and until when.
+// waitFor notes the cause that keeps us from asking more, and until when.
 func (ss *sessions) waitFor(cause wire.Cause, until time.Time) {
 	ss.blocks.add(cause, until)
 	ss.wakeAt(until)
@@ -152,9 +148,9 @@ func (ss *sessions) supplyOf(v *View, s *session) supply {
 	return c
 }
 
-// refusalsFor returns how many probes of a queue may begin now by the budget of a source, and when
-// none may, when to ask again. A queue whose tenants have used more than those of another queue with
-// a session leaves these their part of what is left.
+// refusalsFor returns how many probes of a queue may begin now by the refusal budget of a source, and if none, when to
+// ask again. A queue whose tenants have used more than those of another queue with a session leaves them their part of
+// the rest.
 func (ss *sessions) refusalsFor(now time.Time, l *hostQueue, o *egressPath) (n int, next time.Time) {
 	n, next = o.refusals.Ready(now)
 	weight := ss.paths.refusalWeight(o)
@@ -175,7 +171,7 @@ func (ss *sessions) refusalsFor(now time.Time, l *hostQueue, o *egressPath) (n i
 	return n, next
 }
 
-// takeProbes pops up to n probes that are still worth asking.
+// takeProbes pops up to n probes that haven't been dropped.
 func (ss *sessions) takeProbes(now time.Time, l *hostQueue, o *egressPath, n int) []*Probe {
 	out := make([]*Probe, 0, min(n, l.Queued()))
 	for len(out) < n && l.Queued() > 0 {
@@ -198,8 +194,8 @@ func (ss *sessions) takeProbes(now time.Time, l *hostQueue, o *egressPath, n int
 	return out
 }
 
-// giveProbes gives probes to a session. The first of a session need no RSET; to be sent
-// as late as all others, they wait.
+// giveProbes gives probes to a session. The first of a session need no RSET, so they wait a moment to be sent no
+// earlier than others would.
 func (ss *sessions) giveProbes(v *View, s *session, probes []*Probe) {
 	now, a, lead, after := v.now, &v.limits, v.lead, time.Duration(0)
 	if s.rcpts == 0 {
@@ -220,8 +216,8 @@ func (ss *sessions) giveProbes(v *View, s *session, probes []*Probe) {
 		Suspended: now.Sub(s.idle) > restedAfter, Version: ss.allowance.version})
 }
 
-// heldUpAfter: a session is held up when it waits for longer than this, and twice as long as expected. Some receivers
-// hold a refusal back, and say nothing else in that session meanwhile. It is four times workFor.
+// heldUpAfter: a session is held up when it waits longer than this, and twice as long as expected: some receivers delay
+// a refusal and send nothing else in that session meanwhile. It is four times workFor.
 const heldUpAfter = time.Second
 
 // patienceFor is how long a session may take for n addresses before it is held up.
@@ -229,8 +225,8 @@ func (v *View) patienceFor(n int) time.Duration {
 	return max(heldUpAfter, time.Duration(2*float64(n)*v.turns*float64(v.expect)))
 }
 
-// takeFromHeldUp lets sessions that are held up give back what they have not asked. It gives when the next one is;
-// zero: none will be.
+// takeFromHeldUp makes held-up sessions give back what they haven't asked, and returns when the next session will be
+// held up; zero: none.
 func takeFromHeldUp(v *View, all map[int]*session) (next time.Time) {
 	for _, s := range all {
 		switch {

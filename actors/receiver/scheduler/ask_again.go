@@ -17,26 +17,26 @@ import (
 
 const (
 	// recheckAfter is how long an address waits until it is asked again: longer than the second that many receivers
-	// count over. Up to half of it is added at random: at an even pace the same place in the next second would be
-	// one too many again.
+	// count over. Up to half of it is added at random: at an even pace it would otherwise meet the same point of the
+	// next second.
 	recheckAfter = 2 * time.Second
 
-	// recheckWithin is how long it waits for that at most; then it is deferred.
+	// recheckWithin is the longest such wait; then the address is deferred.
 	recheckWithin = time.Minute
 
 	// rechecksMost bounds those that wait.
 	rechecksMost = 256
 
-	// asideWhile is how long a domain lets the others go first, and hostFails how many more bad first tries than
-	// good answers a host gives until the others go first, where there are some.
+	// asideWhile is how long a domain lets others go first. hostFails is how many more bad first tries than good
+	// answers a host gives before other hosts go first.
 	asideWhile = 2 * time.Second
 	hostFails  = 8
 
-	// toldInRow bad answers in a row, the newest of which names a wait above shortRest, and the receiver is left
-	// alone for it.
+	// toldInRow: after so many bad answers in a row, the newest of which names a wait above shortRest, the receiver
+	// rests for that wait.
 	toldInRow = 3
 
-	// theDeferred is the name of no domain, for those that were deferred before and let new ones go first.
+	// theDeferred stands in place of a domain for addresses that were deferred before and let new ones go first.
 	theDeferred = ""
 )
 
@@ -55,7 +55,7 @@ type heldDomain struct {
 	probes []*Probe
 }
 
-// tryOf is an answer as the law of pace takes it.
+// tryOf converts an answer for the law of pace.
 func tryOf(a *Answered, r throttle.Result) throttle.Try {
 	p := a.Probe
 	t := throttle.Try{Sent: a.Sent, Result: r, Domain: p.Address.Domain, Tenant: p.chunk.task.tenant}
@@ -73,7 +73,7 @@ func saysGreylisted(told *Judgement) bool {
 
 var greyWords = regexp.MustCompile(`(?i)gr[ae]y.?list`)
 
-// resultOf is what came of a RCPT that has no final answer.
+// resultOf returns the result of a RCPT without a final answer.
 func resultOf(told *Judgement) throttle.Result {
 	switch {
 	case told.Attempt.Code == 0 || told.Attempt.Code == 421:
@@ -84,7 +84,7 @@ func resultOf(told *Judgement) throttle.Result {
 	return throttle.Deferred
 }
 
-// takeFact follows what is said of an address here.
+// takeFact acts on a fact about an address.
 func (qs *queues) takeFact(now time.Time, l *hostQueue, at place, f Fact) {
 	a, p := f.about, f.probe
 	switch f.what {
@@ -144,8 +144,8 @@ func (qs *queues) answeredWell(now time.Time, at place, a *Answered) {
 	o.pace.Good(tryOf(a, throttle.Answered), now)
 }
 
-// answeredBadly takes an answer that may be about more than its address. Whoever got it waits to be asked again, or
-// is deferred.
+// answeredBadly takes an answer that may be about more than its address, which then waits to be asked again or is
+// deferred.
 func (qs *queues) answeredBadly(now time.Time, at place, a Answered) {
 	o, p := at.path, a.Probe
 	qs.dirty = true
@@ -179,8 +179,7 @@ func (qs *queues) answeredBadly(now time.Time, at place, a Answered) {
 	qs.waiting = append(qs.waiting, one)
 }
 
-// failedAgain takes a bad answer to an address that got one a moment before: while others pass it is about the
-// address.
+// failedAgain takes a second bad answer to an address in a row: while others pass, it is about the address.
 func (qs *queues) failedAgain(now time.Time, at place, a Answered) {
 	o, p := at.path, a.Probe
 	one := p.recheck
@@ -195,7 +194,7 @@ func (qs *queues) failedAgain(now time.Time, at place, a Answered) {
 	qs.deferAddress(now, at, a)
 }
 
-// deferAddress gives an address back that is asked again later: where every address is greylisted, when that is over.
+// deferAddress gives an address back to be asked again later; where every address is greylisted, when its wait is over.
 func (qs *queues) deferAddress(now time.Time, at place, a Answered) {
 	qs.deferred.note(a.Probe, a.Sent)
 	v := &a.Judgement.Verdict
@@ -212,8 +211,7 @@ func (qs *queues) deferAddress(now time.Time, at place, a Answered) {
 	qs.deferProbe(a.Probe, a.Judgement, a.At)
 }
 
-// greyWait is how long an address that was just deferred has to wait where one source is greylisted; 0: that is not
-// known.
+// greyWait returns how long a just deferred address has to wait where every address is greylisted; 0: unknown.
 func (qs *queues) greyWait(o *egressPath, p *Probe, sent time.Time) time.Duration {
 	wait := o.grey.Wait()
 	if first, known := qs.deferred.first(p); known && wait > 0 {
@@ -228,7 +226,7 @@ func (qs *queues) waited(p *Probe, a *Answered, o *egressPath) (time.Duration, b
 		return p.greyAgo + a.Sent.Sub(p.chunk.offered), true
 	}
 	first, known := qs.deferred.first(p)
-	if !known { // it was deferred at another node, or long ago
+	if !known { // it was deferred at another node or long ago
 		first = a.Sent
 	}
 	return a.Sent.Sub(first), known || p.asked
@@ -240,7 +238,7 @@ func (qs *queues) isDeferred(p *Probe) bool {
 	return known || p.asked
 }
 
-// followLaw does what the law of pace says.
+// followLaw carries out what the law of pace decided.
 func (qs *queues) followLaw(now time.Time, at place, e throttle.Effect, a *Answered) {
 	if e == throttle.Unchanged {
 		return
@@ -278,7 +276,7 @@ func (qs *queues) setCauses(a *Answered, c evidence.Cause) {
 	}
 }
 
-// letOthersGo lets the domain, or the customer's addresses, that got all bad answers wait a moment, and reports
+// letOthersGo makes a domain, or a customer's addresses, that got all the bad answers wait a moment, and reports
 // whether others wait beside it.
 func (qs *queues) letOthersGo(now time.Time, o *egressPath, p *Probe) bool {
 	domain, tenant := o.pace.Nothing().Failing()
@@ -292,8 +290,8 @@ func (qs *queues) letOthersGo(now time.Time, o *egressPath, p *Probe) bool {
 	return true
 }
 
-// parkProbe keeps a probe whose domain lets others go first, and while nothing passes one that was deferred before,
-// until it is its turn.
+// parkProbe sets aside a probe whose domain lets others go first or, while nothing passes, one that was deferred
+// before.
 func (qs *queues) parkProbe(now time.Time, o *egressPath, p *Probe) bool {
 	h := qs.parked[p.Address.Domain]
 	if o.pace.Alone() && !p.turn && p.recheck == nil && qs.isDeferred(p) {
@@ -310,8 +308,8 @@ func (qs *queues) parkProbe(now time.Time, o *egressPath, p *Probe) bool {
 	return true
 }
 
-// readmitWaiting brings back what waits: domains whose moment is over, and addresses that are asked again, as soon as
-// others are answered, or nobody else waits.
+// readmitWaiting queues again what was set aside: domains whose moment is over, and addresses to be asked again as soon
+// as others are answered or nobody else waits.
 func (qs *queues) readmitWaiting(now time.Time) {
 	qs.readmitLongest(now)
 	for domain, h := range qs.parked {
@@ -349,8 +347,8 @@ func (qs *queues) readmitWaiting(now time.Time) {
 	qs.waiting = kept
 }
 
-// readmitLongest keeps those that were deferred before for as long as nothing passes. When it is the turn of one of
-// them, that is who has waited longest: greylisting is found by it.
+// readmitLongest keeps deferred addresses aside as long as nothing passes. When one of them has its turn, it is the one
+// that has waited longest: it shows greylisting.
 func (qs *queues) readmitLongest(now time.Time) {
 	h := qs.parked[theDeferred]
 	var longest *Probe
@@ -389,8 +387,8 @@ func (qs *queues) readmitLongest(now time.Time) {
 	qs.comeBack(now, longest)
 }
 
-// mayAskAgain reports whether an address may be asked again: others are answered, nobody else is
-// there to be asked, or nothing passes, one is asked alone, and it is the turn of one of these.
+// mayAskAgain reports whether an address may be asked again: others are answered, nobody else waits, or nothing passes
+// and the one address asked alone is to be a deferred one.
 func (qs *queues) mayAskAgain(now time.Time, p *Probe) (may, alone bool) {
 	_, o := qs.paths.nextCandidate(now, qs.paths.routeTo(now, p.hosts))
 	switch {
@@ -402,12 +400,12 @@ func (qs *queues) mayAskAgain(now time.Time, p *Probe) (may, alone bool) {
 	return o.pace.Calm(now) || o.pace.Greylisting() || qs.fair.Queued() == 0, false
 }
 
-// comeBack queues a probe that was let aside.
+// comeBack queues a probe that was set aside.
 func (qs *queues) comeBack(now time.Time, p *Probe) {
 	qs.pushProbe(qs.hostQueue(now, p.hosts), p)
 }
 
-// letGo gives back everything that was let aside.
+// letGo gives back everything that was set aside.
 func (qs *queues) letGo(now time.Time) {
 	for _, one := range qs.waiting {
 		qs.comeBack(now, one.probe)
@@ -421,13 +419,11 @@ func (qs *queues) letGo(now time.Time) {
 }
 
 const (
-	// triesMax is how many sessions may end under one probe before it is told
-	// to come back later: it may be the one that ends them.
+	// triesMax is how many sessions may end under one probe before it is deferred: it may be what ends them.
 	triesMax = 3
 )
 
-// retryProbe puts a probe back that was on the wire when its session ended. When that
-// happens again and again it comes back later: it may be what ends them.
+// retryProbe queues a probe again that was on the wire when its session ended, up to triesMax times.
 func (qs *queues) retryProbe(l *hostQueue, a Answered) {
 	a.Probe.note(a.Judgement)
 	if a.Probe.tries++; a.Probe.tries < triesMax {
@@ -453,15 +449,14 @@ func (qs *queues) nextHosts(now time.Time, at place, a Answered) {
 	qs.concludeProbe(p, a.Judgement, a.At)
 }
 
-// setCause notes what the newest attempt at an address is believed to be about.
+// setCause notes the presumed cause of the newest attempt at an address.
 func (p *Probe) setCause(c evidence.Cause) {
 	if n := len(p.attempts); n > 0 && c != (evidence.Cause{}) {
 		p.attempts[n-1].Cause = c
 	}
 }
 
-// sameAs reports whether an attempt is one that was noted before, but for its cause, and takes over
-// a cause that is newer.
+// sameAs reports whether an attempt equals a noted one except for its cause, and takes over a newer cause.
 func sameAs(noted *evidence.Attempt, a evidence.Attempt) bool {
 	c := a.Cause
 	a.Cause = noted.Cause
@@ -474,8 +469,8 @@ func sameAs(noted *evidence.Attempt, a evidence.Attempt) bool {
 	return true
 }
 
-// withCause adds to what keeps us away that it is about no address: it was said before one was asked, or by
-// a guard. What the law of pace found says so already.
+// withCause marks a refusal as about no address if it came before one was asked, or from a harvest guard. What the law
+// of pace found is marked already.
 func withCause(told Judgement) Judgement {
 	a := &told.Attempt
 	switch {
@@ -492,18 +487,18 @@ func withCause(told Judgement) Judgement {
 	return told
 }
 
-// rememberedMost bounds the addresses that are remembered as deferred, in each of two halves:
-// 2 MB at a busy receiver; who is forgotten counts as new once more.
+// rememberedMost bounds the addresses remembered as deferred, in each of two halves: 2 MB at a busy receiver. A
+// forgotten one counts as new again.
 const rememberedMost = 16_384
 
-// deferredBefore remembers which addresses of which verifications were deferred here, and when first: asked again
-// they are no first tries. It keeps hashes. The zero value is ready.
+// deferredBefore remembers, by hashes, which addresses of which verifications were deferred here and when first: asking
+// them again is no first try. The zero value is ready.
 type deferredBefore struct {
 	seed       maphash.Seed
 	newer, old map[uint64]time.Time
 }
 
-// deferredKey is what a hash is made of.
+// deferredKey is the input of a hash.
 type deferredKey struct {
 	task    wire.TaskKey
 	ordinal uint32
@@ -548,17 +543,16 @@ func (d *deferredBefore) first(p *Probe) (time.Time, bool) {
 }
 
 const (
-	// shortRest is up to how long a source rests without a word to those who wait; what
-	// takes longer is told to them, and sessions end: telling it costs each task a message, and its addresses
-	// come again, which is not worth it for less.
+	// shortRest: a source's rest up to this long isn't told to clients. For a longer one they are told and sessions
+	// end; that costs each task a message and a new offer of its addresses.
 	shortRest = time.Minute
 )
 
 // isStated reports whether somebody has said how fast a receiver may be asked.
 func (o *Options) isStated(key string) bool { return o.Stated == nil || o.Stated(key) }
 
-// readyAt is how many probes the rate of a source lets go at a time of sending, and when it
-// lets none go the time to ask again; zero: when an open probe is answered.
+// readyAt returns how many probes the rate of a source allows at a time of sending, and if none, when to ask again;
+// zero: when an open probe is answered.
 func (o *egressPath) readyAt(at time.Time) (int, time.Time) {
 	if !o.pace.Limits(at) {
 		return math.MaxInt, time.Time{}
@@ -574,7 +568,7 @@ func rateLimited(v verdict.Verdict) bool {
 	return (v.Action == verdict.ActSlow || v.Action == verdict.ActPause) && v.Reason == smtp.ReceiverRateLimited
 }
 
-// words are those of an attempt for people: its code, or why there was none.
+// words describes an attempt for people: its code, or why there was none.
 func words(a evidence.Attempt) string {
 	switch {
 	case a.Code == 0:

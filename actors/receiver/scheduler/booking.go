@@ -10,34 +10,32 @@ import (
 )
 
 const (
-	// guardLeast is how many refusals of an hour may wake a guard: none is known that counts
-	// to fewer than five, and two may be the made-up addresses of two domains.
+	// guardLeast is the fewest refusals in an hour that may wake a harvest guard: no known guard counts to fewer than
+	// five, and two may be the control probes of two domains.
 	guardLeast = 3
 
-	// slowBy is how much longer a refusal takes that is held back as a warning. The
-	// first slowRefusals of a session warn of nothing. Postfix waits for a second from
-	// the tenth error on, and its timer may be early by a tick.
+	// slowBy is how much longer a refusal takes that is delayed as a warning; the first slowRefusals of a session don't
+	// count. Postfix waits a second from the tenth error on, and its timer may be early by a tick.
 	slowBy       = time.Second - 50*time.Millisecond
 	slowRefusals = 2
 
-	// greyedFew is after how many answers of the first session, all of them to come back later, we come back in
-	// another one: some receivers let pass who does, and log a session that goes on (postscreen(8)).
+	// greyedFew: when so many answers of the first session are all deferrals, we return in another one: some receivers
+	// then let us pass, and log a session that goes on (postscreen(8)).
 	greyedFew = 2
 
-	// waitsUp and waitsDown are over how many answers the time that they take is an average, as it grows and as it
-	// falls: after one in eight that takes three seconds each of the next is asked for by itself.
+	// waitsUp and waitsDown are over how many answers their time is averaged, as it grows and as it falls: after one in
+	// eight takes three seconds, the next ones are asked one at a time.
 	waitsUp, waitsDown = 4, 32
 )
 
-// mayWakeGuard reports whether a guard against harvesting can be at work, as its words say: it counts what
-// it refused. Where it has refused next to nothing, the words are those of one odd mailbox.
+// mayWakeGuard reports whether words of a harvest guard can be true: a guard counts refusals. Where there were hardly
+// any, the words are those of one odd mailbox.
 func (s *session) mayWakeGuard(now time.Time) bool {
 	return s.refused >= guardLeast || s.path.refusals.RefusedAt(now) >= guardLeast
 }
 
-// poisonOthers notes that a guard has spoken in a session: what the others of the same
-// source were told since then is worth nothing. Since then means since the RCPT
-// was sent, because somewhere between that and its answer the guard woke up.
+// poisonOthers notes that a guard has spoken in a session: answers to other sessions of the same source don't count
+// from the time the RCPT was sent, because the guard woke up between that and its answer.
 func (ss *sessions) poisonOthers(now time.Time, s *session, r Report) {
 	if !s.mayWakeGuard(now) || !r.Poisoned && (r.Failure == nil || r.Failure.Verdict.Action != verdict.ActVoid) {
 		return
@@ -55,13 +53,13 @@ func (ss *sessions) poisonOthers(now time.Time, s *session, r Report) {
 	ss.haltSessions(beside)
 }
 
-// bookReport counts what was asked, and what came of it.
+// bookReport counts what was asked, and the answers.
 func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 	fresh, asked, refused, faults, last := s.rcpts == 0, 0, 0, 0, time.Time{}
 	s.agreed = s.agreesOnLength(r, &ss.allowance.learned)
 	for _, a := range r.Answered {
 		a.waited, last = a.At.Sub(later(a.Sent, last)), a.At
-		if a.Judgement.Attempt.Code == 0 { // cannot be asked at this host: nothing was sent
+		if a.Judgement.Attempt.Code == 0 { // can't be asked at this host: nothing was sent
 			ss.allowance.undoRcpts(s, 1)
 			s.path.refusals.Undo(1)
 			ss.options.Sources.Return(s.path.index, ss.key, s.day, 1)
@@ -117,7 +115,7 @@ func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 	room := make([]evidence.Attempt, len(r.Answered))
 	for i := range r.Answered {
 		a := &r.Answered[i]
-		if a.Probe.attempts == nil && a.Judgement.Verdict.Outcome != smtp.Undecided { // who waits would keep all of it
+		if a.Probe.attempts == nil && a.Judgement.Verdict.Outcome != smtp.Undecided { // a waiting probe would keep all of it in memory
 			a.Probe.attempts = room[i : i : i+1] // for note
 		}
 	}
@@ -160,8 +158,8 @@ func (ss *sessions) learnTogether(now time.Time, s *session, r *Report) {
 	}
 }
 
-// agreesOnLength reports whether the receiver ended a session after as many answers as one
-// before: it is about the length of sessions, and not about who was asked last.
+// agreesOnLength reports whether two sessions were ended after as many answers: then their length is limited, and the
+// last address isn't to blame.
 func (s *session) agreesOnLength(r *Report, learned *throttle.Learned) bool {
 	told := s.told
 	for i := range r.Answered {
@@ -172,7 +170,7 @@ func (s *session) agreesOnLength(r *Report, learned *throttle.Learned) bool {
 	return r.Failure != nil && r.Cut && learned.Agrees(told)
 }
 
-// takeFact learns what sessions bear here.
+// takeFact learns the limits of sessions.
 func (ss *sessions) takeFact(now time.Time, s *session, f Fact) {
 	learned, a := &ss.allowance.learned, f.about
 	ss.dirty = ss.dirty || f.what != answered && f.what != worthless && f.what != untouched
@@ -181,8 +179,8 @@ func (ss *sessions) takeFact(now time.Time, s *session, f Fact) {
 		learned.PerTransaction.Tighten(a.Nth-1, now)
 		learned.Transaction.OnSplit(a.Nth - 1)
 	case f.what == suspicious && a.Judgement.Verdict.Action == verdict.ActSplit:
-		// As many went before in a transaction: it may be the session that has had enough. Two that agree teach how
-		// long sessions are. As it may be our pace as well, it is a bad answer like others.
+		// As many passed in a transaction before, so the limit may be on the session: two that agree teach its length.
+		// As it may be our pace too, it also counts as a bad answer.
 		s.doomed = s.doomed || learned.SessionFull(a.told, now)
 	case f.what == guardWoke:
 		learned.Refused.Tighten(s.refused-1, now)

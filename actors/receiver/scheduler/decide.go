@@ -7,8 +7,8 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// What is asked and opened is decided here, from values alone: View says what holds for the whole receiver, supply
-// and room what holds for one session. What follows from a decision stands in ask.go and open_session.go.
+// What to ask and open is decided here, from values alone: View holds what is true of the whole receiver, supply and
+// room what is true of one session. ask.go and open_session.go carry the decisions out.
 
 const (
 	// workMax and workFor bound the probes given to a session at a time, so that
@@ -16,23 +16,22 @@ const (
 	workMax = 64
 	workFor = 250 * time.Millisecond
 
-	// sharedMost is how many RCPTs of a transaction are given while others wait for a session, or in the same
-	// queue: whoever comes next should not have to wait for long. It costs a tenth of the speed of long
-	// transactions.
+	// sharedMost is how many RCPTs of a transaction are given at a time while others wait for a session or in the same
+	// queue, so that the next doesn't wait long. It costs a tenth of the speed of long transactions.
 	sharedMost = 20
 
-	// heldShare: what all sessions together were given and have not asked is at most one part in this many of the
-	// RCPT rate, because it counts as asked. So it costs a tenth of the rate at most.
+	// heldShare: what all sessions were given and haven't asked is at most 1/heldShare of the RCPT rate, because it
+	// counts as asked. So it costs a tenth of the rate at most.
 	heldShare = 10
 
 	// probesPerSession is how many queued probes justify one more session: opening costs about as many turns as
 	// four probes, which is a fifth of its work then.
 	probesPerSession = 16
 
-	// worthOpening is how much work by one session alone justifies one more, where a turn takes turnShort. It is as
-	// much less as turns take longer: at 20 ms a turn 100 ms. Where they take less the processor is the limit and
-	// each session costs some, so it is worthShort there: with more sessions than it can serve a node took twice
-	// the memory for a million addresses.
+	// worthOpening is how much work for one session alone justifies one more, where a turn takes turnShort; slower
+	// turns need proportionally less: 100 ms at 20 ms a turn. Where turns are faster the processor is the limit and
+	// each session costs some of it, so it is worthShort there: with more sessions than it could serve, a node took
+	// twice the memory for a million addresses.
 	worthOpening = time.Second
 	worthShort   = 10 * time.Second
 	turnShort    = 2 * time.Millisecond
@@ -41,7 +40,7 @@ const (
 	turnsPerProbe = 3
 )
 
-// View is what one plan goes by.
+// View is what one plan decides from.
 type View struct {
 	now     time.Time
 	limits  throttle.Limits // what may be asked here now
@@ -52,24 +51,24 @@ type View struct {
 	turns   float64         // that an address takes
 	busy    bool            // this node has more to do than it can
 
-	held time.Duration // how long an answer takes on average, where that is longer than workFor; 0 elsewhere
+	held time.Duration // average time of an answer where that is longer than workFor; else 0
 }
 
-// supply is what a session that has nothing to do might be given.
+// supply is what a free session might be given.
 type supply struct {
 	budget  int          // addresses that may be refused
-	rate    int          // that the rate of the receiver lets go
-	pace    int          // and that of its source
-	next    [3]time.Time // when there are more of these, where there are none; zero: when one is answered
+	rate    int          // that the receiver's rate allows
+	pace    int          // that the source's rate allows
+	next    [3]time.Time // if none: when there are more; zero: when a probe is answered
 	alone   bool         // its source asks one at a time
 	asking  bool         // and asks one now
 	session int          // that the session may ask before it ends
 	queued  int          // that wait
-	left    int          // the same with those that are kept back for the moment
+	left    int          // the same, with those set aside
 	shared  bool         // others wait for a session, or in its queue
 }
 
-// Ask is how many addresses a session is given, and if none what it waits for.
+// Ask is how many addresses a session is given, and if none, what it waits for.
 type Ask struct {
 	n     int
 	cause wire.Cause
@@ -96,7 +95,7 @@ func decideAsk(v *View, c *supply) Ask {
 	return Ask{n: n}
 }
 
-// givenBefore returns when something has to be given that is to be sent at a time; zero stays so.
+// givenBefore returns when probes must be given to be sent at a time; zero stays zero.
 func (v *View) givenBefore(sent time.Time) time.Time {
 	if sent.IsZero() {
 		return sent
@@ -104,9 +103,8 @@ func (v *View) givenBefore(sent time.Time) time.Time {
 	return sent.Add(-v.lead)
 }
 
-// portionOf is how many of the n probes that a session might be given it gets: no
-// more than it asks in a short while, no more than leaves as much for the other
-// sessions of its queue, and no part of a transaction behind a whole one.
+// portionOf returns how many of n probes a session gets: no more than it asks in a short while or than leaves as much
+// for the other sessions of its queue, and no part of a transaction after a whole one.
 func (v *View) portionOf(n int, c *supply) int {
 	most := v.limits.RcptsPerTransaction
 	if c.shared {
@@ -123,9 +121,8 @@ func (v *View) portionOf(n int, c *supply) int {
 	return n
 }
 
-// sessionsWorth is how many sessions are worth it for so many addresses: one, and more only when
-// one alone would be long at it, which is known from its first answers on, and
-// when the RCPT rate can feed them.
+// sessionsWorth returns how many sessions so many addresses are worth: one, and more only once the first answers show
+// that one alone would take long, and if the RCPT rate can feed them.
 func (v *View) sessionsWorth(left int) int {
 	if v.busy {
 		return 1
@@ -145,14 +142,14 @@ func (v *View) sessionsWorth(left int) int {
 	return 1 + min(most, int(alone/worth), 1+int(2*fed))
 }
 
-// room is what one more session for a queue would find.
+// room is what limits one more session for a queue.
 type room struct {
-	dials    int       // that the connection rate lets go
-	dialsAt  time.Time // when there are more, where there are none
-	opens    bool      // so many openings a second were borne here
+	dials    int       // that the connection rate allows
+	dialsAt  time.Time // if none: when there are more
+	opens    bool      // so many openings a second have passed here
 	opensAt  time.Time
-	wayward  bool // as many are on their way as were borne
-	alone    bool // its source asks one at a time, and a session works
+	wayward  bool // as many are being opened as have passed at once
+	alone    bool // its source asks one address at a time, and a session works
 	open     int
 	unserved bool // the queue has no session
 }
@@ -161,7 +158,7 @@ type room struct {
 type Open struct {
 	may     bool
 	until   time.Time // zero: until one has ended
-	pressed bool      // one of those that are open has to make room
+	pressed bool      // an open session has to make room
 }
 
 // decideOpen decides whether one more session is opened for a queue now.

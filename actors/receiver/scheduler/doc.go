@@ -12,13 +12,12 @@
 //	decide    how much a session is asked, and whether one more is opened
 //	explain   what keeps us from asking more, and the sentence for it
 //
-// The last three know no part: they decide from values alone. queues knows paths, and sessions both of them.
-// What all have in common, and what one has to say to another without knowing it, stands in env.go.
+// The last three decide from values alone and know no other part; queues knows paths, and sessions knows both. env.go
+// has what all share, and the values by which one tells another something without knowing it.
 //
-// A receiver is spoken to from one of our sources at a time. One that it refuses is
-// suspended there, and the next takes over with a refusal budget of its own. At the first
-// word of a guard against harvesting everything stops, and what was answered after
-// it counts for nothing.
+// We ask a receiver from one of our sources at a time. A source that it refuses is suspended there, and the next takes
+// over with its own refusal budget. At the first words of a harvest guard everything stops, and later answers don't
+// count.
 //
 // Every answer carries the attempts that it rests on, and verdict.Conclude comes to
 // the same outcome from them.

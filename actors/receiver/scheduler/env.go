@@ -15,21 +15,21 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// env is what every part of a scheduler has in common: what all go by, and what one has to say to another that it
-// doesn't know, as values: steps for the shell, halts and arrivals for the sessions, notes for people.
+// env is what all parts of a scheduler share: the limits in force, and values by which one part tells another
+// something: steps for the shell, halts and arrivals for the sessions, notes for people.
 type env struct {
 	options    Options
 	key        string
-	rand       *rand.Rand               // for waits that should not all end at once
+	rand       *rand.Rand               // so that waits don't all end at once
 	steps      []Step                   // that the next plan gives
 	now        time.Time                // of the newest plan
-	limits     throttle.Limits          // what is allowed here now: our share, less what was learned
+	limits     throttle.Limits          // the limits in force: our share, lowered by what was learned
 	fair       *fairqueue.Queue[*Probe] // what waits, by turns
-	halts      []Halt                   // of sessions, not carried out yet
+	halts      []Halt                   // not yet carried out
 	arrivals   []arrival                // at queues whose sessions work
 	notes      []note                   // what was found out of late, for people
 	wake       time.Time                // earliest reason to plan again
-	dirty      bool                     // something was learned and not noted
+	dirty      bool                     // something was learned and not yet stored
 	handingOff bool                     // the place has moved
 }
 
@@ -48,7 +48,7 @@ func (e *env) wakeAt(t time.Time) {
 	e.wake = sooner(e.wake, t)
 }
 
-// Halt names the sessions that are to begin nothing more of what they were given; its zero value: all.
+// Halt names sessions that must not begin the rest of their probes; zero: all sessions.
 type Halt struct {
 	path  *egressPath
 	route *route
@@ -61,19 +61,19 @@ func (h *Halt) names(s *session) bool {
 		(h.host == "" || s.host.host == h.host)
 }
 
-// halt sees to it that sessions begin nothing more of what they were given.
+// halt stops sessions from beginning the rest of their probes.
 func (e *env) halt(h Halt) { e.halts = append(e.halts, h) }
 
-// arrival is an address of a verification that came to a queue with sessions.
+// arrival notes that an address of a verification came to a queue with sessions.
 type arrival struct {
 	flow  *flow
 	queue *hostQueue
 }
 
-// notesMax bounds the sentences about what was found out.
+// notesMax bounds the notes that are kept.
 const notesMax = 8
 
-// note is what was found out about a receiver, and when.
+// note is a sentence about what was learned of a receiver, and when.
 type note struct {
 	at  time.Time
 	why string

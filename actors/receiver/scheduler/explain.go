@@ -11,53 +11,53 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// Why a file waits for a receiver is found here alone: explain makes the one Blocked of what holds, and sentenceOf
-// puts it into words. Heartbeats, metrics, lists and pages tell this one.
+// Why a file waits for a receiver is decided here alone: explain makes one Blocked, and sentenceOf puts it into words.
+// Pulses, metrics, lists and pages all show this one.
 
 const (
-	// latelySpan is over what it is judged whether the rate or the sessions hold a receiver back: several times
-	// what most RCPTs wait for each other, so that a list doesn't flicker.
+	// latelySpan is the time over which we judge whether the rate or the sessions hold a receiver back: several times
+	// the gap between most RCPTs, so that a list doesn't flicker.
 	latelySpan = 2 * time.Second
 
-	// latelyPart is for which part of that span sessions have to wait for the rate, before that is what holds the
-	// receiver back: more sessions would not make it faster, and they wait for each other's answers beside.
+	// latelyPart is the part of that span in which sessions must wait for the rate before the rate counts as the cause:
+	// more sessions wouldn't make the receiver faster then.
 	latelyPart = 0.25
 )
 
-// Standing is what explain goes by.
+// Standing is what explain decides from.
 type Standing struct {
 	now    time.Time
 	limits throttle.Limits // what may be asked here now
 	share  registry.Fraction
 
 	ready    bool               // what other nodes know is known here
-	readyBy  time.Time          // or isn't waited for any more
+	readyBy  time.Time          // or is no longer waited for
 	paused   time.Time          // until when an operator has paused it; zero: nobody knows
 	rests    time.Time          // until when the whole receiver is left alone
 	sources  status.Blocked     // why none of our sources may ask
 	resumes  throttle.RateState // of the first that may ask when all rest for a short while; no end: one may
 	capEnds  time.Time          // when a cap of a source ends by itself; zero: at the end of the day
 	hosts    status.Blocked     // why no host can be dialled
-	budget   bool               // none may be refused any more
+	budget   bool               // the refusal budget is used up
 	budgetAt time.Time          // before that
 	queued   int
 	open     int  // sessions that don't end
 	asking   bool // one of them is asked something
 	blocks   blocksNow
-	rated    float64 // part of the last while in which the rate held us back
+	rated    float64 // part of latelySpan in which the rate held us back
 	crowded  float64 // and in which sessions did
 
 	details details // for sentenceOf
 }
 
-// details are what the sentences say beside.
+// details are the numbers and reasons in the sentences.
 type details struct {
-	permitted float64   // RCPTs a second that are let go
-	slowed    string    // why less than is allowed; "": no less is
+	permitted float64   // RCPTs a second that are permitted
+	slowed    string    // why less than is allowed; "": it isn't
 	pausedFor Judgement // why the whole receiver is left alone
 	pausedBy  string
 	noSource  string
-	slotless  bool // workspaces have all the sessions of this node that they may have
+	slotless  bool // workspaces have as many sessions of this node as they may
 }
 
 // explain returns what keeps us from asking more, without a sentence.
@@ -72,7 +72,7 @@ func explain(s *Standing) status.Blocked {
 	return b
 }
 
-// unavailable returns what lets nothing be asked at all.
+// unavailable returns the cause if nothing may be asked at all.
 func (s *Standing) unavailable() status.Blocked {
 	switch a := &s.limits; {
 	case a.Pause == throttle.PauseYes, a.Pause == throttle.PauseDrain && s.open == 0:
@@ -91,7 +91,7 @@ func (s *Standing) unavailable() status.Blocked {
 	return status.Blocked{}
 }
 
-// slowed returns what keeps us from asking more where something may be asked.
+// slowed returns the cause that keeps us from asking more where something may be asked.
 func (s *Standing) slowed() status.Blocked {
 	switch found := &s.blocks.found; {
 	case !s.hosts.Free() || s.queued == 0:
@@ -162,13 +162,13 @@ func sentenceOf(s *Standing, cause wire.Cause) string {
 	return "it asks as fast as it is answered"
 }
 
-// blocksNow is what kept a scheduler from asking more when it looked: by cause, until when.
+// blocksNow holds what kept a scheduler from asking more at its last plan: by cause, until when.
 type blocksNow struct {
 	found [wire.Cause_UNREACHED + 1]bool
 	until [wire.Cause_UNREACHED + 1]time.Time // zero: until something is answered
 }
 
-// add notes a cause; of several ends the soonest holds.
+// add notes a cause; the soonest of several ends holds.
 func (l *blocksNow) add(cause wire.Cause, until time.Time) {
 	if !l.found[cause] || until.Before(l.until[cause]) {
 		l.until[cause] = until
@@ -181,14 +181,14 @@ func (l *blocksNow) blocked(cause wire.Cause) status.Blocked {
 	return status.Blocked{Cause: cause, Until: l.until[cause]}
 }
 
-// blocksLately is for which part of the last while each cause was there.
+// blocksLately is the part of the last latelySpan in which each cause held.
 type blocksLately struct {
 	at   time.Time
 	last blocksNow
 	part [wire.Cause_UNREACHED + 1]float64
 }
 
-// note takes what is lacking from now on.
+// note takes the causes that hold from now on.
 func (h *blocksLately) note(now time.Time, l blocksNow) {
 	if keep := math.Exp(-now.Sub(h.at).Seconds() / latelySpan.Seconds()); now.After(h.at) {
 		for i := range h.part {
@@ -201,7 +201,7 @@ func (h *blocksLately) note(now time.Time, l blocksNow) {
 	h.at, h.last = now, l
 }
 
-// over gives the parts as they are now.
+// over returns the parts as of now.
 func (h blocksLately) over(now time.Time, cause wire.Cause) float64 {
 	h.note(now, h.last)
 	return h.part[cause]

@@ -11,18 +11,18 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// What an operator can have forgotten of a receiver: inspect.Forgets.
+// The parts of what was learned of a receiver that an operator can drop: inspect.Forgets.
 const (
 	ForgetPace     = "pace"     // how fast each of our sources may ask it
 	ForgetSessions = "sessions" // how many sessions it takes, and how long they may be
 	ForgetBlock    = "block"    // that it, its hosts or our sources there rest
-	ForgetAll      = "all"      // that, how it greylists, its TLS and its software
+	ForgetAll      = "all"      // all of these, greylisting, TLS and software
 )
 
-// forgets reports whether what an operator named has a part in it.
+// forgets reports whether the operator's choice includes a part.
 func forgets(what, part string) bool { return what == part || what == ForgetAll }
 
-// ForgetSnapshot drops parts of a snapshot and says what, in a sentence each.
+// ForgetSnapshot drops parts of a snapshot and returns a sentence for each.
 func ForgetSnapshot(m *state.Snapshot, what string) (dropped []string) {
 	drop := func(there bool, text string) {
 		if there {
@@ -60,7 +60,7 @@ func ForgetSnapshot(m *state.Snapshot, what string) (dropped []string) {
 	return dropped
 }
 
-// forgetSource drops what was kept of one source. The refusals of the hour stay: they happened.
+// forgetSource drops what was stored of one source. The refusals of the hour stay: they happened.
 func forgetSource(m *state.Source, what string) (dropped []string) {
 	name := sourceWords(m.Source)
 	if forgets(what, ForgetPace) && m.Tempo != (state.Rate{}) {
@@ -83,7 +83,7 @@ func forgetSource(m *state.Source, what string) (dropped []string) {
 // sourceWords names a source of ours in a sentence.
 func sourceWords(name string) string { return "our source " + inspect.SourceName(name) }
 
-// forgetPace begins the pace of each source anew.
+// forgetPace resets the pace of each source.
 func (ps *paths) forgetPace(now time.Time, b throttle.RateBounds) (dropped []string) {
 	for _, o := range ps.all {
 		old, found := o.pace.Explain(now), o.pace.Lasting()
@@ -116,7 +116,7 @@ func (ps *paths) forgetBlock(now time.Time) (dropped []string) {
 		o.suspension = suspension{}
 		clear(o.refusing)
 	}
-	ps.restored = nil // of hosts and queues that were not met yet
+	ps.restored = nil // stored for hosts and queues not met yet
 	for _, l := range ps.routes {
 		for o, r := range l.refusals {
 			gone(r.until, r.last, "the rest of %s at %s", sourceWords(o.name), l.inWords())
@@ -135,7 +135,7 @@ func (ps *paths) forgetBlock(now time.Time) (dropped []string) {
 	return slices.Compact(dropped) // queues share hosts
 }
 
-// forgetRest drops what is neither pace, nor sessions, nor a block.
+// forgetRest drops everything but pace, sessions and blocks.
 func (ps *paths) forgetRest(now time.Time) (dropped []string) {
 	for _, o := range ps.all {
 		if o.grey.Enough > 0 || o.grey.Short > 0 {

@@ -9,17 +9,17 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// barren is for how long a set of hosts, or a whole receiver, has given nobody a good answer though it was asked: from
-// the first try after the last good answer to the newest try. The time in which we were in the way doesn't count.
-// Whoever waits gives up by it, even when nobody could ask: see package domain.
+// barren measures how long a set of hosts, or a whole receiver, has given nobody a good answer though it was asked:
+// from the first try after the last good answer to the newest try, without the time in which our own limits kept us
+// away. Waiting addresses are given up by it, even if they couldn't be asked: see package domain.
 type barren struct {
 	since, last time.Time // zero: the newest try was answered well
 	good        time.Time // the last good answer
 	reason      smtp.Reason
-	whole       *barren // of the receiver: one address at a time is asked, and not of each set of hosts; nil: it is that
+	whole       *barren // that of the whole receiver, where only one address at a time is asked; nil: this is it
 }
 
-// lasting returns for how long it has lasted, and why.
+// lasting returns how long it has lasted, and why.
 func (b *barren) lasting() (time.Duration, smtp.Reason) {
 	own := max(0, b.last.Sub(b.since))
 	if b.whole != nil {
@@ -30,7 +30,7 @@ func (b *barren) lasting() (time.Duration, smtp.Reason) {
 	return own, b.reason
 }
 
-// note takes what came of one try that was begun at a time.
+// note takes the result of one try begun at a time.
 func (b *barren) note(begun, now time.Time, told *Judgement) {
 	if b.whole != nil {
 		b.whole.note(begun, now, told)
@@ -47,7 +47,7 @@ func (b *barren) note(begun, now time.Time, told *Judgement) {
 	}
 }
 
-// noteReport takes what came of all that a session was given at a time.
+// noteReport takes the results of all that a session was given at a time.
 func (b *barren) noteReport(begun, now time.Time, r *Report) {
 	for i := range r.Answered {
 		b.note(r.Answered[i].Sent, now, &r.Answered[i].Judgement)
@@ -57,14 +57,14 @@ func (b *barren) noteReport(begun, now time.Time, r *Report) {
 	}
 }
 
-// worthKeeping reports whether it says something to who comes back after a rest.
+// worthKeeping reports whether it should be stored for after a rest.
 func (b *barren) worthKeeping(now time.Time) bool {
 	return !b.since.IsZero() && now.Before(b.last.Add(throttle.LearnedFor))
 }
 
-// passBarren takes note of a time for which something kept the receiver from being asked: it doesn't count
-// when that was a limit of ours, or an operator. It does count, without a try, while not one session may be
-// opened because the receiver may still hold those that we ended, and while many receivers refuse our sources.
+// passBarren takes a time in which something kept the receiver from being asked. It doesn't count if that was our own
+// limit or an operator. It counts, even without a try, while no session may be opened because the receiver may still
+// hold old ones, and while many receivers refuse our sources.
 func (qs *queues) passBarren(now time.Time, cause wire.Cause, passed time.Duration, nobody bool) {
 	ours, held := false, false
 	switch cause {

@@ -16,25 +16,25 @@ import (
 type candidate struct {
 	host     string
 	at       netip.Addr
-	until    time.Time // not to be dialled before
-	failures int       // in a row, without an answer about an address between them
+	until    time.Time // isn't dialled before
+	failures int       // failures in a row without an answer about an address
 	served   bool      // it has answered about an address
 	last     Judgement // the newest of them; without an attempt: never
 
 	aside  time.Time // until when other hosts are asked first: it gives bad answers, and they don't
-	doubts int       // times in a row, without a good answer between them
+	doubts int       // times in a row without a good answer
 	fails  int       // bad first tries, less good answers
 }
 
-// route is one set of hosts as our sources find them: which can be dialled, which of our sources they refuse, and
-// how they are spoken to.
+// route is one set of hosts and what we know of them: which can be dialled, which of our sources they refuse, and how
+// to speak to them.
 type route struct {
 	key        string // their names
 	candidates []*candidate
 	refusals   map[*egressPath]*suspension // of our sources
 	tls        smtp.TLSMode
 	tlsUntil   time.Time // when tls falls back to opportunistic
-	alone      time.Time // until when each command waits for its reply
+	alone      time.Time // until when commands aren't grouped
 }
 
 // hostsKey tells queues apart: by the names of the hosts, in their order.
@@ -75,7 +75,7 @@ func (l *route) tlsModeNow(now time.Time) smtp.TLSMode {
 	return l.tls
 }
 
-// setMode remembers for a while that a receiver demands TLS, or that its TLS is broken.
+// setMode remembers for a while that the hosts demand TLS, or that their TLS is broken.
 func (l *route) setMode(m smtp.TLSMode, now time.Time) {
 	l.tls, l.tlsUntil = m, now.Add(throttle.LearnedFor)
 }
@@ -83,7 +83,7 @@ func (l *route) setMode(m smtp.TLSMode, now time.Time) {
 // takesGroups reports whether the hosts may be sent commands in groups, where they offer it.
 func (l *route) takesGroups(now time.Time) bool { return !now.Before(l.alone) }
 
-// refusalOf gives what a queue has against a source; to be changed.
+// refusalOf returns the record of the hosts' refusals of a source, for changing.
 func (l *route) refusalOf(o *egressPath) *suspension {
 	if l.refusals == nil {
 		l.refusals = map[*egressPath]*suspension{}
@@ -96,7 +96,7 @@ func (l *route) refusalOf(o *egressPath) *suspension {
 	return r
 }
 
-// suspensionOf gives the rest that keeps a source from a queue, nil when none does.
+// suspensionOf returns the suspension that keeps a source from the hosts; nil: there is none.
 func (l *route) suspensionOf(now time.Time, o *egressPath) *suspension {
 	r := l.refusals[o]
 	switch {
@@ -108,8 +108,8 @@ func (l *route) suspensionOf(now time.Time, o *egressPath) *suspension {
 	return nil
 }
 
-// knowsSomething reports whether something is known of the hosts that is worth keeping: TLS,
-// refusals of our sources, failures, whose number makes the next wait longer, and for how long they lasted.
+// knowsSomething reports whether something known of the hosts is worth storing: TLS, refusals of our sources, or
+// failures.
 func (l *route) knowsSomething(now time.Time) bool {
 	for _, r := range l.refusals {
 		if r.count > 0 && now.Before(r.until.Add(throttle.LearnedFor)) {
@@ -123,7 +123,7 @@ func (l *route) knowsSomething(now time.Time) bool {
 // inWords names a queue in a sentence, by its hosts.
 func (l *route) inWords() string { return strings.TrimSuffix(l.key, ",") }
 
-// routeTo gives what is known of a set of hosts.
+// routeTo returns the route of a set of hosts, a new one if there is none.
 func (ps *paths) routeTo(now time.Time, hosts []*wire.Host) *route {
 	key := hostsKey(hosts)
 	l := ps.routes[key]
@@ -138,9 +138,9 @@ func (ps *paths) routeTo(now time.Time, hosts []*wire.Host) *route {
 	return l
 }
 
-// doubtHost lets the other hosts of a queue go first where one gives nothing but bad answers: for 2, 4, 8 … 60 s.
+// doubtHost lets the other hosts of a queue go first for 2, 4, 8 … 60 s if one gives only bad answers.
 func (ps *paths) doubtHost(now time.Time, at place, r throttle.Result) {
-	if at.host.fails++; r == throttle.RefusedUs || at.path.pace.Alone() { // a block is soon known, and few are asked
+	if at.host.fails++; r == throttle.RefusedUs || at.path.pace.Alone() { // a block would soon be known from few addresses
 		at.host.fails += 2
 	}
 	if at.host.fails < hostFails || now.Before(at.host.aside) {

@@ -8,15 +8,15 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// Fact is one thing that follows from a report. learn makes all of them, and queues, sessions and paths each take
-// those that are theirs: none of them knows what the others make of it.
+// Fact is one conclusion from a report. learn makes all of them; queues, sessions and paths each take their own,
+// without knowing what the others do.
 type Fact struct {
 	what  finding
 	probe *Probe    // of an address
 	about *Answered // what was said; nil: it was not asked
 }
 
-// finding is what a fact says.
+// finding is the kind of a fact.
 type finding uint8
 
 const (
@@ -37,25 +37,25 @@ const (
 	troubled    // the session ended with words about the host or about us
 )
 
-// situation is what else learn has to know of the session that reports.
+// situation is what learn needs to know of the reporting session.
 type situation struct {
-	void   time.Time // what was answered later counts for nothing; zero: all counts
-	agreed bool      // it was ended after as many answers as one before
+	void   time.Time // later answers don't count; zero: all count
+	agreed bool      // it was ended after as many answers as an earlier one
 	guard  bool      // so much was refused that a guard may be at work
 	mayTLS bool      // TLS was not tried, and may be
-	sent   time.Time // what is to blame for its end
+	sent   time.Time // the cause of its end
 	taken  int       // RCPTs of one transaction that were answered, the most
 	told   int       // answers of the session, those of the report among them
 }
 
-// learn makes facts of a report, in the order in which things were said, behind those that are given.
+// learn appends the facts of a report, in the order of its answers.
 func learn(facts []Fact, now time.Time, r *Report, in situation) []Fact {
 	for i := range r.Answered {
 		a := &r.Answered[i]
 		facts = append(facts, Fact{in.findAnswer(a), a.Probe, a})
 	}
 	for i, p := range r.Unanswered {
-		if i > 0 || r.OnWire == 0 || r.Failure == nil || r.Stale { // it is not what ended the session
+		if i > 0 || r.OnWire == 0 || r.Failure == nil || r.Stale { // this address didn't end the session
 			facts = append(facts, Fact{what: untouched, probe: p})
 			continue
 		}
@@ -72,7 +72,7 @@ func learn(facts []Fact, now time.Time, r *Report, in situation) []Fact {
 	return facts
 }
 
-// findAnswer returns what the answer to an address says.
+// findAnswer returns the fact of the answer to an address.
 func (in *situation) findAnswer(a *Answered) finding {
 	code, v := a.Judgement.Attempt.Code, &a.Judgement.Verdict
 	switch {
@@ -92,22 +92,22 @@ func (in *situation) findAnswer(a *Answered) finding {
 		return suspicious
 	case v.Action == verdict.ActTLS, code == 0:
 		return unaskable
-	case code == 421 && in.agreed: // sessions are so long here
+	case code == 421 && in.agreed: // the length of sessions is limited here
 		return goneWith
 	}
 	return suspicious
 }
 
-// findEnd returns what the end of a session says; false: nothing.
+// findEnd returns the fact of a session's end; false: there is none.
 func (in *situation) findEnd(r *Report) (finding, bool) {
 	switch {
 	case r.Failure == nil || r.Stale: // it goes on, or was closed for lack of use
 		return 0, false
-	case r.Poisoned: // or one mailbox has said so
+	case r.Poisoned: // or the words of one mailbox
 		return guardWoke, in.guard
 	case r.Cut && in.told > 0 && r.Failure.Verdict.Action == verdict.ActVoid: // 421, too many errors
 		return overRefused, true
-	case r.Cut && r.Failure.Attempt.Stage >= smtp.StageRcpt: // whoever was asked is suspected
+	case r.Cut && r.Failure.Attempt.Stage >= smtp.StageRcpt: // the address asked is suspect
 		return wasCut, true
 	}
 	return troubled, true

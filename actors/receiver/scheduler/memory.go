@@ -8,33 +8,33 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// memory is what was learned, for whoever has this receiver next: when it is asked for, and when it is kept.
+// memory decides when to read what was learned of this receiver before, and when to store it for its next owner.
 type memory struct {
 	*env
-	ready bool      // what others learned of the receiver has been read, or given up
-	asked time.Time // when that was asked for; zero: not yet
-	noted time.Time // when something was noted last
-	kept  bool      // something is noted: that nothing is worth it is noted too, in place of it
+	ready bool      // the stored snapshot has been read, or given up
+	asked time.Time // when it was asked for; zero: not yet
+	noted time.Time // when the last snapshot was stored
+	kept  bool      // a snapshot is stored, so that an empty one must replace it
 }
 
 const (
-	// noteEvery is how often one receiver is noted at most: the writer of a node gathers for two seconds anyway.
+	// noteEvery is the least time between two snapshots of one receiver; the node's writer gathers for two seconds
+	// anyway.
 	noteEvery = time.Second
 
-	// worthShare: refusals are worth noting when they are one part in this many of what an hour allows: most
-	// receivers see a few and need no place in the ledger. So a move costs a quarter of the hour's refusals more at
-	// most.
+	// worthShare: refusals are stored once they reach 1/worthShare of the hour's budget, since most receivers see only
+	// a few. So a move may exceed the hour's refusals by a quarter at most.
 	worthShare = 4
 
-	// knowWithin is how long an actor waits for what is known about its receiver. Then it begins as after a loss.
+	// knowWithin is how long an actor waits for the stored snapshot. After that it begins as after a loss.
 	knowWithin = state.KnowWithin
 
-	// lossShare: after a loss one part in this many of the hour's refusals counts as used, so that two losses in an
-	// hour come to what is allowed.
+	// lossShare: after a loss 1/lossShare of the hour's refusals counts as used, so that even two losses in an hour
+	// keep within the budget.
 	lossShare = 2
 )
 
-// isDue reports whether what was learned is kept now.
+// isDue reports whether a snapshot is to be stored now.
 func (me *memory) isDue(now time.Time, urgent bool) bool {
 	if me.options.Facts == nil || !me.dirty {
 		return false
@@ -47,8 +47,8 @@ func (me *memory) isDue(now time.Time, urgent bool) bool {
 	return true
 }
 
-// askKnown sees to it that it is known here what others have learned, and reports whether that was given up. A
-// place that has no share has to look again: others may be here.
+// askKnown asks for the stored snapshot and reports whether the wait for it was given up. A receiver without a share
+// has to ask again, since another node may have learned more.
 func (me *memory) askKnown(now time.Time, hasShare bool) (lost bool) {
 	switch {
 	case me.options.Facts == nil:
@@ -69,7 +69,7 @@ func (me *memory) askKnown(now time.Time, hasShare bool) (lost bool) {
 	return false
 }
 
-// snapshot gives what is worth remembering, or false when nothing is and nothing was before.
+// snapshot returns what is worth storing; false: nothing is, and nothing was stored before.
 func (sc *Scheduler) snapshot(now time.Time) (state.Fact, bool) {
 	m := state.Snapshot{V: state.Version, At: sc.options.ledgerTime(now).UnixMilli()}
 	sc.allowance.noteTo(now, &m)
@@ -91,8 +91,8 @@ func (sc *Scheduler) keepSnapshot(now time.Time, urgent bool) {
 	}
 }
 
-// Recall takes what an earlier actor noted of this receiver. Of what is known already the stricter holds. Nil, or
-// what cannot be read: nothing is known.
+// Recall takes a stored snapshot; the stricter of it and what is known here holds. Nil, or a snapshot that can't be
+// read: nothing is known.
 func (sc *Scheduler) Recall(now time.Time, data []byte) {
 	sc.memory.ready = true
 	if len(data) == 0 {
@@ -109,8 +109,8 @@ func (sc *Scheduler) Recall(now time.Time, data []byte) {
 	sc.paths.recall(now, age, &m, len(sc.sessions.all) == 0)
 }
 
-// Forget drops what the receiver taught us, and says each thing that is dropped in a sentence: what is ForgetPace,
-// ForgetSessions, ForgetBlock or ForgetAll. What it was seen to be asked, as refusals of the hour, stays.
+// Forget drops what was learned of the receiver and returns a sentence for each thing dropped. what is ForgetPace,
+// ForgetSessions, ForgetBlock or ForgetAll. Counts, such as the refusals of the hour, stay.
 func (sc *Scheduler) Forget(now time.Time, what string) (dropped []string) {
 	if forgets(what, ForgetBlock) {
 		dropped = append(dropped, sc.paths.forgetBlock(now)...)
@@ -143,7 +143,7 @@ func (al *allowance) noteTo(now time.Time, m *state.Snapshot) {
 	m.Limits, m.Capacity = noteLearned(&al.learned, now), noteCapacity(&al.learned.Connections, now)
 }
 
-// recall takes what was noted so long ago.
+// recall takes a snapshot of so long ago.
 func (al *allowance) recall(now time.Time, age time.Duration, m *state.Snapshot) {
 	left := leftAfter(now, age)
 	recallLearned(&al.learned, now, m.Limits, left)
@@ -157,7 +157,7 @@ func leftAfter(now time.Time, age time.Duration) func(ms int64) time.Time {
 	return func(ms int64) time.Time { return now.Add(min(state.Millis(ms, state.HoldMost)-age, state.HoldMost)) }
 }
 
-// noteLearned gives the limits that hold.
+// noteLearned returns the learned limits that hold.
 func noteLearned(l *throttle.Learned, now time.Time) []state.Limit {
 	var out []state.Limit
 	for i, one := range learnedLimits(l) {
@@ -189,7 +189,7 @@ func noteCapacity(c *throttle.Capacity, now time.Time) state.Capacity {
 	return state.Capacity{Most: c.Most, Hold: c.Hold.Milliseconds(), Left: max(0, c.Until.Sub(now).Milliseconds())}
 }
 
-// recallCapacity takes what was noted. Of what is known already the stricter holds.
+// recallCapacity takes a stored capacity; the stricter of it and what is known here holds.
 func recallCapacity(c *throttle.Capacity, now time.Time, m state.Capacity, until time.Time) {
 	if m.Most <= 0 || c.Most > 0 && c.Most <= m.Most {
 		return
@@ -207,8 +207,7 @@ func learnedLimits(l *throttle.Learned) []*throttle.LearnedLimit {
 	return []*throttle.LearnedLimit{&l.PerSession, &l.Refused, &l.PerTransaction}
 }
 
-// noteRaised begins a new search where somebody allows more than was learned below what was
-// allowed before: from what was learned, and at once.
+// noteRaised begins a new search, from what was learned, when an operator now allows more.
 func (al *allowance) noteRaised(allowed throttle.Limits, now time.Time) {
 	old := al.before
 	al.before = allowed

@@ -8,7 +8,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// noteRate gives what a pace knows, as a snapshot has it.
+// noteRate returns a pace in the form of a snapshot.
 func noteRate(t *throttle.Pace) state.Rate {
 	m, worth := t.Remember()
 	if !worth {
@@ -17,7 +17,7 @@ func noteRate(t *throttle.Pace) state.Rate {
 	return state.RateOf(m)
 }
 
-// noteSources gives what our sources did and what was read of those of other nodes.
+// noteSources returns the state of our sources, and the stored one of other nodes' sources.
 func (ps *paths) noteSources(now time.Time) []state.Source {
 	var out []state.Source
 	for _, o := range ps.all {
@@ -56,7 +56,7 @@ func (ps *paths) noteSources(now time.Time) []state.Source {
 	return out
 }
 
-// recallSources takes what was noted of our sources, and keeps what is of others.
+// recallSources takes what was stored of our sources, and keeps what is of other nodes.
 func (ps *paths) recallSources(now time.Time, age time.Duration, noted []state.Source, unused bool) {
 	ps.others, ps.othersAt = nil, now.Add(-age)
 	for _, m := range noted[:min(len(noted), state.SourcesMax)] {
@@ -73,8 +73,7 @@ func (ps *paths) recallSources(now time.Time, age time.Duration, noted []state.S
 	}
 }
 
-// recallPath takes what was noted of one source. Of what is known already the
-// stricter holds.
+// recallPath takes what was stored of one source; the stricter of it and what is known here holds.
 func (ps *paths) recallPath(now time.Time, age time.Duration, o *egressPath, m *state.Source, unused bool) {
 	left := state.Millis(m.Left, state.HoldMost)
 	if until := now.Add(min(left-age, state.HoldMost)); m.Left > 0 && until.After(now) && until.After(o.until) {
@@ -102,7 +101,7 @@ func (o *egressPath) recallRefusals(now time.Time, age time.Duration, noted []st
 		began := now.Add(-age - state.Millis(n.Ago, state.HoldMost))
 		if last := len(minutes) - 1; o.refusals.IsOver(began, now) ||
 			last >= 0 && !began.After(minutes[last].Began) {
-			continue // over, or not in order
+			continue // expired or inconsistent
 		}
 		minutes = append(minutes, throttle.RefusalMinute{Began: began, Accepted: max(0, n.Accepted),
 			Refused: max(0, n.Refused)})
@@ -123,7 +122,7 @@ func (ps *paths) noteTo(now time.Time, m *state.Snapshot) {
 	}
 }
 
-// recall takes what was noted so long ago; unused: nothing was asked here since.
+// recall takes a snapshot of so long ago; unused: nothing was asked here since.
 func (ps *paths) recall(now time.Time, age time.Duration, m *state.Snapshot, unused bool) {
 	if until := leftAfter(now, age)(m.Paused); m.Paused > 0 && until.After(now) && until.After(ps.receiver.until) {
 		ps.receiver.until, ps.receiver.judgement = until, ps.options.judgeRecalled(m.Excuse)
@@ -183,14 +182,14 @@ func (l *route) noteRests(now time.Time) []state.Suspension {
 	return out
 }
 
-// restored is what came of a snapshot and waits for its queues to be made.
+// restored is the part of a snapshot whose queues aren't made yet.
 type restored struct {
 	queues map[string]state.Lane
 	hosts  map[string]state.Host // by host and address
 	read   time.Time
 }
 
-// remindRoute tells a route what is remembered of its hosts.
+// remindRoute gives a new route what was stored of its hosts.
 func (ps *paths) remindRoute(now time.Time, l *route) {
 	m := ps.restored
 	if m == nil {
@@ -215,8 +214,7 @@ func (ps *paths) remindRoute(now time.Time, l *route) {
 	}
 }
 
-// remindRests tells a queue which sources it refused. Of what is known already the
-// stricter holds.
+// remindRests gives a new queue the stored suspensions of sources; the stricter of them and the known ones holds.
 func (ps *paths) remindRests(now time.Time, l *route, noted []state.Suspension, until func(ms int64) time.Time) {
 	for _, m := range noted[:min(len(noted), state.SourcesMax)] {
 		for _, o := range ps.all {

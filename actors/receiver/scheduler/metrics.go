@@ -88,7 +88,7 @@ func (m *Metrics) Unread() int64 { return m.unread.Load() }
 // Intercepted is how often somebody else answered in place of a receiver since the node began.
 func (m *Metrics) Intercepted() int64 { return m.intercepted.Load() }
 
-// CountIntercepted counts one session, or acceptance, of somebody else in place of a receiver.
+// CountIntercepted counts one session or acceptance of a server that isn't the receiver's.
 func (m *Metrics) CountIntercepted() { m.intercepted.Add(1) }
 
 // countAnswer counts a verdict. Its counter is looked up by its labels only once.
@@ -106,7 +106,7 @@ func (m *Metrics) countAnswer(v *verdict.Verdict) {
 	(*counter).Inc()
 }
 
-// waiting moves a scheduler's addresses in the gauges from what held it back to what does.
+// waiting moves a scheduler's addresses in the gauges from the last cause to the present one.
 func (m *Metrics) waiting(st *record, cause wire.Cause, queued int) {
 	if cause == st.cause {
 		m.waitingNow[cause].Add(float64(queued - st.queued))

@@ -10,13 +10,13 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// behindOf is what an offer says of those that wait where it comes from.
+// behindOf returns what an offer says of the addresses still at its client.
 func behindOf(now time.Time, m *wire.Offer) behind {
 	return behind{n: int(m.GetBehind()), at: now,
 		since: now.Add(-time.Duration(max(0, m.GetWaitingMs())) * time.Millisecond)}
 }
 
-// usable reports whether an offer has hosts with addresses and a bearable size.
+// usable reports whether an offer has hosts with addresses and isn't too large.
 func usable(m *wire.Offer) bool {
 	return len(m.GetProbes()) > 0 && len(m.GetProbes()) <= wire.AddressesMax && reachable(m.GetHosts())
 }
@@ -31,7 +31,7 @@ func reachable(hosts []*wire.Host) bool {
 	return false
 }
 
-// takeOffer takes a chunk, or says why not.
+// takeOffer takes a chunk, or refuses it with a reason.
 func (qs *queues) takeOffer(now time.Time, from Client, m *wire.Offer) {
 	if qs.handingOff {
 		qs.emitTo(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: wire.Refusal_DRAINING})
@@ -45,7 +45,7 @@ func (qs *queues) takeOffer(now time.Time, from Client, m *wire.Offer) {
 	}
 	t.listen(now)
 	t.belongTo(m.GetWorkspace())
-	if len(m.GetProbes()) == 0 { // it only says what is behind
+	if len(m.GetProbes()) == 0 { // it only reports the backlog
 		qs.tasks.tell(t, behindOf(now, m))
 		qs.tasks.rest(now, t)
 		return
@@ -99,8 +99,7 @@ func (qs *queues) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 	}
 }
 
-// chunk is one accepted offer: what of it is still open, and what has been
-// answered but not sent, or sent but not acknowledged.
+// chunk is one accepted offer: its open probes, and its answers that aren't sent or aren't acknowledged.
 type chunk struct {
 	task     *task
 	number   uint64
@@ -119,18 +118,17 @@ type chunk struct {
 	heard    time.Time // of the client since the oldest of sent, or when that was sent
 	batch    uint64
 	dropped  bool // cancelled: answers go nowhere
-	returned bool // cancelled: what has not begun is answered as it is
-	shed     bool // its client is silent: what waits is not asked
+	returned bool // cancelled: a probe that hasn't begun is given back
+	shed     bool // its client is silent: waiting probes aren't asked
 }
 
 // done reports whether nothing of the chunk is left to do.
 func (c *chunk) done() bool { return c.open == 0 && len(c.answers) == 0 && len(c.sent) == 0 }
 
-// gone reports whether what waits of the chunk is not to be asked any more.
+// gone reports whether the waiting probes of the chunk are dropped.
 func (c *chunk) gone() bool { return c.dropped || c.shed }
 
-// unanswered is how many addresses of a file it holds that have no answer, those on the wire counted
-// in.
+// unanswered returns how many addresses of a file in it have no answer, those on the wire included.
 func (c *chunk) unanswered() int {
 	switch {
 	case c.gone():
@@ -151,9 +149,9 @@ type Probe struct {
 	recheck *recheck     // it got a bad answer here, and is asked again
 	asked   bool         // a RCPT was sent for it before it was offered
 	retry   bool         // it was deferred before it was offered, and is due
-	turn    bool         // it is asked alone while nothing passes, because it has waited longest
+	turn    bool         // asked alone while nothing passes, as it has waited longest
 
-	greyAgo  time.Duration      // when offered: since when it was put off; 0: it was not
+	greyAgo  time.Duration      // when offered: since when it was deferred; 0: it wasn't
 	greyFrom string             // by which of our sources
 	attempts []evidence.Attempt // since it was offered, at most evidence.AttemptsMax
 	omitted  int                // of these, how many were left out
@@ -162,7 +160,7 @@ type Probe struct {
 // IsControl reports whether it asks for a mailbox that nobody has.
 func (p *Probe) IsControl() bool { return p.ordinal == wire.ControlOrdinal }
 
-// answer is what a probe came to, and what that rests on.
+// answer is the verdict on a probe, and its attempts.
 type answer struct {
 	ordinal  uint32
 	outcome  smtp.Outcome
@@ -172,8 +170,7 @@ type answer struct {
 	omitted  int
 }
 
-// note keeps an attempt as evidence; one that was noted just before, such as the
-// reason of a pause, only once.
+// note keeps an attempt as evidence; a repetition of the last one, such as the reason of a pause, isn't kept.
 func (p *Probe) note(told Judgement) {
 	if last := len(p.attempts) - 1; !told.wasAsked() || last >= 0 && sameAs(&p.attempts[last], told.Attempt) {
 		return
@@ -183,7 +180,7 @@ func (p *Probe) note(told Judgement) {
 	p.attempts, p.omitted = c.Attempts, c.Omitted
 }
 
-// given is what was found out about a probe since it was offered.
+// given returns the attempts at a probe since it was offered.
 func (p *Probe) given() evidence.Case {
 	return evidence.Case{Attempts: p.attempts, Omitted: p.omitted, Hosts: p.chunk.hosts}
 }
@@ -210,13 +207,11 @@ func (p *Probe) deliver(a answer, at time.Time) {
 	c.answers = append(c.answers, a)
 }
 
-// resultsMax bounds one message with results, in bytes without its task: the 64 KB
-// of a message less what an envelope and a task take. One answer alone is below
-// half of it: evidence.AttemptsMax attempts of evidence.TextMax and some names.
+// resultsMax bounds one message with results, in bytes without its task: the 64 KB of a message less what an envelope
+// and a task take. One answer takes less than half of it: evidence.AttemptsMax attempts of evidence.TextMax, and names.
 const resultsMax = 60_000
 
-// messages puts answers into as few messages as hold them. What receivers wrote is
-// part of these, so their number depends on how much that is.
+// messages packs answers into as few messages as hold them; texts of receivers count.
 func messages(answers []answer) []*wire.Results {
 	var texts wire.Texts
 	r := &wire.Results{Answers: make([]*wire.Answer, len(answers))}
@@ -238,7 +233,7 @@ func messages(answers []answer) []*wire.Results {
 	return []*wire.Results{r}
 }
 
-// answersOf is the inverse of messages for one of them.
+// answersOf unpacks one message.
 func answersOf(r *wire.Results) []answer {
 	out, reader := make([]answer, 0, len(r.GetAnswers())), wire.NewReader(r)
 	for _, m := range r.GetAnswers() {

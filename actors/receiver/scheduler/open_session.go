@@ -8,15 +8,14 @@ import (
 )
 
 const (
-	// asideFor is how long a queue that cannot have a session is left out of the turns, when
-	// it is not known until when that is so: windows of a second open again in it.
+	// asideFor is how long a queue that can't have a session loses its turn when no end is known: windows of a second
+	// open again in that time.
 	asideFor = time.Second
 
-	slotEvery = 500 * time.Millisecond // looking again for a free slot of the node: a session is short beside it
+	slotEvery = 500 * time.Millisecond // pause before looking again for a free slot of the node; sessions last longer
 )
 
-// openSessions dials where probes wait: first for queues that have no session at all,
-// then for those that are worth more.
+// openSessions dials where probes wait: first for queues without a session, then for those that are worth more.
 func (ss *sessions) openSessions(v *View) {
 	now := v.now
 	if ok, next := ss.paths.mayBeRefused(now); !ok {
@@ -47,8 +46,8 @@ func (ss *sessions) openSessions(v *View) {
 	}
 }
 
-// openFirst dials for the queues that have no session, in the turn of those who wait in
-// them. False means that no more can be dialled now; the queue that was to be next stays so.
+// openFirst dials for the queues without a session, in turn. False: no more can be dialled now; the next queue keeps
+// its turn.
 func (ss *sessions) openFirst(v *View) bool {
 	now := v.now
 	for h, f := ss.fair.Next(); h != nil; h, f = ss.fair.Next() {
@@ -77,7 +76,7 @@ func (ss *sessions) openFirst(v *View) bool {
 		}
 		f = ss.claimSlot(now, l, f)
 		if f == nil {
-			ss.queues.setAside(now, l, now.Add(slotEvery)) // others may wait elsewhere who have not so many
+			ss.queues.setAside(now, l, now.Add(slotEvery)) // flows with fewer sessions may wait elsewhere
 			continue
 		}
 		slot := ss.takeSlot(v, f)
@@ -119,7 +118,7 @@ func (ss *sessions) openMore(v *View) {
 				slot = ss.takeSlot(v, f)
 			}
 			if slot == nil {
-				ss.served = append(ss.served[i:], ss.served[:i]...) // it is the first to be looked at again
+				ss.served = append(ss.served[i:], ss.served[:i]...) // it keeps its turn
 				return
 			}
 			ss.dialHost(now, l, f, c, o, slot)
@@ -158,15 +157,14 @@ func (ss *sessions) mayOpen(v *View, l *hostQueue, o *egressPath) bool {
 		return false
 	}
 	ok, next := ss.options.Sources.Use(o.index, ss.key, v.now)
-	if !ok { // another receiver is asked first
+	if !ok { // another receiver tries the source first
 		ss.wakeAt(next)
 	}
 	return ok
 }
 
-// claimSlot takes a slot of the node for a flow or, when its workspace has as many as it may, for another
-// one that waits in the same queue: a session serves them all. It gives the flow in whose name that is; nil:
-// none of them may have one more now.
+// claimSlot takes a slot of the node for a flow or, if its workspace has as many as it may, for another flow in the
+// same queue: a session serves them all. It returns that flow; nil: none of them may have one more now.
 func (ss *sessions) claimSlot(now time.Time, l *hostQueue, f *flow) *flow {
 	if ss.options.Slots.Take(f.Workspace(), f.Weight()) {
 		return f
@@ -181,11 +179,10 @@ func (ss *sessions) claimSlot(now time.Time, l *hostQueue, f *flow) *flow {
 	return nil
 }
 
-// takeSlot gives the slot for one more session, for which a slot of the node was claimed in the name of a
-// flow; nil: there is none.
+// takeSlot returns a connection slot for one more session, after claimSlot for a flow; nil: there is none.
 func (ss *sessions) takeSlot(v *View, f *flow) *registry.ConnSlot {
 	slot := ss.allowance.handle.Dial(ss.allowance.version, v.limits.Connections, f.Workspace(), ss.options.Slots)
-	if slot == nil { // silent sessions, or one that was here before us, still have some; or the share has just changed
+	if slot == nil { // silent sessions or an earlier actor still hold some, or the share has just changed
 		ss.blocks.add(wire.Cause_CONNECTIONS, time.Time{})
 		ss.options.Slots.Give(f.Workspace())
 		ss.wakeAt(v.now.Add(slotEvery))
@@ -211,7 +208,7 @@ func (ss *sessions) dialHost(now time.Time, l *hostQueue, f *flow, c *candidate,
 		Slot:    slot})
 }
 
-// closeQueue answers the probes of a queue whose hosts are all out of reach.
+// closeQueue answers the probes of a queue none of whose hosts can be dialled.
 func (ss *sessions) closeQueue(now time.Time, l *hostQueue) {
 	told, why := ss.paths.hostsUnavailable(now, l.route)
 	for l.Queued() > 0 {
@@ -225,8 +222,8 @@ func (ss *sessions) closeQueue(now time.Time, l *hostQueue) {
 	}
 }
 
-// backSoon is when a queue of which no host can be asked now can be asked again, if that is soon
-// enough for those who wait to stay; zero: they are told, also when no source of ours can ever ask.
+// backSoon returns when a queue without a usable host can be asked again, if that is soon enough for its probes to
+// stay; zero: they are given back, as they are when none of our sources can ever ask.
 func (ss *sessions) backSoon(now time.Time, l *hostQueue) (soonest time.Time) {
 	for _, c := range l.candidates {
 		if now.Before(c.until) && ss.opening.tellsDown(c.failures) {

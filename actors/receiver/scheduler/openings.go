@@ -9,23 +9,20 @@ import (
 )
 
 const (
-	// downMost bounds how long a host that cannot be reached is left alone between two tries.
+	// downMost is the longest wait between two tries at a host that can't be reached.
 	downMost = time.Minute
 
-	// downTells is how many tries in a row fail at most before those who wait for a host are told to
-	// come back: two minutes.
+	// downTells: after so many failed tries in a row, two minutes, the addresses that wait for a host are given back.
 	downTells = 7
 
-	// lately is within how long before another one a session counts as opened together with it: the second that
-	// receivers count over.
+	// lately: sessions opened within this time count as opened together: the second that receivers count over.
 	lately = time.Second
 
-	// relapseWithin is how soon after an outage the next one is our own doing. Guess.
+	// relapseWithin: an outage so soon after another one counts as caused by our pace. Guess.
 	relapseWithin = 30 * time.Second
 )
 
-// openings finds how many sessions may be opened in a second, and tells that from how many may
-// be open at once. Mailbox only.
+// openings learns how many sessions may be opened in a second, apart from how many may be open at once. Mailbox only.
 type openings struct {
 	*env
 	allowance *allowance
@@ -33,10 +30,10 @@ type openings struct {
 	rate   *throttle.OpeningRate
 	window *throttle.Window // that keeps to the rate
 	recent []time.Time      // when the newest were dialled
-	borne  int              // most sessions that were open at once
-	room   int              // sessions that may be on their way at once, as none failed of so many
+	borne  int              // most sessions open at once so far
+	room   int              // sessions that may be dialled at once, as none of so many failed
 
-	holdUntil time.Time // no further one is opened before, as one was turned away though others are served
+	holdUntil time.Time // no more are opened before, after one was turned away beside served sessions
 	heldAt    time.Time
 	held      int // times in a row
 
@@ -54,7 +51,7 @@ func (op *openings) beginSearch(now time.Time) {
 	op.window = throttle.NewWindow(a.limits.ConnectionRate, now)
 }
 
-// forgetSearch knows nothing any more.
+// forgetSearch drops what was learned.
 func (op *openings) forgetSearch(now time.Time) {
 	*op = openings{env: op.env, allowance: op.allowance}
 	op.beginSearch(now)
@@ -107,9 +104,8 @@ func (op *openings) dialledLately(dialled time.Time) int {
 	return n
 }
 
-// comeLater reports whether a session could not be opened for now and for no reason that has rules of its
-// own: its host was not reached, or answered 4xx in the greeting and named no time; or it says 5xx of our rate, though
-// it has served us.
+// comeLater reports whether a session temporarily couldn't be opened, for no reason with a rule of its own: its host
+// wasn't reached, greeted with 4xx and named no time, or said 5xx about our rate though it has served us.
 func comeLater(told *Judgement, served bool) bool {
 	a, v := &told.Attempt, &told.Verdict
 	tooMany := served && a.Code/100 == 5 && rateLimited(*v) && !v.Named
@@ -125,8 +121,8 @@ func comeLater(told *Judgement, served bool) bool {
 	return false
 }
 
-// roomToOpen reports whether one more may be on its way: no more than are open already, or were, or
-// were on their way when none failed, so that a limit on either is met by few.
+// roomToOpen reports whether one more may be dialled: at most as many at once as are or were open, or were dialled at
+// once without a failure, so that few of them meet a limit.
 func (op *openings) roomToOpen(ready, opening int) bool {
 	return opening < max(1, ready, op.borne-ready, op.room)
 }
@@ -135,7 +131,7 @@ func (op *openings) roomToOpen(ready, opening int) bool {
 func (op *openings) wasOpened(now time.Time, s *session, n, opening int) {
 	op.rate.Opened(s.dialled, now)
 	op.held, op.holdUntil = 0, time.Time{}
-	if opening >= op.room { // what is not used is not proven
+	if opening >= op.room { // a rate that isn't used isn't proven
 		op.room = opening + 1
 	}
 	op.borne = max(op.borne, n+1)
@@ -145,7 +141,7 @@ func (op *openings) wasOpened(now time.Time, s *session, n, opening int) {
 		op.allowance.learned.Connections.Cost(now.Sub(op.failedAt), now)
 		op.failedAt, op.upAt = time.Time{}, now
 	}
-	if s.host.last.Attempt.Stage <= smtp.StageTLS { // what fails later can be opened each time
+	if s.host.last.Attempt.Stage <= smtp.StageTLS { // sessions can be opened: a later failure is something else
 		s.host.failures = 0
 	}
 }
@@ -159,13 +155,13 @@ func (op *openings) notOpened(now time.Time, s *session, told Judgement, open in
 	}
 	op.room = 1
 	before := op.dialledLately(s.dialled)
-	first := op.failedAt.IsZero() // what fails after it says nothing more
+	first := op.failedAt.IsZero() // failures right after it say nothing new
 	if first {
 		op.failedAt, op.judged = now, false
 	}
 	if n > 0 && !s.path.pace.Alone() {
 		sent, _, bad := s.path.pace.LastBad()
-		crowded := first && !(bad && now.Sub(sent) < throttle.PenaltyWithin) // one of the three at a time
+		crowded := first && !(bad && now.Sub(sent) < throttle.PenaltyWithin) // only one of the three numbers changes at a time
 		if crowded {
 			op.noteCrowded(now, s, told, n)
 		}
@@ -186,7 +182,7 @@ func (op *openings) notOpened(now time.Time, s *session, told Judgement, open in
 	case told.Attempt.Code == 0:
 		op.judged = true
 		op.noteOutage(now, s, told)
-	case !s.path.pace.Alone(): // just when it put somebody off
+	case !s.path.pace.Alone(): // just when it deferred an address
 		op.judged = true
 		op.turnedAway(now, s)
 	}
@@ -194,8 +190,8 @@ func (op *openings) notOpened(now time.Time, s *session, told Judgement, open in
 	return true
 }
 
-// holdOff waits before one more is opened beside those that are served: 1, 2, 4 … 60 s. Those that were on their way
-// when one was turned away say nothing more.
+// holdOff makes the next opening beside served sessions wait: 1, 2, 4 … 60 s. Other sessions dialled before the refusal
+// don't lengthen it.
 func (op *openings) holdOff(now, dialled time.Time) {
 	if dialled.Before(op.heldAt) {
 		return
@@ -204,8 +200,8 @@ func (op *openings) holdOff(now, dialled time.Time) {
 	op.held++
 }
 
-// noteCrowded follows a session that could not be opened while others are served: there are too many,
-// or they were opened too fast. As many at once as there were before are not too many.
+// noteCrowded takes a session that couldn't be opened while others are served: there are too many, or they were opened
+// too fast. If as many were open before, it was the speed.
 func (op *openings) noteCrowded(now time.Time, s *session, told Judgement, n int) {
 	s.path.pace.Excuse(now)
 	s.host.last = told
@@ -217,8 +213,8 @@ func (op *openings) noteCrowded(now time.Time, s *session, told Judgement, n int
 	op.allowance.learned.Connections.Tighten(op.allowance.ofWhole(n), now)
 }
 
-// noteOutage tells an outage from a pace that was too fast: connections that broke when a host went
-// down are no word about pace, unless that happens again and again, or just when a higher one is tried.
+// noteOutage tells an outage from openings that were too fast: connections that fail when a host goes down say nothing
+// about pace, unless that happens repeatedly or just as a higher pace is tried.
 func (op *openings) noteOutage(now time.Time, s *session, told Judgement) {
 	o := s.path
 	if op.relapses++; now.Sub(op.upAt) > relapseWithin {
@@ -231,8 +227,8 @@ func (op *openings) noteOutage(now time.Time, s *session, told Judgement) {
 	o.pace.Outage(now)
 }
 
-// turnedAway slows down where a receiver takes no more sessions at the moment when it deferred somebody:
-// that is a penalty, and the pace before it was too high, or sessions were opened too fast where few were answered.
+// turnedAway slows down where a receiver refuses sessions just after it deferred an address: that is a penalty, and the
+// pace was too high or, where few were answered, the openings too fast.
 func (op *openings) turnedAway(now time.Time, s *session) {
 	sent, through, bad := s.path.pace.LastBad()
 	switch {
@@ -244,8 +240,8 @@ func (op *openings) turnedAway(now time.Time, s *session) {
 	}
 }
 
-// tellsDown reports whether those who wait for a host that was tried so often are told to come back: after
-// downTells tries, and sooner where they would be asked again sooner than that after any other trouble.
+// tellsDown reports whether, after so many tries, the addresses that wait for a host are given back: after downTells
+// tries, or sooner where the configured waits are shorter.
 func (op *openings) tellsDown(failures int) bool {
 	if failures <= 1 || failures >= downTells {
 		return failures > 1

@@ -17,45 +17,42 @@ import (
 // Options is what every scheduler of a node shares. Fields are required unless they say what
 // nil means.
 type Options struct {
-	// Fenced says that this process may not speak to receivers now, because it does
-	// not know whether others took it for lost. It is asked before every RCPT, from
-	// many goroutines at once, and must be quick.
+	// Fenced reports whether this process may not speak to receivers now, because other nodes may have counted it out.
+	// It is called before every RCPT, by many goroutines at once, and must be quick.
 	Fenced func() bool
-	// Late says that a RCPT which is sent now might still be on its way, in this machine, when
-	// Fenced becomes true: it is not sent before that is clear. Asked as Fenced; nil: never.
+	// Late reports whether a RCPT sent now might still be on its way in this machine when Fenced becomes true; it isn't
+	// sent until that is clear. Called as Fenced is; nil: never.
 	Late func() bool
-	// Facts is where what was learned of receivers survives a move; nil: nowhere, as
-	// for one who asks once and is gone.
+	// Facts stores what was learned of receivers beyond a move; nil: nothing is stored.
 	Facts state.Facts
-	// Clock is the time of the ledger, for what is kept in Facts; nil: that of this host.
+	// Clock is the ledger's time, for Facts; nil: this host's.
 	Clock   func() time.Time
 	Sources *egress.Pool                     // from where receivers are spoken to
 	Allow   func(key string) throttle.Limits // the present allowance of a receiver
-	// Stated reports whether somebody has said what the RCPT rate of a receiver is, so that it
-	// is not begun gently; nil: of every one.
+	// Stated reports whether an operator has set the RCPT rate of a receiver, so that it isn't begun slowly; nil:
+	// always.
 	Stated func(key string) bool
-	// SourceOf gives what an operator wants of one of our sources now, by its address:
-	// whether it rests, and what it may ask in a day; nil: nothing.
+	// SourceOf returns an operator's settings for one of our sources, by its address: whether it is paused, and its
+	// daily cap; nil: there are none.
 	SourceOf func(name string) throttle.Limits
-	// Said gives who says what of a field of a receiver, or of "source:" and the address of
-	// one of our sources, in the ledger's time, the one that holds last; nil: nobody knows.
+	// Said returns who set which value of a field of a receiver, or of "source:" and a source's address, in the
+	// ledger's time, with the value in force last; nil: unknown.
 	Said func(name string, f throttle.Field) []throttle.Said
-	// Weight is how many addresses of a workspace are asked for each one of a workspace
-	// of weight 1, at receivers where both wait; nil: all have the same.
+	// Weight is how many addresses of a workspace are asked for each one of a workspace of weight 1 where both wait;
+	// nil: all have the same.
 	Weight func(workspace uuid.UUID) int
 	Waits  []time.Duration // of a penalty that names no time: first, second, … in a row
 	Slots  *registry.Slots
 	Rules  func() *verdict.Rules // those in force, which may change
-	// Busy reports whether the run queue of this node is long; nil: it never is. Then no host is spoken to in
-	// more than one session, as far as they aren't open already.
+	// Busy reports whether the run queue of this node is long; nil: it never is. While it is, no host gets a second
+	// session.
 	Busy    func() bool
 	Log     *slog.Logger
 	Guard   *process.PanicGuard // of goroutines; nil: none
 	Metrics *Metrics
 
-	// Stretch makes the waits between actors, clients and connections, for hosts that are down and
-	// for a source that is refused (waits) so many times as long, for tests on real sockets; 0:
-	// they are as their constants say.
+	// Stretch multiplies the waits between actors, clients and connections, for hosts that are down and for a refused
+	// source, for tests on real sockets; 0: they are as their constants say.
 	Stretch float64
 }
 
@@ -67,15 +64,15 @@ func (o *Options) Stretched(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * o.Stretch)
 }
 
-// restHour is the hour by which a source rests that is refused.
+// restHour is the length of an hour in the suspensions of a refused source.
 func (o *Options) restHour() throttle.Hour { return throttle.Hour(o.Stretched(o.scaleHour(time.Hour))) }
 
-// Bind tells the pool of sources what it has to know of the node.
+// Bind gives the pool of sources the node's settings.
 func (o *Options) Bind() {
 	o.Sources.Bind(egress.Settings{Limits: o.SourceOf, Facts: o.Facts, Clock: o.Clock, Log: o.Log, Guard: o.Guard})
 }
 
-// scaleHour gives how long d lasts where an hour is that of the sources.
+// scaleHour scales d by the length of an hour for the sources.
 func (o *Options) scaleHour(d time.Duration) time.Duration { return o.Sources.Hour.Of(d) }
 
 // ledgerTime gives the time of the ledger.

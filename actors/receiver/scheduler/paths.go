@@ -21,7 +21,7 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// paths are our sources, as this receiver takes them.
+// paths are our sources, and what we know of each at this receiver.
 type paths struct {
 	*env
 	all      sources // in the order in which this receiver gets to know them
@@ -54,7 +54,7 @@ func newPaths(e *env, b throttle.RateBounds, now time.Time) *paths {
 	return ps
 }
 
-// beginRate gives a source a rate of its own, of which nothing is known.
+// beginRate gives a source a new rate.
 func (o *egressPath) beginRate(b throttle.RateBounds, now time.Time) {
 	o.pace = throttle.NewPace(b, now)
 	rate, _ := o.pace.Permits(now)
@@ -76,26 +76,25 @@ func reaches(f throttle.Family, at netip.Addr) bool {
 }
 
 const (
-	// suspendFirst is how long a source is suspended at least at a receiver that refuses it. Each suspension in a
-	// row lasts a quarter of the time since the first refusal, up to suspendMost. So a block costs a quarter more than
-	// it lasts, or 15 s; one of a day is looked at 37 times, and a longer one each four hours.
+	// suspendFirst is how long a source is suspended at least at a receiver that refuses it. Each suspension in a row
+	// lasts a quarter of the time since the first refusal, up to suspendMost. So a block costs at most a quarter more
+	// than it lasts, or 15 s; one of a day is tried 37 times, a longer one each four hours.
 	suspendFirst = 15 * time.Second
 	suspendMost  = 4 * time.Hour
 
-	// suspendUntold is up to how long a rest of our sources lasts at most of which those who wait are told nothing.
+	// suspendUntold is the longest suspension of our sources that clients aren't told of.
 	suspendUntold = 20 * time.Second
 
-	// queuesInRow is how many queues of a receiver refuse a source, without an answer
-	// about an address between them, before it is rested at all of them: an operator's
-	// customers have lists of their own, and three of them don't agree by chance.
+	// queuesInRow: when so many queues of a receiver refuse a source, without an answer about an address in between, it
+	// is suspended at all of them: an operator's customers have their own block lists, and three don't agree by chance.
 	queuesInRow = 3
 )
 
 // errNoSource says that none of our sources has an address of the family of a host's.
 var errNoSource = errors.New("no source address of this family is configured")
 
-// egressPath is what a scheduler knows of one of our sources: whether its receiver takes
-// it, and what harm it has done there.
+// egressPath is what a scheduler knows of one of our sources: whether its receiver takes it, and how many refusals it
+// caused there.
 type egressPath struct {
 	*egress.Source
 	index    int // in the pool
@@ -113,14 +112,14 @@ type egressPath struct {
 	refusing   map[string]struct{} // queues that rested it, without an answer about an address since
 }
 
-// place is where an address was asked.
+// place is the host and the source with which an address was asked.
 type place struct {
 	route *route
 	host  *candidate
 	path  *egressPath
 }
 
-// suspension is how a source is kept away. The zero value: it is not.
+// suspension keeps a source from a receiver. The zero value: there is none.
 type suspension struct {
 	until time.Time // nothing is asked from it before
 	count int       // in a row, without an answer about an address between them
@@ -142,9 +141,8 @@ func (r *suspension) extend(now time.Time, told Judgement, first, most time.Dura
 	r.last = told
 }
 
-// orderSources puts a node's sources in the order in which a receiver gets to know
-// them: the same one first at all times, because greylisting remembers it, and
-// another one for each receiver (rendezvous hashing).
+// orderSources puts a node's sources in the order in which a receiver gets them: always the same one first, because
+// greylisting remembers it, and another one for each receiver (rendezvous hashing).
 func orderSources(key string, s *egress.Pool, a throttle.Limits) sources {
 	out := make([]*egressPath, s.Len())
 	score := make(map[*egressPath]uint64, len(out))
@@ -160,7 +158,7 @@ func orderSources(key string, s *egress.Pool, a throttle.Limits) sources {
 	return out
 }
 
-// readSourcePauses takes what an operator wants of our sources.
+// readSourcePauses reads which of our sources an operator has paused.
 func (ps *paths) readSourcePauses() {
 	for _, o := range ps.all {
 		pause := ps.options.Sources.Limits(o.index).Pause
@@ -171,8 +169,7 @@ func (ps *paths) readSourcePauses() {
 	}
 }
 
-// sourceBlocked reports whether a source may be used toward this receiver, as far as it is not the
-// receiver that keeps it away; and if not, until when and why.
+// sourceBlocked returns until when and why a source may not be used here for a reason other than the receiver.
 func (ps *paths) sourceBlocked(now time.Time, o *egressPath) status.Blocked {
 	if o.pause == throttle.PauseYes || o.pause == throttle.PauseDrain {
 		return status.Blocked{Cause: wire.Cause_PAUSED}
@@ -195,8 +192,8 @@ func (all sources) allSuspended(now time.Time, pool *egress.Pool, key string) bo
 	})
 }
 
-// waitsForSources reports whether a queue of which no host can be dialled only waits for sources of ours
-// that rest, are paused, or have had their day, and until when; zero: it is not known.
+// waitsForSources reports whether a queue without a usable host only waits for our sources, which are suspended,
+// paused, or at their daily cap, and until when; zero: unknown.
 func (ps *paths) waitsForSources(now time.Time, l *route) (bool, time.Time) {
 	var soonest time.Time
 	waits := false
@@ -219,8 +216,7 @@ func (ps *paths) waitsForSources(now time.Time, l *route) (bool, time.Time) {
 	return waits, soonest
 }
 
-// choosePath gives the source from which an address of a queue may be dialled now, nil
-// when there is none.
+// choosePath returns the source from which a host of a queue may be dialled now; nil: there is none.
 func (ps *paths) choosePath(now time.Time, l *route, at netip.Addr) *egressPath {
 	for _, o := range ps.all {
 		if !o.Reaches(at) || l.suspensionOf(now, o) != nil {
@@ -233,9 +229,8 @@ func (ps *paths) choosePath(now time.Time, l *route, at netip.Addr) *egressPath 
 	return nil
 }
 
-// sourcesUnavailable reports whether this node may not speak to the receiver for a while though the
-// receiver takes one of its sources, because they are paused, rested altogether, or have
-// asked what they may in a day; until when, zero for a pause; and why.
+// sourcesUnavailable reports whether our sources that the receiver takes are all paused, suspended, or at their daily
+// cap; until when, zero for a pause; and why.
 func (ps *paths) sourcesUnavailable(now time.Time) (first status.Blocked) {
 	for o := range ps.all.taken(now) {
 		b := ps.sourceBlocked(now, o)
@@ -249,8 +244,8 @@ func (ps *paths) sourcesUnavailable(now time.Time) (first status.Blocked) {
 	return first
 }
 
-// mayBeRefused reports whether a source has refusals left that it may cause within the
-// hour, and if not, when one will have; zero: when an open probe is answered.
+// mayBeRefused reports whether a source has refusals left in this hour, and if not, when it will; zero: when an open
+// probe is answered.
 func (ps *paths) mayBeRefused(now time.Time) (bool, time.Time) {
 	var soonest time.Time
 	usable := false
