@@ -115,7 +115,7 @@ func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 	room := make([]evidence.Attempt, len(r.Answered))
 	for i := range r.Answered {
 		a := &r.Answered[i]
-		if a.Probe.attempts == nil && a.Judgement.Verdict.Outcome != smtp.Undecided { // a waiting probe would keep all of it in memory
+		if a.Probe.attempts == nil && a.Judgement.Verdict.Outcome != smtp.Undecided { // it would stay in memory with the probe
 			a.Probe.attempts = room[i : i : i+1] // for note
 		}
 	}

@@ -140,7 +140,7 @@ func (ps *paths) routeTo(now time.Time, hosts []*wire.Host) *route {
 
 // doubtHost lets the other hosts of a queue go first for 2, 4, 8 … 60 s if one gives only bad answers.
 func (ps *paths) doubtHost(now time.Time, at place, r throttle.Result) {
-	if at.host.fails++; r == throttle.RefusedUs || at.path.pace.Alone() { // a block would soon be known from few addresses
+	if at.host.fails++; r == throttle.RefusedUs || at.path.pace.Alone() { // few addresses would show a block
 		at.host.fails += 2
 	}
 	if at.host.fails < hostFails || now.Before(at.host.aside) {

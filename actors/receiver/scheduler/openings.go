@@ -161,7 +161,7 @@ func (op *openings) notOpened(now time.Time, s *session, told Judgement, open in
 	}
 	if n > 0 && !s.path.pace.Alone() {
 		sent, _, bad := s.path.pace.LastBad()
-		crowded := first && !(bad && now.Sub(sent) < throttle.PenaltyWithin) // only one of the three numbers changes at a time
+		crowded := first && !(bad && now.Sub(sent) < throttle.PenaltyWithin) // one of the three at a time
 		if crowded {
 			op.noteCrowded(now, s, told, n)
 		}
