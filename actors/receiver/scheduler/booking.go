@@ -115,7 +115,7 @@ func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 	room := make([]evidence.Attempt, len(r.Answered))
 	for i := range r.Answered {
 		a := &r.Answered[i]
-		if a.Probe.attempts == nil && a.Judgement.Verdict.Outcome != smtp.Undecided { // it would stay in memory with the probe
+		if a.Probe.attempts == nil && a.Judgement.Verdict.Outcome != smtp.Undecided { // it would stay in memory
 			a.Probe.attempts = room[i : i : i+1] // for note
 		}
 	}

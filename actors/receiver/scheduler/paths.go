@@ -24,11 +24,11 @@ import (
 // paths are our sources, and what we know of each at this receiver.
 type paths struct {
 	*env
-	all      sources // in the order in which this receiver gets to know them
+	all      sources // in the order in which this receiver gets them
 	routes   map[string]*route
 	receiver pause
-	restored *restored      // what was read of hosts; nil: nothing
-	others   []state.Source // what was read of the sources of other nodes
+	restored *restored      // the stored hosts; nil: none
+	others   []state.Source // the stored sources of other nodes
 	othersAt time.Time
 }
 
@@ -105,11 +105,11 @@ type egressPath struct {
 	pause    throttle.Pause   // as an operator wants it of the source
 	grey     throttle.Greylist
 
-	cause      evidence.Cause      // what the pace was changed for last, for evidence
+	cause      evidence.Cause      // the attempt that last changed the pace, for evidence
 	suspension                     // at all of this receiver
-	takenAt    time.Time           // when the pool was told last that the receiver takes it
+	takenAt    time.Time           // when the pool was last told that the receiver takes it
 	asking     int                 // sessions that ask something from it
-	refusing   map[string]struct{} // queues that rested it, without an answer about an address since
+	refusing   map[string]struct{} // queues that suspended it, without an answer about an address since
 }
 
 // place is the host and the source with which an address was asked.
@@ -121,8 +121,8 @@ type place struct {
 
 // suspension keeps a source from a receiver. The zero value: there is none.
 type suspension struct {
-	until time.Time // nothing is asked from it before
-	count int       // in a row, without an answer about an address between them
+	until time.Time // it isn't used before
+	count int       // suspensions in a row without an answer about an address
 	last  Judgement // the newest refusal
 }
 
@@ -263,8 +263,8 @@ func (ps *paths) mayBeRefused(now time.Time) (bool, time.Time) {
 	return !usable, soonest // none usable: the queues will be told
 }
 
-// nextCandidate gives the best candidate of a queue that may be dialled now, and from where. One that is aside
-// is the best when there is no other.
+// nextCandidate returns the best candidate of a queue that may be dialled now, and from which source. One set aside
+// counts only if there is no other.
 func (ps *paths) nextCandidate(now time.Time, l *route) (best *candidate, from *egressPath) {
 	for _, c := range l.candidates {
 		if best != nil && now.Before(c.aside) || now.Before(c.until) || !reaches(ps.limits.Family, c.at) {
@@ -281,7 +281,7 @@ func (ps *paths) nextCandidate(now time.Time, l *route) (best *candidate, from *
 	return best, from
 }
 
-// otherHost gives a candidate of another host of a queue that may be asked from a source now, nil when there is none.
+// otherHost returns a candidate of another host of a queue that may be dialled from a source now; nil: there is none.
 func (ps *paths) otherHost(now time.Time, l *route, o *egressPath, host string) *candidate {
 	for _, c := range l.candidates {
 		if c.host != host && !now.Before(c.until) && !now.Before(c.aside) && o.Reaches(c.at) &&
@@ -292,8 +292,8 @@ func (ps *paths) otherHost(now time.Time, l *route, o *egressPath, host string) 
 	return nil
 }
 
-// hostUnavailable says why a candidate may not be dialled now, until when, and whether it or our sources
-// rest: else none of ours can ask it at all. Of our sources, that speaks which may be used first.
+// hostUnavailable returns why and until when a candidate may not be dialled, and whether that is a pause of it or of
+// our sources; if not, none of ours can reach it at all. Among our sources, the one that may be used first decides.
 func (ps *paths) hostUnavailable(now time.Time, l *route, c *candidate) (told Judgement, until time.Time, rests bool) {
 	if now.Before(c.until) {
 		return c.last, c.until, true
@@ -354,7 +354,7 @@ func (ps *paths) hostsUnavailable(now time.Time, l *route) (told Judgement, why 
 	return told, why
 }
 
-// blameSource counts a refusal of a source against it on this node.
+// blameSource counts a refusal of a source in the node's pool.
 func (ps *paths) blameSource(now time.Time, o *egressPath, told Judgement) {
 	if r := told.Verdict.Reason; r != smtp.SourceBlocked && r != smtp.SourceIdentity {
 		return
@@ -425,8 +425,8 @@ func (o *egressPath) rateStatus(now time.Time) inspect.RateStatus {
 		Since: e.Since, Why: e.Why}
 }
 
-// firstToResume gives the source that is the first to speak again when all of ours that the
-// receiver takes rest for a short while, by their rates; nil: one may speak.
+// firstToResume returns, when all sources that the receiver takes pause briefly by their rates, the first that may ask
+// again; nil: one may ask now.
 func (all sources) firstToResume(now time.Time) (first *egressPath) {
 	for o := range all.taken(now) {
 		rests := o.pace.Explain(now).Until
@@ -440,8 +440,7 @@ func (all sources) firstToResume(now time.Time) (first *egressPath) {
 	return first
 }
 
-// slowedPath gives the source whose rate, rather than the allowance, says how fast the
-// receiver is asked; nil: it is the allowance.
+// slowedPath returns the source whose learned rate, not the allowance, limits how fast we ask; nil: the allowance does.
 func (all sources) slowedPath(now time.Time) *egressPath {
 	for o := range all.taken(now) {
 		if o.pace.Limits(now) {
@@ -452,7 +451,7 @@ func (all sources) slowedPath(now time.Time) *egressPath {
 	return nil
 }
 
-// answered is what was accepted and refused of late by way of the source that is used.
+// answered returns how many addresses were lately accepted and refused from the source in use.
 func (all sources) answered() (accepted, refused int) {
 	for _, o := range all {
 		if accepted, refused = o.refusals.Answered(); accepted+refused > 0 {
@@ -462,8 +461,8 @@ func (all sources) answered() (accepted, refused int) {
 	return accepted, refused
 }
 
-// permittedRate is how many RCPTs a second may be sent now, short rests left aside: what is
-// allowed here, and what a source that the receiver takes was found to be let go.
+// permittedRate returns how many RCPTs a second may be sent now, short pauses aside: the lower of the allowance and the
+// sources' learned rates.
 func (all sources) permittedRate(now time.Time, allowed throttle.Rate) float64 {
 	found := 0.0
 	for o := range all.taken(now) {
@@ -473,8 +472,7 @@ func (all sources) permittedRate(now time.Time, allowed throttle.Rate) float64 {
 	return min(allowed.PerSecond(), found)
 }
 
-// refusalWeight returns how many RCPTs one refusal of a source costs everybody; 1: refusals are not
-// scarce there.
+// refusalWeight returns how many RCPTs one refusal from a source is worth; 1: refusals aren't scarce there.
 func (ps *paths) refusalWeight(o *egressPath) float64 {
 	return o.refusals.WeighRefusal(min(ps.limits.RcptRate.PerSecond(), o.pace.Lasting()))
 }
@@ -487,8 +485,8 @@ func (qs *queues) chargeRefusal(now time.Time, l *hostQueue, o *egressPath, p *P
 	}
 }
 
-// perHourByRefusals is how many addresses can be asked in an hour where such a part of them is refused.
-// What is allowed comes in steps of an hour, so it depends on how many wait.
+// perHourByRefusals returns how many addresses can be asked in an hour if this part of them is refused. The budget
+// comes by the hour, so it depends on how many wait.
 func (ps *paths) perHourByRefusals(now time.Time, part float64, wait int) float64 {
 	for o := range ps.all.taken(now) {
 		if wait == 0 || ps.limits.RefusedShare > 0 {

@@ -11,11 +11,10 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// soonEnds is when a pause whose end is over is expected to be ended here.
+// soonEnds is how soon a pause whose end has passed is expected to be lifted here.
 const soonEnds = time.Second
 
-// whoSaid gives who says what of a field of a receiver, or of one of our sources; none:
-// nobody knows.
+// whoSaid returns who set which value of a field of a receiver, or of one of our sources; none: unknown.
 func (e *env) whoSaid(name string, f throttle.Field) []throttle.Said {
 	if e.options.Said == nil {
 		return nil
@@ -23,17 +22,17 @@ func (e *env) whoSaid(name string, f throttle.Field) []throttle.Said {
 	return e.options.Said(name, f)
 }
 
-// hostTime turns a time of the ledger's clock into one of this host's, which is not over.
+// hostTime turns a time of the ledger's clock into one of this host's, at least now.
 func (e *env) hostTime(now, at time.Time) time.Time {
 	return now.Add(max(soonEnds, at.Sub(e.options.ledgerTime(now))))
 }
 
-// pauseEnds is until when a name is paused; zero: until somebody ends it.
+// pauseEnds returns until when a name is paused; zero: until an operator ends it.
 func (e *env) pauseEnds(now time.Time, name string) time.Time {
 	var until time.Time
 	for _, s := range slices.Backward(e.whoSaid(name, throttle.FieldPause)) {
 		switch {
-		case s.Text == string(throttle.PauseNo): // what holds when those before are over
+		case s.Text == string(throttle.PauseNo): // what holds once the earlier ones have ended
 			return until
 		case s.Until.IsZero():
 			return time.Time{}
@@ -43,8 +42,7 @@ func (e *env) pauseEnds(now time.Time, name string) time.Time {
 	return until
 }
 
-// sourcesPaused is until when the first of our sources is used again that the receiver
-// takes and that is paused, or until a time before.
+// sourcesPaused returns when the first paused source that the receiver takes is used again, at most a given time.
 func (ps *paths) sourcesPaused(now, until time.Time) time.Time {
 	for o := range ps.all.taken(now) {
 		if o.pause == throttle.PauseYes || o.pause == throttle.PauseDrain {
@@ -54,7 +52,7 @@ func (ps *paths) sourcesPaused(now, until time.Time) time.Time {
 	return until
 }
 
-// pausedBy says who has paused a name, and why; what names it in the sentence.
+// pausedBy says who paused a name, and why; what stands for the name in the sentence.
 func (e *env) pausedBy(name, what string, how throttle.Pause) string {
 	by, reason := "an operator", ""
 	if said := e.whoSaid(name, throttle.FieldPause); len(said) > 0 {
@@ -75,7 +73,7 @@ func (e *env) pausedBy(name, what string, how throttle.Pause) string {
 	return fmt.Sprintf("%s paused %s%s", by, what, reason)
 }
 
-// pausedBecause says who has paused the receiver, or our sources.
+// pausedBecause says who paused the receiver, or our sources.
 func (ps *paths) pausedBecause() string {
 	if how := ps.limits.Pause; how == throttle.PauseYes || how == throttle.PauseDrain {
 		return ps.pausedBy(ps.key, "it", how)
@@ -88,7 +86,7 @@ func (ps *paths) pausedBecause() string {
 	return "an operator has paused the sources of ours that it takes"
 }
 
-// capEnds is when the first override ends that says how much one of our sources may ask in a day; zero: none ends.
+// capEnds returns when the first override of a source's daily cap ends; zero: none ends.
 func (ps *paths) capEnds(now time.Time) (first time.Time) {
 	today := ps.options.ledgerTime(now)
 	for o := range ps.all.taken(now) {

@@ -9,16 +9,16 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// pause is how the whole receiver is left alone. The zero value: it is not.
+// pause is a pause of the whole receiver. The zero value: there is none.
 type pause struct {
 	until     time.Time // nothing is asked before
 	since     time.Time
-	inRow     int       // without an answer about an address between them
-	judgement Judgement // what probes are told meanwhile
+	inRow     int       // pauses in a row without an answer about an address
+	judgement Judgement // the answer to probes meanwhile
 }
 
-// avoid does not dial an address for a while. What fails during that while, as
-// sessions that were open beside the first that failed, does not prolong it.
+// avoid keeps an address from being dialled for a while. Failures in that time, such as of sessions opened beside the
+// first, don't prolong it.
 func (c *candidate) avoid(now time.Time, told Judgement, wait time.Duration) {
 	c.last = told
 	if now.Before(c.until) {
@@ -28,7 +28,7 @@ func (c *candidate) avoid(now time.Time, told Judgement, wait time.Duration) {
 	c.failures++
 }
 
-// pauseReceiver rests the whole receiver; each pause in a row is longer.
+// pauseReceiver pauses the whole receiver; each pause in a row is longer.
 func (ps *paths) pauseReceiver(now time.Time, told Judgement) {
 	resting := now.Before(ps.receiver.until)
 	until := now.Add(ps.penaltyWait(told.Verdict, ps.receiver.inRow))
@@ -50,8 +50,8 @@ func (ps *paths) pauseReceiver(now time.Time, told Judgement) {
 		told.Verdict.Reason.String(), "until", ps.receiver.until)
 }
 
-// throttled follows a word about haste that was said of no address, as to MAIL. The whole receiver rests when a
-// time was named.
+// throttled takes a reply about our pace that is about no address, such as to MAIL. The whole receiver pauses if it
+// named a time.
 func (ps *paths) throttled(now, sent time.Time, o *egressPath, told Judgement) {
 	ps.dirty = true
 	if told.Verdict.Wait > 0 && told.Verdict.Reason != smtp.Greylisted { // which waits for its address
@@ -66,9 +66,8 @@ func (ps *paths) throttled(now, sent time.Time, o *egressPath, told Judgement) {
 	ps.record(now, o.pace.Explain(now).Why)
 }
 
-// refuseSource follows a refusal of a source, whatever the address, by one host, before
-// any RCPT. When no other host of the queue can be asked from it the source is
-// rested at this receiver.
+// refuseSource takes one host's refusal of a source before any RCPT. If no other host of the queue can be asked from
+// it, the source is suspended at this receiver.
 func (ps *paths) refuseSource(now time.Time, l *route, at *candidate, o *egressPath, told Judgement) {
 	told = withCause(told)
 	at.avoid(now, told, ps.penaltyWait(told.Verdict, at.failures))
@@ -80,9 +79,8 @@ func (ps *paths) refuseSource(now time.Time, l *route, at *candidate, o *egressP
 	ps.suspendSource(now, l, o, told)
 }
 
-// suspendSource keeps a source away from the hosts of a queue for hours, and from the whole
-// receiver when one queue after the other refuses it. The next source takes over,
-// with sessions and a harm budget of its own.
+// suspendSource keeps a source from the hosts of a queue, and from the whole receiver when one queue after the other
+// refuses it. The next source takes over, with its own sessions and refusal budget.
 func (ps *paths) suspendSource(now time.Time, l *route, o *egressPath, told Judgement) {
 	if l.suspensionOf(now, o) != nil {
 		return // said by several sessions at once
@@ -117,7 +115,7 @@ func (ps *paths) suspendSource(now time.Time, l *route, o *egressPath, told Judg
 		"reason", told.Verdict.Reason.String(), "rule", told.Verdict.Rule, "whole", everywhere, "until", r.until)
 }
 
-// consequenceOf is until when a firing keeps us away; zero: it does not.
+// consequenceOf returns until when a firing keeps us away; zero: it doesn't.
 func (ps *paths) consequenceOf(now time.Time, at place) time.Time {
 	until := at.path.until
 	if r := at.route.refusals[at.path]; r != nil {
@@ -132,22 +130,22 @@ func (ps *paths) consequenceOf(now time.Time, at place) time.Time {
 }
 
 const (
-	// brokenFor is how long a host is left alone that has served us, when one connection to it
-	// breaks: if only some of them do, all addresses would wait for minutes each time.
-	// Two seconds are more than a process needs that forks anew.
+	// brokenFor is how long a host that has served us isn't dialled after one connection breaks: if only some break,
+	// all addresses would otherwise wait for minutes each time. Two seconds are more than a server needs to fork a
+	// process.
 	brokenFor = 2 * time.Second
 )
 
-// trouble is what ended a session, or kept it from beginning.
+// trouble is what ended a session or kept it from opening.
 type trouble struct {
 	judgement Judgement
 	ready     bool         // it was open
 	heard     bool         // and something was answered
 	tls       smtp.TLSMode // as it was opened
-	sent      time.Time    // what is to blame for it
+	sent      time.Time    // its presumed cause
 }
 
-// takeTrouble follows a verdict that speaks of the host or of us, not of an address.
+// takeTrouble acts on a verdict about the host or about us, not about an address.
 func (ps *paths) takeTrouble(now time.Time, at place, t trouble) {
 	ps.dirty = true
 	told, v, mayTLS := t.judgement, t.judgement.Verdict, t.tls != smtp.TLSRequired && ps.limits.TLS != throttle.TLSOff
@@ -167,7 +165,7 @@ func (ps *paths) takeTrouble(now time.Time, at place, t trouble) {
 		at.route.setMode(smtp.TLSOff, now) // RFC 7435 §3: rather in clear than not at all
 	case t.ready && !t.heard && told.Attempt.TLS && told.Attempt.Code == 0 && t.tls == smtp.TLSOpportunistic &&
 		told.Attempt.Trouble != evidence.TroubleOurs:
-		at.route.setMode(smtp.TLSOff, now) // it breaks as soon as something is said under TLS
+		at.route.setMode(smtp.TLSOff, now) // it breaks right after the handshake
 	case v.Action == verdict.ActSlow && t.ready && told.Attempt.Stage > smtp.StageHello:
 		ps.throttled(now, t.sent, at.path, told)
 	case told.Attempt.Code == 0 && at.host.served && at.host.failures == 0: // once is chance
@@ -177,11 +175,11 @@ func (ps *paths) takeTrouble(now time.Time, at place, t trouble) {
 	}
 }
 
-// harvestFor is how long a receiver is left alone whose guard against address
-// harvesting has spoken, when it names no time: Cisco's counts by the hour.
+// harvestFor is how long a receiver isn't asked after its harvest guard has spoken, if it names no time: Cisco's counts
+// by the hour.
 const harvestFor = time.Hour
 
-// penaltyWaits are those of a penalty that names no time.
+// penaltyWaits returns the waits of a penalty that names no time.
 func (e *env) penaltyWaits() []time.Duration {
 	if own := e.limits.Waits.List(); len(own) > 0 {
 		return own
@@ -189,16 +187,16 @@ func (e *env) penaltyWaits() []time.Duration {
 	return e.options.Waits
 }
 
-// firstWait is the shortest time after which an address is asked again, when a receiver names none.
+// firstWait returns the shortest configured wait before an address is asked again.
 func (e *env) firstWait() time.Duration { return e.penaltyWaits()[0] }
 
-// firstSuspension is how long a source rests when it is refused for the first time: no longer than firstWait.
+// firstSuspension returns how long the first suspension of a source lasts: no longer than firstWait.
 func (e *env) firstSuspension() time.Duration {
 	return min(e.options.restHour().Of(suspendFirst), e.firstWait())
 }
 
-// untoldFor returns how much of a suspension may be left that those who wait aren't told of: all of the first, and only
-// the end of those that follow.
+// untoldFor returns how much of a suspension may be left without clients being told: all of the first, and only the end
+// of later ones.
 func (e *env) untoldFor(r *suspension) time.Duration {
 	most := min(suspendUntold, e.firstWait()*4/3)
 	if r.count > 1 {
@@ -207,7 +205,7 @@ func (e *env) untoldFor(r *suspension) time.Duration {
 	return most
 }
 
-// penaltyWait is how long the nth trouble in a row keeps us away.
+// penaltyWait returns how long the nth trouble in a row keeps us away.
 func (e *env) penaltyWait(v verdict.Verdict, nth int) time.Duration {
 	if v.Wait > 0 {
 		return v.Wait
@@ -220,7 +218,7 @@ func (e *env) penaltyWait(v verdict.Verdict, nth int) time.Duration {
 	return wait
 }
 
-// downFor is how long a host is left alone after so many tries that failed.
+// downFor returns how long a host isn't dialled after so many failed tries.
 func (e *env) downFor(failures int) time.Duration {
 	wait := min(downMost, time.Second<<min(failures, 10))
 	return e.options.Stretched(wait + e.jitter(wait/10))
@@ -242,7 +240,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// takeFact learns whether a source is taken, whether TLS is, and what keeps us away.
+// takeFact learns from a fact about our sources, TLS, or a trouble.
 func (ps *paths) takeFact(now time.Time, at place, f Fact) {
 	switch f.what {
 	case answered:

@@ -11,10 +11,10 @@ import (
 	"rollcall/smtp"
 )
 
-// hostQueuesMax is beyond how many queues those without work are forgotten whatever they know: 10 MB.
+// hostQueuesMax: beyond so many queues those without work are forgotten, whatever they know: 10 MB.
 const hostQueuesMax = 10_000
 
-// asideQueue is a queue that is out of the turns for a while.
+// asideQueue is a queue that is set aside for a while.
 type asideQueue struct {
 	queue *hostQueue
 	until time.Time
@@ -26,9 +26,9 @@ type queues struct {
 	*env
 	paths *paths
 	all   map[string]*hostQueue
-	aside fairqueue.FIFO[asideQueue] // that cannot have a session yet, though their hosts are well
+	aside fairqueue.FIFO[asideQueue] // set aside: no session for now, though nothing is wrong with the hosts
 
-	waiting  []*recheck             // addresses that are asked again here in a moment
+	waiting  []*recheck             // addresses that are soon asked again here
 	parked   map[string]*heldDomain // domains that let others go first
 	deferred deferredBefore
 	barren   barren // of all hosts together
@@ -55,7 +55,7 @@ func (qs *queues) pushProbe(l *hostQueue, p *Probe) {
 		qs.returnProbe(qs.now, p)
 		return
 	}
-	if known := qs.all[l.key]; known == nil { // it was forgotten while the probe was put by
+	if known := qs.all[l.key]; known == nil { // it was forgotten while the probe was aside
 		qs.all[l.key], qs.paths.routes[l.key] = l, l.route
 	} else {
 		l = known
@@ -65,7 +65,7 @@ func (qs *queues) pushProbe(l *hostQueue, p *Probe) {
 	switch {
 	case p.recheck != nil: // it is asked again
 		class = fairqueue.First
-	case p.retry: // it ends an address, and greylists forget
+	case p.retry: // a retry ends an address, and greylists forget
 		class = fairqueue.Retry
 	}
 	l.Push(f, p, class)
@@ -79,8 +79,8 @@ func (qs *queues) popProbe(l *hostQueue) *Probe {
 	return p
 }
 
-// unreachable reports whether no host can be dialled now, or from none of our sources, and until when:
-// UNREACHED when nobody answers there, PENALTY when they answer that they don't want us now.
+// unreachable reports whether no host can be dialled now from any of our sources, and until when: UNREACHED when no
+// host answers, PENALTY when they answer but don't take us now.
 func (qs *queues) unreachable(now time.Time) (b status.Blocked) {
 	for _, l := range qs.all {
 		if l.Sessions() > 0 {
@@ -102,18 +102,17 @@ func (qs *queues) unreachable(now time.Time) (b status.Blocked) {
 	return b
 }
 
-// setAside takes a queue out of the turns: it cannot have a session now, and nothing is
-// wrong with its hosts.
+// setAside takes a queue out of the order for sessions: it can't have one now, though nothing is wrong with its hosts.
 func (qs *queues) setAside(now time.Time, l *hostQueue, until time.Time) {
 	if soon := now.Add(asideFor); until.IsZero() || until.After(soon) {
-		until = soon // what keeps it may change
+		until = soon // the reason may change
 	}
 	l.SetAside()
 	qs.aside.Push(asideQueue{l, until})
 	qs.wakeAt(until)
 }
 
-// readmitAside brings queues back into the turns.
+// readmitAside puts queues back into the order for sessions.
 func (qs *queues) readmitAside(now time.Time) {
 	for qs.aside.Len() > 0 {
 		one := qs.aside.Peek()
@@ -126,7 +125,7 @@ func (qs *queues) readmitAside(now time.Time) {
 	}
 }
 
-// purgeGone takes probes that nobody wants asked out of the queues.
+// purgeGone takes dropped probes out of the queues.
 func (qs *queues) purgeGone(now time.Time) {
 	if !qs.tasks.stale {
 		return
@@ -150,7 +149,7 @@ func (qs *queues) purgeGone(now time.Time) {
 	}
 }
 
-// returnTask answers what has not begun of a task, unless an older owner asks for it.
+// returnTask gives back a task's probes that haven't begun, unless an older owner asks for that.
 func (qs *queues) returnTask(now time.Time, m *wire.Cancel) {
 	t := qs.tasks.all[m.GetTask().Key()]
 	if t == nil || m.GetTask().GetEpoch() < t.epoch {
@@ -170,12 +169,12 @@ func (qs *queues) returnTask(now time.Time, m *wire.Cancel) {
 	}
 }
 
-// returnProbe answers a probe that is not to be asked any more.
+// returnProbe gives a probe back unasked.
 func (qs *queues) returnProbe(now time.Time, p *Probe) {
 	qs.answerProbe(p, Judgement{Verdict: again(smtp.ReceiverRateLimited, "given back")}, now)
 }
 
-// dropUnused forgets hosts that nobody asks for and nothing is known against.
+// dropUnused forgets queues without work whose hosts have nothing worth keeping.
 func (qs *queues) dropUnused(now time.Time) {
 	for key, l := range qs.all {
 		l.Forget()
@@ -187,7 +186,7 @@ func (qs *queues) dropUnused(now time.Time) {
 	maps.DeleteFunc(qs.paths.routes, func(key string, _ *route) bool { return qs.all[key] == nil })
 }
 
-// tellWaiting tells every waiting probe to come back when the pause is over.
+// tellWaiting answers every waiting probe with the end of the pause.
 func (qs *queues) tellWaiting(now time.Time) {
 	told := qs.paths.receiver.judgement
 	told.Attempt.Others = true
@@ -205,7 +204,7 @@ func (qs *queues) tellWaiting(now time.Time) {
 	}
 }
 
-// readmitAll lets every queue back into the turns: what kept them out may be over.
+// readmitAll puts every queue back into the order for sessions, since what kept it out may have ended.
 func (qs *queues) readmitAll() {
 	for qs.aside.Len() > 0 {
 		qs.aside.Pop().queue.Readmit()
@@ -217,24 +216,24 @@ func (qs *queues) readmitAll() {
 type hostQueue struct {
 	*waiting
 	*route
-	behind int       // addresses that their clients keep back for these hosts
-	greyed time.Time // when the newest that came back after greylisting was first put off
+	behind int       // addresses for these hosts that are still at their clients
+	greyed time.Time // when the newest returning greylisted address was first deferred
 	barren barren
 
-	cameBack bool // in another session, when the first was told nothing but to come back
+	cameBack bool // after a first session with nothing but deferrals, whether another was opened
 }
 
-// left is how many addresses are still to be asked, as far as is known: those that wait here, and behind.
+// left returns how many addresses are known to wait, here and behind at their clients.
 func (l *hostQueue) left() int { return l.Queued() + l.behind }
 
-// hostQueue is what waits in a queue, and flow a verification with something that waits.
+// hostQueue holds the probes of a queue, and flow those of a verification.
 type (
 	waiting = fairqueue.HostQueue[*Probe]
 	flow    = fairqueue.Flow[*Probe]
 )
 
-// smallFlow is of how many addresses a verification is not interrupted for another one of
-// which nothing was asked: they are done within some seconds anyway.
+// smallFlow: a verification isn't interrupted for another one until so many of its addresses were asked: fewer are done
+// within seconds anyway.
 const smallFlow = 50
 
 // knowsSomething reports whether something is known of the hosts that is worth keeping.
@@ -242,7 +241,7 @@ func (l *hostQueue) knowsSomething(now time.Time) bool {
 	return l.barren.worthKeeping(now) || l.route.knowsSomething(now)
 }
 
-// isLarge reports whether of everything that waits in a queue enough was asked already.
+// isLarge reports whether every flow in a queue has had enough addresses asked to be interrupted.
 func (l *hostQueue) isLarge() bool {
 	for f := range l.Flows() {
 		if f.Charged() < smallFlow {

@@ -16,7 +16,7 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// recorder remembers what the receiver said, for those who ask what it does.
+// recorder keeps what the receiver said, for people who ask.
 type recorder struct {
 	*env
 	handle *registry.Handle
@@ -24,47 +24,45 @@ type recorder struct {
 }
 
 const (
-	// firingsMax bounds the replies that are kept because they made us slow down, rest
-	// or change, and firingsFor says how long. What one rule makes of one source counts
-	// once within firingsApart. A scheduler keeps 10 KB for all this at most, 1,000 of them
-	// 10 MB.
+	// firingsMax bounds the replies kept because they made us slow down, pause or change, and firingsFor how long they
+	// are kept. One rule at one source counts once within firingsApart. A scheduler keeps at most 10 KB for all this,
+	// 1,000 of them 10 MB.
 	firingsMax   = 20
 	firingsFor   = time.Hour
 	firingsApart = 10 * time.Second
 
-	// listedMax bounds the sessions and queues of one receiver that are listed.
+	// listedMax bounds the listed sessions and queues of one receiver.
 	listedMax = 100
 
 	// roomEvery is how often a scheduler without a record asks for room again.
 	roomEvery = time.Minute
 )
 
-// record is what a scheduler remembers for those who ask what it does. The zero value is
-// ready. Mailbox only.
+// record is what a scheduler keeps for people who ask. The zero value is ready. Mailbox only.
 type record struct {
 	history *status.History // nil: not begun, or no room
-	tried   time.Time       // when room was asked for
+	tried   time.Time       // when room was last asked for
 
-	seconds status.Tallies // RCPTs a second are told over ten of them
-	minutes status.Tallies // and the fractions of refusals and deferrals over ten of these
+	seconds status.Tallies // ten of them give RCPTs a second
+	minutes status.Tallies // ten of these give the fractions of refusals and deferrals
 
-	last, telling remark   // the newest, and the newest that speaks of us or the receiver
+	last, telling remark   // the newest, and the newest about us or the receiver
 	firings       []firing // oldest first
-	fresh         int      // of these, how many the consequences are not known yet
+	fresh         int      // how many of these have no known consequence yet
 
 	cause    wire.Cause // since observed
 	observed time.Time
 	queued   int // as the metric has it, under cause
 }
 
-// remark is what a receiver said, and when.
+// remark is one reply, and when it came.
 type remark struct {
 	judgement Judgement
 	local     string // that was asked for
 	at        time.Time
 }
 
-// firing is a remark that made us slow down, rest or change.
+// firing is a remark that made us slow down, pause or change.
 type firing struct {
 	inspect.Reply
 	route *route
@@ -77,14 +75,14 @@ func answersEnd(r *Report) bool {
 	return n > 0 && r.Answered[n-1].Judgement.Attempt == r.Failure.Attempt
 }
 
-// aboutUs reports whether a verdict speaks of us or the receiver rather than of an address.
+// aboutUs reports whether a verdict is about us or the receiver rather than about an address.
 func aboutUs(told *Judgement) bool {
 	v := &told.Verdict
 	ofUs := v.Blame == smtp.BlameReceiver || v.Blame == smtp.BlameSource
 	return !v.Outcome.Final() && ofUs && v.Reason != smtp.Greylisted
 }
 
-// changesSending reports whether a verdict changes how its receiver is spoken to.
+// changesSending reports whether a verdict changes how we ask its receiver.
 func changesSending(told *Judgement) bool {
 	switch told.Verdict.Action {
 	case verdict.ActSlow, verdict.ActPause, verdict.ActOtherSource, verdict.ActTLS, verdict.ActSplit,
@@ -94,7 +92,7 @@ func changesSending(told *Judgement) bool {
 	return false
 }
 
-// view gives a remark as people are shown it.
+// view returns a remark in the form shown to people.
 func (r *remark) view() inspect.Reply {
 	a, v := &r.judgement.Attempt, &r.judgement.Verdict
 	if r.at.IsZero() {
@@ -144,7 +142,7 @@ func (s *session) status(now time.Time) inspect.Session {
 	return out
 }
 
-// learnedStatus says what was learned and holds.
+// learnedStatus returns the learned limits that hold.
 func learnedStatus(l *throttle.Learned, now time.Time) []inspect.Limit {
 	out := []inspect.Limit{}
 	note := func(f throttle.Field, l throttle.LearnedLimit, lasts time.Duration, from string) {
@@ -162,7 +160,7 @@ func learnedStatus(l *throttle.Learned, now time.Time) []inspect.Limit {
 	return out
 }
 
-// openHistory gives the history of the receiver, nil when there is no room for one.
+// openHistory returns the history of the receiver; nil: there is no room for one.
 func (re *recorder) openHistory(now time.Time) *status.History {
 	st := &re.record
 	if st.history == nil && (st.tried.IsZero() || now.Sub(st.tried) >= roomEvery) {
@@ -173,7 +171,7 @@ func (re *recorder) openHistory(now time.Time) *status.History {
 	return st.history
 }
 
-// recordReport notes what a session was told.
+// recordReport records the answers in a session's report.
 func (re *recorder) recordReport(now time.Time, s *session, r *Report) {
 	history := re.openHistory(now)
 	asked := int32(r.OnWire)
@@ -205,7 +203,7 @@ func (re *recorder) recordFailure(now time.Time, s *session, failed *Judgement) 
 	re.recordReply(now, s, failed, "", now)
 }
 
-// recordReply notes one thing that a receiver said of a mailbox, or did not say.
+// recordReply records one reply to RCPT, or its absence.
 func (re *recorder) recordReply(now time.Time, s *session, told *Judgement, local string, at time.Time) {
 	st, a := &re.record, &told.Attempt
 	s.encrypted = a.TLS
@@ -231,7 +229,7 @@ func (re *recorder) recordReply(now time.Time, s *session, told *Judgement, loca
 	}
 }
 
-// recordFiring keeps a remark that changes how the receiver is spoken to.
+// recordFiring keeps a remark that changes how we ask the receiver.
 func (re *recorder) recordFiring(s *session, r remark) {
 	st := &re.record
 	for i := len(st.firings) - 1; i >= 0; i-- {
@@ -240,7 +238,7 @@ func (re *recorder) recordFiring(s *session, r remark) {
 			break
 		}
 		if f.Rule == r.judgement.Verdict.Rule && f.path == s.path {
-			return // one haste, said many times
+			return // one cause, said many times
 		}
 	}
 	if len(st.firings) == firingsMax {
@@ -257,7 +255,7 @@ func (re *recorder) recordDial(now time.Time) {
 	}
 }
 
-// closeRecord takes the scheduler out of what is told of its node.
+// closeRecord takes the scheduler out of the node's metrics and histories.
 func (re *recorder) closeRecord(now time.Time) {
 	st := &re.record
 	re.options.Metrics.gone(st)

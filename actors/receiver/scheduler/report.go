@@ -10,11 +10,11 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// Judgement is an attempt and what the rules make of it.
+// Judgement is an attempt and the rules' verdict on it.
 type Judgement struct {
 	Verdict verdict.Verdict
 	Attempt evidence.Attempt // its zero value: nothing was asked
-	NoHELO  bool             // EHLO was refused, and what HELO gets is not known: see smtp.Failure
+	NoHELO  bool             // EHLO was refused, and HELO wasn't tried: see smtp.Failure
 }
 
 // wasAsked reports whether there was an attempt.
@@ -26,10 +26,10 @@ func (v *Judgement) isPermanent() bool { return v.Attempt.Code/100 == 5 }
 // isAccepted reports whether the receiver answered with a 2xx.
 func (v *Judgement) isAccepted() bool { return v.Attempt.Code/100 == 2 }
 
-// Judge makes an attempt of a raw answer and judges it.
+// Judge turns a raw answer into an attempt and judges it.
 func (o *Options) Judge(r evidence.Raw) Judgement { return o.judgeBy(o.Rules(), r) }
 
-// judgeBy is Judge by certain rules.
+// judgeBy is Judge with given rules.
 func (o *Options) judgeBy(rules *verdict.Rules, r evidence.Raw) Judgement {
 	told := Judgement{Attempt: evidence.Note(r)}
 	told.Verdict = rules.Decide(&told.Attempt)
@@ -39,23 +39,23 @@ func (o *Options) judgeBy(rules *verdict.Rules, r evidence.Raw) Judgement {
 	return told
 }
 
-// Answered is one probe that a session has dealt with, and what came of it.
+// Answered is one probe of a session and its result.
 type Answered struct {
 	Probe     *Probe
-	Judgement Judgement // with code 0 when it could not be asked
+	Judgement Judgement // code 0: it couldn't be asked
 	Sent      time.Time
 	At        time.Time
 	Nth       int           // RCPT of its transaction, from 1
 	Led       time.Duration // as smtp.Answer has it
 
 	told   int           // answers of its session before it
-	waited time.Duration // for it alone: since its group was sent, or the answer before it was there
+	waited time.Duration // since its group was sent, or since the answer before it
 }
 
-// answeredPages are the Answered of reports that were taken, for others.
+// answeredPages hold the Answered of finished reports for reuse.
 var answeredPages = sync.Pool{New: func() any { return new([workMax]Answered) }}
 
-// MakeAnswered makes room for the answers to n probes that a session was given, for one Report.
+// MakeAnswered makes room for n answers of one Report.
 func MakeAnswered(n int) []Answered {
 	if n > workMax {
 		return make([]Answered, 0, n)
@@ -63,7 +63,7 @@ func MakeAnswered(n int) []Answered {
 	return answeredPages.Get().(*[workMax]Answered)[:0]
 }
 
-// Free gives the room back that MakeAnswered made, when nothing of the report is needed any more.
+// Free returns the room of MakeAnswered once the report is no longer needed.
 func (r *Report) Free() {
 	if page := r.Answered[:cap(r.Answered)]; len(page) == workMax {
 		clear(page)
@@ -72,21 +72,21 @@ func (r *Report) Free() {
 	r.Answered = nil
 }
 
-// Report is what comes back from a session that was given probes.
+// Report is a session's answer to the probes that it was given.
 type Report struct {
 	ID         int
 	Answered   []Answered
 	Unanswered []*Probe   // not asked, or asked without a usable answer
-	OnWire     int        // of rest, how many were on the wire when the session stopped
+	OnWire     int        // how many of rest were on the wire when the session stopped
 	Refused    int        // 5xx replies, those to rest among them
 	Failure    *Judgement // why the session ended; nil while it goes on
 	Cut        bool       // the receiver ended it: 421 or a lost connection
-	Stale      bool       // it was found closed when it should have been used again
-	Poisoned   bool       // answers from here on would be void
+	Stale      bool       // it was found closed when used again
+	Poisoned   bool       // answers from here on wouldn't count
 }
 
-// EndsBatch reports whether an answer ends what its session was given.
-// One that may be about more than its address does: what comes next is to be chosen anew.
+// EndsBatch reports whether an answer ends its session's batch: one that may be about more than its address does, so
+// that the next probes are chosen again.
 func EndsBatch(told *Judgement) bool {
 	v := &told.Verdict
 	return stopsSession(v.Action) || v.Outcome == smtp.Undecided && told.Attempt.Code != 0
@@ -102,13 +102,13 @@ func stopsSession(a verdict.Action) bool {
 	return false
 }
 
-// again is the verdict "ask again" with a reason.
+// again returns the verdict "ask again" with a reason.
 func again(r smtp.Reason, rule string) verdict.Verdict {
 	return verdict.Verdict{Reason: r, Blame: smtp.BlameReceiver, Action: verdict.ActRetry, Rule: rule}
 }
 
-// judgeRecalled gives the verdict on what was noted, which is to come back later: what
-// the rules of today take for an answer about an address is none for another one.
+// judgeRecalled judges a stored attempt; the outcome is always "ask again", since an answer about one address is none
+// about another.
 func (o *Options) judgeRecalled(m state.Attempt) Judgement {
 	told := Judgement{Attempt: m.Evidence()}
 	told.Verdict = o.Rules().Decide(&told.Attempt)
@@ -119,13 +119,13 @@ func (o *Options) judgeRecalled(m state.Attempt) Judgement {
 	return told
 }
 
-// repeatedMax bounds the replies that a session remembers, some 60 KB at worst. Beyond it all are forgotten: who says
-// something else each time repeats nothing.
+// repeatedMax bounds the replies that a session remembers, some 60 KB at worst. Beyond it all are forgotten: such a
+// receiver hardly repeats itself.
 const repeatedMax = 64
 
-// Repeated gives the judgements on the replies that one session gets to RCPT: what is said again is judged
-// once. One host, one source and one set of rules make what was said of one address hold for the next, if it
-// is not named in it otherwise. The zero value is ready; for one goroutine.
+// Repeated judges the replies to RCPT in one session, each repeated reply once: host, source and rules are the same, so
+// the verdict on one address holds for the next unless the text names the address. The zero value is ready; for one
+// goroutine.
 type Repeated struct {
 	rules *verdict.Rules
 	known map[replyKey]*Judgement
@@ -139,7 +139,7 @@ type replyKey struct {
 	text     string
 }
 
-// Judge judges the answer to an address. Raw makes what Options.Judge takes of it.
+// Judge judges the answer to an address. raw makes the argument of Options.Judge.
 func (k *Repeated) Judge(o *Options, address smtp.Address, one smtp.Answer, raw func() evidence.Raw) Judgement {
 	rules := o.Rules()
 	if k.rules != rules {

@@ -14,8 +14,8 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// Scheduler decides what one receiver is asked, by whom, and when. It is plain Go:
-// times come in, steps go out. It puts the parts together, which know few of each other. Mailbox only.
+// Scheduler decides what one receiver is asked, by whom, and when. It is plain Go: times come in, steps go out. It
+// joins the parts, which know little of each other. Mailbox only.
 type Scheduler struct {
 	*env
 	allowance *allowance
@@ -27,13 +27,13 @@ type Scheduler struct {
 	memory    *memory
 
 	facts     []Fact    // of the report at hand
-	swept     time.Time // when what only time demands was done last
+	swept     time.Time // when doTimely last ran
 	lastUsed  time.Time
 	handOffBy time.Time
 	gone      bool // the last step was taken
 }
 
-// New makes the scheduler of the receiver that a handle names.
+// New makes the scheduler of the receiver of a handle.
 func New(h *registry.Handle, o Options, now time.Time) *Scheduler {
 	o.Bind()
 	e := &env{options: o, key: h.Key, rand: randOf(h.Key, now), fair: fairqueue.New[*Probe](o.Weight)}
@@ -51,18 +51,17 @@ func New(h *registry.Handle, o Options, now time.Time) *Scheduler {
 	return sc
 }
 
-// Offer takes a chunk, or says why not.
+// Offer takes a chunk, or refuses it with a reason.
 func (sc *Scheduler) Offer(now time.Time, from Client, m *wire.Offer) {
 	sc.lastUsed = now
 	sc.queues.takeOffer(now, from, m)
 }
 
-// leaveWithin is how long sessions may end what they are asking when the place of
-// a receiver has moved. A share that is given up is enforced by ApplyShares, which may
-// be sooner.
+// leaveWithin is how long sessions may take to finish when a receiver has moved to another node. ApplyShares may end
+// them sooner, to enforce a lost share.
 const leaveWithin = registry.HardAfter
 
-// IdleSince says since when the scheduler has had nothing at all to do; false while it has.
+// IdleSince returns since when the scheduler has had nothing to do; false: it has something.
 func (sc *Scheduler) IdleSince() (time.Time, bool) {
 	return sc.lastUsed, len(sc.queues.tasks.busy) == 0 && len(sc.sessions.all) == 0 && sc.fair.Queued() == 0 &&
 		len(sc.queues.waiting) == 0
@@ -82,10 +81,10 @@ func (sc *Scheduler) HasWork() bool {
 	return false
 }
 
-// fenceEvery is how soon it is looked again whether we may speak: a fence ends with the first answer of the ledger.
+// fenceEvery is how often we check whether a fence has ended: it does with the first answer of the ledger.
 const fenceEvery = time.Second
 
-// keepRates keeps the rate of every source, and its Window, to what is allowed now.
+// keepRates fits the rate of every source, and its Window, to the present allowance.
 func (sc *Scheduler) keepRates(now time.Time, whole throttle.Limits) {
 	b := sc.allowance.rateBounds(whole)
 	sc.opening.keepRate(b, whole.ConnectionRate, sc.limits.ConnectionRate, now)
@@ -98,9 +97,9 @@ func (sc *Scheduler) keepRates(now time.Time, whole throttle.Limits) {
 	}
 }
 
-// HandOff begins the end of a scheduler whose place has moved: nothing is begun any
-// more, what waits is the clients' again, and what is on the wire is still answered.
-// Sessions give the rest of what they were given back, so that there is time for QUIT.
+// HandOff begins the end of a scheduler whose receiver has moved: nothing new is begun, waiting probes go back to their
+// clients, and those on the wire are still answered. Sessions give back the rest of their batch, so that there is time
+// for QUIT.
 func (sc *Scheduler) HandOff(now time.Time) {
 	if sc.handingOff {
 		return
@@ -115,7 +114,7 @@ func (sc *Scheduler) HandOff(now time.Time) {
 	}
 }
 
-// planHandOff decides what to do now on the way out.
+// planHandOff is Plan after HandOff.
 func (sc *Scheduler) planHandOff(now time.Time) ([]Step, time.Time) {
 	for _, s := range sc.sessions.free {
 		sc.sessions.quitSession(s)
@@ -143,7 +142,7 @@ func (sc *Scheduler) planHandOff(now time.Time) ([]Step, time.Time) {
 	return steps, wake
 }
 
-// ReleaseClients is what all clients are told when the actor ends at once.
+// ReleaseClients returns the messages to all clients when the actor ends at once.
 func (sc *Scheduler) ReleaseClients(now time.Time) []Step {
 	sc.steps = nil
 	for t := range sc.queues.tasks.busy {
@@ -173,7 +172,7 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 	pause := &sc.paths.receiver
 	mayAsk := !now.Before(pause.until) && !nothingAllowed(a) && sc.memory.ready && a.Pause != throttle.PauseYes
 	isLong := pause.until.Sub(pause.since) > shortRest
-	if now.Before(pause.until) && isLong && a.Pause != throttle.PauseYes { // a pause by us tells nobody
+	if now.Before(pause.until) && isLong && a.Pause != throttle.PauseYes { // clients aren't told of our own pause
 		sc.queues.tellWaiting(now)
 		sc.wakeAt(pause.until)
 	}
@@ -200,9 +199,8 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 	return steps, sc.wake
 }
 
-// takeAllowance gives what is allowed here now: our share of the allowance, less what
-// was learned. Others may have used what a share grew by until just now; a Window
-// that is raised, or new, bears that in mind.
+// takeAllowance returns what is allowed here now: our share of the allowance, lowered by what was learned. When a share
+// grows, another node may have used that part until just now; a raised or new Window allows for it.
 func (sc *Scheduler) takeAllowance(now time.Time) throttle.Limits {
 	stand := sc.allowance.handle.Share()
 	sc.allowance.version, sc.allowance.share = stand.Version, stand.Fraction
@@ -228,7 +226,7 @@ func (sc *Scheduler) takeAllowance(now time.Time) throttle.Limits {
 	return a
 }
 
-// doTimely does what only time demands: heartbeats, results sent again, old memories.
+// doTimely does what is due by time alone: pulses, results sent again, forgetting.
 func (sc *Scheduler) doTimely(now time.Time) {
 	every := sc.options.Stretched(heartbeatEvery)
 	if now.Sub(sc.swept) < every {
@@ -262,7 +260,7 @@ func (sc *Scheduler) doTimely(now time.Time) {
 	sc.queues.tasks.wakeToSweep(sc.env, now.Add(every))
 }
 
-// randOf is drawn from a receiver and the time when it began: the same trials lead to the same decisions.
+// randOf seeds the random numbers by the receiver and its start, so that a simulation repeats exactly.
 func randOf(key string, now time.Time) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(key))
@@ -272,8 +270,8 @@ func randOf(key string, now time.Time) *rand.Rand {
 // Key names the receiver.
 func (sc *Scheduler) Key() string { return sc.key }
 
-// NotePause gives up all that waits, after a pause of the process: others may have taken it over. Who
-// offered it hears that it is not here any more and offers it again. Sessions stay.
+// NotePause drops all waiting probes after a long pause of the process, since others may have taken them over. Their
+// clients notice by the pulses and offer them again. Sessions stay.
 func (sc *Scheduler) NotePause() {
 	for t := range sc.queues.tasks.busy {
 		sc.queues.shedTask(t)
@@ -283,7 +281,7 @@ func (sc *Scheduler) NotePause() {
 // Acked forgets results that have arrived.
 func (sc *Scheduler) Acked(now time.Time, m *wire.ResultsAck) { sc.queues.takeAck(now, m) }
 
-// Cancel drops what a task has waiting, or gives it back, unless an older owner asks for it.
+// Cancel drops a task's waiting probes, or gives them back, unless an older owner asks for that.
 func (sc *Scheduler) Cancel(now time.Time, m *wire.Cancel) {
 	if m.GetGiveBack() {
 		sc.queues.returnTask(now, m)
@@ -292,7 +290,7 @@ func (sc *Scheduler) Cancel(now time.Time, m *wire.Cancel) {
 	sc.queues.cancelTask(now, m)
 }
 
-// LoseClients gives up what waits for the clients at an address that is out of reach.
+// LoseClients drops the waiting probes of clients at an unreachable address.
 func (sc *Scheduler) LoseClients(address string) { sc.queues.shedLost(address) }
 
 // CloseSession lets a session end after what is on the wire, and reports whether there is one.
@@ -309,7 +307,7 @@ func (sc *Scheduler) Slots() iter.Seq2[int, *registry.ConnSlot] {
 	}
 }
 
-// Unsaved gives what was learned and is worth keeping, if it was not given as a step yet.
+// Unsaved returns what was learned and is worth keeping, unless a step has stored it already.
 func (sc *Scheduler) Unsaved(now time.Time) (state.Fact, bool) {
 	if sc.gone || !sc.dirty {
 		return state.Fact{}, false
@@ -323,7 +321,7 @@ func (sc *Scheduler) HandingOff() bool { return sc.handingOff }
 // HasNoShare reports whether nothing may be asked here, because our share is too small.
 func (sc *Scheduler) HasNoShare() bool { return nothingAllowed(sc.limits) }
 
-// Close takes the receiver out of what is told of its node.
+// Close takes the receiver out of the node's metrics and histories.
 func (sc *Scheduler) Close(now time.Time) {
 	sc.recorder.closeRecord(now)
 }

@@ -9,7 +9,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// SessionOpened notes that a session is ready, with what its host showed, or why it is not.
+// SessionOpened notes that a session is ready, with what its host showed, or why it failed.
 func (sc *Scheduler) SessionOpened(now time.Time, id int, shown throttle.Shown, failed *Judgement) {
 	s := sc.sessions.all[id]
 	if failed == nil {
@@ -51,7 +51,7 @@ func (sc *Scheduler) SessionWorked(now time.Time, r Report) {
 	sc.sessions.carryOutHalts()
 }
 
-// takeReport gives every part what it is to learn from a report.
+// takeReport lets every part learn from a report.
 func (sc *Scheduler) takeReport(now time.Time, s *session, r *Report) {
 	sc.sessions.learnTogether(now, s, r)
 	sc.sessions.bookReport(now, s, r)
@@ -67,7 +67,7 @@ func (sc *Scheduler) takeReport(now time.Time, s *session, r *Report) {
 	clear(sc.facts)
 }
 
-// takeTrouble follows what was said of the host or of us, not of an address.
+// takeTrouble acts on what was said about the host or about us.
 func (sc *Scheduler) takeTrouble(now time.Time, s *session, told Judgement) {
 	sc.dirty = true
 	if s.ready || !sc.opening.notOpened(now, s, told, sc.sessions.countOpenAt(s.host.host)) {
@@ -75,14 +75,14 @@ func (sc *Scheduler) takeTrouble(now time.Time, s *session, told Judgement) {
 	}
 }
 
-// SessionClosed frees the place of a session that has ended, or was given up before it began.
+// SessionClosed frees the slot of a session that has ended, or was given up before it opened.
 func (sc *Scheduler) SessionClosed(now time.Time, id int) {
 	if s := sc.sessions.all[id]; s != nil {
 		sc.sessions.loseSession(now, s)
 	}
 }
 
-// SessionCrashed takes back what a session was doing that ended by a fault of ours.
+// SessionCrashed takes back the batch of a session that a fault of ours ended.
 func (sc *Scheduler) SessionCrashed(now time.Time, id int) {
 	s := sc.sessions.all[id]
 	if s == nil {

@@ -10,7 +10,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// sessions are those that are open, or on their way, and what each was given.
+// sessions are those open or being dialled, and the batch of each.
 type sessions struct {
 	*env
 	allowance *allowance
@@ -19,16 +19,16 @@ type sessions struct {
 	queues    *queues
 
 	all     map[int]*session
-	free    []*session   // ready and with nothing to do, longest first
+	free    []*session   // free, longest first
 	served  []*hostQueue // queues with sessions
 	closing int          // sessions that say QUIT
 	nextID  int
 
 	pressed  bool         // a queue has no session, and none more may be opened
-	slotless bool         // none who waits may have one more session of the node
-	small    *flow        // in whose name, if little of it was asked yet
-	hopeful  bool         // probes wait for the RCPT rate only
-	blocks   blocksNow    // what kept us from asking more when it last looked
+	slotless bool         // no waiting workspace may have one more session of the node
+	small    *flow        // the flow in whose name, while little of it was asked
+	hopeful  bool         // probes wait only for the RCPT rate
+	blocks   blocksNow    // what kept us from asking more at the last look
 	lately   blocksLately // and of late
 }
 
@@ -39,7 +39,7 @@ func (ss *sessions) occupyQueue(l *hostQueue, f *flow) {
 	}
 }
 
-// vacateQueue takes a session from its queue, and books how long it was there.
+// vacateQueue takes a session from its queue, and books how long it served.
 func (ss *sessions) vacateQueue(s *session) {
 	s.queue.Closed(s.name, ss.now.Sub(s.dialled).Seconds()/turnFor.Seconds())
 	if s.queue.Sessions() == 0 {
@@ -58,10 +58,10 @@ func (ss *sessions) closeSession(id int) bool {
 	return true
 }
 
-// isAsking reports whether a session is asking something.
+// isAsking reports whether any session is asking.
 func (ss *sessions) isAsking() bool { return len(ss.all) > len(ss.free)+ss.closing }
 
-// countSessions counts the sessions that are open, and those on their way.
+// countSessions counts the sessions that are open, and those being dialled.
 func (ss *sessions) countSessions() (ready, opening int) {
 	for _, s := range ss.all {
 		switch {
@@ -84,7 +84,7 @@ func (ss *sessions) countOpenAt(host string) (n int) {
 	return n
 }
 
-// loseSession frees the place of a session that has ended, or did not begin.
+// loseSession frees the slot of a session that has ended, or didn't open.
 func (ss *sessions) loseSession(now time.Time, s *session) {
 	if !s.ready {
 		ss.allowance.dials.Done(now, 1)
@@ -100,7 +100,7 @@ func (ss *sessions) loseSession(now time.Time, s *session) {
 	ss.steps = append(ss.steps, DropSession{ID: s.id})
 }
 
-// carryOutHalts does what others wanted of the sessions.
+// carryOutHalts stops the sessions that other parts named.
 func (ss *sessions) carryOutHalts() {
 	for _, a := range ss.arrivals {
 		ss.interruptFor(a.flow, a.queue)
@@ -124,13 +124,13 @@ func (ss *sessions) beginSession(now time.Time, s *session) {
 	ss.releaseSession(now, s)
 }
 
-// releaseSession notes that a session has nothing to do.
+// releaseSession notes that a session is free.
 func (ss *sessions) releaseSession(now time.Time, s *session) {
 	s.idle = now
 	ss.free = append(ss.free, s)
 }
 
-// haltSessions lets sessions begin nothing more of what they were given.
+// haltSessions stops sessions from beginning the rest of their batch.
 func (ss *sessions) haltSessions(which func(*session) bool) {
 	for _, s := range ss.all {
 		if which(s) {
@@ -139,8 +139,7 @@ func (ss *sessions) haltSessions(which func(*session) bool) {
 	}
 }
 
-// sortFree puts the sessions that have nothing to do in the order in which they are given
-// something: first those of the queues in which somebody waits who was given least.
+// sortFree sorts the free sessions by whose queue has the flow that was served least.
 func (ss *sessions) sortFree(free []*session) {
 	if len(free) < 2 || len(ss.served) < 2 || !ss.fair.Contended() {
 		return
@@ -154,8 +153,8 @@ func (ss *sessions) sortFree(free []*session) {
 	slices.SortStableFunc(free, func(a, b *session) int { return ranks[a.queue].Compare(ranks[b.queue]) })
 }
 
-// interruptOne lets one session give back what it has not asked yet, so that something of a
-// verification can be asked of which nothing was: once for each.
+// interruptOne makes one session give back what it hasn't asked, so that a verification without an asked address gets
+// its first: once for each.
 func (ss *sessions) interruptOne(f *flow, which func(*session) bool) {
 	if f.Interrupted {
 		return
@@ -169,8 +168,8 @@ func (ss *sessions) interruptOne(f *flow, which func(*session) bool) {
 	}
 }
 
-// interruptFor hurries for a verification that comes to a queue whose sessions all work, for
-// others of which enough was asked already.
+// interruptFor interrupts for a verification that comes to a queue whose sessions all work for others with enough
+// addresses asked.
 func (ss *sessions) interruptFor(f *flow, l *hostQueue) {
 	free := func(s *session) bool { return s.queue == l }
 	if f.Interrupted || f.Charged() > 0 || slices.ContainsFunc(ss.free, free) {
@@ -205,49 +204,49 @@ type session struct {
 	queue   *hostQueue
 	name    *flow // in whose name it was opened
 	dialled time.Time
-	beside  int // sessions that were open with its host when it was dialled
+	beside  int // sessions open with its host when it was dialled
 	host    *candidate
 	path    *egressPath
 	tls     smtp.TLSMode // as it was opened
 	slot    *registry.ConnSlot
 	ready   bool // open, as far as we know
 	closing bool
-	doomed  bool      // it ends when it has nothing to do, whatever waits
-	void    time.Time // what was answered later counts for nothing; zero: all counts
+	doomed  bool      // it ends once free, whatever waits
+	void    time.Time // later answers don't count; zero: all count
 	opened  time.Time // when it was dialled, then when it was ready
-	idle    time.Time // since when it has nothing to do
+	idle    time.Time // since when it is free
 
 	sessionWork
 	sessionRecord
 }
 
-// sessionWork is what a session is doing.
+// sessionWork is the batch of a session.
 type sessionWork struct {
 	given        []*Probe  // that it is asking
 	at           time.Time // when they were given
-	heldUp       time.Time // from when on it takes too long
-	day          int64     // of their source, which counts them
-	halted       bool      // it was told to give back what it has not asked
-	grouped      bool      // it was given something in groups
+	heldUp       time.Time // when it counts as held up
+	day          int64     // the source's count of them
+	halted       bool      // it was told to give back what it hasn't asked
+	grouped      bool      // it was given commands in groups
 	transactions int       // begun
 }
 
-// sessionRecord is what a session was answered, and what its host showed.
+// sessionRecord counts a session's answers, and holds what its host showed.
 type sessionRecord struct {
 	rcpts   int // sent
 	told    int // answered with anything but 421
-	greyed  int // of these, put off as by greylisting
+	greyed  int // of these, deferred as by greylisting
 	refused int
-	errors  int  // answers that were no acceptance, but for greylisting
-	taken   int  // RCPTs of one of its transactions that were answered, the most
+	errors  int  // bad answers, greylisting aside
+	taken   int  // most answered RCPTs of one transaction
 	slow    bool // a refusal took far longer than the others
 
-	slowLeads int // times in a row that RSET or MAIL took far longer than an answer
+	slowLeads int // times in a row that RSET or MAIL took much longer than an answer
 	slowFrom  int // errors before the first of these
 
-	agreed bool // the receiver ended it after as many answers as the one before
+	agreed bool // the receiver ended it after as many answers as an earlier one
 
-	encrypted bool // as far as its answers tell
+	encrypted bool // as its answers show
 	groups    bool // its host takes commands in groups
 	perMail   int  // transactions that its host bears; 0: any number
 }
@@ -255,13 +254,13 @@ type sessionRecord struct {
 // place is where it asks.
 func (s *session) place() place { return place{s.queue.route, s.host, s.path} }
 
-// give notes what a session is asking from now on.
+// give notes a session's new batch.
 func (s *session) give(probes []*Probe, now time.Time) {
 	s.given, s.at = probes, now
 	s.path.asking++
 }
 
-// takeBack notes that it asks nothing any more.
+// takeBack notes that its batch is done.
 func (s *session) takeBack() {
 	if len(s.given) > 0 {
 		s.given = nil
@@ -277,8 +276,8 @@ func (s *session) transactionsLeft() int {
 	return s.perMail - s.transactions
 }
 
-// sent is since when it may have sent what it is blamed for: when it was given something,
-// or, when it never was, since it was opened.
+// sent returns the earliest time of what the session may be blamed for: when it got its batch or, without one, when it
+// was opened.
 func (s *session) sent() time.Time {
 	if s.at.IsZero() {
 		return s.opened

@@ -11,7 +11,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// observePlan notes what holds the scheduler back from now on. It is the last thing that a plan does.
+// observePlan notes what holds the scheduler back from now on. It is the last step of a plan.
 func (sc *Scheduler) observePlan(now time.Time) {
 	st := &sc.recorder.record
 	for i := len(st.firings) - st.fresh; i < len(st.firings); i++ {
@@ -98,7 +98,7 @@ func (sc *Scheduler) Detail(now time.Time) inspect.ReceiverDetail {
 	return out
 }
 
-// word is what the scheduler does, in a word.
+// word returns what the scheduler does, in one word.
 func (s *Standing) word(cause wire.Cause, asks, handingOff bool) string {
 	switch {
 	case cause == wire.Cause_PAUSED:
@@ -115,16 +115,14 @@ func (s *Standing) word(cause wire.Cause, asks, handingOff bool) string {
 	return "waiting"
 }
 
-// pausedWait is named by a heartbeat while an operator has paused a receiver and nobody knows
-// until when. It is said again each second.
+// pausedWait is the wait in a pulse while an operator's pause has no known end. Pulses repeat it each second.
 const pausedWait = time.Minute
 
-// tellingRefusals is how many refusals say which part of the addresses is refused, unless
-// fewer use up what may be refused in an hour: the first one is often that of an address
-// that was made up to see whether there are any, and with two one of them would still be a third.
+// tellingRefusals is how many refusals are needed to estimate which part of the addresses is refused, unless the hour's
+// budget is smaller: the first refusal is often that of a control probe.
 const tellingRefusals = 3
 
-// sendHeartbeat tells a client that its addresses wait here, and for what.
+// sendHeartbeat sends a client a pulse: its addresses wait here, and for what.
 func (sc *Scheduler) sendHeartbeat(now time.Time, t *task, b status.Blocked) {
 	m := &wire.Pulse{Task: t.chunks[0].named, Credit: sc.queues.tasks.credit(t)}
 	for _, c := range t.chunks {
@@ -139,7 +137,7 @@ func (sc *Scheduler) sendHeartbeat(now time.Time, t *task, b status.Blocked) {
 	sc.emitTo(t.client, m)
 }
 
-// heartbeatCause is what a heartbeat tells of what holds the scheduler back, and how long nothing can be asked.
+// heartbeatCause returns the cause that a pulse names, and how long nothing can be asked.
 func heartbeatCause(now time.Time, b status.Blocked) (wire.Cause, int64) {
 	switch b.Cause {
 	case wire.Cause_PAUSED:
@@ -155,8 +153,7 @@ func heartbeatCause(now time.Time, b status.Blocked) (wire.Cause, int64) {
 	return b.Cause, 0
 }
 
-// perHourOf is how many addresses of a task's verification the scheduler expects to ask in an
-// hour; 0: it cannot say.
+// perHourOf returns how many addresses of a task's verification the scheduler expects to ask in an hour; 0: unknown.
 func (sc *Scheduler) perHourOf(now time.Time, t *task) int64 {
 	all := sc.perHour(now)
 	if all <= 0 {
@@ -165,9 +162,8 @@ func (sc *Scheduler) perHourOf(now time.Time, t *task) int64 {
 	return max(1, int64(all*sc.fair.Fraction(sc.flowOf(t))))
 }
 
-// perHour is how many addresses the scheduler expects to ask in an hour as things are, by what
-// is permitted, by how many are refused, and by how fast it is answered; 0: it cannot say.
-// In a rest or a pause of which the end is known it is what is expected after it.
+// perHour returns how many addresses the scheduler expects to ask in an hour, by the permitted rate, the refusals and
+// the speed of answers; 0: unknown. During a pause with a known end it is the expectation after it.
 func (sc *Scheduler) perHour(now time.Time) float64 {
 	a, standing := sc.limits, sc.gatherStanding(now)
 	switch b := standing.unavailable(); {
@@ -194,7 +190,7 @@ func (sc *Scheduler) perHour(now time.Time) float64 {
 	return n
 }
 
-// gatherStanding gathers what explain goes by, as far as it is asked for.
+// gatherStanding gathers what explain decides from, as far as needed.
 func (sc *Scheduler) gatherStanding(now time.Time) Standing {
 	s := Standing{now: now, limits: sc.limits, share: sc.allowance.share,
 		ready: sc.options.Facts == nil || sc.memory.ready, readyBy: sc.memory.asked.Add(knowWithin),

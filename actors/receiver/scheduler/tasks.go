@@ -11,9 +11,8 @@ import (
 )
 
 const (
-	// chunksPerTask is how many chunks one task may have open here: one being
-	// asked and one behind it, so that sessions never run dry. As many again may
-	// wait to be acknowledged. Chunks of due retries are counted by themselves, as many.
+	// chunksPerTask is how many chunks one task may have open here: one being asked and one behind it, so that sessions
+	// never run dry. As many again may wait to be acknowledged. Chunks of due retries count apart, with the same bound.
 	chunksPerTask = 2
 
 	// queueMax bounds the probes waiting here over all tasks. At the bound offers
@@ -21,20 +20,19 @@ const (
 	// find room beyond it: half as much again.
 	queueMax = 200_000
 
-	// restingMax bounds the tasks of which nothing is here any more, but whose chunks or
-	// answers are remembered. Beyond it the oldest keep their epoch alone: 1.5 KB
-	// each, 15 MB.
+	// restingMax bounds the tasks without chunks whose finished chunks or answers are remembered. Beyond it only the
+	// epoch of the oldest is kept: 1.5 KB each, 15 MB.
 	restingMax = 10_000
 
-	// epochsMax bounds the epochs that are remembered of verifications; beyond it the oldest are
-	// forgotten, which costs a stale owner's probes being asked once more. Some 50 bytes each.
+	// epochsMax bounds the remembered epochs of verifications; beyond it the oldest are forgotten, and a stale owner's
+	// probes may be asked once more. Some 50 bytes each.
 	epochsMax = 200_000
 
-	rememberFor    = time.Minute      // a chunk that is done, against late copies of its offer
-	taskMemory     = 10 * time.Minute // a task's epoch: longer than any owner lives without its lease
+	rememberFor    = time.Minute      // for a finished chunk, against late copies of its offer
+	taskMemory     = 10 * time.Minute // for a task's epoch: longer than any owner lives without its lease
 	resendEvery    = 2 * time.Second  // results without an acknowledgement
 	resendFor      = time.Minute      // results without any; then the client, if it lives, offers again
-	shareWait      = 3 * time.Second  // named by a heartbeat while our share is nothing: a heartbeat
+	shareWait      = 3 * time.Second  // the wait in a pulse while our share is zero: one pulse
 	heartbeatEvery = time.Second      // a task that hears nothing for 5 s believes us dead
 	flushEvery     = 200 * time.Millisecond
 
@@ -43,27 +41,27 @@ const (
 	behindFor = 10 * time.Second
 )
 
-// Client is who offered a task's chunks and gets the answers.
+// Client offers a task's chunks and gets the answers.
 type Client struct {
 	Name    string // tells clients apart
 	Address string // of its node
-	ID      string // there. No handle: that would keep an actor in memory that has ended
+	ID      string // its actor's id there; a handle would keep an ended actor in memory
 }
 
-// task is what the scheduler knows of one task. With no chunk open it is only a
-// memory of the chunks that were done; after rememberFor the epoch of its verification alone is kept.
+// task is what the scheduler knows of one task. Without an open chunk it only remembers its finished chunks; after
+// rememberFor only the epoch of its verification is kept.
 type task struct {
 	key     wire.TaskKey
 	epoch   int64
 	client  Client
 	space   uuid.UUID // workspace, as the newest offer names it
-	tenant  string    // the same for the law of pace, which compares nothing else
+	tenant  string    // the same, as the law of pace compares it
 	chunks  []*chunk
 	queue   *hostQueue        // of the newest of them
 	done    []doneChunk       // oldest first
-	beatAt  time.Time         // when it was last told what holds us up, or results again
-	owed    time.Time         // since when results wait for the client to be heard; zero: none do
-	known   map[uint32]answer // final answers that an earlier owner has not taken, by ordinal
+	beatAt  time.Time         // when it last got a pulse, or results again
+	owed    time.Time         // since when results wait for a message of the client; zero: none do
+	known   map[uint32]answer // final answers that an earlier owner didn't acknowledge, by ordinal
 	told    bool              // that we go away
 	until   time.Time         // when a memory may be forgotten
 	resting bool              // in tasks.resting
@@ -71,7 +69,7 @@ type task struct {
 	behind  behind
 }
 
-// behind is what the newest offer of a task says of those that wait where it came from.
+// behind is what a task's newest offer says of the addresses still at its client.
 type behind struct {
 	n     int
 	since time.Time // when the oldest began to wait
@@ -83,14 +81,14 @@ type doneChunk struct {
 	until  time.Time
 }
 
-// belongTo notes the workspace of a task; none: that of nobody.
+// belongTo notes the workspace of a task; none: the zero workspace.
 func (t *task) belongTo(workspace []byte) {
 	if id, _ := uuid.FromBytes(workspace); id != t.space || t.tenant == "" {
 		t.space, t.tenant = id, string(id[:])
 	}
 }
 
-// find gives an open chunk, or nil.
+// find returns an open chunk, or nil.
 func (t *task) find(number uint64) *chunk {
 	for _, c := range t.chunks {
 		if c.number == number {
@@ -100,7 +98,7 @@ func (t *task) find(number uint64) *chunk {
 	return nil
 }
 
-// knows reports whether a chunk is here or was done a short while ago.
+// knows reports whether a chunk is here or was finished lately.
 func (t *task) knows(now time.Time, number uint64) bool {
 	for len(t.done) > 0 && now.After(t.done[0].until) {
 		t.done = t.done[1:]
@@ -113,7 +111,7 @@ func (t *task) knows(now time.Time, number uint64) bool {
 	return t.find(number) != nil
 }
 
-// open is how many chunks have probes without an answer.
+// open returns how many chunks have unanswered probes.
 func (t *task) open() int {
 	unanswered, _ := t.count(false)
 	retries, _ := t.count(true)
@@ -138,9 +136,9 @@ func (t *task) count(retries bool) (open, all int) {
 type tasks struct {
 	all     map[wire.TaskKey]*task
 	busy    map[*task]struct{}    // with chunks
-	resting fairqueue.FIFO[*task] // those without, and some that have some again
-	owing   fairqueue.FIFO[*task] // those whose answers nobody has taken, and some that have chunks again
-	epochs  epochs                // of those that are forgotten but for that
+	resting fairqueue.FIFO[*task] // those without chunks, and some that have new ones
+	owing   fairqueue.FIFO[*task] // those with unacknowledged answers, and some that have new chunks
+	epochs  epochs                // of forgotten tasks
 	stale   bool                  // dropped probes are still in queues
 	waiters map[*task]struct{}    // with something behind
 	behind  int                   // of all waiters
@@ -151,8 +149,8 @@ func newTasks(fair *fairqueue.Queue[*Probe]) tasks {
 	return tasks{all: map[wire.TaskKey]*task{}, busy: map[*task]struct{}{}, waiters: map[*task]struct{}{}, fair: fair}
 }
 
-// room reports whether n more probes of a task may be queued, due retries or others: there is
-// always a place for a small task, whatever the others have waiting.
+// room reports whether n more probes of a task may be queued, due retries or others; a small task always finds room,
+// whatever the others have waiting.
 func (t *tasks) room(k *task, n int, retries bool) bool {
 	most := queueMax
 	if retries {
@@ -172,7 +170,7 @@ func (t *tasks) credit(k *task) uint32 {
 	return uint32(chunksPerTask - open)
 }
 
-// tell notes what waits behind a task's chunks.
+// tell notes the backlog behind a task's chunks.
 func (t *tasks) tell(k *task, b behind) {
 	t.behind += b.n - k.behind.n
 	if k.queue != nil {
@@ -198,9 +196,8 @@ func (t *tasks) moveTo(k *task, l *hostQueue) {
 	l.behind += k.behind.n
 }
 
-// claim gives the task of an offer, whose chunks of an older owner it drops. The
-// same epoch with another client is a domain actor begun anew, which counts its
-// chunks from the start. Nil: the offer is the older one.
+// claim returns the task of an offer and drops the chunks of an older owner. The same epoch with another client is a
+// restarted domain actor, which numbers its chunks from the start. Nil: the offer is an older owner's.
 func (t *tasks) claim(key wire.TaskKey, epoch int64, from Client) *task {
 	k := t.all[key]
 	switch {
@@ -218,8 +215,7 @@ func (t *tasks) claim(key wire.TaskKey, epoch int64, from Client) *task {
 	return k
 }
 
-// drop forgets the chunks of a task. What was answered and not taken, and what is
-// on the wire, is kept for the next owner.
+// drop forgets the chunks of a task. Unacknowledged answers, and probes on the wire, are kept for the next owner.
 func (t *tasks) drop(k *task) {
 	for _, c := range k.chunks {
 		for _, r := range c.sent {
@@ -236,7 +232,7 @@ func (t *tasks) drop(k *task) {
 	t.tell(k, behind{})
 }
 
-// forget ends a chunk that is done.
+// forget ends a finished chunk.
 func (t *tasks) forget(now time.Time, c *chunk) {
 	k := c.task
 	if i := slices.Index(k.chunks, c); i >= 0 {
@@ -246,7 +242,7 @@ func (t *tasks) forget(now time.Time, c *chunk) {
 	t.rest(now, k)
 }
 
-// rest lets a task without chunks become a memory.
+// rest turns a task without chunks into a memory.
 func (t *tasks) rest(now time.Time, k *task) {
 	if len(k.chunks) > 0 {
 		return
@@ -259,7 +255,7 @@ func (t *tasks) rest(now time.Time, k *task) {
 	}
 }
 
-// sweep forgets the memories whose time is over, or that are too many.
+// sweep forgets memories that have expired or are too many.
 func (t *tasks) sweep(now time.Time) {
 	for k := range t.waiters {
 		if len(k.chunks) == 0 && now.Sub(k.behind.at) >= behindFor {
@@ -269,7 +265,7 @@ func (t *tasks) sweep(now time.Time) {
 	for t.resting.Len() > 0 {
 		k := t.resting.Peek()
 		if len(k.chunks) == 0 && now.Before(k.until) && t.resting.Len()+t.owing.Len() <= restingMax {
-			break // those behind it have come later
+			break // the ones after it came later
 		}
 		t.resting.Pop()
 		k.resting = false
@@ -296,7 +292,7 @@ func (t *tasks) sweep(now time.Time) {
 	t.epochs.turn(now)
 }
 
-// wakeToSweep sees to it that a memory is forgotten in time, though not before at.
+// wakeToSweep schedules the next sweep, not before at.
 func (t *tasks) wakeToSweep(e *env, at time.Time) {
 	if t.resting.Len() == 0 {
 		return
@@ -307,21 +303,21 @@ func (t *tasks) wakeToSweep(e *env, at time.Time) {
 	e.wakeAt(at)
 }
 
-// shorten forgets a task but for its epoch.
+// shorten forgets a task except its epoch.
 func (t *tasks) shorten(now time.Time, k *task) {
 	t.tell(k, behind{})
 	delete(t.all, k.key)
 	t.epochs.remember(now, k.key.Verification, k.epoch)
 }
 
-// epochs are the newest owners of verifications whose tasks are forgotten otherwise. Two maps take turns, so
-// that each is remembered for taskMemory at least and twice that at most, and no time is kept for it.
+// epochs are the newest epochs of verifications whose tasks are forgotten. Two maps take turns, so that each epoch is
+// kept for taskMemory to twice that without a time of its own.
 type epochs struct {
 	young, old map[uuid.UUID]int64
 	turned     time.Time
 }
 
-// of is the newest epoch of a verification; 0 when none is remembered.
+// of returns the newest epoch of a verification; 0: none is remembered.
 func (e *epochs) of(verification uuid.UUID) int64 {
 	return max(e.young[verification], e.old[verification])
 }
@@ -340,7 +336,7 @@ func (e *epochs) remember(now time.Time, verification uuid.UUID, epoch int64) {
 	e.young[verification] = max(e.young[verification], epoch)
 }
 
-// turn forgets the older ones when it is time.
+// turn forgets the older map when it is time.
 func (e *epochs) turn(now time.Time) {
 	if now.Sub(e.turned) >= taskMemory {
 		e.old, e.young, e.turned = e.young, nil, now
