@@ -30,16 +30,14 @@ type (
 	sessionClosed struct{ id int }
 )
 
-// graceFor is how long a session may end what it is asking when its actor is
-// stopped, so that it can say QUIT: five turns of 200 ms.
+// graceFor is how long a stopped session may take to finish, so that it can say QUIT: five turns of 200 ms.
 const graceFor = time.Second
 
-// quitSoon is how long a session that had to end already waits for the answer to its QUIT: sending it
-// takes no time, and who is near answers within that. The others were sent it all the same.
+// quitSoon is how long a session that is overdue waits for the answer to its QUIT: near servers answer within it, and
+// the others have been sent it.
 const quitSoon = 50 * time.Millisecond
 
-// lateEvery is how often a session looks whether the heartbeat that it waits for has come: a twentieth of
-// the second between two.
+// lateEvery is how often a session checks for the heartbeat that it waits for: a twentieth of the second between two.
 const lateEvery = 50 * time.Millisecond
 
 // sessionActor owns one SMTP session. It does one thing at a time, in a
@@ -52,15 +50,15 @@ type sessionActor struct {
 	source  *egress.Source  // from which it speaks; set when it opens
 	ctx     context.Context // what the goroutine does ends with it
 	cancel  context.CancelFunc
-	smtp    *smtp.Session // touched by the one goroutine only, or by nobody
+	smtp    *smtp.Session // touched only by the one goroutine
 	working atomic.Bool   // that goroutine runs
-	leaving atomic.Bool   // the actor is stopped: it should come to an end
+	leaving atomic.Bool   // the actor is stopped: finish
 	end     sync.Once
 	tracer  *tracer // nil until it opens
 
 	at      netip.Addr // of the host
-	greeter string     // who greeted in place of the host, as egress.Greeter; empty: nobody
-	refuses bool       // it refused somebody for good
+	greeter string     // another server that greeted in place of the host (egress.Greeter); empty: none
+	refuses bool       // it refused an address with 5xx
 
 	repeated scheduler.Repeated // as smtp
 	span     tracing.Span       // as smtp
@@ -96,7 +94,7 @@ func (a *sessionActor) Receive(c actor.Context) {
 	}
 }
 
-// leave says goodbye for an actor that is stopped; a session that is over is left alone.
+// leave says QUIT for a stopped actor, unless its session has ended.
 func (a *sessionActor) leave() {
 	a.end.Do(func() {
 		if a.smtp != nil {
@@ -108,7 +106,7 @@ func (a *sessionActor) leave() {
 	})
 }
 
-// drop ends a session by a fault of ours.
+// drop ends a session because of a fault of ours.
 func (a *sessionActor) drop() {
 	if a.smtp != nil {
 		a.smtp.Close()
@@ -117,7 +115,7 @@ func (a *sessionActor) drop() {
 	a.free()
 }
 
-// free gives the place of the session back when the receiver holds it no longer.
+// free gives the session's slot back once the receiver no longer holds the session.
 func (a *sessionActor) free() {
 	if a.smtp != nil {
 		a.gone = a.smtp.Gone()
@@ -129,7 +127,7 @@ func (a *sessionActor) free() {
 	a.socket.CloseWhen(a.gone)
 }
 
-// quit says goodbye, and does not wait for long for the answer when the session has no time.
+// quit says QUIT, and waits only briefly for the answer when the session is overdue.
 func (a *sessionActor) quit() {
 	if a.socket.WasEnded() {
 		a.smtp.QuitWithin(quitSoon)
@@ -138,9 +136,8 @@ func (a *sessionActor) quit() {
 	a.smtp.Quit()
 }
 
-// do runs work beside the mailbox and sends its result to the parent. A panic is
-// a fault of ours in this session alone: the session ends, and the parent asks
-// again what it was asking.
+// do runs work beside the mailbox and sends its result to the parent. A panic is a fault of ours in this session alone:
+// the session ends, and the parent asks its batch again.
 func (a *sessionActor) do(c actor.Context, id int, work func() any) {
 	root, parent := c.ActorSystem().Root, c.Parent()
 	a.working.Store(true)
@@ -154,7 +151,7 @@ func (a *sessionActor) do(c actor.Context, id int, work func() any) {
 		}
 		if a.smtp == nil || !a.smtp.Open() {
 			a.untraced()
-			a.free() // before anybody may open another one for it
+			a.free() // before another may be opened for it
 		}
 		a.working.Store(false)
 		if a.leaving.Load() {
@@ -168,11 +165,10 @@ func (a *sessionActor) do(c actor.Context, id int, work func() any) {
 	})
 }
 
-// sessionCrashed says that a session ended by a fault of ours; what it was asking is lost to it.
+// sessionCrashed says that a fault of ours ended a session, and its batch is lost.
 type sessionCrashed struct{ id int }
 
-// open dials, unless that is not permitted any more. What ApplyShares ended says
-// nothing about the host.
+// open dials, if that is still permitted. What ApplyShares ended says nothing about the host.
 func (a *sessionActor) open(m scheduler.OpenSession) any {
 	if a.options.Fenced() || !a.socket.Begin(m.Version, a.cancel) {
 		return sessionClosed{id: m.ID}
@@ -204,7 +200,7 @@ func (a *sessionActor) open(m scheduler.OpenSession) any {
 		shown: throttle.Shown{Greeting: s.Greeting(), Hello: s.HelloReply(), Host: m.Host, Groups: s.Pipelining()}}
 }
 
-// judgeFailure gives the verdict on a session that ended, or never began.
+// judgeFailure returns the verdict on a session that ended or never opened.
 func (a *sessionActor) judgeFailure(host string, err error) scheduler.Judgement {
 	a.tracer.ended(err)
 	f := &smtp.Failure{Stage: smtp.StageConnect, Err: err}
@@ -216,7 +212,7 @@ func (a *sessionActor) judgeFailure(host string, err error) scheduler.Judgement 
 	return told
 }
 
-// intercepted ends a session in which somebody else answers in place of the host: nothing is judged from it.
+// intercepted ends a session in which another server answers in place of the host: nothing is judged from it.
 func (a *sessionActor) intercepted(host string) scheduler.Judgement {
 	a.options.Metrics.CountIntercepted()
 	told := a.judgeFailure(host, a.foreign(smtp.StageGreeting))
@@ -224,7 +220,7 @@ func (a *sessionActor) intercepted(host string) scheduler.Judgement {
 	return told
 }
 
-// foreign is why an answer of somebody else in place of the host is none.
+// foreign is the reason why another server's answer in place of the host doesn't count.
 func (a *sessionActor) foreign(stage smtp.Stage) *smtp.Failure {
 	return &smtp.Failure{Stage: stage, Err: smtp.ErrIntercepted, Source: a.smtp.Source()}
 }
@@ -245,7 +241,7 @@ func (a *sessionActor) noteGreeter(code int, control bool) {
 	}
 }
 
-// begin asks, if that is still permitted. What ApplyShares ended teaches nothing.
+// begin asks, if that is still permitted. Nothing is learned from what ApplyShares ended.
 func (a *sessionActor) begin(m scheduler.AskProbes) scheduler.Report {
 	if !a.socket.Begin(m.Version, a.cancel) {
 		return scheduler.Report{ID: m.ID, Unanswered: m.Probes, Stale: a.socket.WasEnded()}
@@ -258,7 +254,7 @@ func (a *sessionActor) begin(m scheduler.AskProbes) scheduler.Report {
 	return r
 }
 
-// held reports whether not one more RCPT may be sent for this work. It waits while that is not known.
+// held reports whether no further RCPT may be sent for this batch. It waits until that is known.
 func (a *sessionActor) held(m *scheduler.AskProbes) bool {
 	over := func() bool {
 		return a.leaving.Load() || a.socket.Halted.Load() || !a.socket.MayGoOn(m.Version) || a.options.Fenced() ||
@@ -316,7 +312,7 @@ func (a *sessionActor) over(r *scheduler.Report) {
 	r.Failure = &told
 }
 
-// pause waits, but not when the actor is stopped.
+// pause waits, unless the actor is stopped.
 func (a *sessionActor) pause(d time.Duration) {
 	if d <= 0 {
 		return
@@ -340,7 +336,7 @@ func countAsked(got []scheduler.Answered) int {
 	return n
 }
 
-// room is what a probe needs while it lasts; it is used again.
+// room is the memory for one batch; it is used again.
 type room struct {
 	addresses []smtp.Address
 	answers   []smtp.Answer
@@ -356,9 +352,8 @@ func (w *room) emptyRoom() {
 	rooms.Put(w)
 }
 
-// probe asks for the rest of a report, and judges each answer as it comes. It returns
-// which action ended it early, if one did. What stood behind that in the same group was
-// answered too; behind a guard against harvesting no answer counts.
+// probe asks the rest of a report and judges each answer as it comes. It returns the action that ended it early, if one
+// did. Later commands of the same group are answered too, but after a harvest guard's words no answer counts.
 func (a *sessionActor) probe(r *scheduler.Report, m *scheduler.AskProbes) (verdict.Action, error) {
 	w := rooms.Get().(*room)
 	defer w.emptyRoom()
@@ -370,7 +365,7 @@ func (a *sessionActor) probe(r *scheduler.Report, m *scheduler.AskProbes) (verdi
 	judged := r.Answered[:len(r.Unanswered)] // by what was asked
 	ask := smtp.Ask{Pipelining: m.Pipelining, RefusedMax: m.RefusedMax, Hold: func() bool { return a.held(m) },
 		Sizes: func() (int, int) { return m.Transaction.Now(), m.Group.Now() }, Room: w.answers}
-	at := 0 // of r.Rest; what cannot be asked is passed over
+	at := 0 // into r.Rest; what can't be asked is skipped
 	ask.Stop = func(address smtp.Address, reply smtp.Reply) bool {
 		for r.Unanswered[at].Address != address {
 			at++
@@ -393,7 +388,7 @@ func (a *sessionActor) probe(r *scheduler.Report, m *scheduler.AskProbes) (verdi
 	w.answers = answers
 	for i := range answers {
 		one, got := &answers[i], &judged[i]
-		if one.Err != nil || i >= at { // it cannot be asked, or a 421, which ends the session without Stop being asked
+		if one.Err != nil || i >= at { // it can't be asked, or a 421 ended the session
 			if one.Err != nil {
 				one.At = time.Now()
 			}
@@ -419,7 +414,7 @@ func nameOf(used netip.Addr, s *egress.Source) string {
 	return s.Name()
 }
 
-// judge gives the verdict on what came of a probe.
+// judge returns the verdict on the result of a probe.
 func (a *sessionActor) judge(p *scheduler.Probe, one smtp.Answer) scheduler.Judgement {
 	a.noteGreeter(one.Reply.Code, p.IsControl())
 	raw := func() evidence.Raw {

@@ -15,7 +15,7 @@ func (a *sessionActor) traced(host string) {
 	a.span.Word(tracing.Host, host)
 }
 
-// untraced ends the span of a session that is over; the second time nothing happens.
+// untraced ends the span of a session that has ended; a second call does nothing.
 func (a *sessionActor) untraced() {
 	if a.span.On() && a.smtp != nil {
 		a.span.Count(tracing.Rcpts, int64(a.smtp.Rcpts()))
@@ -25,7 +25,7 @@ func (a *sessionActor) untraced() {
 	a.span = tracing.Span{}
 }
 
-// tracedFailure notes how far a session came that failed.
+// tracedFailure notes how far a failed session came.
 func (a *sessionActor) tracedFailure(err error) {
 	a.broken = true
 	if f := (*smtp.Failure)(nil); errors.As(err, &f) {

@@ -12,39 +12,37 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// look is a question about the scheduler of an actor, or a change, after which it plans anew.
+// look is a question about an actor's scheduler, or a change, after which it plans again.
 type look struct {
 	at      func(s *scheduler.Scheduler, now time.Time)
 	changes bool
 }
 
-// Survey says what every receiver does that lives here. It ends with ctx, and gives
-// those that have answered until then.
+// Survey returns the status of every receiver here. It ends with ctx and returns the answers until then.
 func (l *Registry) Survey(ctx context.Context) []inspect.Receiver {
 	return inquire(ctx, l, func(string) bool { return true }, false, (*scheduler.Scheduler).Status)
 }
 
-// Detail says everything about the receivers that a key, or the name of a rule, stands
-// for. It ends with ctx, as Survey does.
+// Detail returns everything about the receivers that a key or the name of a rule stands for. It ends with ctx, as
+// Survey does.
 func (l *Registry) Detail(ctx context.Context, key string) []inspect.ReceiverDetail {
 	return inquire(ctx, l, standsFor(key), false, (*scheduler.Scheduler).Detail)
 }
 
-// Record gives what this node kept of the receivers whose keys come after a key, in
-// their order, and whether that is all: it ends when most bytes of JSON are about full.
+// Record returns the histories of receivers whose keys come after a key, in order, up to about most bytes of JSON, and
+// whether that is all.
 func (l *Registry) Record(now time.Time, after string, most int) (out inspect.Record, whole bool) {
 	return l.Histories.Record(now, after, most)
 }
 
-// Close ends one session of a receiver, after the command that is on the wire, and says
-// whether there was one. The numbers are those of Detail; of a name that stands
-// for several receivers, each of them ends the session of that number.
+// Close ends one session of a receiver after the command on the wire, and reports whether there was one. Numbers are
+// those of Detail; if a name stands for several receivers, each ends its session of that number.
 func (l *Registry) Close(ctx context.Context, key string, session int) bool {
 	end := func(s *scheduler.Scheduler, _ time.Time) bool { return s.CloseSession(session) }
 	return slices.Contains(inquire(ctx, l, standsFor(key), true, end), true)
 }
 
-// SurveySources says how the sources of this node do.
+// SurveySources returns the state of this node's sources.
 func (l *Registry) SurveySources(ctx context.Context, pool *egress.Pool) []inspect.Source {
 	now := time.Now()
 	sessions := map[string]int{}
@@ -60,7 +58,7 @@ func (l *Registry) SurveySources(ctx context.Context, pool *egress.Pool) []inspe
 	return out
 }
 
-// sourceOf is a source's state as people are shown it.
+// sourceOf returns a source's state in the form shown to people.
 func sourceOf(s egress.SourceState, sessions int, now time.Time) inspect.Source {
 	out := inspect.Source{Source: s.Source, Hello: s.Hello, State: "used", Sessions: sessions, Today: s.Today,
 		PerDay: s.PerDay, Spoken: s.Spoken, Blocked: s.Blocked}
@@ -79,15 +77,14 @@ func sourceOf(s egress.SourceState, sessions int, now time.Time) inspect.Source 
 	return out
 }
 
-// standsFor says which receiver keys a key or the name of a rule stands for.
+// standsFor returns a test of receiver keys: those that a key or the name of a rule stands for.
 func standsFor(name string) func(key string) bool {
 	return func(key string) bool {
 		return key == name || throttle.NameOf(key) == name
 	}
 }
 
-// inquire asks the actors of some receivers and gives their answers as far as they have
-// come until ctx is done.
+// inquire asks the actors of some receivers and returns the answers that come before ctx ends.
 func inquire[T any](
 	ctx context.Context, l *Registry, which func(key string) bool, changes bool,
 	of func(s *scheduler.Scheduler, now time.Time) T,
@@ -123,6 +120,6 @@ func inquire[T any](
 	return out
 }
 
-// quietFor is how long no answer comes before it is looked whether those that are missing
-// still live: an actor that is stopped reads no message any more.
+// quietFor is how long no answer comes before we check whether the missing actors still live: a stopped actor reads no
+// messages.
 const quietFor = 50 * time.Millisecond

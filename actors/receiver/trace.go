@@ -13,9 +13,9 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// Trace gives the newest lines of a receiver's sessions, from one source or all ("*"),
-// whose numbers are above after. The first call begins it, and it ends ten seconds after
-// the last. The key may be the name of a rule. Errors: status.ErrTraces.
+// Trace returns the newest lines of a receiver's sessions, from one source or all ("*"), with numbers above after. The
+// first call starts the trace, and it ends ten seconds after the last. The key may be the name of a rule. Errors:
+// status.ErrTraces.
 func (l *Registry) Trace(now time.Time, key, source string, after uint64) ([]inspect.TraceLine, error) {
 	return l.Traces.Read(now, key, standsFor(key), source, after)
 }
@@ -66,7 +66,7 @@ func (t *tracer) opened(s *smtp.Session) {
 	}
 }
 
-// ended notes why a session did not open, or ended.
+// ended notes why a session didn't open, or ended.
 func (t *tracer) ended(err error) {
 	if t == nil || !t.On() {
 		return

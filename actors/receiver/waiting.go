@@ -13,16 +13,15 @@ import (
 )
 
 const (
-	// pulseEvery is how often those who offered something to a receiver that has no slot yet
-	// are told that it waits; after five seconds without a word they would look for another one.
+	// pulseEvery is how often the clients of a receiver without a slot are told that it waits; after five seconds
+	// without a message they would look for another actor.
 	pulseEvery = time.Second
 
-	// staleAfter is how long an offer counts that is not made again, as the one who made it does each
-	// few seconds. It is also how long a receiver lives to which nobody has offered anything.
+	// staleAfter is how long an offer counts without being repeated, which clients do every few seconds. It is also how
+	// long a receiver without any offer lives.
 	staleAfter = 10 * time.Second
 
-	// offersMax bounds what a receiver keeps that has no slot; the others are told to come
-	// back. A place moves within seconds, in which few domains begin.
+	// offersMax bounds the offers that a receiver without a slot keeps; further clients are told to come back.
 	offersMax = 64
 )
 
@@ -71,13 +70,13 @@ func (a *Actor) await(c actor.Context, now time.Time) {
 	a.timer.Set(c, now, now.Add(min(a.idle, pulseEvery)))
 }
 
-// hold keeps an offer until there is a slot, which the first one asks for.
+// hold keeps an offer until there is a slot; the first offer asks for one.
 func (a *Actor) hold(c actor.Context, now time.Time, m *wire.Offer) {
 	w, key := a.waiting, m.GetTask().Key()
 	before := w.offers[key]
 	switch {
 	case len(m.GetProbes()) == 0 || c.Sender() == nil:
-		return // it only says what is behind
+		return // it only reports the backlog
 	case before != nil && m.GetTask().GetEpoch() < before.offer.GetTask().GetEpoch():
 		c.Respond(&wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: wire.Refusal_STALE_EPOCH})
 		return
@@ -96,7 +95,7 @@ func (a *Actor) hold(c actor.Context, now time.Time, m *wire.Offer) {
 	}
 }
 
-// pulse tells everybody that the receiver waits, and drops what is offered no more.
+// pulse tells every client that the receiver waits, and drops offers that aren't repeated.
 func (a *Actor) pulse(c actor.Context, now time.Time) {
 	for key, h := range a.waiting.offers {
 		if now.Sub(h.at) >= staleAfter {
@@ -112,7 +111,7 @@ func (a *Actor) pulse(c actor.Context, now time.Time) {
 	}
 }
 
-// release tells those who wait for a receiver that ends without having had a slot.
+// release tells the clients of a receiver that ends without ever having a slot.
 func (w *waiting) release(c actor.Context) {
 	for _, h := range w.offers {
 		if h.client.ID != "" {

@@ -16,12 +16,10 @@ import (
 )
 
 const (
-	// readEvery is how often a node reads what operators have changed: a change holds
-	// on all nodes within two of these.
+	// readEvery is how often a node reads the operators' changes: a change holds on all nodes within twice that.
 	readEvery = time.Second
 
-	// readWithin bounds one reading. While the ledger does not answer, what was read last
-	// holds until its own end.
+	// readWithin bounds one reading. While the ledger doesn't answer, what was read last holds until its own end.
 	readWithin = 5 * time.Second
 )
 
@@ -42,7 +40,7 @@ type Follower struct {
 	again   chan struct{}
 	weights atomic.Pointer[map[uuid.UUID]int]
 
-	// Of the goroutine that follows, and of Start before it.
+	// Used by the following goroutine, and by Start before it runs.
 	last    []ledger.ThrottleOverride // as the ledger told them
 	applied []uuid.UUID
 	holding []ledger.ThrottleOverride // those of applied
@@ -69,7 +67,7 @@ func (f *Follower) setWeights(found map[uuid.UUID]int) {
 	}
 }
 
-// Weight is how many turns a workspace has for one of another.
+// Weight returns how many turns a workspace gets where one of weight 1 gets one.
 func (f *Follower) Weight(workspace uuid.UUID) int {
 	if known := f.weights.Load(); known != nil && (*known)[workspace] > 0 {
 		return (*known)[workspace]
@@ -77,13 +75,13 @@ func (f *Follower) Weight(workspace uuid.UUID) int {
 	return 1
 }
 
-// WeightOf is weight by the workspace's name.
+// WeightOf is Weight by the workspace's id as text.
 func (f *Follower) WeightOf(workspace string) int {
 	id, _ := uuid.Parse(workspace) // of nobody: the weight of nobody
 	return f.Weight(id)
 }
 
-// apply puts the overrides that hold now into the table, if they are others than before.
+// apply puts the overrides that hold now into the table, if they have changed.
 func (f *Follower) apply() {
 	now := f.options.Clock()
 	var holding []ledger.ThrottleOverride
@@ -107,8 +105,7 @@ func (f *Follower) apply() {
 	f.options.Replan()
 }
 
-// logEnded logs the overrides that held until now and whose time is over. Those that somebody
-// has cleared were logged by who did it.
+// logEnded logs the overrides that have just expired. A cleared one was logged by the command that cleared it.
 func (f *Follower) logEnded(holding []ledger.ThrottleOverride, now time.Time) {
 	for _, o := range f.holding {
 		holds := func(other ledger.ThrottleOverride) bool { return other.ID == o.ID }
@@ -120,12 +117,12 @@ func (f *Follower) logEnded(holding []ledger.ThrottleOverride, now time.Time) {
 	}
 }
 
-// endsApart is by how much our idea of the ledger's clock may be behind it: the ledger gives
-// an override no more that we take to hold. Guess.
+// endsApart is how far our view of the ledger's clock may be behind: the ledger may drop an override that we believe to
+// hold. Guess.
 const endsApart = 2 * time.Second
 
-// rules returns overrides as rules. One that this version does not understand, because a node
-// of another one took it, is left out.
+// rules returns overrides as rules. One that this version doesn't understand, taken by a node of another version, is
+// left out.
 func (f *Follower) rules(overrides []ledger.ThrottleOverride) []throttle.Rule {
 	var rules []throttle.Rule
 	for _, o := range overrides {
@@ -144,7 +141,7 @@ func (f *Follower) rules(overrides []ledger.ThrottleOverride) []throttle.Rule {
 	return rules
 }
 
-// Wake makes the next reading come at once: this node has just changed something.
+// Wake makes the next reading come at once, after a change by this node.
 func (f *Follower) Wake() {
 	select {
 	case f.again <- struct{}{}:

@@ -15,8 +15,8 @@ type Fact struct {
 
 // Facts keeps facts beyond the life of an actor and of a node. Safe for concurrent use.
 type Facts interface {
-	// Learn keeps facts, at most 1,000; one with the key of another takes its place.
+	// Learn stores facts, at most 1,000; one replaces another with the same key.
 	Learn(ctx context.Context, facts []Fact) error
-	// Known gives the facts of some keys, at most 1,000, that have not expired, in no order.
+	// Known returns the facts of some keys, at most 1,000, that haven't expired, in no order.
 	Known(ctx context.Context, keys []string) ([]Fact, error)
 }

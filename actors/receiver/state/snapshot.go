@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// Version is the version of a snapshot's text. What another version wrote is not read.
-	// One more field needs no new version: who does not know it passes over it.
+	// Version is the version of a snapshot's text. Text of another version isn't read. A new field needs no new
+	// version: readers that don't know it skip it.
 	Version = 3
 
 	// BytesMax bounds the text of a snapshot, as Facts does.
@@ -29,29 +29,28 @@ const (
 	// textMax bounds what a receiver wrote in each attempt of a snapshot: half a reply line (RFC 5321 §4.5.3.1.5).
 	textMax = 256
 
-	// CountMax bounds what is counted in a row: no wait grows beyond 24 of them.
+	// CountMax bounds counts of events in a row: no wait grows beyond 24 of them.
 	CountMax = 100
 
 	// HoldMost bounds how long anything that is read from a snapshot holds, whatever it
 	// says: a clock that was wrong must not block a receiver for more than a day.
 	HoldMost = 24 * time.Hour
 
-	// LearnedFor is how long a limit that a receiver taught us holds before the limits of the
-	// operator are believed again, and how long failures in a row count as such. Guess: long
-	// enough for a run, short enough to notice that a receiver changed its mind.
+	// LearnedFor is how long a learned limit holds before the operator's limits are tried again, and how long failures
+	// in a row count as such. Guess: long enough for a run, short enough to notice that a receiver has changed.
 	LearnedFor = throttle.LearnedFor
 
-	// GreyFor is how long what was learned of greylisting is kept: receivers change
-	// that rarely, and remember clients for 35 days mostly.
+	// GreyFor is how long learned greylisting is kept: receivers rarely change it, and mostly remember clients for 35
+	// days.
 	GreyFor = 24 * time.Hour
 
-	// RateFor is how long a rate is of use. Guess: finding it again takes minutes, and a
-	// receiver's mind changes within hours.
+	// RateFor is how long a learned rate is kept. Guess: finding it again takes minutes, and a receiver's limits change
+	// within hours.
 	RateFor = 4 * time.Hour
 )
 
-// Snapshot is what an actor learned of its receiver, for the next actor. Times in it are what
-// was left of them when it was written.
+// Snapshot is what an actor learned of its receiver, for the next actor. Times in it are what was left of them at its
+// writing.
 type Snapshot struct {
 	V        int      `json:"v"`
 	At       int64    `json:"at"` // when it was written, by the ledger's clock, Unix milliseconds
@@ -79,8 +78,7 @@ type Capacity struct {
 	Left int64 `json:"left_ms,omitempty"`
 }
 
-// Attempt is an attempt that speaks of a host or of us. It is judged again by whoever reads
-// it.
+// Attempt is an attempt whose answer was about a host or about us. Its reader judges it again.
 type Attempt struct {
 	At       int64             `json:"at,omitempty"`
 	Stage    uint8             `json:"stage,omitempty"`
@@ -91,7 +89,7 @@ type Attempt struct {
 	Enhanced smtp.EnhancedCode `json:"enhanced,omitzero"`
 	Text     []byte            `json:"text,omitempty"` // any bytes
 	Trouble  uint8             `json:"trouble,omitempty"`
-	Scope    uint8             `json:"scope,omitempty"` // of what was believed, and why
+	Scope    uint8             `json:"scope,omitempty"` // the presumed cause, and why
 	Why      string            `json:"why,omitempty"`
 }
 
@@ -120,7 +118,7 @@ type Host struct {
 	Last     Attempt `json:"last"`
 }
 
-// Source is what one source of one node has done at the receiver, and how it was taken.
+// Source is what one source of one node did at the receiver, and how the receiver took it.
 type Source struct {
 	Source  string   `json:"source,omitempty"`
 	Left    int64    `json:"left_ms,omitempty"` // of its suspension
@@ -154,8 +152,7 @@ func (s *Snapshot) Empty() bool {
 		len(s.Sources) == 0 && len(s.Lanes) == 0 && len(s.Hosts) == 0
 }
 
-// Encode returns the snapshot as it is kept. Of hosts that are too many for it, some are left
-// out.
+// Encode returns the stored form of the snapshot. Hosts beyond its bound are left out.
 func (s *Snapshot) Encode() []byte {
 	for {
 		text, err := json.Marshal(s)
@@ -172,9 +169,8 @@ func (s *Snapshot) Encode() []byte {
 	}
 }
 
-// Decode reads a snapshot. Fields that it does not know it passes over, so that a later
-// release may add some. The error says why it cannot be read; nothing else of the snapshot is of use then
-// but its version.
+// Decode reads a snapshot. It skips unknown fields, so that a later release may add some. On an error only the
+// snapshot's version is of use.
 func Decode(data []byte) (Snapshot, error) {
 	if len(data) > BytesMax {
 		return Snapshot{}, fmt.Errorf("snapshot of %d bytes, at most %d are written", len(data), BytesMax)
@@ -189,7 +185,7 @@ func Decode(data []byte) (Snapshot, error) {
 	return s, nil
 }
 
-// Life returns how long a snapshot is of use: until all that it says is over.
+// Life returns how long a snapshot is of use: until everything in it has expired.
 func (s *Snapshot) Life() time.Duration {
 	longest := LearnedFor.Milliseconds() // failures and pauses in a row count so long
 	longest = max(longest, s.Paused)
@@ -242,7 +238,7 @@ func shorter(sources []Source) []Source {
 	return nil
 }
 
-// AttemptOf returns an attempt as it is kept.
+// AttemptOf returns the stored form of an attempt.
 func AttemptOf(a evidence.Attempt) Attempt {
 	if a == (evidence.Attempt{}) {
 		return Attempt{}
@@ -252,7 +248,7 @@ func AttemptOf(a evidence.Attempt) Attempt {
 		Scope: uint8(a.Cause.Scope), Why: a.Cause.Why}
 }
 
-// Evidence returns what was kept of an attempt. What no attempt can have is left out.
+// Evidence returns a stored attempt. Values that no attempt can have are left out.
 func (a Attempt) Evidence() evidence.Attempt {
 	out := evidence.Attempt{At: time.UnixMilli(a.At).UTC(), Host: cut(a.Host, evidence.NameMax),
 		Source: cut(a.Source, evidence.NameMax), TLS: a.TLS, Text: cut(string(a.Text), evidence.TextMax)}
@@ -274,12 +270,12 @@ func (a Attempt) Evidence() evidence.Attempt {
 // cut returns at most the first n bytes of a text.
 func cut(text string, n int) string { return text[:min(len(text), n)] }
 
-// RateOf returns what a pace knows as it is kept.
+// RateOf returns the stored form of a pace.
 func RateOf(m throttle.RateMemory) Rate {
 	return Rate{max(1, int64(m.Rate*1000)), int64(m.Edge * 1000), int64(m.Usual * 1000), m.Grey, m.Alone}
 }
 
-// Memory returns what was kept of a pace.
+// Memory returns a stored pace.
 func (r Rate) Memory() throttle.RateMemory {
 	return throttle.RateMemory{Rate: float64(r.Rate) / 1000, Edge: float64(r.Edge) / 1000, Usual: float64(r.Usual) / 1000,
 		Grey: r.Grey, Alone: r.Alone}

@@ -19,8 +19,7 @@ const (
 	// writeEvery is how often a node writes what its receivers learned, at most.
 	writeEvery = 2 * time.Second
 
-	// soon is how long a write or a question waits for company: far below
-	// a turn to most receivers.
+	// soon is how long a write or a question waits for others to go along: far below a turn to most receivers.
 	soon = 20 * time.Millisecond
 
 	// factsMax is how many facts one write or question may have, as Facts says.
@@ -30,7 +29,7 @@ const (
 	// again: 4 KiB each at most, some hundred bytes mostly.
 	waitingMax = 20_000
 
-	// within bounds one write or question. Those who give way wait for it.
+	// within bounds one write or question. Actors that hand a receiver over wait for it.
 	within = 2 * time.Second
 
 	// KnowWithin is how long an actor waits for what is known about its receiver. Then it
@@ -49,7 +48,7 @@ type Writer struct {
 
 	mu      sync.Mutex
 	pending map[string]Fact      // guarded by mu; to be written, newest by key
-	waiting map[string][]func()  // guarded by mu; to be told when the fact of a key was tried
+	waiting map[string][]func()  // guarded by mu; called when the fact of a key was tried
 	timer   *time.Timer          // guarded by mu; of the next write; nil: none is planned
 	due     time.Time            // guarded by mu; of the timer
 	writing bool                 // guarded by mu
@@ -73,8 +72,7 @@ func NewWriter(facts Facts, log *slog.Logger, counts Counters, g *process.PanicG
 		waiting: map[string][]func(){}, wanted: map[string]*question{}}
 }
 
-// Keep writes a fact with the next others. With done it is written soon, and done
-// is called when that was tried.
+// Keep writes a fact with the next batch. With done it is written soon, and done is called after the try.
 func (w *Writer) Keep(f Fact, done func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,7 +92,7 @@ func (w *Writer) Keep(f Fact, done func()) {
 	w.plan(wait)
 }
 
-// plan sees to it that a write begins in a while, or sooner. Under mu.
+// plan schedules a write, or makes it sooner. Under mu.
 func (w *Writer) plan(wait time.Duration) {
 	due := time.Now().Add(wait)
 	if w.writing || w.timer != nil && !due.Before(w.due) {
@@ -106,7 +104,7 @@ func (w *Writer) plan(wait time.Duration) {
 	w.timer, w.due = w.guard.After(wait, "facts", w.write, nil), due
 }
 
-// write writes the next facts, those first that somebody waits for.
+// write writes the next facts, first those that an actor waits for.
 func (w *Writer) write() {
 	w.mu.Lock()
 	w.timer, w.writing, w.written = nil, true, time.Now()
@@ -132,7 +130,7 @@ func (w *Writer) write() {
 	w.tried(batch, err)
 }
 
-// tried plans the next write, and tells who waited for this one.
+// tried schedules the next write and tells those who waited for this one.
 func (w *Writer) tried(batch map[string]Fact, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -164,9 +162,8 @@ func (w *Writer) tried(batch map[string]Fact, err error) {
 	}
 }
 
-// Know asks for the fact of a key and tells its data, or nil when there is none.
-// When the ledger fails it asks again, as long as an actor waits for that, and
-// then tells nothing.
+// Know asks for the fact of a key and passes its data to tell, nil if there is none. If the ledger fails it asks again,
+// as long as an actor waits, and then doesn't call tell.
 func (w *Writer) Know(key string, tell func(data []byte)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -218,7 +215,7 @@ func (w *Writer) read() {
 	w.next(soon)
 }
 
-// again puts back the questions that somebody still waits for.
+// again puts back the questions that an actor still waits for.
 func (w *Writer) again(batch map[string]*question) {
 	w.mu.Lock()
 	for key, q := range batch {

@@ -10,14 +10,14 @@ import (
 // Causes is how many causes there are.
 const Causes = len(inspect.Causes)
 
-// Blocked is what keeps a receiver from asking more.
+// Blocked is what keeps us from asking a receiver more.
 type Blocked struct {
 	Cause wire.Cause // FREE: nothing does
-	Until time.Time  // until when, as far as that is known; zero: it is not
+	Until time.Time  // until when; zero: unknown
 	Why   string     // Cause in a sentence, with the numbers; "" where nobody reads it
 }
 
-// Word returns the cause as people are shown it.
+// Word returns the cause in the word shown to people.
 func (b Blocked) Word() string {
 	if b.Cause < 0 || int(b.Cause) >= Causes {
 		return ""
@@ -25,5 +25,5 @@ func (b Blocked) Word() string {
 	return inspect.Causes[b.Cause]
 }
 
-// Free reports whether nothing keeps the receiver from asking more.
+// Free reports whether nothing keeps us from asking more.
 func (b Blocked) Free() bool { return b.Cause == wire.Cause_FREE }

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// collectedMax bounds the receivers that have series of their own, see labels. All
-	// others are added up as collectedRest, which is no host name.
+	// collectedMax bounds the receivers with their own series (see labels). The others are summed as collectedRest,
+	// which is no host name.
 	collectedMax  = 50
 	collectedRest = "(rest)"
 
@@ -19,14 +19,14 @@ const (
 	collectWithin = time.Second
 )
 
-// collector gives the gauges of single receivers when they are asked for.
+// collector computes the gauges of single receivers at a scrape.
 type collector struct {
 	survey func(ctx context.Context) ([]inspect.Receiver, bool)
 	labels *labels
 }
 
-// NewCollector makes the collector of the receivers that a survey gives; false: there is no
-// node yet that could be asked. It must end with its context.
+// NewCollector makes the collector of the receivers that survey returns; false: there is no node yet. survey must end
+// with its context.
 func NewCollector(survey func(ctx context.Context) (all []inspect.Receiver, ok bool)) prometheus.Collector {
 	return collector{survey, &labels{}}
 }
@@ -35,7 +35,7 @@ func NewCollector(survey func(ctx context.Context) (all []inspect.Receiver, ok b
 var ofReceiver = [...]struct {
 	desc *prometheus.Desc
 	of   func(r *inspect.Receiver) float64
-	mean bool // over the rest, not added up
+	mean bool // averaged over the rest, not summed
 	most bool // of the rest
 }{
 	{desc: describe("sessions", "SMTP sessions open or opening."),

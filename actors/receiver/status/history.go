@@ -14,14 +14,13 @@ const (
 	// historyMinutes is how far back a history reaches.
 	historyMinutes = 6 * 60
 
-	// historiesMax bounds the receivers of which a node keeps a history. Those that no
-	// actor speaks to go first, the one that was used least recently before the others.
-	// A history of six hours without a gap takes 17 KB: 17 MB for all.
+	// historiesMax bounds the receivers with a history on a node. Those without an actor are dropped first, the least
+	// recently used before the others. A history of six hours without a gap takes 17 KB: 17 MB for all.
 	historiesMax = 1_000
 )
 
-// Histories is what a node keeps of the last hours, whether the receivers' actors still
-// live or not. Safe for concurrent use; the zero value is ready.
+// Histories is what a node keeps of the last hours, whether or not the receivers' actors still live. Safe for
+// concurrent use; the zero value is ready.
 type Histories struct {
 	mu      sync.Mutex
 	of      map[string]*History // guarded by mu; by receiver key
@@ -41,7 +40,7 @@ type History struct {
 	held    [Causes]time.Duration // guarded by mu; how long each cause was there in the newest minute
 }
 
-// minuteRow is a inspect.Minute in 44 bytes.
+// minuteRow is an inspect.Minute in 44 bytes.
 type minuteRow struct {
 	at                                 int32 // minutes since 1970
 	asked, accepted, refused, deferred int32
@@ -50,8 +49,7 @@ type minuteRow struct {
 	cause                              uint8
 }
 
-// Open gives the history of a receiver to an actor, nil when there is no room; first says
-// that this actor asks for the first time.
+// Open returns the history of a receiver to an actor; nil: there is no room. first: this actor asks for the first time.
 func (r *Histories) Open(key string, now time.Time, first bool) *History {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,15 +127,15 @@ func (r *History) Answered(now time.Time, code int) {
 	}
 }
 
-// Moment is what a receiver does at one time.
+// Moment is the state of a receiver at one time.
 type Moment struct {
 	Sessions, Queued int
 	Permitted        float64 // RCPTs a second
 	Cause            wire.Cause
 }
 
-// Observe puts a moment into its minute. Before is the cause since an earlier moment, which is
-// zero when there was none.
+// Observe adds a moment to its minute. before is the cause that held since the moment before; since is zero if there
+// was none.
 func (r *History) Observe(now time.Time, is Moment, before wire.Cause, since time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,7 +161,7 @@ func (r *History) Observe(now time.Time, is Moment, before wire.Cause, since tim
 	m.cause = uint8(longest)
 }
 
-// minute gives the row of now; what is too old goes. Under mu.
+// minute returns the row of now and drops rows that are too old. Under mu.
 func (r *History) minute(now time.Time) *minuteRow {
 	at := int32(now.Unix() / 60)
 	if n := len(r.minutes); n > 0 && r.minutes[n-1].at >= at { // the clock may be set back
@@ -175,7 +173,7 @@ func (r *History) minute(now time.Time) *minuteRow {
 	return &r.minutes[len(r.minutes)-1]
 }
 
-// expire drops what is older than the record reaches back. Under mu.
+// expire drops rows older than historyMinutes. Under mu.
 func (r *History) expire(at int32) {
 	old := 0
 	for old < len(r.minutes) && r.minutes[old].at <= at-historyMinutes {
@@ -211,8 +209,8 @@ func (m *minuteRow) view() inspect.Minute {
 		AllowedLast: float64(m.last), Cause: inspect.Causes[m.cause]}
 }
 
-// Record returns what this node kept of the receivers whose keys come after a key, in
-// their order, and whether that is all: it ends when most bytes of JSON are about full.
+// Record returns the histories of receivers whose keys come after a key, in order, up to about most bytes of JSON, and
+// whether that is all.
 func (r *Histories) Record(now time.Time, after string, most int) (out inspect.Record, whole bool) {
 	r.mu.Lock()
 	all := maps.Clone(r.of)
@@ -237,7 +235,7 @@ func (r *Histories) Record(now time.Time, after string, most int) (out inspect.R
 	return out, true
 }
 
-// view gives what was kept of a receiver.
+// view returns the history of a receiver in its public form.
 func (r *History) view(now time.Time) inspect.ReceiverRecord {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -245,10 +243,10 @@ func (r *History) view(now time.Time) inspect.ReceiverRecord {
 	return inspect.ReceiverRecord{Key: r.key, Domain: r.domain, Minutes: r.last(now, historyMinutes)}
 }
 
-// sizeOf is about how much JSON a record takes.
+// sizeOf estimates the JSON size of a record.
 func sizeOf(r *inspect.ReceiverRecord) int { return len(r.Key) + len(r.Domain) + 190*len(r.Minutes) }
 
-// earlier gives the smaller of two times that is not zero.
+// earlier returns the smaller of two times; zero is none.
 func earlier(a, b int64) int64 {
 	if a == 0 || b != 0 && b < a {
 		return b

@@ -8,17 +8,16 @@ import (
 )
 
 const (
-	// labelsNew bounds the receivers that get a label in any hour, those counted in that had
-	// none since the start: every one makes some ten series that Prometheus keeps for weeks.
+	// labelsNew bounds the receivers that get a new label in any hour: each makes some ten series that Prometheus keeps
+	// for weeks.
 	labelsNew = 99
 	labelsPer = time.Hour
 
-	// labelsNear is up to which place among the most queued a receiver keeps its label,
-	// however many others have more.
+	// labelsNear: a receiver keeps its label while it is among so many with the most queued.
 	labelsNear = 2 * collectedMax
 
-	// labelsTop is up to which place a receiver takes the label of the last of those that
-	// have one, if it has labelsMore times as much queued. Guess.
+	// labelsTop: a receiver among so many with the most queued takes the label of the last one that has a label, if it
+	// has labelsMore times as much queued. Guess.
 	labelsTop  = 10
 	labelsMore = 4
 )
@@ -33,8 +32,8 @@ type labels struct {
 	came []time.Time          // guarded by mu; when keys got one that had none within labelsPer
 }
 
-// busiest parts receivers in those with a label, the most queued first, and the others. Of a
-// key that lives here twice, because its place moves, the busier has it.
+// busiest splits receivers into those with a label, most queued first, and the others. If a key lives here twice during
+// a move, the busier one counts.
 func (l *labels) busiest(now time.Time, all []inspect.Receiver) (top, rest []inspect.Receiver) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,7 +64,7 @@ func (l *labels) busiest(now time.Time, all []inspect.Receiver) (top, rest []ins
 	return top, rest
 }
 
-// expire takes labels from those that live no more, and forgets what is older than an hour.
+// expire takes labels from receivers that have gone, and forgets what is older than an hour.
 func (l *labels) expire(now time.Time, place map[string]int) {
 	for key := range l.has {
 		if _, lives := place[key]; !lives {
@@ -82,7 +81,7 @@ func (l *labels) expire(now time.Time, place map[string]int) {
 	}
 }
 
-// give gives a key a label, if it has had one within the hour or one more may get one.
+// give gives a key a label, if it had one within the hour or labelsNew permits.
 func (l *labels) give(now time.Time, key string) bool {
 	if _, known := l.last[key]; !known {
 		if len(l.came) >= labelsNew {
@@ -95,7 +94,7 @@ func (l *labels) give(now time.Time, key string) bool {
 	return true
 }
 
-// fill gives the labels that nobody has to the first of those without.
+// fill gives free labels to the first receivers without one.
 func (l *labels) fill(now time.Time, ranked []*inspect.Receiver) {
 	for _, r := range ranked {
 		if len(l.has) >= collectedMax {
@@ -107,8 +106,8 @@ func (l *labels) fill(now time.Time, ranked []*inspect.Receiver) {
 	}
 }
 
-// replace gives the labels of those that are far from the top, or have far less than one at
-// the very top, to those at the top that have none.
+// replace moves labels from receivers far from the top, or with far less queued than one at the top, to those at the
+// top without one.
 func (l *labels) replace(now time.Time, ranked []*inspect.Receiver) {
 	last := len(ranked) - 1
 	for i, r := range ranked[:min(len(ranked), collectedMax)] {

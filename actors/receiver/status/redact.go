@@ -7,8 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// plainWords are words of replies. An address with such a local part gives nothing away
-// when it is said, and rules look for them.
+// plainWords are common words of replies. A local part that is one of them gives nothing away, and rules look for them.
 var plainWords = func() map[string]bool {
 	list := map[string]bool{}
 	for _, w := range strings.Fields(`a an and as at be by do for from go if in is it me my no not of off ok on or
@@ -24,10 +23,9 @@ var plainWords = func() map[string]bool {
 	return list
 }()
 
-// Redact takes the local part of the address that was asked for out of a cleaned text,
-// where it stands as a word, also in the forms that receivers make of it. Cleaning leaves
-// those that are one word where they are, because rules look at words; people and records
-// need none.
+// Redact takes the asked local part, as a word and in the forms that receivers make of it, out of a cleaned text.
+// Cleaning (smtp/evidence) leaves a local part that is a single word, because rules read words; people and records
+// don't need it.
 func Redact(text, local string) string {
 	if local == "" || text == "" {
 		return text
@@ -49,8 +47,7 @@ func Redact(text, local string) string {
 	return text
 }
 
-// mayHold reports whether a text may hold a form of a local part whose first plain bytes are all a word: it stands in the
-// text as a word, or together with the letter behind the next separators.
+// mayHold quickly reports whether a text may hold a form of a local part, by its first plain bytes.
 func mayHold(text, local string, plain int) bool {
 	next := strings.TrimLeft(local[plain:], "._-")
 	for from := 0; ; {
@@ -69,7 +66,7 @@ func mayHold(text, local string, plain int) bool {
 	}
 }
 
-// without takes a word out of a text, unless it is a plain one.
+// without takes a word out of a text, unless it is one of plainWords.
 func without(text, word string) string {
 	at := wordAt(text, word, 0)
 	if at < 0 || plainWords[word] {
@@ -87,8 +84,7 @@ func without(text, word string) string {
 }
 
 var (
-	// folds are how letters beyond ASCII are written by those who have none, as one letter
-	// and as several.
+	// folds are the ASCII spellings of other letters, as one letter and as several.
 	folds = [...]*strings.Replacer{
 		strings.NewReplacer("ä", "a", "ö", "o", "ü", "u", "ß", "s", "å", "a", "æ", "a", "ø", "o", "é", "e", "è", "e",
 			"ê", "e", "ë", "e", "á", "a", "à", "a", "â", "a", "ã", "a", "í", "i", "î", "i", "ó", "o", "ô", "o",
@@ -96,7 +92,7 @@ var (
 		strings.NewReplacer("ä", "ae", "ö", "oe", "ü", "ue", "ß", "ss", "å", "aa", "æ", "ae", "ø", "oe"),
 	}
 
-	// separators are left out of local parts by some, and spaces by others.
+	// separators are characters that some receivers leave out of local parts or turn into spaces.
 	separators = [...]*strings.Replacer{strings.NewReplacer(".", "", "_", "", "-", ""),
 		strings.NewReplacer(".", " ", "_", " ", "-", " ")}
 )
@@ -106,9 +102,8 @@ func hasFolded(local string) bool {
 	return strings.IndexFunc(local, func(r rune) bool { return r >= utf8.RuneSelf }) >= 0
 }
 
-// formsOf gives what receivers make of a local part, in lower case and the longest first:
-// the mailbox without what is behind a + or =, without separators, with other letters, and
-// encoded for headers, URLs and shells.
+// formsOf returns the forms that receivers make of a local part, in lower case, longest first: without the part after +
+// or =, without separators, with ASCII letters, and encoded for headers, URLs and shells.
 func formsOf(local string) []string {
 	forms := []string{local}
 	if at := strings.IndexAny(local, "+="); at > 1 {
@@ -140,8 +135,8 @@ func formsOf(local string) []string {
 	return forms
 }
 
-// encoded puts a mark before each byte of a local part that is no letter, no digit and not
-// in keeps, and its number behind the mark but for a backslash.
+// encoded escapes each byte of a local part that is no letter, digit or in keeps: with a mark and its number, or with a
+// backslash alone.
 func encoded(local, mark, keeps string) string {
 	var b strings.Builder
 	for i := range len(local) {
@@ -160,7 +155,7 @@ func encoded(local, mark, keeps string) string {
 	return b.String()
 }
 
-// wordAt gives where a word stands in a text, from a place on; below 0: nowhere.
+// wordAt returns the index of a word in a text, from an index on; below 0: it isn't there.
 func wordAt(text, word string, from int) int {
 	for from+len(word) <= len(text) {
 		at := strings.Index(text[from:], word)
@@ -180,10 +175,10 @@ func wordAt(text, word string, from int) int {
 // partOfWord reports whether a byte of a cleaned text is part of a word.
 func partOfWord(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c >= 0x80 }
 
-// shownMax bounds a text that is shown.
+// shownMax bounds a text for people.
 const shownMax = 200
 
-// Clip bounds a text that is shown, at the beginning of a rune.
+// Clip cuts a text for people at shownMax, between runes.
 func Clip(text string) string {
 	if len(text) <= shownMax {
 		return text

@@ -1,6 +1,6 @@
 package status
 
-// Spans is over how many seconds, or minutes, Tallies adds up.
+// Spans is how many seconds or minutes Tallies sums.
 const Spans = 10
 
 // Tally counts what was asked and answered in a span of time.
@@ -12,8 +12,8 @@ type Tally struct {
 // Tallies is a ring of the newest spans. The zero value is ready.
 type Tallies [Spans + 1]Tally
 
-// Of finds or makes the tally of a span; the ring forgets the one whose place it takes. What is
-// older than the ring counts nowhere.
+// Of returns the tally of a span, a new one in place of the oldest if there is none. A span older than the ring isn't
+// counted.
 func (r *Tallies) Of(at int64) *Tally {
 	t := &r[at%int64(len(r))]
 	if t.at > at {
@@ -25,7 +25,7 @@ func (r *Tallies) Of(at int64) *Tally {
 	return t
 }
 
-// Sum adds up the tallies of the ten spans that end with one.
+// Sum adds up the ten spans that end with one.
 func (r *Tallies) Sum(last int64) (all Tally) {
 	for _, t := range r {
 		if t.at > last-Spans && t.at <= last {

@@ -13,29 +13,28 @@ const (
 	// tracesMax bounds the receivers that are traced at once on a node.
 	tracesMax = 4
 
-	// traceLines bounds the lines that are kept of each, some 300 KB: what is asked for
-	// each second loses nothing below 1,000 lines a second.
+	// traceLines bounds the lines kept for each, some 300 KB: a reader that asks each second misses none below 1,000
+	// lines a second.
 	traceLines = 1_000
 
-	// traceFor is how long a receiver is traced after it was asked for last.
+	// traceFor is how long a receiver is traced after its lines were last read.
 	traceFor = 10 * time.Second
 )
 
-// ErrTraces says that as many receivers are traced as a node bears.
+// ErrTraces says that tracesMax receivers are traced already.
 var ErrTraces = fmt.Errorf("receiver: %d receivers are traced already: end one of these first, it takes %s",
 	tracesMax, traceFor)
 
-// Traces are the receivers of a node that somebody looks at. Safe for concurrent use; the
-// zero value is ready.
+// Traces are the receivers of a node that somebody watches. Safe for concurrent use; the zero value is ready.
 type Traces struct {
-	on atomic.Int32 // how many; no session looks any further while it is 0
+	on atomic.Int32 // number of traces; sessions check only this while it is 0
 
 	mu     sync.Mutex
 	of     map[string]*trace // guarded by mu; by key, as it was asked for
 	number uint64            // guarded by mu; of the newest line
 }
 
-// trace is what the sessions of one receiver, or of what a rule's name stands for, say.
+// trace holds the session lines of one receiver, or of those that a rule's name stands for.
 type trace struct {
 	stands func(key string) bool
 	until  atomic.Int64        // Unix nanoseconds
@@ -75,7 +74,7 @@ func (t *Traces) Read(
 	return out, nil
 }
 
-// expire ends the traces that nobody asks for any more. Under mu.
+// expire ends the traces that nobody reads. Under mu.
 func (t *Traces) expire(now time.Time) {
 	for key, one := range t.of {
 		if now.UnixNano() >= one.until.Load() {
@@ -93,7 +92,7 @@ func (t *Traces) Add(now time.Time, key string, line inspect.TraceLine) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.expire(now)
-	if t.number == 0 { // whoever follows the lines does so beyond the life of the process
+	if t.number == 0 { // so that numbers still grow after a restart of the process
 		t.number = uint64(max(0, now.UnixMicro()))
 	}
 	t.number++
