@@ -18,42 +18,41 @@ import (
 const (
 	tickEvery = 250 * time.Millisecond // how often pending outcomes and waiting are looked at
 
-	// holdAfter is how long the oldest outcome waits for its settlement before
-	// nothing more is asked: a healthy ledger takes settleEvery and some milliseconds.
+	// holdAfter: when the oldest outcome has waited so long for its settlement, asking stops: a healthy ledger takes
+	// settleEvery and some milliseconds.
 	holdAfter = settleEvery + 2*time.Second
 
-	// waitingDwell is how long the status rests after a change before it becomes
-	// waiting again, so that it does not flap.
+	// waitingDwell is the least time between a change of the status and the next change to waiting, so that it doesn't
+	// flap.
 	waitingDwell = 15 * time.Second
 
-	// waitingMin is how far the next try must be for waiting to be worth saying.
+	// waitingMin is how far off the next try must be for the status to become waiting.
 	waitingMin = 2 * time.Second
 
-	// callWithin bounds one call of the ledger. What it was cut short at is asked again.
+	// callWithin bounds one call of the ledger. A call cut short is made again.
 	callWithin = 15 * time.Second
 
-	// patience is how long a verification may be at work before what is left is
-	// unknown, which is free: at a receiver that allows little a long list of bad
-	// addresses would otherwise never end. It begins anew with a new owner. Guess.
+	// patience is how long a verification may be at work before its open addresses become unknown, which is free: at a
+	// receiver that allows little, a long list of bad addresses would otherwise never end. It starts again with a new
+	// owner. Guess.
 	patience = 72 * time.Hour
 
-	// crashPause is before a crashed domain actor is begun anew, doubled each time.
-	// Guess: what made it crash may pass.
+	// crashPause is the pause before a crashed domain actor is restarted, doubled each time. Guess: the cause may pass.
 	crashPause = time.Second
 
-	// retryMax bounds the pause before a call that failed is made again.
+	// retryMax bounds the pause before a failed call is repeated.
 	retryMax = 5 * time.Second
 )
 
-// mode is what the actor is about.
+// mode is what the actor is doing.
 type mode int
 
 const (
 	loading mode = iota
 	working
-	cancelling // nothing new; settle what is there, release the rest
-	draining   // nothing new; settle what is there, give the lease back
-	closing    // the last step is under way
+	cancelling // cancel: nothing new; settle what is known, release the rest
+	draining   // drain: nothing new; settle what is known, return the lease
+	closing    // the last call is under way
 	ended
 )
 
@@ -63,7 +62,7 @@ type Actor struct {
 	state   ledger.Verification // as the ledger last told
 	lease   ledger.Lease
 	begun   time.Time // when the file was read
-	// deadline is when what nobody has found out is unknown. It goes on where another run has parked.
+	// deadline is when open addresses become unknown. It goes on from the run that parked.
 	deadline time.Time
 	mode     mode
 	plan     *plan
@@ -73,23 +72,23 @@ type Actor struct {
 	counted   int   // domains that options.Domain.Load counts
 	held      bool  // the domains offer nothing
 	nearly    bool  // the dispatcher was told Nearly
-	left      int64 // of options.Left, what this actor has
+	left      int64 // this actor's part of options.Left
 	settling  bool
-	number    int64 // of the settlement that the batch of the plan is sent as, also when it is sent again
-	failures  int   // to settle, in a row
+	number    int64 // number of the settlement in work, the same when it is repeated
+	failures  int   // failed settlements in a row
 	retryAt   time.Time
 	waiting   bool // the ledger says waiting
 	changed   time.Time
 	marking   bool
-	markAt    time.Time // not marked before, because it failed
+	markAt    time.Time // no new mark before, since the last one failed
 	looking   bool
-	lookAgain bool      // it was told to look while it did
-	eta       outlooks  // what the ledger was told last
+	lookAgain bool      // it was told to look while looking
+	eta       outlooks  // what the ledger was last told
 	seen      survey    // made at
 	surveyAt  time.Time // not anew before
-	parking   *parking  // nil: it is not on its way out
+	parking   *parking  // nil: it isn't being parked
 	parkAt    time.Time // not before
-	quietAt   time.Time // since then nothing can be done for long
+	quietAt   time.Time // since when nothing can be done for long
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -120,7 +119,7 @@ type (
 	closeResult struct{ err error }
 )
 
-// New makes the actor of a verification that was leased.
+// New makes the actor of a leased verification.
 func New(o Options, v ledger.Verification, l ledger.Lease) actor.Actor {
 	ctx, cancel := context.WithCancel(ledger.WithTenant(context.Background(), v.Workspace))
 	return &Actor{options: o, state: v, lease: l, ctx: ctx, cancel: cancel,
@@ -141,7 +140,7 @@ func (a *Actor) Receive(c actor.Context) {
 	case *actor.Stopping:
 		a.stop()
 		return
-	case *actor.Stopped: // who remembers this actor's name remembers the actor, and nothing else then
+	case *actor.Stopped: // whoever keeps this PID then keeps the actor alone in memory
 		a.plan, a.domains, a.names, a.parking, a.seen = nil, nil, nil, nil, survey{}
 		return
 	case loadResult:
@@ -198,7 +197,7 @@ func (a *Actor) Receive(c actor.Context) {
 	a.advance(c, now)
 }
 
-// beside does what may wait in a goroutine, whose result becomes a message.
+// beside runs a call that may block in a goroutine; its result becomes a message.
 func (a *Actor) beside(c actor.Context, work func() any) {
 	root, self := c.ActorSystem().Root, c.Self()
 	process.GuardOf(c.ActorSystem()).Go("verification", func() { root.Send(self, work()) },
@@ -215,7 +214,7 @@ func (a *Actor) call(c actor.Context, work func(ctx context.Context) any) {
 	})
 }
 
-// stop ends what runs beside the actor; its domain actors end with it.
+// stop ends the goroutines beside the actor; its domain actors end with it.
 func (a *Actor) stop() {
 	a.cancel()
 	if a.ticker != nil {
@@ -226,7 +225,7 @@ func (a *Actor) stop() {
 	a.weigh(-a.left)
 }
 
-// weigh counts addresses that came to this actor, or that are settled or given up.
+// weigh updates the node's count of open addresses.
 func (a *Actor) weigh(n int64) {
 	a.left += n
 	a.options.Left.Add(n)
@@ -243,7 +242,7 @@ func (a *Actor) loaded(c actor.Context, now time.Time, m loadResult) {
 	}
 	if errors.Is(m.err, errChanged) {
 		a.options.Log.Error("a file is not what it was when it was accepted", "verification", a.state.ID, "err", m.err)
-		panic(m.err) // the dispatcher gives it back, or sets it aside the second time
+		panic(m.err) // the dispatcher returns it, or the second time sets it aside
 	}
 	if m.err != nil {
 		a.options.Log.Warn("verification left", "verification", a.state.ID, "err", m.err)
@@ -271,7 +270,7 @@ func (a *Actor) loaded(c actor.Context, now time.Time, m loadResult) {
 	a.schedule(c)
 }
 
-// advance does whatever can be done now.
+// advance does everything that can be done now.
 func (a *Actor) advance(c actor.Context, now time.Time) {
 	switch a.mode {
 	case working:
@@ -298,8 +297,8 @@ func (a *Actor) advance(c actor.Context, now time.Time) {
 	}
 }
 
-// hold stops asking while outcomes cannot be settled, and goes on when they are:
-// what is not settled when this lease ends is asked again by the next owner.
+// hold stops asking while outcomes can't be settled, and goes on when they are: whatever isn't settled when the lease
+// ends is asked again by the next owner.
 func (a *Actor) hold(c actor.Context, now time.Time) {
 	held := a.plan.unsettled > 0 && now.Sub(a.plan.since) >= holdAfter
 	if held == a.held {
@@ -339,7 +338,7 @@ func (a *Actor) spawn(c actor.Context, now time.Time, name string) {
 	w := domain.Work{Verification: a.state.ID, Workspace: a.state.Workspace, Epoch: a.lease.Epoch,
 		Domain: name, Tries: open.crashes, Ordinals: a.plan.ordinals(open), Deadline: a.deadline, Left: a.plan.left[name],
 		Local: func(ordinal uint32) string { return file.Address(int(ordinal)).Local }}
-	delete(a.plan.left, name) // a domain that crashed over it begins anew
+	delete(a.plan.left, name) // a domain that crashed on it restarts
 	pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor { return domain.New(a.options.Domain, w) },
 		process.GuardOf(c.ActorSystem()).Dispatch()))
 	c.Watch(pid)
@@ -357,7 +356,7 @@ func (a *Actor) open(name string) *work {
 	return a.plan.open[name]
 }
 
-// finals takes outcomes; what comes after the end was asked for is not counted.
+// finals takes outcomes; those that come after a cancel or a drain began aren't counted.
 func (a *Actor) finals(c actor.Context, now time.Time, m domain.Finals) {
 	if a.mode != working || a.open(m.Domain) == nil {
 		return
@@ -389,7 +388,7 @@ func (a *Actor) stopDomains(c actor.Context) {
 	}
 }
 
-// gone begins a domain anew whose actor crashed, after a pause, or gives it up.
+// gone restarts a crashed domain actor after a pause, or gives its addresses up.
 func (a *Actor) gone(c actor.Context, now time.Time, who *actor.PID) {
 	name, ok := a.names[who.Id]
 	if !ok {
@@ -432,8 +431,8 @@ func (a *Actor) settle(c actor.Context, now time.Time, atOnce bool) {
 		return
 	}
 	if first {
-		// The ledger may count a settlement whose answer was lost: what is sent again must
-		// keep its number, or it would be another settlement.
+		// The ledger may have committed a settlement whose answer was lost, so a repeat must keep its number, or it
+		// would be a second settlement.
 		a.number = a.state.Settlements + 1
 	}
 	a.settling = true
@@ -456,8 +455,8 @@ func (a *Actor) settle(c actor.Context, now time.Time, atOnce bool) {
 	})
 }
 
-// pack returns what is kept of how outcomes came about. An outcome is worth more than
-// its evidence: what cannot be packed, which is a fault of ours, is left out.
+// pack returns the evidence of outcomes as it is stored. An outcome matters more than its evidence: evidence that can't
+// be packed, a fault of ours, is left out.
 func (a *Actor) pack(entries []evidence.Entry) []byte {
 	packed, err := evidence.Pack(entries)
 	if err != nil {
@@ -505,7 +504,7 @@ func (a *Actor) count(took time.Duration) {
 	}
 }
 
-// unsettled tries the same settlement again, unless the lease is over.
+// unsettled tries the same settlement again, unless the lease has ended.
 func (a *Actor) unsettled(c actor.Context, now time.Time, err error) {
 	if a.mode == ended {
 		return // we were told
@@ -522,7 +521,7 @@ func (a *Actor) unsettled(c actor.Context, now time.Time, err error) {
 	}
 }
 
-// refused ends the actor when the ledger says that the work is no longer ours.
+// refused ends the actor when the ledger says that its lease is gone.
 func (a *Actor) refused(c actor.Context, err error) bool {
 	if !final(err) {
 		return false
@@ -535,10 +534,10 @@ func (a *Actor) refused(c actor.Context, err error) bool {
 	return true
 }
 
-// look sees whether the customer cancelled.
+// look asks the ledger whether the customer cancelled.
 func (a *Actor) look(c actor.Context) {
 	if a.mode != working || a.looking {
-		a.lookAgain = a.looking // the answer on its way may be older than what we were told of
+		a.lookAgain = a.looking // the answer under way may be older than the cancel
 		return
 	}
 	a.looking, a.lookAgain = true, false
@@ -549,7 +548,7 @@ func (a *Actor) look(c actor.Context) {
 	})
 }
 
-// sees takes the answer of a look, and looks again if that was asked for meanwhile.
+// sees takes the answer to look, and looks again if that was asked for meanwhile.
 func (a *Actor) sees(c actor.Context, m stateResult) {
 	a.looking = false
 	a.looked(m)
@@ -558,7 +557,7 @@ func (a *Actor) sees(c actor.Context, m stateResult) {
 	}
 }
 
-// looked begins to cancel when the ledger says so.
+// looked begins the cancel if the ledger says so.
 func (a *Actor) looked(m stateResult) {
 	if m.err == nil && m.state.Status == ledger.Cancelling && a.mode == working {
 		a.mode = cancelling
@@ -569,14 +568,14 @@ func (a *Actor) drain(c actor.Context) {
 	switch a.mode {
 	case working:
 		a.mode = draining
-	case loading: // a file that is being read is read again by whoever takes over
+	case loading: // a file being read is read again by the next owner
 		a.cancel()
 		a.mode = closing
 		a.release(c)
 	}
 }
 
-// close does the last step of a cancel or a drain.
+// close makes the last call of a cancel or a drain.
 func (a *Actor) close(c actor.Context) {
 	a.stopDomains(c)
 	if a.mode == draining {
@@ -599,8 +598,7 @@ func (a *Actor) release(c actor.Context) {
 	})
 }
 
-// closed ends the actor; when the last step failed, the lease runs out and the
-// next owner does it.
+// closed ends the actor; if the last call failed, the lease runs out and the next owner makes it.
 func (a *Actor) closed(c actor.Context, m closeResult) {
 	if m.err != nil && !final(m.err) {
 		a.options.Log.Warn("last step left to the next owner", "verification", a.state.ID, "err", m.err)

@@ -14,53 +14,52 @@ import (
 )
 
 const (
-	// domainTakes is how long a domain is expected to take of which nothing is known, until
-	// some have shown it: to ask DNS, and one session. Guess.
+	// domainTakes is how long an unknown domain is expected to take, until some have shown it: DNS and one session.
+	// Guess.
 	domainTakes = 2 * time.Second
 
-	// tooEarly is how long a run has to have gone on before its pace is believed. Guess.
+	// tooEarly is how long a run must last before its pace is believed. Guess.
 	tooEarly = 2 * time.Second
 
-	// renewedWithin is how near the end of a wait may be that the receiver tells anew
-	// each second because it does not know the end. Such a wait has no end.
+	// renewedWithin: a wait whose end is nearer than this may be one that the receiver renews each second because it
+	// doesn't know the end. It counts as a wait without end.
 	renewedWithin = 90 * time.Second
 )
 
-// queue is what the addresses of a verification at one receiver have to expect there.
+// queue holds what the estimate knows of a verification's addresses at one receiver.
 type queue struct {
 	addresses int
-	again     float64       // how many questions beside the first these will take, as expected
+	again     float64       // expected questions beyond the first for each of these
 	wait      time.Duration // before the last of these can be asked
-	perHour   int           // as the receiver says; 0: it does not
-	asked     float64       // of it in a second, as seen; 0: nothing yet
-	cause     string        // what keeps the receiver from asking more
+	perHour   int           // addresses in an hour, as the receiver says; 0: it doesn't
+	asked     float64       // addresses in a second, as seen; 0: none yet
+	cause     string        // what keeps us from asking the receiver more
 	until     time.Time     // nothing is asked before
 
-	rate float64 // in a second, that the estimate counts with; 0: none
+	rate float64 // addresses in a second that the estimate uses; 0: none
 }
 
-// eta is all that an estimate of the finish rests on. It is plain Go.
+// eta holds everything that the estimate of the finish rests on. It is plain Go.
 type eta struct {
 	now      time.Time
 	begun    time.Time // of the run
-	deadline time.Time // what is not final then is unknown
-	pending  int       // final, and not in the ledger
+	deadline time.Time // open addresses become unknown then
+	pending  int       // final and not yet settled
 
 	queues map[string]*queue // by receiver
-	ends   time.Time         // of the domains' own waits; zero: there are none
+	ends   time.Time         // end of the domains' own waits; zero: there are none
 
-	unclear  int       // domains at work of which nothing is known
+	unclear  int       // domains at work that have told nothing yet
 	youngest time.Time // when the last of them was begun
 
 	began                 int     // addresses of the domains that were begun
 	domains, addresses    int     // that are not begun
-	busy                  int     // domains at work that do not only wait for a time
-	domainRate, finalRate float64 // done and final in a second, as of late
+	busy                  int     // domains at work that don't just wait for a time
+	domainRate, finalRate float64 // domains done and addresses final in a second, lately
 	took                  lasted  // what domains took, and what those at work are expected to take
 }
 
-// finish is when the last address is expected to be in the ledger; the zero time and why
-// when nobody can say.
+// finish returns when the last address is expected to be settled; the zero time and why if that can't be said.
 func (o *eta) finish() (time.Time, string) {
 	at := latest(o.now, o.ends)
 	for key, q := range o.queues {
@@ -84,13 +83,13 @@ func (o *eta) finish() (time.Time, string) {
 	return at, ""
 }
 
-// queueEnd is when a receiver is expected to have answered all that waits for it.
+// queueEnd returns when a receiver is expected to have answered all waiting addresses.
 func (o *eta) queueEnd(key string, q *queue) (time.Time, string) {
 	from := latest(o.now, q.until)
 	switch q.cause {
 	case inspect.Causes[wire.Cause_PAUSED], inspect.Causes[wire.Cause_NO_SOURCE], inspect.Causes[wire.Cause_NO_SHARE],
 		inspect.Causes[wire.Cause_UNREACHED]:
-		// A receiver that is paused tells how many it will ask in an hour if there is an end.
+		// A receiver in a pause with a known end says how many addresses it will ask in an hour after it.
 		ends := q.cause == inspect.Causes[wire.Cause_PAUSED] && q.perHour > 0 && q.until.After(o.now)
 		if !ends && q.until.Sub(o.now) <= renewedWithin {
 			return time.Time{}, fmt.Sprintf("%d addresses wait for receiver %s, and nobody can say how long: %s",
@@ -100,13 +99,13 @@ func (o *eta) queueEnd(key string, q *queue) (time.Time, string) {
 	rate := float64(q.perHour) / 3600
 	questions := float64(q.addresses) + q.again
 	if rate <= 0 || questions <= float64(q.perHour) && q.cause != inspect.Causes[wire.Cause_BUDGET] {
-		rate = max(rate, q.asked) // what an hour allows may go faster, while nothing is used up
+		rate = max(rate, q.asked) // an hour's budget may be used faster while it lasts
 	}
 	if rate <= 0 {
 		if q.cause != inspect.Causes[wire.Cause_FREE] {
 			rate = o.finalRate
 		}
-		if rate <= 0 { // it has only begun: as one that is not known
+		if rate <= 0 { // it has just begun: like an unknown domain
 			return from.Add(domainTakes), ""
 		}
 	}
@@ -115,8 +114,7 @@ func (o *eta) queueEnd(key string, q *queue) (time.Time, string) {
 	return from.Add(max(first+q.wait, all)), ""
 }
 
-// rest is when the domains are expected to be done of which nothing is known. known is the
-// same of all others that are at work.
+// rest returns when the unknown domains are expected to be done. known is the same for all others at work.
 func (o *eta) rest(known time.Time) (time.Time, string) {
 	at := o.now
 	switch {
@@ -141,7 +139,7 @@ func (o *eta) rest(known time.Time) (time.Time, string) {
 	return latest(known, at.Add(took)), ""
 }
 
-// spell is so many seconds, at most a year.
+// spell returns so many seconds, at most a year.
 func spell(seconds float64) time.Duration {
 	return time.Duration(min(seconds, 365*24*3600) * float64(time.Second))
 }
@@ -155,34 +153,33 @@ func latest(a, b time.Time) time.Time {
 }
 
 const (
-	// samplesMax bounds what is kept to know how fast a run goes: more of the past
-	// than twice of what is looked at.
+	// samplesMax bounds the samples of a run's progress: they cover more than twice the time that is used.
 	samplesMax = 64
 
-	// paceOver is the part of a run over which its pace is taken: what was long ago is
-	// no longer true, and one second tells nothing. Guess.
+	// paceOver is the part of a run over which its pace is measured: long ago is no longer true, and one second tells
+	// nothing. Guess.
 	paceOver = 3
 
-	// lastedSteps is how many lengths of time are told apart between one and its double,
-	// and lastedMax how many in all: from a millisecond to a fortnight.
+	// lastedSteps is how many classes of duration lie between one and its double, and lastedMax how many in all: from a
+	// millisecond to a fortnight.
 	lastedSteps = 4
 	lastedMax   = 30 * lastedSteps
 )
 
-// throughput is how fast a run goes. It is plain Go. Mailbox only.
+// throughput measures how fast a run goes. It is plain Go. Mailbox only.
 type throughput struct {
 	samples []sample // oldest first
 	every   time.Duration
 }
 
-// sample is how far a run was at a time.
+// sample is the progress of a run at a time.
 type sample struct {
 	at        time.Time
 	addresses int // that are final
 	domains   int // that are done
 }
 
-// note keeps how far the run is, now and then.
+// note samples the progress of the run, now and then.
 func (p *throughput) note(now time.Time, addresses, domains int) {
 	if n := len(p.samples); n > 0 && now.Sub(p.samples[n-1].at) < p.every {
 		return
@@ -198,9 +195,8 @@ func (p *throughput) note(now time.Time, addresses, domains int) {
 	p.samples, p.every = kept, max(2*p.every, tickEvery)
 }
 
-// rates returns how many addresses become final and how many domains are done in a second:
-// as of late or in the whole run, whichever is more, because domains come in crowds; 0: not
-// known.
+// rates returns how many addresses become final and how many domains are done in a second: lately or in the whole run,
+// whichever is more, because domains finish in bursts; 0: unknown.
 func (p *throughput) rates(now time.Time, addresses, domains int) (finals, done float64) {
 	if len(p.samples) == 0 {
 		return 0, 0
@@ -234,8 +230,7 @@ func (l *lasted) add(took time.Duration) {
 	l[min(int(math.Ceil(math.Log2(ms)*lastedSteps)), lastedMax-1)]++
 }
 
-// longest is how long the longest of so many more is expected to take; false: there is
-// nothing to go by.
+// longest returns how long the longest of so many more domains is expected to take; false: unknown.
 func (l *lasted) longest(more int) (time.Duration, bool) {
 	n := 0
 	for _, c := range l {
@@ -254,12 +249,11 @@ func (l *lasted) longest(more int) (time.Duration, bool) {
 }
 
 const (
-	// remarkEvery is how often the ledger is told anew what is expected, at most, while
-	// nothing is settled. Guess: clients ask again after half a minute.
+	// remarkEvery is the least time between two estimates told to the ledger while nothing is settled. Guess: clients
+	// ask again after half a minute.
 	remarkEvery = 30 * time.Second
 
-	// remarkPart is the part of the time that is left by which it must be another to
-	// be worth a write.
+	// remarkPart: an estimate is written again when it has changed by more than this part of the time left.
 	remarkPart = 5
 )
 
@@ -269,8 +263,7 @@ type outlooks struct {
 	at time.Time
 }
 
-// survey says when the last address is expected to be final and, when they are listed, what
-// they wait for, as it was not long ago.
+// survey returns when the last address is expected to be final and, if asked, what they wait for, from a recent look.
 func (a *Actor) survey(now time.Time, listed bool) survey {
 	if a.plan == nil {
 		return survey{at: now, final: a.state.Counts.Sum(), why: "its file is being read"}
@@ -300,7 +293,7 @@ func (a *Actor) told(now time.Time) inspect.Verification {
 	return v
 }
 
-// whole is the next whole second; clients need no more, and the ledger is told less.
+// whole rounds up to a second: clients need no more, and the ledger is told less often.
 func whole(t time.Time) time.Time {
 	if t.IsZero() || t.Equal(t.Truncate(time.Second)) {
 		return t
@@ -308,8 +301,7 @@ func whole(t time.Time) time.Time {
 	return t.Truncate(time.Second).Add(time.Second)
 }
 
-// mark tells the ledger, and so the customer, whether all that is left waits for
-// the receivers, and until when that is expected to last.
+// mark tells the ledger, and so the customer, whether all open addresses wait for receivers, and until when.
 func (a *Actor) mark(c actor.Context, now time.Time) {
 	until, quiet := a.plan.quiet()
 	if quiet = quiet && until.Sub(now) >= waitingMin; !quiet {
@@ -320,7 +312,7 @@ func (a *Actor) mark(c actor.Context, now time.Time) {
 	}
 	switch {
 	case quiet != a.waiting && now.Sub(a.changed) < waitingDwell && (quiet || a.plan.left != nil):
-		return // one that was parked often only looks whether a receiver answers by now, and rests again
+		return // a verification that woke often only checks whether a receiver answers now, and waits again
 	case quiet != a.waiting:
 	case a.settling || a.plan.unsettled > 0 || now.Sub(a.eta.at) < remarkEvery:
 		return // the settlement tells it
@@ -344,12 +336,12 @@ func (o outlooks) news(now time.Time, next ledger.Outlook) bool {
 	return moved(now, o.Next, next.Next) || moved(now, o.Expected, next.Expected)
 }
 
-// moved reports whether a time is another than it was by more than a part of what is left.
+// moved reports whether a time has changed by more than remarkPart of the time left.
 func moved(now, was, is time.Time) bool {
 	switch {
 	case was.IsZero() || is.IsZero():
 		return was.IsZero() != is.IsZero()
-	case !was.After(now): // it has come, and brought nothing
+	case !was.After(now): // it has come and changed nothing
 		return true
 	}
 	return is.Sub(was).Abs() > max(is.Sub(now), was.Sub(now))/remarkPart
@@ -364,7 +356,7 @@ func (a *Actor) marked(c actor.Context, now time.Time, m markResult) {
 			a.changed = now
 		}
 		a.waiting, a.eta = m.state.Status == ledger.Waiting, outlooks{m.told, now}
-		if m.state.Settlements >= a.state.Settlements { // it may be older than the newest settlement
+		if m.state.Settlements >= a.state.Settlements { // the mark may be older than the newest settlement
 			a.state = m.state
 		}
 		a.looked(m.stateResult)

@@ -31,13 +31,12 @@ type Book interface {
 	Release(ctx context.Context, l ledger.Lease) error
 }
 
-// Options is what every verification actor of a node shares. All fields are required, but
-// the Window and the Tracer.
+// Options is what every verification actor of a node shares. All fields but the Window and the Tracer are required.
 type Options struct {
 	Book       Book
 	Domain     domain.Options
 	RowsMax    int64           // a file that comes in with more rows is refused
-	DomainsMax int             // domains that have something to do at a time, for one verification
+	DomainsMax int             // domains at work at a time for one verification
 	Window     *process.Window // how many of these while the node is busy; nil: all
 	Left       *atomic.Int64   // addresses that this node has and that are not settled
 	Log        *slog.Logger
@@ -45,7 +44,7 @@ type Options struct {
 	Tracer     *tracing.Tracer // nil: nothing is traced
 }
 
-// Validate says which option is missing.
+// Validate returns an error that names a missing option.
 func (o Options) Validate() error {
 	if o.Book == nil || o.Left == nil || o.Log == nil || o.Metrics == nil {
 		return errors.New("verification options: no book, left, logger or metrics")
@@ -58,24 +57,24 @@ func (o Options) Validate() error {
 
 // What the dispatcher tells a verification actor.
 type (
-	// Look asks it to see whether its customer cancelled it.
+	// Look asks it to check whether its customer cancelled.
 	Look struct{}
-	// Drain asks it to settle what it has, give its lease back and end.
+	// Drain asks it to settle what it has, return its lease and end.
 	Drain struct{}
-	// Ask asks what its open addresses wait for; it responds with a inspect.Verification.
+	// Ask asks what its open addresses wait for; the response is an inspect.Verification.
 	Ask struct{}
-	// Lost says that its lease is gone: it must end and write nothing more.
+	// Lost tells it that its lease is gone: it must end and write nothing more.
 	Lost struct{}
 )
 
-// Nearly is what a verification actor tells the dispatcher, once, when nearly all of its addresses
-// are answered: others need not wait for the rest.
+// Nearly is what a verification actor tells the dispatcher, once, when nearly all of its addresses are answered, so
+// that other files needn't wait for the rest.
 type Nearly struct{ Verification uuid.UUID }
 
-// nearlyPart is the part of its addresses that may be left then. Guess.
+// nearlyPart is the part of the addresses that may be open then. Guess.
 const nearlyPart = 10
 
-// Ended is what a verification actor tells the dispatcher, once, as its last word.
+// Ended is the last message of a verification actor to the dispatcher.
 type Ended struct{ Verification uuid.UUID }
 
 // Metrics counts what the verification actors of a node do.

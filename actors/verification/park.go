@@ -18,55 +18,54 @@ import (
 )
 
 const (
-	// parkMin is how far the next work must be for a verification to be parked: its file is read
-	// anew when it wakes, and the ledger is written twice. It is more than receivers name
-	// that do not know the end of a wait, such as that of a pause by an operator, so that it
-	// is noticed at once. Guess.
+	// parkMin is how far off the next work must be for a verification to be parked: waking reads the file again, and
+	// parking writes the ledger twice. It is longer than the waits that receivers name when they don't know the end,
+	// such as that of an operator's pause, so that the end is noticed at once. Guess.
 	parkMin = 2 * time.Minute
 
-	// parkAfter is how long nothing can have been done before it is parked: its domains have told by
-	// then what they wait for, which is what the customer is told meanwhile. Guess.
+	// parkAfter is how long nothing could be done before it is parked: by then its domains have said what they wait
+	// for, which the customer is told meanwhile. Guess.
 	parkAfter = 2500 * time.Millisecond
 
-	// parkLongest is how long one rests at most, so that it follows what operators and receivers
-	// change: a limit that was raised, a pause that ended. Guess.
+	// parkLongest is the longest time parked, so that changes by operators and receivers are noticed: a raised limit,
+	// the end of a pause. Guess.
 	parkLongest = time.Hour
 
-	// parkedMax bounds the open addresses of a verification that is parked: a state of more may
-	// not fit into the ledger. Guess.
+	// parkedMax bounds the open addresses of a parked verification: the state of more may not fit into the ledger.
+	// Guess.
 	parkedMax = 50_000
 
-	// unparkedFor is how long it is not tried again after it could not be done. Guess.
+	// unparkedFor is the pause after a failed try to park. Guess.
 	unparkedFor = time.Minute
 
-	// parkedVersion is of what is kept. What another program wrote in another form is not read:
-	// its addresses are asked anew.
+	// parkedVersion is the version of the stored state. A state of another version isn't read: its addresses are asked
+	// again.
 	parkedVersion = 1
 
-	// parkedRawMax bounds a state before it is compressed. Guess: ten times what fits.
+	// parkedRawMax bounds a state before compression. Guess: ten times what fits.
 	parkedRawMax = 10 * ledger.ParkedMax
 )
 
-// parking is a verification on its way out.
+// parking is a verification that is being parked.
 type parking struct {
-	missing  map[string]struct{} // domains that have not said what is left
+	missing  map[string]struct{} // domains that haven't sent their state
 	left     []domain.Parked
 	eta      ledger.Outlook
-	state    []byte // for the ledger; nil: not made yet
+	state    []byte // the packed state; nil: not made yet
 	writing  bool
 	retryAt  time.Time
 	failures int
 }
 
-// leftover is what is kept of a parked verification.
+// leftover is the stored state of a parked verification.
 type leftover struct {
 	Version int             `json:"version"`
-	Begun   int64           `json:"begun"` // when the work began, Unix milliseconds: its patience goes on
+	Begun   int64           `json:"begun"` // when the work began, Unix milliseconds, from which patience counts
 	Domains []domain.Parked `json:"domains"`
 	Cases   [][]byte        `json:"cases"` // of the domains, packed
 }
 
-// casesOf are those of a domain, in the order in which they are packed.
+// casesOf returns the cases of a domain in the order of packing.
 func casesOf(d *domain.Parked) []*evidence.Case {
 	var list []*evidence.Case
 	for i := range d.Addresses {
@@ -81,7 +80,7 @@ func casesOf(d *domain.Parked) []*evidence.Case {
 	return list
 }
 
-// errTooMuch says that a state does not fit into the ledger.
+// errTooMuch says that a state doesn't fit into the ledger.
 var errTooMuch = errors.New("verification: too much to be parked")
 
 // pack returns the stored form.
@@ -124,7 +123,7 @@ func (l *leftover) pack() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// unpack reads the stored form; nil when it is of another program.
+// unpack reads the stored form; nil: it has another version.
 func unpack(state []byte) (*leftover, error) {
 	r, err := gzip.NewReader(bytes.NewReader(state))
 	if err != nil {
@@ -202,7 +201,7 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// parked takes what a domain has left; with the last one the ledger is told.
+// parked takes the state of a domain; after the last one the ledger is told.
 func (a *Actor) parked(c actor.Context, m domain.Parked) {
 	p := a.parking
 	if p == nil || p.state != nil {
@@ -223,10 +222,10 @@ func (a *Actor) parked(c actor.Context, m domain.Parked) {
 	})
 }
 
-// packed goes on with a state that is made.
+// packed goes on once the state is packed.
 func (a *Actor) packed(c actor.Context, now time.Time, m packedResult) {
 	if a.parking != m.of || a.mode != working {
-		return // it was given up meanwhile
+		return // parking was given up meanwhile
 	}
 	if m.err != nil {
 		if !errors.Is(m.err, errTooMuch) {
@@ -239,8 +238,8 @@ func (a *Actor) packed(c actor.Context, now time.Time, m packedResult) {
 	a.writeParked(c)
 }
 
-// writeParked tells the ledger, again and again if it has to be: nobody knows then whether it was
-// done before, and with it the lease is gone.
+// writeParked tells the ledger, repeatedly if calls fail: an earlier one may have been committed, and with it the lease
+// is gone.
 func (a *Actor) writeParked(c actor.Context) {
 	p := a.parking
 	p.writing = true
@@ -250,7 +249,7 @@ func (a *Actor) writeParked(c actor.Context) {
 	})
 }
 
-// given ends the actor of a verification that is parked.
+// given ends the actor of a parked verification.
 func (a *Actor) given(c actor.Context, now time.Time, m parkResult) {
 	p := m.of
 	p.writing = false
@@ -272,10 +271,10 @@ func (a *Actor) given(c actor.Context, now time.Time, m parkResult) {
 	}
 }
 
-// unpark goes on with a verification that is not parked after all.
+// unpark goes on with a verification that couldn't be parked.
 func (a *Actor) unpark(c actor.Context, now time.Time, rest time.Duration) {
 	if a.parking == nil || a.parking.state != nil {
-		return // it may be in the ledger
+		return // the ledger may have it
 	}
 	a.parking, a.parkAt = nil, now.Add(rest)
 	for _, pid := range a.domains {
@@ -295,8 +294,7 @@ type (
 	}
 )
 
-// takeUp reads what is kept of a verification that was parked. What cannot be read is left: its
-// addresses are asked anew.
+// takeUp reads the state of a parked verification. If it can't be read, its addresses are asked again.
 func takeUp(ctx context.Context, o Options, v ledger.Verification) (*leftover, error) {
 	if v.Epoch <= 1 {
 		return nil, nil // it was never anybody's

@@ -20,20 +20,19 @@ import (
 )
 
 const (
-	// settleEvery and settleAt say when outcomes are settled, whichever is first.
+	// Outcomes are settled after settleEvery or at settleAt of them, whichever is first.
 	settleEvery = time.Second
 	settleAt    = 1000
 
-	// crashesMax is how often the actor of one domain may crash before its
-	// addresses are given up as unknown, which is free: the fault is ours.
+	// crashesMax is how often a domain's actor may crash before its addresses become unknown, which is free: the fault
+	// is ours.
 	crashesMax = 3
 
-	// unsettledMax is how many outcomes may wait for the ledger before no more
-	// domains are begun. Guess: some seconds of work.
+	// unsettledMax: while so many outcomes wait for the ledger, no more domains are begun. Guess: some seconds of work.
 	unsettledMax = 50_000
 
-	// heldMax bounds the domains that have an actor, those included that only wait
-	// for a time, such as the end of a greylisting. Guess: 2 KB each, 64 MB.
+	// heldMax bounds the domains with an actor, including those that only wait for a time, such as for a greylist.
+	// Guess: 2 KB each, 64 MB.
 	heldMax = 32_768
 )
 
@@ -50,9 +49,9 @@ type plan struct {
 	throughput throughput
 	took       lasted           // how long the small domains took that are done
 	open       map[string]*work // domains that have an actor, by name
-	resting    int              // of open, how many only wait for a time
-	busy       int              // what the others count for together, see work.weight
-	crowded    bool             // the node has as many domains at work as it may have of this workspace
+	resting    int              // how many of these only wait for a time
+	busy       int              // sum of the others' weights
+	crowded    bool             // the workspace has as many domains at work on this node as it may
 	answered   bitset           // has its final outcome, settled or not
 	pending    [][]domain.Final // answered, not settled, as they came
 	unsettled  int              // all of pending
@@ -60,7 +59,7 @@ type plan struct {
 	entries    []evidence.Entry // how they came about
 	since      time.Time        // of the oldest of pending
 
-	left map[string]*domain.Parked // by domain that was not begun, what another run has left
+	left map[string]*domain.Parked // the parked state of domains that weren't begun
 }
 
 // work is one domain that has an actor.
@@ -91,8 +90,7 @@ func (b bitset) count() int {
 	return n
 }
 
-// newPlan groups what is not settled by domain, in the order in which the
-// domains first appear in the file.
+// newPlan groups the unsettled addresses by domain, in the order in which the domains first appear in the file.
 func newPlan(f *intake.File, settled bitset) *plan {
 	domains := len(f.Domains())
 	p := &plan{file: f, answered: settled, open: map[string]*work{}, starts: make([]uint32, domains+1)}
@@ -119,7 +117,7 @@ func newPlan(f *intake.File, settled bitset) *plan {
 	return p
 }
 
-// takeUp notes what another run has left.
+// takeUp takes the state of a parked run.
 func (p *plan) takeUp(list []domain.Parked) {
 	p.left = make(map[string]*domain.Parked, len(list))
 	for i := range list {
@@ -130,15 +128,15 @@ func (p *plan) takeUp(list []domain.Parked) {
 // remaining is how many addresses have no outcome yet.
 func (p *plan) remaining() int { return len(p.order) - p.final }
 
-// wholeDomain is how many addresses make a domain count as one of those at work. One with fewer counts for as much
-// less: it is over after a few turns, most of them spent on opening its session.
+// wholeDomain: a domain with so many addresses counts as one at work, a smaller one as the fraction: it is done after a
+// few turns, most of them for opening its session.
 const wholeDomain = 32
 
-// weight is what a domain counts for beside others at work, in parts of wholeDomain.
+// weight returns what a domain counts for at work, in parts of wholeDomain.
 func (w *work) weight() int { return min(w.size, wholeDomain) }
 
-// mayBegin reports whether another domain may be begun: while fewer than busyMax
-// have something to do. The others only wait, and hold nobody up but memory.
+// mayBegin reports whether another domain may be begun: while fewer than busyMax are at work. Domains that only wait
+// take memory alone.
 func (p *plan) mayBegin(busyMax int) bool {
 	return p.next < len(p.ids) && p.busy/wholeDomain < busyMax && len(p.open) < heldMax &&
 		p.unsettled < unsettledMax
@@ -181,7 +179,7 @@ func (p *plan) unanswered(all []uint32, from int) []uint32 {
 	return out
 }
 
-// take notes final outcomes, which belong to the plan from then on. One that is there already is not taken again.
+// take notes final outcomes, which belong to the plan from then on. A repeated one is ignored.
 func (p *plan) take(now time.Time, finals []domain.Final) {
 	n := 0
 	for i := range finals {
@@ -204,7 +202,7 @@ func (p *plan) take(now time.Time, finals []domain.Final) {
 	p.pending, p.final, p.unsettled = append(p.pending, finals[:n]), p.final+n, p.unsettled+n
 }
 
-// operatorOf is who runs the host that was asked last about an address.
+// operatorOf returns who runs the host that was last asked about an address.
 func operatorOf(c *evidence.Case) flags.Operator {
 	for i := len(c.Attempts) - 1; i >= 0; i-- {
 		if host := c.Attempts[i].Host; host != "" {
@@ -214,7 +212,7 @@ func operatorOf(c *evidence.Case) flags.Operator {
 	return 0
 }
 
-// giveUp closes what is open of a domain whose actor crashes again and again.
+// giveUp ends the open addresses of a domain whose actor keeps crashing.
 func (p *plan) giveUp(now time.Time, w *work) {
 	var finals []domain.Final
 	for _, ordinal := range p.ordinals(w) {
@@ -224,9 +222,8 @@ func (p *plan) giveUp(now time.Time, w *work) {
 	p.take(now, finals)
 }
 
-// batch returns what should be settled now; nil: not yet. Until settled is called
-// it is the same again: an attempt that failed may have been committed, and the
-// ledger knows it again only when nothing was added.
+// batch returns what to settle now; nil: nothing yet. It stays the same until settled is called: a failed attempt may
+// have been committed, and the ledger recognizes a repeat only if it is equal.
 func (p *plan) batch(now time.Time, atOnce bool) []ledger.Result {
 	if len(p.batched) == 0 {
 		if p.unsettled == 0 || !atOnce && p.unsettled < settleAt && now.Sub(p.since) < settleEvery {
@@ -237,7 +234,7 @@ func (p *plan) batch(now time.Time, atOnce bool) []ledger.Result {
 	return p.batched
 }
 
-// fillBatch makes a batch, in the order of the file, of as many of pending as one settlement takes.
+// fillBatch makes a batch, in file order, of as many of pending as one settlement takes.
 func (p *plan) fillBatch() {
 	batch := p.firstPending(min(p.unsettled, ledger.SettlementMax, evidence.EntriesMax))
 	slices.SortFunc(batch, func(a, b *domain.Final) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
@@ -253,8 +250,7 @@ func (p *plan) fillBatch() {
 	}
 }
 
-// firstPending returns the first of pending, at most so many, of which all that is kept of how they came about may be
-// packed together.
+// firstPending returns the first of pending, at most so many, whose evidence fits into one settlement.
 func (p *plan) firstPending(most int) []*domain.Final {
 	size, out := 0, make([]*domain.Final, 0, most)
 	for _, finals := range p.pending {
@@ -269,7 +265,7 @@ func (p *plan) firstPending(most int) []*domain.Final {
 	return out
 }
 
-// settled forgets the batch, which is in the ledger.
+// settled drops the batch, which the ledger has now.
 func (p *plan) settled(now time.Time) {
 	p.unsettled -= len(p.batched)
 	for n := len(p.batched); n > 0; {
@@ -286,7 +282,7 @@ func (p *plan) settled(now time.Time) {
 	p.since, p.batched, p.entries = now, p.batched[:0], p.entries[:0]
 }
 
-// rest notes until when a domain has nothing to do; zero: it goes on.
+// rest notes until when a domain only waits; zero: it goes on.
 func (p *plan) rest(w *work, until time.Time) {
 	if !w.quiet.IsZero() {
 		p.resting--
@@ -306,7 +302,7 @@ func (p *plan) done(now time.Time, name string) {
 	p.end(name)
 }
 
-// end forgets a domain that has no actor any more.
+// end forgets a domain whose actor has ended.
 func (p *plan) end(name string) {
 	if w := p.open[name]; w != nil {
 		p.rest(w, time.Time{})
@@ -315,7 +311,7 @@ func (p *plan) end(name string) {
 	}
 }
 
-// quiet says until when nothing can be done; false while something can.
+// quiet returns until when nothing can be done; false: something can.
 func (p *plan) quiet() (time.Time, bool) {
 	begun := p.next == len(p.ids) || len(p.open) == heldMax || p.crowded
 	if !begun || len(p.open) == 0 || p.resting < len(p.open) || p.unsettled > 0 {
@@ -330,16 +326,15 @@ func (p *plan) quiet() (time.Time, bool) {
 	return first, true
 }
 
-// loaded is what comes of reading a verification: a plan to work on, or, when
-// intake ended it or there are no credits, none.
+// loaded is the result of reading a verification: a plan, or none if intake ended it or credits are missing.
 type loaded struct {
 	state ledger.Verification
 	plan  *plan
 	left  *leftover // of an earlier run; nil: nothing
 }
 
-// load reads the file and takes the verification as far as it goes without the
-// receivers. It tries again until ctx ends: only the ledger can be in the way.
+// load reads the file and does everything before the first question to a receiver. It retries until ctx ends: only the
+// ledger can fail.
 func load(ctx context.Context, o Options, v ledger.Verification, l ledger.Lease) (loaded, error) {
 	for pause := 200 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		done, err := loadOnce(ctx, o, v, l)
@@ -355,11 +350,11 @@ func load(ctx context.Context, o Options, v ledger.Verification, l ledger.Lease)
 	}
 }
 
-// errChanged says that the bytes of a file whose credits are held are not read as they were when
-// it was accepted. Nothing in it is the customer's to repair.
+// errChanged says that a file whose credits are held now reads differently than when it was accepted. The customer
+// can't repair that.
 var errChanged = errors.New("verification: the file is read differently than before")
 
-// final reports whether a refusal of the ledger will be the same next time.
+// final reports whether a refusal of the ledger is permanent.
 func final(err error) bool {
 	return errors.Is(err, ledger.ErrStaleEpoch) || errors.Is(err, ledger.ErrIllegal) ||
 		errors.Is(err, ledger.ErrNoSuchVerification) || errors.Is(err, errChanged)
@@ -427,7 +422,7 @@ func readFile(ctx context.Context, o Options, v ledger.Verification) (*intake.Fi
 	defer r.Close()
 	limits := intake.Limits{RowsMax: o.RowsMax}
 	if v.Status != ledger.Preparing {
-		limits.RowsMax = v.Rows // it was accepted, perhaps by a node with another limit
+		limits.RowsMax = v.Rows // it was accepted before, perhaps by a node with another limit
 	}
 	f, err := intake.Read(r, limits)
 	if err != nil {

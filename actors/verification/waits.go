@@ -10,28 +10,27 @@ import (
 )
 
 const (
-	// waitsMax bounds the list of what addresses wait for; the rest is summed.
+	// waitsMax bounds the list of waits; the rest is summed.
 	waitsMax = 200
 
-	// restMax is the most entries that the rest is summed to: one for each cause at
-	// receivers, one for each reason of those put off, and one for each other thing.
+	// restMax bounds the entries of that sum: one for each cause at receivers, one for each reason of deferrals, and
+	// one for each other wait.
 	restMax = 50
 
-	// surveyEvery is how often all domains at work are looked at, at most, and
-	// surveyShare how much longer than a look takes it is at least until the next.
+	// surveyEvery is the least time between two looks at all domains at work; it is also at least surveyShare times as
+	// long as a look takes.
 	surveyEvery = time.Second
 	surveyShare = 100
 
-	// smallMax is how many addresses a domain may have to be like others: how long it
-	// took says then what they may take. Guess.
+	// smallMax is the most addresses of a domain whose duration is used to predict that of others. Guess.
 	smallMax = 100
 
-	// deferredMuch is the part of the addresses of a domain that has to be put off before it
-	// is expected that the last one will be. Guess.
+	// deferredMuch: when this part of a domain's addresses is deferred, the last one is expected to be deferred too.
+	// Guess.
 	deferredMuch = 0.1
 )
 
-// survey is what the open addresses wait for, at one time.
+// survey is what the open addresses wait for at one moment.
 type survey struct {
 	at     time.Time
 	final  int64 // in the ledger
@@ -71,7 +70,7 @@ func (w *work) sum(now time.Time, all sums, o *eta) {
 		o.notClear(w)
 		return
 	}
-	over, placed := -w.left, false // over: are final since it was told
+	over, placed := -w.left, false // more than are open: some became final since it was told
 	for i := range w.told.Waits {
 		over += w.told.Waits[i].Addresses
 		placed = placed || w.told.Waits[i].Receiver != ""
@@ -94,13 +93,13 @@ func (w *work) sum(now time.Time, all sums, o *eta) {
 	}
 }
 
-// notClear counts a domain of which nothing is known but how long others took.
+// notClear counts a domain that has told nothing yet, with the duration of others.
 func (o *eta) notClear(w *work) {
 	o.unclear++
 	o.youngest = latest(o.youngest, w.begun)
 }
 
-// wait adds addresses that are at a receiver, or come back to it.
+// wait adds addresses that are at a receiver, or will be again.
 func (o *eta) wait(now time.Time, w *work, t inspect.Wait) {
 	if t.Addresses == 0 {
 		return
@@ -151,8 +150,7 @@ func (s sums) add(w inspect.Wait) {
 	sum.PerHour = max(sum.PerHour, w.PerHour)
 }
 
-// hasten lets no receiver be shown as slower than the finish was counted with: what is
-// allowed in an hour may be asked at once.
+// hasten shows no receiver slower than the estimate of the finish assumes: an hour's budget may be used at once.
 func (s sums) hasten(queues map[string]*queue) {
 	for _, w := range s {
 		if q := queues[w.Receiver]; q != nil && w.PerHour > 0 {
@@ -161,8 +159,7 @@ func (s sums) hasten(queues map[string]*queue) {
 	}
 }
 
-// list returns the waits, the most addresses first. Beyond waitsMax those are summed that
-// differ in their receiver only.
+// list returns the waits, most addresses first. Beyond waitsMax, waits that differ only in their receiver are summed.
 func (s sums) list() []inspect.Wait {
 	out := make([]inspect.Wait, 0, len(s))
 	for _, w := range s {

@@ -16,7 +16,8 @@ import (
 // nameMax bounds the name of a receiver in what a customer is told: that of a domain.
 const nameMax = 253
 
-// atReceiver says, for each of inspect.Causes, why a receiver is not asked more, as what follows its name.
+// atReceiver has, for each of inspect.Causes, the part of a sentence after the receiver's name that says why it isn't
+// asked more.
 var atReceiver = [len(inspect.Causes)]string{
 	wire.Cause_FREE:        "which is being asked now",
 	wire.Cause_ALLOWANCE:   "which we may only ask slowly",
@@ -29,7 +30,7 @@ var atReceiver = [len(inspect.Causes)]string{
 	wire.Cause_UNREACHED:   "whose mail servers we cannot reach",
 }
 
-// putOff says why a receiver has to be asked again, as what follows its name.
+// putOff has the part of a sentence after the receiver's name that says why it has to be asked again.
 var deferredBy = map[smtp.Reason]string{
 	smtp.MailboxFull:         "which says that mailboxes are full at the moment",
 	smtp.MailboxBusy:         "which says that mailboxes receive too much mail at the moment",
@@ -51,10 +52,10 @@ var deferredBy = map[smtp.Reason]string{
 	smtp.Intercepted:         "in whose place somebody else answers",
 }
 
-// deferredAnyhow is what putOff says of every other reason.
+// deferredAnyhow is used for every other reason.
 const deferredAnyhow = "which asked us to come back later"
 
-// deferredByWord finds what to say of a reason by its word.
+// deferredByWord returns the text for a reason by its word.
 var deferredByWord = func() map[string]string {
 	words := make(map[string]string, len(deferredBy))
 	for r, text := range deferredBy {
@@ -63,7 +64,8 @@ var deferredByWord = func() map[string]string {
 	return words
 }()
 
-// waitSentence says why the addresses of a wait are not asked now, as what follows the name of a receiver.
+// waitSentence returns why the addresses of a wait aren't asked now, as the part of a sentence after the receiver's
+// name.
 func waitSentence(w inspect.Wait) string {
 	switch w.For {
 	case inspect.ForRetry:
@@ -78,16 +80,15 @@ func waitSentence(w inspect.Wait) string {
 	return text
 }
 
-// receiverGroup is what addresses wait for together: a receiver with all that it holds up, or
-// something else that has no name.
+// receiverGroup is a group of waits: all those of one receiver, or of something without a name.
 type receiverGroup struct {
 	name      string // of the receiver; "": it has none
 	addresses int
-	most      inspect.Wait // of its waits, that of the most addresses
+	most      inspect.Wait // the wait with the most addresses
 }
 
-// groupByReceiver sums waits by receiver, that with the most addresses first. What is final waits for
-// the ledger and for nobody else: it is left out.
+// groupByReceiver sums waits by receiver, the one with the most addresses first. Final addresses, which wait for the
+// ledger, are left out.
 func groupByReceiver(waits []inspect.Wait) []receiverGroup {
 	var list []receiverGroup
 	at := map[string]int{}
@@ -98,7 +99,7 @@ func groupByReceiver(waits []inspect.Wait) []receiverGroup {
 		name := shownName(w.Receiver)
 		key := name
 		if name == "" {
-			key = " " + w.For + " " + w.Reason // no receiver has a blank in its name
+			key = " " + w.For + " " + w.Reason // no receiver's name has a space
 		}
 		i, known := at[key]
 		if !known {
@@ -115,8 +116,7 @@ func groupByReceiver(waits []inspect.Wait) []receiverGroup {
 	return list
 }
 
-// shownName is the key of a receiver as customers see it; "" when it is no name
-// of a host or domain.
+// shownName returns a receiver's key as customers see it; "": it isn't the name of a host or domain.
 func shownName(name string) string {
 	strange := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(".-_", r)
@@ -127,8 +127,8 @@ func shownName(name string) string {
 	return name
 }
 
-// sentence tells a customer what most of the addresses that are left wait for, how many others wait, and until
-// when. It has no address in it, and fits into the ledger.
+// sentence tells a customer what most of the open addresses wait for, how many others wait, and until when. It contains
+// no address and fits into the ledger.
 func (s survey) sentence() string {
 	list := groupByReceiver(s.waits)
 	if len(list) == 0 {
@@ -142,7 +142,7 @@ func (s survey) sentence() string {
 	return text + "; " + s.ending(all)
 }
 
-// begins is the sentence about one place.
+// begins returns the sentence about one group.
 func (p receiverGroup) begins() string {
 	text, their := grouped(p.addresses)+" addresses wait for ", "their"
 	if p.addresses == 1 {
@@ -168,7 +168,7 @@ func grouped(n int) string {
 	return text
 }
 
-// others says how many addresses wait elsewhere.
+// others returns how many addresses wait elsewhere, in words.
 func others(list []receiverGroup) string {
 	addresses, named := 0, true
 	for _, p := range list {
@@ -188,8 +188,8 @@ func others(list []receiverGroup) string {
 	return fmt.Sprintf(", and %s for %d other receivers", grouped(addresses), len(list))
 }
 
-// ending says when the last of so many addresses is expected to be final: in whole minutes, in whole hours when that
-// is further than a day away, and with the day when it is another one than that of the survey.
+// ending says when the last of so many addresses is expected to be final: to the minute, to the hour when that is more
+// than a day away, and with the day unless it is today.
 func (s survey) ending(addresses int) string {
 	last := "the last"
 	if addresses == 1 {

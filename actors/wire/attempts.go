@@ -26,7 +26,7 @@ type Texts struct {
 		text   string
 		number uint32
 	}
-	attempts []Attempt // room for all of one Results, and for what points to them
+	attempts []Attempt // room for all attempts of one Results, and for the pointers to them
 	pointers []*Attempt
 }
 
@@ -118,8 +118,8 @@ func newest(a *Answer) []*Attempt {
 	return all[max(0, len(all)-evidence.AttemptsMax):]
 }
 
-// AttemptsOf returns the attempts of one of the answers, once: at most evidence.AttemptsMax, the newest. What this
-// program does not know, such as the words of a newer one, is left at its zero value.
+// AttemptsOf returns the attempts of one of the answers, once: at most evidence.AttemptsMax, the newest. Values of a
+// newer program that this one doesn't know become zero.
 func (d *Reader) AttemptsOf(a *Answer) []evidence.Attempt {
 	all := newest(a)
 	out := d.room[:len(all):len(all)]
@@ -181,8 +181,7 @@ func enhancedCode(n uint32) smtp.EnhancedCode {
 	return smtp.EnhancedCode{uint16(n / 1_000_000), uint16(n / 1_000 % 1_000), uint16(n % 1_000)}
 }
 
-// Greylist notes that a probe was first put off as if by greylisting so long ago,
-// from a source, which may be empty.
+// Greylist notes that a probe was first deferred as by greylisting so long ago, from a source, which may be empty.
 func (p *Probe) Greylist(ago time.Duration, from string) {
 	p.GreylistedMs = max(1, ago.Milliseconds())
 	if a, err := netip.ParseAddr(from); err == nil {
@@ -190,8 +189,8 @@ func (p *Probe) Greylist(ago time.Duration, from string) {
 	}
 }
 
-// Greylisted returns how long ago a probe was first put off as if by greylisting, and
-// from where; ok is false when it was not.
+// Greylisted returns how long ago a probe was first deferred as by greylisting, and from which source; ok is false if
+// it wasn't.
 func (p *Probe) Greylisted() (ago time.Duration, from string, ok bool) {
 	ms := p.GetGreylistedMs()
 	if a, known := netip.AddrFromSlice(p.GetGreylistedFrom()); known {
@@ -200,7 +199,7 @@ func (p *Probe) Greylisted() (ago time.Duration, from string, ok bool) {
 	return time.Duration(min(max(0, ms), waitMax.Milliseconds())) * time.Millisecond, from, ms > 0
 }
 
-// Retries reports whether all that is offered was put off before and is due.
+// Retries reports whether all that is offered are due retries.
 func (m *Offer) Retries() bool {
 	return !slices.ContainsFunc(m.GetProbes(), func(p *Probe) bool { return !p.GetRetry() })
 }

@@ -17,14 +17,12 @@ const AddressesMax = 500
 // ControlOrdinal names control probes in an Offer and its answers; addresses number below it.
 const ControlOrdinal = ^uint32(0)
 
-// Version is the version of the messages between nodes. Raise it when a node of
-// the version before would misread, or miss, something that it must know: nodes
-// of different versions do not join. A new field that may be ignored needs no
-// new one.
+// Version is the version of the messages between nodes. Raise it when a node of the version before would misread or
+// miss something that it must know: nodes of different versions don't join. A new field that may be ignored needs no
+// new version.
 const Version = 4
 
-// waitMax bounds what a receiver may name; beyond it every address is given up
-// anyway, and nothing overflows.
+// waitMax bounds the wait that a receiver may name: beyond it every address is given up anyway, and nothing overflows.
 const waitMax = 366 * 24 * time.Hour
 
 // TaskKey is a Task as a comparable value without its epoch.
@@ -65,8 +63,8 @@ func (h *Host) Addresses() []netip.Addr {
 	return out
 }
 
-// Verdict returns the outcome and the reason of an answer. What this program does
-// not know, such as the words of a newer one, is smtp.Undecided and smtp.ReasonNone.
+// Verdict returns the outcome and the reason of an answer. Values of a newer program that this one doesn't know become
+// smtp.Undecided and smtp.ReasonNone.
 func (a *Answer) Verdict() (smtp.Outcome, smtp.Reason) {
 	outcome, reason := smtp.Undecided, smtp.ReasonNone
 	if n := a.GetOutcome(); n <= uint32(smtp.Error) {
@@ -83,8 +81,8 @@ func (a *Answer) Wait() time.Duration {
 	return time.Duration(min(max(0, a.GetWaitMs()), waitMax.Milliseconds())) * time.Millisecond
 }
 
-// Left turns a time to come into its message form, a duration from now in
-// milliseconds: 0 for the zero time, and at least 1 for any other.
+// Left turns a future time into its message form, a duration from now in milliseconds: 0 for the zero time, and at
+// least 1 for any other.
 func Left(now, until time.Time) int64 {
 	if until.IsZero() {
 		return 0
@@ -92,8 +90,8 @@ func Left(now, until time.Time) int64 {
 	return max(1, until.Sub(now).Milliseconds())
 }
 
-// Until is the inverse of Left at the time of receiving. What is longer than a
-// year is a year, and what is negative is nothing.
+// Until is the inverse of Left at the time of receiving. A wait longer than a year is a year, and a negative one is
+// none.
 func Until(now time.Time, ms int64) time.Time {
 	if ms <= 0 {
 		return time.Time{}
