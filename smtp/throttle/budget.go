@@ -10,8 +10,7 @@ const budgetSlot = time.Minute
 // probe begins there were at most as many refusals as one of them permits, where a
 // probe whose answer is not known yet counts as a refusal.
 //
-// It rounds to minutes, to the side of fewer refusals. It remembers nothing over
-// a restart. Not safe for concurrent use.
+// It rounds to minutes, towards fewer refusals, and remembers nothing over a restart. Not safe for concurrent use.
 type Budget struct {
 	perHour  int
 	share    int // of all answers, in percent
@@ -28,33 +27,32 @@ type budgetCount struct {
 	accepted, refused int
 }
 
-// NewBudget allows perHour refusals in an hour, and more while they are no more than
-// share percent of all answers. Its minutes are those of hour.
+// NewBudget allows perHour refusals in an hour, and more while they are at most share percent of all answers. Its
+// minutes are those of hour.
 func NewBudget(perHour, share int, hour Hour) *Budget {
 	return &Budget{perHour: perHour, share: share, hour: hour}
 }
 
-// whole is what a Budget looks back over: the hour of Limits.RefusedPerHour.
+// whole is the time that a Budget counts over: the hour of Limits.RefusedPerHour.
 func (b *Budget) whole() time.Duration { return b.hour.Of(time.Hour) }
 
-// length is that of its slots.
+// length is the length of its slots.
 func (b *Budget) length() time.Duration { return b.hour.Of(budgetSlot) }
 
-// Set changes what is allowed, at once. What others were refused of
-// a share that is this node's now is not known to it.
+// Set changes what is allowed, at once. Refusals that other nodes got on a share that is this node's now aren't known
+// to it.
 func (b *Budget) Set(perHour, share int) { b.perHour, b.share = perHour, share }
 
 // most is how many refusals an hour may have now. Refusals are at most share percent
 // of all answers when there are share for each 100 - share acceptances.
 func (b *Budget) most() int { return max(b.perHour, b.accepted*b.share/(100-b.share)) }
 
-// weightMost bounds what one refusal counts. Guess: beyond it a list with one bad address
-// in a hundred would count as one that has nothing else.
+// weightMost bounds what one refusal counts. Guess: beyond it a list with one bad address in a hundred would count as
+// one with only bad ones.
 const weightMost = 1000
 
-// WeighRefusal returns as how many RCPTs one refusal counts where so many a second are
-// allowed: what may be asked in an hour for each refusal that it may have. 1: refusals are
-// not what is scarce.
+// WeighRefusal returns how many RCPTs one refusal counts as where so many a second are allowed: the RCPTs of an hour
+// for each allowed refusal. 1: refusals aren't scarce.
 func (b *Budget) WeighRefusal(perSecond float64) float64 {
 	return min(weightMost, max(1, perSecond*b.whole().Seconds()/float64(max(1, b.most()))))
 }
@@ -62,8 +60,8 @@ func (b *Budget) WeighRefusal(perSecond float64) float64 {
 // CountAllowed returns how many refusals an hour may have now.
 func (b *Budget) CountAllowed() int { return b.most() }
 
-// Ready says how many probes may begin now. When none may, next is the time to
-// ask again; a next of zero means: when an open probe is answered or undone.
+// Ready returns how many probes may begin now. If none, next is the time to ask again; zero: when an open probe is
+// answered or undone.
 func (b *Budget) Ready(now time.Time) (n int, next time.Time) {
 	b.forget(b.offset(now))
 	n = b.most() - b.refused - b.open
@@ -78,8 +76,8 @@ func (b *Budget) Ready(now time.Time) (n int, next time.Time) {
 	return 0, time.Time{}
 }
 
-// TimeFor returns how long it takes at least until the last of so many more refusals may be caused, if
-// each is as soon as it is allowed: those of an hour come at once, and then none for an hour.
+// TimeFor returns the least time until so many more refusals are allowed, if each comes as soon as it may: an hour's
+// worth at once, and then none for an hour.
 func (b *Budget) TimeFor(refusals int, now time.Time) time.Duration {
 	at := b.offset(now)
 	b.forget(at)
@@ -99,7 +97,7 @@ func (b *Budget) TimeFor(refusals int, now time.Time) time.Duration {
 			return wait + rounds*again
 		}
 	}
-	return again + rounds*again // those that may be caused now, when they are over
+	return again + rounds*again // an hour after those that may come now
 }
 
 // Begin says that n probes begin. Each is open until Accepted, Refused or Undo.
@@ -123,8 +121,8 @@ func (b *Budget) Refused(at time.Time) {
 	b.refused++
 }
 
-// slot finds or makes the count of at's slot. A time before the newest slot
-// counts in the newest: two answers in disorder around a full minute.
+// slot returns the count of at's slot, a new one if there is none. A time before the newest slot counts in the newest:
+// two answers out of order around a full minute.
 func (b *Budget) slot(at time.Time) *budgetCount {
 	slot := b.offset(at).Truncate(b.length())
 	if len(b.slots) > 0 && b.slots[len(b.slots)-1].slot >= slot {
@@ -135,8 +133,7 @@ func (b *Budget) slot(at time.Time) *budgetCount {
 	return &b.slots[len(b.slots)-1]
 }
 
-// forget drops the slots whose end is an hour ago, and the acceptances of those
-// whose beginning is.
+// forget drops the slots that ended an hour ago, and the acceptances of those that began an hour ago.
 func (b *Budget) forget(now time.Duration) {
 	for len(b.slots) > 0 && b.slots[0].slot+b.length()+b.whole() <= now {
 		b.refused -= b.slots[0].refused

@@ -19,9 +19,9 @@ type Doubt struct {
 	Text  string
 }
 
-// Check says what is doubtful in the rules of LayerFile: rules that can't match or never
-// hold, names that stand for more than their writer may think, and more than a known
-// operator bears. Rules that Table.Replace refuses are passed over.
+// Check returns what is doubtful in the rules of LayerFile: rules that can't match or never hold, names that stand for
+// more than their writer may think, and limits above what a known operator bears. Rules that Table.Replace refuses are
+// skipped.
 func Check(rules []Rule) []Doubt {
 	c := doubts{rules: slices.Clone(rules), known: knownRules()}
 	var fit []Rule
@@ -66,7 +66,7 @@ func (c *doubts) add(rule int, f Field, format string, args ...any) {
 	c.found = append(c.found, Doubt{Rule: rule, Field: f, Text: fmt.Sprintf(format, args...)})
 }
 
-// name looks at what a rule is called; false says that it was doubtful.
+// name checks a rule's name; false: it was doubtful.
 func (c *doubts) name(i int) bool {
 	before := len(c.found)
 	if name := c.rules[i].Name; name != "" && !strings.HasPrefix(name, SourcePrefix) {
@@ -100,8 +100,8 @@ func (c *doubts) hostName(i int, name string) {
 	}
 }
 
-// ownTops are the top-level domains that belong to nobody or are for networks of one's own
-// (RFC 2606, and what is never delegated because so many use it).
+// ownTops are the top-level domains that belong to nobody or are for private networks (RFC 2606, and those never
+// delegated because so many use them).
 var ownTops = []string{"test", "example", "invalid", "localhost", "local", "internal", "lab", "lan", "home",
 	"corp"}
 
@@ -123,7 +123,7 @@ func place(r *Rule, f Field) string {
 	return "another rule of this name"
 }
 
-// loosens looks for known operators of whom a rule allows more than they are known to bear.
+// loosens looks for known operators for which a rule allows more than they are known to bear.
 func (c *doubts) loosens(i int, f Field) {
 	r := &c.rules[i]
 	if r.Name == "" || strings.HasPrefix(r.Name, SourcePrefix) {
@@ -140,8 +140,8 @@ func (c *doubts) loosens(i int, f Field) {
 	}
 }
 
-// beaten looks for known operators beneath a rule's name at whose hosts it does not hold,
-// because what is known of them is narrower.
+// beaten looks for known operators below a rule's name at whose hosts the rule doesn't hold, because the built-in rule
+// is narrower.
 func (c *doubts) beaten(i int, f Field) {
 	r := &c.rules[i]
 	if r.Name == "" || strings.HasPrefix(r.Name, SourcePrefix) {
@@ -158,7 +158,7 @@ func (c *doubts) beaten(i int, f Field) {
 	}
 }
 
-// idle looks for fields that do nothing beside the others that hold.
+// idle looks for fields that have no effect beside the others.
 func (c *doubts) idle(i int, f Field) {
 	name := c.rules[i].Name
 	if source, is := strings.CutPrefix(name, SourcePrefix); is {

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Change is a field of a rule that is another than before.
+// Change is a field of a rule whose value has changed.
 type Change struct {
 	Name     string // of the rule; "" is everybody
 	Field    Field
@@ -16,8 +16,8 @@ type Change struct {
 	Where    string // where the new value stands, or where the old one stood
 }
 
-// Fingerprint is the same for rules that say the same, wherever they are written, and another
-// for others: 64 hexadecimal digits. Names have to be clean.
+// Fingerprint is equal for rules that say the same, wherever they are written, and different otherwise: 64 hexadecimal
+// digits. Names have to be clean.
 func Fingerprint(rules []Rule) string {
 	sorted := slices.Clone(rules)
 	slices.SortStableFunc(sorted, func(a, b Rule) int { return cmp.Compare(a.Name, b.Name) })
@@ -36,8 +36,7 @@ type spoken struct {
 	field Field
 }
 
-// Diff gives what differs between two states of one layer, by name and then by field. Names
-// have to be clean.
+// Diff returns the changes between two states of one layer, by name and then by field. Names have to be clean.
 func Diff(before, after []Rule) []Change {
 	was, is := last(before), last(after)
 	var out []Change

@@ -11,7 +11,7 @@ import (
 // Field names one field of Limits.
 type Field uint8
 
-// The fields, in the order in which people are shown them.
+// The fields, in the order in which people see them.
 const (
 	FieldConnections Field = iota + 1
 	FieldConnectionRate
@@ -51,10 +51,10 @@ const (
 	WaitMax = 24 * time.Hour
 )
 
-// none is how an empty list of waits and no day are written.
+// none is the text of an empty list of waits and of no day.
 const none = "none"
 
-// day is how WarmUpFrom is written.
+// day is the format of WarmUpFrom.
 const day = "2006-01-02"
 
 // kind is how a field is read, shown and compared.
@@ -63,8 +63,7 @@ type kind struct {
 	text func(a *Limits) string
 	set  func(a *Limits, text string) error
 	copy func(to, from *Limits)
-	// more compares how much two allowances allow by this field: above 0 when a allows
-	// more than b. nil: more and less have no meaning.
+	// more compares two allowances by this field: above 0 when a allows more than b. nil: the field has no order.
 	more   func(a, b *Limits) float64
 	source bool // it is for sources; and Pause for both
 }
@@ -104,7 +103,7 @@ var kinds = [fieldEnd]kind{
 	FieldWarmUpFrom: ofSource(dated("warm_up_from", func(a *Limits) *time.Time { return &a.WarmUpFrom })),
 }
 
-// Fields gives all fields, in the order in which people are shown them.
+// Fields returns all fields, in the order in which people see them.
 func Fields() []Field {
 	out := make([]Field, 0, fieldEnd-1)
 	for f := FieldConnections; f < fieldEnd; f++ {
@@ -140,9 +139,9 @@ func (f Field) OfReceiver() bool { return !kinds[f].source }
 // Text is the field of a as people write it; Set reads it.
 func (a Limits) Text(f Field) string { return kinds[f].text(&a) }
 
-// Set reads a field as people write it: a whole number, "5/s", "true", "5m", "required",
-// "5m,10m,1h", "2026-11-21"; "none" for no waits and no day. The error wraps ErrLimits,
-// and for a rate ErrRate too, names the field and says what to write; a stays as it was then.
+// Set reads a field as people write it: a whole number, "5/s", "true", "5m", "required", "5m,10m,1h", "2026-11-21";
+// "none" for no waits and no day. The error wraps ErrLimits, and for a rate ErrRate too, names the field and says what
+// to write; a is then unchanged.
 func (a *Limits) Set(f Field, text string) error {
 	if err := kinds[f].set(a, strings.TrimSpace(text)); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrLimits, f, err)
@@ -150,7 +149,7 @@ func (a *Limits) Set(f Field, text string) error {
 	return nil
 }
 
-// More reports whether a allows more than b by a field, as far as that has a meaning.
+// More reports whether a allows more than b by a field that has an order.
 func (a Limits) More(b Limits, f Field) bool {
 	return kinds[f].more != nil && kinds[f].more(&a, &b) > 0
 }
@@ -250,7 +249,7 @@ func chosen[T ~string](name string, words []T, of func(a *Limits) *T) kind {
 	}
 }
 
-// joined is words with commas between them.
+// joined returns words with commas between them.
 func joined[T ~string](words []T) string {
 	parts := make([]string, len(words))
 	for i, w := range words {
@@ -259,7 +258,7 @@ func joined[T ~string](words []T) string {
 	return strings.Join(parts, ", ")
 }
 
-// ranked is chosen of words in an order, the one that allows least first.
+// ranked is the kind of a field with words in order, the one that allows least first.
 func ranked[T ~string](name string, words []T, of func(a *Limits) *T) kind {
 	k := chosen(name, words, of)
 	k.more = func(a, b *Limits) float64 {
@@ -337,7 +336,7 @@ func ofSource(k kind) kind {
 	return k
 }
 
-// short is a duration without the zeros that its String has: 5m, 1h, 1m30s.
+// short returns a duration without the zeros of its String: 5m, 1h, 1m30s.
 func short(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {

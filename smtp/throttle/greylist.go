@@ -5,16 +5,15 @@ import (
 	"time"
 )
 
-// greyMarginLeast is the least by which a wait is longer than one that sufficed;
-// otherwise it is a twentieth. Clocks differ, and receivers count whole seconds.
+// A wait is longer than one that sufficed by a twentieth, and by at least greyMarginLeast. Clocks differ, and receivers
+// count whole seconds.
 const greyMarginLeast = time.Second
 
-// Greylist is how long a receiver that greylists lets one of our sources
-// wait, as far as it has shown that. Receivers count from the first time that they
-// saw an address (RFC 6647 §5.1), so waits are counted from there.
+// Greylist is how long a receiver that greylists makes one of our sources wait, as far as it has shown. Receivers count
+// from the first time they saw an address (RFC 6647 §5.1), so waits count from there.
 type Greylist struct {
 	Enough time.Duration // the shortest wait that sufficed; 0: not known
-	Short  time.Duration // the longest that did not
+	Short  time.Duration // the longest wait that didn't
 }
 
 // Passed learns that an address was answered after a wait.
@@ -24,8 +23,8 @@ func (g *Greylist) Passed(waited time.Duration) {
 	}
 }
 
-// Again learns that an address was deferred again after a wait. When less has
-// sufficed before, the receiver has changed its mind.
+// Again learns that an address was deferred again after a wait. If a shorter one sufficed before, the receiver has
+// changed.
 func (g *Greylist) Again(waited time.Duration) {
 	g.Short = max(g.Short, waited)
 	if g.Enough <= g.Short {
@@ -33,7 +32,7 @@ func (g *Greylist) Again(waited time.Duration) {
 	}
 }
 
-// Wait is what to tell an address that was deferred just now; 0: not known.
+// Wait returns the wait for an address that was just deferred; 0: unknown.
 func (g *Greylist) Wait() time.Duration {
 	if g.Enough == 0 {
 		return 0
@@ -41,49 +40,50 @@ func (g *Greylist) Wait() time.Duration {
 	return g.Enough + max(g.Enough/20, greyMarginLeast)
 }
 
-// How greylisting of every address is found, and told from a limit.
+// How greylisting of every address is found, and distinguished from a limit.
 const (
-	// greyVotes is how often a fresh address has to fail right behind one that passed when it was asked again.
+	// greyVotes is how often a fresh address must fail right after an address asked again has passed.
 	greyVotes = 3
 
-	// greyMargin is how much more often those pass that have waited than those that are new, where a receiver greylists: a limit doesn't
-	// tell them apart. It takes freshPass new ones, and dueLeast of the others, to see.
+	// greyMargin is how much more often addresses that have waited pass than fresh ones where a receiver greylists; a
+	// limit doesn't distinguish them. It takes freshPass fresh ones, and dueLeast of the others, to tell.
 	greyMargin = 0.25
 	freshPass  = 3
 	dueLeast   = 6
 
-	// greyPatience is how long nobody may pass where words alone say that a receiver greylists: most make an address wait for five minutes.
+	// greyPatience is how long no address may pass where only words say that a receiver greylists: most make an address
+	// wait five minutes.
 	greyPatience = 12 * time.Minute
 
-	// wrongFor is how long the words are not believed again.
+	// wrongFor is how long the words aren't believed again.
 	wrongFor = 10 * time.Minute
 
-	// greyHelps is how much more of them pass when we ask slower, if it was our pace.
+	// greyHelps is how much more of the due ones pass when we ask slower, if our pace was the cause.
 	greyHelps = 0.1
 
-	// dueTries is how many of those that have waited long enough tell whether they pass.
+	// dueTries is how many due addresses it takes to tell whether they pass.
 	dueTries = 20
 )
 
-// greylisting is whether every fresh address is deferred whatever we do, and passes later. First tries go at the whole pace
-// then, and say nothing about it; those who are asked again when they are due do.
+// greylisting tracks whether every fresh address is deferred whatever we do, and passes later. First tries then go at
+// the full pace and say nothing about it; due retries do.
 type greylisting struct {
 	on    bool
 	since time.Time
 	wrong time.Time
-	found bool // by who passes, and not by words alone
+	found bool // shown by who passes, not by words alone
 
-	patience time.Duration // that nobody passes at all
-	due, ok  float64       // of the newest that were due, how many there were, and how many passed
+	patience time.Duration // since when nobody has passed at all
+	due, ok  float64       // of the newest due ones: how many, and how many passed
 
-	lowered, shareThen float64 // the pace before it fell because due ones didn't pass, and the share that passed; 0: it didn't fall
-	usual              float64 // share of them that doesn't pass at any pace
+	lowered, shareThen float64 // the pace before due ones failed, and the share that passed; 0: none did
+	usual              float64 // share of due ones that doesn't pass at any pace
 }
 
-// Greylisting reports whether every fresh address is deferred, and passes later.
+// Greylisting reports whether every fresh address is believed to be deferred and to pass later.
 func (p *Pace) Greylisting() bool { return p.grey.on }
 
-// wasWrong reports whether words that said so were found to lie.
+// wasWrong reports whether the words were found wrong.
 func (g *greylisting) wasWrong(now time.Time) bool {
 	return !g.wrong.IsZero() && now.Sub(g.wrong) < wrongFor
 }
@@ -98,7 +98,7 @@ func (g *greylisting) begin(p *Pace, now time.Time) {
 		g.patience = 2*now.Sub(p.nothing.since) + time.Minute
 	}
 	p.test.open = false
-	p.search.begin(now) // what was learned was about that
+	p.search.begin(now) // what was learned before was about the greylisting
 	p.rate = p.ceiling
 	p.firsts.forgetRow()
 	p.nothing.on = false
@@ -116,7 +116,7 @@ func (g *greylisting) end(p *Pace, now time.Time, why string) {
 	p.enter(phaseOf(p), now, why)
 }
 
-// fresh takes a good answer to a first try while the receiver is believed to greylist.
+// fresh takes a good answer to a first try while the receiver counts as greylisting.
 func (g *greylisting) fresh(p *Pace, now time.Time) {
 	if !g.on {
 		return
@@ -131,7 +131,7 @@ func (g *greylisting) fresh(p *Pace, now time.Time) {
 	}
 }
 
-// isWrong reports whether those that have waited don't pass more often than a part of the new ones does.
+// isWrong reports whether due addresses don't pass clearly more often than fresh ones.
 func (g *greylisting) isWrong(fresh float64) bool {
 	if g.due < dueLeast {
 		return !g.found
@@ -139,8 +139,8 @@ func (g *greylisting) isWrong(fresh float64) bool {
 	return g.ok < (fresh+greyMargin)*g.due
 }
 
-// Retried takes what came of asking an address again, at a time, that was deferred before; due: it has waited for as long as
-// others had to. While every address is greylisted those that were due show whether we are too fast.
+// Retried takes the result of asking a deferred address again; due: it has waited as long as others had to. While every
+// address is greylisted, due ones show whether we are too fast.
 func (p *Pace) Retried(sent time.Time, passed, due bool, now time.Time) Effect {
 	if passed {
 		p.passed(sent, now)

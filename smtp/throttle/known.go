@@ -16,11 +16,11 @@ const (
 	community = "KumoMTA community/shaping.toml 2026-08, "
 )
 
-// cutDown ends every source: what mail senders may do is too much for a prober, who sends
-// no message and gets many refusals.
+// cutDown ends every source: limits for mail senders are too high for a prober, which sends no message and gets many
+// refusals.
 const cutDown = "; for probing about a fifth of the connections, a tenth of the rate"
 
-// Operators of many tenants judge by the share of refusals; the strict complain of little.
+// Operators of many tenants judge by the share of refusals; strict ones complain early.
 const (
 	manyTenants = "connections=2 rcpt_rate=60/min rcpts_per_connection=20 refused_share=30"
 	outlookCom  = "connections=2 rcpt_rate=60/min rcpts_per_connection=5 refused_share=20"
@@ -29,7 +29,7 @@ const (
 	strict      = "connections=1 rcpt_rate=20/min rcpts_per_connection=5 refused_per_hour=10"
 )
 
-// operators are those of whom something is known. One that is not here gets the default.
+// operators are the known ones. Others get the default.
 var operators = []operator{
 	{"google.com googlemail.com", manyTenants, shipped + "google: 5 connections, 50 messages each",
 		"support.google.com/mail/answer/81126 2026-08"},
@@ -61,8 +61,8 @@ var operators = []operator{
 		"addresses bring a block", ""},
 }
 
-// homes are well-known mail domains of operators, by the suffix of their hosts: a rule for
-// such a domain goes before what is known of its operator.
+// homes are well-known mail domains of operators, by the suffix of their hosts: a rule for such a domain goes before
+// the operator's built-in one.
 var homes = map[string]string{
 	"gmail.com":   "google.com",
 	"hotmail.com": "olc.protection.outlook.com", "live.com": "olc.protection.outlook.com",
@@ -72,8 +72,7 @@ var homes = map[string]string{
 	"gmx.de": "gmx.net", "163.com": "netease.com", "126.com": "netease.com",
 }
 
-// knownRules gives what is known of how much some operators bear. Everything that somebody
-// of this service says of the same name goes before it.
+// knownRules returns what known operators bear. Any rule of this service for the same name goes before it.
 func knownRules() []Rule {
 	var rules []Rule
 	for _, o := range operators {

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Layer is who says something about an allowance. A later layer goes before an earlier
-// one that speaks of the same name.
+// Layer is the origin of a rule. A later layer goes before an earlier one about the same name.
 type Layer uint8
 
 // The layers, the weakest first. The last two are no part of a Table: a receiver's actor
@@ -39,15 +38,15 @@ func (l Layer) String() string {
 	return fmt.Sprintf("layer(%d)", uint8(l))
 }
 
-// Rule is what one layer says of one name.
+// Rule holds the fields that one layer sets for one name.
 type Rule struct {
 	// Name is a receiver key, an MX host suffix or a mail domain, whatever it is found as;
 	// "" is everybody, "source:" and an address one of our sources, and "source:" alone the
 	// source whose address the system chooses.
 	Name string
 	Set  Override
-	// Where says where each field was written, as "throttle.toml:12"; "" under the zero
-	// Field is for all others. May be nil.
+	// Where has the place of each field, as "throttle.toml:12"; the one under the zero Field is for all others. May be
+	// nil.
 	Where map[Field]string
 
 	// Of an override only.
@@ -56,7 +55,7 @@ type Rule struct {
 	Until          time.Time
 }
 
-// Origin is where the value of a field comes from.
+// Origin is where a field's value comes from.
 type Origin struct {
 	Layer Layer
 	Name  string // the rule's; "" is everybody
@@ -66,7 +65,7 @@ type Origin struct {
 	Until              time.Time
 }
 
-// WhereOf says where a field was written; "": nobody knows.
+// WhereOf returns where a field was written; "": unknown.
 func (r *Rule) WhereOf(f Field) string {
 	if where, own := r.Where[f]; own {
 		return where
@@ -74,21 +73,21 @@ func (r *Rule) WhereOf(f Field) string {
 	return r.Where[0]
 }
 
-// origin is where a rule's field comes from.
+// origin returns where a rule's field comes from.
 func (r *Rule) origin(l Layer, f Field) Origin {
 	return Origin{Layer: l, Name: r.Name, Where: r.WhereOf(f),
 		ID: r.ID, Author: r.Author, Reason: r.Reason, Until: r.Until}
 }
 
-// Said is what one rule says of a field.
+// Said is the value that one rule gives a field.
 type Said struct {
 	Text string // as Override.Text
 	Origin
 }
 
-// Explained is a field of an allowance and who has said what about it.
+// Explained is a field of an allowance, with the values that rules give it.
 type Explained struct {
 	Field Field
 	Text  string // the value that holds
-	Said  []Said // at least one, the one that holds last
+	Said  []Said // at least one; the last one holds
 }

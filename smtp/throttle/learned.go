@@ -2,15 +2,14 @@ package throttle
 
 import "time"
 
-// agreeing is how many sessions in a row have to end after as many answers, or refusals, for that to be what they bear: of the few
-// refusals of a session two agree by chance where single mailboxes end sessions.
+// agreeing is how many sessions in a row must end after the same number of answers, or of refusals, to teach a limit: a
+// session has few refusals, and two may agree by chance where single mailboxes end sessions.
 const agreeing = 3
 
-// LearnedFor is how long a limit that a receiver taught us holds before the
-// allowance is believed again.
+// LearnedFor is how long a learned limit holds before the allowance is tried again.
 const LearnedFor = time.Hour
 
-// LearnedLimit is a number that was learned, for a while. The zero limit knows nothing.
+// LearnedLimit is a number that was learned and holds for a while. The zero value has none.
 type LearnedLimit struct {
 	Most  int
 	Until time.Time
@@ -25,10 +24,10 @@ func (l *LearnedLimit) Tighten(n int, now time.Time) {
 	l.Most, l.Until = n, now.Add(LearnedFor)
 }
 
-// Holds reports whether something was learned that still holds.
+// Holds reports whether there is a limit that still holds.
 func (l *LearnedLimit) Holds(now time.Time) bool { return now.Before(l.Until) }
 
-// Apply gives n, or the limit if it is lower.
+// Apply returns n, or the limit if that is lower.
 func (l *LearnedLimit) Apply(n int, now time.Time) int {
 	if now.Before(l.Until) {
 		return min(n, l.Most)
@@ -36,26 +35,26 @@ func (l *LearnedLimit) Apply(n int, now time.Time) int {
 	return n
 }
 
-// Learned is what a receiver taught us about its own limits.
+// Learned is what was learned of a receiver's own limits.
 type Learned struct {
 	Connections    Capacity     // sessions at once
 	PerSession     LearnedLimit // RCPTs
 	Refused        LearnedLimit // refusals in a session
 	PerTransaction LearnedLimit // RCPTs
 
-	Transaction Together // RCPTs that go together in one, and in a group of commands
+	Transaction Together // RCPTs of one transaction, and of a group of commands
 	Group       Together
 
 	answers, refusals ends
 }
 
-// ends is after how many of something a receiver ends sessions.
+// ends tracks after how many of something a receiver ends sessions.
 type ends struct {
-	newest int       // that one was ended after
-	agreed int       // how many in a row
-	most   int       // that any session went to
+	newest int       // after how many the last one was ended
+	agreed int       // how many ended so in a row
+	most   int       // the most that any session reached
 	mostAt time.Time // when one did
-	taught bool      // a limit stands by these alone
+	taught bool      // the limit is known from these alone
 }
 
 // went notes how many a session has had.
@@ -65,11 +64,11 @@ func (e *ends) went(n int, now time.Time) {
 	}
 }
 
-// agrees reports whether a session that is ended after n is so like the one before.
+// agrees reports whether the session before was ended after n too.
 func (e *ends) agrees(n int) bool { return n > 0 && n == e.newest && n >= e.most }
 
-// ended learns from a session that was ended after n: of several in a row where none went further the limit, and of one that
-// came less far that there is none.
+// ended learns from a session that was ended after n: several in a row, none of which went further, show a limit, and
+// one that ends earlier shows that there is none.
 func (e *ends) ended(n int, l *LearnedLimit, now time.Time) {
 	if !e.agrees(n) {
 		e.agreed = 0
@@ -84,8 +83,8 @@ func (e *ends) ended(n int, l *LearnedLimit, now time.Time) {
 	}
 }
 
-// Apply lowers an allowance to what was learned; it never raises it.
-// Well says that sessions can be opened, so that more may be tried.
+// Apply lowers an allowance to what was learned; it never raises it. well: sessions can be opened, so that more may be
+// tried.
 func (l *Learned) Apply(a Limits, well bool, now time.Time) Limits {
 	a.Connections = l.Connections.Apply(a.Connections, well, now)
 	a.RcptsPerConnection = l.PerSession.Apply(a.RcptsPerConnection, now)
@@ -96,25 +95,23 @@ func (l *Learned) Apply(a Limits, well bool, now time.Time) Limits {
 }
 
 const (
-	// CapacityHold is how long it takes at first until one more session is tried than a
-	// receiver took.
+	// CapacityHold is the first wait until one more session is tried than a receiver took.
 	CapacityHold = time.Minute
 
-	// CapacityHoldMost bounds that, when one more was too many again and again.
+	// CapacityHoldMost bounds that wait after repeated failures.
 	CapacityHoldMost = time.Hour
 
-	// capacitySoon is how long a try that goes well is followed by the next, and capacityDear
-	// from how long on what it brought is a penalty. Guesses.
+	// capacitySoon is the wait after a try that went well, and capacityDear is how long a failed try must keep us out
+	// to count as a penalty. Guesses.
 	capacitySoon = 10 * time.Second
 	capacityDear = 3 * time.Second
 )
 
-// Capacity is how many sessions at once a receiver takes that does not say so. The zero
-// capacity knows nothing.
+// Capacity learns how many sessions at once a receiver takes. The zero value has learned nothing.
 type Capacity struct {
 	Most  int           // 0: not known
-	Hold  time.Duration // until one more is tried, each time twice as long
-	Step  int           // by how many more are tried
+	Hold  time.Duration // wait until one more is tried, doubled each time
+	Step  int           // how many more are tried
 	Until time.Time     // most holds
 }
 
@@ -124,16 +121,15 @@ func (c *Capacity) Tighten(n int, now time.Time) {
 	switch {
 	case c.Most == 0:
 		c.Hold = CapacityHold
-	case n >= c.Most: // said by several at once
+	case n >= c.Most: // several sessions report it at once
 		return
-	case n >= c.Most-max(1, c.Step): // more than it took was tried
+	case n >= c.Most-max(1, c.Step): // a try with more failed
 		c.Hold = min(2*c.Hold, CapacityHoldMost)
 	}
 	c.Most, c.Step, c.Until = n, 0, now.Add(c.Hold)
 }
 
-// Cost makes the next try as rare as what it brought was long: a penalty is worth trying once
-// in twenty times its length.
+// Cost delays the next try by the cost of the last one: after a penalty, twenty times its length.
 func (c *Capacity) Cost(lasted time.Duration, now time.Time) {
 	if c.Most == 0 || lasted < capacityDear {
 		return
@@ -144,8 +140,7 @@ func (c *Capacity) Cost(lasted time.Duration, now time.Time) {
 	}
 }
 
-// Apply gives n, or what the receiver takes if that is less. One more is tried each time
-// that nothing was said for long enough.
+// Apply returns n, or what the receiver takes if that is less, plus one more for each wait without trouble.
 func (c *Capacity) Apply(n int, well bool, now time.Time) int {
 	if well && c.Most > 0 && c.Most < n && !now.Before(c.Until) {
 		c.Step = max(1, 2*c.Step)
@@ -163,13 +158,13 @@ func (l *Learned) Went(told, refused int, now time.Time) {
 	l.refusals.went(refused, now)
 }
 
-// Agrees reports whether a session that the receiver ends after told answers is as long as the one before.
+// Agrees reports whether a session that the receiver ended after so many answers is as long as the one before.
 func (l *Learned) Agrees(told int) bool { return l.answers.agrees(told) }
 
-// SessionEnded learns from a session that the receiver ended by 421 or by closing it after told answers, refused of them refusals.
-// One such end may be chance, or the network.
+// SessionEnded learns from a session that the receiver ended, by 421 or by closing it, after so many answers and
+// refusals. One such end may be chance, or the network.
 func (l *Learned) SessionEnded(told, refused int, now time.Time) {
-	if told == 0 { // it isn't their length, if one ends at once
+	if told == 0 { // if one ends at once, length isn't the reason
 		l.answers.newest, l.answers.agreed = 0, 0
 		return
 	}
@@ -179,10 +174,11 @@ func (l *Learned) SessionEnded(told, refused int, now time.Time) {
 	}
 }
 
-// SessionFull learns from a session whose receiver said after told answers that they are enough, and reports whether that may be: not
-// if others went further. One such word may be about something else; the second after as many answers is about the length.
+// SessionFull learns from a session in which the receiver said, after so many answers, that it has had enough, and
+// reports whether that can be true: not if other sessions went further. Once it may be about something else; a second
+// time after as many answers it is the length.
 func (l *Learned) SessionFull(told int, now time.Time) bool {
-	may := told > 0 && told+1 >= l.answers.most // that word is counted as well
+	may := told > 0 && told+1 >= l.answers.most // these words count too
 	if may && told == l.answers.newest {
 		l.PerSession.Tighten(told, now)
 	}

@@ -11,26 +11,25 @@ type Rate struct {
 	Per    time.Duration
 }
 
-// Limits is what a receiver lets us do, all sources and sessions together.
-// Validate names the ranges.
+// Limits is what we may do at a receiver, all sources and sessions together. Validate names the ranges.
 type Limits struct {
 	Connections         int  // sessions open at once
 	ConnectionRate      Rate // sessions opened
 	RcptRate            Rate // RCPT commands sent
 	RcptsPerConnection  int  // RCPT commands in one session, control probes included
-	RcptsPerTransaction int  // RCPT commands between MAIL and RSET, once answers have shown that they are borne
+	RcptsPerTransaction int  // RCPT commands between MAIL and RSET, reached as answers show that so many pass
 	RefusedPerSession   int  // 5xx answers to RCPT after which a session is ended with QUIT
 	RefusedPerHour      int  // 5xx answers to RCPT in any hour
-	RefusedShare        int  // more of these, while they are at most so many percent of an hour's; 0: none
+	RefusedShare        int  // more of these while they are at most so many percent of an hour's answers; 0: none
 	Pipelining          bool // RFC 2920 groups, where offered
-	PipeliningDepth     int  // RCPT commands in such a group, once answers have shown that they are borne
+	PipeliningDepth     int  // RCPT commands in such a group, reached as answers show that so many pass
 
 	SessionAge time.Duration // after which a session is not given more work
 	IdleTime   time.Duration // after which a session without work is ended
 
 	TLS    TLS    // whether sessions are encrypted
 	Family Family // the addresses of hosts that are dialled
-	Waits  Waits  // before an address is asked again, and of penalties that name no time; none: those of [retry]
+	Waits  Waits  // waits before an address is asked again, and of penalties without a time; none: those of [retry]
 	Pause  Pause  // whether anything is asked at all
 
 	// These hold for one of our sources, over all receivers, and for no receiver.
@@ -58,11 +57,10 @@ const (
 	FamilyV6  Family = "ipv6"
 )
 
-// Pause reports whether a receiver is asked, or a source used, at all.
+// Pause is whether a receiver is asked, or a source used, at all.
 type Pause string
 
-// The ways to rest: draining lets the sessions that are open go on until they end by
-// themselves and opens no more; paused ends them after the command that is on the wire.
+// Draining lets open sessions go on to their end and opens no more; paused ends them after the command on the wire.
 const (
 	PauseNo    Pause = "no"
 	PauseDrain Pause = "drain"
@@ -72,11 +70,10 @@ const (
 // WaitsMax bounds Waits. Greylisting and give-up times are over long before. Guess.
 const WaitsMax = 8
 
-// Waits are the waits before the second, third, ... time; the last one is for all after
-// it. Zeros at the end are none.
+// Waits are the waits before the second, third, ... try; the last one repeats. Zeros at the end don't count.
 type Waits [WaitsMax]time.Duration
 
-// List gives the waits without the zeros at the end; nil for none.
+// List returns the waits without the zeros at the end; nil: none.
 func (w Waits) List() []time.Duration {
 	n := 0
 	for n < len(w) && w[n] > 0 {
@@ -96,15 +93,13 @@ const (
 	// stands for "no limit".
 	CountMax = 1_000_000
 
-	// ShareMax is the most of an hour's answers that may be refusals, in percent:
-	// above it nothing is bounded any more.
+	// ShareMax is the largest share of refusals in an hour's answers, in percent: above it there would be no bound.
 	ShareMax = 90
 )
 
-// DefaultLimits is what a receiver gets of whom nothing is known. The values
-// are those of the configuration's [throttle.default]: about a fifth of the
-// connections and a tenth of the rate that mail senders ship, because a prober
-// sends no message and gets many refusals.
+// DefaultLimits are the limits for an unknown receiver. The values are those of the configuration's [throttle.default]:
+// about a fifth of the connections and a tenth of the rate that mail senders ship, because a prober sends no message
+// and gets many refusals.
 func DefaultLimits() Limits {
 	return Limits{
 		Connections:         2,

@@ -5,79 +5,80 @@ import (
 	"time"
 )
 
-// What is done while nothing passes.
+// What happens while nothing passes.
 const (
-	// rowNothing first tries in a row without a good answer, rowShort where most passed before, or rowQuiet where the
-	// last one is quietNothing ago, and nothing passes.
+	// Nothing passes after rowNothing first tries in a row without a good answer, rowShort where most passed before, or
+	// rowQuiet where the last good answer was quietNothing ago.
 	rowNothing   = 20
 	rowShort     = 7
 	rowOfOne     = 10 // are enough to be about one mail domain or customer
 	rowQuiet     = 3
 	quietNothing = 10 * time.Second
 
-	// Then one address at a time is asked after 1, 2, 4, aloneMost seconds; after long the wait becomes the
-	// aloneShare-th part of it, up to aloneLate.
+	// Then one address at a time is asked, after 1, 2, 4 … aloneMost; later the wait is 1/aloneShare of the time so
+	// far, up to aloneLate.
 	aloneMost  = 5 * time.Second
 	aloneShare = 20
 	aloneLate  = time.Minute
 
-	// passesAlone of those that are asked again pass, and no fresh one was asked between: it is tried at a pace.
+	// After passesAlone addresses asked again have passed, with no fresh one in between, a pace is tried.
 	passesAlone = 4
 
-	// limitLeast is how many good answers of the second before are enough to take them for the limit, where they are clearlyLess
-	// than were asked.
+	// limitLeast is how many good answers of the last second are enough to be taken for the limit, if they are
+	// clearlyLess than were asked.
 	limitLeast  = 2
 	clearlyLess = 0.85
 
-	// longLeast is for how long a limit that counts over long lets all through, at half the pace; one by the second less.
+	// longLeast: a limit that counts over a long time lets everything through for at least so long at half the pace;
+	// one by the second doesn't.
 	longLeast = 3 * time.Second
 
-	// cycleMost bounds for how long a raise is watched where a limit counts over long.
+	// cycleMost bounds how long a raise is watched where a limit counts over a long time.
 	cycleMost = time.Minute
 
-	// PenaltyWithin is how soon a penalty follows what it is for.
+	// PenaltyWithin is how soon a penalty follows its cause.
 	PenaltyWithin = 5 * time.Second
 
-	// provenFor is how long a pace has to go well so that what ends it is taken for an outage, unless it happens again
+	// provenFor: when a pace has gone well for so long, what ends it is taken for an outage, unless it happens again
 	// within relapseIn.
 	provenFor = 30 * time.Second
 	relapseIn = 10 * time.Minute
 )
 
-// Nothing is the time in which no first try gets a good answer.
+// Nothing is the state in which no first try gets a good answer.
 type Nothing struct {
 	on    bool
 	since time.Time
 	asked int  // alone, since then
-	again bool // who was asked before is next, and not a fresh one
+	again bool // the next is an address asked before, not a fresh one
 
-	domain, tenant string // of all that failed; "": of several
+	domain, tenant string // of all that failed; "": there were several
 
-	passedAgain int  // asked again, that passed since a fresh one did
-	votes       int  // fresh ones that failed behind such
-	before      int  // of passedAgain, when a fresh one failed last
-	proven      bool // the pace before had gone well for long
+	passedAgain int  // addresses asked again that passed since a fresh one did
+	votes       int  // fresh ones that failed right after such
+	before      int  // passedAgain when a fresh one last failed
+	proven      bool // the pace of before had gone well for long
 	stepped     bool // a raise was taken back just before
 	excused     bool // a limit on sessions or openings was found just before
 	limit       float64
 
 	good   time.Time     // the newest good answer of all
-	ended  time.Time     // the newest such time
+	ended  time.Time     // when this state last ended
 	cycled int           // good answers since then
 	was    int           // and in the cycle before
 	from   time.Time     // when the present cycle began
-	went   time.Duration // for how long all passed in it
+	went   time.Duration // how long everything passed in it
 }
 
-// nothingPasses stops asking but one at a time.
+// nothingPasses begins to ask one address at a time.
 func (p *Pace) nothingPasses(now time.Time) Effect {
 	domain, tenant, refused, grey, n := p.firsts.rowOf()
 	good, _ := p.firsts.goodSince(time.Time{})
-	if 2*grey > n && good == 0 && !p.grey.wasWrong(now) { // its words say so, and nobody shows otherwise
+	if 2*grey > n && good == 0 && !p.grey.wasWrong(now) { // its words say so, and no answer contradicts them
 		p.grey.begin(p, now)
 		return Unchanged
 	}
-	if n < rowOfOne && refused < n { // so few may be of one by chance
+	if n < rowOfOne && refused < n { // so few may be of one domain by chance
 		domain, tenant = "", ""
 	}
 	p.stopAsking(now, domain, tenant)
@@ -89,7 +90,7 @@ func (p *Pace) nothingPasses(now time.Time) Effect {
 	return NothingPasses
 }
 
-// TurnAway is NothingPasses for a receiver that takes no more sessions just when it deferred somebody.
+// TurnAway begins the same for a receiver that refuses sessions just after it deferred an address.
 func (p *Pace) TurnAway(now time.Time) {
 	if !p.nothing.on {
 		p.stopAsking(now, "", "")
@@ -123,21 +124,21 @@ func (p *Pace) stopAsking(now time.Time, domain, tenant string) {
 // Alone reports whether one address at a time is asked.
 func (p *Pace) Alone() bool { return p.nothing.on }
 
-// Nothing returns what is known of the time in which nothing passes.
+// Nothing returns the state while nothing passes.
 func (p *Pace) Nothing() *Nothing { return &p.nothing }
 
-// AsksAgain reports whether the next one that is asked alone is one that got a bad answer before.
+// AsksAgain reports whether the next address asked alone is one that got a bad answer before.
 func (x *Nothing) AsksAgain() bool { return x.again }
 
-// TakeTurn notes that such a one was chosen.
+// TakeTurn notes that such an address was chosen.
 func (x *Nothing) TakeTurn() { x.again = false }
 
-// Failing returns the mail domain and the tenant of all that failed; "": of several.
+// Failing returns the mail domain and the tenant of all that failed; "": there were several.
 func (x *Nothing) Failing() (domain, tenant string) { return x.domain, x.tenant }
 
-// nextAlone returns when the next one is asked alone, and counts it.
+// nextAlone returns when the next address is asked alone, and counts it.
 func (x *Nothing) nextAlone(now time.Time) time.Time {
-	if x.passedAgain > 0 { // the receiver answers: it is soon known what it means
+	if x.passedAgain > 0 { // the receiver answers, so its meaning is soon known
 		return now.Add(settles)
 	}
 	wait := min(time.Second<<min(x.asked, 10), aloneMost)
@@ -145,7 +146,7 @@ func (x *Nothing) nextAlone(now time.Time) time.Time {
 	return now.Add(max(wait, min(now.Sub(x.since)/aloneShare, aloneLate)))
 }
 
-// failedAlone takes a fresh address that was asked alone and got a bad answer.
+// failedAlone takes a bad answer to a fresh address asked alone.
 func (p *Pace) failedAlone(t *Try, now time.Time) Effect {
 	x := &p.nothing
 	if t.Domain != x.domain {
@@ -169,7 +170,7 @@ func (p *Pace) failedAlone(t *Try, now time.Time) Effect {
 	return NothingPasses
 }
 
-// againAlone takes what came of asking an address again while nothing passes.
+// againAlone takes the result of asking an address again while nothing passes.
 func (p *Pace) againAlone(passed bool, now time.Time) Effect {
 	if !p.nothing.on {
 		return Unchanged
@@ -186,8 +187,8 @@ func (p *Pace) againAlone(passed bool, now time.Time) Effect {
 	return NothingPasses
 }
 
-// resume goes on when a fresh address passes: at the pace before when it was an outage, or about one domain or one customer's list;
-// and below it when it was too fast.
+// resume goes on when a fresh address passes: at the pace of before after an outage, or if one domain or one customer's
+// list was the cause; at a lower one if we were too fast.
 func (p *Pace) resume(t *Try, now time.Time) {
 	x := &p.nothing
 	took := now.Sub(x.since)
@@ -211,7 +212,7 @@ func (p *Pace) resume(t *Try, now time.Time) {
 		to, through := below*x.limit, x.through(now, lasted)/p.share
 		measured := to > 0 && (to < clearlyLess*from || p.test.open)
 		if through > 0 && !measured && !p.long {
-			p.long, p.gap = true, now // what was taken for a penalty was none
+			p.long, p.gap = true, now // what seemed a penalty was none
 		}
 		if p.long {
 			lasted = 0
@@ -241,8 +242,8 @@ func (p *Pace) resume(t *Try, now time.Time) {
 	p.enter(phaseOf(p), now, fmt.Sprintf("%s, after %s without a good answer: now %s", why, took.Round(time.Second), perSecond(p.rate)))
 }
 
-// through is how many good answers a second a limit lets through that counts over long: as many in each cycle of which it let some through
-// for a good part; 0: it isn't such a limit.
+// through returns how many good answers a second pass at a limit that counts over a long time, by the good answers of a
+// cycle; 0: it isn't such a limit.
 func (x *Nothing) through(now time.Time, lasted time.Duration) float64 {
 	took := now.Sub(x.from)
 	if x.from.IsZero() || 4*min(x.cycled, x.was) < 3*max(x.cycled, x.was) || x.went < longLeast || 10*lasted > 9*took {
@@ -251,7 +252,7 @@ func (x *Nothing) through(now time.Time, lasted time.Duration) float64 {
 	return float64(x.cycled) / took.Seconds()
 }
 
-// Outage forgets what was learned from connections that broke when the receiver went down: down is not slow.
+// Outage drops what was learned from connections that broke when the receiver went down: down isn't slow.
 func (p *Pace) Outage(now time.Time) {
 	p.Ignore(now)
 	p.nothing.on = false
@@ -260,7 +261,7 @@ func (p *Pace) Outage(now time.Time) {
 	p.enter(phaseOf(p), now, "the receiver was down, which says nothing about our pace")
 }
 
-// Proven reports whether the pace has gone well for so long that trouble which comes now is not our doing.
+// Proven reports whether the pace has gone well for so long that new trouble isn't our doing.
 func (p *Pace) Proven(now time.Time) bool {
 	return !p.trying && !p.test.open && p.phase != PhaseStarting && now.Sub(p.began) >= quietNothing && p.edge == 0
 }

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// OpeningRate finds how many sessions a second a receiver lets us open that doesn't say so, by the law of Pace. It can't
-// ask again whether an opening that failed was about something else: who uses it tells it by what was open beside.
-// Not safe for concurrent use.
+// OpeningRate finds how many sessions a second a receiver lets us open, by the law of Pace. It can't ask again to see
+// whether a failed opening was about something else: its caller decides that by the other sessions. Not safe for
+// concurrent use.
 type OpeningRate struct {
 	search
 	share float64
@@ -17,7 +17,7 @@ type OpeningRate struct {
 	why   string
 }
 
-// NewOpeningRate begins at what is allowed.
+// NewOpeningRate begins at the allowed rate.
 func NewOpeningRate(b RateBounds, now time.Time) *OpeningRate {
 	o := &OpeningRate{share: 1}
 	b.Stated = true
@@ -27,7 +27,7 @@ func NewOpeningRate(b RateBounds, now time.Time) *OpeningRate {
 	return o
 }
 
-// Set changes what is allowed. A ceiling of nothing changes nothing.
+// Set changes the allowed rate. A ceiling of 0 changes nothing.
 func (o *OpeningRate) Set(b RateBounds, now time.Time) {
 	if b.Share > 0 && b.Share != o.share {
 		o.share = b.Share
@@ -42,7 +42,7 @@ func (o *OpeningRate) Set(b RateBounds, now time.Time) {
 	}
 }
 
-// Limits reports whether it holds us back more than what is allowed does.
+// Limits reports whether it holds us back more than the allowed rate does.
 func (o *OpeningRate) Limits(now time.Time) bool { return now.Before(o.until) || o.rate < o.ceiling }
 
 // Permits returns our share of the rate, for a Window, and until when nothing is opened.
@@ -50,13 +50,13 @@ func (o *OpeningRate) Permits(time.Time) (Rate, time.Time) {
 	return windowed(o.rate*o.share, 0), o.until
 }
 
-// Opened takes a session that was dialled at a time and could be opened.
+// Opened takes the time at which a session was dialled that could be opened.
 func (o *OpeningRate) Opened(dialled, now time.Time) {
 	o.flow.add(dialled)
 	o.good(dialled, now, o.share, 0)
 }
 
-// TooFast takes one that was dialled at a time and could not be, because they were opened too fast.
+// TooFast takes the time at which a session was dialled that couldn't be opened because openings were too fast.
 func (o *OpeningRate) TooFast(dialled, now time.Time, words string) {
 	if dialled.Before(o.since) {
 		return
@@ -76,5 +76,5 @@ func (o *OpeningRate) TooFast(dialled, now time.Time, words string) {
 	o.why = fmt.Sprintf("%s when %s were opened; now %s", words, perSecond(from), perSecond(o.rate))
 }
 
-// Cost makes raises as rare as what the last one brought was long.
+// Cost delays the next raise by the cost of the last one.
 func (o *OpeningRate) Cost(lasted time.Duration, now time.Time) { o.failedTrial(now, lasted) }

@@ -9,55 +9,54 @@ import (
 
 // When the pace falls and when it grows. Shares are of first tries; docs/developers/measured.md has what simulated worlds show.
 const (
-	// shareFound and shareTold are above which share of transient answers a pace is too high: one that we found
-	// ourselves, and one that somebody told us. Up to shareSure it is told apart from mailboxes that defer by
-	// themselves by asking slower for a while.
+	// A pace is too high above this share of transient answers: shareFound for a pace that we found, shareTold for one
+	// that was told. Up to shareSure, asking slower for a while tells it from mailboxes that defer by themselves.
 	shareFound = 0.02
 	shareTold  = 0.10
 	shareSure  = 0.3
 
-	// shareNow of the newest sureTries, or nearTries near a known limit, and shareMany of shareTries are too many as
-	// well: worlds lose less until a limit is found.
+	// shareNow of the newest sureTries (nearTries near a known limit) and shareMany of shareTries are too many as well,
+	// so that a limit costs less until it is found.
 	shareNow, shareMany = 0.4, 0.22
 
-	// shareMore is by how much more than usual are deferred where a pace is surely too high.
+	// shareMore is how much above the usual share deferrals must be for the pace to be surely too high.
 	shareMore = 0.15
 
-	// sureTries, shareTries and laterTries are over how many first tries a share is looked at: one above shareSure, one
-	// above shareMany, and a small one; for the latter two shareLeast have to have passed when they were asked again.
+	// Shares are taken over sureTries first tries (above shareSure), shareTries (above shareMany) or laterTries (small
+	// ones); in the latter two, shareLeast must have passed when asked again.
 	nearTries, sureTries, shareTries, laterTries = 8, 20, 50, 100
 	shareLeast                                   = 3
 
-	// measuredIn is the longest span over which a limit is measured by what passed.
+	// measuredIn is the longest span over which passing answers measure a limit.
 	measuredIn = 4 * time.Second
 
-	// quietAgain is after how long without a good answer it shows something to ask again.
+	// quietAgain: after so long without a good answer, asking an address again shows something.
 	quietAgain = 2 * time.Second
 
-	// rowNearOdds are the logarithm of the odds against a row by chance that are enough near a known limit: 1 in 1,000.
+	// rowNearOdds is the logarithm of the odds against chance at which a row counts near a known limit: 1 in 1,000.
 	rowNearOdds = 6.9
 
-	// below is the part of a measured limit that is used, and slower the pace at which a small share is tested.
+	// below is the part of a measured limit that we use, and slower the part of the pace at which a small share is
+	// tested.
 	below, slower = 0.9, 2.0 / 3
 
-	// settles is how long what was sent before still counts at the receiver: longer than a second, over which most count.
+	// settles is how long earlier RCPTs still count at the receiver: longer than the second that most count over.
 	settles = 1200 * time.Millisecond
 
-	// enoughLess is the part of a pace at which none are deferred any more, if a limit was the reason.
+	// enoughLess is the part of a pace at which deferrals end, if a limit was the reason.
 	enoughLess = 0.8
 
 	// decided is the logarithm of the odds at which a test ends: 20 to 1, or 400 to 1 for a limit where the share was
-	// small, because few looks at a small share are all too high by chance. fallsTo is the part of the share that is
-	// left if it was our pace.
+	// small and may be chance. fallsTo is the part of the share that remains if our pace was the cause.
 	decided, decidedSmall, fallsTo = 3.0, 6.0, 0.1
 
-	// helped is below which part of the share of before going slower has helped.
+	// helped: going slower has helped if the share falls below this part of the earlier one.
 	helped = 0.7
 
 	// usualFor is how long a share that stayed when we went slower is not tested again.
 	usualFor = 15 * time.Minute
 
-	// usualMore is by how much a share has to be above a usual one to be tested again, and testGap how long it takes at least.
+	// usualMore is how much above the usual a share must be to be tested again, and testGap the least time until then.
 	usualMore = 2
 	testGap   = time.Minute
 )
@@ -68,17 +67,17 @@ type Phase string
 // The phases.
 const (
 	PhaseStarting Phase = "starting"       // an unknown receiver, begun gently
-	PhaseFull     Phase = "full"           // the ceiling holds, nothing else
+	PhaseFull     Phase = "full"           // only the ceiling limits
 	PhaseHolding  Phase = "holding"        // just below what was too fast
 	PhaseRising   Phase = "rising"         // a higher pace is tried
 	PhaseTesting  Phase = "testing"        // slower, to see whether fewer are deferred
 	PhaseNothing  Phase = "nothing passes" // one address at a time
 )
 
-// Pace is the law of how fast one receiver is asked from one of our sources, for one number: RCPT commands a second.
-// It keeps below what is told, finds a limit that is not told by what passes, tells a limit from mailboxes
-// that defer by themselves, and from greylisting, by asking again and by asking slower. Words decide one thing: where most
-// replies of a row say that the receiver greylists, that is believed until addresses that have waited show otherwise.
+// Pace is the law of how fast we ask one receiver from one of our sources, in RCPT commands a second. It stays below
+// the told rate, finds an untold limit by what passes, and tells a limit from mailboxes that defer by themselves, and
+// from greylisting, by asking again and by asking slower. Words decide one thing: if most replies of a row say that the
+// receiver greylists, that is believed until addresses that have waited show otherwise.
 //
 // Rates are of the receiver as a whole; share is the part of them that is ours. Not safe for concurrent use.
 type Pace struct {
@@ -92,44 +91,44 @@ type Pace struct {
 
 	firsts  firsts    // the newest first tries
 	counted time.Time // what was sent before says nothing about the present pace
-	stepped time.Time // when a raise near the edge went badly last
+	stepped time.Time // when a raise near the edge last failed
 	excused time.Time
 	later   transients // of those since then
 	flow    flow       // good answers
 	answer  time.Duration
 
 	test    test
-	usual   float64 // share of first tries that are deferred at any pace
+	usual   float64 // share of first tries that is deferred at any pace
 	usualAt time.Time
 	nothing Nothing
 	grey    greylisting
 }
 
-// test is a pace that was lowered to see whether fewer are deferred.
+// test is a lowered pace, to see whether deferrals fall.
 type test struct {
 	open  bool
 	saved search     // as it was before
 	share float64    // that was deferred then
 	later transients // of those since then
-	odds  float64    // logarithm: above 0 it is not our pace
+	odds  float64    // logarithm: above 0 our pace isn't the cause
 	sure  float64    // below -sure it is
-	kind  *replyKind // of the newest that was; nil: there was none
+	kind  *replyKind // kind of the newest one; nil: there was none
 	tries float64    // since then
-	bad   float64    // of these, how many were deferred for a reason that isn't their own
+	bad   float64    // expected number of these deferred for a reason other than their address
 }
 
-// Effect is what a try leads to.
+// Effect is what the caller must do after a try.
 type Effect uint8
 
 // The effects.
 const (
 	Unchanged     Effect = iota
-	Slower               // what was given and not sent yet is too much
+	Slower               // take back what was given and not yet sent
 	NothingPasses        // one address at a time from now on
-	Refused              // as NothingPasses, and most were refusals of us
+	Refused              // as NothingPasses, where most answers refuse us
 )
 
-// NewPace begins at the whole ceiling when somebody has stated it for this receiver, and gently when not.
+// NewPace begins at the ceiling if it was stated for this receiver, and gently otherwise.
 func NewPace(b RateBounds, now time.Time) *Pace {
 	p := &Pace{share: 1, firsts: firsts{kinds: replyKinds{}}}
 	p.search.bound(b)
@@ -142,15 +141,15 @@ func NewPace(b RateBounds, now time.Time) *Pace {
 
 // RateBounds are the bounds of a Pace.
 type RateBounds struct {
-	Ceiling Rate    // that is never exceeded: the allowance of the receiver as a whole
-	Stated  bool    // somebody has said what it is at this receiver, so it is not begun gently
-	Share   float64 // that is ours, above 0; what is not above 0 changes nothing
+	Ceiling Rate    // never exceeded: the receiver's allowance as a whole
+	Stated  bool    // an operator set it for this receiver, so it isn't begun gently
+	Share   float64 // our part; 0 or less changes nothing
 }
 
-// fullWhy is why a Pace holds nobody back from its beginning.
+// fullWhy is the reason of a Pace that begins at the ceiling.
 const fullWhy = "the allowance is stated for this receiver and nothing speaks against it"
 
-// begin is what a Pace does first.
+// begin sets the first rate.
 func (p *Pace) begin(now time.Time) {
 	p.counted, p.nothing.good = now, now
 	p.search.begin(now)
@@ -163,8 +162,7 @@ func (p *Pace) begin(now time.Time) {
 
 func (p *Pace) enter(f Phase, now time.Time, why string) { p.phase, p.since, p.why = f, now, why }
 
-// Set changes the bounds. A ceiling of nothing is for a while and changes nothing: what is
-// known of the receiver is as true after it.
+// Set changes the bounds. A ceiling of 0 is temporary and changes nothing: what was learned stays true.
 func (p *Pace) Set(b RateBounds, now time.Time) {
 	if b.Ceiling.PerSecond() <= 0 {
 		return
@@ -203,15 +201,14 @@ func (p *Pace) Limits(now time.Time) bool {
 	return now.Before(p.until) || p.nothing.on || p.rate < p.ceiling
 }
 
-// Permits returns our share of the rate that is let go now, for a Window, and until when
-// nothing is: a time that is over means now.
+// Permits returns our share of the present rate, for a Window, and until when nothing may be asked; a past time means
+// now.
 func (p *Pace) Permits(time.Time) (Rate, time.Time) {
 	return windowed(p.rate*p.share, p.answer), p.until
 }
 
-// windowed gives a rate as a count in a length for a Window: about a second, so that one
-// that is counted by the second is kept exactly, and longer where answers take long,
-// because a Window counts what has no answer.
+// windowed turns a rate into a count in a time for a Window: about a second, so that a limit by the second is kept
+// exactly, and longer where answers take long, because a Window also counts unanswered probes.
 func windowed(perSecond float64, answer time.Duration) Rate {
 	span := max(time.Second, 4*answer)
 	n := math.Max(1, math.Round(perSecond*span.Seconds()))
@@ -220,7 +217,7 @@ func windowed(perSecond float64, answer time.Duration) Rate {
 	return Rate{Events: int(n), Per: min(max(per, RatePerMin), RatePerMax)}
 }
 
-// Took takes how long an answer took.
+// Took notes how long an answer took.
 func (p *Pace) Took(d time.Duration) { p.answer += (d - p.answer) / 16 }
 
 // Good takes a good answer to a first try: 2xx, or 5xx about the mailbox.
@@ -256,7 +253,7 @@ func (p *Pace) passed(sent, now time.Time) {
 	}
 }
 
-// rose notes that the pace was raised.
+// rose notes a raise of the pace.
 func rose(p *Pace, now time.Time) {
 	if p.rate >= p.ceiling {
 		p.enter(PhaseFull, now, fmt.Sprintf("no sign of a limit below the whole allowance of %s", perSecond(p.ceiling)))
@@ -317,7 +314,7 @@ func add(p *Pace, t *Try) {
 	p.test.later.tried()
 }
 
-// Again takes what came of asking an address again, at a time, that got a bad answer to its first try a moment ago.
+// Again takes the result of asking again, at a time, an address whose first try failed a moment ago.
 func (p *Pace) Again(first Try, sent time.Time, passed bool, now time.Time) Effect {
 	if passed {
 		p.passed(sent, now)
@@ -325,7 +322,7 @@ func (p *Pace) Again(first Try, sent time.Time, passed bool, now time.Time) Effe
 	if p.nothing.on || p.grey.on {
 		return p.againAlone(passed, now)
 	}
-	if !passed && p.firsts.row > 0 { // others don't pass either: it says nothing about the address
+	if !passed && p.firsts.row > 0 { // others don't pass either, so this says nothing about the address
 		return Unchanged
 	}
 	chance := p.firsts.kinds.of(first.Kind).transientChance()
@@ -349,14 +346,14 @@ func (p *Pace) Again(first Try, sent time.Time, passed bool, now time.Time) Effe
 	return p.suspect(now)
 }
 
-// Worth reports whether it shows something to ask an address again soon that got such an answer: the first dozen of
-// a kind, then a sample.
+// Worth reports whether asking an address with such an answer again soon would show something: the first dozen of a
+// kind do, then a sample.
 func (p *Pace) Worth(kind string) bool { return p.firsts.kinds.worth(kind) }
 
-// InRow is how many of the newest first tries got a bad answer, without a good one between them.
+// InRow returns how many of the newest first tries in a row got a bad answer.
 func (p *Pace) InRow() int { return p.firsts.row }
 
-// Ignore forgets the newest first tries: it is known what they were about. The pace from before a test comes back.
+// Ignore forgets the newest first tries, whose cause is known. The pace from before a test comes back.
 func (p *Pace) Ignore(now time.Time) {
 	if p.test.open {
 		p.test.open = false
@@ -367,26 +364,26 @@ func (p *Pace) Ignore(now time.Time) {
 	p.later, p.counted = transients{}, now
 }
 
-// Excuse notes that a limit on sessions or openings was found: what goes wrong just then is its penalty, and not about the pace.
+// Excuse notes that a limit on sessions or openings was found: trouble just then is its penalty and not about the pace.
 func (p *Pace) Excuse(now time.Time) {
 	p.Ignore(now)
 	p.excused = now
 }
 
-// Cost notes for how long no session could be opened. Where a raise was taken back just before, it was its penalty.
+// Cost notes how long no session could be opened. If a raise was taken back just before, that was its penalty.
 func (p *Pace) Cost(since, now time.Time) {
 	if p.stepped.After(since.Add(-PenaltyWithin)) {
 		p.failedTrial(now, now.Sub(since))
 	}
 }
 
-// Calm reports whether asking again shows something: the newest first try was answered, or none was for a while.
+// Calm reports whether asking again shows something: the newest first try was answered, or there was none for a while.
 func (p *Pace) Calm(now time.Time) bool {
 	return !p.nothing.on && (p.firsts.row == 0 || now.Sub(p.nothing.good) >= quietAgain)
 }
 
-// usualNow is the share that is deferred at any pace, as far as that is known. A large one isn't usual any more
-// when a third as many are.
+// usualNow returns the known share that is deferred at any pace. A large one no longer counts once only a third of it
+// is deferred.
 func usualNow(p *Pace, now time.Time) float64 {
 	if p.usual == 0 {
 		return 0
@@ -400,7 +397,7 @@ func usualNow(p *Pace, now time.Time) float64 {
 	return p.usual
 }
 
-// suspect looks whether so many of the newest first tries are deferred that we are too fast.
+// suspect checks whether so many of the newest first tries are deferred that we may be too fast.
 func (p *Pace) suspect(now time.Time) Effect {
 	x, usual := p.firsts.since(p.counted, firstsKept), usualNow(p, now)
 	told := p.stated && p.rate >= p.ceiling
@@ -418,7 +415,7 @@ func (p *Pace) suspect(now time.Time) Effect {
 	return p.slow(now, max(p.later.share, x.likely), measured(p, now), false)
 }
 
-// tooMany reports whether so many are deferred that a pace is surely too high: the fewer are looked at the more.
+// tooMany reports whether so many are deferred that the pace is surely too high; fewer tries need a larger share.
 func tooMany(p *Pace, x *sample, usual float64) bool {
 	newest := p.firsts.since(p.counted, sureTries)
 	switch {
@@ -430,8 +427,8 @@ func tooMany(p *Pace, x *sample, usual float64) bool {
 	return x.n >= shareTries && x.likely > usual+shareMany && p.later.seen >= shareLeast
 }
 
-// measured is the limit, as far as what passed shows it: how many were let through in the second before one that wasn't,
-// right behind one that was. By the clock's seconds that may be more than the limit.
+// measured returns the limit as passing answers show it: how many passed in the second before a bad answer that came
+// right after a good one. If the receiver counts by the clock's seconds that may be more than the limit.
 func measured(p *Pace, now time.Time) float64 {
 	var through []int
 	since := later(p.counted, now.Add(-measuredIn))
@@ -452,7 +449,7 @@ func measured(p *Pace, now time.Time) float64 {
 	return min(p.rate, max(p.floor(), passed/p.share))
 }
 
-// asked is how many we asked a second of late, which may be fewer than we might.
+// asked returns how many a second we lately asked, which may be fewer than we may.
 func asked(p *Pace, now time.Time, x sample) float64 {
 	n, ran := p.used, now.Sub(p.began)
 	if x.span >= time.Second && n < x.n {
@@ -465,7 +462,7 @@ func asked(p *Pace, now time.Time, x sample) float64 {
 	return min(p.rate, max(p.floor(), most/p.share))
 }
 
-// slow goes below what was measured, and begins to test whether that helps.
+// slow goes below the measured limit, and begins to test whether that helps.
 func (p *Pace) slow(now time.Time, share, limit float64, rests bool) Effect {
 	p.test = test{open: true, saved: p.search, share: share, sure: decided, kind: p.firsts.newestKind()}
 	p.later = transients{}
@@ -484,8 +481,8 @@ func (p *Pace) slow(now time.Time, share, limit float64, rests bool) Effect {
 	return Slower
 }
 
-// judge takes how likely it is that a first try was deferred for a reason that isn't its own, and ends the test when it is clear
-// what the deferrals were about.
+// judge takes how likely it is that a first try was deferred for a reason other than its address, and ends the test
+// once the cause of the deferrals is clear.
 func (p *Pace) judge(bad float64, now time.Time) {
 	if !p.test.open {
 		return
@@ -509,7 +506,7 @@ func (p *Pace) judge(bad float64, now time.Time) {
 			"%s again, the pace of before", 100*p.test.share, perSecond(p.rate)))
 		p.counted = now
 	case p.test.odds <= -p.test.sure && p.test.kind != nil && p.test.kind.transientChance() < likelyOwn:
-		p.Ignore(now) // those that were deferred are deferred again
+		p.Ignore(now) // deferred addresses are deferred again
 	case p.test.odds <= -p.test.sure:
 		p.test.open = false
 		p.credit = creditTrial
@@ -519,8 +516,8 @@ func (p *Pace) judge(bad float64, now time.Time) {
 	}
 }
 
-// overspent goes a little slower near a known limit, where more were deferred than its answers paid for. When as many are
-// after several such steps, there is no limit.
+// overspent goes a little slower near a known limit when there were more deferrals than good answers paid for. If
+// several such steps don't help, there is no limit.
 func (p *Pace) overspent(now time.Time) Effect {
 	if p.edge == 0 || p.credit > -1 || p.rate < enoughLess*p.edge || p.firsts.row > 1 {
 		return Unchanged
@@ -539,7 +536,7 @@ func (p *Pace) overspent(now time.Time) Effect {
 		return p.slow(now, max(few.likely, more.likely), measured(p, now), false)
 	}
 	to, share := (1-max(2*stepLeast, min((more.likely-usual)/2, 1-enoughLess)))*from, p.stepsShare
-	ours := max(0, 1-(1-share)*first/from) // that are deferred now, if there is a limit
+	ours := max(0, 1-(1-share)*first/from) // expected share of deferrals now, if there is a limit
 	if to >= enoughLess*first || x.n < shareTries || x.likely < (share+ours)/2 {
 		p.failedTrial(now, 0)
 		p.lower(to, from, now)
@@ -555,7 +552,7 @@ func (p *Pace) overspent(now time.Time) Effect {
 	return Unchanged
 }
 
-// endTrial ends a raise with the first deferral of a kind that is known to pass later: it costs that one.
+// endTrial ends a raise at the first deferral of a kind that is known to pass later: the raise costs only that one.
 func (p *Pace) endTrial(now time.Time) Effect {
 	from := p.rate
 	p.spend(1)
@@ -566,9 +563,9 @@ func (p *Pace) endTrial(now time.Time) Effect {
 	return Slower
 }
 
-// stepBack ends a raise near a known limit that brings nothing but deferrals.
+// stepBack ends a raise near a known limit that brings only deferrals.
 func (p *Pace) stepBack(now time.Time) Effect {
-	if now.Sub(p.stepped) < quietNothing { // it counts over longer: that ends by waiting
+	if now.Sub(p.stepped) < quietNothing { // the limit counts over longer, so waiting ends it
 		return p.nothingPasses(now)
 	}
 	from, to, row := p.rate, below*p.edge, p.firsts.row
@@ -585,7 +582,7 @@ func (p *Pace) stepBack(now time.Time) Effect {
 	return Slower
 }
 
-// phaseOf is the phase of a pace at which nothing else happens.
+// phaseOf returns the phase of a pace without a test or a trial.
 func phaseOf(p *Pace) Phase {
 	if p.rate >= p.ceiling {
 		return PhaseFull
@@ -593,19 +590,19 @@ func phaseOf(p *Pace) Phase {
 	return PhaseHolding
 }
 
-// RateState says what a Pace does and why.
+// RateState is what a Pace does and why.
 type RateState struct {
-	Rate    float64 // events a second that are let go now, all shares together
+	Rate    float64 // events a second that are permitted now, all shares together
 	Floor   float64
 	Ceiling float64
-	Edge    float64 // where it was last too fast; 0: not known
+	Edge    float64 // the last rate that was too high; 0: unknown
 	Phase   Phase
 	Since   time.Time
 	Until   time.Time // nothing is sent before
 	Why     string    // the last change, in a sentence
 }
 
-// Explain says what the pace is now.
+// Explain returns the present state of the pace.
 func (p *Pace) Explain(now time.Time) RateState {
 	s := RateState{Rate: p.rate, Floor: p.floor(), Ceiling: p.ceiling, Edge: p.edge, Phase: p.phase, Since: p.since,
 		Until: p.until, Why: p.why}
@@ -615,11 +612,11 @@ func (p *Pace) Explain(now time.Time) RateState {
 	return s
 }
 
-// HasChanged reports whether a pace has just begun to do something else.
+// HasChanged reports whether the pace has just changed.
 func HasChanged(p *Pace, now time.Time) bool { return p.since.Equal(now) }
 
-// Lasting is our share of the rate that is gone on with when what holds us back now is over.
-// While nothing is known of a receiver that is the ceiling.
+// Lasting returns our share of the rate that will hold after the present pause. For an unknown receiver that is the
+// ceiling.
 func (p *Pace) Lasting() float64 {
 	if p.phase == PhaseStarting {
 		return p.ceiling * p.share
@@ -627,16 +624,16 @@ func (p *Pace) Lasting() float64 {
 	return p.rate * p.share
 }
 
-// RateMemory is what a Pace knows that the next one can begin with.
+// RateMemory is what the next Pace can begin with.
 type RateMemory struct {
-	Rate  float64 // that is used, events a second, all shares together
-	Edge  float64 // where it was too fast; 0: not known
-	Usual float64 // share of addresses that are deferred at any pace
+	Rate  float64 // the rate in use, events a second, all shares together
+	Edge  float64 // the rate that was too high; 0: unknown
+	Usual float64 // share of addresses that is deferred at any pace
 	Grey  bool    // every address is greylisted
 	Alone bool    // nothing passed
 }
 
-// Remember gives what is worth remembering; false when nothing but the ceiling holds.
+// Remember returns what is worth storing; false: only the ceiling holds.
 func (p *Pace) Remember() (RateMemory, bool) {
 	m := RateMemory{Rate: p.rate, Edge: p.edge, Usual: p.usual, Grey: p.grey.on, Alone: p.nothing.on}
 	if p.test.open {
@@ -647,7 +644,7 @@ func (p *Pace) Remember() (RateMemory, bool) {
 	return m, m.Grey || m.Alone || m.Usual > 0 || p.phase != PhaseStarting && (m.Edge > 0 || m.Rate < p.ceiling)
 }
 
-// Recall begins with what an earlier Pace knew. Of what is known already the stricter holds.
+// Recall takes what an earlier Pace knew; the stricter of it and what is known here holds.
 func (p *Pace) Recall(m RateMemory, now time.Time) {
 	if m.Grey {
 		p.grey.begin(p, now)
@@ -668,7 +665,7 @@ func (p *Pace) Recall(m RateMemory, now time.Time) {
 	p.enter(phaseOf(p), now, fmt.Sprintf("%s was the pace before this node took the receiver over", perSecond(m.Rate)))
 }
 
-// Wake ends every wait of the pace, because an operator said so or what it waited for is over.
+// Wake ends every wait of the pace, because an operator said so or its cause has ended.
 func (p *Pace) Wake(now time.Time) {
 	p.until = now
 	if p.nothing.on {
@@ -677,7 +674,7 @@ func (p *Pace) Wake(now time.Time) {
 	}
 }
 
-// perSecond writes a rate for people, in the unit in which it is a number one can see.
+// perSecond writes a rate for people, in the unit that gives a readable number.
 func perSecond(r float64) string {
 	switch {
 	case r >= 1:
@@ -696,8 +693,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// LastBad returns when the newest first try was sent, how many got a good answer that were sent in the second before it, and whether it
-// got a bad one itself.
+// LastBad returns when the newest first try was sent, how many of those sent in the second before it got a good answer,
+// and whether it got a bad one itself.
 func (p *Pace) LastBad() (sent time.Time, through int, bad bool) {
 	if p.firsts.n == 0 {
 		return time.Time{}, 0, false

@@ -5,12 +5,11 @@ import (
 	"time"
 )
 
-// RefusalsUnlimited is an allowance of refusals an hour that nobody reaches, so that
-// it is not worth remembering. Guess.
+// RefusalsUnlimited is an allowance of refusals an hour that nobody reaches, so that counts needn't be stored. Guess.
 const RefusalsUnlimited = 100_000
 
-// RefusalBudget is the Budget of the refusals of an hour together with what it was told,
-// minute by minute, so that another actor can go on from there. Mailbox only.
+// RefusalBudget is the Budget of an hour's refusals, with its counts minute by minute, so that another actor can go on
+// from there. Mailbox only.
 type RefusalBudget struct {
 	*Budget
 	PerHour, share int
@@ -19,7 +18,7 @@ type RefusalBudget struct {
 	Minutes        []RefusalMinute                 // oldest first, at least a minute apart; at most some 60
 }
 
-// answeredOver is after how many refusals those before count half: a share is known to a tenth then. Guess.
+// answeredOver: after so many refusals earlier ones count half; that gives the share to a tenth. Guess.
 const answeredOver = 200
 
 // RefusalMinute is what a receiver answered in a minute of the quota's hour.
@@ -28,12 +27,12 @@ type RefusalMinute struct {
 	Accepted, Refused int
 }
 
-// NewRefusalBudget makes a budget of which nothing is used.
+// NewRefusalBudget makes an unused budget.
 func NewRefusalBudget(perHour, share int, hour Hour) *RefusalBudget {
 	return &RefusalBudget{Budget: NewBudget(perHour, share, hour), PerHour: perHour, share: share, hour: hour}
 }
 
-// IsOver reports whether what was counted at a time is out of the hour before now.
+// IsOver reports whether a time lies more than an hour before now.
 func (q *RefusalBudget) IsOver(began, now time.Time) bool {
 	return now.Sub(began) > q.hour.Of(time.Hour+time.Minute)
 }
@@ -60,13 +59,14 @@ func (q *RefusalBudget) Refused(at time.Time) {
 	}
 }
 
-// Answered returns how many were accepted and refused of late: the newest one to two hundred refusals, and
-// what was accepted meanwhile. An hour alone has too few to tell the share.
+// Answered returns the latest counts of acceptances and refusals: the newest one to two hundred refusals, and the
+// acceptances meanwhile. One hour has too few to tell the share.
 func (q *RefusalBudget) Answered() (accepted, refused int) {
 	return q.answered.accepted, q.answered.refused
 }
 
-// minute finds or makes the count of a time; one before the newest minute counts in that.
+// minute returns the count of a time's minute, a new one if there is none; a time before the newest minute counts in
+// that.
 func (q *RefusalBudget) minute(at time.Time) *RefusalMinute {
 	if n := len(q.Minutes); n > 0 && at.Before(q.Minutes[n-1].Began.Add(q.hour.Of(time.Minute))) {
 		return &q.Minutes[n-1]
@@ -89,8 +89,7 @@ func (q *RefusalBudget) RefusedAt(now time.Time) int {
 	return n
 }
 
-// Inherit makes a quota of what others counted and what this one did: of each
-// minute the counts that leave less. No probe may be open.
+// Inherit merges counts of another budget into this one: for each minute, those that leave less. No probe may be open.
 func (q *RefusalBudget) Inherit(others []RefusalMinute) *RefusalBudget {
 	fresh := NewRefusalBudget(q.PerHour, q.share, q.hour)
 	if q.PerHour >= RefusalsUnlimited {
@@ -116,7 +115,7 @@ func (q *RefusalBudget) Inherit(others []RefusalMinute) *RefusalBudget {
 	return fresh
 }
 
-// stricter gives that of two counts of a minute which leaves less.
+// stricter returns the one of two counts of a minute that leaves less.
 func stricter(a, b RefusalMinute) RefusalMinute {
 	if a.Accepted-a.Refused <= b.Accepted-b.Refused {
 		return a
@@ -124,7 +123,7 @@ func stricter(a, b RefusalMinute) RefusalMinute {
 	return b
 }
 
-// replay books a minute that is over. More than a quota bears makes no difference.
+// replay books a past minute. Counts above the bound make no difference.
 func (q *RefusalBudget) replay(m RefusalMinute) {
 	for range min(m.Accepted, RefusalsUnlimited) {
 		q.Accepted(m.Began)

@@ -2,62 +2,62 @@ package throttle
 
 import "time"
 
-// How a number grows that a receiver doesn't tell.
+// How a number grows whose limit the receiver doesn't tell.
 const (
-	// startShare is the part of what is allowed at which an unknown receiver is begun. It is doubled after as many
+	// startShare is the part of the allowance at which an unknown receiver is begun. The number doubles after as many
 	// good answers as come in startFor, between startFew and startMany.
 	startShare          = 5
 	startFor            = 2.0
 	startFew, startMany = 2, 64
 
-	// growsAfter good answers, or as many as come in growsFor but growsLeast, a number grows by growth, up to nearEdge of
-	// where it was too much.
+	// After growsAfter good answers, or as many as come in growsFor but at least growsLeast, the number grows by
+	// growth, up to nearEdge of the last one that was too high.
 	growsAfter = 20
 	growsLeast = 6
 	growsFor   = 3.0
 	growth     = 1.25
 	nearEdge   = 0.95
 
-	// From there it is raised by stepLeast, twice as much after each raise that went well, up to stepMost, and each
-	// raise has to go well for trialAfter good answers and trialFor.
+	// From there it is raised by stepLeast, doubled after each raise that went well, up to stepMost; each raise must go
+	// well for trialAfter good answers and for trialFor.
 	stepLeast, stepMost = 0.02, 0.25
 	trialAfter          = 100
 	trialTime           = 5.0
 	trialFor            = 3 * time.Second
 
-	// Deferrals near the edge are paid for with good answers: one in creditPrice, of which creditMost are kept and
-	// creditTrial are needed for a raise.
+	// Good answers pay for deferrals near the edge: creditPrice of them earn one, up to creditMost are saved, and a
+	// raise needs creditTrial.
 	creditPrice             = 400
 	creditMost, creditTrial = 2.0, 1.5
 
-	// trialGap is how long it takes at least from a raise that went badly to the next one, twice as long after each in a
-	// row up to trialGapMost, and trialWorth times as long as nothing passed because of it.
+	// trialGap is the least time from a failed raise to the next one, doubled for each in a row up to trialGapMost, and
+	// at least trialWorth times as long as nothing passed because of it.
 	trialGap     = 15 * time.Second
 	trialGapMost = 5 * time.Minute
 	trialWorth   = 20
 
-	// wonShort raises in a row that go well, and a limit that was taken for one that counts over long is none.
+	// wonShort: after so many successful raises in a row, a limit that seemed to count over a long time is none.
 	wonShort = 3
 
-	// usedFrom is the part of a number that has to be used for it to be proven; else it is looked at anew after usedFor.
+	// usedFrom is the part of a number that must be used to prove it; otherwise the check starts again after usedFor.
 	usedFrom = 0.7
 	usedFor  = 4 * time.Second
 
-	// slowest is the least: one every five seconds.
+	// slowest is the lowest rate: one every five seconds.
 	slowest = 1.0 / 5
 )
 
-// search finds how many events a second a receiver bears that doesn't say so. It grows while all goes well: fast up to where
-// it was too much, and from there in small steps that good answers have to pay for.
+// search finds how many events a second a receiver bears. The rate grows while all goes well: fast up to the last one
+// that was too high, and from there in small steps that good answers pay for.
 type search struct {
 	ceiling float64
 	stated  bool
 	rate    float64 // that is used now
-	proved  float64 // the newest that went well
-	edge    float64 // where it was too much; 0: not known
+	proved  float64 // the newest rate that went well
+	edge    float64 // the rate that was too high; 0: unknown
 	steps
-	step   float64       // of the next raise beyond the edge
-	long   bool          // the limit counts over long
+	step   float64       // size of the next raise beyond the edge
+	long   bool          // the limit counts over a long time
 	cycle  time.Duration // about as long
 	trying bool          // the newest raise went beyond the edge
 	credit float64       // deferrals that may be caused
@@ -66,23 +66,23 @@ type search struct {
 	gap    time.Time
 	hold   time.Time // no raise before
 
-	began    time.Time // of the stretch at this rate
-	answered int       // good answers to events of it
+	began    time.Time // since when this rate holds
+	answered int       // good answers to events since then
 	used     int       // all answers to them
 	bads     float64   // of these, how many were deferred for a reason that isn't their own
 }
 
-// steps are small steps down since a raise went well.
+// steps counts the small steps down since a raise went well.
 type steps struct {
-	stepsFrom  float64 // the rate before the first; 0: there are none
+	stepsFrom  float64 // the rate before the first of them; 0: there are none
 	stepsAt    time.Time
 	stepsShare float64 // that was deferred then
 }
 
-// bound takes what is allowed.
+// bound sets the allowed rate.
 func (s *search) bound(b RateBounds) { s.ceiling, s.stated = b.Ceiling.PerSecond(), b.Stated }
 
-// begin starts at what is told, or gently.
+// begin starts at the told rate, or gently.
 func (s *search) begin(now time.Time) {
 	s.rate, s.step, s.credit = s.ceiling, stepLeast, creditMost
 	if !s.stated {
@@ -91,13 +91,14 @@ func (s *search) begin(now time.Time) {
 	s.stretch(now)
 }
 
-// floor is what the rate never falls below.
+// floor is the lowest rate.
 func (s *search) floor() float64 { return min(s.ceiling, slowest) }
 
-// stretch begins to count at a rate.
+// stretch starts the counts of a new rate.
 func (s *search) stretch(now time.Time) { s.began, s.answered, s.used, s.bads = now, 0, 0, 0 }
 
-// good takes a good answer to an event and reports whether the rate was raised. Usual is the share that is deferred at any pace.
+// good takes a good answer to an event and reports whether the rate was raised. usual is the share that is deferred at
+// any pace.
 func (s *search) good(sent, now time.Time, share, usual float64) bool {
 	s.credit = min(creditMost, s.credit+1.0/creditPrice+usual)
 	if sent.Before(s.began) {
@@ -113,7 +114,7 @@ func (s *search) good(sent, now time.Time, share, usual float64) bool {
 		return false
 	}
 	if float64(s.used) < usedFrom*s.rate*share*ran.Seconds() {
-		if ran > usedFor { // others hold us back, or there is little to ask: it proves nothing
+		if ran > usedFor { // the rate isn't used: this proves nothing
 			s.stretch(now)
 		}
 		return false
@@ -121,7 +122,7 @@ func (s *search) good(sent, now time.Time, share, usual float64) bool {
 	return s.raise(now)
 }
 
-// needed is how many good answers prove the rate.
+// needed returns how many good answers prove the rate.
 func (s *search) needed(share float64) int {
 	switch {
 	case s.trying:
@@ -132,10 +133,10 @@ func (s *search) needed(share float64) int {
 	return min(max(int(growsFor*s.rate*share), growsLeast), growsAfter)
 }
 
-// raise tries more than what went well.
+// raise tries a higher rate.
 func (s *search) raise(now time.Time) bool {
 	s.proved = s.rate
-	if s.trying { // it bears more than it did
+	if s.trying { // the receiver bears more than before
 		s.trying, s.fails, s.steps, s.step = false, 0, steps{}, min(2*s.step, s.stepMost())
 		s.edge = max(s.edge, s.rate/nearEdge)
 		if s.won++; s.won >= wonShort {
@@ -165,7 +166,7 @@ func (s *search) raise(now time.Time) bool {
 	return raised
 }
 
-// bad takes a bad answer to an event that was sent at a time, by how likely it is that it is our doing.
+// bad takes a bad answer to an event sent at a time, weighted by how likely our pace is the cause.
 func (s *search) bad(sent time.Time, chance float64) {
 	if !sent.Before(s.began) {
 		s.used++
@@ -173,7 +174,7 @@ func (s *search) bad(sent time.Time, chance float64) {
 	}
 }
 
-// stepMost is the largest step: where too much is found out late it is small.
+// stepMost returns the largest step: small where an excess is found out late.
 func (s *search) stepMost() float64 {
 	if s.long {
 		return 2 * stepLeast
@@ -181,10 +182,10 @@ func (s *search) stepMost() float64 {
 	return stepMost
 }
 
-// spend takes a deferral, by how likely it is that it is our doing.
+// spend pays for a deferral, weighted by how likely our pace is the cause.
 func (s *search) spend(chance float64) { s.credit = max(s.credit-chance, -creditMost) }
 
-// lower goes down to a rate, because another one was too much.
+// lower goes down to a rate, because a higher one was too much.
 func (s *search) lower(to, edge float64, now time.Time) {
 	s.rate, s.edge = min(s.ceiling, max(to, s.floor())), max(edge, s.floor())
 	s.won = 0
@@ -193,7 +194,7 @@ func (s *search) lower(to, edge float64, now time.Time) {
 	s.stretch(now)
 }
 
-// failedTrial notes that a raise went badly, and for how long nothing passed because of it.
+// failedTrial notes a failed raise, and how long nothing passed because of it.
 func (s *search) failedTrial(now time.Time, lasted time.Duration) {
 	if s.trying {
 		s.fails++
@@ -224,7 +225,7 @@ func (f *flow) add(sent time.Time) {
 	}
 }
 
-// over returns how many went well of those that were sent in a span before a time.
+// over returns how many events sent in a span before a time got a good answer.
 func (f *flow) over(sent time.Time, span time.Duration) int {
 	at, n := sent.UnixNano()/int64(flowStep), 0
 	for k := at - int64(span/flowStep); k <= at; k++ {

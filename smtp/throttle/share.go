@@ -1,13 +1,11 @@
 package throttle
 
-// Share gives what a node may use of a when the cluster has n votes for who
-// speaks to the receiver and k of them are for this node: counts at once, rates
-// and the refusals of an hour times k/n, rounded down, so that shares of votes
-// that add up to at most n add up to at most a. What is per session or per
-// transaction stays as it is.
+// Share returns what a node may use of a when k of the cluster's n votes for the receiver are for this node: counts at
+// once, rates and hourly refusals times k/n, rounded down, so that shares of at most n votes add up to at most a.
+// Fields by session or transaction stay as they are.
 //
-// A field may become 0, which grants nothing; Validate refuses it, Window and
-// Budget bear it. k of n or more is the whole; no votes, or none of them, is nothing.
+// A field may become 0, which grants nothing; Validate refuses it, Window and Budget accept it. k of n or more is the
+// whole; no votes, or none of them, is nothing.
 func (a Limits) Share(k, n int) Limits {
 	if n > 0 && k >= n {
 		return a

@@ -2,9 +2,9 @@ package throttle
 
 import "strings"
 
-// Shown is what a host showed of its software in one session.
+// Shown is what a host's replies showed of its software in one session.
 type Shown struct {
-	Greeting string // its greeting, without the code
+	Greeting string // the greeting without the code
 	Hello    string // its reply to EHLO, without the codes and without our own name
 	Host     string // its name in the MX record
 	Groups   bool   // it takes commands in groups (RFC 2920)
@@ -14,8 +14,8 @@ type Shown struct {
 // Its zero value is a server of which nothing is known.
 type Software struct {
 	Name       string
-	PerSession int    // refusals after which we end a session: below what it counts to; 0: the budget of an hour holds
-	PerHour    int    // refusals in an hour that it bears over all sessions; 0: not published
+	PerSession int    // refusals after which we end a session, below its own limit; 0: the hourly budget holds
+	PerHour    int    // refusals in an hour that it bears in all sessions; 0: not published
 	PerMail    int    // transactions of a session without a message that it bears; 0: any number
 	Where      string // who says so: a manual and its option, or a file of its source
 	By         string // what showed it, as "its greeting"
@@ -34,14 +34,13 @@ type softwareRow struct {
 	where      string
 }
 
-// unpublished is said of a gateway whose suffix has a source and whose count of refusals has none.
+// unpublished marks a gateway whose suffix has a source and whose limit of refusals has none.
 const unpublished = "its count is not published; the suffix is in "
 
-// softwares is what is known of server software, gateways included.
+// softwares is the table of known server software, gateways included.
 //
-// The first rows count within a session and remember nothing beyond it, as they are shipped.
-// The others count beyond a session, or nobody has published what they count. They keep the
-// budget of strangers, also where they are built on one of the first.
+// The first rows, as shipped, count refusals within a session only. The others count beyond a session, or nobody has
+// published how; they keep the strangers' budget, even if built on one of the first.
 //
 // Some software is missing, because it gives no name that is its own. qmail, notqmail and Courier
 // greet with "ESMTP" alone, and the EHLO reply of qmail-smtpd.c (PIPELINING, 8BITMIME) is that of
@@ -100,9 +99,9 @@ var softwares = []softwareRow{
 	{name: "Zerospam", hosts: "zerospam.ca", where: unpublished + "ActiveCampaign/smtp-field-manual"},
 }
 
-// SoftwareOf says which software a host runs, by what it showed. The name of a gateway or of an
-// operator that we know goes first: it counts over all its machines, whatever these run. Then goes
-// what is not known to count by the session. Where two others are named, neither is believed.
+// SoftwareOf says which software a host runs, by what it showed. A known gateway or operator goes first: it counts over
+// all its machines, whatever they run. Next goes software that isn't known to count by the session. If two others are
+// named, neither is believed.
 func SoftwareOf(shown Shown) Software {
 	if s := softwareOfHost(shown.Host); s.Name != "" {
 		return s
@@ -131,13 +130,13 @@ func SoftwareOf(shown Shown) Software {
 	return found[0]
 }
 
-// shownBy is the software of a row, and what showed it.
+// shownBy returns the software of a row, with what showed it.
 func (r softwareRow) shownBy(what string) Software {
 	return Software{Name: r.name, PerSession: r.perSession, PerHour: r.perHour, PerMail: r.perMail, Where: r.where,
 		By: what}
 }
 
-// softwareOfHost gives the gateway or the operator that has a host, by the host's name.
+// softwareOfHost returns the gateway or operator of a host, by the host's name.
 func softwareOfHost(host string) Software {
 	const by = "the name of its host"
 	host = "." + strings.TrimSuffix(strings.ToLower(host), ".")
@@ -158,9 +157,9 @@ func softwareOfHost(host string) Software {
 	return Software{}
 }
 
-// wordsOf gives the words of a greeting or of a reply to EHLO in lower case, each with a blank on
-// both sides. The first one is left out: it is the name of the host (RFC 5321 sections 4.2 and
-// 4.1.1.1). The parts of other names, of addresses and of links are no words.
+// wordsOf returns the words of a greeting or of a reply to EHLO in lower case, each with a space on both sides. The
+// first one, the host's name (RFC 5321 sections 4.2 and 4.1.1.1), is left out. Parts of other names, addresses and
+// links aren't words.
 func wordsOf(text string) string {
 	words := strings.Fields(strings.ToLower(text))
 	var b strings.Builder
@@ -191,8 +190,8 @@ func hasMark(words, marks string) bool {
 // CountsBySession reports whether the software is known to count refusals within a session only.
 func (s Software) CountsBySession() bool { return s.PerSession > 0 }
 
-// Apply gives limits for a receiver that runs the software and of which nobody has said how many
-// refusals it bears. Software that counts by the session: any number in an hour, and few in a session.
+// Apply returns limits for a receiver with this software if no rule says how many refusals it bears. Software that
+// counts by the session bears any number in an hour, and few in a session.
 func (s Software) Apply(a Limits) Limits {
 	if s.PerHour > 0 {
 		a.RefusedPerHour = min(a.RefusedPerHour, s.PerHour)

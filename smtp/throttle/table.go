@@ -33,12 +33,10 @@ const SourcePrefix = "source:"
 
 // Table finds the allowance of a receiver from its layers.
 //
-// A name is a receiver key, an MX host suffix or a mail domain, whatever it is
-// found as, so "example.net" stands for the receiver example.net, for every
-// domain whose hosts all lie under example.net, and for mail to @example.net.
-// The narrowest name wins, field by field: a receiver before everybody, a
-// longer suffix before a shorter, a mail domain before any suffix. Of what is said of
-// the same name the later layer wins, and of what one layer says twice the later rule.
+// A name is a receiver key, an MX host suffix or a mail domain, whatever it is found as, so "example.net" stands for
+// the receiver example.net, for every domain whose hosts all lie under example.net, and for mail to @example.net. The
+// narrowest name wins, field by field: a receiver before everybody, a longer suffix before a shorter, a mail domain
+// before any suffix. For the same name the later layer wins, and within a layer the later rule.
 //
 // Safe for concurrent use.
 type Table struct {
@@ -51,8 +49,7 @@ type layers struct {
 	version uint64
 	rules   [LayerOverride + 1][]Rule // by layer, as they came, with clean names
 	named   map[string][]layered      // by name, the weakest first
-	// whole is what holds for a receiver or suffix of a name, with all that is said of the
-	// wider ones, for each name that is spoken of: it is looked up in every plan.
+	// whole has the limits of each name that rules speak of, with those of wider names applied: every plan looks it up.
 	whole map[string]*Limits
 }
 
@@ -62,8 +59,8 @@ type layered struct {
 	*Rule
 }
 
-// NewTable makes a table of DefaultLimits, what is known of operators, and the rules of
-// a file. Errors are those of Replace.
+// NewTable makes a table of DefaultLimits, the built-in rules of operators, and the rules of a file. Errors are those
+// of Replace.
 func NewTable(file []Rule) (*Table, error) {
 	t := new(Table)
 	l := &layers{}
@@ -74,7 +71,7 @@ func NewTable(file []Rule) (*Table, error) {
 	return t, t.Replace(LayerFile, file)
 }
 
-// everybody is DefaultLimits as a rule.
+// everybody returns DefaultLimits as a rule.
 func everybody() Rule {
 	r := Rule{Where: map[Field]string{0: "built in"}}
 	a := DefaultLimits()
@@ -86,10 +83,9 @@ func everybody() Rule {
 	return r
 }
 
-// Replace puts other rules in the place of all those of a layer, LayerFile or
-// LayerOverride, at once; with an error the old stay. Names may have capitals, a dot
-// before and a dot after; both dots are dropped. The rules are copied; their maps must not
-// be written to afterwards.
+// Replace replaces all rules of a layer, LayerFile or LayerOverride, at once; after an error the old ones stay. Names
+// may have capitals, a dot before and a dot after; both dots are dropped. The rules are copied; their maps must not be
+// written to afterwards.
 //
 // Errors wrap ErrLimits or ErrOverrideName and name the rule.
 func (t *Table) Replace(layer Layer, rules []Rule) error {
@@ -112,11 +108,10 @@ func (t *Table) Replace(layer Layer, rules []Rule) error {
 	return nil
 }
 
-// Check says what is wrong with the rule's name, or with a field that cannot be set there.
-// The error is as Replace's.
+// Check returns what is wrong with the rule's name, or with a field that can't be set there. The error is as Replace's.
 func (r Rule) Check() error { return r.clean() }
 
-// clean brings the rule's name into its one form, and says what is wrong with it.
+// clean normalizes the rule's name, or returns what is wrong with it.
 func (r *Rule) clean() error {
 	name, err := CleanName(r.Name)
 	if err != nil {
@@ -132,9 +127,8 @@ func (r *Rule) clean() error {
 	return nil
 }
 
-// CleanName gives the one form of a rule's name: lower case, without a dot before or after
-// it; IP addresses of sources in their shortest form. The error wraps ErrOverrideName and
-// says what to write.
+// CleanName returns the normal form of a rule's name: lower case, without a dot before or after it; IP addresses of
+// sources in their shortest form. The error wraps ErrOverrideName and says what to write.
 func CleanName(written string) (string, error) {
 	source, isSource := strings.CutPrefix(written, SourcePrefix)
 	switch {
@@ -151,7 +145,7 @@ func CleanName(written string) (string, error) {
 	return SourcePrefix + at.Unmap().String(), nil
 }
 
-// index finds the rules by name, and what they come to.
+// index groups the rules by name and computes their limits.
 func (l *layers) index() {
 	l.named = map[string][]layered{}
 	for layer := LayerDefault; layer <= LayerOverride; layer++ {
@@ -170,7 +164,7 @@ func (l *layers) index() {
 	}
 }
 
-// sum fills whole for a name, after those of the wider ones.
+// sum fills whole for a name, after the wider names.
 func (l *layers) sum(name string) *Limits {
 	if a, done := l.whole[name]; done {
 		return a
@@ -185,8 +179,7 @@ func (l *layers) sum(name string) *Limits {
 	return a
 }
 
-// Stated reports whether somebody has said of a key in particular what a field is, not of
-// everybody.
+// Stated reports whether a rule sets a field for a key in particular, not for everybody.
 func (t *Table) Stated(key string, f Field) bool {
 	l := t.layers.Load()
 	for name := range namesOf(key) {
@@ -199,21 +192,18 @@ func (t *Table) Stated(key string, f Field) bool {
 	return false
 }
 
-// Version counts the changes of the table: while it is the same, so is every answer.
+// Version changes with the table: while it is the same, so is every answer.
 func (t *Table) Version() uint64 { return t.layers.Load().version }
 
-// Rules gives the rules of a layer. They must not be changed.
+// Rules returns the rules of a layer. They must not be changed.
 func (t *Table) Rules(l Layer) []Rule { return t.layers.Load().rules[l] }
 
-// Match gives the key of the receiver actor for a mail domain and its allowance.
-// The arguments come from a route: the receiver key, the names of all its hosts,
-// the domain; lower case, no final dot.
+// Match returns the key of the receiver actor for a mail domain, and its allowance. The arguments come from a route:
+// the receiver key, the names of all its hosts, the domain; lower case, no final dot.
 //
-// The key is the receiver key, unless a narrower override matches; then that
-// override needs a pacer of its own and the key is "suffix:NAME", or
-// "domain:NAME/" and the key there would be without it. A suffix matches only
-// when all hosts lie under it, so that one strange host cannot put a receiver
-// under the rules of another.
+// The key is the receiver key, unless a narrower override matches, which needs its own pacer: then it is "suffix:NAME",
+// or "domain:NAME/" followed by the key without it. A suffix matches only when all hosts lie under it, so that one
+// strange host cannot put a receiver under the rules of another.
 func (t *Table) Match(receiver string, hosts []string, domain string) (key string, a Limits) {
 	l := t.layers.Load()
 	key, anchor := receiver, receiver
@@ -226,18 +216,17 @@ func (t *Table) Match(receiver string, hosts []string, domain string) (key strin
 	return key, l.allowance(key)
 }
 
-// For gives the present allowance of a key that Match has made, also after a Replace. When the
-// override that made the key is gone, it is the allowance of what is left of it.
+// For returns the present allowance of a key from Match, also after a Replace. If the override that made the key is
+// gone, the rest of the key decides.
 func (t *Table) For(key string) Limits { return t.layers.Load().allowance(key) }
 
-// Source gives the present allowance of one of our sources, by its address; "" is the
-// source whose address the system chooses. Only the fields of sources mean something.
+// Source returns the present allowance of one of our sources, by its address; "" is the source whose address the system
+// chooses. Only the fields of sources count.
 func (t *Table) Source(name string) Limits {
 	return t.layers.Load().apply(SourcePrefix+name, DefaultLimits())
 }
 
-// Explain says of every field of a key that Match has made, or of "source:" and an address,
-// who has said what about it.
+// Explain returns, for every field of a key from Match or of "source:" and an address, the values that rules give it.
 func (t *Table) Explain(key string) []Explained {
 	l := t.layers.Load()
 	names := slices.Collect(namesOf(key))
@@ -257,7 +246,7 @@ func (t *Table) Explain(key string) []Explained {
 	return out
 }
 
-// Said is what Explain says of one field; none for a field that no rule of that name can have.
+// Said is Explain for one field; none for a field that no rule of that name can have.
 func (t *Table) Said(key string, f Field) []Said {
 	l := t.layers.Load()
 	if strings.HasPrefix(key, SourcePrefix) {
@@ -266,8 +255,8 @@ func (t *Table) Said(key string, f Field) []Said {
 	return l.said(slices.Collect(namesOf(key)), f, false)
 }
 
-// said is what rules of some names say of a field, the weakest first. What holds for every
-// receiver holds for no source but what is built in.
+// said returns the values that rules of some names give a field, the weakest first. Of the rules for everybody only the
+// built-in one holds for sources.
 func (l *layers) said(names []string, f Field, isSource bool) (out []Said) {
 	for _, name := range names {
 		for _, r := range l.named[name] {
@@ -279,24 +268,23 @@ func (l *layers) said(names []string, f Field, isSource bool) (out []Said) {
 	return out
 }
 
-// NameOf gives the name under which a rule holds for a key that Match has made, and for
-// nothing wider: its suffix, mail domain or receiver.
+// NameOf returns the name of a rule that holds for a key from Match and nothing wider: its suffix, mail domain or
+// receiver.
 func NameOf(key string) string {
 	domain, anchor := cutKey(key)
 	return cmp.Or(domain, anchor)
 }
 
-// AnchorOf gives the receiver or suffix of a key that Match has made, without the
-// mail domain that may have a pacer of its own there.
+// AnchorOf returns the receiver or suffix of a key from Match, without a mail domain with its own pacer.
 func AnchorOf(key string) string {
 	_, anchor := cutKey(key)
 	return anchor
 }
 
-// SuffixKey is the key of the receiver of an MX host suffix that has rules of its own.
+// SuffixKey returns the receiver key of an MX host suffix with its own rules.
 func SuffixKey(suffix string) string { return suffixPrefix + suffix }
 
-// cutKey takes a key apart; domain is "" where it has no pacer of its own.
+// cutKey splits a key; domain is "" where it has no pacer of its own.
 func cutKey(key string) (domain, anchor string) {
 	if rest, found := strings.CutPrefix(key, domainPrefix); found {
 		domain, key, _ = strings.Cut(rest, keySeparator)
@@ -304,7 +292,7 @@ func cutKey(key string) (domain, anchor string) {
 	return domain, strings.TrimPrefix(key, suffixPrefix)
 }
 
-// namesOf gives the names that hold for a key, the widest first.
+// namesOf returns the names that hold for a key, the widest first.
 func namesOf(key string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		domain, anchor := cutKey(key)
@@ -319,7 +307,7 @@ func namesOf(key string) iter.Seq[string] {
 	}
 }
 
-// allowance is what holds for a key that Match has made.
+// allowance returns the limits of a key from Match.
 func (l *layers) allowance(key string) Limits {
 	domain, anchor := cutKey(key)
 	a := *l.nearest(anchor)
@@ -329,7 +317,7 @@ func (l *layers) allowance(key string) Limits {
 	return a
 }
 
-// nearest is what holds for a receiver or suffix: that of the narrowest name that is spoken of.
+// nearest returns the limits of a receiver or suffix: those of the narrowest name with rules.
 func (l *layers) nearest(anchor string) *Limits {
 	for anchor != "" {
 		if a, found := l.whole[anchor]; found {
@@ -340,7 +328,7 @@ func (l *layers) nearest(anchor string) *Limits {
 	return l.whole[""]
 }
 
-// apply gives a with what is said of a name.
+// apply returns a with the rules of a name applied.
 func (l *layers) apply(name string, a Limits) Limits {
 	for _, r := range l.named[name] {
 		a = r.Set.Apply(a)
@@ -348,11 +336,10 @@ func (l *layers) apply(name string, a Limits) Limits {
 	return a
 }
 
-// has reports whether anything is said of a name.
+// has reports whether a name has rules.
 func (l *layers) has(name string) bool { return len(l.named[name]) > 0 }
 
-// hasOwn reports whether somebody of this service has said something of a mail domain: what
-// is known of operators is known by the names of their hosts.
+// hasOwn reports whether a rule of this service names a mail domain; built-in rules go by host names.
 func (l *layers) hasOwn(domain string) bool {
 	said := l.named[domain]
 	return len(said) > 0 && said[len(said)-1].layer > LayerKnown

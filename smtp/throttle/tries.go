@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Result is what came of asking about one address.
+// Result is the result of asking about one address.
 type Result uint8
 
-// The results. Everything but an answer is bad.
+// The results. Every result but Answered is bad.
 const (
 	Answered  Result = iota // 2xx, or 5xx about the mailbox
 	Deferred                // 4xx
@@ -20,37 +20,38 @@ const (
 type Try struct {
 	Sent           time.Time
 	Result         Result
-	Kind           string // code or trouble: replies of one kind are told apart by asking again
+	Kind           string // code or trouble: asking again shows what a kind means
 	Domain, Tenant string
 	Greylisted     bool // its words say so
 }
 
-// Waiting says who waits at the receiver beside the one who was asked.
+// Waiting tells who else waits at the receiver.
 type Waiting struct{ OtherDomain, OtherTenant bool }
 
 const (
-	// firstsKept is how many first tries are looked at.
+	// firstsKept is how many first tries are kept.
 	firstsKept = 64
 
-	// kindsMax bounds the kinds of replies that are told apart.
+	// kindsMax bounds the kinds of replies that are distinguished.
 	kindsMax = 256
 
-	// worthFirst of a kind are asked again soon, then one in worthSample where nearly all were about their address.
+	// The first worthFirst of a kind are asked again soon; then one in worthSample where nearly all were about their
+	// address.
 	worthFirst, worthSample = 6, 8
 
-	// refusedUsual is the share of addresses that are refused with words about us at most receivers, and blockedOdds the logarithm of
-	// the odds against a row by chance: 1 in 10,000.
+	// refusedUsual is the usual share of refusals with words about us, and blockedOdds the logarithm of the odds
+	// against chance at which a row of them is a block: 1 in 10,000.
 	refusedUsual, blockedOdds = 0.03, 9.2
 
-	// settledIn is over how long before a bad answer it is looked at how many passed.
+	// settledIn is the time before a bad answer over which good ones are counted.
 	settledIn = 5 * time.Second
 
-	// likelyOwn is below which chance of being transient a reply is most likely about its address.
-	// From surelyOurs on it is taken for our doing.
+	// Below likelyOwn as its chance of being transient, a reply is most likely about its address; from surelyOurs on it
+	// counts as our doing.
 	likelyOwn, surelyOurs = 0.2, 0.5
 )
 
-// became is what asking again showed.
+// became is the result of asking again.
 type became uint8
 
 const (
@@ -59,14 +60,14 @@ const (
 	ofAddress
 )
 
-// entry is what is known of a first try.
+// entry is what is kept of a first try.
 type entry struct {
 	result Result
 	kind   *replyKind // nil: it was answered
 	became became
 }
 
-// kept is a first try as it is remembered.
+// kept is a first try in memory.
 type kept struct {
 	sent           time.Time
 	domain, tenant string
@@ -79,15 +80,15 @@ type firsts struct {
 	list    []kept // firstsKept, made with the first bad one: most receivers never give one
 	next    int    // of list
 	n       int
-	plainAt [2]time.Time // the first and the newest good one before that
+	plainAt [2]time.Time // the first and the newest good one before it
 	plain   int          // good ones before that
 	row     int          // bad ones in a row
-	clear   int          // of these, how many are not known to be about their address most likely
+	clear   int          // how many of these may not be about their address
 	kinds   replyKinds
 }
 
-// replyKind is what asking again showed about one kind of reply. One that failed where few pass shows little: it counts
-// as much as the part of first tries that passed then.
+// replyKind is what asking again showed about one kind of reply. A failure where few pass shows little: it is weighted
+// by the share of first tries that passed then.
 type replyKind struct {
 	passed, failed float64
 	skipped        int
@@ -96,7 +97,7 @@ type replyKind struct {
 // replyKinds is what is known of each kind of reply.
 type replyKinds map[string]*replyKind
 
-// of finds or makes one.
+// of returns a kind, a new one if there is none.
 func (all replyKinds) of(kind string) *replyKind {
 	k := all[kind]
 	if k == nil {
@@ -119,7 +120,7 @@ func (all replyKinds) worth(kind string) bool {
 	return k.skipped%worthSample == 0
 }
 
-// stands is for how many of its kind one counts that was asked again.
+// stands returns how many of its kind one that was asked again stands for.
 func (k *replyKind) stands() float64 {
 	if k.passed+k.failed < worthFirst || 2*k.passed >= k.failed {
 		return 1
@@ -127,12 +128,12 @@ func (k *replyKind) stands() float64 {
 	return worthSample
 }
 
-// transientChance is how likely it is that such a reply is not about its address.
+// transientChance returns how likely it is that such a reply isn't about its address.
 func (k *replyKind) transientChance() float64 {
 	return (k.passed + 0.5) / (k.passed + k.failed + 0.5)
 }
 
-// isTransient reports whether such replies were seen not to be about their address.
+// isTransient reports whether such replies were shown not to be about their address.
 func (k *replyKind) isTransient() bool { return k.passed >= 2 && k.transientChance() >= surelyOurs }
 
 // add notes a first try.
@@ -146,7 +147,7 @@ func (f *firsts) add(t *Try) {
 			return
 		}
 		f.list = make([]kept, firstsKept)
-		for i := range min(f.plain, firstsKept-1) { // at an even pace, which is near enough
+		for i := range min(f.plain, firstsKept-1) { // as if evenly spaced, which is near enough
 			f.list[i].sent = f.plainAt[1].Add(-f.plainAt[1].Sub(f.plainAt[0]) * time.Duration(min(f.plain, firstsKept-1)-1-i) / time.Duration(f.plain))
 		}
 		f.n = min(f.plain, firstsKept-1)
@@ -168,8 +169,8 @@ func (f *firsts) add(t *Try) {
 // forgetRow ends the row of bad ones.
 func (f *firsts) forgetRow() { f.row, f.clear = 0, 0 }
 
-// rowFails reports whether so many in a row are bad that nothing passes: rowNothing, or rowShort where that is no
-// chance, because most passed before. Those that got a reply which has always been about its address so far count less.
+// rowFails reports whether so many in a row are bad that nothing passes: rowNothing, or rowShort where most passed
+// before. Replies that have always been about their address count less.
 func (f *firsts) rowFails() bool {
 	if f.clear >= rowNothing || f.row >= 3*rowNothing {
 		return true
@@ -178,13 +179,14 @@ func (f *firsts) rowFails() bool {
 	return good > 0 && f.clear >= rowShort && f.isRow(min(0.5, float64(n-good-f.row+1)/float64(n-f.row+1)), blockedOdds)
 }
 
-// isRow reports whether more are bad in a row that may not be about their addresses than by chance where a share is.
+// isRow reports whether the row of bad answers that may not be about their addresses is longer than chance explains at
+// a given share.
 func (f *firsts) isRow(share, odds float64) bool {
 	return float64(f.clear)*-math.Log(max(shareTold, share)) >= odds
 }
 
-// isBlocked reports whether so many refusals of us in a row are no chance where others of the newest were refused now
-// and then: we are blocked, which is for everybody.
+// isBlocked reports whether a row of refusals of us is too long for chance, given how often they come otherwise: then
+// we are blocked for every address.
 func (f *firsts) isBlocked() bool {
 	n, others := 0, 0
 	for n < f.row && n < f.n && f.nth(n).result == RefusedUs {
@@ -199,7 +201,7 @@ func (f *firsts) isBlocked() bool {
 	return n == f.row && float64(n)*-math.Log(min(0.5, usual)) >= blockedOdds
 }
 
-// badSince is when the first of the newest bad ones was sent that have no good one between them, as far back as is remembered.
+// badSince returns when the first of the present row of bad tries was sent, as far back as is kept.
 func (f *firsts) badSince(now time.Time) time.Time {
 	for i := 0; i < f.n && f.nth(i).kind != nil; i++ {
 		now = f.nth(i).sent
@@ -207,7 +209,7 @@ func (f *firsts) badSince(now time.Time) time.Time {
 	return now
 }
 
-// nth returns the nth newest, from 0.
+// nth returns the nth newest first try, from 0.
 func (f *firsts) nth(i int) *kept { return &f.list[(f.next-1-i+2*firstsKept)%firstsKept] }
 
 // newest returns the newest.
@@ -223,7 +225,7 @@ func (f *firsts) newestKind() *replyKind {
 	return nil
 }
 
-// chance is how likely it is that a first try got a bad answer that isn't about its address.
+// chance returns how likely it is that a first try's bad answer isn't about its address.
 func (f *firsts) chance(e *entry) float64 {
 	switch {
 	case e.kind == nil || e.became == ofAddress:
@@ -255,14 +257,14 @@ func (f *firsts) settle(first *Try, passed bool) {
 	}
 }
 
-// sample is what the first tries since a time show.
+// sample is a summary of the first tries since a time.
 type sample struct {
 	n      int
-	span   time.Duration // over which they were sent
-	likely float64       // part of them that got a bad answer for a reason that isn't their own, as far as that can be guessed
+	span   time.Duration // the time over which they were sent
+	likely float64       // estimated share with a bad answer for a reason other than their address
 }
 
-// since looks at the first tries since a time, at most so many.
+// since summarizes the first tries since a time, at most so many.
 func (f *firsts) since(from time.Time, most int) (s sample) {
 	for ; s.n < min(f.n, most) && !f.nth(s.n).sent.Before(from); s.n++ {
 		s.likely += f.chance(&f.nth(s.n).entry)
@@ -274,30 +276,30 @@ func (f *firsts) since(from time.Time, most int) (s sample) {
 	return s
 }
 
-// transients is the share of first tries that got a bad answer and passed when they were asked again a moment later.
+// transients measures the share of first tries that got a bad answer and passed when asked again a moment later.
 type transients struct {
 	share float64
 	tries int
 	seen  int
 }
 
-// transientTries is over how many first tries the share is counted.
+// transientTries is the number of first tries that the share is taken over.
 const transientTries = 300
 
-// tried takes a first try.
+// tried counts a first try.
 func (t *transients) tried() {
 	t.tries++
 	t.share -= t.share / float64(min(t.tries, transientTries))
 }
 
-// passed takes one that passed when it was asked again, and stands for some.
+// passed counts one that passed when asked again, and stands for some.
 func (t *transients) passed(stands float64) {
 	t.seen++
 	t.share += (1 - t.share) * min(1, stands/float64(min(max(t.tries, 1), transientTries)))
 }
 
-// rowOf says of whom the newest bad ones in a row are: of one domain, of one tenant; and how many are refusals of us
-// and say "greylisted".
+// rowOf describes the present row of bad tries: the one domain and tenant, if there is only one, and how many refuse us
+// or say "greylisted".
 func (f *firsts) rowOf() (domain, tenant string, refused, grey, n int) {
 	n = min(f.row, f.n)
 	for i := range n {
@@ -321,8 +323,8 @@ func (f *firsts) rowOf() (domain, tenant string, refused, grey, n int) {
 	return domain, tenant, refused, grey, n
 }
 
-// rowStarts is when those were sent since a time that got a bad answer which may be our doing, right behind one that
-// didn't.
+// rowStarts returns when rows of bad answers that may be our doing began since a time: the sending times of their first
+// tries.
 func (f *firsts) rowStarts(since time.Time) (starts []time.Time) {
 	var at time.Time
 	for i := 0; i < f.n && !f.nth(i).sent.Before(since); i++ {
@@ -338,7 +340,7 @@ func (f *firsts) rowStarts(since time.Time) (starts []time.Time) {
 	return starts
 }
 
-// firstBad is when the first was sent since a time that got a bad answer; now: none did.
+// firstBad returns when the first try since a time with a bad answer was sent; now: there was none.
 func (f *firsts) firstBad(since time.Time) (at time.Time) {
 	for i := 0; i < f.n && !f.nth(i).sent.Before(since); i++ {
 		if one := f.nth(i); one.kind != nil {
@@ -348,7 +350,7 @@ func (f *firsts) firstBad(since time.Time) (at time.Time) {
 	return at
 }
 
-// goodSince is how many of the first tries since a time were answered, and of how many.
+// goodSince returns how many of the first tries since a time got a good answer, and of how many.
 func (f *firsts) goodSince(since time.Time) (good, n int) {
 	for ; n < f.n && !f.nth(n).sent.Before(since); n++ {
 		if f.nth(n).kind == nil {

@@ -2,11 +2,10 @@ package throttle
 
 import "time"
 
-// Turnaround knows the shortest time between a command and its reply. What is
-// longer than that is jitter: so much later may the receiver have seen it. The
-// first few answers count as seen when they came, until the shortest is known. A
-// tenth of it counts as jitter too, or half of what the newest took longer if that is more,
-// because a shorter one may yet be seen: on a busy machine one is seen when it isn't busy any more.
+// Turnaround learns the shortest time between a command and its reply. Anything longer is jitter: the receiver may have
+// seen the command that much later. Until the shortest is known, a command counts as seen when its reply came. A tenth
+// of the shortest counts as jitter too, or half of the newest excess if that is more, because a shorter time may yet
+// come, such as when a busy machine becomes idle.
 type Turnaround struct {
 	Lowest  time.Duration
 	Samples int
@@ -16,16 +15,15 @@ type Turnaround struct {
 // TurnaroundSamples is how many answers it takes to know the shortest. Guess.
 const TurnaroundSamples = 8
 
-// turnaroundKept is over how many answers jitter is an average.
+// turnaroundKept is how many answers the average of jitter covers.
 const turnaroundKept = 8
 
-// yetShorter is by how much a time may turn out to be shorter than the shortest so far.
+// yetShorter returns how much shorter than the shortest so far a time may turn out to be.
 func yetShorter(shortest, jitter time.Duration) time.Duration {
 	return max(shortest/10, min(shortest, jitter/2))
 }
 
-// Seen says when, counted in the times of sending, the receiver saw a command at
-// the latest.
+// Seen returns the latest time, in times of sending, at which the receiver saw a command.
 func (t *Turnaround) Seen(sent, at time.Time) time.Time {
 	took := at.Sub(sent)
 	if t.Samples == 0 || took < t.Lowest {
@@ -39,9 +37,8 @@ func (t *Turnaround) Seen(sent, at time.Time) time.Time {
 	return sent.Add(took - t.Lowest + yetShorter(t.Lowest, t.jitter))
 }
 
-// Lead knows how long it takes at least from giving a probe to a session until
-// its RCPT is sent: RSET and MAIL come before it, and each is a turn. A rate is
-// kept at the time of sending, so that these turns cost nothing of it.
+// Lead learns the least time from giving a probe to a session until its RCPT is sent: RSET and MAIL, each a turn, come
+// before it. Rates are kept at the time of sending, so that these turns cost none of it.
 type Lead struct {
 	least   time.Duration
 	samples int
@@ -51,7 +48,7 @@ type Lead struct {
 // leadSamples is how many probes it takes to know the least. Guess.
 const leadSamples = 16
 
-// Learn takes how long it took once.
+// Learn takes one such time.
 func (l *Lead) Learn(took time.Duration) {
 	if l.samples == 0 || took < l.least {
 		l.least = max(0, took)
@@ -60,7 +57,7 @@ func (l *Lead) Learn(took time.Duration) {
 	l.jitter += (took - l.least - l.jitter) / turnaroundKept
 }
 
-// Known is the least time less what a shorter one may yet be seen to save.
+// Known returns the least time, lowered by how much shorter one may yet be.
 func (l *Lead) Known() time.Duration {
 	if l.samples < leadSamples {
 		return 0

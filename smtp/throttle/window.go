@@ -19,10 +19,8 @@ const (
 	// least 0.98 of the interval.
 	earlyShare = 50
 
-	// losersMax is how many others are believed to have used, until just now, what
-	// a Window's rate is raised by: the sides of a partition, of which there are
-	// two, rarely three. With more, a raise may show the far side an event too many
-	// for each.
+	// losersMax is how many other nodes may have used, until just now, the part by which a Window's rate is raised: the
+	// other sides of a partition, rarely more than two. With more, the far side may see one event too many for each.
 	losersMax = 2
 
 	// wakeShare is the part of a group that has to be free before Ready says to
@@ -125,8 +123,8 @@ func (w *Window) setRate(r Rate) {
 	}
 }
 
-// Ready says how many events may begin now. When none may, next is the time to
-// ask again; a next of zero means: when an open event is Done or undone.
+// Ready returns how many events may begin now. If none, next is the time to ask again; zero: when an open event is Done
+// or undone.
 func (w *Window) Ready(now time.Time) (n int, next time.Time) {
 	t := now.Sub(w.base)
 	w.forget(t)
@@ -153,10 +151,9 @@ func (w *Window) Ready(now time.Time) (n int, next time.Time) {
 	return min(room, int(paced)), time.Time{}
 }
 
-// await rests after a raise. Up to now each other, and this Window itself, may
-// have been ahead of its even schedule by one event and what earlyShare allows, or
-// by a group; so long an even schedule at the new rate takes for as many. After
-// Per nothing that was before counts.
+// await pauses after a raise: until now each other node, and this Window, may have been ahead of its even schedule by
+// one event and earlyShare, or by a group. It waits as long as the new rate takes for so many events. After Per nothing
+// earlier counts.
 func (w *Window) await(t time.Duration) {
 	if !w.raised || w.rate.Events < 1 {
 		return
@@ -193,15 +190,14 @@ func (w *Window) Undo(n int) {
 	w.open = max(0, w.open-max(0, n))
 }
 
-// wake is how many events have to be free before the caller is woken.
+// wake returns how many events must be free before the caller is woken.
 func (w *Window) wake() int { return max(1, w.group/wakeShare) }
 
-// expiry is the first moment at which events of time at count no more. The
-// nanosecond makes the guarantee hold for windows with both ends included.
+// expiry returns the first moment at which events of time at no longer count. The nanosecond makes the guarantee hold
+// for windows with both ends included.
 func (w *Window) expiry(at time.Duration) time.Duration { return at + w.rate.Per + 1 }
 
-// roomAt is when enough done events are forgotten to wake the caller for, but
-// not much later than the first.
+// roomAt returns when enough done events are forgotten to wake the caller, though not much later than the first.
 func (w *Window) roomAt() time.Duration {
 	first, free := w.done[0].at, 0
 	latest := first
@@ -244,8 +240,7 @@ func (w *Window) add(at time.Duration, n int) {
 	copy(w.done[i+1:], w.done[i:])
 	w.done[i] = moment{at: at, n: n}
 	if len(w.done) > windowSteps+2 {
-		// Only steps of an older Set or far-off times get here. Moving the oldest
-		// forward keeps the guarantee.
+		// Only steps of an older Set, or far-off times, get here. Moving the oldest forward keeps the guarantee.
 		w.done[1].n += w.done[0].n
 		w.done = w.done[1:]
 	}
