@@ -76,6 +76,16 @@ func cleanFile(n, domains int) []byte {
 	return b.Bytes()
 }
 
+// letters spells a number from 0 in letters, so that a clean receiver of the lab
+// knows the mailbox that is named after it.
+func letters(n int) string {
+	var out []byte
+	for ; n > 0 || len(out) == 0; n /= 26 {
+		out = append(out, byte('a'+n%26))
+	}
+	return string(out)
+}
+
 // quickLab is a lab without latency that never refuses a session: a node opens
 // node.SessionsMax at most.
 func quickLab() smtplab.Options {

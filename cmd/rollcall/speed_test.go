@@ -127,15 +127,9 @@ func TestSpeed(t *testing.T) {
 		t.Run(w.String(), func(t *testing.T) {
 			file := w.file()
 			for range *rounds {
-				lab := startLab(t, quickLab())
-				bare, err := measureBare(lab, 16, 100_000, w.pipelining)
-				if err != nil {
-					t.Fatal(err)
-				}
-				stopLab(t, lab)
 				for _, path := range underTest() {
 					s := w.measure(t, path, file)
-					s.log(t, w, path, bare)
+					s.log(t, w, path)
 				}
 			}
 		})
@@ -143,12 +137,12 @@ func TestSpeed(t *testing.T) {
 }
 
 // log prints the row of a run.
-func (s speed) log(t *testing.T, w speedWork, path string, bare float64) {
+func (s speed) log(t *testing.T, w speedWork, path string) {
 	n := float64(w.addresses)
 	t.Logf("| %s | %s | %.2f s | %.0f/s | %.1f us | %.1f objects | %d MB | %.0f held | seen after %.2f s | %.2f RCPTs, "+
-		"%.4f connections | bare loop %.0f/s |", w, named(path), s.engine.Seconds(), n/s.engine.Seconds(),
+		"%.4f connections |", w, named(path), s.engine.Seconds(), n/s.engine.Seconds(),
 		float64(s.processor.Microseconds())/n, s.objects/n, s.memory>>20, s.held, s.seen.Seconds(),
-		float64(s.sheet.Rcpts)/n, float64(s.sheet.Sessions)/n, bare)
+		float64(s.sheet.Rcpts)/n, float64(s.sheet.Sessions)/n)
 }
 
 func (w speedWork) measure(t *testing.T, path string, file []byte) (s speed) {

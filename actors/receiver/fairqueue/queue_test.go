@@ -446,24 +446,3 @@ func TestWhoIsGoneIsForgotten(t *testing.T) {
 		t.Errorf("%d tenants in the end", q.Tenants())
 	}
 }
-
-// BenchmarkTurns is one item that comes and one that is served, with 200,000 queued in
-// 10,000 host queues, of 100 flows of ten tenants.
-func BenchmarkTurns(b *testing.B) {
-	const hosts = 10_000
-	q := newQueue(nil)
-	all := make([]*fairqueue.HostQueue[item], hosts)
-	for n := range all {
-		all[n] = q.NewHostQueue(fmt.Sprint(n))
-	}
-	for n := range 200_000 {
-		q.push(all[n%hosts], item{byte(n % 10), byte(n % 100)})
-	}
-	n := 0
-	b.ReportAllocs()
-	for b.Loop() {
-		h := all[n*7919%hosts]
-		q.push(h, q.serve(h))
-		n++
-	}
-}

@@ -492,37 +492,3 @@ func TestTasksAreBounded(t *testing.T) {
 		t.Errorf("%d tasks and %d epochs are remembered for ever", tasks, epochs)
 	}
 }
-
-// BenchmarkPlan is one event at a busy receiver: a session out of 200 reports one
-// answer, while 5,000 queues have work.
-func BenchmarkPlan(b *testing.B) {
-	a := openedWide()
-	a.Connections = 200
-	w := newWorld(b, a, 1)
-	w.turn = time.Millisecond
-	lanes := 5000
-	for n := range lanes {
-		name := fmt.Sprintf("mx%d", n)
-		route := []*wire.Host{{Name: name, Addrs: [][]byte{{10, byte(n >> 16), byte(n >> 8), byte(n)}}}}
-		w.scheduler.Offer(w.now, Client{}, offerOf(byte(n%9), fmt.Sprintf("d%d.example", n), 1, 20, route))
-	}
-	w.run(begin.Add(100 * time.Millisecond))
-	events := 0
-	b.ReportAllocs()
-	for b.Loop() {
-		if len(w.queue) == 0 {
-			b.Fatal("nothing left to do")
-		}
-		if w.run(w.queue[0].at); w.scheduler.fair.Queued() < 1000 {
-			b.StopTimer()
-			for n := range lanes {
-				w.scheduler.Offer(w.now, Client{}, offerOf(byte(n%9), fmt.Sprintf("e%d-%d.example", events, n), 1, 20,
-					[]*wire.Host{{Name: fmt.Sprintf("mx%d", n), Addrs: [][]byte{{10, byte(n >> 16), byte(n >> 8),
-						byte(n)}}}}))
-			}
-			events++
-			b.StartTimer()
-		}
-	}
-	b.ReportMetric(float64(len(w.open)), "sessions")
-}

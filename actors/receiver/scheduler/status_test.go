@@ -12,7 +12,6 @@ import (
 	"rollcall/actors/inspect"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
-	"rollcall/smtp/evidence"
 	"rollcall/smtp/throttle"
 )
 
@@ -212,21 +211,5 @@ func TestTheRecordCountsWhatWasAskedAndSaid(t *testing.T) {
 	}
 	if r.Minutes[0].Opened < 1 || r.Minutes[0].Sessions < 1 || r.Minutes[0].Queued < 300 {
 		t.Errorf("the first minute is %+v", r.Minutes[0])
-	}
-}
-
-func BenchmarkSeen(b *testing.B) {
-	w := newWorld(b, openedWide(), 1)
-	d := w.scheduler
-	t := &task{}
-	p := &Probe{chunk: &chunk{task: t}, Address: smtp.Address{Local: "anna.schmidt", Domain: "example.net"}}
-	one := Answered{Probe: p, At: begin, Sent: begin}
-	one.Judgement = Judgement{Attempt: evidence.Attempt{Code: 250, Stage: smtp.StageRcpt, Text: "ok", Host: "mx1.example"}}
-	one.Judgement.Verdict.Outcome = smtp.Valid
-	r := Report{Answered: []Answered{one}}
-	s := &session{}
-	b.ReportAllocs()
-	for b.Loop() {
-		d.recorder.recordReport(begin, s, &r)
 	}
 }
