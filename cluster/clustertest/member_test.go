@@ -2,10 +2,7 @@ package clustertest_test
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,8 +12,6 @@ import (
 
 	"rollcall/cluster"
 	"rollcall/cluster/clustertest"
-	"rollcall/cluster/gossip"
-	"rollcall/cluster/wire"
 	"rollcall/config/effort"
 	"rollcall/ledger"
 )
@@ -216,72 +211,4 @@ func TestAStrangerIsRefusedOnBothSides(t *testing.T) {
 		t.Errorf("%d processes are in the ledger, want 2", len(roll.Nodes))
 	}
 	w.AwaitShared(nodesOf(w, 0, 1)...)
-}
-
-// TestGossipKeysAreChangedUnderTraffic changes keys in the three steps of a rotation,
-// and wants no member lost by it. A busy machine may lose one for its own reasons:
-// then the next rotation tells.
-func TestGossipKeysAreChangedUnderTraffic(t *testing.T) {
-	effort.NotShort(t, "a change of keys takes seconds")
-	first := gossip.NewKey()
-	w := clustertest.New(t, 3, func(_ int, o *clustertest.Options) {
-		path := filepath.Join(t.TempDir(), "gossip.key")
-		err := os.WriteFile(path, []byte(first+"\n"), 0o600)
-		if err == nil {
-			o.Peers.Gossip.Keys, err = gossip.LoadKeyring(path)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	})
-	for i := range 3 {
-		w.MustJoin(i)
-	}
-	w.AwaitShared(nodesOf(w, 0, 1, 2)...)
-	w.Await("keys are changed and no view", func() bool {
-		views := w.Node(0).Metric("rollcall_cluster_views_total")
-		rotate(t, w)
-		return w.Node(0).Metric("rollcall_cluster_views_total") == views
-	})
-	w.AwaitShared(nodesOf(w, 0, 1, 2)...)
-}
-
-// rotate gives three nodes another key, each step by another one.
-func rotate(t *testing.T, w *clustertest.World) {
-	t.Helper()
-	raw, err := base64.StdEncoding.DecodeString(gossip.NewKey())
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := askKeys(w, 0, &wire.KeysAsk{})[0]
-	next := askKeys(w, 0, &wire.KeysAsk{Operation: wire.KeysAsk_ADD, Key: raw})[1]
-	if got := askKeys(w, 1, &wire.KeysAsk{Operation: wire.KeysAsk_USE, Fingerprint: next}); got[0] != next {
-		t.Errorf("the first key is %s, want %s", got[0], next)
-	}
-	got := askKeys(w, 2, &wire.KeysAsk{Operation: wire.KeysAsk_REMOVE, Fingerprint: old})
-	if len(got) != 1 || got[0] != next {
-		t.Errorf("keys are %v, want %s alone", got, next)
-	}
-}
-
-// askKeys has all three nodes do a command, again as long as one is not seen or does not
-// answer in time, lets gossip go on, and gives the keys of the first.
-func askKeys(w *clustertest.World, by int, m *wire.KeysAsk) (prints []string) {
-	w.Await("all three do what is asked of their keys", func() bool {
-		rings, err := w.Node(by).Keys(w.Context(), m)
-		if err != nil || len(rings) != 3 {
-			return false
-		}
-		for _, r := range rings {
-			removed := m.GetOperation() == wire.KeysAsk_REMOVE && r.Refused == gossip.ErrNoSuchKey.Error()
-			if r.Refused != "" && !removed { // it was removed when that was asked before
-				return false
-			}
-		}
-		prints = rings[0].Fingerprints
-		return true
-	})
-	sent := w.Node(1).Metric("rollcall_gossip_units_total")
-	w.Await("gossip goes on", func() bool { return w.Node(1).Metric("rollcall_gossip_units_total") > sent+50 })
-	return prints
 }

@@ -11,7 +11,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -241,27 +240,6 @@ func TestNothingIsSentToTheWrongPeer(t *testing.T) {
 				t.Errorf("handshake: %v; the peer got %q, want %q", err, came, want)
 			}
 		})
-	}
-}
-
-func TestTLSBefore13IsRefused(t *testing.T) {
-	r := newRig(t)
-	_, folder := r.mustIdentity(t, "node-2")
-	cert, err := tls.LoadX509KeyPair(filepath.Join(folder, "cert"), filepath.Join(folder, "key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{cert},
-		NextProtos: []string{"h2"}}
-	for _, version := range []uint16{tls.VersionTLS13, tls.VersionTLS12} {
-		config.MaxVersion = version
-		conn, err := tls.Dial("tcp", r.first.system.Address(), config)
-		if err == nil {
-			conn.Close()
-		}
-		if ok := version == tls.VersionTLS13; ok != (err == nil) {
-			t.Errorf("%s: %v", tls.VersionName(version), err)
-		}
 	}
 }
 
