@@ -3,7 +3,6 @@ package gossip
 import (
 	"bytes"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/cluster/gossip/gossiptest"
 	"rollcall/config/effort"
@@ -143,46 +141,6 @@ func write(from *gossiptest.Transport, to string, b []byte) {
 	defer c.Close()
 	_, _ = c.Write(b)
 	_, _ = io.Copy(io.Discard, c)
-}
-
-// FuzzNode lets a fuzzer find what crashes a living node: a plain text that goes
-// sealed with its key, as packet and as stream.
-func FuzzNode(f *testing.F) {
-	for _, plain := range [][]byte{{kindPing, 0x80}, {kindAlive, 0x81, 0xa4, 'N', 'o', 'd', 'e', 0xa1, 'x'},
-		{kindCompound, 1, 0, 2, kindDead, 0x80}, {kindChecksum, 0, 0, 0, 0, 0},
-		state([]byte{1}, []byte{0}, []byte{0x80}),
-		{kindIndirectPing, 0x81, 0xa4, 'N', 'a', 'c', 'k', 0xc3}} {
-		f.Add(plain)
-	}
-	text := NewKey()
-	path := f.TempDir() + "/keys"
-	if _, err := CreateKeyFile(path); err != nil {
-		f.Fatal(err)
-	}
-	keys, err := LoadKeyring(path)
-	if err != nil {
-		f.Fatal(err)
-	}
-	if err := keys.Add(text); err != nil {
-		f.Fatal(err)
-	}
-	key := keys.keys[0]
-	network := gossiptest.New()
-	wire, attacker := network.Transport(), network.Transport()
-	o := Options{Cluster: "test", Networks: memory, Timing: quick(), Keys: keys, Transport: wire,
-		Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Self: fullCard()}
-	g, err := Start(o)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { _ = g.Stop() })
-	f.Fuzz(func(t *testing.T, plain []byte) {
-		_, _ = attacker.WriteTo(sealedPacket(1, key, plain), wire.Address())
-		write(attacker, wire.Address(), sealedStream(1, key, plain))
-		if g.filter.open.Load() > streamsMax {
-			t.Error("streams are not closed")
-		}
-	})
 }
 
 // FuzzInspector checks that any bytes are judged without a crash, and that of what
