@@ -60,36 +60,6 @@ func TestUnknownIsFree(t *testing.T) {
 	}
 }
 
-func TestDefectFailsTheFileAndHoldsNothing(t *testing.T) {
-	w := newWorld(t, 100)
-	v := w.finishes(w.options(w.book), w.uploads("yes@good.test", "no\u00a0address", "x@good.test").ID)
-	if v.Status != ledger.Failed || v.Issue == nil || v.Issue.Code != "csv_invalid_address" ||
-		v.Issue.Row != 3 || v.Issue.Text != "no\\u00a0address" {
-		t.Errorf("at the end: %+v, issue %+v", v, v.Issue)
-	}
-	if b := w.sound(); b.Available != 100 || len(w.mailboxes.times()) != 0 {
-		t.Errorf("balance %+v, asked %v", b, w.mailboxes.times())
-	}
-}
-
-func TestTooFewCreditsEndTheActorUntilMoreCome(t *testing.T) {
-	w := newWorld(t, 1)
-	v := w.finishes(w.options(w.book), w.uploads("yes@good.test", "no@good.test").ID)
-	if v.State() != ledger.WaitingCredits || v.Held != 0 || v.Total != 2 {
-		t.Fatalf("with too few credits: %+v", v)
-	}
-	if asked := w.mailboxes.times(); len(asked) != 0 {
-		t.Errorf("asked without credits: %v", asked)
-	}
-	w.grants(1)
-	if v = w.finishes(w.options(w.book), v.ID); v.Status != ledger.Completed {
-		t.Errorf("with enough: %+v", v)
-	}
-	if b := w.sound(); b.Spent != 2 || b.Available != 0 {
-		t.Errorf("balance %+v", b)
-	}
-}
-
 // A fault of ours costs the customer nothing and stays where it is.
 func TestDomainThatCrashesIsGivenUp(t *testing.T) {
 	inBubble(t, 10, func(w *world) {

@@ -13,7 +13,6 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/cmd/rollcall/node"
-	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/config/effort"
 	"rollcall/ledger"
@@ -172,35 +171,4 @@ func TestSampleOfTheLabIsAnsweredRightWithManners(t *testing.T) {
 	if err != nil || len(report.Violations) > 0 {
 		t.Errorf("audit: %+v, %v", report.Violations, err)
 	}
-}
-
-// TestALowerLimitOfRowsIsForNewFiles: a node that is started with it goes on with what was accepted.
-func TestALowerLimitOfRowsIsForNewFiles(t *testing.T) {
-	t.Parallel()
-	folder, v := t.TempDir(), ledger.Verification{}
-	t.Run("accepted", func(t *testing.T) {
-		n := labNode(t, folder, io.Discard, func(c *config.Config) { c.Limits.MaxRows = 3 })
-		v = submit(t, n, []byte("ghost1@a-clean.test\nghost2@a-clean.test\nghost3@a-clean.test\n"), 2) // a credit too few
-		ctx, cancel := context.WithTimeout(t.Context(), loadWait)
-		defer cancel()
-		for v.State() != ledger.WaitingCredits {
-			err := term.Sleep(ctx, 10*time.Millisecond)
-			if err == nil {
-				v, err = n.Book.Verification(ctx, v.Workspace, v.ID)
-			}
-			if err != nil {
-				t.Fatalf("not read: %+v, %v", v, err)
-			}
-		}
-	})
-	t.Run("goes on", func(t *testing.T) {
-		n := labNode(t, folder, io.Discard, func(c *config.Config) { c.Limits.MaxRows = 1 })
-		if _, err := n.Book.Grant(t.Context(), uuid.New(), v.Workspace, 1, "test"); err != nil {
-			t.Fatal(err)
-		}
-		v = finish(t, n, v, loadWait)
-		if v.Status != ledger.Completed || v.Counts.Sum() != 3 || v.Held != 0 {
-			t.Errorf("at the end: %+v", v)
-		}
-	})
 }

@@ -27,7 +27,6 @@ import (
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
-	"rollcall/smtp/smtplab"
 	"rollcall/smtp/verdict"
 )
 
@@ -267,64 +266,6 @@ func TestWithoutANodeTheLedgerIsRead(t *testing.T) {
 	flags.node.url, flags.node.token = "http://127.0.0.1:1", "x"
 	if err := flags.read(t.Context(), away, own); !errors.Is(err, client.ErrNoNode) || read != 1 {
 		t.Errorf("with a node that was named: %v, read %d times", err, read)
-	}
-}
-
-// TestAWholeRunIsReplayedToTheSameAnswers: every address of a file that was verified
-// in the lab has evidence, which gives its outcome and reason, by the verdicts that
-// were noted and by the rules of now. Nobody is asked for that.
-func TestAWholeRunIsReplayedToTheSameAnswers(t *testing.T) {
-	t.Parallel()
-	folder := filepath.Join(t.TempDir(), "data")
-	n := labNode(t, folder, io.Discard, func(c *config.Config) { openedWide(t, c, false) })
-	sample := smtplab.Sample(11, 500, 100)
-	v := finish(t, n, submit(t, n, []byte("email\n"+strings.Join(sample, "\n")+"\n"), 500), 2*time.Minute)
-	settled, sheet := results(t, n, v), n.Lab.Manners()
-	balance, err := n.Book.Balance(t.Context(), v.Workspace)
-	if err != nil {
-		t.Fatal(err)
-	}
-	attempts, without := 0, 0
-	summary, err := ledgerevidence.Replay(t.Context(), n.Book, v.ID, ledgerevidence.Query{
-		Rules: verdict.Builtin(), All: true,
-		Yield: func(r ledgerevidence.Replayed) error {
-			was := settled[r.Address]
-			if r.Before != r.After || r.Before.Outcome != was.Outcome.String() || r.Before.Reason != was.Reason.String() {
-				return errors.New(r.Address + " has another outcome")
-			}
-			if r.After.Rule == "" {
-				without++
-			}
-			return nil
-		}})
-	if err != nil || summary.Replayed != v.Total || summary.Same != v.Total || summary.Unexplained != 0 ||
-		summary.Addresses != v.Total || len(summary.Changes) > 0 {
-		t.Errorf("got %+v of %d addresses, %v", summary, v.Total, err)
-	}
-	token, err := client.ReadToken(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, address := range sample[:20] {
-		var out bytes.Buffer
-		root := newRoot(nil)
-		root.SetOut(&out)
-		root.SetArgs([]string{"evidence", v.ID.String(), address, "--admin", n.AdminURL, "--token", token})
-		if err := root.ExecuteContext(t.Context()); err != nil || !strings.Contains(out.String(),
-			"\noutcome       "+settled[address].Outcome.String()+": "+settled[address].Reason.String()) {
-			t.Errorf("%s: %v\n%s", address, err, out.String())
-		}
-		attempts += strings.Count(out.String(), "\n    host ")
-	}
-	if attempts < 20 || int64(without) > v.Total/4 {
-		t.Errorf("%d attempts at 20 addresses, %d of %d outcomes without any", attempts, without, v.Total)
-	}
-	after := n.Lab.Manners().Total // sessions of before may end meanwhile
-	if after.Rcpts != sheet.Total.Rcpts || after.Sessions != sheet.Total.Sessions {
-		t.Errorf("receivers were asked: %+v, before %+v", after, sheet.Total)
-	}
-	if after, err := n.Book.Balance(t.Context(), v.Workspace); err != nil || after != balance {
-		t.Errorf("the account was %+v, is %+v, %v", balance, after, err)
 	}
 }
 

@@ -26,7 +26,6 @@ import (
 	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/ledger"
-	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/smtp/identity"
 	"rollcall/smtp/smtplab"
 )
@@ -386,61 +385,4 @@ func TestTheLabNeedsNoSetUp(t *testing.T) {
 			t.Errorf("got %+v", finding)
 		}
 	}
-}
-
-// TestAClusterGoesOnWithoutANodeThatIsNotFit has two processes, first one and then
-// the other of them not fit: files are finished, and who is not fit asks nobody.
-func TestAClusterGoesOnWithoutANodeThatIsNotFit(t *testing.T) {
-	effort.Children(t)
-	t.Parallel()
-	lab := startLab(t, quickLab())
-	server := postgres.New(t, postgres.Options{})
-	f := soundFront(t, lab.DNSAddr())
-	f.set(t, "rollcall.example.", dns.TypeA, "192.0.2.10", "192.0.2.11")
-	f.set(t, "rollcall.example.", dns.TypeTXT, `"v=spf1 ip4:192.0.2.0/24 -all"`)
-	f.set(t, "11.2.0.192.in-addr.arpa.", dns.TypePTR)
-	w := newCrowd(t, server, lab, wideOpen, 2, "")
-	for i, m := range w.nodes {
-		m.environ = append(m.environ, "ROLLCALL_DNS_SERVERS="+f.addr,
-			fmt.Sprintf("ROLLCALL_IDENTITY_PUBLIC_ADDRESSES=192.0.2.1%d", i))
-	}
-	w.start(w.nodes...)
-	finishWith := func(file []byte, fit, unfit *measured) {
-		t.Helper()
-		w.await("the nodes agree on the one that is fit", func() bool {
-			return agreedOn(w.nodes, 1) && fit.metric("rollcall_node_fit") == 1 && unfit.metric("rollcall_node_fit") == 0
-		})
-		before, asked := unfit.metric("rollcall_probe_answers_total"), fit.metric("rollcall_probe_answers_total")
-		id := w.submit(file)
-		w.await("the file is done", func() bool { return w.standing(id).done })
-		if now := unfit.metric("rollcall_probe_answers_total"); now != before || unfit.metric("rollcall_receivers") != 0 {
-			t.Errorf("the node that is not fit has %v answers, %v before, and %v receivers", now, before,
-				unfit.metric("rollcall_receivers"))
-		}
-		if now := fit.metric("rollcall_probe_answers_total"); now <= asked {
-			t.Errorf("the node that is fit has %v answers, %v before", now, asked)
-		}
-	}
-	finishWith(cleanFile(200, 20), w.nodes[0], w.nodes[1])
-	f.set(t, "11.2.0.192.in-addr.arpa.", dns.TypePTR, "rollcall.example.")
-	f.set(t, reverse, dns.TypePTR)
-	for i, want := range []int{exitFailed, exitDone} {
-		if code, stdout, stderr := w.nodes[i].run("doctor", "--now"); code != want {
-			t.Errorf("doctor at node-%d: got code %d\n%s%s", i, code, stdout, stderr)
-		}
-	}
-	finishWith(cleanFile(200, 20), w.nodes[1], w.nodes[0])
-	if _, stdout, stderr := w.nodes[1].run("cluster", "members"); !strings.Contains(stdout, "Unfit: node-0 (") {
-		t.Errorf("the members are\n%s%s", stdout, stderr)
-	}
-}
-
-// agreedOn reports whether nodes count on so many, and know that all do.
-func agreedOn(nodes []*measured, on int) bool {
-	for _, m := range nodes {
-		if m.metric("rollcall_cluster_view_members") != float64(on) || m.metric("rollcall_cluster_settled") != 1 {
-			return false
-		}
-	}
-	return true
 }

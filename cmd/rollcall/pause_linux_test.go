@@ -3,9 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,13 +11,7 @@ import (
 	"rollcall/config/effort"
 )
 
-const (
-	stoppedFor = 6 * time.Second
-	burnFor    = 10 * time.Second
-
-	// burnVariable makes this binary burn a processor until it is killed.
-	burnVariable = "ROLLCALL_TEST_BURN"
-)
+const stoppedFor = 6 * time.Second
 
 // TestAProcessThatIsStoppedGoesOn stops a node for 6 s while it works: it says so once, nobody is
 // asked faster than allowed, nothing is lost, and what it asks twice is what was on the wire.
@@ -66,61 +57,6 @@ func TestAProcessThatIsStoppedGoesOn(t *testing.T) {
 
 // pacedRate is the rcpt_rate of paced.
 const pacedRate = 20
-
-// TestABusyMachineCostsNoWork lets two other processes for each processor burn all they get for 10 s
-// while a node works: its receivers live on, its lease stays, and it says next to nothing.
-func TestABusyMachineCostsNoWork(t *testing.T) {
-	if os.Getenv(burnVariable) != "" {
-		for os.Getppid() != 1 { // until it is killed, or nobody would do that any more
-		}
-	}
-	effort.Children(t)
-	if !effort.Long() {
-		t.Skip("takes all processors for 10 s; run with -long")
-	}
-	_, r := pacedRig(t, "")
-	node := r.serve()
-	node.waitFor("node started")
-	ctx, cancel := context.WithTimeout(t.Context(), 2*cliWait)
-	defer cancel()
-	const domains, each = 50, 400 // 20 s by the allowance
-	var file strings.Builder
-	file.WriteString("email\n")
-	for i := range domains * each {
-		fmt.Fprintf(&file, "ghost%d@burn%d-clean.test\n", i, i%domains)
-	}
-	r.open(domains * each)
-	log := node.listen()
-	c := submitAll(ctx, t, r, []byte(file.String()))
-	c.reach(ctx, 100)
-	burning, stop := context.WithTimeout(ctx, burnFor)
-	defer stop()
-	for range 2 * runtime.NumCPU() {
-		child := exec.CommandContext(burning, os.Args[0], "-test.run=TestABusyMachineCostsNoWork$")
-		child.Env = append(os.Environ(), burnVariable+"=yes")
-		if err := child.Start(); err != nil {
-			t.Fatal(err)
-		}
-		defer child.Wait() //nolint:errcheck // it is killed
-	}
-	<-burning.Done()
-	if settled := c.settled(); settled == domains*each {
-		t.Error("all was done before the others ended")
-	}
-	for name, most := range map[string]float64{"rollcall_receiver_moved_total": 0, "rollcall_leases_lost_total": 0,
-		"rollcall_stale_epochs_total": 0} {
-		if n := r.metric(ctx, name); n > most {
-			t.Errorf("%s is %v", name, n)
-		}
-	}
-	if n := log.warnings(); n >= 5 {
-		t.Errorf("%d warnings", n)
-	}
-	if err := c.wait(); err != nil {
-		t.Fatal(err)
-	}
-	r.audit()
-}
 
 // warnings counts the lines that are more than information.
 func (l *nodeLog) warnings() (n int) {

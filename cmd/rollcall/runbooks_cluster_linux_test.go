@@ -198,7 +198,8 @@ func (c *scriptCluster) wasCalled(line string) {
 	}
 }
 
-// TestTheRunbooksOfAClusterThatChanges: a node is upgraded, keys change, and a node comes.
+// TestTheRunbooksOfAClusterThatChanges: a node is upgraded, the drain before it being taken back once, keys change,
+// and a node comes.
 func TestTheRunbooksOfAClusterThatChanges(t *testing.T) {
 	t.Parallel()
 	c := newScriptCluster(t)
@@ -206,6 +207,11 @@ func TestTheRunbooksOfAClusterThatChanges(t *testing.T) {
 	const members = "rollcall cluster members"
 	c.works("node-3")
 	c.script(script{document: "operators/runbooks/rolling-upgrade.md", standIns: systemctl, before: map[string]func(){
+		"systemctl restart rollcall": func() { // somebody thinks better of it first
+			c.does("cluster", "undrain", "node-3", "--yes", "--wait")
+			c.isSound()
+			c.does("cluster", "drain", "node-3", "--yes", "--wait")
+		},
 		members: func() {
 			c.wasCalled("systemctl restart rollcall")
 			c.ends("node-3", syscall.SIGTERM)

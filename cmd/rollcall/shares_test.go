@@ -171,18 +171,6 @@ func waitedPerRan(before, after map[string]threadTime) float64 {
 	return float64(sum.waited) / float64(max(sum.ran, int64(time.Millisecond)))
 }
 
-// TestThreadsThatEndTakeNothingBack: a reading later is never lower because a thread has ended.
-func TestThreadsThatEndTakeNothingBack(t *testing.T) {
-	t.Parallel()
-	before := map[string]threadTime{"1": {ran: 1e9, waited: 2e9}, "2": {ran: 50e9, waited: 90e9}, "3": {ran: 7e9,
-		waited: 7e9}}
-	after := map[string]threadTime{"1": {ran: 2e9, waited: 5e9}, "3": {ran: 1e9, waited: 1e9}, "4": {ran: 2e9,
-		waited: 4e9}}
-	if got := waitedPerRan(before, after); got != 2 {
-		t.Errorf("waited %v s a second, want 8 s in 4 s", got)
-	}
-}
-
 // sum adds up a metric's series that have a label's value, or all for "".
 func (s *shared) sum(name, value string) (sum float64) {
 	s.t.Helper()
