@@ -389,27 +389,6 @@ func TestOneCodeSignsInOnce(t *testing.T) {
 	}
 }
 
-func TestTheSameStepAndCodeAtOnceIsOneSession(t *testing.T) {
-	t.Parallel()
-	g := newRig(t)
-	secret, _ := g.codesOn()
-	other := g.anotherNode()
-	other.as = map[string]*browser{"nobody": {g: other}}
-	step, code := g.step(), g.code(secret, 0)
-	cookies := make([]string, 4)
-	var all sync.WaitGroup
-	for i := range cookies {
-		at := []*rig{g, other}[i%2]
-		all.Go(func() { cookies[i] = at.give(step, code).cookie() })
-	}
-	all.Wait()
-	for _, c := range cookies {
-		if c == "" || c != cookies[0] {
-			t.Fatalf("sessions %q", cookies)
-		}
-	}
-}
-
 func TestCodesAreSwitchedOffWithPasswordAndCode(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)

@@ -103,28 +103,6 @@ func (p *place) stored(id uuid.UUID, content []byte) {
 	}
 }
 
-func TestUploadingAFile(t *testing.T) {
-	t.Parallel()
-	p := theNode(t).workspace(t, "acme", 1000)
-	b := newTab(t, p.node).as(p.join(ledger.Member))
-	path, content := list(t, "contacts.csv", 20_000, "a")
-	b.goTo(p.path)
-	b.press("Upload a CSV")
-	b.shows("At most 67.1 MB")
-	b.choose(path)
-	b.shows("It needs at most")
-	b.press("Upload and check")
-	b.shows("The file has arrived. We're checking that it's in order. Then its addresses are checked.")
-	v := p.newest()
-	if b.at() != p.of(v) || v.Filename != "contacts.csv" {
-		t.Errorf("the upload of %q led to %s", v.Filename, b.at())
-	}
-	p.stored(v.ID, content)
-	if left := eval[int](b, "localStorage.length"); left != 0 {
-		t.Errorf("%d things are remembered of an upload that is whole", left)
-	}
-}
-
 func TestAnUploadThatIsCutAndReloaded(t *testing.T) {
 	t.Parallel()
 	n := ownNode(t)
@@ -138,7 +116,9 @@ func TestAnUploadThatIsCutAndReloaded(t *testing.T) {
 	path, content := list(t, "big.csv", size, "a")
 	other, _ := list(t, "big.csv", size, "b")
 	n.storage.slow(4 * time.Millisecond)
-	b.goTo(p.path + "/upload")
+	b.goTo(p.path)
+	b.press("Upload a CSV")
+	b.shows("At most 67.1 MB")
 	eval[bool](b, barWatch)
 	b.choose(path)
 	b.shows("It needs at most")
@@ -264,4 +244,7 @@ func TestAFileIsDroppedOnTheList(t *testing.T) {
 		t.Errorf("the upload of %q led to %s", v.Filename, b.at())
 	}
 	p.stored(v.ID, []byte("anna@acme-clean.test\n"))
+	if left := eval[int](b, "localStorage.length"); left != 0 {
+		t.Errorf("%d things are remembered of an upload that is whole", left)
+	}
 }
