@@ -21,55 +21,6 @@ const openedTLS = `
 > 250 STARTTLS
 `
 
-// What hostile receivers answer to RCPT, in clear and under TLS. Whatever it is,
-// the session is over at once and nothing is taken for an answer.
-func TestHostileReplyEndsTheSession(t *testing.T) {
-	long := strings.Repeat("x", 4000)
-	tests := []struct {
-		name string
-		ends string // how the script goes on after RCPT
-		want error
-	}{
-		{"two digits", `>> "25 ok\r\n"`, ErrProtocol},
-		{"four digits", `>> "2500 ok\r\n"`, ErrProtocol},
-		{"code 999", `>> "999 ok\r\n"`, ErrProtocol},
-		{"empty line", `>> "\r\n"`, ErrProtocol},
-		{"echo", `>> "RCPT TO:<a@example.com>\r\n"`, ErrProtocol},
-		{"line without end", `>? "` + strings.Repeat(long, 100) + `"`, ErrTooLarge},
-		{"reply without end", `>? "` + strings.Repeat("250-x\\r\\n", 1000) + `"`, ErrTooLarge},
-		{"long reply without end", `>? "` + strings.Repeat("250-"+long+"\\r\\n", 100) + `"`, ErrTooLarge},
-		{"closes", `! close`, io.EOF},
-		{"closes inside a line", ">> \"250 o\"\n! close", io.EOF},
-		{"closes inside a reply", ">> \"250-ok\\r\\n\"\n! close", io.EOF},
-	}
-	for _, secure := range []bool{false, true} {
-		start, mode := script(opened), " in clear"
-		if secure {
-			start, mode = openedTLS, " under tls"
-		}
-		for _, test := range tests {
-			t.Run(test.name+mode, func(t *testing.T) {
-				s := mustOpen(t, start+`
-					< MAIL FROM:<back@probe.example>
-					> 250 ok
-					< RCPT TO:<a@example.com>
-					`+script(test.ends), testOptions())
-				if s.TLS() != secure {
-					t.Fatalf("tls %v", s.TLS())
-				}
-				answers, err := s.Probe(t.Context(), addresses("a"), Ask{})
-				f := failure(t, err)
-				if f.Stage != StageRcpt || f.Reply.Code != 0 || !errors.Is(f, test.want) {
-					t.Errorf("failure %v, want %v", f, test.want)
-				}
-				if len(answers) != 0 || s.Open() {
-					t.Errorf("%d answers, open %v", len(answers), s.Open())
-				}
-			})
-		}
-	}
-}
-
 // A second reply shows that the receiver is out of step: neither is taken for the
 // answer, since one of the replies before may have been sent ahead of its command.
 func TestTwoRepliesInOnePacket(t *testing.T) {
@@ -135,41 +86,6 @@ func TestHostileBeginning(t *testing.T) {
 			f := failure(t, err)
 			if f.Stage != test.stage || f.Reply.Code != 0 || !errors.Is(f, test.want) {
 				t.Errorf("failure %v, want %v at %v", f, test.want, test.stage)
-			}
-		})
-	}
-}
-
-func TestResetAtEachStage(t *testing.T) {
-	steps := []struct {
-		stage Stage
-		lines script
-	}{
-		{StageGreeting, "> 220 hi\n"},
-		{StageHello, "< EHLO probe.example\n> 250 hi\n"},
-		{StageMail, "< MAIL FROM:<back@probe.example>\n> 250 ok\n"},
-		{StageRcpt, "< RCPT TO:<a@example.com>\n> 250 ok\n"},
-		{StageRset, "< RSET\n> 250 ok\n"},
-	}
-	played := script("")
-	for _, step := range steps {
-		// The command is read and not answered: what is left unread would reset anyway.
-		command, _, _ := strings.Cut(string(step.lines), "\n")
-		text := played
-		if strings.HasPrefix(command, "<") {
-			text += script(command) + "\n"
-		}
-		played += step.lines
-		t.Run(step.stage.String(), func(t *testing.T) {
-			dial, at := (text + "! reset").listen(t)
-			s, err := Open(t.Context(), dial, "mx.example", at, testOptions())
-			for i := 0; err == nil && i < 2; i++ {
-				_, err = s.Probe(t.Context(), addresses("a"), Ask{})
-			}
-			f := failure(t, err)
-			early := step.stage == StageGreeting && f.Stage == StageConnect // as the system sees it
-			if (f.Stage != step.stage && !early) || f.Reply.Code != 0 {
-				t.Errorf("failure %v, want stage %v", f, step.stage)
 			}
 		})
 	}
@@ -266,22 +182,6 @@ func TestStartTLS(t *testing.T) {
 				t.Errorf("failure %v, want %d %v", f, test.code, test.err)
 			}
 		})
-	}
-}
-
-func TestGarbageInsteadOfTLS(t *testing.T) {
-	dial, at := script(`
-		> 220 hi
-		< EHLO probe.example
-		> 250-mx.example
-		> 250 STARTTLS
-		< STARTTLS
-		> 220 go
-		>? "this is not tls\r\n"
-		`).listen(t)
-	_, err := Open(t.Context(), dial, "mx.example", at, testOptions())
-	if f := failure(t, err); f.Stage != StageTLS || f.Reply.Code != 0 {
-		t.Errorf("failure %v", f)
 	}
 }
 
