@@ -72,25 +72,6 @@ func TestThrottleFileGoesOnTopOfTheConfiguration(t *testing.T) {
 	}
 }
 
-func TestMissingThrottleFileChangesNothing(t *testing.T) {
-	table := tableOf(t, throttleBase(t, ""))
-	if got := table.For("a.test"); got != throttle.DefaultLimits() {
-		t.Errorf("got %+v", got)
-	}
-	if rules := table.Rules(throttle.LayerFile); len(rules) > 0 {
-		t.Errorf("the file says %+v, and nobody wrote anything", rules)
-	}
-}
-
-func TestTableKnowsDefaultAndExceptions(t *testing.T) {
-	table := tableOf(t, throttleBase(t, "[receivers.\"a.test\"]\nconnections = 9\n"))
-	for key, want := range map[string]int{"a.test": 9, "b.test": 2} {
-		if got := table.For(key).Connections; got != want {
-			t.Errorf("%s: got %d connections, want %d", key, got, want)
-		}
-	}
-}
-
 // everyField is a throttle file in which every field is set, in all ways to write it.
 const everyField = `[default]
 connections = 1_000

@@ -142,26 +142,6 @@ func TestDownHostsRefuseConnections(t *testing.T) {
 	}
 }
 
-func TestThousandsOfHosts(t *testing.T) {
-	l := startLab(t, nil)
-	seen := make(map[string]string)
-	var last string
-	for i := range 2000 {
-		last = "mx1.many" + strconv.Itoa(i) + "-clean.test"
-		addr := hostAddr(t, l, last)
-		if other, ok := seen[addr]; ok {
-			t.Fatalf("%s and %s share %s", last, other, addr)
-		}
-		seen[addr] = last
-		if i%100 == 0 {
-			dialHost(t, l, last).says("", "220 "+last)
-		}
-	}
-	if again := hostAddr(t, l, last); seen[again] != last {
-		t.Errorf("%s moved to %s", last, again)
-	}
-}
-
 func TestSameNameSameAddressInEveryLab(t *testing.T) {
 	var addrs [2]string
 	for i := range addrs {

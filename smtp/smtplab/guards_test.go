@@ -248,9 +248,3 @@ func TestBlocksBySourceAddress(t *testing.T) {
 		dialFrom(t, l, c.host, c.source).says("", c.says)
 	}
 }
-
-func TestGuardsHaveNames(t *testing.T) {
-	if len(guardNames) != int(GuardExcess)+1 || Guard(200).String() != "guard 200" {
-		t.Errorf("%d names, %s", len(guardNames), Guard(200))
-	}
-}
