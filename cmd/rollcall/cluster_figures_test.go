@@ -208,15 +208,7 @@ func (w *crowd) submit(file []byte) uuid.UUID {
 	w.t.Helper()
 	first := w.nodes[0]
 	first.open(int64(bytes.Count(file, []byte("\n"))))
-	c := first.client()
-	made, err := c.Create(w.t.Context(), uuid.New(), int64(len(file)), "load.csv")
-	if err == nil {
-		err = c.Upload(w.t.Context(), made.Upload.URL, bytes.NewReader(file), int64(len(file)), func(int64) {})
-	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return uuid.MustParse(made.ID)
+	return uuid.MustParse(mustHandIn(w.t.Context(), w.t, first.client(), file))
 }
 
 // speed gives the addresses a second of the middle half of a file: before and after

@@ -10,10 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"rollcall/actors/inspect"
-	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/node"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
@@ -68,14 +65,14 @@ give_up_after = "1m"
 		for j := range w.perFile {
 			fmt.Fprintf(&file, "anna.adler@x%d-%d-%s.test\n", i, j, hostileKinds[j%len(hostileKinds)])
 		}
-		post(t, ctx, c, file.Bytes())
+		mustHandIn(ctx, t, c, file.Bytes())
 	}
 	least := min(w.files*w.perFile/2, 900) // a workspace may have half of the receivers
 	waitUntil(t, func() bool { return lab.Manners().Total.SessionsOpen >= least })
 	open := lab.Manners().Total.SessionsOpen
 	began := time.Now()
 	honest := cleanFile(200, 20)
-	id := post(t, ctx, c, honest)
+	id := mustHandIn(ctx, t, c, honest)
 	for {
 		d, err := look(ctx, c, id)
 		if err != nil {
@@ -111,19 +108,6 @@ give_up_after = "1m"
 	if code := node.stop(syscall.SIGTERM); code != exitDone {
 		t.Errorf("SIGTERM: got code %d", code)
 	}
-}
-
-// post has a file verified and gives its number.
-func post(t *testing.T, ctx context.Context, c *client.API, file []byte) string {
-	t.Helper()
-	made, err := c.Create(ctx, uuid.New(), int64(len(file)), "list.csv")
-	if err == nil {
-		err = c.Upload(ctx, made.Upload.URL, bytes.NewReader(file), int64(len(file)), func(int64) {})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return made.ID
 }
 
 // TestReceiversThatAnswerNobody: a file with receivers that never give one answer ends by itself, though

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/cmd/rollcall/client"
 	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
@@ -84,6 +86,25 @@ func letters(n int) string {
 		out = append(out, byte('a'+n%26))
 	}
 	return string(out)
+}
+
+// handIn makes a verification and uploads its file.
+func handIn(ctx context.Context, c *client.API, name string, file []byte) (string, error) {
+	made, err := c.Create(ctx, uuid.New(), int64(len(file)), name)
+	if err != nil {
+		return "", err
+	}
+	return made.ID, c.Upload(ctx, made.Upload.URL, bytes.NewReader(file), int64(len(file)), func(int64) {})
+}
+
+// mustHandIn is handIn where nothing may fail.
+func mustHandIn(ctx context.Context, t testing.TB, c *client.API, file []byte) string {
+	t.Helper()
+	id, err := handIn(ctx, c, "list.csv", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
 }
 
 // quickLab is a lab without latency that never refuses a session: a node opens

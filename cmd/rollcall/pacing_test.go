@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
@@ -50,19 +48,6 @@ func newJudged(t *testing.T, settings string) *trialRig {
 	node.waitFor("node started")
 	r.open(10_000_000)
 	return &trialRig{r, lab, node}
-}
-
-// submit uploads a file for the rig's tenant and gives the verification's id.
-func (j *trialRig) submit(ctx context.Context, c *client.API, file []byte) string {
-	j.t.Helper()
-	made, err := c.Create(ctx, uuid.New(), int64(len(file)), "judged.csv")
-	if err == nil {
-		err = c.Upload(ctx, made.Upload.URL, bytes.NewReader(file), int64(len(file)), func(int64) {})
-	}
-	if err != nil {
-		j.t.Fatal(err)
-	}
-	return made.ID
 }
 
 // end waits for the end of a verification and gives how long that took.
@@ -138,8 +123,8 @@ func smallBehindBig(t *testing.T, receiver string, big []byte, small func(prefix
 	ctx, cancel := context.WithTimeout(t.Context(), loadWait)
 	defer cancel()
 	c := j.client()
-	alone := j.end(ctx, c, j.submit(ctx, c, small("carl")))
-	bigID := j.submit(ctx, c, big)
+	alone := j.end(ctx, c, mustHandIn(ctx, t, c, small("carl")))
+	bigID := mustHandIn(ctx, t, c, big)
 	for { // until the big one is at work
 		d, err := look(ctx, c, bigID)
 		if err != nil {
@@ -152,12 +137,12 @@ func smallBehindBig(t *testing.T, receiver string, big []byte, small func(prefix
 			t.Fatalf("the big file does not begin: %+v", d)
 		}
 	}
-	own := j.end(ctx, c, j.submit(ctx, c, small("dora")))
+	own := j.end(ctx, c, mustHandIn(ctx, t, c, small("dora")))
 	if err := os.Remove(filepath.Join(j.folder, "tenant.json")); err != nil {
 		t.Fatal(err)
 	}
 	j.open(1000) // another workspace
-	other := j.end(ctx, j.client(), j.submit(ctx, j.client(), small("emil")))
+	other := j.end(ctx, j.client(), mustHandIn(ctx, t, j.client(), small("emil")))
 	t.Logf("ten addresses took %.1f s alone, %.1f s behind %d bytes of the same workspace, %.1f s of another one",
 		alone.Seconds(), own.Seconds(), len(big), other.Seconds())
 	most := 3 * alone

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/miekg/dns"
 
 	"rollcall/cmd/rollcall/term"
@@ -116,15 +115,7 @@ func (r *rig) submits(addresses int, domains ...string) (id string) {
 			text += fmt.Sprintf("anna%d@%s\n", i, domain)
 		}
 	}
-	client, size := r.client(), int64(len(text))
-	made, err := client.Create(r.t.Context(), uuid.New(), size, "documents.csv")
-	if err == nil {
-		err = client.Upload(r.t.Context(), made.Upload.URL, strings.NewReader(text), size, func(int64) {})
-	}
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return made.ID
+	return mustHandIn(r.t.Context(), r.t, r.client(), []byte(text))
 }
 
 // script runs the blocks of a document in the node's folder.

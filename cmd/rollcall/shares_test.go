@@ -88,17 +88,14 @@ func (s *shared) file() time.Duration {
 	defer cancel()
 	s.second.HTTP.CloseIdleConnections() // he comes new
 	began := time.Now()
-	made, err := s.second.Create(ctx, uuid.New(), int64(len(text)), "small.csv")
-	if err == nil {
-		err = s.second.Upload(ctx, made.Upload.URL, strings.NewReader(text), int64(len(text)), func(int64) {})
-	}
+	id, err := handIn(ctx, s.second, "small.csv", []byte(text))
 	if err != nil {
 		s.t.Fatalf("the second tenant's file after %s: %v", time.Since(began), err)
 	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for ; ; <-tick.C {
-		d, _, err := s.second.Detail(ctx, made.ID)
+		d, _, err := s.second.Detail(ctx, id)
 		switch {
 		case err != nil:
 			s.t.Fatalf("the second tenant's file after %s: %v", time.Since(began), err)
@@ -387,18 +384,7 @@ func (s *shared) sends(ctx context.Context, domain string, addresses int) uuid.U
 	for i := range addresses {
 		fmt.Fprintf(&text, "ghost%d@%s\n", i, domain)
 	}
-	made, err := s.first.Create(ctx, uuid.New(), int64(text.Len()), "first.csv")
-	if err == nil {
-		err = s.first.Upload(ctx, made.Upload.URL, bytes.NewReader(text.Bytes()), int64(text.Len()), func(int64) {})
-	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	id, err := uuid.Parse(made.ID)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return id
+	return uuid.MustParse(mustHandIn(ctx, s.t, s.first, text.Bytes()))
 }
 
 // TestFilesAtSilentReceiversLeaveLeases: one tenant has more of them than a node works on at a time.

@@ -19,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/miekg/dns"
 
 	"rollcall/cmd/rollcall/client"
@@ -51,16 +50,11 @@ func TestMemoryOfManyDomains(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), manyWithin)
 	defer cancel()
 	c, file := r.client(), villageFile(*manyAddresses, *manyDomains)
-	made, err := c.Create(ctx, uuid.New(), int64(len(file)), "many.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Upload(ctx, made.Upload.URL, bytes.NewReader(file), int64(len(file)), func(int64) {}); err != nil {
-		t.Fatal(err)
-	}
+	id := mustHandIn(ctx, t, c, file)
 	began, d, receivers, told := time.Now(), api.Detail{}, 0.0, time.Now()
 	for d.CompletedAt == nil {
-		if d, err = look(ctx, c, made.ID); err != nil {
+		var err error
+		if d, err = look(ctx, c, id); err != nil {
 			t.Fatal(err)
 		}
 		living := r.metric(ctx, "rollcall_receivers")
@@ -249,15 +243,6 @@ func (l *large) client(workspace string, credits int64) *client.API {
 		l.t.Fatal(err)
 	}
 	return client.NewAPI(l.api, who.Key, func(string) {})
-}
-
-// handIn makes a verification and uploads its file.
-func handIn(ctx context.Context, c *client.API, name string, file []byte) (string, error) {
-	made, err := c.Create(ctx, uuid.New(), int64(len(file)), name)
-	if err != nil {
-		return "", err
-	}
-	return made.ID, c.Upload(ctx, made.Upload.URL, bytes.NewReader(file), int64(len(file)), func(int64) {})
 }
 
 // TestMemoryOfLargeFiles measures what a node takes for large files of two tenants at once. With one file
