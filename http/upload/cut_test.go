@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/http/listen"
 	"rollcall/http/listen/listentest"
 	"rollcall/http/upload"
 	"rollcall/ledger"
@@ -116,32 +115,6 @@ func trickle(conn net.Conn, text string, piece int, interval time.Duration) (sen
 		text = text[n:]
 	}
 	return sent, false
-}
-
-// TestNewerWriterTakesOver shows that a second writer wins at once, that the
-// first loses its connection, and that no byte of the first comes in later.
-func TestNewerWriterTakesOver(t *testing.T) {
-	t.Parallel()
-	rig := newStorageRig(t, func(o *upload.Options) { o.Window = time.Hour }) // only the newer writer cuts
-	const total = upload.ChunkBytes + 500
-	file := bytesOf(total)
-	id, path := rig.create(total)
-
-	older := rig.dial()
-	older.begin(path, total, file[:upload.ChunkBytes+100])
-	rig.waitDurable(id, upload.ChunkBytes) // the last 100 wait for their chunk to fill
-
-	newer := rig.dial()
-	newer.put(path, upload.ChunkBytes, total, file[upload.ChunkBytes:total])
-	if got := newer.reply(); got.status != 200 {
-		t.Fatalf("newer writer got %d %q", got.status, got.code)
-	}
-	if b, err := io.ReadAll(older); len(b) > 0 || listen.IsTimeout(err) {
-		t.Errorf("older writer read %q, %v; want a bare end", b, err)
-	}
-	if string(rig.file(id)) != file {
-		t.Error("the stored bytes are not the sent ones")
-	}
 }
 
 // TestFencedWriterOfAnotherNodeIsCut has the newer writer come in through the
