@@ -105,54 +105,6 @@ func (r *rig) findsEvidence(id, address string) (int, admin.Explanation, string)
 	return status, f, text
 }
 
-// TestEvidenceOfEachKind through the listener: what was stored is told.
-func TestEvidenceOfEachKind(t *testing.T) {
-	r := newRig(t)
-	d := ledgertest.NewFixture(t, r.book, 50)
-	id := settlesCases(d, everyCase()).ID.String()
-	for address, want := range map[string]struct {
-		ordinal         int64
-		outcome, reason string
-		attempts, hosts int
-	}{
-		"user0@example.test":      {0, "invalid", "mailbox_not_found", 1, 2},
-		"user0@EXAMPLE.test":      {0, "invalid", "mailbox_not_found", 1, 2},
-		"user1@example.test":      {1, "catch_all", "accept_all", 1, 1},
-		"user2@example.test":      {2, "unknown", "timeout", 2, 1},
-		"Mixed.Case@EXAMPLE.test": {3, "invalid", "domain_not_found", 0, 0},
-		"Mixed.Case@example.test": {3, "invalid", "domain_not_found", 0, 0},
-		"user7@example.test":      {7, "valid", "mailbox_exists", -1, 0},
-	} {
-		status, f, text := r.findsEvidence(id, address)
-		attempts, hosts := -1, 0
-		if f.Case != nil {
-			attempts, hosts = len(f.Case.Attempts), f.Case.Hosts
-		}
-		if status != 200 || f.Ordinal != want.ordinal || f.Outcome != want.outcome || f.Reason != want.reason ||
-			attempts != want.attempts || hosts != want.hosts || f.Verification.String() != id ||
-			f.Status != ledger.Completed || !strings.HasPrefix(f.Message, want.reason+" ") {
-			t.Errorf("%s: %d %s", address, status, text)
-		}
-	}
-	_, f, _ := r.findsEvidence(id, "user0@example.test")
-	a := f.Case.Attempts[0]
-	if rule := a.Rule; !strings.Contains(rule, "@") || a.Text != "user unknown" || a.Code != 550 ||
-		a.Enhanced != "5.1.1" || a.Stage != "rcpt" || a.Host != "mx.example.test" || a.Source != "192.0.2.7" ||
-		!a.TLS || a.Blame != "address" || !time.Time(a.At).Equal(seenAt) || f.Case.Behaviour.Accepts != nil {
-		t.Errorf("the attempt: %+v", a)
-	}
-	_, f, _ = r.findsEvidence(id, "user1@example.test")
-	if h := f.Case.Behaviour; h.Accepted != 3 || h.Refused != 0 || h.Accepts == nil || !*h.Accepts ||
-		len(h.Controls) != 3 || time.Time(*h.Last).Sub(time.Time(*h.First)) != 17*time.Second {
-		t.Errorf("the habit: %+v", f.Case.Behaviour)
-	}
-	_, f, _ = r.findsEvidence(id, "user2@example.test")
-	if c := f.Case; !c.GaveUp || c.Omitted != 7 || c.Attempts[0].Trouble != "timeout" ||
-		c.Attempts[0].Enhanced != "" {
-		t.Errorf("the case: %+v", c)
-	}
-}
-
 // TestEvidenceThatIsNotThere: what to do is said, and an address is in no log.
 func TestEvidenceThatIsNotThere(t *testing.T) {
 	var log bytes.Buffer

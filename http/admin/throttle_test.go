@@ -172,67 +172,6 @@ func overrideBody(id, key, fields string, more string) string {
 	return fmt.Sprintf(`{"id":%q,"key":%q,"fields":{%s},"seconds":3600,"reason":"test"%s}`, id, key, fields, more)
 }
 
-// TestAnOverrideIsSetListedLoggedAndCleared, in the name of who does it.
-func TestAnOverrideIsSetListedLoggedAndCleared(t *testing.T) {
-	r := newThrottleRig(t)
-	id := uuid.NewString()
-	body := overrideBody(id, "suffix:Example.test", `"rcpt_rate":"2/s","pause":"drain"`, "")
-	for range 2 { // sent again it is the same one
-		status, text := r.as("anna@desk", "POST", "/v1/throttle/overrides", body)
-		var made admin.ThrottleRule
-		if err := json.Unmarshal([]byte(text), &made); err != nil || status != 200 || made.Name != "example.test" ||
-			made.Author != "anna@desk" || made.ID != id || len(made.Fields) != 2 || made.Reason != "test" ||
-			time.Time(*made.Until).Sub(time.Time(*made.Created)) != time.Hour {
-			t.Fatalf("set: %d %v %s", status, err, text)
-		}
-	}
-	if r.tuned.Load() == 0 {
-		t.Error("the node was not told")
-	}
-	_, text := r.raw("GET", "/v1/throttle", "", "Bearer "+r.token)
-	var rules admin.ThrottleRules
-	if err := json.Unmarshal([]byte(text), &rules); err != nil {
-		t.Fatal(err)
-	}
-	layers := map[string]int{}
-	for _, rule := range rules.Rules {
-		layers[rule.Layer]++
-	}
-	if layers["default"] != 1 || layers["file"] != 1 || layers["override"] != 1 || layers["known"] < 10 ||
-		rules.File.Fault != "throttle.toml:3:7: no" || time.Time(rules.Now).IsZero() {
-		t.Errorf("list: %v %+v", layers, rules.File)
-	}
-	for _, rule := range rules.Rules {
-		if rule.Layer == "file" && rule.Fields[0] != (admin.ThrottleField{Field: "connections", Value: "7", Where: "throttle.toml:3"}) {
-			t.Errorf("rule of the file: %+v", rule)
-		}
-	}
-	clearing := fmt.Sprintf(`{"key":"example.test","id":%q,"reason":"done"}`, id)
-	if status, text := r.as("bert", "POST", "/v1/throttle/clear", clearing); status != 200 ||
-		!strings.Contains(text, id) {
-		t.Errorf("clear: %d %s", status, text)
-	}
-	if status, text := r.as("bert", "POST", "/v1/throttle/clear", clearing); status != 200 ||
-		text != `{"cleared":[]}`+"\n" {
-		t.Errorf("clear again: %d %s", status, text)
-	}
-	if status, text := r.as("anna@desk", "POST", "/v1/throttle/overrides", body); status != 409 ||
-		!strings.Contains(text, "new id") {
-		t.Errorf("set again when it does not hold: %d %s", status, text)
-	}
-	var page admin.LogPage
-	_, text = r.raw("GET", "/v1/log", "", "Bearer "+r.token)
-	if err := json.Unmarshal([]byte(text), &page); err != nil || len(page.Lines) != 2 || page.Next != nil {
-		t.Fatalf("log: %v %s", err, text)
-	}
-	set, cleared := page.Lines[1], page.Lines[0]
-	if set.Action != "throttle set" || set.Author != "anna@desk" || set.Subject != "example.test" ||
-		!strings.Contains(set.New, "rcpt_rate=2/s") || set.Reason != "test" || cleared.Action != "throttle clear" ||
-		cleared.Author != "bert" || cleared.Reason != "done" {
-		t.Errorf("log: %s", text)
-	}
-}
-
 // TestWhatIsNoOverride is refused, and says what to write.
 func TestWhatIsNoOverride(t *testing.T) {
 	r := newThrottleRig(t)
@@ -281,6 +220,16 @@ func TestWhatIsNoOverride(t *testing.T) {
 		if status, text := r.raw("POST", "/v1/throttle/overrides", body, "Bearer "+r.token); status != 200 {
 			t.Errorf("%s: %d %s", name, status, text)
 		}
+	}
+	over := overrideBody(uuid.NewString(), "over.test", `"connections":"1"`, "")
+	for _, call := range [][2]string{{"overrides", over}, {"clear", `{"key":"over.test","reason":"done"}`}} {
+		if status, text := r.raw("POST", "/v1/throttle/"+call[0], call[1], "Bearer "+r.token); status != 200 {
+			t.Errorf("%s: %d %s", call[0], status, text)
+		}
+	}
+	if status, text := r.raw("POST", "/v1/throttle/overrides", over, "Bearer "+r.token); status != 409 ||
+		!strings.Contains(text, "new id") {
+		t.Errorf("set again when it does not hold: %d %s", status, text)
 	}
 	r.survey.fail(errors.New("no DNS"))
 	loose := overrideBody(uuid.NewString(), "nobody.test", `"connections":"9"`, "")
