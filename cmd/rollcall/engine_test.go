@@ -94,18 +94,25 @@ func submit(t testing.TB, n *node.Node, file []byte, credits ledger.Credits) led
 // finish waits for the end of a verification.
 func finish(t testing.TB, n *node.Node, v ledger.Verification, within time.Duration) ledger.Verification {
 	t.Helper()
+	return awaitVerification(t, n, v, within, func(v ledger.Verification) bool { return v.Status.Final() })
+}
+
+// awaitVerification waits until a verification is as wanted.
+func awaitVerification(t testing.TB, n *node.Node, v ledger.Verification, within time.Duration,
+	as func(ledger.Verification) bool) ledger.Verification {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	every := time.NewTicker(20 * time.Millisecond)
 	defer every.Stop()
 	for {
 		got, err := n.Book.Verification(ctx, v.Workspace, v.ID)
-		if err == nil && got.Status.Final() {
+		if err == nil && as(got) {
 			return got
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("not final after %v: %+v", within, got)
+			t.Fatalf("not as wanted after %v: %+v", within, got)
 		case <-every.C:
 		}
 	}

@@ -181,7 +181,7 @@ func TestANodeThatIsNotFitAsksNobodyUntilItIs(t *testing.T) {
 		t.Errorf("it is said %d times, want once:\n%s", lines, said.String())
 	}
 	v := submit(t, n, []byte("email\nanna@one-clean.test\nbert@two-clean.test\n"), 2)
-	awaitVerification(t, n, v, func(v ledger.Verification) bool { return v.Status == ledger.Waiting })
+	awaitVerification(t, n, v, time.Minute, func(v ledger.Verification) bool { return v.Status == ledger.Waiting })
 	if sheet := lab.Manners(); sheet.Total.Sessions != 0 || sheet.DNS.Queries == 0 {
 		t.Errorf("a node that is not fit opened %d sessions, and asked DNS %d times", sheet.Total.Sessions,
 			sheet.DNS.Queries)
@@ -221,26 +221,6 @@ func TestANodeThatIsNotMadeToBeFitProbes(t *testing.T) {
 	}
 	if text := doctorVerdict(diagnosis{Identity: found}); !strings.Contains(text, "it probes all the same") {
 		t.Errorf("the doctor says\n%s", text)
-	}
-}
-
-// awaitVerification waits until a verification is as wanted.
-func awaitVerification(t *testing.T, n *node.Node, v ledger.Verification, as func(ledger.Verification) bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	every := time.NewTicker(20 * time.Millisecond)
-	defer every.Stop()
-	for {
-		got, err := n.Book.Verification(ctx, v.Workspace, v.ID)
-		if err == nil && as(got) {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("not as wanted: %+v", got)
-		case <-every.C:
-		}
 	}
 }
 
