@@ -144,7 +144,10 @@ func (g *greylisting) isWrong(fresh float64) bool {
 func (p *Pace) Retried(sent time.Time, passed, due bool, now time.Time) Effect {
 	if passed {
 		p.passed(sent, now)
+	} else {
+		p.search.bad(sent, 0) // it used the pace, and says nothing of it
 	}
+	p.testAgain(sent, passed, now)
 	if p.nothing.on {
 		return p.againAlone(passed, now)
 	}

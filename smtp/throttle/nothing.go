@@ -7,12 +7,11 @@ import (
 
 // What happens while nothing passes.
 const (
-	// Nothing passes after rowNothing first tries in a row without a good answer, rowShort where most passed before, or
-	// rowQuiet where the last good answer was quietNothing ago.
+	// rowNothing first tries in a row without a good answer where there was none, or rowShort at least where others passed
+	// before, and nothing passes. quietNothing after the last good answer fewer are enough.
 	rowNothing   = 20
 	rowShort     = 7
 	rowOfOne     = 10 // are enough to be about one mail domain or customer
-	rowQuiet     = 3
 	quietNothing = 10 * time.Second
 
 	// Then one address at a time is asked, after 1, 2, 4 … aloneMost; later the wait is 1/aloneShare of the time so

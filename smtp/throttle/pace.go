@@ -33,7 +33,8 @@ const (
 	// quietAgain: after so long without a good answer, asking an address again shows something.
 	quietAgain = 2 * time.Second
 
-	// rowNearOdds is the logarithm of the odds against chance at which a row counts near a known limit: 1 in 1,000.
+	// rowNearOdds are the logarithm of the odds against a row by chance that are enough near a known limit, or when the last good
+	// answer is quietNothing ago: 1 in 1,000, which is three where few fail.
 	rowNearOdds = 6.9
 
 	// below is the part of a measured limit that we use, and slower the part of the pace at which a small share is
@@ -285,11 +286,12 @@ func (p *Pace) Bad(t Try, now time.Time) Effect {
 		p.grey.end(p, now, "nobody passes, however long they have waited: it isn't greylisting, whatever its replies say")
 		p.grey.wrong = now
 		return p.nothingPasses(now)
-	case p.firsts.rowFails(), p.firsts.isBlocked(), p.firsts.row >= rowQuiet && now.Sub(p.nothing.good) >= quietNothing:
+	case p.firsts.rowFails(), p.firsts.isBlocked(),
+		oddsOf(p.firsts.row, p.firsts.failedBefore()) >= rowNearOdds && now.Sub(p.nothing.good) >= quietNothing:
 		return p.nothingPasses(now)
 	}
 	usual, newest := usualNow(p, now), &p.firsts.newest().entry
-	if p.firsts.isRow(usual, rowNearOdds) && p.edge > 0 && p.rate >= below*p.edge && !p.test.open {
+	if oddsOf(p.firsts.clear, usual) >= rowNearOdds && p.edge > 0 && p.rate >= below*p.edge && !p.test.open {
 		return p.stepBack(now)
 	}
 	chance := p.firsts.chance(newest)
@@ -319,6 +321,7 @@ func (p *Pace) Again(first Try, sent time.Time, passed bool, now time.Time) Effe
 	if passed {
 		p.passed(sent, now)
 	}
+	p.testAgain(sent, passed, now)
 	if p.nothing.on || p.grey.on {
 		return p.againAlone(passed, now)
 	}
@@ -514,6 +517,19 @@ func (p *Pace) judge(bad float64, now time.Time) {
 		p.enter(PhaseHolding, now, fmt.Sprintf("fewer addresses are deferred at %s than at %s: a limit of about %s", perSecond(p.rate),
 			perSecond(p.test.saved.rate), perSecond(p.edge)))
 	}
+}
+
+// testAgain takes one that was asked again while a test runs: where most were deferred it shows as much as a new one, since it
+// was sent at the lower pace too. Where few were, most of those are asked again that are deferred at any pace.
+func (p *Pace) testAgain(sent time.Time, passed bool, now time.Time) {
+	if p.nothing.on || sent.Before(p.counted) || p.test.share <= shareSure {
+		return
+	}
+	bad := 1.0
+	if passed {
+		bad = 0
+	}
+	p.judge(bad, now)
 }
 
 // overspent goes a little slower near a known limit when there were more deferrals than good answers paid for. If

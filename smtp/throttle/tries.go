@@ -169,21 +169,24 @@ func (f *firsts) add(t *Try) {
 // forgetRow ends the row of bad ones.
 func (f *firsts) forgetRow() { f.row, f.clear = 0, 0 }
 
-// rowFails reports whether so many in a row are bad that nothing passes: rowNothing, or rowShort where most passed
-// before. Replies that have always been about their address count less.
+// rowFails reports whether so many in a row are bad that nothing passes: rowNothing where nobody has passed, else as many as
+// are no chance where so many failed before. Those that got a reply which has always been about its address so far count less.
 func (f *firsts) rowFails() bool {
-	if f.clear >= rowNothing || f.row >= 3*rowNothing {
-		return true
+	if good, _ := f.goodSince(time.Time{}); good == 0 {
+		return f.clear >= rowNothing || f.row >= 3*rowNothing
 	}
-	good, n := f.goodSince(time.Time{})
-	return good > 0 && f.clear >= rowShort && f.isRow(min(0.5, float64(n-good-f.row+1)/float64(n-f.row+1)), blockedOdds)
+	return f.clear >= rowShort && oddsOf(f.clear, f.failedBefore()) >= blockedOdds || f.row >= 3*rowNothing
 }
 
-// isRow reports whether the row of bad answers that may not be about their addresses is longer than chance explains at
-// a given share.
-func (f *firsts) isRow(share, odds float64) bool {
-	return float64(f.clear)*-math.Log(max(shareTold, share)) >= odds
+// failedBefore is which share of the newest first tries failed before the present row.
+func (f *firsts) failedBefore() float64 {
+	good, n := f.goodSince(time.Time{})
+	before := max(0, n-f.row)
+	return float64(before-good) / float64(before+1)
 }
+
+// oddsOf is the logarithm of the odds against so many bad ones in a row by chance where a share is.
+func oddsOf(row int, share float64) float64 { return float64(row) * -math.Log(max(shareTold, share)) }
 
 // isBlocked reports whether a row of refusals of us is too long for chance, given how often they come otherwise: then
 // we are blocked for every address.

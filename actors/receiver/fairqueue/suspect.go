@@ -7,6 +7,9 @@ const (
 	// guards that an acceptance resets count to ten or more.
 	SuspectsInRow = 2
 
+	// RetriesInRow is the same of those that are due again: if they fail each time, others still have their turn.
+	RetriesInRow = 2
+
 	longWord    = 24 // bytes of a local part; few real ones are longer. Guess.
 	manyDigits  = 5  // more than a year. Guess.
 	consonants  = 6  // in a row; an initial and a name have up to five, as "jschmidt". Guess.
@@ -28,7 +31,7 @@ const (
 	Suspect
 	// First items come out before all others of their flow.
 	First
-	// Retry items come next, before those that were never given out.
+	// Retry items come next, before those that were never given out, RetriesInRow of them.
 	Retry
 )
 
@@ -70,12 +73,14 @@ func looksInvented(local string) bool {
 		letters > fewPerVowel*max(1, vowels)
 }
 
-// mixed is a queue of items by class: First and Retry items come out first, the others in order of arrival, but no more
-// than SuspectsInRow suspect ones in a row while normal ones wait. The zero value is ready.
+// mixed is a queue of items by class: First items come out first, then Retry ones, RetriesInRow of them while others wait;
+// these in order of arrival, but no more than SuspectsInRow suspect ones in a row while normal ones wait. The zero value
+// is ready.
 type mixed[T any] struct {
 	first, retry, normal, suspect FIFO[numbered[T]]
 	next                          uint64 // number of the next item that is pushed
 	row                           int    // how many suspect ones came out last
+	retries                       int    // and how many of Retry
 }
 
 type numbered[T any] struct {
@@ -102,11 +107,14 @@ func (m *mixed[T]) push(item T, class Class) {
 
 // pop takes the next item, which there must be.
 func (m *mixed[T]) pop() T {
-	for _, early := range [...]*FIFO[numbered[T]]{&m.first, &m.retry} {
-		if early.Len() > 0 {
-			return early.Pop().item
-		}
+	if m.first.Len() > 0 {
+		return m.first.Pop().item
 	}
+	if others := m.normal.Len() + m.suspect.Len(); m.retry.Len() > 0 && (others == 0 || m.retries < RetriesInRow) {
+		m.retries++
+		return m.retry.Pop().item
+	}
+	m.retries = 0
 	suspect := m.normal.Len() == 0
 	if !suspect && m.suspect.Len() > 0 && m.row < SuspectsInRow {
 		suspect = m.suspect.Peek().number < m.normal.Peek().number

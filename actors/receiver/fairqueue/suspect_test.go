@@ -42,28 +42,32 @@ type numbered struct {
 }
 
 // TestSuspectsComeFewInARow: nothing is lost, those of a class keep their order, first ones come
-// first, and no more than two suspect ones come in a row while normal ones wait.
+// first, no more than two suspect ones come in a row while normal ones wait, and of those that are due again two for each other.
 func TestSuspectsComeFewInARow(t *testing.T) {
 	effort.Check(t, func(rt *rapid.T) {
 		q := fairqueue.New[numbered](nil)
 		h := q.NewHostQueue("mx")
 		f := q.Flow(uuid.UUID{1}, uuid.UUID{2})
-		waiting, last, row := map[fairqueue.Class]int{}, map[fairqueue.Class]int{}, 0
+		waiting, last, row, retries := map[fairqueue.Class]int{}, map[fairqueue.Class]int{}, 0, 0
 		pop := func() {
 			normal := waiting[fairqueue.Normal] > 0
 			one, _ := h.Pop()
 			if waiting[fairqueue.First] > 0 && one.class != fairqueue.First {
 				rt.Fatalf("%d came while %d first ones wait", one.number, waiting[fairqueue.First])
 			}
-			if waiting[fairqueue.Retry] > 0 && one.class != fairqueue.First && one.class != fairqueue.Retry {
-				rt.Fatalf("%d came while %d retries wait", one.number, waiting[fairqueue.Retry])
+			others := waiting[fairqueue.Normal]+waiting[fairqueue.Suspect] > 0
+			if isRetry := one.class == fairqueue.Retry; one.class != fairqueue.First && others && waiting[fairqueue.Retry] > 0 &&
+				isRetry != (retries < fairqueue.RetriesInRow) {
+				rt.Fatalf("%d came after %d retries in a row while %v wait", one.number, retries, waiting)
 			}
 			waiting[one.class]--
 			switch one.class {
 			case fairqueue.Normal:
-				row = 0
+				row, retries = 0, 0
 			case fairqueue.Suspect:
-				row++
+				row, retries = row+1, 0
+			case fairqueue.Retry:
+				retries++
 			}
 			if normal && one.class == fairqueue.Suspect && row > fairqueue.SuspectsInRow {
 				rt.Fatalf("%d suspects in a row while %d normal ones wait", row, waiting[fairqueue.Normal])

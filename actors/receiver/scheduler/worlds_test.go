@@ -18,6 +18,7 @@ func families() []family {
 		{"penalties", "85 % used (50 % where it is 30 s), 1 % put off", 4, 0.5, drawPenalties},
 		{"odd", "1.1 times the time without them, 1.3 times where there are 20 %", 4, 0.7, drawOddMailboxes},
 		{"greylisting", "all done in 1.15 of the ideal", 4, 0.5, drawGreylisting},
+		{"missing", "all done in 1.5 of the ideal and 15 s", 4, 0.5, drawMissingForNow},
 		{"singly", "97 % of what is told (95 % far away), 90 % at any time", 4, 0.2, drawGreylistedSingly},
 		{"transients", "90 % of what is told", 4, 0.7, drawTransients},
 		{"ordinary", "1.1 of the ideal, 0.1 connections an address", 4, 0.7, drawOrdinary},
@@ -312,6 +313,17 @@ func drawGreylisting(r *rand.Rand) *drawn {
 	w.addresses = min(2500, int(w.rate()*240))
 	w.wanted = figures{timeTaken: 1.15, rcptsAsked: 1.15}
 	return w.describe(fmt.Sprintf("everybody is greylisted for %s, %d addresses", w.far.grey, w.addresses))
+}
+
+// drawMissingForNow draws a receiver that puts off whoever doesn't exist, which are many, and small lists.
+func drawMissingForNow(r *rand.Rand) *drawn {
+	w := drawTold(r)
+	w.told.RcptRate = rate(one(r, 50, 100), time.Second)
+	w.span, w.addresses, w.domains, w.spare = time.Hour, one(r, 300, 1000), one(r, 1, 2, 4), 15*time.Second
+	w.waits = []time.Duration{5 * time.Second, 20 * time.Second, time.Minute}
+	w.far.odd = []oddOf{{share: float64(one(r, 30, 50, 70, 85)) / 100, reply: reply(450, 1, 1, sentence(r, one(r, 0, 1)))}}
+	w.wanted = figures{timeTaken: 1.5}
+	return w.describe("who is missing is put off")
 }
 
 // drawGreylistedSingly draws a receiver that greylists some mailboxes, at a told pace.
