@@ -29,7 +29,7 @@ and column. The environment takes precedence over the file: ` + "`http.listen`" 
 commas. Each key is shown with its default. Times are texts such as "90s", "5m" or "2h"; rates are texts such as "5/s", "30/min" or "100/h". ` + "`rollcall config check FILE`" + ` says
 what is wrong with a file, ` + "`rollcall config show`" + ` prints what is in effect.
 
-` + "`ROLLCALL_ADMIN`" + `, ` + "`ROLLCALL_ADMIN_TOKEN`" + `, ` + "`ROLLCALL_AUTHOR`" + ` and ` + "`ROLLCALL_KEY`" + ` are read by commands and are no settings.
+` + "`ROLLCALL_ADMIN`" + `, ` + "`ROLLCALL_ADMIN_TOKEN`" + `, ` + "`ROLLCALL_AUTHOR`" + ` and ` + "`ROLLCALL_KEY`" + ` are for commands only; they are not settings.
 `
 
 func TestTheDocumentSaysWhatTheCommentsSay(t *testing.T) {

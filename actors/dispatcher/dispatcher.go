@@ -121,7 +121,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		taken: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_leases_taken_total",
 			Help: "Verifications that this node leased, those that it took over included."}),
 		takenOver: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_takeovers_total",
-			Help: "Verifications that this node leased and that had an owner before, lost, stopped or draining."}),
+			Help: "Verifications that this node took over from an owner that was lost, stopped or draining."}),
 		lost: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_leases_lost_total",
 			Help: "Leases that this node lost: others have them, or it could not renew them in time."}),
 		crashed: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_verification_crashes_total",

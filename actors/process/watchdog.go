@@ -53,7 +53,7 @@ func newWatchdog(r prometheus.Registerer, log *slog.Logger, clock func() time.Ti
 		pauses: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_process_pauses_total",
 			Help: "Pauses in which nothing of this process ran for a second or longer."}),
 		paused: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_process_paused_seconds_total",
-			Help: "Total seconds of these pauses."})}
+			Help: "Total seconds of pauses in which nothing of this process ran for a second or longer."})}
 	now := clock()
 	w.ran.Store(&now)
 	w.used = cpu()

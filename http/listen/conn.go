@@ -335,7 +335,7 @@ type Metrics struct {
 func NewMetrics(prefix, name string) *Metrics {
 	m := &Metrics{refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: prefix + "_connections_refused_total",
-		Help: "Connections to the " + name + " that got no place, whether they were told or just closed, by reason: share " +
+		Help: "Connections to the " + name + " that were refused, with an answer or just closed, by reason: share " +
 			"(their network address had as many as were still free) or full (none was free).",
 	}, []string{"reason"})}
 	m.open = prometheus.NewGaugeFunc(prometheus.GaugeOpts{

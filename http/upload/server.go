@@ -330,8 +330,8 @@ func (m *metrics) register(to prometheus.Registerer) error {
 	}
 	m.crowded = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rollcall_upload_places_refused_total",
-		Help: "Uploads that were told to come again for want of a place, by reason: share (their workspace had as many as " +
-			"were still free) or full (none was free).",
+		Help: "Uploads that were told to come again because no place was free, by reason: share (their workspace had as " +
+			"many as were still free) or full (none was free).",
 	}, []string{"reason"})
 	for _, reason := range []string{listen.NoShare, listen.NoPlace} {
 		m.crowded.WithLabelValues(reason)

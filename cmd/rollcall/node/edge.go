@@ -255,7 +255,7 @@ func newCertificates(r prometheus.Registerer, log *slog.Logger) *certificates {
 		used: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "rollcall_tls_certificate_used",
 			Help: "1 when a listener uses its certificate files as they are now, or has none; 0 when they can't be used and " +
-				"those before stay in force.",
+				"the old ones stay in force.",
 		}, []string{"listener"}),
 	}
 	r.MustRegister(c.ends, c.used)

@@ -304,7 +304,7 @@ type identityMetrics struct{ watch *identity.Watch }
 
 var (
 	identityCheckDesc = prometheus.NewDesc("rollcall_identity_check",
-		"How a check of this node's identity came out: 1 ok, 0.5 a warning, 0 it fails. What is skipped is not there.",
+		"How a check of this node's identity came out: 1 ok, 0.5 a warning, 0 it fails. Skipped checks are absent.",
 		[]string{"check", "source"}, nil)
 	nodeFitDesc = prometheus.NewDesc("rollcall_node_fit",
 		"1 while no check of this node's identity fails and something could be checked. With identity.enforce it probes "+
