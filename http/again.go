@@ -11,18 +11,18 @@ import (
 	"rollcall/ledger"
 )
 
-// The longest that a client is told to wait before it looks again, in seconds: while a file arrives, is read or is
-// being cancelled, while addresses are asked, and while all that is left waits for receivers or for credits.
+// The longest Retry-After in seconds: while a file arrives, is read or is being cancelled; while addresses are asked;
+// and while all remaining ones wait for receivers or for credits.
 const (
 	againShort  = 2
 	againAsking = 30
 	againMost   = 60
 )
 
-// RetryAfter is how many seconds a client should wait before it looks again; 0 for what will not change any more. It
-// is at most a tenth of the file's age, or a second, so that whoever does so sees the end within a tenth of the time
-// that the file took, and less when the end is expected sooner. An end that is overdue is looked for less often the
-// longer it is. A file that waits is looked at when a receiver is asked again: nothing ends before.
+// RetryAfter is how many seconds a client should wait before its next look; 0 for a final file. It is at most a tenth
+// of the file's age, or a second, so that the client sees the end at most a tenth late; less when the end is expected
+// sooner. The longer an end is overdue, the longer the wait. For a waiting file it is the time until a receiver is
+// asked again, because nothing changes before.
 func RetryAfter(v ledger.Verification, now time.Time) int {
 	wait := (now.Sub(v.Created) / 10).Truncate(time.Second)
 	switch v.Status {
@@ -43,13 +43,13 @@ func RetryAfter(v ledger.Verification, now time.Time) int {
 	return 0
 }
 
-// looksKept is how many keys have a plan, of some 400 bytes and 60 for each file. At the bound that of the key is
-// forgotten that has looked at nothing for longest.
+// looksKept is how many keys have a plan, of some 400 bytes and 60 for each file. At the bound the plan of the key with
+// the oldest look is dropped.
 const looksKept = 16384
 
-// looks plans when the clients of a key look again at its files, so that those who wait as long as they are told don't
-// meet the limit of the key's reads, if its burst is 2 at least: a second has half of what a key may read. Looks of
-// two seconds may come at once, so no more than half of the burst either. Safe for concurrent use.
+// looks plans when the clients of a key look again at its files, so that clients that obey Retry-After don't exceed the
+// key's read limit, if its burst is at least 2. Each second gets at most half of the key's rate. As the looks of two
+// seconds may come together, it also gets at most half of the burst. Safe for concurrent use.
 type looks struct {
 	most  int        // that a key may plan for a second, on all nodes together
 	nodes func() int // see Options.Nodes
@@ -58,7 +58,7 @@ type looks struct {
 	keys *lru.Cache[string, *lookPlan] // plans guarded by mu; by key id
 }
 
-// look is one of a key at a verification.
+// look is a key's look at one verification.
 type look struct {
 	key          string
 	verification uuid.UUID
@@ -66,7 +66,7 @@ type look struct {
 
 // lookPlan is the plan of one key.
 type lookPlan struct {
-	until  int64               // the second until which it was looked at
+	until  int64               // the second up to which looks were dropped
 	counts [againMost + 1]int  // of looks, by second
 	at     map[uuid.UUID]int64 // the second of the next look at each verification
 }
@@ -76,8 +76,8 @@ func newLooks(reads Rate, nodes func() int) *looks {
 	return &looks{most: most, nodes: nodes, keys: newLRU[*lookPlan](looksKept)}
 }
 
-// plan gives the seconds after which to look again: wanted, or more when the key has planned too much by then.
-// A client that looks before its time has one look planned all the same.
+// plan returns the seconds until the next look: wanted, or more when the key's second is full. A client that looks
+// early still has only one planned look.
 func (l *looks) plan(of look, now time.Time, wanted int) int {
 	most := max(l.most/max(l.nodes(), 1), 1)
 	l.mu.Lock()
@@ -101,7 +101,7 @@ func (l *looks) plan(of look, now time.Time, wanted int) int {
 	return int(at - second)
 }
 
-// pass forgets the looks of the seconds before this one, and all after the clock was set back.
+// pass drops the looks of past seconds, or all looks if the clock was set back.
 func (p *lookPlan) pass(second int64) {
 	if p.until == second {
 		return

@@ -21,8 +21,7 @@ const (
 	headerForwarded = "X-Forwarded-For"
 )
 
-// admit makes the checks of key, origin and rate; it answers and gives false when
-// one refuses.
+// admit checks key, origin and rate; if one check fails it answers and returns false.
 func (s *Server) admit(ctx context.Context, r *request) bool {
 	key, ok := s.identify(ctx, r)
 	if !ok {
@@ -44,9 +43,8 @@ func (s *Server) admit(ctx context.Context, r *request) bool {
 	return true
 }
 
-// identify says whose key a request has; it answers and gives false when it has
-// none that is good. Only keys that are rejected count against their network
-// address, and only they are refused for it: others may share that address.
+// identify finds the workspace of a request's key; without a good key it answers and returns false. Only rejected keys
+// count against their network address, and only they are refused for it, because others may share the address.
 func (s *Server) identify(ctx context.Context, r *request) (key ledger.Key, ok bool) {
 	address := listen.NetworkOf(s.client(r))
 	values := r.Request.Header.PeekAll(headerAPIKey)
@@ -68,7 +66,7 @@ func (s *Server) identify(ctx context.Context, r *request) (key ledger.Key, ok b
 	case keyRejected:
 		s.reject(r, api.InvalidAPIKey, s.badKeys.takeToken(address))
 		return ledger.Key{}, false
-	case keyStale: // it was good and has the right secret: that is no guess
+	case keyStale: // it was good and has the right secret, so it is no guess
 		return s.lookUp(ctx, r, presented, func() time.Duration { return s.badKeys.takeToken(address) }, func() {})
 	}
 	if s.badKeys.takeToken(address) == 0 { // until the ledger says that it is good
@@ -81,13 +79,13 @@ func (s *Server) identify(ctx context.Context, r *request) (key ledger.Key, ok b
 	return s.lookUp(ctx, r, presented, func() time.Duration { return s.badKeys.takeToken(address) }, func() {})
 }
 
-// client gives the address that a request comes from, by what trusted proxies say.
+// client returns the address that a request comes from, according to trusted proxies.
 func (s *Server) client(r *request) netip.Addr {
 	return s.options.Trusted.Client(listen.IPOf(r.RemoteAddr()), r.Request.Header.PeekAll(headerForwarded))
 }
 
-// lookUp asks the ledger about a key. rejected gives the wait of a key that is not
-// good, notBad is called for one that is good or that nobody could be asked about.
+// lookUp asks the ledger about a key. rejected returns the wait for a bad key; notBad is called for a good key, or if
+// the ledger did not answer.
 func (s *Server) lookUp(ctx context.Context, r *request, presented apikey.Key, rejected func() time.Duration,
 	notBad func()) (ledger.Key, bool) {
 	key, err := s.keys.look(ctx, presented)
@@ -96,14 +94,14 @@ func (s *Server) lookUp(ctx context.Context, r *request, presented apikey.Key, r
 		return ledger.Key{}, false
 	}
 	notBad()
-	if err != nil { // never 401: nobody knows whether the key is good
+	if err != nil { // never 401: whether the key is good is unknown
 		s.unavailable(r, "read key", err)
 		return ledger.Key{}, false
 	}
 	return key, true
 }
 
-// reject answers a request whose key is rejected: 401, or 429 when its address has to wait.
+// reject answers a request with a bad key: 401, or 429 when its address has to wait.
 func (s *Server) reject(r *request, code api.Code, wait time.Duration) {
 	if wait > 0 {
 		s.limited(r, "bad_keys", wait)
@@ -118,35 +116,32 @@ func (s *Server) limited(r *request, limit string, wait time.Duration) {
 	s.refuse(r, api.RateLimited, seconds(wait, 1, 60))
 }
 
-// unavailable answers 503 for a ledger that did not answer. The error is logged,
-// not more than one in complaintEvery; it holds no address and no secret by the
-// rules of the ledger.
+// unavailable answers 503 when the ledger did not answer. It logs the error, at most one in a while; errors of the
+// ledger hold no address and no secret.
 func (s *Server) unavailable(r *request, step string, err error) {
 	s.noAnswer.Write(time.Now(), "stage", step, "route", routeNames[r.route],
 		"request", listen.RequestID(r.RequestCtx), "err", err)
 	s.refuse(r, api.ServiceUnavailable, listen.Jitter(5, 5))
 }
 
-// errBadKey is a key that is malformed, unknown or revoked; nobody is told which.
+// errBadKey: a key is malformed, unknown or revoked; the answer does not say which.
 var errBadKey = errors.New("http: the key is not good")
 
-// How long an answer about a key is believed. A revoked key must stop within 5
-// seconds, counted from before the ledger was asked; the second left over is for
-// a request on its way. A bad one is forgotten sooner, for keys just made.
+// How long an answer about a key is cached. A revoked key must stop within 5 seconds, counted from before the ledger
+// was asked; the remaining second is for requests in flight. Bad keys are forgotten sooner, for keys just made.
 const (
 	goodKeyLife = 4 * time.Second
 	badKeyLife  = time.Second
 )
 
-// goodKeysMax and badKeysMax bound the two kinds of answers, of about 200 bytes
-// each: 13 MB and 3 MB. At the bound those are forgotten that nobody has shown for longest. They are apart so
-// that nobody pushes good keys out by guessing.
+// goodKeysMax and badKeysMax bound the two kinds of answers, of about 200 bytes each: 13 MB and 3 MB. At the bound the
+// least recently used are dropped. They are separate, so that guesses can't displace good keys.
 const (
 	goodKeysMax = 65536
 	badKeysMax  = 16384
 )
 
-// keyState is what the cache knows of a key that a request shows.
+// keyState is what the cache knows about a request's key.
 type keyState int
 
 const (
@@ -156,8 +151,8 @@ const (
 	keyRejected                 // it is not
 )
 
-// keyCache remembers what the ledger said about keys. Good ones stay after the end
-// of goodKeyLife: they are not believed then, but they are no guesses.
+// keyCache caches the ledger's answers about keys. Good ones stay after goodKeyLife: then the ledger is asked again,
+// but they do not count as guesses.
 type keyCache struct {
 	book Book
 	now  func() time.Time
@@ -168,7 +163,7 @@ type keyCache struct {
 	bad  *lru.Cache[string, time.Time] // until when, by key id
 }
 
-// goodKey is a key and until when it is believed.
+// goodKey is a good key and the expiry of that answer.
 type goodKey struct {
 	key   ledger.Key
 	until time.Time
@@ -180,8 +175,8 @@ func newKeyCache(book Book, now func() time.Time) *keyCache {
 		used: ledger.NewUses(func(ctx context.Context, ids []string) error { return book.UseKeys(ctx, ids) })}
 }
 
-// recall says what is known of a key without asking the ledger. The secret of an id
-// never changes, so a wrong one needs no question.
+// recall returns what is known about a key without the ledger. The secret of an id never changes, so a wrong one is bad
+// at once.
 func (c *keyCache) recall(presented apikey.Key) (ledger.Key, keyState) {
 	g, isGood := c.good.Get(presented.ID)
 	until, isBad := c.bad.Get(presented.ID)
@@ -198,14 +193,13 @@ func (c *keyCache) recall(presented apikey.Key) (ledger.Key, keyState) {
 	return ledger.Key{}, keyUnknown
 }
 
-// sameSecret compares in constant time, and for an unknown id against zeros, so that
-// both take as long.
+// sameSecret compares in constant time; an unknown id is compared with zeros, so that both cases take equally long.
 func sameSecret(key ledger.Key, presented apikey.Key) bool {
 	return subtle.ConstantTimeCompare(key.SecretSHA256[:], presented.SHA256[:]) == 1
 }
 
-// look asks the ledger whose key it is: errBadKey, or the ledger's error. Requests
-// that ask at the same time share one question.
+// look asks the ledger for the workspace of a key. Errors: errBadKey, or the ledger's. Simultaneous requests share one
+// question.
 func (c *keyCache) look(ctx context.Context, presented apikey.Key) (ledger.Key, error) {
 	id := presented.ID
 	v, err, _ := c.ask.Do(id, func() (any, error) {
@@ -236,7 +230,7 @@ func (c *keyCache) look(ctx context.Context, presented apikey.Key) (ledger.Key, 
 	return key, nil
 }
 
-// newLRU makes a bounded memory that forgets what was not used for longest.
+// newLRU makes a bounded cache that drops the least recently used.
 func newLRU[V any](most int) *lru.Cache[string, V] {
 	c, err := lru.New[string, V](most)
 	if err != nil {

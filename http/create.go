@@ -20,7 +20,7 @@ const (
 	headerLength      = "X-Upload-Content-Length"
 	headerFilename    = "X-Upload-Filename"
 
-	// createWait is how long a create waits for another one of the same identity.
+	// createWait is how long a create waits for another one with the same idempotency key.
 	createWait = 5 * time.Second
 )
 
@@ -58,15 +58,14 @@ func (s *Server) create(ctx context.Context, r *request) {
 	}
 }
 
-// limitRetryAfter is the wait, in seconds, for what only the customer or time changes.
+// limitRetryAfter is the wait, in seconds, for limits that only the customer or time can lift.
 const limitRetryAfter = 60
 
-// unpaidRetryMost bounds the wait that is told for the limit of a day: an operator may raise
-// it, and credits may come.
+// unpaidRetryMost bounds the Retry-After of the daily limit: an operator may raise the limit, and credits may come.
 const unpaidRetryMost = time.Hour
 
-// notCreated answers a create that a limit of its workspace or the ledger's disk refuses, or
-// that the ledger did not answer.
+// notCreated answers a create that failed because of a limit of its workspace, the ledger's disk, or a missing answer
+// of the ledger.
 func (s *Server) notCreated(r *request, err error) {
 	refuse := func(limit string, code api.Code, after int) {
 		s.metrics.limited.WithLabelValues(limit).Inc()
@@ -90,7 +89,7 @@ func (s *Server) notCreated(r *request, err error) {
 	}
 }
 
-// readCreate reads the headers of a create; the code names the first that is wrong.
+// readCreate reads the headers of a create; the code names the first invalid one.
 func (s *Server) readCreate(r *request) (ledger.NewVerification, api.Code) {
 	n := ledger.NewVerification{
 		ID: uuid.New(), Workspace: r.key.Workspace,
@@ -119,7 +118,7 @@ func (s *Server) readCreate(r *request) (ledger.NewVerification, api.Code) {
 	return n, ""
 }
 
-// only gives the first value of a header and how many there are; an empty one counts as absent.
+// only returns the first value of a header and the number of values; an empty one counts as absent.
 func only(h *fasthttp.RequestHeader, name string) (value []byte, count int) {
 	values := h.PeekAll(name)
 	if len(values) == 0 || len(values) == 1 && len(values[0]) == 0 {
@@ -128,8 +127,7 @@ func only(h *fasthttp.RequestHeader, name string) (value []byte, count int) {
 	return values[0], len(values)
 }
 
-// parseLength reads decimal digits. A number beyond 64 bits is one that is too
-// large for every file, not one that is malformed.
+// parseLength reads decimal digits. A number beyond 64 bits counts as too large, not as malformed.
 func parseLength(text []byte) (int64, bool) {
 	var n int64
 	for _, c := range text {
@@ -145,10 +143,10 @@ func parseLength(text []byte) (int64, bool) {
 	return n, n >= 1
 }
 
-// identity is what makes a creation the same creation.
+// identity is a workspace and an idempotency key.
 type identity struct{ workspace, key uuid.UUID }
 
-// createGate lets one create of an identity in at a time.
+// createGate admits one create of an identity at a time.
 type createGate struct {
 	wait time.Duration // for the one inside
 

@@ -54,7 +54,7 @@ func (s *Server) wake() {
 	}
 }
 
-// notFoundOr answers 404 for what is not there, and 503 for anything else.
+// notFoundOr answers 404 for a missing verification, and 503 for any other error.
 func (s *Server) notFoundOr(r *request, step string, err error) {
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchVerification):
@@ -66,7 +66,7 @@ func (s *Server) notFoundOr(r *request, step string, err error) {
 	}
 }
 
-// summaryOf shows a verification as the contract does.
+// summaryOf converts a verification to the contract's form.
 func summaryOf(v ledger.Verification) api.Summary {
 	sum := api.Summary{
 		ID:             v.ID.String(),
@@ -102,7 +102,7 @@ func inputOf(v ledger.Verification) *api.Input {
 	return &api.Input{Rows: v.Rows, Duplicates: v.Duplicates}
 }
 
-// issueOf shows the issue of a file.
+// issueOf converts the issue of a file.
 func issueOf(issue *ledger.Issue) *api.Issue {
 	if issue == nil {
 		return nil

@@ -48,7 +48,7 @@ func (s *Server) history(ctx context.Context, r *request) {
 	listen.WriteBody(r.RequestCtx, fasthttp.StatusOK, body)
 }
 
-// readHistory reads a page. One row more than asked for is read, to know whether there is another page.
+// readHistory reads a page, and one row more to know whether there is another page.
 func (s *Server) readHistory(ctx context.Context, of historyOf) ([]byte, error) {
 	q := ledger.HistoryQuery{Workspace: of.workspace, Kind: of.kind, Limit: of.limit + 1}
 	if of.after != (ledger.Position{}) {
@@ -73,8 +73,7 @@ func (s *Server) readHistory(ctx context.Context, of historyOf) ([]byte, error) 
 	return json.Marshal(page)
 }
 
-// historyAsked reads the query; the code names the first parameter that is
-// wrong. Unknown parameters are ignored.
+// historyAsked reads the query; the code names the first invalid parameter. Unknown parameters are ignored.
 func (s *Server) historyAsked(r *request) (historyOf, api.Code) {
 	of := historyOf{workspace: r.key.Workspace, limit: pageDefault}
 	args := r.QueryArgs()
@@ -106,16 +105,14 @@ func (s *Server) historyAsked(r *request) (historyOf, api.Code) {
 	return of, ""
 }
 
-// cursorMax is the contract's bound; ours are 70 characters.
+// cursorMax is the contract's bound; our cursors have 70 characters.
 const cursorMax = 512
 
-// cursorSize is what is sealed: nanoseconds since 1970 and the id of the last
-// row that was shown.
+// cursorSize is the size of the plain text: nanoseconds since 1970 and the id of the last row shown.
 const cursorSize = 8 + 16
 
-// cursorSealer turns places in a history into texts that only this service
-// makes and only the same workspace with the same filter can use: AES-256-GCM
-// with workspace and filter as associated data.
+// cursorSealer encrypts positions in a history, so that only this service can make them and only the same workspace
+// with the same filter can use them: AES-256-GCM with workspace and filter as associated data.
 type cursorSealer struct{ aead cipher.AEAD }
 
 func newCursorSealer(key []byte) (*cursorSealer, error) {
@@ -158,7 +155,7 @@ func (c *cursorSealer) open(text []byte, workspace uuid.UUID, kind ledger.Kind) 
 	}, true
 }
 
-// bindCursor is what a cursor is bound to.
+// bindCursor is the associated data of a cursor.
 func bindCursor(workspace uuid.UUID, kind ledger.Kind) []byte {
 	return append(workspace[:], kind...)
 }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// keyLimits are the limits per API key, and per user of pages: this node's equal part of what all nodes together
-// allow.
+// keyLimits are the limits per API key, and per user of pages: this node's equal share of the limits of all nodes
+// together.
 type keyLimits struct {
 	reads, creates, pages *rateLimiter
 	downloads             *slots
@@ -22,22 +22,22 @@ func newKeyLimits(l Limits, nodes func() int, now func() time.Time) *keyLimits {
 		downloads: &slots{max: l.DownloadMax, nodes: nodes, used: make(map[string]int)}}
 }
 
-// floorRate is the least that a node allows, unless the limit itself is less: however many nodes there are, a program
-// that looks once a second how far its file is goes on, and its first few requests pass. Guess.
+// floorRate is the least that a node allows, unless the limit itself is less: with any number of nodes a program may
+// poll its file once a second, and its first few requests pass. Guess.
 var floorRate = Rate{PerSecond: 1, Burst: 5}
 
-// dividedBy is the part of one of n nodes. Bursts are rounded up.
+// dividedBy is the share of one of n nodes. Bursts are rounded up.
 func (r Rate) dividedBy(n int) Rate {
 	n = max(n, 1)
 	return Rate{PerSecond: max(r.PerSecond/float64(n), min(r.PerSecond, floorRate.PerSecond)),
 		Burst: max((r.Burst+n-1)/n, min(r.Burst, floorRate.Burst))}
 }
 
-// oneNode is the number of nodes for limits that each node keeps for itself.
+// oneNode is the number of nodes for limits that each node applies by itself.
 func oneNode() int { return 1 }
 
-// bucketsMax bounds the names that one limiter remembers, each of some 250 bytes. At the bound the name that was not
-// used for longest is forgotten: its bucket is full by then, unless somebody commands that many network addresses.
+// bucketsMax bounds the names that one limiter remembers, each of some 250 bytes. At the bound the least recently used
+// is dropped: its bucket is full by then, unless somebody uses that many network addresses.
 const bucketsMax = 65536
 
 // rateLimiter is a token bucket per name. Safe for concurrent use.
@@ -63,7 +63,7 @@ func (l *rateLimiter) takeToken(name string) time.Duration {
 			b = first
 		}
 	}
-	if b.Limit() != limit || b.Burst() != part.Burst { // a node came or went
+	if b.Limit() != limit || b.Burst() != part.Burst { // a node joined or left
 		b.SetLimitAt(now, limit)
 		b.SetBurstAt(now, part.Burst)
 	}
@@ -74,17 +74,17 @@ func (l *rateLimiter) takeToken(name string) time.Duration {
 	return max(time.Duration(math.Ceil(missing/part.PerSecond*float64(time.Second))), 1)
 }
 
-// returnToken gives a token back that takeToken took.
+// returnToken puts back a token of takeToken.
 func (l *rateLimiter) returnToken(name string) {
 	if b, ok := l.buckets.Peek(name); ok {
 		b.AllowN(l.now(), -1)
 	}
 }
 
-// slots counts what runs at once per name. Safe for concurrent use.
+// slots counts the uses in progress per name. Safe for concurrent use.
 type slots struct {
 	max   int        // of all nodes together
-	nodes func() int // that share it; each has its part, rounded up
+	nodes func() int // number of nodes that share it; each has its share, rounded up
 
 	mu   sync.Mutex
 	used map[string]int // guarded by mu; no entry for none

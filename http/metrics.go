@@ -31,7 +31,7 @@ type metrics struct {
 var limitNames = [...]string{"bad_keys", "key_lookups", "reads", "creates", "downloads", "open", "stored_bytes",
 	"unpaid", "disk", "in_flight", "pages"}
 
-// latencies are the buckets of what answers at once.
+// latencies are the buckets of the time of short answers.
 var latencies = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 
 func newMetrics(r prometheus.Registerer, pages []string) (*metrics, error) {
@@ -142,7 +142,7 @@ func (s *Server) finished(r *request, began time.Time) {
 	}
 }
 
-// methodName gives a method for logs; a method we do not know is a stranger's text.
+// methodName returns a method for logs; it leaves out unknown methods, which are a stranger's text.
 func methodName(method []byte) string {
 	switch m := string(method); m {
 	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT":

@@ -15,37 +15,37 @@ import (
 	"rollcall/smtp"
 )
 
-// PageRequest is what Options.Pages may know of a request beyond what the request says itself, and what it
-// may ask the server to do. One goroutine at a time may use it.
+// PageRequest is what Options.Pages may know about a request in addition to the request itself, and what it may ask the
+// server to do. One goroutine at a time may use it.
 type PageRequest struct {
 	ID         string     // also in the header X-Request-Id of the answer
-	Client     netip.Addr // where it comes from, by what trusted proxies say
-	Network    string     // of Client: what counts as one network for limits; no text for people
-	Refused    api.Code   // "": nothing. Otherwise Pages is to say that this request is refused
+	Client     netip.Addr // address of the client, according to trusted proxies
+	Network    string     // network of Client for limits; not for people
+	Refused    api.Code   // code of a refusal that Pages has to show; "": none
 	Message    string     // of Refused, in one sentence
 	Status     int        // of Refused
 	RetryAfter int        // of Refused, in seconds; 0: none
-	Route      string     // what metrics name it by: Options.Pages sets it to one of Options.PageRoutes; otherwise "pages"
+	Route      string     // route in metrics: Options.Pages sets it to one of Options.PageRoutes; otherwise "pages"
 
 	act  *Act
-	move func(to uuid.UUID) bool  // nil elsewhere than in a server, as the next
+	move func(to uuid.UUID) bool  // nil outside of a server, like the next
 	rate func(user uuid.UUID) int // takes a token of a user
 }
 
-// Act is an operation of the API that the server does for somebody who is signed in, in place of the answer of
-// Options.Pages, who has made sure that they may.
+// Act is an operation of the API that the server does for a signed-in user, in place of the answer of Options.Pages,
+// which has checked that they may do it.
 type Act struct {
 	Operation    Operation
 	Workspace    uuid.UUID
-	User         uuid.UUID     // whose requests are counted, as those of a key are
-	Verification string        // the id as the path has it; not of Create
-	Acting       ledger.Acting // in whose session; of Create
+	User         uuid.UUID     // its requests are counted like those of a key
+	Verification string        // the id in the path; not for Create
+	Acting       ledger.Acting // session; for Create
 
 	Rows Rows   // of Download: which rows
-	Name string // of Download: the name of the file, without the directory
+	Name string // for Download: the name of the file, without the directory
 }
 
-// Operation is what an Act does.
+// Operation is the operation of an Act.
 type Operation int
 
 // The operations. The answers of Create and Detail are those of the API, also when it refuses; a refused Download goes
@@ -60,7 +60,7 @@ const (
 type Rows struct {
 	Outcome     smtp.Outcome // Undecided: all
 	Reason      smtp.Reason  // ReasonNone: all
-	Spreadsheet bool         // no cell may begin as a formula does
+	Spreadsheet bool         // no cell may begin like a formula
 }
 
 // pageKeyType is the type of the key of the PageRequest among the values of a request.
@@ -68,13 +68,13 @@ type pageKeyType struct{}
 
 var pageKey pageKeyType
 
-// WithPage gives a context that has a PageRequest, for what is done about it. Contexts of fasthttp are no parents:
-// whoever waits for one reads what the end of the server writes.
+// WithPage returns a context with a PageRequest. A context of fasthttp must not be its parent: waiting for one is a
+// data race with the end of the server.
 func WithPage(ctx context.Context, p *PageRequest) context.Context {
 	return context.WithValue(ctx, pageKey, p)
 }
 
-// PageRequestOf gives that of a request that the server has given to Options.Pages. Elsewhere it is empty.
+// PageRequestOf returns the PageRequest of a request to Options.Pages. Elsewhere it is empty.
 func PageRequestOf(ctx context.Context) *PageRequest {
 	if p, ok := ctx.Value(pageKey).(*PageRequest); ok {
 		return p
@@ -82,13 +82,11 @@ func PageRequestOf(ctx context.Context) *PageRequest {
 	return &PageRequest{}
 }
 
-// BelongsTo says whose request it is, a workspace or a user, as soon as that is known. From then on it takes one of
-// their places among the requests in work, and none of those that strangers share. False: they have as many as they
-// may.
+// BelongsTo sets the owner of a request, a workspace or a user, as soon as it is known. From then on the request takes
+// one of the owner's places, and none of those that strangers share. False: the owner has no place left.
 func (p *PageRequest) BelongsTo(tenant uuid.UUID) bool { return p.move == nil || p.move(tenant) }
 
-// RateOf counts the request as one of a user who is signed in. It returns 0, or after how many seconds they may ask
-// again.
+// RateOf counts the request as one of a signed-in user. It returns 0, or after how many seconds they may ask again.
 func (p *PageRequest) RateOf(user uuid.UUID) int {
 	if p.rate == nil {
 		return 0
@@ -96,14 +94,14 @@ func (p *PageRequest) RateOf(user uuid.UUID) int {
 	return p.rate(user)
 }
 
-// Do makes the server act when Options.Pages has returned. The answer that it has written is dropped.
+// Do makes the server act after Options.Pages has returned, and drops the answer written there.
 func (p *PageRequest) Do(a Act) { p.act = &a }
 
-// versioned are the paths of an API, of this version or of another.
+// versioned matches the paths of an API, of this version or another.
 var versioned = regexp.MustCompile(`^/v([0-9]+)(/|$)`)
 
-// isPage reports whether a path that is no route of the API may be one of a page. Below a version it is one only for
-// who asks for HTML: a program that has the version wrong reads JSON.
+// isPage reports whether a path that is no route of the API may be a page's. Below a version only if the client accepts
+// HTML: a program with a wrong version gets JSON.
 func (s *Server) isPage(r *request, path []byte) bool {
 	if s.options.Pages == nil || len(path) == 0 || path[0] != '/' {
 		return false
@@ -113,7 +111,7 @@ func (s *Server) isPage(r *request, path []byte) bool {
 		bytes.Contains(r.Request.Header.Peek(fasthttp.HeaderAccept), []byte("text/html"))
 }
 
-// beginPage makes a request one of a page.
+// beginPage prepares the request of a page.
 func (s *Server) beginPage(r *request) {
 	client := s.client(r)
 	r.route = routePages
@@ -130,13 +128,13 @@ func (s *Server) beginPage(r *request) {
 	r.SetUserValue(pageKey, r.page)
 }
 
-// pages lets Options.Pages answer, and does what they ask for.
+// pages lets Options.Pages answer, and does the operation that it asks for.
 func (s *Server) pages(r *request) {
 	if r.hugeBody {
 		s.refuse(r, api.UnexpectedBody, 0)
 		return
 	}
-	r.key.Workspace = ledger.Strangers // until somebody knows whose it is: BelongsTo
+	r.key.Workspace = ledger.Strangers // until its owner is known: BelongsTo
 	if !s.enter(r) {
 		s.refuse(r, api.Overloaded, listen.Jitter(10, 10))
 		return
@@ -189,8 +187,8 @@ func (s *Server) act(r *request, a Act) {
 	s.results(r)
 }
 
-// refuse answers a request that is refused: a page for people where they asked for one, otherwise as the API does, with
-// a link to what the guide says of the code where the guide is served.
+// refuse answers a refused request: with a page if the client accepts HTML, otherwise as the API does, with a link to
+// the code in the guide if that is served.
 func (s *Server) refuse(r *request, code api.Code, retryAfter int) {
 	if r.page == nil || r.page.act != nil && r.page.act.Operation != Download {
 		listen.WriteIssue(r.RequestCtx, code, retryAfter)
@@ -222,7 +220,7 @@ func guardCell(text string) string {
 	return text
 }
 
-// attachment names a file to save in the two ways of RFC 6266: plain for old programs, and whole (RFC 8187).
+// attachment names a file to save in both forms of RFC 6266: ASCII for old programs, and the complete name (RFC 8187).
 func attachment(name string) string {
 	plain, whole := make([]byte, 0, len(name)), make([]byte, 0, 3*len(name))
 	for i := range len(name) {

@@ -9,13 +9,13 @@ import (
 	"rollcall/ledger"
 )
 
-// keptMax bounds the answers that one kind of read keeps. The largest, a page of 100 verifications, is some 40 KB.
+// keptMax bounds the cached answers of one kind of read. The largest, a page of 100 verifications, is some 40 KB.
 // Guess.
 const keptMax = 256
 
-// reads asks the ledger for many requests. Those that wait for the same answer share
-// one question, which always begins after each of them arrived: the answer was true at
-// some moment between request and answer. While nothing is written it stays true, and is given again.
+// reads asks the ledger for many requests. Requests that wait for the same answer share one question, which begins
+// after the last of them arrived, so that the answer was true at some moment between request and answer. While nothing
+// is written it stays true and is reused.
 type reads[K comparable, V any] struct {
 	ask      func(ctx context.Context, of K) (V, error)
 	writes   func() (count uint64, still bool) // see Options.Writes
@@ -27,7 +27,7 @@ type reads[K comparable, V any] struct {
 	keptAt  uint64             // guarded by mu
 }
 
-// question is one question and the one that those who come too late for it wait for.
+// question is one question, with the next one for requests that come too late for it.
 type question[V any] struct {
 	tenant uuid.UUID
 	done   chan struct{}
@@ -45,7 +45,7 @@ func newReads[K comparable, V any](ask func(ctx context.Context, of K) (V, error
 		running: make(map[K]*question[V]), kept: make(map[K]V)}
 }
 
-// read gives the answer about of.
+// read returns the answer about of.
 func (r *reads[K, V]) read(ctx context.Context, of K) (V, error) {
 	count, still := r.writes()
 	r.mu.Lock()
@@ -58,7 +58,7 @@ func (r *reads[K, V]) read(ctx context.Context, of K) (V, error) {
 		q := &question[V]{tenant: ledger.TenantOf(ctx), done: make(chan struct{})}
 		r.running[of] = q
 		r.mu.Unlock()
-		r.put(ctx, of, q) // nobody else waits for this one
+		r.put(ctx, of, q) // no other request waits for it
 		return q.answer, q.err
 	}
 	if running.next == nil {
@@ -75,7 +75,7 @@ func (r *reads[K, V]) read(ctx context.Context, of K) (V, error) {
 	}
 }
 
-// put puts a question and then starts the one that waits for it, if any.
+// put asks a question and then starts the next one, if any.
 func (r *reads[K, V]) put(ctx context.Context, of K, q *question[V]) {
 	count, still := r.writes()
 	q.err = errNoAnswer // should ask panic
@@ -96,19 +96,19 @@ func (r *reads[K, V]) put(ctx context.Context, of K, q *question[V]) {
 	q.answer, q.err = r.ask(ctx, of)
 }
 
-// putForMany puts a question that several wait for, within a time of its own.
+// putForMany asks a question for several requests, within its own time.
 func (r *reads[K, V]) putForMany(of K, q *question[V]) {
 	ctx, cancel := context.WithTimeout(ledger.WithTenant(context.Background(), q.tenant), ledgerTimeout)
 	defer cancel()
 	defer func() {
-		if recover() != nil { // nobody above this goroutine would
+		if recover() != nil { // no caller of this goroutine would
 			r.panicked()
 		}
 	}()
 	r.put(ctx, of, q)
 }
 
-// keep keeps an answer that was asked for when writes counted count. r.mu is held.
+// keep caches an answer to a question asked at a count of writes. r.mu is held.
 func (r *reads[K, V]) keep(of K, answer V, count uint64) {
 	if count < r.keptAt {
 		return

@@ -24,14 +24,13 @@ import (
 const (
 	resultsHeader = "email,result,message,checked_at\n"
 
-	// resultsBuffer is what is written at once. Guess: large enough that system
-	// calls do not count, small enough for many downloads.
+	// resultsBuffer is the size of one write. Guess: large enough that system calls do not matter, small enough for
+	// many downloads.
 	resultsBuffer = 64 << 10
 )
 
-// results answers GET /v1/verifications/{id}/results. The first buffer is
-// filled before the status is sent, so that a refusal of the ledger still can
-// be one of ours; what fails later cuts the connection without a proper end.
+// results answers GET /v1/verifications/{id}/results. The first buffer is filled before the status is sent, so that an
+// error of the ledger can still be a refusal; a later failure cuts the connection without a proper end.
 func (s *Server) results(r *request) {
 	release := s.limits.downloads.takeSlot(r.key.ID)
 	if release == nil {
@@ -70,15 +69,14 @@ func (s *Server) writeResultsHead(r *request) {
 	h.Set(fasthttp.HeaderContentDisposition, name)
 }
 
-// downloadStall bounds one pull out of the ledger, but for the first, which comes
-// before the status and has ledgerTimeout; a buffer takes milliseconds.
+// downloadStall bounds one read of the ledger after the first, which comes before the status and has ledgerTimeout; a
+// buffer takes milliseconds.
 const downloadStall = 30 * time.Second
 
 // errDownloadOver stops the ledger when the client has gone.
 var errDownloadOver = errors.New("http: the download is over")
 
-// download is the body of a results answer: it pulls buffers out of the ledger.
-// It is used by one goroutine at a time.
+// download is the body of a results answer: it reads buffers from the ledger. It is used by one goroutine at a time.
 type download struct {
 	next       func() ([]byte, error, bool)
 	stop       func()
@@ -86,14 +84,13 @@ type download struct {
 	patience   time.Duration // with the next one
 	release    func()
 	panicked   func()
-	buffer     []byte // what was pulled and not yet read
+	buffer     []byte // filled but not yet read
 	err        error  // why
 	handedOver atomic.Bool
 	ended      bool
 }
 
-// newDownload prepares a download, which gives its slot back in the end; it asks
-// the ledger nothing before fill.
+// newDownload prepares a download, which gives its slot back at the end; it asks the ledger only in fill.
 func (s *Server) newDownload(r *request, giveSlot func()) *download {
 	ctx, cancel := context.WithCancel(ledger.WithTenant(context.Background(), r.key.Workspace))
 	d := &download{stall: time.AfterFunc(ledgerTimeout, cancel), patience: ledgerTimeout,
@@ -134,8 +131,8 @@ func (s *Server) newDownload(r *request, giveSlot func()) *download {
 	return d
 }
 
-// fill pulls the next buffer when none is left; io.EOF at the end. A panic of
-// the ledger becomes an error: here the library would let it end in silence.
+// fill reads the next buffer when the last is used up; io.EOF at the end. A panic of the ledger becomes an error,
+// because the library would swallow it here.
 func (d *download) fill() (err error) {
 	if len(d.buffer) > 0 || d.err != nil {
 		return d.err
@@ -161,7 +158,7 @@ func (d *download) fill() (err error) {
 	return nil
 }
 
-// Read reads what comes next of the CSV.
+// Read reads the next part of the CSV.
 func (d *download) Read(p []byte) (int, error) {
 	if len(d.buffer) == 0 {
 		if err := d.fill(); err != nil {
@@ -176,7 +173,7 @@ func (d *download) Read(p []byte) (int, error) {
 // SupportsBodyWriteTo lets the library write our buffers as they are.
 func (d *download) SupportsBodyWriteTo() bool { return true }
 
-// WriteTo writes the whole CSV. The error it gives cuts the connection.
+// WriteTo writes the whole CSV. Its error cuts the connection.
 func (d *download) WriteTo(w io.Writer) (int64, error) {
 	var written int64
 	for {
@@ -199,7 +196,7 @@ func (d *download) WriteTo(w io.Writer) (int64, error) {
 // Close ends the download: the library calls it after the last byte and after a failure.
 func (d *download) Close() error { return d.end() }
 
-// end gives back what the download holds; the second time it does nothing.
+// end releases the download's resources; a second call does nothing.
 func (d *download) end() error {
 	if d.ended {
 		return nil
@@ -211,10 +208,10 @@ func (d *download) end() error {
 	return nil
 }
 
-// rowWriter writes rows (RFC 4180) and remembers what many rows share: the
-// texts between address and time, and the last day.
+// rowWriter writes rows (RFC 4180) and caches what many rows share: the texts between address and time, and the last
+// day.
 type rowWriter struct {
-	spreadsheet bool // addresses are guarded against being taken for formulas
+	spreadsheet bool // addresses must not look like formulas
 
 	middles [smtp.Error + 1][]string // by outcome and reason: ",valid,message"
 	flags   flags.Cache
@@ -222,7 +219,7 @@ type rowWriter struct {
 	text    [len("2006-01-02T")]byte
 }
 
-// append appends one row: the address as it was given, outcome, reason with the flags of the address, and the time of
+// append appends one row: the address as in the file, outcome, reason with the flags of the address, and the time of
 // the final evidence.
 func (w *rowWriter) append(b []byte, row ledger.Result) []byte {
 	email := row.Email
@@ -237,7 +234,7 @@ func (w *rowWriter) append(b []byte, row ledger.Result) []byte {
 	return append(w.appendTime(append(b, ','), row.At), '\n')
 }
 
-// appendFlags appends flags to a message, which may be in quotes; they need none themselves.
+// appendFlags appends flags to a message, which may be quoted; flags never need quotes.
 func appendFlags(b []byte, f flags.Flags) []byte {
 	last := len(b) - 1
 	if b[last] != '"' {
@@ -246,7 +243,7 @@ func appendFlags(b []byte, f flags.Flags) []byte {
 	return append(f.Append(b[:last]), '"')
 }
 
-// middle is what stands between address and time.
+// middle is the text between address and time.
 func (w *rowWriter) middle(o smtp.Outcome, r smtp.Reason) string {
 	if int(o) >= len(w.middles) {
 		return makeMiddle(o, r)
@@ -264,8 +261,8 @@ func makeMiddle(o smtp.Outcome, r smtp.Reason) string {
 	return string(append([]byte(","+o.String()+","), appendField(nil, r.Message())...))
 }
 
-// appendTime does what api.AppendTime does, and writes the date of rows of one day once: rows in the order of
-// their file have their seconds in any order.
+// appendTime does what api.AppendTime does, but formats each date once for many rows. Rows in file order have their
+// times in any order, so only the day is cached.
 func (w *rowWriter) appendTime(b []byte, at time.Time) []byte {
 	const day = 24 * 60 * 60
 	second := at.Unix()
@@ -281,7 +278,7 @@ func (w *rowWriter) appendTime(b []byte, at time.Time) []byte {
 	return append(b, byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
 }
 
-// appendTwo appends a number of two digits and what follows it.
+// appendTwo appends a number of two digits and a separator.
 func appendTwo(b []byte, n int64, next byte) []byte {
 	return append(b, byte('0'+n/10), byte('0'+n%10), next)
 }
@@ -315,10 +312,9 @@ func mustQuote(field string) bool {
 // filenameMax is the contract's bound on the header, in characters.
 const filenameMax = 1024
 
-// parseFilename decodes a percent-encoded base name, once. It refuses what is
-// not UTF-8, separators of paths, what ledger.CheckName refuses, and the two
-// names that are directories. The name is shown to its owner and never used as
-// a path.
+// parseFilename decodes a percent-encoded base name, once. It refuses text that is not UTF-8, path separators, names
+// that ledger.CheckName refuses, and the directories "." and "..". The name is shown to its owner and never used as a
+// path.
 func parseFilename(text []byte) (string, bool) {
 	if !utf8.Valid(text) || utf8.RuneCount(text) > filenameMax {
 		return "", false

@@ -53,7 +53,7 @@ var allow = [routeCount]string{
 	routeOpenAPI:       "GET, HEAD, OPTIONS",
 }
 
-// request is one call on its way through the checks.
+// request is one call during the checks.
 type request struct {
 	*fasthttp.RequestCtx
 	route    route
@@ -61,8 +61,8 @@ type request struct {
 	id       uuid.UUID
 	key      ledger.Key
 	read     bool // GET or HEAD
-	placed   bool // it has a place among the requests in work
-	hugeBody bool // a body over bodyMax was announced and not read
+	placed   bool // it holds a place
+	hugeBody bool // a body over bodyMax was announced, but not read
 	span     tracing.Span
 
 	page     *PageRequest // of a page; nil for the API
@@ -72,7 +72,7 @@ type request struct {
 
 const verificationsPath = "/v1/verifications"
 
-// findRoute matches the raw path: what is not spelled the normal way is nowhere.
+// findRoute matches the raw path: a path in another spelling is not found.
 func findRoute(path []byte) (r route, id []byte) {
 	switch string(path) {
 	case "/v1/credits":
@@ -100,10 +100,10 @@ func findRoute(path []byte) (r route, id []byte) {
 	return routeNone, nil
 }
 
-// handle serves one request whose framing is sound.
+// handle serves one request with valid framing.
 func (s *Server) handle(ctx *fasthttp.RequestCtx) { s.serve(ctx, false) }
 
-// serve runs the checks and the operation, and keeps the process alive when one of them is wrong.
+// serve runs the checks and the operation, and recovers from panics.
 func (s *Server) serve(ctx *fasthttp.RequestCtx, hugeBody bool) {
 	began := time.Now()
 	r := &request{RequestCtx: ctx, hugeBody: hugeBody}
@@ -128,12 +128,12 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx, hugeBody bool) {
 	ctx.Response.Header.Set(fasthttp.HeaderVary, fasthttp.HeaderOrigin)
 	if hugeBody {
 		listen.CloseAfter(ctx)
-		ctx.Response.SkipBody = ctx.IsHead() // the library forgets it after an error
+		ctx.Response.SkipBody = ctx.IsHead() // the library drops it after an error
 	}
 	s.check(r, working)
 }
 
-// check makes the checks that all operations share, in the fixed order, and then the operation.
+// check makes the common checks in their fixed order, and then runs the operation.
 func (s *Server) check(r *request, working int64) {
 	if mark := r.Request.Header.Peek(listen.FramingMark); mark != nil {
 		listen.CloseAfter(r.RequestCtx)
@@ -177,7 +177,7 @@ func (s *Server) check(r *request, working int64) {
 	s.operate(ledger.WithTenant(ledger.WithActor(ctx, "key:"+r.key.ID), r.key.Workspace), r)
 }
 
-// enter gives a request a place among those in work, if its workspace has not its share of them.
+// enter gives a request a place, unless its workspace has used up its share.
 func (s *Server) enter(r *request) bool {
 	weight := 1
 	if s.options.Weight != nil {
@@ -234,7 +234,7 @@ func (s *Server) findOperation(r *request) bool {
 
 // operate runs the operation of an admitted request.
 func (s *Server) operate(ctx context.Context, r *request) {
-	if r.hugeBody && r.route != routeCredits { // credits answers nothing of 422
+	if r.hugeBody && r.route != routeCredits { // credits has no answer 422
 		s.refuse(r, api.UnexpectedBody, 0)
 		return
 	}
@@ -274,7 +274,7 @@ func parseUUID(text []byte) (uuid.UUID, bool) {
 	return id, err == nil
 }
 
-// handleError answers what is no sound request. The connection always ends.
+// handleError answers a malformed request. The connection always ends.
 func (s *Server) handleError(ctx *fasthttp.RequestCtx, err error) {
 	if errors.Is(err, fasthttp.ErrBodyTooLarge) {
 		s.serve(ctx, true) // the checks before the body's come first

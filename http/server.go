@@ -24,18 +24,18 @@ import (
 
 // Sizes and times of the API listener.
 const (
-	bodyMax        = 8 << 10          // no operation takes a body; some clients send {}
+	bodyMax        = 8 << 10          // no operation has a body; some clients send {}
 	headerMax      = 16 << 10         // a file name of 1,024 and a cursor of 512 fit many times
 	idleTimeout    = 60 * time.Second // between requests; most clients poll more often
 	ledgerTimeout  = 10 * time.Second // one question to the ledger; then 503, which is safe to repeat
 	secretTimeout  = 30 * time.Second // the first question, at start, when the database may be waking
 	cursorKeyBytes = 32               // AES-256
 
-	// writeStall cuts a client of the API that takes nothing for so long. It is counted
-	// per write, so a long download over a slow line goes on.
+	// writeStall cuts a client of the API that reads nothing for so long. It applies to each write, so that a long
+	// download over a slow line goes on.
 	writeStall = 30 * time.Second
-	// lingerTime and lingerBytes bound what is read and thrown away after an early
-	// answer of the API, so that the client reads the answer before its connection is reset.
+	// lingerTime and lingerBytes bound how long and how much is read and dropped after an early answer, so that the
+	// client reads the answer before its connection is reset.
 	lingerTime  = 500 * time.Millisecond
 	lingerBytes = 256 << 10
 )
@@ -49,7 +49,7 @@ type Server struct {
 	keys     *keyCache
 	limits   *keyLimits
 	badKeys  *rateLimiter // by network address, always of this server alone
-	lookups  *rateLimiter // the same, of keys that may be guesses and are looked up all the same
+	lookups  *rateLimiter // the same, for possibly guessed keys that are looked up nevertheless
 	creates  *createGate
 	balances *reads[uuid.UUID, ledger.Balance] // by workspace
 	details  *reads[detailOf, ledger.Verification]
@@ -62,10 +62,10 @@ type Server struct {
 	now      func() time.Time
 
 	work     *atomic.Int64          // requests in work
-	places   *quota.Pool[uuid.UUID] // of those with a good key, by workspace
+	places   *quota.Pool[uuid.UUID] // of requests with a good key, by workspace
 	draining atomic.Bool
 	served   chan struct{} // closed when the listener's loop has ended; nil before Start
-	stop     sync.Mutex    // one Stop at a time
+	stop     sync.Mutex    // serializes Stop
 }
 
 // New checks the options and builds a server that does not listen yet.
@@ -112,7 +112,7 @@ func New(o Options) (*Server, error) {
 		Handler:                      s.handle,
 		ErrorHandler:                 s.handleError,
 		HeaderReceived:               listen.RefuseTransferEncoding,
-		Concurrency:                  o.Limits.ConnsMax + listen.AnswersMax, // above what the listener lets in
+		Concurrency:                  o.Limits.ConnsMax + listen.AnswersMax, // above the listener's bound
 		ReadBufferSize:               headerMax,
 		ReadTimeout:                  o.Limits.Read,
 		IdleTimeout:                  idleTimeout,
@@ -163,9 +163,8 @@ func (s *Server) Addr() net.Addr {
 	return s.listener.Addr()
 }
 
-// Stop answers new requests with 503, waits for those in work, then closes the
-// listener and the connections. When ctx ends first, what still runs is cut
-// and the error is ctx's. Stop may be called twice, or without Start.
+// Stop answers new requests with 503, waits for those in progress, then closes the listener and the connections. When
+// ctx ends first, it cuts the others and returns ctx's error. Stop may be called twice, or without Start.
 func (s *Server) Stop(ctx context.Context) error {
 	s.draining.Store(true)
 	s.stop.Lock()
@@ -175,14 +174,14 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 	idle := waitUntil(ctx, func() bool { return s.work.Load() == 0 })
 	s.keys.used.Stop()
-	// The library takes a connection that has sent nothing for one with a request.
+	// The library counts a connection that has sent nothing as one with a request.
 	silent := time.AfterFunc(silentFor, s.listener.CutSilent)
 	err := s.http.ShutdownWithContext(ctx)
 	silent.Stop()
 	_ = s.listener.Close() // the library does not know it before its first accept
 	<-s.served
 	s.listener.CutBusy()
-	s.listener.Wait(ctx) // those that still send what nobody wants
+	s.listener.Wait(ctx) // those that still send unwanted bytes
 	if idle != nil {
 		return idle
 	}
@@ -192,7 +191,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	return err
 }
 
-// crowdedAnswer is the answer of the API to a connection that has no place.
+// crowdedAnswer is the API's answer to a refused connection.
 func crowdedAnswer(reason string) string {
 	if reason == listen.NoShare {
 		return listen.RefusalText(api.RateLimited, listen.Jitter(1, 9))
@@ -200,12 +199,11 @@ func crowdedAnswer(reason string) string {
 	return listen.RefusalText(api.Overloaded, listen.Jitter(10, 10))
 }
 
-// silentFor is how long a connection may say nothing while the server stops: a
-// request may be on its way. Guess: a long round trip.
+// silentFor is how long a connection may be silent while the server stops, because a request may be on its way. Guess:
+// a long round trip.
 const silentFor = 500 * time.Millisecond
 
-// drainStep is how often Stop looks whether the work has ended; a person does
-// not notice it and it costs nothing.
+// drainStep is how often Stop checks whether the work has ended: too short to notice, too rare to cost anything.
 const drainStep = 5 * time.Millisecond
 
 // waitUntil waits for done or for the end of ctx.
@@ -222,7 +220,7 @@ func waitUntil(ctx context.Context, done func() bool) error {
 	return nil
 }
 
-// Book is what the API needs of the ledger; ledger.Book is one.
+// Book is the API's part of the ledger; ledger.Book implements it.
 type Book interface {
 	KeyByID(ctx context.Context, id string) (ledger.Key, error)
 	UseKeys(ctx context.Context, ids []string) error
@@ -235,32 +233,30 @@ type Book interface {
 	Results(ctx context.Context, workspace, id uuid.UUID, yield func(ledger.Result) error) error
 }
 
-// Rate is a token bucket: PerSecond tokens come in, at most Burst are kept.
+// Rate is a token bucket: PerSecond tokens are added, at most Burst are kept.
 type Rate struct {
 	PerSecond float64 // above 0
 	Burst     int     // 1 or more
 }
 
-// Limits bound what one customer may ask: those per key of all nodes together,
-// in equal parts (see Options.Nodes), the others of one node. Below what a client that keeps to
-// Retry-After needs, honest customers meet 429; far above, one customer can slow
-// the others.
+// Limits bound the requests of one customer: limits per key are for all nodes together, in equal shares (see
+// Options.Nodes), the others for one node. Too low, and clients that obey Retry-After get 429; far too high, and one
+// customer can slow the others.
 type Limits struct {
 	Reads       Rate          // per key, everything but creates
 	Creates     Rate          // per key
 	Pages       Rate          // per user who is signed in
 	BadKeys     Rate          // wrong keys per network address (an IPv6 /64 is one)
-	KeyLookups  Rate          // of an address above BadKeys, questions to the ledger about keys it may be guessing
+	KeyLookups  Rate          // for an address above BadKeys: ledger calls about keys that it may be guessing
 	DownloadMax int           // results downloads at once per key
-	InFlightMax int           // requests in work at once, of all, shared by workspace; 503 overloaded above it
-	ConnsMax    int           // open connections of all; a network address may hold no more than are still free
+	InFlightMax int           // requests in progress, shared by workspace; 503 overloaded above it
+	ConnsMax    int           // open connections; a network address may hold no more than are still free
 	Read        time.Duration // of one request, absolute: slow senders are cut
 }
 
-// DefaultLimits are the values of the contract: reads 20/s burst 40, creates
-// 5/s burst 20, 20 wrong keys a minute, 4 downloads. The others are guesses
-// for a small node; 100 questions about keys a second are a hundredth of what the
-// embedded ledger answers.
+// DefaultLimits are the values of the contract: reads 20/s burst 40, creates 5/s burst 20, 20 wrong keys a minute, 4
+// downloads. The others are guesses for a small node; 100 ledger calls about keys a second are a hundredth of what the
+// embedded ledger can do.
 func DefaultLimits() Limits {
 	return Limits{
 		Reads:       Rate{PerSecond: 20, Burst: 40},
@@ -275,7 +271,7 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Options are what a Server needs; all are required unless their line says otherwise.
+// Options are the options of a Server; all are required unless their line says otherwise.
 type Options struct {
 	Listen         string                    // host:port; port 0 takes a free one, see Addr
 	Book           Book                      // the ledger
@@ -284,23 +280,23 @@ type Options struct {
 	AllowedOrigins []string                  // exact, such as https://app.example.com; may be empty
 	TLS            *tls.Config               // nil: requests are not encrypted
 	Weight         func(uuid.UUID) int       // of a workspace; nil: all have 1. It must not block
-	Trusted        listen.Trusted            // whose PROXY and X-Forwarded-For headers are believed; may be nobody
+	Trusted        listen.Trusted            // proxies whose PROXY and X-Forwarded-For headers are believed; may be none
 	Limits         Limits                    // see DefaultLimits
-	Nodes          func() int                // how many share the limits per key; nil: this one is alone. It must not block
+	Nodes          func() int                // number of nodes that share the limits per key; nil: 1. It must not block
 	MaxFileBytes   int64                     // of a new file; 413 above
-	MaxRows        int64                     // told to customers; intake keeps it
-	PerWorkspace   ledger.Limits             // what a workspace may have unless it has limits of its own; 429 above
+	MaxRows        int64                     // for customers; intake enforces it
+	PerWorkspace   ledger.Limits             // defaults for workspaces without limits of their own; 429 above
 	UploadExpiry   time.Duration             // life of an upload URL
-	Pages          fasthttp.RequestHandler   // what is at every path that is none of the API's; nil: 404. See PageRequest
-	PageRoutes     []string                  // what PageRequest.Route may be; may be empty
-	Wake           func()                    // the ledger has something new; may be nil, must not block
+	Pages          fasthttp.RequestHandler   // serves every path outside of the API; nil: 404. See PageRequest
+	PageRoutes     []string                  // possible values of PageRequest.Route; may be empty
+	Wake           func()                    // called when the ledger has something new; may be nil, must not block
 	Log            *slog.Logger              // access lines at debug level
 	Registerer     prometheus.Registerer     // gets rollcall_http_*
 	Tracer         *tracing.Tracer           // nil: nothing is traced
 	Now            func() time.Time          // for limits and Retry-After; nil: time.Now
 }
 
-// Validate says what is missing or out of range; its error wraps ErrOptions.
+// Validate returns an error about options missing or out of range; it wraps ErrOptions.
 func (o Options) Validate() error {
 	l := o.Limits
 	switch {
@@ -326,14 +322,14 @@ func (o Options) Validate() error {
 func (r Rate) valid() bool { return r.PerSecond > 0 && r.Burst >= 1 }
 
 var (
-	// ErrOptions says that the options are not complete or out of range.
+	// ErrOptions: the options are not complete or out of range.
 	ErrOptions = errors.New("http: options")
-	// errNoAnswer is a question whose asker did not come back.
+	// errNoAnswer: the goroutine that asked a shared question panicked or exited.
 	errNoAnswer = errors.New("http: the ledger gave no answer")
 )
 
-// What a listed browser page may send and see. A preflight is remembered for
-// 600 seconds, the longest that every browser keeps to.
+// What pages of listed origins may send and read. A preflight is cached for 600 seconds, a time that every browser
+// respects.
 const (
 	corsHeaders = "X-API-Key, Idempotency-Key, X-Upload-Content-Length, X-Upload-Filename, Content-Type"
 	corsExposed = listen.HeaderRetryAfter + ", " + listen.HeaderRequestID + ", " + fasthttp.HeaderLink

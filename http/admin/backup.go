@@ -11,12 +11,12 @@ import (
 // BackupType is the Content-Type of a backup.
 const BackupType = "application/vnd.sqlite3"
 
-// backupPause bounds how long the receiving side of a backup may take nothing;
-// a full disk or a suspended terminal must not keep the copy for ever.
+// backupPause bounds how long the client of a backup may read nothing; a full disk or a suspended terminal must not
+// keep the copy for ever.
 const backupPause = time.Minute
 
-// backup streams a copy of the embedded ledger. One at a time: each is as large
-// as the ledger and lies beside it until it is sent.
+// backup streams a copy of the embedded ledger. One at a time: each is as large as the ledger, and stays on its disk
+// until it is sent.
 func (s *Server) backup(w http.ResponseWriter, r *http.Request) {
 	if s.options.Backup == nil {
 		refuse(w, http.StatusConflict, "not_embedded", "the ledger is a database server, not a file of this node: "+
@@ -50,8 +50,7 @@ func (s *Server) backup(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// patient gives each write a time of its own, so that a large copy has time and
-// a reader that takes nothing has not.
+// patient bounds each write by itself, so that a large copy has time but a reader that reads nothing is cut.
 type patient struct {
 	ctx     context.Context // its end ends the writing
 	to      io.Writer

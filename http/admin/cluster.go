@@ -22,27 +22,25 @@ import (
 	"rollcall/ledger"
 )
 
-// Cluster is the whole cluster as the node that answers knows it. Every node
-// answers for all. Methods are safe for concurrent use and end with ctx.
+// Cluster is the whole cluster as the answering node knows it. Every node answers for all. Methods are safe for
+// concurrent use and end with ctx.
 type Cluster interface {
-	// Members gives the members of the moment and those that ended a short while
-	// ago. It answers from what the node knows, also when the ledger does not.
+	// Members returns the present members and those that ended a short while ago. It needs no answer of the ledger.
 	Members(ctx context.Context) (Membership, error)
 
-	// Drain asks a node to give its work away and to take none. Errors:
-	// ledger.ErrNoSuchNode; any other one means that the ledger did not answer.
+	// Drain asks a node to give its work away and to take none. Errors: ledger.ErrNoSuchNode; any other means that the
+	// ledger did not answer.
 	Drain(ctx context.Context, node uuid.UUID) error
 
-	// Undrain has a node take work again that an operator drained. Errors as Drain.
+	// Undrain makes a drained node take work again. Errors as Drain.
 	Undrain(ctx context.Context, node uuid.UUID) error
 
-	// Forget is an operator's word that a node is dead. Errors: ledger.ErrNoSuchNode,
-	// ledger.ErrNodeAlive; any other one means that the ledger did not answer.
+	// Forget records an operator's statement that a node is dead. Errors: ledger.ErrNoSuchNode, ledger.ErrNodeAlive;
+	// any other means that the ledger did not answer.
 	Forget(ctx context.Context, node uuid.UUID) error
 
-	// Keys does a command about the gossip keys on each member that gossip sees,
-	// itself included, and tells of each what came of it: a member that did not
-	// answer is a result with an Error. ErrNoKeyring: this node's gossip has no keys.
+	// Keys does a command about the gossip keys on each member that gossip sees, itself included, and returns the
+	// result of each: a member that did not answer has an Error. ErrNoKeyring: this node's gossip has no keys.
 	Keys(ctx context.Context, c KeyCommand) ([]KeyResult, error)
 }
 
@@ -50,14 +48,13 @@ type Cluster interface {
 type Membership struct {
 	Cluster string   `json:"cluster"`
 	Members []Member `json:"members"` // by name, then by id
-	// LedgerAge is how many seconds ago this node last read the nodes' rows in the
-	// ledger: beats, loads and ended members are as old as that. 0 for a node alone.
+	// LedgerAge is how many seconds ago this node last read the nodes' rows in the ledger: heartbeats, loads and ended
+	// members are that old. 0 for a node alone.
 	LedgerAge float64 `json:"ledger_read_seconds_ago"`
 }
 
-// Member is one life of a node's process. A node that was started again is shown
-// with its youngest session, and with an older one only while that one still
-// counts in the shares of receivers.
+// Member is one process of a node. A restarted node is shown with its newest session, and with an older one only while
+// that still counts in the shares of receivers.
 type Member struct {
 	Node    uuid.UUID `json:"node"`
 	Session uuid.UUID `json:"session"`
@@ -68,44 +65,44 @@ type Member struct {
 	Actors  string    `json:"actor_address"`  // host:port
 	Gossip  string    `json:"gossip_address"` // host:port; "" when gossip does not see it
 	Since   api.Time  `json:"since"`          // it is in this state
-	// BeatAge is how many seconds ago it last wrote its row in the ledger, by the
-	// ledger's clock; null for a node alone, or when there is no row.
+	// BeatAge is how many seconds ago it last wrote its row in the ledger, by the ledger's clock; null for a single
+	// node, or when there is no row.
 	BeatAge   *float64 `json:"last_beat_seconds_ago"`
 	Leases    int      `json:"leases"`    // verifications it works on
 	Addresses int64    `json:"addresses"` // of these, not settled yet
 	Receivers int      `json:"receivers"` // that live there
 	Agreed    bool     `json:"view_agreed"`
-	// ClockOffset is its clock minus the ledger's, in milliseconds; null when it is
-	// not known, as for other nodes than the one that answers.
+	// ClockOffset is its clock minus the ledger's, in milliseconds; null when unknown, as for all nodes but the
+	// answering one.
 	ClockOffset *int64 `json:"clock_offset_ms"`
 }
 
-// State says how a member stands.
+// State is the state of a member.
 type State string
 
-// The states of a member, the first that fits.
+// The states of a member; the first that applies counts.
 const (
-	StateLeft     State = "left"     // it went by its own wish and uses nothing any more
-	StateLost     State = "lost"     // it was retired: it did not beat for too long
-	StateUnseen   State = "unseen"   // it beats in the ledger, but gossip does not see it
-	StateSuspect  State = "suspect"  // gossip had no answer of it and is asking others
+	StateLeft     State = "left"     // it left by itself and no longer uses anything
+	StateLost     State = "lost"     // it was counted out: no heartbeat for too long
+	StateUnseen   State = "unseen"   // it writes heartbeats, but gossip does not see it
+	StateSuspect  State = "suspect"  // gossip got no answer from it and asks others
 	StateUnlinked State = "unlinked" // gossip sees it, but actor traffic gets no answer
 	StateDraining State = "draining" // it takes no new work
 	StateUnfit    State = "unfit"    // its identity fails a check: it takes no probing work
 	StateServing  State = "serving"  // all is well
 )
 
-// Ended reports whether the member takes no part in the cluster any more.
+// Ended reports whether the member has left the cluster.
 func (s State) Ended() bool { return s == StateLeft || s == StateLost }
 
-// KeyOp is what is done to the keyrings of gossip.
+// KeyOp is an operation on the keyrings of gossip.
 type KeyOp string
 
 // The commands about gossip keys.
 const (
 	KeyList   KeyOp = "list"   // change nothing
-	KeyAdd    KeyOp = "add"    // take a key that may be used to open what others sealed
-	KeyUse    KeyOp = "use"    // seal with this key from now on
+	KeyAdd    KeyOp = "add"    // accept a key for decryption
+	KeyUse    KeyOp = "use"    // encrypt with this key from now on
 	KeyRemove KeyOp = "remove" // forget a key
 )
 
@@ -121,15 +118,14 @@ type KeyResult struct {
 	Node    uuid.UUID `json:"node"`
 	Name    string    `json:"name"`
 	Keys    []string  `json:"keys"`    // fingerprints, the primary's first
-	Primary string    `json:"primary"` // the fingerprint of the key that it seals with; "" when it is not known
-	Error   string    `json:"error"`   // why it did not do it; "": it did. Never holds a key
+	Primary string    `json:"primary"` // the fingerprint of the key that it encrypts with; "" when unknown
+	Error   string    `json:"error"`   // why it failed; "" after success. Never holds a key
 }
 
-// Secret is the bytes of a gossip key. It shows itself to nobody: neither to fmt, nor to a
-// log, nor to JSON.
+// Secret is the bytes of a gossip key. fmt, logs and JSON never show it.
 type Secret []byte
 
-// secretShown is what everybody sees of a Secret.
+// secretShown is printed in place of a Secret.
 const secretShown = "[secret]"
 
 // Format implements fmt.Formatter for every verb.
@@ -138,11 +134,11 @@ func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, secretShown
 // MarshalText implements encoding.TextMarshaler.
 func (Secret) MarshalText() ([]byte, error) { return []byte(secretShown), nil }
 
-// clusterTimeout bounds a call that asks other nodes. Guess: twice what a slow
-// ledger takes, and less than the 30 s for which an operator's command waits.
+// clusterTimeout bounds a call that asks other nodes. Guess: twice the time of a slow ledger, and less than the 30 s
+// that an operator's command waits.
 const clusterTimeout = 20 * time.Second
 
-// NodeCall is a call about one node; "" is the one that answers.
+// NodeCall is a call about one node; "" is the answering one.
 type NodeCall struct {
 	Node string `json:"node"`
 }
@@ -154,7 +150,7 @@ type KeyCall struct {
 	Fingerprint string `json:"fingerprint,omitempty"`
 }
 
-// addRoutes adds the calls about the cluster. A call about a node is about the one that answers when none is named.
+// addRoutes adds the calls about the cluster. A call without a node is about the answering one.
 func (d clusterOps) addRoutes(add addCall) {
 	add = add.unless(d.noCluster)
 	node := func(do func(context.Context, string) (Member, error)) http.HandlerFunc {
@@ -172,7 +168,7 @@ func (d clusterOps) addRoutes(add addCall) {
 	add("POST /v1/cluster/keys", handle(keyCommand, d.changeKeys))
 }
 
-// noCluster is why no cluster can be asked; nil: one can.
+// noCluster returns why no cluster can be asked; nil: one can.
 func (d clusterOps) noCluster() error { return unless(d.options.Cluster != nil, errNoCluster) }
 
 // clustered bounds a question to the cluster; an error when there is none.
@@ -196,17 +192,17 @@ func (d clusterOps) Members(ctx context.Context) (Membership, error) {
 	return found, nil
 }
 
-// Drain drains a node, named as FindNode takes it.
+// Drain drains a node, found by FindNode.
 func (d clusterOps) Drain(ctx context.Context, node string) (Member, error) {
 	return d.wish(ctx, node, true)
 }
 
-// Undrain has a node take work again, named as FindNode takes it.
+// Undrain makes a node take work again, found by FindNode.
 func (d clusterOps) Undrain(ctx context.Context, node string) (Member, error) {
 	return d.wish(ctx, node, false)
 }
 
-// wish says to a node whether an operator wants it to drain.
+// wish tells a node whether an operator wants it to drain.
 func (d clusterOps) wish(ctx context.Context, node string, drain bool) (Member, error) {
 	ctx, cancel, err := d.clustered(ctx)
 	defer cancel()
@@ -232,7 +228,7 @@ func (d clusterOps) wish(ctx context.Context, node string, drain bool) (Member, 
 	return m, nil
 }
 
-// ForgetNode takes an operator's word that a node is dead, named as FindNode takes it.
+// ForgetNode records an operator's statement that a node, found by FindNode, is dead.
 func (d clusterOps) ForgetNode(ctx context.Context, node string) (Member, error) {
 	ctx, cancel, err := d.clustered(ctx)
 	defer cancel()
@@ -254,7 +250,7 @@ func (d clusterOps) ForgetNode(ctx context.Context, node string) (Member, error)
 	return m, nil
 }
 
-// node finds a member. Where the text fits several nodes, those that are likely come first.
+// node finds a member. If the text fits several nodes, likely ones are preferred.
 func (d clusterOps) node(ctx context.Context, text string, likely func(Member) bool) (Member, error) {
 	if len(text) > nodeTextMax {
 		return Member{}, refusal(http.StatusBadRequest, "invalid_request",
@@ -296,14 +292,13 @@ func (d clusterOps) ofCluster(step string, err error) error {
 // nodeTextMax is the longest text that may name a node: a host's name (RFC 1035 §2.3.4).
 const nodeTextMax = 255
 
-// titlesMax is how many nodes a refusal names: what a person reads.
+// titlesMax is how many nodes a refusal names: as many as a person reads.
 const titlesMax = 10
 
-// FindNode gives the member that text means: the one with this id, else with this
-// name in any case, else with an id that begins so; with an empty text the node
-// that answered. Where several nodes fit, those for which likely is true are
-// preferred; of a node's sessions, one that has not ended is. Errors:
-// ErrNodeUnknown, and ErrNodeAmbiguous; both name the nodes there are to choose from.
+// FindNode returns the member that text means: the one with this id, else with this name in any case, else with an id
+// that begins like this; with an empty text the answering node. If several nodes fit, those for which likely is true
+// are preferred; of a node's sessions, one that has not ended. Errors: ErrNodeUnknown and ErrNodeAmbiguous, which name
+// the possible nodes.
 func FindNode(members []Member, text string, likely func(Member) bool) (Member, error) {
 	fits := fitting(members, strings.ToLower(text), likely)
 	switch len(fits) {
@@ -315,7 +310,7 @@ func FindNode(members []Member, text string, likely func(Member) bool) (Member, 
 	return Member{}, fmt.Errorf("%w %q, so give more of the id: %s", ErrNodeAmbiguous, text, titles(fits))
 }
 
-// fitting gives one member of each node that a text in lower case may mean.
+// fitting returns one member of each node that a text in lower case may mean.
 func fitting(members []Member, text string, likely func(Member) bool) []Member {
 	if text == "" {
 		return where(members, func(m Member) bool { return m.This })
@@ -336,7 +331,7 @@ func fitting(members []Member, text string, likely func(Member) bool) []Member {
 	return nil
 }
 
-// where gives the members that fit, of each node the session that has not ended.
+// where returns the members that fit, for each node the session that has not ended.
 func where(members []Member, fits func(Member) bool) (found []Member) {
 	at := map[uuid.UUID]int{}
 	for _, m := range members {
@@ -354,7 +349,7 @@ func where(members []Member, fits func(Member) bool) (found []Member) {
 	return found
 }
 
-// title is how a node is named to a person.
+// title names a node for people.
 func title(m Member) string { return fmt.Sprintf("%s (%s)", m.Name, m.Node) }
 
 // titles names some nodes, each once.
@@ -377,7 +372,7 @@ const keyBytes = 32
 // fingerprintBytes of a key's SHA-256 name it: enough for the few keys of a ring.
 const fingerprintBytes = 4
 
-// fingerprintForm is what names a key: see KeyCommand.
+// fingerprintForm is the form of a fingerprint: see KeyCommand.
 var fingerprintForm = regexp.MustCompile(`^[0-9a-f]{8}$`)
 
 // KeyAnswer answers the calls about gossip keys.
@@ -386,8 +381,8 @@ type KeyAnswer struct {
 	Results     []KeyResult `json:"results"`     // of every member, by name
 }
 
-// changeKeys does a command about gossip keys on all members. Before it uses or
-// removes a key it asks all of them, since a key that one lacks would split them.
+// changeKeys does a command about gossip keys on all members. Before it uses or removes a key it asks all of them,
+// because a key that one member lacks would separate it from the others.
 func (d clusterOps) changeKeys(ctx context.Context, c KeyCommand) (KeyAnswer, error) {
 	ctx, cancel, err := d.clustered(ctx)
 	defer cancel()
@@ -436,8 +431,7 @@ func (d clusterOps) changeKeys(ctx context.Context, c KeyCommand) (KeyAnswer, er
 	return answer, nil
 }
 
-// keyCommand reads {"op","key","fingerprint"}. Nothing of the body is in a
-// refusal: it may hold a key, also in a wrong place.
+// keyCommand reads {"op","key","fingerprint"}. Refusals never quote the body: it may hold a key, also in a wrong place.
 func keyCommand(r *http.Request) (c KeyCommand, err error) {
 	var in KeyCall
 	message := ""
@@ -465,7 +459,7 @@ func keyCommand(r *http.Request) (c KeyCommand, err error) {
 	return KeyCommand{Op: in.Op, Key: key, Fingerprint: in.Fingerprint}, nil
 }
 
-// unsafe says why a command would part members from each other; "" when it would not.
+// unsafe says why a command would separate members from each other; "" when it would not.
 func unsafe(c KeyCommand, before []KeyResult) (code, message string) {
 	var silent, lacking, using []string
 	known := false

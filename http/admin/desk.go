@@ -13,8 +13,8 @@ import (
 	"rollcall/ledger"
 )
 
-// Desk is what operators see and do, as values: the operator API writes them as JSON, and the pages draw them. Every
-// error is a *Refusal. Who makes a change is in the context: ledger.WithActor and ledger.WithAuthor. Safe for
+// Desk is all that operators can see and do, as values: the operator API writes them as JSON, and the pages show them.
+// Every error is a *Refusal. The context has the author of a change: ledger.WithActor and ledger.WithAuthor. Safe for
 // concurrent use.
 type Desk struct {
 	*common
@@ -27,7 +27,7 @@ type Desk struct {
 	nodeOps
 }
 
-// The parts of a Desk, by what they are about.
+// The parts of a Desk, by subject.
 type (
 	workspaceOps    struct{ *common } // their keys, credits and limits, and the audit of them
 	verificationOps struct{ *common }
@@ -35,10 +35,10 @@ type (
 	throttleOps     struct{ *common }
 	clusterOps      struct{ *common }
 	userOps         struct{ *common }
-	nodeOps         struct{ *common } // what the node that answers has found and noted
+	nodeOps         struct{ *common } // findings and log of the answering node
 )
 
-// newDesk makes a Desk whose long work ends with ctx.
+// newDesk makes a Desk whose long calls end with ctx.
 func newDesk(ctx context.Context, o Options) *Desk {
 	c := &common{options: o, replays: make(chan struct{}, 1), long: ctx}
 	return &Desk{c, workspaceOps{c}, verificationOps{c}, receiverOps{c}, throttleOps{c}, clusterOps{c}, userOps{c},
@@ -48,11 +48,11 @@ func newDesk(ctx context.Context, o Options) *Desk {
 // common is what all parts of a Desk need.
 type common struct {
 	options Options
-	replays chan struct{}   // holds one for the replay that may run
+	replays chan struct{}   // full while a replay runs
 	long    context.Context // see Long
 }
 
-// Refusal says why something is not answered or not done. The message says what to do, for callers of the operator API.
+// Refusal says why a call is refused. The message says what to do, for callers of the operator API.
 type Refusal struct {
 	Status  int // of HTTP
 	Code    string
@@ -65,7 +65,7 @@ func (r *Refusal) Error() string { return r.Message }
 // refusal makes a Refusal.
 func refusal(status int, code, message string) error { return &Refusal{status, code, message} }
 
-// errNoSurvey and others say that this process cannot answer, and another one can.
+// errNoSurvey and others: this process can't answer, but another one can.
 var (
 	errNoSurvey   = refusal(http.StatusConflict, "no_survey", "this process does not probe: ask another node")
 	errNoThrottle = refusal(http.StatusConflict, "no_throttle", "this process does not probe: ask another node")
@@ -93,8 +93,8 @@ func keyOf(field, text string) (string, error) {
 	return text, nil
 }
 
-// note writes a line of the operator log about what is done already: when the ledger does
-// not take it, the node's own log has it, without the emails of users.
+// note writes a line of the operator log about a change already made. If the ledger does not take it, the line goes
+// into the node's own log, without the emails of users.
 func (d *common) note(ctx context.Context, l ledger.LogLine) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ledgerTimeout)
 	defer cancel()
@@ -107,14 +107,14 @@ func (d *common) note(ctx context.Context, l ledger.LogLine) {
 	}
 }
 
-// wake says that the ledger has something new.
+// wake signals that the ledger has something new.
 func (d *common) wake() {
 	if d.options.Wake != nil {
 		d.options.Wake()
 	}
 }
 
-// tuned lets this node follow a change at once.
+// tuned makes this node apply a change at once.
 func (d *common) tuned() {
 	if d.options.Tuned != nil {
 		d.options.Tuned()
@@ -150,7 +150,7 @@ func askLedger[T any](ctx context.Context, d *common, step string, ask func(cont
 	return found, err
 }
 
-// longCall gives the context of an audit, a backup, or a reading of evidence. It ends with the listener's draining.
+// longCall returns the context of an audit, a backup, or a reading of evidence. It ends when the listener drains.
 func (d *common) longCall(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, auditTimeout)
 	if d.long.Err() != nil {
@@ -160,24 +160,24 @@ func (d *common) longCall(ctx context.Context) (context.Context, context.CancelF
 	return ctx, func() { stop(); cancel() }
 }
 
-// LedgerAnswers reports whether the ledger does.
+// LedgerAnswers reports whether the ledger answers.
 func (d *common) LedgerAnswers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	return d.options.Book.Ping(ctx) == nil
 }
 
-// Pages are what operators see in a browser.
+// Pages are the operators' web pages.
 type Pages interface {
 	http.Handler
-	// Link makes a path that signs somebody in once, and says until when it can.
+	// Link makes a path that signs somebody in once, and returns its expiry.
 	Link(author string, readOnly bool) (path string, until time.Time)
 }
 
-// Long is the context of what goes on behind a page: it ends when the listener drains.
+// Long is the context of work that outlasts a page's request: it ends when the listener drains.
 func (d *common) Long() context.Context { return d.long }
 
-// unless is nil where there is what a call needs.
+// unless returns err if a call's requirement is missing, else nil.
 func unless(there bool, missing error) error {
 	if there {
 		return nil
@@ -185,7 +185,7 @@ func unless(there bool, missing error) error {
 	return missing
 }
 
-// noSurvey is why the nodes cannot be asked; nil: they can.
+// noSurvey returns why the nodes can't be asked; nil: they can.
 func (d *common) noSurvey() error { return unless(d.options.Survey != nil, errNoSurvey) }
 
 // askNodes asks the nodes, within surveyTimeout.
@@ -205,7 +205,7 @@ func askNodes[T any](
 	return found, nil
 }
 
-// ofSurvey is the refusal for an error of the nodes, or of what was asked of them.
+// ofSurvey is the refusal for an error of the nodes or of the question.
 func (d *common) ofSurvey(step string, err error) error {
 	var unheard *inspect.Unreachable
 	var refused *Refusal
@@ -225,33 +225,31 @@ func (d *common) ofSurvey(step string, err error) error {
 		"this cannot be answered now: send the same call again; the node's log says why")
 }
 
-// Survey asks every node of the cluster what it is doing. Nodes that do not answer are
-// named in the answers, never waited for longer than a second or two. Methods are safe for
-// concurrent use and end with ctx.
+// Survey asks every node of the cluster about its work. Nodes that do not answer within a second or two are named in
+// the answers. Methods are safe for concurrent use and end with ctx.
 type Survey interface {
 	Receivers(ctx context.Context) (inspect.Receivers, error)
-	// Receiver gives everything about one, by its key or the name of a rule: one value for
-	// each node where it lives. inspect.ErrNotThere; an inspect.Unreachable when a node that
-	// does not answer may have it.
+	// Receiver returns everything about one receiver, by its key or the name of a rule: one value for each of its
+	// nodes. Errors: inspect.ErrNotThere; an inspect.Unreachable when a node that does not answer may have it.
 	Receiver(ctx context.Context, key string) ([]inspect.ReceiverDetail, error)
 	Sources(ctx context.Context) ([]inspect.Source, []inspect.UnreachableNode, error)
-	// CloseSession ends one session after the command that is on the wire. inspect.ErrNotThere.
+	// CloseSession ends one session after the command in progress. Error: inspect.ErrNotThere.
 	CloseSession(ctx context.Context, key, node string, session int) error
-	// Forget drops what a receiver taught all nodes: what is one of inspect.Forgets. The nodes that
-	// do not answer may still know it. inspect.ErrNotThere; an inspect.Unreachable when one of them may have it.
+	// Forget clears the learned limits of a receiver on all nodes: what is one of inspect.Forgets. Nodes that do not
+	// answer may keep them. Errors: inspect.ErrNotThere; an inspect.Unreachable when one of these may have the
+	// receiver.
 	Forget(ctx context.Context, key, what string) ([]inspect.Forgotten, []inspect.UnreachableNode, error)
-	// Trace gives the newest lines of a receiver's sessions whose numbers are above after,
-	// by node, at most 1,000 of each node; nodes keep them from the first call on, for ten
-	// seconds after the last one.
+	// Trace returns the newest lines of a receiver's sessions with numbers above after, by node, at most 1,000 of each
+	// node. Nodes record lines from the first call until ten seconds after the last one.
 	Trace(ctx context.Context, key, source string, after map[string]uint64) ([]inspect.TraceLine, error)
-	// Verification says what the open addresses wait for: inspect.ErrNotThere when nobody works on it.
+	// Verification returns what the open addresses wait for; inspect.ErrNotThere when no node works on it.
 	Verification(ctx context.Context, id string) (inspect.Verification, error)
-	// Explain says what holds for a mail domain, a key or a source, by this node's rules.
+	// Explain returns the limits of a mail domain, a key or a source, by this node's rules.
 	Explain(ctx context.Context, name string) (inspect.Explanation, error)
-	// ExplainRules says what this node's rules hold for a name, without asking anybody.
+	// ExplainRules returns what this node's rules say for a name, without asking other nodes or DNS.
 	ExplainRules(name string) (inspect.Explanation, error)
 	// Files names the nodes whose throttle file differs from this node's, or has a fault.
 	Files(ctx context.Context) ([]inspect.OtherFile, []inspect.UnreachableNode, error)
-	// Health says what every node found of its identity: this node first, then those that take no probing work.
+	// Health returns every node's report on its identity: this node first, then those that take no probing work.
 	Health(ctx context.Context) ([]inspect.Health, []inspect.UnreachableNode, error)
 }

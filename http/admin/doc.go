@@ -58,17 +58,16 @@
 //	POST /v1/cluster/keys             {"op":"add","key"} or {"op":"use" or "remove","fingerprint"} -> KeyAnswer
 //	POST /v1/operate                  OperateCall -> OperateLink, which opens the pages once, within a minute
 //
-// All other paths are the operators' pages, which a session opens and the token does not: package operate.
+// All other paths are the operators' pages, which need a session instead of the token: package operate.
 //
-// Every node answers for the whole cluster, but where it says otherwise. A node is named by its name, its id or
-// the beginning of its id. A gossip key comes in the body of one call and goes to
-// the Cluster, and nowhere else.
+// Every node answers for the whole cluster, unless a call says otherwise. A node is named by its name, its id or the
+// beginning of its id. A gossip key occurs only in the body of one call, which passes it to the Cluster.
 //
-// Who makes a change may say so in the header Rollcall-Operator, of at most 200 bytes:
-// it stands in the operator log. Whoever has the token may write any name there.
+// The header Rollcall-Operator, of at most 200 bytes, names the author of a change for the operator log. It is not
+// checked: anybody with the token may write any name.
 //
-// An address comes in the body of a call and goes into its answer: into no URL and
-// no log. A replay judges what is stored: it makes no connection and writes nothing.
+// An email address occurs only in the body of a call and in its answer, never in a URL or a log. A replay judges stored
+// evidence: it makes no connection and writes nothing.
 //
 // Refusals are {"error":{"code","message"}}, and the message says what to do.
 // The listener belongs on loopback or on a private network: it speaks no TLS.

@@ -21,19 +21,17 @@ import (
 // ReplayType is the Content-Type of a replay: one JSON value on each line.
 const ReplayType = "application/x-ndjson"
 
-// RulesName stands for a rule file that came in the body of a call, in what is said
-// of its faults.
+// RulesName names, in errors, a rule file that came in the body of a call.
 const RulesName = "rules"
 
 const (
-	// rulesMax bounds the body with a rule file: twice what verdict.Load takes, for
-	// what JSON adds.
+	// rulesMax bounds the body with a rule file: twice the bound of verdict.Load, as JSON adds bytes.
 	rulesMax = 8 << 20
 	// replayBuffer is how much of a replay is sent at once.
 	replayBuffer = 32 << 10
 )
 
-// Explanation is one settled address and what its outcome rests on.
+// Explanation is one settled address and the evidence for its outcome.
 type Explanation struct {
 	Verification uuid.UUID     `json:"verification"`
 	Status       ledger.Status `json:"status"`
@@ -47,18 +45,18 @@ type Explanation struct {
 	Case    *CaseView `json:"evidence"` // null: none was kept
 }
 
-// CaseView is all that the outcome of one address rests on.
+// CaseView is all evidence for the outcome of one address.
 type CaseView struct {
 	Attempts  []AttemptView `json:"attempts"` // oldest first
 	Omitted   int           `json:"omitted"`  // left out behind the first ones
-	NoRoute   string        `json:"no_route"` // what DNS said instead of a route; "": nothing
+	NoRoute   string        `json:"no_route"` // the DNS result in place of a route; "" with a route
 	Hosts     int           `json:"hosts"`    // of the route; 0: not known
 	Behaviour BehaviourView `json:"habit"`
 	GaveUp    bool          `json:"gave_up"`
-	Why       string        `json:"why"` // it was given up; "": because of what the last attempt says
+	Why       string        `json:"why"` // why it was given up; "": because of the last attempt
 }
 
-// AttemptView is one question, its answer, and what that was taken for.
+// AttemptView is one attempt, its reply, and the verdict.
 type AttemptView struct {
 	At       api.Time `json:"at"`
 	Stage    string   `json:"stage"`
@@ -72,34 +70,34 @@ type AttemptView struct {
 	evidence.Verdict
 	Blame string `json:"blame"`
 	Rule  string `json:"rule"` // id@version
-	// Others: not about this address. Others, or nobody, were asked, and it had to wait for what came of that.
+	// Others: the attempt was about other addresses or none, and this address had to wait for its result.
 	Others bool `json:"others,omitempty"`
-	// Cause is what it was believed to be about, by what others got; absent: nothing was believed.
+	// Cause is the diagnosis, from the replies for other addresses too; absent: none.
 	Cause *CauseView `json:"cause,omitempty"`
-	// Bare: the words could mean somebody else, us for one; believed only beside a witness.
+	// Bare: the words could be about somebody else, such as us; they count only with a witness.
 	Bare bool `json:"bare,omitempty"`
-	// Witness: another address of the domain, asked to see whether we are heard.
+	// Witness: an attempt for another address of the domain, to see whether the receiver accepts anything from us.
 	Witness bool `json:"witness,omitempty"`
-	Void    bool `json:"void"` // worth nothing: the session was poisoned, or a guard at work
+	Void    bool `json:"void"` // does not count: the session was poisoned, or a harvest guard was active
 }
 
-// CauseView is what an attempt was believed to be about.
+// CauseView is the diagnosis of an attempt.
 type CauseView struct {
 	Scope string `json:"scope"` // "address", "domain", "list", "host", "receiver", "source"
 	Why   string `json:"why"`   // the trials that showed it, in a sentence
 }
 
-// BehaviourView is what was known of the domain when an acceptance was judged.
+// BehaviourView is the domain's accept behaviour as known when an acceptance was judged.
 type BehaviourView struct {
 	Accepted int           `json:"accepted"` // control probes
 	Refused  int           `json:"refused"`
-	First    *api.Time     `json:"first_at"` // of these answers; null: there was none
+	First    *api.Time     `json:"first_at"` // time of these answers; null: there were none
 	Last     *api.Time     `json:"last_at"`
 	Accepts  *bool         `json:"accepts_everything"` // null: not known
 	Controls []AttemptView `json:"controls"`           // of this very run
 }
 
-// ExplanationOf shows what was found.
+// ExplanationOf converts evidence for the API.
 func ExplanationOf(f evidence.Found) Explanation {
 	r := f.Result
 	out := Explanation{Verification: f.Verification, Status: f.Status, Settlement: f.Settlement,
@@ -150,7 +148,7 @@ func newAttemptViews(list []smtpevidence.Attempt) []AttemptView {
 	return views
 }
 
-// WhyNoEvidence gives a code and says what to do about an error that is no fault.
+// WhyNoEvidence returns a code and advice for the errors that mean "no evidence".
 func WhyNoEvidence(err error, status ledger.Status) (code, message string) {
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchVerification):
@@ -169,19 +167,18 @@ func WhyNoEvidence(err error, status ledger.Status) (code, message string) {
 // ReplayLine is a line of a replay: one of the three.
 type ReplayLine struct {
 	Address *evidence.Replayed `json:"address,omitempty"`
-	Summary *evidence.Summary  `json:"summary,omitempty"` // the last line of a replay that came to its end
-	Error   *ReplayError       `json:"error,omitempty"`   // the last line of one that did not
+	Summary *evidence.Summary  `json:"summary,omitempty"` // the last line of a complete replay
+	Error   *ReplayError       `json:"error,omitempty"`   // the last line of an incomplete one
 }
 
-// ReplayError is why a replay did not come to its end.
+// ReplayError is why a replay ended early.
 type ReplayError struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// replay streams a replay by the rules of the node, or by those with a file of the
-// caller in front. One at a time: it takes a core for as long as it lasts, and the
-// node has other work.
+// replay streams a replay by the rules of the node, or by the caller's file followed by these. One at a time: it uses a
+// whole core, and the node has other work.
 func (s *Server) replay(w http.ResponseWriter, r *http.Request) {
 	var in struct {
 		Rules string `json:"rules"`
@@ -240,7 +237,7 @@ type replayWriter struct {
 	begun bool
 }
 
-// newReplayWriter makes one that a reader who takes nothing does not hold for ever.
+// newReplayWriter makes a replayWriter that cuts a client which reads nothing.
 func newReplayWriter(ctx context.Context, w http.ResponseWriter) *replayWriter {
 	return &replayWriter{w: w,
 		lines: bufio.NewWriterSize(patient{ctx, w, http.NewResponseController(w)}, replayBuffer)}

@@ -11,7 +11,7 @@ import (
 	"rollcall/smtp/identity"
 )
 
-// Identity is what a node found when it checked what receivers hold against a sender.
+// Identity is a node's report on its identity, the things that receivers judge a sender by.
 type Identity struct {
 	Fit      bool      `json:"fit"`                      // no check fails
 	Enforced bool      `json:"enforced"`                 // identity.enforce: it probes only while it is fit
@@ -19,14 +19,14 @@ type Identity struct {
 	Why      string    `json:"why,omitempty"`            // it is not fit
 	Checked  *api.Time `json:"checked_at"`               // null: not yet
 	Findings []Finding `json:"findings"`                 // by check and source
-	Unread   int       `json:"unread_replies,omitempty"` // that no rule knew, since the node began
-	Foreign  int       `json:"intercepted,omitempty"`    // times that another answered in a receiver's place
+	Unread   int       `json:"unread_replies,omitempty"` // replies that no rule matched, since the start of the node
+	Foreign  int       `json:"intercepted,omitempty"`    // how often something else answered in place of a receiver
 }
 
 // Finding is what one check found at one source.
 type Finding struct {
 	Check   identity.Check `json:"check"`
-	Source  string         `json:"source"`         // IP address, or "" for what is the same for all
+	Source  string         `json:"source"`         // IP address, or "" for findings about all
 	List    string         `json:"list,omitempty"` // the block list that was asked
 	State   identity.State `json:"state"`
 	Saw     string         `json:"saw"`
@@ -34,7 +34,7 @@ type Finding struct {
 	Checked api.Time       `json:"checked_at"`
 }
 
-// IdentityOf puts a report in the form of the API.
+// IdentityOf converts a report to the form of the API.
 func IdentityOf(r identity.Report, enforced bool) Identity {
 	out := Identity{Fit: r.Fit(), Enforced: enforced, Probing: r.Fit() || !enforced, Why: r.Why(),
 		Findings: []Finding{}}
@@ -49,7 +49,7 @@ func IdentityOf(r identity.Report, enforced bool) Identity {
 	return out
 }
 
-// HealthOf puts it in the form in which nodes tell each other.
+// HealthOf converts it to the form that nodes send each other.
 func HealthOf(i Identity) inspect.Health {
 	out := inspect.Health{Known: true, Probing: i.Probing, Enforced: i.Enforced, Why: i.Why, Unread: i.Unread,
 		Foreign: i.Foreign}
@@ -63,14 +63,14 @@ func HealthOf(i Identity) inspect.Health {
 	return out
 }
 
-// checkTimeout bounds a look at everything. Guess: less than the 30 s for which an
-// operator's command waits; slow DNS answers by then, or is not going to.
+// checkTimeout bounds a check of everything. Guess: less than the 30 s that an operator's command waits; even slow DNS
+// answers within that, or never.
 const checkTimeout = 25 * time.Second
 
-// errNoIdentity says that this process cannot answer, and another one can.
+// errNoIdentity: this process can't answer, but another one can.
 var errNoIdentity = refusal(http.StatusConflict, "no_identity", "this process does not probe: ask another node")
 
-// addRoutes adds the calls about what the node found of its identity, and the operator log.
+// addRoutes adds the calls about the node's identity and the operator log.
 func (d nodeOps) addRoutes(add addCall) {
 	add("GET /v1/identity", handle(nothing, func(context.Context, struct{}) (Identity, error) {
 		found, known := d.Identity()
@@ -92,7 +92,7 @@ func (d nodeOps) addRoutes(add addCall) {
 	}))
 }
 
-// Identity is what this node found of its identity; false: it checks none.
+// Identity returns this node's report on its identity; false: it makes none.
 func (d nodeOps) Identity() (Identity, bool) {
 	if d.options.Identity == nil {
 		return Identity{}, false
@@ -100,8 +100,8 @@ func (d nodeOps) Identity() (Identity, bool) {
 	return d.options.Identity(), true
 }
 
-// checkIdentity looks at everything now, so that nobody who has mended a record waits
-// for the next minute. Block lists are not asked more often for it.
+// checkIdentity checks everything now, so that after correcting a record nobody waits for the next minute. Block lists
+// are still asked only daily.
 func (d nodeOps) checkIdentity(ctx context.Context) (Identity, error) {
 	if d.options.CheckIdentity == nil {
 		return Identity{}, errNoIdentity
@@ -116,8 +116,8 @@ func (d nodeOps) checkIdentity(ctx context.Context) (Identity, error) {
 	return found, nil
 }
 
-// Health is what every node found of its identity, this node first, then those that take no probing work; and the
-// nodes that do not answer. When nobody can be asked it gives this node alone beside the error.
+// Health returns every node's report on its identity, this node first, then those that take no probing work; and the
+// nodes that do not answer. When no other node can be asked it returns this node with the error.
 func (d nodeOps) Health(ctx context.Context) (found []inspect.Health, silent []inspect.UnreachableNode, err error) {
 	const step = "ask for the health of all nodes"
 	_, err = askNodes(ctx, d.common, step, func(ctx context.Context, s Survey) (_ struct{}, err error) {
@@ -135,15 +135,14 @@ func (d nodeOps) Health(ctx context.Context) (found []inspect.Health, silent []i
 	return nil, nil, err
 }
 
-// Probing reports whether this node takes probing work, and if not, why. It asks nobody.
+// Probing reports whether this node takes probing work, and if not, why. It asks no other node.
 func (d nodeOps) Probing() (bool, string) {
 	i, known := d.Identity()
 	return !known || i.Probing, i.Why
 }
 
-// readiness is the answer of a node that should get requests. One that is not fit to
-// probe should, too: its files are probed by other nodes, or wait. It says so, because
-// who looks at a node that does nothing looks here first.
+// readiness is the answer of a node that is ready for requests. A node unfit to probe is ready too: other nodes probe
+// for its files, or these wait. The answer says so, because operators look here first when a node does nothing.
 func (d nodeOps) readiness() map[string]string {
 	answer := map[string]string{"status": "ready"}
 	if probing, _ := d.Probing(); !probing {

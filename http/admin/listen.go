@@ -14,13 +14,13 @@ import (
 	"syscall"
 )
 
-// unixPrefix is how the address of a unix socket begins in Options.Listen.
+// unixPrefix begins the address of a unix socket in Options.Listen.
 const unixPrefix = "unix:"
 
 // socketMode lets the owner and the group of a unix socket connect.
 const socketMode = 0o660
 
-// listen binds the address of the options, with TLS where they have it.
+// listen binds the address of the options, with TLS if configured.
 func (o Options) listen() (net.Listener, error) {
 	path, isUnix := strings.CutPrefix(o.Listen, unixPrefix)
 	if isUnix {
@@ -33,8 +33,8 @@ func (o Options) listen() (net.Listener, error) {
 	return l, err
 }
 
-// listenUnix makes a socket. One that a process left behind which is gone is replaced;
-// a file that is none, or a socket at which somebody answers, is an error.
+// listenUnix makes a socket. It replaces one left behind by a dead process; another file, or a socket in use, is an
+// error.
 func listenUnix(path string) (net.Listener, error) {
 	l, err := net.Listen("unix", path)
 	if errors.Is(err, syscall.EADDRINUSE) && abandoned(path) {
@@ -45,14 +45,14 @@ func listenUnix(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Before this the socket has what the umask left, and nobody gets in without the token.
+	// Until this line the socket's mode follows the umask; the token is needed anyway.
 	if err := os.Chmod(path, socketMode); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
 
-// abandoned reports whether a file is a socket at which nobody listens.
+// abandoned reports whether a file is a socket without a listener.
 func abandoned(path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode().Type() != fs.ModeSocket {
@@ -65,9 +65,8 @@ func abandoned(path string) bool {
 	return errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// withHost lets through only requests for a host that is this listener's. A browser sends
-// the name of the page that asks, so a page whose name was made to lead here is refused
-// (DNS rebinding).
+// withHost admits only requests for a host of this listener. A browser sends the host name of the page's URL, so a
+// foreign page whose name was made to resolve to this machine is refused (DNS rebinding).
 func (o Options) withHost(next http.Handler) http.Handler {
 	listen, _, _ := net.SplitHostPort(o.Listen)
 	known := append([]string{"localhost"}, o.Hosts...)
@@ -85,7 +84,7 @@ func (o Options) withHost(next http.Handler) http.Handler {
 	})
 }
 
-// hostOf gives the host of a Host header, without port, brackets and final dot.
+// hostOf returns the host of a Host header, without port, brackets and final dot.
 func hostOf(header string) string {
 	host, _, err := net.SplitHostPort(header)
 	if err != nil {

@@ -20,7 +20,7 @@ type LogPage struct {
 	Next  *LogPlace `json:"next"` // of the next page; null at the end
 }
 
-// shownName is what was changed as people are shown it.
+// shownName names, for people, what was changed.
 func shownName(name string) string {
 	if name == throttle.SourcePrefix {
 		return name + inspect.DefaultSource
@@ -28,18 +28,18 @@ func shownName(name string) string {
 	return name
 }
 
-// LogPlace is where a page begins: before and after of the call.
+// LogPlace is the beginning of a page: before and after of the call.
 type LogPlace struct {
 	Before api.Time  `json:"before"`
 	After  uuid.UUID `json:"after"`
 }
 
-// LogLine is one change that somebody made.
+// LogLine is one change.
 type LogLine struct {
 	ID        uuid.UUID  `json:"id"`
 	At        api.Time   `json:"at"`
 	Action    string     `json:"action"`
-	Author    string     `json:"author"`              // as they named themselves; "": nobody did
+	Author    string     `json:"author"`              // the author's own name; "": none given
 	Workspace *uuid.UUID `json:"workspace,omitempty"` // it concerns
 	Subject   string     `json:"subject"`
 	Old       string     `json:"old"`
@@ -82,12 +82,12 @@ func logQuery(r *http.Request) (q ledger.LogQuery, err error) {
 	return q, nil
 }
 
-// line is what is noted of a change that the ledger does not make itself.
+// line is the log line of a change made outside the ledger.
 func line(action, subject, now string) ledger.LogLine {
 	return ledger.LogLine{Action: action, Subject: cut(subject), New: cut(now)}
 }
 
-// cut shortens a text to what the operator log takes.
+// cut shortens a text to the bound of the operator log.
 func cut(text string) string {
 	if len(text) > ledger.OperatorTextMax {
 		text = strings.ToValidUTF8(text[:ledger.OperatorTextMax], "")

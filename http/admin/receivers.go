@@ -16,12 +16,10 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// surveyTimeout bounds a call that asks every node: nodes that do not answer within a
-// second or two are told of, and DNS may take its time before that.
+// surveyTimeout bounds a call that asks every node: nodes get a second or two, and DNS may need some time before that.
 const surveyTimeout = 15 * time.Second
 
-// keyMax is the longest key of a receiver or name of a rule that is read: a mail domain,
-// a suffix and what stands between and before them.
+// keyMax is the longest key of a receiver or name of a rule: a mail domain, a suffix and the separators.
 const keyMax = 600
 
 // nodesMax bounds the nodes that a caller may name. Guess: far more than a cluster has.
@@ -34,20 +32,20 @@ type CloseCall struct {
 	Session int    `json:"session"`
 }
 
-// ForgetCall is the body of the call that forgets what a receiver taught us.
+// ForgetCall is the body of the call that clears a receiver's learned limits.
 type ForgetCall struct {
 	Key    string `json:"key"`
 	What   string `json:"what"`
 	Reason string `json:"reason"`
 }
 
-// Forgotten is what every node dropped.
+// Forgotten is what every node forgot.
 type Forgotten struct {
 	Receivers []inspect.Forgotten       `json:"receivers"`
-	Silent    []inspect.UnreachableNode `json:"silent"` // that may still know it
+	Silent    []inspect.UnreachableNode `json:"silent"` // that may still have it
 }
 
-// Details are everything about one receiver, for each node where it lives.
+// Details are everything about one receiver, for each of its nodes.
 type Details struct {
 	Receivers []inspect.ReceiverDetail `json:"receivers"`
 }
@@ -58,7 +56,7 @@ type Sources struct {
 	Silent  []inspect.UnreachableNode `json:"silent"` // that may have others
 }
 
-// Traced are lines of sessions; After is what to ask with for the next ones.
+// Traced are lines of sessions; After is the parameter for the next call.
 type Traced struct {
 	Lines []inspect.TraceLine `json:"lines"`
 	After map[string]uint64   `json:"after"`
@@ -70,7 +68,7 @@ type traceCall struct {
 	after       map[string]uint64
 }
 
-// addRoutes adds the calls about what nodes do now.
+// addRoutes adds the calls about receivers and sources.
 func (d receiverOps) addRoutes(add addCall) {
 	add = add.unless(d.noSurvey)
 	add("GET /v1/receivers", handle(nothing, func(ctx context.Context, _ struct{}) (inspect.Receivers, error) {
@@ -94,7 +92,7 @@ func (d receiverOps) addRoutes(add addCall) {
 	}))
 }
 
-// traceOf reads ?key=, ?source= and ?after=, the number of the last line that was seen by node.
+// traceOf reads ?key=, ?source= and ?after=, the number of the last seen line, by node.
 func traceOf(r *http.Request) (traceCall, error) {
 	q := r.URL.Query()
 	in := traceCall{key: q.Get("key"), source: q.Get("source"), after: map[string]uint64{}}
@@ -126,7 +124,7 @@ func (d receiverOps) Receivers(ctx context.Context) (inspect.Receivers, error) {
 	return found, nil
 }
 
-// Receiver gives everything about one: one value for each node where it lives.
+// Receiver returns everything about one receiver: one value for each of its nodes.
 func (d receiverOps) Receiver(ctx context.Context, text string) ([]inspect.ReceiverDetail, error) {
 	return askNodes(ctx, d.common, "show receiver", func(ctx context.Context, s Survey) ([]inspect.ReceiverDetail, error) {
 		key, err := keyOf("key", text)
@@ -152,7 +150,7 @@ func (d receiverOps) CloseSession(ctx context.Context, in CloseCall) error {
 		session := strings.TrimSpace(fmt.Sprintf("session %d %s", in.Session, in.Node))
 		if err := s.CloseSession(ctx, key, in.Node, in.Session); err != nil {
 			if !errors.Is(err, inspect.ErrNotThere) {
-				// A node that was asked may have closed it although its answer never came.
+				// The node may have closed it although its answer got lost.
 				d.note(ctx, line("session close", key, session+": tried, not known to be closed"))
 			}
 			return struct{}{}, err
@@ -164,7 +162,7 @@ func (d receiverOps) CloseSession(ctx context.Context, in CloseCall) error {
 	return err
 }
 
-// Forget drops what a receiver taught us, on all nodes at once.
+// Forget clears a receiver's learned limits on all nodes.
 func (d receiverOps) Forget(ctx context.Context, in ForgetCall) (Forgotten, error) {
 	return askNodes(ctx, d.common, "forget receiver", func(ctx context.Context, s Survey) (Forgotten, error) {
 		if err := named("reason", in.Reason, 1); err != nil {
@@ -228,7 +226,7 @@ func (d receiverOps) Sources(ctx context.Context) (found []inspect.Source, silen
 	return full(found), full(silent), err
 }
 
-// forgottenWords is what the operator log says of it.
+// forgottenWords describes it in the operator log.
 func forgottenWords(what string, found []inspect.Forgotten, quiet []inspect.UnreachableNode) string {
 	n := 0
 	for _, f := range found {
@@ -243,14 +241,14 @@ func forgottenWords(what string, found []inspect.Forgotten, quiet []inspect.Unre
 
 // SourceCall pauses or drains one of our addresses on all nodes that have it.
 type SourceCall struct {
-	ID      uuid.UUID      // of the override; sent again while it holds it is the same override
+	ID      uuid.UUID      // of the override; repeating a call with the same id sets it once
 	Source  string         // as Desk.Sources gives it
 	Pause   throttle.Pause // throttle.PauseYes or throttle.PauseDrain
-	Seconds int64          // how long it holds, from ledger.OverrideMin to ledger.OverrideMax
-	Reason  string         // for those who see it, and for the operator log; not ""
+	Seconds int64          // how long it lasts, from ledger.OverrideMin to ledger.OverrideMax
+	Reason  string         // shown with the override and in the operator log; not ""
 }
 
-// SourceRule is the name of the rules of a source, as Desk.Sources gives it.
+// SourceRule is the name of the rules of a source from Desk.Sources.
 func SourceRule(source string) string {
 	if source == inspect.DefaultSource {
 		source = ""
@@ -259,7 +257,7 @@ func SourceRule(source string) string {
 }
 
 // PauseSource pauses or drains a source for a time, by an override of its field pause. The newest override of a source
-// holds.
+// applies.
 func (d throttleOps) PauseSource(ctx context.Context, in SourceCall) (ThrottleRule, error) {
 	if in.Pause != throttle.PauseYes && in.Pause != throttle.PauseDrain {
 		return ThrottleRule{}, invalid("a source can be paused or drained: choose one of them")
@@ -268,9 +266,8 @@ func (d throttleOps) PauseSource(ctx context.Context, in SourceCall) (ThrottleRu
 		Fields: map[string]string{throttle.FieldPause.String(): string(in.Pause)}, Seconds: in.Seconds, Reason: in.Reason})
 }
 
-// ResumeSource ends the overrides that pause or drain a source and set nothing else. It gives the rules that still
-// pause or drain it: overrides that set other fields, too, and the throttle file. Resuming a source that works is no
-// fault.
+// ResumeSource ends the overrides that only pause or drain a source. It returns the rules that still pause or drain it:
+// overrides with other fields, and the throttle file. Resuming a working source is no error.
 func (d throttleOps) ResumeSource(ctx context.Context, source, reason string) (still []ThrottleRule, err error) {
 	if err := named("reason", reason, 1); err != nil {
 		return nil, err

@@ -16,8 +16,7 @@ const (
 	nameMax = 200      // characters of a name, a label or a reason; a guess
 )
 
-// handle makes the handler of a call: it reads what is asked, has it done, and writes the value as JSON, or why
-// there is none.
+// handle makes the handler of a call: it reads the request, runs the call, and writes the value or the refusal as JSON.
 func handle[In, Out any](
 	read func(*http.Request) (In, error), do func(context.Context, In) (Out, error),
 ) http.HandlerFunc {
@@ -35,7 +34,7 @@ func handle[In, Out any](
 // addCall adds a call to the operator API.
 type addCall func(pattern string, call http.HandlerFunc)
 
-// unless adds calls that are refused, before they are read, while there is a reason.
+// unless adds calls that are refused unread while why returns a reason.
 func (add addCall) unless(reason func() error) addCall {
 	return func(pattern string, call http.HandlerFunc) {
 		add(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -48,7 +47,7 @@ func (add addCall) unless(reason func() error) addCall {
 	}
 }
 
-// answer answers with v, or with why there is none.
+// answer answers with v, or with the refusal.
 func answer(w http.ResponseWriter, v any, err error) {
 	if err == nil {
 		writeJSON(w, http.StatusOK, v)
@@ -61,12 +60,12 @@ func answer(w http.ResponseWriter, v any, err error) {
 	refuse(w, r.Status, r.Code, r.Message)
 }
 
-// invalid refuses a call for what it says.
+// invalid refuses a call for its content.
 func invalid(message string) error {
 	return refusal(http.StatusBadRequest, "invalid_request", message)
 }
 
-// nothing is read for calls that ask no more than their path says.
+// nothing reads no more than the path.
 func nothing(*http.Request) (none struct{}, err error) { return none, nil }
 
 // body reads the JSON body of a call.
@@ -82,7 +81,7 @@ func readBody(r *http.Request, into any, most int64) error {
 	return nil
 }
 
-// aboutID is a call about what the {id} of the path names, with a body.
+// aboutID is a call with a body about the {id} of the path.
 type aboutID[In any] struct {
 	id   uuid.UUID
 	body In
@@ -137,7 +136,7 @@ func full[T any](list []T) []T {
 	return list
 }
 
-// mapped is a list of what each value is shown as.
+// mapped applies a function to each value of a list.
 func mapped[T, Shown any](list []T, show func(T) Shown) []Shown {
 	out := make([]Shown, len(list))
 	for i, v := range list {

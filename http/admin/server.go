@@ -28,7 +28,7 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// Book is what operators need of the ledger; ledger.Book is one.
+// Book is the operators' part of the ledger; ledger.Book implements it.
 type Book interface {
 	CreateWorkspace(ctx context.Context, id uuid.UUID, name string) (ledger.Workspace, error)
 	Workspaces(ctx context.Context) ([]ledger.Workspace, error)
@@ -49,71 +49,70 @@ type Book interface {
 	Ping(ctx context.Context) error
 }
 
-// Options are what a Server needs; from Cluster on, and TLS, Hosts and Wake, all may be left out.
+// Options are the options of a Server. TLS, Hosts, Wake and all from Cluster on are optional.
 type Options struct {
 	Listen   string              // host:port, port 0 takes a free one, see Addr; or unix:PATH, made with mode 0660
 	TLS      *tls.Config         // of a TCP listener; nil: requests are not encrypted
-	Hosts    []string            // further names that requests may be for, without ports
+	Hosts    []string            // further allowed hosts of requests, without ports
 	Book     Book                // the ledger
 	Token    string              // see EnsureToken
 	Gatherer prometheus.Gatherer // what /metrics shows
 	Draining func() bool         // true from the moment the node takes no new work
 	Wake     func()              // hint that the ledger has something new (a grant); may be nil, must not block
-	Log      *slog.Logger        // what operators changed, at info level
+	Log      *slog.Logger        // operators' changes, at info level
 
-	// Limits are those of a workspace for which nobody set others.
+	// Limits are the defaults for workspaces without limits of their own.
 	Limits ledger.Limits
 
-	// People are those who sign in to the pages.
+	// People are the users of the pages.
 	People People
-	// PagesURL is where the pages are; nil or "": this node serves none.
+	// PagesURL returns the URL of the pages; nil or "": this node serves none.
 	PagesURL func() string
 
 	// Cluster is the whole cluster; nil: its calls are refused with no_cluster.
 	Cluster Cluster
 
-	// Rules are those of the node, for replays; nil: those that come with the program.
+	// Rules are the node's rules, for replays; nil: the program's own.
 	Rules func() *verdict.Rules
 
-	// Survey asks all nodes what they do; nil: its calls are refused with no_survey.
+	// Survey asks all nodes about their work; nil: its calls are refused with no_survey.
 	Survey Survey
 	// Throttle has the rules of this node; nil: calls about rules are refused with no_throttle.
 	Throttle *throttle.Table
-	// ThrottleFile says how the throttle file of this node stands. nil: there is none.
+	// ThrottleFile returns the state of this node's throttle file. nil: there is none.
 	ThrottleFile func() ThrottleFile
-	// Tuned says that an override or a weight was changed, so that this node follows at once
-	// and not within a second. It must not block; may be nil.
+	// Tuned is called after a change of an override or a weight, so that this node applies it at once instead of within
+	// a second. It must not block; may be nil.
 	Tuned func()
-	// ReplayThrottle runs the text of a candidate throttle file over what the nodes recorded. Errors: ErrCandidate, and
-	// any other when the nodes don't answer. nil: the call is refused.
+	// ReplayThrottle runs the text of a candidate throttle file on the nodes' records. Errors: ErrCandidate, and any
+	// other when the nodes don't answer. nil: the call is refused.
 	ReplayThrottle func(ctx context.Context, candidate string) (inspect.Replayed, error)
 
-	// ReplayOverride runs the rules of now with one override more over what the nodes recorded. nil: it is refused.
+	// ReplayOverride runs the present rules and one more override on the nodes' records. nil: the call is refused.
 	ReplayOverride func(ctx context.Context, name string, set throttle.Override) (inspect.Replayed, error)
 
-	// Ready says why the node should get no requests although its ledger answers:
-	// it has not joined yet, or it may not use anything now. The text is shown to
-	// everybody. nil: there is no other reason.
+	// Ready returns why the node should get no requests although its ledger answers: it has not joined yet, or its
+	// fence is up. Everybody can read the text. nil: no further check.
 	Ready func(ctx context.Context) error
 
-	// Identity is what the node found of its identity. nil: its call is refused.
+	// Identity returns the node's report on its identity. nil: its call is refused.
 	Identity func() Identity
-	// CheckIdentity has the node check it anew and gives what it found, or the last it
-	// found when ctx ends first. nil: its call is refused.
+	// CheckIdentity checks it anew and returns the report, or the last one when ctx ends first. nil: its call is
+	// refused.
 	CheckIdentity func(ctx context.Context) (Identity, error)
 
-	// Pages makes what operators see in a browser, at all paths that this listener has not; nil: there are none.
+	// Pages makes the operators' web pages, for all other paths of this listener; nil: there are none.
 	Pages func(*Desk) (Pages, error)
 
-	// Backup makes a copy of the embedded ledger and says how many bytes it has;
-	// Close throws it away. nil: the ledger is no file of this node.
+	// Backup makes a copy of the embedded ledger and returns its size in bytes; Close deletes it. nil: the ledger is
+	// not embedded.
 	Backup func(ctx context.Context) (copied io.ReadCloser, bytes int64, err error)
 }
 
 // tokenMin refuses a token that could be guessed.
 const tokenMin = 16
 
-// Validate says what is missing; its error wraps ErrOptions.
+// Validate returns an error about missing options; it wraps ErrOptions.
 func (o Options) Validate() error {
 	switch {
 	case o.Listen == "":
@@ -145,7 +144,7 @@ type Server struct {
 	http     *http.Server
 	listener net.Listener
 	token    [32]byte
-	backups  chan struct{}   // holds one for the backup that may run
+	backups  chan struct{}   // full while a backup runs
 	long     context.Context // of audits and backups; ends with Drain
 	drain    context.CancelFunc
 }
@@ -199,8 +198,7 @@ func (s *Server) Addr() net.Addr {
 	return s.listener.Addr()
 }
 
-// Drain ends the audits and backups that run, so that the ledger can be closed.
-// It may be called twice.
+// Drain ends running audits and backups, so that the ledger can be closed. It may be called twice.
 func (s *Server) Drain() { s.drain() }
 
 // Stop waits for running calls and closes the listener; when ctx ends first,
@@ -250,8 +248,8 @@ func (s *Server) routes() http.Handler {
 	return sniffless
 }
 
-// withToken lets through only who has the token. Both sides are hashed, so that
-// the comparison takes as long whatever was sent.
+// withToken admits only requests with the token. Both sides are hashed, so that the comparison takes equally long
+// whatever was sent.
 func (s *Server) withToken(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		presented, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -310,12 +308,10 @@ func refuse(w http.ResponseWriter, status int, code, message string) {
 	writeJSON(w, status, map[string]any{"error": map[string]string{"code": code, "message": message}})
 }
 
-// jsonErrors turns the two plain-text answers that the standard router makes
-// by itself, 404 and 405, into refusals of ours.
+// jsonErrors turns the standard router's own plain-text answers, 404 and 405, into refusals.
 type jsonErrors struct{ http.ResponseWriter }
 
-// WriteHeader replaces what the router says. Its answers are the only ones of
-// type text/plain here.
+// WriteHeader replaces the router's answers, which are the only ones of type text/plain here.
 func (j jsonErrors) WriteHeader(status int) {
 	if j.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
 		j.ResponseWriter.WriteHeader(status)
@@ -340,33 +336,33 @@ func (j jsonErrors) Write(b []byte) (int, error) {
 func (j jsonErrors) Unwrap() http.ResponseWriter { return j.ResponseWriter }
 
 var (
-	// ErrOptions says that the options are not complete.
+	// ErrOptions: the options are not complete.
 	ErrOptions = errors.New("admin: options")
-	// ErrToken says that the token file cannot be used; the text says what to do.
+	// ErrToken: the token file can't be used; the text says what to do.
 	ErrToken = errors.New("admin: token")
-	// ErrNoKeyring says that the gossip of this node is not encrypted.
+	// ErrNoKeyring: the gossip of this node is not encrypted.
 	ErrNoKeyring = errors.New("admin: gossip has no keys")
-	// ErrNodeUnknown says that no node is meant.
+	// ErrNodeUnknown: no node fits.
 	ErrNodeUnknown = errors.New("no node has the name or the id")
-	// ErrNodeAmbiguous says that more than one node may be meant.
+	// ErrNodeAmbiguous: several nodes fit.
 	ErrNodeAmbiguous = errors.New("several nodes fit")
 )
 
-// AuthorHeader is where a caller says who they are, for the operator log. It is no
-// authentication: whoever has the token may write any name.
+// AuthorHeader is the header with the caller's name for the operator log. It is not authenticated: anybody with the
+// token may write any name.
 const AuthorHeader = "Rollcall-Operator"
 
 // AuthorMax is the longest name of an author, in bytes. Guess: user@host.
 const AuthorMax = 200
 
-// AuthorFits reports whether a text may stand in AuthorHeader.
+// AuthorFits reports whether AuthorHeader may have this value.
 func AuthorFits(text string) bool {
 	return len(text) <= AuthorMax && utf8.ValidString(text) &&
 		!strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// withAuthor puts the name of AuthorHeader before everything that a call changes. Workspaces are told that an operator
-// did it.
+// withAuthor makes the name of AuthorHeader the author of all changes of a call. The logs of workspaces only say that
+// an operator did it.
 func withAuthor(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		author := strings.TrimSpace(r.Header.Get(AuthorHeader))

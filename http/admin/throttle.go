@@ -18,22 +18,21 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// ErrCandidate says that the text of a candidate file for a replay cannot be read; the
-// error says where and why.
+// ErrCandidate: a candidate file for a replay has a fault; the text says where and what.
 var ErrCandidate = errors.New("admin: candidate")
 
-// candidateMax bounds the body with a candidate file: twice what a rule file may have.
+// candidateMax bounds the body with a candidate file: twice the bound of a rule file.
 const candidateMax = 2 * rulesMax
 
-// ThrottleFile is how the throttle file of a node stands.
+// ThrottleFile is the state of a node's throttle file.
 type ThrottleFile struct {
 	File   string    `json:"file"`            // "": none is configured
-	Loaded *api.Time `json:"loaded_at"`       // when the rules of it were read that hold; null: none were
-	Fault  string    `json:"fault,omitempty"` // why the file as it is now is not used: line, column, what to write
+	Loaded *api.Time `json:"loaded_at"`       // when the rules in use were read; null: never
+	Fault  string    `json:"fault,omitempty"` // why the present file is not used: line, column, what to write
 }
 
-// ThrottleRules are the rules of all layers: those of the file and of the program as the
-// node that answers has them, and the overrides of the cluster.
+// ThrottleRules are the rules of all layers: those of the answering node's file and program, and the overrides of the
+// cluster.
 type ThrottleRules struct {
 	Now   api.Time       `json:"now"` // by the ledger's clock, as all times of overrides
 	File  ThrottleFile   `json:"file"`
@@ -44,13 +43,13 @@ type ThrottleRules struct {
 	Silent []inspect.UnreachableNode `json:"silent,omitempty"` // nodes that do not answer
 }
 
-// ThrottleRule is what one layer says of one name.
+// ThrottleRule is what one layer sets for one name.
 type ThrottleRule struct {
 	Layer  string          `json:"layer"`
 	Name   string          `json:"name"` // "": everybody
 	Fields []ThrottleField `json:"fields"`
 
-	// Of an override only.
+	// Only for overrides.
 	ID      string    `json:"id,omitempty"`
 	Author  string    `json:"author,omitempty"`
 	Reason  string    `json:"reason,omitempty"`
@@ -62,25 +61,24 @@ type ThrottleRule struct {
 type ThrottleField struct {
 	Field string `json:"field"`
 	Value string `json:"value"`
-	Where string `json:"where,omitempty"` // file and line; where a published value was found
-	// Beaten is the layer that says the same field of the same name and holds instead; "": this
-	// one holds.
+	Where string `json:"where,omitempty"` // file and line, or the source of a published value
+	// Beaten is the stronger layer that sets the same field of the same name; "": this value applies.
 	Beaten string `json:"beaten,omitempty"`
 }
 
 // OverrideCall is the body of the call that sets an override.
 type OverrideCall struct {
-	ID      uuid.UUID         `json:"id"` // chosen by the caller: sent again while it holds it is the same override
+	ID      uuid.UUID         `json:"id"` // chosen by the caller: repeating a call with the same id sets the override once
 	Key     string            `json:"key"`
 	Fields  map[string]string `json:"fields"`
 	Seconds int64             `json:"seconds"`
 	Reason  string            `json:"reason"`
-	Force   bool              `json:"force"` // also when it allows more than an operator is known to bear
+	Force   bool              `json:"force"` // also when it exceeds the known limits of a mail operator
 }
 
 // ClearCall is the body of the call that ends overrides before their time.
 type ClearCall struct {
-	Key    string    `json:"key"`  // "": whatever it is; then there must be an id
+	Key    string    `json:"key"`  // "": any, and then ID is required
 	ID     uuid.UUID `json:"id"`   // the nil UUID: all of the key
 	Only   string    `json:"only"` // a field: only those that set nothing else
 	Reason string    `json:"reason"`
@@ -118,8 +116,7 @@ func (d throttleOps) addRoutes(add addCall) {
 		}))
 }
 
-// markBeaten says of each field which layer says the same and holds instead. The rules come the
-// weakest first.
+// markBeaten sets Beaten for each field. The weakest rules come first.
 func markBeaten(rules []ThrottleRule) {
 	type spoken struct{ name, field string }
 	holds := map[spoken]string{}
@@ -143,8 +140,7 @@ func ruleOf(layer throttle.Layer, rule throttle.Rule) ThrottleRule {
 	return out
 }
 
-// overrideOf shows an override of the ledger; a field that this version does not know
-// stands behind the others.
+// overrideOf converts an override of the ledger; unknown fields come last.
 func overrideOf(o ledger.ThrottleOverride) ThrottleRule {
 	created, until := api.Time(o.Created), api.Time(o.Expires)
 	out := ThrottleRule{Layer: throttle.LayerOverride.String(), Name: o.Key, ID: o.ID.String(), Author: o.Author,
@@ -162,7 +158,7 @@ func overrideOf(o ledger.ThrottleOverride) ThrottleRule {
 	return out
 }
 
-// ruleName gives the one form of the name of a rule, also for the key of a receiver.
+// ruleName returns the canonical name of a rule, also for the key of a receiver.
 func ruleName(key string, set throttle.Override) (string, error) {
 	if !strings.HasPrefix(key, throttle.SourcePrefix) {
 		key = throttle.NameOf(key)
@@ -173,7 +169,7 @@ func ruleName(key string, set throttle.Override) (string, error) {
 	return throttle.CleanName(key)
 }
 
-// plain is an error's text without the name of the package that found it.
+// plain is an error's text without its package prefix.
 func plain(err error) string {
 	text := err.Error()
 	for _, kind := range []error{throttle.ErrLimits, throttle.ErrOverrideName, throttle.ErrRate} {
@@ -182,8 +178,8 @@ func plain(err error) string {
 	return text
 }
 
-// loosens says what an override would allow beyond what the operator of a receiver is
-// known to bear, by its name and, for a mail domain, by its hosts.
+// loosens describes where an override exceeds the known limits of a receiver's operator, by its name and, for a mail
+// domain, by its hosts.
 func (d throttleOps) loosens(ctx context.Context, name string, set throttle.Override) (found []string) {
 	if strings.HasPrefix(name, throttle.SourcePrefix) {
 		return nil
@@ -227,18 +223,17 @@ func isMore(set throttle.Override, field throttle.Field, text string) bool {
 	return set.Has(field) && theirs.Set(field, text) == nil && set.Apply(mine).More(theirs, field)
 }
 
-// knownValue is what is known of an operator.
+// knownValue is a known limit of a mail operator.
 type knownValue struct {
 	field             throttle.Field
 	text, name, where string
 }
 
-// knownTimeout bounds what a change waits for DNS. Guess: names that nobody has asked
-// for yet, from a resolver close by.
+// knownTimeout bounds how long a change waits for DNS. Guess: uncached names from a nearby resolver.
 const knownTimeout = 3 * time.Second
 
-// knownByHosts looks at where the mail of a domain goes. A name that is no mail domain adds nothing. looked is false
-// when that could not be found out: the answer is about the name itself then, which no rule has.
+// knownByHosts looks up the known limits by the MX hosts of a domain. A name that is no mail domain adds none. looked
+// is false when the lookup failed.
 func (d throttleOps) knownByHosts(ctx context.Context, name string) (known []knownValue, looked bool) {
 	ctx, cancel := context.WithTimeout(ctx, knownTimeout)
 	defer cancel()
@@ -270,20 +265,20 @@ func (d throttleOps) hasRule(name string) bool {
 	return false
 }
 
-// noTable is why there are no rules to show or to change; nil: there are.
+// noTable returns why there are no rules to show or change; nil: there are.
 func (d throttleOps) noTable() error { return unless(d.options.Throttle != nil, errNoThrottle) }
 
-// noReplay is why candidate files cannot be tried; nil: they can.
+// noReplay returns why candidate files can't be tried; nil: they can.
 func (d throttleOps) noReplay() error { return unless(d.options.ReplayThrottle != nil, errNoThrottle) }
 
-// tabled bounds a question about rules; an error where there are none.
+// tabled bounds a call about rules; an error if there are none.
 func (d throttleOps) tabled(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
 	return ctx, cancel, d.noTable()
 }
 
-// Throttle gives the rules of all layers; with files also of which nodes the file differs. When the ledger does not
-// answer it gives the rules of the file and of the program beside the error.
+// Throttle returns the rules of all layers; with files also the nodes whose file differs. When the ledger does not
+// answer it returns the rules of the file and the program with the error.
 func (d throttleOps) Throttle(ctx context.Context, files bool) (ThrottleRules, error) {
 	out := ThrottleRules{Rules: []ThrottleRule{}}
 	ctx, cancel, err := d.tabled(ctx)
@@ -319,14 +314,14 @@ func (d throttleOps) Throttle(ctx context.Context, files bool) (ThrottleRules, e
 	return out, nil
 }
 
-// OverrideCheck is an override that was looked at and not set.
+// OverrideCheck is a checked override that was not set.
 type OverrideCheck struct {
 	Name    string // of its rule, in the one form
 	Fields  map[string]string
-	Loosens []string // what it would allow beyond what an operator is known to bear, a sentence each
+	Loosens []string // how it exceeds the known limits of a mail operator, a sentence each
 }
 
-// CheckOverride says what an override would be, and changes nothing.
+// CheckOverride checks an override without setting it.
 func (d throttleOps) CheckOverride(ctx context.Context, in OverrideCall) (OverrideCheck, error) {
 	ctx, cancel, err := d.tabled(ctx)
 	defer cancel()
@@ -340,7 +335,7 @@ func (d throttleOps) CheckOverride(ctx context.Context, in OverrideCall) (Overri
 	return OverrideCheck{Name: name, Fields: set.Texts(), Loosens: d.loosens(ctx, name, set)}, nil
 }
 
-// parse checks the call and gives the name and the fields of its rule.
+// parse checks the call and returns the name and the fields of its rule.
 func (in OverrideCall) parse() (name string, set throttle.Override, err error) {
 	if err := named("reason", in.Reason, 1); err != nil {
 		return "", set, err
@@ -372,7 +367,7 @@ func (in OverrideCall) parse() (name string, set throttle.Override, err error) {
 	return name, set, nil
 }
 
-// SetOverride sets an override; the same id again is the same override.
+// SetOverride sets an override; a repeated id sets it once.
 func (d throttleOps) SetOverride(ctx context.Context, in OverrideCall) (ThrottleRule, error) {
 	ctx, cancel, err := d.tabled(ctx)
 	defer cancel()
@@ -399,7 +394,7 @@ func (d throttleOps) SetOverride(ctx context.Context, in OverrideCall) (Throttle
 	return overrideOf(made), nil
 }
 
-// ClearOverrides ends overrides before their time, and gives those that it ended.
+// ClearOverrides ends overrides early, and returns those that it ended.
 func (d throttleOps) ClearOverrides(ctx context.Context, in ClearCall) ([]ThrottleRule, error) {
 	ctx, cancel, err := d.tabled(ctx)
 	defer cancel()
@@ -439,7 +434,7 @@ func (d throttleOps) ClearOverrides(ctx context.Context, in ClearCall) ([]Thrott
 	return out, nil
 }
 
-// Explain says what holds for a mail domain, a key or a source; byName asks the rules alone.
+// Explain returns the limits of a mail domain, a key or a source; byName uses the rules alone.
 func (d throttleOps) Explain(ctx context.Context, text string, byName bool) (inspect.Explanation, error) {
 	return askNodes(ctx, d.common, "explain", func(ctx context.Context, s Survey) (found inspect.Explanation, err error) {
 		name, err := keyOf("name", text)
@@ -496,7 +491,7 @@ func (d throttleOps) oneReplay(run func() (inspect.Replayed, error)) (inspect.Re
 	return found, nil
 }
 
-// ReplayThrottle says what a candidate file would have made of what the nodes recorded. One at a time.
+// ReplayThrottle returns what a candidate file would have changed in the nodes' records. One at a time.
 func (d throttleOps) ReplayThrottle(ctx context.Context, candidate string) (inspect.Replayed, error) {
 	if err := d.noReplay(); err != nil {
 		return inspect.Replayed{}, err
@@ -504,7 +499,7 @@ func (d throttleOps) ReplayThrottle(ctx context.Context, candidate string) (insp
 	return d.oneReplay(func() (inspect.Replayed, error) { return d.options.ReplayThrottle(ctx, candidate) })
 }
 
-// ReplayOverride says what an override would have made of what the nodes recorded. One at a time.
+// ReplayOverride returns what an override would have changed in the nodes' records. One at a time.
 func (d throttleOps) ReplayOverride(ctx context.Context, in OverrideCall) (inspect.Replayed, error) {
 	if d.options.ReplayOverride == nil {
 		return inspect.Replayed{}, errNoThrottle

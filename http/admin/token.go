@@ -22,9 +22,8 @@ const TokenFile = "admin.token"
 // tokenBytes are 256 random bits: nobody guesses them.
 const tokenBytes = 32
 
-// EnsureToken reads the operator's token from DATA_DIR/admin.token and makes it,
-// readable by its owner only, when there is none. Two processes that start at
-// once get the same token. Errors wrap ErrToken or the file system's.
+// EnsureToken reads the operator's token from DATA_DIR/admin.token and makes it, readable by its owner only, when there
+// is none. Two processes that start at the same time get the same token. Errors wrap ErrToken or the file system's.
 func EnsureToken(dataDir string) (string, error) {
 	path := filepath.Join(dataDir, TokenFile)
 	token, err := readToken(path)
@@ -40,7 +39,7 @@ func EnsureToken(dataDir string) (string, error) {
 	return readToken(path)
 }
 
-// readToken reads a token that others cannot read.
+// readToken reads a token, and refuses a file that others can read.
 func readToken(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -60,8 +59,8 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
-// writeToken writes a new token beside its place and then gives it its name, so
-// that nobody reads half of it; fs.ErrExist when another process was faster.
+// writeToken writes a new token to a temporary file and links it to its name, so that nobody reads half of it;
+// fs.ErrExist when another process was faster.
 func writeToken(dir, path string) (err error) {
 	f, err := os.CreateTemp(dir, TokenFile+".*") // mode 0600
 	if err != nil {
@@ -79,18 +78,18 @@ func writeToken(dir, path string) (err error) {
 
 // OperateCall asks for a link to the pages.
 type OperateCall struct {
-	ReadOnly bool `json:"read_only"` // who opens it sees and changes nothing
+	ReadOnly bool `json:"read_only"` // a session that can't change anything
 }
 
 // OperateLink is a path of this listener that signs somebody in to the pages, once.
 type OperateLink struct {
 	Path      string   `json:"path"`
-	Author    string   `json:"author"` // of what they change, for the operator log; "": it is not said
+	Author    string   `json:"author"` // author of the session's changes, for the operator log; "": not given
 	ReadOnly  bool     `json:"read_only"`
 	ExpiresAt api.Time `json:"expires_at"`
 }
 
-// operate makes a link to the pages. It asks no ledger.
+// operate makes a link to the pages, without the ledger.
 func (s *Server) operate(ctx context.Context, in OperateCall) (OperateLink, error) {
 	if s.pages == nil {
 		return OperateLink{}, refusal(http.StatusConflict, "no_pages",

@@ -14,7 +14,7 @@ import (
 	"rollcall/ledger"
 )
 
-// People is what operators need of those who sign in to the pages; ledger.People is one.
+// People is the operators' part of the users of the pages; ledger.People implements it.
 type People interface {
 	MakeLink(ctx context.Context, l ledger.Link) (ledger.Link, error)
 	UserByEmail(ctx context.Context, email string) (ledger.User, error)
@@ -25,10 +25,10 @@ type People interface {
 	SetTOTP(ctx context.Context, user uuid.UUID, state string, but ledger.Hash) error
 }
 
-// usersShown is how many users one page of the list has.
+// usersShown is the number of users on a page of the list.
 const usersShown = 1000
 
-// UserLink is a one-time link, at the one moment at which it is shown.
+// UserLink is a one-time link, which is shown only now.
 type UserLink struct {
 	URL       string   `json:"url"`
 	Email     string   `json:"email"`
@@ -55,13 +55,13 @@ type UserPage struct {
 	Next  string     `json:"next,omitempty"` // after of the next page; "" at the end
 }
 
-// EndedSessions says how many sessions of a user were ended.
+// EndedSessions is the number of a user's sessions that were ended.
 type EndedSessions struct {
 	Email string `json:"email"`
 	Ended int    `json:"ended"`
 }
 
-// addRoutes adds the calls about those who sign in to the pages.
+// addRoutes adds the calls about the users of the pages.
 func (d userOps) addRoutes(add addCall) {
 	type invited struct {
 		Email string      `json:"email"`
@@ -111,7 +111,7 @@ func usersOf(r *http.Request) (in usersCall, err error) {
 	return in, err
 }
 
-// listUsers lists those who may sign in.
+// listUsers lists the users.
 func (d userOps) listUsers(ctx context.Context, in usersCall) (UserPage, error) {
 	found, err := askPeople(ctx, d.common, "list users", func(ctx context.Context, p People) ([]ledger.User, error) {
 		return p.Users(ctx, in.after, in.limit)
@@ -138,7 +138,7 @@ func memberLine(m ledger.Membership) UserLine {
 	return out
 }
 
-// errNoPeople and errNoPages say that nobody signs in at this process.
+// errNoPeople and errNoPages: nobody can sign in at this process.
 var (
 	errNoPeople = refusal(http.StatusConflict, "no_people", "nobody signs in at this process: ask another node")
 	errNoPages  = refusal(http.StatusConflict, "no_dashboard",
@@ -146,7 +146,7 @@ var (
 			"[dashboard] of its configuration and start it again")
 )
 
-// askPeople asks about those who sign in, within ledgerTimeout.
+// askPeople asks the ledger about users, within ledgerTimeout.
 func askPeople[T any](
 	ctx context.Context, d *common, step string, ask func(context.Context, People) (T, error),
 ) (T, error) {
@@ -168,25 +168,25 @@ func (d userOps) Invites() bool {
 	return d.options.People != nil && d.options.PagesURL != nil && d.options.PagesURL() != ""
 }
 
-// noPages is why this node makes no links; nil: it does.
+// noPages returns why this node makes no links; nil: it does.
 func (d userOps) noPages() error { return unless(d.Invites(), errNoPages) }
 
-// ListMembers gives the members of a workspace by email. Without people at this process there are none.
+// ListMembers gives the members of a workspace by email. A process without users returns none.
 func (d userOps) ListMembers(ctx context.Context, workspace uuid.UUID) ([]ledger.Membership, error) {
 	return askPeople(ctx, d.common, "list members", func(ctx context.Context, p People) ([]ledger.Membership, error) {
 		return p.Members(ctx, workspace)
 	})
 }
 
-// InviteCall asks for a link with which somebody joins a workspace.
+// InviteCall asks for an invitation link to a workspace.
 type InviteCall struct {
-	Form      uuid.UUID // the same one again makes the same link; zero: each call makes its own
+	Form      uuid.UUID // a repeated id makes the same link; zero: each call makes a new one
 	Workspace uuid.UUID
 	Email     string
 	Role      ledger.Role
 }
 
-// Invite makes a link that makes somebody a member of a workspace. Who has the link can use it, once.
+// Invite makes an invitation link to a workspace. Anybody with the link can use it, once.
 func (d userOps) Invite(ctx context.Context, in InviteCall) (UserLink, error) {
 	if err := d.noPages(); err != nil {
 		return UserLink{}, err
@@ -202,7 +202,7 @@ func (d userOps) Invite(ctx context.Context, in InviteCall) (UserLink, error) {
 		Email: in.Email, Role: in.Role})
 }
 
-// MakePasswordLink makes a link with which a user sets their password anew. An older one ends.
+// MakePasswordLink makes a link for setting a new password. It revokes an older one.
 func (d userOps) MakePasswordLink(ctx context.Context, email string) (UserLink, error) {
 	if err := d.noPages(); err != nil {
 		return UserLink{}, err
@@ -210,7 +210,7 @@ func (d userOps) MakePasswordLink(ctx context.Context, email string) (UserLink, 
 	return d.makeLink(ctx, signin.NewToken(), ledger.Link{Purpose: ledger.PasswordLink, Email: email})
 }
 
-// makeLink keeps a link and gives its URL.
+// makeLink stores a link and returns its URL.
 func (d userOps) makeLink(ctx context.Context, token signin.Token, l ledger.Link) (UserLink, error) {
 	l.ID, _ = token.Hash()
 	l.Email, l.MadeBy = strings.TrimSpace(l.Email), strings.TrimSpace("operator "+ledger.Author(ctx))
@@ -229,16 +229,16 @@ func (d userOps) makeLink(ctx context.Context, token signin.Token, l ledger.Link
 	}
 	d.options.Log.Info("one-time link made", "purpose", string(l.Purpose), "workspace", l.Workspace)
 	note := ledger.LogLine{Action: "user invite", Workspace: l.Workspace, Subject: l.Email, New: string(l.Role)}
-	if l.Purpose == ledger.PasswordLink { // the log of the workspace has the others
+	if l.Purpose == ledger.PasswordLink { // the others are in the log of the workspace
 		note = line("user password link", l.Email, "")
 	}
-	note.ID = uuid.NewSHA1(uuid.Nil, l.ID[:]) // a link that is made again is noted once
+	note.ID = uuid.NewSHA1(uuid.Nil, l.ID[:]) // a repeated link is noted once
 	d.note(ctx, note)
 	return UserLink{URL: strings.TrimSuffix(d.options.PagesURL(), "/") + "/link/" + string(token),
 		Email: made.Email, Role: string(made.Role), ExpiresAt: api.Time(made.Expires)}, nil
 }
 
-// DisableUser keeps somebody from signing in, and ends their sessions and links; false lets them again.
+// DisableUser keeps a user from signing in, and ends their sessions and links; with false the user may sign in again.
 func (d userOps) DisableUser(ctx context.Context, email string, disabled bool) (ledger.User, error) {
 	u, err := d.changeUser(ctx, "disable user", email, func(ctx context.Context, u *ledger.User) (err error) {
 		*u, err = d.options.People.DisableUser(ctx, u.ID, disabled)
@@ -250,7 +250,7 @@ func (d userOps) DisableUser(ctx context.Context, email string, disabled bool) (
 	return u, err
 }
 
-// EndSessions signs somebody out everywhere, and gives how many sessions that ended.
+// EndSessions signs a user out everywhere, and returns how many sessions that ended.
 func (d userOps) EndSessions(ctx context.Context, email string) (u ledger.User, ended int, err error) {
 	u, err = d.changeUser(ctx, "end sessions", email, func(ctx context.Context, u *ledger.User) (err error) {
 		ended, err = d.options.People.EndSessions(ctx, u.ID, ledger.Hash{})
@@ -262,7 +262,7 @@ func (d userOps) EndSessions(ctx context.Context, email string) (u ledger.User, 
 	return u, ended, err
 }
 
-// ResetTOTP ends the two-step sign-in of somebody, and signs them out everywhere.
+// ResetTOTP turns off a user's two-step sign-in, and signs them out everywhere.
 func (d userOps) ResetTOTP(ctx context.Context, email string) (ledger.User, error) {
 	u, err := d.changeUser(ctx, "reset codes", email, func(ctx context.Context, u *ledger.User) error {
 		return d.options.People.SetTOTP(ctx, u.ID, "", ledger.Hash{})
@@ -274,7 +274,7 @@ func (d userOps) ResetTOTP(ctx context.Context, email string) (ledger.User, erro
 	return u, err
 }
 
-// changeUser does something about the user who has an email.
+// changeUser changes the user with an email.
 func (d userOps) changeUser(ctx context.Context, step, email string,
 	do func(ctx context.Context, u *ledger.User) error) (ledger.User, error) {
 	return askPeople(ctx, d.common, step, func(ctx context.Context, p People) (ledger.User, error) {

@@ -18,10 +18,10 @@ import (
 	smtpevidence "rollcall/smtp/evidence"
 )
 
-// entriesShown is the number of entries in an answer when no limit is asked for: a screen.
+// entriesShown is the default number of entries in an answer: a screen.
 const entriesShown = 50
 
-// Statement is what moved the credits of one verification.
+// Statement is the entries of one verification with their sums.
 type Statement struct {
 	Verification uuid.UUID      `json:"verification"`
 	Status       ledger.Status  `json:"status"`
@@ -29,21 +29,21 @@ type Statement struct {
 	Held         ledger.Credits `json:"held"`      // by its entries: ever
 	Charged      ledger.Credits `json:"charged"`
 	Released     ledger.Credits `json:"released"`
-	StillHeld    ledger.Credits `json:"still_held"` // by its row: what the three leave, or the books are off
+	StillHeld    ledger.Credits `json:"still_held"` // by its row; must equal what the three leave
 	Count        int64          `json:"count"`      // of all entries
 	Entries      []Entry        `json:"entries"`    // newest first
 	Next         *string        `json:"next"`       // "after" of the next page; null at the end
 }
 
-// Entry is one line of the book.
+// Entry is one entry of the ledger.
 type Entry struct {
 	At         api.Time         `json:"at"`
 	Kind       ledger.EntryKind `json:"kind"`
-	Settlement *int64           `json:"settlement"` // null: moved by no settlement
+	Settlement *int64           `json:"settlement"` // null: not by a settlement
 	Credits    ledger.Credits   `json:"credits"`
 }
 
-// AddsUp reports whether the entries leave what the verification holds.
+// AddsUp reports whether the entries leave the amount that the verification holds.
 func (s Statement) AddsUp() bool { return s.Held-s.Charged-s.Released == s.StillHeld }
 
 // addRoutes adds the calls about one verification.
@@ -60,7 +60,7 @@ func (d verificationOps) addRoutes(add addCall) {
 		return Alike{full(found)}, err
 	}))
 	add.unless(d.noSurvey)("GET /v1/verifications/{id}/waits", handle(verificationID, d.Waits))
-	// The address comes in the body: what is in a URL is in the logs of every proxy.
+	// The address comes in the body, because every proxy logs URLs.
 	type addressed struct {
 		Address string `json:"address"`
 	}
@@ -73,21 +73,22 @@ func (d verificationOps) addRoutes(add addCall) {
 		}))
 }
 
-// Alike are verifications whose ids begin alike, at most AlikeMax.
+// Alike are verifications whose ids begin with the same text, at most AlikeMax.
 type Alike struct {
 	Verifications []uuid.UUID `json:"verifications"`
 }
 
-// AlikeMax is how many verifications that begin alike are given: enough to see that a beginning is too short.
+// AlikeMax is how many of these are returned: enough to see that a beginning is too short.
 const AlikeMax = 11
 
 // IDRange are the ids from one to another.
 type IDRange struct{ From, To uuid.UUID }
 
-// prefixLeast is how much of an id must be given.
+// prefixLeast is how many characters of an id are required.
 const prefixLeast = 4
 
-// RangeOf gives the ids that begin with a text; ok is false when it is no beginning of an id, or too short.
+// RangeOf returns the range of ids that begin with a text; ok is false when the text is too short or not the beginning
+// of an id.
 func RangeOf(prefix string) (ids IDRange, ok bool) {
 	digits := strings.ReplaceAll(prefix, "-", "")
 	if len(digits) < prefixLeast || len(digits) > 32 {
@@ -121,14 +122,14 @@ func entriesOf(r *http.Request) (q EntriesCall, err error) {
 	return q, err
 }
 
-// Open gives verifications of all workspaces that are not done, the oldest first, at most limit.
+// Open returns unfinished verifications of all workspaces, the oldest first, at most limit.
 func (d verificationOps) Open(ctx context.Context, limit int) ([]ledger.Verification, error) {
 	return askLedger(ctx, d.common, "list open verifications", func(ctx context.Context) ([]ledger.Verification, error) {
 		return d.options.Book.OpenVerifications(ctx, limit)
 	})
 }
 
-// ReadVerification gives a verification, whatever its workspace, with who has it.
+// ReadVerification returns a verification of any workspace, with the node that works on it.
 func (d verificationOps) ReadVerification(ctx context.Context, id uuid.UUID) (ledger.Verification, error) {
 	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
 	defer cancel()
@@ -139,20 +140,20 @@ func (d verificationOps) ReadVerification(ctx context.Context, id uuid.UUID) (le
 	return v, nil
 }
 
-// EntriesCall asks for one page of what moved the credits of a verification, newest first.
+// EntriesCall asks for one page of a verification's entries, newest first.
 type EntriesCall struct {
 	Workspace, Verification uuid.UUID
 	After                   string // the Next of the page before; "": from the newest
 	Limit                   int    // 1 to ledger.EntriesMax
 }
 
-// EntriesPage is one page of what moved the credits of a verification, with the sums of all.
+// EntriesPage is one page of a verification's entries, with the sums of all.
 type EntriesPage struct {
 	ledger.Statement
 	Next string // After of the next page; "" at the end
 }
 
-// ReadEntries gives one page of what moved the credits of a verification.
+// ReadEntries returns one page of a verification's entries.
 func (d verificationOps) ReadEntries(ctx context.Context, in EntriesCall) (EntriesPage, error) {
 	q := ledger.EntriesQuery{Workspace: in.Workspace, Verification: in.Verification, Limit: in.Limit}
 	if in.After != "" {
@@ -171,8 +172,8 @@ func (d verificationOps) ReadEntries(ctx context.Context, in EntriesCall) (Entri
 	return page, err
 }
 
-// ReadEvidence tells how the outcome of one address of a verification came about. It reads the verification from its
-// beginning, so it takes as long as the file is large; ctx bounds it.
+// ReadEvidence returns the evidence for the outcome of one address. It reads the verification from its beginning, so
+// its time grows with the file; ctx bounds it.
 func (d verificationOps) ReadEvidence(ctx context.Context, id uuid.UUID, address string) (evidence.Found, error) {
 	if address == "" {
 		return evidence.Found{}, invalid("address must be an address of the file")
@@ -184,7 +185,7 @@ func (d verificationOps) ReadEvidence(ctx context.Context, id uuid.UUID, address
 	return found, nil
 }
 
-// ofEvidence is the refusal for an error of the ledger, or of what is in it. The status is that of the verification.
+// ofEvidence is the refusal for an error of reading evidence; status is that of the verification.
 func (d verificationOps) ofEvidence(step string, status ledger.Status, err error) error {
 	switch {
 	case errors.Is(err, evidence.ErrNotSettled), errors.Is(err, ledger.ErrNoSuchVerification),
@@ -203,10 +204,10 @@ func (d verificationOps) ofEvidence(step string, status ledger.Status, err error
 	return d.ofLedger(step, err)
 }
 
-// place writes where an entry stands.
+// place writes the position of an entry.
 func place(e ledger.Entry) string { return fmt.Sprintf("%d.%d.%s", e.At.UnixMilli(), e.Number, e.Kind) }
 
-// parsePlace reads what place wrote.
+// parsePlace reads a position from place.
 func parsePlace(text string) (*ledger.Entry, error) {
 	var ms int64
 	var e ledger.Entry
@@ -220,7 +221,7 @@ func parsePlace(text string) (*ledger.Entry, error) {
 	return &e, nil
 }
 
-// newStatement shows one page of what the ledger found.
+// newStatement converts one page of the ledger's entries.
 func newStatement(s EntriesPage) Statement {
 	out := Statement{Verification: s.Verification.ID, Status: s.Verification.Status,
 		Addresses: s.Verification.Total, Held: s.Sums.Held, Charged: s.Sums.Charged, Released: s.Sums.Released,
@@ -237,8 +238,7 @@ func newStatement(s EntriesPage) Statement {
 	return out
 }
 
-// Waits says what the open addresses of a verification wait for, or, when no node works
-// on it, why none does.
+// Waits returns what the open addresses of a verification wait for, or why no node works on it.
 func (d verificationOps) Waits(ctx context.Context, id uuid.UUID) (inspect.Verification, error) {
 	const step = "ask what a verification waits for"
 	return askNodes(ctx, d.common, step, func(ctx context.Context, s Survey) (inspect.Verification, error) {
@@ -251,8 +251,8 @@ func (d verificationOps) Waits(ctx context.Context, id uuid.UUID) (inspect.Verif
 	})
 }
 
-// waitsOfNobody tells from the ledger of a verification that no node works on, and which
-// nodes do not answer.
+// waitsOfNobody answers from the ledger for a verification that no node works on, and lists the nodes that do not
+// answer.
 func (d verificationOps) waitsOfNobody(
 	ctx context.Context, id uuid.UUID, nobody error,
 ) (none inspect.Verification, err error) {
@@ -281,12 +281,12 @@ func (d verificationOps) waitsOfNobody(
 		Waits: waitsParked(v), Why: why, Finish: v.Expected}, nil
 }
 
-// parked reports whether a verification rests in the ledger until its next work is due.
+// parked reports whether a verification waits in the ledger until its next work is due.
 func parked(v ledger.Verification) bool {
 	return v.State() == ledger.WaitingReceivers && v.RestsUntil.After(time.Now())
 }
 
-// waitsParked is what the addresses of one wait for, as far as the ledger knows.
+// waitsParked returns what the addresses of a parked verification wait for, as far as the ledger knows.
 func waitsParked(v ledger.Verification) []inspect.Wait {
 	if !parked(v) {
 		return []inspect.Wait{}
@@ -315,7 +315,7 @@ func (d verificationOps) whyNobody(ctx context.Context, v ledger.Verification) (
 	return "no node that answers is working on it" + behind(v), nil
 }
 
-// behind says who has a verification, as far as the ledger knows.
+// behind names the node that works on a verification, as far as the ledger knows.
 func behind(v ledger.Verification) string {
 	if v.LeasedUntil.IsZero() {
 		return "; no node has it, and one with room takes it within seconds"
@@ -324,7 +324,7 @@ func behind(v ledger.Verification) string {
 		moment(v.LeasedUntil))
 }
 
-// over says how a verification has ended.
+// over says how a verification ended.
 func over(v ledger.Verification) string {
 	c := v.Counts
 	text := fmt.Sprintf("it ended at %s, and nothing waits any more: %d valid, %d invalid, %d catch-all, "+

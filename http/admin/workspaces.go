@@ -16,13 +16,13 @@ import (
 	"rollcall/ledger"
 )
 
-// creditsMax bounds one grant, against a slip of the finger and far below what overflows a sum.
+// creditsMax bounds one grant, against typing errors and far below an overflow of sums.
 const creditsMax = 1_000_000_000_000
 
 // limitMax bounds a limit: above 2^53 a number is not exact in every reader of JSON.
 const limitMax = 1 << 53
 
-// WorkspacesShown is how many workspaces Desk.Workspaces gives with their balances.
+// WorkspacesShown is how many workspaces Desk.Workspaces returns.
 const WorkspacesShown = 50
 
 // Workspace is a workspace in an answer.
@@ -30,7 +30,7 @@ type Workspace struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name"`
 	CreatedAt *api.Time `json:"created_at,omitempty"`
-	Weight    int       `json:"weight,omitempty"` // turns it has for one of another at a receiver
+	Weight    int       `json:"weight,omitempty"` // turns at a receiver for one of a workspace of weight 1
 }
 
 // WorkspaceList are all workspaces.
@@ -56,13 +56,13 @@ type Keys struct {
 	Keys []Key `json:"keys"`
 }
 
-// NewKey is a key at the one moment at which it is shown.
+// NewKey is a new key with its secret, which is shown only now.
 type NewKey struct {
 	ID  string `json:"id"`
 	Key string `json:"key"`
 }
 
-// RevokedKey says since when a key works no more.
+// RevokedKey says when a key was revoked.
 type RevokedKey struct {
 	ID        string    `json:"id"`
 	RevokedAt *api.Time `json:"revoked_at"`
@@ -76,7 +76,7 @@ func shownKey(k ledger.Key) Key {
 	return out
 }
 
-// Balance is what a workspace has: granted = available + held + spent.
+// Balance is the account of a workspace: granted = available + held + spent.
 type Balance struct {
 	Granted   ledger.Credits `json:"granted"`
 	Available ledger.Credits `json:"available"`
@@ -84,13 +84,13 @@ type Balance struct {
 	Spent     ledger.Credits `json:"spent"`
 }
 
-// WorkspaceLine is a workspace with what it has.
+// WorkspaceLine is a workspace with its balance.
 type WorkspaceLine struct {
 	ledger.Workspace
 	Balance ledger.Balance
 }
 
-// GrantCall grants credits. The same ID again is the same grant.
+// GrantCall grants credits. A repeated ID grants once.
 type GrantCall struct {
 	ID        uuid.UUID `json:"id"`
 	Workspace uuid.UUID `json:"-"`
@@ -101,11 +101,11 @@ type GrantCall struct {
 // Limit is one limit of a workspace.
 type Limit struct {
 	Limit   int64 `json:"limit"`
-	Default bool  `json:"default"` // nobody set it for this workspace
+	Default bool  `json:"default"` // it is not set for this workspace
 	Used    int64 `json:"used"`    // at this moment
 }
 
-// WorkspaceLimits are what a workspace may have and what it has.
+// WorkspaceLimits are the limits of a workspace and their present use.
 type WorkspaceLimits struct {
 	ID     string `json:"id"`
 	Name   string `json:"name"`
@@ -115,7 +115,7 @@ type WorkspaceLimits struct {
 	Unpaid Limit  `json:"unpaid"` // verifications of the last 24 hours that never held a credit
 }
 
-// LimitsCall changes limits of a workspace: those that are given; 0 is the default.
+// LimitsCall changes the given limits of a workspace; 0 resets one to the default.
 type LimitsCall struct {
 	Open   *int64 `json:"open,omitempty"`
 	Stored *int64 `json:"stored,omitempty"`
@@ -123,12 +123,12 @@ type LimitsCall struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// CorrectionCall asks for a correction of what an audit finds about one subject.
+// CorrectionCall asks for a correction of an audit's findings about one subject.
 type CorrectionCall struct {
-	ID      string `json:"id"` // sent again it is the same correction
+	ID      string `json:"id"` // a repeated id corrects once
 	Subject string `json:"subject"`
 	Reason  string `json:"reason"`
-	Keep    bool   `json:"keep_account,omitempty"` // a workspace's account stays as it is
+	Keep    bool   `json:"keep_account,omitempty"` // leave the workspace's account as it is
 }
 
 // addRoutes adds the calls about workspaces, their keys, credits and limits.
@@ -194,7 +194,8 @@ func (d workspaceOps) addRoutes(add addCall) {
 	add("POST /v1/audit/corrections", handle(body[CorrectionCall], d.correct))
 }
 
-// Workspaces gives those whose name or id holds a text, by name, at most WorkspacesShown, and how many more there are.
+// Workspaces returns the workspaces whose name or id contains a text, by name, at most WorkspacesShown, and how many
+// more there are.
 func (d workspaceOps) Workspaces(ctx context.Context, find string) (out []WorkspaceLine, more int, err error) {
 	found, err := d.Names(ctx)
 	if err != nil {
@@ -239,7 +240,7 @@ func (d workspaceOps) createWorkspace(ctx context.Context, name string) (ledger.
 	return made, err
 }
 
-// ReadWorkspace gives a workspace with what it has.
+// ReadWorkspace returns a workspace with its balance.
 func (d workspaceOps) ReadWorkspace(ctx context.Context, id uuid.UUID) (WorkspaceLine, error) {
 	return askLedger(ctx, d.common, "read a workspace", func(ctx context.Context) (out WorkspaceLine, err error) {
 		u, err := d.options.Book.Usage(ctx, id)
@@ -251,7 +252,8 @@ func (d workspaceOps) ReadWorkspace(ctx context.Context, id uuid.UUID) (Workspac
 	})
 }
 
-// SetWeight says how many turns a workspace has at a receiver for one of another: 1 to ledger.WeightMax.
+// SetWeight sets how many turns a workspace has at a receiver for one of a workspace of weight 1: 1 to
+// ledger.WeightMax.
 func (d workspaceOps) SetWeight(ctx context.Context, id uuid.UUID, weight int) (ledger.Workspace, error) {
 	if weight < 1 || weight > ledger.WeightMax {
 		return ledger.Workspace{}, invalid(fmt.Sprintf("weight must be a whole number from 1 to %d", ledger.WeightMax))
@@ -266,7 +268,7 @@ func (d workspaceOps) SetWeight(ctx context.Context, id uuid.UUID, weight int) (
 	return changed, err
 }
 
-// ReadLimits gives what a workspace may have and what it has.
+// ReadLimits returns the limits of a workspace and their present use.
 func (d workspaceOps) ReadLimits(ctx context.Context, id uuid.UUID) (WorkspaceLimits, error) {
 	u, err := askLedger(ctx, d.common, "read limits", func(ctx context.Context) (ledger.Usage, error) {
 		return d.options.Book.Usage(ctx, id)
@@ -274,7 +276,7 @@ func (d workspaceOps) ReadLimits(ctx context.Context, id uuid.UUID) (WorkspaceLi
 	return d.limitsOf(u), err
 }
 
-// SetLimits changes what a workspace may have, from its next create on.
+// SetLimits changes limits of a workspace, from its next create on.
 func (d workspaceOps) SetLimits(ctx context.Context, id uuid.UUID, in LimitsCall) (WorkspaceLimits, error) {
 	if err := named("reason", in.Reason, 0); err != nil {
 		return WorkspaceLimits{}, err
@@ -304,7 +306,7 @@ func (d workspaceOps) limitsOf(u ledger.Usage) WorkspaceLimits {
 		Unpaid: Limit{is.Unpaid, u.Own.Unpaid == 0, u.Used.Unpaid}}
 }
 
-// createKey makes an API key and gives its text, which nobody is shown again.
+// createKey makes an API key and returns its text, which is never shown again.
 func (d workspaceOps) createKey(ctx context.Context, workspace uuid.UUID, label string) (NewKey, error) {
 	if err := named("label", label, 0); err != nil {
 		return NewKey{}, err
@@ -326,7 +328,7 @@ func (d workspaceOps) ListKeys(ctx context.Context, workspace uuid.UUID) ([]ledg
 	})
 }
 
-// RevokeKey ends an API key by its public part. One that is revoked already stays as it is.
+// RevokeKey revokes an API key by its public part. A revoked one stays as it is.
 func (d workspaceOps) RevokeKey(ctx context.Context, id string) (ledger.Key, error) {
 	k, err := askLedger(ctx, d.common, "revoke key", func(ctx context.Context) (ledger.Key, error) {
 		return d.options.Book.RevokeKey(ctx, id)
@@ -337,7 +339,7 @@ func (d workspaceOps) RevokeKey(ctx context.Context, id string) (ledger.Key, err
 	return k, err
 }
 
-// Grant grants credits, and lets what waits for them go on.
+// Grant grants credits, and wakes verifications that wait for them.
 func (d workspaceOps) Grant(ctx context.Context, in GrantCall) (ledger.Balance, error) {
 	if err := named("reason", in.Reason, 0); err != nil {
 		return ledger.Balance{}, err
@@ -359,14 +361,14 @@ func (d workspaceOps) Grant(ctx context.Context, in GrantCall) (ledger.Balance, 
 	return b, err
 }
 
-// ListOpen gives the verifications of a workspace that are not done, newest first, at most limit.
+// ListOpen returns the unfinished verifications of a workspace, newest first, at most limit.
 func (d workspaceOps) ListOpen(ctx context.Context, workspace uuid.UUID, limit int) ([]ledger.Verification, error) {
 	return askLedger(ctx, d.common, "list open verifications", func(ctx context.Context) ([]ledger.Verification, error) {
 		return d.options.Book.History(ctx, ledger.HistoryQuery{Workspace: workspace, Open: true, Limit: limit})
 	})
 }
 
-// ListGrants gives the grants of a workspace, newest first, at most limit, and says whether there are older ones.
+// ListGrants returns the grants of a workspace, newest first, at most limit, and whether there are older ones.
 func (d workspaceOps) ListGrants(
 	ctx context.Context, workspace uuid.UUID, limit int,
 ) (grants []ledger.Move, more bool, err error) {
@@ -377,7 +379,7 @@ func (d workspaceOps) ListGrants(
 	return found.Moves, found.More, err
 }
 
-// Audit checks the whole ledger. It takes as long as the ledger is large.
+// Audit checks the whole ledger, in a time that grows with it.
 func (d workspaceOps) Audit(ctx context.Context) (ledger.AuditReport, error) {
 	report, err := d.options.Book.Audit(ctx)
 	if err != nil {
@@ -387,7 +389,7 @@ func (d workspaceOps) Audit(ctx context.Context) (ledger.AuditReport, error) {
 	return report, nil
 }
 
-// correct sets right what an audit finds about one subject.
+// correct corrects an audit's findings about one subject.
 func (d workspaceOps) correct(ctx context.Context, in CorrectionCall) (c ledger.Correction, err error) {
 	if err := errors.Join(named("subject", in.Subject, 1), named("reason", in.Reason, 1)); err != nil {
 		return c, err

@@ -33,7 +33,7 @@ func (t Time) String() string { return string(AppendTime(nil, time.Time(t))) }
 // UnmarshalJSON reads any RFC 3339 text.
 func (t *Time) UnmarshalJSON(b []byte) error { return (*time.Time)(t).UnmarshalJSON(b) }
 
-// Issue is what is wrong, with a request or with a file.
+// Issue describes a problem of a request or a file.
 type Issue struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`
@@ -46,10 +46,10 @@ type Error struct {
 	RequestID string `json:"request_id"` // UUID, also in the header X-Request-Id
 }
 
-// Upload says where the bytes go.
+// Upload is the destination of the bytes.
 type Upload struct {
 	Method    string `json:"method"` // always PUT
-	URL       string `json:"url"`    // a secret: whoever has it may write this file
+	URL       string `json:"url"`    // a secret: anybody who has it can write this file
 	ExpiresAt Time   `json:"expires_at"`
 }
 

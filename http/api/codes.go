@@ -1,6 +1,6 @@
 package api
 
-// Code is the stable word of an issue: programs read it, people read the message.
+// Code is the stable name of an issue, for programs; the message is for people.
 type Code string
 
 // Refusals of a request. package http knows the status and the text of each.
@@ -55,6 +55,6 @@ const (
 // CreditsRequired is the issue of a file that waits for credits.
 const CreditsRequired Code = "credits_required"
 
-// ReceiversWait is the issue of a file that waits for receivers: who keeps it waiting, why, and until
-// when. There is nothing to do.
+// ReceiversWait is the issue of a file that waits for receivers: which ones, why, and until when. The customer needs to
+// do nothing.
 const ReceiversWait Code = "receivers_wait"

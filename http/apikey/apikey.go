@@ -25,17 +25,16 @@ const (
 	base62  = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
-// Key is a key that is well-formed; whether it opens anything is the ledger's word.
+// Key is a well-formed key; only the ledger knows whether it is valid.
 type Key struct {
 	ID     string   // public part
 	SHA256 [32]byte // of the secret with its checksum
 }
 
-// New makes a key. The text is shown once and kept nowhere.
+// New makes a key. Its text is shown once and stored nowhere.
 func New() (text string, k Key) { return NewOf(string(appendRandom(nil, lower36, idLength))) }
 
-// IDOf gives the public part of a key that is made for something, so that it is made once: of 32 bytes that nobody can
-// guess.
+// IDOf derives the public part of a key from 32 unguessable bytes, so that a repeated request makes the same key.
 func IDOf(sum [32]byte) string {
 	n, id := new(big.Int).SetBytes(sum[:]), make([]byte, idLength)
 	for i := range id {
@@ -46,7 +45,7 @@ func IDOf(sum [32]byte) string {
 	return string(id)
 }
 
-// NewOf makes a key with a public part, which IDOf gave.
+// NewOf makes a key with a public part from IDOf.
 func NewOf(id string) (text string, k Key) {
 	b := make([]byte, 0, Length)
 	b = append(b, prefix...)

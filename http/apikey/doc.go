@@ -6,5 +6,5 @@
 // real key from text. The ledger keeps the SHA-256 of the secret only; at that
 // entropy no slow hash is needed.
 //
-// The package keeps nothing and knows no workspace. Start with New and Parse.
+// The package stores nothing and knows no workspace. Start with New and Parse.
 package apikey

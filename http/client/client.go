@@ -25,14 +25,14 @@ const (
 	// node and than any Retry-After that the service gives.
 	clientPatience = 5 * time.Minute
 
-	// firstPatience is the same before the first answer of all: then a wrong
-	// URL is more probable than a restart, and a person waits.
+	// firstPatience is the same before the service's first answer: a wrong URL is then more likely than a restart, and
+	// a person waits.
 	firstPatience = 5 * time.Second
 
 	// retryDefault is the wait when the service names none.
 	retryDefault = 2 * time.Second
 
-	// retryMax bounds a Retry-After: a minute is the longest that the service gives.
+	// retryMax bounds a Retry-After: the service never gives more than a minute.
 	retryMax = 2 * time.Minute
 
 	// answerBytesMax bounds a JSON answer; the largest is a page of history.
@@ -40,27 +40,27 @@ const (
 )
 
 var (
-	// ErrRefused is in every error that repeats what the service said about a request. HasCode tells which it is.
+	// ErrRefused is in every error with the service's refusal of a request. HasCode tells which one.
 	ErrRefused = errors.New("the service refuses")
 
-	// ErrNoAnswer says that no Rollcall API answers at the URL.
+	// ErrNoAnswer: nothing answers at the URL.
 	ErrNoAnswer = errors.New("no Rollcall API answers")
 
-	// ErrStranger says that something answers, and not as a Rollcall API does.
+	// ErrStranger: something other than a Rollcall API answers.
 	ErrStranger = errors.New("it does not answer like a Rollcall API")
 
-	// ErrUnfinished says that an upload or a download was cut too often. What was stored stays: call it again.
+	// ErrUnfinished: an upload or a download was cut too often. Stored bytes stay: call it again.
 	ErrUnfinished = errors.New("the connection was cut too often")
 )
 
-// Client is a customer of the API. It repeats a request with the same identity when the service says "later", for five
-// minutes at most, and never sends its key anywhere but to the API. Its methods may be called from many goroutines.
+// Client is a client of the API. When the service says "later" it repeats a request with the same idempotency key, for
+// five minutes at most. It sends its key only to the API. Its methods may be called from many goroutines.
 type Client struct {
 	Base, Key string
 	HTTP      *http.Client
-	Notice    func(text string) // told when something makes us wait; nil: nobody is
+	Notice    func(text string) // called when the client has to wait; may be nil
 
-	Patient bool // wait as long before the first answer of all as after it: for five minutes, not seconds
+	Patient bool // wait for the first answer as long as for later ones: five minutes, not seconds
 
 	answered atomic.Bool // the service has answered once
 }
@@ -74,7 +74,7 @@ func New(base, key string) *Client {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 			Transport: &http.Transport{
 				Proxy:                 http.ProxyFromEnvironment,
-				ResponseHeaderTimeout: 30 * time.Second, // the service answers in milliseconds; then ask again
+				ResponseHeaderTimeout: 30 * time.Second, // the service usually answers in milliseconds; on a timeout ask again
 				IdleConnTimeout:       30 * time.Second,
 				TLSHandshakeTimeout:   10 * time.Second,
 			},
@@ -82,15 +82,16 @@ func New(base, key string) *Client {
 	}
 }
 
-// Create makes the verification of an identity, or recovers it: repeated with the same identity and the same number of
-// bytes it charges nothing twice. filename is for people; no path. When the answer has an Upload, send the bytes there.
+// Create makes the verification of an idempotency key, or recovers it: a repeat with the same key and the same number
+// of bytes charges nothing twice. filename is for people, without a path. When the answer has an Upload, send the bytes
+// there.
 func (c *Client) Create(ctx context.Context, identity uuid.UUID, bytes int64,
 	filename string) (api.Creation, error) {
 	made, _, err := c.CreateFresh(ctx, identity, bytes, filename)
 	return made, err
 }
 
-// CreateFresh is Create, and says whether it made the verification.
+// CreateFresh is Create, and reports whether it made the verification.
 func (c *Client) CreateFresh(ctx context.Context, identity uuid.UUID, bytes int64,
 	filename string) (made api.Creation, fresh bool, err error) {
 	header := http.Header{}
@@ -111,7 +112,7 @@ func (c *Client) Detail(ctx context.Context, id string) (api.Detail, time.Durati
 	return d, retryAfter(header, retryDefault), err
 }
 
-// AskJSON asks and reads a JSON answer into out.
+// AskJSON sends a request and reads the JSON answer into out.
 func (c *Client) AskJSON(ctx context.Context, method, path string, header http.Header,
 	out any) (http.Header, error) {
 	answer, err := c.Ask(ctx, method, path, header)
@@ -130,8 +131,7 @@ func (c *Client) readJSON(answer *http.Response, out any) error {
 	return nil
 }
 
-// Ask sends a request, again while the service can't be reached or says
-// "later", and gives its answer when that is a success.
+// Ask sends a request, repeats it while the service can't be reached or says "later", and returns a successful answer.
 func (c *Client) Ask(ctx context.Context, method, path string, header http.Header) (*http.Response,
 	error) {
 	begin := time.Now()
@@ -171,7 +171,7 @@ type pause struct {
 	cause  error  // of the last try
 }
 
-// waitFor waits, unless the patience is at its end: then it gives the cause.
+// waitFor waits; when the patience is used up it returns the cause.
 func (c *Client) waitFor(ctx context.Context, p pause) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -192,8 +192,7 @@ func (c *Client) waitFor(ctx context.Context, p pause) error {
 	return sleep(ctx, p.wait)
 }
 
-// refusalOf makes an error of an answer that is no success; later says that the
-// same request may succeed later.
+// refusalOf returns the error of an unsuccessful answer; later reports whether the same request may succeed later.
 func (c *Client) refusalOf(answer *http.Response) (err error, later bool) {
 	defer answer.Body.Close()
 	later = answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode == http.StatusServiceUnavailable
@@ -206,11 +205,11 @@ func (c *Client) refusalOf(answer *http.Response) (err error, later bool) {
 		}
 		return fmt.Errorf("%w: %s answers %d: %w", ErrRefused, c.Base, answer.StatusCode, ErrStranger), later
 	}
-	later = later || body.Issue.Code == api.RequestInProgress // an earlier try, which we gave up, still runs
+	later = later || body.Issue.Code == api.RequestInProgress // an abandoned earlier try still runs
 	return refusedError{body}, later
 }
 
-// adminErrorStart is what errors of the admin listener begin with, and none of the API does.
+// adminErrorStart begins errors of the admin listener, but none of the API.
 const adminErrorStart = `{"error":{`
 
 // refusedError is an error of the API.
@@ -250,7 +249,7 @@ func retryAfter(header http.Header, otherwise time.Duration) time.Duration {
 // backoff is the wait after a try without an answer: 250 ms, doubled up to 16 s.
 func backoff(try int) time.Duration { return 250 * time.Millisecond << min(try, 6) }
 
-// sleep waits, or until ctx ends: then it gives why.
+// sleep waits; if ctx ends first it returns the cause.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -18,21 +18,20 @@ import (
 // about two minutes, longer than a restart of a node.
 const uploadTriesMax = 14
 
-// uploadStep is what the storage URL said about one request.
+// uploadStep is the storage URL's answer to one request.
 type uploadStep struct {
 	done  bool          // all bytes are durable
-	next  int64         // otherwise the first byte that is not; -1: not told, ask
+	next  int64         // otherwise the first missing byte; -1: unknown, ask
 	later bool          // try again
 	wait  time.Duration // before the next try; 0: at once
 	err   error
 }
 
-// Upload sends bytes of size from file to the storage URL, goes on where a cut
-// connection has left off, and returns when everything is durable. sent is
-// told how many bytes are on their way; nil: nobody is. Errors: ErrUnfinished, or what the storage says.
+// Upload sends size bytes of file to the storage URL, goes on after a cut connection, and returns when everything is
+// durable. It calls sent, which may be nil, with the number of bytes sent. Errors: ErrUnfinished, or the storage's
+// refusal.
 //
-// The request has no API key: the URL is the secret, and the storage has no
-// business with the key.
+// The request has no API key: the URL is the secret, and the storage must not see the key.
 func (c *Client) Upload(ctx context.Context, target string, file io.ReaderAt, size int64,
 	sent func(int64)) error {
 	if sent == nil {
@@ -71,7 +70,7 @@ func (c *Client) Upload(ctx context.Context, target string, file io.ReaderAt, si
 	}
 }
 
-// putRange sends one request to the storage URL and reads what it says.
+// putRange sends one request to the storage URL and reads the answer.
 func (c *Client) putRange(ctx context.Context, target string, body io.Reader,
 	contentRange string) uploadStep {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPut, target, body)
@@ -84,7 +83,7 @@ func (c *Client) putRange(ctx context.Context, target string, body io.Reader,
 		request.ContentLength = r.from.Size()
 	}
 	answer, err := c.HTTP.Do(request)
-	if err != nil { // the URL is a secret, so the cause, which has it, is not told
+	if err != nil { // the cause contains the URL, a secret, so it is left out
 		return uploadStep{next: -1, later: true, err: errors.New("the connection to the storage was cut")}
 	}
 	defer answer.Body.Close()
@@ -104,7 +103,7 @@ func (c *Client) putRange(ctx context.Context, target string, body io.Reader,
 	return step
 }
 
-// storageRefusal makes an error of what the storage says.
+// storageRefusal returns the storage's answer as an error.
 func storageRefusal(status int, body []byte) error {
 	var e api.Error
 	if json.Unmarshal(body, &e) == nil && e.Issue.Message != "" {
@@ -113,8 +112,7 @@ func storageRefusal(status int, body []byte) error {
 	return fmt.Errorf("the storage refuses the upload with status %d", status)
 }
 
-// nextByte reads a Range header of a 308: "bytes=0-41" means go on at 42, none
-// means at 0.
+// nextByte reads the Range header of a 308: "bytes=0-41" means go on at byte 42, no header at byte 0.
 func nextByte(header string) (int64, error) {
 	if header == "" {
 		return 0, nil
@@ -127,7 +125,7 @@ func nextByte(header string) (int64, error) {
 	return n + 1, nil
 }
 
-// countedReader tells how far it has been read.
+// countedReader reports how far it was read.
 type countedReader struct {
 	from  *io.SectionReader
 	count int64

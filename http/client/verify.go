@@ -18,14 +18,14 @@ import (
 	"rollcall/http/api"
 )
 
-// File is a CSV file of one column, at most as large as the service takes (History has its limits).
+// File is a CSV file of one column, at most as large as the service accepts (History has its limits).
 type File struct {
 	Name    string // for people, without a path; "" for none
 	Content io.ReaderAt
 	Size    int64 // bytes, at least 1
 }
 
-// makeIdentity is the identity of the file's bytes: the same ones are the same verification.
+// makeIdentity makes the idempotency key from the file's bytes: the same bytes give the same verification.
 func (f File) makeIdentity() (uuid.UUID, error) {
 	sum := sha256.New()
 	if _, err := io.Copy(sum, io.NewSectionReader(f.Content, 0, f.Size)); err != nil {
@@ -35,7 +35,7 @@ func (f File) makeIdentity() (uuid.UUID, error) {
 }
 
 // Verify creates the verification of a file, uploads it, and waits for its end. Called again with the same bytes it
-// goes on, or gives the verification of before, and charges nothing more. Errors: as of Create, Upload and Wait.
+// goes on, or returns the earlier verification, and charges nothing more. Errors: as of Create, Upload and Wait.
 func (c *Client) Verify(ctx context.Context, f File) (done api.Detail, err error) {
 	identity, err := f.makeIdentity()
 	if err != nil {
@@ -53,8 +53,8 @@ func (c *Client) Verify(ctx context.Context, f File) (done api.Detail, err error
 	return c.Wait(ctx, made.ID)
 }
 
-// Wait looks at a verification as often as the service asks for, until it is over. A failed one is an error that says
-// why, of a file with a defect its row; a cancelled one isn't: Status says so.
+// Wait polls a verification as the service asks, until it is over. A failed one is an error with the reason, and the
+// row of a file's defect; a cancelled one is no error: see Status.
 func (c *Client) Wait(ctx context.Context, id string) (api.Detail, error) {
 	for {
 		d, wait, err := c.Detail(ctx, id)
@@ -76,7 +76,7 @@ func (c *Client) Wait(ctx context.Context, id string) (api.Detail, error) {
 	}
 }
 
-// Result is what was found out about one address.
+// Result is the result for one address.
 type Result struct {
 	Email     string
 	Outcome   string // valid, invalid, catch_all, unknown or error
@@ -87,7 +87,7 @@ type Result struct {
 // resultColumns are the columns of the results file.
 const resultColumns = 4
 
-// Results gives the results that there are, also before the end. The last pair has the error, if there is one.
+// Results returns the present results, also before the end. The last pair has the error, if there is one.
 func (c *Client) Results(ctx context.Context, id string) iter.Seq2[Result, error] {
 	return func(yield func(Result, error) bool) {
 		stopped := errors.New("no more is wanted")
@@ -107,8 +107,8 @@ func (c *Client) Results(ctx context.Context, id string) iter.Seq2[Result, error
 	}
 }
 
-// EachResult reads the results that there are, copies their bytes to raw, and calls visit with each row below the
-// header; the row is only good until visit returns.
+// EachResult reads the present results, copies their bytes to raw, and calls visit with each row below the header; the
+// row is only valid until visit returns.
 func (c *Client) EachResult(ctx context.Context, id string, raw io.Writer, visit func(row []string) error) error {
 	answer, err := c.Ask(ctx, http.MethodGet, "/v1/verifications/"+id+"/results", nil)
 	if err != nil {
@@ -134,7 +134,7 @@ func (c *Client) EachResult(ctx context.Context, id string, raw io.Writer, visit
 	}
 }
 
-// Cancel ends what is not finished of a verification.
+// Cancel cancels the unfinished part of a verification.
 func (c *Client) Cancel(ctx context.Context, id string) (done api.Cancellation, err error) {
 	_, err = c.AskJSON(ctx, http.MethodPost, "/v1/verifications/"+id+"/cancel", nil, &done)
 	return done, err
@@ -146,10 +146,10 @@ func (c *Client) Credits(ctx context.Context) (balance api.Credits, err error) {
 	return balance, err
 }
 
-// HistoryPageMax is the most that the service gives at once.
+// HistoryPageMax is the largest page of the service.
 const HistoryPageMax = 100
 
-// History gives a page of the history, newest first, after a cursor; nil: from the newest on.
+// History returns a page of the history, newest first, after a cursor; nil: the first page.
 func (c *Client) History(ctx context.Context, limit int, cursor *string) (page api.History, err error) {
 	query := url.Values{"limit": {strconv.Itoa(limit)}}
 	if cursor != nil {

@@ -18,10 +18,11 @@ import (
 	"rollcall/ledger"
 )
 
-// cookieName is that of the session. The prefix makes browsers refuse it from other hosts and over plain http.
+// cookieName is the name of the session's cookie. The prefix makes browsers refuse it from other hosts and over plain
+// http.
 const cookieName = "__Host-rollcall"
 
-// request is one request that was let in.
+// request is one admitted request.
 type request struct {
 	*http.Request
 	page   *httpd.PageRequest
@@ -36,7 +37,7 @@ func (r *request) workspace() uuid.UUID { return r.member.Workspace }
 // base is the path of its pages.
 func (r *request) base() string { return "/w/" + r.member.Workspace.String() }
 
-// tenant is whose request it is: that of the workspace, or of the user where there is none.
+// tenant is the owner of a request: the workspace, or the user outside of one.
 func (r *request) tenant() uuid.UUID {
 	if r.member.Workspace == uuid.Nil {
 		return r.in.User.ID
@@ -54,7 +55,7 @@ func (d *Dashboard) admit(to route) http.Handler {
 		r.page.Route = to.name()
 		kind, _, _ := strings.Cut(plain.Header.Get("Content-Type"), ";")
 		body := kind == "application/x-www-form-urlencoded" || kind == "" || to.part
-		if err := plain.ParseForm(); err != nil || !body { // half of a form must not act, nor what is none
+		if err := plain.ParseForm(); err != nil || !body { // neither a truncated form nor another body may act
 			d.fail(w, plain, failure{Status: http.StatusUnprocessableEntity, Title: "The form was incomplete",
 				Text: "What your browser sent could not be read. Nothing was changed.", Next: "Go back and send it again."})
 			return
@@ -87,7 +88,7 @@ func (d *Dashboard) admit(to route) http.Handler {
 	})
 }
 
-// identify finds the session; it answers and gives false when there is none.
+// identify finds the session; without one it answers and returns false.
 func (d *Dashboard) identify(w http.ResponseWriter, r *request, to route) bool {
 	ctx, cookie := ledger.WithTenant(r.Context(), ledger.Strangers), cookieOf(r.Request)
 	in, err := d.signin.Session(ctx, cookie)
@@ -110,7 +111,7 @@ func (d *Dashboard) identify(w http.ResponseWriter, r *request, to route) bool {
 	return false
 }
 
-// paced counts the request of a user; it answers and gives false for one too many.
+// paced counts the request of a user; above the limit it answers and returns false.
 func paced(d *Dashboard, w http.ResponseWriter, r *request, to route) bool {
 	after := r.page.RateOf(r.in.User.ID)
 	if after == 0 {
@@ -127,13 +128,13 @@ func paced(d *Dashboard, w http.ResponseWriter, r *request, to route) bool {
 	return false
 }
 
-// signedOut answers a form of somebody whose session is over.
+// signedOut answers a form whose session has ended.
 func signedOut(d *Dashboard, w http.ResponseWriter, r *http.Request) {
 	d.fail(w, r, failure{Status: http.StatusUnauthorized, Title: "You were signed out",
 		Text: "Nothing was changed.", Next: "Sign in, then send the form again.", Link: "/sign-in", Label: "Sign in"})
 }
 
-// enter finds the membership and compares the role; it answers and gives false when one is missing.
+// enter finds the membership and compares the role; if either is missing it answers and returns false.
 func (d *Dashboard) enter(w http.ResponseWriter, r *request, to route) bool {
 	id, ok := web.ID(r.PathValue("ws"))
 	for _, m := range r.in.Memberships {
@@ -157,7 +158,7 @@ func (d *Dashboard) enter(w http.ResponseWriter, r *request, to route) bool {
 	return false
 }
 
-// rolesWith names who may do what needs a role. A viewer may do less than everybody else.
+// rolesWith names the roles that may do what requires a role. A viewer may do the least.
 func rolesWith(needed ledger.Role) string {
 	if needed == ledger.Owner {
 		return "owners"
@@ -165,7 +166,7 @@ func rolesWith(needed ledger.Role) string {
 	return "members and owners"
 }
 
-// parseHash reads a hash as forms have it.
+// parseHash reads a hash from a form.
 func parseHash(text string) (id ledger.Hash, ok bool) {
 	bytes, err := hex.DecodeString(text)
 	if err != nil || len(bytes) != len(id) {
@@ -175,15 +176,15 @@ func parseHash(text string) (id ledger.Hash, ok bool) {
 	return id, true
 }
 
-// cookieOf is the session's cookie; two of them are none.
+// cookieOf is the session's cookie; two cookies count as none.
 func cookieOf(r *http.Request) signin.Token { return signin.Token(web.CookieOf(r, cookieName)) }
 
-// setCookie gives the browser the cookie of a session. It ends with the session, which the book decides.
+// setCookie gives the browser the cookie of a session. The ledger decides when the session ends.
 func (d *Dashboard) setCookie(w http.ResponseWriter, token signin.Token) {
 	web.SetCookie(w, cookieName, string(token), int(d.o.SessionLife.Seconds()), http.SameSiteLaxMode)
 }
 
-// workspaceCookie names the workspace that this browser showed last. It opens nothing.
+// workspaceCookie names the workspace that this browser showed last. It gives no access.
 const workspaceCookie = "__Host-rollcall-workspace"
 
 // browserOf says where a request comes from.
@@ -195,10 +196,10 @@ func browserOf(r *request) signin.Browser {
 	return signin.Browser{Agent: agent, Address: r.page.Client.String(), Network: r.page.Network}
 }
 
-// strangers is the context of a question that nobody's workspace pays for.
+// strangers is the context of a ledger call that belongs to no workspace.
 func strangers(r *request) context.Context { return ledger.WithTenant(r.Context(), ledger.Strangers) }
 
-// localPath is where to go on after signing in: a path of ours, or "/".
+// localPath is the page to show after signing in: a path of ours, or "/".
 func localPath(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(text, "/") ||

@@ -28,13 +28,13 @@ func checkForm(d *Dashboard, w http.ResponseWriter, r *request) {
 	d.showCheck(w, r, http.StatusOK, checkView{})
 }
 
-// showCheck answers with the form, and what it came to.
+// showCheck answers with the form and its result.
 func (d *Dashboard) showCheck(w http.ResponseWriter, r *request, status int, v checkView) {
 	v.Path, v.Form, v.Dev = r.base()+"/check", uuid.NewString(), d.devNote()
 	d.show(w, r, status, "check", titled("Check one", "check", v))
 }
 
-// malformed says what to write in place of something that is no address.
+// malformed says what to write in place of an invalid address.
 func malformed(text string) string {
 	text = strings.TrimPrefix(text, "mailto:")
 	if parsed, err := mail.ParseAddress(text); err == nil {
@@ -43,7 +43,8 @@ func malformed(text string) string {
 	return "This isn't an address that mail can be sent to. Write it like name@example.com."
 }
 
-// checkOne answers POST /w/{ws}/check: leads to the verification of the address. The same form again leads to the same.
+// checkOne answers POST /w/{ws}/check: it redirects to the verification of the address. A repeated form leads to the
+// same one.
 func checkOne(d *Dashboard, w http.ResponseWriter, r *request) {
 	form, ok := web.ID(r.PostFormValue("form"))
 	v := checkView{Address: web.Text(r.Request, "address")}
@@ -80,7 +81,7 @@ func checkOne(d *Dashboard, w http.ResponseWriter, r *request) {
 	http.Redirect(w, r.Request, baseOf(r, made), http.StatusSeeOther)
 }
 
-// uploadScripts are those of a page with the panel.
+// uploadScripts are the scripts of a page with the upload panel.
 var uploadScripts = []string{"rows.js", "upload.js"}
 
 // panelView is the part of a page that uploads a file.
@@ -88,7 +89,7 @@ type panelView struct {
 	Base      string // the path of the workspace
 	Workspace string
 	MaxBytes  int64
-	OnDrop    bool // it is not shown before a file is dropped on the page
+	OnDrop    bool // hidden until a file is dropped on the page
 }
 
 func (d *Dashboard) panel(r *request, onDrop bool) panelView {
@@ -101,7 +102,7 @@ type uploadView struct {
 	Panel   panelView
 	MaxRows int64
 	Curl    string
-	Dev     string // what the receivers of a developer's node know; "": it is none
+	Dev     string // a note about the simulated receivers of a developer's node; "" for others
 }
 
 // uploadForm answers GET /w/{ws}/upload.
@@ -118,14 +119,14 @@ func (d *Dashboard) devNote() string {
 	return "This is serve --dev: its simulated receivers know only addresses that end with .test, such as anna@acme-clean.test."
 }
 
-// create answers POST /w/{ws}/verifications: what the API answers to the same headers.
+// create answers POST /w/{ws}/verifications as the API answers the same headers.
 func (d *Dashboard) create(_ http.ResponseWriter, r *request) {
 	acting, _ := ledger.ActingOf(r.Context())
 	r.page.Do(httpd.Act{Operation: httpd.Create, Workspace: r.workspace(), User: r.in.User.ID, Acting: acting})
 }
 
-// uploadState answers GET /w/{ws}/verifications/{id}/upload: what the API answers about the verification, with the URL of
-// its upload while bytes are missing.
+// uploadState answers GET /w/{ws}/verifications/{id}/upload with the API's answer about the verification, which has the
+// upload URL while bytes are missing.
 func (d *Dashboard) uploadState(_ http.ResponseWriter, r *request) {
 	r.page.Do(httpd.Act{Operation: httpd.Detail, Workspace: r.workspace(), User: r.in.User.ID,
 		Verification: r.id.String()})

@@ -11,7 +11,7 @@ import (
 	"rollcall/ledger"
 )
 
-// codeView is the second page of signing in.
+// codeView is the second page of signing in, which asks for a code.
 type codeView struct {
 	Step, Next string
 	Problem    string
@@ -40,15 +40,15 @@ func (d *Dashboard) giveCode(w http.ResponseWriter, r *request) {
 	d.signedIn(w, r, token, err, signInView{Next: next})
 }
 
-// codesView is the page that switches codes on.
+// codesView is the page about two-step sign-in.
 type codesView struct {
 	Setup    signin.CodeSetup
 	Width    int
 	Path     string   // of the picture
 	Recovery []string // recovery codes, once codes are on
 	Renewed  bool     // in place of others
-	Again    bool     // this form had made them before
-	Ask      bool     // for one of them, to see that they were kept
+	Again    bool     // an earlier copy of this form made them
+	Ask      bool     // field for one of them, to check that they were saved
 	Problem  string
 }
 
@@ -70,7 +70,7 @@ func (d *Dashboard) setupCodes(w http.ResponseWriter, r *request, status int, fo
 	d.show(w, r, status, "codes", titled("Two-step sign-in", "you", v))
 }
 
-// codesOn answers POST /you/codes. The same form again is answered again, for some minutes.
+// codesOn answers POST /you/codes. For some minutes a repeated form gets the same answer.
 func (d *Dashboard) codesOn(w http.ResponseWriter, r *request) {
 	form, ok := web.ID(r.PostFormValue("form"))
 	if !ok {
@@ -93,7 +93,7 @@ func (d *Dashboard) codesOn(w http.ResponseWriter, r *request) {
 	}
 }
 
-// codesOff answers POST /you/codes/off. Off already is off.
+// codesOff answers POST /you/codes/off. If codes are off already nothing changes.
 func (d *Dashboard) codesOff(w http.ResponseWriter, r *request) {
 	err := d.signin.CodesOff(strangers(r), r.in, r.PostFormValue("password"), r.PostFormValue("code"), browserOf(r))
 	if err == nil {
@@ -103,7 +103,7 @@ func (d *Dashboard) codesOff(w http.ResponseWriter, r *request) {
 	notProved(d, w, r, "switch codes off", err)
 }
 
-// notProved says on the page about oneself why a change of how somebody signs in was not made.
+// notProved shows, on the user's own page, why their sign-in was not changed.
 func notProved(d *Dashboard, w http.ResponseWriter, r *request, step string, err error) {
 	status, problem := d.codeProblem(w, err)
 	if problem == "" {
@@ -113,7 +113,7 @@ func notProved(d *Dashboard, w http.ResponseWriter, r *request, step string, err
 	d.showYou(w, r, status, youView{Problem: problem})
 }
 
-// renewRecovery answers POST /you/codes/new. The same form again makes no second set, and says so.
+// renewRecovery answers POST /you/codes/new. A repeated form makes no second set, and the page says so.
 func (d *Dashboard) renewRecovery(w http.ResponseWriter, r *request) {
 	form, ok := web.ID(r.PostFormValue("form"))
 	if !ok {
@@ -134,7 +134,7 @@ func (d *Dashboard) renewRecovery(w http.ResponseWriter, r *request) {
 	}
 }
 
-// savedRecovery answers POST /you/codes/saved: whether somebody has one of their recovery codes. It uses none up.
+// savedRecovery answers POST /you/codes/saved: whether a typed recovery code is right. It uses up none.
 func (d *Dashboard) savedRecovery(w http.ResponseWriter, r *request) {
 	if !signin.IsRecovery(d.signin, r.in.User, r.PostFormValue("code")) {
 		d.show(w, r, http.StatusUnprocessableEntity, "codes", titled("Have you saved them?", "you", codesView{Ask: true,
@@ -144,7 +144,7 @@ func (d *Dashboard) savedRecovery(w http.ResponseWriter, r *request) {
 	http.Redirect(w, r.Request, "/you?done=saved", http.StatusSeeOther)
 }
 
-// codeProblem says what is wrong with a password or a code of who is signed in; "": it is something else.
+// codeProblem says what is wrong with the user's password or code; "" for other errors.
 func (d *Dashboard) codeProblem(w http.ResponseWriter, err error) (int, string) {
 	switch status, problem := d.signInProblem(w, err); {
 	case errors.Is(err, signin.ErrWrong):
@@ -156,7 +156,7 @@ func (d *Dashboard) codeProblem(w http.ResponseWriter, err error) (int, string) 
 	}
 }
 
-// asksForCodes reports whether somebody should switch codes on: an owner with a password and without codes.
+// asksForCodes reports whether a user should turn on two-step sign-in: an owner with a password and without codes.
 func asksForCodes(u ledger.User, in []ledger.Membership) bool {
 	for _, m := range in {
 		if m.Role == ledger.Owner && signin.HasPassword(u) && u.TOTP == "" {

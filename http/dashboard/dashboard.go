@@ -28,14 +28,14 @@ import (
 )
 
 const (
-	// ledgerTimeout bounds what one request asks of the ledger.
+	// ledgerTimeout bounds the ledger calls of one request.
 	ledgerTimeout = 10 * time.Second
 
-	// secretBytes is the length of the key for what only this service may make.
+	// secretBytes is the length of the key that protects values made by this service.
 	secretBytes = 32
 )
 
-// Dashboard is the pages. Safe for concurrent use.
+// Dashboard serves the pages. Safe for concurrent use.
 type Dashboard struct {
 	*web.Site
 	o      Options
@@ -44,7 +44,8 @@ type Dashboard struct {
 
 	breakdowns *breakdowns
 	waiting    waitsCache
-	// tags are those of parts that were made, by what they show: what has not changed is not made again to see that.
+	// tags are the tags of made parts by their content, so that an unchanged part need not be made again for
+	// comparison.
 	tags    *lru.Cache[partKey, string]
 	now     func() time.Time
 	signIns signIns
@@ -52,7 +53,7 @@ type Dashboard struct {
 	provider *signin.Provider // nil: there is none
 }
 
-// New makes the pages. It asks the ledger for a secret.
+// New makes the pages. It reads a secret from the ledger.
 func New(ctx context.Context, o Options) (*Dashboard, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -82,7 +83,7 @@ func New(ctx context.Context, o Options) (*Dashboard, error) {
 	return d, nil
 }
 
-// Stop writes what is left to note about the use of sessions.
+// Stop writes the pending notes about the use of sessions.
 func (d *Dashboard) Stop() { d.signin.Stop() }
 
 // Handler is the pages for http.Options.Pages.
@@ -127,7 +128,7 @@ func status(d *Dashboard, w http.ResponseWriter, r *request) {
 // asset answers GET /assets/{name}.
 func asset(d *Dashboard, w http.ResponseWriter, r *request) { d.Asset(w, r.Request) }
 
-// formsGoTo is where forms may lead beside to us: with a provider, to it.
+// formsGoTo are other origins that forms may lead to: that of the provider, if there is one.
 func (d *Dashboard) formsGoTo() string {
 	if d.provider == nil {
 		return ""
@@ -139,7 +140,7 @@ func (d *Dashboard) formsGoTo() string {
 	return issuer
 }
 
-// Book is what the pages need of the ledger.
+// Book is the pages' part of the ledger.
 type Book interface {
 	signin.Book
 	Secret(ctx context.Context, name string, bytes int) ([]byte, error)
@@ -166,30 +167,30 @@ type Book interface {
 	LogWorkspace(ctx context.Context, workspace uuid.UUID, l ledger.WorkspaceLine) error
 }
 
-// Options are what the pages need; all are required unless their line says otherwise.
+// Options are the options of the pages; all are required unless their line says otherwise.
 type Options struct {
 	Book         Book
 	PublicURL    func() string // how browsers reach the pages, without a final slash
 	UploadURL    string        // how they reach the storage
 	MaxFileBytes int64         // of a new file
 	MaxRows      int64
-	PerWorkspace ledger.Limits // of a workspace for which nobody set others, as for the API
-	// Waits asks all nodes what the open addresses of a verification wait for; nil: nobody can be asked.
+	PerWorkspace ledger.Limits // defaults of a workspace, as for the API
+	// Waits asks all nodes what the open addresses of a verification wait for; may be nil.
 	Waits       func(ctx context.Context, verification string) (waiting.Verification, error)
-	SessionIdle time.Duration         // how long a session holds unused
-	SessionLife time.Duration         // how long it holds in all
-	Checks      func() bool           // this node checks addresses; nil: it does
+	SessionIdle time.Duration         // how long an unused session lasts
+	SessionLife time.Duration         // how long a session lasts at most
+	Checks      func() bool           // whether this node checks addresses; nil: it does
 	Version     string                // of the program, at the foot of each page
 	Dev         bool                  // its receivers are simulated ones
-	Contact     string                // whom to ask, such as an email or a URL; may be empty
+	Contact     string                // where people get help, such as an email address or a URL; may be empty
 	Provider    *Provider             // nil: people sign in with passwords only
-	Wake        func()                // the ledger has something new; may be nil
+	Wake        func()                // called when the ledger has something new; may be nil
 	Log         *slog.Logger          // what went wrong
 	Registerer  prometheus.Registerer // gets rollcall_sign_ins_total; may be nil
 	Now         func() time.Time      // nil: time.Now
 }
 
-// validate says what is missing.
+// validate returns an error about missing options.
 func (o Options) validate() error {
 	switch {
 	case o.Book == nil || o.PublicURL == nil || o.Log == nil:
@@ -210,7 +211,7 @@ func originOf(text string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// keepsCookies reports whether a browser keeps our cookie at a URL: over https, or on the machine itself.
+// keepsCookies reports whether a browser keeps our cookie at a URL: with https, or on its own machine.
 func keepsCookies(public string) bool {
 	u, err := url.Parse(public)
 	if err != nil {
@@ -231,14 +232,13 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, f failure) {
 	d.render(w, r, f.Status, "error", &frame{Frame: web.Frame{Title: f.Title, Reload: f.Announce(w, r)}, Body: f})
 }
 
-// notFound answers what is not there, or not for this user.
+// notFound answers for a page that does not exist, or not for this user.
 func (d *Dashboard) notFound(w http.ResponseWriter, r *http.Request) { d.fail(w, r, web.Nothing) }
 
-// retryLater is how long somebody is asked to wait while the ledger does not answer, in seconds.
+// retryLater is the Retry-After, in seconds, while the ledger does not answer.
 const retryLater = 5
 
-// unavailable answers while the ledger does not, and somebody who may not change anything any more: see
-// ledger.Acting.
+// unavailable answers while the ledger does not, and for a user who may no longer change anything: see ledger.Acting.
 func (d *Dashboard) unavailable(w http.ResponseWriter, r *http.Request, step string, err error) {
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchSession):
@@ -257,7 +257,7 @@ func (d *Dashboard) unavailable(w http.ResponseWriter, r *http.Request, step str
 		After: retryLater})
 }
 
-// refused answers what the listener refuses.
+// refused answers requests that the listener refuses.
 func (d *Dashboard) refused(w http.ResponseWriter, r *http.Request, p *httpd.PageRequest) {
 	f := failure{Status: p.Status, Title: "This isn't possible", Text: p.Message, After: p.RetryAfter,
 		Next: "Go back and try again."}
@@ -282,7 +282,7 @@ func (d *Dashboard) refused(w http.ResponseWriter, r *http.Request, p *httpd.Pag
 // secondsUntil is a Retry-After.
 func secondsUntil(until, now time.Time) int { return max(1, int(until.Sub(now).Seconds()+0.999)) }
 
-// The ways to sign in and what comes of it: the values of the labels.
+// The ways to sign in and their results: the values of the labels.
 var (
 	signInWays    = []string{"password", "code", "link", "provider"}
 	signInResults = []string{"done", "code_wanted", "refused", "wait", "busy", "failed"}

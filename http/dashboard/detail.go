@@ -21,7 +21,7 @@ import (
 type detailView struct {
 	Name            string
 	Base            string // its path
-	By              string // who made it; "": nobody said
+	By              string // who made it; "": unknown
 	Created         time.Time
 	Live            template.HTML
 	Cancel          bool
@@ -31,7 +31,7 @@ type detailView struct {
 	Single          bool   // it is a check of one address
 }
 
-// find reads the verification of a request; it answers and gives false when there is none.
+// find reads the verification of a request; if there is none it answers and returns false.
 func (d *Dashboard) find(w http.ResponseWriter, r *request) (ledger.Verification, bool) {
 	v, err := d.o.Book.Verification(r.Context(), r.workspace(), r.id)
 	switch {
@@ -79,7 +79,7 @@ func baseOf(r *request, v ledger.Verification) string {
 	return r.base() + "/verifications/" + v.ID.String()
 }
 
-// askCancel answers GET /w/{ws}/verifications/{id}/cancel: what is lost and what stays.
+// askCancel answers GET /w/{ws}/verifications/{id}/cancel: the page asks, and says what is lost and what stays.
 func askCancel(d *Dashboard, w http.ResponseWriter, r *request) {
 	v, ok := d.find(w, r)
 	if !ok {
@@ -96,7 +96,8 @@ func askCancel(d *Dashboard, w http.ResponseWriter, r *request) {
 	d.show(w, r, http.StatusOK, "confirm", titled("Cancel "+name, "list", show))
 }
 
-// cancel answers POST /w/{ws}/verifications/{id}/cancel. A second time changes nothing: the ledger answers how it is.
+// cancel answers POST /w/{ws}/verifications/{id}/cancel. A second time changes nothing: the ledger returns the present
+// state.
 func (d *Dashboard) cancel(w http.ResponseWriter, r *request) {
 	v, err := d.o.Book.Cancel(r.Context(), r.workspace(), r.id)
 	switch {
@@ -121,11 +122,11 @@ func percent(part, whole int64) string {
 	return strconv.FormatFloat(100*float64(part)/float64(whole), 'f', 3, 64) + "%"
 }
 
-// errRead ends the reading of settlements after the one that was asked for.
+// errRead ends the reading of settlements after the wanted one.
 var errRead = errors.New("the settlement was read")
 
-// talk finds an outcome by its place in the file, with its evidence; nil when it is not in the settlement. It reads that one
-// settlement and no other.
+// talk finds an outcome by its position in the file, with its evidence; nil when it is not in the settlement. It reads
+// only that settlement.
 func (d *Dashboard) talk(ctx context.Context, v ledger.Verification, ordinal, settlement int64) (*web.Talk, error) {
 	var found *web.Talk
 	_, err := d.o.Book.Evidence(ctx, v.ID, settlement-1, func(k ledger.StoredSettlement) error {
@@ -163,8 +164,8 @@ type addressView struct {
 	Talk              web.Talk
 }
 
-// showAddress answers GET /w/{ws}/verifications/{id}/addresses/{ordinal}. The query says which settlement has it: to look for
-// it would read a whole file. A check of one address has one settlement.
+// showAddress answers GET /w/{ws}/verifications/{id}/addresses/{ordinal}. The query names its settlement, because a
+// search would read the whole file. A check of one address has one settlement.
 func showAddress(d *Dashboard, w http.ResponseWriter, r *request) {
 	v, ok := d.find(w, r)
 	if !ok {
@@ -194,8 +195,8 @@ func showAddress(d *Dashboard, w http.ResponseWriter, r *request) {
 	}
 }
 
-// results answers GET /w/{ws}/verifications/{id}/results.csv: package http sends the rows. The owners of a workspace read
-// in its log who has downloaded what.
+// results answers GET /w/{ws}/verifications/{id}/results.csv: package http sends the rows. The workspace's log notes
+// each download for its owners.
 func (d *Dashboard) results(w http.ResponseWriter, r *request) {
 	query := r.URL.Query()
 	outcome, okOutcome := outcomeNamed(query.Get("outcome"))
@@ -229,11 +230,11 @@ func (d *Dashboard) results(w http.ResponseWriter, r *request) {
 		Rows: httpd.Rows{Outcome: outcome, Reason: reason, Spreadsheet: use == ""}, Name: name + ".csv"})
 }
 
-// savedMax bounds what a download takes of the name of the file, in bytes: file systems take names of 255, and a browser that
-// cannot save a file under its name saves none.
+// savedMax bounds the file's name in the name of a download, in bytes: file systems allow names of 255, and some
+// browsers save nothing under a longer one.
 const savedMax = 160
 
-// shortName is a name that has room for what a download puts behind it.
+// shortName shortens a name to leave room for a download's suffix.
 func shortName(name string) string {
 	if len(name) <= savedMax {
 		return name

@@ -21,11 +21,11 @@ type keysView struct {
 	Base    string
 	Keys    []keyView
 	Pager   web.Pager
-	Works   int    // keys that open something now
+	Works   int    // keys that work now
 	Form    string // the id of the form that makes one
 	Label   string
 	Problem string
-	Made    string // the key that was just made, at the one moment at which it is shown
+	Made    string // the key just made, which is shown only now
 	API     string
 }
 
@@ -35,10 +35,10 @@ type keyView struct {
 	MadeBy, RevokedBy string
 }
 
-// Name is what the key is called.
+// Name is the key's label, or its id.
 func (k keyView) Name() string { return web.KeyName(k.Key) }
 
-// keysPath is the page of the keys of the workspace of a request.
+// keysPath is the path of the page of the keys.
 func keysPath(r *request) string { return r.base() + "/keys" }
 
 // showKeys answers GET /w/{ws}/keys.
@@ -46,7 +46,7 @@ func showKeys(d *Dashboard, w http.ResponseWriter, r *request) {
 	d.showKeys(w, r, http.StatusOK, keysView{})
 }
 
-// showKeys answers with the page of the keys, and what a form came to.
+// showKeys answers with the page of the keys and the result of a form.
 func (d *Dashboard) showKeys(w http.ResponseWriter, r *request, status int, v keysView) {
 	found, err := d.o.Book.Keys(r.Context(), r.workspace())
 	var who namer
@@ -75,7 +75,7 @@ func (d *Dashboard) showKeys(w http.ResponseWriter, r *request, status int, v ke
 	d.show(w, r, status, "keys", titled("API keys", "keys", v))
 }
 
-// makeKey answers POST /w/{ws}/keys with the key, once. The same form again makes no second one.
+// makeKey answers POST /w/{ws}/keys with the key, once. A repeated form makes no second one.
 func makeKey(d *Dashboard, w http.ResponseWriter, r *request) {
 	form, ok := web.ID(r.PostFormValue("form"))
 	label := web.Text(r.Request, "label")
@@ -106,7 +106,7 @@ func makeKey(d *Dashboard, w http.ResponseWriter, r *request) {
 	}
 }
 
-// keyOfPath finds the key that a path names; it answers and gives false for one that the workspace does not have.
+// keyOfPath finds the key that a path names; if the workspace does not have it it answers and returns false.
 func (d *Dashboard) keyOfPath(w http.ResponseWriter, r *request) (keyView, bool) {
 	k, err := d.o.Book.KeyByID(r.Context(), r.PathValue("key"))
 	switch {
@@ -120,7 +120,7 @@ func (d *Dashboard) keyOfPath(w http.ResponseWriter, r *request) (keyView, bool)
 	return keyView{Key: k}, true
 }
 
-// askRevoke answers GET /w/{ws}/keys/{key}: asks whether a key shall end.
+// askRevoke answers GET /w/{ws}/keys/{key}: it asks for confirmation.
 func askRevoke(d *Dashboard, w http.ResponseWriter, r *request) {
 	k, ok := d.keyOfPath(w, r)
 	if !ok {
@@ -149,7 +149,7 @@ func revokeKey(d *Dashboard, w http.ResponseWriter, r *request) {
 	http.Redirect(w, r.Request, keysPath(r), http.StatusSeeOther)
 }
 
-// namer says in few words who did something, by what the ledger calls them.
+// namer names the actors of the ledger for people.
 type namer map[string]string
 
 // of names an actor; "" for nobody.
@@ -168,7 +168,7 @@ func (n namer) of(actor string) string {
 	return ""
 }
 
-// namer knows the members of the workspace, and its keys: those that are given, or all of them for nil.
+// namer knows the members of the workspace, and the given keys, or all keys for nil.
 func (d *Dashboard) namer(r *request, keys []ledger.Key) (namer, error) {
 	n := namer{}
 	members, err := d.o.Book.Members(r.Context(), r.workspace())

@@ -19,8 +19,7 @@ const (
 	// listRows is how many verifications a page of the list has.
 	listRows = 50
 
-	// listRead is how many are read at once, and listReads how often for one page: with a filter by state many may be
-	// looked at for few.
+	// listRead is how many are read at once, and listReads how often for one page: a filter by state may skip many.
 	listRead  = 100
 	listReads = 10
 )
@@ -32,15 +31,15 @@ type listView struct {
 	States  []choice
 	Pager   web.Pager
 	Answer  string     // how much isn't done
-	Looked  bool       // more may fit, further back than was looked
+	Looked  bool       // more matches may be further back
 	Empty   bool       // the workspace has none at all
-	Upload  string     // a link; "" for who may not
-	Panel   *panelView // uploads a file that is dropped on the page; nil for who may not
-	Check   string     // where the form that checks one address goes; "" for who may not
+	Upload  string     // a link; "" without the right
+	Panel   *panelView // uploads a file dropped on the page; nil without the right
+	Check   string     // path of the form that checks one address; "" without the right
 	Form    string     // the id of that form
 	Curl    string
 	Filters bool
-	Missing string // what files that wait for credits need; "": none waits
+	Missing string // credits needed by waiting files; "": none waits
 	Example string // a link to a file to try
 }
 
@@ -74,7 +73,7 @@ var states = []struct {
 	{"failed", "failed", func(s ledger.Status) bool { return s == ledger.Failed }},
 }
 
-// missing says what verifications that wait for credits need; "" when none waits. Only then the ledger is asked.
+// missing says how many credits waiting verifications need; "" when none waits, which needs no ledger call.
 func (d *Dashboard) missing(r *request, found []ledger.Verification) (string, error) {
 	waiting, needed := 0, int64(0)
 	for _, v := range found {
@@ -124,7 +123,7 @@ curl -X POST "$API/v1/verifications" -H "X-API-Key: $ROLLCALL_KEY" \
 curl -X PUT -H "Content-Type: text/csv" --data-binary @contacts.csv "the upload.url of the answer"`
 }
 
-// exampleFile is a file to try. Nobody has these names: they are reserved (RFC 2606).
+// exampleFile is a file to try. Its domains are reserved (RFC 2606).
 const exampleFile = "email\nanna@example.com\nben@example.org\ninfo@example.net\n"
 
 // example answers GET /w/{ws}/example.csv.
@@ -195,8 +194,8 @@ func (d *Dashboard) list(w http.ResponseWriter, r *request) {
 	d.show(w, r, http.StatusOK, "list", &frame{Frame: web.Frame{Title: "Verifications", Here: "list", Scripts: scripts}, Body: v})
 }
 
-// search reads the history until a page is full, its end, or listReads questions. more says that there may be older ones
-// than last.
+// search reads the history until a page is full, the history ends, or listReads reads were made. more reports whether
+// there may be matches older than last.
 func (d *Dashboard) search(ctx context.Context, q ledger.HistoryQuery, fits func(ledger.Status) bool) (
 	found []ledger.Verification, last ledger.Position, more bool, err error) {
 	for range listReads {
@@ -221,7 +220,7 @@ func (d *Dashboard) search(ctx context.Context, q ledger.HistoryQuery, fits func
 	return found, last, true, nil
 }
 
-// listLink is the list with filters; the empty ones stay out.
+// listLink is a link to the list with the filters that are not empty.
 func listLink(base, kind, state, after string) string {
 	q := url.Values{}
 	for name, value := range map[string]string{"kind": kind, "state": state, "after": after} {
@@ -235,12 +234,12 @@ func listLink(base, kind, state, after string) string {
 	return base + "?" + q.Encode()
 }
 
-// sealCursor is a place in the list for a link. It is no secret: the list is asked with the workspace.
+// sealCursor writes a position in the list for a link. It is no secret: every request checks the workspace.
 func sealCursor(p ledger.Position) string {
 	return strconv.FormatInt(p.Created.UnixNano(), 36) + "." + p.ID.String()
 }
 
-// openCursor reads one; none for "".
+// openCursor reads a cursor; none for "".
 func openCursor(text string) (*ledger.Position, bool) {
 	if text == "" {
 		return nil, true
@@ -269,7 +268,7 @@ func rowOf(base string, v ledger.Verification) rowView {
 	return row
 }
 
-// nameOf is what a verification is called.
+// nameOf names a verification.
 func nameOf(v ledger.Verification) string {
 	switch {
 	case v.Filename != "":
@@ -285,8 +284,8 @@ func nameOf(v ledger.Verification) string {
 // pageRows is how many rows a page of keys or of people has. Guess: a page of them stays below half its bound.
 const pageRows = 200
 
-// pageOf gives which rows of a list are on the page that a request asks for: those from one place up to another. A page after
-// the last one is the last one: rows may have gone since its link was made. False for what is no page.
+// pageOf returns the range of rows on the requested page of a list. A page after the last means the last one, because
+// rows may have vanished since its link was made. It returns false for an invalid page.
 func pageOf(r *request, base string, rows int) (from, to int, p web.Pager, ok bool) {
 	page := 1
 	if text := r.URL.Query().Get("page"); text != "" {
@@ -306,7 +305,7 @@ func pageOf(r *request, base string, rows int) (from, to int, p web.Pager, ok bo
 	return (page - 1) * pageRows, min(page*pageRows, rows), p, true
 }
 
-// between gives the items of a list from one place up to another, those that there are.
+// between returns the items of a list in a range, as far as they exist.
 func between[T any](list []T, from, to int) []T {
 	return list[min(max(from, 0), len(list)):min(max(to, 0), len(list))]
 }

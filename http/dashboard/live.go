@@ -13,38 +13,38 @@ import (
 	"rollcall/ledger"
 )
 
-// liveView is the part that is asked for again.
+// liveView is the part of a page that refreshes itself.
 type liveView struct {
 	V        ledger.Verification
 	Base     string
 	State    web.State
 	Answer   string // how far it is, in a few words
 	Outcomes []outcome
-	Done     int64 // checked, without what was cancelled
+	Done     int64 // checked, without cancelled ones
 	Charged  int64
-	Every    string // when to ask again; "" when it will not change any more
+	Every    string // when to refresh; "" when it is final
 	Cancel   bool
 	Results  bool
-	Go       string // where an upload goes on; "" for who may not
-	Anew     string // where the corrected file of a failed one is uploaded; "" for who may not
+	Go       string // link to continue an upload; "" without the right
+	Anew     string // link to upload a corrected file; "" without the right
 	Expected string // when the last address is expected to be checked; "": it is not known or over
-	Missing  string // what is missing of credits; "" unless it waits for them
-	Say      string // what a reader is told when it changes
+	Missing  string // missing credits; "" unless it waits for them
+	Say      string // text for screen readers when it changes
 	Waits    []waitLine
 	Talk     *web.Talk // of the check of one address that is over; nil: none
 	Reasons  bool      // there is a summary of reasons
-	Single   bool      // it is a check of one address: what belongs to a file is left out
-	Again    string    // where the next address is checked; "" while this one isn't done, for files, and for who may not
+	Single   bool      // a check of one address, without what concerns a file
+	Again    string    // link to check the next address; "" while this one isn't done, for files, and without the right
 	Newest   *registerView
 }
 
-// livePart is the part as it was made.
+// livePart is a rendered part.
 type livePart struct {
-	body []byte // as every browser gets it, but for its tag
-	tag  string // of the body and of the credits that the verification has moved, see creditsIn
+	body []byte // the same for every browser, except its tag
+	tag  string // of the body and of the credits moved by the verification, see creditsIn
 }
 
-// html is the part for a browser. credits is what the head of its page shows from now on; "" leaves it.
+// html is the part for a browser. credits replaces the balance in the head of its page; "" leaves it.
 func (p livePart) html(credits string) string {
 	if credits != "" {
 		credits = ` data-credits="` + template.HTMLEscapeString(credits) + `"`
@@ -58,8 +58,8 @@ func creditsIn(tag string) string {
 	return credits
 }
 
-// live answers GET /w/{ws}/verifications/{id}/live: the part, or 304 when nothing has changed. It reads the balance of the
-// workspace only when the verification has moved credits since the browser asked last, which its tag tells.
+// live answers GET /w/{ws}/verifications/{id}/live: the part, or 304 when nothing has changed. It reads the balance of
+// the workspace only when, by the browser's tag, the verification has moved credits since the last request.
 func (d *Dashboard) live(w http.ResponseWriter, r *request) {
 	v, ok := d.find(w, r)
 	if !ok {
@@ -101,7 +101,7 @@ func (d *Dashboard) live(w http.ResponseWriter, r *request) {
 	web.WriteHTML(w, http.StatusOK, []byte(part.html(credits)))
 }
 
-// livePart makes the part with the newest results, and notes its tag for the next who asks for the same.
+// livePart makes the part with the newest results, and notes its tag for further requests.
 func (d *Dashboard) livePart(r *request, show liveView, key partKey) (made livePart, err error) {
 	if !show.Single && show.V.Total > 0 && (show.Results || show.Every != "") {
 		if show.Newest, err = d.newest(r, show.V); err != nil {
@@ -114,8 +114,8 @@ func (d *Dashboard) livePart(r *request, show liveView, key partKey) (made liveP
 	return made, nil
 }
 
-// liveViewOf gathers all that the part shows. Only a file that waits for credits needs a second question to the ledger: how
-// many there are; else the balance is nil.
+// liveViewOf collects the content of the part. Only a file that waits for credits needs a second ledger call, for the
+// balance; otherwise the balance is nil.
 func (d *Dashboard) liveViewOf(r *request, v ledger.Verification) (show liveView, money *ledger.Balance, err error) {
 	show = liveView{V: v, Base: baseOf(r, v), State: stateOf(v), Outcomes: outcomesOf(v), Charged: v.Counts.Charged(),
 		Done: v.Counts.Sum() - v.Counts.Cancelled, Cancel: r.may(ledger.Member) && !v.Status.Final(),
@@ -162,8 +162,8 @@ func (d *Dashboard) liveViewOf(r *request, v ledger.Verification) (show liveView
 	return show, money, nil
 }
 
-// everyOf says how often the part of a verification asks again; "": it won't change any more. Nobody's pages change
-// the pace of others: how often one user asks at most, the server bounds.
+// everyOf returns how often the part of a verification refreshes; "" when it is final. One user's pages don't slow down
+// another's: the server limits requests by user.
 func everyOf(v ledger.Verification) string {
 	switch {
 	case v.Status.Final():
@@ -178,14 +178,14 @@ func everyOf(v ledger.Verification) string {
 	return "2s"
 }
 
-// partKey tells apart what parts show.
+// partKey identifies the content of a part.
 type partKey [sha256.Size]byte
 
-// keyOf is made of every field that a part can show: a template sees no others.
+// keyOf is made from every field that a template of the part can see.
 func keyOf(show liveView) partKey {
 	text, err := json.Marshal(show)
 	if err != nil {
-		panic(err) // there is nothing in it that has no JSON
+		panic(err) // all its fields have a JSON form
 	}
 	return sha256.Sum256(text)
 }

@@ -21,26 +21,26 @@ type peopleView struct {
 	Members []ledger.Membership
 	All     int // members
 	Links   []linkRow
-	Invited int // open invitations, on this page or on another one
+	Invited int // open invitations, on this page or others
 	Pager   web.Pager
 	Form    string // the id of the form that invites
 	Email   string
 	Role    ledger.Role
 	Problem string
 	Done    string
-	Made    string // the link that was just made, at the one moment at which it is shown
+	Made    string // the link just made, which is shown only now
 	MadeFor string
 	Again   bool // the link replaces an older one
 }
 
-// linkRow is an invitation that nobody has accepted yet.
+// linkRow is an invitation that is not accepted yet.
 type linkRow struct {
 	ledger.Link
 	Hex string // what the form sends
 	By  string
 }
 
-// peoplePath is the page of the members of the workspace of a request.
+// peoplePath is the path of the page of the members.
 func peoplePath(r *request) string { return r.base() + "/people" }
 
 // showPeople answers GET /w/{ws}/people.
@@ -54,7 +54,7 @@ func showPeople(d *Dashboard, w http.ResponseWriter, r *request) {
 	d.showPeople(w, r, http.StatusOK, peopleView{Done: done, Role: ledger.Member})
 }
 
-// showPeople answers with the page of the members, and what a form came to.
+// showPeople answers with the page of the members and the result of a form.
 func (d *Dashboard) showPeople(w http.ResponseWriter, r *request, status int, v peopleView) {
 	members, err := d.o.Book.Members(r.Context(), r.workspace())
 	var links []ledger.Link
@@ -83,7 +83,7 @@ func (d *Dashboard) showPeople(w http.ResponseWriter, r *request, status int, v 
 	d.show(w, r, status, "people", titled("People", "people", v))
 }
 
-// invite answers POST /w/{ws}/people with the link, once. The same form again gives the same link.
+// invite answers POST /w/{ws}/people with the link, once. A repeated form gives the same link.
 func invite(d *Dashboard, w http.ResponseWriter, r *request) {
 	form, ok := web.ID(r.PostFormValue("form"))
 	v := peopleView{Email: web.Text(r.Request, "email"), Role: ledger.Role(r.PostFormValue("role"))}
@@ -163,10 +163,10 @@ type memberView struct {
 	Problem string
 }
 
-// Who is what the member is called.
+// Who is the member's name, or email.
 func (m memberView) Who() string { return cmp.Or(m.Name, m.Email) }
 
-// memberOfPath finds the member that a path names; it answers and gives false for one who is none.
+// memberOfPath finds the member that a path names; if there is none it answers and returns false.
 func (d *Dashboard) memberOfPath(w http.ResponseWriter, r *request) (memberView, bool) {
 	members, err := d.o.Book.Members(r.Context(), r.workspace())
 	if err != nil {
@@ -183,7 +183,7 @@ func (d *Dashboard) memberOfPath(w http.ResponseWriter, r *request) (memberView,
 	return memberView{}, false
 }
 
-// showMember answers GET /w/{ws}/people/{user}: what can be done about one member.
+// showMember answers GET /w/{ws}/people/{user}: a member with the possible changes.
 func showMember(d *Dashboard, w http.ResponseWriter, r *request) {
 	if m, ok := d.memberOfPath(w, r); ok {
 		d.showMember(w, r, http.StatusOK, m)
@@ -220,7 +220,7 @@ func setRole(d *Dashboard, w http.ResponseWriter, r *request) {
 	default:
 		d.signin.Changed(user)
 		if user == r.in.User.ID && role != ledger.Owner {
-			http.Redirect(w, r.Request, "/", http.StatusSeeOther) // this page is not theirs any more
+			http.Redirect(w, r.Request, "/", http.StatusSeeOther) // they may no longer see this page
 			return
 		}
 		http.Redirect(w, r.Request, peoplePath(r)+"?done="+done, http.StatusSeeOther)
@@ -239,10 +239,10 @@ func endMemberSessions(d *Dashboard, w http.ResponseWriter, r *request) {
 		d.showMember(w, r, http.StatusUnprocessableEntity, m)
 		return
 	}
-	line := uuid.NewSHA1(form, m.User[:]) // of this form about this member: the browser chooses the form
+	line := uuid.NewSHA1(form, m.User[:]) // of this form and this member, because the browser chooses the form's id
 	err := d.o.Book.LogWorkspace(r.Context(), r.workspace(), ledger.WorkspaceLine{ID: line, Action: "member sessions end",
 		Subject: m.Email})
-	if err == nil { // last: it may be the session that acts
+	if err == nil { // last, because it may be the acting session
 		_, err = d.signin.EndOthers(r.Context(), ledger.User{ID: m.User}, ledger.Hash{})
 	}
 	if err != nil {
@@ -299,7 +299,7 @@ func showLog(d *Dashboard, w http.ResponseWriter, r *request) {
 	d.show(w, r, http.StatusOK, "activity", titled("Activity", "activity", v))
 }
 
-// logActions say what was done, with %s for whom or what it is about and %d for its detail.
+// logActions describe actions, with %s for the subject and %d for the detail.
 var logActions = map[string]string{
 	"link create":         "invited %s as %d",
 	"link end":            "withdrew the invitation of %s",
@@ -316,7 +316,7 @@ var logActions = map[string]string{
 	"user invite":         "invited %s as %d",
 }
 
-// logWords is a line of the log in plain words; an action that is not known is shown as it is.
+// logWords describes a line of the log; an unknown action is shown as it is.
 func logWords(l ledger.WorkspaceLine) string {
 	subject, detail := web.Short(l.Subject), web.Short(l.Detail)
 	words, ok := logActions[l.Action]

@@ -23,16 +23,16 @@ type Provider struct {
 	Name     string // on buttons
 }
 
-// backPath is where the provider sends browsers back to.
+// backPath is the path to which the provider sends browsers back.
 const backPath = "/oidc/back"
 
-// visitCookie keeps a visit to the provider in the browser that began it.
+// visitCookie holds a visit to the provider in the browser that began it.
 const visitCookie = "__Host-rollcall-visit"
 
-// visitAge is how long the browser keeps it, in seconds; the service decides.
+// visitAge is how long the browser keeps it, in seconds; the service checks the time itself.
 const visitAge = 600
 
-// newProvider makes what asks the provider; nil for none.
+// newProvider makes the client of the provider; nil for none.
 func (o Options) newProvider() *signin.Provider {
 	if o.Provider == nil {
 		return nil
@@ -41,7 +41,7 @@ func (o Options) newProvider() *signin.Provider {
 		Redirect: func() string { return o.PublicURL() + backPath }, Now: o.Now})
 }
 
-// providerName is what buttons call the provider; "": there is none.
+// providerName is the provider's name on buttons; "": there is none.
 func (d *Dashboard) providerName() string {
 	if d.o.Provider == nil {
 		return ""
@@ -54,12 +54,12 @@ func (d *Dashboard) startProvider(w http.ResponseWriter, r *request) {
 	d.visit(w, r, signin.Visit{Next: localPath(r.URL.Query().Get("next"))})
 }
 
-// bindProvider answers POST /you/provider. Bound already is bound anew.
+// bindProvider answers POST /you/provider. An account that is already connected is connected anew.
 func (d *Dashboard) bindProvider(w http.ResponseWriter, r *request) {
 	d.visit(w, r, signin.Visit{Next: "/you?done=provider", User: r.in.User.ID})
 }
 
-// unbindProvider answers POST /you/provider/off. Not connected already stays so.
+// unbindProvider answers POST /you/provider/off. If it is not connected nothing changes.
 func (d *Dashboard) unbindProvider(w http.ResponseWriter, r *request) {
 	if d.provider == nil {
 		d.notFound(w, r.Request)
@@ -87,7 +87,7 @@ func (d *Dashboard) visit(w http.ResponseWriter, r *request, v signin.Visit) {
 		d.signInForm(w, r, http.StatusForbidden, signInView{})
 		return
 	}
-	allowed := strings.Fields(d.formsGoTo()) // by the policy of the page that has sent this form
+	allowed := strings.Fields(d.formsGoTo()) // by the policy of the page that sent this form
 	to, kept, err := d.signin.Visit(strangers(r), v)
 	if err != nil {
 		d.signIns.count("provider", err)
@@ -97,7 +97,7 @@ func (d *Dashboard) visit(w http.ResponseWriter, r *request, v signin.Visit) {
 	web.SetCookie(w, visitCookie, kept, visitAge, http.SameSiteLaxMode)
 	w.Header().Set("Referrer-Policy", "no-referrer") // the page of a link is one
 	if r.Method == http.MethodPost && !slices.Contains(allowed, originOf(to)) {
-		// The browser would not follow: only now do we know where the provider has its page.
+		// The browser would refuse a redirect, because the policy was sent before the provider's page was known.
 		d.fail(w, r.Request, failure{Status: http.StatusOK, Title: "Go on to " + d.providerName(),
 			Text: "You sign in there, and come back here.", Next: "We don't see what you type there.",
 			Link: to, Label: "Go on to " + d.providerName()})
@@ -140,7 +140,7 @@ func (d *Dashboard) backFromProvider(w http.ResponseWriter, r *request) {
 	}
 }
 
-// chooseView is the page on which somebody new chooses among their invitations.
+// chooseView is the page on which a new user chooses among invitations.
 type chooseView struct {
 	Step, Next  string
 	Problem     string
@@ -162,8 +162,7 @@ func chooseForm(d *Dashboard, w http.ResponseWriter, r *request, status int, v c
 	d.show(w, r, status, "choose", &frame{Frame: web.Frame{Title: "Your invitations", Secret: true}, Body: v})
 }
 
-// choose answers POST /oidc/join: accepts the invitations that somebody new has chosen. The same form again is one
-// session.
+// choose answers POST /oidc/join: accepts the invitations that a new user has chosen. A repeated form is one session.
 func choose(d *Dashboard, w http.ResponseWriter, r *request) {
 	var chosen []ledger.Hash
 	for _, text := range r.PostForm["link"] {
@@ -188,12 +187,12 @@ func choose(d *Dashboard, w http.ResponseWriter, r *request) {
 	}
 }
 
-// dropVisit takes the visit from the browser.
+// dropVisit deletes the visit's cookie.
 func (d *Dashboard) dropVisit(w http.ResponseWriter) {
 	web.SetCookie(w, visitCookie, "", -1, http.SameSiteLaxMode)
 }
 
-// brief is an error for a log line: a provider may answer with a whole page.
+// brief shortens an error for a log line, because a provider may answer with a whole page.
 func brief(err error) string {
 	const most = 300
 	text := strings.ToValidUTF8(err.Error(), "?")
@@ -203,7 +202,7 @@ func brief(err error) string {
 	return text
 }
 
-// providerFailed says why the provider signs nobody in, on the page for signing in or on that of who is signed in.
+// providerFailed says why signing in by the provider failed, on the sign-in page or on the user's own page.
 func (d *Dashboard) providerFailed(w http.ResponseWriter, r *request, v signin.Visit, err error) {
 	name := d.providerName()
 	status, problem, unbound := http.StatusForbidden, name+" did not sign you in: ask for an invitation for your email, or sign in with "+

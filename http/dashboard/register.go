@@ -36,7 +36,7 @@ type registerView struct {
 	Outcomes []smtp.Outcome
 	Reasons  []smtp.Reason
 	Older    bool
-	From     string // where older ones are looked for
+	From     string // link to older ones
 	First    bool
 	Problem  string
 	Final    bool
@@ -48,11 +48,11 @@ type resultView struct {
 	Word, Sentence string
 }
 
-// Link is where the talk is.
+// Link is the path of its conversation.
 func (r resultView) Link() string { return fmt.Sprintf("addresses/%d?in=%d", r.Ordinal, r.Settlement) }
 
-// showResults answers GET and POST /w/{ws}/verifications/{id}/results. What is looked for comes in a body: what is in a URL
-// is in the logs of every proxy.
+// showResults answers GET and POST /w/{ws}/verifications/{id}/results. The search text comes in the body, because every
+// proxy logs URLs.
 func showResults(d *Dashboard, w http.ResponseWriter, r *request) {
 	v, ok := d.find(w, r)
 	if !ok {
@@ -103,7 +103,7 @@ func rowsOf(results []ledger.RecentResult) (rows []resultView) {
 	return rows
 }
 
-// newest reads the newest results of a verification; nil when they are kept no longer.
+// newest reads the newest results of a verification; nil when they have expired.
 func (d *Dashboard) newest(r *request, v ledger.Verification) (*registerView, error) {
 	page, err := d.o.Book.RecentResults(r.Context(),
 		ledger.RecentQuery{Workspace: r.workspace(), Verification: v.ID, Limit: newestRows})
@@ -114,7 +114,7 @@ func (d *Dashboard) newest(r *request, v ledger.Verification) (*registerView, er
 		return nil, err
 	}
 	rows := rowsOf(page.Results)
-	for !v.Status.Final() && len(rows) < int(min(newestRows, v.Total)) { // room for those to come, so that nothing moves
+	for !v.Status.Final() && len(rows) < int(min(newestRows, v.Total)) { // room for coming ones
 		rows = append(rows, resultView{})
 	}
 	return &registerView{Base: baseOf(r, v), Rows: rows}, nil
@@ -124,7 +124,7 @@ func (d *Dashboard) showRegister(w http.ResponseWriter, r *request, status int, 
 	d.show(w, r, status, "results", titled("Results · "+show.Name+" · Verifications", "list", show))
 }
 
-// recentPlace reads where to go on; none for "".
+// recentPlace reads the position to continue from; none for "".
 func recentPlace(text string) (*ledger.RecentPlace, bool) {
 	if text == "" {
 		return nil, true
@@ -135,7 +135,7 @@ func recentPlace(text string) (*ledger.RecentPlace, bool) {
 	return &ledger.RecentPlace{Settlement: s, Row: n}, errS == nil && errR == nil
 }
 
-// breakdownView is what the outcomes of a verification have in common.
+// breakdownView is the outcomes of a verification by reason and domain.
 type breakdownView struct {
 	Base, Name string
 	Total      int64
@@ -156,13 +156,13 @@ type worstView struct {
 	Unknown                 int64
 }
 
-// breakdowns remembers what was read of final verifications, which never changes. Safe for concurrent use.
+// breakdowns caches the breakdowns of final verifications, which never change. Safe for concurrent use.
 type breakdowns struct {
-	reading singleflight.Group // by the id of the verification: each is read once at a time
+	reading singleflight.Group // by the id of the verification, so that simultaneous requests share one read
 	kept    *lru.Cache[uuid.UUID, ledger.Breakdown]
 }
 
-// breakdownsMax bounds them: some 5 kB each.
+// breakdownsMax bounds the cache: some 5 kB each.
 const breakdownsMax = 200
 
 func newBreakdowns() *breakdowns {
@@ -178,7 +178,7 @@ func (b *breakdowns) get(ctx context.Context, book Book, v ledger.Verification) 
 		read, err, _ := b.reading.Do(v.ID.String(), func() (any, error) { return b.read(ctx, book, v) })
 		return read.(ledger.Breakdown), err
 	}
-	// No settlement is above the last one, so this reads only whether they are kept.
+	// No settlement is above the last one, so this only checks whether they have expired.
 	if _, err := book.Evidence(ctx, v.ID, v.Settlements, func(ledger.StoredSettlement) error { return nil }); err != nil {
 		if errors.Is(err, ledger.ErrResultsExpired) {
 			b.kept.Remove(v.ID)
@@ -188,7 +188,7 @@ func (b *breakdowns) get(ctx context.Context, book Book, v ledger.Verification) 
 	return kept, nil
 }
 
-// read reads one and remembers it.
+// read reads one and caches it.
 func (b *breakdowns) read(ctx context.Context, book Book, v ledger.Verification) (ledger.Breakdown, error) {
 	read, err := book.Breakdown(ctx, v.Workspace, v.ID)
 	if err == nil {

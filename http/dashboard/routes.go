@@ -15,15 +15,15 @@ type access int
 const (
 	anybody  access = iota
 	signedIn        // who is signed in
-	inside          // who is a member of the workspace, with the role of the route
+	inside          // members of the workspace with the role of the route
 )
 
 // route is one path and method.
 type route struct {
 	pattern string
 	access  access
-	role    ledger.Role // the least, of a route inside a workspace
-	part    bool        // asked for by a script: refused without a page
+	role    ledger.Role // least role, for a route inside a workspace
+	part    bool        // requested by a script: refused without a page
 	handle  func(*Dashboard, http.ResponseWriter, *request)
 }
 
@@ -90,7 +90,7 @@ var routes = []route{
 //go:embed pages
 var pageFiles embed.FS
 
-// frame is what the layout of every page shows, around the body of one.
+// frame is the content of the layout around a page's body.
 type frame struct {
 	web.Frame
 	User      *ledger.User
@@ -101,12 +101,12 @@ type frame struct {
 	Body      any
 }
 
-// titled is the frame of a page. here is the entry of the menu that it belongs to.
+// titled is the frame of a page. here is its entry in the menu.
 func titled(title, here string, body any) *frame {
 	return &frame{Frame: web.Frame{Title: title, Here: here}, Body: body}
 }
 
-// proof is what somebody types to show that it's them: the password and, where two-step sign-in is on, a code.
+// proof is the fields that prove who the user is: the password and, with two-step sign-in, a code.
 type proof struct {
 	Key   string // of the ids of its fields
 	User  *ledger.User
@@ -115,7 +115,7 @@ type proof struct {
 
 func proofOf(key string, user *ledger.User, codes bool) proof { return proof{key, user, codes} }
 
-// menu is what a member finds in the head of each page, by the least role.
+// menu is the menu of a member, with the least role of each entry.
 var menu = []struct {
 	key, path, word string
 	role            ledger.Role
@@ -139,7 +139,7 @@ func (d *Dashboard) render(w http.ResponseWriter, r *http.Request, status int, n
 	d.Pages.Render(w, status, name, f)
 }
 
-// show answers with a page for who is signed in: with their workspace and what it has.
+// show answers with a page for a signed-in user, with their workspace and its balance.
 func (d *Dashboard) show(w http.ResponseWriter, r *request, status int, name string, f *frame) {
 	if !r.in.User.Created.IsZero() || r.in.User.Email != "" {
 		f.User = &r.in.User

@@ -20,12 +20,12 @@ import (
 type signInView struct {
 	Email, Next string
 	Form        string
-	Provider    string // its name; "": there is none
+	Provider    string // its name; "": no provider
 	Problem     string
 	Insecure    string // the public URL, when browsers keep no cookie there
 }
 
-// home leads to the workspace that this browser showed last, or else to the first.
+// home redirects to the workspace that this browser showed last, or to the first one.
 func (d *Dashboard) home(w http.ResponseWriter, r *request) {
 	in, err := d.signin.Session(strangers(r), cookieOf(r.Request))
 	switch {
@@ -85,7 +85,7 @@ func (d *Dashboard) signInNow(w http.ResponseWriter, r *request) {
 	d.signedIn(w, r, token, err, v)
 }
 
-// signedIn leads on who has signed in, asks for a code, or says why not.
+// signedIn continues after an attempt to sign in: it redirects, asks for a code, or shows the problem.
 func (d *Dashboard) signedIn(w http.ResponseWriter, r *request, token signin.Token, err error, v signInView) {
 	var code *signin.CodeWanted
 	if err == nil {
@@ -107,7 +107,7 @@ func (d *Dashboard) signedIn(w http.ResponseWriter, r *request, token signin.Tok
 	d.signInForm(w, r, status, v)
 }
 
-// endOld ends the session that the browser had before it got another one.
+// endOld ends the browser's former session.
 func (d *Dashboard) endOld(r *request, now signin.Token) {
 	old := cookieOf(r.Request)
 	if old == now {
@@ -122,7 +122,7 @@ func (d *Dashboard) endOld(r *request, now signin.Token) {
 	}
 }
 
-// signInProblem says why somebody is not signed in, and sets Retry-After; status 0: nobody knows.
+// signInProblem says why somebody is not signed in, and sets Retry-After; status 0 for other errors.
 func (d *Dashboard) signInProblem(w http.ResponseWriter, err error) (status int, problem string) {
 	var wait *signin.Wait
 	switch {
@@ -144,7 +144,7 @@ func (d *Dashboard) signInProblem(w http.ResponseWriter, err error) (status int,
 	return 0, ""
 }
 
-// signOut answers POST /sign-out. Who is signed out already is signed out.
+// signOut answers POST /sign-out. Without a session nothing changes.
 func (d *Dashboard) signOut(w http.ResponseWriter, r *request) {
 	in, err := d.signin.Session(strangers(r), cookieOf(r.Request))
 	if err == nil {
@@ -162,14 +162,14 @@ func (d *Dashboard) signOut(w http.ResponseWriter, r *request) {
 // linkView is the page of a one-time link.
 type linkView struct {
 	Link   ledger.Link
-	Codes  bool   // who sets a new password gives a code too
-	SignIn string // where who has an account goes to accept the invitation
-	As     string // the email of who is signed in in this browser; "": nobody is
-	Mine   bool   // they are who is invited
+	Codes  bool   // setting a new password requires a code, too
+	SignIn string // where a user with an account accepts the invitation
+	As     string // the email of the user signed in in this browser; "": none
+	Mine   bool   // the invitation is for them
 
-	Provider string // with which the invitation can be accepted; "": with none
+	Provider string // provider that can accept the invitation; "": none
 	Invite   bool
-	// Workspace is the name of the one that an invitation is to; "": not known, as nobody is a member yet.
+	// Workspace is the name of the invitation's workspace; "": unknown, because it has no members yet.
 	Workspace string
 	Plain     bool // nothing to fill in
 	Form      string
@@ -178,10 +178,10 @@ type linkView struct {
 	Expires   time.Time
 }
 
-// Rule is what a browser checks of a new password.
+// Rule is the rule for new passwords that a browser checks.
 func (linkView) Rule() string { return newPassword }
 
-// showLink answers GET /link/{token}. It changes nothing, so programs that look at links in advance do not use it up.
+// showLink answers GET /link/{token}. It changes nothing, so programs that prefetch links do not use it up.
 func (d *Dashboard) showLink(w http.ResponseWriter, r *request) {
 	d.linkForm(w, r, http.StatusOK, linkView{Form: uuid.NewString()})
 }
@@ -194,7 +194,7 @@ func (d *Dashboard) linkForm(w http.ResponseWriter, r *request, status int, v li
 		return
 	}
 	v.Link, v.Invite, v.Expires = l, l.Purpose == ledger.InviteLink, l.Expires
-	if v.Invite { // the page is one for all: whoever made the link may see it, and learns nothing about the person
+	if v.Invite { // the same page for all: the link's maker may see it, and must learn nothing about the person
 		v.Provider, v.SignIn = d.providerName(), "/sign-in?next="+url.QueryEscape("/link/"+r.PathValue("token"))
 		if in, err := d.signin.Session(strangers(r), cookieOf(r.Request)); err == nil {
 			v.As, v.Mine = in.User.Email, signin.ForUser(l, in.User)
@@ -212,8 +212,8 @@ func (d *Dashboard) linkForm(w http.ResponseWriter, r *request, status int, v li
 	d.show(w, r, status, "link", &frame{Frame: web.Frame{Title: title, Secret: true}, Body: v})
 }
 
-// workspaceName gives the name of a workspace as its members know it; "" when it has none or the ledger does not answer, since
-// an invitation can be accepted without it.
+// workspaceName returns the name of a workspace for its members; "" when it has none or the ledger does not answer,
+// because an invitation can be accepted without it.
 func (d *Dashboard) workspaceName(r *request, id uuid.UUID) string {
 	members, err := d.o.Book.Members(strangers(r), id)
 	if err != nil || len(members) == 0 {
@@ -222,7 +222,7 @@ func (d *Dashboard) workspaceName(r *request, id uuid.UUID) string {
 	return members[0].WorkspaceName
 }
 
-// linkGone answers for a link that cannot be used.
+// linkGone answers for an invalid link.
 func (d *Dashboard) linkGone(w http.ResponseWriter, r *request, err error) {
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	if !errors.Is(err, ledger.ErrNoSuchLink) {
@@ -284,7 +284,7 @@ func (d *Dashboard) acceptLink(w http.ResponseWriter, r *request) {
 	http.Redirect(w, r.Request, to, http.StatusSeeOther)
 }
 
-// joinNow accepts an invitation for who is signed in.
+// joinNow accepts an invitation for the signed-in user.
 func joinNow(d *Dashboard, w http.ResponseWriter, r *request, link signin.Token) {
 	in, err := signin.SessionNow(strangers(r), d.signin, cookieOf(r.Request))
 	var workspace uuid.UUID
@@ -303,7 +303,7 @@ func joinNow(d *Dashboard, w http.ResponseWriter, r *request, link signin.Token)
 	}
 }
 
-// passwordProblem says what is wrong with a new password; "" when it is something else.
+// passwordProblem says what is wrong with a new password; "" for other errors.
 func passwordProblem(err error) string {
 	switch {
 	case errors.Is(err, signin.ErrShort):
@@ -318,7 +318,7 @@ func passwordProblem(err error) string {
 	return ""
 }
 
-// cleanName is a name that the ledger takes.
+// cleanName is a name in a form that the ledger accepts.
 func cleanName(text string) string {
 	text = strings.TrimSpace(ledger.CleanName(text))
 	for len(text) > ledger.NameMax {

@@ -16,7 +16,7 @@ import (
 	"rollcall/smtp"
 )
 
-// stateOf says in which state a verification is.
+// stateOf returns the state of a verification for people.
 func stateOf(v ledger.Verification) web.State {
 	if v.Kind == ledger.Single {
 		if s, ok := singleStates[v.Status]; ok {
@@ -58,7 +58,7 @@ func stateOf(v ledger.Verification) web.State {
 	return s
 }
 
-// singleStates are the states of a check of one address that a file has other words for.
+// singleStates are states of a check of one address, in other words than for a file.
 var singleStates = map[ledger.Status]web.State{
 	ledger.Preparing:           web.StateOf("preparing", "…", "open", "A node is about to take the address."),
 	ledger.Verifying:           web.StateOf("verifying", "▸", "open", "The address is being checked."),
@@ -67,20 +67,20 @@ var singleStates = map[ledger.Status]web.State{
 	ledger.CompletedWithErrors: web.StateOf("completed, with an error", "!", "error", "The check is complete."),
 }
 
-// waitingOf tells the two kinds of waiting apart.
+// waitingOf distinguishes the two kinds of waiting.
 func waitingOf(v ledger.Verification) web.State {
 	if v.State() == ledger.WaitingCredits {
 		return web.StateOf("waiting for credits", "!", "warn", "There aren't enough credits. It continues by itself once there are.")
 	}
 	s := web.StateOf("waiting for receivers", "◷", "open", "The receivers of the remaining addresses asked us to come back later.")
-	if v.Issue != nil && v.Issue.Message != "" { // the page says itself when the end is expected
+	if v.Issue != nil && v.Issue.Message != "" { // the page shows the expected end itself
 		s.Sentence, _, _ = strings.Cut(v.Issue.Message, "; ")
 		s.Sentence = strings.TrimSuffix(s.Sentence, ".") + "."
 	}
 	return s
 }
 
-// answerOf says in a few words, which stand large on its page, how far a verification of a file is.
+// answerOf says in a few words how far a verification of a file is, for the headline of its page.
 func answerOf(v ledger.Verification, now time.Time) string {
 	done := v.Counts.Sum() - v.Counts.Cancelled
 	of := web.Thin(done) + " of " + web.Thin(v.Total)
@@ -113,7 +113,7 @@ type outcome struct {
 	Width   string
 }
 
-// meanings say what outcomes mean.
+// meanings explain the outcomes.
 var meanings = map[smtp.Outcome]string{
 	smtp.Valid:    "accepted by the receiver",
 	smtp.Invalid:  "refused by the receiver, or the domain takes no mail",
@@ -122,7 +122,7 @@ var meanings = map[smtp.Outcome]string{
 	smtp.Error:    "something about this address failed",
 }
 
-// outcomesOf gives the outcomes in their order, also those with none.
+// outcomesOf returns the counts of all outcomes in order, also zeros.
 func outcomesOf(v ledger.Verification) []outcome {
 	counts := map[smtp.Outcome]int64{smtp.Valid: v.Counts.Valid, smtp.Invalid: v.Counts.Invalid,
 		smtp.CatchAll: v.Counts.CatchAll, smtp.Unknown: v.Counts.Unknown, smtp.Error: v.Counts.Error}
@@ -150,18 +150,18 @@ func failureText(i *ledger.Issue) string {
 }
 
 const (
-	// waitTime bounds how long a page waits for the nodes to say what addresses wait for: it does without an answer.
+	// waitTime bounds how long a page waits for the nodes' answer about waits; the page can do without it.
 	waitTime = time.Second
 
-	// waitsBelieved is how long an answer is shown to all who ask for it: as often as the fastest page asks.
+	// waitsBelieved is how long an answer is cached for all pages: as long as the fastest page's interval.
 	waitsBelieved = 2 * time.Second
 
-	// waitsMax bounds the answers that are kept: some 1 kB each.
+	// waitsMax bounds the cached answers: some 1 kB each.
 	waitsMax = 1000
 )
 
-// waitsCache asks the nodes what addresses wait for, and keeps each answer for a moment. However many pages ask about a
-// verification, the nodes are asked once at a time. Safe for concurrent use.
+// waitsCache asks the nodes what addresses wait for, and caches each answer for a moment. However many pages show a
+// verification, the nodes get one question at a time. Safe for concurrent use.
 type waitsCache struct {
 	ask func(ctx context.Context, verification string) (waiting.Verification, error)
 	now func() time.Time
@@ -171,15 +171,15 @@ type waitsCache struct {
 	kept map[uuid.UUID]*waitsAnswer // guarded by mu
 }
 
-// waitsAnswer is what the nodes said, or will say.
+// waitsAnswer is the nodes' answer, perhaps still awaited.
 type waitsAnswer struct {
 	done  chan struct{} // closed when there is an answer
-	until time.Time     // how long it is believed; zero while there is none. Guarded by mu of the cache
+	until time.Time     // its expiry; zero while there is no answer. Guarded by mu of the cache
 	lines []waitLine    // written before done is closed
 }
 
-// get gives what the open addresses of a verification wait for; none when nobody answers in time, and when too many
-// verifications are asked about at once.
+// get returns what the open addresses of a verification wait for; none when there is no answer in time, or when too
+// many verifications are asked about at once.
 func (c *waitsCache) get(ctx context.Context, id uuid.UUID) []waitLine {
 	a := c.answer(ctx, id)
 	if a == nil {
@@ -196,7 +196,7 @@ func (c *waitsCache) get(ctx context.Context, id uuid.UUID) []waitLine {
 	return nil
 }
 
-// answer finds the answer that is believed or on its way, or asks; nil when there is no room.
+// answer returns the cached or awaited answer, or asks; nil when there is no room.
 func (c *waitsCache) answer(ctx context.Context, id uuid.UUID) *waitsAnswer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -219,14 +219,14 @@ func (c *waitsCache) answer(ctx context.Context, id uuid.UUID) *waitsAnswer {
 	}
 	a := &waitsAnswer{done: make(chan struct{})}
 	c.kept[id] = a
-	go c.find(context.WithoutCancel(ctx), id, a) // others may wait for it when this page is gone
+	go c.find(context.WithoutCancel(ctx), id, a) // others may wait for it after this page is gone
 	return a
 }
 
-// over reports whether an answer is not believed any more. The cache's mu is held.
+// over reports whether an answer has expired. The cache's mu is held.
 func (a *waitsAnswer) over(now time.Time) bool { return !a.until.IsZero() && !now.Before(a.until) }
 
-// find asks the nodes. That they don't answer is believed as long as what they answer.
+// find asks the nodes. A missing answer is cached as long as an answer.
 func (c *waitsCache) find(ctx context.Context, id uuid.UUID, a *waitsAnswer) {
 	ctx, cancel := context.WithTimeout(ctx, waitTime)
 	defer cancel()
@@ -244,7 +244,7 @@ func (c *waitsCache) find(ctx context.Context, id uuid.UUID, a *waitsAnswer) {
 	}
 }
 
-// waits says what the open addresses of a verification wait for; none when nobody answers in time.
+// waits returns what the open addresses of a verification wait for; none without an answer in time.
 func (d *Dashboard) waits(ctx context.Context, v ledger.Verification) []waitLine {
 	if d.o.Waits == nil || v.Status != ledger.Verifying && v.State() != ledger.WaitingReceivers {
 		return nil
@@ -259,10 +259,10 @@ const waitsShown = 4
 type waitLine struct {
 	Addresses int64
 	Words     string
-	Next      string // when the first of them goes on; "": it is not known, or now
+	Next      string // when the first of them goes on; "": unknown, or now
 }
 
-// linesOf puts into words what addresses wait for.
+// linesOf describes what addresses wait for.
 func linesOf(waits []waiting.Wait, now time.Time) []waitLine {
 	var lines []waitLine
 	for _, one := range waits {
@@ -283,8 +283,8 @@ func linesOf(waits []waiting.Wait, now time.Time) []waitLine {
 	return lines
 }
 
-// putOff says of a receiver why its addresses are asked again, by the reason of the last answer. The sentences of reasons are
-// of no use here: they say how an address ended.
+// putOff says why a receiver's addresses are asked again, by the reason of the last reply. The usual sentences of
+// reasons don't fit here, because they describe final results.
 var putOff = map[string]string{
 	smtp.MailboxFull.String():         "says that mailboxes are full at the moment",
 	smtp.MailboxBusy.String():         "says that mailboxes receive too much mail at the moment",
@@ -300,7 +300,7 @@ var putOff = map[string]string{
 	smtp.Intercepted.String():         "doesn't answer: somebody else does in its place",
 }
 
-// waitWords says in words what addresses wait for.
+// waitWords describes what addresses wait for.
 func waitWords(w waiting.Wait) string {
 	at := ""
 	if w.Receiver != "" {

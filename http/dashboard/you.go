@@ -14,7 +14,7 @@ import (
 	"rollcall/ledger"
 )
 
-// youView is the page about oneself.
+// youView is the user's own page.
 type youView struct {
 	Memberships []ledger.Membership
 	Sessions    []sessionView
@@ -23,17 +23,17 @@ type youView struct {
 	Colours     string
 	Codes       bool   // are on
 	CodesLeft   int    // of one use
-	Asked       bool   // for codes, as an owner
-	Provider    string // its name; "": there is none
+	Asked       bool   // to turn on codes, as an owner
+	Provider    string // its name; "": no provider
 	Bound       bool   // to it
 	Form        string // the id of the form that makes recovery codes
 	HasPassword bool
 }
 
-// Rule is what a browser checks of a new password.
+// Rule is the rule for new passwords that a browser checks.
 func (youView) Rule() string { return newPassword }
 
-// newPassword are the attributes of the field for one.
+// newPassword are the attributes of the field for a new password.
 var newPassword = fmt.Sprintf("type=password autocomplete=new-password required minlength=%d maxlength=128", signin.PasswordLeast)
 
 // sessionView is one browser.
@@ -76,7 +76,7 @@ func (d *Dashboard) showYou(w http.ResponseWriter, r *request, status int, v you
 	d.show(w, r, status, "you", titled("Account", "you", v))
 }
 
-// boundTo reports whether a user signs in by the provider of now.
+// boundTo reports whether a user signs in by the present provider.
 func (d *Dashboard) boundTo(u ledger.User) bool {
 	return d.o.Provider != nil && strings.HasPrefix(u.OIDC, ledger.Identity(d.o.Provider.Issuer, ""))
 }
@@ -106,7 +106,7 @@ func (d *Dashboard) changePassword(w http.ResponseWriter, r *request) {
 	d.showYou(w, r, status, youView{Problem: problem})
 }
 
-// endSessions answers POST /you/sessions: one of them, or all but this one.
+// endSessions answers POST /you/sessions: it ends one of them, or all but this one.
 func (d *Dashboard) endSessions(w http.ResponseWriter, r *request) {
 	if r.PostFormValue("all") != "" {
 		if _, err := d.signin.EndOthers(strangers(r), r.in.User, r.in.Session.ID); err != nil {
@@ -133,19 +133,20 @@ func (d *Dashboard) setColours(w http.ResponseWriter, r *request) {
 	web.SetColours(w, r.Request, "/you")
 }
 
-// browserNames are how the usual browsers name themselves; the first that fits wins, since most name others too.
+// browserNames are the names of common browsers in User-Agents; the first match wins, because most contain others, too.
 var browserNames = []struct{ mark, name string }{
 	{"Edg/", "Edge"}, {"OPR/", "Opera"}, {"Firefox/", "Firefox"}, {"HeadlessChrome/", "Chrome without a window"},
 	{"Chrome/", "Chrome"}, {"Safari/", "Safari"}, {"curl/", "curl"},
 }
 
-// systemNames are how systems are named.
+// systemNames are the names of systems in User-Agents.
 var systemNames = []struct{ mark, name string }{
 	{"Windows", "Windows"}, {"iPhone", "iPhone"}, {"iPad", "iPad"}, {"Android", "Android"}, {"Mac OS X", "macOS"},
 	{"Linux", "Linux"},
 }
 
-// browserName says in few words which browser a User-Agent is. It is what the browser says, so nothing rests on it.
+// browserName names the browser of a User-Agent in few words. The browser can write anything there, so nothing relies
+// on it.
 func browserName(agent string) string {
 	name, system := "Another browser", ""
 	for _, b := range browserNames {

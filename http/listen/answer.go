@@ -20,7 +20,7 @@ type refusal struct {
 	message string // what the client should do, in one sentence
 }
 
-// refusals is the one table of every issue code that a request can meet.
+// refusals is the table of every issue code of a request.
 var refusals = map[api.Code]refusal{
 	api.BadRequest:      {400, "The request is not well-formed HTTP."},
 	api.RequestTimeout:  {408, "The request did not arrive in time."},
@@ -86,18 +86,17 @@ func Refusal(code api.Code) (status int, message string) {
 	return r.status, r.message
 }
 
-// Header names that answers share.
+// Common header names of answers.
 const (
 	HeaderRequestID  = "X-Request-Id"
 	HeaderRetryAfter = "Retry-After"
 )
 
-// JSONType is the media type of every answer but the results and the description.
+// JSONType is the media type of every answer except the results and the API description.
 const JSONType = "application/json"
 
-// WriteIssue makes the answer a refusal: status, body, request id, no-store, and
-// Retry-After when retryAfter (seconds) is above zero. Headers that were set
-// before, such as CORS, stay.
+// WriteIssue makes the answer a refusal: status, body, request id, no-store, and Retry-After when retryAfter (seconds)
+// is above zero. Headers set earlier, such as CORS, stay.
 func WriteIssue(ctx *fasthttp.RequestCtx, code api.Code, retryAfter int) {
 	r, known := refusals[code]
 	if !known {
@@ -125,7 +124,7 @@ func WriteJSON(ctx *fasthttp.RequestCtx, status int, v any) {
 	WriteBody(ctx, status, body)
 }
 
-// WriteBody makes JSON the answer. It is not changed from here on.
+// WriteBody makes JSON the answer. The caller must not change it afterwards.
 func WriteBody(ctx *fasthttp.RequestCtx, status int, body []byte) {
 	ctx.Response.ResetBody()
 	ctx.SetStatusCode(status)
@@ -134,9 +133,8 @@ func WriteBody(ctx *fasthttp.RequestCtx, status int, body []byte) {
 	ctx.Response.SetBodyRaw(body)
 }
 
-// RequestID gives the id of this request, made at first use and sent as
-// X-Request-Id. It names a request in our logs and is no secret, so a fast
-// generator is enough.
+// RequestID returns the id of this request, made at first use and sent as X-Request-Id. It names a request in our logs
+// and is no secret, so a fast generator suffices.
 func RequestID(ctx *fasthttp.RequestCtx) string {
 	if id := ctx.Response.Header.Peek(HeaderRequestID); len(id) > 0 {
 		return string(id)
@@ -153,11 +151,11 @@ func RequestID(ctx *fasthttp.RequestCtx) string {
 	return s
 }
 
-// Jitter is a number of seconds from least to least+spread, so that many
-// clients that were refused at once do not come back at once.
+// Jitter is a number of seconds from least to least+spread, so that many clients refused at the same time do not come
+// back at the same time.
 func Jitter(least, spread int) int { return least + rand.IntN(spread+1) }
 
-// RefusalText is the whole answer to a connection that has no place.
+// RefusalText is the whole answer to a refused connection.
 func RefusalText(code api.Code, retryAfter int) string {
 	ctx := &fasthttp.RequestCtx{}
 	WriteIssue(ctx, code, retryAfter)
@@ -165,12 +163,12 @@ func RefusalText(code api.Code, retryAfter int) string {
 	return ctx.Response.String()
 }
 
-// Origins are the browser origins whose pages may read an answer. The list is exact; nothing is reflected that is not
-// on it, and credentials never are allowed.
+// Origins are the browser origins whose pages may read an answer. Only listed origins are reflected, and credentials
+// are never allowed.
 type Origins map[string]bool
 
-// NewOrigins makes a list of origins such as https://app.example.com: scheme, host and port, and nothing else. A slash
-// at the end or a wildcard would silently match nothing.
+// NewOrigins makes a list of origins such as https://app.example.com: scheme, host and port, and nothing else. A final
+// slash or a wildcard is an error, because it would silently match nothing.
 func NewOrigins(list []string) (Origins, error) {
 	out := make(Origins, len(list))
 	for _, origin := range list {
@@ -184,8 +182,8 @@ func NewOrigins(list []string) (Origins, error) {
 	return out, nil
 }
 
-// Allow lets a page of a listed origin read the answer and the headers that are exposed, and reports whether it does.
-// also says of an origin that is not listed whether it may too; nil: none may.
+// Allow lets a page of a listed origin read the answer and the exposed headers, and reports whether it did. also
+// reports whether an unlisted origin may, too; nil: none may.
 func (o Origins) Allow(ctx *fasthttp.RequestCtx, exposed string, also func(origin string) bool) bool {
 	values := ctx.Request.Header.PeekAll(fasthttp.HeaderOrigin)
 	if len(values) != 1 || !o[string(values[0])] && (also == nil || !also(string(values[0]))) {
@@ -196,7 +194,7 @@ func (o Origins) Allow(ctx *fasthttp.RequestCtx, exposed string, also func(origi
 	return true
 }
 
-// Foreign reports whether a browser page sent the request that is not listed.
+// Foreign reports whether a browser page of an unlisted origin sent the request.
 func (o Origins) Foreign(ctx *fasthttp.RequestCtx) bool {
 	values := ctx.Request.Header.PeekAll(fasthttp.HeaderOrigin)
 	return len(values) > 0 && (len(values) > 1 || !o[string(values[0])])

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// ErrCertificateEnded is a new certificate whose time is over, or not come yet.
+// ErrCertificateEnded: a new certificate has expired, or is not valid yet.
 var ErrCertificateEnded = errors.New("listen: not valid now")
 
 // Pair is a certificate with its key, read from two PEM files, which may change while a listener serves. Safe for
@@ -19,14 +19,14 @@ type Pair struct {
 	now               atomic.Pointer[loaded]
 }
 
-// loaded is what the files had.
+// loaded is the content of the files.
 type loaded struct {
 	certificate tls.Certificate
 	from, to    time.Time // in which the whole chain is valid
 }
 
-// LoadPair reads the files. A certificate whose time is over is taken, so that a node
-// starts; see End. The error says which file can't be used.
+// LoadPair reads the files. It accepts an expired certificate, so that a node starts; see End. The error says which
+// file can't be used.
 func LoadPair(certFile, keyFile string) (*Pair, error) {
 	p := &Pair{certFile: certFile, keyFile: keyFile}
 	l, err := p.read()
@@ -37,7 +37,7 @@ func LoadPair(certFile, keyFile string) (*Pair, error) {
 	return p, nil
 }
 
-// Reload reads the files again. With an error, also ErrCertificateEnded, the pair stays as it was.
+// Reload reads the files again. After an error, also ErrCertificateEnded, the pair stays as it was.
 func (p *Pair) Reload(now time.Time) error {
 	l, err := p.read()
 	if err != nil {
@@ -76,8 +76,8 @@ func (p *Pair) read() (*loaded, error) {
 // End is when the first certificate of the chain ends.
 func (p *Pair) End() time.Time { return p.now.Load().to }
 
-// Config gives the settings of a listener: TLS 1.2 and later, HTTP/1.1, and the
-// certificate as it is when a client connects.
+// Config returns the settings of a listener: TLS 1.2 and later, HTTP/1.1, and the certificate in use when a client
+// connects.
 func (p *Pair) Config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,

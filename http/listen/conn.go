@@ -20,38 +20,37 @@ import (
 	"rollcall/ledger/quota"
 )
 
-// AnswersMax bounds the connections without a place that get an answer at the same
-// time; further ones are closed without a word. Guess: as many as cost next to nothing.
+// AnswersMax bounds the refused connections that get an answer at the same time; further ones are closed without an
+// answer. Guess: a number that costs next to nothing.
 const AnswersMax = 32
 
 // Classes are the values of the label class of metrics, by the first digit of a status.
 var Classes = [...]string{"", "1xx", "2xx", "3xx", "4xx", "5xx"}
 
-// The reasons why a connection gets no place.
+// The reasons why a connection is refused.
 const (
-	NoShare = "share" // its network address has as many as are still free
+	NoShare = "share" // its network address has as many places as are still free
 	NoPlace = "full"  // none is free
 )
 
-// ErrCrowded ends a connection whose client turns out to have too many.
+// ErrCrowded ends a connection whose client, named by its proxy, has too many.
 var ErrCrowded = errors.New("listen: this network address has too many connections")
 
-// Options are how a listener deals with its connections.
+// Options are the options of a listener for its connections.
 type Options struct {
 	Max     int                        // places for connections
-	Trusted Trusted                    // whose PROXY headers are believed, and whose connections are their clients'
+	Trusted Trusted                    // proxies whose PROXY headers are believed; their connections count for clients
 	TLS     *tls.Config                // nil: connections are not encrypted
-	Stall   time.Duration              // of one write; 0: the server above bounds it
+	Stall   time.Duration              // bound of one write; 0: the server above bounds it
 	Linger  time.Duration              // how long a connection is drained after an early answer
 	Drain   int64                      // how many bytes of it
-	Answer  func(reason string) string // to a connection without a place, whole
+	Answer  func(reason string) string // complete answer to a refused connection
 	Metrics *Metrics
 }
 
-// Listener gives its places to connections by quota: a network address may hold no more of
-// them than are still free. Connections of trusted proxies count for the client's address once
-// that is known, and until then for nobody. Those without a place get a short answer,
-// if not too many of them want one.
+// Listener gives its places to connections by quota: a network address may hold no more places than are still free.
+// Connections of trusted proxies count for the client's address once it is known, and until then for nobody. Refused
+// connections get a short answer, unless there are too many of them.
 type Listener struct {
 	net.Listener
 	options Options
@@ -60,13 +59,13 @@ type Listener struct {
 	mu      sync.Mutex
 	open    map[*Conn]struct{}  // guarded by mu
 	places  *quota.Pool[string] // by address; proxied is that of the proxies
-	answers *quota.Pool[string] // of those without a place
+	answers *quota.Pool[string] // of refused connections
 }
 
-// proxied stands for the connections of proxies, which have no share.
+// proxied is the key for connections of proxies, which have no quota.
 const proxied = ""
 
-// On binds an address. The handshake of TLS is part of a connection's first Read, and of the time that it has.
+// On binds an address. The TLS handshake is part of a connection's first Read, within the same deadline.
 func On(address string, o Options) (*Listener, error) {
 	bound, err := net.Listen("tcp", address)
 	if err != nil {
@@ -82,7 +81,7 @@ func On(address string, o Options) (*Listener, error) {
 	return l, nil
 }
 
-// Accept gives the next connection that has a place.
+// Accept returns the next connection that gets a place.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		inner, err := l.Listener.Accept()
@@ -102,7 +101,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit gives a connection a place, or the reason why not, and whether it is to be told.
+// admit gives a connection a place, or returns the reason of the refusal and whether to answer it.
 func (l *Listener) admit(c *Conn) (reason string, answered bool) {
 	address := l.addressOf(c.Conn)
 	l.mu.Lock()
@@ -124,7 +123,7 @@ func (l *Listener) admit(c *Conn) (reason string, answered bool) {
 	return reason, true
 }
 
-// take takes a place for an address, or gives the reason why there is none.
+// take takes a place for an address, or returns the reason of the refusal.
 func (l *Listener) take(address string) (reason string) {
 	weight := 1
 	if address == proxied {
@@ -139,8 +138,8 @@ func (l *Listener) take(address string) (reason string) {
 	return NoPlace
 }
 
-// addressOf gives the address that a connection counts for: proxied for that of a proxy,
-// which brings more than one client.
+// addressOf returns the address that a connection counts for: proxied for a proxy's connection, because it brings many
+// clients.
 func (l *Listener) addressOf(c net.Conn) string {
 	a := IPOf(c.RemoteAddr())
 	if l.options.Trusted.Contains(a) {
@@ -158,8 +157,7 @@ func proxyConn(c net.Conn) *proxiedConn {
 	return below
 }
 
-// known counts a connection for the client that its proxy has named; ErrCrowded when he
-// has too many.
+// known counts a connection for the client named by its proxy; ErrCrowded when that client has too many.
 func (l *Listener) known(c *Conn) error {
 	address := l.addressOf(c.Conn)
 	l.mu.Lock()
@@ -188,7 +186,7 @@ func (l *Listener) forget(c *Conn) {
 	}
 }
 
-// Wait returns when every connection is closed; those that are open when ctx ends are cut.
+// Wait returns when every connection is closed; when ctx ends it cuts the open ones.
 func (l *Listener) Wait(ctx context.Context) {
 	closed := make(chan struct{})
 	go func() { l.alive.Wait(); close(closed) }()
@@ -210,7 +208,7 @@ func (l *Listener) CutSilent() {
 	})
 }
 
-// CutBusy cuts all but those that are being closed.
+// CutBusy cuts all connections except those that are closing.
 func (l *Listener) CutBusy() {
 	l.each(func(c *Conn) {
 		if !c.closed.Load() {
@@ -219,7 +217,7 @@ func (l *Listener) CutBusy() {
 	})
 }
 
-// Interrupt ends every wait for bytes that runs now.
+// Interrupt ends every present wait for bytes.
 func (l *Listener) Interrupt() {
 	l.each(func(c *Conn) { _ = c.SetReadDeadline(time.Now()) })
 }
@@ -236,8 +234,8 @@ func (l *Listener) each(do func(*Conn)) {
 	}
 }
 
-// Conn is a connection that can be cut from another goroutine, and that is drained before
-// it closes when an answer overtook the request's body.
+// Conn is a connection that can be cut from another goroutine. After an answer before the end of the request's body it
+// is drained before it closes.
 type Conn struct {
 	net.Conn
 	listener *Listener
@@ -267,10 +265,9 @@ func (c *Conn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Close closes the connection. After an early answer it first says that
-// nothing more comes and reads for a moment what the client still sends:
-// closing over unread bytes would reset the connection and could take the
-// answer away (RFC 9112 §9.6).
+// Close closes the connection. After an early answer it first closes the sending side and reads for a moment what the
+// client still sends: closing with unread bytes would reset the connection, and the client could lose the answer (RFC
+// 9112 §9.6).
 func (c *Conn) Close() error {
 	if !c.closed.CompareAndSwap(false, true) {
 		return net.ErrClosed
@@ -283,15 +280,14 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Cut ends the connection at once, also one that is being drained. Whoever
-// reads or writes it gets an error.
+// Cut ends the connection at once, even while it is drained. Pending reads and writes get an error.
 func (c *Conn) Cut() {
 	c.closed.Store(true)
 	_ = c.Conn.Close()
 	c.listener.forget(c)
 }
 
-// refuse tells a connection that has no place, and ends it.
+// refuse answers a refused connection, and ends it.
 func (c *Conn) refuse(reason string) {
 	_ = c.SetDeadline(time.Now().Add(c.listener.options.Linger)) // a handshake reads too
 	_, _ = io.WriteString(c.Conn, c.listener.options.Answer(reason))
@@ -305,9 +301,8 @@ func ConnOf(ctx *fasthttp.RequestCtx) *Conn {
 	return c
 }
 
-// CloseAfter ends the connection after this answer, gently. Every answer that
-// is given before the whole body was read needs it: otherwise the rest of the
-// body would be taken for the next request.
+// CloseAfter ends the connection gently after this answer. Every answer before the end of the body needs it: otherwise
+// the remaining body would be read as the next request.
 func CloseAfter(ctx *fasthttp.RequestCtx) {
 	ctx.SetConnectionClose()
 	if c := ConnOf(ctx); c != nil {
@@ -331,7 +326,7 @@ type Metrics struct {
 	now     atomic.Pointer[Listener]
 }
 
-// NewMetrics makes those of a listener, whose name is for people.
+// NewMetrics makes the metrics of a listener, whose name is for people.
 func NewMetrics(prefix, name string) *Metrics {
 	m := &Metrics{refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: prefix + "_connections_refused_total",
@@ -360,7 +355,7 @@ func NewMetrics(prefix, name string) *Metrics {
 	return m
 }
 
-// Collectors are what is registered.
+// Collectors are the metrics to register.
 func (m *Metrics) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.open, m.refused, m.headers}
 }
@@ -375,10 +370,9 @@ const FramingMark = "X-Framing-Refused"
 // FoldedMark is the value of FramingMark for a folded line.
 const FoldedMark = "folded"
 
-// RefuseTransferEncoding takes away a chunked body before it is read: the
-// handler answers 411 and the connection ends, so what follows is never taken
-// for a request (RFC 9112 §6.3, §11.2). The library drops "identity" in
-// silence, so the raw lines are looked at.
+// RefuseTransferEncoding prevents that a chunked body is read: the handler answers 411 and the connection ends, so the
+// body is never taken for a request (RFC 9112 §6.3, §11.2). It checks the raw lines, because the library silently drops
+// "identity".
 func RefuseTransferEncoding(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	mark := ""
 	switch raw := h.RawHeaders(); {
@@ -395,8 +389,8 @@ func RefuseTransferEncoding(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	return fasthttp.RequestConfig{}
 }
 
-// HasFoldedLine looks for a line that goes on with the one before (obs-fold, RFC 9112
-// §5.2): a server may refuse it, and what stands before us may have read it in another way.
+// HasFoldedLine looks for a line that continues the one before (obs-fold, RFC 9112 §5.2): a server may refuse it, and a
+// proxy before us may read it differently.
 func HasFoldedLine(raw []byte) bool {
 	for line := range bytes.Lines(raw) {
 		if line[0] == ' ' || line[0] == '\t' {
@@ -419,7 +413,7 @@ func hasTransferEncoding(raw []byte) bool {
 	return false
 }
 
-// FramingIssue says what is wrong with the bytes of a request, and after how many seconds it may come again; 0: never.
+// FramingIssue says what is wrong with the framing of a request, and after how many seconds to repeat it; 0: never.
 func FramingIssue(err error) (code api.Code, retryAfter int) {
 	var small *fasthttp.ErrSmallBuffer
 	switch {
@@ -441,11 +435,11 @@ func IsTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// warnEvery is how often one kind of warning about the ledger is logged:
-// customers ask some thousand times a second, also while it is away. Guess.
+// warnEvery is how often one kind of warning about the ledger is logged: customers may send a thousand requests a
+// second while it does not answer. Guess.
 const warnEvery = 5 * time.Second
 
-// Warning is one line of the log that many requests have cause for. Safe for concurrent use.
+// Warning is a log line that many requests can cause. Safe for concurrent use.
 type Warning struct {
 	Log     *slog.Logger
 	Message string
@@ -455,8 +449,7 @@ type Warning struct {
 	held int       // not logged since the last one; guarded by mu
 }
 
-// Write logs the warning, unless it was logged a moment ago; "more" says how often
-// that was so.
+// Write logs the warning, unless it was logged a moment ago; "more" counts the omitted ones.
 func (c *Warning) Write(now time.Time, args ...any) {
 	c.mu.Lock()
 	if now.Before(c.next) {
@@ -470,8 +463,7 @@ func (c *Warning) Write(now time.Time, args ...any) {
 	c.Log.Log(context.Background(), slog.LevelWarn, c.Message, append(args, "more", held)...)
 }
 
-// Quiet takes fasthttp's own lines. Their text may hold what a client
-// sent, so only the fact is kept, at debug level.
+// Quiet logs fasthttp's own messages without their text, which may hold bytes of a client, at debug level.
 type Quiet struct{ Log *slog.Logger }
 
 // Printf drops the arguments: they may hold raw request bytes.

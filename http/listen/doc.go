@@ -1,7 +1,7 @@
-// Package listen has what stands between a socket and the requests of customers: connections with their places, TLS
-// with a certificate that changes, proxies that name their clients, what is wrong with the framing of a request, which
-// browser pages may read an answer, and how refusals are written.
+// Package listen is the layer between sockets and customers' requests: places for connections, TLS with renewable
+// certificates, proxies that name their clients, checks of framing, the browser origins that may read answers, and the
+// form of refusals.
 //
-// On binds an address and gives a Listener; Trusted are the proxies that are believed; a Pair is the certificate.
-// WriteIssue writes a refusal, and CloseAfter ends a connection gently behind it.
+// On binds an address and returns a Listener; Trusted are the trusted proxies; a Pair is the certificate. WriteIssue
+// writes a refusal, and CloseAfter ends a connection gently behind it.
 package listen

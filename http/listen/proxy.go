@@ -15,15 +15,15 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// ErrProxyHeader is a connection that begins with a PROXY header which is not believed:
-// of a peer that is not trusted, of version 1, or malformed.
+// ErrProxyHeader: a connection begins with a PROXY header that is refused: of an untrusted peer, of version 1, or
+// malformed.
 var ErrProxyHeader = errors.New("listen: the PROXY header is refused")
 
 // The reasons why a PROXY header is refused.
 const (
-	proxyReasonUntrusted = "untrusted" // any header of a peer that is not trusted
+	proxyReasonUntrusted = "untrusted" // any header of an untrusted peer
 	proxyReasonVersion   = "version"   // version 1
-	proxyReasonMalformed = "malformed" // no sound header of version 2 for TCP, or cut short
+	proxyReasonMalformed = "malformed" // malformed as version 2 for TCP, or cut short
 	proxyReasonTimeout   = "timeout"   // it did not come within proxyHeaderTimeout
 )
 
@@ -34,9 +34,8 @@ var proxyReasons = []string{proxyReasonUntrusted, proxyReasonVersion, proxyReaso
 // Proxies write it in one piece.
 const proxyHeaderTimeout = 5 * time.Second
 
-// proxyHeaderMax bounds a header after its fixed 16 bytes: addresses, and the extensions
-// (TLVs), which are skipped. A certificate of the client, the largest of them, has
-// 1 to 2 KiB. It is the library's own bound.
+// proxyHeaderMax bounds a header after its fixed 16 bytes: addresses, and the extensions (TLVs), which are skipped. The
+// largest extension, a client certificate, has 1 to 2 KiB. It is the library's own bound.
 const proxyHeaderMax = 4096
 
 // proxyListener gives connections the addresses of their clients.
@@ -48,15 +47,15 @@ type proxyListener struct {
 }
 
 // behindProxies wraps a listener: a trusted peer may begin a connection with a PROXY protocol header of version 2 (the
-// text of HAProxy, 2020-03-05, section 2.2), and the connection then has the client's address. Anybody else who begins
-// so is refused with ErrProxyHeader at the first Read. Version 1 is not supported: it is text of no fixed length, and
-// all proxies that are asked for write version 2 too. refused is called for each header that is refused, with one of
-// the reasons; it must not block.
+// text of HAProxy, 2020-03-05, section 2.2), and the connection then has the client's address. Other peers with such a
+// header get ErrProxyHeader at the first Read. Version 1 is not supported: it is text without a fixed length, and all
+// relevant proxies can write version 2. refused is called for each refused header, with one of the reasons; it must not
+// block.
 func behindProxies(l net.Listener, trusted Trusted, refused func(reason string)) net.Listener {
 	return &proxyListener{Listener: l, trusted: trusted, refused: refused, timeout: proxyHeaderTimeout}
 }
 
-// Accept waits for no header: the connection's first Read does.
+// Accept does not wait for a header: the connection's first Read does.
 func (l *proxyListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -70,21 +69,20 @@ type proxiedConn struct {
 	net.Conn
 	listener *proxyListener
 	begun    bool
-	failed   error         // of the beginning; every Read gives it
-	head     *bufio.Reader // until what it has read ahead is taken
+	failed   error         // of reading the header; every Read returns it
+	head     *bufio.Reader // until its buffered bytes are used up
 	client   atomic.Pointer[net.TCPAddr]
 	onClient func() error
 
 	mu       sync.Mutex
-	deadline time.Time // guarded by mu; of reads, as the owner wants it
+	deadline time.Time // guarded by mu; of reads, set by the owner
 }
 
-// OnClient has f called when a header has named the client, before anything that the client itself sends
-// is read. With an error of f the connection ends: every Read gives it. Before the first Read only.
+// OnClient sets f, which is called when a header has named the client, before any byte of the client is read. An error
+// of f ends the connection: every Read returns it. Call it before the first Read.
 func (c *proxiedConn) OnClient(f func() error) { c.onClient = f }
 
-// RemoteAddr is the client's address once the first Read has found a header, and the
-// peer's before that and without one.
+// RemoteAddr is the client's address after the first Read found a header, otherwise the peer's.
 func (c *proxiedConn) RemoteAddr() net.Addr {
 	if a := c.client.Load(); a != nil {
 		return a
@@ -92,7 +90,7 @@ func (c *proxiedConn) RemoteAddr() net.Addr {
 	return c.Conn.RemoteAddr()
 }
 
-// CloseWrite says that nothing more comes.
+// CloseWrite closes the sending side.
 func (c *proxiedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -113,7 +111,7 @@ func (c *proxiedConn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
-// Read takes the header off first; then it is the connection's own.
+// Read reads and removes the header first; then it reads the connection.
 func (c *proxiedConn) Read(b []byte) (int, error) {
 	if !c.begun {
 		c.begun = true
@@ -138,7 +136,7 @@ var (
 	version2 = []byte("\r\n\r\n\x00\r\nQUIT\n")
 )
 
-// begin looks at the first bytes and reads a header.
+// begin checks the first bytes and reads a header, if there is one.
 func (c *proxiedConn) begin() error {
 	trusted := c.listener.trusted.Contains(IPOf(c.Conn.RemoteAddr()))
 	size := 16 // the least that the library takes
@@ -164,7 +162,7 @@ func (c *proxiedConn) begin() error {
 	begins, err := c.beginsWith(signature)
 	switch {
 	case err != nil || !begins:
-		// what it is instead is for the next reader to say
+		// the next reader reports what it is
 	case !trusted:
 		err = c.refuse(proxyReasonUntrusted, nil)
 	case first[0] == version1[0]:
@@ -192,8 +190,7 @@ func (c *proxiedConn) beginsWith(signature []byte) (bool, error) {
 	return true, nil
 }
 
-// readable gives no error when there are bytes that the next reader can have: it will
-// meet the error after them.
+// readable returns no error while bytes are buffered for the next reader, who will meet the error after them.
 func readable(err error, bytes int) error {
 	if bytes > 0 {
 		return nil
@@ -212,7 +209,7 @@ func (c *proxiedConn) header() error {
 		return c.refuse(reason, err)
 	}
 	if h.Command == proxyproto.LOCAL {
-		return nil // the proxy's own, such as a health check
+		return nil // the proxy's own connection, such as a health check
 	}
 	client, _, ok := h.TCPAddrs()
 	if !ok {
@@ -225,7 +222,7 @@ func (c *proxiedConn) header() error {
 	return nil
 }
 
-// refuse tells of a header that is not believed.
+// refuse reports a refused header.
 func (c *proxiedConn) refuse(reason string, err error) error {
 	c.listener.refused(reason)
 	if err != nil {
@@ -234,7 +231,7 @@ func (c *proxiedConn) refuse(reason string, err error) error {
 	return fmt.Errorf("%w: %s", ErrProxyHeader, reason)
 }
 
-// hurry has the header come within the listener's timeout.
+// hurry sets the listener's timeout for the header.
 func (c *proxiedConn) hurry() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -245,17 +242,17 @@ func (c *proxiedConn) hurry() error {
 	return c.Conn.SetReadDeadline(end)
 }
 
-// relax gives the owner's deadline back.
+// relax restores the owner's deadline.
 func (c *proxiedConn) relax() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.Conn.SetReadDeadline(c.deadline)
 }
 
-// ErrNetwork is a text that is neither an address nor a network.
+// ErrNetwork: a text is neither an address nor a network.
 var ErrNetwork = errors.New("listen: neither an address nor a network")
 
-// Trusted are the networks whose word about others is taken. The zero value trusts nobody.
+// Trusted are the networks of trusted proxies. The zero value trusts nobody.
 type Trusted struct{ networks []netip.Prefix }
 
 // ParseTrusted reads networks such as 10.0.0.0/8 and addresses such as 10.0.0.1; ErrNetwork.
@@ -287,11 +284,10 @@ func (t Trusted) Contains(a netip.Addr) bool {
 	return false
 }
 
-// Client gives the address that a request comes from: that of the connection, unless
-// it is a trusted proxy's. Then it is the right-most address of the X-Forwarded-For
-// lines, given in their order, that is not a trusted proxy's; the left-most one when all
-// are. Where a line can't be read, the last address that was read is given: whatever
-// stands left of it was written by somebody who is not trusted.
+// Client returns the address that a request comes from: that of the connection, unless it is a trusted proxy's. Then it
+// is the right-most address of the X-Forwarded-For lines, passed in order, that is not a trusted proxy's; the left-most
+// one when all are. At an unreadable part it stops with the last address read, because somebody untrusted wrote the
+// parts to the left.
 func (t Trusted) Client(connected netip.Addr, forwarded [][]byte) netip.Addr {
 	client := plain(connected)
 	for i := len(forwarded) - 1; i >= 0; i-- {
@@ -326,7 +322,7 @@ func parseHop(text []byte) (netip.Addr, bool) {
 	return plain(p.Addr()), err == nil
 }
 
-// plain gives the form in which addresses are compared.
+// plain returns the form for comparing addresses.
 func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
 // IPOf gives the IP address of an end of a TCP connection; the zero value for others.
@@ -339,8 +335,8 @@ func IPOf(a net.Addr) netip.Addr {
 	return plain(ip)
 }
 
-// NetworkOf names the network address that limits count: one IPv4 address, or
-// one IPv6 /64, which is what one customer line gets (RFC 6177).
+// NetworkOf names the network address that limits count by: one IPv4 address, or one IPv6 /64, the usual size for one
+// customer line (RFC 6177).
 func NetworkOf(a netip.Addr) string {
 	if a = a.Unmap(); a.Is4() {
 		return string(a.AsSlice())

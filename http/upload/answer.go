@@ -16,16 +16,16 @@ import (
 	"rollcall/ledger/tracing"
 )
 
-// methods is what the storage URL takes.
+// methods are the methods of the storage URL.
 const methods = "PUT, OPTIONS"
 
-// retryAfter is the wait, in seconds, that a storage fault or a drain asks for.
+// retryAfter is the wait, in seconds, after a storage fault or during a drain.
 const retryAfter = 5
 
 // noRoomRetryAfter is the same while the disk of the ledger is nearly full.
 const noRoomRetryAfter = 60
 
-// recovered serves one request and turns a bug into an answer.
+// recovered serves one request and answers even after a panic.
 func (s *Server) recovered(ctx *fasthttp.RequestCtx) {
 	began := time.Now()
 	_, told := s.o.Tracer.Begin(s.root, tracing.Upload)
@@ -77,8 +77,7 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// call is the context of one ledger call for a request: work of the upload's workspace, once that
-// is known.
+// call is the context of one ledger call for a request: it belongs to the upload's workspace, once that is known.
 func (s *Server) call(ctx *fasthttp.RequestCtx) (context.Context, context.CancelFunc) {
 	workspace, known := ctx.UserValue(tenantOfRequest).(uuid.UUID)
 	if !known {
@@ -87,10 +86,10 @@ func (s *Server) call(ctx *fasthttp.RequestCtx) (context.Context, context.Cancel
 	return context.WithTimeout(ledger.WithTenant(spanOf(ctx).Under(s.root), workspace), s.o.LedgerTimeout)
 }
 
-// tenantOfRequest is the name of an upload's workspace among a request's user values.
+// tenantOfRequest is the key of an upload's workspace among a request's user values.
 const tenantOfRequest = "tenant"
 
-// spanOfRequest is the name of a request's span among its user values.
+// spanOfRequest is the key of a request's span among its user values.
 const spanOfRequest = "span"
 
 // spanOf is the span of a request; the zero Span when it is not traced.
@@ -117,8 +116,8 @@ func (s *Server) preflight(ctx *fasthttp.RequestCtx) {
 	ctx.SetStatusCode(fasthttp.StatusNoContent)
 }
 
-// shareOrigin lets a page of a listed origin read the answer. A page of
-// another one gets the answer without it, so its browser keeps it back.
+// shareOrigin lets a page of a listed origin read the answer. For other pages it leaves out the CORS headers, so that
+// the browser withholds the answer.
 func (s *Server) shareOrigin(ctx *fasthttp.RequestCtx) {
 	h := &ctx.Response.Header
 	h.Set(fasthttp.HeaderVary, fasthttp.HeaderOrigin)
@@ -134,8 +133,8 @@ func (s *Server) ourPages(origin string) bool {
 	return own != "" && own == origin
 }
 
-// framingError answers a request that fasthttp could not read. A client that
-// is too slow is cut without a word; its session stays.
+// framingError answers a request that fasthttp could not read. A client that is too slow is cut without an answer; its
+// session stays.
 func (s *Server) framingError(ctx *fasthttp.RequestCtx, err error) {
 	listen.CloseAfter(ctx)
 	if listen.IsTimeout(err) {
@@ -148,7 +147,7 @@ func (s *Server) framingError(ctx *fasthttp.RequestCtx, err error) {
 	s.o.Log.Debug("storage request unreadable", "request", listen.RequestID(ctx), "status", ctx.Response.StatusCode())
 }
 
-// headOf is the part of a request's head that decides.
+// headOf is the part of a request's head that Decide needs.
 func headOf(ctx *fasthttp.RequestCtx) Request {
 	h := &ctx.Request.Header
 	r := Request{
@@ -165,8 +164,8 @@ func headOf(ctx *fasthttp.RequestCtx) Request {
 	return r
 }
 
-// rawHas looks for a header as it was sent: fasthttp hides a missing
-// Content-Length and drops "Transfer-Encoding: identity".
+// rawHas looks for a header in the raw head, because fasthttp hides a missing Content-Length and drops
+// "Transfer-Encoding: identity".
 func rawHas(ctx *fasthttp.RequestCtx, name string) bool {
 	for line := range bytes.Lines(ctx.Request.Header.RawHeaders()) {
 		if key, _, found := bytes.Cut(line, []byte(":")); found && bytes.EqualFold(key, []byte(name)) {
@@ -176,5 +175,5 @@ func rawHas(ctx *fasthttp.RequestCtx, name string) bool {
 	return false
 }
 
-// crowded is the answer of the storage URL to a connection that has no place.
+// crowded is the storage URL's answer to a refused connection.
 func crowded(string) string { return listen.RefusalText(api.RateLimited, listen.Jitter(1, 9)) }

@@ -10,12 +10,11 @@ import (
 )
 
 const (
-	// paceAhead is how much of a workspace's uploads is read at full speed, in time at its rate: reads
-	// come in pieces. Guess.
+	// paceAhead is how far reading a workspace's uploads may run ahead of its rate, because reads come in pieces.
+	// Guess.
 	paceAhead = time.Second
 
-	// pacesKept is how many workspaces are remembered before those are forgotten that are within
-	// their rate.
+	// pacesKept is how many workspaces are remembered before those within their rate are dropped.
 	pacesKept = 1024
 )
 
@@ -25,7 +24,7 @@ type paces struct {
 	perSecond int64
 
 	mu   sync.Mutex
-	paid map[uuid.UUID]time.Time // when what was read would have come at the rate
+	paid map[uuid.UUID]time.Time // time at which the read bytes would have arrived at the rate
 }
 
 // newPaces makes bounds of so many bytes a second; nil for 0.
@@ -36,7 +35,7 @@ func newPaces(perSecond int64) *paces {
 	return &paces{perSecond: perSecond, paid: map[uuid.UUID]time.Time{}}
 }
 
-// took notes that n bytes were read at now, and gives how long nothing more is to be read.
+// took notes that n bytes were read at now, and returns how long to read nothing.
 func (p *paces) took(workspace uuid.UUID, n int64, now time.Time) time.Duration {
 	if p == nil {
 		return 0
@@ -59,8 +58,8 @@ func (p *paces) took(workspace uuid.UUID, n int64, now time.Time) time.Duration 
 	return max(0, paid.Sub(now)-paceAhead)
 }
 
-// hold waits until the workspace is within its rate, or the node ends. The client's time stands
-// still meanwhile.
+// hold waits until the workspace is within its rate, or the node ends. The client's deadlines are extended by that
+// time.
 func (p *put) hold(window *rateWindow, n int64) {
 	long := p.s.rates.took(p.state.Workspace, n, time.Now())
 	if long == 0 {
@@ -76,8 +75,7 @@ func (p *put) hold(window *rateWindow, n int64) {
 	window.later(long)
 }
 
-// rateWindow is the floor under a client's rate: WindowBytes in each Window,
-// counted anew whenever they have come.
+// rateWindow enforces a client's least rate: WindowBytes in each Window, which starts anew whenever they have arrived.
 type rateWindow struct {
 	s    *Server
 	conn *listen.Conn
@@ -90,7 +88,7 @@ func (w *rateWindow) open() {
 	_ = w.conn.SetReadDeadline(w.ends)
 }
 
-// later gives the client as much more time as nobody read what it sent.
+// later extends the client's deadline by a time in which the server did not read.
 func (w *rateWindow) later(long time.Duration) {
 	w.ends = w.ends.Add(long)
 	_ = w.conn.SetReadDeadline(w.ends)
@@ -102,10 +100,9 @@ func (w *rateWindow) count(n int64) {
 	}
 }
 
-// writers knows which connection of this node writes which session, so
-// that an older one ends as soon as a newer one takes over. The ledger's fence
-// is what keeps them apart; this only saves the older one's waiting. At most
-// UploadsMax entries.
+// writers knows which connection of this node writes which session, so that an older one ends as soon as a newer one
+// takes over. Correctness depends only on the ledger's fence; this spares the older client a wait. At most UploadsMax
+// entries.
 type writers struct {
 	mu     sync.Mutex // guards active
 	active map[uuid.UUID]writer
@@ -116,8 +113,7 @@ type writer struct {
 	conn   *listen.Conn
 }
 
-// enter makes conn the session's writer and cuts the older one. It is false
-// when a newer one is there already.
+// enter makes conn the session's writer and cuts the older one. It returns false when there is a newer one already.
 func (w *writers) enter(id uuid.UUID, number int64, conn *listen.Conn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

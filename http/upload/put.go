@@ -24,13 +24,13 @@ type put struct {
 	ctx     *fasthttp.RequestCtx
 	conn    *listen.Conn
 	head    Request
-	state   ledger.Upload // as the ledger had it last; after a chunk, with that chunk
+	state   ledger.Upload // last state from the ledger, including stored chunks
 	skip    int64         // bytes of the body still to drop
 	store   int64         // bytes still to store
 	pending []byte        // arrived, not durable
 }
 
-// put answers one PUT: it decides by the session as it is, takes bytes if there are new ones, and answers by what is
+// put answers one PUT: it decides by the present session, stores new bytes if there are any, and answers by what is
 // durable then.
 func (s *Server) put(ctx *fasthttp.RequestCtx, token string) {
 	p := &put{s: s, ctx: ctx, conn: listen.ConnOf(ctx), head: headOf(ctx)}
@@ -39,7 +39,7 @@ func (s *Server) put(ctx *fasthttp.RequestCtx, token string) {
 		d, err = p.take()
 	}
 	if errors.Is(err, ledger.ErrGap) || errors.Is(err, ledger.ErrUploadClosed) {
-		d, err = p.look() // the client goes on from the true end
+		d, err = p.look() // the client continues at the durable end
 	}
 	switch {
 	case err != nil:
@@ -60,20 +60,20 @@ func (s *Server) put(ctx *fasthttp.RequestCtx, token string) {
 	}
 }
 
-// Ends of a request that are no answer of its session.
+// Errors that end a request without an answer from its session.
 var (
-	errNoSuchUpload = errors.New("upload: no such upload")                  // the token names no session of ours
-	errNoPlace      = errors.New("upload: no place")                        // too many uploads send bytes
-	errSuperseded   = errors.New("upload: a newer connection writes")       // this one has nothing to say any more
+	errNoSuchUpload = errors.New("upload: no such upload")                  // the token names no session
+	errNoPlace      = errors.New("upload: no place")                        // too many uploads are sending bytes
+	errSuperseded   = errors.New("upload: a newer connection writes")       // this connection needs no answer
 	errTooSlow      = errors.New("upload: the client sends too slowly")     // its session stays
 	errDraining     = errors.New("upload: the node stops, go on elsewhere") // what arrived is durable
 )
 
-// decide says what to do by the session as it is.
+// decide decides by the present session.
 func (p *put) decide(token string) (Decision, error) {
 	id, known := p.s.o.Tokens.Parse(token)
 	if !known {
-		// Faults of framing come first here too, so that they say nothing about tokens.
+		// Framing is checked first here, too, so that its errors reveal nothing about tokens.
 		d := Decide(Session{Declared: 1}, p.head)
 		if errors.Is(d.Err, ErrLengthRequired) || errors.Is(d.Err, ErrEncoding) {
 			return d, nil
@@ -89,8 +89,8 @@ func (p *put) decide(token string) (Decision, error) {
 	return Decide(sessionOf(p.state), p.head), nil
 }
 
-// take becomes the newest writer of the session and stores the body's bytes. It decides again by the state that the
-// fence stands on, for an older writer may have stored more in between.
+// take becomes the newest writer of the session and stores the body's bytes. It decides again by the state at the
+// fence, because an older writer may have stored more meanwhile.
 func (p *put) take() (Decision, error) {
 	s, id, workspace := p.s, p.state.Verification, p.state.Workspace
 	if !s.places.Take(workspace, s.weight(workspace), 1) {
@@ -120,7 +120,7 @@ func (p *put) take() (Decision, error) {
 	return After(sessionOf(p.state)), nil
 }
 
-// look answers by the session as it is, after its ledger refused a write.
+// look answers by the present session, after the ledger refused a write.
 func (p *put) look() (Decision, error) {
 	err := p.ask(p.s.o.Book.UploadState)
 	return After(sessionOf(p.state)), err
@@ -137,7 +137,7 @@ func (p *put) ask(question func(context.Context, uuid.UUID) (ledger.Upload, erro
 	return err
 }
 
-// fail answers a request that its session does not answer.
+// fail answers a request that ended without an answer from its session.
 func (p *put) fail(err error) {
 	after := retryAfter
 	switch {
@@ -166,7 +166,7 @@ func (p *put) fail(err error) {
 	listen.WriteIssue(p.ctx, api.StorageUnavailable, after)
 }
 
-// refusals are the issue codes of what Decide refuses.
+// refusals are the issue codes of Decide's refusals.
 var refusals = map[error]api.Code{
 	ErrLengthRequired: api.LengthRequired,
 	ErrEncoding:       api.UnsupportedEncoding,
@@ -182,12 +182,11 @@ func (p *put) refuse(err error) {
 	if errors.Is(err, ErrLengthRequired) {
 		listen.CloseAfter(p.ctx)
 	}
-	listen.WriteIssue(p.ctx, refusals[err], 0) // internal_error for one that is not there
+	listen.WriteIssue(p.ctx, refusals[err], 0) // internal_error for an unknown error
 }
 
-// sessionOf is the ledger's upload in the words of package upload. A failed
-// verification with bytes missing is one that expired: nothing else fails
-// before the file is complete.
+// sessionOf converts the ledger's upload to a Session. A failed verification with missing bytes has expired: nothing
+// else fails before the file is complete.
 func sessionOf(u ledger.Upload) Session {
 	return Session{
 		Declared: u.Bytes, Durable: u.Durable,
@@ -196,8 +195,8 @@ func sessionOf(u ledger.Upload) Session {
 	}
 }
 
-// receive reads the body and makes it durable chunk by chunk. It counts bytes and never believes an end of stream:
-// fasthttp shows a client that vanished in mid body as a clean end.
+// receive reads the body and makes it durable chunk by chunk. It counts bytes and never trusts an end of stream:
+// fasthttp reports a clean end when a client vanishes in mid-body.
 func (p *put) receive() error {
 	buffer := p.s.buffers.Get().(*[]byte)
 	defer p.s.buffers.Put(buffer)
@@ -255,15 +254,14 @@ func (p *put) readAll(body io.Reader) error {
 			if err := p.flush(); err != nil {
 				return err
 			}
-			window.open() // the ledger's time is not the client's
+			window.open() // the ledger's time does not count against the client
 		}
 		p.hold(&window, int64(n))
 	}
 	return nil
 }
 
-// accept counts n bytes that arrived at the end of pending: first the ones
-// that are durable already, then the new ones.
+// accept counts n bytes that arrived at the end of pending: first those already durable, then new ones.
 func (p *put) accept(n int64) {
 	p.pending = p.pending[:len(p.pending)+int(n)]
 	if p.skip > 0 {
@@ -309,11 +307,9 @@ type Range struct {
 // TotalUnknown is the total of the status query "bytes */*".
 const TotalUnknown int64 = -1
 
-// ParseRange reads the value of a Content-Range header (RFC 9110 §14.4):
-// "bytes a-b/N", "bytes */N" or "bytes */*". The unit is case-insensitive, as
-// every range unit is (RFC 9110 §14.1). Numbers are plain decimal digits
-// that fit 63 bits. Whatever else is ErrRangeInvalid: another unit, several
-// ranges, a > b, b >= N, data of unknown total, N = 0.
+// ParseRange reads the value of a Content-Range header (RFC 9110 §14.4): "bytes a-b/N", "bytes */N" or "bytes */*". The
+// unit is case-insensitive, as every range unit is (RFC 9110 §14.1). Numbers are plain decimal digits that fit 63 bits.
+// Anything else is ErrRangeInvalid: another unit, several ranges, a > b, b >= N, data of unknown total, N = 0.
 func ParseRange(text string) (Range, error) {
 	unit, spec, found := strings.Cut(text, " ")
 	if !found || !strings.EqualFold(unit, "bytes") {
@@ -353,9 +349,8 @@ func parseCount(text string) (int64, bool) {
 	return n, err == nil
 }
 
-// DurableRange is the value of the Range header that tells a client what is
-// durable: "bytes=0-(n-1)", or "" when nothing is, because then there is no
-// such header and the client begins at byte zero.
+// DurableRange is the value of the Range header that tells a client which bytes are durable: "bytes=0-(n-1)", or ""
+// when none are: then the header is left out and the client begins at byte zero.
 func DurableRange(durable int64) string {
 	if durable == 0 {
 		return ""

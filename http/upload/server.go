@@ -22,15 +22,15 @@ import (
 	"rollcall/ledger/tracing"
 )
 
-// Book is what the storage listener needs of the ledger. ledger.Files has it.
+// Book is the storage listener's part of the ledger; ledger.Files implements it.
 type Book interface {
 	UploadState(ctx context.Context, id uuid.UUID) (ledger.Upload, error)
 	OpenUpload(ctx context.Context, id uuid.UUID) (ledger.Upload, error)
 	AppendChunk(ctx context.Context, id uuid.UUID, writer, offset int64, data []byte) (ledger.Upload, error)
 }
 
-// Options is everything a Server needs. All of it is required but
-// AllowedOrigins, TLS and Trusted; DefaultOptions fills in the limits.
+// Options are the options of a Server. All but AllowedOrigins, TLS and Trusted are required; DefaultOptions fills in
+// the limits.
 type Options struct {
 	Listen         string        // host:port; port 0 takes a free one, see Addr
 	Book           Book          // where the bytes go
@@ -38,7 +38,7 @@ type Options struct {
 	AllowedOrigins []string      // exact browser origins; none: no browser may upload
 	PagesOrigin    func() string // the origin of our own pages, which may upload too; "" for none; may be nil
 
-	// TLS encrypts; nil: requests are not encrypted.
+	// TLS is the listener's TLS configuration; nil: requests are not encrypted.
 	TLS *tls.Config
 	// Trusted are the proxies whose PROXY headers are believed.
 	Trusted listen.Trusted
@@ -49,25 +49,23 @@ type Options struct {
 	UploadsMax int
 	// Weight is that of a workspace; nil: all have 1. It must not block.
 	Weight func(workspace uuid.UUID) int
-	// BytesPerSecond bounds what is read of the uploads of one workspace; 0: nothing
-	// does. It is kept by reading later, and that is not held against the client.
+	// BytesPerSecond bounds how fast the uploads of one workspace are read; 0: no bound. The server then reads later,
+	// which does not count against the client's deadlines.
 	BytesPerSecond int64
-	// ConnectionsMax bounds the open connections, busy or idle. A network address may hold
-	// no more than are still free; one more is answered 429 and closed. It is larger
-	// than UploadsMax, so that status queries get in.
+	// ConnectionsMax bounds the open connections, busy or idle. A network address may hold no more than are still free;
+	// one more is answered 429 and closed. It is larger than UploadsMax, so that there is room for status queries.
 	ConnectionsMax int
 	// FirstByteTimeout bounds the time from the first byte of a request's head
 	// to the first byte of its body. Too low cuts slow phones, too high lets idle sockets pile up.
 	FirstByteTimeout time.Duration
-	// WindowBytes must come within each Window, otherwise the connection is
-	// cut; the session stays. Time that the ledger takes does not count.
+	// WindowBytes must arrive within each Window, otherwise the connection is cut; the session stays. The ledger's time
+	// does not count.
 	WindowBytes int64
 	Window      time.Duration
 	// LedgerTimeout bounds one call of the ledger; after it the client is told to come again.
 	LedgerTimeout time.Duration
-	// LingerTimeout bounds how long a connection is drained after an answer
-	// that came before the body's end. Closing at once would make the kernel
-	// reset the connection and throw our answer away.
+	// LingerTimeout bounds how long a connection is drained after an answer before the body's end. If it were closed at
+	// once the kernel would reset the connection, and the client could lose the answer.
 	LingerTimeout time.Duration
 
 	Wake       func() // called after each upload that became complete; must not block
@@ -91,7 +89,7 @@ const (
 	lingerDefault         = 3 * time.Second  // guess: a few round trips of a bad line
 )
 
-// DefaultOptions has all limits filled in, and nothing else.
+// DefaultOptions returns Options with only the limits filled in.
 func DefaultOptions() Options {
 	return Options{
 		UploadsMax: uploadsMaxDefault, ConnectionsMax: connectionsMaxDefault,
@@ -100,7 +98,7 @@ func DefaultOptions() Options {
 	}
 }
 
-// Validate says what is missing or senseless, as ErrOptions.
+// Validate returns ErrOptions about missing or invalid options.
 func (o Options) Validate() error {
 	switch {
 	case o.Listen == "":
@@ -168,8 +166,8 @@ func New(o Options) (*Server, error) {
 	s.server = &fasthttp.Server{
 		Handler:      s.recovered,
 		ErrorHandler: s.framingError,
-		// The listener bounds the connections; this bound lies above it, so
-		// that fasthttp never refuses one with a text of its own.
+		// The listener bounds the connections; this bound is higher, so that fasthttp never refuses one with its own
+		// text.
 		Concurrency:           o.ConnectionsMax + listen.AnswersMax,
 		ReadTimeout:           o.FirstByteTimeout,
 		WriteTimeout:          writeTimeout,
@@ -195,15 +193,14 @@ func New(o Options) (*Server, error) {
 const (
 	writeTimeout = 10 * time.Second // answers are a few hundred bytes
 	idleTimeout  = 60 * time.Second
-	headerBytes  = 16 << 10 // file names and tokens fit, floods do not
+	headerBytes  = 16 << 10 // enough for file names and tokens, too little for floods
 
-	// prefetch is what fasthttp reads of a body before it calls the
-	// handler. In stream mode this setting bounds nothing else. One byte: the
-	// rate floor and the storing of partly sent bodies begin with the second.
+	// prefetch is how much of a body fasthttp reads before it calls the handler; in stream mode this setting bounds
+	// nothing else. With one byte, the checks of the rate and the storing of partial bodies begin at the second byte.
 	prefetch = 1
 
-	// lingerBytes bounds what is read and dropped after an early answer: a client that is
-	// still sending after that much has had its answer for long (guess).
+	// lingerBytes bounds how much is read and dropped after an early answer: a client that sends more has had time to
+	// read the answer (guess).
 	lingerBytes = 64 << 20
 )
 
@@ -240,9 +237,8 @@ func (s *Server) Addr() net.Addr {
 	return s.listener.Addr()
 }
 
-// Stop takes no new requests, stores what running uploads have sent so far,
-// tells them to come again, and returns when all connections are closed or
-// ctx ends. It may be called twice, or without Start.
+// Stop accepts no new requests, stores the bytes that running uploads have sent so far, tells them to come again, and
+// returns when all connections are closed or ctx ends. It may be called twice, or without Start.
 func (s *Server) Stop(ctx context.Context) error {
 	s.draining.Store(true)
 	s.stopping.Do(func() { close(s.ending) })
@@ -252,13 +248,13 @@ func (s *Server) Stop(ctx context.Context) error {
 	if listener == nil {
 		return nil
 	}
-	// fasthttp's Shutdown does nothing when its Serve has not come to the
-	// listener yet, so the listener is closed here and Serve waited for first.
+	// fasthttp's Shutdown does nothing before its Serve has reached the listener, so close the listener here and wait
+	// for Serve first.
 	_ = listener.Close()
 	<-served
 	listener.Interrupt()
 	err := s.server.ShutdownWithContext(ctx)
-	s.abort() // whatever still runs has used up the caller's time
+	s.abort() // requests still running have used up the caller's time
 	listener.Wait(ctx)
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("stop storage listener: %w", err)
@@ -267,16 +263,16 @@ func (s *Server) Stop(ctx context.Context) error {
 }
 
 var (
-	// ErrOptions says that the options are not complete or out of range.
+	// ErrOptions: the options are not complete or out of range.
 	ErrOptions = errors.New("upload: options")
 	// ErrStarted means that Start was called twice.
 	ErrStarted = errors.New("upload: started already")
 )
 
-// The refusals of a session. When several apply, the first of this list is given.
+// The refusals of a session. When several apply, the first in this list is returned.
 var (
-	// ErrLengthRequired means that nobody can count the body: it has a
-	// Transfer-Encoding, or no Content-Length (RFC 9110 §15.5.12).
+	// ErrLengthRequired means that the length of the body is unknown: it has a Transfer-Encoding, or no Content-Length
+	// (RFC 9110 §15.5.12).
 	ErrLengthRequired = errors.New("upload: the request has no usable length")
 	// ErrEncoding means that the body is encoded; the declared length counts the file's own bytes.
 	ErrEncoding = errors.New("upload: the body is content-encoded")
@@ -287,19 +283,19 @@ var (
 	// ErrRangeInvalid means that Content-Range is malformed, contradicts itself,
 	// contradicts Content-Length, or goes beyond the file.
 	ErrRangeInvalid = errors.New("upload: the content range is invalid")
-	// ErrLengthMismatch means that the request speaks of a file of another length.
+	// ErrLengthMismatch means that the request names another length of the file.
 	ErrLengthMismatch = errors.New("upload: the length is not the declared one")
 	// ErrTooLarge means that a body without Content-Range is longer than the file.
 	ErrTooLarge = errors.New("upload: the body is longer than the declared length")
 )
 
-// metrics is what the storage listener counts.
+// metrics are the metrics of the storage listener.
 type metrics struct {
 	requests  *prometheus.CounterVec // label status: the HTTP status
 	bytes     prometheus.Counter
 	receiving prometheus.Gauge
 	took      *prometheus.HistogramVec // label class
-	crowded   *prometheus.CounterVec   // reason: of uploads without a place
+	crowded   *prometheus.CounterVec   // reason: why an upload got no place
 	held      prometheus.Counter       // seconds
 	conns     *listen.Metrics
 	full      prometheus.Counter

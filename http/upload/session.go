@@ -1,16 +1,16 @@
 package upload
 
-// Session is what is durably known of one upload. Invariant:
-// 0 <= Durable <= Declared, and Declared >= 1. Durable never falls.
+// Session is the durable state of one upload. Invariant: 0 <= Durable <= Declared, and Declared >= 1. Durable never
+// falls.
 type Session struct {
 	Declared  int64 // length of the whole file, told at creation
 	Durable   int64 // bytes from the file's start that no crash can lose
-	Expired   bool  // the URL's time is over
+	Expired   bool  // the URL has expired
 	Cancelled bool  // the verification was cancelled
 }
 
-// Complete reports whether every declared byte is durable. A complete session
-// stays complete, whatever becomes of its verification.
+// Complete reports whether every declared byte is durable. A complete session stays complete, whatever happens to its
+// verification.
 func (s Session) Complete() bool { return s.Durable == s.Declared }
 
 // Request is the head of one PUT to the storage URL.
@@ -42,13 +42,12 @@ const (
 type Decision struct {
 	Action  Action
 	Durable int64 // for Take and Incomplete: the durable end
-	Skip    int64 // for Take: bytes at the front of the body that are durable already
+	Skip    int64 // for Take: bytes at the front of the body already durable
 	Store   int64 // for Take: bytes after those, at least 1; Skip + Store is the whole body
 	Err     error // for Refuse: one of this package's refusals
 }
 
-// Decide says what to do with a request. It is a pure function: the same
-// session and request always give the same decision.
+// Decide decides what to do with a request. It is a pure function of session and request.
 func Decide(s Session, r Request) Decision {
 	span, hasRange, rangeErr := rangeOf(r)
 	query := hasRange && rangeErr == nil && span.Query
@@ -76,8 +75,7 @@ func Decide(s Session, r Request) Decision {
 	return decideData(s, Range{First: 0, Last: s.Declared - 1, Total: s.Declared}, r.Length)
 }
 
-// After says what to answer by the session alone: after a write, and to
-// every request that comes when the session is over.
+// After returns the answer by the session alone: after a write, and to every request once the session is over.
 func After(s Session) Decision {
 	switch {
 	case s.Complete():
@@ -121,7 +119,7 @@ func decideData(s Session, span Range, length int64) Decision {
 		return refuse(ErrLengthMismatch)
 	case length != span.Last-span.First+1:
 		return refuse(ErrRangeInvalid)
-	case span.First > s.Durable: // a gap: the client goes on from the true end
+	case span.First > s.Durable: // a gap: the client continues at the durable end
 		return After(s)
 	case span.Last < s.Durable: // all of it is durable
 		return After(s)

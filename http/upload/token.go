@@ -11,28 +11,26 @@ import (
 	"github.com/google/uuid"
 )
 
-// TokenKeyBytes is the length of the key that signs tokens: as long as the
-// HMAC's own output, which is what RFC 2104 §3 asks for at least.
+// TokenKeyBytes is the length of the key that signs tokens: as long as the HMAC's output, the minimum by RFC 2104 §3.
 const TokenKeyBytes = 32
 
 // TokenBytes is the length of a token's text: 16 bytes of id and 32 of HMAC in base64url, unpadded.
 const TokenBytes = 64
 
-// PathPrefix stands before the token in the path of an upload URL.
+// PathPrefix precedes the token in the path of an upload URL.
 const PathPrefix = "/upload/"
 
-// ErrTokenKey means that the signing key has not TokenKeyBytes bytes.
+// ErrTokenKey means that the signing key does not have TokenKeyBytes bytes.
 var ErrTokenKey = errors.New("upload: the token key has the wrong length")
 
-// Tokens makes and checks the secret of an upload URL. A token is a bearer
-// secret of 256 bits: it names one verification and proves that we made it.
-// The same id gives the same token always, so that a repeated creation gives
+// Tokens makes and checks the secret of an upload URL. A token is a bearer secret of 256 bits: it names one
+// verification and proves that we made it. The same id always gives the same token, so that a repeated creation gives
 // the same URL. Safe for concurrent use.
 type Tokens struct {
 	key [TokenKeyBytes]byte
 }
 
-// NewTokens gives the tokens of one key, or ErrTokenKey.
+// NewTokens makes Tokens with a key. Error: ErrTokenKey.
 func NewTokens(key []byte) (*Tokens, error) {
 	if len(key) != TokenKeyBytes {
 		return nil, fmt.Errorf("%w: %d bytes instead of %d", ErrTokenKey, len(key), TokenKeyBytes)
@@ -48,8 +46,8 @@ func (t *Tokens) Token(id uuid.UUID) string {
 	return base64.RawURLEncoding.EncodeToString(sealed)
 }
 
-// Parse gives the id in a token that we made, and false for every other text.
-// The signature is compared in constant time.
+// Parse returns the id in a token that we made, and false for every other text. The signature is compared in constant
+// time.
 func (t *Tokens) Parse(token string) (uuid.UUID, bool) {
 	if len(token) != TokenBytes || strings.ContainsAny(token, "\r\n") { // the decoder skips line ends
 		return uuid.UUID{}, false

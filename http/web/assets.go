@@ -35,13 +35,13 @@ var assetTypes = map[string]string{".css": "text/css; charset=utf-8", ".js": "te
 // assetAge is how long a browser keeps a file whose name changes with its content, in seconds.
 const assetAge = 31536000
 
-// asset is one file, as it is and compressed.
+// asset is one file, plain and compressed.
 type asset struct {
 	kind        string
 	plain, gzip []byte
 }
 
-// Assets are the files that pages need, by the name in their URL, which holds a hash of the content.
+// Assets are the files that pages need, by the name in their URL, which contains a hash of the content.
 type Assets struct {
 	byURL map[string]asset
 	urls  map[string]string // by the name in the folder
@@ -82,7 +82,7 @@ func NewAssets() (*Assets, error) {
 	return a, nil
 }
 
-// URL is the path of a file by its name in the folder; templates ask for it.
+// URL is the path of a file by its name in the folder, for templates.
 func (a *Assets) URL(name string) (string, error) {
 	if u, ok := a.urls[name]; ok {
 		return u, nil
@@ -93,7 +93,7 @@ func (a *Assets) URL(name string) (string, error) {
 // URLs are the paths of all.
 func (a *Assets) URLs() []string { return slices.Sorted(maps.Values(a.urls)) }
 
-// Serve answers a request for the file of a name, as its URL has it; false, and no answer, when there is none.
+// Serve answers a request for a file by the name in its URL; it returns false without answering when there is none.
 func (a *Assets) Serve(w http.ResponseWriter, r *http.Request, name string) bool {
 	found, ok := a.byURL[name]
 	if !ok {
@@ -113,7 +113,7 @@ func (a *Assets) Serve(w http.ResponseWriter, r *http.Request, name string) bool
 	return true
 }
 
-// takesGzip reports whether a client takes gzip: it names it, and not with a weight of zero.
+// takesGzip reports whether a client accepts gzip: named, and not with a weight of zero.
 func takesGzip(values []string) bool {
 	for item := range strings.SplitSeq(strings.Join(values, ","), ",") {
 		coding, weight, _ := strings.Cut(strings.ReplaceAll(item, " ", ""), ";")
@@ -131,8 +131,8 @@ type GuidePage struct {
 	Text  template.HTML
 }
 
-// guideTitle finds the title of a page, guideLinks links to others, guideElsewhere those to documents that a node
-// does not serve, and guideRegions what scrolls by itself.
+// guideTitle finds the title of a page, guideLinks links to others, guideElsewhere links to documents that a node does
+// not serve, and guideRegions parts that scroll by themselves.
 var (
 	guideTitle     = regexp.MustCompile(`(?m)^# (.+)$`)
 	guideLinks     = regexp.MustCompile(`href="(\w+)\.md(#[\w-]+)?"`)
@@ -140,7 +140,7 @@ var (
 	guideElsewhere = regexp.MustCompile(`<a href="\.\.[^"]*">(.*?)</a>`)
 )
 
-// guide is every page by its name, made once. Its Markdown is ours: raw HTML in it is left out all the same.
+// guide is every page by its name, made once. Raw HTML is left out, although the Markdown is our own.
 var guide = sync.OnceValues(func() (map[string]GuidePage, error) {
 	pages := map[string]GuidePage{}
 	writer := goldmark.New(goldmark.WithExtensions(extension.Table),
@@ -176,10 +176,10 @@ var guide = sync.OnceValues(func() (map[string]GuidePage, error) {
 	return pages, err
 })
 
-// guideCode is a code of an error where it stands as one.
+// guideCode matches the code of an error.
 var guideCode = regexp.MustCompile(`<code>([a-z]+_[a-z_]+|overloaded)</code>`)
 
-// withCodeNames lets a link lead to the first place of each code: the API's refusals have such a link.
+// withCodeNames adds an anchor to the first occurrence of each code: the API's refusals link there.
 func withCodeNames(text string) string {
 	seen := map[string]bool{}
 	return guideCode.ReplaceAllStringFunc(text, func(tag string) string {
@@ -192,8 +192,8 @@ func withCodeNames(text string) string {
 	})
 }
 
-// Guide gives a page of the customers' guide: its first one for "". Errors are faults of the documents, which
-// tests find.
+// Guide returns a page of the customers' guide: the first one for "". Errors are faults of the documents, which tests
+// find.
 func Guide(name string) (GuidePage, bool, error) {
 	pages, err := guide()
 	if name == "" {

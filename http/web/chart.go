@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// Chart is bars side by side with their axes. Script says the value of a bar that the pointer or the keyboard is
-// at; each chart has its table, too.
+// Chart is a bar chart with axes. Script shows the value of the bar at the pointer or the keyboard's focus; each chart
+// also has a table.
 type Chart struct {
-	Unit  string // what the highest bar is the most of, as "credits in a day"
+	Unit  string // unit of the highest bar, as "credits in a day"
 	Top   int64  // the highest value
 	bars  []bar
 	level []float64 // a line over the bars; nil: none
 }
 
-// Bar is a part of a bar; the parts of one stand on each other.
+// Bar is a segment of a bar; the segments are stacked.
 type Bar struct {
 	Class string
 	Value float64
@@ -31,7 +31,7 @@ const (
 	chartHeight = 100
 )
 
-// Add adds a bar: what is said of it, and what the axis calls its place.
+// Add adds a bar: its description, and its label on the axis.
 func (c *Chart) Add(say, when string, parts ...Bar) {
 	sum := 0.0
 	for _, p := range parts {
@@ -40,10 +40,10 @@ func (c *Chart) Add(say, when string, parts ...Bar) {
 	c.bars, c.Top = append(c.bars, bar{say, when, parts}), max(c.Top, int64(sum))
 }
 
-// Level adds the height of a line over the bar that was added last.
+// Level adds the height of the line over the last bar.
 func (c *Chart) Level(value float64) { c.level = append(c.level, value) }
 
-// Times are what the axis is labelled with: the first bar, the middle one and the last.
+// Times are the labels of the axis: for the first, the middle and the last bar.
 func (c Chart) Times() []string {
 	if len(c.bars) == 0 {
 		return nil

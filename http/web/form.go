@@ -15,16 +15,16 @@ import (
 	"rollcall/ledger"
 )
 
-// Text is a field of a form, without space around it.
+// Text is the value of a form's field, without surrounding space.
 func Text(r *http.Request, name string) string { return strings.TrimSpace(r.PostFormValue(name)) }
 
-// ID reads a UUID in the one form that our links and forms have.
+// ID reads a UUID in the only form that our links and forms use.
 func ID(text string) (uuid.UUID, bool) {
 	id, err := uuid.Parse(text)
 	return id, err == nil && id.String() == text
 }
 
-// form begins a form that posts to a path, which its pieces make; to its own page without any.
+// form begins a form that posts to the path made of pieces; without pieces to its own page.
 func form(path ...any) template.HTML {
 	action := ""
 	if len(path) > 0 {
@@ -33,7 +33,7 @@ func form(path ...any) template.HTML {
 	return template.HTML(`<form method="post"` + action + ` class="rows">`)
 }
 
-// texts makes strings of values, between which fmt.Sprint puts no space.
+// texts converts values to strings, between which fmt.Sprint puts no space.
 func texts(values []any) (all []any) {
 	for _, v := range values {
 		all = append(all, fmt.Sprint(v))
@@ -49,7 +49,7 @@ func send(class, word string) template.HTML {
 	return template.HTML("<button" + class + ">" + template.HTMLEscapeString(word) + "</button></form>")
 }
 
-// kinds are what many fields have in common.
+// kinds are common attributes of fields.
 var kinds = map[string]string{
 	"text":     "required maxlength=200 autocomplete=off",
 	"number":   "required maxlength=20 autocomplete=off inputmode=numeric",
@@ -60,8 +60,8 @@ var kinds = map[string]string{
 	"address":  "required maxlength=1000 autocomplete=off autocapitalize=off spellcheck=false",
 }
 
-// input is a field of a form with its label. attributes are those of the page's author, such as "maxlength=200", or
-// one of kinds first; "id=x" gives it another id than its name. hint is a line below it.
+// input is a field of a form with its label. attributes are written by the page's author, such as "maxlength=200"; the
+// first may be one of kinds; "id=x" gives it another id than its name. hint is a line below it.
 func input(name, label string, value any, attributes string, hint ...string) template.HTML {
 	id, all := name, ""
 	kind, own, _ := strings.Cut(attributes, " ")
@@ -95,14 +95,14 @@ func input(name, label string, value any, attributes string, hint ...string) tem
 		template.HTMLEscapeString(label), id, name, all, below))
 }
 
-// hidden is a value that a form brings back.
+// hidden is a hidden field of a form.
 func hidden(name string, value any) template.HTML {
 	return template.HTML(fmt.Sprintf(`<input type="hidden" name=%q value="%s">`, name,
 		template.HTMLEscapeString(fmt.Sprint(value))))
 }
 
-// options are those of a select: the values of a list, of which one is chosen. A name that is given stands first,
-// for none.
+// options are the options of a select: the values of a list, one of them chosen. A given name comes first, meaning
+// none.
 func options(list any, chosen any, none ...string) template.HTML {
 	var b strings.Builder
 	for _, name := range none {
@@ -126,7 +126,7 @@ func choose(name, label string, list, chosen any, none ...string) template.HTML 
 		name, options(list, chosen, none...)))
 }
 
-// warn and off are words with a mark: what somebody has to see to, and what is over.
+// warn and off are words with a mark: for problems, and for ended things.
 func warn(words ...any) template.HTML { return marked("strong", "warn", "!", words) }
 
 func off(words ...any) template.HTML { return marked("span", "off", "–", words) }
@@ -137,8 +137,8 @@ func marked(tag, class, sign string, words []any) template.HTML {
 		tag, class, sign, text, tag))
 }
 
-// live begins the part of a page that is asked for again, so often, at the path that its pieces make; never for an
-// empty every. say is what a reader of the screen is told when it changes.
+// live begins a part of a page that refreshes itself at an interval from the path made of pieces; never if every is
+// empty. say is the text for screen readers when it changes.
 func live(label, every, say string, path ...any) template.HTML {
 	again := ""
 	if every != "" {
@@ -149,20 +149,20 @@ func live(label, every, say string, path ...any) template.HTML {
 		emptyTag, again, template.HTMLEscapeString(say)))
 }
 
-// copied is a text that somebody takes elsewhere: a key, a link, a code, a command. Script gives it a button.
+// copied is a text to copy: a key, a link, a code, a command. Script adds a button.
 func copied(label, text string) template.HTML {
 	return template.HTML(fmt.Sprintf(
 		`<pre class="copied" data-copy tabindex="0" role="region" aria-label=%q><code>%s</code></pre>`, label,
 		template.HTMLEscapeString(text)))
 }
 
-// SetCookie gives a browser a cookie that only we read. An age of 0 ends with the browser, one below takes it away.
+// SetCookie sets a cookie that only we read. With age 0 it ends with the browser, with a negative age it is deleted.
 func SetCookie(w http.ResponseWriter, name, value string, age int, same http.SameSite) {
 	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", Secure: true, HttpOnly: true,
 		SameSite: same, MaxAge: age})
 }
 
-// CookieOf is the value of a cookie; two of them are none.
+// CookieOf is the value of a cookie; two cookies count as none.
 func CookieOf(r *http.Request, name string) string {
 	found := r.CookiesNamed(name)
 	if len(found) != 1 {
@@ -171,11 +171,11 @@ func CookieOf(r *http.Request, name string) string {
 	return found[0].Value
 }
 
-// Pager leads to other pages of a list.
+// Pager is the links to other pages of a list.
 type Pager struct{ First, More string } // links; "": none
 
-// WorkingFirst puts keys in the order of a register: those that can be revoked, then the others, the newest first
-// in each. The ledger gives the oldest first.
+// WorkingFirst sorts keys, which the ledger returns oldest first: keys in use before revoked ones, the newest first in
+// both groups.
 func WorkingFirst(keys []ledger.Key) []ledger.Key {
 	var working, revoked []ledger.Key
 	for _, k := range slices.Backward(keys) {
@@ -188,12 +188,12 @@ func WorkingFirst(keys []ledger.Key) []ledger.Key {
 	return append(working, revoked...)
 }
 
-// KeyName is what a key is called.
+// KeyName is a key's label, or its id.
 func KeyName(k ledger.Key) string { return cmp.Or(k.Label, "rc_"+k.ID) }
 
-// Roles are those that a member can have.
+// Roles are the possible roles of a member.
 var Roles = []ledger.Role{ledger.Viewer, ledger.Member, ledger.Owner}
 
-// RolesText says what they may do.
+// RolesText explains the roles.
 const RolesText = "Viewers see everything. Members can also upload, check and cancel. Owners also manage keys and " +
 	"people, and see the activity."

@@ -13,14 +13,13 @@ import (
 	"rollcall/ledger"
 )
 
-// ShortMax bounds a text in a register, in bytes: most names and addresses are shorter.
+// ShortMax bounds a text in a list, in bytes: most names and addresses are shorter.
 const ShortMax = 120
 
-// Short shortens a text of somebody else for a register: the page of the thing itself has the whole one.
+// Short shortens a foreign text for a list; the page about the thing itself shows the whole text.
 func Short(text string) string { return ShortTo(text, ShortMax) }
 
-// ShortTo shortens a text to at most so many bytes, and to twice as many in a page: HTML writes some characters
-// with five.
+// ShortTo shortens a text to at most n bytes, and to at most 2n in HTML, which writes some characters with five.
 func ShortTo(text string, most int) string {
 	const dots = "…"
 	text = strings.ToValidUTF8(text, "\ufffd")
@@ -42,7 +41,7 @@ func ShortTo(text string, most int) string {
 	return text
 }
 
-// thinSpace parts the groups of a number: a narrow space that does not break.
+// thinSpace separates the groups of a number: a narrow no-break space.
 const thinSpace = "\u202f"
 
 // Thin writes a whole number with a thin space between groups of three digits.
@@ -61,7 +60,7 @@ func Thin[N ~int | ~int64](n N) string {
 // When is a moment for people, to the minute, in UTC.
 func When(t time.Time) string { return t.UTC().Format("2 Jan 2006 15:04") }
 
-// Soon is a moment to come, in UTC, with its day: a bare hour might be of another one.
+// Soon is a future time, in UTC, with its day, because a bare hour could be on another day.
 func Soon(t, now time.Time) string {
 	t, now = t.UTC(), now.UTC()
 	day, at := now.Truncate(24*time.Hour), " at "+t.Format("15:04")+" UTC"
@@ -120,7 +119,7 @@ func Plural[N ~int | ~int64](n N, unit string) string {
 	return Thin(int64(n)) + " " + plural(unit)
 }
 
-// plural is many of a noun.
+// plural is the plural of a noun.
 func plural(noun string) string {
 	last := len(noun) - 1
 	switch {
@@ -163,7 +162,7 @@ func Age(seconds float64) string {
 	}
 }
 
-// Sentence begins a text as a sentence does, and ends it so.
+// Sentence gives a text the capital letter and the full stop of a sentence.
 func Sentence(text string) string {
 	if text == "" {
 		return "It was refused."
@@ -182,7 +181,7 @@ func Used(at time.Time) string {
 // OutcomeWord is an outcome for people.
 func OutcomeWord(outcome string) string { return strings.Replace(outcome, "catch_all", "catch-all", 1) }
 
-// signs are those of the outcomes: none is told apart by its colour alone.
+// signs are the marks of the outcomes, so that none differs only by its colour.
 var signs = map[string]string{"valid": "✓", "invalid": "✕", "catch_all": "≈", "unknown": "?", "error": "!"}
 
 // State is a state for people: its word with a mark, its colour, and what it means in a sentence.
@@ -211,7 +210,7 @@ var formats = template.FuncMap{"num": number, "size": Size, "share": func(part, 
 // number writes any whole number.
 func number(n any) string { return Thin(reflect.Indirect(reflect.ValueOf(n)).Int()) }
 
-// timeTag is a moment for people and programs; for none nothing, or another word.
+// timeTag is a time for people and programs; for a zero time nothing, or another word.
 func timeTag(at any, format func(time.Time) string, none []string) template.HTML {
 	t, ok := at.(time.Time)
 	if !ok {

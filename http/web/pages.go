@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// answerMax bounds a page: fasthttp's adaptor holds all of it.
+// answerMax bounds a page, because fasthttp's adaptor holds all of it in memory.
 const answerMax = 512 << 10
 
 //go:embed layout.html parts pages
 var shared embed.FS
 
-// Frame is what the layout shows of every page. The data of a page embeds it, has a field Body for the template
-// "body", and what the template "who" of its face needs.
+// Frame is the layout's data of every page. The data of a page embeds it, has a field Body for the template "body", and
+// the data of the template "who" (customers' or operators').
 type Frame struct {
 	Title     string
 	RequestID string   // "": not shown
@@ -27,11 +27,11 @@ type Frame struct {
 	Contact   string   // "": none
 	Version   string   // of the program
 	Nav       []Entry  // the menu
-	Here      string   // which of its entries is this page
+	Here      string   // entry of this page
 	Reload    int      // seconds; 0: the page does not load itself again
-	Live      bool     // parts of it are asked for again
+	Live      bool     // parts of it refresh themselves
 	Scripts   []string // assets of this page alone
-	Secret    bool     // its URL is one: no other site hears of it
+	Secret    bool     // its URL is a secret: no Referer for other sites
 }
 
 // Entry is a link of the menu.
@@ -40,8 +40,8 @@ type Entry struct{ Key, Link, Word string }
 // Pages are the parsed templates by name.
 type Pages struct{ byName map[string]*template.Template }
 
-// NewPages parses every page in a folder with the layout, the shared parts and pages, and the face's own parts,
-// which define at least "who". The functions add to those of this package.
+// NewPages parses every page in a folder with the layout, the shared parts and pages, and the folder's own parts, which
+// define at least "who". The functions are added to those of this package.
 func NewPages(a *Assets, files fs.FS, more template.FuncMap) (*Pages, error) {
 	funcs := template.FuncMap{"asset": a.URL}
 	maps.Copy(funcs, formats)
@@ -103,7 +103,7 @@ func parseAll(to *template.Template, files fs.FS, globs ...string) (*template.Te
 	return to, nil
 }
 
-// bodyOf is the template of a page's file, which begins with its body; parts of its own come behind.
+// bodyOf is the template of a page's file, which begins with its body; its own parts follow.
 func bodyOf(source string) string {
 	body, parts, _ := strings.Cut("\n"+source, "\n{{define ")
 	text := `{{define "body"}}{{with .Body}}` + body + "{{end}}{{end}}"
@@ -113,12 +113,12 @@ func bodyOf(source string) string {
 	return text
 }
 
-// Render answers with a whole page. It panics for one that cannot be made, which is a fault of ours.
+// Render answers with a whole page. It panics if the template fails, which is a bug.
 func (p *Pages) Render(w http.ResponseWriter, status int, name string, data any) {
 	WriteHTML(w, status, p.Part(name, "layout", data))
 }
 
-// Part makes one template of a page. It panics as Render does.
+// Part renders one template of a page. It panics like Render.
 func (p *Pages) Part(name, part string, data any) []byte {
 	var b bytes.Buffer
 	if err := p.byName[name].ExecuteTemplate(&b, part, data); err != nil {
@@ -139,8 +139,8 @@ type Failure struct {
 	After       int    // Retry-After in seconds; 0: none
 }
 
-// Secure sets the headers that every answer of a page has. connect are origins that scripts may ask beside our
-// own, form those that forms may lead to; https says that browsers reach us only so.
+// Secure sets the headers that every answer of a page has. connect are further origins for requests of scripts, form
+// further origins for forms; https says that browsers use only https.
 func Secure(h http.Header, connect, form string, https bool) {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "+
 		strings.TrimSpace("connect-src 'self' "+connect)+"; "+strings.TrimSpace("form-action 'self' "+form)+
@@ -155,10 +155,10 @@ func Secure(h http.Header, connect, form string, https bool) {
 	}
 }
 
-// coloursCookie keeps which colours somebody wants. It is no secret.
+// coloursCookie stores the chosen colours. It is no secret.
 const coloursCookie = "rollcall-colours"
 
-// ColoursOf reads which colours a browser wants: "light", "dark" or "".
+// ColoursOf reads the chosen colours of a browser: "light", "dark" or "".
 func ColoursOf(r *http.Request) string {
 	if c := CookieOf(r, coloursCookie); c == "light" || c == "dark" {
 		return c
@@ -166,7 +166,7 @@ func ColoursOf(r *http.Request) string {
 	return ""
 }
 
-// SetColours keeps which colours a form wants: light or dark; anything else forgets it. It leads to a path.
+// SetColours stores the colours of a form: light or dark; anything else deletes the choice. It redirects to a path.
 func SetColours(w http.ResponseWriter, r *http.Request, to string) {
 	c := &http.Cookie{Name: coloursCookie, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, MaxAge: assetAge,
 		Value: r.PostFormValue("colours")}

@@ -12,11 +12,11 @@ import (
 	"strings"
 )
 
-// FormMax bounds the body of a form, in bytes. The customers' listener takes no more either.
+// FormMax bounds the body of a form, in bytes. The customers' listener has the same bound.
 const FormMax = 8 << 10
 
-// Site is what customers' and operators' pages share: how a request finds its page, what is answered when there is
-// none, and how pages and their parts are written. Safe for concurrent use once all routes are there.
+// Site is the common part of customers' and operators' pages: routing, answers without a page, and writing pages and
+// their parts. Safe for concurrent use once all routes are added.
 type Site struct {
 	Pages  *Pages
 	assets *Assets
@@ -56,7 +56,7 @@ func (s *Site) PatternOf(r *http.Request) string {
 	return pattern
 }
 
-// Serve answers a request whose context and headers are made. id is its number, for the log.
+// Serve answers a request with prepared context and headers. id is its number, for the log.
 func (s *Site) Serve(w http.ResponseWriter, r *http.Request, id string) {
 	defer s.answerPanic(w, r, id)
 	if r.Body != nil {
@@ -65,7 +65,7 @@ func (s *Site) Serve(w http.ResponseWriter, r *http.Request, id string) {
 	s.guard.ServeHTTP(w, r)
 }
 
-// answerPanic answers for a page that could not be made.
+// answerPanic answers after a panic.
 func (s *Site) answerPanic(w http.ResponseWriter, r *http.Request, id string) {
 	if fault := recover(); fault != nil {
 		s.log.Error("page panicked", "request", id, "err", fmt.Sprintf("%T", fault))
@@ -74,7 +74,7 @@ func (s *Site) answerPanic(w http.ResponseWriter, r *http.Request, id string) {
 	}
 }
 
-// findRoute finds the route. What the mux would answer by itself gets a page.
+// findRoute finds the route. The mux's own answers are replaced by pages.
 func (s *Site) findRoute(w http.ResponseWriter, r *http.Request) {
 	if s.PatternOf(r) != "" {
 		s.mux.ServeHTTP(w, r)
@@ -95,7 +95,7 @@ func (s *Site) findRoute(w http.ResponseWriter, r *http.Request) {
 	s.fail(w, r, Nothing)
 }
 
-// Nothing is the failure of a page that is not there.
+// Nothing is the failure for a page that does not exist.
 var Nothing = Failure{Status: http.StatusNotFound, Title: "There is nothing here",
 	Text: "This page doesn't exist, or you aren't a member of its workspace.",
 	Next: "Check the link, or ask the person who gave it to you.", Link: "/", Label: "To the first page"}
@@ -110,8 +110,7 @@ func (s *Site) Asset(w http.ResponseWriter, r *http.Request) {
 // Status is the body of the page "status".
 type Status struct{ Ledger, Checks bool } // the ledger answers; addresses are checked
 
-// Announce sets what a failure says beside its page. A page that was asked for loads itself again after so many
-// seconds.
+// Announce sets the status and headers of a failure. After a GET the page reloads itself after RetryAfter seconds.
 func (f Failure) Announce(w http.ResponseWriter, r *http.Request) (reload int) {
 	if f.After == 0 {
 		return 0
@@ -123,10 +122,10 @@ func (f Failure) Announce(w http.ResponseWriter, r *http.Request) (reload int) {
 	return max(f.After, 2)
 }
 
-// emptyTag is where a part has its tag.
+// emptyTag is the placeholder for a part's tag.
 const emptyTag = `data-etag=""`
 
-// TagOf is the tag of a part, of which more is a part.
+// TagOf is the tag of a part; it includes more.
 func TagOf(body []byte, more string) string {
 	sum := sha256.Sum256(body)
 	return `"` + hex.EncodeToString(sum[:12]) + more + `"`
@@ -137,7 +136,7 @@ func WithTag(body []byte, tag string, more string) string {
 	return strings.Replace(string(body), emptyTag, `data-etag="`+template.HTMLEscapeString(tag)+`"`+more, 1)
 }
 
-// WritePart answers with a part of a page that is asked for again, or 304 when it has not changed.
+// WritePart answers with a part that refreshes itself, or 304 when it has not changed.
 func WritePart(w http.ResponseWriter, r *http.Request, body []byte) {
 	tag := TagOf(body, "")
 	w.Header().Set("ETag", tag)
@@ -159,9 +158,9 @@ func WriteHTML(w http.ResponseWriter, status int, body []byte) {
 // Confirm is the body of the page "confirm", which asks before something that can't be undone.
 type Confirm struct {
 	Title        string
-	Up, Back     string   // where one came from: its name and path
+	Up, Back     string   // the page before: its name and path
 	Text         []string // what would happen
-	Done         string   // why there is nothing to do any more; "": there is
-	Action, Verb string   // "" for Action: who looks may not do it
-	Stay         string   // what the way back is called
+	Done         string   // why the action is no longer possible; "": it is
+	Action, Verb string   // "" for Action: the user may not do it
+	Stay         string   // text of the link back
 }

@@ -16,9 +16,9 @@ import (
 //	else | There are none.
 //	{{end table}}
 //
-// The first line has the rows and the caption. row has attributes of each row; $i is its number. Each line after
-// it is a column: its head, its words (see columnWords) and the template of a cell. The first column names the
-// row. foot has the cells below all rows, else what stands in place of a table without rows.
+// The first line has the rows and the caption. row has attributes of each row; $i is its number. Each line after it is
+// a column: its head, its words (see columnWords) and the template of a cell. The first column names the row. foot has
+// the cells below all rows, else the text in place of a table without rows.
 var tables = regexp.MustCompile(`(?s)\{\{table (.+?)\}\} ?(.*?)\n(.*?)\n\{\{end table\}\}`)
 
 // columnWords are the words of a column. Those with a colon have an argument.
@@ -38,7 +38,7 @@ var columnWords = map[string]string{
 
 // column is one column of a table.
 type column struct {
-	head, cell, only string // only is a pipeline without which there is no column; "": there always is
+	head, cell, only string // only is a pipeline that must be true for the column; "": always
 	classes          []string
 }
 
@@ -65,7 +65,7 @@ func columnOf(line string) (column, error) {
 	return c, nil
 }
 
-// putBetween puts text between the condition of a column.
+// putBetween wraps text in the condition of a column.
 func (c column) putBetween(text string) string {
 	if c.only == "" {
 		return text
@@ -137,7 +137,7 @@ func writeTable(rows, caption, body string) (string, error) {
 		"</table></div>" + none + "{{end}}", nil
 }
 
-// facts finds lists of facts: each line is a name and the template of its value. What has none is not shown.
+// facts finds lists of facts: each line is a name and the template of its value. Facts without a value are not shown.
 //
 //	{{facts}}
 //	Created | {{at .Created}}

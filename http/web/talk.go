@@ -13,28 +13,28 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// Attempt is one question, its answer and how that was read, in words.
+// Attempt is one attempt, its reply and the verdict, in words.
 type Attempt struct {
 	At      time.Time
 	Host    string
 	Source  string // our address; "": it isn't shown
 	TLS     bool
 	Rule    string
-	Ask     string // what was said or waited for; "": nothing
+	Ask     string // the stage of the dialogue; "": none
 	Reply   string // or why there was none
 	Replied bool
 	Read    string
 	Note    string
 }
 
-// stages say what was said or waited for before an address could be named.
+// stages describe stages of the dialogue before an address could be named.
 var stages = map[string]string{"connect": "(a connection)", "greeting": "(the greeting)", "hello": "EHLO",
 	"tls": "STARTTLS", "mail": "MAIL FROM"}
 
-// placeholders are what stands in the cleaned text of a reply in place of an address, of our names and of other names.
+// placeholders replace addresses, our names and other names in the cleaned text of a reply.
 var placeholders = strings.NewReplacer("<^>", "‹the address›", "^", "‹the address›", `\`, "‹our name›", "~", "‹…›")
 
-// attemptOf puts an attempt into words. asked is the address, or what stands for it.
+// attemptOf describes an attempt. asked is the address, or its placeholder.
 func attemptOf(s evidence.Attempt, asked string, toOperators bool) Attempt {
 	a := Attempt{At: s.At, Host: s.Host, TLS: s.TLS, Rule: s.Rule, Ask: stages[s.Stage.String()],
 		Reply: evidence.TroubleSays(s.Trouble.String()), Read: OutcomeWord(s.Outcome.String())}
@@ -65,7 +65,7 @@ func attemptOf(s evidence.Attempt, asked string, toOperators bool) Attempt {
 	return a
 }
 
-// controlName is what stands for an address that was asked as a test.
+// controlName replaces the address of a control probe.
 func controlName(witness bool) string {
 	if witness {
 		return "another address of the domain"
@@ -73,7 +73,7 @@ func controlName(witness bool) string {
 	return "a made-up name"
 }
 
-// behaviourText says what made-up names showed about a receiver; "": nothing is known.
+// behaviourText says what control probes showed about a receiver; "": nothing is known.
 func behaviourText(accepts, known bool) string {
 	switch {
 	case !known:
@@ -84,11 +84,11 @@ func behaviourText(accepts, known bool) string {
 	return "The receiver refuses made-up names, so its answers about real addresses can be trusted."
 }
 
-// Talk is what an outcome rests on. Attempts and Controls are in their order.
+// Talk is the evidence for an outcome. Attempts and Controls are in order.
 type Talk struct {
 	Email                    string
 	Outcome, Token, Sentence string
-	Flags                    []string // what is said of the address without asking, in sentences
+	Flags                    []string // what the address itself shows, in sentences
 	Kept                     bool     // there is evidence
 	NoRoute                  string
 	Attempts, Controls       []Attempt
@@ -97,8 +97,8 @@ type Talk struct {
 	GaveUp                   bool
 }
 
-// TalkOf puts what an outcome rests on into words; c is nil where no evidence was kept. Operators are also told which
-// of our addresses asked, and by which version of a rule.
+// TalkOf describes the evidence for an outcome; c is nil without evidence. For operators it also names the source that
+// asked, and the version of the rule.
 func TalkOf(r ledger.Result, c *evidence.Case, toOperators bool) *Talk {
 	t := &Talk{Email: r.Email, Outcome: r.Outcome.String(), Token: r.Reason.String(), Sentence: SentenceOf(r.Reason)}
 	if c == nil {
@@ -122,7 +122,7 @@ func TalkOf(r ledger.Result, c *evidence.Case, toOperators bool) *Talk {
 	return t
 }
 
-// SentenceOf is a reason without its word.
+// SentenceOf is the sentence of a reason, without its word.
 func SentenceOf(r smtp.Reason) string {
 	_, sentence, _ := strings.Cut(r.Message(), " ")
 	return sentence

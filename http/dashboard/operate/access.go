@@ -11,7 +11,7 @@ import (
 	"rollcall/ledger"
 )
 
-// keyOf finds the key of a path; it answers and gives false for one that the workspace does not have.
+// keyOf finds the key of a path; if the workspace does not have it it answers and returns false.
 func (p *Pages) keyOf(w http.ResponseWriter, r *request) (keyView, uuid.UUID, bool) {
 	id, ok := p.workspaceOf(w, r)
 	if !ok {
@@ -32,7 +32,7 @@ func (p *Pages) keyOf(w http.ResponseWriter, r *request) (keyView, uuid.UUID, bo
 	return keyView{keys[i]}, id, true
 }
 
-// askRevoke answers GET /workspaces/{id}/keys/{key}: asks whether a key shall end.
+// askRevoke answers GET /workspaces/{id}/keys/{key}: it asks for confirmation.
 func askRevoke(p *Pages, w http.ResponseWriter, r *request) {
 	k, id, ok := p.keyOf(w, r)
 	if !ok {
@@ -64,7 +64,7 @@ func revokeKey(p *Pages, w http.ResponseWriter, r *request) {
 	back(w, r, id, "revoked")
 }
 
-// invite answers POST /workspaces/{id}/invite with the link, once. The same form again gives the same link.
+// invite answers POST /workspaces/{id}/invite with the link, once. A repeated form gives the same link.
 func invite(p *Pages, w http.ResponseWriter, r *request) {
 	id, ok := p.workspaceOf(w, r)
 	if !ok {
@@ -89,7 +89,7 @@ func invite(p *Pages, w http.ResponseWriter, r *request) {
 	}
 }
 
-// personOf finds the member of a path; it answers and gives false for somebody who is none. The path has an id, no email.
+// personOf finds the member of a path; if there is none it answers and returns false. The path has an id, no email.
 func (p *Pages) personOf(w http.ResponseWriter, r *request) (m ledger.Membership, ok bool) {
 	id, ok := p.workspaceOf(w, r)
 	if !ok {
@@ -111,7 +111,7 @@ func (p *Pages) personOf(w http.ResponseWriter, r *request) (m ledger.Membership
 	return m, false
 }
 
-// endSessions answers POST /workspaces/{id}/people/{user}/end-sessions. A second time there are none to end.
+// endSessions answers POST /workspaces/{id}/people/{user}/end-sessions. A second time there is nothing to end.
 func endSessions(p *Pages, w http.ResponseWriter, r *request) {
 	m, ok := p.personOf(w, r)
 	if !ok {
@@ -128,7 +128,7 @@ func endSessions(p *Pages, w http.ResponseWriter, r *request) {
 func disable(p *Pages, w http.ResponseWriter, r *request) { p.setDisabled(w, r, true, "disabled") }
 func enable(p *Pages, w http.ResponseWriter, r *request)  { p.setDisabled(w, r, false, "enabled") }
 
-// setDisabled keeps the member of a path from signing in, or lets them again.
+// setDisabled keeps the member of a path from signing in, or allows it again.
 func (p *Pages) setDisabled(w http.ResponseWriter, r *request, disabled bool, done string) {
 	m, ok := p.personOf(w, r)
 	if !ok {

@@ -8,7 +8,7 @@ import (
 	"rollcall/http/web"
 )
 
-// clusterView is the members by what they say.
+// clusterView is the members and their states.
 type clusterView struct{ admin.Membership }
 
 // Serving is how many of them serve.
@@ -29,10 +29,10 @@ type memberView struct {
 	Alone   bool // it is the only one
 }
 
-// Drains and Resumes say which of the two can change something. A node that is out of reach may be draining or not.
+// Drains and Resumes say which of the two actions can change something. An unreachable node may or may not drain.
 func (m memberView) Drains() bool { return m.State != admin.StateDraining }
 
-// Resumes is the other of the two.
+// Resumes is the other action.
 func (m memberView) Resumes() bool {
 	return m.State != admin.StateServing && m.State != admin.StateUnfit
 }
@@ -76,14 +76,14 @@ func (p *Pages) showMember(w http.ResponseWriter, r *request, status int, m admi
 	p.show(w, r, status, "member", titled(m.Name+" · Cluster", "cluster", memberView{m, problem, !r.in.ReadOnly, of == 1}))
 }
 
-// drain, undrain and forgetNode answer the forms of GET /cluster/{node}. What cannot be taken back asks for the name.
+// drain, undrain and forgetNode answer the forms of GET /cluster/{node}. Irreversible actions ask for the node's name.
 func drain(p *Pages, w http.ResponseWriter, r *request)   { p.change(w, r, true, p.desk.Drain) }
 func undrain(p *Pages, w http.ResponseWriter, r *request) { p.change(w, r, false, p.desk.Undrain) }
 func forgetNode(p *Pages, w http.ResponseWriter, r *request) {
 	p.change(w, r, true, p.desk.ForgetNode)
 }
 
-// change does something to the member of a path.
+// change changes the member of a path.
 func (p *Pages) change(w http.ResponseWriter, r *request, named bool,
 	do func(ctx context.Context, node string) (admin.Member, error)) {
 	m, of, ok := p.find(w, r)

@@ -1,9 +1,9 @@
-// Package operate is the pages of operators, on the admin listener: what the commands show in a terminal, in a browser.
-// Nothing of it can be reached from the customers' listener. Signing in asks no ledger, so the pages also answer while the
-// ledger does not.
+// Package operate is the operators' web pages on the admin listener: they show what the commands show in a terminal.
+// The customers' listener does not serve them. Signing in needs no ledger, so the pages work while the ledger does not
+// answer.
 //
-// An observer (`rollcall operate --read-only`) may only use the routes that begin with GET, and ask for evidence, which is a
-// POST so that no address is in a URL.
+// An observer (`rollcall operate --read-only`) may only use GET routes and the page of evidence, which is a POST so
+// that no address is in a URL.
 //
 // Start with Pages and routes.
 package operate

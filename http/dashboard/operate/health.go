@@ -16,20 +16,20 @@ import (
 	"rollcall/ledger"
 )
 
-// healthRows bounds the checks on the page Health, of all nodes together, and with them the page. Those that have to be seen
-// to are shown first. A guess: more than twenty nodes with a source each have.
+// healthRows bounds the checks of all nodes on the page Health. Problems are shown first. A guess: more checks than
+// twenty nodes with a source each have.
 const healthRows = 300
 
-// healthView is what every node found of its identity.
+// healthView is every node's report on its identity.
 type healthView struct {
 	Ledger bool // it answers
 	Nodes  []nodeHealth
 	Silent []waiting.UnreachableNode
-	Away   string // why other nodes are not to be seen
+	Away   string // why other nodes are missing
 	Audit  auditView
 }
 
-// Answer says how much has to be seen to.
+// Answer says how many problems there are.
 func (v healthView) Answer() string {
 	bad := len(v.Silent)
 	for _, n := range v.Nodes {
@@ -50,13 +50,13 @@ type checksView struct {
 	Rows    []waiting.HealthFinding
 }
 
-// nodeHealth is what one node found. Bad has to be seen to, and Rest does not.
+// nodeHealth is one node's report. Bad are its problems, Rest the other checks.
 type nodeHealth struct {
 	waiting.Health
 	Bad, Rest []waiting.HealthFinding
 }
 
-// Failing are the checks that have to be seen to, Passing the others.
+// Failing are the problems, Passing the other checks.
 func (n nodeHealth) Failing() checksView {
 	return checksView{"Checks that fail or warn on " + cmp.Or(n.Node, "this node"), n.Bad}
 }
@@ -66,7 +66,7 @@ func (n nodeHealth) Passing() checksView {
 	return checksView{"Checks that neither fail nor warn on " + cmp.Or(n.Node, "this node"), n.Rest}
 }
 
-// divideChecks gives the checks of all nodes their places. Those that fail or warn get theirs first.
+// divideChecks distributes the page's rows among the checks of all nodes. Failures and warnings come first.
 func divideChecks(nodes []nodeHealth, room int) {
 	for _, bad := range []bool{true, false} {
 		for i := range nodes {
@@ -75,7 +75,7 @@ func divideChecks(nodes []nodeHealth, room int) {
 	}
 }
 
-// divide takes findings of a state apart while there is room on the page.
+// divide selects findings of a state while the page has room.
 func (n *nodeHealth) divide(bad bool, room *int) {
 	for _, f := range n.Findings {
 		if is := f.State == "fail" || f.State == "warn"; is != bad {
@@ -94,7 +94,7 @@ func (n *nodeHealth) divide(bad bool, room *int) {
 	}
 }
 
-// health answers GET /health. When other nodes cannot be asked it shows this one.
+// health answers GET /health. When other nodes can't be asked it shows only this one.
 func health(p *Pages, w http.ResponseWriter, r *request) {
 	found, silent, err := p.desk.Health(r.Context())
 	v := healthView{Ledger: p.desk.LedgerAnswers(r.Context()), Silent: silent}
@@ -109,7 +109,7 @@ func health(p *Pages, w http.ResponseWriter, r *request) {
 	p.show(w, r, http.StatusOK, "health", living("Health", "health", v))
 }
 
-// audits is the audit of this node that runs, and the last one.
+// audits is this node's running audit and its last one.
 type audits struct {
 	mu      sync.Mutex
 	running bool
@@ -118,7 +118,7 @@ type audits struct {
 	last    *auditDone
 }
 
-// auditDone is an audit that has ended.
+// auditDone is a completed audit.
 type auditDone struct {
 	Report ledger.AuditReport
 	Failed string // why there is no report
@@ -137,10 +137,10 @@ type auditView struct {
 	Say     string
 }
 
-// auditEvery is how often an audit that runs is looked at.
+// auditEvery is how often the page of a running audit refreshes.
 const auditEvery = "2s"
 
-// readAudit looks at what runs and at the last one.
+// readAudit returns the state of the running audit and of the last one.
 func (p *Pages) readAudit(r *request) (auditView, error) {
 	a := &p.audits
 	a.mu.Lock()
@@ -152,7 +152,7 @@ func (p *Pages) readAudit(r *request) (auditView, error) {
 	return v, nil
 }
 
-// runAudit answers POST /health/audit. While one runs no other begins.
+// runAudit answers POST /health/audit. Only one audit runs at a time.
 func runAudit(p *Pages, w http.ResponseWriter, r *request) {
 	a := &p.audits
 	a.mu.Lock()
@@ -167,7 +167,7 @@ func runAudit(p *Pages, w http.ResponseWriter, r *request) {
 	http.Redirect(w, r.Request, "/health", http.StatusSeeOther)
 }
 
-// run runs one and keeps what it found.
+// run runs an audit and stores its report.
 func (a *audits) run(ctx context.Context, now func() time.Time, do func(context.Context) (ledger.AuditReport, error)) {
 	done := &auditDone{}
 	defer func() {
@@ -186,9 +186,8 @@ func (a *audits) run(ctx context.Context, now func() time.Time, do func(context.
 	done.Report = report
 }
 
-// stuckFirst orders open verifications by how much they need somebody to look: those that are overdue first, the longest
-// overdue before the others; then those that wait with an issue, or whose lease ran out; then the rest. Within these two the
-// oldest comes first.
+// stuckFirst orders open verifications by how much they need attention: first overdue ones, the longest overdue first;
+// then those with an issue or an expired lease; then the others. In the last two groups the oldest comes first.
 func stuckFirst(a, b ledger.Verification, now time.Time) int {
 	group := func(v ledger.Verification) int {
 		switch {
@@ -212,9 +211,9 @@ func isOverdue(v ledger.Verification, now time.Time) bool {
 	return !v.Expected.IsZero() && v.Expected.Before(now)
 }
 
-// leaseRanOut reports whether the node that has a verification has not renewed its lease in time.
+// leaseRanOut reports whether the lease of a verification has expired.
 func leaseRanOut(v ledger.Verification, now time.Time) bool {
-	if v.LeasedUntil.IsZero() { // the ledger gives no time for a lease that is over
+	if v.LeasedUntil.IsZero() { // the ledger returns no time for an expired lease
 		return v.LeasedBy != uuid.Nil
 	}
 	return !v.LeasedUntil.After(now)

@@ -19,7 +19,7 @@ type logView struct {
 	Pager web.Pager
 }
 
-// logLine is one line. On names what it is about, and in which workspace.
+// logLine is one line. On names its subject, and the workspace.
 type logLine struct {
 	ledger.LogLine
 	On string
@@ -61,12 +61,12 @@ func showLog(p *Pages, w http.ResponseWriter, r *request) {
 	p.show(w, r, http.StatusOK, "log", titled("Log", "log", v))
 }
 
-// logSubject is what a line is about, with the name of its workspace in place of its id.
+// logSubject is the subject of a line, with the workspace's name in place of its id.
 func logSubject(l ledger.LogLine, workspace string) string {
 	switch {
 	case workspace == "":
 		return l.Subject
-	case l.Subject == l.Workspace.String(), uuid.Validate(l.Subject) == nil: // that of a grant says nothing to people
+	case l.Subject == l.Workspace.String(), uuid.Validate(l.Subject) == nil: // the id of a grant means nothing to people
 		return workspace
 	}
 	return l.Subject + " in " + workspace

@@ -24,10 +24,9 @@ import (
 //go:embed pages
 var pageFiles embed.FS
 
-// pageTimeout bounds what one page asks of nodes and of the ledger.
+// pageTimeout bounds the calls to nodes and the ledger for one page.
 const pageTimeout = 15 * time.Second
 
-// Options are what the pages need.
 type Options struct {
 	Desk *admin.Desk
 	TLS  bool // browsers reach the listener by https
@@ -37,7 +36,7 @@ type Options struct {
 	Version string
 }
 
-// Pages are what operators see in a browser. Safe for concurrent use.
+// Pages are the operators' web pages. Safe for concurrent use.
 type Pages struct {
 	*web.Site
 	desk    *admin.Desk
@@ -45,7 +44,7 @@ type Pages struct {
 	version string
 	now     func() time.Time
 	keeper  *keeper
-	lands   map[string]bool // patterns of the pages that somebody may land on after signing in
+	lands   map[string]bool // patterns of the pages that may be shown after signing in
 	audits  audits
 }
 
@@ -71,7 +70,7 @@ func New(o Options) (*Pages, error) {
 	return p, nil
 }
 
-// Link makes a path that signs somebody in once, and says until when it can.
+// Link makes a path that signs somebody in once, and returns its expiry.
 func (p *Pages) Link(author string, readOnly bool) (string, time.Time) {
 	name, until := p.keeper.newCode(author, readOnly)
 	return "/link/" + name, until
@@ -96,13 +95,13 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.Serve(w, r, id)
 }
 
-// request is one that was let in.
+// request is one admitted request.
 type request struct {
 	*http.Request
 	in session
 }
 
-// admit lets in who may use a route.
+// admit checks whether a request may use a route.
 func (p *Pages) admit(to route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked := &request{Request: r}
@@ -132,7 +131,7 @@ func (p *Pages) admit(to route) http.Handler {
 	})
 }
 
-// signedOut answers who has no session.
+// signedOut answers a request without a session.
 func (p *Pages) signedOut(w http.ResponseWriter, r *http.Request, to route) {
 	switch {
 	case to.part:
@@ -146,7 +145,7 @@ func (p *Pages) signedOut(w http.ResponseWriter, r *http.Request, to route) {
 	}
 }
 
-// frame is what the layout of every page shows, around the body of one.
+// frame is the content of the layout around a page's body.
 type frame struct {
 	web.Frame
 	In    *session
@@ -154,17 +153,17 @@ type frame struct {
 	Body  any
 }
 
-// titled is the frame of a page. here is the entry of the menu that it belongs to.
+// titled is the frame of a page. here is its entry in the menu.
 func titled(title, here string, body any) *frame {
 	return &frame{Frame: web.Frame{Title: title, Here: here}, Body: body}
 }
 
-// living is titled of a page with a part that is asked for again.
+// living is titled for a page with a part that refreshes itself.
 func living(title, here string, body any) *frame {
 	return &frame{Frame: web.Frame{Title: title, Here: here, Live: true}, Body: body}
 }
 
-// menu is what an operator finds in the head of each page.
+// menu is the menu of an operator.
 var menu = []web.Entry{{Key: "receivers", Link: "/", Word: "Receivers"},
 	{Key: "verifications", Link: "/verifications", Word: "Verifications"},
 	{Key: "throttles", Link: "/throttles", Word: "Throttles"}, {Key: "sources", Link: "/sources", Word: "Sources"},
@@ -174,7 +173,8 @@ var menu = []web.Entry{{Key: "receivers", Link: "/", Word: "Receivers"},
 // unfit is a node that may not probe.
 type unfit struct{ Who, Why string }
 
-// unfit gives the nodes that may not probe, this one first. It asks nobody: what this node knows of others is enough.
+// unfit returns the nodes that may not probe, this one first, without asking others: what this node knows about them is
+// enough.
 func (p *Pages) unfit(ctx context.Context) (list []unfit) {
 	if ok, why := p.desk.Probing(); !ok {
 		list = append(list, unfit{"This node", why})
@@ -191,7 +191,7 @@ func (p *Pages) unfit(ctx context.Context) (list []unfit) {
 	return list
 }
 
-// show answers with a page for who is signed in.
+// show answers with a page for a signed-in operator.
 func (p *Pages) show(w http.ResponseWriter, r *request, status int, name string, f *frame) {
 	f.RequestID, f.Colours, f.Version = requestID(r.Request), web.ColoursOf(r.Request), p.version
 	if r.in.ID != (sessionID{}) {
@@ -228,7 +228,7 @@ func (p *Pages) refuse(w http.ResponseWriter, r *request, err error) {
 	p.fail(w, r.Request, f)
 }
 
-// pagesOf says where in the pages is what a message of the operator API names.
+// pagesOf names the pages that correspond to calls in messages of the operator API.
 var pagesOf = strings.NewReplacer(
 	"GET /v1/receivers", "the page Receivers", "GET /v1/throttle/explain", "the page Throttles", "GET /v1/throttle", "the page Throttles",
 	"GET /v1/workspaces/{id}/keys", "the keys of the workspace", "its GET /v1/verifications", "its list of verifications",
@@ -240,7 +240,7 @@ var pagesOf = strings.NewReplacer(
 // sentence is a refusal in words for a page.
 func sentence(r *admin.Refusal) string { return web.Sentence(plainly(r)) }
 
-// plainly is an error of the desk with the names of pages.
+// plainly is an error of the desk with names of pages in place of calls.
 func plainly(err error) string { return pagesOf.Replace(err.Error()) }
 
 // bearable reports whether browsers keep our cookie: https, or a listener on loopback.
@@ -261,7 +261,7 @@ func stateWord(state any) string {
 // percent is a part, 0 to 1, in whole percent.
 func percent(part float64) string { return fmt.Sprintf("%.0f%%", 100*part) }
 
-// untilText is a moment to come; one of another day has its date.
+// untilText writes a future time; one on another day has its date.
 func untilText(now func() time.Time) func(time.Time) string {
 	return func(t time.Time) string {
 		if t.UTC().Truncate(24*time.Hour) != now().UTC().Truncate(24*time.Hour) {

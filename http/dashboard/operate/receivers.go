@@ -22,7 +22,7 @@ const (
 	// rowsShown bounds the table of receivers, and with it the page.
 	rowsShown = 200
 
-	// receiversEvery is how often the table is asked for again.
+	// receiversEvery is how often the table refreshes.
 	receiversEvery = "2s"
 
 	findMax = 253 // bytes of a name
@@ -31,7 +31,7 @@ const (
 // states are what a receiver may be, as view.Receiver has them.
 var states = []string{"asking", "waiting", "resting", "draining", "paused", "idle"}
 
-// stateOf gives the mark of a state.
+// stateOf returns the mark of a state.
 func stateOf(word string) web.State {
 	switch word {
 	case "asking", "used", "serving", "ok":
@@ -48,11 +48,11 @@ func stateOf(word string) web.State {
 type receiversView struct {
 	At       time.Time
 	Rows     []waiting.Receiver
-	More     int // that fit and are left out
+	More     int // that fit but are left out
 	Silent   []waiting.UnreachableNode
 	Asking   int // that are asked now
-	HeldBack int // that something keeps from being asked more
-	Idle     int // that fit, have nothing to do and are left out
+	HeldBack int // that are held back
+	Idle     int // that fit but are idle and left out
 	Nodes    int // where receivers live
 
 	State, Cause, Find string
@@ -68,7 +68,7 @@ func (v *receiversView) fits(r waiting.Receiver) bool {
 	return (v.State == "" || r.State == v.State) && (v.Cause == "" || r.Cause == v.Cause) && strings.Contains(r.Key, v.Find)
 }
 
-// readReceivers asks for the table with the filters of a request.
+// readReceivers reads the table with the filters of a request.
 func (p *Pages) readReceivers(r *request) (receiversView, error) {
 	q := r.URL.Query()
 	v := receiversView{State: q.Get("state"), Cause: q.Get("cause"), Find: strings.ToLower(strings.TrimSpace(q.Get("find"))),
@@ -103,7 +103,7 @@ func (p *Pages) readReceivers(r *request) (receiversView, error) {
 	return v, nil
 }
 
-// receiverPath is the page of a receiver.
+// receiverPath is the path of a receiver's page.
 func receiverPath(key string) string { return "/receivers/" + url.PathEscape(key) }
 
 // longest orders queues, the longest first.
@@ -117,7 +117,7 @@ const (
 	traceShown    = 200 // lines
 )
 
-// heldBy says in a sentence what keeps a receiver from being asked more, by its cause.
+// heldBy describes, by cause, what keeps a receiver from being asked more.
 var heldBy = map[string]string{
 	"free":              "Nothing holds it back.",
 	"allowance":         "We ask as fast as our own limit of addresses a second allows:",
@@ -130,8 +130,7 @@ var heldBy = map[string]string{
 	"unreached":         "We wait because its servers can't be reached:",
 }
 
-// heldField is the one field whose value holds a receiver back now; "": none does. A receiver that wanted less of us is
-// held back by what it taught us.
+// heldField is the field whose value holds a receiver back now; "": none. A lower learned limit may be the cause.
 func heldField(r waiting.Receiver, fields []waiting.ExplainedField) string {
 	value := func(name string) string {
 		i := slices.IndexFunc(fields, func(f waiting.ExplainedField) bool { return f.Field == name })
@@ -161,7 +160,7 @@ func heldField(r waiting.Receiver, fields []waiting.ExplainedField) string {
 	return ""
 }
 
-// taught reports whether the value of a field comes from the receiver's answers and not from a rule.
+// taught reports whether the value of a field was learned from the receiver instead of set by a rule.
 func taught(f waiting.ExplainedField) bool {
 	return f.Layer == throttle.LayerLearned.String() || f.Layer == throttle.LayerPenalty.String()
 }
@@ -170,28 +169,28 @@ func taught(f waiting.ExplainedField) bool {
 type receiverView struct {
 	Key     string
 	Path    string
-	Places  []placeView // where it lives; empty: nothing is asked of it now
+	Places  []placeView // its nodes; empty: it is not asked now
 	Limits  limitsView
 	Notes   []string
-	Taught  bool   // what holds it back is what the receiver taught us, which goes before every rule
-	Missing string // why it is not to be seen
+	Taught  bool   // a learned limit, which overrides every rule, holds it back
+	Missing string // why it is missing
 	Forgets []string
-	Trace   *traceView // what is said now; nil: nobody wants to see it
+	Trace   *traceView // its sessions' lines; nil: not requested
 	Every   string
 	Changes bool
 	Say     string
 }
 
-// placeView is a receiver where it lives.
+// placeView is a receiver on one of its nodes.
 type placeView struct {
 	waiting.ReceiverDetail
-	Answer string // whether it takes mail from us, and how fast
+	Answer string // whether it accepts mail from us, and how fast
 	Held   string // what holds it back, in a sentence
-	Ends   string // when it goes on; "": not known, or it does
+	Ends   string // when it goes on; "": unknown, or it is not held
 	Hour   web.Chart
 }
 
-// placeOf puts into words how it is with a receiver.
+// placeOf describes the state of a receiver on a node.
 func placeOf(d waiting.ReceiverDetail, now time.Time) placeView {
 	v := placeView{ReceiverDetail: d, Held: heldBy[d.Cause], Hour: hourOf(d.Minutes)}
 	if d.Until.After(now) && d.State != "asking" {
@@ -222,7 +221,7 @@ func hourOf(minutes []waiting.Minute) web.Chart {
 	return c
 }
 
-// readReceiver asks for everything about a receiver. What the rules say is shown also of one that does not live now.
+// readReceiver reads everything about a receiver. For one without a node it shows the rules.
 func (p *Pages) readReceiver(r *request) (receiverView, error) {
 	key := r.PathValue("key")
 	v := receiverView{Key: key, Path: receiverPath(key), Every: receiverEvery, Forgets: waiting.Forgets[:], Changes: !r.in.ReadOnly}
@@ -261,7 +260,7 @@ func boolOrder(b bool) int {
 	return 0
 }
 
-// receiver answers GET /receivers/{key}; with ?trace=1 also what is said there now.
+// receiver answers GET /receivers/{key}; with ?trace=1 also the lines of its sessions.
 func receiver(p *Pages, w http.ResponseWriter, r *request) {
 	v, err := p.readReceiver(r)
 	if err == nil && r.URL.Query().Get("trace") != "" {
@@ -276,7 +275,7 @@ func receiver(p *Pages, w http.ResponseWriter, r *request) {
 	p.show(w, r, http.StatusOK, "receiver", living(v.Key+" · Receivers", "receivers", v))
 }
 
-// closeSession answers POST /receivers/{key}/close. A session that is over already is no fault.
+// closeSession answers POST /receivers/{key}/close. A session that has already ended is no error.
 func closeSession(p *Pages, w http.ResponseWriter, r *request) {
 	number, _ := strconv.Atoi(r.PostFormValue("session"))
 	err := p.desk.CloseSession(r.Context(), admin.CloseCall{Key: r.PathValue("key"), Node: r.PostFormValue("node"),
@@ -299,14 +298,14 @@ func forget(p *Pages, w http.ResponseWriter, r *request) {
 	http.Redirect(w, r.Request, receiverPath(r.PathValue("key")), http.StatusSeeOther)
 }
 
-// traceView is what the sessions of a receiver say, the newest last.
+// traceView is the lines of a receiver's sessions, the newest last.
 type traceView struct {
 	Path  string
 	Lines []waiting.TraceLine
 	Every string
 }
 
-// readTrace asks for the newest lines.
+// readTrace reads the newest lines.
 func (p *Pages) readTrace(r *request) (traceView, error) {
 	v := traceView{Path: receiverPath(r.PathValue("key")), Every: traceEvery}
 	found, err := p.desk.Trace(r.Context(), r.PathValue("key"), "", nil)
@@ -318,36 +317,36 @@ func (p *Pages) readTrace(r *request) (traceView, error) {
 	return v, nil
 }
 
-// explainPath is the page that says what holds for a name.
+// explainPath is the path of the page that explains the limits of a name.
 func explainPath(name string) string {
 	return "/throttles?" + url.Values{"name": {name}}.Encode()
 }
 
 const (
-	// slowestShown bounds the register of open files on the first page: it leads to the worst ones, and the page
-	// Verifications has all.
+	// slowestShown bounds the list of open files on the first page: it shows the worst ones, and the page Verifications
+	// has all.
 	slowestShown = 5
 
-	// slowestWait bounds what the first page waits for the ledger, so that the receivers are shown while it hangs. A guess:
-	// as long as nodes are waited for.
+	// slowestWait bounds how long the first page waits for the ledger, so that it shows the receivers even while the
+	// ledger hangs. A guess: the same as for nodes.
 	slowestWait = 2 * time.Second
 )
 
-// slowestView is the register of open files on the first page, as stuckFirst orders them.
+// slowestView is the list of open files on the first page, in the order of stuckFirst.
 type slowestView struct {
 	filesView
 	More    bool // others are open, too
-	Uploads int  // that wait for their customer's upload: nothing of ours is slow
+	Uploads int  // that wait for their customer's upload, not for us
 	Away    bool // the ledger does not answer
 }
 
-// receiversPage is the first page: its polled part, and what is read once for each view.
+// receiversPage is the first page: the part that refreshes itself, and the parts read once.
 type receiversPage struct {
 	receiversView
 	Slowest slowestView
 }
 
-// readSlowest asks the ledger for the open files. Without an answer it says so: the page has more to show.
+// readSlowest reads the open files from the ledger. Without an answer the page says so, and shows its other parts.
 func (p *Pages) readSlowest(r *request) (v slowestView) {
 	ctx, cancel := context.WithTimeout(r.Context(), slowestWait)
 	defer cancel()

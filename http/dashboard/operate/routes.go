@@ -10,12 +10,12 @@ import (
 type route struct {
 	pattern string
 	open    bool // for everybody
-	part    bool // asked for by a script: refused without a page, and no sign that somebody looks
+	part    bool // requested by a script: refused without a page, and not counted as use of the session
 	changes bool // refused to observers
 	handle  func(*Pages, http.ResponseWriter, *request)
 }
 
-// live answers for the part of a page that is asked for again.
+// live answers for the part of a page that refreshes itself.
 func live[V any](page, part string, read func(*Pages, *request) (V, error)) func(*Pages, http.ResponseWriter, *request) {
 	return func(p *Pages, w http.ResponseWriter, r *request) {
 		v, err := read(p, r)
@@ -27,7 +27,7 @@ func live[V any](page, part string, read func(*Pages, *request) (V, error)) func
 	}
 }
 
-// whole answers with a page that shows what one function reads. Its part that is asked for again shows the same, see live.
+// whole answers with a page that shows the result of one function. Its refreshing part shows the same, see live.
 func whole[V any](page, title string, read func(*Pages, *request) (V, error)) func(*Pages, http.ResponseWriter, *request) {
 	return func(p *Pages, w http.ResponseWriter, r *request) {
 		v, err := read(p, r)
@@ -61,7 +61,7 @@ var routes = []route{
 
 	{pattern: "GET /verifications", handle: verifications},
 	{pattern: "GET /verifications/{id}", handle: verification},
-	{pattern: "POST /verifications/{id}/evidence", handle: showEvidence}, // it changes nothing: observers may ask
+	{pattern: "POST /verifications/{id}/evidence", handle: showEvidence}, // it changes nothing, so observers may use it
 	{pattern: "GET /verifications/{id}/live", part: true, handle: live("verification", "live", (*Pages).readWaits)},
 
 	{pattern: "GET /throttles", handle: throttles},

@@ -24,31 +24,31 @@ const (
 	// plain http.
 	cookieName = "__Host-rollcall-operator"
 
-	// codeHolds is how long a link can be used.
+	// codeHolds is how long a link is valid.
 	codeHolds = time.Minute
-	// codesMax bounds the links that are kept; the oldest goes first.
+	// codesMax bounds the stored links; the oldest is dropped first.
 	codesMax = 100
 
-	// A session ends after idle without a page that somebody opened, and after life in all.
+	// A session ends when no page was opened for idle, and after life in any case.
 	idle = time.Hour
 	life = 12 * time.Hour
-	// sessionsMax bounds the sessions; the one that was used least lately goes first.
+	// sessionsMax bounds the sessions; the least recently used is dropped first.
 	sessionsMax = 1000
 )
 
-// sessionID is what a session is kept by: the SHA-256 of its cookie.
+// sessionID is the key of a session: the SHA-256 of its cookie.
 type sessionID [sha256.Size]byte
 
-// session is who looks.
+// session is a signed-in operator.
 type session struct {
-	ID       sessionID // zero: nobody is signed in
-	Author   string    // of changes; "": it is not said
+	ID       sessionID // zero: not signed in
+	Author   string    // of changes; "": not given
 	ReadOnly bool
 	Begun    time.Time
 }
 
-// keeper keeps sessions and the codes of links. No ledger and no other node is asked, and no other node takes them: they
-// end with the process that made them. Safe for concurrent use.
+// keeper stores sessions and the codes of links in this process only, without the ledger: they are valid on no other
+// node and end with the process. Safe for concurrent use.
 type keeper struct {
 	now      func() time.Time
 	codes    *lru.Cache[string, code] // by the code
@@ -61,7 +61,7 @@ type keptSession struct {
 	seen atomic.Int64
 }
 
-// code is what a link is for.
+// code is the purpose of a link.
 type code struct {
 	author   string
 	readOnly bool
@@ -82,7 +82,7 @@ func (k *keeper) newCode(author string, readOnly bool) (string, time.Time) {
 	return name, until
 }
 
-// look says what a code is for, while it can be used. use takes it.
+// look returns the purpose of a valid code. With use it uses it up.
 func (k *keeper) look(name string, use bool) (code, bool) {
 	c, ok := k.codes.Peek(name)
 	if use {
@@ -91,7 +91,7 @@ func (k *keeper) look(name string, use bool) (code, bool) {
 	return c, ok && k.now().Before(c.until)
 }
 
-// begin begins a session, and has the browser keep its cookie.
+// begin begins a session, and sets its cookie.
 func (k *keeper) begin(w http.ResponseWriter, r *http.Request, c code) {
 	cookie, now := rand.Text(), k.now()
 	s := &keptSession{session: session{ID: sha256.Sum256([]byte(cookie)), Author: c.author, ReadOnly: c.readOnly,
@@ -101,15 +101,15 @@ func (k *keeper) begin(w http.ResponseWriter, r *http.Request, c code) {
 	web.SetCookie(w, cookieOf(r), cookie, 0, http.SameSiteStrictMode)
 }
 
-// holds reports whether a session isn't over.
+// holds reports whether a session is still valid.
 func (s *keptSession) holds(now time.Time) bool {
 	return now.Before(s.Begun.Add(life)) && now.Before(time.Unix(0, s.seen.Load()).Add(idle))
 }
 
-// end ends a session, whatever cookie somebody kept of it.
+// end ends a session, so that its cookie no longer works.
 func (k *keeper) end(s session) { k.sessions.Remove(s.ID) }
 
-// of finds the session of a request; two cookies are none. A page that somebody opens counts as use.
+// of finds the session of a request; two cookies count as none. Opening a page counts as use.
 func (k *keeper) of(r *http.Request, use bool) (session, bool) {
 	id, now := sessionID(sha256.Sum256([]byte(web.CookieOf(r, cookieOf(r))))), k.now()
 	s, ok := k.sessions.Peek(id)
@@ -117,14 +117,14 @@ func (k *keeper) of(r *http.Request, use bool) (session, bool) {
 		return session{}, false
 	}
 	if use {
-		k.sessions.Get(id) // of all it was used last
+		k.sessions.Get(id) // now the most recently used
 		s.seen.Store(now.UnixNano())
 	}
 	return s.session, true
 }
 
-// cookieOf is the name of the cookie for who asked. Cookies know no ports, so the name carries the one that the browser
-// asked for: sessions at two nodes of one machine, or by two tunnels, live side by side.
+// cookieOf is the name of the cookie for a request. Cookies ignore ports, so the name contains the port that the
+// browser uses: sessions at two nodes of one machine, or through two tunnels, exist side by side.
 func cookieOf(r *http.Request) string {
 	_, text, err := net.SplitHostPort(r.Host)
 	if err != nil {
@@ -154,7 +154,7 @@ func signIn(p *Pages, w http.ResponseWriter, r *request) {
 		http.Redirect(w, r.Request, p.pageOr(next, "/"), http.StatusSeeOther)
 		return
 	}
-	if next != "" { // as the link of a part whose session is over has it; the page is then opened without it
+	if next != "" { // set in the link of a part whose session has ended; the page opens without it
 		p.keepNext(w, r.Request, next)
 		http.Redirect(w, r.Request, "/sign-in", http.StatusSeeOther)
 		return
@@ -196,14 +196,14 @@ func useLink(p *Pages, w http.ResponseWriter, r *request) {
 	http.Redirect(w, r.Request, p.takeNext(w, r.Request), http.StatusSeeOther)
 }
 
-// overLink answers for a link that was used or whose time is over.
+// overLink answers for a used or expired link.
 func (p *Pages) overLink(w http.ResponseWriter, r *request) {
 	p.fail(w, r.Request, web.Failure{Status: http.StatusNotFound, Title: "This link has expired",
 		Text: "It was already used, or its minute has passed.",
 		Next: "Run `rollcall operate` again, and open the link that it prints."})
 }
 
-// unbearable answers where a browser would not keep the cookie.
+// unbearable answers when a browser would not keep the cookie.
 func (p *Pages) unbearable(w http.ResponseWriter, r *request) {
 	p.fail(w, r.Request, web.Failure{Status: http.StatusForbidden, Title: "Encryption is required",
 		Text: "This listener was reached over plain http from another machine, so others could read the session on its way.",
@@ -223,7 +223,7 @@ func signOut(p *Pages, w http.ResponseWriter, r *request) {
 // asset answers GET /assets/{name}.
 func asset(p *Pages, w http.ResponseWriter, r *request) { p.Asset(w, r.Request) }
 
-// guide answers GET /docs and GET /docs/{page}, and openAPI GET /openapi.yaml: what customers are told.
+// guide answers GET /docs and GET /docs/{page}, and openAPI GET /openapi.yaml: the customers' documents.
 func guide(p *Pages, w http.ResponseWriter, r *request) {
 	page, ok, err := web.Guide(r.PathValue("page"))
 	if err != nil {
@@ -242,19 +242,19 @@ func openAPI(_ *Pages, w http.ResponseWriter, _ *request) {
 }
 
 const (
-	// nextHolds is how long a browser remembers which page somebody asked for without a session. A guess: long enough to find
-	// a terminal and run a command, too short to surprise anybody the next day.
+	// nextHolds is how long a browser remembers the page that was requested without a session. A guess: long enough to
+	// find a terminal and run a command, too short to surprise anybody the next day.
 	nextHolds = 15 * time.Minute
 
-	// nextMax bounds the path of that page with its query, in bytes. Ours are shorter; a longer one is not remembered.
+	// nextMax bounds the path and query of that page, in bytes. Ours are shorter; a longer one is not remembered.
 	nextMax = 1 << 10
 )
 
-// nextCookie is the name of the cookie with that page. The link that `rollcall operate` prints knows nothing of it.
+// nextCookie is the name of the cookie with that page, which the link of `rollcall operate` does not contain.
 func nextCookie(r *http.Request) string { return cookieOf(r) + "-next" }
 
-// keepNext has the browser remember where to go after signing in. It forgets what it remembered when that is no page of ours,
-// or the first one.
+// keepNext makes the browser remember the page to show after signing in. For the first page, or one that is not ours,
+// it clears the cookie.
 func (p *Pages) keepNext(w http.ResponseWriter, r *http.Request, text string) {
 	if to := p.pageOr(text, "/"); to != "/" {
 		web.SetCookie(w, nextCookie(r), base64.RawURLEncoding.EncodeToString([]byte(to)), int(nextHolds/time.Second),
@@ -264,7 +264,7 @@ func (p *Pages) keepNext(w http.ResponseWriter, r *http.Request, text string) {
 	}
 }
 
-// takeNext says where to go after signing in, and forgets it: the page that was asked for, or the first one.
+// takeNext returns the page to show after signing in, the remembered one or the first, and clears the cookie.
 func (p *Pages) takeNext(w http.ResponseWriter, r *http.Request) string {
 	kept := web.CookieOf(r, nextCookie(r))
 	dropNext(w, r)
@@ -275,15 +275,15 @@ func (p *Pages) takeNext(w http.ResponseWriter, r *http.Request) string {
 	return p.pageOr(string(text), "/")
 }
 
-// dropNext has the browser forget it.
+// dropNext clears the cookie.
 func dropNext(w http.ResponseWriter, r *http.Request) {
 	if len(r.CookiesNamed(nextCookie(r))) > 0 {
 		web.SetCookie(w, nextCookie(r), "", -1, http.SameSiteStrictMode)
 	}
 }
 
-// pageOr gives a path with its query when it is that of a page of ours that needs a session, and another text when not.
-// Others can write the text: it must lead to no other site, and to nothing but a page.
+// pageOr returns a path with its query if it is one of our pages that need a session, and otherwise another text.
+// Strangers can write the path, so it must lead to no other site and only to a page.
 func (p *Pages) pageOr(text, other string) string {
 	plain := func(c rune) bool { return c > ' ' && c < 0x7f && c != '\\' }
 	if len(text) > nextMax || !strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//") ||

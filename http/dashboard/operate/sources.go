@@ -16,10 +16,10 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// sourcesEvery is how often the register of sources is asked for again.
+// sourcesEvery is how often the list of sources refreshes.
 const sourcesEvery = "5s"
 
-// sourcesView is our addresses.
+// sourcesView is our sources.
 type sourcesView struct {
 	Rows    []sourceRow
 	Used    int // of them
@@ -29,7 +29,7 @@ type sourcesView struct {
 	Say     string
 }
 
-// sourceRow is a source at one node, with what can be done to it.
+// sourceRow is a source at one node, with its possible changes.
 type sourceRow struct {
 	waiting.Source
 	Does []sourceChange
@@ -38,14 +38,14 @@ type sourceRow struct {
 // sourceChange is a change of a source: its name in a form, and in words.
 type sourceChange struct{ To, Verb, Says string }
 
-// The changes that the buttons of a source make. Says follows the name of the source.
+// The changes by the buttons of a source. Says follows the name of the source in a sentence.
 var (
 	pauseIt  = sourceChange{"pause", "Pause", "will no longer be used on any node. Its sessions end after their current command."}
 	drainIt  = sourceChange{"drain", "Drain", "will open no new sessions on any node. Open sessions run to their end."}
 	resumeIt = sourceChange{"resume", "Resume", "will be used again on all nodes. The overrides that pause or drain it end."}
 )
 
-// changesOf are the changes that make sense in a state.
+// changesOf returns the possible changes in a state.
 func changesOf(state string) []sourceChange {
 	switch state {
 	case "paused":
@@ -75,12 +75,12 @@ func (p *Pages) readSources(r *request) (sourcesView, error) {
 	return v, nil
 }
 
-// sourcePath is the page that asks before a source is changed.
+// sourcePath is the path of the page that asks before a source is changed.
 func sourcePath(source, to string) string {
 	return "/sources/change?" + url.Values{"source": {source}, "to": {to}}.Encode()
 }
 
-// sourceForm is what somebody filled in.
+// sourceForm is a filled-in form.
 type sourceForm struct{ Form, Source, To, For, Reason string }
 
 // changeSourceView asks before a source is changed.
@@ -104,7 +104,7 @@ func askSource(p *Pages, w http.ResponseWriter, r *request) {
 	p.showSource(w, r, http.StatusOK, sourceForm{Form: uuid.NewString(), Source: q.Get("source"), To: q.Get("to")}, "")
 }
 
-// showSource says what a change of a source does, and asks for a reason and for how long.
+// showSource says what a change of a source does, and asks for its reason and duration.
 func (p *Pages) showSource(w http.ResponseWriter, r *request, status int, in sourceForm, problem string) {
 	v := changeSourceView{In: in, Name: waiting.SourceName(in.Source), Rule: admin.SourceRule(in.Source),
 		Alone: in.To != resumeIt.To, Changes: !r.in.ReadOnly, Problem: problem}
@@ -175,7 +175,7 @@ func changeSource(p *Pages, w http.ResponseWriter, r *request) {
 	http.Redirect(w, r.Request, "/sources", http.StatusSeeOther)
 }
 
-// applySource does what a form asks for.
+// applySource makes the change of a form.
 func (p *Pages) applySource(r *request, in sourceForm, id uuid.UUID, holds time.Duration) error {
 	if in.To != resumeIt.To {
 		pause := map[string]throttle.Pause{pauseIt.To: throttle.PauseYes, drainIt.To: throttle.PauseDrain}[in.To]

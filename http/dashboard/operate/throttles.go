@@ -23,16 +23,16 @@ type throttlesView struct {
 	Layers    []layerView // the strongest first
 	File      admin.ThrottleFile
 	Loaded    time.Time
-	Away      string       // why the overrides are not to be seen
-	Explained *explainView // what holds for a name; nil: nobody asked
+	Away      string       // why the overrides are missing
+	Explained *explainView // limits of a name; nil: not requested
 	Problem   string
 	Changes   bool
 	Every     string
 	Say       string
 }
 
-// throttlesEvery is how often the register of overrides is asked for again. It counts down by minutes, so most answers are
-// that nothing has changed.
+// throttlesEvery is how often the list of overrides refreshes. It counts down by minutes, so most answers are "not
+// changed".
 const throttlesEvery = "10s"
 
 // layerView is the rules of one layer.
@@ -49,7 +49,7 @@ type ruleView struct {
 	Hour  bool // it ends within the hour
 }
 
-// readThrottles reads the rules of all layers. It gives what it knows when the ledger does not answer.
+// readThrottles reads the rules of all layers, without the overrides when the ledger does not answer.
 func (p *Pages) readThrottles(r *request) (throttlesView, error) {
 	found, err := p.desk.Throttle(r.Context(), false)
 	v := throttlesView{File: found.File, Changes: !r.in.ReadOnly, Every: throttlesEvery}
@@ -83,7 +83,7 @@ func (p *Pages) readThrottles(r *request) (throttlesView, error) {
 	return v, nil
 }
 
-// countdown is how long it is until a moment, by minutes: a register that shows it changes once a minute.
+// countdown is the time until a moment in minutes, so that a list changes only once a minute.
 func (p *Pages) countdown(until time.Time) string {
 	left := until.Sub(p.now())
 	days, hours, minutes := int(left.Hours())/24, int(left.Hours())%24, int(left.Minutes())%60
@@ -119,7 +119,7 @@ func nameText(name string) string {
 	return name
 }
 
-// explainView says what holds for a name.
+// explainView explains the limits of a name.
 type explainView struct {
 	Title  string
 	Found  *waiting.Explanation
@@ -129,17 +129,17 @@ type explainView struct {
 	In     overrideForm
 }
 
-// limitsView is the fields that something sets, and those with their built-in defaults.
+// limitsView is the fields set by a rule, and those with built-in defaults.
 type limitsView struct{ Own, Defaults fieldsView }
 
 // fieldsView is a table of fields.
 type fieldsView struct {
 	Caption string
 	Fields  []waiting.ExplainedField
-	Holds   string // the one that holds a receiver back; "": none
+	Holds   string // the field that holds a receiver back; "": none
 }
 
-// limitsOf parts fields. What holds a receiver back stands first, whoever said it.
+// limitsOf divides the fields. The one that holds a receiver back comes first, whatever its layer.
 func limitsOf(fields []waiting.ExplainedField, holds string) limitsView {
 	v := limitsView{fieldsView{Caption: "Limits, with who set them", Holds: holds}, fieldsView{Caption: "Built-in defaults"}}
 	for _, f := range fields {
@@ -158,7 +158,7 @@ func limitsOf(fields []waiting.ExplainedField, holds string) limitsView {
 // fieldsOf are the tables of an explanation.
 func fieldsOf(e *waiting.Explanation) limitsView { return limitsOf(e.Fields, "") }
 
-// overrideForm is what somebody filled in.
+// overrideForm is a filled-in form.
 type overrideForm struct{ Form, Name, Field, Value, For, Reason, Force string }
 
 // formOf reads it.
@@ -167,7 +167,7 @@ func formOf(r *request) overrideForm {
 	return overrideForm{of("form"), of("name"), of("field"), of("value"), of("for"), of("reason"), of("force")}
 }
 
-// call is the override that a form asks for.
+// call is the override of a form.
 func (f overrideForm) call() (admin.OverrideCall, error) {
 	id, err := uuid.Parse(f.Form)
 	if err != nil {
@@ -181,7 +181,7 @@ func (f overrideForm) call() (admin.OverrideCall, error) {
 		Reason: f.Reason, Force: f.Force == "yes"}, nil
 }
 
-// parseHolds reads how long something holds: 30m, 2h, 3d.
+// parseHolds reads a length of time: 30m, 2h, 3d.
 func parseHolds(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		if n, err := strconv.Atoi(days); err == nil && n > 0 && n < 1000 {
@@ -193,13 +193,13 @@ func parseHolds(text string) (time.Duration, error) {
 	return 0, fmt.Errorf("%q says no time: write 30m, 2h or 3d", text)
 }
 
-// throttles answers GET /throttles; with ?name= also what holds for it, who said it, and a form for an override.
+// throttles answers GET /throttles; with ?name= also its limits, their layers, and a form for an override.
 func throttles(p *Pages, w http.ResponseWriter, r *request) {
 	q := r.URL.Query()
 	p.showThrottles(w, r, http.StatusOK, overrideForm{Name: strings.TrimSpace(q.Get("name")), Field: q.Get("field")}, "")
 }
 
-// showThrottles answers with the rules, and the form for an override as it was filled in.
+// showThrottles answers with the rules and the filled-in form for an override.
 func (p *Pages) showThrottles(w http.ResponseWriter, r *request, status int, in overrideForm, problem string) {
 	v, err := p.readThrottles(r)
 	v.Problem = problem
@@ -222,14 +222,14 @@ func (p *Pages) showThrottles(w http.ResponseWriter, r *request, status int, in 
 	p.show(w, r, status, "throttles", living(title, "throttles", v))
 }
 
-// previewView is an override that was looked at and not set.
+// previewView is a checked override that is not set.
 type previewView struct {
 	In       overrideForm
 	Title    string
 	Ends     time.Time
 	Was      waiting.ExplainedField
 	Loosens  []string
-	Replayed *waiting.Replayed // nil: nothing can be said of the last hours
+	Replayed *waiting.Replayed // nil: the last hours could not be replayed
 	Why      string            // and why
 }
 
@@ -267,7 +267,7 @@ func preview(p *Pages, w http.ResponseWriter, r *request) {
 	p.show(w, r, http.StatusOK, "preview", titled("Review the override", "throttles", v))
 }
 
-// setOverride answers POST /throttles/set. The same form again is the same override.
+// setOverride answers POST /throttles/set. A repeated form sets it once.
 func setOverride(p *Pages, w http.ResponseWriter, r *request) {
 	in := formOf(r)
 	call, err := in.call()
@@ -282,7 +282,7 @@ func setOverride(p *Pages, w http.ResponseWriter, r *request) {
 	http.Redirect(w, r.Request, explainPath(in.Name), http.StatusSeeOther)
 }
 
-// wrongOverride shows the form again with what is wrong, or why nothing can be set now.
+// wrongOverride shows the form again with the problem.
 func (p *Pages) wrongOverride(w http.ResponseWriter, r *request, in overrideForm, err error) {
 	var refused *admin.Refusal
 	if errors.As(err, &refused) && refused.Status < http.StatusInternalServerError {
@@ -292,7 +292,7 @@ func (p *Pages) wrongOverride(w http.ResponseWriter, r *request, in overrideForm
 	p.refuse(w, r, err)
 }
 
-// clearOverrides answers POST /throttles/clear. One that is over already is no fault.
+// clearOverrides answers POST /throttles/clear. One that has already ended is no error.
 func clearOverrides(p *Pages, w http.ResponseWriter, r *request) {
 	reason := web.Text(r.Request, "reason")
 	id, err := uuid.Parse(r.PostFormValue("id"))
@@ -307,7 +307,7 @@ func clearOverrides(p *Pages, w http.ResponseWriter, r *request) {
 	http.Redirect(w, r.Request, "/throttles", http.StatusSeeOther)
 }
 
-// statusOf is the status of a refusal; 0 of another error.
+// statusOf is the status of a refusal; 0 for other errors.
 func statusOf(err error) int {
 	var refused *admin.Refusal
 	if errors.As(err, &refused) {

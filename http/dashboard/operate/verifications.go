@@ -21,35 +21,35 @@ import (
 const (
 	// openShown bounds the list of open verifications.
 	openShown = 100
-	// openRead bounds those that are read, from which the first ones are shown. Guess: some 1 MB.
+	// openRead bounds how many are read to find those to show. Guess: some 1 MB.
 	openRead = 2000
-	// waitMax bounds what a row says about a wait for receivers, in bytes. Guess: two receivers with what they asked for.
+	// waitMax bounds the text of a row about a wait for receivers, in bytes. Guess: two receivers with their causes.
 	waitMax = 200
 )
 
-// openView is what is not done, of all workspaces.
+// openView is the unfinished verifications of all workspaces.
 type openView struct {
 	filesView
-	Fit     int  // that fit, also those that are not shown
+	Fit     int  // that fit, shown or not
 	Overdue int  // of these
-	More    int  // that fit and are not shown
-	All     bool // all open ones were looked at
+	More    int  // that fit but are not shown
+	All     bool // all open ones were read
 	Find    string
 }
 
-// filesView is a table of verifications that are not done.
+// filesView is a table of unfinished verifications.
 type filesView struct{ Rows []openRow }
 
-// openRow is a verification that is not done.
+// openRow is an unfinished verification.
 type openRow struct {
 	ledger.Verification
-	Workspace string // its name; "": it is known from elsewhere
+	Workspace string // its name; "" on the workspace's own page
 	Name      string
 	Age       float64 // seconds
 	Done      int64
 	Waits     string  // for what, in a sentence
-	Overdue   float64 // seconds; 0: it is not
-	Node      string  // that has it, or had it; "": none
+	Overdue   float64 // seconds; 0: not overdue
+	Node      string  // node that works on it, or did; "": none
 	RanOut    bool    // its lease did
 }
 
@@ -101,7 +101,7 @@ func rowOf(v ledger.Verification, workspace string, nodes map[uuid.UUID]string, 
 	return row
 }
 
-// waitOf says what an open verification waits for, as its row in the ledger tells it.
+// waitOf says what an open verification waits for, by its row in the ledger.
 func waitOf(v ledger.Verification) string {
 	has := v.LeasedBy != uuid.Nil
 	switch v.State() {
@@ -126,7 +126,7 @@ func waitOf(v ledger.Verification) string {
 	return "A node to continue it."
 }
 
-// waitForReceivers says the same of one that waits for receivers.
+// waitForReceivers says the same for one that waits for receivers.
 func waitForReceivers(v ledger.Verification) string {
 	text := "Receivers that asked us to come back later."
 	if v.Issue != nil && v.Issue.Message != "" {
@@ -142,7 +142,7 @@ func waitForReceivers(v ledger.Verification) string {
 	return text
 }
 
-// fileName is what a verification is called: the customer's name of the file, or what it is.
+// fileName names a verification: the customer's name of the file, or its kind.
 func fileName(v ledger.Verification) string {
 	switch {
 	case v.Kind == ledger.Single:
@@ -166,7 +166,7 @@ func (p *Pages) names(r *request) (map[uuid.UUID]string, error) {
 	return names, nil
 }
 
-// nodeNames are the names of the nodes that this one knows, by what leases call them. Without a cluster there are none.
+// nodeNames are the names of the known nodes, by the ids in leases; none without a cluster.
 func (p *Pages) nodeNames(ctx context.Context) map[uuid.UUID]string {
 	names := map[uuid.UUID]string{}
 	known, err := p.desk.Members(ctx)
@@ -179,7 +179,7 @@ func (p *Pages) nodeNames(ctx context.Context) map[uuid.UUID]string {
 	return names
 }
 
-// entriesShown is how many entries of the book a page of one verification has.
+// entriesShown is how many entries the page of a verification shows.
 const entriesShown = 100
 
 // waitsView is what one verification waits for.
@@ -187,16 +187,16 @@ type waitsView struct {
 	waiting.Verification
 	Waits []waitView
 	Every string // "": it is over
-	Left  string // how long it is expected to take still; "": nobody can say
+	Left  string // expected time left; "": unknown
 }
 
-// waitView is a wait with a link to who it is for.
+// waitView is a wait with a link to its receiver.
 type waitView struct {
 	waiting.Wait
 	Words string
 }
 
-// waitWords say what addresses wait for.
+// waitWords describe what addresses wait for.
 var waitWords = map[string]string{
 	waiting.ForRoute:    "DNS to answer about their domain",
 	waiting.ForReceiver: "their turn",
@@ -206,14 +206,14 @@ var waitWords = map[string]string{
 	waiting.ForLedger:   "the ledger to save their outcomes",
 }
 
-// waitsEvery is how often what a verification waits for is asked for again.
+// waitsEvery is how often the part about waits refreshes.
 const waitsEvery = "5s"
 
-// errNoVerification says that a path names none.
+// errNoVerification: a path names no verification.
 var errNoVerification = &admin.Refusal{Status: http.StatusNotFound, Message: "there is no verification with this id: compare it " +
 	"with the one that its customer was given"}
 
-// readWaits asks what a verification waits for.
+// readWaits reads what a verification waits for.
 func (p *Pages) readWaits(r *request) (v waitsView, err error) {
 	id, err := uuid.Parse(r.PathValue("id"))
 	if err != nil {
@@ -242,23 +242,23 @@ type verificationView struct {
 	Name      string
 	Workspace string // its name
 	MadeBy    string
-	Overdue   float64 // seconds; 0: it is not
+	Overdue   float64 // seconds; 0: not overdue
 	Money     moneyView
 	Missing   string // why Row and Money are not shown; "": they are
 }
 
-// moneyView is what moved the credits of one verification.
+// moneyView is the entries of one verification.
 type moneyView struct {
 	admin.EntriesPage
 	Pager web.Pager
 }
 
-// Agrees reports whether the entries leave what the row says is still held.
+// Agrees reports whether the entries leave the amount that the row still holds.
 func (m moneyView) Agrees() bool {
 	return m.Sums.Held-m.Sums.Charged-m.Sums.Released == m.Verification.Held
 }
 
-// verification answers GET /verifications/{id}. Without the ledger it shows what the nodes say.
+// verification answers GET /verifications/{id}. Without the ledger it shows only the nodes' answers.
 func verification(p *Pages, w http.ResponseWriter, r *request) {
 	v := verificationView{Name: "One verification"}
 	var err error
@@ -276,7 +276,7 @@ func verification(p *Pages, w http.ResponseWriter, r *request) {
 	p.show(w, r, http.StatusOK, "verification", living(v.Name+" · Verifications", "verifications", v))
 }
 
-// readBook fills in what the ledger says.
+// readBook fills in the ledger's data.
 func (p *Pages) readBook(r *request, v *verificationView) (err error) {
 	id, err := uuid.Parse(v.Now.ID)
 	if err != nil {
@@ -307,7 +307,7 @@ func (p *Pages) readBook(r *request, v *verificationView) (err error) {
 	return err
 }
 
-// makerOf names who made something in a workspace, as the ledger calls them. What cannot be looked up keeps its id.
+// makerOf names an actor of the ledger for people. One that can't be looked up keeps its id.
 func (p *Pages) makerOf(ctx context.Context, workspace uuid.UUID, actor string) string {
 	kind, id, _ := strings.Cut(actor, ":")
 	switch kind {
@@ -333,15 +333,15 @@ func (p *Pages) makerOf(ctx context.Context, workspace uuid.UUID, actor string) 
 	return "an operator"
 }
 
-// evidenceView is what the outcome of one address rests on.
+// evidenceView is the evidence for the outcome of one address.
 type evidenceView struct {
 	evidence.Found
 	Back, Name string
 	Talk       *web.Talk
 }
 
-// showEvidence answers POST /verifications/{id}/evidence. It changes nothing, so observers may ask too: it is a POST, so that
-// the address is in no URL.
+// showEvidence answers POST /verifications/{id}/evidence. It changes nothing, so observers may use it; it is a POST so
+// that the address is in no URL.
 func showEvidence(p *Pages, w http.ResponseWriter, r *request) {
 	id, err := uuid.Parse(r.PathValue("id"))
 	if err != nil {
@@ -360,7 +360,7 @@ func showEvidence(p *Pages, w http.ResponseWriter, r *request) {
 	p.show(w, r, http.StatusOK, "evidence", titled("One address · "+v.Name+" · Verifications", "verifications", v))
 }
 
-// noEvidence answers for an address of which nothing can be told.
+// noEvidence answers for an address without evidence.
 func (p *Pages) noEvidence(w http.ResponseWriter, r *request, back string, err error) {
 	if status := statusOf(err); status != http.StatusNotFound && status != http.StatusGone && status != http.StatusBadRequest {
 		p.refuse(w, r, err)

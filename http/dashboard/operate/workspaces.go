@@ -15,16 +15,17 @@ import (
 )
 
 const (
-	// listShown bounds each list on the page of a workspace but its grants. Guess: the page stays below two thirds of its bound.
+	// listShown bounds each list on the page of a workspace except grants. Guess: the page stays below two thirds of
+	// its bound.
 	listShown = 100
 	// grantsShown is how many grants it shows.
 	grantsShown = 20
 )
 
-// workspacesView is the workspaces with what they have.
+// workspacesView is the workspaces with their balances.
 type workspacesView struct {
 	Rows []admin.WorkspaceLine
-	More int // that fit and are not shown
+	More int // that fit but are not shown
 	Find string
 }
 
@@ -59,14 +60,14 @@ type workspaceView struct {
 	Changes    bool
 	Invites    bool
 	In         workspaceForm
-	Done       string // what a form came to; "": nothing
+	Done       string // result of a form; "": none
 	Link       *admin.UserLink
 }
 
-// Files are those that are not done, for their table.
+// Files are the unfinished verifications, for their table.
 func (v workspaceView) Files() filesView { return filesView{v.Open} }
 
-// workspaceForm is what somebody filled in on the page of a workspace, and what is wrong with it.
+// workspaceForm is a filled-in form on the page of a workspace, with its problem.
 type workspaceForm struct {
 	Form                 string
 	Credits, Reason      string // of a grant
@@ -89,13 +90,13 @@ type limitRow struct {
 // keyView is an API key.
 type keyView struct{ ledger.Key }
 
-// Name is what the key is called.
+// Name is the key's label, or its id.
 func (k keyView) Name() string { return web.KeyName(k.Key) }
 
-// errNoWorkspace says that a path names none.
+// errNoWorkspace: a path names no workspace.
 var errNoWorkspace = &admin.Refusal{Status: http.StatusNotFound, Message: "there is no such workspace; see GET /v1/workspaces"}
 
-// workspaceOf reads the workspace of a path; it answers and gives false when the path names none.
+// workspaceOf reads the workspace of a path; if the path names none it answers and returns false.
 func (p *Pages) workspaceOf(w http.ResponseWriter, r *request) (uuid.UUID, bool) {
 	id, err := uuid.Parse(r.PathValue("id"))
 	if err != nil {
@@ -118,7 +119,7 @@ func workspace(p *Pages, w http.ResponseWriter, r *request) {
 	p.showWorkspace(w, r, http.StatusOK, workspaceView{Done: done})
 }
 
-// showWorkspace answers with the page of a workspace, and what a form came to.
+// showWorkspace answers with the page of a workspace and the result of a form.
 func (p *Pages) showWorkspace(w http.ResponseWriter, r *request, status int, v workspaceView) {
 	id, ok := p.workspaceOf(w, r)
 	if !ok {
@@ -188,7 +189,7 @@ func (p *Pages) readAccess(r *request, id uuid.UUID, v *workspaceView) error {
 	return err
 }
 
-// readWork fills in what is open.
+// readWork fills in the open verifications.
 func (p *Pages) readWork(r *request, id uuid.UUID, v *workspaceView) error {
 	open, err := p.desk.ListOpen(r.Context(), id, listShown+1)
 	if err != nil {
@@ -213,7 +214,7 @@ func asNumber(text string) (int64, error) {
 	return strconv.ParseInt(strings.NewReplacer(",", "", " ", "", "\u202f", "").Replace(text), 10, 64)
 }
 
-// refused says that a form was not taken, with status 422, when the caller can change it; for anything else it answers.
+// refused answers 422 with the problem if the caller can correct the form, and otherwise with an error page.
 func (p *Pages) refused(w http.ResponseWriter, r *request, err error) (problem string, ok bool) {
 	if status := statusOf(err); status == http.StatusBadRequest || status == http.StatusConflict {
 		return web.Sentence(plainly(err)), true
@@ -222,12 +223,12 @@ func (p *Pages) refused(w http.ResponseWriter, r *request, err error) (problem s
 	return "", false
 }
 
-// back leads to the page of a workspace, which says what was done.
+// back redirects to the page of a workspace, which says what was done.
 func back(w http.ResponseWriter, r *request, id uuid.UUID, done string) {
 	http.Redirect(w, r.Request, "/workspaces/"+id.String()+"?done="+done, http.StatusSeeOther)
 }
 
-// grant answers POST /workspaces/{id}/grant. The same form again is the same grant.
+// grant answers POST /workspaces/{id}/grant. A repeated form grants once.
 func grant(p *Pages, w http.ResponseWriter, r *request) {
 	workspace, ok := p.workspaceOf(w, r)
 	if !ok {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Person says who goes on at the page of the provider.
+// Person is who is signed in at the provider's page.
 func (p *Provider) Person(subject, email string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -19,7 +19,7 @@ var authorize = template.Must(template.New("").Parse(`<!doctype html><html lang=
 <form method="post" action="/authorize?{{.Asked}}"><button name="do" value="go">Go on as {{.Email}}</button>
 <button name="do" value="refuse">Refuse</button></form></main></body></html>`))
 
-// page answers GET /authorize (OpenID Connect Core 1.0 §3.1.2.3): who is signed in at the provider may go on or refuse.
+// page answers GET /authorize (OpenID Connect Core 1.0 §3.1.2.3): the person may continue or refuse.
 func (p *Provider) page(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	email := p.person["email"]
@@ -30,7 +30,8 @@ func (p *Provider) page(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// decide answers POST /authorize (OpenID Connect Core 1.0 §3.1.2.5 and 3.1.2.6): back with a code, or with an error.
+// decide answers POST /authorize (OpenID Connect Core 1.0 §3.1.2.5 and 3.1.2.6): a redirect with a code, or with an
+// error.
 func (p *Provider) decide(w http.ResponseWriter, r *http.Request) {
 	asked := r.URL.Query()
 	back := url.Values{"state": {asked.Get("state")}}

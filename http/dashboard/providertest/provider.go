@@ -19,7 +19,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// ClientID and Secret are those of the one client.
+// ClientID and Secret are those of the only client.
 const (
 	ClientID = "rollcall"
 	Secret   = "the secret of the client"
@@ -37,13 +37,13 @@ type Provider struct {
 	grants map[string]grant  // guarded by mu: by the code
 	away   bool              // guarded by mu
 	sign   *rsa.PrivateKey   // guarded by mu: another key to sign with; nil: the right one
-	info   map[string]any    // guarded by mu: what UserInfo says
+	info   map[string]any    // guarded by mu: the answer of UserInfo
 	tokens int               // guarded by mu: how often a code was exchanged
-	front  string            // guarded by mu: where its page is; "": at the same origin
-	person map[string]string // guarded by mu: who goes on at the page, subject and email
+	front  string            // guarded by mu: origin of its page; "": the same
+	person map[string]string // guarded by mu: the person at the page, subject and email
 }
 
-// grant is what a code leads to, and what the browser asked for with it.
+// grant is the claims of a code, with the parameters of the browser's request.
 type grant struct {
 	claims map[string]any
 	asked  url.Values
@@ -85,7 +85,7 @@ func Start(t testing.TB) *Provider {
 	return p
 }
 
-// discover says where everything is.
+// discover answers with the provider's endpoints.
 func (p *Provider) discover(w http.ResponseWriter, _ *http.Request) {
 	p.mu.Lock()
 	front := cmp.Or(p.front, p.URL)
@@ -112,7 +112,7 @@ var keys = sync.OnceValue(func() (made [3]*rsa.PrivateKey) {
 	return made
 })
 
-// Rotate takes the next key; the old one is gone. There are two.
+// Rotate replaces the key by the next one. There are two.
 func (p *Provider) Rotate() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,28 +120,28 @@ func (p *Provider) Rotate() {
 	p.number++
 }
 
-// SignForeign signs from now on with a key that the provider does not show.
+// SignForeign makes the provider sign with an unpublished key.
 func (p *Provider) SignForeign() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sign = keys()[2]
 }
 
-// Away has the provider answer nothing of use, or again.
+// Away makes the provider answer nothing useful, or work again.
 func (p *Provider) Away(yes bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.away = yes
 }
 
-// SetInfo sets what UserInfo says.
+// SetInfo sets the answer of UserInfo.
 func (p *Provider) SetInfo(info map[string]any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.info = info
 }
 
-// SetFront says at which origin the page of the provider is; "": at URL.
+// SetFront sets the origin of the provider's page; "": URL.
 func (p *Provider) SetFront(origin string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,8 +155,8 @@ func (p *Provider) Exchanged() int {
 	return p.tokens
 }
 
-// Claims are what the provider says of somebody at a moment, to whom asked in these words. Change has names and values in
-// turn, which replace some.
+// Claims are the provider's claims about a person at a time, for a request with this query. Change has names and values
+// in turn, which replace some.
 func (p *Provider) Claims(asked url.Values, now time.Time, subject, email string, change ...any) map[string]any {
 	c := map[string]any{"iss": p.URL, "sub": subject, "aud": ClientID, "exp": now.Add(time.Minute).Unix(), "iat": now.Unix(),
 		"nonce": asked.Get("nonce"), "email": email, "email_verified": true, "name": "Name of " + subject}
@@ -166,7 +166,7 @@ func (p *Provider) Claims(asked url.Values, now time.Time, subject, email string
 	return c
 }
 
-// Give makes a code that leads to claims, once.
+// Give makes a one-time code for claims.
 func (p *Provider) Give(claims map[string]any, asked url.Values) string {
 	code := uuid.NewString()
 	p.mu.Lock()
@@ -175,14 +175,14 @@ func (p *Provider) Give(claims map[string]any, asked url.Values) string {
 	return code
 }
 
-// Withdraw makes a code one that was used.
+// Withdraw marks a code as used.
 func (p *Provider) Withdraw(code string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.grants, code)
 }
 
-// token exchanges a code, once, for who knows the secret and the verifier.
+// token exchanges a code, once, for a client with the secret and the verifier.
 func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

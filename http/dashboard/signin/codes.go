@@ -14,44 +14,43 @@ import (
 // stepLife is how long somebody may take for the code after the password.
 const stepLife = 10 * time.Minute
 
-// againFor is how long the form that switched codes on is answered again.
+// againFor is how long the form that turned codes on gets the same answer again.
 const againFor = 10 * time.Minute
 
 var (
-	// ErrCode says that a code is wrong or was used.
+	// ErrCode: a code is wrong or used.
 	ErrCode = errors.New("signin: the code is wrong or was used")
-	// ErrStep says that the page for the code is too old, or that something about the user changed since.
+	// ErrStep: the page for the code is too old, or the user's sign-in changed since.
 	ErrStep = errors.New("signin: sign in from the beginning")
-	// ErrOn says that codes are on already.
+	// ErrOn: codes are on already.
 	ErrOn = errors.New("signin: codes are on already")
-	// ErrOff says that codes are off.
+	// ErrOff: codes are off.
 	ErrOff = errors.New("signin: codes are off")
-	// ErrNoPassword says that a user has none: there is nothing that codes would guard, and no other way to sign in than
-	// the provider.
+	// ErrNoPassword: a user has no password, so codes would guard nothing, and the provider is the only way to sign in.
 	ErrNoPassword = errors.New("signin: there is no password")
-	// ErrFormUsed says that the session of a form is over.
+	// ErrFormUsed: the session of a form has ended.
 	ErrFormUsed = errors.New("signin: the form was used")
 )
 
-// codeRule is about wrong codes of a user from all networks together: only who knows the password can give any.
+// codeRule limits a user's wrong codes from all networks together: giving one requires the password.
 var codeRule = ledger.AttemptRule{Free: 10, Window: 15 * time.Minute, First: time.Minute, Most: 15 * time.Minute}
 
-// CodeWanted says that somebody has proved who they are but for a code. Step is for the next call, see Code.
+// CodeWanted: only the code is missing. Step is for the next call, see Code.
 type CodeWanted struct{ Step string }
 
 // Error says so.
 func (c *CodeWanted) Error() string { return "signin: a code is wanted" }
 
-// step is who has proved everything but a code.
+// step is a user for whom only the code is missing.
 type step struct {
 	User    uuid.UUID `json:"u"`
 	Email   string    `json:"e"`
-	Factors []byte    `json:"f"` // how they sign in: a change of it ends the step
+	Factors []byte    `json:"f"` // state of their sign-in: a change ends the step
 	Until   int64     `json:"t"`
 	Link    Token     `json:"l"` // an invitation that is accepted with the code
 }
 
-// wantCode is what who has codes is answered after their first proof; nil for who has none.
+// wantCode is the answer for a user with codes after the first proof; nil for a user without codes.
 func (s *Service) wantCode(u ledger.User, link Token) error {
 	if u.TOTP == "" {
 		return nil
@@ -61,8 +60,8 @@ func (s *Service) wantCode(u ledger.User, link Token) error {
 		Until: s.now().Add(stepLife).Unix(), Link: link})}
 }
 
-// Code begins the session of who has proved who they are and gives a code. The same step with the same code again is
-// one session. ErrCode, ErrStep, *Wait, ErrBusy.
+// Code begins the session of a step with a code. The same step with the same code again is one session. ErrCode,
+// ErrStep, *Wait, ErrBusy.
 func (s *Service) Code(ctx context.Context, sealed, code string, b Browser) (Token, ledger.SignedIn, error) {
 	var at step
 	none := ledger.SignedIn{}
@@ -77,7 +76,7 @@ func (s *Service) Code(ctx context.Context, sealed, code string, b Browser) (Tok
 	}
 	defer leave()
 	u, err := s.book.UserByEmail(ctx, at.Email)
-	// The session is looked for after the user was read: a node that has used this code since has begun it, too.
+	// The session is read after the user: a node that used this code meanwhile has begun the session, too.
 	if in, err := SessionNow(ctx, s, token); err == nil {
 		return token, in, nil // this form again, also one sent at the same time
 	}
@@ -101,9 +100,8 @@ func (s *Service) Code(ctx context.Context, sealed, code string, b Browser) (Tok
 	return token, in, nil
 }
 
-// begin begins a session of who has proved that they are a user, or finds that it has begun, and accepts an invitation;
-// "": none. ErrWrong for who was disabled since, or signs in otherwise by now, ErrFormUsed, ledger.ErrChanged for a
-// code that was used.
+// begin begins a session of a proven user, or finds it begun, and accepts an invitation; "": none. Errors: ErrWrong if
+// the user was disabled or changed the way of signing in since, ErrFormUsed, ledger.ErrChanged for a used code.
 func (s *Service) begin(ctx context.Context, u ledger.User, link Token, n ledger.NewSession) (in ledger.SignedIn, err error) {
 	n.User, n.Proved = u.ID, u.Factors()
 	if link != "" {
@@ -129,7 +127,7 @@ func (s *Service) proveCode(ctx context.Context, u ledger.User, code string, b B
 	})
 }
 
-// spendCode is proveCode with what writes the state in which the code is used up.
+// spendCode is proveCode with a function that writes the state with the code used up.
 func (s *Service) spendCode(ctx context.Context, u ledger.User, code string, b Browser, keep func(next TOTPState) error) error {
 	user, network := s.subjects(u.Email, b)
 	codes := ledger.Hash(s.keyed("codes", u.ID.String()))
@@ -156,7 +154,7 @@ func (s *Service) spendCode(ctx context.Context, u ledger.User, code string, b B
 			}
 			return nil
 		}
-		if !errors.Is(err, ledger.ErrChanged) { // changed: another request has used this code, or one beside it
+		if !errors.Is(err, ledger.ErrChanged) { // changed: another request used this code, or a neighbouring one
 			return err
 		}
 	}
@@ -176,7 +174,7 @@ type CodeSetup struct {
 	URI    string // for apps
 }
 
-// SetupCodes makes a secret for a form. The same form gives the same secret.
+// SetupCodes makes a secret for a form, always the same for one form.
 func (s *Service) SetupCodes(user ledger.User, form uuid.UUID) CodeSetup {
 	secret := s.codeSecret(user, form)
 	return CodeSetup{Form: form, Secret: SecretText(secret), URI: TOTPURI("Rollcall", user.Email, secret)}
@@ -196,9 +194,9 @@ func (s *Service) recoveries(user ledger.User, form uuid.UUID) (all []string) {
 	return all
 }
 
-// CodesOn switches codes on for who is signed in, who proves the password and that the app has the secret, and ends all
-// their other sessions. It answers the recovery codes; the same form again is answered again for some minutes.
-// ErrWrong, ErrCode, ErrOn, ErrNoPassword, *Wait, ErrBusy.
+// CodesOn turns codes on for the signed-in user, who proves the password and that the app has the secret, and ends all
+// their other sessions. It returns the recovery codes; for some minutes a repeated form gets them again. ErrWrong,
+// ErrCode, ErrOn, ErrNoPassword, *Wait, ErrBusy.
 func (s *Service) CodesOn(ctx context.Context, in ledger.SignedIn, form uuid.UUID, password, code string, b Browser) ([]string, error) {
 	if !HasPassword(in.User) {
 		return nil, ErrNoPassword
@@ -231,8 +229,8 @@ func (s *Service) CodesOn(ctx context.Context, in ledger.SignedIn, form uuid.UUI
 	return recovery, err
 }
 
-// CodesOff ends codes for who is signed in, who proves the password and gives a code, and ends all their other
-// sessions. Off already is off. ErrWrong, ErrCode, *Wait, ErrBusy.
+// CodesOff turns codes off for the signed-in user, who proves the password and gives a code, and ends all their other
+// sessions. If they are off already nothing changes. ErrWrong, ErrCode, *Wait, ErrBusy.
 func (s *Service) CodesOff(ctx context.Context, in ledger.SignedIn, password, code string, b Browser) error {
 	u, err := proveBoth(ctx, s, in, password, code, b)
 	if err != nil || u.TOTP == "" {
@@ -243,9 +241,9 @@ func (s *Service) CodesOff(ctx context.Context, in ledger.SignedIn, password, co
 	return err
 }
 
-// RenewRecovery makes new recovery codes for who is signed in, who proves the password and gives a code. The old ones
-// stop. The same form again makes no second set: for some minutes it is answered the codes that it has made, and
-// again is true. ErrOff, ErrWrong, ErrCode, ErrFormUsed, *Wait, ErrBusy.
+// RenewRecovery makes new recovery codes for the signed-in user, who proves the password and gives a code. The old ones
+// stop working. A repeated form makes no second set: for some minutes it gets the same codes, and again is true.
+// ErrOff, ErrWrong, ErrCode, ErrFormUsed, *Wait, ErrBusy.
 func (s *Service) RenewRecovery(ctx context.Context, in ledger.SignedIn, form uuid.UUID, password, code string, b Browser) (
 	codes []string, again bool, err error) {
 	u, err := s.prove(ctx, in.User.Email, password, b)
@@ -285,13 +283,13 @@ func (s *Service) RenewRecovery(ctx context.Context, in ledger.SignedIn, form uu
 	return codes, again, nil
 }
 
-// IsRecovery reports whether a code is one of a user's recovery codes that are left. It stays one.
+// IsRecovery reports whether a code is one of a user's unused recovery codes. It does not use it up.
 func IsRecovery(s *Service, u ledger.User, code string) bool {
 	var state TOTPState
 	return len(code) <= PasswordMost && s.states.open(u.ID.String(), u.TOTP, &state) && state.Recovers(code)
 }
 
-// madeBy says which form has made a user's recovery codes, and when, in seconds. uuid.Nil for who has none.
+// madeBy returns the form that made a user's recovery codes, and when, in seconds. uuid.Nil for a user without codes.
 func (s *Service) madeBy(u ledger.User) (uuid.UUID, int64) {
 	var state TOTPState
 	s.states.open(u.ID.String(), u.TOTP, &state)

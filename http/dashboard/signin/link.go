@@ -11,7 +11,7 @@ import (
 	"rollcall/ledger"
 )
 
-// Link reads a link that can be used, and who it is for; nil: somebody new. ledger.ErrNoSuchLink.
+// Link reads a valid link and its user; nil: a new user. Error: ledger.ErrNoSuchLink.
 func (s *Service) Link(ctx context.Context, token Token) (l ledger.Link, user *ledger.User, err error) {
 	id, ok := token.Hash()
 	if !ok {
@@ -29,8 +29,8 @@ func (s *Service) link(ctx context.Context, id ledger.Hash) (ledger.Link, *ledge
 	return l, &u, err
 }
 
-// DevLink makes a link that signs in as the owner of a workspace, who has no password: for a node on one's own
-// machine, whose operator wants to look. An owner with that email is made, unless the workspace has one.
+// DevLink makes a link that signs in as the owner of a workspace, who has no password: for the operator of a node on
+// the same machine. It makes an owner with that email, unless the workspace has one.
 func DevLink(ctx context.Context, book ledger.People, workspace uuid.UUID, email string) (Token, error) {
 	ctx = ledger.WithActor(ctx, "operator")
 	members, err := book.Members(ctx, workspace)
@@ -68,17 +68,17 @@ func join(ctx context.Context, book ledger.People, workspace uuid.UUID, email st
 	return err
 }
 
-// noPassword is a kept text that no password fits.
+// noPassword is a stored text that matches no password.
 const noPassword = "none"
 
 // HasPassword reports whether a user can sign in with a password.
 func HasPassword(u ledger.User) bool { return u.Password != "" && u.Password != noPassword }
 
-// ErrKnown says that an invitation is for somebody who has an account: they sign in, then see Join.
+// ErrKnown: an invitation is for a user with an account, who has to sign in and use Join.
 var ErrKnown = errors.New("signin: the invitation is for somebody who has an account")
 
-// Join accepts an invitation in the session of who it is for. A second time changes nothing. It returns the
-// workspace; uuid.Nil the second time. ledger.ErrNoSuchLink also for an invitation of somebody else.
+// Join accepts an invitation in its user's session. It returns the workspace; a second time changes nothing and returns
+// uuid.Nil. Error: ledger.ErrNoSuchLink, also for somebody else's invitation.
 func Join(ctx context.Context, s *Service, in ledger.SignedIn, link Token) (uuid.UUID, error) {
 	id, _ := link.Hash()
 	l, _, err := s.link(ctx, id)
@@ -99,7 +99,7 @@ func ForUser(l ledger.Link, u ledger.User) bool {
 	return l.Purpose == ledger.InviteLink && ledger.FoldEmail(l.Email) == ledger.FoldEmail(u.Email)
 }
 
-// Accepting is a form of a link that was filled in.
+// Accepting is a filled-in form of a link.
 type Accepting struct {
 	Link     Token
 	Form     uuid.UUID // of the form: sent twice, it is one
@@ -108,20 +108,20 @@ type Accepting struct {
 	Code     string    // of who has codes
 }
 
-// Accept uses a link up and begins a session. Who is a user signs in for an invitation: whoever made the link has
-// seen it, and it may not open what else its user may see. Who has codes gives one with every other link.
-// ledger.ErrNoSuchLink, the faults of CheckPassword, ErrKnown, ErrWrong, ErrCode, *Wait, ErrBusy.
+// Accept uses a link up and begins a session. A known user must sign in to accept an invitation: the maker of the link
+// has seen it, and the link alone must not open the user's other workspaces. For other links a user with codes must
+// give one. ledger.ErrNoSuchLink, the faults of CheckPassword, ErrKnown, ErrWrong, ErrCode, *Wait, ErrBusy.
 func (s *Service) Accept(ctx context.Context, a Accepting, b Browser) (Token, ledger.SignedIn, error) {
 	none := ledger.SignedIn{}
 	id, ok := a.Link.Hash()
 	if !ok {
 		return "", none, ledger.ErrNoSuchLink
 	}
-	random := s.keyed("accept", string(a.Link), a.Form.String(), a.Password) // who made the link may know all but the last
+	random := s.keyed("accept", string(a.Link), a.Form.String(), a.Password) // the link's maker may know all but the last
 	token := tokenOf(random[:])
 	n := s.newSession(token, b)
 	l, user, err := s.link(ctx, id)
-	if errors.Is(err, ledger.ErrNoSuchLink) { // this form again? Only who has sent it knows its session
+	if errors.Is(err, ledger.ErrNoSuchLink) { // a repeat of this form? Only its sender knows its session
 		in, again := s.Session(ctx, token)
 		if again == nil {
 			return token, in, nil
@@ -132,7 +132,7 @@ func (s *Service) Accept(ctx context.Context, a Accepting, b Browser) (Token, le
 	}
 	accept := ledger.Accept{Link: id, User: keyedID(s.keyed("invited", string(a.Link), a.Form.String())), Name: a.Name, Session: n}
 	switch {
-	case l.Purpose == ledger.SignInLink: // the link is all it takes
+	case l.Purpose == ledger.SignInLink: // the link alone suffices
 	case user != nil && l.Purpose == ledger.InviteLink:
 		return "", none, ErrKnown
 	default:

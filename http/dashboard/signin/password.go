@@ -13,13 +13,13 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// cost is what a password costs to try: 19 MiB of memory, two passes, one thread. It takes some 33 ms of a processor.
+// cost is the cost of trying a password: 19 MiB of memory, two passes, one thread, some 33 ms of a processor.
 var cost = &argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
-// nobodys is a text with the cost of a good one, of which no password is known.
+// nobodys is a PHC text of the usual cost whose password nobody knows.
 const nobodys = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
-// Bounds of what a stored text may ask for, so that a broken one doesn't take all memory.
+// Bounds of the cost in a stored text, so that a broken one doesn't use up all memory.
 const (
 	memoryMax = 256 << 10 // KiB
 	passesMax = 16
@@ -31,15 +31,15 @@ const (
 	PasswordMost  = 128
 )
 
-// hashesAtOnce passwords are tried at once; hashWaits more wait for hashWait at most. Those who wait are few among
-// the requests that a node takes, so that other pages have room.
+// hashesAtOnce passwords are tried at once; hashWaits more wait for at most hashWait. These are few compared with a
+// node's requests, so that other pages have room.
 const (
 	hashesAtOnce = 2
 	hashWait     = 2 * time.Second
 	hashWaits    = 64
 )
 
-// ErrBusy says that too many passwords are tried at this moment.
+// ErrBusy: too many passwords are being tried now.
 var ErrBusy = errors.New("signin: too many passwords are tried at once")
 
 // The faults of a new password.
@@ -82,7 +82,7 @@ type hasher struct {
 
 func newHasher() *hasher { return &hasher{places: make(chan struct{}, hashesAtOnce)} }
 
-// enter waits for a place; leave gives it back. ErrBusy.
+// enter waits for a slot; leave gives it back. Error: ErrBusy.
 func (h *hasher) enter(ctx context.Context) error {
 	select {
 	case h.places <- struct{}{}:
@@ -132,18 +132,18 @@ func (h *hasher) verify(ctx context.Context, kept, password string) (bool, error
 	return right && ok, err
 }
 
-// plain is a password as it is tried: two ways of writing the same characters are one (Unicode NFKC).
+// plain normalizes a password (Unicode NFKC), so that equivalent spellings are equal.
 func plain(password string) string { return norm.NFKC.String(password) }
 
-// usable reports whether a PHC text is whole and asks for no more than the bounds. The library would panic at one of no
-// passes or threads.
+// usable reports whether a PHC text is complete and within the bounds. The library would panic at one without passes or
+// threads.
 func usable(phc string) bool {
 	p, salt, key, err := argon2id.DecodeHash(phc)
 	return err == nil && p.Memory >= 8 && p.Memory <= memoryMax && p.Iterations >= 1 && p.Iterations <= passesMax &&
 		p.Parallelism >= 1 && len(salt) >= 8 && len(key) >= 16
 }
 
-// common are passwords of 12 characters and more that everybody tries first, in small letters.
+// common are the passwords of 12 characters and more that guessers try first, in lower case.
 var common = set(
 	"123456789012", "1234567890123", "12345678901234", "123456789012345", "1234567890123456", "123456789101",
 	"1234567891011", "123456789123", "1234567890qwerty", "123123123123", "111222333444", "112233445566", "121212121212",

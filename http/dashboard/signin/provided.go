@@ -16,25 +16,25 @@ import (
 // visitLife is how long somebody may take at the provider.
 const visitLife = 10 * time.Minute
 
-// ErrNotInvited says that who the provider names may not sign in: nobody has invited them, their account has a
-// password and is not bound, or what came back is not to be believed.
+// ErrNotInvited: the person named by the provider may not sign in. There is no invitation, the account has a password
+// and is not bound, or the answer can't be trusted.
 var ErrNotInvited = errors.New("signin: the provider names nobody who may sign in")
 
-// Visit is what a browser goes to the provider for.
+// Visit is the purpose of a browser's visit to the provider.
 type Visit struct {
-	Next string    `json:"x"` // where to go on after signing in
+	Next string    `json:"x"` // page to show after signing in
 	Link Token     `json:"l"` // an invitation to accept
-	User uuid.UUID `json:"u"` // who binds their account; Nil: somebody signs in
+	User uuid.UUID `json:"u"` // the user who binds their account; Nil: for signing in
 }
 
-// visit is one that has begun. Its browser keeps it, sealed.
+// visit is a visit in progress. Its browser keeps it, encrypted.
 type visit struct {
 	Visit
 	Attempt
 	Until int64 `json:"t"`
 }
 
-// Visit begins one: where the browser goes, and what it has to keep and nobody else may have. ErrAway.
+// Visit begins a visit: it returns the URL for the browser, and a secret that only this browser keeps. Error: ErrAway.
 func (s *Service) Visit(ctx context.Context, v Visit) (to, kept string, err error) {
 	to, attempt, err := s.provider.Begin(ctx)
 	if err != nil {
@@ -43,10 +43,9 @@ func (s *Service) Visit(ctx context.Context, v Visit) (to, kept string, err erro
 	return to, s.visits.seal("visit", visit{Visit: v, Attempt: attempt, Until: s.now().Add(visitLife).Unix()}), nil
 }
 
-// Back ends a visit with what the browser came back with. in is who is signed in there, if anybody is: only they can
-// bind their account, and then there is no token. The same visit again is one session. What signs nobody in counts
-// as a failure of the network. ErrNotInvited, ErrRefused, ErrAway, *CodeWanted, *Choice, *Wait,
-// ledger.ErrNoSuchLink.
+// Back ends a visit with the browser's return parameters. in is the user signed in there, if any: only they can bind
+// their account, and then there is no token. The same visit again is one session. Every failure counts against the
+// network. ErrNotInvited, ErrRefused, ErrAway, *CodeWanted, *Choice, *Wait, ledger.ErrNoSuchLink.
 func (s *Service) Back(ctx context.Context, kept string, query url.Values, in *ledger.SignedIn, b Browser) (Visit, Token, error) {
 	var v visit
 	if !s.visits.open("visit", kept, &v) || s.now().Unix() >= v.Until {
@@ -72,7 +71,7 @@ func (s *Service) Back(ctx context.Context, kept string, query url.Values, in *l
 	return v.Visit, token, err
 }
 
-// arrive asks the provider who has come back, and does what they went for.
+// arrive asks the provider who came back, and completes the visit's purpose.
 func (s *Service) arrive(ctx context.Context, v visit, token Token, query url.Values, in *ledger.SignedIn, b Browser) (Token, error) {
 	who, err := s.provider.Finish(ctx, v.Attempt, query)
 	if err != nil {
@@ -86,7 +85,7 @@ func (s *Service) arrive(ctx context.Context, v visit, token Token, query url.Va
 	case errors.Is(err, ledger.ErrNoSuchUser):
 		var chosen []ledger.Hash
 		if v.Link != "" {
-			id, _ := v.Link.Hash() // the zero one, of no invitation, for what is no token
+			id, _ := v.Link.Hash() // zero, the hash of no invitation, for an invalid token
 			chosen = append(chosen, id)
 		}
 		err = s.welcome(ctx, who, chosen, token, b)
@@ -101,8 +100,8 @@ func (s *Service) arrive(ctx context.Context, v visit, token Token, query url.Va
 	return token, nil
 }
 
-// bind lets who is signed in sign in by the provider from now on. It has to have verified the email of the account:
-// somebody who has made an account for another's email cannot keep a way into it.
+// bind lets the signed-in user sign in by the provider from now on. The provider must have verified the account's
+// email, so that somebody who made an account for another's email can't keep access to it.
 func (s *Service) bind(ctx context.Context, user uuid.UUID, in *ledger.SignedIn, who Who) error {
 	if in == nil || in.User.ID != user || !isEmail(who, in.User.Email) {
 		return ErrNotInvited
@@ -115,16 +114,16 @@ func (s *Service) bind(ctx context.Context, user uuid.UUID, in *ledger.SignedIn,
 	return err
 }
 
-// Unbind ends that who is signed in signs in by the provider, when they prove the password, and give a code if they
-// have codes. It ends all their other sessions. Who is bound to none stays so. ErrNoPassword, ErrWrong, ErrCode,
-// *Wait, ErrBusy.
+// Unbind ends signing in by the provider for the signed-in user, who proves the password, and gives a code if they have
+// codes. It ends all their other sessions. An unbound account stays so. ErrNoPassword, ErrWrong, ErrCode, *Wait,
+// ErrBusy.
 func (s *Service) Unbind(ctx context.Context, in ledger.SignedIn, password, code string, b Browser) error {
 	if !HasPassword(in.User) {
 		return ErrNoPassword
 	}
 	u, err := s.prove(ctx, in.User.Email, password, b)
 	if err != nil || u.OIDC == "" {
-		return err // also the same form again, whose code is used
+		return err // also a repeated form, whose code is used
 	}
 	if u.TOTP != "" {
 		if err := s.proveCode(ctx, u, code, b); err != nil {
@@ -141,8 +140,7 @@ func isEmail(who Who, email string) bool {
 	return who.Email != "" && ledger.FoldEmail(who.Email) == ledger.FoldEmail(email)
 }
 
-// enter signs in a user whom the provider names, who gives a code if they have codes, and accepts the invitation of
-// the visit.
+// enter signs in a user named by the provider, asks for a code if they have codes, and accepts the visit's invitation.
 func (s *Service) enter(ctx context.Context, u ledger.User, v Visit, token Token, b Browser) error {
 	if v.Link != "" {
 		l, _, err := s.Link(ctx, v.Link)
@@ -163,8 +161,8 @@ func (s *Service) enter(ctx context.Context, u ledger.User, v Visit, token Token
 	return err
 }
 
-// Choice says that the provider names somebody new who has open invitations: they choose which to accept, since
-// whoever made one has asked nobody. Step is for the next call, see Choose.
+// Choice: the provider names a new person with open invitations, who chooses which to accept, because anybody can make
+// invitations without asking them. Step is for the next call, see Choose.
 type Choice struct {
 	Step        string
 	Invitations []ledger.Link
@@ -173,15 +171,15 @@ type Choice struct {
 // Error says so.
 func (c *Choice) Error() string { return "signin: somebody new chooses among their invitations" }
 
-// choice is who chooses.
+// choice is the person who chooses.
 type choice struct {
 	Who   Who   `json:"w"`
 	Token Token `json:"s"` // of the session that begins
 	Until int64 `json:"t"`
 }
 
-// Choose makes a user of somebody whom the provider has named, with the invitations that they chose. The same step
-// again is one session. ErrStep, ErrNotInvited.
+// Choose makes a user of a person named by the provider, with the chosen invitations. The same step again is one
+// session. ErrStep, ErrNotInvited.
 func Choose(ctx context.Context, s *Service, sealed string, chosen []ledger.Hash, b Browser) (Token, error) {
 	var c choice
 	if !s.steps.open("choice", sealed, &c) || s.now().Unix() >= c.Until {
@@ -193,9 +191,9 @@ func Choose(ctx context.Context, s *Service, sealed string, chosen []ledger.Hash
 	return c.Token, s.welcome(ctx, c.Who, chosen, c.Token, b)
 }
 
-// welcome makes a user of somebody whom the provider names for the first time: with invitations for the email that
-// it has verified, and never of one who has an account already, whose password it would replace. ErrNotInvited,
-// *Choice when none was chosen.
+// welcome makes a user of a person whom the provider names for the first time, with invitations for the verified email.
+// It never does so if there is an account already, whose password it would replace. Errors: ErrNotInvited, *Choice when
+// none was chosen.
 func (s *Service) welcome(ctx context.Context, who Who, chosen []ledger.Hash, token Token, b Browser) error {
 	if ledger.CheckEmail(who.Email) != nil {
 		return ErrNotInvited
@@ -235,7 +233,7 @@ func (s *Service) welcome(ctx context.Context, who Who, chosen []ledger.Hash, to
 	return nil
 }
 
-// orElse is an error, or another when there is none.
+// orElse returns an error, or another one if it is nil.
 func orElse(err, other error) error {
 	if err == nil {
 		return other
@@ -243,14 +241,14 @@ func orElse(err, other error) error {
 	return err
 }
 
-// keyedID is an id that only this service makes.
+// keyedID is an id that only this service can make.
 func keyedID(random [32]byte) uuid.UUID {
 	id := uuid.UUID(random[:16])
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
 	return id
 }
 
-// tidyName is a name of the provider's that the ledger takes; "" for one that it does not.
+// tidyName is the provider's name of a person if the ledger accepts it, else "".
 func tidyName(name string) string {
 	name = strings.TrimSpace(name)
 	if len(name) > ledger.NameMax || ledger.CheckName(name) != nil {

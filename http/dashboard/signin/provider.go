@@ -27,42 +27,41 @@ const (
 	timeout = 5 * time.Second
 	// answerMax bounds its answer.
 	answerMax = 1 << 20
-	// knownFor is how long its addresses are believed; what comes after is asked anew, and the old ones hold if that
-	// fails.
+	// knownFor is how long its endpoints are cached; then they are read anew, and the old ones stay if that fails.
 	knownFor = time.Hour
-	// awayFor is how long a provider that did not answer is not asked again.
+	// awayFor is how long a silent provider is not asked again.
 	awayFor = 5 * time.Second
 )
 
 var (
-	// ErrAway says that the provider does not answer, or not as one.
+	// ErrAway: the provider does not answer, or not like a provider.
 	ErrAway = errors.New("provider: it does not answer")
-	// ErrRefused says that what came back is not to be believed.
+	// ErrRefused: the answer can't be trusted.
 	ErrRefused = errors.New("provider: it did not say who this is")
 )
 
-// ProviderOptions are what a Provider needs; all but Now are required.
+// ProviderOptions are the options of a Provider; all but Now are required.
 type ProviderOptions struct {
 	Issuer   string
 	ClientID string
 	Secret   string
-	Redirect func() string    // where it sends browsers back to; it must know this address
+	Redirect func() string    // URL to which it sends browsers back, registered there
 	Now      func() time.Time // nil: time.Now
 }
 
-// Provider is one. Safe for concurrent use.
+// Provider is a client of an OpenID Connect provider. Safe for concurrent use.
 type Provider struct {
 	o      ProviderOptions
 	client *http.Client
 	asking singleflight.Group
 
-	mu    sync.Mutex     // nobody asks anything while holding it: every page reads Origin
+	mu    sync.Mutex     // never held during a request to the provider, because every page reads Origin
 	known *oidc.Provider // guarded by mu; nil: it has never answered
-	ask   time.Time      // guarded by mu: when to ask for its addresses again
-	fault error          // guarded by mu: of the last question, while known is nil
+	ask   time.Time      // guarded by mu: when to read its endpoints again
+	fault error          // guarded by mu: of the last request, while known is nil
 }
 
-// NewProvider makes one. It asks nothing yet.
+// NewProvider makes a Provider without asking it anything yet.
 func NewProvider(o ProviderOptions) *Provider {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -85,21 +84,21 @@ func (b boundedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// Attempt is one way of a browser to the provider and back. Nobody but that browser may have it.
+// Attempt is one round trip of a browser to the provider. Only that browser may have it.
 type Attempt struct {
 	State    string `json:"s"`
 	Nonce    string `json:"n"`
 	Verifier string `json:"v"`
 }
 
-// Who is somebody, as the provider says.
+// Who is a person, as the provider describes them.
 type Who struct {
 	Identity string // as ledger.Identity writes it
 	Email    string // that it has verified; "": none
 	Name     string
 }
 
-// Begin gives the URL to which a browser goes. ErrAway.
+// Begin returns the URL for the browser. Error: ErrAway.
 func (p *Provider) Begin(ctx context.Context) (string, Attempt, error) {
 	known, err := p.discoverOnce(ctx)
 	if err != nil {
@@ -115,7 +114,7 @@ func (p *Provider) oauthSettings(known *oidc.Provider) *oauth2.Config {
 		RedirectURL: p.o.Redirect(), Scopes: []string{oidc.ScopeOpenID, "email", "profile"}}
 }
 
-// Origin is scheme, host and port of the page at which people sign in, "" until it was asked for.
+// Origin is scheme, host and port of the provider's sign-in page, "" until it is known.
 func (p *Provider) Origin() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,7 +128,7 @@ func (p *Provider) Origin() string {
 	return u.Scheme + "://" + u.Host
 }
 
-// discoverOnce returns the addresses of the provider. Many who want them at once ask once. ErrAway.
+// discoverOnce returns the provider's endpoints. Simultaneous callers share one request. Error: ErrAway.
 func (p *Provider) discoverOnce(ctx context.Context) (*oidc.Provider, error) {
 	p.mu.Lock()
 	known, fault, fresh := p.known, p.fault, p.o.Now().Before(p.ask)
@@ -144,7 +143,7 @@ func (p *Provider) discoverOnce(ctx context.Context) (*oidc.Provider, error) {
 	return found.(*oidc.Provider), nil
 }
 
-// askAnew asks the provider for its addresses. ErrAway, unless it has given some before.
+// askAnew reads the provider's endpoints. Error: ErrAway, unless some are known from before.
 func (p *Provider) askAnew(ctx context.Context) (*oidc.Provider, error) {
 	found, err := oidc.NewProvider(oidc.ClientContext(ctx, p.client), p.o.Issuer)
 	p.mu.Lock()
@@ -161,15 +160,15 @@ func (p *Provider) askAnew(ctx context.Context) (*oidc.Provider, error) {
 	return p.known, p.fault
 }
 
-// claims are those that are read of an ID token, or of what UserInfo answers.
+// claims are the used claims of an ID token or of UserInfo.
 type claims struct {
 	Email    string `json:"email"`
-	Verified any    `json:"email_verified"` // some providers write it as a text
+	Verified any    `json:"email_verified"` // some providers write a string
 	Name     string `json:"name"`
 	Party    string `json:"azp"`
 }
 
-// Finish reads what a browser came back with. ErrRefused, ErrAway.
+// Finish checks the browser's return parameters. Errors: ErrRefused, ErrAway.
 func (p *Provider) Finish(ctx context.Context, a Attempt, back url.Values) (Who, error) {
 	state, issuer := back.Get("state"), back.Get("iss")
 	switch {
@@ -224,8 +223,7 @@ func (p *Provider) Finish(ctx context.Context, a Attempt, back url.Values) (Who,
 	return w, nil
 }
 
-// askUserInfo asks for the email that is not in the token. What does not answer, or answers about another, says
-// nothing.
+// askUserInfo asks for an email missing in the token. No answer, or one about another person, changes nothing.
 func (p *Provider) askUserInfo(ctx context.Context, known *oidc.Provider, tokens *oauth2.Token, subject string, c claims) claims {
 	info, err := known.UserInfo(ctx, oauth2.StaticTokenSource(tokens))
 	var more claims
@@ -238,10 +236,11 @@ func (p *Provider) askUserInfo(ctx context.Context, known *oidc.Provider, tokens
 	return more
 }
 
-// ErrSecret says that the file of the secret is not one to use.
+// ErrSecret: the file of the secret can't be used.
 var ErrSecret = errors.New("provider: the secret cannot be used")
 
-// ReadSecret reads the secret of the client from a file that others cannot read. ErrSecret, or the file system's.
+// ReadSecret reads the secret of the client from a file that others can't read. Errors: ErrSecret, or the file
+// system's.
 func ReadSecret(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// believed is how long an answer about a session holds, from before the book was asked.
+	// believed is how long an answer about a session is cached, from before the ledger was asked.
 	believed = 4 * time.Second
 
-	// sessionsMax bounds the answers that are kept. At the bound the one that was used least lately is forgotten.
+	// sessionsMax bounds the cached answers. At the bound the least recently used is dropped.
 	sessionsMax = 16384
 
-	// endedFor is how long it matters at least that a session was ended here while the book was asked.
+	// endedFor is how long the end of a session is remembered, against answers of the ledger from before.
 	endedFor = believed + 5*time.Second
 )
 
-// sessionCache remembers what the book said about sessions.
+// sessionCache caches the ledger's answers about sessions.
 type sessionCache struct {
 	book Book
 	idle time.Duration
@@ -34,10 +34,10 @@ type sessionCache struct {
 	kept *lru.Cache[ledger.Hash, keptSession]
 
 	mu    sync.Mutex
-	ended map[ledger.Hash]time.Time // guarded by mu: ended here while the book was asked; until when that matters
+	ended map[ledger.Hash]time.Time // guarded by mu: ended here; until when that is remembered
 }
 
-// keptSession is an answer and until when it holds.
+// keptSession is an answer and its expiry.
 type keptSession struct {
 	in    ledger.SignedIn
 	until time.Time
@@ -50,7 +50,7 @@ func newSessionCache(book Book, idle time.Duration, now func() time.Time) *sessi
 	return c
 }
 
-// get gives a session. ledger.ErrNoSuchSession; another error: nobody knows.
+// get returns a session. Errors: ledger.ErrNoSuchSession; any other means unknown.
 func (c *sessionCache) get(ctx context.Context, id ledger.Hash) (ledger.SignedIn, error) {
 	kept, known := c.kept.Get(id)
 	if known && c.now().Before(kept.until) {
@@ -59,23 +59,23 @@ func (c *sessionCache) get(ctx context.Context, id ledger.Hash) (ledger.SignedIn
 	return c.getSince(ctx, id, c.now().Add(-believed))
 }
 
-// getSince gives a session as the book said it then or later.
+// getSince returns a session from an answer not older than a time.
 func (c *sessionCache) getSince(ctx context.Context, id ledger.Hash, since time.Time) (ledger.SignedIn, error) {
 	for {
 		answer, err := c.question(ctx, id)
-		if err != nil || !answer.asked.Before(since) { // else another request has asked before, and waited
+		if err != nil || !answer.asked.Before(since) { // otherwise another request asked before, and waited
 			return answer.in, err
 		}
 	}
 }
 
-// answered is what the book said to a question that was asked then.
+// answered is the ledger's answer to a question, with its time.
 type answered struct {
 	in    ledger.SignedIn
 	asked time.Time
 }
 
-// question asks the book about a session, or waits for the answer to who is asking already.
+// question asks the ledger about a session, or waits for the answer to a question in progress.
 func (c *sessionCache) question(ctx context.Context, id ledger.Hash) (answered, error) {
 	v, err, _ := c.ask.Do(string(id[:]), func() (any, error) {
 		asked := c.now()
@@ -91,13 +91,13 @@ func (c *sessionCache) question(ctx context.Context, id ledger.Hash) (answered, 
 	return v.(answered), err
 }
 
-// drop forgets a session of which the book knows nothing.
+// drop removes a session that the ledger does not know.
 func (c *sessionCache) drop(id ledger.Hash) {
 	c.kept.Remove(id)
 	c.used.Forget(id)
 }
 
-// keep stores what the book answered to a question that was asked then.
+// keep caches the ledger's answer to a question asked at a time.
 func (c *sessionCache) keep(id ledger.Hash, in ledger.SignedIn, asked time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,7 +110,7 @@ func (c *sessionCache) keep(id ledger.Hash, in ledger.SignedIn, asked time.Time)
 	}
 }
 
-// forget makes the next request with a session ask the book.
+// forget makes the next request with a session ask the ledger.
 func (c *sessionCache) forget(id ledger.Hash) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,5 +136,5 @@ func (c *sessionCache) forgetUser(user ledger.User) {
 	}
 }
 
-// stop writes what is left to note.
+// stop writes the pending notes.
 func (c *sessionCache) stop() { c.used.Stop() }

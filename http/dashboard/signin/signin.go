@@ -12,7 +12,7 @@ import (
 	"rollcall/ledger"
 )
 
-// Book is what signing in needs of the ledger; ledger.People is one.
+// Book is the part of the ledger for signing in; ledger.People implements it.
 type Book interface {
 	LinkByID(ctx context.Context, id ledger.Hash) (ledger.Link, bool, error)
 	AcceptLink(ctx context.Context, a ledger.Accept) (ledger.SignedIn, error)
@@ -36,32 +36,32 @@ type Book interface {
 	ForgetFailures(ctx context.Context, subject ledger.Hash) error
 }
 
-// ErrWrong says that nobody has this email with this password. It does not say which of the two is wrong.
+// ErrWrong: no user has this email with this password. It does not tell which of the two is wrong.
 var ErrWrong = errors.New("signin: email and password do not fit")
 
-// Wait says that somebody failed too often and may try again later.
+// Wait: there were too many failures; try again later.
 type Wait struct{ Until time.Time }
 
-// Error says until when.
+// Error says how long to wait.
 func (w *Wait) Error() string {
 	return "signin: too many failures, until " + w.Until.UTC().Format(time.RFC3339)
 }
 
-// The rules about failures: of a user from one network, and of one network for whatever user.
+// The rules about failures: of a user from one network, and from one network for any user.
 var (
 	userRule    = ledger.AttemptRule{Free: 5, Window: 15 * time.Minute, First: time.Minute, Most: 15 * time.Minute}
 	networkRule = ledger.AttemptRule{Free: 20, Window: time.Minute, First: time.Minute, Most: time.Minute}
 )
 
-// Options are what a Service needs; all but Now are required.
+// Options are the options of a Service; all but Now are required.
 type Options struct {
 	Book   Book
 	Secret []byte           // 32 bytes, the same on every node
-	Idle   time.Duration    // how long a session holds unused
-	Life   time.Duration    // how long it holds in all
+	Idle   time.Duration    // how long an unused session lasts
+	Life   time.Duration    // how long a session lasts at most
 	Now    func() time.Time // nil: time.Now
 
-	Provider *Provider // nil: there is none, and Visit and Back are not called
+	Provider *Provider // nil: no provider; then Visit and Back are not called
 }
 
 // Service signs people in. Safe for concurrent use.
@@ -73,8 +73,8 @@ type Service struct {
 	hasher   *hasher
 	sessions *sessionCache
 	turns    turns
-	steps    sealer // of who has still to give a code
-	states   sealer // of codes, as the book keeps them
+	steps    sealer // of users who still have to give a code
+	states   sealer // of codes, as stored in the ledger
 	visits   sealer // to the provider
 	provider *Provider
 	now      func() time.Time
@@ -92,10 +92,10 @@ func New(o Options) *Service {
 	return s
 }
 
-// Stop writes what is left to note about the use of sessions.
+// Stop writes the pending notes about the use of sessions.
 func (s *Service) Stop() { s.sessions.stop() }
 
-// Browser is where somebody signs in from.
+// Browser is the browser and network of a sign-in.
 type Browser struct {
 	Agent   string // its User-Agent
 	Address string // for people
@@ -103,7 +103,7 @@ type Browser struct {
 }
 
 // SignIn begins a session. The same form with the same email and password again is one session. ErrWrong, *CodeWanted,
-// *Wait, ErrBusy, ErrFormUsed; another error: nobody knows.
+// *Wait, ErrBusy, ErrFormUsed; any other error means unknown.
 func (s *Service) SignIn(ctx context.Context, form uuid.UUID, email, password string, b Browser) (Token, ledger.SignedIn, error) {
 	user, err := s.prove(ctx, email, password, b)
 	if err == nil {
@@ -126,8 +126,7 @@ func (s *Service) newSession(token Token, b Browser) ledger.NewSession {
 	return ledger.NewSession{ID: id, Agent: b.Agent, Network: b.Address, Life: s.life}
 }
 
-// prove finds who has an email and a password, and counts failures. The answer takes as long for an email that nobody
-// has.
+// prove finds the user with an email and a password, and counts failures. It takes equally long for an unknown email.
 func (s *Service) prove(ctx context.Context, email, password string, b Browser) (ledger.User, error) {
 	email = strings.TrimSpace(email)
 	user, network := s.subjects(email, b)
@@ -155,7 +154,7 @@ func (s *Service) prove(ctx context.Context, email, password string, b Browser) 
 		return ledger.User{}, err
 	}
 	if good && found.TOTP != "" {
-		return found, nil // failures are forgotten with the code: who knows the password could try codes for ever
+		return found, nil // only the code clears failures: otherwise somebody with the password could try codes for ever
 	}
 	if good {
 		return found, s.book.ForgetFailures(ctx, user)
@@ -166,7 +165,7 @@ func (s *Service) prove(ctx context.Context, email, password string, b Browser) 
 	return ledger.User{}, ErrWrong
 }
 
-// mayTry refuses who has failed too often. *Wait.
+// mayTry returns *Wait after too many failures.
 func (s *Service) mayTry(ctx context.Context, subjects ...ledger.Hash) error {
 	waits, err := s.book.SignInWaits(ctx, subjects)
 	if err != nil {
@@ -175,7 +174,7 @@ func (s *Service) mayTry(ctx context.Context, subjects ...ledger.Hash) error {
 	return waitOf(waits)
 }
 
-// subjects are what failures are counted under: of a user from one network, and of that network.
+// subjects are the keys for counting failures: a user from one network, and that network.
 func (s *Service) subjects(email string, b Browser) (user, network ledger.Hash) {
 	return s.keyed("user", strings.ToLower(email), b.Network), s.keyed("network", b.Network)
 }
@@ -188,7 +187,7 @@ func (s *Service) failedSignIn(ctx context.Context, user, network ledger.Hash) e
 	return s.failed(ctx, network, networkRule)
 }
 
-// failed counts a failure. The one that begins a wait is answered as wrong: only what comes after it is told to wait.
+// failed counts a failure. The failure that starts a wait is answered as wrong; only later ones are told to wait.
 func (s *Service) failed(ctx context.Context, subject ledger.Hash, rule ledger.AttemptRule) error {
 	_, err := s.book.FailedSignIn(ctx, []ledger.Hash{subject}, rule)
 	return err
@@ -209,7 +208,7 @@ func waitOf(waits []time.Time) error {
 
 func cut(text string, most int) string { return text[:min(len(text), most)] }
 
-// Session says what the cookie of a request may do. ledger.ErrNoSuchSession; another error: nobody knows.
+// Session returns the session of a cookie. Errors: ledger.ErrNoSuchSession; any other means unknown.
 func (s *Service) Session(ctx context.Context, cookie Token) (ledger.SignedIn, error) {
 	id, ok := cookie.Hash()
 	if !ok {
@@ -218,8 +217,8 @@ func (s *Service) Session(ctx context.Context, cookie Token) (ledger.SignedIn, e
 	return s.sessions.get(ctx, id)
 }
 
-// SessionNow is Session for what changes something: the book is asked anew. Its answer does for the page; that
-// nobody acts who was disabled in between, the book sees to, see Acting.
+// SessionNow is Session for changes: the ledger is asked anew. A user who is disabled after that can't act either,
+// because the ledger checks it with each change, see Acting.
 func SessionNow(ctx context.Context, s *Service, cookie Token) (ledger.SignedIn, error) {
 	id, ok := cookie.Hash()
 	if !ok {
@@ -228,36 +227,36 @@ func SessionNow(ctx context.Context, s *Service, cookie Token) (ledger.SignedIn,
 	return s.sessions.getSince(ctx, id, s.now())
 }
 
-// Acting makes the changes of a context those of who is signed in.
+// Acting attributes the changes of a context to the signed-in user.
 func Acting(ctx context.Context, s *Service, in ledger.SignedIn, workspace uuid.UUID, role ledger.Role) context.Context {
 	ctx = ledger.WithActor(ctx, "user:"+in.User.ID.String())
 	return ledger.WithActing(ctx, ledger.Acting{Session: in.Session.ID, Idle: s.idle, Workspace: workspace, Role: role})
 }
 
-// Sessions lists the sessions of who is signed in, the one used last first.
+// Sessions lists the sessions of the signed-in user, the one used last first.
 func (s *Service) Sessions(ctx context.Context, user uuid.UUID) ([]ledger.Session, error) {
 	return s.book.Sessions(ctx, user, s.idle)
 }
 
-// End ends a session of a user. One that is over already is no error.
+// End ends a session of a user. One that has already ended is no error.
 func (s *Service) End(ctx context.Context, user ledger.User, id ledger.Hash) error {
 	err := s.book.EndSession(ctx, user.ID, id)
 	s.sessions.forget(id)
 	return err
 }
 
-// Changed makes what was believed about a user be asked again, after their roles were changed.
+// Changed drops the cached answers about a user, after a change of their roles.
 func (s *Service) Changed(user uuid.UUID) { s.sessions.forgetUser(ledger.User{ID: user}) }
 
-// EndOthers ends all sessions of a user but one, and says how many they were.
+// EndOthers ends all sessions of a user but one, and returns how many.
 func (s *Service) EndOthers(ctx context.Context, user ledger.User, but ledger.Hash) (int, error) {
 	n, err := s.book.EndSessions(ctx, user.ID, but)
 	s.sessions.forgetUser(user)
 	return n, err
 }
 
-// ChangePassword gives who is signed in a new password and a new session, and ends all others. Who has codes gives
-// one. The faults of CheckPassword, ErrWrong for the old password, ErrCode, *Wait, ErrBusy.
+// ChangePassword gives the signed-in user a new password and a new session, and ends all others. A user with codes
+// gives one. Errors: those of CheckPassword, ErrWrong for the old password, ErrCode, *Wait, ErrBusy.
 func (s *Service) ChangePassword(ctx context.Context, in ledger.SignedIn, old, password, code string, b Browser) (
 	Token, error) {
 	if err := CheckPassword(password, in.User.Email); err != nil {
@@ -271,7 +270,7 @@ func (s *Service) ChangePassword(ctx context.Context, in ledger.SignedIn, old, p
 	if err != nil {
 		return "", err
 	}
-	token := NewToken() // its session begins first: the other one may do nothing any more once it has ended itself
+	token := NewToken() // its session begins first, because the acting session can't do anything after ending itself
 	n := s.newSession(token, b)
 	n.User = u.ID
 	if _, err := s.book.BeginSession(ctx, n); err != nil {
@@ -284,7 +283,7 @@ func (s *Service) ChangePassword(ctx context.Context, in ledger.SignedIn, old, p
 	return token, nil
 }
 
-// proveBoth proves who is signed in by their password, and by a code if they have codes. ErrWrong, ErrCode, *Wait,
+// proveBoth checks the password of the signed-in user, and a code if they have codes. ErrWrong, ErrCode, *Wait,
 // ErrBusy.
 func proveBoth(ctx context.Context, s *Service, in ledger.SignedIn, password, code string, b Browser) (
 	ledger.User, error) {

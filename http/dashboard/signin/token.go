@@ -15,7 +15,7 @@ import (
 // tokenBytes are the random bytes of a cookie and of a link.
 const tokenBytes = 32
 
-// Token is the secret of a session or of a link, as it stands in a cookie or in a URL.
+// Token is the secret of a session or of a link, in a cookie or in a URL.
 type Token string
 
 // NewToken makes one.
@@ -27,7 +27,7 @@ func NewToken() Token {
 
 func tokenOf(bytes []byte) Token { return Token(base64.RawURLEncoding.EncodeToString(bytes)) }
 
-// Hash is what the book knows it by; false for a text that is no token.
+// Hash is the token's form in the ledger; false for an invalid token.
 func (t Token) Hash() (ledger.Hash, bool) {
 	bytes, err := base64.RawURLEncoding.Strict().DecodeString(string(t))
 	if err != nil || len(bytes) != tokenBytes {
@@ -36,8 +36,8 @@ func (t Token) Hash() (ledger.Hash, bool) {
 	return sha256.Sum256(bytes), true
 }
 
-// TokenOf makes the token of a form, so that it is made once: of what tells the form from all others, which has to
-// hold the form's own id.
+// TokenOf derives the token of a form, so that a repeated form gets the same one. The texts must identify the form,
+// with its own id.
 func (s *Service) TokenOf(what string, texts ...string) Token {
 	return DeriveToken(s.secret, what, texts...)
 }
@@ -48,7 +48,7 @@ func DeriveToken(secret []byte, what string, texts ...string) Token {
 	return tokenOf(random[:])
 }
 
-// Keyed is a hash that only this service can make, of texts told apart by what they are.
+// Keyed is a hash of texts that only this service can make, separate for each purpose.
 func (s *Service) Keyed(what string, texts ...string) [sha256.Size]byte {
 	return s.keyed("page "+what, texts...)
 }
@@ -58,7 +58,7 @@ func (s *Service) keyed(what string, texts ...string) [sha256.Size]byte {
 	return keyedHash(s.secret, what, texts...)
 }
 
-// keyedHash is a hash that only who has the secret can make, of texts told apart by what they are.
+// keyedHash is a hash of texts that requires the secret, separate for each purpose.
 func keyedHash(secret []byte, what string, texts ...string) [sha256.Size]byte {
 	m := hmac.New(sha256.New, secret)
 	for _, text := range append([]string{what}, texts...) {
@@ -68,8 +68,8 @@ func keyedHash(secret []byte, what string, texts ...string) [sha256.Size]byte {
 	return [sha256.Size]byte(m.Sum(nil))
 }
 
-// sealer encrypts what only this service may read or make, for one purpose. The same secret makes the same on every
-// node.
+// sealer encrypts values that only this service may read or make, for one purpose. With the same secret all nodes can
+// read them.
 type sealer struct{ aead cipher.AEAD }
 
 func newSealer(key [32]byte) sealer {
@@ -84,7 +84,7 @@ func newSealer(key [32]byte) sealer {
 	return s
 }
 
-// seal writes a value, bound to what it is of.
+// seal encrypts a value, bound to its owner.
 func (s sealer) seal(of string, value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -93,7 +93,7 @@ func (s sealer) seal(of string, value any) string {
 	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, text, []byte(of)))
 }
 
-// open reads one; false for what this service has not sealed for that.
+// open decrypts a value; false if this service did not encrypt it for that owner.
 func (s sealer) open(of, text string, into any) bool {
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil {

@@ -2,7 +2,7 @@ package signin
 
 import (
 	"crypto/hmac"
-	"crypto/sha1" //nolint:gosec // what apps know (RFC 6238, 1.2); a code rests on the secret and not on collisions
+	"crypto/sha1" //nolint:gosec // apps support it (RFC 6238, 1.2); codes depend on the secret, not on collisions
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base32"
@@ -17,11 +17,11 @@ import (
 	"rsc.io/qr"
 )
 
-// What every app takes without being asked (RFC 6238, 4 and 5.2).
+// The defaults of all apps (RFC 6238, 4 and 5.2).
 const (
-	// TOTPDigits is how long a code is.
+	// TOTPDigits is the length of a code.
 	TOTPDigits = 6
-	// TOTPPeriod is how long a code holds.
+	// TOTPPeriod is how long a code is valid.
 	TOTPPeriod = 30 * time.Second
 	// totpSkew is how many periods a clock may be off, in both directions.
 	totpSkew = 1
@@ -33,13 +33,13 @@ const TOTPSecretBytes = sha1.Size
 // Recoveries is how many recovery codes there are.
 const Recoveries = 10
 
-// recoveryBytes are the random bytes of such a code, which nobody finds out: 80 bits, 16 letters.
+// recoveryBytes are the random bytes of such a code: 80 bits, too many to guess, 16 letters.
 const recoveryBytes = 10
 
-// totpLetters are those of secrets and codes, as apps read them.
+// totpLetters are the letters of secrets and codes, as apps read them.
 var totpLetters = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// TOTPStep is the number of the period in which a moment is.
+// TOTPStep is the number of the period of a moment.
 func TOTPStep(at time.Time) int64 { return at.Unix() / int64(TOTPPeriod/time.Second) }
 
 // TOTPCode is the code of a period (RFC 4226, 5.3).
@@ -54,13 +54,13 @@ func TOTPCode(secret []byte, step int64) string {
 	return fmt.Sprintf("%0*d", TOTPDigits, n%1_000_000)
 }
 
-// TOTPState is what is remembered of the codes.
+// TOTPState is the stored state of a user's codes.
 type TOTPState struct {
 	Secret   []byte    `json:"s"`
 	Last     int64     `json:"l"` // the period of the last code that was used: it and those before it are used up
 	Form     uuid.UUID `json:"f"` // with which the recovery codes were made
 	Made     int64     `json:"m"` // when, in seconds
-	Recovery [][]byte  `json:"r"` // hashes of the recovery codes that are left
+	Recovery [][]byte  `json:"r"` // hashes of the unused recovery codes
 }
 
 // BeginTOTP is the state after the first code was given, which shows that the app has the secret; false for a wrong
@@ -69,7 +69,7 @@ func BeginTOTP(secret []byte, recovery []string, form uuid.UUID, code string, no
 	return TOTPState{Secret: secret, Last: -1}.Renew(recovery, form, now).useCode(plainCode(code), now)
 }
 
-// Renew is the state with other recovery codes, in place of those that were left, made with a form.
+// Renew is the state with new recovery codes, made with a form, in place of the old ones.
 func (s TOTPState) Renew(recovery []string, form uuid.UUID, now time.Time) TOTPState {
 	s.Form, s.Made, s.Recovery = form, now.Unix(), nil
 	for _, r := range recovery {
@@ -78,7 +78,7 @@ func (s TOTPState) Renew(recovery []string, form uuid.UUID, now time.Time) TOTPS
 	return s
 }
 
-// Use is the state after a code or one of the recovery codes; false for one that is wrong or was used.
+// Use is the state after a code or a recovery code; false for a wrong or used one.
 func (s TOTPState) Use(code string, now time.Time) (TOTPState, bool) {
 	code = plainCode(code)
 	if next, ok := s.useCode(code, now); ok {
@@ -91,10 +91,10 @@ func (s TOTPState) Use(code string, now time.Time) (TOTPState, bool) {
 	return s, false
 }
 
-// Recovers reports whether a code is one of the codes of one use that are left.
+// Recovers reports whether a code is an unused recovery code.
 func (s TOTPState) Recovers(code string) bool { return s.recoveryAt(code) >= 0 }
 
-// recoveryAt is the place of a code of one use; -1: it is none.
+// recoveryAt is the index of a recovery code; -1: it is none.
 func (s TOTPState) recoveryAt(code string) int {
 	sum := digest(code)
 	return slices.IndexFunc(s.Recovery, func(kept []byte) bool { return subtle.ConstantTimeCompare(sum, kept) == 1 })
@@ -110,18 +110,18 @@ func (s TOTPState) useCode(code string, now time.Time) (TOTPState, bool) {
 	return s, false
 }
 
-// plainCode is a code without what people put between its parts.
+// plainCode is a code without separators.
 func plainCode(code string) string {
 	return strings.ToUpper(strings.NewReplacer(" ", "", "-", "", "\u00a0", "", "\u202f", "").Replace(code))
 }
 
-// digest is what is kept of a code of one use.
+// digest is the stored hash of a recovery code.
 func digest(code string) []byte {
 	sum := sha256.Sum256([]byte(plainCode(code)))
 	return sum[:16]
 }
 
-// RecoveryCode writes a code of one use from random bytes, of which it takes the first ten.
+// RecoveryCode writes a recovery code from the first ten of some random bytes.
 func RecoveryCode(random []byte) string {
 	return grouped(totpLetters.EncodeToString(random[:recoveryBytes]), "-")
 }
@@ -144,8 +144,8 @@ func TOTPURI(issuer, account string, secret []byte) string {
 	return "otpauth://totp/" + url.PathEscape(issuer+":"+account) + "?" + strings.ReplaceAll(q.Encode(), "+", "%20")
 }
 
-// QRPicture is a QR code: how many squares it is wide, a margin of four on each side included, and its dark squares
-// as a path of SVG.
+// QRPicture is a QR code: its width in squares, with a margin of four on each side, and its dark squares as an SVG
+// path.
 func QRPicture(text string) (width int, path string, err error) {
 	const margin = 4 // ISO/IEC 18004, 6.3.8
 	code, err := qr.Encode(text, qr.M)

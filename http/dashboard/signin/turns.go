@@ -7,28 +7,29 @@ import (
 	"rollcall/ledger"
 )
 
-// How many requests about one subject are taken at once: one has its turn, the others wait. A network is that of a
-// whole office.
+// How many requests about one subject are accepted at once: one has its turn, the others wait. A network may be a whole
+// office.
 const (
 	turnsMost   = 8
 	networkMost = hashWaits
 )
 
-// turns let one request at a time try a password or a code of one subject or from one network, so that each failure
-// is counted before the next asks whether it may try. Nodes do so by themselves: with n of them up to n-1 more may
-// be tried. The zero value is ready. Safe for concurrent use.
+// turns let one request at a time try a password or a code of one subject or from one network, so that each failure is
+// counted before the next try. Each node does so by itself, so n nodes allow up to n-1 more tries. The zero value is
+// ready. Safe for concurrent use.
 type turns struct {
 	mu    sync.Mutex
 	taken map[ledger.Hash]*turn // guarded by mu
 }
 
-// turn is that of one subject.
+// turn is the queue of one subject.
 type turn struct {
 	busy chan struct{}
 	in   int // that have it or wait for it; guarded by mu of turns
 }
 
-// take waits for a turn, and gives what ends it. ErrBusy when too many wait already, or the context ends.
+// take waits for a turn, and returns the function that ends it. ErrBusy when too many wait already, or the context
+// ends.
 func (t *turns) take(ctx context.Context, subject ledger.Hash, most int) (leave func(), err error) {
 	t.mu.Lock()
 	one := t.taken[subject]
@@ -70,7 +71,7 @@ func (t *turns) takeBoth(ctx context.Context, subject, network ledger.Hash) (lea
 	return func() { second(); first() }, nil
 }
 
-// left takes one request off a subject, and forgets the last.
+// left removes a request from a subject, and a subject without requests.
 func (t *turns) left(subject ledger.Hash, one *turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

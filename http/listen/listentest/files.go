@@ -15,9 +15,8 @@ import (
 	"time"
 )
 
-// WriteCertificate writes a certificate for localhost and 127.0.0.1 that holds from an hour ago until
-// end, and its key, into a folder as tls.crt and tls.key, each in one step. It gives their
-// names and a pool that trusts the certificate.
+// WriteCertificate writes a certificate for localhost and 127.0.0.1, valid from an hour ago until end, and its key into
+// a folder as tls.crt and tls.key, each atomically. It returns their names and a pool that trusts the certificate.
 func WriteCertificate(t testing.TB, folder string, end time.Time) (certFile, keyFile string, trusted *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -53,7 +52,7 @@ func WriteCertificate(t testing.TB, folder string, end time.Time) (certFile, key
 	return certFile, keyFile, trusted
 }
 
-// put replaces a file in one step.
+// put replaces a file atomically.
 func put(t testing.TB, name string, text []byte) {
 	t.Helper()
 	if err := os.WriteFile(name+".new", text, 0o600); err != nil {

@@ -38,7 +38,7 @@ func Dial(t *testing.T, from, to string) net.Conn {
 	return c
 }
 
-// Value is that of a metric without labels.
+// Value is the value of a metric without labels.
 func Value(t *testing.T, g prometheus.Gatherer, name string) float64 {
 	t.Helper()
 	families, err := g.Gather()
@@ -71,7 +71,7 @@ func Within(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// Counts gives the count of a metric by reason, as reason=n of what is not 0.
+// Counts returns the counts of a metric by reason, as reason=n, without zeros.
 func Counts(t *testing.T, g prometheus.Gatherer, name string) string {
 	t.Helper()
 	families, err := g.Gather()
@@ -102,7 +102,7 @@ func ProxyHeader(client string) string {
 	return string(append(h, payload...))
 }
 
-// Pair makes a certificate and what trusts it.
+// Pair makes a certificate and a pool that trusts it.
 func Pair(t *testing.T) (*tls.Config, *x509.CertPool) {
 	t.Helper()
 	certFile, keyFile, trusted := WriteCertificate(t, t.TempDir(), time.Now().Add(time.Hour))
@@ -132,14 +132,14 @@ func Ask(t *testing.T, c net.Conn, text string) *http.Response {
 
 // Crowded is a listener with places for five connections.
 type Crowded struct {
-	Name, At string // the beginning of its metrics; host:port
+	Name, At string // prefix of its metrics; host:port
 	Registry prometheus.Gatherer
 	Full     int                     // the status when no place is free
 	Client   func(net.Conn) net.Conn // of a connection
 }
 
-// CheckShares wants that an address has no more connections than are free: of five places one address gets three, the
-// next one one, and the next the last.
+// CheckShares checks that an address has no more connections than are free: of five places one address gets three, the
+// next one, and a third the last.
 func (l Crowded) CheckShares(t *testing.T) {
 	open := func(want float64) {
 		t.Helper()

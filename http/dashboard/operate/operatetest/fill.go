@@ -15,19 +15,19 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// Asked is the address of Overdue whose evidence has two attempts, and Unkept one without any.
+// Asked is the address of Overdue with evidence of two attempts, and Unkept one without evidence.
 const (
 	Asked  = "anna@slow.test"
 	Unkept = "dora@slow.test"
 )
 
-// Source is the address of ours that asked for Asked, and Rule what judged the answer.
+// Source is the source that asked for Asked, and Rule the rule that judged the reply.
 const (
 	Source = "192.0.2.7"
 	Rule   = "rcpt-5.1.1@00000007"
 )
 
-// upload makes a verification whose bytes are all there, and gives it with the lease of a node.
+// upload makes a verification with all its bytes, and returns it with the lease of a node.
 func (g *Rig) upload(ctx context.Context, workspace uuid.UUID, name string) (v ledger.Verification, l ledger.Lease, err error) {
 	file := []byte("a@slow.test\n")
 	v, _, err = g.book.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: workspace, Identity: uuid.New(), Filename: name,
@@ -127,7 +127,7 @@ func (g *Rig) fillAccess(ctx context.Context, id, label, email, name string) (er
 	return err
 }
 
-// Running makes a file that a node has, "runs.csv", none of whose addresses is final.
+// Running makes a file in work at a node, "runs.csv", without final addresses.
 func Running(t testing.TB, g *Rig) ledger.Verification {
 	t.Helper()
 	v, l, err := g.upload(t.Context(), g.Workspace.ID, "runs.csv")
@@ -167,7 +167,7 @@ func (g *Rig) APIKeys(t testing.TB) []ledger.Key {
 	return found
 }
 
-// People gives those of the workspace.
+// People returns the members of the workspace.
 func (g *Rig) People(t testing.TB) []ledger.Membership {
 	t.Helper()
 	found, err := g.book.Members(t.Context(), g.Workspace.ID)
@@ -177,7 +177,7 @@ func (g *Rig) People(t testing.TB) []ledger.Membership {
 	return found
 }
 
-// Links gives the invitations to the workspace that can be used.
+// Links returns the valid invitations to the workspace.
 func (g *Rig) Links(t testing.TB) []ledger.Link {
 	t.Helper()
 	found, err := g.book.OpenLinks(t.Context(), g.Workspace.ID)
@@ -187,7 +187,7 @@ func (g *Rig) Links(t testing.TB) []ledger.Link {
 	return found
 }
 
-// Sessions gives how many of Anna's sessions hold.
+// Sessions returns how many sessions of Anna are valid.
 func (g *Rig) Sessions(t testing.TB) int {
 	t.Helper()
 	found, err := g.book.Sessions(t.Context(), g.Anna, time.Hour)
@@ -207,7 +207,7 @@ func (g *Rig) Log(t testing.TB) []ledger.LogLine {
 	return found
 }
 
-// Usage gives what the workspace may have.
+// Usage returns the limits of the workspace.
 func (g *Rig) Usage(t testing.TB) ledger.Usage {
 	t.Helper()
 	u, err := g.book.Usage(t.Context(), g.Workspace.ID)
@@ -217,14 +217,14 @@ func (g *Rig) Usage(t testing.TB) ledger.Usage {
 	return u
 }
 
-// ands are the worst text of so many bytes: HTML writes each with five. It ends so that no two are the same.
+// ands is the worst text of n bytes: HTML writes each "&" with five. Its end makes every text different.
 func ands(bytes, number int) string {
 	end := fmt.Sprint(number)
 	return strings.Repeat("&", bytes-len(end)) + end
 }
 
-// Crowd fills a workspace with n of each: files that wait for receivers, grants, keys that are revoked but for the oldest ten,
-// and members. Each has the longest texts that it may have.
+// Crowd fills a workspace with n of each: files that wait for receivers, grants, keys (all revoked except the oldest
+// ten), and members. Each has the longest allowed texts.
 func (g *Rig) Crowd(t testing.TB, n int) ledger.Workspace {
 	t.Helper()
 	w, err := g.book.CreateWorkspace(t.Context(), uuid.New(), ands(200, 0))

@@ -28,12 +28,12 @@ import (
 // Token is the admin token of a Rig.
 const Token = "a-token-that-nobody-guesses"
 
-// Rig is the pages on a listener. Its survey and its cluster answer what the fields say.
+// Rig is the pages on a listener. Its fields set the answers of its survey and its cluster.
 type Rig struct {
 	URL       string
 	Workspace ledger.Workspace
-	Open      ledger.Verification // that has work, in the ledger and at the receiver "mx.slow.test"
-	Overdue   ledger.Verification // of the same workspace; node-2 has it, and one of its 4 addresses is open
+	Open      ledger.Verification // the one with work, in the ledger and at the receiver "mx.slow.test"
+	Overdue   ledger.Verification // of the same workspace, in work at node-2, one of its 4 addresses open
 	Over      ledger.Verification // of the same workspace, made by Anna and cancelled
 	Poor      ledger.Verification // of another workspace, waits for credits
 	Key       ledger.Key          // of the workspace
@@ -49,8 +49,8 @@ type Rig struct {
 	pages *operate.Pages
 	asked []string
 	alone bool          // no node can be asked
-	late  time.Duration // how much later than now it is for the pages
-	held  time.Time     // now, for them; zero: the clock says it
+	late  time.Duration // offset of the pages' clock
+	held  time.Time     // fixed time for the pages; zero: the real clock
 }
 
 // moodyBook is a ledger that can stop answering.
@@ -60,7 +60,7 @@ type moodyBook struct {
 	mu     sync.Mutex
 	away   bool
 	listed int       // how often it was asked for open verifications
-	ends   time.Time // when each of them was expected to end; zero: as the ledger has it
+	ends   time.Time // when each of them was expected to end; zero: the ledger's time
 }
 
 var (
@@ -77,7 +77,7 @@ func (b *moodyBook) gone() error {
 	return nil
 }
 
-// Settings and others fail while the ledger is away. An override is over when it is for the pages.
+// Settings and others fail while the ledger is away. Overrides end by the pages' clock.
 func (b *moodyBook) Settings(ctx context.Context) (ledger.Settings, error) {
 	if err := b.gone(); err != nil {
 		return ledger.Settings{}, err
@@ -166,7 +166,7 @@ func Start(t testing.TB) *Rig {
 	return g
 }
 
-// current serves the pages of now.
+// current serves the present pages.
 type current struct{ g *Rig }
 
 // ServeHTTP implements admin.Pages.
@@ -192,7 +192,7 @@ func (g *Rig) make() error {
 	return err
 }
 
-// Restart makes the pages anew with the same token, as a node does that is started again.
+// Restart makes the pages anew with the same token, as a restarted node does.
 func (g *Rig) Restart(t testing.TB) {
 	t.Helper()
 	if err := g.make(); err != nil {
@@ -233,7 +233,7 @@ func (g *Rig) fill(ctx context.Context) (err error) {
 	return err
 }
 
-// limits are those of a workspace for which nobody set others.
+// limits are the defaults of a workspace.
 var limits = ledger.Limits{Open: 5, Stored: 1 << 30, Unpaid: 1 << 30}
 
 // Link makes a path that signs somebody in once.
@@ -242,28 +242,28 @@ func (g *Rig) Link(author string, readOnly bool) string {
 	return path
 }
 
-// Away has the ledger answer no more, or again.
+// Away makes the ledger stop answering, or answer again.
 func (g *Rig) Away(yes bool) {
 	g.book.mu.Lock()
 	defer g.book.mu.Unlock()
 	g.book.away = yes
 }
 
-// Listed says how often the ledger was asked for open verifications.
+// Listed returns how often the ledger was asked for open verifications.
 func (g *Rig) Listed() int {
 	g.book.mu.Lock()
 	defer g.book.mu.Unlock()
 	return g.book.listed
 }
 
-// Expect has every open verification be expected to end at a moment.
+// Expect sets when every open verification is expected to end.
 func (g *Rig) Expect(ends time.Time) {
 	g.book.mu.Lock()
 	defer g.book.mu.Unlock()
 	g.book.ends = ends
 }
 
-// Later has the pages take a later time for now.
+// Later advances the pages' clock.
 func (g *Rig) Later(by time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -279,14 +279,14 @@ func (g *Rig) now() time.Time {
 	return time.Now().Add(g.late)
 }
 
-// Hold stops the clock of the pages; only Later moves it on.
+// Hold stops the pages' clock; only Later advances it.
 func (g *Rig) Hold() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.held = time.Now()
 }
 
-// Asked gives what the cluster was asked to change, and forgets it.
+// Asked returns the changes requested of the cluster, and clears them.
 func (g *Rig) Asked() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -295,7 +295,7 @@ func (g *Rig) Asked() []string {
 	return asked
 }
 
-// Overrides gives those that hold.
+// Overrides returns the active ones.
 func (g *Rig) Overrides(t testing.TB) []ledger.ThrottleOverride {
 	t.Helper()
 	found, err := g.book.Settings(t.Context())
@@ -313,7 +313,7 @@ func (g *Rig) SetOverride(t testing.TB, o ledger.ThrottleOverride) {
 	}
 }
 
-// Balance gives what the workspace has.
+// Balance returns the balance of the workspace.
 func (g *Rig) Balance(t testing.TB) ledger.Balance {
 	t.Helper()
 	b, err := g.book.Balance(t.Context(), g.Workspace.ID)
@@ -330,14 +330,14 @@ func (g *Rig) note(ctx context.Context, format string, args ...any) error {
 	return nil
 }
 
-// finding is an identity with a fault.
+// finding is an identity report with a failure.
 func finding() admin.Identity {
 	at := api.Time(time.Now())
 	return admin.Identity{Enforced: true, Why: "Port 25 is closed <here>.", Checked: &at, Findings: []admin.Finding{
 		{Check: identity.Port25, Source: "192.0.2.7", State: identity.Fail, Saw: "no answer", Next: "Ask the provider to open it.", Checked: at}}}
 }
 
-// replayed says that an override would have halved what was asked.
+// replayed is a replay in which an override halves the addresses asked.
 func replayed(_ context.Context, name string, _ throttle.Override) (inspect.Replayed, error) {
 	return inspect.Replayed{Hours: 2, Asked: 100, Receivers: []inspect.ReceiverReplay{{Key: name, Asked: 100, Would: 50, Delay: 90}}}, nil
 }

@@ -11,7 +11,7 @@ import (
 	"rollcall/http/api"
 )
 
-// Hostile is a reply that would be a script if it were not escaped.
+// Hostile is a reply that runs as a script unless it is escaped.
 const Hostile = `4.7.1 <script>alert("x")</script> try later`
 
 // row is a receiver.
@@ -25,7 +25,7 @@ func row(key, state, cause string, queued int) inspect.Receiver {
 	return r
 }
 
-// Receivers gives one of each state, and a node that does not answer.
+// Receivers returns a receiver of each state, and a node that does not answer.
 func (g *Rig) Receivers(context.Context) (inspect.Receivers, error) {
 	return inspect.Receivers{At: time.Now(), Silent: []inspect.UnreachableNode{{Node: "node-3",
 		Why: "no answer within 2 s"}}, Receivers: []inspect.Receiver{
@@ -50,7 +50,7 @@ func (g *Rig) Receiver(_ context.Context, key string) ([]inspect.ReceiverDetail,
 	return []inspect.ReceiverDetail{d}, nil
 }
 
-// Sources gives one that is used, one that rests, and one that is paused, whose address the system chooses.
+// Sources returns one in use, one suspended, and a paused one whose address the system chooses.
 func (g *Rig) Sources(context.Context) ([]inspect.Source, []inspect.UnreachableNode, error) {
 	return []inspect.Source{{Node: "node-1", Source: "192.0.2.7", Hello: "out1.test", State: "used", Today: 12, PerDay: 100, Spoken: 3},
 		{Node: "node-1", Source: "192.0.2.8", State: "resting", Until: time.Now().Add(time.Hour), Reason: "listed", Blocked: 2},
@@ -83,12 +83,12 @@ func (g *Rig) Verification(_ context.Context, id string) (inspect.Verification, 
 			Cause: "allowance", PerHour: 3600}}}, nil
 }
 
-// Explain says what the table has, and what the override of mx.slow.test says.
+// Explain returns the built-in limits, and the override of mx.slow.test.
 func (g *Rig) Explain(_ context.Context, name string) (inspect.Explanation, error) {
 	return g.ExplainRules(name)
 }
 
-// ExplainRules says the same.
+// ExplainRules returns the same.
 func (g *Rig) ExplainRules(name string) (inspect.Explanation, error) {
 	x := inspect.Explanation{Key: name}
 	for _, e := range g.table.Explain(name) {
@@ -104,12 +104,12 @@ func (g *Rig) ExplainRules(name string) (inspect.Explanation, error) {
 	return x, nil
 }
 
-// Files says that all are alike.
+// Files returns no differences.
 func (g *Rig) Files(context.Context) ([]inspect.OtherFile, []inspect.UnreachableNode, error) {
 	return nil, nil, nil
 }
 
-// Health gives a node where everything is well, one where something fails, and one that does not answer.
+// Health returns a healthy node, one with a failed check, and one that does not answer.
 func (g *Rig) Health(context.Context) ([]inspect.Health, []inspect.UnreachableNode, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -125,14 +125,14 @@ func (g *Rig) Health(context.Context) ([]inspect.Health, []inspect.UnreachableNo
 		[]inspect.UnreachableNode{{Node: "node-3", Why: "no answer within 2 s"}}, nil
 }
 
-// Alone has the survey fail, as that of a node that has just begun.
+// Alone makes the survey fail, as on a node that has just started.
 func (g *Rig) Alone() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.alone = true
 }
 
-// Members gives two that live and one that is lost.
+// Members returns two live nodes and a lost one.
 func (g *Rig) Members(context.Context) (admin.Membership, error) {
 	age, clock := 1.5, int64(-20)
 	of := func(session uuid.UUID, name string, state admin.State) admin.Member {
@@ -158,7 +158,7 @@ func (g *Rig) Undrain(ctx context.Context, node uuid.UUID) error {
 // Keys is not asked by pages.
 func (g *Rig) Keys(context.Context, admin.KeyCommand) ([]admin.KeyResult, error) { return nil, nil }
 
-// members is the cluster of a Rig: its survey has another method Forget.
+// members is the cluster of a Rig, a type of its own because the survey has a different method Forget.
 type members struct{ *Rig }
 
 // Forget notes it.
