@@ -232,8 +232,8 @@ type pieces struct {
 	whole  bool            // it may not be cut
 }
 
-// table notes the heading of a table. Only a document of named tables and the default table may be cut: there no line
-// before a table belongs to it.
+// table notes the heading of a table. A document may be cut only if it has nothing but named tables and the default
+// table, which do not depend on the lines before them.
 func (p *pieces) table(parts []string, at position) {
 	switch {
 	case len(parts) == 2 && named(parts[0]):

@@ -16,7 +16,7 @@ import (
 // keysCounted is how many keys a Use watches: enough for each of a handful of nodes to own many.
 const keysCounted = 100
 
-// slack is by how much rounding may lift a sum of fractions above one.
+// slack is the tolerance for rounding when a sum of fractions is compared with one.
 const slack = 1e-9
 
 // Use is what all nodes of a world use of some keys. A node uses the shares of its last Comply until the next one, or

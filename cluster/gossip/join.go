@@ -260,8 +260,8 @@ func (e events) NotifyMerge(nodes []*memberlist.Node) error {
 	return nil
 }
 
-// Refuse ends the membership of a session for good in this process's view: its ledger has the same identity as this
-// process's, but is another one. A second call does nothing.
+// Refuse ends the membership of a session for good in this process's view: it works on another ledger with the same
+// identity as this process's. A second call does nothing.
 func (g *Gossip) Refuse(session uuid.UUID) {
 	m := g.table.refuse(session)
 	if m == nil {

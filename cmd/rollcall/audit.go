@@ -25,12 +25,12 @@ var errViolations = errors.New("the ledger breaks its invariants")
 func newAudit(e environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "audit",
-		Short: "Recompute every invariant of the ledger; exit 1 and name what is off",
-		Long: "Recompute every invariant of the ledger; exit 1 and name what is off.\n\n" +
-			"A ledger that is named, by --ledger, --config or ROLLCALL_LEDGER_URL, is read itself. When none is, the node\n" +
-			"of this machine is asked, and its ledger is read when it does not run. The first line says which it was.\n" +
+		Short: "Recompute every invariant of the ledger; exit 1 and list the violations",
+		Long: "Recompute every invariant of the ledger; exit 1 and list the violations.\n\n" +
+			"A ledger named by --ledger, --config or ROLLCALL_LEDGER_URL is read directly. Without one the node of this\n" +
+			"machine is asked or, when it does not run, its ledger is read. The first line says which.\n" +
 			"An audit reads one moment of the ledger, changes nothing and keeps no one waiting. `rollcall audit correct`\n" +
-			"sets right what was found, once it is understood.",
+			"corrects findings, once you understand them.",
 		Example: "  rollcall audit\n" +
 			"  rollcall audit --ledger sqlite:/restore/ledger.db\n" +
 			"  rollcall audit --config /etc/rollcall/rollcall.toml --json",
@@ -112,7 +112,7 @@ func (a auditView) print(w io.Writer) error {
 		return err
 	}
 	if !a.Newest.IsZero() {
-		fmt.Fprintf(w, "the newest entry is of %s\n", a.Newest.UTC().Format(time.RFC3339))
+		fmt.Fprintf(w, "the newest entry is from %s\n", a.Newest.UTC().Format(time.RFC3339))
 	}
 	b := term.NewPage(w)
 	g := &term.Table{Columns: []term.Column{{Name: "INVARIANT"}, {Name: "HOLDS"}, {Name: "WHAT", Least: 20, Wrap: true}}}
@@ -159,24 +159,24 @@ func (a auditView) printViolations(b *term.Page) {
 func newAuditCorrect(from *ledgerFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "correct SUBJECT --reason TEXT",
-		Short: "Set right what an audit found about a workspace or a verification, by entries and a note",
-		Long: "Audit the ledger and set right what is found about SUBJECT, as `rollcall audit` names it.\n\n" +
-			"Nothing that is there is changed or deleted. The account of a workspace becomes what its entries make, and\n" +
-			"holds what its verifications hold: one part of the correction enters what had moved the account without an\n" +
-			"entry, the other moves the credits back. With --keep-account they stay where they are, and are entered.\n" +
-			"What is wrong with a verification that is over stays as it is and is noted as known, word for word: an audit\n" +
-			"finds it no more, and names the correction instead. If credits are owed to the customer, grant them.\n\n" +
-			"A violation that can be mended is refused, such as bytes that should be erased. Understand the cause first: see\n" +
-			"docs/operators/operations.md. The correction stands in `rollcall log` too.",
+		Short: "Correct an audit's findings about a workspace or a verification, by entries and a note",
+		Long: "Audit the ledger and correct the findings about SUBJECT, as named by `rollcall audit`.\n\n" +
+			"No entry is changed or deleted. The account of a workspace is made equal to its entries and to the holds of\n" +
+			"its verifications: one part of the correction enters the movement that had no entry, the other moves the\n" +
+			"credits back. With --keep-account the movement is only entered, and the credits stay where they are.\n" +
+			"Errors of a finished verification stay, and are noted as known, word for word: later audits list the\n" +
+			"correction instead. If credits are owed to the customer, grant them.\n\n" +
+			"A violation that can be repaired is refused, such as bytes that should be erased. Understand the cause first:\n" +
+			"see docs/operators/operations.md. `rollcall log` shows the correction, too.",
 		Example: "  rollcall audit correct 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --reason 'credits added by hand on 3 March'",
 		Args:    wantArgs("SUBJECT"), ValidArgsFunction: completeFinding(from.node),
 	}
 	call := admin.CorrectionCall{ID: uuid.NewString()}
-	c.Flags().StringVar(&call.Reason, "reason", "", "why, for the book and the operator log; required")
+	c.Flags().StringVar(&call.Reason, "reason", "", "why, for the ledger and the operator log; required")
 	c.Flags().BoolVar(&call.Keep, "keep-account", false, "leave the account of the workspace as it is")
 	return answerWith(c, func(args []string) (done correctionView, err error) {
 		if call.Reason == "" {
-			return done, term.UsageError("--reason is missing: write what happened, for whoever reads the book later")
+			return done, term.UsageError("--reason is missing: write what happened, for whoever reads the ledger later")
 		}
 		if call.Subject, err = findingOf(c.Context(), from, args[0]); err != nil {
 			return done, err

@@ -61,16 +61,16 @@ var errLostDraining = errors.New("was lost while it drained")
 var errUndrained = errors.New("takes work again: somebody undrained it")
 
 // errDeaf: no node answers how a drain or an undrain goes on.
-var errDeaf = errors.New("how it goes on is not known")
+var errDeaf = errors.New("its progress is unknown")
 
 func newClusterDrain(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "drain [NODE]",
-		Short: "Have a node give its work away and take no more",
-		Long: "Have a node give its work away and take no more. Without NODE, and with --yes, it is the one that is " +
-			"asked.\n\n" +
+		Short: "Make a node give its work away and take no more",
+		Long: "Make a node give its work away and take no more. With --yes instead of NODE it is the asked " +
+			"node.\n\n" +
 			"It gives its leases back and its receivers to the other nodes, which go on within seconds, and its /readyz\n" +
-			"answers 503. When no other node serves, all files wait. It goes on to run: stop it when it has nothing left.\n" +
+			"answers 503. When no other node serves, all files wait. It keeps running: stop it when it has no work left.\n" +
 			"It takes work again when it is started again, or after `rollcall cluster undrain NODE`.",
 		Example: "  rollcall cluster drain node-2 --wait && ssh node-2 systemctl restart rollcall\n" +
 			"  rollcall cluster drain --yes --wait",
@@ -108,7 +108,7 @@ func saysOfNode(waited *bool, asked, done string) func(w io.Writer, m admin.Memb
 // to the error when neither is given.
 func oneNode(c *cobra.Command, more string) func(args []string) (string, error) {
 	c.Args = mostArgs(1)
-	yes := c.Flags().Bool("yes", false, "without NODE: yes, the node that is asked")
+	yes := c.Flags().Bool("yes", false, "instead of NODE: the node that is asked")
 	return func(args []string) (string, error) {
 		if len(args) == 0 && !*yes {
 			return "", term.UsageError("NODE is missing: name one of `rollcall cluster members`, or give --yes for the node " +
@@ -136,7 +136,7 @@ func (d drain) ask(ctx context.Context, node string) (m admin.Member, err error)
 	if !slices.ContainsFunc(known.Members, func(o admin.Member) bool {
 		return o.Node != m.Node && o.State == admin.StateServing
 	}) {
-		fmt.Fprintln(d.tell, "No other node serves: verifications rest until one does.")
+		fmt.Fprintln(d.tell, "No other node is serving: verifications wait until one is.")
 	}
 	return m, nil
 }
@@ -187,7 +187,7 @@ func watchNode(ctx context.Context, client *client.Admin, tell io.Writer, m admi
 			return m, fmt.Errorf("the %s was asked for, but %w: %w", what, errDeaf, err)
 		}
 		if term.Sleep(ctx, every) != nil {
-			return m, fmt.Errorf("no longer waiting (%w); what was asked for stays asked for", ctx.Err())
+			return m, fmt.Errorf("no longer waiting (%w); the request stays in effect", ctx.Err())
 		}
 	}
 }
@@ -198,12 +198,12 @@ var errNotForgotten = errors.New("nothing was forgotten")
 func newClusterForget(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "forget NODE",
-		Short: "Say that you know that a lost node is dead",
-		Long: "Say that you know that a lost node is dead.\n\n" +
+		Short: "State that a lost node is dead",
+		Long: "State that a lost node is dead.\n\n" +
 			"Nobody in the cluster can tell a dead node from one behind a broken network, which may still speak to\n" +
 			"receivers. Receivers it was connected to are paused for up to 5 minutes, so that no limit is exceeded.\n" +
 			"When you have seen its process or its machine dead, say so: its receivers are used in full at once. If it\n" +
-			"is alive after all, limits of receivers may be exceeded. A node that beats in the ledger cannot be forgotten.",
+			"is alive after all, limits of receivers may be exceeded. A node with heartbeats can't be forgotten.",
 		Example: "  rollcall cluster forget node-3\n" +
 			"  rollcall cluster forget node-3 --yes     # in a script that has seen it dead",
 		Args:              wantArgs("NODE"),
@@ -251,10 +251,9 @@ func newClusterMembers(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "members",
 		Short: "Show the nodes: state, version, load, and since when",
-		Long: "Show the nodes as the one that is asked knows them; * is that one.\n\n" +
-			"SINCE is for how long a node is in its state. LEASES are the verifications it works on, ADDRESSES\n" +
-			"what is left to do of them, RECEIVERS those that live there. What is not as it should be stands below\n" +
-			"the table, with what to do.",
+		Long: "Show the nodes as known to the asked node, which is marked with *.\n\n" +
+			"SINCE is how long a node has been in its state. LEASES are the verifications it works on, ADDRESSES their\n" +
+			"open addresses, RECEIVERS the receivers that it asks. Problems are listed below the table, with what to do.",
 		Example: "  rollcall cluster members --watch\n" +
 			"  rollcall cluster members --json",
 		Args: wantArgs(),
@@ -392,23 +391,23 @@ func stands(state admin.State) func(admin.Member) (string, bool) {
 
 // troubles are all possible problems, the worst first.
 var troubles = []trouble{
-	{stands(admin.StateLost), "Lost", "No beat in time. For 5 minutes, or until the node is back, the receivers rest " +
-		"that it may still have SMTP sessions with. When you know that its process is dead: " +
+	{stands(admin.StateLost), "Lost", "No heartbeat in time. Receivers with which it may still have SMTP sessions " +
+		"are paused for 5 minutes, or until it is back. When you know that its process is dead: " +
 		"rollcall cluster forget NODE"},
-	{stands(admin.StateUnseen), "Unseen", "Beats in the ledger, but is not seen by gossip: check that " +
+	{stands(admin.StateUnseen), "Unseen", "Writes heartbeats, but gossip does not see it: check that " +
 		"cluster.gossip_listen can be reached by TCP and UDP in both directions, and that the gossip keys are the same."},
 	{stands(admin.StateUnlinked), "Unlinked", "Seen by gossip, but actor traffic gets no answer: check that " +
 		"cluster.actor_listen can be reached by TCP in both directions, and the certificates."},
-	{stands(admin.StateSuspect), "Suspect", "No answer to gossip: a node that stays so is taken for dead within seconds."},
+	{stands(admin.StateSuspect), "Suspect", "No answer to gossip: a node that stays so counts as dead within seconds."},
 	{stands(admin.StateDraining), "Draining", "Can be stopped when LEASES and RECEIVERS are 0."},
 	{stands(admin.StateUnfit), "Unfit", "Its address, names or port 25 fail a check, so receivers would refuse it, and " +
 		"other nodes probe: run `rollcall doctor` there."},
-	{beatsLate, "Without a beat", "A node that does not reach the ledger uses no allowance until it does: check " +
+	{beatsLate, "No heartbeat", "A node that does not reach the ledger asks no receiver until it does: check " +
 		"[ledger] url, the network and the database."},
 	{clockIsOff, "Clock is off", "Compared with the ledger's. No limit depends on it, but times in logs and " +
 		"certificates do."},
-	{disagrees, "Views differ", "The view of a node is not the one of the node that answers, or is not settled yet. " +
-		"Until it is, receivers that may be of two nodes get a part of their allowance."},
+	{disagrees, "Views differ", "The view of a node differs from the answering node's, or is not settled yet. " +
+		"Until then receivers claimed by two nodes get only a part of their limits."},
 }
 
 func beatsLate(m admin.Member) (string, bool) {
@@ -435,8 +434,8 @@ func disagrees(m admin.Member) (string, bool) { return "", !m.Agreed && !m.State
 // notes lists the problems, and what to do.
 func (t membersTable) notes() (notes []string) {
 	if age := term.Seconds(t.LedgerAge); age >= ledgerOld {
-		notes = append(notes, fmt.Sprintf("This node has not read the ledger for %s: beats, loads and who has ended "+
-			"are as old as that. Check [ledger] url and the database.", term.Span(age)))
+		notes = append(notes, fmt.Sprintf("This node has not read the ledger for %s: heartbeats, loads and ended "+
+			"nodes are that old. Check [ledger] url and the database.", term.Span(age)))
 	}
 	for _, x := range troubles {
 		var names []string
@@ -480,8 +479,8 @@ var errNotServing = errors.New("takes no work")
 func newClusterUndrain(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "undrain [NODE]",
-		Short: "Have a node that was drained take work again",
-		Long: "Have a node that was drained take work again. Without NODE, and with --yes, it is the one that is asked.\n\n" +
+		Short: "Make a drained node take work again",
+		Long: "Make a drained node take work again. With --yes instead of NODE it is the asked node.\n\n" +
 			"Within seconds it takes verifications and receivers again, and its /readyz answers 200. You can run it at\n" +
 			"any time during a drain. It ends only what `rollcall cluster drain` began: a node that is shutting down\n" +
 			"still shuts down. A node that nobody drained stays as it is.",

@@ -46,7 +46,7 @@ type certView struct {
 
 func newClusterCert(environment) *cobra.Command {
 	c := asGroup(&cobra.Command{Use: "cert",
-		Short: "Make the certificates by which the nodes of a cluster know each other"})
+		Short: "Make the certificates with which the nodes of a cluster recognize each other"})
 	c.AddCommand(newClusterCertInit(), newClusterCertNode(), newClusterCertShow())
 	return c
 }
@@ -77,7 +77,7 @@ func newClusterCertInit() *cobra.Command {
 		return view, err
 	}, func(w io.Writer, view certView) error {
 		fmt.Fprintf(w, "%s  the CA, valid until %s: copy it to every node\n"+
-			"%s  its key: keep it off the nodes, whoever has it can make members\n\n"+
+			"%s  its key: keep it off the nodes, since anybody with it can make members\n\n"+
 			"Next, for each node:  rollcall cluster cert node NAME --dir %s\n",
 			view.Cert, view.Expires, view.Key, *dir)
 		return nil
@@ -95,7 +95,7 @@ func newClusterCertNode() *cobra.Command {
 	renew := c.Flags().Bool("renew", false, "replace the files of this name if they are there")
 	return answerWith(c, func(args []string) (view certView, err error) {
 		if *days < 1 || *days > daysMax {
-			return view, term.UsageError(fmt.Sprintf("--days %d: 1 to %d are possible", *days, daysMax))
+			return view, term.UsageError(fmt.Sprintf("--days %d: 1 to %d are allowed", *days, daysMax))
 		}
 		if err := secure.CheckName(args[0]); err != nil || args[0] == caName {
 			return view, term.UsageError(fmt.Sprintf("%q cannot be a node's name: lower-case letters, digits, hyphens and "+
@@ -222,15 +222,15 @@ func newClusterKeys(node *adminFlags) *cobra.Command {
 		Long: "Make, list and change the keys that encrypt gossip. A key is named by its fingerprint.\n\n" +
 			"To change the key of a running cluster, with all nodes up:\n\n" +
 			"  rollcall cluster keys new next.key       makes a key, here\n" +
-			"  rollcall cluster keys add next.key       every node can read what is sealed with it\n" +
-			"  rollcall cluster keys use next.key       every node seals with it\n" +
+			"  rollcall cluster keys add next.key       every node can decrypt with it\n" +
+			"  rollcall cluster keys use next.key       every node encrypts with it\n" +
 			"  rollcall cluster keys list               shows the fingerprint of the old one\n" +
-			"  rollcall cluster keys remove 1a2b3c4d    no node reads the old one any more\n\n" +
+			"  rollcall cluster keys remove 1a2b3c4d    no node accepts the old one\n\n" +
 			"Each node keeps its keys in its cluster.gossip_key_file. A node that is down meanwhile needs the new file.",
 	})
 	c.AddCommand(newKeysNew(), newKeysList(node), newKeysAdd(node),
-		newKeysChange(node, admin.KeyUse, "Have every node encrypt with a key that all have"),
-		newKeysChange(node, admin.KeyRemove, "Have every node forget a key that none encrypts with"))
+		newKeysChange(node, admin.KeyUse, "Make every node encrypt with a key that all have"),
+		newKeysChange(node, admin.KeyRemove, "Make every node forget a key that none encrypts with"))
 	unknown := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := refuseKeys(args); err != nil {
@@ -250,8 +250,8 @@ type newKeyFileView struct {
 func newKeysNew() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "new FILE",
-		Short: "Make a key in a new file; no node learns of it",
-		Long: "Make a key in a new file, for you alone to read. No node learns of it: for a new cluster set\n" +
+		Short: "Make a key in a new file, without giving it to any node",
+		Long: "Make a key in a new file, for you alone to read. No node gets it: for a new cluster set\n" +
 			"cluster.gossip_key_file to the file on all nodes, for a running one see `rollcall cluster keys add`.",
 		Example: "  rollcall cluster keys new gossip.key",
 		Args:    wantKey("FILE"),
@@ -348,7 +348,7 @@ func fingerprintOf(arg string) (string, error) {
 	}
 	key, err := onlyKey(arg)
 	if errors.Is(err, errNoKeyFile) {
-		return "", fmt.Errorf("%s is no fingerprint, which has 8 hex digits, and no file: see `rollcall cluster keys list`",
+		return "", fmt.Errorf("%s is neither a fingerprint (8 hex digits) nor a file: see `rollcall cluster keys list`",
 			arg)
 	}
 	return key.Fingerprint, err
@@ -455,18 +455,18 @@ func (k keysDone) failsWith() error {
 // keysPartly says what to do when some nodes failed.
 var keysPartly = map[admin.KeyOp]string{
 	admin.KeyList: "see why in the table, and run the command again",
-	admin.KeyAdd: "do not use the key yet; put right what the table says and run the same command again, which does " +
-		"no harm where it was done",
-	admin.KeyUse: "nodes go on to understand each other, as all have both keys; put right what the table says and run " +
+	admin.KeyAdd: "do not use the key yet; correct what the table shows and run the same command again, which does " +
+		"no harm where it succeeded",
+	admin.KeyUse: "nodes still understand each other, as all have both keys; correct what the table shows and run " +
 		"the same command again before any key is removed",
-	admin.KeyRemove: "nodes go on to understand each other; put right what the table says and run the same command again",
+	admin.KeyRemove: "nodes still understand each other; correct what the table shows and run the same command again",
 }
 
 // keysNext says what to do next when all nodes succeeded.
 var keysNext = map[admin.KeyOp]string{
 	admin.KeyAdd:    "Next: rollcall cluster keys use %s",
 	admin.KeyUse:    "Next, when every node uses %s: rollcall cluster keys remove, with the fingerprint of the old key",
-	admin.KeyRemove: "No running node reads %s any more; take it out of the files of nodes that are down.",
+	admin.KeyRemove: "No running node accepts %s now; remove it from the files of nodes that are down.",
 }
 
 // keyNameMost is the longest name of a node in the table of keys, so that the table with two keys a node fits 80

@@ -96,7 +96,7 @@ func TestKeysOfACluster(t *testing.T) {
 		{"remove what is used", "", []string{"remove", one}, "list  0", "used by: node-2"},
 		{"use what none has", "", []string{"use", "00000000"}, "list  0", "no node has a key with this fingerprint"},
 		{"no file", "", []string{"add", none2}, "", "there is no file " + none2 + ": check the path"},
-		{"neither", "", []string{"use", "next"}, "", "next is no fingerprint, which has 8 hex digits, and no file"},
+		{"neither", "", []string{"use", "next"}, "", "next is neither a fingerprint (8 hex digits) nor a file"},
 		{"a file of two", "", []string{"add", two}, "", "two.key has 2 keys"},
 		{"one of two", "", []string{"use", two}, "", "two.key has 2 keys"},
 		{"two on standard input", canaryKey + "\n" + canaryKey + "\n", []string{"add", "-"}, "", "standard input has 2 keys"},

@@ -217,14 +217,14 @@ func TestMembersThatAreNotWell(t *testing.T) {
   c0000003  node-3    suspect   1.4.0       400d         0          0          0
   c0000004  node-4    draining  1.4.0       400d         0          0          0
 
-This node has not read the ledger for 40s: beats, loads and who has ended are as
-old as that. Check [ledger] url and the database.
+This node has not read the ledger for 40s: heartbeats, loads and ended nodes are
+that old. Check [ledger] url and the database.
 
-Lost: node-0 (c0000000). No beat in time. For 5 minutes, or until the node is
-back, the receivers rest that it may still have SMTP sessions with. When you
-know that its process is dead: rollcall cluster forget NODE
+Lost: node-0 (c0000000). No heartbeat in time. Receivers with which it may still
+have SMTP sessions are paused for 5 minutes, or until it is back. When you know
+that its process is dead: rollcall cluster forget NODE
 
-Unseen: node-2 (c0000002). Beats in the ledger, but is not seen by gossip: check
+Unseen: node-2 (c0000002). Writes heartbeats, but gossip does not see it: check
 that cluster.gossip_listen can be reached by TCP and UDP in both directions, and
 that the gossip keys are the same.
 
@@ -236,15 +236,15 @@ Seen by gossip, but actor traffic gets no answer: check that
 cluster.actor_listen can be reached by TCP in both directions, and the
 certificates.
 
-Suspect: node-3 (c0000003). No answer to gossip: a node that stays so is taken
-for dead within seconds.
+Suspect: node-3 (c0000003). No answer to gossip: a node that stays so counts as
+dead within seconds.
 
 Draining: node-4 (c0000004). Can be stopped when LEASES and RECEIVERS are 0.
 
-Without a beat: a-rather-long-name-of-a-host.example.co… (5f2c91aa) for 12s,
+No heartbeat: a-rather-long-name-of-a-host.example.co… (5f2c91aa) for 12s,
 a-rather-long-name-of-a-host.example.co… (a1000000) for 12s,
 a-rather-long-name-of-a-host.example.co… (b2000000) for 12s. A node that does
-not reach the ledger uses no allowance until it does: check [ledger] url, the
+not reach the ledger asks no receiver until it does: check [ledger] url, the
 network and the database.
 
 Clock is off: a-rather-long-name-of-a-host.example.co… (5f2c91aa) 63s behind,
@@ -254,9 +254,9 @@ the ledger's. No limit depends on it, but times in logs and certificates do.
 
 Views differ: a-rather-long-name-of-a-host.example.co… (5f2c91aa),
 a-rather-long-name-of-a-host.example.co… (a1000000),
-a-rather-long-name-of-a-host.example.co… (b2000000). The view of a node is not
-the one of the node that answers, or is not settled yet. Until it is, receivers
-that may be of two nodes get a part of their allowance.
+a-rather-long-name-of-a-host.example.co… (b2000000). The view of a node differs
+from the answering node's, or is not settled yet. Until then receivers claimed
+by two nodes get only a part of their limits.
 
 Several versions run: 1.4.0 (9), v0.0.0-20300102030400-0123456789ab (1),
 v0.0.0-20300102030401-0123456789ab (1), v0.0.0-20300102030402-0123456789ab (1).

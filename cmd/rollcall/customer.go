@@ -97,8 +97,8 @@ func newCheck(e environment) *cobra.Command {
 		Short: "Verify one address through a service, wait for its outcome and print it",
 		Long: "Verify one address through a service, wait for its outcome and print it. It is a file of one row, costs " +
 			"what\n" +
-			"such a file costs, and is in the history. An address that was checked before gives the outcome of then and\n" +
-			"costs nothing, unless --again has it checked anew. The exit code is 0 whatever the outcome is.",
+			"such a file costs, and is in the history. An address that was checked before gives the earlier outcome\n" +
+			"and costs nothing, unless --again checks it anew. The exit code is 0 whatever the outcome is.",
 		Example: "  rollcall check anna@example.com --api https://rollcall.example",
 		Args:    wantArgs("ADDRESS"),
 	}
@@ -310,8 +310,8 @@ func newStatus(e environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status ID",
 		Short: "Show how far one of your verifications is",
-		Long: "Show how far one of your verifications is, and what it needs of you. Of the id the first 4 characters " +
-			"are enough\nif no other verification has them.",
+		Long: "Show how far one of your verifications is, and what it needs of you. The first 4 characters of " +
+			"the id are enough\nif no other verification has them.",
 		Example: "  rollcall status 0b6f2c9e --api https://rollcall.example",
 		Args:    wantArgs("ID"),
 	}

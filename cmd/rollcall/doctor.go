@@ -35,10 +35,10 @@ var (
 func newDoctor(e environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check what receivers hold against a sender: PTR, hello name, SPF, port 25",
+		Short: "Check what receivers judge a sender by: PTR, hello name, SPF, port 25",
 		Long: "Show what a running node found when it checked its own identity, with what to do about it.\n\n" +
 			"With --config the node of that file is asked; when it does not run, the checks are made here and now. The\n" +
-			"first line says which it was. What fails keeps a node from probing (identity.enforce). Exit code 1: something\n" +
+			"first line says which it was. A failed check keeps a node from probing (identity.enforce). Exit code 1: a check\n" +
 			"fails, or nothing could be checked.",
 		Example: "  rollcall doctor\n" +
 			"  rollcall doctor --now\n" +
@@ -46,7 +46,7 @@ func newDoctor(e environment) *cobra.Command {
 		Args: wantArgs(),
 	}
 	node := addAdminFlags(c, e)
-	now := c.Flags().Bool("now", false, "have the node check everything now, after you have mended something")
+	now := c.Flags().Bool("now", false, "check everything now, after you corrected something")
 	return answerWith(c, func([]string) (diagnosis, error) { return diagnose(c.Context(), node, *now) }, printDiagnosis)
 }
 
@@ -198,12 +198,12 @@ func doctorVerdict(found diagnosis) string {
 	case found.Fit:
 		return "Nothing fails. This node may probe."
 	case found.Probing:
-		return "Receivers would refuse this node, and it probes all the same: identity.enforce is false. Addresses " +
-			"that exist end as unknown, and its address gets a bad name."
+		return "Receivers would refuse this node, but it probes, because identity.enforce is false. Addresses " +
+			"that exist end as unknown, and its address gets a bad reputation."
 	case !found.fails():
-		return "Nothing could be checked, so nobody knows what receivers see of this node, and it takes no probing work " +
+		return "Nothing could be checked, so it is unknown what receivers see of this node, and it takes no probing work " +
 			"until that is known. It looks again every minute, or at once with --now."
 	}
-	return "This node takes no probing work until what fails is mended. It looks again every minute, or at once " +
-		"with --now. Other nodes, if there are any, work for it; else files wait, and no address is judged."
+	return "This node takes no probing work until the failures are corrected. It looks again every minute, or at once " +
+		"with --now. Other nodes, if there are any, do its work; otherwise files wait, and no address is judged."
 }

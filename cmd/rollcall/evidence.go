@@ -32,12 +32,12 @@ func newEvidence(e environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "evidence VERIFICATION ADDRESS",
 		Short: "Show why an address of a verification has its outcome",
-		Long: "Show why an address of a verification has its outcome: each attempt at it, what the\n" +
-			"receiver answered, by which rule that was taken for what, and what was known of the domain.\n\n" +
-			"ADDRESS is as it is spelled in the file, or another spelling of its domain. A ledger that is\n" +
-			"named is read itself; when none is, the node of this machine is asked, and its ledger is read when\n" +
-			"it does not run. The first line says which it was. The evidence is kept as long as the results. The\n" +
-			"text of an answer is cleaned: it holds no address and none of our own names.",
+		Long: "Show why an address of a verification has its outcome: each attempt, the\n" +
+			"receiver's reply, its verdict and the rule for it, and what was known of the domain.\n\n" +
+			"ADDRESS is as spelled in the file, or with another spelling of its domain. A named ledger is read\n" +
+			"directly. Without one the node of this machine is asked or, when it does not run, its ledger is\n" +
+			"read. The first line says which. The evidence is kept as long as the results. The\n" +
+			"text of a reply is cleaned: it holds no address and none of our own names.",
 		Args: wantArgs("VERIFICATION", "ADDRESS"),
 	}
 	from := addLedgerFlags(c, e)
@@ -76,7 +76,7 @@ func verificationOf(typed string, alike func(admin.IDRange) ([]uuid.UUID, error)
 	typed = strings.TrimSuffix(typed, "…")
 	ids, ok := admin.RangeOf(typed)
 	if !ok {
-		return uuid.Nil, term.UsageError(fmt.Sprintf("VERIFICATION %q is no id: give the UUID that its customer sees, or at "+
+		return uuid.Nil, term.UsageError(fmt.Sprintf("VERIFICATION %q is not an id: give the UUID in the API, or at "+
 			"least its first 4 characters", typed))
 	}
 	found, err := alike(ids)
@@ -278,7 +278,7 @@ func writeAttempt(b *term.Page, a admin.AttemptView) {
 		under("believed to be about %s: %s", scopeWords(c.Scope), c.Why)
 	}
 	if a.Bare {
-		under("the words could mean us too: believed only beside another address of the domain that is accepted")
+		under("the words could be about us: they count only beside another accepted address of the domain")
 	}
 	if a.Witness {
 		under("a witness: another address of the domain, which was accepted before")
@@ -314,17 +314,17 @@ func scopeWords(scope string) string {
 func newReplay(e environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "replay VERIFICATION",
-		Short: "Judge stored evidence by the rules of now, and list what would change",
-		Long: "Judge stored evidence by the rules of now, and list what would change.\n\n" +
-			"Nothing is charged or written and no connection to a receiver is made: what is stored is judged anew.\n" +
-			"A ledger that is named is read itself; when none is, the node of this machine is asked, which judges by\n" +
-			"its own rules, and its ledger is read when it does not run. The first line says which it was. The\n" +
-			"addresses of what would change are printed. Exit code 0 also when something would.",
+		Short: "Judge stored evidence by the present rules, and list what would change",
+		Long: "Judge stored evidence by the present rules, and list what would change.\n\n" +
+			"Nothing is charged or written and no connection to a receiver is made: the stored evidence is judged anew.\n" +
+			"A named ledger is read directly. Without one the node of this machine is asked, which judges by its own\n" +
+			"rules, or its ledger is read when it does not run. The first line says which. The addresses that would\n" +
+			"change are printed. The exit code is 0 also when some would.",
 		Args: wantArgs("VERIFICATION"),
 	}
 	from, asJSON := addLedgerFlags(c, e), jsonFlag(c)
 	c.ValidArgsFunction = completeVerificationAt(from.node)
-	rules := c.Flags().String("rules", "", "judge by this rule file before the rules that come with the program")
+	rules := c.Flags().String("rules", "", "judge by this rule file, followed by the program's own rules")
 	all := c.Flags().Bool("all", false, "list also what stays the same")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		id, err := from.verificationID(c.Context(), args[0])
@@ -361,7 +361,7 @@ func readRules(name string) (string, error) {
 		return "", fmt.Errorf("read the rules: %w", err)
 	}
 	if len(text) == 0 {
-		return "", term.UsageError(fmt.Sprintf("%s is empty: without --rules the rules of now judge", name))
+		return "", term.UsageError(fmt.Sprintf("%s is empty: leave --rules out to use the present rules", name))
 	}
 	return string(text), nil
 }
@@ -479,7 +479,7 @@ func writeReplaySummary(b *term.Page, s evidence.Summary) {
 		}
 		if undecided {
 			b.WriteString("\n")
-			b.Para(0, "undecided: these rules would have gone on asking.")
+			b.Para(0, "undecided: with these rules it would have been asked again.")
 		}
 	}
 	if s.Unexplained > 0 {
@@ -488,5 +488,5 @@ func writeReplaySummary(b *term.Page, s evidence.Summary) {
 			"report it.", term.Grouped(s.Unexplained))
 	}
 	b.WriteString("\n")
-	b.Para(0, "Nothing was charged or written, and no receiver was asked: this is what is stored, judged anew.")
+	b.Para(0, "Nothing was charged or written, and no receiver was asked: this is the stored evidence, judged anew.")
 }

@@ -41,7 +41,7 @@ type adminFlags struct {
 func addAdminFlags(c *cobra.Command, e environment) *adminFlags {
 	f := &adminFlags{environ: e, installed: installedConfig}
 	c.PersistentFlags().StringVar(&f.url, "admin", "", "the node's admin listener, a URL or unix:PATH; also "+
-		"ROLLCALL_ADMIN (default: as the configuration has it, else "+adminDefault+")")
+		"ROLLCALL_ADMIN (default: from the configuration, else "+adminDefault+")")
 	c.PersistentFlags().StringVar(&f.config, "config", "", "the node's configuration file (default: "+installedConfig+
 		" if it is there and the environment names no node)")
 	c.PersistentFlags().StringVar(&f.token, "token", "", "its token; also ROLLCALL_ADMIN_TOKEN (default: "+
@@ -110,7 +110,7 @@ var whereabouts = []string{"ROLLCALL_ADMIN_LISTEN", "ROLLCALL_DATA_DIR", "ROLLCA
 // client makes a client from flags, environment and configuration.
 func (f *adminFlags) client() (*client.Admin, error) {
 	if f.url != "" && f.config != "" {
-		return nil, term.UsageError("--admin and --config name a node each: give only one of them")
+		return nil, term.UsageError("--admin and --config both name a node: give only one of them")
 	}
 	base, token := f.url, cmp.Or(f.token, f.environ.value("ROLLCALL_ADMIN_TOKEN"))
 	if f.config == "" {
@@ -211,7 +211,7 @@ type ledgerFlags struct {
 // addLedgerFlags adds --ledger beside the flags that name a node.
 func addLedgerFlags(c *cobra.Command, e environment) *ledgerFlags {
 	f := &ledgerFlags{node: addAdminFlags(c, e)}
-	c.PersistentFlags().StringVar(&f.url, "ledger", "", "read this ledger itself, whatever node runs here; also that of "+
+	c.PersistentFlags().StringVar(&f.url, "ledger", "", "read this ledger directly, even if a node runs; also that of "+
 		"--config, or ROLLCALL_LEDGER_URL")
 	return f
 }

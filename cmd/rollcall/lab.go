@@ -56,7 +56,7 @@ func newLab() *cobra.Command {
 		"takes a free one")
 	c.Flags().IntVar(&o.SMTPPort, "smtp-port", o.SMTPPort, "port of every receiver; 0 takes a free one")
 	c.Flags().DurationVar(&o.GreylistWait, "greylist-wait", o.GreylistWait,
-		"how long greylisting receivers let a client wait")
+		"how long greylisting receivers make a client wait")
 	c.Flags().DurationVar(&o.Latency, "latency", o.Latency, "wait before each reply, like a turn on a network")
 	c.Flags().StringVar(&flags.sheet, "sheet", "", "host:port where /sheet and /events show over HTTP how the "+
 		"receivers\nare treated (default: nowhere)")
@@ -118,7 +118,7 @@ func runLab(c *cobra.Command, o smtplab.Options, flags labFlags) error {
 		err = term.PrintJSON(c.OutOrStdout(), view)
 	} else {
 		fmt.Fprintf(c.OutOrStdout(), "The lab is running. Ctrl-C ends it and prints the manners sheet.\n"+
-			"A configuration file that leads a node to it:\n\n"+
+			"A configuration file for a node that uses it:\n\n"+
 			"[dns]\nservers = [%q]\n\n[smtp]\nport = %d\nallow_networks = [%q]\n\n",
 			view.DNS, view.SMTPPort, view.AllowNetworks[0])
 	}

@@ -34,10 +34,10 @@ func newBackup(e environment) *cobra.Command {
 		Use:   "backup FILE",
 		Short: "Copy the embedded ledger to FILE while the node works",
 		Long: "Copy the embedded ledger to FILE while the node works. docs/operators/operations.md has the restore.\n\n" +
-			"A ledger that is named is copied itself; when none is, the node of this machine is asked, and its ledger is\n" +
-			"copied when it does not run. The first line says which it was.\n" +
-			"FILE is made here, for you alone to read, and has its name only when it is whole and checked; nothing\n" +
-			"is overwritten. It holds addresses, and what signs upload URLs: keep it as safe as the ledger itself.",
+			"A named ledger is copied directly. Without one the node of this machine is asked or, when it does not run,\n" +
+			"its ledger is copied. The first line says which.\n" +
+			"FILE is made here, for you alone to read, and gets its name only when it is complete and checked; nothing\n" +
+			"is overwritten. It holds addresses and the key of upload URLs: keep it as safe as the ledger itself.",
 		Args: wantArgs("FILE"),
 	}
 	from := addLedgerFlags(c, e)
@@ -66,7 +66,7 @@ func backup(ctx context.Context, from *ledgerFlags, path string) (read reading, 
 		return read, fmt.Errorf("%s: %w", path, sqlstore.ErrBackupExists)
 	}
 	if _, err := os.Lstat(part); err == nil {
-		return read, fmt.Errorf("%s is there: another backup writes it now, or one was cut short; then delete it", part)
+		return read, fmt.Errorf("%s exists: another backup is writing it, or was cut short; then delete it", part)
 	}
 	err = from.read(ctx, func(client *client.Admin, at reading) error {
 		read = at
@@ -135,13 +135,13 @@ type renewalView struct {
 func newLedgerRenew(e environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "renew --reason TEXT",
-		Short: "Give a ledger a new identity, so that its nodes and those of the original are apart",
-		Long: "Give a ledger a new identity, so that its nodes and those of the original are apart.\n\n" +
+		Short: "Give a ledger a new identity, so that its nodes stay apart from those of the original",
+		Long: "Give a ledger a new identity, so that its nodes stay apart from those of the original.\n\n" +
 			"A copy of a ledger has the identity of the original. Nodes tell ledgers apart by it: those of the copy\n" +
-			"would be taken into the cluster of the original. Renew a copy that runs beside the original, before its\n" +
+			"would join the cluster of the original. Renew a copy that runs beside the original, before its\n" +
 			"first node starts. A copy in the place of a lost original needs no new identity; a new one does no harm.\n\n" +
-			"It asks no node, but the ledger of the configuration, with the URL of its owner, as `rollcall migrate` does.\n" +
-			"It also removes what the ledger says of nodes. It refuses while a node works on the ledger, and for 10\n" +
+			"It asks no node, and works on the ledger of the configuration with its owner's URL, as `rollcall migrate` does.\n" +
+			"It also removes the rows of nodes. It refuses while a node works on the ledger, and for 10\n" +
 			"seconds after one did. Nodes of a renewed ledger must not have run before: stop them first.",
 		Example: "  ROLLCALL_LEDGER_URL=postgres://rollcall_owner@db/rehearsal rollcall ledger renew --reason 'copy for a " +
 			"rehearsal'",

@@ -33,8 +33,8 @@ func newLint(environment) *cobra.Command {
 	var out term.OutFile
 	c := &cobra.Command{
 		Use:   "lint FILE",
-		Short: "Say what is wrong with a list before it is sent, and mend it",
-		Long: "Say of each row of a list that would be refused what is wrong with it and what to do. Nothing is sent.\n" +
+		Short: "Check a list before it is sent, and correct it",
+		Long: "List the rows that would be refused, with what is wrong and what to do. Nothing is sent.\n" +
 			"The exit code is 1 when there are such rows. FILE is CSV or a workbook (XLSX); - is standard input.\n\n" +
 			"--fix writes a copy with one good address in each row, and says what it corrected and what it left out.",
 		Example: "  rollcall lint list.csv\n  rollcall lint --fix customers.xlsx --column Email",
@@ -225,7 +225,7 @@ func rowsText(n int) string {
 func newData(environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "data",
-		Short: "Show the lists that flags in results rest on, and how old they are",
+		Short: "Show the lists behind the flags in results, and how old they are",
 		Long: "Show the lists that flags in results rest on: role, free, disposable, suggest and operator. They are " +
 			"part of\nthis program, and no network is asked.",
 		Args: wantArgs(),

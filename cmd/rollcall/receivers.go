@@ -22,13 +22,13 @@ import (
 func newReceivers(e environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "receivers [KEY-PART]",
-		Short: "See what every receiver is doing to us and we to it; pause, resume, trace one, forget what it taught",
-		Long: "See what every receiver that lives in the cluster is doing to us and we to it.\n\n" +
-			"SESS are sessions of those allowed, RCPT/S what is asked a second of what is allowed, BUDGET the refusals\n" +
-			"that may still be caused in this hour, REF and DEF what was refused and deferred of the last ten minutes'\n" +
-			"answers, QUEUED the addresses that could be asked now and have no answer, wherever they wait, OLD how long the\n" +
-			"oldest of them does. STATE is what keeps it from asking more: allowance,\n" +
-			"connections, budget, paused, penalty, no healthy source. Why, and the last reply, stand below.",
+		Short: "See the state of every receiver; pause, resume or trace one, clear its learned limits",
+		Long: "See the state of every receiver in the cluster.\n\n" +
+			"SESS are the open and the allowed sessions, RCPT/S the addresses asked and allowed a second, BUDGET the\n" +
+			"refusals that may still be caused in this hour, REF and DEF the part of the last ten minutes' replies that\n" +
+			"were refusals and deferrals, QUEUED the addresses that could be asked now but have no reply, OLD how long the\n" +
+			"oldest of them has waited. STATE is what keeps us from asking more: allowance, connections, budget, paused,\n" +
+			"penalty, no healthy source. Below are the reason and the last reply.",
 		Example: "  rollcall receivers --watch\n" +
 			"  rollcall receivers google --sort deferred --limit 5\n" +
 			"  rollcall receivers show example.net",
@@ -241,16 +241,16 @@ func replyText(r inspect.Reply) string {
 
 func newReceiversPause(node *adminFlags) *cobra.Command {
 	return newRest(restCommand{node: node, word: "pause", value: throttle.PauseYes, arg: "KEY",
-		short: "Ask a receiver nothing for a time",
-		long: "Ask a receiver nothing for a time: its sessions are ended after the command that is on the wire. Its\n" +
-			"addresses wait; none is lost and none is asked twice for it.",
+		short: "Pause a receiver for a time",
+		long: "Pause a receiver for a time: its sessions end after the command in progress. Its addresses wait; none is\n" +
+			"lost or asked twice because of it.",
 		example: "  rollcall receivers pause example.net --for 2h --reason \"their postmaster asked\""})
 }
 
 func newReceiversDrain(node *adminFlags) *cobra.Command {
 	return newRest(restCommand{node: node, word: "drain", value: throttle.PauseDrain, arg: "KEY",
-		short: "Open no more sessions to a receiver for a time; those that are open go on to their end",
-		long: "Open no more sessions to a receiver for a time. Those that are open go on until they end by themselves.\n" +
+		short: "Open no more sessions to a receiver for a time; open ones run to their end",
+		long: "Open no more sessions to a receiver for a time. Open ones run to their end.\n" +
 			"Its addresses wait; none is lost.",
 		example: "  rollcall receivers drain example.net --for 30m --reason maintenance"})
 }
@@ -361,12 +361,12 @@ func printResumed(w io.Writer, done resumedAnswer) error {
 	b, now, text := term.NewPage(w), time.Now(), ""
 	switch {
 	case len(ended) > 0 && still == nil:
-		text = fmt.Sprintf("%s goes on: %d overrides ended.", name, len(ended))
+		text = fmt.Sprintf("%s is asked again: %d overrides ended.", name, len(ended))
 		if len(ended) == 1 {
-			text = fmt.Sprintf("%s goes on: override %.8s ended.", name, ended[0].ID)
+			text = fmt.Sprintf("%s is asked again: override %.8s ended.", name, ended[0].ID)
 		}
 	case still == nil:
-		text = fmt.Sprintf("No override that only pauses %s holds, and nothing else does: it is not paused.", name)
+		text = fmt.Sprintf("%s is not paused: there was no override to end.", name)
 	case still.ID != "":
 		text = fmt.Sprintf("%s still has pause=%s, by %s, which sets more than that: `rollcall throttle clear --id %s` "+
 			"ends all of it.", name, still.Value, from(still.Said, now), still.ID)
@@ -381,15 +381,15 @@ func printResumed(w io.Writer, done resumedAnswer) error {
 func newReceiversClose(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "close KEY SESSION",
-		Short: "End one session of a receiver after the command that is on the wire",
-		Long: "End one session of a receiver after the command that is on the wire. Its addresses are asked in another.\n" +
-			"SESSION is its number, as `rollcall receivers show KEY` has it.",
+		Short: "End one session of a receiver after the command in progress",
+		Long: "End one session of a receiver after the command in progress. Its addresses are asked in another.\n" +
+			"SESSION is its number, shown by `rollcall receivers show KEY`.",
 		Example: "  rollcall receivers close example.net 17\n" +
 			"  rollcall receivers close example.net 17 --node node-2",
 		Args:              wantArgs("KEY", "SESSION"),
 		ValidArgsFunction: completeKey(node, nil),
 	}
-	on := c.Flags().String("node", "", "the node that has it (default: the only one where the receiver lives)")
+	on := c.Flags().String("node", "", "the node that has it (default: the receiver's only node)")
 	must(c.RegisterFlagCompletionFunc("node", func(c *cobra.Command, _ []string, typed string) ([]string,
 		cobra.ShellCompDirective) {
 		return completeNode(node)(c, nil, typed)
@@ -397,7 +397,7 @@ func newReceiversClose(node *adminFlags) *cobra.Command {
 	return adminCommand(node, c, func(client *client.Admin, args []string) (done admin.CloseCall, err error) {
 		number, err := strconv.Atoi(args[1])
 		if err != nil || number < 1 {
-			return done, term.UsageError(fmt.Sprintf("SESSION %q is no number: see `rollcall receivers show %s`", args[1],
+			return done, term.UsageError(fmt.Sprintf("SESSION %q is not a number: see `rollcall receivers show %s`", args[1],
 				args[0]))
 		}
 		if *on == "" {
@@ -441,14 +441,14 @@ func onlyNodeWith(ctx context.Context, client *client.Admin, key string, session
 func newReceiversForget(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "forget KEY --reason REASON",
-		Short: "Forget what a receiver taught us, on all nodes",
-		Long: "Forget what a receiver taught us, on all nodes at once and in what is kept for later:\n" +
+		Short: "Clear a receiver's learned limits on all nodes",
+		Long: "Clear a receiver's learned limits on all nodes, also the saved ones:\n" +
 			"  pace      how fast each of our sources may ask; the search begins anew\n" +
-			"  sessions  how many sessions it takes at once, and how long they may be\n" +
+			"  sessions  how many sessions it accepts at once, and how long they may be\n" +
 			"  block     pauses of the receiver, its hosts and our source addresses\n" +
-			"  all       that, how long it greylists, its TLS and its software\n\n" +
-			"What the allowance says still holds, and refusals of this hour still count. Addresses that it deferred\n" +
-			"come back when they were told to.",
+			"  all       these three, its greylisting time, its TLS and its software\n\n" +
+			"The configured limits still apply, and refusals of this hour still count. Addresses that it deferred\n" +
+			"are asked again at the time that it named.",
 		Example: "  rollcall receivers forget example.net --what block --reason \"they took us off their list\"",
 		Args:    wantArgs("KEY"), ValidArgsFunction: completeKey(node, nil),
 	}
@@ -458,7 +458,8 @@ func newReceiversForget(node *adminFlags) *cobra.Command {
 		cobra.ShellCompDirectiveNoFileComp)))
 	return adminCommand(node, c, func(client *client.Admin, args []string) (done admin.Forgotten, err error) {
 		if !slices.Contains(inspect.Forgets[:], *what) {
-			return done, term.UsageError(fmt.Sprintf("--what %q is none of %s", *what, strings.Join(inspect.Forgets[:], ", ")))
+			return done, term.UsageError(fmt.Sprintf("--what %q: write one of %s", *what,
+				strings.Join(inspect.Forgets[:], ", ")))
 		}
 		if strings.TrimSpace(*reason) == "" {
 			return done, term.UsageError("--reason is missing: say why, for those who read the operator log")
@@ -479,7 +480,7 @@ func printForgotten(w io.Writer, done admin.Forgotten, what string) error {
 			at = "kept for later"
 		}
 		if len(f.Dropped) == 0 {
-			b.Para(0, "%s, %s: nothing was learned that --what %s names.", f.Key, at, what)
+			b.Para(0, "%s, %s: there are no learned limits for --what %s.", f.Key, at, what)
 		} else {
 			b.Para(0, "%s, %s, forgotten:", f.Key, at)
 		}
@@ -488,7 +489,7 @@ func printForgotten(w io.Writer, done admin.Forgotten, what string) error {
 		}
 	}
 	for _, s := range done.Silent {
-		b.Para(0, "Without %s, which does not answer and may still know it: %s. Do it again when it does.", s.Node, s.Why)
+		b.Para(0, "Without %s, which does not answer and may keep them: %s. Repeat this when it answers.", s.Node, s.Why)
 	}
 	return b.Emit()
 }

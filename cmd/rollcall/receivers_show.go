@@ -128,9 +128,9 @@ func newReceiversShow(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show KEY",
 		Short: "Show everything about one receiver: why it waits, pace, sessions, queues, what made us slow down",
-		Long: "Show everything about one receiver, for each node and shard where it lives: why it waits, the pace that\n" +
+		Long: "Show everything about one receiver, for each of its nodes and shards: why it waits, the pace that\n" +
 			"each source has found and why it changed, sessions, what each verification has waiting, the last hour\n" +
-			"minute by minute, what made us slow down or rest, with the rule and the reply, and what it has taught us.",
+			"minute by minute, what made us slow down or pause, with the rule and the reply, and the learned limits.",
 		Example:           "  rollcall receivers show example.net",
 		Args:              wantArgs("KEY"),
 		ValidArgsFunction: completeKey(node, nil),
@@ -352,7 +352,7 @@ func (s receiverSheet) firings() {
 	if len(s.d.Firings) == 0 {
 		return
 	}
-	s.WriteString("\nWhat made us slow down, rest or change in the last hour:\n")
+	s.WriteString("\nWhat made us slow down, pause or change in the last hour:\n")
 	for _, f := range s.d.Firings {
 		s.Behind("  "+term.Clock(f.At, s.now)+"  ", "%s", s.judged(f, 0))
 		if text := replyText(f); text != "" {

@@ -319,13 +319,13 @@ func TestWhatAReceiverTaughtIsForgotten(t *testing.T) {
 	holds(t, b.must("receivers", "forget", "example.test", "--reason", "they said sorry"),
 		"example.test, on node-1, forgotten:\n  - the rest of the host mx1.example.test until 12:34:56 (long long",
 		"\n    long", "\n  - the learned limit connections=2\n",
-		"example.test, on node-2: nothing was learned that --what all names.\n")
+		"example.test, on node-2: there are no learned limits for --what all.\n")
 	if b.survey.forgotten != "example.test all" {
 		t.Errorf("asked to forget %q", b.survey.forgotten)
 	}
 	b.survey.silent = []inspect.UnreachableNode{{Node: "node-3", Why: "lost"}}
 	holds(t, b.must("receivers", "forget", "example.test", "--what", "pace", "--reason", "x"),
-		"Without node-3, which does not answer and may still know it: lost.")
+		"Without node-3, which does not answer and may keep them: lost.")
 	holds(t, b.must("receivers", "forget", "example.test", "--reason", "x", "--json"),
 		`"silent":[{"node":"node-3","why":"lost"}]`, `"dropped":[]`)
 	holds(t, b.must("log", "--limit", "1"), "receiver forget", "anna@desk", "x")

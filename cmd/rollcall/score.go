@@ -50,10 +50,10 @@ func newLabScore() *cobra.Command {
 		Short: "Verify a labelled list against the lab and print how right and how polite that was",
 		Long: "Verify a labelled list against the lab with a whole node in this process, and print the confusion " +
 			"matrix,\nwhat stayed unknown and who is to blame, and how the receivers were treated.\n\n" +
-			fmt.Sprintf("The allowance is the shipped one. An hour lasts %v, for the lab and the node alike: what is "+
-				"counted,\nrested or waited for by the hour is as much shorter, and greylisting too. Rates are not. "+
+			fmt.Sprintf("The limits are the shipped ones. An hour lasts %v, for the lab and the node alike: hourly "+
+				"counts,\npauses and waits are that much shorter, and greylisting too. Rates are not. "+
 				"An address is\ngiven up after %v, where a node takes six hours.\n\n", trialHour, trialGiveUp) +
-			"Exit code 1 when a statement is wrong, a guard was tripped, or evidence judged again says otherwise.",
+			"Exit code 1 when a statement is wrong, a guard was tripped, or evidence judged again gives another result.",
 		Args: wantArgs(),
 	}
 	c.Flags().IntVar(&f.addresses, "addresses", 3000, "how many addresses")
@@ -205,7 +205,7 @@ func scorePart(ctx context.Context, f scoreFlags, view *progressView) (done part
 }
 
 const (
-	// mixBad is a list of only nonexistent mailboxes at receivers with harvest guards, which count these.
+	// mixBad is a list of nonexistent mailboxes only, at receivers whose harvest guards count them.
 	mixBad = "bad"
 
 	// everyMix is each of scoreMixes in turn.
@@ -446,7 +446,7 @@ func (t *trial) verify(ctx context.Context, list []labelled,
 		return nil, uuid.Nil, err
 	}
 	if made.Upload == nil || made.Upload.Method != "" && made.Upload.Method != http.MethodPut {
-		return nil, uuid.Nil, errors.New("the node wants no upload by PUT: that is a fault of this program")
+		return nil, uuid.Nil, errors.New("the node expects no upload by PUT: a bug of this program")
 	}
 	err = t.client.Upload(ctx, made.Upload.URL, bytes.NewReader(file.Bytes()), size, func(int64) {})
 	if err != nil {
@@ -491,7 +491,7 @@ func (t *trial) judge(ctx context.Context, id string, list []labelled) ([]judged
 		text, _ := flags.Cut(row[2])
 		reason, explained := reasons[text]
 		if !known || !explained {
-			return fmt.Errorf("the results say %q and %q, which are no words of ours", row[1], row[2])
+			return fmt.Errorf("the results say %q and %q, which are unknown words", row[1], row[2])
 		}
 		rows[strings.Clone(row[0])] = judged{outcome: outcome, reason: reason, blame: blameOf(outcome, reason)}
 		return nil

@@ -38,7 +38,7 @@ func writeAccuracy(path string, reports []scoreReport) error {
 			{"of these with the right reason", fmt.Sprint(r.Reasoned), ""},
 			{"unfinished", fmt.Sprint(r.Unfinished), ""},
 			{"guards tripped", fmt.Sprint(r.Manners.tripped()), "0"},
-			{"evidence judged again, and what came out otherwise", fmt.Sprintf("%d, %d", r.Replayed, r.Changed),
+			{"evidence judged again, and other results", fmt.Sprintf("%d, %d", r.Replayed, r.Changed),
 				"all, 0"},
 		})
 		for _, t := range r.tables() {
@@ -90,10 +90,10 @@ func printScore(w io.Writer, r *scoreReport) error {
 	fmt.Fprintf(w, "Accuracy              %.2f %%: %s of the %s that can be known, %s with the right reason\n",
 		r.accuracy()*100, term.Grouped(int64(r.Found)), term.Grouped(int64(r.Knowable)), term.Grouped(int64(r.Reasoned)))
 	if r.Unfinished > 0 {
-		fmt.Fprintf(w, "Unfinished            %s still waited for an allowance or a rest when the time was up\n",
+		fmt.Fprintf(w, "Unfinished            %s still waited for a limit or a pause when the time was up\n",
 			term.Grouped(int64(r.Unfinished)))
 	}
-	fmt.Fprintf(w, "Replayed              %s from their evidence, %d came out otherwise\n",
+	fmt.Fprintf(w, "Replayed              %s from their evidence, %d with another result\n",
 		term.Grouped(int64(r.Replayed)), r.Changed)
 	fmt.Fprintf(w, "Guards tripped        %d\n\n", r.Manners.tripped())
 	for _, t := range r.tables() {
@@ -183,7 +183,7 @@ func (r *scoreReport) statementTable() scoreTable {
 
 func (r *scoreReport) worstTable() scoreTable {
 	t := scoreTable{headings: []string{"PERSONALITY", "KNOWABLE", "FOUND", "SAID INSTEAD"},
-		title: fmt.Sprintf("Personalities where not all that can be known was found; at %d others it was",
+		title: fmt.Sprintf("Personalities where knowable addresses were missed; at %d others none was",
 			r.ByPersonality)}
 	for _, p := range r.Worst[:min(len(r.Worst), worstShown)] {
 		var missed []string

@@ -35,13 +35,13 @@ func newSourcesCommand(e environment) *cobra.Command {
 	rest := restCommand{node: node, arg: "ADDRESS", key: keyOfSource, complete: completeSource(node)}
 	pause, drain, resume := rest, rest, rest
 	pause.word, pause.value = "pause", throttle.PauseYes
-	pause.short = "Ask nothing from a source for a time"
-	pause.long = "Ask nothing from a source for a time: its sessions are ended after the command that is on the wire.\n" +
+	pause.short = "Pause a source for a time"
+	pause.long = "Pause a source for a time: its sessions end after the command in progress.\n" +
 		"Other sources go on, each within its own limits; without another one the addresses wait."
 	pause.example = "  rollcall sources pause 192.0.2.7 --for 2h --reason \"listed\"\n" +
 		"  rollcall sources pause default --for 10m --reason \"network work\""
 	drain.word, drain.value = "drain", throttle.PauseDrain
-	drain.short = "Open no more sessions from a source for a time; those that are open go on to their end"
+	drain.short = "Open no more sessions from a source for a time; open ones run to their end"
 	drain.long = drain.short + "."
 	drain.example = "  rollcall sources drain 192.0.2.7 --for 6h --reason \"moving away\""
 	resume.word, resume.short = "resume", "End the pause or the drain of a source"
@@ -57,7 +57,7 @@ func keyOfSource(arg string) (string, error) {
 	}
 	at, err := netip.ParseAddr(arg)
 	if err != nil {
-		return "", term.UsageError(fmt.Sprintf("ADDRESS %q is no IP address: write one of `rollcall sources`, or default",
+		return "", term.UsageError(fmt.Sprintf("ADDRESS %q is not an IP address: write one of `rollcall sources`, or default",
 			arg))
 	}
 	return throttle.SourcePrefix + at.Unmap().String(), nil

@@ -26,12 +26,12 @@ import (
 func newThrottle(e environment) *cobra.Command {
 	c := asGroup(&cobra.Command{
 		Use:   "throttle",
-		Short: "See, explain, change and try out what receivers are asked",
-		Long: "See, explain, change and try out what receivers are asked.\n\n" +
+		Short: "See, explain, change and try out the limits of receivers",
+		Long: "See, explain, change and try out the limits of receivers.\n\n" +
 			"A rule names a receiver, an MX host suffix or a mail domain, and sets some fields. The narrowest name wins,\n" +
-			"field by field; of rules with the same name an override goes before the throttle file, the file before what\n" +
-			"is known of operators, and that before the default. A rule for source:ADDRESS is for one of our sources.\n" +
-			"An override holds for all nodes within two seconds, and ends by itself.\n\n" +
+			"field by field. With the same name an override takes precedence over the throttle file, the file over the\n" +
+			"known limits of mail operators, and these over the default. A rule for source:ADDRESS is for one of our\n" +
+			"sources. An override applies on all nodes within two seconds, and ends by itself.\n\n" +
 			term.FoldedTo("Fields: "+strings.Join(fieldNames(), ", ")+".", 0, helpWidth),
 	})
 	node := addAdminFlags(c, e)
@@ -71,14 +71,14 @@ func parseSpan(text string) (time.Duration, error) {
 // parseFor reads how long an override lasts.
 func parseFor(text string) (time.Duration, error) {
 	if text == "" {
-		return 0, term.UsageError("--for is missing: say how long it shall hold, as --for 2h")
+		return 0, term.UsageError("--for is missing: say how long it lasts, such as --for 2h")
 	}
 	d, err := parseSpan(text)
 	if err != nil {
-		return 0, term.UsageError(fmt.Sprintf("--for %q is no length of time: write 30m, 2h or 3d", text))
+		return 0, term.UsageError(fmt.Sprintf("--for %q is not a length of time: write 30m, 2h or 3d", text))
 	}
 	if d < ledger.OverrideMin || d > ledger.OverrideMax {
-		return 0, term.UsageError(fmt.Sprintf("--for %s: an override holds for 1s to %dd; what shall stay belongs into the "+
+		return 0, term.UsageError(fmt.Sprintf("--for %s: an override lasts 1s to %dd; write permanent rules into the "+
 			"throttle file", text, ledger.OverrideMax/dayHours))
 	}
 	return d, nil
@@ -90,7 +90,7 @@ func parseFields(args []string) (map[string]string, error) {
 	for _, arg := range args {
 		name, value, found := strings.Cut(arg, "=")
 		if !found {
-			return nil, term.UsageError(fmt.Sprintf("%q is no FIELD=VALUE, such as rcpt_rate=2/s", arg))
+			return nil, term.UsageError(fmt.Sprintf("%q is not FIELD=VALUE, such as rcpt_rate=2/s", arg))
 		}
 		if _, known := throttle.ParseField(name); !known {
 			return nil, term.UsageError(unknownField(name))
@@ -204,8 +204,8 @@ func newThrottleCheck(e environment) *cobra.Command {
 		Use:   "check FILE",
 		Short: "Check a throttle file before it is used; exit 1 with each fault and its place",
 		Long: "Check a throttle file before it is used, here and without a node: faults with line and column, rules that\n" +
-			"cannot match, rules that allow more than an operator is known to bear. Exit 1 when it could not be used; a\n" +
-			"warning is no failure. --config names the configuration that it would stand beside.",
+			"cannot match, rules that exceed the known limits of a mail operator. Exit 1 when it could not be used; a\n" +
+			"warning is no failure. --config names the configuration that it belongs to.",
 		Example: "  rollcall throttle check throttle.new.toml && mv throttle.new.toml throttle.toml",
 		Args:    wantArgs("FILE"),
 	}
@@ -282,9 +282,9 @@ func newThrottleSet(node *adminFlags) *cobra.Command {
 		Use:   "set KEY FIELD=VALUE... --for DURATION --reason REASON",
 		Short: "Override fields of a receiver, a mail domain or a source for a time",
 		Long: "Override fields of a receiver, an MX host suffix, a mail domain or source:ADDRESS for a time, on all nodes\n" +
-			"within two seconds. It ends by itself; `rollcall throttle clear` ends it before. No session is dropped for\n" +
-			"it, unless pause=yes says so.\n\n" +
-			"What would allow more than an operator is known to bear is refused without --force.\n\n" +
+			"within two seconds. It ends by itself; `rollcall throttle clear` ends it earlier. It drops no session,\n" +
+			"except with pause=yes.\n\n" +
+			"An override that exceeds the known limits of a mail operator needs --force.\n\n" +
 			term.FoldedTo("Fields: "+strings.Join(fieldNames(), ", ")+".", 0, helpWidth),
 		Example: "  rollcall throttle set example.net rcpt_rate=2/s connections=1 --for 1h --reason \"they complained\"\n" +
 			"  rollcall throttle set source:192.0.2.7 rcpts_per_day=5000 --for 7d --reason warm-up",
@@ -297,7 +297,7 @@ func newThrottleSet(node *adminFlags) *cobra.Command {
 		ValidArgsFunction: completeKey(node, completeFields),
 	}
 	asJSON, change := jsonFlag(c), addChangeFlags(c)
-	force := c.Flags().Bool("force", false, "also when it allows more than an operator is known to bear")
+	force := c.Flags().Bool("force", false, "also when it exceeds the known limits of a mail operator")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		fields, err := parseFields(args[1:])
 		if err != nil {
@@ -315,7 +315,7 @@ type changeFlags struct{ holds, reason string }
 
 func addChangeFlags(c *cobra.Command) *changeFlags {
 	f := &changeFlags{}
-	c.Flags().StringVar(&f.holds, "for", "", "how long it holds: 30m, 2h, 3d")
+	c.Flags().StringVar(&f.holds, "for", "", "how long it lasts: 30m, 2h, 3d")
 	c.Flags().StringVar(&f.reason, "reason", "", "why, for those who see it and for the operator log")
 	return f
 }
@@ -442,7 +442,7 @@ func unknownName(ctx context.Context, client *client.Admin, out setView) string 
 	if x, err := client.Explain(ctx, name); err == nil && len(x.Receiver)+len(x.Hosts) > 0 {
 		return ""
 	}
-	return fmt.Sprintf("it is set, but no receiver that is asked now and no other rule is called %s: check the spelling",
+	return fmt.Sprintf("it is set, but no present receiver and no other rule has the name %s: check the spelling",
 		name)
 }
 
@@ -473,10 +473,10 @@ func printSet(w io.Writer, out setView) error {
 	}
 	switch {
 	case out.After != nil && len(out.After.Narrower) > 0:
-		notes = append(notes, "Narrower names with rules of their own go before it: "+term.Some(out.After.Narrower)+".")
+		notes = append(notes, "Narrower names with their own rules take precedence: "+term.Some(out.After.Narrower)+".")
 	case out.Before != nil && out.After == nil:
 		notes = append(notes,
-			"The node that was asked does not follow yet: look again with `rollcall throttle explain "+
+			"The asked node has not applied it yet: look again with `rollcall throttle explain "+
 				ruleKey(out.Override.Name)+"`.")
 	}
 	for _, note := range notes {
@@ -509,8 +509,8 @@ func fieldOf(x *inspect.Explanation, field string) (string, inspect.Said) {
 func newThrottleClear(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "clear KEY | --id ID",
-		Short: "End the overrides of a name before their time",
-		Long: "End the overrides of a name before their time, or with --id one of them. The rules of the throttle file\n" +
+		Short: "End overrides of a name early",
+		Long: "End all overrides of a name early, or one of them with --id. The rules of the throttle file\n" +
 			"stay as they are.",
 		Example:           "  rollcall throttle clear example.net\n  rollcall throttle clear example.net --id 5f2c91aa",
 		Args:              mostArgs(1),
@@ -522,7 +522,7 @@ func newThrottleClear(node *adminFlags) *cobra.Command {
 	of := "this id"
 	return adminCommand(node, c, func(to *client.Admin, args []string) (ended admin.Cleared, err error) {
 		if len(args) == 0 && *id == "" {
-			return ended, term.UsageError("KEY is missing: say whose overrides shall end, or give --id")
+			return ended, term.UsageError("KEY is missing: name the rule whose overrides to end, or give --id")
 		}
 		call := admin.ClearCall{Reason: *reason}
 		if len(args) > 0 {
@@ -541,7 +541,7 @@ func newThrottleClear(node *adminFlags) *cobra.Command {
 func printCleared(w io.Writer, key string, ended []admin.ThrottleRule) error {
 	b := term.NewPage(w)
 	if len(ended) == 0 {
-		b.Para(0, "No override of %s holds: nothing was ended. `rollcall throttle list` shows those that do.", key)
+		b.Para(0, "No override of %s is active: nothing was ended. `rollcall throttle list` shows the active ones.", key)
 		return b.Emit()
 	}
 	g := term.Table{Columns: []term.Column{{Name: "ENDED"}, {Name: "NAME", Least: 20}, {Name: "WHAT IT SET", Least: 15,

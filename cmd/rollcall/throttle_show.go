@@ -23,17 +23,17 @@ import (
 func newThrottleExplain(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain DOMAIN|KEY|source:ADDRESS",
-		Short: "Show for every field which value holds, who said so, and until when",
-		Long: "Show for every field which value holds for a mail domain, a receiver or one of our sources, which layer\n" +
-			"said so, in which line of which file or by which override, and until when. Below is what the receiver has\n" +
-			"taught us and what it makes us wait for now. --all also shows what was said and does not hold.",
+		Short: "Show the value in effect for every field, its origin, and until when",
+		Long: "Show the value in effect for every field of a mail domain, a receiver or one of our sources, with its\n" +
+			"layer, the line of the file or the override, and until when. Below are the learned limits and the present\n" +
+			"waits of the receiver. --all also shows overridden values.",
 		Example: "  rollcall throttle explain example.net\n" +
 			"  rollcall throttle explain source:192.0.2.7\n" +
 			"  rollcall throttle explain example.net --all",
 		Args:              wantArgs("DOMAIN"),
 		ValidArgsFunction: completeKey(node, nil),
 	}
-	all := c.Flags().Bool("all", false, "also what others said, the strongest first")
+	all := c.Flags().Bool("all", false, "also overridden values, the strongest first")
 	return adminCommand(node, c, func(to *client.Admin, args []string) (x explanation, err error) {
 		x = explanation{all: *all, now: time.Now()}
 		if x.Explanation, err = to.Explain(c.Context(), sourceKey(args[0])); err == nil && len(x.Receiver) > 0 {
@@ -135,10 +135,10 @@ func from(said inspect.Said, now time.Time) string {
 // notes lists what the table does not show.
 func (x explanation) notes() (notes []string) {
 	if len(x.Narrower) > 0 {
-		notes = append(notes, "Narrower names with rules of their own, which go before these: "+term.Some(x.Narrower)+".")
+		notes = append(notes, "Narrower names with their own rules, which take precedence: "+term.Some(x.Narrower)+".")
 	}
 	if len(x.Beside) > 0 {
-		notes = append(notes, "Other receivers of the same operator, each with an allowance of its own: "+
+		notes = append(notes, "Other receivers of the same operator, each with its own limits: "+
 			term.Some(x.Beside)+".")
 	}
 	var a throttle.Limits
@@ -151,8 +151,8 @@ func (x explanation) notes() (notes []string) {
 	}
 	if isReceiver && throttle.StrangerLimits(a) != a {
 		notes = append(notes,
-			fmt.Sprintf("Sessions end after %d refusals all the same: this receiver is not known to "+
-				"bear many. With refused_per_hour of %d or more, or a refused_share, refused_per_session holds.",
+			fmt.Sprintf("Sessions end after %d refusals nevertheless: this receiver is not known to "+
+				"tolerate many. With refused_per_hour of %d or more, or a refused_share, refused_per_session applies.",
 				throttle.StrangerRefused,
 				throttle.StrangerBelow))
 	}
@@ -191,14 +191,13 @@ func newThrottleList(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list [NAME-PART]",
 		Short: "List overrides and the rules of the throttle file",
-		Long: "List the overrides that hold, with what is left of them, who set them and why, and the rules of the\n" +
-			"throttle file as the node that is asked has read it. A rule is beaten when a later layer says the same of\n" +
-			"the same name. --all also lists the default and what is known of\n" +
-			"operators.",
+		Long: "List the active overrides with their time left, author and reason, and the rules of the throttle file as\n" +
+			"read by the asked node. A rule is beaten when a stronger layer sets the same field of the same name. --all\n" +
+			"also lists the default and the known limits of mail operators.",
 		Example: "  rollcall throttle list\n  rollcall throttle list google --all",
 		Args:    mostArgs(1),
 	}
-	all := c.Flags().Bool("all", false, "also the default and what is known of operators")
+	all := c.Flags().Bool("all", false, "also the default and the known limits of mail operators")
 	return adminCommand(node, c, func(to *client.Admin, args []string) (known admin.ThrottleRules, err error) {
 		err = to.Ask(c.Context(), "GET", "/v1/throttle?files=all", nil, &known)
 		known.Rules = slices.DeleteFunc(known.Rules, func(r admin.ThrottleRule) bool {
@@ -237,7 +236,7 @@ func printRules(w io.Writer, known admin.ThrottleRules) error {
 		}
 	}
 	if shown == 0 {
-		b.WriteString("No override holds, and no throttle file sets a rule.\n")
+		b.WriteString("No override is active, and no throttle file sets a rule.\n")
 	}
 	if text := fileState(known.File, time.Time(known.Now)); text != "" {
 		b.WriteByte('\n')
@@ -255,11 +254,11 @@ func filesState(others []inspect.OtherFile, silent []inspect.UnreachableNode) (t
 	for _, o := range others {
 		node := term.Printable(o.Node)
 		if o.Differs {
-			texts = append(texts, fmt.Sprintf("Other rules of a throttle file hold on %s: what lives there is asked by "+
-				"them. Ask that node with --admin.", node))
+			texts = append(texts, fmt.Sprintf("%s has another throttle file, which applies to its receivers. "+
+				"Ask that node with --admin.", node))
 		}
 		if o.Fault != "" {
-			texts = append(texts, fmt.Sprintf("%s does not use its throttle file as it is now: %s.", node,
+			texts = append(texts, fmt.Sprintf("%s does not use its present throttle file: %s.", node,
 				strings.TrimSuffix(term.Printable(o.Fault), ".")))
 		}
 	}
@@ -352,12 +351,12 @@ func fileState(f admin.ThrottleFile, now time.Time) string {
 	case f.File == "":
 		return "No throttle file is configured ([throttle] file)."
 	case f.Fault != "" && f.Loaded == nil:
-		return fmt.Sprintf("%s not used: %s. Nothing of it holds.", f.File, strings.TrimSuffix(f.Fault, "."))
+		return fmt.Sprintf("%s not used: %s. None of its rules is in use.", f.File, strings.TrimSuffix(f.Fault, "."))
 	case f.Fault != "":
-		return fmt.Sprintf("%s not used: %s. What was read at %s holds on.", f.File, strings.TrimSuffix(f.Fault, "."),
+		return fmt.Sprintf("%s not used: %s. The rules read at %s stay in use.", f.File, strings.TrimSuffix(f.Fault, "."),
 			term.Clock(time.Time(*f.Loaded), now))
 	case f.Loaded == nil:
-		return fmt.Sprintf("%s is not there; when it is, it is read within a second.", f.File)
+		return fmt.Sprintf("%s does not exist; once it does it is read within a second.", f.File)
 	}
 	return fmt.Sprintf("%s is in use, read at %s.", f.File, term.Clock(time.Time(*f.Loaded), now))
 }
@@ -365,11 +364,11 @@ func fileState(f admin.ThrottleFile, now time.Time) string {
 func newThrottleReplay(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "replay FILE",
-		Short: "Try a throttle file on what was recorded in the last hours",
-		Long: "Try a throttle file on what the nodes recorded in the last hours: which fields would have held receivers\n" +
+		Short: "Try a throttle file on the records of the last hours",
+		Long: "Try a throttle file on the nodes' records of the last hours: which fields would have held receivers\n" +
 			"back and how often, how many addresses could have been asked and how much later the last one. Nothing is\n" +
-			"changed and no receiver is asked. What receivers would have answered to more than they were asked nobody\n" +
-			"knows, and the report says where that matters.",
+			"changed and no receiver is asked. How receivers would have answered further questions is\n" +
+			"unknown, and the report says where that matters.",
 		Example: "  rollcall throttle replay throttle.new.toml",
 		Args:    wantArgs("FILE"),
 	}
@@ -416,7 +415,7 @@ func printThrottleReplay(w io.Writer, r inspect.Replayed) error {
 		b.Para(0, "Without what %s recorded: %s", s.Node, s.Why)
 	}
 	b.WriteByte('\n')
-	b.Para(0, "Nothing was changed, and no receiver was asked: this is what was recorded, reckoned anew.")
+	b.Para(0, "Nothing was changed, and no receiver was asked: this is the record, recalculated.")
 	return b.Emit()
 }
 

@@ -350,7 +350,7 @@ func TestARateIsChangedForAnHour(t *testing.T) {
 	holds(t, out, "OVERRIDE example.test, ", "m left, until ", ", by anna@desk\n    they complained\n",
 		"FILE example.test\n",
 		"    rcpt_rate=4/s (beaten by override) retry_waits=5m,10m,20m,40m,1h,2h\n        throttle.toml:12\n",
-		"throttle.toml not used: throttle.toml:3:7: rcpt_rate: no. Nothing of it holds.")
+		"throttle.toml not used: throttle.toml:3:7: rcpt_rate: no. None of its rules is in use.")
 	if strings.Contains(out, "google") {
 		t.Errorf("what is known is listed without --all:\n%s", out)
 	}
@@ -418,8 +418,8 @@ func TestWhatAnExplanationCouldNotAsk(t *testing.T) {
 	b.survey.silent = []inspect.UnreachableNode{{Node: "node-4", Why: "lost: it does not answer"}}
 	for _, command := range []string{"explain", "list"} {
 		out := strings.Join(strings.Fields(b.must("throttle", command, "example.test")), " ")
-		holds(t, out, "Other rules of a throttle file hold on node-2: ",
-			"node-3 does not use its throttle file as it is now: t.toml:1:1: no. ",
+		holds(t, out, "node-2 has another throttle file, which applies to its receivers. ",
+			"node-3 does not use its present throttle file: t.toml:1:1: no. ",
 			"Without node-4, which does not answer: lost: it does not answer")
 		if command == "explain" {
 			holds(t, out, "DNS could not be asked where mail", "rcpt_rate 4/s file example.test, throttle.toml:12",
@@ -453,7 +453,7 @@ func TestWhatThrottleSetRefuses(t *testing.T) {
 		{"far too long", "a.test connections=1 --for 99999d --reason x", "1s to 31d", true},
 		{"no field at all", "a.test foo=1 --for 1h --reason x", "there is no field \"foo\" The", true},
 		{"no reason", "a.test connections=1 --for 1h", "--reason is missing", true},
-		{"known", "big.test rcpt_rate=10/s --for 1h --reason x", "is more than google.com is known to bear", false},
+		{"known", "big.test rcpt_rate=10/s --for 1h --reason x", "exceeds the known limit of google.com", false},
 		{"of sources", "a.test rcpts_per_day=5 --for 1h --reason x", "cannot be set", false},
 		{"a name", "a!test connections=1 --for 1h --reason x", "only letters", false},
 		{"long author", "a.test connections=1 --for 1h --reason x --author " + strings.Repeat("x", 201),
@@ -513,7 +513,7 @@ func TestPauseAndResume(t *testing.T) {
 			if x, _ := b.survey.Explain(t.Context(), c.key); pause(x) != want {
 				t.Errorf("%s %s: pause is %q", c.group, word, pause(x))
 			}
-			holds(t, b.must(c.group, "resume", c.name), c.name+" goes on: override ")
+			holds(t, b.must(c.group, "resume", c.name), c.name+" is asked again: override ")
 			if x, _ := b.survey.Explain(t.Context(), c.key); pause(x) != "no" {
 				t.Errorf("%s resume: pause is %q", c.group, pause(x))
 			}

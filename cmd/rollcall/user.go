@@ -199,7 +199,7 @@ func newOperate(e environment) *cobra.Command {
 		Args: wantArgs(),
 	}
 	node := addAdminFlags(c, e)
-	readOnly := c.Flags().Bool("read-only", false, "who opens it sees everything and changes nothing")
+	readOnly := c.Flags().Bool("read-only", false, "the session sees everything but can't change anything")
 	return adminCommand(node, c, func(to *client.Admin, _ []string) (out operateAnswer, err error) {
 		if strings.HasPrefix(to.Base, config.UnixPrefix) {
 			return out, errors.New("a browser cannot reach a node that listens on a socket: set admin.listen to 127.0.0.1 and " +

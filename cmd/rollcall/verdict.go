@@ -143,10 +143,10 @@ func newVerdictCheck() *cobra.Command {
 	}, func(w io.Writer, found ruleCheck) error {
 		fmt.Fprintf(w, "%s is fine: %d rules\n", found.file, found.Rules)
 		if len(found.Changes) == 0 {
-			fmt.Fprintln(w, "No sample of the rules that come with the program is judged in another way.")
+			fmt.Fprintln(w, "No sample of the program's own rules is judged differently.")
 			return nil
 		}
-		fmt.Fprintf(w, "%d samples of the rules that come with the program are judged in another way:\n",
+		fmt.Fprintf(w, "%d samples of the program's own rules are judged differently:\n",
 			len(found.Changes))
 		for _, change := range found.Changes {
 			fmt.Fprintf(w, "  %s\n    was %s (%s)\n    now %s (%s)\n", change.Sample, change.Was.Says,
@@ -195,14 +195,14 @@ func viewVerdict(rules *verdict.Rules, v verdict.Verdict) verdictView {
 func newVerdictJudge() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "judge REPLY...",
-		Short: "Say what a reply is taken for, by which rule, and why; each argument is one line of the reply",
+		Short: "Show the verdict on a reply, its rule, and why; each argument is one line of the reply",
 		Example: `  rollcall verdict judge --host mx.example.com "550 5.1.1 User unknown"
   rollcall verdict judge --stage greeting "554-No SMTP service" "554 Bad DNS PTR"
   rollcall verdict judge --file replies.txt`,
 	}
 	file, asJSON := rulesFlag(c), jsonFlag(c)
-	host := c.Flags().String("host", "", "the MX host that said it; rules for one operator go by its name")
-	stage := c.Flags().String("stage", "rcpt", "where it said it: greeting, hello, tls, mail or rcpt")
+	host := c.Flags().String("host", "", "the MX host that sent it; an operator's own rules depend on it")
+	stage := c.Flags().String("stage", "rcpt", "stage of the reply: greeting, hello, tls, mail or rcpt")
 	address := c.Flags().String("address", "", "the address that was asked for, which is no word of the reply")
 	replies := c.Flags().String("file", "",
 		`a file with a reply in each line, "-" for the standard input; in front of a reply may `+
@@ -212,7 +212,7 @@ func newVerdictJudge() *cobra.Command {
 		case len(args) == 0 && *replies == "":
 			return term.UsageError(`REPLY is missing: write it like "550 5.1.1 User unknown", or name a --file`)
 		case len(args) > 0 && *replies != "":
-			return term.UsageError("REPLY and --file are both there: leave one out")
+			return term.UsageError("REPLY and --file exclude each other: leave one out")
 		}
 		rules, err := node.LoadRules(config.Verdict{File: *file})
 		if err != nil {
@@ -330,7 +330,7 @@ func judgeFile(c *cobra.Command, rules *verdict.Rules, raw evidence.Raw, name st
 		return fmt.Errorf("line %d: %w: a line has at most %d bytes", number+1, err, replyLineMax)
 	}
 	if faults > 0 {
-		return fmt.Errorf("lines that are no replies: %d; %s", faults, strings.Join(named, "; "))
+		return fmt.Errorf("%d lines are no replies: %s", faults, strings.Join(named, "; "))
 	}
 	return nil
 }
@@ -385,10 +385,10 @@ type unknownReply struct {
 func newVerdictUnknown(e environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "unknown",
-		Short: "List the replies of the last days that no rule took, the most frequent first",
-		Long: "List the replies of the last days that no rule took, the most frequent first.\n\n" +
-			"The ledger is read; what is stored is judged by the rules of now. Above each reply stands how often it came\n" +
-			"and what its addresses ended as. Addresses are taken out. The list is what verdict judge --file reads.",
+		Short: "List the replies of the last days that no rule matched, the most frequent first",
+		Long: "List the replies of the last days that no rule matched, the most frequent first.\n\n" +
+			"The replies stored in the ledger are judged by the present rules. Above each reply is how often it came and\n" +
+			"the outcomes of its addresses. Addresses are removed. verdict judge --file reads this list.",
 		Example: "  rollcall verdict unknown --days 3 > replies.txt\n  rollcall verdict judge --file replies.txt",
 		Args:    wantArgs(),
 	}
@@ -501,7 +501,7 @@ func (u *unknown) list() []*unknownReply {
 func printUnknown(w io.Writer, list []*unknownReply) error {
 	var b strings.Builder
 	if len(list) == 0 {
-		b.WriteString("# a rule took every reply\n")
+		b.WriteString("# a rule matched every reply\n")
 	}
 	for _, r := range list {
 		fmt.Fprintf(&b, "# %s times; addresses:", term.Grouped(r.Count))

@@ -52,10 +52,11 @@ func newVerify(e environment) *cobra.Command {
 			"standard\nerror. A list is CSV with any separator, in UTF-8, UTF-16 or Latin-1, or a workbook (XLSX); - is " +
 			"standard\ninput. Of several columns the one with the addresses is sent; --join puts results beside the rows. " +
 			"Before\nanything is sent each row is checked, as `rollcall lint` does.\n\n" +
-			"A service does the work when --api or ROLLCALL_API names one. Else, and with --local, this process does " +
-			"it,\nwhich needs the open Internet with outgoing port 25; with --lab it asks simulated receivers instead.\n" +
+			"A service does the work when --api or ROLLCALL_API names one. Otherwise, and with --local, this " +
+			"process\ndoes it, which needs the open Internet with outgoing port 25; with --lab it asks simulated " +
+			"receivers instead.\n" +
 			"The service charges the same content once for a workspace: a repeat, from any folder, goes on with the first\n" +
-			"verification or gives its results. --again NAME has it verified anew.\n\n" +
+			"verification or gives its results. --again NAME verifies it anew.\n\n" +
 			"Stopped half-way (Ctrl-C), it ends with exit code 130, and the same command goes on where it stopped. At " +
 			"a\nservice only this program stops: the service goes on, and charges. `rollcall cancel ID` ends that.",
 		Example: "  rollcall verify list.csv --api https://rollcall.example\n" +
@@ -79,9 +80,9 @@ func newVerify(e environment) *cobra.Command {
 	c.Flags().StringVar(&f.config, "config", "", "from this machine: a configuration file, for [dns], [smtp], "+
 		"[retry], [throttle]")
 	addListFlags(c, &f.list)
-	c.Flags().BoolVar(&f.mend, "fix", false, "correct rows where that is certain, and leave out others with a defect")
+	c.Flags().BoolVar(&f.mend, "fix", false, "correct rows where that is certain, and leave out other rows with a defect")
 	c.Flags().BoolVar(&f.join, "join", false, "give each row of the list with its result, not each address")
-	c.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "tell nothing but results and errors")
+	c.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print only results and errors")
 	addFormFlags(c, &f)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := f.chooseService(e); err != nil {
@@ -198,11 +199,11 @@ func (f verifyFlags) checkForm() error {
 func (f verifyFlags) check() error {
 	switch {
 	case f.again != "" && f.api == "":
-		return term.UsageError("--again needs --api URL: in this process every run after the end of the last begins anew")
+		return term.UsageError("--again needs --api URL: a local run after the end of the last one begins anew anyway")
 	case f.api != "" && f.lab:
 		return term.UsageError("--lab and --api don't go together: the service has its own receivers")
 	case f.api != "" && f.local:
-		return term.UsageError("--local and --api don't go together: a service asks from where it is")
+		return term.UsageError("--local and --api don't go together: a service asks from its own machines")
 	case f.lab && f.local:
 		return term.UsageError("--lab and --local don't go together: the one asks simulated receivers, the other real ones")
 	case f.api != "" && f.config != "":

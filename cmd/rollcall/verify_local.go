@@ -45,7 +45,7 @@ var (
 	errDNSAway    = errors.New("no DNS server answers")
 	errPortClosed = errors.New("outgoing port 25 seems to be closed on this machine")
 	errWalled     = errors.New("the DNS servers of this machine deny every name, even com: " +
-		"it has no way to the Internet's DNS; check its network, or name a server in [dns] servers")
+		"it can't reach the Internet's DNS; check its network, or name a server in [dns] servers")
 )
 
 // preflight returns an error at once when a run from this machine is useless: when the file is refused, when no DNS
@@ -111,7 +111,7 @@ func tryIdentity(ctx context.Context, c config.Config) error {
 	if text.Len() == 0 {
 		why = errors.New(found.Why)
 	}
-	return fmt.Errorf("%w, so every answer would be unknown; try --lab, or run this where it is not so. Nothing "+
+	return fmt.Errorf("%w, so every answer would be unknown; try --lab, or run this on another machine. Nothing "+
 		"was asked and nothing is charged%s", why, text.String())
 }
 
@@ -210,7 +210,7 @@ func (in *input) measure() error {
 		return fmt.Errorf("look at the file: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no regular file: give a CSV file with one address in each line", in.name)
+		return fmt.Errorf("%s is not a regular file: give a CSV file with one address in each line", in.name)
 	}
 	sum := sha256.New()
 	if in.size, err = io.Copy(sum, in.File); err != nil {
@@ -257,7 +257,7 @@ func (m *memory) identity() (uuid.UUID, error) {
 		return kept.Identity, nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return uuid.Nil, fmt.Errorf("read what the last run left: %w", err)
+		return uuid.Nil, fmt.Errorf("read the file of the last run: %w", err)
 	}
 	kept.Identity = uuid.New()
 	return kept.Identity, term.WriteJSON(m.file, kept)
@@ -266,7 +266,7 @@ func (m *memory) identity() (uuid.UUID, error) {
 // forget removes the memory: the next run is a new verification.
 func (m *memory) forget() error {
 	if err := os.Remove(m.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove what this run left: %w", err)
+		return fmt.Errorf("remove the file of this run: %w", err)
 	}
 	return nil
 }

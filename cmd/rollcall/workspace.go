@@ -203,12 +203,12 @@ func completeWorkspace(node *adminFlags) cobra.CompletionFunc {
 func newWorkspaceLimits(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "limits WORKSPACE",
-		Short: "Show what a workspace may have and has, or change it",
+		Short: "Show or change the limits of a workspace, and show their use",
 		Long: "Show how many unfinished verifications a workspace may have, how many bytes it may have stored, and how " +
 			"many\n" +
 			"verifications of a day may end or wait without credits; and what of it is used now.\n\n" +
-			"With a flag the limit is changed first, from the next create on, on all nodes. Nothing that is there is\n" +
-			"ended or erased for it. A limit that nobody set is that of the configuration: see [limits].",
+			"With a flag the limit is changed first, from the next create on, on all nodes. No verification is\n" +
+			"ended and nothing erased. A limit that is not set is that of the configuration: see [limits].",
 		Example: "  rollcall workspace limits 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b\n" +
 			"  rollcall workspace limits 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --stored 50GiB --open 500 --reason contract\n" +
 			"  rollcall workspace limits 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --default",
@@ -246,7 +246,7 @@ func addLimitFlags(c *cobra.Command) *limitFlags {
 	c.Flags().StringVar(&f.open, "open", "", "how many unfinished verifications it may have")
 	c.Flags().StringVar(&f.stored, "stored", "", "how many bytes it may have stored, such as 50GiB or 500MB")
 	c.Flags().StringVar(&f.unpaid, "unpaid", "", "how many verifications of 24 hours may end or wait without credits")
-	c.Flags().BoolVar(&f.reset, "default", false, "all limits that are not named are those of the configuration again")
+	c.Flags().BoolVar(&f.reset, "default", false, "reset all limits that are not named to the configuration")
 	c.Flags().StringVar(&f.reason, "reason", "", "why, for the operator log")
 	return f
 }
@@ -296,14 +296,14 @@ func parseSize(text string) (int64, error) {
 	unit := strings.TrimSpace(text[len(number):])
 	n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 	if err != nil || math.IsNaN(n) {
-		return 0, fmt.Errorf("%q is no number of bytes", text)
+		return 0, fmt.Errorf("%q is not a number of bytes", text)
 	}
 	for _, s := range sizes {
 		if s.unit == unit && n*float64(s.bytes) < 1<<53 {
 			return int64(n * float64(s.bytes)), nil
 		}
 	}
-	return 0, fmt.Errorf("%q is no number of bytes", text)
+	return 0, fmt.Errorf("%q is not a number of bytes", text)
 }
 
 // bytesOf is a number of bytes for people.

@@ -27,7 +27,7 @@ func TestWeightsAreShown(t *testing.T) {
 		holds(t, b.must("credits", "show", "--workspace", typed), "AVAILABLE")
 	}
 	b.must("workspace", "create", "Acme")
-	for typed, want := range map[string]string{"AcMe": "2 workspaces are called or begin with",
+	for typed, want := range map[string]string{"AcMe": "2 workspaces have this name or begin with",
 		"x": "there is no workspace"} {
 		if _, _, err := b.run(t.Context(), "user", "list", "--workspace", typed); err == nil ||
 			!strings.Contains(err.Error(), want) {

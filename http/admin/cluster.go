@@ -211,7 +211,7 @@ func (d clusterOps) wish(ctx context.Context, node string, drain bool) (Member, 
 	}
 	what, becomes, ended, do := "undrain", "taking work", "it takes work when it is started", d.options.Cluster.Undrain
 	if drain {
-		what, becomes, ended, do = "drain", "draining", "it has nothing that could be given away", d.options.Cluster.Drain
+		what, becomes, ended, do = "drain", "draining", "it has no work to give away", d.options.Cluster.Drain
 	}
 	m, err := d.node(ctx, node, func(m Member) bool { return !m.State.Ended() })
 	if err != nil {
@@ -240,7 +240,7 @@ func (d clusterOps) ForgetNode(ctx context.Context, node string) (Member, error)
 		return Member{}, err
 	}
 	if m.This {
-		return Member{}, refusal(http.StatusConflict, "node_alive", title(m)+" is the node that answers: it is not dead")
+		return Member{}, refusal(http.StatusConflict, "node_alive", title(m)+" is the answering node, so it is not dead")
 	}
 	if err := d.options.Cluster.Forget(ctx, m.Node); err != nil {
 		return Member{}, d.ofCluster("forget node", err)
@@ -279,10 +279,10 @@ func (d clusterOps) ofCluster(step string, err error) error {
 			"start them again")
 	case errors.Is(err, ledger.ErrNoSuchNode):
 		return refusal(http.StatusNotFound, "node_not_found",
-			"the ledger has no such node any more; see GET /v1/cluster/members")
+			"the ledger no longer has this node; see GET /v1/cluster/members")
 	case errors.Is(err, ledger.ErrNodeAlive):
 		return refusal(http.StatusConflict, "node_alive", "the node wrote to the ledger a moment ago, so it is alive: "+
-			"drain and stop it. One that has died can be forgotten 10 seconds after its last beat")
+			"drain and stop it. A dead one can be forgotten 10 seconds after its last heartbeat")
 	}
 	d.options.Log.Warn("cluster did not answer", "stage", step, "err", err)
 	return refusal(http.StatusServiceUnavailable, "unavailable",
@@ -445,9 +445,9 @@ func keyCommand(r *http.Request) (c KeyCommand, err error) {
 	case in.Op != KeyAdd && !byName:
 		message = "op must be add, use or remove"
 	case in.Op == KeyAdd && (err != nil || len(key) != keyBytes || in.Fingerprint != ""):
-		message = "add takes a key, 32 bytes in base64, and no fingerprint"
+		message = "add requires a key, 32 bytes in base64, and no fingerprint"
 	case byName && (in.Key != "" || !fingerprintForm.MatchString(in.Fingerprint)):
-		message = "use and remove take a fingerprint, 8 hex digits as of GET /v1/cluster/keys, and no key"
+		message = "use and remove require a fingerprint, 8 hex digits as in GET /v1/cluster/keys, and no key"
 	}
 	if message != "" {
 		return c, invalid(message)
@@ -477,12 +477,12 @@ func unsafe(c KeyCommand, before []KeyResult) (code, message string) {
 	}
 	switch {
 	case len(silent) > 0:
-		return "node_silent", "not every node tells its keys, so nothing was changed; bring back or stop: " +
+		return "node_silent", "some nodes did not report their keys, so nothing was changed; repair or stop these: " +
 			strings.Join(silent, ", ")
 	case !known:
 		return "key_unknown", "no node has a key with this fingerprint; see GET /v1/cluster/keys"
 	case c.Op == KeyUse && len(lacking) > 0:
-		return "key_missing", "not every node has this key, so nothing was changed: add it first; it lacks on: " +
+		return "key_missing", "not every node has this key, so nothing was changed: add it first; it is missing on: " +
 			strings.Join(lacking, ", ")
 	case c.Op == KeyRemove && len(using) > 0:
 		return "key_in_use", "nodes still use this key, so nothing was changed: use another one first; used by: " +

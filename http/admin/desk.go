@@ -88,7 +88,7 @@ func keyOf(field, text string) (string, error) {
 	text = strings.ToLower(strings.TrimSpace(text))
 	if text == "" || len(text) > keyMax {
 		return "", invalid(fmt.Sprintf("%s must have 1 to %d characters: a receiver "+
-			"as GET /v1/receivers has them, a mail domain, an MX host suffix, or source: and an address", field, keyMax))
+			"from GET /v1/receivers, a mail domain, an MX host suffix, or source: and an address", field, keyMax))
 	}
 	return text, nil
 }
@@ -217,8 +217,8 @@ func (d *common) ofSurvey(step string, err error) error {
 			": it may live there. Ask again, or see `rollcall cluster members`")
 	case errors.Is(err, inspect.ErrNotThere):
 		return refusal(http.StatusNotFound, "receiver_not_found",
-			"nothing is asked of such a receiver now, or the session "+
-				"is over; see GET /v1/receivers for those that live, and GET /v1/throttle/explain for what would hold")
+			"no such receiver is asked now, or the session has ended; "+
+				"see GET /v1/receivers for present ones, and GET /v1/throttle/explain for the limits that would apply")
 	}
 	d.options.Log.Warn("nodes did not answer", "stage", step, "err", err)
 	return refusal(http.StatusServiceUnavailable, "unavailable",

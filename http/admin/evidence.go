@@ -155,7 +155,7 @@ func WhyNoEvidence(err error, status ledger.Status) (code, message string) {
 		return "verification_not_found", "there is no such verification: its customer sees the id in " +
 			"its GET /v1/verifications"
 	case errors.Is(err, ledger.ErrResultsExpired):
-		return "expired", "results and evidence are erased: their retention is over ([retention] results)"
+		return "expired", "results and evidence were erased at the end of their retention ([retention] results)"
 	case status.Final():
 		return "address_not_found", fmt.Sprintf("no outcome was settled for this address, and the verification "+
 			"is %s: compare the spelling with the results file", status)

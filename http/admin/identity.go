@@ -111,7 +111,7 @@ func (d nodeOps) checkIdentity(ctx context.Context) (Identity, error) {
 	found, err := d.options.CheckIdentity(ctx)
 	if err != nil {
 		return found, refusal(http.StatusServiceUnavailable, "unavailable",
-			"the checks are not over yet, because DNS is slow: GET /v1/identity shows them when they are")
+			"the checks are not complete yet, because DNS is slow: GET /v1/identity will show the results")
 	}
 	return found, nil
 }

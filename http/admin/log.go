@@ -76,7 +76,7 @@ func logQuery(r *http.Request) (q ledger.LogQuery, err error) {
 	}
 	if text := values.Get("after"); text != "" {
 		if q.After, err = uuid.Parse(text); err != nil || q.Before.IsZero() {
-			return q, invalid("before and after must be those of the next of an answer, as they are")
+			return q, invalid("before and after must be copied from next of an answer")
 		}
 	}
 	return q, nil

@@ -104,7 +104,7 @@ func traceOf(r *http.Request) (traceCall, error) {
 		err = json.Unmarshal([]byte(text), &in.after)
 	}
 	if err != nil || len(in.after) > nodesMax || len(in.source) > nodeTextMax {
-		return in, invalid("after must be the after of an answer, as it is, and source one of our addresses")
+		return in, invalid("after must be copied from an answer, and source must be one of our addresses")
 	}
 	return in, nil
 }
@@ -145,13 +145,13 @@ func (d receiverOps) CloseSession(ctx context.Context, in CloseCall) error {
 		}
 		if len(in.Node) > nodeTextMax || in.Session < 1 {
 			return struct{}{}, invalid("session must be the number of a session, and node the name of a node, " +
-				"as `rollcall receivers show` has them")
+				"as shown by `rollcall receivers show`")
 		}
 		session := strings.TrimSpace(fmt.Sprintf("session %d %s", in.Session, in.Node))
 		if err := s.CloseSession(ctx, key, in.Node, in.Session); err != nil {
 			if !errors.Is(err, inspect.ErrNotThere) {
 				// The node may have closed it although its answer got lost.
-				d.note(ctx, line("session close", key, session+": tried, not known to be closed"))
+				d.note(ctx, line("session close", key, session+": tried, perhaps not closed"))
 			}
 			return struct{}{}, err
 		}
@@ -180,7 +180,7 @@ func (d receiverOps) Forget(ctx context.Context, in ForgetCall) (Forgotten, erro
 		noted.Reason = in.Reason
 		if err != nil {
 			if !errors.Is(err, inspect.ErrNotThere) {
-				noted.New = in.What + ": tried, not known to be forgotten"
+				noted.New = in.What + ": tried, perhaps not forgotten"
 				d.note(ctx, noted)
 			}
 			return Forgotten{}, err

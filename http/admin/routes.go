@@ -76,7 +76,7 @@ func readBody(r *http.Request, into any, most int64) error {
 	d := json.NewDecoder(http.MaxBytesReader(nil, r.Body, most))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		return invalid("the body is not the JSON that this call takes: " + err.Error())
+		return invalid("the body is not valid JSON for this call: " + err.Error())
 	}
 	return nil
 }

@@ -319,7 +319,7 @@ func (j jsonErrors) WriteHeader(status int) {
 	}
 	code, message := "not_found", "there is nothing at this path"
 	if status == http.StatusMethodNotAllowed {
-		code, message = "method_not_allowed", "this path does not take this method; see the Allow header"
+		code, message = "method_not_allowed", "this path does not support this method; see the Allow header"
 	}
 	refuse(j.ResponseWriter, status, code, message)
 }

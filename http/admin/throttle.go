@@ -198,8 +198,8 @@ func (d throttleOps) loosens(ctx context.Context, name string, set throttle.Over
 		byHosts, looked := d.knownByHosts(ctx, name)
 		known = append(known, byHosts...)
 		if more && !looked {
-			found = append(found, "where mail for "+name+" goes could not be looked up, so nobody knows "+
-				"whether this is more than is borne")
+			found = append(found, "the MX hosts of "+name+" could not be looked up, so it is unknown "+
+				"whether this exceeds a known limit")
 		}
 	}
 	told := map[string]bool{}
@@ -207,7 +207,7 @@ func (d throttleOps) loosens(ctx context.Context, name string, set throttle.Over
 		if !isMore(set, k.field, k.text) {
 			continue
 		}
-		text := fmt.Sprintf("%s %s is more than %s is known to bear: %s (%s)", k.field, set.Text(k.field),
+		text := fmt.Sprintf("%s %s exceeds the known limit of %s: %s (%s)", k.field, set.Text(k.field),
 			k.name, k.text,
 			k.where)
 		if !told[text] {
@@ -349,7 +349,7 @@ func (in OverrideCall) parse() (name string, set throttle.Override, err error) {
 	case in.ID == uuid.Nil:
 		problem = "id must be a UUID of your own for this override; sent again with the same id it is set once"
 	case in.Seconds < least || in.Seconds > most:
-		problem = fmt.Sprintf("seconds must be a whole number from %d to %d: what shall hold for longer than a month "+
+		problem = fmt.Sprintf("seconds must be a whole number from %d to %d: what should last longer than a month "+
 			"belongs into the throttle file", least, most)
 	case len(in.Fields) == 0:
 		problem = fmt.Sprintf("fields must set at least one of %v", throttle.Fields())
@@ -381,7 +381,7 @@ func (d throttleOps) SetOverride(ctx context.Context, in OverrideCall) (Throttle
 	if found := d.loosens(ctx, name, set); len(found) > 0 && !in.Force {
 		return ThrottleRule{}, refusal(http.StatusConflict, "loosens_known", strings.Join(found,
 			"; ")+". Nothing was changed: give --force "+
-			"(\"force\":true) if you know that more is borne")
+			"(\"force\":true) if you know that more is tolerated")
 	}
 	made, err := d.options.Book.SetOverride(ctx, ledger.ThrottleOverride{ID: in.ID, Key: name,
 		Fields: set.Texts(), Reason: in.Reason}, time.Duration(in.Seconds)*time.Second)
@@ -448,7 +448,7 @@ func (d throttleOps) Explain(ctx context.Context, text string, byName bool) (ins
 		}
 		if errors.Is(err, inspect.ErrNotThere) || errors.Is(err, throttle.ErrOverrideName) {
 			err = refusal(http.StatusNotFound, "name_unknown", plain(err)+": give a mail domain, the key of a receiver as "+
-				"GET /v1/receivers has them, or source: and one of our addresses")
+				"in GET /v1/receivers, or source: and one of our addresses")
 		}
 		found.Fields = full(found.Fields)
 		return found, err
@@ -460,12 +460,12 @@ func (d throttleOps) ofOverride(step string, err error) error {
 	switch {
 	case errors.Is(err, ledger.ErrTooManyOverrides):
 		return refusal(http.StatusConflict, "too_many_overrides",
-			fmt.Sprintf("%d overrides hold, and no more are possible: "+
-				"clear some (GET /v1/throttle shows them), or write rules that shall stay into the throttle file",
+			fmt.Sprintf("%d overrides are active, the most allowed: "+
+				"clear some (GET /v1/throttle shows them), or write permanent rules into the throttle file",
 				ledger.OverridesMax))
 	case errors.Is(err, ledger.ErrIllegal):
 		return refusal(http.StatusConflict, "conflict", "the id was used for another override, or for this one, which was "+
-			"cleared or is over; or a text is too long: use a new id for a new override")
+			"cleared or has ended; or a text is too long: use a new id for a new override")
 	}
 	return d.ofLedger(step, err)
 }

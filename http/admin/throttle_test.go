@@ -196,7 +196,7 @@ func TestWhatIsNoOverride(t *testing.T) {
 		"too long": {strings.Replace(overrideBody(id, "a.test", `"connections":"1"`, ""), "3600",
 			"2678401", 1), "invalid_request", "month"},
 		"known": {overrideBody(id, "google.com", `"connections":"9","rcpt_rate":"1/s"`, ""),
-			"loosens_known", "connections 9 is more than google.com is known to bear: 2 (KumoMTA"},
+			"loosens_known", "connections 9 exceeds the known limit of google.com: 2 (KumoMTA"},
 		"known, below": {overrideBody(id, "mx.google.com", `"rcpt_rate":"10/s"`, ""), "loosens_known",
 			"rcpt_rate 10/s"},
 		"known, by hosts": {overrideBody(id, "big.test", `"rcpt_rate":"10/s"`, ""), "loosens_known", "google.com"},
@@ -304,7 +304,7 @@ func TestASessionThatMayBeClosedIsNoted(t *testing.T) {
 	for _, c := range []struct {
 		fails error
 		want  string
-	}{{inspect.ErrNotThere, ""}, {errors.New("no answer"), "session 4 node-1: tried, not known to be closed"},
+	}{{inspect.ErrNotThere, ""}, {errors.New("no answer"), "session 4 node-1: tried, perhaps not closed"},
 		{nil, "session 4 node-1"}} {
 		r.survey.fail(c.fails)
 		r.as("carla", "POST", "/v1/receivers/close", `{"key":"a.test","node":"node-1","session":4}`)
@@ -328,7 +328,7 @@ func TestWhatIsForgottenIsNoted(t *testing.T) {
 	for _, c := range []struct {
 		fails error
 		want  string
-	}{{inspect.ErrNotThere, ""}, {errors.New("no answer"), "block: tried, not known to be forgotten"},
+	}{{inspect.ErrNotThere, ""}, {errors.New("no answer"), "block: tried, perhaps not forgotten"},
 		{nil, "block: 2 things dropped, without node-3"}} {
 		r.survey.fail(c.fails)
 		r.as("carla", "POST", "/v1/receivers/forget", `{"key":"a.test","what":"block","reason":"they said sorry"}`)

@@ -220,7 +220,7 @@ func (d userOps) makeLink(ctx context.Context, token signin.Token, l ledger.Link
 		}
 		made, err := p.MakeLink(ctx, l)
 		if errors.Is(err, ledger.ErrIllegal) {
-			err = refusal(http.StatusConflict, "conflict", "this was sent before with something else in it; send it anew")
+			err = refusal(http.StatusConflict, "conflict", "this id was sent before with other content; use a new id")
 		}
 		return made, err
 	})
@@ -296,9 +296,9 @@ func (d *common) ofPeople(step string, err error) error {
 		return refusal(http.StatusNotFound, "user_not_found", "nobody with this email signs in here; see GET /v1/users")
 	case errors.Is(err, ledger.ErrTooManyMembers):
 		return refusal(http.StatusConflict, "too_many_members", "the workspace has "+strconv.Itoa(ledger.MembersMax)+
-			" members, and no more are possible")
+			" members, the most allowed")
 	case errors.Is(err, ledger.ErrIllegal):
-		return invalid("email must be one, such as anna@example.com")
+		return invalid("email must be an address such as anna@example.com")
 	}
 	return d.ofLedger(step, err)
 }

@@ -159,7 +159,7 @@ func (d verificationOps) ReadEntries(ctx context.Context, in EntriesCall) (Entri
 	if in.After != "" {
 		var err error
 		if q.After, err = parsePlace(in.After); err != nil {
-			return EntriesPage{}, invalid("after must be the next of an answer, as it is")
+			return EntriesPage{}, invalid("after must be copied from next of an answer")
 		}
 	}
 	found, err := askLedger(ctx, d.common, "list entries", func(ctx context.Context) (ledger.Statement, error) {
@@ -199,7 +199,7 @@ func (d verificationOps) ofEvidence(step string, status ledger.Status, err error
 	case errors.Is(err, smtpevidence.ErrPacked), errors.Is(err, ledger.ErrPayload):
 		d.options.Log.Error("stored evidence cannot be read", "stage", step, "err", err)
 		return refusal(http.StatusInternalServerError, "damaged",
-			"what is stored cannot be read: run `rollcall audit`, and report this when it finds nothing")
+			"the stored evidence can't be read: run `rollcall audit`, and report this when it finds nothing")
 	}
 	return d.ofLedger(step, err)
 }
@@ -270,7 +270,7 @@ func (d verificationOps) waitsOfNobody(
 		return none, d.ofLedger("read a balance", err)
 	}
 	if erased {
-		why += "; its results are erased, since their retention is over ([retention] results)"
+		why += "; its results were erased at the end of their retention ([retention] results)"
 	}
 	var unheard *inspect.Unreachable
 	if errors.As(nobody, &unheard) && !v.Status.Final() {
@@ -301,7 +301,7 @@ func (d verificationOps) whyNobody(ctx context.Context, v ledger.Verification) (
 		return fmt.Sprintf("its file is being uploaded: %d of %d bytes have arrived, and the upload can continue until %s",
 			v.Durable, v.Bytes, moment(v.UploadExpires)), nil
 	case state == ledger.State(ledger.Preparing):
-		return "its file is being read, and nothing is asked before" + behind(v), nil
+		return "its file is being read, and no address is asked before that" + behind(v), nil
 	case state == ledger.WaitingCredits:
 		balance, err := d.options.Book.Balance(ctx, v.Workspace)
 		return fmt.Sprintf("it waits for credits: it needs %d, and its workspace has %d available "+
@@ -309,7 +309,7 @@ func (d verificationOps) whyNobody(ctx context.Context, v ledger.Verification) (
 	case v.Status.Final():
 		return over(v), nil
 	case parked(v):
-		return fmt.Sprintf("nothing of it can be asked before %s, so it waits in the ledger and uses no node's memory; "+
+		return fmt.Sprintf("none of its addresses can be asked before %s, so it waits in the ledger, not in memory; "+
 			"any node continues it then", moment(v.RestsUntil)), nil
 	}
 	return "no node that answers is working on it" + behind(v), nil
@@ -318,16 +318,16 @@ func (d verificationOps) whyNobody(ctx context.Context, v ledger.Verification) (
 // behind names the node that works on a verification, as far as the ledger knows.
 func behind(v ledger.Verification) string {
 	if v.LeasedUntil.IsZero() {
-		return "; no node has it, and one with room takes it within seconds"
+		return "; no node works on it yet, and one with room takes it within seconds"
 	}
-	return fmt.Sprintf("; if the node that has it stays away, another node takes it at %s",
+	return fmt.Sprintf("; if its node stays unreachable, another one takes it at %s",
 		moment(v.LeasedUntil))
 }
 
 // over says how a verification ended.
 func over(v ledger.Verification) string {
 	c := v.Counts
-	text := fmt.Sprintf("it ended at %s, and nothing waits any more: %d valid, %d invalid, %d catch-all, "+
+	text := fmt.Sprintf("it ended at %s, and nothing waits: %d valid, %d invalid, %d catch-all, "+
 		"%d unknown, %d error, %d cancelled", moment(v.Completed), c.Valid, c.Invalid, c.CatchAll, c.Unknown, c.Error,
 		c.Cancelled)
 	if v.Issue != nil {

@@ -48,12 +48,12 @@ func TestWhyNobodyWorksOnAVerification(t *testing.T) {
 	}
 	told(uploading.ID, ledger.Uploading, 0, 0, "0 of 700 bytes", "can continue until ")
 	preparing := d.Uploads()
-	told(preparing.ID, ledger.Preparing, 0, 0, "being read", "no node has it")
+	told(preparing.ID, ledger.Preparing, 0, 0, "being read", "no node works on it yet")
 	poor, _ := d.Prepares(7)
 	told(poor.ID, ledger.Waiting, 7, 0, "needs 7", "5 available", "rollcall credits grant")
 	v, l := d.Prepares(4)
 	d.Settles(l, 1, 0, 2, smtp.Valid)
-	told(v.ID, ledger.Verifying, 4, 3, "no node that answers is working on it", "stays away, another node takes it at ",
+	told(v.ID, ledger.Verifying, 4, 3, "no node that answers is working on it", "stays unreachable, another one takes it at ",
 		"without an answer are node-2 (lost)")
 	next := time.Now().Add(time.Hour)
 	if _, err := d.Wait(t.Context(), l, ledger.Outlook{Next: next}); err != nil {
@@ -62,10 +62,10 @@ func TestWhyNobodyWorksOnAVerification(t *testing.T) {
 	if err := d.Release(t.Context(), l); err != nil {
 		t.Fatal(err)
 	}
-	told(v.ID, ledger.Waiting, 4, 3, "no node that answers is working on it; no node has it")
+	told(v.ID, ledger.Waiting, 4, 3, "no node that answers is working on it; no node works on it yet")
 	l = d.Takes(v.ID)
 	d.Settles(l, 2, 3, 3, smtp.Unknown)
-	told(v.ID, ledger.Completed, 4, 4, "nothing waits any more", "3 valid", "1 unknown")
+	told(v.ID, ledger.Completed, 4, 4, "nothing waits", "3 valid", "1 unknown")
 	parked, l := d.Prepares(1)
 	if _, err := d.Park(t.Context(), l, ledger.Outlook{Next: next}, []byte("state")); err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func TestWhyNobodyWorksOnAVerification(t *testing.T) {
 	if _, err := r.book.Sweep(t.Context(), ledger.Retention{Results: time.Nanosecond}); err != nil {
 		t.Fatal(err)
 	}
-	told(v.ID, ledger.Completed, 4, 4, "3 valid", "results are erased")
+	told(v.ID, ledger.Completed, 4, 4, "3 valid", "results were erased")
 	code, text = r.raw("GET", "/v1/verifications/"+uuid.NewString()+"/waits", "", "Bearer "+r.token)
 	if code != 404 || !strings.Contains(text, "there is no verification with this id") {
 		t.Errorf("an unknown id: %d %s", code, text)

@@ -75,7 +75,7 @@ func (c *Client) putRange(ctx context.Context, target string, body io.Reader,
 	contentRange string) uploadStep {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPut, target, body)
 	if err != nil {
-		return uploadStep{err: errors.New("the service gave an upload URL that is none")}
+		return uploadStep{err: errors.New("the service returned an invalid upload URL")}
 	}
 	request.Header.Set("Content-Type", "text/csv")
 	request.Header.Set("Content-Range", contentRange)
@@ -120,7 +120,7 @@ func nextByte(header string) (int64, error) {
 	last, ok := strings.CutPrefix(header, "bytes=0-")
 	n, err := strconv.ParseInt(last, 10, 64)
 	if !ok || err != nil || n < 0 {
-		return 0, fmt.Errorf("the storage answers with a Range that is none: %q", header)
+		return 0, fmt.Errorf("the storage answered with an invalid Range: %q", header)
 	}
 	return n + 1, nil
 }

@@ -19,7 +19,8 @@ const (
 	// listRows is how many verifications a page of the list has.
 	listRows = 50
 
-	// listRead is how many are read at once, and listReads how often for one page: a filter by state may skip many.
+	// listRead is how many verifications are read at once, and listReads how many such reads one page may make: a
+	// filter by state may skip many.
 	listRead  = 100
 	listReads = 10
 )

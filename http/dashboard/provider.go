@@ -70,8 +70,8 @@ func (d *Dashboard) unbindProvider(w http.ResponseWriter, r *request) {
 	case err == nil:
 		http.Redirect(w, r.Request, "/you?done=provider-off", http.StatusSeeOther)
 	case errors.Is(err, signin.ErrNoPassword), errors.Is(err, ledger.ErrIllegal):
-		d.showYou(w, r, http.StatusConflict, youView{Problem: "You have no password, so you couldn't sign in any more. Ask the operator of " +
-			"this service for a link that sets one. Then disconnect."})
+		d.showYou(w, r, http.StatusConflict, youView{Problem: "You have no password, so you could no longer sign in. Ask the operator " +
+			"of this service for a link that sets one. Then disconnect."})
 	default:
 		notProved(d, w, r, "disconnect from the provider", err)
 	}

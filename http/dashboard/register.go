@@ -212,7 +212,7 @@ func showBreakdown(d *Dashboard, w http.ResponseWriter, r *request) {
 			Text: "The summary is made from the results of a finished verification.",
 			Next: "You can look at the existing results one by one.", Link: baseOf(r, v), Label: "To the verification"}
 		if v.Status.Final() {
-			refusal.Title, refusal.Text = "There's no summary of reasons any more", "The results were deleted when their retention time ended."
+			refusal.Title, refusal.Text = "The summary of reasons is gone", "The results were deleted when their retention time ended."
 			refusal.Next = "The counts of outcomes stay on the page of the verification."
 		}
 		d.fail(w, r.Request, refusal)

@@ -24,11 +24,11 @@ type refusal struct {
 var refusals = map[api.Code]refusal{
 	api.BadRequest:      {400, "The request is not well-formed HTTP."},
 	api.RequestTimeout:  {408, "The request did not arrive in time."},
-	api.LengthRequired:  {411, "Send a Content-Length; Transfer-Encoding is not taken here."},
+	api.LengthRequired:  {411, "Send a Content-Length; Transfer-Encoding is not supported here."},
 	api.HeadersTooLarge: {431, "The request line and headers are larger than 16 KiB."},
 
 	api.RouteNotFound:    {404, "There is nothing at this path."},
-	api.MethodNotAllowed: {405, "This path does not take this method; see the Allow header."},
+	api.MethodNotAllowed: {405, "This path does not support this method; see the Allow header."},
 
 	api.MissingAPIKey:    {401, "Send your API key in the X-API-Key header."},
 	api.InvalidAPIKey:    {401, "The API key is not accepted; check the key and send it once."},
@@ -46,15 +46,15 @@ var refusals = map[api.Code]refusal{
 	api.InvalidUploadLength: {422, "X-Upload-Content-Length must be one integer of at least 1."},
 	api.InvalidFilename: {422, "X-Upload-Filename must be one percent-encoded UTF-8 name of at most 1024 " +
 		"characters, without path separators and control characters."},
-	api.UnexpectedBody: {422, "This request takes no body; send the file to the upload URL."},
+	api.UnexpectedBody: {422, "This request has no body; send the file to the upload URL."},
 	api.IdempotencyReused: {409, "This Idempotency-Key was used for a file of another length; " +
 		"use a new one for a new file."},
 	api.RequestInProgress: {409, "The same creation is still running; send it again after Retry-After."},
 	api.FileTooLarge:      {413, "The file is larger than limits.max_file_bytes of GET /v1/verifications."},
 	api.TooManyActive: {429, "Too many verifications are unfinished; wait for one to finish or cancel one, " +
 		"then send the same request again."},
-	api.TooManyBytes: {429, "This file and the ones that are stored for this workspace are together larger than it may " +
-		"have; wait until some are finished and erased or cancel one, then send the same request again."},
+	api.TooManyBytes: {429, "With this file the workspace would store more bytes than it may " +
+		"have; wait until some files are finished and erased or cancel one, then send the same request again."},
 	api.TooManyUnpaid: {429, "Too many verifications of the last 24 hours never held credits: they were refused or " +
 		"cancelled, or still wait; send the same request again after Retry-After."},
 
@@ -71,8 +71,8 @@ var refusals = map[api.Code]refusal{
 	api.UploadTooLarge:       {413, "The body is larger than the X-Upload-Content-Length of the creation."},
 	api.UnsupportedEncoding:  {415, "Send the bytes as they are, without Content-Encoding."},
 	api.UploadNotFound:       {404, "There is no such upload."},
-	api.UploadExpired:        {410, "The upload URL has expired; create anew with a new Idempotency-Key."},
-	api.UploadCancelled:      {410, "The verification is cancelled or failed and takes no more bytes."},
+	api.UploadExpired:        {410, "The upload URL has expired; create another with a new Idempotency-Key."},
+	api.UploadCancelled:      {410, "The verification is cancelled or failed and accepts no more bytes."},
 	api.StorageUnavailable: {503, "The storage cannot answer now; wait for Retry-After, ask for the status " +
 		"and go on from there."},
 }

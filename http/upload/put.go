@@ -62,11 +62,11 @@ func (s *Server) put(ctx *fasthttp.RequestCtx, token string) {
 
 // Errors that end a request without an answer from its session.
 var (
-	errNoSuchUpload = errors.New("upload: no such upload")                  // the token names no session
-	errNoPlace      = errors.New("upload: no place")                        // too many uploads are sending bytes
-	errSuperseded   = errors.New("upload: a newer connection writes")       // this connection needs no answer
-	errTooSlow      = errors.New("upload: the client sends too slowly")     // its session stays
-	errDraining     = errors.New("upload: the node stops, go on elsewhere") // what arrived is durable
+	errNoSuchUpload = errors.New("upload: no such upload")                           // the token names no session
+	errNoPlace      = errors.New("upload: no place")                                 // too many uploads are sending bytes
+	errSuperseded   = errors.New("upload: a newer connection writes")                // this connection needs no answer
+	errTooSlow      = errors.New("upload: the client sends too slowly")              // its session stays
+	errDraining     = errors.New("upload: the node is stopping, continue elsewhere") // what arrived is durable
 )
 
 // decide decides by the present session.

@@ -318,7 +318,7 @@ func (m *metrics) register(to prometheus.Registerer) error {
 	m.took = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "rollcall_upload_request_seconds",
 		Help: "Time of a request of the storage URL, the sending of its bytes included, by class of status " +
-			"(2xx, 3xx: more is wanted, 4xx, 5xx).",
+			"(2xx, 3xx: more bytes are expected, 4xx, 5xx).",
 		Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 1800},
 	}, []string{"class"})
 	for _, class := range listen.Classes[2:] {
@@ -334,7 +334,7 @@ func (m *metrics) register(to prometheus.Registerer) error {
 	}
 	m.held = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "rollcall_upload_held_back_seconds_total",
-		Help: "How long uploads were not read because their workspace had sent upload.bytes_per_second.",
+		Help: "How long uploads were not read because their workspace had reached upload.bytes_per_second.",
 	})
 	m.conns = listen.NewMetrics("rollcall_upload", "storage URL")
 	own := []prometheus.Collector{m.requests, m.bytes, m.receiving, m.took, m.crowded, m.held, m.full}

@@ -86,7 +86,7 @@ func (c *Admin) Call(ctx context.Context, method, path string, in, out any) erro
 
 // Stranger is the error about an answer that is not a node's.
 func (c *Admin) Stranger() error {
-	return fmt.Errorf("%s is no Rollcall admin listener: its answer is not one of ours: check --admin", c.Base)
+	return fmt.Errorf("%s does not answer like a Rollcall admin listener: check --admin", c.Base)
 }
 
 // Do sends in (nothing if nil) as JSON and returns a successful answer, whose body the caller closes. The error is

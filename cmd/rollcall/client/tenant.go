@@ -107,7 +107,7 @@ func Pick(kind, list, typed string, all []Named) (string, error) {
 		case len(alike) == 1:
 			return alike[0], nil
 		case len(alike) > 1:
-			return "", fmt.Errorf("%d %ss are called or begin with %q: give the id of one of them, %s", len(alike), kind,
+			return "", fmt.Errorf("%d %ss have this name or begin with %q: give the id of one of them, %s", len(alike), kind,
 				typed, term.Some(alike))
 		}
 	}
@@ -218,7 +218,7 @@ func (c *API) VerificationID(ctx context.Context, typed string) (string, error) 
 	}
 	prefix := strings.ToLower(strings.TrimSuffix(typed, "…"))
 	if len(prefix) < prefixLeast || len(prefix) > 36 || strings.Trim(prefix, "0123456789abcdef-") != "" {
-		return "", term.UsageError(fmt.Sprintf("%q is no id of a verification: give it whole, or at least its first %d "+
+		return "", term.UsageError(fmt.Sprintf("%q is not the id of a verification: give it whole, or at least its first %d "+
 			"characters; "+
 			"`rollcall list` has them", typed, prefixLeast))
 	}

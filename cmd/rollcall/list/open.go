@@ -95,7 +95,7 @@ func (l *List) findText(delimiter string) error {
 	case len(d) == 1 && d[0] != '"' && d[0] != '\n' && d[0] != '\r':
 		l.delimiter = d[0]
 	case delimiter != "":
-		return fmt.Errorf("--delimiter %q is no delimiter: give one character, or tab", delimiter)
+		return fmt.Errorf("--delimiter %q is not a delimiter: give one character, or tab", delimiter)
 	}
 	return nil
 }

@@ -107,7 +107,7 @@ func (s *selfAudit) once(ctx context.Context) {
 		s.log.Error("the books do not add up", "invariant", v.Invariant, "subject", v.Subject)
 	}
 	if report.Found > violationsLogged {
-		s.log.Error("more of the books does not add up: run rollcall audit", "violations", report.Found)
+		s.log.Error("further violations are not logged: run rollcall audit", "violations", report.Found)
 	}
 	s.compare(report)
 	s.log.Info("ledger audited", "violations", report.Found, "verifications", report.Verifications,

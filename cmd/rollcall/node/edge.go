@@ -298,7 +298,7 @@ func (c *certificates) look(listener string, pair *listen.Pair, watched []*confi
 	}
 	if err := pair.Reload(time.Now()); err != nil {
 		c.used.WithLabelValues(listener).Set(0)
-		c.log.Error("new certificate refused, the one before stays in force", "listener", listener, "until", pair.End(),
+		c.log.Error("new certificate refused, the old one stays in use", "listener", listener, "until", pair.End(),
 			"err", err)
 		return
 	}

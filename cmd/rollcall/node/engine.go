@@ -324,7 +324,7 @@ func registerDNSMetrics(r prometheus.Registerer, resolver *mx.Resolver) {
 			func(s mx.Stats) uint64 { return s.Repeated }},
 		{"queries_over_tcp", "Questions asked over TCP, because an answer was cut short.",
 			func(s mx.Stats) uint64 { return s.OverTCP }},
-		{"stray_packets", "Packets that came to a question and did not answer it.",
+		{"stray_packets", "Packets that arrived for a question but did not answer it.",
 			func(s mx.Stats) uint64 { return s.Strays }},
 		{"failures", "Questions that no DNS server answered.",
 			func(s mx.Stats) uint64 { return s.Failures }},

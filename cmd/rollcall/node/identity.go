@@ -118,7 +118,7 @@ func (s *selfCheck) tell(r identity.Report) {
 	case s.enforced:
 		s.log.Warn("node takes no probing work", "reason", why, "next", "rollcall doctor")
 	default:
-		s.log.Warn("node probes although its identity fails, as identity.enforce = false asks for", "reason", why)
+		s.log.Warn("node probes although its identity fails, because identity.enforce = false", "reason", why)
 	}
 	s.told = why
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // errNotOurs: somebody else could have written a folder or file.
-var errNotOurs = errors.New("others can change what this node keeps")
+var errNotOurs = errors.New("others can change this node's files")
 
 // writableByOthers are the mode bits of group and others.
 const writableByOthers = 0o022

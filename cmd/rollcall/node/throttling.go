@@ -91,7 +91,7 @@ func (n *Node) noteChanges(ctx context.Context, book ledger.Operators, log *slog
 				New: fmt.Sprintf("%d more fields changed", len(changes)-i)}
 		}
 		if err := book.Note(within, line); err != nil {
-			log.Warn("change of the throttle file is not in the operator log", "err", err)
+			log.Warn("change of the throttle file not noted in the operator log", "err", err)
 			return
 		}
 		if i == notesMax {
@@ -216,7 +216,7 @@ func newThrottleMetrics(r prometheus.Registerer, table *throttle.Table) *throttl
 	}
 	m := &throttleMetrics{table: table,
 		fileUsed: prometheus.NewGauge(gauge("file_used",
-			"1: the throttle file is in force as it is, or there is none. 0: it has a fault, and the rules before "+
+			"1: the present throttle file is in use, or there is none. 0: it has a fault, and the rules before "+
 				"it are in force.")),
 		loaded: prometheus.NewGauge(gauge("file_loaded_timestamp_seconds",
 			"When the throttle rules in force were read; at first the start of the node.")),

@@ -47,7 +47,7 @@ func openRules(c config.Verdict, r prometheus.Registerer) (*liveRules, error) {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_verdict_" + name, Help: help})
 	}
 	l := &liveRules{config: c, watch: config.WatchFile(c.File),
-		fileUsed: gauge("file_used", "1: the file of verdict rules is in force as it is, or there is none. 0: it has a "+
+		fileUsed: gauge("file_used", "1: the present file of verdict rules is in use, or there is none. 0: it has a "+
 			"fault, and the rules before it are in force."),
 		loaded: gauge("file_loaded_timestamp_seconds",
 			"When the verdict rules in force were read; at first the start of the node."),

@@ -42,7 +42,7 @@ func (o OutFile) Check(in *os.File, stdout io.Writer) error {
 	case err == nil && info.IsDir():
 		return fmt.Errorf("--out %s is a folder: name a file in it, such as %s", o.Name, filepath.Join(o.Name, "results.csv"))
 	case err == nil && !info.Mode().IsRegular():
-		return fmt.Errorf("--out %s is no regular file: for standard output give no --out", o.Name)
+		return fmt.Errorf("--out %s is not a regular file: for standard output give no --out", o.Name)
 	}
 	if _, err := os.Lstat(o.Name); err == nil && !o.Force { // also a link to nothing
 		return o.exists()

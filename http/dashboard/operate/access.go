@@ -25,7 +25,7 @@ func (p *Pages) keyOf(w http.ResponseWriter, r *request) (keyView, uuid.UUID, bo
 	i := slices.IndexFunc(keys, func(k ledger.Key) bool { return k.ID == r.PathValue("key") })
 	if i < 0 {
 		p.fail(w, r.Request, web.Failure{Status: http.StatusNotFound, Title: "There is no such key",
-			Text: "This workspace has no key with this name.", Next: "Look at those that it has.",
+			Text: "This workspace has no key with this name.", Next: "Look at the list.",
 			Link: "/workspaces/" + id.String(), Label: "To the workspace"})
 		return keyView{}, id, false
 	}
@@ -106,7 +106,7 @@ func (p *Pages) personOf(w http.ResponseWriter, r *request) (m ledger.Membership
 		}
 	}
 	p.fail(w, r.Request, web.Failure{Status: http.StatusNotFound, Title: "There is no such member",
-		Text: "They aren't a member of this workspace, or no longer are.", Next: "Look at those that it has.",
+		Text: "They aren't a member of this workspace, or no longer are.", Next: "Look at the list.",
 		Link: "/workspaces/" + id.String(), Label: "To the workspace"})
 	return m, false
 }

@@ -60,7 +60,7 @@ func (p *Pages) find(w http.ResponseWriter, r *request) (m admin.Member, of int,
 		}
 	}
 	p.fail(w, r.Request, web.Failure{Status: http.StatusNotFound, Title: "There is no such node",
-		Text: "It left the cluster and was forgotten, or the link is wrong.", Next: "Look at those that are there.",
+		Text: "It left the cluster and was forgotten, or the link is wrong.", Next: "Look at the list.",
 		Link: "/cluster", Label: "To the cluster"})
 	return m, 0, false
 }

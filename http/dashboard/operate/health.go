@@ -172,7 +172,7 @@ func (a *audits) run(ctx context.Context, now func() time.Time, do func(context.
 	done := &auditDone{}
 	defer func() {
 		if fault := recover(); fault != nil {
-			done.Failed = fmt.Sprintf("it ended with a fault of ours (%T)", fault)
+			done.Failed = fmt.Sprintf("it failed with a bug of this program (%T)", fault)
 		}
 		a.mu.Lock()
 		defer a.mu.Unlock()

@@ -381,7 +381,7 @@ func TestOverridesCountDownByMinutes(t *testing.T) {
 	}
 	g.Later(50 * time.Minute)
 	a = v.get("/throttles/live")
-	if strings.Count(a.body, "state warn") != 2 || !strings.Contains(a.body, "Within the hour end: 2.") {
+	if strings.Count(a.body, "state warn") != 2 || !strings.Contains(a.body, "Ending within the hour: 2.") {
 		t.Errorf("within the last hour: %s", a.body)
 	}
 	if other := a.header.Get("ETag"); other == tag {

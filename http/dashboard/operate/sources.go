@@ -124,7 +124,7 @@ func (p *Pages) showSource(w http.ResponseWriter, r *request, status int, in sou
 	}
 	if i < 0 || len(v.Nodes) == 0 {
 		p.fail(w, r.Request, web.Failure{Status: http.StatusNotFound, Title: "There is no such source",
-			Text: "No node that answers has this source, or the link is wrong. Nothing was changed.", Next: "Look at those that are there.",
+			Text: "No node that answers has this source, or the link is wrong. Nothing was changed.", Next: "Look at the list.",
 			Link: "/sources", Label: "To the sources"})
 		return
 	}
@@ -191,5 +191,5 @@ func (p *Pages) applySource(r *request, in sourceForm, id uuid.UUID, holds time.
 	if last := still[len(still)-1]; last.ID != "" {
 		by = fmt.Sprintf("an override that sets other fields too (%q). Clear it on the page Throttles", last.Reason)
 	}
-	return &admin.Refusal{Status: http.StatusConflict, Message: "the overrides that only pause it are over, and it is still held by " + by}
+	return &admin.Refusal{Status: http.StatusConflict, Message: "the overrides that only pause it have ended, but it is still held by " + by}
 }

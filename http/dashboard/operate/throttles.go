@@ -76,7 +76,7 @@ func (p *Pages) readThrottles(r *request) (throttlesView, error) {
 			last.Rules = append(last.Rules, shown)
 		}
 	}
-	v.Say = fmt.Sprintf("Overrides: %d. Within the hour end: %d.", len(v.Overrides), ending)
+	v.Say = fmt.Sprintf("Overrides: %d. Ending within the hour: %d.", len(v.Overrides), ending)
 	if v.Away != "" {
 		v.Say = "The ledger isn't answering."
 	}
@@ -190,7 +190,7 @@ func parseHolds(text string) (time.Duration, error) {
 	} else if d, err := time.ParseDuration(text); err == nil && d > 0 {
 		return d, nil
 	}
-	return 0, fmt.Errorf("%q says no time: write 30m, 2h or 3d", text)
+	return 0, fmt.Errorf("%q is not a length of time: write 30m, 2h or 3d", text)
 }
 
 // throttles answers GET /throttles; with ?name= also its limits, their layers, and a form for an override.

@@ -113,7 +113,7 @@ func workspace(p *Pages, w http.ResponseWriter, r *request) {
 		"limits":   "The limits were set. They apply from the next file on.",
 		"revoked":  "The key was revoked. It stops within 5 seconds.",
 		"sessions": "All sessions of that member were ended. They stop within 5 seconds.",
-		"disabled": "That member can't sign in any more. Their sessions stop within 5 seconds.",
+		"disabled": "That member can no longer sign in. Their sessions stop within 5 seconds.",
 		"enabled":  "That member can sign in again.",
 	}[r.URL.Query().Get("done")]
 	p.showWorkspace(w, r, http.StatusOK, workspaceView{Done: done})

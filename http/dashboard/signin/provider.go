@@ -173,7 +173,7 @@ func (p *Provider) Finish(ctx context.Context, a Attempt, back url.Values) (Who,
 	state, issuer := back.Get("state"), back.Get("iss")
 	switch {
 	case a.State == "" || subtle.ConstantTimeCompare([]byte(state), []byte(a.State)) != 1:
-		return Who{}, fmt.Errorf("%w: the state is of another browser or attempt", ErrRefused)
+		return Who{}, fmt.Errorf("%w: the state belongs to another browser or attempt", ErrRefused)
 	case back.Get("error") != "" || back.Get("code") == "":
 		return Who{}, fmt.Errorf("%w: there is no code", ErrRefused)
 	case issuer != "" && issuer != p.o.Issuer: // RFC 9207
@@ -188,10 +188,10 @@ func (p *Provider) Finish(ctx context.Context, a Attempt, back url.Values) (Who,
 	if err != nil {
 		var answered *oauth2.RetrieveError
 		if errors.As(err, &answered) && answered.Response.StatusCode < http.StatusInternalServerError {
-			return Who{}, fmt.Errorf("%w: it does not take the code: %s", ErrRefused, answered.ErrorCode)
+			return Who{}, fmt.Errorf("%w: it refused the code: %s", ErrRefused, answered.ErrorCode)
 		}
 		if answered != nil {
-			return Who{}, fmt.Errorf("%w: it answers the code with %d", ErrAway, answered.Response.StatusCode)
+			return Who{}, fmt.Errorf("%w: it answered the code with status %d", ErrAway, answered.Response.StatusCode)
 		}
 		return Who{}, fmt.Errorf("%w: exchange the code: %w", ErrAway, err)
 	}
@@ -206,9 +206,9 @@ func (p *Provider) Finish(ctx context.Context, a Attempt, back url.Values) (Who,
 	}
 	switch {
 	case subtle.ConstantTimeCompare([]byte(token.Nonce), []byte(a.Nonce)) != 1:
-		return Who{}, fmt.Errorf("%w: the token is of another attempt", ErrRefused)
+		return Who{}, fmt.Errorf("%w: the token belongs to another attempt", ErrRefused)
 	case len(token.Audience) > 1 && !slices.Equal([]string{c.Party}, []string{p.o.ClientID}):
-		return Who{}, fmt.Errorf("%w: the token is for somebody else too", ErrRefused)
+		return Who{}, fmt.Errorf("%w: the token has another audience, too", ErrRefused)
 	}
 	if c.Email == "" && known.UserInfoEndpoint() != "" {
 		c = p.askUserInfo(ctx, known, tokens, token.Subject, c)

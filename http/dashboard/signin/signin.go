@@ -37,7 +37,7 @@ type Book interface {
 }
 
 // ErrWrong: no user has this email with this password. It does not tell which of the two is wrong.
-var ErrWrong = errors.New("signin: email and password do not fit")
+var ErrWrong = errors.New("signin: email and password do not match")
 
 // Wait: there were too many failures; try again later.
 type Wait struct{ Until time.Time }
