@@ -347,6 +347,7 @@ func (n *Node) fail(err error) {
 // Failed delivers an error for which this process must stop: ErrDisplaced, or the ledger's ErrOtherCluster.
 func (n *Node) Failed() <-chan error { return n.failures }
 
+// System is the actor system of this node.
 func (n *Node) System() *actor.ActorSystem { return n.system }
 
 // Resolve finds the virtual actor of an identity, and activates it on its owner if needed. It waits up to a second, so

@@ -193,7 +193,7 @@ func TestTimesAreInOrderOrRefused(t *testing.T) {
 		{"too small", func(x *Times) { *x = x.Scaled(1e-6) }, "at least 1ms"},
 		{"a long soon", func(x *Times) { x.Soon = x.Heartbeat + 1 }, "soon is longer"},
 		{"a fence that one lost heartbeat puts up", func(x *Times) { x.Fence = 2*x.Heartbeat + x.Soon - 1 }, "one heartbeat"},
-		{"a long way to receivers", func(x *Times) { x.Unacknowledged = x.Fence - x.Heartbeat }, "fence must be longer"},
+		{"a long way to receivers", func(x *Times) { x.Unacknowledged = x.Fence - x.Heartbeat }, "fence must exceed"},
 		{"long heartbeats", func(x *Times) { x.HeartbeatWithin = x.Fence }, "as long as the fence"},
 		{"long compliance", func(x *Times) { x.ComplyWithin = x.Fence }, "as long as the fence"},
 		{"lost as soon as fenced", func(x *Times) { x.Lost = x.Fence }, "not long enough after fence"},

@@ -176,7 +176,7 @@ func (t Times) Validate() error {
 	}{
 		{t.Soon <= t.Heartbeat, "soon is longer than beat"},
 		{2*t.Heartbeat+t.Soon <= t.Fence, "one heartbeat that fails would put the fence up"},
-		{t.Heartbeat+t.Soon <= t.Fence-t.Unacknowledged, "fence must be longer than heartbeat, soon and unacknowledged together"},
+		{t.Heartbeat+t.Soon <= t.Fence-t.Unacknowledged, "fence must exceed heartbeat, soon and unacknowledged together"},
 		{t.HeartbeatWithin < t.Fence && t.ComplyWithin < t.Fence, "a heartbeat may take as long as the fence"},
 		{t.Lost-t.Fence >= t.Lost/6, "lost is not long enough after fence"},
 		{t.Lost <= t.Rest, "rest is shorter than lost"},

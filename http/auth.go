@@ -135,7 +135,7 @@ const (
 )
 
 // goodKeysMax and badKeysMax bound the two kinds of answers, of about 200 bytes each: 13 MB and 3 MB. At the bound the
-// least recently used are dropped. They are separate, so that guesses can't displace good keys.
+// least recently used are dropped. They are separate, so that wrong keys can't displace good ones.
 const (
 	goodKeysMax = 65536
 	badKeysMax  = 16384

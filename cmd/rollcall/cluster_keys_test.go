@@ -104,7 +104,7 @@ func TestKeysOfACluster(t *testing.T) {
 		{"no key in the file", "", []string{"add", none}, "", "it has no key"},
 		{"a file for all to read", "", []string{"add", open}, "", "chmod 600"},
 		{"half a key", "", []string{"add", bad}, "", "not a gossip key"},
-		{"half a key on standard input", canaryKey[:20] + "\n", []string{"add", "-"}, "", "add takes a key"},
+		{"half a key on standard input", canaryKey[:20] + "\n", []string{"add", "-"}, "", "add requires a key"},
 		{"a key as argument", "", []string{"add", canaryKey}, "", "this is a key itself"},
 		{"a key as second argument", "", []string{"use", "0a0a0a0a", canaryKey}, "", "this is a key itself"},
 		{"a key to remove", "", []string{"remove", canaryKey}, "", "this is a key itself"},

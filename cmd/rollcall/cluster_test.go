@@ -379,7 +379,7 @@ func TestDrain(t *testing.T) {
 			""},
 		{"as JSON", []string{"node-2", "--json"}, trio(), nil, "drain a1000000", `{"node":"a1000000-`, "", ""},
 		{"the last one", []string{"--yes"}, admin.Membership{Members: trio().Members[:1]}, nil, "drain 5f2c91aa",
-			"node-1 (5f2c91aa) is asked to drain", "No other node serves", ""},
+			"node-1 (5f2c91aa) is asked to drain", "No other node is serving", ""},
 		{"unknown", []string{"node-9"}, trio(), nil, "", "", "", "no node has the name or the id \"node-9\"; " +
 			"the nodes are: node-1 (5f2c91aa-0000-4000-8000-000000000000), node-2 "},
 		{"two", []string{"node-1", "node-2"}, trio(), nil, "", "", "", `unexpected argument "node-2"`},
@@ -523,10 +523,10 @@ func TestForget(t *testing.T) {
 		{"without a terminal", []string{"node-3"}, nil, "", "", "there is no terminal to ask at: give --yes if " +
 			"you know that node-3 (b2000000) is dead"},
 		{"alive", []string{"node-2", "--yes"}, ledger.ErrNodeAlive, "forget a1000000", "", "so it is alive"},
-		{"this one", []string{"node-1", "--yes"}, nil, "", "", "is the node that answers"},
+		{"this one", []string{"node-1", "--yes"}, nil, "", "", "is the answering node"},
 		{"unknown", []string{"node-9", "--yes"}, nil, "", "", "no node has the name or the id"},
 		{"none", []string{"--yes"}, nil, "", "", "NODE is missing"},
-		{"empty", []string{"", "--yes"}, nil, "", "", "is the node that answers"},
+		{"empty", []string{"", "--yes"}, nil, "", "", "is the answering node"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newClusterRig(t, lost)

@@ -188,9 +188,9 @@ func TestEvidenceThatCannotBeShownSaysWhatToDo(t *testing.T) {
 		{[]string{"evidence", other, "nobody@example.test"}, "there is no such verification", false},
 		{[]string{"replay", other}, "there is no such verification", false},
 		{[]string{"evidence", r.id}, "ADDRESS is missing", true},
-		{[]string{"evidence", "x", "y"}, "is no id", true},
+		{[]string{"evidence", "x", "y"}, "is not an id", true},
 		{[]string{"evidence", "00000000", "y"}, "no verification begins with 00000000", false},
-		{[]string{"replay", "x"}, "is no id", true},
+		{[]string{"replay", "x"}, "is not an id", true},
 		{[]string{"replay", r.id, "--rules", filepath.Join(t.TempDir(), "none.toml")}, "read the rules", false},
 	} {
 		if text, err := r.run(c.args...); err == nil || !strings.Contains(err.Error(), c.words) ||

@@ -118,7 +118,7 @@ func TestVerdictJudgesAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err = runRoot(t, "verdict", "judge", "--json", "--file", name)
-	if err == nil || !strings.Contains(err.Error(), "no replies: 2; line 6: ") || !strings.Contains(err.Error(),
+	if err == nil || !strings.Contains(err.Error(), "2 lines are no replies: line 6: ") || !strings.Contains(err.Error(),
 		"; line 8: ") {
 		t.Errorf("%v", err)
 	}

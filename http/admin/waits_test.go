@@ -53,7 +53,7 @@ func TestWhyNobodyWorksOnAVerification(t *testing.T) {
 	told(poor.ID, ledger.Waiting, 7, 0, "needs 7", "5 available", "rollcall credits grant")
 	v, l := d.Prepares(4)
 	d.Settles(l, 1, 0, 2, smtp.Valid)
-	told(v.ID, ledger.Verifying, 4, 3, "no node that answers is working on it", "stays unreachable, another one takes it at ",
+	told(v.ID, ledger.Verifying, 4, 3, "no node that answers is working on it", "stays unreachable, another one takes it",
 		"without an answer are node-2 (lost)")
 	next := time.Now().Add(time.Hour)
 	if _, err := d.Wait(t.Context(), l, ledger.Outlook{Next: next}); err != nil {

@@ -27,6 +27,7 @@ var pageFiles embed.FS
 // pageTimeout bounds the calls to nodes and the ledger for one page.
 const pageTimeout = 15 * time.Second
 
+// Options are the options of the pages.
 type Options struct {
 	Desk *admin.Desk
 	TLS  bool // browsers reach the listener by https
