@@ -73,9 +73,9 @@ func looksInvented(local string) bool {
 		letters > fewPerVowel*max(1, vowels)
 }
 
-// mixed is a queue of items by class: First items come out first, then Retry ones, RetriesInRow of them while others wait;
-// these in order of arrival, but no more than SuspectsInRow suspect ones in a row while normal ones wait. The zero value
-// is ready.
+// mixed is a queue of items by class: First items come out first, then Retry ones, RetriesInRow of them while others
+// wait; these in order of arrival, but no more than SuspectsInRow suspect ones in a row while normal ones wait. The
+// zero value is ready.
 type mixed[T any] struct {
 	first, retry, normal, suspect FIFO[numbered[T]]
 	next                          uint64 // number of the next item that is pushed

@@ -41,8 +41,8 @@ type numbered struct {
 	class  fairqueue.Class
 }
 
-// TestSuspectsComeFewInARow: nothing is lost, those of a class keep their order, first ones come
-// first, no more than two suspect ones come in a row while normal ones wait, and of those that are due again two for each other.
+// TestSuspectsComeFewInARow: nothing is lost, those of a class keep their order, first ones come first, no more than
+// two suspect ones come in a row while normal ones wait, and of those that are due again two for each other.
 func TestSuspectsComeFewInARow(t *testing.T) {
 	effort.Check(t, func(rt *rapid.T) {
 		q := fairqueue.New[numbered](nil)
@@ -78,7 +78,8 @@ func TestSuspectsComeFewInARow(t *testing.T) {
 			last[one.class] = one.number
 		}
 		for n := range rapid.IntRange(1, 100).Draw(rt, "items") {
-			class := rapid.SampledFrom([]fairqueue.Class{fairqueue.Normal, fairqueue.Suspect, fairqueue.First, fairqueue.Retry}).Draw(rt, "class")
+			class := rapid.SampledFrom([]fairqueue.Class{fairqueue.Normal, fairqueue.Suspect, fairqueue.First,
+				fairqueue.Retry}).Draw(rt, "class")
 			h.Push(f, numbered{n + 1, class}, class)
 			waiting[class]++
 			for h.Queued() > 0 && rapid.Bool().Draw(rt, "pop") {
