@@ -182,7 +182,7 @@ func (ss *sessions) takeFact(now time.Time, s *session, f Fact) {
 		// As many passed in a transaction before, so the limit may be on the session: two that agree teach its length.
 		// As it may be our pace too, it also counts as a bad answer.
 		s.doomed = s.doomed || learned.SessionFull(a.told, now)
-	case f.what == guardWoke:
+	case f.what == guardWoke && s.refused > 0:
 		learned.Refused.Tighten(s.refused-1, now)
 	case f.what == overRefused:
 		learned.Refused.Tighten(s.refused, now)

@@ -95,6 +95,36 @@ func nothingAfterTheHarvestWord(t *testing.T, hour throttle.Hour) {
 	}
 }
 
+// TestAGuardThatEndsEachSession: who says 421 in a guard's words to the first address of each session, after some were
+// refused, isn't dialled for each of the others.
+func TestAGuardThatEndsEachSession(t *testing.T) {
+	for _, text := range harvestWord.Lines {
+		for _, refusals := range []int{5, 10, 30} {
+			for _, most := range []int{1, 4} {
+				a := openedWide()
+				a.Connections = most
+				w, refused, after := newWorld(t, a, uint64(refusals)), 0, 0
+				w.reply = func(*Probe, *simSession) smtp.Reply {
+					if refused >= refusals {
+						after++
+						return smtp.Reply{Code: 421, Enhanced: smtp.EnhancedCode{4, 7, 1}, Lines: []string{text}}
+					}
+					if w.rand.IntN(2) == 0 {
+						return smtp.Reply{Code: 250}
+					}
+					refused++
+					return noSuchUser
+				}
+				w.heard()
+				w.offer(offerOf(1, "d.example", 1, 200, hosts("mx1")))
+				if w.run(begin.Add(10 * time.Minute)); after > 3*most {
+					t.Errorf("%d sessions, guarded after %d: %d RCPTs after that", most, refusals, after)
+				}
+			}
+		}
+	}
+}
+
 // busyWith gives a world whose scheduler has sessions that are asking, from one source each.
 func busyWith(t *testing.T, sources ...string) *world {
 	t.Helper()

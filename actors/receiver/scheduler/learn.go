@@ -103,8 +103,8 @@ func (in *situation) findEnd(r *Report) (finding, bool) {
 	switch {
 	case r.Failure == nil || r.Stale: // it goes on, or was closed for lack of use
 		return 0, false
-	case r.Poisoned: // or the words of one mailbox
-		return guardWoke, in.guard
+	case r.Poisoned, r.Cut && in.told == 0 && r.Failure.Verdict.Action == verdict.ActVoid: // or the words of one mailbox
+		return guardWoke, in.guard // no session of its own was too long for it
 	case r.Cut && in.told > 0 && r.Failure.Verdict.Action == verdict.ActVoid: // 421, too many errors
 		return overRefused, true
 	case r.Cut && r.Failure.Attempt.Stage >= smtp.StageRcpt: // the address asked is suspect

@@ -105,11 +105,16 @@ func (op *openings) dialledLately(dialled time.Time) int {
 }
 
 // comeLater reports whether a session temporarily couldn't be opened, for no reason with a rule of its own: its host
-// wasn't reached, greeted with 4xx and named no time, or said 5xx about our rate though it has served us.
-func comeLater(told *Judgement, served bool) bool {
+// wasn't reached, greeted with 4xx and named no time, or said 5xx about our rate though it has served us, or whatever the
+// words beside sessions that it serves.
+func comeLater(told *Judgement, served bool, open int) bool {
 	a, v := &told.Attempt, &told.Verdict
-	tooMany := served && a.Code/100 == 5 && rateLimited(*v) && !v.Named
-	if a.Stage > smtp.StageGreeting || !tooMany && (v.Wait > 0 || a.Code != 0 && a.Code/100 != 4) {
+	switch {
+	case a.Stage > smtp.StageGreeting, v.Named:
+		return false
+	case a.Code/100 == 5:
+		return open > 0 || served && rateLimited(*v)
+	case v.Wait > 0:
 		return false
 	}
 	switch v.Action {
@@ -150,10 +155,11 @@ func (op *openings) wasOpened(now time.Time, s *session, n, opening int) {
 // have too many, or open them too fast. False: it was told something else.
 func (op *openings) notOpened(now time.Time, s *session, told Judgement, open int) bool {
 	n := max(s.beside, open)
-	if !comeLater(&told, n > 0 || s.host.served) {
+	op.room = 1
+	if !comeLater(&told, n > 0 || s.host.served, open) {
+		op.borne = open // the next one is tried alone
 		return false
 	}
-	op.room = 1
 	before := op.dialledLately(s.dialled)
 	first := op.failedAt.IsZero() // failures right after it say nothing new
 	if first {

@@ -37,6 +37,36 @@ func TestTurnedAwayAtSTARTTLS(t *testing.T) {
 	}
 }
 
+// TestRefusedForGoodBesideServedSessions: a host that greets one session too many with 5xx, in words that may be about
+// anything, goes on with those that it serves, and our source isn't suspended there.
+func TestRefusedForGoodBesideServedSessions(t *testing.T) {
+	for _, text := range []string{"no", "no service", "not now", "connection refused by policy", "access denied"} {
+		for most := 1; most <= 5; most += 2 {
+			a := openedWide()
+			a.Connections = 8
+			w := newWorld(t, a, uint64(most))
+			w.turn = 100 * time.Millisecond
+			w.greet = func(string) error {
+				if len(w.open) <= most {
+					return nil
+				}
+				return &smtp.Failure{Stage: smtp.StageGreeting, Reply: smtp.Reply{Code: 554,
+					Enhanced: smtp.EnhancedCode{5, 3, 2}, Lines: []string{text}}}
+			}
+			valid := 0
+			w.collect(1, func(_ string, a told) {
+				if a.outcome == smtp.Valid {
+					valid++
+				}
+			})
+			w.offer(offerOf(1, "d.example", 1, 400, hosts("mx1")))
+			if w.run(begin.Add(3 * time.Minute)); valid < 400 || len(w.rcpts) > 400 {
+				t.Errorf("%q beside %d: %d of 400 are valid, %d RCPTs", text, most, valid, len(w.rcpts))
+			}
+		}
+	}
+}
+
 // TestSharedLimitIsNoLessThanWhatWasSeen: what a node bore under its share is allowed to it
 // again when what was learned is shared out.
 func TestSharedLimitIsNoLessThanWhatWasSeen(t *testing.T) {
