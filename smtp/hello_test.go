@@ -133,21 +133,23 @@ func TestAnOldTLS(t *testing.T) {
 		s.Quit()
 		return answers[0].Reply
 	}
-	dial, at := script(offered + "< STARTTLS\n> 220 go\n! tls10\n" + asked).listen(t)
-	s, err := Open(t.Context(), dial, "mx.example", at, testOptions())
-	if err != nil || !s.TLS() || ask(s).Code != 550 {
-		t.Fatalf("under TLS 1.0: %v", err)
+	for _, version := range []string{"tls10", "tls11"} {
+		dial, at := script(offered + "< STARTTLS\n> 220 go\n! " + version + "\n" + asked).listen(t)
+		s, err := Open(t.Context(), dial, "mx.example", at, testOptions())
+		if err != nil || !s.TLS() || ask(s).Code != 550 {
+			t.Fatalf("under %s: %v", version, err)
+		}
 	}
 
-	dial, at = script(offered + "< STARTTLS\n> 220 go\n! close").listen(t)
-	_, err = Open(t.Context(), dial, "mx.example", at, testOptions())
+	dial, at := script(offered + "< STARTTLS\n> 220 go\n! close").listen(t)
+	_, err := Open(t.Context(), dial, "mx.example", at, testOptions())
 	if f := failure(t, err); f.Stage != StageTLS {
 		t.Fatalf("a handshake that fails: %v", f)
 	}
 	o := testOptions()
 	o.TLS = TLSOff
 	dial, at = script("> 220 hi\n" + asked).listen(t)
-	if s, err = Open(t.Context(), dial, "mx.example", at, o); err != nil || s.TLS() || ask(s).Code != 550 {
+	if s, err := Open(t.Context(), dial, "mx.example", at, o); err != nil || s.TLS() || ask(s).Code != 550 {
 		t.Fatalf("in clear: %v", err)
 	}
 }

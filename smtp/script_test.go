@@ -28,7 +28,7 @@ import (
 //	< text     expect this line; "< *" takes any
 //	! close | reset    end the connection
 //	! tls              go on under TLS
-//	! tls10            go on under TLS 1.0
+//	! tls10            go on under TLS 1.0; tls11 under 1.1
 //	! eof              expect that the client ends the connection, and nothing before
 //	! hang             read until the client ends the connection
 //	! deaf             neither read nor write for an hour; only on a fake clock
@@ -102,12 +102,10 @@ func act(conn net.Conn, in *bufio.Reader, what string) (net.Conn, *bufio.Reader,
 		}
 		_ = conn.(*net.TCPConn).SetLinger(0)
 		return conn, in, conn.Close()
-	case "tls", "tls10":
-		config := serverTLS
-		if last := serverTLS.Clone(); what == "tls10" {
-			last.MinVersion, last.MaxVersion = tls.VersionTLS10, tls.VersionTLS10
-			config = last
-		}
+	case "tls", "tls10", "tls11":
+		config := serverTLS.Clone()
+		config.MaxVersion = map[string]uint16{"tls10": tls.VersionTLS10, "tls11": tls.VersionTLS11}[what]
+		config.MinVersion = config.MaxVersion
 		secure := tls.Server(conn, config)
 		return secure, bufio.NewReader(secure), secure.Handshake()
 	case "deaf":

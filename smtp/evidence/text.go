@@ -139,7 +139,7 @@ func appendPlain(buf []byte, line string) []byte {
 				buf = append(buf, '@')
 			case unicode.IsControl(r) || unicode.IsSpace(r) || unicode.Is(unicode.Cf, r): // format: unseen
 				buf = append(buf, ' ')
-			case utf8.RuneLen(small) == size:
+			case utf8.RuneLen(small) <= size:
 				buf = utf8.AppendRune(buf, small)
 			default:
 				buf = utf8.AppendRune(buf, r)

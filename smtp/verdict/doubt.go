@@ -65,21 +65,21 @@ func newDoubts(rules []*rule) doubts {
 	return d
 }
 
-// weaken returns the verdict of a rule on a text: beside words of a refusal it is bare, and a code
-// says nothing of a domain.
+// weaken returns the verdict of a rule on a text: beside words of a refusal it is bare, and a code says nothing of a
+// domain. What is said of whoever asks, or of what only belongs to a mailbox, says nothing of the mailbox, even where
+// another one is accepted.
 func (d *doubts) weaken(i int, v Verdict, text string) Verdict {
 	if !d.of.has(i) && !d.relay.has(i) {
 		return v
 	}
 	var seen found
 	plain := spoken(text)
-	if d.words.scan(plain, &seen); !seen.has(0) && !speaksOfYou(plain) && !speaksOfThings(plain) {
-		return v
-	}
-	if d.of.has(i) {
+	d.words.scan(plain, &seen)
+	switch other := speaksOfYou(plain) || speaksOfThings(plain); {
+	case other, seen.has(0) && d.relay.has(i):
+		v.Outcome, v.Action, v.Reason, v.Blame = smtp.Undecided, ActRetry, smtp.Policy, smtp.BlameNobody
+	case seen.has(0):
 		v.Bare = true
-	} else {
-		v.Action, v.Reason, v.Blame = ActRetry, smtp.Policy, smtp.BlameNobody
 	}
 	return v
 }
@@ -94,24 +94,47 @@ func speaksOfYou(text string) bool {
 		strings.Contains(" "+withoutCourtesies(ofReaders.ReplaceAllString(text, " ")), " your ")
 }
 
-// subjects finds, in English, what stands between a word for a mailbox and what is said: if that is a noun, it is
-// the subject, as in "user key not found".
-var subjects = regexp.MustCompile(`(?:^|[^a-z])(?:user|account|mailbox|recipient|inbox)(?:'?s)? ([a-z]+) ` +
-	`(?:is|isn't|was|are|were|(?:has|have) been|not found|not known|could not|couldn't|cannot|can't|does not|` +
-	`doesn't|unknown|missing|disabled|closed)(?:$|[^a-z])`)
+// subjects find, in English, the noun of which something is said beside a word for a mailbox: "user key not found",
+// "the filter of this user does not exist", "IPv6 is disabled for this mailbox". Each needs one of its words.
+var subjects = func() []subject {
+	const box, said = `(?:user|account|mailbox|recipient|inbox|alias)`, `(?:is|isn't|was|are|were|(?:has|have) been|` +
+		`not found|not known|no longer|could not|couldn't|cannot|can't|does not|doesn't|unknown|missing|disabled|closed)` +
+		`(?:$|[^a-z])`
+	return []subject{
+		{regexp.MustCompile(`(?:^|[^a-z])` + box + `(?:'?s)? ([a-z]+) ` + said), []string{" "}},
+		{regexp.MustCompile(`([a-z]+) (?:of|for) (?:the |this |that |a |)` + box + " " + said), []string{" of ", " for "}},
+		{regexp.MustCompile(`([a-z0-9]+) (?:is|was|are|were) (?:not (?:found|known|enabled)|unknown|missing|disabled|` +
+			`closed|full|(?:switched|turned) off) (?:for|on|in) (?:the|this|that) ` + box),
+			[]string{" is ", " was ", " are ", " were "}},
+	}
+}()
+
+type subject struct {
+	form  *regexp.Regexp
+	words []string
+}
 
 // noThings are the words there that are no nouns, or name the mailbox.
 var noThings = wordSet(`is was are were be been has have had does do did will would can cannot could may not no never
 	now still currently also already longer account accounts mailbox mailboxes box inbox maildir address name id
 	email mail alias entry record object profile user recipient person storage space quota limit that you who which
 	of for in on at by to here there with and or unknown invalid inactive it this below given specified entered above
-	out permanently temporarily administratively probably apparently simply seems status state`)
+	out permanently temporarily administratively probably apparently simply seems status state delivery receiving
+	reception post service allotment allowance allocation capacity`)
 
 // speaksOfThings reports whether a text says something of what only belongs to a mailbox.
 func speaksOfThings(text string) bool {
-	return slices.ContainsFunc(subjects.FindAllStringSubmatch(text, -1), func(found []string) bool {
-		return !noThings[found[1]]
-	})
+	for _, s := range subjects {
+		if !slices.ContainsFunc(s.words, func(word string) bool { return strings.Contains(text, word) }) {
+			continue
+		}
+		for _, found := range s.form.FindAllStringSubmatch(text, -1) {
+			if !noThings[found[1]] {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // tags are what servers put behind a sentence to find it again: "[srv: mx-c4]", "(10.2.14)".

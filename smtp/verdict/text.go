@@ -164,7 +164,7 @@ const domainAsides = `|(^| )(in|at) (this|our|the|that) domain|(^| )(in (diesem|
 var asides = regexp.MustCompile(`(^|[^a-zа-я])(((smtp|delivery|server|lmtp|mail) )?(error|failure|failed)|fehler|` +
 	`erreur|errore?|erro|ошибка|blad|reason|grund|motivo|motif|причина) ?:` +
 	`|(^| )(on|at|in|by|to|with|from) (this|our|the|that|my|any) ([a-z0-9-]+ ){0,3}` +
-	`(server|system|service|database|record|table|site)s?( |[.,;:!)]|$)` +
+	`(server|system|service|database|record|table|site|machine)s?( |[.,;:!)]|$)` +
 	domainAsides +
 	`|(^| )(user|recipient|mailbox|account|rcpt|ldap|ad|directory) lookup` +
 	`|(^| )(from|out of|in) service|smtp address` +

@@ -368,3 +368,50 @@ func TestAsides(t *testing.T) {
 		}
 	}
 }
+
+// TestUnseen scores the rules on replies that they were not made from: what is missed of plain refusals, and what
+// would end an address whose mailbox is not what was refused. Its figures are printed with -v.
+func TestUnseen(t *testing.T) {
+	content, err := os.ReadFile("testdata/unseen.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type score struct{ of, missed, bare int }
+	scores, about, aside := map[string]*score{}, "", false
+	for line := range strings.SplitSeq(string(content), "\n") {
+		if heading, found := strings.CutPrefix(line, "## "); found {
+			about, aside = strings.CutSuffix(heading, ", put aside")
+			continue
+		}
+		if line == "" || line[0] == '#' || about == "open" {
+			continue
+		}
+		v := judgeAt(t, strings.ReplaceAll(line, "^", "john.doe@example.com"), "mx.example.com")
+		plain, of := !strings.HasPrefix(about, "not"), about
+		if plain {
+			of = "plain refusals"
+		}
+		if aside {
+			of += ", put aside"
+		}
+		if scores[of] == nil {
+			scores[of] = &score{}
+		}
+		scores[of].of++
+		switch {
+		case plain && (v.Outcome != smtp.Invalid || (v.Reason == smtp.MailboxFull) != (about == "full")):
+			scores[of].missed++
+			t.Logf("missed: %s: %s by %s", line, v.golden(), v.Rule)
+		case !plain && (v.Outcome == smtp.Valid || v.Outcome == smtp.Invalid && !v.Bare):
+			t.Errorf("%s: %s by %s", line, v.golden(), v.Rule)
+		case v.Bare:
+			scores[of].bare++
+		}
+	}
+	for of, s := range scores {
+		t.Logf("%s: %d, missed %d (%.1f %%), bare %d", of, s.of, s.missed, 100*float64(s.missed)/float64(s.of), s.bare)
+		if s.missed*20 > s.of {
+			t.Errorf("%s: %d of %d are missed, more than 5 %%", of, s.missed, s.of)
+		}
+	}
+}
