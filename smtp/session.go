@@ -90,6 +90,10 @@ type Session struct {
 	open        bool
 	tls         bool
 	transaction bool // MAIL was accepted and no RSET has followed
+	mails       int  // MAIL commands sent
+	inside      int  // RCPTs sent since the last of these
+	nth         int  // of these, how many were answered
+	passed      int  // and how many accepted
 	rcpts       int
 	refused     int
 	granted     int // RCPTs for which the limits of the session are good
@@ -135,6 +139,9 @@ func (s *Session) Open() bool { return s.open }
 
 // Rcpts returns how many RCPT commands the session has sent.
 func (s *Session) Rcpts() int { return s.rcpts }
+
+// Mails returns how many transactions the session has begun.
+func (s *Session) Mails() int { return s.mails }
 
 // Refused returns how many RCPT commands were answered with a 5xx.
 func (s *Session) Refused() int { return s.refused }

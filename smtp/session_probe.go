@@ -3,6 +3,7 @@ package smtp
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 )
@@ -27,8 +28,8 @@ type Ask struct {
 	// Depth bounds the RCPT commands of such a group; 0 means as many as fit.
 	Depth int
 
-	// PerTransaction bounds the RCPT commands of a transaction; 0 means one transaction
-	// for all. A group may hold several transactions.
+	// PerTransaction bounds the RCPT commands of a transaction; 0 means as many as any bears.
+	// A group may hold several transactions, and a transaction several Probes.
 	PerTransaction int
 
 	// Sizes is called before each group and gives PerTransaction and Depth anew, as the answers until
@@ -62,8 +63,8 @@ const (
 	groupRcpts = 64
 )
 
-// Probe asks for each address, in transactions of so many as Ask says: RSET if one was
-// open before, MAIL, RCPT for each. It never sends DATA, and leaves the last one open.
+// Probe asks for each address, in transactions of so many as Ask says: the one that is open, then RSET, MAIL and
+// RCPT for each. It never sends DATA, and leaves the last one open.
 //
 // The answers are for a prefix of addrs: it stops early as Ask says, and after
 // a 421, which is the last answer. The rest was not asked, but for what stood in a
@@ -136,8 +137,6 @@ type probe struct {
 	answers []Answer      // of each address; Err is known from the start
 	done    int           // addresses that are answered
 	wide    bool          // one of them needs SMTPUTF8
-	room    int           // RCPTs that may follow in the transaction that was opened last
-	nth     int           // RCPTs of the transaction whose replies are being read
 	heard   time.Time     // the newest reply, or when its group was sent
 	slowest time.Duration // as Answer has it
 	refused int
@@ -151,6 +150,19 @@ func (p *probe) survey() {
 			p.wide = p.wide || !a.ASCII()
 		}
 	}
+	if p.wide { // what is open may have been opened without SMTPUTF8
+		p.s.inside = math.MaxInt
+	}
+}
+
+// most is how many RCPTs may go in a transaction. Exim as shipped refuses what comes behind the tenth while fewer than
+// half were accepted (configure.default, acl_check_rcpt).
+func (p *probe) most() int {
+	most := max(10, 2*p.s.passed)
+	if p.ask.PerTransaction > 0 {
+		return min(most, p.ask.PerTransaction)
+	}
+	return most
 }
 
 // skip goes on to the next address that can be asked.
@@ -214,13 +226,13 @@ func (p *probe) put(i int, open bool) Stage {
 	s, a := p.s, &p.addrs[i]
 	stage := StageRcpt
 	switch {
-	case p.room > 0:
+	case open && s.inside < p.most():
 		s.out = append(s.out, "RCPT TO:<"...)
 		s.out = append(s.out, a.Local...)
 		s.out = append(s.out, '@')
 		s.put(a.Domain, ">")
 		s.rcpts++
-		p.room--
+		s.inside++
 		s.grant(s.rcpts)
 	case open:
 		stage = StageRset
@@ -228,10 +240,9 @@ func (p *probe) put(i int, open bool) Stage {
 		s.grant(s.rcpts + 1)
 	default:
 		stage = StageMail
-		if p.room = p.ask.PerTransaction; p.room <= 0 {
-			p.room = len(p.addrs)
-		}
+		s.inside, s.passed = 0, 0
 		p.putMail(i)
+		s.mails++
 		s.grant(s.rcpts + 1)
 	}
 	s.due = append(s.due, stage)
@@ -242,7 +253,7 @@ func (p *probe) put(i int, open bool) Stage {
 // with that at i, needs it (RFC 6531 §3.4).
 func (p *probe) putMail(i int) {
 	p.s.out = append(p.s.out, "MAIL FROM:<"...)
-	for room := p.room; p.wide && i < len(p.addrs) && room > 0; i++ {
+	for room := p.most(); p.wide && i < len(p.addrs) && room > 0; i++ {
 		if p.answers[i].Err != nil {
 			continue
 		}
@@ -303,7 +314,7 @@ func (p *probe) led(ctx context.Context, stage Stage) error {
 	case err != nil:
 		return err
 	case stage == StageMail:
-		p.nth = 0
+		p.s.nth, p.s.passed = 0, 0
 		return p.s.mailDone(reply)
 	case !reply.Accepted(): // RFC 5321 §4.1.1.5 knows no refusal
 		return p.s.refuse(stage, reply)
@@ -332,9 +343,11 @@ func (p *probe) answered(ctx context.Context, sent time.Time, dropped bool) erro
 	p.skip()
 	a := p.addrs[p.done]
 	s.traceHeard(reply, a)
-	p.nth++
+	if s.nth++; reply.Accepted() {
+		s.passed++
+	}
 	p.heard = time.Now()
-	p.answers[p.done] = Answer{Reply: reply, Nth: p.nth, Sent: sent, At: p.heard, Led: p.slowest}
+	p.answers[p.done] = Answer{Reply: reply, Nth: s.nth, Sent: sent, At: p.heard, Led: p.slowest}
 	p.slowest = 0
 	p.done++
 	if s.open && p.ask.Stop != nil && p.ask.Stop(a, reply) {

@@ -282,10 +282,10 @@ func (a *sessionActor) ask(m scheduler.AskProbes) scheduler.Report {
 	if a.pause(m.After); m.RefusedMax <= 0 {
 		return r
 	}
-	refused, rcpts := a.smtp.Refused(), a.smtp.Rcpts()
+	refused, rcpts, mails := a.smtp.Refused(), a.smtp.Rcpts(), a.smtp.Mails()
 	stop, err := a.probe(&r, &m)
 	r.Unanswered = m.Probes[len(r.Answered):]
-	r.Refused = a.smtp.Refused() - refused
+	r.Refused, r.Transactions = a.smtp.Refused()-refused, a.smtp.Mails()-mails
 	r.OnWire = a.smtp.Rcpts() - rcpts - countAsked(r.Answered)
 	switch {
 	case stop == verdict.ActVoid: // whatever came behind it

@@ -161,17 +161,21 @@ func (al *allowance) errorsLeft(now time.Time, s *session, a throttle.Limits) in
 	return throttle.StrangerRefused - s.errors
 }
 
-// noteSlowRefusal learns from a refusal that took much longer than the ones before: from that number on the receiver
-// delays its answers, and may end the session soon. before is the number of refusals earlier in the same report.
+// noteSlowRefusal learns from a refusal that took much longer than the fastest of its session: from that number on the
+// receiver delays its answers, and may end the session soon. Courier delays each for twice as long as the one before
+// (courier(8): TARPIT). So the session ends. before is the number of refusals earlier in the same report.
 func (al *allowance) noteSlowRefusal(now time.Time, s *session, a Answered, before int) {
-	if al.replies.Samples < throttle.TurnaroundSamples || s.slow || !a.Judgement.isPermanent() ||
-		a.Judgement.Verdict.Outcome == smtp.Undecided {
+	if !a.Judgement.isPermanent() || a.Judgement.Verdict.Outcome == smtp.Undecided {
 		return
 	}
-	if a.waited < al.replies.Lowest+slowBy {
+	if s.held == 0 || a.waited < s.held {
+		s.held = a.waited
 		return
 	}
-	s.slow = true
+	if a.waited < s.held+slowBy {
+		return
+	}
+	s.doomed = true
 	if n := s.refused + before; n >= slowRefusals {
 		al.learned.Refused.Tighten(n, now)
 		al.dirty = true

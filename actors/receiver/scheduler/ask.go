@@ -209,7 +209,6 @@ func (ss *sessions) giveProbes(v *View, s *session, probes []*Probe) {
 	s.give(probes, now)
 	s.heldUp = now.Add(v.patienceFor(len(probes)))
 	s.grouped = a.Pipelining && s.groups && s.queue.takesGroups(now)
-	s.transactions += (len(probes) + a.RcptsPerTransaction - 1) / a.RcptsPerTransaction
 	transaction, group := ss.allowance.sizes(now)
 	ss.steps = append(ss.steps, AskProbes{ID: s.id, After: after, Probes: probes,
 		RefusedMax: a.RefusedPerSession - s.refused, Pipelining: s.grouped, Transaction: transaction, Group: group,

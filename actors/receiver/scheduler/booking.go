@@ -109,6 +109,7 @@ func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 	s.errors += faults
 	s.rcpts += asked + r.OnWire
 	s.refused += refused + unheard
+	s.transactions += r.Transactions
 	if s.greyed >= greyedFew && s.greyed == s.told && !s.queue.cameBack {
 		s.doomed, s.queue.cameBack = true, true
 	}

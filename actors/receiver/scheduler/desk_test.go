@@ -151,14 +151,15 @@ func TestDueRetriesComeFirst(t *testing.T) {
 	}
 }
 
-// TestHeldRefusals: a receiver holds each refusal back, for longer than a second or not for as long. As many sessions
-// wait for that as are allowed; where nothing is held back, there is one.
+// TestHeldRefusals: a receiver holds each refusal back, for longer than a second or not for as long, and twice as long
+// each time in a session, as Courier does, or not. As many sessions wait for that as are allowed; where nothing is held
+// back, there is one.
 func TestHeldRefusals(t *testing.T) {
 	a := openedWide()
 	a.Connections, a.RcptsPerTransaction = 8, 1
 	for seed := range uint64(20) {
 		w := newWorld(t, a, seed)
-		w.turn, w.holds = time.Millisecond, time.Duration(seed%4)*4*time.Second
+		w.turn, w.holds, w.grows = time.Millisecond, time.Duration(seed%4)*4*time.Second, seed%8 > 3
 		missing := 0
 		w.reply = func(p *Probe, _ *simSession) smtp.Reply {
 			if w.rand.IntN(4) > 0 {
@@ -175,7 +176,8 @@ func TestHeldRefusals(t *testing.T) {
 			ideal = time.Duration(missing) * w.holds / time.Duration(a.Connections)
 		}
 		if took := w.now.Sub(begin); took > 2*ideal+2*w.holds+10*time.Second {
-			t.Errorf("%d refusals held back for %s: %s, ideal %s, %d sessions", missing, w.holds, took, ideal, len(w.dials))
+			t.Errorf("%d refusals held back for %s, growing %v: %s, ideal %s, %d sessions", missing, w.holds, w.grows, took,
+				ideal, len(w.dials))
 		}
 		if w.holds == 0 && len(w.dials) > 2 {
 			t.Errorf("%d sessions, though nothing is held back", len(w.dials))

@@ -74,15 +74,16 @@ func (r *Report) Free() {
 
 // Report is a session's answer to the probes that it was given.
 type Report struct {
-	ID         int
-	Answered   []Answered
-	Unanswered []*Probe   // not asked, or asked without a usable answer
-	OnWire     int        // how many of rest were on the wire when the session stopped
-	Refused    int        // 5xx replies, those to rest among them
-	Failure    *Judgement // why the session ended; nil while it goes on
-	Cut        bool       // the receiver ended it: 421 or a lost connection
-	Stale      bool       // it was found closed when used again
-	Poisoned   bool       // answers from here on wouldn't count
+	ID           int
+	Answered     []Answered
+	Unanswered   []*Probe   // not asked, or asked without a usable answer
+	OnWire       int        // how many of rest were on the wire when the session stopped
+	Refused      int        // 5xx replies, those to rest among them
+	Transactions int        // begun
+	Failure      *Judgement // why the session ended; nil while it goes on
+	Cut          bool       // the receiver ended it: 421 or a lost connection
+	Stale        bool       // it was found closed when used again
+	Poisoned     bool       // answers from here on wouldn't count
 }
 
 // EndsBatch reports whether an answer ends its session's batch: one that may be about more than its address does, so

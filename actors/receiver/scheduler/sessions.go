@@ -222,24 +222,24 @@ type session struct {
 
 // sessionWork is the batch of a session.
 type sessionWork struct {
-	given        []*Probe  // that it is asking
-	at           time.Time // when they were given
-	heldUp       time.Time // when it counts as held up
-	day          int64     // the source's count of them
-	halted       bool      // it was told to give back what it hasn't asked
-	grouped      bool      // it was given commands in groups
-	transactions int       // begun
+	given   []*Probe  // that it is asking
+	at      time.Time // when they were given
+	heldUp  time.Time // when it counts as held up
+	day     int64     // the source's count of them
+	halted  bool      // it was told to give back what it hasn't asked
+	grouped bool      // it was given commands in groups
 }
 
 // sessionRecord counts a session's answers, and holds what its host showed.
 type sessionRecord struct {
-	rcpts   int // sent
-	told    int // answered with anything but 421
-	greyed  int // of these, deferred as by greylisting
-	refused int
-	errors  int  // bad answers, greylisting aside
-	taken   int  // most answered RCPTs of one transaction
-	slow    bool // a refusal took far longer than the others
+	rcpts        int // sent
+	transactions int // begun
+	told         int // answered with anything but 421
+	greyed       int // of these, deferred as by greylisting
+	refused      int
+	errors       int           // bad answers, greylisting aside
+	taken        int           // most answered RCPTs of one transaction
+	held         time.Duration // the fastest refusal; 0: none was
 
 	slowLeads int // times in a row that RSET or MAIL took much longer than an answer
 	slowFrom  int // errors before the first of these

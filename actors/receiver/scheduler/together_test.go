@@ -17,6 +17,7 @@ type dialogue struct {
 	reply func(session, place, nth int) smtp.Reply // code 0: what came was no reply
 	given []AskProbes
 	rcpts map[int]int // by session
+	nth   map[int]int // the same in its transaction
 
 	answers int
 }
@@ -25,7 +26,7 @@ type dialogue struct {
 func (g *dialogue) play(t *testing.T, a throttle.Limits, n int) *Scheduler {
 	t.Helper()
 	d := begunAlone("example", testOptions(a), begin)
-	g.rcpts = map[int]int{}
+	g.rcpts, g.nth = map[int]int{}, map[int]int{}
 	d.Offer(begin, Client{}, offerOf(1, "d.example", 1, n, hosts("mx1")))
 	slots := map[int]OpenSession{}
 	for now := begin; now.Before(begin.Add(10 * time.Minute)); now = now.Add(time.Second) {
@@ -59,8 +60,13 @@ func (g *dialogue) play(t *testing.T, a throttle.Limits, n int) *Scheduler {
 func (g *dialogue) ask(now time.Time, m AskProbes) Report {
 	r := Report{ID: m.ID, Unanswered: m.Probes}
 	for i, p := range m.Probes {
-		nth := i%m.Transaction.Now() + 1
+		if g.nth[m.ID]%m.Transaction.Now() == 0 {
+			r.Transactions++
+			g.nth[m.ID] = 0
+		}
 		g.rcpts[m.ID]++
+		g.nth[m.ID]++
+		nth := g.nth[m.ID]
 		reply := g.reply(m.ID, g.rcpts[m.ID], nth)
 		if reply.Code == 0 {
 			told := judged(p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Err: smtp.ErrOutOfStep})
@@ -143,7 +149,7 @@ func TestALargeGroupIsNoWarning(t *testing.T) {
 			At: begin.Add(time.Duration(i+1) * 50 * time.Millisecond)})
 	}
 	d.takeReport(begin.Add(4*time.Second), s, &r)
-	if most := d.allowance.learned.Refused.Apply(1000, begin); most != 1000 || s.slow {
+	if most := d.allowance.learned.Refused.Apply(1000, begin); most != 1000 || s.doomed {
 		t.Errorf("%d refusals in a session from now on", most)
 	}
 }

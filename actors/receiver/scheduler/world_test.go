@@ -141,6 +141,7 @@ type world struct {
 	hear    func(to Client, msg proto.Message)
 	asked   func(p *Probe) // may be nil
 	holds   time.Duration  // how long it holds a refusal back
+	grows   bool           // and twice as long each time in a session
 }
 
 type simSession struct {
@@ -148,6 +149,7 @@ type simSession struct {
 	source  string
 	socket  *registry.ConnSlot
 	rcpts   int
+	inside  int // of its transaction
 	refused int
 }
 
@@ -324,10 +326,6 @@ func (w *world) ask(m AskProbes) {
 	}
 	t := w.now.Add(m.After)
 	for len(r.Unanswered) > 0 && r.Failure == nil && r.Refused < m.RefusedMax {
-		if s.rcpts > 0 {
-			t = t.Add(w.turn) // RSET
-		}
-		t = t.Add(w.turn) // MAIL
 		var stop bool
 		if t, stop = w.transaction(s, &r, &m, t); stop {
 			break
@@ -339,9 +337,9 @@ func (w *world) ask(m AskProbes) {
 	})
 }
 
-// askOne asks one address after the other, each in a transaction of its own, until the session is halted.
+// askOne asks one transaction after the other, until the session is halted.
 func (w *world) askOne(s *simSession, r *Report, m *AskProbes) {
-	t, stop := w.transaction(s, r, m, w.now.Add(2*w.turn))
+	t, stop := w.transaction(s, r, m, w.now)
 	w.after(t.Sub(w.now), func() {
 		if !stop && len(r.Unanswered) > 0 && r.Refused < m.RefusedMax && !s.socket.Halted.Load() {
 			w.askOne(s, r, m)
@@ -354,7 +352,16 @@ func (w *world) askOne(s *simSession, r *Report, m *AskProbes) {
 
 func (w *world) transaction(s *simSession, r *Report, m *AskProbes, t time.Time) (time.Time, bool) {
 	most := m.Transaction.Now()
-	for nth := 1; nth <= most && len(r.Unanswered) > 0 && r.Refused < m.RefusedMax; nth++ {
+	if s.inside == 0 || s.inside >= most {
+		if s.rcpts > 0 {
+			t = t.Add(w.turn) // RSET
+		}
+		t = t.Add(w.turn) // MAIL
+		s.inside = 0
+		r.Transactions++
+	}
+	for s.inside < most && len(r.Unanswered) > 0 && r.Refused < m.RefusedMax {
+		s.inside++
 		p, took := r.Unanswered[0], w.step()
 		w.rcpts = append(w.rcpts, t.Add(took-w.turn)) // all jitter is on the way there
 		if s.rcpts++; s.rcpts > w.limit.RcptsPerConnection || s.refused >= w.limit.RefusedPerSession {
@@ -367,7 +374,9 @@ func (w *world) transaction(s *simSession, r *Report, m *AskProbes, t time.Time)
 		sent := t
 		t = t.Add(took)
 		if reply.Permanent() {
-			t = t.Add(w.holds)
+			if t = t.Add(w.holds); w.grows {
+				t = t.Add(w.holds<<min(s.refused, 10) - w.holds)
+			}
 		}
 		if reply.Code == 0 {
 			told := judgedAt(t, s.host, p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Err: errors.New("reset")})
@@ -375,7 +384,7 @@ func (w *world) transaction(s *simSession, r *Report, m *AskProbes, t time.Time)
 			return t, true
 		}
 		told := judgedAt(t, s.host, p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Reply: reply})
-		r.Answered = append(r.Answered, Answered{Probe: p, Judgement: told, Sent: sent, At: t, Nth: nth})
+		r.Answered = append(r.Answered, Answered{Probe: p, Judgement: told, Sent: sent, At: t, Nth: s.inside})
 		r.Unanswered = r.Unanswered[1:]
 		if told.Verdict.Outcome != smtp.Undecided {
 			m.Transaction.OnPlain()
