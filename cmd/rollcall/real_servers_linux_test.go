@@ -172,7 +172,7 @@ func begin(t *testing.T, s *space, command *exec.Cmd) {
 // awaitListener waits until a program takes connections.
 func awaitListener(t *testing.T, s *space, address string) {
 	t.Helper()
-	within, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	within, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for every := time.Tick(50 * time.Millisecond); ; <-every {
 		c, err := s.dial(within, "tcp", address)

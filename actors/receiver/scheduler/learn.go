@@ -80,7 +80,7 @@ func (in *situation) findAnswer(a *Answered) finding {
 		return worthless
 	case v.Outcome != smtp.Undecided:
 		return answered
-	case v.Action == verdict.ActSplit && a.Nth > max(1, in.taken):
+	case v.Action == verdict.ActSplit && in.taken > 0 && a.Nth > in.taken:
 		return tooMany
 	case v.Action == verdict.ActNextMX:
 		return notHere

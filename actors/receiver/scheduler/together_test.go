@@ -60,7 +60,7 @@ func (g *dialogue) play(t *testing.T, a throttle.Limits, n int) *Scheduler {
 func (g *dialogue) ask(now time.Time, m AskProbes) Report {
 	r := Report{ID: m.ID, Unanswered: m.Probes}
 	for i, p := range m.Probes {
-		if g.nth[m.ID]%m.Transaction.Now() == 0 {
+		if n := g.nth[m.ID]; n == 0 || n >= m.Transaction.Now() {
 			r.Transactions++
 			g.nth[m.ID] = 0
 		}
@@ -131,6 +131,25 @@ func TestWhoIsOutOfStepGetsNoGroups(t *testing.T) {
 				t.Errorf("offered %v: given %d of session %d in groups: %v", offered, i, m.ID, m.Pipelining)
 			}
 		}
+	}
+}
+
+// TestAllOfAGroupTooMany: where none was taken, it isn't the transaction.
+func TestAllOfAGroupTooMany(t *testing.T) {
+	d := begunAlone("example", testOptions(wide(20)), begin)
+	d.Offer(begin, Client{}, offerOf(1, "d.example", 1, 4, hosts("mx1")))
+	l := d.queues.hostQueue(begin, hosts("mx1"))
+	s := &session{queue: l, host: l.candidates[0], path: d.paths.all[0], ready: true, slot: &registry.ConnSlot{}}
+	var r Report
+	for i := range 4 {
+		p := d.queues.popProbe(l)
+		told := judged(p.Address, &smtp.Failure{Stage: smtp.StageRcpt,
+			Reply: smtp.Reply{Code: 450, Lines: []string{"4.7.1 Error: too many recipients from 192.0.2.1"}}})
+		r.Answered = append(r.Answered, Answered{Probe: p, Judgement: told, Sent: begin, Nth: i + 1, At: begin})
+	}
+	d.takeReport(begin, s, &r)
+	if n := d.allowance.learned.PerTransaction.Apply(20, begin); n != 20 {
+		t.Errorf("%d in a transaction", n)
 	}
 }
 
