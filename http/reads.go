@@ -2,10 +2,21 @@ package http
 
 import (
 	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"strconv"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
+	"github.com/valyala/fasthttp"
 
+	"rollcall/http/api"
+	"rollcall/http/listen"
 	"rollcall/ledger"
 )
 
@@ -118,4 +129,145 @@ func (r *reads[K, V]) keep(of K, answer V, count uint64) {
 		r.keptAt = count
 	}
 	r.kept[of] = answer
+}
+
+// The page sizes of the contract.
+const (
+	pageDefault = 20
+	pageMax     = 100
+)
+
+// historyOf names a page of a workspace's history.
+type historyOf struct {
+	workspace uuid.UUID
+	kind      ledger.Kind
+	limit     int
+	after     ledger.Position // the zero value: the first page
+}
+
+// history answers GET /v1/verifications.
+func (s *Server) history(ctx context.Context, r *request) {
+	of, refused := s.historyAsked(r)
+	if refused != "" {
+		s.refuse(r, refused, 0)
+		return
+	}
+	body, err := s.listings.read(ctx, of)
+	if err != nil {
+		s.unavailable(r, "read history", err)
+		return
+	}
+	listen.WriteBody(r.RequestCtx, fasthttp.StatusOK, body)
+}
+
+// readHistory reads a page, and one row more to know whether there is another page.
+func (s *Server) readHistory(ctx context.Context, of historyOf) ([]byte, error) {
+	q := ledger.HistoryQuery{Workspace: of.workspace, Kind: of.kind, Limit: of.limit + 1}
+	if of.after != (ledger.Position{}) {
+		q.After = &of.after
+	}
+	found, err := s.options.Book.History(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	page := api.History{
+		Verifications: make([]api.Summary, 0, min(len(found), of.limit)),
+		Limits:        api.Limits{MaxFileBytes: s.options.MaxFileBytes, MaxRows: s.options.MaxRows},
+	}
+	for _, v := range found[:min(len(found), of.limit)] {
+		page.Verifications = append(page.Verifications, summaryOf(v))
+	}
+	if len(found) > of.limit {
+		last := found[of.limit-1]
+		cursor := s.cursors.seal(ledger.Position{Created: last.Created, ID: last.ID}, of.workspace, of.kind)
+		page.NextCursor = &cursor
+	}
+	return json.Marshal(page)
+}
+
+// historyAsked reads the query; the code names the first invalid parameter. Unknown parameters are ignored.
+func (s *Server) historyAsked(r *request) (historyOf, api.Code) {
+	of := historyOf{workspace: r.key.Workspace, limit: pageDefault}
+	args := r.QueryArgs()
+	for _, name := range []string{"limit", "kind", "cursor"} {
+		if len(args.PeekMulti(name)) > 1 {
+			return of, api.InvalidParameter
+		}
+	}
+	if args.Has("limit") {
+		n, err := strconv.ParseUint(string(args.Peek("limit")), 10, 8)
+		if err != nil || n < 1 || n > pageMax {
+			return of, api.InvalidLimit
+		}
+		of.limit = int(n)
+	}
+	if args.Has("kind") {
+		of.kind = ledger.Kind(args.Peek("kind"))
+		if of.kind != ledger.Single && of.kind != ledger.Bulk {
+			return of, api.InvalidKind
+		}
+	}
+	if args.Has("cursor") {
+		after, ok := s.cursors.open(args.Peek("cursor"), of.workspace, of.kind)
+		if !ok {
+			return of, api.InvalidCursor
+		}
+		of.after = after
+	}
+	return of, ""
+}
+
+// cursorMax is the contract's bound; our cursors have 70 characters.
+const cursorMax = 512
+
+// cursorSize is the size of the plain text: nanoseconds since 1970 and the id of the last row shown.
+const cursorSize = 8 + 16
+
+// cursorSealer encrypts positions in a history, so that only this service can make them and only the same workspace
+// with the same filter can use them: AES-256-GCM with workspace and filter as associated data.
+type cursorSealer struct{ aead cipher.AEAD }
+
+func newCursorSealer(key []byte) (*cursorSealer, error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, fmt.Errorf("key of the cursors: %w", err)
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, fmt.Errorf("key of the cursors: %w", err)
+	}
+	return &cursorSealer{aead: aead}, nil
+}
+
+// seal makes a cursor.
+func (c *cursorSealer) seal(p ledger.Position, workspace uuid.UUID, kind ledger.Kind) string {
+	var plain [cursorSize]byte
+	binary.BigEndian.PutUint64(plain[:8], uint64(p.Created.UnixNano()))
+	copy(plain[8:], p.ID[:])
+	return base64.RawURLEncoding.EncodeToString(c.aead.Seal(nil, nil, plain[:], bindCursor(workspace, kind)))
+}
+
+// open reads a cursor; false for one that is malformed, altered, or of another
+// workspace or filter.
+func (c *cursorSealer) open(text []byte, workspace uuid.UUID, kind ledger.Kind) (ledger.Position, bool) {
+	if len(text) > cursorMax {
+		return ledger.Position{}, false
+	}
+	sealed, err := base64.RawURLEncoding.Strict().DecodeString(string(text))
+	if err != nil {
+		return ledger.Position{}, false
+	}
+	plain, err := c.aead.Open(nil, nil, sealed, bindCursor(workspace, kind))
+	if err != nil || len(plain) != cursorSize {
+		return ledger.Position{}, false
+	}
+	return ledger.Position{
+		Created: time.Unix(0, int64(binary.BigEndian.Uint64(plain[:8]))),
+		ID:      uuid.UUID(plain[8:]),
+	}, true
+}
+
+// bindCursor is the associated data of a cursor.
+func bindCursor(workspace uuid.UUID, kind ledger.Kind) []byte {
+	return append(workspace[:], kind...)
 }

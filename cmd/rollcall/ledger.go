@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,6 +18,7 @@ import (
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
+	"rollcall/http/admin"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
 )
@@ -220,4 +222,271 @@ func newMigrate(e environment) *cobra.Command {
 		return nil
 	}
 	return c
+}
+
+// errViolations ends an audit that found violations.
+var errViolations = errors.New("the ledger breaks its invariants")
+
+func newAudit(e environment) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "audit",
+		Short: "Recompute every invariant of the ledger; exit 1 and list the violations",
+		Long: "Recompute every invariant of the ledger; exit 1 and list the violations.\n\n" +
+			"A ledger named by --ledger, --config or ROLLCALL_LEDGER_URL is read directly. Without one the node of this\n" +
+			"machine is asked or, when it does not run, its ledger is read. The first line says which.\n" +
+			"An audit reads one moment of the ledger, changes nothing and keeps no one waiting. `rollcall audit correct`\n" +
+			"corrects findings, once you understand them.",
+		Example: "  rollcall audit\n" +
+			"  rollcall audit --ledger sqlite:/restore/ledger.db\n" +
+			"  rollcall audit --config /etc/rollcall/rollcall.toml --json",
+		Args: wantArgs(),
+	}
+	from := addLedgerFlags(c, e)
+	c.AddCommand(newAuditCorrect(from))
+	return answerWith(c, func([]string) (auditView, error) {
+		began := time.Now()
+		report, read, err := audit(c.Context(), from)
+		return newAuditView(report, read, time.Since(began)), err
+	}, func(w io.Writer, view auditView) error { return view.print(w) })
+}
+
+// failsWith is the error of an audit that found violations.
+func (a auditView) failsWith() error {
+	if a.Found == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w (violations: %s): stop granting and selling credits until this is understood", errViolations,
+		term.Grouped(a.Found))
+}
+
+// audit asks for a report, and says which node or ledger gave it.
+func audit(ctx context.Context, from *ledgerFlags) (report ledger.AuditReport, read reading, err error) {
+	err = from.read(ctx, func(client *client.Admin, at reading) error {
+		read = at
+		return client.Call(ctx, "GET", "/v1/audit", nil, &report)
+	}, func(book *sqlstore.Store, _ config.Config, at reading) (err error) {
+		read = at
+		report, err = book.Audit(ctx)
+		return err
+	})
+	return report, read, err
+}
+
+// auditView is the report of an audit: what was read, and which invariants hold.
+type auditView struct {
+	Read reading `json:"read"`
+	ledger.AuditReport
+	Took       float64         `json:"took_seconds"`
+	Invariants []invariantView `json:"invariants"`
+}
+
+// invariantView is one invariant with the number of its violations.
+type invariantView struct {
+	ledger.Invariant
+	Violations int `json:"violations"` // that are listed
+}
+
+func newAuditView(r ledger.AuditReport, read reading, took time.Duration) auditView {
+	if r.Violations == nil {
+		r.Violations = []ledger.Violation{}
+	}
+	if r.Corrections == nil {
+		r.Corrections = []ledger.Correction{}
+	}
+	view := auditView{Read: read, AuditReport: r, Took: took.Seconds()}
+	for _, i := range ledger.Invariants() {
+		broken := 0
+		for _, v := range r.Violations {
+			if v.Invariant == i.ID {
+				broken++
+			}
+		}
+		view.Invariants = append(view.Invariants, invariantView{i, broken})
+	}
+	return view
+}
+
+// print writes the tables, within 80 columns.
+func (a auditView) print(w io.Writer) error {
+	fmt.Fprintf(w, "audit of %s\n\n", a.Read)
+	err := term.PrintTable(w, []string{"READ", "NUMBER"}, [][]string{
+		{"workspaces", term.Grouped(a.Workspaces)}, {"verifications", term.Grouped(a.Verifications)},
+		{"upload chunks", term.Grouped(a.Chunks)}, {"settlements", term.Grouped(a.Settlements)},
+		{"outcomes", term.Grouped(a.Outcomes)}, {"entries", term.Grouped(a.Entries)}})
+	if err != nil {
+		return err
+	}
+	if !a.Newest.IsZero() {
+		fmt.Fprintf(w, "the newest entry is from %s\n", a.Newest.UTC().Format(time.RFC3339))
+	}
+	b := term.NewPage(w)
+	g := &term.Table{Columns: []term.Column{{Name: "INVARIANT"}, {Name: "HOLDS"}, {Name: "WHAT", Least: 20, Wrap: true}}}
+	for _, i := range a.Invariants {
+		holds := "yes"
+		if i.Violations > 0 {
+			holds = "NO: " + term.Grouped(int64(i.Violations))
+		}
+		g.Add(i.ID, holds, i.Holds)
+	}
+	b.WriteByte('\n')
+	b.Table(g)
+	a.printCorrections(b)
+	if a.Found == 0 {
+		fmt.Fprintf(b, "\nevery invariant holds; read in %.1f s\n", a.Took)
+	} else {
+		a.printViolations(b)
+	}
+	return b.Emit()
+}
+
+// printViolations lists the violations of each invariant, with what to do.
+func (a auditView) printViolations(b *term.Page) {
+	for _, i := range a.Invariants {
+		if i.Violations == 0 {
+			continue
+		}
+		b.WriteByte('\n')
+		b.Behind(i.ID+": ", "%s", i.Holds)
+		b.WriteByte('\n')
+		b.Behind("    To do: ", "%s", i.Do)
+		b.WriteByte('\n')
+		for _, v := range a.Violations {
+			if v.Invariant == i.ID {
+				fmt.Fprintf(b, "    %s\n", v.Subject)
+				b.Para(8, "%s", v.Detail)
+			}
+		}
+	}
+	fmt.Fprintf(b, "\n%s violations were found, %s are listed; read in %.1f s\n", term.Grouped(a.Found),
+		term.Grouped(int64(len(a.Violations))), a.Took)
+}
+
+func newAuditCorrect(from *ledgerFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "correct SUBJECT --reason TEXT",
+		Short: "Correct an audit's findings about a workspace or a verification, by entries and a note",
+		Long: "Audit the ledger and correct the findings about SUBJECT, as named by `rollcall audit`.\n\n" +
+			"No entry is changed or deleted. The account of a workspace is made equal to its entries and to the holds of\n" +
+			"its verifications: one part of the correction enters the movement that had no entry, the other moves the\n" +
+			"credits back. With --keep-account the movement is only entered, and the credits stay where they are.\n" +
+			"Errors of a finished verification stay, and are noted as known, word for word: later audits list the\n" +
+			"correction instead. If credits are owed to the customer, grant them.\n\n" +
+			"A violation that can be repaired is refused, such as bytes that should be erased. Understand the cause first:\n" +
+			"see docs/operators/operations.md. `rollcall log` shows the correction, too.",
+		Example: "  rollcall audit correct 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --reason 'credits added by hand on 3 March'",
+		Args:    wantArgs("SUBJECT"), ValidArgsFunction: completeFinding(from.node),
+	}
+	call := admin.CorrectionCall{ID: uuid.NewString()}
+	c.Flags().StringVar(&call.Reason, "reason", "", "why, for the ledger and the operator log; required")
+	c.Flags().BoolVar(&call.Keep, "keep-account", false, "leave the account of the workspace as it is")
+	return answerWith(c, func(args []string) (done correctionView, err error) {
+		if call.Reason == "" {
+			return done, term.UsageError("--reason is missing: write what happened, for whoever reads the ledger later")
+		}
+		if call.Subject, err = findingOf(c.Context(), from, args[0]); err != nil {
+			return done, err
+		}
+		return correct(c.Context(), from, call)
+	}, func(w io.Writer, done correctionView) error { return done.print(w) })
+}
+
+// correctionView is the result of a correction.
+type correctionView struct {
+	Read reading `json:"read"`
+	ledger.Correction
+}
+
+// correct makes a correction, through the node or in the ledger itself.
+func correct(ctx context.Context, from *ledgerFlags, call admin.CorrectionCall) (done correctionView, err error) {
+	err = from.at(func(client *client.Admin, at reading) error {
+		done.Read = at
+		return client.Call(ctx, "POST", "/v1/audit/corrections", call, &done.Correction)
+	}, func(c config.Config, at reading) error {
+		author, err := from.node.author()
+		if err != nil {
+			return err
+		}
+		book, err := sqlstore.Open(ctx, c.Ledger.URL, sqlstore.Options{})
+		if err != nil {
+			return err
+		}
+		done.Read = at
+		done.Correction, err = book.Correct(ledger.WithAuthor(ctx, author), ledger.CorrectionCall{
+			ID: uuid.MustParse(call.ID), Subject: call.Subject, Reason: call.Reason, Keep: call.Keep})
+		return errors.Join(err, book.Close())
+	})
+	return done, err
+}
+
+// print writes the correction.
+func (c correctionView) print(w io.Writer) error {
+	b := term.NewPage(w)
+	fmt.Fprintf(b, "in %s\n\ncorrection %s of %s\n\n", c.Read, c.ID, term.Printable(c.Subject))
+	for _, v := range c.Findings {
+		b.Behind(fmt.Sprintf("%-11s  ", v.Invariant), "%s", v.Detail)
+	}
+	b.WriteByte('\n')
+	if len(c.Entries) == 0 {
+		b.WriteString("noted as known; no credits moved\n")
+		return b.Emit()
+	}
+	g := &term.Table{Columns: []term.Column{{Name: "ENTRY"}, {Name: "CREDITS"}, {Name: "WHAT"}}}
+	for _, e := range c.Entries {
+		what := "found in the account"
+		if e.Number == ledger.CorrectionMoved {
+			what = "moved now"
+		}
+		g.Add(string(e.Kind), term.Grouped(int64(e.Amount)), what)
+	}
+	b.Table(g)
+	return b.Emit()
+}
+
+// findingOf returns the subject of a finding as typed by the operator; the beginning of an id is enough.
+func findingOf(ctx context.Context, from *ledgerFlags, typed string) (string, error) {
+	if ids, ok := admin.RangeOf(typed); !ok || ids.From == ids.To {
+		return typed, nil
+	}
+	report, _, err := audit(ctx, from)
+	if err != nil {
+		return "", err
+	}
+	var found []client.Named
+	for _, subject := range subjectsOf(report) {
+		found = append(found, client.Named{ID: subject})
+	}
+	return client.Pick("finding", "rollcall audit", typed, found)
+}
+
+// subjectsOf returns the subjects of the findings, each once.
+func subjectsOf(report ledger.AuditReport) (subjects []string) {
+	for _, v := range report.Violations {
+		subjects = append(subjects, v.Subject)
+	}
+	slices.Sort(subjects)
+	return slices.Compact(subjects)
+}
+
+// completeFinding offers the subjects of an audit's findings, if the audit is quick.
+func completeFinding(node *adminFlags) cobra.CompletionFunc {
+	return completeWith(node, func(ctx context.Context, to *client.Admin, _ string) []string {
+		var report ledger.AuditReport
+		_ = to.Call(ctx, "GET", "/v1/audit", nil, &report)
+		return subjectsOf(report)
+	})
+}
+
+// printCorrections lists the corrections.
+func (a auditView) printCorrections(b *term.Page) {
+	if len(a.Corrections) > 0 {
+		b.WriteString("\nCORRECTED, newest first\n")
+	}
+	for _, c := range a.Corrections {
+		by := ""
+		if c.Author != "" {
+			by = " by " + c.Author
+		}
+		fmt.Fprintf(b, "    %s\n", term.Printable(c.Subject))
+		b.Para(8, "findings: %d; corrected %s%s: %s", len(c.Findings), c.At.UTC().Format(time.RFC3339), by, c.Reason)
+	}
 }

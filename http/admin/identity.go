@@ -2,13 +2,19 @@ package admin
 
 import (
 	"context"
+	"io"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"rollcall/actors/inspect"
 	"rollcall/http/api"
 	"rollcall/ledger"
 	"rollcall/smtp/identity"
+	"rollcall/smtp/throttle"
 )
 
 // Identity is a node's report on its identity, the things that receivers judge a sender by.
@@ -149,4 +155,145 @@ func (d nodeOps) readiness() map[string]string {
 		answer["probing"] = "no: run `rollcall doctor` on this node"
 	}
 	return answer
+}
+
+// LogPage is one page of the operator log, newest first.
+type LogPage struct {
+	Lines []LogLine `json:"lines"`
+	Next  *LogPlace `json:"next"` // of the next page; null at the end
+}
+
+// shownName names, for people, what was changed.
+func shownName(name string) string {
+	if name == throttle.SourcePrefix {
+		return name + inspect.DefaultSource
+	}
+	return name
+}
+
+// LogPlace is the beginning of a page: before and after of the call.
+type LogPlace struct {
+	Before api.Time  `json:"before"`
+	After  uuid.UUID `json:"after"`
+}
+
+// LogLine is one change.
+type LogLine struct {
+	ID        uuid.UUID  `json:"id"`
+	At        api.Time   `json:"at"`
+	Action    string     `json:"action"`
+	Author    string     `json:"author"`              // the author's own name; "": none given
+	Workspace *uuid.UUID `json:"workspace,omitempty"` // it concerns
+	Subject   string     `json:"subject"`
+	Old       string     `json:"old"`
+	New       string     `json:"new"`
+	Reason    string     `json:"reason"`
+}
+
+// Log gives one page of the operator log, newest first.
+func (d nodeOps) Log(ctx context.Context, q ledger.LogQuery) ([]ledger.LogLine, error) {
+	return askLedger(ctx, d.common, "list the operator log", func(ctx context.Context) ([]ledger.LogLine, error) {
+		return d.options.Book.OperatorLog(ctx, q)
+	})
+}
+
+func shownLine(l ledger.LogLine) LogLine {
+	out := LogLine{ID: l.ID, At: api.Time(l.At), Action: l.Action, Author: l.Author, Subject: shownName(l.Subject),
+		Old: l.Old, New: l.New, Reason: l.Reason}
+	if l.Workspace != uuid.Nil {
+		out.Workspace = &l.Workspace
+	}
+	return out
+}
+
+// logQuery reads ?before=, ?after= and ?limit=.
+func logQuery(r *http.Request) (q ledger.LogQuery, err error) {
+	values := r.URL.Query()
+	if q.Limit, err = limitOf(r, entriesShown, ledger.LogLinesMax); err != nil {
+		return q, err
+	}
+	if text := values.Get("before"); text != "" {
+		if q.Before, err = time.Parse(time.RFC3339, text); err != nil {
+			return q, invalid("before must be a time such as 2026-11-21T20:15:00.000Z")
+		}
+	}
+	if text := values.Get("after"); text != "" {
+		if q.After, err = uuid.Parse(text); err != nil || q.Before.IsZero() {
+			return q, invalid("before and after must be copied from next of an answer")
+		}
+	}
+	return q, nil
+}
+
+// line is the log line of a change made outside the ledger.
+func line(action, subject, now string) ledger.LogLine {
+	return ledger.LogLine{Action: action, Subject: cut(subject), New: cut(now)}
+}
+
+// cut shortens a text to the bound of the operator log.
+func cut(text string) string {
+	if len(text) > ledger.OperatorTextMax {
+		text = strings.ToValidUTF8(text[:ledger.OperatorTextMax], "")
+	}
+	return text
+}
+
+// BackupType is the Content-Type of a backup.
+const BackupType = "application/vnd.sqlite3"
+
+// backupPause bounds how long the client of a backup may read nothing; a full disk or a suspended terminal must not
+// keep the copy for ever.
+const backupPause = time.Minute
+
+// backup streams a copy of the embedded ledger. One at a time: each is as large as the ledger, and stays on its disk
+// until it is sent.
+func (s *Server) backup(w http.ResponseWriter, r *http.Request) {
+	if s.options.Backup == nil {
+		refuse(w, http.StatusConflict, "not_embedded", "the ledger is a database server, not a file of this node: "+
+			"use its own tools, BACKUP INTO of CockroachDB or pg_dump of PostgreSQL; see docs/operators/operations.md")
+		return
+	}
+	select {
+	case s.backups <- struct{}{}:
+		defer func() { <-s.backups }()
+	default:
+		refuse(w, http.StatusConflict, "backup_running", "another backup of this node is running; wait for its end")
+		return
+	}
+	ctx, cancel := s.desk.longCall(r.Context())
+	defer cancel()
+	began := time.Now()
+	copied, bytes, err := s.options.Backup(ctx)
+	if err != nil {
+		s.options.Log.Warn("backup failed", "err", err)
+		refuse(w, http.StatusInternalServerError, "backup_failed", err.Error())
+		return
+	}
+	defer copied.Close()
+	s.options.Log.Info("backup made", "bytes", bytes, "took", time.Since(began))
+	w.Header().Set("Content-Type", BackupType)
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Content-Length", strconv.FormatInt(bytes, 10))
+	to := patient{s.long, w, http.NewResponseController(w)}
+	if n, err := io.CopyN(to, copied, bytes); err != nil {
+		s.options.Log.Warn("backup not taken", "bytes", n, "err", err)
+	}
+}
+
+// patient bounds each write by itself, so that a large copy has time but a reader that reads nothing is cut.
+type patient struct {
+	ctx     context.Context // its end ends the writing
+	to      io.Writer
+	control *http.ResponseController
+}
+
+// Write implements io.Writer.
+func (p patient) Write(b []byte) (int, error) {
+	if err := p.ctx.Err(); err != nil {
+		return 0, err
+	}
+	if err := p.control.SetWriteDeadline(time.Now().Add(backupPause)); err != nil {
+		return 0, err
+	}
+	return p.to.Write(b)
 }

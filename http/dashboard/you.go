@@ -163,3 +163,158 @@ func browserName(agent string) string {
 	}
 	return name + system
 }
+
+// codeView is the second page of signing in, which asks for a code.
+type codeView struct {
+	Step, Next string
+	Problem    string
+}
+
+func (d *Dashboard) codeForm(w http.ResponseWriter, r *request, status int, v codeView) {
+	d.show(w, r, status, "code", titled("Enter a code", "", v))
+}
+
+// giveCode answers POST /sign-in/code.
+func (d *Dashboard) giveCode(w http.ResponseWriter, r *request) {
+	next := localPath(r.PostFormValue("next"))
+	if !keepsCookies(d.o.PublicURL()) {
+		d.signInForm(w, r, http.StatusForbidden, signInView{})
+		return
+	}
+	step := r.PostFormValue("step")
+	token, _, err := d.signin.Code(strangers(r), step, r.PostFormValue("code"), browserOf(r))
+	d.signIns.count("code", err)
+	var wait *signin.Wait
+	if errors.Is(err, signin.ErrCode) || errors.As(err, &wait) {
+		status, problem := d.signInProblem(w, err)
+		d.codeForm(w, r, status, codeView{Step: step, Next: next, Problem: problem})
+		return
+	}
+	d.signedIn(w, r, token, err, signInView{Next: next})
+}
+
+// codesView is the page about two-step sign-in.
+type codesView struct {
+	Setup    signin.CodeSetup
+	Width    int
+	Path     string   // of the picture
+	Recovery []string // recovery codes, once codes are on
+	Renewed  bool     // in place of others
+	Again    bool     // an earlier copy of this form made them
+	Ask      bool     // field for one of them, to check that they were saved
+	Problem  string
+}
+
+// codes answers GET /you/codes.
+func (d *Dashboard) codes(w http.ResponseWriter, r *request) {
+	if r.in.User.TOTP != "" || !signin.HasPassword(r.in.User) {
+		http.Redirect(w, r.Request, "/you", http.StatusSeeOther)
+		return
+	}
+	d.setupCodes(w, r, http.StatusOK, uuid.New(), "")
+}
+
+func (d *Dashboard) setupCodes(w http.ResponseWriter, r *request, status int, form uuid.UUID, problem string) {
+	v := codesView{Setup: d.signin.SetupCodes(r.in.User, form), Problem: problem}
+	var err error
+	if v.Width, v.Path, err = signin.QRPicture(v.Setup.URI); err != nil {
+		d.log.Warn("no QR code", "request", r.page.ID, "err", err) // the secret stands there as text
+	}
+	d.show(w, r, status, "codes", titled("Two-step sign-in", "you", v))
+}
+
+// codesOn answers POST /you/codes. For some minutes a repeated form gets the same answer.
+func (d *Dashboard) codesOn(w http.ResponseWriter, r *request) {
+	form, ok := web.ID(r.PostFormValue("form"))
+	if !ok {
+		d.setupCodes(w, r, http.StatusUnprocessableEntity, uuid.New(), "The form was incomplete. Set up the app again.")
+		return
+	}
+	recovery, err := d.signin.CodesOn(strangers(r), r.in, form, r.PostFormValue("password"), r.PostFormValue("code"), browserOf(r))
+	switch {
+	case err == nil:
+		d.show(w, r, http.StatusOK, "codes", titled("Two-step sign-in is on", "you", codesView{Recovery: recovery}))
+	case errors.Is(err, signin.ErrOn), errors.Is(err, signin.ErrNoPassword):
+		http.Redirect(w, r.Request, "/you", http.StatusSeeOther)
+	default:
+		status, problem := d.codeProblem(w, err)
+		if problem == "" {
+			d.unavailable(w, r.Request, "switch codes on", err)
+			return
+		}
+		d.setupCodes(w, r, status, form, problem)
+	}
+}
+
+// codesOff answers POST /you/codes/off. If codes are off already nothing changes.
+func (d *Dashboard) codesOff(w http.ResponseWriter, r *request) {
+	err := d.signin.CodesOff(strangers(r), r.in, r.PostFormValue("password"), r.PostFormValue("code"), browserOf(r))
+	if err == nil {
+		http.Redirect(w, r.Request, "/you?done=codes-off", http.StatusSeeOther)
+		return
+	}
+	notProved(d, w, r, "switch codes off", err)
+}
+
+// notProved shows, on the user's own page, why their sign-in was not changed.
+func notProved(d *Dashboard, w http.ResponseWriter, r *request, step string, err error) {
+	status, problem := d.codeProblem(w, err)
+	if problem == "" {
+		d.unavailable(w, r.Request, step, err)
+		return
+	}
+	d.showYou(w, r, status, youView{Problem: problem})
+}
+
+// renewRecovery answers POST /you/codes/new. A repeated form makes no second set, and the page says so.
+func (d *Dashboard) renewRecovery(w http.ResponseWriter, r *request) {
+	form, ok := web.ID(r.PostFormValue("form"))
+	if !ok {
+		d.showYou(w, r, http.StatusUnprocessableEntity, youView{Problem: "The form was incomplete. Please send it again."})
+		return
+	}
+	codes, again, err := d.signin.RenewRecovery(strangers(r), r.in, form, r.PostFormValue("password"), r.PostFormValue("code"), browserOf(r))
+	switch {
+	case err == nil:
+		d.show(w, r, http.StatusOK, "codes", titled("New recovery codes", "you", codesView{Recovery: codes, Renewed: true, Again: again}))
+	case errors.Is(err, signin.ErrOff):
+		d.showYou(w, r, http.StatusConflict, youView{Problem: "Two-step sign-in is off. Turn it on first: that also creates recovery codes."})
+	case errors.Is(err, signin.ErrFormUsed):
+		d.showYou(w, r, http.StatusConflict, youView{Problem: "This form was already used, and its codes aren't shown again. " +
+			"To get others, send the form below."})
+	default:
+		notProved(d, w, r, "make recovery codes", err)
+	}
+}
+
+// savedRecovery answers POST /you/codes/saved: whether a typed recovery code is right. It uses up none.
+func (d *Dashboard) savedRecovery(w http.ResponseWriter, r *request) {
+	if !signin.IsRecovery(d.signin, r.in.User, r.PostFormValue("code")) {
+		d.show(w, r, http.StatusUnprocessableEntity, "codes", titled("Have you saved them?", "you", codesView{Ask: true,
+			Problem: "That isn't one of your recovery codes. Look at what you saved, and type one as it stands there."}))
+		return
+	}
+	http.Redirect(w, r.Request, "/you?done=saved", http.StatusSeeOther)
+}
+
+// codeProblem says what is wrong with the user's password or code; "" for other errors.
+func (d *Dashboard) codeProblem(w http.ResponseWriter, err error) (int, string) {
+	switch status, problem := d.signInProblem(w, err); {
+	case errors.Is(err, signin.ErrWrong):
+		return http.StatusUnprocessableEntity, "The password is wrong."
+	case errors.Is(err, signin.ErrCode):
+		return http.StatusUnprocessableEntity, problem
+	default:
+		return status, problem
+	}
+}
+
+// asksForCodes reports whether a user should turn on two-step sign-in: an owner with a password and without codes.
+func asksForCodes(u ledger.User, in []ledger.Membership) bool {
+	for _, m := range in {
+		if m.Role == ledger.Owner && signin.HasPassword(u) && u.TOTP == "" {
+			return true
+		}
+	}
+	return false
+}

@@ -2,12 +2,16 @@ package ledgertest
 
 import (
 	"bytes"
+	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
+	"rollcall/smtp"
 )
 
 var tenants = []exercise{
@@ -137,4 +141,216 @@ func keyActors(d *Fixture) {
 // other is a second workspace in the same book.
 func (d *Fixture) other(t testing.TB, credits ledger.Credits) *Fixture {
 	return NewFixture(t, d.Book, credits)
+}
+
+// limits are what holds just within a bound and just beyond it.
+var limits = []exercise{
+	{"credits stay exact in JSON", 0, func(d *Fixture) {
+		d.Grants(1<<53 - 3)
+		_, err := d.Grant(d.T.Context(), uuid.New(), d.Workspace, 4, "one too many")
+		d.refused(err, ledger.ErrIllegal)
+		d.Grants(3)
+		_, err = d.Grant(d.T.Context(), uuid.New(), d.Workspace, 1, "one too many")
+		d.refused(err, ledger.ErrIllegal)
+		d.has(1<<53, 1<<53, 0, 0)
+	}},
+	{"text that not every database can keep", 5, unkeptTexts},
+	{"a list of no length", 5, func(d *Fixture) {
+		v, _ := d.Prepares(1)
+		d.Uploads()
+		for _, limit := range []int{0, -1} {
+			d.leased(d.Node, limit, Hour)
+			list, err := d.History(d.T.Context(), ledger.HistoryQuery{Workspace: d.Workspace, Limit: limit})
+			d.ok(err)
+			s, err := d.Entries(d.T.Context(),
+				ledger.EntriesQuery{Workspace: d.Workspace, Verification: v.ID, Limit: limit})
+			d.ok(err)
+			if len(list) != 0 || len(s.Entries) != 0 || s.Count != 1 {
+				d.T.Errorf("limit %d: %d verifications and %d entries of %d", limit, len(list), len(s.Entries), s.Count)
+			}
+		}
+	}},
+	{"the largest rest that is cancelled at once", ledger.SettlementMax, func(d *Fixture) {
+		v, l := d.Prepares(ledger.SettlementMax)
+		d.ok(d.Release(d.T.Context(), l))
+		d.cancelsAtOnce(v.ID, ledger.SettlementMax)
+		d.has(ledger.SettlementMax, ledger.SettlementMax, 0, 0)
+	}},
+	{"the largest settlement", ledger.SettlementMax + 1, func(d *Fixture) {
+		_, l := d.Prepares(ledger.SettlementMax + 1)
+		_, err := d.Settle(d.T.Context(), Batch(l, 1, 0, ledger.SettlementMax, smtp.Valid))
+		d.refused(err, ledger.ErrIllegal)
+		d.is(d.Settles(l, 1, 0, ledger.SettlementMax-1, smtp.Valid), "verifying")
+		d.is(d.Settles(l, 2, ledger.SettlementMax, ledger.SettlementMax, smtp.Valid), "completed")
+	}},
+	{"a file that needs all there is", 3, func(d *Fixture) {
+		waits, _ := d.Prepares(4)
+		d.is(waits, ledger.WaitingCredits)
+		all, _ := d.Prepares(3)
+		d.is(all, "verifying")
+		d.has(3, 0, 3, 0)
+		d.Grants(3)
+		d.is(d.Sees(waits.ID), ledger.WaitingCredits)
+		d.Grants(1)
+		d.is(d.Sees(waits.ID), "verifying")
+		d.has(7, 0, 7, 0)
+	}},
+}
+
+// unkeptTexts returns each text that comes from outside with NUL and as no UTF-8:
+// PostgreSQL has no place for either.
+func unkeptTexts(d *Fixture) {
+	ctx := d.T.Context()
+	l := d.Takes(d.Uploads().ID)
+	_, long := d.Refuse(ctx, l, ledger.Issue{Code: "csv_malformed", Text: strings.Repeat("x", ledger.IssueTextMax+1)})
+	d.refused(long, ledger.ErrIllegal)
+	for _, text := range []string{"nul\x00", "cut \xe2\x82"} {
+		n := d.Asks(7)
+		n.Filename = text
+		_, _, create := d.Create(ctx, n)
+		_, grant := d.Grant(ctx, uuid.New(), d.Workspace, 1, text)
+		_, workspace := d.CreateWorkspace(ctx, uuid.New(), text)
+		_, id := d.CreateKey(ctx, ledger.Key{ID: text, Workspace: d.Workspace})
+		_, label := d.CreateKey(ctx, ledger.Key{ID: "abcdefghij12", Workspace: d.Workspace, Label: text})
+		_, code := d.Refuse(ctx, l, ledger.Issue{Code: text})
+		_, message := d.Refuse(ctx, l, ledger.Issue{Code: "csv_malformed", Message: text})
+		_, row := d.Refuse(ctx, l, ledger.Issue{Code: "csv_malformed", Text: text})
+		for what, err := range map[string]error{"file name": create, "reason of a grant": grant,
+			"name of a workspace": workspace, "key id": id, "label of a key": label,
+			"code of an issue": code, "message of an issue": message, "row of an issue": row} {
+			if !errors.Is(err, ledger.ErrIllegal) {
+				d.T.Errorf("%q as %s: got %v, want ErrIllegal", text, what, err)
+			}
+		}
+	}
+	d.has(5, 5, 0, 0)
+	spaces, err := d.Workspaces(ctx)
+	d.ok(err)
+	keys, err := d.Keys(ctx, d.Workspace)
+	d.ok(err)
+	if len(spaces) != 1 || len(keys) != 0 {
+		d.T.Errorf("made %d workspaces and %d keys", len(spaces)-1, len(keys))
+	}
+}
+
+// repeats are calls that look like one that was executed, and are not it.
+var repeats = []exercise{
+	{"figures of another file", 9, func(d *Fixture) {
+		_, l := d.Prepares(2)
+		for _, f := range [][3]int64{{3, 1, 2}, {2, 1, 2}, {3, 0, 2}, {2, 0, 3}, {3, 0, 3}} {
+			if _, err := d.Prepare(d.T.Context(), l, f[0], f[1], f[2]); !errors.Is(err, ledger.ErrIllegal) {
+				d.T.Errorf("rows, duplicates, total %v: got %v, want ErrIllegal", f, err)
+			}
+		}
+		d.has(9, 7, 2, 0)
+	}},
+	{"figures that were held by another node", 9, func(d *Fixture) {
+		v, l := d.Prepares(2)
+		d.ok(d.Release(d.T.Context(), l))
+		_, err := d.Prepare(d.T.Context(), l, 2, 0, 2)
+		d.refused(err, ledger.ErrStaleEpoch)
+		d.leased(uuid.New(), 1, Hour, v.ID)
+		_, err = d.Prepare(d.T.Context(), l, 2, 0, 2)
+		d.refused(err, ledger.ErrStaleEpoch)
+	}},
+	{"another defect of a refused file", 0, func(d *Fixture) {
+		l := d.Takes(d.Uploads().ID)
+		_, err := d.Refuse(d.T.Context(), l, ledger.Issue{Code: ledger.CreditsRequired})
+		d.refused(err, ledger.ErrIllegal)
+		first := ledger.Issue{Code: "csv_malformed", Row: 3}
+		_, err = d.Refuse(d.T.Context(), l, first)
+		d.ok(err)
+		for _, issue := range []ledger.Issue{{Code: "csv_malformed", Row: 4}, {Code: "csv_encoding", Row: 3}} {
+			_, err = d.Refuse(d.T.Context(), l, issue)
+			d.refused(err, ledger.ErrStaleEpoch)
+		}
+		if got := d.Sees(l.Verification).Issue; got == nil || *got != first {
+			d.T.Errorf("issue: %+v", got)
+		}
+	}},
+	{"a chunk that is not the newest, or not the writer's", 0, func(d *Fixture) {
+		ctx := d.T.Context()
+		v := d.Creates(7)
+		u, err := d.OpenUpload(ctx, v.ID)
+		d.ok(err)
+		for at, data := range []string{"a", "b"} {
+			_, err = d.AppendChunk(ctx, v.ID, u.Writer, int64(at), []byte(data))
+			d.ok(err)
+		}
+		_, err = d.AppendChunk(ctx, v.ID, u.Writer, 0, []byte("a"))
+		d.refused(err, ledger.ErrGap)
+		_, err = d.OpenUpload(ctx, v.ID)
+		d.ok(err)
+		_, err = d.AppendChunk(ctx, v.ID, u.Writer, 1, []byte("b"))
+		d.refused(err, ledger.ErrFenced)
+	}},
+	{"an expired upload opened twice", 0, func(d *Fixture) {
+		n := d.Asks(7)
+		n.UploadExpiry = 0
+		v, _, err := d.Create(d.T.Context(), n)
+		d.ok(err)
+		first, err := d.OpenUpload(d.T.Context(), v.ID)
+		d.ok(err)
+		second, err := d.OpenUpload(d.T.Context(), v.ID)
+		d.ok(err)
+		if first != second {
+			d.T.Errorf("%+v, then %+v", first, second)
+		}
+	}},
+	{"waiting until another time", 5, func(d *Fixture) {
+		v, l := d.Prepares(2)
+		for _, after := range []time.Duration{time.Minute, 2 * time.Minute, time.Second} {
+			next := v.Created.Add(after)
+			_, err := d.Wait(d.T.Context(), l, ledger.Outlook{Next: next})
+			d.ok(err)
+			if got := d.Sees(v.ID).NextTry; !got.Equal(next) {
+				d.T.Errorf("next try %v, want %v", got, next)
+			}
+		}
+	}},
+}
+
+// manyKeys and manyWorkspaces: lists come oldest first, of the one who asks.
+func manyKeys(d *Fixture) {
+	other := d.other(d.T, 0)
+	var want []ledger.Key
+	for _, id := range []string{"cccccccccc12", "aaaaaaaaaa12", "bbbbbbbbbb12"} {
+		k, err := d.CreateKey(d.T.Context(), ledger.Key{ID: id, Workspace: d.Workspace, Label: "of " + id})
+		d.ok(err)
+		want = append(want, k)
+		_, err = d.CreateKey(d.T.Context(), ledger.Key{ID: "of other" + id[:4], Workspace: other.Workspace})
+		d.ok(err)
+		d.nextMillisecond(k.Created)
+	}
+	got, err := d.Keys(d.T.Context(), d.Workspace)
+	d.ok(err)
+	if !slices.Equal(got, want) {
+		d.T.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func manyWorkspaces(d *Fixture) {
+	var want []ledger.Workspace
+	first, err := d.CreateWorkspace(d.T.Context(), d.Workspace, "")
+	d.ok(err)
+	want = append(want, first)
+	for _, id := range []uuid.UUID{uuid.Max, {15: 1}, {1}} {
+		d.nextMillisecond(want[len(want)-1].Created)
+		w, err := d.CreateWorkspace(d.T.Context(), id, id.String())
+		d.ok(err)
+		want = append(want, w)
+	}
+	got, err := d.Workspaces(d.T.Context())
+	d.ok(err)
+	if !slices.Equal(got, want) {
+		d.T.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// nextMillisecond makes verifications until the ledger's clock is past a time.
+func (d *Fixture) nextMillisecond(than time.Time) {
+	d.T.Helper()
+	for !d.Creates(1).Created.After(than) {
+		continue
+	}
 }

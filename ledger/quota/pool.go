@@ -1,6 +1,11 @@
 package quota
 
-import "sync"
+import (
+	"container/list"
+	"context"
+	"slices"
+	"sync"
+)
 
 // Pool is a bounded amount that tenants share, such as places, bytes or connections. Safe for concurrent use.
 type Pool[Tenant comparable] struct {
@@ -80,3 +85,197 @@ func (p *Pool[Tenant]) Full(weight func(Tenant) int) []Tenant {
 	}
 	return full
 }
+
+// Turns is a Pool of things that are taken one at a time; tenants wait for what they may not take yet. Tenants take
+// turns, the flows of a tenant (such as its files) take turns within those, and within a flow the first comes first.
+// Safe for concurrent use.
+type Turns[Tenant comparable] struct {
+	pool   *Pool[Tenant]
+	weight func(Tenant) int
+
+	mu      sync.Mutex
+	queues  map[Tenant]*queue[Tenant] // of those that wait; none is empty
+	ring    []Tenant                  // that wait, whose turn is next first
+	waiting int
+}
+
+// queue are those of one tenant that wait.
+type queue[Tenant comparable] struct {
+	flows map[any]*list.List // of *Turn; none is empty
+	ring  []any              // flows, whose turn is next first, and some that are gone
+}
+
+// push puts a turn behind the others of its flow.
+func (q *queue[Tenant]) push(t *Turn[Tenant]) {
+	flow := q.flows[t.flow]
+	if flow == nil {
+		flow = list.New()
+		q.flows[t.flow] = flow
+		q.ring = append(q.ring, t.flow)
+	}
+	t.place = flow.PushBack(t)
+}
+
+// remove takes a turn out.
+func (q *queue[Tenant]) remove(t *Turn[Tenant]) {
+	flow := q.flows[t.flow]
+	flow.Remove(t.place)
+	t.place = nil
+	if flow.Len() == 0 {
+		delete(q.flows, t.flow)
+		q.ring = slices.DeleteFunc(q.ring, func(f any) bool { return f == t.flow })
+	}
+}
+
+// next returns the turn that is next; the flow of the one after it is another one, if there is one.
+func (q *queue[Tenant]) next() *Turn[Tenant] {
+	first := q.ring[0]
+	q.ring = append(q.ring[1:], first)
+	return q.flows[first].Front().Value.(*Turn[Tenant])
+}
+
+// Turn is one thing that a tenant has, or waits for.
+type Turn[Tenant comparable] struct {
+	turns   *Turns[Tenant]
+	tenant  Tenant
+	flow    any
+	granted func()
+	place   *list.Element // nil: it does not wait
+	over    bool
+}
+
+// NewTurns makes turns for size things. Nobody has any yet. Weight is asked again each time; nil: all tenants have
+// the same.
+func NewTurns[Tenant comparable](size int64, weight func(Tenant) int) *Turns[Tenant] {
+	if weight == nil {
+		weight = func(Tenant) int { return 1 }
+	}
+	return &Turns[Tenant]{pool: New[Tenant](size), weight: weight, queues: map[Tenant]*queue[Tenant]{}}
+}
+
+// Ask takes one for a tenant, or waits for it in a flow of that, nil being one, too: then granted is called when it is there, from any
+// goroutine. It must not block. Whatever comes of it, Done ends it.
+func (q *Turns[Tenant]) Ask(t Tenant, flow any, granted func()) (turn *Turn[Tenant], now bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	turn = &Turn[Tenant]{turns: q, tenant: t, flow: flow, granted: granted}
+	waiting := q.queues[t]
+	if waiting == nil && q.pool.Take(t, q.weight(t), 1) {
+		return turn, true
+	}
+	if waiting == nil {
+		waiting = &queue[Tenant]{flows: map[any]*list.List{}}
+		q.queues[t] = waiting
+		q.ring = append(q.ring, t)
+	}
+	waiting.push(turn)
+	q.waiting++
+	return turn, false
+}
+
+// Take takes one for a tenant, or nothing and says false: nobody waits. It is not taken from those
+// of the same tenant who do.
+func (q *Turns[Tenant]) Take(t Tenant) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.queues[t] == nil && q.pool.Take(t, q.weight(t), 1)
+}
+
+// Give gives back what Take took.
+func (q *Turns[Tenant]) Give(t Tenant) {
+	q.mu.Lock()
+	q.pool.Return(t, 1)
+	next := q.serve()
+	q.mu.Unlock()
+	for _, turn := range next {
+		turn.granted()
+	}
+}
+
+// Done gives back what was taken, or ends the wait for it. Twice is fine.
+func (t *Turn[Tenant]) Done() {
+	q := t.turns
+	q.mu.Lock()
+	if t.over {
+		q.mu.Unlock()
+		return
+	}
+	t.over = true
+	if t.place != nil {
+		q.leave(t)
+	} else {
+		q.pool.Return(t.tenant, 1)
+	}
+	next := q.serve()
+	q.mu.Unlock()
+	for _, turn := range next {
+		turn.granted()
+	}
+}
+
+// leave takes a turn out of its queue. Under mu.
+func (q *Turns[Tenant]) leave(t *Turn[Tenant]) {
+	waiting := q.queues[t.tenant]
+	waiting.remove(t)
+	q.waiting--
+	if len(waiting.flows) == 0 {
+		delete(q.queues, t.tenant)
+	}
+}
+
+// serve returns what there is to those whose turn it is. Under mu.
+func (q *Turns[Tenant]) serve() (granted []*Turn[Tenant]) {
+	for refused := 0; refused < len(q.ring); {
+		t := q.ring[0]
+		q.ring = q.ring[1:]
+		waiting := q.queues[t]
+		if waiting == nil {
+			continue
+		}
+		if !q.pool.Take(t, q.weight(t), 1) {
+			refused++
+			q.ring = append(q.ring, t)
+			continue
+		}
+		turn := waiting.next()
+		q.leave(turn)
+		granted, refused = append(granted, turn), 0
+		if q.queues[t] != nil {
+			q.ring = append(q.ring, t)
+		}
+	}
+	return granted
+}
+
+// Enter takes one for a tenant, waits for it as long as ctx allows, and gives it back with leave.
+func (q *Turns[Tenant]) Enter(ctx context.Context, t Tenant) (leave func(), err error) {
+	there := make(chan struct{})
+	turn, now := q.Ask(t, nil, func() { close(there) })
+	if now {
+		return turn.Done, nil
+	}
+	select {
+	case <-there:
+		return turn.Done, nil
+	case <-ctx.Done():
+		turn.Done()
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Waiting is how many wait, of all tenants.
+func (q *Turns[Tenant]) Waiting() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.waiting
+}
+
+// Waits reports whether one of a tenant waits.
+func (q *Turns[Tenant]) Waits(t Tenant) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.queues[t] != nil
+}
+
+// Used is what all tenants have together.
+func (q *Turns[Tenant]) Used() int64 { return q.pool.Used() }

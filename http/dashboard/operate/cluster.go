@@ -2,10 +2,19 @@ package operate
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
 
+	"github.com/google/uuid"
+
+	waiting "rollcall/actors/inspect"
 	"rollcall/http/admin"
 	"rollcall/http/web"
+	"rollcall/smtp/throttle"
 )
 
 // clusterView is the members and their states.
@@ -100,4 +109,182 @@ func (p *Pages) change(w http.ResponseWriter, r *request, named bool,
 		return
 	}
 	http.Redirect(w, r.Request, "/cluster", http.StatusSeeOther)
+}
+
+// sourcesEvery is how often the list of sources refreshes.
+const sourcesEvery = "5s"
+
+// sourcesView is our sources.
+type sourcesView struct {
+	Rows    []sourceRow
+	Used    int // of them
+	Silent  []waiting.UnreachableNode
+	Changes bool
+	Every   string
+	Say     string
+}
+
+// sourceRow is a source at one node, with its possible changes.
+type sourceRow struct {
+	waiting.Source
+	Does []sourceChange
+}
+
+// sourceChange is a change of a source: its name in a form, and in words.
+type sourceChange struct{ To, Verb, Says string }
+
+// The changes by the buttons of a source. Says follows the name of the source in a sentence.
+var (
+	pauseIt  = sourceChange{"pause", "Pause", "will no longer be used on any node. Its sessions end after their current command."}
+	drainIt  = sourceChange{"drain", "Drain", "will open no new sessions on any node. Open sessions run to their end."}
+	resumeIt = sourceChange{"resume", "Resume", "will be used again on all nodes. The overrides that pause or drain it end."}
+)
+
+// changesOf returns the possible changes in a state.
+func changesOf(state string) []sourceChange {
+	switch state {
+	case "paused":
+		return []sourceChange{resumeIt}
+	case "draining":
+		return []sourceChange{pauseIt, resumeIt}
+	}
+	return []sourceChange{pauseIt, drainIt}
+}
+
+// readSources asks all nodes for their sources.
+func (p *Pages) readSources(r *request) (sourcesView, error) {
+	found, silent, err := p.desk.Sources(r.Context())
+	if err != nil {
+		return sourcesView{}, err
+	}
+	v := sourcesView{Silent: silent, Changes: !r.in.ReadOnly, Every: sourcesEvery}
+	for _, s := range found {
+		v.Rows = append(v.Rows, sourceRow{s, changesOf(s.State)})
+		if s.State == "used" {
+			v.Used++
+		} else {
+			v.Say += fmt.Sprintf("%s is %s. ", waiting.SourceName(s.Source), s.State)
+		}
+	}
+	v.Say = strings.TrimSpace(v.Say)
+	return v, nil
+}
+
+// sourcePath is the path of the page that asks before a source is changed.
+func sourcePath(source, to string) string {
+	return "/sources/change?" + url.Values{"source": {source}, "to": {to}}.Encode()
+}
+
+// sourceForm is a filled-in form.
+type sourceForm struct{ Form, Source, To, For, Reason string }
+
+// changeSourceView asks before a source is changed.
+type changeSourceView struct {
+	In      sourceForm
+	Change  sourceChange
+	Name    string // the source for people
+	Rule    string // the name of its rule
+	Nodes   []string
+	State   string // at the first of its nodes
+	Now     waiting.ExplainedField
+	Alone   bool // no other source is used now
+	Silent  []waiting.UnreachableNode
+	Changes bool
+	Problem string
+}
+
+// askSource answers GET /sources/change.
+func askSource(p *Pages, w http.ResponseWriter, r *request) {
+	q := r.URL.Query()
+	p.showSource(w, r, http.StatusOK, sourceForm{Form: uuid.NewString(), Source: q.Get("source"), To: q.Get("to")}, "")
+}
+
+// showSource says what a change of a source does, and asks for its reason and duration.
+func (p *Pages) showSource(w http.ResponseWriter, r *request, status int, in sourceForm, problem string) {
+	v := changeSourceView{In: in, Name: waiting.SourceName(in.Source), Rule: admin.SourceRule(in.Source),
+		Alone: in.To != resumeIt.To, Changes: !r.in.ReadOnly, Problem: problem}
+	all := []sourceChange{pauseIt, drainIt, resumeIt}
+	i := slices.IndexFunc(all, func(c sourceChange) bool { return c.To == in.To })
+	found, silent, err := p.desk.Sources(r.Context())
+	if err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	for _, s := range found {
+		if s.Source == in.Source {
+			v.Nodes, v.State = append(v.Nodes, s.Node), s.State
+		} else if s.State == "used" || s.State == "on trial" {
+			v.Alone = false
+		}
+	}
+	if i < 0 || len(v.Nodes) == 0 {
+		p.fail(w, r.Request, web.Failure{Status: http.StatusNotFound, Title: "There is no such source",
+			Text: "No node that answers has this source, or the link is wrong. Nothing was changed.", Next: "Look at the list.",
+			Link: "/sources", Label: "To the sources"})
+		return
+	}
+	v.Change, v.Silent = all[i], silent
+	explained, err := p.desk.Explain(r.Context(), v.Rule, true)
+	if err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	for _, f := range explained.Fields {
+		if f.Field == throttle.FieldPause.String() {
+			v.Now = f
+		}
+	}
+	p.show(w, r, status, "source", titled(v.Change.Verb+" "+v.Name+" · Sources", "sources", v))
+}
+
+// changeSource answers POST /sources/change. The same form again is the same change.
+func changeSource(p *Pages, w http.ResponseWriter, r *request) {
+	of := func(name string) string { return strings.TrimSpace(r.PostFormValue(name)) }
+	in := sourceForm{of("form"), of("source"), of("to"), of("for"), of("reason")}
+	id, wrongForm := uuid.Parse(in.Form)
+	holds, wrongTime := parseHolds(in.For)
+	problem := ""
+	switch {
+	case in.Reason == "":
+		problem = "Say why: whoever looks at the source sees it, and the operator log keeps it."
+	case in.To == resumeIt.To:
+	case wrongForm != nil:
+		problem, in.Form = "The form was too old. Please send it again.", uuid.NewString()
+	case wrongTime != nil:
+		problem = web.Sentence(wrongTime.Error())
+	}
+	if problem != "" {
+		p.showSource(w, r, http.StatusUnprocessableEntity, in, problem)
+		return
+	}
+	err := p.applySource(r, in, id, holds)
+	if status := statusOf(err); status == http.StatusBadRequest || status == http.StatusConflict {
+		in.Form = uuid.NewString()
+		p.showSource(w, r, http.StatusUnprocessableEntity, in, "This wasn't done: "+plainly(err)+".")
+		return
+	}
+	if err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	http.Redirect(w, r.Request, "/sources", http.StatusSeeOther)
+}
+
+// applySource makes the change of a form.
+func (p *Pages) applySource(r *request, in sourceForm, id uuid.UUID, holds time.Duration) error {
+	if in.To != resumeIt.To {
+		pause := map[string]throttle.Pause{pauseIt.To: throttle.PauseYes, drainIt.To: throttle.PauseDrain}[in.To]
+		_, err := p.desk.PauseSource(r.Context(), admin.SourceCall{ID: id, Source: in.Source, Pause: pause,
+			Seconds: int64(holds / time.Second), Reason: in.Reason})
+		return err
+	}
+	still, err := p.desk.ResumeSource(r.Context(), in.Source, in.Reason)
+	if err != nil || len(still) == 0 {
+		return err
+	}
+	by := "the throttle file, which has to be changed on the nodes"
+	if last := still[len(still)-1]; last.ID != "" {
+		by = fmt.Sprintf("an override that sets other fields too (%q). Clear it on the page Throttles", last.Reason)
+	}
+	return &admin.Refusal{Status: http.StatusConflict, Message: "the overrides that only pause it have ended, but it is still held by " + by}
 }

@@ -1,22 +1,20 @@
 package mutants
 
 const (
-	pageAccess    = "http/dashboard/access.go"
-	pageRoutes    = "http/dashboard/routes.go"
-	webSite       = "http/web/site.go"
-	pageKeys      = "http/dashboard/keys.go"
-	pageSign      = "http/dashboard/sign.go"
-	signIn        = "http/dashboard/signin/signin.go"
-	signInCache   = "http/dashboard/signin/sessions.go"
-	signInLink    = "http/dashboard/signin/link.go"
-	signInCodes   = "http/dashboard/signin/codes.go"
-	signInVisit   = "http/dashboard/signin/provided.go"
-	signInTurns   = "http/dashboard/signin/turns.go"
-	signInWords   = "http/dashboard/signin/password.go"
-	operatorPages = "http/dashboard/operate/operate.go"
-	operatorKeep  = "http/dashboard/operate/session.go"
-	operatorNodes = "http/dashboard/operate/cluster.go"
-	operatorWork  = "http/dashboard/operate/workspaces.go"
+	pageAccess     = "http/dashboard/access.go"
+	webSite        = "http/web/site.go"
+	pageKeys       = "http/dashboard/keys.go"
+	pageSign       = "http/dashboard/sign.go"
+	signIn         = "http/dashboard/signin/signin.go"
+	signInCache    = "http/dashboard/signin/sessions.go"
+	signInLink     = "http/dashboard/signin/link.go"
+	signInCodes    = "http/dashboard/signin/codes.go"
+	signInWords    = "http/dashboard/signin/password.go"
+	signInProvider = "http/dashboard/signin/provider.go"
+	operatorPages  = "http/dashboard/operate/operate.go"
+	operatorKeep   = "http/dashboard/operate/session.go"
+	operatorNodes  = "http/dashboard/operate/cluster.go"
+	operatorWork   = "http/dashboard/operate/workspaces.go"
 )
 
 var (
@@ -38,11 +36,11 @@ var ofAccess = []mutant{
 	{"a page for any role", pageAccess, "if !m.Role.Allows(to.role) {", "if !m.Role.Allows(ledger.Viewer) {", access},
 	{"a page of another workspace", pageAccess, "if !ok || m.Workspace != id {", "if !ok {", access},
 	{"half of a form acts", pageAccess, "err != nil || !body {", "err != nil && to.part || !body {", access},
-	{"keys made by members", pageRoutes, `{pattern: "POST /w/{ws}/keys", access: inside, role: ledger.Owner`,
+	{"keys made by members", pageAccess, `{pattern: "POST /w/{ws}/keys", access: inside, role: ledger.Owner`,
 		`{pattern: "POST /w/{ws}/keys", access: inside, role: ledger.Member`, access},
 	{"who made an invitation opens its session", signInLink, "keyedID(s.keyed(\"invited\", string(a.Link), a.Form.String()))", "a.Form", signingIn},
 	{"who made an invitation needs no password", signInLink, "a.Form.String(), a.Password)", "a.Form.String())", signingIn},
-	{"guesses at once are all tried", signInTurns, "make(chan struct{}, 1)", "make(chan struct{}, 100)", signingIn},
+	{"guesses at once are all tried", signInWords, "make(chan struct{}, 1)", "make(chan struct{}, 100)", signingIn},
 	{"all may wait for their password to be tried", signInWords, "h.waiting.Add(1) > hashWaits", "h.waiting.Add(1) < 0", signingIn},
 	{"an answer to a long ago question", signInCache, "!answer.asked.Before(since)", "!answer.asked.Before(since.Add(-time.Hour))", signingIn},
 	{"after signing in to another host", pageAccess, "strings.HasPrefix(text, \"//\") || ", "", access},
@@ -60,7 +58,7 @@ var ofAccess = []mutant{
 	{"a link without the code", signInLink, "if user != nil && user.TOTP != \"\" {", "if user != nil && user.TOTP == \"?\" {", factors},
 	{"a code used twice", signInCodes, "\t\terr := keep(state)\n", "\t\terr := error(nil)\n", factors},
 	{"the password alone", signInCodes, "if u.TOTP == \"\" {\n\t\treturn nil\n", "if u.TOTP != \"?\" {\n\t\treturn nil\n", factors},
-	{"an email that nobody verified", signInVisit, "if in == nil || in.User.ID != user || !isEmail(who, in.User.Email) {", "if in == nil || in.User.ID != user {", provided},
+	{"an email that nobody verified", signInProvider, "if in == nil || in.User.ID != user || !isEmail(who, in.User.Email) {", "if in == nil || in.User.ID != user {", provided},
 	{"an observer who changes", operatorPages, "if in.ReadOnly && to.changes {", "if in.ReadOnly && to.changes && to.part {", operating},
 	{"operators without a session", operatorPages, "if !ok {\n\t\t\tp.signedOut(w, r, to)", "if !ok && to.changes {\n\t\t\tp.signedOut(w, r, to)", operating},
 	{"an operator link used twice", operatorKeep, "ok = k.codes.Remove(name)", "ok = k.codes.Contains(name)", operating},

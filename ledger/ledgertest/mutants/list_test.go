@@ -24,7 +24,7 @@ const (
 	sqlAudit     = "ledger/sqlstore/audit.go"
 	sqlAttempts  = "ledger/sqlstore/engine/transaction.go"
 	sqlSession   = "ledger/sqlstore/engine/session.go"
-	sqlGate      = "ledger/sqlstore/engine/write_gate.go"
+	sqlGate      = "ledger/sqlstore/engine/session.go"
 	sqlServer    = "ledger/sqlstore/engine/postgres.go"
 	queueRules   = "ledger/quota/queue.go"
 	sqlFault     = "ledger/sqlstore/engine/fault.go"
@@ -33,10 +33,10 @@ const (
 	operatorWords   = "ledger/operators.go"
 	operatorRules   = "ledger/transitions/operators.go"
 	sqlOperators    = "ledger/sqlstore/operators.go"
-	limitWords      = "ledger/limits.go"
+	limitWords      = "ledger/types.go"
 	sqlUnread       = "ledger/sqlstore/store.go"
 	sqlDisk         = "ledger/sqlstore/engine/disk.go"
-	correctionWords = "ledger/corrections.go"
+	correctionWords = "ledger/invariants.go"
 )
 
 // list is every mutant.

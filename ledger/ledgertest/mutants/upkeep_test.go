@@ -4,7 +4,7 @@ const (
 	sqlOpen    = "ledger/sqlstore/engine/open.go"
 	sqlMigrate = "ledger/sqlstore/engine/migrate.go"
 	sqlDialect = "ledger/sqlstore/engine/dialect.go"
-	sqlClock   = "ledger/sqlstore/engine/clock.go"
+	sqlClock   = "ledger/sqlstore/engine/dialect.go"
 )
 
 // upkeep are the mutants of what is around the transactions: opening, migrating, sweeping.

@@ -176,3 +176,180 @@ func (w *world) open() error {
 	}
 	return errors.Join(list...)
 }
+
+// What a transaction can end with beside its own refusals. The caller can tell
+// only that nothing was changed, or that it does not know.
+var (
+	errAgain   = errors.New("simulation: serialization failure") // surely rolled back
+	errUnknown = errors.New("simulation: the answer to the commit was lost")
+	errAborted = errors.New("simulation: the transaction is aborted already")
+)
+
+// fate is what becomes of a transaction that comes to its commit.
+type fate int
+
+const (
+	committed fate = iota
+	again          // surely rolled back
+	never          // rolled back, but the caller cannot tell
+	lost           // committed, but the caller cannot tell
+	// late is a commit that the caller cannot tell of and that is decided, either way, only when a later
+	// run has begun. Until then all runs see nothing of it, and none can commit a change: its rows are locked.
+	late
+)
+
+// attemptsMax bounds the runs of one transaction, as a database does.
+const attemptsMax = 5
+
+// chances are how often, of 1,000 transactions, each fault happens.
+type chances struct {
+	statement int // one statement fails, and the transaction with it
+	commit    int // the commit fails and nothing was changed
+	lost      int // the commit was executed, its answer is lost
+	late      int // the commit is decided while a later run is at work
+	between   int // of 1,000 re-runs: others get their turn before it
+}
+
+// inside runs do on the tables and commits what it did when it says so.
+type inside func(do func(t transitions.Tables) (commit bool))
+
+// database runs transactions on the tables, one at a time, with faults.
+type database struct {
+	tables  *memory
+	random  *rand.Rand
+	chances chances
+	check   func() // called after each commit
+	between func() // lets others run before a transaction is run again
+	fates   []fate // of the next commits, before any is drawn
+	doubt   bool   // of the run at hand: one before it may have been committed
+	waiting func() // executes a late commit; nil: none is waited for
+	passing func() // lets time pass while one is waited for
+	inside  inside // how a transaction is run
+	runs    int64  // transactions begun
+	faults  int64  // of them with a fault
+}
+
+var _ transitions.Database = (*database)(nil)
+
+func (d *database) chance(of int) bool { return of > 0 && d.random.IntN(1000) < of }
+
+// Update runs do until it is committed or refused, or has failed too often.
+func (d *database) Update(_ context.Context, _ transitions.Scope, do func(t transitions.Tables) error) error {
+	unknown := false
+	for attempt := 1; ; attempt++ {
+		d.doubt = unknown
+		began := d.waiting != nil
+		err := d.attempt(do)
+		again := errors.Is(err, errAgain) || errors.Is(err, errUnknown)
+		unknown = unknown || errors.Is(err, errUnknown)
+		over := !again || attempt == attemptsMax
+		if d.waiting != nil && (over || began && d.random.IntN(2) == 0) {
+			d.decide()
+		}
+		switch {
+		case !over && d.waiting != nil: // its rows are locked: others would wait too
+			d.passing()
+		case !over && d.chance(d.chances.between):
+			d.between()
+		case !again:
+			return err
+		case over && unknown:
+			return errUnknown
+		case over:
+			return errAgain
+		}
+	}
+}
+
+// decide ends a late commit: mostly it is executed.
+func (d *database) decide() {
+	execute := d.waiting
+	d.waiting, d.tables.locked, d.tables.lockedRest = nil, nil, false
+	if d.random.IntN(3) > 0 {
+		execute()
+		d.check()
+	}
+}
+
+// attempt is one run of a transaction.
+func (d *database) attempt(do func(t transitions.Tables) error) (err error) {
+	d.runs++
+	doubt := d.doubt
+	at := -1
+	if d.waiting != nil || d.chance(d.chances.statement) {
+		at = d.random.IntN(12) // a transaction has a dozen statements at most, mostly
+	}
+	became := again
+	err = errAborted // if there is no transaction at all
+	d.inside(func(t transitions.Tables) bool {
+		d.tables.begin(at, errAgain)
+		d.tables.doubt = doubt
+		err = do(t)
+		if err == nil && d.tables.aborted {
+			err = errAborted // a failed statement was overlooked: the database commits nothing
+		}
+		if err != nil {
+			return false
+		}
+		switch {
+		case d.waiting == nil:
+			became = d.fate()
+		case d.tables.changes():
+			became = again
+		default:
+			became = committed // it has only read
+		}
+		err = became.answer()
+		return became == committed || became == lost
+	})
+	switch {
+	case err == nil || became == lost:
+		d.check()
+	case became == late:
+		d.waiting = d.tables.postpone()
+	default:
+		d.tables.rollback()
+	}
+	if errors.Is(err, errAgain) || errors.Is(err, errUnknown) {
+		d.faults++
+	}
+	return err
+}
+
+// fate draws what becomes of a commit.
+func (d *database) fate() (f fate) {
+	switch {
+	case len(d.fates) > 0:
+		f, d.fates = d.fates[0], d.fates[1:]
+	case d.chance(d.chances.commit) && d.random.IntN(2) == 0:
+		f = again
+	case d.chance(d.chances.commit):
+		f = never
+	case d.chance(d.chances.lost):
+		f = lost
+	case d.chance(d.chances.late):
+		f = late
+	}
+	return f
+}
+
+// answer is what the caller learns.
+func (f fate) answer() error {
+	switch f {
+	case committed:
+		return nil
+	case again:
+		return errAgain
+	}
+	return errUnknown
+}
+
+// View runs do once; reads do not fail here.
+func (d *database) View(_ context.Context, do func(t transitions.Tables) error) (err error) {
+	d.inside(func(t transitions.Tables) bool {
+		d.tables.begin(-1, nil)
+		err = do(t)
+		return false
+	})
+	return err
+}
