@@ -47,7 +47,7 @@ const (
 
 	// askedLate is how long after its final evidence the lab may note an RCPT for
 	// an address: two clocks' readings in one machine under load.
-	askedLate = time.Second
+	askedLate = 3 * time.Second
 
 	// goesOnWithin is how soon a new life settles something: a look for work each
 	// second, a first settlement after another, on a busy machine. Waiting for a lease
