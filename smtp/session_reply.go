@@ -19,7 +19,8 @@ type replyReader struct {
 	greeted bool // a reply was read
 	grouped bool // further replies may follow that answer other commands (RFC 2920)
 
-	last [6]Reply // the newest of one line, by the first digit: most are said again
+	newest [8]Reply // of one line, as a ring: most are said again
+	oldest int
 }
 
 func newReplyReader(from io.Reader, l *Limits) replyReader {
@@ -86,10 +87,9 @@ func (r *replyReader) read() (Reply, error) {
 			code, more, text = 0, true, bytes.TrimSpace(line)
 		}
 		enhanced, text := cutEnhanced(text)
-		if last := r.last[code/100]; n == 1 && !more && len(last.Lines) == 1 && last.Code == code &&
-			last.Enhanced == enhanced && last.Lines[0] == string(text) {
+		if n == 1 && !more {
 			r.greeted = true
-			return last, nil
+			return r.oneLine(code, enhanced, text), nil
 		}
 		if reply.Enhanced == (EnhancedCode{}) && code == reply.Code {
 			reply.Enhanced = enhanced
@@ -97,12 +97,23 @@ func (r *replyReader) read() (Reply, error) {
 		reply.Lines = append(reply.Lines, string(text))
 		if !more {
 			r.greeted = true
-			if n == 1 {
-				r.last[code/100] = reply
-			}
 			return reply, nil
 		}
 	}
+}
+
+// oneLine returns a reply of one line, without a copy of it if it is among the newest: a session hears the same
+// few replies to RSET, MAIL and RCPT again and again.
+func (r *replyReader) oneLine(code int, enhanced EnhancedCode, text []byte) Reply {
+	for i := range r.newest {
+		if old := &r.newest[i]; old.Code == code && old.Enhanced == enhanced && old.Lines[0] == string(text) {
+			return *old
+		}
+	}
+	reply := Reply{Code: code, Enhanced: enhanced, Lines: []string{string(text)}}
+	r.newest[r.oldest] = reply
+	r.oldest = (r.oldest + 1) % len(r.newest)
+	return reply
 }
 
 // unite takes a second code of a reply, and returns the text of its line. The last code counts, but no

@@ -147,7 +147,7 @@ func (p *Pace) Retried(sent time.Time, passed, due bool, now time.Time) Effect {
 	} else {
 		p.search.bad(sent, 0) // it used the pace, and says nothing of it
 	}
-	p.testAgain(sent, passed, now)
+	testAgain(p, sent, passed, now)
 	if p.nothing.on {
 		return p.againAlone(passed, now)
 	}

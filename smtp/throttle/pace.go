@@ -321,7 +321,7 @@ func (p *Pace) Again(first Try, sent time.Time, passed bool, now time.Time) Effe
 	if passed {
 		p.passed(sent, now)
 	}
-	p.testAgain(sent, passed, now)
+	testAgain(p, sent, passed, now)
 	if p.nothing.on || p.grey.on {
 		return p.againAlone(passed, now)
 	}
@@ -519,9 +519,9 @@ func (p *Pace) judge(bad float64, now time.Time) {
 	}
 }
 
-// testAgain takes one that was asked again while a test runs: where most were deferred it shows as much as a new one, since it
-// was sent at the lower pace too. Where few were, most of those are asked again that are deferred at any pace.
-func (p *Pace) testAgain(sent time.Time, passed bool, now time.Time) {
+// testAgain takes an address that was asked again during a test. Where most are deferred it shows as much as a new
+// one, since it was sent at the lower pace too; where few are, most of those asked again are deferred at any pace.
+func testAgain(p *Pace, sent time.Time, passed bool, now time.Time) {
 	if p.nothing.on || sent.Before(p.counted) || p.test.share <= shareSure {
 		return
 	}
