@@ -86,17 +86,18 @@ type Session struct {
 	left time.Duration // what may still be spent waiting for the receiver
 	end  time.Time     // when left runs out; only during a wait
 
-	offers      extensions
-	open        bool
-	tls         bool
-	transaction bool // MAIL was accepted and no RSET has followed
-	mails       int  // MAIL commands sent
-	inside      int  // RCPTs sent since the last of these
-	nth         int  // of these, how many were answered
-	passed      int  // and how many accepted
-	rcpts       int
-	refused     int
-	granted     int // RCPTs for which the limits of the session are good
+	offers  extensions
+	open    bool
+	tls     bool
+	mail    transaction
+	counts  Counts
+	granted int // RCPTs for which the limits of the session are good
+}
+
+// transaction is the newest MAIL of a session and its RCPTs.
+type transaction struct {
+	open                     bool // MAIL was accepted and no RSET has followed
+	sent, answered, accepted int  // RCPTs
 }
 
 // extensions is what the receiver's EHLO reply offers (RFC 5321 §4.1.1.1).
@@ -137,14 +138,11 @@ func (s *Session) Pipelining() bool { return s.offers.pipelining }
 // Open reports whether the session may be used for another Probe.
 func (s *Session) Open() bool { return s.open }
 
-// Rcpts returns how many RCPT commands the session has sent.
-func (s *Session) Rcpts() int { return s.rcpts }
+// Counts are the commands that a session has sent, and the 5xx answers to RCPT.
+type Counts struct{ Mails, Rcpts, Refused int }
 
-// Mails returns how many transactions the session has begun.
-func (s *Session) Mails() int { return s.mails }
-
-// Refused returns how many RCPT commands were answered with a 5xx.
-func (s *Session) Refused() int { return s.refused }
+// Counts returns those of the session so far.
+func (s *Session) Counts() Counts { return s.counts }
 
 // Close ends the session without a word, but for the end of what we send. It does not
 // wait for the far side's end: see Gone. It may be called twice.
@@ -158,7 +156,7 @@ func (s *Session) part(waiting *replyReader) {
 }
 
 // Quit ends the session politely (RFC 5321 §4.1.1.10): it sends QUIT, waits at
-// most Limits.Quit for the reply and for the far side's close, and closes. On a
+// transactionMax Limits.Quit for the reply and for the far side's close, and closes. On a
 // session that is over it only closes.
 func (s *Session) Quit() { s.QuitWithin(s.options.Limits.Quit) }
 

@@ -83,10 +83,10 @@ func (s *Session) Probe(ctx context.Context, addrs []Address, ask Ask) ([]Answer
 	p := probe{s: s, ask: ask, addrs: addrs, answers: slices.Grow(ask.Room[:0], len(addrs))[:len(addrs)]}
 	clear(p.answers)
 	p.survey()
-	first := s.rcpts == 0
+	first := s.counts.Rcpts == 0
 	stop := s.enter(ctx)
 	err := p.run(ctx)
-	if first && s.rcpts > 0 && err == nil && s.open && s.talksAhead(ctx) {
+	if first && s.counts.Rcpts > 0 && err == nil && s.open && s.talksAhead(ctx) {
 		err = s.fail(StageRcpt, ErrOutOfStep)
 	}
 	if errors.Is(err, ErrOutOfStep) {
@@ -151,14 +151,14 @@ func (p *probe) survey() {
 		}
 	}
 	if p.wide { // what is open may have been opened without SMTPUTF8
-		p.s.inside = math.MaxInt
+		p.s.mail.sent = math.MaxInt
 	}
 }
 
-// most is how many RCPTs may go in a transaction. Exim as shipped refuses what comes behind the tenth while fewer than
+// transactionMax is how many RCPTs may go in a transaction. Exim as shipped refuses what comes behind the tenth while fewer than
 // half were accepted (configure.default, acl_check_rcpt).
-func (p *probe) most() int {
-	most := max(10, 2*p.s.passed)
+func (p *probe) transactionMax() int {
+	most := max(10, 2*p.s.mail.accepted)
 	if p.ask.PerTransaction > 0 {
 		return min(most, p.ask.PerTransaction)
 	}
@@ -184,7 +184,7 @@ func (p *probe) run(ctx context.Context) error {
 		if p.ask.Pipelining && p.s.offers.pipelining {
 			p.fill()
 		} else {
-			p.put(p.done, p.s.transaction)
+			p.put(p.done, p.s.mail.open)
 		}
 		if err := p.group(ctx); err != nil {
 			return err
@@ -196,7 +196,7 @@ func (p *probe) run(ctx context.Context) error {
 // fill puts a group of commands for the next addresses: RCPT for as many as may go at
 // once, and what opens a transaction before each that needs a new one.
 func (p *probe) fill() {
-	left, open := groupRcpts, p.s.transaction
+	left, open := groupRcpts, p.s.mail.open
 	if p.ask.Depth > 0 {
 		left = min(left, p.ask.Depth)
 	}
@@ -226,24 +226,24 @@ func (p *probe) put(i int, open bool) Stage {
 	s, a := p.s, &p.addrs[i]
 	stage := StageRcpt
 	switch {
-	case open && s.inside < p.most():
+	case open && s.mail.sent < p.transactionMax():
 		s.out = append(s.out, "RCPT TO:<"...)
 		s.out = append(s.out, a.Local...)
 		s.out = append(s.out, '@')
 		s.put(a.Domain, ">")
-		s.rcpts++
-		s.inside++
-		s.grant(s.rcpts)
+		s.counts.Rcpts++
+		s.mail.sent++
+		s.grant(s.counts.Rcpts)
 	case open:
 		stage = StageRset
 		s.put("RSET", "")
-		s.grant(s.rcpts + 1)
+		s.grant(s.counts.Rcpts + 1)
 	default:
 		stage = StageMail
-		s.inside, s.passed = 0, 0
+		s.mail.sent, s.mail.accepted = 0, 0
 		p.putMail(i)
-		s.mails++
-		s.grant(s.rcpts + 1)
+		s.counts.Mails++
+		s.grant(s.counts.Rcpts + 1)
 	}
 	s.due = append(s.due, stage)
 	return stage
@@ -253,7 +253,7 @@ func (p *probe) put(i int, open bool) Stage {
 // with that at i, needs it (RFC 6531 §3.4).
 func (p *probe) putMail(i int) {
 	p.s.out = append(p.s.out, "MAIL FROM:<"...)
-	for room := p.most(); p.wide && i < len(p.addrs) && room > 0; i++ {
+	for room := p.transactionMax(); p.wide && i < len(p.addrs) && room > 0; i++ {
 		if p.answers[i].Err != nil {
 			continue
 		}
@@ -314,12 +314,12 @@ func (p *probe) led(ctx context.Context, stage Stage) error {
 	case err != nil:
 		return err
 	case stage == StageMail:
-		p.s.nth, p.s.passed = 0, 0
+		p.s.mail.answered, p.s.mail.accepted = 0, 0
 		return p.s.mailDone(reply)
 	case !reply.Accepted(): // RFC 5321 §4.1.1.5 knows no refusal
 		return p.s.refuse(stage, reply)
 	}
-	p.s.transaction = false
+	p.s.mail.open = false
 	return nil
 }
 
@@ -330,9 +330,9 @@ func (p *probe) answered(ctx context.Context, sent time.Time, dropped bool) erro
 	if err != nil {
 		return s.fail(StageRcpt, s.cause(ctx, err))
 	}
-	if reply.Permanent() && s.transaction { // else it is about the MAIL that was refused
+	if reply.Permanent() && s.mail.open { // else it is about the MAIL that was refused
 		p.refused++
-		s.refused++
+		s.counts.Refused++
 	}
 	if reply.Code == 421 { // RFC 5321 §3.8
 		s.Close()
@@ -343,11 +343,11 @@ func (p *probe) answered(ctx context.Context, sent time.Time, dropped bool) erro
 	p.skip()
 	a := p.addrs[p.done]
 	s.traceHeard(reply, a)
-	if s.nth++; reply.Accepted() {
-		s.passed++
+	if s.mail.answered++; reply.Accepted() {
+		s.mail.accepted++
 	}
 	p.heard = time.Now()
-	p.answers[p.done] = Answer{Reply: reply, Nth: s.nth, Sent: sent, At: p.heard, Led: p.slowest}
+	p.answers[p.done] = Answer{Reply: reply, Nth: s.mail.answered, Sent: sent, At: p.heard, Led: p.slowest}
 	p.slowest = 0
 	p.done++
 	if s.open && p.ask.Stop != nil && p.ask.Stop(a, reply) {
@@ -358,7 +358,7 @@ func (p *probe) answered(ctx context.Context, sent time.Time, dropped bool) erro
 
 // mailDone takes the reply to MAIL. A refusal leaves the session open.
 func (s *Session) mailDone(reply Reply) error {
-	s.transaction = reply.Accepted()
+	s.mail.open = reply.Accepted()
 	if !reply.Accepted() && !reply.Temporary() && !reply.Permanent() {
 		return s.fail(StageMail, ErrProtocol)
 	}

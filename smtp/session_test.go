@@ -44,9 +44,9 @@ func TestProbeAsksInOneTransactionAndNeverSendsData(t *testing.T) {
 	if answers, err = s.Probe(t.Context(), addresses("c"), Ask{}); err != nil || codes(answers) != "250" {
 		t.Fatalf("second probe: %s, %v", codes(answers), err)
 	}
-	if s.Rcpts() != 3 || s.Refused() != 1 || !s.Open() || s.TLS() || s.Host() != "mx.example" {
+	if s.Counts().Rcpts != 3 || s.Counts().Refused != 1 || !s.Open() || s.TLS() || s.Host() != "mx.example" {
 		t.Errorf("rcpts %d, refused %d, open %v, tls %v, host %q",
-			s.Rcpts(), s.Refused(), s.Open(), s.TLS(), s.Host())
+			s.Counts().Rcpts, s.Counts().Refused, s.Open(), s.TLS(), s.Host())
 	}
 	s.Quit()
 	if s.Open() {
@@ -196,8 +196,8 @@ func TestGroupOfTransactions(t *testing.T) {
 			if codes(answers) != test.want || strings.TrimSpace(nth) != test.nth || !strings.EqualFold(failed, test.failed) {
 				t.Errorf("answers %q, nth %q, failed %q (%v)", codes(answers), nth, failed, err)
 			}
-			if s.Rcpts() != test.rcpts || s.Refused() != test.refuse || s.Open() != test.open {
-				t.Errorf("%d RCPTs, %d refused, open %v", s.Rcpts(), s.Refused(), s.Open())
+			if s.Counts().Rcpts != test.rcpts || s.Counts().Refused != test.refuse || s.Open() != test.open {
+				t.Errorf("%d RCPTs, %d refused, open %v", s.Counts().Rcpts, s.Counts().Refused, s.Open())
 			}
 		})
 	}
@@ -213,8 +213,8 @@ func TestGroupOfTransactionsOutOfStep(t *testing.T) {
 		> 250 and one more
 		! eof`, testOptions())
 	answers, err := s.Probe(t.Context(), addresses("a", "b"), Ask{Pipelining: true, PerTransaction: 1, Depth: 1})
-	if f := failure(t, err); !errors.Is(f, ErrOutOfStep) || len(answers) != 0 || s.Open() || s.Rcpts() > 2 {
-		t.Errorf("failure %v, answers %s, open %v, %d RCPTs", f, codes(answers), s.Open(), s.Rcpts())
+	if f := failure(t, err); !errors.Is(f, ErrOutOfStep) || len(answers) != 0 || s.Open() || s.Counts().Rcpts > 2 {
+		t.Errorf("failure %v, answers %s, open %v, %d RCPTs", f, codes(answers), s.Open(), s.Counts().Rcpts)
 	}
 }
 
@@ -287,8 +287,8 @@ func TestPipelinedGroupIsBounded(t *testing.T) {
 		locals[i] = strings.Repeat("x", 1+i%64)
 	}
 	answers, err := s.Probe(t.Context(), addresses(locals...), Ask{Pipelining: true})
-	if err != nil || len(answers) != n || s.Rcpts() != n {
-		t.Errorf("%d answers, %d rcpts, %v; want %d", len(answers), s.Rcpts(), err, n)
+	if err != nil || len(answers) != n || s.Counts().Rcpts != n {
+		t.Errorf("%d answers, %d rcpts, %v; want %d", len(answers), s.Counts().Rcpts, err, n)
 	}
 	s.Close()
 	if got := <-most; got > groupBytes || got < groupBytes/2 {
@@ -342,8 +342,8 @@ func TestProbeStops(t *testing.T) {
 			if err != nil || len(answers) != test.wantRefused || strings.Trim(codes(answers), "50 ") != "" {
 				t.Errorf("answers %s, %v; want %d times 550", codes(answers), err, test.wantRefused)
 			}
-			if !s.Open() || s.Refused() != test.wantRefused {
-				t.Errorf("open %v, refused %d, want true, %d", s.Open(), s.Refused(), test.wantRefused)
+			if !s.Open() || s.Counts().Refused != test.wantRefused {
+				t.Errorf("open %v, refused %d, want true, %d", s.Open(), s.Counts().Refused, test.wantRefused)
 			}
 		})
 	}
@@ -391,8 +391,8 @@ func TestProbeIsHeld(t *testing.T) {
 			asked := 0
 			test.ask.Hold = func() bool { asked++; return asked > test.after }
 			answers, err := s.Probe(t.Context(), addresses("a", "b"), test.ask)
-			if err != nil || codes(answers) != test.want || !s.Open() || s.Rcpts() != len(answers) {
-				t.Errorf("answers %s, %v, open %v, %d RCPTs", codes(answers), err, s.Open(), s.Rcpts())
+			if err != nil || codes(answers) != test.want || !s.Open() || s.Counts().Rcpts != len(answers) {
+				t.Errorf("answers %s, %v, open %v, %d RCPTs", codes(answers), err, s.Open(), s.Counts().Rcpts)
 			}
 		})
 	}
@@ -503,8 +503,8 @@ func TestUnaskableAddressesAreAnsweredWithoutAsking(t *testing.T) {
 	if err != nil || len(answers) != 1 || !errors.Is(answers[0].Err, ErrNoSMTPUTF8) {
 		t.Errorf("%v, %v", answers, err)
 	}
-	if s.Rcpts() != 1 {
-		t.Errorf("rcpts %d, want 1", s.Rcpts())
+	if s.Counts().Rcpts != 1 {
+		t.Errorf("rcpts %d, want 1", s.Counts().Rcpts)
 	}
 }
 

@@ -282,11 +282,12 @@ func (a *sessionActor) ask(m scheduler.AskProbes) scheduler.Report {
 	if a.pause(m.After); m.RefusedMax <= 0 {
 		return r
 	}
-	refused, rcpts, mails := a.smtp.Refused(), a.smtp.Rcpts(), a.smtp.Mails()
+	before := a.smtp.Counts()
 	stop, err := a.probe(&r, &m)
 	r.Unanswered = m.Probes[len(r.Answered):]
-	r.Refused, r.Transactions = a.smtp.Refused()-refused, a.smtp.Mails()-mails
-	r.OnWire = a.smtp.Rcpts() - rcpts - countAsked(r.Answered)
+	now := a.smtp.Counts()
+	r.Refused, r.Transactions = now.Refused-before.Refused, now.Mails-before.Mails
+	r.OnWire = now.Rcpts - before.Rcpts - countAsked(r.Answered)
 	switch {
 	case stop == verdict.ActVoid: // whatever came behind it
 		last := r.Answered[len(r.Answered)-1].Judgement

@@ -18,8 +18,8 @@ func (a *sessionActor) traced(host string) {
 // untraced ends the span of a session that has ended; a second call does nothing.
 func (a *sessionActor) untraced() {
 	if a.span.On() && a.smtp != nil {
-		a.span.Count(tracing.Rcpts, int64(a.smtp.Rcpts()))
-		a.span.Count(tracing.Refused, int64(a.smtp.Refused()))
+		a.span.Count(tracing.Rcpts, int64(a.smtp.Counts().Rcpts))
+		a.span.Count(tracing.Refused, int64(a.smtp.Counts().Refused))
 	}
 	a.span.End(a.broken)
 	a.span = tracing.Span{}
