@@ -155,8 +155,8 @@ func (p *probe) survey() {
 	}
 }
 
-// transactionMax is how many RCPTs may go in a transaction. Exim as shipped refuses what comes behind the tenth while fewer than
-// half were accepted (configure.default, acl_check_rcpt).
+// transactionMax returns how many RCPTs may go in a transaction. Exim as shipped refuses those after the tenth while
+// fewer than half were accepted (configure.default, acl_check_rcpt).
 func (p *probe) transactionMax() int {
 	most := max(10, 2*p.s.mail.accepted)
 	if p.ask.PerTransaction > 0 {

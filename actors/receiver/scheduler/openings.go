@@ -105,8 +105,8 @@ func (op *openings) dialledLately(dialled time.Time) int {
 }
 
 // comeLater reports whether a session temporarily couldn't be opened, for no reason with a rule of its own: its host
-// wasn't reached, greeted with 4xx and named no time, or said 5xx about our rate though it has served us, or whatever the
-// words beside sessions that it serves.
+// wasn't reached, greeted with 4xx and named no time, or said 5xx about our rate though it has served us, or whatever
+// the words beside sessions that it serves.
 func comeLater(told *Judgement, served bool, open int) bool {
 	a, v := &told.Attempt, &told.Verdict
 	switch {
