@@ -1,4 +1,3 @@
-// Package docs has the documents and the tests that hold them to the code.
 package docs
 
 import (

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"rollcall/http/api"
-	"rollcall/http/apikey"
 	"rollcall/http/listen"
 	"rollcall/ledger"
 )
@@ -56,9 +55,9 @@ func (s *Server) identify(ctx context.Context, r *request) (key ledger.Key, ok b
 		return ledger.Key{}, false
 	}
 	known := keyRejected
-	var presented apikey.Key
+	var presented api.Key
 	if len(values) == 1 { // the library would take the first of several
-		presented, ok = apikey.Parse(values[0])
+		presented, ok = api.ParseKey(values[0])
 		if ok {
 			key, known = s.keys.recall(presented)
 		}
@@ -89,7 +88,7 @@ func (s *Server) client(r *request) netip.Addr {
 
 // lookUp asks the ledger about a key. rejected returns the wait for a bad key; notBad is called for a good key, or if
 // the ledger did not answer.
-func (s *Server) lookUp(ctx context.Context, r *request, presented apikey.Key, rejected func() time.Duration,
+func (s *Server) lookUp(ctx context.Context, r *request, presented api.Key, rejected func() time.Duration,
 	notBad func()) (ledger.Key, bool) {
 	key, err := s.keys.look(ctx, presented)
 	if errors.Is(err, errBadKey) {
@@ -180,7 +179,7 @@ func newKeyCache(book Book, now func() time.Time) *keyCache {
 
 // recall returns what is known about a key without the ledger. The secret of an id never changes, so a wrong one is bad
 // at once.
-func (c *keyCache) recall(presented apikey.Key) (ledger.Key, keyState) {
+func (c *keyCache) recall(presented api.Key) (ledger.Key, keyState) {
 	g, isGood := c.good.Get(presented.ID)
 	until, isBad := c.bad.Get(presented.ID)
 	now := c.now()
@@ -197,13 +196,13 @@ func (c *keyCache) recall(presented apikey.Key) (ledger.Key, keyState) {
 }
 
 // sameSecret compares in constant time; an unknown id is compared with zeros, so that both cases take equally long.
-func sameSecret(key ledger.Key, presented apikey.Key) bool {
+func sameSecret(key ledger.Key, presented api.Key) bool {
 	return subtle.ConstantTimeCompare(key.SecretSHA256[:], presented.SHA256[:]) == 1
 }
 
 // look asks the ledger for the workspace of a key. Errors: errBadKey, or the ledger's. Simultaneous requests share one
 // question.
-func (c *keyCache) look(ctx context.Context, presented apikey.Key) (ledger.Key, error) {
+func (c *keyCache) look(ctx context.Context, presented api.Key) (ledger.Key, error) {
 	id := presented.ID
 	v, err, _ := c.ask.Do(id, func() (any, error) {
 		asked := c.now()

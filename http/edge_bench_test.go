@@ -17,7 +17,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	httpd "rollcall/http"
-	"rollcall/http/apikey"
+	"rollcall/http/api"
 )
 
 // benchConns are the connections of a benchmark, each with one request at a time.
@@ -160,7 +160,7 @@ func guess(b *testing.B, e *edge) (stop func() (perSecond float64)) {
 			var res fasthttp.Response
 			for ctx.Err() == nil {
 				<-tick.C
-				key, _ := apikey.New()
+				key, _ := api.NewKey()
 				_, _ = io.WriteString(c, "GET /v1/credits HTTP/1.1\r\nHost: a\r\nX-API-Key: "+key+"\r\n\r\n")
 				if err := res.Read(r); err != nil || res.StatusCode() != 401 && res.StatusCode() != 429 {
 					b.Errorf("a bad key is answered %d, %v", res.StatusCode(), err)

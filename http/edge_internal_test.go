@@ -21,7 +21,6 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"rollcall/http/api"
-	"rollcall/http/apikey"
 	"rollcall/http/listen"
 	"rollcall/ledger"
 	"rollcall/smtp"
@@ -248,19 +247,19 @@ func TestPartOfALimit(t *testing.T) {
 func TestBadKeysPushNoGoodOneOut(t *testing.T) {
 	book := &guessedBook{good: map[string]ledger.Key{"good": {ID: "good"}}}
 	c := newKeyCache(book, time.Now)
-	if _, err := c.look(t.Context(), apikey.Key{ID: "good"}); err != nil {
+	if _, err := c.look(t.Context(), api.Key{ID: "good"}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range badKeysMax + 10 {
-		if _, err := c.look(t.Context(), apikey.Key{ID: fmt.Sprint("bad ", i)}); !errors.Is(err, errBadKey) {
+		if _, err := c.look(t.Context(), api.Key{ID: fmt.Sprint("bad ", i)}); !errors.Is(err, errBadKey) {
 			t.Fatal(err)
 		}
 	}
-	if _, known := c.recall(apikey.Key{ID: "good"}); known == keyUnknown || c.bad.Len() != badKeysMax {
+	if _, known := c.recall(api.Key{ID: "good"}); known == keyUnknown || c.bad.Len() != badKeysMax {
 		t.Errorf("the good key is %v, and %d bad ones are kept, want %d", known, c.bad.Len(), badKeysMax)
 	}
 	delete(book.good, "good")
-	if _, err := c.look(t.Context(), apikey.Key{ID: "good"}); !errors.Is(err, errBadKey) || c.good.Len() != 0 {
+	if _, err := c.look(t.Context(), api.Key{ID: "good"}); !errors.Is(err, errBadKey) || c.good.Len() != 0 {
 		t.Errorf("a key that was revoked: %v, and %d are kept", err, c.good.Len())
 	}
 	c.used.Stop()

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	httpd "rollcall/http"
-	"rollcall/http/apikey"
+	"rollcall/http/api"
 	"rollcall/http/listen"
 	"rollcall/http/listen/listentest"
 	"rollcall/ledger"
@@ -36,7 +36,7 @@ func TestBadKeysHitNobodyElse(t *testing.T) {
 	})
 	_, fresh, _ := e.customer("second")
 	_, later, _ := e.customer("third")
-	revoked, _ := apikey.New()
+	revoked, _ := api.NewKey()
 	want := func(what, key string, status int, after string) {
 		t.Helper()
 		if a := e.do(withKey(key)); a.status != status || a.header.Get("Retry-After") != after {
@@ -56,7 +56,7 @@ func TestBadKeysHitNobodyElse(t *testing.T) {
 	want("a known key", e.key, 200, "")
 	want("a good key that was never seen", fresh, 200, "")
 	for range 2 { // the lookups that are left
-		unknown, _ := apikey.New()
+		unknown, _ := api.NewKey()
 		want("an unknown key", unknown, 429, "3")
 	}
 	want("a good key that was never seen, without a lookup left", later, 429, "1")
@@ -64,10 +64,10 @@ func TestBadKeysHitNobodyElse(t *testing.T) {
 	want("the same after the time told", later, 200, "")
 	clk.advance(time.Minute)
 	for range 43 { // spends what came back of both limits
-		unknown, _ := apikey.New()
+		unknown, _ := api.NewKey()
 		e.do(withKey(unknown))
 	}
-	unknown, _ := apikey.New()
+	unknown, _ := api.NewKey()
 	asked := e.book.keyReads.Load()
 	if want("an unknown key", unknown, 429, "1"); e.book.keyReads.Load() != asked {
 		t.Error("the ledger was asked although no lookup was left")
@@ -95,7 +95,7 @@ func TestGoodKeysCostNothing(t *testing.T) {
 	}
 	e.book.away.Store(true)
 	for range 3 { // nobody knows whether it is good
-		if key, _ := apikey.New(); e.do(withKey(key)).status != 503 {
+		if key, _ := api.NewKey(); e.do(withKey(key)).status != 503 {
 			t.Fatal("a key that nobody could be asked about is not answered 503")
 		}
 	}
@@ -118,7 +118,7 @@ func TestGuessesAreLookedUpAtABoundedRate(t *testing.T) {
 	})
 	asked := e.book.keyReads.Load()
 	for range 500 {
-		key, _ := apikey.New()
+		key, _ := api.NewKey()
 		e.do(withKey(key))
 	}
 	if n := e.book.keyReads.Load() - asked; n != 120 {

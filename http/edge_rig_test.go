@@ -23,7 +23,6 @@ import (
 	"rollcall/config/effort"
 	httpd "rollcall/http"
 	"rollcall/http/api"
-	"rollcall/http/apikey"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
@@ -123,7 +122,7 @@ func (e *edge) customer(name string) (workspace uuid.UUID, key, keyID string) {
 	if err != nil {
 		e.t.Fatalf("create workspace: %v", err)
 	}
-	text, k := apikey.New()
+	text, k := api.NewKey()
 	if _, err := e.book.CreateKey(ctx, ledger.Key{ID: k.ID, Workspace: w.ID,
 		SecretSHA256: k.SHA256}); err != nil {
 		e.t.Fatalf("create key: %v", err)

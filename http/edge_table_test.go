@@ -16,7 +16,6 @@ import (
 
 	"rollcall/config/effort"
 	"rollcall/http/api"
-	"rollcall/http/apikey"
 )
 
 // tableRow is one request and what the error table wants for it.
@@ -221,7 +220,7 @@ func TestRefusals(t *testing.T) {
 	e := newEdge(t, nil)
 	x := table{mine: e.create("10").String(), identity: uuid.NewString()}
 	_, x.otherKey, _ = e.customer("second")
-	x.unknownKey, _ = apikey.New()
+	x.unknownKey, _ = api.NewKey()
 	broken := []byte(e.key)
 	broken[20] ^= 1
 	x.brokenKey = string(broken)

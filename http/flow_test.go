@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	httpd "rollcall/http"
-	"rollcall/http/apikey"
+	"rollcall/http/api"
 	"rollcall/http/listen/listentest"
 	"rollcall/http/upload"
 	"rollcall/ledger"
@@ -459,7 +459,7 @@ func (f *flow) poorCustomer(credits ledger.Credits) (workspace uuid.UUID, key, k
 	if err != nil {
 		f.Fatal(err)
 	}
-	text, k := apikey.New()
+	text, k := api.NewKey()
 	made := ledger.Key{ID: k.ID, Workspace: w.ID, SecretSHA256: k.SHA256}
 	if _, err := f.edge.book.CreateKey(ctx, made); err != nil {
 		f.Fatal(err)

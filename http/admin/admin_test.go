@@ -20,7 +20,7 @@ import (
 
 	"rollcall/config/effort"
 	"rollcall/http/admin"
-	"rollcall/http/apikey"
+	"rollcall/http/api"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp/identity"
@@ -143,7 +143,7 @@ func TestOperatorTour(t *testing.T) {
 	}
 	status, k := r.call("POST", "/v1/workspaces/"+id+"/keys", `{"label":"laptop"}`)
 	text, _ := k["key"].(string)
-	parsed, ok := apikey.Parse([]byte(text))
+	parsed, ok := api.ParseKey([]byte(text))
 	if status != 200 || !ok || k["id"] != parsed.ID || len(k) != 2 {
 		t.Fatalf("create key: %d %v", status, k)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/http/api"
-	"rollcall/http/apikey"
 	"rollcall/ledger"
 )
 
@@ -311,7 +310,7 @@ func (d workspaceOps) createKey(ctx context.Context, workspace uuid.UUID, label 
 	if err := named("label", label, 0); err != nil {
 		return NewKey{}, err
 	}
-	text, k := apikey.New()
+	text, k := api.NewKey()
 	made, err := askLedger(ctx, d.common, "create key", func(ctx context.Context) (ledger.Key, error) {
 		return d.options.Book.CreateKey(ctx, ledger.Key{ID: k.ID, Workspace: workspace, Label: label, SecretSHA256: k.SHA256})
 	})

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/http/apikey"
+	"rollcall/http/api"
 	"rollcall/http/web"
 	"rollcall/ledger"
 )
@@ -92,7 +92,7 @@ func makeKey(d *Dashboard, w http.ResponseWriter, r *request) {
 		d.showKeys(w, r, http.StatusUnprocessableEntity, v)
 		return
 	}
-	text, key := apikey.NewOf(apikey.IDOf(d.signin.Keyed("key", r.workspace().String(), form.String())))
+	text, key := api.NewKeyOf(api.KeyIDOf(d.signin.Keyed("key", r.workspace().String(), form.String())))
 	_, err := d.o.Book.CreateKey(r.Context(), ledger.Key{ID: key.ID, Workspace: r.workspace(), Label: label,
 		SecretSHA256: key.SHA256})
 	switch {

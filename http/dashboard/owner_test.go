@@ -11,14 +11,14 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/http/apikey"
+	"rollcall/http/api"
 	"rollcall/ledger"
 )
 
 // key makes a key of the rig's workspace, and gives its public part.
 func (g *rig) key(label string) string {
 	g.t.Helper()
-	_, k := apikey.New()
+	_, k := api.NewKey()
 	if _, err := g.book.CreateKey(context.Background(), ledger.Key{ID: k.ID, Workspace: g.workspace, Label: label,
 		SecretSHA256: k.SHA256}); err != nil {
 		g.t.Fatal(err)

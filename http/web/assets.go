@@ -22,7 +22,7 @@ import (
 	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/parser"
 
-	"rollcall/docs/customers"
+	"rollcall/docs"
 )
 
 //go:embed assets/*.css assets/*.js assets/*.svg
@@ -145,9 +145,9 @@ var guide = sync.OnceValues(func() (map[string]GuidePage, error) {
 	pages := map[string]GuidePage{}
 	writer := goldmark.New(goldmark.WithExtensions(extension.Table),
 		goldmark.WithParserOptions(parser.WithAutoHeadingID()))
-	names, err := fs.Glob(customers.Files, "*.md")
+	names, err := fs.Glob(docs.Customers, "customers/*.md")
 	for _, name := range names {
-		source, failed := customers.Files.ReadFile(name)
+		source, failed := docs.Customers.ReadFile(name)
 		var b bytes.Buffer
 		if failed == nil {
 			failed = writer.Convert(source, &b)
@@ -171,7 +171,7 @@ var guide = sync.OnceValues(func() (map[string]GuidePage, error) {
 			return `<div class="scroll"` + label + "><table>"
 		})
 		text = strings.ReplaceAll(text, "</table>", "</table></div>")
-		pages[strings.TrimSuffix(name, ".md")] = GuidePage{Title: string(title[1]), Text: template.HTML(text)}
+		pages[strings.TrimSuffix(path.Base(name), ".md")] = GuidePage{Title: string(title[1]), Text: template.HTML(text)}
 	}
 	return pages, err
 })

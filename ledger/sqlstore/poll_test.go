@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/http"
-	"rollcall/http/apikey"
+	"rollcall/http/api"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 )
@@ -118,7 +118,7 @@ func TestPollIsOnePointRead(t *testing.T) {
 // poller starts the API over a desk's ledger and gives what polls one verification.
 func poller(t *testing.T, d *ledgertest.Fixture, id uuid.UUID) func() {
 	t.Helper()
-	text, key := apikey.New()
+	text, key := api.NewKey()
 	_, err := d.CreateKey(t.Context(), ledger.Key{ID: key.ID, Workspace: d.Workspace, SecretSHA256: key.SHA256})
 	if err != nil {
 		t.Fatal(err)

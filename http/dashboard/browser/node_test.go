@@ -18,7 +18,7 @@ import (
 
 	"rollcall/config/effort"
 	httpd "rollcall/http"
-	"rollcall/http/apikey"
+	"rollcall/http/api"
 	"rollcall/http/dashboard"
 	"rollcall/http/dashboard/signin"
 	"rollcall/http/upload"
@@ -401,9 +401,9 @@ func (p *place) cancelled(name string) ledger.Verification {
 // keys makes two keys, of which one is revoked, and gives the public part of the other.
 func (p *place) keys() string {
 	p.t.Helper()
-	_, works := apikey.New()
-	_, ended := apikey.New()
-	for _, k := range []apikey.Key{works, ended} {
+	_, works := api.NewKey()
+	_, ended := api.NewKey()
+	for _, k := range []api.Key{works, ended} {
 		if _, err := p.book.CreateKey(context.Background(), ledger.Key{ID: k.ID, Workspace: p.id, Label: "laptop of " + k.ID[:3],
 			SecretSHA256: k.SHA256}); err != nil {
 			p.t.Fatal(err)

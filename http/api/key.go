@@ -1,4 +1,4 @@
-package apikey
+package api
 
 import (
 	"crypto/rand"
@@ -9,15 +9,15 @@ import (
 
 // The parts of a key, in bytes.
 const (
-	prefix      = "rc_"
+	keyPrefix   = "rc_"
 	idLength    = 12 // 36^12 ids: no collision in practice, short enough to say
 	bodyLength  = 43 // 62^43 > 2^256
 	sumLength   = 6  // 62^6 > 2^32
-	secretStart = len(prefix) + idLength + 1
+	secretStart = len(keyPrefix) + idLength + 1
 	sumStart    = secretStart + bodyLength
 
-	// Length is the length of every key.
-	Length = sumStart + sumLength
+	// KeyLength is the length of every key.
+	KeyLength = sumStart + sumLength
 )
 
 const (
@@ -25,17 +25,20 @@ const (
 	base62  = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
-// Key is a well-formed key; only the ledger knows whether it is valid.
+// Key is a well-formed API key, rc_<key id>_<secret>; only the ledger knows whether it is valid. The key id is public
+// and finds the key in the ledger. The secret is 256 random bits in base 62 with a CRC-32 at the end, so that a mistyped
+// or invented key is refused without asking the ledger, and a scanner can tell a real key from text. The ledger keeps
+// the SHA-256 of the secret only; at that entropy no slow hash is needed.
 type Key struct {
 	ID     string   // public part
 	SHA256 [32]byte // of the secret with its checksum
 }
 
-// New makes a key. Its text is shown once and stored nowhere.
-func New() (text string, k Key) { return NewOf(string(appendRandom(nil, lower36, idLength))) }
+// NewKey makes a key. Its text is shown once and stored nowhere.
+func NewKey() (text string, k Key) { return NewKeyOf(string(appendRandom(nil, lower36, idLength))) }
 
-// IDOf derives the public part of a key from 32 unguessable bytes, so that a repeated request makes the same key.
-func IDOf(sum [32]byte) string {
+// KeyIDOf derives the public part of a key from 32 unguessable bytes, so that a repeated request makes the same key.
+func KeyIDOf(sum [32]byte) string {
 	n, id := new(big.Int).SetBytes(sum[:]), make([]byte, idLength)
 	for i := range id {
 		digit := new(big.Int)
@@ -45,30 +48,30 @@ func IDOf(sum [32]byte) string {
 	return string(id)
 }
 
-// NewOf makes a key with a public part from IDOf.
-func NewOf(id string) (text string, k Key) {
-	b := make([]byte, 0, Length)
-	b = append(b, prefix...)
+// NewKeyOf makes a key with a public part from KeyIDOf.
+func NewKeyOf(id string) (text string, k Key) {
+	b := make([]byte, 0, KeyLength)
+	b = append(b, keyPrefix...)
 	b = append(b, id...)
 	b = append(b, '_')
 	b = appendRandom(b, base62, bodyLength)
 	b = appendSum(b, crc32.ChecksumIEEE(b))
-	k = Key{ID: string(b[len(prefix) : len(prefix)+idLength]), SHA256: sha256.Sum256(b[secretStart:])}
+	k = Key{ID: string(b[len(keyPrefix) : len(keyPrefix)+idLength]), SHA256: sha256.Sum256(b[secretStart:])}
 	return string(b), k
 }
 
-// Parse reads a key; ok is false when its form or its checksum is wrong.
-func Parse(text []byte) (k Key, ok bool) {
-	if len(text) != Length || string(text[:len(prefix)]) != prefix || text[secretStart-1] != '_' {
+// ParseKey reads a key; ok is false when its form or its checksum is wrong.
+func ParseKey(text []byte) (k Key, ok bool) {
+	if len(text) != KeyLength || string(text[:len(keyPrefix)]) != keyPrefix || text[secretStart-1] != '_' {
 		return Key{}, false
 	}
-	id := text[len(prefix) : secretStart-1]
+	id := text[len(keyPrefix) : secretStart-1]
 	for _, c := range id {
 		if (c < '0' || c > '9') && (c < 'a' || c > 'z') {
 			return Key{}, false
 		}
 	}
-	var sum [Length]byte
+	var sum [KeyLength]byte
 	want := appendSum(sum[:0], crc32.ChecksumIEEE(text[:sumStart]))
 	if string(want) != string(text[sumStart:]) {
 		return Key{}, false
@@ -92,7 +95,7 @@ func appendRandom(b []byte, alphabet string, n int) []byte {
 	for range n {
 		i, err := rand.Int(rand.Reader, size)
 		if err != nil { // crypto/rand ends the process rather than fail
-			panic("apikey: no randomness: " + err.Error())
+			panic("api: no randomness: " + err.Error())
 		}
 		b = append(b, alphabet[i.Int64()])
 	}

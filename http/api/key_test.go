@@ -1,4 +1,4 @@
-package apikey
+package api
 
 import (
 	"crypto/sha256"
@@ -8,9 +8,9 @@ import (
 func TestNewKeysAreReadBack(t *testing.T) {
 	seen := map[string]bool{}
 	for range 1000 {
-		text, made := New()
-		read, ok := Parse([]byte(text))
-		if !ok || read != made || len(text) != Length || seen[text] {
+		text, made := NewKey()
+		read, ok := ParseKey([]byte(text))
+		if !ok || read != made || len(text) != KeyLength || seen[text] {
 			t.Fatalf("%q: read %+v, %v; made %+v", text, read, ok, made)
 		}
 		if made.SHA256 != sha256.Sum256([]byte(text[len(text)-49:])) {
@@ -22,34 +22,34 @@ func TestNewKeysAreReadBack(t *testing.T) {
 
 // TestEverySlipIsSeen changes each character of a key, swaps neighbours and cuts it.
 func TestEverySlipIsSeen(t *testing.T) {
-	text, _ := New()
+	text, _ := NewKey()
 	for i := range text {
 		b := []byte(text)
 		b[i] ^= 1
-		if _, ok := Parse(b); ok {
+		if _, ok := ParseKey(b); ok {
 			t.Errorf("a slip at %d is not seen", i)
 		}
-		if _, ok := Parse([]byte(text[:i])); ok {
+		if _, ok := ParseKey([]byte(text[:i])); ok {
 			t.Errorf("a key cut at %d is read", i)
 		}
 		if i > 0 && text[i] != text[i-1] {
 			b = []byte(text)
 			b[i], b[i-1] = b[i-1], b[i]
-			if _, ok := Parse(b); ok {
+			if _, ok := ParseKey(b); ok {
 				t.Errorf("neighbours swapped at %d are not seen", i)
 			}
 		}
 	}
-	if _, ok := Parse([]byte(text + "0")); ok {
+	if _, ok := ParseKey([]byte(text + "0")); ok {
 		t.Error("a longer key is read")
 	}
 }
 
 func FuzzParse(f *testing.F) {
-	text, _ := New()
+	text, _ := NewKey()
 	f.Add([]byte(text))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if k, ok := Parse(b); ok && (len(b) != Length || len(k.ID) != idLength) {
+		if k, ok := ParseKey(b); ok && (len(b) != KeyLength || len(k.ID) != idLength) {
 			t.Errorf("%q gives %+v", b, k)
 		}
 	})
