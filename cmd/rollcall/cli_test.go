@@ -180,7 +180,7 @@ func TestWrongCallsGetOneClearLineAndTheirCode(t *testing.T) {
 			`--api "here" is not a URL`},
 		{"missing file", []string{"verify", "none.csv"}, exitFailed, "there is no file none.csv: check the path"},
 		{"empty file", []string{"verify", "--lab", "empty.csv"}, exitFailed, "empty.csv is empty"},
-		{"a folder", []string{"verify", "."}, exitFailed, ". is no regular file"},
+		{"a folder", []string{"verify", "."}, exitFailed, ". is not a regular file"},
 		{"no service", []string{"verify", "list.csv", "--api", "http://127.0.0.1:1", "--key", "k"},
 			exitFailed, "no Rollcall API answers at http://127.0.0.1:1: start a node with `rollcall serve`, or " +
 				"check --api"},

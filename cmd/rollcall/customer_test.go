@@ -173,7 +173,7 @@ func TestACustomerNeedsNoCurl(t *testing.T) {
 		want string
 	}{
 		{[]string{"status", "abc"}, exitUsage, "at least its first 4 characters"},
-		{[]string{"status", "zzzz"}, exitUsage, `"zzzz" is no id`},
+		{[]string{"status", "zzzz"}, exitUsage, `"zzzz" is not the id`},
 		{[]string{"results", "00000000-0000"}, exitFailed, "no verification of this workspace begins with 00000000-0000"},
 		{[]string{"check", "anna"}, exitUsage, `"anna" is no email address`},
 		{[]string{"credits", "shw"}, exitUsage, "did you mean show?"},

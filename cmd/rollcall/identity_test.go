@@ -219,7 +219,7 @@ func TestANodeThatIsNotMadeToBeFitProbes(t *testing.T) {
 	if found.Fit || !found.Probing || !strings.Contains(said.String(), "identity.enforce = false") {
 		t.Errorf("got %+v and\n%s", found, said.String())
 	}
-	if text := doctorVerdict(diagnosis{Identity: found}); !strings.Contains(text, "it probes all the same") {
+	if text := doctorVerdict(diagnosis{Identity: found}); !strings.Contains(text, "but it probes") {
 		t.Errorf("the doctor says\n%s", text)
 	}
 }

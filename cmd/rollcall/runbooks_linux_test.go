@@ -265,7 +265,7 @@ func TestTheRunbookOfCertificates(t *testing.T) {
 		}
 	}
 	replace("tls.key")
-	n.logs("new certificate refused, the one before stays in force")
+	n.logs("new certificate refused, the old one stays in use")
 	out := n.script(script{document: "operators/runbooks/certificate.md", names: atHome(map[string]string{
 		"/etc/rollcall/api.crt": "etc/tls.crt"}), standIns: map[string]string{"journalctl": "cat log"}})
 	if !strings.Contains(out[0], "new certificate refused") || !strings.Contains(out[0], "notAfter=") {

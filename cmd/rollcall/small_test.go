@@ -149,7 +149,7 @@ func TestOutIsTriedBeforeTheWork(t *testing.T) {
 		{in("list.csv"), own}, {"link.csv", own}, {"hard.csv", own}, {"sub",
 			"is a folder: name a file in it, such as sub/results.csv"},
 		{"none/r.csv", "there is no folder none for --out none/r.csv: make it"}, {"none/", "is a folder that does not exist"},
-		{"old.csv/r.csv", "give another --out"}, {os.DevNull, "is no regular file"},
+		{"old.csv/r.csv", "give another --out"}, {os.DevNull, "is not a regular file"},
 		{strings.Repeat("x", 300), "give another --out"}, {"closed/r.csv",
 			"may not write into closed: give --out in another folder"},
 	} {

@@ -26,9 +26,9 @@ const (
 )
 
 // Key is a well-formed API key, rc_<key id>_<secret>; only the ledger knows whether it is valid. The key id is public
-// and finds the key in the ledger. The secret is 256 random bits in base 62 with a CRC-32 at the end, so that a mistyped
-// or invented key is refused without asking the ledger, and a scanner can tell a real key from text. The ledger keeps
-// the SHA-256 of the secret only; at that entropy no slow hash is needed.
+// and finds the key in the ledger. The secret is 256 random bits in base 62 with a CRC-32 at the end, so that a
+// mistyped or invented key is refused without asking the ledger, and a scanner can tell a real key from text. The
+// ledger keeps the SHA-256 of the secret only; at that entropy no slow hash is needed.
 type Key struct {
 	ID     string   // public part
 	SHA256 [32]byte // of the secret with its checksum

@@ -158,7 +158,7 @@ var guide = sync.OnceValues(func() (map[string]GuidePage, error) {
 		}
 		text := guideLinks.ReplaceAllString(b.String(), `href="/docs/$1$2"`)
 		text = guideElsewhere.ReplaceAllString(text, "$1")
-		if name == "errors.md" {
+		if name == "customers/errors.md" {
 			text = withCodeNames(text)
 		}
 		regions := 0

@@ -51,7 +51,7 @@ func operatorPath(g *operatetest.Rig, s shown) string {
 }
 
 func TestEveryPageOfOperatorsIsInTheTable(t *testing.T) {
-	text, err := os.ReadFile("../operate/routes.go")
+	text, err := os.ReadFile("../operate/access.go")
 	if err != nil {
 		t.Fatal(err)
 	}

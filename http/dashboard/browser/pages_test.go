@@ -29,7 +29,7 @@ const (
 // shown is a page in one state: its route, and what makes its path.
 type shown struct {
 	name   string
-	route  string      // as routes.go of the pages has it
+	route  string      // as access.go of the pages has it
 	role   ledger.Role // who sees it; "": nobody is signed in
 	path   func(p *place) string
 	status int // 200 when it is 0
@@ -182,7 +182,7 @@ func (p *place) everyState() {
 }
 
 func TestEveryPageIsInTheTable(t *testing.T) {
-	text, err := os.ReadFile("../routes.go")
+	text, err := os.ReadFile("../access.go")
 	if err != nil {
 		t.Fatal(err)
 	}
