@@ -199,7 +199,7 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 		t.Error("a row of nothing is drawn")
 	}
 	explained := b.must("throttle", "explain", "example.test")
-	holds(t, explained, "Now, on node-2: allowance. 5 addresses a second", "    believed: It counts by the minute")
+	holds(t, explained, "Now, on node-2: allowance; 5 addresses a second", "    believed: It counts by the minute")
 	holds(t, unfolded(explained), "At most 20 addresses in a session (rcpts_per_connection), learned at ",
 		"Z because it ended sessions after as many, until ", "Asked 2.5/s of the 5.0/s allowed from 192.0.2.7 since ")
 	var found admin.Details

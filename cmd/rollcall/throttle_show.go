@@ -172,7 +172,11 @@ func (x explanation) notes() (notes []string) {
 // present writes the state of a receiver on its nodes.
 func (x explanation) present(b *term.Page, d inspect.ReceiverDetail) {
 	b.WriteByte('\n')
-	b.Para(0, "Now, on %s: %s. %s", d.Node, stateText(d.Receiver, x.now), d.Why)
+	text := fmt.Sprintf("Now, on %s: %s", d.Node, stateText(d.Receiver, x.now))
+	if d.Why != "" {
+		text += "; " + strings.TrimSuffix(d.Why, ".")
+	}
+	b.Para(0, "%s.", text)
 	for _, cause := range d.Causes {
 		b.Para(4, "believed: %s", cause)
 	}

@@ -156,7 +156,10 @@ func sentenceOf(s *Standing, cause wire.Cause) string {
 	case wire.Cause_UNREACHED:
 		return "its hosts cannot be reached"
 	}
-	if s.queued == 0 {
+	switch {
+	case s.queued == 0 && s.asking:
+		return "its last addresses are being asked"
+	case s.queued == 0:
 		return "nothing waits"
 	}
 	return "it asks as fast as it is answered"
