@@ -388,9 +388,8 @@ func newMetrics(r prometheus.Registerer, pages []string) (*metrics, error) {
 		}, []string{"route", "class"}),
 		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "rollcall_http_limited_total",
-			Help: "API requests refused by a limit: bad_keys, key_lookups, reads, creates or downloads (how often), open, " +
-				"stored_bytes or unpaid (what a workspace has), disk (the reserve of the ledger), in_flight (a workspace has " +
-				"its share of the requests in work).",
+			Help: "API requests refused by a limit of a caller (bad_keys, key_lookups, reads, creates, downloads), of a " +
+				"workspace (open, stored_bytes, unpaid, in_flight) or of the ledger's disk (disk).",
 		}, []string{"limit"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "rollcall_http_panics_total", Help: "API requests that ended in internal_error; must stay 0.",

@@ -320,7 +320,7 @@ type stream struct {
 var (
 	errHungUp = errors.New("it hung up: its cluster.name or gossip key differs, or its " +
 		"cluster.allow_networks exclude this node; its log says which")
-	errAnswer = errors.New("its answer is not one of a member")
+	errAnswer = errors.New("its answer is not a member's")
 	errSilent = errors.New("it did not answer in time")
 )
 

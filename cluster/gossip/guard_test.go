@@ -208,7 +208,7 @@ func TestACraftedAnswerDoesNotCrashWhoAsks(t *testing.T) {
 		}()
 		o := options(t, "node-a")
 		o.Transport, o.Keys, o.Join = network.Transport(), ring(t, text), []string{evil.Address()}
-		if _, err := begin(t, o); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "is not one of a member") {
+		if _, err := begin(t, o); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "is not a member's") {
 			t.Errorf("%s: got %v, want ErrRefused", name, err)
 		}
 		<-done

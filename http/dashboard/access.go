@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -49,48 +50,67 @@ func (r *request) tenant() uuid.UUID {
 // may reports whether the member's role suffices.
 func (r *request) may(role ledger.Role) bool { return r.member.Role.Allows(role) }
 
-// admit makes the checks of a route in their order: session, membership, role.
+// handler answers a request, or returns why it can't: see Dashboard.refuse.
+type handler func(*Dashboard, http.ResponseWriter, *request) error
+
+// admit answers the requests of a route that it admits.
 func (d *Dashboard) admit(to route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, plain *http.Request) {
 		r := &request{Request: plain, page: httpd.PageRequestOf(plain.Context())}
 		r.page.Route = to.name()
-		kind, _, _ := strings.Cut(plain.Header.Get("Content-Type"), ";")
-		body := kind == "application/x-www-form-urlencoded" || kind == "" || to.part
-		if err := plain.ParseForm(); err != nil || !body { // neither a truncated form nor another body may act
-			d.fail(w, plain, failure{Status: http.StatusUnprocessableEntity, Title: "The form was incomplete",
-				Text: "What your browser sent could not be read. Nothing was changed.", Next: "Go back and send it again."})
-			return
+		err := d.check(w, r, to)
+		if err == nil {
+			err = to.handle(d, w, r)
 		}
-		if to.access != anybody {
-			if !d.identify(w, r, to) || !paced(d, w, r, to) {
-				return
-			}
+		if err != nil && err != errAnswered {
+			d.refuse(w, r.Request, err)
 		}
-		if to.access == inside && !d.enter(w, r, to) {
-			return
-		}
-		if to.access != anybody {
-			r.Request = r.WithContext(signin.Acting(r.Context(), d.signin, r.in, r.workspace(), to.role))
-		}
-		if to.access != anybody && !r.page.BelongsTo(r.tenant()) {
-			d.fail(w, r.Request, failure{Status: http.StatusServiceUnavailable, Title: "Too much at once",
-				Text: "Too many pages of your workspace are loading right now. Nothing was changed.",
-				Next: "Wait a moment and try again.", After: retryLater})
-			return
-		}
-		if text := r.PathValue("id"); text != "" {
-			var ok bool
-			if r.id, ok = web.ID(text); !ok {
-				d.notFound(w, r.Request)
-				return
-			}
-		}
-		to.handle(d, w, r)
 	})
 }
 
-// identify finds the session; without one it answers and returns false.
-func (d *Dashboard) identify(w http.ResponseWriter, r *request, to route) bool {
+// errAnswered: a request that may not use a route was answered without an error page.
+var errAnswered = errors.New("answered")
+
+// check makes the checks of a route in their order: session, membership, role.
+func (d *Dashboard) check(w http.ResponseWriter, r *request, to route) error {
+	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	body := kind == "application/x-www-form-urlencoded" || kind == "" || to.part
+	if err := r.ParseForm(); err != nil || !body { // neither a truncated form nor another body may act
+		return failure{Status: http.StatusUnprocessableEntity, Title: "The form was incomplete",
+			Text: "What your browser sent could not be read. Nothing was changed.", Next: "Go back and send it again."}
+	}
+	if to.access != anybody {
+		if err := d.identify(w, r, to); err != nil {
+			return err
+		}
+		if err := paced(w, r, to); err != nil {
+			return err
+		}
+	}
+	if to.access == inside {
+		if err := enter(w, r, to); err != nil {
+			return err
+		}
+	}
+	if to.access != anybody {
+		r.Request = r.WithContext(signin.Acting(r.Context(), d.signin, r.in, r.workspace(), to.role))
+		if !r.page.BelongsTo(r.tenant()) {
+			return failure{Status: http.StatusServiceUnavailable, Title: "Too much at once",
+				Text: "Too many pages of your workspace are loading right now. Nothing was changed.",
+				Next: "Wait a moment and try again.", After: retryLater}
+		}
+	}
+	if text := r.PathValue("id"); text != "" {
+		var ok bool
+		if r.id, ok = web.ID(text); !ok {
+			return web.Nothing
+		}
+	}
+	return nil
+}
+
+// identify finds the session.
+func (d *Dashboard) identify(w http.ResponseWriter, r *request, to route) error {
 	ctx, cookie := ledger.WithTenant(r.Context(), ledger.Strangers), cookieOf(r.Request)
 	in, err := d.signin.Session(ctx, cookie)
 	if r.Method == http.MethodPost {
@@ -99,64 +119,58 @@ func (d *Dashboard) identify(w http.ResponseWriter, r *request, to route) bool {
 	switch {
 	case err == nil:
 		r.in = in
-		return true
+		return nil
 	case !errors.Is(err, ledger.ErrNoSuchSession):
-		d.unavailable(w, r.Request, "read session", err)
+		return at("read session", err)
 	case to.part:
 		http.Error(w, "You were signed out.", http.StatusUnauthorized)
+		return errAnswered
 	case r.Method == http.MethodGet || r.Method == http.MethodHead:
-		http.Redirect(w, r.Request, "/sign-in?next="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
-	default:
-		signedOut(d, w, r.Request)
+		_ = seeOther(w, r, "/sign-in?next="+url.QueryEscape(r.URL.RequestURI()))
+		return errAnswered
 	}
-	return false
+	return signedOut
 }
 
-// paced counts the request of a user; above the limit it answers and returns false.
-func paced(d *Dashboard, w http.ResponseWriter, r *request, to route) bool {
+// paced counts the request of a user against the limit.
+func paced(w http.ResponseWriter, r *request, to route) error {
 	after := r.page.RateOf(r.in.User.ID)
 	if after == 0 {
-		return true
+		return nil
 	}
 	w.Header().Set("Retry-After", strconv.Itoa(after))
 	if to.part {
 		http.Error(w, "Too many requests at once.", http.StatusTooManyRequests)
-		return false
+		return errAnswered
 	}
-	d.fail(w, r.Request, failure{Status: http.StatusTooManyRequests, Title: "Too much at once",
+	return failure{Status: http.StatusTooManyRequests, Title: "Too much at once",
 		Text: "You sent too many requests at once. Nothing was changed.",
-		Next: "Wait a moment and try again. If you have many pages of Rollcall open, close some.", After: after})
-	return false
+		Next: "Wait a moment and try again. If you have many pages of Rollcall open, close some.", After: after}
 }
 
 // signedOut answers a form whose session has ended.
-func signedOut(d *Dashboard, w http.ResponseWriter, r *http.Request) {
-	d.fail(w, r, failure{Status: http.StatusUnauthorized, Title: "You were signed out",
-		Text: "Nothing was changed.", Next: "Sign in, then send the form again.", Link: "/sign-in", Label: "Sign in"})
-}
+var signedOut = failure{Status: http.StatusUnauthorized, Title: "You were signed out",
+	Text: "Nothing was changed.", Next: "Sign in, then send the form again.", Link: "/sign-in", Label: "Sign in"}
 
-// enter finds the membership and compares the role; if either is missing it answers and returns false.
-func (d *Dashboard) enter(w http.ResponseWriter, r *request, to route) bool {
+// enter finds the membership and compares the role.
+func enter(w http.ResponseWriter, r *request, to route) error {
 	id, ok := web.ID(r.PathValue("ws"))
-	for _, m := range r.in.Memberships {
-		if !ok || m.Workspace != id {
-			continue
-		}
-		r.member = m
-		if !m.Role.Allows(to.role) {
-			d.fail(w, r.Request, failure{Status: http.StatusForbidden, Title: "Your role doesn't allow this",
-				Text: "You're a " + string(m.Role) + " in " + m.WorkspaceName + ". Only " + rolesWith(to.role) + " can do this.",
-				Next: "Ask an owner of the workspace for another role.", Link: "/w/" + id.String(), Label: "Back to the verifications"})
-			return false
-		}
-		r.Request = r.Request.WithContext(ledger.WithTenant(r.Context(), id))
-		if !to.part && web.CookieOf(r.Request, workspaceCookie) != id.String() {
-			web.SetCookie(w, workspaceCookie, id.String(), int((365 * 24 * time.Hour).Seconds()), http.SameSiteLaxMode)
-		}
-		return true
+	at := slices.IndexFunc(r.in.Memberships, func(m ledger.Membership) bool { return ok && m.Workspace == id })
+	if at < 0 {
+		return web.Nothing
 	}
-	d.notFound(w, r.Request)
-	return false
+	r.member = r.in.Memberships[at]
+	if !r.may(to.role) {
+		return failure{Status: http.StatusForbidden, Title: "Your role doesn't allow this",
+			Text: "You're a " + string(r.member.Role) + " in " + r.member.WorkspaceName + ". Only " + rolesWith(to.role) +
+				" can do this.",
+			Next: "Ask an owner of the workspace for another role.", Link: r.base(), Label: "Back to the verifications"}
+	}
+	r.Request = r.Request.WithContext(ledger.WithTenant(r.Context(), id))
+	if !to.part && web.CookieOf(r.Request, workspaceCookie) != id.String() {
+		web.SetCookie(w, workspaceCookie, id.String(), int((365 * 24 * time.Hour).Seconds()), http.SameSiteLaxMode)
+	}
+	return nil
 }
 
 // rolesWith names the roles that may do what requires a role. A viewer may do the least.
@@ -225,7 +239,7 @@ type route struct {
 	access  access
 	role    ledger.Role // least role, for a route inside a workspace
 	part    bool        // requested by a script: refused without a page
-	handle  func(*Dashboard, http.ResponseWriter, *request)
+	handle  handler
 }
 
 // routes is every route. The comment of its function says what it does.
@@ -341,15 +355,14 @@ func (d *Dashboard) render(w http.ResponseWriter, r *http.Request, status int, n
 }
 
 // show answers with a page for a signed-in user, with their workspace and its balance.
-func (d *Dashboard) show(w http.ResponseWriter, r *request, status int, name string, f *frame) {
+func (d *Dashboard) show(w http.ResponseWriter, r *request, status int, name string, f *frame) error {
 	if !r.in.User.Created.IsZero() || r.in.User.Email != "" {
 		f.User = &r.in.User
 	}
 	if r.member.Role != "" {
 		balance, err := d.o.Book.Balance(r.Context(), r.workspace())
 		if err != nil {
-			d.unavailable(w, r.Request, "read balance", err)
-			return
+			return at("read balance", err)
 		}
 		f.Member, f.Available = &r.member, &balance.Available
 		for _, m := range menu {
@@ -365,4 +378,11 @@ func (d *Dashboard) show(w http.ResponseWriter, r *request, status int, name str
 	}
 	f.AskCodes = asksForCodes(r.in.User, r.in.Memberships)
 	d.render(w, r.Request, status, name, f)
+	return nil
+}
+
+// seeOther redirects, for a handler that ends so.
+func seeOther(w http.ResponseWriter, r *request, to string) error {
+	http.Redirect(w, r.Request, to, http.StatusSeeOther)
+	return nil
 }

@@ -24,14 +24,14 @@ type checkView struct {
 }
 
 // checkForm answers GET /w/{ws}/check.
-func checkForm(d *Dashboard, w http.ResponseWriter, r *request) {
-	d.showCheck(w, r, http.StatusOK, checkView{})
+func checkForm(d *Dashboard, w http.ResponseWriter, r *request) error {
+	return d.showCheck(w, r, http.StatusOK, checkView{})
 }
 
 // showCheck answers with the form and its result.
-func (d *Dashboard) showCheck(w http.ResponseWriter, r *request, status int, v checkView) {
+func (d *Dashboard) showCheck(w http.ResponseWriter, r *request, status int, v checkView) error {
 	v.Path, v.Form, v.Dev = r.base()+"/check", uuid.NewString(), d.devNote()
-	d.show(w, r, status, "check", titled("Check one", "check", v))
+	return d.show(w, r, status, "check", titled("Check one", "check", v))
 }
 
 // malformed says what to write in place of an invalid address.
@@ -45,13 +45,12 @@ func malformed(text string) string {
 
 // checkOne answers POST /w/{ws}/check: it redirects to the verification of the address. A repeated form leads to the
 // same one.
-func checkOne(d *Dashboard, w http.ResponseWriter, r *request) {
+func checkOne(d *Dashboard, w http.ResponseWriter, r *request) error {
 	form, ok := web.ID(r.PostFormValue("form"))
 	v := checkView{Address: web.Text(r.Request, "address")}
 	if !ok {
 		v.Problem = "The form was incomplete. Please send it again."
-		d.showCheck(w, r, http.StatusUnprocessableEntity, v)
-		return
+		return d.showCheck(w, r, http.StatusUnprocessableEntity, v)
 	}
 	made, err := d.o.Book.CreateSingle(r.Context(), ledger.CreateSingle{ID: uuid.New(), Workspace: r.workspace(), Identity: form,
 		Address: v.Address, Limits: d.o.PerWorkspace})
@@ -69,16 +68,14 @@ func checkOne(d *Dashboard, w http.ResponseWriter, r *request) {
 		case errors.Is(err, ledger.ErrTooManyUnpaid):
 			v.Problem = "Too many verifications without credits were made today. Add credits, or try again tomorrow."
 		default:
-			d.unavailable(w, r.Request, "create a check", err)
-			return
+			return at("create a check", err)
 		}
-		d.showCheck(w, r, status, v)
-		return
+		return d.showCheck(w, r, status, v)
 	}
 	if d.o.Wake != nil {
 		d.o.Wake()
 	}
-	http.Redirect(w, r.Request, baseOf(r, made), http.StatusSeeOther)
+	return seeOther(w, r, baseOf(r, made))
 }
 
 // uploadScripts are the scripts of a page with the upload panel.
@@ -106,9 +103,11 @@ type uploadView struct {
 }
 
 // uploadForm answers GET /w/{ws}/upload.
-func (d *Dashboard) uploadForm(w http.ResponseWriter, r *request) {
-	d.show(w, r, http.StatusOK, "upload", &frame{Frame: web.Frame{Title: "Upload a CSV", Here: "upload", Scripts: uploadScripts},
-		Body: uploadView{Panel: d.panel(r, false), MaxRows: d.o.MaxRows, Curl: curlOf(d.o.PublicURL()), Dev: d.devNote()}})
+func (d *Dashboard) uploadForm(w http.ResponseWriter, r *request) error {
+	f := titled("Upload a CSV", "upload", uploadView{Panel: d.panel(r, false), MaxRows: d.o.MaxRows,
+		Curl: curlOf(d.o.PublicURL()), Dev: d.devNote()})
+	f.Scripts = uploadScripts
+	return d.show(w, r, http.StatusOK, "upload", f)
 }
 
 // devNote says that a developer's node asks simulated receivers; "" for others.
@@ -120,14 +119,16 @@ func (d *Dashboard) devNote() string {
 }
 
 // create answers POST /w/{ws}/verifications as the API answers the same headers.
-func (d *Dashboard) create(_ http.ResponseWriter, r *request) {
+func (d *Dashboard) create(_ http.ResponseWriter, r *request) error {
 	acting, _ := ledger.ActingOf(r.Context())
 	r.page.Do(httpd.Act{Operation: httpd.Create, Workspace: r.workspace(), User: r.in.User.ID, Acting: acting})
+	return nil
 }
 
 // uploadState answers GET /w/{ws}/verifications/{id}/upload with the API's answer about the verification, which has the
 // upload URL while bytes are missing.
-func (d *Dashboard) uploadState(_ http.ResponseWriter, r *request) {
+func (d *Dashboard) uploadState(_ http.ResponseWriter, r *request) error {
 	r.page.Do(httpd.Act{Operation: httpd.Detail, Workspace: r.workspace(), User: r.in.User.ID,
 		Verification: r.id.String()})
+	return nil
 }

@@ -106,27 +106,29 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // guide answers GET /docs and GET /docs/{page}.
-func guide(d *Dashboard, w http.ResponseWriter, r *request) {
+func guide(d *Dashboard, w http.ResponseWriter, r *request) error {
 	page, ok, err := web.Guide(r.PathValue("page"))
 	if err != nil {
 		panic(err)
 	}
 	if !ok {
-		d.notFound(w, r.Request)
-		return
+		return web.Nothing
 	}
-	d.show(w, r, http.StatusOK, "guide", titled(page.Title, "", page))
+	return d.show(w, r, http.StatusOK, "guide", titled(page.Title, "", page))
 }
 
 // status answers GET /status.
-func status(d *Dashboard, w http.ResponseWriter, r *request) {
+func status(d *Dashboard, w http.ResponseWriter, r *request) error {
 	_, err := d.o.Book.History(strangers(r), ledger.HistoryQuery{Limit: 1}) // of no workspace
-	d.show(w, r, http.StatusOK, "status", titled("Status", "", web.Status{Ledger: err == nil,
+	return d.show(w, r, http.StatusOK, "status", titled("Status", "", web.Status{Ledger: err == nil,
 		Checks: d.o.Checks == nil || d.o.Checks()}))
 }
 
 // asset answers GET /assets/{name}.
-func asset(d *Dashboard, w http.ResponseWriter, r *request) { d.Asset(w, r.Request) }
+func asset(d *Dashboard, w http.ResponseWriter, r *request) error {
+	d.Asset(w, r.Request)
+	return nil
+}
 
 // formsGoTo are other origins that forms may lead to: that of the provider, if there is one.
 func (d *Dashboard) formsGoTo() string {
@@ -232,29 +234,47 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, f failure) {
 	d.render(w, r, f.Status, "error", &frame{Frame: web.Frame{Title: f.Title, Reload: f.Announce(w, r)}, Body: f})
 }
 
-// notFound answers for a page that does not exist, or not for this user.
-func (d *Dashboard) notFound(w http.ResponseWriter, r *http.Request) { d.fail(w, r, web.Nothing) }
-
 // retryLater is the Retry-After, in seconds, while the ledger does not answer.
 const retryLater = 5
 
-// unavailable answers while the ledger does not, and for a user who may no longer change anything: see ledger.Acting.
-func (d *Dashboard) unavailable(w http.ResponseWriter, r *http.Request, step string, err error) {
+// ledgerError is an error of the ledger at a step of an answer.
+type ledgerError struct {
+	step string // for the log
+	err  error
+}
+
+// at is the error of a step.
+func at(step string, err error) error { return &ledgerError{step, err} }
+
+// Error and Unwrap are those of an error.
+func (e *ledgerError) Error() string { return e.step + ": " + e.err.Error() }
+func (e *ledgerError) Unwrap() error { return e.err }
+
+// refuse answers with the page of a failure, or because the ledger does not answer, or a user who may no longer change
+// anything: see ledger.Acting.
+func (d *Dashboard) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	var page failure
+	var unanswered *ledgerError
 	switch {
+	case errors.As(err, &page):
 	case errors.Is(err, ledger.ErrNoSuchSession):
-		signedOut(d, w, r)
-		return
+		page = signedOut
 	case errors.Is(err, ledger.ErrNotAllowed), errors.Is(err, ledger.ErrNotOwner):
-		d.fail(w, r, failure{Status: http.StatusForbidden, Title: "Your role doesn't allow this",
+		page = failure{Status: http.StatusForbidden, Title: "Your role doesn't allow this",
 			Text: "Your role was changed a moment ago. Nothing else was changed.",
-			Next: "Ask an owner of the workspace for another role.", Link: "/", Label: "Back"})
-		return
+			Next: "Ask an owner of the workspace for another role.", Link: "/", Label: "Back"}
+	default:
+		step := ""
+		if errors.As(err, &unanswered) {
+			step, err = unanswered.step, unanswered.err
+		}
+		d.log.Warn("ledger did not answer a page", "stage", step, "request", httpd.PageRequestOf(r.Context()).ID, "err", err)
+		page = failure{Status: http.StatusServiceUnavailable, Title: "We can't answer right now",
+			Text:  "The ledger isn't answering. Running verifications continue by themselves, and nothing is lost.",
+			Next:  "This page reloads by itself in a moment.",
+			After: retryLater}
 	}
-	d.log.Warn("ledger did not answer a page", "stage", step, "request", httpd.PageRequestOf(r.Context()).ID, "err", err)
-	d.fail(w, r, failure{Status: http.StatusServiceUnavailable, Title: "We can't answer right now",
-		Text:  "The ledger isn't answering. Running verifications continue by themselves, and nothing is lost.",
-		Next:  "This page reloads by itself in a moment.",
-		After: retryLater})
+	d.fail(w, r, page)
 }
 
 // refused answers requests that the listener refuses.
@@ -270,8 +290,7 @@ func (d *Dashboard) refused(w http.ResponseWriter, r *http.Request, p *httpd.Pag
 		f.Title, f.Text = "Too much at once", "You sent too many requests at once."
 		f.Next = "Wait a moment and try again."
 	case api.NotFound, api.InvalidID:
-		d.notFound(w, r)
-		return
+		f = web.Nothing
 	case api.ResultsExpired:
 		f.Title, f.Text, f.Next = "The results are gone", "The results were deleted when their retention time ended.",
 			"To check the addresses again, upload the file again. This costs credits again."

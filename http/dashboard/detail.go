@@ -33,30 +33,27 @@ type detailView struct {
 	Single          bool   // it is a check of one address
 }
 
-// find reads the verification of a request; if there is none it answers and returns false.
-func (d *Dashboard) find(w http.ResponseWriter, r *request) (ledger.Verification, bool) {
+// find reads the verification of a request.
+func (d *Dashboard) find(r *request) (ledger.Verification, error) {
 	v, err := d.o.Book.Verification(r.Context(), r.workspace(), r.id)
 	switch {
-	case err == nil:
-		return v, true
 	case errors.Is(err, ledger.ErrNoSuchVerification):
-		d.notFound(w, r.Request)
-	default:
-		d.unavailable(w, r.Request, "read verification", err)
+		err = web.Nothing
+	case err != nil:
+		err = at("read verification", err)
 	}
-	return v, false
+	return v, err
 }
 
 // detail answers GET /w/{ws}/verifications/{id}.
-func (d *Dashboard) detail(w http.ResponseWriter, r *request) {
-	v, ok := d.find(w, r)
-	if !ok {
-		return
+func (d *Dashboard) detail(w http.ResponseWriter, r *request) error {
+	v, err := d.find(r)
+	if err != nil {
+		return err
 	}
 	live, _, err := d.liveViewOf(r, v)
 	if err != nil {
-		d.unavailable(w, r.Request, "read balance", err)
-		return
+		return at("read balance", err)
 	}
 	part, err := d.livePart(r, live, keyOf(live))
 	by := namer{}
@@ -64,8 +61,7 @@ func (d *Dashboard) detail(w http.ResponseWriter, r *request) {
 		by, err = d.makers(r, v)
 	}
 	if err != nil {
-		d.unavailable(w, r.Request, "read results and who made it", err)
-		return
+		return at("read results and who made it", err)
 	}
 	show := detailView{By: by.of(v.MadeBy), Name: nameOf(v), Base: baseOf(r, v), Created: v.Created,
 		Live: template.HTML(part.html("")), Cancel: live.Cancel, Outcomes: smtp.Outcomes[:], Reasons: allReasons(),
@@ -74,7 +70,7 @@ func (d *Dashboard) detail(w http.ResponseWriter, r *request) {
 	if !show.Single {
 		f.Scripts = []string{"join.js"}
 	}
-	d.show(w, r, http.StatusOK, "detail", &frame{Body: show, Frame: f})
+	return d.show(w, r, http.StatusOK, "detail", &frame{Body: show, Frame: f})
 }
 
 func baseOf(r *request, v ledger.Verification) string {
@@ -82,10 +78,10 @@ func baseOf(r *request, v ledger.Verification) string {
 }
 
 // askCancel answers GET /w/{ws}/verifications/{id}/cancel: the page asks, and says what is lost and what stays.
-func askCancel(d *Dashboard, w http.ResponseWriter, r *request) {
-	v, ok := d.find(w, r)
-	if !ok {
-		return
+func askCancel(d *Dashboard, w http.ResponseWriter, r *request) error {
+	v, err := d.find(r)
+	if err != nil {
+		return err
 	}
 	base, name := baseOf(r, v), nameOf(v)
 	show := web.Confirm{Title: "Cancel " + name + "?", Up: name, Back: base, Action: base + "/cancel",
@@ -95,25 +91,23 @@ func askCancel(d *Dashboard, w http.ResponseWriter, r *request) {
 	if v.Status.Final() {
 		show.Done = "This verification is already over."
 	}
-	d.show(w, r, http.StatusOK, "confirm", titled("Cancel "+name, "list", show))
+	return d.show(w, r, http.StatusOK, "confirm", titled("Cancel "+name, "list", show))
 }
 
 // cancel answers POST /w/{ws}/verifications/{id}/cancel. A second time changes nothing: the ledger returns the present
 // state.
-func (d *Dashboard) cancel(w http.ResponseWriter, r *request) {
+func (d *Dashboard) cancel(w http.ResponseWriter, r *request) error {
 	v, err := d.o.Book.Cancel(r.Context(), r.workspace(), r.id)
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchVerification):
-		d.notFound(w, r.Request)
-		return
+		return web.Nothing
 	case err != nil:
-		d.unavailable(w, r.Request, "cancel", err)
-		return
+		return at("cancel", err)
 	}
 	if d.o.Wake != nil {
 		d.o.Wake()
 	}
-	http.Redirect(w, r.Request, baseOf(r, v), http.StatusSeeOther)
+	return seeOther(w, r, baseOf(r, v))
 }
 
 // percent is a part of a whole for an attribute of SVG.
@@ -168,10 +162,10 @@ type addressView struct {
 
 // showAddress answers GET /w/{ws}/verifications/{id}/addresses/{ordinal}. The query names its settlement, because a
 // search would read the whole file. A check of one address has one settlement.
-func showAddress(d *Dashboard, w http.ResponseWriter, r *request) {
-	v, ok := d.find(w, r)
-	if !ok {
-		return
+func showAddress(d *Dashboard, w http.ResponseWriter, r *request) error {
+	v, err := d.find(r)
+	if err != nil {
+		return err
 	}
 	ordinal, err := strconv.ParseInt(r.PathValue("ordinal"), 10, 64)
 	settlement, _ := strconv.ParseInt(r.URL.Query().Get("in"), 10, 64)
@@ -179,40 +173,39 @@ func showAddress(d *Dashboard, w http.ResponseWriter, r *request) {
 		settlement = 1
 	}
 	if err != nil || ordinal < 0 || settlement < 1 {
-		d.notFound(w, r.Request)
-		return
+		return web.Nothing
 	}
 	talk, err := d.talk(r.Context(), v, ordinal, settlement)
 	switch {
 	case errors.Is(err, ledger.ErrResultsExpired):
-		d.fail(w, r.Request, failure{Status: http.StatusGone, Title: "The results are gone",
+		return failure{Status: http.StatusGone, Title: "The results are gone",
 			Text: "Results and their evidence were deleted when their retention time ended.", Next: "The counts stay.",
-			Link: baseOf(r, v), Label: "To the verification"})
+			Link: baseOf(r, v), Label: "To the verification"}
 	case err != nil:
-		d.unavailable(w, r.Request, "read evidence", err)
+		return at("read evidence", err)
 	case talk == nil:
-		d.notFound(w, r.Request)
+		return web.Nothing
 	default:
-		d.show(w, r, http.StatusOK, "address", titled("One address · "+nameOf(v)+" · Verifications", "list", addressView{Back: baseOf(r, v), Name: nameOf(v), Email: talk.Email, Talk: *talk}))
+		return d.show(w, r, http.StatusOK, "address", titled("One address · "+nameOf(v)+" · Verifications", "list",
+			addressView{Back: baseOf(r, v), Name: nameOf(v), Email: talk.Email, Talk: *talk}))
 	}
 }
 
 // results answers GET /w/{ws}/verifications/{id}/results.csv: package http sends the rows. The workspace's log notes
 // each download for its owners.
-func (d *Dashboard) results(w http.ResponseWriter, r *request) {
+func (d *Dashboard) results(w http.ResponseWriter, r *request) error {
 	query := r.URL.Query()
 	outcome, okOutcome := outcomeNamed(query.Get("outcome"))
 	reason, okReason := reasonNamed(query.Get("reason"))
 	use := query.Get("for")
 	if !okOutcome || !okReason || use != "" && use != "program" {
-		d.fail(w, r.Request, failure{Status: http.StatusUnprocessableEntity, Title: "These results don't exist",
+		return failure{Status: http.StatusUnprocessableEntity, Title: "These results don't exist",
 			Text: "The link asks for an outcome, a reason or a kind of file that does not exist.",
-			Next: "Choose on the page of the verification."})
-		return
+			Next: "Choose on the page of the verification."}
 	}
-	v, ok := d.find(w, r)
-	if !ok {
-		return
+	v, err := d.find(r)
+	if err != nil {
+		return err
 	}
 	name, detail := shortName(strings.TrimSuffix(nameOf(v), ".csv"))+"-results", "all"
 	for _, part := range []string{query.Get("outcome"), query.Get("reason")} {
@@ -224,12 +217,12 @@ func (d *Dashboard) results(w http.ResponseWriter, r *request) {
 		line := ledger.WorkspaceLine{Actor: "user:" + r.in.User.ID.String(), Action: "results downloaded",
 			Subject: v.ID.String(), Detail: detail}
 		if err := d.o.Book.LogWorkspace(r.Context(), r.workspace(), line); err != nil {
-			d.unavailable(w, r.Request, "log the download", err)
-			return
+			return at("log the download", err)
 		}
 	}
 	r.page.Do(httpd.Act{Operation: httpd.Download, Workspace: r.workspace(), User: r.in.User.ID, Verification: r.id.String(),
 		Rows: httpd.Rows{Outcome: outcome, Reason: reason, Spreadsheet: use == ""}, Name: name + ".csv"})
+	return nil
 }
 
 // savedMax bounds the file's name in the name of a download, in bytes: file systems allow names of 255, and some
@@ -317,37 +310,34 @@ func creditsIn(tag string) string {
 
 // live answers GET /w/{ws}/verifications/{id}/live: the part, or 304 when nothing has changed. It reads the balance of
 // the workspace only when, by the browser's tag, the verification has moved credits since the last request.
-func (d *Dashboard) live(w http.ResponseWriter, r *request) {
-	v, ok := d.find(w, r)
-	if !ok {
-		return
+func (d *Dashboard) live(w http.ResponseWriter, r *request) error {
+	v, err := d.find(r)
+	if err != nil {
+		return err
 	}
 	show, money, err := d.liveViewOf(r, v)
 	if err != nil {
-		d.unavailable(w, r.Request, "read balance", err)
-		return
+		return at("read balance", err)
 	}
 	has, key := r.Header.Get("If-None-Match"), keyOf(show)
 	if tag, known := d.tags.Get(key); known && tag == has {
 		w.Header().Set("ETag", has)
 		w.WriteHeader(http.StatusNotModified)
-		return
+		return nil
 	}
 	part, err := d.livePart(r, show, key)
 	if err != nil {
-		d.unavailable(w, r.Request, "read results", err)
-		return
+		return at("read results", err)
 	}
 	w.Header().Set("ETag", part.tag)
 	if has == part.tag {
 		w.WriteHeader(http.StatusNotModified)
-		return
+		return nil
 	}
 	if money == nil && has != "" && creditsIn(has) != creditsIn(part.tag) {
 		balance, err := d.o.Book.Balance(r.Context(), r.workspace())
 		if err != nil {
-			d.unavailable(w, r.Request, "read balance", err)
-			return
+			return at("read balance", err)
 		}
 		money = &balance
 	}
@@ -356,6 +346,7 @@ func (d *Dashboard) live(w http.ResponseWriter, r *request) {
 		credits = web.Thin(money.Available)
 	}
 	web.WriteHTML(w, http.StatusOK, []byte(part.html(credits)))
+	return nil
 }
 
 // livePart makes the part with the newest results, and notes its tag for further requests.

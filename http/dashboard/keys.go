@@ -42,26 +42,24 @@ func (k keyView) Name() string { return web.KeyName(k.Key) }
 func keysPath(r *request) string { return r.base() + "/keys" }
 
 // showKeys answers GET /w/{ws}/keys.
-func showKeys(d *Dashboard, w http.ResponseWriter, r *request) {
-	d.showKeys(w, r, http.StatusOK, keysView{})
+func showKeys(d *Dashboard, w http.ResponseWriter, r *request) error {
+	return d.showKeys(w, r, http.StatusOK, keysView{})
 }
 
 // showKeys answers with the page of the keys and the result of a form.
-func (d *Dashboard) showKeys(w http.ResponseWriter, r *request, status int, v keysView) {
+func (d *Dashboard) showKeys(w http.ResponseWriter, r *request, status int, v keysView) error {
 	found, err := d.o.Book.Keys(r.Context(), r.workspace())
 	var who namer
 	if err == nil {
 		who, err = d.namer(r, found)
 	}
 	if err != nil {
-		d.unavailable(w, r.Request, "read keys", err)
-		return
+		return at("read keys", err)
 	}
 	v.Base, v.Form, v.API = keysPath(r), uuid.NewString(), d.o.PublicURL()
 	from, to, pages, ok := pageOf(r, v.Base, len(found))
 	if !ok {
-		d.notFound(w, r.Request)
-		return
+		return web.Nothing
 	}
 	for _, k := range found {
 		if k.Works() {
@@ -72,11 +70,11 @@ func (d *Dashboard) showKeys(w http.ResponseWriter, r *request, status int, v ke
 		v.Keys = append(v.Keys, keyView{Key: k, MadeBy: who.of(k.MadeBy), RevokedBy: who.of(k.RevokedBy)})
 	}
 	v.Pager = pages
-	d.show(w, r, status, "keys", titled("API keys", "keys", v))
+	return d.show(w, r, status, "keys", titled("API keys", "keys", v))
 }
 
 // makeKey answers POST /w/{ws}/keys with the key, once. A repeated form makes no second one.
-func makeKey(d *Dashboard, w http.ResponseWriter, r *request) {
+func makeKey(d *Dashboard, w http.ResponseWriter, r *request) error {
 	form, ok := web.ID(r.PostFormValue("form"))
 	label := web.Text(r.Request, "label")
 	v := keysView{Label: label}
@@ -89,42 +87,39 @@ func makeKey(d *Dashboard, w http.ResponseWriter, r *request) {
 		v.Problem = "The label is too long or has characters that can't be shown. Use at most 200 characters."
 	}
 	if v.Problem != "" {
-		d.showKeys(w, r, http.StatusUnprocessableEntity, v)
-		return
+		return d.showKeys(w, r, http.StatusUnprocessableEntity, v)
 	}
 	text, key := api.NewKeyOf(api.KeyIDOf(d.signin.Keyed("key", r.workspace().String(), form.String())))
 	_, err := d.o.Book.CreateKey(r.Context(), ledger.Key{ID: key.ID, Workspace: r.workspace(), Label: label,
 		SecretSHA256: key.SHA256})
 	switch {
 	case errors.Is(err, ledger.ErrIllegal): // the form was sent before: its key has another secret
-		d.showKeys(w, r, http.StatusConflict, keysView{Problem: "This form already made a key, which was shown once. " +
-			"If you didn't copy it, revoke it and make another one."})
+		return d.showKeys(w, r, http.StatusConflict, keysView{Problem: "This form already made a key, which was shown " +
+			"once. If you didn't copy it, revoke it and make another one."})
 	case err != nil:
-		d.unavailable(w, r.Request, "create key", err)
+		return at("create key", err)
 	default:
-		d.showKeys(w, r, http.StatusOK, keysView{Made: text})
+		return d.showKeys(w, r, http.StatusOK, keysView{Made: text})
 	}
 }
 
-// keyOfPath finds the key that a path names; if the workspace does not have it it answers and returns false.
-func (d *Dashboard) keyOfPath(w http.ResponseWriter, r *request) (keyView, bool) {
+// keyOfPath finds the key that a path names.
+func (d *Dashboard) keyOfPath(r *request) (keyView, error) {
 	k, err := d.o.Book.KeyByID(r.Context(), r.PathValue("key"))
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchKey), err == nil && k.Workspace != r.workspace():
-		d.notFound(w, r.Request)
-		return keyView{}, false
+		return keyView{}, web.Nothing
 	case err != nil:
-		d.unavailable(w, r.Request, "read key", err)
-		return keyView{}, false
+		return keyView{}, at("read key", err)
 	}
-	return keyView{Key: k}, true
+	return keyView{Key: k}, nil
 }
 
 // askRevoke answers GET /w/{ws}/keys/{key}: it asks for confirmation.
-func askRevoke(d *Dashboard, w http.ResponseWriter, r *request) {
-	k, ok := d.keyOfPath(w, r)
-	if !ok {
-		return
+func askRevoke(d *Dashboard, w http.ResponseWriter, r *request) error {
+	k, err := d.keyOfPath(r)
+	if err != nil {
+		return err
 	}
 	show := web.Confirm{Title: "Revoke the key “" + k.Name() + "” of " + r.member.WorkspaceName + "?", Up: "API keys",
 		Back: keysPath(r), Text: []string{"Programs that use it will be refused, within 5 seconds. This can't be undone.",
@@ -133,20 +128,19 @@ func askRevoke(d *Dashboard, w http.ResponseWriter, r *request) {
 	if !k.Revoked.IsZero() {
 		show.Done = "This key is already revoked."
 	}
-	d.show(w, r, http.StatusOK, "confirm", titled("Revoke "+k.Name(), "keys", show))
+	return d.show(w, r, http.StatusOK, "confirm", titled("Revoke "+k.Name(), "keys", show))
 }
 
 // revokeKey answers POST /w/{ws}/keys/{key}/revoke. A second time changes nothing.
-func revokeKey(d *Dashboard, w http.ResponseWriter, r *request) {
-	k, ok := d.keyOfPath(w, r)
-	if !ok {
-		return
+func revokeKey(d *Dashboard, w http.ResponseWriter, r *request) error {
+	k, err := d.keyOfPath(r)
+	if err != nil {
+		return err
 	}
 	if _, err := d.o.Book.RevokeKey(r.Context(), k.ID); err != nil {
-		d.unavailable(w, r.Request, "revoke key", err)
-		return
+		return at("revoke key", err)
 	}
-	http.Redirect(w, r.Request, keysPath(r), http.StatusSeeOther)
+	return seeOther(w, r, keysPath(r))
 }
 
 // namer names the actors of the ledger for people.

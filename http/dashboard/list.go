@@ -128,14 +128,15 @@ curl -X PUT -H "Content-Type: text/csv" --data-binary @contacts.csv "the upload.
 const exampleFile = "email\nanna@example.com\nben@example.org\ninfo@example.net\n"
 
 // example answers GET /w/{ws}/example.csv.
-func example(_ *Dashboard, w http.ResponseWriter, _ *request) {
+func example(_ *Dashboard, w http.ResponseWriter, _ *request) error {
 	w.Header().Set("Content-Type", "text/csv; charset=utf-8")
 	w.Header().Set("Content-Disposition", `attachment; filename="example.csv"`)
 	_, _ = w.Write([]byte(exampleFile))
+	return nil
 }
 
 // list answers GET /w/{ws}.
-func (d *Dashboard) list(w http.ResponseWriter, r *request) {
+func (d *Dashboard) list(w http.ResponseWriter, r *request) error {
 	query := r.URL.Query()
 	kind, state := ledger.Kind(query.Get("kind")), query.Get("state")
 	fits := states[0].fits
@@ -146,21 +147,18 @@ func (d *Dashboard) list(w http.ResponseWriter, r *request) {
 	}
 	after, ok := openCursor(query.Get("after"))
 	if kind != "" && kind != ledger.Bulk && kind != ledger.Single || !ok {
-		d.notFound(w, r.Request)
-		return
+		return web.Nothing
 	}
 	q := ledger.HistoryQuery{Workspace: r.workspace(), Kind: kind, After: after, Limit: listRead}
 	found, last, more, err := d.search(r.Context(), q, fits)
 	if err != nil {
-		d.unavailable(w, r.Request, "read history", err)
-		return
+		return at("read history", err)
 	}
 	base := r.base()
 	v := listView{Answer: unfinished(found), Curl: curlOf(d.o.PublicURL()), Filters: kind != "" || state != ""}
 	by, err := d.makers(r, found...)
 	if err != nil {
-		d.unavailable(w, r.Request, "read who made verifications", err)
-		return
+		return at("read who made verifications", err)
 	}
 	for _, one := range found {
 		row := rowOf(base, one)
@@ -168,8 +166,7 @@ func (d *Dashboard) list(w http.ResponseWriter, r *request) {
 		v.Rows = append(v.Rows, row)
 	}
 	if v.Missing, err = d.missing(r, found); err != nil {
-		d.unavailable(w, r.Request, "read balance", err)
-		return
+		return at("read balance", err)
 	}
 	v.Example = base + "/example.csv"
 	v.Empty = len(found) == 0 && after == nil && !v.Filters
@@ -192,7 +189,9 @@ func (d *Dashboard) list(w http.ResponseWriter, r *request) {
 	for _, s := range states {
 		v.States = append(v.States, choice{Word: s.word, Link: listLink(base, string(kind), s.key, ""), Chosen: s.key == state})
 	}
-	d.show(w, r, http.StatusOK, "list", &frame{Frame: web.Frame{Title: "Verifications", Here: "list", Scripts: scripts}, Body: v})
+	f := titled("Verifications", "list", v)
+	f.Scripts = scripts
+	return d.show(w, r, http.StatusOK, "list", f)
 }
 
 // search reads the history until a page is full, the history ends, or listReads reads were made. more reports whether

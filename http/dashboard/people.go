@@ -50,26 +50,25 @@ type linkRow struct {
 func peoplePath(r *request) string { return r.base() + "/people" }
 
 // showPeople answers GET /w/{ws}/people.
-func showPeople(d *Dashboard, w http.ResponseWriter, r *request) {
+func showPeople(d *Dashboard, w http.ResponseWriter, r *request) error {
 	done := map[string]string{
 		"role":     "The role was changed. It takes effect within 5 seconds.",
 		"removed":  "They're no longer a member. Their open pages stop within 5 seconds.",
 		"sessions": "All sessions of that member were ended. They stop within 5 seconds.",
 		"link":     "The invitation was withdrawn. Its link no longer works.",
 	}[r.URL.Query().Get("done")]
-	d.showPeople(w, r, http.StatusOK, peopleView{Done: done, Role: ledger.Member})
+	return d.showPeople(w, r, http.StatusOK, peopleView{Done: done, Role: ledger.Member})
 }
 
 // showPeople answers with the page of the members and the result of a form.
-func (d *Dashboard) showPeople(w http.ResponseWriter, r *request, status int, v peopleView) {
+func (d *Dashboard) showPeople(w http.ResponseWriter, r *request, status int, v peopleView) error {
 	members, err := d.o.Book.Members(r.Context(), r.workspace())
 	var links []ledger.Link
 	if err == nil {
 		links, err = d.o.Book.OpenLinks(r.Context(), r.workspace())
 	}
 	if err != nil {
-		d.unavailable(w, r.Request, "read members", err)
-		return
+		return at("read members", err)
 	}
 	who := namer{}
 	for _, m := range members {
@@ -77,8 +76,7 @@ func (d *Dashboard) showPeople(w http.ResponseWriter, r *request, status int, v 
 	}
 	from, to, pages, ok := pageOf(r, peoplePath(r), len(links)+len(members)) // invitations first
 	if !ok {
-		d.notFound(w, r.Request)
-		return
+		return web.Nothing
 	}
 	for _, l := range between(links, from, to) {
 		v.Links = append(v.Links, linkRow{Link: l, Hex: hex.EncodeToString(l.ID[:]), By: who.of(l.MadeBy)})
@@ -86,11 +84,11 @@ func (d *Dashboard) showPeople(w http.ResponseWriter, r *request, status int, v 
 	v.Invited, v.Pager = len(links), pages
 	v.Members = between(members, from-len(links), to-len(links))
 	v.Base, v.Form, v.All = peoplePath(r), uuid.NewString(), len(members)
-	d.show(w, r, status, "people", titled("People", "people", v))
+	return d.show(w, r, status, "people", titled("People", "people", v))
 }
 
 // invite answers POST /w/{ws}/people with the link, once. A repeated form gives the same link.
-func invite(d *Dashboard, w http.ResponseWriter, r *request) {
+func invite(d *Dashboard, w http.ResponseWriter, r *request) error {
 	form, ok := web.ID(r.PostFormValue("form"))
 	v := peopleView{Email: web.Text(r.Request, "email"), Role: ledger.Role(r.PostFormValue("role"))}
 	switch {
@@ -102,8 +100,7 @@ func invite(d *Dashboard, w http.ResponseWriter, r *request) {
 		v.Problem = "Choose a role."
 	}
 	if v.Problem != "" {
-		d.showPeople(w, r, http.StatusUnprocessableEntity, v)
-		return
+		return d.showPeople(w, r, http.StatusUnprocessableEntity, v)
 	}
 	members, err := d.o.Book.Members(r.Context(), r.workspace())
 	var older []ledger.Link
@@ -111,15 +108,13 @@ func invite(d *Dashboard, w http.ResponseWriter, r *request) {
 		older, err = d.o.Book.OpenLinks(r.Context(), r.workspace())
 	}
 	if err != nil {
-		d.unavailable(w, r.Request, "read members", err)
-		return
+		return at("read members", err)
 	}
 	for _, m := range members {
 		if ledger.FoldEmail(m.Email) == ledger.FoldEmail(v.Email) {
 			v.Problem = m.Email + " is already a member, as " + string(m.Role) +
 				". To change the role, open their page in the list."
-			d.showPeople(w, r, http.StatusConflict, v)
-			return
+			return d.showPeople(w, r, http.StatusConflict, v)
 		}
 	}
 	token := d.signin.TokenOf("invite", r.workspace().String(), r.in.User.ID.String(), form.String())
@@ -129,33 +124,33 @@ func invite(d *Dashboard, w http.ResponseWriter, r *request) {
 	switch {
 	case errors.Is(err, ledger.ErrTooManyMembers):
 		v.Problem = "The workspace has reached its limit of members and invitations. Remove a member or withdraw an invitation first."
-		d.showPeople(w, r, http.StatusConflict, v)
+		return d.showPeople(w, r, http.StatusConflict, v)
 	case errors.Is(err, ledger.ErrIllegal):
 		v.Problem = "This form was already sent with other values. Please send it again."
-		d.showPeople(w, r, http.StatusConflict, v)
+		return d.showPeople(w, r, http.StatusConflict, v)
 	case err != nil:
-		d.unavailable(w, r.Request, "make link", err)
+		return at("make link", err)
 	default:
 		again := slices.ContainsFunc(older, func(l ledger.Link) bool {
 			return l.ID != id && ledger.FoldEmail(l.Email) == ledger.FoldEmail(v.Email)
 		})
-		d.showPeople(w, r, http.StatusOK, peopleView{Role: ledger.Member, MadeFor: v.Email, Again: again,
+		return d.showPeople(w, r, http.StatusOK, peopleView{Role: ledger.Member, MadeFor: v.Email, Again: again,
 			Made: strings.TrimSuffix(d.o.PublicURL(), "/") + "/link/" + string(token)})
 	}
 }
 
 // endLink answers POST /w/{ws}/people/links: withdraws an invitation. A second time changes nothing.
-func endLink(d *Dashboard, w http.ResponseWriter, r *request) {
+func endLink(d *Dashboard, w http.ResponseWriter, r *request) error {
 	id, _ := parseHash(r.PostFormValue("link"))
 	err := d.o.Book.EndLink(r.Context(), r.workspace(), id)
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchLink):
-		d.showPeople(w, r, http.StatusConflict, peopleView{Role: ledger.Member,
+		return d.showPeople(w, r, http.StatusConflict, peopleView{Role: ledger.Member,
 			Problem: "This invitation was already accepted, or it doesn't exist. If it was accepted, the person is among the members."})
 	case err != nil:
-		d.unavailable(w, r.Request, "end link", err)
+		return at("end link", err)
 	default:
-		http.Redirect(w, r.Request, peoplePath(r)+"?done=link", http.StatusSeeOther)
+		return seeOther(w, r, peoplePath(r)+"?done=link")
 	}
 }
 
@@ -172,90 +167,87 @@ type memberView struct {
 // Who is the member's name, or email.
 func (m memberView) Who() string { return cmp.Or(m.Name, m.Email) }
 
-// memberOfPath finds the member that a path names; if there is none it answers and returns false.
-func (d *Dashboard) memberOfPath(w http.ResponseWriter, r *request) (memberView, bool) {
+// memberOfPath finds the member that a path names.
+func (d *Dashboard) memberOfPath(r *request) (memberView, error) {
 	members, err := d.o.Book.Members(r.Context(), r.workspace())
 	if err != nil {
-		d.unavailable(w, r.Request, "read members", err)
-		return memberView{}, false
+		return memberView{}, at("read members", err)
 	}
 	for _, m := range members {
 		if m.User.String() == r.PathValue("user") {
 			return memberView{Membership: m, Back: peoplePath(r), Path: peoplePath(r) + "/" + m.User.String(),
-				Self: m.User == r.in.User.ID, Form: uuid.NewString()}, true
+				Self: m.User == r.in.User.ID, Form: uuid.NewString()}, nil
 		}
 	}
-	d.notFound(w, r.Request)
-	return memberView{}, false
+	return memberView{}, web.Nothing
 }
 
 // showMember answers GET /w/{ws}/people/{user}: a member with the possible changes.
-func showMember(d *Dashboard, w http.ResponseWriter, r *request) {
-	if m, ok := d.memberOfPath(w, r); ok {
-		d.showMember(w, r, http.StatusOK, m)
+func showMember(d *Dashboard, w http.ResponseWriter, r *request) error {
+	m, err := d.memberOfPath(r)
+	if err != nil {
+		return err
 	}
+	return d.showMember(w, r, http.StatusOK, m)
 }
 
-func (d *Dashboard) showMember(w http.ResponseWriter, r *request, status int, m memberView) {
-	d.show(w, r, status, "member", titled(m.Who()+" · People", "people", m))
+func (d *Dashboard) showMember(w http.ResponseWriter, r *request, status int, m memberView) error {
+	return d.show(w, r, status, "member", titled(m.Who()+" · People", "people", m))
 }
 
 // setRole answers POST /w/{ws}/people/{user}/role; the role "" ends the membership. A second time changes nothing.
-func setRole(d *Dashboard, w http.ResponseWriter, r *request) {
+func setRole(d *Dashboard, w http.ResponseWriter, r *request) error {
 	role, done := ledger.Role(r.PostFormValue("role")), "role"
 	if r.PostFormValue("remove") != "" {
 		role, done = "", "removed"
 	} else if !role.Allows(ledger.Viewer) {
-		d.notFound(w, r.Request)
-		return
+		return web.Nothing
 	}
 	user, _ := web.ID(r.PathValue("user"))
 	err := d.o.Book.SetRole(r.Context(), r.workspace(), user, role)
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchUser):
-		d.notFound(w, r.Request)
+		return web.Nothing
 	case errors.Is(err, ledger.ErrLastOwner):
-		m, ok := d.memberOfPath(w, r)
+		m, err := d.memberOfPath(r)
+		if err != nil {
+			return err
+		}
 		m.Problem = "This is the last owner who can sign in. Make somebody else an owner first: without one, nobody could invite people " +
 			"or revoke keys."
-		if ok {
-			d.showMember(w, r, http.StatusConflict, m)
-		}
+		return d.showMember(w, r, http.StatusConflict, m)
 	case err != nil:
-		d.unavailable(w, r.Request, "set role", err)
+		return at("set role", err)
 	default:
 		d.signin.Changed(user)
 		if user == r.in.User.ID && role != ledger.Owner {
-			http.Redirect(w, r.Request, "/", http.StatusSeeOther) // they may no longer see this page
-			return
+			return seeOther(w, r, "/") // they may no longer see this page
 		}
-		http.Redirect(w, r.Request, peoplePath(r)+"?done="+done, http.StatusSeeOther)
+		return seeOther(w, r, peoplePath(r)+"?done="+done)
 	}
 }
 
 // endMemberSessions answers POST /w/{ws}/people/{user}/sessions: signs a member out everywhere.
-func endMemberSessions(d *Dashboard, w http.ResponseWriter, r *request) {
-	m, ok := d.memberOfPath(w, r)
-	if !ok {
-		return
+func endMemberSessions(d *Dashboard, w http.ResponseWriter, r *request) error {
+	m, err := d.memberOfPath(r)
+	if err != nil {
+		return err
 	}
 	form, ok := web.ID(r.PostFormValue("form"))
 	if !ok {
 		m.Problem = "The form was incomplete. Please send it again."
-		d.showMember(w, r, http.StatusUnprocessableEntity, m)
-		return
+		return d.showMember(w, r, http.StatusUnprocessableEntity, m)
 	}
 	line := uuid.NewSHA1(form, m.User[:]) // of this form and this member, because the browser chooses the form's id
-	err := d.o.Book.LogWorkspace(r.Context(), r.workspace(), ledger.WorkspaceLine{ID: line, Action: "member sessions end",
+	err = d.o.Book.LogWorkspace(r.Context(), r.workspace(), ledger.WorkspaceLine{ID: line, Action: "member sessions end",
 		Subject: m.Email})
 	if err == nil { // last, because it may be the acting session
 		_, err = d.signin.EndOthers(r.Context(), ledger.User{ID: m.User}, ledger.Hash{})
 	}
 	if err != nil {
-		d.unavailable(w, r.Request, "end sessions", err)
-		return
+		return at("end sessions", err)
 	}
-	http.Redirect(w, r.Request, peoplePath(r)+"?done=sessions", http.StatusSeeOther)
+	return seeOther(w, r, peoplePath(r)+"?done=sessions")
 }
 
 // logView is the log of a workspace.
@@ -276,11 +268,10 @@ type logLine struct {
 const logRows = 100
 
 // showLog answers GET /w/{ws}/log.
-func showLog(d *Dashboard, w http.ResponseWriter, r *request) {
+func showLog(d *Dashboard, w http.ResponseWriter, r *request) error {
 	after, ok := openCursor(r.URL.Query().Get("after"))
 	if !ok {
-		d.notFound(w, r.Request)
-		return
+		return web.Nothing
 	}
 	found, err := d.o.Book.WorkspaceLog(r.Context(), ledger.WorkspaceLogQuery{Workspace: r.workspace(), After: after, Limit: logRows})
 	var who namer
@@ -288,8 +279,7 @@ func showLog(d *Dashboard, w http.ResponseWriter, r *request) {
 		who, err = d.namer(r, nil)
 	}
 	if err != nil {
-		d.unavailable(w, r.Request, "read the log", err)
-		return
+		return at("read the log", err)
 	}
 	v := logView{Base: r.base() + "/activity"}
 	if after != nil {
@@ -302,7 +292,7 @@ func showLog(d *Dashboard, w http.ResponseWriter, r *request) {
 		last := found[len(found)-1]
 		v.Pager.More = v.Base + "?after=" + sealCursor(ledger.Position{Created: last.At, ID: last.ID})
 	}
-	d.show(w, r, http.StatusOK, "activity", titled("Activity", "activity", v))
+	return d.show(w, r, http.StatusOK, "activity", titled("Activity", "activity", v))
 }
 
 // logActions describe actions, with %s for the subject and %d for the detail.
@@ -368,10 +358,10 @@ func (r resultView) Link() string { return fmt.Sprintf("addresses/%d?in=%d", r.O
 
 // showResults answers GET and POST /w/{ws}/verifications/{id}/results. The search text comes in the body, because every
 // proxy logs URLs.
-func showResults(d *Dashboard, w http.ResponseWriter, r *request) {
-	v, ok := d.find(w, r)
-	if !ok {
-		return
+func showResults(d *Dashboard, w http.ResponseWriter, r *request) error {
+	v, err := d.find(r)
+	if err != nil {
+		return err
 	}
 	show := registerView{Base: baseOf(r, v), Name: nameOf(v), Outcome: r.FormValue("outcome"), Reason: r.FormValue("reason"),
 		Find: web.Text(r.Request, "find"), Outcomes: smtp.Outcomes[:], Reasons: allReasons(), Final: v.Status.Final()}
@@ -382,24 +372,21 @@ func showResults(d *Dashboard, w http.ResponseWriter, r *request) {
 		From: from, Limit: registerRows}
 	if !okOutcome || !okReason || !okFrom || q.Check() != nil {
 		show.Problem, show.Outcome, show.Reason, show.Find = "This filter isn't valid: check the outcome, the reason and the text.", "", "", ""
-		d.showRegister(w, r, http.StatusUnprocessableEntity, show)
-		return
+		return d.showRegister(w, r, http.StatusUnprocessableEntity, show)
 	}
 	page, err := d.o.Book.RecentResults(r.Context(), q)
 	switch {
 	case errors.Is(err, ledger.ErrResultsExpired):
 		show.Problem = "The results were deleted when their retention time ended. The counts stay."
-		d.showRegister(w, r, http.StatusGone, show)
-		return
+		return d.showRegister(w, r, http.StatusGone, show)
 	case err != nil:
-		d.unavailable(w, r.Request, "read results", err)
-		return
+		return at("read results", err)
 	}
 	show.Rows, show.First = rowsOf(page.Results), from == nil
 	if page.Next != nil {
 		show.Older, show.From = true, fmt.Sprintf("%d.%d", page.Next.Settlement, page.Next.Row)
 	}
-	d.showRegister(w, r, http.StatusOK, show)
+	return d.showRegister(w, r, http.StatusOK, show)
 }
 
 // allReasons are the reasons that a result can have.
@@ -435,8 +422,8 @@ func (d *Dashboard) newest(r *request, v ledger.Verification) (*registerView, er
 	return &registerView{Base: baseOf(r, v), Rows: rows}, nil
 }
 
-func (d *Dashboard) showRegister(w http.ResponseWriter, r *request, status int, show registerView) {
-	d.show(w, r, status, "results", titled("Results · "+show.Name+" · Verifications", "list", show))
+func (d *Dashboard) showRegister(w http.ResponseWriter, r *request, status int, show registerView) error {
+	return d.show(w, r, status, "results", titled("Results · "+show.Name+" · Verifications", "list", show))
 }
 
 // recentPlace reads the position to continue from; none for "".
@@ -513,10 +500,10 @@ func (b *breakdowns) read(ctx context.Context, book Book, v ledger.Verification)
 }
 
 // showBreakdown answers GET /w/{ws}/verifications/{id}/reasons.
-func showBreakdown(d *Dashboard, w http.ResponseWriter, r *request) {
-	v, ok := d.find(w, r)
-	if !ok {
-		return
+func showBreakdown(d *Dashboard, w http.ResponseWriter, r *request) error {
+	v, err := d.find(r)
+	if err != nil {
+		return err
 	}
 	found, err := ledger.Breakdown{}, error(ledger.ErrResultsExpired)
 	if v.Status.Final() {
@@ -530,12 +517,10 @@ func showBreakdown(d *Dashboard, w http.ResponseWriter, r *request) {
 			refusal.Title, refusal.Text = "The summary of reasons is gone", "The results were deleted when their retention time ended."
 			refusal.Next = "The counts of outcomes stay on the page of the verification."
 		}
-		d.fail(w, r.Request, refusal)
-		return
+		return refusal
 	}
 	if err != nil {
-		d.unavailable(w, r.Request, "read reasons", err)
-		return
+		return at("read reasons", err)
 	}
 	show := breakdownView{Base: baseOf(r, v), Name: nameOf(v), AtLeast: found.AtLeast}
 	for _, c := range found.Reasons {
@@ -546,5 +531,5 @@ func showBreakdown(d *Dashboard, w http.ResponseWriter, r *request) {
 	for _, w := range found.Worst {
 		show.Worst = append(show.Worst, worstView{w.Domain, w.Reason.String(), web.SentenceOf(w.Reason), w.Unknown})
 	}
-	d.show(w, r, http.StatusOK, "reasons", titled("Reasons · "+show.Name+" · Verifications", "list", show))
+	return d.show(w, r, http.StatusOK, "reasons", titled("Reasons · "+show.Name+" · Verifications", "list", show))
 }

@@ -50,67 +50,61 @@ func (d *Dashboard) providerName() string {
 }
 
 // startProvider answers GET /oidc/start.
-func (d *Dashboard) startProvider(w http.ResponseWriter, r *request) {
-	d.visit(w, r, signin.Visit{Next: localPath(r.URL.Query().Get("next"))})
+func (d *Dashboard) startProvider(w http.ResponseWriter, r *request) error {
+	return d.visit(w, r, signin.Visit{Next: localPath(r.URL.Query().Get("next"))})
 }
 
 // bindProvider answers POST /you/provider. An account that is already connected is connected anew.
-func (d *Dashboard) bindProvider(w http.ResponseWriter, r *request) {
-	d.visit(w, r, signin.Visit{Next: "/you?done=provider", User: r.in.User.ID})
+func (d *Dashboard) bindProvider(w http.ResponseWriter, r *request) error {
+	return d.visit(w, r, signin.Visit{Next: "/you?done=provider", User: r.in.User.ID})
 }
 
 // unbindProvider answers POST /you/provider/off. If it is not connected nothing changes.
-func (d *Dashboard) unbindProvider(w http.ResponseWriter, r *request) {
+func (d *Dashboard) unbindProvider(w http.ResponseWriter, r *request) error {
 	if d.provider == nil {
-		d.notFound(w, r.Request)
-		return
+		return web.Nothing
 	}
 	err := d.signin.Unbind(strangers(r), r.in, r.PostFormValue("password"), r.PostFormValue("code"), browserOf(r))
 	switch {
 	case err == nil:
-		http.Redirect(w, r.Request, "/you?done=provider-off", http.StatusSeeOther)
+		return seeOther(w, r, "/you?done=provider-off")
 	case errors.Is(err, signin.ErrNoPassword), errors.Is(err, ledger.ErrIllegal):
-		d.showYou(w, r, http.StatusConflict, youView{Problem: "You have no password, so you could no longer sign in. Ask the operator " +
-			"of this service for a link that sets one. Then disconnect."})
+		return d.showYou(w, r, http.StatusConflict, youView{Problem: "You have no password, so you could no longer " +
+			"sign in. Ask the operator of this service for a link that sets one. Then disconnect."})
 	default:
-		notProved(d, w, r, "disconnect from the provider", err)
+		return notProved(d, w, r, "disconnect from the provider", err)
 	}
 }
 
 // visit sends a browser to the provider.
-func (d *Dashboard) visit(w http.ResponseWriter, r *request, v signin.Visit) {
+func (d *Dashboard) visit(w http.ResponseWriter, r *request, v signin.Visit) error {
 	if d.provider == nil {
-		d.notFound(w, r.Request)
-		return
+		return web.Nothing
 	}
 	if !keepsCookies(d.o.PublicURL()) {
-		d.signInForm(w, r, http.StatusForbidden, signInView{})
-		return
+		return d.signInForm(w, r, http.StatusForbidden, signInView{})
 	}
 	allowed := strings.Fields(d.formsGoTo()) // by the policy of the page that sent this form
 	to, kept, err := d.signin.Visit(strangers(r), v)
 	if err != nil {
 		d.signIns.count("provider", err)
-		d.providerFailed(w, r, v, err)
-		return
+		return d.providerFailed(w, r, v, err)
 	}
 	web.SetCookie(w, visitCookie, kept, visitAge, http.SameSiteLaxMode)
 	w.Header().Set("Referrer-Policy", "no-referrer") // the page of a link is one
 	if r.Method == http.MethodPost && !slices.Contains(allowed, originOf(to)) {
 		// The browser would refuse a redirect, because the policy was sent before the provider's page was known.
-		d.fail(w, r.Request, failure{Status: http.StatusOK, Title: "Go on to " + d.providerName(),
+		return failure{Status: http.StatusOK, Title: "Go on to " + d.providerName(),
 			Text: "You sign in there, and come back here.", Next: "We don't see what you type there.",
-			Link: to, Label: "Go on to " + d.providerName()})
-		return
+			Link: to, Label: "Go on to " + d.providerName()}
 	}
-	http.Redirect(w, r.Request, to, http.StatusSeeOther)
+	return seeOther(w, r, to)
 }
 
 // backFromProvider answers GET /oidc/back.
-func (d *Dashboard) backFromProvider(w http.ResponseWriter, r *request) {
+func (d *Dashboard) backFromProvider(w http.ResponseWriter, r *request) error {
 	if d.provider == nil {
-		d.notFound(w, r.Request)
-		return
+		return web.Nothing
 	}
 	w.Header().Set("Referrer-Policy", "no-referrer") // the URL has a code
 	kept := web.CookieOf(r.Request, visitCookie)
@@ -125,18 +119,18 @@ func (d *Dashboard) backFromProvider(w http.ResponseWriter, r *request) {
 	var choice *signin.Choice
 	switch {
 	case errors.As(err, &choice):
-		chooseForm(d, w, r, http.StatusOK, chooseView{Step: choice.Step, Next: localPath(v.Next)}, choice.Invitations)
+		return chooseForm(d, w, r, http.StatusOK, chooseView{Step: choice.Step, Next: localPath(v.Next)}, choice.Invitations)
 	case err == nil && v.User != uuid.Nil:
 		d.dropVisit(w)
-		http.Redirect(w, r.Request, v.Next, http.StatusSeeOther)
+		return seeOther(w, r, v.Next)
 	case err == nil, errors.As(err, &code):
-		d.signedIn(w, r, token, err, signInView{Next: localPath(v.Next)})
+		return d.signedIn(w, r, token, err, signInView{Next: localPath(v.Next)})
 	case errors.Is(err, ledger.ErrNoSuchLink):
 		d.dropVisit(w)
-		d.linkGone(w, r, err)
+		return d.linkGone(w, r, err)
 	default:
 		d.dropVisit(w)
-		d.providerFailed(w, r, v, err)
+		return d.providerFailed(w, r, v, err)
 	}
 }
 
@@ -154,16 +148,16 @@ type chooseRow struct {
 	Expires        time.Time
 }
 
-func chooseForm(d *Dashboard, w http.ResponseWriter, r *request, status int, v chooseView, open []ledger.Link) {
+func chooseForm(d *Dashboard, w http.ResponseWriter, r *request, status int, v chooseView, open []ledger.Link) error {
 	for _, l := range open {
 		v.Invitations = append(v.Invitations,
 			chooseRow{hex.EncodeToString(l.ID[:]), d.workspaceName(r, l.Workspace), l.Role, l.Expires})
 	}
-	d.show(w, r, status, "choose", &frame{Frame: web.Frame{Title: "Your invitations", Secret: true}, Body: v})
+	return d.show(w, r, status, "choose", &frame{Frame: web.Frame{Title: "Your invitations", Secret: true}, Body: v})
 }
 
 // choose answers POST /oidc/join: accepts the invitations that a new user has chosen. A repeated form is one session.
-func choose(d *Dashboard, w http.ResponseWriter, r *request) {
+func choose(d *Dashboard, w http.ResponseWriter, r *request) error {
 	var chosen []ledger.Hash
 	for _, text := range r.PostForm["link"] {
 		if id, ok := parseHash(text); ok {
@@ -176,14 +170,14 @@ func choose(d *Dashboard, w http.ResponseWriter, r *request) {
 	var again *signin.Choice
 	switch {
 	case errors.As(err, &again):
-		chooseForm(d, w, r, http.StatusUnprocessableEntity, chooseView{Step: again.Step, Next: next,
+		return chooseForm(d, w, r, http.StatusUnprocessableEntity, chooseView{Step: again.Step, Next: next,
 			Problem: "Choose an invitation."}, again.Invitations)
 	case errors.Is(err, signin.ErrNotInvited):
 		d.dropVisit(w)
-		d.providerFailed(w, r, signin.Visit{}, err)
+		return d.providerFailed(w, r, signin.Visit{}, err)
 	default:
 		d.dropVisit(w)
-		d.signedIn(w, r, token, err, signInView{Next: next})
+		return d.signedIn(w, r, token, err, signInView{Next: next})
 	}
 }
 
@@ -203,7 +197,7 @@ func brief(err error) string {
 }
 
 // providerFailed says why signing in by the provider failed, on the sign-in page or on the user's own page.
-func (d *Dashboard) providerFailed(w http.ResponseWriter, r *request, v signin.Visit, err error) {
+func (d *Dashboard) providerFailed(w http.ResponseWriter, r *request, v signin.Visit, err error) error {
 	name := d.providerName()
 	status, problem, unbound := http.StatusForbidden, name+" did not sign you in: ask for an invitation for your email, or sign in with "+
 		"your password and connect "+name+" on your account page.", ""
@@ -220,8 +214,7 @@ func (d *Dashboard) providerFailed(w http.ResponseWriter, r *request, v signin.V
 		problem = name + " did not sign you in: try again, or sign in with your password."
 		unbound = name + " wasn't connected: try again."
 	case !errors.Is(err, signin.ErrNotInvited):
-		d.unavailable(w, r.Request, "sign in by the provider", err)
-		return
+		return at("sign in by the provider", err)
 	}
 	in, failed := d.signin.Session(strangers(r), cookieOf(r.Request))
 	if v.User != uuid.Nil && failed == nil {
@@ -232,8 +225,7 @@ func (d *Dashboard) providerFailed(w http.ResponseWriter, r *request, v signin.V
 			problem = name + " wasn't connected: it must have verified " + in.User.Email + ", and nobody else may be connected to that account."
 		}
 		r.in = in
-		d.showYou(w, r, status, youView{Problem: problem})
-		return
+		return d.showYou(w, r, status, youView{Problem: problem})
 	}
-	d.signInForm(w, r, status, signInView{Problem: problem, Next: localPath(v.Next)})
+	return d.signInForm(w, r, status, signInView{Problem: problem, Next: localPath(v.Next)})
 }

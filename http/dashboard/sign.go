@@ -26,15 +26,15 @@ type signInView struct {
 }
 
 // home redirects to the workspace that this browser showed last, or to the first one.
-func (d *Dashboard) home(w http.ResponseWriter, r *request) {
+func (d *Dashboard) home(w http.ResponseWriter, r *request) error {
 	in, err := d.signin.Session(strangers(r), cookieOf(r.Request))
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchSession):
-		http.Redirect(w, r.Request, "/sign-in", http.StatusSeeOther)
+		return seeOther(w, r, "/sign-in")
 	case err != nil:
-		d.unavailable(w, r.Request, "read session", err)
+		return at("read session", err)
 	case len(in.Memberships) == 0:
-		http.Redirect(w, r.Request, "/you", http.StatusSeeOther)
+		return seeOther(w, r, "/you")
 	default:
 		to := in.Memberships[0].Workspace.String()
 		for _, m := range in.Memberships {
@@ -42,21 +42,20 @@ func (d *Dashboard) home(w http.ResponseWriter, r *request) {
 				to = m.Workspace.String()
 			}
 		}
-		http.Redirect(w, r.Request, "/w/"+to, http.StatusSeeOther)
+		return seeOther(w, r, "/w/"+to)
 	}
 }
 
 // showSignIn answers GET /sign-in.
-func (d *Dashboard) showSignIn(w http.ResponseWriter, r *request) {
+func (d *Dashboard) showSignIn(w http.ResponseWriter, r *request) error {
 	next := localPath(r.URL.Query().Get("next"))
 	if _, err := d.signin.Session(strangers(r), cookieOf(r.Request)); err == nil {
-		http.Redirect(w, r.Request, next, http.StatusSeeOther)
-		return
+		return seeOther(w, r, next)
 	}
-	d.signInForm(w, r, http.StatusOK, signInView{Next: next})
+	return d.signInForm(w, r, http.StatusOK, signInView{Next: next})
 }
 
-func (d *Dashboard) signInForm(w http.ResponseWriter, r *request, status int, v signInView) {
+func (d *Dashboard) signInForm(w http.ResponseWriter, r *request, status int, v signInView) error {
 	if public := d.o.PublicURL(); !keepsCookies(public) {
 		v.Insecure = public
 	}
@@ -64,47 +63,42 @@ func (d *Dashboard) signInForm(w http.ResponseWriter, r *request, status int, v 
 	if v.Form == "" {
 		v.Form = uuid.NewString()
 	}
-	d.show(w, r, status, "sign-in", titled("Sign in", "", v))
+	return d.show(w, r, status, "sign-in", titled("Sign in", "", v))
 }
 
 // signInNow answers POST /sign-in.
-func (d *Dashboard) signInNow(w http.ResponseWriter, r *request) {
+func (d *Dashboard) signInNow(w http.ResponseWriter, r *request) error {
 	v := signInView{Email: web.Text(r.Request, "email"), Next: localPath(r.PostFormValue("next"))}
 	if !keepsCookies(d.o.PublicURL()) {
-		d.signInForm(w, r, http.StatusForbidden, v)
-		return
+		return d.signInForm(w, r, http.StatusForbidden, v)
 	}
 	form, ok := web.ID(r.PostFormValue("form"))
 	if !ok {
 		v.Problem = "The form was incomplete. Please fill it in again."
-		d.signInForm(w, r, http.StatusUnprocessableEntity, v)
-		return
+		return d.signInForm(w, r, http.StatusUnprocessableEntity, v)
 	}
 	token, _, err := d.signin.SignIn(strangers(r), form, v.Email, r.PostFormValue("password"), browserOf(r))
 	d.signIns.count("password", err)
-	d.signedIn(w, r, token, err, v)
+	return d.signedIn(w, r, token, err, v)
 }
 
 // signedIn continues after an attempt to sign in: it redirects, asks for a code, or shows the problem.
-func (d *Dashboard) signedIn(w http.ResponseWriter, r *request, token signin.Token, err error, v signInView) {
+func (d *Dashboard) signedIn(w http.ResponseWriter, r *request, token signin.Token, err error, v signInView) error {
 	var code *signin.CodeWanted
 	if err == nil {
 		d.endOld(r, token)
 		d.setCookie(w, token)
-		http.Redirect(w, r.Request, v.Next, http.StatusSeeOther)
-		return
+		return seeOther(w, r, v.Next)
 	}
 	if errors.As(err, &code) {
-		d.codeForm(w, r, http.StatusOK, codeView{Step: code.Step, Next: v.Next})
-		return
+		return d.codeForm(w, r, http.StatusOK, codeView{Step: code.Step, Next: v.Next})
 	}
 	status, problem := d.signInProblem(w, err)
 	if status == 0 {
-		d.unavailable(w, r.Request, "sign in", err)
-		return
+		return at("sign in", err)
 	}
 	v.Problem = problem
-	d.signInForm(w, r, status, v)
+	return d.signInForm(w, r, status, v)
 }
 
 // endOld ends the browser's former session.
@@ -145,18 +139,17 @@ func (d *Dashboard) signInProblem(w http.ResponseWriter, err error) (status int,
 }
 
 // signOut answers POST /sign-out. Without a session nothing changes.
-func (d *Dashboard) signOut(w http.ResponseWriter, r *request) {
+func (d *Dashboard) signOut(w http.ResponseWriter, r *request) error {
 	in, err := d.signin.Session(strangers(r), cookieOf(r.Request))
 	if err == nil {
 		err = d.signin.End(ledger.WithActor(strangers(r), "user:"+in.User.ID.String()), in.User, in.Session.ID)
 	}
 	if err != nil && !errors.Is(err, ledger.ErrNoSuchSession) {
-		d.unavailable(w, r.Request, "end session", err)
-		return
+		return at("end session", err)
 	}
 	web.SetCookie(w, cookieName, "", -1, http.SameSiteLaxMode)
 	w.Header().Set("Clear-Site-Data", `"cache", "storage"`)
-	http.Redirect(w, r.Request, "/sign-in", http.StatusSeeOther)
+	return seeOther(w, r, "/sign-in")
 }
 
 // linkView is the page of a one-time link.
@@ -182,16 +175,15 @@ type linkView struct {
 func (linkView) Rule() string { return newPassword }
 
 // showLink answers GET /link/{token}. It changes nothing, so programs that prefetch links do not use it up.
-func (d *Dashboard) showLink(w http.ResponseWriter, r *request) {
-	d.linkForm(w, r, http.StatusOK, linkView{Form: uuid.NewString()})
+func (d *Dashboard) showLink(w http.ResponseWriter, r *request) error {
+	return d.linkForm(w, r, http.StatusOK, linkView{Form: uuid.NewString()})
 }
 
-func (d *Dashboard) linkForm(w http.ResponseWriter, r *request, status int, v linkView) {
+func (d *Dashboard) linkForm(w http.ResponseWriter, r *request, status int, v linkView) error {
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	l, user, err := d.signin.Link(strangers(r), signin.Token(r.PathValue("token")))
 	if err != nil {
-		d.linkGone(w, r, err)
-		return
+		return d.linkGone(w, r, err)
 	}
 	v.Link, v.Invite, v.Expires = l, l.Purpose == ledger.InviteLink, l.Expires
 	if v.Invite { // the same page for all: the link's maker may see it, and must learn nothing about the person
@@ -209,7 +201,7 @@ func (d *Dashboard) linkForm(w http.ResponseWriter, r *request, status int, v li
 	case ledger.SignInLink:
 		title, v.Plain = "Sign in", true
 	}
-	d.show(w, r, status, "link", &frame{Frame: web.Frame{Title: title, Secret: true}, Body: v})
+	return d.show(w, r, status, "link", &frame{Frame: web.Frame{Title: title, Secret: true}, Body: v})
 }
 
 // workspaceName returns the name of a workspace for its members; "" when it has none or the ledger does not answer,
@@ -223,30 +215,27 @@ func (d *Dashboard) workspaceName(r *request, id uuid.UUID) string {
 }
 
 // linkGone answers for an invalid link.
-func (d *Dashboard) linkGone(w http.ResponseWriter, r *request, err error) {
+func (d *Dashboard) linkGone(w http.ResponseWriter, r *request, err error) error {
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	if !errors.Is(err, ledger.ErrNoSuchLink) {
-		d.unavailable(w, r.Request, "read link", err)
-		return
+		return at("read link", err)
 	}
-	d.fail(w, r.Request, failure{Status: http.StatusNotFound, Title: "This link can't be used",
+	return failure{Status: http.StatusNotFound, Title: "This link can't be used",
 		Text: "It was already used, it's more than 72 hours old, or it was withdrawn.",
-		Next: "Ask the person who gave it to you for a new one.", Link: "/sign-in", Label: "Sign in"})
+		Next: "Ask the person who gave it to you for a new one.", Link: "/sign-in", Label: "Sign in"}
 }
 
 // acceptLink answers POST /link/{token}.
-func (d *Dashboard) acceptLink(w http.ResponseWriter, r *request) {
+func (d *Dashboard) acceptLink(w http.ResponseWriter, r *request) error {
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	form, ok := web.ID(r.PostFormValue("form"))
 	v := linkView{Form: form.String(), Name: cleanName(r.PostFormValue("name"))}
 	switch {
 	case !keepsCookies(d.o.PublicURL()):
-		d.signInForm(w, r, http.StatusForbidden, signInView{})
-		return
+		return d.signInForm(w, r, http.StatusForbidden, signInView{})
 	case !ok:
 		v.Form, v.Problem = uuid.NewString(), "The form was incomplete. Please fill it in again."
-		d.linkForm(w, r, http.StatusUnprocessableEntity, v)
-		return
+		return d.linkForm(w, r, http.StatusUnprocessableEntity, v)
 	}
 	link, to := signin.Token(r.PathValue("token")), "/"
 	if l, _, err := d.signin.Link(strangers(r), link); err == nil && l.Purpose == ledger.InviteLink {
@@ -254,11 +243,9 @@ func (d *Dashboard) acceptLink(w http.ResponseWriter, r *request) {
 	}
 	switch r.PostFormValue("way") {
 	case "provider":
-		d.visit(w, r, signin.Visit{Next: to, Link: link})
-		return
+		return d.visit(w, r, signin.Visit{Next: to, Link: link})
 	case "session":
-		joinNow(d, w, r, link)
-		return
+		return joinNow(d, w, r, link)
 	}
 	a := signin.Accepting{Link: link, Form: form, Name: v.Name,
 		Password: r.PostFormValue("password"), Code: r.PostFormValue("code")}
@@ -273,19 +260,17 @@ func (d *Dashboard) acceptLink(w http.ResponseWriter, r *request) {
 			status, problem = http.StatusUnprocessableEntity, passwordProblem(err)
 		}
 		if problem == "" {
-			d.linkGone(w, r, err)
-			return
+			return d.linkGone(w, r, err)
 		}
 		v.Problem = problem
-		d.linkForm(w, r, status, v)
-		return
+		return d.linkForm(w, r, status, v)
 	}
 	d.setCookie(w, token)
-	http.Redirect(w, r.Request, to, http.StatusSeeOther)
+	return seeOther(w, r, to)
 }
 
 // joinNow accepts an invitation for the signed-in user.
-func joinNow(d *Dashboard, w http.ResponseWriter, r *request, link signin.Token) {
+func joinNow(d *Dashboard, w http.ResponseWriter, r *request, link signin.Token) error {
 	in, err := signin.SessionNow(strangers(r), d.signin, cookieOf(r.Request))
 	var workspace uuid.UUID
 	if err == nil {
@@ -293,13 +278,13 @@ func joinNow(d *Dashboard, w http.ResponseWriter, r *request, link signin.Token)
 	}
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchSession):
-		http.Redirect(w, r.Request, "/link/"+string(link), http.StatusSeeOther)
+		return seeOther(w, r, "/link/"+string(link))
 	case err != nil:
-		d.linkGone(w, r, err)
+		return d.linkGone(w, r, err)
 	case workspace == uuid.Nil:
-		http.Redirect(w, r.Request, "/", http.StatusSeeOther)
+		return seeOther(w, r, "/")
 	default:
-		http.Redirect(w, r.Request, "/w/"+workspace.String(), http.StatusSeeOther)
+		return seeOther(w, r, "/w/"+workspace.String())
 	}
 }
 

@@ -352,16 +352,14 @@ type moveView struct {
 }
 
 // showCredits answers GET /w/{ws}/credits.
-func showCredits(d *Dashboard, w http.ResponseWriter, r *request) {
+func showCredits(d *Dashboard, w http.ResponseWriter, r *request) error {
 	after, ok := openCursor(r.URL.Query().Get("after"))
 	if !ok {
-		d.notFound(w, r.Request)
-		return
+		return web.Nothing
 	}
 	found, err := d.o.Book.Statement(r.Context(), ledger.StatementQuery{Workspace: r.workspace(), After: after, Limit: movesShown})
 	if err != nil {
-		d.unavailable(w, r.Request, "read the statement", err)
-		return
+		return at("read the statement", err)
 	}
 	v := creditsView{Balance: found.Balance, Days: found.Days}
 	base := r.base() + "/credits"
@@ -383,7 +381,7 @@ func showCredits(d *Dashboard, w http.ResponseWriter, r *request) {
 	if found.More {
 		v.Pager.More = base + "?after=" + sealCursor(*found.Moves[len(found.Moves)-1].Position())
 	}
-	d.show(w, r, http.StatusOK, "credits", titled("Credits", "credits", v))
+	return d.show(w, r, http.StatusOK, "credits", titled("Credits", "credits", v))
 }
 
 // moveOf shows one move.

@@ -45,7 +45,7 @@ type sessionView struct {
 }
 
 // you answers GET /you.
-func (d *Dashboard) you(w http.ResponseWriter, r *request) {
+func (d *Dashboard) you(w http.ResponseWriter, r *request) error {
 	done := map[string]string{
 		"password":     "Your password was changed. You were signed out everywhere else.",
 		"codes-off":    "Two-step sign-in is off. You were signed out everywhere else.",
@@ -55,14 +55,13 @@ func (d *Dashboard) you(w http.ResponseWriter, r *request) {
 		"session":      "The session was ended. It stops within 5 seconds.",
 		"sessions":     "All other sessions were ended. They stop within 5 seconds.",
 	}[r.URL.Query().Get("done")]
-	d.showYou(w, r, http.StatusOK, youView{Done: done})
+	return d.showYou(w, r, http.StatusOK, youView{Done: done})
 }
 
-func (d *Dashboard) showYou(w http.ResponseWriter, r *request, status int, v youView) {
+func (d *Dashboard) showYou(w http.ResponseWriter, r *request, status int, v youView) error {
 	found, err := d.signin.Sessions(strangers(r), r.in.User.ID)
 	if err != nil {
-		d.unavailable(w, r.Request, "read sessions", err)
-		return
+		return at("read sessions", err)
 	}
 	for _, s := range found {
 		v.Sessions = append(v.Sessions, sessionView{Session: s, Hex: hex.EncodeToString(s.ID[:]), Browser: browserName(s.Agent),
@@ -73,7 +72,7 @@ func (d *Dashboard) showYou(w http.ResponseWriter, r *request, status int, v you
 	v.Codes, v.CodesLeft, v.Asked = r.in.User.TOTP != "", d.signin.CodesLeft(r.in.User), asksForCodes(r.in.User, r.in.Memberships)
 	v.Form = uuid.NewString()
 	v.Provider, v.Bound = d.providerName(), d.boundTo(r.in.User)
-	d.show(w, r, status, "you", titled("Account", "you", v))
+	return d.show(w, r, status, "you", titled("Account", "you", v))
 }
 
 // boundTo reports whether a user signs in by the present provider.
@@ -82,13 +81,12 @@ func (d *Dashboard) boundTo(u ledger.User) bool {
 }
 
 // changePassword answers POST /you/password.
-func (d *Dashboard) changePassword(w http.ResponseWriter, r *request) {
+func (d *Dashboard) changePassword(w http.ResponseWriter, r *request) error {
 	token, err := d.signin.ChangePassword(strangers(r), r.in, r.PostFormValue("old"), r.PostFormValue("password"),
 		r.PostFormValue("code"), browserOf(r))
 	if err == nil {
 		d.setCookie(w, token)
-		http.Redirect(w, r.Request, "/you?done=password", http.StatusSeeOther)
-		return
+		return seeOther(w, r, "/you?done=password")
 	}
 	status, problem := d.signInProblem(w, err)
 	switch {
@@ -100,37 +98,33 @@ func (d *Dashboard) changePassword(w http.ResponseWriter, r *request) {
 		status, problem = http.StatusUnprocessableEntity, passwordProblem(err)
 	}
 	if problem == "" {
-		d.unavailable(w, r.Request, "change password", err)
-		return
+		return at("change password", err)
 	}
-	d.showYou(w, r, status, youView{Problem: problem})
+	return d.showYou(w, r, status, youView{Problem: problem})
 }
 
 // endSessions answers POST /you/sessions: it ends one of them, or all but this one.
-func (d *Dashboard) endSessions(w http.ResponseWriter, r *request) {
+func (d *Dashboard) endSessions(w http.ResponseWriter, r *request) error {
 	if r.PostFormValue("all") != "" {
 		if _, err := d.signin.EndOthers(strangers(r), r.in.User, r.in.Session.ID); err != nil {
-			d.unavailable(w, r.Request, "end sessions", err)
-			return
+			return at("end sessions", err)
 		}
-		http.Redirect(w, r.Request, "/you?done=sessions", http.StatusSeeOther)
-		return
+		return seeOther(w, r, "/you?done=sessions")
 	}
 	id, ok := parseHash(r.PostFormValue("session"))
 	if !ok {
-		d.showYou(w, r, http.StatusUnprocessableEntity, youView{Problem: "There is no such session."})
-		return
+		return d.showYou(w, r, http.StatusUnprocessableEntity, youView{Problem: "There is no such session."})
 	}
 	if err := d.signin.End(strangers(r), r.in.User, id); err != nil {
-		d.unavailable(w, r.Request, "end session", err)
-		return
+		return at("end session", err)
 	}
-	http.Redirect(w, r.Request, "/you?done=session", http.StatusSeeOther)
+	return seeOther(w, r, "/you?done=session")
 }
 
 // setColours answers POST /you/colours.
-func (d *Dashboard) setColours(w http.ResponseWriter, r *request) {
+func (d *Dashboard) setColours(w http.ResponseWriter, r *request) error {
 	web.SetColours(w, r.Request, "/you")
+	return nil
 }
 
 // browserNames are the names of common browsers in User-Agents; the first match wins, because most contain others, too.
@@ -170,16 +164,15 @@ type codeView struct {
 	Problem    string
 }
 
-func (d *Dashboard) codeForm(w http.ResponseWriter, r *request, status int, v codeView) {
-	d.show(w, r, status, "code", titled("Enter a code", "", v))
+func (d *Dashboard) codeForm(w http.ResponseWriter, r *request, status int, v codeView) error {
+	return d.show(w, r, status, "code", titled("Enter a code", "", v))
 }
 
 // giveCode answers POST /sign-in/code.
-func (d *Dashboard) giveCode(w http.ResponseWriter, r *request) {
+func (d *Dashboard) giveCode(w http.ResponseWriter, r *request) error {
 	next := localPath(r.PostFormValue("next"))
 	if !keepsCookies(d.o.PublicURL()) {
-		d.signInForm(w, r, http.StatusForbidden, signInView{})
-		return
+		return d.signInForm(w, r, http.StatusForbidden, signInView{})
 	}
 	step := r.PostFormValue("step")
 	token, _, err := d.signin.Code(strangers(r), step, r.PostFormValue("code"), browserOf(r))
@@ -187,10 +180,9 @@ func (d *Dashboard) giveCode(w http.ResponseWriter, r *request) {
 	var wait *signin.Wait
 	if errors.Is(err, signin.ErrCode) || errors.As(err, &wait) {
 		status, problem := d.signInProblem(w, err)
-		d.codeForm(w, r, status, codeView{Step: step, Next: next, Problem: problem})
-		return
+		return d.codeForm(w, r, status, codeView{Step: step, Next: next, Problem: problem})
 	}
-	d.signedIn(w, r, token, err, signInView{Next: next})
+	return d.signedIn(w, r, token, err, signInView{Next: next})
 }
 
 // codesView is the page about two-step sign-in.
@@ -206,95 +198,93 @@ type codesView struct {
 }
 
 // codes answers GET /you/codes.
-func (d *Dashboard) codes(w http.ResponseWriter, r *request) {
+func (d *Dashboard) codes(w http.ResponseWriter, r *request) error {
 	if r.in.User.TOTP != "" || !signin.HasPassword(r.in.User) {
-		http.Redirect(w, r.Request, "/you", http.StatusSeeOther)
-		return
+		return seeOther(w, r, "/you")
 	}
-	d.setupCodes(w, r, http.StatusOK, uuid.New(), "")
+	return d.setupCodes(w, r, http.StatusOK, uuid.New(), "")
 }
 
-func (d *Dashboard) setupCodes(w http.ResponseWriter, r *request, status int, form uuid.UUID, problem string) {
+func (d *Dashboard) setupCodes(w http.ResponseWriter, r *request, status int, form uuid.UUID, problem string) error {
 	v := codesView{Setup: d.signin.SetupCodes(r.in.User, form), Problem: problem}
 	var err error
 	if v.Width, v.Path, err = signin.QRPicture(v.Setup.URI); err != nil {
 		d.log.Warn("no QR code", "request", r.page.ID, "err", err) // the secret stands there as text
 	}
-	d.show(w, r, status, "codes", titled("Two-step sign-in", "you", v))
+	return d.show(w, r, status, "codes", titled("Two-step sign-in", "you", v))
 }
 
 // codesOn answers POST /you/codes. For some minutes a repeated form gets the same answer.
-func (d *Dashboard) codesOn(w http.ResponseWriter, r *request) {
+func (d *Dashboard) codesOn(w http.ResponseWriter, r *request) error {
 	form, ok := web.ID(r.PostFormValue("form"))
 	if !ok {
-		d.setupCodes(w, r, http.StatusUnprocessableEntity, uuid.New(), "The form was incomplete. Set up the app again.")
-		return
+		return d.setupCodes(w, r, http.StatusUnprocessableEntity, uuid.New(),
+			"The form was incomplete. Set up the app again.")
 	}
 	recovery, err := d.signin.CodesOn(strangers(r), r.in, form, r.PostFormValue("password"), r.PostFormValue("code"), browserOf(r))
 	switch {
 	case err == nil:
-		d.show(w, r, http.StatusOK, "codes", titled("Two-step sign-in is on", "you", codesView{Recovery: recovery}))
+		return d.show(w, r, http.StatusOK, "codes", titled("Two-step sign-in is on", "you", codesView{Recovery: recovery}))
 	case errors.Is(err, signin.ErrOn), errors.Is(err, signin.ErrNoPassword):
-		http.Redirect(w, r.Request, "/you", http.StatusSeeOther)
+		return seeOther(w, r, "/you")
 	default:
 		status, problem := d.codeProblem(w, err)
 		if problem == "" {
-			d.unavailable(w, r.Request, "switch codes on", err)
-			return
+			return at("switch codes on", err)
 		}
-		d.setupCodes(w, r, status, form, problem)
+		return d.setupCodes(w, r, status, form, problem)
 	}
 }
 
 // codesOff answers POST /you/codes/off. If codes are off already nothing changes.
-func (d *Dashboard) codesOff(w http.ResponseWriter, r *request) {
+func (d *Dashboard) codesOff(w http.ResponseWriter, r *request) error {
 	err := d.signin.CodesOff(strangers(r), r.in, r.PostFormValue("password"), r.PostFormValue("code"), browserOf(r))
 	if err == nil {
-		http.Redirect(w, r.Request, "/you?done=codes-off", http.StatusSeeOther)
-		return
+		return seeOther(w, r, "/you?done=codes-off")
 	}
-	notProved(d, w, r, "switch codes off", err)
+	return notProved(d, w, r, "switch codes off", err)
 }
 
 // notProved shows, on the user's own page, why their sign-in was not changed.
-func notProved(d *Dashboard, w http.ResponseWriter, r *request, step string, err error) {
+func notProved(d *Dashboard, w http.ResponseWriter, r *request, step string, err error) error {
 	status, problem := d.codeProblem(w, err)
 	if problem == "" {
-		d.unavailable(w, r.Request, step, err)
-		return
+		return at(step, err)
 	}
-	d.showYou(w, r, status, youView{Problem: problem})
+	return d.showYou(w, r, status, youView{Problem: problem})
 }
 
 // renewRecovery answers POST /you/codes/new. A repeated form makes no second set, and the page says so.
-func (d *Dashboard) renewRecovery(w http.ResponseWriter, r *request) {
+func (d *Dashboard) renewRecovery(w http.ResponseWriter, r *request) error {
 	form, ok := web.ID(r.PostFormValue("form"))
 	if !ok {
-		d.showYou(w, r, http.StatusUnprocessableEntity, youView{Problem: "The form was incomplete. Please send it again."})
-		return
+		return d.showYou(w, r, http.StatusUnprocessableEntity,
+			youView{Problem: "The form was incomplete. Please send it again."})
 	}
 	codes, again, err := d.signin.RenewRecovery(strangers(r), r.in, form, r.PostFormValue("password"), r.PostFormValue("code"), browserOf(r))
 	switch {
 	case err == nil:
-		d.show(w, r, http.StatusOK, "codes", titled("New recovery codes", "you", codesView{Recovery: codes, Renewed: true, Again: again}))
+		return d.show(w, r, http.StatusOK, "codes",
+			titled("New recovery codes", "you", codesView{Recovery: codes, Renewed: true, Again: again}))
 	case errors.Is(err, signin.ErrOff):
-		d.showYou(w, r, http.StatusConflict, youView{Problem: "Two-step sign-in is off. Turn it on first: that also creates recovery codes."})
+		return d.showYou(w, r, http.StatusConflict,
+			youView{Problem: "Two-step sign-in is off. Turn it on first: that also creates recovery codes."})
 	case errors.Is(err, signin.ErrFormUsed):
-		d.showYou(w, r, http.StatusConflict, youView{Problem: "This form was already used, and its codes aren't shown again. " +
-			"To get others, send the form below."})
+		return d.showYou(w, r, http.StatusConflict, youView{Problem: "This form was already used, and its codes aren't " +
+			"shown again. To get others, send the form below."})
 	default:
-		notProved(d, w, r, "make recovery codes", err)
+		return notProved(d, w, r, "make recovery codes", err)
 	}
 }
 
 // savedRecovery answers POST /you/codes/saved: whether a typed recovery code is right. It uses up none.
-func (d *Dashboard) savedRecovery(w http.ResponseWriter, r *request) {
+func (d *Dashboard) savedRecovery(w http.ResponseWriter, r *request) error {
 	if !signin.IsRecovery(d.signin, r.in.User, r.PostFormValue("code")) {
-		d.show(w, r, http.StatusUnprocessableEntity, "codes", titled("Have you saved them?", "you", codesView{Ask: true,
-			Problem: "That isn't one of your recovery codes. Look at what you saved, and type one as it stands there."}))
-		return
+		return d.show(w, r, http.StatusUnprocessableEntity, "codes", titled("Have you saved them?", "you",
+			codesView{Ask: true, Problem: "That isn't one of your recovery codes. Look at what you saved, and type one as " +
+				"it stands there."}))
 	}
-	http.Redirect(w, r.Request, "/you?done=saved", http.StatusSeeOther)
+	return seeOther(w, r, "/you?done=saved")
 }
 
 // codeProblem says what is wrong with the user's password or code; "" for other errors.

@@ -296,6 +296,9 @@ type Failure struct {
 	After       int    // Retry-After in seconds; 0: none
 }
 
+// Error implements error: a handler returns a Failure to answer with the page "error".
+func (f Failure) Error() string { return f.Title }
+
 // Secure sets the headers that every answer of a page has. connect are further origins for requests of scripts, form
 // further origins for forms; https says that browsers use only https.
 func Secure(h http.Header, connect, form string, https bool) {

@@ -11,32 +11,29 @@ import (
 	"rollcall/ledger"
 )
 
-// keyOf finds the key of a path; if the workspace does not have it it answers and returns false.
-func (p *Pages) keyOf(w http.ResponseWriter, r *request) (keyView, uuid.UUID, bool) {
-	id, ok := p.workspaceOf(w, r)
-	if !ok {
-		return keyView{}, id, false
+// keyOf finds the key of a path.
+func (p *Pages) keyOf(r *request) (k keyView, workspace uuid.UUID, err error) {
+	if workspace, err = workspaceOf(r); err != nil {
+		return k, workspace, err
 	}
-	keys, err := p.desk.ListKeys(r.Context(), id)
+	keys, err := p.desk.ListKeys(r.Context(), workspace)
 	if err != nil {
-		p.refuse(w, r, err)
-		return keyView{}, id, false
+		return k, workspace, err
 	}
 	i := slices.IndexFunc(keys, func(k ledger.Key) bool { return k.ID == r.PathValue("key") })
 	if i < 0 {
-		p.fail(w, r.Request, web.Failure{Status: http.StatusNotFound, Title: "There is no such key",
+		return k, workspace, web.Failure{Status: http.StatusNotFound, Title: "There is no such key",
 			Text: "This workspace has no key with this name.", Next: "Look at the list.",
-			Link: "/workspaces/" + id.String(), Label: "To the workspace"})
-		return keyView{}, id, false
+			Link: "/workspaces/" + workspace.String(), Label: "To the workspace"}
 	}
-	return keyView{keys[i]}, id, true
+	return keyView{keys[i]}, workspace, nil
 }
 
 // askRevoke answers GET /workspaces/{id}/keys/{key}: it asks for confirmation.
-func askRevoke(p *Pages, w http.ResponseWriter, r *request) {
-	k, id, ok := p.keyOf(w, r)
-	if !ok {
-		return
+func askRevoke(p *Pages, w http.ResponseWriter, r *request) error {
+	k, id, err := p.keyOf(r)
+	if err != nil {
+		return err
 	}
 	path := "/workspaces/" + id.String()
 	v := web.Confirm{Title: "Revoke the key “" + k.Name() + "”?", Up: "The workspace", Back: path, Verb: "Revoke the key",
@@ -48,99 +45,94 @@ func askRevoke(p *Pages, w http.ResponseWriter, r *request) {
 	if !r.in.ReadOnly {
 		v.Action = path + "/keys/" + k.ID + "/revoke"
 	}
-	p.show(w, r, http.StatusOK, "confirm", titled(v.Title+" · Workspaces", "workspaces", v))
+	return p.show(w, r, http.StatusOK, "confirm", titled(v.Title+" · Workspaces", "workspaces", v))
 }
 
 // revokeKey answers POST /workspaces/{id}/keys/{key}/revoke. A second time changes nothing.
-func revokeKey(p *Pages, w http.ResponseWriter, r *request) {
-	k, id, ok := p.keyOf(w, r)
-	if !ok {
-		return
+func revokeKey(p *Pages, w http.ResponseWriter, r *request) error {
+	k, id, err := p.keyOf(r)
+	if err != nil {
+		return err
 	}
 	if _, err := p.desk.RevokeKey(r.Context(), k.ID); err != nil {
-		p.refuse(w, r, err)
-		return
+		return err
 	}
-	back(w, r, id, "revoked")
+	return back(w, r, id, "revoked")
 }
 
 // invite answers POST /workspaces/{id}/invite with the link, once. A repeated form gives the same link.
-func invite(p *Pages, w http.ResponseWriter, r *request) {
-	id, ok := p.workspaceOf(w, r)
-	if !ok {
-		return
+func invite(p *Pages, w http.ResponseWriter, r *request) error {
+	id, err := workspaceOf(r)
+	if err != nil {
+		return err
 	}
 	in := workspaceForm{Form: r.PostFormValue("form"), Email: web.Text(r.Request, "email"),
 		Role: ledger.Role(r.PostFormValue("role"))}
 	form, err := uuid.Parse(in.Form)
 	if err != nil || form == uuid.Nil {
 		in.Invite, in.Form = "The form was too old. Please send it again.", ""
-		p.showWorkspace(w, r, http.StatusUnprocessableEntity, workspaceView{In: in})
-		return
+		return p.showWorkspace(w, r, http.StatusUnprocessableEntity, workspaceView{In: in})
 	}
 	made, err := p.desk.Invite(r.Context(), admin.InviteCall{Form: form, Workspace: id, Email: in.Email, Role: in.Role})
 	if err == nil {
-		p.showWorkspace(w, r, http.StatusOK, workspaceView{Link: &made})
-		return
+		return p.showWorkspace(w, r, http.StatusOK, workspaceView{Link: &made})
 	}
-	if in.Invite, ok = p.refused(w, r, err); ok {
-		in.Form = ""
-		p.showWorkspace(w, r, http.StatusUnprocessableEntity, workspaceView{In: in})
+	if in.Invite, err = problemOf(err); err != nil {
+		return err
 	}
+	in.Form = ""
+	return p.showWorkspace(w, r, http.StatusUnprocessableEntity, workspaceView{In: in})
 }
 
-// personOf finds the member of a path; if there is none it answers and returns false. The path has an id, no email.
-func (p *Pages) personOf(w http.ResponseWriter, r *request) (m ledger.Membership, ok bool) {
-	id, ok := p.workspaceOf(w, r)
-	if !ok {
-		return m, false
+// personOf finds the member of a path, which has an id and no email.
+func (p *Pages) personOf(r *request) (m ledger.Membership, err error) {
+	id, err := workspaceOf(r)
+	if err != nil {
+		return m, err
 	}
 	members, err := p.desk.ListMembers(r.Context(), id)
 	if err != nil {
-		p.refuse(w, r, err)
-		return m, false
+		return m, err
 	}
 	for _, m := range members {
 		if m.User.String() == r.PathValue("user") {
-			return m, true
+			return m, nil
 		}
 	}
-	p.fail(w, r.Request, web.Failure{Status: http.StatusNotFound, Title: "There is no such member",
+	return m, web.Failure{Status: http.StatusNotFound, Title: "There is no such member",
 		Text: "They aren't a member of this workspace, or no longer are.", Next: "Look at the list.",
-		Link: "/workspaces/" + id.String(), Label: "To the workspace"})
-	return m, false
+		Link: "/workspaces/" + id.String(), Label: "To the workspace"}
 }
 
 // endSessions answers POST /workspaces/{id}/people/{user}/end-sessions. A second time there is nothing to end.
-func endSessions(p *Pages, w http.ResponseWriter, r *request) {
-	m, ok := p.personOf(w, r)
-	if !ok {
-		return
+func endSessions(p *Pages, w http.ResponseWriter, r *request) error {
+	m, err := p.personOf(r)
+	if err != nil {
+		return err
 	}
 	if _, _, err := p.desk.EndSessions(r.Context(), m.Email); err != nil {
-		p.refuse(w, r, err)
-		return
+		return err
 	}
-	back(w, r, m.Workspace, "sessions")
+	return back(w, r, m.Workspace, "sessions")
 }
 
 // disable and enable answer the forms of a member. A second time changes nothing and is not noted.
-func disable(p *Pages, w http.ResponseWriter, r *request) { p.setDisabled(w, r, true, "disabled") }
-func enable(p *Pages, w http.ResponseWriter, r *request)  { p.setDisabled(w, r, false, "enabled") }
+var disable, enable = setDisabled(true, "disabled"), setDisabled(false, "enabled")
 
 // setDisabled keeps the member of a path from signing in, or allows it again.
-func (p *Pages) setDisabled(w http.ResponseWriter, r *request, disabled bool, done string) {
-	m, ok := p.personOf(w, r)
-	if !ok {
-		return
-	}
-	if m.Disabled != disabled {
-		if _, err := p.desk.DisableUser(r.Context(), m.Email, disabled); err != nil {
-			p.refuse(w, r, err)
-			return
+func setDisabled(disabled bool, done string) handler {
+	return func(p *Pages, w http.ResponseWriter, r *request) error {
+		m, err := p.personOf(r)
+		if err != nil {
+			return err
 		}
+		if m.Disabled != disabled {
+			if _, err := p.desk.DisableUser(r.Context(), m.Email, disabled); err != nil {
+				return err
+			}
+		}
+		return back(w, r, m.Workspace, done)
 	}
-	back(w, r, m.Workspace, done)
 }
 
 // route is one path and method.
@@ -149,30 +141,32 @@ type route struct {
 	open    bool // for everybody
 	part    bool // requested by a script: refused without a page, and not counted as use of the session
 	changes bool // refused to observers
-	handle  func(*Pages, http.ResponseWriter, *request)
+	handle  handler
 }
 
+// handler answers a request, or returns why it can't: see Pages.refuse.
+type handler func(*Pages, http.ResponseWriter, *request) error
+
 // live answers for the part of a page that refreshes itself.
-func live[V any](page, part string, read func(*Pages, *request) (V, error)) func(*Pages, http.ResponseWriter, *request) {
-	return func(p *Pages, w http.ResponseWriter, r *request) {
+func live[V any](page, part string, read func(*Pages, *request) (V, error)) handler {
+	return func(p *Pages, w http.ResponseWriter, r *request) error {
 		v, err := read(p, r)
 		if err != nil {
-			p.refuse(w, r, err)
-			return
+			return err
 		}
 		web.WritePart(w, r.Request, p.Pages.Part(page, part, v))
+		return nil
 	}
 }
 
 // whole answers with a page that shows the result of one function. Its refreshing part shows the same, see live.
-func whole[V any](page, title string, read func(*Pages, *request) (V, error)) func(*Pages, http.ResponseWriter, *request) {
-	return func(p *Pages, w http.ResponseWriter, r *request) {
+func whole[V any](page, title string, read func(*Pages, *request) (V, error)) handler {
+	return func(p *Pages, w http.ResponseWriter, r *request) error {
 		v, err := read(p, r)
 		if err != nil {
-			p.refuse(w, r, err)
-			return
+			return err
 		}
-		p.show(w, r, http.StatusOK, page, living(title, page, v))
+		return p.show(w, r, http.StatusOK, page, living(title, page, v))
 	}
 }
 

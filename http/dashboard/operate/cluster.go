@@ -47,68 +47,67 @@ func (m memberView) Resumes() bool {
 }
 
 // cluster answers GET /cluster.
-func cluster(p *Pages, w http.ResponseWriter, r *request) {
+func cluster(p *Pages, w http.ResponseWriter, r *request) error {
 	found, err := p.desk.Members(r.Context())
 	if err != nil {
-		p.refuse(w, r, err)
-		return
+		return err
 	}
-	p.show(w, r, http.StatusOK, "cluster", titled("Cluster", "cluster", clusterView{found}))
+	return p.show(w, r, http.StatusOK, "cluster", titled("Cluster", "cluster", clusterView{found}))
 }
 
 // find gives the member of a path.
-func (p *Pages) find(w http.ResponseWriter, r *request) (m admin.Member, of int, ok bool) {
+func (p *Pages) find(r *request) (v memberView, err error) {
 	found, err := p.desk.Members(r.Context())
 	if err != nil {
-		p.refuse(w, r, err)
-		return m, 0, false
+		return v, err
 	}
 	for _, m := range found.Members {
 		if m.Session.String() == r.PathValue("node") || m.Node.String() == r.PathValue("node") {
-			return m, len(found.Members), true
+			return memberView{Member: m, Alone: len(found.Members) == 1}, nil
 		}
 	}
-	p.fail(w, r.Request, web.Failure{Status: http.StatusNotFound, Title: "There is no such node",
+	return v, web.Failure{Status: http.StatusNotFound, Title: "There is no such node",
 		Text: "It left the cluster and was forgotten, or the link is wrong.", Next: "Look at the list.",
-		Link: "/cluster", Label: "To the cluster"})
-	return m, 0, false
+		Link: "/cluster", Label: "To the cluster"}
 }
 
 // member answers GET /cluster/{node}.
-func member(p *Pages, w http.ResponseWriter, r *request) {
-	if m, of, ok := p.find(w, r); ok {
-		p.showMember(w, r, http.StatusOK, m, of, "")
+func member(p *Pages, w http.ResponseWriter, r *request) error {
+	m, err := p.find(r)
+	if err != nil {
+		return err
 	}
+	return p.showMember(w, r, http.StatusOK, m)
 }
 
-func (p *Pages) showMember(w http.ResponseWriter, r *request, status int, m admin.Member, of int, problem string) {
-	p.show(w, r, status, "member", titled(m.Name+" · Cluster", "cluster", memberView{m, problem, !r.in.ReadOnly, of == 1}))
+func (p *Pages) showMember(w http.ResponseWriter, r *request, status int, v memberView) error {
+	v.Changes = !r.in.ReadOnly
+	return p.show(w, r, status, "member", titled(v.Name+" · Cluster", "cluster", v))
 }
 
 // drain, undrain and forgetNode answer the forms of GET /cluster/{node}. Irreversible actions ask for the node's name.
-func drain(p *Pages, w http.ResponseWriter, r *request)   { p.change(w, r, true, p.desk.Drain) }
-func undrain(p *Pages, w http.ResponseWriter, r *request) { p.change(w, r, false, p.desk.Undrain) }
-func forgetNode(p *Pages, w http.ResponseWriter, r *request) {
-	p.change(w, r, true, p.desk.ForgetNode)
-}
+var (
+	drain      = change(true, (*admin.Desk).Drain)
+	undrain    = change(false, (*admin.Desk).Undrain)
+	forgetNode = change(true, (*admin.Desk).ForgetNode)
+)
 
 // change changes the member of a path.
-func (p *Pages) change(w http.ResponseWriter, r *request, named bool,
-	do func(ctx context.Context, node string) (admin.Member, error)) {
-	m, of, ok := p.find(w, r)
-	if !ok {
-		return
+func change(named bool, do func(*admin.Desk, context.Context, string) (admin.Member, error)) handler {
+	return func(p *Pages, w http.ResponseWriter, r *request) error {
+		m, err := p.find(r)
+		if err != nil {
+			return err
+		}
+		if named && web.Text(r.Request, "name") != m.Name {
+			m.Problem = "The name that you wrote is not the one of this node. Nothing was changed."
+			return p.showMember(w, r, http.StatusUnprocessableEntity, m)
+		}
+		if _, err := do(p.desk, r.Context(), m.Node.String()); err != nil {
+			return err
+		}
+		return seeOther(w, r, "/cluster")
 	}
-	if named && web.Text(r.Request, "name") != m.Name {
-		p.showMember(w, r, http.StatusUnprocessableEntity, m, of,
-			"The name that you wrote is not the one of this node. Nothing was changed.")
-		return
-	}
-	if _, err := do(r.Context(), m.Node.String()); err != nil {
-		p.refuse(w, r, err)
-		return
-	}
-	http.Redirect(w, r.Request, "/cluster", http.StatusSeeOther)
 }
 
 // sourcesEvery is how often the list of sources refreshes.
@@ -194,21 +193,21 @@ type changeSourceView struct {
 }
 
 // askSource answers GET /sources/change.
-func askSource(p *Pages, w http.ResponseWriter, r *request) {
+func askSource(p *Pages, w http.ResponseWriter, r *request) error {
 	q := r.URL.Query()
-	p.showSource(w, r, http.StatusOK, sourceForm{Form: uuid.NewString(), Source: q.Get("source"), To: q.Get("to")}, "")
+	in := sourceForm{Form: uuid.NewString(), Source: q.Get("source"), To: q.Get("to")}
+	return p.showSource(w, r, http.StatusOK, in, "")
 }
 
 // showSource says what a change of a source does, and asks for its reason and duration.
-func (p *Pages) showSource(w http.ResponseWriter, r *request, status int, in sourceForm, problem string) {
+func (p *Pages) showSource(w http.ResponseWriter, r *request, status int, in sourceForm, problem string) error {
 	v := changeSourceView{In: in, Name: waiting.SourceName(in.Source), Rule: admin.SourceRule(in.Source),
 		Alone: in.To != resumeIt.To, Changes: !r.in.ReadOnly, Problem: problem}
 	all := []sourceChange{pauseIt, drainIt, resumeIt}
 	i := slices.IndexFunc(all, func(c sourceChange) bool { return c.To == in.To })
 	found, silent, err := p.desk.Sources(r.Context())
 	if err != nil {
-		p.refuse(w, r, err)
-		return
+		return err
 	}
 	for _, s := range found {
 		if s.Source == in.Source {
@@ -218,27 +217,25 @@ func (p *Pages) showSource(w http.ResponseWriter, r *request, status int, in sou
 		}
 	}
 	if i < 0 || len(v.Nodes) == 0 {
-		p.fail(w, r.Request, web.Failure{Status: http.StatusNotFound, Title: "There is no such source",
+		return web.Failure{Status: http.StatusNotFound, Title: "There is no such source",
 			Text: "No node that answers has this source, or the link is wrong. Nothing was changed.", Next: "Look at the list.",
-			Link: "/sources", Label: "To the sources"})
-		return
+			Link: "/sources", Label: "To the sources"}
 	}
 	v.Change, v.Silent = all[i], silent
 	explained, err := p.desk.Explain(r.Context(), v.Rule, true)
 	if err != nil {
-		p.refuse(w, r, err)
-		return
+		return err
 	}
 	for _, f := range explained.Fields {
 		if f.Field == throttle.FieldPause.String() {
 			v.Now = f
 		}
 	}
-	p.show(w, r, status, "source", titled(v.Change.Verb+" "+v.Name+" · Sources", "sources", v))
+	return p.show(w, r, status, "source", titled(v.Change.Verb+" "+v.Name+" · Sources", "sources", v))
 }
 
 // changeSource answers POST /sources/change. The same form again is the same change.
-func changeSource(p *Pages, w http.ResponseWriter, r *request) {
+func changeSource(p *Pages, w http.ResponseWriter, r *request) error {
 	of := func(name string) string { return strings.TrimSpace(r.PostFormValue(name)) }
 	in := sourceForm{of("form"), of("source"), of("to"), of("for"), of("reason")}
 	id, wrongForm := uuid.Parse(in.Form)
@@ -254,20 +251,17 @@ func changeSource(p *Pages, w http.ResponseWriter, r *request) {
 		problem = web.Sentence(wrongTime.Error())
 	}
 	if problem != "" {
-		p.showSource(w, r, http.StatusUnprocessableEntity, in, problem)
-		return
+		return p.showSource(w, r, http.StatusUnprocessableEntity, in, problem)
 	}
 	err := p.applySource(r, in, id, holds)
 	if status := statusOf(err); status == http.StatusBadRequest || status == http.StatusConflict {
 		in.Form = uuid.NewString()
-		p.showSource(w, r, http.StatusUnprocessableEntity, in, "This wasn't done: "+plainly(err)+".")
-		return
+		return p.showSource(w, r, http.StatusUnprocessableEntity, in, "This wasn't done: "+plainly(err)+".")
 	}
 	if err != nil {
-		p.refuse(w, r, err)
-		return
+		return err
 	}
-	http.Redirect(w, r.Request, "/sources", http.StatusSeeOther)
+	return seeOther(w, r, "/sources")
 }
 
 // applySource makes the change of a form.

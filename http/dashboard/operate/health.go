@@ -95,7 +95,7 @@ func (n *nodeHealth) divide(bad bool, room *int) {
 }
 
 // health answers GET /health. When other nodes can't be asked it shows only this one.
-func health(p *Pages, w http.ResponseWriter, r *request) {
+func health(p *Pages, w http.ResponseWriter, r *request) error {
 	found, silent, err := p.desk.Health(r.Context())
 	v := healthView{Ledger: p.desk.LedgerAnswers(r.Context()), Silent: silent}
 	if err != nil {
@@ -106,7 +106,7 @@ func health(p *Pages, w http.ResponseWriter, r *request) {
 	}
 	divideChecks(v.Nodes, healthRows)
 	v.Audit, _ = p.readAudit(r)
-	p.show(w, r, http.StatusOK, "health", living("Health", "health", v))
+	return p.show(w, r, http.StatusOK, "health", living("Health", "health", v))
 }
 
 // audits is this node's running audit and its last one.
@@ -153,7 +153,7 @@ func (p *Pages) readAudit(r *request) (auditView, error) {
 }
 
 // runAudit answers POST /health/audit. Only one audit runs at a time.
-func runAudit(p *Pages, w http.ResponseWriter, r *request) {
+func runAudit(p *Pages, w http.ResponseWriter, r *request) error {
 	a := &p.audits
 	a.mu.Lock()
 	begin := !a.running
@@ -164,7 +164,7 @@ func runAudit(p *Pages, w http.ResponseWriter, r *request) {
 	if begin {
 		go a.run(p.desk.Long(), p.now, p.desk.Audit)
 	}
-	http.Redirect(w, r.Request, "/health", http.StatusSeeOther)
+	return seeOther(w, r, "/health")
 }
 
 // run runs an audit and stores its report.
@@ -235,7 +235,7 @@ type logLine struct {
 }
 
 // showLog answers GET /log.
-func showLog(p *Pages, w http.ResponseWriter, r *request) {
+func showLog(p *Pages, w http.ResponseWriter, r *request) error {
 	q := ledger.LogQuery{Limit: logShown}
 	if text := r.URL.Query().Get("before"); text != "" {
 		var err error
@@ -243,19 +243,16 @@ func showLog(p *Pages, w http.ResponseWriter, r *request) {
 			q.After, err = uuid.Parse(r.URL.Query().Get("after"))
 		}
 		if err != nil {
-			http.Redirect(w, r.Request, "/log", http.StatusSeeOther)
-			return
+			return seeOther(w, r, "/log")
 		}
 	}
 	found, err := p.desk.Log(r.Context(), q)
 	if err != nil {
-		p.refuse(w, r, err)
-		return
+		return err
 	}
 	names, err := p.names(r)
 	if err != nil {
-		p.refuse(w, r, err)
-		return
+		return err
 	}
 	v := logView{}
 	if !q.Before.IsZero() {
@@ -267,7 +264,7 @@ func showLog(p *Pages, w http.ResponseWriter, r *request) {
 	if n := len(found); n == logShown {
 		v.Pager.More = "/log?before=" + found[n-1].At.UTC().Format(time.RFC3339Nano) + "&after=" + found[n-1].ID.String()
 	}
-	p.show(w, r, http.StatusOK, "log", titled("Log", "log", v))
+	return p.show(w, r, http.StatusOK, "log", titled("Log", "log", v))
 }
 
 // logSubject is the subject of a line, with the workspace's name in place of its id.

@@ -109,7 +109,7 @@ func (p *Pages) admit(to route) http.Handler {
 		in, ok := p.keeper.of(r, !to.part && !to.open)
 		if to.open {
 			asked.in = in
-			to.handle(p, w, asked)
+			p.answer(w, asked, to)
 			return
 		}
 		if !ok {
@@ -128,8 +128,15 @@ func (p *Pages) admit(to route) http.Handler {
 			ctx = ledger.WithAuthor(ctx, in.Author)
 		}
 		asked.Request = r.WithContext(ctx)
-		to.handle(p, w, asked)
+		p.answer(w, asked, to)
 	})
+}
+
+// answer answers an admitted request.
+func (p *Pages) answer(w http.ResponseWriter, r *request, to route) {
+	if err := to.handle(p, w, r); err != nil {
+		p.refuse(w, r, err)
+	}
 }
 
 // signedOut answers a request without a session.
@@ -192,14 +199,21 @@ func (p *Pages) unfit(ctx context.Context) (list []unfit) {
 	return list
 }
 
-// show answers with a page for a signed-in operator.
-func (p *Pages) show(w http.ResponseWriter, r *request, status int, name string, f *frame) {
+// show answers with a page for a signed-in operator. It returns nil, for a handler that ends so.
+func (p *Pages) show(w http.ResponseWriter, r *request, status int, name string, f *frame) error {
 	f.RequestID, f.Colours, f.Version = requestID(r.Request), web.ColoursOf(r.Request), p.version
 	if r.in.ID != (sessionID{}) {
 		f.In, f.Nav = &r.in, menu
 		f.Unfit = p.unfit(r.Context())
 	}
 	p.Pages.Render(w, status, name, f)
+	return nil
+}
+
+// seeOther redirects, for a handler that ends so.
+func seeOther(w http.ResponseWriter, r *request, to string) error {
+	http.Redirect(w, r.Request, to, http.StatusSeeOther)
+	return nil
 }
 
 // fail answers with an error page.
@@ -209,8 +223,13 @@ func (p *Pages) fail(w http.ResponseWriter, r *http.Request, f web.Failure) {
 	p.show(w, asked, f.Status, "error", &frame{Frame: web.Frame{Title: f.Title, Reload: f.Announce(w, r)}, Body: f})
 }
 
-// refuse answers for an error of the desk.
+// refuse answers for an error of the desk, or with the page of a web.Failure.
 func (p *Pages) refuse(w http.ResponseWriter, r *request, err error) {
+	var page web.Failure
+	if errors.As(err, &page) {
+		p.fail(w, r.Request, page)
+		return
+	}
 	var refused *admin.Refusal
 	if !errors.As(err, &refused) {
 		refused = &admin.Refusal{Status: http.StatusInternalServerError, Message: "report this"}

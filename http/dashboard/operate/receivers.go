@@ -261,7 +261,7 @@ func boolOrder(b bool) int {
 }
 
 // receiver answers GET /receivers/{key}; with ?trace=1 also the lines of its sessions.
-func receiver(p *Pages, w http.ResponseWriter, r *request) {
+func receiver(p *Pages, w http.ResponseWriter, r *request) error {
 	v, err := p.readReceiver(r)
 	if err == nil && r.URL.Query().Get("trace") != "" {
 		var lines traceView
@@ -269,33 +269,30 @@ func receiver(p *Pages, w http.ResponseWriter, r *request) {
 		v.Trace = &lines
 	}
 	if err != nil {
-		p.refuse(w, r, err)
-		return
+		return err
 	}
-	p.show(w, r, http.StatusOK, "receiver", living(v.Key+" · Receivers", "receivers", v))
+	return p.show(w, r, http.StatusOK, "receiver", living(v.Key+" · Receivers", "receivers", v))
 }
 
 // closeSession answers POST /receivers/{key}/close. A session that has already ended is no error.
-func closeSession(p *Pages, w http.ResponseWriter, r *request) {
+func closeSession(p *Pages, w http.ResponseWriter, r *request) error {
 	number, _ := strconv.Atoi(r.PostFormValue("session"))
 	err := p.desk.CloseSession(r.Context(), admin.CloseCall{Key: r.PathValue("key"), Node: r.PostFormValue("node"),
 		Session: number})
 	if err != nil && statusOf(err) != http.StatusNotFound {
-		p.refuse(w, r, err)
-		return
+		return err
 	}
-	http.Redirect(w, r.Request, receiverPath(r.PathValue("key")), http.StatusSeeOther)
+	return seeOther(w, r, receiverPath(r.PathValue("key")))
 }
 
 // forget answers POST /receivers/{key}/forget.
-func forget(p *Pages, w http.ResponseWriter, r *request) {
+func forget(p *Pages, w http.ResponseWriter, r *request) error {
 	_, err := p.desk.Forget(r.Context(), admin.ForgetCall{Key: r.PathValue("key"), What: r.PostFormValue("what"),
 		Reason: web.Text(r.Request, "reason")})
 	if err != nil {
-		p.refuse(w, r, err)
-		return
+		return err
 	}
-	http.Redirect(w, r.Request, receiverPath(r.PathValue("key")), http.StatusSeeOther)
+	return seeOther(w, r, receiverPath(r.PathValue("key")))
 }
 
 // traceView is the lines of a receiver's sessions, the newest last.
@@ -372,11 +369,10 @@ func (p *Pages) readSlowest(r *request) (v slowestView) {
 }
 
 // receivers answers GET /.
-func receivers(p *Pages, w http.ResponseWriter, r *request) {
+func receivers(p *Pages, w http.ResponseWriter, r *request) error {
 	v, err := p.readReceivers(r)
 	if err != nil {
-		p.refuse(w, r, err)
-		return
+		return err
 	}
-	p.show(w, r, http.StatusOK, "receivers", living("Receivers", "receivers", receiversPage{v, p.readSlowest(r)}))
+	return p.show(w, r, http.StatusOK, "receivers", living("Receivers", "receivers", receiversPage{v, p.readSlowest(r)}))
 }

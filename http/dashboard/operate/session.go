@@ -148,97 +148,92 @@ type linkView struct {
 }
 
 // signIn answers GET /sign-in.
-func signIn(p *Pages, w http.ResponseWriter, r *request) {
+func signIn(p *Pages, w http.ResponseWriter, r *request) error {
 	next := r.URL.Query().Get("next")
 	if r.in.ID != (sessionID{}) {
-		http.Redirect(w, r.Request, p.pageOr(next, "/"), http.StatusSeeOther)
-		return
+		return seeOther(w, r, p.pageOr(next, "/"))
 	}
 	if next != "" { // set in the link of a part whose session has ended; the page opens without it
 		p.keepNext(w, r.Request, next)
-		http.Redirect(w, r.Request, "/sign-in", http.StatusSeeOther)
-		return
+		return seeOther(w, r, "/sign-in")
 	}
-	p.show(w, r, http.StatusOK, "sign-in", &frame{Frame: web.Frame{Title: "Sign in"}, Body: signView{p.bearable(r.Request)}})
+	return p.show(w, r, http.StatusOK, "sign-in", titled("Sign in", "", signView{p.bearable(r.Request)}))
 }
 
 // showLink answers GET /link/{code}. It does not use it up.
-func showLink(p *Pages, w http.ResponseWriter, r *request) {
+func showLink(p *Pages, w http.ResponseWriter, r *request) error {
 	c, ok := p.keeper.look(r.PathValue("code"), false)
 	switch {
 	case !p.bearable(r.Request):
-		p.unbearable(w, r)
+		return unbearable
 	case !ok:
-		p.overLink(w, r)
-	default:
-		w.Header().Set("Referrer-Policy", "no-referrer")
-		r.in = session{}
-		p.show(w, r, http.StatusOK, "link", &frame{Frame: web.Frame{Title: "Sign in", Secret: true},
-			Body: linkView{c.author, c.readOnly, c.until}})
+		return overLink
 	}
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	r.in = session{}
+	return p.show(w, r, http.StatusOK, "link", &frame{Frame: web.Frame{Title: "Sign in", Secret: true},
+		Body: linkView{c.author, c.readOnly, c.until}})
 }
 
 // useLink answers POST /link/{code}.
-func useLink(p *Pages, w http.ResponseWriter, r *request) {
+func useLink(p *Pages, w http.ResponseWriter, r *request) error {
 	if !p.bearable(r.Request) {
-		p.unbearable(w, r)
-		return
+		return unbearable
 	}
 	c, ok := p.keeper.look(r.PathValue("code"), true)
 	if !ok {
-		p.overLink(w, r)
-		return
+		return overLink
 	}
 	if r.in.ID != (sessionID{}) {
 		p.keeper.end(r.in)
 	}
 	p.keeper.begin(w, r.Request, c)
-	http.Redirect(w, r.Request, p.takeNext(w, r.Request), http.StatusSeeOther)
+	return seeOther(w, r, p.takeNext(w, r.Request))
 }
 
 // overLink answers for a used or expired link.
-func (p *Pages) overLink(w http.ResponseWriter, r *request) {
-	p.fail(w, r.Request, web.Failure{Status: http.StatusNotFound, Title: "This link has expired",
-		Text: "It was already used, or its minute has passed.",
-		Next: "Run `rollcall operate` again, and open the link that it prints."})
-}
+var overLink = web.Failure{Status: http.StatusNotFound, Title: "This link has expired",
+	Text: "It was already used, or its minute has passed.",
+	Next: "Run `rollcall operate` again, and open the link that it prints."}
 
 // unbearable answers when a browser would not keep the cookie.
-func (p *Pages) unbearable(w http.ResponseWriter, r *request) {
-	p.fail(w, r.Request, web.Failure{Status: http.StatusForbidden, Title: "Encryption is required",
-		Text: "This listener was reached over plain http from another machine, so others could read the session on its way.",
-		Next: "Set admin.tls_cert and admin.tls_key, or reach the listener by a tunnel as 127.0.0.1, and run `rollcall operate` again."})
-}
+var unbearable = web.Failure{Status: http.StatusForbidden, Title: "Encryption is required",
+	Text: "This listener was reached over plain http from another machine, so others could read the session on its way.",
+	Next: "Set admin.tls_cert and admin.tls_key, or reach the listener by a tunnel as 127.0.0.1, and run " +
+		"`rollcall operate` again."}
 
 // signOut answers POST /sign-out.
-func signOut(p *Pages, w http.ResponseWriter, r *request) {
+func signOut(p *Pages, w http.ResponseWriter, r *request) error {
 	if r.in.ID != (sessionID{}) {
 		p.keeper.end(r.in)
 	}
 	web.SetCookie(w, cookieOf(r.Request), "", -1, http.SameSiteStrictMode)
 	w.Header().Set("Clear-Site-Data", `"cache"`)
-	http.Redirect(w, r.Request, "/sign-in", http.StatusSeeOther)
+	return seeOther(w, r, "/sign-in")
 }
 
 // asset answers GET /assets/{name}.
-func asset(p *Pages, w http.ResponseWriter, r *request) { p.Asset(w, r.Request) }
+func asset(p *Pages, w http.ResponseWriter, r *request) error {
+	p.Asset(w, r.Request)
+	return nil
+}
 
 // guide answers GET /docs and GET /docs/{page}, and openAPI GET /openapi.yaml: the customers' documents.
-func guide(p *Pages, w http.ResponseWriter, r *request) {
+func guide(p *Pages, w http.ResponseWriter, r *request) error {
 	page, ok, err := web.Guide(r.PathValue("page"))
 	if err != nil {
 		panic(err)
 	}
 	if !ok {
-		p.fail(w, r.Request, web.Nothing)
-		return
+		return web.Nothing
 	}
-	p.show(w, r, http.StatusOK, "guide", titled(page.Title, "", page))
+	return p.show(w, r, http.StatusOK, "guide", titled(page.Title, "", page))
 }
 
-func openAPI(_ *Pages, w http.ResponseWriter, _ *request) {
+func openAPI(_ *Pages, w http.ResponseWriter, _ *request) error {
 	w.Header().Set("Content-Type", "application/yaml")
 	_, _ = w.Write(api.OpenAPI)
+	return nil
 }
 
 const (

@@ -194,13 +194,14 @@ func parseHolds(text string) (time.Duration, error) {
 }
 
 // throttles answers GET /throttles; with ?name= also its limits, their layers, and a form for an override.
-func throttles(p *Pages, w http.ResponseWriter, r *request) {
+func throttles(p *Pages, w http.ResponseWriter, r *request) error {
 	q := r.URL.Query()
-	p.showThrottles(w, r, http.StatusOK, overrideForm{Name: strings.TrimSpace(q.Get("name")), Field: q.Get("field")}, "")
+	in := overrideForm{Name: strings.TrimSpace(q.Get("name")), Field: q.Get("field")}
+	return p.showThrottles(w, r, http.StatusOK, in, "")
 }
 
 // showThrottles answers with the rules and the filled-in form for an override.
-func (p *Pages) showThrottles(w http.ResponseWriter, r *request, status int, in overrideForm, problem string) {
+func (p *Pages) showThrottles(w http.ResponseWriter, r *request, status int, in overrideForm, problem string) error {
 	v, err := p.readThrottles(r)
 	v.Problem = problem
 	if err == nil && in.Name != "" {
@@ -212,14 +213,13 @@ func (p *Pages) showThrottles(w http.ResponseWriter, r *request, status int, in 
 		}
 	}
 	if err != nil {
-		p.refuse(w, r, err)
-		return
+		return err
 	}
 	title := "Throttles"
 	if in.Name != "" {
 		title = nameText(in.Name) + " · " + title
 	}
-	p.show(w, r, status, "throttles", living(title, "throttles", v))
+	return p.show(w, r, status, "throttles", living(title, "throttles", v))
 }
 
 // previewView is a checked override that is not set.
@@ -234,25 +234,22 @@ type previewView struct {
 }
 
 // preview answers POST /throttles/preview: what an override would change. It changes nothing.
-func preview(p *Pages, w http.ResponseWriter, r *request) {
+func preview(p *Pages, w http.ResponseWriter, r *request) error {
 	in := formOf(r)
 	call, err := in.call()
 	if err != nil {
-		p.showThrottles(w, r, http.StatusUnprocessableEntity, in, web.Sentence(err.Error()))
-		return
+		return p.showThrottles(w, r, http.StatusUnprocessableEntity, in, web.Sentence(err.Error()))
 	}
 	checked, err := p.desk.CheckOverride(r.Context(), call)
 	if err != nil {
-		p.wrongOverride(w, r, in, err)
-		return
+		return p.wrongOverride(w, r, in, err)
 	}
 	v := previewView{In: in, Title: nameText(checked.Name), Loosens: checked.Loosens,
 		Ends: p.now().Add(time.Duration(call.Seconds) * time.Second)}
 	v.In.Value = checked.Fields[in.Field]
 	found, err := p.desk.Explain(r.Context(), checked.Name, true)
 	if err != nil {
-		p.refuse(w, r, err)
-		return
+		return err
 	}
 	for _, f := range found.Fields {
 		if f.Field == in.Field {
@@ -264,47 +261,43 @@ func preview(p *Pages, w http.ResponseWriter, r *request) {
 	} else {
 		v.Replayed = &replayed
 	}
-	p.show(w, r, http.StatusOK, "preview", titled("Review the override", "throttles", v))
+	return p.show(w, r, http.StatusOK, "preview", titled("Review the override", "throttles", v))
 }
 
 // setOverride answers POST /throttles/set. A repeated form sets it once.
-func setOverride(p *Pages, w http.ResponseWriter, r *request) {
+func setOverride(p *Pages, w http.ResponseWriter, r *request) error {
 	in := formOf(r)
 	call, err := in.call()
 	if err != nil {
-		p.showThrottles(w, r, http.StatusUnprocessableEntity, in, web.Sentence(err.Error()))
-		return
+		return p.showThrottles(w, r, http.StatusUnprocessableEntity, in, web.Sentence(err.Error()))
 	}
 	if _, err := p.desk.SetOverride(r.Context(), call); err != nil {
-		p.wrongOverride(w, r, in, err)
-		return
+		return p.wrongOverride(w, r, in, err)
 	}
-	http.Redirect(w, r.Request, explainPath(in.Name), http.StatusSeeOther)
+	return seeOther(w, r, explainPath(in.Name))
 }
 
 // wrongOverride shows the form again with the problem.
-func (p *Pages) wrongOverride(w http.ResponseWriter, r *request, in overrideForm, err error) {
+func (p *Pages) wrongOverride(w http.ResponseWriter, r *request, in overrideForm, err error) error {
 	var refused *admin.Refusal
 	if errors.As(err, &refused) && refused.Status < http.StatusInternalServerError {
-		p.showThrottles(w, r, http.StatusUnprocessableEntity, in, sentence(refused))
-		return
+		return p.showThrottles(w, r, http.StatusUnprocessableEntity, in, sentence(refused))
 	}
-	p.refuse(w, r, err)
+	return err
 }
 
 // clearOverrides answers POST /throttles/clear. One that has already ended is no error.
-func clearOverrides(p *Pages, w http.ResponseWriter, r *request) {
+func clearOverrides(p *Pages, w http.ResponseWriter, r *request) error {
 	reason := web.Text(r.Request, "reason")
 	id, err := uuid.Parse(r.PostFormValue("id"))
 	if err != nil || reason == "" {
-		p.showThrottles(w, r, http.StatusUnprocessableEntity, overrideForm{}, "Say why the override ends: the operator log keeps it.")
-		return
+		return p.showThrottles(w, r, http.StatusUnprocessableEntity, overrideForm{},
+			"Say why the override ends: the operator log keeps it.")
 	}
 	if _, err := p.desk.ClearOverrides(r.Context(), admin.ClearCall{ID: id, Reason: reason}); err != nil {
-		p.refuse(w, r, err)
-		return
+		return err
 	}
-	http.Redirect(w, r.Request, "/throttles", http.StatusSeeOther)
+	return seeOther(w, r, "/throttles")
 }
 
 // statusOf is the status of a refusal; 0 for other errors.

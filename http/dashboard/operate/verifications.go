@@ -54,16 +54,14 @@ type openRow struct {
 }
 
 // verifications answers GET /verifications.
-func verifications(p *Pages, w http.ResponseWriter, r *request) {
+func verifications(p *Pages, w http.ResponseWriter, r *request) error {
 	found, err := p.desk.Open(r.Context(), openRead)
 	if err != nil {
-		p.refuse(w, r, err)
-		return
+		return err
 	}
 	names, err := p.names(r)
 	if err != nil {
-		p.refuse(w, r, err)
-		return
+		return err
 	}
 	now := p.now()
 	v := openView{All: len(found) < openRead, Find: strings.ToLower(strings.TrimSpace(r.URL.Query().Get("find")))}
@@ -79,7 +77,7 @@ func verifications(p *Pages, w http.ResponseWriter, r *request) {
 	for _, f := range found[:len(found)-v.More] {
 		v.Rows = append(v.Rows, rowOf(f, cmp.Or(names[f.Workspace], f.Workspace.String()), nodes, now))
 	}
-	p.show(w, r, http.StatusOK, "verifications", titled("Verifications", "verifications", v))
+	return p.show(w, r, http.StatusOK, "verifications", titled("Verifications", "verifications", v))
 }
 
 // fits reports whether a text is in the name of the workspace or of the file, or begins the id.
@@ -259,21 +257,19 @@ func (m moneyView) Agrees() bool {
 }
 
 // verification answers GET /verifications/{id}. Without the ledger it shows only the nodes' answers.
-func verification(p *Pages, w http.ResponseWriter, r *request) {
+func verification(p *Pages, w http.ResponseWriter, r *request) error {
 	v := verificationView{Name: "One verification"}
 	var err error
 	if v.Now, err = p.readWaits(r); err != nil {
-		p.refuse(w, r, err)
-		return
+		return err
 	}
 	if err := p.readBook(r, &v); err != nil {
 		if status := statusOf(err); status != http.StatusServiceUnavailable {
-			p.refuse(w, r, err)
-			return
+			return err
 		}
 		v.Missing = web.Sentence(plainly(err))
 	}
-	p.show(w, r, http.StatusOK, "verification", living(v.Name+" · Verifications", "verifications", v))
+	return p.show(w, r, http.StatusOK, "verification", living(v.Name+" · Verifications", "verifications", v))
 }
 
 // readBook fills in the ledger's data.
@@ -342,30 +338,28 @@ type evidenceView struct {
 
 // showEvidence answers POST /verifications/{id}/evidence. It changes nothing, so observers may use it; it is a POST so
 // that the address is in no URL.
-func showEvidence(p *Pages, w http.ResponseWriter, r *request) {
+func showEvidence(p *Pages, w http.ResponseWriter, r *request) error {
 	id, err := uuid.Parse(r.PathValue("id"))
 	if err != nil {
-		p.refuse(w, r, errNoVerification)
-		return
+		return errNoVerification
 	}
 	v := evidenceView{Back: "/verifications/" + id.String(), Name: "the verification"}
 	if v.Found, err = p.desk.ReadEvidence(r.Context(), id, web.Text(r.Request, "address")); err != nil {
-		p.noEvidence(w, r, v.Back, err)
-		return
+		return noEvidence(v.Back, err)
 	}
 	if row, err := p.desk.ReadVerification(r.Context(), id); err == nil {
 		v.Name = fileName(row)
 	}
 	v.Talk = web.TalkOf(v.Result, v.Case, true)
-	p.show(w, r, http.StatusOK, "evidence", titled("One address · "+v.Name+" · Verifications", "verifications", v))
+	title := "One address · " + v.Name + " · Verifications"
+	return p.show(w, r, http.StatusOK, "evidence", titled(title, "verifications", v))
 }
 
-// noEvidence answers for an address without evidence.
-func (p *Pages) noEvidence(w http.ResponseWriter, r *request, back string, err error) {
+// noEvidence is the answer for an address without evidence.
+func noEvidence(back string, err error) error {
 	if status := statusOf(err); status != http.StatusNotFound && status != http.StatusGone && status != http.StatusBadRequest {
-		p.refuse(w, r, err)
-		return
+		return err
 	}
-	p.fail(w, r.Request, web.Failure{Status: statusOf(err), Title: "There's no evidence for this address", Text: web.Sentence(plainly(err)),
-		Next: "Go back to look for another one.", Link: back, Label: "To the verification"})
+	return web.Failure{Status: statusOf(err), Title: "There's no evidence for this address",
+		Text: web.Sentence(plainly(err)), Next: "Go back to look for another one.", Link: back, Label: "To the verification"}
 }

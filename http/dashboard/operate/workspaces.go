@@ -33,14 +33,13 @@ type workspacesView struct {
 func (v workspacesView) Count() int { return len(v.Rows) + v.More }
 
 // workspaces answers GET /workspaces.
-func workspaces(p *Pages, w http.ResponseWriter, r *request) {
+func workspaces(p *Pages, w http.ResponseWriter, r *request) error {
 	v := workspacesView{Find: r.URL.Query().Get("find")}
 	var err error
 	if v.Rows, v.More, err = p.desk.Workspaces(r.Context(), v.Find); err != nil {
-		p.refuse(w, r, err)
-		return
+		return err
 	}
-	p.show(w, r, http.StatusOK, "workspaces", titled("Workspaces", "workspaces", v))
+	return p.show(w, r, http.StatusOK, "workspaces", titled("Workspaces", "workspaces", v))
 }
 
 // workspaceView is the page of one workspace.
@@ -96,17 +95,17 @@ func (k keyView) Name() string { return web.KeyName(k.Key) }
 // errNoWorkspace: a path names no workspace.
 var errNoWorkspace = &admin.Refusal{Status: http.StatusNotFound, Message: "there is no such workspace; see GET /v1/workspaces"}
 
-// workspaceOf reads the workspace of a path; if the path names none it answers and returns false.
-func (p *Pages) workspaceOf(w http.ResponseWriter, r *request) (uuid.UUID, bool) {
+// workspaceOf reads the workspace of a path.
+func workspaceOf(r *request) (uuid.UUID, error) {
 	id, err := uuid.Parse(r.PathValue("id"))
 	if err != nil {
-		p.refuse(w, r, errNoWorkspace)
+		err = errNoWorkspace
 	}
-	return id, err == nil
+	return id, err
 }
 
 // workspace answers GET /workspaces/{id}.
-func workspace(p *Pages, w http.ResponseWriter, r *request) {
+func workspace(p *Pages, w http.ResponseWriter, r *request) error {
 	done := map[string]string{
 		"granted":  "The credits were granted.",
 		"weight":   "The weight was set. It applies on all nodes within two seconds.",
@@ -116,20 +115,19 @@ func workspace(p *Pages, w http.ResponseWriter, r *request) {
 		"disabled": "That member can no longer sign in. Their sessions stop within 5 seconds.",
 		"enabled":  "That member can sign in again.",
 	}[r.URL.Query().Get("done")]
-	p.showWorkspace(w, r, http.StatusOK, workspaceView{Done: done})
+	return p.showWorkspace(w, r, http.StatusOK, workspaceView{Done: done})
 }
 
 // showWorkspace answers with the page of a workspace and the result of a form.
-func (p *Pages) showWorkspace(w http.ResponseWriter, r *request, status int, v workspaceView) {
-	id, ok := p.workspaceOf(w, r)
-	if !ok {
-		return
+func (p *Pages) showWorkspace(w http.ResponseWriter, r *request, status int, v workspaceView) error {
+	id, err := workspaceOf(r)
+	if err != nil {
+		return err
 	}
 	v.Path, v.Changes, v.Invites = "/workspaces/"+id.String(), !r.in.ReadOnly, p.desk.Invites()
 	for _, read := range []func(*request, uuid.UUID, *workspaceView) error{p.readAccount, p.readAccess, p.readWork} {
 		if err := read(r, id, &v); err != nil {
-			p.refuse(w, r, err)
-			return
+			return err
 		}
 	}
 	if v.In.Form == "" {
@@ -141,7 +139,7 @@ func (p *Pages) showWorkspace(w http.ResponseWriter, r *request, status int, v w
 	if v.In.Role == "" {
 		v.In.Role = ledger.Member
 	}
-	p.show(w, r, status, "workspace", titled(v.Name+" · Workspaces", "workspaces", v))
+	return p.show(w, r, status, "workspace", titled(v.Name+" · Workspaces", "workspaces", v))
 }
 
 // readAccount fills in credits, weight, limits and grants.
@@ -214,25 +212,24 @@ func asNumber(text string) (int64, error) {
 	return strconv.ParseInt(strings.NewReplacer(",", "", " ", "", "\u202f", "").Replace(text), 10, 64)
 }
 
-// refused answers 422 with the problem if the caller can correct the form, and otherwise with an error page.
-func (p *Pages) refused(w http.ResponseWriter, r *request, err error) (problem string, ok bool) {
+// problemOf returns the problem that the caller can correct in the form, or else the error.
+func problemOf(err error) (problem string, other error) {
 	if status := statusOf(err); status == http.StatusBadRequest || status == http.StatusConflict {
-		return web.Sentence(plainly(err)), true
+		return web.Sentence(plainly(err)), nil
 	}
-	p.refuse(w, r, err)
-	return "", false
+	return "", err
 }
 
 // back redirects to the page of a workspace, which says what was done.
-func back(w http.ResponseWriter, r *request, id uuid.UUID, done string) {
-	http.Redirect(w, r.Request, "/workspaces/"+id.String()+"?done="+done, http.StatusSeeOther)
+func back(w http.ResponseWriter, r *request, id uuid.UUID, done string) error {
+	return seeOther(w, r, "/workspaces/"+id.String()+"?done="+done)
 }
 
 // grant answers POST /workspaces/{id}/grant. A repeated form grants once.
-func grant(p *Pages, w http.ResponseWriter, r *request) {
-	workspace, ok := p.workspaceOf(w, r)
-	if !ok {
-		return
+func grant(p *Pages, w http.ResponseWriter, r *request) error {
+	workspace, err := workspaceOf(r)
+	if err != nil {
+		return err
 	}
 	of := func(name string) string { return strings.TrimSpace(r.PostFormValue(name)) }
 	in := workspaceForm{Form: of("form"), Credits: of("credits"), Reason: of("reason")}
@@ -249,41 +246,39 @@ func grant(p *Pages, w http.ResponseWriter, r *request) {
 	if in.Grant == "" {
 		_, err := p.desk.Grant(r.Context(), admin.GrantCall{ID: id, Workspace: workspace, Credits: credits, Reason: in.Reason})
 		if err == nil {
-			back(w, r, workspace, "granted")
-			return
+			return back(w, r, workspace, "granted")
 		}
-		if in.Grant, ok = p.refused(w, r, err); !ok {
-			return
+		if in.Grant, err = problemOf(err); err != nil {
+			return err
 		}
 		in.Form, in.Grant = "", "This wasn't granted. "+in.Grant
 	}
-	p.showWorkspace(w, r, http.StatusUnprocessableEntity, workspaceView{In: in})
+	return p.showWorkspace(w, r, http.StatusUnprocessableEntity, workspaceView{In: in})
 }
 
 // setWeight answers POST /workspaces/{id}/weight. The same weight again changes nothing.
-func setWeight(p *Pages, w http.ResponseWriter, r *request) {
-	id, ok := p.workspaceOf(w, r)
-	if !ok {
-		return
+func setWeight(p *Pages, w http.ResponseWriter, r *request) error {
+	id, err := workspaceOf(r)
+	if err != nil {
+		return err
 	}
 	in := workspaceForm{Weight: web.Text(r.Request, "weight")}
 	weight, err := strconv.Atoi(in.Weight)
 	if err != nil {
 		in.Turns = fmt.Sprintf("Write the weight as a whole number from 1 to %d.", ledger.WeightMax)
 	} else if _, err = p.desk.SetWeight(r.Context(), id, weight); err == nil {
-		back(w, r, id, "weight")
-		return
-	} else if in.Turns, ok = p.refused(w, r, err); !ok {
-		return
+		return back(w, r, id, "weight")
+	} else if in.Turns, err = problemOf(err); err != nil {
+		return err
 	}
-	p.showWorkspace(w, r, http.StatusUnprocessableEntity, workspaceView{In: in})
+	return p.showWorkspace(w, r, http.StatusUnprocessableEntity, workspaceView{In: in})
 }
 
 // setLimits answers POST /workspaces/{id}/limits. The same limits again change nothing.
-func setLimits(p *Pages, w http.ResponseWriter, r *request) {
-	id, ok := p.workspaceOf(w, r)
-	if !ok {
-		return
+func setLimits(p *Pages, w http.ResponseWriter, r *request) error {
+	id, err := workspaceOf(r)
+	if err != nil {
+		return err
 	}
 	of := func(name string) string { return strings.TrimSpace(r.PostFormValue(name)) }
 	in := workspaceForm{Open: of("open"), Stored: of("stored"), Unpaid: of("unpaid"), Why: of("reason")}
@@ -301,12 +296,11 @@ func setLimits(p *Pages, w http.ResponseWriter, r *request) {
 	if in.Bounds == "" {
 		_, err := p.desk.SetLimits(r.Context(), id, call)
 		if err == nil {
-			back(w, r, id, "limits")
-			return
+			return back(w, r, id, "limits")
 		}
-		if in.Bounds, ok = p.refused(w, r, err); !ok {
-			return
+		if in.Bounds, err = problemOf(err); err != nil {
+			return err
 		}
 	}
-	p.showWorkspace(w, r, http.StatusUnprocessableEntity, workspaceView{In: in})
+	return p.showWorkspace(w, r, http.StatusUnprocessableEntity, workspaceView{In: in})
 }
