@@ -107,7 +107,6 @@ func saysOfNode(waited *bool, asked, done string) func(w io.Writer, m admin.Memb
 // oneNode lets a command accept a NODE, or --yes for the node that is asked, and returns which is meant. more is added
 // to the error when neither is given.
 func oneNode(c *cobra.Command, more string) func(args []string) (string, error) {
-	c.Args = mostArgs(1)
 	yes := c.Flags().Bool("yes", false, "instead of NODE: the node that is asked")
 	return func(args []string) (string, error) {
 		if len(args) == 0 && !*yes {
@@ -206,7 +205,6 @@ func newClusterForget(node *adminFlags) *cobra.Command {
 			"is alive after all, limits of receivers may be exceeded. A node with heartbeats can't be forgotten.",
 		Example: "  rollcall cluster forget node-3\n" +
 			"  rollcall cluster forget node-3 --yes     # in a script that has seen it dead",
-		Args:              wantArgs("NODE"),
 		ValidArgsFunction: completeNode(node),
 	}
 	yes := c.Flags().Bool("yes", false, "do not ask: I know that it is dead")
@@ -256,7 +254,6 @@ func newClusterMembers(node *adminFlags) *cobra.Command {
 			"open addresses, RECEIVERS the receivers that it asks. Problems are listed below the table, with what to do.",
 		Example: "  rollcall cluster members --watch\n" +
 			"  rollcall cluster members --json",
-		Args: wantArgs(),
 	}
 	asJSON := jsonFlag(c)
 	watch := c.Flags().Bool("watch", false, fmt.Sprintf("show them again every %d s, until Ctrl-C",

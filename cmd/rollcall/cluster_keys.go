@@ -56,7 +56,7 @@ func dirFlag(c *cobra.Command) *string {
 }
 
 func newClusterCertInit() *cobra.Command {
-	c := &cobra.Command{Use: "init", Short: "Make a CA for a cluster: ca.crt and ca.key", Args: wantArgs(),
+	c := &cobra.Command{Use: "init", Short: "Make a CA for a cluster: ca.crt and ca.key",
 		Long: "Make a CA for a cluster, valid for ten years: ca.crt, which every node gets, and ca.key, which\n" +
 			"no node gets. A CA that is there already is never overwritten."}
 	dir := dirFlag(c)
@@ -86,7 +86,6 @@ func newClusterCertInit() *cobra.Command {
 
 func newClusterCertNode() *cobra.Command {
 	c := &cobra.Command{Use: "node NAME", Short: "Make the certificate of a node: NAME.crt and NAME.key",
-		Args: wantArgs("NAME"),
 		Long: "Make the certificate of a node with the CA of `rollcall cluster cert init`. NAME becomes the\n" +
 			"member's name; it has the form of a host name and need not resolve. No two nodes may have the same.\n" +
 			"A running node uses a renewed certificate within seconds of its files being replaced."}
@@ -152,8 +151,7 @@ func printNodeCert(w io.Writer, view certView) error {
 }
 
 func newClusterCertShow() *cobra.Command {
-	c := &cobra.Command{Use: "show FILE", Short: "Show whose a certificate is, who made it and when it ends",
-		Args: wantArgs("FILE")}
+	c := &cobra.Command{Use: "show FILE", Short: "Show whose a certificate is, who made it and when it ends"}
 	return answerWith(c, func(args []string) (certView, error) { return viewCert(args[0]) },
 		func(w io.Writer, view certView) error {
 			return term.PrintTable(w, []string{"NAME", "ISSUER", "BEGINS", "EXPIRES"},
@@ -272,7 +270,6 @@ func newKeysList(node *adminFlags) *cobra.Command {
 		Use:     "list",
 		Short:   "Show which node has which keys, by fingerprint",
 		Example: "  rollcall cluster keys list",
-		Args:    wantArgs(),
 	}
 	return keysCommand(node, c, func([]string) (admin.KeyCall, error) { return admin.KeyCall{Op: admin.KeyList}, nil })
 }

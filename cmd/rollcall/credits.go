@@ -32,7 +32,6 @@ func newCreditsGrant(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "grant --workspace NAME N",
 		Short: "Give a workspace N credits; files that wait for credits go on",
-		Args:  wantArgs("N"),
 	}
 	workspace := workspaceFlag(c, node)
 	reason := c.Flags().String("reason", "", "why, for the book")
@@ -49,7 +48,6 @@ func newCreditsShow(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show --workspace NAME",
 		Short: "Show a workspace's balance, or how one verification moved it",
-		Args:  wantArgs(),
 	}
 	workspace, asJSON := workspaceFlag(c, node), jsonFlag(c)
 	verification := c.Flags().String("verification", "", "show the entries of this verification (its id, or the "+

@@ -63,7 +63,6 @@ func newCancel(e environment) *cobra.Command {
 		Long: "End one of your verifications. Addresses that have their outcome stay charged, and `rollcall results` has\n" +
 			"them; what is not checked yet is given back. A verification that is over stays as it is.",
 		Example: "  rollcall cancel 0b6f2c9e --api https://rollcall.example",
-		Args:    wantArgs("ID"),
 	}
 	return verificationCommand(addCustomerFlags(c, e), c, func(to *client.API, id string) (api.Cancellation, error) {
 		return to.Cancel(c.Context(), id)
@@ -100,7 +99,6 @@ func newCheck(e environment) *cobra.Command {
 			"such a file costs, and is in the history. An address that was checked before gives the earlier outcome\n" +
 			"and costs nothing, unless --again checks it anew. The exit code is 0 whatever the outcome is.",
 		Example: "  rollcall check anna@example.com --api https://rollcall.example",
-		Args:    wantArgs("ADDRESS"),
 	}
 	service := addCustomerFlags(c, e)
 	addAgainFlag(c, &again)
@@ -235,7 +233,6 @@ func newList(e environment) *cobra.Command {
 		Long: "List your verifications, newest first. At a terminal ids are cut to fit; what is left of one is enough for\n" +
 			"`rollcall status`, `results` and `cancel`. Off a terminal nothing is cut.",
 		Example: "  rollcall list --api https://rollcall.example\n  rollcall list --limit 0 --json",
-		Args:    wantArgs(),
 	}
 	service, asJSON := addCustomerFlags(c, e), jsonFlag(c)
 	limit := c.Flags().Int("limit", listShown, "list at most so many; 0: all")
@@ -313,7 +310,6 @@ func newStatus(e environment) *cobra.Command {
 		Long: "Show how far one of your verifications is, and what it needs of you. The first 4 characters of " +
 			"the id are enough\nif no other verification has them.",
 		Example: "  rollcall status 0b6f2c9e --api https://rollcall.example",
-		Args:    wantArgs("ID"),
 	}
 	return verificationCommand(addCustomerFlags(c, e), c, func(to *client.API, id string) (d api.Detail, err error) {
 		d, _, err = to.Detail(c.Context(), id)
@@ -359,7 +355,6 @@ func newResults(e environment) *cobra.Command {
 			"on\n" +
 			"they are those that are final so far, and a line says so. Reading results costs nothing.",
 		Example: "  rollcall results 0b6f2c9e --api https://rollcall.example --out results.csv",
-		Args:    wantArgs("ID"),
 	}
 	service := addCustomerFlags(c, e)
 	addOutFlags(c, &f.out)

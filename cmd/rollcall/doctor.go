@@ -43,7 +43,6 @@ func newDoctor(e environment) *cobra.Command {
 		Example: "  rollcall doctor\n" +
 			"  rollcall doctor --now\n" +
 			"  rollcall doctor --config node.toml --json",
-		Args: wantArgs(),
 	}
 	node := addAdminFlags(c, e)
 	now := c.Flags().Bool("now", false, "check everything now, after you corrected something")

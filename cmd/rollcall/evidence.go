@@ -38,7 +38,6 @@ func newEvidence(e environment) *cobra.Command {
 			"directly. Without one the node of this machine is asked or, when it does not run, its ledger is\n" +
 			"read. The first line says which. The evidence is kept as long as the results. The\n" +
 			"text of a reply is cleaned: it holds no address and none of our own names.",
-		Args: wantArgs("VERIFICATION", "ADDRESS"),
 	}
 	from := addLedgerFlags(c, e)
 	c.ValidArgsFunction = completeVerificationAt(from.node)
@@ -320,7 +319,6 @@ func newReplay(e environment) *cobra.Command {
 			"A named ledger is read directly. Without one the node of this machine is asked, which judges by its own\n" +
 			"rules, or its ledger is read when it does not run. The first line says which. The addresses that would\n" +
 			"change are printed. The exit code is 0 also when some would.",
-		Args: wantArgs("VERIFICATION"),
 	}
 	from, asJSON := addLedgerFlags(c, e), jsonFlag(c)
 	c.ValidArgsFunction = completeVerificationAt(from.node)

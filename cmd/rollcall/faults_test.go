@@ -134,7 +134,7 @@ func (f fault) run(t *testing.T) {
 	}
 	f.check(t, all)
 	again, err := tr.replay(t.Context(), id, all)
-	if err != nil || again.changed > 0 || again.missing > 0 {
+	if err != nil || again.Same != again.Addresses {
 		t.Errorf("replayed: %+v, %v", again, err)
 	}
 }

@@ -48,7 +48,6 @@ func newLab() *cobra.Command {
 			"the receivers were treated. The domain's name says how a receiver behaves: acme-clean.test, " +
 			"shop-catchall.test,\n" +
 			"uni-greylist.test; --list prints them all.",
-		Args: wantArgs(),
 	}
 	c.Flags().StringVar(&flags.network, "network", o.Network.String(), "where the receivers live: a private "+
 		"network all of\nwhose addresses are local (ip route add local NETWORK dev lo)")

@@ -40,7 +40,6 @@ func newBackup(e environment) *cobra.Command {
 			"its ledger is copied. The first line says which.\n" +
 			"FILE is made here, for you alone to read, and gets its name only when it is complete and checked; nothing\n" +
 			"is overwritten. It holds addresses and the key of upload URLs: keep it as safe as the ledger itself.",
-		Args: wantArgs("FILE"),
 	}
 	from := addLedgerFlags(c, e)
 	return answerWith(c, func(args []string) (view backupView, err error) {
@@ -147,7 +146,6 @@ func newLedgerRenew(e environment) *cobra.Command {
 			"seconds after one did. Nodes of a renewed ledger must not have run before: stop them first.",
 		Example: "  ROLLCALL_LEDGER_URL=postgres://rollcall_owner@db/rehearsal rollcall ledger renew --reason 'copy for a " +
 			"rehearsal'",
-		Args: wantArgs(),
 	}
 	file := configFlag(c)
 	reason := c.Flags().String("reason", "", "why, for the operator log; required")
@@ -206,7 +204,6 @@ func newMigrate(e environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "migrate",
 		Short: "Bring the ledger's schema up to date; safe to run again",
-		Args:  wantArgs(),
 	}
 	file := configFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -239,7 +236,6 @@ func newAudit(e environment) *cobra.Command {
 		Example: "  rollcall audit\n" +
 			"  rollcall audit --ledger sqlite:/restore/ledger.db\n" +
 			"  rollcall audit --config /etc/rollcall/rollcall.toml --json",
-		Args: wantArgs(),
 	}
 	from := addLedgerFlags(c, e)
 	c.AddCommand(newAuditCorrect(from))
@@ -373,8 +369,8 @@ func newAuditCorrect(from *ledgerFlags) *cobra.Command {
 			"correction instead. If credits are owed to the customer, grant them.\n\n" +
 			"A violation that can be repaired is refused, such as bytes that should be erased. Understand the cause first:\n" +
 			"see docs/operators/operations.md. `rollcall log` shows the correction, too.",
-		Example: "  rollcall audit correct 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --reason 'credits added by hand on 3 March'",
-		Args:    wantArgs("SUBJECT"), ValidArgsFunction: completeFinding(from.node),
+		Example:           "  rollcall audit correct 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --reason 'credits added by hand on 3 March'",
+		ValidArgsFunction: completeFinding(from.node),
 	}
 	call := admin.CorrectionCall{ID: uuid.NewString()}
 	c.Flags().StringVar(&call.Reason, "reason", "", "why, for the ledger and the operator log; required")

@@ -38,7 +38,6 @@ func newLint(environment) *cobra.Command {
 			"The exit code is 1 when there are such rows. FILE is CSV or a workbook (XLSX); - is standard input.\n\n" +
 			"--fix writes a copy with one good address in each row, and says what it corrected and what it left out.",
 		Example: "  rollcall lint list.csv\n  rollcall lint --fix customers.xlsx --column Email",
-		Args:    wantArgs("FILE"),
 	}
 	addListFlags(c, &o)
 	mend := c.Flags().Bool("fix", false, "write a clean copy; never over the input")
@@ -228,7 +227,6 @@ func newData(environment) *cobra.Command {
 		Short: "Show the lists behind the flags in results, and how old they are",
 		Long: "Show the lists that flags in results rest on: role, free, disposable, suggest and operator. They are " +
 			"part of\nthis program, and no network is asked.",
-		Args: wantArgs(),
 	}
 	lists := func([]string) ([]flags.List, error) { return flags.Lists() }
 	return answerWith(c, lists, func(w io.Writer, all []flags.List) error {

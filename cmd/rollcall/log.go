@@ -38,7 +38,6 @@ func newLog(e environment) *cobra.Command {
 		Long: "Show what operators changed, oldest first: when, who, what it was, what it is now, and why. The author\n" +
 			"is as people named themselves (--author); whoever has the token may write any name.",
 		Example: "  rollcall log\n  rollcall log --since 24h --limit 0\n  rollcall log --follow",
-		Args:    wantArgs(),
 	}
 	node, asJSON := addAdminFlags(c, e), jsonFlag(c)
 	l := logReader{}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -104,6 +105,7 @@ func newRoot(environ []string) *cobra.Command {
 		newCluster(e), newLedger(e), newAudit(e), newBackup(e), newMigrate(e), lab)
 	root.AddCommand(newVersion())
 	asGroup(root)
+	checkArguments(root)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
@@ -189,16 +191,43 @@ func asGroup(group *cobra.Command) *cobra.Command {
 	return group
 }
 
-// wantArgs requires one argument for each name; the names are for the message.
-func wantArgs(names ...string) cobra.PositionalArgs {
+// argumentsOf requires the arguments in the line of use of a command, such as "show KEY [NODE] --for DURATION": what is
+// in brackets or before a bar may be missing, what ends with dots may be repeated, and options and their values are none.
+func argumentsOf(use string) cobra.PositionalArgs {
+	words := strings.Fields(use)[1:]
+	var names []string // of those that may not be missing
+	most := 0
+	for i, word := range words {
+		if strings.HasPrefix(word, "--") || word == "|" || i > 0 && strings.HasPrefix(words[i-1], "--") {
+			continue
+		}
+		name, repeated := strings.CutSuffix(word, "...")
+		if most++; repeated {
+			most = math.MaxInt
+		}
+		if word[0] != '[' && (i == len(words)-1 || words[i+1] != "|") {
+			name, _, _ = strings.Cut(name, "|")
+			names = append(names, name)
+		}
+	}
 	return func(_ *cobra.Command, args []string) error {
 		switch {
 		case len(args) < len(names):
 			return term.UsageError(fmt.Sprintf("%s is missing", names[len(args)]))
-		case len(args) > len(names):
-			return term.UsageError(fmt.Sprintf("unexpected argument %q", args[len(names)]))
+		case len(args) > most:
+			return term.UsageError(fmt.Sprintf("unexpected argument %q", args[most]))
 		}
 		return nil
+	}
+}
+
+// checkArguments makes a command and those below it check their arguments by argumentsOf, unless they do so themselves.
+func checkArguments(c *cobra.Command) {
+	if c.Args == nil {
+		c.Args = argumentsOf(c.Use)
+	}
+	for _, below := range c.Commands() {
+		checkArguments(below)
 	}
 }
 

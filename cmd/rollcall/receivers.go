@@ -33,7 +33,6 @@ func newReceivers(e environment) *cobra.Command {
 		Example: "  rollcall receivers --watch\n" +
 			"  rollcall receivers google --sort deferred --limit 5\n" +
 			"  rollcall receivers show example.net",
-		Args: mostArgs(1),
 	}
 	node := addAdminFlags(c, e)
 	v := receiversScreen{every: receiversEvery}
@@ -75,9 +74,8 @@ func newReceivers(e environment) *cobra.Command {
 	must(c.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions([]string{"queued", "rate", "refused",
 		"deferred"},
 		cobra.ShellCompDirectiveNoFileComp)))
-	c.AddCommand(newReceiversShow(node), newReceiversPause(node), newReceiversDrain(node),
-		newReceiversResume(node),
-		newReceiversTrace(node), newReceiversClose(node), newReceiversForget(node))
+	c.AddCommand(newReceiversShow(node), newReceiversTrace(node), newReceiversClose(node), newReceiversForget(node))
+	c.AddCommand(pauseCommands(node)...)
 	return c
 }
 
@@ -240,25 +238,20 @@ func replyText(r inspect.Reply) string {
 	return term.Printable(text)
 }
 
-func newReceiversPause(node *adminFlags) *cobra.Command {
-	return newRest(restCommand{node: node, word: "pause", value: throttle.PauseYes, arg: "KEY",
+// pauseCommands pause, drain and resume a receiver.
+func pauseCommands(node *adminFlags) []*cobra.Command {
+	pause := restCommand{node: node, word: "pause", value: throttle.PauseYes, arg: "KEY",
 		short: "Pause a receiver for a time",
 		long: "Pause a receiver for a time: its sessions end after the command in progress. Its addresses wait; none is\n" +
 			"lost or asked twice because of it.",
-		example: "  rollcall receivers pause example.net --for 2h --reason \"their postmaster asked\""})
-}
-
-func newReceiversDrain(node *adminFlags) *cobra.Command {
-	return newRest(restCommand{node: node, word: "drain", value: throttle.PauseDrain, arg: "KEY",
+		example: "  rollcall receivers pause example.net --for 2h --reason \"their postmaster asked\""}
+	drain := restCommand{node: node, word: "drain", value: throttle.PauseDrain, arg: "KEY",
 		short: "Open no more sessions to a receiver for a time; open ones run to their end",
 		long: "Open no more sessions to a receiver for a time. Open ones run to their end.\n" +
 			"Its addresses wait; none is lost.",
-		example: "  rollcall receivers drain example.net --for 30m --reason maintenance"})
-}
-
-func newReceiversResume(node *adminFlags) *cobra.Command {
-	return newResume(restCommand{node: node, word: "resume", arg: "KEY",
-		short: "End the pause or the drain of a receiver"})
+		example: "  rollcall receivers drain example.net --for 30m --reason maintenance"}
+	resume := restCommand{node: node, word: "resume", arg: "KEY", short: "End the pause or the drain of a receiver"}
+	return []*cobra.Command{newRest(pause), newRest(drain), newResume(resume)}
 }
 
 // restCommand is a command that pauses a receiver or a source, or ends that.
@@ -289,7 +282,7 @@ func (r restCommand) completion() cobra.CompletionFunc {
 func newRest(r restCommand) *cobra.Command {
 	c := &cobra.Command{Use: r.word + " " + r.arg + " --for DURATION --reason REASON", Short: r.short,
 		Long:    r.long,
-		Example: r.example, Args: wantArgs(r.arg), ValidArgsFunction: r.completion()}
+		Example: r.example, ValidArgsFunction: r.completion()}
 	asJSON, change := jsonFlag(c), addChangeFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		key, err := r.keyOf(args[0])
@@ -304,7 +297,7 @@ func newRest(r restCommand) *cobra.Command {
 }
 
 func newResume(r restCommand) *cobra.Command {
-	c := &cobra.Command{Use: r.word + " " + r.arg, Short: r.short, Args: wantArgs(r.arg),
+	c := &cobra.Command{Use: r.word + " " + r.arg, Short: r.short,
 		ValidArgsFunction: r.completion()}
 	reason := c.Flags().String("reason", "", "why, for the operator log")
 	return adminCommand(r.node, c, func(to *client.Admin, args []string) (done resumedAnswer, err error) {
@@ -330,31 +323,18 @@ type resumedAnswer struct {
 }
 
 // stillRests returns what else keeps the pause; nil: nothing. The node may follow a moment later.
-func stillRests(ctx context.Context, client *client.Admin, key string,
-	ended []admin.ThrottleRule) *inspect.ExplainedField {
-	ctx, cancel := context.WithTimeout(ctx, followWithin)
-	defer cancel()
-	for {
-		x, err := client.Explain(ctx, key)
-		if err != nil {
-			return nil
-		}
-		follows := true
-		for _, r := range ended {
-			follows = follows && !says(x, r.ID)
-		}
-		if follows {
-			for _, f := range x.Fields {
-				if f.Field == throttle.FieldPause.String() && f.Value != string(throttle.PauseNo) {
-					return &f
-				}
+func stillRests(ctx context.Context, to *client.Admin, key string, ended []admin.ThrottleRule) *inspect.ExplainedField {
+	x := awaitRules(ctx, to.Explain, key, func(x inspect.Explanation) bool {
+		return !slices.ContainsFunc(ended, func(r admin.ThrottleRule) bool { return says(x, r.ID) })
+	})
+	if x != nil {
+		for _, f := range x.Fields {
+			if f.Field == throttle.FieldPause.String() && f.Value != string(throttle.PauseNo) {
+				return &f
 			}
-			return nil
-		}
-		if term.Sleep(ctx, followEvery) != nil {
-			return nil
 		}
 	}
+	return nil
 }
 
 func printResumed(w io.Writer, done resumedAnswer) error {
@@ -387,7 +367,6 @@ func newReceiversClose(node *adminFlags) *cobra.Command {
 			"SESSION is its number, shown by `rollcall receivers show KEY`.",
 		Example: "  rollcall receivers close example.net 17\n" +
 			"  rollcall receivers close example.net 17 --node node-2",
-		Args:              wantArgs("KEY", "SESSION"),
 		ValidArgsFunction: completeKey(node, nil),
 	}
 	on := c.Flags().String("node", "", "the node that has it (default: the receiver's only node)")
@@ -450,8 +429,8 @@ func newReceiversForget(node *adminFlags) *cobra.Command {
 			"  all       these three, its greylisting time, its TLS and its software\n\n" +
 			"The configured limits still apply, and refusals of this hour still count. Addresses that it deferred\n" +
 			"are asked again at the time that it named.",
-		Example: "  rollcall receivers forget example.net --what block --reason \"they took us off their list\"",
-		Args:    wantArgs("KEY"), ValidArgsFunction: completeKey(node, nil),
+		Example:           "  rollcall receivers forget example.net --what block --reason \"they took us off their list\"",
+		ValidArgsFunction: completeKey(node, nil),
 	}
 	what := c.Flags().String("what", "all", strings.Join(inspect.Forgets[:], ", "))
 	reason := c.Flags().String("reason", "", "why, for the operator log")
@@ -505,7 +484,6 @@ func newSourcesCommand(e environment) *cobra.Command {
 			"system chooses.",
 		Example: "  rollcall sources\n" +
 			"  rollcall sources drain 192.0.2.7 --for 6h --reason \"listed, see ticket 12\"",
-		Args: wantArgs(),
 	}
 	node := addAdminFlags(c, e)
 	adminCommand(node, c, func(to *client.Admin, _ []string) (admin.Sources, error) {

@@ -132,7 +132,6 @@ func newReceiversShow(node *adminFlags) *cobra.Command {
 			"each source has found and why it changed, sessions, what each verification has waiting, the last hour\n" +
 			"minute by minute, what made us slow down or pause, with the rule and the reply, and the learned limits.",
 		Example:           "  rollcall receivers show example.net",
-		Args:              wantArgs("KEY"),
 		ValidArgsFunction: completeKey(node, nil),
 	}
 	return adminCommand(node, c, func(client *client.Admin, args []string) (found admin.Details, err error) {
@@ -380,7 +379,6 @@ func newReceiversTrace(node *adminFlags) *cobra.Command {
 		Long: "Follow the SMTP sessions of a receiver line by line, on all nodes, until Ctrl-C. Local parts of addresses\n" +
 			"are replaced, and replies are cleaned of them. Nodes keep lines only while somebody looks.",
 		Example:           "  rollcall receivers trace example.net --source 192.0.2.7",
-		Args:              wantArgs("KEY"),
 		ValidArgsFunction: completeKey(node, nil),
 	}
 	asJSON := jsonFlag(c)

@@ -23,8 +23,8 @@ import (
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/ledger"
+	"rollcall/ledger/evidence"
 	"rollcall/smtp"
-	"rollcall/smtp/evidence"
 	"rollcall/smtp/flags"
 	"rollcall/smtp/smtplab"
 	"rollcall/smtp/throttle"
@@ -54,7 +54,6 @@ func newLabScore() *cobra.Command {
 				"counts,\npauses and waits are that much shorter, and greylisting too. Rates are not. "+
 				"An address is\ngiven up after %v, where a node takes six hours.\n\n", trialHour, trialGiveUp) +
 			"Exit code 1 when a statement is wrong, a guard was tripped, or evidence judged again gives another result.",
-		Args: wantArgs(),
 	}
 	c.Flags().IntVar(&f.addresses, "addresses", 3000, "how many addresses")
 	c.Flags().Uint64Var(&f.seed, "seed", 1, "the same seed gives the same list")
@@ -121,7 +120,7 @@ const scoreMax = 1_000_000
 type part struct {
 	all   []judged
 	sheet smtplab.Sheet
-	again replayed
+	again evidence.Summary
 }
 
 // score makes a list, verifies it and counts the results.
@@ -258,60 +257,19 @@ func interleaved(list []labelled) []labelled {
 	return slices.Clip(out)
 }
 
-// replayed is the result of judging the stored evidence of a trial again.
-type replayed struct {
-	judged  int
-	changed int    // outcome or reason differs
-	missing int    // settled without evidence
-	first   string // the first difference, for people
-}
-
 // replay judges every attempt of a verification again, from the stored evidence, and notes in all the blame for unknown
 // outcomes.
-func (t *trial) replay(ctx context.Context, id uuid.UUID, all []judged) (r replayed, err error) {
-	rules := verdict.Builtin()
-	_, err = t.node.Book.Evidence(ctx, id, 0, func(k ledger.StoredSettlement) error {
-		of := make(map[int64]ledger.Result, k.Results.Len())
-		for i := range k.Results.Len() {
-			result := k.Results.Result(i)
-			of[result.Ordinal] = result
-		}
-		if len(k.Evidence) > 0 {
-			err := evidence.Unpack(k.Evidence, func(e evidence.Entry) error {
-				was, settled := of[e.Ordinal]
-				if !settled || e.Ordinal >= int64(len(all)) {
-					return fmt.Errorf("there is evidence for ordinal %d, which was not settled with it", e.Ordinal)
-				}
-				delete(of, e.Ordinal)
-				r.again(rules, was, e.Case, &all[e.Ordinal])
-				return nil
-			})
-			if err != nil {
-				return err
+func (t *trial) replay(ctx context.Context, id uuid.UUID, all []judged) (evidence.Summary, error) {
+	return evidence.Replay(ctx, t.node.Book, id, evidence.Query{Rules: verdict.Builtin(), All: true,
+		Yield: func(one evidence.Replayed) error {
+			if one.Ordinal >= int64(len(all)) || one.Address != all[one.Ordinal].address {
+				return fmt.Errorf("there is evidence for address %d, which the list has not", one.Ordinal)
 			}
-		}
-		r.missing += len(of)
-		return nil
-	})
-	if err != nil {
-		return r, fmt.Errorf("judge the evidence again: %w", err)
-	}
-	return r, nil
-}
-
-// again judges one case.
-func (r *replayed) again(rules *verdict.Rules, was ledger.Result, c evidence.Case, j *judged) {
-	r.judged++
-	if last, asked := c.Last(); asked && j.outcome == smtp.Unknown {
-		j.blame = last.Blame
-	}
-	_, outcome, reason := rules.Replay(c)
-	if outcome == was.Outcome && reason == was.Reason && was.Email == j.address {
-		return
-	}
-	if r.changed++; r.first == "" {
-		r.first = fmt.Sprintf("%s: was %v %v, is %v %v", j.personality, was.Outcome, was.Reason, outcome, reason)
-	}
+			if j := &all[one.Ordinal]; j.outcome == smtp.Unknown && one.Blame != smtp.BlameNobody {
+				j.blame = one.Blame
+			}
+			return nil
+		}})
 }
 
 // A trial scales the long waits of real receivers, so that it ends in minutes. The limits are the shipped ones, so that

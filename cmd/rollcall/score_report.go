@@ -320,7 +320,8 @@ func newScoreReport(parts []part, took time.Duration) scoreReport {
 	wrong := map[wrongStatement]int{}
 	for _, part := range parts {
 		r.Addresses += len(part.all)
-		r.Replayed, r.Changed = r.Replayed+part.again.judged, r.Changed+part.again.changed
+		r.Replayed += int(part.again.Replayed)
+		r.Changed += int(part.again.Outcomes + part.again.Reasons)
 		r.Manners.add(part.sheet)
 		for _, j := range part.all {
 			domains[j.address[strings.LastIndexByte(j.address, '@')+1:]] = true

@@ -29,7 +29,6 @@ func newServe(e environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a node until SIGTERM or Ctrl-C, which drain it",
-		Args:  wantArgs(),
 	}
 	file := configFlag(c)
 	dev := c.Flags().Bool("dev", false, "with the lab, a workspace, a key and credits, all printed")
@@ -183,7 +182,6 @@ func newConfigCheck(e environment) *cobra.Command {
 		Use: "check FILE",
 		Short: "Check a configuration file, its throttle file, its rules and the environment; exit 1 with each " +
 			"fault and its place",
-		Args: wantArgs("FILE"),
 		RunE: func(c *cobra.Command, args []string) error {
 			loaded, err := config.Check(args[0], e)
 			_, inThrottle := config.LoadThrottle(loaded.Throttle)
@@ -203,7 +201,6 @@ func newConfigShow(e environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show",
 		Short: "Show the configuration in effect: defaults, file, environment",
-		Args:  wantArgs(),
 	}
 	file, asJSON := configFlag(c), jsonFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -240,7 +237,7 @@ func warnUnknown(c *cobra.Command, e environment) {
 }
 
 func newVersion() *cobra.Command {
-	c := &cobra.Command{Use: "version", Short: "Say which version this is", Args: wantArgs()}
+	c := &cobra.Command{Use: "version", Short: "Say which version this is"}
 	return answerWith(c, func([]string) (node.Version, error) { return node.VersionOf(debug.ReadBuildInfo()), nil },
 		func(w io.Writer, v node.Version) error {
 			_, err := fmt.Fprintln(w, v)

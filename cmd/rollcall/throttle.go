@@ -207,7 +207,6 @@ func newThrottleCheck(e environment) *cobra.Command {
 			"cannot match, rules that exceed the known limits of a mail operator. Exit 1 when it could not be used; a\n" +
 			"warning is no failure. --config names the configuration that it belongs to.",
 		Example: "  rollcall throttle check throttle.new.toml && mv throttle.new.toml throttle.toml",
-		Args:    wantArgs("FILE"),
 	}
 	file := configFlag(c)
 	return answerWith(c, func(args []string) (out checkView, err error) {
@@ -288,12 +287,6 @@ func newThrottleSet(node *adminFlags) *cobra.Command {
 			term.FoldedTo("Fields: "+strings.Join(fieldNames(), ", ")+".", 0, helpWidth),
 		Example: "  rollcall throttle set example.net rcpt_rate=2/s connections=1 --for 1h --reason \"they complained\"\n" +
 			"  rollcall throttle set source:192.0.2.7 rcpts_per_day=5000 --for 7d --reason warm-up",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < 2 {
-				return term.UsageError([]string{"KEY", "FIELD=VALUE"}[len(args)] + " is missing")
-			}
-			return nil
-		},
 		ValidArgsFunction: completeKey(node, completeFields),
 	}
 	asJSON, change := jsonFlag(c), addChangeFlags(c)
@@ -361,7 +354,8 @@ func (s setting) run(c *cobra.Command, node *adminFlags, change *changeFlags) er
 		return err
 	}
 	if out.Before != nil {
-		out.After = followed(c.Context(), client, s.call.Key, out.Override.ID)
+		out.After = awaitRules(c.Context(), client.ExplainRules, s.call.Key,
+			func(x inspect.Explanation) bool { return says(x, out.Override.ID) })
 	}
 	if s.asJSON {
 		return term.PrintJSON(c.OutOrStdout(), out)
@@ -375,13 +369,14 @@ func (s setting) run(c *cobra.Command, node *adminFlags, change *changeFlags) er
 	return nil
 }
 
-// followed waits until the node's rules for a name include an override; nil: not in time.
-func followed(ctx context.Context, client *client.Admin, key, id string) *inspect.Explanation {
+// awaitRules asks a node about a key until it follows a change of overrides; nil: not in time.
+func awaitRules(ctx context.Context, explain func(context.Context, string) (inspect.Explanation, error), key string,
+	follows func(inspect.Explanation) bool) *inspect.Explanation {
 	ctx, cancel := context.WithTimeout(ctx, followWithin)
 	defer cancel()
 	for {
-		x, err := client.ExplainRules(ctx, key)
-		if err == nil && says(x, id) {
+		x, err := explain(ctx, key)
+		if err == nil && follows(x) {
 			return &x
 		}
 		if term.Sleep(ctx, followEvery) != nil {
@@ -513,7 +508,6 @@ func newThrottleClear(node *adminFlags) *cobra.Command {
 		Long: "End all overrides of a name early, or one of them with --id. The rules of the throttle file\n" +
 			"stay as they are.",
 		Example:           "  rollcall throttle clear example.net\n  rollcall throttle clear example.net --id 5f2c91aa",
-		Args:              mostArgs(1),
 		ValidArgsFunction: completeKey(node, nil),
 	}
 	id := c.Flags().String("id", "",

@@ -30,7 +30,6 @@ func newThrottleExplain(node *adminFlags) *cobra.Command {
 		Example: "  rollcall throttle explain example.net\n" +
 			"  rollcall throttle explain source:192.0.2.7\n" +
 			"  rollcall throttle explain example.net --all",
-		Args:              wantArgs("DOMAIN"),
 		ValidArgsFunction: completeKey(node, nil),
 	}
 	all := c.Flags().Bool("all", false, "also overridden values, the strongest first")
@@ -199,7 +198,6 @@ func newThrottleList(node *adminFlags) *cobra.Command {
 			"read by the asked node. A rule is beaten when a stronger layer sets the same field of the same name. --all\n" +
 			"also lists the default and the known limits of mail operators.",
 		Example: "  rollcall throttle list\n  rollcall throttle list google --all",
-		Args:    mostArgs(1),
 	}
 	all := c.Flags().Bool("all", false, "also the default and the known limits of mail operators")
 	return adminCommand(node, c, func(to *client.Admin, args []string) (known admin.ThrottleRules, err error) {
@@ -210,16 +208,6 @@ func newThrottleList(node *adminFlags) *cobra.Command {
 		})
 		return known, err
 	}, printRules)
-}
-
-// mostArgs refuses more than n arguments.
-func mostArgs(most int) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) > most {
-			return term.UsageError(fmt.Sprintf("unexpected argument %q", args[most]))
-		}
-		return nil
-	}
 }
 
 // printRules writes the strongest layer first.
@@ -374,7 +362,6 @@ func newThrottleReplay(node *adminFlags) *cobra.Command {
 			"changed and no receiver is asked. How receivers would have answered further questions is\n" +
 			"unknown, and the report says where that matters.",
 		Example: "  rollcall throttle replay throttle.new.toml",
-		Args:    wantArgs("FILE"),
 	}
 	return adminCommand(node, c, func(to *client.Admin, args []string) (found inspect.Replayed, err error) {
 		text, err := readThrottleCandidate(args[0])

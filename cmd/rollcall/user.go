@@ -23,7 +23,9 @@ func newUser(e environment) *cobra.Command {
 			"link that you pass on. It can be used once, within 72 hours.",
 	})
 	node := addAdminFlags(c, e)
-	c.AddCommand(newUserInvite(node), newUserPassword(node), newUserList(node), newUserDisable(node), newUserEnable(node),
+	c.AddCommand(newUserInvite(node), newUserPassword(node), newUserList(node),
+		userSwitch(node, "disable EMAIL", "Keep somebody from signing in; their sessions and links end within 5 seconds", true),
+		userSwitch(node, "enable EMAIL", "Let somebody sign in again", false),
 		newUserEndSessions(node), newUserEndTwoStep(node))
 	return c
 }
@@ -35,7 +37,6 @@ func newUserInvite(node *adminFlags) *cobra.Command {
 		Long: "Make a link with which somebody joins a workspace, and print it. Whoever has the link can use it, so " +
 			"pass it on\nwhere nobody else reads it.",
 		Example: "  rollcall user invite --workspace 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --role owner anna@example.com",
-		Args:    wantArgs("EMAIL"),
 	}
 	workspace := workspaceFlag(c, node)
 	role := c.Flags().String("role", "member", "viewer (sees), member (also uploads, checks and cancels) or owner (also "+
@@ -54,7 +55,6 @@ func newUserPassword(node *adminFlags) *cobra.Command {
 		Long: "Make a link with which somebody sets their password anew, and print it. Using it ends all their sessions; " +
 			"an\n" +
 			"older link of this kind ends at once.",
-		Args: wantArgs("EMAIL"),
 	}
 	return adminCommand(node, c, func(client *client.Admin, args []string) (l admin.UserLink, err error) {
 		return client.PasswordLink(c.Context(), args[0])
@@ -72,7 +72,7 @@ func printLink(w, notes io.Writer, l admin.UserLink) error {
 }
 
 func newUserList(node *adminFlags) *cobra.Command {
-	c := &cobra.Command{Use: "list", Short: "List those who may sign in, or the members of a workspace", Args: wantArgs()}
+	c := &cobra.Command{Use: "list", Short: "List those who may sign in, or the members of a workspace"}
 	workspace := c.Flags().String("workspace", "", "only the members of this one, by name or id, with their roles")
 	must(c.RegisterFlagCompletionFunc("workspace", completeWorkspace(node)))
 	return adminCommand(node, c, func(to *client.Admin, _ []string) (found admin.UserPage, err error) {
@@ -115,18 +115,9 @@ func printUsers(w io.Writer, users []admin.UserLine, members bool) error {
 	return term.PrintTable(w, head, rows)
 }
 
-func newUserDisable(node *adminFlags) *cobra.Command {
-	return userSwitch(node, "disable EMAIL", "Keep somebody from signing in; their sessions and links end within 5 "+
-		"seconds", true)
-}
-
-func newUserEnable(node *adminFlags) *cobra.Command {
-	return userSwitch(node, "enable EMAIL", "Let somebody sign in again", false)
-}
-
 // userSwitch is a command that disables a user or enables them again.
 func userSwitch(node *adminFlags, use, short string, disabled bool) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, Args: wantArgs("EMAIL")}
+	c := &cobra.Command{Use: use, Short: short}
 	return adminCommand(node, c, func(client *client.Admin, args []string) (u admin.UserLine, err error) {
 		return u, client.Ask(c.Context(), "POST", "/v1/users/disable", map[string]any{"email": args[0], "disabled": disabled},
 			&u)
@@ -136,8 +127,7 @@ func userSwitch(node *adminFlags, use, short string, disabled bool) *cobra.Comma
 }
 
 func newUserEndSessions(node *adminFlags) *cobra.Command {
-	c := &cobra.Command{Use: "end-sessions EMAIL", Short: "Sign somebody out everywhere, within 5 seconds",
-		Args: wantArgs("EMAIL")}
+	c := &cobra.Command{Use: "end-sessions EMAIL", Short: "Sign somebody out everywhere, within 5 seconds"}
 	return adminCommand(node, c, func(client *client.Admin, args []string) (out admin.EndedSessions, err error) {
 		return out, client.Ask(c.Context(), "POST", "/v1/users/end-sessions", map[string]string{"email": args[0]},
 			&out)
@@ -170,7 +160,6 @@ func newUserEndTwoStep(node *adminFlags) *cobra.Command {
 		Short: "End the two-step sign-in of somebody, and sign them out everywhere",
 		Long: "End the two-step sign-in of somebody whose app and recovery codes are lost, and sign them out everywhere.\n" +
 			"Make sure first that it is them who asks: their password alone then signs them in.",
-		Args: wantArgs("EMAIL"),
 	}
 	return adminCommand(node, c, func(client *client.Admin, args []string) (u admin.UserLine, err error) {
 		return u, client.Ask(c.Context(), "POST", "/v1/users/end-two-step", map[string]string{"email": args[0]},
@@ -196,7 +185,6 @@ func newOperate(e environment) *cobra.Command {
 			"this also works while the ledger does not answer.",
 		Example: "  rollcall operate\n" +
 			"  rollcall operate --read-only",
-		Args: wantArgs(),
 	}
 	node := addAdminFlags(c, e)
 	readOnly := c.Flags().Bool("read-only", false, "the session sees everything but can't change anything")

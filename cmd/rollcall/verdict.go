@@ -46,7 +46,6 @@ func newVerdictList() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List the rules in the order of judging",
-		Args:  wantArgs(),
 	}
 	file := rulesFlag(c)
 	scope := c.Flags().String("scope", "", "only the rules for the receivers under this suffix, such as google.com")
@@ -125,7 +124,6 @@ func newVerdictCheck() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Validate a rule file; list errors (exit 1) or the verdicts it would change",
-		Args:  wantArgs("FILE"),
 	}
 	return answerWith(c, func(args []string) (out ruleCheck, err error) {
 		rules, err := verdict.LoadFile(args[0])
@@ -196,6 +194,7 @@ func newVerdictJudge() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "judge REPLY...",
 		Short: "Show the verdict on a reply, its rule, and why; each argument is one line of the reply",
+		Args:  cobra.ArbitraryArgs, // or --file
 		Example: `  rollcall verdict judge --host mx.example.com "550 5.1.1 User unknown"
   rollcall verdict judge --stage greeting "554-No SMTP service" "554 Bad DNS PTR"
   rollcall verdict judge --file replies.txt`,
@@ -390,7 +389,6 @@ func newVerdictUnknown(e environment) *cobra.Command {
 			"The replies stored in the ledger are judged by the present rules. Above each reply is how often it came and\n" +
 			"the outcomes of its addresses. Addresses are removed. verdict judge --file reads this list.",
 		Example: "  rollcall verdict unknown --days 3 > replies.txt\n  rollcall verdict judge --file replies.txt",
-		Args:    wantArgs(),
 	}
 	from, asJSON := addLedgerFlags(c, e), jsonFlag(c)
 	days := c.Flags().Int("days", 7, "how many days back, by when a file was created")

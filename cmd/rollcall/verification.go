@@ -23,7 +23,6 @@ func newVerification(e environment) *cobra.Command {
 			"Of a verification that no node works on it says why: its upload, its credits, or how it has ended.",
 		Example: "  rollcall verification 0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11\n" +
 			"  rollcall verification 0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11 --limit 0",
-		Args: wantArgs("ID"),
 	}
 	node := addAdminFlags(c, e)
 	c.ValidArgsFunction = completeVerificationAt(node)

@@ -62,12 +62,6 @@ func newVerify(e environment) *cobra.Command {
 		Example: "  rollcall verify list.csv --api https://rollcall.example\n" +
 			"  rollcall verify customers.xlsx --column Email --join --out results.xlsx\n" +
 			"  rollcall verify a.csv b.csv --out results/",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return term.UsageError("FILE is missing")
-			}
-			return nil
-		},
 	}
 	c.Flags().BoolVar(&f.lab, "lab", false, "ask simulated receivers on this machine instead of real ones")
 	c.Flags().BoolVar(&f.local, "local", false, "ask from this machine, also when ROLLCALL_API names a service")
@@ -163,7 +157,8 @@ func verifyFile(c *cobra.Command, e environment, f verifyFlags, name string, loa
 	}
 	defer r.input.Close()
 	if f.api != "" {
-		err = verifyRemote(c.Context(), r)
+		r.client = client.NewAPI(f.api, f.key, r.view.notice)
+		err = r.run(c.Context())
 	} else {
 		err = verifyLocal(c.Context(), r, loaded)
 	}
@@ -235,12 +230,6 @@ type verifyRun struct {
 
 	repeats time.Time   // when it was made, if it ended before this run; else zero
 	stage   verifyStage // how far it is
-}
-
-// verifyRemote verifies the file through a running service.
-func verifyRemote(ctx context.Context, r *verifyRun) error {
-	r.client = client.NewAPI(r.flags.api, r.flags.key, r.view.notice)
-	return r.run(ctx)
 }
 
 // run completes the verification and writes the results.

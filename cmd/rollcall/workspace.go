@@ -46,8 +46,7 @@ func workspaceFlag(c *cobra.Command, node *adminFlags) *string {
 }
 
 func newKeyCreate(node *adminFlags) *cobra.Command {
-	c := &cobra.Command{Use: "create --workspace NAME", Short: "Create an API key and show it, once",
-		Args: wantArgs()}
+	c := &cobra.Command{Use: "create --workspace NAME", Short: "Create an API key and show it, once"}
 	workspace := workspaceFlag(c, node)
 	label := c.Flags().String("label", "", "a name for people, such as the program that uses the key")
 	return adminCommand(node, c, func(to *client.Admin, _ []string) (admin.NewKey, error) {
@@ -59,7 +58,7 @@ func newKeyCreate(node *adminFlags) *cobra.Command {
 }
 
 func newKeyList(node *adminFlags) *cobra.Command {
-	c := &cobra.Command{Use: "list --workspace NAME", Short: "List a workspace's API keys", Args: wantArgs()}
+	c := &cobra.Command{Use: "list --workspace NAME", Short: "List a workspace's API keys"}
 	workspace := workspaceFlag(c, node)
 	return adminCommand(node, c, func(to *client.Admin, _ []string) (list admin.Keys, err error) {
 		list.Keys, err = to.Keys(c.Context(), *workspace)
@@ -84,7 +83,6 @@ func newKeyRevoke(node *adminFlags) *cobra.Command {
 		Long: "Revoke an API key; it stops working within 5 seconds. KEY is its id, the beginning of its id, or its label, " +
 			"of\nany workspace; never the key itself.",
 		Example: "  rollcall key revoke 0b6f2c9e",
-		Args:    wantArgs("KEY"),
 		ValidArgsFunction: completeWith(node, func(ctx context.Context, to *client.Admin, _ string) (offers []string) {
 			keys, _ := to.Keys(ctx, "")
 			for _, k := range keys {
@@ -127,7 +125,7 @@ func newWorkspace(e environment) *cobra.Command {
 }
 
 func newWorkspaceCreate(node *adminFlags) *cobra.Command {
-	c := &cobra.Command{Use: "create NAME", Short: "Create a workspace", Args: wantArgs("NAME")}
+	c := &cobra.Command{Use: "create NAME", Short: "Create a workspace"}
 	return adminCommand(node, c, func(to *client.Admin, args []string) (admin.Workspace, error) {
 		return to.CreateWorkspace(c.Context(), args[0])
 	}, func(w io.Writer, made admin.Workspace) error {
@@ -136,7 +134,7 @@ func newWorkspaceCreate(node *adminFlags) *cobra.Command {
 }
 
 func newWorkspaceList(node *adminFlags) *cobra.Command {
-	c := &cobra.Command{Use: "list", Short: "List the workspaces", Args: wantArgs()}
+	c := &cobra.Command{Use: "list", Short: "List the workspaces"}
 	return adminCommand(node, c, func(to *client.Admin, _ []string) (list admin.WorkspaceList, err error) {
 		list.Workspaces, err = to.Workspaces(c.Context())
 		return list, err
@@ -156,8 +154,8 @@ func newWorkspaceWeight(node *adminFlags) *cobra.Command {
 		Long: "Give a workspace N turns at each receiver for one of a workspace of weight 1, on all nodes within two\n" +
 			"seconds. Turns go round by workspace and then by verification, so that a small file does not wait for a\n" +
 			"large one.",
-		Example: "  rollcall workspace weight 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b 3",
-		Args:    wantArgs("WORKSPACE", "N"), ValidArgsFunction: completeWorkspace(node),
+		Example:           "  rollcall workspace weight 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b 3",
+		ValidArgsFunction: completeWorkspace(node),
 	}
 	return adminCommand(node, c, func(operator *client.Admin, args []string) (found admin.Workspace, err error) {
 		n, err := strconv.Atoi(args[1])
@@ -212,7 +210,7 @@ func newWorkspaceLimits(node *adminFlags) *cobra.Command {
 		Example: "  rollcall workspace limits 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b\n" +
 			"  rollcall workspace limits 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --stored 50GiB --open 500 --reason contract\n" +
 			"  rollcall workspace limits 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --default",
-		Args: wantArgs("WORKSPACE"), ValidArgsFunction: completeWorkspace(node),
+		ValidArgsFunction: completeWorkspace(node),
 	}
 	f := addLimitFlags(c)
 	return adminCommand(node, c, func(client *client.Admin, args []string) (out admin.WorkspaceLimits, err error) {

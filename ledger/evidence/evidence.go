@@ -126,6 +126,8 @@ type Replayed struct {
 	Address string `json:"address"`
 	Before  Judged `json:"before"` // as it was settled
 	After   Judged `json:"after"`
+
+	Blame smtp.Blame `json:"-"` // of the last answer that counts, as it was settled
 }
 
 // Judged is what was concluded, and by what.
@@ -230,7 +232,8 @@ func (p *replayer) address(results *ledger.Batch, i int, c evidence.Case) error 
 			return nil
 		}
 	}
-	return p.query.Yield(Replayed{Ordinal: results.Ordinals[i], Address: string(results.Email(i)),
+	last, _ := c.Last()
+	return p.query.Yield(Replayed{Ordinal: results.Ordinals[i], Address: string(results.Email(i)), Blame: last.Blame,
 		Before: Judged{Verdict{was.String(), why.String()}, deciding(c)},
 		After:  Judged{Verdict{is.String(), because.String()}, deciding(again)}})
 }
