@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -54,11 +53,7 @@ func TestAuditIsReadOnATerminal(t *testing.T) {
 		strings.Contains(broken.String(), "every invariant holds") {
 		t.Errorf("%d of %d are explained in\n%s", n, len(ledger.Invariants()), &broken)
 	}
-	for _, line := range strings.Split(sound.String()+broken.String(), "\n") {
-		if utf8.RuneCountInString(line) > term.Columns {
-			t.Errorf("%d columns: %s", utf8.RuneCountInString(line), line)
-		}
-	}
+	fits(t, sound.String()+broken.String(), term.Columns)
 	text, err := json.Marshal(view)
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -163,14 +162,8 @@ node-3 (b2000000): it did not answer in 5 s
 // certs runs `rollcall cluster cert` in this process and gives what it printed.
 func certs(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	c := newClusterCert(nil)
-	c.SilenceErrors, c.SilenceUsage = true, true
-	var out bytes.Buffer
-	c.SetOut(&out)
-	c.SetErr(&out)
-	c.SetArgs(args)
-	err := c.Execute()
-	return out.String(), err
+	out, errs, err := runHere(t.Context(), false, nil, "", append([]string{"cluster", "cert"}, args...)...)
+	return out + errs, err
 }
 
 func mustCerts(t *testing.T, args ...string) string {

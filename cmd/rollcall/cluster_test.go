@@ -12,12 +12,10 @@ import (
 	"sync"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/http/admin"
 	"rollcall/http/api"
@@ -136,29 +134,12 @@ func newClusterRig(t *testing.T, frames ...admin.Membership) *clusterRig {
 	return r
 }
 
-// client is one that speaks to the listener.
-func (r *clusterRig) client() *client.Admin {
-	f := adminFlags{environ: r.environ}
-	c, err := f.client()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return c
-}
-
 // run runs `rollcall cluster` with these arguments and standard input.
 func (r *clusterRig) run(stdin string, args ...string) (stdout, stderr string, err error) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), cliWait)
 	defer cancel()
-	var out, errs bytes.Buffer
-	root := newRoot(r.environ)
-	root.SetArgs(append([]string{"cluster"}, args...))
-	root.SetOut(&out)
-	root.SetErr(&errs)
-	root.SetIn(strings.NewReader(stdin))
-	err = root.ExecuteContext(ctx)
-	return out.String(), errs.String(), err
+	return runHere(ctx, false, r.environ, stdin, append([]string{"cluster"}, args...)...)
 }
 
 // tableNow is when the tables of these tests are looked at.
@@ -286,11 +267,7 @@ v0.0.0-20300102030401-0123456789ab (1), v0.0.0-20300102030402-0123456789ab (1).
 	if err := (membersTable{known, tableNow}).print(screen{&out}); err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(out.String()) {
-		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > term.Columns {
-			t.Errorf("%d columns: %s", n, line)
-		}
-	}
+	fits(t, out.String(), term.Columns)
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
 	}
@@ -337,7 +314,7 @@ func TestWatchedMembers(t *testing.T) {
 				}
 			}
 			var out bytes.Buffer
-			c.view.client, c.view.out = r.client(), &out
+			c.view.client, c.view.out = adminOf(t, r.environ), &out
 			if err := c.view.watch(ctx, time.Millisecond); err != nil {
 				t.Errorf("ended with %v", err)
 			}
@@ -436,7 +413,7 @@ func TestDrainIsWaitedFor(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := newClusterRig(t, c.frames...)
 			var told bytes.Buffer
-			d := drain{client: r.client(), tell: &told}
+			d := drain{client: adminOf(t, r.environ), tell: &told}
 			m, err := d.wait(t.Context(), trio().Members[1], time.Millisecond)
 			if !errors.Is(err, c.err) || (err == nil) != (c.err == nil) || err == nil && m.Leases+m.Receivers != 0 {
 				t.Errorf("got %+v and %v, want %v", m, err, c.err)
@@ -454,7 +431,7 @@ func TestDrainIsWaitedFor(t *testing.T) {
 			cancel()
 		}
 	}
-	d := drain{client: r.client(), tell: &bytes.Buffer{}}
+	d := drain{client: adminOf(t, r.environ), tell: &bytes.Buffer{}}
 	if _, err := d.wait(ctx, trio().Members[1], time.Millisecond); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: %v", err)
 	}
@@ -560,15 +537,11 @@ func TestNamesOfNodesAreCompleted(t *testing.T) {
 	r := newClusterRig(t, trio())
 	complete := func(args ...string) string {
 		t.Helper()
-		var out bytes.Buffer
-		root := newRoot(r.environ)
-		root.SetArgs(append([]string{"__complete", "cluster"}, args...))
-		root.SetOut(&out)
-		root.SetErr(&bytes.Buffer{})
-		if err := root.ExecuteContext(t.Context()); err != nil {
+		out, _, err := runHere(t.Context(), false, r.environ, "", append([]string{"__complete", "cluster"}, args...)...)
+		if err != nil {
 			t.Fatal(err)
 		}
-		return out.String()
+		return out
 	}
 	for _, command := range []string{"drain", "undrain", "forget"} {
 		if got := complete(command, ""); !strings.Contains(got, "node-2\tserving, a1000000-") ||

@@ -19,7 +19,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -225,11 +224,7 @@ func TestTheHistoryFitsATerminal(t *testing.T) {
 	for _, width := range []int{80, 100, 240} {
 		var b strings.Builder
 		historyGrid(list, receiversNow).Write(&b, width)
-		for line := range strings.Lines(b.String()) {
-			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
-				t.Errorf("at %d: %d columns: %s", width, n, line)
-			}
-		}
+		fits(t, b.String(), width)
 		if !strings.Contains(b.String(), list[0].ID[:8]) {
 			t.Errorf("at %d: too little of the id is left in\n%s", width, b.String())
 		}

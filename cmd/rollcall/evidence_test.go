@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -75,21 +73,9 @@ func newWitnessRig(t *testing.T, cases []evidence.Case, change func(*admin.Optio
 // run runs a command of the operator in this process.
 func (r *witnessRig) run(args ...string) (string, error) {
 	r.t.Helper()
-	var out bytes.Buffer
-	root := newRoot(nil)
-	root.SetArgs(append(args, r.args...))
-	root.SetOut(screen{&out})
-	root.SetErr(screen{&out})
-	err := root.ExecuteContext(r.t.Context())
-	for line := range strings.Lines(out.String()) {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > term.Columns && line[0] != '{' {
-			r.t.Errorf("%d columns: %q", n, line)
-		}
-		if strings.ContainsFunc(strings.TrimSuffix(line, "\n"), func(c rune) bool { return c < ' ' || c == 0x7f }) {
-			r.t.Errorf("control characters in %q", line)
-		}
-	}
-	return out.String(), err
+	out, errs, err := runHere(r.t.Context(), true, nil, "", append(args, r.args...)...)
+	fits(r.t, out+errs, term.Columns)
+	return out + errs, err
 }
 
 // witnessAt is when everything here was answered.

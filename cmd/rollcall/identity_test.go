@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -321,12 +320,9 @@ func TestDoctorAsksTheNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	doctor := func(args ...string) (text string, err error) {
-		var out bytes.Buffer
-		root := newRoot(nil)
-		root.SetArgs(append([]string{"doctor", "--admin", n.AdminURL, "--token", strings.TrimSpace(string(token))}, args...))
-		root.SetOut(&out)
-		err = root.ExecuteContext(t.Context())
-		return out.String(), err
+		text, _, err = runHere(t.Context(), false, nil, "", append([]string{"doctor", "--admin", n.AdminURL, "--token",
+			strings.TrimSpace(string(token))}, args...)...)
+		return text, err
 	}
 	if text, err := doctor(); !errors.Is(err, errUnfit) || !strings.Contains(text, "null MX") ||
 		!strings.Contains(text, "This node takes no probing work") {

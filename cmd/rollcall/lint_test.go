@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -16,14 +15,8 @@ import (
 // here runs a command in this process, with a standard input.
 func here(t *testing.T, stdin string, args ...string) (out string, err error) {
 	t.Helper()
-	root := newRoot(nil)
-	var text bytes.Buffer
-	root.SetArgs(args)
-	root.SetIn(strings.NewReader(stdin))
-	root.SetOut(&text)
-	root.SetErr(&text)
-	err = root.ExecuteContext(context.Background())
-	return text.String(), err
+	stdout, stderr, err := runHere(t.Context(), false, nil, stdin, args...)
+	return stdout + stderr, err
 }
 
 // TestLintTellsEachBadRow: ten of them to a person, all to a program, and a clean copy that is never the input.

@@ -94,13 +94,8 @@ func TestReceiversAreWatched(t *testing.T) {
 				cancel()
 			}
 		}
-		f := adminFlags{environ: b.environ}
-		client, err := f.client()
-		if err != nil {
-			t.Fatal(err)
-		}
 		var out bytes.Buffer
-		v := receiversScreen{client: client, out: &out, asJSON: asJSON, sort: "queued", every: 4 * time.Millisecond}
+		v := receiversScreen{client: adminOf(t, b.environ), out: &out, asJSON: asJSON, sort: "queued", every: 4 * time.Millisecond}
 		if err := v.watch(ctx); err != nil {
 			t.Errorf("%v", err)
 		}
@@ -280,11 +275,7 @@ func TestSoftwareIsShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	holds(t, unfolded(out.String()), "refused_per_hour 1000000 known node node-1: Postfix, by its greeting (postconf(5): ")
-	for line := range strings.Lines(out.String()) {
-		if n := utf8.RuneCountInString(line); n > 81 {
-			t.Errorf("%d columns: %s", n, line)
-		}
-	}
+	fits(t, out.String(), term.Columns)
 }
 
 // TestEveryLessonIsASentence: each limit that can be learned has words, and a lesson of which
@@ -360,11 +351,7 @@ func TestReasonsAreNotCut(t *testing.T) {
 		s.sources()
 		tables["receivers show"] = s.String()
 		for name, text := range tables {
-			for line := range strings.Lines(text) {
-				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
-					t.Errorf("%s at %d: %d columns: %s", name, width, n, line)
-				}
-			}
+			fits(t, text, width)
 			holds(t, unfolded(text), "everything and the end", "no healthy")
 			if name == "receivers show" {
 				holds(t, unfolded(text), "it said so at last")
@@ -426,13 +413,8 @@ func TestSessionsAreTraced(t *testing.T) {
 				cancel()
 			}
 		}
-		f := adminFlags{environ: b.environ}
-		client, err := f.client()
-		if err != nil {
-			t.Fatal(err)
-		}
 		var out bytes.Buffer
-		tr := tracing{client: client, key: "example.test", out: &out, asJSON: asJSON}
+		tr := tracing{client: adminOf(t, b.environ), key: "example.test", out: &out, asJSON: asJSON}
 		if err := tr.follow(ctx, time.Millisecond); err != nil {
 			t.Error(err)
 		}
@@ -450,10 +432,7 @@ func TestSessionsAreTraced(t *testing.T) {
 func TestATraceSaysThatThereIsNothingToFollow(t *testing.T) {
 	b := newThrottleBench(t)
 	b.survey.receivers = []inspect.Receivers{{At: receiversNow, Receivers: []inspect.Receiver{{Key: "suffix:a.test"}}}}
-	client, err := (&adminFlags{environ: b.environ}).client()
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := adminOf(t, b.environ)
 	for key, quiet := range map[string]bool{"a.test": true, "SUFFIX:a.test": true, "no-such": false} {
 		if texts := unheardOf(t.Context(), client, key, ""); (len(texts) == 0) != quiet {
 			t.Errorf("%s: %q", key, texts)
@@ -582,12 +561,7 @@ func TestTheLogIsFollowed(t *testing.T) {
 	for i := range 3 {
 		note(i)
 	}
-	f := adminFlags{environ: b.environ}
-	client, err := f.client()
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := logReader{client: client, limit: 2}
+	l := logReader{client: adminOf(t, b.environ), limit: 2}
 	ctx, cancel := context.WithTimeout(t.Context(), cliWait)
 	out := &untilText{want: "change 5.", then: cancel}
 	l.out = out

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/csv"
 	"encoding/json"
@@ -12,8 +13,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/http/admin"
 	"rollcall/http/api"
 	"rollcall/smtp"
@@ -185,7 +188,7 @@ type row struct {
 
 // readRows reads a whole results file.
 func readRows(from io.Reader) (map[string]row, error) {
-	outcomes, reasons := vocabulary()
+	outcomes, reasons := resultWords()
 	lines, rows := csv.NewReader(from), map[string]row{}
 	lines.ReuseRecord = true
 	for n := 0; ; n++ {
@@ -217,14 +220,48 @@ func readRows(from io.Reader) (map[string]row, error) {
 	}
 }
 
-// vocabulary gives outcomes and reasons by how they are written in results.
-func vocabulary() (map[string]smtp.Outcome, map[string]smtp.Reason) {
-	outcomes, reasons := map[string]smtp.Outcome{}, map[string]smtp.Reason{}
-	for _, o := range smtp.Outcomes {
-		outcomes[o.String()] = o
+// screen shows 80 columns, as a terminal does.
+type screen struct{ *bytes.Buffer }
+
+func (screen) Columns() int { return term.Columns }
+
+// runHere runs a command in this process, whose output goes to a screen or, without one, to another program.
+func runHere(ctx context.Context, atScreen bool, environ []string, stdin string, args ...string) (stdout, stderr string,
+	err error) {
+	var out, errs bytes.Buffer
+	root := newRoot(environ)
+	root.SetArgs(args)
+	root.SetIn(strings.NewReader(stdin))
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	if atScreen {
+		root.SetOut(screen{&out})
+		root.SetErr(screen{&errs})
 	}
-	for r := smtp.ReasonNone + 1; r.Known(); r++ {
-		reasons[r.Message()] = r
+	err = root.ExecuteContext(ctx)
+	return out.String(), errs.String(), err
+}
+
+// fits wants no line of a text wider than this, but for JSON, and none with control characters.
+func fits(t *testing.T, text string, width int) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if n := utf8.RuneCountInString(line); n > width && line[0] != '{' {
+			t.Errorf("%d columns: %q", n, line)
+		}
+		if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			t.Errorf("control characters in %q", line)
+		}
 	}
-	return outcomes, reasons
+}
+
+// adminOf is an operator's client in an environment.
+func adminOf(t *testing.T, environ []string) *client.Admin {
+	t.Helper()
+	c, err := (&adminFlags{environ: environ}).client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -14,7 +12,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -262,47 +259,24 @@ func (b *throttleBench) follow() {
 	}
 }
 
-// screen shows 80 columns, as a terminal does.
-type screen struct{ *bytes.Buffer }
-
-func (screen) Columns() int { return term.Columns }
-
 // piped runs a command of the operator whose output goes to another program.
 func (b *throttleBench) piped(args ...string) string {
 	b.t.Helper()
-	var out bytes.Buffer
-	root := newRoot(b.environ)
-	root.SetArgs(args)
-	root.SetOut(&out)
-	root.SetErr(io.Discard)
-	if err := root.ExecuteContext(b.t.Context()); err != nil {
+	out, _, err := runHere(b.t.Context(), false, b.environ, "", args...)
+	if err != nil {
 		b.t.Errorf("rollcall %q: %v", args, err)
 	}
-	return out.String()
+	return out
 }
 
-// run runs a command of the operator at a screen. No line of it may be wider than 80 columns, but
-// for JSON, and none may have control characters.
+// run runs a command of the operator at a screen, which all lines must fit.
 func (b *throttleBench) run(ctx context.Context, args ...string) (stdout, stderr string, err error) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, cliWait)
 	defer cancel()
-	var out, errs bytes.Buffer
-	root := newRoot(b.environ)
-	root.SetArgs(args)
-	root.SetOut(screen{&out})
-	root.SetErr(screen{&errs})
-	err = root.ExecuteContext(ctx)
-	for line := range strings.Lines(out.String() + errs.String()) {
-		line = strings.TrimSuffix(line, "\n")
-		if n := utf8.RuneCountInString(line); n > term.Columns && line[0] != '{' {
-			b.t.Errorf("rollcall %q: %d columns: %q", args, n, line)
-		}
-		if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			b.t.Errorf("rollcall %q: control characters in %q", args, line)
-		}
-	}
-	return out.String(), errs.String(), err
+	stdout, stderr, err = runHere(ctx, true, b.environ, "", args...)
+	fits(b.t, stdout+stderr, term.Columns)
+	return stdout, stderr, err
 }
 
 // must runs a command that has to succeed and gives its output.
@@ -376,8 +350,6 @@ func TestARateIsChangedForAnHour(t *testing.T) {
 		`"next":null}`)
 }
 
-// TestWhatAnExplanationCouldNotAsk: DNS, other nodes and their files are told of; what is set
-// is shown by the rules, without any of them.
 // TestBeatenRulesAreMarked: by whom, in a word; the whole rule when nothing of it holds, and a
 // field when the rest does.
 func TestBeatenRulesAreMarked(t *testing.T) {
@@ -411,6 +383,8 @@ func TestBeatenRulesAreMarked(t *testing.T) {
 	}
 }
 
+// TestWhatAnExplanationCouldNotAsk: DNS, other nodes and their files are told of; what is set
+// is shown by the rules, without any of them.
 func TestWhatAnExplanationCouldNotAsk(t *testing.T) {
 	b := newThrottleBench(t)
 	b.survey.notes = []string{"DNS could not be asked where mail for example.test goes: no name server answers."}

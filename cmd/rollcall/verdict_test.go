@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
@@ -20,13 +19,8 @@ import (
 // runRoot runs a command in this process.
 func runRoot(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	root := newRoot(nil)
-	var out bytes.Buffer
-	root.SetOut(&out)
-	root.SetErr(&out)
-	root.SetArgs(args)
-	err := root.Execute()
-	return out.String(), err
+	out, errs, err := runHere(t.Context(), false, nil, "", args...)
+	return out + errs, err
 }
 
 const ownRules = `title = "Ours"
