@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"rollcall/cmd/rollcall/client"
@@ -49,37 +50,29 @@ func newCreditsShow(node *adminFlags) *cobra.Command {
 		Use:   "show --workspace NAME",
 		Short: "Show a workspace's balance, or how one verification moved it",
 	}
-	workspace, asJSON := workspaceFlag(c, node), jsonFlag(c)
+	workspace := workspaceFlag(c, node)
 	verification := c.Flags().String("verification", "", "show the entries of this verification (its id, or the "+
 		"beginning of it)")
 	must(c.RegisterFlagCompletionFunc("verification", completeVerificationAt(node)))
 	all := c.Flags().Bool("all", false, fmt.Sprintf("all its entries, not only the newest %d", entriesShown))
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		if *all && *verification == "" {
-			return term.UsageError("--all is for the entries of a verification: give --verification")
+	return adminCommand(node, c, func(to *client.Admin, _ []string) (any, error) {
+		switch {
+		case *all && *verification == "":
+			return nil, term.UsageError("--all is for the entries of a verification: give --verification")
+		case *verification == "":
+			return to.Balance(c.Context(), *workspace)
 		}
-		client, err := node.client()
+		id, err := verificationAt(c.Context(), to, *verification)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if *verification != "" {
-			id, err := verificationAt(c.Context(), client, *verification)
-			if err != nil {
-				return err
-			}
-			list := entriesList{client: client, workspace: *workspace, verification: id.String(), all: *all}
-			return list.print(c.Context(), c.OutOrStdout(), *asJSON)
+		return readStatement(c.Context(), to, *workspace, id, *all)
+	}, func(w io.Writer, answer any) error {
+		if s, is := answer.(statement); is {
+			return printStatement(w, s)
 		}
-		b, err := client.Balance(c.Context(), *workspace)
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), b)
-		}
-		return printBalance(c.OutOrStdout(), b)
-	}
-	return c
+		return printBalance(w, answer.(admin.Balance))
+	})
 }
 
 func printBalance(w io.Writer, b admin.Balance) error {
@@ -98,73 +91,37 @@ const (
 // errOff ends a statement that does not add up.
 var errOff = errors.New("the credits of this verification do not add up")
 
-// entriesList reads the entries of one verification.
-type entriesList struct {
-	client                  *client.Admin
-	workspace, verification string
-	all                     bool
-}
+// statement is what the credits of one verification were held for, charged and released.
+type statement struct{ admin.Statement }
 
-// page reads the entries after a cursor, "" for the newest.
-func (l entriesList) page(ctx context.Context, after string) (s admin.Statement, err error) {
+// readStatement reads the newest entries of a verification, or all.
+func readStatement(ctx context.Context, to *client.Admin, workspace string, verification uuid.UUID,
+	all bool) (s statement, err error) {
 	limit := entriesShown
-	if l.all {
+	if all {
 		limit = entriesPage
 	}
-	query := url.Values{"limit": {strconv.Itoa(limit)}}
-	if after != "" {
-		query.Set("after", after)
+	path := fmt.Sprintf("/v1/workspaces/%s/verifications/%s/entries?limit=%d", url.PathEscape(workspace), verification,
+		limit)
+	err = to.Ask(ctx, "GET", path, nil, &s.Statement)
+	for all && err == nil && s.Next != nil {
+		var more admin.Statement
+		err = to.Ask(ctx, "GET", path+"&after="+url.QueryEscape(*s.Next), nil, &more)
+		s.Entries, s.Next = append(s.Entries, more.Entries...), more.Next
 	}
-	path := "/v1/workspaces/" + url.PathEscape(l.workspace) + "/verifications/" +
-		url.PathEscape(l.verification) + "/entries?" + query.Encode()
-	return s, l.client.Ask(ctx, "GET", path, nil, &s)
+	return s, err
 }
 
-// print shows the entries as a table, page by page, or as JSON.
-func (l entriesList) print(ctx context.Context, w io.Writer, asJSON bool) error {
-	first, err := l.page(ctx, "")
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		for l.all && err == nil && first.Next != nil {
-			var more admin.Statement
-			more, err = l.page(ctx, *first.Next)
-			first.Entries, first.Next = append(first.Entries, more.Entries...), more.Next
-		}
-		if err != nil {
-			return err
-		}
-		return errors.Join(term.PrintJSON(w, first), checkStatement(first))
-	}
-	if err := printStatement(w, first); err != nil {
-		return err
-	}
-	shown := int64(len(first.Entries))
-	for page := first; l.all && page.Next != nil; shown += int64(len(page.Entries)) {
-		if page, err = l.page(ctx, *page.Next); err == nil {
-			err = printEntries(w, nil, page.Entries)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if shown < first.Count {
-		fmt.Fprintf(w, "\nthe newest %s of %s entries; --all shows all\n", term.Grouped(shown), term.Grouped(first.Count))
-	}
-	return checkStatement(first)
-}
-
-// checkStatement is errOff unless a statement adds up.
-func checkStatement(s admin.Statement) error {
+// failsWith is errOff unless a statement adds up.
+func (s statement) failsWith() error {
 	if s.AddsUp() {
 		return nil
 	}
 	return fmt.Errorf("%w: run `rollcall audit`, and do as it says", errOff)
 }
 
-// printStatement shows the sums, how they add up, and the first page.
-func printStatement(w io.Writer, s admin.Statement) error {
+// printStatement shows the sums, how they add up, and the entries.
+func printStatement(w io.Writer, s statement) error {
 	addresses := "not counted yet"
 	if s.Addresses >= 0 {
 		addresses = term.Grouped(s.Addresses)
@@ -181,28 +138,22 @@ func printStatement(w io.Writer, s admin.Statement) error {
 	fmt.Fprintf(w, "\nheld %s %s charged %s + released %s + still held %s\n\n", term.Grouped(int64(s.Held)), sign,
 		term.Grouped(int64(s.Charged)), term.Grouped(int64(s.Released)), term.Grouped(int64(s.StillHeld)))
 	if s.Count == 0 {
-		fmt.Fprintln(w, "there are no entries: nothing was held")
-		return nil
+		_, err := fmt.Fprintln(w, "there are no entries: nothing was held")
+		return err
 	}
-	return printEntries(w, []string{"TIME", "ENTRY", "SETTLEMENT", "CREDITS"}, s.Entries)
-}
-
-// entryColumns are as wide as their widest content, so that pages fit under each other.
-const entryColumns = "%-24s  %-7s  %10s  %15s\n"
-
-// printEntries shows one page; no headings for a further one.
-func printEntries(w io.Writer, headings []string, list []admin.Entry) error {
-	if headings != nil {
-		fmt.Fprintf(w, entryColumns, headings[0], headings[1], headings[2], headings[3])
-	}
-	for _, e := range list {
+	const columns = "%-24s  %-7s  %10s  %15s\n" // as wide as their widest content
+	fmt.Fprintf(w, columns, "TIME", "ENTRY", "SETTLEMENT", "CREDITS")
+	for _, e := range s.Entries {
 		settlement := "-"
 		if e.Settlement != nil {
 			settlement = term.Grouped(*e.Settlement)
 		}
-		if _, err := fmt.Fprintf(w, entryColumns, e.At, e.Kind, settlement, term.Grouped(int64(e.Credits))); err != nil {
+		if _, err := fmt.Fprintf(w, columns, e.At, e.Kind, settlement, term.Grouped(int64(e.Credits))); err != nil {
 			return fmt.Errorf("write the output: %w", err)
 		}
+	}
+	if shown := int64(len(s.Entries)); shown < s.Count {
+		fmt.Fprintf(w, "\nthe newest %s of %s entries; --all shows all\n", term.Grouped(shown), term.Grouped(s.Count))
 	}
 	return nil
 }

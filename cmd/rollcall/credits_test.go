@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
-	"rollcall/cmd/rollcall/client"
 	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/ledger/ledgertest"
@@ -35,18 +35,17 @@ func TestEntriesOfAManySettledFile(t *testing.T) {
 		d.Settles(l, number, number-1, number-1, o)
 	}
 	url, token := serveAdmin(t, book, admin.Options{})
-	show := func(all, asJSON bool) string {
+	show := func(flags ...string) string {
 		t.Helper()
-		var out bytes.Buffer
-		list := entriesList{client: client.NewAdmin(url, token),
-			workspace: d.Workspace.String(), verification: v.ID.String(), all: all}
-		if err := list.print(t.Context(), &out, asJSON); err != nil {
+		out, _, err := runHere(t.Context(), false, nil, "", append([]string{"credits", "show", "--admin", url, "--token",
+			token, "--workspace", d.Workspace.String(), "--verification", v.ID.String()}, flags...)...)
+		if err != nil {
 			t.Fatal(err)
 		}
-		return out.String()
+		return out
 	}
 	const sum = "held 1,200 = charged 1,000 + released 200 + still held 0\n"
-	newest, all := show(false, false), show(true, false)
+	newest, all := show(), show("--all")
 	if strings.Count(newest, "  release  ") != 50 || !strings.Contains(newest, sum) ||
 		!strings.HasSuffix(newest, "\nthe newest 50 of 1,201 entries; --all shows all\n") {
 		t.Errorf("the newest:\n%s", newest)
@@ -58,7 +57,8 @@ func TestEntriesOfAManySettledFile(t *testing.T) {
 	}
 	for asked, want := range map[bool]int{false: 50, true: settled + 1} {
 		var s admin.Statement
-		if err := json.Unmarshal([]byte(show(asked, true)), &s); err != nil || len(s.Entries) != want ||
+		text := show("--json", fmt.Sprintf("--all=%v", asked))
+		if err := json.Unmarshal([]byte(text), &s); err != nil || len(s.Entries) != want ||
 			(s.Next == nil) != asked || s.Count != settled+1 {
 			t.Errorf("JSON, all %v: %d entries of %d, next %v, %v", asked, len(s.Entries), s.Count, s.Next, err)
 		}
@@ -68,12 +68,12 @@ func TestEntriesOfAManySettledFile(t *testing.T) {
 // TestAStatementThatDoesNotAddUpFails and says where to go on.
 func TestAStatementThatDoesNotAddUpFails(t *testing.T) {
 	var out bytes.Buffer
-	s := admin.Statement{Held: 10, Charged: 6, Released: 1, StillHeld: 2}
+	s := statement{admin.Statement{Held: 10, Charged: 6, Released: 1, StillHeld: 2}}
 	err := printStatement(&out, s)
 	if err != nil || !strings.Contains(out.String(), "held 10 is not charged 6 + ") {
 		t.Errorf("got %v and\n%s", err, &out)
 	}
-	if err := checkStatement(s); !errors.Is(err, errOff) || !strings.Contains(err.Error(), "rollcall audit") {
+	if err := s.failsWith(); !errors.Is(err, errOff) || !strings.Contains(err.Error(), "rollcall audit") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/http/api"
+	httpclient "rollcall/http/client"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -204,14 +205,14 @@ func completeVerification(service *customerFlags) cobra.CompletionFunc {
 		if len(args) > 0 {
 			return nil, nothing
 		}
-		customer, err := service.client(c)
+		to, err := service.client(c)
 		if err != nil {
 			return nil, nothing
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
 		defer cancel()
-		customer.Notice = func(string) {}
-		page, err := customer.History(ctx, client.HistoryPageMax, nil)
+		to.Notice = func(string) {}
+		page, err := to.History(ctx, httpclient.HistoryPageMax, nil)
 		if err != nil {
 			return nil, nothing
 		}
@@ -234,24 +235,24 @@ func newList(e environment) *cobra.Command {
 			"`rollcall status`, `results` and `cancel`. Off a terminal nothing is cut.",
 		Example: "  rollcall list --api https://rollcall.example\n  rollcall list --limit 0 --json",
 	}
-	service, asJSON := addCustomerFlags(c, e), jsonFlag(c)
+	service := addCustomerFlags(c, e)
 	limit := c.Flags().Int("limit", listShown, "list at most so many; 0: all")
-	c.RunE = func(c *cobra.Command, _ []string) error {
+	var to *client.API
+	return answerWith(c, func([]string) (all api.History, err error) {
 		if *limit < 0 {
-			return term.UsageError("--limit must not be below 0")
+			return all, term.UsageError("--limit must not be below 0")
 		}
-		customer, err := service.client(c)
-		if err != nil {
-			return err
+		if to, err = service.client(c); err != nil {
+			return all, err
 		}
-		all := api.History{Verifications: []api.Summary{}}
-		size := client.HistoryPageMax
+		all.Verifications = []api.Summary{}
+		size := httpclient.HistoryPageMax
 		if *limit > 0 {
-			size = min(*limit, client.HistoryPageMax)
+			size = min(*limit, size)
 		}
-		for page, err := range customer.Pages(c.Context(), size) {
+		for page, err := range to.Pages(c.Context(), size) {
 			if err != nil {
-				return err
+				return all, err
 			}
 			all.Verifications = append(all.Verifications, page.Verifications...)
 			all.Limits, all.NextCursor = page.Limits, page.NextCursor
@@ -262,13 +263,10 @@ func newList(e environment) *cobra.Command {
 		if *limit > 0 && len(all.Verifications) > *limit {
 			all.Verifications, all.NextCursor = all.Verifications[:*limit], nil // the cursor points behind the page
 		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), all)
-		}
-		waiting := customer.Waiting(c.Context(), all.Verifications)
-		return printHistory(c.OutOrStdout(), all.Verifications, waiting, time.Now())
-	}
-	return c
+		return all, nil
+	}, func(w io.Writer, all api.History) error {
+		return printHistory(w, all.Verifications, to.Waiting(c.Context(), all.Verifications), time.Now())
+	})
 }
 
 // historyGrid has a row for each verification.
@@ -286,7 +284,7 @@ func printHistory(w io.Writer, list []api.Summary, waiting []api.Detail, now tim
 	b.Table(historyGrid(list, now))
 	for _, d := range waiting {
 		if d.Issue != nil { // it may have gone on meanwhile
-			b.Para(0, "%s waits: %s", d.ID, client.IssueText(d.Issue))
+			b.Para(0, "%s waits: %s", d.ID, httpclient.IssueText(d.Issue))
 		}
 	}
 	if len(list) == 0 {
@@ -324,7 +322,7 @@ func printDetail(w io.Writer, d api.Detail, now time.Time) error {
 	line("verification", "%s", d.ID)
 	line("status", "%s", d.Status)
 	if d.Issue != nil {
-		line("issue", "%s (%s)", client.IssueText(d.Issue), d.Issue.Code)
+		line("issue", "%s (%s)", httpclient.IssueText(d.Issue), d.Issue.Code)
 	}
 	line("file", "%s", client.FileName(d.Filename))
 	if d.Input != nil {

@@ -43,19 +43,18 @@ func newLint(environment) *cobra.Command {
 	mend := c.Flags().Bool("fix", false, "write a clean copy; never over the input")
 	addOutFlags(c, &out)
 	c.Flags().Lookup("out").Usage = "with --fix: the `FILE` of the copy (default NAME.clean.csv); it must not exist"
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
+	return answerWith(c, func(args []string) (*lintView, error) {
 		if out.Name != "" && !*mend {
-			return term.UsageError("--out needs --fix: without it nothing is written")
+			return nil, term.UsageError("--out needs --fix: without it nothing is written")
 		}
 		in, err := openAny(args[0], c.InOrStdin())
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer in.Close()
 		l, err := in.openList(o)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		found := &lintView{File: in.name, Form: l.Form, Defects: []defectView{}}
 		if !l.Plain() {
@@ -74,20 +73,11 @@ func newLint(environment) *cobra.Command {
 			changes, err = l.Clean(io.Discard, false)
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		found.addChanges(changes, *mend, out.Name)
-		if *asJSON {
-			err = term.PrintJSON(c.OutOrStdout(), found)
-		} else {
-			err = found.printTo(c.OutOrStdout())
-		}
-		if n := found.refusedRows(); err == nil && n > 0 && !*mend {
-			err = fmt.Errorf("%s: %s: the service would refuse the file", in.name, rowsText(n))
-		}
-		return err
-	}
-	return c
+		return found, nil
+	}, func(w io.Writer, found *lintView) error { return found.printTo(w) })
 }
 
 // cleanName is the file of a clean copy.
@@ -116,6 +106,15 @@ type defectView struct {
 	Means   []string `json:"means,omitempty"`
 	Note    bool     `json:"note,omitempty"`     // the service takes the file in spite of it
 	LeftOut bool     `json:"left_out,omitempty"` // of the clean copy
+}
+
+// failsWith is an error when there are rows with a defect and no clean copy.
+func (v *lintView) failsWith() error {
+	n := v.refusedRows()
+	if n == 0 || v.Out != "" {
+		return nil
+	}
+	return fmt.Errorf("%s: %s: the service would refuse the file", v.File, rowsText(n))
 }
 
 func (v *lintView) addChanges(c list.Changes, mended bool, out string) {

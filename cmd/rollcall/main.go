@@ -192,7 +192,7 @@ func asGroup(group *cobra.Command) *cobra.Command {
 }
 
 // argumentsOf requires the arguments in the line of use of a command, such as "show KEY [NODE] --for DURATION": what is
-// in brackets or before a bar may be missing, what ends with dots may be repeated, and options and their values are none.
+// in brackets or before a bar may be missing, and what ends with dots may be repeated.
 func argumentsOf(use string) cobra.PositionalArgs {
 	words := strings.Fields(use)[1:]
 	var names []string // of those that may not be missing

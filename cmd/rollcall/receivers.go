@@ -280,20 +280,17 @@ func (r restCommand) completion() cobra.CompletionFunc {
 }
 
 func newRest(r restCommand) *cobra.Command {
-	c := &cobra.Command{Use: r.word + " " + r.arg + " --for DURATION --reason REASON", Short: r.short,
-		Long:    r.long,
+	c := &cobra.Command{Use: r.word + " " + r.arg + " --for DURATION --reason REASON", Short: r.short, Long: r.long,
 		Example: r.example, ValidArgsFunction: r.completion()}
-	asJSON, change := jsonFlag(c), addChangeFlags(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
+	change := addChangeFlags(c)
+	return answerWith(c, func(args []string) (out setView, err error) {
 		key, err := r.keyOf(args[0])
 		if err != nil {
-			return err
+			return out, err
 		}
-		s := setting{asJSON: *asJSON, call: admin.OverrideCall{Key: key,
-			Fields: map[string]string{throttle.FieldPause.String(): string(r.value)}}}
-		return s.run(c, r.node, change)
-	}
-	return c
+		return change.set(c, r.node, admin.OverrideCall{Key: key,
+			Fields: map[string]string{throttle.FieldPause.String(): string(r.value)}})
+	}, printSet)
 }
 
 func newResume(r restCommand) *cobra.Command {

@@ -95,7 +95,8 @@ func TestReceiversAreWatched(t *testing.T) {
 			}
 		}
 		var out bytes.Buffer
-		v := receiversScreen{client: adminOf(t, b.environ), out: &out, asJSON: asJSON, sort: "queued", every: 4 * time.Millisecond}
+		v := receiversScreen{client: adminOf(t, b.environ), out: &out, asJSON: asJSON, sort: "queued",
+			every: 4 * time.Millisecond}
 		if err := v.watch(ctx); err != nil {
 			t.Errorf("%v", err)
 		}

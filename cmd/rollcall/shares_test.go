@@ -26,6 +26,7 @@ import (
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/http/api"
+	httpclient "rollcall/http/client"
 	"rollcall/ledger"
 )
 
@@ -354,7 +355,7 @@ func (s *shared) flood(ctx context.Context) error {
 	defer answer.Body.Close()
 	_, _ = io.Copy(io.Discard, answer.Body)
 	if answer.StatusCode != http.StatusCreated {
-		return fmt.Errorf("create answers %d: %w", answer.StatusCode, client.ErrRefused)
+		return fmt.Errorf("create answers %d: %w", answer.StatusCode, httpclient.ErrRefused)
 	}
 	return nil
 }

@@ -289,18 +289,15 @@ func newThrottleSet(node *adminFlags) *cobra.Command {
 			"  rollcall throttle set source:192.0.2.7 rcpts_per_day=5000 --for 7d --reason warm-up",
 		ValidArgsFunction: completeKey(node, completeFields),
 	}
-	asJSON, change := jsonFlag(c), addChangeFlags(c)
+	change := addChangeFlags(c)
 	force := c.Flags().Bool("force", false, "also when it exceeds the known limits of a mail operator")
-	c.RunE = func(c *cobra.Command, args []string) error {
+	return answerWith(c, func(args []string) (out setView, err error) {
 		fields, err := parseFields(args[1:])
 		if err != nil {
-			return err
+			return out, err
 		}
-		s := setting{call: admin.OverrideCall{Key: sourceKey(args[0]), Fields: fields, Force: *force},
-			asJSON: *asJSON}
-		return s.run(c, node, change)
-	}
-	return c
+		return change.set(c, node, admin.OverrideCall{Key: sourceKey(args[0]), Fields: fields, Force: *force})
+	}, printSet)
 }
 
 // changeFlags are --for and --reason.
@@ -311,12 +308,6 @@ func addChangeFlags(c *cobra.Command) *changeFlags {
 	c.Flags().StringVar(&f.holds, "for", "", "how long it lasts: 30m, 2h, 3d")
 	c.Flags().StringVar(&f.reason, "reason", "", "why, for those who see it and for the operator log")
 	return f
-}
-
-// setting sets an override and shows its changes.
-type setting struct {
-	call   admin.OverrideCall
-	asJSON bool
 }
 
 // followWithin is how long the asked node may take to apply a change: nodes read changes every second. followEvery is
@@ -331,42 +322,39 @@ type setView struct {
 	Override admin.ThrottleRule   `json:"override"`
 	Before   *inspect.Explanation `json:"before"` // null: it could not be explained
 	After    *inspect.Explanation `json:"after"`  // null: the same, or the node had not applied it yet
+	warn     func()               // of a name that may be mistyped
 }
 
-func (s setting) run(c *cobra.Command, node *adminFlags, change *changeFlags) error {
-	holds, err := parseFor(change.holds)
+// set sets an override for as long and because of what the flags say.
+func (f *changeFlags) set(c *cobra.Command, node *adminFlags, call admin.OverrideCall) (out setView, err error) {
+	holds, err := parseFor(f.holds)
 	if err != nil {
-		return err
+		return out, err
 	}
-	if strings.TrimSpace(change.reason) == "" {
-		return term.UsageError("--reason is missing: say why, for those who find it at night")
+	if strings.TrimSpace(f.reason) == "" {
+		return out, term.UsageError("--reason is missing: say why, for those who find it at night")
 	}
 	client, err := node.client()
 	if err != nil {
-		return err
+		return out, err
 	}
-	s.call.ID, s.call.Seconds, s.call.Reason = uuid.New(), int64(holds/time.Second), change.reason
-	var out setView
-	if x, err := client.ExplainRules(c.Context(), s.call.Key); err == nil {
+	call.ID, call.Seconds, call.Reason = uuid.New(), int64(holds/time.Second), f.reason
+	if x, err := client.ExplainRules(c.Context(), call.Key); err == nil {
 		out.Before = &x
 	}
-	if err := client.Ask(c.Context(), "POST", "/v1/throttle/overrides", s.call, &out.Override); err != nil {
-		return err
+	if err := client.Ask(c.Context(), "POST", "/v1/throttle/overrides", call, &out.Override); err != nil {
+		return out, err
 	}
 	if out.Before != nil {
-		out.After = awaitRules(c.Context(), client.ExplainRules, s.call.Key,
+		out.After = awaitRules(c.Context(), client.ExplainRules, call.Key,
 			func(x inspect.Explanation) bool { return says(x, out.Override.ID) })
 	}
-	if s.asJSON {
-		return term.PrintJSON(c.OutOrStdout(), out)
+	out.warn = func() {
+		if text := unknownName(c.Context(), client, out); text != "" {
+			fmt.Fprintln(c.ErrOrStderr(), term.FoldedTo("rollcall: warning: "+text, 0, term.WidthOf(c.ErrOrStderr())))
+		}
 	}
-	if err := printSet(c.OutOrStdout(), out); err != nil {
-		return err
-	}
-	if text := unknownName(c.Context(), client, out); text != "" {
-		fmt.Fprintln(c.ErrOrStderr(), term.FoldedTo("rollcall: warning: "+text, 0, term.WidthOf(c.ErrOrStderr())))
-	}
-	return nil
+	return out, nil
 }
 
 // awaitRules asks a node about a key until it follows a change of overrides; nil: not in time.
@@ -478,7 +466,11 @@ func printSet(w io.Writer, out setView) error {
 		b.WriteByte('\n')
 		b.Para(0, "%s", note)
 	}
-	return b.Emit()
+	err := b.Emit()
+	if err == nil {
+		out.warn()
+	}
+	return err
 }
 
 // ruleKey writes the name of a rule as commands accept it.

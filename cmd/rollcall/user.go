@@ -24,7 +24,8 @@ func newUser(e environment) *cobra.Command {
 	})
 	node := addAdminFlags(c, e)
 	c.AddCommand(newUserInvite(node), newUserPassword(node), newUserList(node),
-		userSwitch(node, "disable EMAIL", "Keep somebody from signing in; their sessions and links end within 5 seconds", true),
+		userSwitch(node, "disable EMAIL",
+			"Keep somebody from signing in; their sessions and links end within 5 seconds", true),
 		userSwitch(node, "enable EMAIL", "Let somebody sign in again", false),
 		newUserEndSessions(node), newUserEndTwoStep(node))
 	return c
@@ -42,7 +43,8 @@ func newUserInvite(node *adminFlags) *cobra.Command {
 	role := c.Flags().String("role", "member", "viewer (sees), member (also uploads, checks and cancels) or owner (also "+
 		"keys, people and the log)")
 	return adminCommand(node, c, func(client *client.Admin, args []string) (l admin.UserLink, err error) {
-		return client.Invite(c.Context(), *workspace, args[0], *role)
+		return l, client.Ask(c.Context(), "POST", "/v1/workspaces/"+*workspace+"/invitations",
+			map[string]string{"email": args[0], "role": *role}, &l)
 	}, func(w io.Writer, l admin.UserLink) error {
 		return printLink(w, c.ErrOrStderr(), l)
 	})
@@ -57,7 +59,7 @@ func newUserPassword(node *adminFlags) *cobra.Command {
 			"older link of this kind ends at once.",
 	}
 	return adminCommand(node, c, func(client *client.Admin, args []string) (l admin.UserLink, err error) {
-		return client.PasswordLink(c.Context(), args[0])
+		return l, client.Ask(c.Context(), "POST", "/v1/users/password", map[string]string{"email": args[0]}, &l)
 	}, func(w io.Writer, l admin.UserLink) error {
 		return printLink(w, c.ErrOrStderr(), l)
 	})

@@ -239,17 +239,6 @@ func (c *Admin) Clear(ctx context.Context, call admin.ClearCall) (ended admin.Cl
 	return ended, c.Ask(ctx, "POST", "/v1/throttle/clear", call, &ended)
 }
 
-// Invite makes a link with which a person joins a workspace.
-func (c *Admin) Invite(ctx context.Context, workspace, email, role string) (l admin.UserLink, err error) {
-	return l, c.Ask(ctx, "POST", "/v1/workspaces/"+workspace+"/invitations", map[string]string{"email": email,
-		"role": role}, &l)
-}
-
-// PasswordLink makes a link with which a person sets a new password.
-func (c *Admin) PasswordLink(ctx context.Context, email string) (l admin.UserLink, err error) {
-	return l, c.Ask(ctx, "POST", "/v1/users/password", map[string]string{"email": email}, &l)
-}
-
 // Users reads all pages of a list of users.
 func (c *Admin) Users(ctx context.Context, path string) (all []admin.UserLine, err error) {
 	all = []admin.UserLine{}

@@ -191,18 +191,6 @@ func Advised(err error) string {
 	return err.Error()
 }
 
-// HistoryPageMax is the largest page of the service.
-const HistoryPageMax = customer.HistoryPageMax
-
-// ErrRefused is in every error with the service's refusal of a request.
-var ErrRefused = customer.ErrRefused
-
-// IssueText is an issue in one line, with its row.
-func IssueText(i *api.Issue) string { return customer.IssueText(i) }
-
-// HasCode reports whether an error is a refusal with a code.
-func HasCode(err error, code api.Code) bool { return customer.HasCode(err, code) }
-
 // FileName is the name of a file for people.
 func FileName(name *string) string {
 	if name == nil || *name == "" {
