@@ -10,8 +10,9 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/google/uuid"
 
+	"rollcall/actors/facts"
+	"rollcall/actors/facts/factstest"
 	"rollcall/actors/wire"
-	"rollcall/ledger"
 	"rollcall/smtp/mx"
 )
 
@@ -292,16 +293,9 @@ func TestActorTellsDoublesToStop(t *testing.T) {
 // TestActorAsksTheCluster: what another node has learned saves the control probe.
 func TestActorAsksTheCluster(t *testing.T) {
 	const key = "domain/example.test/mx.receiver.test"
-	m := &memory{facts: map[string]ledger.Fact{key: {Key: key,
-		Data: []byte("habit1 accepted=3 refused=0 first=1 last=2"), Expires: morning.AddDate(100, 0, 0)}}}
-	var facts *Facts
-	withActorOf(t, func(_ *stage, o *Options) {
-		facts = ShareFacts(m, o.Log)
-		o.Facts = facts
-	}, func(s *stage) {
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
-		go facts.Run(ctx)
+	shelf := factstest.Holding(facts.Fact{Key: key, Data: []byte("habit1 accepted=3 refused=0 first=1 last=2"),
+		Expires: morning.AddDate(100, 0, 0)})
+	withActorOf(t, func(_ *stage, o *Options) { o.Facts = sharing(shelf) }, func(s *stage) {
 		r := s.receiver()
 		offer, self := gets[*wire.Offer](s, r)
 		s.answers(r, self, offer, accepted, 2)

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"rollcall/actors/facts/factstest"
 	"rollcall/actors/wire"
 	"rollcall/config/effort"
 	"rollcall/smtp"
@@ -316,7 +317,7 @@ func TestAdversary(t *testing.T) {
 		o.Version = func() uint64 { return a.moves }
 		o.Match = func(r mx.Route) string { return fmt.Sprintf("%s/%d", r.Receiver, a.moves%3) }
 		if rapid.Bool().Draw(t, "shared facts") {
-			o.Facts = ShareFacts(emptyStore{}, o.Log)
+			o.Facts = sharing(&factstest.Shelf{})
 		}
 		w := Work{Epoch: 1, Domain: "example.test", Deadline: morning.Add(10 * time.Hour),
 			Local: func(o uint32) string { return fmt.Sprintf("user%d", o) }}

@@ -1,14 +1,13 @@
 package domain
 
 import (
-	"context"
 	"hash/fnv"
-	"log/slog"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"rollcall/actors/facts"
 	"rollcall/ledger"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/throttle"
@@ -28,23 +27,19 @@ const (
 )
 
 // Facts is what is known for a while of how hosts answer for domains, by behaviourKey, shared by the domain actors of a
-// node and, with a Store, by the nodes of a cluster. Safe for concurrent use.
+// node and, with a Writer, by the nodes of a cluster. Safe for concurrent use.
 type Facts struct {
 	// Hour is how long an hour lasts for what is believed, suspected and rested by the
 	// hour. It is set before anything else is done.
 	Hour throttle.Hour
 
-	store Store // nil: nothing is shared
-	log   *slog.Logger
-	kick  chan struct{} // somebody asks what the store knows
+	writer *facts.Writer // nil: nothing is shared
 
 	guarded atomic.Bool // a guard was seen at a domain; while there is none, Pause takes no lock
 
 	mu       sync.Mutex
-	domains  map[string]fact          // guarded by mu
-	refusals map[string]*refusals     // guarded by mu
-	unsaved  map[string]fact          // guarded by mu: for the store
-	asked    map[string]chan struct{} // guarded by mu: closed when the store has answered
+	domains  map[string]fact      // guarded by mu
+	refusals map[string]*refusals // guarded by mu
 }
 
 // behaviourKey names in Facts how a host (lower case) answers for a domain. A key is never longer than the store
@@ -78,16 +73,15 @@ func (k fact) isDecided() bool {
 // NewFacts makes empty Facts that share nothing.
 func NewFacts() *Facts { return &Facts{domains: map[string]fact{}, refusals: map[string]*refusals{}} }
 
-// ShareFacts makes empty Facts that, while Run runs, share what they learn with all that have the same store.
-func ShareFacts(store Store, log *slog.Logger) *Facts {
+// ShareFacts makes empty Facts that share what they learn with all whose writers have the same ledger.
+func ShareFacts(w *facts.Writer) *Facts {
 	f := NewFacts()
-	f.store, f.log, f.kick = store, log, make(chan struct{}, 1)
-	f.unsaved, f.asked = map[string]fact{}, map[string]chan struct{}{}
+	f.writer = w
 	return f
 }
 
-// Shared reports whether there is a store that may know more: see Recall.
-func (f *Facts) Shared() bool { return f.store != nil }
+// Shared reports whether others may know more: see Recall.
+func (f *Facts) Shared() bool { return f.writer != nil }
 
 // Behaviour gives what is known of a domain.
 func (f *Facts) Behaviour(domain string, now time.Time) evidence.AcceptBehaviour {
@@ -129,8 +123,8 @@ func (f *Facts) Learn(domain string, accepted bool, now time.Time) {
 		k.until = now.Add(f.Hour.Of(factLife))
 	}
 	f.rememberFact(domain, k, now)
-	if f.store != nil && len(f.unsaved) < unsavedMax {
-		f.unsaved[domain] = k
+	if f.writer != nil {
+		f.writer.Keep(k.stored(factPrefix+domain), nil)
 	}
 }
 
@@ -154,39 +148,5 @@ func (f *Facts) makeRoom(now time.Time) {
 			return
 		}
 		delete(f.domains, d)
-	}
-}
-
-// Recall asks the store about keys (behaviourKey) that Behaviour doesn't know. It returns when Behaviour has the
-// answer, or when ctx ends.
-func (f *Facts) Recall(ctx context.Context, keys ...string) {
-	if f.store == nil {
-		return
-	}
-	var all []chan struct{}
-	f.mu.Lock()
-	for _, key := range keys {
-		answered := f.asked[key]
-		switch {
-		case answered != nil:
-		case len(f.asked) >= askedMax:
-			continue
-		default:
-			answered = make(chan struct{})
-			f.asked[key] = answered
-		}
-		all = append(all, answered)
-	}
-	f.mu.Unlock()
-	select {
-	case f.kick <- struct{}{}:
-	default: // it is known that somebody asks
-	}
-	for _, answered := range all {
-		select {
-		case <-answered:
-		case <-ctx.Done():
-			return
-		}
 	}
 }

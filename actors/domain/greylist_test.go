@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/actors/facts/factstest"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 )
@@ -204,7 +205,7 @@ func TestAControlProbeWaitsBesideTheGreylisted(t *testing.T) {
 	for _, c := range []struct{ known, shared bool }{{}, {known: true}, {shared: true}} {
 		o := testOptions()
 		if c.shared {
-			o.Facts = ShareFacts(emptyStore{}, o.Log)
+			o.Facts = sharing(&factstest.Shelf{})
 		}
 		if c.known {
 			o.Facts.Learn(testBehaviour, false, morning)

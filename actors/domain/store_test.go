@@ -1,167 +1,71 @@
 package domain
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"rollcall/ledger"
+	"rollcall/actors/facts"
+	"rollcall/actors/facts/factstest"
 	"rollcall/smtp"
 )
 
-// emptyStore keeps nothing.
-type emptyStore struct{}
-
-func (emptyStore) Learn(context.Context, []ledger.Fact) error { return nil }
-
-func (emptyStore) Known(context.Context, []string) ([]ledger.Fact, error) { return nil, nil }
-
-// memory is a store that notes how it is called.
-type memory struct {
-	mu     sync.Mutex
-	facts  map[string]ledger.Fact // guarded by mu
-	learns []int                  // guarded by mu: facts of each call
-	reads  []int                  // guarded by mu: keys of each call
-	broken bool                   // guarded by mu
-	slow   time.Duration          // of each Known; read only
-	during func()                 // in each Learn; read only
+// sharing makes facts that are shared through a shelf.
+func sharing(s *factstest.Shelf) *Facts {
+	return ShareFacts(facts.NewWriter(facts.Options{Store: s, Of: "domains", Log: slog.New(slog.DiscardHandler)}))
 }
 
-var errBroken = errors.New("the ledger is away")
-
-func (m *memory) Learn(ctx context.Context, facts []ledger.Fact) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.learns = append(m.learns, len(facts))
-	if m.during != nil {
-		m.during()
-	}
-	if m.broken || ctx.Err() != nil {
-		return errBroken
-	}
-	if err := ledger.CheckFacts(facts); err != nil {
-		return err
-	}
-	for _, f := range facts {
-		m.facts[f.Key] = f
-	}
-	return nil
-}
-
-func (m *memory) Known(ctx context.Context, keys []string) (list []ledger.Fact, err error) {
-	if m.slow > 0 {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(m.slow):
-		}
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.reads = append(m.reads, len(keys))
-	if m.broken || len(keys) > ledger.FactsMax {
-		return nil, errBroken
-	}
-	for _, key := range keys {
-		if f, ok := m.facts[key]; ok {
-			list = append(list, f)
-		}
-	}
-	return list, nil
-}
-
-// calls gives what was noted.
-func (m *memory) calls() (learns, reads []int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Clone(m.learns), slices.Clone(m.reads)
-}
-
-func (m *memory) breaks(broken bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.broken = broken
-}
-
-// withFacts runs a test with facts that are shared through m, in a bubble. stop
-// ends Run, and may be called in the test.
-func withFacts(t *testing.T, m *memory, test func(t *testing.T, f *Facts, log *bytes.Buffer, stop func())) {
-	t.Helper()
+// TestFactsAreReadByOthers, as soon as they are written.
+func TestFactsAreReadByOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m.mu.Lock()
-		if m.facts == nil {
-			m.facts = map[string]ledger.Fact{}
-		}
-		m.mu.Unlock()
-		var log bytes.Buffer // written by Run's goroutines, which rest when it is read
-		f := ShareFacts(m, slog.New(slog.NewTextHandler(&log, nil)))
-		ctx, cancel := context.WithCancel(context.Background())
-		var run sync.WaitGroup
-		run.Go(func() { f.Run(ctx) })
-		stop := func() {
-			cancel()
-			run.Wait()
-		}
-		test(t, f, &log, stop)
-		stop()
-	})
-}
-
-func TestFactsAreSavedTogetherAndReadByOthers(t *testing.T) {
-	m := &memory{}
-	withFacts(t, m, func(t *testing.T, f *Facts, _ *bytes.Buffer, _ func()) {
+		s := &factstest.Shelf{}
+		f := sharing(s)
 		learnCatchAll(f, "all.test", time.Now())
 		f.Learn("some.test", false, time.Now())
-		<-time.After(saveEvery)
-		synctest.Wait()
-		if learns, _ := m.calls(); !slices.Equal(learns, []int{2}) {
-			t.Fatalf("calls with %v facts, want one with 2", learns)
+		f.Learn("some.test", true, time.Now()) // the newest is kept
+		if err := f.Flush(t.Context()); err != nil {
+			t.Fatal(err)
 		}
-		<-time.After(10 * saveEvery)
-		if learns, _ := m.calls(); len(learns) != 1 {
-			t.Errorf("calls with %v facts though nothing was learned", learns)
+		if got := string(s.Fact("domain/some.test").Data); !strings.HasPrefix(got, "habit1 accepted=1 refused=1 ") {
+			t.Errorf("the store has %q", got)
 		}
-	})
-	withFacts(t, m, func(t *testing.T, f *Facts, _ *bytes.Buffer, _ func()) {
-		var askers sync.WaitGroup
-		for i := range 100 {
-			for _, name := range []string{"all.test", "some.test", fmt.Sprintf("new%d.test", i)} {
-				askers.Go(func() { f.Recall(context.Background(), name) })
-			}
-		}
-		askers.Wait()
+		f = sharing(s)
+		f.Recall(t.Context(), "all.test", "some.test", "new.test")
 		for name, want := range map[string]bool{"all.test": true, "some.test": false} {
 			if got, known := f.Behaviour(name, time.Now()).CatchAll(); !known || got != want {
 				t.Errorf("%s: catch-all %v, known %v; want %v", name, got, known, want)
 			}
 		}
-		if _, known := f.Behaviour("new7.test", time.Now()).CatchAll(); known {
+		if _, known := f.Behaviour("new.test", time.Now()).CatchAll(); known {
 			t.Error("something is known of a domain that nobody learned of")
-		}
-		if _, reads := m.calls(); !slices.Equal(reads, []int{102}) {
-			t.Errorf("reads of %v keys, want one of 102", reads)
 		}
 	})
 }
 
-func TestQuestionsThatAreTooManyForOneCall(t *testing.T) {
-	m := &memory{}
-	withFacts(t, m, func(t *testing.T, f *Facts, _ *bytes.Buffer, _ func()) {
-		var askers sync.WaitGroup
-		for i := range ledger.FactsMax + 7 {
-			askers.Go(func() { f.Recall(context.Background(), fmt.Sprintf("d%d.test", i)) })
+// TestNobodyWaitsLongForAStoreThatIsAway: neither who asks nor who ends.
+func TestNobodyWaitsLongForAStoreThatIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &factstest.Shelf{}
+		s.Take(time.Hour)
+		f := sharing(s)
+		f.Learn("all.test", true, time.Now())
+		began := time.Now()
+		within, cancel := context.WithTimeout(t.Context(), recallWithin)
+		defer cancel()
+		f.Recall(within, "other.test")
+		if err := f.Flush(t.Context()); err == nil {
+			t.Error("flushed to a store that is away")
 		}
-		askers.Wait()
-		if _, reads := m.calls(); !slices.Equal(reads, []int{ledger.FactsMax, 7}) {
-			t.Errorf("reads of %v keys", reads)
+		if took := time.Since(began); took > recallWithin+flushWithin {
+			t.Errorf("both took %v", took)
+		}
+		s.Take(0)
+		<-time.After(time.Minute) // the question is asked again until then
+		if err := f.Flush(t.Context()); err != nil {
+			t.Error(err)
 		}
 	})
 }
@@ -194,13 +98,10 @@ func TestFactsThatAreKept(t *testing.T) {
 		{"garbage", "\xff\x00", time.Hour, false, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := &memory{facts: map[string]ledger.Fact{}}
-			withFacts(t, m, func(t *testing.T, f *Facts, _ *bytes.Buffer, _ func()) {
-				m.mu.Lock()
-				m.facts["domain/x.test"] = ledger.Fact{Key: "domain/x.test", Data: []byte(c.data),
-					Expires: time.Now().Add(c.expires)}
-				m.mu.Unlock()
-				f.Recall(context.Background(), "x.test")
+			synctest.Test(t, func(t *testing.T) {
+				f := sharing(factstest.Holding(facts.Fact{Key: "domain/x.test", Data: []byte(c.data),
+					Expires: time.Now().Add(c.expires)}))
+				f.Recall(t.Context(), "x.test")
 				catchAll, known := f.Behaviour("x.test", time.Now()).CatchAll()
 				if known != (c.known > 0) || catchAll != c.catchAll {
 					t.Fatalf("catch-all %v, known %v", catchAll, known)
@@ -213,105 +114,22 @@ func TestFactsThatAreKept(t *testing.T) {
 	}
 }
 
-// TestFactsWhileTheStoreIsAway: nothing waits for long, what was learned is written
-// when the store is back, and the log says little.
-func TestFactsWhileTheStoreIsAway(t *testing.T) {
-	m := &memory{broken: true}
-	withFacts(t, m, func(t *testing.T, f *Facts, log *bytes.Buffer, _ func()) {
-		f.Learn("all.test", true, time.Now())
-		began := time.Now()
-		f.Recall(context.Background(), "other.test")
-		if took := time.Since(began); took > recallWithin {
-			t.Errorf("a question took %v", took)
-		}
-		<-time.After(40 * saveEvery)
-		synctest.Wait()
-		if lines := strings.Count(log.String(), "\n"); lines < 3 || lines > 8 {
-			t.Errorf("%d lines about 40 failures", lines)
-		}
-		m.breaks(false)
-		<-time.After(saveEvery)
-		synctest.Wait()
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if !strings.HasPrefix(string(m.facts["domain/all.test"].Data), "habit1 accepted=1 refused=0 ") {
-			t.Errorf("the store has %v", m.facts)
-		}
-	})
-}
-
-// TestWhatIsLearnedMeanwhileIsSavedToo: a domain that is learned anew while its
-// fact is being written.
-func TestWhatIsLearnedMeanwhileIsSavedToo(t *testing.T) {
-	m := &memory{}
-	var once sync.Once
-	var learn func()
-	m.during = func() { once.Do(learn) }
-	withFacts(t, m, func(t *testing.T, f *Facts, _ *bytes.Buffer, stop func()) {
-		learn = func() { f.Learn("x.test", false, time.Now()) }
-		f.Learn("x.test", true, time.Now())
-		stop()
-		if got := string(m.facts["domain/x.test"].Data); !strings.HasPrefix(got, "habit1 accepted=1 refused=1 ") {
-			t.Errorf("the store has %q, want what was learned last", got)
-		}
-	})
-}
-
-func TestFactsAreSavedAtTheEnd(t *testing.T) {
-	m := &memory{}
-	withFacts(t, m, func(t *testing.T, f *Facts, _ *bytes.Buffer, stop func()) {
-		for i := range ledger.FactsMax + 1 {
-			f.Learn(fmt.Sprintf("d%d.test", i), true, time.Now())
-		}
-		stop()
-		if learns, _ := m.calls(); !slices.Equal(learns, []int{ledger.FactsMax, 1}) {
-			t.Errorf("calls with %v facts at the end, want all of them", learns)
-		}
-	})
-}
-
-// TestWhatWaitsForTheStoreIsBounded: whatever is learned and asked while the store is slow, little
-// waits for it.
-func TestWhatWaitsForTheStoreIsBounded(t *testing.T) {
-	m := &memory{slow: time.Hour}
-	withFacts(t, m, func(t *testing.T, f *Facts, _ *bytes.Buffer, stop func()) {
-		var askers sync.WaitGroup
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		for i := range askedMax + 10 {
-			f.Learn(fmt.Sprintf("d%d.test", i), true, time.Now())
-			askers.Go(func() { f.Recall(ctx, fmt.Sprintf("e%d.test", i)) })
-		}
-		askers.Wait()
-		f.mu.Lock()
-		if len(f.unsaved) > unsavedMax || len(f.asked) > askedMax {
-			t.Errorf("%d wait to be saved, %d to be answered", len(f.unsaved), len(f.asked))
-		}
-		f.mu.Unlock()
-		began := time.Now()
-		stop()
-		if took := time.Since(began); took > saveEvery {
-			t.Errorf("the end took %v", took)
-		}
-	})
-}
-
 func TestNewestFactStands(t *testing.T) {
-	m := &memory{facts: map[string]ledger.Fact{"domain/x.test": {Key: "domain/x.test",
-		Data: []byte("habit1 accepted=3 refused=0 first=1 last=90000"), Expires: time.Now().Add(24 * 365 * 10 * time.Hour)}}}
-	withFacts(t, m, func(t *testing.T, f *Facts, _ *bytes.Buffer, _ func()) {
+	synctest.Test(t, func(t *testing.T) {
+		f := sharing(factstest.Holding(facts.Fact{Key: "domain/x.test",
+			Data: []byte("habit1 accepted=3 refused=0 first=1 last=90000"), Expires: time.Now().Add(24 * 365 * 10 * time.Hour)}))
 		f.Learn("x.test", false, time.Now())
-		f.Recall(context.Background(), "x.test")
+		f.Recall(t.Context(), "x.test")
 		if catchAll, known := f.Behaviour("x.test", time.Now()).CatchAll(); !known || catchAll {
 			t.Errorf("catch-all %v, known %v: what was learned here was overwritten", catchAll, known)
 		}
+		_ = f.Flush(t.Context())
 	})
 }
 
 // TestFactsThatAreNotSharedAskNobody: without a store all is as in one process.
 func TestFactsThatAreNotSharedAskNobody(t *testing.T) {
 	f := NewFacts()
-	f.Run(context.Background())
 	f.Recall(context.Background(), "x.test")
 	learnCatchAll(f, "x.test", morning)
 	if catchAll, known := f.Behaviour("x.test", morning).CatchAll(); !known || !catchAll || f.Shared() {
@@ -335,7 +153,7 @@ func TestAcceptancesWaitForTheCluster(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := testOptions()
-			o.Facts = ShareFacts(emptyStore{}, o.Log)
+			o.Facts = sharing(&factstest.Shelf{})
 			b := newBench(t, o, 3)
 			b.wants(findRoute{})
 			b.reach()
@@ -381,7 +199,7 @@ func TestAcceptancesWaitForTheCluster(t *testing.T) {
 // with every acceptance.
 func TestTheClusterIsAskedOnce(t *testing.T) {
 	o := testOptions()
-	o.Facts = ShareFacts(emptyStore{}, o.Log)
+	o.Facts = sharing(&factstest.Shelf{})
 	b := newBench(t, o, 4)
 	b.reach()
 	offer := b.offered()

@@ -6,10 +6,10 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/asynkron/protoactor-go/cluster"
 
+	"rollcall/actors/facts"
 	"rollcall/actors/process"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
-	"rollcall/actors/receiver/state"
 	"rollcall/actors/wire"
 )
 
@@ -20,7 +20,7 @@ const idleLife = 10 * time.Minute
 // Actor is the shell around a scheduler: messages and sessions in, steps out.
 type Actor struct {
 	options    Options
-	writer     *state.Writer // nil: nothing is kept
+	writer     *facts.Writer // nil: nothing is kept
 	idle       time.Duration // life without work
 	key        string
 	waiting    *waiting               // offers that came before it had a slot; nil: it has one
@@ -75,7 +75,7 @@ type clientsLost struct{ address string }
 type departed struct{}
 
 // newActor makes an actor that stops when it had no work for idle.
-func newActor(o Options, s scheduler.Options, w *state.Writer, idle time.Duration) *Actor {
+func newActor(o Options, s scheduler.Options, w *facts.Writer, idle time.Duration) *Actor {
 	return &Actor{options: o, scheduling: s, writer: w, idle: idle, sessions: map[int]*actor.PID{}, ids: map[string]int{}}
 }
 
@@ -245,7 +245,7 @@ func (a *Actor) do(c actor.Context, s scheduler.Step) {
 		a.dismiss(c, s.ID)
 	case scheduler.KnowFact:
 		root, self := c.ActorSystem().Root, c.Self()
-		a.writer.Know(s.Key, func(data []byte) { root.Send(self, factKnown{data}) })
+		a.writer.Know(s.Key, func(f facts.Fact) { root.Send(self, factKnown{f.Data}) })
 	case scheduler.KeepFact:
 		a.writer.Keep(s.Fact, nil)
 	case scheduler.Depart:

@@ -1,40 +1,20 @@
 package receiver
 
 import (
-	"context"
-	"slices"
 	"testing"
 
+	"rollcall/actors/facts/factstest"
 	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/receiver/state"
 	"rollcall/smtp/throttle"
 )
-
-// drawer is Facts in memory, for one goroutine.
-type drawer map[string]state.Fact
-
-func (d drawer) Learn(_ context.Context, facts []state.Fact) error {
-	for _, f := range facts {
-		d[f.Key] = f
-	}
-	return nil
-}
-
-func (d drawer) Known(_ context.Context, keys []string) (out []state.Fact, _ error) {
-	for _, f := range d {
-		if slices.Contains(keys, f.Key) {
-			out = append(out, f)
-		}
-	}
-	return out, nil
-}
 
 // TestWhatIsKeptOfASleepingReceiverIsForgotten: it lives nowhere, and would know it all again.
 func TestWhatIsKeptOfASleepingReceiverIsForgotten(t *testing.T) {
 	t.Parallel()
 	m := state.Snapshot{V: state.Version, Pauses: 2, Paused: 60_000, Limits: []state.Limit{{Which: 0, Most: 5, Left: 60_000}}}
 	fact := state.Fact{Key: throttle.SuffixKey("example.net"), Data: m.Encode()}
-	kept := drawer{fact.Key: fact}
+	kept := factstest.Holding(fact)
 	o := testOptions(openedWide())
 	o.Facts = kept
 	o.Registry.stateWriter(o)
@@ -45,7 +25,7 @@ func TestWhatIsKeptOfASleepingReceiverIsForgotten(t *testing.T) {
 	if got, err := o.Registry.ForgetKept(t.Context(), "another.net", scheduler.ForgetAll); err != nil || len(got) > 0 {
 		t.Errorf("another: %v %v", got, err)
 	}
-	if m, err := state.Decode(kept[fact.Key].Data); err != nil || m.Paused != 0 || len(m.Limits) != 1 {
+	if m, err := state.Decode(kept.Fact(fact.Key).Data); err != nil || m.Paused != 0 || len(m.Limits) != 1 {
 		t.Errorf("%v %+v", err, m)
 	}
 }

@@ -2,75 +2,20 @@ package receiver
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/asynkron/protoactor-go/remote"
 
+	"rollcall/actors/facts/factstest"
 	"rollcall/actors/receiver/receivertest"
 	"rollcall/actors/receiver/registry"
-	"rollcall/actors/receiver/state"
 	"rollcall/actors/wire"
 	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
-
-// shelf keeps facts in memory.
-type shelf struct {
-	mu    sync.Mutex
-	facts map[string]state.Fact // guarded by mu
-	takes time.Duration         // guarded by mu; each call
-}
-
-func newShelf() *shelf { return &shelf{facts: map[string]state.Fact{}} }
-
-// wait lets a call take its time.
-func (s *shelf) wait(ctx context.Context) error {
-	s.mu.Lock()
-	takes := s.takes
-	s.mu.Unlock()
-	if takes == 0 {
-		return nil
-	}
-	select {
-	case <-time.After(takes):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// Learn implements state.Facts.
-func (s *shelf) Learn(ctx context.Context, facts []state.Fact) error {
-	if err := s.wait(ctx); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, f := range facts {
-		s.facts[f.Key] = f
-	}
-	return nil
-}
-
-// Known implements state.Facts.
-func (s *shelf) Known(ctx context.Context, keys []string) ([]state.Fact, error) {
-	if err := s.wait(ctx); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var out []state.Fact
-	for _, key := range keys {
-		if f, ok := s.facts[key]; ok {
-			out = append(out, f)
-		}
-	}
-	return out, nil
-}
 
 // TestMovedActorEndsWell: what is on the wire is answered, nothing is lost or
 // asked in vain, sessions say QUIT, and what was learned is written before the
@@ -79,7 +24,7 @@ func TestMovedActorEndsWell(t *testing.T) {
 	effort.NotShort(t, "sockets that are waited for")
 	t.Parallel()
 	b := newBench(t, 10*time.Millisecond, "clean", openedWide())
-	s := newShelf()
+	s := &factstest.Shelf{}
 	b.options.Facts, b.options.stretch = s, neverOut
 	b.options.Registry = NewRegistry()
 	b.options.Registry.Alone()
@@ -101,9 +46,7 @@ func TestMovedActorEndsWell(t *testing.T) {
 		t.Errorf("%d RCPTs, %d answers, %d sessions open, %d of %d said QUIT", tally.Rcpts, len(c.answers),
 			tally.SessionsOpen, tally.Quits, tally.Sessions)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.facts["x"].Data) == 0 {
+	if len(s.Fact("x").Data) == 0 {
 		t.Error("what was learned is not written")
 	}
 	if n := receivertest.FreeSlots(b.options.Slots); n != slotsOfWorld {
@@ -144,15 +87,13 @@ func TestSessionsSayQuitUnderLoad(t *testing.T) {
 // TestMovedActorIsNotHeldUp by a receiver that does not answer, nor by a ledger.
 func TestMovedActorIsNotHeldUp(t *testing.T) {
 	b := newBench(t, 0, "silent", openedWide())
-	s := newShelf()
+	s := &factstest.Shelf{}
 	b.options.Facts, b.options.Registry, b.options.stretch = s, NewRegistry(), soonOver
 	b.options.Registry.Alone()
 	b.pid = b.spawn()
 	c, _ := b.customer(1, 10, known)
 	eventually(t, "a session", func() bool { return b.lab.Manners().Receivers[b.domain].SessionsOpen == 1 })
-	s.mu.Lock()
-	s.takes = time.Hour
-	s.mu.Unlock()
+	s.Take(time.Hour)
 	b.system.Root.Poison(b.pid)
 	c.until("moved and ended", func() bool { return c.moved > 0 && c.ended > 0 })
 	eventually(t, "no socket", func() bool { return receivertest.FreeSlots(b.options.Slots) == slotsOfWorld })
@@ -164,7 +105,7 @@ func TestMovedActorIsNotHeldUp(t *testing.T) {
 func TestNextActorKnows(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 0, "policy", openedWide())
-	b.options.Facts = newShelf()
+	b.options.Facts = &factstest.Shelf{}
 	b.options.stretch, b.options.Waits = 2, []time.Duration{time.Minute} // a first rest of which all are told
 	b.pid = b.spawn()
 	c, _ := b.customer(1, 100, known)

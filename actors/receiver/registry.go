@@ -8,9 +8,9 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/asynkron/protoactor-go/remote"
 
+	"rollcall/actors/facts"
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/registry"
-	"rollcall/actors/receiver/state"
 )
 
 // Registry holds the receivers that live on a node and writes what they learn to the ledger; people's questions about
@@ -20,9 +20,9 @@ type Registry struct {
 	once sync.Once // for subscribe
 
 	mu      sync.Mutex
-	writer  *state.Writer // nil: nothing is kept
+	writer  *facts.Writer // nil: nothing is kept
 	sources *egress.Pool  // of the writer's node; nil as that is
-	facts   state.Facts   // the same
+	facts   facts.Store   // the same
 }
 
 // NewRegistry makes a registry in which nothing may be used until the first ApplyShares, or Alone.
@@ -30,7 +30,7 @@ func NewRegistry() *Registry { return &Registry{Registry: registry.New()} }
 
 // stateWriter makes the writer of this node's receivers; nil when there is nowhere to keep
 // anything.
-func (l *Registry) stateWriter(o Options) *state.Writer {
+func (l *Registry) stateWriter(o Options) *facts.Writer {
 	o.Metrics.collected.Store(l)
 	if o.Facts == nil {
 		return nil
@@ -40,8 +40,9 @@ func (l *Registry) stateWriter(o Options) *state.Writer {
 	if l.writer == nil {
 		m := o.Metrics
 		l.facts = o.Facts
-		l.writer, l.sources = state.NewWriter(o.Facts, o.Log, state.Counters{Kept: m.factsKept, Lost: m.factsLost,
-			Read: m.factsRead}, o.Guard), o.Sources
+		l.writer = facts.NewWriter(facts.Options{Store: o.Facts, Of: "receivers", Log: o.Log, Guard: o.Guard,
+			Counts: facts.Counters{Kept: m.factsKept, Lost: m.factsLost, Read: m.factsRead}})
+		l.sources = o.Sources
 	}
 	return l.writer
 }

@@ -1,16 +1,15 @@
 package egress_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"rollcall/actors/facts/factstest"
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/state"
 	"rollcall/smtp/throttle"
@@ -44,22 +43,15 @@ func TestDailyCap(t *testing.T) {
 	}
 }
 
-// lost is a ledger that is gone.
-type lost struct{}
-
-var errLost = errors.New("ledger is gone")
-
-func (lost) Learn(context.Context, []state.Fact) error { return errLost }
-
-func (lost) Known(context.Context, []string) ([]state.Fact, error) { return nil, errLost }
-
 // TestNothingIsClaimedBlindly: while nobody knows what an earlier process asked today, a source with
 // a cap asks nothing, and one without asks as it likes; whoever flushes hears of it.
 func TestNothingIsClaimedBlindly(t *testing.T) {
 	for most, want := range map[int]int{50: 0, 0: 7} {
 		synctest.Test(t, func(t *testing.T) {
+			gone := &factstest.Shelf{}
+			gone.Fail(1 << 30)
 			p := poolOf(sourceA)
-			p.Bind(capped(most, lost{}))
+			p.Bind(capped(most, gone))
 			for range 5 {
 				got, wait := p.Claim(0, "a", time.Now(), 7)
 				left, next := p.Remaining(0, "a", time.Now(), true)
@@ -73,7 +65,7 @@ func TestNothingIsClaimedBlindly(t *testing.T) {
 				t.Errorf("cap %d: %d used, want %d", most, used, 5*want)
 			}
 			synctest.Wait()
-			if err := p.Flush(t.Context()); !errors.Is(err, errLost) {
+			if err := p.Flush(t.Context()); !errors.Is(err, factstest.ErrGone) {
 				t.Errorf("cap %d: flushed with %v", most, err)
 			}
 		})
@@ -95,50 +87,12 @@ func TestWithoutALedgerNothingIsFlushed(t *testing.T) {
 	}
 }
 
-// drawer keeps facts in memory.
-type drawer struct {
-	mu    sync.Mutex
-	facts map[string]state.Fact // guarded by mu
-	cut   bool                  // guarded by mu; nothing is kept any more
-}
-
-// sever keeps nothing any more, or again.
-func (d *drawer) sever(cut bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.cut = cut
-}
-
-func (d *drawer) Learn(_ context.Context, facts []state.Fact) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.cut {
-		return errLost
-	}
-	for _, f := range facts {
-		d.facts[f.Key] = f
-	}
-	return nil
-}
-
-func (d *drawer) Known(_ context.Context, keys []string) ([]state.Fact, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var out []state.Fact
-	for _, k := range keys {
-		if f, ok := d.facts[k]; ok {
-			out = append(out, f)
-		}
-	}
-	return out, nil
-}
-
 // TestCapOutlivesCrashes: over processes that crash again and again no more than the day
 // allows is claimed, and what one of them can lose is bounded.
 func TestCapOutlivesCrashes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most, processes, lostMost = 400, 5, 2 * 20
-		kept := &drawer{facts: map[string]state.Fact{}}
+		kept := &factstest.Shelf{}
 		claimed := 0
 		for process := range processes {
 			p := poolOf(sourceA)
@@ -148,14 +102,16 @@ func TestCapOutlivesCrashes(t *testing.T) {
 				if process < processes-1 && round == 3 {
 					break
 				}
-				kept.sever(process < processes-1 && round == 2) // what it claims now is the last that it does
+				if process < processes-1 && round == 2 { // what it claims now is the last that it does
+					kept.Fail(1 << 30)
+				}
 				for _, key := range []string{"a", "b"} {
 					got, _ := p.Claim(0, key, time.Now(), 50)
 					claimed += got
 				}
 				synctest.Wait()
 			}
-			kept.sever(false)
+			kept.Fail(0)
 			if used := p.State(time.Now())[0].Today; used > most || claimed > used {
 				t.Errorf("process %d: %d claimed, %d counted, of %d", process, claimed, used, most)
 			}
@@ -211,7 +167,7 @@ func TestCapOutlivesTheProcess(t *testing.T) {
 	for name, most := range map[string]int{"bounded": 50, "unbounded": 0} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				settings := capped(most, &drawer{facts: map[string]state.Fact{}})
+				settings := capped(most, &factstest.Shelf{})
 				first, now := poolOf(sourceA), time.Now()
 				first.State(now)
 				first.Bind(settings)

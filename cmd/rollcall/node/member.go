@@ -19,7 +19,6 @@ import (
 	"rollcall/actors/dispatcher"
 	"rollcall/actors/inspect"
 	"rollcall/actors/receiver"
-	"rollcall/actors/receiver/state"
 	"rollcall/actors/wire"
 	"rollcall/cluster"
 	"rollcall/cluster/gossip"
@@ -134,28 +133,6 @@ func timingOf(g config.Gossip) gossip.Timing {
 	t.GossipInterval = g.GossipInterval.Duration
 	t.PushPullInterval = g.PushPullInterval.Duration
 	return t
-}
-
-// receiverFacts stores facts about receivers in the ledger.
-type receiverFacts struct{ book ledger.Facts }
-
-// Learn implements state.Facts.
-func (f receiverFacts) Learn(ctx context.Context, facts []state.Fact) error {
-	out := make([]ledger.Fact, len(facts))
-	for i, k := range facts {
-		out[i] = ledger.Fact(k)
-	}
-	return f.book.Learn(ctx, out)
-}
-
-// Known implements state.Facts.
-func (f receiverFacts) Known(ctx context.Context, keys []string) ([]state.Fact, error) {
-	facts, err := f.book.Known(ctx, keys)
-	out := make([]state.Fact, len(facts))
-	for i, k := range facts {
-		out[i] = state.Fact(k)
-	}
-	return out, err
 }
 
 // membersView shows operators the cluster of a node.

@@ -22,6 +22,7 @@ import (
 
 	"rollcall/actors/dispatcher"
 	"rollcall/actors/domain"
+	"rollcall/actors/facts"
 	"rollcall/actors/process"
 	"rollcall/actors/receiver"
 	"rollcall/cluster"
@@ -183,7 +184,7 @@ func (n *Node) startEngine(ctx context.Context, c config.Config, id uuid.UUID, o
 // startDispatcher starts the actor that takes verifications into work.
 func (n *Node) startDispatcher(ctx context.Context, c config.Config, id uuid.UUID, resolver *mx.Resolver,
 	o engineOptions) (wake func(), err error) {
-	options := n.workOptions(c, id, resolver, n.startFacts(ctx, n.Book, o), o)
+	options := n.workOptions(c, id, resolver, n.startFacts(o), o)
 	options.Work.Tracer = n.tracer
 	d, err := dispatcher.Start(n.Cluster.System(), options)
 	if err != nil {
@@ -202,11 +203,11 @@ func (n *Node) startWatchdog(ctx context.Context, log *slog.Logger) {
 }
 
 // startFacts shares learned facts about domains with the other nodes, and with later processes of this one.
-func (n *Node) startFacts(ctx context.Context, book *sqlstore.Store, o engineOptions) *domain.Facts {
-	facts := domain.ShareFacts(o.facts, o.log)
-	facts.Hour = o.hour
-	n.add("facts", process.Background(ctx, facts.Run))
-	return facts
+func (n *Node) startFacts(o engineOptions) *domain.Facts {
+	shared := domain.ShareFacts(facts.NewWriter(facts.Options{Store: o.facts, Of: "domains", Log: o.log, Guard: o.guard}))
+	shared.Hour = o.hour
+	n.add("facts", shared.Flush)
+	return shared
 }
 
 func (n *Node) add(name string, stop func(ctx context.Context) error) {

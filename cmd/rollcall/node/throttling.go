@@ -134,7 +134,7 @@ func (n *Node) receivers(c config.Config, o engineOptions) (receiver.Options, er
 	r.Tracer, r.Guard, r.Pauses = n.tracer, o.guard, n.watchdog.Pauses
 	r.Busy = func() bool { return n.window.Busy() }
 	r.Registry, r.Fenced, r.Late = n.work.receivers, n.Cluster.Fenced, n.Cluster.Late
-	r.Facts, r.Clock = receiverFacts{o.facts}, n.clock
+	r.Facts, r.Clock = o.facts, n.clock
 	r.Stated = func(key string) bool { return n.table.Stated(key, throttle.FieldRcptRate) }
 	r.SourceOf, r.Said, r.Weight = n.table.Source, n.table.Said, n.settings.Weight
 	return r, nil

@@ -1,4 +1,4 @@
-package state
+package facts
 
 import (
 	"cmp"
@@ -13,38 +13,44 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/actors/process"
+	"rollcall/ledger"
 )
 
 const (
-	// writeEvery is how often a node writes what its receivers learned, at most.
+	// writeEvery is how often facts are written, at most. If the node dies before, what was learned in that time is
+	// learned again.
 	writeEvery = 2 * time.Second
 
 	// soon is how long a write or a question waits for others to go along: far below a turn to most receivers.
 	soon = 20 * time.Millisecond
 
-	// factsMax is how many facts one write or question may have, as Facts says.
-	factsMax = 1_000
-
-	// waitingMax bounds the facts that wait; beyond it new ones are lost, and learned
-	// again: 4 KiB each at most, some hundred bytes mostly.
+	// waitingMax bounds the facts that wait to be written, 4 KiB each at most and mostly some hundred bytes, and the
+	// questions that wait for an answer. Beyond it new facts are lost, and learned again; new questions get no answer.
 	waitingMax = 20_000
 
 	// within bounds one write or question. Actors that hand a receiver over wait for it.
 	within = 2 * time.Second
 
-	// KnowWithin is how long an actor waits for what is known about its receiver. Then it
-	// begins as after a loss: a ledger that takes longer has failed.
+	// KnowWithin is how long a question is asked again while the ledger fails.
 	KnowWithin = 5 * time.Second
 )
 
-// Writer writes and reads Facts for all receivers of a node, in batches: a write every two
-// seconds, or soon when a receiver is about to leave, and one question at a time. Safe for
-// concurrent use.
+// Options is what a Writer needs.
+type Options struct {
+	Store  Store
+	Of     string // whom the facts are about, for the log: "receivers"
+	Log    *slog.Logger
+	Counts Counters
+	Guard  *process.PanicGuard // of goroutines; nil: none
+}
+
+// Counters count the facts of a Writer; nil: not counted.
+type Counters struct{ Kept, Lost, Read prometheus.Counter }
+
+// Writer writes and reads facts in batches: a write every two seconds, or soon when somebody waits for it, and one
+// question at a time. Safe for concurrent use.
 type Writer struct {
-	facts  Facts
-	log    *slog.Logger
-	counts Counters
-	guard  *process.PanicGuard
+	options Options
 
 	mu      sync.Mutex
 	pending map[string]Fact      // guarded by mu; to be written, newest by key
@@ -55,21 +61,25 @@ type Writer struct {
 	written time.Time            // guarded by mu; when the last write began
 	wanted  map[string]*question // guarded by mu; by key
 	reading bool                 // guarded by mu; a question is planned or out
+	failed  int                  // guarded by mu; writes in a row
 }
 
 // question is about one key.
 type question struct {
 	since time.Time
-	tell  []func(data []byte)
+	tell  []func(f Fact)
 }
 
-// Counters count the facts of a Writer.
-type Counters struct{ Kept, Lost, Read prometheus.Counter }
+// NewWriter makes a writer, which has nothing to stop.
+func NewWriter(o Options) *Writer {
+	return &Writer{options: o, pending: map[string]Fact{}, waiting: map[string][]func(){}, wanted: map[string]*question{}}
+}
 
-// NewWriter makes a writer, which has nothing to stop. A nil guard guards nothing.
-func NewWriter(facts Facts, log *slog.Logger, counts Counters, g *process.PanicGuard) *Writer {
-	return &Writer{facts: facts, log: log, counts: counts, guard: g, pending: map[string]Fact{},
-		waiting: map[string][]func(){}, wanted: map[string]*question{}}
+// count adds to one of the Counters.
+func count(c prometheus.Counter, n int) {
+	if c != nil {
+		c.Add(float64(n))
+	}
 }
 
 // Keep writes a fact with the next batch. With done it is written soon, and done is called after the try.
@@ -77,9 +87,9 @@ func (w *Writer) Keep(f Fact, done func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, there := w.pending[f.Key]; !there && len(w.pending) >= waitingMax {
-		w.counts.Lost.Inc()
+		count(w.options.Counts.Lost, 1)
 		if done != nil {
-			w.guard.Go("facts", done, nil)
+			w.options.Guard.Go("facts", done, nil)
 		}
 		return
 	}
@@ -89,11 +99,11 @@ func (w *Writer) Keep(f Fact, done func()) {
 		w.waiting[f.Key] = append(w.waiting[f.Key], done)
 		wait = soon
 	}
-	w.plan(wait)
+	w.planWrite(wait)
 }
 
-// plan schedules a write, or makes it sooner. Under mu.
-func (w *Writer) plan(wait time.Duration) {
+// planWrite schedules a write, or makes it sooner. Under mu.
+func (w *Writer) planWrite(wait time.Duration) {
 	due := time.Now().Add(wait)
 	if w.writing || w.timer != nil && !due.Before(w.due) {
 		return // one that runs plans the next
@@ -101,17 +111,17 @@ func (w *Writer) plan(wait time.Duration) {
 	if w.timer != nil && !w.timer.Stop() {
 		return // it has just begun
 	}
-	w.timer, w.due = w.guard.After(wait, "facts", w.write, nil), due
+	w.timer, w.due = w.options.Guard.After(wait, "facts", w.writeNext, nil), due
 }
 
-// write writes the next facts, first those that an actor waits for.
-func (w *Writer) write() {
+// writeNext writes the next facts, first those that an actor waits for.
+func (w *Writer) writeNext() {
 	w.mu.Lock()
 	w.timer, w.writing, w.written = nil, true, time.Now()
 	keys := slices.Concat(slices.Collect(maps.Keys(w.waiting)), slices.Collect(maps.Keys(w.pending)))
-	batch := make(map[string]Fact, min(len(keys), factsMax))
+	batch := make(map[string]Fact, min(len(keys), ledger.FactsMax))
 	for _, key := range keys {
-		if len(batch) == factsMax {
+		if len(batch) == ledger.FactsMax {
 			break
 		}
 		if f, there := w.pending[key]; there {
@@ -123,28 +133,31 @@ func (w *Writer) write() {
 	var err error
 	if len(batch) > 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), within)
-		fault := w.guard.Run("facts", func() { err = w.facts.Learn(ctx, slices.Collect(maps.Values(batch))) })
+		fault := w.options.Guard.Run("facts", func() {
+			err = w.options.Store.Learn(ctx, slices.Collect(maps.Values(batch)))
+		})
 		err = cmp.Or(fault, err)
 		cancel()
 	}
-	w.tried(batch, err)
+	w.endWrite(batch, err)
 }
 
-// tried schedules the next write and tells those who waited for this one.
-func (w *Writer) tried(batch map[string]Fact, err error) {
+// endWrite schedules the next write and tells those who waited for this one.
+func (w *Writer) endWrite(batch map[string]Fact, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err != nil {
-		w.log.Warn("learned limits not saved", "receivers", len(batch), "err", err)
-	} else {
-		w.counts.Kept.Add(float64(len(batch)))
+	if err == nil {
+		w.failed = 0
+		count(w.options.Counts.Kept, len(batch))
+	} else if w.failed++; w.failed&(w.failed-1) == 0 { // fewer lines the longer it lasts
+		w.options.Log.Warn("learned limits not saved", w.options.Of, len(batch), "attempt", w.failed, "err", err)
 	}
 	for key, list := range w.waiting {
 		if _, newer := w.pending[key]; newer {
 			continue
 		}
 		for _, done := range list {
-			w.guard.Go("facts", done, nil)
+			w.options.Guard.Go("facts", done, nil)
 		}
 		delete(w.waiting, key)
 	}
@@ -156,35 +169,38 @@ func (w *Writer) tried(batch map[string]Fact, err error) {
 	w.writing = false
 	switch {
 	case len(w.waiting) > 0:
-		w.plan(soon)
+		w.planWrite(soon)
 	case len(w.pending) > 0:
-		w.plan(writeEvery)
+		w.planWrite(writeEvery)
 	}
 }
 
-// Know asks for the fact of a key and passes its data to tell, nil if there is none. If the ledger fails it asks again,
-// as long as an actor waits, and then doesn't call tell.
-func (w *Writer) Know(key string, tell func(data []byte)) {
+// Know asks for the fact of a key and passes it to tell, without data if there is none. If the ledger fails it asks
+// again, for KnowWithin, and then doesn't call tell.
+func (w *Writer) Know(key string, tell func(f Fact)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	q := w.wanted[key]
 	if q == nil {
+		if len(w.wanted) >= waitingMax {
+			return
+		}
 		q = &question{since: time.Now()}
 		w.wanted[key] = q
 	}
 	q.tell = append(q.tell, tell)
 	if !w.reading {
 		w.reading = true
-		w.guard.After(soon, "facts", w.read, nil)
+		w.options.Guard.After(soon, "facts", w.readNext, nil)
 	}
 }
 
-// read asks for the next keys.
-func (w *Writer) read() {
+// readNext asks for the next keys.
+func (w *Writer) readNext() {
 	w.mu.Lock()
-	batch := make(map[string]*question, min(len(w.wanted), factsMax))
+	batch := make(map[string]*question, min(len(w.wanted), ledger.FactsMax))
 	for key, q := range w.wanted {
-		if len(batch) == factsMax {
+		if len(batch) == ledger.FactsMax {
 			break
 		}
 		batch[key] = q
@@ -194,29 +210,31 @@ func (w *Writer) read() {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	var facts []Fact
 	var err error
-	fault := w.guard.Run("facts", func() { facts, err = w.facts.Known(ctx, slices.Collect(maps.Keys(batch))) })
+	fault := w.options.Guard.Run("facts", func() {
+		facts, err = w.options.Store.Known(ctx, slices.Collect(maps.Keys(batch)))
+	})
 	err = cmp.Or(fault, err)
 	cancel()
 	if err != nil {
-		w.log.Warn("what is known of receivers was not read", "receivers", len(batch), "err", err)
-		w.again(batch)
+		w.options.Log.Warn("what is known of "+w.options.Of+" was not read", w.options.Of, len(batch), "err", err)
+		w.askAgain(batch)
 		return
 	}
-	w.counts.Read.Add(float64(len(facts)))
-	data := make(map[string][]byte, len(facts))
+	count(w.options.Counts.Read, len(facts))
+	found := make(map[string]Fact, len(facts))
 	for _, f := range facts {
-		data[f.Key] = f.Data
+		found[f.Key] = f
 	}
 	for key, q := range batch {
 		for _, tell := range q.tell {
-			_ = w.guard.Run("facts", func() { tell(data[key]) })
+			_ = w.options.Guard.Run("facts", func() { tell(found[key]) })
 		}
 	}
-	w.next(soon)
+	w.planRead(soon)
 }
 
-// again puts back the questions that an actor still waits for.
-func (w *Writer) again(batch map[string]*question) {
+// askAgain puts back the questions that an actor still waits for.
+func (w *Writer) askAgain(batch map[string]*question) {
 	w.mu.Lock()
 	for key, q := range batch {
 		if time.Since(q.since) >= KnowWithin {
@@ -228,15 +246,15 @@ func (w *Writer) again(batch map[string]*question) {
 		w.wanted[key] = q
 	}
 	w.mu.Unlock()
-	w.next(within / 4)
+	w.planRead(within / 4)
 }
 
-// next plans the next question, if there is one.
-func (w *Writer) next(wait time.Duration) {
+// planRead plans the next question, if there is one.
+func (w *Writer) planRead(wait time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.reading = len(w.wanted) > 0; w.reading {
-		w.guard.After(wait, "facts", w.read, nil)
+		w.options.Guard.After(wait, "facts", w.readNext, nil)
 	}
 }
 
@@ -254,12 +272,12 @@ func (w *Writer) Flush(ctx context.Context) error {
 			return nil
 		}
 		w.waiting[key] = append(w.waiting[key], func() { close(tried) })
-		w.plan(soon)
+		w.planWrite(soon)
 		w.mu.Unlock()
 		select {
 		case <-tried:
 		case <-ctx.Done():
-			return fmt.Errorf("what receivers taught was not all kept: %w", ctx.Err())
+			return fmt.Errorf("what %s taught was not all kept: %w", w.options.Of, ctx.Err())
 		}
 	}
 }

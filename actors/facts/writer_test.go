@@ -1,12 +1,15 @@
-package state_test
+package facts_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"rollcall/actors/receiver/state"
+	"rollcall/actors/facts"
+	"rollcall/actors/facts/factstest"
 )
 
 const (
@@ -23,88 +27,24 @@ const (
 	waitingMax = 20_000          // facts
 )
 
-// shelf keeps facts in memory.
-type shelf struct {
-	mu     sync.Mutex
-	facts  map[string]state.Fact
-	learns []int // facts of each Learn
-	knowns []int // keys of each Known
-	calls  int
-	fails  int           // so many calls fail
-	takes  time.Duration // each call
-}
-
-func newShelf() *shelf { return &shelf{facts: map[string]state.Fact{}} }
-
-func (s *shelf) call(ctx context.Context) error {
-	s.mu.Lock()
-	s.calls++
-	takes := s.takes
-	s.mu.Unlock()
-	if takes > 0 {
-		select {
-		case <-time.After(takes):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.fails > 0 {
-		s.fails--
-		return errors.New("ledger is gone")
-	}
-	return nil
-}
-
-// Learn implements state.Facts.
-func (s *shelf) Learn(ctx context.Context, facts []state.Fact) error {
-	if err := s.call(ctx); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.learns = append(s.learns, len(facts))
-	for _, f := range facts {
-		s.facts[f.Key] = f
-	}
-	return nil
-}
-
-// Known implements state.Facts.
-func (s *shelf) Known(ctx context.Context, keys []string) ([]state.Fact, error) {
-	if err := s.call(ctx); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.knowns = append(s.knowns, len(keys))
-	var out []state.Fact
-	for _, key := range keys {
-		if f, ok := s.facts[key]; ok {
-			out = append(out, f)
-		}
-	}
-	return out, nil
-}
-
 // writerOf makes a writer and the counter of the facts that it lost.
-func writerOf(s *shelf) (*state.Writer, prometheus.Counter) {
+func writerOf(s *factstest.Shelf) (*facts.Writer, prometheus.Counter) {
 	counter := func(name string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name})
 	}
-	counts := state.Counters{Kept: counter("kept"), Lost: counter("lost"), Read: counter("read")}
-	return state.NewWriter(s, slog.New(slog.DiscardHandler), counts, nil), counts.Lost
+	counts := facts.Counters{Kept: counter("kept"), Lost: counter("lost"), Read: counter("read")}
+	log := slog.New(slog.DiscardHandler)
+	return facts.NewWriter(facts.Options{Store: s, Of: "receivers", Log: log, Counts: counts}), counts.Lost
 }
 
-func aFact(key, data string) state.Fact {
-	return state.Fact{Key: key, Data: []byte(data), Expires: time.Now().Add(time.Hour)}
+func aFact(key, data string) facts.Fact {
+	return facts.Fact{Key: key, Data: []byte(data), Expires: time.Now().Add(time.Hour)}
 }
 
 // TestWritesInBatches: all that changed, every two seconds at most, newest only.
 func TestWritesInBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newShelf()
+		s := &factstest.Shelf{}
 		w, _ := writerOf(s)
 		for n := range 100 { // for ten seconds
 			w.Keep(aFact(fmt.Sprint(n%20), fmt.Sprint(n)), nil)
@@ -112,11 +52,12 @@ func TestWritesInBatches(t *testing.T) {
 		}
 		<-time.After(writeEvery + time.Second)
 		synctest.Wait()
-		if n := len(s.learns); n < 5 || n > 7 {
+		_, learns, _ := s.Calls()
+		if n := len(learns); n < 5 || n > 7 {
 			t.Errorf("%d writes in ten seconds", n)
 		}
-		if len(s.facts) != 20 || string(s.facts["3"].Data) != "83" {
-			t.Errorf("%d facts, the newest of 3 is %s", len(s.facts), s.facts["3"].Data)
+		if s.Len() != 20 || string(s.Fact("3").Data) != "83" {
+			t.Errorf("%d facts, the newest of 3 is %s", s.Len(), s.Fact("3").Data)
 		}
 	})
 }
@@ -125,8 +66,9 @@ func TestWritesInBatches(t *testing.T) {
 func TestWritesSoonForWhoLeaves(t *testing.T) {
 	for _, fails := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newShelf()
-			s.fails, s.takes = fails, 10*time.Millisecond
+			s := &factstest.Shelf{}
+			s.Fail(fails)
+			s.Take(10 * time.Millisecond)
 			w, _ := writerOf(s)
 			var told sync.WaitGroup
 			w.Keep(aFact("first", ""), nil)
@@ -143,8 +85,8 @@ func TestWritesSoonForWhoLeaves(t *testing.T) {
 			if err := w.Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if len(s.facts) != 2501 || slices.Max(s.learns) > factsMax {
-				t.Errorf("%d facts, writes of %v", len(s.facts), s.learns)
+			if _, learns, _ := s.Calls(); s.Len() != 2501 || slices.Max(learns) > factsMax {
+				t.Errorf("%d facts, writes of %v", s.Len(), learns)
 			}
 		})
 	}
@@ -153,8 +95,8 @@ func TestWritesSoonForWhoLeaves(t *testing.T) {
 // TestFlushEnds with its context when the ledger does not answer.
 func TestFlushEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newShelf()
-		s.takes = time.Hour
+		s := &factstest.Shelf{}
+		s.Take(time.Hour)
 		w, _ := writerOf(s)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
@@ -165,11 +107,9 @@ func TestFlushEnds(t *testing.T) {
 		if err := w.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error %v", err)
 		}
-		s.mu.Lock()
-		s.takes = 0
-		s.mu.Unlock()
-		if err := w.Flush(t.Context()); err != nil || len(s.facts) != 1 {
-			t.Errorf("%v, %d facts", err, len(s.facts))
+		s.Take(0)
+		if err := w.Flush(t.Context()); err != nil || s.Len() != 1 {
+			t.Errorf("%v, %d facts", err, s.Len())
 		}
 	})
 }
@@ -182,34 +122,31 @@ func TestAsksInBatches(t *testing.T) {
 		told  int
 	}{{"at once", 0, 1500}, {"a failure", 2, 1500}, {"no ledger", 1000, 0}} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newShelf()
-			s.fails, s.facts = tc.fails, map[string]state.Fact{"7": aFact("7", "seven")}
+			s := factstest.Holding(aFact("7", "seven"))
+			s.Fail(tc.fails)
 			w, _ := writerOf(s)
 			var mu sync.Mutex
 			told := map[int]string{}
 			for n := range 1500 {
-				w.Know(fmt.Sprint(n), func(data []byte) {
+				w.Know(fmt.Sprint(n), func(f facts.Fact) {
 					mu.Lock()
 					defer mu.Unlock()
-					told[n] = string(data)
+					told[n] = string(f.Data)
 				})
 			}
-			<-time.After(state.KnowWithin + 5*time.Second)
+			<-time.After(facts.KnowWithin + 5*time.Second)
 			synctest.Wait()
 			if len(told) != tc.told || tc.told > 0 && (told[7] != "seven" || told[8] != "") {
 				t.Errorf("%s: %d told, of 7: %q", tc.name, len(told), told[7])
 			}
-			if tc.told > 0 && (len(s.knowns) != 2 || slices.Max(s.knowns) != factsMax) {
-				t.Errorf("%s: questions of %v keys", tc.name, s.knowns)
+			calls, _, knowns := s.Calls()
+			if tc.told > 0 && (len(knowns) != 2 || slices.Max(knowns) != factsMax) {
+				t.Errorf("%s: questions of %v keys", tc.name, knowns)
 			}
-			s.mu.Lock()
-			calls := s.calls
-			s.mu.Unlock()
 			<-time.After(time.Minute)
-			if s.mu.Lock(); s.calls > calls {
+			if later, _, _ := s.Calls(); later > calls {
 				t.Errorf("%s: asks for ever", tc.name)
 			}
-			s.mu.Unlock()
 		})
 	}
 }
@@ -218,8 +155,8 @@ func TestAsksInBatches(t *testing.T) {
 // written when it is back.
 func TestWriterIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newShelf()
-		s.fails = 1 << 30
+		s := &factstest.Shelf{}
+		s.Fail(1 << 30)
 		w, lost := writerOf(s)
 		for n := range waitingMax + 500 {
 			w.Keep(aFact(fmt.Sprint(n), ""), nil)
@@ -229,16 +166,46 @@ func TestWriterIsBounded(t *testing.T) {
 		if err := lost.Write(&m); err != nil || m.GetCounter().GetValue() != 500 {
 			t.Errorf("%v facts are counted as lost: %v", m.GetCounter().GetValue(), err)
 		}
-		s.mu.Lock()
-		s.fails = 0
-		s.mu.Unlock()
-		if err := w.Flush(t.Context()); err != nil || len(s.facts) != waitingMax {
-			t.Errorf("%d facts are written: %v", len(s.facts), err)
+		s.Fail(0)
+		if err := w.Flush(t.Context()); err != nil || s.Len() != waitingMax {
+			t.Errorf("%d facts are written: %v", s.Len(), err)
 		}
-		calls := s.calls
+		calls, _, _ := s.Calls()
 		<-time.After(time.Minute)
-		if synctest.Wait(); s.calls > calls {
+		synctest.Wait()
+		if later, _, _ := s.Calls(); later > calls {
 			t.Error("it goes on")
+		}
+	})
+}
+
+// TestALongOutageFillsNoLog: it says less the longer it lasts.
+func TestALongOutageFillsNoLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &factstest.Shelf{}
+		s.Fail(40)
+		var log bytes.Buffer
+		w := facts.NewWriter(facts.Options{Store: s, Of: "domains", Log: slog.New(slog.NewTextHandler(&log, nil))})
+		w.Keep(aFact("a", ""), nil)
+		<-time.After(50 * writeEvery)
+		synctest.Wait()
+		if lines := strings.Count(log.String(), "\n"); lines < 3 || lines > 8 || s.Len() != 1 {
+			t.Errorf("%d lines about 40 failures, %d facts", lines, s.Len())
+		}
+	})
+}
+
+// TestQuestionsAreBounded: those beyond the bound get no answer.
+func TestQuestionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := writerOf(&factstest.Shelf{})
+		var told atomic.Int64
+		for n := range waitingMax + 10 {
+			w.Know(fmt.Sprint(n), func(facts.Fact) { told.Add(1) })
+		}
+		<-time.After(time.Minute)
+		if told.Load() != waitingMax {
+			t.Errorf("%d are told", told.Load())
 		}
 	})
 }
