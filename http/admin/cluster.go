@@ -156,13 +156,11 @@ func (d clusterOps) addRoutes(add addCall) {
 	node := func(do func(context.Context, string) (Member, error)) http.HandlerFunc {
 		return handle(body[NodeCall], func(ctx context.Context, in NodeCall) (Member, error) { return do(ctx, in.Node) })
 	}
-	add("GET /v1/cluster/members", handle(nothing, func(ctx context.Context, _ struct{}) (Membership, error) {
-		return d.Members(ctx)
-	}))
+	add("GET /v1/cluster/members", plainCall(d.Members))
 	add("POST /v1/cluster/drain", node(d.Drain))
 	add("POST /v1/cluster/undrain", node(d.Undrain))
 	add("POST /v1/cluster/forget", node(d.ForgetNode))
-	add("GET /v1/cluster/keys", handle(nothing, func(ctx context.Context, _ struct{}) (KeyAnswer, error) {
+	add("GET /v1/cluster/keys", plainCall(func(ctx context.Context) (KeyAnswer, error) {
 		return d.changeKeys(ctx, KeyCommand{Op: KeyList})
 	}))
 	add("POST /v1/cluster/keys", handle(keyCommand, d.changeKeys))
@@ -171,83 +169,74 @@ func (d clusterOps) addRoutes(add addCall) {
 // noCluster returns why no cluster can be asked; nil: one can.
 func (d clusterOps) noCluster() error { return unless(d.options.Cluster != nil, errNoCluster) }
 
-// clustered bounds a question to the cluster; an error when there is none.
-func (d clusterOps) clustered(ctx context.Context) (context.Context, context.CancelFunc, error) {
-	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
-	return ctx, cancel, d.noCluster()
+// askCluster asks the cluster, within clusterTimeout.
+func askCluster[T any](
+	ctx context.Context, d clusterOps, step string, do func(context.Context, Cluster) (T, error),
+) (none T, err error) {
+	if err := d.noCluster(); err != nil {
+		return none, err
+	}
+	return ask(ctx, clusterTimeout, func(ctx context.Context) (T, error) { return do(ctx, d.options.Cluster) },
+		func(err error) error { return d.ofCluster(step, err) })
 }
 
 // Members gives the members of the cluster.
 func (d clusterOps) Members(ctx context.Context) (Membership, error) {
-	ctx, cancel, err := d.clustered(ctx)
-	defer cancel()
-	if err != nil {
-		return Membership{}, err
-	}
-	found, err := d.options.Cluster.Members(ctx)
-	if err != nil {
-		return found, d.ofCluster("list members", err)
-	}
-	found.Members = full(found.Members)
-	return found, nil
+	return askCluster(ctx, d, "list members", func(ctx context.Context, c Cluster) (Membership, error) {
+		found, err := c.Members(ctx)
+		found.Members = full(found.Members)
+		return found, err
+	})
 }
 
 // Drain drains a node, found by FindNode.
 func (d clusterOps) Drain(ctx context.Context, node string) (Member, error) {
-	return d.wish(ctx, node, true)
+	return d.changeNode(ctx, node, nodeChange{name: "drain", done: "drain asked", becomes: "draining",
+		ended: "it has no work to give away", do: Cluster.Drain})
 }
 
 // Undrain makes a node take work again, found by FindNode.
 func (d clusterOps) Undrain(ctx context.Context, node string) (Member, error) {
-	return d.wish(ctx, node, false)
-}
-
-// wish tells a node whether an operator wants it to drain.
-func (d clusterOps) wish(ctx context.Context, node string, drain bool) (Member, error) {
-	ctx, cancel, err := d.clustered(ctx)
-	defer cancel()
-	if err != nil {
-		return Member{}, err
-	}
-	what, becomes, ended, do := "undrain", "taking work", "it takes work when it is started", d.options.Cluster.Undrain
-	if drain {
-		what, becomes, ended, do = "drain", "draining", "it has no work to give away", d.options.Cluster.Drain
-	}
-	m, err := d.node(ctx, node, func(m Member) bool { return !m.State.Ended() })
-	if err != nil {
-		return Member{}, err
-	}
-	if m.State.Ended() {
-		return Member{}, refusal(http.StatusConflict, "node_ended", fmt.Sprintf("%s is %s: %s", title(m), m.State, ended))
-	}
-	if err := do(ctx, m.Node); err != nil {
-		return Member{}, d.ofCluster(what+" node", err)
-	}
-	d.options.Log.Info(what+" asked", "node", m.Node, "name", m.Name)
-	d.note(ctx, line("cluster "+what, title(m), becomes))
-	return m, nil
+	return d.changeNode(ctx, node, nodeChange{name: "undrain", done: "undrain asked", becomes: "taking work",
+		ended: "it takes work when it is started", do: Cluster.Undrain})
 }
 
 // ForgetNode records an operator's statement that a node, found by FindNode, is dead.
 func (d clusterOps) ForgetNode(ctx context.Context, node string) (Member, error) {
-	ctx, cancel, err := d.clustered(ctx)
-	defer cancel()
-	if err != nil {
-		return Member{}, err
-	}
-	m, err := d.node(ctx, node, func(m Member) bool { return m.State.Ended() })
-	if err != nil {
-		return Member{}, err
-	}
-	if m.This {
-		return Member{}, refusal(http.StatusConflict, "node_alive", title(m)+" is the answering node, so it is not dead")
-	}
-	if err := d.options.Cluster.Forget(ctx, m.Node); err != nil {
-		return Member{}, d.ofCluster("forget node", err)
-	}
-	d.options.Log.Info("node forgotten", "node", m.Node, "name", m.Name)
-	d.note(ctx, line("cluster forget", title(m), "forgotten"))
-	return m, nil
+	return d.changeNode(ctx, node, nodeChange{name: "forget", done: "node forgotten", becomes: "forgotten",
+		do: Cluster.Forget})
+}
+
+// nodeChange is a change of a node.
+type nodeChange struct {
+	name    string // of the command
+	done    string // for the node's log
+	becomes string // for the operator log
+	ended   string // why a node that has ended can't be changed so; "": only such a node can
+	do      func(Cluster, context.Context, uuid.UUID) error
+}
+
+// changeNode changes a node.
+func (d clusterOps) changeNode(ctx context.Context, node string, change nodeChange) (Member, error) {
+	step := change.name + " node"
+	return askCluster(ctx, d, step, func(ctx context.Context, c Cluster) (Member, error) {
+		m, err := d.node(ctx, node, func(m Member) bool { return m.State.Ended() == (change.ended == "") })
+		switch {
+		case err != nil:
+			return Member{}, err
+		case change.ended != "" && m.State.Ended():
+			return Member{}, refusal(http.StatusConflict, "node_ended",
+				fmt.Sprintf("%s is %s: %s", title(m), m.State, change.ended))
+		case change.ended == "" && m.This:
+			return Member{}, refusal(http.StatusConflict, "node_alive", title(m)+" is the answering node, so it is not dead")
+		}
+		if err := change.do(c, ctx, m.Node); err != nil {
+			return Member{}, err
+		}
+		d.options.Log.Info(change.done, "node", m.Node, "name", m.Name)
+		d.note(ctx, line("cluster "+change.name, title(m), change.becomes))
+		return m, nil
+	})
 }
 
 // node finds a member. If the text fits several nodes, likely ones are preferred.
@@ -384,11 +373,11 @@ type KeyAnswer struct {
 // changeKeys does a command about gossip keys on all members. Before it uses or removes a key it asks all of them,
 // because a key that one member lacks would separate it from the others.
 func (d clusterOps) changeKeys(ctx context.Context, c KeyCommand) (KeyAnswer, error) {
-	ctx, cancel, err := d.clustered(ctx)
-	defer cancel()
-	if err != nil {
+	if err := d.noCluster(); err != nil {
 		return KeyAnswer{}, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
+	defer cancel()
 	if c.Op == KeyUse || c.Op == KeyRemove {
 		before, err := d.options.Cluster.Keys(ctx, KeyCommand{Op: KeyList})
 		if err != nil {

@@ -143,15 +143,23 @@ func (d *common) ofLedger(step string, err error) error {
 	return refusal(http.StatusServiceUnavailable, "unavailable", "the ledger did not answer; send the same call again")
 }
 
-// askLedger asks the ledger, within ledgerTimeout.
-func askLedger[T any](ctx context.Context, d *common, step string, ask func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
+// ask asks within a time, and makes the refusal for an error that is none.
+func ask[T any](
+	ctx context.Context, within time.Duration, do func(context.Context) (T, error), refuse func(error) error,
+) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	found, err := ask(ctx)
-	if err != nil {
-		err = d.ofLedger(step, err)
+	found, err := do(ctx)
+	var refused *Refusal
+	if err != nil && !errors.As(err, &refused) {
+		err = refuse(err)
 	}
 	return found, err
+}
+
+// askLedger asks the ledger, within ledgerTimeout.
+func askLedger[T any](ctx context.Context, d *common, step string, do func(context.Context) (T, error)) (T, error) {
+	return ask(ctx, ledgerTimeout, do, func(err error) error { return d.ofLedger(step, err) })
 }
 
 // longCall returns the context of an audit, a backup, or a reading of evidence. It ends when the listener drains.
@@ -194,28 +202,19 @@ func (d *common) noSurvey() error { return unless(d.options.Survey != nil, errNo
 
 // askNodes asks the nodes, within surveyTimeout.
 func askNodes[T any](
-	ctx context.Context, d *common, step string, ask func(context.Context, Survey) (T, error),
-) (T, error) {
-	var none T
+	ctx context.Context, d *common, step string, do func(context.Context, Survey) (T, error),
+) (none T, err error) {
 	if err := d.noSurvey(); err != nil {
 		return none, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
-	defer cancel()
-	found, err := ask(ctx, d.options.Survey)
-	if err != nil {
-		return none, d.ofSurvey(step, err)
-	}
-	return found, nil
+	return ask(ctx, surveyTimeout, func(ctx context.Context) (T, error) { return do(ctx, d.options.Survey) },
+		func(err error) error { return d.ofSurvey(step, err) })
 }
 
 // ofSurvey is the refusal for an error of the nodes or of the question.
 func (d *common) ofSurvey(step string, err error) error {
 	var unheard *inspect.Unreachable
-	var refused *Refusal
 	switch {
-	case errors.As(err, &refused):
-		return refused
 	case errors.As(err, &unheard):
 		return refusal(http.StatusServiceUnavailable, "node_silent", unheard.Error()+
 			": it may live there. Ask again, or see `rollcall cluster members`")
@@ -312,8 +311,25 @@ func invalid(message string) error {
 	return refusal(http.StatusBadRequest, "invalid_request", message)
 }
 
-// nothing reads no more than the path.
-func nothing(*http.Request) (none struct{}, err error) { return none, nil }
+// plainCall makes the handler of a call without content.
+func plainCall[Out any](do func(context.Context) (Out, error)) http.HandlerFunc {
+	return handle(func(*http.Request) (none struct{}, err error) { return none, nil },
+		func(ctx context.Context, _ struct{}) (Out, error) { return do(ctx) })
+}
+
+// callAbout makes the handler of a call with a body about the {id} of the path.
+func callAbout[In, Out any](
+	readID func(*http.Request) (uuid.UUID, error), do func(context.Context, uuid.UUID, In) (Out, error),
+) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		id, err := readID(r)
+		if err != nil {
+			answer(w, nil, err)
+			return
+		}
+		handle(body[In], func(ctx context.Context, in In) (Out, error) { return do(ctx, id, in) })(w, r)
+	}
+}
 
 // body reads the JSON body of a call.
 func body[In any](r *http.Request) (in In, err error) { return in, readBody(r, &in, bodyMax) }
@@ -326,22 +342,6 @@ func readBody(r *http.Request, into any, most int64) error {
 		return invalid("the body is not valid JSON for this call: " + err.Error())
 	}
 	return nil
-}
-
-// aboutID is a call with a body about the {id} of the path.
-type aboutID[In any] struct {
-	id   uuid.UUID
-	body In
-}
-
-// withBody reads an id and the body.
-func withBody[In any](readID func(*http.Request) (uuid.UUID, error)) func(*http.Request) (aboutID[In], error) {
-	return func(r *http.Request) (in aboutID[In], err error) {
-		if in.id, err = readID(r); err == nil {
-			in.body, err = body[In](r)
-		}
-		return in, err
-	}
 }
 
 // workspaceID reads the {id} of the path.

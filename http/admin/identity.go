@@ -78,16 +78,14 @@ var errNoIdentity = refusal(http.StatusConflict, "no_identity", "this process do
 
 // addRoutes adds the calls about the node's identity and the operator log.
 func (d nodeOps) addRoutes(add addCall) {
-	add("GET /v1/identity", handle(nothing, func(context.Context, struct{}) (Identity, error) {
+	add("GET /v1/identity", plainCall(func(context.Context) (Identity, error) {
 		found, known := d.Identity()
 		if !known {
 			return found, errNoIdentity
 		}
 		return found, nil
 	}))
-	add("POST /v1/identity/check", handle(nothing, func(ctx context.Context, _ struct{}) (Identity, error) {
-		return d.checkIdentity(ctx)
-	}))
+	add("POST /v1/identity/check", plainCall(d.checkIdentity))
 	add("GET /v1/log", handle(logQuery, func(ctx context.Context, q ledger.LogQuery) (LogPage, error) {
 		found, err := d.Log(ctx, q)
 		out := LogPage{Lines: mapped(found, shownLine)}
@@ -112,14 +110,10 @@ func (d nodeOps) checkIdentity(ctx context.Context) (Identity, error) {
 	if d.options.CheckIdentity == nil {
 		return Identity{}, errNoIdentity
 	}
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
-	found, err := d.options.CheckIdentity(ctx)
-	if err != nil {
-		return found, refusal(http.StatusServiceUnavailable, "unavailable",
+	return ask(ctx, checkTimeout, d.options.CheckIdentity, func(error) error {
+		return refusal(http.StatusServiceUnavailable, "unavailable",
 			"the checks are not complete yet, because DNS is slow: GET /v1/identity will show the results")
-	}
-	return found, nil
+	})
 }
 
 // Health returns every node's report on its identity, this node first, then those that take no probing work; and the

@@ -71,9 +71,7 @@ type traceCall struct {
 // addRoutes adds the calls about receivers and sources.
 func (d receiverOps) addRoutes(add addCall) {
 	add = add.unless(d.noSurvey)
-	add("GET /v1/receivers", handle(nothing, func(ctx context.Context, _ struct{}) (inspect.Receivers, error) {
-		return d.Receivers(ctx)
-	}))
+	add("GET /v1/receivers", plainCall(d.Receivers))
 	key := func(r *http.Request) (string, error) { return r.URL.Query().Get("key"), nil }
 	add("GET /v1/receivers/detail", handle(key, func(ctx context.Context, key string) (Details, error) {
 		found, err := d.Receiver(ctx, key)
@@ -86,7 +84,7 @@ func (d receiverOps) addRoutes(add addCall) {
 	add("GET /v1/receivers/trace", handle(traceOf, func(ctx context.Context, in traceCall) (Traced, error) {
 		return d.Trace(ctx, in.key, in.source, in.after)
 	}))
-	add("GET /v1/sources", handle(nothing, func(ctx context.Context, _ struct{}) (Sources, error) {
+	add("GET /v1/sources", plainCall(func(ctx context.Context) (Sources, error) {
 		found, silent, err := d.Sources(ctx)
 		return Sources{found, silent}, err
 	}))

@@ -74,9 +74,9 @@ func (d userOps) addRoutes(add addCall) {
 		Email    string `json:"email"`
 		Disabled bool   `json:"disabled"`
 	}
-	add.unless(d.noPages)("POST /v1/workspaces/{id}/invitations", handle(withBody[invited](workspaceID),
-		func(ctx context.Context, in aboutID[invited]) (UserLink, error) {
-			return d.Invite(ctx, InviteCall{Workspace: in.id, Email: in.body.Email, Role: in.body.Role})
+	add.unless(d.noPages)("POST /v1/workspaces/{id}/invitations", callAbout(workspaceID,
+		func(ctx context.Context, id uuid.UUID, in invited) (UserLink, error) {
+			return d.Invite(ctx, InviteCall{Workspace: id, Email: in.Email, Role: in.Role})
 		}))
 	add("GET /v1/workspaces/{id}/members", handle(workspaceID, func(ctx context.Context, id uuid.UUID) (UserPage, error) {
 		found, err := d.ListMembers(ctx, id)
@@ -148,19 +148,13 @@ var (
 
 // askPeople asks the ledger about users, within ledgerTimeout.
 func askPeople[T any](
-	ctx context.Context, d *common, step string, ask func(context.Context, People) (T, error),
-) (T, error) {
-	var none T
+	ctx context.Context, d *common, step string, do func(context.Context, People) (T, error),
+) (none T, err error) {
 	if d.options.People == nil {
 		return none, errNoPeople
 	}
-	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
-	defer cancel()
-	found, err := ask(ctx, d.options.People)
-	if err != nil {
-		return none, d.ofPeople(step, err)
-	}
-	return found, nil
+	return ask(ctx, ledgerTimeout, func(ctx context.Context) (T, error) { return do(ctx, d.options.People) },
+		func(err error) error { return d.ofPeople(step, err) })
 }
 
 // Invites reports whether this node can make links: it serves the pages that they lead to.
@@ -288,10 +282,7 @@ func (d userOps) changeUser(ctx context.Context, step, email string,
 
 // ofPeople is the refusal for an error about users.
 func (d *common) ofPeople(step string, err error) error {
-	var refused *Refusal
 	switch {
-	case errors.As(err, &refused):
-		return refused
 	case errors.Is(err, ledger.ErrNoSuchUser):
 		return refusal(http.StatusNotFound, "user_not_found", "nobody with this email signs in here; see GET /v1/users")
 	case errors.Is(err, ledger.ErrTooManyMembers):

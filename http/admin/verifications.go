@@ -68,11 +68,11 @@ func (d verificationOps) addRoutes(add addCall) {
 	type addressed struct {
 		Address string `json:"address"`
 	}
-	add("POST /v1/verifications/{id}/evidence", handle(withBody[addressed](verificationID),
-		func(ctx context.Context, in aboutID[addressed]) (Explanation, error) {
+	add("POST /v1/verifications/{id}/evidence", callAbout(verificationID,
+		func(ctx context.Context, id uuid.UUID, in addressed) (Explanation, error) {
 			ctx, cancel := d.longCall(ctx)
 			defer cancel()
-			found, err := d.ReadEvidence(ctx, in.id, in.body.Address)
+			found, err := d.ReadEvidence(ctx, id, in.Address)
 			return ExplanationOf(found), err
 		}))
 }

@@ -145,23 +145,20 @@ func (d workspaceOps) addRoutes(add addCall) {
 		made, err := d.createWorkspace(ctx, in.Name)
 		return Workspace{ID: made.ID.String(), Name: made.Name}, err
 	}))
-	add("GET /v1/workspaces", handle(nothing, func(ctx context.Context, _ struct{}) (WorkspaceList, error) {
+	add("GET /v1/workspaces", plainCall(func(ctx context.Context) (WorkspaceList, error) {
 		found, err := d.Names(ctx)
 		return WorkspaceList{mapped(found, shownWorkspace)}, err
 	}))
-	add("POST /v1/workspaces/{id}/weight", handle(withBody[weighed](workspaceID),
-		func(ctx context.Context, in aboutID[weighed]) (Workspace, error) {
-			changed, err := d.SetWeight(ctx, in.id, in.body.Weight)
+	add("POST /v1/workspaces/{id}/weight", callAbout(workspaceID,
+		func(ctx context.Context, id uuid.UUID, in weighed) (Workspace, error) {
+			changed, err := d.SetWeight(ctx, id, in.Weight)
 			return shownWorkspace(changed), err
 		}))
 	add("GET /v1/workspaces/{id}/limits", handle(workspaceID, d.ReadLimits))
-	add("POST /v1/workspaces/{id}/limits", handle(withBody[LimitsCall](workspaceID),
-		func(ctx context.Context, in aboutID[LimitsCall]) (WorkspaceLimits, error) {
-			return d.SetLimits(ctx, in.id, in.body)
-		}))
-	add("POST /v1/workspaces/{id}/keys", handle(withBody[labelled](workspaceID),
-		func(ctx context.Context, in aboutID[labelled]) (NewKey, error) {
-			return d.createKey(ctx, in.id, in.body.Label)
+	add("POST /v1/workspaces/{id}/limits", callAbout(workspaceID, d.SetLimits))
+	add("POST /v1/workspaces/{id}/keys", callAbout(workspaceID,
+		func(ctx context.Context, id uuid.UUID, in labelled) (NewKey, error) {
+			return d.createKey(ctx, id, in.Label)
 		}))
 	add("GET /v1/workspaces/{id}/keys", handle(workspaceID, func(ctx context.Context, id uuid.UUID) (Keys, error) {
 		found, err := d.ListKeys(ctx, id)
@@ -172,10 +169,10 @@ func (d workspaceOps) addRoutes(add addCall) {
 		k, err := d.RevokeKey(ctx, id)
 		return RevokedKey{k.ID, shownKey(k).RevokedAt}, err
 	}))
-	add("POST /v1/workspaces/{id}/credits", handle(withBody[GrantCall](workspaceID),
-		func(ctx context.Context, in aboutID[GrantCall]) (Balance, error) {
-			in.body.Workspace = in.id
-			b, err := d.Grant(ctx, in.body)
+	add("POST /v1/workspaces/{id}/credits", callAbout(workspaceID,
+		func(ctx context.Context, id uuid.UUID, in GrantCall) (Balance, error) {
+			in.Workspace = id
+			b, err := d.Grant(ctx, in)
 			return Balance(b), err
 		}))
 	add("GET /v1/workspaces/{id}/credits", handle(workspaceID,
@@ -185,7 +182,7 @@ func (d workspaceOps) addRoutes(add addCall) {
 			})
 			return Balance(b), err
 		}))
-	add("GET /v1/audit", handle(nothing, func(ctx context.Context, _ struct{}) (ledger.AuditReport, error) {
+	add("GET /v1/audit", plainCall(func(ctx context.Context) (ledger.AuditReport, error) {
 		ctx, cancel := d.longCall(ctx)
 		defer cancel()
 		return d.Audit(ctx)
