@@ -1,7 +1,6 @@
 package config
 
 import (
-	"net/netip"
 	"net/url"
 	"reflect"
 	"strings"
@@ -119,27 +118,17 @@ const (
 )
 
 func (i Identity) check(k *checker) {
-	if n := len(i.PublicAddresses); n > publicAddressesMax {
-		k.add("identity.public_addresses", "%d addresses are too many: write at most %d", n, publicAddressesMax)
-	}
-	for _, a := range i.PublicAddresses {
-		if _, err := netip.ParseAddr(a); err != nil {
-			k.add("identity.public_addresses", "%q is not an IP address: write the ones that receivers see", a)
-		}
-	}
-	for _, list := range []struct {
-		key   string
-		names []string
-	}{{"identity.reach", i.Reach}, {"identity.block_lists", i.BlockLists}} {
-		if n := len(list.names); n > namesMax {
-			k.add(list.key, "%d names are too many: write at most %d", n, namesMax)
-		}
-		for _, name := range list.names {
-			if !hostName(name) {
-				k.add(list.key, "%q is not a host name: write one such as mail.example.com", name)
-			}
-		}
-	}
+	k.limitLength("identity.public_addresses", i.PublicAddresses, publicAddressesMax, "addresses")
+	k.requireEach("identity.public_addresses", i.PublicAddresses, address,
+		"%q is not an IP address: write the ones that receivers see")
+	k.requireNames("identity.reach", i.Reach)
+	k.requireNames("identity.block_lists", i.BlockLists)
+}
+
+// requireNames requires a list of a few host names.
+func (k *checker) requireNames(key string, list []string) {
+	k.limitLength(key, list, namesMax, "names")
+	k.requireEach(key, list, hostName, "%q is not a host name: write one such as mail.example.com")
 }
 
 func (t Tracing) check(k *checker) {

@@ -81,33 +81,48 @@ func (c Config) checkListeners(k *checker) {
 	if n := len(c.HTTP.TrustedProxies); n > proxiesMax {
 		k.add("http.trusted_proxies", "%d entries are too many: write at most %d; a network counts as one", n, proxiesMax)
 	}
-	for _, p := range c.HTTP.TrustedProxies {
-		k.addressOrNetwork("http.trusted_proxies", p)
+	k.requireEach("http.trusted_proxies", c.HTTP.TrustedProxies, addressOrNetwork,
+		"%q is neither an address nor a network: write one such as 10.0.0.7 or 10.0.0.0/24")
+}
+
+// requireEach refuses the texts of a list that don't have a form.
+func (k *checker) requireEach(key string, list []string, valid func(string) bool, problem string) {
+	for _, text := range list {
+		if !valid(text) {
+			k.add(key, problem, text)
+		}
 	}
 }
 
-func (c Config) checkLimits(k *checker) {
-	for _, n := range []struct {
-		key   string
-		value int64
-	}{
-		{"http.reads_per_second", int64(c.HTTP.ReadsPerSecond)},
-		{"http.burst", int64(c.HTTP.Burst)},
-		{"http.creates_per_second", int64(c.HTTP.CreatesPerSecond)},
-		{"http.creates_burst", int64(c.HTTP.CreatesBurst)},
-		{"http.downloads_at_once", int64(c.HTTP.DownloadsAtOnce)},
-		{"http.bad_keys_per_minute", int64(c.HTTP.BadKeysPerMinute)},
-		{"limits.max_file_bytes", c.Limits.MaxFileBytes},
-		{"limits.max_rows", c.Limits.MaxRows},
-		{"limits.max_open_verifications", int64(c.Limits.MaxOpenVerifications)},
-		{"limits.file_bytes_at_once", c.Limits.FileBytesAtOnce},
-		{"limits.stored_bytes", c.Limits.StoredBytes},
-		{"limits.unpaid_per_day", int64(c.Limits.UnpaidPerDay)},
-	} {
-		if n.value < 1 {
-			k.add(n.key, "%d is too small: write a number from 1", n.value)
-		}
+// limitLength refuses a list that is too long.
+func (k *checker) limitLength(key string, list []string, most int, what string) {
+	if len(list) > most {
+		k.add(key, "%d %s are too many: write at most %d", len(list), what, most)
 	}
+}
+
+// address, network and addressOrNetwork report whether a text is one.
+func address(text string) bool { _, err := netip.ParseAddr(text); return err == nil }
+func network(text string) bool { _, err := netip.ParsePrefix(text); return err == nil }
+
+func addressOrNetwork(text string) bool {
+	a, err := netip.ParseAddr(text)
+	return err == nil && a.Zone() == "" || network(text)
+}
+
+func (c Config) checkLimits(k *checker) {
+	k.requirePositive("http.reads_per_second", int64(c.HTTP.ReadsPerSecond))
+	k.requirePositive("http.burst", int64(c.HTTP.Burst))
+	k.requirePositive("http.creates_per_second", int64(c.HTTP.CreatesPerSecond))
+	k.requirePositive("http.creates_burst", int64(c.HTTP.CreatesBurst))
+	k.requirePositive("http.downloads_at_once", int64(c.HTTP.DownloadsAtOnce))
+	k.requirePositive("http.bad_keys_per_minute", int64(c.HTTP.BadKeysPerMinute))
+	k.requirePositive("limits.max_file_bytes", c.Limits.MaxFileBytes)
+	k.requirePositive("limits.max_rows", c.Limits.MaxRows)
+	k.requirePositive("limits.max_open_verifications", int64(c.Limits.MaxOpenVerifications))
+	k.requirePositive("limits.file_bytes_at_once", c.Limits.FileBytesAtOnce)
+	k.requirePositive("limits.stored_bytes", c.Limits.StoredBytes)
+	k.requirePositive("limits.unpaid_per_day", int64(c.Limits.UnpaidPerDay))
 	if n := c.Limits.FilesAtOnce; n < 1 || n > filesAtOnceMax {
 		k.add("limits.files_at_once", "%d is not from 1 to %d: the default is 1000", n, filesAtOnceMax)
 	}
@@ -140,6 +155,13 @@ func (c Config) checkShares(k *checker) {
 	}
 }
 
+// requirePositive requires a number from 1.
+func (k *checker) requirePositive(key string, n int64) {
+	if n < 1 {
+		k.add(key, "%d is too small: write a number from 1", n)
+	}
+}
+
 // count requires a number from least to most.
 func (k *checker) count(key string, n, least, most int) {
 	if n < least || n > most {
@@ -148,9 +170,7 @@ func (k *checker) count(key string, n, least, most int) {
 }
 
 func (c Config) checkMail(k *checker) {
-	if len(c.DNS.Servers) > dnsServersMax {
-		k.add("dns.servers", "%d servers are too many: write at most %d", len(c.DNS.Servers), dnsServersMax)
-	}
+	k.limitLength("dns.servers", c.DNS.Servers, dnsServersMax, "servers")
 	for _, s := range c.DNS.Servers {
 		k.hostPort("dns.servers", s, "53")
 	}
@@ -172,16 +192,10 @@ func (c Config) checkMail(k *checker) {
 			k.add("smtp.return_path", "%q is not an address: write one such as postmaster@example.com", r)
 		}
 	}
-	for _, s := range c.SMTP.SourceAddresses {
-		if _, err := netip.ParseAddr(s); err != nil {
-			k.add("smtp.source_addresses", "%q is not an IP address: write one of this machine's", s)
-		}
-	}
-	for _, n := range c.SMTP.AllowNetworks {
-		if _, err := netip.ParsePrefix(n); err != nil {
-			k.add("smtp.allow_networks", "%q is not a network: write one such as 127.0.0.0/8", n)
-		}
-	}
+	k.requireEach("smtp.source_addresses", c.SMTP.SourceAddresses, address,
+		"%q is not an IP address: write one of this machine's")
+	k.requireEach("smtp.allow_networks", c.SMTP.AllowNetworks, network,
+		"%q is not a network: write one such as 127.0.0.0/8")
 }
 
 // waits checks a list of waits.
@@ -308,14 +322,9 @@ const hostsMax = 64
 
 func (a Admin) check(k *checker) {
 	k.pair("admin", a.TLSCert, a.TLSKey)
-	if len(a.Hosts) > hostsMax {
-		k.add("admin.hosts", "%d names are too many: write at most %d", len(a.Hosts), hostsMax)
-	}
-	for _, h := range a.Hosts {
-		if _, err := netip.ParseAddr(h); err != nil && !hostName(h) {
-			k.add("admin.hosts", "%q is not a host: write a name or an address without a port", h)
-		}
-	}
+	k.limitLength("admin.hosts", a.Hosts, hostsMax, "names")
+	k.requireEach("admin.hosts", a.Hosts, func(h string) bool { return address(h) || hostName(h) },
+		"%q is not a host: write a name or an address without a port")
 	path, unix := strings.CutPrefix(a.Listen, UnixPrefix)
 	switch {
 	case unix && (!filepath.IsAbs(path) || len(path) > unixPathMax):
@@ -377,9 +386,7 @@ func (c Cluster) checkAddresses(k *checker) {
 		k.add("cluster.advertise", "is required when cluster.gossip_listen is all interfaces: write the host that "+
 			"other nodes reach this one at")
 	}
-	if len(c.Join) > joinMax {
-		k.add("cluster.join", "%d addresses are too many: write at most %d", len(c.Join), joinMax)
-	}
+	k.limitLength("cluster.join", c.Join, joinMax, "addresses")
 	for _, j := range c.Join {
 		k.hostPort("cluster.join", j, "7946")
 	}
@@ -387,11 +394,8 @@ func (c Cluster) checkAddresses(k *checker) {
 		k.add("cluster.allow_networks", "is empty, so no member could connect: write the networks of the nodes, "+
 			"such as 10.0.0.0/8")
 	}
-	for _, n := range c.AllowNetworks {
-		if _, err := netip.ParsePrefix(n); err != nil {
-			k.add("cluster.allow_networks", "%q is not a network: write one such as 10.0.0.0/8", n)
-		}
-	}
+	k.requireEach("cluster.allow_networks", c.AllowNetworks, network,
+		"%q is not a network: write one such as 10.0.0.0/8")
 }
 
 // checkSecrets requires keys and certificates if others can reach the node.
@@ -429,14 +433,8 @@ func (g Gossip) check(k *checker) {
 		k.add(table+"probe_timeout", "%s is out of range: write from 1ms to less than probe_interval, %s",
 			g.ProbeTimeout, g.ProbeInterval)
 	}
-	for _, n := range []struct {
-		key   string
-		value int
-	}{{"suspicion_mult", g.SuspicionMult}, {"suspicion_max_timeout_mult", g.SuspicionMaxTimeoutMult}} {
-		if n.value < 1 || n.value > 100 {
-			k.add(table+n.key, "%d is out of range: write from 1 to 100", n.value)
-		}
-	}
+	k.count(table+"suspicion_mult", g.SuspicionMult, 1, 100)
+	k.count(table+"suspicion_max_timeout_mult", g.SuspicionMaxTimeoutMult, 1, 100)
 }
 
 func (k *checker) listen(key, value string) {
@@ -456,15 +454,6 @@ func (k *checker) hostPort(key, value, port string) {
 	n, portErr := strconv.Atoi(number)
 	if err != nil || host == "" || portErr != nil || n < 1 || n > 65535 {
 		k.add(key, "%q is not host:port: write one such as 192.0.2.53:%s", value, port)
-	}
-}
-
-func (k *checker) addressOrNetwork(key, value string) {
-	if _, err := netip.ParsePrefix(value); err == nil {
-		return
-	}
-	if a, err := netip.ParseAddr(value); err != nil || a.Zone() != "" {
-		k.add(key, "%q is neither an address nor a network: write one such as 10.0.0.7 or 10.0.0.0/24", value)
 	}
 }
 
