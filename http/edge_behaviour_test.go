@@ -52,8 +52,7 @@ func TestOrigins(t *testing.T) {
 			}
 		})
 	}
-	a := e.do(call{method: "GET", path: "/v1/credits", headers: map[string]string{"Origin": listedOrigin,
-		"X-API-Key": "x"}})
+	a := e.do(get("/v1/credits", "Origin", listedOrigin, "X-API-Key", "x"))
 	if a.status != 401 || a.header.Get("Access-Control-Allow-Origin") != listedOrigin {
 		t.Errorf("a listed page cannot read a refusal: %d %v", a.status, a.header)
 	}
@@ -122,9 +121,9 @@ func TestRates(t *testing.T) {
 		ok    int
 		wait  int // seconds told
 	}{
-		{"reads", func() call { return call{method: "GET", path: "/v1/credits"} }, 40, 200, 1},
+		{"reads", func() call { return get("/v1/credits") }, 40, 200, 1},
 		{"creates", func() call {
-			return call{method: "POST", path: "/v1/verifications", headers: creation(uuid.NewString(), "1")}
+			return post("/v1/verifications", creation(uuid.NewString(), "1"))
 		}, 20, 201, 1},
 		{"bad keys", func() call { return call{method: "GET", path: "/v1/credits", headers: bad} }, 20, 401, 3},
 	} {
@@ -140,8 +139,7 @@ func TestRates(t *testing.T) {
 					a.header.Get("Retry-After"), c.wait)
 			}
 			if c.name != "bad keys" {
-				if a := e.send(t, call{method: "GET", path: "/v1/credits",
-					headers: map[string]string{"X-API-Key": other}}); a.status != 200 {
+				if a := e.send(t, get("/v1/credits", "X-API-Key", other)); a.status != 200 {
 					t.Errorf("another key: %d", a.status)
 				}
 			}
@@ -165,7 +163,7 @@ func TestDownloadsAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := e.do(call{method: "GET", path: path})
+	a := e.do(get(path))
 	if a.status != 429 || a.code() != "rate_limited" || a.header.Get("Retry-After") == "" {
 		t.Errorf("second download: %d %s", a.status, a.body)
 	}
@@ -202,7 +200,7 @@ func TestANodeHasItsPartOfTheLimits(t *testing.T) {
 		nodes.Store(c.nodes)
 		clk.advance(c.after)
 		granted := 0
-		for e.do(call{method: "GET", path: "/v1/credits"}).status == 200 {
+		for e.do(get("/v1/credits")).status == 200 {
 			granted++
 		}
 		if granted != c.granted {
@@ -217,7 +215,7 @@ func TestRevokedKeyStops(t *testing.T) {
 	t.Parallel()
 	clk := newClock()
 	e := newEdge(t, func(o *httpd.Options) { o.Now = clk.now })
-	credits := call{method: "GET", path: "/v1/credits"}
+	credits := get("/v1/credits")
 	if a := e.do(credits); a.status != 200 {
 		t.Fatalf("good key: %d", a.status)
 	}
@@ -244,7 +242,7 @@ func TestLedgerAway(t *testing.T) {
 	for _, wait := range []time.Duration{0, 6 * time.Second} { // the key is known, and is not
 		clk.advance(wait)
 		for _, path := range []string{"/v1/credits", "/v1/verifications/" + id} {
-			a := e.do(call{method: "GET", path: path})
+			a := e.do(get(path))
 			after, _ := strconv.Atoi(a.header.Get("Retry-After"))
 			if a.status != 503 || a.code() != "service_unavailable" || after < 5 || after > 10 {
 				t.Errorf("%s after %v: %d %s, Retry-After %d", path, wait, a.status, a.body, after)
@@ -252,7 +250,7 @@ func TestLedgerAway(t *testing.T) {
 		}
 	}
 	e.book.away.Store(false)
-	if a := e.do(call{method: "GET", path: "/v1/credits"}); a.status != 200 {
+	if a := e.do(get("/v1/credits")); a.status != 200 {
 		t.Errorf("with the ledger back: %d %s", a.status, a.body)
 	}
 }
@@ -263,7 +261,7 @@ func TestPanicIsAnInternalError(t *testing.T) {
 	e := newEdge(t, nil)
 	id := e.create("1").String()
 	e.book.panics.Store(true)
-	a := e.do(call{method: "GET", path: "/v1/verifications/" + id})
+	a := e.do(get("/v1/verifications/" + id))
 	if a.status != 503 || a.code() != "internal_error" || a.header.Get("Retry-After") != "5" {
 		t.Errorf("got %d %s", a.status, a.body)
 	}
@@ -275,7 +273,7 @@ func TestPanicIsAnInternalError(t *testing.T) {
 		t.Errorf("panics counted: %v", n)
 	}
 	e.book.panics.Store(false)
-	if a := e.do(call{method: "GET", path: "/v1/verifications/" + id}); a.status != 200 {
+	if a := e.do(get("/v1/verifications/" + id)); a.status != 200 {
 		t.Errorf("afterwards: %d", a.status)
 	}
 }
@@ -309,7 +307,7 @@ func TestStopDoesNotWaitForASilentConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	e.do(call{method: "GET", path: "/v1/credits"})                 // accepted after the silent one
+	e.do(get("/v1/credits"))                                       // accepted after the silent one
 	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second) // below the time for a request
 	defer cancel()
 	if err := e.server.Stop(ctx); err != nil {
@@ -330,8 +328,7 @@ func TestSimultaneousCreates(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range answers {
 			wg.Go(func() {
-				answers[i], errs[i] = e.try(call{method: "POST", path: "/v1/verifications", headers: creation(identity,
-					"7")})
+				answers[i], errs[i] = e.try(post("/v1/verifications", creation(identity, "7")))
 			})
 		}
 		wg.Wait()
@@ -349,8 +346,7 @@ func TestSimultaneousCreates(t *testing.T) {
 		if created != 1 || len(bodies) != 1 {
 			t.Fatalf("round %d: %d times 201, %d different bodies", round, created, len(bodies))
 		}
-		if a := e.do(call{method: "POST", path: "/v1/verifications", headers: creation(identity,
-			"8")}); a.status != 409 {
+		if a := e.do(post("/v1/verifications", creation(identity, "8"))); a.status != 409 {
 			t.Fatalf("round %d: other length %d", round, a.status)
 		}
 	}
@@ -364,7 +360,7 @@ func TestCreateInProgress(t *testing.T) {
 	e.server.SetCreateWait(100 * time.Millisecond)
 	g := newGate()
 	e.book.creating.Store(g)
-	create := call{method: "POST", path: "/v1/verifications", headers: creation(uuid.NewString(), "7")}
+	create := post("/v1/verifications", creation(uuid.NewString(), "7"))
 	first := make(chan answer, 1)
 	go func() {
 		a, _ := e.try(create)
@@ -403,7 +399,7 @@ func TestHistoryPages(t *testing.T) {
 		made[e.create("10").String()] = true
 	}
 	page := func(query string) (h api.History) {
-		a := e.do(call{method: "GET", path: "/v1/verifications" + query})
+		a := e.do(get("/v1/verifications" + query))
 		if a.status != 200 || json.Unmarshal(a.body, &h) != nil {
 			t.Fatalf("%s: %d %s", query, a.status, a.body)
 		}
@@ -467,7 +463,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 	rows[0].Email = address
 	headers := creation(uuid.NewString(), "1")
 	headers["X-Upload-Filename"] = "canary-filename.csv"
-	e.do(call{method: "POST", path: "/v1/verifications", headers: headers})
+	e.do(post("/v1/verifications", headers))
 	id := e.verified(1, rows).String()
 	for _, c := range []call{
 		{method: "GET", path: "/v1/verifications/" + id},
@@ -481,7 +477,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 	}
 	exchange(t, e, "GET /v1/credits HTTP/1.1\r\nHost: a\r\nX-API-Key: "+e.key+"\r\ncanary header\r\n\r\n")
 	e.book.away.Store(true)
-	e.do(call{method: "GET", path: "/v1/credits"})
+	e.do(get("/v1/credits"))
 	logs := e.logs.String()
 	for _, canary := range []string{e.key, e.key[16:], uploadCanary, address, "canary"} {
 		if strings.Contains(logs, canary) {
@@ -501,11 +497,11 @@ func TestOverload(t *testing.T) {
 	e.book.creating.Store(g)
 	done := make(chan answer, 1)
 	go func() {
-		a, _ := e.try(call{method: "POST", path: "/v1/verifications", headers: creation(uuid.NewString(), "7")})
+		a, _ := e.try(post("/v1/verifications", creation(uuid.NewString(), "7")))
 		done <- a
 	}()
 	<-g.entered
-	a := e.do(call{method: "GET", path: "/v1/credits"})
+	a := e.do(get("/v1/credits"))
 	after, _ := strconv.Atoi(a.header.Get("Retry-After"))
 	if a.status != 503 || a.code() != "overloaded" || after < 10 || after > 20 {
 		t.Errorf("got %d %s, Retry-After %d", a.status, a.body, after)
@@ -526,17 +522,17 @@ func TestOneWorkspaceLeavesOthersAPlace(t *testing.T) {
 	done := make(chan answer, 2)
 	for range 2 {
 		go func() {
-			a, _ := e.try(call{method: "POST", path: "/v1/verifications", headers: creation(uuid.NewString(), "7")})
+			a, _ := e.try(post("/v1/verifications", creation(uuid.NewString(), "7")))
 			done <- a
 		}()
 		<-g.entered
 	}
-	a := e.do(call{method: "GET", path: "/v1/credits"})
+	a := e.do(get("/v1/credits"))
 	if after, _ := strconv.Atoi(a.header.Get("Retry-After")); a.status != 503 || a.code() != "overloaded" || after < 10 {
 		t.Errorf("a third of one workspace: %d %s, Retry-After %d", a.status, a.body, after)
 	}
 	for range 3 { // each gives its place back
-		if a := e.do(call{method: "GET", path: "/v1/credits", headers: map[string]string{"X-API-Key": other}}); a.status != 200 {
+		if a := e.do(get("/v1/credits", "X-API-Key", other)); a.status != 200 {
 			t.Errorf("one of another workspace: %d %s", a.status, a.body)
 		}
 	}
@@ -547,7 +543,7 @@ func TestOneWorkspaceLeavesOthersAPlace(t *testing.T) {
 		}
 	}
 	for range 3 {
-		if a := e.do(call{method: "GET", path: "/v1/verifications/" + uuid.NewString() + "/results"}); a.status != 404 {
+		if a := e.do(get("/v1/verifications/" + uuid.NewString() + "/results")); a.status != 404 {
 			t.Errorf("after it: %d %s", a.status, a.body)
 		}
 	}

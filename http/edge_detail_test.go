@@ -41,7 +41,7 @@ type shown struct {
 // detail reads one verification as a customer does.
 func (e *edge) detail(t *testing.T, id uuid.UUID) shown {
 	t.Helper()
-	a := e.send(t, call{method: "GET", path: "/v1/verifications/" + id.String()})
+	a := e.send(t, get("/v1/verifications/"+id.String()))
 	var d struct {
 		Status      string
 		CompletedAt *time.Time `json:"completed_at"`
@@ -158,7 +158,7 @@ func (d driver) active() []statusRow {
 		{"cancelling", func() uuid.UUID {
 			id, _ := d.prepared(d.some)
 			for range 2 {
-				a := d.do(call{method: "POST", path: create + "/" + id.String() + "/cancel"})
+				a := d.do(post(create+"/"+id.String()+"/cancel", nil))
 				if a.status != 202 {
 					d.t.Errorf("cancel of a leased verification: %d %s", a.status, a.body)
 				}
@@ -237,15 +237,14 @@ func TestDetailAges(t *testing.T) {
 func TestResultsAreCSV(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
-	if a := e.do(call{method: "GET", path: "/v1/verifications/" + e.create("1").String() +
-		"/results"}); string(a.body) != "email,result,message,checked_at\n" {
+	if a := e.do(get("/v1/verifications/" + e.create("1").String() + "/results")); string(a.body) != "email,result,message,checked_at\n" {
 		t.Errorf("before the upload: %q", a.body)
 	}
 	rows := results(20000)
 	rows[0].Email, rows[0].Outcome, rows[0].Reason = `"a,b"@example.com`, smtp.Invalid, smtp.MailboxNotFound
 	rows[1].Email = "=1+1@example.com"
 	id := e.verified(20001, rows).String()
-	a := e.do(call{method: "GET", path: "/v1/verifications/" + id + "/results"})
+	a := e.do(get("/v1/verifications/" + id + "/results"))
 	for name, want := range map[string]string{
 		"Content-Type": "text/csv", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
 		"Content-Disposition": `attachment; filename="results-` + id + `.csv"`,
@@ -274,7 +273,7 @@ func TestResultsFault(t *testing.T) {
 	e := newEdge(t, nil)
 	id := e.verified(20000, results(20000)).String()
 	e.book.cut.Store(10000)
-	c := call{method: "GET", path: "/v1/verifications/" + id + "/results"}
+	c := get("/v1/verifications/" + id + "/results")
 	a, err := e.try(c)
 	if a.status != 200 || !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("cut in the middle: %d, %d bytes, %v; want an unexpected end", a.status, len(a.body), err)
@@ -299,7 +298,7 @@ func TestResultsExpire(t *testing.T) {
 			Results: time.Millisecond, Funding: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
-		return e.do(call{method: "GET", path: "/v1/verifications/" + id + "/results"}).status == 404
+		return e.do(get("/v1/verifications/"+id+"/results")).status == 404
 	})
 	for _, method := range []string{"GET", "HEAD"} {
 		a := e.do(call{method: method, path: "/v1/verifications/" + id + "/results"})
@@ -307,7 +306,7 @@ func TestResultsExpire(t *testing.T) {
 			t.Errorf("%s: %d %s", method, a.status, a.body)
 		}
 	}
-	if a := e.do(call{method: "GET", path: "/v1/verifications/" + id}); a.status != 200 {
+	if a := e.do(get("/v1/verifications/" + id)); a.status != 200 {
 		t.Errorf("detail: %d", a.status)
 	}
 }
@@ -338,7 +337,7 @@ func TestDrain(t *testing.T) {
 	go func() { stopped <- e.server.Stop(ctx) }()
 	var a answer
 	listentest.Within(t, "the drain to begin", func() bool {
-		a = e.do(call{method: "GET", path: "/v1/credits"})
+		a = e.do(get("/v1/credits"))
 		return a.status != http.StatusOK
 	})
 	if a.status != 503 || a.code() != "service_unavailable" || a.header.Get("Retry-After") != "1" {
@@ -400,7 +399,7 @@ func TestReadersSeeWhatWasWritten(t *testing.T) {
 	e := newEdge(t, nil)
 	var granted atomic.Int64
 	read := func(path string, into any) error {
-		a, err := e.try(call{method: "GET", path: path})
+		a, err := e.try(get(path))
 		if err == nil && a.status != 200 {
 			err = fmt.Errorf("%s is answered %d %s", path, a.status, a.body)
 		}
@@ -418,7 +417,7 @@ func TestReadersSeeWhatWasWritten(t *testing.T) {
 		if err := read("/v1/credits", &credits); err != nil || credits.Credits < least {
 			return fmt.Errorf("%d credits after %d were granted, %v", credits.Credits, least, err)
 		}
-		made, err := e.try(call{method: "POST", path: "/v1/verifications", headers: creation(uuid.NewString(), "1")})
+		made, err := e.try(post("/v1/verifications", creation(uuid.NewString(), "1")))
 		var created api.Creation
 		if err != nil || json.Unmarshal(made.body, &created) != nil {
 			return fmt.Errorf("create is answered %d %s, %v", made.status, made.body, err)
@@ -442,7 +441,7 @@ func TestReadersSeeWhatWasWritten(t *testing.T) {
 			if shown != want {
 				return fmt.Errorf("history says %q, want %q", shown, want)
 			}
-			if a, err := e.try(call{method: "POST", path: "/v1/verifications/" + id + "/cancel"}); err != nil || a.status != 200 {
+			if a, err := e.try(post("/v1/verifications/"+id+"/cancel", nil)); err != nil || a.status != 200 {
 				return fmt.Errorf("cancel is answered %d %s, %v", a.status, a.body, err)
 			}
 		}

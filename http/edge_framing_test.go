@@ -175,7 +175,7 @@ func TestSmuggling(t *testing.T) {
 			}
 		}
 	}
-	if a := e.do(call{method: "GET", path: "/v1/verifications"}); strings.Contains(string(a.body),
+	if a := e.do(get("/v1/verifications")); strings.Contains(string(a.body),
 		"uploading") {
 		t.Errorf("a hidden request made a verification: %s", a.body)
 	}
@@ -277,7 +277,7 @@ func TestBodyThatEnds(t *testing.T) {
 			t.Errorf("answered %d to half a request", a.status)
 		}
 	}
-	if a := e.do(call{method: "GET", path: "/v1/verifications"}); strings.Contains(string(a.body),
+	if a := e.do(get("/v1/verifications")); strings.Contains(string(a.body),
 		"uploading") {
 		t.Errorf("half a request made a verification: %s", a.body)
 	}

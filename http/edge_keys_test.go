@@ -21,7 +21,7 @@ import (
 
 // withKey reads the credits with a key.
 func withKey(key string) call {
-	return call{method: "GET", path: "/v1/credits", headers: map[string]string{"X-API-Key": key}}
+	return get("/v1/credits", "X-API-Key", key)
 }
 
 // TestBadKeysHitNobodyElse: an address that is above its limit of bad keys gets 429
@@ -166,10 +166,10 @@ func TestWhatAWorkspaceMayHave(t *testing.T) {
 			t.Parallel()
 			e := newEdge(t, func(o *httpd.Options) { c.set(&o.PerWorkspace) })
 			first := creation(uuid.NewString(), "10")
-			if a := e.do(call{method: "POST", path: "/v1/verifications", headers: first}); a.status != 201 {
+			if a := e.do(post("/v1/verifications", first)); a.status != 201 {
 				t.Fatalf("first: %d %s", a.status, a.body)
 			}
-			second := call{method: "POST", path: "/v1/verifications", headers: creation(uuid.NewString(), "10")}
+			second := post("/v1/verifications", creation(uuid.NewString(), "10"))
 			a := e.do(second)
 			if a.status != 429 || a.code() != c.code || a.header.Get("Retry-After") != strconv.Itoa(c.after) {
 				t.Errorf("second: %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
@@ -177,13 +177,13 @@ func TestWhatAWorkspaceMayHave(t *testing.T) {
 			if n := e.counted("rollcall_http_limited_total", "limit", c.limit); n != 1 {
 				t.Errorf("counted %v times", n)
 			}
-			if a := e.do(call{method: "POST", path: "/v1/verifications", headers: first}); a.status != 200 {
+			if a := e.do(post("/v1/verifications", first)); a.status != 200 {
 				t.Errorf("first again: %d %s", a.status, a.body)
 			}
 			_, key, _ := e.customer("second")
 			other := creation(uuid.NewString(), "10")
 			other["X-API-Key"] = key
-			if a := e.do(call{method: "POST", path: "/v1/verifications", headers: other}); a.status != 201 {
+			if a := e.do(post("/v1/verifications", other)); a.status != 201 {
 				t.Errorf("another workspace: %d %s", a.status, a.body)
 			}
 			// What an operator sets goes before, and the same request is let in.
@@ -205,14 +205,14 @@ func TestNoRoomForANewFile(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
 	e.free.Store(0)
-	a := e.do(call{method: "POST", path: "/v1/verifications", headers: creation(uuid.NewString(), "10")})
+	a := e.do(post("/v1/verifications", creation(uuid.NewString(), "10")))
 	if a.status != 503 || a.code() != "storage_unavailable" || a.header.Get("Retry-After") != "60" {
 		t.Errorf("create: %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
 	}
 	if n := e.counted("rollcall_http_limited_total", "limit", "disk"); n != 1 {
 		t.Errorf("counted %v times", n)
 	}
-	if a := e.do(call{method: "GET", path: "/v1/credits"}); a.status != 200 {
+	if a := e.do(get("/v1/credits")); a.status != 200 {
 		t.Errorf("credits: %d %s", a.status, a.body)
 	}
 }

@@ -140,6 +140,16 @@ type call struct {
 	body         string
 }
 
+// get is a GET with headers, as names and values in turn.
+func get(path string, headers ...string) call {
+	return call{method: "GET", path: path, headers: header(headers...)}
+}
+
+// post is a POST.
+func post(path string, headers map[string]string, body ...string) call {
+	return call{method: "POST", path: path, headers: headers, body: strings.Join(body, "")}
+}
+
 // answer is what came back.
 type answer struct {
 	status int

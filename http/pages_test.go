@@ -92,7 +92,7 @@ func TestPagesGetWhatIsNotOfTheAPI(t *testing.T) {
 	if a, _ := e.page(t, "GET", "/openapi.yaml", nil); a.status != 200 || a.header.Get("Content-Type") != "application/yaml" {
 		t.Errorf("the description: %d", a.status)
 	}
-	if a := e.do(call{method: "GET", path: "/v1/credits"}); a.status != 200 || string(a.body) != `{"credits":1000000}` {
+	if a := e.do(get("/v1/credits")); a.status != 200 || string(a.body) != `{"credits":1000000}` {
 		t.Errorf("credits: %d %s", a.status, a.body)
 	}
 }
@@ -110,7 +110,7 @@ func TestPagesAreNowhereWithoutPages(t *testing.T) {
 func TestPagesAreToldWhatIsRefused(t *testing.T) {
 	e := pageRig(t, httpd.Rows{}, "")
 	long := map[string]string{"Content-Type": "text/plain"}
-	a, err := e.try(call{method: "POST", path: "/x", headers: long, body: strings.Repeat("a", 9<<10)})
+	a, err := e.try(post("/x", long, strings.Repeat("a", 9<<10)))
 	if err != nil || a.status != 422 || string(a.body) != "refused unexpected_body "+a.header.Get("X-Request-Id") {
 		t.Errorf("a long body: %v %d %q", err, a.status, a.body)
 	}
@@ -130,7 +130,7 @@ func TestPagesCreateAndReadAsTheAPIDoes(t *testing.T) {
 	if a.status != 201 || !strings.Contains(text, uploadCanary) || a.header.Get("Content-Type") != "application/json" {
 		t.Fatalf("create: %d %s", a.status, text)
 	}
-	again := e.do(call{method: "POST", path: "/v1/verifications", headers: creation(identity, "10")})
+	again := e.do(post("/v1/verifications", creation(identity, "10")))
 	if again.status != 200 || string(again.body) != text {
 		t.Errorf("the API recovers %d %s, want %s", again.status, again.body, text)
 	}
@@ -140,7 +140,7 @@ func TestPagesCreateAndReadAsTheAPIDoes(t *testing.T) {
 	}
 	id := text[strings.Index(text, `"id":"`)+6:][:36]
 	detail, shown := e.page(t, "GET", "/do/detail/"+id, nil)
-	same := e.do(call{method: "GET", path: "/v1/verifications/" + id})
+	same := e.do(get("/v1/verifications/" + id))
 	if detail.status != 200 || shown != string(same.body) || detail.header.Get("Retry-After") != "1" {
 		t.Errorf("detail: %d %s, want %s", detail.status, shown, same.body)
 	}
@@ -210,7 +210,7 @@ func TestPagesAreRefusedWhileTheServerStops(t *testing.T) {
 	})
 	first := make(chan error, 1)
 	go func() {
-		_, err := e.try(call{method: "GET", path: "/slow"})
+		_, err := e.try(get("/slow"))
 		first <- err
 	}()
 	<-arrived
@@ -221,7 +221,7 @@ func TestPagesAreRefusedWhileTheServerStops(t *testing.T) {
 		ended <- e.server.Stop(ctx)
 	}()
 	for {
-		p, err := e.try(call{method: "GET", path: "/other", headers: map[string]string{"X-API-Key": "-"}})
+		p, err := e.try(get("/other", "X-API-Key", "-"))
 		if err != nil {
 			t.Fatal(err)
 		}

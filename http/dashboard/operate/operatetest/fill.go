@@ -157,34 +157,32 @@ func (g *Rig) Settled(t testing.TB, n int64) ledger.Verification {
 	return v
 }
 
-// APIKeys gives the API keys of the workspace.
-func (g *Rig) APIKeys(t testing.TB) []ledger.Key {
+// read gives what the ledger answers.
+func read[In, Out any](t testing.TB, ask func(context.Context, In) (Out, error), in In) Out {
 	t.Helper()
-	found, err := g.book.Keys(t.Context(), g.Workspace.ID)
+	found, err := ask(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return found
+}
+
+// APIKeys gives the API keys of the workspace.
+func (g *Rig) APIKeys(t testing.TB) []ledger.Key {
+	t.Helper()
+	return read(t, g.book.Keys, g.Workspace.ID)
 }
 
 // People returns the members of the workspace.
 func (g *Rig) People(t testing.TB) []ledger.Membership {
 	t.Helper()
-	found, err := g.book.Members(t.Context(), g.Workspace.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
+	return read(t, g.book.Members, g.Workspace.ID)
 }
 
 // Links returns the valid invitations to the workspace.
 func (g *Rig) Links(t testing.TB) []ledger.Link {
 	t.Helper()
-	found, err := g.book.OpenLinks(t.Context(), g.Workspace.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
+	return read(t, g.book.OpenLinks, g.Workspace.ID)
 }
 
 // Sessions returns how many sessions of Anna are valid.
@@ -200,21 +198,13 @@ func (g *Rig) Sessions(t testing.TB) int {
 // Log gives the newest lines of the operator log.
 func (g *Rig) Log(t testing.TB) []ledger.LogLine {
 	t.Helper()
-	found, err := g.book.OperatorLog(t.Context(), ledger.LogQuery{Limit: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
+	return read(t, g.book.OperatorLog, ledger.LogQuery{Limit: 100})
 }
 
 // Usage returns the limits of the workspace.
 func (g *Rig) Usage(t testing.TB) ledger.Usage {
 	t.Helper()
-	u, err := g.book.Usage(t.Context(), g.Workspace.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u
+	return read(t, g.book.Usage, g.Workspace.ID)
 }
 
 // ands is the worst text of n bytes: HTML writes each "&" with five. Its end makes every text different.

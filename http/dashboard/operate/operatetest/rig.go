@@ -316,11 +316,7 @@ func (g *Rig) SetOverride(t testing.TB, o ledger.ThrottleOverride) {
 // Balance returns the balance of the workspace.
 func (g *Rig) Balance(t testing.TB) ledger.Balance {
 	t.Helper()
-	b, err := g.book.Balance(t.Context(), g.Workspace.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return read(t, g.book.Balance, g.Workspace.ID)
 }
 
 func (g *Rig) note(ctx context.Context, format string, args ...any) error {
