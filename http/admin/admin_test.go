@@ -98,11 +98,24 @@ func newRig(t *testing.T, changes ...func(*admin.Options)) *rig {
 // call makes one call with the token and reads the JSON answer.
 func (r *rig) call(method, path, body string) (status int, out map[string]any) {
 	r.t.Helper()
-	status, text := r.raw(method, path, body, "Bearer "+r.token)
+	status, text := r.ask(method, path, body)
 	if err := json.Unmarshal([]byte(text), &out); err != nil {
 		r.t.Fatalf("%s %s: %d %q is no JSON", method, path, status, text)
 	}
 	return status, out
+}
+
+// ask makes one call with the token.
+func (r *rig) ask(method, path, body string) (int, string) {
+	r.t.Helper()
+	return r.raw(method, path, body, "Bearer "+r.token)
+}
+
+// codeOf is the code of a refusal; "" for none.
+func codeOf(out map[string]any) string {
+	e, _ := out["error"].(map[string]any)
+	code, _ := e["code"].(string)
+	return code
 }
 
 func (r *rig) raw(method, path, body, authorization string) (int, string) {
@@ -373,7 +386,7 @@ func TestLimitsOfAWorkspace(t *testing.T) {
 	shows := func(method, body, open, stored, unpaid string) {
 		t.Helper()
 		want := `{"id":"` + id + `","name":"Example","weight":1,"open":` + open + `,"stored":` + stored + `,"unpaid":` + unpaid + `}`
-		status, text := r.raw(method, path, body, "Bearer "+r.token)
+		status, text := r.ask(method, path, body)
 		if status != 200 || strings.TrimSpace(text) != want {
 			t.Errorf("%s %s: %d %s, want %s", method, body, status, text, want)
 		}
@@ -420,7 +433,7 @@ func TestIdentity(t *testing.T) {
 		`"saw":"the address has no PTR","next":"Ask.","checked_at":"2030-01-02T03:04:05.000Z"},` +
 		`{"check":"block_list","source":"192.0.2.1","list":"bl.test","state":"ok","saw":"not on bl.test",` +
 		`"checked_at":"2030-01-02T03:04:05.000Z"}]}` + "\n"
-	if status, text := r.raw("GET", "/v1/identity", "", "Bearer "+r.token); status != 200 || text != want {
+	if status, text := r.ask("GET", "/v1/identity", ""); status != 200 || text != want {
 		t.Errorf("got %d %s, want %s", status, text, want)
 	}
 	if status, _ := r.raw("GET", "/v1/identity", "", "Bearer wrong"); status != 401 {
@@ -434,7 +447,7 @@ func TestIdentity(t *testing.T) {
 		t.Errorf("after a look: %d %v", status, out)
 	}
 	fails = errors.New("too late")
-	if status, text := r.raw("POST", "/v1/identity/check", "", "Bearer "+r.token); status != 503 ||
+	if status, text := r.ask("POST", "/v1/identity/check", ""); status != 503 ||
 		!strings.Contains(text, "unavailable") {
 		t.Errorf("a look that is too slow: %d %s", status, text)
 	}
@@ -451,7 +464,7 @@ func TestIdentity(t *testing.T) {
 func TestIdentityOfAProcessThatDoesNotProbe(t *testing.T) {
 	r := newRig(t)
 	for _, call := range [][2]string{{"GET", "/v1/identity"}, {"POST", "/v1/identity/check"}} {
-		if status, text := r.raw(call[0], call[1], "", "Bearer "+r.token); status != 409 ||
+		if status, text := r.ask(call[0], call[1], ""); status != 409 ||
 			!strings.Contains(text, "no_identity") {
 			t.Errorf("%s %s: got %d %s", call[0], call[1], status, text)
 		}

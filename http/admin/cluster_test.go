@@ -130,7 +130,7 @@ func TestMembersAreToldWithAllTheirFields(t *testing.T) {
 	m.Leases, m.Addresses, m.Receivers, m.Agreed = 4, 12044, 31, true
 	f := &fakeCluster{known: admin.Membership{Cluster: "rollcall", LedgerAge: 0.5, Members: []admin.Member{m}}}
 	r := newRig(t, withCluster(f))
-	status, text := r.raw("GET", "/v1/cluster/members", "", "Bearer "+r.token)
+	status, text := r.ask("GET", "/v1/cluster/members", "")
 	want := fmt.Sprintf(`{"cluster":"rollcall","members":[{"node":"%s","session":"%s","name":"node-1",`+
 		`"state":"serving","this":true,"version":"1.4.0","actor_address":"h:7947","gossip_address":"h:7946",`+
 		`"since":"2030-01-02T03:04:05.000Z","last_beat_seconds_ago":1.5,"leases":4,"addresses":12044,`+
@@ -140,7 +140,7 @@ func TestMembersAreToldWithAllTheirFields(t *testing.T) {
 		t.Errorf("got %d %s, want %s", status, text, want)
 	}
 	f.set(func() { f.known = admin.Membership{Cluster: "rollcall"} })
-	if _, text := r.raw("GET", "/v1/cluster/members", "", "Bearer "+r.token); !strings.Contains(text,
+	if _, text := r.ask("GET", "/v1/cluster/members", ""); !strings.Contains(text,
 		`"members":[]`) {
 		t.Errorf("no members: %s", text)
 	}
@@ -262,8 +262,7 @@ func TestClusterCallsAreTheOperators(t *testing.T) {
 				t.Errorf("%s with %q: %d %s", call, authorization, status, text)
 			}
 		}
-		if status, out := alone.call(method, "/v1/cluster/"+name, `{}`); status != 409 ||
-			out["error"].(map[string]any)["code"] != "no_cluster" {
+		if status, out := alone.call(method, "/v1/cluster/"+name, `{}`); status != 409 || codeOf(out) != "no_cluster" {
 			t.Errorf("%s without a cluster: %d %v", call, status, out)
 		}
 	}
@@ -321,8 +320,7 @@ func TestKeysAreChangedOnlyWhereNoNodeIsCutOff(t *testing.T) {
 	} {
 		f.set(func() { f.keys = c.rings })
 		status, out := r.call("POST", "/v1/cluster/keys", c.body)
-		e, _ := out["error"].(map[string]any)
-		code, _ := e["code"].(string)
+		code := codeOf(out)
 		if asked := f.calls(); status != c.status || code != c.code || asked != c.asked {
 			t.Errorf("%s: got %d %v and %q, want %d %q and %q", c.name, status, out, asked, c.status, c.code, c.asked)
 		}
@@ -343,8 +341,7 @@ func TestKeysAreChangedOnlyWhereNoNodeIsCutOff(t *testing.T) {
 	f.set(func() { f.keys, f.fails = nil, admin.ErrNoKeyring })
 	for _, body := range []string{"", use} {
 		method := map[bool]string{true: "GET", false: "POST"}[body == ""]
-		if status, out := r.call(method, "/v1/cluster/keys", body); status != 409 ||
-			out["error"].(map[string]any)["code"] != "no_keyring" {
+		if status, out := r.call(method, "/v1/cluster/keys", body); status != 409 || codeOf(out) != "no_keyring" {
 			t.Errorf("%s without keys: %d %v", method, status, out)
 		}
 	}
@@ -373,7 +370,7 @@ func TestAKeyIsSeenByTheClusterOnly(t *testing.T) {
 	r := newRig(t, withCluster(f), func(o *admin.Options) {
 		o.Log = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
-	status, text := r.raw("POST", "/v1/cluster/keys", `{"op":"add","key":"`+canary+`"}`, "Bearer "+r.token)
+	status, text := r.ask("POST", "/v1/cluster/keys", `{"op":"add","key":"`+canary+`"}`)
 	if f.calls() == "" || base64.StdEncoding.EncodeToString(f.added) != canary || status != 200 {
 		t.Fatalf("add: got %d %s, and the cluster has %d bytes", status, text, len(f.added))
 	}
@@ -387,7 +384,7 @@ func TestAKeyIsSeenByTheClusterOnly(t *testing.T) {
 		`{"op":"add","fingerprint":"00000001"}`, `{"op":"use"}`, `{}`, ``, `{"op":"use","fingerprint":"0000000G"}`,
 		`{"op":"add","key":"` + strings.Repeat(canary, 2000) + `"}`,
 	} {
-		status, text := r.raw("POST", "/v1/cluster/keys", body, "Bearer "+r.token)
+		status, text := r.ask("POST", "/v1/cluster/keys", body)
 		if status != 400 || !strings.Contains(text, "invalid_request") {
 			t.Errorf("%.60s: got %d %s", body, status, text)
 		}

@@ -95,7 +95,7 @@ func (r *rig) findsEvidence(id, address string) (int, admin.Explanation, string)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	status, text := r.raw("POST", "/v1/verifications/"+id+"/evidence", string(body), "Bearer "+r.token)
+	status, text := r.ask("POST", "/v1/verifications/"+id+"/evidence", string(body))
 	var f admin.Explanation
 	if status == 200 {
 		if err := json.Unmarshal([]byte(text), &f); err != nil {
@@ -130,8 +130,8 @@ func TestEvidenceThatIsNotThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(done.ID.String(), "user0@example.test", 410, "expired", "erased")
-	if status, _ := r.raw("POST", "/v1/verifications/"+done.ID.String()+"/evidence", `{"address":"a@b.test"}`,
-		""); status != 401 {
+	path := "/v1/verifications/" + done.ID.String() + "/evidence"
+	if status, _ := r.raw("POST", path, `{"address":"a@b.test"}`, ""); status != 401 {
 		t.Errorf("without the token: %d", status)
 	}
 	damaged := ledgertest.Batch(l, 2, 1, 1, smtp.Valid)
@@ -151,7 +151,7 @@ func TestEvidenceThatIsNotThere(t *testing.T) {
 // replays reads the lines of a replay.
 func (r *rig) replays(id, body string) (status int, lines []admin.ReplayLine) {
 	r.t.Helper()
-	status, text := r.raw("POST", "/v1/verifications/"+id+"/replay", body, "Bearer "+r.token)
+	status, text := r.ask("POST", "/v1/verifications/"+id+"/replay", body)
 	for line := range strings.Lines(text) {
 		var l admin.ReplayLine
 		if status == 200 {
@@ -268,14 +268,13 @@ func TestOneReplayAtATime(t *testing.T) {
 	path, statuses := "/v1/verifications/"+v.ID.String()+"/replay", make(chan int)
 	begin := func() {
 		go func() {
-			status, _ := r.raw("POST", path, `{}`, "Bearer "+r.token)
+			status, _ := r.ask("POST", path, `{}`)
 			statuses <- status
 		}()
 		<-b.begun
 	}
 	begin()
-	if status, out := r.call("POST", path, `{}`); status != 409 ||
-		out["error"].(map[string]any)["code"] != "replay_running" {
+	if status, out := r.call("POST", path, `{}`); status != 409 || codeOf(out) != "replay_running" {
 		t.Errorf("a second one: %d %v", status, out)
 	}
 	b.goOn <- struct{}{}

@@ -62,8 +62,7 @@ func TestEntriesOfAVerification(t *testing.T) {
 		}
 	}
 	other := strings.Replace(path, d.Workspace.String(), uuid.NewString(), 1)
-	if status, out := r.call("GET", other, ""); status != 404 ||
-		out["error"].(map[string]any)["code"] != "verification_not_found" {
+	if status, out := r.call("GET", other, ""); status != 404 || codeOf(out) != "verification_not_found" {
 		t.Errorf("in another workspace: %d %v", status, out)
 	}
 }
@@ -80,12 +79,11 @@ func TestBackupStreamsOneAtATime(t *testing.T) {
 	}))
 	answer := make(chan string, 1)
 	go func() {
-		_, text := r.raw("GET", "/v1/backup", "", "Bearer "+r.token)
+		_, text := r.ask("GET", "/v1/backup", "")
 		answer <- text
 	}()
 	<-begun
-	if status, out := r.call("GET", "/v1/backup", ""); status != 409 ||
-		out["error"].(map[string]any)["code"] != "backup_running" {
+	if status, out := r.call("GET", "/v1/backup", ""); status != 409 || codeOf(out) != "backup_running" {
 		t.Errorf("a second one: %d %v", status, out)
 	}
 	goOn <- struct{}{}
@@ -157,8 +155,7 @@ func TestBackupThatFails(t *testing.T) {
 	if _, err := io.Copy(io.Discard, answer.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("half a backup: %v", err)
 	}
-	if status, out := newRig(t).call("GET", "/v1/backup", ""); status != 409 ||
-		out["error"].(map[string]any)["code"] != "not_embedded" {
+	if status, out := newRig(t).call("GET", "/v1/backup", ""); status != 409 || codeOf(out) != "not_embedded" {
 		t.Errorf("of a server database: %d %v", status, out)
 	}
 }

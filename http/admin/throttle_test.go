@@ -201,7 +201,7 @@ func TestWhatIsNoOverride(t *testing.T) {
 			"rcpt_rate 10/s"},
 		"known, by hosts": {overrideBody(id, "big.test", `"rcpt_rate":"10/s"`, ""), "loosens_known", "google.com"},
 	} {
-		status, text := r.raw("POST", "/v1/throttle/overrides", c.body, "Bearer "+r.token)
+		status, text := r.ask("POST", "/v1/throttle/overrides", c.body)
 		if status/100 != 4 || !strings.Contains(text, `"code":"`+c.code) || !strings.Contains(text, c.want) ||
 			strings.Contains(text, "throttle:") {
 			t.Errorf("%s: %d %s, want %s with %q", name, status, text, c.code, c.want)
@@ -217,23 +217,23 @@ func TestWhatIsNoOverride(t *testing.T) {
 		"the longest": strings.Replace(overrideBody(uuid.NewString(), "a.test", `"connections":"1"`, ""),
 			"3600", "2678400", 1),
 	} {
-		if status, text := r.raw("POST", "/v1/throttle/overrides", body, "Bearer "+r.token); status != 200 {
+		if status, text := r.ask("POST", "/v1/throttle/overrides", body); status != 200 {
 			t.Errorf("%s: %d %s", name, status, text)
 		}
 	}
 	over := overrideBody(uuid.NewString(), "over.test", `"connections":"1"`, "")
 	for _, call := range [][2]string{{"overrides", over}, {"clear", `{"key":"over.test","reason":"done"}`}} {
-		if status, text := r.raw("POST", "/v1/throttle/"+call[0], call[1], "Bearer "+r.token); status != 200 {
+		if status, text := r.ask("POST", "/v1/throttle/"+call[0], call[1]); status != 200 {
 			t.Errorf("%s: %d %s", call[0], status, text)
 		}
 	}
-	if status, text := r.raw("POST", "/v1/throttle/overrides", over, "Bearer "+r.token); status != 409 ||
+	if status, text := r.ask("POST", "/v1/throttle/overrides", over); status != 409 ||
 		!strings.Contains(text, "new id") {
 		t.Errorf("set again when it does not hold: %d %s", status, text)
 	}
 	r.survey.fail(errors.New("no DNS"))
 	loose := overrideBody(uuid.NewString(), "nobody.test", `"connections":"9"`, "")
-	if status, text := r.raw("POST", "/v1/throttle/overrides", loose, "Bearer "+r.token); status != 409 ||
+	if status, text := r.ask("POST", "/v1/throttle/overrides", loose); status != 409 ||
 		!strings.Contains(text, "could not be looked up") || !strings.Contains(text, "--force") {
 		t.Errorf("more, without DNS: %d %s", status, text)
 	}
@@ -242,13 +242,12 @@ func TestWhatIsNoOverride(t *testing.T) {
 		"more, without DNS, forced": overrideBody(uuid.NewString(), "nobody.test", `"connections":"9"`,
 			`,"force":true`),
 	} {
-		if status, text := r.raw("POST", "/v1/throttle/overrides", body, "Bearer "+r.token); status != 200 {
+		if status, text := r.ask("POST", "/v1/throttle/overrides", body); status != 200 {
 			t.Errorf("%s: %d %s", name, status, text)
 		}
 	}
-	if status, text := r.raw("POST", "/v1/throttle/overrides", overrideBody(id, "google.com",
-		`"connections":"9"`, ""),
-		"Bearer "+r.token); status != 409 {
+	known := overrideBody(id, "google.com", `"connections":"9"`, "")
+	if status, text := r.ask("POST", "/v1/throttle/overrides", known); status != 409 {
 		t.Errorf("known, without DNS: %d %s", status, text)
 	}
 }
@@ -274,14 +273,9 @@ func TestTheAuthorOfAChangeIsNoted(t *testing.T) {
 		if c.call != "/v1/cluster/keys" && status != 200 {
 			t.Errorf("%s: %d %s", c.call, status, text)
 		}
-		var page admin.LogPage
-		_, text = r.raw("GET", "/v1/log?limit=1", "", "Bearer "+r.token)
-		if err := json.Unmarshal([]byte(text), &page); err != nil || len(page.Lines) != 1 {
-			t.Fatalf("log: %v %s", err, text)
-		}
-		if l := page.Lines[0]; l.Author != "carla" || !strings.HasPrefix(l.Action, c.action) ||
+		if l := r.newestLine(); l == nil || l.Author != "carla" || !strings.HasPrefix(l.Action, c.action) ||
 			!strings.HasPrefix(l.Subject, c.subject) {
-			t.Errorf("%s: logged %s", c.call, text)
+			t.Errorf("%s: logged %+v", c.call, l)
 		}
 	}
 	for _, bad := range []string{strings.Repeat("x", 201), "a\x01b", "\xff"} {
@@ -297,57 +291,58 @@ func TestTheAuthorOfAChangeIsNoted(t *testing.T) {
 	}
 }
 
-// TestASessionThatMayBeClosedIsNoted also when no answer came, as what it is; one that is
-// not there is none.
-func TestASessionThatMayBeClosedIsNoted(t *testing.T) {
-	r := newThrottleRig(t)
+// newestLine reads the newest line of the log; nil: there is none.
+func (r *throttleRig) newestLine() *admin.LogLine {
+	r.t.Helper()
+	var page admin.LogPage
+	_, text := r.ask("GET", "/v1/log?limit=1", "")
+	if err := json.Unmarshal([]byte(text), &page); err != nil {
+		r.t.Fatalf("log: %v %s", err, text)
+	}
+	if len(page.Lines) == 0 {
+		return nil
+	}
+	return &page.Lines[0]
+}
+
+// TestWhatMayBeDoneIsNoted: a session that is closed, and what is forgotten, also when no answer came, as what it is;
+// of a receiver that is not there nothing is noted.
+func TestWhatMayBeDoneIsNoted(t *testing.T) {
+	noAnswer := errors.New("no answer")
 	for _, c := range []struct {
-		fails error
-		want  string
-	}{{inspect.ErrNotThere, ""}, {errors.New("no answer"), "session 4 node-1: tried, perhaps not closed"},
-		{nil, "session 4 node-1"}} {
+		call, body   string
+		fails        error
+		action, want string
+		reason       string
+	}{
+		{"close", `{"key":"a.test","node":"node-1","session":4}`, inspect.ErrNotThere, "", "", ""},
+		{"close", `{"key":"a.test","node":"node-1","session":4}`, noAnswer, "session close",
+			"session 4 node-1: tried, perhaps not closed", ""},
+		{"close", `{"key":"a.test","node":"node-1","session":4}`, nil, "session close", "session 4 node-1", ""},
+		{"forget", `{"key":"a.test","what":"block","reason":"they said sorry"}`, inspect.ErrNotThere, "", "", ""},
+		{"forget", `{"key":"a.test","what":"block","reason":"they said sorry"}`, noAnswer, "receiver forget",
+			"block: tried, perhaps not forgotten", "they said sorry"},
+		{"forget", `{"key":"a.test","what":"block","reason":"they said sorry"}`, nil, "receiver forget",
+			"block: 2 things dropped, without node-3", "they said sorry"},
+	} {
+		r := newThrottleRig(t)
 		r.survey.fail(c.fails)
-		r.as("carla", "POST", "/v1/receivers/close", `{"key":"a.test","node":"node-1","session":4}`)
-		var page admin.LogPage
-		_, text := r.raw("GET", "/v1/log?limit=1", "", "Bearer "+r.token)
-		if err := json.Unmarshal([]byte(text), &page); err != nil {
-			t.Fatalf("log: %v %s", err, text)
-		}
-		switch {
-		case c.want == "" && len(page.Lines) == 0:
-		case len(page.Lines) != 1 || page.Lines[0].Action != "session close" || page.Lines[0].Subject != "a.test" ||
-			page.Lines[0].Author != "carla" || page.Lines[0].New != c.want:
-			t.Errorf("%v: want %q, logged %s", c.fails, c.want, text)
+		r.as("carla", "POST", "/v1/receivers/"+c.call, c.body)
+		switch l := r.newestLine(); {
+		case c.action == "" && l == nil:
+		case l == nil || l.Action != c.action || l.Subject != "a.test" || l.Author != "carla" || l.New != c.want ||
+			l.Reason != c.reason:
+			t.Errorf("%s, %v: want %q, logged %+v", c.call, c.fails, c.want, l)
 		}
 	}
 }
 
-// TestWhatIsForgottenIsNoted with its reason and how much it was, also when no answer came.
-func TestWhatIsForgottenIsNoted(t *testing.T) {
+// TestWhatCannotBeForgotten is refused.
+func TestWhatCannotBeForgotten(t *testing.T) {
 	r := newThrottleRig(t)
-	for _, c := range []struct {
-		fails error
-		want  string
-	}{{inspect.ErrNotThere, ""}, {errors.New("no answer"), "block: tried, perhaps not forgotten"},
-		{nil, "block: 2 things dropped, without node-3"}} {
-		r.survey.fail(c.fails)
-		r.as("carla", "POST", "/v1/receivers/forget", `{"key":"a.test","what":"block","reason":"they said sorry"}`)
-		var page admin.LogPage
-		_, text := r.raw("GET", "/v1/log?limit=1", "", "Bearer "+r.token)
-		if err := json.Unmarshal([]byte(text), &page); err != nil {
-			t.Fatalf("log: %v %s", err, text)
-		}
-		switch {
-		case c.want == "" && len(page.Lines) == 0:
-		case len(page.Lines) != 1 || page.Lines[0].Action != "receiver forget" || page.Lines[0].Subject != "a.test" ||
-			page.Lines[0].Author != "carla" || page.Lines[0].New != c.want || page.Lines[0].Reason != "they said sorry":
-			t.Errorf("%v: want %q, logged %s", c.fails, c.want, text)
-		}
-	}
-	r.survey.fail(nil)
 	for _, body := range []string{`{"key":"a","what":"all"}`, `{"key":"a","what":"","reason":"x"}`,
 		`{"key":"","what":"all","reason":"x"}`, `{"key":"a","what":"everything","reason":"x"}`, `x`} {
-		if status, text := r.raw("POST", "/v1/receivers/forget", body, "Bearer "+r.token); status != 400 {
+		if status, text := r.ask("POST", "/v1/receivers/forget", body); status != 400 {
 			t.Errorf("forget %s: %d %s", body, status, text)
 		}
 	}
@@ -367,7 +362,7 @@ func TestTheLogIsReadInPages(t *testing.T) {
 	path := "/v1/log?limit=3"
 	for {
 		var page admin.LogPage
-		_, text := r.raw("GET", path, "", "Bearer "+r.token)
+		_, text := r.ask("GET", path, "")
 		if err := json.Unmarshal([]byte(text), &page); err != nil {
 			t.Fatalf("%v %s", err, text)
 		}
@@ -389,7 +384,7 @@ func TestTheLogIsReadInPages(t *testing.T) {
 	}
 	for _, bad := range []string{"limit=0", "limit=1001", "limit=x", "before=yesterday", "after=1",
 		"after=" + uuid.NewString()} {
-		if status, text := r.raw("GET", "/v1/log?"+bad, "", "Bearer "+r.token); status != 400 {
+		if status, text := r.ask("GET", "/v1/log?"+bad, ""); status != 400 {
 			t.Errorf("%s: %d %s", bad, status, text)
 		}
 	}
@@ -434,12 +429,12 @@ func TestTheSurveyIsAsked(t *testing.T) {
 	r.survey.fail(nil)
 	for _, path := range []string{"/v1/receivers/detail", "/v1/receivers/detail?key=" + strings.Repeat("x", 601),
 		"/v1/receivers/trace?key=a&after=x", "/v1/throttle/explain", "/v1/verifications/1/waits"} {
-		if status, text := r.raw("GET", path, "", "Bearer "+r.token); status != 400 {
+		if status, text := r.ask("GET", path, ""); status != 400 {
 			t.Errorf("%s: %d %s", path, status, text)
 		}
 	}
 	for _, body := range []string{`{"key":"a","session":0}`, `{"key":"","session":1}`, `x`} {
-		if status, text := r.raw("POST", "/v1/receivers/close", body, "Bearer "+r.token); status != 400 {
+		if status, text := r.ask("POST", "/v1/receivers/close", body); status != 400 {
 			t.Errorf("close %s: %d %s", body, status, text)
 		}
 	}
@@ -464,7 +459,7 @@ func TestACandidateIsReplayed(t *testing.T) {
 		}
 	})
 	call := func(throttle string) (int, string) {
-		return r.raw("POST", "/v1/throttle/replay", fmt.Sprintf(`{"throttle":%q}`, throttle), "Bearer "+r.token)
+		return r.ask("POST", "/v1/throttle/replay", fmt.Sprintf(`{"throttle":%q}`, throttle))
 	}
 	if status, text := call("good"); status != 200 || !strings.Contains(text, `"asked":4,"receivers":[],`) {
 		t.Errorf("%d %s", status, text)
@@ -493,11 +488,12 @@ func TestAProcessThatDoesNotProbe(t *testing.T) {
 	r := newRig(t)
 	for path, code := range map[string]string{"/v1/receivers": "no_survey", "/v1/throttle": "no_throttle",
 		"/v1/throttle/explain?name=a": "no_survey"} {
-		if status, text := r.raw("GET", path, "", "Bearer "+r.token); status != 409 || !strings.Contains(text, code) {
+		status, text := r.ask("GET", path, "")
+		if status != 409 || !strings.Contains(text, code) {
 			t.Errorf("%s: %d %s", path, status, text)
 		}
 	}
-	if status, text := r.raw("POST", "/v1/throttle/replay", "{}", "Bearer "+r.token); status != 409 {
+	if status, text := r.ask("POST", "/v1/throttle/replay", "{}"); status != 409 {
 		t.Errorf("replay: %d %s", status, text)
 	}
 }
@@ -508,13 +504,12 @@ func TestWeightsHaveBounds(t *testing.T) {
 	_, w := r.call("POST", "/v1/workspaces", `{"name":"Example"}`)
 	id, _ := w["id"].(string)
 	for weight, want := range map[int]int{0: 400, 1: 200, 100: 200, 101: 400, -1: 400} {
-		if status, text := r.raw("POST", "/v1/workspaces/"+id+"/weight", fmt.Sprintf(`{"weight":%d}`, weight),
-			"Bearer "+r.token); status != want {
+		status, text := r.ask("POST", "/v1/workspaces/"+id+"/weight", fmt.Sprintf(`{"weight":%d}`, weight))
+		if status != want {
 			t.Errorf("weight %d: %d %s", weight, status, text)
 		}
 	}
-	if status, _ := r.raw("POST", "/v1/workspaces/"+uuid.NewString()+"/weight", `{"weight":2}`,
-		"Bearer "+r.token); status != 404 {
+	if status, _ := r.ask("POST", "/v1/workspaces/"+uuid.NewString()+"/weight", `{"weight":2}`); status != 404 {
 		t.Errorf("of nobody: %d", status)
 	}
 	if r.tuned.Load() != 2 {

@@ -29,7 +29,7 @@ func TestWhyNobodyWorksOnAVerification(t *testing.T) {
 	d := ledgertest.NewFixture(t, r.book, 5)
 	told := func(id uuid.UUID, status ledger.Status, total, final int64, words ...string) {
 		t.Helper()
-		code, text := r.raw("GET", "/v1/verifications/"+id.String()+"/waits", "", "Bearer "+r.token)
+		code, text := r.ask("GET", "/v1/verifications/"+id.String()+"/waits", "")
 		var v inspect.Verification
 		if err := json.Unmarshal([]byte(text), &v); err != nil || code != 200 || v.Status != string(status) ||
 			v.Total != total || v.Final != final || v.ID != id.String() || v.Workspace != d.Workspace.String() ||
@@ -71,7 +71,7 @@ func TestWhyNobodyWorksOnAVerification(t *testing.T) {
 		t.Fatal(err)
 	}
 	told(parked.ID, ledger.Waiting, 1, 0, "waits in the ledger", "before ")
-	code, text := r.raw("GET", "/v1/verifications/"+parked.ID.String()+"/waits", "", "Bearer "+r.token)
+	code, text := r.ask("GET", "/v1/verifications/"+parked.ID.String()+"/waits", "")
 	if code != 200 || !strings.Contains(text, `"addresses":1,"for":"retry"`) {
 		t.Errorf("what a parked one waits for: %d %s", code, text)
 	}
@@ -83,7 +83,7 @@ func TestWhyNobodyWorksOnAVerification(t *testing.T) {
 		t.Fatal(err)
 	}
 	told(v.ID, ledger.Completed, 4, 4, "3 valid", "results were erased")
-	code, text = r.raw("GET", "/v1/verifications/"+uuid.NewString()+"/waits", "", "Bearer "+r.token)
+	code, text = r.ask("GET", "/v1/verifications/"+uuid.NewString()+"/waits", "")
 	if code != 404 || !strings.Contains(text, "there is no verification with this id") {
 		t.Errorf("an unknown id: %d %s", code, text)
 	}
