@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -25,28 +24,20 @@ func TestAuditIsReadOnATerminal(t *testing.T) {
 	long := strings.Repeat("wrong numbers ", 20)
 	var sound, broken bytes.Buffer
 	report := ledger.AuditReport{Workspaces: 1, Entries: 1234567, Newest: time.UnixMilli(1).UTC()}
-	if err := newAuditView(report, reading{Ledger: "sqlite:x"}, time.Second).print(screen{&sound}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, newAuditView(report, reading{Ledger: "sqlite:x"}, time.Second).print(screen{&sound}))
 	for _, i := range ledger.Invariants() {
 		report.Violations = append(report.Violations, ledger.Violation{Invariant: i.ID,
 			Subject: "11111111-2222-4333-8444-555555555555", Detail: long})
 	}
 	report.Found = int64(len(report.Violations)) + 5
 	view := newAuditView(report, reading{Node: "unix:/run/x"}, time.Second)
-	if err := view.print(screen{&broken}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, view.print(screen{&broken}))
 	if !strings.HasPrefix(sound.String(), "audit of the ledger sqlite:x\n") ||
 		!strings.HasPrefix(broken.String(), "audit of the node at unix:/run/x\n") {
 		t.Errorf("what was read is not in the first lines of\n%s\n%s", &sound, &broken)
 	}
-	for _, want := range []string{"entries        1,234,567", "every invariant holds; read in 1.0 s",
-		"I13          yes"} {
-		if !strings.Contains(sound.String(), want) {
-			t.Errorf("%q is missing in\n%s", want, &sound)
-		}
-	}
+	holds(t, sound.String(), "entries        1,234,567", "every invariant holds; read in 1.0 s",
+		"I13          yes")
 	if n := strings.Count(broken.String(), "To do: "); n != len(ledger.Invariants()) ||
 		!strings.Contains(broken.String(), fmt.Sprintf("%d violations were found, %d are listed", report.Found,
 			len(report.Violations))) ||
@@ -55,9 +46,7 @@ func TestAuditIsReadOnATerminal(t *testing.T) {
 	}
 	fits(t, sound.String()+broken.String(), term.Columns)
 	text, err := json.Marshal(view)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, want := range []string{`"id":"I1"`, `"took_seconds":1`, `"read":{"node":"unix:/run/x"}`, `"workspaces":1`} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("%q is missing in %s", want, text)
@@ -79,9 +68,7 @@ func TestANodeFindsByItselfThatItsBooksAreOff(t *testing.T) {
 	metric := func(want string) {
 		t.Helper()
 		answer, err := http.Get("http://" + admin + "/metrics")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		defer answer.Body.Close()
 		text, err := io.ReadAll(answer.Body)
 		if err != nil || !strings.Contains(string(text), "\nrollcall_audit_violations "+want+"\n") {
@@ -102,9 +89,7 @@ func TestANodeFindsByItselfThatItsBooksAreOff(t *testing.T) {
 	}
 	c.correctsTheBooks(node, report(t, stdout))
 	metric("0")
-	if code := node.stop(syscall.SIGTERM); code != exitDone {
-		t.Errorf("SIGTERM: got code %d", code)
-	}
+	node.terminate()
 	// Without a node the command reads and corrects the ledger itself.
 	c.environ = []string{noNodeHere}
 	c.spoilsTheBooks()
@@ -140,9 +125,7 @@ func (c *cli) spoils(statement string) {
 		_, err = db.Exec(statement)
 		err = errors.Join(err, db.Close())
 	}
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	noError(c.t, err)
 }
 
 // report gives the subject that an audit printed.

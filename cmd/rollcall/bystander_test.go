@@ -43,9 +43,7 @@ func (r *rig) bystander(ctx context.Context) *bystander {
 		b.tenant, err = client.OpenTenant(ctx, client.NewAdmin(r.admin, token), client.TenantOptions{
 			File: filepath.Join(r.folder, "bystander.json"), Workspace: "bystander", Credits: 100})
 	}
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	noError(r.t, err)
 	b.client = client.NewAPI(r.api, b.tenant.Key, func(string) {})
 	for _, made := range []*api.Creation{&b.finished, &b.doomed, &b.waiting} {
 		if *made, err = b.client.Create(ctx, uuid.New(), int64(len(bystanderFile)), "by.csv"); err != nil {
@@ -60,9 +58,7 @@ func (r *rig) bystander(ctx context.Context) *bystander {
 func (b *bystander) upload(ctx context.Context, v api.Creation) {
 	b.t.Helper()
 	size := int64(len(bystanderFile))
-	if err := b.client.Upload(ctx, v.Upload.URL, strings.NewReader(bystanderFile), size, func(int64) {}); err != nil {
-		b.t.Fatal(err)
-	}
+	noError(b.t, b.client.Upload(ctx, v.Upload.URL, strings.NewReader(bystanderFile), size, func(int64) {}))
 	for {
 		d, err := look(ctx, b.client, v.ID)
 		if err == nil && d.CompletedAt != nil {
@@ -230,9 +226,7 @@ func (b *bystander) wantLater(what string, a answered, code api.Code) {
 func (b *bystander) served(ctx context.Context) {
 	b.t.Helper()
 	made, err := b.client.Create(ctx, b.identity, int64(len(bystanderFile)), "")
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	noError(b.t, err)
 	b.upload(ctx, made)
 	b.upload(ctx, b.waiting)
 	var cancelled api.Detail

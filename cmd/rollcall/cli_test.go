@@ -90,9 +90,7 @@ func newCLI(t *testing.T) *cli {
 // command prepares one run; nothing of the tester's environment named ROLLCALL_ gets in.
 func (c *cli) command(ctx context.Context, args ...string) *exec.Cmd {
 	name, err := binary()
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	noError(c.t, err)
 	if c.binary != "" {
 		name = c.binary
 	}
@@ -125,12 +123,26 @@ func (c *cli) run(args ...string) (code int, stdout, stderr string) {
 	return command.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
+// does runs a command that has to succeed.
+func (c *cli) does(args ...string) {
+	c.t.Helper()
+	if code, _, stderr := c.run(args...); code != exitDone {
+		c.t.Fatalf("rollcall %q: got code %d and %s", args, code, stderr)
+	}
+}
+
+// noError ends a test that cannot go on after an error.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // write puts a file into the folder and gives its name.
 func (c *cli) write(name, text string) string {
 	c.t.Helper()
-	if err := os.WriteFile(filepath.Join(c.folder, name), []byte(text), 0o600); err != nil {
-		c.t.Fatal(err)
-	}
+	noError(c.t, os.WriteFile(filepath.Join(c.folder, name), []byte(text), 0o600))
 	return name
 }
 
@@ -138,9 +150,7 @@ func (c *cli) write(name, text string) string {
 func example(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join(HouseRoot, "examples", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return path
 }
 
@@ -237,9 +247,7 @@ func TestVersionAndCompletion(t *testing.T) {
 func TestAUsedPortIsToldInOneLine(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer taken.Close()
 	c := newCLI(t)
 	c.environ = []string{
@@ -267,9 +275,7 @@ func (c *cli) start(args ...string) *background {
 	command := c.command(context.Background(), args...)
 	reader, writer := io.Pipe()
 	command.Stdout, command.Stderr = writer, writer
-	if err := command.Start(); err != nil {
-		c.t.Fatal(err)
-	}
+	noError(c.t, command.Start())
 	b := &background{t: c.t, command: command, lines: make(chan string, 1000), ended: make(chan error, 1)}
 	go readLines(reader, b.lines)
 	go func() {
@@ -331,9 +337,7 @@ func (b *background) waitFor(text string) string {
 // stop sends a signal and gives the exit code.
 func (b *background) stop(signal os.Signal) int {
 	b.t.Helper()
-	if err := b.command.Process.Signal(signal); err != nil {
-		b.t.Fatal(err)
-	}
+	noError(b.t, b.command.Process.Signal(signal))
 	select {
 	case <-b.ended:
 	case <-time.After(30 * time.Second): // the operators' contract
@@ -342,12 +346,18 @@ func (b *background) stop(signal os.Signal) int {
 	return b.command.ProcessState.ExitCode()
 }
 
+// terminate ends a node by SIGTERM, which is no failure.
+func (b *background) terminate() {
+	b.t.Helper()
+	if code := b.stop(syscall.SIGTERM); code != exitDone {
+		b.t.Errorf("SIGTERM: got code %d, want %d", code, exitDone)
+	}
+}
+
 func TestVerifyInTheLabGivesTheExpectedOutcomes(t *testing.T) {
 	t.Parallel()
 	expected, err := os.ReadFile(example(t, "contacts.expected.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	c := newCLI(t)
 	c.environ = hurried
 	code, stdout, stderr := c.run("verify", "--lab", example(t, "contacts.csv"))
@@ -361,9 +371,7 @@ func TestVerifyInTheLabGivesTheExpectedOutcomes(t *testing.T) {
 		}
 	}
 	readme, err := os.ReadFile(filepath.Join(HouseRoot, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	_, picture, _ := strings.Cut(string(readme), "--out results.csv\n")
 	picture, _, _ = strings.Cut(picture, "```")
 	took := regexp.MustCompile(`in [0-9.]+(ms|s):`) // it differs from run to run
@@ -398,9 +406,7 @@ func TestStoppedHalfWayTheSameCommandGoesOn(t *testing.T) {
 	if code := b.stop(syscall.SIGINT); code != exitStopped {
 		t.Errorf("interrupted: got code %d, want %d", code, exitStopped)
 	}
-	if code, _, stderr := c.run("verify", "--lab", "list.csv", "--out", "r.csv"); code != exitDone {
-		t.Fatalf("again: got code %d and %s", code, stderr)
-	}
+	c.does("verify", "--lab", "list.csv", "--out", "r.csv")
 	results, err := os.ReadFile(filepath.Join(c.folder, "r.csv"))
 	if n := strings.Count(string(results), ",valid,"); err != nil || n != rows {
 		t.Errorf("got %d valid addresses and %v, want %d", n, err, rows)
@@ -422,9 +428,7 @@ func TestNothingIsServedInClearToOthers(t *testing.T) {
 	c := newCLI(t)
 	file := c.write("rollcall.toml", "[http]\nlisten = \"0.0.0.0:8080\"\n")
 	document, err := os.ReadFile(filepath.Join(HouseRoot, "docs", "start", "network.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, args := range [][]string{{"config", "check", file}, {"serve", "--config", file}} {
 		code, _, stderr := c.run(args...)
 		if code == exitDone || !strings.Contains(stderr, "http.plain = true") || !strings.Contains(string(document), stderr) {
@@ -439,14 +443,10 @@ func TestNothingIsServedInClearToOthers(t *testing.T) {
 func TestPreflight(t *testing.T) {
 	t.Parallel()
 	lab, err := smtplab.Start(smtplab.Defaults())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer lab.Stop(t.Context())
 	silent, err := net.ListenPacket("udp", "127.0.0.1:0") // takes questions, gives no answers
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer silent.Close()
 	for _, x := range []struct {
 		name, list string
@@ -474,13 +474,9 @@ func TestPreflight(t *testing.T) {
 			c.DNS.Servers, c.DNS.Timeout.Duration = []string{x.dns}, time.Second
 			c.SMTP.Port, c.SMTP.AllowNetworks = x.port, []string{lab.Network().String()}
 			name := filepath.Join(t.TempDir(), "list.csv")
-			if err := os.WriteFile(name, []byte(x.list), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.WriteFile(name, []byte(x.list), 0o600))
 			in, err := openInput(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			defer in.Close()
 			err = preflight(t.Context(), c, in)
 			if x.want != nil && !errors.Is(err, x.want) || (err == nil) != (x.want == nil && x.text == "") {
@@ -503,9 +499,7 @@ func TestErrorsNameCommands(t *testing.T) {
 	}
 	for _, name := range files {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		for line := range strings.Lines(string(text)) {
 			if strings.HasPrefix(line, "//") || route.MatchString(line) || strings.HasSuffix(name, "_test.go") {
 				continue

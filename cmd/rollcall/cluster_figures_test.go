@@ -114,9 +114,7 @@ func (w *crowd) start(nodes ...*measured) {
 func (w *crowd) launch(m *measured) {
 	w.t.Helper()
 	log, err := os.OpenFile(filepath.Join(m.folder, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, err)
 	defer log.Close()
 	c := m.command(context.Background(), "serve", "--config", "node.toml")
 	if m.files > 0 {
@@ -126,9 +124,7 @@ func (w *crowd) launch(m *measured) {
 		c = limited
 	}
 	c.Stdout, c.Stderr = log, log
-	if err := c.Start(); err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, c.Start())
 	m.life = c
 	w.t.Cleanup(func() {
 		_ = c.Process.Kill() // fails when it has ended
@@ -144,9 +140,7 @@ func (w *crowd) launch(m *measured) {
 func (w *crowd) kill(m *measured) time.Time {
 	w.t.Helper()
 	at := time.Now()
-	if err := m.life.Process.Signal(syscall.SIGKILL); err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, m.life.Process.Signal(syscall.SIGKILL))
 	_ = m.life.Wait()
 	return at
 }
@@ -239,9 +233,7 @@ type standing struct {
 func (w *crowd) standing(id uuid.UUID) (s standing) {
 	w.t.Helper()
 	const ask = "SELECT lease_node, epoch, completed > 0 FROM verifications WHERE id = $1"
-	if err := w.book.QueryRow(w.t.Context(), ask, id[:]).Scan(&s.node, &s.epoch, &s.done); err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, w.book.QueryRow(w.t.Context(), ask, id[:]).Scan(&s.node, &s.epoch, &s.done))
 	return s
 }
 
@@ -274,9 +266,7 @@ func TestClusterFiguresOfThroughput(t *testing.T) {
 		var processor time.Duration
 		for _, m := range w.nodes {
 			p, err := processorOf(m.life.Process.Pid)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			processor += p
 			w.kill(m)
 		}

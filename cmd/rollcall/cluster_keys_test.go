@@ -34,13 +34,9 @@ func TestKeysAreMadeInNewFiles(t *testing.T) {
 	r := newClusterRig(t, trio())
 	name := filepath.Join(t.TempDir(), "next.key")
 	stdout, _, err := r.run("", "keys", "new", name, "--json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var made newKeyFileView
-	if err := json.Unmarshal([]byte(stdout), &made); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal([]byte(stdout), &made))
 	key, err := readKey(name, nil)
 	info, statErr := os.Stat(name)
 	if err != nil || statErr != nil || info.Mode().Perm() != 0o600 || len(key) != 44 || strings.Contains(stdout, key) {
@@ -64,9 +60,7 @@ func TestKeysOfACluster(t *testing.T) {
 	folder := t.TempDir()
 	file := func(name, text string, mode os.FileMode) string {
 		path := filepath.Join(folder, name)
-		if err := errors.Join(os.WriteFile(path, []byte(text), mode), os.Chmod(path, mode)); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, errors.Join(os.WriteFile(path, []byte(text), mode), os.Chmod(path, mode)))
 		return path
 	}
 	one := file("one.key", "# the next one\n\n"+canaryKey+"\n", 0o600)
@@ -184,32 +178,20 @@ func loadNode(dir, name string) (*secure.Identity, error) {
 func TestCertificatesAreMadeForNodes(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "certs")
 	out := mustCerts(t, "init", "--dir", dir, "--cluster", "mail")
-	for _, want := range []string{"ca.crt", "ca.key", "cluster cert node NAME --dir " + dir} {
-		if !strings.Contains(out, want) {
-			t.Errorf("init does not say %q:\n%s", want, out)
-		}
-	}
+	holds(t, out, "ca.crt", "ca.key", "cluster cert node NAME --dir "+dir)
 	out = mustCerts(t, "node", "node-1.example.net", "--dir", dir)
-	for _, want := range []string{"tls_ca_file = ", "tls_cert_file = ", "tls_key_file = ",
-		"node-1.example.net.key"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("node does not say %q:\n%s", want, out)
-		}
-	}
+	holds(t, out, "tls_ca_file = ", "tls_cert_file = ", "tls_key_file = ",
+		"node-1.example.net.key")
 	for name, want := range map[string]fs.FileMode{"ca.crt": 0o644, "ca.key": 0o600,
 		"node-1.example.net.crt": 0o644, "node-1.example.net.key": 0o600} {
 		info, err := os.Stat(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if info.Mode().Perm() != want {
 			t.Errorf("%s has mode %04o, want %04o", name, info.Mode().Perm(), want)
 		}
 	}
 	i, err := loadNode(dir, "node-1.example.net")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if left := time.Until(i.Expires()); left < 364*24*time.Hour || left > 365*24*time.Hour {
 		t.Errorf("valid for %s, want a year", left)
 	}
@@ -233,9 +215,7 @@ func TestCertificatesAsJSON(t *testing.T) {
 		{[]string{"show", show}, certView{Name: "a", Issuer: "CA of rollcall", Cert: show}},
 	} {
 		var got certView
-		if err := json.Unmarshal([]byte(mustCerts(t, append(c.args, "--json")...)), &got); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, json.Unmarshal([]byte(mustCerts(t, append(c.args, "--json")...)), &got))
 		begins, err := time.Parse(time.RFC3339, got.Begins)
 		if err != nil || time.Since(begins) < time.Hour || got.Expires <= got.Begins {
 			t.Errorf("%v: valid from %s to %s", c.args, got.Begins, got.Expires)
@@ -255,9 +235,7 @@ func TestCertificatesAreNotOverwritten(t *testing.T) {
 		var all string
 		for _, name := range []string{"ca.crt", "ca.key", "a.crt", "a.key"} {
 			text, err := os.ReadFile(filepath.Join(dir, name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			all += string(text)
 		}
 		return all
@@ -266,9 +244,7 @@ func TestCertificatesAreNotOverwritten(t *testing.T) {
 	for _, missing := range []string{"", "a.crt", "a.key", "ca.crt", "ca.key"} {
 		away := filepath.Join(dir, "away")
 		if missing != "" {
-			if err := os.Rename(filepath.Join(dir, missing), away); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.Rename(filepath.Join(dir, missing), away))
 		}
 		if _, err := certs(t, "init", "--dir", dir); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("init without %q: %v", missing, err)
@@ -281,9 +257,7 @@ func TestCertificatesAreNotOverwritten(t *testing.T) {
 			t.Errorf("node without %q: %v, want %v", missing, err, wantErr)
 		}
 		if missing != "" {
-			if err := os.Rename(away, filepath.Join(dir, missing)); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.Rename(away, filepath.Join(dir, missing)))
 		}
 		if read() != before {
 			t.Fatalf("without %q something was overwritten", missing)
@@ -297,9 +271,7 @@ func TestACertificateIsRenewed(t *testing.T) {
 	mustCerts(t, "node", "a", "--dir", dir, "--days", "1")
 	mustCerts(t, "node", "a", "--dir", dir, "--days", "10", "--renew")
 	i, err := loadNode(dir, "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if left := time.Until(i.Expires()); left < 9*24*time.Hour || left > 10*24*time.Hour {
 		t.Errorf("valid for %s, want 10 days", left)
 	}
@@ -313,9 +285,7 @@ func TestCertificatesThatCannotBeMade(t *testing.T) {
 	mustCerts(t, "init", "--dir", dir)
 	open := t.TempDir()
 	mustCerts(t, "init", "--dir", open)
-	if err := os.Chmod(filepath.Join(open, "ca.key"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.Chmod(filepath.Join(open, "ca.key"), 0o644))
 	for _, c := range []struct {
 		name   string
 		args   []string

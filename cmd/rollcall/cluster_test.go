@@ -119,9 +119,7 @@ func newClusterRig(t *testing.T, frames ...admin.Membership) *clusterRig {
 	if err == nil {
 		err = server.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	r.environ = []string{"ROLLCALL_ADMIN=http://" + server.Addr().String(), "ROLLCALL_ADMIN_TOKEN=" + token}
 	r.stop = sync.OnceFunc(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), cliWait)
@@ -264,9 +262,7 @@ v0.0.0-20300102030401-0123456789ab (1), v0.0.0-20300102030402-0123456789ab (1).
 			400*24*time.Hour))
 	}
 	var out bytes.Buffer
-	if err := (membersTable{known, tableNow}).print(screen{&out}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, (membersTable{known, tableNow}).print(screen{&out}))
 	fits(t, out.String(), term.Columns)
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
@@ -278,9 +274,7 @@ func TestMembersAsJSON(t *testing.T) {
 	r := newClusterRig(t, trio())
 	stdout, _, err := r.run("", "members", "--json")
 	var got admin.Membership
-	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal([]byte(stdout), &got))
 	if err != nil || len(got.Members) != 3 || got.Members[0].Node != trio().Members[0].Node ||
 		strings.Count(stdout, "\n") != 1 {
 		t.Errorf("got %v and %s", err, stdout)
@@ -538,9 +532,7 @@ func TestNamesOfNodesAreCompleted(t *testing.T) {
 	complete := func(args ...string) string {
 		t.Helper()
 		out, _, err := runHere(t.Context(), false, r.environ, "", append([]string{"__complete", "cluster"}, args...)...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		return out
 	}
 	for _, command := range []string{"drain", "undrain", "forget"} {

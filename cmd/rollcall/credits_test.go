@@ -22,9 +22,7 @@ func TestEntriesOfAManySettledFile(t *testing.T) {
 	t.Parallel()
 	const settled = 1200
 	book, err := sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	d := ledgertest.NewFixture(t, book, settled)
 	v, l := d.Prepares(settled)
 	for number := int64(1); number <= settled; number++ {
@@ -39,9 +37,7 @@ func TestEntriesOfAManySettledFile(t *testing.T) {
 		t.Helper()
 		out, _, err := runHere(t.Context(), false, nil, "", append([]string{"credits", "show", "--admin", url, "--token",
 			token, "--workspace", d.Workspace.String(), "--verification", v.ID.String()}, flags...)...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		return out
 	}
 	const sum = "held 1,200 = charged 1,000 + released 200 + still held 0\n"

@@ -38,9 +38,7 @@ func newCustomerCLI(t *testing.T, more ...string) (c *cli, service string, node 
 	if err == nil {
 		err = json.Unmarshal(text, &dev)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	c.environ = append(c.environ, "ROLLCALL_KEY="+dev.Key, "ROLLCALL_API="+service)
 	return c, service, node
 }
@@ -62,9 +60,7 @@ func TestInterruptedTheServiceGoesOn(t *testing.T) {
 	c.write("list.csv", slowList("anna", 60))
 	b := c.start("verify", "list.csv", "--api", service)
 	b.waitFor("verifying")
-	if err := b.command.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, b.command.Process.Signal(os.Interrupt))
 	line := b.waitFor("rollcall: stopped: the service goes on with verification ")
 	id := regexp.MustCompile(`[0-9a-f-]{36}`).FindString(line)
 	if !strings.Contains(line, "and charges for it") {
@@ -133,9 +129,7 @@ func TestACustomerNeedsNoCurl(t *testing.T) {
 	}
 	says(term.Grouped(after.Credits-1)+" credits available", "credits")
 	c.write("list.csv", slowList("bert", 3))
-	if code, _, stderr := c.run("verify", "list.csv", "--api", service, "--out", "r.csv"); code != exitDone {
-		t.Fatalf("verify: got code %d and %s", code, stderr)
-	}
+	c.does("verify", "list.csv", "--api", service, "--out", "r.csv")
 	var all, one api.History
 	if read(&all, "list"); len(all.Verifications) != 3 || all.Limits.MaxRows == 0 ||
 		*all.Verifications[0].Filename != "list.csv" {
@@ -153,9 +147,7 @@ func TestACustomerNeedsNoCurl(t *testing.T) {
 	}
 	says("3 of 3: 3 completed", "status", id[:9]+"…")
 	results, err := os.ReadFile(filepath.Join(c.folder, "r.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	says(string(results), "results", strings.ToUpper(id[:8]))
 	if code, _, stderr := c.run("results", id, "--out", "r.csv"); code != exitFailed || !strings.Contains(stderr,
 		"--force") {
@@ -281,9 +273,7 @@ func TestACustomerSeesWhyAFileWaits(t *testing.T) {
 	if d := c.seesStatus(id); d.Issue == nil || *d.Issue != *before.Issue {
 		t.Errorf("after a restart its customer is told %+v, before %+v", d.Issue, before.Issue)
 	}
-	if code, _, stderr := c.run("cancel", id); code != exitDone {
-		t.Fatalf("cancel: code %d, %s", code, stderr)
-	}
+	c.does("cancel", id)
 	if d := c.seesStatus(id); d.Status != "cancelled" {
 		t.Errorf("after a cancel: %s", d.Status)
 	}
@@ -304,9 +294,7 @@ func TestAPauseIsToldToCustomers(t *testing.T) {
 	if d := c.seesStatus(id); d.Status != "waiting" {
 		t.Errorf("while it is paused: %s", d.Status)
 	}
-	if code, _, stderr := c.run("receivers", "resume", "why-clean.test"); code != exitDone {
-		t.Fatalf("resume: code %d, %s", code, stderr)
-	}
+	c.does("receivers", "resume", "why-clean.test")
 	for began := time.Now(); !ledger.Status(c.seesStatus(id).Status).Final(); {
 		if time.Since(began) > cliWait {
 			t.Fatal("it does not go on")
@@ -336,13 +324,9 @@ func TestAWaitIsToldOnce(t *testing.T) {
 func TestTheIdentityIsOfTheContent(t *testing.T) {
 	of := func(name, text, again string) uuid.UUID {
 		file := filepath.Join(t.TempDir(), name)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(file, []byte(text), 0o600))
 		in, err := openInput(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		defer in.Close()
 		return in.identity(again)
 	}
@@ -379,9 +363,7 @@ type stuckStorage struct {
 func newStuckStorage(t *testing.T, target string, part int64) (s *stuckStorage, front string) {
 	t.Helper()
 	to, err := url.Parse(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	s = &stuckStorage{target: to, part: part, told: make(chan struct{}, 100),
 		whole: httputil.NewSingleHostReverseProxy(to),
 		stuck: true}

@@ -37,9 +37,7 @@ func textsOf(t *testing.T, folders, endings []string) map[string]string {
 			texts[filepath.Base(name)] = string(text)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 	}
 	return texts
 }
@@ -74,9 +72,7 @@ func TestDeploy(t *testing.T) {
 		"kubernetes.yaml": {strings.ReplaceAll(inKubernetes[1], "\n    ", "\n"), podEnviron},
 	} {
 		file := filepath.Join(t.TempDir(), "rollcall.toml")
-		if err := os.WriteFile(file, []byte(c.toml), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(file, []byte(c.toml), 0o600))
 		if _, err := config.Load(file, c.environ); err != nil {
 			t.Errorf("the configuration in deploy/%s: %v", name, err)
 		}
@@ -183,16 +179,12 @@ type alert struct {
 func readAlerts(t *testing.T) (all []alert) {
 	t.Helper()
 	file, err := os.Open(filepath.Join(HouseRoot, "deploy", "prometheus", "alerts.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer file.Close()
 	d := yaml.NewDecoder(file)
 	d.KnownFields(true)
 	var a alerts
-	if err := d.Decode(&a); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, d.Decode(&a))
 	for _, g := range a.Groups {
 		all = append(all, g.Rules...)
 	}
@@ -223,9 +215,7 @@ func readDashboard(t *testing.T) (d dashboard) {
 	if err == nil {
 		err = json.Unmarshal(text, &d)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return d
 }
 
@@ -363,9 +353,7 @@ func TestEveryAlertHasCases(t *testing.T) {
 	if err == nil {
 		err = yaml.Unmarshal(text, &all)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	asked := regexp.MustCompile(`^count by \([^)]*\) \(ALERTS\{alertname="(\w+)", alertstate="firing"\}\)$`)
 	fires, rests := map[string]bool{}, map[string]bool{}
 	for _, one := range all.Tests {

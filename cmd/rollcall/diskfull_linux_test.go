@@ -30,9 +30,7 @@ const diskBytes = 64 << 20
 // smallDisk mounts a disk of its own at path; it skips the test without the right to.
 func smallDisk(t *testing.T, path string) disk {
 	t.Helper()
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.MkdirAll(path, 0o700))
 	options := fmt.Sprintf("size=%d,mode=0700", diskBytes)
 	if err := syscall.Mount("tmpfs", path, "tmpfs", 0, options); err != nil {
 		t.Skipf("no disk is filled: a tmpfs can't be mounted here: %v", err)
@@ -44,15 +42,11 @@ func smallDisk(t *testing.T, path string) disk {
 	})
 	ballast := filepath.Join(path, "ballast")
 	d := disk{free: func() {
-		if err := os.Remove(ballast); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.Remove(ballast))
 	}}
 	d.fill = func() {
 		f, err := os.Create(ballast)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		defer f.Close()
 		for block := make([]byte, 64<<10); err == nil; {
 			_, err = f.Write(block)
@@ -66,9 +60,7 @@ func smallDisk(t *testing.T, path string) disk {
 		if err == nil {
 			err = os.Truncate(ballast, info.Size()-bytes)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 	}
 	return d
 }
@@ -129,9 +121,7 @@ func fillWhileItWorks(t *testing.T, lab *smtplab.Lab, r *rig, node *background, 
 	other.refused(ctx)
 	for end := time.Now().Add(faultLasts()); time.Now().Before(end); {
 		other.reads(ctx)
-		if err := term.Sleep(ctx, 50*time.Millisecond); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, term.Sleep(ctx, 50*time.Millisecond))
 	}
 	log.wait(ctx, "leases not renewed")
 	if now := c.settled(); now != settled || now == int64(len(sample)) {
@@ -140,15 +130,11 @@ func fillWhileItWorks(t *testing.T, lab *smtplab.Lab, r *rig, node *background, 
 	d.free()
 
 	other.served(ctx)
-	if err := c.wait(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, c.wait())
 	c.check(lab, sample, 1) // what was not settled when the lease was given up is asked again
 	r.audit()
 	log.quiet()
-	if code := node.stop(syscall.SIGTERM); code != exitDone {
-		t.Errorf("SIGTERM: got code %d, want %d", code, exitDone)
-	}
+	node.terminate()
 	r.environ = []string{noNodeHere} // no node any more: the command reads the file
 	r.audit()
 }

@@ -75,15 +75,11 @@ var scripted = regexp.MustCompile(`script\{document: "([^"]+)"`)
 // stands in neverRun, and what stands there exists.
 func TestEveryBlockOfTheDocumentsIsRun(t *testing.T) {
 	tests, err := filepath.Glob("*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	run := map[string]bool{}
 	for _, name := range tests {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		for _, m := range scripted.FindAllStringSubmatch(string(text), -1) {
 			run["docs/"+m[1]] = true
 		}
@@ -91,9 +87,7 @@ func TestEveryBlockOfTheDocumentsIsRun(t *testing.T) {
 	documents := []string{"README.md"}
 	for _, pattern := range []string{"docs/*/*.md", "docs/operators/runbooks/*.md"} {
 		found, err := filepath.Glob(filepath.Join(HouseRoot, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		for _, name := range found {
 			documents = append(documents, strings.TrimPrefix(filepath.ToSlash(name), HouseRoot+"/"))
 		}
@@ -126,9 +120,7 @@ func TestEveryBlockOfTheDocumentsIsRun(t *testing.T) {
 func blocksOf(t *testing.T, document string) (blocks []block) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(HouseRoot, document))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	open, language, indent, near, marked := false, "", "", false, false
 	for line := range strings.Lines(string(text)) {
 		trimmed := strings.TrimSpace(line)
@@ -291,9 +283,7 @@ func (s script) start(t *testing.T) *scriptShell {
 		t.Skip("the blocks are not run: there is no bash")
 	}
 	name, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	programs := t.TempDir()
 	if len(s.inside) > 0 {
 		name = filepath.Join(s.folder, "rollcall")
@@ -303,9 +293,7 @@ func (s script) start(t *testing.T) *scriptShell {
 		texts[program] = "#!/bin/sh\necho \"" + program + " $*\" >> called\n" + lines + "\n"
 	}
 	for program, text := range texts {
-		if err := os.WriteFile(filepath.Join(programs, program), []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(filepath.Join(programs, program), []byte(text), 0o755))
 	}
 	prelude := scriptPrelude + "declare -A fails met\n"
 	for command, code := range s.fails {
@@ -318,16 +306,10 @@ func (s script) start(t *testing.T) *scriptShell {
 		"PATH="+programs+":"+os.Getenv("PATH"))
 	h.command.Stderr = &h.failed
 	in, err := h.command.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	out, err := h.command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
+	noError(t, h.command.Start())
 	h.in, h.answers = in, bufio.NewScanner(out)
 	t.Cleanup(func() { _ = in.Close(); _ = h.command.Wait() })
 	h.tell(prelude)
@@ -354,18 +336,14 @@ func (h *scriptShell) block(number int, text string) string {
 	if err == nil {
 		err = os.Chmod(folder, 0o777) // the shell may be another user's
 	}
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	noError(h.t, err)
 	if len(h.script.types) > 0 {
 		return h.atTerminal(number, commands)
 	}
 	h.tell(fmt.Sprintf(". %s < /dev/null > %s 2>&1; echo ended %d", commands, out, number))
 	read := func() string {
 		printed, err := os.ReadFile(out)
-		if err != nil {
-			h.t.Fatal(err)
-		}
+		noError(h.t, err)
 		return string(printed)
 	}
 	h.wait(number, read)

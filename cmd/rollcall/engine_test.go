@@ -53,9 +53,7 @@ func labNode(t testing.TB, folder string, w io.Writer, change func(c *config.Con
 	change(&c)
 	n, err := node.Start(context.Background(), c, node.Options{Lab: true, LabGreylist: labGreylist,
 		Log: slog.New(slog.NewTextHandler(w, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(func() {
 		if err := node.StopNode(context.Background(), n); err != nil {
 			t.Error(err)
@@ -69,25 +67,19 @@ func submit(t testing.TB, n *node.Node, file []byte, credits ledger.Credits) led
 	t.Helper()
 	ctx := context.Background()
 	w, err := n.Book.CreateWorkspace(ctx, uuid.New(), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if _, err := n.Book.Grant(ctx, uuid.New(), w.ID, credits, "test"); err != nil {
 		t.Fatal(err)
 	}
 	v, _, err := n.Book.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: w.ID, Identity: uuid.New(),
 		Bytes: int64(len(file)), BytesMax: 1 << 30, Limits: ledger.Limits{Open: 10, Stored: 1 << 30, Unpaid: 10},
 		UploadExpiry: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	u, err := n.Book.OpenUpload(ctx, v.ID)
 	for off := 0; err == nil && off < len(file); off += 256 << 10 {
 		_, err = n.Book.AppendChunk(ctx, v.ID, u.Writer, int64(off), file[off:min(len(file), off+256<<10)])
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return v
 }
 
@@ -125,9 +117,7 @@ func results(t testing.TB, n *node.Node, v ledger.Verification) map[string]ledge
 		out[r.Email] = r
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return out
 }
 

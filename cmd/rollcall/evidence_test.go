@@ -42,9 +42,7 @@ func newWitnessRig(t *testing.T, cases []evidence.Case, change func(*admin.Optio
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	book, err := sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	d := ledgertest.NewFixture(t, book, 100)
 	v, l := d.Prepares(int64(len(cases) + 2))
 	s := ledger.Settlement{Lease: l, Number: 1}
@@ -57,9 +55,7 @@ func newWitnessRig(t *testing.T, cases []evidence.Case, change func(*admin.Optio
 	if s.Evidence, err = evidence.Pack(entries); err == nil {
 		_, err = d.Settle(t.Context(), s)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	d.Settles(l, 2, int64(len(cases)), int64(len(cases)), smtp.Valid)
 	var o admin.Options
 	if change != nil {
@@ -140,11 +136,7 @@ func TestEvidenceOfAnAddressIsShown(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", address, err)
 		}
-		for _, words := range want {
-			if !strings.Contains(text, words) {
-				t.Errorf("%s: %q is not in\n%s", address, words, text)
-			}
-		}
+		holds(t, text, want...)
 	}
 	text, err := r.run("evidence", r.id, "user2@example.test", "--json")
 	var f admin.Explanation
@@ -283,9 +275,7 @@ func TestReplayByACandidate(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "verdict.toml")
 	writes := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	writes(candidate)
 	text, err := r.run("replay", r.id, "--rules", file)
@@ -296,9 +286,7 @@ func TestReplayByACandidate(t *testing.T) {
 		}
 	}
 	rules, err := replay{rules: candidate}.own(config.Default())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	summary, err := ledgerevidence.Replay(t.Context(), r.desk.Book, uuid.MustParse(r.id),
 		ledgerevidence.Query{Rules: rules, Yield: func(ledgerevidence.Replayed) error { return nil }})
 	if err != nil || summary.Reasons != 1 || summary.Status != ledger.Verifying {

@@ -107,9 +107,7 @@ func (f fault) run(t *testing.T) {
 			}
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer func() {
 		if err := tr.stop(context.Background()); err != nil {
 			t.Error(err)
@@ -129,9 +127,7 @@ func (f fault) run(t *testing.T) {
 		within = f.end
 	}
 	all, id, err := tr.verify(t.Context(), list, within)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	f.check(t, all)
 	again, err := tr.replay(t.Context(), id, all)
 	if err != nil || again.Same != again.Addresses {
@@ -199,9 +195,7 @@ func saying(stage smtp.Stage, texts []string) func(t *testing.T, l *smtplab.Lab)
 			name := fmt.Sprintf("says%d-%s.test", i, stage)
 			err := l.Add(smtplab.Domain{Name: name, Personality: smtplab.Personality{Name: "own", Words: w,
 				Fixed: smtp.Unknown}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			for _, local := range faultKinds[:2] {
 				list = append(list, labelled{address: local + "@" + name, personality: text})
 			}
@@ -413,9 +407,7 @@ func waitUntil(t *testing.T, so func() bool) {
 func deadPort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }

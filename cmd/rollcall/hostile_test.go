@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -75,9 +74,7 @@ give_up_after = "1m"
 	id := mustHandIn(ctx, t, c, honest)
 	for {
 		d, err := look(ctx, c, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if d.CompletedAt != nil {
 			break
 		}
@@ -87,13 +84,9 @@ give_up_after = "1m"
 	}
 	took := time.Since(began)
 	var text bytes.Buffer
-	if err := writeResults(ctx, c, id, &text); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, writeResults(ctx, c, id, &text))
 	rows, err := readRows(&text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, email := range strings.Fields(string(honest))[1:] {
 		if want := lab.Truth(email); rows[email].outcome != want.Outcome {
 			t.Errorf("%s is %v, want %v", email, rows[email].outcome, want.Outcome)
@@ -105,9 +98,7 @@ give_up_after = "1m"
 	}
 	t.Logf("%d hostile receivers, %d sessions held when 200 honest addresses came: answered in %.1f s, "+
 		"the node's peak is %d MB", w.files*w.perFile, open, took.Seconds(), peak>>20)
-	if code := node.stop(syscall.SIGTERM); code != exitDone {
-		t.Errorf("SIGTERM: got code %d", code)
-	}
+	node.terminate()
 }
 
 // TestReceiversThatAnswerNobody: a file with receivers that never give one answer ends by itself, though
@@ -141,9 +132,7 @@ func TestReceiversThatAnswerNobody(t *testing.T) {
 func TestABacklogIsShown(t *testing.T) {
 	var b strings.Builder
 	d := inspect.ReceiverDetail{Receiver: inspect.Receiver{Key: "example.test", Queued: 1500, Behind: 1200, Oldest: 60}}
-	if err := printReceivers(&b, []inspect.ReceiverDetail{d}, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, printReceivers(&b, []inspect.ReceiverDetail{d}, time.Now()))
 	holds(t, unfolded(b.String()), "1,500, the oldest for", "; 1,200 of them are not handed over to it yet")
 }
 
@@ -159,9 +148,7 @@ func TestAReplayOfTooLittleSaysAtLeast(t *testing.T) {
 		var b strings.Builder
 		err := printThrottleReplay(&b, inspect.Replayed{Receivers: []inspect.ReceiverReplay{{Key: "example.test",
 			Asked: 1500, Would: 1600, Delay: -10, AtLeast: c.atLeast}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if text := unfolded(b.String()); !strings.Contains(text, unfolded(c.want)) {
 			t.Errorf("%s\nwant %s", text, c.want)
 		}

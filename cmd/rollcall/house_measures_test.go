@@ -63,9 +63,7 @@ func TestHouseMeasures(t *testing.T) {
 func housePlaces(t *testing.T) map[string]int {
 	t.Helper()
 	places, err := readHouse()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return places
 }
 
@@ -101,9 +99,7 @@ func writeHouse(t *testing.T, places map[string]int) {
 			text += fmt.Sprintf("%s %d\n", name, places[name])
 		}
 	}
-	if err := os.WriteFile(houseFile, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(houseFile, []byte(text), 0o644))
 }
 
 // measureHouse counts what breaks a measure.
@@ -224,9 +220,7 @@ func countCitations(t *testing.T, found map[string]int) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 }
 
 // receiverName is the name of a method's type.

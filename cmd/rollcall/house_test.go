@@ -48,9 +48,7 @@ func sources(t *testing.T) []source {
 	t.Helper()
 	effort.Unraced(t, "reads files")
 	all, err := parsed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if len(all) < 50 {
 		t.Fatalf("only %d Go files were found: is %s the root?", len(all), HouseRoot)
 	}
@@ -370,9 +368,7 @@ func receiverIsExported(list *ast.FieldList) bool {
 func TestEveryCitedStandardIsListed(t *testing.T) {
 	t.Parallel()
 	listed, err := os.ReadFile(filepath.Join(HouseRoot, "docs", "developers", "standards.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	citation := regexp.MustCompile(`\bRFC (\d{3,5})\b`)
 	row := func(number string) string { return fmt.Sprintf("| %s |", number) }
 	missing := map[string]string{}
@@ -390,9 +386,7 @@ func TestEveryCitedStandardIsListed(t *testing.T) {
 
 func TestEveryIssueCodeIsDocumented(t *testing.T) {
 	page, _, err := web.Guide("errors") // as a node serves it
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var description struct {
 		Components struct {
 			Schemas struct {
@@ -404,9 +398,7 @@ func TestEveryIssueCodeIsDocumented(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.Unmarshal(api.OpenAPI, &description); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, yaml.Unmarshal(api.OpenAPI, &description))
 	described := description.Components.Schemas.Issue.Properties.Code.Enum
 	code := regexp.MustCompile(`(?m)^\s*(?:const )?(?:Code)?[A-Z]\w+ +(?:Code)? *= "([a-z_]+)"`)
 	found := 1 // funding_expired is the ledger's
@@ -430,9 +422,7 @@ func TestEveryIssueCodeIsDocumented(t *testing.T) {
 
 func TestEveryReasonIsDocumented(t *testing.T) {
 	documented, err := os.ReadFile(filepath.Join(HouseRoot, "docs", "customers", "api.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for r := smtp.ReasonNone + 1; r.Known(); r++ {
 		token, sentence, _ := strings.Cut(r.Message(), " ")
 		if row := fmt.Sprintf("| `%s` | %s |", token, sentence); !strings.Contains(string(documented), row) {

@@ -45,9 +45,7 @@ func newFront(t *testing.T, behind string) *dnsFront {
 	t.Helper()
 	f := &dnsFront{behind: behind, records: map[string][]dns.RR{}, codes: map[string]int{}}
 	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	f.addr = packets.LocalAddr().String()
 	started := make(chan struct{})
 	server := &dns.Server{PacketConn: packets, Handler: f, NotifyStartedFunc: func() { close(started) }}
@@ -66,9 +64,7 @@ func (f *dnsFront) set(t *testing.T, name string, qtype uint16, values ...string
 	f.records[key] = nil
 	for _, value := range values {
 		rr, err := dns.NewRR(fmt.Sprintf("%s 60 IN %s %s", name, dns.TypeToString[qtype], value))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		f.records[key] = append(f.records[key], rr)
 	}
 }
@@ -136,9 +132,7 @@ func checkedNode(t *testing.T, lab *smtplab.Lab, f *dnsFront, change func(c *con
 	change(&c)
 	said := &effort.Log{}
 	n, err := node.Start(context.Background(), c, node.Options{Log: slog.New(slog.NewTextHandler(said, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(func() {
 		if err := node.StopNode(context.Background(), n); err != nil {
 			t.Error(err)
@@ -151,9 +145,7 @@ func checkedNode(t *testing.T, lab *smtplab.Lab, f *dnsFront, change func(c *con
 func get(t *testing.T, url string) string {
 	t.Helper()
 	answer, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	if err != nil || answer.StatusCode != http.StatusOK {
@@ -316,9 +308,7 @@ func TestDoctorAsksTheNode(t *testing.T) {
 	folder := ""
 	n, _ := checkedNode(t, lab, f, func(c *config.Config) { folder = c.DataDir })
 	token, err := os.ReadFile(filepath.Join(folder, admin.TokenFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	doctor := func(args ...string) (text string, err error) {
 		text, _, err = runHere(t.Context(), false, nil, "", append([]string{"doctor", "--admin", n.AdminURL, "--token",
 			strings.TrimSpace(string(token))}, args...)...)
@@ -334,9 +324,7 @@ func TestDoctorAsksTheNode(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "node.toml")
 	lines := fmt.Sprintf("data_dir = %q\n[admin]\nlisten = %q\n", folder, strings.TrimPrefix(n.AdminURL, "http://"))
-	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(file, []byte(lines), 0o600))
 	found, err := diagnose(t.Context(), &adminFlags{config: file}, false)
 	if err != nil || found.Fit || !strings.Contains(found.Why, "null MX") {
 		t.Errorf("the node of a configuration: got %+v, %v", found, err)

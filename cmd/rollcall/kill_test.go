@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -124,9 +123,7 @@ func (f fire) burn(t *testing.T, url string) {
 		f.settings = fmt.Sprintf("[ledger]\nurl = %q\n", url) + f.settings
 	}
 	r := newRig(t, rigOptions{dns: lab.DNSAddr(), smtpPort: lab.SMTPPort(), settings: f.settings})
-	if code, _, stderr := r.run("migrate", "--config", "node.toml"); code != exitDone {
-		t.Fatalf("migrate: got code %d and %s", code, stderr)
-	}
+	r.does("migrate", "--config", "node.toml")
 	node := r.serve()
 	node.waitFor("node started")
 	r.open(int64(f.rounds*f.addresses) + 7)
@@ -150,9 +147,7 @@ func (f fire) burn(t *testing.T, url string) {
 			c.askedAgain(lab), time.Since(began).Round(time.Second))
 		t.Log(table)
 	}
-	if code := node.stop(syscall.SIGTERM); code != exitDone {
-		t.Errorf("SIGTERM: got code %d, want %d", code, exitDone)
-	}
+	node.terminate()
 	if url == "" {
 		r.environ = []string{noNodeHere} // no node any more: the command reads the file
 		r.audit()
@@ -174,9 +169,7 @@ func (f fire) round(t *testing.T, r *rig, node **background, sample []string) *c
 		c.kills = append(c.kills, time.Now())
 		*node = r.serve()
 	}
-	if err := c.wait(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, c.wait())
 	if len(c.kills) != f.kills {
 		t.Errorf("killed %d times before everything was settled, want %d", len(c.kills), f.kills)
 	}
@@ -243,9 +236,7 @@ func TestSIGTERMSettlesWhatIsKnownAndTheNextLifeGoesOn(t *testing.T) {
 	}
 	c := submitAll(ctx, t, r, file.Bytes())
 	before := c.reach(ctx, 1)
-	if code := node.stop(syscall.SIGTERM); code != exitDone {
-		t.Fatalf("SIGTERM: got code %d, want %d", code, exitDone)
-	}
+	node.terminate()
 	r.serve().waitFor("node started")
 	started := time.Now()
 	after := c.reach(ctx, before+1)
@@ -255,9 +246,7 @@ func TestSIGTERMSettlesWhatIsKnownAndTheNextLifeGoesOn(t *testing.T) {
 	if after == 160 {
 		t.Error("everything was done before the second node began")
 	}
-	if err := c.wait(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, c.wait())
 	if rcpts := lab.Manners().Total.Rcpts; rcpts > 160+10 {
 		t.Errorf("%d probes for 160 addresses: the drain lost answers", rcpts)
 	}
@@ -280,9 +269,7 @@ func (c *customer) reach(ctx context.Context, n int64) int64 {
 // kill ends the node at once, as a power cut does for the process.
 func (b *background) kill() {
 	b.t.Helper()
-	if err := b.command.Process.Kill(); err != nil {
-		b.t.Fatal(err)
-	}
+	noError(b.t, b.command.Process.Kill())
 	if err := <-b.ended; err == nil || b.command.ProcessState.Exited() {
 		b.t.Fatalf("the node ended by itself: %v, %v", err, b.command.ProcessState)
 	}
@@ -292,9 +279,7 @@ func (b *background) kill() {
 func startLab(t *testing.T, o smtplab.Options) *smtplab.Lab {
 	t.Helper()
 	lab, err := smtplab.Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(func() { stopLab(t, lab) })
 	return lab
 }

@@ -34,9 +34,7 @@ type serviceMonitor struct {
 func TestKubernetesFile(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(HouseRoot, "deploy", "kubernetes.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var nodes apps.StatefulSet
 	kinds := map[string]any{"v1 Service": &core.Service{}, "v1 ConfigMap": &core.ConfigMap{},
 		"apps/v1 StatefulSet":                     &nodes,
@@ -47,9 +45,7 @@ func TestKubernetesFile(t *testing.T) {
 	objects := strings.Split(string(text), "\n---\n")
 	for _, object := range objects {
 		var is meta.TypeMeta
-		if err := yaml.Unmarshal([]byte(object), &is); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, yaml.Unmarshal([]byte(object), &is))
 		into := kinds[is.APIVersion+" "+is.Kind]
 		if into == nil {
 			t.Errorf("no type is known for %s %s", is.APIVersion, is.Kind)

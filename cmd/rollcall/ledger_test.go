@@ -23,22 +23,16 @@ func TestLedgerRenew(t *testing.T) {
 	c := newCLI(t)
 	server := postgres.New(t, postgres.Options{})
 	url := server.NewDatabase(t, "original", "")
-	if err := sqlstore.Migrate(t.Context(), url, func(string) {}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, sqlstore.Migrate(t.Context(), url, func(string) {}))
 	identity := func(url string) string {
 		t.Helper()
 		book, err := sqlstore.Open(t.Context(), url, sqlstore.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		id, err := book.Identity(t.Context())
 		if err == nil {
 			err = book.Close()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		return id.String()
 	}
 	before := identity(url)
@@ -86,9 +80,7 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(text, &tenant)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	list := "email\n"
 	for i := range 20 {
 		list += fmt.Sprintf("anna%d@one-clean.test\n", i) // 5 a second, so 4 s
@@ -115,9 +107,7 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 		_ = os.Remove(filepath.Join(c.folder, "rollcall-data", name))
 	}
 	err = os.Rename(filepath.Join(c.folder, "copy.db"), filepath.Join(c.folder, "rollcall-data", "ledger.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	alone := &cli{t: t, folder: c.folder, environ: []string{noNodeHere}} // knows of no node
 	code, stdout, stderr := alone.run("audit")
 	if code != exitDone || !strings.Contains(stdout, "every invariant holds") {
@@ -188,14 +178,10 @@ func TestABackupReplacesNothing(t *testing.T) {
 	part, path := filepath.Join(folder, "b.part"), filepath.Join(folder, "b")
 	write := func(name, text string) {
 		t.Helper()
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 	write(part, "new")
-	if err := nameOnce(part, path); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, nameOnce(part, path))
 	write(part, "newer")
 	if err := nameOnce(part, path); !errors.Is(err, sqlstore.ErrBackupExists) {
 		t.Errorf("got %v", err)
@@ -216,9 +202,7 @@ func TestANamedLedgerIsReadWhoeverRuns(t *testing.T) {
 	node := c.start("serve", "--dev")
 	node.waitFor("Ctrl-C ends it")
 	copied := filepath.Join(c.folder, "restore", "rollcall-data", "ledger.db")
-	if err := os.MkdirAll(filepath.Dir(copied), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.MkdirAll(filepath.Dir(copied), 0o700))
 	if code, stdout, stderr := c.run("backup", copied); code != exitDone || !strings.HasPrefix(stdout,
 		"copied the node at http://"+admin+"\n") {
 		t.Fatalf("backup: code %d, %s%s", code, stdout, stderr)
@@ -253,9 +237,7 @@ func TestANamedLedgerIsReadWhoeverRuns(t *testing.T) {
 			t.Errorf("%s: code %d, want %d\n%s%s", one.name, code, one.code, stdout, stderr)
 		}
 	}
-	if code := node.stop(syscall.SIGTERM); code != exitDone {
-		t.Errorf("SIGTERM: got code %d", code)
-	}
+	node.terminate()
 }
 
 // TestTheInstalledNodeIsFound without an environment, and not where the environment names another one.
@@ -264,9 +246,7 @@ func TestTheInstalledNodeIsFound(t *testing.T) {
 	folder := t.TempDir()
 	installed := filepath.Join(folder, "rollcall.toml")
 	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
 	}
 	write("rollcall.toml", fmt.Sprintf("data_dir = %q\n[admin]\nlisten = \"unix:/run/rollcall/admin.sock\"\n", folder))
 	write("admin.token", "a token of sixteen\n")

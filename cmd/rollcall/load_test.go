@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -101,9 +100,7 @@ func handIn(ctx context.Context, c *client.API, name string, file []byte) (strin
 func mustHandIn(ctx context.Context, t testing.TB, c *client.API, file []byte) string {
 	t.Helper()
 	id, err := handIn(ctx, c, "list.csv", file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return id
 }
 
@@ -157,14 +154,10 @@ func (r *rig) settled(total int64, inOrder bool) uuid.UUID {
 	r.t.Helper()
 	url := "sqlite:" + filepath.Join(r.folder, "rollcall-data", "ledger.db")
 	book, err := sqlstore.Open(r.t.Context(), url, sqlstore.Options{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	noError(r.t, err)
 	defer func() { _ = book.Close() }()
 	workspace, err := uuid.Parse(r.tenant.Workspace)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	noError(r.t, err)
 	d := &ledgertest.Fixture{Book: book, T: r.t, Workspace: workspace, Node: uuid.New()}
 	v, lease := d.Prepares(total)
 	batches := total / 1000
@@ -235,9 +228,7 @@ func (r *rig) stopped(id uuid.UUID, clients int, meanwhile func()) {
 	r.t.Helper()
 	for range clients {
 		answer, err := once(r.t.Context(), r.client(), "/v1/verifications/"+id.String()+"/results")
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		noError(r.t, err)
 		defer answer.Body.Close()
 		if _, err := io.CopyN(io.Discard, answer.Body, stoppedAfter); err != nil {
 			r.t.Fatal(err)
@@ -257,9 +248,7 @@ func TestLoadDownloads(t *testing.T) {
 	node := r.serve()
 	node.waitFor("node started")
 	r.open(2 * total)
-	if code := node.stop(syscall.SIGTERM); code != exitDone {
-		t.Fatalf("SIGTERM: got code %d", code)
-	}
+	node.terminate()
 	for _, order := range []string{"in the order of the file", "scattered"} {
 		id := r.settled(total, strings.HasPrefix(order, "in"))
 		node := r.serve()
@@ -276,16 +265,12 @@ func TestLoadDownloads(t *testing.T) {
 		}
 		r.stopped(id, downloadClients, func() {
 			before, err := resetMemoryMost(pid)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			bytes, took := r.downloads(id, 1, total)
 			r.memoryWithin(pid, before, fmt.Sprintf("%d rows, outcomes %s, %d clients that stopped, "+
 				"and one more: %.0f MB/s", total, order, downloadClients, float64(bytes)/1e6/took.Seconds()))
 		})
-		if code := node.stop(syscall.SIGTERM); code != exitDone {
-			t.Errorf("SIGTERM: got code %d", code)
-		}
+		node.terminate()
 	}
 }
 
@@ -293,9 +278,7 @@ func TestLoadDownloads(t *testing.T) {
 func (r *rig) memoryWithin(pid int, before int64, what string) {
 	r.t.Helper()
 	most, err := memoryMost(pid)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	noError(r.t, err)
 	r.t.Logf("%s; the node had %d MB before and %d MB at the peak", what, before>>20, most>>20)
 	if most-before > downloadGrowthMax {
 		r.t.Errorf("%s: %d MB more, at most %d wanted", what, (most-before)>>20, downloadGrowthMax>>20)

@@ -69,9 +69,7 @@ func addFamilies(t *testing.T, all map[string]*family, r *prometheus.Registry) {
 		}
 	}
 	gathered, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, g := range gathered {
 		if f := all[g.GetName()]; f != nil {
 			f.kind = strings.ToLower(g.GetType().String())
@@ -256,14 +254,10 @@ func TestMetricsDocument(t *testing.T) {
 	document := filepath.Join(HouseRoot, "docs", "operators", "metrics.md")
 	want := writeMetrics(t)
 	if *updateMetrics {
-		if err := os.WriteFile(document, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(document, []byte(want), 0o644))
 	}
 	got, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if string(got) != want {
 		t.Errorf("docs/operators/metrics.md is old: run go test ./cmd/rollcall -run MetricsDocument -update-metrics")
 	}
@@ -275,9 +269,7 @@ func writeMetrics(t *testing.T) string {
 	families := metricsOf(t)
 	left := sortedNames(families)
 	head, err := os.ReadFile(filepath.Join("testdata", "metrics_head.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var b strings.Builder
 	b.Write(head)
 	for _, area := range areas {

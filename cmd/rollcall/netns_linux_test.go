@@ -44,9 +44,7 @@ func newSpace(t *testing.T, name string) *space {
 		s.file, err = os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(func() {
 		s.using.Lock()
 		defer s.using.Unlock()
@@ -102,9 +100,7 @@ func (s *space) ip(t *testing.T, lines ...string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 }
 
 // dial connects from inside the namespace to an IP address and port.
@@ -255,9 +251,7 @@ type place struct {
 func newHub(t *testing.T, names ...string) *hub {
 	t.Helper()
 	h := &hub{space: newSpace(t, "hub"), t: t, places: map[string]*place{}}
-	if err := h.in(func() error { return os.WriteFile(forwardFile, []byte("1"), 0) }); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, h.in(func() error { return os.WriteFile(forwardFile, []byte("1"), 0) }))
 	for i, name := range names {
 		p := &place{space: newSpace(t, name), addr: fmt.Sprintf(wiresNetwork, i+1, 1)}
 		gate := fmt.Sprintf(wiresNetwork, i+1, 254)
@@ -393,9 +387,7 @@ func (h *hub) machineFront(t *testing.T, pick func() string) (f *front, address 
 	t.Helper()
 	address = fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	l, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	f = &front{listener: l, pick: pick, dial: func(ctx context.Context, to string) (net.Conn, error) {
 		host, port, _ := net.SplitHostPort(to)
 		for _, p := range h.places {

@@ -181,18 +181,14 @@ func (r *netRig) makeKeys(names []string) {
 		commands = append(commands, []string{"cluster", "cert", "node", name})
 	}
 	for _, args := range commands {
-		if code, _, stderr := r.run(args...); code != exitDone {
-			r.t.Fatalf("rollcall %q: got code %d and %s", args, code, stderr)
-		}
+		r.does(args...)
 	}
 }
 
 // writeToken gives a folder the operator's token, which all nodes share here.
 func (r *netRig) writeToken(c *cli) {
 	r.t.Helper()
-	if err := os.Mkdir(filepath.Join(c.folder, "rollcall-data"), 0o700); err != nil {
-		r.t.Fatal(err)
-	}
+	noError(r.t, os.Mkdir(filepath.Join(c.folder, "rollcall-data"), 0o700))
 	c.write("rollcall-data/admin.token", netToken)
 }
 
@@ -209,9 +205,7 @@ func (r *netRig) startDatabase(t *testing.T) (url string) {
 	home := r.hub.places[database]
 	at := fmt.Sprintf("%s:%d", home.addr, ledgerPort)
 	l, err := home.listen(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	network, socket := server.Address()
 	f := &front{listener: l, pick: func() string { return socket }}
 	f.dial = func(ctx context.Context, to string) (net.Conn, error) {
@@ -228,9 +222,7 @@ func (r *netRig) migrate(url string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errs
 	l, err := r.hub.places[database].start(c)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	noError(r.t, err)
 	return l.wait(r.t, cliWait), out.String(), errs.String()
 }
 
@@ -343,9 +335,7 @@ func (r *netRig) hurts(n *netNode) {
 func (r *netRig) start(n *netNode) {
 	r.t.Helper()
 	log, err := os.OpenFile(n.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	noError(r.t, err)
 	c := n.command(context.Background(), "serve", "--config", "node.toml")
 	c.Stdout, c.Stderr = log, log
 	if n.life, err = n.place.start(c); err != nil {

@@ -26,9 +26,7 @@ type cutReceiver struct {
 func newCutReceiver(t *testing.T, p *place) *cutReceiver {
 	t.Helper()
 	l, err := p.listen(p.addr + ":0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	r := &cutReceiver{at: netip.MustParseAddrPort(l.Addr().String()), lines: make(chan string, 100)}
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
@@ -91,9 +89,7 @@ func TestACutEndsWhatIsUnderWay(t *testing.T) {
 		limits.Unacknowledged, limits.Unended, limits.Rcpt, limits.Quit = unacknowledged, time.Hour, time.Hour, time.Second
 		s, err := smtp.Open(t.Context(), dialFrom{h.places["a"]}, "mx.test", r.at, smtp.SessionOptions{
 			HelloName: "probe.test", ReturnPath: "back@probe.test", TLS: smtp.TLSOff, Limits: limits})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		return r, s
 	}
 	ask := func(s *smtp.Session, local string) error {
@@ -104,9 +100,7 @@ func TestACutEndsWhatIsUnderWay(t *testing.T) {
 	long, longSession := open(time.Hour)
 	idle, idleSession := open(cluster.DefaultTimes().Unacknowledged)
 	for i, s := range []*smtp.Session{shortSession, longSession, idleSession} {
-		if err := ask(s, fmt.Sprintf("before%d", i)); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, ask(s, fmt.Sprintf("before%d", i)))
 	}
 	h.cut("a", labHome)
 	asked := make(chan error, 1)

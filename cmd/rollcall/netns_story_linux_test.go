@@ -201,9 +201,7 @@ type lease struct {
 func (st *stage) leases() map[uuid.UUID]lease {
 	st.t.Helper()
 	rows, err := st.book.Query(st.ctx, "SELECT id, lease_node, epoch, completed > 0 FROM verifications")
-	if err != nil {
-		st.t.Fatal(err)
-	}
+	noError(st.t, err)
 	ours, all := st.ids(), map[uuid.UUID]lease{}
 	var id, node []byte
 	var l lease
@@ -215,9 +213,7 @@ func (st *stage) leases() map[uuid.UUID]lease {
 		}
 		return nil
 	})
-	if err != nil {
-		st.t.Fatal(err)
-	}
+	noError(st.t, err)
 	return all
 }
 
@@ -399,9 +395,7 @@ func (st *stage) settlementsOf(id string) (at map[string]time.Time, epochs map[i
 	raw := uuid.MustParse(id)
 	const all = "SELECT epoch, created, payload FROM settlements WHERE verification = $1"
 	rows, err := st.book.Query(st.ctx, all, raw[:])
-	if err != nil {
-		st.t.Fatal(err)
-	}
+	noError(st.t, err)
 	at, epochs = map[string]time.Time{}, map[int64]int{}
 	var epoch, created int64
 	var payload []byte
@@ -420,9 +414,7 @@ func (st *stage) settlementsOf(id string) (at map[string]time.Time, epochs map[i
 		}
 		return nil
 	})
-	if err != nil {
-		st.t.Fatal(err)
-	}
+	noError(st.t, err)
 	return at, epochs
 }
 

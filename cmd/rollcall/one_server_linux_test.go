@@ -88,20 +88,14 @@ func TestOneServer(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	// The shell of a script looks for the program in its folder.
-	if err := os.Symlink("/usr/bin/rollcall", filepath.Join(folder, "rollcall")); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.Symlink("/usr/bin/rollcall", filepath.Join(folder, "rollcall")))
 	out := script{document: "start/one-server.md", folder: folder, standIns: map[string]string{"systemctl": manager},
 		names: map[string]string{"linux_amd64": "linux_" + runtime.GOARCH},
 		inside: []string{"unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "sh", "-c", apartLines, "sh",
 			t.TempDir(), filepath.Dir(folder), "env", "-C", folder}}.run(t)
 	all := strings.Join(out, "\n")
-	for _, want := range []string{"rollcall.toml is fine", "Valid configuration", "active\n", `"status":"ready"`,
-		"rc_", "/link/", "every invariant holds", "restarted, as rollcall\n"} {
-		if !strings.Contains(all, want) {
-			t.Errorf("%q is missing in\n%s", want, all)
-		}
-	}
+	holds(t, all, "rollcall.toml is fine", "Valid configuration", "active\n", `"status":"ready"`,
+		"rc_", "/link/", "every invariant holds", "restarted, as rollcall\n")
 }
 
 // TestUnits: systemd takes the units as they are, but for where the binary is, and finds the node well confined.
@@ -113,16 +107,12 @@ func TestUnits(t *testing.T) {
 		t.Skip("the units are not checked: there is no systemd-analyze")
 	}
 	name, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	folder, files := t.TempDir(), []string{}
 	for file, text := range textsOf(t, []string{"deploy"}, []string{".service", ".timer"}) {
 		files = append(files, filepath.Join(folder, file))
 		text = strings.ReplaceAll(text, "/usr/bin/rollcall ", name+" ")
-		if err := os.WriteFile(files[len(files)-1], []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(files[len(files)-1], []byte(text), 0o600))
 	}
 	for _, args := range [][]string{append([]string{"verify", "--man=no"}, files...),
 		{"calendar", "hourly"}, {"security", "--offline=true", "--threshold=20", filepath.Join(folder, "rollcall.service")}} {
@@ -137,13 +127,9 @@ func TestUnits(t *testing.T) {
 func readCompose(t *testing.T) *types.Project {
 	t.Helper()
 	options, err := composecli.NewProjectOptions([]string{filepath.Join(HouseRoot, "deploy", "compose.yaml")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	project, err := options.LoadProject(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return project
 }
 
@@ -188,13 +174,9 @@ func TestComposeRuns(t *testing.T) {
 	needTourTools(t)
 	folder, project := tourFolder(t), readCompose(t)
 	examples, err := filepath.Abs(filepath.Join(HouseRoot, "examples"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	rights, err := filepath.Abs(filepath.Join(HouseRoot, "deploy", "rights.sql"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	here := strings.NewReplacer("@db:", "@127.0.0.1:", "/examples/", examples+"/", "/rights.sql", rights)
 	// lines runs a service's command with its environment; what is in quotes stays whole.
 	lines := func(name string) string {
@@ -231,16 +213,12 @@ psql -q -h 127.0.0.1 -U postgres -f users.sql
 		lines("verify") + "\n"
 	if _, err := exec.LookPath("prometheus"); err == nil {
 		configuration, err := filepath.Abs(filepath.Join(HouseRoot, "deploy", "prometheus", "prometheus.yml"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		text += "prometheus --config.file=" + configuration + " --storage.tsdb.path=prometheus > prometheus.log 2>&1 &\n" +
 			"until curl -s '127.0.0.1:9090/api/v1/query?query=count(up==1)' | grep -q '\"3\"'; do sleep 1; done\n"
 	}
 	for name, body := range map[string]string{"run.sh": text, "users.sql": project.Configs["users"].Content} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(body), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(filepath.Join(folder, name), []byte(body), 0o644))
 	}
 	run := exec.CommandContext(t.Context(), "unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc",
 		"sh", "-c", fmt.Sprintf("ip link set lo up && exec setpriv --reuid=%[1]d --regid=%[1]d --clear-groups bash run.sh",
@@ -271,9 +249,7 @@ func TestProxies(t *testing.T) {
 				t.Skip("not run: there is no " + program)
 			}
 			site, err := os.ReadFile(filepath.Join(HouseRoot, "deploy", p.file))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			front, upload := freeAddress(t), freeAddress(t)
 			c, service, _ := newCustomerCLI(t, "ROLLCALL_HTTP_PUBLIC_URL=https://"+front, "ROLLCALL_UPLOAD_LISTEN="+upload,
 				"ROLLCALL_UPLOAD_PUBLIC_URL=https://"+front, "ROLLCALL_HTTP_TRUSTED_PROXIES=127.0.0.1")
@@ -287,9 +263,7 @@ func TestProxies(t *testing.T) {
 			proxy.Env = append(os.Environ(), "HOME="+c.folder, "XDG_DATA_HOME="+c.folder, "XDG_CONFIG_HOME="+c.folder)
 			var said strings.Builder
 			proxy.Stdout, proxy.Stderr = &said, &said
-			if err := proxy.Start(); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, proxy.Start())
 			ended := make(chan error, 1)
 			go func() { ended <- proxy.Wait() }()
 			t.Cleanup(func() { _ = proxy.Process.Kill(); <-ended })

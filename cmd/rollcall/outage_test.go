@@ -108,9 +108,7 @@ func TestTheDatabaseIsAwayAndTheWorkGoesOnAfterwards(t *testing.T) {
 		x.heal(p)
 
 		other.served(ctx)
-		if err := c.wait(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, c.wait())
 		c.check(lab, sample, 1) // what was not settled when the lease was given up is asked again
 		if a := other.ask(ctx, http.MethodGet, r.admin+"/readyz", nil, ""); a.status != http.StatusOK {
 			t.Errorf("/readyz after the fault: got %+v, want 200", a)
@@ -123,9 +121,7 @@ func TestTheDatabaseIsAwayAndTheWorkGoesOnAfterwards(t *testing.T) {
 		if after := r.goroutines(ctx); after > before+goroutinesMore {
 			t.Errorf("%d goroutines after the fault, %d before", after, before)
 		}
-		if code := node.stop(syscall.SIGTERM); code != exitDone {
-			t.Errorf("SIGTERM: got code %d, want %d", code, exitDone)
-		}
+		node.terminate()
 	})
 }
 
@@ -170,9 +166,7 @@ func TestStartAndStopWhileTheDatabaseIsAway(t *testing.T) {
 		node.stop(syscall.SIGTERM) // fails the test after 30 s, whatever the code
 		x.heal(p)
 		r.serve().waitFor("node started")
-		if err := c.wait(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, c.wait())
 		c.check(lab, sample, 1)
 		r.audit()
 	})
@@ -205,18 +199,14 @@ func pacedServerRig(t *testing.T, server *postgres.Server, database string) (*sm
 	t.Helper()
 	direct := server.NewDatabase(t, database, "")
 	p, err := cutter.Start(direct)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	lab, r := pacedRig(t, fmt.Sprintf("[ledger]\nurl = %q\n", p.URL(database)))
-	if code, _, stderr := r.run("migrate", "--config", "node.toml"); code != exitDone {
-		t.Fatalf("migrate: got code %d and %s", code, stderr)
-	}
+	r.does("migrate", "--config", "node.toml")
 	return lab, r, p
 }
 
@@ -224,18 +214,12 @@ func pacedServerRig(t *testing.T, server *postgres.Server, database string) (*sm
 func (r *rig) scrape(ctx context.Context) string {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.admin+"/metrics", nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	noError(r.t, err)
 	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	noError(r.t, err)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	noError(r.t, err)
 	return string(text)
 }
 
@@ -358,23 +342,17 @@ func TestAServerThatSyncsNothingIsRefusedAtTheStart(t *testing.T) {
 	server := postgres.New(t, postgres.Options{TCP: true})
 	url := server.NewDatabase(t, "book", "")
 	r := newRig(t, rigOptions{dns: "127.0.0.1:1", smtpPort: 1, settings: fmt.Sprintf("[ledger]\nurl = %q\n", url)})
-	if code, _, stderr := r.run("migrate", "--config", "node.toml"); code != exitDone {
-		t.Fatalf("migrate: got code %d and %s", code, stderr)
-	}
+	r.does("migrate", "--config", "node.toml")
 	turn := func(statement string) {
 		t.Helper()
 		conn, err := pgx.Connect(t.Context(), url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		for _, s := range []string{statement, `SELECT pg_reload_conf()`} {
 			if _, err := conn.Exec(t.Context(), s); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := errors.Join(conn.Close(t.Context()), server.Crash(), server.Restart(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, errors.Join(conn.Close(t.Context()), server.Crash(), server.Restart(t.Context())))
 	}
 	turn(`ALTER SYSTEM SET fsync = off`)
 	mends := "ALTER SYSTEM SET fsync = on;"
@@ -385,7 +363,5 @@ func TestAServerThatSyncsNothingIsRefusedAtTheStart(t *testing.T) {
 	turn(mends)
 	node := r.serve()
 	node.waitFor("node started")
-	if code := node.stop(syscall.SIGTERM); code != exitDone {
-		t.Errorf("SIGTERM: got code %d", code)
-	}
+	node.terminate()
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -55,9 +54,7 @@ func (j *trialRig) end(ctx context.Context, c *client.API, id string) time.Durat
 	j.t.Helper()
 	for began := time.Now(); ; {
 		d, err := look(ctx, c, id)
-		if err != nil {
-			j.t.Fatal(err)
-		}
+		noError(j.t, err)
 		if d.CompletedAt != nil {
 			return time.Since(began)
 		}
@@ -127,9 +124,7 @@ func smallBehindBig(t *testing.T, receiver string, big []byte, small func(prefix
 	bigID := mustHandIn(ctx, t, c, big)
 	for { // until the big one is at work
 		d, err := look(ctx, c, bigID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if d.Progress.Completed > 100 {
 			break
 		}
@@ -138,9 +133,7 @@ func smallBehindBig(t *testing.T, receiver string, big []byte, small func(prefix
 		}
 	}
 	own := j.end(ctx, c, mustHandIn(ctx, t, c, small("dora")))
-	if err := os.Remove(filepath.Join(j.folder, "tenant.json")); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.Remove(filepath.Join(j.folder, "tenant.json")))
 	j.open(1000) // another workspace
 	other := j.end(ctx, j.client(), mustHandIn(ctx, t, j.client(), small("emil")))
 	t.Logf("ten addresses took %.1f s alone, %.1f s behind %d bytes of the same workspace, %.1f s of another one",
@@ -152,7 +145,5 @@ func smallBehindBig(t *testing.T, receiver string, big []byte, small func(prefix
 	if own > most || other > most {
 		t.Errorf("%v and %v behind the big file, want at most %v", own, other, most)
 	}
-	if code := j.node.stop(syscall.SIGTERM); code != exitDone {
-		t.Errorf("SIGTERM: got code %d", code)
-	}
+	j.node.terminate()
 }

@@ -28,16 +28,10 @@ func TestAProcessThatIsStoppedGoesOn(t *testing.T) {
 	log := node.listen()
 	c := submitAll(ctx, t, r, []byte("email\n"+strings.Join(sample, "\n")+"\n"))
 	c.reach(ctx, 200)
-	if err := node.command.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, node.command.Process.Signal(syscall.SIGSTOP))
 	<-time.After(stoppedFor)
-	if err := node.command.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.wait(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, node.command.Process.Signal(syscall.SIGCONT))
+	noError(t, c.wait())
 	if n := log.count("process was paused"); n != 1 {
 		t.Errorf("%d lines say that the process was paused, want 1", n)
 	}

@@ -95,16 +95,12 @@ refused_per_hour = 1000000
 	awaitListener(t, s, "127.0.0.1:10023")
 	began, verify := time.Now(), c.command(t.Context(), "verify", "list.csv", "--config", "node.toml", "--out", "out.csv")
 	life, err := s.start(verify)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if code := life.wait(t, 5*time.Minute); code != exitDone {
 		t.Fatalf("verify ended with %d", code)
 	}
 	results, err := os.ReadFile(filepath.Join(c.folder, "out.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var got strings.Builder
 	for line := range strings.Lines(string(results)) {
 		if cells := strings.Split(line, ","); strings.Contains(cells[0], "@") {
@@ -140,13 +136,9 @@ func (r realServer) begin(t *testing.T, s *space, address string) {
 			"rewrite unix - - n - - trivial-rewrite\nproxymap unix - - n - - proxymap\n" +
 			"anvil unix - - n - 1 anvil\npostlog unix-dgram n - n - 1 postlogd\n",
 	} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644))
 	}
-	if err := errors.Join(os.Mkdir(filepath.Join(folder, "queue"), 0o755), os.Chmod(folder, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errors.Join(os.Mkdir(filepath.Join(folder, "queue"), 0o755), os.Chmod(folder, 0o755)))
 	t.Cleanup(func() { // what start-fg starts doesn't end with it
 		pid, _ := os.ReadFile(filepath.Join(folder, "queue/pid/master.pid"))
 		if n, err := strconv.Atoi(strings.TrimSpace(string(pid))); err == nil {
@@ -160,9 +152,7 @@ func (r realServer) begin(t *testing.T, s *space, address string) {
 func begin(t *testing.T, s *space, command *exec.Cmd) {
 	t.Helper()
 	life, err := s.start(command)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(func() {
 		life.signal(t, syscall.SIGTERM)
 		life.wait(t, 20*time.Second)
@@ -231,7 +221,5 @@ func serveZone(t *testing.T, s *space, zone map[string]string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 }

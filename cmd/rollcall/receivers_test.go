@@ -73,10 +73,7 @@ func TestReceiversAreShownInOneTable(t *testing.T) {
 	b.survey.receivers = nil
 	holds(t, b.must("receivers"), "No receiver is asked now.\n")
 	for _, wrong := range []string{"--sort name", "--limit -1", "a b"} {
-		if _, _, err := b.run(t.Context(), append([]string{"receivers"},
-			strings.Fields(wrong)...)...); !isUsage(err) {
-			t.Errorf("%s: %v", wrong, err)
-		}
+		b.misused(append([]string{"receivers"}, strings.Fields(wrong)...)...)
 	}
 }
 
@@ -225,9 +222,7 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 	if _, _, err := b.run(t.Context(), "receivers", "close", "example.test", "18"); err == nil || isUsage(err) {
 		t.Errorf("no such session: %v", err)
 	}
-	if _, _, err := b.run(t.Context(), "receivers", "close", "example.test", "x"); !isUsage(err) {
-		t.Errorf("no number: %v", err)
-	}
+	b.misused("receivers", "close", "example.test", "x")
 	b.survey.details = b.survey.details[:1]
 	holds(t, b.must("receivers", "close", "example.test", "17", "--json"),
 		`{"key":"example.test","node":"node-1","session":17}`)
@@ -272,9 +267,7 @@ func TestSoftwareIsShown(t *testing.T) {
 		Fields: []inspect.ExplainedField{{Field: "refused_per_hour", Value: "1000000", Said: inspect.Said{Layer: "known",
 			Where: "node node-1", Reason: "Postfix, by its greeting (" + postfix.Where + ")"}}}}}
 	var out bytes.Buffer
-	if err := x.print(screen{&out}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, x.print(screen{&out}))
 	holds(t, unfolded(out.String()), "refused_per_hour 1000000 known node node-1: Postfix, by its greeting (postconf(5): ")
 	fits(t, out.String(), term.Columns)
 }
@@ -322,10 +315,7 @@ func TestWhatAReceiverTaughtIsForgotten(t *testing.T) {
 		`"silent":[{"node":"node-3","why":"lost"}]`, `"dropped":[]`)
 	holds(t, b.must("log", "--limit", "1"), "receiver forget", "anna@desk", "x")
 	for _, wrong := range []string{"example.test", "example.test --reason x --what rest", "--reason x"} {
-		if _, _, err := b.run(t.Context(), append([]string{"receivers", "forget"},
-			strings.Fields(wrong)...)...); !isUsage(err) {
-			t.Errorf("%q: %v", wrong, err)
-		}
+		b.misused(append([]string{"receivers", "forget"}, strings.Fields(wrong)...)...)
 	}
 	if _, _, err := b.run(t.Context(), "receivers", "forget", "none.test", "--reason", "x"); err == nil || isUsage(err) {
 		t.Errorf("nobody knows it: %v", err)
@@ -457,9 +447,7 @@ func TestATraceSaysThatThereIsNothingToFollow(t *testing.T) {
 	if err != nil || !strings.Contains(stderr, `nothing is asked of a receiver "no-such" now`) {
 		t.Errorf("%v %q", err, stderr)
 	}
-	if _, _, err := b.run(t.Context(), "receivers", "trace", "a.test", "--source", "x"); !isUsage(err) {
-		t.Errorf("no address: %v", err)
-	}
+	b.misused("receivers", "trace", "a.test", "--source", "x")
 }
 
 func TestSourcesAreShown(t *testing.T) {
@@ -498,9 +486,7 @@ func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
 		"      500  receiver  example.test  allowance       -   17m    1,800\n    their turn at a receiver\n",
 		"       90  retry     -             greylisted     4m    9m        -\n"+
 			"    another attempt, since they were deferred; the first goes on at 12:04:00Z\n")
-	if _, _, err := b.run(t.Context(), "verification", "x"); !isUsage(err) {
-		t.Errorf("no id: %v", err)
-	}
+	b.misused("verification", "x")
 	if _, _, err := b.run(t.Context(), "verification", "0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c12"); err == nil ||
 		!strings.Contains(err.Error(), "there is no verification with this id") {
 		t.Errorf("another: %v", err)
@@ -544,9 +530,7 @@ func TestTheTopOfWhatIsWaitedForIsShown(t *testing.T) {
 	if err := json.Unmarshal([]byte(b.must("verification", id, "--json")), &found); err != nil || len(found.Waits) != 37 {
 		t.Errorf("%d rows as JSON, %v", len(found.Waits), err)
 	}
-	if _, _, err := b.run(t.Context(), "verification", id, "--limit", "-1"); !isUsage(err) {
-		t.Errorf("fewer than none: %v", err)
-	}
+	b.misused("verification", id, "--limit", "-1")
 }
 
 // TestTheLogIsFollowed: each line once, also those of one moment.
@@ -582,9 +566,7 @@ func TestTheLogIsFollowed(t *testing.T) {
 		}
 	}
 	for _, wrong := range []string{"--since soon", "--since -2h", "--limit 0", "--limit -1 --since 1h", "x"} {
-		if _, _, err := b.run(t.Context(), append([]string{"log"}, strings.Fields(wrong)...)...); !isUsage(err) {
-			t.Errorf("%s: %v", wrong, err)
-		}
+		b.misused(append([]string{"log"}, strings.Fields(wrong)...)...)
 	}
 }
 

@@ -91,9 +91,7 @@ func (r *rig) open(credits int64) {
 		r.tenant, err = client.OpenTenant(r.t.Context(), client.NewAdmin(r.admin, token), client.TenantOptions{
 			File: filepath.Join(r.folder, "tenant.json"), Workspace: "rig", Credits: credits})
 	}
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	noError(r.t, err)
 }
 
 // client is a customer's client that repeats requests, as ours does.
@@ -107,13 +105,9 @@ func (r *rig) client() *client.API {
 func (r *rig) balance() admin.Balance {
 	r.t.Helper()
 	token, err := client.ReadToken(filepath.Join(r.folder, "rollcall-data"))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	noError(r.t, err)
 	b, err := client.NewAdmin(r.admin, token).Balance(r.t.Context(), r.tenant.Workspace)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	noError(r.t, err)
 	return b
 }
 
@@ -260,8 +254,6 @@ func fits(t *testing.T, text string, width int) {
 func adminOf(t *testing.T, environ []string) *client.Admin {
 	t.Helper()
 	c, err := (&adminFlags{environ: environ}).client()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return c
 }

@@ -36,9 +36,7 @@ func newScriptCluster(t *testing.T) *scriptCluster {
 	server := postgres.New(t, postgres.Options{})
 	c := &scriptCluster{rig: &rig{cli: newCLI(t)}, lab: startLab(t, smtplab.Defaults()), members: map[string]*background{}}
 	proxy, err := cutter.Start(server.NewDatabase(t, "documents", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(func() {
 		if err := proxy.Close(); err != nil {
 			t.Error(err)
@@ -60,20 +58,10 @@ func newScriptCluster(t *testing.T) *scriptCluster {
 		c.serves(name)
 	}
 	token, err := os.ReadFile(filepath.Join(c.folder, "node-1", "data", "admin.token"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	c.environ = []string{"ROLLCALL_ADMIN=" + c.admin, "ROLLCALL_ADMIN_TOKEN=" + strings.TrimSpace(string(token))}
 	c.isSound()
 	return c
-}
-
-// does runs a command that has to succeed.
-func (c *scriptCluster) does(args ...string) {
-	c.t.Helper()
-	if code, _, errs := c.run(args...); code != exitDone {
-		c.t.Fatalf("rollcall %q: got code %d and %s", args, code, errs)
-	}
 }
 
 // configures writes the configuration of a node. With another gossip port than that of the
@@ -84,9 +72,7 @@ func (c *scriptCluster) configures(name string, gossip int) {
 	if err == nil {
 		err = os.MkdirAll(filepath.Join(c.folder, name), 0o700)
 	}
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	noError(c.t, err)
 	if _, err := os.Stat(filepath.Join(c.folder, name, "gossip.key")); err != nil {
 		c.write(name+"/gossip.key", string(key))
 	}
@@ -230,9 +216,7 @@ func TestTheRunbooksOfAClusterThatChanges(t *testing.T) {
 		"rollcall config check /etc/rollcall/rollcall.toml": func() {
 			c.configures("node-4", c.ports[3])
 			key, err := os.ReadFile(filepath.Join(c.folder, "node-1", "gossip.key"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			c.write("node-4/gossip.key", string(key))
 		},
 		members: func() {
@@ -257,9 +241,7 @@ func TestTheRunbooksOfAClusterThatIsHurt(t *testing.T) {
 	c.configures("node-3", c.ports[3])
 	c.serves("node-3")
 	c.isSound()
-	if err := c.members["node-3"].command.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, c.members["node-3"].command.Process.Kill())
 	untilPrinted(c.cli, "Lost: ", "cluster", "members")
 	c.script(script{document: "operators/runbooks/lost-node.md", types: map[string]string{"[y/N] ": "y\n"}})
 	c.serves("node-3")
@@ -322,22 +304,12 @@ func needTourTools(t *testing.T) {
 func tourFolder(t *testing.T) string {
 	t.Helper()
 	name, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	program, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	folder := t.TempDir()
-	if err := os.WriteFile(filepath.Join(folder, "rollcall"), program, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(filepath.Dir(folder), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(folder, nobody, nobody); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(filepath.Join(folder, "rollcall"), program, 0o755))
+	noError(t, os.Chmod(filepath.Dir(folder), 0o755))
+	noError(t, os.Chown(folder, nobody, nobody))
 	return folder
 }

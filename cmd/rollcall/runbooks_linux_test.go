@@ -36,9 +36,7 @@ func newScriptNode(t *testing.T, settings string, files map[string]string) *scri
 	lab := startLab(t, o)
 	front := newFront(t, lab.DNSAddr())
 	r := newRig(t, rigOptions{dns: front.addr, smtpPort: lab.SMTPPort(), settings: settings})
-	if err := os.Mkdir(filepath.Join(r.folder, "etc"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.Mkdir(filepath.Join(r.folder, "etc"), 0o700))
 	for name, text := range files {
 		r.write(name, text)
 	}
@@ -60,15 +58,11 @@ func (n *scriptNode) logs(text string) { n.t.Helper(); untilLogged(n.t, n.log, t
 func serveLogged(c *cli, log string, args ...string) *background {
 	c.t.Helper()
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	noError(c.t, err)
 	defer file.Close()
 	b := &background{t: c.t, command: c.command(context.Background(), args...), ended: make(chan error, 1)}
 	b.command.Stdout, b.command.Stderr = file, file
-	if err := b.command.Start(); err != nil {
-		c.t.Fatal(err)
-	}
+	noError(c.t, b.command.Start())
 	go func() { b.ended <- b.command.Wait() }()
 	c.t.Cleanup(func() { _ = b.command.Process.Kill() }) // fails when it has ended
 	return b
@@ -157,9 +151,7 @@ func TestTheRunbooksOfReceivers(t *testing.T) {
 		fails: map[string]int{"rollcall throttle check throttle.toml": exitFailed},
 		before: map[string]func(){"rollcall throttle list": func() {
 			n.write("new.toml", "[default]\nconnections = 2\n")
-			if err := os.Rename(filepath.Join(n.folder, "new.toml"), filepath.Join(n.folder, "throttle.toml")); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.Rename(filepath.Join(n.folder, "new.toml"), filepath.Join(n.folder, "throttle.toml")))
 			untilPrinted(n.cli, "is in use", "throttle", "list")
 		}}})
 	n.write("verdict.toml", "[[rule]]\nid = \"documents\"\n")
@@ -230,9 +222,7 @@ func TestTheRunbookOfIdentity(t *testing.T) {
 	n.environ = append(n.environ, "ROLLCALL_SMTP_HELLO_NAME=probe.example.com",
 		"ROLLCALL_SMTP_RETURN_PATH=bounce@example.com")
 	config, err := os.ReadFile(filepath.Join(n.folder, "node.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	n.write("etc/rollcall.toml", string(config))
 	n.starts()
 	n.script(script{document: "operators/runbooks/identity.md", names: atHome(nil),
@@ -260,9 +250,7 @@ func TestTheRunbookOfCertificates(t *testing.T) {
 			n.write("etc/"+name+".next", string(text))
 			err = os.Rename(filepath.Join(folder, name+".next"), filepath.Join(folder, name))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 	}
 	replace("tls.key")
 	n.logs("new certificate refused, the old one stays in use")
@@ -287,9 +275,7 @@ func TestTheAdminListenerOfTheDocs(t *testing.T) {
 		encrypted: {"ROLLCALL_ADMIN_TLS_CERT=" + certFile, "ROLLCALL_ADMIN_TLS_KEY=" + keyFile},
 		local:     {"ROLLCALL_ADMIN_LISTEN=unix:" + socket},
 	} {
-		if err := os.Mkdir(filepath.Join(n.folder, "rollcall-data"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.Mkdir(filepath.Join(n.folder, "rollcall-data"), 0o700))
 		n.write("rollcall-data/admin.token", token)
 		n.environ = append(n.environ, environ...)
 		serveLogged(n.cli, n.log, "serve", "--config", "node.toml")

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -125,24 +124,18 @@ func TestTheLabShowsItsSheetWhileItRuns(t *testing.T) {
 	c := newCLI(t)
 	lab := c.start("lab", "--json", "--sheet", "127.0.0.1:0", "--network", "127.70.0.0/16", "--events", "10")
 	var view labView
-	if err := json.Unmarshal([]byte(lab.waitFor("smtp_port")), &view); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal([]byte(lab.waitFor("smtp_port")), &view))
 	if len(view.AllowNetworks) != 1 || view.AllowNetworks[0] != "127.70.0.0/16" {
 		t.Errorf("allow_networks: got %v, want the network asked for", view.AllowNetworks)
 	}
 	answer, err := http.Get(view.Sheet + "/sheet")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer answer.Body.Close()
 	var sheet smtplab.Sheet
 	if err := json.NewDecoder(answer.Body).Decode(&sheet); err != nil || sheet.Receivers == nil {
 		t.Errorf("the sheet: got %+v and %v", sheet, err)
 	}
-	if code := lab.stop(syscall.SIGTERM); code != exitDone {
-		t.Errorf("SIGTERM: got code %d, want %d", code, exitDone)
-	}
+	lab.terminate()
 }
 
 func TestWrongFlagsOfTheLab(t *testing.T) {

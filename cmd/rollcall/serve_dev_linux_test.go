@@ -39,15 +39,11 @@ func TestServeDevSpeaksToPeople(t *testing.T) {
 	if code != exitFailed || !strings.Contains(errs, "could not be looked up") || !strings.Contains(errs, "--force") {
 		t.Errorf("a limit of a receiver that is not simulated: got code %d and %s", code, errs)
 	}
-	if code := first.stop(syscall.SIGTERM); code != exitDone {
-		t.Errorf("SIGTERM: got code %d", code)
-	}
+	first.terminate()
 
 	socket := filepath.Join(c.folder, "notify")
 	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer manager.Close()
 	hears := func(want string) {
 		t.Helper()
@@ -62,22 +58,16 @@ func TestServeDevSpeaksToPeople(t *testing.T) {
 	}
 	terminal := newTerminal(t, nil)
 	screen, err := os.OpenFile(terminal.name, os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer screen.Close()
 	c.environ = append(c.environ, "NOTIFY_SOCKET="+socket, "WATCHDOG_USEC=200000")
 	node := c.command(t.Context(), "serve", "--dev")
 	node.Stdin, node.Stdout, node.Stderr = screen, screen, screen
-	if err := node.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, node.Start())
 	hears("READY=1")
 	hears("WATCHDOG=1")
 	until(t, func() (bool, string) { return strings.Contains(terminal.shown(), "upload examples/"), terminal.shown() })
-	if err := node.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, node.Process.Signal(syscall.SIGINT))
 	hears("STOPPING=1")
 	if err := node.Wait(); err != nil {
 		t.Error(err)
@@ -128,15 +118,11 @@ func newTerminal(t *testing.T, answers map[string]string) *terminal {
 	if err == nil {
 		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: term.Columns})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	m := &terminal{name: fmt.Sprint("/dev/pts/", number)}
 	// As long as the test holds it open, reading goes on between programs.
 	program, err := os.OpenFile(m.name, os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(func() { _ = program.Close() })
 	go m.answer(person, answers)
 	return m
@@ -178,9 +164,7 @@ const fullDisk = "/dev/full"
 func TestHelpOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	full, err := os.OpenFile(fullDisk, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer full.Close()
 	tried := 0
 	var try func(c *cobra.Command)
@@ -213,9 +197,7 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(text, &dev)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	c.environ = append(c.environ, "ROLLCALL_KEY="+dev.Key)
 	c.write("list.csv", "email\na@nobody.invalid\n")
 	c.write("throttle.toml", "[default]\nconnections = 2\n")
@@ -234,13 +216,9 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 		{"verify", "list.csv", "--api", api, "--spreadsheet"}, {"backup", "copy.db"},
 	} {
 		full, err := os.OpenFile(fullDisk, os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		read, closed, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		_ = read.Close()
 		for name, stdout := range map[string]*os.File{"full disk": full, "closed pipe": closed} {
 			_ = os.RemoveAll(c.folder + "/copy.db")

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -116,9 +115,7 @@ func TestOperatorsCommandsAgainstANode(t *testing.T) {
 	if code, _, stderr := c.run("serve"); code != exitFailed || strings.Count(lastLines(stderr), "\n") != 1 {
 		t.Errorf("a second node in the same folder: got code %d and %q", code, stderr)
 	}
-	if code := node.stop(syscall.SIGTERM); code != exitDone {
-		t.Errorf("SIGTERM: got code %d, want %d", code, exitDone)
-	}
+	node.terminate()
 }
 
 // TestReadmeTour runs the lines of the README's tour.
@@ -149,9 +146,7 @@ func tour(t *testing.T, document, mark string) string {
 		t.Skip("the lines are not run: there is no curl")
 	}
 	text, err := os.ReadFile(filepath.Join(HouseRoot, document))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	_, marked, begun := strings.Cut(string(text), "<!-- "+mark+":")
 	marked, _, ended := strings.Cut(marked, "<!-- "+mark+" end -->")
 	lines := ""
@@ -164,14 +159,10 @@ func tour(t *testing.T, document, mark string) string {
 	}
 	c := newCLI(t)
 	name, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for link, target := range map[string]string{"rollcall": name, "examples": filepath.Dir(example(t,
 		"contacts.csv"))} {
-		if err := os.Symlink(target, filepath.Join(c.folder, link)); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.Symlink(target, filepath.Join(c.folder, link)))
 	}
 	_, api := startDev(c)
 	// An override of half a minute is waited for; a quarter of it is as good.
@@ -193,14 +184,8 @@ func tour(t *testing.T, document, mark string) string {
 func TestAnEveningFromTheDocs(t *testing.T) {
 	t.Parallel()
 	out := tour(t, "docs/operators/receivers.md", "evening")
-	for _, want := range []string{
-		"400 addresses", "an hour as things are", "FIELD ", "built in", "150/min", "postmaster asked us to go slower",
-		"override", "candidate.toml can be used", "evening-clean.test", "throttle set",
-	} {
-		if !strings.Contains(out, want) {
-			t.Errorf("%q is missing in what the evening shows:\n%s", want, out)
-		}
-	}
+	holds(t, out, "400 addresses", "an hour as things are", "FIELD ", "built in", "150/min",
+		"postmaster asked us to go slower", "override", "candidate.toml can be used", "evening-clean.test", "throttle set")
 	if last := out[strings.LastIndex(out, "rcpt_rate "):]; strings.Contains(last[:strings.Index(last, "\n")], "override") {
 		t.Errorf("the override did not end:\n%s", out)
 	}
@@ -217,9 +202,7 @@ func TestANodeWithTLS(t *testing.T) {
 		socket = socket[:100]
 	}
 	_, api, err := net.SplitHostPort(freeAddress(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	c.environ = append([]string{"ROLLCALL_HTTP_LISTEN=127.0.0.1:" + api, "ROLLCALL_UPLOAD_LISTEN=" + freeAddress(t),
 		"ROLLCALL_HTTP_TLS_CERT=" + certFile, "ROLLCALL_HTTP_TLS_KEY=" + keyFile, "ROLLCALL_ADMIN_LISTEN=unix:" + socket,
 		"SSL_CERT_FILE=" + certFile}, hurried...)
@@ -230,9 +213,7 @@ func TestANodeWithTLS(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(text, &dev)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	c.write("list.csv", "email\na@nobody.invalid\n")
 	c.environ = append(c.environ, "ROLLCALL_KEY="+dev.Key)
 	if code, stdout, stderr := c.run("verify", "list.csv", "--api", "https://127.0.0.1:"+api); code != exitDone {
@@ -260,12 +241,8 @@ func TestANodeRefusesAFolderThatOthersWrite(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	folder := filepath.Join(c.folder, "rollcall-data")
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(folder, 0o775); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.Mkdir(folder, 0o700))
+	noError(t, os.Chmod(folder, 0o775))
 	c.environ = []string{"ROLLCALL_HTTP_LISTEN=127.0.0.1:0", "ROLLCALL_UPLOAD_LISTEN=127.0.0.1:0",
 		"ROLLCALL_ADMIN_LISTEN=127.0.0.1:0"}
 	code, _, stderr := c.run("serve")

@@ -60,9 +60,7 @@ func newShared(t *testing.T, change func(c *config.Config)) *shared {
 		change(c)
 	})
 	token, err := client.ReadToken(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	s := &shared{t: t, node: n}
 	for name, made := range map[string]struct {
 		client  **client.API
@@ -70,9 +68,7 @@ func newShared(t *testing.T, change func(c *config.Config)) *shared {
 	}{"first": {&s.first, 0}, "second": {&s.second, 1000}} {
 		who, err := client.OpenTenant(t.Context(), client.NewAdmin(n.AdminURL, token), client.TenantOptions{
 			File: filepath.Join(t.TempDir(), "tenant.json"), Workspace: name, Credits: made.credits})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		*made.client = client.NewAPI(n.APIURL, who.Key, func(string) {})
 	}
 	return s
@@ -137,9 +133,7 @@ type threadTime struct{ ran, waited int64 }
 func threadTimes(t *testing.T) map[string]threadTime {
 	t.Helper()
 	files, err := filepath.Glob("/proc/self/task/*/schedstat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	times := map[string]threadTime{}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -173,9 +167,7 @@ func waitedPerRan(before, after map[string]threadTime) float64 {
 func (s *shared) sum(name, value string) (sum float64) {
 	s.t.Helper()
 	families, err := s.node.Registry.Gather()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	noError(s.t, err)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			if f.GetName() != name || value != "" && m.GetLabel()[0].GetValue() != value {
@@ -227,9 +219,7 @@ func TestSlowUploadsOfOneTenantLeavePlaces(t *testing.T) {
 	s.unhindered(func(ctx context.Context) {
 		for range uploads {
 			c, err := s.raw(ctx, 1<<20)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			go func() {
 				tick := time.NewTicker(time.Second)
 				defer tick.Stop()
@@ -364,17 +354,13 @@ func (s *shared) flood(ctx context.Context) error {
 func (s *shared) pays(credits ledger.Credits) {
 	s.t.Helper()
 	list, err := s.node.Book.Workspaces(s.t.Context())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	noError(s.t, err)
 	for _, w := range list {
 		if w.Name == "first" {
 			_, err = s.node.Book.Grant(s.t.Context(), uuid.New(), w.ID, credits, "test")
 		}
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	noError(s.t, err)
 }
 
 // sends has the first tenant send a file of so many addresses of a domain.

@@ -96,9 +96,7 @@ func TestMailboxFullIsExplained(t *testing.T) {
 			"e@a.test,unknown" + full: "here invalid 1, unknown 1.",
 	} {
 		r, _, stderr := newTestRun(t, service(t, "completed", results), verifyFlags{})
-		if err := r.run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, r.run(t.Context()))
 		if explained := strings.Contains(stderr.String(), fullReason+": invalid where"); explained != (want != "") ||
 			!strings.Contains(stderr.String(), want) {
 			t.Errorf("got\n%s\nwant %q", stderr, want)
@@ -138,9 +136,7 @@ func TestOutIsTriedBeforeTheWork(t *testing.T) {
 	for _, err := range []error{os.Symlink("list.csv", in("link.csv")), os.Link(in("list.csv"), in("hard.csv")),
 		os.Symlink("nothing.csv", in("dangling.csv")), os.Symlink("old.csv", in("toold.csv")), os.Mkdir(in("sub"), 0o700),
 		os.Mkdir(in("closed"), 0o500)} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 	}
 	before := treeOf(t, c.folder)
 	const own, exists = "is the file to verify itself", "exists: give another --out, or --force"
@@ -174,9 +170,7 @@ func TestOutIsTriedBeforeTheWork(t *testing.T) {
 		t.Errorf("got\n%s\nwant what was there before:\n%s", after, before)
 	}
 	appended, err := os.OpenFile(in("list.csv"), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer appended.Close()
 	command := c.command(t.Context(), "verify", "--lab", "list.csv")
 	command.Stdout = appended
@@ -197,9 +191,7 @@ func treeOf(t *testing.T, folder string) (all string) {
 		all += path + ": " + string(text) + "\n"
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return all
 }
 
@@ -210,18 +202,12 @@ func TestForceReplacesAndNothingElseDoes(t *testing.T) {
 	fill := func(text string) func(io.Writer) error {
 		return func(w io.Writer) error { _, err := io.WriteString(w, text); return err }
 	}
-	if err := (term.OutFile{Name: name}).Check(nil, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte("meanwhile"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, (term.OutFile{Name: name}).Check(nil, nil))
+	noError(t, os.WriteFile(name, []byte("meanwhile"), 0o600))
 	if err := (term.OutFile{Name: name}).Write(fill("new")); err == nil || !strings.Contains(err.Error(), "exists") {
 		t.Errorf("got %v", err)
 	}
-	if err := os.Symlink("r.csv", link); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.Symlink("r.csv", link))
 	want := "meanwhile"
 	for _, x := range []struct{ name, text string }{{name, "one"}, {link, "two"}} {
 		if text, err := os.ReadFile(name); err != nil || string(text) != want {

@@ -10,7 +10,6 @@ import (
 	"sort"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -161,22 +160,16 @@ func (w speedWork) measure(t *testing.T, path string, file []byte) (s speed) {
 	defer cancel()
 	c, pid := r.client(), node.command.Process.Pid
 	before, err := processorOf(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	const objects = "go_memstats_mallocs_total"
 	first, second := r.metric(ctx, objects), r.metric(ctx, objects) // a look takes some too
 	id, err := handIn(ctx, c, "speed.csv", file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	seen := make(chan time.Time, 1)
 	go func() { seen <- seeTheEnd(ctx, c, id) }()
 	held, looks := r.mostHeld(ctx, log, lab)
 	after, err := processorOf(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	s.processor, s.held = after-before, held
 	s.objects = r.metric(ctx, objects) - second - float64(looks+1)*(second-first)
 	if s.memory, err = memoryMost(pid); err != nil {
@@ -187,9 +180,7 @@ func (w speedWork) measure(t *testing.T, path string, file []byte) (s speed) {
 	if d, err := look(ctx, c, id); err != nil || d.Progress.Completed != int64(w.addresses) || s.sheet.Data > 0 {
 		t.Errorf("%+v, %v; %d DATA", d, err, s.sheet.Data)
 	}
-	if code := node.stop(syscall.SIGTERM); code != exitDone {
-		t.Errorf("SIGTERM: got code %d", code)
-	}
+	node.terminate()
 	return s
 }
 

@@ -192,9 +192,7 @@ func serveAdmin(t *testing.T, book *sqlstore.Store, o admin.Options) (url, token
 	if err == nil {
 		err = server.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(func() {
 		if err := errors.Join(server.Stop(context.Background()), book.Close()); err != nil {
 			t.Error(err)
@@ -206,17 +204,13 @@ func serveAdmin(t *testing.T, book *sqlstore.Store, o admin.Options) (url, token
 func newThrottleBench(t *testing.T) *throttleBench {
 	t.Helper()
 	book, err := sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	set := fieldsOf(t, map[string]string{"rcpt_rate": "4/s", "retry_waits": "5m,10m,20m,40m,1h,2h"})
 	table, err := throttle.NewTable([]throttle.Rule{
 		{Name: "example.test", Set: set, Where: map[throttle.Field]string{0: "throttle.toml:12"}},
 		{Name: "paused.test", Set: fieldsOf(t, map[string]string{"pause": "yes"}),
 			Where: map[throttle.Field]string{0: "throttle.toml:17"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	b := &throttleBench{t: t, survey: &toldSurvey{table: table}, book: book}
 	url, token := serveAdmin(t, book, admin.Options{Survey: b.survey, Throttle: table, Tuned: b.follow,
 		Limits:       ledger.Limits{Open: 100, Stored: 10 << 30, Unpaid: 1000},
@@ -232,9 +226,7 @@ func newThrottleBench(t *testing.T) *throttleBench {
 func fieldsOf(t *testing.T, texts map[string]string) throttle.Override {
 	t.Helper()
 	o, err := throttle.ParseOverride(texts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return o
 }
 
@@ -287,6 +279,14 @@ func (b *throttleBench) must(args ...string) string {
 		b.t.Fatalf("rollcall %q: %v\n%s", args, err, stderr)
 	}
 	return stdout
+}
+
+// misused wants a command to be refused as wrong usage.
+func (b *throttleBench) misused(args ...string) {
+	b.t.Helper()
+	if _, _, err := b.run(b.t.Context(), args...); !isUsage(err) {
+		b.t.Errorf("rollcall %q: %v", args, err)
+	}
 }
 
 // holds checks that a text has each of these.
@@ -371,9 +371,7 @@ func TestBeatenRulesAreMarked(t *testing.T) {
 		t.Errorf("%d rules are marked:\n%s", n, out)
 	}
 	var listed admin.ThrottleRules
-	if err := json.Unmarshal([]byte(b.must("throttle", "list", "--json")), &listed); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal([]byte(b.must("throttle", "list", "--json")), &listed))
 	for _, r := range listed.Rules {
 		for _, f := range r.Fields {
 			if r.Layer == "file" && f.Beaten != "override" {
@@ -499,12 +497,8 @@ func TestPauseAndResume(t *testing.T) {
 	b.must("throttle", "set", "example.test", "pause=drain", "connections=1", "--for", "1h", "--reason", "x")
 	out := strings.Join(strings.Fields(b.must("receivers", "resume", "example.test")), " ")
 	holds(t, out, "still has pause=drain", "`rollcall throttle clear --id ")
-	if _, _, err := b.run(t.Context(), "sources", "pause", "me", "--for", "1h", "--reason", "x"); !isUsage(err) {
-		t.Errorf("no address: %v", err)
-	}
-	if _, _, err := b.run(t.Context(), "receivers", "pause", "example.test", "--reason", "x"); !isUsage(err) {
-		t.Errorf("no time: %v", err)
-	}
+	b.misused("sources", "pause", "me", "--for", "1h", "--reason", "x")
+	b.misused("receivers", "pause", "example.test", "--reason", "x")
 }
 
 // TestCandidatesAreTried: check without a node, replay with its record.
@@ -565,9 +559,7 @@ func TestCandidatesAreTried(t *testing.T) {
 		":2:") {
 		t.Errorf("bad: %v", err)
 	}
-	if _, _, err := b.run(t.Context(), "throttle", "replay"); !isUsage(err) {
-		t.Errorf("nothing to try: %v", err)
-	}
+	b.misused("throttle", "replay")
 	b.replay = func(string) (inspect.Replayed, error) {
 		return inspect.Replayed{}, fmt.Errorf("%w: loose.toml:1:1: no", admin.ErrCandidate)
 	}

@@ -106,23 +106,15 @@ func TestTracesTellWhatTookTimeAndNoAddress(t *testing.T) {
 func sendFile(t *testing.T, n *node.Node, folder, file string, credits int64) (id, key, target string) {
 	t.Helper()
 	token, err := client.ReadToken(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	tenant, err := client.OpenTenant(t.Context(), client.NewAdmin(n.AdminURL, token), client.TenantOptions{
 		File: filepath.Join(folder, "tenant.json"), Workspace: "traced", Credits: credits})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	customer := client.NewAPI(n.APIURL, tenant.Key, func(string) {})
 	made, err := customer.Create(t.Context(), uuid.New(), int64(len(file)), "a.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	reader := strings.NewReader(file)
-	if err := customer.Upload(t.Context(), made.Upload.URL, reader, reader.Size(), func(int64) {}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, customer.Upload(t.Context(), made.Upload.URL, reader, reader.Size(), func(int64) {}))
 	within := time.Now().Add(time.Minute)
 	for {
 		d, wait, err := customer.Detail(t.Context(), made.ID)
@@ -132,13 +124,9 @@ func sendFile(t *testing.T, n *node.Node, folder, file string, credits int64) (i
 		if d.Status == "completed" {
 			break
 		}
-		if err := term.Sleep(t.Context(), min(wait, 200*time.Millisecond)); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, term.Sleep(t.Context(), min(wait, 200*time.Millisecond)))
 	}
-	if err := writeResults(t.Context(), customer, made.ID, io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, writeResults(t.Context(), customer, made.ID, io.Discard))
 	return made.ID, tenant.Key, made.Upload.URL
 }
 

@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -41,23 +40,17 @@ func pageOf(t *testing.T, method, page, cookie string, form url.Values) (status 
 func browse(t *testing.T, method, page, cookie string, form url.Values) (status int, text string, set []*http.Cookie) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, page, strings.NewReader(form.Encode()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	request.Header.Set("Sec-Fetch-Site", "same-origin")
 	if cookie != "" {
 		request.Header.Set("Cookie", cookie)
 	}
 	answer, err := http.DefaultTransport.RoundTrip(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return answer.StatusCode, string(body), answer.Cookies()
 }
 
@@ -92,9 +85,7 @@ func switchOn(t *testing.T, api, email, password string) {
 		t.Fatalf("no secret: %s", page)
 	}
 	secret, err := base32.StdEncoding.DecodeString(strings.ReplaceAll(text[1], " ", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	status, page, _ := pageOf(t, "POST", api+"/you/codes", session, url.Values{"form": {form[1]}, "password": {password},
 		"code": {signin.TOTPCode(secret, signin.TOTPStep(time.Now()))}})
 	if status != 200 {
@@ -209,9 +200,7 @@ func TestPeopleAreInvitedAndSignedOut(t *testing.T) {
 			t.Errorf("rollcall %q: code %d, %s", wrong, code, stderr)
 		}
 	}
-	if code := node.stop(syscall.SIGTERM); code != exitDone {
-		t.Errorf("SIGTERM: %d", code)
-	}
+	node.terminate()
 }
 
 func TestThereAreNoPagesWhenTheyAreOff(t *testing.T) {
@@ -226,9 +215,7 @@ func TestThereAreNoPagesWhenTheyAreOff(t *testing.T) {
 	if code != exitFailed || !strings.Contains(stderr, "[dashboard]") {
 		t.Errorf("invite: %d %s", code, stderr)
 	}
-	if code := node.stop(syscall.SIGTERM); code != exitDone {
-		t.Errorf("SIGTERM: %d", code)
-	}
+	node.terminate()
 }
 
 // The settings of a provider are checked without asking it, and a node whose provider is away serves passwords.
@@ -254,13 +241,9 @@ func TestAProviderIsCheckedAndMayBeAway(t *testing.T) {
 	ports := []string{fmt.Sprintf("ROLLCALL_ADMIN_LISTEN=127.0.0.1:%d", freePort(t)),
 		"ROLLCALL_HTTP_LISTEN=127.0.0.1:0", "ROLLCALL_UPLOAD_LISTEN=127.0.0.1:0"}
 	c.environ = slices.Clone(ports)
-	if err := os.Chmod(secret, 0o640); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.Chmod(secret, 0o640))
 	refused("provider: the secret cannot be used: others can read " + secret + "; run: chmod 600 " + secret)
-	if err := os.Chmod(secret, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.Chmod(secret, 0o600))
 	if code, stdout, stderr := c.run("config", "check", file); code != exitDone || !strings.Contains(stdout, "is fine") {
 		t.Errorf("config check: %d %s", code, stderr)
 	}
@@ -274,17 +257,11 @@ func TestAProviderIsCheckedAndMayBeAway(t *testing.T) {
 		"Acme login isn&#39;t answering") {
 		t.Errorf("the provider is away: %d %s", status, text)
 	}
-	if code := node.stop(syscall.SIGTERM); code != exitDone {
-		t.Errorf("SIGTERM: %d", code)
-	}
-	if err := os.WriteFile(secret, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	node.terminate()
+	noError(t, os.WriteFile(secret, nil, 0o600))
 	c.environ = ports
 	refused("provider: the secret cannot be used: " + secret + " is empty")
-	if err := os.Remove(secret); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.Remove(secret))
 	refused("")
 }
 
@@ -371,9 +348,7 @@ func (o *operator) pauseSource(base string) {
 		o.t.Fatalf("no source can be paused: %s", text)
 	}
 	source, err := url.QueryUnescape(found[1])
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	noError(o.t, err)
 	form := url.Values{"form": {"5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2d"}, "source": {source}, "to": {"pause"},
 		"for": {"1h"}, "reason": {"a test of pausing"}}
 	for _, to := range []string{"pause", "resume"} {

@@ -42,9 +42,7 @@ miss = ["550 no"]
 func rulesFile(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "own.toml")
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(name, []byte(text), 0o600))
 	return name
 }
 
@@ -91,9 +89,7 @@ func TestVerdictJudgesAFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "replies.txt")
 	text := "# a log\n550 5.1.1 User unknown\n\nmail | 550 5.7.1 SPF failed\nrcpt@mx.yandex.net | 550 5.7.1 No such " +
 		"user!\n"
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(name, []byte(text), 0o600))
 	out, err := runRoot(t, "verdict", "judge", "--file", name)
 	for _, want := range []string{"     2  invalid, mailbox_not_found ", "     4  again: other_source, source_identity ",
 		"     5  invalid, mailbox_not_found ", "     2  invalid, mailbox_not_found\n",
@@ -108,9 +104,7 @@ func TestVerdictJudgesAFile(t *testing.T) {
 		}
 	}
 	text += "hello\n452 4.2.2 full\ndata | 550 no\n"
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(name, []byte(text), 0o600))
 	out, err = runRoot(t, "verdict", "judge", "--json", "--file", name)
 	if err == nil || !strings.Contains(err.Error(), "2 lines are no replies: line 6: ") || !strings.Contains(err.Error(),
 		"; line 8: ") {
@@ -184,19 +178,13 @@ func TestLoadRules(t *testing.T) {
 		"verdict.file") {
 		t.Errorf("%v", err)
 	}
-	if err := os.WriteFile(config.Default().Verdict.File, []byte(ownRules), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(config.Default().Verdict.File, []byte(ownRules), 0o600))
 	rules, err := node.LoadRules(config.Default().Verdict)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if _, ok := rules.Rule("ours"); !ok {
 		t.Error("the file of the default name is not read")
 	}
-	if err := os.WriteFile("verdict.toml", []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile("verdict.toml", []byte("x"), 0o600))
 	if _, err := node.LoadRules(config.Default().Verdict); !errors.Is(err, verdict.ErrFaults) {
 		t.Errorf("%v", err)
 	}
@@ -223,9 +211,7 @@ func TestUnknownRepliesAreListed(t *testing.T) {
 		t.Errorf("%v\n%s", err, text)
 	}
 	name := filepath.Join(t.TempDir(), "replies.txt")
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(name, []byte(text), 0o600))
 	if judged, err := runRoot(t, "verdict", "judge", "--file", name); err != nil || strings.Count(judged, "retry") < 2 {
 		t.Errorf("%v\n%s", err, judged)
 	}

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -77,9 +76,7 @@ max_file_bytes = 1000000000
 		}
 	}
 	peak, err := memoryMost(node.command.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Logf("%d addresses at %d domains in %s: peak %d MB, at most %.0f receivers, %d warnings; %d valid, %d invalid, %d "+
 		"RCPTs",
 		*manyAddresses, *manyDomains, time.Since(began).Round(time.Second), peak>>20, receivers, log.warnings(),
@@ -90,9 +87,7 @@ max_file_bytes = 1000000000
 	if d.Progress.Completed != int64(*manyAddresses) {
 		t.Errorf("%d of %d are known", d.Progress.Completed, *manyAddresses)
 	}
-	if code := node.stop(syscall.SIGTERM); code != exitDone {
-		t.Errorf("SIGTERM: got code %d", code)
-	}
+	node.terminate()
 }
 
 // villageFile is a file of addresses over domains d0.test, d1.test and so on; a fifth of them is refused.
@@ -122,14 +117,10 @@ func newVillage(t *testing.T) *village {
 	t.Helper()
 	v := &village{}
 	listener, err := net.Listen("tcp4", "0.0.0.0:0") // whoever is not from this machine is hung up on
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	v.port = listener.Addr().(*net.TCPAddr).Port
 	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	v.dns = packets.LocalAddr().String()
 	server := &dns.Server{PacketConn: packets, Handler: dns.HandlerFunc(v.name)}
 	var running sync.WaitGroup

@@ -17,9 +17,7 @@ import (
 func TestWeightsAreShown(t *testing.T) {
 	b := newThrottleBench(t)
 	var made admin.Workspace
-	if err := json.Unmarshal([]byte(b.must("workspace", "create", "acme", "--json")), &made); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal([]byte(b.must("workspace", "create", "acme", "--json")), &made))
 	holds(t, b.must("workspace", "weight", made.ID, "3"), "acme  3")
 	holds(t, b.must("workspace", "list"), "WEIGHT", "acme  3 ")
 	for i, typed := range []string{"acme", "ACME", made.ID[:4], strings.ToUpper(made.ID[:8])} {
@@ -35,9 +33,7 @@ func TestWeightsAreShown(t *testing.T) {
 		}
 	}
 	for _, wrong := range [][]string{{made.ID, "0"}, {made.ID, "101"}, {made.ID, "many"}} {
-		if _, _, err := b.run(t.Context(), append([]string{"workspace", "weight"}, wrong...)...); !isUsage(err) {
-			t.Errorf("%v: %v", wrong, err)
-		}
+		b.misused(append([]string{"workspace", "weight"}, wrong...)...)
 	}
 }
 
@@ -45,14 +41,10 @@ func TestWeightsAreShown(t *testing.T) {
 func TestLimitsOfAWorkspaceAreShown(t *testing.T) {
 	b := newThrottleBench(t)
 	var made admin.Workspace
-	if err := json.Unmarshal([]byte(b.must("workspace", "create", "acme", "--json")), &made); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal([]byte(b.must("workspace", "create", "acme", "--json")), &made))
 	_, _, err := b.book.Create(t.Context(), ledger.NewVerification{ID: uuid.New(), Workspace: uuid.MustParse(made.ID),
 		Identity: uuid.New(), Bytes: 3 << 20, BytesMax: 1 << 30, Limits: ledger.Limits{Open: 9, Stored: 1 << 30, Unpaid: 9}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	limits := func(flags ...string) string {
 		t.Helper()
 		return b.must(append([]string{"workspace", "limits", made.ID}, flags...)...)
@@ -68,9 +60,7 @@ func TestLimitsOfAWorkspaceAreShown(t *testing.T) {
 	b.must("workspace", "weight", made.ID, "3")
 	holds(t, limits("--unpaid", "7"), "1.5 TiB", "7        set   1\n", "3        set")
 	var seen admin.WorkspaceLimits
-	if err := json.Unmarshal([]byte(limits("--default", "--open", "5", "--json")), &seen); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal([]byte(limits("--default", "--open", "5", "--json")), &seen))
 	if want := (admin.WorkspaceLimits{ID: made.ID, Name: "acme", Weight: 3, Open: admin.Limit{Limit: 5, Used: 1},
 		Stored: admin.Limit{Limit: 10 << 30, Default: true, Used: 3 << 20},
 		Unpaid: admin.Limit{Limit: 1000, Default: true, Used: 1}}); seen != want {
@@ -80,9 +70,7 @@ func TestLimitsOfAWorkspaceAreShown(t *testing.T) {
 	for _, wrong := range [][]string{{made.ID, "--open", "0"}, {made.ID, "--open", "many"},
 		{made.ID, "--stored", "10 parsecs"}, {made.ID, "--stored", "-1GiB"}, {made.ID, "--stored", "9999999TiB"},
 		{made.ID, "--stored", "NaN"}, {made.ID, "--unpaid", "1.5"}, {made.ID, "--reason", "none"}, {}} {
-		if _, _, err := b.run(t.Context(), append([]string{"workspace", "limits"}, wrong...)...); !isUsage(err) {
-			t.Errorf("%v: %v", wrong, err)
-		}
+		b.misused(append([]string{"workspace", "limits"}, wrong...)...)
 	}
 	if _, _, err := b.run(t.Context(), "workspace", "limits", uuid.NewString()); err == nil ||
 		!strings.Contains(err.Error(), "no such workspace") {

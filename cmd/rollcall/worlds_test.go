@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -118,9 +117,7 @@ func (w *world) lab(t *testing.T) *smtplab.Lab {
 	}
 	lab := startLab(t, o)
 	if w.at.Name != "" {
-		if err := lab.Add(smtplab.Domain{Name: limitedDomain, Personality: w.at}); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, lab.Add(smtplab.Domain{Name: limitedDomain, Personality: w.at}))
 	}
 	return lab
 }
@@ -161,9 +158,7 @@ func (w *world) run(t *testing.T, path string) (s seen) {
 	w.hide(t, lab, 0)
 	c, began := r.client(), time.Now()
 	id, err := handIn(ctx, c, "world.csv", []byte("email\n"+strings.Join(w.list, "\n")+"\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if len(w.steps) > 0 {
 		w.judge(ctx, t, path, lab)
 	} else {
@@ -171,9 +166,7 @@ func (w *world) run(t *testing.T, path string) (s seen) {
 	}
 	s = w.look(t, lab, c, id)
 	s.took = time.Since(began)
-	if code := node.stop(syscall.SIGTERM); code != exitDone {
-		t.Errorf("SIGTERM: got code %d", code)
-	}
+	node.terminate()
 	return s
 }
 
@@ -192,13 +185,9 @@ func (w *world) look(t *testing.T, lab *smtplab.Lab, c *client.API, id string) (
 	sheet := lab.Manners()
 	s.sheet = sheet.Total
 	var text bytes.Buffer
-	if err := writeResults(t.Context(), c, id, &text); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, writeResults(t.Context(), c, id, &text))
 	rows, err := readRows(&text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	s.final = len(rows)
 	for address, row := range rows {
 		if truth := lab.Truth(address); truth.Wrong(row.outcome) {
@@ -237,9 +226,7 @@ func (w *world) hide(t *testing.T, lab *smtplab.Lab, i int) {
 	if limit.Rcpts == 0 {
 		return
 	}
-	if err := lab.SetLimit(limitedDomain, limit); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, lab.SetLimit(limitedDomain, limit))
 }
 
 // lasts is how long the steps take.
@@ -258,9 +245,7 @@ func (w *world) judge(ctx context.Context, t *testing.T, path string, lab *smtpl
 		row := fmt.Sprintf("| %s, %d/s | %s |", w.name, s.perSecond, named(path))
 		for _, wait := range []time.Duration{s.settle, s.judge} {
 			from := time.Now()
-			if err := term.Sleep(ctx, wait); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, term.Sleep(ctx, wait))
 			use := lab.UseOf(limitedDomain, from, time.Now())
 			row += fmt.Sprintf(" %v: %.1f %% used, %.2f %% put off, %.1f/s asked |", wait, 100*use.Share(),
 				100*use.HeldShare(), float64(use.Asked)/wait.Seconds())
