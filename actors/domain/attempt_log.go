@@ -74,18 +74,32 @@ func newAttemptLog(load *Load) *attemptLog {
 
 // takeCase gives the case of an address as far as it is kept, and forgets it.
 func (r *attemptLog) takeCase(p *pending) evidence.Case {
-	c := evidence.Case{Omitted: int(p.omitted)}
-	c.Attempts = r.makeAttempts(int(p.kept))
-	for i := int(p.kept) - 1; i >= 0; i-- {
-		n := r.noteAt(p.newest)
-		c.Attempts[i] = r.said[n.said].attempt
-		c.Attempts[i].At = wire.Time(n.at)
-		r.releaseSaid(n.said)
+	c := r.readCase(*p, r.makeAttempts(int(p.kept)))
+	for range p.kept {
 		at := p.newest
+		n := r.noteAt(at)
+		r.releaseSaid(n.said)
 		p.newest, n.older, r.free = n.older, r.free, at
 	}
 	p.newest, p.kept, p.omitted = 0, 0, 0
 	return c
+}
+
+// copyCase gives the case of an address as far as it is kept.
+func (r *attemptLog) copyCase(p pending) evidence.Case {
+	return r.readCase(p, make([]evidence.Attempt, p.kept))
+}
+
+// readCase fills attempts with those that are kept of an address.
+func (r *attemptLog) readCase(p pending, attempts []evidence.Attempt) evidence.Case {
+	at := p.newest
+	for i := len(attempts) - 1; i >= 0; i-- {
+		n := r.noteAt(at)
+		attempts[i] = r.said[n.said].attempt
+		attempts[i].At = wire.Time(n.at)
+		at = n.older
+	}
+	return evidence.Case{Omitted: int(p.omitted), Attempts: attempts}
 }
 
 // makeAttempts makes room for n attempts in a page that the next cases share: cases that are taken together are settled
@@ -98,19 +112,6 @@ func (r *attemptLog) makeAttempts(n int) []evidence.Attempt {
 	page := r.page[:n:n]
 	r.page = r.page[n:]
 	return page
-}
-
-// copyCase gives the case of an address as far as it is kept.
-func (r *attemptLog) copyCase(p pending) evidence.Case {
-	c := evidence.Case{Omitted: int(p.omitted), Attempts: make([]evidence.Attempt, p.kept)}
-	at := p.newest
-	for i := int(p.kept) - 1; i >= 0; i-- {
-		n := r.noteAt(at)
-		c.Attempts[i] = r.said[n.said].attempt
-		c.Attempts[i].At = wire.Time(n.at)
-		at = n.older
-	}
-	return c
 }
 
 // keepCase files the attempts of a case under an address of which nothing is kept.

@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -67,10 +68,7 @@ func (b *backlog) noteBarren(now time.Time, m interface {
 	if m.GetBarrenMs() <= 0 || lasting < b.options.GiveUpAfter {
 		return
 	}
-	b.retries.barren = smtp.ConnectionFailed
-	if n := m.GetBarrenReason(); n > 0 && n <= 255 && smtp.Reason(n).Known() {
-		b.retries.barren = smtp.Reason(n)
-	}
+	b.retries.barren = cmp.Or(wire.ReasonOf(m.GetBarrenReason()), smtp.ConnectionFailed)
 	if b.receiver.reached && len(b.chunks) > 0 {
 		b.addStep(tell{&wire.Cancel{Task: b.task, GiveBack: true}})
 	}

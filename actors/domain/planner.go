@@ -52,10 +52,14 @@ func (pl *planner) matchReceiver() {
 	}
 }
 
-// foundReceiver notes the receiver actor of a key, or that it couldn't be found. It reports whether the planner waited
-// for that key; an older one is ignored.
+// foundReceiver notes the receiver actor of a key, or that it couldn't be found; then it is looked up again, as long as
+// the work is ours. It reports whether the planner waited for that key; an older one is ignored.
 func (pl *planner) foundReceiver(key string, ok bool) bool {
-	return key == pl.route.key && pl.backlog.foundReceiver(ok)
+	if key != pl.route.key || !pl.backlog.receiver.reaching {
+		return false
+	}
+	pl.backlog.receiver.noteFound(ok)
+	return true
 }
 
 // takeResults takes answers; a repeated message is acknowledged and ignored.

@@ -62,8 +62,8 @@ func (r *receiver) nextPause() time.Duration {
 	return min(resolvePause<<min(r.failures-1, 8), resolveMax)
 }
 
-// found notes the receiver actor, or that the lookup failed.
-func (r *receiver) found(ok bool) {
+// noteFound notes the receiver actor, or that the lookup failed.
+func (r *receiver) noteFound(ok bool) {
 	r.reaching, r.reached = false, ok
 	if ok {
 		r.credit = 1 // until it says more
@@ -112,16 +112,6 @@ func (b *backlog) takePulse(now time.Time, m *wire.Pulse) {
 			b.takeBack(o)
 		}
 	}
-}
-
-// foundReceiver notes the receiver actor, or that the lookup failed; then it is looked up again, as long as the work is
-// ours. It reports whether a lookup was under way.
-func (b *backlog) foundReceiver(ok bool) bool {
-	if !b.receiver.reaching {
-		return false
-	}
-	b.receiver.found(ok)
-	return true
 }
 
 // leaveReceiver forgets the receiver.

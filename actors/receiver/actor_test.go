@@ -49,7 +49,7 @@ func sessionGoroutines() int {
 // in the midst of its work, and slots and goroutines are given back.
 func TestStoppedActorLeavesNothing(t *testing.T) {
 	b := newBench(t, 20*time.Millisecond, "clean", openedWide())
-	b.options.stretch = neverOut
+	b.options.Stretch = neverOut
 	b.pid = b.spawn()
 	one, _ := b.customer(1, 1000, known)
 	two, _ := b.customer(2, 1000, known)
@@ -75,7 +75,7 @@ func TestStoppedActorLeavesNothing(t *testing.T) {
 // TestActorStopsWhileOpening: a session that is just being opened is given up.
 func TestActorStopsWhileOpening(t *testing.T) {
 	b := newBench(t, 0, "silent", openedWide())
-	b.options.stretch = soonOver
+	b.options.Stretch = soonOver
 	b.pid = b.spawn()
 	c, _ := b.customer(1, 10, known)
 	eventually(t, "a session", func() bool { return b.lab.Manners().Receivers[b.domain].SessionsOpen == 1 })
@@ -128,7 +128,7 @@ func TestCrashInASession(t *testing.T) {
 // TestCrashOfTheActor: whoever watches it learns that, and nothing is kept.
 func TestCrashOfTheActor(t *testing.T) {
 	b := newBench(t, 10*time.Millisecond, "clean", openedWide())
-	b.options.stretch = soonOver
+	b.options.Stretch = soonOver
 	var broken atomic.Bool
 	b.options.Allow = func(string) throttle.Limits {
 		if broken.Load() {
@@ -151,7 +151,7 @@ func TestCrashOfTheActor(t *testing.T) {
 func TestResultsComeAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 0, "clean", openedWide())
-	b.options.stretch = soonOver
+	b.options.Stretch = soonOver
 	b.pid = b.spawn()
 	lost := 0
 	c := &customer{b: b, local: known, more: 5, changed: make(chan struct{}, 1), taken: map[[2]int64]bool{},
@@ -216,7 +216,7 @@ func TestIdleActorEnds(t *testing.T) {
 func TestAskStopsAtRefusalsOfUs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 0, "policy", openedWide())
-	b.options.stretch, b.options.Waits = 2, []time.Duration{time.Minute} // a first rest of which all are told
+	b.options.Stretch, b.options.Waits = 2, []time.Duration{time.Minute} // a first rest of which all are told
 	b.pid = b.spawn()
 	c, _ := b.customer(1, 100, known)
 	c.until("answers", func() bool { return len(c.answers) == 100 })

@@ -85,7 +85,7 @@ func TestPathsOnTheWire(t *testing.T) {
 			a := openedWide()
 			a.RcptsPerTransaction, a.Pipelining = tc.rcpts, true
 			b := newBench(t, 0, tc.name, a)
-			b.options.stretch = atOnce
+			b.options.Stretch = atOnce
 			b.pid = b.spawn()
 			b.ask(1, tc.rcpts, func(n int) string { return tc.local + "." + letters(n) }, func(one receivertest.Answer) {
 				if one.Outcome != tc.outcome || tc.reason != smtp.ReasonNone && one.Reason != tc.reason {

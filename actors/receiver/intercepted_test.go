@@ -3,11 +3,9 @@ package receiver
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -111,17 +109,9 @@ func TestAnInterceptedNetworkIsTold(t *testing.T) {
 // intercepted is a bench whose sessions go to the hosts' addresses at a port.
 func intercepted(t *testing.T, port int, log *locked) *bench {
 	t.Helper()
-	dialer, err := smtp.NewDialer(smtp.DialerOptions{AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-		Port: port, ConnectTimeout: smtp.ConnectTimeout})
-	if err != nil {
-		t.Fatal(err)
-	}
 	b := newBench(t, 0, "clean", openedWide())
 	b.options.Log = slog.New(slog.NewTextHandler(log, nil))
-	b.options.Sources = sourcesOf(func(ctx context.Context, host string, at netip.Addr, tls smtp.TLSMode) (*smtp.Session, error) {
-		return smtp.Open(ctx, dialer, host, netip.AddrPortFrom(at, uint16(port)), smtp.SessionOptions{
-			HelloName: "probe.example", ReturnPath: "probe@probe.example", TLS: tls, Limits: smtp.DefaultLimits()})
-	})
+	b.options.Sources = sourcesOf(openerTo(t, smtp.DialerOptions{Port: port}, smtp.DefaultLimits()))
 	return b
 }
 

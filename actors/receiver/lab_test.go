@@ -18,6 +18,7 @@ import (
 
 	"rollcall/actors/process"
 	"rollcall/actors/receiver/receivertest"
+	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/smtplab"
@@ -53,12 +54,12 @@ func testOptions(a throttle.Limits) Options {
 	living := NewRegistry()
 	living.Alone()
 	return Options{
-		Registry: living, Fenced: func() bool { return false },
-		Allow: func(string) throttle.Limits { return a },
-		Waits: []time.Duration{time.Second, 5 * time.Second}, Slots: NewSlots(slotsOfWorld),
-		Rules: verdict.Builtin, Sources: sourcesOf(receivertest.NoSession), Log: slog.New(slog.DiscardHandler),
-		Metrics: NewMetrics(prometheus.NewRegistry()),
-		Guard:   process.NewPanicGuard(prometheus.NewRegistry(), slog.New(slog.DiscardHandler)),
+		Options: scheduler.Options{Fenced: func() bool { return false },
+			Allow: func(string) throttle.Limits { return a },
+			Waits: []time.Duration{time.Second, 5 * time.Second}, Slots: NewSlots(slotsOfWorld),
+			Rules: verdict.Builtin, Sources: sourcesOf(receivertest.NoSession), Log: slog.New(slog.DiscardHandler),
+			Guard: process.NewPanicGuard(prometheus.NewRegistry(), slog.New(slog.DiscardHandler))},
+		Registry: living, Metrics: NewMetrics(prometheus.NewRegistry()),
 	}
 }
 
@@ -132,15 +133,25 @@ func opener(t *testing.T, lab *smtplab.Lab) receivertest.OpenFunc {
 // openerFrom opens sessions to a lab from an address.
 func openerFrom(t *testing.T, lab *smtplab.Lab, source netip.Addr) receivertest.OpenFunc {
 	t.Helper()
-	networks := []netip.Prefix{lab.Network(), netip.PrefixFrom(netip.IPv6Loopback(), 128)}
-	dialer, err := smtp.NewDialer(smtp.DialerOptions{Source: source, AllowNetworks: networks,
-		Port: lab.SMTPPort(), ConnectTimeout: smtp.ConnectTimeout})
+	return openerTo(t, smtp.DialerOptions{Source: source, Port: lab.SMTPPort(),
+		AllowNetworks: []netip.Prefix{lab.Network(), netip.PrefixFrom(netip.IPv6Loopback(), 128)}}, smtp.DefaultLimits())
+}
+
+// openerTo opens sessions to the hosts' addresses at the port of some options, which may name networks other than
+// 127.0.0.0/8.
+func openerTo(t *testing.T, o smtp.DialerOptions, limits smtp.Limits) receivertest.OpenFunc {
+	t.Helper()
+	o.ConnectTimeout = smtp.ConnectTimeout
+	if o.AllowNetworks == nil {
+		o.AllowNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	}
+	dialer, err := smtp.NewDialer(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return func(ctx context.Context, host string, at netip.Addr, tls smtp.TLSMode) (*smtp.Session, error) {
-		return smtp.Open(ctx, dialer, host, netip.AddrPortFrom(at, uint16(lab.SMTPPort())), smtp.SessionOptions{
-			HelloName: "probe.example", ReturnPath: "probe@probe.example", TLS: tls, Limits: smtp.DefaultLimits()})
+		return smtp.Open(ctx, dialer, host, netip.AddrPortFrom(at, uint16(o.Port)), smtp.SessionOptions{
+			HelloName: "probe.example", ReturnPath: "probe@probe.example", TLS: tls, Limits: limits})
 	}
 }
 

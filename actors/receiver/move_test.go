@@ -25,7 +25,7 @@ func TestMovedActorEndsWell(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 10*time.Millisecond, "clean", openedWide())
 	s := &factstest.Shelf{}
-	b.options.Facts, b.options.stretch = s, neverOut
+	b.options.Facts, b.options.Stretch = s, neverOut
 	b.options.Registry = NewRegistry()
 	b.options.Registry.Alone()
 	a := openedWide()
@@ -88,7 +88,7 @@ func TestSessionsSayQuitUnderLoad(t *testing.T) {
 func TestMovedActorIsNotHeldUp(t *testing.T) {
 	b := newBench(t, 0, "silent", openedWide())
 	s := &factstest.Shelf{}
-	b.options.Facts, b.options.Registry, b.options.stretch = s, NewRegistry(), soonOver
+	b.options.Facts, b.options.Registry, b.options.Stretch = s, NewRegistry(), soonOver
 	b.options.Registry.Alone()
 	b.pid = b.spawn()
 	c, _ := b.customer(1, 10, known)
@@ -106,7 +106,7 @@ func TestNextActorKnows(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 0, "policy", openedWide())
 	b.options.Facts = &factstest.Shelf{}
-	b.options.stretch, b.options.Waits = 2, []time.Duration{time.Minute} // a first rest of which all are told
+	b.options.Stretch, b.options.Waits = 2, []time.Duration{time.Minute} // a first rest of which all are told
 	b.pid = b.spawn()
 	c, _ := b.customer(1, 100, known)
 	c.until("answers", func() bool { return len(c.answers) == 100 })
@@ -141,7 +141,7 @@ func TestFenceStopsTheNextRcpt(t *testing.T) {
 		a.RcptsPerTransaction = inTransaction
 		b := newBench(t, 5*time.Millisecond, "clean", a)
 		var fenced atomic.Bool
-		b.options.Fenced, b.options.stretch = fenced.Load, soonOver
+		b.options.Fenced, b.options.Stretch = fenced.Load, soonOver
 		b.pid = b.spawn()
 		c, _ := b.customer(1, 100, known)
 		eventually(t, "some RCPTs", func() bool { return b.lab.Manners().Receivers[b.domain].Rcpts > 9 })

@@ -2,7 +2,6 @@ package receiver
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"rollcall/actors/receiver/receivertest"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 )
@@ -75,19 +75,11 @@ func (k *keeper) serve(conn net.Conn) {
 }
 
 // opener opens sessions that give up soon, and whose silence lasts longer than the test.
-func (k *keeper) opener(t *testing.T) func(context.Context, string, netip.Addr, smtp.TLSMode) (*smtp.Session, error) {
+func (k *keeper) opener(t *testing.T) receivertest.OpenFunc {
 	t.Helper()
-	dialer, err := smtp.NewDialer(smtp.DialerOptions{AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-		Port: int(k.at.Port()), ConnectTimeout: smtp.ConnectTimeout})
-	if err != nil {
-		t.Fatal(err)
-	}
 	limits := smtp.DefaultLimits()
 	limits.Rcpt, limits.Quit, limits.Unended = 20*time.Millisecond, 20*time.Millisecond, time.Hour
-	return func(ctx context.Context, host string, at netip.Addr, tls smtp.TLSMode) (*smtp.Session, error) {
-		return smtp.Open(ctx, dialer, host, k.at, smtp.SessionOptions{HelloName: "probe.example",
-			ReturnPath: "probe@probe.example", TLS: tls, Limits: limits})
-	}
+	return openerTo(t, smtp.DialerOptions{Port: int(k.at.Port())}, limits)
 }
 
 // TestSilentSessionsKeepTheirPlaces: a receiver that keeps what we have ended never has more than it allows, and
@@ -100,7 +92,7 @@ func TestSilentSessionsKeepTheirPlaces(t *testing.T) {
 	k := newKeeper(t)
 	b := &bench{t: t, system: actor.NewActorSystem(actor.WithLoggerFactory(silent)), options: testOptions(allowed),
 		domain: "x-clean.test", host: &wire.Host{Name: "mx.test", Addrs: [][]byte{{127, 0, 0, 1}}}}
-	b.options.Sources, b.options.stretch = sourcesOf(k.opener(t)), atOnce
+	b.options.Sources, b.options.Stretch = sourcesOf(k.opener(t)), atOnce
 	b.options.Waits = []time.Duration{time.Millisecond, time.Millisecond}
 	b.pid = b.spawn()
 	t.Cleanup(func() {

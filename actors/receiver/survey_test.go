@@ -157,15 +157,10 @@ func TestWhatAHostShowsArrives(t *testing.T) {
 	defer listener.Close()
 	go greetAs(listener, "220 mx.test ESMTP\r\n", "250-mx.test Hello [127.0.0.1], Haraka is at your service.\r\n250 SIZE 0\r\n")
 	at := netip.MustParseAddrPort(listener.Addr().String())
-	dialer, err := smtp.NewDialer(smtp.DialerOptions{AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-		Port: int(at.Port()), ConnectTimeout: smtp.ConnectTimeout})
-	if err != nil {
-		t.Fatal(err)
-	}
 	b := newBench(t, 0, "plain", stranger())
+	open := openerTo(t, smtp.DialerOptions{Port: int(at.Port())}, smtp.DefaultLimits())
 	b.options.Sources = sourcesOf(func(ctx context.Context, host string, _ netip.Addr, tls smtp.TLSMode) (*smtp.Session, error) {
-		return smtp.Open(ctx, dialer, host, at, smtp.SessionOptions{HelloName: "probe.example",
-			ReturnPath: "probe@probe.example", TLS: tls, Limits: smtp.DefaultLimits()})
+		return open(ctx, host, at.Addr(), tls)
 	})
 	b.options.Said = func(string, throttle.Field) []throttle.Said {
 		return []throttle.Said{{Origin: throttle.Origin{Layer: throttle.LayerDefault}}}

@@ -150,26 +150,29 @@ func (d *Reader) attempt(m *Attempt) evidence.Attempt {
 	if n := m.GetCode(); n <= 999 {
 		a.Code = int(n)
 	}
-	if n := m.GetStage(); n <= uint32(smtp.StageRset) {
-		a.Stage = smtp.Stage(n)
-	}
-	if n := m.GetTrouble(); n <= 255 && evidence.Trouble(n).Known() {
-		a.Trouble = evidence.Trouble(n)
-	}
-	if n := m.GetOutcome(); n <= uint32(smtp.Error) {
-		a.Outcome = smtp.Outcome(n)
-	}
-	if n := m.GetReason(); n <= 255 && smtp.Reason(n).Known() {
-		a.Reason = smtp.Reason(n)
-	}
-	if n := m.GetCause(); n > 0 && n <= 255 && evidence.Scope(n).Known() {
-		a.Cause = evidence.Cause{Scope: evidence.Scope(n), Why: text(m.GetWhy(), evidence.WhyMax)}
-	}
-	if n := m.GetBlame(); n <= 255 && smtp.Blame(n).Known() {
-		a.Blame = smtp.Blame(n)
+	a.Stage = known(m.GetStage(), func(s smtp.Stage) bool { return s <= smtp.StageRset })
+	a.Trouble = known(m.GetTrouble(), evidence.Trouble.Known)
+	a.Outcome = known(m.GetOutcome(), outcomeKnown)
+	a.Reason = ReasonOf(m.GetReason())
+	a.Blame = known(m.GetBlame(), smtp.Blame.Known)
+	if scope := known(m.GetCause(), evidence.Scope.Known); scope != evidence.ScopeNone {
+		a.Cause = evidence.Cause{Scope: scope, Why: text(m.GetWhy(), evidence.WhyMax)}
 	}
 	return a
 }
+
+func outcomeKnown(o smtp.Outcome) bool { return o <= smtp.Error }
+
+// known returns a number of a message as a value of its type; zero when this program doesn't know it.
+func known[V ~uint8](n uint32, is func(V) bool) V {
+	if v := V(n); n <= 255 && is(v) {
+		return v
+	}
+	return 0
+}
+
+// ReasonOf returns the reason with a number of a message; smtp.ReasonNone when this program doesn't know it.
+func ReasonOf(n uint32) smtp.Reason { return known(n, smtp.Reason.Known) }
 
 // enhancedNumber and enhancedCode turn an enhanced code, whose parts have three
 // digits at most, into one number and back.
@@ -263,14 +266,7 @@ func (h *Host) Addresses() []netip.Addr {
 // Verdict returns the outcome and the reason of an answer. Values of a newer program that this one doesn't know become
 // smtp.Undecided and smtp.ReasonNone.
 func (a *Answer) Verdict() (smtp.Outcome, smtp.Reason) {
-	outcome, reason := smtp.Undecided, smtp.ReasonNone
-	if n := a.GetOutcome(); n <= uint32(smtp.Error) {
-		outcome = smtp.Outcome(n)
-	}
-	if n := a.GetReason(); n <= 255 && smtp.Reason(n).Known() {
-		reason = smtp.Reason(n)
-	}
-	return outcome, reason
+	return known(a.GetOutcome(), outcomeKnown), ReasonOf(a.GetReason())
 }
 
 // Wait returns the wait of an answer, between 0 and a year.

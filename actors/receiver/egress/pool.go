@@ -28,9 +28,6 @@ const (
 	// sourceSpan is the time over which refusals count for that.
 	sourceSpan = time.Hour
 
-	// reachSpan is the time that SourceState.Dialled and Reached cover.
-	reachSpan = 10 * time.Minute
-
 	// suspendFirst is how long a source is suspended for the first time; each suspension
 	// that follows another one doubles it, up to suspendMost: block lists take
 	// hours to forget, and a wrong decision of ours should not cost a day.
@@ -105,29 +102,13 @@ type health struct {
 	trialEnd time.Time
 }
 
-// contact holds when one receiver last was dialled, answered, or refused the source; zero: not within the hour.
-type contact struct {
-	dialled, reached, blocked time.Time
-}
-
-// newest returns when the newest of these was.
-func (c contact) newest() time.Time {
-	at := c.dialled
-	for _, other := range [...]time.Time{c.reached, c.blocked} {
-		if other.After(at) {
-			at = other
-		}
-	}
-	return at
-}
+// contact holds when one receiver last was spoken to, and when it refused the source; zero: it doesn't.
+type contact struct{ spoken, blocked time.Time }
 
 // SourceState is how a source does.
 type SourceState struct {
 	Source string // its address; "": the system chooses it
 	Hello  string
-	// Dialled counts the receivers that were dialled from it in the last ten minutes,
-	// Reached those of them that said anything at all.
-	Dialled, Reached int
 	// Spoken counts the receivers dialled from it in the last hour, Blocked those that refuse it whatever the
 	// recipient, because of its address or its hello name.
 	Spoken, Blocked int
@@ -179,14 +160,6 @@ func (p *Pool) State(now time.Time) []SourceState {
 		p.addCap(i, now, st)
 		st.OnTrial = h.open && st.SuspendedUntil.IsZero()
 		st.Spoken, st.Blocked = h.count(now, p.Hour.Of(sourceSpan))
-		for _, c := range h.contacts {
-			if now.Sub(c.dialled) <= reachSpan {
-				st.Dialled++
-				if !c.reached.Before(c.dialled) {
-					st.Reached++
-				}
-			}
-		}
 	}
 	return out
 }
@@ -194,7 +167,7 @@ func (p *Pool) State(now time.Time) []SourceState {
 // count returns the receivers of the last span, and those that refuse the source.
 func (h *health) count(now time.Time, span time.Duration) (spoken, blocked int) {
 	for _, c := range h.contacts {
-		if now.Sub(c.newest()) > span {
+		if now.Sub(c.spoken) > span {
 			continue
 		}
 		spoken++
@@ -237,20 +210,12 @@ func (p *Pool) usable(i int, key string, now time.Time, use bool) (bool, time.Ti
 
 // NoteDialled notes that a receiver is dialled from a source.
 func (p *Pool) NoteDialled(i int, key string, now time.Time) {
-	p.note(i, key, now, func(c *contact) { c.dialled = now })
-}
-
-// NoteReached notes that a receiver has said something.
-func (p *Pool) NoteReached(i int, key string, now time.Time) {
-	p.note(i, key, now, func(c *contact) { c.reached = now })
-}
-
-func (p *Pool) note(i int, key string, now time.Time, change func(*contact)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.all[i].note(key, now, change)
+	p.all[i].note(key, now, func(*contact) {})
 }
 
+// note changes what is known of a receiver that is spoken to.
 func (h *health) note(key string, now time.Time, change func(*contact)) {
 	c, known := h.contacts[key]
 	if !known && len(h.contacts) >= contactsMax {
@@ -259,7 +224,7 @@ func (h *health) note(key string, now time.Time, change func(*contact)) {
 		}
 		h.pruned = now
 		for k, old := range h.contacts {
-			if now.Sub(old.newest()) > sourceSpan {
+			if now.Sub(old.spoken) > sourceSpan {
 				delete(h.contacts, k)
 			}
 		}
@@ -267,6 +232,7 @@ func (h *health) note(key string, now time.Time, change func(*contact)) {
 			return
 		}
 	}
+	c.spoken = now
 	change(&c)
 	h.contacts[key] = c
 }
@@ -276,7 +242,7 @@ func (p *Pool) NoteAnswered(i int, key string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h := p.all[i]
-	h.note(key, now, func(c *contact) { c.reached, c.blocked = now, time.Time{} })
+	h.note(key, now, func(c *contact) { c.blocked = time.Time{} })
 	if h.open && h.trial == key && !now.Before(h.suspendedUntil) {
 		h.open, h.trial, h.suspensions, h.reason = false, "", 0, smtp.ReasonNone
 	}
@@ -288,7 +254,7 @@ func (p *Pool) NoteBlocked(i int, key string, now time.Time, reason smtp.Reason)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h := p.all[i]
-	h.note(key, now, func(c *contact) { c.reached, c.blocked = now, now })
+	h.note(key, now, func(c *contact) { c.blocked = now })
 	if now.Before(h.suspendedUntil) {
 		return false
 	}

@@ -3,6 +3,7 @@ package fairqueue
 import (
 	"cmp"
 	"iter"
+	"slices"
 	"time"
 )
 
@@ -143,24 +144,19 @@ func (h *HostQueue[T]) ChargeScarce(now time.Time, f *Flow[T], turns, most float
 
 // leastServed returns the tenant that was served least at the receiver as a whole.
 func (h *HostQueue[T]) leastServed() *workspaceQueue[T] {
-	var least *workspaceQueue[T]
-	for _, e := range h.order.heap[:min(len(h.order.heap), comparedMax)] {
-		if least == nil || e.of.tenant.asking.served < least.tenant.asking.served {
-			least = e.of
-		}
-	}
-	return least
+	return leastOf(h.order.heap, func(w *workspaceQueue[T]) float64 { return w.tenant.asking.served })
 }
 
 // leastServed returns the flow that was served least at the receiver as a whole.
 func (w *workspaceQueue[T]) leastServed() *verificationQueue[T] {
-	var least *verificationQueue[T]
-	for _, e := range w.order.heap[:min(len(w.order.heap), comparedMax)] {
-		if least == nil || e.of.flow.asking.served < least.flow.asking.served {
-			least = e.of
-		}
-	}
-	return least
+	return leastOf(w.order.heap, func(v *verificationQueue[T]) float64 { return v.flow.asking.served })
+}
+
+// leastOf returns the first of those with the least of something, among comparedMax of a heap, which isn't empty.
+func leastOf[W any](heap entries[W], served func(W) float64) W {
+	return slices.MinFunc(heap[:min(len(heap), comparedMax)], func(a, b *entry[W]) int {
+		return cmp.Compare(served(a.of), served(b.of))
+	}).of
 }
 
 // leaveIfEmpty takes a flow or tenant without items out of the orders of the host queue.

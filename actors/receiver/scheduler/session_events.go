@@ -18,9 +18,6 @@ func (sc *Scheduler) SessionOpened(now time.Time, id int, shown throttle.Shown, 
 	if s == nil {
 		return
 	}
-	if failed == nil || failed.Attempt.Code != 0 {
-		sc.options.Sources.NoteReached(s.path.index, sc.key, now)
-	}
 	if failed == nil {
 		sc.sessions.beginSession(now, s)
 		return

@@ -32,29 +32,6 @@ func newWorldFrom(t tester, sources ...string) *world {
 	return w
 }
 
-// TestReachedCounts: who is dialled and says nothing at all counts as not reached,
-// which is how a node finds that its port 25 is shut.
-func TestReachedCounts(t *testing.T) {
-	w := newWorldFrom(t, sourceA)
-	w.greet = func(host string) error {
-		switch host {
-		case "mx1":
-			return fmt.Errorf("no route")
-		case "mx2":
-			return &smtp.Failure{Stage: smtp.StageGreeting, Reply: smtp.Reply{Code: 421, Lines: []string{"busy"}}}
-		}
-		return nil
-	}
-	for n, want := range []int{0, 1} {
-		w.offer(offerOf(1, "d.example", uint64(n+1), 1, hosts(fmt.Sprintf("mx%d", n+1))))
-		w.run(w.now.Add(10 * time.Second))
-		st := w.scheduler.options.Sources.State(w.now)[0]
-		if st.Dialled != 1 || st.Reached != want || st.Source != sourceA || st.Hello != "probe.example" {
-			t.Errorf("state %+v, want %d reached", st, want)
-		}
-	}
-}
-
 // TestSourceIsTheSame for a receiver at all times, and both are used.
 func TestSourceIsTheSame(t *testing.T) {
 	first := map[string]int{}

@@ -20,6 +20,7 @@ import (
 	"rollcall/actors/domain"
 	"rollcall/actors/receiver"
 	"rollcall/actors/receiver/egress"
+	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/verification"
 	"rollcall/cluster"
 	"rollcall/cmd/rollcall/term"
@@ -202,8 +203,9 @@ func receiverOptions(c config.Config, table *throttle.Table, o engineOptions) (r
 		return receiver.Options{}, err
 	}
 	sources.Hour = o.hour
-	return receiver.Options{Sources: sources, Allow: table.For, Waits: durations(c.Retry.GreylistWaits),
-		Slots: receiver.NewSlots(sessionSlots()), Rules: o.rules, Log: o.log,
+	return receiver.Options{
+		Options: scheduler.Options{Sources: sources, Allow: table.For, Waits: durations(c.Retry.GreylistWaits),
+			Slots: receiver.NewSlots(sessionSlots()), Rules: o.rules, Log: o.log},
 		Metrics: receiver.NewMetrics(o.registry)}, nil
 }
 
