@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"rollcall/smtp"
+	"rollcall/smtp/evidence"
 )
 
 // doubtsFile has words that people use who refuse senders, and never those who speak of a
@@ -78,11 +79,16 @@ func (d *doubts) weaken(i int, v Verdict, text string) Verdict {
 	switch other := speaksOfYou(plain) || speaksOfThings(plain); {
 	case other, seen.has(0) && d.relay.has(i):
 		v.Outcome, v.Action, v.Reason, v.Blame = smtp.Undecided, ActRetry, smtp.Policy, smtp.BlameNobody
-	case seen.has(0):
+	case seen.has(0), ofOthers.MatchString(plain) && strings.IndexByte(plain, evidence.MarkAsked) < 0:
 		v.Bare = true
 	}
 	return v
 }
+
+// ofOthers finds that it is another address of which something is said, perhaps that of our network.
+var ofOthers = regexp.MustCompile(
+	`(?:^|[^a-z])address(?: (?:(?:is|was) )?(?:unknown|invalid|not (?:found|known)))?:? [[(]?~` +
+		`|(?:^|[^a-z])~[])]?:? (?:(?:unknown|invalid) )?address(?:$|[^a-z])`)
 
 // ofReaders is what is theirs who ask and says nothing of them: their mail, and what they may do about it.
 var ofReaders = regexp.MustCompile(`your (e-? ?|original |)(mails?|messages?|letters?|recipient('?s|)|spelling|` +

@@ -159,6 +159,12 @@ const domainAsides = `|(^| )(in|at) (this|our|the|that) domain|(^| )(in (diesem|
 	`|(^| )in (deze|dit|het) domein|(^| )w (tej|tym) domenie|(^| )v (tomto|teto|tejto|tem) domen[eu]` +
 	`|(^| )в (этом|данном) домене|(^| )у цьому домені`
 
+// directoryAsides say in which list of users one is missing.
+const directoryAsides = `|(^| )(im|in (unserem|der|het|de|onze)|nella|v|w|dans (l|notre|le)|en (el|la|nuestro)` +
+	`|no|i|в|у).(adressbuch|adressliste|verzeichnis|rubrica|adresari|katalogu|annuaire|carnet d.adresses` +
+	`|repertoire|directorio|libreta de direcciones|diretorio|catalogo|ksiazce adresowej|adresboek` +
+	`|адресной книге|каталоге|справочнике)`
+
 // asides is where a sentence about a mailbox speaks of servers and errors besides: where the mailbox is, and what
 // opens the sentence.
 var asides = regexp.MustCompile(`(^|[^a-zа-я])(((smtp|delivery|server|lmtp|mail) )?(error|failure|failed)|fehler|` +
@@ -178,7 +184,7 @@ var asides = regexp.MustCompile(`(^|[^a-zа-я])(((smtp|delivery|server|lmtp|mai
 	`|(^| )en (este|nuestro|el) servidor( de correo|)|(^| )(neste|no|nesse|nosso) servidor( de e-?mail|)` +
 	`|(^| )(su|in|da) (questo|nostro) server|(^| )(sul|nel) server|(^| )(op|bij) (deze|onze) server` +
 	`|(^| )на ((этом|нашем|данном|цьому|нашому) |)сервер[еі]` +
-	`|(^| )na ((tym|naszym|tomto|tem) |)serw?[ev]r(ze|u|i)`)
+	`|(^| )na ((tym|naszym|tomto|tem|ovom|našem) |)serw?[ev]r(ze|u|i)|(^| )pe (acest server|serverul nostru)`)
 
 func withoutAsides(text string) string { return asides.ReplaceAllString(spoken(text), " ") }
 
@@ -196,16 +202,19 @@ func withoutConditions(text string) string {
 	return text
 }
 
-// courtesies are what a sentence about a mailbox asks of its reader.
+// courtesies are what a sentence about a mailbox asks of its reader, and other words besides.
 var courtesies = regexp.MustCompile(`(^|[^a-z])(please|kindly|pls|plz) (also |do |)` +
 	`(verify|check|double|re-?check|correct|confirm|contact|ask|inform|advise|review|remove|update|make sure|ensure)[^.;]*` +
 	`|(^| )(that |whom |)you( are| re| were| have| ve|) ` +
 	`(writing|trying|tried|attempting|attempted|written|wrote|addressed)` +
-	`( to (reach|contact|send|mail|e-?mail|deliver))*( to)?` + domainAsides)
+	`( to (reach|contact|send|mail|e-?mail|deliver))*( to)?` +
+	`|(^| )(for|since|in) (more than|over) [a-z0-9]+ (day|week|month|year)s?` + domainAsides + directoryAsides)
 
-// withoutCourtesies takes out of a text what it asks of its reader, and in which domain a mailbox is.
+// withoutCourtesies takes out of a text what it asks of its reader, how long something lasts, and in which domain or
+// list a mailbox is.
 func withoutCourtesies(text string) string {
-	for _, part := range [...]string{"pl", "kindly", "dom", "дом", "you "} {
+	for _, part := range [...]string{"pl", "kindly", "dom", "дом", "you ", "more than ", "over ", "adr", "адр", "ver",
+		"rubrica", "kat", "катал", "direct", "annuaire", "carnet", "libreta"} {
 		if strings.Contains(text, part) {
 			return courtesies.ReplaceAllString(text, " ")
 		}
