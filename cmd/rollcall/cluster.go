@@ -93,14 +93,13 @@ func newClusterDrain(node *adminFlags) *cobra.Command {
 }
 
 // saysOfNode returns a printer of the request to a node, or with wait of its result.
-func saysOfNode(waited *bool, asked, done string) func(w io.Writer, m admin.Member) error {
-	return func(w io.Writer, m admin.Member) error {
+func saysOfNode(waited *bool, asked, done string) func(b *term.Page, m admin.Member) {
+	return func(b *term.Page, m admin.Member) {
 		text := asked
 		if *waited {
 			text = done
 		}
-		_, err := fmt.Fprintf(w, text, nodeTitle(m))
-		return err
+		fmt.Fprintf(b, text, nodeTitle(m))
 	}
 }
 
@@ -227,10 +226,7 @@ func newClusterForget(node *adminFlags) *cobra.Command {
 			}
 		}
 		return m, client.Ask(c.Context(), "POST", "/v1/cluster/forget", admin.NodeCall{Node: m.Node.String()}, &m)
-	}, func(w io.Writer, m admin.Member) error {
-		fmt.Fprintln(w, nodeTitle(m), "is forgotten.")
-		return nil
-	})
+	}, func(b *term.Page, m admin.Member) { fmt.Fprintln(b, nodeTitle(m), "is forgotten.") })
 }
 
 // confirmForget asks a person; any answer but yes is errNotForgotten.

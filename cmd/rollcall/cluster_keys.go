@@ -75,12 +75,11 @@ func newClusterCertInit() *cobra.Command {
 		view, err = viewCert(filepath.Join(*dir, caName+certSuffix))
 		view.Key = filepath.Join(*dir, caName+keySuffix)
 		return view, err
-	}, func(w io.Writer, view certView) error {
-		fmt.Fprintf(w, "%s  the CA, valid until %s: copy it to every node\n"+
+	}, func(b *term.Page, view certView) {
+		fmt.Fprintf(b, "%s  the CA, valid until %s: copy it to every node\n"+
 			"%s  its key: keep it off the nodes, since anybody with it can make members\n\n"+
 			"Next, for each node:  rollcall cluster cert node NAME --dir %s\n",
 			view.Cert, view.Expires, view.Key, *dir)
-		return nil
 	})
 }
 
@@ -137,8 +136,8 @@ func issueCert(dir, name string, validity time.Duration, renew bool) error {
 	return writePair(dir, name, made, renew)
 }
 
-func printNodeCert(w io.Writer, view certView) error {
-	fmt.Fprintf(w, "%s  the certificate of %s, valid until %s\n"+
+func printNodeCert(b *term.Page, view certView) {
+	fmt.Fprintf(b, "%s  the certificate of %s, valid until %s\n"+
 		"%s  its key\n\n"+
 		"Copy both and %s to the node, the key readable by its user only, and set there:\n\n"+
 		"[cluster]\n"+
@@ -147,14 +146,13 @@ func printNodeCert(w io.Writer, view certView) error {
 		"tls_key_file = \"/etc/rollcall/%s\"\n",
 		view.Cert, view.Name, view.Expires, view.Key, view.CAFile,
 		caName+certSuffix, view.Name+certSuffix, view.Name+keySuffix)
-	return nil
 }
 
 func newClusterCertShow() *cobra.Command {
 	c := &cobra.Command{Use: "show FILE", Short: "Show whose a certificate is, who made it and when it ends"}
 	return answerWith(c, func(args []string) (certView, error) { return viewCert(args[0]) },
-		func(w io.Writer, view certView) error {
-			return term.PrintTable(w, []string{"NAME", "ISSUER", "BEGINS", "EXPIRES"},
+		func(b *term.Page, view certView) {
+			b.Rows([]string{"NAME", "ISSUER", "BEGINS", "EXPIRES"},
 				[][]string{{view.Name, view.Issuer, view.Begins, view.Expires}})
 		})
 }
@@ -260,8 +258,8 @@ func newKeysNew() *cobra.Command {
 			err = fmt.Errorf("%s is there already: choose another name, nothing is overwritten", args[0])
 		}
 		return newKeyFileView{args[0], fingerprint}, err
-	}, func(w io.Writer, made newKeyFileView) error {
-		return term.PrintTable(w, []string{"FILE", "FINGERPRINT"}, [][]string{{made.File, made.Fingerprint}})
+	}, func(b *term.Page, made newKeyFileView) {
+		b.Rows([]string{"FILE", "FINGERPRINT"}, [][]string{{made.File, made.Fingerprint}})
 	})
 }
 
@@ -471,7 +469,7 @@ var keysNext = map[admin.KeyOp]string{
 const keyNameMost = 30
 
 // printKeys writes each node's result and keys, and the reasons of failures.
-func printKeys(w io.Writer, done keysDone) error {
+func printKeys(b *term.Page, done keysDone) {
 	var rows [][]string
 	var notes []string
 	for _, r := range done.Results {
@@ -484,10 +482,7 @@ func printKeys(w io.Writer, done keysDone) error {
 		rows = append(rows, []string{r.Node.String()[:8], term.Clipped(r.Name, keyNameMost), result,
 			term.Printable(cmp.Or(r.Primary, "-")), term.Printable(cmp.Or(strings.Join(others, " "), "-"))})
 	}
-	if err := term.PrintTable(w, []string{"NODE", "NAME", "RESULT", "USES", "READS TOO"}, rows); err != nil {
-		return err
-	}
-	b := term.NewPage(w)
+	b.Rows([]string{"NODE", "NAME", "RESULT", "USES", "READS TOO"}, rows)
 	for _, note := range notes {
 		b.WriteByte('\n')
 		b.Para(0, "%s", note)
@@ -495,5 +490,4 @@ func printKeys(w io.Writer, done keysDone) error {
 	if next := keysNext[done.op]; next != "" && len(notes) == 0 {
 		fmt.Fprintf(b, "\n"+next+"\n", done.Fingerprint)
 	}
-	return b.Emit()
 }

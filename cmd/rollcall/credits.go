@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"strconv"
 
@@ -67,18 +66,20 @@ func newCreditsShow(node *adminFlags) *cobra.Command {
 			return nil, err
 		}
 		return readStatement(c.Context(), to, *workspace, id, *all)
-	}, func(w io.Writer, answer any) error {
-		if s, is := answer.(statement); is {
-			return printStatement(w, s)
+	}, func(b *term.Page, answer any) {
+		switch a := answer.(type) {
+		case statement:
+			printStatement(b, a)
+		case admin.Balance:
+			printBalance(b, a)
 		}
-		return printBalance(w, answer.(admin.Balance))
 	})
 }
 
-func printBalance(w io.Writer, b admin.Balance) error {
-	return term.PrintTable(w, []string{"GRANTED", "AVAILABLE", "HELD", "SPENT"},
-		[][]string{{term.Grouped(int64(b.Granted)), term.Grouped(int64(b.Available)), term.Grouped(int64(b.Held)),
-			term.Grouped(int64(b.Spent))}})
+func printBalance(b *term.Page, of admin.Balance) {
+	b.Rows([]string{"GRANTED", "AVAILABLE", "HELD", "SPENT"},
+		[][]string{{term.Grouped(int64(of.Granted)), term.Grouped(int64(of.Available)), term.Grouped(int64(of.Held)),
+			term.Grouped(int64(of.Spent))}})
 }
 
 const (
@@ -121,39 +122,33 @@ func (s statement) failsWith() error {
 }
 
 // printStatement shows the sums, how they add up, and the entries.
-func printStatement(w io.Writer, s statement) error {
+func printStatement(b *term.Page, s statement) {
 	addresses := "not counted yet"
 	if s.Addresses >= 0 {
 		addresses = term.Grouped(s.Addresses)
 	}
-	err := term.PrintTable(w, []string{"VERIFICATION", "STATUS", "ADDRESSES"},
+	b.Rows([]string{"VERIFICATION", "STATUS", "ADDRESSES"},
 		[][]string{{s.Verification.String(), string(s.Status), addresses}})
-	if err != nil {
-		return err
-	}
 	sign := "="
 	if !s.AddsUp() {
 		sign = "is not"
 	}
-	fmt.Fprintf(w, "\nheld %s %s charged %s + released %s + still held %s\n\n", term.Grouped(int64(s.Held)), sign,
+	fmt.Fprintf(b, "\nheld %s %s charged %s + released %s + still held %s\n\n", term.Grouped(int64(s.Held)), sign,
 		term.Grouped(int64(s.Charged)), term.Grouped(int64(s.Released)), term.Grouped(int64(s.StillHeld)))
 	if s.Count == 0 {
-		_, err := fmt.Fprintln(w, "there are no entries: nothing was held")
-		return err
+		fmt.Fprintln(b, "there are no entries: nothing was held")
+		return
 	}
 	const columns = "%-24s  %-7s  %10s  %15s\n" // as wide as their widest content
-	fmt.Fprintf(w, columns, "TIME", "ENTRY", "SETTLEMENT", "CREDITS")
+	fmt.Fprintf(b, columns, "TIME", "ENTRY", "SETTLEMENT", "CREDITS")
 	for _, e := range s.Entries {
 		settlement := "-"
 		if e.Settlement != nil {
 			settlement = term.Grouped(*e.Settlement)
 		}
-		if _, err := fmt.Fprintf(w, columns, e.At, e.Kind, settlement, term.Grouped(int64(e.Credits))); err != nil {
-			return fmt.Errorf("write the output: %w", err)
-		}
+		fmt.Fprintf(b, columns, e.At, e.Kind, settlement, term.Grouped(int64(e.Credits)))
 	}
 	if shown := int64(len(s.Entries)); shown < s.Count {
-		fmt.Fprintf(w, "\nthe newest %s of %s entries; --all shows all\n", term.Grouped(shown), term.Grouped(s.Count))
+		fmt.Fprintf(b, "\nthe newest %s of %s entries; --all shows all\n", term.Grouped(shown), term.Grouped(s.Count))
 	}
-	return nil
 }

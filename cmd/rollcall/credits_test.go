@@ -1,13 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/ledger/ledgertest"
@@ -63,12 +63,10 @@ func TestEntriesOfAManySettledFile(t *testing.T) {
 
 // TestAStatementThatDoesNotAddUpFails and says where to go on.
 func TestAStatementThatDoesNotAddUpFails(t *testing.T) {
-	var out bytes.Buffer
+	out := term.NewPage(nil)
 	s := statement{admin.Statement{Held: 10, Charged: 6, Released: 1, StillHeld: 2}}
-	err := printStatement(&out, s)
-	if err != nil || !strings.Contains(out.String(), "held 10 is not charged 6 + ") {
-		t.Errorf("got %v and\n%s", err, &out)
-	}
+	printStatement(out, s)
+	holds(t, out.String(), "held 10 is not charged 6 + ")
 	if err := s.failsWith(); !errors.Is(err, errOff) || !strings.Contains(err.Error(), "rollcall audit") {
 		t.Errorf("got %v", err)
 	}

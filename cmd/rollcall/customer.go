@@ -67,10 +67,7 @@ func newCancel(e environment) *cobra.Command {
 	}
 	return verificationCommand(addCustomerFlags(c, e), c, func(to *client.API, id string) (api.Cancellation, error) {
 		return to.Cancel(c.Context(), id)
-	}, func(w io.Writer, done api.Cancellation) error {
-		_, err := fmt.Fprintln(w, cancelText(done))
-		return err
-	})
+	}, func(b *term.Page, done api.Cancellation) { fmt.Fprintln(b, cancelText(done)) })
 }
 
 // cancelText describes the result of a request to cancel.
@@ -125,9 +122,8 @@ func newCheck(e environment) *cobra.Command {
 			err = r.left(err)
 		}
 		return found, err
-	}, func(w io.Writer, found checkedView) error {
-		_, err := fmt.Fprintf(w, "%s: %s: %s\n", term.Printable(found.Email), found.Result, found.Message)
-		return err
+	}, func(b *term.Page, found checkedView) {
+		fmt.Fprintf(b, "%s: %s: %s\n", term.Printable(found.Email), found.Result, found.Message)
 	})
 }
 
@@ -171,7 +167,7 @@ func (r *verifyRun) one(ctx context.Context) (checkedView, error) {
 
 // verificationCommand makes c a command about the verification of its first argument, as answerWith does.
 func verificationCommand[T any](service *customerFlags, c *cobra.Command,
-	find func(to *client.API, id string) (T, error), show func(w io.Writer, answer T) error) *cobra.Command {
+	find func(to *client.API, id string) (T, error), show func(b *term.Page, answer T)) *cobra.Command {
 	c.ValidArgsFunction = completeVerification(service)
 	return answerWith(c, func(args []string) (answer T, err error) {
 		err = service.ofVerification(func(_ *cobra.Command, to *client.API, id string) error {
@@ -264,8 +260,8 @@ func newList(e environment) *cobra.Command {
 			all.Verifications, all.NextCursor = all.Verifications[:*limit], nil // the cursor points behind the page
 		}
 		return all, nil
-	}, func(w io.Writer, all api.History) error {
-		return printHistory(w, all.Verifications, to.Waiting(c.Context(), all.Verifications), time.Now())
+	}, func(b *term.Page, all api.History) {
+		printHistory(b, all.Verifications, to.Waiting(c.Context(), all.Verifications), time.Now())
 	})
 }
 
@@ -279,8 +275,7 @@ func historyGrid(list []api.Summary, now time.Time) *term.Table {
 	return g
 }
 
-func printHistory(w io.Writer, list []api.Summary, waiting []api.Detail, now time.Time) error {
-	b := term.NewPage(w)
+func printHistory(b *term.Page, list []api.Summary, waiting []api.Detail, now time.Time) {
 	b.Table(historyGrid(list, now))
 	for _, d := range waiting {
 		if d.Issue != nil { // it may have gone on meanwhile
@@ -290,7 +285,6 @@ func printHistory(w io.Writer, list []api.Summary, waiting []api.Detail, now tim
 	if len(list) == 0 {
 		b.WriteString("There is no verification yet.\n")
 	}
-	return b.Emit()
 }
 
 // doneText is how many addresses are final, as "12 of 62".
@@ -312,12 +306,11 @@ func newStatus(e environment) *cobra.Command {
 	return verificationCommand(addCustomerFlags(c, e), c, func(to *client.API, id string) (d api.Detail, err error) {
 		d, _, err = to.Detail(c.Context(), id)
 		return d, err
-	}, func(w io.Writer, d api.Detail) error { return printDetail(w, d, time.Now()) })
+	}, func(b *term.Page, d api.Detail) { printDetail(b, d, time.Now()) })
 }
 
 // printDetail writes the details of a verification.
-func printDetail(w io.Writer, d api.Detail, now time.Time) error {
-	b := term.NewPage(w)
+func printDetail(b *term.Page, d api.Detail, now time.Time) {
 	line := b.Field
 	line("verification", "%s", d.ID)
 	line("status", "%s", d.Status)
@@ -341,7 +334,6 @@ func printDetail(w io.Writer, d api.Detail, now time.Time) error {
 		line("upload", "bytes are missing; `rollcall verify` with the same file goes on until %s",
 			term.Clock(time.Time(d.Upload.ExpiresAt), now))
 	}
-	return b.Emit()
 }
 
 func newResults(e environment) *cobra.Command {

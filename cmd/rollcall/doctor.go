@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -167,9 +166,8 @@ func (d diagnosis) unchecked() string {
 }
 
 // printDiagnosis writes whom the report is about, two or three lines for each finding, and the conclusion.
-func printDiagnosis(w io.Writer, found diagnosis) error {
+func printDiagnosis(b *term.Page, found diagnosis) {
 	const indent = 9
-	b := term.NewPage(w)
 	b.Para(0, "what receivers see of %s", found.Read)
 	b.WriteByte('\n')
 	for _, f := range found.Findings {
@@ -184,7 +182,6 @@ func printDiagnosis(w io.Writer, found diagnosis) error {
 		b.WriteByte('\n')
 	}
 	b.Para(0, "%s", doctorVerdict(found))
-	return b.Emit()
 }
 
 // doctorVerdict is the conclusion of a report.

@@ -47,9 +47,9 @@ func newEvidence(e environment) *cobra.Command {
 			return found, err
 		}
 		return findEvidence(c.Context(), from, id, args[1])
-	}, func(w io.Writer, found evidenceView) error {
-		fmt.Fprintf(w, "from %s\n\n", found.Read)
-		return printEvidence(w, found.Explanation)
+	}, func(b *term.Page, found evidenceView) {
+		fmt.Fprintf(b, "from %s\n\n", found.Read)
+		printEvidence(b, found.Explanation)
 	})
 }
 
@@ -142,8 +142,7 @@ func whyNot(err error, status ledger.Status) error {
 }
 
 // printEvidence writes a finding.
-func printEvidence(w io.Writer, f admin.Explanation) error {
-	b := term.NewPage(w)
+func printEvidence(b *term.Page, f admin.Explanation) {
 	line := b.Field
 	line("verification", "%s, %s", f.Verification, f.Status)
 	line("address", "%s", f.Address)
@@ -166,7 +165,6 @@ func printEvidence(w io.Writer, f admin.Explanation) error {
 		b.Para(0, "No evidence was kept with this outcome: it was settled by a version that kept none, or the node's log of "+
 			"that time says why.")
 	}
-	return b.Emit()
 }
 
 func routeLines(c admin.CaseView) []string {

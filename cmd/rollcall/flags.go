@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/url"
 	"os"
@@ -283,7 +282,7 @@ func opened(ctx context.Context, own func(*sqlstore.Store, config.Config, readin
 // adminCommand makes c a command for operators: call sends the request to the node, and its answer is shown as
 // answerWith does.
 func adminCommand[T any](node *adminFlags, c *cobra.Command, call func(to *client.Admin, args []string) (T, error),
-	show func(w io.Writer, answer T) error) *cobra.Command {
+	show func(b *term.Page, answer T)) *cobra.Command {
 	return answerWith(c, func(args []string) (answer T, err error) {
 		to, err := node.client()
 		if err != nil {
@@ -296,7 +295,7 @@ func adminCommand[T any](node *adminFlags, c *cobra.Command, call func(to *clien
 // answerWith makes c a command that computes an answer from its arguments and shows it, or prints it as JSON with
 // --json. If the answer has a method failsWith, the command ends with its error after showing it.
 func answerWith[T any](c *cobra.Command, find func(args []string) (T, error),
-	show func(w io.Writer, answer T) error) *cobra.Command {
+	show func(b *term.Page, answer T)) *cobra.Command {
 	asJSON := jsonFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		answer, err := find(args)
@@ -306,7 +305,9 @@ func answerWith[T any](c *cobra.Command, find func(args []string) (T, error),
 		if *asJSON {
 			err = term.PrintJSON(c.OutOrStdout(), answer)
 		} else {
-			err = show(c.OutOrStdout(), answer)
+			b := term.NewPage(c.OutOrStdout())
+			show(b, answer)
+			err = b.Emit()
 		}
 		if of, may := any(answer).(interface{ failsWith() error }); may && err == nil {
 			err = of.failsWith()

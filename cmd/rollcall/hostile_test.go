@@ -130,9 +130,9 @@ func TestReceiversThatAnswerNobody(t *testing.T) {
 }
 
 func TestABacklogIsShown(t *testing.T) {
-	var b strings.Builder
+	b := term.NewPage(nil)
 	d := inspect.ReceiverDetail{Receiver: inspect.Receiver{Key: "example.test", Queued: 1500, Behind: 1200, Oldest: 60}}
-	noError(t, printReceivers(&b, []inspect.ReceiverDetail{d}, time.Now()))
+	printReceivers(b, []inspect.ReceiverDetail{d}, time.Now())
 	holds(t, unfolded(b.String()), "1,500, the oldest for", "; 1,200 of them are not handed over to it yet")
 }
 
@@ -145,10 +145,9 @@ func TestAReplayOfTooLittleSaysAtLeast(t *testing.T) {
 		{true, "asked 1,500, then at least 1,600; the last of them 10s sooner, or even sooner: more waited than the " +
 			"record shows\n"},
 	} {
-		var b strings.Builder
-		err := printThrottleReplay(&b, inspect.Replayed{Receivers: []inspect.ReceiverReplay{{Key: "example.test",
+		b := term.NewPage(nil)
+		printThrottleReplay(b, inspect.Replayed{Receivers: []inspect.ReceiverReplay{{Key: "example.test",
 			Asked: 1500, Would: 1600, Delay: -10, AtLeast: c.atLeast}}})
-		noError(t, err)
 		if text := unfolded(b.String()); !strings.Contains(text, unfolded(c.want)) {
 			t.Errorf("%s\nwant %s", text, c.want)
 		}

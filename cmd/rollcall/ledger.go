@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -53,10 +52,9 @@ func newBackup(e environment) *cobra.Command {
 			return view, fmt.Errorf("look at the backup: %w", err)
 		}
 		return backupView{Read: read, File: args[0], Bytes: info.Size(), Took: time.Since(began).Seconds()}, nil
-	}, func(w io.Writer, view backupView) error {
-		_, err := fmt.Fprintf(w, "copied %s\n%s: %s bytes in %.1f s, checked\n", view.Read, view.File,
+	}, func(b *term.Page, view backupView) {
+		fmt.Fprintf(b, "copied %s\n%s: %s bytes in %.1f s, checked\n", view.Read, view.File,
 			term.Grouped(view.Bytes), view.Took)
-		return err
 	})
 }
 
@@ -176,9 +174,8 @@ func newLedgerRenew(e environment) *cobra.Command {
 		view.Ledger = name
 		view.Was, view.Is, err = renew(ledger.WithAuthor(c.Context(), author), loaded.Ledger.URL, *reason)
 		return view, err
-	}, func(w io.Writer, view renewalView) error {
-		_, err := fmt.Fprintf(w, "the ledger %s has a new identity:\n%s, was %s\n", view.Ledger, view.Is, view.Was)
-		return err
+	}, func(b *term.Page, view renewalView) {
+		fmt.Fprintf(b, "the ledger %s has a new identity:\n%s, was %s\n", view.Ledger, view.Is, view.Was)
 	})
 }
 
@@ -243,7 +240,7 @@ func newAudit(e environment) *cobra.Command {
 		began := time.Now()
 		report, read, err := audit(c.Context(), from)
 		return newAuditView(report, read, time.Since(began)), err
-	}, func(w io.Writer, view auditView) error { return view.print(w) })
+	}, func(b *term.Page, view auditView) { view.print(b) })
 }
 
 // failsWith is the error of an audit that found violations.
@@ -303,19 +300,15 @@ func newAuditView(r ledger.AuditReport, read reading, took time.Duration) auditV
 }
 
 // print writes the tables, within 80 columns.
-func (a auditView) print(w io.Writer) error {
-	fmt.Fprintf(w, "audit of %s\n\n", a.Read)
-	err := term.PrintTable(w, []string{"READ", "NUMBER"}, [][]string{
+func (a auditView) print(b *term.Page) {
+	fmt.Fprintf(b, "audit of %s\n\n", a.Read)
+	b.Rows([]string{"READ", "NUMBER"}, [][]string{
 		{"workspaces", term.Grouped(a.Workspaces)}, {"verifications", term.Grouped(a.Verifications)},
 		{"upload chunks", term.Grouped(a.Chunks)}, {"settlements", term.Grouped(a.Settlements)},
 		{"outcomes", term.Grouped(a.Outcomes)}, {"entries", term.Grouped(a.Entries)}})
-	if err != nil {
-		return err
-	}
 	if !a.Newest.IsZero() {
-		fmt.Fprintf(w, "the newest entry is from %s\n", a.Newest.UTC().Format(time.RFC3339))
+		fmt.Fprintf(b, "the newest entry is from %s\n", a.Newest.UTC().Format(time.RFC3339))
 	}
-	b := term.NewPage(w)
 	g := &term.Table{Columns: []term.Column{{Name: "INVARIANT"}, {Name: "HOLDS"}, {Name: "WHAT", Least: 20, Wrap: true}}}
 	for _, i := range a.Invariants {
 		holds := "yes"
@@ -332,7 +325,6 @@ func (a auditView) print(w io.Writer) error {
 	} else {
 		a.printViolations(b)
 	}
-	return b.Emit()
 }
 
 // printViolations lists the violations of each invariant, with what to do.
@@ -384,7 +376,7 @@ func newAuditCorrect(from *ledgerFlags) *cobra.Command {
 			return done, err
 		}
 		return correct(c.Context(), from, call)
-	}, func(w io.Writer, done correctionView) error { return done.print(w) })
+	}, func(b *term.Page, done correctionView) { done.print(b) })
 }
 
 // correctionView is the result of a correction.
@@ -416,8 +408,7 @@ func correct(ctx context.Context, from *ledgerFlags, call admin.CorrectionCall) 
 }
 
 // print writes the correction.
-func (c correctionView) print(w io.Writer) error {
-	b := term.NewPage(w)
+func (c correctionView) print(b *term.Page) {
 	fmt.Fprintf(b, "in %s\n\ncorrection %s of %s\n\n", c.Read, c.ID, term.Printable(c.Subject))
 	for _, v := range c.Findings {
 		b.Behind(fmt.Sprintf("%-11s  ", v.Invariant), "%s", v.Detail)
@@ -425,7 +416,7 @@ func (c correctionView) print(w io.Writer) error {
 	b.WriteByte('\n')
 	if len(c.Entries) == 0 {
 		b.WriteString("noted as known; no credits moved\n")
-		return b.Emit()
+		return
 	}
 	g := &term.Table{Columns: []term.Column{{Name: "ENTRY"}, {Name: "CREDITS"}, {Name: "WHAT"}}}
 	for _, e := range c.Entries {
@@ -436,7 +427,6 @@ func (c correctionView) print(w io.Writer) error {
 		g.Add(string(e.Kind), term.Grouped(int64(e.Amount)), what)
 	}
 	b.Table(g)
-	return b.Emit()
 }
 
 // findingOf returns the subject of a finding as typed by the operator; the beginning of an id is enough.

@@ -77,7 +77,7 @@ func newLint(environment) *cobra.Command {
 		}
 		found.addChanges(changes, *mend, out.Name)
 		return found, nil
-	}, func(w io.Writer, found *lintView) error { return found.printTo(w) })
+	}, func(b *term.Page, found *lintView) { found.printTo(b) })
 }
 
 // cleanName is the file of a clean copy.
@@ -179,8 +179,7 @@ func (v *lintView) firstLines() []string {
 	return lines
 }
 
-func (v *lintView) printTo(w io.Writer) error {
-	b := term.NewPage(w)
+func (v *lintView) printTo(b *term.Page) {
 	if v.Form != "" {
 		b.Para(0, "%s is %s: the addresses are in %s. `rollcall verify` reads it as it is; other ways take one column of "+
 			"CSV in UTF-8, which --fix writes.", v.File, v.Form, v.Column)
@@ -210,7 +209,6 @@ func (v *lintView) printTo(w io.Writer) error {
 		text += fmt.Sprintf(", %s without an address", term.Counted(v.Skipped, "row"))
 	}
 	b.WriteString(text + "\n")
-	return b.Emit()
 }
 
 func rowsText(n int) string {
@@ -228,7 +226,7 @@ func newData(environment) *cobra.Command {
 			"part of\nthis program, and no network is asked.",
 	}
 	lists := func([]string) ([]flags.List, error) { return flags.Lists() }
-	return answerWith(c, lists, func(w io.Writer, all []flags.List) error {
+	return answerWith(c, lists, func(b *term.Page, all []flags.List) {
 		now := time.Now()
 		t := &term.Table{Columns: []term.Column{{Name: "LIST"}, {Name: "ENTRIES", Right: true}, {Name: "DATE"},
 			{Name: "AGE", Right: true}, {Name: "LICENCE"}, {Name: "WHAT", Least: 20, Wrap: true}}}
@@ -236,9 +234,7 @@ func newData(environment) *cobra.Command {
 			t.Add(l.Name, term.Grouped(int64(l.Entries)), l.Date.Format(time.DateOnly), term.Span(now.Sub(l.Date)),
 				l.Licence, l.What)
 		}
-		b := term.NewPage(w)
 		b.Table(t)
-		return b.Emit()
 	})
 }
 

@@ -334,9 +334,9 @@ func stillRests(ctx context.Context, to *client.Admin, key string, ended []admin
 	return nil
 }
 
-func printResumed(w io.Writer, done resumedAnswer) error {
+func printResumed(b *term.Page, done resumedAnswer) {
 	name, ended, still := done.name, done.Cleared.Cleared, done.Still
-	b, now, text := term.NewPage(w), time.Now(), ""
+	now, text := time.Now(), ""
 	switch {
 	case len(ended) > 0 && still == nil:
 		text = fmt.Sprintf("%s is asked again: %d overrides ended.", name, len(ended))
@@ -353,7 +353,6 @@ func printResumed(w io.Writer, done resumedAnswer) error {
 			strings.TrimSpace(still.Layer+" "+from(still.Said, now)))
 	}
 	b.Para(0, "%s", text)
-	return b.Emit()
 }
 
 func newReceiversClose(node *adminFlags) *cobra.Command {
@@ -384,10 +383,9 @@ func newReceiversClose(node *adminFlags) *cobra.Command {
 		}
 		return done, client.Ask(c.Context(), "POST", "/v1/receivers/close",
 			admin.CloseCall{Key: args[0], Node: *on, Session: number}, &done)
-	}, func(w io.Writer, done admin.CloseCall) error {
-		fmt.Fprintf(w, "Session %d of %s on %s is asked to end.\n", done.Session, term.Printable(done.Key),
+	}, func(b *term.Page, done admin.CloseCall) {
+		fmt.Fprintf(b, "Session %d of %s on %s is asked to end.\n", done.Session, term.Printable(done.Key),
 			term.Printable(done.Node))
-		return nil
 	})
 }
 
@@ -443,14 +441,11 @@ func newReceiversForget(node *adminFlags) *cobra.Command {
 		}
 		return done, client.Ask(c.Context(), "POST", "/v1/receivers/forget",
 			admin.ForgetCall{Key: args[0], What: *what, Reason: *reason}, &done)
-	}, func(w io.Writer, done admin.Forgotten) error {
-		return printForgotten(w, done, *what)
-	})
+	}, func(b *term.Page, done admin.Forgotten) { printForgotten(b, done, *what) })
 }
 
 // printForgotten lists what was forgotten, a line each.
-func printForgotten(w io.Writer, done admin.Forgotten, what string) error {
-	b := term.NewPage(w)
+func printForgotten(b *term.Page, done admin.Forgotten, what string) {
 	for _, f := range done.Receivers {
 		at := "on " + f.Node
 		if f.Node == "" {
@@ -468,7 +463,6 @@ func printForgotten(w io.Writer, done admin.Forgotten, what string) error {
 	for _, s := range done.Silent {
 		b.Para(0, "Without %s, which does not answer and may keep them: %s. Repeat this when it answers.", s.Node, s.Why)
 	}
-	return b.Emit()
 }
 
 func newSourcesCommand(e environment) *cobra.Command {
@@ -485,7 +479,7 @@ func newSourcesCommand(e environment) *cobra.Command {
 	node := addAdminFlags(c, e)
 	adminCommand(node, c, func(to *client.Admin, _ []string) (admin.Sources, error) {
 		return to.Sources(c.Context())
-	}, func(w io.Writer, found admin.Sources) error { return printSources(w, found, time.Now()) })
+	}, func(b *term.Page, found admin.Sources) { printSources(b, found, time.Now()) })
 	rest := restCommand{node: node, arg: "ADDRESS", key: keyOfSource, complete: completeSource(node)}
 	pause, drain, resume := rest, rest, rest
 	pause.word, pause.value = "pause", throttle.PauseYes
@@ -529,8 +523,7 @@ func completeSource(node *adminFlags) cobra.CompletionFunc {
 	})
 }
 
-func printSources(w io.Writer, found admin.Sources, now time.Time) error {
-	b := term.NewPage(w)
+func printSources(b *term.Page, found admin.Sources, now time.Time) {
 	g := term.Table{Columns: []term.Column{{Name: "SOURCE", Least: 12}, {Name: "NODE", Least: 8}, {Name: "STATE",
 		Least: 8, Wrap: true},
 		{Name: "SESS", Right: true}, {Name: "TODAY", Right: true}, {Name: "PER DAY", Right: true},
@@ -562,5 +555,4 @@ func printSources(w io.Writer, found admin.Sources, now time.Time) error {
 		b.WriteString("\n")
 		b.Para(0, "Without %s, which does not answer: %s", s.Node, s.Why)
 	}
-	return b.Emit()
 }

@@ -136,13 +136,10 @@ func newReceiversShow(node *adminFlags) *cobra.Command {
 	}
 	return adminCommand(node, c, func(client *client.Admin, args []string) (found admin.Details, err error) {
 		return client.Receiver(c.Context(), args[0])
-	}, func(w io.Writer, found admin.Details) error {
-		return printReceivers(w, found.Receivers, time.Now())
-	})
+	}, func(b *term.Page, found admin.Details) { printReceivers(b, found.Receivers, time.Now()) })
 }
 
-func printReceivers(w io.Writer, list []inspect.ReceiverDetail, now time.Time) error {
-	b := term.NewPage(w)
+func printReceivers(b *term.Page, list []inspect.ReceiverDetail, now time.Time) {
 	for i, d := range list {
 		if i > 0 {
 			b.WriteString("\n")
@@ -156,7 +153,6 @@ func printReceivers(w io.Writer, list []inspect.ReceiverDetail, now time.Time) e
 		s.firings()
 		s.learned()
 	}
-	return b.Emit()
 }
 
 // receiverSheet writes everything about one receiver.

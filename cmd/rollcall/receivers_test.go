@@ -266,8 +266,8 @@ func TestSoftwareIsShown(t *testing.T) {
 	x := explanation{now: time.Now(), Explanation: inspect.Explanation{Key: "example.test",
 		Fields: []inspect.ExplainedField{{Field: "refused_per_hour", Value: "1000000", Said: inspect.Said{Layer: "known",
 			Where: "node node-1", Reason: "Postfix, by its greeting (" + postfix.Where + ")"}}}}}
-	var out bytes.Buffer
-	noError(t, x.print(screen{&out}))
+	out := term.NewPage(screen{})
+	x.print(out)
 	holds(t, unfolded(out.String()), "refused_per_hour 1000000 known node node-1: Postfix, by its greeting (postconf(5): ")
 	fits(t, out.String(), term.Columns)
 }

@@ -239,8 +239,7 @@ func warnUnknown(c *cobra.Command, e environment) {
 func newVersion() *cobra.Command {
 	c := &cobra.Command{Use: "version", Short: "Say which version this is"}
 	return answerWith(c, func([]string) (node.Version, error) { return node.VersionOf(debug.ReadBuildInfo()), nil },
-		func(w io.Writer, v node.Version) error {
-			_, err := fmt.Fprintln(w, v)
-			return err
+		func(b *term.Page, v node.Version) {
+			fmt.Fprintln(b, v)
 		})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -243,8 +242,7 @@ func times(n int, thing string) string {
 	return fmt.Sprintf("%s %s", term.Grouped(int64(n)), thing)
 }
 
-func printCheck(w io.Writer, out checkView) error {
-	b := term.NewPage(w)
+func printCheck(b *term.Page, out checkView) {
 	for _, f := range out.Findings {
 		b.WriteString(b.Mark("", term.FoldedTo(fmt.Sprintf("%s: %s", f.Severity, f), 4, b.Width)) + "\n")
 	}
@@ -255,7 +253,6 @@ func printCheck(w io.Writer, out checkView) error {
 		}
 		b.Para(0, "%s.", text)
 	}
-	return b.Emit()
 }
 
 // faultsOf returns the faults of a throttle file as one error, without warnings.
@@ -430,8 +427,8 @@ func unknownName(ctx context.Context, client *client.Admin, out setView) string 
 }
 
 // printSet shows the changes of an override.
-func printSet(w io.Writer, out setView) error {
-	b, now := term.NewPage(w), time.Now()
+func printSet(b *term.Page, out setView) {
+	now := time.Now()
 	until := time.Time(*out.Override.Until)
 	b.Para(0, "Set for %s until %s (%s), override %s.", ruleTarget(out.Override.Name), term.Clock(until, now),
 		term.Left(until, now), out.Override.ID)
@@ -466,11 +463,9 @@ func printSet(w io.Writer, out setView) error {
 		b.WriteByte('\n')
 		b.Para(0, "%s", note)
 	}
-	err := b.Emit()
-	if err == nil {
+	if b.Emit() == nil {
 		out.warn()
 	}
-	return err
 }
 
 // ruleKey writes the name of a rule as commands accept it.
@@ -520,15 +515,14 @@ func newThrottleClear(node *adminFlags) *cobra.Command {
 			}
 		}
 		return to.Clear(c.Context(), call)
-	}, func(w io.Writer, ended admin.Cleared) error { return printCleared(w, of, ended.Cleared) })
+	}, func(b *term.Page, ended admin.Cleared) { printCleared(b, of, ended.Cleared) })
 }
 
 // printCleared shows the ended overrides; none is no failure.
-func printCleared(w io.Writer, key string, ended []admin.ThrottleRule) error {
-	b := term.NewPage(w)
+func printCleared(b *term.Page, key string, ended []admin.ThrottleRule) {
 	if len(ended) == 0 {
 		b.Para(0, "No override of %s is active: nothing was ended. `rollcall throttle list` shows the active ones.", key)
-		return b.Emit()
+		return
 	}
 	g := term.Table{Columns: []term.Column{{Name: "ENDED"}, {Name: "NAME", Least: 20}, {Name: "WHAT IT SET", Least: 15,
 		Wrap: true}}}
@@ -540,5 +534,4 @@ func printCleared(w io.Writer, key string, ended []admin.ThrottleRule) error {
 		g.Add(fmt.Sprintf("%.8s", r.ID), ruleKey(r.Name), strings.Join(set, " "))
 	}
 	b.Table(&g)
-	return b.Emit()
 }

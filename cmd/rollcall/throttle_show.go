@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -41,7 +40,7 @@ func newThrottleExplain(node *adminFlags) *cobra.Command {
 			}
 		}
 		return x, err
-	}, func(w io.Writer, x explanation) error { return x.print(w) })
+	}, func(b *term.Page, x explanation) { x.print(b) })
 }
 
 // sourceKey turns "source:default" into the key of the source whose address the system
@@ -64,8 +63,7 @@ type explanation struct {
 // valueMost is how wide the values are; a longer one takes a line of its own.
 const valueMost = 13
 
-func (x explanation) print(w io.Writer) error {
-	b := term.NewPage(w)
+func (x explanation) print(b *term.Page) {
 	b.Para(0, "%s", x.title())
 	fmt.Fprintf(b, "\n%-23s%-*s%-10s%s\n", "FIELD", valueMost+2, "VALUE", "LAYER", "FROM")
 	for _, f := range x.Fields {
@@ -83,7 +81,6 @@ func (x explanation) print(w io.Writer) error {
 	for _, d := range x.details {
 		x.present(b, d)
 	}
-	return b.Emit()
 }
 
 // title is the heading of an explanation.
@@ -211,8 +208,7 @@ func newThrottleList(node *adminFlags) *cobra.Command {
 }
 
 // printRules writes the strongest layer first.
-func printRules(w io.Writer, known admin.ThrottleRules) error {
-	b := term.NewPage(w)
+func printRules(b *term.Page, known admin.ThrottleRules) {
 	layers := []throttle.Layer{throttle.LayerOverride, throttle.LayerFile, throttle.LayerKnown, throttle.LayerDefault}
 	titles := []string{"OVERRIDE", "FILE", "KNOWN", "DEFAULT"}
 	shown := 0
@@ -238,7 +234,6 @@ func printRules(w io.Writer, known admin.ThrottleRules) error {
 		b.WriteByte('\n')
 		b.Para(0, "%s", text)
 	}
-	return b.Emit()
 }
 
 // filesState names the nodes whose throttle file differs from that of the asked node, and those that did not answer.
@@ -389,8 +384,7 @@ func readThrottleCandidate(name string) (string, error) {
 	return text, faultsOf(name)
 }
 
-func printThrottleReplay(w io.Writer, r inspect.Replayed) error {
-	b := term.NewPage(w)
+func printThrottleReplay(b *term.Page, r inspect.Replayed) {
 	b.Para(0, "The record reaches back %s: %s addresses were asked. %s of the receivers in it would see no difference, "+
 		"%s would.", reach(r.Hours), term.Grouped(int64(r.Asked)),
 		term.Grouped(int64(r.Same)), term.Grouped(int64(len(r.Receivers))))
@@ -407,7 +401,6 @@ func printThrottleReplay(w io.Writer, r inspect.Replayed) error {
 	}
 	b.WriteByte('\n')
 	b.Para(0, "Nothing was changed, and no receiver was asked: this is the record, recalculated.")
-	return b.Emit()
 }
 
 // reach says how far back a record goes, rounded down to minutes.

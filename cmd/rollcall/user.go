@@ -45,9 +45,7 @@ func newUserInvite(node *adminFlags) *cobra.Command {
 	return adminCommand(node, c, func(client *client.Admin, args []string) (l admin.UserLink, err error) {
 		return l, client.Ask(c.Context(), "POST", "/v1/workspaces/"+*workspace+"/invitations",
 			map[string]string{"email": args[0], "role": *role}, &l)
-	}, func(w io.Writer, l admin.UserLink) error {
-		return printLink(w, c.ErrOrStderr(), l)
-	})
+	}, func(b *term.Page, l admin.UserLink) { printLink(b, c.ErrOrStderr(), l) })
 }
 
 func newUserPassword(node *adminFlags) *cobra.Command {
@@ -60,17 +58,14 @@ func newUserPassword(node *adminFlags) *cobra.Command {
 	}
 	return adminCommand(node, c, func(client *client.Admin, args []string) (l admin.UserLink, err error) {
 		return l, client.Ask(c.Context(), "POST", "/v1/users/password", map[string]string{"email": args[0]}, &l)
-	}, func(w io.Writer, l admin.UserLink) error {
-		return printLink(w, c.ErrOrStderr(), l)
-	})
+	}, func(b *term.Page, l admin.UserLink) { printLink(b, c.ErrOrStderr(), l) })
 }
 
 // printLink shows a link, once.
-func printLink(w, notes io.Writer, l admin.UserLink) error {
+func printLink(b *term.Page, notes io.Writer, l admin.UserLink) {
 	fmt.Fprintf(notes, "Pass the link on now: it is not shown again. It can be used once, until %s.\n",
 		time.Time(l.ExpiresAt).UTC().Format("2006-01-02 15:04 UTC"))
-	_, err := fmt.Fprintln(w, l.URL)
-	return err
+	fmt.Fprintln(b, l.URL)
 }
 
 func newUserList(node *adminFlags) *cobra.Command {
@@ -88,11 +83,11 @@ func newUserList(node *adminFlags) *cobra.Command {
 		}
 		found.Users, err = to.Users(c.Context(), path)
 		return found, err
-	}, func(w io.Writer, found admin.UserPage) error { return printUsers(w, found.Users, *workspace != "") })
+	}, func(b *term.Page, found admin.UserPage) { printUsers(b, found.Users, *workspace != "") })
 }
 
 // printUsers shows users as a table, members with their roles.
-func printUsers(w io.Writer, users []admin.UserLine, members bool) error {
+func printUsers(b *term.Page, users []admin.UserLine, members bool) {
 	head := []string{"EMAIL", "NAME", "STATE", "CREATED"}
 	if members {
 		head = []string{"EMAIL", "NAME", "STATE", "SINCE", "ROLE", "LAST SEEN"}
@@ -114,7 +109,7 @@ func printUsers(w io.Writer, users []admin.UserLine, members bool) error {
 			rows[i] = append(rows[i], u.Role, seen)
 		}
 	}
-	return term.PrintTable(w, head, rows)
+	b.Rows(head, rows)
 }
 
 // userSwitch is a command that disables a user or enables them again.
@@ -123,9 +118,7 @@ func userSwitch(node *adminFlags, use, short string, disabled bool) *cobra.Comma
 	return adminCommand(node, c, func(client *client.Admin, args []string) (u admin.UserLine, err error) {
 		return u, client.Ask(c.Context(), "POST", "/v1/users/disable", map[string]any{"email": args[0], "disabled": disabled},
 			&u)
-	}, func(w io.Writer, u admin.UserLine) error {
-		return printUsers(w, []admin.UserLine{u}, false)
-	})
+	}, func(b *term.Page, u admin.UserLine) { printUsers(b, []admin.UserLine{u}, false) })
 }
 
 func newUserEndSessions(node *adminFlags) *cobra.Command {
@@ -133,9 +126,8 @@ func newUserEndSessions(node *adminFlags) *cobra.Command {
 	return adminCommand(node, c, func(client *client.Admin, args []string) (out admin.EndedSessions, err error) {
 		return out, client.Ask(c.Context(), "POST", "/v1/users/end-sessions", map[string]string{"email": args[0]},
 			&out)
-	}, func(w io.Writer, out admin.EndedSessions) error {
-		_, err := fmt.Fprintf(w, "%d sessions of %s ended.\n", out.Ended, term.Printable(out.Email))
-		return err
+	}, func(b *term.Page, out admin.EndedSessions) {
+		fmt.Fprintf(b, "%d sessions of %s ended.\n", out.Ended, term.Printable(out.Email))
 	})
 }
 
@@ -166,9 +158,7 @@ func newUserEndTwoStep(node *adminFlags) *cobra.Command {
 	return adminCommand(node, c, func(client *client.Admin, args []string) (u admin.UserLine, err error) {
 		return u, client.Ask(c.Context(), "POST", "/v1/users/end-two-step", map[string]string{"email": args[0]},
 			&u)
-	}, func(w io.Writer, u admin.UserLine) error {
-		return printUsers(w, []admin.UserLine{u}, false)
-	})
+	}, func(b *term.Page, u admin.UserLine) { printUsers(b, []admin.UserLine{u}, false) })
 }
 
 // operateAnswer is what `rollcall operate --json` prints.
@@ -199,10 +189,10 @@ func newOperate(e environment) *cobra.Command {
 		err = to.Ask(c.Context(), "POST", "/v1/operate", admin.OperateCall{ReadOnly: *readOnly}, &out.OperateLink)
 		out.URL = to.Base + out.Path
 		return out, err
-	}, func(w io.Writer, out operateAnswer) error {
-		fmt.Fprintln(w, out.URL)
+	}, func(b *term.Page, out operateAnswer) {
+		fmt.Fprintln(b, out.URL)
+		_ = b.Emit() // the output remembers the failure
 		fmt.Fprintf(c.ErrOrStderr(), "Open it in a browser before %s UTC. It can be used once.\n",
 			time.Time(out.ExpiresAt).UTC().Format("15:04:05"))
-		return nil
 	})
 }

@@ -62,13 +62,13 @@ func newVerdictList() *cobra.Command {
 			}
 		}
 		return list, nil
-	}, func(w io.Writer, list []verdict.Info) error {
+	}, func(b *term.Page, list []verdict.Info) {
 		rows := make([][]string, len(list))
 		for i, r := range list {
 			rows[i] = []string{r.ID, shortList(r.Scope, "any"), shortList(r.Stage, ""), shortList(r.Code, "refusals"),
 				shortList(r.Enhanced, "any"), shortList(r.Words, "any"), saysOf(r), r.Reason, r.Source, r.Date}
 		}
-		return term.PrintTable(w, []string{"RULE", "SCOPE", "STAGE", "CODE", "ENHANCED", "WORDS", "SAYS", "REASON", "SOURCE",
+		b.Rows([]string{"RULE", "SCOPE", "STAGE", "CODE", "ENHANCED", "WORDS", "SAYS", "REASON", "SOURCE",
 			"DATE"}, rows)
 	})
 }
@@ -138,19 +138,18 @@ func newVerdictCheck() *cobra.Command {
 			out.Changes[i] = changeView{change.Sample, viewVerdict(rules, change.Was), viewVerdict(rules, change.Now)}
 		}
 		return out, nil
-	}, func(w io.Writer, found ruleCheck) error {
-		fmt.Fprintf(w, "%s is fine: %d rules\n", found.file, found.Rules)
+	}, func(b *term.Page, found ruleCheck) {
+		fmt.Fprintf(b, "%s is fine: %d rules\n", found.file, found.Rules)
 		if len(found.Changes) == 0 {
-			fmt.Fprintln(w, "No sample of the program's own rules is judged differently.")
-			return nil
+			fmt.Fprintln(b, "No sample of the program's own rules is judged differently.")
+			return
 		}
-		fmt.Fprintf(w, "%d samples of the program's own rules are judged differently:\n",
+		fmt.Fprintf(b, "%d samples of the program's own rules are judged differently:\n",
 			len(found.Changes))
 		for _, change := range found.Changes {
-			fmt.Fprintf(w, "  %s\n    was %s (%s)\n    now %s (%s)\n", change.Sample, change.Was.Says,
+			fmt.Fprintf(b, "  %s\n    was %s (%s)\n    now %s (%s)\n", change.Sample, change.Was.Says,
 				change.Was.Rule, change.Now.Says, change.Now.Rule)
 		}
-		return nil
 	})
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -37,9 +36,7 @@ func newVerification(e environment) *cobra.Command {
 			return found, err
 		}
 		return found, client.Ask(c.Context(), "GET", "/v1/verifications/"+id.String()+"/waits", nil, &found)
-	}, func(w io.Writer, found inspect.Verification) error {
-		return printVerification(w, found, *limit)
-	})
+	}, func(b *term.Page, found inspect.Verification) { printVerification(b, found, *limit) })
 }
 
 // waitsShown is how many rows are shown by default: they fit on a screen with the lines above them.
@@ -56,8 +53,8 @@ var waitsFor = map[string]string{
 }
 
 // printVerification shows what addresses wait for, in at most limit rows; 0: all.
-func printVerification(w io.Writer, v inspect.Verification, limit int) error {
-	b, now := term.NewPage(w), v.At
+func printVerification(b *term.Page, v inspect.Verification, limit int) {
+	now := v.At
 	if now.IsZero() {
 		now = time.Now()
 	}
@@ -85,7 +82,6 @@ func printVerification(w io.Writer, v inspect.Verification, limit int) error {
 		b.Table(waitsGrid(shown, now))
 		addMoreWaits(b, more)
 	}
-	return b.Emit()
 }
 
 // mostWaits returns the limit rows with the most addresses, and the others; 0: all.

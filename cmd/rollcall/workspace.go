@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -51,9 +50,9 @@ func newKeyCreate(node *adminFlags) *cobra.Command {
 	label := c.Flags().String("label", "", "a name for people, such as the program that uses the key")
 	return adminCommand(node, c, func(to *client.Admin, _ []string) (admin.NewKey, error) {
 		return to.CreateKey(c.Context(), *workspace, *label)
-	}, func(w io.Writer, k admin.NewKey) error {
+	}, func(b *term.Page, k admin.NewKey) {
 		fmt.Fprintln(c.ErrOrStderr(), "Keep the key now: it is not shown again.")
-		return term.PrintTable(w, []string{"ID", "KEY"}, [][]string{{k.ID, k.Key}})
+		b.Rows([]string{"ID", "KEY"}, [][]string{{k.ID, k.Key}})
 	})
 }
 
@@ -63,7 +62,7 @@ func newKeyList(node *adminFlags) *cobra.Command {
 	return adminCommand(node, c, func(to *client.Admin, _ []string) (list admin.Keys, err error) {
 		list.Keys, err = to.Keys(c.Context(), *workspace)
 		return list, err
-	}, func(w io.Writer, list admin.Keys) error {
+	}, func(b *term.Page, list admin.Keys) {
 		rows := make([][]string, len(list.Keys))
 		for i, k := range list.Keys {
 			revoked := "-"
@@ -72,7 +71,7 @@ func newKeyList(node *adminFlags) *cobra.Command {
 			}
 			rows[i] = []string{k.ID, k.Label, k.CreatedAt.String(), revoked}
 		}
-		return term.PrintTable(w, []string{"ID", "LABEL", "CREATED", "REVOKED"}, rows)
+		b.Rows([]string{"ID", "LABEL", "CREATED", "REVOKED"}, rows)
 	})
 }
 
@@ -111,8 +110,8 @@ func newKeyRevoke(node *adminFlags) *cobra.Command {
 			}
 		}
 		return revoked, to.Ask(c.Context(), "POST", "/v1/keys/"+id+"/revoke", nil, &revoked)
-	}, func(w io.Writer, revoked admin.RevokedKey) error {
-		return term.PrintTable(w, []string{"ID", "REVOKED"}, [][]string{{revoked.ID, revoked.RevokedAt.String()}})
+	}, func(b *term.Page, revoked admin.RevokedKey) {
+		b.Rows([]string{"ID", "REVOKED"}, [][]string{{revoked.ID, revoked.RevokedAt.String()}})
 	})
 }
 
@@ -128,8 +127,8 @@ func newWorkspaceCreate(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{Use: "create NAME", Short: "Create a workspace"}
 	return adminCommand(node, c, func(to *client.Admin, args []string) (admin.Workspace, error) {
 		return to.CreateWorkspace(c.Context(), args[0])
-	}, func(w io.Writer, made admin.Workspace) error {
-		return term.PrintTable(w, []string{"WORKSPACE", "NAME"}, [][]string{{made.ID, made.Name}})
+	}, func(b *term.Page, made admin.Workspace) {
+		b.Rows([]string{"WORKSPACE", "NAME"}, [][]string{{made.ID, made.Name}})
 	})
 }
 
@@ -138,12 +137,12 @@ func newWorkspaceList(node *adminFlags) *cobra.Command {
 	return adminCommand(node, c, func(to *client.Admin, _ []string) (list admin.WorkspaceList, err error) {
 		list.Workspaces, err = to.Workspaces(c.Context())
 		return list, err
-	}, func(w io.Writer, list admin.WorkspaceList) error {
+	}, func(b *term.Page, list admin.WorkspaceList) {
 		rows := make([][]string, len(list.Workspaces))
 		for i, w := range list.Workspaces {
 			rows[i] = []string{w.ID, w.Name, fmt.Sprint(w.Weight), w.CreatedAt.String()}
 		}
-		return term.PrintTable(w, []string{"WORKSPACE", "NAME", "WEIGHT", "CREATED"}, rows)
+		b.Rows([]string{"WORKSPACE", "NAME", "WEIGHT", "CREATED"}, rows)
 	})
 }
 
@@ -167,8 +166,8 @@ func newWorkspaceWeight(node *adminFlags) *cobra.Command {
 			return found, err
 		}
 		return found, operator.Ask(c.Context(), "POST", "/v1/workspaces/"+id+"/weight", map[string]int{"weight": n}, &found)
-	}, func(w io.Writer, found admin.Workspace) error {
-		return term.PrintTable(w, []string{"WORKSPACE", "NAME", "WEIGHT"},
+	}, func(b *term.Page, found admin.Workspace) {
+		b.Rows([]string{"WORKSPACE", "NAME", "WEIGHT"},
 			[][]string{{found.ID, found.Name, fmt.Sprint(found.Weight)}})
 	})
 }
@@ -314,8 +313,8 @@ func bytesOf(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-func printLimits(w io.Writer, l admin.WorkspaceLimits) error {
-	fmt.Fprintf(w, "workspace %s  %s\n\n", l.ID, term.Printable(l.Name))
+func printLimits(b *term.Page, l admin.WorkspaceLimits) {
+	fmt.Fprintf(b, "workspace %s  %s\n\n", l.ID, term.Printable(l.Name))
 	row := func(name string, is admin.Limit, text func(int64) string) []string {
 		from := "set"
 		if is.Default {
@@ -323,7 +322,7 @@ func printLimits(w io.Writer, l admin.WorkspaceLimits) error {
 		}
 		return []string{name, text(is.Limit), from, text(is.Used)}
 	}
-	return term.PrintTable(w, []string{"LIMIT", "VALUE", "FROM", "USED"}, [][]string{
+	b.Rows([]string{"LIMIT", "VALUE", "FROM", "USED"}, [][]string{
 		row("unfinished verifications", l.Open, term.Grouped),
 		row("stored bytes", l.Stored, bytesOf),
 		row("verifications of 24 h without credits", l.Unpaid, term.Grouped),

@@ -209,14 +209,7 @@ func PrintJSON(w io.Writer, v any) error {
 
 // PrintTable writes rows in columns under their headings.
 func PrintTable(w io.Writer, headings []string, rows [][]string) error {
-	p, t := NewPage(w), Table{}
-	for _, name := range headings {
-		t.Columns = append(t.Columns, Column{Name: name})
-	}
-	for _, cells := range rows {
-		t.Add(cells...)
-	}
-	p.Width = unbounded
-	p.Table(&t)
+	p := NewPage(w)
+	p.Rows(headings, rows)
 	return p.Emit()
 }

@@ -216,14 +216,6 @@ func BrokenAt(text string, indent, width int) string {
 	return b.String()
 }
 
-// Emit writes what was built.
-func Emit(w io.Writer, b *strings.Builder) error {
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return fmt.Errorf("write the output: %w", err)
-	}
-	return nil
-}
-
 // Left writes how long it is until a time, as "12m"; "" for none.
 func Left(until, now time.Time) string {
 	if until.IsZero() {
@@ -319,5 +311,23 @@ func (p *Page) Table(g *Table) {
 	g.Write(&p.Builder, p.Width)
 }
 
-// Emit writes the page to its stream.
-func (p *Page) Emit() error { return Emit(p.to, &p.Builder) }
+// Rows writes rows in columns under their headings, which are as wide as they have to be.
+func (p *Page) Rows(headings []string, rows [][]string) {
+	t := Table{Colours: p.Colours}
+	for _, name := range headings {
+		t.Columns = append(t.Columns, Column{Name: name})
+	}
+	for _, cells := range rows {
+		t.Add(cells...)
+	}
+	t.Write(&p.Builder, unbounded)
+}
+
+// Emit writes the page to its stream, and goes on with an empty one.
+func (p *Page) Emit() error {
+	if _, err := io.WriteString(p.to, p.String()); err != nil {
+		return fmt.Errorf("write the output: %w", err)
+	}
+	p.Reset()
+	return nil
+}
