@@ -28,25 +28,19 @@ func sample(t *testing.T) (release, built) {
 	folder := t.TempDir()
 	source, binary := filepath.Join(folder, "main.go"), filepath.Join(folder, "rollcall")
 	program := "package main\n\nimport \"os\"\n\nfunc main() { os.Stdout.WriteString(\"it runs\") }\n"
-	if err := os.WriteFile(source, []byte(program), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(source, []byte(program), 0o600))
 	compile := exec.Command("go", "build", "-o", binary, source)
 	compile.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	b := built{goos: runtime.GOOS, goarch: runtime.GOARCH}
 	if b.binary, err = os.ReadFile(binary); err == nil {
 		b.info, err = buildinfo.ReadFile(self) // a list of modules
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return release{root: "../..", out: t.TempDir(), version: "1.2.3-rc1", commit: "abc",
 		date: time.Unix(1_790_000_000, 0).UTC()}, b
 }
@@ -75,18 +69,12 @@ func TestDebianPackage(t *testing.T) {
 	if err == nil {
 		err = r.writeFile("rollcall.deb", deb)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	root := t.TempDir()
 	for _, folder := range []string{"info", "updates", "triggers"} {
-		if err := os.MkdirAll(filepath.Join(root, "var/lib/dpkg", folder), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.MkdirAll(filepath.Join(root, "var/lib/dpkg", folder), 0o755))
 	}
-	if err := os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644))
 	dpkg := []string{"--root=" + root, "--force-script-chrootless", "--force-depends", "--log=" + root + "/log"}
 	output(t, "dpkg", append(dpkg, "--install", filepath.Join(r.out, "rollcall.deb"))...)
 	if said := output(t, filepath.Join(root, "usr/bin/rollcall")); said != "it runs" {
@@ -124,9 +112,7 @@ func TestImage(t *testing.T) {
 	effort.Children(t)
 	r, b := sample(t)
 	archive, err := r.makeImage([]built{b})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	files := map[string][]byte{}
 	for name, body := range unpacked(t, archive) {
 		files[name] = body
@@ -183,9 +169,7 @@ func TestImage(t *testing.T) {
 	if out, err := unpack.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if err := os.Chmod(root, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.Chmod(root, 0o755))
 	run := &exec.Cmd{Path: image.Config.Entrypoint[0], Args: image.Config.Entrypoint, Env: image.Config.Env,
 		Dir: image.Config.WorkingDir, SysProcAttr: &syscall.SysProcAttr{Chroot: root,
 			Credential: &syscall.Credential{Uid: nobody, Gid: nobody, NoSetGroups: true}}}
@@ -206,9 +190,7 @@ func unpacked(t *testing.T, archive []byte) map[string][]byte {
 		if err == nil {
 			files[h.Name], err = io.ReadAll(r)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 	}
 }
 
@@ -218,9 +200,7 @@ func unzipped(t *testing.T, text []byte) []byte {
 	if err == nil {
 		text, err = io.ReadAll(r)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return text
 }
 
@@ -230,13 +210,9 @@ func TestBill(t *testing.T) {
 	effort.Children(t)
 	r, b := sample(t)
 	text, err := r.makeBill(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var all bom
-	if err := json.Unmarshal(text, &all); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(text, &all))
 	listed := map[string]component{}
 	for _, c := range all.Components {
 		listed[c.PURL] = c
@@ -259,9 +235,7 @@ func TestBill(t *testing.T) {
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	changes, err := os.ReadFile("../../CHANGELOG.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, c := range []struct {
 		tags, changes string
 		changed       bool
@@ -285,18 +259,14 @@ func TestTwoBuilds(t *testing.T) {
 		t.Skip("compiles everything without paths: only with -long")
 	}
 	first, err := open("../..", t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	second := first
 	second.root, second.out = t.TempDir(), t.TempDir()
 	output(t, "sh", "-c", fmt.Sprintf("cd ../.. && git ls-files -z --cached --others --exclude-standard | "+
 		"xargs -0 cp --parents -t %q", second.root))
 	platform := runtime.GOOS + "/" + runtime.GOARCH
 	for _, r := range []release{first, second} {
-		if err := r.writeAll([]string{platform}); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, r.writeAll([]string{platform}))
 		output(t, "sh", "-c", fmt.Sprintf("cd %q && sha256sum --check SHA256SUMS && tar -xzf *.tar.gz", r.out))
 	}
 	one, err := os.ReadFile(filepath.Join(first.out, "SHA256SUMS"))
@@ -312,5 +282,13 @@ func TestTwoBuilds(t *testing.T) {
 	}
 	if info, err := os.Stat(filepath.Join(first.out, "rollcall")); err == nil {
 		t.Logf("the binary has %.1f MB", float64(info.Size())/1e6)
+	}
+}
+
+// noError ends a test that cannot go on after an error.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -152,7 +152,7 @@ func TestTheRunbooksOfReceivers(t *testing.T) {
 		before: map[string]func(){"rollcall throttle list": func() {
 			n.write("new.toml", "[default]\nconnections = 2\n")
 			noError(t, os.Rename(filepath.Join(n.folder, "new.toml"), filepath.Join(n.folder, "throttle.toml")))
-			untilPrinted(n.cli, "is in use", "throttle", "list")
+			untilPrinted(n.cli, "throttle.toml is in use", "throttle", "list")
 		}}})
 	n.write("verdict.toml", "[[rule]]\nid = \"documents\"\n")
 	n.logs("verdict file not used")

@@ -41,9 +41,7 @@ func selfAuditRig(t *testing.T, file string, script *auditScript, runs time.Dura
 	defer cancel()
 	s.run(ctx)
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	metrics := map[string]float64{}
 	for _, f := range families {
 		metrics[strings.TrimPrefix(f.GetName(), "rollcall_audit_")] = f.GetMetric()[0].GetGauge().GetValue()

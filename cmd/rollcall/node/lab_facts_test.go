@@ -12,16 +12,12 @@ import (
 // TestTheLabIsNotTakenForAnEarlierOne: what is known of its receivers is what they taught since they began.
 func TestTheLabIsNotTakenForAnEarlierOne(t *testing.T) {
 	book, err := sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(func() { _ = book.Close() })
 	fact := func(key string) ledger.Fact {
 		return ledger.Fact{Key: key, Data: []byte("x"), Expires: time.Now().Add(time.Hour)}
 	}
-	if err := book.Learn(t.Context(), []ledger.Fact{fact("a.test"), fact("b.test")}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, book.Learn(t.Context(), []ledger.Fact{fact("a.test"), fact("b.test")}))
 	fresh := factsOf(book, true)
 	knows := func(facts ledger.Facts, want int) {
 		t.Helper()
@@ -31,9 +27,7 @@ func TestTheLabIsNotTakenForAnEarlierOne(t *testing.T) {
 	}
 	knows(factsOf(book, false), 2)
 	knows(fresh, 0)
-	if err := fresh.Learn(t.Context(), []ledger.Fact{fact("b.test")}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, fresh.Learn(t.Context(), []ledger.Fact{fact("b.test")}))
 	knows(fresh, 1)
 	knows(book, 2)
 }

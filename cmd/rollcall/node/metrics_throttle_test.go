@@ -12,17 +12,13 @@ import (
 
 func TestThrottleMetricsFollowTheTable(t *testing.T) {
 	table, err := throttle.NewTable(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	registry, began := prometheus.NewRegistry(), time.Now()
 	m := newThrottleMetrics(registry, table)
 	read := func() map[string]float64 {
 		values := map[string]float64{}
 		gathered, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		for _, g := range gathered {
 			values[g.GetName()] = g.GetMetric()[0].GetGauge().GetValue()
 		}
@@ -37,18 +33,14 @@ func TestThrottleMetricsFollowTheTable(t *testing.T) {
 		t.Errorf("loaded at %v, want now", loaded)
 	}
 	var set throttle.Override
-	if err := set.Set(throttle.Fields()[0], throttle.DefaultLimits().Text(throttle.Fields()[0])); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, set.Set(throttle.Fields()[0], throttle.DefaultLimits().Text(throttle.Fields()[0])))
 	later, soon := time.Unix(2_000_000_000, 0), time.Unix(1_900_000_000, 0)
 	err = table.Replace(throttle.LayerOverride, []throttle.Rule{{Name: "a.test", Set: set, Until: later},
 		{Name: "b.test", Set: set, Until: soon}})
 	if err == nil {
 		err = table.Replace(throttle.LayerFile, []throttle.Rule{{Name: "c.test", Set: set}})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if m.file(nil); read()[prefix+"rules_fingerprint"] == at[prefix+"rules_fingerprint"] {
 		t.Error("a rule more, and the fingerprint is the same")
 	}

@@ -19,15 +19,11 @@ func TestWhatTheNodeKeepsIsItsOwn(t *testing.T) {
 	if err := checkOwned(folder); err != nil {
 		t.Errorf("a folder that is not there yet: %v", err)
 	}
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.Mkdir(folder, 0o700))
 	if err := checkOwned(folder); err != nil {
 		t.Errorf("a folder without a token: %v", err)
 	}
-	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(token, []byte("secret"), 0o600))
 	for _, c := range []struct {
 		path string
 		mode os.FileMode
@@ -36,9 +32,7 @@ func TestWhatTheNodeKeepsIsItsOwn(t *testing.T) {
 		{folder, 0o700, true}, {folder, 0o755, true}, {folder, 0o770, false}, {folder, 0o702, false}, {folder, 0o700, true},
 		{token, 0o400, true}, {token, 0o620, false}, {token, 0o602, false}, {token, 0o600, true},
 	} {
-		if err := os.Chmod(c.path, c.mode); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.Chmod(c.path, c.mode))
 		err := checkOwned(folder)
 		if c.ok != (err == nil) || !c.ok && (!errors.Is(err, errNotOurs) ||
 			!strings.Contains(err.Error(), "run: chmod go-w "+c.path)) {
@@ -49,11 +43,17 @@ func TestWhatTheNodeKeepsIsItsOwn(t *testing.T) {
 		t.Skip("only root can give a file away")
 	}
 	for _, path := range []string{token, folder} {
-		if err := os.Chown(path, 12345, -1); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.Chown(path, 12345, -1))
 		if err := checkOwned(folder); !errors.Is(err, errNotOurs) || !strings.Contains(err.Error(), "run: chown 0 "+path) {
 			t.Errorf("%s of another user: %v", path, err)
 		}
+	}
+}
+
+// noError ends a test that cannot go on after an error.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -11,9 +11,7 @@ import (
 
 func TestTracingIsOffByDefault(t *testing.T) {
 	n := &Node{}
-	if err := n.startTracing(t.Context(), config.Default(), uuid.New(), slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, n.startTracing(t.Context(), config.Default(), uuid.New(), slog.New(slog.DiscardHandler)))
 	if n.tracer != nil || len(n.stops) != 0 {
 		t.Error("something is traced")
 	}

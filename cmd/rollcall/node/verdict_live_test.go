@@ -36,12 +36,8 @@ func rulesFollowTheirFile(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{ownRules, "verdict file loaded"}, {"x", "verdict.toml:1"}, {"", "title is missing"}, {ownRules + "\n", "rules=1"},
 	} {
-		if err := os.WriteFile("new.toml", []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename("new.toml", config.Default().Verdict.File); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile("new.toml", []byte(c.text), 0o600))
+		noError(t, os.Rename("new.toml", config.Default().Verdict.File))
 		if line := <-logged; !strings.Contains(line, c.want) {
 			t.Errorf("%q: logged %q, want %q", c.text, line, c.want)
 		}
@@ -56,9 +52,7 @@ func rulesFollowTheirFile(t *testing.T) {
 			t.Errorf("%q: file used is %v, want %v", c.text, got, used)
 		}
 	}
-	if err := os.Remove(config.Default().Verdict.File); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.Remove(config.Default().Verdict.File))
 	<-logged
 	if l.Now() != verdict.Builtin() {
 		t.Error("the rules of a file that is gone are in force")
@@ -68,9 +62,7 @@ func rulesFollowTheirFile(t *testing.T) {
 func gaugeOf(t *testing.T, from prometheus.Gatherer, name string) float64 {
 	t.Helper()
 	families, err := from.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, f := range families {
 		if f.GetName() == name {
 			return f.GetMetric()[0].GetGauge().GetValue()

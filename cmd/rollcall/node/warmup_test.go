@@ -21,9 +21,7 @@ import (
 // ask on each day.
 func TestTheWarmUpOfTheDocs(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "operators", "receivers.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	_, printed, begun := strings.Cut(string(text), "<!-- warm-up:")
 	printed, _, ended := strings.Cut(printed, "<!-- warm-up end -->")
 	_, printed, fenced := strings.Cut(printed, "```toml\n")
@@ -34,9 +32,7 @@ func TestTheWarmUpOfTheDocs(t *testing.T) {
 	folder := t.TempDir()
 	for file, lines := range map[string]string{"rollcall.toml": printed,
 		"throttle.toml": strings.ReplaceAll(printed, "[throttle.sources.", "[sources.")} {
-		if err := os.WriteFile(filepath.Join(folder, file), []byte(lines), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(filepath.Join(folder, file), []byte(lines), 0o600))
 	}
 	for name, of := range map[string]struct{ file, variable string }{
 		"the configuration": {filepath.Join(folder, "rollcall.toml"), "ROLLCALL_THROTTLE_FILE="},
