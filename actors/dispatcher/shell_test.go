@@ -254,7 +254,9 @@ func newOffice(t *testing.T) *office {
 			Domain: domain.Options{Facts: domain.NewFacts(), Load: &domain.Load{}, Log: log, Route: o.route,
 				Match:   func(r mx.Route) string { return r.Receiver },
 				Resolve: func(string) *actor.PID { return nil },
-				Waits:   []time.Duration{time.Minute}, GiveUpAfter: time.Hour}}}
+				Version: func() uint64 { return 0 }, GiveUpAfter: time.Hour,
+				Waits:         func(string) []time.Duration { return []time.Duration{time.Minute} },
+				ControlPauses: []time.Duration{time.Second}}}}
 	return o
 }
 

@@ -246,7 +246,7 @@ func TestActorAsksControlProbesApart(t *testing.T) {
 		s.answers(r, self, offer, accepted, 2)
 		gets[*wire.ResultsAck](s, r)
 		last := time.Now()
-		for i, want := range []time.Duration{0, defaultControlPauses[0], defaultControlPauses[1]} {
+		for i, want := range []time.Duration{0, testPauses[0], testPauses[1]} {
 			control, _ := gets[*wire.Offer](s, r)
 			if took := time.Since(last); took != want || !isControl(control) {
 				t.Errorf("%v is offered after %v, want control probe %d after %v", locals(control), took, i, want)

@@ -32,10 +32,6 @@ const (
 	staysRefusedFor = time.Minute
 )
 
-// defaultControlPauses are long enough for another session and for a guard that counts by the minute, and short enough
-// that a small file of a catch-all domain ends in half a minute. Guesses.
-var defaultControlPauses = []time.Duration{2 * time.Second, 15 * time.Second}
-
 // controls find out whether acceptances count: by control probes, by what earlier ones showed, and by witnesses.
 type controls struct {
 	*job
@@ -160,7 +156,7 @@ func (k *controls) endControl() {
 
 // pauseControls lets some time pass before the next control probe.
 func (k *controls) pauseControls(now time.Time) {
-	pauses := k.options.controlPauses()
+	pauses := k.options.ControlPauses
 	k.asking = false
 	k.next = now.Add(pauses[min(k.asked, len(pauses))-1])
 }
@@ -168,7 +164,7 @@ func (k *controls) pauseControls(now time.Time) {
 // endsAt estimates when it is known whether the domain accepts everything: nearly all domains refuse the first control
 // probe, and those that don't refuse none.
 func (k *controls) endsAt(now time.Time) time.Time {
-	end, pauses := later(now, k.nextControl()), k.options.controlPauses()
+	end, pauses := later(now, k.nextControl()), k.options.ControlPauses
 	if put := k.retries.stats.control; put > 0 {
 		end = later(end, k.start.Add(put))
 	}

@@ -111,9 +111,9 @@ func TestOptionsAreComplete(t *testing.T) {
 		"route": func(o *Options) { o.Route = nil }, "match": func(o *Options) { o.Match = nil },
 		"resolve": func(o *Options) { o.Resolve = nil }, "facts": func(o *Options) { o.Facts = nil },
 		"log": func(o *Options) { o.Log = nil }, "waits": func(o *Options) { o.Waits = nil },
-		"wait of 0": func(o *Options) { o.Waits = []time.Duration{0} },
-		"give up":   func(o *Options) { o.GiveUpAfter = 0 },
-		"no pause":  func(o *Options) { o.ControlPauses = []time.Duration{time.Second, 0} },
+		"version": func(o *Options) { o.Version = nil }, "no pauses": func(o *Options) { o.ControlPauses = nil },
+		"give up":  func(o *Options) { o.GiveUpAfter = 0 },
+		"no pause": func(o *Options) { o.ControlPauses = []time.Duration{time.Second, 0} },
 	} {
 		o := testOptions()
 		change(&o)

@@ -21,7 +21,7 @@ func TestASteadyDenialForNowTellsApart(t *testing.T) {
 		verified := r.IntN(3) == 0 // the first answer is that it is being found out
 		o := testOptions()
 		if r.IntN(2) == 0 {
-			o.Waits = []time.Duration{10 * time.Second, 20 * time.Second, time.Minute}
+			o.Waits = always(10*time.Second, 20*time.Second, time.Minute)
 		}
 		w := &fastReceiver{bench: newBench(t, o, 5+r.IntN(40)), probes: map[uint64][]*wire.Probe{}}
 		asked := map[string]int{}

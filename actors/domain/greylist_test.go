@@ -77,7 +77,7 @@ func TestOthersGoOnWhileSomeAreGreylisted(t *testing.T) {
 // once, and not before they waited as long as the one that passed.
 func TestOnePassedSoOthersAreAskedSoon(t *testing.T) {
 	o := testOptions()
-	o.Waits = []time.Duration{10 * time.Minute, 20 * time.Minute}
+	o.Waits = always(10*time.Minute, 20*time.Minute)
 	b := newBench(t, o, 7)
 	b.reach()
 	offer := b.offered()

@@ -178,7 +178,7 @@ func TestManyBecomeFinalInTurns(t *testing.T) {
 		"expired": func(b *bench) { b.work.Deadline = b.now },
 		"silent": func(b *bench) {
 			b.options.GiveUpAfter = time.Nanosecond
-			b.planner.options.Waits = []time.Duration{time.Hour}
+			b.planner.options.Waits = always(time.Hour)
 			b.now = b.now.Add(time.Hour)
 			b.takeRoute(b.now, mx.Route{}, errDNS)
 			b.look()

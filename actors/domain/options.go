@@ -15,26 +15,23 @@ import (
 	"rollcall/smtp/mx"
 )
 
-// Options is what every domain actor of a node shares. All fields but Version, WaitsOf and
-// ControlPauses are required.
+// Options is what every domain actor of a node shares. All fields are required.
 type Options struct {
 	Route func(ctx context.Context, domain string) (mx.Route, error)
 	Match func(r mx.Route) string // the key of the receiver of a route
-	// Version changes when the answers of Match or WaitsOf may have changed; the key is then looked up anew. It must
-	// not block. Nil: nothing changes.
+	// Version changes when the answers of Match or Waits may have changed; the key is then looked up anew. It must not
+	// block.
 	Version func() uint64
 	Resolve func(identity string) *actor.PID // of a receiver's key; may wait a second; nil: not now
 	Facts   *Facts
 	Load    *Load
-	// Waits are between the attempts at one address when the receiver names no
-	// time; the last one repeats.
-	Waits []time.Duration
-	// WaitsOf are those of one receiver, by its key; none: Waits. Nil: all have Waits.
-	WaitsOf func(key string) []time.Duration
+	// Waits are between the attempts at one address when the receiver, by its key, names no time: at least one, all
+	// positive. The last one repeats.
+	Waits func(key string) []time.Duration
 	// GiveUpAfter is how long an address stays open after its first deferral.
 	GiveUpAfter time.Duration
-	// ControlPauses are between the control probes of one domain; the last one
-	// repeats. Nil: 2 s and 15 s.
+	// ControlPauses are between the control probes of one domain; the last one repeats. They have to be long enough for
+	// another session, and for a guard that counts by the minute.
 	ControlPauses []time.Duration
 	Log           *slog.Logger
 }
@@ -42,42 +39,14 @@ type Options struct {
 // Validate returns an error that names a missing option.
 func (o Options) Validate() error {
 	switch {
-	case o.Route == nil || o.Match == nil || o.Resolve == nil:
-		return errors.New("domain options: route, match or resolve is nil")
+	case o.Route == nil || o.Match == nil || o.Version == nil || o.Resolve == nil || o.Waits == nil:
+		return errors.New("domain options: route, match, version, resolve or waits is nil")
 	case o.Facts == nil || o.Load == nil || o.Log == nil:
 		return errors.New("domain options: no facts, load or logger")
-	case len(o.ControlPauses) > 0 && slices.Min(o.ControlPauses) <= 0:
-		return errors.New("domain options: a pause between control probes that is not positive")
-	case len(o.Waits) == 0 || slices.Min(o.Waits) <= 0 || o.GiveUpAfter <= 0:
-		return errors.New("domain options: no waits, one that is not positive, or no time to give up")
+	case len(o.ControlPauses) == 0 || slices.Min(o.ControlPauses) <= 0 || o.GiveUpAfter <= 0:
+		return errors.New("domain options: no pauses between control probes, one that is not positive, or no time to give up")
 	}
 	return nil
-}
-
-// controlPauses returns those of the options, or the defaults.
-func (o Options) controlPauses() []time.Duration {
-	if len(o.ControlPauses) == 0 {
-		return defaultControlPauses
-	}
-	return o.ControlPauses
-}
-
-// waits returns the waits between attempts at an address of a receiver, at least one.
-func (o Options) waits(key string) []time.Duration {
-	if o.WaitsOf != nil {
-		if own := o.WaitsOf(key); len(own) > 0 {
-			return own
-		}
-	}
-	return o.Waits
-}
-
-// version is 0 as long as nothing changes.
-func (o Options) version() uint64 {
-	if o.Version == nil {
-		return 0
-	}
-	return o.Version()
 }
 
 // Work is what a domain actor is made for.

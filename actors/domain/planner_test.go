@@ -29,14 +29,23 @@ var (
 	testSeed = [32]byte{1, 2, 3}
 )
 
+// testPauses are those between control probes.
+var testPauses = []time.Duration{2 * time.Second, 15 * time.Second}
+
+// always gives every receiver the same waits.
+func always(waits ...time.Duration) func(key string) []time.Duration {
+	return func(string) []time.Duration { return waits }
+}
+
 // testOptions is for planners, which resolve nothing themselves.
 func testOptions() Options {
 	return Options{
 		Route:   func(context.Context, string) (mx.Route, error) { return mx.Route{}, errDNS },
 		Match:   func(r mx.Route) string { return r.Receiver },
 		Resolve: func(string) *actor.PID { return nil },
-		Facts:   NewFacts(), Load: &Load{}, Waits: ladder, GiveUpAfter: time.Hour,
-		Log: slog.New(slog.DiscardHandler),
+		Version: func() uint64 { return 0 },
+		Facts:   NewFacts(), Load: &Load{}, Waits: always(ladder...), GiveUpAfter: time.Hour,
+		ControlPauses: testPauses, Log: slog.New(slog.DiscardHandler),
 	}
 }
 

@@ -179,7 +179,7 @@ func (r *retries) nextWait(now time.Time, p *pending, m answerOf) time.Duration 
 		nth -= namedInRow
 	}
 	if m.wait <= 0 || nth >= 0 && wasDeferred(m.attempts) {
-		waits := r.options.waits(r.route.key)
+		waits := r.options.Waits(r.route.key)
 		own := waits[min(nth, len(waits)-1)]
 		if left := p.since + r.options.GiveUpAfter - r.since(now); left > 0 {
 			own = min(own, left) // a last try when the time is up
@@ -260,7 +260,7 @@ func (r *retries) expectAnswer(p *pending) time.Duration {
 		return max(p.due, p.grey+least)
 	}
 	least = greyPrior
-	at, waits := p.due, r.options.waits(r.route.key)
+	at, waits := p.due, r.options.Waits(r.route.key)
 	for i := int(p.waits); i < greyTries && at-p.grey < least; i++ {
 		at += waits[min(i, len(waits)-1)]
 	}

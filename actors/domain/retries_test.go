@@ -63,7 +63,7 @@ func TestDueRetriesHaveChunksOfTheirOwn(t *testing.T) {
 func TestGreylistingReceiver(t *testing.T) {
 	const all, greylist, tick = 2400, time.Minute, 100 * time.Millisecond
 	o := testOptions()
-	o.Waits = []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute}
+	o.Waits = always(30*time.Second, time.Minute, 2*time.Minute)
 	r := &fastReceiver{bench: newBench(t, o, all), probes: map[uint64][]*wire.Probe{}}
 	var learned throttle.Greylist
 	first := map[string]time.Time{}

@@ -49,12 +49,12 @@ func reachable(r mx.Route) bool {
 // matchKey finds the receiver's key and reports whether it has changed.
 func (r *route) matchKey() bool {
 	before := r.key
-	r.version, r.key = r.options.version(), r.options.Match(r.Route)
+	r.version, r.key = r.options.Version(), r.options.Match(r.Route)
 	return r.key != before
 }
 
 // isOutdated reports whether the rules that give the key have changed.
-func (r *route) isOutdated() bool { return r.key != "" && r.options.version() != r.version }
+func (r *route) isOutdated() bool { return r.key != "" && r.options.Version() != r.version }
 
 // hearHost notes the host of an answer about a mailbox.
 func (r *route) hearHost(t evidence.Attempt) {

@@ -118,7 +118,7 @@ func TestUnknownCauseIsFree(t *testing.T) {
 // TestGreylistingTeachesTheEnd: what one address showed is expected of the others.
 func TestGreylistingTeachesTheEnd(t *testing.T) {
 	o := testOptions()
-	o.Waits = []time.Duration{time.Minute, 10 * time.Minute, 20 * time.Minute}
+	o.Waits = always(time.Minute, 10*time.Minute, 20*time.Minute)
 	b := newBench(t, o, 3)
 	b.reach()
 	grey := told{reason: smtp.Greylisted, source: "192.0.2.9"}
@@ -205,28 +205,21 @@ func TestAChangedTableIsFollowed(t *testing.T) {
 	}
 }
 
-// TestWaitsOfAReceiver go before those of all.
+// TestWaitsOfAReceiver are asked for by its key.
 func TestWaitsOfAReceiver(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		own  []time.Duration
-		want time.Duration
-	}{{"own", []time.Duration{42 * time.Second}, 42 * time.Second}, {"none", nil, ladder[0]}} {
-		t.Run(c.name, func(t *testing.T) {
-			o := testOptions()
-			o.WaitsOf = func(key string) []time.Duration {
-				if key != "receiver.test" {
-					t.Errorf("the waits of %q are asked for", key)
-				}
-				return c.own
-			}
-			b := newBench(t, o, 1)
-			b.reach()
-			b.answers(b.offered(), 1, told{reason: smtp.Greylisted})
-			if got := b.quietUntil(b.now).Sub(b.now); got != c.want {
-				t.Errorf("asked again after %v, want %v", got, c.want)
-			}
-		})
+	const own = 42 * time.Second
+	o := testOptions()
+	o.Waits = func(key string) []time.Duration {
+		if key != "receiver.test" {
+			t.Errorf("the waits of %q are asked for", key)
+		}
+		return []time.Duration{own}
+	}
+	b := newBench(t, o, 1)
+	b.reach()
+	b.answers(b.offered(), 1, told{reason: smtp.Greylisted})
+	if got := b.quietUntil(b.now).Sub(b.now); got != own {
+		t.Errorf("asked again after %v, want %v", got, own)
 	}
 }
 

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"rollcall/actors/process"
 	"rollcall/ledger"
 )
@@ -37,15 +35,11 @@ const (
 
 // Options is what a Writer needs.
 type Options struct {
-	Store  Store
-	Of     string // whom the facts are about, for the log: "receivers"
-	Log    *slog.Logger
-	Counts Counters
-	Guard  *process.PanicGuard // of goroutines; nil: none
+	Store Store
+	Of    string // whom the facts are about, for the log: "receivers"
+	Log   *slog.Logger
+	Guard *process.PanicGuard // of goroutines; nil: none
 }
-
-// Counters count the facts of a Writer; nil: not counted.
-type Counters struct{ Kept, Lost, Read prometheus.Counter }
 
 // Writer writes and reads facts in batches: a write every two seconds, or soon when somebody waits for it, and one
 // question at a time. Safe for concurrent use.
@@ -75,19 +69,11 @@ func NewWriter(o Options) *Writer {
 	return &Writer{options: o, pending: map[string]Fact{}, waiting: map[string][]func(){}, wanted: map[string]*question{}}
 }
 
-// count adds to one of the Counters.
-func count(c prometheus.Counter, n int) {
-	if c != nil {
-		c.Add(float64(n))
-	}
-}
-
 // Keep writes a fact with the next batch. With done it is written soon, and done is called after the try.
 func (w *Writer) Keep(f Fact, done func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, there := w.pending[f.Key]; !there && len(w.pending) >= waitingMax {
-		count(w.options.Counts.Lost, 1)
 		if done != nil {
 			w.options.Guard.Go("facts", done, nil)
 		}
@@ -148,7 +134,6 @@ func (w *Writer) endWrite(batch map[string]Fact, err error) {
 	defer w.mu.Unlock()
 	if err == nil {
 		w.failed = 0
-		count(w.options.Counts.Kept, len(batch))
 	} else if w.failed++; w.failed&(w.failed-1) == 0 { // fewer lines the longer it lasts
 		w.options.Log.Warn("learned limits not saved", w.options.Of, len(batch), "attempt", w.failed, "err", err)
 	}
@@ -220,7 +205,6 @@ func (w *Writer) readNext() {
 		w.askAgain(batch)
 		return
 	}
-	count(w.options.Counts.Read, len(facts))
 	found := make(map[string]Fact, len(facts))
 	for _, f := range facts {
 		found[f.Key] = f

@@ -14,9 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
-
 	"rollcall/actors/facts"
 	"rollcall/actors/facts/factstest"
 )
@@ -27,14 +24,9 @@ const (
 	waitingMax = 20_000          // facts
 )
 
-// writerOf makes a writer and the counter of the facts that it lost.
-func writerOf(s *factstest.Shelf) (*facts.Writer, prometheus.Counter) {
-	counter := func(name string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: name})
-	}
-	counts := facts.Counters{Kept: counter("kept"), Lost: counter("lost"), Read: counter("read")}
-	log := slog.New(slog.DiscardHandler)
-	return facts.NewWriter(facts.Options{Store: s, Of: "receivers", Log: log, Counts: counts}), counts.Lost
+// writerOf makes a writer.
+func writerOf(s *factstest.Shelf) *facts.Writer {
+	return facts.NewWriter(facts.Options{Store: s, Of: "receivers", Log: slog.New(slog.DiscardHandler)})
 }
 
 func aFact(key, data string) facts.Fact {
@@ -45,7 +37,7 @@ func aFact(key, data string) facts.Fact {
 func TestWritesInBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &factstest.Shelf{}
-		w, _ := writerOf(s)
+		w := writerOf(s)
 		for n := range 100 { // for ten seconds
 			w.Keep(aFact(fmt.Sprint(n%20), fmt.Sprint(n)), nil)
 			<-time.After(100 * time.Millisecond)
@@ -69,7 +61,7 @@ func TestWritesSoonForWhoLeaves(t *testing.T) {
 			s := &factstest.Shelf{}
 			s.Fail(fails)
 			s.Take(10 * time.Millisecond)
-			w, _ := writerOf(s)
+			w := writerOf(s)
 			var told sync.WaitGroup
 			w.Keep(aFact("first", ""), nil)
 			<-time.After(time.Second)
@@ -97,7 +89,7 @@ func TestFlushEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &factstest.Shelf{}
 		s.Take(time.Hour)
-		w, _ := writerOf(s)
+		w := writerOf(s)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		if err := w.Flush(ctx); err != nil {
@@ -124,7 +116,7 @@ func TestAsksInBatches(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := factstest.Holding(aFact("7", "seven"))
 			s.Fail(tc.fails)
-			w, _ := writerOf(s)
+			w := writerOf(s)
 			var mu sync.Mutex
 			told := map[int]string{}
 			for n := range 1500 {
@@ -157,15 +149,11 @@ func TestWriterIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &factstest.Shelf{}
 		s.Fail(1 << 30)
-		w, lost := writerOf(s)
+		w := writerOf(s)
 		for n := range waitingMax + 500 {
 			w.Keep(aFact(fmt.Sprint(n), ""), nil)
 		}
 		<-time.After(time.Minute)
-		var m dto.Metric
-		if err := lost.Write(&m); err != nil || m.GetCounter().GetValue() != 500 {
-			t.Errorf("%v facts are counted as lost: %v", m.GetCounter().GetValue(), err)
-		}
 		s.Fail(0)
 		if err := w.Flush(t.Context()); err != nil || s.Len() != waitingMax {
 			t.Errorf("%d facts are written: %v", s.Len(), err)
@@ -198,7 +186,7 @@ func TestALongOutageFillsNoLog(t *testing.T) {
 // TestQuestionsAreBounded: those beyond the bound get no answer.
 func TestQuestionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, _ := writerOf(&factstest.Shelf{})
+		w := writerOf(&factstest.Shelf{})
 		var told atomic.Int64
 		for n := range waitingMax + 10 {
 			w.Know(fmt.Sprint(n), func(facts.Fact) { told.Add(1) })

@@ -20,8 +20,6 @@ type Metrics struct {
 	living    prometheus.Gauge
 	shareless prometheus.Gauge
 
-	factsKept, factsLost, factsRead prometheus.Counter
-
 	slots     atomic.Pointer[registry.ReceiverSlots]
 	collected atomic.Pointer[Registry] // whose receivers are collected; nil: none yet
 }
@@ -41,16 +39,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		living:   gauge("receivers", "Receiver actors that live on this node."),
 		shareless: gauge("receivers_without_share",
 			"Receiver actors on this node whose share of the limits is zero."),
-		factsKept: counter("receiver_facts_kept_total", "Facts about receivers that were written to the ledger."),
-		factsLost: counter("receiver_facts_lost_total", "Facts about receivers that were lost because their queue was full."),
-		factsRead: counter("receiver_facts_read_total", "Facts about receivers that were read from the ledger."),
 	}
 	silent := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_smtp_sessions_silent",
 		Help: "SMTP sessions that ended here and that receivers may still hold."}, m.silent)
 	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_receivers_waiting",
 		Help: "Receiver actors that wait until fewer than smtp.receivers_at_once have work on this node."}, m.waiting)
-	r.MustRegister(waiting, status.NewCollector(m.survey), silent, m.sessions, m.opened, m.living, m.shareless, m.factsKept, m.factsLost,
-		m.factsRead)
+	r.MustRegister(waiting, status.NewCollector(m.survey), silent, m.sessions, m.opened, m.living, m.shareless)
 	return m
 }
 

@@ -38,10 +38,8 @@ func (l *Registry) stateWriter(o Options) *facts.Writer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.writer == nil {
-		m := o.Metrics
 		l.facts = o.Facts
-		l.writer = facts.NewWriter(facts.Options{Store: o.Facts, Of: "receivers", Log: o.Log, Guard: o.Guard,
-			Counts: facts.Counters{Kept: m.factsKept, Lost: m.factsLost, Read: m.factsRead}})
+		l.writer = facts.NewWriter(facts.Options{Store: o.Facts, Of: "receivers", Log: o.Log, Guard: o.Guard})
 		l.sources = o.Sources
 	}
 	return l.writer

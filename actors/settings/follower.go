@@ -42,8 +42,7 @@ type Follower struct {
 
 	// Used by the following goroutine, and by Start before it runs.
 	last    []ledger.ThrottleOverride // as the ledger told them
-	applied []uuid.UUID
-	holding []ledger.ThrottleOverride // those of applied
+	holding []ledger.ThrottleOverride // those in the table
 	failing bool
 }
 
@@ -85,13 +84,13 @@ func (f *Follower) WeightOf(workspace string) int {
 func (f *Follower) apply() {
 	now := f.options.Clock()
 	var holding []ledger.ThrottleOverride
-	var ids []uuid.UUID
 	for _, o := range f.last {
 		if o.Expires.After(now) {
-			holding, ids = append(holding, o), append(ids, o.ID)
+			holding = append(holding, o)
 		}
 	}
-	if slices.Equal(ids, f.applied) {
+	same := func(a, b ledger.ThrottleOverride) bool { return a.ID == b.ID }
+	if slices.EqualFunc(holding, f.holding, same) {
 		return
 	}
 	rules := f.rules(holding)
@@ -100,7 +99,7 @@ func (f *Follower) apply() {
 		return
 	}
 	f.logEnded(holding, now)
-	f.applied, f.holding = ids, holding
+	f.holding = holding
 	f.options.Log.Info("overrides in force", "overrides", len(rules))
 	f.options.Replan()
 }

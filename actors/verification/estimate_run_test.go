@@ -258,8 +258,9 @@ func (m mix) starts(w *world, book Book) (r *run, tell func(any)) {
 		}
 	})
 	o := w.options(book)
-	o.DomainsMax, o.Domain.Waits, o.Domain.GiveUpAfter = m.domainsMax, m.waits, 6*time.Hour
-	o.Domain.ControlPauses = nil
+	o.DomainsMax, o.Domain.GiveUpAfter = m.domainsMax, 6*time.Hour
+	o.Domain.Waits = func(string) []time.Duration { return m.waits }
+	o.Domain.ControlPauses = []time.Duration{2 * time.Second, 15 * time.Second}
 	o.Domain.Route = func(_ context.Context, name string) (mx.Route, error) {
 		receiver, h := m.at(name)
 		mu.Lock()

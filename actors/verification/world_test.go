@@ -177,7 +177,8 @@ func (w *world) options(book Book) Options {
 				return r.Receiver
 			},
 			Resolve: func(string) *actor.PID { return w.receiver },
-			Waits:   []time.Duration{10 * time.Millisecond}, GiveUpAfter: 2 * time.Hour,
+			Version: func() uint64 { return 0 }, GiveUpAfter: 2 * time.Hour,
+			Waits:         func(string) []time.Duration { return []time.Duration{10 * time.Millisecond} },
 			ControlPauses: []time.Duration{10 * time.Millisecond}}}
 }
 

@@ -12,14 +12,10 @@ import (
 	"rollcall/smtp/mx"
 )
 
-// Bits of Attempt.flags.
-const (
-	flagTLS = 1 << iota
-	flagWide
-	flagVoid
-	flagOthers
-	flagBare
-)
+// flagsOf gives the flags of an attempt in the order of their bits in Attempt.flags.
+func flagsOf(a *evidence.Attempt) [5]*bool {
+	return [...]*bool{&a.TLS, &a.Wide, &a.Void, &a.Others, &a.Bare}
+}
 
 // Texts numbers the texts of one Results. The zero value is ready.
 type Texts struct {
@@ -83,8 +79,8 @@ func (t *Texts) Attempts(attempts []evidence.Attempt) []*Attempt {
 // put fills the message form of an attempt.
 func (t *Texts) put(m *Attempt, a *evidence.Attempt) {
 	flags := uint32(0)
-	for i, on := range [...]bool{a.TLS, a.Wide, a.Void, a.Others, a.Bare} {
-		if on {
+	for i, on := range flagsOf(a) {
+		if *on {
 			flags |= 1 << i
 		}
 	}
@@ -144,9 +140,10 @@ func (d *Reader) attempt(m *Attempt) evidence.Attempt {
 	a := evidence.Attempt{At: Time(m.GetAtMs()), Host: text(m.GetHost(), evidence.NameMax),
 		Source: text(m.GetSource(), evidence.NameMax), Text: text(m.GetText(), evidence.TextMax),
 		Rule: text(m.GetRule(), evidence.NameMax), Version: m.GetVersion(),
-		Enhanced: enhancedCode(m.GetEnhanced()),
-		TLS:      m.GetFlags()&flagTLS != 0, Wide: m.GetFlags()&flagWide != 0, Void: m.GetFlags()&flagVoid != 0,
-		Others: m.GetFlags()&flagOthers != 0, Bare: m.GetFlags()&flagBare != 0}
+		Enhanced: enhancedCode(m.GetEnhanced())}
+	for i, on := range flagsOf(&a) {
+		*on = m.GetFlags()>>i&1 == 1
+	}
 	if n := m.GetCode(); n <= 999 {
 		a.Code = int(n)
 	}

@@ -37,7 +37,7 @@ type Traces struct {
 // trace holds the session lines of one receiver, or of those that a rule's name stands for.
 type trace struct {
 	stands func(key string) bool
-	until  atomic.Int64        // Unix nanoseconds
+	until  time.Time           // guarded by Traces.mu
 	lines  []inspect.TraceLine // guarded by Traces.mu; a ring
 	next   int                 // guarded by Traces.mu; its oldest, when it is full
 }
@@ -63,7 +63,7 @@ func (t *Traces) Read(
 		t.of[key] = one
 		t.on.Store(int32(len(t.of)))
 	}
-	one.until.Store(now.Add(traceFor).UnixNano())
+	one.until = now.Add(traceFor)
 	out := []inspect.TraceLine{}
 	for i := range one.lines {
 		line := &one.lines[(one.next+i)%len(one.lines)]
@@ -77,7 +77,7 @@ func (t *Traces) Read(
 // expire ends the traces that nobody reads. Under mu.
 func (t *Traces) expire(now time.Time) {
 	for key, one := range t.of {
-		if now.UnixNano() >= one.until.Load() {
+		if !now.Before(one.until) {
 			delete(t.of, key)
 		}
 	}

@@ -279,6 +279,7 @@ func (n *Node) workOptions(c config.Config, id uuid.UUID, resolver *mx.Resolver,
 		key, _ := n.table.Match(r.Receiver, names, r.Domain)
 		return key
 	}
+	waits := durations(c.Retry.GreylistWaits) // of receivers without their own
 	return dispatcher.Options{
 		Book: n.Book, Node: id, Log: o.log, LeasesMax: c.Limits.FilesAtOnce, BytesMax: c.Limits.FileBytesAtOnce,
 		Ahead: n.Cluster.Ahead, Weight: n.settings.Weight, Metrics: dispatcher.NewMetrics(o.registry),
@@ -288,10 +289,14 @@ func (n *Node) workOptions(c config.Config, id uuid.UUID, resolver *mx.Resolver,
 			Left: &n.work.left, Log: o.log, Metrics: verification.NewMetrics(o.registry),
 			Domain: domain.Options{Route: resolver.Lookup, Match: match,
 				Version: n.table.Version,
-				WaitsOf: func(key string) []time.Duration { return n.table.For(key).Waits.List() },
-				Facts:   facts, Load: domainLoad(o.registry, n.settings.Weight), Log: o.log,
+				Waits: func(key string) []time.Duration {
+					if own := n.table.For(key).Waits.List(); len(own) > 0 {
+						return own
+					}
+					return waits
+				},
+				Facts: facts, Load: domainLoad(o.registry, n.settings.Weight), Log: o.log,
 				Resolve:       receiver.Resolver(n.Cluster.Resolve),
-				Waits:         durations(c.Retry.GreylistWaits),
 				ControlPauses: durations(c.Retry.ControlWaits),
 				GiveUpAfter:   c.Retry.GiveUpAfter.Duration}},
 	}
