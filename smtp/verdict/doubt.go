@@ -41,6 +41,7 @@ var doubtful = sync.OnceValue(func() machine {
 // beside it. Rules about certain hosts, and the operator's, know what they say.
 type doubts struct {
 	of    found // the rules that it is about
+	said  found // these, and those that say as much bare
 	relay found // rules that take a code for a domain that is not served
 	words machine
 }
@@ -52,6 +53,9 @@ func newDoubts(rules []*rule) doubts {
 	for i, r := range rules {
 		if !strings.HasPrefix(r.file.name, genericPrefix) {
 			continue
+		}
+		if r.verdict.Outcome == smtp.Invalid {
+			d.said.set(i)
 		}
 		switch {
 		case r.verdict.Outcome == smtp.Invalid && !r.verdict.Bare:

@@ -258,9 +258,9 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 		}
 	}
 	i := s.first(&rules, a, enhanced)
-	if i >= 0 && s.doubts.of.has(i) {
+	if i >= 0 && s.doubts.said.has(i) {
 		if certain := withoutConditions(text); certain != text {
-			rules = s.dropUnfound(rules, &s.doubts.of, certain)
+			rules = s.dropUnfound(rules, &s.doubts.said, certain)
 			i = s.first(&rules, a, enhanced)
 		}
 	}

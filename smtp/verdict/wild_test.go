@@ -61,6 +61,7 @@ func TestSizeIsNotFullness(t *testing.T) {
 func TestManyMessagesInAMailboxAreNotOurPace(t *testing.T) {
 	full := append(draw(t, "(|There are |Sorry, )too (many messages|many mails|much mail) in (this|the|user's|recipient's) (mailbox|inbox|account)"),
 		draw(t, "(|User's |This )(mailbox|account|inbox|folder) (has|holds|contains) too (many messages|many emails|much mail)")...)
+	full = append(full, draw(t, "Too many (messages|mails) (stored|kept|held) for (this|that) (mailbox|recipient|user)")...)
 	ours := draw(t, "(|You have sent )too many (messages|mails|emails) (from your host|in this session|per connection|in the last hour|sent)")
 	for _, code := range []string{"552 ", "552 5.2.2 ", "550 ", "550 5.1.1 ", "554 5.0.0 ", "452 ", "450 4.2.2 ",
 		"421 4.2.2 "} {
