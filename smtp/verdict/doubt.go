@@ -83,7 +83,7 @@ func (d *doubts) weaken(i int, v Verdict, text string) Verdict {
 	switch other := speaksOfYou(plain) || speaksOfThings(plain); {
 	case other, seen.has(0) && d.relay.has(i):
 		v.Outcome, v.Action, v.Reason, v.Blame = smtp.Undecided, ActRetry, smtp.Policy, smtp.BlameNobody
-	case seen.has(0), ofOthers.MatchString(plain) && strings.IndexByte(plain, evidence.MarkAsked) < 0:
+	case seen.has(0), speaksOfOthers(plain):
 		v.Bare = true
 	}
 	return v
@@ -93,6 +93,12 @@ func (d *doubts) weaken(i int, v Verdict, text string) Verdict {
 var ofOthers = regexp.MustCompile(
 	`(?:^|[^a-z])address(?: (?:(?:is|was) )?(?:unknown|invalid|not (?:found|known)))?:? [[(]?~` +
 		`|(?:^|[^a-z])~[])]?:? (?:(?:unknown|invalid) )?address(?:$|[^a-z])`)
+
+// speaksOfOthers reports whether a text names another address than the one that was asked, and says something of it.
+func speaksOfOthers(text string) bool {
+	return strings.IndexByte(text, evidence.MarkAsked) < 0 && strings.IndexByte(text, '~') >= 0 &&
+		ofOthers.MatchString(text)
+}
 
 // ofReaders is what is theirs who ask and says nothing of them: their mail, and what they may do about it.
 var ofReaders = regexp.MustCompile(`your (e-? ?|original |)(mails?|messages?|letters?|recipient('?s|)|spelling|` +
