@@ -95,7 +95,7 @@ func (d *guardedDialer) control(network, address string, _ syscall.RawConn) erro
 		return fmt.Errorf("%w: port %d", ErrForbiddenAddress, at.Port())
 	}
 	if !d.guard.Allows(at.Addr()) {
-		return fmt.Errorf("%w: special-use", ErrForbiddenAddress)
+		return fmt.Errorf("%w: a special-use address", ErrForbiddenAddress)
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func read(answer *dns.Msg, qtype uint16) ([]dns.RR, error) {
 	case answer.Truncated:
 		return nil, fmt.Errorf("%w: the answer is cut", errDNS)
 	case len(answer.Answer) == 0 && !answer.Authoritative && !answer.RecursionAvailable:
-		return nil, fmt.Errorf("%w: DNS server returned a referral", errDNS)
+		return nil, fmt.Errorf("%w: the DNS server only names other servers", errDNS)
 	}
 	var out []dns.RR
 	for _, rr := range answer.Answer {

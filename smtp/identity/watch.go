@@ -269,7 +269,7 @@ func (o Options) Validate() error {
 	case o.Jitter == nil || o.Log == nil || o.Changed == nil:
 		return fmt.Errorf("%w: no jitter, log or changed", ErrOptions)
 	case len(o.Hosts) > 0 && len(o.Ways) == 0:
-		return fmt.Errorf("%w: hosts to reach and no way", ErrOptions)
+		return fmt.Errorf("%w: hosts to reach, but nothing that connects to them", ErrOptions)
 	}
 	return nil
 }

@@ -94,14 +94,14 @@ func (o Options) Validate() error {
 	}
 	switch {
 	case o.Timeout <= 0 || o.Timeout > TimeoutMax:
-		return fmt.Errorf("%w: timeout %s: from more than 0 to %s", ErrOptions, o.Timeout, TimeoutMax)
+		return fmt.Errorf("%w: the timeout is %s: it must be more than 0 and at most %s", ErrOptions, o.Timeout, TimeoutMax)
 	case o.Allow == nil:
 		return fmt.Errorf("%w: nothing says which addresses may be dialled", ErrOptions)
 	case o.TTLMin < time.Second || o.TTLMax > TTLMaxMax || o.TTLMin > o.TTLMax:
-		return fmt.Errorf("%w: TTL from %s to %s: has to lie in 1s to %s",
+		return fmt.Errorf("%w: TTLs from %s to %s: they must lie between 1s and %s",
 			ErrOptions, o.TTLMin, o.TTLMax, TTLMaxMax)
 	case o.CacheMax < 1 || o.CacheMax > CacheMaxMax:
-		return fmt.Errorf("%w: cache of %d: from 1 to %d", ErrOptions, o.CacheMax, CacheMaxMax)
+		return fmt.Errorf("%w: a cache of %d names: it must hold 1 to %d", ErrOptions, o.CacheMax, CacheMaxMax)
 	}
 	return nil
 }
@@ -110,10 +110,10 @@ func (o Options) Validate() error {
 func readServers(path string) ([]string, error) {
 	config, err := dns.ClientConfigFromFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("%w: no servers configured, and the system's not readable: %w", ErrOptions, err)
+		return nil, fmt.Errorf("%w: no servers are configured, and those of the system cannot be read: %w", ErrOptions, err)
 	}
 	if len(config.Servers) == 0 {
-		return nil, fmt.Errorf("%w: no servers configured, and none in %s", ErrOptions, path)
+		return nil, fmt.Errorf("%w: no servers are configured, and %s has none", ErrOptions, path)
 	}
 	servers := make([]string, 0, len(config.Servers))
 	for _, s := range config.Servers[:min(len(config.Servers), serversMax)] {
