@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,7 +62,7 @@ func TestSizeIsNotFullness(t *testing.T) {
 func TestManyMessagesInAMailboxAreNotOurPace(t *testing.T) {
 	full := append(draw(t, "(|There are |Sorry, )too (many messages|many mails|much mail) in (this|the|user's|recipient's) (mailbox|inbox|account)"),
 		draw(t, "(|User's |This )(mailbox|account|inbox|folder) (has|holds|contains) too (many messages|many emails|much mail)")...)
-	full = append(full, draw(t, "Too many (messages|mails) (stored|kept|held) for (this|that) (mailbox|recipient|user)")...)
+	full = append(full, draw(t, "Too many (messages|mails) (stored|kept|held) for (this|that) (mailbox|user)")...)
 	ours := draw(t, "(|You have sent )too many (messages|mails|emails) (from your host|in this session|per connection|in the last hour|sent)")
 	for _, code := range []string{"552 ", "552 5.2.2 ", "550 ", "550 5.1.1 ", "554 5.0.0 ", "452 ", "450 4.2.2 ",
 		"421 4.2.2 "} {
@@ -73,6 +74,22 @@ func TestManyMessagesInAMailboxAreNotOurPace(t *testing.T) {
 		}
 		for _, text := range ours {
 			if v := judgeAt(t, code+text, "mx.example.com"); v.Blame == smtp.BlameAddress {
+				t.Errorf("%s%s: %s by %s", code, text, v.golden(), v.Rule)
+			}
+		}
+	}
+}
+
+// A file, a table or a login that is missing or locked is no mailbox, nor is what is only said under a condition.
+func TestThingsBesideAMailboxAreNoMailbox(t *testing.T) {
+	const missing = " (not found|does not exist|is unknown)"
+	for _, text := range slices.Concat(
+		draw(t, "(|The |Sorry, )(alias|user|mailbox) (file|map|index)"+missing),
+		draw(t, "(|The )(ticket|newsletter|certificate|transaction)"+missing),
+		draw(t, "(|The )authenticated (user|account)"+missing),
+		draw(t, "(If|In case) the (user|mailbox|account) (does not exist|is unknown|is disabled), (contact|ask) us")) {
+		for _, code := range []string{"550 ", "554 ", "550 5.0.0 "} {
+			if v := judgeAt(t, code+text, "mx.example.com"); v.Outcome == smtp.Invalid {
 				t.Errorf("%s%s: %s by %s", code, text, v.golden(), v.Rule)
 			}
 		}
