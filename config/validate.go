@@ -67,7 +67,8 @@ func (c Config) faults() []fault {
 func (c Config) checkListeners(k *checker) {
 	k.listen("http.listen", c.HTTP.Listen)
 	k.listen("upload.listen", c.Upload.Listen)
-	c.checkEncryption(k)
+	k.pair("http", c.HTTP.TLSCert, c.HTTP.TLSKey)
+	k.pair("upload", c.Upload.TLSCert, c.Upload.TLSKey)
 	c.Admin.check(k)
 	c.checkClear(k)
 	k.distinct("upload.listen", c.Upload.Listen, "http.listen", c.HTTP.Listen)
@@ -278,13 +279,7 @@ func nearby(text string) bool {
 		return false
 	}
 	a, err := netip.ParseAddr(u.Hostname())
-	return u.Hostname() == "localhost" || err == nil && (a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast())
-}
-
-// checkEncryption requires both files of each listener that encrypts.
-func (c Config) checkEncryption(k *checker) {
-	k.pair("http", c.HTTP.TLSCert, c.HTTP.TLSKey)
-	k.pair("upload", c.Upload.TLSCert, c.Upload.TLSKey)
+	return onThisMachine(u.Hostname()) || err == nil && (a.IsPrivate() || a.IsLinkLocalUnicast())
 }
 
 // checkClear refuses unencrypted listeners that others can reach.
@@ -532,11 +527,7 @@ func hostName(s string) bool {
 // loopback reports whether host:port is on this machine only.
 func loopback(hostPort string) bool {
 	host, _, err := net.SplitHostPort(hostPort)
-	if err != nil {
-		return false
-	}
-	a, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && a.IsLoopback()
+	return err == nil && onThisMachine(host)
 }
 
 // offLoopback reports whether host:port can be reached from other machines.

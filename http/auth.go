@@ -34,11 +34,16 @@ func (s *Server) admit(ctx context.Context, r *request) bool {
 		s.refuse(r, api.OriginNotAllowed, 0)
 		return false
 	}
+	return takeRate(s, r, r.route == routeVerifications && !r.read)
+}
+
+// takeRate counts a request against the rate of its key; above that it answers and returns false.
+func takeRate(s *Server, r *request, create bool) bool {
 	bucket, name := s.limits.reads, "reads"
-	if r.route == routeVerifications && !r.read {
+	if create {
 		bucket, name = s.limits.creates, "creates"
 	}
-	if wait := bucket.takeToken(key.ID); wait > 0 {
+	if wait := bucket.takeToken(r.key.ID); wait > 0 {
 		s.limited(r, name, wait)
 		return false
 	}

@@ -159,13 +159,7 @@ func (s *Server) act(r *request, a Act) {
 		s.refuse(r, api.Overloaded, listen.Jitter(10, 10))
 		return
 	}
-	bucket, name := s.limits.reads, "reads"
-	if a.Operation == Create {
-		bucket, name = s.limits.creates, "creates"
-	}
-	if wait := bucket.takeToken(r.key.ID); wait > 0 {
-		s.metrics.limited.WithLabelValues(name).Inc()
-		s.refuse(r, api.RateLimited, seconds(wait, 1, 60))
+	if !takeRate(s, r, a.Operation == Create) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.span.Under(context.Background()), ledgerTimeout)

@@ -181,21 +181,16 @@ func (c *proxiedConn) beginsWith(signature []byte) (bool, error) {
 	for i := range signature {
 		got, err := c.head.Peek(i + 1)
 		if len(got) <= i {
-			return false, readable(err, i)
+			if i > 0 { // the next reader meets the error after the buffered bytes
+				err = nil
+			}
+			return false, err
 		}
 		if got[i] != signature[i] {
 			return false, nil
 		}
 	}
 	return true, nil
-}
-
-// readable returns no error while bytes are buffered for the next reader, who will meet the error after them.
-func readable(err error, bytes int) error {
-	if bytes > 0 {
-		return nil
-	}
-	return err
 }
 
 // header reads a header of version 2.

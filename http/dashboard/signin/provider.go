@@ -447,8 +447,11 @@ func (s *Service) welcome(ctx context.Context, who Who, chosen []ledger.Hash, to
 		return ErrNotInvited
 	}
 	_, err := s.book.UserByEmail(ctx, who.Email)
-	if !errors.Is(err, ledger.ErrNoSuchUser) {
-		return orElse(err, ErrNotInvited)
+	switch {
+	case err == nil:
+		return ErrNotInvited
+	case !errors.Is(err, ledger.ErrNoSuchUser):
+		return err
 	}
 	invited, err := s.book.Invitations(ctx, who.Email)
 	if err != nil {
@@ -479,14 +482,6 @@ func (s *Service) welcome(ctx context.Context, who Who, chosen []ledger.Hash, to
 		return ErrNotInvited
 	}
 	return nil
-}
-
-// orElse returns an error, or another one if it is nil.
-func orElse(err, other error) error {
-	if err == nil {
-		return other
-	}
-	return err
 }
 
 // keyedID is an id that only this service can make.

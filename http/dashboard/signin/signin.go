@@ -149,7 +149,7 @@ func (s *Service) prove(ctx context.Context, email, password string, b Browser) 
 	if !found.Disabled.IsZero() || len(password) > 4*PasswordMost {
 		kept = ""
 	}
-	good, err := s.hasher.verify(ctx, kept, cut(password, 4*PasswordMost))
+	good, err := s.hasher.verify(ctx, kept, password[:min(len(password), 4*PasswordMost)])
 	if err != nil {
 		return ledger.User{}, err
 	}
@@ -205,8 +205,6 @@ func waitOf(waits []time.Time) error {
 	}
 	return &Wait{Until: until}
 }
-
-func cut(text string, most int) string { return text[:min(len(text), most)] }
 
 // Session returns the session of a cookie. Errors: ledger.ErrNoSuchSession; any other means unknown.
 func (s *Service) Session(ctx context.Context, cookie Token) (ledger.SignedIn, error) {
