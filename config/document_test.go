@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"rollcall/config/effort"
 )
 
 // document is written from the comments of config.go, so the two can't differ.
@@ -39,10 +41,7 @@ func TestTheDocumentSaysWhatTheCommentsSay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := effort.Must(os.ReadFile(document))(t)
 	if string(got) != want {
 		t.Errorf("%s is old: run go test ./config -update", document)
 	}
@@ -51,10 +50,7 @@ func TestTheDocumentSaysWhatTheCommentsSay(t *testing.T) {
 // writeDocument goes through Config and the comments of its source.
 func writeDocument(t *testing.T) string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "config.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := effort.Must(parser.ParseFile(token.NewFileSet(), "config.go", nil, parser.ParseComments))(t)
 	comments := map[string]string{} // by type, or type.field
 	ast.Inspect(file, func(n ast.Node) bool {
 		g, ok := n.(*ast.GenDecl)
@@ -180,9 +176,6 @@ func withoutDefault(comment, text string) string {
 // defaultText writes a default as TOML.
 func defaultText(t *testing.T, v reflect.Value) string {
 	t.Helper()
-	text, err := toml.Marshal(map[string]any{"x": v.Interface()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := effort.Must(toml.Marshal(map[string]any{"x": v.Interface()}))(t)
 	return strings.ReplaceAll(strings.TrimSpace(strings.TrimPrefix(string(text), "x = ")), "'", `"`)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/smtp/throttle"
 )
 
@@ -160,10 +161,7 @@ func TestMissingFile(t *testing.T) {
 
 func TestEnvironmentGoesBeforeFileAndFileBeforeDefault(t *testing.T) {
 	file := write(t, "[smtp]\nport = 2525\nhello_name = \"file.test\"\n")
-	c, err := Load(file, []string{"ROLLCALL_SMTP_HELLO_NAME=environ.test", "PATH=/bin"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := effort.Must(Load(file, []string{"ROLLCALL_SMTP_HELLO_NAME=environ.test", "PATH=/bin"}))(t)
 	if c.SMTP.Port != 2525 || c.SMTP.HelloName != "environ.test" || c.Admin.Listen != "127.0.0.1:8081" {
 		t.Errorf("got port %d, hello name %q, admin %q", c.SMTP.Port, c.SMTP.HelloName, c.Admin.Listen)
 	}
@@ -257,10 +255,7 @@ func TestSettingsThatFollowFromOthers(t *testing.T) {
 		{"ledger", "ROLLCALL_LEDGER_URL=sqlite:x.db", "http://127.0.0.1:8082", "sqlite:x.db"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := Load("", strings.Fields(c.lines))
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := effort.Must(Load("", strings.Fields(c.lines)))(t)
 			if got.Upload.PublicURL != c.upload || got.Ledger.URL != c.ledger {
 				t.Errorf("got %q and %q, want %q and %q", got.Upload.PublicURL, got.Ledger.URL, c.upload, c.ledger)
 			}

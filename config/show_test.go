@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"rollcall/config/effort"
 )
 
 // contract is the operators' contract, key by key; people's files depend on it.
@@ -77,10 +79,7 @@ format = "json"
 `
 
 func TestTheContractsFileSaysTheDefaults(t *testing.T) {
-	got, err := Load(write(t, contract), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := effort.Must(Load(write(t, contract), nil))(t)
 	want := Default()
 	gotText, wantText := show(t, got), show(t, want)
 	if gotText != wantText {
@@ -170,10 +169,7 @@ func TestShowNeverTellsThePassword(t *testing.T) {
 
 func show(t *testing.T, c Config) string {
 	t.Helper()
-	text, err := c.ShowTOML()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := effort.Must(c.ShowTOML())(t)
 	return string(text)
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/smtp/throttle"
 )
 
@@ -42,14 +43,8 @@ func rewrite(t *testing.T, name, text string) {
 // tableOf makes the table of what base and its file say.
 func tableOf(t *testing.T, base Throttle) *throttle.Table {
 	t.Helper()
-	rules, err := LoadThrottle(base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	table, err := throttle.NewTable(rules)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := effort.Must(LoadThrottle(base))(t)
+	table := effort.Must(throttle.NewTable(rules))(t)
 	return table
 }
 
@@ -140,10 +135,7 @@ func TestEveryFieldOfTheThrottleFileAndWhereItStands(t *testing.T) {
 func TestWhereValuesOfTheConfigurationStand(t *testing.T) {
 	file := write(t, "[throttle]\nfile = \"\"\n[throttle.default]\nconnections = 2\n"+
 		"[throttle.receivers.\"a.test\"]\npause = \"yes\"\n")
-	c, err := Load(file, []string{"ROLLCALL_THROTTLE_DEFAULT_RCPT_RATE=9/s"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := effort.Must(Load(file, []string{"ROLLCALL_THROTTLE_DEFAULT_RCPT_RATE=9/s"}))(t)
 	six := 6
 	c.Throttle.Default.PipeliningDepth = &six
 	var got []string
@@ -241,10 +233,7 @@ func TestAllFaultsOfAFileAreToldAtOnce(t *testing.T) {
 func TestCheckThrottleWarns(t *testing.T) {
 	base := throttleBase(t, "")
 	config := write(t, "[throttle.receivers.\"a.test\"]\nconnections = 9\n")
-	loaded, err := Load(config, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	loaded := effort.Must(Load(config, nil))(t)
 	candidate := base.File
 	rewrite(t, candidate, "[receivers.\"google.com\"]\nrcpt_rate = \"60/min\"\nconnections = 20\n"+
 		"[receivers.\"a.test\"]\nconnections = 3\n[receivers.com]\npause = \"no\"\n")
@@ -279,10 +268,7 @@ func TestCheckThrottleWarns(t *testing.T) {
 
 func TestAFaultyThrottleFileIsLoggedAndChangesNothing(t *testing.T) {
 	base := throttleBase(t, "[default]\nconnections = 3\n")
-	file, err := OpenThrottle(base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := effort.Must(OpenThrottle(base))(t)
 	file.watch.every = time.Millisecond
 	if s := file.State(); len(s.Rules) != 1 || s.Err != nil || !s.Found || s.At.IsZero() || s.Changes != nil {
 		t.Errorf("at first: %+v", s)
@@ -324,10 +310,7 @@ func (f *ThrottleFile) again() (ThrottleState, bool) {
 // TestEachVersionOfAThrottleFileIsLoadedOnce, with what it changed.
 func TestEachVersionOfAThrottleFileIsLoadedOnce(t *testing.T) {
 	base := throttleBase(t, "")
-	file, err := OpenThrottle(base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := effort.Must(OpenThrottle(base))(t)
 	change := func(old, now string) []throttle.Change {
 		return []throttle.Change{{Field: throttle.FieldConnections, Old: old, New: now, Where: base.File + ":2"}}
 	}
@@ -364,10 +347,7 @@ func TestEachVersionOfAThrottleFileIsLoadedOnce(t *testing.T) {
 // says something else, and one that says the same is not loaded again.
 func TestAThrottleFileIsComparedByItsContent(t *testing.T) {
 	base := throttleBase(t, "[default]\nconnections = 3\n")
-	file, err := OpenThrottle(base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := effort.Must(OpenThrottle(base))(t)
 	at := file.watch.seen.ModTime()
 	write := func(text string, when time.Time) {
 		t.Helper()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	httpd "rollcall/http"
 	"rollcall/http/api"
 	"rollcall/http/listen/listentest"
@@ -281,10 +282,7 @@ func TestPanicIsAnInternalError(t *testing.T) {
 // metric reads the sum of a counter.
 func (e *edge) metric(name string) (sum float64) {
 	e.t.Helper()
-	families, err := e.registry.Gather()
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	families := effort.Must(e.registry.Gather())(e.t)
 	for _, f := range families {
 		if f.GetName() == name {
 			for _, m := range f.GetMetric() {
@@ -302,10 +300,7 @@ func (e *edge) metric(name string) (sum float64) {
 func TestStopDoesNotWaitForASilentConnection(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
-	silent, err := net.Dial("tcp", e.server.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	silent := effort.Must(net.Dial("tcp", e.server.Addr().String()))(t)
 	defer silent.Close()
 	e.do(get("/v1/credits"))                                       // accepted after the silent one
 	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second) // below the time for a request

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/valyala/fasthttp"
 
+	"rollcall/config/effort"
 	httpd "rollcall/http"
 	"rollcall/http/api"
 )
@@ -29,10 +30,7 @@ func hammer(b *testing.B, address string, raw []byte, n int) float64 {
 	b.Helper()
 	conns := make([]net.Conn, benchConns)
 	for i := range conns {
-		c, err := net.Dial("tcp", address)
-		if err != nil {
-			b.Fatal(err)
-		}
+		c := effort.Must(net.Dial("tcp", address))(b)
 		defer c.Close()
 		conns[i] = c
 	}
@@ -61,10 +59,7 @@ func hammer(b *testing.B, address string, raw []byte, n int) float64 {
 // bareServer is the smallest server that the library can make: a map of keys to answers. It gives its address.
 func bareServer(b *testing.B, key string) string {
 	known := map[string]string{key: `{"credits":1000000}`}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	l := effort.Must(net.Listen("tcp", "127.0.0.1:0"))(b)
 	s := &fasthttp.Server{Handler: func(ctx *fasthttp.RequestCtx) {
 		answer, ok := known[string(ctx.Request.Header.Peek("X-API-Key"))]
 		if !ok {
@@ -149,10 +144,7 @@ func guess(b *testing.B, e *edge) (stop func() (perSecond float64)) {
 	var wg sync.WaitGroup
 	var sent atomic.Int64
 	for range 10 {
-		c, err := net.Dial("tcp", e.server.Addr().String())
-		if err != nil {
-			b.Fatal(err)
-		}
+		c := effort.Must(net.Dial("tcp", e.server.Addr().String()))(b)
 		wg.Go(func() {
 			defer c.Close()
 			r, tick := bufio.NewReader(c), time.NewTicker(10*time.Millisecond)
@@ -188,10 +180,7 @@ func BenchmarkGoodKeyBesideBadKeys(b *testing.B) {
 		o.Log = slog.New(slog.DiscardHandler)
 	})
 	stop := guess(b, e)
-	good, err := net.Dial("tcp", e.server.Addr().String())
-	if err != nil {
-		b.Fatal(err)
-	}
+	good := effort.Must(net.Dial("tcp", e.server.Addr().String()))(b)
 	defer good.Close()
 	r, raw := bufio.NewReader(good), []byte("GET /v1/credits HTTP/1.1\r\nHost: a\r\nX-API-Key: "+e.key+"\r\n\r\n")
 	var res fasthttp.Response

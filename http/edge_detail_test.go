@@ -19,6 +19,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/config/effort"
 	httpd "rollcall/http"
 	"rollcall/http/api"
 	"rollcall/http/listen/listentest"
@@ -317,10 +318,7 @@ func (e *edge) startDownload() io.Reader {
 	id := e.verified(60000, results(60000)).String()
 	req, _ := http.NewRequest("GET", e.url+"/v1/verifications/"+id+"/results", nil)
 	req.Header.Set("X-API-Key", e.key)
-	slow, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	slow := effort.Must(http.DefaultTransport.RoundTrip(req))(e.t)
 	e.t.Cleanup(func() { _ = slow.Body.Close() })
 	return slow.Body
 }

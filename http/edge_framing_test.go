@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	httpd "rollcall/http"
 	"rollcall/http/listen"
 	"rollcall/http/listen/listentest"
@@ -22,10 +23,7 @@ import (
 // that does not expect a refusal.
 func exchange(t *testing.T, e *edge, raw string) []answer {
 	t.Helper()
-	c, err := net.Dial("tcp", e.server.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := effort.Must(net.Dial("tcp", e.server.Addr().String()))(t)
 	defer c.Close()
 	if err := c.SetDeadline(time.Now().Add(15 * time.Second)); err != nil {
 		t.Fatal(err)
@@ -255,12 +253,9 @@ func TestTargets(t *testing.T) {
 func TestBodyThatEnds(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
-	c, err := net.Dial("tcp", e.server.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := effort.Must(net.Dial("tcp", e.server.Addr().String()))(t)
 	defer c.Close()
-	_, err = fmt.Fprintf(c, "POST /v1/verifications HTTP/1.1\r\nHost: a\r\nX-API-Key: %s\r\nIdempotency-Key: "+
+	_, err := fmt.Fprintf(c, "POST /v1/verifications HTTP/1.1\r\nHost: a\r\nX-API-Key: %s\r\nIdempotency-Key: "+
 		"11111111-1111-4111-8111-111111111111\r\nX-Upload-Content-Length: 1\r\nContent-Length: 100\r\n\r\nhalf",
 		e.key)
 	if err != nil {
@@ -311,10 +306,7 @@ func TestTLS(t *testing.T) {
 	good := "GET /v1/credits HTTP/1.1\r\nHost: a\r\nX-API-Key: " + e.key + "\r\n\r\n"
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		for _, head := range []string{"", listentest.ProxyHeader("192.0.2.1")} {
-			raw, err := net.Dial("tcp", at)
-			if err != nil {
-				t.Fatal(err)
-			}
+			raw := effort.Must(net.Dial("tcp", at))(t)
 			_, _ = io.WriteString(raw, head)
 			c := tls.Client(raw, &tls.Config{RootCAs: trusted, ServerName: "localhost", MinVersion: version,
 				MaxVersion: version, NextProtos: []string{"h2", "http/1.1"}})
@@ -335,10 +327,7 @@ func TestTLS(t *testing.T) {
 	for name, text := range map[string]string{"no TLS": good,
 		"a malformed PROXY header": listentest.ProxyHeader("192.0.2.1")[:13] +
 			"\x12\x00\x00" + good} {
-		c, err := net.Dial("tcp", at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := effort.Must(net.Dial("tcp", at))(t)
 		defer c.Close()
 		if err := c.SetDeadline(time.Now().Add(listentest.Patience)); err != nil {
 			t.Fatal(err)
@@ -362,10 +351,7 @@ func TestLimitsBehindTLS(t *testing.T) {
 		client string
 		status int
 	}{{"192.0.2.1", 401}, {"192.0.2.1", 401}, {"192.0.2.1", 429}, {"192.0.2.2", 401}} {
-		raw, err := net.Dial("tcp", e.server.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := effort.Must(net.Dial("tcp", e.server.Addr().String()))(t)
 		_, _ = io.WriteString(raw, listentest.ProxyHeader(want.client))
 		c := tls.Client(raw, &tls.Config{RootCAs: trusted, ServerName: "localhost"})
 		defer c.Close()
@@ -378,10 +364,7 @@ func TestLimitsBehindTLS(t *testing.T) {
 // trusting has the server believe proxies.
 func trusting(t testing.TB, networks ...string) func(*httpd.Options) {
 	t.Helper()
-	trusted, err := listen.ParseTrusted(networks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	trusted := effort.Must(listen.ParseTrusted(networks))(t)
 	return func(o *httpd.Options) {
 		o.Trusted = trusted
 		o.Limits = httpd.DefaultLimits()
@@ -481,10 +464,7 @@ func TestConnectionsCountForTheClient(t *testing.T) {
 	})
 	const get = "GET /openapi.yaml HTTP/1.1\r\nHost: a\r\n\r\n"
 	open := func(head string) (*bufio.Reader, net.Conn) {
-		c, err := net.Dial("tcp", e.server.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := effort.Must(net.Dial("tcp", e.server.Addr().String()))(t)
 		t.Cleanup(func() { _ = c.Close() })
 		if err := c.SetDeadline(time.Now().Add(listentest.Patience)); err != nil {
 			t.Fatal(err)

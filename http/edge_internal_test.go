@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 
+	"rollcall/config/effort"
 	"rollcall/http/api"
 	"rollcall/http/listen"
 	"rollcall/ledger"
@@ -122,10 +123,7 @@ func FuzzCreateHeaders(f *testing.F) {
 }
 
 func FuzzCursor(f *testing.F) {
-	c, err := newCursorSealer(make([]byte, cursorKeyBytes))
-	if err != nil {
-		f.Fatal(err)
-	}
+	c := effort.Must(newCursorSealer(make([]byte, cursorKeyBytes)))(f)
 	workspace := uuid.New()
 	p := ledger.Position{Created: time.UnixMilli(1_760_000_000_123), ID: uuid.New()}
 	good := c.seal(p, workspace, ledger.Bulk)

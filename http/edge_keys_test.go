@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	httpd "rollcall/http"
 	"rollcall/http/api"
 	"rollcall/http/listen"
@@ -220,10 +221,7 @@ func TestNoRoomForANewFile(t *testing.T) {
 // counted reads a counter by one of its labels.
 func (e *edge) counted(name, label, value string) float64 {
 	e.t.Helper()
-	families, err := e.registry.Gather()
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	families := effort.Must(e.registry.Gather())(e.t)
 	for _, f := range families {
 		if f.GetName() != name {
 			continue

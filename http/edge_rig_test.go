@@ -24,6 +24,7 @@ import (
 	httpd "rollcall/http"
 	"rollcall/http/api"
 	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
 )
@@ -245,34 +246,21 @@ func (e *edge) verified(total int64, settled []ledger.Result) uuid.UUID {
 	return id
 }
 
+// engine is what an engine does, at a node of its own.
+func (e *edge) engine() *ledgertest.Fixture {
+	return &ledgertest.Fixture{Book: e.book, T: e.t, Workspace: e.workspace, Node: uuid.New()}
+}
+
 // upload stores the n bytes of a file.
 func (e *edge) upload(id uuid.UUID, n int) {
 	e.t.Helper()
-	ctx := context.Background()
-	u, err := e.book.OpenUpload(ctx, id)
-	if err == nil {
-		_, err = e.book.AppendChunk(ctx, id, u.Writer, u.Durable, bytes.Repeat([]byte("a"), n))
-	}
-	if err != nil {
-		e.t.Fatalf("upload: %v", err)
-	}
+	e.engine().FillsWith(ledger.Verification{ID: id}, bytes.Repeat([]byte("a"), n))
 }
 
 // lease takes the lease of a verification.
 func (e *edge) lease(id uuid.UUID) ledger.Lease {
 	e.t.Helper()
-	node := uuid.New()
-	leased, err := e.book.Lease(context.Background(), node, 100, time.Minute)
-	if err != nil {
-		e.t.Fatalf("lease: %v", err)
-	}
-	for _, v := range leased {
-		if v.ID == id {
-			return ledger.Lease{Verification: id, Node: node, Epoch: v.Epoch}
-		}
-	}
-	e.t.Fatalf("verification %s cannot be leased", id)
-	return ledger.Lease{}
+	return e.engine().Takes(id)
 }
 
 // results are n settled addresses.
@@ -402,10 +390,7 @@ func (c *answerChecker) check(t testing.TB, sent call, a answer) {
 	if a.status >= 400 {
 		c.checkError(t, sent, a)
 	}
-	req, err := http.NewRequest(sent.method, sent.path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := effort.Must(http.NewRequest(sent.method, sent.path, nil))(t)
 	route, params, err := c.router.FindRoute(req)
 	if err != nil || a.status == 400 || a.status == 405 || a.status == 411 || a.status == 431 {
 		return

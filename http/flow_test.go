@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/config/effort"
 	httpd "rollcall/http"
 	"rollcall/http/api"
 	"rollcall/http/listen/listentest"
@@ -41,20 +42,12 @@ func newFlow(t *testing.T) *flow {
 	e := newEdge(t, func(o *httpd.Options) {
 		o.PublicUpload = func(id uuid.UUID) string { return tokens.URL(storageURL, id) }
 	})
-	key, err := e.book.Secret(context.Background(), "upload-url", upload.TokenKeyBytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if tokens, err = upload.NewTokens(key); err != nil {
-		t.Fatal(err)
-	}
+	key := effort.Must(e.book.Secret(context.Background(), "upload-url", upload.TokenKeyBytes))(t)
+	tokens = effort.Must(upload.NewTokens(key))(t)
 	o := upload.DefaultOptions()
 	o.Listen, o.Book, o.Tokens = "127.0.0.1:0", e.book, tokens
 	o.Wake, o.Log, o.Registerer = func() {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry()
-	storage, err := upload.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	storage := effort.Must(upload.New(o))(t)
 	if err := storage.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -147,10 +140,7 @@ func send(req *http.Request) (int, http.Header, []byte, error) {
 
 func (f *flow) must(method, path string, headers map[string]string, into any, want ...int) int {
 	f.Helper()
-	status, err := f.ask(method, path, headers, into, want...)
-	if err != nil {
-		f.Fatal(err)
-	}
+	status := effort.Must(f.ask(method, path, headers, into, want...))(f)
 	return status
 }
 
@@ -193,10 +183,7 @@ func (f *flow) create(file string) (uuid.UUID, string) {
 // put sends bytes to storage without any key, and gives status and Range.
 func (f *flow) put(url, contentRange, body string) (int, string) {
 	f.Helper()
-	req, err := http.NewRequest("PUT", url, strings.NewReader(body))
-	if err != nil {
-		f.Fatal(err)
-	}
+	req := effort.Must(http.NewRequest("PUT", url, strings.NewReader(body)))(f)
 	req.Header.Set("Content-Type", "text/csv")
 	req.Header.Set("Content-Range", contentRange)
 	status, header, _, err := send(req)
@@ -280,10 +267,7 @@ func (f *flow) lease(id uuid.UUID) ledger.Lease {
 func (f *flow) prepare(l ledger.Lease, file string, duplicates int64) {
 	f.Helper()
 	ctx := context.Background()
-	stored, err := f.edge.book.OpenFile(ctx, l.Verification)
-	if err != nil {
-		f.Fatal(err)
-	}
+	stored := effort.Must(f.edge.book.OpenFile(ctx, l.Verification))(f)
 	defer stored.Close()
 	if b, err := io.ReadAll(stored); err != nil || string(b) != file {
 		f.Fatalf("stored %d bytes, %v; sent %d", len(b), err, len(file))
@@ -455,10 +439,7 @@ func TestUnderfundedFileResumesByItself(t *testing.T) {
 func (f *flow) poorCustomer(credits ledger.Credits) (workspace uuid.UUID, key, keyID string) {
 	f.Helper()
 	ctx := context.Background()
-	w, err := f.edge.book.CreateWorkspace(ctx, uuid.New(), "poor")
-	if err != nil {
-		f.Fatal(err)
-	}
+	w := effort.Must(f.edge.book.CreateWorkspace(ctx, uuid.New(), "poor"))(f)
 	text, k := api.NewKey()
 	made := ledger.Key{ID: k.ID, Workspace: w.ID, SecretSHA256: k.SHA256}
 	if _, err := f.edge.book.CreateKey(ctx, made); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/valyala/fasthttp"
 
+	"rollcall/config/effort"
 	httpd "rollcall/http"
 	"rollcall/http/api"
 	"rollcall/ledger"
@@ -221,10 +222,7 @@ func TestPagesAreRefusedWhileTheServerStops(t *testing.T) {
 		ended <- e.server.Stop(ctx)
 	}()
 	for {
-		p, err := e.try(get("/other", "X-API-Key", "-"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := effort.Must(e.try(get("/other", "X-API-Key", "-")))(t)
 		if p.status == http.StatusServiceUnavailable && string(p.body) == "refused service_unavailable" {
 			break
 		}

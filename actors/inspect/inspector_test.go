@@ -16,6 +16,7 @@ import (
 
 	"rollcall/cluster"
 	"rollcall/cluster/gossip"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/mx"
 	"rollcall/smtp/throttle"
@@ -87,10 +88,7 @@ func (q quietReceivers) Trace(_ time.Time, key, _ string, _ uint64) ([]TraceLine
 // newInspector makes an inspector of node-1 with a table of rules.
 func newInspector(t *testing.T, rules ...throttle.Rule) *Inspector {
 	t.Helper()
-	table, err := throttle.NewTable(rules)
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := effort.Must(throttle.NewTable(rules))(t)
 	c, err := New(Options{Receivers: quietReceivers{traced: map[string]bool{}}, Sources: func(context.Context) []Source {
 		return []Source{{Hello: "probe.example", State: "used"}}
 	}, Table: table, Route: routes,
@@ -266,10 +264,7 @@ func TestANodeAnswersForItself(t *testing.T) {
 	if _, err := c.Answer(ctx, []byte("{")); err == nil {
 		t.Error("half a question was answered")
 	}
-	alone, err := New(c.options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	alone := effort.Must(New(c.options))(t)
 	if _, err := alone.Receivers(ctx); !errors.Is(err, errAlone) {
 		t.Errorf("before it has joined: %v", err)
 	}
@@ -482,10 +477,7 @@ func TestSoftwareThatDecidesIsNamed(t *testing.T) {
 			"node-1": living(ReceiverDetail{Receiver: Receiver{Key: "operator.net"}, Learned: tc.learned, Software: &Software{
 				Name: "Exchange", By: "its greeting", Where: "a manual", PerSession: tc.perSession, PerHour: tc.perHour,
 				Decides: tc.decides}})}})
-		got, err := c.Explain(t.Context(), "customer.example")
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := effort.Must(c.Explain(t.Context(), "customer.example"))(t)
 		perHour, byHour := fieldIn(got, "refused_per_hour")
 		perSession, bySession := fieldIn(got, "refused_per_session")
 		if is := perHour + " " + byHour.Layer + ", " + perSession + " " + bySession.Layer; is != tc.want {

@@ -93,6 +93,23 @@ func EveryNth(n int) func() bool {
 	}
 }
 
+// failer is a testing.TB or a rapid.T.
+type failer interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+// Must gives the value of a call, whose error ends the test: v := effort.Must(f())(t).
+func Must[T any](v T, err error) func(t failer) T {
+	return func(t failer) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
 // spent is the time that the Seeds of this package have taken.
 var spent struct {
 	sync.Mutex

@@ -53,14 +53,8 @@ type rig struct {
 
 func newRig(t *testing.T, changes ...func(*admin.Options)) *rig {
 	t.Helper()
-	store, err := sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := admin.EnsureToken(effort.Folder(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := effort.Must(sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{}))(t)
+	token := effort.Must(admin.EnsureToken(effort.Folder(t)))(t)
 	r := &rig{t: t, book: &sickBook{Store: store}, token: token}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_test_total"}))
@@ -71,10 +65,7 @@ func newRig(t *testing.T, changes ...func(*admin.Options)) *rig {
 	for _, change := range changes {
 		change(&o)
 	}
-	s, err := admin.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := effort.Must(admin.New(o))(t)
 	r.server, r.options = s, o
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
@@ -120,25 +111,16 @@ func codeOf(out map[string]any) string {
 
 func (r *rig) raw(method, path, body, authorization string) (int, string) {
 	r.t.Helper()
-	req, err := http.NewRequest(method, r.url+path, strings.NewReader(body))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	req := effort.Must(http.NewRequest(method, r.url+path, strings.NewReader(body)))(r.t)
 	if authorization != "" {
 		req.Header.Set("Authorization", authorization)
 	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	res := effort.Must(http.DefaultClient.Do(req))(r.t)
 	defer res.Body.Close()
 	if got := res.Header.Get("X-Content-Type-Options"); got != "nosniff" {
 		r.t.Errorf("%s %s: X-Content-Type-Options %q", method, path, got)
 	}
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	text := effort.Must(io.ReadAll(res.Body))(r.t)
 	return res.StatusCode, string(text)
 }
 

@@ -393,10 +393,7 @@ func TestAKeyIsSeenByTheClusterOnly(t *testing.T) {
 	if asked := f.calls(); asked != "" {
 		t.Errorf("the cluster was asked: %s", asked)
 	}
-	raw, err := base64.StdEncoding.DecodeString(canary)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := effort.Must(base64.StdEncoding.DecodeString(canary))(t)
 	secret := admin.KeyCommand{Op: admin.KeyAdd, Key: raw}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
 		seen += fmt.Sprintf(verb, secret) + fmt.Sprintf(verb, &secret) + fmt.Sprintf(verb, secret.Key)

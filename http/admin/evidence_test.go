@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/ledger"
 	ledgerevidence "rollcall/ledger/evidence"
@@ -91,10 +92,7 @@ func settlesCases(d *ledgertest.Fixture, cases []evidence.Case) ledger.Verificat
 // findsEvidence asks for one address.
 func (r *rig) findsEvidence(id, address string) (int, admin.Explanation, string) {
 	r.t.Helper()
-	body, err := json.Marshal(map[string]string{"address": address})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	body := effort.Must(json.Marshal(map[string]string{"address": address}))(r.t)
 	status, text := r.ask("POST", "/v1/verifications/"+id+"/evidence", string(body))
 	var f admin.Explanation
 	if status == 200 {
@@ -230,10 +228,7 @@ func TestReplayEndsWithItsReader(t *testing.T) {
 		for _, o := range ordinals {
 			entries = append(entries, evidence.Entry{Ordinal: o, Case: everyCase()[0]})
 		}
-		packed, err := evidence.Pack(entries)
-		if err != nil {
-			t.Fatal(err)
-		}
+		packed := effort.Must(evidence.Pack(entries))(t)
 		s.Evidence = packed
 		q.Yield = func(ledgerevidence.Replayed) error { return nil }
 		if _, err := ledgerevidence.Replay(t.Context(), one{s}, v.ID, q); !errors.Is(err, evidence.ErrPacked) {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/http/listen"
 	"rollcall/http/listen/listentest"
@@ -29,16 +30,10 @@ func TestKnownHosts(t *testing.T) {
 	}
 	ask := func(path, host string) (status int, body string) {
 		t.Helper()
-		c, err := net.Dial("tcp", r.server.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := effort.Must(net.Dial("tcp", r.server.Addr().String()))(t)
 		defer c.Close()
 		fmt.Fprintf(c, "GET %s HTTP/1.0\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", path, host, r.token)
-		a, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := effort.Must(http.ReadResponse(bufio.NewReader(c), nil))(t)
 		text, _ := io.ReadAll(a.Body)
 		return a.StatusCode, string(text)
 	}
@@ -74,10 +69,7 @@ func TestTheAddressAConnectionCameTo(t *testing.T) {
 func TestAdminTLS(t *testing.T) {
 	t.Parallel()
 	certFile, keyFile, trusted := listentest.WriteCertificate(t, t.TempDir(), time.Now().Add(time.Hour))
-	p, err := listen.LoadPair(certFile, keyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := effort.Must(listen.LoadPair(certFile, keyFile))(t)
 	r := newRig(t, func(o *admin.Options) { o.TLS = p.Config() })
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}}}
 	defer client.CloseIdleConnections()
@@ -98,10 +90,7 @@ func TestUnixSocket(t *testing.T) {
 	}
 	defer os.RemoveAll(folder)
 	path := filepath.Join(folder, "admin.sock")
-	left, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	left := effort.Must(net.Listen("unix", path))(t)
 	left.(*net.UnixListener).SetUnlinkOnClose(false)
 	_ = left.Close()
 	r := newRig(t, func(o *admin.Options) { o.Listen = "unix:" + path })
@@ -125,10 +114,7 @@ func TestUnixSocket(t *testing.T) {
 	for _, taken := range []string{path, file} {
 		o := r.options
 		o.Listen = "unix:" + taken
-		s, err := admin.New(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := effort.Must(admin.New(o))(t)
 		if err := s.Start(); err == nil {
 			t.Errorf("%s is taken over", taken)
 			_ = s.Stop(t.Context())

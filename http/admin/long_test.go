@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/ledger/ledgertest"
 	"rollcall/smtp"
@@ -92,10 +93,7 @@ func TestBackupStreamsOneAtATime(t *testing.T) {
 	}
 	<-closed
 	ctx, cancel := context.WithCancel(t.Context())
-	request, err := http.NewRequestWithContext(ctx, "GET", r.url+"/v1/backup", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := effort.Must(http.NewRequestWithContext(ctx, "GET", r.url+"/v1/backup", nil))(t)
 	request.Header.Set("Authorization", "Bearer "+r.token)
 	gone := make(chan error, 1)
 	go func() {
@@ -142,15 +140,9 @@ func TestBackupThatFails(t *testing.T) {
 		t.Errorf("got %d %v", status, out)
 	}
 	result = io.MultiReader(strings.NewReader("some"), iotest.ErrReader(errors.New("disk")))
-	request, err := http.NewRequest("GET", r.url+"/v1/backup", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := effort.Must(http.NewRequest("GET", r.url+"/v1/backup", nil))(t)
 	request.Header.Set("Authorization", "Bearer "+r.token)
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := effort.Must(http.DefaultClient.Do(request))(t)
 	defer answer.Body.Close()
 	if _, err := io.Copy(io.Discard, answer.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("half a backup: %v", err)

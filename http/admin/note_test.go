@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/http/dashboard/signin"
 	"rollcall/ledger"
@@ -32,10 +33,7 @@ func TestTheLogOfTheNodeHasNoEmail(t *testing.T) {
 		o.Log = slog.New(slog.NewTextHandler(&logs, nil))
 		o.Pages = func(d *admin.Desk) (admin.Pages, error) { desk = d; return nil, nil }
 	})
-	w, err := r.book.CreateWorkspace(t.Context(), uuid.New(), "acme")
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := effort.Must(r.book.CreateWorkspace(t.Context(), uuid.New(), "acme"))(t)
 	const email = "anna@acme.test"
 	for _, c := range []struct {
 		action string

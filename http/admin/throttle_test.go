@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/actors/inspect"
+	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/http/api"
 	"rollcall/ledger"
@@ -132,11 +133,8 @@ func newThrottleRig(t *testing.T, changes ...func(*admin.Options)) *throttleRig 
 	if err := set.Set(throttle.FieldConnections, "7"); err != nil {
 		t.Fatal(err)
 	}
-	table, err := throttle.NewTable([]throttle.Rule{{Name: "example.test", Set: set,
-		Where: map[throttle.Field]string{throttle.FieldConnections: "throttle.toml:3"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := effort.Must(throttle.NewTable([]throttle.Rule{{Name: "example.test", Set: set,
+		Where: map[throttle.Field]string{throttle.FieldConnections: "throttle.toml:3"}}}))(t)
 	r := &throttleRig{survey: &fakeSurvey{table: table}}
 	r.rig = newRig(t, append([]func(*admin.Options){func(o *admin.Options) {
 		o.Survey, o.Throttle, o.Tuned = r.survey, table, func() { r.tuned.Add(1) }
@@ -150,21 +148,12 @@ func newThrottleRig(t *testing.T, changes ...func(*admin.Options)) *throttleRig 
 // as makes one call in somebody's name.
 func (r *throttleRig) as(author, method, path, body string) (int, string) {
 	r.t.Helper()
-	req, err := http.NewRequest(method, r.url+path, strings.NewReader(body))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	req := effort.Must(http.NewRequest(method, r.url+path, strings.NewReader(body)))(r.t)
 	req.Header.Set("Authorization", "Bearer "+r.token)
 	req.Header.Set(admin.AuthorHeader, author)
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	res := effort.Must(http.DefaultClient.Do(req))(r.t)
 	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	text := effort.Must(io.ReadAll(res.Body))(r.t)
 	return res.StatusCode, string(text)
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	dto "github.com/prometheus/client_model/go"
 
+	"rollcall/config/effort"
 	"rollcall/http/dashboard/signin"
 	"rollcall/ledger"
 )
@@ -21,10 +22,7 @@ import (
 // counted is the value of a counter with the given labels, as "name value name value".
 func (g *rig) counted(metric string, labels ...string) (sum float64) {
 	g.t.Helper()
-	all, err := g.metrics.Gather()
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	all := effort.Must(g.metrics.Gather())(g.t)
 	for _, f := range all {
 		for _, m := range f.GetMetric() {
 			if f.GetName() == metric && hasLabels(m, labels) {
@@ -174,10 +172,7 @@ func (b *browser) setUp() (form string, secret []byte) {
 	if found == nil || text == nil || !strings.Contains(page, "otpauth://totp/Rollcall:") || !strings.Contains(page, `<svg class="qr"`) {
 		b.g.t.Fatalf("no secret on the page: %s", page)
 	}
-	secret, err := base32.StdEncoding.DecodeString(strings.ReplaceAll(text[1], " ", ""))
-	if err != nil {
-		b.g.t.Fatal(err)
-	}
+	secret = effort.Must(base32.StdEncoding.DecodeString(strings.ReplaceAll(text[1], " ", "")))(b.g.t)
 	return found[1], secret
 }
 

@@ -39,10 +39,7 @@ func TestWhatEndsAtOneNodeEndsAtTheOthers(t *testing.T) {
 	other := g.anotherNode()
 	member := func(email string) (here, there *browser, user ledger.SignedIn) {
 		here = g.join(email, g.workspace, ledger.Member)
-		found, err := g.book.UserByEmail(t.Context(), email)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := effort.Must(g.book.UserByEmail(t.Context(), email))(t)
 		user.User = found
 		return here, &browser{g: other, session: here.session}, user
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/net/html"
 
+	"rollcall/config/effort"
 	"rollcall/http/dashboard"
 	"rollcall/http/web"
 	"rollcall/ledger"
@@ -66,10 +67,7 @@ func TestNoPageHasScriptsOrStylesOfItsOwn(t *testing.T) {
 	pages := everyPage(g)
 	maps.Copy(pages, providerPages(t))
 	for name, a := range pages {
-		root, err := html.Parse(strings.NewReader(a.body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		root := effort.Must(html.Parse(strings.NewReader(a.body)))(t)
 		seen := 0
 		for n := range root.Descendants() {
 			if n.Type != html.ElementNode {
@@ -142,10 +140,7 @@ func TestEveryPageHasItsHeadersAndParts(t *testing.T) {
 func TestPagesStaySmall(t *testing.T) {
 	g := newRig(t)
 	sizes := 0
-	assets, err := web.NewAssets()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assets := effort.Must(web.NewAssets())(t)
 	for _, name := range assets.URLs() {
 		a := g.as["nobody"].get(name, "Accept-Encoding", "gzip")
 		if a.status != 200 || a.header.Get("Content-Encoding") != "gzip" ||
@@ -173,10 +168,7 @@ func TestPagesStaySmall(t *testing.T) {
 }
 
 func TestTheVendoredLibraryIsTheOneThatWasReleased(t *testing.T) {
-	text, err := os.ReadFile("../web/assets/htmx-4.0.1.min.js")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := effort.Must(os.ReadFile("../web/assets/htmx-4.0.1.min.js"))(t)
 	sum := sha256.Sum256(text)
 	const released = "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130" // of npm htmx.org@4.0.1, dist/htmx.min.js
 	if got := hex.EncodeToString(sum[:]); got != released {

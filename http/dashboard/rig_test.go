@@ -24,6 +24,7 @@ import (
 	"rollcall/http/dashboard"
 	"rollcall/http/dashboard/signin"
 	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
 )
@@ -114,10 +115,7 @@ func newRig(t testing.TB) *rig { t.Helper(); return newRigWith(t, func(*dashboar
 // newRigWith is one whose pages have other options, and whose listener has other limits.
 func newRigWith(t testing.TB, change func(o *dashboard.Options), limit ...func(l *httpd.Limits)) *rig {
 	t.Helper()
-	store, err := sqlstore.Open(context.Background(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := effort.Must(sqlstore.Open(context.Background(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{}))(t)
 	g := &rig{t: t, book: &moodyBook{Store: store}, logs: &bytes.Buffer{}, as: map[string]*browser{},
 		metrics: prometheus.NewRegistry()}
 	g.now.Store(30 - time.Now().Unix()%30) // the tests begin with a period of codes, so that none ends within one
@@ -128,10 +126,7 @@ func newRigWith(t testing.TB, change func(o *dashboard.Options), limit ...func(l
 		SessionIdle: time.Hour, SessionLife: 24 * time.Hour, Contact: "help@rollcall.test",
 		Wake: func() { g.wakes.Add(1) }, Log: log, Registerer: g.metrics, Now: g.clock}
 	change(&options)
-	g.pages, err = dashboard.New(context.Background(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g.pages = effort.Must(dashboard.New(context.Background(), options))(t)
 	wide := httpd.Rate{PerSecond: 1e6, Burst: 1e6}
 	limits := httpd.DefaultLimits()
 	limits.Reads, limits.Creates, limits.Pages = wide, wide, wide
@@ -187,10 +182,7 @@ func (g *rig) stopServer() {
 // secret is the one of the pages.
 func (g *rig) secret() []byte {
 	g.t.Helper()
-	secret, err := g.book.Secret(context.Background(), "dashboard", 32)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	secret := effort.Must(g.book.Secret(context.Background(), "dashboard", 32))(g.t)
 	return secret
 }
 
@@ -271,10 +263,7 @@ func (b *browser) sendBody(method, path, text string, headers ...string) answer 
 	if text != "" {
 		body = strings.NewReader(text)
 	}
-	req, err := http.NewRequest(method, b.g.url+path, body)
-	if err != nil {
-		b.g.t.Fatal(err)
-	}
+	req := effort.Must(http.NewRequest(method, b.g.url+path, body))(b.g.t)
 	if method == http.MethodPost {
 		req.Header.Set("Sec-Fetch-Site", "same-origin")
 	}
@@ -320,36 +309,32 @@ func (a answer) cookie() string {
 	return ""
 }
 
+// engine is what an engine does, at a node of its own.
+func (g *rig) engine() *ledgertest.Fixture {
+	return &ledgertest.Fixture{Book: g.book, T: g.t, Workspace: g.workspace, Node: uuid.New()}
+}
+
 // verification makes one of the rig's workspace that has the given results of total addresses.
 func (g *rig) verification(name string, total int64, settled ...ledger.Result) ledger.Verification {
 	g.t.Helper()
-	ctx := context.Background()
 	v := g.create(name, 4)
-	u, err := g.book.OpenUpload(ctx, v.ID)
-	if err == nil {
-		_, err = g.book.AppendChunk(ctx, v.ID, u.Writer, 0, []byte("a@b\n"))
+	g.engine().FillsWith(v, []byte("a@b\n"))
+	g.held = g.lease(v.ID)
+	v, err := g.book.Prepare(g.t.Context(), g.held, total+1, 1, total)
+	if err == nil && len(settled) > 0 {
+		v, err = g.book.Settle(g.t.Context(), ledger.Settlement{Lease: g.held, Number: 1, Results: settled})
 	}
 	if err != nil {
 		g.t.Fatal(err)
-	}
-	l := g.lease(v.ID)
-	g.held = l
-	if v, err = g.book.Prepare(ctx, l, total+1, 1, total); err != nil {
-		g.t.Fatal(err)
-	}
-	if len(settled) > 0 {
-		if v, err = g.book.Settle(ctx, ledger.Settlement{Lease: l, Number: 1, Results: settled}); err != nil {
-			g.t.Fatal(err)
-		}
 	}
 	return v
 }
 
 func (g *rig) create(name string, size int64) ledger.Verification {
 	g.t.Helper()
-	v, _, err := g.book.Create(context.Background(), ledger.NewVerification{ID: uuid.New(), Workspace: g.workspace,
-		Identity: uuid.New(), Filename: name, Bytes: size, BytesMax: 1 << 20,
-		Limits: ledger.Limits{Open: 1000, Stored: 1 << 30, Unpaid: 1000}, UploadExpiry: time.Hour})
+	n := g.engine().Asks(size)
+	n.Filename = name
+	v, _, err := g.book.Create(g.t.Context(), n)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -358,18 +343,7 @@ func (g *rig) create(name string, size int64) ledger.Verification {
 
 func (g *rig) lease(id uuid.UUID) ledger.Lease {
 	g.t.Helper()
-	node := uuid.New()
-	leased, err := g.book.Lease(context.Background(), node, 100, time.Minute)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	for _, v := range leased {
-		if v.ID == id {
-			return ledger.Lease{Verification: id, Node: node, Epoch: v.Epoch}
-		}
-	}
-	g.t.Fatalf("verification %s was not leased", id)
-	return ledger.Lease{}
+	return g.engine().Takes(id)
 }
 
 // result is one settled address.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/http/dashboard/signin"
 	"rollcall/ledger"
 )
@@ -261,10 +262,7 @@ func TestOnesOwnPageEndsSessionsAndChangesThePassword(t *testing.T) {
 func TestALinkOfADevelopersNodeSignsInWithoutAPassword(t *testing.T) {
 	g := newRig(t)
 	for _, workspace := range []uuid.UUID{g.workspace, g.workspace, g.other} { // in the other they have an account already
-		token, err := signin.DevLink(context.Background(), g.book, workspace, "dev@rollcall.test")
-		if err != nil {
-			t.Fatal(err)
-		}
+		token := effort.Must(signin.DevLink(context.Background(), g.book, workspace, "dev@rollcall.test"))(t)
 		path := "/link/" + string(token)
 		page := g.as["nobody"].get(path)
 		if page.status != 200 || !strings.Contains(page.body, " data-submit") || strings.Contains(page.body, `type="password"`) {

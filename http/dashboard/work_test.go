@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	waiting "rollcall/actors/inspect"
+	"rollcall/config/effort"
 	"rollcall/http/dashboard"
 	"rollcall/ledger"
 	"rollcall/smtp"
@@ -315,10 +316,7 @@ func TestTheFourNumbersOfTheCreditsAddUp(t *testing.T) {
 	g.verification("list.csv", 40, result(0, "a@x.test", smtp.Valid, smtp.MailboxExists), result(1, "b@x.test", smtp.Unknown, smtp.Greylisted))
 	page := g.as["viewer"].get(g.path("/credits"))
 	text := regexp.MustCompile(`\s+`).ReplaceAllString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page.body, " "), " ")
-	balance, err := g.book.Balance(context.Background(), g.workspace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	balance := effort.Must(g.book.Balance(context.Background(), g.workspace))(t)
 	want := fmt.Sprintf("1 000 granted = %d available + %d held + %d spent", balance.Available, balance.Held, balance.Spent)
 	if !strings.Contains(strings.ReplaceAll(text, "\u202f", " "), want) {
 		t.Errorf("the page does not say %q: %s", want, text)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/http/listen"
 	"rollcall/http/listen/listentest"
 )
@@ -32,10 +33,7 @@ func TestReload(t *testing.T) {
 		t.Errorf("a good one: end %v, %v", p.End(), err)
 	}
 	other, _, _ := listentest.WriteCertificate(t, t.TempDir(), second)
-	text, err := os.ReadFile(other)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := effort.Must(os.ReadFile(other))(t)
 	for name, content := range map[string][]byte{"of another key": text, "half": text[:len(text)/2], "nothing": nil} {
 		if err := os.WriteFile(certFile, content, 0o600); err != nil {
 			t.Fatal(err)

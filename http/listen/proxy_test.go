@@ -11,14 +11,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"rollcall/config/effort"
 )
 
 func TestParseTrusted(t *testing.T) {
 	t.Parallel()
-	good, err := ParseTrusted([]string{"10.0.0.0/8", "192.0.2.1", "::ffff:192.0.2.2", "2001:db8::/32", "10.1.2.3/16"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := effort.Must(ParseTrusted([]string{"10.0.0.0/8", "192.0.2.1", "::ffff:192.0.2.2", "2001:db8::/32",
+		"10.1.2.3/16"}))(t)
 	for text, want := range map[string]bool{
 		"10.255.0.1": true, "11.0.0.0": false, "192.0.2.1": true, "192.0.2.2": true, "192.0.2.3": false,
 		"2001:db8::1": true, "2001:db9::1": false, "::ffff:10.0.0.1": true, "fe80::1%eth0": false,
@@ -39,10 +39,7 @@ func TestParseTrusted(t *testing.T) {
 
 func TestClientOfARequest(t *testing.T) {
 	t.Parallel()
-	trusted, err := ParseTrusted([]string{"10.0.0.0/8", "2001:db8::/32"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	trusted := effort.Must(ParseTrusted([]string{"10.0.0.0/8", "2001:db8::/32"}))(t)
 	for _, c := range []struct {
 		name, connected string
 		lines           []string
@@ -99,10 +96,7 @@ const request = "GET / HTTP/1.1\r\n\r\n"
 func begin(t *testing.T, trust bool, timeout time.Duration, pieces ...string) (text string, client net.Addr,
 	refused []string, err error) {
 	t.Helper()
-	bound, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bound := effort.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer bound.Close()
 	var trusted Trusted
 	if trust {
@@ -112,15 +106,9 @@ func begin(t *testing.T, trust bool, timeout time.Duration, pieces ...string) (t
 	}
 	l := behindProxies(bound, trusted, func(reason string) { refused = append(refused, reason) }).(*proxyListener)
 	l.timeout = timeout
-	out, err := net.Dial("tcp", bound.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := effort.Must(net.Dial("tcp", bound.Addr().String()))(t)
 	defer out.Close()
-	in, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := effort.Must(l.Accept())(t)
 	defer in.Close()
 	if err := in.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
@@ -287,10 +275,7 @@ func FuzzHeader(f *testing.F) {
 		f.Add([]byte(seed), uint8(1))
 		f.Add([]byte(seed), uint8(255))
 	}
-	trusted, err := ParseTrusted([]string{"127.0.0.1"})
-	if err != nil {
-		f.Fatal(err)
-	}
+	trusted := effort.Must(ParseTrusted([]string{"127.0.0.1"}))(f)
 	f.Fuzz(func(t *testing.T, data []byte, size uint8) {
 		refused := 0
 		l := &proxyListener{trusted: trusted, refused: func(string) { refused++ }, timeout: proxyHeaderTimeout}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/config/effort"
 	"rollcall/http/listen"
 	"rollcall/http/listen/listentest"
 	"rollcall/http/upload"
@@ -135,16 +136,10 @@ func TestStorageBehindAProxy(t *testing.T) {
 		{"127.0.0.1", "PROXY TCP4 192.0.2.1 10.0.0.1 4711 80\r\n", 400, "version=1"},
 		{"127.0.0.1", "PUT /upload/nobody HTTP/1.1\r\nHost: a\r\nX-Long: a\r\n b\r\n\r\n", 400, ""}, // a folded line
 	} {
-		trusted, err := listen.ParseTrusted([]string{c.trusted})
-		if err != nil {
-			t.Fatal(err)
-		}
+		trusted := effort.Must(listen.ParseTrusted([]string{c.trusted}))(t)
 		registry := prometheus.NewRegistry()
 		r := newStorageRig(t, func(o *upload.Options) { o.Trusted, o.Registerer = trusted, registry })
-		conn, err := net.Dial("tcp", r.storage.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := effort.Must(net.Dial("tcp", r.storage.Addr().String()))(t)
 		defer conn.Close()
 		_, _ = io.WriteString(conn, c.head+"PUT /upload/nobody HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
 		a, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -163,10 +158,8 @@ func TestStorageTLS(t *testing.T) {
 	settings, trusted := listentest.Pair(t)
 	r := newStorageRig(t, func(o *upload.Options) { o.TLS, o.Registerer = settings, prometheus.NewRegistry() })
 	dial := func() net.Conn {
-		c, err := tls.Dial("tcp", r.storage.Addr().String(), &tls.Config{RootCAs: trusted, ServerName: "localhost"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		config := &tls.Config{RootCAs: trusted, ServerName: "localhost"}
+		c := effort.Must(tls.Dial("tcp", r.storage.Addr().String(), config))(t)
 		t.Cleanup(func() { _ = c.Close() })
 		return c
 	}

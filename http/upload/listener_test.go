@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/config/effort"
 	"rollcall/http/upload"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
@@ -206,12 +207,18 @@ func TestOneTooManyIsAskedToWait(t *testing.T) {
 	}
 }
 
+// options are those of another listener over the same ledger.
+func (r *storageRig) options() upload.Options {
+	o := upload.DefaultOptions()
+	o.Listen, o.Book, o.Tokens = "127.0.0.1:0", r.book, r.tokens
+	o.Wake, o.Log, o.Registerer = func() {}, discard(), prometheus.NewRegistry()
+	return o
+}
+
 func TestStorageOptionsAreCompleteOrRefused(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
-	good := upload.DefaultOptions()
-	good.Listen, good.Book, good.Tokens = "127.0.0.1:0", rig.book, rig.tokens
-	good.Wake, good.Log, good.Registerer = func() {}, discard(), prometheus.NewRegistry()
+	good := rig.options()
 	if err := good.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -239,10 +246,7 @@ func TestStorageOptionsAreCompleteOrRefused(t *testing.T) {
 			t.Errorf("without %s: %v, want ErrOptions", name, err)
 		}
 	}
-	s, err := upload.New(good)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := effort.Must(upload.New(good))(t)
 	if err := s.Stop(context.Background()); err != nil || s.Addr() != nil {
 		t.Errorf("stop without start: %v, address %v", err, s.Addr())
 	}
@@ -256,10 +260,7 @@ func TestStopRightAfterStart(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
 	for range 50 {
-		o := upload.DefaultOptions()
-		o.Listen, o.Book, o.Tokens = "127.0.0.1:0", rig.book, rig.tokens
-		o.Wake, o.Log, o.Registerer = func() {}, discard(), prometheus.NewRegistry()
-		s, err := upload.New(o)
+		s, err := upload.New(rig.options())
 		if err == nil {
 			err = s.Start()
 		}
@@ -275,13 +276,9 @@ func TestStopRightAfterStart(t *testing.T) {
 func TestUsedPortIsSaid(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
-	o := upload.DefaultOptions()
-	o.Listen, o.Book, o.Tokens = rig.storage.Addr().String(), rig.book, rig.tokens
-	o.Wake, o.Log, o.Registerer = func() {}, discard(), prometheus.NewRegistry()
-	s, err := upload.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := rig.options()
+	o.Listen = rig.storage.Addr().String()
+	s := effort.Must(upload.New(o))(t)
 	var op *net.OpError
 	if err := s.Start(); !errors.As(err, &op) {
 		t.Errorf("start on a used port: %v", err)

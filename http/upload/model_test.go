@@ -189,10 +189,7 @@ func (m *modelRun) expect(t *rapid.T, conn *rawConn, want modelAnswer) {
 	}
 	var told int64
 	if want.rng != "" {
-		last, err := strconv.ParseInt(reply.durable[len("bytes=0-"):], 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		last := effort.Must(strconv.ParseInt(reply.durable[len("bytes=0-"):], 10, 64))(t)
 		told = last + 1
 	}
 	if told < m.most || told > m.rig.durable(m.id) {

@@ -44,10 +44,7 @@ type storageRig struct {
 
 func newStorageRig(t testing.TB, tweak func(*upload.Options)) *storageRig {
 	t.Helper()
-	tokens, err := upload.NewTokens(bytes.Repeat([]byte{7}, upload.TokenKeyBytes))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens := effort.Must(upload.NewTokens(bytes.Repeat([]byte{7}, upload.TokenKeyBytes)))(t)
 	r := &storageRig{t: t, tokens: tokens, log: &effort.Log{}, woken: make(chan struct{}, 1024)}
 	r.store, r.space = openBook(t)
 	r.book = &hookedBook{Book: r.store}
@@ -60,9 +57,7 @@ func newStorageRig(t testing.TB, tweak func(*upload.Options)) *storageRig {
 	if tweak != nil {
 		tweak(&o)
 	}
-	if r.storage, err = upload.New(o); err != nil {
-		t.Fatal(err)
-	}
+	r.storage = effort.Must(upload.New(o))(t)
 	if err := r.storage.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -116,10 +111,7 @@ func (r *storageRig) createFor(size int64, expiry time.Duration) (uuid.UUID, str
 // durable is the number of bytes that the ledger has.
 func (r *storageRig) durable(id uuid.UUID) int64 {
 	r.t.Helper()
-	u, err := r.store.UploadState(context.Background(), id)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	u := effort.Must(r.store.UploadState(context.Background(), id))(r.t)
 	return u.Durable
 }
 
@@ -141,15 +133,9 @@ func (r *storageRig) waitDurable(id uuid.UUID, want int64) {
 // file is what the engine would read.
 func (r *storageRig) file(id uuid.UUID) []byte {
 	r.t.Helper()
-	f, err := r.store.OpenFile(context.Background(), id)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	f := effort.Must(r.store.OpenFile(context.Background(), id))(r.t)
 	defer f.Close()
-	b, err := io.ReadAll(f)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	b := effort.Must(io.ReadAll(f))(r.t)
 	return b
 }
 
@@ -162,10 +148,7 @@ type rawConn struct {
 
 func (r *storageRig) dial() *rawConn {
 	r.t.Helper()
-	conn, err := net.Dial("tcp", r.storage.Addr().String())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	conn := effort.Must(net.Dial("tcp", r.storage.Addr().String()))(r.t)
 	if err := conn.SetDeadline(time.Now().Add(listentest.Patience)); err != nil {
 		r.t.Fatal(err)
 	}
@@ -346,18 +329,12 @@ func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 func openBook(t testing.TB) (ledger.Book, uuid.UUID) {
 	t.Helper()
 	ctx := context.Background()
-	book, err := sqlstore.Open(ctx, effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	book := effort.Must(sqlstore.Open(ctx, effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{}))(t)
 	t.Cleanup(func() {
 		if err := book.Close(); err != nil {
 			t.Errorf("close ledger: %v", err)
 		}
 	})
-	w, err := book.CreateWorkspace(ctx, uuid.New(), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := effort.Must(book.CreateWorkspace(ctx, uuid.New(), "test"))(t)
 	return book, w.ID
 }

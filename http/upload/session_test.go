@@ -11,15 +11,13 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/http/upload"
 )
 
 func tokens(t *testing.T, fill byte) *upload.Tokens {
 	t.Helper()
-	made, err := upload.NewTokens(bytes.Repeat([]byte{fill}, upload.TokenKeyBytes))
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := effort.Must(upload.NewTokens(bytes.Repeat([]byte{fill}, upload.TokenKeyBytes)))(t)
 	return made
 }
 

@@ -62,10 +62,7 @@ func chromium(t testing.TB) context.Context {
 	if !required() {
 		t.Skip(notAsked)
 	}
-	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := effort.Must(program())(t)
 	shared.once.Do(func() {
 		o := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.WindowSize(1280, 900))
 		if os.Geteuid() == 0 {

@@ -23,6 +23,7 @@ import (
 	"rollcall/http/dashboard/signin"
 	"rollcall/http/upload"
 	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -273,12 +274,17 @@ func (p *place) join(role ledger.Role) person {
 	return who
 }
 
+// engine is what an engine does, at a node of its own.
+func (p *place) engine() *ledgertest.Fixture {
+	return &ledgertest.Fixture{Book: p.book, T: p.t, Workspace: p.id, Node: uuid.New()}
+}
+
 // uploading makes a verification of which no byte is there.
 func (p *place) uploading(name string, size int64) ledger.Verification {
 	p.t.Helper()
-	v, _, err := p.book.Create(p.t.Context(), ledger.NewVerification{ID: uuid.New(), Workspace: p.id,
-		Identity: uuid.New(), Filename: name, Bytes: size, BytesMax: 1 << 20,
-		Limits: ledger.Limits{Open: 1000, Stored: 1 << 30, Unpaid: 1 << 30}, UploadExpiry: time.Hour})
+	n := p.engine().Asks(size)
+	n.Filename = name
+	v, _, err := p.book.Create(p.t.Context(), n)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -297,13 +303,7 @@ func (p *place) preparing(name string) ledger.Verification {
 func (p *place) whole(name string) ledger.Verification {
 	p.t.Helper()
 	v := p.uploading(name, 4)
-	u, err := p.book.OpenUpload(p.t.Context(), v.ID)
-	if err == nil {
-		_, err = p.book.AppendChunk(p.t.Context(), v.ID, u.Writer, 0, []byte("a@b\n"))
-	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	p.engine().FillsWith(v, []byte("a@b\n"))
 	return p.leased(v)
 }
 
@@ -312,11 +312,9 @@ func (p *place) checked() ledger.Verification {
 	p.t.Helper()
 	leasing.Lock()
 	defer leasing.Unlock()
-	v, err := p.book.CreateSingle(p.t.Context(), ledger.CreateSingle{ID: uuid.New(), Workspace: p.id, Identity: uuid.New(),
-		Address: "ghost@acme-clean.test", Limits: ledger.Limits{Open: 1000, Stored: 1 << 40, Unpaid: 1000}})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	v := effort.Must(p.book.CreateSingle(p.t.Context(), ledger.CreateSingle{
+		ID: uuid.New(), Workspace: p.id, Identity: uuid.New(),
+		Address: "ghost@acme-clean.test", Limits: ledger.Limits{Open: 1000, Stored: 1 << 40, Unpaid: 1000}}))(p.t)
 	return p.refused(p.leased(v), "No such user ^ here")
 }
 
@@ -343,18 +341,7 @@ func (p *place) refused(v ledger.Verification, words string) ledger.Verification
 // leased leases a verification. The caller holds leasing.
 func (p *place) leased(v ledger.Verification) ledger.Verification {
 	p.t.Helper()
-	by := uuid.New()
-	leased, err := p.book.Lease(p.t.Context(), by, 1000, time.Hour)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	for _, l := range leased {
-		if l.ID == v.ID {
-			p.held = ledger.Lease{Verification: v.ID, Node: by, Epoch: l.Epoch}
-			return v
-		}
-	}
-	p.t.Fatalf("%s was not leased", v.ID)
+	p.held = p.engine().Takes(v.ID)
 	return v
 }
 
@@ -379,25 +366,19 @@ func (p *place) verifying(name string, total int64, settled ...ledger.Result) le
 func (p *place) failed(name string) ledger.Verification {
 	p.t.Helper()
 	p.preparing(name)
-	v, err := p.book.Refuse(p.t.Context(), p.held, ledger.Issue{Code: "invalid_csv", Message: "The row has two columns.", Row: 17,
-		Text: "anna@acme.test;Anna"})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	v := effort.Must(p.book.Refuse(p.t.Context(), p.held, ledger.Issue{
+		Code: "invalid_csv", Message: "The row has two columns.", Row: 17,
+		Text: "anna@acme.test;Anna"}))(p.t)
 	return v
 }
 
 // cancelled makes one that somebody cancelled.
 func (p *place) cancelled(name string) ledger.Verification {
 	p.t.Helper()
-	v, err := p.book.Cancel(p.t.Context(), p.id, p.uploading(name, 400_000).ID)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	v := effort.Must(p.book.Cancel(p.t.Context(), p.id, p.uploading(name, 400_000).ID))(p.t)
 	return v
 }
 
-// of is the path of a verification.
 // keys makes two keys, of which one is revoked, and gives the public part of the other.
 func (p *place) keys() string {
 	p.t.Helper()
@@ -418,13 +399,11 @@ func (p *place) keys() string {
 // userID is the id of a user.
 func (p *place) userID(email string) string {
 	p.t.Helper()
-	u, err := p.book.UserByEmail(context.Background(), email)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	u := effort.Must(p.book.UserByEmail(context.Background(), email))(p.t)
 	return u.ID.String()
 }
 
+// of is the path of a verification.
 func (p *place) of(v ledger.Verification) string { return p.path + "/verifications/" + v.ID.String() }
 
 // results are n settled addresses with all outcomes in turn.

@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/http/dashboard/operate/operatetest"
 )
 
@@ -51,10 +52,7 @@ func operatorPath(g *operatetest.Rig, s shown) string {
 }
 
 func TestEveryPageOfOperatorsIsInTheTable(t *testing.T) {
-	text, err := os.ReadFile("../operate/access.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := effort.Must(os.ReadFile("../operate/access.go"))(t)
 	for _, r := range regexp.MustCompile(`pattern: "GET ([^"]+)"`).FindAllStringSubmatch(string(text), -1) {
 		route := "GET " + r[1]
 		if strings.HasSuffix(route, "/live") || strings.Contains("/assets/{name} /docs/{page} /openapi.yaml /status", r[1]) {
@@ -118,14 +116,8 @@ func TestPagesOfOperators(t *testing.T) {
 // operatorCookie signs in as a program does.
 func operatorCookie(t *testing.T, g *operatetest.Rig) string {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.URL+g.Link("eve", false), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := effort.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, g.URL+g.Link("eve", false), nil))(t)
+	a := effort.Must(http.DefaultTransport.RoundTrip(r))(t)
 	defer a.Body.Close()
 	for _, c := range a.Cookies() {
 		return c.Name + "=" + c.Value
@@ -141,23 +133,14 @@ func fetchAs(t testing.TB, address, cookie string, form ...url.Values) (string, 
 	if form != nil {
 		method, sent = http.MethodPost, form[0].Encode()
 	}
-	r, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(sent))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := effort.Must(http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(sent)))(t)
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	if cookie != "" {
 		r.Header.Set("Cookie", cookie)
 	}
-	a, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := effort.Must(http.DefaultTransport.RoundTrip(r))(t)
 	defer a.Body.Close()
-	body, err := io.ReadAll(a.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := effort.Must(io.ReadAll(a.Body))(t)
 	return string(body), a.StatusCode
 }
 

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -182,10 +183,7 @@ func (p *place) everyState() {
 }
 
 func TestEveryPageIsInTheTable(t *testing.T) {
-	text, err := os.ReadFile("../access.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := effort.Must(os.ReadFile("../access.go"))(t)
 	routes := regexp.MustCompile(`pattern: "(GET) ([^"]+)"`).FindAllStringSubmatch(string(text), -1)
 	if len(routes) < 5 {
 		t.Fatalf("only %d routes were found", len(routes))
@@ -329,15 +327,9 @@ func squeezed(t testing.TB, text string) int {
 // transferred is how many bytes of a file cross the network.
 func transferred(t testing.TB, url string) int {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := effort.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
 	r.Header.Set("Accept-Encoding", "gzip")
-	a, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := effort.Must(http.DefaultTransport.RoundTrip(r))(t)
 	defer a.Body.Close()
 	n, err := io.Copy(io.Discard, a.Body)
 	if err != nil || a.StatusCode != http.StatusOK {

@@ -20,6 +20,8 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"rollcall/config/effort"
 )
 
 // patience bounds every wait in a tab.
@@ -58,10 +60,7 @@ func newTab(t testing.TB, n *node) *tab {
 func (b *tab) open(hosts ...string) {
 	b.t.Helper()
 	for _, h := range hosts {
-		u, err := url.Parse(h)
-		if err != nil {
-			b.t.Fatal(err)
-		}
+		u := effort.Must(url.Parse(h))(b.t)
 		b.hosts = append(b.hosts, u.Host)
 	}
 	ctx, end := chromedp.NewContext(chromium(b.t), chromedp.WithNewBrowserContext())

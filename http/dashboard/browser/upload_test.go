@@ -54,10 +54,7 @@ func (p *place) newest() ledger.Verification {
 
 // durable says how many bytes of an upload are stored.
 func (p *place) durable(id uuid.UUID) int64 {
-	v, err := p.book.Store.Verification(p.t.Context(), p.id, id)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	v := effort.Must(p.book.Store.Verification(p.t.Context(), p.id, id))(p.t)
 	return v.Durable
 }
 
@@ -92,10 +89,7 @@ func (b *tab) follow(p *place, id uuid.UUID, so func() bool) (values int) {
 // stored fails unless the ledger has just this content.
 func (p *place) stored(id uuid.UUID, content []byte) {
 	p.t.Helper()
-	r, err := p.book.OpenFile(p.t.Context(), id)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	r := effort.Must(p.book.OpenFile(p.t.Context(), id))(p.t)
 	defer r.Close()
 	got, err := io.ReadAll(r)
 	if err != nil || !bytes.Equal(got, content) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"rollcall/config/effort"
 	"rollcall/http/dashboard/operate/operatetest"
 )
 
@@ -39,10 +40,8 @@ type answer struct {
 // send makes a request; form nil means that there is no body.
 func (v *visitor) send(method, path string, form url.Values, header ...string) answer {
 	v.t.Helper()
-	r, err := http.NewRequestWithContext(v.t.Context(), method, v.g.URL+path, strings.NewReader(form.Encode()))
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	sent := strings.NewReader(form.Encode())
+	r := effort.Must(http.NewRequestWithContext(v.t.Context(), method, v.g.URL+path, sent))(v.t)
 	if form != nil {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
@@ -59,15 +58,9 @@ func (v *visitor) send(method, path string, form url.Values, header ...string) a
 	if v.next != "" {
 		r.Header.Add("Cookie", name+"-next="+v.next)
 	}
-	a, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	a := effort.Must(http.DefaultTransport.RoundTrip(r))(v.t)
 	defer a.Body.Close()
-	body, err := io.ReadAll(a.Body)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	body := effort.Must(io.ReadAll(a.Body))(v.t)
 	for _, c := range a.Cookies() {
 		if strings.HasPrefix(c.Name, "__Host-") && (!c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Domain != "") {
 			v.t.Errorf("the cookie %s", c.Raw)

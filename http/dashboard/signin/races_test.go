@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/http/dashboard/signin"
 	"rollcall/ledger"
 )
@@ -168,14 +169,9 @@ func TestTheSameStepAndCodeAtTwoNodes(t *testing.T) {
 	_, anna := g.user("anna@example.com")
 	form := uuid.New()
 	secret := strings.ReplaceAll(g.service.SetupCodes(anna.User, form).Secret, " ", "")
-	key, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	codes, err := g.service.CodesOn(ctx, anna, form, good, signin.TOTPCode(key, signin.TOTPStep(*g.now.Load())), here)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := effort.Must(base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(secret))(t)
+	code := signin.TOTPCode(key, signin.TOTPStep(*g.now.Load()))
+	codes := effort.Must(g.service.CodesOn(ctx, anna, form, good, code, here))(t)
 	nothing := func() {}
 	for i, when := range []string{"before the user is read", "after the user is read"} {
 		var wanted *signin.CodeWanted
@@ -184,6 +180,7 @@ func TestTheSameStepAndCodeAtTwoNodes(t *testing.T) {
 		}
 		var first signin.Token
 		begin := func() {
+			var err error
 			if first, _, err = g.service.Code(ctx, wanted.Step, codes[i], here); err != nil {
 				t.Error(err)
 			}

@@ -61,10 +61,7 @@ func (b *countingBook) UseSessions(ctx context.Context, ids []ledger.Hash) error
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	store, err := sqlstore.Open(context.Background(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := effort.Must(sqlstore.Open(context.Background(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{}))(t)
 	t.Cleanup(func() {
 		if err := store.Close(); err != nil {
 			t.Error(err)

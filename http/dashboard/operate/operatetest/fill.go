@@ -9,8 +9,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/http/dashboard/signin"
 	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 )
@@ -28,29 +30,17 @@ const (
 )
 
 // upload makes a verification with all its bytes, and returns it with the lease of a node.
-func (g *Rig) upload(ctx context.Context, workspace uuid.UUID, name string) (v ledger.Verification, l ledger.Lease, err error) {
+func (g *Rig) upload(ctx context.Context, workspace uuid.UUID, name string) (
+	v ledger.Verification, l ledger.Lease, err error) {
+	d := &ledgertest.Fixture{Book: g.book, T: g.t, Workspace: workspace, Node: g.Node}
 	file := []byte("a@slow.test\n")
-	v, _, err = g.book.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: workspace, Identity: uuid.New(), Filename: name,
-		Bytes: int64(len(file)), BytesMax: 1 << 20, UploadExpiry: time.Hour,
-		Limits: ledger.Limits{Open: 1000, Stored: limits.Stored, Unpaid: limits.Unpaid}})
-	if err != nil {
+	n := d.Asks(int64(len(file)))
+	n.Filename = name
+	if v, _, err = g.book.Create(ctx, n); err != nil {
 		return v, l, err
 	}
-	u, err := g.book.OpenUpload(ctx, v.ID)
-	if err == nil {
-		_, err = g.book.AppendChunk(ctx, v.ID, u.Writer, 0, file)
-	}
-	if err != nil {
-		return v, l, err
-	}
-	leased, err := g.book.Lease(ctx, g.Node, 1, time.Hour)
-	if err == nil && (len(leased) != 1 || leased[0].ID != v.ID) {
-		err = fmt.Errorf("%d verifications were leased", len(leased))
-	}
-	if err != nil {
-		return v, l, err
-	}
-	return v, ledger.Lease{Verification: v.ID, Node: g.Node, Epoch: leased[0].Epoch}, nil
+	d.FillsWith(v, file)
+	return v, d.Takes(v.ID), nil
 }
 
 // fillOverdue settles three of four addresses of a file that should have ended an hour ago.
@@ -160,10 +150,7 @@ func (g *Rig) Settled(t testing.TB, n int64) ledger.Verification {
 // read gives what the ledger answers.
 func read[In, Out any](t testing.TB, ask func(context.Context, In) (Out, error), in In) Out {
 	t.Helper()
-	found, err := ask(t.Context(), in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := effort.Must(ask(t.Context(), in))(t)
 	return found
 }
 
@@ -188,10 +175,7 @@ func (g *Rig) Links(t testing.TB) []ledger.Link {
 // Sessions returns how many sessions of Anna are valid.
 func (g *Rig) Sessions(t testing.TB) int {
 	t.Helper()
-	found, err := g.book.Sessions(t.Context(), g.Anna, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := effort.Must(g.book.Sessions(t.Context(), g.Anna, time.Hour))(t)
 	return len(found)
 }
 

@@ -41,6 +41,7 @@ type Rig struct {
 	Node      uuid.UUID           // a session of the cluster
 	Override  ledger.ThrottleOverride
 
+	t     testing.TB
 	book  *moodyBook
 	desk  *admin.Desk
 	table *throttle.Table
@@ -132,15 +133,9 @@ func (b *moodyBook) OpenVerifications(ctx context.Context, limit int) ([]ledger.
 // Start starts a Rig that ends with the test.
 func Start(t testing.TB) *Rig {
 	t.Helper()
-	store, err := sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	table, err := throttle.NewTable(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := &Rig{book: &moodyBook{Store: store}, table: table, Node: uuid.New()}
+	store := effort.Must(sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{}))(t)
+	table := effort.Must(throttle.NewTable(nil))(t)
+	g := &Rig{t: t, book: &moodyBook{Store: store}, table: table, Node: uuid.New()}
 	g.book.now = g.now
 	server, err := admin.New(admin.Options{Listen: "127.0.0.1:0", Hosts: []string{"ops.test"}, Book: g.book, People: g.book, Limits: limits,
 		PagesURL: func() string { return "https://rollcall.test/" }, Token: Token, Gatherer: prometheus.NewRegistry(),
@@ -298,10 +293,7 @@ func (g *Rig) Asked() []string {
 // Overrides returns the active ones.
 func (g *Rig) Overrides(t testing.TB) []ledger.ThrottleOverride {
 	t.Helper()
-	found, err := g.book.Settings(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := effort.Must(g.book.Settings(t.Context()))(t)
 	return found.Overrides
 }
 
