@@ -145,6 +145,18 @@ func (w *crowd) kill(m *measured) time.Time {
 	return at
 }
 
+// stop stops the process of a node for a while.
+func (w *crowd) stop(m *measured, long time.Duration) {
+	w.t.Helper()
+	if err := m.life.Process.Signal(syscall.SIGSTOP); err != nil {
+		w.t.Fatal(err)
+	}
+	_ = term.Sleep(w.t.Context(), long)
+	if err := m.life.Process.Signal(syscall.SIGCONT); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // ready reports whether a node says so.
 func (m *measured) ready() bool {
 	answer, err := http.Get(m.admin + "/readyz")

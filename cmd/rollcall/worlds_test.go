@@ -40,6 +40,7 @@ type world struct {
 	within   time.Duration       // after which nobody looks on; 0: loadWait
 	nodes    int                 // 0: one
 	kills    int                 // so many of the nodes are killed, one after the other
+	stops    time.Duration       // and instead of that they are stopped for so long
 	score    float64             // of its hidden limit, the part that must be used; and less than putOffMost put off
 }
 
@@ -273,6 +274,10 @@ func (w *world) runCluster(t *testing.T, path string) (s seen) {
 		for lab.Manners().Addresses < (i+1)*len(w.list)/(w.nodes+2) && term.Sleep(ctx, 50*time.Millisecond) == nil {
 			continue
 		}
+		if w.stops > 0 {
+			c.stop(m, w.stops)
+			continue
+		}
 		c.kill(m)
 		c.start(m)
 	}
@@ -396,8 +401,12 @@ func longWorlds() []*world {
 				waits: inSeconds(2), giveUp: 3 * time.Second})
 		}
 	}
-	for _, kills := range []int{0, 3} {
-		all = append(all, &world{name: fmt.Sprintf("three nodes, %d killed in turn", kills), nodes: 3, kills: kills,
+	for _, x := range []struct {
+		name  string
+		kills int
+		stops time.Duration
+	}{{"", 0, 0}, {", each killed in turn", 3, 0}, {", each stopped for 8 s", 3, 8 * time.Second}, {", each stopped for 30 s", 3, 30 * time.Second}} {
+		all = append(all, &world{name: "three nodes" + x.name, nodes: 3, kills: x.kills, stops: x.stops,
 			list: drawList(9_000, unclear), most: allowed{RcptsIn1s: 5}, greylist: time.Second, waits: inSeconds(2, 4, 8),
 			giveUp: time.Minute})
 	}
