@@ -28,6 +28,7 @@ const (
 	// Good answers pay for deferrals near the edge: creditPrice of them earn one, up to creditMost are saved, and a
 	// raise needs creditTrial.
 	creditPrice             = 400
+	creditLeast, creditFor  = 150.0, 60.0
 	creditMost, creditTrial = 2.0, 1.5
 
 	// trialGap is the least time from a failed raise to the next one, doubled for each in a row up to trialGapMost, and
@@ -100,7 +101,7 @@ func (s *search) stretch(now time.Time) { s.began, s.answered, s.used, s.bads = 
 // good takes a good answer to an event and reports whether the rate was raised. usual is the share that is deferred at
 // any pace.
 func (s *search) good(sent, now time.Time, share, usual float64) bool {
-	s.credit = min(creditMost, s.credit+1.0/creditPrice+usual)
+	s.credit = min(creditMost, s.credit+1/s.price()+usual)
 	if sent.Before(s.began) {
 		return false
 	}
@@ -121,6 +122,10 @@ func (s *search) good(sent, now time.Time, share, usual float64) bool {
 	}
 	return s.raise(now)
 }
+
+// price returns how many good answers pay for a deferral: those of a minute, between creditLeast and creditPrice, so
+// that a low rate doesn't wait for longer than a high one.
+func (s *search) price() float64 { return min(max(creditFor*s.rate, creditLeast), creditPrice) }
 
 // needed returns how many good answers prove the rate.
 func (s *search) needed(share float64) int {
