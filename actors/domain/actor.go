@@ -87,6 +87,7 @@ func (a *Actor) Receive(c actor.Context) {
 		a.parkWork(c, now)
 	case Resume:
 		a.planner.held = false
+	case CaughtUp:
 	case routeDone:
 		a.planner.takeRoute(now, m.route, m.err)
 	case receiverDone:

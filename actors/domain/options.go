@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -60,7 +61,13 @@ type Work struct {
 	Local        func(ordinal uint32) string
 	Deadline     time.Time // what is open then becomes unknown; zero: no deadline
 	Left         *Parked   // the state another actor left of this work; nil: none
+
+	// LedgerBehind: so many outcomes wait for the ledger that no more addresses are offered until CaughtUp. Nil: never.
+	LedgerBehind *atomic.Bool
 }
+
+// waitsForLedger reports whether no more may be offered because the ledger is behind.
+func (w *Work) waitsForLedger() bool { return w.LedgerBehind != nil && w.LedgerBehind.Load() }
 
 // Final is the last word on one address.
 type Final struct {
@@ -82,6 +89,9 @@ type Finals struct {
 // Hold is what a parent tells its domains when outcomes can't be settled: they take back what isn't asked yet and offer
 // nothing until told otherwise, so that a node that takes the work over has little to ask again.
 type Hold struct{ On bool }
+
+// CaughtUp is what a parent tells its domains when Work.LedgerBehind is over.
+type CaughtUp struct{}
 
 // Quiet is what a domain tells its parent when all its open addresses wait for a time, and again, with the zero time,
 // when it goes on.

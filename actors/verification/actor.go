@@ -337,7 +337,7 @@ func (a *Actor) spawn(c actor.Context, now time.Time, name string) {
 	open.begun, open.told = now, domain.Waits{}
 	w := domain.Work{Verification: a.state.ID, Workspace: a.state.Workspace, Epoch: a.lease.Epoch,
 		Domain: name, Tries: open.crashes, Ordinals: a.plan.ordinals(open), Deadline: a.deadline, Left: a.plan.left[name],
-		Local: func(ordinal uint32) string { return file.Address(int(ordinal)).Local }}
+		Local: func(ordinal uint32) string { return file.Address(int(ordinal)).Local }, LedgerBehind: &a.plan.behind}
 	delete(a.plan.left, name) // a domain that crashed on it restarts
 	pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor { return domain.New(a.options.Domain, w) },
 		process.GuardOf(c.ActorSystem()).Dispatch()))
@@ -475,7 +475,13 @@ func (a *Actor) settled(c actor.Context, now time.Time, m settleResult) {
 	}
 	a.failures = 0
 	a.count(m.took)
-	a.plan.settled(now)
+	if a.plan.settled(now) {
+		for name, w := range a.plan.open {
+			if pid := a.domains[name]; pid != nil && w.quiet.IsZero() {
+				c.Send(pid, domain.CaughtUp{})
+			}
+		}
+	}
 	a.state = m.state
 	a.eta = outlooks{ledger.Outlook{Next: m.state.NextTry, Expected: m.state.Expected}, now}
 	if m.state.Status.Final() {

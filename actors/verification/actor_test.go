@@ -18,6 +18,7 @@ import (
 
 	"rollcall/actors/domain"
 	"rollcall/actors/process"
+	"rollcall/actors/wire"
 	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/smtp"
@@ -342,6 +343,38 @@ func TestLedgerThatFailsForAWhileChargesNothingTwice(t *testing.T) {
 			}
 		})
 	}
+}
+
+// tardy is a ledger that takes a second for each settlement.
+type tardy struct {
+	*watched
+	mailboxes     *mailboxes
+	settled, most int // addresses; the most that were asked and not settled
+}
+
+func (b *tardy) Settle(ctx context.Context, s ledger.Settlement) (ledger.Verification, error) {
+	time.Sleep(time.Second)
+	b.most = max(b.most, len(b.mailboxes.times())-b.settled)
+	b.settled += len(s.Results)
+	return b.watched.Settle(ctx, s)
+}
+
+// TestASlowLedgerIsWaitedFor: no more addresses are asked than it is allowed to be behind, and those that are out.
+func TestASlowLedgerIsWaitedFor(t *testing.T) {
+	const addresses, out = 3 * unsettledMax, 4 * wire.AddressesMax
+	inBubble(t, addresses, func(w *world) {
+		rows := make([]string, addresses)
+		for i := range rows {
+			rows[i] = fmt.Sprintf("no%d@good.test", i)
+		}
+		book := &tardy{watched: w.watches(), mailboxes: w.mailboxes}
+		if v := w.finishes(w.options(book), w.uploads(rows...).ID); v.Status != ledger.Completed {
+			w.t.Errorf("at the end: %+v", v)
+		}
+		if book.most < unsettledMax || book.most > unsettledMax+out {
+			w.t.Errorf("%d addresses were asked and not settled, want about %d", book.most, unsettledMax)
+		}
+	})
 }
 
 // unsure commits a settlement and loses each answer until the ledger was told that the work goes on,

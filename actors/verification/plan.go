@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"rollcall/actors/domain"
@@ -28,8 +29,9 @@ const (
 	// is ours.
 	crashesMax = 3
 
-	// unsettledMax: while so many outcomes wait for the ledger, no more domains are begun. Guess: some seconds of work.
-	unsettledMax = 50_000
+	// unsettledMax: while so many outcomes wait for the ledger, no more addresses are offered and no more domains begun,
+	// until half of them are settled. They take some 700 bytes each, so 11 MB.
+	unsettledMax = 4 * ledger.SettlementMax
 
 	// heldMax bounds the domains with an actor, including those that only wait for a time, such as for a greylist.
 	// Guess: 2 KB each, 64 MB.
@@ -55,6 +57,7 @@ type plan struct {
 	answered   bitset           // has its final outcome, settled or not
 	pending    [][]domain.Final // answered, not settled, as they came
 	unsettled  int              // all of pending
+	behind     atomic.Bool      // so many that the domains wait for the ledger
 	batched    []ledger.Result  // the first of pending, which are being settled
 	entries    []evidence.Entry // how they came about
 	since      time.Time        // of the oldest of pending
@@ -139,7 +142,7 @@ func (w *work) weight() int { return min(w.size, wholeDomain) }
 // take memory alone.
 func (p *plan) mayBegin(busyMax int) bool {
 	return p.next < len(p.ids) && p.busy/wholeDomain < busyMax && len(p.open) < heldMax &&
-		p.unsettled < unsettledMax
+		!p.behind.Load()
 }
 
 // begin takes the next domain; false when none may be begun.
@@ -200,6 +203,9 @@ func (p *plan) take(now time.Time, finals []domain.Final) {
 		p.since = now
 	}
 	p.pending, p.final, p.unsettled = append(p.pending, finals[:n]), p.final+n, p.unsettled+n
+	if p.unsettled >= unsettledMax {
+		p.behind.Store(true)
+	}
 }
 
 // operatorOf returns who runs the host that was last asked about an address.
@@ -265,8 +271,8 @@ func (p *plan) firstPending(most int) []*domain.Final {
 	return out
 }
 
-// settled drops the batch, which the ledger has now.
-func (p *plan) settled(now time.Time) {
+// settled drops the batch, which the ledger has now, and reports whether the ledger has caught up by it.
+func (p *plan) settled(now time.Time) bool {
 	p.unsettled -= len(p.batched)
 	for n := len(p.batched); n > 0; {
 		first := p.pending[0]
@@ -280,6 +286,7 @@ func (p *plan) settled(now time.Time) {
 	clear(p.batched)
 	clear(p.entries)
 	p.since, p.batched, p.entries = now, p.batched[:0], p.entries[:0]
+	return p.unsettled <= unsettledMax/2 && p.behind.CompareAndSwap(true, false)
 }
 
 // rest notes until when a domain only waits; zero: it goes on.

@@ -143,11 +143,11 @@ func TestPlanBeginsNoMoreThanItMay(t *testing.T) {
 		}
 	}
 	p.end("one.test")
-	p.unsettled = unsettledMax
+	p.behind.Store(true)
 	if _, ok := p.begin(2); ok {
 		t.Fatal("a domain is begun although the ledger is far behind")
 	}
-	p.unsettled = 0
+	p.behind.Store(false)
 	if name, ok := p.begin(2); !ok || name != "three.test" {
 		t.Errorf("begun %q (%v), want three.test", name, ok)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -194,8 +195,12 @@ func (w *world) uploads(rows ...string) ledger.Verification {
 		w.t.Fatal(err)
 	}
 	u, err := w.book.OpenUpload(ctx, v.ID)
-	if err == nil {
-		_, err = w.book.AppendChunk(ctx, v.ID, u.Writer, 0, file)
+	at := int64(0)
+	for chunk := range slices.Chunk(file, ledger.ChunkBytesMax) {
+		if err == nil {
+			_, err = w.book.AppendChunk(ctx, v.ID, u.Writer, at, chunk)
+		}
+		at += int64(len(chunk))
 	}
 	if err != nil {
 		w.t.Fatal(err)
