@@ -55,14 +55,19 @@ type plan struct {
 	busy       int              // sum of the others' weights
 	crowded    bool             // the workspace has as many domains at work on this node as it may
 	answered   bitset           // has its final outcome, settled or not
-	pending    [][]domain.Final // answered, not settled, as they came
-	unsettled  int              // all of pending
-	behind     atomic.Bool      // so many that the domains wait for the ledger
 	batched    []ledger.Result  // the first of pending, which are being settled
 	entries    []evidence.Entry // how they came about
 	since      time.Time        // of the oldest of pending
 
+	outcomes
 	left map[string]*domain.Parked // the parked state of domains that weren't begun
+}
+
+// outcomes are those that the ledger doesn't have yet.
+type outcomes struct {
+	pending   [][]domain.Final // as they came
+	unsettled int              // all of pending
+	behind    atomic.Bool      // so many that the domains wait for the ledger
 }
 
 // work is one domain that has an actor.

@@ -405,7 +405,10 @@ func longWorlds() []*world {
 		name  string
 		kills int
 		stops time.Duration
-	}{{"", 0, 0}, {", each killed in turn", 3, 0}, {", each stopped for 8 s", 3, 8 * time.Second}, {", each stopped for 30 s", 3, 30 * time.Second}} {
+	}{
+		{"", 0, 0}, {", each killed in turn", 3, 0},
+		{", each stopped for 8 s", 3, 8 * time.Second}, {", each stopped for 30 s", 3, 30 * time.Second},
+	} {
 		all = append(all, &world{name: "three nodes" + x.name, nodes: 3, kills: x.kills, stops: x.stops,
 			list: drawList(9_000, unclear), most: allowed{RcptsIn1s: 5}, greylist: time.Second, waits: inSeconds(2, 4, 8),
 			giveUp: time.Minute})

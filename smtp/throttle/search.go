@@ -101,7 +101,7 @@ func (s *search) stretch(now time.Time) { s.began, s.answered, s.used, s.bads = 
 // good takes a good answer to an event and reports whether the rate was raised. usual is the share that is deferred at
 // any pace.
 func (s *search) good(sent, now time.Time, share, usual float64) bool {
-	s.credit = min(creditMost, s.credit+1/s.price()+usual)
+	s.credit = min(creditMost, s.credit+1/s.goodPerDeferral()+usual)
 	if sent.Before(s.began) {
 		return false
 	}
@@ -123,9 +123,9 @@ func (s *search) good(sent, now time.Time, share, usual float64) bool {
 	return s.raise(now)
 }
 
-// price returns how many good answers pay for a deferral: those of a minute, between creditLeast and creditPrice, so
+// goodPerDeferral returns how many good answers pay for a deferral: those of a minute, between creditLeast and creditPrice, so
 // that a low rate doesn't wait for longer than a high one.
-func (s *search) price() float64 { return min(max(creditFor*s.rate, creditLeast), creditPrice) }
+func (s *search) goodPerDeferral() float64 { return min(max(creditFor*s.rate, creditLeast), creditPrice) }
 
 // needed returns how many good answers prove the rate.
 func (s *search) needed(share float64) int {
