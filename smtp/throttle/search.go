@@ -123,9 +123,11 @@ func (s *search) good(sent, now time.Time, share, usual float64) bool {
 	return s.raise(now)
 }
 
-// goodPerDeferral returns how many good answers pay for a deferral: those of a minute, between creditLeast and creditPrice, so
-// that a low rate doesn't wait for longer than a high one.
-func (s *search) goodPerDeferral() float64 { return min(max(creditFor*s.rate, creditLeast), creditPrice) }
+// goodPerDeferral returns how many good answers pay for a deferral: those of a minute, between creditLeast and
+// creditPrice, so that a low rate doesn't wait for longer than a high one.
+func (s *search) goodPerDeferral() float64 {
+	return min(max(creditFor*s.rate, creditLeast), creditPrice)
+}
 
 // needed returns how many good answers prove the rate.
 func (s *search) needed(share float64) int {
