@@ -182,7 +182,7 @@ func TestEarlyOnce(t *testing.T) {
 
 // TestSourcesAreBounded: from one too many nothing is known of greylisting.
 func TestSourcesAreBounded(t *testing.T) {
-	r := newAttemptLog(&Load{})
+	r := newAttemptLog(NewLoad(equalWeight))
 	for i := range sourcesMax {
 		if n := r.sourceNumber(time.Duration(i).String()); n != uint16(i+1) {
 			t.Fatalf("source %d has number %d", i, n)

@@ -236,7 +236,7 @@ func anyAttempt(t *rapid.T, i int) evidence.Attempt {
 // it, whatever is kept beside it; and at the end nothing is left.
 func TestArchiveKeepsCases(t *testing.T) {
 	effort.Check(t, func(t *rapid.T) {
-		r := newAttemptLog(&Load{})
+		r := newAttemptLog(NewLoad(equalWeight))
 		records := make([]pending, rapid.IntRange(1, 5).Draw(t, "addresses"))
 		want := make([]evidence.Case, len(records))
 		for i := range rapid.IntRange(1, 120).Draw(t, "attempts") {
@@ -263,7 +263,7 @@ func TestArchiveKeepsCases(t *testing.T) {
 // TestArchiveIsBounded: a receiver that never says the same twice costs older
 // attempts first, then the newest, which are counted; an acceptance is always kept.
 func TestArchiveIsBounded(t *testing.T) {
-	load := &Load{}
+	load := NewLoad(equalWeight)
 	r := newAttemptLog(load)
 	say := func(i int, outcome smtp.Outcome) evidence.Attempt {
 		return evidence.Attempt{At: morning, Stage: smtp.StageRcpt, Code: 451, Outcome: outcome,
@@ -321,7 +321,7 @@ func TestArchiveIsBounded(t *testing.T) {
 
 // TestTheEndGivesBackTheNodesShare: also of what has no outcome.
 func TestTheEndGivesBackTheNodesShare(t *testing.T) {
-	load := &Load{}
+	load := NewLoad(equalWeight)
 	r := newAttemptLog(load)
 	for i := range saidMax + 10 {
 		r.keepCase(&pending{}, evidence.Case{Attempts: []evidence.Attempt{{Text: fmt.Sprint(i)}}})

@@ -29,6 +29,9 @@ var (
 	testSeed = [32]byte{1, 2, 3}
 )
 
+// equalWeight gives every workspace one share.
+func equalWeight(uuid.UUID) int { return 1 }
+
 // testPauses are those between control probes.
 var testPauses = []time.Duration{2 * time.Second, 15 * time.Second}
 
@@ -44,7 +47,7 @@ func testOptions() Options {
 		Match:   func(r mx.Route) string { return r.Receiver },
 		Resolve: func(string) *actor.PID { return nil },
 		Version: func() uint64 { return 0 },
-		Facts:   NewFacts(), Load: &Load{}, Waits: always(ladder...), GiveUpAfter: time.Hour,
+		Facts:   NewFacts(), Load: NewLoad(equalWeight), Waits: always(ladder...), GiveUpAfter: time.Hour,
 		ControlPauses: testPauses, Log: slog.New(slog.DiscardHandler),
 	}
 }
@@ -577,7 +580,7 @@ func TestNothingIsOfferedAboveTheShareOfAWorkspace(t *testing.T) {
 }
 
 func TestDomainsOfANodeAreShared(t *testing.T) {
-	var l Load
+	l := NewLoad(equalWeight)
 	greedy, n := uuid.UUID{1}, 0
 	for ; l.Begin(greedy); n++ {
 	}
@@ -585,8 +588,8 @@ func TestDomainsOfANodeAreShared(t *testing.T) {
 		t.Errorf("one workspace has %d domains of %d, and another none", n, openMax)
 	}
 	l.End(greedy, n)
-	if open, _ := l.pools(); open.Used() != 1 {
-		t.Errorf("%d domains at the end, want 1", open.Used())
+	if l.open.Used() != 1 {
+		t.Errorf("%d domains at the end, want 1", l.open.Used())
 	}
 }
 

@@ -31,7 +31,6 @@ type Actor struct {
 	handle     *registry.Handle
 	shareless  bool // as the metric has it
 	sessions   map[int]*actor.PID
-	ids        map[string]int // of sessions, by the id of their actor
 	timer      process.Timer
 	paused     uint64 // long pauses of the process until now
 }
@@ -76,7 +75,7 @@ type departed struct{}
 
 // newActor makes an actor that stops when it had no work for idle.
 func newActor(o Options, s scheduler.Options, w *facts.Writer, idle time.Duration) *Actor {
-	return &Actor{options: o, scheduling: s, writer: w, idle: idle, sessions: map[int]*actor.PID{}, ids: map[string]int{}}
+	return &Actor{options: o, scheduling: s, writer: w, idle: idle, sessions: map[int]*actor.PID{}}
 }
 
 // Resolver finds receiver actors by their key with a cluster's Resolve.
@@ -170,11 +169,13 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 		c.Stop(c.Self())
 		return false
 	case *actor.Terminated: // of a session's actor that we did not stop
-		id, ours := a.ids[m.Who.Id]
-		if !ours {
-			return false
+		for id, pid := range a.sessions {
+			if pid.Equal(m.Who) {
+				a.scheduler.SessionCrashed(now, id)
+				return true
+			}
 		}
-		a.scheduler.SessionCrashed(now, id)
+		return false
 	case process.WakeUp:
 		_, ok := a.timer.Rang(m, now)
 		return ok
@@ -232,7 +233,7 @@ func (a *Actor) do(c actor.Context, s scheduler.Step) {
 		pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor {
 			return newSessionActor(a.scheduling, a.options.pauses, a.options.Tracer, s.Slot)
 		}, a.options.Guard.Dispatch()))
-		a.sessions[s.ID], a.ids[pid.Id] = pid, s.ID
+		a.sessions[s.ID] = pid
 		a.options.Metrics.sessions.Inc()
 		a.options.Metrics.opened.Inc()
 		c.Send(pid, s)
@@ -283,7 +284,6 @@ func (a *Actor) dismiss(c actor.Context, id int) {
 	if pid := a.sessions[id]; pid != nil {
 		c.Stop(pid)
 		delete(a.sessions, id)
-		delete(a.ids, pid.Id)
 		a.options.Metrics.sessions.Dec()
 	}
 }

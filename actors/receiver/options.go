@@ -44,18 +44,10 @@ func (o *Options) pauses() uint64 {
 // Validate says which option is missing.
 func (o Options) Validate() error {
 	switch {
-	case o.Registry == nil || o.Fenced == nil:
-		return errors.New("receiver options: living or fenced is nil")
-	case o.Sources == nil:
-		return errors.New("receiver options: sources is nil")
-	case o.Allow == nil:
-		return errors.New("receiver options: allow is nil")
-	case len(o.Waits) == 0:
-		return errors.New("receiver options: no waits")
-	case o.Slots == nil:
-		return errors.New("receiver options: no slots")
-	case o.Rules == nil:
-		return errors.New("receiver options: rules is nil")
+	case o.Registry == nil || o.Fenced == nil || o.Sources == nil || o.Allow == nil:
+		return errors.New("receiver options: registry, fenced, sources or allow is nil")
+	case len(o.Waits) == 0 || o.Slots == nil || o.Rules == nil:
+		return errors.New("receiver options: no waits, slots or rules")
 	case o.Log == nil || o.Metrics == nil:
 		return errors.New("receiver options: no logger or metrics")
 	}

@@ -170,7 +170,8 @@ func route(_ context.Context, name string) (mx.Route, error) {
 func (w *world) options(book Book) Options {
 	return Options{Book: book, RowsMax: 100_000, DomainsMax: 50, Log: quietLog, Left: &atomic.Int64{},
 		Metrics: NewMetrics(prometheus.NewRegistry()),
-		Domain: domain.Options{Route: route, Facts: domain.NewFacts(), Load: &domain.Load{}, Log: quietLog,
+		Domain: domain.Options{Route: route, Facts: domain.NewFacts(), Log: quietLog,
+			Load: domain.NewLoad(func(uuid.UUID) int { return 1 }),
 			Match: func(r mx.Route) string {
 				if r.Domain == "crash.test" {
 					panic("a fault in a domain actor")

@@ -304,7 +304,7 @@ func (n *Node) workOptions(c config.Config, id uuid.UUID, resolver *mx.Resolver,
 
 // domainLoad counts the addresses that the domains of a node have at receivers.
 func domainLoad(r prometheus.Registerer, weight func(uuid.UUID) int) *domain.Load {
-	load := &domain.Load{Weight: weight}
+	load := domain.NewLoad(weight)
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_domain_addresses",
 		Help: "Addresses that this node's domains have at receivers; a workspace has its share of 120,000."},
 		func() float64 { return float64(load.Addresses()) }))
