@@ -26,7 +26,7 @@ short: ## run the tests that need no child process and no PostgreSQL; seconds
 
 # Where no goroutine is started there is no race: only values and time, documents, generated code. What the
 # browser tests ask of the pages runs with the race detector in the tests of the pages.
-PURE = actors/(intake|receiver/(fairqueue|scheduler))|cluster/share|cmd/release|http/(api|dashboard/browser)|ledger/(transitions|ledgertest/(mutants|simulation))|smtp/(evidence|verdict)
+PURE = actors/(intake|receiver/(fairqueue|scheduler))|cluster/share|cmd/release|http/(api|dashboard/browser)|ledger/(transitions|ledgertest/simulation)|smtp/(evidence|verdict)
 
 # With the race detector the nodes of one process come one after the other (effort.OnlyNode), so that
 # the rows of own faults would wait for six minutes: there those run whose own parts fail.
@@ -50,7 +50,7 @@ BASE ?= $(shell git rev-list -1 --before='12 hours ago' HEAD 2>/dev/null)
 SEED ?= $(shell printf '%d' 0x$$(git rev-parse --short=7 HEAD 2>/dev/null))
 
 mutants: ## break the ledger on purpose, where it changed and in a tenth of the other places
-	$(GO) test ./ledger/ledgertest/mutants -mutants ci -base '$(BASE)' -seed $(SEED) -v -timeout 30m
+	$(GO) test ./ledger/ledgertest -mutants ci -base '$(BASE)' -seed $(SEED) -v -timeout 30m
 
 static: ## run staticcheck
 	$(GO) tool staticcheck ./...

@@ -18,7 +18,6 @@ import (
 
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
-	"rollcall/ledger/ledgertest/cutter"
 	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/smtp/smtplab"
 )
@@ -58,8 +57,8 @@ const answerWithin = 30 * time.Second
 // away is one way in which a database can be away that is a server.
 type away struct {
 	name string
-	fail func(p *cutter.Proxy)
-	heal func(p *cutter.Proxy)
+	fail func(p *postgres.Proxy)
+	heal func(p *postgres.Proxy)
 	ask  func(b *bystander, ctx context.Context) // while it is away
 	says string                                  // the node, when the work has felt it
 	not  string                                  // what it must not say; "": nothing in particular
@@ -68,12 +67,12 @@ type away struct {
 
 // awayOnServer are those ways. The last one costs no lease, however long it takes.
 var awayOnServer = []away{
-	{"silent", (*cutter.Proxy).Hush, (*cutter.Proxy).Heal, (*bystander).nothing, "leases not renewed", "", false},
-	{"refused", func(p *cutter.Proxy) { p.Refuse(); p.Sever() }, (*cutter.Proxy).Heal, (*bystander).nothing,
+	{"silent", (*postgres.Proxy).Hush, (*postgres.Proxy).Heal, (*bystander).nothing, "leases not renewed", "", false},
+	{"refused", func(p *postgres.Proxy) { p.Refuse(); p.Sever() }, (*postgres.Proxy).Heal, (*bystander).nothing,
 		"settlement not committed yet", "", false},
 	{"slow",
-		func(p *cutter.Proxy) { p.SetPlan(cutter.Always(cutter.Act{Kind: cutter.Slow, Delay: 2 * time.Second})) },
-		func(p *cutter.Proxy) { p.SetPlan(nil) }, (*bystander).answeredInTime, "ledger did not answer",
+		func(p *postgres.Proxy) { p.SetPlan(postgres.Always(postgres.Act{Kind: postgres.Slow, Delay: 2 * time.Second})) },
+		func(p *postgres.Proxy) { p.SetPlan(nil) }, (*bystander).answeredInTime, "ledger did not answer",
 		"lease not renewed in time", true},
 }
 
@@ -195,10 +194,10 @@ func pacedSample(n, domains int) []string {
 }
 
 // pacedServerRig is pacedRig with a database of a server, behind a proxy.
-func pacedServerRig(t *testing.T, server *postgres.Server, database string) (*smtplab.Lab, *rig, *cutter.Proxy) {
+func pacedServerRig(t *testing.T, server *postgres.Server, database string) (*smtplab.Lab, *rig, *postgres.Proxy) {
 	t.Helper()
 	direct := server.NewDatabase(t, database, "")
-	p, err := cutter.Start(direct)
+	p, err := postgres.StartProxy(direct)
 	noError(t, err)
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {

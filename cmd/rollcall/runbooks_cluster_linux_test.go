@@ -13,7 +13,6 @@ import (
 
 	"rollcall/cmd/rollcall/client"
 	"rollcall/config/effort"
-	"rollcall/ledger/ledgertest/cutter"
 	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/smtp/smtplab"
 )
@@ -24,7 +23,7 @@ import (
 type scriptCluster struct {
 	*rig    // node-1 as operators see it, and a customer of the node that works
 	lab     *smtplab.Lab
-	ledger  *cutter.Proxy
+	ledger  *postgres.Proxy
 	url     string
 	ports   [5]int // of the API, uploads, the admin listener, gossip and actors, on all
 	members map[string]*background
@@ -35,7 +34,7 @@ func newScriptCluster(t *testing.T) *scriptCluster {
 	t.Helper()
 	server := postgres.New(t, postgres.Options{})
 	c := &scriptCluster{rig: &rig{cli: newCLI(t)}, lab: startLab(t, smtplab.Defaults()), members: map[string]*background{}}
-	proxy, err := cutter.Start(server.NewDatabase(t, "documents", ""))
+	proxy, err := postgres.StartProxy(server.NewDatabase(t, "documents", ""))
 	noError(t, err)
 	t.Cleanup(func() {
 		if err := proxy.Close(); err != nil {

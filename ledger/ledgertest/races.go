@@ -50,56 +50,89 @@ func raceCreates(d *Fixture) {
 	d.racesCreates(func(n ledger.NewVerification) uuid.UUID { return n.ID })
 }
 
+// racesCreates has each eighth ask with another length: whose length wins is told the same verification, one of them
+// that it is new, and the others are refused.
 func (d *Fixture) racesCreates(id func(n ledger.NewVerification) uuid.UUID) {
 	n := d.Asks(7)
-	var made atomic.Int64
-	ids := make([]uuid.UUID, 32)
+	var mu sync.Mutex
+	var made []ledger.Verification
+	told, refusals := map[uuid.UUID]int{}, 0
 	racing(32, func(i int) {
 		mine := n
 		mine.ID = id(n)
+		if i%8 == 7 {
+			mine.Bytes++
+		}
 		v, created, err := d.Create(d.T.Context(), mine)
-		if err != nil {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case errors.Is(err, ledger.ErrIdentityReused):
+			refusals++
+		case err != nil:
 			d.T.Errorf("create: %v", err)
+		default:
+			told[v.ID]++
 		}
 		if created {
-			made.Add(1)
+			made = append(made, v)
 		}
-		ids[i] = v.ID
 	})
-	for _, id := range ids {
-		if id != ids[0] {
-			d.T.Errorf("two verifications: %s and %s", id, ids[0])
-		}
+	if len(made) != 1 || len(told) != 1 {
+		d.T.Fatalf("%d were told that they created it, and all of %d verifications", len(made), len(told))
 	}
-	if made.Load() != 1 {
-		d.T.Errorf("%d were told that they created it", made.Load())
+	want := 4
+	if made[0].Bytes != n.Bytes {
+		want = 28
+	}
+	if refusals != want {
+		d.T.Errorf("%d were refused for their length, want %d", refusals, want)
 	}
 }
 
+// sound fails the test unless the account is, at this moment.
+func sound(d *Fixture, granted ledger.Credits) {
+	b, err := d.Balance(d.T.Context(), d.Workspace)
+	sums := b.Granted == granted && granted == b.Available+b.Held+b.Spent
+	if err != nil || !sums || min(b.Available, b.Held, b.Spent) < 0 {
+		d.T.Errorf("account %+v of %d granted, %v", b, granted, err)
+	}
+}
+
+// raceForCredits: half of the files are funded. Then all of those give their credits back at once, which lets the
+// others in.
 func raceForCredits(d *Fixture) {
-	leases := make([]ledger.Lease, 64)
-	for range leases {
+	for range 64 {
 		d.Uploads()
 	}
 	list, err := d.Lease(d.T.Context(), d.Node, 64, Hour)
 	d.ok(err)
-	for i, v := range list {
-		leases[i] = ledger.Lease{Verification: v.ID, Node: d.Node, Epoch: v.Epoch}
-	}
-	var funded atomic.Int64
 	racing(64, func(i int) {
-		v, err := d.Prepare(d.T.Context(), leases[i], 2, 0, 2)
-		if err != nil {
+		l := ledger.Lease{Verification: list[i].ID, Node: d.Node, Epoch: list[i].Epoch}
+		if _, err := d.Prepare(d.T.Context(), l, 2, 0, 2); err != nil {
 			d.T.Errorf("prepare: %v", err)
 		}
-		if v.Status == ledger.Verifying {
-			funded.Add(1)
-		}
+		sound(d, 64)
 	})
-	if funded.Load() != 32 {
-		d.T.Errorf("%d files were funded, want 32", funded.Load())
-	}
 	d.has(64, 0, 64, 0)
+	for range 2 {
+		_, err := d.Lease(d.T.Context(), d.Node, 64, Hour) // those that had to wait were given back
+		d.ok(err)
+		all, err := d.History(d.T.Context(), ledger.HistoryQuery{Workspace: d.Workspace, Limit: 64})
+		d.ok(err)
+		funded := slices.DeleteFunc(all, func(v ledger.Verification) bool { return v.Status != ledger.Verifying })
+		if len(funded) != 32 {
+			d.T.Errorf("%d files are funded, want 32", len(funded))
+		}
+		racing(len(funded), func(i int) {
+			l := ledger.Lease{Verification: funded[i].ID, Node: d.Node, Epoch: funded[i].Epoch}
+			if v, err := d.Settle(d.T.Context(), Batch(l, 1, 0, 1, smtp.Unknown)); err != nil || v.Status != ledger.Completed {
+				d.T.Errorf("settle: %s, %v", v.Status, err)
+			}
+			sound(d, 64)
+		})
+	}
+	d.has(64, 64, 0, 0)
 }
 
 func raceGrants(d *Fixture) {
@@ -145,19 +178,25 @@ func raceSettles(d *Fixture) {
 	d.has(20, 1, 9, 10)
 }
 
+// raceCancel: two cancels, the settlements and the end of the work race. What comes late changes nothing.
 func raceCancel(d *Fixture) {
 	for range 10 {
 		v, l := d.Prepares(6)
-		racing(3, func(i int) {
+		settles := func() (err error) {
+			for n := int64(1); n <= 6 && err == nil; n++ {
+				_, err = d.Settle(d.T.Context(), Batch(l, n, n-1, n-1, smtp.Valid))
+			}
+			return err
+		}
+		var told [2]ledger.Verification
+		racing(4, func(i int) {
 			var err error
 			switch i {
-			case 0:
-				_, err = d.Cancel(d.T.Context(), d.Workspace, v.ID)
-			case 1:
-				for n := int64(1); n <= 6 && err == nil; n++ {
-					_, err = d.Settle(d.T.Context(), Batch(l, n, n-1, n-1, smtp.Valid))
-				}
+			case 0, 1:
+				told[i], err = d.Cancel(d.T.Context(), d.Workspace, v.ID)
 			case 2:
+				err = settles()
+			case 3:
 				_, err = d.FinishCancel(d.T.Context(), l)
 			}
 			// Who comes too late is told so, and nothing else can go wrong.
@@ -172,6 +211,17 @@ func raceCancel(d *Fixture) {
 		}
 		if !v.Status.Final() || v.Held != 0 || v.Counts.Sum() != 6 {
 			d.T.Errorf("ended as %s holding %d with %+v", v.Status, v.Held, v.Counts)
+		}
+		for _, t := range told {
+			if t.Status != v.Status && (t.Status != ledger.Cancelling || v.Status != ledger.Cancelled) {
+				d.T.Errorf("a cancel was told %s, and it ends as %s", t.Status, v.Status)
+			}
+		}
+		_ = settles() // refused or known
+		_, err := d.Cancel(d.T.Context(), d.Workspace, v.ID)
+		d.ok(err)
+		if late := d.Sees(v.ID); late != v {
+			d.T.Errorf("%+v became %+v", v, late)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"rollcall/ledger/ledgertest"
-	"rollcall/ledger/ledgertest/cutter"
+	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/ledger/sqlstore"
 )
 
@@ -25,15 +25,15 @@ const callsMax = 4
 // faulty is a ledger on a server that is reached in two ways: by way of a
 // proxy that loses things, and past it. It is used by one goroutine.
 type faulty struct {
-	t       *testing.T
-	way     string // postgresql or cockroachdb
-	proxy   *cutter.Proxy
-	through *sqlstore.Store
-	past    *sqlstore.Store
-	conn    *pgx.Conn      // past it as well
-	calm    map[int64]calm // of the move at hand, by size
-	runs    int            // so far
-	only    cutter.Kind    // the one point to cut at; "": all of them
+	t             *testing.T
+	proxy         *postgres.Proxy
+	through       *sqlstore.Store
+	past          *sqlstore.Store
+	conn          *pgx.Conn      // past it as well
+	calm          map[int64]calm // of the move at hand, by size
+	runs          int            // so far
+	tried, faults int            // runs of the moves, and faults in them
+	only          postgres.Kind  // the one point to cut at; "": all of them
 }
 
 // calm is what a move does without faults.
@@ -55,12 +55,11 @@ const imitation = `
 // its imitation of CockroachDB.
 func newFaulty(t *testing.T, cockroach bool) *faulty {
 	t.Helper()
-	url, way := sqlstore.NewLedger(t), "postgresql"
+	url := sqlstore.NewLedger(t)
 	if cockroach {
-		way = "cockroachdb"
 		changeAt(t, url, imitation)
 	}
-	proxy, err := cutter.Start(url)
+	proxy, err := postgres.StartProxy(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +68,7 @@ func newFaulty(t *testing.T, cockroach bool) *faulty {
 			t.Errorf("close the proxy: %v", err)
 		}
 	})
-	f := &faulty{t: t, way: way, proxy: proxy, past: openAt(t, url), calm: map[int64]calm{}}
+	f := &faulty{t: t, proxy: proxy, past: openAt(t, url), calm: map[int64]calm{}}
 	if f.conn, err = pgx.Connect(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package sqlstore_test
 
 import (
-	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -10,9 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/cockroach-go/v2/testserver"
 	"github.com/jackc/pgx/v5"
@@ -20,8 +17,7 @@ import (
 	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
-	"rollcall/ledger/ledgertest/cutter"
-	"rollcall/ledger/ledgertest/histories"
+	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/ledger/sqlstore"
 )
 
@@ -32,15 +28,15 @@ var cuts = flag.Int("cuts", 1, "cuts of each money transaction at each point of 
 const thoroughCuts = 100
 
 // points are where a commit is cut.
-var points = []cutter.Kind{cutter.CutBefore, cutter.CutSent, cutter.CutExecuted, cutter.CutAnswer}
+var points = []postgres.Kind{postgres.CutBefore, postgres.CutSent, postgres.CutExecuted, postgres.CutAnswer}
 
 // failures are what else a statement can meet.
-var failures = []cutter.Act{
-	{Kind: cutter.FailUndone, Code: cutter.SerializationFailure},
-	{Kind: cutter.FailUndone, Code: cutter.CompletionUnknown},
-	{Kind: cutter.FailDone, Code: cutter.CompletionUnknown},
-	{Kind: cutter.CutBefore},
-	{Kind: cutter.CutAnswer},
+var failures = []postgres.Act{
+	{Kind: postgres.FailUndone, Code: postgres.SerializationFailure},
+	{Kind: postgres.FailUndone, Code: postgres.CompletionUnknown},
+	{Kind: postgres.FailDone, Code: postgres.CompletionUnknown},
+	{Kind: postgres.CutBefore},
+	{Kind: postgres.CutAnswer},
 }
 
 // script is a plan that counts from the first BEGIN of a transaction on, so that
@@ -49,32 +45,29 @@ var failures = []cutter.Act{
 type script struct {
 	commit    int // act at this commit; 0: none
 	statement int // act at this statement; 0: none
-	act       cutter.Act
-	later     map[int]cutter.Act // by how many statements after that
-	then      cutter.Act         // at every other one after it
+	act       postgres.Act
+	later     map[int]postgres.Act // by how many statements after that
+	then      postgres.Act         // at every other one after it
 
-	begun, restarted, commits, statements int
-	metAt                                 int
-	met                                   bool
-	faults                                int
+	begun, commits, statements int
+	metAt                      int
+	met                        bool
+	faults                     int
 }
 
-// plan implements cutter.Plan.
-func (p *script) plan(s cutter.Statement) cutter.Act {
+// plan implements postgres.Plan.
+func (p *script) plan(s postgres.Statement) postgres.Act {
 	if strings.HasPrefix(s.Text, "BEGIN") && !strings.Contains(s.Text, ";") {
 		p.begun++
 	}
-	if strings.HasPrefix(s.Text, "ROLLBACK TO SAVEPOINT") {
-		p.restarted++
-	}
 	if p.begun == 0 {
-		return cutter.Act{}
+		return postgres.Act{}
 	}
 	p.statements++
 	if s.Commit {
 		p.commits++
 	}
-	var act cutter.Act
+	var act postgres.Act
 	switch {
 	case !p.met && (s.Commit && p.commits == p.commit || p.statements == p.statement):
 		p.met, p.metAt, act = true, p.statements, p.act
@@ -84,60 +77,11 @@ func (p *script) plan(s cutter.Statement) cutter.Act {
 			act = p.then
 		}
 	}
-	if act.Kind != cutter.Pass {
+	if act.Kind != postgres.Pass {
 		p.faults++
 	}
 	return act
 }
-
-// faultLine is a line of the table at the end of a long run.
-type faultLine struct {
-	way, move, fault                string
-	runs, faults, rerun, violations int
-	took                            time.Duration
-}
-
-// faultTable are the lines so far. Safe for concurrent use.
-type faultTable struct {
-	mu    sync.Mutex
-	lines []faultLine // guarded by mu
-}
-
-// String is the table, with the sums.
-func (l *faultTable) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	slices.SortStableFunc(l.lines, func(a, b faultLine) int {
-		return cmp.Or(strings.Compare(b.way, a.way), strings.Compare(a.move, b.move))
-	})
-	var b strings.Builder
-	line := func(t faultLine) {
-		fmt.Fprintf(&b, "%-11s %-31s %-26s %7d %7d %7d %7d %8.1f\n", t.way, t.move, t.fault, t.runs, t.faults,
-			t.rerun, t.violations, t.took.Seconds())
-	}
-	fmt.Fprintf(&b, "%-11s %-31s %-26s %7s %7s %7s %7s %8s\n", "way", "transaction", "fault", "runs", "faults",
-		"re-runs", "wrong", "seconds")
-	cut, sum := faultLine{move: "all", fault: "all commit cuts"}, faultLine{move: "all"}
-	for _, t := range l.lines {
-		line(t)
-		sum.add(t)
-		if strings.Contains(t.fault, commitCut) {
-			cut.add(t)
-		}
-	}
-	line(cut)
-	line(sum)
-	return b.String()
-}
-
-// add sums two lines up.
-func (t *faultLine) add(o faultLine) {
-	t.runs, t.faults, t.rerun = t.runs+o.runs, t.faults+o.faults, t.rerun+o.rerun
-	t.violations, t.took = t.violations+o.violations, t.took+o.took
-}
-
-// commitCut is in the name of each fault that cuts a commit.
-const commitCut = "commit cut "
 
 // lanes is how many ledgers there are for each way to speak to the database, so
 // that a run with -parallel 6 uses the time in which they wait.
@@ -150,36 +94,34 @@ const lanes = 3
 // PostgreSQL and as with CockroachDB, both on PostgreSQL.
 func TestFaultsLeaveTheBookAsItIs(t *testing.T) {
 	effort.Unraced(t, "one call after the other")
-	table := &faultTable{}
 	t.Run("lanes", func(t *testing.T) {
 		for lane := range lanes {
 			t.Run(fmt.Sprintf("postgresql %d", lane), func(t *testing.T) {
 				t.Parallel()
 				newFaulty(t, false).each(lane, func(f *faulty, m move) {
-					f.cuts(m, 1, *cuts, table)
-					f.failures(m, table)
-					f.givesUp(m, table)
+					f.cuts(m, 1, *cuts)
+					f.failures(m)
+					f.givesUp(m)
 				})
 			})
 			t.Run(fmt.Sprintf("cockroachdb %d", lane), func(t *testing.T) {
 				t.Parallel()
 				newFaulty(t, true).each(lane, func(f *faulty, m move) {
 					fewer := (*cuts + 4) / 5
-					f.cuts(m, 1, fewer, table) // RELEASE
-					if f.only = cutter.CutExecuted; *cuts >= thoroughCuts {
+					f.cuts(m, 1, fewer) // RELEASE
+					if f.only = postgres.CutExecuted; *cuts >= thoroughCuts {
 						f.only = ""
 					}
-					f.cuts(m, 2, fewer, table) // and the COMMIT after it, which decides nothing
+					f.cuts(m, 2, fewer) // and the COMMIT after it, which decides nothing
 					f.only = ""
 					if *cuts >= thoroughCuts {
-						f.failures(m, table)
-						f.givesUp(m, table)
+						f.failures(m)
+						f.givesUp(m)
 					}
 				})
 			})
 		}
 	})
-	t.Logf("faults at the ledger:\n%s", table)
 }
 
 // Each calls do for each move of a lane. Each book equals the one without faults, which was audited; the last one of
@@ -191,6 +133,7 @@ func (f *faulty) each(lane int, do func(f *faulty, m move)) {
 			one := *f
 			one.t, one.calm = t, map[int64]calm{}
 			do(&one, all[i])
+			t.Logf("%d runs with %d faults", one.tried, one.faults)
 			if err := one.audits(); err != nil {
 				t.Error(err)
 			}
@@ -198,28 +141,21 @@ func (f *faulty) each(lane int, do func(f *faulty, m move)) {
 	}
 }
 
-// counts runs a move under scripts, and counts.
-func (f *faulty) counts(m move, fault string, table *faultTable, scripts []*script) {
+// tries runs a move under scripts, and counts them.
+func (f *faulty) tries(m move, fault string, scripts []*script) {
 	f.t.Helper()
-	line, begin := faultLine{way: f.way, move: m.name, fault: fault}, time.Now()
 	for i, under := range scripts {
 		n := []int64{3, 7, 40}[i%3]
 		if err := f.meets(m, n, under); err != nil {
 			f.t.Errorf("%s, run %d with %d addresses, %+v: %v", fault, i, n, under.act, err)
-			line.violations++
 		}
-		line.runs, line.faults = line.runs+1, line.faults+under.faults
-		line.rerun += under.begun + under.restarted - 1
+		f.tried, f.faults = f.tried+1, f.faults+under.faults
 	}
-	line.took = time.Since(begin)
-	table.mu.Lock()
-	defer table.mu.Unlock()
-	table.lines = append(table.lines, line)
 }
 
 // cuts cuts the given commit of a transaction n times at each point; in two of
 // three runs more faults may come after it, at statements drawn by a seed.
-func (f *faulty) cuts(m move, commit, n int, table *faultTable) {
+func (f *faulty) cuts(m move, commit, n int) {
 	for p, point := range points {
 		if f.only != "" && f.only != point {
 			continue
@@ -227,53 +163,49 @@ func (f *faulty) cuts(m move, commit, n int, table *faultTable) {
 		var scripts []*script
 		for i := range n {
 			r := rand.New(rand.NewPCG(uint64(p), uint64(i)))
-			under := &script{commit: commit, act: cutter.Act{Kind: point}, later: map[int]cutter.Act{}}
+			under := &script{commit: commit, act: postgres.Act{Kind: point}, later: map[int]postgres.Act{}}
 			for range i % 3 * r.IntN(3) {
 				under.later[1+r.IntN(20)] = failures[r.IntN(len(failures))]
 			}
 			scripts = append(scripts, under)
 		}
-		what := commitCut
-		if commit > 1 {
-			what = "2nd " + what
-		}
-		f.counts(m, what+string(point), table, scripts)
+		f.tries(m, fmt.Sprintf("cut of commit %d %s", commit, point), scripts)
 	}
 }
 
 // failures makes each statement of the transaction fail.
-func (f *faulty) failures(m move, table *faultTable) {
+func (f *faulty) failures(m move) {
 	last := f.without(m, 3).statements
 	for i, act := range failures {
 		var scripts []*script
 		for n := 1; n <= last; n++ {
 			// A default run meets each statement once, in turns, and the last one also with
 			// a conflict and with a commit that nobody knows of.
-			if *cuts >= thoroughCuts || n%len(failures) == i || n == last && (i == 0 || act.Kind == cutter.FailDone) {
+			if *cuts >= thoroughCuts || n%len(failures) == i || n == last && (i == 0 || act.Kind == postgres.FailDone) {
 				scripts = append(scripts, &script{statement: n, act: act})
 			}
 		}
-		f.counts(m, fmt.Sprintf("%s %s", act.Kind, act.Code), table, scripts)
+		f.tries(m, fmt.Sprintf("%s %s", act.Kind, act.Code), scripts)
 	}
 }
 
 // givesUp lets a fault at the commit be the first of so many that the ledger gives
 // up, which takes it a second.
-func (f *faulty) givesUp(m move, table *faultTable) {
+func (f *faulty) givesUp(m move) {
 	if *cuts < thoroughCuts && m.name != "settle" {
 		return
 	}
-	conflict, away := failures[0], cutter.Act{Kind: cutter.CutBefore}
+	conflict, away := failures[0], postgres.Act{Kind: postgres.CutBefore}
 	for _, c := range []struct {
 		name      string
-		act, then cutter.Act
+		act, then postgres.Act
 	}{
 		{"conflicts for long", conflict, conflict},
 		{"away before the commit", away, away},
-		{"away with the commit", cutter.Act{Kind: cutter.CutSent}, away},
-		{"away after the commit", cutter.Act{Kind: cutter.CutExecuted}, away},
+		{"away with the commit", postgres.Act{Kind: postgres.CutSent}, away},
+		{"away after the commit", postgres.Act{Kind: postgres.CutExecuted}, away},
 	} {
-		f.counts(m, c.name, table, []*script{{commit: 1, act: c.act, then: c.then}})
+		f.tries(m, c.name, []*script{{commit: 1, act: c.act, then: c.then}})
 	}
 }
 
@@ -283,24 +215,24 @@ const faultEvery = 100
 
 // atRandom is a plan of faults that the ledger must get over by itself. An answer
 // that was begun is not cut, since what a caller has read cannot be read again.
-func atRandom(seed uint64) cutter.Plan {
+func atRandom(seed uint64) postgres.Plan {
 	r := rand.New(rand.NewPCG(seed, 0))
-	anywhere := []cutter.Act{
-		{Kind: cutter.CutBefore},
-		{Kind: cutter.FailUndone, Code: cutter.SerializationFailure},
-		{Kind: cutter.FailUndone, Code: cutter.CompletionUnknown},
+	anywhere := []postgres.Act{
+		{Kind: postgres.CutBefore},
+		{Kind: postgres.FailUndone, Code: postgres.SerializationFailure},
+		{Kind: postgres.FailUndone, Code: postgres.CompletionUnknown},
 	}
-	atCommit := append([]cutter.Act{
-		{Kind: cutter.CutSent}, {Kind: cutter.CutExecuted}, {Kind: cutter.CutAnswer},
-		{Kind: cutter.FailDone, Code: cutter.CompletionUnknown},
+	atCommit := append([]postgres.Act{
+		{Kind: postgres.CutSent}, {Kind: postgres.CutExecuted}, {Kind: postgres.CutAnswer},
+		{Kind: postgres.FailDone, Code: postgres.CompletionUnknown},
 	}, anywhere...)
-	return func(s cutter.Statement) cutter.Act {
+	return func(s postgres.Statement) postgres.Act {
 		acts, every := anywhere, faultEvery
 		if s.Commit {
 			acts, every = atCommit, faultEvery/10
 		}
 		if r.IntN(every) > 0 {
-			return cutter.Act{}
+			return postgres.Act{}
 		}
 		return acts[r.IntN(len(acts))]
 	}
@@ -343,7 +275,6 @@ func TestConformanceUnderFaults(t *testing.T) {
 				return seenWhole{f.through, f.past}
 			}
 			ledgertest.Exercise(t, open)
-			t.Run("random operations against the model", func(t *testing.T) { histories.Walk(t, 100, open) })
 			if t.Logf("%v", f.proxy.Counts()); f.proxy.Injected() == 0 {
 				t.Error("there were no faults")
 			}
@@ -390,7 +321,7 @@ func TestConformanceOnCockroachDB(t *testing.T) {
 	if name := sqlstore.DatabaseOf(t, url.String()); name != "cockroachdb" {
 		t.Errorf("taken for %q", name)
 	}
-	conforms(t, 100, func(t *testing.T) ledger.Book {
+	ledgertest.Exercise(t, func(t *testing.T) ledger.Book {
 		cases++
 		return store(t)
 	})

@@ -11,7 +11,7 @@ import (
 
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
-	"rollcall/ledger/ledgertest/cutter"
+	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
 )
@@ -66,11 +66,11 @@ func TestAPageOfResultsThatIsCutGoesOn(t *testing.T) {
 		d.Settles(l, n+1, n*each, (n+1)*each-1, smtp.Valid)
 	}
 	var cuts atomic.Int64
-	f.proxy.SetPlan(func(s cutter.Statement) cutter.Act {
+	f.proxy.SetPlan(func(s postgres.Statement) postgres.Act {
 		if strings.Contains(s.Text, "SELECT payload FROM settlements") && cuts.Add(1) <= 5 {
-			return cutter.Act{Kind: cutter.CutAnswer, Rows: 9}
+			return postgres.Act{Kind: postgres.CutAnswer, Rows: 9}
 		}
-		return cutter.Act{}
+		return postgres.Act{}
 	})
 	want := int64(0)
 	err := f.through.Results(t.Context(), d.Workspace, v.ID, func(r ledger.Result) error {

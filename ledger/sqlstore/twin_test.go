@@ -16,7 +16,7 @@ import (
 	"rollcall/ledger/transitions"
 )
 
-var twins = flag.Uint64("twins", 3, "how many simulated lives run beside SQLite, and a third of them beside PostgreSQL")
+var twins = flag.Uint64("twins", 2, "how many simulated lives run beside SQLite, and a third of them beside PostgreSQL")
 
 // beside is a database whose clock is that of a simulation.
 type beside struct {
@@ -99,8 +99,7 @@ func (b *beside) Transaction(now int64, do func(t transitions.Tables) (commit bo
 // answers there what it answers in the simulation.
 func TestEachStatementAnswersAsTheTablesInMemory(t *testing.T) {
 	effort.Unraced(t, "one call after the other")
-	const operations = 800
-	lives := func(t *testing.T, twins uint64, url func(seed uint64) string) {
+	lives := func(t *testing.T, twins uint64, operations int, url func(seed uint64) string) {
 		verifications, faults := 0, int64(0)
 		for seed := range twins {
 			b := newBeside(t, url(seed))
@@ -129,11 +128,11 @@ func TestEachStatementAnswersAsTheTablesInMemory(t *testing.T) {
 		}
 	}
 	t.Run("sqlite", func(t *testing.T) {
-		lives(t, *twins, func(seed uint64) string {
+		lives(t, *twins, 800, func(seed uint64) string {
 			return "sqlite:" + filepath.Join(t.TempDir(), strconv.FormatUint(seed, 10)+".db")
 		})
 	})
 	t.Run("postgresql", func(t *testing.T) {
-		lives(t, (*twins+2)/3, func(uint64) string { return NewLedger(t) })
+		lives(t, (*twins+2)/3, 500, func(uint64) string { return NewLedger(t) })
 	})
 }

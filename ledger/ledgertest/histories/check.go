@@ -153,7 +153,7 @@ func operations(done []operation) []porcupine.Operation {
 // tells them apart or they come to the same.
 func (h *History) model() porcupine.Model {
 	m := porcupine.NondeterministicModel{
-		Init: func() []any { return []any{&book{limits: limits, files: make([]*file, len(h.files))}} },
+		Init: func() []any { return []any{&book{files: make([]*file, len(h.files))}} },
 		Step: func(state, input, output any) []any {
 			before, told := state.(*book), output.(answer)
 			switch {

@@ -56,7 +56,6 @@ type recorder struct {
 	spaces [workspaces]uuid.UUID
 	nodes  [clientsMax + 1]uuid.UUID
 	start  time.Time
-	limits ledger.Limits
 
 	mu         sync.Mutex
 	random     *rand.Rand // for ids
@@ -219,8 +218,6 @@ const (
 	prepare      kind = "prepare"
 	settle       kind = "settle"
 	wait         kind = "wait"
-	park         kind = "park"
-	crashed      kind = "crashed"
 	cancel       kind = "cancel"
 	finishCancel kind = "finish cancel"
 	grant        kind = "grant"
@@ -228,8 +225,6 @@ const (
 	verification kind = "verification"
 	results      kind = "results"
 	history      kind = "history"
-	sweep        kind = "sweep"
-	forget       kind = "forget"
 )
 
 // uploads reports whether the call is about the bytes of a file.
@@ -248,16 +243,12 @@ type call struct {
 	node      int       // whose lease; 0: nobody's
 	epoch     int64     // of the lease
 	limit     int       // lease, history
-	expired   bool      // lease, create: for a time that is over already
+	expired   bool      // lease: for a time that is over already
 	total     int64     // prepare
-	twice     int64     // prepare: duplicates beside the total
 	number    int64     // settle
 	first     int64     // settle: the ordinal of the first outcome
-	outcomes  string    // settle: a letter for each of the ordinals from first on; the first letter of letters: none
-	due       due       // wait, park
-	next      time.Time // of due
-	why       string    // wait, park: what is told of it
-	funding   bool      // sweep: what waits for credits has waited for too long
+	outcomes  string    // settle: a letter for each of the ordinals from first on
+	next      time.Time // wait: zero: it does not wait
 	grant     int       // index of the grant id
 	grantID   uuid.UUID
 	credits   int64 // grant
@@ -269,15 +260,6 @@ type call struct {
 	anew bool // lease: a run before the one that was answered may have taken what was answered
 	rank int  // place of file in the order in which the book serves; -1: not in the book. Set at the end.
 }
-
-// due is when a verification that waits for receivers goes on.
-type due int
-
-const (
-	notDue   due = iota // it does not wait
-	dueSince            // since it was created
-	dueLater            // later than any test ends
-)
 
 // answer is what the book said. Two answers are the same when they are equal.
 type answer struct {
@@ -306,7 +288,6 @@ type listed struct {
 type seen struct {
 	status         ledger.Status
 	issue          string
-	why            string // what is told of a wait for receivers
 	bytes, durable int64
 	total          int64
 	counts         ledger.Counts
@@ -324,9 +305,6 @@ func sees(v ledger.Verification) seen {
 		done: !v.Completed.IsZero()}
 	if v.Issue != nil {
 		s.issue = v.Issue.Code
-		if s.issue == ledger.ReceiversWait {
-			s.why = v.Issue.Message
-		}
 	}
 	return s
 }
@@ -375,9 +353,7 @@ func (c call) String() string {
 	show(c.expired, "expired")
 	show(c.total > 0, "total %d", c.total)
 	show(c.kind == settle, "number %d %q from %d", c.number, c.outcomes, c.first)
-	show(c.due > notDue, "due %d", c.due)
-	show(c.why != "", "%q", c.why)
-	show(c.funding, "funding")
+	show(!c.next.IsZero(), "next %s", c.next)
 	show(c.kind == grant, "grant %d of %d", c.grant, c.credits)
 	return strings.Join(parts, " ")
 }

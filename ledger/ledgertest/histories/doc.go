@@ -1,15 +1,11 @@
-// Package histories has one model of a ledger and two ways to hold a ledger against it. It lets 16 clients work on one ledger at once, records what
-// each asked and was answered and when, and has porcupine look for an order of
-// the calls in which a ledger that does one thing at a time gives the same
-// answers (linearizability). No such order, or none found in time, is a failure.
+// Package histories lets 16 clients work on one ledger at once, records what each asked and was answered and when, and
+// has porcupine look for an order of the calls in which a ledger that does one thing at a time gives the same answers
+// (linearizability). No such order, or none found in time, is a failure.
 //
 // Each workspace is searched by itself, which makes the search short and loses
 // one thing only: that a lease of fewer files than there are takes the oldest of
 // all workspaces together. Of each workspace it must have taken the oldest, unless
 // the ledger may pass over files that another call is changing (Options.Passing).
 //
-// Walk asks the same model one call after the other, with more kinds of calls, and compares each answer.
-//
-// Read book for what a ledger must do, choose.go and walk.go for what is asked. Start with
-// Record and History.Check, or Walk.
+// Read book for what a ledger must do, and client.next for what is asked. Start with Record and History.Check.
 package histories

@@ -23,7 +23,6 @@ const (
 // book is the state of a ledger that does one thing at a time, every rule
 // written out once more. A book is never changed: a step makes another one.
 type book struct {
-	limits   ledger.Limits
 	accounts [workspaces]account
 	files    []*file // by rank, in which they are served; nil: not there, or not any more
 }
@@ -48,13 +47,6 @@ type file struct {
 	expired   bool  // the lease is past its time
 	outcomes  string
 	batches   string // each settlement as text, one after the other
-	late      bool   // its upload is past its time
-	twice     int64  // duplicates
-	due       due    // as it was told
-	asleep    due    // no node takes it: until its crash is some time ago, or later
-	crashes   int
-	paid      bool // credits were held for it
-	forgotten bool // its results
 }
 
 func (b *book) equal(o *book) bool {
@@ -108,8 +100,6 @@ func (b *book) apply(c call) (*book, answer) {
 		return b, answer{account: b.accounts[c.workspace].Balance}
 	case history:
 		return b, b.history(c)
-	case sweep, forget:
-		return b.sweep(c)
 	}
 	if c.rank < 0 || b.files[c.rank] == nil {
 		return b, refused(ledger.ErrNoSuchVerification)
@@ -137,7 +127,7 @@ func (b *book) apply(c call) (*book, answer) {
 }
 
 func (b *book) create(c call) (*book, answer) {
-	var open, stored, unpaid int64
+	open := 0
 	for rank, f := range b.files {
 		if f == nil || f.workspace != c.workspace {
 			continue
@@ -152,25 +142,14 @@ func (b *book) create(c call) (*book, answer) {
 		if !f.status.Final() {
 			open++
 		}
-		if !f.erased() {
-			stored += f.bytes
-		}
-		if !f.paid {
-			unpaid++
-		}
 	}
-	switch {
-	case open >= b.limits.Open:
+	if open >= openMax {
 		return b, refused(ledger.ErrTooManyOpen)
-	case stored+c.bytes > b.limits.Stored:
-		return b, refused(ledger.ErrTooManyBytes)
-	case unpaid >= b.limits.Unpaid:
-		return b, refused(ledger.ErrTooManyUnpaid)
 	}
 	if c.rank < 0 {
 		return b, answer{rank: -1} // no such verification in the end: it was not made
 	}
-	f := &file{workspace: c.workspace, identity: c.identity, chunk: -1, late: c.expired,
+	f := &file{workspace: c.workspace, identity: c.identity, chunk: -1,
 		seen: seen{status: ledger.Uploading, bytes: c.bytes, total: -1}}
 	b = b.clone()
 	b.files[c.rank] = f
@@ -188,7 +167,7 @@ func (b *book) upload(c call) (*book, answer) {
 	end := c.offset + c.bytes
 	a := f.upload()
 	switch {
-	case c.kind == uploadState || c.kind == openUpload && (f.status != ledger.Uploading || f.late):
+	case c.kind == uploadState || c.kind == openUpload && f.status != ledger.Uploading:
 		return b, a
 	case c.kind == openUpload:
 		b = b.clone()
@@ -199,7 +178,7 @@ func (b *book) upload(c call) (*book, answer) {
 		a.refusal = ledger.ErrFenced.Error()
 	case f.durable == end && f.chunk == c.offset && !f.erased():
 		// The newest chunk again.
-	case f.status != ledger.Uploading || f.late:
+	case f.status != ledger.Uploading:
 		a.refusal = ledger.ErrUploadClosed.Error()
 	case f.durable != c.offset:
 		a.refusal = ledger.ErrGap.Error()
@@ -257,7 +236,7 @@ func (b *book) lease(c call) (*book, answer) {
 
 // free reports whether a lease may take f; nil is a file that is not there yet.
 func (f *file) free() bool {
-	return f != nil && (f.status == ledger.Preparing || f.funded()) && (f.node == 0 || f.expired) && f.asleep == notDue
+	return f != nil && (f.status == ledger.Preparing || f.funded()) && (f.node == 0 || f.expired)
 }
 
 // taken is the book after one file was leased.
@@ -343,13 +322,12 @@ func (b *book) hold(f *file) {
 	f.held = ledger.Credits(f.total)
 	a.Available -= f.held
 	a.Held += f.held
-	f.status, f.issue, f.paid = ledger.Verifying, "", true
+	f.status, f.issue = ledger.Verifying, ""
 }
 
 // end makes f final; nobody has it any more.
 func (f *file) end(status ledger.Status, issue string) {
-	f.tell(notDue, "")
-	f.status, f.issue, f.done = status, issue, true
+	f.status, f.issue, f.next, f.done = status, issue, false, true
 	f.node, f.expired = 0, false
 }
 
@@ -361,15 +339,14 @@ func (b *book) cancel(c call) (*book, answer) {
 	b = b.clone()
 	f = b.edit(c.rank)
 	if f.funded() && f.node != 0 && !f.expired {
-		f.tell(notDue, "")
-		f.status, f.asleep = ledger.Cancelling, notDue
+		f.status, f.issue, f.next = ledger.Cancelling, "", false
 		return b, told(f)
 	}
-	return b.refund(c.rank, ledger.Cancelled, "")
+	return b.refund(c.rank)
 }
 
-// refund gives back what was not checked and ends the file, in a clone.
-func (b *book) refund(rank int, status ledger.Status, issue string) (*book, answer) {
+// refund gives back what was not checked and ends the cancelled file, in a clone.
+func (b *book) refund(rank int) (*book, answer) {
 	f := b.edit(rank)
 	free := f.held
 	a := &b.accounts[f.workspace]
@@ -377,36 +354,9 @@ func (b *book) refund(rank int, status ledger.Status, issue string) (*book, answ
 	f.held = 0
 	a.Held -= free
 	a.Available += free
-	f.end(status, issue)
+	f.end(ledger.Cancelled, "")
 	if free > 0 {
 		b.fund(f.workspace)
 	}
 	return b, told(f)
-}
-
-// sweep ends what is past its time, and forgets what is final when the call says so.
-func (b *book) sweep(c call) (*book, answer) {
-	n := 0
-	b = b.clone()
-	for rank, f := range b.files {
-		switch {
-		case f == nil:
-		case f.status == ledger.Uploading && f.late:
-			b.edit(rank).end(ledger.Failed, ledger.UploadExpired)
-			n++
-		case c.funding && f.short():
-			f = b.edit(rank)
-			f.counts.Cancelled = f.left()
-			f.end(ledger.Failed, ledger.FundingExpired)
-			n++
-		}
-		if f = b.files[rank]; c.kind == forget && f != nil && f.status.Final() && !f.forgotten {
-			b.edit(rank).forgotten = true
-			if !f.paid { // it moved no money
-				b.files[rank] = nil
-			}
-			n++
-		}
-	}
-	return b, answer{list: fmt.Sprint(n)}
 }

@@ -50,7 +50,7 @@ func (h *History) Unknown() int {
 // the answers themselves are judged by Check.
 func Record(ctx context.Context, books []ledger.Book, o Options) (*History, error) {
 	r := &recorder{books: books, Options: o, random: rand.New(rand.NewPCG(o.Seed, 0)),
-		left: o.Operations, start: time.Now(), limits: limits}
+		left: o.Operations, start: time.Now()}
 	for i := range r.nodes[1:] {
 		r.nodes[i+1] = r.id()
 	}
@@ -225,15 +225,13 @@ func (b *book) work(c call) (*book, answer) {
 		return b, told(f)
 	case settle:
 		return b.settle(c)
-	case wait, park:
+	case wait:
 		return b.wait(c)
-	case crashed:
-		return b.crashed(c)
 	}
 	if f.status != ledger.Cancelling {
 		return b, refused(ledger.ErrIllegal)
 	}
-	return b.clone().refund(c.rank, ledger.Cancelled, "")
+	return b.clone().refund(c.rank)
 }
 
 // defect is the issue of every file that is refused.
@@ -248,15 +246,11 @@ func (b *book) repeats(c call) bool {
 		batches := strings.Split(f.batches, ";")
 		return c.number >= 1 && c.number < int64(len(batches)) && batches[c.number-1] == c.batch()
 	case prepare:
-		return f.epoch == c.epoch && f.total == c.total && f.twice == c.twice && (f.short() || f.funded() && f.node == c.node)
+		return f.epoch == c.epoch && f.total == c.total && (f.short() || f.funded() && f.node == c.node)
 	case refuse:
 		return f.epoch == c.epoch && f.status == ledger.Failed && f.issue == defect
 	case finishCancel:
 		return f.epoch == c.epoch && f.status == ledger.Cancelled
-	case park:
-		return f.epoch == c.epoch && f.node == 0 && f.status == ledger.Waiting && !f.short() && f.due == c.due && f.asleep >= c.asleep()
-	case crashed:
-		return f.epoch == c.epoch && f.node == 0 && f.crashes > 0
 	}
 	return false
 }
@@ -271,7 +265,7 @@ func (b *book) prepare(c call) (*book, answer) {
 	}
 	b = b.clone()
 	f = b.edit(c.rank)
-	f.total, f.twice = c.total, c.twice
+	f.total = c.total
 	if ledger.Credits(c.total) <= b.accounts[f.workspace].Available {
 		b.hold(f)
 		return b, told(f)
@@ -282,27 +276,23 @@ func (b *book) prepare(c call) (*book, answer) {
 
 func (b *book) settle(c call) (*book, answer) {
 	f := b.files[c.rank]
-	n := int64(len(c.outcomes) - strings.Count(c.outcomes, letters[:1]))
+	n := int64(len(c.outcomes))
 	switch {
 	case c.number != f.settlements+1:
 		return b, refused(ledger.ErrStaleEpoch)
-	case !f.funded() || c.first+int64(len(c.outcomes)) > f.total || n > f.left() || f.overlaps(c):
+	case !f.funded() || c.first+n > f.total:
 		return b, refused(ledger.ErrIllegal)
 	}
 	b = b.clone()
 	f = b.edit(c.rank)
 	a := &b.accounts[f.workspace]
 	free := ledger.Credits(strings.Count(c.outcomes, "u"))
-	outcomes := []byte(f.outcomes + strings.Repeat(letters[:1], max(0, int(c.first)+len(c.outcomes)-len(f.outcomes))))
-	for i, l := range []byte(c.outcomes) {
-		if l != letters[0] {
-			f.counts.Add(outcomeOf(l))
-			outcomes[int(c.first)+i] = l
-		}
+	for _, letter := range []byte(c.outcomes) {
+		f.counts.Add(outcomeOf(letter))
 	}
 	f.settlements = c.number
 	f.batches += c.batch() + ";"
-	f.outcomes = string(outcomes)
+	f.outcomes += c.outcomes
 	f.held -= ledger.Credits(n)
 	a.Held -= ledger.Credits(n)
 	a.Available += free
@@ -323,60 +313,20 @@ func (b *book) settle(c call) (*book, answer) {
 	return b, told(f)
 }
 
-// overlaps reports whether a settlement is about an address that has an outcome.
-func (f *file) overlaps(c call) bool {
-	for i := range c.outcomes {
-		if at := int(c.first) + i; c.outcomes[i] != letters[0] && at < len(f.outcomes) && f.outcomes[at] != letters[0] {
-			return true
-		}
-	}
-	return false
-}
-
-// wait marks a file as waiting for receivers, or as verifying again. A parked one has no lease any more.
+// wait marks a file as waiting for receivers, or as verifying again.
 func (b *book) wait(c call) (*book, answer) {
 	f := b.files[c.rank]
 	switch {
 	case f.status == ledger.Cancelling:
 		return b, told(f)
-	case !f.funded() || c.due == notDue && c.why != "":
+	case !f.funded():
 		return b, refused(ledger.ErrIllegal)
 	}
 	b = b.clone()
 	f = b.edit(c.rank)
-	f.tell(c.due, c.why)
-	if c.kind == park {
-		f.node, f.expired, f.asleep = 0, false, c.asleep()
-	}
-	return b, told(f)
-}
-
-// tell notes what a file waits for.
-func (f *file) tell(until due, why string) {
-	f.status, f.issue, f.why, f.due, f.next = ledger.Verifying, "", why, until, until > notDue
+	f.status, f.issue, f.next = ledger.Verifying, "", !c.next.IsZero()
 	if f.next {
 		f.status = ledger.Waiting
 	}
-	if why != "" {
-		f.issue = ledger.ReceiversWait
-	}
-}
-
-// asleep is for how long no node takes what was parked.
-func (c call) asleep() due {
-	if c.due == dueLater {
-		return dueLater
-	}
-	return notDue
-}
-
-// crashed gives a file back for some time, or, the second time, ends it.
-func (b *book) crashed(c call) (*book, answer) {
-	b = b.clone()
-	f := b.edit(c.rank)
-	if f.crashes++; f.crashes < ledger.CrashesMax || f.status == ledger.Cancelling {
-		f.node, f.expired, f.asleep = 0, false, dueSince
-		return b, told(f)
-	}
-	return b.refund(c.rank, ledger.Failed, ledger.InternalError)
+	return b, told(f)
 }

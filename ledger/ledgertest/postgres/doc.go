@@ -9,5 +9,12 @@
 // It is no server to keep anything in: everybody on the machine who can reach
 // the socket is its superuser, and without Options.Durable nothing is synced.
 //
-// Start with New, Server.Create and Server.URL.
+// A Proxy stands in front of a server and loses, delays and falsifies on demand, so that a test can put a fault at any
+// statement, and above all at a commit. It knows the text of each statement that runs, also of prepared ones, and
+// asks a Plan what to do with it. An answer that it forges is true: a statement answered as failed has failed, its
+// transaction is over, and a commit answered as unknown was made or undone, as the plan says. It counts what it did,
+// so that a test that injected nothing can tell. It does not speak TLS, COPY, or Flush without Sync, and notices with
+// the next statement that the server ended a connection.
+//
+// Start with New, Server.Create and Server.URL; for faults with StartProxy and Proxy.SetPlan.
 package postgres

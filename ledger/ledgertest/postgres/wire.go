@@ -1,4 +1,4 @@
-package cutter
+package postgres
 
 import (
 	"bufio"
@@ -128,8 +128,8 @@ func (s statements) note(f frame) (text string, runs bool, err error) {
 	return "", false, err
 }
 
-// query is a simple query.
-func query(text string) (frame, error) { return (&pgproto3.Query{String: text}).Encode(nil) }
+// simpleQuery is a query as one message.
+func simpleQuery(text string) (frame, error) { return (&pgproto3.Query{String: text}).Encode(nil) }
 
 // failure is an error of the given code, as a server says it.
 func failure(code string) (frame, error) {

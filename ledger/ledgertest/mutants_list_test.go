@@ -1,4 +1,4 @@
-package mutants
+package ledgertest_test
 
 import "slices"
 

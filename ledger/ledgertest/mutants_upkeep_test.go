@@ -1,4 +1,4 @@
-package mutants
+package ledgertest_test
 
 const (
 	sqlOpen    = "ledger/sqlstore/engine/open.go"

@@ -1,11 +1,10 @@
-package cutter
+package postgres
 
 import (
 	"context"
 	"errors"
 	"net"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -45,7 +44,7 @@ func (c *connection) serve() {
 		c.swallow(hushed)
 		return
 	}
-	if !c.start() {
+	if !c.begin() {
 		return
 	}
 	done := make(chan struct{})
@@ -76,8 +75,8 @@ func (c *connection) listen() {
 	}
 }
 
-// swallow says nothing until the silence ends (nil: never) or the client gives up:
-// pgx says Terminate then, and waits for the end of the connection.
+// swallow says nothing until the silence ends or the client gives up: pgx says Terminate then, and waits for the end of
+// the connection.
 func (c *connection) swallow(hushed <-chan struct{}) {
 	for {
 		select {
@@ -93,8 +92,8 @@ func (c *connection) swallow(hushed <-chan struct{}) {
 	}
 }
 
-// start passes the beginning of a connection on; false: that was all.
-func (c *connection) start() bool {
+// begin passes the beginning of a connection on; false: that was all.
+func (c *connection) begin() bool {
 	message, code, err := c.client.readStartup()
 	for err == nil && (code == sslRequest || code == gssRequest) {
 		if err = c.client.send(frame("N")); err == nil { // not spoken: go on in clear
@@ -176,9 +175,6 @@ func (c *connection) exchange() error {
 func (c *connection) do(act Act, text string, frames []frame) error {
 	switch act.Kind {
 	case CutBefore:
-		return errCut
-	case Silence:
-		c.swallow(nil)
 		return errCut
 	case FailUndone:
 		return c.fail(act.Code, text)
@@ -278,7 +274,7 @@ func (c *connection) fail(code, text string) error {
 	if isCommit(text) && !isRelease(text) {
 		instead = "ROLLBACK"
 	}
-	f, err := query(instead)
+	f, err := simpleQuery(instead)
 	if err != nil {
 		return err
 	}
@@ -313,7 +309,6 @@ const (
 	CutAnswer   Kind = "in answer"   // executed, then cut in the middle of the answer
 	FailUndone  Kind = "fail undone" // answered with Act.Code; it failed and its transaction is aborted
 	FailDone    Kind = "fail done"   // answered with Act.Code although it was executed
-	Silence     Kind = "silence"     // not sent and never answered; the connection stays open
 	Slow        Kind = "slow"        // passed on after Act.Delay
 	refused     Kind = "refused"     // a connection, by Proxy.Refuse
 	severed     Kind = "severed"     // a connection, by Proxy.Sever
@@ -336,38 +331,16 @@ type Act struct {
 
 // Statement is one statement that is about to run.
 type Statement struct {
-	Text   string // as the client wrote it
-	Number int    // counts those since the plan was set, from 1
+	Text string // as the client wrote it
 	// Commit says that it ends a transaction that keeps its changes: COMMIT, or
 	// the RELEASE of cockroach-go's savepoint.
-	Commit  bool
-	Commits int // commits since the plan was set, this one included
+	Commit bool
 }
 
 // Plan decides about each statement, one call at a time; it must not call the
 // proxy. Of statements sent in one go (up to a Sync) the first that is not
 // passed decides for all.
 type Plan func(Statement) Act
-
-// AtStatement does act at the n-th statement, from 1.
-func AtStatement(n int, act Act) Plan {
-	return func(s Statement) Act {
-		if s.Number != n {
-			return Act{}
-		}
-		return act
-	}
-}
-
-// AtCommit does act at the n-th commit, from 1.
-func AtCommit(n int, act Act) Plan {
-	return func(s Statement) Act {
-		if !s.Commit || s.Commits != n {
-			return Act{}
-		}
-		return act
-	}
-}
 
 // Always does act at each statement.
 func Always(act Act) Plan { return func(Statement) Act { return act } }
@@ -386,27 +359,6 @@ func isCommit(text string) bool {
 // which the transaction block is still open.
 func isRelease(text string) bool {
 	return strings.HasPrefix(strings.ToUpper(strings.TrimSpace(text)), "RELEASE")
-}
-
-// Recorder notes the statements that run. Safe for concurrent use.
-type Recorder struct {
-	mu   sync.Mutex
-	list []Statement // guarded by mu
-}
-
-// Plan passes every statement and notes it.
-func (r *Recorder) Plan(s Statement) Act {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.list = append(r.list, s)
-	return Act{}
-}
-
-// Statements are those noted so far.
-func (r *Recorder) Statements() []Statement {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append([]Statement(nil), r.list...)
 }
 
 var (

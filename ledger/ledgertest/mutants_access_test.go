@@ -1,4 +1,4 @@
-package mutants
+package ledgertest_test
 
 const (
 	pageAccess     = "http/dashboard/access.go"

@@ -1,4 +1,4 @@
-package cutter
+package postgres
 
 import (
 	"context"
@@ -21,28 +21,26 @@ type Proxy struct {
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 
-	mu         sync.Mutex
-	plan       Plan                     // nil: everything passes; guarded by mu
-	statements int                      // since the plan was set; guarded by mu
-	commits    int                      // since the plan was set; guarded by mu
-	refuse     bool                     // guarded by mu
-	hushed     chan struct{}            // not nil: everything is silent until it is closed; guarded by mu
-	open       map[*connection]struct{} // guarded by mu
-	counts     map[Kind]int             // guarded by mu
+	mu     sync.Mutex
+	plan   Plan                     // nil: everything passes; guarded by mu
+	refuse bool                     // guarded by mu
+	hushed chan struct{}            // not nil: everything is silent until it is closed; guarded by mu
+	open   map[*connection]struct{} // guarded by mu
+	counts map[Kind]int             // guarded by mu
 }
 
-// Start listens on a port of 127.0.0.1 for the server that a connection string
+// StartProxy listens on a port of 127.0.0.1 for the server that a connection string
 // names; TLS to that server is not spoken. The caller closes the proxy.
-func Start(upstream string) (*Proxy, error) {
+func StartProxy(upstream string) (*Proxy, error) {
 	config, err := pgconn.ParseConfig(upstream)
 	if err != nil {
-		return nil, fmt.Errorf("cutter: %w", err)
+		return nil, fmt.Errorf("proxy: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		cancel()
-		return nil, fmt.Errorf("cutter: %w", err)
+		return nil, fmt.Errorf("proxy: %w", err)
 	}
 	p := &Proxy{upstream: config, listener: l, ctx: ctx, cancel: cancel,
 		open: map[*connection]struct{}{}, counts: map[Kind]int{}}
@@ -60,12 +58,11 @@ func (p *Proxy) URL(database string) string {
 	return u.String()
 }
 
-// SetPlan asks plan about each statement from now on, and counts statements and
-// commits from 1 again; nil passes everything.
+// SetPlan asks plan about each statement from now on; nil passes everything.
 func (p *Proxy) SetPlan(plan Plan) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.plan, p.statements, p.commits = plan, 0, 0
+	p.plan = plan
 }
 
 // Refuse closes each new connection at once until Heal.
@@ -172,16 +169,10 @@ func (p *Proxy) decide(texts []string) (act Act, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, text = range texts {
-		p.statements++
-		s := Statement{Text: text, Number: p.statements, Commit: isCommit(text)}
-		if s.Commit {
-			p.commits++
-		}
-		s.Commits = p.commits
 		if p.plan == nil {
 			continue
 		}
-		if act = p.plan(s); act.Kind != Pass {
+		if act = p.plan(Statement{Text: text, Commit: isCommit(text)}); act.Kind != Pass {
 			p.counts[act.Kind]++
 			return act, text
 		}
