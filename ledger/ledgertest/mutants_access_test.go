@@ -33,8 +33,8 @@ var (
 
 // ofAccess are those of who may see and do what in the pages.
 var ofAccess = []mutant{
-	{"a page for any role", pageAccess, "if !m.Role.Allows(to.role) {", "if !m.Role.Allows(ledger.Viewer) {", access},
-	{"a page of another workspace", pageAccess, "if !ok || m.Workspace != id {", "if !ok {", access},
+	{"a page for any role", pageAccess, "if !r.may(to.role) {", "if !r.may(ledger.Viewer) {", access},
+	{"a page of another workspace", pageAccess, "return ok && m.Workspace == id })", "return ok })", access},
 	{"half of a form acts", pageAccess, "err != nil || !body {", "err != nil && to.part || !body {", access},
 	{"keys made by members", pageAccess, `{pattern: "POST /w/{ws}/keys", access: inside, role: ledger.Owner`,
 		`{pattern: "POST /w/{ws}/keys", access: inside, role: ledger.Member`, access},
@@ -47,8 +47,8 @@ var ofAccess = []mutant{
 	{"forms of other sites", webSite, "s.guard = cross.Handler(http.HandlerFunc(s.findRoute))",
 		"_, s.guard = cross, http.HandlerFunc(s.findRoute)", access},
 	{"a key of a reload shown again", pageKeys, "errors.Is(err, ledger.ErrIllegal): // the form", "errors.Is(err, ledger.ErrNoSuchKey): // the form", access},
-	{"signed in without encryption", pageSign, "if !keepsCookies(d.o.PublicURL()) {\n\t\td.signInForm(w, r, http.StatusForbidden, v)",
-		"if !keepsCookies(d.o.PublicURL()) && v.Email == \"\" {\n\t\td.signInForm(w, r, http.StatusForbidden, v)", access},
+	{"signed in without encryption", pageSign, "if !keepsCookies(d.o.PublicURL()) {\n\t\treturn d.signInForm(w, r, http.StatusForbidden, v)",
+		"if !keepsCookies(d.o.PublicURL()) && v.Email == \"\" {\n\t\treturn d.signInForm(w, r, http.StatusForbidden, v)", access},
 	{"sessions believed too long", signInCache, "believed = 4 * time.Second", "believed = 40 * time.Second", signingIn},
 	{"wrong passwords without an end", signIn, "userRule    = ledger.AttemptRule{Free: 5,", "userRule    = ledger.AttemptRule{Free: 500,", signingIn},
 	{"a network that guesses without an end", signIn, "networkRule = ledger.AttemptRule{Free: 20,", "networkRule = ledger.AttemptRule{Free: 2000,", signingIn},
