@@ -128,7 +128,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		lost: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_leases_lost_total",
 			Help: "Leases that this node lost: others have them, or it could not renew them in time."}),
 		crashed: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_verification_crashes_total",
-			Help: "Verification actors that crashed: a fault of this program. The second time the file is set aside."}),
+			Help: "Verification actors that crashed: a fault of this program. " +
+				"The second time the file fails with internal_error."}),
 		bytes: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_file_bytes",
 			Help: "Bytes of the files that this node has in memory."}),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_files_waiting",

@@ -96,7 +96,6 @@ var mayImport = map[string][]string{
 		"ledger/quota", "ledger/tracing", "smtp"},
 	"actors/domain":       {"actors/process", "actors/inspect", "actors/wire", "ledger", "smtp"},
 	"actors/process":      {}, // a leaf, for whoever starts a goroutine or has much to do
-	"actors/settings":     {"ledger", "smtp"},
 	"actors/wire":         {"smtp"},
 	"actors/inspect":      {"actors/process", "cluster", "smtp"},
 	"actors/intake":       {"smtp"},

@@ -70,10 +70,13 @@ func shelf(t *testing.T, owner, user string) func(t *testing.T) ledger.Book {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
 		ledgertest.Exercise(t, func(t *testing.T) ledger.Book { return openStore(t) })
 	})
 	t.Run("postgresql", func(t *testing.T) {
+		t.Parallel()
 		owner := rightful(t) // with the rights of a node and no more
 		ledgertest.Exercise(t, shelf(t, owner, as(t, owner, nodeUser)))
 	})

@@ -22,7 +22,9 @@ import (
 // of the book tells.
 func TestWhatTheTablesKeep(t *testing.T) {
 	effort.Unraced(t, "one call after the other")
+	t.Parallel()
 	tests := func(t *testing.T, url string) {
+		t.Parallel()
 		s, err := Open(t.Context(), url, Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -414,12 +416,9 @@ func inviting(d *ledgertest.Fixture, id byte) ledger.Link {
 	return l
 }
 
-// Rows as package people writes them, but for what does not matter here.
-const (
-	insertUser = `INSERT INTO users (id, email, folded, name, password, created) VALUES (?, ?, ?, '', '', 1)`
-	insertLink = `INSERT INTO links (id, purpose, workspace, email, folded, role, made_by, created, expires, ends, used_by)
-		VALUES (?, 'invite', ?, '0@acme.test', ?, 'viewer', '', 1, ?, 1, ?)`
-)
+// insertLink is a row as package people writes it, but for what does not matter here.
+const insertLink = `INSERT INTO links (id, purpose, workspace, email, folded, role, made_by, created, expires, ends, used_by)
+	VALUES (?, 'invite', ?, '0@acme.test', ?, 'viewer', '', 1, ?, 1, ?)`
 
 // linkRow are the arguments of insertLink.
 func linkRow(id []byte, expires int64) []any { return []any{id, []byte{}, []byte{}, expires, []byte{}} }
@@ -453,10 +452,17 @@ func believesNobodyDisabled(t *testing.T, s *Store, user uuid.UUID) {
 // boundsMembers: members and open invitations together are as many as allowed; one that is over makes room.
 func boundsMembers(t *testing.T, s *Store) {
 	d := ledgertest.NewFixture(t, s, 0)
-	for i := range ledger.MembersMax - 2 {
-		user := uuid.New()
-		run(t, s, insertUser, user[:], fmt.Sprint("member", i, "@bound.test"), fmt.Append(nil, "member", i, "@bound.test"))
-		run(t, s, `INSERT INTO memberships (workspace, user_id, role, created) VALUES (?, ?, 'viewer', 1)`, d.Workspace[:], user[:])
+	err := s.update(t.Context(), func(t *tx) (err error) {
+		for i := 0; i < ledger.MembersMax-2 && err == nil; i++ {
+			user := uuid.New()
+			if err = addUser(user, fmt.Sprint("member", i, "@bound.test"), "")(t); err == nil {
+				err = addMember(d.Workspace, user, "viewer")(t)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	for id := range byte(2) {
 		if _, err := s.MakeLink(t.Context(), inviting(d, id)); err != nil {

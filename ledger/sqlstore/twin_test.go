@@ -99,6 +99,7 @@ func (b *beside) Transaction(now int64, do func(t transitions.Tables) (commit bo
 // answers there what it answers in the simulation.
 func TestEachStatementAnswersAsTheTablesInMemory(t *testing.T) {
 	effort.Unraced(t, "one call after the other")
+	t.Parallel()
 	lives := func(t *testing.T, twins uint64, operations int, url func(seed uint64) string) {
 		verifications, faults := 0, int64(0)
 		for seed := range twins {
@@ -128,11 +129,13 @@ func TestEachStatementAnswersAsTheTablesInMemory(t *testing.T) {
 		}
 	}
 	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
 		lives(t, *twins, 800, func(seed uint64) string {
 			return "sqlite:" + filepath.Join(t.TempDir(), strconv.FormatUint(seed, 10)+".db")
 		})
 	})
 	t.Run("postgresql", func(t *testing.T) {
+		t.Parallel()
 		lives(t, (*twins+2)/3, 500, func(uint64) string { return NewLedger(t) })
 	})
 }

@@ -16,7 +16,6 @@ import (
 	"rollcall/actors/inspect"
 	"rollcall/actors/process"
 	"rollcall/actors/receiver"
-	"rollcall/actors/settings"
 	"rollcall/config"
 	"rollcall/http/admin"
 	"rollcall/http/api"
@@ -36,7 +35,7 @@ type throttling struct {
 	table     *throttle.Table
 	file      *config.ThrottleFile // and why it is not used, if it is not
 	shown     *throttleMetrics
-	settings  *settings.Follower
+	settings  *settingsFollower
 	inspector *inspect.Inspector
 }
 
@@ -52,7 +51,7 @@ func (n *Node) startThrottling(ctx context.Context, c config.Config, book *sqlst
 	}
 	t.shown = newThrottleMetrics(o.registry, t.table)
 	var stop func(context.Context) error
-	t.settings, stop, err = settings.Start(ctx, settings.Options{Read: book.Settings, Table: t.table, Clock: n.clock,
+	t.settings, stop, err = followSettings(ctx, settingsOptions{Read: book.Settings, Table: t.table, Clock: n.clock,
 		Replan: n.work.receivers.Replan, Log: o.log})
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package settings
+package node
 
 import (
 	"context"
@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// readEvery is how often a node reads the operators' changes: a change holds on all nodes within twice that.
-	readEvery = time.Second
+	// settingsEvery is how often a node reads the operators' changes: a change holds on all nodes within twice that.
+	settingsEvery = time.Second
 
-	// readWithin bounds one reading. While the ledger doesn't answer, what was read last holds until its own end.
-	readWithin = 5 * time.Second
+	// settingsWithin bounds one reading. While the ledger doesn't answer, what was read last holds until its own end.
+	settingsWithin = 5 * time.Second
 )
 
-// Options is what a Follower needs.
-type Options struct {
+// settingsOptions is what a settingsFollower needs.
+type settingsOptions struct {
 	Read   func(ctx context.Context) (ledger.Settings, error)
 	Table  *throttle.Table  // gets the overrides
 	Clock  func() time.Time // the ledger's, as far as it is known
@@ -32,10 +32,11 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Follower keeps the overrides of throttles and the weights of workspaces as the ledger has
-// them. Safe for concurrent use.
-type Follower struct {
-	options Options
+// settingsFollower follows what operators change while a node runs: overrides of throttles and the weights of
+// workspaces. The ledger keeps them for all nodes, and each node reads them every second. What was read last holds
+// while the ledger does not answer; an override never holds beyond its own end. Safe for concurrent use.
+type settingsFollower struct {
+	options settingsOptions
 
 	again   chan struct{}
 	weights atomic.Pointer[map[uuid.UUID]int]
@@ -47,8 +48,8 @@ type Follower struct {
 }
 
 // read reads the ledger once and applies what has changed.
-func (f *Follower) read(ctx context.Context) error {
-	within, cancel := context.WithTimeout(ctx, readWithin)
+func (f *settingsFollower) read(ctx context.Context) error {
+	within, cancel := context.WithTimeout(ctx, settingsWithin)
 	defer cancel()
 	found, err := f.options.Read(within)
 	if err == nil {
@@ -60,14 +61,14 @@ func (f *Follower) read(ctx context.Context) error {
 }
 
 // setWeights takes over the weights of workspaces.
-func (f *Follower) setWeights(found map[uuid.UUID]int) {
+func (f *settingsFollower) setWeights(found map[uuid.UUID]int) {
 	if now := f.weights.Load(); now == nil || !maps.Equal(*now, found) {
 		f.weights.Store(&found)
 	}
 }
 
 // Weight returns how many turns a workspace gets where one of weight 1 gets one.
-func (f *Follower) Weight(workspace uuid.UUID) int {
+func (f *settingsFollower) Weight(workspace uuid.UUID) int {
 	if known := f.weights.Load(); known != nil && (*known)[workspace] > 0 {
 		return (*known)[workspace]
 	}
@@ -75,13 +76,13 @@ func (f *Follower) Weight(workspace uuid.UUID) int {
 }
 
 // WeightOf is Weight by the workspace's id as text.
-func (f *Follower) WeightOf(workspace string) int {
+func (f *settingsFollower) WeightOf(workspace string) int {
 	id, _ := uuid.Parse(workspace) // of nobody: the weight of nobody
 	return f.Weight(id)
 }
 
 // apply puts the overrides that hold now into the table, if they have changed.
-func (f *Follower) apply() {
+func (f *settingsFollower) apply() {
 	now := f.options.Clock()
 	var holding []ledger.ThrottleOverride
 	for _, o := range f.last {
@@ -105,7 +106,7 @@ func (f *Follower) apply() {
 }
 
 // logEnded logs the overrides that have just expired. A cleared one was logged by the command that cleared it.
-func (f *Follower) logEnded(holding []ledger.ThrottleOverride, now time.Time) {
+func (f *settingsFollower) logEnded(holding []ledger.ThrottleOverride, now time.Time) {
 	for _, o := range f.holding {
 		holds := func(other ledger.ThrottleOverride) bool { return other.ID == o.ID }
 		if o.Expires.After(now.Add(endsApart)) || slices.ContainsFunc(holding, holds) {
@@ -116,13 +117,13 @@ func (f *Follower) logEnded(holding []ledger.ThrottleOverride, now time.Time) {
 	}
 }
 
-// endsApart is how far our view of the ledger's clock may be behind: the ledger may drop an override that we believe to
-// hold. Guess.
+// endsApart is how far our view of the ledger's clock may be behind: the ledger may drop an override that we believe
+// to hold. Guess.
 const endsApart = 2 * time.Second
 
 // rules returns overrides as rules. One that this version doesn't understand, taken by a node of another version, is
 // left out.
-func (f *Follower) rules(overrides []ledger.ThrottleOverride) []throttle.Rule {
+func (f *settingsFollower) rules(overrides []ledger.ThrottleOverride) []throttle.Rule {
 	var rules []throttle.Rule
 	for _, o := range overrides {
 		set, err := throttle.ParseOverride(o.Fields)
@@ -141,17 +142,18 @@ func (f *Follower) rules(overrides []ledger.ThrottleOverride) []throttle.Rule {
 }
 
 // Wake makes the next reading come at once, after a change by this node.
-func (f *Follower) Wake() {
+func (f *settingsFollower) Wake() {
 	select {
 	case f.again <- struct{}{}:
 	default:
 	}
 }
 
-// Start reads once, so that nothing is asked before the overrides are known, and then
+// followSettings reads once, so that nothing is asked before the overrides are known, and then
 // follows until the stop that it returns.
-func Start(ctx context.Context, o Options) (f *Follower, stop func(context.Context) error, err error) {
-	f = &Follower{options: o, again: make(chan struct{}, 1)}
+func followSettings(ctx context.Context, o settingsOptions) (f *settingsFollower, stop func(context.Context) error,
+	err error) {
+	f = &settingsFollower{options: o, again: make(chan struct{}, 1)}
 	if err := f.read(ctx); err != nil {
 		return nil, nil, fmt.Errorf("read the overrides of throttles: %w", err)
 	}
@@ -168,8 +170,8 @@ func Start(ctx context.Context, o Options) (f *Follower, stop func(context.Conte
 	}, nil
 }
 
-func (f *Follower) run(ctx context.Context) {
-	ticker := time.NewTicker(readEvery)
+func (f *settingsFollower) run(ctx context.Context) {
+	ticker := time.NewTicker(settingsEvery)
 	defer ticker.Stop()
 	for {
 		select {

@@ -1,4 +1,4 @@
-package settings
+package node
 
 import (
 	"bytes"
@@ -33,7 +33,7 @@ func TestOverridesHoldToTheirEnd(t *testing.T) {
 			Expires: now.Add(time.Minute)},
 	}}
 	var failure error
-	follower := &Follower{options: Options{Table: table, Clock: func() time.Time { return now },
+	follower := &settingsFollower{options: settingsOptions{Table: table, Clock: func() time.Time { return now },
 		Replan: func() { replans++ },
 		Log:    slog.New(slog.DiscardHandler),
 		Read:   func(context.Context) (ledger.Settings, error) { return found, failure }}}
@@ -83,9 +83,10 @@ func TestTheEndOfAnOverrideIsLogged(t *testing.T) {
 	cleared.ID, cleared.Key, cleared.Expires = uuid.New(), "other.example", now.Add(time.Hour)
 	found := ledger.Settings{Overrides: []ledger.ThrottleOverride{ends, cleared}}
 	var out bytes.Buffer
-	follower := &Follower{options: Options{Table: table, Clock: func() time.Time { return now }, Replan: func() {},
-		Log:  slog.New(slog.NewTextHandler(&out, nil)),
-		Read: func(context.Context) (ledger.Settings, error) { return found, nil }}}
+	follower := &settingsFollower{options: settingsOptions{Table: table, Clock: func() time.Time { return now },
+		Replan: func() {},
+		Log:    slog.New(slog.NewTextHandler(&out, nil)),
+		Read:   func(context.Context) (ledger.Settings, error) { return found, nil }}}
 	follow := func() {
 		t.Helper()
 		if err := follower.read(t.Context()); err != nil {
