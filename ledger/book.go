@@ -154,10 +154,10 @@ type Work interface {
 	FinishCancel(ctx context.Context, l Lease) (Verification, error)
 	// Sweep does what time demands: expires uploads (upload_expired) and files
 	// nobody funded (funding_expired), deletes uploaded bytes, results with their evidence,
-	// and whole verifications that never held a credit, after their retention, and forgets processes that ended a day ago,
-	// facts that expired, overrides and links that were over 30 days ago, sessions of people that were over a day ago,
-	// and failed sign-ins whose time is over. It answers how many verifications it changed,
-	// also with an error: a failure stops nothing else. ErrClock while the ledger's clock may have jumped ahead.
+	// and whole verifications that never held a credit, after their retention, and forgets processes that ended a day
+	// ago, facts that expired, overrides and links that were over 30 days ago, sessions of people that were over a day
+	// ago, and failed sign-ins whose time is over. It answers how many verifications it changed, also with an error: a
+	// failure stops nothing else. ErrClock while the ledger's clock may have jumped ahead.
 	Sweep(ctx context.Context, r Retention) (int, error)
 }
 
@@ -237,7 +237,8 @@ func Wrap(err error, what string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(what, args...), err)
 }
 
-// Run is what do returns in a transaction, and nothing but an error, which what begins, when that fails.
+// Run runs do in a transaction and returns its answer. An error begins with what, and the answer is then the zero
+// value.
 func Run[X, T any](ctx context.Context, transaction func(context.Context, func(X) error) error, do func(X) (T, error),
 	what string, args ...any) (value T, err error) {
 	err = transaction(ctx, func(t X) (err error) {

@@ -345,7 +345,7 @@ func (c CorrectionCall) Check() error {
 	return CheckOperatorText("reason", c.Reason)
 }
 
-// AuditedAccount is a workspace's account that an audit found to be off.
+// AuditedAccount is a workspace's account that an audit found to be wrong.
 type AuditedAccount struct {
 	Workspace uuid.UUID
 	Account   Balance

@@ -71,7 +71,9 @@ var awayOnServer = []away{
 	{"refused", func(p *postgres.Proxy) { p.Refuse(); p.Sever() }, (*postgres.Proxy).Heal, (*bystander).nothing,
 		"settlement not committed yet", "", false},
 	{"slow",
-		func(p *postgres.Proxy) { p.SetPlan(postgres.Always(postgres.Act{Kind: postgres.Slow, Delay: 2 * time.Second})) },
+		func(p *postgres.Proxy) {
+			p.SetPlan(postgres.Always(postgres.Act{Kind: postgres.Slow, Delay: 2 * time.Second}))
+		},
 		func(p *postgres.Proxy) { p.SetPlan(nil) }, (*bystander).answeredInTime, "ledger did not answer",
 		"lease not renewed in time", true},
 }

@@ -13,8 +13,14 @@ import (
 // refused fails the test unless err is the refusal.
 func (d *Fixture) refused(err, want error) {
 	d.T.Helper()
+	refuses(d, "a call", err, want)
+}
+
+// refuses fails the test unless err is the refusal of what was asked.
+func refuses(d *Fixture, what string, err, want error) {
+	d.T.Helper()
 	if !errors.Is(err, want) {
-		d.T.Errorf("got %v, want %v", err, want)
+		d.T.Errorf("%s: got %v, want %v", what, err, want)
 	}
 }
 

@@ -136,20 +136,14 @@ func setsAgain(d *Fixture) {
 	key.Key, fields.Fields = "other.test", map[string]string{"rate": "6/s"}
 	more.Fields = map[string]string{"rate": "5/s", "pause": "yes"}
 	for what, other := range map[string]ledger.ThrottleOverride{"key": key, "value": fields, "field": more} {
-		if _, err := d.SetOverride(d.T.Context(), other, Hour); err == nil {
-			d.T.Errorf("the id with another %s was accepted", what)
-		} else {
-			d.refused(err, ledger.ErrIllegal)
-		}
+		_, err := d.SetOverride(d.T.Context(), other, Hour)
+		refuses(d, "the id with another "+what, err, ledger.ErrIllegal)
 	}
 	d.hold(first)
 	_, err = d.ClearOverrides(d.T.Context(), ledger.Clearing{Key: o.Key})
 	d.ok(err)
-	if _, err := d.SetOverride(d.T.Context(), o, Hour); err == nil {
-		d.T.Error("the id of what was cleared was accepted")
-	} else {
-		d.refused(err, ledger.ErrIllegal)
-	}
+	_, err = d.SetOverride(d.T.Context(), o, Hour)
+	refuses(d, "the id of what was cleared", err, ledger.ErrIllegal)
 	d.hold() // what was cleared stays so
 	d.wrote("throttle set", ledger.LogLine{Subject: o.Key, New: "rate=5/s" + ends(first), Reason: "complaints"})
 }
@@ -180,11 +174,8 @@ func setsForASecond(d *Fixture) {
 		}
 	}
 	again := ledger.ThrottleOverride{ID: short.ID, Key: short.Key, Fields: short.Fields}
-	if _, err := d.SetOverride(d.T.Context(), again, Hour); err == nil {
-		d.T.Error("the id of what is over was accepted")
-	} else {
-		d.refused(err, ledger.ErrIllegal)
-	}
+	_, err := d.SetOverride(d.T.Context(), again, Hour)
+	refuses(d, "the id of what is over", err, ledger.ErrIllegal)
 	d.hold(stays)
 	ended, err := d.ClearOverrides(d.T.Context(), ledger.Clearing{Key: "example.net"})
 	d.ok(err)
@@ -222,11 +213,8 @@ func badOverrides(d *Fixture) {
 		bad := good
 		bad.Fields = maps.Clone(good.Fields)
 		c.spoil(&bad)
-		if _, err := d.SetOverride(d.T.Context(), bad, c.holds); err == nil {
-			d.T.Errorf("%s: accepted", name)
-		} else {
-			d.refused(err, ledger.ErrIllegal)
-		}
+		_, err := d.SetOverride(d.T.Context(), bad, c.holds)
+		refuses(d, name, err, ledger.ErrIllegal)
 	}
 	for _, author := range []string{longer, "a\x00"} {
 		_, err := d.SetOverride(ledger.WithAuthor(d.T.Context(), author), good, Hour)

@@ -179,11 +179,8 @@ func recentRefused(d *Fixture) {
 	} {
 		q := ask
 		change(&q)
-		if _, err := d.RecentResults(ctx, q); err == nil {
-			d.T.Errorf("query %d is not refused", i)
-		} else {
-			d.refused(err, ledger.ErrIllegal)
-		}
+		_, err := d.RecentResults(ctx, q)
+		refuses(d, fmt.Sprintf("query %d", i), err, ledger.ErrIllegal)
 	}
 	_, err := d.Breakdown(ctx, d.Workspace, v.ID)
 	d.refused(err, ledger.ErrIllegal)

@@ -133,11 +133,8 @@ func invites(d *Fixture) {
 	} {
 		bad := made
 		spoil(&bad)
-		if _, err := d.MakeLink(ctx, bad); err == nil {
-			d.T.Errorf("the id with another %s was accepted", what)
-		} else {
-			d.refused(err, ledger.ErrIllegal)
-		}
+		_, err := d.MakeLink(ctx, bad)
+		refuses(d, "the id with another "+what, err, ledger.ErrIllegal)
 	}
 	read, known, err := d.LinkByID(ctx, l.ID)
 	d.ok(err)
@@ -185,11 +182,8 @@ func badLinks(d *Fixture) {
 	} {
 		bad := d.invitation("new@acme.test", ledger.Viewer)
 		c.spoil(&bad)
-		if _, err := d.MakeLink(ctx, bad); err == nil {
-			d.T.Errorf("%s: accepted", name)
-		} else {
-			d.refused(err, c.want)
-		}
+		_, err := d.MakeLink(ctx, bad)
+		refuses(d, name, err, c.want)
 	}
 	if open, err := d.OpenLinks(ctx, d.Workspace); err != nil || len(open) != 0 {
 		d.T.Errorf("open: %+v, %v", open, err)
@@ -362,11 +356,8 @@ func badAccepts(d *Fixture) {
 	} {
 		a := acceptance(l)
 		spoil(&a)
-		if _, err := d.AcceptLink(ctx, a); err == nil {
-			d.T.Errorf("%s: accepted", name)
-		} else {
-			d.refused(err, ledger.ErrIllegal)
-		}
+		_, err := d.AcceptLink(ctx, a)
+		refuses(d, name, err, ledger.ErrIllegal)
 	}
 	_, err := d.AcceptLink(ctx, acceptance(ledger.Link{ID: hash()}))
 	d.refused(err, ledger.ErrNoSuchLink)

@@ -1,6 +1,7 @@
 package ledgertest
 
 import (
+	"fmt"
 	"reflect"
 	"time"
 
@@ -63,11 +64,8 @@ var settlements = []exercise{
 			"a gap":           Batch(l, 3, 1, 1, smtp.Valid),
 			"number 0":        Batch(l, 0, 1, 1, smtp.Valid),
 		} {
-			if _, err := d.Settle(d.T.Context(), s); err == nil {
-				d.T.Errorf("%s: accepted", name)
-			} else {
-				d.refused(err, ledger.ErrStaleEpoch)
-			}
+			_, err := d.Settle(d.T.Context(), s)
+			refuses(d, name, err, ledger.ErrStaleEpoch)
 		}
 		d.has(5, 2, 2, 1)
 	}},
@@ -152,11 +150,8 @@ func (d *Fixture) twice(l ledger.Lease, number int64, ordinals ...int64) {
 	for _, ordinal := range ordinals {
 		for _, s := range []ledger.Settlement{Batch(l, number, ordinal, ordinal, smtp.Valid),
 			Batch(l, number, ordinal, ordinal, smtp.Unknown), Batch(l, number, ordinal, ordinal+1, smtp.Valid)} {
-			if _, err := d.Settle(d.T.Context(), s); err == nil {
-				d.T.Errorf("ordinal %d was charged again", ordinal)
-			} else {
-				d.refused(err, ledger.ErrIllegal)
-			}
+			_, err := d.Settle(d.T.Context(), s)
+			refuses(d, fmt.Sprintf("ordinal %d again", ordinal), err, ledger.ErrIllegal)
 		}
 	}
 	if after := d.Account(); after != before {

@@ -20,8 +20,8 @@ func New[Tenant comparable](size int64) *Pool[Tenant] {
 	return &Pool[Tenant]{size: max(size, 0), has: map[Tenant]int64{}}
 }
 
-// Take returns a tenant n more, or nothing and says false. Weight is at least 1: with 2 a tenant
-// may have twice as much as is left.
+// Take gives a tenant n more and reports whether it could; otherwise it gives nothing. Weight is at least 1: with 2 a
+// tenant may have twice as much as is left.
 func (p *Pool[Tenant]) Take(t Tenant, weight int, n int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +127,7 @@ func (q *queue[Tenant]) remove(t *Turn[Tenant]) {
 	}
 }
 
-// next returns the turn that is next; the flow of the one after it is another one, if there is one.
+// next returns the turn that is next. The flows take turns: the one after it is of another flow, if another waits.
 func (q *queue[Tenant]) next() *Turn[Tenant] {
 	first := q.ring[0]
 	q.ring = append(q.ring[1:], first)
@@ -153,8 +153,8 @@ func NewTurns[Tenant comparable](size int64, weight func(Tenant) int) *Turns[Ten
 	return &Turns[Tenant]{pool: New[Tenant](size), weight: weight, queues: map[Tenant]*queue[Tenant]{}}
 }
 
-// Ask takes one for a tenant, or waits for it in a flow of that, nil being one, too: then granted is called when it is there, from any
-// goroutine. It must not block. Whatever comes of it, Done ends it.
+// Ask takes one for a tenant, or waits for it in a flow of that tenant; nil is a flow too. If it waits, granted is called
+// when its turn has come, from any goroutine, and must not block. Done ends the turn, whether it has waited or not.
 func (q *Turns[Tenant]) Ask(t Tenant, flow any, granted func()) (turn *Turn[Tenant], now bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -173,8 +173,8 @@ func (q *Turns[Tenant]) Ask(t Tenant, flow any, granted func()) (turn *Turn[Tena
 	return turn, false
 }
 
-// Take takes one for a tenant, or nothing and says false: nobody waits. It is not taken from those
-// of the same tenant who do.
+// Take takes one for a tenant without waiting, and reports whether there was one. It goes before nobody of the same
+// tenant who waits.
 func (q *Turns[Tenant]) Take(t Tenant) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -223,7 +223,7 @@ func (q *Turns[Tenant]) leave(t *Turn[Tenant]) {
 	}
 }
 
-// serve returns what there is to those whose turn it is. Under mu.
+// serve gives what there is to those whose turn it is. Under mu.
 func (q *Turns[Tenant]) serve() (granted []*Turn[Tenant]) {
 	for refused := 0; refused < len(q.ring); {
 		t := q.ring[0]
@@ -263,7 +263,7 @@ func (q *Turns[Tenant]) Enter(ctx context.Context, t Tenant) (leave func(), err 
 	}
 }
 
-// Waiting is how many wait, of all tenants.
+// Waiting counts those who wait, of all tenants.
 func (q *Turns[Tenant]) Waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

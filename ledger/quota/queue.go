@@ -113,7 +113,7 @@ func (q *Queue[Tenant]) Return(t Tenant) {
 	q.serve()
 }
 
-// Close returns nobody a place any more. Those that are taken can still be returned.
+// Close ends the queue: nobody gets a place any more. Those that are taken can still be returned.
 func (q *Queue[Tenant]) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -128,7 +128,7 @@ func (q *Queue[Tenant]) Close() {
 	q.busy = nil
 }
 
-// Waiting is how many wait.
+// Waiting counts those who wait.
 func (q *Queue[Tenant]) Waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -154,7 +154,7 @@ func (q *Queue[Tenant]) giveUp(l *line[Tenant], w *waiter) {
 	q.serve() // its line may have stood before others
 }
 
-// linesKept is how many lines are remembered before those are forgotten that nobody needs.
+// linesKept is how many lines are remembered before those that nobody needs are forgotten.
 const linesKept = 64
 
 // lineOf finds a tenant's line. A line without waiters matters only while its next turn is ahead of
@@ -175,7 +175,7 @@ func (q *Queue[Tenant]) lineOf(t Tenant) *line[Tenant] {
 	return l
 }
 
-// serve returns places to those whose turn it is, while there are any. mu is held.
+// serve gives places to those whose turn it is, while there are any. mu is held.
 func (q *Queue[Tenant]) serve() {
 	for l := q.next(); l != nil; l = q.next() {
 		w := l.waits[0]

@@ -31,7 +31,7 @@ const (
 	// attemptTime and endingTime, and two nodes of CockroachDB are told times that are 0.5 s apart at most.
 	lateMax = transitions.WakeBack + 30*time.Second
 	// belowMax bounds the verifications below a bound that are known by id: those that nodes have had for long.
-	// Measured by nobody; where more are at work at once, the bound is that of the next one.
+	// Not measured; where more are at work at once, the bound is that of the next one.
 	belowMax = 64
 )
 

@@ -164,7 +164,7 @@ func (e Engine) wantDrain(ctx context.Context, node uuid.UUID, asked bool, actio
 	})
 }
 
-// Forget takes an operator's word that a node is dead.
+// Forget ends a node that an operator declares dead.
 func (e Engine) Forget(ctx context.Context, node uuid.UUID, after time.Duration) error {
 	done := false
 	return ledger.Wrap(e.db.writeFree(ctx, func(t Tables) error {

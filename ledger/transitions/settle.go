@@ -211,7 +211,7 @@ const (
 )
 
 // errBehind says that a transaction met settlements whose ordinals are not remembered.
-var errBehind = errors.New("rules: settlements were not read yet")
+var errBehind = errors.New("transitions: settlements were not read yet")
 
 // settledSet is the ordinals of the first settlements of a verification. Settlements are
 // never changed, so the set stays right as long as the lease lasts under which it was read.

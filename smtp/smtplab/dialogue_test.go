@@ -4,11 +4,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
-	"net"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // play follows a script on a connection: "> text" sends a line, "< text" reads
@@ -276,20 +274,6 @@ func TestPersonalityDialogues(t *testing.T) {
 	}
 }
 
-// TestResetInsteadOfGreeting allows that the reset is there before dialling ends.
-func TestResetInsteadOfGreeting(t *testing.T) {
-	l := startLab(t, nil)
-	conn, err := net.DialTimeout("tcp", hostAddr(t, l, "mx1.a-resetgreeting.test"), testTimeout)
-	if err == nil {
-		_ = conn.SetDeadline(time.Now().Add(testTimeout))
-		_, err = conn.Read(make([]byte, 1))
-		_ = conn.Close()
-	}
-	if !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("error %v, want a reset", err)
-	}
-}
-
 func TestMailboxReplies(t *testing.T) {
 	l := startLab(t, nil)
 	w := dialHost(t, l, "mx1.clean.test")
@@ -325,55 +309,6 @@ func TestMailboxReplies(t *testing.T) {
 	w.says("RCPT TO:<müller@clean.test>", "250 2.1.5")
 	w.says("RCPT TO:<anna@eu.clean.test>", "250 2.1.5")
 	w.says("RCPT TO:<anna@xclean.test>", "550 5.7.1")
-}
-
-func TestSilentReceiversSayNothing(t *testing.T) {
-	l := startLab(t, nil)
-	for _, c := range []struct{ personality, before, last string }{
-		{"silent", "", ""},
-		{"silenthello", "< 220", "EHLO x\r\n"},
-		{"silentmail", "< 220\n> EHLO x\n< 250", "MAIL FROM:<>\r\n"},
-		{"silentrcpt", opening, "RCPT TO:<anna@a-silentrcpt.test>\r\n"},
-		{"tlsstalled", "< 220\n> EHLO x\n< 250\n> STARTTLS\n< 220", "\x16\x03\x01"},
-	} {
-		t.Run(c.personality, func(t *testing.T) {
-			w := dialHost(t, l, "mx1.a-"+c.personality+".test")
-			w.t = t
-			if c.before != "" {
-				w.play(c.before)
-			}
-			w.send(c.last)
-			// Half closing makes a receiver that waits for us end; before that it
-			// must not have said a byte.
-			if err := w.conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
-				t.Fatal(err)
-			}
-			if rest, err := io.ReadAll(w.r); err != nil || len(rest) > 0 {
-				t.Errorf("read %q and %v, want nothing", rest, err)
-			}
-		})
-	}
-}
-
-func TestEndlessGreetingsGoOn(t *testing.T) {
-	l := startLab(t, nil)
-	for _, personality := range []string{"endless", "endlessline"} {
-		w := dialHost(t, l, "mx1.a-"+personality+".test")
-		n, err := io.CopyN(io.Discard, w.r, 4<<20)
-		if err != nil {
-			t.Errorf("%s: ended after %d bytes: %v", personality, n, err)
-		}
-		_ = w.conn.Close()
-	}
-}
-
-func TestBareLineFeeds(t *testing.T) {
-	l := startLab(t, nil)
-	w := dialHost(t, l, "mx1.a-barelf.test")
-	line, err := w.r.ReadString('\n')
-	if err != nil || strings.Contains(line, "\r") {
-		t.Errorf("greeting %q, %v: want no CR", line, err)
-	}
 }
 
 func TestInjectionBeforeHandshakeBreaksIt(t *testing.T) {
