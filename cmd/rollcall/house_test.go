@@ -92,9 +92,9 @@ var mayImport = map[string][]string{
 	"docs":   {}, // what nodes serve of it
 	"actors": {"actors", "ledger", "cluster", "smtp"},
 	// It never sees money.
-	"actors/receiver": {"actors/process", "actors/inspect", "actors/wire", "cluster",
+	"actors/receiver": {"actors/facts", "actors/process", "actors/inspect", "actors/wire", "cluster",
 		"ledger/quota", "ledger/tracing", "smtp"},
-	"actors/domain":       {"actors/process", "actors/inspect", "actors/wire", "ledger", "smtp"},
+	"actors/domain":       {"actors/facts", "actors/process", "actors/inspect", "actors/wire", "ledger", "smtp"},
 	"actors/process":      {}, // a leaf, for whoever starts a goroutine or has much to do
 	"actors/wire":         {"smtp"},
 	"actors/inspect":      {"actors/process", "cluster", "smtp"},
@@ -129,7 +129,7 @@ var mayImport = map[string][]string{
 	"actors/receiver/scheduler": {"actors/process", "actors/receiver/egress", "actors/receiver/fairqueue",
 		"actors/receiver/registry", "actors/receiver/state", "actors/receiver/status", "actors/inspect", "actors/wire",
 		"smtp"},
-	"actors/receiver/state":  {"actors/process", "smtp"},
+	"actors/receiver/state":  {"actors/facts", "actors/process", "smtp"},
 	"actors/receiver/status": {"actors/inspect", "actors/wire", "smtp"},
 }
 
