@@ -118,6 +118,9 @@ type Capacity struct {
 // Tighten learns that a receiver takes n sessions, at least 1, and no more.
 func (c *Capacity) Tighten(n int, now time.Time) {
 	n = max(1, n)
+	if c.Step > 0 { // so many went well, however few are left of them
+		n = max(n, c.Most-c.Step)
+	}
 	switch {
 	case c.Most == 0:
 		c.Hold = CapacityHold

@@ -28,9 +28,10 @@ const (
 	limitLeast  = 2
 	clearlyLess = 0.85
 
-	// longLeast: a limit that counts over a long time lets everything through for at least so long at half the pace;
-	// one by the second doesn't.
-	longLeast = 3 * time.Second
+	// longLeast: a limit that counts over a long time lets everything through for at least so long at half the pace,
+	// or for steadyLeast at a pace that isn't raised meanwhile; one by the second doesn't.
+	longLeast   = 3 * time.Second
+	steadyLeast = 1500 * time.Millisecond
 
 	// cycleMost bounds how long a raise is watched where a limit counts over a long time.
 	cycleMost = time.Minute
@@ -67,6 +68,7 @@ type Nothing struct {
 	was    int           // and in the cycle before
 	from   time.Time     // when the present cycle began
 	went   time.Duration // how long everything passed in it
+	steady bool          // at a pace that wasn't raised meanwhile
 }
 
 // nothingPasses begins to ask one address at a time.
@@ -107,7 +109,7 @@ func (p *Pace) stopAsking(now time.Time, domain, tenant string) {
 	*x = Nothing{on: true, since: now, domain: domain, tenant: tenant, good: x.good, ended: x.ended, cycled: x.cycled, was: x.was, from: x.from, votes: x.votes,
 		proven: now.Sub(well.began) >= provenFor && well.answered >= shareTries && well.edge == 0}
 	at := p.firsts.badSince(now)
-	x.went = at.Sub(x.from)
+	x.went, x.steady = at.Sub(x.from), !well.raised.After(x.from)
 	x.stepped = at.Sub(p.stepped) < quietNothing
 	x.excused = !p.excused.IsZero() && at.Sub(p.excused) < PenaltyWithin
 	if x.limit = p.edge; !p.test.open { // which a test keeps below
@@ -245,7 +247,10 @@ func (p *Pace) resume(t *Try, now time.Time) {
 // cycle; 0: it isn't such a limit.
 func (x *Nothing) through(now time.Time, lasted time.Duration) float64 {
 	took := now.Sub(x.from)
-	if x.from.IsZero() || 4*min(x.cycled, x.was) < 3*max(x.cycled, x.was) || x.went < longLeast || 10*lasted > 9*took {
+	if x.from.IsZero() || 4*min(x.cycled, x.was) < 3*max(x.cycled, x.was) {
+		return 0
+	}
+	if steady := x.steady && x.went >= steadyLeast; !steady && (x.went < longLeast || 10*lasted > 9*took) {
 		return 0
 	}
 	return float64(x.cycled) / took.Seconds()

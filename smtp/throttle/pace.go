@@ -642,16 +642,20 @@ func (p *Pace) Lasting() float64 {
 
 // RateMemory is what the next Pace can begin with.
 type RateMemory struct {
-	Rate  float64 // the rate in use, events a second, all shares together
-	Edge  float64 // the rate that was too high; 0: unknown
-	Usual float64 // share of addresses that is deferred at any pace
-	Grey  bool    // every address is greylisted
-	Alone bool    // nothing passed
+	Rate  float64       // the rate in use, events a second, all shares together
+	Edge  float64       // the rate that was too high; 0: unknown
+	Usual float64       // share of addresses that is deferred at any pace
+	Grey  bool          // every address is greylisted
+	Alone bool          // nothing passed
+	Long  time.Duration // the limit counts over about so long; 0: over a second
 }
 
 // Remember returns what is worth storing; false: only the ceiling holds.
 func (p *Pace) Remember() (RateMemory, bool) {
 	m := RateMemory{Rate: p.rate, Edge: p.edge, Usual: p.usual, Grey: p.grey.on, Alone: p.nothing.on}
+	if p.long {
+		m.Long = max(p.cycle, time.Millisecond)
+	}
 	if p.test.open {
 		m.Rate, m.Edge = p.test.saved.rate, p.test.saved.edge
 	} else if x := &p.nothing; x.on && !x.excused && !x.proven && x.limit > 0 && below*x.limit < clearlyLess*p.rate {
@@ -677,6 +681,7 @@ func (p *Pace) Recall(m RateMemory, now time.Time) {
 		return
 	}
 	p.rate, p.edge = min(p.ceiling, max(m.Rate, p.floor())), m.Edge
+	p.long, p.cycle = m.Long > 0, min(m.Long, cycleMost)
 	p.stretch(now)
 	p.enter(phaseOf(p), now, fmt.Sprintf("%s was the pace before this node took the receiver over", perSecond(m.Rate)))
 }
@@ -710,11 +715,14 @@ func later(a, b time.Time) time.Time {
 }
 
 // LastBad returns when the newest first try was sent, how many of those sent in the second before it got a good answer,
-// and whether it got a bad one itself.
-func (p *Pace) LastBad() (sent time.Time, through int, bad bool) {
+// and, if it got a bad one itself, when the first of that row was sent; zero: it got a good one.
+func (p *Pace) LastBad() (sent time.Time, through int, since time.Time) {
 	if p.firsts.n == 0 {
-		return time.Time{}, 0, false
+		return time.Time{}, 0, time.Time{}
 	}
 	last := p.firsts.newest()
-	return last.sent, p.flow.over(last.sent, time.Second), last.kind != nil
+	if last.kind != nil {
+		since = p.firsts.badSince(last.sent)
+	}
+	return last.sent, p.flow.over(last.sent, time.Second), since
 }

@@ -68,6 +68,7 @@ type search struct {
 	hold   time.Time // no raise before
 
 	began    time.Time // since when this rate holds
+	raised   time.Time // when it was last raised
 	answered int       // good answers to events since then
 	used     int       // all answers to them
 	bads     float64   // of these, how many were deferred for a reason that isn't their own
@@ -168,7 +169,9 @@ func (s *search) raise(now time.Time) bool {
 		}
 	}
 	raised := to > s.rate
-	s.rate = to
+	if s.rate = to; raised {
+		s.raised = now
+	}
 	s.stretch(now)
 	return raised
 }

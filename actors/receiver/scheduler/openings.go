@@ -82,6 +82,17 @@ func (op *openings) mayOpen(now time.Time) (bool, time.Time) {
 	return n > 0, next
 }
 
+// isWell reports whether more sessions may be tried than were taken: openings haven't failed since the last one that went
+// well or, where others are served meanwhile, for a minute.
+func (op *openings) isWell(now time.Time, count func() (ready, opening int)) bool {
+	if !op.failedAt.IsZero() && now.Sub(op.failedAt) >= throttle.CapacityHold {
+		if ready, _ := count(); ready > 0 {
+			op.failedAt = time.Time{}
+		}
+	}
+	return op.failedAt.IsZero()
+}
+
 // noteDialled notes a session that is being opened.
 func (op *openings) noteDialled(now time.Time) {
 	kept := op.recent[:0]
@@ -151,9 +162,10 @@ func (op *openings) wasOpened(now time.Time, s *session, n, opening int) {
 	}
 }
 
-// notOpened follows a session that could not be opened because its host is down, or because we
-// have too many, or open them too fast. False: it was told something else.
-func (op *openings) notOpened(now time.Time, s *session, told Judgement, open int) bool {
+// notOpened follows a session that could not be opened because its host is down, or because we have too many, or open
+// them too fast. open are those that the host serves, and all those of the whole receiver. False: it was told something
+// else.
+func (op *openings) notOpened(now time.Time, s *session, told Judgement, open, all int) bool {
 	n := max(s.beside, open)
 	op.room = 1
 	if !comeLater(&told, n > 0 || s.host.served, open) {
@@ -166,10 +178,11 @@ func (op *openings) notOpened(now time.Time, s *session, told Judgement, open in
 		op.failedAt, op.judged = now, false
 	}
 	if n > 0 && !s.path.pace.Alone() {
-		sent, _, bad := s.path.pace.LastBad()
-		crowded := first && !(bad && now.Sub(sent) < throttle.PenaltyWithin) // one of the three at a time
+		sent, _, since := s.path.pace.LastBad()
+		slowed := !since.IsZero() && since.Before(s.dialled) && now.Sub(sent) < throttle.PenaltyWithin
+		crowded := first && !slowed // one of the three at a time
 		if crowded {
-			op.noteCrowded(now, s, told, n)
+			op.noteCrowded(now, s, told, max(n, all))
 		}
 		if open > 0 {
 			if !crowded {
@@ -236,9 +249,9 @@ func (op *openings) noteOutage(now time.Time, s *session, told Judgement) {
 // turnedAway slows down where a receiver refuses sessions just after it deferred an address: that is a penalty, and the
 // pace was too high or, where few were answered, the openings too fast.
 func (op *openings) turnedAway(now time.Time, s *session) {
-	sent, through, bad := s.path.pace.LastBad()
+	sent, through, since := s.path.pace.LastBad()
 	switch {
-	case !bad || now.Sub(sent) >= throttle.PenaltyWithin:
+	case since.IsZero() || now.Sub(sent) >= throttle.PenaltyWithin:
 	case op.dialledLately(s.dialled) > through:
 		op.rate.TooFast(s.dialled, now, "no session could be opened")
 	default:

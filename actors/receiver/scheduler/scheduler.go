@@ -210,7 +210,7 @@ func (sc *Scheduler) takeAllowance(now time.Time) throttle.Limits {
 	}
 	allowed := sc.allowance.allowedWhole()
 	sc.allowance.noteRaised(allowed, now)
-	whole := sc.allowance.learned.Apply(allowed, sc.opening.failedAt.IsZero(), now)
+	whole := sc.allowance.learned.Apply(allowed, sc.opening.isWell(now, sc.sessions.countSessions), now)
 	a := sc.allowance.share.Of(whole)
 	if a != sc.limits {
 		if a.Pause == throttle.PauseYes && sc.limits.Pause != a.Pause {

@@ -14,6 +14,8 @@ func families() []family {
 	list := []family{
 		{"told", "97 % of what is told (95 % far away)", 4, 0.7, drawToldAlone},
 		{"limits", "90 % used after a minute (three windows), 1 % put off", 4, 0.5, drawLimits},
+		{"sessions", "90 % used after 100 s (85, 50 % with a penalty of 10, 30 s)", 4, 0.5, drawSessions},
+		{"minutes", "80 % used after four windows, 2 % put off", 4, 0.5, drawMinutes},
 		{"changing", "90 % used 90 s after it (85 % 4 min after the end of a limit), 1 % put off", 4, 0.5, drawChange},
 		{"penalties", "85 % used (50 % where it is 30 s), 1 % put off", 4, 0.5, drawPenalties},
 		{"odd", "1.1 times the time without them, 1.3 times where there are 20 %", 4, 0.7, drawOddMailboxes},
@@ -212,6 +214,31 @@ func drawPenalties(r *rand.Rand) *drawn {
 		w.far.limit.penalty, w.wanted[usedPart] = 30*time.Second, 0.5
 	}
 	return w.describe("a penalty")
+}
+
+// drawSessions draws a hidden limit of sessions at once, whose breach may have a price, where sessions last.
+func drawSessions(r *rand.Rand) *drawn {
+	w := drawTold(r)
+	w.told.Connections = one(r, 4, 10, 20)
+	w.far.limit.sessions, w.far.limit.way = one(r, 1, 2, 3, 5), r.IntN(ways)
+	w.span, w.from, w.wanted = 5*time.Minute, 100, figures{usedPart: 0.9, putOffPart: 0.01}
+	if r.IntN(2) == 0 {
+		w.far.limit.penalty, w.wanted[usedPart] = 10*time.Second, 0.85
+	} else if r.IntN(2) == 0 {
+		w.far.limit.penalty, w.wanted[usedPart] = 30*time.Second, 0.5
+	}
+	return w.describe("sessions at once")
+}
+
+// drawMinutes draws a hidden limit by the minute.
+func drawMinutes(r *rand.Rand) *drawn {
+	w := drawTold(r)
+	l := &w.far.limit
+	l.rcpts, l.way = rate(one(r, 60, 120, 300, 900), time.Minute), r.IntN(ways)
+	l.fixed, l.countsBad = r.IntN(2) == 0, r.IntN(3) == 0
+	w.told.RcptRate = rate(one(r, 20, 50, 100), time.Second)
+	w.span, w.from, w.wanted = 8*time.Minute, 240, figures{usedPart: 0.8, putOffPart: 0.02}
+	return w.describe("a hidden limit by the minute")
 }
 
 // drawOddMailboxes draws some in a hundred mailboxes that always answer something odd, at told limits.

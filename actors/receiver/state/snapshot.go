@@ -137,6 +137,7 @@ type Rate struct {
 	Usual int64 `json:"usual,omitempty"`     // per mille of addresses that are deferred at any pace
 	Grey  bool  `json:"greylists,omitempty"` // every address
 	Alone bool  `json:"alone,omitempty"`     // nothing passed
+	Long  int64 `json:"long_ms,omitempty"`   // the limit counts over so long
 }
 
 // Minute is one minute of a refusal budget, so many milliseconds ago.
@@ -272,13 +273,14 @@ func cut(text string, n int) string { return text[:min(len(text), n)] }
 
 // RateOf returns the stored form of a pace.
 func RateOf(m throttle.RateMemory) Rate {
-	return Rate{max(1, int64(m.Rate*1000)), int64(m.Edge * 1000), int64(m.Usual * 1000), m.Grey, m.Alone}
+	return Rate{max(1, int64(m.Rate*1000)), int64(m.Edge * 1000), int64(m.Usual * 1000), m.Grey, m.Alone,
+		m.Long.Milliseconds()}
 }
 
 // Memory returns a stored pace.
 func (r Rate) Memory() throttle.RateMemory {
 	return throttle.RateMemory{Rate: float64(r.Rate) / 1000, Edge: float64(r.Edge) / 1000, Usual: float64(r.Usual) / 1000,
-		Grey: r.Grey, Alone: r.Alone}
+		Grey: r.Grey, Alone: r.Alone, Long: Millis(r.Long, time.Hour)}
 }
 
 // Millis returns so many milliseconds, at least 0 and at most most.
