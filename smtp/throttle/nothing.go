@@ -28,10 +28,9 @@ const (
 	limitLeast  = 2
 	clearlyLess = 0.85
 
-	// longLeast: a limit that counts over a long time lets everything through for at least so long at half the pace,
-	// or for steadyLeast at a pace that isn't raised meanwhile; one by the second doesn't.
-	longLeast   = 3 * time.Second
-	steadyLeast = 1500 * time.Millisecond
+	// longLeast: a limit that counts over a long time lets everything through for at least so long at half the pace;
+	// one by the second doesn't.
+	longLeast = 3 * time.Second
 
 	// cycleMost bounds how long a raise is watched where a limit counts over a long time.
 	cycleMost = time.Minute
@@ -62,13 +61,19 @@ type Nothing struct {
 	excused     bool // a limit on sessions or openings was found just before
 	limit       float64
 
-	good   time.Time     // the newest good answer of all
-	ended  time.Time     // when this state last ended
+	good time.Time // the newest good answer of all
+	cycle
+}
+
+// cycle is a time in which addresses pass, and the one after it in which nothing does.
+type cycle struct {
+	ended  time.Time     // when nothing passing last ended
 	cycled int           // good answers since then
 	was    int           // and in the cycle before
 	from   time.Time     // when the present cycle began
+	failed time.Time     // when the first of the first row that ended a raise was sent
 	went   time.Duration // how long everything passed in it
-	steady bool          // at a pace that wasn't raised meanwhile
+	steady bool          // the second before the last was as busy as the last one, in which the limit was met
 }
 
 // nothingPasses begins to ask one address at a time.
@@ -106,10 +111,10 @@ func (p *Pace) stopAsking(now time.Time, domain, tenant string) {
 	if p.test.open {
 		well = &p.test.saved
 	}
-	*x = Nothing{on: true, since: now, domain: domain, tenant: tenant, good: x.good, ended: x.ended, cycled: x.cycled, was: x.was, from: x.from, votes: x.votes,
+	*x = Nothing{on: true, since: now, domain: domain, tenant: tenant, good: x.good, cycle: x.cycle, votes: x.votes,
 		proven: now.Sub(well.began) >= provenFor && well.answered >= shareTries && well.edge == 0}
 	at := p.firsts.badSince(now)
-	x.went, x.steady = at.Sub(x.from), !well.raised.After(x.from)
+	x.went, x.steady = at.Sub(x.from), wasSteady(p, at)
 	x.stepped = at.Sub(p.stepped) < quietNothing
 	x.excused = !p.excused.IsZero() && at.Sub(p.excused) < PenaltyWithin
 	if x.limit = p.edge; !p.test.open { // which a test keeps below
@@ -234,13 +239,23 @@ func (p *Pace) resume(t *Try, now time.Time) {
 	if t.Domain != "" { // a fresh one passed
 		votes = 0
 	}
-	*x = Nothing{good: x.good, ended: now, from: now, was: x.cycled, votes: votes}
+	*x = Nothing{good: x.good, cycle: cycle{ended: now, from: now, was: x.cycled}, votes: votes}
 	p.test.open = false
 	p.later = transients{}
 	p.firsts.forgetRow()
 	p.counted, p.until = now, now
 	p.stretch(now)
 	p.enter(phaseOf(p), now, fmt.Sprintf("%s, after %s without a good answer: now %s", why, took.Round(time.Second), perSecond(p.rate)))
+}
+
+// wasSteady reports whether as many passed in the second before the last as in the last one, before a limit was met: one
+// by the second would have been met before.
+func wasSteady(p *Pace, at time.Time) bool {
+	if x := &p.nothing; x.failed.After(x.from) {
+		at = x.failed
+	}
+	last := p.flow.over(at, time.Second)
+	return last > 0 && p.flow.over(at.Add(-time.Second-flowStep), time.Second) >= last
 }
 
 // through returns how many good answers a second pass at a limit that counts over a long time, by the good answers of a
@@ -250,7 +265,7 @@ func (x *Nothing) through(now time.Time, lasted time.Duration) float64 {
 	if x.from.IsZero() || 4*min(x.cycled, x.was) < 3*max(x.cycled, x.was) {
 		return 0
 	}
-	if steady := x.steady && x.went >= steadyLeast; !steady && (x.went < longLeast || 10*lasted > 9*took) {
+	if !x.steady && (x.went < longLeast || 10*lasted > 9*took) {
 		return 0
 	}
 	return float64(x.cycled) / took.Seconds()

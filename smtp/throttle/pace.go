@@ -585,7 +585,9 @@ func (p *Pace) stepBack(now time.Time) Effect {
 		return p.nothingPasses(now)
 	}
 	from, to, row := p.rate, below*p.edge, p.firsts.row
-	p.stepped = now
+	if p.stepped = now; p.nothing.failed.Before(p.nothing.from) {
+		p.nothing.failed = p.firsts.badSince(now)
+	}
 	if p.trying && p.proved > 0 {
 		to = p.proved
 	}

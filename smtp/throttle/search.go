@@ -68,7 +68,6 @@ type search struct {
 	hold   time.Time // no raise before
 
 	began    time.Time // since when this rate holds
-	raised   time.Time // when it was last raised
 	answered int       // good answers to events since then
 	used     int       // all answers to them
 	bads     float64   // of these, how many were deferred for a reason that isn't their own
@@ -169,9 +168,7 @@ func (s *search) raise(now time.Time) bool {
 		}
 	}
 	raised := to > s.rate
-	if s.rate = to; raised {
-		s.raised = now
-	}
+	s.rate = to
 	s.stretch(now)
 	return raised
 }
