@@ -135,7 +135,7 @@ func (w *Writer) endWrite(batch map[string]Fact, err error) {
 	if err == nil {
 		w.failed = 0
 	} else if w.failed++; w.failed&(w.failed-1) == 0 { // fewer lines the longer it lasts
-		w.options.Log.Warn("learned limits not saved", w.options.Of, len(batch), "attempt", w.failed, "err", err)
+		w.options.Log.Warn("learned facts not saved", w.options.Of, len(batch), "attempt", w.failed, "err", err)
 	}
 	for key, list := range w.waiting {
 		if _, newer := w.pending[key]; newer {
@@ -201,7 +201,7 @@ func (w *Writer) readNext() {
 	err = cmp.Or(fault, err)
 	cancel()
 	if err != nil {
-		w.options.Log.Warn("what is known of "+w.options.Of+" was not read", w.options.Of, len(batch), "err", err)
+		w.options.Log.Warn("learned facts not read", w.options.Of, len(batch), "err", err)
 		w.askAgain(batch)
 		return
 	}
@@ -261,7 +261,7 @@ func (w *Writer) Flush(ctx context.Context) error {
 		select {
 		case <-tried:
 		case <-ctx.Done():
-			return fmt.Errorf("what %s taught was not all kept: %w", w.options.Of, ctx.Err())
+			return fmt.Errorf("not all learned facts about %s were saved: %w", w.options.Of, ctx.Err())
 		}
 	}
 }

@@ -263,7 +263,7 @@ func (t *trial) replay(ctx context.Context, id uuid.UUID, all []judged) (evidenc
 	return evidence.Replay(ctx, t.node.Book, id, evidence.Query{Rules: verdict.Builtin(), All: true,
 		Yield: func(one evidence.Replayed) error {
 			if one.Ordinal >= int64(len(all)) || one.Address != all[one.Ordinal].address {
-				return fmt.Errorf("there is evidence for address %d, which the list has not", one.Ordinal)
+				return fmt.Errorf("there is evidence for address %d, which isn't in the list", one.Ordinal)
 			}
 			if j := &all[one.Ordinal]; j.outcome == smtp.Unknown && one.Blame != smtp.BlameNobody {
 				j.blame = one.Blame

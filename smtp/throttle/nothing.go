@@ -73,7 +73,7 @@ type cycle struct {
 	from   time.Time     // when the present cycle began
 	failed time.Time     // when the first of the first row that ended a raise was sent
 	went   time.Duration // how long everything passed in it
-	steady bool          // the second before the last was as busy as the last one, in which the limit was met
+	steady bool          // see wasSteady
 }
 
 // nothingPasses begins to ask one address at a time.
@@ -248,8 +248,8 @@ func (p *Pace) resume(t *Try, now time.Time) {
 	p.enter(phaseOf(p), now, fmt.Sprintf("%s, after %s without a good answer: now %s", why, took.Round(time.Second), perSecond(p.rate)))
 }
 
-// wasSteady reports whether as many passed in the second before the last as in the last one, before a limit was met: one
-// by the second would have been met before.
+// wasSteady reports whether, before a limit was met, as many passed in the last second but one as in the last: a limit
+// by the second would have been met earlier.
 func wasSteady(p *Pace, at time.Time) bool {
 	if x := &p.nothing; x.failed.After(x.from) {
 		at = x.failed

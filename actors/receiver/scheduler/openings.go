@@ -82,8 +82,8 @@ func (op *openings) mayOpen(now time.Time) (bool, time.Time) {
 	return n > 0, next
 }
 
-// isWell reports whether more sessions may be tried than were taken: openings haven't failed since the last one that
-// went well or, where others are served meanwhile, for a minute.
+// isWell reports whether more sessions may be tried than were taken: no opening has failed since the last one that
+// went well. A failure is forgotten after a minute in which others are served.
 func (op *openings) isWell(now time.Time, count func() (ready, opening int)) bool {
 	if !op.failedAt.IsZero() && now.Sub(op.failedAt) >= throttle.CapacityHold {
 		if ready, _ := count(); ready > 0 {
