@@ -136,7 +136,7 @@ var noThings = wordSet(`is was are were be been has have had does do did will wo
 	email mail alias entry record object profile user recipient person storage space quota limit that you who which
 	of for in on at by to here there with and or unknown invalid inactive it this below given specified entered above
 	out permanently temporarily administratively probably apparently simply seems status state delivery receiving
-	reception post service allotment allowance allocation capacity`)
+	reception post service allotment allowance allocation capacity size`)
 
 // speaksOfThings reports whether a text says something of what only belongs to a mailbox.
 func speaksOfThings(text string) bool {

@@ -154,7 +154,8 @@ func isLinkedHost(name, rest string) bool {
 }
 
 // domainAsides say in which domain a mailbox is.
-const domainAsides = `|(^| )(in|at) (this|our|the|that) domain|(^| )(in (diesem|dieser|der)|im) (domain|domane)` +
+const domainAsides = `|(^| )(in|at|on|within) (this|our|the|that) domain` +
+	`|(^| )(in (diesem|dieser|der)|im) (domain|domane)` +
 	`|(^| )(nel|in questo|en (este|el|nuestro)|neste|nesse|no) dominio|(^| )(dans|sur) (ce|le) domaine` +
 	`|(^| )in (deze|dit|het) domein|(^| )w (tej|tym) domenie|(^| )v (tomto|teto|tejto|tem) domen[eu]` +
 	`|(^| )в (этом|данном) домене|(^| )у цьому домені`
@@ -174,6 +175,7 @@ var asides = regexp.MustCompile(`(^|[^a-zа-я])(((smtp|delivery|server|lmtp|mai
 	domainAsides +
 	`|(^| )(user|recipient|mailbox|account|rcpt|ldap|ad|directory) lookup` +
 	`|(^| )(from|out of|in) service|smtp address` +
+	`|(^| )(with|for|in|from) (the |our |)(smtp|pop3?|imap|e?-?mail) service` +
 	`|(alias|virtual|recipient|mailbox|user|passwd) (table|map|record|file)` +
 	`|(^| )service (for|of) (this|that|the) (user|account|mailbox|subscriber|customer)` +
 	`|(^| )delivery (target|address|destination|(is |was |)(not possible|impossible)` +
