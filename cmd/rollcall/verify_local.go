@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -147,8 +146,10 @@ func tryHosts(ctx context.Context, dial smtp.Dialer, hosts []netip.Addr, port in
 	for _, host := range hosts {
 		go func() {
 			conn, err := dial.DialContext(dialling, "tcp", net.JoinHostPort(host.String(), strconv.Itoa(port)))
-			if results <- err; err == nil {
-				sayGoodbye(conn)
+			if results <- err; err == nil { // servers log clients that disconnect before the greeting
+				_ = conn.SetDeadline(time.Now().Add(preflightWait))
+				identity.Greets(conn)
+				_ = conn.Close()
 			}
 		}()
 	}
@@ -163,18 +164,6 @@ func tryHosts(ctx context.Context, dial smtp.Dialer, hosts []netip.Addr, port in
 	return fmt.Errorf("%w: none of the first %d receivers of the file can be reached, so every answer would be "+
 		"unknown; run this where port 25 is open, or try --lab. Nothing was asked and nothing is charged",
 		errPortClosed, len(hosts))
-}
-
-// sayGoodbye ends a connection politely: servers log clients that disconnect before the greeting.
-func sayGoodbye(conn net.Conn) {
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(preflightWait))
-	replies := bufio.NewReader(conn)
-	if _, err := replies.ReadSlice('\n'); err != nil {
-		return
-	}
-	_, _ = io.WriteString(conn, "QUIT\r\n")
-	_, _ = replies.ReadSlice('\n')
 }
 
 // input is the file to verify, open for reading.

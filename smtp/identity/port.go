@@ -174,8 +174,7 @@ func hostsOf(ctx context.Context, r Resolver, name string) ([]netip.Addr, error)
 	return slices.Clip(found[:min(len(found), reachAddrs)]), err
 }
 
-// greets connects, waits for the greeting and says QUIT. Any reply counts: also one that
-// refuses us shows that the port is open.
+// greets connects and reports whether the host greets.
 func greets(ctx context.Context, w Way, to netip.Addr) bool {
 	ctx, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()
@@ -186,10 +185,21 @@ func greets(ctx context.Context, w Way, to netip.Addr) bool {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	line, err := bufio.NewReaderSize(io.LimitReader(conn, lineMax), lineMax).ReadSlice('\n')
-	if err != nil || len(line) < 4 || line[0] < '2' || line[0] > '5' {
-		return false
+	return Greets(conn)
+}
+
+// Greets reads a whole greeting, says QUIT and waits for the reply. It reports whether there was a greeting: also one
+// that refuses us. Its first line may come early, to find clients that talk before the last one (postscreen).
+func Greets(conn net.Conn) bool {
+	lines := bufio.NewReaderSize(io.LimitReader(conn, int64(smtp.DefaultLimits().ReplyBytes)), lineMax)
+	for more := true; more; {
+		line, err := lines.ReadSlice('\n')
+		if err != nil || len(line) < 4 || line[0] < '2' || line[0] > '5' {
+			return false
+		}
+		more = line[3] == '-'
 	}
 	_, _ = io.WriteString(conn, "QUIT\r\n") // politeness: what becomes of it changes nothing
+	_, _ = lines.ReadSlice('\n')
 	return true
 }

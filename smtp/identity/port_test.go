@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"testing"
 	"time"
@@ -137,6 +138,26 @@ func TestPort25(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestNothingIsSaidBeforeTheEndOfAGreeting(t *testing.T) {
+	ours, theirs := net.Pipe() // who writes waits until the other one reads
+	defer theirs.Close()
+	greeted := make(chan bool)
+	go func() { greeted <- Greets(ours) }()
+	_ = theirs.SetDeadline(time.Now().Add(10 * time.Second))
+	for _, line := range []string{"220-mx ESMTP\r\n", "220 mx ESMTP\r\n"} {
+		if _, err := io.WriteString(theirs, line); err != nil {
+			t.Fatalf("it doesn't read %q: %v", line, err)
+		}
+	}
+	if line, _ := bufio.NewReader(theirs).ReadString('\n'); line != "QUIT\r\n" {
+		t.Errorf("it was told %q", line)
+	}
+	_ = theirs.Close()
+	if !<-greeted {
+		t.Error("this is a greeting")
 	}
 }
 
