@@ -400,6 +400,7 @@ func TestUnseen(t *testing.T) {
 	})
 	t.Run("draw", func(t *testing.T) { scoreReplies(t, "testdata/draw.txt", t.Logf) })
 	t.Run("draw2", func(t *testing.T) { scoreReplies(t, "testdata/draw2.txt", t.Logf) })
+	t.Run("draw3", func(t *testing.T) { scoreReplies(t, "testdata/draw3.txt", t.Logf) })
 }
 
 // replyScore counts the replies of one kind: the plain refusals that were missed, the others that would falsely end
