@@ -96,8 +96,10 @@ type Session struct {
 
 // transaction is the newest MAIL of a session and its RCPTs.
 type transaction struct {
-	open                     bool // MAIL was accepted and no RSET has followed
-	sent, answered, accepted int  // RCPTs
+	open                     bool     // MAIL was accepted and no RSET has followed
+	sent, answered, accepted int      // RCPTs
+	refused                  bool     // one was, and none was accepted since
+	shown                    refusals // in this session
 }
 
 // extensions is what the receiver's EHLO reply offers (RFC 5321 §4.1.1.1).

@@ -40,6 +40,11 @@ type Ask struct {
 	// never. No group is larger than what is left of it.
 	RefusedMax int
 
+	// Doubt is set where a refusal may be said again to the next address of its transaction that exists. Until one was
+	// accepted right behind a refused one, two refusals in a row aren't believed: the second address is asked again in
+	// a transaction of its own, and so is each one from then on that follows a refusal.
+	Doubt bool
+
 	// Stop is called with each reply, in order; true stops the probe behind what was
 	// sent already. May be nil.
 	Stop func(Address, Reply) bool
@@ -141,6 +146,7 @@ type probe struct {
 	slowest time.Duration // as Answer has it
 	refused int
 	stopped bool
+	dropped bool // the answers to the rest of the group aren't believed
 }
 
 // survey looks which addresses can be asked, and what they need.
@@ -181,6 +187,7 @@ func (p *probe) run(ctx context.Context) error {
 			p.ask.PerTransaction, p.ask.Depth = p.ask.Sizes()
 		}
 		p.s.out, p.s.due = p.s.out[:0], p.s.due[:0]
+		p.dropped = false
 		if p.ask.Pipelining && p.s.offers.pipelining {
 			p.fill()
 		} else {
@@ -199,6 +206,9 @@ func (p *probe) fill() {
 	left, open := groupRcpts, p.s.mail.open
 	if p.ask.Depth > 0 {
 		left = min(left, p.ask.Depth)
+	}
+	if p.asksAlone() {
+		left = 1
 	}
 	if p.ask.RefusedMax > 0 {
 		left = min(left, p.ask.RefusedMax-p.refused)
@@ -288,7 +298,7 @@ func (p *probe) group(ctx context.Context) error {
 		case err != nil:
 			err = s.fail(stage, s.cause(ctx, err))
 		case stage == StageRcpt:
-			err = p.answered(ctx, sent, refusal != nil)
+			err = p.answered(ctx, sent, refusal != nil || p.dropped)
 		default:
 			err = p.led(ctx, stage)
 		}
@@ -314,7 +324,7 @@ func (p *probe) led(ctx context.Context, stage Stage) error {
 	case err != nil:
 		return err
 	case stage == StageMail:
-		p.s.mail.answered, p.s.mail.accepted = 0, 0
+		p.s.mail.answered, p.s.mail.accepted, p.s.mail.refused = 0, 0, false
 		return p.s.mailDone(reply)
 	case !reply.Accepted(): // RFC 5321 §4.1.1.5 knows no refusal
 		return p.s.refuse(stage, reply)
@@ -337,7 +347,8 @@ func (p *probe) answered(ctx context.Context, sent time.Time, dropped bool) erro
 	if reply.Code == 421 { // RFC 5321 §3.8
 		s.Close()
 	}
-	if dropped {
+	if dropped || p.isCarried(reply) {
+		p.dropped = true
 		return nil
 	}
 	p.skip()
@@ -354,6 +365,40 @@ func (p *probe) answered(ctx context.Context, sent time.Time, dropped bool) erro
 		p.stopped = true
 	}
 	return nil
+}
+
+// refusals says what a session has shown of its refusals.
+type refusals uint8
+
+const (
+	unproven refusals = iota
+	single            // they are for one address: one was accepted right behind a refused one
+	inDoubt           // two came in a row
+)
+
+// asksAlone reports whether each address goes in a group of its own, and a refused one ends its transaction.
+func (p *probe) asksAlone() bool { return p.ask.Doubt && p.s.mail.shown == inDoubt }
+
+// isCarried reports whether a reply may be the refusal of an address before it.
+func (p *probe) isCarried(reply Reply) bool {
+	s, behind := p.s, p.s.mail.refused
+	switch {
+	case reply.Accepted():
+		if s.mail.refused = false; behind {
+			s.mail.shown = single
+		}
+		return false
+	case !reply.Permanent():
+		return false
+	}
+	carried := p.ask.Doubt && behind && s.mail.shown == unproven
+	if carried {
+		s.mail.shown = inDoubt
+	}
+	if s.mail.refused = true; p.asksAlone() {
+		s.mail.sent = math.MaxInt // the next RCPT begins a transaction
+	}
+	return carried
 }
 
 // mailDone takes the reply to MAIL. A refusal leaves the session open.

@@ -59,6 +59,7 @@ type sessionActor struct {
 	at      netip.Addr // of the host
 	greeter string     // another server that greeted in place of the host (egress.Greeter); empty: none
 	refuses bool       // it refused an address with 5xx
+	doubts  bool       // it may say a refusal again to the next address
 
 	repeated scheduler.Repeated // as smtp
 	span     tracing.Span       // as smtp
@@ -196,8 +197,9 @@ func (a *sessionActor) open(m scheduler.OpenSession) any {
 		told := a.intercepted(m.Host)
 		return sessionOpened{id: m.ID, failed: &told}
 	}
-	return sessionOpened{id: m.ID,
-		shown: throttle.Shown{Greeting: s.Greeting(), Hello: s.HelloReply(), Host: m.Host, Groups: s.Pipelining()}}
+	shown := throttle.Shown{Greeting: s.Greeting(), Hello: s.HelloReply(), Host: m.Host, Groups: s.Pipelining()}
+	a.doubts = throttle.SoftwareOf(shown).Repeats
+	return sessionOpened{id: m.ID, shown: shown}
 }
 
 // judgeFailure returns the verdict on a session that ended or never opened.
@@ -365,7 +367,7 @@ func (a *sessionActor) probe(r *scheduler.Report, m *scheduler.AskProbes) (verdi
 	r.Answered = scheduler.MakeAnswered(len(r.Unanswered))
 	judged := r.Answered[:len(r.Unanswered)] // by what was asked
 	ask := smtp.Ask{Pipelining: m.Pipelining, RefusedMax: m.RefusedMax, Hold: func() bool { return a.held(m) },
-		Sizes: func() (int, int) { return m.Transaction.Now(), m.Group.Now() }, Room: w.answers}
+		Sizes: func() (int, int) { return m.Transaction.Now(), m.Group.Now() }, Doubt: a.doubts, Room: w.answers}
 	at := 0 // into r.Rest; what can't be asked is skipped
 	ask.Stop = func(address smtp.Address, reply smtp.Reply) bool {
 		for r.Unanswered[at].Address != address {

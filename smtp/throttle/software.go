@@ -17,6 +17,7 @@ type Software struct {
 	PerSession int    // refusals after which we end a session, below its own limit; 0: the hourly budget holds
 	PerHour    int    // refusals in an hour that it bears in all sessions; 0: not published
 	PerMail    int    // transactions of a session without a message that it bears; 0: any number
+	Repeats    bool   // it may say the refusal of an address again to the next one of the transaction
 	Where      string // who says so: a manual and its option, or a file of its source
 	By         string // what showed it, as "its greeting"
 }
@@ -31,6 +32,7 @@ type softwareRow struct {
 	perSession int // as Software has it
 	perHour    int
 	perMail    int
+	repeats    bool
 	where      string
 }
 
@@ -57,8 +59,9 @@ var softwares = []softwareRow{
 			"rcpt_fail_count limits nothing as shipped; smtp_accept_max_nonmail 10, and smtp_in.c: all but MAIL, RCPT and DATA"},
 	{name: "Sendmail", greeting: "sendmail", perSession: 8,
 		where: "Sendmail Installation and Operation Guide: BadRcptThrottle slows a session, off by default"},
-	{name: "Haraka", greeting: "haraka", hello: "haraka is at your service", perSession: 8,
-		where: "Haraka config/connection.ini and config/plugins; limits are in haraka-plugin-limit, off by default"},
+	{name: "Haraka", greeting: "haraka", hello: "haraka is at your service", perSession: 8, repeats: true,
+		where: "Haraka config/connection.ini and config/plugins; limits are in haraka-plugin-limit, off by default; " +
+			"plugins/delay_deny.js keeps a refusal that it has said, for the next address that exists"},
 	// X-EXPS and X-LINK2STATE are said by Exchange 2003 and the SMTP service of IIS too, which greet
 	// with a version behind "Service". How these count is in no manual that was found.
 	{name: "Exchange", greeting: "microsoft esmtp mail service ready", hello: "x-anonymoustls|xrdst", perSession: 3,
@@ -132,8 +135,8 @@ func SoftwareOf(shown Shown) Software {
 
 // shownBy returns the software of a row, with what showed it.
 func (r softwareRow) shownBy(what string) Software {
-	return Software{Name: r.name, PerSession: r.perSession, PerHour: r.perHour, PerMail: r.perMail, Where: r.where,
-		By: what}
+	return Software{Name: r.name, PerSession: r.perSession, PerHour: r.perHour, PerMail: r.perMail, Repeats: r.repeats,
+		Where: r.where, By: what}
 }
 
 // softwareOfHost returns the gateway or operator of a host, by the host's name.
