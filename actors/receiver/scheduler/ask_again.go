@@ -96,7 +96,7 @@ func (qs *queues) takeFact(now time.Time, l *hostQueue, at place, f Fact) {
 	case goneWith:
 		qs.retryProbe(l, *a)
 		return
-	case guardWoke, overRefused, wasCut, troubled:
+	case guardWoke, guardCounts, overRefused, wasCut, troubled:
 		return
 	}
 	p.note(a.Judgement)

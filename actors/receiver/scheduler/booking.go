@@ -80,7 +80,9 @@ func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 		}
 		switch {
 		case a.Judgement.isPermanent():
-			refused++
+			if refused++; a.Judgement.Verdict.Action != verdict.ActVoid {
+				s.meant++
+			}
 			s.path.refusals.Refused(a.At)
 			ss.queues.chargeRefusal(now, s.queue, s.path, a.Probe)
 		case a.Judgement.isAccepted():
@@ -183,8 +185,8 @@ func (ss *sessions) takeFact(now time.Time, s *session, f Fact) {
 		// As many passed in a transaction before, so the limit may be on the session: two that agree teach its length.
 		// As it may be our pace too, it also counts as a bad answer.
 		s.doomed = s.doomed || learned.SessionFull(a.told, now)
-	case f.what == guardWoke && s.refused > 0:
-		learned.Refused.Tighten(s.refused-1, now)
+	case f.what == guardCounts, f.what == guardWoke && s.refused > 0:
+		learned.Refused.Tighten(s.meant, now)
 	case f.what == overRefused:
 		learned.Refused.Tighten(s.refused, now)
 	case f.what == wasCut:

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"rollcall/actors/receiver/fairqueue"
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
@@ -121,6 +123,41 @@ func TestAGuardThatEndsEachSession(t *testing.T) {
 					t.Errorf("%d sessions, guarded after %d: %d RCPTs after that", most, refusals, after)
 				}
 			}
+		}
+	}
+}
+
+// TestAGuardOfOneSession: software that counts by the session shows at a guard's words how many refusals a session may
+// have, and the next ones stay below that. If the guard counts all sessions, the receiver is paused all the same.
+func TestAGuardOfOneSession(t *testing.T) {
+	for seed := range effort.Seeds(t, 20) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		bears, all, spoke := 3+r.IntN(5), r.IntN(2) == 0, 0
+		a := openedWide()
+		a.Connections = 1 + r.IntN(8)
+		w := newWorld(t, a, seed)
+		w.shown = map[string]throttle.Shown{"mx1": {Greeting: "mx1.example ESMTP Exim 4.98"}}
+		refused, total := map[*simSession]int{}, 0
+		w.reply = func(_ *Probe, s *simSession) smtp.Reply {
+			switch {
+			case !all && refused[s] >= bears, all && total >= bears:
+				spoke++
+				return harvestWord
+			case w.rand.IntN(4) > 0:
+				return smtp.Reply{Code: 250}
+			}
+			refused[s]++
+			total++
+			return noSuchUser
+		}
+		answers := w.heard()
+		w.offer(offerOf(1, "d.example", 1, 200, hosts("mx1")))
+		w.run(begin.Add(5 * time.Minute))
+		if n := len(answers["d.example"]); !all && n < 200 {
+			t.Errorf("seed %d: %d of 200 answered, where a session bears %d refusals", seed, n, bears)
+		}
+		if most := 3 * a.Connections; spoke > most {
+			t.Errorf("seed %d: a guard that bears %d refusals (of all sessions: %v) spoke %d times", seed, bears, all, spoke)
 		}
 	}
 }

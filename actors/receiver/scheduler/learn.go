@@ -32,6 +32,7 @@ const (
 	suspected                 // it was on the wire when its session ended
 
 	guardWoke   // a guard against harvesting has ended the session
+	guardCounts // the same, of software that counts by the session
 	overRefused // the session ended after too many refusals
 	wasCut      // the session was ended while addresses were asked
 	troubled    // the session ended with words about the host or about us
@@ -42,6 +43,7 @@ type situation struct {
 	void   time.Time // later answers don't count; zero: all count
 	agreed bool      // it was ended after as many answers as an earlier one
 	guard  bool      // so much was refused that a guard may be at work
+	counts bool      // so much was refused in this session, by software that counts by the session
 	mayTLS bool      // TLS was not tried, and may be
 	sent   time.Time // the cause of its end
 	taken  int       // RCPTs of one transaction that were answered, the most
@@ -103,6 +105,8 @@ func (in *situation) findEnd(r *Report) (finding, bool) {
 	switch {
 	case r.Failure == nil || r.Stale: // it goes on, or was closed for lack of use
 		return 0, false
+	case r.Poisoned && in.counts:
+		return guardCounts, true
 	case r.Poisoned, r.Cut && in.told == 0 && r.Failure.Verdict.Action == verdict.ActVoid: // or the words of one mailbox
 		return guardWoke, in.guard // no session of its own was too long for it
 	case r.Cut && in.told > 0 && r.Failure.Verdict.Action == verdict.ActVoid: // 421, too many errors

@@ -52,7 +52,8 @@ func (sc *Scheduler) SessionWorked(now time.Time, r Report) {
 func (sc *Scheduler) takeReport(now time.Time, s *session, r *Report) {
 	sc.sessions.learnTogether(now, s, r)
 	sc.sessions.bookReport(now, s, r)
-	sc.facts = learn(sc.facts[:0], now, r, s.situation(now, sc.limits))
+	sc.facts = learn(sc.facts[:0], now, r, s.situation(now, sc.limits,
+		sc.allowance.software.countsBySession()))
 	for _, f := range sc.facts {
 		sc.sessions.takeFact(now, s, f)
 		sc.queues.takeFact(now, s.queue, s.place(), f)

@@ -237,6 +237,7 @@ type sessionRecord struct {
 	told         int // answered with anything but 421
 	greyed       int // of these, deferred as by greylisting
 	refused      int
+	meant        int           // of these, for their addresses
 	errors       int           // bad answers, greylisting aside
 	taken        int           // most answered RCPTs of one transaction
 	held         time.Duration // the fastest refusal; 0: none was
@@ -294,7 +295,8 @@ func (s *session) stage() smtp.Stage {
 }
 
 // situation is what the facts of its report depend on.
-func (s *session) situation(now time.Time, a throttle.Limits) situation {
+func (s *session) situation(now time.Time, a throttle.Limits, bySession bool) situation {
 	return situation{void: s.void, agreed: s.agreed, sent: s.sent(), guard: s.mayWakeGuard(now),
-		mayTLS: s.tls != smtp.TLSRequired && a.TLS != throttle.TLSOff, taken: s.taken, told: s.told}
+		mayTLS: s.tls != smtp.TLSRequired && a.TLS != throttle.TLSOff, taken: s.taken, told: s.told,
+		counts: bySession && s.meant > 0}
 }
