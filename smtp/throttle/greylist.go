@@ -145,7 +145,7 @@ func (p *Pace) Retried(sent time.Time, passed, due bool, now time.Time) Effect {
 	if passed {
 		p.passed(sent, now)
 	} else {
-		p.search.bad(sent, 0) // it used the pace, and says nothing of it
+		p.search.useRate(sent)
 	}
 	testAgain(p, sent, passed, now)
 	if p.nothing.on {

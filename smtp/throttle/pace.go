@@ -320,6 +320,8 @@ func add(p *Pace, t *Try) {
 func (p *Pace) Again(first Try, sent time.Time, passed bool, now time.Time) Effect {
 	if passed {
 		p.passed(sent, now)
+	} else {
+		p.search.useRate(sent)
 	}
 	testAgain(p, sent, passed, now)
 	if p.nothing.on || p.grey.on {
@@ -473,6 +475,10 @@ func (p *Pace) slow(now time.Time, share, limit float64, rests bool) Effect {
 		p.test.sure = decidedSmall
 	}
 	from := p.rate
+	if newest := p.firsts.since(p.counted, sureTries); newest.n >= sureTries { // single seconds may show too little
+		passes := 1 - newest.likely
+		limit = max(limit, passes*passes*asked(p, now, newest)) // squared: clearly slower where many are deferred
+	}
 	p.lower(below*limit, limit, now)
 	p.enter(PhaseTesting, now, fmt.Sprintf("%.0f %% of the newest addresses were deferred at %s; now %s, to see whether fewer are",
 		100*share, perSecond(from), perSecond(p.rate)))

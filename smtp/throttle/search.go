@@ -68,7 +68,7 @@ type search struct {
 	hold   time.Time // no raise before
 
 	began    time.Time // since when this rate holds
-	answered int       // good answers to events since then
+	answered int       // answers to events since then that don't speak against it
 	used     int       // all answers to them
 	bads     float64   // of these, how many were deferred for a reason that isn't their own
 }
@@ -173,11 +173,23 @@ func (s *search) raise(now time.Time) bool {
 	return raised
 }
 
-// bad takes a bad answer to an event sent at a time, weighted by how likely our pace is the cause.
+// bad takes a bad answer to an event sent at a time, weighted by how likely our pace is the cause. Where that is most
+// unlikely, it proves the rate as a good one does.
 func (s *search) bad(sent time.Time, chance float64) {
+	if sent.Before(s.began) {
+		return
+	}
+	s.used++
+	s.bads += chance
+	if chance < likelyOwn {
+		s.answered++
+	}
+}
+
+// useRate takes an answer to an event that used the rate and says nothing of it.
+func (s *search) useRate(sent time.Time) {
 	if !sent.Before(s.began) {
 		s.used++
-		s.bads += chance
 	}
 }
 
