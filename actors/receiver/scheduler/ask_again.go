@@ -201,9 +201,11 @@ func (qs *queues) deferAddress(now time.Time, at place, a Answered) {
 	if v.Reason == smtp.Greylisted || at.path.pace.Greylisting() {
 		v.Reason, v.Wait = smtp.Greylisted, max(v.Wait, qs.greyWait(at.path, a.Probe, a.Sent))
 	}
-	if at.path.pace.Alone() && v.Wait == 0 { // those who wait for different lengths show how long is enough
-		v.Wait = 2 * recheckAfter
-		if first, known := qs.deferred.first(a.Probe); known {
+	first, known := qs.deferred.first(a.Probe)
+	early := known && a.Probe.asked && a.Sent.Sub(first) < recheckWithin/2 // it came back from such a wait
+	if v.Wait == 0 && (at.path.pace.Alone() || early) {
+		v.Wait = 2 * recheckAfter // those who wait for different lengths show how long is enough
+		if known {
 			v.Wait = max(v.Wait, a.Sent.Sub(first))
 		}
 		v.Wait = v.Wait/2 + qs.jitter(v.Wait)
