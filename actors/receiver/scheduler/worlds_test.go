@@ -16,6 +16,7 @@ func families() []family {
 		{"limits", "90 % used after a minute (three windows), 1 % put off", 4, 0.5, drawLimits},
 		{"sessions", "90 % used after 100 s (85, 50 % with a penalty of 10, 30 s)", 4, 0.5, drawSessions},
 		{"minutes", "80 % used after four windows, 2 % put off", 4, 0.5, drawMinutes},
+		{"few", "all done in 1.5 of the ideal and two windows", 4, 0.8, drawFew},
 		{"changing", "90 % used 90 s after it (85 % 4 min after the end of a limit), 1 % put off", 4, 0.5, drawChange},
 		{"penalties", "85 % used (50 % where it is 30 s), 1 % put off", 4, 0.5, drawPenalties},
 		{"odd", "1.1 times the time without them, 1.3 times where there are 20 %", 4, 0.7, drawOddMailboxes},
@@ -239,6 +240,16 @@ func drawMinutes(r *rand.Rand) *drawn {
 	w.told.RcptRate = rate(one(r, 20, 50, 100), time.Second)
 	w.span, w.from, w.wanted = 8*time.Minute, 240, figures{usedPart: 0.8, putOffPart: 0.02}
 	return w.describe("a hidden limit by the minute")
+}
+
+// drawFew draws a list that is only a few times as long as what a hidden limit lets pass in a quarter of a minute.
+func drawFew(r *rand.Rand) *drawn {
+	w := drawTold(r)
+	l := &w.far.limit
+	l.rcpts, l.fixed, l.countsBad = rate(one(r, 20, 30, 60), secondsOf(one(r, 10, 15, 30))), true, r.IntN(3) == 0
+	w.told.RcptRate, w.addresses = rate(1000, time.Second), l.rcpts.Events*(2+r.IntN(3))
+	w.waits, w.spare, w.wanted = []time.Duration{5 * time.Minute}, 2*l.rcpts.Per, figures{timeTaken: 1.5}
+	return w.describe("a short list at a hidden limit")
 }
 
 // drawOddMailboxes draws some in a hundred mailboxes that always answer something odd, at told limits.
