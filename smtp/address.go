@@ -17,8 +17,8 @@ const (
 	AddressBytesMax = 254 // RFC 5321 §4.5.3.1.3: a path of 256, less the angle brackets
 )
 
-// malformed is why a text is not an address: one of a closed list of causes,
-// none of which quotes the text. It is an ErrMalformed.
+// malformed is one of a closed list of causes why a text is not an address. None of them quotes the text. It is an
+// ErrMalformed.
 type malformed string
 
 func (m malformed) Error() string { return "malformed address: " + string(m) }
@@ -60,15 +60,12 @@ func (a Address) ASCII() bool {
 	return true
 }
 
-// ParseAddress reads one address, and nothing but an address: no display name,
-// comment, route, angle bracket, space or domain literal. The local part is
-// what LocalPart accepts, the domain what ParseDomain accepts, and both with
-// the @ sign have at most AddressBytesMax octets. A domain of one label is
-// well-formed.
+// ParseAddress reads exactly one address. A display name, comment, route, angle bracket, space or domain literal is
+// an error. LocalPart checks the local part, ParseDomain the domain, and the whole has at most AddressBytesMax
+// octets. A domain of one label is well-formed.
 //
-// The error is ErrMalformed. What is accepted has no CR, LF or NUL anywhere and
-// no angle bracket outside quotes, so it can stand in a RCPT line as it is.
-// The result shares memory with text where the spelling allows it.
+// The error is ErrMalformed. An accepted address has no CR, LF or NUL, and no angle bracket outside quotes, so it
+// can stand in a RCPT line unchanged. The result shares memory with text where the spelling allows it.
 func ParseAddress(text string) (Address, error) {
 	n, err := LocalPart(text)
 	if err != nil {
@@ -118,14 +115,13 @@ func localClasses() (class [256]byte) {
 	return class
 }
 
-// LocalPart returns the length of the local part that text starts with, so that
-// text[n] is the @ sign after it. It looks at nothing beyond that sign.
+// LocalPart returns the length of the local part at the start of text, so text[n] is the @ sign. It does not look
+// beyond that sign.
 //
-// A local part is a dot-string or a quoted string (RFC 5321 §4.1.2), of 1 to
-// LocalBytesMax octets. It may hold characters beyond ASCII (RFC 6531 §3.3) if
-// it is in NFC and has no white space, control or format character among
-// them; the two joiners U+200C and U+200D are letters to some scripts and
-// allowed. The error is ErrMalformed. LocalPart allocates nothing for ASCII.
+// A local part is a dot-string or a quoted string (RFC 5321 §4.1.2), of 1 to LocalBytesMax octets. Characters beyond
+// ASCII (RFC 6531 §3.3) are allowed in NFC, except white space, control and format characters. The joiners U+200C
+// and U+200D are allowed, because some scripts need them. The error is ErrMalformed. LocalPart allocates nothing for
+// ASCII.
 func LocalPart[T string | []byte](text T) (n int, err error) {
 	if len(text) > 0 && text[0] == '"' {
 		return quotedLocalPart(text)
@@ -133,7 +129,7 @@ func LocalPart[T string | []byte](text T) (n int, err error) {
 	dot, high := true, false // dot: no dot may stand here
 	for i := 0; i < min(len(text), LocalBytesMax+1); i++ {
 		class := localClass[text[i]]
-		if class == byteAtext { // nearly always: first, for speed
+		if class == byteAtext { // the most frequent case first, for speed
 			dot = false
 			continue
 		}
@@ -217,8 +213,7 @@ func quotedLocalPart[T string | []byte](text T) (n int, err error) {
 	return 0, errQuoteOpen
 }
 
-// highRune returns the size of the character that text starts with, if it may
-// stand in a local part.
+// highRune returns the size of the character at the start of text, or an error if a local part must not have it.
 func highRune[T string | []byte](text T) (size int, err error) {
 	r, size := utf8.DecodeRuneInString(string(text[:min(len(text), utf8.UTFMax)]))
 	const zeroWidthNonJoiner, zeroWidthJoiner = '\u200c', '\u200d'
@@ -235,9 +230,8 @@ func highRune[T string | []byte](text T) (size int, err error) {
 	return size, nil
 }
 
-// domainTextMax bounds the text that is given to the mapping of UTS 46, whose
-// work grows with the square of a label. The longest domain in UTF-8 has four
-// octets for each of its 253; what is longer holds characters to be dropped.
+// domainTextMax bounds the input of the UTS 46 mapping, whose work grows with the square of a label. The longest
+// domain in UTF-8 has four octets for each of its 253.
 const domainTextMax = 4 * DomainBytesMax
 
 // The causes that can be seen in a domain.
@@ -259,14 +253,12 @@ var internationalized = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.Tran
 
 // ParseDomain returns a domain as lower-case A-labels (RFC 5890 §2.3.2.1).
 //
-// An ASCII domain is labels of letters, digits and inner hyphens (RFC 5321
-// §4.1.2) of at most LabelBytesMax octets, with dots between them and at most
-// DomainBytesMax in all. Any other is mapped by UTS 46, non-transitional, and
-// the outcome must be such a domain; so must a label that claims to be an
-// A-label. A final dot is malformed, a single label is not. A domain of digits
-// only is a domain, never a network address.
+// An ASCII domain has labels of letters, digits and inner hyphens (RFC 5321 §4.1.2), each of at most LabelBytesMax
+// octets, joined by dots, at most DomainBytesMax octets in all. Other domains, and labels that claim to be A-labels,
+// are mapped by UTS 46, non-transitional; the result must be such an ASCII domain. A final dot is malformed, a
+// single label is not. A domain of digits only is a domain, never a network address.
 //
-// The error is ErrMalformed. Lower-case ASCII is given back as it is.
+// The error is ErrMalformed. Lower-case ASCII is returned unchanged.
 func ParseDomain(text string) (string, error) {
 	upper, special, err := checkDomain(text)
 	switch {
@@ -297,8 +289,8 @@ func parseInternationalized(text string) (string, error) {
 	return strings.ToLower(domain), nil
 }
 
-// checkDomain looks at an ASCII domain. With special it is for UTS 46 to say:
-// there is a character beyond ASCII or a label that claims to be an A-label.
+// checkDomain checks an ASCII domain. If it returns special, UTS 46 must decide: there is a character beyond ASCII
+// or a label that claims to be an A-label.
 func checkDomain(text string) (upper, special bool, err error) {
 	start := 0 // of the label
 	for i := 0; i < len(text); i++ {
@@ -347,7 +339,7 @@ func checkLabel(label string) error {
 	return nil
 }
 
-// byteCause says what is wrong with the byte at i, which no domain may have.
+// byteCause returns why a domain may not have the byte at i.
 func byteCause(text string, i int) error {
 	switch {
 	case i == 0 && text[0] == '[':

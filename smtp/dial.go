@@ -15,24 +15,22 @@ type Dialer interface {
 	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// DialerOptions say from where and whereto a Dialer may connect.
+// DialerOptions are the local address of a Dialer and the destinations it may connect to.
 type DialerOptions struct {
-	// Source is the local address to speak from; the zero value leaves the
-	// choice to the system.
+	// Source is the local address; with the zero value the system chooses.
 	Source netip.Addr
 
-	// AllowNetworks may be dialled although they are special-use. Empty outside
-	// of labs.
+	// AllowNetworks may be dialled although they are special-use. Only labs set it.
 	AllowNetworks []netip.Prefix
 
-	// Port is the only port that may be dialled, 1 to 65535: 25 but for labs.
+	// Port is the only port that may be dialled, 1 to 65535: 25 except in labs.
 	Port int
 
-	// ConnectTimeout bounds one connection attempt; see ConnectTimeout.
+	// ConnectTimeout bounds one connection attempt; see the constant ConnectTimeout.
 	ConnectTimeout time.Duration
 }
 
-// Validate answers ErrOptions when the options are not usable.
+// Validate returns ErrOptions when the options are not usable.
 func (o DialerOptions) Validate() error {
 	if o.Port < 1 || o.Port > 65535 {
 		return fmt.Errorf("%w: port %d is not between 1 and 65535", ErrOptions, o.Port)
@@ -48,10 +46,8 @@ func (o DialerOptions) Validate() error {
 	return nil
 }
 
-// NewDialer makes the dialer that reaches the Internet, with the guard in it:
-// it refuses with ErrForbiddenAddress, at the moment of the connect and
-// therefore whatever was resolved, every special-use address (DialGuard) and every
-// port but the one. Names are not looked up.
+// NewDialer returns a dialer for the Internet. At the moment of the connect it checks the final IP address: it
+// refuses special-use addresses (DialGuard) and other ports with ErrForbiddenAddress. It does not look up names.
 //
 // Errors: ErrOptions.
 func NewDialer(o DialerOptions) (Dialer, error) {
@@ -77,15 +73,14 @@ type guardedDialer struct {
 }
 
 func (d *guardedDialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	// A name would be looked up by the system; only control would see the result.
+	// The system would look up a name, and only control would see the result.
 	if _, err := netip.ParseAddrPort(address); err != nil {
 		return nil, fmt.Errorf("%w: not an ip address and a port", ErrForbiddenAddress)
 	}
 	return d.net.DialContext(ctx, network, address)
 }
 
-// control sees the address that is really used, after the socket was made and
-// before it is connected.
+// control checks the address that is really used, between making the socket and connecting it.
 func (d *guardedDialer) control(network, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || (network != "tcp4" && network != "tcp6") {

@@ -2,16 +2,15 @@ package smtp
 
 import "net/netip"
 
-// DialGuard says which IP addresses may be dialled: those that are meant for hosts
-// on the Internet. It refuses everything in the IANA special-purpose address
-// registries (RFC 6890), also as IPv4 inside IPv6, and all IPv6 outside global
-// unicast; networks given to NewDialGuard are allowed whatever they are.
+// DialGuard decides which IP addresses may be dialled: those for hosts on the Internet. It refuses all of the IANA
+// special-purpose address registries (RFC 6890), also as IPv4 inside IPv6, and all IPv6 outside global unicast. The
+// networks given to NewDialGuard are always allowed.
 //
 // The zero DialGuard is ready for use and allows no exception. Safe for concurrent use.
 type DialGuard struct{ allow []netip.Prefix }
 
-// NewDialGuard makes a guard that also allows the networks in allow, as they are
-// written: an IPv4 network opens no IPv6 form of its addresses but the mapped one.
+// NewDialGuard makes a guard that also allows the networks in allow. An IPv4 network also allows the IPv4-mapped
+// IPv6 form of its addresses, and no other IPv6 form.
 func NewDialGuard(allow []netip.Prefix) DialGuard {
 	g := DialGuard{allow: make([]netip.Prefix, len(allow))}
 	for i, p := range allow {
@@ -49,8 +48,8 @@ func within(list []netip.Prefix, a netip.Addr) bool {
 	return false
 }
 
-// embeddedIPv4 takes the IPv4 address out of the two forms through which a
-// packet may reach an IPv4 host.
+// embeddedIPv4 returns the IPv4 address inside an IPv6 address of NAT64 or 6to4, through which a packet may reach an
+// IPv4 host.
 func embeddedIPv4(a netip.Addr) (netip.Addr, bool) {
 	b := a.As16()
 	switch {
@@ -90,9 +89,9 @@ var specialIPv4 = [...]netip.Prefix{
 	netip.MustParsePrefix("240.0.0.0/4"),     // RFC 1112 §4, reserved, and the limited broadcast
 }
 
-// specialIPv6 is the IANA IPv6 special-purpose registry as far as it lies in
-// global unicast. All outside is refused without a list: ::/96, 64:ff9b:1::/48,
-// 100::/64, fc00::/7, fe80::/10, ff00::/8 and what nobody has assigned.
+// specialIPv6 is the part of the IANA IPv6 special-purpose registry inside global unicast. Everything outside of
+// global unicast is refused anyway: ::/96, 64:ff9b:1::/48, 100::/64, fc00::/7, fe80::/10, ff00::/8 and unassigned
+// space.
 var specialIPv6 = [...]netip.Prefix{
 	netip.MustParsePrefix("2001::/23"),         // RFC 2928, protocol assignments, Teredo among them
 	netip.MustParsePrefix("2001:db8::/32"),     // RFC 3849, documentation

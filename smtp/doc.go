@@ -1,9 +1,8 @@
-// Package smtp is the language of mail and a client that only asks.
+// Package smtp has the types of mail and an SMTP client that only probes.
 //
-// It has the words (Address, Reply, Stage, Outcome, Reason) that the rest of
-// the house speaks, and Session, which talks to one receiver up to RCPT
-// (RFC 5321) and never sends DATA. It does not judge replies (smtp/verdict),
-// find hosts (smtp/mx), or decide when to speak (smtp/throttle).
+// All other packages use its types (Address, Reply, Stage, Outcome, Reason). Its Session talks to one receiver up to
+// RCPT (RFC 5321) and never sends DATA. Judging replies is smtp/verdict, finding hosts smtp/mx, and deciding when to
+// connect smtp/throttle.
 //
 // Read Address, Reply and Session first.
 package smtp

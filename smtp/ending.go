@@ -9,28 +9,27 @@ import (
 	"time"
 )
 
-// A session that we end is over for us at once, and for the receiver when it hears of it. What we say last
-// may be lost with the network, and a receiver counts a session for as long as it believes in it. So the
-// connection stays half open behind each session until the receiver has said 221, FIN or RST, or until
-// Limits.Unended is over.
+// When we end a session, the receiver may not notice: our last packets can be lost, and the receiver counts the
+// session until it notices. So the connection stays half open behind each session until the receiver has sent 221,
+// FIN or RST, or until Limits.Unended has passed.
 
-// partBytes is how much is read of what a receiver still says to a session that we ended.
+// partBytes bounds what is read from the receiver after we ended the session.
 const partBytes = 64 << 10
 
-// isOver is the channel of every session whose end is known at once.
+// isOver is a closed channel, for sessions that need no waiting for the receiver's end.
 var isOver = func() chan struct{} {
 	over := make(chan struct{})
 	close(over)
 	return over
 }()
 
-// Gone is closed when the receiver holds the session no longer: it has said so by 221, FIN or RST, or
-// Limits.Unended has passed since the session ended here. Nil while the session is open.
+// Gone is closed when the receiver no longer holds the session: it sent 221, FIN or RST, or Limits.Unended has
+// passed since the session ended here. Nil while the session is open.
 func (s *Session) Gone() <-chan struct{} { return s.gone }
 
-// Gone is that of the session that failed. It is closed from the start when there was none, because no
-// connection came about: what a receiver's system has of one before its last packet is no session yet. The
-// packet that makes it one we send when the connection is there for us, too.
+// Gone is the Gone of the session that failed. It is already closed when no connection was made: for the receiver a
+// session begins with the last packet of the handshake, and we send that packet only when we have the connection,
+// too.
 func (f *Failure) Gone() <-chan struct{} {
 	if f.gone == nil {
 		return isOver
@@ -38,7 +37,7 @@ func (f *Failure) Gone() <-chan struct{} {
 	return f.gone
 }
 
-// noteError notes what an error of the connection says about its end.
+// noteError remembers what an error of the connection says about its end.
 func (l *peekConn) noteError(err error) {
 	var code syscall.Errno
 	switch {
@@ -46,15 +45,15 @@ func (l *peekConn) noteError(err error) {
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		l.ended = true
 	case errors.As(err, &code):
-		l.lost = !l.ended // such as ETIMEDOUT: our system gave the connection up, and nobody told theirs
+		l.lost = !l.ended // such as ETIMEDOUT: our system gave the connection up without telling the receiver's
 	}
 }
 
-// part ends the conversation, and waits in the background for the receiver's end of it, for so long at most.
-// A reply to QUIT is still to come from replies; nil: no reply is of interest.
+// part ends the session and waits in the background, at most limit, for the receiver's end of it. A reply to QUIT is
+// read from replies; nil: no reply is expected.
 func (l *peekConn) part(limit time.Duration, replies *replyReader) <-chan struct{} {
 	half, ok := l.Conn.(interface{ CloseWrite() error })
-	if !ok || l.ended { // what is no TCP, as in a test's memory, ends on both sides at once
+	if !ok || l.ended { // a connection that is not TCP, as in a test's memory, ends on both sides at once
 		_ = l.Conn.Close()
 		return isOver
 	}
@@ -64,14 +63,14 @@ func (l *peekConn) part(limit time.Duration, replies *replyReader) <-chan struct
 		return p.gone
 	}
 	if l.unsent() == 0 {
-		l.giveUpAfter(limit) // our FIN may take as long as it likes
+		l.giveUpAfter(limit) // our FIN may take all of this time
 	}
-	_ = half.CloseWrite() // an error of it is one of the next Read, too
+	_ = half.CloseWrite() // the next Read returns its error, too
 	go p.wait(replies)
 	return p.gone
 }
 
-// parting is a session that ended here, and perhaps not yet at the receiver.
+// parting is a session that has ended here, but perhaps not at the receiver.
 type parting struct {
 	*peekConn
 	until time.Time
@@ -105,13 +104,13 @@ func (p *parting) reply(replies *replyReader) (Reply, error) {
 	return Reply{}, os.ErrDeadlineExceeded
 }
 
-// mayWait sets the deadline of the next Read, and reports whether there is time for one. What interrupted
-// the session may set another one at any time.
+// mayWait sets the deadline of the next Read, and reports whether time is left. An interrupt may set another
+// deadline at any time.
 func (p *parting) mayWait() bool {
 	return time.Now().Before(p.until) && p.SetDeadline(p.until) == nil
 }
 
-// end frees the connection, and says when the receiver has forgotten it.
+// end frees the connection and closes Gone.
 func (p *parting) end() {
 	if !p.ended {
 		p.dropUnsent()
@@ -124,7 +123,7 @@ func (p *parting) end() {
 	time.AfterFunc(time.Until(p.until), func() { close(p.gone) })
 }
 
-// dropUnsent lets Close throw away what was not sent, and say RST.
+// dropUnsent makes Close discard unsent data and send RST.
 func (l *peekConn) dropUnsent() {
 	if conn, ok := l.Conn.(interface{ SetLinger(seconds int) error }); ok {
 		_ = conn.SetLinger(0)

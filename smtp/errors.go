@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Why a session has no reply to show. All of them are found with errors.Is
-// inside a *Failure; time-outs and closed connections are net errors.
+// Why a session got no reply. errors.Is finds these inside a *Failure; time-outs and closed connections are net
+// errors.
 var (
 	// ErrForbiddenAddress: the dial guard refused the host's address or port.
 	ErrForbiddenAddress = errors.New("address or port may not be dialled")
@@ -17,7 +17,7 @@ var (
 	// ErrClosed: the session is over; open another one.
 	ErrClosed = errors.New("session is over")
 
-	// ErrProtocol: what came is not a reply (RFC 5321 §4.2), or not one that fits here.
+	// ErrProtocol: what was received is not a reply (RFC 5321 §4.2), or not one that is allowed at this point.
 	ErrProtocol = errors.New("receiver broke the protocol")
 
 	// ErrOutOfStep is an ErrProtocol: bytes came before the command they would answer.
@@ -26,8 +26,8 @@ var (
 	// ErrTooLarge is an ErrProtocol: a line, a reply or the whole session is over its limit.
 	ErrTooLarge = fmt.Errorf("%w: more bytes or lines than allowed", ErrProtocol)
 
-	// ErrIntercepted: somebody else answers in place of the host. No session gives it: who compares those of
-	// several hosts does.
+	// ErrIntercepted: a middlebox answers in place of the host. No session returns it; code that compares the
+	// sessions of several hosts does.
 	ErrIntercepted = errors.New("somebody else answers in place of the host")
 
 	// ErrNoSTARTTLS: TLSRequired, and the receiver does not offer it.
@@ -36,8 +36,7 @@ var (
 	// ErrNoSMTPUTF8: the address needs SMTPUTF8 (RFC 6531) and the receiver does not offer it.
 	ErrNoSMTPUTF8 = errors.New("receiver does not offer smtputf8")
 
-	// ErrMalformed: not an address by RFC 5321 §4.1.2 and RFC 6531 §3.3. From a
-	// Probe it means that the address does not fit a command line, which
-	// well-formed ones always do.
+	// ErrMalformed: not an address by RFC 5321 §4.1.2 and RFC 6531 §3.3. From a Probe: the address does not fit a
+	// command line; well-formed addresses always fit.
 	ErrMalformed = errors.New("malformed address")
 )

@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// Limits bound what one session may cost, whatever the receiver does. All of
-// them must be positive.
+// Limits bound the cost of one session, whatever the receiver does. All must be positive.
 type Limits struct {
-	// Absolute time for a whole reply, from the moment the command is sent.
+	// Time for a whole reply, from the moment the command is sent.
 
 	Greeting time.Duration // from the connection on; RFC 5321 §4.5.3.2.1 gives a delivery 5 minutes
 	Hello    time.Duration // EHLO and HELO
@@ -17,20 +16,19 @@ type Limits struct {
 	Rcpt     time.Duration // RCPT, and the next reply to a pipelined group
 
 	Handshake time.Duration // TLS handshake
-	Quit      time.Duration // QUIT, its reply and the far side's close
+	Quit      time.Duration // QUIT, its reply and the receiver's close
 
-	// Unacknowledged is how long our system goes on sending what the receiver's system has
-	// not acknowledged; then the connection is over (Linux). A RCPT that waits for a network
-	// to heal would come after its address was settled.
+	// Unacknowledged is how long our system repeats data that the receiver's system has not acknowledged; then it
+	// drops the connection (Linux). Otherwise a RCPT could arrive after an outage, when its address is settled
+	// already.
 	Unacknowledged time.Duration
 
-	// Unended is how long after its end here the receiver may still hold a session, when it
-	// has said nothing about it: see Session.Gone.
+	// Unended is how long the receiver may still hold a session after its end here, if it has not confirmed the end:
+	// see Session.Gone.
 	Unended time.Duration
 
-	// Session and SessionMore bound the time spent waiting for the receiver in
-	// the whole session: Session, and SessionMore for each address after the
-	// first. A session that lies idle between two probes is not waiting.
+	// Session and SessionMore bound the time spent waiting for the receiver in the whole session: Session, plus
+	// SessionMore for each address after the first. Idle time between two probes does not count.
 	Session     time.Duration
 	SessionMore time.Duration
 
@@ -44,26 +42,24 @@ type Limits struct {
 	SessionMoreBytes int
 }
 
-// ConnectTimeout is how long a connection to one address may take. A host that
-// is up answers within two SYN repeats (1 s and 3 s); the third comes at 7 s.
+// ConnectTimeout bounds the connection to one address. A host that is up answers within two SYN repeats (1 s and 3
+// s); the third comes at 7 s.
 const ConnectTimeout = 10 * time.Second
 
-// Unended is how long a receiver may hold a session that it hears nothing of: at least 5
-// minutes for the next command (RFC 5321 §4.5.3.2.7). Only trials and tests take less.
+// Unended is how long a receiver may hold a session from which it hears nothing: it waits at least 5 minutes for the
+// next command (RFC 5321 §4.5.3.2.7). Only trials and tests use less.
 const Unended = 5 * time.Minute
 
-// unacknowledged is long enough for four tries where a turn takes up to half a second, and
-// half of the time after which a node of a cluster uses nothing any more (cluster.Times), so
-// that a RCPT of the first half is gone by then. Guess.
+// unacknowledged allows four transmissions at a round trip of up to half a second. It is half of the time after
+// which a fenced node stops probing (cluster.Times), so a RCPT from the first half is dropped by then. Guess.
 const unacknowledged = 4 * time.Second
 
-// courierWaits is what Courier waits at most before it refuses one more address of a session: 8 s before
-// the first, and each time twice as long (courieresmtpd.C, MAX_TEERGRUBE).
+// courierWaits is Courier's longest delay before it refuses another address: 8 s before the first, then twice as
+// long each time (courieresmtpd.C, MAX_TEERGRUBE).
 const courierWaits = 128 * time.Second
 
-// DefaultLimits are the limits for a probe. Until MAIL they are shorter than those that
-// RFC 5321 §4.5.3.2 gives a delivering client, because a time-out means only "ask again
-// later". From MAIL on they are the same: who delays an answer gives one.
+// DefaultLimits are the limits for a probe. Before MAIL they are shorter than RFC 5321 §4.5.3.2 gives a delivering
+// client, because a time-out only means "ask again later". From MAIL on they are the same: slow receivers do answer.
 func DefaultLimits() Limits {
 	return Limits{
 		Greeting:         60 * time.Second, // greet delays and greylisting front ends
@@ -72,20 +68,20 @@ func DefaultLimits() Limits {
 		Mail:             5 * time.Minute,
 		Rcpt:             5 * time.Minute,
 		Handshake:        20 * time.Second,
-		Quit:             2 * time.Second, // manners; nothing is learned
+		Quit:             2 * time.Second, // for politeness; nothing is learned
 		Unacknowledged:   unacknowledged,
 		Unended:          Unended,
-		Session:          6 * time.Minute, // a RCPT of the longest, and what comes before
+		Session:          6 * time.Minute, // the slowest RCPT and all that comes before it
 		SessionMore:      courierWaits + 2*time.Second,
 		LineBytes:        4096, // RFC 5321 §4.5.3.1.5 allows 512; some send more
 		ReplyLines:       128,
 		ReplyBytes:       64 << 10,
 		SessionBytes:     256 << 10,
-		SessionMoreBytes: 4096, // one longest line for each address more; guess
+		SessionMoreBytes: 4096, // one line of the greatest length for each further address; guess
 	}
 }
 
-// Validate answers ErrOptions when a limit is not positive.
+// Validate returns ErrOptions when a limit is not positive.
 func (l Limits) Validate() error {
 	for _, d := range [...]time.Duration{
 		l.Greeting, l.Hello, l.StartTLS, l.Mail, l.Rcpt, l.Handshake, l.Quit, l.Unacknowledged, l.Unended, l.Session,

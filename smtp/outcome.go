@@ -4,27 +4,27 @@ import (
 	"fmt"
 )
 
-// Outcome is the final word on one address. The zero value promises nothing.
+// Outcome is the final result for one address. The zero value is no result.
 //
 // The numbers are stored in the ledger and sent between nodes: only append.
 type Outcome uint8
 
-// The outcomes of the customer's contract.
+// The outcomes of the API.
 const (
 	Undecided Outcome = iota // no final answer yet; the ledger refuses to store it
 	Valid                    // the receiver accepted this very address
 	Invalid                  // the receiver refused this very address, for good, or its domain takes no mail
-	CatchAll                 // accepted, but so is everything else at this domain
+	CatchAll                 // accepted, but the domain accepts every address
 	Unknown                  // we could not find out; free
-	Error                    // a fault tied to this address; charged, so the last resort
+	Error                    // a fault tied to this address; charged, so used only as the last resort
 )
 
 var outcomeNames = [...]string{"undecided", "valid", "invalid", "catch_all", "unknown", "error"}
 
-// Outcomes lists the five final outcomes in the order in which people are shown them.
+// Outcomes lists the five final outcomes in the order of display.
 var Outcomes = [...]Outcome{Valid, Invalid, CatchAll, Unknown, Error}
 
-// String returns the contract's word, such as "catch_all".
+// String returns the API's word, such as "catch_all".
 func (o Outcome) String() string {
 	if int(o) < len(outcomeNames) {
 		return outcomeNames[o]
@@ -32,15 +32,14 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("outcome(%d)", uint8(o))
 }
 
-// Final reports whether o may be stored: it is one of the five.
+// Final reports whether o is one of the five outcomes that may be stored.
 func (o Outcome) Final() bool { return o > Undecided && o <= Error }
 
-// Free reports whether o costs no credit: unknown, and only that.
+// Free reports whether o costs no credit. Only unknown is free.
 func (o Outcome) Free() bool { return o == Unknown }
 
-// Reason is why an outcome is what it is: a stable token for programs and a
-// sentence for people. Both are ours; nothing a receiver wrote is ever part of
-// them, so a hostile receiver cannot reach a customer's spreadsheet.
+// Reason explains an outcome: a stable token for programs and a sentence for people. Both are ours and never contain
+// a receiver's text, so a hostile receiver cannot write into a customer's spreadsheet.
 //
 // The numbers are stored in the ledger and sent between nodes: only append.
 type Reason uint8
@@ -133,7 +132,7 @@ func (r Reason) Message() string {
 // Known reports whether r is on the list and may be stored.
 func (r Reason) Known() bool { return r > ReasonNone && int(r) < len(reasonTexts) }
 
-// Blame says who caused what was answered.
+// Blame is who caused a reply.
 //
 // The numbers are stored in the ledger and sent between nodes: only append.
 type Blame uint8
@@ -149,7 +148,7 @@ const (
 
 var blameNames = [...]string{"nobody", "address", "domain", "receiver", "source"}
 
-// Blames lists all of them in the order in which people are shown them.
+// Blames lists all of them in the order of display.
 var Blames = [...]Blame{BlameAddress, BlameDomain, BlameReceiver, BlameSource, BlameNobody}
 
 // String returns the word for records and logs, such as "source".

@@ -7,15 +7,15 @@ import (
 	"syscall"
 )
 
-// peekConn is a connection that can be looked at without waiting: while looking, a
-// Read that finds nothing received gives a time-out at once. A connection without a
-// descriptor, as in a test's memory, has nothing received as far as we can see.
+// peekConn is a connection that can be read without waiting: while looking is set, a Read that finds nothing
+// received times out at once. A connection without a descriptor, as in a test's memory, counts as having received
+// nothing.
 type peekConn struct {
 	net.Conn
 	descriptor syscall.RawConn // nil: none
 	looking    bool
-	ended      bool // the far side has ended the connection
-	lost       bool // our system has given it up, whatever the far side believes
+	ended      bool // the receiver has ended the connection
+	lost       bool // our system has given it up, even if the receiver still holds it
 }
 
 func newPeekConn(conn net.Conn) *peekConn {
@@ -28,7 +28,7 @@ func newPeekConn(conn net.Conn) *peekConn {
 	return l
 }
 
-// Read reads, and while looking does not wait.
+// Read reads; while looking is set it does not wait.
 func (l *peekConn) Read(p []byte) (int, error) {
 	if l.looking && !l.received() {
 		return 0, os.ErrDeadlineExceeded
@@ -45,7 +45,7 @@ func (l *peekConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// received reports whether the system holds bytes, or an end, that were not read yet.
+// received reports whether the system holds unread bytes or an unread end of the connection.
 func (l *peekConn) received() (some bool) {
 	if l.descriptor == nil {
 		return false
@@ -54,15 +54,14 @@ func (l *peekConn) received() (some bool) {
 		var one [1]byte
 		_, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 		if some = err == nil; !some && err != syscall.EAGAIN {
-			l.noteError(err) // the system tells it once
+			l.noteError(err) // the system reports an error only once
 		}
 	})
 	return some && err == nil
 }
 
-// early reports whether a byte is there already that answers nothing that was asked: in
-// the buffer, in what TLS has decrypted or not yet, or with the system. It does not
-// wait, and takes an end of the connection for nothing.
+// early reports whether an unexpected byte was received: in the buffer, inside TLS, or with the system. It does not
+// wait, and ignores an end of the connection.
 func (s *Session) early() bool {
 	if !s.in.empty() {
 		return true
@@ -74,16 +73,15 @@ func (s *Session) early() bool {
 	return err == nil && !s.in.empty()
 }
 
-// talksAhead reports whether a reply follows the first answers of a session that answers
-// nothing: one of the replies before was sent ahead of its command, so no answer is
-// known to be that to its RCPT. It waits for pollWait, once in a session: who sends
-// one ahead does so from the start. A 421 may always come (RFC 5321 §3.8).
+// talksAhead reports whether an unexpected reply follows the first answers of a session. Then an earlier reply came
+// before its command, so no answer belongs to its RCPT for certain. It waits for pollWait, once in a session: a
+// receiver that sends replies ahead does so from the start. A 421 is always allowed (RFC 5321 §3.8).
 func (s *Session) talksAhead(ctx context.Context) bool {
 	if _, err := s.arm(ctx, pollWait); err != nil {
 		return false
 	}
 	if _, err := s.in.buf.Peek(1); err != nil {
-		return false // a close shows at the next command
+		return false // the next command finds a close
 	}
 	if s.in.skipBlank(); s.in.empty() {
 		return false

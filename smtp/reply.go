@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Stage is where in a session a reply came or was waited for.
+// Stage is the point in a session at which a reply came or was expected.
 type Stage uint8
 
-// The stages of a session that only asks, in their order.
+// The stages of a probing session, in order.
 const (
 	StageNone Stage = iota
 	StageConnect
@@ -40,11 +40,11 @@ func (c EnhancedCode) String() string {
 	return fmt.Sprintf("%d.%d.%d", c[0], c[1], c[2])
 }
 
-// Reply is what a receiver answered (RFC 5321 §4.2): data, not an error.
+// Reply is a receiver's reply (RFC 5321 §4.2).
 type Reply struct {
 	Code     int          // 200 to 599
 	Enhanced EnhancedCode // from the start of the first line that has one (RFC 2034 §4)
-	Lines    []string     // text of each line, code and enhanced code taken off; bounded; any bytes
+	Lines    []string     // text of each line, without code and enhanced code; bounded; any bytes
 }
 
 // Text joins the lines with a space.
@@ -59,22 +59,22 @@ func (r Reply) Temporary() bool { return r.Code/100 == 4 }
 // Permanent reports whether the reply is a 5xx.
 func (r Reply) Permanent() bool { return r.Code/100 == 5 }
 
-// Failure says at which stage a session ended, and by what: the receiver's
-// Reply when there was one (Reply.Code is not 0), otherwise Err.
+// Failure is the stage and cause of a session's end: the receiver's Reply if there was one (Reply.Code is not 0),
+// otherwise Err.
 type Failure struct {
 	Stage  Stage
 	Reply  Reply
 	Err    error
-	Source netip.Addr // ours; the zero value: there was no connection
+	Source netip.Addr // our address; the zero value: there was no connection
 
-	// NoHELO says that EHLO was refused for good, as Reply tells, and the session was over before it was known
-	// what HELO gets. The caller may open again with TLSOffHELO.
+	// NoHELO reports that EHLO was refused for good (see Reply), and the session ended before HELO got a reply. The
+	// caller may open again with TLSOffHELO.
 	NoHELO bool
 
 	gone <-chan struct{} // see Gone; nil: there was no connection
 }
 
-// Error never holds the receiver's text nor an address.
+// Error never contains the receiver's text or an address.
 func (f *Failure) Error() string {
 	if f.Reply.Code != 0 {
 		return fmt.Sprintf("smtp: %s refused with %d %s", f.Stage, f.Reply.Code, f.Reply.Enhanced)

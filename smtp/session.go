@@ -12,19 +12,19 @@ import (
 	"time"
 )
 
-// TLSMode says what a session does about STARTTLS (RFC 3207).
+// TLSMode is how a session uses STARTTLS (RFC 3207).
 type TLSMode uint8
 
-// The modes. No certificate is verified in any of them: a probe says nothing
-// that is secret, and receivers' certificates often carry another name (RFC 7435).
+// The modes. None of them verifies certificates: a probe sends nothing secret, and receivers' certificates often
+// have another name (RFC 7435).
 const (
-	TLSOpportunistic TLSMode = iota // when offered; goes on in clear when refused
+	TLSOpportunistic TLSMode = iota // when offered; continues in clear when refused
 	TLSOff                          // never, for a second try after a failed handshake
-	TLSRequired                     // or no session
+	TLSRequired                     // no session without it
 	TLSOffHELO                      // never, and HELO in place of EHLO, for a host that ends sessions at EHLO
 )
 
-// SessionOptions says how we introduce ourselves and what we tolerate.
+// SessionOptions are our names in a session and its limits.
 type SessionOptions struct {
 	HelloName  string // argument of EHLO (RFC 5321 §4.1.1.1): our host's full name
 	ReturnPath string // argument of MAIL, without angle brackets; ASCII
@@ -32,7 +32,7 @@ type SessionOptions struct {
 	Limits     Limits
 }
 
-// Validate answers ErrOptions when an option is missing or out of range.
+// Validate returns ErrOptions when an option is missing or out of range.
 func (o *SessionOptions) Validate() error {
 	switch {
 	case o.HelloName == "" || !printable(o.HelloName) || strings.Contains(o.HelloName, " "):
@@ -55,35 +55,32 @@ func printable(s string) bool {
 	return true
 }
 
-// Session is one SMTP connection that only asks: greeting, EHLO, STARTTLS, then
-// any number of MAIL and RCPT, never DATA. Open makes it; Quit or Close must end
-// it. After a protocol error, a time-out, a 421 or a cancelled context it is
-// over by itself.
+// Session is one SMTP connection for probes: greeting, EHLO, STARTTLS, then any number of MAIL and RCPT, never DATA.
+// Open makes it; Quit or Close must end it. A protocol error, a time-out, a 421 or a cancelled context also ends it.
 //
-// Invariant: before each command, or pipelined group of commands, no byte waits
-// to be read; otherwise replies and commands are out of step and the session is
-// over. A Session is for one goroutine at a time.
+// Invariant: before each command, or pipelined group of commands, no byte waits to be read. Otherwise replies no
+// longer match their commands, and the session ends. A Session is for one goroutine at a time.
 type Session struct {
 	host    string
-	source  netip.Addr // ours
+	source  netip.Addr // our address
 	options SessionOptions
 
-	raw  *peekConn // what was dialled; deadlines are set here
+	raw  *peekConn // the connection itself; deadlines are set here
 	conn net.Conn  // raw, or TLS over it
 	in   replyReader
 	out  []byte  // commands of the group that is being put together
-	due  []Stage // of each of these, in a Probe
+	due  []Stage // their stages, in a Probe
 
 	greeting   string // what the receiver said first
 	helloReply string // what it answered to the last EHLO or HELO
 
-	tracer Tracer // nil: nobody ever looks
+	tracer Tracer // nil: no tracer
 
-	interrupt func() // makes a wait in progress end at once
+	interrupt func() // ends a wait in progress
 
 	gone <-chan struct{} // see Gone
 
-	left time.Duration // what may still be spent waiting for the receiver
+	left time.Duration // remaining time to wait for the receiver
 	end  time.Time     // when left runs out; only during a wait
 
 	offers  extensions
@@ -91,14 +88,14 @@ type Session struct {
 	tls     bool
 	mail    transaction
 	counts  Counts
-	granted int // RCPTs for which the limits of the session are good
+	granted int // RCPTs that the session's limits allow for
 }
 
 // transaction is the newest MAIL of a session and its RCPTs.
 type transaction struct {
 	open                     bool     // MAIL was accepted and no RSET has followed
 	sent, answered, accepted int      // RCPTs
-	refused                  bool     // one was, and none was accepted since
+	refused                  bool     // a RCPT was refused, and none was accepted since
 	shown                    refusals // in this session
 }
 
@@ -112,8 +109,7 @@ type extensions struct {
 // Host returns the name of the host that Open was given.
 func (s *Session) Host() string { return s.host }
 
-// Source returns the address of ours that the session speaks from; the zero value when
-// the connection has none.
+// Source returns our address in the session; the zero value when the connection has none.
 func (s *Session) Source() netip.Addr { return s.source }
 
 // sourceOf returns our address of a connection.
@@ -124,51 +120,50 @@ func sourceOf(conn net.Conn) netip.Addr {
 	return netip.Addr{}
 }
 
-// Greeting is what the receiver said first, without the code, at most 512 bytes of it.
+// Greeting returns the receiver's greeting without the code, at most 512 bytes.
 func (s *Session) Greeting() string { return s.greeting }
 
-// HelloReply is what the receiver answered to the last EHLO, or HELO, without the code and without our
-// own name where it repeats that, at most 512 bytes of it. After STARTTLS it is what was said under TLS.
+// HelloReply returns the reply to the last EHLO or HELO, without the code and our own name, at most 512 bytes. After
+// STARTTLS it is the reply under TLS.
 func (s *Session) HelloReply() string { return s.helloReply }
 
 // TLS reports whether the session is encrypted.
 func (s *Session) TLS() bool { return s.tls }
 
-// Pipelining reports whether the receiver takes commands in groups.
+// Pipelining reports whether the receiver offers PIPELINING.
 func (s *Session) Pipelining() bool { return s.offers.pipelining }
 
 // Open reports whether the session may be used for another Probe.
 func (s *Session) Open() bool { return s.open }
 
-// Counts are the commands that a session has sent, and the 5xx answers to RCPT.
+// Counts are the commands sent in a session, and the 5xx replies to RCPT.
 type Counts struct{ Mails, Rcpts, Refused int }
 
-// Counts returns those of the session so far.
+// Counts returns the counts of the session so far.
 func (s *Session) Counts() Counts { return s.counts }
 
-// Close ends the session without a word, but for the end of what we send. It does not
-// wait for the far side's end: see Gone. It may be called twice.
+// Close ends the session without QUIT. It closes only our side and does not wait for the receiver's: see Gone. It
+// may be called twice.
 func (s *Session) Close() { s.part(nil) }
 
-// part is Close of a session that may wait for a reply to QUIT.
+// part is Close; with waiting it also expects the reply to QUIT.
 func (s *Session) part(waiting *replyReader) {
 	if s.open = false; s.gone == nil {
 		s.gone = s.raw.part(s.options.Limits.Unended, waiting)
 	}
 }
 
-// Quit ends the session politely (RFC 5321 §4.1.1.10): it sends QUIT, waits at
-// transactionMax Limits.Quit for the reply and for the far side's close, and closes. On a
-// session that is over it only closes.
+// Quit ends the session politely (RFC 5321 §4.1.1.10): it sends QUIT, waits at most Limits.Quit for the reply and
+// for the receiver's close, and closes. If the session is over it only closes.
 func (s *Session) Quit() { s.QuitWithin(s.options.Limits.Quit) }
 
-// QuitWithin is Quit for who has so much time.
+// QuitWithin is Quit with the given time limit.
 func (s *Session) QuitWithin(limit time.Duration) {
 	if !s.open || !s.in.empty() {
 		s.Close()
 		return
 	}
-	s.raw.giveUpAfter(s.options.Limits.Unended) // all before it was answered, and QUIT does no harm when it is late
+	s.raw.giveUpAfter(s.options.Limits.Unended) // everything before was answered, and a late QUIT does no harm
 	_ = s.raw.SetDeadline(time.Now().Add(limit))
 	s.traceSaid([]byte("QUIT"))
 	if _, err := s.conn.Write([]byte("QUIT\r\n")); err != nil {
@@ -178,7 +173,7 @@ func (s *Session) QuitWithin(limit time.Duration) {
 	reply, err := s.in.read()
 	switch {
 	case err == nil:
-		_, _ = s.in.buf.Peek(1) // returns at the far side's close
+		_, _ = s.in.buf.Peek(1) // returns at the receiver's close
 		s.raw.ended = s.raw.ended || reply.Code == 221
 		s.Close()
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -188,14 +183,12 @@ func (s *Session) QuitWithin(limit time.Duration) {
 	}
 }
 
-// pollWait is long enough for a read to see what the system already holds, and
-// short beside any turn to a receiver.
+// pollWait is long enough to read what the system already holds, and short beside a round trip.
 const pollWait = time.Millisecond
 
-// Poll looks at an idle session: an unsolicited reply, as 421 before a shutdown
-// (RFC 5321 §3.8), or a close gives a *Failure with StageNone, and the session is
-// over. Nil means that nothing has come. It takes about a millisecond; call it
-// after an idle time, not before each Probe.
+// Poll checks an idle session. An unsolicited reply, such as 421 before a shutdown (RFC 5321 §3.8), or a close ends
+// the session and gives a *Failure with StageNone. Nil means that nothing has come. It takes about a millisecond;
+// call it after an idle time, not before each Probe.
 func (s *Session) Poll() error {
 	if !s.open {
 		return &Failure{Err: ErrClosed}
@@ -218,8 +211,7 @@ func (s *Session) Poll() error {
 	return s.outOfStep(StageNone)
 }
 
-// enter begins a time of waiting that ends when ctx is done or the session's
-// time runs out. Leave must be called with what it returns.
+// enter begins a wait that ends when ctx is done or the session's time runs out. The caller must pass stop to leave.
 func (s *Session) enter(ctx context.Context) (stop func() bool) {
 	s.end = time.Now().Add(s.left)
 	if ctx.Done() == nil {
@@ -228,8 +220,8 @@ func (s *Session) enter(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, s.interrupt)
 }
 
-// leave ends a time of waiting. When ctx was done meanwhile the session is over,
-// even if the last reply just came: interrupt may still be about to run.
+// leave ends a wait. If ctx was done meanwhile, the session is over even if the last reply just came: interrupt may
+// still be about to run.
 func (s *Session) leave(stop func() bool) {
 	s.left = time.Until(s.end)
 	if stop != nil && !stop() && s.open {
@@ -237,7 +229,7 @@ func (s *Session) leave(stop func() bool) {
 	}
 }
 
-// arm returns everything that follows until limit from now, within the session's time.
+// arm sets the deadline to limit from now, within the session's time, and returns now.
 func (s *Session) arm(ctx context.Context, limit time.Duration) (time.Time, error) {
 	now := time.Now()
 	deadline := now.Add(limit)
@@ -247,11 +239,11 @@ func (s *Session) arm(ctx context.Context, limit time.Duration) (time.Time, erro
 	if err := s.raw.SetDeadline(deadline); err != nil {
 		return now, err
 	}
-	return now, ctx.Err() // an interrupt that came before SetDeadline was undone by it
+	return now, ctx.Err() // SetDeadline overwrote the deadline of an interrupt that came before it
 }
 
-// send writes the commands that were put and gives their replies until limit
-// from now. It tells when it began. The error is a *Failure and the session is over.
+// send writes the commands that were put and allows limit from now for their replies. It returns when it began. The
+// error is a *Failure and the session is over.
 func (s *Session) send(ctx context.Context, stage Stage, limit time.Duration) (time.Time, error) {
 	if s.in.skipBlank(); !s.in.empty() {
 		return time.Time{}, s.outOfStep(stage)
@@ -271,8 +263,8 @@ func (s *Session) send(ctx context.Context, stage Stage, limit time.Duration) (t
 	return now, nil
 }
 
-// outOfStep ends the session because bytes wait that answer nothing. When they
-// are the 421 of a receiver that shuts down (RFC 5321 §3.8), that is the reason.
+// outOfStep ends the session because unexpected bytes wait. If they are a 421 of a shutdown (RFC 5321 §3.8), that
+// reply is the cause.
 func (s *Session) outOfStep(stage Stage) error {
 	waiting, err := s.in.buf.Peek(s.in.buf.Buffered())
 	end := bytes.IndexByte(waiting, '\n')
@@ -287,8 +279,8 @@ func (s *Session) outOfStep(stage Stage) error {
 	return s.refuse(stage, Reply{Code: code, Enhanced: enhanced, Lines: []string{string(text)}})
 }
 
-// ask sends one command line and waits for its reply, which may be any but 421.
-// The error is a *Failure and the session is over.
+// ask sends one command line and returns its reply. A 421 is an error. The error is a *Failure and the session is
+// over.
 func (s *Session) ask(ctx context.Context, stage Stage, limit time.Duration) (Reply, error) {
 	if _, err := s.send(ctx, stage, limit); err != nil {
 		return Reply{}, err
@@ -296,7 +288,7 @@ func (s *Session) ask(ctx context.Context, stage Stage, limit time.Duration) (Re
 	return s.receive(ctx, stage)
 }
 
-// receive reads one reply to a command that was sent; errors as of ask.
+// receive reads the reply to a command that was sent; errors as in ask.
 func (s *Session) receive(ctx context.Context, stage Stage) (Reply, error) {
 	reply, err := s.in.read()
 	if err != nil {
@@ -309,7 +301,7 @@ func (s *Session) receive(ctx context.Context, stage Stage) (Reply, error) {
 	return reply, nil
 }
 
-// cause prefers the end of ctx to the time-out by which it showed itself.
+// cause returns the cause of ctx's end instead of the time-out that it led to.
 func (s *Session) cause(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -317,7 +309,7 @@ func (s *Session) cause(ctx context.Context, err error) error {
 	return err
 }
 
-// fail ends the session because no usable reply came.
+// fail ends the session because it got no usable reply.
 func (s *Session) fail(stage Stage, err error) error {
 	s.Close()
 	return &Failure{Stage: stage, Err: err, Source: s.source, gone: s.gone}

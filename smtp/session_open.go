@@ -78,8 +78,8 @@ func (s *Session) introduce(ctx context.Context) error {
 	return s.encrypt(ctx)
 }
 
-// turnedAway ends a session in which a reply stands in the way. A refusal is
-// answered with QUIT (RFC 5321 §3.1); anything else does not belong there.
+// turnedAway ends a session because of a reply. It answers a refusal with QUIT (RFC 5321 §3.1); any other reply is a
+// protocol error.
 func (s *Session) turnedAway(stage Stage, reply Reply) error {
 	if !reply.Temporary() && !reply.Permanent() {
 		return s.fail(stage, ErrProtocol)
@@ -88,8 +88,8 @@ func (s *Session) turnedAway(stage Stage, reply Reply) error {
 	return &Failure{Stage: stage, Reply: reply, Source: s.source, gone: s.gone}
 }
 
-// hello says EHLO and learns what the receiver offers, or HELO to a receiver that refuses EHLO for good, by
-// whatever code: servers that don't know it say 500 to 504, 550 or 554 (RFC 5321 §3.2).
+// hello sends EHLO and notes the extensions that the receiver offers. If EHLO is refused for good it sends HELO:
+// servers that do not know EHLO reply with 500 to 504, 550 or 554 (RFC 5321 §3.2).
 func (s *Session) hello(ctx context.Context) error {
 	s.offers = extensions{}
 	isHELO, verb := s.options.TLS == TLSOffHELO, "EHLO "
@@ -112,15 +112,15 @@ func (s *Session) hello(ctx context.Context) error {
 	}
 	s.helloReply = bounded(withoutName(strings.Join(reply.Lines, " "), s.options.HelloName))
 	for i, line := range reply.Lines {
-		if i > 0 && !isHELO { // the first line names the host, and a HELO reply offers nothing
+		if i > 0 && !isHELO { // the first line names the host, and a HELO reply has no extensions
 			s.offers.note(line)
 		}
 	}
 	return nil
 }
 
-// helo says HELO behind an EHLO that was refused. What came of that is not known when the session ends at it,
-// or when it is out of sequence there (503).
+// helo sends HELO after a refused EHLO. If the session ends at it, or HELO is out of sequence (503), the error has
+// NoHELO.
 func (s *Session) helo(ctx context.Context, refused Reply) (Reply, error) {
 	s.put("HELO ", s.options.HelloName)
 	reply, err := s.ask(ctx, StageHello, s.options.Limits.Hello)
@@ -131,11 +131,11 @@ func (s *Session) helo(ctx context.Context, refused Reply) (Reply, error) {
 	return Reply{}, &Failure{Stage: StageHello, Reply: refused, Source: s.source, NoHELO: true, gone: s.gone}
 }
 
-// bounded is as much of a text as is kept of it.
+// bounded returns the first shownMax bytes of a text.
 func bounded(text string) string { return text[:min(len(text), shownMax)] }
 
-// withoutName puts a blank in the place of our own name in a text, in any case, where it is not a part of
-// another word. A receiver that repeats it says nothing about itself.
+// withoutName replaces our own name in a text, in any case, by a blank, except inside another word. A receiver that
+// repeats our name says nothing about itself.
 func withoutName(text, name string) string {
 	isPart := func(at int) bool {
 		if at < 0 || at >= len(text) {
@@ -158,7 +158,7 @@ func withoutName(text, name string) string {
 	return b.String()
 }
 
-// note remembers one line of an EHLO reply. Keywords are known in any case.
+// note remembers the keyword of one line of an EHLO reply, in any case.
 func (x *extensions) note(line string) {
 	keyword, _, _ := strings.Cut(line, " ")
 	switch {
@@ -171,8 +171,7 @@ func (x *extensions) note(line string) {
 	}
 }
 
-// encrypt starts TLS (RFC 3207 §4) and says EHLO again, since what was said in
-// clear counts no more (§4.2).
+// encrypt starts TLS (RFC 3207 §4) and sends EHLO again, because the reply in clear no longer counts (§4.2).
 func (s *Session) encrypt(ctx context.Context) error {
 	if !s.offers.starttls {
 		s.Quit()
@@ -184,12 +183,12 @@ func (s *Session) encrypt(ctx context.Context) error {
 	case err != nil:
 		return err
 	case reply.Code != 220 && s.options.TLS == TLSOpportunistic && !reply.Accepted():
-		return nil // RFC 3207 §4.1: go on in clear
+		return nil // RFC 3207 §4.1: continue in clear
 	case reply.Code != 220:
 		return s.turnedAway(StageTLS, reply)
 	}
-	// Bytes after the 220 were sent in clear, by whoever; to read them as if they
-	// came encrypted is the classic STARTTLS injection.
+	// Anybody may have sent the bytes after the 220 in clear. Reading them as if they were encrypted is the classic
+	// STARTTLS injection.
 	if !s.in.empty() {
 		return s.fail(StageTLS, ErrOutOfStep)
 	}
@@ -199,18 +198,17 @@ func (s *Session) encrypt(ctx context.Context) error {
 	err = s.hello(ctx)
 	if f := (*Failure)(nil); errors.As(err, &f) && f.Reply.Code == 0 && s.options.TLS == TLSOpportunistic &&
 		ctx.Err() == nil {
-		f.Stage = StageTLS // the handshake was good, and nothing can be said behind it
+		f.Stage = StageTLS // the handshake succeeded, but the session failed right after it
 	}
 	return err
 }
 
-// handshake goes on under TLS. The session's bytes are counted on, and nothing
-// that was read in clear is kept.
+// handshake switches to TLS. It keeps the count of the session's bytes, and drops everything that was read in clear.
 func (s *Session) handshake(ctx context.Context) error {
 	conn := tls.Client(s.raw, &tls.Config{
 		ServerName:         s.host,
 		InsecureSkipVerify: true,             // see TLSMode
-		MinVersion:         tls.VersionTLS10, // old receivers: the choice is that or clear text
+		MinVersion:         tls.VersionTLS10, // some old receivers offer only this or clear text
 	})
 	if _, err := s.arm(ctx, s.options.Limits.Handshake); err != nil {
 		return err
@@ -223,8 +221,7 @@ func (s *Session) handshake(ctx context.Context) error {
 	return nil
 }
 
-// put adds one command line to those that will be sent together. Neither part
-// holds a CR, LF or NUL: options and addresses are checked before.
+// put adds a command line to the next group. Neither part has a CR, LF or NUL: options and addresses were checked.
 func (s *Session) put(verb, argument string) {
 	s.out = append(s.out, verb...)
 	s.out = append(s.out, argument...)

@@ -8,79 +8,74 @@ import (
 	"time"
 )
 
-// Answer is what came of asking one address.
+// Answer is the result of asking for one address.
 type Answer struct {
 	Reply Reply     // to RCPT; Code is 0 when Err is set
 	Err   error     // why the address was not asked: ErrNoSMTPUTF8 or ErrMalformed
-	Nth   int       // which RCPT of its transaction it was, from 1; 0 when Err is set
+	Nth   int       // position of the RCPT in its transaction, from 1; 0 when Err is set
 	Sent  time.Time // when the command, or its group, was written
-	At    time.Time // when the reply was there
+	At    time.Time // when the reply had come
 
-	// Led is how long the slower one of the replies to RSET and MAIL took that came right before it, 0 where none did.
+	// Led is the longer time of the replies to RSET and MAIL right before this RCPT; 0 if there were none.
 	Led time.Duration
 }
 
-// Ask is how a Probe goes about its addresses.
+// Ask has the options of a Probe.
 type Ask struct {
-	// Pipelining lets commands go in groups (RFC 2920) where the receiver offers it.
+	// Pipelining allows groups of commands (RFC 2920) if the receiver offers it.
 	Pipelining bool
 
-	// Depth bounds the RCPT commands of such a group; 0 means as many as fit.
+	// Depth bounds the RCPT commands of a group; 0 means as many as fit.
 	Depth int
 
-	// PerTransaction bounds the RCPT commands of a transaction; 0 means as many as any bears.
-	// A group may hold several transactions, and a transaction several Probes.
+	// PerTransaction bounds the RCPT commands of a transaction; 0 means the limit that every receiver accepts. A
+	// group may hold several transactions, and a transaction may span several Probes.
 	PerTransaction int
 
-	// Sizes is called before each group and gives PerTransaction and Depth anew, as the answers until
-	// then allow. Nil: they stay.
+	// Sizes is called before each group and returns new values for PerTransaction and Depth. Nil: they stay.
 	Sizes func() (perTransaction, depth int)
 
-	// RefusedMax is after how many 5xx answers to RCPT the probe stops; 0 means
-	// never. No group is larger than what is left of it.
+	// RefusedMax is the number of 5xx replies to RCPT after which the probe stops; 0 means never. No group is larger
+	// than the remaining number.
 	RefusedMax int
 
-	// Doubt is set where a refusal may be said again to the next address of its transaction that exists. Until one was
-	// accepted right behind a refused one, two refusals in a row aren't believed: the second address is asked again in
-	// a transaction of its own, and so is each one from then on that follows a refusal.
+	// Doubt is set if the receiver may repeat a refusal for the next, existing address of the transaction. Until an
+	// address was accepted right after a refused one, we doubt two refusals in a row: we ask for the second address
+	// again, in its own transaction, and then also for each address that follows a refusal.
 	Doubt bool
 
-	// Stop is called with each reply, in order; true stops the probe behind what was
-	// sent already. May be nil.
+	// Stop is called with each reply, in order; true stops the probe after what was already sent. May be nil.
 	Stop func(Address, Reply) bool
 
-	// Hold is called right before each command, or group of them, is sent; true stops
-	// the probe before it. May be nil.
+	// Hold is called right before each command or group is sent; true stops the probe before it. May be nil.
 	Hold func() bool
 
-	// Room is where the answers are put, if it is large enough.
+	// Room holds the answers if it is large enough.
 	Room []Answer
 }
 
 const (
-	// groupBytes is how much is written before replies are read: little enough that
-	// both directions fit into the smallest socket buffers, so that nobody waits for
-	// the other for ever (RFC 2920 §3.1).
+	// groupBytes bounds the bytes written before replies are read. They fit into the smallest socket buffers of both
+	// sides, so that the two sides never wait for each other (RFC 2920 §3.1).
 	groupBytes = 4096
 
-	// groupRcpts bounds the RCPT commands of a group: what stands behind a refusal of
-	// us was sent already.
+	// groupRcpts bounds the RCPT commands of a group: after a refusal of our source, the rest of the group was
+	// already sent.
 	groupRcpts = 64
 )
 
-// Probe asks for each address, in transactions of so many as Ask says: the one that is open, then RSET, MAIL and
-// RCPT for each. It never sends DATA, and leaves the last one open.
+// Probe asks for each address, in transactions of the size in ask: first in the open one, then with RSET, MAIL and
+// RCPT. It never sends DATA, and leaves the last transaction open.
 //
-// The answers are for a prefix of addrs: it stops early as Ask says, and after
-// a 421, which is the last answer. The rest was not asked, but for what stood in a
-// group behind that, or behind a refusal of MAIL; replies to it were dropped.
+// The answers are for a prefix of addrs. It stops early as ask says, and after a 421, which is the last answer. The
+// remaining addresses were not asked, except those in the same group behind a stop or a refused MAIL, whose replies
+// were dropped.
 //
-// The error is a *Failure, and the answers before it stand, but for ErrOutOfStep: then
-// no answer is known to be that to its RCPT, and there are none. With StageMail and
-// a Reply other than 421 the session may go on (Open); otherwise it is over.
-// After a 421 to RCPT it is over too, without an error.
+// The error is a *Failure, and the answers before it are valid. With ErrOutOfStep there are no answers, because no
+// reply certainly belongs to its RCPT. With StageMail and a Reply other than 421 the session may continue (Open);
+// otherwise it is over. After a 421 to RCPT it is over without an error.
 //
-// When ctx is done the session is over; the error, if there is one, is its cause.
+// When ctx is done the session is over; an error is then ctx's cause.
 func (s *Session) Probe(ctx context.Context, addrs []Address, ask Ask) ([]Answer, error) {
 	if !s.open {
 		return nil, &Failure{Stage: StageMail, Err: ErrClosed, Source: s.source}
@@ -95,14 +90,13 @@ func (s *Session) Probe(ctx context.Context, addrs []Address, ask Ask) ([]Answer
 		err = s.fail(StageRcpt, ErrOutOfStep)
 	}
 	if errors.Is(err, ErrOutOfStep) {
-		p.done = 0 // one of the answers may have been sent ahead of its RCPT
+		p.done = 0 // a reply may have been sent before its RCPT
 	}
 	s.leave(stop)
 	return p.answers[:p.done], err
 }
 
-// grant widens the session's limits to those for addresses RCPTs in all. What
-// was granted and not used stays for the next address.
+// grant widens the session's limits to RCPTs for that many addresses. An unused grant stays for the next address.
 func (s *Session) grant(addresses int) {
 	if more := addresses - s.granted; more > 0 {
 		s.granted = addresses
@@ -111,7 +105,7 @@ func (s *Session) grant(addresses int) {
 	}
 }
 
-// unaskable says why a cannot be asked here, or nil.
+// unaskable returns why a cannot be asked in this session, or nil.
 func (s *Session) unaskable(a Address) error {
 	if len(a.Local) > 64 || len(a.Domain) > 255 || a.Local == "" || a.Domain == "" { // RFC 5321 §4.5.3.1
 		return ErrMalformed
@@ -134,35 +128,34 @@ func (s *Session) unaskable(a Address) error {
 	return nil
 }
 
-// probe is one call of Probe.
 type probe struct {
 	s       *Session
 	ask     Ask
 	addrs   []Address
-	answers []Answer      // of each address; Err is known from the start
-	done    int           // addresses that are answered
+	answers []Answer      // for each address; Err is known from the start
+	done    int           // number of answered addresses
 	wide    bool          // one of them needs SMTPUTF8
-	heard   time.Time     // the newest reply, or when its group was sent
-	slowest time.Duration // as Answer has it
+	heard   time.Time     // time of the newest reply, or of sending its group
+	slowest time.Duration // see Answer.Led
 	refused int
 	stopped bool
-	dropped bool // the answers to the rest of the group aren't believed
+	dropped bool // the remaining replies of the group are ignored
 }
 
-// survey looks which addresses can be asked, and what they need.
+// survey finds the addresses that can be asked, and whether one needs SMTPUTF8.
 func (p *probe) survey() {
 	for i, a := range p.addrs {
 		if p.answers[i].Err = p.s.unaskable(a); p.answers[i].Err == nil {
 			p.wide = p.wide || !a.ASCII()
 		}
 	}
-	if p.wide { // what is open may have been opened without SMTPUTF8
+	if p.wide { // the open transaction may be without SMTPUTF8
 		p.s.mail.sent = math.MaxInt
 	}
 }
 
-// transactionMax returns how many RCPTs may go in a transaction. Exim as shipped refuses those after the tenth while
-// fewer than half were accepted (configure.default, acl_check_rcpt).
+// transactionMax returns the limit of RCPTs in a transaction. Exim's default configuration refuses RCPTs after the
+// tenth while fewer than half were accepted (configure.default, acl_check_rcpt).
 func (p *probe) transactionMax() int {
 	most := max(10, 2*p.s.mail.accepted)
 	if p.ask.PerTransaction > 0 {
@@ -171,7 +164,7 @@ func (p *probe) transactionMax() int {
 	return most
 }
 
-// skip goes on to the next address that can be asked.
+// skip moves on to the next address that can be asked.
 func (p *probe) skip() {
 	for p.done < len(p.addrs) && p.answers[p.done].Err != nil {
 		p.done++
@@ -200,8 +193,7 @@ func (p *probe) run(ctx context.Context) error {
 	return nil
 }
 
-// fill puts a group of commands for the next addresses: RCPT for as many as may go at
-// once, and what opens a transaction before each that needs a new one.
+// fill puts the next group: as many RCPTs as allowed, and the commands that open their transactions.
 func (p *probe) fill() {
 	left, open := groupRcpts, p.s.mail.open
 	if p.ask.Depth > 0 {
@@ -230,8 +222,8 @@ func (p *probe) fill() {
 	}
 }
 
-// put puts the next command that the address at i needs, where open says whether a
-// transaction is: RSET, MAIL or, in one that may have it, RCPT. It returns its stage.
+// put puts the next command for the address at i and returns its stage: RSET, MAIL or, in an open transaction with
+// room, RCPT.
 func (p *probe) put(i int, open bool) Stage {
 	s, a := p.s, &p.addrs[i]
 	stage := StageRcpt
@@ -259,8 +251,8 @@ func (p *probe) put(i int, open bool) Stage {
 	return stage
 }
 
-// putMail puts MAIL; with SMTPUTF8 only when an address of its transaction, which begins
-// with that at i, needs it (RFC 6531 §3.4).
+// putMail puts the MAIL of a transaction that begins with the address at i. It uses SMTPUTF8 only if one of the
+// transaction's addresses needs it (RFC 6531 §3.4).
 func (p *probe) putMail(i int) {
 	p.s.out = append(p.s.out, "MAIL FROM:<"...)
 	for room := p.transactionMax(); p.wide && i < len(p.addrs) && room > 0; i++ {
@@ -276,8 +268,8 @@ func (p *probe) putMail(i int) {
 	p.s.put(p.s.options.ReturnPath, ">")
 }
 
-// group sends what was put and reads the replies, in the order of the commands. When a
-// MAIL was refused those behind it are read and dropped, to stay in step.
+// group sends the commands and reads the replies in their order. After a refused MAIL it reads and drops the rest,
+// to stay in step.
 func (p *probe) group(ctx context.Context) error {
 	s, limit := p.s, p.s.options.Limits.Mail
 	if s.due[len(s.due)-1] == StageRcpt {
@@ -326,7 +318,7 @@ func (p *probe) led(ctx context.Context, stage Stage) error {
 	case stage == StageMail:
 		p.s.mail.answered, p.s.mail.accepted, p.s.mail.refused = 0, 0, false
 		return p.s.mailDone(reply)
-	case !reply.Accepted(): // RFC 5321 §4.1.1.5 knows no refusal
+	case !reply.Accepted(): // RFC 5321 §4.1.1.5: RSET is never refused
 		return p.s.refuse(stage, reply)
 	}
 	p.s.mail.open = false
@@ -340,7 +332,7 @@ func (p *probe) answered(ctx context.Context, sent time.Time, dropped bool) erro
 	if err != nil {
 		return s.fail(StageRcpt, s.cause(ctx, err))
 	}
-	if reply.Permanent() && s.mail.open { // else it is about the MAIL that was refused
+	if reply.Permanent() && s.mail.open { // else it is about the refused MAIL
 		p.refused++
 		s.counts.Refused++
 	}
@@ -367,19 +359,19 @@ func (p *probe) answered(ctx context.Context, sent time.Time, dropped bool) erro
 	return nil
 }
 
-// refusals says what a session has shown of its refusals.
+// refusals is what the session has shown about repeated refusals.
 type refusals uint8
 
 const (
 	unproven refusals = iota
-	single            // they are for one address: one was accepted right behind a refused one
-	inDoubt           // two came in a row
+	single            // each refusal is for one address: an address was accepted right after a refused one
+	inDoubt           // two refusals came in a row
 )
 
-// asksAlone reports whether each address goes in a group of its own, and a refused one ends its transaction.
+// asksAlone reports whether each address gets its own group, and a refusal ends its transaction.
 func (p *probe) asksAlone() bool { return p.ask.Doubt && p.s.mail.shown == inDoubt }
 
-// isCarried reports whether a reply may be the refusal of an address before it.
+// isCarried reports whether a reply may repeat the refusal of an earlier address.
 func (p *probe) isCarried(reply Reply) bool {
 	s, behind := p.s, p.s.mail.refused
 	switch {
@@ -401,7 +393,7 @@ func (p *probe) isCarried(reply Reply) bool {
 	return carried
 }
 
-// mailDone takes the reply to MAIL. A refusal leaves the session open.
+// mailDone notes the reply to MAIL. A refusal leaves the session open.
 func (s *Session) mailDone(reply Reply) error {
 	s.mail.open = reply.Accepted()
 	if !reply.Accepted() && !reply.Temporary() && !reply.Permanent() {

@@ -8,18 +8,17 @@ import (
 	"io"
 )
 
-// replyReader reads replies (RFC 5321 §4.2) and keeps to the limits of size.
-// After an error it must not be used again.
+// replyReader reads replies (RFC 5321 §4.2) within the size limits. After an error it must not be used again.
 type replyReader struct {
 	buf   *bufio.Reader
-	lines int // most in one reply
-	bytes int // most in one reply
+	lines int // limit of one reply
+	bytes int // limit of one reply
 	left  int // bytes that the session may still read
 
 	greeted bool // a reply was read
-	grouped bool // further replies may follow that answer other commands (RFC 2920)
+	grouped bool // replies to further commands of the group may follow (RFC 2920)
 
-	newest [8]Reply // of one line, as a ring: most are said again
+	newest [8]Reply // ring of one-line replies, because most of them repeat
 	oldest int
 }
 
@@ -32,11 +31,10 @@ func newReplyReader(from io.Reader, l *Limits) replyReader {
 	}
 }
 
-// empty says that no byte is waiting to be read; anything there before a
-// command was sent answers nothing that was asked.
+// empty reports whether no byte is waiting to be read. Bytes before a command answer nothing.
 func (r *replyReader) empty() bool { return r.buf.Buffered() == 0 }
 
-// skipBlank drops empty lines that wait to be read. They answer nothing.
+// skipBlank drops empty lines that wait to be read.
 func (r *replyReader) skipBlank() {
 	for !r.empty() {
 		waiting, _ := r.buf.Peek(min(2, r.buf.Buffered()))
@@ -49,14 +47,13 @@ func (r *replyReader) skipBlank() {
 	}
 }
 
-// read reads one reply, all its lines, as leniently as servers that deliver mail do. A line may end in LF
-// alone; since a reply is never forwarded and nothing may follow it, taking it cannot be turned against us.
-// Blank lines before a reply, and lines of text before the greeting, are skipped. Between the lines of a
-// reply there may be lines without a code. A reply with two codes has the last one, but no acceptance goes
-// before a refusal. In a group of commands nothing of this is taken: what looks like a second code or a
-// stray line could be the answer to another command.
+// read reads one reply with all its lines. It is as lenient as servers that deliver mail. A line may end in LF
+// alone: a reply is never forwarded and nothing may follow it, so this cannot be exploited. It skips blank lines
+// before a reply, lines of text before the greeting, and lines without a code inside a reply. Of two codes in a
+// reply the last one counts, except that an acceptance never replaces a refusal. In a group of commands it accepts
+// none of this: a second code or a stray line could be the reply to another command.
 //
-// Errors: ErrProtocol, ErrTooLarge, or what the connection says.
+// Errors: ErrProtocol, ErrTooLarge, or the connection's error.
 func (r *replyReader) read() (Reply, error) {
 	var reply Reply
 	size, said := 0, false
@@ -102,8 +99,8 @@ func (r *replyReader) read() (Reply, error) {
 	}
 }
 
-// oneLine returns a reply of one line, without a copy of it if it is among the newest: a session hears the same
-// few replies to RSET, MAIL and RCPT again and again.
+// oneLine returns a reply of one line. It reuses one of the newest replies if equal: most replies to RSET, MAIL and
+// RCPT repeat.
 func (r *replyReader) oneLine(code int, enhanced EnhancedCode, text []byte) Reply {
 	for i := range r.newest {
 		if old := &r.newest[i]; old.Code == code && old.Enhanced == enhanced && old.Lines[0] == string(text) {
@@ -116,8 +113,8 @@ func (r *replyReader) oneLine(code int, enhanced EnhancedCode, text []byte) Repl
 	return reply
 }
 
-// unite takes a second code of a reply, and returns the text of its line. The last code counts, but no
-// acceptance after a refusal. The line of an acceptance beside a refusal begins with "[and 250]".
+// unite adds a second code to a reply, and returns the text of its line. The last code counts, except an acceptance
+// after a refusal. The text of an acceptance beside a refusal begins with "[and 250]".
 func (reply *Reply) unite(code int, text []byte) []byte {
 	was, last := reply.Code, len(reply.Lines)-1
 	if code/100 >= 4 || was/100 < 4 {
@@ -132,7 +129,7 @@ func (reply *Reply) unite(code int, text []byte) []byte {
 	return text
 }
 
-// line reads one line and adds its bytes to size. It cuts one that is longer than the buffer.
+// line reads one line and adds its length to size. It cuts a line that is longer than the buffer.
 func (r *replyReader) line(size *int) ([]byte, error) {
 	var start []byte // of a line that is too long
 	for {
@@ -157,17 +154,17 @@ func (r *replyReader) line(size *int) ([]byte, error) {
 	}
 }
 
-// mayStray reports whether a line without a code may stand among the lines of replies: an empty one
-// anywhere, one of text not before a reply that answers a command. What looks like a code may not, nor the
-// first words of another protocol.
+// mayStray reports whether a line without a code may stand among the lines of replies. An empty line always may; a
+// line of text may not before a reply to a command. A line that looks like a code or like another protocol never
+// may.
 func mayStray(line []byte, beforeAnswer bool) bool {
 	line = bytes.TrimSpace(line)
 	return len(line) == 0 || !beforeAnswer && !isDigit(line[0]) && !bytes.HasPrefix(line, []byte("SSH-")) &&
 		!bytes.HasPrefix(line, []byte("HTTP/"))
 }
 
-// parseReplyLine takes one line apart: three digits, then a hyphen when more lines follow, or anything but
-// a digit. RFC 5321 §4.2.1 has a space there, or nothing; some servers send a tab, or the text at once.
+// parseReplyLine parses one line: three digits, then a hyphen when more lines follow, or anything but a digit. RFC
+// 5321 §4.2.1 has a space or nothing there; some servers send a tab, or the text at once.
 func parseReplyLine(line []byte) (code int, more bool, text []byte, ok bool) {
 	line = bytes.TrimSuffix(line[:len(line)-1], []byte{'\r'})
 	if len(line) < 3 || line[0] < '2' || line[0] > '5' || !isDigit(line[1]) || !isDigit(line[2]) ||
@@ -182,8 +179,8 @@ func parseReplyLine(line []byte) (code int, more bool, text []byte, ok bool) {
 	return code, more, bytes.TrimLeft(text, " \t"), true
 }
 
-// cutEnhanced takes an enhanced code off the start of text (RFC 3463 §2, RFC
-// 2034 §4): class 2, 4 or 5, subject and detail of one to three digits.
+// cutEnhanced cuts an enhanced code off the start of text (RFC 3463 §2, RFC 2034 §4): class 2, 4 or 5, subject and
+// detail of one to three digits.
 func cutEnhanced(text []byte) (EnhancedCode, []byte) {
 	if len(text) < 5 || text[1] != '.' || (text[0] != '2' && text[0] != '4' && text[0] != '5') {
 		return EnhancedCode{}, text

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// giveUpAfter lets the system end the connection when something that we sent was not acknowledged for so
-// long, instead of sending it again for a quarter of an hour (TCP_USER_TIMEOUT, tcp(7)). It also
-// holds when this process is stopped, or has ended.
+// giveUpAfter makes the system drop the connection when sent data was not acknowledged for d, instead of repeating
+// it for a quarter of an hour (TCP_USER_TIMEOUT, tcp(7)). This also holds while this process is stopped, or after
+// its end.
 func (l *peekConn) giveUpAfter(d time.Duration) {
 	if l.descriptor == nil {
 		return
@@ -18,7 +18,7 @@ func (l *peekConn) giveUpAfter(d time.Duration) {
 	})
 }
 
-// unsent is how many bytes of ours the far system has not acknowledged (SIOCOUTQ, tcp(7)).
+// unsent returns how many of our bytes the receiver's system has not acknowledged (SIOCOUTQ, tcp(7)).
 func (l *peekConn) unsent() (n int) {
 	if l.descriptor == nil {
 		return 0

@@ -4,8 +4,8 @@ package smtp
 
 import "time"
 
-// giveUpAfter does nothing: this system ends a connection when it likes.
-func (l *lookout) giveUpAfter(time.Duration) {}
+// giveUpAfter does nothing: this system has no such option.
+func (l *peekConn) giveUpAfter(time.Duration) {}
 
-// unsent cannot tell on this system; nothing depends on it where giveUpAfter does nothing.
-func (l *lookout) unsent() int { return 0 }
+// unsent returns 0, because this system cannot tell. Nothing depends on it where giveUpAfter does nothing.
+func (l *peekConn) unsent() int { return 0 }

@@ -6,34 +6,31 @@ import (
 	"strings"
 )
 
-// Tracer receives what a session sends and reads, in the goroutine that uses the session and in the order in which
-// it happens.
+// Tracer gets what a session sends and reads, in order, in the goroutine of the session.
 type Tracer interface {
-	// On reports whether anybody looks; nothing else is called while nobody does. It is
-	// asked for every line, so it must be quick.
+	// On reports whether anybody follows the trace; otherwise nothing else is called. It is called for every line,
+	// so it must be quick.
 	On() bool
-	// Said is a command as it was sent, without its end. Of RCPT the local part is
-	// replaced by "…".
+	// Said gets a command as it was sent, without the line end. In RCPT the local part is replaced by "…".
 	Said(command string)
-	// Heard is a reply as it came. Of is what RCPT asked for; of other commands it is
-	// the zero value.
+	// Heard gets a reply. Of is the address in RCPT; for other commands it is the zero value.
 	Heard(reply Reply, of Address)
 }
 
 type tracerKey struct{}
 
-// WithTracer returns a context with which Open makes sessions that tell t.
+// WithTracer returns a context whose sessions are traced by t.
 func WithTracer(ctx context.Context, t Tracer) context.Context {
 	return context.WithValue(ctx, tracerKey{}, t)
 }
 
-// tracerOf returns the tracer of a context; nil: it has none.
+// tracerOf returns the tracer of a context, or nil.
 func tracerOf(ctx context.Context) Tracer {
 	t, _ := ctx.Value(tracerKey{}).(Tracer)
 	return t
 }
 
-// traceSaid tells of the commands that are being sent.
+// traceSaid passes the commands that are being sent to the tracer.
 func (s *Session) traceSaid(commands []byte) {
 	if s.tracer == nil || !s.tracer.On() {
 		return
@@ -45,18 +42,17 @@ func (s *Session) traceSaid(commands []byte) {
 	}
 }
 
-// traceHeard tells of a reply.
+// traceHeard passes a reply to the tracer.
 func (s *Session) traceHeard(reply Reply, of Address) {
 	if s.tracer != nil && s.tracer.On() {
 		s.tracer.Heard(reply, of)
 	}
 }
 
-// rcptTo is how RCPT begins.
+// rcptTo is the start of a RCPT command.
 const rcptTo = "RCPT TO:<"
 
-// withoutLocal takes the local part out of RCPT. A quoted one may hold an "@", a domain
-// never does.
+// withoutLocal replaces the local part in RCPT. A quoted local part may hold an "@", a domain never does.
 func withoutLocal(command string) string {
 	rest, isRcpt := strings.CutPrefix(command, rcptTo)
 	if !isRcpt {
