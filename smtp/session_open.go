@@ -9,18 +9,16 @@ import (
 	"time"
 )
 
-// shownMax bounds what is kept of a greeting, and of a reply to EHLO: a line may have so many bytes
-// (RFC 5321 section 4.5.3.1.5).
+// shownMax bounds the kept bytes of a greeting and of a reply to EHLO: the longest line of RFC 5321 §4.5.3.1.5.
 const shownMax = 512
 
-// Open connects to host at the address and port, waits for its greeting, says
-// EHLO (HELO where EHLO is refused for good), and encrypts as o.TLS says. It returns
-// when MAIL may be sent.
+// Open connects to host at the address and port, reads its greeting, sends EHLO (HELO if EHLO is refused for good),
+// and encrypts as o.TLS says. MAIL may follow.
 //
-// The error is always a *Failure. With StageTLS, TLSOpportunistic and no Reply
-// the handshake failed, or the session broke right behind it: the caller may open again with TLSOff.
-// The Reply of a Failure with StageGreeting or StageHello speaks about us or the host, never
-// about an address; that of one with NoHELO about neither. When ctx is done Open returns its cause at once.
+// The error is always a *Failure. With StageTLS, TLSOpportunistic and no Reply, the handshake failed or the session
+// broke right after it: the caller may open again with TLSOff. A Reply with StageGreeting or StageHello is about us
+// or the host, never about an address; with NoHELO it is about neither. When ctx is done Open returns its cause at
+// once.
 func Open(
 	ctx context.Context, dial Dialer, host string, at netip.AddrPort, o SessionOptions,
 ) (*Session, error) {
@@ -56,7 +54,7 @@ func Open(
 	return s, nil
 }
 
-// introduce goes from the connection to the point where MAIL may be sent.
+// introduce takes a new connection to the point where MAIL may be sent.
 func (s *Session) introduce(ctx context.Context) error {
 	if _, err := s.arm(ctx, s.options.Limits.Greeting); err != nil {
 		return s.fail(StageGreeting, s.cause(ctx, err))

@@ -11,45 +11,42 @@ import (
 )
 
 const (
-	// AttemptsMax bounds the attempts of a Case: the first AttemptsFirst and the
-	// newest others. A route has at most 5 hosts that are tried and 8 addresses, so
-	// the last pass over them is always whole.
+	// AttemptsMax bounds the attempts of a Case: the first AttemptsFirst and the newest others. A route has at most
+	// 5 hosts and 8 addresses, so the last pass over them always fits.
 	AttemptsMax = 16
 
-	// AttemptsFirst is how many of the first attempts are kept whatever follows: they
-	// show how it began.
+	// AttemptsFirst is the number of first attempts that are always kept.
 	AttemptsFirst = 4
 
 	// ControlsMax bounds the control probes that a Case shows.
 	ControlsMax = 8
 
-	// WitnessWithin is how long after a refusal in bare words the acceptance of another
-	// address shows that we are heard, and were so when it came. Guess: long enough to ask
-	// one more, and shorter than filters keep somebody out.
+	// WitnessWithin is how soon after an ambiguous refusal another address must be accepted to be its witness.
+	// Guess: long enough to ask for one more, and shorter than filters usually block a source.
 	WitnessWithin = 20 * time.Second
 
-	// ControlsEnough is how many control probes must be accepted, and none refused,
-	// before "accepts every address" is believed.
+	// ControlsEnough is how many control probes must be accepted, and none refused, before the domain counts as
+	// accepting every address.
 	ControlsEnough = 3
 )
 
-// Case is all that the outcome of one address rests on.
+// Case is everything on which the outcome of one address is based.
 type Case struct {
 	Attempts []Attempt // oldest first, at most AttemptsMax
-	Omitted  int       // attempts that are left out behind the first AttemptsFirst
+	Omitted  int       // attempts left out after the first AttemptsFirst
 
-	NoRoute smtp.Reason // what DNS said instead of a route; smtp.ReasonNone: there was one, or nobody asked
-	Hosts   int         // of the route; 0: not known
+	NoRoute smtp.Reason // what DNS said instead of a route; smtp.ReasonNone: there was one, or DNS was not asked
+	Hosts   int         // of the route; 0: unknown
 
 	Behaviour AcceptBehaviour // what was known of the domain when an acceptance was judged
 
-	// GaveUp says that the engine stopped asking, and Why it did; smtp.ReasonNone:
-	// because of what the last attempt says.
+	// GaveUp says that the engine stopped asking, and Why gives the reason; smtp.ReasonNone: the last attempt gives
+	// it.
 	GaveUp bool
 	Why    smtp.Reason
 }
 
-// Add appends an attempt and keeps to AttemptsMax.
+// Add appends an attempt within AttemptsMax.
 func (c *Case) Add(a Attempt) {
 	if len(c.Attempts) == AttemptsMax {
 		c.Attempts = append(c.Attempts[:AttemptsFirst], c.Attempts[AttemptsFirst+1:]...)
@@ -68,22 +65,21 @@ func (c *Case) Last() (Attempt, bool) {
 	return Attempt{}, false
 }
 
-// AcceptBehaviour is what is known of a domain's way to answer: does its receiver tell the
-// mailboxes that it has from those that it has not, before delivery?
+// AcceptBehaviour is what is known of how a domain replies: whether its receiver tells existing mailboxes from
+// missing ones before delivery.
 type AcceptBehaviour struct {
-	// Accepted and Refused count the control probes that were answered, by whomever
-	// they were asked; those that were not answered clearly count in neither.
+	// Accepted and Refused count the answered control probes, from all nodes and customers. Unclear answers count in
+	// neither.
 	Accepted, Refused int
 	First, Last       time.Time // of these answers
 
-	// Controls are the control probes of this very run, oldest first, at most
-	// ControlsMax. Their attempts name no address: a control probe is nobody's. Those that
-	// are witnesses are about other addresses that were accepted, and count in neither.
+	// Controls are the control probes of this run, oldest first, at most ControlsMax. Their attempts name no
+	// address. Witnesses are also in this list: they are accepted addresses, and count in neither number.
 	Controls []Attempt
 }
 
 // Witnessed reports whether another address of the domain was accepted soon after an attempt, at the same host and
-// from the same source. Then the attempt was not refused for what we are.
+// from the same source. Then the attempt was not refused because of us.
 func (h *AcceptBehaviour) Witnessed(a *Attempt) bool {
 	for i := range h.Controls {
 		w := &h.Controls[i]
@@ -95,10 +91,9 @@ func (h *AcceptBehaviour) Witnessed(a *Attempt) bool {
 	return false
 }
 
-// CatchAll reports whether the domain accepts every address; known is false while that
-// is not clear. One refusal of a mailbox that cannot exist shows that mailboxes are
-// told apart; it takes ControlsEnough acceptances, and no refusal, to show that they
-// are not.
+// CatchAll reports whether the domain accepts every address; known is false while that is unclear. One refusal of a
+// mailbox that cannot exist shows that the receiver tells mailboxes apart. The opposite takes ControlsEnough
+// acceptances and no refusal.
 func (h AcceptBehaviour) CatchAll() (catchAll, known bool) {
 	switch {
 	case h.Refused > 0:
@@ -109,12 +104,12 @@ func (h AcceptBehaviour) CatchAll() (catchAll, known bool) {
 	return false, false
 }
 
-// Attempt is one thing that was asked about an address, and what came of it. A
-// verdict depends on nothing but Stage, Host, Wide, Code, Enhanced, Text and Trouble.
+// Attempt is one question about an address and its result. A verdict depends only on Stage, Host, Wide, Code,
+// Enhanced, Text and Trouble.
 type Attempt struct {
-	At     time.Time  // when the answer was there, or that none would come; to the millisecond
-	Stage  smtp.Stage // where the answer came
-	Host   string     // MX host, lower case; empty before there was one
+	At     time.Time  // when the answer came, or when it was certain that none would; to the millisecond
+	Stage  smtp.Stage // at which the answer came
+	Host   string     // MX host, lower case; empty: none yet
 	Source string     // our IP address; empty: the system chose it, or there was no connection
 	TLS    bool       // the session was encrypted
 	Wide   bool       // the local part is not ASCII
@@ -124,26 +119,26 @@ type Attempt struct {
 	Text     string  // of the reply, cleaned; at most TextMax bytes
 	Trouble  Trouble // why there was no reply
 
-	// What the rules made of it.
+	// What the rules concluded.
 
 	Outcome smtp.Outcome // smtp.Undecided: ask again
-	Bare    bool         // smtp.Invalid in words that could mean somebody else: it takes a witness
+	Bare    bool         // smtp.Invalid by an ambiguous refusal: it needs a witness
 	Reason  smtp.Reason
 	Blame   smtp.Blame
-	Rule    string // id of the rule that decided
-	Version uint32 // of that rule: a hash of what it says
+	Rule    string // id of the deciding rule
+	Version uint32 // of that rule: a hash of its content
 
-	// Others says that it was not about this address: another one, or nobody, was asked, and what
-	// came of that keeps us from asking this one for a while.
+	// Others says that the attempt was about another address or about none, and that its result keeps us from asking
+	// for this address for a while.
 	Others bool
 
-	// Cause is what it was believed to be about, by what others got.
+	// Cause is the diagnosis of the attempt, from the results of other addresses.
 	Cause Cause
 
-	// Witness says that another address of the domain was asked, to see whether we are heard.
+	// Witness says that another address of the domain was asked for, to get a witness.
 	Witness bool
 
-	Void bool // the answer was found to be worth nothing: the session was poisoned, or a guard at work
+	Void bool // the answer does not count: the session was poisoned, or a harvest guard was active
 }
 
 // Trouble is why an attempt got no reply.
@@ -159,10 +154,10 @@ const (
 	TroubleNoUTF8              // the address needs SMTPUTF8, which is not offered
 	TroubleForbidden           // the dial guard refused the host's address
 	TroubleNoTLS               // STARTTLS was demanded and is not offered
-	TroubleProtocol            // what came was no reply
+	TroubleProtocol            // not an SMTP reply
 	TroubleTimeout             // nothing came in time
-	TroubleConnection          // no connection, or one that broke
-	TroubleIntercepted         // somebody else answers in place of the host
+	TroubleConnection          // no connection, or it broke
+	TroubleIntercepted         // a middlebox answers in place of the host
 	troubles
 )
 
@@ -187,8 +182,8 @@ func (t Trouble) String() string {
 	return "unknown"
 }
 
-// TroubleSays returns the sentence for people of a word for records; that of none, and of one it doesn't know, says
-// only that there was no reply.
+// TroubleSays returns the sentence for a word of String. For "" and unknown words it only says that there was no
+// reply.
 func TroubleSays(word string) string {
 	for _, t := range troubleTexts[1:] {
 		if t.word == word {
@@ -201,8 +196,8 @@ func TroubleSays(word string) string {
 // Known reports whether t is one of these.
 func (t Trouble) Known() bool { return t < troubles }
 
-// Raw is an answer as it came. Address, Hello, Source and ReturnPath are taken out of
-// the text, since they are not the receiver's own words.
+// Raw is an unprocessed answer. Address, Hello, Source and ReturnPath are removed from its text, because they are
+// not the receiver's own words.
 type Raw struct {
 	At      time.Time
 	Stage   smtp.Stage
@@ -217,7 +212,7 @@ type Raw struct {
 	ReturnPath smtp.Address // our MAIL FROM; the zero value: none
 }
 
-// Note makes the attempt of a raw answer. It has no verdict yet.
+// Note returns the attempt for a raw answer, without a verdict.
 func Note(r Raw) Attempt {
 	a := Attempt{At: r.At.Truncate(time.Millisecond), Stage: r.Stage, Host: lowerHost(r.Host), Source: r.Source,
 		TLS: r.TLS, Wide: !r.Address.ASCII()}
@@ -229,8 +224,8 @@ func Note(r Raw) Attempt {
 	return a
 }
 
-// Unreadable reports whether a refusal for good was undecided because its text could not be read: most of its
-// letters are marks or not plain English, so its charset is unknown or was mistaken.
+// Unreadable reports whether a permanent refusal stayed undecided because its text could not be read: most of its
+// letters are marks or not plain English, so its charset is unknown or was guessed wrongly.
 func (a *Attempt) Unreadable() bool {
 	plain, strange := 0, 0
 	for i := range len(a.Text) {
@@ -244,7 +239,7 @@ func (a *Attempt) Unreadable() bool {
 	return a.Stage == smtp.StageRcpt && a.Code >= 500 && a.Outcome == smtp.Undecided && strange > plain
 }
 
-// troubleOf names the kind of an error of a session.
+// troubleOf returns the kind of a session's error.
 func troubleOf(err error) Trouble {
 	var timeout net.Error
 	switch {
@@ -269,24 +264,24 @@ func troubleOf(err error) Trouble {
 	return TroubleConnection
 }
 
-// NameMax bounds host, source and rule of an attempt: a DNS name has 253 octets at
-// most (RFC 1035 §2.3.4), and the others are shorter.
+// NameMax bounds host, source and rule of an attempt: a DNS name has at most 253 octets (RFC 1035 §2.3.4), and the
+// others are shorter.
 const NameMax = 255
 
-// Cause is what an attempt was believed to be about when its own answer did not settle that, and the trials
-// that showed it. It is for people: no verdict depends on it.
+// Cause is the diagnosis of an attempt that its own answer did not explain, with the trials that led to it. It is
+// for people: no verdict depends on it.
 type Cause struct {
-	Scope Scope  // ScopeNone: nothing was believed
+	Scope Scope  // ScopeNone: no diagnosis
 	Why   string // a plain sentence with the trials, without addresses; at most WhyMax bytes
 }
 
 // WhyMax bounds the sentence of a Cause.
 const WhyMax = 200
 
-// NewCause makes a cause; of what is longer than WhyMax only the beginning is kept.
+// NewCause makes a cause, with at most WhyMax bytes of why.
 func NewCause(s Scope, why string) Cause { return Cause{Scope: s, Why: why[:min(len(why), WhyMax)]} }
 
-// Scope is how far a cause reaches.
+// Scope is how much a cause affects.
 //
 // The numbers are stored in the ledger and sent between nodes: only append.
 type Scope uint8
@@ -294,12 +289,12 @@ type Scope uint8
 // The scopes.
 const (
 	ScopeNone     Scope = iota
-	ScopeAddress        // the address that was asked, and nobody else
+	ScopeAddress        // only the address that was asked for
 	ScopeDomain         // its mail domain
 	ScopeTenant         // the list of one customer
-	ScopeReceiver       // the receiver: our pace there, or its own trouble
+	ScopeReceiver       // the receiver: our rate there, or its own trouble
 	ScopeSource         // our source address, which the receiver refuses
-	ScopeHost           // one of the receiver's hosts, while others answer
+	ScopeHost           // one of the receiver's hosts; others answer
 	scopes
 )
 

@@ -15,11 +15,11 @@ import (
 	"golang.org/x/text/encoding/traditionalchinese"
 )
 
-// charset is one in which servers write that know no UTF-8.
+// charset is an encoding of servers that do not use UTF-8.
 type charset struct {
 	encoding.Encoding
-	common    string // letters that are frequent in its texts, in lower case
-	countries string // top level domains of hosts that use it, each between spaces
+	common    string // frequent letters of its texts, in lower case
+	countries string // top-level domains of hosts that use it, each between spaces
 }
 
 const (
@@ -29,7 +29,7 @@ const (
 	kana     = "をはがのにませんありましたいなし先宛存在不明無効者受信登録容量ユーザメルボックスアドレカウントー"
 )
 
-// charsets are tried in this order; of equal ones the first is believed.
+// charsets are tried in this order; of equal fits the first wins.
 var charsets = []charset{
 	{charmap.Windows1252, latin, " de at ch fr be nl es it pt br mx ar cl co pe ve se no dk fi is ie uk us ca au eu "},
 	{charmap.Windows1250, central, " pl cz sk hu si hr ba ro md al rs me "},
@@ -52,14 +52,14 @@ var charsets = []charset{
 	{korean.EUCKR, "이다는을를가에의사용자존재하지않습니수신메일계정주소없찾알함인량초과차받편잘못된", " kr "},
 }
 
-// readable returns the lines of a reply of a host as UTF-8. Lines that are none are taken for the charset whose
-// letters fit them and the country of the host best; they stay as they are when none fits.
+// readable returns the lines of a host's reply as UTF-8. Other lines are decoded with the charset that fits their
+// letters and the host's country best. They stay as they are if none fits.
 func readable(lines []string, host string) []string {
 	if !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, "\x1b$") || !utf8.ValidString(line) }) {
 		return lines
 	}
 	text := strings.Join(lines, "\n")
-	if strings.Contains(text, "\x1b$") { // ISO-2022-JP switches to two bytes so (RFC 1468)
+	if strings.Contains(text, "\x1b$") { // ISO-2022-JP switches to two bytes with this (RFC 1468)
 		if plain, err := japanese.ISO2022JP.NewDecoder().String(text); err == nil {
 			return strings.Split(plain, "\n")
 		}
@@ -72,7 +72,7 @@ func readable(lines []string, host string) []string {
 			good++
 		}
 	}
-	if good >= bad { // UTF-8 that was cut somewhere
+	if good >= bad { // UTF-8, perhaps cut somewhere
 		return lines
 	}
 	country := " " + host[strings.LastIndexByte(host, '.')+1:] + " "
@@ -96,8 +96,8 @@ func readable(lines []string, host string) []string {
 	return strings.Split(best, "\n")
 }
 
-// fit says how much a text looks like one of the charset: by its frequent letters, and by whether letters
-// of Latin stand alone among those of ASCII, and all others do not.
+// fit returns how well a text fits the charset: by its frequent letters, and by whether Latin letters stand alone
+// among ASCII letters while letters of other scripts stand together.
 func (c *charset) fit(text string) int {
 	fit, before := 0, rune(' ')
 	for _, r := range text {
@@ -124,7 +124,7 @@ func (c *charset) fit(text string) int {
 		switch latin := unicode.Is(unicode.Latin, r); {
 		case r < utf8.RuneSelf || wide:
 		case latin && before >= utf8.RuneSelf && unicode.IsLetter(before):
-			fit -= 4 // such as the two of "íé", which only Latin read from another script has often
+			fit -= 4 // such as the two of "íé", frequent only when another script is read as Latin
 		case !latin && isLetter(before):
 			fit -= 4
 		}
@@ -136,7 +136,7 @@ func (c *charset) fit(text string) int {
 // isLetter reports whether r is a letter of ASCII.
 func isLetter(r rune) bool { return r|0x20 >= 'a' && r|0x20 <= 'z' }
 
-// reader reads numbers and bytes from raw; what cannot be read is nothing and sets bad.
+// reader reads numbers and bytes from raw; on an error it returns zero values and sets bad.
 type reader struct {
 	raw []byte
 	bad bool
@@ -154,8 +154,7 @@ func (r *reader) varint() int64 {
 	return v
 }
 
-// skip goes on behind a number of n bytes; there was none when n is not positive, and
-// then the number is 0 or does not matter.
+// skip moves past a number of n bytes. If n is not positive there was none, and the number is 0 or unused.
 func (r *reader) skip(n int) {
 	if n <= 0 {
 		r.bad, r.raw = true, nil
@@ -164,7 +163,7 @@ func (r *reader) skip(n int) {
 	r.raw = r.raw[n:]
 }
 
-// below reads a number that must be below most.
+// below reads a number that must be below the given bound.
 func (r *reader) below(most int) int {
 	v := r.uvarint()
 	if r.bad || v >= uint64(max(0, most)) {
@@ -174,10 +173,10 @@ func (r *reader) below(most int) int {
 	return int(v)
 }
 
-// count reads how many lines follow: each takes a byte at least.
+// count reads the number of lines that follow; each takes at least a byte.
 func (r *reader) count() int { return r.below(len(r.raw) + 1) }
 
-// few reads how many follow, as one byte, at most most.
+// few reads a number of items, as one byte, within the given bound.
 func (r *reader) few(most int) int {
 	b := r.bytes(1)
 	if r.bad || int(b[0]) > most {

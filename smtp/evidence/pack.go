@@ -16,18 +16,16 @@ const (
 	// packVersion is the first byte of packed cases.
 	packVersion = 1
 
-	// RawMax bounds what is packed together, before it is compressed.
+	// RawMax bounds the bytes packed together, before compression.
 	RawMax = 768 << 10
 
-	// PackedMax bounds what Pack gives: compression adds a little to what it cannot make
-	// smaller.
+	// PackedMax bounds the result of Pack: compression adds a little to incompressible data.
 	PackedMax = RawMax + RawMax/8
 
 	// EntriesMax bounds the cases that are packed together.
 	EntriesMax = 4096
 
-	// windowBytes bounds how far back the compression looks, and so the memory of
-	// both sides.
+	// windowBytes is the compression window, which bounds the memory of both sides.
 	windowBytes = 64 << 10
 )
 
@@ -36,12 +34,11 @@ var (
 	// ErrPacked means that the bytes are not packed cases.
 	ErrPacked = errors.New("evidence: not packed cases")
 
-	// ErrTooMuch means that the cases are more than EntriesMax or take more than
-	// RawMax: pack fewer together.
+	// ErrTooMuch means more than EntriesMax cases or more than RawMax bytes: pack fewer together.
 	ErrTooMuch = errors.New("evidence: too much to be packed together")
 )
 
-// Flags of an attempt. Behind one with flagCause its cause is written.
+// Flags of an attempt. With flagCause, the cause follows the attempt.
 const (
 	flagCause   = 1 << 4
 	flagBare    = 1 << 5
@@ -55,9 +52,8 @@ type Entry struct {
 	Case    Case
 }
 
-// encoder and decoder are safe for concurrent use. They are made and used once before
-// anything else: they keep channels, which testing/synctest binds to the bubble in
-// which they are made.
+// encoder and decoder are safe for concurrent use. They are made and used once at start: they keep channels, which
+// testing/synctest binds to the bubble that makes them.
 var encoder, decoder = newEncoder(), newDecoder()
 
 func newEncoder() *zstd.Encoder {
@@ -78,7 +74,7 @@ func newDecoder() *zstd.Decoder {
 	return z
 }
 
-// Size is about how much of RawMax a case takes at most.
+// Size returns about how much of RawMax a case takes at most.
 func Size(c *Case) int {
 	n := 64
 	for i := range c.Attempts {
@@ -94,9 +90,8 @@ func sizeOf(a *Attempt) int {
 	return 64 + len(a.Host) + len(a.Source) + len(a.Text) + len(a.Rule) + len(a.Cause.Why)
 }
 
-// Pack returns the stored form of cases: what most of them have in common, which is
-// nearly everything but the time, is written once. Times are cut to milliseconds;
-// what is longer than its bound is cut to it. ErrTooMuch.
+// Pack returns the stored form of cases. What several cases share, usually everything except times, is written once.
+// Times are cut to milliseconds and long values to their bounds. Error: ErrTooMuch.
 func Pack(entries []Entry) ([]byte, error) {
 	if len(entries) > EntriesMax {
 		return nil, fmt.Errorf("%d cases: %w", len(entries), ErrTooMuch)
@@ -119,18 +114,18 @@ func Pack(entries []Entry) ([]byte, error) {
 	return encoder.EncodeAll(raw, append(make([]byte, 0, len(raw)/4+64), packVersion)), nil
 }
 
-// packer writes the parts of the stored form: a table of texts, one of attempts
-// without their times, one of behaviours, and the cases, which name lines of these.
+// packer writes the parts of the stored form: a table of texts, a table of attempts without times, a table of
+// behaviours, and the cases, which refer to lines of these tables.
 type packer struct {
 	texts      map[string]uint64
 	kinds      map[Attempt]uint64 // an attempt without its time
-	behaviours map[string]uint64  // by what is written of them
+	behaviours map[string]uint64  // by their encoding
 
 	text, kind, behaviour, cases []byte
-	line                         []byte // of a behaviour, used again
+	line                         []byte // of a behaviour, reused
 
-	ordinal int64 // of the entry before
-	at      int64 // the time that was written last, in milliseconds
+	ordinal int64 // of the previous entry
+	at      int64 // the last written time, in milliseconds
 }
 
 func (p *packer) entry(e *Entry) {
@@ -154,7 +149,7 @@ func (p *packer) entry(e *Entry) {
 	}
 }
 
-// behaviourNumber returns the line of a behaviour; all addresses of a domain share it.
+// behaviourNumber returns the line of a behaviour, which all addresses of a domain share.
 func (p *packer) behaviourNumber(h *AcceptBehaviour) uint64 {
 	b := binary.AppendUvarint(p.line[:0], uint64(clamp(h.Accepted, math.MaxInt32)))
 	b = binary.AppendUvarint(b, uint64(clamp(h.Refused, math.MaxInt32)))
@@ -226,7 +221,7 @@ func newest(attempts []Attempt, n int) []Attempt { return attempts[max(0, len(at
 
 func clamp(n, most int) int { return min(max(0, n), most) }
 
-// millis is the time as it is written; 0 for the zero time.
+// millis returns a time as it is written; 0 for the zero time.
 func millis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -242,9 +237,8 @@ func timeOf(ms int64) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
-// Unpack calls yield for each case that was packed, in the order of Pack, until
-// yield fails; that error comes back. Whatever the bytes are it takes at most some
-// times RawMax of memory, and answers ErrPacked when they are not what Pack gives.
+// Unpack calls yield for each packed case, in the order of Pack, until yield fails, and returns that error. For any
+// input it uses at most a few times RawMax of memory; the error is ErrPacked if the bytes are not from Pack.
 func Unpack(packed []byte, yield func(Entry) error) error {
 	if len(packed) == 0 || packed[0] != packVersion || len(packed) > PackedMax {
 		return fmt.Errorf("no known version, or too long: %w", ErrPacked)
@@ -280,7 +274,7 @@ type unpacker struct {
 	ordinal, at int64
 }
 
-// tables reads what the cases name.
+// tables reads the tables to which the cases refer.
 func (u *unpacker) tables() {
 	for n := u.in.count(); n > 0 && !u.in.bad; n-- {
 		u.texts = append(u.texts, string(u.in.bytes(u.in.below(TextMax+1))))
@@ -318,7 +312,7 @@ func (u *unpacker) kind() Attempt {
 	return a
 }
 
-// cause reads what an attempt was believed to be about.
+// cause reads the cause of an attempt.
 func (u *unpacker) cause() Cause {
 	b := u.in.bytes(1)
 	if u.in.bad {
@@ -348,7 +342,7 @@ func (u *unpacker) behaviour() AcceptBehaviour {
 	return h
 }
 
-// attempt reads the number of an attempt and gives it, without its time.
+// attempt reads the number of an attempt and returns it, without its time.
 func (u *unpacker) attempt() Attempt {
 	n := u.in.below(len(u.kinds))
 	if u.in.bad {

@@ -8,12 +8,12 @@ import (
 	"rollcall/smtp"
 )
 
-// repeatedBytes bounds a reply that may be known again, with its address: it is kept whole in any text.
+// repeatedBytes bounds a reply with a key, including its address, so that Clean never shortens it.
 const repeatedBytes = 512
 
-// AppendKey appends what a reply says, whomever of its receiver's mailboxes it names: a NUL stands for the address
-// that was asked, where that is a word by itself, and named counts these. It is false when a reply, or an address,
-// takes a closer look.
+// AppendKey appends a key that is the same for equal replies about different mailboxes of a receiver. In the key a
+// NUL stands for the asked address where it is a word by itself; named counts these. ok is false when the reply or
+// the address is not simple enough for a key.
 func AppendKey(key []byte, r smtp.Reply, asked smtp.Address) (_ []byte, named int, ok bool) {
 	size := 0
 	for _, line := range r.Lines {
@@ -39,9 +39,10 @@ func AppendKey(key []byte, r smtp.Reply, asked smtp.Address) (_ []byte, named in
 	return key, named, bytes.Count(key, []byte{0}) == named
 }
 
-// isSimple reports whether a name is words of ASCII with one of some signs between them: Clean has no other form for it.
+// isSimple reports whether a name is ASCII words with one of the given signs between them, so that Clean does not
+// change it.
 func isSimple(name, signs string) bool {
-	between := true // no word has begun, or goes on
+	between := true // no word has begun yet, or a sign came last
 	for i := range len(name) {
 		c := lower(name[i])
 		word := isWordByte(c) && c < utf8.RuneSelf
@@ -53,14 +54,14 @@ func isSimple(name, signs string) bool {
 	return !between
 }
 
-// IsWhole reports whether nothing was taken out of a clean text but the address that was asked, named times.
+// IsWhole reports whether the only thing removed from a clean text is the asked address, named times.
 func IsWhole(text string, named int) bool {
 	asked := strings.Count(text, string(MarkAsked))
 	return asked == named && strings.IndexByte(text, mark) < 0 && strings.IndexByte(text, MarkOurs) < 0
 }
 
-// SameFor reports whether a reply that has the key of another one, whose clean text is whole, comes to the same text,
-// because it names nothing else of the address that was asked. Both have keys.
+// SameFor reports whether a reply with the same key gives the same clean text for another address. text is the first
+// reply's clean text, which IsWhole; it must not contain parts of the asked address.
 func SameFor(text string, asked smtp.Address) bool {
 	domain, local := strings.ToLower(asked.Domain), strings.ToLower(asked.Local)
 	return !strings.Contains(text, domain) && (oneWord(local) || !strings.Contains(text, local))

@@ -14,36 +14,32 @@ import (
 // TextMax bounds the text of an attempt.
 const TextMax = headBytes + tailBytes
 
-// headBytes and tailBytes bound how much of a long reply is kept: its beginning,
-// and the end of its last line, where some receivers put what matters.
+// headBytes and tailBytes bound what is kept of a long reply: its beginning, and the end of its last line, where
+// some receivers put the important part.
 const (
 	headBytes = 640
 	tailBytes = 384
 )
 
-// The marks stand for what is taken out of a text. None is part of a word, so that a
-// phrase is found across it.
+// The marks replace what is removed from a text. None is part of a word, so a phrase is found across it.
 const (
-	// MarkAsked stands for the address that was asked, or its local part: what is said of
-	// it is said of the mailbox.
+	// MarkAsked replaces the asked address or its local part: what is said about it is said about the mailbox.
 	MarkAsked = '^'
 
-	// MarkOurs stands for our hello name, our return path's domain or local part, and
-	// addresses at either name: what is said of these is said of us.
+	// MarkOurs replaces our hello name, our return path's domain or local part, and addresses at either name: what
+	// is said about these is said about us.
 	MarkOurs = '\\'
 
-	// mark stands for all else: addresses of others, our IP address, the domain that was
-	// asked, tickets, bytes of no charset that fits, and what is left out of a long reply.
+	// mark replaces everything else: addresses of others, our IP address, the asked domain, tickets, undecodable
+	// bytes, and the middle of a long reply.
 	mark = '~'
 )
 
 func lowerHost(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
-// Clean returns the text of a reply as it is judged and kept: lower case, UTF-8, one
-// line, at most TextMax bytes. What we brought along ourselves is taken out, so that
-// nobody is refused because of how an address is spelled; addresses of others and
-// the numbers of tickets too, since they are nobody's business. Cleaning what is
-// clean changes nothing.
+// Clean returns the text of a reply as it is judged and stored: lower case, UTF-8, one line, at most TextMax bytes.
+// It removes names that we sent, so that the spelling of an address cannot cause a refusal, and addresses of others
+// and ticket numbers for privacy. Cleaning a clean text changes nothing.
 func Clean(r Raw) string {
 	var buffer [TextMax + 1]byte
 	text := join(buffer[:0], readable(r.Reply.Lines, lowerHost(r.Host)))
@@ -58,15 +54,14 @@ func Clean(r Raw) string {
 		}
 		text, cut = withoutSource(text, names.source)
 		text, numbered = withoutTickets(text)
-		// What was taken out may have hidden more: a name that holds a mark, or one
-		// that stood right beside our source or a ticket.
+		// A second pass may find more: a name that contains a mark, or one right beside our source or a ticket.
 		if !cut && !(named && names.marked) && !(numbered && names.source.Is6()) {
 			return string(text)
 		}
 	}
 }
 
-// join makes one line of the reply, with a mark for what is left out of its middle.
+// join makes one line of the reply, with a mark for the omitted middle.
 func join(buf []byte, lines []string) []byte {
 	size := len(lines)
 	for _, line := range lines {
@@ -98,7 +93,7 @@ func join(buf []byte, lines []string) []byte {
 	return trim(appendPlain(append(buf, ' ', mark, ' '), last))
 }
 
-// trim takes the spaces off that are there twice or at the ends, and bounds the text.
+// trim removes repeated spaces and those at the ends, and bounds the text.
 func trim(text []byte) []byte {
 	n := 0
 	for i, c := range text {
@@ -117,8 +112,8 @@ func trim(text []byte) []byte {
 	return text
 }
 
-// appendPlain appends line in lower case, with spaces for control characters, a mark
-// for each byte that is not UTF-8, and "@" however it is written.
+// appendPlain appends line in lower case, with spaces for control characters, a mark for each byte that is not
+// UTF-8, and "@" for all its spellings.
 func appendPlain(buf []byte, line string) []byte {
 	for i := 0; i < len(line); i++ {
 		c := line[i]
@@ -137,7 +132,7 @@ func appendPlain(buf []byte, line string) []byte {
 				buf = append(buf, mark)
 			case r == '\uff20': // the full width form
 				buf = append(buf, '@')
-			case unicode.IsControl(r) || unicode.IsSpace(r) || unicode.Is(unicode.Cf, r): // format: unseen
+			case unicode.IsControl(r) || unicode.IsSpace(r) || unicode.Is(unicode.Cf, r): // format characters are invisible
 				buf = append(buf, ' ')
 			case utf8.RuneLen(small) <= size:
 				buf = utf8.AppendRune(buf, small)
@@ -150,8 +145,7 @@ func appendPlain(buf []byte, line string) []byte {
 	return buf
 }
 
-// withoutAddresses leaves no "@": each goes with what is on its left and right, and
-// leaves the mark of whose address it is.
+// withoutAddresses replaces each "@" and the text on its left and right by the mark of that address.
 func withoutAddresses(text []byte, names *names) []byte {
 	for from := 0; ; {
 		at := bytes.IndexByte(text[from:], '@')
@@ -163,7 +157,7 @@ func withoutAddresses(text []byte, names *names) []byte {
 		if left < at {
 			if link := linkStart(text[:at]); link < 0 || bytes.IndexByte(text[link:at], '/') >= 0 {
 				right = domainEnd(text, at+1)
-			} // else a user in front of a host, which stays
+			} // else a user before a host name, which stays
 		}
 		left, right = names.asked.edges(text, left, at, right)
 		m := names.markOf(text[left:at], text[min(at+1, right):right])
@@ -172,8 +166,8 @@ func withoutAddresses(text []byte, names *names) []byte {
 	}
 }
 
-// linkStart returns where the authority of a URL begins in which text ends, without a
-// space in between; below 0: it ends in none.
+// linkStart returns the start of the URL authority that the text ends with, without a space in between; -1 if there
+// is none.
 func linkStart(text []byte) int {
 	word := text[bytes.LastIndexByte(text, ' ')+1:]
 	i := bytes.LastIndex(word, []byte("://"))
@@ -183,7 +177,7 @@ func linkStart(text []byte) int {
 	return len(text) - len(word) + i + 3
 }
 
-// localStart returns where the local part begins that ends before at.
+// localStart returns the start of the local part that ends before at.
 func localStart(text []byte, at int) int {
 	if at > 1 && text[at-1] == '"' { // a quoted string (RFC 5321 §4.1.2)
 		if open := bytes.LastIndexByte(text[:at-1], '"'); open >= 0 {
@@ -192,7 +186,7 @@ func localStart(text []byte, at int) int {
 	}
 	within := `~.!#$%&'*+-/=?^_{|}` + "`" // atext (RFC 5322 §3.2.3)
 	if link := linkStart(text[:at]); link >= 0 {
-		within = "~.!$'*+-_%:" // what stands between other signs of a URL
+		within = "~.!$'*+-_%:" // allowed between other signs of a URL
 		if bytes.IndexByte(text[link:at], '/') < 0 {
 			return link
 		}
@@ -203,7 +197,7 @@ func localStart(text []byte, at int) int {
 	return at
 }
 
-// domainEnd returns where the domain, or address literal, ends that begins at from.
+// domainEnd returns the end of the domain or address literal that begins at from.
 func domainEnd(text []byte, from int) int {
 	if from < len(text) && text[from] == '[' {
 		if end := bytes.IndexByte(text[from:], ']'); end >= 0 {
@@ -212,7 +206,7 @@ func domainEnd(text []byte, from int) int {
 	}
 	end := from
 	for end < len(text) && (isWordByte(text[end]) || text[end] == '.' || text[end] == '-' || text[end] == '_') {
-		if text[end] == '.' && end > from && text[end-1] == '.' { // an ellipsis behind it
+		if text[end] == '.' && end > from && text[end-1] == '.' { // an ellipsis after it
 			break
 		}
 		end++
@@ -223,21 +217,21 @@ func domainEnd(text []byte, from int) int {
 	return end
 }
 
-// names is what we brought along ourselves.
+// names are the names that we sent.
 type names struct {
 	asked  asked
 	ours   [2]string // domains of ours
 	list   [10]name
 	n      int
 	source netip.Addr
-	marked bool // a name holds a mark
+	marked bool // a name contains a mark
 }
 
-// asked is the address that was asked, as it would be in a text.
+// asked is the asked address as it appears in a text.
 type asked struct{ local, domain string }
 
-// edges returns where the address ends that stands around at, from left to right, if it is the one that was asked and
-// letters of a script without spaces, or signs such as „ and 」, touch it: they are the sentence's.
+// edges returns the ends of the address around at. For the asked address it excludes adjacent letters of a script
+// without spaces and signs such as „ and 」: they belong to the sentence.
 func (a *asked) edges(text []byte, left, at, right int) (int, int) {
 	start, end := at-len(a.local), at+1+len(a.domain)
 	if a.local == "" || a.domain == "" || start < left || end > right ||
@@ -257,13 +251,13 @@ func (a *asked) edges(text []byte, left, at, right int) (int, int) {
 var unspaced = []*unicode.RangeTable{unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai,
 	unicode.Lao}
 
-// isSentence reports whether r is of the sentence around an address in ASCII, and no part of it.
+// isSentence reports whether r belongs to the sentence around an ASCII address, not to the address.
 func isSentence(r rune) bool {
 	isLetter := unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsDigit(r)
 	return r >= utf8.RuneSelf && r != utf8.RuneError && (!isLetter || unicode.In(r, unspaced...))
 }
 
-// name is a name as it would be in a text, and the mark that is left of it.
+// name is a name as it appears in a text, and the mark that replaces it.
 type name struct {
 	text string
 	mark byte
@@ -278,7 +272,7 @@ func ours(r *Raw) names {
 		reversed := netip.AddrFrom4([4]byte{a[3], a[2], a[1], a[0]}).String()
 		for _, text := range []string{o.source.String(), reversed} {
 			o.add(text, mark)
-			o.add(strings.ReplaceAll(text, ".", "-"), mark) // as PTR names have it
+			o.add(strings.ReplaceAll(text, ".", "-"), mark) // as in PTR names
 		}
 	} else if o.source.IsValid() {
 		o.add(nibbles(o.source), mark)
@@ -296,8 +290,8 @@ func ours(r *Raw) names {
 	return o
 }
 
-// markOf returns the mark of an address. That which was asked may stand behind a quotation
-// mark, or be the value of a word, such as "to=": these may be parts of local parts too.
+// markOf returns the mark of an address. A quotation mark or a word such as "to=" may precede the asked address,
+// although these could also be part of a local part.
 func (o *names) markOf(local, domain []byte) byte {
 	if len(domain) == 0 {
 		return mark
@@ -315,15 +309,15 @@ func (o *names) markOf(local, domain []byte) byte {
 	return mark
 }
 
-// addLocal: "user" and "-user" are words of replies too, but "no.such.user" would
-// read as a phrase.
+// addLocal adds forms of a local part. "user" and "-user" are also words of replies, but "no.such.user" would read
+// as a phrase.
 func (o *names) addLocal(local string, m byte) {
 	if inner := withoutEnds(local); !oneWord(inner) {
 		o.put(inner, m)
 	}
 }
 
-// add adds a name and gives it as it would be in a text.
+// add adds a name and returns it as it appears in a text.
 func (o *names) add(text string, m byte) string {
 	name := withoutEnds(plain(text))
 	if name != "" {
@@ -340,7 +334,7 @@ func (o *names) put(plain string, m byte) {
 
 func isMark(r rune) bool { return r == mark || r == MarkAsked || r == MarkOurs }
 
-// plain returns a name in the form in which it would be in a text.
+// plain returns a name as it appears in a text.
 func plain(name string) string {
 	if name == "" {
 		return ""
@@ -348,7 +342,7 @@ func plain(name string) string {
 	return string(trim(appendPlain(make([]byte, 0, len(name)), name)))
 }
 
-// withoutEnds takes off what is no part of a word at the ends of a name.
+// withoutEnds removes characters at the ends of a name that are not part of a word.
 func withoutEnds(name string) string {
 	return strings.TrimFunc(name, func(r rune) bool { return r < utf8.RuneSelf && !isWordByte(byte(r)) })
 }
@@ -369,8 +363,7 @@ func nibbles(a netip.Addr) string {
 	return string(text[:])
 }
 
-// without takes each place out where name stands, unless it is the inside of a
-// longer word.
+// without replaces name wherever it stands in text, except inside a longer word.
 func without(text []byte, n name, changed bool) ([]byte, bool) {
 	for from := 0; from+len(n.text) <= len(text); {
 		at := bytes.Index(text[from:], []byte(n.text))
@@ -389,8 +382,7 @@ func without(text []byte, n name, changed bool) ([]byte, bool) {
 	return text, changed
 }
 
-// withoutSource takes an IPv6 address out however it is spelled (RFC 4291 §2.2),
-// and reports whether it was there.
+// withoutSource removes an IPv6 address in any spelling (RFC 4291 §2.2), and reports whether it was there.
 func withoutSource(text []byte, source netip.Addr) (_ []byte, cut bool) {
 	if !source.Is6() || bytes.IndexByte(text, ':') < 0 {
 		return text, false
@@ -425,12 +417,11 @@ func withoutSource(text []byte, source netip.Addr) (_ []byte, cut bool) {
 	return text, cut
 }
 
-// ticketBytes is the size from which a word that mixes letters and digits is the
-// number of a ticket. Codes of receivers that rules look for are shorter.
+// ticketBytes is the length from which a word with letters and digits counts as a ticket number. Receivers' codes
+// that rules look for are shorter.
 const ticketBytes = 12
 
-// withoutTickets takes the numbers of tickets, sessions and mails out, and reports
-// whether there were any.
+// withoutTickets removes the numbers of tickets, sessions and mails, and reports whether there were any.
 func withoutTickets(text []byte) (_ []byte, found bool) {
 	n := 0
 	for i := 0; i < len(text); {
@@ -455,8 +446,7 @@ func withoutTickets(text []byte) (_ []byte, found bool) {
 	return text[:n], n < len(text)
 }
 
-// withoutLong copies words with hyphens between them, with marks for those that
-// are tickets; to may overlap the beginning of words.
+// withoutLong copies hyphenated words, with marks for tickets. to may overlap the beginning of words.
 func withoutLong(to, words []byte) int {
 	n := 0
 	for len(words) > 0 {
@@ -479,7 +469,7 @@ func withoutLong(to, words []byte) int {
 	return n
 }
 
-// ticket is what is known of a word.
+// ticket is what is known about a word.
 type ticket struct{ letters, digits, hex bool }
 
 func (t *ticket) see(c byte) {
@@ -504,8 +494,7 @@ func lower(c byte) byte {
 	return c
 }
 
-// isWordByte reports whether c, in lower case, is part of a word; all else only
-// stands between words.
+// isWordByte reports whether c, in lower case, is part of a word. All other bytes separate words.
 func isWordByte(c byte) bool {
 	return (c >= 'a' && c <= 'z') || isDigit(c) || c >= utf8.RuneSelf
 }

@@ -1,6 +1,6 @@
-// Package flags says of an address what can be said without asking anybody: that it is of a function and not of a
-// person, at a provider whose mailboxes are free, at a domain of throwaway mailboxes, or one typing error away
-// from a large provider. It rests on lists of names in data, each of which says whence and when it is.
+// Package flags describes an address without asking anybody: it names a function and not a person, is at a provider
+// with free mailboxes, is at a domain with throwaway mailboxes, or is one typing error away from a large provider.
+// It uses lists of names in data; each list has its source and date.
 //
 // A flag is never an outcome: an address with any of them may take mail.
 //

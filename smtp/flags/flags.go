@@ -12,16 +12,16 @@ import (
 //go:embed data/*.txt
 var data embed.FS
 
-// Flags are what is said of an address. The zero value says nothing.
+// Flags describe an address. The zero value says nothing.
 type Flags struct {
 	Role       bool   // its local part names a function, such as info
 	Free       bool   // anybody can have a mailbox at its domain
 	Disposable bool   // its domain gives out throwaway mailboxes
-	Suggest    string // the large provider that may be meant instead of its domain; "": none
-	Operator   string // who runs the host that answered for it; "": not known
+	Suggest    string // the large provider that was probably meant; "": none
+	Operator   string // operator of the mail host that answered; "": unknown
 }
 
-// List is one of the lists that flags rest on.
+// List is one of the lists behind the flags.
 type List struct {
 	Name    string    `json:"name"`
 	What    string    `json:"what"`
@@ -32,7 +32,7 @@ type List struct {
 	words   []string
 }
 
-// Lists returns all lists, with what their heads say. The error is a fault of the program's own files.
+// Lists returns all lists with the content of their heads. An error is a fault in the program's own files.
 func Lists() ([]List, error) {
 	var all []List
 	for _, name := range []string{"role", "free", "disposable", "providers", "near", "operators"} {
@@ -45,8 +45,8 @@ func Lists() ([]List, error) {
 	return all, nil
 }
 
-// readList reads a list: a head of comments, of which a line that is indented goes on with the one above, and one entry
-// in each line.
+// readList reads a list: a head of comments, in which an indented line continues the line above, and one entry a
+// line.
 func readList(name string) (l List, err error) {
 	text, err := data.ReadFile("data/" + name + ".txt")
 	if err != nil {
@@ -76,23 +76,23 @@ func readList(name string) (l List, err error) {
 	return l, nil
 }
 
-// book is the lists in a form to look things up in.
+// book is the lists, indexed.
 type book struct {
 	role      map[string]bool
 	lengths   [256]uint64      // of role, by first and last letter: a bit for each length
-	domains   map[string]Flags // of all lists of domains; those of near.txt have none
-	providers [256][]provider  // by their first letters
+	domains   map[string]Flags // of all domain lists; domains in near.txt have none
+	providers [256][]provider  // by first letter
 }
 
 // provider is a large provider, its name cut at the first dot.
 type provider struct{ name, label, rest string }
 
-// lists are read at the first look: most programs ask for no flags.
+// lists are read on first use: most programs need no flags.
 var lists = sync.OnceValue(func() *book {
 	b := &book{role: map[string]bool{}, domains: map[string]Flags{}}
 	all, err := Lists()
 	if err != nil {
-		return b // a test reads them all
+		return b // a test reads all lists
 	}
 	for _, l := range all {
 		for _, word := range l.words {
@@ -112,7 +112,7 @@ var lists = sync.OnceValue(func() *book {
 			}
 		}
 	}
-	for domain, f := range b.domains { // who registers typing errors often gives mailboxes away there
+	for domain, f := range b.domains { // owners of typing-error domains often offer mailboxes there
 		if f.Disposable {
 			f.Suggest = b.suggestFor([]byte(domain))
 			b.domains[domain] = f
@@ -121,8 +121,7 @@ var lists = sync.OnceValue(func() *book {
 	return b
 })
 
-// Cache gives the flags of many addresses, and looks up a domain once while it remembers it. The zero value is ready;
-// it is for one goroutine.
+// Cache returns the flags of many addresses and remembers domains. The zero value is ready; it is for one goroutine.
 type Cache struct {
 	domains [64]struct {
 		name  string
@@ -130,7 +129,7 @@ type Cache struct {
 	}
 }
 
-// Of returns the flags of an address in any spelling, but for its operator. What is no address has none.
+// Of returns the flags of an address in any spelling, without its operator. A malformed address has none.
 func (c *Cache) Of(email string) Flags {
 	at := strings.LastIndexByte(email, '@')
 	if at < 0 || at == len(email)-1 {
@@ -147,7 +146,7 @@ func (c *Cache) Of(email string) Flags {
 	return f
 }
 
-// lower appends the lower-case form of ASCII letters; a text that is too long for any list becomes empty.
+// lower appends the lower-case form of ASCII letters; it returns nothing for a text that is too long for every list.
 func lower(to []byte, text string) []byte {
 	if len(text) > cap(to) {
 		return to
@@ -162,22 +161,22 @@ func lower(to []byte, text string) []byte {
 	return to
 }
 
-// isRole reports whether a local part, without what follows a plus sign, names a function.
+// isRole reports whether a local part, up to a plus sign, names a function.
 func (b *book) isRole(local string) bool {
 	if plus := strings.IndexByte(local, '+'); plus > 0 {
 		local = local[:plus]
 	}
-	if local == "" || b.lengths[endsOf(local)]>>len(local)&1 == 0 { // most are told by this alone
+	if local == "" || b.lengths[endsOf(local)]>>len(local)&1 == 0 { // this alone excludes most
 		return false
 	}
 	var folded [64]byte
 	return b.role[string(lower(folded[:0], local))]
 }
 
-// endsOf is a number of the first and the last letter of a text, in any case.
+// endsOf returns a number made of the first and last letter of a text, in any case.
 func endsOf(text string) byte { return (text[0]|' ')*31 + (text[len(text)-1] | ' ') }
 
-// ofDomain returns what the lists say of a domain, or what it may be meant for.
+// ofDomain returns the flags of a domain, including the provider that was probably meant.
 func (b *book) ofDomain(domain []byte) Flags {
 	if f, known := b.domains[string(domain)]; known {
 		return f
@@ -185,12 +184,12 @@ func (b *book) ofDomain(domain []byte) Flags {
 	return Flags{Suggest: b.suggestFor(domain)}
 }
 
-// suggestFor returns the provider that a domain may be meant for; "" when there is none.
+// suggestFor returns the provider that was probably meant by a domain; "" for none.
 func (b *book) suggestFor(domain []byte) string {
 	if len(domain) == 0 {
 		return ""
 	}
-	for _, p := range b.providers[domain[0]] { // an error in the first letter makes names of others: ymail.com
+	for _, p := range b.providers[domain[0]] { // the first letter must match: ymail.com is a name of its own
 		if isTypo(domain, p.label, p.rest) {
 			return p.name
 		}
@@ -198,11 +197,11 @@ func (b *book) suggestFor(domain []byte) string {
 	return ""
 }
 
-// comTypos are what people write for com.
+// comTypos are typing errors of "com".
 const comTypos = " co cm om con cmo ocm comm coom ccom vom xom cim cpm c0m coml "
 
-// isTypo reports whether a domain with the first letter of a provider is one typing error away from it: in its name, or
-// one of those in com.
+// isTypo reports whether a domain is one typing error away from a provider with the same first letter: in its name,
+// or a known error in com.
 func isTypo(domain []byte, name, rest string) bool {
 	dot := len(domain) - len(rest) - 1
 	if dot > 0 && domain[dot] == '.' && string(domain[dot+1:]) == rest {
@@ -220,9 +219,9 @@ func isTypo(domain []byte, name, rest string) bool {
 	return strings.Contains(comTypos, " "+string(last)+" ")
 }
 
-// isOneEdit reports whether one letter was dropped, swapped with its neighbour, typed twice or in place of or beside
-// one that is near it on the keyboard, or is another vowel in a long name. Each is a Damerau-Levenshtein distance of
-// 1; what else is of that distance is somebody's own name too often.
+// isOneEdit reports whether one letter was dropped, swapped with its neighbour, doubled, replaced by or typed with
+// one near it on the keyboard, or, in a long name, replaced by another vowel. Each is a Damerau-Levenshtein distance
+// of 1; other edits of that distance too often give another real name.
 func isOneEdit(got []byte, name string) bool {
 	if d := len(got) - len(name); d < -1 || d > 1 {
 		return false
@@ -248,7 +247,7 @@ func isOneEdit(got []byte, name string) bool {
 
 func isVowel(c byte) bool { return strings.IndexByte("aeiou", c) >= 0 }
 
-// keyboard has the rows of a keyboard, one above the other.
+// keyboard has the rows of a keyboard, top first.
 var keyboard = [...]string{"qwertyuiop", "asdfghjkl", "zxcvbnm"}
 
 // areNeighbours reports whether two letters stand beside or above each other.
@@ -267,7 +266,7 @@ func keyOf(c byte) (row, column int) {
 	return -1, -1
 }
 
-// Sentences say the same for people.
+// Sentences returns the flags as sentences for people.
 func (f Flags) Sentences() (all []string) {
 	say := func(is bool, sentence string) {
 		if is {
@@ -282,8 +281,8 @@ func (f Flags) Sentences() (all []string) {
 	return all
 }
 
-// Append writes flags behind the sentence of a message, as " [role free suggest=gmail.com operator=google]"; nothing
-// when there are none.
+// Append writes flags after a message, as " [role free suggest=gmail.com operator=google]"; nothing when there are
+// none.
 func (f Flags) Append(b []byte) []byte {
 	if f == (Flags{}) {
 		return b
@@ -306,7 +305,7 @@ func (f Flags) Append(b []byte) []byte {
 	return b
 }
 
-// Cut takes flags from the end of a message, as Append wrote them.
+// Cut separates a message from the flags that Append wrote.
 func Cut(message string) (text string, f Flags) {
 	at := strings.LastIndex(message, " [")
 	if at < 0 || !strings.HasSuffix(message, "]") {
@@ -330,11 +329,11 @@ func Cut(message string) (text string, f Flags) {
 	return message[:at], f
 }
 
-// Operator is who runs a mail host, by a number of data/operators.txt that stays: the ledger keeps it. 0 is nobody
-// known.
+// Operator is the operator of a mail host: a fixed number from data/operators.txt, which the ledger stores. 0:
+// unknown.
 type Operator uint8
 
-// operators are the names by number and the numbers by the ends of host names.
+// operators are the names by number, and the numbers by the ends of host names.
 type operators struct {
 	names [256]string
 	ends  map[string]Operator
@@ -344,7 +343,7 @@ var knownOperators = sync.OnceValue(func() *operators {
 	o := &operators{ends: map[string]Operator{}}
 	l, err := readList("operators")
 	if err != nil {
-		return o // a test reads it
+		return o // a test reads the file
 	}
 	for _, line := range l.words {
 		words := strings.Fields(line)
@@ -360,7 +359,7 @@ var knownOperators = sync.OnceValue(func() *operators {
 	return o
 })
 
-// OperatorOf tells by the name of a mail host, in lower case, who runs it.
+// OperatorOf returns the operator of a mail host by its name in lower case.
 func OperatorOf(host string) Operator {
 	ends := knownOperators().ends
 	for {
@@ -375,5 +374,5 @@ func OperatorOf(host string) Operator {
 	}
 }
 
-// String returns the name of an operator, such as "google"; "" for nobody known.
+// String returns the name of an operator, such as "google"; "" if unknown.
 func (o Operator) String() string { return knownOperators().names[o] }

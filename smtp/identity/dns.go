@@ -14,18 +14,17 @@ import (
 	"rollcall/smtp"
 )
 
-// Resolver answers questions to DNS. Safe for concurrent use.
+// Resolver asks DNS. Safe for concurrent use.
 type Resolver interface {
-	// Ask gives the records of a type at a name, at the end of its aliases. No records
-	// and no error: there are none. An error means that nobody knows.
+	// Ask returns the records of a type at a name, after its aliases. No records and no error: there are none. An
+	// error means that this is not known.
 	Ask(ctx context.Context, name string, qtype uint16) ([]dns.RR, error)
 }
 
-// recordsMax bounds the records of one answer that are looked at. Guess: a name of a
-// mail server has one or two.
+// recordsMax bounds the records read from one answer. Guess: a mail server's name has one or two.
 const recordsMax = 10
 
-// errDNS says that a question was not answered.
+// errDNS means that a question was not answered.
 var errDNS = errors.New("dns")
 
 // Client is a Resolver that asks recursive servers in turn.
@@ -34,8 +33,8 @@ type Client struct {
 	timeout time.Duration
 }
 
-// NewClient makes a Client of servers as host:port; none: those of the system's
-// resolv.conf. Timeout bounds one question to one server.
+// NewClient makes a Client of servers as host:port; none: the servers in the system's resolv.conf. Timeout bounds
+// one question to one server.
 func NewClient(servers []string, timeout time.Duration) (*Client, error) {
 	if len(servers) == 0 {
 		system, err := dns.ClientConfigFromFile("/etc/resolv.conf")
@@ -56,7 +55,7 @@ func NewClient(servers []string, timeout time.Duration) (*Client, error) {
 func (c *Client) Ask(ctx context.Context, name string, qtype uint16) ([]dns.RR, error) {
 	question := new(dns.Msg)
 	question.SetQuestion(dns.Fqdn(name), qtype)
-	question.SetEdns0(1232, false) // what passes every network in one piece (RFC 9715 §3)
+	question.SetEdns0(1232, false) // fits into one packet on every network (RFC 9715 §3)
 	failed := fmt.Errorf("%w: no answer", errDNS)
 	for _, server := range c.servers {
 		if ctx.Err() != nil {
@@ -76,7 +75,7 @@ func (c *Client) Ask(ctx context.Context, name string, qtype uint16) ([]dns.RR, 
 	return nil, failed
 }
 
-// exchange asks one server, over TCP when its answer is too long for UDP.
+// exchange asks one server, and again over TCP if the answer is too long for UDP.
 func (c *Client) exchange(ctx context.Context, question *dns.Msg, server string) (*dns.Msg, error) {
 	udp := dns.Client{Net: "udp", Timeout: c.timeout}
 	answer, _, err := udp.ExchangeContext(ctx, question, server)
@@ -87,7 +86,7 @@ func (c *Client) exchange(ctx context.Context, question *dns.Msg, server string)
 	return answer, err
 }
 
-// read takes the records of a type out of an answer.
+// read returns the records of a type in an answer.
 func read(answer *dns.Msg, qtype uint16) ([]dns.RR, error) {
 	switch {
 	case answer.Rcode == dns.RcodeNameError:
@@ -140,8 +139,8 @@ func addrOf(rr dns.RR) (netip.Addr, bool) {
 	return a.Unmap(), ok
 }
 
-// CheckSPF looks whether the return path's domain lets the source send (RFC 7208).
-// No policy is no fault, but some receivers trust such a sender less.
+// CheckSPF checks whether the return path's domain lets the source send (RFC 7208). A missing policy is no fault,
+// but some receivers trust such a sender less.
 func CheckSPF(ctx context.Context, r Resolver, s Source) Finding {
 	f := Finding{Check: SPF, Source: s.Addr.String()}
 	address, err := smtp.ParseAddress(s.ReturnPath)
@@ -174,10 +173,10 @@ func CheckSPF(ctx context.Context, r Resolver, s Source) Finding {
 	return f
 }
 
-// names is a Resolver in the form that the SPF library wants.
+// names is a Resolver with the interface of the SPF library.
 type names struct{ r Resolver }
 
-// ask returns the records of a name, or the error that the library knows.
+// ask returns the records of a name, or an error of the library.
 func (n names) ask(ctx context.Context, name string, qtype uint16) ([]dns.RR, error) {
 	records, err := n.r.Ask(ctx, name, qtype)
 	switch {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Check names what was looked at.
+// Check names a check.
 type Check string
 
 // The checks.
@@ -27,10 +27,10 @@ const (
 	Rest       Check = "rest"        // receivers take connections from the address
 )
 
-// Checks are all checks, in the order in which they are shown.
+// Checks are all checks in the order of display.
 var Checks = []Check{Port25, PTR, Hello, SPF, ReturnPath, BlockList, Clock, Rest}
 
-// State says how a check came out.
+// State is the result of a check.
 type State string
 
 // The states, the worst first.
@@ -43,19 +43,19 @@ const (
 
 var states = []State{Fail, Warn, OK, Skipped}
 
-// Finding is what one check found at one source.
+// Finding is the result of one check at one source.
 type Finding struct {
 	Check   Check
-	Source  string // IP address, or "" for what is the same for all
+	Source  string // IP address, or "" for a check that is the same for all
 	List    string // with BlockList
 	State   State
 	Saw     string // one line
 	Next    string // one sentence: what to do; "" when there is nothing
 	At      time.Time
-	trouble bool // it could not be checked; an earlier finding stands instead
+	trouble bool // it could not be checked; an earlier finding may stay valid
 }
 
-// about is what a finding is a finding of.
+// about identifies the subject of a finding.
 type about struct {
 	check        Check
 	source, list string
@@ -63,7 +63,7 @@ type about struct {
 
 func (f Finding) about() about { return about{f.Check, f.Source, f.List} }
 
-// String is the finding for a log line.
+// String returns the finding for a log line.
 func (f Finding) String() string {
 	text := string(f.Check)
 	if f.Source != "" {
@@ -72,16 +72,16 @@ func (f Finding) String() string {
 	return text + ": " + f.Saw
 }
 
-// Report is everything that is known of a node's identity. It is never changed.
+// Report is all findings about a node's identity. It is never changed.
 type Report struct {
-	Checked  time.Time // when all was looked at last; zero: never yet
+	Checked  time.Time // time of the last full check; zero: never
 	Findings []Finding // by check and source
 }
 
-// Fit reports whether no check fails. A report of nothing is not fit.
+// Fit reports whether no check fails. An empty report is not fit.
 func (r Report) Fit() bool { return !r.Checked.IsZero() && len(r.Failing()) == 0 && !r.Blind() }
 
-// Blind reports whether nobody could be asked anything: what receivers see is not known then.
+// Blind reports whether every question failed, so that nothing is known about what receivers see.
 func (r Report) Blind() bool {
 	return r.Incomplete() && !slices.ContainsFunc(r.Findings, func(f Finding) bool {
 		return f.State != Skipped && f.Check != Clock && f.Check != Rest
@@ -104,7 +104,7 @@ func (r Report) Incomplete() bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.trouble })
 }
 
-// Why says in one line why the node is not fit; "" when it is.
+// Why returns one line on why the node is not fit; "" when it is.
 func (r Report) Why() string {
 	if r.Checked.IsZero() {
 		return "its identity has not been checked yet"
@@ -119,12 +119,12 @@ func (r Report) Why() string {
 	return strings.Join(out, "; ")
 }
 
-// trouble is the first finding of what could not be checked.
+// trouble returns the first finding that could not be checked.
 func (r Report) trouble() Finding {
 	return r.Findings[slices.IndexFunc(r.Findings, func(f Finding) bool { return f.trouble })]
 }
 
-// sorted puts findings in the order in which they are shown.
+// sorted returns findings in the order of display.
 func sorted(list []Finding) []Finding {
 	slices.SortStableFunc(list, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(slices.Index(Checks, a.Check), slices.Index(Checks, b.Check)),
@@ -134,7 +134,7 @@ func sorted(list []Finding) []Finding {
 	return list
 }
 
-// notChecked is the finding of a check that could not be made.
+// notChecked returns the finding of a check that could not be made.
 func notChecked(c Check, source string, err error) Finding {
 	next := "Check that the servers in [dns] answer; the check is repeated by itself."
 	if errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH) {
@@ -143,12 +143,11 @@ func notChecked(c Check, source string, err error) Finding {
 	return Finding{Check: c, Source: source, State: Skipped, Saw: "not checked: " + err.Error(), trouble: true, Next: next}
 }
 
-// keptFor is how long a finding stands while DNS gives no newer one. Guess: an outage
-// of DNS is over within an hour, and after one nobody can be probed anyway.
+// keptFor is how long a finding stays valid while DNS gives no newer one. Guess: an outage of DNS is over within an
+// hour, and nobody can be probed during a longer one anyway.
 const keptFor = time.Hour
 
-// merge returns the newer findings, and in the place of those that could not be made
-// the older ones that are not too old.
+// merge returns the newer findings. It replaces those that could not be checked by older ones that are still valid.
 func merge(older, newer []Finding, now time.Time) []Finding {
 	known := map[about]Finding{}
 	for _, f := range older {
@@ -165,7 +164,7 @@ func merge(older, newer []Finding, now time.Time) []Finding {
 	return sorted(out)
 }
 
-// Source is one address that receivers see us at, and what we say there.
+// Source is one of our addresses that receivers see, and our names there.
 type Source struct {
 	Addr       netip.Addr
 	Hello      string // the name in EHLO
@@ -175,8 +174,8 @@ type Source struct {
 // sharedSpace is the address space behind a provider's NAT (RFC 6598).
 var sharedSpace = netip.MustParsePrefix("100.64.0.0/10")
 
-// special says in a word why no receiver on the Internet sees an address; "" if one may.
-// The documentation networks are none of them: nobody speaks from there but tests.
+// special returns in a word why no receiver on the Internet can see an address; "" if one may. Documentation
+// networks are allowed, because only tests use them.
 func special(a netip.Addr) string {
 	switch a = a.Unmap(); {
 	case a.IsLoopback():
@@ -191,8 +190,8 @@ func special(a netip.Addr) string {
 	return ""
 }
 
-// LocalFor returns the address that the system would speak from to another one. Nothing
-// is sent: connecting a UDP socket only looks at the routes.
+// LocalFor returns the local address that the system would use to reach another one. It sends nothing: connecting a
+// UDP socket only reads the routes.
 func LocalFor(to netip.Addr) (netip.Addr, error) {
 	conn, err := net.Dial("udp", netip.AddrPortFrom(to, 25).String())
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"rollcall/smtp"
 )
 
-// CheckPTR looks whether a source has a name that leads back to it. Receivers that
-// look at names at all refuse a sender without one.
+// CheckPTR checks whether a source has a name that leads back to it. Receivers that check names refuse a sender
+// without one.
 func CheckPTR(ctx context.Context, r Resolver, s Source) Finding {
 	f := Finding{Check: PTR, Source: s.Addr.String()}
 	reverse, err := dns.ReverseAddr(s.Addr.String())
@@ -41,7 +41,7 @@ func CheckPTR(ctx context.Context, r Resolver, s Source) Finding {
 	return leadBack(ctx, r, s, names)
 }
 
-// leadBack looks whether one of the names of a source resolves to it.
+// leadBack checks whether one of the names of a source resolves to it.
 func leadBack(ctx context.Context, r Resolver, s Source, names []string) Finding {
 	f := Finding{Check: PTR, Source: s.Addr.String()}
 	var failed error
@@ -62,8 +62,8 @@ func leadBack(ctx context.Context, r Resolver, s Source, names []string) Finding
 	return f
 }
 
-// namedLike judges a name that leads back: one with the address in it looks like a
-// dial-up line, and some receivers refuse those.
+// namedLike judges a name that leads back: a name that contains the address looks like a dial-up line, and some
+// receivers refuse it.
 func namedLike(f Finding, s Source, name string) Finding {
 	f.State, f.Saw = OK, name+" and back"
 	a := s.Addr.Unmap()
@@ -82,8 +82,7 @@ func namedLike(f Finding, s Source, name string) Finding {
 	return f
 }
 
-// CheckHello looks whether the name in EHLO is a full one (RFC 5321 §4.1.4) that
-// resolves, best to the source.
+// CheckHello checks whether the name in EHLO is fully qualified (RFC 5321 §4.1.4) and resolves, best to the source.
 func CheckHello(ctx context.Context, r Resolver, s Source) Finding {
 	f := Finding{Check: Hello, Source: s.Addr.String()}
 	if !fullName(s.Hello) {
@@ -96,7 +95,7 @@ func CheckHello(ctx context.Context, r Resolver, s Source) Finding {
 	case slices.Contains(found, s.Addr.Unmap()):
 		f.State, f.Saw = OK, s.Hello+" resolves to it"
 	case len(found) > 0 && special(s.Addr) != "":
-		f.State, f.Saw = OK, s.Hello+" resolves" // to the address outside, which is not known here
+		f.State, f.Saw = OK, s.Hello+" resolves" // perhaps to the public address, which is not known here
 	case err != nil:
 		return notChecked(Hello, f.Source, err)
 	case len(found) == 0:
@@ -110,16 +109,15 @@ func CheckHello(ctx context.Context, r Resolver, s Source) Finding {
 	return f
 }
 
-// fullName reports whether a name has two labels or more and is no address.
+// fullName reports whether a name has at least two labels and is no address.
 func fullName(name string) bool {
 	_, err := netip.ParseAddr(name)
 	labels, ok := dns.IsDomainName(name)
 	return err != nil && ok && labels >= 2 && !strings.ContainsAny(name, " _[]")
 }
 
-// CheckReturnPath looks whether the domain of the return path could take an answer:
-// receivers refuse a sender whose domain has neither MX nor address (RFC 5321 §5.1)
-// or says that it takes no mail (RFC 7505 §4.2).
+// CheckReturnPath checks whether the return path's domain can take replies: receivers refuse a sender whose domain
+// has neither MX nor address (RFC 5321 §5.1), or publishes that it takes no mail (RFC 7505 §4.2).
 func CheckReturnPath(ctx context.Context, r Resolver, returnPath string) Finding {
 	f := Finding{Check: ReturnPath}
 	address, err := smtp.ParseAddress(returnPath)
@@ -157,17 +155,15 @@ func CheckReturnPath(ctx context.Context, r Resolver, returnPath string) Finding
 	return f
 }
 
-// plain is a name as people write it.
+// plain returns a name in lower case, without the final dot.
 func plain(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
-// clockOff is how far the machine's clock may be from the ledger's before somebody is
-// told.
+// clockOff is the difference between the machine's and the ledger's clock from which it is reported.
 const clockOff = 2 * time.Second
 
-// CheckClock compares the machine's clock with the ledger's; ok says that the offset is
-// known. A wrong clock is a warning and never a failure: no receiver sees it, waits and
-// shares are by the ledger's clock or are lengths of time (docs/operators/cluster.md), and when it
-// is the ledger's that is wrong, a failure would stop every node at once.
+// CheckClock compares the machine's clock with the ledger's; ok says that the offset is known. A wrong clock is a
+// warning, never a failure: receivers do not see it, and waits and shares use the ledger's clock or durations
+// (docs/operators/cluster.md). If the ledger's clock is wrong, a failure would stop every node at once.
 func CheckClock(offset time.Duration, ok bool, now time.Time) Finding {
 	f := Finding{Check: Clock, At: now}
 	switch {
@@ -183,16 +179,16 @@ func CheckClock(offset time.Duration, ok bool, now time.Time) Finding {
 	return f
 }
 
-// Resting is how receivers take one source.
+// Resting is whether a source is suspended, and where.
 type Resting struct {
-	Source string    // address; "": the one that the system chooses
-	Until  time.Time // it is rested altogether until then; zero: it is not
+	Source string    // address; "": chosen by the system
+	Until  time.Time // end of the general suspension; zero: none
 	Why    string
-	Blocks int // receivers at which it is rested
+	Blocks int // number of receivers at which it is suspended
 }
 
-// CheckRest judges the sources by what receivers said: one that many refuse is rested,
-// and a node whose every source is rested can ask nobody.
+// CheckRest judges the sources by refusals: a source that many receivers refuse is suspended, and a node with all
+// sources suspended cannot probe.
 func CheckRest(list []Resting, now time.Time) []Finding {
 	resting := 0
 	for _, s := range list {
@@ -219,21 +215,21 @@ func CheckRest(list []Resting, now time.Time) []Finding {
 	return out
 }
 
-// askedAgain is how long a block list's answer is believed: lists ask senders to be
-// sparing, and a listing changes in hours.
+// askedAgain is how long a block list's answer stays valid: lists ask for few questions, and a listing changes in
+// hours.
 const askedAgain = 24 * time.Hour
 
-// Lists asks block lists (RFC 5782) about sources: each list once a day about each
-// source, whatever came of it. Safe for concurrent use.
+// Lists asks block lists (RFC 5782) about sources, each list once a day about each source, whatever the result. Safe
+// for concurrent use.
 type Lists struct {
 	names []string
-	load  func() ([]byte, error) // what was kept; nil bytes: nothing
+	load  func() ([]byte, error) // stored answers; nil bytes: none
 	keep  func([]byte) error
 	mu    sync.Mutex
 	known map[string]listed // by list and source; nil: not loaded yet
 }
 
-// listed is what a list said about a source.
+// listed is a list's answer about a source.
 type listed struct {
 	At    time.Time `json:"at"`
 	State State     `json:"state"`
@@ -241,14 +237,13 @@ type listed struct {
 	Next  string    `json:"next,omitempty"`
 }
 
-// NewLists makes Lists of the names of block lists. Load and keep hold the answers over
-// a restart, so that one is no reason to ask again.
+// NewLists makes Lists for the named block lists. Load and keep store the answers, so that a restart does not ask
+// again.
 func NewLists(names []string, load func() ([]byte, error), keep func([]byte) error) *Lists {
 	return &Lists{names: names, load: load, keep: keep}
 }
 
-// Check returns what each list says about a source, asking those that were not asked
-// within a day.
+// Check returns each list's finding about a source. It asks the lists that were not asked within a day.
 func (l *Lists) Check(ctx context.Context, r Resolver, s Source, now time.Time) []Finding {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -272,7 +267,7 @@ func (l *Lists) Check(ctx context.Context, r Resolver, s Source, now time.Time) 
 	return out
 }
 
-// remember reads once what was kept. What cannot be read is as nothing.
+// remember loads the stored answers once. It ignores unreadable ones.
 func (l *Lists) remember() {
 	if l.known != nil {
 		return
@@ -285,7 +280,7 @@ func (l *Lists) remember() {
 	}
 }
 
-// save keeps the answers that are not too old. It may fail: then a restart asks again.
+// save stores the answers that are still valid. If it fails, a restart asks again.
 func (l *Lists) save(now time.Time) {
 	for key, a := range l.known {
 		if now.Sub(a.At) >= askedAgain {
@@ -300,7 +295,7 @@ func (l *Lists) save(now time.Time) {
 // Answers of block lists.
 var (
 	listAnswers = netip.MustParsePrefix("127.0.0.0/8")      // RFC 5782 §2.1
-	listRefuses = netip.MustParsePrefix("127.255.255.0/24") // large lists: you may not ask like this
+	listRefuses = netip.MustParsePrefix("127.255.255.0/24") // large lists: questions of this kind are refused
 	notListed   = netip.MustParseAddr("127.0.0.1")          // RFC 5782 §5: never an entry
 )
 
@@ -333,8 +328,8 @@ func askList(ctx context.Context, r Resolver, list string, a netip.Addr) listed 
 		Next: fmt.Sprintf("Find out why on the website of %s, mend it, and ask there to be taken off.", list)}
 }
 
-// listName is the name to ask a list about an address (RFC 5782 §2.1 and §2.4): its
-// reverse name, under the list.
+// listName returns the name to ask a list for about an address (RFC 5782 §2.1 and §2.4): its reverse name, under the
+// list.
 func listName(a netip.Addr, list string) string {
 	reverse, err := dns.ReverseAddr(a.String())
 	if err != nil {

@@ -18,31 +18,29 @@ import (
 )
 
 const (
-	// silentFor is how long nobody may answer a connection before port 25 is taken for
-	// blocked, and silentMin how many receivers have to have been tried. Guesses.
+	// Port 25 counts as blocked when nobody answered a connection for silentFor, and silentMin receivers were tried.
+	// Guesses.
 	silentFor = 10 * time.Minute
 	silentMin = 5
 
-	// reachMax bounds the receivers that are remembered: enough to tell a blocked port
-	// from a list of dead domains. Guess.
+	// reachMax bounds the remembered receivers: enough to tell a blocked port from a list of dead domains. Guess.
 	reachMax = 4096
 )
 
-// Reach notes which receivers answered a connection. Safe for concurrent use. The zero
-// Reach is ready.
+// Reach remembers which receivers answered a connection. Safe for concurrent use. The zero Reach is ready.
 type Reach struct {
 	mu        sync.Mutex
-	answered  time.Time // the last time that anybody did
+	answered  time.Time // last answer of any receiver
 	receivers map[string]tried
 }
 
-// tried is how it went with one receiver.
+// tried is the result for one receiver.
 type tried struct {
 	at    time.Time // last dialled
-	known bool      // it has answered at some time
+	known bool      // it once answered
 }
 
-// Note says that a receiver was dialled, and whether it answered.
+// Note records a connection attempt to a receiver, and whether it answered.
 func (r *Reach) Note(receiver string, answered bool, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,7 +57,7 @@ func (r *Reach) Note(receiver string, answered bool, now time.Time) {
 	}
 }
 
-// forget makes room: what was not dialled of late goes. False: all were.
+// forget makes room by removing receivers not dialled recently. It reports whether there were any.
 func (r *Reach) forget(now time.Time) bool {
 	for key, t := range r.receivers {
 		if now.Sub(t.at) >= silentFor {
@@ -69,9 +67,8 @@ func (r *Reach) forget(now time.Time) bool {
 	return len(r.receivers) < reachMax
 }
 
-// count returns how many receivers were dialled in vain since anybody answered, but not
-// longer ago than silentFor; of these, how many had answered at an earlier time; and
-// whether anybody ever did.
+// count returns how many receivers were dialled in vain since the last answer, within silentFor; how many of these
+// had answered before; and whether any receiver ever answered.
 func (r *Reach) count(now time.Time) (vain, known int, ever bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,8 +86,8 @@ func (r *Reach) count(now time.Time) (vain, known int, ever bool) {
 	return vain, known, ever
 }
 
-// CheckReach judges port 25 by the node's own sessions. Dead hosts are common in old
-// lists, so once receivers have answered, only the silence of such counts.
+// CheckReach judges port 25 by the node's own sessions. Dead hosts are common in old lists, so once receivers have
+// answered, only the silence of those that once answered counts.
 func CheckReach(r *Reach, now time.Time) Finding {
 	f := Finding{Check: Port25, At: now}
 	vain, known, ever := r.count(now)
@@ -109,21 +106,20 @@ func CheckReach(r *Reach, now time.Time) Finding {
 	return f
 }
 
-// Way is one way out of this machine.
+// Way is one outgoing path of this machine.
 type Way struct {
-	Source string // its local address; "": the system chooses
+	Source string // its local address; "": chosen by the system
 	Dial   smtp.Dialer
 	Port   int
 }
 
 const (
 	reachTime  = 15 * time.Second // for one host of identity.reach, from connect to greeting. Guess
-	reachAddrs = 4                // addresses tried of one name
+	reachAddrs = 4                // tried per name
 	lineMax    = 512              // bytes of a greeting's line (RFC 5321 §4.5.3.1.5)
 )
 
-// CheckPort dials the hosts that the operator named, in turn, until one greets. It
-// reads the greeting, says QUIT and asks nothing.
+// CheckPort dials the configured hosts in turn until one sends a greeting. It reads the greeting and sends QUIT.
 func CheckPort(ctx context.Context, r Resolver, w Way, names []string) Finding {
 	f := Finding{Check: Port25, Source: w.Source}
 	var unasked error
@@ -152,7 +148,7 @@ func CheckPort(ctx context.Context, r Resolver, w Way, names []string) Finding {
 	return f
 }
 
-// hostsOf returns the addresses of the first MX of a name, or its own.
+// hostsOf returns the addresses of a name's first MX, or of the name itself.
 func hostsOf(ctx context.Context, r Resolver, name string) ([]netip.Addr, error) {
 	records, err := r.Ask(ctx, name, dns.TypeMX)
 	if err != nil {
@@ -174,7 +170,7 @@ func hostsOf(ctx context.Context, r Resolver, name string) ([]netip.Addr, error)
 	return slices.Clip(found[:min(len(found), reachAddrs)]), err
 }
 
-// greets connects and reports whether the host greets.
+// greets reports whether a host sends a greeting.
 func greets(ctx context.Context, w Way, to netip.Addr) bool {
 	ctx, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()
@@ -188,8 +184,8 @@ func greets(ctx context.Context, w Way, to netip.Addr) bool {
 	return Greets(conn)
 }
 
-// Greets reads a whole greeting, says QUIT and waits for the reply. It reports whether there was a greeting: also one
-// that refuses us. Its first line may come early, to find clients that talk before the last one (postscreen).
+// Greets reads a whole greeting, sends QUIT and waits for the reply. It reports whether there was a greeting, even
+// one that refuses us. The first line may come early, to catch clients that send before the last one (postscreen).
 func Greets(conn net.Conn) bool {
 	lines := bufio.NewReaderSize(io.LimitReader(conn, int64(smtp.DefaultLimits().ReplyBytes)), lineMax)
 	for more := true; more; {
@@ -199,7 +195,7 @@ func Greets(conn net.Conn) bool {
 		}
 		more = line[3] == '-'
 	}
-	_, _ = io.WriteString(conn, "QUIT\r\n") // politeness: what becomes of it changes nothing
+	_, _ = io.WriteString(conn, "QUIT\r\n") // for politeness; the result does not matter
 	_, _ = lines.ReadSlice('\n')
 	return true
 }

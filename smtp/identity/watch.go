@@ -10,12 +10,11 @@ import (
 	"time"
 )
 
-// Watch checks everything on a schedule and keeps what it found. Report is safe for
-// concurrent use.
+// Watch checks everything on a schedule and keeps the findings. Report is safe for concurrent use.
 type Watch struct {
 	options Options
-	again   chan chan struct{} // of Again; closed by Run when it has looked
-	far     []Finding          // of DNS and port 25, as of the last look
+	again   chan chan struct{} // from Again; Run closes them after the check
+	far     []Finding          // last findings from DNS and port 25
 	report  atomic.Pointer[Report]
 }
 
@@ -29,17 +28,17 @@ func NewWatch(o Options) (*Watch, error) {
 	return w, nil
 }
 
-// Report is what was found last. It asks nobody.
+// Report returns the last report.
 func (w *Watch) Report() Report { return *w.report.Load() }
 
-// Once checks everything now and gives the report. Not while Run runs.
+// Once checks everything now and returns the report. Not while Run runs.
 func (w *Watch) Once(ctx context.Context) Report {
 	w.look(ctx)
 	return w.publish(time.Now())
 }
 
-// Again has Run check everything now and gives the report. When ctx ends first it gives
-// the last one and why.
+// Again makes Run check everything now and returns the report. If ctx ends first it returns the last report and an
+// error.
 func (w *Watch) Again(ctx context.Context) (Report, error) {
 	looked := make(chan struct{})
 	select {
@@ -80,7 +79,7 @@ func (w *Watch) Run(ctx context.Context) {
 	}
 }
 
-// wait is the time until the next look at DNS, with a tenth at random.
+// wait returns the time until the next check of DNS, with a tenth at random.
 func (w *Watch) wait(r Report) time.Duration {
 	every := checkEvery
 	if !r.Fit() || r.Incomplete() {
@@ -89,8 +88,7 @@ func (w *Watch) wait(r Report) time.Duration {
 	return every - every/20 + time.Duration(w.options.Jitter(int64(every/10)))
 }
 
-// publish makes a report of what DNS said last and of what is known in memory, and
-// tells when it says something new.
+// publish makes a report from the last DNS findings and from memory, and calls Changed if it differs from the last.
 func (w *Watch) publish(checked time.Time) Report {
 	now, o := time.Now(), w.options
 	findings := append([]Finding(nil), w.far...)
@@ -111,7 +109,7 @@ func (w *Watch) publish(checked time.Time) Report {
 	return report
 }
 
-// tell writes one line for each check that came out differently than before.
+// tell logs a line for each check whose result changed.
 func (w *Watch) tell(was, is Report) {
 	known := map[about]State{}
 	for _, f := range was.Findings {
@@ -133,7 +131,7 @@ func (w *Watch) tell(was, is Report) {
 	}
 }
 
-// look asks DNS and port 25 about everything.
+// look runs all checks of DNS and port 25.
 func (w *Watch) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, checkWithin)
 	defer cancel()
@@ -147,7 +145,7 @@ func (w *Watch) look(ctx context.Context) {
 	w.far = merge(w.far, found, now)
 }
 
-// ask runs all checks that ask somebody, some at a time.
+// ask runs all checks that use the network, several at a time.
 func (w *Watch) ask(ctx context.Context) []Finding {
 	sources, err := w.options.Sources()
 	if err != nil {
@@ -186,7 +184,7 @@ func (w *Watch) ask(ctx context.Context) []Finding {
 	return together(checks)
 }
 
-// unseen are the findings at a source that no receiver on the Internet sees.
+// unseen returns the findings for a source that no receiver on the Internet can see.
 func unseen(s Source, why string, lab bool) []Finding {
 	next := ""
 	if !lab {
@@ -200,7 +198,7 @@ func unseen(s Source, why string, lab bool) []Finding {
 	return out
 }
 
-// together runs checks, some at a time, and gives all findings.
+// together runs checks, several at a time, and returns all findings.
 func together(checks []func() []Finding) []Finding {
 	found := make([][]Finding, len(checks))
 	slots := make(chan struct{}, atOnce)
@@ -221,47 +219,46 @@ func together(checks []func() []Finding) []Finding {
 }
 
 const (
-	// checkEvery is the time between two looks at DNS and port 25, and failingEvery it
-	// while something fails, so that a mended record is seen soon. Guesses.
+	// checkEvery is the interval of the checks of DNS and port 25; failingEvery is the interval while one fails, so
+	// that a repaired record is seen soon. Guesses.
 	checkEvery   = 15 * time.Minute
 	failingEvery = time.Minute
 
-	// lookEvery is the time between two looks at what is known in memory.
+	// lookEvery is the interval of the checks in memory.
 	lookEvery = 10 * time.Second
 
-	// checkWithin bounds one look at everything, DNS and connections included.
+	// checkWithin bounds one full check, DNS and connections included.
 	checkWithin = 2 * time.Minute
 
-	// atOnce is how many questions one look has out at the same time.
+	// atOnce is how many questions a check asks at the same time.
 	atOnce = 8
 )
 
-// Options say what to check. Resolver, Sources, Return, Jitter, Log and Changed are
-// required; the others may be left out.
+// Options configure a Watch. Resolver, Sources, Return, Jitter, Log and Changed are required.
 type Options struct {
 	Resolver Resolver
-	// Sources gives the addresses to check, asked anew each time: interfaces change.
+	// Sources returns the addresses to check. It is called for each check, because interfaces change.
 	Sources func() ([]Source, error)
 	Return  string // return path, for the check that is the same for all sources
-	// Lab says that receivers are simulated: sources that no receiver on the Internet
-	// could see are then no fault, and nothing is checked at them.
+	// Lab says that receivers are simulated: sources that the Internet cannot see are then no fault and are not
+	// checked.
 	Lab   bool
-	Ways  []Way    // out, to try Hosts; none: port 25 is judged by Reach
-	Hosts []string // that may be dialled to see whether port 25 is open
-	Reach *Reach   // what the node's own sessions say; nil: nothing
+	Ways  []Way    // outgoing paths to try Hosts; none: Reach judges port 25
+	Hosts []string // to dial for a check of port 25
+	Reach *Reach   // results of the node's own sessions; nil: none
 	Lists *Lists   // nil: no block list is asked
 	// Offset is the ledger's clock minus ours; false: not known. nil: not checked.
 	Offset func() (time.Duration, bool)
-	// Resting is how receivers take the sources. nil: not known.
+	// Resting returns which sources are suspended. nil: unknown.
 	Resting func() []Resting
-	// Jitter gives a number below n at random, so that nodes do not ask together.
+	// Jitter returns a random number below n, so that nodes do not ask together.
 	Jitter func(n int64) int64
 	Log    *slog.Logger
-	// Changed is told each new report, by one goroutine.
+	// Changed gets each new report, from one goroutine.
 	Changed func(Report)
 }
 
-// Validate says what is missing; its error wraps ErrOptions.
+// Validate returns an error that wraps ErrOptions and names what is missing.
 func (o Options) Validate() error {
 	switch {
 	case o.Resolver == nil || o.Sources == nil:
@@ -274,5 +271,5 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// ErrOptions says that the options are not usable; the text says what is missing.
+// ErrOptions means that the options are not usable; the text names what is missing.
 var ErrOptions = errors.New("not usable as identity options")

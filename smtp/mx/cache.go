@@ -10,12 +10,11 @@ import (
 	"rollcall/ledger/quota"
 )
 
-// cache remembers answers by name until they expire, the most recently used ones, and
-// lets only one goroutine at a time find out about a name; the others wait for
-// its answer. Safe for concurrent use.
+// cache is an LRU of lookup results, by name, until they expire. Only one lookup of a name runs at a time; other
+// callers wait for its result. Safe for concurrent use.
 type cache[V any] struct {
 	base  context.Context      // ends all flights
-	turns *quota.Turns[string] // of the tenants, for flights; nil: these are not bounded
+	turns *quota.Turns[string] // the tenants' turns for lookups; nil: not bounded
 
 	mu      sync.Mutex // guards all below
 	closed  bool
@@ -30,15 +29,15 @@ type remembered[V any] struct {
 	expires time.Time
 }
 
-// flight is one finding-out that is under way.
+// flight is a lookup under way.
 type flight[V any] struct {
-	waiting int // guarded by memo.mu; at 0 the flight is cancelled
+	waiting int // guarded by cache.mu; at 0 the flight is cancelled
 	ctx     context.Context
 	cancel  context.CancelFunc
 	queued  context.Context // until it begins
 	begin   context.CancelFunc
-	begun   bool            // guarded by memo.mu
-	tenants map[string]bool // guarded by memo.mu; whose turn it waits for
+	begun   bool            // guarded by cache.mu
+	tenants map[string]bool // guarded by cache.mu; in whose turns it waits
 	done    chan struct{}   // closed when value and err are set
 	value   V
 	err     error
@@ -52,27 +51,26 @@ func newCache[V any](base context.Context, max int) *cache[V] {
 	return &cache[V]{base: base, entries: entries, flights: make(map[string]*flight[V])}
 }
 
-// finder finds out about a name. What it gives is remembered until expires, its
-// error too.
+// finder looks up a name. The cache keeps its value or error until expires.
 type finder[V any] func(ctx context.Context, name string) (value V, expires time.Time, err error)
 
 // tenantKey is the key of a tenant in a context.
 type tenantKey struct{}
 
-// For names the tenant of a lookup: tenants share the lookups that may be under way at once (Options.AtOnce). A
-// lookup without a tenant takes turns as one tenant of its own.
+// For sets the tenant of a lookup: tenants share the lookups that may run at once (Options.AtOnce). Lookups without
+// a tenant count as those of one more tenant.
 func For(ctx context.Context, tenant string) context.Context {
 	return context.WithValue(ctx, tenantKey{}, tenant)
 }
 
-// tenantOf is in whose turn something is looked up.
+// tenantOf returns the tenant of a lookup.
 func tenantOf(ctx context.Context) string {
 	tenant, _ := ctx.Value(tenantKey{}).(string)
 	return tenant
 }
 
-// get returns what is remembered of a name, or finds out. It waits as long as ctx
-// lets it; finding out goes on as long as anybody waits.
+// get returns the cached result for a name, or looks it up. It waits until ctx ends; the lookup goes on as long as
+// anybody waits.
 func (m *cache[V]) get(ctx context.Context, name string, find finder[V]) (V, error) {
 	m.mu.Lock()
 	if r, found := m.recall(name, time.Now()); found {
@@ -92,7 +90,7 @@ func (m *cache[V]) get(ctx context.Context, name string, find finder[V]) (V, err
 	}
 }
 
-// close ends all flights, waits for them and forgets everything. get gives ErrClosed from here on.
+// close ends all flights, waits for them and empties the cache. Then get returns ErrClosed.
 func (m *cache[V]) close() {
 	m.mu.Lock()
 	m.closed = true
@@ -113,8 +111,8 @@ func (m *cache[V]) recall(name string, now time.Time) (remembered[V], bool) {
 	return r, found
 }
 
-// join returns the flight for a name, starting it if there is none. One that waits for another
-// tenant's turn begins in this one's, if that is sooner. Under mu.
+// join returns the flight for a name, and starts it if there is none. A waiting flight also waits in this tenant's
+// turn, and begins at the earlier one. Under mu.
 func (m *cache[V]) join(name, tenant string, find finder[V]) *flight[V] {
 	if f, found := m.flights[name]; found {
 		f.waiting++
@@ -137,7 +135,7 @@ func (m *cache[V]) join(name, tenant string, find finder[V]) *flight[V] {
 	return f
 }
 
-// fly finds out when it is the turn of a tenant, unless that was done in another one's.
+// fly runs the lookup in a tenant's turn, unless another tenant's turn came first.
 func (m *cache[V]) fly(name, tenant string, f *flight[V], find finder[V]) {
 	if m.turns != nil {
 		leave, err := m.turns.Enter(f.queued, tenant)
@@ -157,7 +155,7 @@ func (m *cache[V]) fly(name, tenant string, f *flight[V], find finder[V]) {
 	m.land(name, f, remembered[V]{value: value, err: err, expires: expires})
 }
 
-// takeOff reports whether a flight begins now and not before.
+// takeOff reports whether the flight begins now, for the first time.
 func (m *cache[V]) takeOff(f *flight[V]) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -169,14 +167,14 @@ func (m *cache[V]) takeOff(f *flight[V]) bool {
 	return true
 }
 
-// ground ends a flight that will not begin any more: nobody waits, or the memo is closed.
+// ground ends a flight that will not begin: nobody waits, or the cache is closed.
 func (m *cache[V]) ground(name string, f *flight[V]) {
 	if m.takeOff(f) {
 		m.land(name, f, remembered[V]{err: ErrClosed})
 	}
 }
 
-// land ends a flight; what nobody waited for is an accident, not an answer.
+// land ends a flight. If nobody waited, its result comes from the cancellation and is not cached.
 func (m *cache[V]) land(name string, f *flight[V], r remembered[V]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,17 +13,15 @@ import (
 )
 
 const (
-	// questionsMax bounds the questions that are out at once; more wait their
-	// turn. 50 at once are the fastest measured here, and most of a second's worth
-	// of slow domains fits in 512.
+	// questionsMax bounds the questions under way; more wait. 50 at once are the fastest measured here, and 512 has
+	// room for most of a second's worth of slow domains.
 	questionsMax = 512
 
-	// rounds is how often the list of servers is gone through for one question: a
-	// second time for packets that were lost.
+	// rounds is how often one question goes through the list of servers; the second time is for lost packets.
 	rounds = 2
 
-	// ednsBytes is the size of UDP answer that we take: what passes every network
-	// in one piece (DNS flag day 2020; RFC 9715 §3 names the like).
+	// ednsBytes is the largest UDP answer we ask for: it fits into one packet on every network (DNS flag day 2020;
+	// similar in RFC 9715 §3).
 	ednsBytes = 1232
 )
 
@@ -31,8 +29,8 @@ const (
 type client struct {
 	servers   []*server
 	timeout   time.Duration
-	first     atomic.Uint32 // index of the server to begin with
-	questions chan struct{} // one in it for each question that is out
+	first     atomic.Uint32 // index of the server to ask first
+	questions chan struct{} // holds one element for each question under way
 
 	queries, repeated, overTCP, strays, failures atomic.Uint64
 }
@@ -54,7 +52,7 @@ func (c *client) ask(ctx context.Context, name string, qtype uint16) (*dns.Msg, 
 		return nil, failure(TimedOut, name, qtype, context.Cause(ctx))
 	}
 	first := int(c.first.Load())
-	answered := make([]bool, len(c.servers)) // with a refusal: no use in asking again
+	answered := make([]bool, len(c.servers)) // with a refusal: asking again is useless
 	var failed *Error
 	for range rounds {
 		for i := range c.servers {
@@ -65,8 +63,8 @@ func (c *client) ask(ctx context.Context, name string, qtype uint16) (*dns.Msg, 
 			m, err := c.askServer(ctx, c.servers[at], name, qtype)
 			if err == nil {
 				if i > 0 && failed.Kind != ServFail && failed.Kind != Refused {
-					// The server before was away. If it was only this name's own servers
-					// that are slow, the next name moves it back.
+					// The server before did not answer. If only this name's own servers are slow, the next name
+					// moves it back.
 					c.first.CompareAndSwap(uint32(first), uint32(at))
 				}
 				return m, nil
@@ -82,7 +80,7 @@ func (c *client) ask(ctx context.Context, name string, qtype uint16) (*dns.Msg, 
 	return nil, failed
 }
 
-// worse keeps the failure that says more: an answer says more than silence.
+// worse returns the failure that tells more: an answer tells more than silence.
 func worse(a, b *Error) *Error {
 	if a == nil || (a.Kind == TimedOut || a.Kind == Unreachable) {
 		return b
@@ -90,12 +88,12 @@ func worse(a, b *Error) *Error {
 	return a
 }
 
-// askServer puts one question to one server, over UDP and, if need be, over TCP.
+// askServer asks one server over UDP and, if needed, over TCP.
 func (c *client) askServer(ctx context.Context, s *server, name string, qtype uint16) (*dns.Msg, *Error) {
 	q := newQuestion(name, qtype)
 	m, err := c.exchangeUDP(ctx, s, q)
 	if err == nil && m.Rcode == dns.RcodeFormatError && m.IsEdns0() == nil {
-		// RFC 6891 §6.2.2: a server that does not know EDNS says "format error".
+		// RFC 6891 §6.2.2: a server without EDNS replies "format error".
 		q.Extra = nil
 		m, err = c.exchangeUDP(ctx, s, q)
 	}
@@ -111,7 +109,7 @@ func (c *client) askServer(ctx context.Context, s *server, name string, qtype ui
 	return m, nil
 }
 
-// judge says what is wrong with a reply that fits its question; 0 if it is an answer.
+// judge returns the fault of a reply that fits its question; 0 if it is an answer.
 func judge(m *dns.Msg) Kind {
 	switch m.Rcode {
 	case dns.RcodeSuccess:
@@ -130,8 +128,8 @@ func judge(m *dns.Msg) Kind {
 	}
 }
 
-// isReferral reports whether a server that does not recurse sent us on to others
-// (RFC 1034 §4.3.1). It looks like "no such records" and must not be taken for it.
+// isReferral reports whether a server that does not recurse returned a referral (RFC 1034 §4.3.1). A referral looks
+// like "no such records" and must not count as that.
 func isReferral(m *dns.Msg) bool {
 	if len(m.Answer) > 0 || m.Authoritative {
 		return false
@@ -159,7 +157,7 @@ func failure(kind Kind, name string, qtype uint16, err error) *Error {
 	return &Error{Kind: kind, Name: plain(name), Type: dns.TypeToString[qtype], Err: err}
 }
 
-// kindOf sorts the errors of an exchange.
+// kindOf returns the kind of an exchange's error.
 func kindOf(err error) Kind {
 	var network net.Error
 	switch {
@@ -173,8 +171,7 @@ func kindOf(err error) Kind {
 	}
 }
 
-// check asks every server at once for the root's name servers, and is content
-// with the first reply of any kind.
+// check asks every server at once for the root's name servers, and accepts the first reply of any kind.
 func (c *client) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -211,8 +208,7 @@ func (c *client) close() error {
 	return errors.Join(errs...)
 }
 
-// The longest chains of CNAMEs that are followed. Chains are against the rules
-// for MX hosts (RFC 2181 §10.3) but seen in the wild; mox bounds both so.
+// Bounds of CNAME chains. Chains are forbidden for MX hosts (RFC 2181 §10.3) but exist; mox has the same bounds.
 const (
 	domainChainMax = 16
 	hostChainMax   = 10
@@ -221,15 +217,15 @@ const (
 // errChain is the cause of a Loop.
 var errChain = errors.New("cname chain")
 
-// answer is what one reply of a server says about a name.
+// answer is the content of one reply about a name.
 type answer struct {
-	exists bool       // false: the name does not exist (RFC 2308 §2.1)
-	name   string     // where the chain of CNAMEs ended
+	exists bool       // false: NXDOMAIN (RFC 2308 §2.1)
+	name   string     // end of the chain of CNAMEs
 	hops   int        // its length
-	again  bool       // the chain leads out of the reply: ask for name
-	mx     []mxRecord // as they came; at most mxMax
+	again  bool       // the chain leads out of the reply: ask for name next
+	mx     []mxRecord // in the reply's order; at most mxMax
 	addrs  []netip.Addr
-	ttl    uint32 // the lowest TTL of what was used, in seconds
+	ttl    uint32 // the lowest TTL of the used records, in seconds
 	ttlSet bool
 }
 
@@ -245,9 +241,8 @@ func (a *answer) believe(ttl uint32) {
 	}
 }
 
-// readAnswer finds in a reply what it says about a name (canonical) and a type,
-// following CNAMEs as far as the reply does and at most chainMax of them. The
-// only error is errChain. It is total: any records, some answer.
+// readAnswer reads what a reply says about a name (canonical) and a type. It follows CNAMEs within the reply, at
+// most chainMax of them. The only error is errChain; any other input gives some answer.
 func readAnswer(m *dns.Msg, name string, qtype uint16, chainMax int) (answer, error) {
 	a := answer{exists: m.Rcode != dns.RcodeNameError, name: name}
 	for !a.collect(m.Answer, qtype) {
@@ -262,23 +257,23 @@ func readAnswer(m *dns.Msg, name string, qtype uint16, chainMax int) (answer, er
 		a.believe(ttl)
 	}
 	if len(a.mx) > 0 || len(a.addrs) > 0 {
-		// RFC 2308 §2.1: with records there is no denial, whatever the code says.
+		// RFC 2308 §2.1: a reply with records is no denial, whatever its code.
 		a.exists = true
 		return a, nil
 	}
 	for _, rr := range m.Ns {
 		if soa, ok := rr.(*dns.SOA); ok {
-			// RFC 2308 §5: a denial lasts as long as the SOA and its minimum say.
+			// RFC 2308 §5: the SOA and its minimum bound a denial's TTL.
 			a.believe(min(soa.Hdr.Ttl, soa.Minttl))
 			return a, nil
 		}
 	}
-	// A chain that ends in nothing, with no SOA to deny its end, was not followed.
+	// If no SOA denies the end of a chain, the server did not follow the chain.
 	a.again = a.exists && a.hops > 0
 	return a, nil
 }
 
-// collect takes the records of a type at a.name; false if there are none.
+// collect reads the records of a type at a.name, and reports whether there are any.
 func (a *answer) collect(records []dns.RR, qtype uint16) bool {
 	found := false
 	for _, rr := range records {
@@ -319,5 +314,5 @@ func alias(records []dns.RR, name string) (target string, ttl uint32, found bool
 	return "", 0, false
 }
 
-// plain takes the final dot off a canonical name.
+// plain returns a canonical name without the final dot.
 func plain(canonical string) string { return strings.TrimSuffix(canonical, ".") }

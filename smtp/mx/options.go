@@ -10,7 +10,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// systemServers is where the system says which servers to ask (resolv.conf(5)).
+// systemServers is the system's list of DNS servers (resolv.conf(5)).
 const systemServers = "/etc/resolv.conf"
 
 // The ranges of Options.
@@ -18,70 +18,61 @@ const (
 	// TimeoutMax is the longest wait for one server: the time for a whole name.
 	TimeoutMax = nameBudget
 
-	// TTLMaxMax is the longest that an answer may be believed. A day: longer and
-	// a domain that moves its mail is asked at the old place for too long.
+	// TTLMaxMax is the longest time to keep an answer. After a longer time, a domain that moved its mail would be
+	// asked at the old place.
 	TTLMaxMax = 24 * time.Hour
 
 	// CacheMaxMax bounds the cache at about 600 MB.
 	CacheMaxMax = 1_000_000
 
-	// serversMax bounds the servers. resolv.conf(5) takes three; more only make
-	// a failing lookup longer.
+	// serversMax bounds the servers. resolv.conf(5) has at most three; more only make a failing lookup longer.
 	serversMax = 16
 )
 
-// Options say whom to ask and how long to believe it. All have to be set but
-// Witness, Only, AtOnce and Weight.
+// Options configure a Resolver. All are required except Witness, Only, AtOnce and Weight.
 type Options struct {
-	// Servers are the recursive servers as host:port, asked in this order until
-	// one answers. Empty: those of the system's resolv.conf, read once. At most 16.
-	// Servers that do not recurse answer nothing here.
+	// Servers are the recursive servers as host:port, asked in this order until one answers. Empty: those of the
+	// system's resolv.conf, read once. At most 16. Servers that do not recurse are useless here.
 	Servers []string
 
-	// Timeout is how long one server may take for one answer; meanwhile the
-	// question is sent again twice. Up to TimeoutMax. Too low and slow domains fail;
-	// too high and a server that is away is noticed late.
+	// Timeout bounds one server's answer; within it the question is sent again twice. At most TimeoutMax. If it is
+	// too low, slow domains fail; if it is too high, a dead server is noticed late.
 	Timeout time.Duration
 
-	// IPv6 says that receivers can be dialled over IPv6, so AAAA is asked for
-	// every host. Without it AAAA is asked only for hosts that have no IPv4
-	// address, so that they are not taken for no hosts at all.
+	// IPv6 says that receivers can be dialled over IPv6, so every host's AAAA is asked for. Otherwise AAAA is asked
+	// for only if a host has no IPv4 address, to distinguish it from a host without any address.
 	IPv6 bool
 
 	// Allow reports whether an address may be dialled: not special-use, not ours.
 	// Called from many goroutines at once.
 	Allow func(netip.Addr) bool
 
-	// Witness is a name that surely has name servers, such as "com". While the
-	// servers deny it they know nothing of the Internet (a captive portal, a closed
-	// network), and what else they deny is an error, not a missing domain. Empty:
-	// denials are always believed, as fits the servers of a lab.
+	// Witness is a name that certainly exists, such as "com". Servers that deny it do not know the Internet (a
+	// captive portal, a closed network), so their other denials are errors, not missing domains. Empty: denials are
+	// always accepted, as the servers of a lab need.
 	Witness string
 
-	// Only is the top-level domain that the servers know: those of a lab. The route of any other name is none, with
-	// smtp.NotSimulated. Empty: they know all.
+	// Only is the top-level domain that a lab's servers know. Any other domain gets no route, with
+	// smtp.NotSimulated. Empty: no restriction.
 	Only string
 
-	// TTLMin and TTLMax bound how long an answer is believed, whatever its TTL
-	// says. TTLMin from 1 s, TTLMax up to TTLMaxMax. A low TTLMin asks more often; a
-	// high TTLMax sends mail's questions to where the mail was.
+	// TTLMin and TTLMax bound how long an answer is kept, whatever its TTL. TTLMin is at least 1 s, TTLMax at most
+	// TTLMaxMax. A low TTLMin asks more often; with a high TTLMax, probes go to outdated hosts for longer.
 	TTLMin, TTLMax time.Duration
 
-	// CacheMax is the most domains kept, and the most hosts, from 1 to
-	// CacheMaxMax; the ones not used for longest go first. A domain with a
-	// host of its own takes 0.6 KB (measured).
+	// CacheMax bounds the cached domains, and also the cached hosts, from 1 to CacheMaxMax; the least recently used
+	// go first. A domain with a host of its own takes 0.6 KB (measured).
 	CacheMax int
 
-	// AtOnce is how many domains are looked up at a time, of all tenants (For): one alone
-	// may have a half of them, and one who comes new finds room at once. A lookup that
-	// waits for its turn uses up none of its time. 0: not bounded.
+	// AtOnce bounds the domains being looked up, of all tenants (For). One tenant may use only half, so that a new
+	// one finds room at once. Waiting for a turn does not count as time of the lookup. 0: not bounded.
 	AtOnce int
 
-	// Weight is what a tenant counts, at least 1; nil: all count the same.
+	// Weight returns a tenant's weight, at least 1; nil: all weights are equal.
 	Weight func(tenant string) int
 }
 
-// Validate says what is missing or out of range. The error wraps ErrOptions.
+// Validate returns an error that wraps ErrOptions and names what is missing or out of range.
 func (o Options) Validate() error {
 	if len(o.Servers) > serversMax {
 		return fmt.Errorf("%w: %d servers, at most %d", ErrOptions, len(o.Servers), serversMax)
@@ -123,25 +114,25 @@ func readServers(path string) ([]string, error) {
 }
 
 var (
-	// ErrOptions says that an option is missing or out of range; the text names it.
+	// ErrOptions means that an option is missing or out of range; the text names it.
 	ErrOptions = errors.New("not usable as mx options")
 
-	// ErrClosed says that the Resolver has been closed.
+	// ErrClosed means that the Resolver has been closed.
 	ErrClosed = errors.New("mx resolver is closed")
 )
 
-// Kind says why DNS gave no answer.
+// Kind is why DNS gave no answer.
 type Kind uint8
 
-// The kinds of failure. All are worth asking again, none says anything about an address.
+// The kinds of failure. After all of them asking again may help; none says anything about an address.
 const (
-	ServFail    Kind = iota + 1 // the servers failed to find out, DNSSEC included (RFC 1035 §4.1.1)
-	Refused                     // the servers do not answer this question for us
-	TimedOut                    // no answer within the time for it
+	ServFail    Kind = iota + 1 // the servers could not resolve it, DNSSEC included (RFC 1035 §4.1.1)
+	Refused                     // the servers refuse our questions
+	TimedOut                    // no answer in time
 	Unreachable                 // no server could be reached at all
-	Loop                        // a chain of CNAMEs without an end, or too long
-	Malformed                   // an answer, or a question, that is no DNS
-	Walled                      // a denial by servers that deny Options.Witness too
+	Loop                        // a chain of CNAMEs that is endless or too long
+	Malformed                   // an answer or a question that is not valid DNS
+	Walled                      // denied by servers that also deny Options.Witness
 )
 
 var kindTexts = [...]string{
@@ -162,15 +153,15 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// Error is the failure of a lookup. The zero outcome of an address: ask again later.
+// Error is the failure of a lookup: ask again later.
 type Error struct {
 	Kind Kind
-	Name string // what was asked for, lower case, no final dot
+	Name string // the name asked for, lower case, no final dot
 	Type string // "MX", "A" or "AAAA"; empty when nothing was asked
-	Err  error  // the cause, if there is one below DNS
+	Err  error  // the cause outside DNS, if any
 }
 
-// Error says what was tried on what, and why it failed.
+// Error names the question and why it failed.
 func (e *Error) Error() string {
 	text := "dns: "
 	if e.Type != "" {

@@ -21,8 +21,7 @@ import (
 	"rollcall/smtp"
 )
 
-// How much of an answer is used. Real domains have less; hostile ones have more
-// to make us dial.
+// How much of an answer is used. Real domains have less; hostile ones have more, to make us dial.
 const (
 	mxMax         = 100 // MX records read; one answer of 64 KB could have thousands
 	hostsMax      = 5   // hosts in a route, as Postfix tries
@@ -37,15 +36,14 @@ const nameMax = 253
 type hostAnswer struct {
 	addrs   []netip.Addr // that may be dialled; at most hostAddrsMax, IPv4 first
 	expires time.Time
-	err     error // no addresses, and it is not certain that there are none
+	err     error // no addresses, but there may be some
 }
 
-// pickHosts returns the hosts of the MX records of a domain, best first, by preference and name: those
-// that can be a host at all. null says that the domain takes no mail.
+// pickHosts returns the hosts of a domain's MX records that can be hosts at all, best first, by preference and name.
+// null says that the domain takes no mail.
 //
-// A record that is an IP address or no host name is skipped (RFC 5321 §5.1: the
-// data is a domain name), and so is a null MX beside others, which RFC 7505 §3
-// does not allow.
+// It skips records with an IP address or an invalid host name (RFC 5321 §5.1: the data is a domain name), and a null
+// MX beside others, which RFC 7505 §3 forbids.
 func pickHosts(records []mxRecord) (hosts []mxRecord, null bool) {
 	nulls := 0
 	for _, r := range records {
@@ -74,16 +72,14 @@ func pickHosts(records []mxRecord) (hosts []mxRecord, null bool) {
 	return hosts, false
 }
 
-// isHostName reports whether mail could be sent to a host of this name: a name, no
-// IP address.
+// isHostName reports whether a name can be that of a mail host. An IP address can not.
 func isHostName(name string) bool {
 	_, err := netip.ParseAddr(name)
 	return err != nil && len(name) <= nameMax && hasHostLetters(name)
 }
 
-// hasHostLetters reports whether a name is of letters, digits, hyphens, dots and
-// (seen in the wild) underscores, and not empty. What is not never gets into a
-// route, a log or a question.
+// hasHostLetters reports whether a name is not empty and has only letters, digits, hyphens, dots and underscores
+// (they exist). Other names never get into a route, a log or a question.
 func hasHostLetters(name string) bool {
 	for _, c := range []byte(name) {
 		ok := c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '.' || c == '-' || c == '_'
@@ -94,15 +90,12 @@ func hasHostLetters(name string) bool {
 	return name != ""
 }
 
-// planRoute makes the route of a domain from its hosts and what is known of
-// them, one answer for each; seed orders hosts of the same preference.
+// planRoute makes a domain's route from its hosts and an answer for each; seed orders hosts of equal preference.
 //
-// RFC 5321 §5.1 asks to spread the load over hosts of one preference. The seed
-// does that between resolvers; inside one the order stays, so that sessions are
-// used again for the next domain.
+// RFC 5321 §5.1 asks to spread the load over hosts of equal preference. The seed spreads it between resolvers;
+// inside one resolver the order stays, so that sessions can be reused for the next domain.
 //
-// The error is that of the first host that could not be asked, if none can be
-// used: nothing is certain then.
+// If no host can be used, the error is that of the first host with a failed lookup, because then nothing is certain.
 func planRoute(domain string, hosts []mxRecord, answers []hostAnswer, seed maphash.Seed) (Route, error) {
 	route := Route{Domain: domain}
 	var failed error
@@ -126,7 +119,7 @@ func planRoute(domain string, hosts []mxRecord, answers []hostAnswer, seed mapha
 		route.NoMail = smtp.NoMailService
 		return route, nil
 	}
-	// The key must not depend on the seed: all nodes have to find the same one.
+	// The key must not depend on the seed: all nodes need the same key.
 	route.Receiver = receiverKey(route.Hosts[0].Name)
 	slices.SortStableFunc(route.Hosts, func(a, b Host) int {
 		return cmp.Or(cmp.Compare(a.Preference, b.Preference),
@@ -134,12 +127,12 @@ func planRoute(domain string, hosts []mxRecord, answers []hostAnswer, seed mapha
 	})
 	route.Hosts = boundAddrs(route.Hosts)
 	if failed != nil {
-		route.Expires = time.Time{} // believed for as short as possible: a better host may be back
+		route.Expires = time.Time{} // kept as short as possible: a better host may come back
 	}
 	return route, nil
 }
 
-// boundAddrs keeps at most routeAddrsMax addresses, in the order to try.
+// boundAddrs keeps at most routeAddrsMax addresses, in order.
 func boundAddrs(hosts []Host) []Host {
 	left := routeAddrsMax
 	for i := range hosts {
@@ -162,54 +155,50 @@ func receiverKey(host string) string {
 	return key
 }
 
-// Host is one mail host of a domain with the addresses it may be reached at.
+// Host is one mail host of a domain, with its addresses.
 type Host struct {
 	Name       string       // lower case, no final dot
 	Preference uint16       // RFC 5321 §5.1: lower first
 	Addrs      []netip.Addr // in the order to try; at most 4
 }
 
-// Route is where mail for a domain goes, or the plain answer that it goes nowhere.
+// Route is where mail for a domain goes, or that the domain takes no mail.
 type Route struct {
 	Domain string // lower-case A-label
 
-	// Hosts are in the order to try; at most 5. Empty exactly when NoMail is set.
+	// Hosts are in the order to try; at most 5. Empty only with NoMail.
 	Hosts []Host
 
-	// NoMail is set when DNS says for certain that no mail can be delivered:
-	// smtp.DomainNotFound or smtp.NoMailService. Both mean invalid.
+	// NoMail is set when DNS says for certain that mail cannot be delivered: smtp.DomainNotFound or
+	// smtp.NoMailService. Both give invalid.
 	NoMail smtp.Reason
 
-	// Receiver is the key of the receiver actor: the registrable domain of the
-	// best host, lower case. Empty when NoMail is set.
+	// Receiver is the key of the receiver: the best host's registrable domain, lower case. Empty with NoMail.
 	Receiver string
 
 	Expires time.Time // from the TTLs, within the resolver's bounds
 }
 
 const (
-	// socketUses and socketAge retire a UDP socket. Its port is half of what a
-	// forger of answers has to guess (RFC 5452 §9.2), so it must not stay for ever;
-	// a new one costs two thirds of a query's time, so not each time either.
+	// socketUses and socketAge bound the use of a UDP socket. A forger has to guess its port (RFC 5452 §9.2), so it
+	// must change; a new socket costs two thirds of a query's time, so not every time.
 	socketUses = 256
 	socketAge  = 10 * time.Second
 
-	// socketsIdle is how many unused sockets of a server are kept: at 50 at once
-	// the rate is the highest, more of them only spend descriptors.
+	// socketsIdle bounds a server's unused sockets: the query rate is highest with 50 at once, and more only cost
+	// descriptors.
 	socketsIdle = 64
 
-	// straysMax is how many packets that do not answer the question one exchange
-	// reads. More is a forger at work (RFC 5452 §9.2), who cannot reach TCP.
+	// straysMax bounds the packets in one exchange that do not answer the question. More come from a forger (RFC
+	// 5452 §9.2), who cannot reach TCP.
 	straysMax = 8
 
-	// udpBytes is the largest UDP answer read: more than was asked for with
-	// EDNS, for servers that do not keep to it.
+	// udpBytes is the largest UDP answer read. It is above the EDNS size because some servers exceed that.
 	udpBytes = 4096
 )
 
-// sendShares are the parts of a server's time after which a question without an
-// answer is sent again, the last the end of it: after 0.5 and 1.7 s of 5. Hundreds
-// of questions at once overflow a server's socket, and waiting for long then
+// sendShares divide a server's time: after each part the question is sent again, and after the last it fails. With 5
+// s that is after 0.5 and 1.7 s. Hundreds of questions at once overflow a server's socket, and waiting long then
 // costs more than asking a slow server twice.
 var sendShares = [...]time.Duration{10, 3, 1}
 
@@ -227,8 +216,7 @@ type server struct {
 	closed bool
 }
 
-// socket is a connected UDP socket, used by one exchange at a time. Connected:
-// the kernel drops what comes from anybody else.
+// socket is a connected UDP socket, used by one exchange at a time. The kernel drops packets from other peers.
 type socket struct {
 	conn net.Conn
 	born time.Time
@@ -258,12 +246,12 @@ func (s *server) pop() *socket {
 		if k.uses < socketUses && time.Since(k.born) < socketAge {
 			return k
 		}
-		_ = k.conn.Close() // nothing was lost with it
+		_ = k.conn.Close() // no data is lost
 	}
 	return nil
 }
 
-// give keeps a socket for the next question, if it is fit for one.
+// give keeps a socket for the next question if fit is set.
 func (s *server) give(k *socket, fit bool) {
 	k.uses++
 	s.mu.Lock()
@@ -272,7 +260,7 @@ func (s *server) give(k *socket, fit bool) {
 		s.idle = append(s.idle, k)
 		return
 	}
-	_ = k.conn.Close() // nothing was lost with it
+	_ = k.conn.Close() // no data is lost
 }
 
 func (s *server) close() error {
@@ -287,8 +275,7 @@ func (s *server) close() error {
 	return errors.Join(errs...)
 }
 
-// exchangeUDP sends a question and waits for its answer, sending it again on
-// the way. errAskTCP: an answer is there but has to be had over TCP.
+// exchangeUDP sends a question, repeats it, and returns the answer. errAskTCP: the answer must be fetched over TCP.
 func (c *client) exchangeUDP(ctx context.Context, s *server, q *dns.Msg) (*dns.Msg, error) {
 	k, err := s.take(ctx)
 	if err != nil {
@@ -296,7 +283,7 @@ func (c *client) exchangeUDP(ctx context.Context, s *server, q *dns.Msg) (*dns.M
 	}
 	stop := context.AfterFunc(ctx, func() { _ = k.conn.SetDeadline(time.Unix(1, 0)) })
 	m, fit, err := c.converse(ctx, k, q)
-	// When stop came too late the deadline may still be set by the other goroutine.
+	// If stop came too late, the other goroutine may still set the deadline.
 	s.give(k, stop() && fit)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -304,8 +291,8 @@ func (c *client) exchangeUDP(ctx context.Context, s *server, q *dns.Msg) (*dns.M
 	return m, err
 }
 
-// converse does the talking of exchangeUDP; fit says whether the socket may be
-// used again: only after exactly one question and one answer.
+// converse sends and receives for exchangeUDP; fit reports whether the socket may be reused: only after exactly one
+// question and one answer.
 func (c *client) converse(ctx context.Context, k *socket, q *dns.Msg) (m *dns.Msg, fit bool, err error) {
 	packet, err := q.PackBuffer(k.out)
 	if err != nil {
@@ -347,8 +334,8 @@ func (c *client) converse(ctx context.Context, k *socket, q *dns.Msg) (m *dns.Ms
 	return nil, false, os.ErrDeadlineExceeded
 }
 
-// readReply reports whether a packet answers the question. A packet that has the
-// right number but cannot be read, or is too long for UDP, gives errAskTCP.
+// readReply reports whether a packet answers the question. A packet with the right number that is unreadable or too
+// long for UDP gives errAskTCP.
 func readReply(packet []byte, q *dns.Msg) (m *dns.Msg, answers bool, err error) {
 	if len(packet) < 12 || binary.BigEndian.Uint16(packet) != q.Id {
 		return nil, false, nil
@@ -360,8 +347,8 @@ func readReply(packet []byte, q *dns.Msg) (m *dns.Msg, answers bool, err error) 
 	return m, fits(m, q), nil
 }
 
-// fits reports whether a reply repeats the question (RFC 5452 §9.1). A server that
-// could not read the question may leave it out.
+// fits reports whether a reply repeats the question (RFC 5452 §9.1). A server that could not read the question may
+// omit it.
 func fits(m, q *dns.Msg) bool {
 	if !m.Response || m.Opcode != dns.OpcodeQuery || m.Id != q.Id {
 		return false
@@ -374,7 +361,7 @@ func fits(m, q *dns.Msg) bool {
 		dns.CanonicalName(got.Name) == want.Name
 }
 
-// exchangeTCP asks over a TCP connection of its own: it is rare.
+// exchangeTCP asks over a new TCP connection, because that is rare.
 func (c *client) exchangeTCP(ctx context.Context, s *server, q *dns.Msg) (*dns.Msg, error) {
 	c.queries.Add(1)
 	c.overTCP.Add(1)

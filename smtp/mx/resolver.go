@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	// nameBudget bounds the time for one name, all servers, chains and retries
-	// together: two rounds over two servers at 5 s each.
+	// nameBudget bounds the time for one name with all servers, chains and retries: two rounds over two servers at 5
+	// s each.
 	nameBudget = 20 * time.Second
 
-	// failureTTL is how long a failure is remembered: the shortest that
-	// RFC 9520 §3.2 allows, so that a retry after a second asks again.
+	// failureTTL is how long a failure is cached: the minimum of RFC 9520 §3.2, so that a retry after a second asks
+	// again.
 	failureTTL = time.Second
 
-	// vouchTTL is how long the servers are trusted after they knew the witness.
-	// Guess: a laptop that moves to a captive network is noticed within it.
+	// vouchTTL is how long the servers are trusted after they knew the witness. Guess: short enough to notice a
+	// laptop that moves to a captive network.
 	vouchTTL = 30 * time.Second
 )
 
-// asker asks the servers one question about a canonical name. Its error is an
-// *Error; the reply has the code NOERROR or NXDOMAIN and fits the question.
+// asker asks the servers one question about a canonical name. The error is an *Error; a reply has the code NOERROR
+// or NXDOMAIN and fits the question.
 type asker interface {
 	ask(ctx context.Context, name string, qtype uint16) (*dns.Msg, error)
 	check(ctx context.Context) error
@@ -44,25 +44,24 @@ type asker interface {
 type Resolver struct {
 	options Options
 	dns     asker
-	seed    maphash.Seed // orders hosts of one preference
+	seed    maphash.Seed // orders hosts of equal preference
 	cancel  context.CancelFunc
 
 	routes *cache[Route]
 	hosts  *cache[hostAnswer]
-	open   *cache[struct{}] // that the witness exists
+	open   *cache[struct{}] // whether the witness exists
 }
 
-// Stats counts what a Resolver did since it began.
+// Stats are the counts of a Resolver since its start.
 type Stats struct {
 	Queries  uint64 // questions sent, repeated ones and those over TCP included
 	Repeated uint64 // sent again because no answer came
 	OverTCP  uint64 // asked over TCP
-	Strays   uint64 // packets that answer no question of ours
+	Strays   uint64 // packets that answer none of our questions
 	Failures uint64 // questions that no server answered
 }
 
-// New checks the options and makes a Resolver; nothing is asked yet. Errors wrap
-// ErrOptions.
+// New makes a Resolver and asks nothing yet. Errors wrap ErrOptions.
 func New(o Options) (*Resolver, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -91,7 +90,7 @@ func newResolver(o Options, dns asker) *Resolver {
 	return r
 }
 
-// Waiting is how many lookups wait for their turn.
+// Waiting returns how many lookups wait for their turn.
 func (r *Resolver) Waiting() int {
 	if r.routes.turns == nil {
 		return 0
@@ -99,11 +98,11 @@ func (r *Resolver) Waiting() int {
 	return r.routes.turns.Waiting()
 }
 
-// Lookup finds where mail for a domain goes. The domain is an A-label in any
-// case, with or without a final dot. The Route is shared: it must not be changed.
+// Lookup finds where mail for a domain goes. The domain is an A-label in any case, with or without a final dot. The
+// Route is shared and must not be changed.
 //
-// Errors: *Error, worth asking again; ErrClosed; or the cause of ctx's end. A
-// lookup takes at most 20 s, after it had to wait for its turn (For).
+// Errors: *Error, where asking again may help; ErrClosed; or the cause of ctx's end. A lookup takes at most 20 s
+// after its turn has come (For).
 func (r *Resolver) Lookup(ctx context.Context, domain string) (Route, error) {
 	name := dns.CanonicalName(domain)
 	if _, ok := dns.IsDomainName(name); !ok || !hasHostLetters(plain(name)) {
@@ -115,9 +114,8 @@ func (r *Resolver) Lookup(ctx context.Context, domain string) (Route, error) {
 	return r.routes.get(ctx, plain(name), r.findRoute)
 }
 
-// Check asks whether the servers can be worked with: nil when one of them answers
-// and, if there is an Options.Witness, knows it; else an *Error, of the kind
-// Walled when they deny the witness.
+// Check returns nil when one of the servers answers and knows Options.Witness, if set. Otherwise it returns an
+// *Error, with the kind Walled when they deny the witness.
 func (r *Resolver) Check(ctx context.Context) error {
 	if err := r.dns.check(ctx); err != nil {
 		return err
@@ -125,7 +123,7 @@ func (r *Resolver) Check(ctx context.Context) error {
 	return r.vouch(ctx)
 }
 
-// vouch reports whether denials may be believed: not while the witness is denied.
+// vouch returns nil when the servers' denials may be accepted, that is, when they know the witness.
 func (r *Resolver) vouch(ctx context.Context) error {
 	if r.options.Witness == "" {
 		return nil
@@ -147,8 +145,7 @@ func (r *Resolver) vouch(ctx context.Context) error {
 // Stats returns the counts so far.
 func (r *Resolver) Stats() Stats { return r.dns.stats() }
 
-// Close ends all lookups (they give ErrClosed or an *Error) and closes all
-// sockets. It may be called twice.
+// Close ends all lookups (they return ErrClosed or an *Error) and closes all sockets. It may be called twice.
 func (r *Resolver) Close() error {
 	r.cancel()
 	r.routes.close()
@@ -157,8 +154,7 @@ func (r *Resolver) Close() error {
 	return r.dns.close()
 }
 
-// findRoute asks for the route of a domain. That there is none is believed of
-// servers only that can be vouched for.
+// findRoute looks up the route of a domain. It accepts "no route" only from servers that vouch accepts.
 func (r *Resolver) findRoute(ctx context.Context, domain string) (Route, time.Time, error) {
 	route, expires, err := r.readRoute(ctx, domain)
 	if err == nil && route.NoMail != smtp.ReasonNone {
@@ -170,7 +166,7 @@ func (r *Resolver) findRoute(ctx context.Context, domain string) (Route, time.Ti
 	return route, expires, nil
 }
 
-// readRoute makes a route of what the servers say.
+// readRoute makes a route from the servers' answers.
 func (r *Resolver) readRoute(ctx context.Context, domain string) (Route, time.Time, error) {
 	a, err := r.ask(ctx, domain, dns.TypeMX, domainChainMax)
 	if err != nil {
@@ -183,12 +179,12 @@ func (r *Resolver) readRoute(ctx context.Context, domain string) (Route, time.Ti
 	}
 	chainMax := hostChainMax
 	if len(a.mx) == 0 {
-		// RFC 5321 §5.1: without any MX the domain is its own host. One whose MX is answered NXDOMAIN may have
-		// addresses all the same: some servers give that code for a type that they do not have.
+		// RFC 5321 §5.1: without any MX the domain is its own host. If the answer about MX was NXDOMAIN the domain
+		// may still have addresses: some servers give that code for a type that they do not have.
 		hosts, chainMax = []mxRecord{{host: domain}}, domainChainMax
 	}
 	if len(hosts) == 0 {
-		// RFC 5321 §5.1: with MX records, none of them usable, the address is not looked up.
+		// RFC 5321 §5.1: if all MX records are unusable, the domain's own address is not used.
 		return r.noMail(domain, smtp.NoMailService, expires)
 	}
 	route, err := r.firstRoute(ctx, domain, hosts, chainMax)
@@ -207,8 +203,8 @@ func (r *Resolver) readRoute(ctx context.Context, domain string) (Route, time.Ti
 	return route, route.Expires, nil
 }
 
-// firstRoute makes a route of the best hosts that have an address: hostsMax of them are looked at, and the
-// next ones only when none of those has one.
+// firstRoute makes a route of the best hosts with an address. It asks for hostsMax hosts, and for the next ones only
+// if none of those has an address.
 func (r *Resolver) firstRoute(ctx context.Context, domain string, hosts []mxRecord, chainMax int) (route Route, err error) {
 	var soonest time.Time
 	for some := range slices.Chunk(hosts, hostsMax) {
@@ -251,8 +247,8 @@ func (r *Resolver) askHosts(ctx context.Context, hosts []mxRecord, chainMax int)
 	return answers
 }
 
-// findHost asks for the addresses of a host that may be dialled, IPv4 first. An
-// error means that there is none and that one may yet be found.
+// findHost returns the addresses of a host that may be dialled, IPv4 first. An error means that it found none, but
+// there may be some.
 func (r *Resolver) findHost(ctx context.Context, host string, chainMax int) (hostAnswer, time.Time, error) {
 	var v4, v6 []netip.Addr
 	var expires4, expires6 time.Time
@@ -275,7 +271,7 @@ func (r *Resolver) findHost(ctx context.Context, host string, chainMax int) (hos
 		return hostAnswer{}, time.Now().Add(failureTTL), failed
 	}
 	if failed != nil {
-		// One family will do, but not for longer than need be.
+		// One family is enough, but cached only briefly.
 		soon := time.Now().Add(r.options.TTLMin)
 		return hostAnswer{addrs: addrs, expires: soon}, soon, nil
 	}
@@ -291,8 +287,8 @@ func (r *Resolver) findHost(ctx context.Context, host string, chainMax int) (hos
 	return hostAnswer{addrs: addrs, expires: expires}, expires, nil
 }
 
-// askAddrs asks for the addresses of a host in one family, without the ones that
-// may not be dialled and the ones that came twice; at most hostAddrsMax.
+// askAddrs returns a host's addresses in one family, without duplicates and addresses that may not be dialled; at
+// most hostAddrsMax.
 func (r *Resolver) askAddrs(ctx context.Context, host string, qtype uint16, chainMax int) (
 	[]netip.Addr, time.Time, error,
 ) {
@@ -309,9 +305,9 @@ func (r *Resolver) askAddrs(ctx context.Context, host string, qtype uint16, chai
 	return kept, r.expiry(a), nil
 }
 
-// ask finds what DNS says about a name (plain) and a type, along its chain of CNAMEs. It always asks for the
-// name itself: that a name above it is answered NXDOMAIN ends nothing, though RFC 8020 section 2 would have it,
-// because many servers answer so for names that have nothing but names below them.
+// ask finds what DNS says about a name (plain) and a type, along its chain of CNAMEs. It always asks for the name
+// itself: NXDOMAIN for a name above it proves nothing, against RFC 8020 §2, because many servers return it for names
+// that only have names below them.
 func (r *Resolver) ask(ctx context.Context, name string, qtype uint16, chainMax int) (answer, error) {
 	at, hops := dns.CanonicalName(name), 0
 	ttl := answer{}
@@ -335,7 +331,7 @@ func (r *Resolver) ask(ctx context.Context, name string, qtype uint16, chainMax 
 	}
 }
 
-// asError makes an *Error of what a shared lookup came to.
+// asError makes an *Error of a shared lookup's error.
 func asError(err error, name string) error {
 	var known *Error
 	if errors.As(err, &known) || errors.Is(err, ErrClosed) {
@@ -344,7 +340,7 @@ func asError(err error, name string) error {
 	return &Error{Kind: TimedOut, Name: name, Err: fmt.Errorf("addresses: %w", err)}
 }
 
-// expiry is when an answer is believed no longer.
+// expiry returns when an answer expires.
 func (r *Resolver) expiry(a answer) time.Time {
 	ttl := time.Duration(a.ttl) * time.Second
 	return time.Now().Add(min(max(ttl, r.options.TTLMin), r.options.TTLMax))
