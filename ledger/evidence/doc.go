@@ -1,5 +1,5 @@
-// Package evidence finds what the ledger kept of how an outcome came about, and judges it again by other rules.
+// Package evidence reads how outcomes came about from the ledger, and judges them again by other rules.
 //
-// Find tells how the outcome of one address was concluded; Replay says which outcomes of a verification other rules
-// would change. Both read a ledger, ask nobody else and write nothing. Memory holds one settlement at a time.
+// Find returns the case of one address; Replay returns which outcomes of a verification would change under other
+// rules. Both only read the ledger. Memory holds one settlement at a time.
 package evidence

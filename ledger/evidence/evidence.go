@@ -14,7 +14,7 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// Book is what the ledger keeps of how outcomes came about; ledger.Book is one.
+// Book is the evidence in the ledger; ledger.Book is one.
 type Book interface {
 	Evidence(ctx context.Context, id uuid.UUID, after int64, yield func(ledger.StoredSettlement) error) (
 		ledger.Verification, error)
@@ -26,14 +26,14 @@ type Verdict struct {
 	Reason  string `json:"reason"`
 }
 
-// Found is one settled address and what its outcome rests on.
+// Found is one settled address and the case behind its outcome.
 type Found struct {
 	Verification uuid.UUID
-	Status       ledger.Status // of the verification, also beside an error
+	Status       ledger.Status // of the verification, also with an error
 	Settlement   int64
 	SettledAt    time.Time
 	Result       ledger.Result
-	Case         *evidence.Case // nil: none was kept
+	Case         *evidence.Case // nil: none was stored
 }
 
 // ErrNotSettled means that a verification has no settled outcome for an address.
@@ -42,8 +42,7 @@ var ErrNotSettled = errors.New("no outcome of this address is settled")
 // errFound ends a search.
 var errFound = errors.New("found")
 
-// Find looks for one address of a verification: as it is spelled in the
-// file, or another spelling of the same. ErrNotSettled; errors of the ledger.
+// Find looks up one address of a verification, in any spelling. ErrNotSettled; errors of the ledger.
 func Find(ctx context.Context, book Book, id uuid.UUID, address string) (Found, error) {
 	wanted := newSpelling(address)
 	var f Found
@@ -69,7 +68,7 @@ func Find(ctx context.Context, book Book, id uuid.UUID, address string) (Found, 
 	return f, err
 }
 
-// take reads result i of a settlement and the case of it.
+// take reads result i of a settlement and its case.
 func (f *Found) take(k ledger.StoredSettlement, i int) error {
 	f.Settlement, f.SettledAt, f.Result = k.Number, k.At, k.Results.Result(i)
 	if len(k.Evidence) == 0 {
@@ -87,7 +86,7 @@ func (f *Found) take(k ledger.StoredSettlement, i int) error {
 	return nil
 }
 
-// spelling is an address that is looked for.
+// spelling is an address to look for.
 type spelling struct {
 	text   string
 	parsed smtp.Address
@@ -99,12 +98,12 @@ func newSpelling(text string) spelling {
 	return spelling{text: text, parsed: a, whole: err == nil}
 }
 
-// is reports whether an address of a file is the one that is looked for.
+// is reports whether an address of a file is the one to find.
 func (s spelling) is(email []byte) bool {
 	if string(email) == s.text {
 		return true
 	}
-	// The local part is never changed: what cannot fit is not parsed.
+	// Parsing never changes the local part, so skip addresses that cannot match.
 	if !s.whole || len(email) <= len(s.parsed.Local) || string(email[:len(s.parsed.Local)]) != s.parsed.Local {
 		return false
 	}
@@ -112,7 +111,7 @@ func (s spelling) is(email []byte) bool {
 	return err == nil && a == s.parsed
 }
 
-// RuleName names a rule as it was when it judged; "" for none.
+// RuleName returns the name of a rule in the version that judged; "" for none.
 func RuleName(id string, version uint32) string {
 	if id == "" {
 		return ""
@@ -127,16 +126,16 @@ type Replayed struct {
 	Before  Judged `json:"before"` // as it was settled
 	After   Judged `json:"after"`
 
-	Blame smtp.Blame `json:"-"` // of the last answer that counts, as it was settled
+	Blame smtp.Blame `json:"-"` // of the last answer that counts, as settled
 }
 
-// Judged is what was concluded, and by what.
+// Judged is an outcome and the rule behind it.
 type Judged struct {
 	Verdict
 	Rule string `json:"rule"` // of the last answer that counts, id@version; "": there was none
 }
 
-// Summary is what a replay found in all.
+// Summary is the result of a replay.
 type Summary struct {
 	Verification uuid.UUID     `json:"verification"`
 	Status       ledger.Status `json:"status"`
@@ -144,26 +143,25 @@ type Summary struct {
 	Replayed     int64         `json:"replayed"`  // of them with evidence
 	Same         int64         `json:"same"`      // outcome and reason
 	Outcomes     int64         `json:"outcomes_changed"`
-	Reasons      int64         `json:"reasons_changed"` // and the outcome is the same
+	Reasons      int64         `json:"reasons_changed"` // with the same outcome
 
-	// Unexplained counts outcomes that their own evidence does not give, by the
-	// verdicts that were noted with it: 0, or the engine has a fault.
+	// Unexplained counts outcomes that do not follow from the verdicts in their own evidence. If it is not 0 the
+	// engine has a fault.
 	Unexplained int64 `json:"unexplained"`
 
-	Changes []Change `json:"changes"` // in the order in which outcomes are shown
+	Changes []Change `json:"changes"` // in the order of display
 }
 
-// Change counts the addresses that go from one outcome to another.
-// "undecided" means that these rules would have gone on asking.
+// Change counts the addresses that change from one outcome to another. "undecided" means that the engine would have
+// continued under these rules.
 type Change struct {
 	Before string `json:"before"`
 	After  string `json:"after"`
 	Count  int64  `json:"count"`
 }
 
-// Replay judges the evidence of a verification anew and calls yield for each
-// address whose outcome or reason would be another one, or for all. It makes no
-// connection and writes nothing. Memory holds one settlement at a time.
+// Replay judges the evidence of a verification again and calls yield for each address whose outcome or reason would
+// change, or for all. It makes no connection and writes nothing. Memory holds one settlement at a time.
 func Replay(ctx context.Context, book Book, id uuid.UUID, q Query) (Summary, error) {
 	p := replayer{query: q, summary: Summary{Verification: id}}
 	v, err := book.Evidence(ctx, id, 0, p.settlement)
@@ -172,10 +170,10 @@ func Replay(ctx context.Context, book Book, id uuid.UUID, q Query) (Summary, err
 	return p.summary, err
 }
 
-// Query is by which rules to judge, and what to tell.
+// Query is the rules to judge by and the addresses to report.
 type Query struct {
 	Rules *verdict.Rules
-	All   bool // tell what stays the same too
+	All   bool // also report what stays the same
 	Yield func(Replayed) error
 }
 
@@ -186,8 +184,7 @@ type replayer struct {
 	moved   [smtp.Error + 1][smtp.Error + 1]int64 // from, to
 }
 
-// settlement replays one. Its cases stand in the order of its results, or in any
-// other: a result without a case is one without evidence.
+// settlement replays one settlement. Its cases may be in any order; a result without a case has no evidence.
 func (p *replayer) settlement(k ledger.StoredSettlement) error {
 	results := k.Results
 	p.summary.Addresses += int64(results.Len())
@@ -238,13 +235,13 @@ func (p *replayer) address(results *ledger.Batch, i int, c evidence.Case) error 
 		After:  Judged{Verdict{is.String(), because.String()}, deciding(again)}})
 }
 
-// deciding names the rule of the last answer that counts.
+// deciding returns the name of the rule of the last answer that counts.
 func deciding(c evidence.Case) string {
 	last, _ := c.Last()
 	return RuleName(last.Rule, last.Version)
 }
 
-// changes lists what moved, in the order in which outcomes are shown.
+// changes lists the changes in the order of display.
 func (p *replayer) changes() []Change {
 	list := []Change{}
 	for _, from := range smtp.Outcomes {

@@ -16,9 +16,9 @@ import (
 	"rollcall/ledger/transitions"
 )
 
-// The entries, and what they add up to on each day.
+// The entries and their daily sums.
 
-// enterOne writes an entry and enterMore each further one of the same statement; countOne and countMore count so on a day.
+// enterOne writes an entry, enterMore each further one of the statement; countOne and countMore add to a day's sums.
 const (
 	enterOne = `INSERT INTO entries (subject, number, kind, workspace, amount, created, reason, author)
 		VALUES (?, ?, ?, ?, ?, {now}, ?, ?)`
@@ -35,7 +35,7 @@ type dayKind struct {
 	kind      ledger.EntryKind
 }
 
-// Enter writes entries, and counts them on their day. The key of the table refuses a second one.
+// Enter writes entries and adds them to their day. The table's key refuses duplicates.
 func (t accountRows) Enter(entries ...transitions.Entry) error {
 	if len(entries) == 0 {
 		return nil
@@ -49,10 +49,10 @@ func (t accountRows) Enter(entries ...transitions.Entry) error {
 	if err != nil {
 		return err
 	}
-	return t.countOn(dayOf(created[0]), entries) // the same of all: they are of one statement
+	return t.countOn(dayOf(created[0]), entries) // the same for all, because one statement wrote them
 }
 
-// dayOf is the beginning of the day of a time, in milliseconds.
+// dayOf returns the beginning of a time's day, in milliseconds.
 func dayOf(created int64) int64 { return created - created%ledger.Day.Milliseconds() }
 
 // countOn adds entries to a day: one row for each workspace and kind.
@@ -77,13 +77,13 @@ func (t accountRows) countOn(day int64, entries []transitions.Entry) error {
 // entryDays are the sums of entries by workspace, day and kind.
 const entryDays = `SELECT workspace, created - created % 86400000 AS day, kind, CAST(sum(amount) AS BIGINT) AS credits FROM entries`
 
-// daysOff are the days whose sums are not those of the entries, and by how much they are too low.
+// daysOff are the days whose stored sums differ from those of the entries, with the missing amount.
 const daysOff = `SELECT workspace, day, kind, CAST(sum(credits) AS BIGINT) FROM (
 		` + entryDays + ` GROUP BY workspace, created - created % 86400000, kind
 		UNION ALL SELECT workspace, day, kind, -credits FROM credit_days) AS counted
 	GROUP BY workspace, day, kind HAVING sum(credits) <> 0 ORDER BY workspace, day, kind`
 
-// off calls yield for each day whose sums are not those of the entries.
+// off calls yield for each day whose stored sums differ from those of the entries.
 func (t accountRows) off(yield func(key dayKind, low ledger.Credits)) error {
 	return ledger.Wrap(t.Each(func(rows *sql.Rows) error {
 		var key dayKind
@@ -96,7 +96,7 @@ func (t accountRows) off(yield func(key dayKind, low ledger.Credits)) error {
 	}, daysOff), "add up the days of credits")
 }
 
-// days looks for days whose sums are not those of the entries.
+// days finds days whose stored sums differ from those of the entries.
 func (a *audit) days(t *tx) error {
 	return t.off(func(key dayKind, low ledger.Credits) {
 		a.add(ledger.Violation{Invariant: ledger.Days, Subject: "credit_days",
@@ -116,7 +116,7 @@ func (t accountRows) Account(workspace uuid.UUID) (ledger.Balance, error) {
 	return b, err
 }
 
-// Credit adds by to a workspace's account if at least this much is available.
+// Credit adds by to a workspace's account if the given amount is available.
 func (t accountRows) Credit(workspace uuid.UUID, by ledger.Balance, available ledger.Credits) (int64, error) {
 	return t.Exec(`UPDATE workspaces SET granted = granted + ?, available = available + ?, held = held + ?,
 		spent = spent + ? WHERE id = ? AND available >= ?`,
@@ -172,7 +172,7 @@ func (t accountRows) Corrected(subject string) (n int64, err error) {
 	return n, err
 }
 
-// Correct writes one.
+// Correct writes a correction.
 func (t accountRows) Correct(c ledger.Correction) error {
 	findings, err := json.Marshal(c.Findings)
 	if err != nil {
@@ -183,7 +183,7 @@ func (t accountRows) Correct(c ledger.Correction) error {
 	return err
 }
 
-// Correct audits, and sets right what it finds about one subject.
+// Correct audits the ledger and corrects the findings about one subject.
 func (s *Store) Correct(ctx context.Context, call ledger.CorrectionCall) (ledger.Correction, error) {
 	if err := call.Check(); err != nil {
 		return ledger.Correction{}, fmt.Errorf("correct: %w", err)
@@ -218,8 +218,7 @@ func (s *Store) Correct(ctx context.Context, call ledger.CorrectionCall) (ledger
 	return s.EnterCorrection(ctx, c, by)
 }
 
-// corrections reads what was set right: the report names the newest, and what they are about is
-// no violation.
+// corrections reads the corrections: the report names the newest, and their subjects are no violations.
 func (a *audit) corrections(t *tx) error {
 	err := t.Each(func(rows *sql.Rows) error {
 		c, err := scanCorrection(func(into ...any) error { return scan(rows, into...) })

@@ -19,13 +19,12 @@ import (
 // auditPage is the number of verifications that an audit reads at once. Guess.
 const auditPage = 500
 
-// Audit recomputes every invariant that the ledger can show, on one moment of
-// it. Memory does not grow with the ledger but for one number for each
-// workspace, and for one bit for each address and one line for each settlement
-// of the verification at hand.
+// Audit recomputes every invariant that the ledger can show, in one snapshot. Its memory does not grow with the
+// ledger except for one number for each workspace, and for the current verification one bit for each address and one
+// line for each settlement.
 //
-// A ledger that is damaged so that it cannot be read to its end gives a report
-// about ledger.Storage; an error says that the database did not answer.
+// If damage makes the ledger unreadable, the report is about ledger.Storage; an error means that the database did
+// not answer.
 func (s auditor) Audit(ctx context.Context) (ledger.AuditReport, error) {
 	a, err := s.audit(ctx)
 	if err != nil {
@@ -34,7 +33,7 @@ func (s auditor) Audit(ctx context.Context) (ledger.AuditReport, error) {
 	return a.report, nil
 }
 
-// audit is one run of an audit.
+// audit runs an audit.
 func (s auditor) audit(ctx context.Context) (*audit, error) {
 	a := &audit{held: map[uuid.UUID]ledger.Credits{}, settled: map[ledger.Violation]bool{},
 		known: map[uuid.UUID]bool{}, corrected: map[string]int64{}, accounts: map[string]ledger.AuditedAccount{},
@@ -59,17 +58,17 @@ func (s auditor) audit(ctx context.Context) (*audit, error) {
 // audit is one run.
 type audit struct {
 	report  ledger.AuditReport
-	held    map[uuid.UUID]ledger.Credits // by all verifications of a workspace
+	held    map[uuid.UUID]ledger.Credits // by workspace, for all its verifications
 	entries int64                        // that belong to a verification
 	batch   ledger.Batch
 
-	settled   map[ledger.Violation]bool        // that a correction has noted as known
+	settled   map[ledger.Violation]bool        // a correction has noted it as known
 	known     map[uuid.UUID]bool               // corrections by id
-	corrected map[string]int64                 // how many corrections a subject has
-	accounts  map[string]ledger.AuditedAccount // that are off, by subject
+	corrected map[string]int64                 // number of corrections of a subject
+	accounts  map[string]ledger.AuditedAccount // with a difference, by subject
 }
 
-// add counts violations that are not settled, and lists them up to the bound.
+// add counts violations that are not corrected, and lists them up to the bound.
 func (a *audit) add(list ...ledger.Violation) {
 	list = slices.DeleteFunc(list, func(v ledger.Violation) bool { return a.settled[v] })
 	a.report.Found += int64(len(list))
@@ -77,7 +76,7 @@ func (a *audit) add(list ...ledger.Violation) {
 	a.report.Violations = append(a.report.Violations, list[:min(room, len(list))]...)
 }
 
-// errRow means that a row has something that no row can have.
+// errRow means that a row has an impossible value.
 var errRow = errors.New("a row cannot be read")
 
 // scan reads one row; its error wraps errRow.
@@ -88,7 +87,7 @@ func scan(rows *sql.Rows, into ...any) error {
 	return nil
 }
 
-// files checks all verifications, page by page in the order of their ids.
+// files checks all verifications, page by page, in the order of their ids.
 func (a *audit) files(t *tx) error {
 	after := []byte{}
 	for {
@@ -126,7 +125,7 @@ func (a *audit) file(t *tx, v *transitions.Row) error {
 		var workspace uuid.UUID
 		var amount ledger.Credits
 		err := scan(rows, &number, &kind, &workspace, &amount)
-		if kind != ledger.EntryGrant { // which is counted elsewhere
+		if kind != ledger.EntryGrant { // grants are counted elsewhere
 			n++
 		}
 		check.Entry(workspace, kind, number, amount)
@@ -147,7 +146,7 @@ func (a *audit) file(t *tx, v *transitions.Row) error {
 		return fmt.Errorf("read settlements: %w", err)
 	}
 	a.add(check.Finish()...)
-	a.report.Found += max(check.Found()-ledger.ViolationsMax, 0) // what is not listed
+	a.report.Found += max(check.Found()-ledger.ViolationsMax, 0) // the violations that are not listed
 	var chunks, bytes int64
 	err = t.Row(`SELECT count(*), coalesce(CAST(sum(length(data)) AS BIGINT), 0) FROM upload_chunks
 		WHERE verification = ?`, v.ID[:]).Scan(&chunks, &bytes)
@@ -166,7 +165,7 @@ func (a *audit) file(t *tx, v *transitions.Row) error {
 	return nil
 }
 
-// settlement checks one.
+// settlement checks one settlement.
 func (a *audit) settlement(check *ledger.FileCheck, v *transitions.Row, rows *sql.Rows) error {
 	var number, epoch, first, last int64
 	var c ledger.Counts
@@ -201,7 +200,7 @@ func (a *audit) settlement(check *ledger.FileCheck, v *transitions.Row, rows *sq
 	return nil
 }
 
-// orphans looks for rows whose verification, workspace or user is not there.
+// orphans finds rows whose verification, workspace or user does not exist.
 func (a *audit) orphans(t *tx) error {
 	for _, o := range []struct{ table, of, owners, owner, only string }{
 		{"settlements", "verification", "verifications", "id = r.verification", ""},
@@ -232,8 +231,7 @@ func (a *audit) orphans(t *tx) error {
 	return nil
 }
 
-// erased looks for evidence that outlived its results: what customers were promised
-// to be gone must be.
+// erased finds evidence without its results: customers were promised that both are erased.
 func (a *audit) erased(t *tx) error {
 	err := t.Each(func(rows *sql.Rows) error {
 		var id uuid.UUID
@@ -248,7 +246,7 @@ func (a *audit) erased(t *tx) error {
 	return ledger.Wrap(err, "look for evidence without results")
 }
 
-// identities looks for two verifications of one workspace with one idempotency key (I11).
+// identities finds two verifications of one workspace with one idempotency key (I11).
 func (a *audit) identities(t *tx) error {
 	err := t.Each(func(rows *sql.Rows) error {
 		var workspace, identity uuid.UUID
@@ -262,7 +260,7 @@ func (a *audit) identities(t *tx) error {
 	return ledger.Wrap(err, "read identities")
 }
 
-// operators looks for weights, limits and overrides out of their bounds.
+// operators finds weights, limits and overrides that are out of bounds.
 func (a *audit) operators(t *tx) error {
 	for _, o := range []struct{ query, detail string }{
 		{`SELECT workspace, weight FROM workspace_weights WHERE weight < 1 OR weight > ` +
@@ -301,7 +299,7 @@ func (a *audit) workspaces(t *tx) error {
 		if sums[workspace] == nil {
 			sums[workspace] = &ledger.Sums{}
 		}
-		sums[workspace].Add(kind, amount) // an unknown kind is missed by the sums below
+		sums[workspace].Add(kind, amount) // the sums below find an unknown kind
 		a.report.Entries += n
 		newest = max(newest, last)
 		if kind == ledger.EntryGrant {
@@ -337,11 +335,11 @@ func (a *audit) workspaces(t *tx) error {
 	}, `SELECT id, granted, available, held, spent FROM workspaces ORDER BY id`), "read workspaces")
 }
 
-// storageFindings bounds what the embedded database tells about its own damage. Guess.
+// storageFindings bounds the embedded database's reports about its own damage. Guess.
 const storageFindings = 20
 
-// storage has the embedded database check its pages, indexes and constraints;
-// what it says names tables and pages and no values. A server does that on its own.
+// storage makes the embedded database check its pages, indexes and constraints. Its messages name tables and pages,
+// but no values. Database servers check themselves.
 func (a *audit) storage(t *tx) error {
 	if !t.Embedded() {
 		return nil
@@ -356,8 +354,7 @@ func (a *audit) storage(t *tx) error {
 	}, fmt.Sprintf("PRAGMA integrity_check(%d)", storageFindings)), "check the database")
 }
 
-// damaged reports whether err means that what is stored cannot be read, and not that
-// the database is away or busy.
+// damaged reports whether err means that stored data cannot be read, not that the database is away or busy.
 func damaged(err error) bool {
 	return errors.Is(err, errRow) || engine.Damaged(err)
 }

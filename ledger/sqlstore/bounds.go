@@ -18,33 +18,32 @@ import (
 	"rollcall/ledger/transitions"
 )
 
-// An entry that left an index is still there to be read past, on PostgreSQL until a vacuum and on CockroachDB
-// for gc.ttlseconds. So a question for what is due begins at a bound below which nothing was left at the last
-// look from the beginning.
+// A deleted index entry still costs reading time: on PostgreSQL until a vacuum, on CockroachDB for gc.ttlseconds. So
+// a query for due rows begins at a bound. At the last full query no due rows were below it.
 
 const (
-	// wholeEvery is how often a look begins at the beginning, and so the longest that anything below a bound is
-	// overlooked. With a file a second, the last look before that reads past 300 entries. Guess.
+	// wholeEvery is the interval of queries from the beginning, and so the longest time that a row below a bound is
+	// missed. With a file a second, a query reads past at most 300 deleted entries. Guess.
 	wholeEvery = 5 * time.Minute
-	// lateMax is how far before its time a look puts the bound. What becomes due is written with a time that is
-	// transitions.WakeBack at most before the ledger's at one of the statements of its transaction, which is committed within
-	// attemptTime and endingTime, and two nodes of CockroachDB are told times that are 0.5 s apart at most.
+	// lateMax is how far before its own time a full query sets the bound. A row can become due with a time up to
+	// transitions.WakeBack before the ledger's at one of its transaction's statements. The transaction commits
+	// within attemptTime and endingTime, and the clocks of two CockroachDB nodes differ by 0.5 s at most.
 	lateMax = transitions.WakeBack + 30*time.Second
-	// belowMax bounds the verifications below a bound that are known by id: those that nodes have had for long.
-	// Not measured; where more are at work at once, the bound is that of the next one.
+	// belowMax bounds the verifications below a bound that are kept by id: those that nodes have worked on for long.
+	// If there are more, the bound is set at the next one. Not measured.
 	belowMax = 64
 )
 
-// bound is where a look begins.
+// bound is the start of a query.
 type bound struct {
-	from  int64         // nothing that is due has a lesser key, but for those below; 0: the beginning
-	below []uuid.UUID   // what was there all the same
-	whole time.Duration // when the beginning was looked at
+	from  int64         // no due row has a smaller key, except those in below; 0: the beginning
+	below []uuid.UUID   // due rows below from
+	whole time.Duration // time of the last query from the beginning
 }
 
-// bounds are those of a store. Safe for concurrent use.
+// bounds are the bounds of a store. Safe for concurrent use.
 type bounds struct {
-	ran func() time.Duration // of this process, by a clock that nobody sets
+	ran func() time.Duration // age of this process, by a monotonic clock
 
 	mu sync.Mutex
 	of map[string]bound
@@ -55,7 +54,7 @@ func newBounds() *bounds {
 	return &bounds{ran: func() time.Duration { return time.Since(began) }, of: map[string]bound{}}
 }
 
-// get returns the bound of a question, and whether it is time to ask from the beginning.
+// get returns the bound of a question, and whether a query from the beginning is due.
 func (b *bounds) get(question string) (bound, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,7 +65,7 @@ func (b *bounds) get(question string) (bound, bool) {
 	return last, false
 }
 
-// set notes what a look from the beginning found.
+// set stores the bound that a query from the beginning found.
 func (b *bounds) set(question string, found bound) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -74,7 +73,7 @@ func (b *bounds) set(question string, found bound) {
 	b.of[question] = found
 }
 
-// Lease hands out verifications that nobody has. Now and then it first notes where to look for them.
+// Lease leases verifications that nobody has. At times it first renews the bound of its query.
 func (s *Store) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration, except ...uuid.UUID) (
 	[]ledger.Verification, error) {
 	if err := s.lookOver(ctx); err != nil {
@@ -83,15 +82,15 @@ func (s *Store) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.D
 	return s.Engine.Lease(ctx, node, limit, ttl, except...)
 }
 
-// leasing is the question of a lease.
+// leasing is the name of the query for leases.
 const leasing = "lease"
 
-// oldestDue asks for what can be worked on, also of what nodes have.
+// oldestDue finds the verifications with work, including those that nodes have.
 const oldestDue = `SELECT id, wake_at FROM verifications WHERE ` + runnable + ` AND wake_at <= {now}
 	ORDER BY wake_at, id LIMIT ?`
 
-// lookOver notes from where on a lease asks. What nodes have is known by id: it keeps its place in the index for as
-// long as they work on it, and is free again at any time.
+// lookOver sets the bound for leases. It keeps leased verifications by id: each keeps its place in the index while a
+// node works on it, and can become free at any time.
 func (s *Store) lookOver(ctx context.Context) error {
 	if _, whole := s.bounds.get(leasing); !whole {
 		return nil
@@ -122,18 +121,18 @@ func (s *Store) lookOver(ctx context.Context) error {
 	return err
 }
 
-// sinceBound is the bound of a lease; it has two places for it. After the ledger's clock was set back it is before that.
+// sinceBound is the SQL for the bound of a lease, with two placeholders. If the ledger's clock was set back, the
+// time comes before the bound.
 var sinceBound = func() string {
 	late := `{now} - ` + strconv.FormatInt(lateMax.Milliseconds(), 10)
 	return `(CASE WHEN ? < ` + late + ` THEN ? ELSE ` + late + ` END)`
 }()
 
-// freeBelow asks for those of some verifications that nobody has, and that a look from the bound does not see.
+// freeBelow finds those of some verifications that nobody has and that lie below the bound.
 var freeBelow = `SELECT ` + verificationColumns + ` FROM verifications WHERE id IN (?` + strings.Repeat(", ?", belowMax-1) + `)
 	AND wake_at <= {now} AND wake_at < ` + sinceBound + ` AND (lease_node IS NULL OR lease_expires <= {now})`
 
-// below lists what can be worked on now and that nobody has, of what was below the bound at the last look from the
-// beginning.
+// below lists the free verifications with work that were below the bound at the last query from the beginning.
 func (t verificationRows) below(at bound, limit int, except []uuid.UUID) (list []*transitions.Row, err error) {
 	if len(at.below) == 0 {
 		return nil, nil

@@ -18,7 +18,7 @@ import (
 	"rollcall/smtp"
 )
 
-// Breakdown reads all outcomes of a final verification once.
+// Breakdown reads all outcomes of a final verification once and counts them.
 func (s files) Breakdown(ctx context.Context, workspace, id uuid.UUID) (ledger.Breakdown, error) {
 	var v *transitions.Row
 	err := s.view(ctx, func(t *tx) (err error) {
@@ -49,14 +49,14 @@ func (s files) Breakdown(ctx context.Context, workspace, id uuid.UUID) (ledger.B
 
 // tally counts outcomes. Its memory is bounded by the number of domains.
 type tally struct {
-	reasons map[ledger.ReasonCount]int64 // without their counts
+	reasons map[ledger.ReasonCount]int64 // keys without counts
 	domains map[string]*unknowns
-	most    int  // domains; with one more the half of them that has fewer unknown addresses is forgotten
-	forgot  bool // some were
+	most    int  // bound of domains; above it, the half with fewer unknown addresses is dropped
+	forgot  bool // some domains were dropped
 	folded  []byte
 }
 
-// unknowns are the unknown addresses of a domain.
+// unknowns counts the unknown addresses of a domain.
 type unknowns struct {
 	all     int64
 	reasons []ledger.ReasonCount
@@ -72,7 +72,7 @@ func (c *tally) add(b *ledger.Batch) {
 	}
 }
 
-// domain returns the counts of the domain of an address.
+// domain returns the counts for the domain of an address.
 func (c *tally) domain(email []byte) *unknowns {
 	c.folded = c.folded[:0]
 	ascii := true
@@ -99,7 +99,7 @@ func (c *tally) domain(email []byte) *unknowns {
 	return d
 }
 
-// forget drops the half of the domains that has fewer unknown addresses.
+// forget drops the half of the domains with fewer unknown addresses.
 func (c *tally) forget() {
 	for _, name := range c.byUnknown()[c.most/2:] {
 		delete(c.domains, name)
@@ -107,7 +107,7 @@ func (c *tally) forget() {
 	c.forgot = true
 }
 
-// byUnknown returns the names of the domains, most unknown first.
+// byUnknown returns the domains' names, most unknown addresses first.
 func (c *tally) byUnknown() []string {
 	return slices.SortedFunc(maps.Keys(c.domains), func(a, b string) int {
 		return cmp.Or(cmp.Compare(c.domains[b].all, c.domains[a].all), cmp.Compare(a, b))
@@ -124,12 +124,12 @@ func (u *unknowns) count(r smtp.Reason) {
 	u.reasons[at].Count++
 }
 
-// mostFirst puts counts in order; the order of equal ones is always the same.
+// mostFirst sorts counts; equal ones always have the same order.
 func mostFirst(a, b ledger.ReasonCount) int {
 	return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Outcome, b.Outcome), cmp.Compare(a.Reason, b.Reason))
 }
 
-// breakdown is what was counted.
+// breakdown returns the counts.
 func (c *tally) breakdown() ledger.Breakdown {
 	down := ledger.Breakdown{Reasons: []ledger.ReasonCount{}, Worst: []ledger.DomainCount{}, AtLeast: c.forgot}
 	for key, n := range c.reasons {
@@ -146,14 +146,14 @@ func (c *tally) breakdown() ledger.Breakdown {
 	return down
 }
 
-// recentFirst is how many settlements the first question of a page reads, and recentMost a later one: each reads twice
-// as many as the one before. A settlement of a large file mostly fills a page by itself.
+// recentFirst is how many settlements the first query of a page reads. Each further one reads twice as many as the
+// query before, up to recentMost. A settlement of a large file usually fills a page.
 const (
 	recentFirst = 2
 	recentMost  = 64
 )
 
-// recentSettlements asks for the newest of some settlements, and recentOf for those that have an outcome.
+// recentSettlements finds the newest of some settlements, recentOf the newest with a given outcome.
 const (
 	recentSettlements = `SELECT number, payload FROM settlements WHERE verification = ? AND number <= ? AND number >= ?`
 	recentInTurn      = ` ORDER BY number DESC LIMIT ?`
@@ -168,8 +168,8 @@ var recentOf = [...]string{
 	smtp.Error:     recentSettlements + ` AND count_error > 0` + recentInTurn,
 }
 
-// RecentResults returns one page of outcomes, newest first. What is settled never changes, so each question is asked
-// at its own moment, and memory holds one settlement beside the page.
+// RecentResults returns one page of outcomes, newest first. Settled outcomes never change, so each query may use its
+// own snapshot. Memory holds the page and one settlement.
 func (s files) RecentResults(ctx context.Context, q ledger.RecentQuery) (ledger.RecentPage, error) {
 	page, err := s.recent(ctx, q)
 	if err != nil {
@@ -191,7 +191,7 @@ func (s files) recent(ctx context.Context, q ledger.RecentQuery) (ledger.RecentP
 	if q.From != nil && q.From.Settlement <= v.Settlements {
 		r.next = *q.From
 	}
-	last := max(r.next.Settlement-ledger.RecentPassed, 0) // the first that is not looked at
+	last := max(r.next.Settlement-ledger.RecentPassed, 0) // the first settlement that is not read
 	for most := recentFirst; r.next.Settlement > last && !r.full(); most = min(2*most, recentMost) {
 		before := r.page.Looked
 		err := s.view(ctx, func(t *tx) error {
@@ -199,12 +199,12 @@ func (s files) recent(ctx context.Context, q ledger.RecentQuery) (ledger.RecentP
 				min(most, ledger.RecentLooked-before))
 		})
 		if cut := errors.Is(err, engine.ErrUnavailable) && r.page.Looked > before; cut && ctx.Err() == nil {
-			continue // it goes on where it was cut
+			continue // continue where it was interrupted
 		}
 		if err != nil {
 			return ledger.RecentPage{}, err
 		}
-		if r.page.Looked == before { // none of the rest has any
+		if r.page.Looked == before { // no further settlement has any
 			r.next = ledger.RecentPlace{Settlement: last}
 		}
 	}
@@ -214,7 +214,7 @@ func (s files) recent(ctx context.Context, q ledger.RecentQuery) (ledger.RecentP
 	return r.page, nil
 }
 
-// ofQuery reads the verification of a query, whose results are kept.
+// ofQuery reads a query's verification and checks that its results still exist.
 func (s files) ofQuery(ctx context.Context, q ledger.RecentQuery) (v *transitions.Row, err error) {
 	err = s.view(ctx, func(t *tx) (err error) {
 		v, err = t.ReadOf(q.Workspace, q.Verification)
@@ -226,24 +226,24 @@ func (s files) ofQuery(ctx context.Context, q ledger.RecentQuery) (v *transition
 	return v, err
 }
 
-// recent is one page while it is read.
+// recent is one page during the reading.
 type recent struct {
 	query ledger.RecentQuery
-	find  []byte // folded
+	find  []byte // case-folded
 	page  ledger.RecentPage
-	next  ledger.RecentPlace // where to go on; settlement 0: nowhere
+	next  ledger.RecentPlace // where to continue; settlement 0: nowhere
 
 	batch  ledger.Batch
-	order  []int  // of the results of the batch, newest first
-	folded []byte // an email, folded
+	order  []int  // positions of the batch's results, newest first
+	folded []byte // an email, case-folded
 }
 
-// full reports whether the page needs no other settlement, or may look at none.
+// full reports whether the page needs no further settlement, or may not read one.
 func (r *recent) full() bool {
 	return len(r.page.Results) == r.query.Limit || r.page.Looked == ledger.RecentLooked
 }
 
-// take looks at the next settlement, unless the page is full.
+// take reads the next settlement, unless the page is full.
 func (r *recent) take(rows *sql.Rows) error {
 	if r.full() {
 		return nil
@@ -260,7 +260,7 @@ func (r *recent) take(rows *sql.Rows) error {
 		return err
 	}
 	r.page.Looked++
-	if number != r.next.Settlement { // those between have no such outcome
+	if number != r.next.Settlement { // the settlements between have no such outcome
 		r.next = ledger.RecentPlace{Settlement: number}
 	}
 	r.sort()
@@ -275,7 +275,7 @@ func (r *recent) take(rows *sql.Rows) error {
 	return nil
 }
 
-// sort puts the results of the batch in order, newest first.
+// sort sorts the batch's results, newest first.
 func (r *recent) sort() {
 	r.order = r.order[:0]
 	for i := range r.batch.Len() {
@@ -286,7 +286,7 @@ func (r *recent) sort() {
 	})
 }
 
-// wanted reports whether the query asks for a result of the batch.
+// wanted reports whether the query asks for result i of the batch.
 func (r *recent) wanted(i int) bool {
 	q := &r.query
 	if q.Outcome != smtp.Undecided && r.batch.Outcomes[i] != q.Outcome || q.Reason != smtp.ReasonNone && r.batch.Reasons[i] != q.Reason {

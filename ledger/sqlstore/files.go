@@ -19,7 +19,7 @@ func (s statements) Balance(ctx context.Context, workspace uuid.UUID) (ledger.Ba
 		"read balance of workspace %s", workspace)
 }
 
-// verification reads one by its id.
+// verification reads a verification by its id.
 func (s *base) verification(ctx context.Context, id uuid.UUID) (v *transitions.Row, err error) {
 	err = s.view(ctx, func(t *tx) (err error) {
 		v, err = t.Read(id)
@@ -28,7 +28,7 @@ func (s *base) verification(ctx context.Context, id uuid.UUID) (v *transitions.R
 	return v, err
 }
 
-// Verification reads one of a workspace: ErrNoSuchVerification also for those of others.
+// Verification reads a verification of a workspace. ErrNoSuchVerification also for those of other workspaces.
 func (s files) Verification(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error) {
 	return ledger.Run(ctx, s.view, func(t *tx) (ledger.Verification, error) {
 		v, err := t.ReadOf(workspace, id)
@@ -62,7 +62,7 @@ func (s files) History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Ver
 		fmt.Sprintf("list verifications of workspace %s", q.Workspace), query, append(args, max(q.Limit, 0))...)
 }
 
-// listed reads what is shown of each verification of an answer.
+// listed reads a list of verifications and converts each with show.
 func listed[T any](ctx context.Context, s files, show func(*transitions.Row) T, what, query string, args ...any) (
 	[]T, error) {
 	return ledger.Run(ctx, s.view, func(t *tx) ([]T, error) {
@@ -76,7 +76,7 @@ func listed[T any](ctx context.Context, s files, show func(*transitions.Row) T, 
 	}, "%s", what)
 }
 
-// withLease returns a verification with who has it, until when, and until when it rests.
+// withLease returns a verification with its lease's node and end, and the end of its parking.
 func withLease(v *transitions.Row) ledger.Verification {
 	if v.Node != uuid.Nil && v.LeaseExpires > v.Now {
 		v.LeasedUntil = ledger.Clock(v.LeaseExpires)
@@ -88,15 +88,14 @@ func withLease(v *transitions.Row) ledger.Verification {
 	return v.Verification
 }
 
-// OpenVerifications returns those of all workspaces that are not over, the oldest first, at most limit, and which
-// node has each.
+// OpenVerifications returns the open verifications of all workspaces with their nodes, oldest first, at most limit.
 func (s files) OpenVerifications(ctx context.Context, limit int) ([]ledger.Verification, error) {
 	return listed(ctx, s, withLease, "list open verifications",
 		`SELECT `+verificationColumns+` FROM verifications WHERE completed = 0 ORDER BY created, id LIMIT ?`,
 		max(limit, 0))
 }
 
-// VerificationsSince returns those of all workspaces that were created since a time, the newest first, at most limit.
+// VerificationsSince returns the verifications of all workspaces created since a time, newest first, at most limit.
 func (s files) VerificationsSince(ctx context.Context, since time.Time, limit int) ([]uuid.UUID, error) {
 	return ledger.Run(ctx, s.view, func(t *tx) ([]uuid.UUID, error) {
 		return engine.List(t, "read", engine.Only[uuid.UUID], `SELECT id FROM verifications WHERE created >= ?`+newestFirst,
@@ -104,17 +103,17 @@ func (s files) VerificationsSince(ctx context.Context, since time.Time, limit in
 	}, "list verifications since %s", since.UTC().Format(time.DateOnly))
 }
 
-// verificationsBetween are the ids from one to another.
+// verificationsBetween finds the ids in a range.
 const verificationsBetween = `SELECT id FROM verifications WHERE id >= ? AND id <= ? ORDER BY id LIMIT ?`
 
-// VerificationsLike returns the ids of all workspaces from one to another, at most limit, in their order.
+// VerificationsLike returns the verifications' ids in a range, of all workspaces, in order, at most limit.
 func (s files) VerificationsLike(ctx context.Context, from, to uuid.UUID, limit int) ([]uuid.UUID, error) {
 	return ledger.Run(ctx, s.view, func(t *tx) ([]uuid.UUID, error) {
 		return engine.List(t, "read", engine.Only[uuid.UUID], verificationsBetween, from[:], to[:], max(limit, 0))
 	}, "list verifications from %s", from)
 }
 
-// Parked returns the state of a verification's work that was kept last; nil when there is none.
+// Parked returns the last stored state of a verification's work; nil when there is none.
 func (s files) Parked(ctx context.Context, id uuid.UUID) (state []byte, err error) {
 	return ledger.Run(ctx, s.view, func(t *tx) ([]byte, error) {
 		return engine.Value[[]byte](t, "ask", `SELECT data FROM parked_work WHERE verification = ?`, id[:])
@@ -130,9 +129,8 @@ func (s files) UploadState(ctx context.Context, id uuid.UUID) (ledger.Upload, er
 	return v.Upload(), nil
 }
 
-// OpenFile streams the uploaded bytes, one chunk in memory at a time and no
-// transaction open between two. ErrIllegal while bytes are missing and after
-// they were erased.
+// OpenFile streams the uploaded bytes. It keeps one chunk in memory and no transaction open between two chunks.
+// ErrIllegal while bytes are missing and after they were erased.
 func (s files) OpenFile(ctx context.Context, id uuid.UUID) (io.ReadCloser, error) {
 	v, err := s.verification(ctx, id)
 	if err == nil && (v.Durable < v.Bytes || v.UploadDeleted) {
@@ -149,13 +147,13 @@ type file struct {
 	ctx   context.Context
 	store files
 	id    uuid.UUID
-	next  int64 // first byte that is not read from the book
-	left  int64 // bytes that are not read from the book
+	next  int64 // first byte not yet read from the ledger
+	left  int64 // number of bytes not yet read from the ledger
 	chunk []byte
 }
 
-// Read returns bytes of the chunk at hand, and fetches the next one when it is
-// used up. io.ErrUnexpectedEOF when the book has fewer bytes than it promised.
+// Read returns bytes of the current chunk, and fetches the next one when it is used up. io.ErrUnexpectedEOF when the
+// ledger has fewer bytes than declared.
 func (f *file) Read(p []byte) (int, error) {
 	for len(f.chunk) == 0 {
 		if f.left == 0 {
@@ -189,9 +187,8 @@ const oneKept = `SELECT s.epoch, s.created, s.payload, e.data FROM settlements s
 	LEFT JOIN evidence e ON e.verification = s.verification AND e.number = s.number
 	WHERE s.verification = ? AND s.number = ?`
 
-// Evidence calls yield for each settlement above after. Each is a question of its
-// own, so that no session waits for a slow yield and memory holds one settlement:
-// its results and EvidenceMax bytes.
+// Evidence calls yield for each settlement above after. Each is read by its own query, so that no session waits for
+// a slow yield and memory holds one settlement: its results and EvidenceMax bytes.
 func (s files) Evidence(ctx context.Context, id uuid.UUID, after int64,
 	yield func(ledger.StoredSettlement) error) (ledger.Verification, error) {
 	v, err := s.verification(ctx, id)
@@ -216,7 +213,7 @@ func (s files) Evidence(ctx context.Context, id uuid.UUID, after int64,
 	return v.Verification, nil
 }
 
-// kept reads one settlement by its number.
+// kept reads one settlement with its evidence, by number.
 func (s files) kept(ctx context.Context, id uuid.UUID, k *ledger.StoredSettlement) error {
 	var payload []byte
 	err := s.view(ctx, func(t *tx) error {

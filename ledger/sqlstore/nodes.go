@@ -16,13 +16,12 @@ import (
 	"rollcall/ledger/transitions"
 )
 
-// The statements that the rules of a cluster's processes are made of.
+// The statements for the rows of the cluster's processes.
 
-// identitySecret is the name of the secret that the ledger's id is made of.
+// identitySecret is the name of the secret that gives the ledger's id.
 const identitySecret = "ledger identity"
 
-// Identity is the ledger's own id, made once. A restored backup has it too, until
-// RenewIdentity.
+// Identity returns the ledger's own id, made once. A restored backup has the same id until RenewIdentity.
 func (s secrets) Identity(ctx context.Context) (uuid.UUID, error) {
 	value, err := s.Secret(ctx, identitySecret, len(uuid.UUID{}))
 	if err != nil {
@@ -31,7 +30,7 @@ func (s secrets) Identity(ctx context.Context) (uuid.UUID, error) {
 	return identityOf(value)
 }
 
-// identityOf is the id that is made of the secret.
+// identityOf returns the id that a secret gives.
 func identityOf(value []byte) (uuid.UUID, error) {
 	id, err := uuid.NewRandomFromReader(bytes.NewReader(value))
 	if err != nil {
@@ -40,10 +39,9 @@ func identityOf(value []byte) (uuid.UUID, error) {
 	return id, nil
 }
 
-// RenewIdentity returns the ledger another id, removes the rows of all processes, and gives
-// both ids. ledger.ErrNodeAlive when a process that is in was seen within the time, which
-// changes nothing; ledger.ErrIllegal for a reason that cannot be kept. Nodes may not do it
-// (deploy/rights.sql): it is for the owner of the tables.
+// RenewIdentity gives the ledger a new id, removes the rows of all processes, and returns both ids. It changes
+// nothing and returns ledger.ErrNodeAlive when a joined process was seen within the time; ledger.ErrIllegal for a
+// reason that cannot be stored. Only the owner of the tables may do it, nodes may not (deploy/rights.sql).
 func (s secrets) RenewIdentity(ctx context.Context, within time.Duration, reason string) (was, is uuid.UUID, err error) {
 	if err := ledger.CheckOperatorText("reason", reason); err != nil {
 		return was, is, err
@@ -61,7 +59,7 @@ func (s secrets) RenewIdentity(ctx context.Context, within time.Duration, reason
 	err = s.update(ctx, func(t *tx) error {
 		var stands []byte
 		err := t.Row(`SELECT value FROM secrets WHERE name = ?`, identitySecret).Scan(&stands)
-		if err != nil || bytes.Equal(stands, value) { // a run before this one was committed without our knowing
+		if err != nil || bytes.Equal(stands, value) { // an earlier run was committed without our knowledge
 			return err
 		}
 		if err := transitions.Clear(t, within); err != nil {
@@ -78,13 +76,13 @@ func (s secrets) RenewIdentity(ctx context.Context, within time.Duration, reason
 	return was, is, nil
 }
 
-// NextGeneration takes the next turn. Whoever has taken one holds the counter until the
-// end of its transaction, so that turns are committed in their order.
+// NextGeneration returns the next generation. The transaction locks the counter until its end, so that generations
+// are committed in order.
 func (t processRows) NextGeneration() (turn int64, err error) {
 	return engine.Value[int64](t, "take a turn", `UPDATE cluster_turn SET turn = turn + 1 WHERE one = 1 RETURNING turn`)
 }
 
-// sets are what every heartbeat writes, and written their values.
+// sets are the columns that every heartbeat writes, and written their values.
 const sets = `node = ?, cluster = ?, name = ?, version = ?, actors = ?, draining = ?, started = ?,
 	read_turn = ?, silent = ?, leases = ?, addresses = ?, receivers = ?, seen = {now}`
 
@@ -93,7 +91,7 @@ func written(b ledger.Heartbeat) []any {
 		b.Read, packedHashes(b.Silent), b.Leases, b.Addresses, b.Receivers}
 }
 
-// stored is the number that is stored for a truth.
+// stored returns the stored form of a bool.
 func stored(b bool) int64 {
 	if b {
 		return 1
@@ -101,20 +99,20 @@ func stored(b bool) int64 {
 	return 0
 }
 
-// Refresh writes a heartbeat that changes nobody's share.
+// Refresh writes a heartbeat that changes no share.
 func (t processRows) Refresh(b ledger.Heartbeat) (int64, error) {
 	return t.Exec(`UPDATE nodes SET `+sets+`
 		WHERE session = ? AND standing = 0 AND current_view = ? AND cluster = ?`,
 		append(written(b), b.Session[:], packed(b.View), b.Cluster)...)
 }
 
-// Publish writes a heartbeat with another view.
+// Publish writes a heartbeat with a new view.
 func (t processRows) Publish(b ledger.Heartbeat, turn int64) (int64, error) {
 	return t.Exec(`UPDATE nodes SET `+sets+`, before_view = current_view, current_view = ?, turn = ?
 		WHERE session = ? AND standing = 0`, append(written(b), packed(b.View), turn, b.Session[:])...)
 }
 
-// Enrol writes a heartbeat in a new row, or in place of the one that stood.
+// Enrol writes a heartbeat in a new row, or replaces an old one.
 func (t processRows) Enrol(b ledger.Heartbeat, turn int64) (int64, error) {
 	return t.Exec(`INSERT INTO nodes (node, cluster, name, version, actors, draining, started,
 		read_turn, silent, leases, addresses, receivers, current_view, turn, session, standing, since, seen)
@@ -129,7 +127,7 @@ func (t processRows) Enrol(b ledger.Heartbeat, turn int64) (int64, error) {
 		append(written(b), packed(b.View), turn, b.Session[:])...)
 }
 
-// End writes the end of a row if it is as before.
+// End writes the end of a row if it is unchanged.
 func (t processRows) End(before *ledger.NodeRow, e transitions.Ending) (int64, error) {
 	return t.Exec(`UPDATE nodes SET standing = ?, turn = ?, dead = ?,
 		since = CASE WHEN standing = ? THEN since ELSE {now} END,
@@ -140,7 +138,7 @@ func (t processRows) End(before *ledger.NodeRow, e transitions.Ending) (int64, e
 		before.Generation)
 }
 
-// AskDrain notes in a row whether an operator wants its process to drain.
+// AskDrain writes whether an operator wants the row's process to drain.
 func (t processRows) AskDrain(session uuid.UUID, asked bool) (int64, error) {
 	return t.Exec(`UPDATE nodes SET drain_asked = ? WHERE session = ?`, stored(asked), session[:])
 }
@@ -153,7 +151,7 @@ func (t processRows) Remove(session uuid.UUID) (int64, error) {
 const nodeColumns = `session, node, cluster, name, version, actors, draining, started, current_view,
 	before_view, read_turn, leases, addresses, receivers, silent, standing, since, seen, turn, dead, drain_asked`
 
-// scanNode reads nodeColumns, and what follows them into more.
+// scanNode reads nodeColumns into a row, and further columns into more.
 func scanNode(scan engine.Scan, more ...any) (ledger.NodeRow, error) {
 	var n ledger.NodeRow
 	var view, before, silent []byte
@@ -170,7 +168,7 @@ func scanNode(scan engine.Scan, more ...any) (ledger.NodeRow, error) {
 	return n, nil
 }
 
-// Node reads one row, nil when there is none, and the time.
+// Node reads one row, nil when there is none, and the ledger's time.
 func (t processRows) Node(session uuid.UUID) (*ledger.NodeRow, int64, error) {
 	var now int64
 	n, err := engine.Find(t, "read node's row", func(scan engine.Scan) (ledger.NodeRow, error) {
@@ -179,7 +177,7 @@ func (t processRows) Node(session uuid.UUID) (*ledger.NodeRow, int64, error) {
 	return n, now, err
 }
 
-// ReadNodes reads all rows and the counter in one statement, and so at one moment.
+// ReadNodes reads all rows and the counter in one statement, so at one moment.
 func (t processRows) ReadNodes() (ledger.NodeSnapshot, error) {
 	var roll ledger.NodeSnapshot
 	var err error
@@ -189,7 +187,7 @@ func (t processRows) ReadNodes() (ledger.NodeSnapshot, error) {
 	return roll, err
 }
 
-// packed is how a view is stored: 32 bytes for each process.
+// packed returns the stored form of a view: 32 bytes for each process.
 func packed(view []ledger.Incarnation) []byte {
 	b := make([]byte, 0, 2*len(uuid.UUID{})*len(view))
 	for _, p := range view {
@@ -208,7 +206,7 @@ func unpacked(b []byte) []ledger.Incarnation {
 	return view
 }
 
-// packedHashes is how silent receivers are stored: 8 bytes for each; nil: there are none.
+// packedHashes returns the stored form of silent receivers: 8 bytes for each; nil for none.
 func packedHashes(list []uint64) (b []byte) {
 	for _, h := range list {
 		b = binary.BigEndian.AppendUint64(b, h)
@@ -228,7 +226,7 @@ func unpackedHashes(b []byte) (list []uint64) {
 // textArg is a text as an argument.
 func textArg(text string) any { return text }
 
-// Learn writes facts, in place of those with the same keys.
+// Learn writes facts and replaces those with the same keys.
 func (t processRows) Learn(facts []ledger.Fact) error {
 	return engine.InHandfuls(facts, func(part []ledger.Fact) error {
 		args := make([]any, 0, 3*len(part))
@@ -243,7 +241,7 @@ func (t processRows) Learn(facts []ledger.Fact) error {
 	})
 }
 
-// Known reads the facts of some keys that have not expired.
+// Known reads the unexpired facts of some keys.
 func (t processRows) Known(keys []string) (facts []ledger.Fact, err error) {
 	err = engine.In(keys, textArg, func(in string, args []any) error {
 		more, err := engine.List(t, "read facts", func(scan engine.Scan) (ledger.Fact, error) {

@@ -36,7 +36,7 @@ func (t operatorRows) Log(l ledger.LogLine) error {
 	return ledger.Wrap(err, "write operator log")
 }
 
-// authorOf is who makes a change, as a line names them: an operator, or the email of a user.
+// authorOf returns the author of a change as the log names them: an operator, or the email of a user.
 func (t operatorRows) authorOf() (string, error) {
 	author := ledger.Author(t.Context())
 	user, is := ledger.UserOf(ledger.Actor(t.Context()))
@@ -46,8 +46,7 @@ func (t operatorRows) authorOf() (string, error) {
 	return engine.Value[string](t, "read who makes a change", `SELECT email FROM users WHERE id = ?`, user[:])
 }
 
-// newLine makes the id of a line. It grows, so that the lines of one millisecond stand
-// in the order in which a node wrote them.
+// newLine makes the id of a line. Ids grow, so that a node's lines of one millisecond stay in order.
 func newLine() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 
 const overrideColumns = `id, name, fields, author, reason, created, expires`
@@ -64,25 +63,25 @@ func scanOverride(scan engine.Scan) (o ledger.ThrottleOverride, err error) {
 	return o, nil
 }
 
-// Override reads an override, whether it holds or not; nil when there is none.
+// Override reads an override, active or not; nil when there is none.
 func (t operatorRows) Override(id uuid.UUID) (*ledger.ThrottleOverride, error) {
 	const read = `SELECT ` + overrideColumns + ` FROM throttle_overrides WHERE id = ?`
 	return engine.Find(t, "read override", scanOverride, read, id[:])
 }
 
-// Which overrides hold, in the words of their index.
+// The condition for active overrides, as in their index.
 const (
 	holding              = ` FROM throttle_overrides WHERE ends > {now}`
 	countActiveOverrides = `SELECT count(*)` + holding
 	activeOverrides      = `SELECT ` + overrideColumns + holding
 )
 
-// HowMany counts the overrides that hold.
+// HowMany counts the active overrides.
 func (t operatorRows) HowMany() (n int, err error) {
 	return engine.Value[int](t, "count overrides", countActiveOverrides)
 }
 
-// ActiveOverrides lists the overrides that hold, of a key or of all, oldest first.
+// ActiveOverrides lists the active overrides of a key or of all keys, oldest first.
 func (t operatorRows) ActiveOverrides(key string) (list []ledger.ThrottleOverride, err error) {
 	query, args := activeOverrides, []any{}
 	if key != "" {
@@ -95,7 +94,7 @@ func (t operatorRows) ActiveOverrides(key string) (list []ledger.ThrottleOverrid
 	return list, err
 }
 
-// InsertOverride writes an override that holds from now on for so long.
+// InsertOverride writes an override that is active from now on for that long.
 func (t operatorRows) InsertOverride(o ledger.ThrottleOverride, holds time.Duration) error {
 	fields, err := json.Marshal(o.Fields)
 	if err != nil {
@@ -107,21 +106,21 @@ func (t operatorRows) InsertOverride(o ledger.ThrottleOverride, holds time.Durat
 	return ledger.Wrap(err, "write override")
 }
 
-// EndOverride ends an override that holds.
+// EndOverride ends an active override.
 func (t operatorRows) EndOverride(id uuid.UUID) (int64, error) {
 	return t.Exec(`UPDATE throttle_overrides SET ends = {now} WHERE id = ? AND ends > {now}`, id[:])
 }
 
 // Lifted reports whether an override was ended before its time. It waits for a transaction that is changing it.
 func (t operatorRows) Lifted(id uuid.UUID) (lifted bool, err error) {
-	// There is none if it was never set, or a sweep has deleted it since.
+	// No row: it was never set, or a sweep has deleted it.
 	const read = `SELECT ends < expires FROM throttle_overrides WHERE id = ? {lock}`
 	return engine.Value[bool](t, "look whether an override was cleared", read, id[:])
 }
 
 const setWeights = `SELECT workspace, weight FROM workspace_weights WHERE weight <> 1`
 
-// Settings reads what every node follows.
+// Settings reads the settings that every node follows.
 func (s operators) Settings(ctx context.Context) (ledger.Settings, error) {
 	return ledger.Run(ctx, s.view, func(t *tx) (set ledger.Settings, err error) {
 		if set.Now, err = t.Now(); err != nil {
@@ -135,7 +134,7 @@ func (s operators) Settings(ctx context.Context) (ledger.Settings, error) {
 	}, "read overrides and weights")
 }
 
-// SetWeight says how many turns a workspace has for one of another.
+// SetWeight sets a workspace's share of turns relative to others.
 func (s operators) SetWeight(ctx context.Context, workspace uuid.UUID, weight int) (ledger.Workspace, error) {
 	return ledger.Run(ctx, s.update, func(t *tx) (w ledger.Workspace, err error) {
 		if w, err = t.readWorkspace(workspace); err != nil {
@@ -164,7 +163,7 @@ func (t tenantRows) weigh(workspace uuid.UUID, weight int) error {
 	return ledger.Wrap(err, "write weight")
 }
 
-// Note writes a line of the operator log about what the ledger does not do itself.
+// Note writes a line of the operator log about an action outside the ledger.
 func (s operators) Note(ctx context.Context, l ledger.LogLine) error {
 	err := l.Check()
 	if err == nil {
@@ -191,7 +190,7 @@ func (s operators) OperatorLog(ctx context.Context, q ledger.LogQuery) ([]ledger
 	}
 	query, args := newestLines, []any{q.Limit}
 	if !q.Before.IsZero() {
-		// A time within a millisecond is after the lines of that millisecond.
+		// Log times are whole milliseconds: a time within one comes after all its lines.
 		before := q.Before.Add(time.Millisecond - 1).UnixMilli()
 		query, args = olderLines, []any{before, q.After[:], q.Limit}
 	}
@@ -214,18 +213,18 @@ func (t operatorRows) LogIn(workspace uuid.UUID, l ledger.WorkspaceLine) error {
 	return ledger.Wrap(err, "write the log of a workspace")
 }
 
-// actingRole is the role of the user of a session that holds, in a workspace.
+// actingRole finds the role of a valid session's user in a workspace.
 const actingRole = `SELECT coalesce(m.role, '') FROM user_sessions s JOIN users u ON u.id = s.user_id
 	LEFT JOIN memberships m ON m.user_id = u.id AND m.workspace = ?
 	WHERE s.id = ? AND s.ends > {now} AND s.seen >= {now} - ? AND u.disabled = 0`
 
-// userRole is the same of a user who has a session that holds.
+// userRole finds the role of a user with a valid session.
 const userRole = `SELECT coalesce(m.role, '') FROM users u
 	LEFT JOIN memberships m ON m.user_id = u.id AND m.workspace = ?
 	WHERE u.id = ? AND u.disabled = 0
 	AND EXISTS (SELECT 1 FROM user_sessions s WHERE s.user_id = u.id AND s.ends > {now})`
 
-// mayAct refuses the changes of a session that is over, and of a user whose role does not suffice any more.
+// mayAct refuses changes by an ended session, and by a user whose role is no longer sufficient.
 func (t *tx) mayAct() error {
 	a, is := ledger.ActingOf(t.Context())
 	if !is {

@@ -19,15 +19,13 @@ import (
 	"rollcall/smtp/flags"
 )
 
-// pageSettlements is the number of settlements that one question reads, so that
-// a large file does not keep a session from the requests that wait for one: with
-// 1,000 outcomes in each it takes some 10 ms.
+// pageSettlements is the number of settlements in one query, so that a large file does not keep a session from other
+// requests: with 1,000 outcomes in each it takes some 10 ms.
 const pageSettlements = 64
 
-// Results calls yield for each settled address in ordinal order, as of the
-// settlements at the start, since what is settled never changes. All of the
-// ledger is read before the first yield: a slow yield holds neither a session nor
-// more memory than a part of a sorter.
+// Results calls yield for each settled address in ordinal order. It reads all settlements that exist at the start
+// before the first yield, so a slow yield holds no session and no more memory than a part of a sorter. Settled
+// outcomes never change.
 func (s files) Results(ctx context.Context, workspace, id uuid.UUID,
 	yield func(ledger.Result) error) (err error) {
 	var v *transitions.Row
@@ -55,7 +53,7 @@ func (s files) Results(ctx context.Context, workspace, id uuid.UUID,
 const pageOfSettlements = `SELECT payload FROM settlements WHERE verification = ?
 	AND number >= ? AND number < ? ORDER BY number`
 
-// fill puts all settlements of v into a sorter.
+// fill adds all settlements of v to a sorter.
 func (s files) fill(ctx context.Context, ordered *sorter, v *transitions.Row) error {
 	if err := s.walk(ctx, v, ordered.add); err != nil {
 		return err
@@ -63,10 +61,10 @@ func (s files) fill(ctx context.Context, ordered *sorter, v *transitions.Row) er
 	return ordered.filled()
 }
 
-// walk calls take with each settlement of v, by number; the batch is good until take returns.
+// walk calls take with each settlement of v, by number; the batch is valid until take returns.
 func (s files) walk(ctx context.Context, v *transitions.Row, take func(b *ledger.Batch) error) error {
 	var batch ledger.Batch
-	number := int64(1) // of the next one
+	number := int64(1) // of the next settlement
 	next := func(rows *sql.Rows) error {
 		var payload sql.RawBytes
 		if err := rows.Scan(&payload); err != nil {
@@ -86,7 +84,7 @@ func (s files) walk(ctx context.Context, v *transitions.Row, take func(b *ledger
 		err := s.view(ctx, func(t *tx) error {
 			return t.Each(next, pageOfSettlements, v.ID[:], begun, end)
 		})
-		// What is settled never changes: a page that was cut goes on where it was cut.
+		// Settled outcomes never change, so an interrupted page continues where it stopped.
 		if cut := errors.Is(err, engine.ErrUnavailable) && number > begun; cut && ctx.Err() == nil {
 			continue
 		}
@@ -101,41 +99,38 @@ func (s files) walk(ctx context.Context, v *transitions.Row, take func(b *ledger
 }
 
 const (
-	// sorterParts bounds the parts of a sorter, each of which has a block of its own
-	// while it is filled.
+	// sorterParts bounds the parts of a sorter; each has a block of its own while the sorter is filled.
 	sorterParts = 64
-	// sorterMemory bounds those blocks together: 16 KiB for each of 64 parts. Guess:
-	// large enough that system calls do not count, small enough for many downloads.
+	// sorterMemory bounds all blocks: 16 KiB for each of 64 parts. Guess: large enough to make system calls rare,
+	// small enough for many downloads.
 	sorterMemory = 1 << 20
-	// partOrdinals is the least number of ordinals of a part; what a reader holds
-	// is one part, some 42 bytes for each. A file of 1,000,000 makes 62 parts.
+	// partOrdinals is the least number of ordinals of a part. A reader holds one part, some 42 bytes for each
+	// ordinal. A file of 1,000,000 makes 62 parts.
 	partOrdinals = 1 << 14
-	// recordHead is what stands before an address in the file: its ordinal within
-	// the part (4), its length (2), outcome, reason, the time (8), and the operator.
+	// recordHead is the size of a record before the address: its ordinal within the part (4), length (2), outcome,
+	// reason, time (8), and operator.
 	recordHead = 17
 )
 
-// sorter brings results into the order of their ordinals with memory that hardly
-// grows with the file: while it is filled each result goes to its part, a range
-// of ordinals, and the parts go block by block to a file; then they are read one
-// after the other. A small one stays in memory.
+// sorter sorts results by ordinal with memory that hardly grows with the file. Each result goes to its part, a range
+// of ordinals. The parts go block by block to a file, and are then read one after the other. A small sorter stays in
+// memory.
 //
-// The file is the process's own (mode 0600) and has no name, so it ends with the
-// process, however that ends. It is used by one goroutine.
+// The file is private (mode 0600) and has no name, so it ends with the process. A sorter is for one goroutine.
 type sorter struct {
 	folder string // of the file
-	total  int64  // ordinals are below
-	width  int64  // ordinals of a part
+	total  int64  // number of ordinals
+	width  int64  // number of ordinals in a part
 	parts  []part
 	file   *os.File // nil: nothing was written yet
 	size   int64    // of the file
 }
 
-// part is the results of some following ordinals, in any order.
+// part is the results of a range of ordinals, in any order.
 type part struct {
-	open   []byte  // what is not yet in the file
-	blocks []block // what is
-	length int     // bytes of all of it
+	open   []byte  // not yet in the file
+	blocks []block // in the file
+	length int     // bytes of both
 }
 
 // block is a piece of a part in the file.
@@ -144,14 +139,13 @@ type block struct {
 	length int
 }
 
-// newSorter makes the sorter of total results; its file, if it needs one, is in folder.
+// newSorter makes a sorter for total results; its file, if needed, is in folder.
 func newSorter(folder string, total int64) *sorter {
 	width := max(partOrdinals, (total+sorterParts-1)/sorterParts)
 	return &sorter{folder: folder, total: total, width: width, parts: make([]part, (total+width-1)/width)}
 }
 
-// add puts the results of a settlement into their parts. ledger.ErrPayload for an
-// ordinal outside of the file.
+// add adds the results of a settlement to their parts. ledger.ErrPayload for an ordinal outside of the file.
 func (s *sorter) add(b *ledger.Batch) error {
 	var head [recordHead]byte
 	most := sorterMemory / len(s.parts)
@@ -176,8 +170,7 @@ func (s *sorter) add(b *ledger.Batch) error {
 	return nil
 }
 
-// filled says that nothing more will be added: if there is a file, all goes to
-// it, and the memory for filling goes.
+// filled ends the filling: if there is a file, everything goes to it, and the blocks' memory is freed.
 func (s *sorter) filled() error {
 	for i := range s.parts {
 		p := &s.parts[i]
@@ -208,7 +201,7 @@ func (s *sorter) write(p *part) error {
 	return nil
 }
 
-// create makes the file, which ends with its descriptor.
+// create makes the file, which has no name, so it ends with its descriptor.
 func (s *sorter) create() error {
 	var err error
 	if s.file, err = os.CreateTemp(s.folder, "results-*.tmp"); err != nil { // mode 0600
@@ -217,9 +210,9 @@ func (s *sorter) create() error {
 	return os.Remove(s.file.Name())
 }
 
-// drain returns the results to yield in the order of their ordinals.
+// drain calls yield with the results in the order of their ordinals.
 func (s *sorter) drain(yield func(ledger.Result) error) error {
-	places := make([]uint32, s.width) // of each ordinal's record, plus 1; 0: there is none
+	places := make([]uint32, s.width) // position of each ordinal's record, plus 1; 0: there is none
 	var scratch []byte
 	for i := range s.parts {
 		text, err := s.read(&s.parts[i], &scratch)
@@ -246,7 +239,7 @@ func (s *sorter) drain(yield func(ledger.Result) error) error {
 	return nil
 }
 
-// recordAt reads the record that text begins with, but for its ordinal.
+// recordAt reads the record at the start of text, except its ordinal.
 func recordAt(text string) ledger.Result {
 	head := []byte(text[:recordHead])
 	return ledger.Result{
@@ -256,7 +249,7 @@ func recordAt(text string) ledger.Result {
 	}
 }
 
-// read returns all records of a part, by way of scratch.
+// read returns all records of a part, using scratch as a buffer.
 func (s *sorter) read(p *part, scratch *[]byte) (string, error) {
 	var text strings.Builder
 	text.Grow(p.length)
@@ -274,7 +267,7 @@ func (s *sorter) read(p *part, scratch *[]byte) (string, error) {
 	return text.String(), nil
 }
 
-// close ends the sorter and what is in it.
+// close frees the sorter and its file.
 func (s *sorter) close() error {
 	if s.file == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"rollcall/ledger/sqlstore/engine"
 )
 
-// What moved the credits of a workspace, newest first, and what was spent from a day on.
+// The movements of a workspace's credits, newest first, and the credits spent since a day.
 const (
 	grantsOf      = `SELECT created, subject, amount, reason, author FROM entries WHERE workspace = ? AND kind = 'grant' AND number = 0`
 	newestGrants  = grantsOf + inTurnOfGrants
@@ -26,7 +26,7 @@ const (
 	inTurnOfGrants = ` ORDER BY created DESC, subject DESC LIMIT ?`
 )
 
-// Statement tells what a workspace has, what it spent by day, and a page of what moved its credits.
+// Statement returns a workspace's balance, its spending by day, and a page of credit movements.
 func (s statements) Statement(ctx context.Context, q ledger.StatementQuery) (ledger.WorkspaceStatement, error) {
 	return ledger.Run(ctx, s.glance, func(t *tx) (st ledger.WorkspaceStatement, err error) {
 		if q.Limit < 1 || q.Limit > ledger.StatementMax {
@@ -44,7 +44,7 @@ func (s statements) Statement(ctx context.Context, q ledger.StatementQuery) (led
 	}, "make the statement of workspace %s", q.Workspace)
 }
 
-// spent reads what was spent on each of the last days.
+// spent reads the credits spent on each of the last days.
 func (t accountRows) spent(workspace uuid.UUID, st *ledger.WorkspaceStatement) error {
 	now, err := t.Now()
 	if err != nil {
@@ -65,14 +65,14 @@ func (t accountRows) spent(workspace uuid.UUID, st *ledger.WorkspaceStatement) e
 		if kind == ledger.EntryRefund {
 			n = -n
 		}
-		if i := (on - first) / day; i < ledger.StatementDays { // a clock that was set back has days to come
+		if i := (on - first) / day; i < ledger.StatementDays { // after a clock was set back there may be future days
 			st.Days[i].Spent += n
 		}
 		return nil
 	}, spentSince, workspace[:], first)
 }
 
-// moves reads a page: one more of each sort than it has, so that it is known whether there are more.
+// moves reads a page. It reads one more of each kind than the page has, to know whether more follow.
 func (t accountRows) moves(q ledger.StatementQuery, st *ledger.WorkspaceStatement) error {
 	for _, of := range []struct {
 		kind ledger.MoveKind
@@ -96,7 +96,7 @@ func (t accountRows) moves(q ledger.StatementQuery, st *ledger.WorkspaceStatemen
 	return nil
 }
 
-// turned asks for a page of one sort: query, the place where it goes on, and the end of the query.
+// turned reads a page of one kind: query, the position to continue from, and the end of the query.
 func (t accountRows) turned(q ledger.StatementQuery, scan func(rows *sql.Rows) error, newest, older string) error {
 	if q.After == nil {
 		return t.Each(scan, newest, q.Workspace[:], q.Limit+1)
@@ -104,7 +104,7 @@ func (t accountRows) turned(q ledger.StatementQuery, scan func(rows *sql.Rows) e
 	return t.Each(scan, older, q.Workspace[:], ledger.Millis(q.After.Created), q.After.ID[:], q.Limit+1)
 }
 
-// grants adds those of the page.
+// grants adds the page's grants.
 func (t accountRows) grants(q ledger.StatementQuery, st *ledger.WorkspaceStatement) error {
 	return ledger.Wrap(t.turned(q, func(rows *sql.Rows) error {
 		m := ledger.Move{Kind: ledger.MoveGrant}
@@ -114,7 +114,7 @@ func (t accountRows) grants(q ledger.StatementQuery, st *ledger.WorkspaceStateme
 	}, newestGrants, olderGrants), "list grants")
 }
 
-// correctionMoves adds those of the page with what their entries move.
+// correctionMoves adds the page's corrections with the amounts of their entries.
 func (t accountRows) correctionMoves(q ledger.StatementQuery, st *ledger.WorkspaceStatement) error {
 	first := len(st.Moves)
 	err := t.turned(q, func(rows *sql.Rows) error {
@@ -139,7 +139,7 @@ func (t accountRows) correctionMoves(q ledger.StatementQuery, st *ledger.Workspa
 	return nil
 }
 
-// fileMoves adds the verifications of the page that ever held credits.
+// fileMoves adds the page's verifications that ever held credits.
 func (t accountRows) fileMoves(q ledger.StatementQuery, st *ledger.WorkspaceStatement) error {
 	return ledger.Wrap(t.turned(q, func(rows *sql.Rows) error {
 		v, err := scanVerification(rows.Scan)
@@ -153,8 +153,8 @@ func (t accountRows) fileMoves(q ledger.StatementQuery, st *ledger.WorkspaceStat
 	}, paidOf+newestFirst, paidOf+olderThan+newestFirst), "list verifications")
 }
 
-// Entries returns one page of the entries of a verification, newest first, with the
-// sums of all of them, as of one moment.
+// Entries returns one page of a verification's entries, newest first, with the sums of all entries, from one
+// snapshot.
 func (s statements) Entries(ctx context.Context, q ledger.EntriesQuery) (ledger.Statement, error) {
 	return ledger.Run(ctx, s.glance, func(t *tx) (st ledger.Statement, err error) {
 		v, err := t.ReadOf(q.Workspace, q.Verification)
@@ -170,7 +170,7 @@ func (s statements) Entries(ctx context.Context, q ledger.EntriesQuery) (ledger.
 	}, "list entries of verification %s", q.Verification)
 }
 
-// sums adds up all entries by kind. They are read by their key.
+// sums adds up all entries by kind.
 func (t accountRows) sums(q ledger.EntriesQuery, st *ledger.Statement) error {
 	return t.Each(func(rows *sql.Rows) error {
 		var kind ledger.EntryKind
@@ -184,8 +184,8 @@ func (t accountRows) sums(q ledger.EntriesQuery, st *ledger.Statement) error {
 		q.Verification[:])
 }
 
-// entries reads the page. The entries of one verification are put in order of
-// time each time: even a file of 1,000,000 addresses has few thousand.
+// entries reads the page. It sorts a verification's entries by time for each page: even a file of 1,000,000
+// addresses has only a few thousand.
 func (t accountRows) entries(q ledger.EntriesQuery) ([]ledger.Entry, error) {
 	query := `SELECT kind, number, amount, created FROM entries WHERE subject = ?`
 	args := []any{q.Verification[:]}

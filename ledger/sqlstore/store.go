@@ -20,13 +20,12 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// SchemaVersion is the schema that this program reads and writes: the number
-// of its last migration.
+// SchemaVersion is this program's schema: the number of its last migration.
 const SchemaVersion = 1
 
 var schema = engine.Schema{Files: migrationFiles, Folder: "migrations", Version: SchemaVersion}
 
-// Options say how a ledger is opened. The zero value is complete.
+// Options configure the opening of a ledger. The zero value is complete.
 type Options = engine.Options
 
 // Store is a ledger.Book in SQL. Safe for concurrent use.
@@ -45,7 +44,7 @@ type Store struct {
 
 var _ ledger.Book = (*Store)(nil)
 
-// The parts of a store, each of which answers calls about one noun.
+// The parts of a store, one for each noun.
 type (
 	tenants    struct{ *base } // workspaces, keys, limits
 	secrets    struct{ *base } // of the ledger itself
@@ -58,10 +57,10 @@ type (
 // base is what the parts of a store share.
 type base struct {
 	db     *engine.DB
-	bounds *bounds // where looks for what is due begin
+	bounds *bounds // starts of the queries for due rows
 	late   lateChores
-	// erased counts what was erased, and folded is that number when nothing of it was left in
-	// the write-ahead log. They differ at first, since the process before may have been killed.
+	// erased counts erasures; folded is its value when the write-ahead log last held no erased data. They differ at
+	// first, because the previous process may have been killed.
 	erased, folded atomic.Int64
 	unswept        prometheus.Gauge
 }
@@ -81,15 +80,13 @@ func newStore(db *engine.DB, o Options) (*Store, error) {
 		operators: operators{b}, files: files{b}, statements: statements{b}, sweeper: sweeper{b, moves}, auditor: auditor{b}}, nil
 }
 
-// Open opens the ledger at url: "sqlite:path/to/ledger.db", relative to the
-// working directory, or "postgresql://user@host:port/database" of a PostgreSQL or
-// CockroachDB server, with the parameters of libpq such as sslmode. ErrURL,
-// ErrInUse, ErrNoLedger, ErrSchemaOld, ErrSchemaNew, ErrIsolation, ErrDurability.
+// Open opens the ledger at url: "sqlite:path/to/ledger.db", relative to the working directory, or
+// "postgresql://user@host:port/database" of a PostgreSQL or CockroachDB server, with the parameters of libpq such as
+// sslmode. ErrURL, ErrInUse, ErrNoLedger, ErrSchemaOld, ErrSchemaNew, ErrIsolation, ErrDurability.
 //
-// The embedded ledger is made when it is not there, with its folder, and its
-// schema brought up to date; the leases of the process that had it before are
-// given back and its row is removed, since that is surely dead. On a server only Migrate does the
-// former, and time alone the latter.
+// Open creates a missing embedded ledger with its folder and migrates its schema. It also releases the leases of the
+// embedded ledger's previous process, which is certainly dead, and removes its row. On a server only Migrate changes
+// the schema, and leases of dead processes expire.
 func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	db, err := engine.Open(ctx, url, schema, o)
 	if err != nil {
@@ -105,7 +102,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// forgetOwner gives back the leases of the process that had an embedded ledger before, and removes its row.
+// forgetOwner releases the leases of an embedded ledger's previous process, and removes its row.
 func (s *Store) forgetOwner(ctx context.Context) error {
 	const forget = `UPDATE verifications SET lease_node = NULL, lease_expires = 0
 		WHERE lease_node IS NOT NULL`
@@ -120,9 +117,8 @@ func (s *Store) forgetOwner(ctx context.Context) error {
 	})
 }
 
-// OpenReadOnly opens the ledger at url for reading, such as for an audit beside
-// the process that owns it. Methods that write answer ErrReadOnly. ErrURL,
-// ErrNoLedger, ErrSchemaOld, ErrSchemaNew.
+// OpenReadOnly opens the ledger at url for reading, such as for an audit beside the process that owns it. Methods
+// that write return ErrReadOnly. ErrURL, ErrNoLedger, ErrSchemaOld, ErrSchemaNew.
 func OpenReadOnly(ctx context.Context, url string, o Options) (*Store, error) {
 	db, err := engine.OpenReadOnly(ctx, url, schema, o)
 	if err != nil {
@@ -136,32 +132,31 @@ func Migrate(ctx context.Context, url string, tell ...func(line string)) error {
 	return engine.Migrate(ctx, url, schema, tell...)
 }
 
-// CheckBackup reads the whole file at path and reports whether it is a sound
-// database with a schema that this program can use. It changes nothing there.
-// ErrBackupDamaged, ErrSchemaNew.
+// CheckBackup reads the whole file at path and checks that it is a sound database with a schema that this program
+// can use. It does not change the file. ErrBackupDamaged, ErrSchemaNew.
 func CheckBackup(ctx context.Context, path string) error { return schema.CheckBackup(ctx, path) }
 
-// Close ends the use of the ledger, after what runs now; it may be called twice.
+// Close closes the ledger after the running calls; it may be called twice.
 func (s *Store) Close() error { return s.db.Close() }
 
 // Ping reports whether the database answers.
 func (s *Store) Ping(ctx context.Context) error { return s.db.Ping(ctx) }
 
-// Embedded reports whether the ledger is a file of this process, and not on a server.
+// Embedded reports whether the ledger is a file of this process and not on a server.
 func (s *Store) Embedded() bool { return s.db.Embedded() }
 
-// Writes counts the beginnings and the ends of transactions that write; see engine.DB.
+// Writes counts the beginnings and ends of writing transactions; see engine.DB.
 func (s *Store) Writes() (count uint64, still bool) { return s.db.Writes() }
 
 // Backup writes a copy of the embedded ledger to the new file at path; see engine.DB.
 func (s *Store) Backup(ctx context.Context, path string) error { return s.db.Backup(ctx, path) }
 
-// OpenBackup makes a verified copy of the ledger beside it and gives it for reading; see engine.DB.
+// OpenBackup makes a verified copy beside the ledger and opens it for reading; see engine.DB.
 func (s *Store) OpenBackup(ctx context.Context) (copied io.ReadCloser, bytes int64, err error) {
 	return s.db.OpenBackup(ctx)
 }
 
-// Create makes a verification, or recovers the one of the same workspace and identity.
+// Create makes a verification, or returns the one with the same workspace and identity.
 func (s *Store) Create(ctx context.Context, n ledger.NewVerification) (ledger.Verification, bool, error) {
 	s.db.LookForRoom(ctx)
 	return s.Engine.Create(ctx, n)
@@ -174,20 +169,20 @@ func (s *Store) AppendChunk(ctx context.Context, id uuid.UUID, writer, offset in
 	return s.Engine.AppendChunk(ctx, id, writer, offset, data)
 }
 
-// Refuse ends a verification in Preparing with the defect of its file.
+// Refuse ends a verification in Preparing because of a defect in its file.
 func (s *Store) Refuse(ctx context.Context, l ledger.Lease, issue ledger.Issue) (ledger.Verification, error) {
 	v, err := s.Engine.Refuse(ctx, l, issue)
 	return v, s.eraseRest(ctx, v, err)
 }
 
-// Cancel asks for the end of a verification.
+// Cancel cancels a verification.
 func (s *Store) Cancel(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error) {
 	v, err := s.Engine.Cancel(ctx, workspace, id)
 	return v, s.eraseRest(ctx, v, err)
 }
 
-// eraseRest erases what the transaction that ended a verification left of a large file that
-// nobody will read. What fails here, the next sweep does.
+// eraseRest erases the rest of a large upload after its verification ended unread. If this fails, the next sweep
+// does it.
 func (s *Store) eraseRest(ctx context.Context, v ledger.Verification, err error) error {
 	if err != nil || !v.Status.Final() || v.Total >= 0 || v.UploadDeleted {
 		return err
@@ -198,7 +193,7 @@ func (s *Store) eraseRest(ctx context.Context, v ledger.Verification, err error)
 	return nil
 }
 
-// tx is one transaction of a ledger, or some reading: the statements about each noun.
+// tx is one transaction or reading of a ledger: the statements for each noun.
 type tx struct {
 	*engine.Tx
 	accountRows
@@ -214,8 +209,8 @@ var (
 	_ people.Tx          = (*tx)(nil)
 )
 
-// The statements about accounts and their entries, verifications, workspaces and keys, processes and what they learn, and
-// what operators and others do.
+// The statements about accounts and entries; verifications; workspaces and keys; processes and their facts;
+// operators and logs.
 type (
 	accountRows      struct{ *engine.Tx }
 	verificationRows struct{ *engine.Tx }
@@ -224,15 +219,14 @@ type (
 	operatorRows     struct{ *engine.Tx }
 )
 
-// within returns the statements of a transaction to do.
+// within adapts do to a transaction of the engine.
 func (s *base) within(do func(t *tx) error) func(t *engine.Tx) error {
 	return func(t *engine.Tx) error {
 		return do(&tx{t, accountRows{t}, verificationRows{t}, tenantRows{t}, processRows{t}, operatorRows{t}, s})
 	}
 }
 
-// withActing is within for a transaction that changes something: it reads first whether the session that acts still
-// may.
+// withActing is within for a change. It first checks that the acting session still may make it.
 func (s *base) withActing(do func(t *tx) error) func(t *engine.Tx) error {
 	return s.within(func(t *tx) error {
 		if err := t.mayAct(); err != nil {
@@ -242,7 +236,7 @@ func (s *base) withActing(do func(t *tx) error) func(t *engine.Tx) error {
 	})
 }
 
-// update, view, snapshot and glance run do as those of the engine do.
+// update, view, snapshot and glance run do like the engine's functions of the same name.
 func (s *base) update(ctx context.Context, do func(t *tx) error) error {
 	return s.db.Update(ctx, s.withActing(do))
 }
@@ -259,7 +253,7 @@ func (s *base) glance(ctx context.Context, do func(t *tx) error) error {
 	return s.db.Glance(ctx, s.within(do))
 }
 
-// database gives the transitions and the part about people their transactions.
+// database provides the transactions for package transitions and package people.
 type database struct{ *base }
 
 // Update runs do in one transaction.
@@ -267,7 +261,7 @@ func (d database) Update(ctx context.Context, in transitions.Scope, do func(t tr
 	return d.db.UpdateIn(ctx, engine.Scope(in), d.withActing(func(t *tx) error { return do(t) }))
 }
 
-// View runs do on a session for reading.
+// View runs do in a session for reading.
 func (d database) View(ctx context.Context, do func(t transitions.Tables) error) error {
 	return d.view(ctx, func(t *tx) error { return do(t) })
 }
@@ -277,25 +271,25 @@ func (d database) UpdatePeople(ctx context.Context, do func(t people.Tx) error) 
 	return d.update(ctx, func(t *tx) error { return do(t) })
 }
 
-// ViewPeople runs do on a session for reading.
+// ViewPeople runs do in a session for reading.
 func (d database) ViewPeople(ctx context.Context, do func(t people.Tx) error) error {
 	return d.view(ctx, func(t *tx) error { return do(t) })
 }
 
-// Doubt reports whether a run of this transaction before this one may have been committed.
+// Doubt reports whether an earlier run of this transaction may have been committed.
 func (t *tx) Doubt() bool { return t.Tx.Doubt }
 
-// Room is ledger.ErrNoRoom while the disk of an embedded ledger is nearly full.
+// Room returns ledger.ErrNoRoom while the disk of an embedded ledger is nearly full.
 func (t *tx) Room() error { return t.base.db.Room() }
 
-// EraseUpload deletes chunks of an upload; at the next sweep they leave the write-ahead log.
+// EraseUpload deletes chunks of an upload; the next sweep removes them from the write-ahead log.
 func (t *tx) EraseUpload(id uuid.UUID, most int64) (left bool, err error) {
 	t.base.erased.Add(1)
 	n, err := t.Exec(eraseChunks, id[:], id[:], most)
 	return n == most, err
 }
 
-// What a ledger is refused with; package engine says what each means.
+// The errors of opening and running a ledger; package engine explains each.
 var (
 	ErrURL           = engine.ErrURL
 	ErrInUse         = engine.ErrInUse

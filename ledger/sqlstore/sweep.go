@@ -18,48 +18,46 @@ import (
 )
 
 const (
-	// sweepMax bounds the verifications that one sweep changes for one cause; the
-	// rest is for the next sweep.
+	// sweepMax bounds the verifications that one sweep changes for one cause; the next sweep continues.
 	sweepMax = 100
-	// silentMax is how many failures in a row make a sweep give up, if the database answered none of them:
-	// each takes as long as a caller waits. One alone may be a row that somebody has locked.
+	// silentMax is how many failures in a row end a sweep if the database answered none: each takes a caller's whole
+	// timeout. A single one may be a locked row.
 	silentMax = 3
-	// These bound what one transaction erases, so that other writers wait some ten
-	// milliseconds at most: 16 MiB of the first two, and mostly of the third.
+	// These bound one transaction's erasures, so that other writers wait some ten milliseconds at most: 16 MiB of
+	// the first two, and usually of the third.
 	chunksErased   = transitions.ErasedMax
 	payloadsErased = 512
 	evidenceErased = 64
 	factsErased    = 1000
-	oldOverrides   = 1000 // a line of some hundred bytes, as a fact
-	// endedKept is how long the row of a process is kept after its end, for people
-	// who ask what became of it. Guess: a night and a day.
+	oldOverrides   = 1000 // some hundred bytes each, like a fact
+	// endedKept is how long a process's row is kept after its end, for people who look for the process. Guess: a
+	// night and a day.
 	endedKept = 24 * time.Hour
-	// overridesKept is how long an override is kept after its time, for people who ask
-	// what held last week. The operator log stays.
+	// overridesKept is how long an override is kept after its end, for people who ask about last week. The operator
+	// log stays.
 	overridesKept = 30 * 24 * time.Hour
-	// sessionsKept and linksKept are the same for sessions of people, and for one-time links.
+	// sessionsKept and linksKept are the same for people's sessions and one-time links.
 	sessionsKept = 24 * time.Hour
 	linksKept    = 30 * 24 * time.Hour
-	peopleErased = 1000 // a line of some hundred bytes, as a fact
+	peopleErased = 1000 // some hundred bytes each, like a fact
 )
 
-// aged are rows that are due when their time is some time ago. The table has an index of such rows that begins with
-// the time.
+// aged are rows that are due a fixed time after a time column. The table has an index of such rows by that column.
 type aged struct {
 	what, table, id string
-	time, which     string // a column, and a condition; "": all
+	time, which     string // a column and a condition; "": all rows
 }
 
-// What is due for a sweep.
+// The rows that a sweep handles.
 var (
 	dueUploading = aged{"expire upload", "verifications", "id", "upload_expires", `status = 'uploading'`}
 	dueFunding   = aged{"expire funding", "verifications", "id", "waiting_since", `issue_code = 'credits_required'`}
 	dueUploads   = aged{"erase upload", "verifications", "id", "completed", `completed > 0 AND upload_deleted = 0`}
 	dueResults   = aged{"erase results", "verifications", "id", "completed", `completed > 0 AND results_deleted = 0`}
-	// dueUnread are those of which a refusal or a cancel left bytes that nobody reads.
+	// dueUnread are verifications that were refused or cancelled with uploaded bytes left.
 	dueUnread = aged{"erase unread upload", "verifications", "id", "completed",
 		`completed > 0 AND upload_deleted = 0 AND total < 0`}
-	// dueUnpaid are those that never held a credit: they moved no money.
+	// dueUnpaid are verifications that never held a credit.
 	dueUnpaid    = aged{"forget unpaid", "verifications", "id", "completed", `completed > 0 AND paid = 0`}
 	dueFacts     = aged{"delete expired facts", "receiver_facts", "receiver", "expires", ""}
 	dueOverrides = aged{"delete old overrides", "throttle_overrides", "id", "ends", ""}
@@ -68,7 +66,8 @@ var (
 	dueAttempts  = aged{"forget failed sign-ins", "sign_in_attempts", "subject", "ends", ""}
 )
 
-// ask asks for columns of the due rows, oldest first. The places are for two times, both included, and for how many at most.
+// ask returns a query for columns of the due rows, oldest first. Its placeholders are two times, both included, and
+// the limit.
 func (a aged) ask(columns string) string {
 	which := a.which
 	if which != "" {
@@ -78,16 +77,14 @@ func (a aged) ask(columns string) string {
 		ORDER BY ` + a.time + ` LIMIT ?`
 }
 
-// errStillDue is said of a verification whose row contradicts itself, so that sweeping it changes nothing.
+// errStillDue means that a verification's row contradicts itself, so that sweeping it changes nothing.
 var errStillDue = errors.New("it is still due after it was swept: its row contradicts itself, see `rollcall audit`")
 
-// Sweep does what time demands, at most 100 verifications for each cause. Each
-// verification is one transaction of its own, so that a sweep cut short has
-// simply done less, and one that fails stops no other: the error says how many
-// failed and the log has each. Those that failed are tried again by the next sweeps, some at a time, after
-// all others. What it erases from an embedded ledger is in none of its
-// files afterwards, unless somebody reads an older moment: then the next sweep
-// sees to it. While the ledger's clock is not believed it does none of it: ledger.ErrClock.
+// Sweep handles what is due, at most 100 verifications for each cause. Each verification has its own transaction. So
+// an interrupted sweep has only done less, and a failure does not stop the others: the error has the number of
+// failures and the log each of them. Later sweeps retry the failed ones, some at a time, after all others. Erased
+// data is then in no file of an embedded ledger, unless somebody still reads an older snapshot; then the next sweep
+// removes it. While the ledger's clock is doubtful Sweep only returns ledger.ErrClock.
 func (s sweeper) Sweep(ctx context.Context, r ledger.Retention) (int, error) {
 	w := sweep{sweeper: s}
 	if w.now, w.first = s.db.BelievedNow(ctx); w.first == nil {
@@ -110,7 +107,7 @@ func (s sweeper) Sweep(ctx context.Context, r ledger.Retention) (int, error) {
 	return w.changed, nil
 }
 
-// sweeper does what time demands.
+// sweeper runs sweeps.
 type sweeper struct {
 	*base
 	moves transitions.Engine
@@ -119,14 +116,14 @@ type sweeper struct {
 // sweep is one run of Sweep.
 type sweep struct {
 	sweeper
-	now     int64 // by the ledger's clock, read once, when it was believed
+	now     int64 // by the ledger's clock, read once
 	changed int
 	failed  int
 	first   error // of the failures
-	silent  int   // failures in a row in which the database did not answer
+	silent  int   // failures in a row without an answer of the database
 }
 
-// all does what is due, and at last some of what failed before.
+// all handles what is due, and then retries some earlier failures.
 func (w *sweep) all(ctx context.Context, r ledger.Retention) {
 	causes := w.causes(r)
 	for _, c := range causes {
@@ -139,14 +136,14 @@ func (w *sweep) all(ctx context.Context, r ledger.Retention) {
 	}
 }
 
-// cause is one for which verifications are swept.
+// cause is a reason to sweep verifications.
 type cause struct {
 	due   aged
 	after time.Duration
 	do    func(ctx context.Context, id uuid.UUID) error
 }
 
-// causes lists those for which there is a time.
+// causes lists the causes with a configured time.
 func (w *sweep) causes(r ledger.Retention) []cause {
 	return slices.DeleteFunc([]cause{
 		{dueUploading, time.Nanosecond, w.moves.ExpireUpload},
@@ -158,7 +155,7 @@ func (w *sweep) causes(r ledger.Retention) []cause {
 	}, func(c cause) bool { return c.after == 0 })
 }
 
-// verifications sweeps up to sweepMax verifications for a cause. Behind those that fail it asks for more.
+// verifications sweeps up to sweepMax verifications for a cause. If some fail it asks for more.
 func (w *sweep) verifications(ctx context.Context, c cause) {
 	for left, more := sweepMax, true; more && left > 0 && !w.away(ctx); {
 		due, err := w.due(ctx, c.due, w.until(c), left+w.late.count())
@@ -181,7 +178,7 @@ func (w *sweep) verifications(ctx context.Context, c cause) {
 	}
 }
 
-// sweeps does what is due of one verification, and reports whether that went well.
+// sweeps handles one verification, and reports whether that succeeded.
 func (w *sweep) sweeps(ctx context.Context, c cause, id uuid.UUID) bool {
 	w.erased.Add(1)
 	err := c.do(ctx, id)
@@ -198,7 +195,7 @@ func (w *sweep) sweeps(ctx context.Context, c cause, id uuid.UUID) bool {
 	return true
 }
 
-// tryLate tries some again of those that failed.
+// tryLate retries some of the verifications that failed earlier.
 func (w *sweep) tryLate(ctx context.Context, causes []cause) {
 	for _, at := range w.late.some() {
 		i := slices.IndexFunc(causes, func(c cause) bool { return c.due.what == at.what })
@@ -218,10 +215,10 @@ func (w *sweep) tryLate(ctx context.Context, causes []cause) {
 	}
 }
 
-// away reports whether there is no use in going on: the caller or the database has gone.
+// away reports whether continuing is useless: the caller or the database has gone.
 func (w *sweep) away(ctx context.Context) bool { return ctx.Err() != nil || w.silent >= silentMax }
 
-// done notes how one part went, and reports whether it went well.
+// done records the result of one part, and reports whether it succeeded.
 func (w *sweep) done(err error, what string, id uuid.UUID) bool {
 	if !errors.Is(err, engine.ErrUnavailable) && !errors.Is(err, engine.ErrUnknown) {
 		w.silent = 0
@@ -242,10 +239,10 @@ func (w *sweep) done(err error, what string, id uuid.UUID) bool {
 	return false
 }
 
-// until is the time of the newest that is due for a cause.
+// until returns the newest time that is due for a cause.
 func (w *sweep) until(c cause) int64 { return w.now - c.after.Milliseconds() }
 
-// due lists at most so many verifications that are due, whose time is not after until, oldest first.
+// due lists due verifications with a time up to until, oldest first, at most the given number.
 func (s sweeper) due(ctx context.Context, a aged, until int64, most int) (ids []uuid.UUID, err error) {
 	from, whole := s.since(a, until)
 	oldest := until
@@ -264,8 +261,8 @@ func (s sweeper) due(ctx context.Context, a aged, until int64, most int) (ids []
 	return ids, err
 }
 
-// since is the bound of a question for what is due until then, and whether that is the beginning. Whatever retention was before,
-// and after the ledger's clock was set back, it is before until.
+// since returns the bound for a query up to until, and whether it is the beginning. The bound is always before
+// until, even after a change of retention or of the ledger's clock.
 func (s sweeper) since(a aged, until int64) (from int64, whole bool) {
 	at, whole := s.bounds.get(a.what)
 	return min(at.from, until-lateMax.Milliseconds()), whole
@@ -280,9 +277,9 @@ func (w *sweep) isDue(ctx context.Context, c cause, id uuid.UUID) (due bool, err
 	return due, err
 }
 
-// forgetUnpaid deletes a final verification that never held a credit, with its bytes. It
-// has no settlements, since these are paid for. The entries are asked too: what has one is
-// the book, whatever its row says.
+// forgetUnpaid deletes a final verification that never held a credit, with its bytes. It has no settlements, because
+// these are paid for. It also checks for entries: a verification with one is part of the accounts, whatever its row
+// says.
 func (s sweeper) forgetUnpaid(ctx context.Context, id uuid.UUID) error {
 	if err := s.eraseUpload(ctx, id); err != nil {
 		return err
@@ -316,8 +313,8 @@ func (s sweeper) eraseEvidence(ctx context.Context, id uuid.UUID) error {
 	return s.eraseSlices(ctx, id, erase, evidenceErased)
 }
 
-// eraseSlices runs a statement that deletes at most so many lines of a verification,
-// each time in a transaction of its own, until it finds fewer.
+// eraseSlices runs a statement that deletes at most that many lines of a verification, each time in its own
+// transaction, until it finds fewer.
 func (s sweeper) eraseSlices(ctx context.Context, id uuid.UUID, erase string, most int64) error {
 	for erased := most; erased == most; {
 		err := s.update(ctx, func(t *tx) (err error) {
@@ -331,10 +328,9 @@ func (s sweeper) eraseSlices(ctx context.Context, id uuid.UUID, erase string, mo
 	return nil
 }
 
-// eraseResults empties the payloads of a final verification, in slices: the
-// addresses are gone, the counts and the entries stay. The evidence goes first: it
-// is worth nothing without the results, and an audit demands that it does not
-// outlive them.
+// eraseResults empties the payloads of a final verification, in slices: the addresses are erased, the counts and
+// entries stay. It erases the evidence first, because that is useless without results, and an audit requires that it
+// does not outlive them.
 func (s sweeper) eraseResults(ctx context.Context, id uuid.UUID) error {
 	v, err := s.verification(ctx, id)
 	if err != nil {
@@ -362,9 +358,8 @@ func (s sweeper) eraseResults(ctx context.Context, id uuid.UUID) error {
 
 const dueNodes = `SELECT session FROM nodes WHERE standing <> 0 AND since <= CAST(? AS BIGINT) - ? LIMIT ?`
 
-// ended deletes what nobody asks for any more: processes that ended long ago,
-// facts that expired, overrides, sessions and links of long ago, and failed sign-ins whose time is over. It looks before
-// it writes, so that it meets no beat.
+// ended deletes outdated rows: processes that ended long ago, expired facts, old overrides, sessions and links, and
+// old failed sign-ins. It reads before it writes, so that it does not conflict with heartbeats.
 func (w *sweep) ended(ctx context.Context) {
 	for _, c := range []struct {
 		what string
@@ -387,7 +382,7 @@ func (w *sweep) ended(ctx context.Context) {
 	}
 }
 
-// forgetProcesses deletes the rows of processes that ended long ago. One that fails stops no other.
+// forgetProcesses deletes the rows of processes that ended long ago. A failure does not stop the others.
 func (s sweeper) forgetProcesses(ctx context.Context, now int64) error {
 	ended, err := s.endedNodes(ctx, now)
 	if err != nil {
@@ -406,7 +401,7 @@ func (s sweeper) forgetProcesses(ctx context.Context, now int64) error {
 	return errors.Join(failed...)
 }
 
-// deleteDue deletes what is due, in slices of a transaction each.
+// deleteDue deletes due rows, in slices of a transaction each.
 func (s sweeper) deleteDue(ctx context.Context, a aged, until int64, most int) error {
 	from, whole := s.since(a, until)
 	for {
@@ -434,7 +429,7 @@ func (s sweeper) deleteDue(ctx context.Context, a aged, until int64, most int) e
 	return nil
 }
 
-// endedNodes lists the sessions of processes that ended long ago.
+// endedNodes lists the incarnations that ended long ago.
 func (s sweeper) endedNodes(ctx context.Context, now int64) (sessions []uuid.UUID, err error) {
 	return ledger.Run(ctx, s.view, func(t *tx) ([]uuid.UUID, error) {
 		return engine.List(t, "ask", engine.Only[uuid.UUID], dueNodes, now, endedKept.Milliseconds(), sweepMax)
@@ -442,26 +437,26 @@ func (s sweeper) endedNodes(ctx context.Context, now int64) (sessions []uuid.UUI
 }
 
 const (
-	// lateKept bounds the verifications that a process remembers as failed in a sweep: a few dozen bytes each.
+	// lateKept bounds the failed verifications that a process remembers: a few dozen bytes each.
 	lateKept = 1000
-	// lateTried is how many of them one sweep tries again.
+	// lateTried is how many of them one sweep retries.
 	lateTried = 20
 )
 
-// task is one cause for which one verification is due.
+// task is one verification that is due for one cause.
 type task struct {
 	what string
 	id   uuid.UUID
 }
 
-// lateChores are those that failed in a sweep. Sweeps do all others first, so that however many fail
-// again and again, what is due behind them is done.
+// lateChores are the tasks that failed in a sweep. Sweeps handle all other tasks first, so that repeated failures do
+// not block the tasks after them.
 type lateChores struct {
 	mu  sync.Mutex
 	all map[task]bool
 }
 
-// add remembers a chore, and reports whether it is new and there was room for it.
+// add remembers a task, and reports whether it is new and there was room for it.
 func (l *lateChores) add(c task) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -493,7 +488,7 @@ func (l *lateChores) count() int {
 	return len(l.all)
 }
 
-// some draws lateTried of them, or all when there are fewer.
+// some returns lateTried of them at random, or all when there are fewer.
 func (l *lateChores) some() (list []task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

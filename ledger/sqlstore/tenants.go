@@ -25,12 +25,12 @@ func scanWorkspace(scan engine.Scan) (w ledger.Workspace, err error) {
 	return w, err
 }
 
-// readWorkspace reads one. ErrNoSuchWorkspace.
+// readWorkspace reads a workspace. ErrNoSuchWorkspace.
 func (t tenantRows) readWorkspace(id uuid.UUID) (ledger.Workspace, error) {
 	return scanWorkspace(t.Row(`SELECT `+workspaceColumns+` FROM workspaces WHERE id = ?`, id[:]).Scan)
 }
 
-// CreateWorkspace makes a workspace, or answers the one that has the id.
+// CreateWorkspace makes a workspace, or returns the one with the id.
 func (s tenants) CreateWorkspace(ctx context.Context, id uuid.UUID, name string) (ledger.Workspace, error) {
 	return ledger.Run(ctx, s.update, func(t *tx) (w ledger.Workspace, err error) {
 		if err := ledger.CheckName(name); err != nil {
@@ -48,7 +48,7 @@ func (s tenants) CreateWorkspace(ctx context.Context, id uuid.UUID, name string)
 	}, "create workspace %s", id)
 }
 
-// Workspaces lists all, oldest first.
+// Workspaces lists all workspaces, oldest first.
 func (s tenants) Workspaces(ctx context.Context) ([]ledger.Workspace, error) {
 	return ledger.Run(ctx, s.view, func(t *tx) ([]ledger.Workspace, error) {
 		return engine.List(t, "read", scanWorkspace, `SELECT `+workspaceColumns+` FROM workspaces ORDER BY created, id`)
@@ -68,7 +68,7 @@ func scanKey(scan engine.Scan) (k ledger.Key, err error) {
 	return k, err
 }
 
-// key reads one. An id that no database can keep is nobody's. ErrNoSuchKey.
+// key reads a key. An id that no database can store belongs to no key. ErrNoSuchKey.
 func (t tenantRows) key(id string) (k ledger.Key, err error) {
 	if ledger.CheckText(id) != nil {
 		return k, ledger.ErrNoSuchKey
@@ -79,7 +79,7 @@ func (t tenantRows) key(id string) (k ledger.Key, err error) {
 	return k, err
 }
 
-// isSuspended reports whether a key was made by a user who is disabled or no owner of its workspace now.
+// isSuspended reports whether a key's maker is now disabled, or no longer an owner of its workspace.
 func (t tenantRows) isSuspended(k ledger.Key) (bool, error) {
 	maker, is := ledger.UserOf(k.MadeBy)
 	if !is {
@@ -91,8 +91,8 @@ func (t tenantRows) isSuspended(k ledger.Key) (bool, error) {
 	return err == nil && owns == 0, err
 }
 
-// CreateKey stores a key; its times are the ledger's, and who made it is told by ledger.WithActor. Run again with the same
-// key it changes nothing; another key with the same id is ErrIllegal.
+// CreateKey stores a key with the ledger's times; ledger.WithActor names its maker. Run again with the same key it
+// changes nothing; another key with the same id is ErrIllegal.
 func (s tenants) CreateKey(ctx context.Context, k ledger.Key) (ledger.Key, error) {
 	return ledger.Run(ctx, s.update, func(t *tx) (made ledger.Key, err error) {
 		if _, err := t.Account(k.Workspace); err != nil {
@@ -118,7 +118,7 @@ func (s tenants) CreateKey(ctx context.Context, k ledger.Key) (ledger.Key, error
 	}, "create key %s in workspace %s", k.ID, k.Workspace)
 }
 
-// logKey writes a line about a key, in the operator log and in the log of its workspace.
+// logKey writes a line about a key to the operator log and to its workspace's log.
 func (t *tx) logKey(action string, k ledger.Key) error {
 	l := ledger.WorkspaceLine{Actor: ledger.Actor(t.Context()), Action: action, Subject: k.ID, Detail: k.Label}
 	if err := t.LogIn(k.Workspace, l); err != nil {
@@ -127,7 +127,7 @@ func (t *tx) logKey(action string, k ledger.Key) error {
 	return t.Log(ledger.LogLine{Action: action, Workspace: k.Workspace, Subject: k.ID, New: k.Label})
 }
 
-// UseKeys notes that keys were used now. An id that no database can keep is nobody's.
+// UseKeys records that keys were used now. An id that no database can store belongs to no key.
 func (s tenants) UseKeys(ctx context.Context, ids []string) error {
 	if len(ids) > ledger.BatchMax {
 		return fmt.Errorf("note the use of %d keys, %d are allowed: %w", len(ids), ledger.BatchMax, ledger.ErrIllegal)
@@ -144,7 +144,7 @@ func (s tenants) UseKeys(ctx context.Context, ids []string) error {
 	}), "note the use of %d keys", len(ids))
 }
 
-// Keys lists the keys of a workspace, revoked ones too, oldest first.
+// Keys lists the keys of a workspace, with revoked ones, oldest first.
 func (s tenants) Keys(ctx context.Context, workspace uuid.UUID) ([]ledger.Key, error) {
 	return ledger.Run(ctx, s.view, func(t *tx) ([]ledger.Key, error) {
 		if _, err := t.Account(workspace); err != nil {
@@ -152,7 +152,7 @@ func (s tenants) Keys(ctx context.Context, workspace uuid.UUID) ([]ledger.Key, e
 		}
 		list, err := engine.List(t, "read", scanKey,
 			`SELECT `+keyColumns+` FROM api_keys WHERE workspace = ? ORDER BY created, id`, workspace[:])
-		by := map[string]bool{} // whether what they made is suspended
+		by := map[string]bool{} // by maker: whether their keys are suspended
 		for i, k := range list {
 			is, known := by[k.MadeBy]
 			if !known {
@@ -167,7 +167,7 @@ func (s tenants) Keys(ctx context.Context, workspace uuid.UUID) ([]ledger.Key, e
 	}, "list keys of workspace %s", workspace)
 }
 
-// KeyByID reads one key, also a revoked one.
+// KeyByID reads one key, even a revoked one.
 func (s tenants) KeyByID(ctx context.Context, id string) (ledger.Key, error) {
 	return ledger.Run(ctx, s.view, func(t *tx) (ledger.Key, error) { return t.key(id) }, "read key")
 }
@@ -218,7 +218,7 @@ func (s secrets) Secret(ctx context.Context, name string, size int) (value []byt
 	return value, nil
 }
 
-// Limits reads what was set for a workspace; 0 is the default.
+// Limits reads the limits set for a workspace; 0 is the default.
 func (t tenantRows) Limits(workspace uuid.UUID) (l ledger.Limits, err error) {
 	err = t.Row(`SELECT coalesce(open, 0), coalesce(stored, 0), coalesce(unpaid, 0) FROM workspace_limits
 		WHERE workspace = ?`, workspace[:]).Scan(&l.Open, &l.Stored, &l.Unpaid)
@@ -231,7 +231,7 @@ func (t tenantRows) Limits(workspace uuid.UUID) (l ledger.Limits, err error) {
 const sumStored = `SELECT coalesce(CAST(sum(bytes) AS BIGINT), 0) FROM verifications
 	WHERE workspace = ? AND upload_deleted = 0`
 
-// Stored adds up the declared bytes of the verifications whose upload is not erased.
+// Stored adds up the declared bytes of the verifications with an upload that is not erased.
 func (t verificationRows) Stored(workspace uuid.UUID) (sum int64, err error) {
 	err = t.Row(sumStored, workspace[:]).Scan(&sum)
 	return sum, err
@@ -240,13 +240,13 @@ func (t verificationRows) Stored(workspace uuid.UUID) (sum int64, err error) {
 const countUnpaid = `SELECT count(*), coalesce(min(created), 0), {now} FROM verifications
 	WHERE workspace = ? AND paid = 0 AND created > {now} - ?`
 
-// Unpaid counts the verifications of late that never held a credit.
+// Unpaid counts the recent verifications that never held a credit.
 func (t verificationRows) Unpaid(workspace uuid.UUID) (u transitions.Unpaid, err error) {
 	err = t.Row(countUnpaid, workspace[:], ledger.UnpaidWithin.Milliseconds()).Scan(&u.Count, &u.Oldest, &u.Now)
 	return u, err
 }
 
-// usage reads what a workspace may have and what it has. ErrNoSuchWorkspace.
+// usage reads the limits and usage of a workspace. ErrNoSuchWorkspace.
 func (t *tx) usage(workspace uuid.UUID) (u ledger.Usage, err error) {
 	if u.Workspace, err = t.readWorkspace(workspace); err != nil {
 		return u, err
@@ -265,7 +265,7 @@ func (t *tx) usage(workspace uuid.UUID) (u ledger.Usage, err error) {
 	return u, err
 }
 
-// Usage reads what a workspace may have and what it has.
+// Usage reads the limits and usage of a workspace.
 func (s tenants) Usage(ctx context.Context, workspace uuid.UUID) (ledger.Usage, error) {
 	return ledger.Run(ctx, s.view, func(t *tx) (ledger.Usage, error) { return t.usage(workspace) },
 		"read limits of workspace %s", workspace)

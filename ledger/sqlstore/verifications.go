@@ -16,9 +16,9 @@ import (
 	"rollcall/smtp"
 )
 
-// The statements that the transitions of package transitions are made of.
+// The statements for the transitions of package transitions.
 
-// verificationColumns are what scanVerification reads.
+// verificationColumns are the columns for scanVerification.
 const verificationColumns = `id, workspace, identity, kind, filename, single_email, single_outcome,
 	bytes, durable, writer, upload_expires, status, issue_code, issue_message, issue_row, issue_text,
 	created, completed, records, duplicates, total,
@@ -61,19 +61,19 @@ func (t verificationRows) Read(id uuid.UUID) (*transitions.Row, error) {
 	return scanVerification(t.Row(read, id[:]).Scan)
 }
 
-// Await is Read that waits for a transaction which is changing the row.
+// Await is Read, and waits for a transaction that is changing the row.
 func (t verificationRows) Await(id uuid.UUID) (*transitions.Row, error) {
 	const read = `SELECT ` + verificationColumns + ` FROM verifications WHERE id = ? {lock}`
 	return scanVerification(t.Row(read, id[:]).Scan)
 }
 
-// ReadOf reads one of a workspace; those of others do not exist for it.
+// ReadOf reads a verification of a workspace; those of others do not exist for it.
 func (t verificationRows) ReadOf(workspace, id uuid.UUID) (*transitions.Row, error) {
 	const read = `SELECT ` + verificationColumns + ` FROM verifications WHERE id = ? AND workspace = ?`
 	return scanVerification(t.Row(read, id[:], workspace[:]).Scan)
 }
 
-// ReadIdentity reads the one with an idempotency key.
+// ReadIdentity reads the verification with an idempotency key.
 func (t verificationRows) ReadIdentity(workspace, identity uuid.UUID) (*transitions.Row, error) {
 	const read = `SELECT ` + verificationColumns + ` FROM verifications WHERE workspace = ? AND identity = ?`
 	return scanVerification(t.Row(read, workspace[:], identity[:]).Scan)
@@ -87,7 +87,7 @@ func (t verificationRows) Open(workspace uuid.UUID) (n int64, err error) {
 	return n, err
 }
 
-// covered says that a verification waits for credits that are there.
+// covered is the condition that a verification waits for credits that are now available.
 const covered = `workspace = ? AND issue_code = 'credits_required'
 	AND total <= (SELECT available FROM workspaces WHERE id = ?)`
 
@@ -105,7 +105,7 @@ func (t verificationRows) Unfunded(workspace uuid.UUID) (*transitions.Row, error
 	return v, nil
 }
 
-// Short lists how much each verification of a workspace waits for.
+// Short lists the credits that each waiting verification of a workspace needs.
 func (t verificationRows) Short(workspace uuid.UUID) (map[uuid.UUID]int64, error) {
 	return engine.Pairs[uuid.UUID, int64](t, "list what waits for credits", `SELECT id, total FROM verifications
 		WHERE workspace = ? AND issue_code = 'credits_required'`, workspace[:])
@@ -130,9 +130,8 @@ func (t verificationRows) Insert(n ledger.NewVerification, single string) error 
 	return err
 }
 
-// issueOf is the issue of a verification as the table has it. That of one that waits for receivers has no
-// code there: by the empty column the index verifications_due finds what can be worked on, and
-// a program that knows nothing of this issue does too.
+// issueOf returns the issue of a verification as stored. While it waits for receivers, the stored code is empty: the
+// index verifications_due uses the empty column to find work.
 func issueOf(v *transitions.Row) ledger.Issue {
 	if v.Issue == nil {
 		return ledger.Issue{}
@@ -144,7 +143,7 @@ func issueOf(v *transitions.Row) ledger.Issue {
 	return issue
 }
 
-// Move writes where a verification is.
+// Move writes the state of a verification.
 func (t verificationRows) Move(s transitions.Step) (int64, error) {
 	v, issue := s.After, issueOf(s.After)
 	var node any // NULL for nobody
@@ -171,14 +170,14 @@ func (t verificationRows) Measure(s transitions.Step) (int64, error) {
 		v.Rows, v.Duplicates, v.Total, v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
 }
 
-// Fence makes a newer writer of an upload.
+// Fence makes the caller the newest writer of an upload.
 func (t verificationRows) Fence(id uuid.UUID, from, to int64) (int64, error) {
 	return t.Exec(`UPDATE verifications SET writer = ? WHERE id = ? AND writer = ?`, to, id[:], from)
 }
 
 const fetchChunk = `SELECT data FROM upload_chunks WHERE verification = ? AND at_byte = ?`
 
-// Chunk reads the stored bytes that begin at offset; nil when there are none.
+// Chunk reads the stored chunk at offset; nil when there is none.
 func (t verificationRows) Chunk(id uuid.UUID, offset int64) (data []byte, err error) {
 	return engine.Value[[]byte](t, "read a chunk", fetchChunk, id[:], offset)
 }
@@ -190,19 +189,19 @@ func (t verificationRows) Append(id uuid.UUID, offset int64, data []byte) error 
 	return err
 }
 
-// Lengthen counts stored bytes.
+// Lengthen adds to the number of stored bytes.
 func (t verificationRows) Lengthen(id uuid.UUID, writer, from, to int64) (int64, error) {
 	return t.Exec(`UPDATE verifications SET durable = ? WHERE id = ? AND durable = ? AND writer = ?`,
 		to, id[:], from, writer)
 }
 
-// runnable is the condition of the index verifications_due, word for word,
-// so that the database sees that it may use it.
+// runnable repeats the condition of the index verifications_due word for word, so that the database can use the
+// index.
 const runnable = `(status IN ('preparing', 'verifying', 'cancelling')
 	OR (status = 'waiting' AND issue_code = ''))`
 
-// free asks for what can be worked on now and nobody has, but for a number of workspaces.
-// There are few such texts, since each is prepared once.
+// free finds free verifications with work, except those of a number of workspaces. It has few texts, because each is
+// prepared once.
 var free = func() (texts [len(exceptSizes)]string) {
 	for i, size := range exceptSizes {
 		texts[i] = `SELECT ` + verificationColumns + ` FROM verifications WHERE ` + runnable + ` AND wake_at <= {now}
@@ -215,14 +214,14 @@ var free = func() (texts [len(exceptSizes)]string) {
 	return texts
 }()
 
-// exceptSizes are for how many workspaces there is a text.
+// exceptSizes are the numbers of workspaces with a text.
 var exceptSizes = [...]int{0, 8, 64, ledger.ExceptMax}
 
-// passingLocked ends a question for rows to change that nobody else is changing.
+// passingLocked ends a query for rows to change and skips those that another transaction has locked.
 const passingLocked = ` FOR UPDATE SKIP LOCKED`
 
-// passing is a question for rows to change, which passes over those that another transaction has when a run before
-// this one waited for one of them.
+// passing returns a query for rows to change. It skips locked rows if an earlier run of this transaction waited for
+// one.
 func (t verificationRows) passing(text string) string {
 	if t.Passes && !t.Embedded() {
 		return text + passingLocked
@@ -230,13 +229,13 @@ func (t verificationRows) passing(text string) string {
 	return text
 }
 
-// Free lists verifications that can be worked on now and that nobody has.
+// Free lists free verifications with work.
 func (t *tx) Free(limit int, except []uuid.UUID) ([]*transitions.Row, error) {
 	at, _ := t.base.bounds.get(leasing)
 	return t.free(at, limit, except)
 }
 
-// free is Free, from a bound.
+// free is Free from a bound.
 func (t verificationRows) free(from bound, limit int, except []uuid.UUID) ([]*transitions.Row, error) {
 	at := slices.IndexFunc(exceptSizes[:], func(size int) bool { return len(except) <= size })
 	if at < 0 {
@@ -248,7 +247,7 @@ func (t verificationRows) free(from bound, limit int, except []uuid.UUID) ([]*tr
 	}
 	args := []any{from.from, from.from}
 	for i := range exceptSizes[at] {
-		one := uuid.Nil // nobody's
+		one := uuid.Nil // no workspace has this id
 		if i < len(except) {
 			one = except[i]
 		}
@@ -265,13 +264,13 @@ func (t verificationRows) KeepParked(id uuid.UUID, state []byte) error {
 	return err
 }
 
-// ForgetParked deletes it.
+// ForgetParked deletes the state of a verification's work.
 func (t verificationRows) ForgetParked(id uuid.UUID) error {
 	_, err := t.Exec(`DELETE FROM parked_work WHERE verification = ?`, id[:])
 	return err
 }
 
-// Take returns a verification to a node at the next epoch.
+// Take leases a verification to a node at the next epoch.
 func (t verificationRows) Take(id, node uuid.UUID, epoch int64, ttl time.Duration) (int64, error) {
 	return t.Exec(`UPDATE verifications SET lease_node = ?, lease_expires = {now} + ?, epoch = epoch + 1
 		WHERE id = ? AND epoch = ?`, node[:], ttl.Milliseconds(), id[:], epoch)
@@ -280,7 +279,7 @@ func (t verificationRows) Take(id, node uuid.UUID, epoch int64, ttl time.Duratio
 const renewLeases = `UPDATE verifications SET lease_expires = {now} + ?
 	WHERE lease_node = ? AND lease_expires > {now} RETURNING id, epoch`
 
-// Renew prolongs all leases of a node that have not expired and names them.
+// Renew extends all unexpired leases of a node and returns them.
 func (t verificationRows) Renew(node uuid.UUID, ttl time.Duration) (leases []ledger.Lease, err error) {
 	return engine.List(t, "renew leases", func(scan engine.Scan) (ledger.Lease, error) {
 		l := ledger.Lease{Node: node}
@@ -306,14 +305,14 @@ func (t verificationRows) Settle(n ledger.Settlement, p ledger.Payload) error {
 	return err
 }
 
-// KeepEvidence appends the evidence of a settlement that stands.
+// KeepEvidence adds the evidence of a stored settlement.
 func (t verificationRows) KeepEvidence(n ledger.Settlement) error {
 	_, err := t.Exec(`INSERT INTO evidence (verification, number, data) VALUES (?, ?, ?)`,
 		n.Lease.Verification[:], n.Number, n.Evidence)
 	return err
 }
 
-// Count writes what a settlement changes in its verification.
+// Count writes the changes that a settlement makes to its verification.
 func (t verificationRows) Count(s transitions.Step) (int64, error) {
 	v, c := s.After, s.After.Counts
 	return t.Exec(`UPDATE verifications SET settlements = ?, held = ?, count_valid = ?, count_invalid = ?,
@@ -323,7 +322,7 @@ func (t verificationRows) Count(s transitions.Step) (int64, error) {
 		ledger.Millis(v.Expected), issueOf(v).Message, v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
 }
 
-// Settled reads epoch and digest of a settlement. ErrStaleEpoch when there is none.
+// Settled reads the epoch and digest of a settlement. ErrStaleEpoch when there is none.
 func (t verificationRows) Settled(id uuid.UUID, number int64) (epoch int64, digest []byte, err error) {
 	const known = `SELECT epoch, digest FROM settlements WHERE verification = ? AND number = ?`
 	err = t.Row(known, id[:], number).Scan(&epoch, &digest)
@@ -333,7 +332,7 @@ func (t verificationRows) Settled(id uuid.UUID, number int64) (epoch int64, dige
 	return epoch, digest, err
 }
 
-// Ordinals reads those of a settlement. ErrStaleEpoch when there is none.
+// Ordinals reads the ordinals of a settlement. ErrStaleEpoch when there is none.
 func (t verificationRows) Ordinals(id uuid.UUID, number int64) ([]int64, error) {
 	const one = `SELECT payload FROM settlements WHERE verification = ? AND number = ?`
 	payload, err := engine.Find(t, "read a settlement", engine.Only[[]byte], one, id[:], number)

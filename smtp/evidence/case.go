@@ -225,7 +225,7 @@ func Note(r Raw) Attempt {
 }
 
 // Unreadable reports whether a permanent refusal stayed undecided because its text could not be read: most of its
-// letters are marks or not plain English, so its charset is unknown or was guessed wrongly.
+// letters are marks or not plain English, so its charset is unknown or was mistaken.
 func (a *Attempt) Unreadable() bool {
 	plain, strange := 0, 0
 	for i := range len(a.Text) {

@@ -11,7 +11,7 @@ import (
 //go:embed rules/*.toml
 var builtinFiles embed.FS
 
-// Builtin returns the rules that come with the program.
+// Builtin returns the program's own rules.
 func Builtin() *Rules { return builtin() }
 
 var builtin = sync.OnceValue(func() *Rules {
@@ -54,11 +54,11 @@ func tooMany(files []*ruleFile) faults {
 	return nil
 }
 
-// fileBytesMax bounds an operator's file. Guess: five times all of our own.
+// fileBytesMax bounds an operator's file. Guess: five times all built-in rules.
 const fileBytesMax = 4 << 20
 
-// Load returns the rules that come with the program and, before them, those of an
-// operator's file, whose name is for the faults. An ErrFaults has a line for each.
+// Load returns the built-in rules preceded by those of an operator's file. The name of the file is used in errors.
+// An ErrFaults has a line for each fault.
 func Load(name string, data []byte) (*Rules, error) {
 	if len(data) > fileBytesMax {
 		return nil, fmt.Errorf("%w:\n%s:1: the file is larger than %d bytes: is it the right one?", ErrFaults, name,
@@ -81,7 +81,7 @@ func Load(name string, data []byte) (*Rules, error) {
 	return s, nil
 }
 
-// LoadFile is Load of a file.
+// LoadFile loads the rules of a file; see Load.
 func LoadFile(name string) (*Rules, error) {
 	info, err := os.Stat(name)
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// check tells what is wrong with the rules of a set: the operator's, or those that
-// come with the program.
+// check returns the faults in the operator's rules of a set, or in the built-in ones.
 func (s *Rules) check(own bool) faults {
 	var found faults
 	ids := map[string]*rule{}
@@ -38,7 +37,7 @@ func (s *Rules) check(own bool) faults {
 	return found
 }
 
-// checkVerdict: what a rule may say, so that none blames an address for what is not its fault.
+// checkVerdict checks the verdict of a rule, so that no rule blames an address for the fault of another party.
 func (r *rule) checkVerdict() faults {
 	var found faults
 	v := &r.verdict
@@ -105,7 +104,7 @@ func (r *rule) checkInvalid() faults {
 	return found
 }
 
-// checkPhrases: a phrase with another one of its rule inside is never needed.
+// checkPhrases finds phrases that contain another phrase of the same rule, because they are useless.
 func (r *rule) checkPhrases() faults {
 	var found faults
 	for i, long := range r.phrases {
@@ -118,7 +117,7 @@ func (r *rule) checkPhrases() faults {
 	return found
 }
 
-// sampleHosts are hosts on which samples of r are tried.
+// sampleHosts returns hosts on which samples of r are tried.
 func (r *rule) sampleHosts() []string {
 	if len(r.scope) == 0 {
 		return []string{"mx.example.com"}
@@ -130,8 +129,8 @@ func (r *rule) sampleHosts() []string {
 	return hosts
 }
 
-// checkSamples: each rule decides about its samples among all others, and does not
-// decide about what only looks like them.
+// checkSamples checks that each rule decides on its own samples, and does not decide on texts that only look
+// similar.
 func (s *Rules) checkSamples(r *rule) faults {
 	var found faults
 	for _, kind := range []struct {
@@ -161,8 +160,8 @@ func (s *Rules) checkSamples(r *rule) faults {
 	return found
 }
 
-// checkShadows: a rule all of whose conditions an earlier one has too, or wider ones,
-// never has a word. An operator's rule may do so to ours.
+// checkShadows finds rules that never match because an earlier rule has the same or wider conditions. An operator's
+// rule may shadow a built-in one.
 func (s *Rules) checkShadows(at int) faults {
 	later := s.rules[at]
 	for _, earlier := range s.rules[:at] {
@@ -200,8 +199,8 @@ func (r *rule) covers(other *rule) bool {
 	return len(other.phrases) > 0
 }
 
-// checkAlive: a phrase that earlier rules take whatever the code, the stage and the
-// host is dead, and misleads the reader.
+// checkAlive finds phrases that never decide, because earlier rules match them at every code, stage and host. They
+// mislead the reader.
 func (s *Rules) checkAlive(at int) faults {
 	var found faults
 	r := s.rules[at]
@@ -209,7 +208,7 @@ func (s *Rules) checkAlive(at int) faults {
 	if len(phrases) == 0 && r.says == saysNothing {
 		phrases = []string{"*"}
 	}
-	if len(r.with) > 0 { // each phrase has a text in which the rule has the word, or is found with none
+	if len(r.with) > 0 { // each phrase is in a text on which the rule decides, or is found with none
 		phrases = nil
 		for _, p := range r.phrases {
 			if !slices.ContainsFunc(r.with, func(with string) bool { return s.taker(r, strings.Trim(p, "*")+" "+with) == "" }) {
@@ -230,8 +229,8 @@ func (s *Rules) checkAlive(at int) faults {
 	return found
 }
 
-// taker returns the first rule that has the word on a text that is nothing but the
-// phrase; "" when r has it for one of its codes, stages and hosts.
+// taker returns the first rule that decides on a text that is only the phrase; "" when r decides for one of its
+// codes, stages and hosts.
 func (s *Rules) taker(r *rule, phrase string) (first string) {
 	if phrase[len(phrase)-1] == '*' {
 		phrase = phrase[:len(phrase)-1]
@@ -241,7 +240,7 @@ func (s *Rules) taker(r *rule, phrase string) (first string) {
 			if !r.stages.has(smtp.Stage(stage)) {
 				continue
 			}
-			tried := map[[2]int]bool{} // by mask and class: other codes of both are the same
+			tried := map[[2]int]bool{} // by mask and class: other codes with the same pair behave the same
 			for code := codeMin; code <= codeMax; code++ {
 				kind := [2]int{int(s.asked[stage][code-codeMin]), code / 100}
 				if !r.codes.has(code) || tried[kind] {
@@ -277,15 +276,13 @@ func (r *rule) enhancedSamples(class int) []smtp.EnhancedCode {
 	return list
 }
 
-// Change is a sample of a rule that comes with the program about which an operator's
-// rule says something else.
+// Change is a sample of a built-in rule on which an operator's rule gives another verdict.
 type Change struct {
-	Sample   string  // as it stands in the rule file
+	Sample   string  // as written in the rule file
 	Was, Now Verdict // Was: without the operator's rules
 }
 
-// Changes tells on which samples of the rules that come with the program the
-// operator's rules have the word.
+// Changes returns the samples of built-in rules on which the operator's rules decide.
 func (s *Rules) Changes() []Change { return s.changes }
 
 func (s *Rules) changesTo(base *Rules) []Change {

@@ -7,9 +7,9 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// Conclude returns the outcome of a case and its reason, from the verdicts that its attempts carry. It is pure, and
-// the only place where an outcome is made: the engine and every replay call it. smtp.Undecided means that the case
-// is not closed.
+// Conclude returns the outcome of a case and its reason, from the verdicts of its attempts. It is pure, and the only
+// place where an outcome is made: the engine and every replay call it. smtp.Undecided means that the case is not
+// closed.
 func Conclude(c evidence.Case) (smtp.Outcome, smtp.Reason) {
 	if c.NoRoute != smtp.ReasonNone {
 		return withoutRoute(c)
@@ -32,8 +32,8 @@ func Conclude(c evidence.Case) (smtp.Outcome, smtp.Reason) {
 	return open(c, last.Reason)
 }
 
-// withoutRoute: what DNS says for good is invalid (RFC 5321 §5.1, RFC 7505 §3); that
-// it says nothing is our trouble or the domain's, for as long as it lasts.
+// withoutRoute returns the outcome without a route: a definite answer of DNS is invalid (RFC 5321 §5.1, RFC 7505
+// §3); no answer is a temporary fault of ours or of the domain.
 func withoutRoute(c evidence.Case) (smtp.Outcome, smtp.Reason) {
 	switch c.NoRoute {
 	case smtp.DomainNotFound, smtp.NoMailService:
@@ -44,7 +44,7 @@ func withoutRoute(c evidence.Case) (smtp.Outcome, smtp.Reason) {
 	return open(c, c.NoRoute)
 }
 
-// acceptance: an acceptance is worth what the domain's behaviour makes of it.
+// acceptance returns the outcome of an acceptance, which depends on the domain's accept behaviour.
 func acceptance(c evidence.Case, last evidence.Attempt) (smtp.Outcome, smtp.Reason) {
 	switch catchAll, known := c.Behaviour.CatchAll(); {
 	case !known:
@@ -55,8 +55,7 @@ func acceptance(c evidence.Case, last evidence.Attempt) (smtp.Outcome, smtp.Reas
 	return smtp.Valid, last.Reason
 }
 
-// open is the outcome of a case that nothing has closed: unknown, once the engine
-// has given up.
+// open returns the outcome of a case that is not closed: unknown, once the engine has given up.
 func open(c evidence.Case, reason smtp.Reason) (smtp.Outcome, smtp.Reason) {
 	switch {
 	case !c.GaveUp:
@@ -67,8 +66,8 @@ func open(c evidence.Case, reason smtp.Reason) (smtp.Outcome, smtp.Reason) {
 	return smtp.Unknown, reason
 }
 
-// quotedTwice reports whether the two newest attempts at an address quote the refusal for good of the next host,
-// who doesn't know the mailbox, in a refusal for now: as Postfix does of its probes (unverified_recipient_reject_code).
+// quotedTwice reports whether the two newest attempts at an address are temporary refusals that quote a permanent
+// refusal of the mailbox by the next host, as Postfix sends after its probes (unverified_recipient_reject_code).
 func quotedTwice(c evidence.Case) bool {
 	n, host := 0, ""
 	for i := len(c.Attempts) - 1; i >= 0 && n < 2; i-- {
@@ -84,7 +83,7 @@ func quotedTwice(c evidence.Case) bool {
 	return n == 2
 }
 
-// quotesRefusal reports whether a text (cleaned) gives what another host said, and that was a refusal for good.
+// quotesRefusal reports whether a cleaned text quotes another host's permanent refusal.
 func quotesRefusal(text string) bool {
 	for _, said := range []string{" said: ", " was: ", " responded: ", " replied: "} {
 		_, quoted, found := strings.Cut(text, said)
@@ -96,16 +95,14 @@ func quotesRefusal(text string) bool {
 	return false
 }
 
-// Denies reports whether an attempt is its host's word, for good, that it does not take
-// mail for the domain or none at all. A refusal for now is not: both of its codes
-// must say so.
+// Denies reports whether an attempt is its host's permanent statement that it takes no mail, or none for the domain.
+// The code and the enhanced code must both be permanent.
 func Denies(a evidence.Attempt) bool {
 	return a.Code/100 == 5 && a.Enhanced[0] != 4 && a.Outcome == smtp.Undecided &&
 		(a.Reason == smtp.DomainNotHosted || a.Reason == smtp.NoMailService)
 }
 
-// denials counts the hosts that said, the last time they said anything, that they do
-// not take mail for the domain, or none at all (RFC 7504 §4).
+// denials counts the hosts whose newest reply says that they take no mail, or none for the domain (RFC 7504 §4).
 func denials(c evidence.Case) int {
 	denied := map[string]bool{}
 	for _, a := range c.Attempts {

@@ -12,8 +12,7 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// doubtsFile has words that people use who refuse senders, and never those who speak of a
-// mailbox.
+// doubtsFile has words that occur in refusals of senders, and never in statements about a mailbox.
 //
 //go:embed rules/doubts.txt
 var doubtsFile string
@@ -37,12 +36,12 @@ var doubtful = sync.OnceValue(func() machine {
 	return newMachine(phrases)
 })
 
-// doubts makes a plain statement about a mailbox a bare one, when words of refusals stand
-// beside it. Rules about certain hosts, and the operator's, know what they say.
+// doubts makes a plain statement about a mailbox ambiguous (bare) when words of refusals stand beside it. It does
+// not apply to the operator's rules and to rules for certain hosts.
 type doubts struct {
-	of    found // the rules that it is about
-	said  found // these, and those that say as much bare
-	relay found // rules that take a code for a domain that is not served
+	of    found // the rules that it applies to
+	said  found // these, and those with the same statement that are already bare
+	relay found // rules that read a code as "domain not served"
 	words machine
 }
 
@@ -65,14 +64,14 @@ func newDoubts(rules []*rule) doubts {
 		default:
 			continue
 		}
-		r.verdict.Version ^= h.Sum32() // what it says depends on the words
+		r.verdict.Version ^= h.Sum32() // the verdict depends on the words
 	}
 	return d
 }
 
-// weaken returns the verdict of a rule on a text: beside words of a refusal it is bare, and a code says nothing of a
-// domain. What is said of whoever asks, or of what only belongs to a mailbox, says nothing of the mailbox, even where
-// another one is accepted.
+// weaken returns the verdict of a rule on a text. Beside words of a refusal it is bare, and a code no longer means
+// "domain not served". A statement about us, or about a thing that belongs to a mailbox, says nothing about the
+// mailbox itself, even if another mailbox is accepted.
 func (d *doubts) weaken(i int, v Verdict, text string) Verdict {
 	if !d.of.has(i) && !d.relay.has(i) {
 		return v
@@ -89,29 +88,29 @@ func (d *doubts) weaken(i int, v Verdict, text string) Verdict {
 	return v
 }
 
-// ofOthers finds that it is another address of which something is said, perhaps that of our network.
+// ofOthers finds statements about another address, perhaps that of our network.
 var ofOthers = regexp.MustCompile(
 	`(?:^|[^a-z])address(?: (?:(?:is|was) )?(?:unknown|invalid|not (?:found|known)))?:? [[(]?~` +
 		`|(?:^|[^a-z])~[])]?:? (?:(?:unknown|invalid) )?address(?:$|[^a-z])`)
 
-// speaksOfOthers reports whether a text names another address than the one that was asked, and says something of it.
+// speaksOfOthers reports whether a text names an address other than the asked one and makes a statement about it.
 func speaksOfOthers(text string) bool {
 	return strings.IndexByte(text, evidence.MarkAsked) < 0 && strings.IndexByte(text, '~') >= 0 &&
 		ofOthers.MatchString(text)
 }
 
-// ofReaders is what is theirs who ask and says nothing of them: their mail, and what they may do about it.
+// ofReaders finds phrases that address us but say nothing about us: our mail, and what we may do about it.
 var ofReaders = regexp.MustCompile(`your (e-? ?|original |)(mails?|messages?|letters?|recipient('?s|)|spelling|` +
 	`request|correspondent|contact|address ?book)`)
 
-// speaksOfYou reports whether a text says something of whoever asks.
+// speaksOfYou reports whether a text says something about us.
 func speaksOfYou(text string) bool {
 	return strings.Contains(text, "your") &&
 		strings.Contains(" "+withoutCourtesies(ofReaders.ReplaceAllString(text, " ")), " your ")
 }
 
-// subjects find, in English, the noun of which something is said beside a word for a mailbox: "user key not found",
-// "the filter of this user does not exist", "IPv6 is disabled for this mailbox". Each needs one of its words.
+// subjects find English nouns that are the real subject beside a word for a mailbox: "user key not found", "the
+// filter of this user does not exist", "IPv6 is disabled for this mailbox". Each needs one of its words.
 var subjects = func() []subject {
 	const box, said = `(?:user|account|mailbox|recipient|inbox|alias)`, `(?:is|isn't|was|are|were|(?:has|have) been|` +
 		`not found|not known|no longer|could not|couldn't|cannot|can't|does not|doesn't|unknown|missing|disabled|closed)` +
@@ -130,7 +129,7 @@ type subject struct {
 	words []string
 }
 
-// noThings are the words there that are no nouns, or name the mailbox.
+// noThings are words in the place of such a noun that are not nouns, or that name the mailbox.
 var noThings = wordSet(`is was are were be been has have had does do did will would can cannot could may not no never
 	now still currently also already longer account accounts mailbox mailboxes box inbox maildir address name id
 	email mail alias entry record object profile user recipient person storage space quota limit that you who which
@@ -138,7 +137,7 @@ var noThings = wordSet(`is was are were be been has have had does do did will wo
 	out permanently temporarily administratively probably apparently simply seems status state delivery receiving
 	reception post service allotment allowance allocation capacity size`)
 
-// speaksOfThings reports whether a text says something of what only belongs to a mailbox.
+// speaksOfThings reports whether a text is about a thing that belongs to a mailbox.
 func speaksOfThings(text string) bool {
 	for _, s := range subjects {
 		if !slices.ContainsFunc(s.words, func(word string) bool { return strings.Contains(text, word) }) {
@@ -153,11 +152,11 @@ func speaksOfThings(text string) bool {
 	return false
 }
 
-// tags are what servers put behind a sentence to find it again: "[srv: mx-c4]", "(10.2.14)".
+// tags are what servers append to a sentence as a reference: "[srv: mx-c4]", "(10.2.14)".
 var tags = regexp.MustCompile(`[(\[]((srv|server|host|node|mx|id|ref|tag|case|trace|ticket)[:=#]? ?)?` +
 	`[a-z0-9._-]*[0-9._-][a-z0-9._-]*[)\]]`)
 
-// spoken takes links, tags and names of hosts out of a text: what they are made of are no words.
+// spoken removes links, tags and host names from a text, because their parts are not words.
 func spoken(text string) string {
 	text = withoutLinks(text)
 	if strings.ContainsAny(text, "([") {

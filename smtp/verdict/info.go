@@ -2,10 +2,10 @@ package verdict
 
 import "slices"
 
-// Info is a rule as people read it.
+// Info describes a rule for people.
 type Info struct {
 	ID       string   `json:"id"`
-	File     string   `json:"file,omitempty"` // empty: the rule is no line of a file
+	File     string   `json:"file,omitempty"` // empty: the rule is not from a file
 	Line     int      `json:"line,omitempty"`
 	Own      bool     `json:"own"`   // the operator's
 	Scope    []string `json:"scope"` // suffixes of MX host names; none: every host
@@ -14,10 +14,10 @@ type Info struct {
 	Enhanced []string `json:"enhanced"`
 	Words    []string `json:"words"`
 	With     []string `json:"with,omitempty"`
-	Says     string   `json:"says,omitempty"` // of a mailbox, in some language, instead of words
+	Says     string   `json:"says,omitempty"` // statement about a mailbox, in any language, instead of words
 	Wide     bool     `json:"wide"`
 	Links    bool     `json:"links,omitempty"`
-	Bare     bool     `json:"bare,omitempty"` // invalid only beside another address of the domain that is accepted
+	Bare     bool     `json:"bare,omitempty"` // invalid only if another address of the domain is accepted
 	Outcome  string   `json:"outcome,omitempty"`
 	Action   string   `json:"action,omitempty"`
 	Wait     string   `json:"wait,omitempty"`
@@ -29,7 +29,7 @@ type Info struct {
 	Version  uint32   `json:"version"`
 }
 
-// List returns the rules in the order of judging. It is the caller's.
+// List returns a copy of the rules in the order of judging.
 func (s *Rules) List() []Info {
 	list := make([]Info, len(s.rules))
 	for i, r := range s.rules {
@@ -38,7 +38,7 @@ func (s *Rules) List() []Info {
 	return list
 }
 
-// Own is how many rules are the operator's.
+// Own returns how many rules are the operator's.
 func (s *Rules) Own() int {
 	n := 0
 	for _, r := range s.rules {
@@ -49,7 +49,7 @@ func (s *Rules) Own() int {
 	return n
 }
 
-// Rule returns the rule of a verdict. False: the set has no such rule.
+// Rule returns the rule with an id, and reports whether the set has it.
 func (s *Rules) Rule(id string) (Info, bool) {
 	for _, r := range s.rules {
 		if r.doc.ID == id {
@@ -77,11 +77,10 @@ func (r *rule) info() Info {
 	return i
 }
 
-// builtinVersion is the version of what is judged without a rule of a file. Raise it
-// when noReply or notAnAnswer change.
+// builtinVersion is the version of verdicts without a rule from a file. Raise it when noReply or notAnAnswer change.
 const builtinVersion = 1
 
-// noReplyMeanings explains the rules that are no lines of a file.
+// noReplyMeanings explains the rules that are not from a file.
 var noReplyMeanings = map[string]string{
 	"no-reply-malformed":  "The address does not fit a command line, so nobody was asked.",
 	"no-reply-eai":        "The address needs SMTPUTF8, which this host does not offer.",

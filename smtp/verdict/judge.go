@@ -7,39 +7,38 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// Decide judges a and writes into it what came of that.
+// Decide judges a and writes the verdict into it.
 func (r *Rules) Decide(a *evidence.Attempt) Verdict {
 	v := r.Judge(*a)
 	a.Outcome, a.Bare, a.Reason, a.Blame, a.Rule, a.Version = v.Outcome, v.Bare, v.Reason, v.Blame, v.Rule, v.Version
 	return v
 }
 
-// Judge says what a means. It is pure, and total: any attempt has a verdict, and
-// what no rule knows is "again".
+// Judge returns the verdict on a. It is pure, and total: any attempt has a verdict; without a matching rule it is
+// "again".
 //
-// For ActNextMX, when no host of the route is left: DomainNotHosted and
-// NoMailService from every host mean invalid; anything else means to ask again
-// later. ActSplit about the only RCPT of a transaction means ActRetry.
+// After ActNextMX at the last host of the route: DomainNotHosted and NoMailService from every host mean invalid;
+// anything else means to ask again later. ActSplit for the only RCPT of a transaction means ActRetry.
 func (r *Rules) Judge(a evidence.Attempt) Verdict {
 	if a.Code == 0 {
 		v := noReply(&a)
 		v.Version = builtinVersion
 		return v
 	}
-	if a.Stage == smtp.StageRcpt && a.Code == 250 && !r.hosts.look(a.Host) { // most of all answers
+	if a.Stage == smtp.StageRcpt && a.Code == 250 && !r.hosts.look(a.Host) { // the most frequent answer
 		return r.accepted
 	}
 	v := r.judge(&a, r.hosts.of(a.Host))
-	guessed := v.Rule == "450" // nothing but the code says that it is greylisting
+	guessed := v.Rule == "450" // only the code suggests greylisting
 	if (v.Reason == smtp.ReceiverBusy && v.Action == ActRetry || guessed) && r.deniesForNow(a) {
 		v.Reason, v.Blame, v.Action = smtp.NotAccepted, smtp.BlameAddress, ActRetry
 	}
 	return v
 }
 
-// deniesForNow reports whether a refusal for now says plainly what would be a missing mailbox if it were for good:
-// some servers never say that for good, as Postfix about recipients that it could not verify (RFC 5321
-// section 4.2.1 leaves the choice to them). It decides nothing by itself: see evidence.Case.
+// deniesForNow reports whether a temporary refusal would say "missing mailbox" if it were permanent. Some servers
+// never refuse a mailbox permanently, such as Postfix for recipients that it could not verify (RFC 5321 §4.2.1
+// leaves the choice to them). It decides nothing by itself: see evidence.Case.
 func (r *Rules) deniesForNow(a evidence.Attempt) bool {
 	if a.Stage != smtp.StageRcpt || a.Code/10 != 45 {
 		return false
@@ -47,18 +46,18 @@ func (r *Rules) deniesForNow(a evidence.Attempt) bool {
 	if a.Code += 100; a.Enhanced[0] == 4 {
 		a.Enhanced[0] = 5
 	}
-	a.Text = strings.Replace(a.Text, "unverified address: ", "undeliverable address: ", 1) // Postfix; why follows
-	v := r.judge(&a, &r.hosts.everywhere)                                                  // rules for one host know which refusals for good are meant so there
+	a.Text = strings.Replace(a.Text, "unverified address: ", "undeliverable address: ", 1) // Postfix; the cause follows
+	v := r.judge(&a, &r.hosts.everywhere)                                                  // rules for one host know their permanent refusals
 	return v.Outcome == smtp.Invalid && !v.Bare && v.Reason == smtp.MailboxNotFound
 }
 
-// notAnAnswer is for replies that do not belong where they came, such as 354 to RCPT.
+// notAnAnswer is the verdict on replies that are not allowed at their stage, such as 354 to RCPT.
 var notAnAnswer = Verdict{
 	Reason: smtp.Protocol, Blame: smtp.BlameReceiver, Action: ActRetry, Rule: "not-an-answer",
 	Version: builtinVersion,
 }
 
-// noReply judges why nothing came.
+// noReply returns the verdict on an attempt without a reply.
 func noReply(a *evidence.Attempt) Verdict {
 	v := Verdict{Blame: smtp.BlameReceiver, Action: ActRetry}
 	switch a.Trouble {
@@ -86,7 +85,7 @@ func noReply(a *evidence.Attempt) Verdict {
 		return Verdict{Reason: smtp.Internal, Action: ActRetry, Rule: "no-reply-internal"}
 	}
 	if a.Stage == smtp.StageConnect || a.Stage == smtp.StageGreeting || a.Stage == smtp.StageHello {
-		v.Action = ActNextMX // RFC 5321 §5.1: this host does not work at the moment
+		v.Action = ActNextMX // RFC 5321 §5.1: this host is out of order now
 	}
 	return v
 }

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// languagesFile has the words for mailboxes, and for what is said of them, by language.
+// languagesFile has the words for mailboxes, and for statements about them, by language.
 //
 //go:embed rules/languages.txt
 var languagesFile string
@@ -18,25 +18,25 @@ const (
 	wordMissing // these three in the order of statements
 	wordClosed
 	wordFull
-	wordFound // beside "not" what the same of the three says
+	wordFound // with "not" it means missing, active closed, and so on
 	wordActive
 	wordRoom
-	wordLinked  // beside "not", of two mailboxes, that one is missing: an address that belongs to no user
-	wordMail    // a mailbox where it is missing; what is closed or full may be a message
-	wordMessage // beside it nothing is closed but perhaps a message
+	wordLinked  // with "not" between two mailboxes one is missing: an address that belongs to no user
+	wordMail    // a mailbox if it is missing; a closed or full one may be a message
+	wordMessage // beside it "closed" may be about a message
 	wordNot
-	wordFor   // before "mailbox": what is said is said of something else, such as "settings for this user"
-	wordSpent // beside "room" it says that a mailbox is full: all its space is used
-	wordShut  // "closed" in one word, which "not" before it denies
-	wordOther // of senders, permissions, numbers and time: beside "mailbox" nothing is said of one, in no language
-	wordIf    // a clause with it says nothing of what is
+	wordFor   // before "mailbox": the statement is about something else, such as "settings for this user"
+	wordSpent // with "room" it means a full mailbox: all its space is used
+	wordShut  // "closed" in one word, which a "not" before it denies
+	wordOther // senders, permissions, numbers, time: beside "mailbox" the statement is not about it, in any language
+	wordIf    // a clause with it is a condition, not a fact
 	numWords
 )
 
 var wordNames = [numWords]string{"mailbox", "missing", "closed", "full", "found", "active", "room", "linked", "mail",
 	"message", "not", "for", "spent", "shut", "other", "if"}
 
-// A statement is what a sentence says of a mailbox.
+// A statement is what a sentence says about a mailbox.
 type statement uint8
 
 const (
@@ -54,7 +54,7 @@ type languages struct {
 	count int
 }
 
-const languagesMax = 128 // few more are written where mail servers are
+const languagesMax = 128 // mail servers write in fewer
 
 var spokenLanguages = sync.OnceValue(func() *languages {
 	l, err := readLanguages(languagesFile)
@@ -114,19 +114,19 @@ func readLanguages(file string) (*languages, error) {
 }
 
 const (
-	// englishSections are those for all languages and for English, in front.
+	// englishSections are the first sections: for all languages, and for English.
 	englishSections = 2
-	// briefMax is how many letters a word may have that may well be one of another language, such as "last".
+	// briefMax is the length of words that may belong to another language, such as "last".
 	briefMax = 4
-	// plainMin is fewer bytes than a mailbox and what is said of it take in any language.
+	// plainMin is below the length of any statement about a mailbox, in any language.
 	plainMin = 5
-	// plainMax is how many bytes of a text are read: what says plainly that a mailbox is missing is short.
+	// plainMax bounds the bytes of a text that are read: plain statements about a mailbox are short.
 	plainMax = 400
-	// nearMax is how many bytes may stand between "not" and what it denies: a dozen words.
+	// nearMax bounds the bytes between "not" and the word that it denies: a dozen words.
 	nearMax = 90
 )
 
-// How well a word shows its language: alone, beside another one, or not at all.
+// How well a word identifies its language: alone, beside another one, or not at all.
 const (
 	wellKnown = iota
 	isBrief
@@ -136,24 +136,24 @@ const (
 // heard is what was found of one language.
 type heard struct {
 	kinds uint32          // a bit for each kind of word, and twoBoxes and unlinked
-	at    [numWords]int16 // where words of "not" and of what it denies ended last; 0: nowhere in this sentence
+	at    [numWords]int16 // where words for "not" and what it may deny ended last; 0: not in this sentence
 	box   int16           // where the first word for a mailbox ended
 	now   uint32          // the kinds in this clause
-	shown uint8           // how surely it is this language: from 2 on
+	shown uint8           // how certain the language is: certain from 2 on
 }
 
 const (
 	twoBoxes   = 1 << (numWords + iota) // two words for mailboxes
-	unlinked                            // what is linked was denied
-	besides                             // a mailbox that something else is said to be for
-	forMax     = 30                     // bytes from a word of "for" to the end of that for a mailbox
+	unlinked                            // a "not" stands near a word that links
+	besides                             // a mailbox for which something else is said
+	forMax     = 30                     // bytes from a word for "for" to the end of a mailbox's
 	undoneMax  = 30                     // bytes from "not" to the end of the word for closed that it denies
-	boxMin     = 12                     // bytes from one word for a mailbox to the next, unless they are one
-	heardUsual = 12                     // languages of which a text has words, usually
+	boxMin     = 12                     // bytes between two words for mailboxes; closer ones are one
+	heardUsual = 12                     // usual bound of the languages found in a text
 )
 
-// statementOf returns what a text says of a mailbox, in whatever language. What is full is there, and what is closed
-// was.
+// statementOf returns what a text says about a mailbox, in any language. A full mailbox exists; a closed one did
+// exist.
 func (l *languages) statementOf(text string) statement {
 	if len(text) < plainMin {
 		return saysNothing
@@ -183,7 +183,7 @@ func (l *languages) statementOf(text string) statement {
 			}
 			endClause()
 			for i := range of {
-				if endsSentence(text, read) { // the reach of "not"
+				if endsSentence(text, read) { // "not" reaches no further
 					of[i].at = [numWords]int16{}
 				}
 			}
@@ -206,7 +206,7 @@ func (l *languages) statementOf(text string) statement {
 	})
 	endClause()
 	most, shared := saysNothing, heard{}
-	if at[0] > 0 { // the first section is for all
+	if at[0] > 0 { // the first section is for all languages
 		shared = of[at[0]-1]
 	}
 	for i := range of {
@@ -219,8 +219,8 @@ func (l *languages) statementOf(text string) statement {
 	return most
 }
 
-// isCondition reports whether a clause says what may be: it has words of one language for that, and for a statement.
-// The word for the mailbox may be one that all share.
+// isCondition reports whether a clause is a condition: it has one language's words for a condition and a statement.
+// The word for the mailbox may be one that all languages share.
 func (h *heard) isCondition(shared uint32) bool {
 	const boxes, said = 1<<wordMailbox | 1<<wordMail, 1<<wordMissing | 1<<wordClosed | 1<<wordFull | 1<<wordFound |
 		1<<wordActive | 1<<wordRoom | 1<<wordLinked | 1<<wordSpent | 1<<wordShut
@@ -244,7 +244,7 @@ func (h *heard) hearWord(kind int, end int16) {
 		return
 	}
 	if not := h.at[wordNot]; kind == wordShut && not > 0 && end-not <= undoneMax {
-		return // it could not be closed
+		return // "could not be closed"
 	}
 	h.kinds |= 1 << kind
 	if kind == wordShut {
@@ -261,11 +261,11 @@ func (h *heard) hearWord(kind int, end int16) {
 	}
 }
 
-// denied are what it says that "not" stands near a word of a kind.
+// denied is the kind that a word becomes with "not" near it.
 var denied = [numWords]uint32{wordFound: 1 << wordMissing, wordActive: 1 << wordClosed, wordRoom: 1 << wordFull,
 	wordLinked: unlinked}
 
-// denyNear takes what stands near "not" for its contrary, in any order: languages differ.
+// denyNear reads a word near "not" as its opposite, in any order, because languages differ.
 func (h *heard) denyNear(kind int) {
 	not := h.at[wordNot]
 	if not == 0 {
@@ -279,7 +279,7 @@ func (h *heard) denyNear(kind int) {
 	}
 }
 
-// whatItSays returns what the words of one language say. Silent: they speak of something besides a mailbox.
+// whatItSays returns what the words of one language say. silent: they are not about a mailbox.
 func (h *heard) whatItSays() (said statement, silent bool) {
 	named := h.kinds & (1<<wordMailbox | 1<<wordMail | besides)
 	if named == 0 || h.shown < 2 || h.kinds>>wordOther&1 == 1 {
@@ -300,13 +300,13 @@ func (h *heard) whatItSays() (said statement, silent bool) {
 	return said, false
 }
 
-// endsClause reports whether a clause of a text ends with the byte at i.
+// endsClause reports whether the byte at i ends a clause.
 func endsClause(text string, i int) bool {
 	c := text[i]
 	return endsSentence(text, i) || c == '(' || c == ')' || c == ',' || c == ':' && i+1 < len(text) && text[i+1] == ' '
 }
 
-// endsSentence reports whether a sentence of a text ends with the byte at i.
+// endsSentence reports whether the byte at i ends a sentence.
 func endsSentence(text string, i int) bool {
 	c := text[i]
 	return (c == '.' || c == '!' || c == '?' || c == ';') && (i+1 == len(text) || text[i+1] == ' ')

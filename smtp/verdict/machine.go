@@ -1,48 +1,45 @@
 package verdict
 
-// phrase is what a rule looks for: words with one space between them.
+// phrase is what a rule looks for: words separated by one space.
 type phrase struct {
 	text string
 	rule int
 }
 
-// machine finds all phrases of all rules in one pass over a text (Aho and
-// Corasick, 1975). Whatever stands between words counts as one space, so that
-// "user-unknown" is "user unknown"; phrases begin and end where words do. Marks stand
-// between words too, but in a machine for phrases that name them they are words.
+// machine finds all phrases of all rules in one pass over a text (Aho and Corasick, 1975). Everything between words
+// counts as one space, so "user-unknown" is "user unknown"; phrases begin and end where words do. Marks also stand
+// between words, but in a machine for phrases that name marks, they are words.
 //
-// It is a tree whose states are numbered level by level, so that the children of one are
-// next to each other and follow those of the state before: 13 bytes a state, 2 MB for all
-// rules. A table of all ways on would be read once a byte and takes 21 MB, so that only the
-// first states have one, through which most bytes lead.
+// It is a tree with states numbered level by level, so the children of one state are adjacent and follow those of
+// the state before: 13 bytes a state, 2 MB for all rules. A full transition table would need one read a byte but
+// takes 21 MB, so only the first states, which most bytes lead through, have one.
 type machine struct {
 	class    [256]uint8
-	first    []uint32 // of its children, by state, and one more for the end
+	first    []uint32 // first child, by state, and one more for the end
 	label    []uint8  // class that leads to a state
-	fallback []uint32 // state of the longest ending of what was read that is in the tree too
-	hits     []uint32 // place in outputs of what is found on arrival; 0: nothing
+	fallback []uint32 // state of the longest suffix of the input that is also in the tree
+	hits     []uint32 // place in outputs of what is found at the state; 0: nothing
 	outputs  []output // the first is not used
-	starts   uint32   // the state behind a space
-	rows     []uint32 // of the first tabled states: state behind each class
+	starts   uint32   // the state after a space
+	rows     []uint32 // of the first tabled states: the next state for each class
 	width    uint32   // of a row
 }
 
 // tabled bounds the places of all rows: 2,000 states of plain English in 300 KB. Guess.
 const tabled = 80_000
 
-// output is a rule that is found, by its number, and the place in outputs of the next one; 0: none.
+// output is the number of a found rule, and the place in outputs of the next one; 0: none.
 type output struct{ rule, next uint32 }
 
-// The classes of bytes that are always there; the bytes of other scripts that
-// phrases use have theirs behind them.
+// The classes of bytes that always exist; bytes of other scripts in phrases get further classes.
 const (
 	classDigit = 26
-	classSpace = 36 // what stands between words
-	classHigh  = 37 // bytes above ASCII that no phrase has
+	classSpace = 36 // everything between words
+	classHigh  = 37 // bytes above ASCII that are in no phrase
 	classes    = 38
 )
 
-// branch is a state while the tree grows.
+// branch is a state while the tree is built.
 type branch struct {
 	child, sibling uint32 // the first of each; 0: none
 	hits           uint32 // as in machine
@@ -79,13 +76,12 @@ func newMachine(phrases []phrase) machine {
 			rows = append(rows, m.walk(state, uint8(class)))
 		}
 	}
-	m.rows = rows // complete, since a walk looks into them
+	m.rows = rows // only when complete, because walk reads rows
 	m.starts = m.step(0, classSpace)
 	return m
 }
 
-// number numbers the states of a tree level by level and finds their fallbacks: those of a level lead to levels
-// above it.
+// number numbers the states of a tree level by level and finds their fallbacks, which are always on a higher level.
 func (m *machine) number(tree []branch) {
 	n := len(tree)
 	m.first, m.label = make([]uint32, 0, n+1), make([]uint8, n)
@@ -110,7 +106,7 @@ func (m *machine) number(tree []branch) {
 	}
 }
 
-// lastOf is where a list of outputs ends that begins at a place.
+// lastOf returns the end of the list of outputs that begins at a place.
 func (m *machine) lastOf(place *uint32) *uint32 {
 	for *place != 0 {
 		place = &m.outputs[*place].next
@@ -118,7 +114,7 @@ func (m *machine) lastOf(place *uint32) *uint32 {
 	return place
 }
 
-// step returns the state behind a byte of a class.
+// step returns the state after a byte of a class.
 func (m *machine) step(state uint32, class uint8) uint32 {
 	if at := state * m.width; at < uint32(len(m.rows)) {
 		return m.rows[at+uint32(class)]
@@ -143,8 +139,7 @@ func (m *machine) walk(state uint32, class uint8) uint32 {
 	}
 }
 
-// classify returns each byte its class, and each byte above ASCII and each mark that a
-// phrase has one of its own.
+// classify gives each byte a class. Bytes above ASCII and marks that are in a phrase get their own.
 func (m *machine) classify(phrases []phrase) {
 	for c := range m.class {
 		switch b := byte(c); {
@@ -170,7 +165,7 @@ func (m *machine) classify(phrases []phrase) {
 	m.width = uint32(n)
 }
 
-// classesOf returns the classes of a phrase with the spaces at its ends.
+// classesOf returns the classes of a phrase with a space at each end.
 func (m *machine) classesOf(text string) []uint8 {
 	list := []uint8{classSpace}
 	for _, c := range []byte(text) {
@@ -182,7 +177,7 @@ func (m *machine) classesOf(text string) []uint8 {
 	return append(list, classSpace)
 }
 
-// eachHit calls found with the number of each phrase in text, in lower case, and with where it ends.
+// eachHit calls found with the number and the end of each phrase in text, which is in lower case.
 func (m *machine) eachHit(text string, found func(rule, end int)) {
 	state, space := m.starts, true
 	for i := 0; i <= len(text); i++ {

@@ -8,7 +8,7 @@ import (
 	"rollcall/smtp"
 )
 
-// The patterns of a rule: which stages, codes and enhanced codes it is about.
+// The patterns of a rule: its stages, codes and enhanced codes.
 
 type stageSet uint16
 
@@ -41,7 +41,7 @@ func parseStages(names []string) (stageSet, error) {
 	return set, nil
 }
 
-// stageByName knows the stages at which a reply can come.
+// stageByName returns the stage with a name, if replies can come at it.
 func stageByName(name string) (smtp.Stage, bool) {
 	for stage := smtp.StageGreeting; stage <= smtp.StageRset; stage++ {
 		if stage.String() == name {
@@ -52,7 +52,7 @@ func stageByName(name string) (smtp.Stage, bool) {
 }
 
 const (
-	codeMin, codeMax = 200, 599 // what a reply may have (RFC 5321 §4.2)
+	codeMin, codeMax = 200, 599 // range of reply codes (RFC 5321 §4.2)
 	numCodes         = codeMax - codeMin + 1
 )
 
@@ -72,7 +72,7 @@ func (s *codeSet) covers(other *codeSet) bool {
 	return true
 }
 
-// any reports whether a code of the class is in s, such as 5.
+// any reports whether s has a code of a class, such as 5.
 func (s *codeSet) any(class int) bool {
 	for code := class * 100; code < class*100+100; code++ {
 		if s.has(code) {
@@ -82,7 +82,7 @@ func (s *codeSet) any(class int) bool {
 	return false
 }
 
-// parseCodes reads ["550", "55x", "4xx"]; none mean every refusal.
+// parseCodes reads ["550", "55x", "4xx"]; an empty list means every refusal.
 func parseCodes(patterns []string) (codeSet, error) {
 	var set codeSet
 	if len(patterns) == 0 {
@@ -105,8 +105,8 @@ func parseCodes(patterns []string) (codeSet, error) {
 	return set, nil
 }
 
-// enhancedPattern is an enhanced code with a range of numbers at each place. The
-// zero value is for a reply without one.
+// enhancedPattern has a range of numbers for each part of an enhanced code. The zero value matches replies without
+// one.
 type enhancedPattern [3]struct{ low, high uint16 }
 
 const anyNumber = 0xffff // the largest number that Attempt.Enhanced can hold
@@ -125,7 +125,7 @@ func (p *enhancedPattern) matches(e smtp.EnhancedCode) bool {
 	return true
 }
 
-// covers reports whether p matches all that other does.
+// covers reports whether p matches everything that other matches.
 func (p *enhancedPattern) covers(other *enhancedPattern) bool {
 	if *p == (enhancedPattern{}) || *other == (enhancedPattern{}) {
 		return *p == *other
@@ -138,7 +138,7 @@ func (p *enhancedPattern) covers(other *enhancedPattern) bool {
 	return true
 }
 
-// sample returns a code that p matches, one that few other patterns do.
+// sample returns a code that p matches and few other patterns do.
 func (p *enhancedPattern) sample(class int) smtp.EnhancedCode {
 	if *p == (enhancedPattern{}) {
 		return noEnhanced
@@ -187,8 +187,7 @@ func parseEnhanced(patterns []string) ([]enhancedPattern, error) {
 	return list, nil
 }
 
-// enhancedCovers reports whether every code of the narrow list is in the wide one; an
-// empty list is any code.
+// enhancedCovers reports whether the wide list has every code of the narrow one; an empty list means any code.
 func enhancedCovers(wide, narrow []enhancedPattern) bool {
 	if len(wide) == 0 {
 		return true

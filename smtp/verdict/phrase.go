@@ -8,16 +8,14 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// phrasesMax bounds the phrases of one rule after expansion. Guess: twice
-// the largest of ours.
+// phrasesMax bounds the phrases of one rule after expansion. Guess: twice the largest built-in rule.
 const phrasesMax = 2000
 
-// marks are the words of phrases for what was taken out of a text.
+// marks are the words in phrases for the marks in a cleaned text.
 var marks = strings.NewReplacer("<address>", string(evidence.MarkAsked), "<ours>", string(evidence.MarkOurs))
 
-// parseWords expands and checks the phrases of a rule. "(a|b) c" is short for "a c"
-// and "b c"; a final "*" takes any ending of the last word. "<address>" is where the
-// address stood that was asked, "<ours>" where a name or an address of ours did.
+// parseWords expands and checks the phrases of a rule. "(a|b) c" is short for "a c" and "b c"; a final "*" allows
+// any ending of the last word. "<address>" stands for the asked address, "<ours>" for our names and addresses.
 func parseWords(words []string) ([]string, error) {
 	var list []string
 	var twice []string
@@ -71,13 +69,13 @@ func expand(text string) ([]string, error) {
 		}
 		list, rest = longer, after
 	}
-	for i := range list { // an empty alternative leaves its space behind
+	for i := range list { // an empty alternative leaves its space
 		list[i] = strings.Join(strings.Fields(list[i]), " ")
 	}
 	return list, nil
 }
 
-// checkPhrase refuses what can never be found in a cleaned text.
+// checkPhrase refuses a phrase that can never be in a cleaned text.
 func checkPhrase(phrase string) error {
 	body := strings.TrimSuffix(phrase, "*")
 	switch {
@@ -97,13 +95,13 @@ func checkPhrase(phrase string) error {
 	return nil
 }
 
-// plainPhrase has one space for whatever stands between words.
+// plainPhrase replaces everything between words by one space.
 func plainPhrase(text string) string {
 	between := func(r rune) bool { return r < 0x80 && !isWordByte(byte(r)) && !isMark(byte(r)) }
 	return strings.Join(strings.FieldsFunc(text, between), " ")
 }
 
-// holds reports whether a text in which long is found always has short found in it too.
+// holds reports whether every text with the phrase long also has the phrase short.
 func holds(long, short string) bool {
 	prefix, open := strings.CutSuffix(short, "*")
 	long, longOpen := strings.CutSuffix(long, "*")

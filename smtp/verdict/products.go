@@ -6,12 +6,11 @@ import (
 	"sync"
 )
 
-// The names of what a receiver filters with hold words of refusals, such as "spam" and "firewall", that say
-// nothing of whoever asked: "User unknown (Barracuda Spam Firewall)" is a missing mailbox. What names a product
-// and says nothing else is taken out for the generic rules; the rest of the sentence decides. "Rejected by
-// Barracuda Spam Firewall" says more, and stays.
+// Names of filter products contain words such as "spam" and "firewall" that say nothing about us: "User unknown
+// (Barracuda Spam Firewall)" is a missing mailbox. So a part of a text that only names a product is removed for the
+// generic rules, and the rest decides. "Rejected by Barracuda Spam Firewall" says more, and stays.
 
-// vendors are names of products and of those who make them.
+// vendors are names of products and of their makers.
 var vendors = wordSet(`amavis amavisd antispameurope appriver astaro avast avg axigen barracuda bitdefender brightmail
 	cisco clamav cloudmark communigate courier cyren commtouch domino drweb edgewave eset exchange
 	exchangedefender exim fireeye forcepoint forefront fortimail fortinet gfi groupwise halon haraka
@@ -23,10 +22,10 @@ var vendors = wordSet(`amavis amavisd antispameurope appriver astaro avast avg a
 	spamexperts spamhero spamina spamtitan symantec titanhq trellix trendmicro trustwave untangle vade
 	vaderetro vircom watchguard websense xeams zerospam zimbra zix`)
 
-// devices are what such products are; the last word of a name that is not among the makers.
+// devices are kinds of such products, the last word of a name without a known maker.
 var devices = wordSet(`antispam antivirus appliance firewall gateway security suite`)
 
-// things are further words of their names, and of what is said of them without a word about a refusal.
+// things are further words in product names and in harmless phrases about products.
 var things = wordSet(`a advanced and anti by cloud connect content corp defence defender defense e edition email engine
 	enterprise essentials filter filtering for gmbh inc is ltd mail malware messaging micro network networks of on
 	plus powered pro protected protection provided proxy running runs scanned secure secured server service
@@ -40,7 +39,7 @@ func wordSet(list string) map[string]bool {
 	return set
 }
 
-// productNames finds a word that a name of a product has.
+// productNames finds words of product names.
 var productNames = sync.OnceValue(func() machine {
 	var phrases []phrase
 	for _, set := range []map[string]bool{vendors, devices} {
@@ -51,8 +50,8 @@ var productNames = sync.OnceValue(func() machine {
 	return newMachine(phrases)
 })
 
-// withoutProducts takes out of a text the parts between its signs, and the words at its end, that only name a
-// product. A text that does nothing else stays.
+// withoutProducts removes from a text the parts between signs, and the words at its end, that only name a product.
+// If nothing would remain, the text stays.
 func (s *Rules) withoutProducts(text string) string {
 	var named found
 	if s.products.scan(text, &named); !named.has(0) {
@@ -79,7 +78,7 @@ func (s *Rules) withoutProducts(text string) string {
 	return text
 }
 
-// partEnd returns where the part of a text ends that begins at from: before a sign of a sentence.
+// partEnd returns the end of the part of a text that begins at from: before a punctuation mark.
 func partEnd(text string, from int) int {
 	for i := from; i < len(text); i++ {
 		switch c := text[i]; {
@@ -94,8 +93,8 @@ func partEnd(text string, from int) int {
 
 func isBetween(r rune) bool { return r < 0x80 && !isWordByte(byte(r)) }
 
-// isProduct reports whether words only name a product: a maker among them, or, between brackets, one that is not
-// known in front of what it is.
+// isProduct reports whether words only name a product: one word is a maker or, between brackets, an unknown name
+// stands before a kind of device.
 func (s *Rules) isProduct(words []string, bracketed bool) bool {
 	if len(words) == 0 {
 		return false
@@ -114,10 +113,11 @@ func (s *Rules) isProduct(words []string, bracketed bool) bool {
 	return bracketed && devices[words[len(words)-1]] && len(others) == 1 && !refuses.has(0)
 }
 
-// behind are words that say what a product did, or where it stands, beside those of things.
+// behind are words before a product that say what it did or where it stands, beside those of things.
 var behind = []string{"at", "from", "in", "through", "via"}
 
-// productTail returns how many words at the end name a product, from its maker on, behind no word such as "by".
+// productTail returns how many words at the end name a product, from its maker on, if no word such as "by" precedes
+// them.
 func productTail(words []string) int {
 	from := len(words)
 	for from > 0 && isOfProduct(words[from-1]) {
@@ -136,7 +136,7 @@ func productTail(words []string) int {
 	return len(words) - maker
 }
 
-// isOfProduct reports whether a word may be part of a product's name, or a number of its version.
+// isOfProduct reports whether a word may be part of a product's name or version.
 func isOfProduct(word string) bool {
 	return vendors[word] || devices[word] || things[word] || strings.Trim(word, "v0123456789") == ""
 }

@@ -7,13 +7,11 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// Replay judges all attempts of a case anew, and the control probes of its run, and
-// concludes. c stays as it is. smtp.Undecided means that these rules would have gone
-// on asking.
+// Replay judges all attempts of a case and the control probes of its run again, and concludes. It does not change c.
+// smtp.Undecided means that with these rules the engine would have continued.
 //
-// All of the evidence counts, also where these rules would have stopped asking at an
-// earlier attempt. What no rule decides stays: that an attempt was void, the route,
-// and that the engine gave up.
+// All evidence counts, even if these rules would have stopped asking earlier. Facts that no rule decides stay: void
+// attempts, the route, and that the engine gave up.
 func (r *Rules) Replay(c evidence.Case) (evidence.Case, smtp.Outcome, smtp.Reason) {
 	c.Attempts = slices.Clone(c.Attempts) // cases that were unpacked together share the controls
 	for i := range c.Attempts {
@@ -24,8 +22,7 @@ func (r *Rules) Replay(c evidence.Case) (evidence.Case, smtp.Outcome, smtp.Reaso
 	for i := range c.Behaviour.Controls {
 		r.Decide(&c.Behaviour.Controls[i])
 	}
-	// The counts are also of runs whose controls are not here: only what became
-	// of these can change them.
+	// The counts also include runs whose controls are not here; only changes in these controls change them.
 	after := Controls(&c.Behaviour)
 	c.Behaviour.Accepted = max(0, c.Behaviour.Accepted+after.Accepted-before.Accepted)
 	c.Behaviour.Refused = max(0, c.Behaviour.Refused+after.Refused-before.Refused)
@@ -36,8 +33,7 @@ func (r *Rules) Replay(c evidence.Case) (evidence.Case, smtp.Outcome, smtp.Reaso
 // Tally counts answers to control probes.
 type Tally struct{ Accepted, Refused int }
 
-// Controls counts the answers to the control probes that a behaviour has. A refusal in bare
-// words counts when a witness stands by it.
+// Controls counts the answers to a behaviour's control probes. A bare refusal counts only with a witness.
 func Controls(h *evidence.AcceptBehaviour) (t Tally) {
 	for i := range h.Controls {
 		a := h.Controls[i]
@@ -52,11 +48,10 @@ func Controls(h *evidence.AcceptBehaviour) (t Tally) {
 	return t
 }
 
-// Control says what the answer to a control probe shows, from the verdict that it
-// carries. Only a refusal of that very mailbox shows that mailboxes are told apart,
-// and only an acceptance, or an answer that is given before delivery to nobody, that
-// they are not. Anything else shows nothing; so does a refusal that proves that a
-// mailbox exists, one of a whole domain, and one in bare words: see Controls.
+// Control reports what the answer to a control probe shows, by its verdict. Only a refusal of that mailbox shows
+// that mailboxes are told apart. Only an acceptance, or an answer that is never given before delivery, shows that
+// they are not. Anything else shows nothing, such as a refusal that proves that a mailbox exists, a refusal of a
+// whole domain, or a bare refusal (see Controls).
 func Control(a evidence.Attempt) (accepted, refused bool) {
 	if a.Stage != smtp.StageRcpt || a.Void || a.Witness {
 		return false, false

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// rule is one rule of a file, read and ready to be compiled.
+// rule is one rule of a file, before compilation.
 type rule struct {
 	file  *ruleFile
 	doc   ruleDoc
@@ -17,12 +17,12 @@ type rule struct {
 	codes    codeSet
 	enhanced []enhancedPattern // none: any
 	phrases  []string          // none: any text
-	with     []string          // one of these must be in the text too; none: none need
-	says     statement         // what the text must say of a mailbox in some language, instead of phrases
+	with     []string          // one of these must also be in the text; none: no condition
+	says     statement         // what the text must say about a mailbox, in any language, instead of phrases
 	verdict  Verdict
 }
 
-// ruleFile is what the rules of one file have in common.
+// ruleFile is what the rules of one file share.
 type ruleFile struct {
 	name  string
 	title string
@@ -31,7 +31,7 @@ type ruleFile struct {
 	rules []*rule
 }
 
-// at says where a key of r stands, or r itself.
+// at returns the position of a key of r, or of r itself.
 func (r *rule) at(key string) string {
 	line := r.lines[key]
 	if line == 0 {
@@ -40,13 +40,12 @@ func (r *rule) at(key string) string {
 	return fmt.Sprintf("%s:%d: rule %s: ", r.file.name, line, r.doc.ID)
 }
 
-// version hashes what decides about a verdict, so that evidence tells whether the
-// rule that judged it still says the same.
+// version hashes everything that decides a verdict, so that evidence shows whether the rule has changed since.
 func (r *rule) version() uint32 {
 	h := fnv.New32a()
 	fmt.Fprintln(h, strings.Join(r.scope, " "), r.stages, r.codes, r.enhanced, strings.Join(r.phrases, "|"),
 		r.doc.Wide, r.verdict.Outcome, r.verdict.Reason, r.verdict.Blame, r.verdict.Action, r.verdict.Wait)
-	if r.doc.Bare { // what is not bare has the versions that it had before there was bare
+	if r.doc.Bare { // others keep the versions from before the field Bare
 		fmt.Fprintln(h, "bare")
 	}
 	if len(r.with) > 0 {
@@ -64,14 +63,13 @@ func (r *rule) version() uint32 {
 	return h.Sum32()
 }
 
-// within reports whether a host, or a suffix, lies under a suffix, on label borders.
+// within reports whether a host or suffix lies under a suffix, by whole labels.
 func within(host, suffix string) bool {
 	return strings.HasSuffix(host, suffix) &&
 		(len(host) == len(suffix) || host[len(host)-len(suffix)-1] == '.')
 }
 
-// scopeCovers reports whether every host of the narrow scope is in the wide one; an
-// empty scope is every host.
+// scopeCovers reports whether the wide scope has every host of the narrow one; an empty scope means every host.
 func scopeCovers(wide, narrow []string) bool {
 	if len(wide) == 0 {
 		return true

@@ -15,17 +15,17 @@ import (
 	"rollcall/smtp"
 )
 
-// ErrFaults is why rules were not loaded: a line for each fault.
+// ErrFaults means that rules were not loaded; the text has a line for each fault.
 var ErrFaults = errors.New("the rules have faults")
 
-// faults collects what is wrong, each with its place and the next step.
+// faults are the faults found, each with its place and the next step.
 type faults []string
 
 func (f *faults) add(place, format string, args ...any) {
 	*f = append(*f, place+fmt.Sprintf(format, args...))
 }
 
-// faultsShown bounds the lines of one error. Guess: more than anybody mends at once.
+// faultsShown bounds the lines of one error. Guess: more than people repair at once.
 const faultsShown = 100
 
 func (f faults) err() error {
@@ -38,7 +38,7 @@ func (f faults) err() error {
 	return fmt.Errorf("%w:\n%s", ErrFaults, strings.Join(f, "\n"))
 }
 
-// fileDoc and ruleDoc are the form of a rule file.
+// fileDoc and ruleDoc are the TOML of a rule file.
 type fileDoc struct {
 	Title string    `toml:"title"`
 	Scope []string  `toml:"scope"`
@@ -52,12 +52,12 @@ type ruleDoc struct {
 	Code     []string `toml:"code"`
 	Enhanced []string `toml:"enhanced"`
 	Words    []string `toml:"words"`
-	WordsOf  string   `toml:"words_of"` // the rule above it in the file whose words it looks for, too
-	With     []string `toml:"with"`     // one of these must be in the text, too
-	Says     string   `toml:"says"`     // missing, closed or full: of a mailbox, in some language of languages.txt
+	WordsOf  string   `toml:"words_of"` // id of a rule above in the file, whose words this rule also looks for
+	With     []string `toml:"with"`     // one of these must also be in the text
+	Says     string   `toml:"says"`     // missing, closed or full: about a mailbox, in any language
 	Wide     bool     `toml:"wide"`
-	Links    bool     `toml:"links"`  // its words are names of hosts or codes that links hold
-	Asides   bool     `toml:"asides"` // what asides such as "on this server" hold is no word of its
+	Links    bool     `toml:"links"`  // its words may be host names or codes inside links
+	Asides   bool     `toml:"asides"` // words in asides such as "on this server" do not count
 	Bare     bool     `toml:"bare"`
 	Outcome  string   `toml:"outcome"`
 	Action   string   `toml:"action"`
@@ -71,7 +71,7 @@ type ruleDoc struct {
 	Miss     []string `toml:"miss"`
 }
 
-// readFile reads a rule file. Every fault is told, and the rules without one are given.
+// readFile reads a rule file. It returns all faults, and the rules without one.
 func readFile(name string, data []byte, own bool) (*ruleFile, faults) {
 	var doc fileDoc
 	f, found := &ruleFile{name: name, own: own}, faults{}
@@ -103,7 +103,7 @@ func readFile(name string, data []byte, own bool) (*ruleFile, faults) {
 				continue
 			}
 			r.doc.Words = doc.Rule[above].Words
-			doc.Rule[i].Words = r.doc.Words // for a rule below that names this one
+			doc.Rule[i].Words = r.doc.Words // for a rule below with words_of this one
 		}
 		if read := r.read(); len(read) > 0 {
 			found = append(found, read...)
@@ -127,8 +127,7 @@ func checkScope(scope []string) error {
 	return nil
 }
 
-// suffixForm is two labels or more (RFC 1035 §2.3.1), so that no file speaks for a
-// whole top level domain.
+// suffixForm requires two labels or more (RFC 1035 §2.3.1), so that no file covers a whole top-level domain.
 var suffixForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+$`)
 
 func decodeFaults(name string, err error) faults {
@@ -151,7 +150,7 @@ func decodeFaults(name string, err error) faults {
 	return found
 }
 
-// ruleLines says, for each [[rule]], in which line its keys stand; "" is its own.
+// ruleLines returns, for each [[rule]], the lines of its keys; "" is the rule's own line.
 func ruleLines(data []byte) []map[string]int {
 	var p unstable.Parser
 	var all []map[string]int
@@ -182,10 +181,10 @@ var (
 	dateForm = regexp.MustCompile(`^20[0-9]{2}(-(0[1-9]|1[0-2])(-[0-3][0-9])?)?$`)
 )
 
-// idMax keeps the id within evidence.NameMax, with room to read it in a table.
+// idMax keeps an id within evidence.NameMax and readable in a table.
 const idMax = 64
 
-// read turns the text of a rule into its patterns and verdict.
+// read parses the patterns and verdict of a rule.
 func (r *rule) read() faults {
 	var found faults
 	note := func(key string, err error) {
@@ -290,7 +289,7 @@ func blameByName(name string) (smtp.Blame, bool) {
 	return smtp.BlameNobody, name == ""
 }
 
-// outcomeByName knows the outcomes that a reply can prove; an error is our own.
+// outcomeByName returns an outcome that a reply can prove; "error" is not one of them.
 func outcomeByName(name string) (smtp.Outcome, bool) {
 	for _, o := range []smtp.Outcome{smtp.Valid, smtp.Invalid, smtp.CatchAll, smtp.Unknown} {
 		if o.String() == name {

@@ -10,8 +10,8 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// ParseReply reads a reply as a log shows it: "550 5.1.1 User unknown". " / " stands
-// between the lines of a longer one, whose codes may be left out.
+// ParseReply reads a reply as in a log: "550 5.1.1 User unknown". " / " separates the lines of a longer one, whose
+// codes may be omitted.
 func ParseReply(text string) (smtp.Reply, error) {
 	var reply smtp.Reply
 	for i, line := range strings.Split(text, " / ") {
@@ -32,7 +32,7 @@ func ParseReply(text string) (smtp.Reply, error) {
 	return reply, nil
 }
 
-// codeOf takes "550 " or "550-" off the beginning of a line; 0: there is none.
+// codeOf cuts "550 " or "550-" off the start of a line; 0: there is none.
 func codeOf(line string) (code int, rest string) {
 	if len(line) < 3 || len(line) > 3 && line[3] != ' ' && line[3] != '-' {
 		return 0, line
@@ -44,7 +44,7 @@ func codeOf(line string) (code int, rest string) {
 	return code, strings.TrimLeft(line[min(4, len(line)):], " ")
 }
 
-// cutEnhanced takes an enhanced code off the beginning of a line (RFC 2034 §4).
+// cutEnhanced cuts an enhanced code off the start of a line (RFC 2034 §4).
 func cutEnhanced(line string) (smtp.EnhancedCode, string) {
 	first, rest, _ := strings.Cut(line, " ")
 	parts := strings.Split(first, ".")
@@ -62,12 +62,11 @@ func cutEnhanced(line string) (smtp.EnhancedCode, string) {
 	return e, rest
 }
 
-// Sample reads a sample of a rule, or a line of testdata/replies: a reply as in
-// ParseReply, perhaps behind "stage | ". The stage is rcpt by default; "-wide" behind
-// it means an address with a non-ASCII local part, "-local x" one with the local part
-// x, and "@host" at its end names the receiver's host. Otherwise it is host, the
-// address john.doe@example.com, our hello name probe.example, our source 192.0.2.25, our
-// return path check@probe.example.
+// Sample reads a sample of a rule, or a line of testdata/replies: a reply as in ParseReply, optionally after "stage
+// | ". The default stage is rcpt. After the stage, "-wide" means an address with a non-ASCII local part, "-local x"
+// one with the local part x, and a final "@host" names the receiver's host. The defaults are the given host, the
+// address john.doe@example.com, our hello name probe.example, our source 192.0.2.25 and our return path
+// check@probe.example.
 func Sample(text, host string) (evidence.Attempt, error) {
 	raw := evidence.Raw{
 		Stage: smtp.StageRcpt, Host: host, Hello: "probe.example", Source: "192.0.2.25",

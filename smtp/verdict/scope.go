@@ -9,11 +9,11 @@ import (
 // scopes finds the rules for a host.
 type scopes struct {
 	everywhere found             // the rules for every host
-	suffixes   map[string]*found // and those for hosts under a suffix
-	labels     int               // of the longest suffix
+	suffixes   map[string]*found // the rules for hosts under a suffix, with those for every host
+	labels     int               // number in the longest suffix
 
-	// filter has a bit for each hash of a suffix under which a rule looks at 250.
-	// Most answers are 250 from hosts for which there is none.
+	// filter has a bit for each hash of a suffix with a rule for 250. Most answers are 250 from hosts without such a
+	// rule.
 	filter uint64
 }
 
@@ -47,10 +47,10 @@ func newScopes(rules []*rule) scopes {
 	return s
 }
 
-// filterBytes is how much of the end of a name filterBit looks at.
+// filterBytes is how many bytes at the end of a name filterBit reads.
 const filterBytes = 6
 
-// filterBit hashes the end of a name; every bit is set for a shorter one.
+// filterBit hashes the end of a name; a shorter name sets every bit.
 func filterBit(name string) uint64 {
 	if len(name) < filterBytes {
 		return ^uint64(0)
@@ -62,15 +62,15 @@ func filterBit(name string) uint64 {
 	return 1 << (end * 0x9e3779b97f4a7c15 >> 58) // Knuth's multiplicative hash
 }
 
-// look reports whether a rule might look at a 250 of the host.
+// look reports whether a rule may apply to a 250 of the host.
 func (s *scopes) look(host string) bool {
 	return s.filter != 0 && filterBit(host)&s.filter != 0
 }
 
-// labelsMax bounds the labels of a suffix: more than any operator of mail uses.
+// labelsMax bounds the labels of a suffix: more than any mail operator uses.
 const labelsMax = 8
 
-// of returns the rules for a host: those of the longest suffix that it lies under.
+// of returns the rules for a host: those of its longest suffix.
 func (s *scopes) of(host string) *found {
 	var starts [labelsMax]int
 	n := 0
@@ -80,7 +80,7 @@ func (s *scopes) of(host string) *found {
 			n++
 		}
 	}
-	for ; n >= 2; n-- { // a suffix has two labels at least
+	for ; n >= 2; n-- { // a suffix has at least two labels
 		if mask, known := s.suffixes[host[starts[n-1]:]]; known {
 			return mask
 		}

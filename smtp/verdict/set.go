@@ -9,7 +9,7 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// rulesMax bounds a set: found is one bit for each rule. Widen it there.
+// rulesMax bounds a set: found has one bit for each rule.
 const rulesMax = 1024
 
 // found has a bit for each rule.
@@ -21,40 +21,39 @@ func (f *found) has(i int) bool { return f[i/64]>>(i%64)&1 == 1 }
 // Rules is a set of rules, ready for use. Safe for concurrent use.
 type Rules struct {
 	rules    []*rule    // in the order of judging
-	compiled []compiled // the same
+	compiled []compiled // in the same order
 	asked    [numStages][numCodes]uint16
-	masks    []found            // by asked: the rules about a code at a stage
-	subjects [numSubjects]found // by subjectOf: the rules about an enhanced code, or about more
-	wordless found              // the rules that look at no words
-	sayings  []int              // the rules that look at what is said of a mailbox
+	masks    []found            // by asked: the rules for a code at a stage
+	subjects [numSubjects]found // by subjectOf: the rules for an enhanced code, or for more
+	wordless found              // the rules without words
+	sayings  []int              // the rules for statements about a mailbox
 	spoken   *languages
-	guards   found // rules for every host that find words about us
-	guarded  found // the rules that those go before
-	unlinked found // rules to which words inside links are no words: all but those that say so
-	aside    found // rules to which words of asides are no words
-	general  found // rules for anything at any host, to which names of products are no words
+	guards   found // rules for every host with words about us
+	guarded  found // the rules that guards precede
+	unlinked found // rules that ignore words inside links: all but those that set links
+	aside    found // rules that ignore words of asides
+	general  found // rules for anything at any host, which ignore product names
 	hosts    scopes
-	phrases  struct{ ascii, foreign, marked machine } // foreign: of other letters; marked: of those that name a mark
+	phrases  struct{ ascii, foreign, marked machine } // foreign: of other letters; marked: with marks
 	pairs    []pair
 	doubts   doubts
 	products machine // of words in names of products
-	accepted Verdict // to 250 at RCPT where no rule knows better
+	accepted Verdict // to 250 at RCPT if no rule matches
 	changes  []Change
 }
 
-// compiled is what is left to look at when code and words match.
+// compiled has the remaining conditions after code and words match.
 type compiled struct {
 	enhanced []enhancedPattern
 	wide     bool
 	verdict  Verdict
 }
 
-// pair is a rule that looks at two lists of words: with is the bit of the second, behind those of the rules.
+// pair is a rule with two lists of words; with is the bit of the second list, after those of the rules.
 type pair struct{ rule, with int }
 
-// inOrder puts files in the order of judging: the operator's; those
-// about certain hosts, narrow scopes first; those about software anywhere; the
-// generic ones. Within each group by name.
+// inOrder sorts files into the order of judging: the operator's; those for certain hosts, narrow scopes first; those
+// for software anywhere; the generic ones. Within each group by name.
 func inOrder(files []*ruleFile) []*ruleFile {
 	files = slices.Clone(files)
 	group := func(f *ruleFile) int {
@@ -80,10 +79,10 @@ func inOrder(files []*ruleFile) []*ruleFile {
 	return files
 }
 
-// genericPrefix begins the names of the files that are judged last.
+// genericPrefix is the prefix of the files that are judged last.
 const genericPrefix = "generic-"
 
-// depth is the number of labels of the longest suffix.
+// depth returns the number of labels of the longest suffix.
 func (f *ruleFile) depth() int {
 	labels := 0
 	for _, suffix := range f.scope {
@@ -92,7 +91,7 @@ func (f *ruleFile) depth() int {
 	return labels
 }
 
-// compile makes a set of files, which have no more than rulesMax rules.
+// compile makes a set from files, which have at most rulesMax rules.
 func compile(files []*ruleFile) *Rules {
 	s := &Rules{spoken: spokenLanguages()}
 	for _, f := range inOrder(files) {
@@ -140,7 +139,7 @@ func compile(files []*ruleFile) *Rules {
 		if !r.file.own && len(r.scope) == 0 && len(r.phrases) > 0 && r.verdict.Blame == smtp.BlameSource {
 			s.guards.set(i)
 		}
-		relay := r.verdict.Reason == smtp.DomainNotHosted // at the only host that is as good as invalid
+		relay := r.verdict.Reason == smtp.DomainNotHosted // at a domain's only host, this gives invalid
 		if r.doc.Asides {
 			s.aside.set(i)
 		}
@@ -160,7 +159,7 @@ func compile(files []*ruleFile) *Rules {
 	return s
 }
 
-// index makes, for each stage and code, the mask of the rules about it.
+// index makes, for each stage and code, the mask of its rules.
 func (s *Rules) index() {
 	known := map[found]uint16{}
 	for stage := range s.asked {
@@ -182,8 +181,8 @@ func (s *Rules) index() {
 	}
 }
 
-// The kinds of enhanced codes: none, and for both classes of refusals the subjects of
-// RFC 3463 §3, with one for all that it does not have.
+// The kinds of enhanced codes: none, and for each of the two refusal classes the subjects of RFC 3463 §3, with one
+// for all other subjects.
 const (
 	subjectsMax = 8
 	numSubjects = 1 + 2*(subjectsMax+1)
@@ -200,7 +199,7 @@ func subjectOf(e smtp.EnhancedCode) int {
 	}
 }
 
-// indexSubjects makes, for each kind of enhanced code, the mask of the rules about it.
+// indexSubjects makes, for each kind of enhanced code, the mask of its rules.
 func (s *Rules) indexSubjects() {
 	for i, r := range s.rules {
 		if len(r.enhanced) == 0 || slices.Contains(r.enhanced, enhancedPattern{}) {
@@ -221,7 +220,7 @@ func (s *Rules) indexSubjects() {
 	}
 }
 
-// judge returns the verdict of the first rule of those for its host that matches.
+// judge returns the verdict of the first matching rule for its host.
 func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 	code, enhanced := temporary(a)
 	if code < codeMin || code > codeMax || int(a.Stage) >= numStages {
@@ -272,7 +271,7 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 	if i < 0 {
 		return notAnAnswer
 	} else if s.guarded.has(i) {
-		// A refusal of us often borrows the words of a missing mailbox, or speaks of relays.
+		// A refusal of us often borrows words about a missing mailbox or about relays.
 		for w := range rules {
 			rules[w] &= s.guards[w]
 		}
@@ -285,7 +284,7 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 	}
 }
 
-// dropUnfound takes those of some rules out of rules that find nothing in a part of a text.
+// dropUnfound removes from rules those in some that find nothing in a part of a text.
 func (s *Rules) dropUnfound(rules found, some *found, part string) found {
 	seen := s.find(part)
 	for w := range rules {
@@ -294,8 +293,8 @@ func (s *Rules) dropUnfound(rules found, some *found, part string) found {
 	return rules
 }
 
-// openSayings takes the rules that look at what is said of a mailbox out of rules, and gives those whose other
-// conditions hold: a bit for each of s.sayings.
+// openSayings removes the rules for statements about a mailbox from rules, and returns those whose other conditions
+// hold: a bit for each of s.sayings.
 func (s *Rules) openSayings(rules *found, enhanced smtp.EnhancedCode) (open uint64) {
 	for n, i := range s.sayings {
 		if rules.has(i) && s.compiled[i].matches(enhanced) {
@@ -306,8 +305,8 @@ func (s *Rules) openSayings(rules *found, enhanced smtp.EnhancedCode) (open uint
 	return open
 }
 
-// firstSaid returns the first open rule before i that looks for what a text says of a mailbox, or i. Only texts that
-// no earlier rule knows are read for that.
+// firstSaid returns the first open rule before i whose statement the text makes, or i. It reads only texts that no
+// earlier rule knows.
 func (s *Rules) firstSaid(open uint64, i int, text string) int {
 	if open == 0 || i >= 0 && i < s.sayings[bits.TrailingZeros64(open)] {
 		return i
@@ -331,7 +330,7 @@ func (s *Rules) verdictOf(i int, text string) Verdict {
 	return s.doubts.weaken(i, s.compiled[i].verdictOn(text), text)
 }
 
-// find returns the rules that have a phrase in text, or look at no words.
+// find returns the rules that have a phrase in text, or have no words.
 func (s *Rules) find(text string) found {
 	seen := s.wordless
 	s.phrases.ascii.scan(text, &seen)
@@ -344,7 +343,7 @@ func (s *Rules) find(text string) found {
 	return seen
 }
 
-// add adds the rules that have a phrase in text, but for some.
+// add adds the rules that have a phrase in text, except those in but.
 func (s *Rules) add(seen *found, text string, but *found) {
 	more := s.find(text)
 	for w := range seen {
@@ -352,7 +351,7 @@ func (s *Rules) add(seen *found, text string, but *found) {
 	}
 }
 
-// first returns the first of rules whose other conditions hold; below 0: none.
+// first returns the first of rules whose other conditions hold; -1: none.
 func (s *Rules) first(rules *found, a *evidence.Attempt, enhanced smtp.EnhancedCode) int {
 	for w, left := range rules {
 		for ; left != 0; left &= left - 1 {
@@ -365,7 +364,7 @@ func (s *Rules) first(rules *found, a *evidence.Attempt, enhanced smtp.EnhancedC
 	return -1
 }
 
-// verdictOn takes the wait that the receiver names, if waiting is what to do.
+// verdictOn returns the verdict with the wait that the receiver names, if the action is to wait.
 func (c *compiled) verdictOn(text string) Verdict {
 	v := c.verdict
 	switch v.Action {
@@ -389,9 +388,8 @@ func (c *compiled) matches(e smtp.EnhancedCode) bool {
 	return false
 }
 
-// temporary returns code and enhanced code of a refusal with one and the same
-// class: temporary when either says so, because a final word needs both. Of an
-// acceptance only the code counts.
+// temporary returns code and enhanced code of a refusal with the same class: temporary when either is, because both
+// must be permanent for a final refusal. Of an acceptance only the code counts.
 func temporary(a *evidence.Attempt) (int, smtp.EnhancedCode) {
 	code, enhanced := a.Code, a.Enhanced
 	switch {

@@ -13,12 +13,12 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// waitMax is the longest wait that is believed: longer than any greylisting we
-// know of (RFC 6647 §4.2 advises minutes), and a file should be done in a day.
+// waitMax bounds the wait that a receiver names: it is longer than any known greylisting (RFC 6647 §4.2 advises
+// minutes), and a file should be done in a day.
 const waitMax = 24 * time.Hour
 
-// namedWait finds the wait that text names: "300 seconds", "5 min", "1 hour and
-// 30 minutes", "00:14:55". 0 when it names none; never more than waitMax.
+// namedWait returns the wait that text names: "300 seconds", "5 min", "1 hour and 30 minutes", "00:14:55". 0 when it
+// names none; at most waitMax.
 func namedWait(text string) time.Duration {
 	for i := 0; i < len(text); i++ {
 		if !isDigit(text[i]) || (i > 0 && (isWordByte(text[i-1]) || text[i-1] == '.')) {
@@ -60,8 +60,7 @@ func clockWait(text string) (time.Duration, bool) {
 	return wait, true
 }
 
-// units are the words for a unit of time. A single letter must follow its
-// number at once.
+// units are the words for a unit of time. A single letter must follow its number at once.
 var units = [...]struct {
 	word string
 	unit time.Duration
@@ -73,8 +72,7 @@ var units = [...]struct {
 	{"h", time.Hour}, {"hr", time.Hour}, {"hrs", time.Hour}, {"hour", time.Hour}, {"hours", time.Hour},
 }
 
-// amount reads a number and its unit from the start of text; n is how many
-// bytes that takes, 0 when there is none.
+// amount reads a number and its unit from the start of text; n is their length, 0 when there is none.
 func amount(text string) (wait, unit time.Duration, n int) {
 	number := 0
 	for n < len(text) && n < 6 && isDigit(text[n]) { // six digits: waitMax is 86400 seconds
@@ -100,10 +98,10 @@ func amount(text string) (wait, unit time.Duration, n int) {
 	return 0, 0, 0
 }
 
-const letters = "abcdefghijklmnopqrstuvwxyz" // as cleaned texts have them
+const letters = "abcdefghijklmnopqrstuvwxyz" // of cleaned texts
 
-// withoutLinks takes the links out of a cleaned text: "https://a.example/b", and without a scheme
-// "www.a.example" and "a.example/b". A link ends before a space, a quotation mark or a closing bracket.
+// withoutLinks removes the links from a cleaned text: "https://a.example/b", and without a scheme "www.a.example"
+// and "a.example/b". A link ends before a space, a quotation mark or a closing bracket.
 func withoutLinks(text string) string {
 	if !strings.Contains(text, "/") && !strings.Contains(text, "www.") {
 		return text
@@ -134,7 +132,7 @@ func withoutLinks(text string) string {
 	return plain.String()
 }
 
-// hostEnd returns where the letters, digits, dots and hyphens end that begin at from.
+// hostEnd returns the end of the letters, digits, dots and hyphens that begin at from.
 func hostEnd(text string, from int) int {
 	for from < len(text) && (isWordByte(text[from]) || text[from] == '.' || text[from] == '-') {
 		from++
@@ -142,8 +140,8 @@ func hostEnd(text string, from int) int {
 	return from
 }
 
-// isLinkedHost reports whether a name without a scheme is the host of a link, by its first label or by the
-// path behind it. Its last label has letters alone, so 5.1.1 is no host.
+// isLinkedHost reports whether a name without a scheme is the host of a link, by its first label or by the path
+// after it. Its last label must have only letters, so 5.1.1 is no host.
 func isLinkedHost(name, rest string) bool {
 	if strings.HasPrefix(name, "www.") {
 		return true
@@ -160,14 +158,14 @@ const domainAsides = `|(^| )(in|at|on|within) (this|our|the|that) domain` +
 	`|(^| )in (deze|dit|het) domein|(^| )w (tej|tym) domenie|(^| )v (tomto|teto|tejto|tem) domen[eu]` +
 	`|(^| )в (этом|данном) домене|(^| )у цьому домені`
 
-// directoryAsides say in which list of users one is missing.
+// directoryAsides say in which list of users a mailbox is missing.
 const directoryAsides = `|(^| )(im|in (unserem|der|het|de|onze)|nella|v|w|dans (l|notre|le)|en (el|la|nuestro)` +
 	`|no|i|в|у).(adressbuch|adressliste|verzeichnis|rubrica|adresari|katalogu|annuaire|carnet d.adresses` +
 	`|repertoire|directorio|libreta de direcciones|diretorio|catalogo|ksiazce adresowej|adresboek` +
 	`|адресной книге|каталоге|справочнике)`
 
-// asides is where a sentence about a mailbox speaks of servers and errors besides: where the mailbox is, and what
-// opens the sentence.
+// asides finds parts of a sentence about a mailbox that are about servers and errors: where the mailbox is, and
+// introductions.
 var asides = regexp.MustCompile(`(^|[^a-zа-я])(((smtp|delivery|server|lmtp|mail) )?(error|failure|failed)|fehler|` +
 	`erreur|errore?|erro|ошибка|blad|reason|grund|motivo|motif|причина) ?:` +
 	`|(^| )(on|at|in|by|to|with|from) (this|our|the|that|my|any) ([a-z0-9-]+ ){0,3}` +
@@ -190,11 +188,11 @@ var asides = regexp.MustCompile(`(^|[^a-zа-я])(((smtp|delivery|server|lmtp|mai
 
 func withoutAsides(text string) string { return asides.ReplaceAllString(spoken(text), " ") }
 
-// conditions are clauses of what may be, or may not, in English: the other languages have theirs in languages.txt.
+// conditions finds conditional clauses in English; other languages have theirs in languages.txt.
 var conditions = regexp.MustCompile(`(^|[^.,:;!?()]*[^a-z.,:;!?()])` +
 	`(if|whether|unless|whenever|in case|when (a|an|the|that|your|no|any|such)) [^.,:;!?()]*`)
 
-// withoutConditions takes conditions out of a text.
+// withoutConditions removes conditions from a text.
 func withoutConditions(text string) string {
 	for _, word := range [...]string{"if ", "whe", "unless", "in case"} {
 		if strings.Contains(text, word) {
@@ -204,7 +202,7 @@ func withoutConditions(text string) string {
 	return text
 }
 
-// courtesies are what a sentence about a mailbox asks of its reader, and other words besides.
+// courtesies finds requests to the reader and similar words in a sentence about a mailbox.
 var courtesies = regexp.MustCompile(`(^|[^a-z])(please|kindly|pls|plz) (also |do |)` +
 	`(verify|check|double|re-?check|correct|confirm|contact|ask|inform|advise|review|remove|update|make sure|ensure)[^.;]*` +
 	`|(^| )(that |whom |)you( are| re| were| have| ve|) ` +
@@ -212,8 +210,8 @@ var courtesies = regexp.MustCompile(`(^|[^a-z])(please|kindly|pls|plz) (also |do
 	`( to (reach|contact|send|mail|e-?mail|deliver))*( to)?` +
 	`|(^| )(for|since|in) (more than|over) [a-z0-9]+ (day|week|month|year)s?` + domainAsides + directoryAsides)
 
-// withoutCourtesies takes out of a text what it asks of its reader, how long something lasts, and in which domain or
-// list a mailbox is.
+// withoutCourtesies removes from a text requests to the reader, durations, and the domain or list that a mailbox is
+// in.
 func withoutCourtesies(text string) string {
 	for _, part := range [...]string{"pl", "kindly", "dom", "дом", "you ", "more than ", "over ", "adr", "адр", "ver",
 		"rubrica", "kat", "катал", "direct", "annuaire", "carnet", "libreta"} {
@@ -224,11 +222,11 @@ func withoutCourtesies(text string) string {
 	return text
 }
 
-// unspaced are scripts that write words without spaces between them, or put them as they like.
+// unspaced are scripts without spaces between words, or with arbitrary ones.
 var unspaced = []*unicode.RangeTable{unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai,
 	unicode.Lao, unicode.Khmer, unicode.Myanmar}
 
-// unaccented gives the letter without its accents for those of the Latin, Greek and Cyrillic scripts that have some.
+// unaccented maps accented letters of the Latin, Greek and Cyrillic scripts to the plain ones.
 var unaccented = sync.OnceValue(func() map[rune]rune {
 	table := map[rune]rune{'ł': 'l', 'ø': 'o', 'đ': 'd', 'ı': 'i', 'ς': 'σ'}
 	for _, letters := range [][2]rune{{0xc0, 0x24f}, {0x386, 0x3ce}, {0x400, 0x4ff}, {0x1e00, 0x1fff}} {
@@ -242,9 +240,9 @@ var unaccented = sync.OnceValue(func() map[rune]rune {
 	return table
 })
 
-// apart takes the accents off letters, since many servers write without them, makes a word of each letter of the
-// unspaced scripts, and a space of each sign that is no letter, so that a phrase is found inside such a sentence,
-// and "doesn’t" is "doesn t". ASCII stays as it is.
+// apart removes accents, because many servers write without them. It makes a word of each letter of the unspaced
+// scripts, so that a phrase is found inside a sentence, and a space of each sign that is no letter: "doesn’t" is
+// "doesn t". ASCII stays as it is.
 func apart(text string) string {
 	if isASCII(text) {
 		return text
@@ -258,7 +256,7 @@ func apart(text string) string {
 		switch {
 		case r < utf8.RuneSelf:
 			b.WriteByte(byte(r))
-		case r >= 0x300 && r <= 0x36f: // an accent beside its letter
+		case r >= 0x300 && r <= 0x36f: // a combining accent
 		case unicode.In(r, unspaced...):
 			b.WriteByte(' ')
 			b.WriteRune(r)
@@ -276,16 +274,15 @@ func apart(text string) string {
 	return strings.Join(strings.Fields(b.String()), " ")
 }
 
-// isWordByte reports whether c, in lower case, is part of a word; all else only
-// stands between words.
+// isWordByte reports whether c, in lower case, is part of a word. All other bytes separate words.
 func isWordByte(c byte) bool {
 	return (c >= 'a' && c <= 'z') || isDigit(c) || c >= 0x80
 }
 
-// isMark reports whether c stands for what phrases can name.
+// isMark reports whether c is a mark that phrases can name.
 func isMark(c byte) bool { return c == evidence.MarkAsked || c == evidence.MarkOurs }
 
-// hasMark reports whether there is such a mark in text.
+// hasMark reports whether text has such a mark.
 func hasMark(text string) bool {
 	return strings.IndexByte(text, evidence.MarkAsked) >= 0 || strings.IndexByte(text, evidence.MarkOurs) >= 0
 }
