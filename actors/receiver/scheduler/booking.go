@@ -188,7 +188,7 @@ func (ss *sessions) takeFact(now time.Time, s *session, f Fact) {
 	case f.what == guardCounts, f.what == guardWoke && s.refused > 0:
 		learned.Refused.Tighten(s.meant, now)
 	case f.what == overRefused:
-		learned.Refused.Tighten(s.refused, now)
+		learned.Refused.Tighten(s.refused-1, now) // the last of them may have ended it
 	case f.what == wasCut:
 		learned.SessionEnded(s.told, s.refused, now)
 	}

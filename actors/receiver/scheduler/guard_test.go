@@ -350,8 +350,9 @@ func TestAllHeldBackTeachesErrors(t *testing.T) {
 	}
 }
 
-// TestChasquidTeachesTwo: the third refusal of a session is a 421 about errors.
-func TestChasquidTeachesTwo(t *testing.T) {
+// TestTooManyErrorsTeachOneFewer: a server that ends sessions in such words is given one error less in each, because it
+// may have ended this one behind the last (Postfix) or in place of the next answer (chasquid).
+func TestTooManyErrorsTeachOneFewer(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	w.reply = func(_ *Probe, s *simSession) smtp.Reply {
 		if s.refused >= 2 {
@@ -368,7 +369,7 @@ func TestChasquidTeachesTwo(t *testing.T) {
 	})
 	w.offer(offerOf(1, "d.example", 1, 40, hosts("mx1")))
 	w.run(begin.Add(10 * time.Minute))
-	if n := w.scheduler.takeAllowance(w.now).RefusedPerSession; n != 2 || invalid != 40 {
+	if n := w.scheduler.takeAllowance(w.now).RefusedPerSession; n != 1 || invalid != 40 {
 		t.Errorf("%d refusals in a session from now on, %d of 40 answered", n, invalid)
 	}
 }
