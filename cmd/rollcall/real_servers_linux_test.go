@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,6 +28,7 @@ type realServer struct{ name, main, smtpd string }
 var realServers = []realServer{
 	{name: "plain"},
 	{name: "errors", main: "smtpd_soft_error_limit = 3\nsmtpd_hard_error_limit = 8\nsmtpd_recipient_limit = 10\n"},
+	{name: "two", main: "smtpd_hard_error_limit = 2\n"},
 	{name: "sleep", main: "smtpd_error_sleep_time = 2s\nsmtpd_soft_error_limit = 1\nsmtpd_hard_error_limit = 100\n"},
 	{name: "limits", main: "smtpd_client_connection_count_limit = 3\nsmtpd_client_connection_rate_limit = 6\n" +
 		"smtpd_client_recipient_rate_limit = 60\nanvil_rate_time_unit = 30s\nsmtpd_client_event_limit_exceptions =\n"},
@@ -36,10 +39,14 @@ var realServers = []realServer{
 		"check_policy_service inet:127.0.0.1:10023\n"},
 }
 
+// complaints are lines of a log for which fail2ban bans. A limit of errors may be met once, to be found.
+var complaints = regexp.MustCompile(`too many errors|PREGREET|improper command pipelining|non-SMTP command`)
+
 // mailboxesOfReal are at each server, and a third as many addresses that are not.
 const mailboxesOfReal = 60
 
-// TestRealServers verifies a list at real Postfixes and a postgrey, in a network of its own. All outcomes are right.
+// TestRealServers verifies a list at real Postfixes and a postgrey, in a network of its own. All outcomes are right,
+// and no log complains.
 func TestRealServers(t *testing.T) {
 	if !effort.Long() {
 		t.Skip("skipped: real mail servers take two minutes: run with -long")
@@ -54,11 +61,12 @@ func TestRealServers(t *testing.T) {
 	s.ip(t, "addr add 11.1.0.1/32 dev lo")
 	zone := map[string]string{"mx.probe.test.": "11.1.0.1", "probe.test.": "11.1.0.1"}
 	var list, want strings.Builder
+	logs := make([]string, len(realServers))
 	for i, server := range realServers {
 		address := fmt.Sprintf("11.1.0.%d", 11+i)
 		s.ip(t, "addr add "+address+"/32 dev lo")
 		zone["mx."+server.name+".test."] = address
-		server.begin(t, s, address)
+		logs[i] = server.begin(t, s, address)
 		for n := range mailboxesOfReal * 4 / 3 {
 			name, outcome := fmt.Sprintf("u%d", n), "valid"
 			if n >= mailboxesOfReal {
@@ -110,11 +118,18 @@ refused_per_hour = 1000000
 	if got.String() != want.String() {
 		t.Errorf("the outcomes are\n%s", got.String())
 	}
+	for _, name := range logs {
+		log, err := os.ReadFile(name)
+		noError(t, err)
+		if found := complaints.FindAllString(string(log), -1); len(found) > 1 || slices.Contains(found, "PREGREET") {
+			t.Errorf("%s complains: %q", name, found)
+		}
+	}
 	t.Logf("%d addresses in %s", len(realServers)*mailboxesOfReal*4/3, time.Since(began).Round(time.Second))
 }
 
-// begin starts a Postfix that has its mailboxes at an address of the space.
-func (r realServer) begin(t *testing.T, s *space, address string) {
+// begin starts a Postfix that has its mailboxes at an address of the space, and returns the name of its log.
+func (r realServer) begin(t *testing.T, s *space, address string) string {
 	t.Helper()
 	folder, data := t.TempDir(), ownedBy(t, "postfix")
 	users := &strings.Builder{}
@@ -146,6 +161,7 @@ func (r realServer) begin(t *testing.T, s *space, address string) {
 		}
 	})
 	begin(t, s, exec.Command("postfix", "-c", folder, "start-fg"))
+	return filepath.Join(folder, "log")
 }
 
 // begin starts a program in the space until the test ends.
